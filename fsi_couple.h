@@ -486,7 +486,7 @@ typedef struct fsi_couple {
     /* as given; solver, terms, tolerance, budgets, warm_start may be changed between solves */
     fsi_couple_desc desc;
     fsi_grid *grid; /* the caller's */
-    fsi_interface interface;
+    fsi_interface iface;
     fsi_report report;  /* of the last solve */
     fsi_bubble *bubble; /* [bubbles] of the last solve */
     int bubbles;
@@ -654,23 +654,23 @@ typedef struct fsi_world {
 
 /* Makes grid, rigid world and coupling; gravity of the grid acts on the bodies too. On failure *w
  * is zeroed. */
-FSI_API fsi_result fsi_world_init(fsi_world *w, const fsi_world_desc *desc);
+FSI_API fsi_result fsi_world_init(fsi_world *world, const fsi_world_desc *desc);
 /* Frees everything; safe on a zeroed struct and twice. Shapes given to bodies are the caller's. */
-FSI_API void fsi_world_free(fsi_world *w);
+FSI_API void fsi_world_free(fsi_world *world);
 /* Adds a rigid body (see fsi_rigid_desc); *id may be NULL. */
-FSI_API fsi_result fsi_world_add(fsi_world *w, const fsi_rigid_desc *desc, int *id);
+FSI_API fsi_result fsi_world_add(fsi_world *world, const fsi_rigid_desc *desc, int *id);
 /* Adds a guest (struct copied). */
-FSI_API fsi_result fsi_world_add_guest(fsi_world *w, const fsi_guest *guest);
+FSI_API fsi_result fsi_world_add_guest(fsi_world *world, const fsi_guest *guest);
 /* One coupled step. report may be NULL. */
-FSI_API fsi_result fsi_world_step(fsi_world *w, fsi_real dt, fsi_report *report);
+FSI_API fsi_result fsi_world_step(fsi_world *world, fsi_real dt, fsi_report *report);
 /* Force, torque, submerged volume of a rigid body in the last step; FSI_ERR_ARGUMENT when it was
  * not coupled. */
-FSI_API fsi_result fsi_world_body(const fsi_world *w, int body, fsi_body_report *out);
+FSI_API fsi_result fsi_world_body(const fsi_world *world, int body, fsi_body_report *out);
 /* State of grid, rigid bodies and coupling (guests save their own): bytes, copy out, copy in. A
  * restored run continues bit for bit. */
-FSI_API size_t fsi_world_state_size(const fsi_world *w);
-FSI_API fsi_result fsi_world_save(const fsi_world *w, void *block);
-FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block);
+FSI_API size_t fsi_world_state_size(const fsi_world *world);
+FSI_API fsi_result fsi_world_save(const fsi_world *world, void *block);
+FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block);
 #endif
 
 /* ------------------------------------------------------------------------------------------------
@@ -742,7 +742,7 @@ typedef struct fsi_slip {
     /* as given; form, solver, passes, coefficient, tolerance may be changed between solves */
     fsi_slip_desc desc;
     fsi_grid *grid; /* the caller's */
-    fsi_interface interface;
+    fsi_interface iface;
     fsi_report report; /* of the last solve, iterations of all passes */
     int ghosts, links, groups;
     int32_t *ghost;      /* [sides] ghost of each side */
@@ -965,7 +965,7 @@ typedef struct fsi_partitioned {
     fsi_real *xf0, *xs0, *pf0, *ps0; /* of the pair before */
     fsi_real *xfb, *xsb, *pfb, *psb; /* of the pair with the smallest residual in this step */
     fsi_real *r, *r0, *p_last;       /* residual, the one before, load of the last step */
-    fsi_real *small, *work;          /* k x k system, vectors of length n + m */
+    fsi_real *little, *work;         /* k x k system, vectors of length n + m */
     int32_t *pivot;
     void *gmres;
     size_t gmres_size; /* its work space */
@@ -975,9 +975,10 @@ typedef struct fsi_partitioned {
 } fsi_partitioned;
 
 /* Makes the scheme's memory (one allocation). */
-FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitioned_desc *desc);
+FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *partitioned,
+                                        const fsi_partitioned_desc *desc);
 /* Frees it; safe on a zeroed struct and twice. */
-FSI_API void fsi_partitioned_free(fsi_partitioned *c);
+FSI_API void fsi_partitioned_free(fsi_partitioned *partitioned);
 /* One coupled step. x[n]: in the extrapolated X, out the X the fluid saw last; p[m]: out the load
    the solid got. n, m at most those of the desc. FSI_NOT_CONVERGED at the cap, FSI_STALLED when the
    residual no longer falls (both leave the solvers at their last call, and REDUCED the solid with
@@ -985,16 +986,16 @@ FSI_API void fsi_partitioned_free(fsi_partitioned *c);
    the two loads differ by is momentum lost); report: iterations = pairs, residual_start, residual =
    |R| in the unit of X, restarts = times the reduced model was dropped, plus pairs that were left
    out because they depend on others. */
-FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const fsi_blackbox *fluid,
-                                        const fsi_blackbox *solid, fsi_real *x, fsi_real *p,
-                                        fsi_report *report);
+FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *partitioned, int n, int m,
+                                        const fsi_blackbox *fluid, const fsi_blackbox *solid,
+                                        fsi_real *x, fsi_real *p, fsi_report *report);
 /* Forgets all pairs of earlier steps, e.g. after a jump. */
-FSI_API void fsi_partitioned_forget(fsi_partitioned *c);
+FSI_API void fsi_partitioned_forget(fsi_partitioned *partitioned);
 /* Bytes of the memory that decides the next step; save and restore copy it, so a restored run
  * continues bit for bit. */
-FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *c);
-FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *c, void *block);
-FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *c, const void *block);
+FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *partitioned);
+FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *partitioned, void *block);
+FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *partitioned, const void *block);
 
 /* Boundary pressure projection (XPM section 6): makes boundary velocities of closed regions
    compatible with incompressible fluid. Face f has area[f] (m^2), dual mass[f] (kg, of dynamic
@@ -1012,7 +1013,7 @@ typedef struct fsi_boundary_faces {
     fsi_real *u;          /* in U*, out U */
 } fsi_boundary_faces;
 
-FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *b, fsi_real dt, fsi_real *p0,
+FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *faces, fsi_real dt, fsi_real *p0,
                                         fsi_real *work);
 
 /* ------------------------------------------------------------------------------------------------
@@ -1157,13 +1158,13 @@ typedef struct fsi_soft_responder {
     fsi_allocator allocator;
 } fsi_soft_responder;
 
-FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *r);
+FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *responder);
 FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse,
                                     fsi_real *v);
-FSI_API void fsi_soft_responder_free(fsi_soft_responder *r);
+FSI_API void fsi_soft_responder_free(fsi_soft_responder *responder);
 /* The soft body as a guest of a world, its door in the responder: for fsi_world_exchange, and with
  * FSI_SOFT_SPLIT for fsi_world_step too. */
-FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *r);
+FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder);
 
 /* Embedded points (XPM section 4.4): any dense solid (rigid, reduced, your own) that the schemes
    see by the points of its surface instead of its degrees of freedom. The surface should have its
@@ -1182,10 +1183,10 @@ typedef struct fsi_embedded {
     size_t size;
 } fsi_embedded;
 
-FSI_API fsi_result fsi_embedded_begin(fsi_embedded *e);
+FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded);
 FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_real *impulse,
                                         fsi_real *v);
-FSI_API void fsi_embedded_free(fsi_embedded *e);
+FSI_API void fsi_embedded_free(fsi_embedded *embedded);
 
 /* Closed regions for every scheme: a door around the solids' door, ours or anybody's with the same
    X and p, that answers with compatible motion. fsi_closed_regions_begin after fsi_fluid_box_begin;
@@ -1204,12 +1205,12 @@ typedef struct fsi_closed_regions {
 
 /* *door: what to give to fsi_partitioned_step; the solids' own where no region is closed. Allocates
  * only when regions or solids outgrew the room. */
-FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *c, fsi_blackbox *door);
+FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *closed, fsi_blackbox *door);
 /* After fsi_partitioned_step: p[n] becomes the load that the solids got, pressures of the regions
  * included; the next step starts from it. */
-FSI_API void fsi_closed_regions_finish(fsi_closed_regions *c, fsi_real *p);
+FSI_API void fsi_closed_regions_finish(fsi_closed_regions *closed, fsi_real *p);
 /* Frees its memory; safe on a zeroed struct and twice. */
-FSI_API void fsi_closed_regions_free(fsi_closed_regions *c);
+FSI_API void fsi_closed_regions_free(fsi_closed_regions *closed);
 
 /* A whole partitioned step for a grid and solids: detect, advect, exchange until they agree, move.
  */
@@ -1236,13 +1237,13 @@ typedef struct fsi_partitioned_scene {
    is put in (fluid.leak), FSI_DT_TOO_LARGE; also report->reason. report->momentum: what the solids
    got less what the fluid gave; not 0 after a step that did not converge, or with pressure forms 1
    and 2. */
-FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt,
+FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *scene, fsi_real dt,
                                               fsi_report *report);
-FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *s);
+FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *scene);
 /* fsi_world_step by exchange instead of one solve: s gives scheme, options of the fluid box, and
    room for one solids.part and one list entry per rigid body and guest; grid, interface and
    callbacks are the world's. fsi_world_body then reports nothing. */
-FSI_API fsi_result fsi_world_exchange(fsi_world *w, fsi_partitioned_scene *s, fsi_real dt,
+FSI_API fsi_result fsi_world_exchange(fsi_world *world, fsi_partitioned_scene *scene, fsi_real dt,
                                       fsi_report *report);
 #endif
 
@@ -1294,7 +1295,7 @@ typedef struct fsi_proxy_desc {
 
 /* Of the last step; the int64 ones are sums since init. */
 typedef struct fsi_proxy_stats {
-    int near;      /* particles that were looked at */
+    int nearby;    /* particles that were looked at */
     int contacts;  /* proxies made */
     int corrected; /* particles moved by the position correction */
     int crossed;   /* particles that had crossed a surface and were taken back */
@@ -1328,37 +1329,37 @@ typedef struct fsi_proxy {
     fsi_proxy_desc desc; /* defaults filled in */
     fsi_proxy_stats stats;
     /* private */
-    fsi_lookup *lookup;    /* [count] surfaces at the last stage */
-    int *offset;           /* [count + 1] first node of each solid in the common numbering */
-    fsi__proxy_near *near; /* [capacity] */
-    int32_t *mark;         /* [capacity] */
-    int32_t *node;         /* [capacity * FSI_PROXY_NODES] */
-    fsi_real *weight;      /* the same */
-    int32_t *start;        /* [nodes + 2] entries of each node after sorting */
-    int32_t *order;        /* [capacity * FSI_PROXY_NODES] entry numbers sorted by node */
-    fsi_real *load;        /* [nodes] W_j */
-    double *energy;        /* [nodes] */
-    fsi_real *x_old;       /* [3 nodes] positions at the last collide */
-    fsi_real moved;        /* the longest way of a node since then, m */
-    int ready;             /* 1 after collide */
+    fsi_lookup *lookup;      /* [count] surfaces at the last stage */
+    int *offset;             /* [count + 1] first node of each solid in the common numbering */
+    fsi__proxy_near *nearby; /* [capacity] */
+    int32_t *mark;           /* [capacity] */
+    int32_t *node;           /* [capacity * FSI_PROXY_NODES] */
+    fsi_real *weight;        /* the same */
+    int32_t *start;          /* [nodes + 2] entries of each node after sorting */
+    int32_t *order;          /* [capacity * FSI_PROXY_NODES] entry numbers sorted by node */
+    fsi_real *load;          /* [nodes] W_j */
+    double *energy;          /* [nodes] */
+    fsi_real *x_old;         /* [3 nodes] positions at the last collide */
+    fsi_real moved;          /* the longest way of a node since then, m */
+    int ready;               /* 1 after collide */
     void *block;
     size_t size; /* the one allocation besides the look-ups' */
 } fsi_proxy;
 
 /* Checks and allocates for the solids as they are. FSI_ERR_ARGUMENT: dense doors, e or delta
  * outside [0, 1], missing parts. */
-FSI_API fsi_result fsi_proxy_init(fsi_proxy *c, const fsi_proxy_desc *desc);
+FSI_API fsi_result fsi_proxy_init(fsi_proxy *proxy, const fsi_proxy_desc *desc);
 /* Frees; safe on a zeroed struct and twice. */
-FSI_API void fsi_proxy_free(fsi_proxy *c);
+FSI_API void fsi_proxy_free(fsi_proxy *proxy);
 /* One coupled step of dt > 0 s: fluid forces, collide, both move, correct. report may be NULL (of
  * the fluid, with the ledger of the exchange). */
-FSI_API fsi_result fsi_proxy_step(fsi_proxy *c, fsi_real dt, fsi_report *report);
+FSI_API fsi_result fsi_proxy_step(fsi_proxy *proxy, fsi_real dt, fsi_report *report);
 /* The stages. Collide: after fsi_sph_accelerate, changes velocities of particles and solids. */
-FSI_API fsi_result fsi_proxy_collide(fsi_proxy *c, fsi_real dt);
+FSI_API fsi_result fsi_proxy_collide(fsi_proxy *proxy, fsi_real dt);
 /* Correct: after fluid and solids have moved; moves fluid particles only. Between collide and
    correct the order of the particles must stay: a prepare in between may only find them sorted
    already (as a fluid step does right after another prepare). */
-FSI_API fsi_result fsi_proxy_correct(fsi_proxy *c);
+FSI_API fsi_result fsi_proxy_correct(fsi_proxy *proxy);
 /* The two-body response (9)-(12): velocities v_f, v_p before, 1/m_f and 1/m_p >= 0 (not both 0),
    unit normal n from the solid to the fluid. Returns the impulse on the proxy; the fluid particle
    gets the opposite. */
@@ -1367,7 +1368,7 @@ FSI_API fsi_vec3 fsi_proxy_response(fsi_vec3 v_f, fsi_vec3 v_p, fsi_real inverse
                                     fsi_real slip);
 /* Nearest triangle of any solid to p within reach m, at the positions of the last stage: 1, *solid
  * and *hit (hit->t is the distance), or 0. */
-FSI_API int fsi_proxy_closest(const fsi_proxy *c, fsi_vec3 p, fsi_real reach, int *solid,
+FSI_API int fsi_proxy_closest(const fsi_proxy *proxy, fsi_vec3 p, fsi_real reach, int *solid,
                               fsi_hit *hit);
 
 /* A flexible part clamped to a rigid body: some nodes of a TLED solid follow the body, and the body
@@ -1390,9 +1391,9 @@ typedef struct fsi_clamp {
 } fsi_clamp;
 
 /* Clamps the nodes where they are now. FSI_ERR_ARGUMENT: numbers out of range. */
-FSI_API fsi_result fsi_clamp_init(fsi_clamp *c, fsi_tled *tled, fsi_solids *world, int body,
+FSI_API fsi_result fsi_clamp_init(fsi_clamp *clamp, fsi_tled *tled, fsi_solids *world, int body,
                                   const int32_t *node, int count, const fsi_allocator *allocator);
-FSI_API void fsi_clamp_free(fsi_clamp *c);
+FSI_API void fsi_clamp_free(fsi_clamp *clamp);
 /* Takes the solid through dt s in as many steps as it needs, its clamped nodes with the body's
    motion; what they feel (and what a collide before handed to them) becomes force and torque on the
    body, for the next step of world. An advance_fn with user = the clamp. */
@@ -1465,19 +1466,19 @@ typedef struct fsi_sph_rigid {
 
 /* Checks and allocates. FSI_ERR_ARGUMENT: missing parts, numbers out of range, objects that are not
  * two-way. */
-FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *c, const fsi_sph_rigid_desc *desc);
+FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *floats, const fsi_sph_rigid_desc *desc);
 /* Frees; safe on a zeroed struct and twice. The solvers are the caller's. */
-FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *c);
+FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *floats);
 /* One coupled step of dt > 0 s for fluid and world. report (may be NULL): iterations = fluid calls
    (each with a solid call; XPM's Newton steps use more of these, see solid_calls), residual in m,
    momentum. FSI_NOT_CONVERGED, FSI_STALLED: the step is done with the last exchange.
    FSI_ERR_NUMERIC: something is no longer finite. */
-FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *c, fsi_real dt, fsi_report *report);
+FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *floats, fsi_real dt, fsi_report *report);
 /* Everything that decides the next step: fluid, world and what the coupling remembers. A restored
  * run continues bit for bit. */
-FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *c); /* bytes */
-FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *c, void *state);
-FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *c, const void *state);
+FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *floats); /* bytes */
+FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *floats, void *state);
+FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *floats, const void *state);
 #endif
 
 #ifdef __cplusplus
@@ -1495,25 +1496,25 @@ extern "C" {
 /* ------------------------------------------------------------------------------------------------
  * >>interface */
 #ifndef FSI_COUPLE_NO_GRID
-static fsi_result fsi__fractions(fsi_interface *f);
-static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g);
+static fsi_result fsi__fractions(fsi_interface *iface);
+static fsi_result fsi__fraction_sides(fsi_interface *iface, const fsi_grid *grid);
 
 /* Grows *list to at least need items (keeps the first used ones); 0 on lack of memory, the old list
  * stays then. */
-static int fsi__list_grow(const fsi_allocator *a, void **list, int *room, int used, size_t need,
-                          size_t size) {
+static int fsi__list_grow(const fsi_allocator *allocator, void **list, int *room, int used,
+                          size_t need, size_t size) {
     size_t n = need + need / 2 + 64;
     if (need <= (size_t)*room)
         return 1;
     size_t bytes;
     if (n > 0x7fffffff || !fsi_size_mul(n, size, &bytes))
         return 0;
-    void *p = fsi_alloc(a, bytes);
+    void *p = fsi_alloc(allocator, bytes);
     if (!p)
         return 0;
     if (used)
         memcpy(p, *list, (size_t)used * size);
-    fsi_free(a, *list, (size_t)*room * size);
+    fsi_free(allocator, *list, (size_t)*room * size);
     *list = p;
     *room = (int)n;
     return 1;
@@ -1523,15 +1524,15 @@ static int fsi__list_grow(const fsi_allocator *a, void **list, int *room, int us
     fsi__list_grow(&(face)->desc.allocator, (void **)(void *)&(face)->list, &(face)->room, used,   \
                    (size_t)(need), sizeof *(face)->list)
 
-static void fsi__interface_layout(fsi_interface *f, fsi_arena *arena) {
-    FSI__TAKE(f->covered, uint8_t, arena, f->cells);
-    FSI__TAKE(f->mark, uint8_t, arena, f->cells);
-    FSI__TAKE(f->delta, int8_t, arena, f->cells);
-    FSI__TAKE(f->owner, int32_t, arena, f->cells);
-    for (int a = 0; a < f->dim; a++) {
-        FSI__TAKE(f->blocked[a], uint8_t, arena, f->faces[a]);
-        FSI__TAKE(f->open[a], fsi_real, arena, f->faces[a]);
-        FSI__TAKE(f->velocity[a], fsi_real, arena, f->faces[a]);
+static void fsi__interface_layout(fsi_interface *iface, fsi_arena *arena) {
+    FSI__TAKE(iface->covered, uint8_t, arena, iface->cells);
+    FSI__TAKE(iface->mark, uint8_t, arena, iface->cells);
+    FSI__TAKE(iface->delta, int8_t, arena, iface->cells);
+    FSI__TAKE(iface->owner, int32_t, arena, iface->cells);
+    for (int a = 0; a < iface->dim; a++) {
+        FSI__TAKE(iface->blocked[a], uint8_t, arena, iface->faces[a]);
+        FSI__TAKE(iface->open[a], fsi_real, arena, iface->faces[a]);
+        FSI__TAKE(iface->velocity[a], fsi_real, arena, iface->faces[a]);
     }
 }
 
@@ -1540,102 +1541,104 @@ FSI_API fsi_result fsi_interface_init(fsi_interface *face, const fsi_grid *grid,
     fsi_arena arena = {NULL, 0, 0, 0};
     if (!face || !grid || !grid->block || (desc && !fsi_allocator_valid(&desc->allocator)))
         return FSI_ERR_ARGUMENT;
-    fsi_interface f;
-    memset(&f, 0, sizeof f);
+    fsi_interface iface;
+    memset(&iface, 0, sizeof iface);
     if (desc)
-        f.desc = *desc;
-    f.nx = grid->nx;
-    f.ny = grid->ny;
-    f.nz = grid->nz;
-    f.dim = grid->dim;
-    f.h = grid->h;
-    f.origin = grid->origin;
-    f.n[0] = f.nx;
-    f.n[1] = f.ny;
-    f.n[2] = f.nz;
-    f.cells = grid->cells;
-    for (int a = 0; a < f.dim; a++)
-        f.faces[a] = grid->faces[a];
-    fsi__interface_layout(&f, &arena);
-    fsi_result r = fsi__arena_block(&arena, &f.desc.allocator, &f.block, &f.size);
-    if (r != FSI_OK)
-        return r;
-    fsi__interface_layout(&f, &arena);
-    for (int a = 0; a < f.dim; a++)
-        fsi_fill(f.faces[a], 1, f.open[a]);
-    *face = f;
+        iface.desc = *desc;
+    iface.nx = grid->nx;
+    iface.ny = grid->ny;
+    iface.nz = grid->nz;
+    iface.dim = grid->dim;
+    iface.h = grid->h;
+    iface.origin = grid->origin;
+    iface.n[0] = iface.nx;
+    iface.n[1] = iface.ny;
+    iface.n[2] = iface.nz;
+    iface.cells = grid->cells;
+    for (int a = 0; a < iface.dim; a++)
+        iface.faces[a] = grid->faces[a];
+    fsi__interface_layout(&iface, &arena);
+    fsi_result result = fsi__arena_block(&arena, &iface.desc.allocator, &iface.block, &iface.size);
+    if (result != FSI_OK)
+        return result;
+    fsi__interface_layout(&iface, &arena);
+    for (int a = 0; a < iface.dim; a++)
+        fsi_fill(iface.faces[a], 1, iface.open[a]);
+    *face = iface;
     return FSI_OK;
 }
 
 FSI_API void fsi_interface_free(fsi_interface *face) {
     if (!face || !face->block)
         return;
-    const fsi_allocator *a = &face->desc.allocator;
+    const fsi_allocator *allocator = &face->desc.allocator;
     for (int i = 0; i < face->bvh_room; i++)
         fsi_bvh_free(face->bvh + i);
-    fsi_free(a, face->bvh, (size_t)face->bvh_room * sizeof *face->bvh);
-    fsi_free(a, face->bin, (size_t)face->bin_room * sizeof *face->bin);
-    fsi_free(a, face->side, (size_t)face->side_room * sizeof *face->side);
-    fsi_free(a, face->col, (size_t)face->entry_room * sizeof *face->col);
-    fsi_free(a, face->val, (size_t)face->val_room * sizeof *face->val);
-    fsi_free(a, face->crossing, (size_t)face->crossing_room * sizeof *face->crossing);
-    fsi_free(a, face->order, (size_t)face->order_room * sizeof *face->order);
-    fsi_free(a, face->cut, (size_t)face->cut_room * sizeof *face->cut);
-    fsi_free(a, face->was, (size_t)face->was_room * sizeof *face->was);
-    fsi_free(a, face->submerged, (size_t)face->submerged_room * sizeof *face->submerged);
-    fsi_free(a, face->block, face->size);
+    fsi_free(allocator, face->bvh, (size_t)face->bvh_room * sizeof *face->bvh);
+    fsi_free(allocator, face->bin, (size_t)face->bin_room * sizeof *face->bin);
+    fsi_free(allocator, face->side, (size_t)face->side_room * sizeof *face->side);
+    fsi_free(allocator, face->col, (size_t)face->entry_room * sizeof *face->col);
+    fsi_free(allocator, face->val, (size_t)face->val_room * sizeof *face->val);
+    fsi_free(allocator, face->crossing, (size_t)face->crossing_room * sizeof *face->crossing);
+    fsi_free(allocator, face->order, (size_t)face->order_room * sizeof *face->order);
+    fsi_free(allocator, face->cut, (size_t)face->cut_room * sizeof *face->cut);
+    fsi_free(allocator, face->was, (size_t)face->was_room * sizeof *face->was);
+    fsi_free(allocator, face->submerged, (size_t)face->submerged_room * sizeof *face->submerged);
+    fsi_free(allocator, face->block, face->size);
     memset(face, 0, sizeof *face);
 }
 
 /* face (i) of an axis, lower face of cell (i) */
-FSI__INLINE size_t fsi__face_index(const fsi_interface *f, int axis, const int *i) {
-    size_t nx = (size_t)f->nx + (axis == 0), ny = (size_t)f->ny + (axis == 1);
+FSI__INLINE size_t fsi__face_index(const fsi_interface *iface, int axis, const int *i) {
+    size_t nx = (size_t)iface->nx + (axis == 0), ny = (size_t)iface->ny + (axis == 1);
     return (size_t)i[0] + nx * ((size_t)i[1] + ny * (size_t)i[2]);
 }
 
-FSI__INLINE size_t fsi__cell_index(const fsi_interface *f, const int *i) {
-    return (size_t)i[0] + (size_t)f->nx * ((size_t)i[1] + (size_t)f->ny * (size_t)i[2]);
+FSI__INLINE size_t fsi__cell_index(const fsi_interface *iface, const int *i) {
+    return (size_t)i[0] + (size_t)iface->nx * ((size_t)i[1] + (size_t)iface->ny * (size_t)i[2]);
 }
 
-FSI__INLINE void fsi__cell_ijk(const fsi_interface *f, size_t c, int *i) {
-    i[0] = (int)(c % (size_t)f->nx);
-    i[1] = (int)(c / (size_t)f->nx % (size_t)f->ny);
-    i[2] = (int)(c / ((size_t)f->nx * (size_t)f->ny));
+FSI__INLINE void fsi__cell_ijk(const fsi_interface *iface, size_t c, int *i) {
+    i[0] = (int)(c % (size_t)iface->nx);
+    i[1] = (int)(c / (size_t)iface->nx % (size_t)iface->ny);
+    i[2] = (int)(c / ((size_t)iface->nx * (size_t)iface->ny));
 }
 
-FSI__INLINE void fsi__face_ijk(const fsi_interface *f, int axis, size_t face, int *i) {
-    size_t nx = (size_t)f->nx + (axis == 0), ny = (size_t)f->ny + (axis == 1);
+FSI__INLINE void fsi__face_ijk(const fsi_interface *iface, int axis, size_t face, int *i) {
+    size_t nx = (size_t)iface->nx + (axis == 0), ny = (size_t)iface->ny + (axis == 1);
     i[0] = (int)(face % nx);
     i[1] = (int)(face / nx % ny);
     i[2] = (int)(face / (nx * ny));
 }
 
-static fsi_vec3 fsi__face_centre(const fsi_interface *f, int axis, size_t face) {
+static fsi_vec3 fsi__face_centre(const fsi_interface *iface, int axis, size_t face) {
     int i[3];
-    fsi__face_ijk(f, axis, face, i);
-    return fsi_vec(
-        f->origin.x + f->h * ((fsi_real)i[0] + (axis == 0 ? 0 : FSI_R(0.5))),
-        f->origin.y + f->h * ((fsi_real)i[1] + (axis == 1 ? 0 : FSI_R(0.5))),
-        f->dim == 2 ? 0 : f->origin.z + f->h * ((fsi_real)i[2] + (axis == 2 ? 0 : FSI_R(0.5))));
+    fsi__face_ijk(iface, axis, face, i);
+    return fsi_vec(iface->origin.x + iface->h * ((fsi_real)i[0] + (axis == 0 ? 0 : FSI_R(0.5))),
+                   iface->origin.y + iface->h * ((fsi_real)i[1] + (axis == 1 ? 0 : FSI_R(0.5))),
+                   iface->dim == 2
+                       ? 0
+                       : iface->origin.z
+                             + iface->h * ((fsi_real)i[2] + (axis == 2 ? 0 : FSI_R(0.5))));
 }
 
-FSI__INLINE ptrdiff_t fsi__stride(const fsi_interface *f, int axis) {
-    return axis == 0 ? 1 : axis == 1 ? f->nx : (ptrdiff_t)f->nx * f->ny;
+FSI__INLINE ptrdiff_t fsi__stride(const fsi_interface *iface, int axis) {
+    return axis == 0 ? 1 : axis == 1 ? iface->nx : (ptrdiff_t)iface->nx * iface->ny;
 }
 
 /* The cell beside cell i in direction dir = 2 axis + up, or -1 outside the box; and the face
  * between them. */
-FSI__INLINE ptrdiff_t fsi__beside(const fsi_interface *f, const int *i, int dir, size_t *face) {
+FSI__INLINE ptrdiff_t fsi__beside(const fsi_interface *iface, const int *i, int dir, size_t *face) {
     int j[3], axis = dir / 2, up = dir & 1;
     j[0] = i[0];
     j[1] = i[1];
     j[2] = i[2];
     j[axis] += up;
-    *face = fsi__face_index(f, axis, j);
-    if (up ? i[axis] + 1 >= f->n[axis] : i[axis] < 1)
+    *face = fsi__face_index(iface, axis, j);
+    if (up ? i[axis] + 1 >= iface->n[axis] : i[axis] < 1)
         return -1;
     j[axis] = i[axis] + (up ? 1 : -1);
-    return (ptrdiff_t)fsi__cell_index(f, j);
+    return (ptrdiff_t)fsi__cell_index(iface, j);
 }
 
 /* i runs over from <= i < to, x first; the range is not empty. */
@@ -1654,14 +1657,14 @@ FSI__INLINE void fsi__range_next(const int *from, const int *to, int *i) {
 
 /* Cells whose centres lie in [lo, hi] of the surface's bounds, one more on each side, cut to the
  * box. 0: none. */
-static int fsi__cell_range(const fsi_interface *f, const fsi_real *lo, const fsi_real *hi,
+static int fsi__cell_range(const fsi_interface *iface, const fsi_real *lo, const fsi_real *hi,
                            int *from, int *to) {
     from[2] = 0;
     to[2] = 1;
-    for (int k = 0; k < f->dim; k++) {
-        fsi_real o = fsi__get(f->origin, k), n = (fsi_real)f->n[k];
-        from[k] = (int)fsi__clamp(fsi__floor((lo[k] - o) / f->h - FSI_R(0.5)) - 1, 0, n);
-        to[k] = (int)fsi__clamp(fsi__ceil((hi[k] - o) / f->h - FSI_R(0.5)) + 2, 0, n);
+    for (int k = 0; k < iface->dim; k++) {
+        fsi_real o = fsi__get(iface->origin, k), n = (fsi_real)iface->n[k];
+        from[k] = (int)fsi__clamp(fsi__floor((lo[k] - o) / iface->h - FSI_R(0.5)) - 1, 0, n);
+        to[k] = (int)fsi__clamp(fsi__ceil((hi[k] - o) / iface->h - FSI_R(0.5)) + 2, 0, n);
         if (from[k] >= to[k])
             return 0;
     }
@@ -1669,47 +1672,50 @@ static int fsi__cell_range(const fsi_interface *f, const fsi_real *lo, const fsi
 }
 
 /* the same of a solid; 0: none, or it is not closed */
-static int fsi__closed_range(const fsi_interface *f, int solid, int *from, int *to) {
-    const fsi_surface *s = &f->solid[solid]->surface;
-    return s->closed && s->element_count
-           && fsi__cell_range(f, f->bvh[solid].lo, f->bvh[solid].hi, from, to);
+static int fsi__closed_range(const fsi_interface *iface, int solid, int *from, int *to) {
+    const fsi_surface *surface = &iface->solid[solid]->surface;
+    return surface->closed && surface->element_count
+           && fsi__cell_range(iface, iface->bvh[solid].lo, iface->bvh[solid].hi, from, to);
 }
 
-static fsi_result fsi__coupled_check(const fsi_coupled *s, int dim, int lean) {
-    if (!s)
+static fsi_result fsi__coupled_check(const fsi_coupled *door, int dim, int lean) {
+    if (!door)
         return FSI_ERR_ARGUMENT;
-    fsi_result r = fsi_surface_check(&s->surface);
-    if (r != FSI_OK)
-        return r;
-    if (s->surface.dim != dim || s->dof < 0
-        || (s->dof && (!s->v || (!s->inverse_mass && !(lean && s->mass_fn && !s->node))))
-        || (!s->node && s->dof && !s->row_fn))
+    fsi_result result = fsi_surface_check(&door->surface);
+    if (result != FSI_OK)
+        return result;
+    if (door->surface.dim != dim || door->dof < 0
+        || (door->dof
+            && (!door->v || (!door->inverse_mass && !(lean && door->mass_fn && !door->node))))
+        || (!door->node && door->dof && !door->row_fn))
         return FSI_ERR_ARGUMENT;
-    if (s->surface.vertex_count && !s->surface.x && !(lean && s->surface.closed))
+    if (door->surface.vertex_count && !door->surface.x && !(lean && door->surface.closed))
         return FSI_ERR_ARGUMENT;
-    if (s->dof && !fsi_all_finite((size_t)s->dof, s->v))
+    if (door->dof && !fsi_all_finite((size_t)door->dof, door->v))
         return FSI_ERR_ARGUMENT;
-    if (!s->node)
-        return !s->inverse_mass || fsi_all_finite((size_t)s->dof * (size_t)s->dof, s->inverse_mass)
+    if (!door->node)
+        return !door->inverse_mass
+                       || fsi_all_finite((size_t)door->dof * (size_t)door->dof, door->inverse_mass)
                    ? FSI_OK
                    : FSI_ERR_ARGUMENT;
-    int nodes = s->dof / 3;
+    int nodes = door->dof / 3;
     for (int i = 0; i < nodes; i++)
-        if (!fsi__finite(s->inverse_mass[i]) || s->inverse_mass[i] < 0)
+        if (!fsi__finite(door->inverse_mass[i]) || door->inverse_mass[i] < 0)
             return FSI_ERR_ARGUMENT;
-    for (int i = 0; i < s->surface.vertex_count; i++)
-        if (s->node[i] < 0 || s->node[i] >= nodes)
+    for (int i = 0; i < door->surface.vertex_count; i++)
+        if (door->node[i] < 0 || door->node[i] >= nodes)
             return FSI_ERR_GEOMETRY;
-    if (s->implicit && (s->implicit->cols != s->dof || fsi_csr_check(s->implicit) != FSI_OK))
+    if (door->implicit
+        && (door->implicit->cols != door->dof || fsi_csr_check(door->implicit) != FSI_OK))
         return FSI_ERR_ARGUMENT;
-    return !s->push || fsi_all_finite((size_t)s->dof, s->push) ? FSI_OK : FSI_ERR_ARGUMENT;
+    return !door->push || fsi_all_finite((size_t)door->dof, door->push) ? FSI_OK : FSI_ERR_ARGUMENT;
 }
 
-static int fsi__crossing_add(fsi_interface *f, int axis, size_t face, int solid, const fsi_hit *hit,
-                             fsi_real t) {
-    if (!FSI__GROW(f, crossing, crossing_room, f->crossings, f->crossings + 1))
+static int fsi__crossing_add(fsi_interface *iface, int axis, size_t face, int solid,
+                             const fsi_hit *hit, fsi_real t) {
+    if (!FSI__GROW(iface, crossing, crossing_room, iface->crossings, iface->crossings + 1))
         return 0;
-    fsi_crossing *c = f->crossing + f->crossings++;
+    fsi_crossing *c = iface->crossing + iface->crossings++;
     c->face = (int32_t)face;
     c->solid = solid;
     c->element = hit->element;
@@ -1717,63 +1723,63 @@ static int fsi__crossing_add(fsi_interface *f, int axis, size_t face, int solid,
     c->side = (int8_t)hit->side;
     c->t = t;
     memcpy(c->weight, hit->weight, sizeof c->weight);
-    f->blocked[axis][face] = 1;
+    iface->blocked[axis][face] = 1;
     return 1;
 }
 
 /* All crossings of element e with the lines of cell centres along one axis. A line runs over all of
    the surface's bounds (lo, hi), so that the winding number starts at 0 outside: cells to the right
    of a crossing get -side (a closed surface is entered where side = -1). */
-static int fsi__cross_lines(fsi_interface *f, int solid, int e, int axis, const fsi_real *lo,
+static int fsi__cross_lines(fsi_interface *iface, int solid, int e, int axis, const fsi_real *lo,
                             const fsi_real *hi, const int *from, const int *to) {
-    const fsi_surface *s = &f->solid[solid]->surface;
-    fsi_real a[3], b[3], h = f->h, o = fsi__get(f->origin, axis), x[3];
+    const fsi_surface *surface = &iface->solid[solid]->surface;
+    fsi_real a[3], b[3], h = iface->h, o = fsi__get(iface->origin, axis), x[3];
     int i[3], first[3], last[3], u = (axis + 1) % 3, v = (axis + 2) % 3;
     int begin =
         fsi__imin(-1, (int)fsi__max(fsi__floor((lo[axis] - o) / h - FSI_R(0.5)), -1000000) - 1);
-    int segments = fsi__imax(f->n[axis],
+    int segments = fsi__imax(iface->n[axis],
                              (int)fsi__min(fsi__ceil((hi[axis] - o) / h - FSI_R(0.5)), 1000000) + 1)
                    - begin;
-    fsi_surface_bounds(s, e, a, b);
+    fsi_surface_bounds(surface, e, a, b);
     for (int k = 0; k < 3; k++) {
-        fsi_real ok = fsi__get(f->origin, k);
+        fsi_real ok = fsi__get(iface->origin, k);
         first[k] = from[k];
         last[k] = to[k];
-        if (k >= f->dim)
+        if (k >= iface->dim)
             continue;
         first[k] = fsi__imax(from[k],
                              (int)fsi__clamp(fsi__ceil((a[k] - ok) / h - FSI_R(0.5) - FSI_R(1e-3)),
-                                             0, (fsi_real)f->n[k]));
+                                             0, (fsi_real)iface->n[k]));
         last[k] =
             fsi__imin(to[k], (int)fsi__clamp(fsi__floor((b[k] - ok) / h - FSI_R(0.5) + FSI_R(1e-3)),
-                                             -1, (fsi_real)f->n[k])
+                                             -1, (fsi_real)iface->n[k])
                                  + 1);
     }
     for (i[v] = first[v]; i[v] < last[v]; i[v]++)
         for (i[u] = first[u]; i[u] < last[u]; i[u]++) {
             for (int k = 0; k < 3; k++)
-                x[k] = fsi__get(f->origin, k)
+                x[k] = fsi__get(iface->origin, k)
                        + h * ((fsi_real)(k == axis ? begin : i[k]) + FSI_R(0.5));
             fsi_vec3 p = fsi_vec_load(x);
             x[axis] += h * (fsi_real)segments;
             fsi_vec3 q = fsi_vec_load(x);
             fsi_hit hit;
-            if (!fsi_surface_cross(s, e, p, q, &hit))
+            if (!fsi_surface_cross(surface, e, p, q, &hit))
                 continue;
             fsi_real at = hit.t * (fsi_real)segments;
             int cut = fsi__imin((int)at, segments - 1);
             /* the crossing lies just below the centre of this cell */
             i[axis] = begin + 1 + cut;
-            if (s->closed && axis == 0 && i[0] < f->nx) {
+            if (surface->closed && axis == 0 && i[0] < iface->nx) {
                 int c0 = i[0];
                 i[0] = fsi__imax(c0, from[0]);
-                f->delta[fsi__cell_index(f, i)] =
-                    (int8_t)(f->delta[fsi__cell_index(f, i)] - hit.side);
+                iface->delta[fsi__cell_index(iface, i)] =
+                    (int8_t)(iface->delta[fsi__cell_index(iface, i)] - hit.side);
                 i[0] = c0;
             }
-            if (i[axis] < 1 || i[axis] >= f->n[axis])
+            if (i[axis] < 1 || i[axis] >= iface->n[axis])
                 continue;
-            if (!fsi__crossing_add(f, axis, fsi__face_index(f, axis, i), solid, &hit,
+            if (!fsi__crossing_add(iface, axis, fsi__face_index(iface, axis, i), solid, &hit,
                                    at - (fsi_real)cut))
                 return 0;
         }
@@ -1781,40 +1787,40 @@ static int fsi__cross_lines(fsi_interface *f, int solid, int e, int axis, const 
 }
 
 /* Covered cells from the winding numbers along the rows of the range. */
-static void fsi__cover(fsi_interface *f, int solid, const int *from, const int *to) {
+static void fsi__cover(fsi_interface *iface, int solid, const int *from, const int *to) {
     int i[3], winding;
     for (i[2] = from[2]; i[2] < to[2]; i[2]++)
         for (i[1] = from[1]; i[1] < to[1]; i[1]++)
-            for (winding = 0, i[0] = from[0]; i[0] < f->nx; i[0]++) {
-                size_t c = fsi__cell_index(f, i);
-                winding += f->delta[c];
+            for (winding = 0, i[0] = from[0]; i[0] < iface->nx; i[0]++) {
+                size_t c = fsi__cell_index(iface, i);
+                winding += iface->delta[c];
                 if (i[0] >= to[0] && !winding)
                     break;
-                f->delta[c] = 0;
+                iface->delta[c] = 0;
                 if (!winding)
                     continue;
-                f->covered[c] = 1;
-                f->owner[c] = solid;
+                iface->covered[c] = 1;
+                iface->owner[c] = solid;
             }
 }
 
 /* Faces between a covered and a free cell that no ray found cut (a surface within round-off of a
  * cell centre): cut them at the nearest point. */
-static int fsi__cover_seams(fsi_interface *f, int solid, const int *from, const int *to) {
+static int fsi__cover_seams(fsi_interface *iface, int solid, const int *from, const int *to) {
     int i[3];
-    for (int axis = 0; axis < f->dim; axis++)
+    for (int axis = 0; axis < iface->dim; axis++)
         FSI__EACH_CELL(i, from, to) {
-            size_t c = fsi__cell_index(f, i), face;
-            ptrdiff_t m = fsi__beside(f, i, 2 * axis, &face);
-            if (m < 0 || f->covered[c] == f->covered[m] || f->blocked[axis][face]
-                || f->owner[f->covered[c] ? c : (size_t)m] != solid)
+            size_t c = fsi__cell_index(iface, i), face;
+            ptrdiff_t m = fsi__beside(iface, i, 2 * axis, &face);
+            if (m < 0 || iface->covered[c] == iface->covered[m] || iface->blocked[axis][face]
+                || iface->owner[iface->covered[c] ? c : (size_t)m] != solid)
                 continue;
             fsi_hit hit;
-            if (!fsi_bvh_closest(f->bvh + solid, fsi__face_centre(f, axis, face), FSI_REAL_MAX,
-                                 &hit))
+            if (!fsi_bvh_closest(iface->bvh + solid, fsi__face_centre(iface, axis, face),
+                                 FSI_REAL_MAX, &hit))
                 continue;
-            hit.side = f->covered[c] ? -1 : 1;
-            if (!fsi__crossing_add(f, axis, face, solid, &hit, FSI_R(0.5)))
+            hit.side = iface->covered[c] ? -1 : 1;
+            if (!fsi__crossing_add(iface, axis, face, solid, &hit, FSI_R(0.5)))
                 return 0;
         }
     return 1;
@@ -1822,59 +1828,62 @@ static int fsi__cover_seams(fsi_interface *f, int solid, const int *from, const 
 
 /* order = crossings sorted by axis, face, t, number: by one key, then by insertion inside a face.
  */
-static int fsi__crossing_sort(fsi_interface *f) {
-    int n = f->crossings, j;
-    if (!FSI__GROW(f, order, order_room, 0, 2 * (size_t)n + 1))
+static int fsi__crossing_sort(fsi_interface *iface) {
+    int n = iface->crossings, j;
+    if (!FSI__GROW(iface, order, order_room, 0, 2 * (size_t)n + 1))
         return 0;
     for (int i = 0; i < n; i++)
-        f->order[i] =
-            (uint64_t)f->crossing[i].axis << 62 | (uint64_t)f->crossing[i].face << 31 | (uint64_t)i;
-    const uint64_t *key = fsi__sort_keys((size_t)n, f->order, f->order + n);
+        iface->order[i] = (uint64_t)iface->crossing[i].axis << 62
+                          | (uint64_t)iface->crossing[i].face << 31 | (uint64_t)i;
+    const uint64_t *key = fsi__sort_keys((size_t)n, iface->order, iface->order + n);
     for (int i = 0; i < n; i++) {
-        const fsi_crossing *c = f->crossing + (key[i] & 0x7fffffff);
+        const fsi_crossing *c = iface->crossing + (key[i] & 0x7fffffff);
         for (j = i; j > 0; j--) {
-            const fsi_crossing *d = f->crossing + f->order[j - 1];
+            const fsi_crossing *d = iface->crossing + iface->order[j - 1];
             if (d->face != c->face || d->axis != c->axis || d->t <= c->t)
                 break;
-            f->order[j] = f->order[j - 1];
+            iface->order[j] = iface->order[j - 1];
         }
-        f->order[j] = (uint64_t)(c - f->crossing);
+        iface->order[j] = (uint64_t)(c - iface->crossing);
     }
     return 1;
 }
 
 /* Velocity of a solid where a ray met it: from the surface where that has velocities, else from the
  * solid's own. */
-static fsi_vec3 fsi__hit_velocity(const fsi_coupled *c, const fsi_hit *hit, fsi_vec3 at) {
-    const fsi_surface *s = &c->surface;
+static fsi_vec3 fsi__hit_velocity(const fsi_coupled *door, const fsi_hit *hit, fsi_vec3 at) {
+    const fsi_surface *surface = &door->surface;
     fsi_real row[FSI__ROW_MOST], out[3] = {0, 0, 0};
-    for (int k = 0; k < s->dim && (s->v || c->node); k++) {
-        int vertex = s->index[s->dim * hit->element + k];
-        const fsi_real *v = s->v ? s->v + 3 * vertex : c->v + 3 * c->node[vertex];
+    for (int k = 0; k < surface->dim && (surface->v || door->node); k++) {
+        int vertex = surface->index[surface->dim * hit->element + k];
+        const fsi_real *v = surface->v ? surface->v + 3 * vertex : door->v + 3 * door->node[vertex];
         for (int i = 0; i < 3; i++)
             out[i] += hit->weight[k] * v[i];
     }
-    for (int k = 0; k < s->dim && !s->v && !c->node && c->dof > 0 && c->dof <= FSI__ROW_MOST; k++) {
-        c->row_fn(c, hit->element, hit->weight, at, fsi__axis(k), row);
-        for (int i = 0; i < c->dof; i++)
-            out[k] += row[i] * c->v[i];
+    for (int k = 0; k < surface->dim && !surface->v && !door->node && door->dof > 0
+                    && door->dof <= FSI__ROW_MOST;
+         k++) {
+        door->row_fn(door, hit->element, hit->weight, at, fsi__axis(k), row);
+        for (int i = 0; i < door->dof; i++)
+            out[k] += row[i] * door->v[i];
     }
     return fsi_vec_load(out);
 }
 
 static int fsi__occlusion_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal,
                               fsi_vec3 *velocity) {
-    const fsi_interface *f = (const fsi_interface *)user;
+    const fsi_interface *iface = (const fsi_interface *)user;
     fsi_hit hit;
     int solid;
-    if (!fsi_interface_first_hit(f, a, b, &hit, &solid))
+    if (!fsi_interface_first_hit(iface, a, b, &hit, &solid))
         return 0;
-    const fsi_surface *s = &f->solid[solid]->surface;
+    const fsi_surface *surface = &iface->solid[solid]->surface;
     *t = hit.t;
-    *normal = fsi__unit(fsi_surface_normal(s, hit.element));
+    *normal = fsi__unit(fsi_surface_normal(surface, hit.element));
     if (hit.side > 0)
         *normal = fsi_vec_scale(*normal, -1); /* towards a */
-    *velocity = fsi__hit_velocity(f->solid[solid], &hit, fsi_vec_mad(a, fsi_vec_sub(b, a), hit.t));
+    *velocity =
+        fsi__hit_velocity(iface->solid[solid], &hit, fsi_vec_mad(a, fsi_vec_sub(b, a), hit.t));
     return 1;
 }
 
@@ -1900,14 +1909,15 @@ static void fsi__interface_try(const fsi_interface *face, int i, fsi_vec3 a, fsi
 }
 
 /* Bins lo[3], hi[3] of a box; what lies outside the grid counts as its rim. */
-static void fsi__interface_bins(const fsi_interface *f, fsi_vec3 lo, fsi_vec3 hi, int32_t *out) {
+static void fsi__interface_bins(const fsi_interface *iface, fsi_vec3 lo, fsi_vec3 hi,
+                                int32_t *out) {
     for (int a = 0; a < 3; a++) {
-        fsi_real scale = (fsi_real)f->bins[a] / ((fsi_real)f->n[a] * f->h),
-                 most = (fsi_real)(f->bins[a] - 1), from = fsi__get(f->origin, a);
+        fsi_real scale = (fsi_real)iface->bins[a] / ((fsi_real)iface->n[a] * iface->h),
+                 most = (fsi_real)(iface->bins[a] - 1), from = fsi__get(iface->origin, a);
         out[a] =
-            f->bins[a] > 1 ? (int32_t)fsi__clamp((fsi__get(lo, a) - from) * scale, 0, most) : 0;
+            iface->bins[a] > 1 ? (int32_t)fsi__clamp((fsi__get(lo, a) - from) * scale, 0, most) : 0;
         out[3 + a] =
-            f->bins[a] > 1 ? (int32_t)fsi__clamp((fsi__get(hi, a) - from) * scale, 0, most) : 0;
+            iface->bins[a] > 1 ? (int32_t)fsi__clamp((fsi__get(hi, a) - from) * scale, 0, most) : 0;
     }
 }
 
@@ -1940,44 +1950,45 @@ FSI_API int fsi_interface_first_hit(const fsi_interface *face, fsi_vec3 a, fsi_v
 }
 
 /* Lists of the solids in every bin of about three cells. */
-static fsi_result fsi__interface_sort(fsi_interface *f, int count) {
+static fsi_result fsi__interface_sort(fsi_interface *iface, int count) {
     size_t entries = 0;
-    f->bins[0] = 0;
+    iface->bins[0] = 0;
     if (count < 8)
         return FSI_OK;
     for (int a = 0; a < 3; a++)
-        f->bins[a] = fsi__imax(1, fsi__imin(f->n[a] / 3, 64));
-    int all = f->bins[0] * f->bins[1] * f->bins[2];
-    if (!FSI__GROW(f, bin, bin_room, 0, 6 * (size_t)count)) {
-        f->bins[0] = 0;
+        iface->bins[a] = fsi__imax(1, fsi__imin(iface->n[a] / 3, 64));
+    int all = iface->bins[0] * iface->bins[1] * iface->bins[2];
+    if (!FSI__GROW(iface, bin, bin_room, 0, 6 * (size_t)count)) {
+        iface->bins[0] = 0;
         return FSI_ERR_MEMORY;
     }
     for (int i = 0; i < count; i++) {
-        const fsi_bvh *n = f->bvh + i;
-        int32_t *r = f->bin + 6 * i;
+        const fsi_bvh *bvh = iface->bvh + i;
+        int32_t *r = iface->bin + 6 * i;
         memset(r, 0, 6 * sizeof *r);
         /* no surface: nowhere */
         r[3] = -1;
-        if (f->bvh[i].nodes)
-            fsi__interface_bins(f, fsi_vec_load(n->lo), fsi_vec_load(n->hi), r);
+        if (iface->bvh[i].nodes)
+            fsi__interface_bins(iface, fsi_vec_load(bvh->lo), fsi_vec_load(bvh->hi), r);
         entries +=
             (size_t)(r[3] - r[0] + 1) * (size_t)(r[4] - r[1] + 1) * (size_t)(r[5] - r[2] + 1);
     }
-    if (!FSI__GROW(f, bin, bin_room, 6 * count, 6 * (size_t)count + (size_t)all + 1 + entries)) {
-        f->bins[0] = 0;
+    if (!FSI__GROW(iface, bin, bin_room, 6 * count,
+                   6 * (size_t)count + (size_t)all + 1 + entries)) {
+        iface->bins[0] = 0;
         return FSI_ERR_MEMORY;
     }
-    int32_t *first = f->bin + 6 * count;
+    int32_t *first = iface->bin + 6 * count;
     int32_t *list = first + all + 1;
     memset(first, 0, (size_t)(all + 1) * sizeof *first);
     /* count, then fill backwards so that lists ascend */
     for (int pass = 0; pass < 2; pass++) {
         for (int i = count - 1; i >= 0; i--) {
-            const int32_t *r = f->bin + 6 * i;
+            const int32_t *r = iface->bin + 6 * i;
             for (int z = r[2]; z <= r[5]; z++)
                 for (int y = r[1]; y <= r[4]; y++)
                     for (int x = r[0]; x <= r[3]; x++) {
-                        int at = x + f->bins[0] * (y + f->bins[1] * z);
+                        int at = x + iface->bins[0] * (y + iface->bins[1] * z);
                         if (pass)
                             list[--first[at]] = i;
                         else
@@ -1991,53 +2002,54 @@ static fsi_result fsi__interface_sort(fsi_interface *f, int count) {
 }
 
 /* Check and build the trees; the first thing of a detect, so that a bad solid changes nothing. */
-static fsi_result fsi__interface_trees(fsi_interface *f, fsi_coupled *const *solid, int count) {
-    fsi_result r;
+static fsi_result fsi__interface_trees(fsi_interface *iface, fsi_coupled *const *solid, int count) {
+    fsi_result result;
     for (int i = 0; i < count; i++) {
-        r = fsi__coupled_check(solid[i], f->dim, f->lean);
-        if (r != FSI_OK)
-            return r;
+        result = fsi__coupled_check(solid[i], iface->dim, iface->lean);
+        if (result != FSI_OK)
+            return result;
     }
-    if (!FSI__GROW(f, bvh, bvh_room, f->bvh_room, count)
-        || !FSI__GROW(f, submerged, submerged_room, 0, count))
+    if (!FSI__GROW(iface, bvh, bvh_room, iface->bvh_room, count)
+        || !FSI__GROW(iface, submerged, submerged_room, 0, count))
         return FSI_ERR_MEMORY;
     for (int i = 0; i < count; i++) {
-        const fsi_surface *s = &solid[i]->surface;
-        if (s->element_count > f->bvh[i].capacity && !s->rest) {
-            fsi_bvh_free(f->bvh + i);
-            r = fsi_bvh_init(f->bvh + i, s->element_count, &f->desc.allocator);
-            if (r != FSI_OK)
-                return r;
+        const fsi_surface *surface = &solid[i]->surface;
+        if (surface->element_count > iface->bvh[i].capacity && !surface->rest) {
+            fsi_bvh_free(iface->bvh + i);
+            result = fsi_bvh_init(iface->bvh + i, surface->element_count, &iface->desc.allocator);
+            if (result != FSI_OK)
+                return result;
         }
-        if (f->bvh[i].block || s->rest)
-            r = fsi_bvh_build(f->bvh + i, s);
-        if (r != FSI_OK)
-            return r;
+        if (iface->bvh[i].block || surface->rest)
+            result = fsi_bvh_build(iface->bvh + i, surface);
+        if (result != FSI_OK)
+            return result;
     }
-    return fsi__interface_sort(f, count);
+    return fsi__interface_sort(iface, count);
 }
 
-static void fsi__interface_clear(fsi_interface *f) {
-    for (int i = 0; i < f->crossings; i++) {
-        const fsi_crossing *c = f->crossing + i;
-        f->blocked[c->axis][c->face] = 0;
-        f->open[c->axis][c->face] = 1;
-        f->velocity[c->axis][c->face] = 0;
+static void fsi__interface_clear(fsi_interface *iface) {
+    for (int i = 0; i < iface->crossings; i++) {
+        const fsi_crossing *crossing = iface->crossing + i;
+        iface->blocked[crossing->axis][crossing->face] = 0;
+        iface->open[crossing->axis][crossing->face] = 1;
+        iface->velocity[crossing->axis][crossing->face] = 0;
     }
-    for (int i = 0; i < f->cuts; i++) {
-        f->open[f->cut[i].axis][f->cut[i].face] = 1;
-        f->velocity[f->cut[i].axis][f->cut[i].face] = 0;
+    for (int i = 0; i < iface->cuts; i++) {
+        iface->open[iface->cut[i].axis][iface->cut[i].face] = 1;
+        iface->velocity[iface->cut[i].axis][iface->cut[i].face] = 0;
     }
-    f->cuts = 0;
-    memset(f->covered, 0, f->cells);
-    f->crossings = f->sides = f->entries = 0;
-    f->shells = 0;
+    iface->cuts = 0;
+    memset(iface->covered, 0, iface->cells);
+    iface->crossings = iface->sides = iface->entries = 0;
+    iface->shells = 0;
 }
 
 /* Every scalar of cell c (phi: the level set too) becomes the mean of those of n other cells. */
-static void fsi__interface_mean(const fsi_grid *g, size_t c, const size_t *from, int n, int phi) {
+static void fsi__interface_mean(const fsi_grid *grid, size_t c, const size_t *from, int n,
+                                int phi) {
     for (int q = FSI_FIELD_DENSITY; n && q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++) {
-        fsi_real *field = q == FSI_FIELD_PHI && !phi ? NULL : fsi_grid_field(g, (fsi_field)q),
+        fsi_real *field = q == FSI_FIELD_PHI && !phi ? NULL : fsi_grid_field(grid, (fsi_field)q),
                  sum = 0;
         for (int k = 0; field && k < n; k++)
             sum += field[from[k]];
@@ -2048,7 +2060,7 @@ static void fsi__interface_mean(const fsi_grid *g, size_t c, const size_t *from,
 
 /* Smooth walls: the advection samples across them, so scalars, like the flow, go on a few cells
  * into closed solids: means of the layer before. */
-static void fsi__interface_continue(fsi_interface *f, const fsi_grid *g) {
+static void fsi__interface_continue(fsi_interface *iface, const fsi_grid *grid) {
     enum {
         LAYERS = 4
     };
@@ -2056,45 +2068,47 @@ static void fsi__interface_continue(fsi_interface *f, const fsi_grid *g) {
     int i[3], from[3], to[3];
     /* the last pass clears the marks */
     for (int layer = 1; layer <= LAYERS + 1; layer++)
-        for (int s = 0; s < f->solids; s++) {
-            if (!fsi__closed_range(f, s, from, to))
+        for (int s = 0; s < iface->solids; s++) {
+            if (!fsi__closed_range(iface, s, from, to))
                 continue;
             FSI__EACH_CELL(i, from, to) {
-                size_t c = fsi__cell_index(f, i), face, near_it[6];
+                size_t c = fsi__cell_index(iface, i), face, near_it[6];
                 int n = 0;
                 if (layer > LAYERS) {
-                    f->delta[c] = 0;
+                    iface->delta[c] = 0;
                     continue;
                 }
-                if (!f->covered[c] || f->delta[c])
+                if (!iface->covered[c] || iface->delta[c])
                     continue;
-                for (int dir = 0; dir < 2 * f->dim; dir++) {
-                    ptrdiff_t m = fsi__beside(f, i, dir, &face);
-                    if (m >= 0 && (!f->covered[m] || (f->delta[m] && f->delta[m] < layer)))
+                for (int dir = 0; dir < 2 * iface->dim; dir++) {
+                    ptrdiff_t m = fsi__beside(iface, i, dir, &face);
+                    if (m >= 0
+                        && (!iface->covered[m] || (iface->delta[m] && iface->delta[m] < layer)))
                         near_it[n++] = (size_t)m;
                 }
                 if (n)
-                    f->delta[c] = (int8_t)layer;
-                fsi__interface_mean(g, c, near_it, n, 0);
+                    iface->delta[c] = (int8_t)layer;
+                fsi__interface_mean(grid, c, near_it, n, 0);
             }
         }
 }
 
 /* ---- Cells that a thin surface runs over. */
-static int fsi__interface_remember(fsi_interface *f) {
+static int fsi__interface_remember(fsi_interface *iface) {
     size_t n = 0;
     int i;
-    for (i = 0; i < f->solids; i++)
-        n += f->solid[i]->surface.closed ? 0 : 3 * (size_t)f->solid[i]->surface.vertex_count;
-    if (!FSI__GROW(f, was, was_room, 0, n))
+    for (i = 0; i < iface->solids; i++)
+        n +=
+            iface->solid[i]->surface.closed ? 0 : 3 * (size_t)iface->solid[i]->surface.vertex_count;
+    if (!FSI__GROW(iface, was, was_room, 0, n))
         return 0;
-    f->was_count = (int)n;
-    for (n = 0, i = 0; i < f->solids; i++) {
-        const fsi_surface *s = &f->solid[i]->surface;
-        if (s->closed)
+    iface->was_count = (int)n;
+    for (n = 0, i = 0; i < iface->solids; i++) {
+        const fsi_surface *surface = &iface->solid[i]->surface;
+        if (surface->closed)
             continue;
-        memcpy(f->was + n, s->x, 3 * (size_t)s->vertex_count * sizeof(fsi_real));
-        n += 3 * (size_t)s->vertex_count;
+        memcpy(iface->was + n, surface->x, 3 * (size_t)surface->vertex_count * sizeof(fsi_real));
+        n += 3 * (size_t)surface->vertex_count;
     }
     return 1;
 }
@@ -2154,16 +2168,16 @@ static int fsi__element_passes(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fs
 }
 
 /* Cells from <= i < to that a box meets, clipped to the grid; 0 when there are none. */
-static int fsi__cells_met(const fsi_interface *f, const fsi_real *lo, const fsi_real *hi, int *from,
-                          int *to) {
+static int fsi__cells_met(const fsi_interface *iface, const fsi_real *lo, const fsi_real *hi,
+                          int *from, int *to) {
     from[2] = 0;
     to[2] = 1;
-    for (int k = 0; k < f->dim; k++) {
-        fsi_real o = fsi__get(f->origin, k), last = (fsi_real)(f->n[k] - 1);
-        if (hi[k] < o || lo[k] > o + f->h * (last + 1))
+    for (int k = 0; k < iface->dim; k++) {
+        fsi_real o = fsi__get(iface->origin, k), last = (fsi_real)(iface->n[k] - 1);
+        if (hi[k] < o || lo[k] > o + iface->h * (last + 1))
             return 0;
-        from[k] = (int)fsi__clamp(fsi__floor((lo[k] - o) / f->h), 0, last);
-        to[k] = (int)fsi__clamp(fsi__floor((hi[k] - o) / f->h), 0, last) + 1;
+        from[k] = (int)fsi__clamp(fsi__floor((lo[k] - o) / iface->h), 0, last);
+        to[k] = (int)fsi__clamp(fsi__floor((hi[k] - o) / iface->h), 0, last) + 1;
     }
     return 1;
 }
@@ -2179,56 +2193,57 @@ enum {
 
 /* delta: cells whose centre a surface went over, and cells that any of them touched. Two layers
  * that go over a cell in one step are taken for one. */
-static void fsi__interface_sweep(fsi_interface *f) {
-    const fsi_real *was = f->was;
+static void fsi__interface_sweep(fsi_interface *iface) {
+    const fsi_real *was = iface->was;
     int k, c[3], from[3], to[3];
-    for (int i = 0; i < f->solids; i++) {
-        const fsi_surface *s = &f->solid[i]->surface;
-        if (s->closed)
+    for (int i = 0; i < iface->solids; i++) {
+        const fsi_surface *surface = &iface->solid[i]->surface;
+        if (surface->closed)
             continue;
-        for (int e = 0; e < s->element_count; e++) {
+        for (int e = 0; e < surface->element_count; e++) {
             fsi_vec3 a[3], b[3];
             fsi_real lo[3] = {FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX},
                      hi[3] = {-FSI_REAL_MAX, -FSI_REAL_MAX, -FSI_REAL_MAX};
-            for (k = 0; k < 2 * s->dim; k++) {
-                const fsi_real *x =
-                    (k < s->dim ? was : s->x) + 3 * s->index[s->dim * e + k % s->dim];
-                (k < s->dim ? a : b)[k % s->dim] = fsi_vec(x[0], x[1], x[2]);
+            for (k = 0; k < 2 * surface->dim; k++) {
+                const fsi_real *x = (k < surface->dim ? was : surface->x)
+                                    + 3 * surface->index[surface->dim * e + k % surface->dim];
+                (k < surface->dim ? a : b)[k % surface->dim] = fsi_vec(x[0], x[1], x[2]);
                 for (int q = 0; q < 3; q++)
                     lo[q] = fsi__min(lo[q], x[q]), hi[q] = fsi__max(hi[q], x[q]);
             }
-            if (!fsi__cells_met(f, lo, hi, from, to))
+            if (!fsi__cells_met(iface, lo, hi, from, to))
                 continue;
             FSI__EACH_CELL(c, from, to) {
                 fsi_vec3 x = fsi_vec(
-                    f->origin.x + f->h * ((fsi_real)c[0] + FSI_R(0.5)),
-                    f->origin.y + f->h * ((fsi_real)c[1] + FSI_R(0.5)),
-                    f->dim == 2 ? a[0].z : f->origin.z + f->h * ((fsi_real)c[2] + FSI_R(0.5)));
-                int8_t *mark = f->delta + fsi__cell_index(f, c);
+                    iface->origin.x + iface->h * ((fsi_real)c[0] + FSI_R(0.5)),
+                    iface->origin.y + iface->h * ((fsi_real)c[1] + FSI_R(0.5)),
+                    iface->dim == 2 ? a[0].z
+                                    : iface->origin.z + iface->h * ((fsi_real)c[2] + FSI_R(0.5)));
+                int8_t *mark = iface->delta + fsi__cell_index(iface, c);
                 *mark |= FSI__TOUCHED;
-                if (!(*mark & FSI__PASSED) && (k = fsi__element_passes(f->dim, a, b, x)) != 0)
+                if (!(*mark & FSI__PASSED) && (k = fsi__element_passes(iface->dim, a, b, x)) != 0)
                     *mark = (int8_t)(*mark | FSI__PASSED | (k - 1) * FSI__CAME);
             }
         }
-        was += 3 * (size_t)s->vertex_count;
+        was += 3 * (size_t)surface->vertex_count;
     }
 }
 
 /* Cells on the new side of cell c: those that a surface hid from it and that stayed, and those that
  * came along and know already. */
-static int fsi__interface_new_side(const fsi_interface *f, size_t c, size_t *out) {
+static int fsi__interface_new_side(const fsi_interface *iface, size_t c, size_t *out) {
     int n = 0, i[3];
-    fsi__cell_ijk(f, c, i);
-    for (int dir = 0; dir < 2 * f->dim; dir++) {
+    fsi__cell_ijk(iface, c, i);
+    for (int dir = 0; dir < 2 * iface->dim; dir++) {
         size_t face;
-        ptrdiff_t m = fsi__beside(f, i, dir, &face);
-        int hidden = f->blocked[dir / 2][face];
-        if (m < 0 || f->covered[m])
+        ptrdiff_t m = fsi__beside(iface, i, dir, &face);
+        int hidden = iface->blocked[dir / 2][face];
+        if (m < 0 || iface->covered[m])
             continue;
-        if (!(f->delta[m] & FSI__PASSED ? !hidden && (f->delta[m] & FSI__TAKEN) : hidden))
+        if (!(iface->delta[m] & FSI__PASSED ? !hidden && (iface->delta[m] & FSI__TAKEN) : hidden))
             continue;
         /* others may be hidden twice, by a fold */
-        if (dir == f->delta[c] / FSI__CAME) {
+        if (dir == iface->delta[c] / FSI__CAME) {
             out[0] = (size_t)m;
             return 1;
         }
@@ -2237,21 +2252,21 @@ static int fsi__interface_new_side(const fsi_interface *f, size_t c, size_t *out
     return n;
 }
 
-static void fsi__interface_drop_markers(const fsi_interface *f, fsi_levelset *ls) {
+static void fsi__interface_drop_markers(const fsi_interface *iface, fsi_levelset *ls) {
     size_t n = 0;
     for (size_t p = 0; p < ls->state->count; p++) {
         fsi_real lo[3], hi[3];
         int from[3], to[3];
         lo[0] = hi[0] = ls->px[p];
         lo[1] = hi[1] = ls->py[p];
-        lo[2] = hi[2] = f->dim == 3 ? ls->pz[p] : 0;
-        if (fsi__cells_met(f, lo, hi, from, to)
-            && (f->delta[fsi__cell_index(f, from)] & FSI__TOUCHED))
+        lo[2] = hi[2] = iface->dim == 3 ? ls->pz[p] : 0;
+        if (fsi__cells_met(iface, lo, hi, from, to)
+            && (iface->delta[fsi__cell_index(iface, from)] & FSI__TOUCHED))
             continue;
         ls->px[n] = ls->px[p];
         ls->py[n] = ls->py[p];
         ls->pr[n] = ls->pr[p];
-        if (f->dim == 3)
+        if (iface->dim == 3)
             ls->pz[n] = ls->pz[p];
         n++;
     }
@@ -2260,17 +2275,17 @@ static void fsi__interface_drop_markers(const fsi_interface *f, fsi_levelset *ls
 
 /* What a cell can see beside it: number of cells across open faces (into seen), or -1 when no face
  * of it is cut. */
-static int fsi__interface_seen(const fsi_interface *f, size_t c, size_t *seen) {
+static int fsi__interface_seen(const fsi_interface *iface, size_t c, size_t *seen) {
     int n = 0, cut = 0, i[3];
-    fsi__cell_ijk(f, c, i);
-    for (int dir = 0; dir < 2 * f->dim; dir++) {
+    fsi__cell_ijk(iface, c, i);
+    for (int dir = 0; dir < 2 * iface->dim; dir++) {
         size_t face;
-        ptrdiff_t m = fsi__beside(f, i, dir, &face);
+        ptrdiff_t m = fsi__beside(iface, i, dir, &face);
         if (m < 0)
             continue;
-        if (f->blocked[dir / 2][face])
+        if (iface->blocked[dir / 2][face])
             cut = 1;
-        else if (!f->covered[m])
+        else if (!iface->covered[m])
             seen[n++] = (size_t)m;
     }
     return cut ? n : -1;
@@ -2299,9 +2314,9 @@ FSI_API fsi_result fsi_interface_move_surface(fsi_interface *face, fsi_grid *gri
             same &= (grid->phi[view[m]] < 0) == liquid;
         mark[q] = (uint8_t)(liquid | (count >= 0 && same ? HELD : 0));
     }
-    fsi_result r;
-    if ((r = fsi_grid_move_surface(grid, dt, report)) < 0)
-        return r;
+    fsi_result result;
+    if ((result = fsi_grid_move_surface(grid, dt, report)) < 0)
+        return result;
     /* what the other side put near 0 comes back to half a cell at least: all it sees is far from a
      * surface */
     for (size_t c = 0; guard && c < face->cells; c++) {
@@ -2314,7 +2329,7 @@ FSI_API fsi_result fsi_interface_move_surface(fsi_interface *face, fsi_grid *gri
                 sum = fsi__max(sum, fsi__abs(grid->phi[seen[k]]));
         grid->phi[c] = sign * fsi__max(sum / 2, face->h / 2);
     }
-    return r;
+    return result;
 }
 
 FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int *passed) {
@@ -2354,50 +2369,51 @@ FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int 
 }
 
 /* Crossings, covered cells and closed faces of all solids; 0: no memory. */
-static int fsi__interface_cross(fsi_interface *f) {
+static int fsi__interface_cross(fsi_interface *iface) {
     int from[3], to[3];
-    for (int s = 0; s < f->solids; s++) {
-        const fsi_surface *surface = &f->solid[s]->surface;
-        const fsi_bvh *root = f->bvh + s;
-        if (!surface->element_count || !fsi__cell_range(f, root->lo, root->hi, from, to))
+    for (int s = 0; s < iface->solids; s++) {
+        const fsi_surface *surface = &iface->solid[s]->surface;
+        const fsi_bvh *root = iface->bvh + s;
+        if (!surface->element_count || !fsi__cell_range(iface, root->lo, root->hi, from, to))
             continue;
         for (int e = 0; e < surface->element_count; e++)
-            for (int axis = 0; axis < f->dim; axis++)
-                if (!fsi__cross_lines(f, s, e, axis, root->lo, root->hi, from, to))
+            for (int axis = 0; axis < iface->dim; axis++)
+                if (!fsi__cross_lines(iface, s, e, axis, root->lo, root->hi, from, to))
                     return 0;
         if (surface->closed)
-            fsi__cover(f, s, from, to);
+            fsi__cover(iface, s, from, to);
     }
-    for (int s = 0; s < f->solids; s++)
-        if (fsi__closed_range(f, s, from, to) && !fsi__cover_seams(f, s, from, to))
+    for (int s = 0; s < iface->solids; s++)
+        if (fsi__closed_range(iface, s, from, to) && !fsi__cover_seams(iface, s, from, to))
             return 0;
-    for (int s = 0; s < f->crossings; s++) {
-        const fsi_crossing *c = f->crossing + s;
+    for (int s = 0; s < iface->crossings; s++) {
+        const fsi_crossing *crossing = iface->crossing + s;
         int i[3];
-        if (!f->desc.fractions || !f->solid[c->solid]->surface.closed)
-            f->open[c->axis][c->face] = 0;
-        fsi__face_ijk(f, c->axis, (size_t)c->face, i);
-        size_t cell = fsi__cell_index(f, i);
-        if (!f->covered[cell] && !f->covered[cell - (size_t)fsi__stride(f, c->axis)])
-            f->shells = 1;
+        if (!iface->desc.fractions || !iface->solid[crossing->solid]->surface.closed)
+            iface->open[crossing->axis][crossing->face] = 0;
+        fsi__face_ijk(iface, crossing->axis, (size_t)crossing->face, i);
+        size_t cell = fsi__cell_index(iface, i);
+        if (!iface->covered[cell]
+            && !iface->covered[cell - (size_t)fsi__stride(iface, crossing->axis)])
+            iface->shells = 1;
     }
-    return fsi__crossing_sort(f);
+    return fsi__crossing_sort(iface);
 }
 
 /* hands it to the grid */
-static fsi_result fsi__interface_occlude(fsi_interface *f, fsi_grid *grid) {
-    memset(&f->occlusion, 0, sizeof f->occlusion);
-    f->occlusion.solid = f->covered;
-    for (int axis = 0; axis < f->dim; axis++) {
-        if (f->shells || f->desc.fractions)
-            f->occlusion.open[axis] = f->open[axis];
-        f->occlusion.blocked[axis] = f->blocked[axis];
-        f->occlusion.velocity[axis] = f->velocity[axis];
+static fsi_result fsi__interface_occlude(fsi_interface *iface, fsi_grid *grid) {
+    memset(&iface->occlusion, 0, sizeof iface->occlusion);
+    iface->occlusion.solid = iface->covered;
+    for (int axis = 0; axis < iface->dim; axis++) {
+        if (iface->shells || iface->desc.fractions)
+            iface->occlusion.open[axis] = iface->open[axis];
+        iface->occlusion.blocked[axis] = iface->blocked[axis];
+        iface->occlusion.velocity[axis] = iface->velocity[axis];
     }
-    f->occlusion.hit_fn = fsi__occlusion_hit;
-    f->occlusion.user = f;
-    f->occlusion.smooth = f->desc.smooth;
-    return fsi_grid_set_occlusion(grid, &f->occlusion);
+    iface->occlusion.hit_fn = fsi__occlusion_hit;
+    iface->occlusion.user = iface;
+    iface->occlusion.smooth = iface->desc.smooth;
+    return fsi_grid_set_occlusion(grid, &iface->occlusion);
 }
 
 FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid,
@@ -2406,18 +2422,18 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid,
         return FSI_ERR_STATE;
     if (count < 0 || (count && !solid))
         return FSI_ERR_ARGUMENT;
-    fsi_result r = fsi__interface_trees(face, solid, count);
-    if (r != FSI_OK)
-        return r;
+    fsi_result result = fsi__interface_trees(face, solid, count);
+    if (result != FSI_OK)
+        return result;
     fsi__interface_clear(face);
     face->solid = solid;
     face->solids = count;
     if (!fsi__interface_remember(face) || !fsi__interface_cross(face))
         return FSI_ERR_MEMORY;
     if (face->desc.fractions) {
-        r = fsi__fractions(face);
-        if (r != FSI_OK)
-            return r;
+        result = fsi__fractions(face);
+        if (result != FSI_OK)
+            return result;
         /* the flow goes on into closed solids: only shells hide */
         for (int k = 0; k < face->crossings && face->desc.smooth; k++)
             if (solid[face->crossing[k].solid]->surface.closed)
@@ -2442,144 +2458,152 @@ typedef struct fsi__average {
     int count;
 } fsi__average;
 
-static void fsi__average_add(fsi__average *a, int vertex, fsi_real w) {
-    int32_t id = a->node ? a->node[vertex] : vertex;
+static void fsi__average_add(fsi__average *average, int vertex, fsi_real w) {
+    int32_t id = average->node ? average->node[vertex] : vertex;
     int k;
-    for (k = 0; k < a->count && a->id[k] != id; k++) {
+    for (k = 0; k < average->count && average->id[k] != id; k++) {
     }
     /* more than 64 nodes in one dual cell: the rest weighs little */
     if (k == 64)
         return;
-    if (k == a->count) {
-        a->count++;
-        a->id[k] = id;
-        a->weight[k] = 0;
+    if (k == average->count) {
+        average->count++;
+        average->id[k] = id;
+        average->weight[k] = 0;
     }
-    a->weight[k] += w;
+    average->weight[k] += w;
 }
 
 static int fsi__average_visit(int e, void *user) {
-    fsi__average *a = (fsi__average *)user;
+    fsi__average *average = (fsi__average *)user;
     fsi_clip part;
-    if (!fsi_surface_clip(a->surface, e, a->lo, a->hi, &part))
+    if (!fsi_surface_clip(average->surface, e, average->lo, average->hi, &part))
         return 0;
-    for (int k = 0; k < a->surface->dim; k++)
+    for (int k = 0; k < average->surface->dim; k++)
         if (part.weight[k] > 0)
-            fsi__average_add(a, a->surface->index[a->surface->dim * e + k],
+            fsi__average_add(average, average->surface->index[average->surface->dim * e + k],
                              part.area * part.weight[k]);
-    a->normal = fsi_vec_add(a->normal, part.normal);
-    a->area += part.area;
+    average->normal = fsi_vec_add(average->normal, part.normal);
+    average->area += part.area;
     return 0;
 }
 
 /* Mean over the surface of the side's solid inside the dual cell (SLIP appendix A); the crossing
  * alone where nothing is found there. */
-static void fsi__side_average(const fsi_interface *f, const fsi_side *s, fsi__average *a) {
-    const fsi_coupled *body = f->solid[s->solid];
-    fsi_vec3 c = fsi_interface_centre(f, s), half = fsi_vec(f->h / 2, f->h / 2, f->h / 2);
+static void fsi__side_average(const fsi_interface *iface, const fsi_side *side,
+                              fsi__average *average) {
+    const fsi_coupled *body = iface->solid[side->solid];
+    fsi_vec3 c = fsi_interface_centre(iface, side),
+             half = fsi_vec(iface->h / 2, iface->h / 2, iface->h / 2);
     double sum = 0;
-    memset(a, 0, sizeof *a);
-    a->surface = &body->surface;
-    a->node = body->node;
-    a->lo = fsi_vec_sub(c, half);
-    a->hi = fsi_vec_add(c, half);
-    (void)fsi_bvh_overlap(f->bvh + s->solid, a->lo, a->hi, fsi__average_visit, a);
-    if (!(a->area > 0)) {
-        a->count = 0;
-        for (int k = 0; k < f->dim; k++)
-            fsi__average_add(a, body->surface.index[f->dim * s->element + k], s->weight[k]);
+    memset(average, 0, sizeof *average);
+    average->surface = &body->surface;
+    average->node = body->node;
+    average->lo = fsi_vec_sub(c, half);
+    average->hi = fsi_vec_add(c, half);
+    (void)fsi_bvh_overlap(iface->bvh + side->solid, average->lo, average->hi, fsi__average_visit,
+                          average);
+    if (!(average->area > 0)) {
+        average->count = 0;
+        for (int k = 0; k < iface->dim; k++)
+            fsi__average_add(average, body->surface.index[iface->dim * side->element + k],
+                             side->weight[k]);
     }
-    for (int k = 0; k < a->count; k++)
-        sum += (double)a->weight[k];
+    for (int k = 0; k < average->count; k++)
+        sum += (double)average->weight[k];
     /* rows sum to one: J^T loses nothing */
-    for (int k = 0; k < a->count; k++)
-        a->weight[k] = (fsi_real)((double)a->weight[k] / sum);
+    for (int k = 0; k < average->count; k++)
+        average->weight[k] = (fsi_real)((double)average->weight[k] / sum);
 }
 
-static void fsi__side_normal(const fsi_interface *f, fsi_side *s, const fsi__average *a) {
-    fsi_vec3 n = fsi_surface_normal(&f->solid[s->solid]->surface, s->element);
+static void fsi__side_normal(const fsi_interface *iface, fsi_side *side,
+                             const fsi__average *average) {
+    fsi_vec3 n = fsi_surface_normal(&iface->solid[side->solid]->surface, side->element);
     /* outward of the cell = away from it */
-    int flip = fsi__get(n, s->axis) * (fsi_real)s->sign > 0;
-    if (a && a->area > 0 && fsi__length(a->normal) > FSI_R(1e-6) * a->area) {
-        if (fsi_vec_dot(a->normal, n) < 0)
+    int flip = fsi__get(n, side->axis) * (fsi_real)side->sign > 0;
+    if (average && average->area > 0
+        && fsi__length(average->normal) > FSI_R(1e-6) * average->area) {
+        if (fsi_vec_dot(average->normal, n) < 0)
             flip = !flip;
-        n = a->normal;
+        n = average->normal;
     }
-    s->normal = fsi__unit(fsi_vec_scale(n, flip ? -1 : 1));
+    side->normal = fsi__unit(fsi_vec_scale(n, flip ? -1 : 1));
 }
 
-static int fsi__side_row(fsi_interface *f, fsi_side *s) {
-    const fsi_coupled *body = f->solid[s->solid];
-    fsi__average a;
+static int fsi__side_row(fsi_interface *iface, fsi_side *side) {
+    const fsi_coupled *body = iface->solid[side->solid];
+    fsi__average average;
     int need = body->node ? 64 : body->dof;
-    a.area = 0;
-    if (!FSI__GROW(f, col, entry_room, f->entries, f->entries + need)
-        || !FSI__GROW(f, val, val_room, f->entries, f->entries + need))
+    average.area = 0;
+    if (!FSI__GROW(iface, col, entry_room, iface->entries, iface->entries + need)
+        || !FSI__GROW(iface, val, val_room, iface->entries, iface->entries + need))
         return 0;
-    s->row = f->entries;
+    side->row = iface->entries;
     if (!body->node) {
         if (body->dof)
-            body->row_fn(body, s->element, s->weight, fsi_interface_centre(f, s),
-                         fsi__axis(s->axis), f->val + s->row);
+            body->row_fn(body, side->element, side->weight, fsi_interface_centre(iface, side),
+                         fsi__axis(side->axis), iface->val + side->row);
         for (int k = 0; k < body->dof; k++)
-            f->col[s->row + k] = k;
-        f->entries += body->dof;
-        if (s->shell)
-            fsi__side_average(f, s, &a);
+            iface->col[side->row + k] = k;
+        iface->entries += body->dof;
+        if (side->shell)
+            fsi__side_average(iface, side, &average);
     } else {
-        fsi__side_average(f, s, &a);
-        if (!f->desc.average) {
-            a.count = 0;
-            for (int k = 0; k < f->dim; k++)
-                fsi__average_add(&a, body->surface.index[f->dim * s->element + k], s->weight[k]);
+        fsi__side_average(iface, side, &average);
+        if (!iface->desc.average) {
+            average.count = 0;
+            for (int k = 0; k < iface->dim; k++)
+                fsi__average_add(&average, body->surface.index[iface->dim * side->element + k],
+                                 side->weight[k]);
         }
-        for (int k = 0; k < a.count; k++) {
-            f->col[s->row + k] = 3 * a.id[k] + s->axis;
-            f->val[s->row + k] = a.weight[k];
+        for (int k = 0; k < average.count; k++) {
+            iface->col[side->row + k] = 3 * average.id[k] + side->axis;
+            iface->val[side->row + k] = average.weight[k];
         }
-        f->entries += a.count;
+        iface->entries += average.count;
     }
-    s->row_end = f->entries;
-    fsi__side_normal(f, s, a.area > 0 ? &a : NULL);
+    side->row_end = iface->entries;
+    fsi__side_normal(iface, side, average.area > 0 ? &average : NULL);
     return 1;
 }
 
-static int fsi__side_add(fsi_interface *f, const fsi_grid *g, const fsi_crossing *c, size_t cell,
-                         int sign, int shell) {
-    if (!FSI__GROW(f, side, side_room, f->sides, f->sides + 1))
+static int fsi__side_add(fsi_interface *iface, const fsi_grid *grid, const fsi_crossing *crossing,
+                         size_t cell, int sign, int shell) {
+    if (!FSI__GROW(iface, side, side_room, iface->sides, iface->sides + 1))
         return 0;
-    fsi_side *s = f->side + f->sides;
+    fsi_side *s = iface->side + iface->sides;
     memset(s, 0, sizeof *s);
     s->cell = (int32_t)cell;
-    s->face = c->face;
-    s->solid = c->solid;
-    s->element = c->element;
-    s->axis = c->axis;
+    s->face = crossing->face;
+    s->solid = crossing->solid;
+    s->element = crossing->element;
+    s->axis = crossing->axis;
     s->sign = (int8_t)sign;
     s->shell = (int8_t)shell;
     s->plus = sign < 0;
     s->share = 1;
-    s->mass = g->desc.rho * f->h * f->h * (f->dim == 3 ? f->h : 1) / 2;
-    s->t = sign > 0 ? c->t : 1 - c->t;
-    memcpy(s->weight, c->weight, sizeof s->weight);
-    if (!fsi__side_row(f, s))
+    s->mass = grid->desc.rho * iface->h * iface->h * (iface->dim == 3 ? iface->h : 1) / 2;
+    s->t = sign > 0 ? crossing->t : 1 - crossing->t;
+    memcpy(s->weight, crossing->weight, sizeof s->weight);
+    if (!fsi__side_row(iface, s))
         return 0;
-    f->sides++;
+    iface->sides++;
     return 1;
 }
 
 /* Volume of a closed surface where n . x < d, by cones from a point o of that plane: the cut face
    has o in its plane and adds nothing. In 2D the area, by triangles from o. */
-static double fsi__volume_below(const fsi_surface *s, fsi_vec3 n, fsi_real d) {
+static double fsi__volume_below(const fsi_surface *surface, fsi_vec3 n, fsi_real d) {
     fsi_vec3 o = fsi_vec_scale(n, d / fsi_vec_dot(n, n));
     double sum = 0;
-    int m = s->dim;
-    for (int e = 0; e < s->element_count; e++) {
+    int m = surface->dim;
+    for (int e = 0; e < surface->element_count; e++) {
         fsi_vec3 x[4];
         int count = 0;
         for (int k = 0; k < m; k++) {
-            fsi_vec3 a = fsi_vec_sub(fsi_surface_place(s, s->index[m * e + k]), o),
-                     b = fsi_vec_sub(fsi_surface_place(s, s->index[m * e + (k + 1) % m]), o);
+            fsi_vec3 a = fsi_vec_sub(fsi_surface_place(surface, surface->index[m * e + k]), o),
+                     b = fsi_vec_sub(
+                         fsi_surface_place(surface, surface->index[m * e + (k + 1) % m]), o);
             fsi_real ha = fsi_vec_dot(n, a), hb = fsi_vec_dot(n, b);
             if (m == 2) {
                 a.z = b.z = 0;
@@ -2601,29 +2625,29 @@ static double fsi__volume_below(const fsi_surface *s, fsi_vec3 n, fsi_real d) {
    cells within two cells of the surface, in the solid's bounds and three cells more. Too few of
    them, or far from level: level with their mean height. Returns 0: no surface near; *d = sign of
    phi there. */
-static int fsi__waterline(const fsi_interface *f, const fsi_grid *g, const int *from, const int *to,
-                          fsi_vec3 *n, fsi_real *d) {
+static int fsi__waterline(const fsi_interface *iface, const fsi_grid *grid, const int *from,
+                          const int *to, fsi_vec3 *n, fsi_real *d) {
     double S[16] = {0}, b[4] = {0}, count = 0, wet = 0;
     fsi_real A[16], x[4], c[3];
-    fsi_vec3 up = fsi_vec_scale(g->desc.gravity, -1);
-    int i[3], m = f->dim + 1;
+    fsi_vec3 up = fsi_vec_scale(grid->desc.gravity, -1);
+    int i[3], m = iface->dim + 1;
     up = fsi__length(up) > 0 ? fsi__unit(up) : fsi_vec(0, 1, 0);
     int k;
     FSI__EACH_CELL(i, from, to) {
-        size_t at = fsi__cell_index(f, i);
+        size_t at = fsi__cell_index(iface, i);
         double row[4] = {1, 0, 0, 0};
-        if (f->covered[at])
+        if (iface->covered[at])
             continue;
-        wet += g->phi[at] < 0 ? 1 : -1;
-        if (fsi__abs(g->phi[at]) > 2 * f->h)
+        wet += grid->phi[at] < 0 ? 1 : -1;
+        if (fsi__abs(grid->phi[at]) > 2 * iface->h)
             continue;
         /* in cells from the corner: well scaled */
-        for (k = 0; k < f->dim; k++)
+        for (k = 0; k < iface->dim; k++)
             row[1 + k] = (double)(i[k] - from[k]);
         for (int j = 0; j < m; j++) {
             for (k = 0; k < m; k++)
                 S[m * j + k] += row[j] * row[k];
-            b[j] += row[j] * (double)(g->phi[at] / f->h);
+            b[j] += row[j] * (double)(grid->phi[at] / iface->h);
         }
         count++;
     }
@@ -2635,57 +2659,58 @@ static int fsi__waterline(const fsi_interface *f, const fsi_grid *g, const int *
     for (int j = 0; j < m; j++)
         x[j] = (fsi_real)(b[j] / count);
     for (k = 0; k < 3; k++)
-        c[k] = fsi__get(f->origin, k) + (k < f->dim ? f->h * ((fsi_real)from[k] + FSI_R(0.5)) : 0);
+        c[k] = fsi__get(iface->origin, k)
+               + (k < iface->dim ? iface->h * ((fsi_real)from[k] + FSI_R(0.5)) : 0);
     if (count > 2 * m && fsi_dense_cholesky(m, A) == FSI_OK) {
         fsi_dense_cholesky_solve(m, A, x);
         *n = fsi_vec(x[1], x[2], m == 4 ? x[3] : 0);
         double size = (double)fsi__length(*n);
         if (size > 0.3 && size < 3 && (double)fsi_vec_dot(*n, up) > 0.5 * size) {
-            *d = fsi_vec_dot(*n, fsi_vec_load(c)) - x[0] * f->h;
+            *d = fsi_vec_dot(*n, fsi_vec_load(c)) - x[0] * iface->h;
             return 1;
         }
     }
     /* mean of up . x - phi, in cells */
     double level;
-    for (level = -b[0] / count, k = 0; k < f->dim; k++)
+    for (level = -b[0] / count, k = 0; k < iface->dim; k++)
         level += (double)fsi__get(up, k) * S[1 + k] / count;
     *n = up;
-    *d = (fsi_real)level * f->h + fsi_vec_dot(up, fsi_vec_load(c));
+    *d = (fsi_real)level * iface->h + fsi_vec_dot(up, fsi_vec_load(c));
     return 1;
 }
 
 /* Volume of a closed surface within lo .. hi below the liquid's surface, continued level through
  * the solid (phi inside solids is no surface). */
-static double fsi__submerged(const fsi_interface *f, const fsi_grid *g, const fsi_surface *surface,
-                             const fsi_real *lo, const fsi_real *hi) {
+static double fsi__submerged(const fsi_interface *iface, const fsi_grid *grid,
+                             const fsi_surface *surface, const fsi_real *lo, const fsi_real *hi) {
     fsi_vec3 n = fsi_vec(0, 1, 0);
-    fsi_real d = hi[1] + f->h;
+    fsi_real d = hi[1] + iface->h;
     int from[3], to[3];
-    if (!surface->closed || !surface->element_count || !fsi__cell_range(f, lo, hi, from, to))
+    if (!surface->closed || !surface->element_count || !fsi__cell_range(iface, lo, hi, from, to))
         return 0;
-    for (int k = 0; k < f->dim; k++) {
+    for (int k = 0; k < iface->dim; k++) {
         from[k] = fsi__imax(from[k] - 2, 0);
-        to[k] = fsi__imin(to[k] + 2, f->n[k]);
+        to[k] = fsi__imin(to[k] + 2, iface->n[k]);
     }
-    if (g->phi && !fsi__waterline(f, g, from, to, &n, &d)) {
+    if (grid->phi && !fsi__waterline(iface, grid, from, to, &n, &d)) {
         if (d > 0)
             return 0;
-        d = hi[1] + f->h;
+        d = hi[1] + iface->h;
     }
     return fsi__volume_below(surface, n, d);
 }
 
 /* Of every solid; in smoke what lies in the box. */
-static void fsi__interface_submerged(fsi_interface *f, const fsi_grid *g) {
-    double cell = (double)f->h * (double)f->h * (f->dim == 3 ? (double)f->h : 1);
-    for (int s = 0; s < f->solids; s++)
-        f->submerged[s] =
-            g->phi && f->solid[s]->surface.element_count
-                ? fsi__submerged(f, g, &f->solid[s]->surface, f->bvh[s].lo, f->bvh[s].hi)
-                : 0;
-    for (size_t c = 0; c < f->cells && !g->phi; c++)
-        if (f->covered[c])
-            f->submerged[f->owner[c]] += cell;
+static void fsi__interface_submerged(fsi_interface *iface, const fsi_grid *grid) {
+    double cell = (double)iface->h * (double)iface->h * (iface->dim == 3 ? (double)iface->h : 1);
+    for (int s = 0; s < iface->solids; s++)
+        iface->submerged[s] = grid->phi && iface->solid[s]->surface.element_count
+                                  ? fsi__submerged(iface, grid, &iface->solid[s]->surface,
+                                                   iface->bvh[s].lo, iface->bvh[s].hi)
+                                  : 0;
+    for (size_t c = 0; c < iface->cells && !grid->phi; c++)
+        if (iface->covered[c])
+            iface->submerged[iface->owner[c]] += cell;
 }
 
 FSI_API fsi_result fsi_interface_sides(fsi_interface *face, const fsi_grid *grid) {
@@ -2755,45 +2780,45 @@ FSI_API fsi_vec3 fsi_interface_centre(const fsi_interface *face, const fsi_side 
    because lines farther right add the edge's winding number and lines farther left nothing. In 2D a
    face is such an edge itself. Shares are summed in velocity[] (all zero during detect). Ties:
    planes and edges lie an epsilon to the plus side, as in fsi_surface_cross. */
-FSI__INLINE void fsi__share_add(fsi_interface *f, int axis, const int *i, fsi_real x) {
-    if (i[axis] < 1 || i[axis] >= f->n[axis])
+FSI__INLINE void fsi__share_add(fsi_interface *iface, int axis, const int *i, fsi_real x) {
+    if (i[axis] < 1 || i[axis] >= iface->n[axis])
         return;
-    f->velocity[axis][fsi__face_index(f, axis, i)] += x;
+    iface->velocity[axis][fsi__face_index(iface, axis, i)] += x;
 }
 
 /* Edges along c through the nodes of the plane: a crossing at s adds its winding step to the rest
  * of the line. */
-static void fsi__share_edges(fsi_interface *f, const fsi_surface *s, int e, int a,
+static void fsi__share_edges(fsi_interface *iface, const fsi_surface *surface, int e, int a,
                              const fsi_real *lo, const fsi_real *hi, const int *from,
                              const int *to) {
-    int b = f->dim == 3 ? (a + 1) % 3 : 2, c = f->dim == 3 ? (a + 2) % 3 : 1 - a, i[3], first[3],
-        last[3];
-    fsi_real el[3], eh[3], x[3], o = fsi__get(f->origin, c), h = f->h;
+    int b = iface->dim == 3 ? (a + 1) % 3 : 2, c = iface->dim == 3 ? (a + 2) % 3 : 1 - a, i[3],
+        first[3], last[3];
+    fsi_real el[3], eh[3], x[3], o = fsi__get(iface->origin, c), h = iface->h;
     int begin = (int)fsi__max(fsi__floor((lo[c] - o) / h), -1000000) - 1;
     int segments = (int)fsi__min(fsi__ceil((hi[c] - o) / h), 1000000) + 2 - begin;
-    fsi_surface_bounds(s, e, el, eh);
+    fsi_surface_bounds(surface, e, el, eh);
     for (int k = 0; k < 3; k++) {
-        fsi_real ok = fsi__get(f->origin, k);
+        fsi_real ok = fsi__get(iface->origin, k);
         first[k] = 0;
         last[k] = 1;
-        if (k >= f->dim || k == c)
+        if (k >= iface->dim || k == c)
             continue;
-        first[k] =
-            (int)fsi__clamp(fsi__floor((el[k] - ok) / h - FSI_R(1e-3)), 1, (fsi_real)f->n[k] + 1);
+        first[k] = (int)fsi__clamp(fsi__floor((el[k] - ok) / h - FSI_R(1e-3)), 1,
+                                   (fsi_real)iface->n[k] + 1);
         last[k] = (int)fsi__clamp(fsi__ceil((eh[k] - ok) / h + FSI_R(1e-3)), 0,
-                                  (fsi_real)(k == a ? f->n[k] - 1 : f->n[k]))
+                                  (fsi_real)(k == a ? iface->n[k] - 1 : iface->n[k]))
                   + 1;
     }
     for (i[a] = first[a]; i[a] < last[a]; i[a]++)
         for (i[b] = first[b]; i[b] < last[b]; i[b]++) {
             int j[3];
             x[2] = 0;
-            for (int k = 0; k < f->dim; k++)
-                x[k] = fsi__get(f->origin, k) + h * (fsi_real)(k == c ? begin : i[k]);
+            for (int k = 0; k < iface->dim; k++)
+                x[k] = fsi__get(iface->origin, k) + h * (fsi_real)(k == c ? begin : i[k]);
             fsi_vec3 p = fsi_vec_load(x);
             x[c] += h * (fsi_real)segments;
             fsi_hit hit;
-            if (!fsi_surface_cross(s, e, p, fsi_vec_load(x), &hit))
+            if (!fsi_surface_cross(surface, e, p, fsi_vec_load(x), &hit))
                 continue;
             fsi_real at = hit.t * (fsi_real)segments;
             int cut = (int)at;
@@ -2801,32 +2826,33 @@ static void fsi__share_edges(fsi_interface *f, const fsi_surface *s, int e, int 
             j[0] = i[0];
             j[1] = i[1];
             j[2] = i[2];
-            if (f->dim == 3)
+            if (iface->dim == 3)
                 j[b]--; /* the edge is the upper one of this face */
             j[c] = begin + cut;
             if (j[c] >= from[c] && j[c] < to[c])
-                fsi__share_add(f, a, j, step * ((fsi_real)cut + 1 - at));
+                fsi__share_add(iface, a, j, step * ((fsi_real)cut + 1 - at));
             for (j[c] = fsi__imax(j[c] + 1, from[c]); j[c] < to[c]; j[c]++)
-                fsi__share_add(f, a, j, step);
+                fsi__share_add(iface, a, j, step);
         }
 }
 
 /* Lines where element e cuts the planes of the faces (3D): integral of (b - j) dc over each face
  * the line runs through. */
-static void fsi__share_lines(fsi_interface *f, const fsi_surface *s, int e, int a) {
+static void fsi__share_lines(fsi_interface *iface, const fsi_surface *surface, int e, int a) {
     int b = (a + 1) % 3, c = (a + 2) % 3, i[3], v, n;
     fsi_real x[3][3], lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX;
-    fsi_vec3 normal = fsi_surface_normal(s, e);
+    fsi_vec3 normal = fsi_surface_normal(surface, e);
     for (v = 0; v < 3; v++)
         fsi_vec_store(
-            x[v], fsi_vec_scale(fsi_vec_sub(fsi_surface_place(s, s->index[3 * e + v]), f->origin),
-                                1 / f->h));
+            x[v], fsi_vec_scale(fsi_vec_sub(fsi_surface_place(surface, surface->index[3 * e + v]),
+                                            iface->origin),
+                                1 / iface->h));
     for (v = 0; v < 3; v++) {
         lo = fsi__min(lo, x[v][a]);
         hi = fsi__max(hi, x[v][a]);
     }
-    int first = (int)fsi__clamp(fsi__floor(lo), 1, (fsi_real)f->n[a]);
-    int last = (int)fsi__clamp(fsi__ceil(hi), 0, (fsi_real)f->n[a] - 1);
+    int first = (int)fsi__clamp(fsi__floor(lo), 1, (fsi_real)iface->n[a]);
+    int last = (int)fsi__clamp(fsi__ceil(hi), 0, (fsi_real)iface->n[a] - 1);
     for (i[a] = first; i[a] <= last; i[a]++) {
         fsi_real at = (fsi_real)i[a], p[2][2], t0 = 0, d[2];
         for (v = 0, n = 0; v < 3; v++) {
@@ -2863,8 +2889,8 @@ static void fsi__share_lines(fsi_interface *f, const fsi_surface *s, int e, int 
             fsi_real middle = (t0 + t1) / 2;
             i[b] = (int)fsi__ceil(p[0][0] + middle * d[0]) - 1;
             i[c] = (int)fsi__floor(p[0][1] + middle * d[1]);
-            if (i[b] >= 0 && i[b] < f->n[b] && i[c] >= 0 && i[c] < f->n[c])
-                fsi__share_add(f, a, i,
+            if (i[b] >= 0 && i[b] < iface->n[b] && i[c] >= 0 && i[c] < iface->n[c])
+                fsi__share_add(iface, a, i,
                                (p[0][0] + middle * d[0] - (fsi_real)i[b]) * d[1] * (t1 - t0));
             t0 = t1;
         }
@@ -2873,127 +2899,128 @@ static void fsi__share_lines(fsi_interface *f, const fsi_surface *s, int e, int 
 
 /* A solid smaller than a cell may close far more than it fills: the factor that makes its shares
  * along an axis add up to its volume, at most 1. */
-static fsi_real fsi__share_grain(const fsi_interface *f, int solid, int axis, const int *from,
+static fsi_real fsi__share_grain(const fsi_interface *iface, int solid, int axis, const int *from,
                                  const int *to) {
-    const fsi_bvh *root = f->bvh + solid;
+    const fsi_bvh *root = iface->bvh + solid;
     double sum = 0;
     int i[3];
-    for (int k = 0; k < f->dim; k++)
-        if (root->hi[k] - root->lo[k] > f->h)
+    for (int k = 0; k < iface->dim; k++)
+        if (root->hi[k] - root->lo[k] > iface->h)
             return 1;
-    FSI__EACH_CELL(i, from, to) sum += fabs((double)f->velocity[axis][fsi__face_index(f, axis, i)]);
+    FSI__EACH_CELL(i, from, to)
+    sum += fabs((double)iface->velocity[axis][fsi__face_index(iface, axis, i)]);
     double volume =
-        fsi__volume_below(&f->solid[solid]->surface, fsi_vec(0, 1, 0), root->hi[1] + f->h)
-        / (double)(f->h * f->h * (f->dim == 3 ? f->h : 1));
+        fsi__volume_below(&iface->solid[solid]->surface, fsi_vec(0, 1, 0), root->hi[1] + iface->h)
+        / (double)(iface->h * iface->h * (iface->dim == 3 ? iface->h : 1));
     return sum > volume ? (fsi_real)(volume / sum) : 1;
 }
 
 /* Collects the shares of one solid into the list of cuts and into open[]. */
-static int fsi__share_collect(fsi_interface *f, int solid, const int *from, const int *to) {
+static int fsi__share_collect(fsi_interface *iface, int solid, const int *from, const int *to) {
     int i[3];
-    for (int axis = 0; axis < f->dim; axis++) {
-        fsi_real grain = fsi__share_grain(f, solid, axis, from, to);
+    for (int axis = 0; axis < iface->dim; axis++) {
+        fsi_real grain = fsi__share_grain(iface, solid, axis, from, to);
         FSI__EACH_CELL(i, from, to) {
-            size_t face = fsi__face_index(f, axis, i);
+            size_t face = fsi__face_index(iface, axis, i);
             /* either orientation is solid, as in the voxel form */
-            fsi_real share = grain * fsi__abs(f->velocity[axis][face]);
-            f->velocity[axis][face] = 0;
+            fsi_real share = grain * fsi__abs(iface->velocity[axis][face]);
+            iface->velocity[axis][face] = 0;
             share = share > FSI_R(0.999) ? 1 : share < FSI_R(1e-3) ? 0 : share;
-            share = fsi__min(share, f->open[axis][face]);
+            share = fsi__min(share, iface->open[axis][face]);
             if (!(share > 0))
                 continue;
             fsi_cut *cut;
-            if (!FSI__GROW(f, cut, cut_room, f->cuts, f->cuts + 1))
+            if (!FSI__GROW(iface, cut, cut_room, iface->cuts, iface->cuts + 1))
                 return 0;
-            cut = f->cut + f->cuts++;
+            cut = iface->cut + iface->cuts++;
             cut->face = (int32_t)face;
             cut->solid = solid;
             cut->axis = axis;
             cut->share = share;
-            f->open[axis][face] -= share;
-            if (f->open[axis][face] < FSI_R(1e-3))
-                f->open[axis][face] = 0;
+            iface->open[axis][face] -= share;
+            if (iface->open[axis][face] < FSI_R(1e-3))
+                iface->open[axis][face] = 0;
         }
     }
     return 1;
 }
 
 /* A cell is solid only when none of its faces is open. */
-static void fsi__share_cover(fsi_interface *f, int solid, const int *from, const int *to) {
+static void fsi__share_cover(fsi_interface *iface, int solid, const int *from, const int *to) {
     int i[3];
     FSI__EACH_CELL(i, from, to) {
-        size_t c = fsi__cell_index(f, i), face;
+        size_t c = fsi__cell_index(iface, i), face;
         int open = 0, inner = 0;
-        for (int dir = 0; dir < 2 * f->dim; dir++)
-            if (fsi__beside(f, i, dir, &face) >= 0) {
+        for (int dir = 0; dir < 2 * iface->dim; dir++)
+            if (fsi__beside(iface, i, dir, &face) >= 0) {
                 inner++;
-                open |= f->open[dir / 2][face] > 0;
+                open |= iface->open[dir / 2][face] > 0;
             }
         if (open || !inner) {
-            if (f->covered[c] && f->owner[c] == solid)
-                f->covered[c] = 0;
-        } else if (!f->covered[c]) {
-            f->covered[c] = 1;
-            f->owner[c] = solid;
+            if (iface->covered[c] && iface->owner[c] == solid)
+                iface->covered[c] = 0;
+        } else if (!iface->covered[c]) {
+            iface->covered[c] = 1;
+            iface->owner[c] = solid;
         }
     }
 }
 
-static fsi_result fsi__fractions(fsi_interface *f) {
+static fsi_result fsi__fractions(fsi_interface *iface) {
     int from[3], to[3];
     for (int k = 0; k < 2; k++)
-        for (int s = 0; s < f->solids; s++) {
-            const fsi_surface *surface = &f->solid[s]->surface;
-            const fsi_bvh *root = f->bvh + s;
-            if (!fsi__closed_range(f, s, from, to))
+        for (int s = 0; s < iface->solids; s++) {
+            const fsi_surface *surface = &iface->solid[s]->surface;
+            const fsi_bvh *root = iface->bvh + s;
+            if (!fsi__closed_range(iface, s, from, to))
                 continue;
             if (k == 1) {
-                fsi__share_cover(f, s, from, to);
+                fsi__share_cover(iface, s, from, to);
                 continue;
             }
             for (int e = 0; e < surface->element_count; e++)
-                for (int a = 0; a < f->dim; a++) {
-                    fsi__share_edges(f, surface, e, a, root->lo, root->hi, from, to);
-                    if (f->dim == 3)
-                        fsi__share_lines(f, surface, e, a);
+                for (int a = 0; a < iface->dim; a++) {
+                    fsi__share_edges(iface, surface, e, a, root->lo, root->hi, from, to);
+                    if (iface->dim == 3)
+                        fsi__share_lines(iface, surface, e, a);
                 }
-            if (!fsi__share_collect(f, s, from, to))
+            if (!fsi__share_collect(iface, s, from, to))
                 return FSI_ERR_MEMORY;
         }
     return FSI_OK;
 }
 
-static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
+static fsi_result fsi__fraction_sides(fsi_interface *iface, const fsi_grid *grid) {
     int i[3];
-    for (int n = 0; n < f->cuts; n++) {
-        const fsi_cut *cut = f->cut + n;
-        fsi_crossing c;
-        fsi_vec3 centre = fsi__face_centre(f, cut->axis, (size_t)cut->face);
-        memset(&c, 0, sizeof c);
-        fsi__face_ijk(f, cut->axis, (size_t)cut->face, i);
-        size_t plus = fsi__cell_index(f, i);
-        if (g->cell[plus] != FSI_CELL_FLUID
-            && g->cell[plus - (size_t)fsi__stride(f, cut->axis)] != FSI_CELL_FLUID)
+    for (int n = 0; n < iface->cuts; n++) {
+        const fsi_cut *cut = iface->cut + n;
+        fsi_crossing crossing;
+        fsi_vec3 centre = fsi__face_centre(iface, cut->axis, (size_t)cut->face);
+        memset(&crossing, 0, sizeof crossing);
+        fsi__face_ijk(iface, cut->axis, (size_t)cut->face, i);
+        size_t plus = fsi__cell_index(iface, i);
+        if (grid->cell[plus] != FSI_CELL_FLUID
+            && grid->cell[plus - (size_t)fsi__stride(iface, cut->axis)] != FSI_CELL_FLUID)
             continue;
-        c.face = cut->face;
-        c.solid = cut->solid;
-        c.axis = (int8_t)cut->axis;
-        c.t = FSI_R(0.5);
+        crossing.face = cut->face;
+        crossing.solid = cut->solid;
+        crossing.axis = (int8_t)cut->axis;
+        crossing.t = FSI_R(0.5);
         /* the surface cuts the face: hardly ever farther than two cells */
         fsi_hit hit;
-        if (!fsi_bvh_closest(f->bvh + cut->solid, centre, 2 * f->h, &hit)
-            && !fsi_bvh_closest(f->bvh + cut->solid, centre, FSI_REAL_MAX, &hit))
+        if (!fsi_bvh_closest(iface->bvh + cut->solid, centre, 2 * iface->h, &hit)
+            && !fsi_bvh_closest(iface->bvh + cut->solid, centre, FSI_REAL_MAX, &hit))
             continue;
-        c.element = hit.element;
-        memcpy(c.weight, hit.weight, sizeof c.weight);
+        crossing.element = hit.element;
+        memcpy(crossing.weight, hit.weight, sizeof crossing.weight);
         for (int up = 0; up < 2; up++) {
-            const size_t cell = up ? plus : plus - (size_t)fsi__stride(f, cut->axis);
-            if (g->cell[cell] != FSI_CELL_FLUID)
+            const size_t cell = up ? plus : plus - (size_t)fsi__stride(iface, cut->axis);
+            if (grid->cell[cell] != FSI_CELL_FLUID)
                 continue;
-            if (!fsi__side_add(f, g, &c, cell, up ? -1 : 1, 0))
+            if (!fsi__side_add(iface, grid, &crossing, cell, up ? -1 : 1, 0))
                 return FSI_ERR_MEMORY;
-            f->side[f->sides - 1].share = cut->share;
-            f->side[f->sides - 1].mass = 0;
+            iface->side[iface->sides - 1].share = cut->share;
+            iface->side[iface->sides - 1].mass = 0;
         }
     }
     return FSI_OK;
@@ -3012,7 +3039,7 @@ static fsi_result fsi__fraction_sides(fsi_interface *f, const fsi_grid *g) {
    p^_c                     impulse on the solid = -J^T lambda The grid's matrix and right-hand side
    are rho h^(2-dim) times these: `scale`. */
 #define FSI__REGIONS 64 /* closed regions told apart */
-static void fsi__bubble_extra(const fsi_couple *c, const fsi_real *x, fsi_real *y);
+static void fsi__bubble_extra(const fsi_couple *couple, const fsi_real *x, fsi_real *y);
 
 enum {
     FSI__B_OFFSET,
@@ -3048,23 +3075,23 @@ enum {
 
 /* Room for count items in list number slot; old contents are kept. NULL: no memory (the old list
  * stays). */
-static void *fsi__room(fsi_couple *c, int slot, size_t count, size_t size) {
-    fsi__block *b = c->block + slot;
+static void *fsi__room(fsi_couple *couple, int slot, size_t count, size_t size) {
+    fsi__block *block = couple->block + slot;
     size_t bytes;
     if (!fsi_size_mul(count ? count : 1, size, &bytes))
         return NULL;
-    if (bytes <= b->bytes)
-        return b->ptr;
-    if (b->bytes)
+    if (bytes <= block->bytes)
+        return block->ptr;
+    if (block->bytes)
         bytes += bytes / 4; /* it has grown once: leave some room */
-    void *p = fsi_alloc(&c->desc.allocator, bytes);
+    void *p = fsi_alloc(&couple->desc.allocator, bytes);
     if (!p)
         return NULL;
-    if (b->bytes)
-        memcpy(p, b->ptr, b->bytes);
-    fsi_free(&c->desc.allocator, b->ptr, b->bytes);
-    b->ptr = p;
-    b->bytes = bytes;
+    if (block->bytes)
+        memcpy(p, block->ptr, block->bytes);
+    fsi_free(&couple->desc.allocator, block->ptr, block->bytes);
+    block->ptr = p;
+    block->bytes = bytes;
     return p;
 }
 
@@ -3090,10 +3117,10 @@ FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
     id.fractions = id.smooth = desc->fractions;
     id.average = desc->average;
     id.allocator = desc->allocator;
-    fsi_result r = fsi_interface_init(&couple->interface, grid, &id);
-    if (r != FSI_OK) {
+    fsi_result result = fsi_interface_init(&couple->iface, grid, &id);
+    if (result != FSI_OK) {
         memset(couple, 0, sizeof *couple);
-        return r;
+        return result;
     }
     couple->grid = grid;
     couple->rank.allocator = desc->allocator;
@@ -3107,15 +3134,15 @@ FSI_API void fsi_couple_free(fsi_couple *couple) {
         fsi_free(&couple->desc.allocator, couple->block[i].ptr, couple->block[i].bytes);
     fsi_mg_free(&couple->second);
     fsi_mg_rank_free(&couple->rank);
-    fsi_interface_free(&couple->interface);
+    fsi_interface_free(&couple->iface);
     memset(couple, 0, sizeof *couple);
 }
 
 FSI_API fsi_result fsi_couple_detect(fsi_couple *couple, fsi_coupled *const *solid, int count) {
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
-    couple->interface.lean = 1;
-    return fsi_interface_detect(&couple->interface, couple->grid, solid, count);
+    couple->iface.lean = 1;
+    return fsi_interface_detect(&couple->iface, couple->grid, solid, count);
 }
 
 /* ---- Small dense pieces. */
@@ -3183,69 +3210,71 @@ static void fsi__psd_solve(int n, const fsi_real *L, fsi_real *x) {
 }
 
 /* ---- Rows, K and right-hand side. */
-FSI__INLINE fsi_real fsi__area(const fsi_interface *f) {
-    return f->dim == 3 ? f->h * f->h : f->h;
+FSI__INLINE fsi_real fsi__area(const fsi_interface *iface) {
+    return iface->dim == 3 ? iface->h * iface->h : iface->h;
 }
 
-FSI__INLINE fsi_real fsi__scale_of(const fsi_couple *c) {
-    return c->grid->desc.rho / (c->interface.dim == 3 ? c->interface.h : 1);
+FSI__INLINE fsi_real fsi__scale_of(const fsi_couple *couple) {
+    return couple->grid->desc.rho / (couple->iface.dim == 3 ? couple->iface.h : 1);
 }
 
-FSI__INLINE fsi_real fsi__side_z(const fsi_interface *f, const fsi_side *s) {
-    return -fsi__area(f) * s->share * (fsi_real)s->sign;
+FSI__INLINE fsi_real fsi__side_z(const fsi_interface *iface, const fsi_side *side) {
+    return -fsi__area(iface) * side->share * (fsi_real)side->sign;
 }
 
-FSI__INLINE const fsi_side *fsi__side_of(const fsi_couple *c, int i) {
-    return c->interface.side + c->by_solid[i];
+FSI__INLINE const fsi_side *fsi__side_of(const fsi_couple *couple, int i) {
+    return couple->iface.side + couple->by_solid[i];
 }
 
 /* Sides sorted by solid, columns of every solid. */
-static int fsi__mono_lists(fsi_couple *c) {
-    fsi_interface *f = &c->interface;
+static int fsi__mono_lists(fsi_couple *couple) {
+    fsi_interface *iface = &couple->iface;
     size_t entries = 0, ks = 0;
     int biggest = 0;
-    if (!FSI__ROOM(c, offset, int, FSI__B_OFFSET, f->solids + 1)
-        || !FSI__ROOM(c, first, int, FSI__B_FIRST, f->solids + 2)
-        || !FSI__ROOM(c, by_solid, int32_t, FSI__B_BY, f->sides)
-        || !FSI__ROOM(c, row, size_t, FSI__B_ROW, f->sides)
-        || !FSI__ROOM(c, K_at, size_t, FSI__B_KAT, f->solids + 1)
-        || !FSI__ROOM(c, lambda, fsi_real, FSI__B_LAMBDA, f->sides)
-        || !FSI__ROOM(c, side_velocity, fsi_real, FSI__B_VELOCITY, f->sides))
+    if (!FSI__ROOM(couple, offset, int, FSI__B_OFFSET, iface->solids + 1)
+        || !FSI__ROOM(couple, first, int, FSI__B_FIRST, iface->solids + 2)
+        || !FSI__ROOM(couple, by_solid, int32_t, FSI__B_BY, iface->sides)
+        || !FSI__ROOM(couple, row, size_t, FSI__B_ROW, iface->sides)
+        || !FSI__ROOM(couple, K_at, size_t, FSI__B_KAT, iface->solids + 1)
+        || !FSI__ROOM(couple, lambda, fsi_real, FSI__B_LAMBDA, iface->sides)
+        || !FSI__ROOM(couple, side_velocity, fsi_real, FSI__B_VELOCITY, iface->sides))
         return 0;
-    memset(c->first, 0, (size_t)(f->solids + 2) * sizeof *c->first);
-    for (int i = 0; i < f->sides; i++)
-        c->first[f->side[i].solid + 2]++;
-    for (int s = 0; s < f->solids; s++)
-        c->first[s + 2] += c->first[s + 1];
-    for (int i = 0; i < f->sides; i++)
-        c->by_solid[c->first[f->side[i].solid + 1]++] = i;
-    for (int s = 0; s < f->solids; s++) {
-        const fsi_coupled *b = f->solid[s];
-        size_t dof = (size_t)b->dof;
-        c->K_at[s] = ks;
-        if (!b->node) {
+    memset(couple->first, 0, (size_t)(iface->solids + 2) * sizeof *couple->first);
+    for (int i = 0; i < iface->sides; i++)
+        couple->first[iface->side[i].solid + 2]++;
+    for (int s = 0; s < iface->solids; s++)
+        couple->first[s + 2] += couple->first[s + 1];
+    for (int i = 0; i < iface->sides; i++)
+        couple->by_solid[couple->first[iface->side[i].solid + 1]++] = i;
+    for (int s = 0; s < iface->solids; s++) {
+        const fsi_coupled *door = iface->solid[s];
+        size_t dof = (size_t)door->dof;
+        couple->K_at[s] = ks;
+        if (!door->node) {
             ks += dof * (dof + 1) / 2;
-            entries += dof * (size_t)(c->first[s + 1] - c->first[s]);
+            entries += dof * (size_t)(couple->first[s + 1] - couple->first[s]);
         } else
             ks += dof;
-        if (!b->node)
-            biggest = fsi__imax(biggest, b->dof);
+        if (!door->node)
+            biggest = fsi__imax(biggest, door->dof);
     }
-    c->K_at[f->solids] = ks;
-    return FSI__ROOM(c, K, fsi_real, FSI__B_K, ks) && FSI__ROOM(c, q, fsi_real, FSI__B_Q, entries)
-           && fsi__room(c, FSI__B_SMALL, 3 * (size_t)biggest * (size_t)biggest, sizeof(fsi_real))
+    couple->K_at[iface->solids] = ks;
+    return FSI__ROOM(couple, K, fsi_real, FSI__B_K, ks)
+           && FSI__ROOM(couple, q, fsi_real, FSI__B_Q, entries)
+           && fsi__room(couple, FSI__B_SMALL, 3 * (size_t)biggest * (size_t)biggest,
+                        sizeof(fsi_real))
                   != NULL;
 }
 
 /* F of a dense solid, F F^T = M^-1, [dof * rank] in scratch: the same bits whenever it is asked
  * for. Returns the rank. */
-static int fsi__mono_factor(const fsi_couple *c, int s, fsi_real **F) {
-    const fsi_coupled *b = c->interface.solid[s];
-    size_t n = (size_t)b->dof * (size_t)b->dof;
-    fsi_real *room = *F = (fsi_real *)c->block[FSI__B_SMALL].ptr;
-    if (!b->inverse_mass && b->dof)
-        b->mass_fn(b, NULL, room + 2 * n);
-    return fsi__psd_factor(b->dof, b->inverse_mass ? b->inverse_mass : room + 2 * n, room,
+static int fsi__mono_factor(const fsi_couple *couple, int s, fsi_real **F) {
+    const fsi_coupled *door = couple->iface.solid[s];
+    size_t n = (size_t)door->dof * (size_t)door->dof;
+    fsi_real *room = *F = (fsi_real *)couple->block[FSI__B_SMALL].ptr;
+    if (!door->inverse_mass && door->dof)
+        door->mass_fn(door, NULL, room + 2 * n);
+    return fsi__psd_factor(door->dof, door->inverse_mass ? door->inverse_mass : room + 2 * n, room,
                            room + n);
 }
 
@@ -3264,26 +3293,26 @@ static void fsi__k_factor(int n, fsi_real *K) {
 }
 
 /* Dense solid: rows J F and the factor L of K = I + U^T b U. */
-static void fsi__mono_dense(fsi_couple *c, int s, size_t *entry) {
-    fsi_interface *f = &c->interface;
-    fsi_real *F, *K = c->K + c->K_at[s];
-    int r = fsi__mono_factor(c, s, &F);
-    c->offset[s + 1] = c->offset[s] + r;
+static void fsi__mono_dense(fsi_couple *couple, int s, size_t *entry) {
+    fsi_interface *iface = &couple->iface;
+    fsi_real *F, *K = couple->K + couple->K_at[s];
+    int r = fsi__mono_factor(couple, s, &F);
+    couple->offset[s + 1] = couple->offset[s] + r;
     fsi_real *to;
     int j;
     for (to = K, j = 0; j < r; j++)
         for (int k = 0; k <= j; k++)
             *to++ = (fsi_real)(j == k);
-    for (int i = c->first[s]; i < c->first[s + 1]; i++) {
-        const fsi_side *side = fsi__side_of(c, i);
-        fsi_real *q = c->q + *entry;
-        c->row[i] = *entry;
+    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+        const fsi_side *side = fsi__side_of(couple, i);
+        fsi_real *q = couple->q + *entry;
+        couple->row[i] = *entry;
         *entry += (size_t)r;
         for (int k = 0; k < r; k++)
             q[k] = 0;
         for (int e = side->row; e < side->row_end; e++)
             for (int k = 0; k < r; k++)
-                q[k] += f->val[e] * F[f->col[e] * r + k];
+                q[k] += iface->val[e] * F[iface->col[e] * r + k];
         for (to = K, j = 0; j < r; j++)
             for (int k = 0; k <= j; k++)
                 *to++ += side->mass * q[j] * q[k];
@@ -3292,63 +3321,63 @@ static void fsi__mono_dense(fsi_couple *c, int s, size_t *entry) {
 }
 
 /* Nodal solid: diagonal of K = M + U^T b U + B^T B; 0 marks nodes that are fixed. */
-static void fsi__mono_nodal(fsi_couple *c, int s) {
-    fsi_interface *f = &c->interface;
-    const fsi_coupled *b = f->solid[s];
-    fsi_real *K = c->K + c->K_at[s];
-    c->offset[s + 1] = c->offset[s] + b->dof;
-    for (int i = 0; i < b->dof; i++)
-        K[i] = b->inverse_mass[i / 3] > 0 ? 1 / b->inverse_mass[i / 3] : 0;
-    for (int i = c->first[s]; i < c->first[s + 1]; i++) {
-        const fsi_side *side = fsi__side_of(c, i);
+static void fsi__mono_nodal(fsi_couple *couple, int s) {
+    fsi_interface *iface = &couple->iface;
+    const fsi_coupled *door = iface->solid[s];
+    fsi_real *K = couple->K + couple->K_at[s];
+    couple->offset[s + 1] = couple->offset[s] + door->dof;
+    for (int i = 0; i < door->dof; i++)
+        K[i] = door->inverse_mass[i / 3] > 0 ? 1 / door->inverse_mass[i / 3] : 0;
+    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+        const fsi_side *side = fsi__side_of(couple, i);
         for (int e = side->row; e < side->row_end; e++)
-            if (K[f->col[e]] > 0)
-                K[f->col[e]] += side->mass * f->val[e] * f->val[e];
+            if (K[iface->col[e]] > 0)
+                K[iface->col[e]] += side->mass * iface->val[e] * iface->val[e];
     }
-    if (b->implicit)
-        for (int e = 0; e < b->implicit->row[b->implicit->rows]; e++)
-            if (K[b->implicit->col[e]] > 0)
-                K[b->implicit->col[e]] += b->implicit->val[e] * b->implicit->val[e];
+    if (door->implicit)
+        for (int e = 0; e < door->implicit->row[door->implicit->rows]; e++)
+            if (K[door->implicit->col[e]] > 0)
+                K[door->implicit->col[e]] += door->implicit->val[e] * door->implicit->val[e];
 }
 
-static fsi_result fsi__mono_rows(fsi_couple *c) {
-    fsi_interface *f = &c->interface;
+static fsi_result fsi__mono_rows(fsi_couple *couple) {
+    fsi_interface *iface = &couple->iface;
     size_t entry = 0;
-    if (!fsi__mono_lists(c))
+    if (!fsi__mono_lists(couple))
         return FSI_ERR_MEMORY;
-    c->offset[0] = 0;
+    couple->offset[0] = 0;
     int s;
-    for (s = 0; s < f->solids; s++)
-        if (f->solid[s]->node)
-            fsi__mono_nodal(c, s);
+    for (s = 0; s < iface->solids; s++)
+        if (iface->solid[s]->node)
+            fsi__mono_nodal(couple, s);
         else
-            fsi__mono_dense(c, s, &entry);
-    c->columns = c->offset[f->solids];
+            fsi__mono_dense(couple, s, &entry);
+    couple->columns = couple->offset[iface->solids];
     int k;
-    for (s = 0, k = 5; s < f->solids; s++)
-        if (f->solid[s]->node)
+    for (s = 0, k = 5; s < iface->solids; s++)
+        if (iface->solid[s]->node)
             k = 8;
     fsi_real *p;
-    p = (fsi_real *)fsi__room(c, FSI__B_COEF, (size_t)k * (size_t)c->columns, sizeof *p);
+    p = (fsi_real *)fsi__room(couple, FSI__B_COEF, (size_t)k * (size_t)couple->columns, sizeof *p);
     for (; p && k-- > 0;)
-        c->coef[k] = p + (size_t)k * (size_t)c->columns;
+        couple->coef[k] = p + (size_t)k * (size_t)couple->columns;
     if (!p)
         return FSI_ERR_MEMORY;
-    p = (fsi_real *)fsi__room(c, FSI__B_CELLS, 3 * f->cells, sizeof *p);
+    p = (fsi_real *)fsi__room(couple, FSI__B_CELLS, 3 * iface->cells, sizeof *p);
     for (k = 0; p && k < 3; k++)
-        c->cells[k] = p + (size_t)k * f->cells;
+        couple->cells[k] = p + (size_t)k * iface->cells;
     return p ? FSI_OK : FSI_ERR_MEMORY;
 }
 
 /* out += sum over the solid's sides of x_s times its row of U (x [sides], in side order). */
-static void fsi__ut_add(const fsi_couple *c, int s, const fsi_real *x, fsi_real *out) {
-    const fsi_interface *f = &c->interface;
-    int r = c->offset[s + 1] - c->offset[s], nodal = f->solid[s]->node != NULL;
-    const fsi_real *K = c->K + c->K_at[s];
-    for (int i = c->first[s]; i < c->first[s + 1]; i++) {
-        const fsi_side *side = fsi__side_of(c, i);
-        fsi_real w = x[c->by_solid[i]];
-        const fsi_real *q = c->q + c->row[i];
+static void fsi__ut_add(const fsi_couple *couple, int s, const fsi_real *x, fsi_real *out) {
+    const fsi_interface *iface = &couple->iface;
+    int r = couple->offset[s + 1] - couple->offset[s], nodal = iface->solid[s]->node != NULL;
+    const fsi_real *K = couple->K + couple->K_at[s];
+    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+        const fsi_side *side = fsi__side_of(couple, i);
+        fsi_real w = x[couple->by_solid[i]];
+        const fsi_real *q = couple->q + couple->row[i];
         if (w == 0)
             continue;
         if (!nodal)
@@ -3356,43 +3385,43 @@ static void fsi__ut_add(const fsi_couple *c, int s, const fsi_real *x, fsi_real 
                 out[k] += w * q[k];
         else
             for (int e = side->row; e < side->row_end; e++)
-                if (K[f->col[e]] > 0)
-                    out[f->col[e]] += w * f->val[e];
+                if (K[iface->col[e]] > 0)
+                    out[iface->col[e]] += w * iface->val[e];
     }
 }
 
 /* U_s a for position i of by_solid. */
-FSI__INLINE fsi_real fsi__u_row(const fsi_couple *c, int s, int i, const fsi_real *a) {
-    const fsi_interface *f = &c->interface;
-    const fsi_side *side = fsi__side_of(c, i);
-    int r = c->offset[s + 1] - c->offset[s];
+FSI__INLINE fsi_real fsi__u_row(const fsi_couple *couple, int s, int i, const fsi_real *a) {
+    const fsi_interface *iface = &couple->iface;
+    const fsi_side *side = fsi__side_of(couple, i);
+    int r = couple->offset[s + 1] - couple->offset[s];
     fsi_real sum = 0;
-    if (!f->solid[s]->node) {
-        const fsi_real *q = c->q + c->row[i];
+    if (!iface->solid[s]->node) {
+        const fsi_real *q = couple->q + couple->row[i];
         for (int k = 0; k < r; k++)
             sum += q[k] * a[k];
         return sum;
     }
     /* a is 0 at fixed nodes */
     for (int e = side->row; e < side->row_end; e++)
-        sum += f->val[e] * a[f->col[e]];
+        sum += iface->val[e] * a[iface->col[e]];
     return sum;
 }
 
 /* out = Z^T x for one solid; y += s Z a. */
-static void fsi__zt(const fsi_couple *c, int s, const fsi_real *x, fsi_real *out) {
-    const fsi_interface *f = &c->interface;
-    int r = c->offset[s + 1] - c->offset[s];
-    const fsi_real *K = c->K + c->K_at[s];
+static void fsi__zt(const fsi_couple *couple, int s, const fsi_real *x, fsi_real *out) {
+    const fsi_interface *iface = &couple->iface;
+    int r = couple->offset[s + 1] - couple->offset[s];
+    const fsi_real *K = couple->K + couple->K_at[s];
     /* summed in double: the pressures around a light body nearly cancel */
-    if (!f->solid[s]->node) {
+    if (!iface->solid[s]->node) {
         for (int k0 = 0; k0 < r; k0 += 8) {
             double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
             int n = fsi__imin(r - k0, 8);
-            for (int i = c->first[s]; i < c->first[s + 1]; i++) {
-                const fsi_side *side = fsi__side_of(c, i);
-                const fsi_real *q = c->q + c->row[i] + k0;
-                double w = (double)fsi__side_z(f, side) * (double)x[side->cell];
+            for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+                const fsi_side *side = fsi__side_of(couple, i);
+                const fsi_real *q = couple->q + couple->row[i] + k0;
+                double w = (double)fsi__side_z(iface, side) * (double)x[side->cell];
                 for (int k = 0; k < n; k++)
                     sum[k] += w * (double)q[k];
             }
@@ -3403,62 +3432,63 @@ static void fsi__zt(const fsi_couple *c, int s, const fsi_real *x, fsi_real *out
     }
     for (int k = 0; k < r; k++)
         out[k] = 0;
-    for (int i = c->first[s]; i < c->first[s + 1]; i++) {
-        const fsi_side *side = fsi__side_of(c, i);
-        fsi_real w = fsi__side_z(f, side) * x[side->cell];
+    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+        const fsi_side *side = fsi__side_of(couple, i);
+        fsi_real w = fsi__side_z(iface, side) * x[side->cell];
         for (int e = side->row; e < side->row_end; e++)
-            if (K[f->col[e]] > 0)
-                out[f->col[e]] += w * f->val[e];
+            if (K[iface->col[e]] > 0)
+                out[iface->col[e]] += w * iface->val[e];
     }
 }
 
-static void fsi__z_add(const fsi_couple *c, int s, const fsi_real *a, fsi_real scale, fsi_real *y) {
-    const fsi_interface *f = &c->interface;
-    for (int i = c->first[s]; i < c->first[s + 1]; i++) {
-        const fsi_side *side = fsi__side_of(c, i);
-        y[side->cell] += scale * fsi__side_z(f, side) * fsi__u_row(c, s, i, a);
+static void fsi__z_add(const fsi_couple *couple, int s, const fsi_real *a, fsi_real scale,
+                       fsi_real *y) {
+    const fsi_interface *iface = &couple->iface;
+    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+        const fsi_side *side = fsi__side_of(couple, i);
+        y[side->cell] += scale * fsi__side_z(iface, side) * fsi__u_row(couple, s, i, a);
     }
 }
 
 /* y += scale B^T B x on the nodes that move. */
-static void fsi__implicit_add(const fsi_couple *c, int s, const fsi_real *x, fsi_real scale,
+static void fsi__implicit_add(const fsi_couple *couple, int s, const fsi_real *x, fsi_real scale,
                               fsi_real *y) {
-    const fsi_csr *B = c->interface.solid[s]->implicit;
-    const fsi_real *K = c->K + c->K_at[s];
-    for (int i = 0; i < B->rows; i++) {
+    const fsi_csr *matrix = couple->iface.solid[s]->implicit;
+    const fsi_real *K = couple->K + couple->K_at[s];
+    for (int i = 0; i < matrix->rows; i++) {
         fsi_real w = 0;
-        for (int k = B->row[i]; k < B->row[i + 1]; k++)
-            w += B->val[k] * x[B->col[k]];
-        for (int k = B->row[i]; k < B->row[i + 1]; k++)
-            if (K[B->col[k]] > 0)
-                y[B->col[k]] += scale * w * B->val[k];
+        for (int k = matrix->row[i]; k < matrix->row[i + 1]; k++)
+            w += matrix->val[k] * x[matrix->col[k]];
+        for (int k = matrix->row[i]; k < matrix->row[i + 1]; k++)
+            if (K[matrix->col[k]] > 0)
+                y[matrix->col[k]] += scale * w * matrix->val[k];
     }
 }
 
 /* y += push on the nodes that move. */
-static void fsi__push_add(const fsi_couple *c, int s, fsi_real *y) {
-    const fsi_coupled *b = c->interface.solid[s];
-    for (int i = 0; b->node && b->push && i < b->dof; i++)
-        if (c->K[c->K_at[s] + (size_t)i] > 0)
-            y[i] += b->push[i];
+static void fsi__push_add(const fsi_couple *couple, int s, fsi_real *y) {
+    const fsi_coupled *door = couple->iface.solid[s];
+    for (int i = 0; door->node && door->push && i < door->dof; i++)
+        if (couple->K[couple->K_at[s] + (size_t)i] > 0)
+            y[i] += door->push[i];
 }
 
 /* y = K x of a nodal solid. */
-static void fsi__k_apply(const fsi_couple *c, int s, const fsi_real *x, fsi_real *y) {
-    const fsi_interface *f = &c->interface;
-    const fsi_coupled *b = f->solid[s];
-    const fsi_real *K = c->K + c->K_at[s];
-    for (int i = 0; i < b->dof; i++)
-        y[i] = K[i] > 0 ? x[i] / b->inverse_mass[i / 3] : 0;
-    for (int i = c->first[s]; i < c->first[s + 1]; i++) {
-        const fsi_side *side = fsi__side_of(c, i);
-        fsi_real w = side->mass * fsi__u_row(c, s, i, x);
+static void fsi__k_apply(const fsi_couple *couple, int s, const fsi_real *x, fsi_real *y) {
+    const fsi_interface *iface = &couple->iface;
+    const fsi_coupled *door = iface->solid[s];
+    const fsi_real *K = couple->K + couple->K_at[s];
+    for (int i = 0; i < door->dof; i++)
+        y[i] = K[i] > 0 ? x[i] / door->inverse_mass[i / 3] : 0;
+    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+        const fsi_side *side = fsi__side_of(couple, i);
+        fsi_real w = side->mass * fsi__u_row(couple, s, i, x);
         for (int e = side->row; e < side->row_end; e++)
-            if (K[f->col[e]] > 0)
-                y[f->col[e]] += w * f->val[e];
+            if (K[iface->col[e]] > 0)
+                y[iface->col[e]] += w * iface->val[e];
     }
-    if (b->implicit)
-        fsi__implicit_add(c, s, x, 1, y);
+    if (door->implicit)
+        fsi__implicit_add(couple, s, x, 1, y);
 }
 
 /* x = K^-1 b with L of a dense solid; b may be x. */
@@ -3481,18 +3511,18 @@ static void fsi__k_back(int n, const fsi_real *L, const fsi_real *b, fsi_real *x
 
 /* x = K^-1 b of one solid. Nodal: conjugate gradients with the diagonal, to round-off; touches only
  * the solid, so it is cheap. */
-static void fsi__k_solve(fsi_couple *c, int s, const fsi_real *b, fsi_real *x) {
-    const fsi_real *K = c->K + c->K_at[s];
-    int r = c->offset[s + 1] - c->offset[s];
+static void fsi__k_solve(fsi_couple *couple, int s, const fsi_real *b, fsi_real *x) {
+    const fsi_real *K = couple->K + couple->K_at[s];
+    int r = couple->offset[s + 1] - couple->offset[s];
     double rz = 0, start = 0;
     size_t n = (size_t)r;
-    if (!c->interface.solid[s]->node) {
+    if (!couple->iface.solid[s]->node) {
         fsi__k_back(r, K, b, x);
         return;
     }
-    fsi_real *res = c->coef[5] + c->offset[s];
-    fsi_real *d = c->coef[6] + c->offset[s];
-    fsi_real *y = c->coef[7] + c->offset[s];
+    fsi_real *res = couple->coef[5] + couple->offset[s];
+    fsi_real *d = couple->coef[6] + couple->offset[s];
+    fsi_real *y = couple->coef[7] + couple->offset[s];
     int i;
     for (i = 0; i < r; i++) {
         x[i] = d[i] = 0;
@@ -3508,7 +3538,7 @@ static void fsi__k_solve(fsi_couple *c, int s, const fsi_real *b, fsi_real *x) {
             break;
         for (i = 0; i < r; i++)
             d[i] = (K[i] > 0 ? res[i] / K[i] : 0) + (fsi_real)(it ? rz / old : 0) * d[i];
-        fsi__k_apply(c, s, d, y);
+        fsi__k_apply(couple, s, d, y);
         double dy = fsi_dot(n, d, y);
         if (!(dy > 0))
             break;
@@ -3519,114 +3549,114 @@ static void fsi__k_solve(fsi_couple *c, int s, const fsi_real *b, fsi_real *x) {
 
 /* a -= K^-1 G^T e with e = E^-1 G a: the part of the answer a that changes no closed region's
  * volume. e is left in coarse_work. */
-static void fsi__keep_volumes(fsi_couple *c, fsi_real *a) {
-    const size_t m = (size_t)c->columns;
-    int n = c->regions;
+static void fsi__keep_volumes(fsi_couple *couple, fsi_real *a) {
+    const size_t m = (size_t)couple->columns;
+    int n = couple->regions;
     for (int k = 0; k < n; k++)
-        c->coarse_work[k] = (fsi_real)fsi_dot(m, c->GY + (size_t)k * m, a);
+        couple->coarse_work[k] = (fsi_real)fsi_dot(m, couple->GY + (size_t)k * m, a);
     if (n)
-        fsi__psd_solve(n, c->E, c->coarse_work);
+        fsi__psd_solve(n, couple->E, couple->coarse_work);
     for (int k = 0; k < n; k++)
-        fsi_axpy(m, -c->coarse_work[k], c->GY + (size_t)(n + k) * m, a);
+        fsi_axpy(m, -couple->coarse_work[k], couple->GY + (size_t)(n + k) * m, a);
 }
 
 /* coef[1] = K^-1 Z^T x of all solids, volumes of closed regions kept. */
-static void fsi__respond(fsi_couple *c, const fsi_real *x) {
-    for (int s = 0; s < c->interface.solids; s++) {
-        fsi_real *a = c->coef[0] + c->offset[s];
-        if (c->offset[s + 1] == c->offset[s])
+static void fsi__respond(fsi_couple *couple, const fsi_real *x) {
+    for (int s = 0; s < couple->iface.solids; s++) {
+        fsi_real *a = couple->coef[0] + couple->offset[s];
+        if (couple->offset[s + 1] == couple->offset[s])
             continue;
-        fsi__zt(c, s, x, a);
-        fsi__k_solve(c, s, a, c->coef[1] + c->offset[s]);
+        fsi__zt(couple, s, x, a);
+        fsi__k_solve(couple, s, a, couple->coef[1] + couple->offset[s]);
     }
-    fsi__keep_volumes(c, c->coef[1]);
+    fsi__keep_volumes(couple, couple->coef[1]);
 }
 
 /* y += (Sigma - L_N) x. */
 static void fsi__extra(const fsi_real *x, fsi_real *y, void *user) {
-    fsi_couple *c = (fsi_couple *)user;
-    fsi__respond(c, x);
-    for (int s = 0; s < c->interface.solids; s++)
-        if (c->offset[s + 1] > c->offset[s])
-            fsi__z_add(c, s, c->coef[1] + c->offset[s], fsi__scale_of(c), y);
-    fsi__bubble_extra(c, x, y);
+    fsi_couple *couple = (fsi_couple *)user;
+    fsi__respond(couple, x);
+    for (int s = 0; s < couple->iface.solids; s++)
+        if (couple->offset[s + 1] > couple->offset[s])
+            fsi__z_add(couple, s, couple->coef[1] + couple->offset[s], fsi__scale_of(couple), y);
+    fsi__bubble_extra(couple, x, y);
 }
 
 /* k = U^T b (u* - J v*) into coef[2], a_hat = K^-1 k into coef[3], and the grid's right-hand side
  * completed with Z_0 v* (+ Z a_hat). */
-static void fsi__mono_rhs(fsi_couple *c, int eliminate) {
-    fsi_interface *f = &c->interface;
-    fsi_real scale = fsi__scale_of(c);
-    for (int i = 0; i < f->sides; i++) {
-        const fsi_side *side = f->side + i;
-        fsi_real v = fsi_interface_velocity(f, side, f->solid[side->solid]->v);
-        c->grid->rhs[side->cell] += scale * fsi__side_z(f, side) * v;
-        c->lambda[i] = side->mass * (c->side_velocity[i] - v);
+static void fsi__mono_rhs(fsi_couple *couple, int eliminate) {
+    fsi_interface *iface = &couple->iface;
+    fsi_real scale = fsi__scale_of(couple);
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        fsi_real v = fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
+        couple->grid->rhs[side->cell] += scale * fsi__side_z(iface, side) * v;
+        couple->lambda[i] = side->mass * (couple->side_velocity[i] - v);
     }
-    fsi_fill((size_t)c->columns, 0, c->coef[2]);
-    for (int s = 0; s < f->solids; s++) {
-        fsi_real *k = c->coef[2] + c->offset[s], *a = c->coef[3] + c->offset[s];
-        if (c->offset[s + 1] == c->offset[s])
+    fsi_fill((size_t)couple->columns, 0, couple->coef[2]);
+    for (int s = 0; s < iface->solids; s++) {
+        fsi_real *k = couple->coef[2] + couple->offset[s], *a = couple->coef[3] + couple->offset[s];
+        if (couple->offset[s + 1] == couple->offset[s])
             continue;
-        fsi__ut_add(c, s, c->lambda, k);
-        if (f->solid[s]->implicit)
-            fsi__implicit_add(c, s, f->solid[s]->v, -1, k);
-        fsi__push_add(c, s, k);
-        fsi__k_solve(c, s, k, a);
+        fsi__ut_add(couple, s, couple->lambda, k);
+        if (iface->solid[s]->implicit)
+            fsi__implicit_add(couple, s, iface->solid[s]->v, -1, k);
+        fsi__push_add(couple, s, k);
+        fsi__k_solve(couple, s, k, a);
         if (eliminate)
-            fsi__z_add(c, s, a, scale, c->grid->rhs);
+            fsi__z_add(couple, s, a, scale, couple->grid->rhs);
     }
 }
 
 /* v += F a. */
-static void fsi__solid_add(fsi_couple *c, int s, const fsi_real *a) {
-    const fsi_coupled *b = c->interface.solid[s];
+static void fsi__solid_add(fsi_couple *couple, int s, const fsi_real *a) {
+    const fsi_coupled *door = couple->iface.solid[s];
     fsi_real *F = NULL;
-    int r = b->node ? 0 : fsi__mono_factor(c, s, &F);
-    for (int i = 0; i < b->dof; i++) {
-        if (b->node) {
-            b->v[i] += a[i];
+    int r = door->node ? 0 : fsi__mono_factor(couple, s, &F);
+    for (int i = 0; i < door->dof; i++) {
+        if (door->node) {
+            door->v[i] += a[i];
             continue;
         }
         for (int k = 0; k < r; k++)
-            b->v[i] += F[i * r + k] * a[k];
+            door->v[i] += F[i * r + k] * a[k];
     }
 }
 
 /* coef[4] = start - K^-1 Z^T p, the solids' answer to p^ (start NULL: 0; may be coef[4] itself),
  * and the constants that go with it. */
-static void fsi__answer(fsi_couple *c, const fsi_real *p, const fsi_real *start) {
-    fsi__respond(c, p);
-    for (int k = 0; k < c->columns; k++)
-        c->coef[4][k] = (start ? start[k] : 0) - c->coef[1][k];
-    for (int k = 0; k < c->regions; k++)
-        c->constant[c->region_of[k]] -= (double)c->coarse_work[k];
+static void fsi__answer(fsi_couple *couple, const fsi_real *p, const fsi_real *start) {
+    fsi__respond(couple, p);
+    for (int k = 0; k < couple->columns; k++)
+        couple->coef[4][k] = (start ? start[k] : 0) - couple->coef[1][k];
+    for (int k = 0; k < couple->regions; k++)
+        couple->constant[couple->region_of[k]] -= (double)couple->coarse_work[k];
 }
 
 /* The constant of the closed region that the cell belongs to. */
-FSI__INLINE fsi_real fsi__constant_at(const fsi_couple *c, size_t cell) {
-    int label = c->regions ? c->grid->mg->label[cell] : -1;
-    return label >= 0 && label < FSI__REGIONS ? (fsi_real)c->constant[label] : 0;
+FSI__INLINE fsi_real fsi__constant_at(const fsi_couple *couple, size_t cell) {
+    int label = couple->regions ? couple->grid->mg->label[cell] : -1;
+    return label >= 0 && label < FSI__REGIONS ? (fsi_real)couple->constant[label] : 0;
 }
 
 /* Velocities and impulses that belong to p^ and the answer in coef[4]: exact momentum for any p^.
  */
-static void fsi__mono_finish(fsi_couple *c, const fsi_real *p) {
-    fsi_interface *f = &c->interface;
-    for (int s = 0; s < f->solids; s++)
-        if (c->offset[s + 1] > c->offset[s]) {
+static void fsi__mono_finish(fsi_couple *couple, const fsi_real *p) {
+    fsi_interface *iface = &couple->iface;
+    for (int s = 0; s < iface->solids; s++)
+        if (couple->offset[s + 1] > couple->offset[s]) {
             /* a_hat - K^-1 Z^T p */
-            fsi_axpy((size_t)(c->offset[s + 1] - c->offset[s]), 1, c->coef[3] + c->offset[s],
-                     c->coef[4] + c->offset[s]);
-            fsi__solid_add(c, s, c->coef[4] + c->offset[s]);
+            fsi_axpy((size_t)(couple->offset[s + 1] - couple->offset[s]), 1,
+                     couple->coef[3] + couple->offset[s], couple->coef[4] + couple->offset[s]);
+            fsi__solid_add(couple, s, couple->coef[4] + couple->offset[s]);
         }
-    for (int i = 0; i < f->sides; i++) {
-        const fsi_side *side = f->side + i;
-        fsi_real v = fsi_interface_velocity(f, side, f->solid[side->solid]->v);
-        c->lambda[i] =
-            side->mass * (v - c->side_velocity[i])
-            + fsi__side_z(f, side) * (p[side->cell] + fsi__constant_at(c, (size_t)side->cell));
-        c->side_velocity[i] = v;
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        fsi_real v = fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
+        couple->lambda[i] = side->mass * (v - couple->side_velocity[i])
+                            + fsi__side_z(iface, side)
+                                  * (p[side->cell] + fsi__constant_at(couple, (size_t)side->cell));
+        couple->side_velocity[i] = v;
     }
 }
 
@@ -3642,156 +3672,161 @@ typedef struct fsi__cellfaces {
 } fsi__cellfaces;
 
 /* Row c of L_N: fluid neighbours (or -1) and weights. */
-static void fsi__cell_row(const fsi_couple *c, ptrdiff_t cell, fsi__cellfaces *out) {
-    const fsi_interface *f = &c->interface;
-    const fsi_grid *g = c->grid;
+static void fsi__cell_row(const fsi_couple *couple, ptrdiff_t cell, fsi__cellfaces *out) {
+    const fsi_interface *iface = &couple->iface;
+    const fsi_grid *grid = couple->grid;
     int i[3];
-    i[0] = (int)(cell % f->nx);
-    i[1] = (int)(cell / f->nx % f->ny);
-    i[2] = (int)(cell / ((ptrdiff_t)f->nx * f->ny));
+    i[0] = (int)(cell % iface->nx);
+    i[1] = (int)(cell / iface->nx % iface->ny);
+    i[2] = (int)(cell / ((ptrdiff_t)iface->nx * iface->ny));
     memset(out, 0, sizeof *out);
     for (int axis = 0; axis < 3; axis++)
         for (int up = 0; up < 2; up++) {
             int k = 2 * axis + up;
-            ptrdiff_t n = cell + (up ? 1 : -1) * fsi__stride(f, axis);
+            ptrdiff_t n = cell + (up ? 1 : -1) * fsi__stride(iface, axis);
             out->cell[k] = -1;
             out->w[k] = 0;
-            if (axis >= f->dim)
+            if (axis >= iface->dim)
                 continue;
-            int inside = up ? i[axis] + 1 < f->n[axis] : i[axis] > 0;
-            if (inside && g->cell[n] == FSI_CELL_NEUMANN)
+            int inside = up ? i[axis] + 1 < iface->n[axis] : i[axis] > 0;
+            if (inside && grid->cell[n] == FSI_CELL_NEUMANN)
                 continue;
             i[axis] += up;
-            out->w[k] = g->weight[axis][fsi__face_index(f, axis, i)];
+            out->w[k] = grid->weight[axis][fsi__face_index(iface, axis, i)];
             i[axis] -= up;
             if (!(out->w[k] > 0))
                 continue;
             out->diagonal += out->w[k];
-            if (inside && g->cell[n] == FSI_CELL_FLUID)
+            if (inside && grid->cell[n] == FSI_CELL_FLUID)
                 out->cell[k] = n;
         }
 }
 
 /* Which closed regions a solid that can move feels: those get a column; GY row = Z^T 1 on the
  * region. */
-static void fsi__region_row(const fsi_couple *c, int region, fsi_real *out) {
-    const fsi_interface *f = &c->interface;
-    fsi_fill((size_t)c->columns, 0, out);
-    for (int s = 0; s < f->solids; s++) {
-        int r = c->offset[s + 1] - c->offset[s];
-        const fsi_real *K = c->K + c->K_at[s];
-        fsi_real *a = out + c->offset[s];
+static void fsi__region_row(const fsi_couple *couple, int region, fsi_real *out) {
+    const fsi_interface *iface = &couple->iface;
+    fsi_fill((size_t)couple->columns, 0, out);
+    for (int s = 0; s < iface->solids; s++) {
+        int r = couple->offset[s + 1] - couple->offset[s];
+        const fsi_real *K = couple->K + couple->K_at[s];
+        fsi_real *a = out + couple->offset[s];
         if (!r)
             continue;
-        for (int i = c->first[s]; i < c->first[s + 1]; i++) {
-            const fsi_side *side = fsi__side_of(c, i);
-            fsi_real z = fsi__side_z(f, side);
-            if (c->grid->mg->label[side->cell] != region)
+        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+            const fsi_side *side = fsi__side_of(couple, i);
+            fsi_real z = fsi__side_z(iface, side);
+            if (couple->grid->mg->label[side->cell] != region)
                 continue;
-            if (!f->solid[s]->node)
+            if (!iface->solid[s]->node)
                 for (int k = 0; k < r; k++)
-                    a[k] += z * c->q[c->row[i] + (size_t)k];
+                    a[k] += z * couple->q[couple->row[i] + (size_t)k];
             else
                 for (int e = side->row; e < side->row_end; e++)
-                    if (K[f->col[e]] > 0)
-                        a[f->col[e]] += z * f->val[e];
+                    if (K[iface->col[e]] > 0)
+                        a[iface->col[e]] += z * iface->val[e];
         }
     }
 }
 
-static void fsi__coarse_regions(fsi_couple *c) {
-    const fsi_interface *f = &c->interface;
-    int n = fsi__imin(c->grid->mg->regions, FSI__REGIONS);
-    c->regions = 0;
+static void fsi__coarse_regions(fsi_couple *couple) {
+    const fsi_interface *iface = &couple->iface;
+    int n = fsi__imin(couple->grid->mg->regions, FSI__REGIONS);
+    couple->regions = 0;
     for (int k = 0; k < n; k++) {
         double size = 0; /* the same sum without cancellation */
-        fsi__region_row(c, k, c->coef[4]);
-        for (int s = 0; s < f->solids; s++)
-            for (int i = c->first[s]; i < c->first[s + 1] && c->offset[s + 1] > c->offset[s]; i++) {
-                const fsi_side *side = fsi__side_of(c, i);
-                double z = (double)fsi__side_z(f, side), u = f->solid[s]->node ? 1 : 0;
-                if (c->grid->mg->label[side->cell] != k)
+        fsi__region_row(couple, k, couple->coef[4]);
+        for (int s = 0; s < iface->solids; s++)
+            for (int i = couple->first[s];
+                 i < couple->first[s + 1] && couple->offset[s + 1] > couple->offset[s]; i++) {
+                const fsi_side *side = fsi__side_of(couple, i);
+                double z = (double)fsi__side_z(iface, side), u = iface->solid[s]->node ? 1 : 0;
+                if (couple->grid->mg->label[side->cell] != k)
                     continue;
-                for (int j = 0; !f->solid[s]->node && j < c->offset[s + 1] - c->offset[s]; j++)
-                    u += (double)c->q[c->row[i] + (size_t)j] * (double)c->q[c->row[i] + (size_t)j];
+                for (int j = 0;
+                     !iface->solid[s]->node && j < couple->offset[s + 1] - couple->offset[s]; j++)
+                    u += (double)couple->q[couple->row[i] + (size_t)j]
+                         * (double)couple->q[couple->row[i] + (size_t)j];
                 size += z * z * u;
             }
-        if (fsi_norm((size_t)c->columns, c->coef[4])
+        if (fsi_norm((size_t)couple->columns, couple->coef[4])
             > (sizeof(fsi_real) == 8 ? 1e-6 : 1e-3) * sqrt(size))
-            c->region_of[c->regions++] = k;
+            couple->region_of[couple->regions++] = k;
     }
 }
 
 /* G, K^-1 G^T and the factor of E of the felt regions. */
-static int fsi__coarse_build(fsi_couple *c) {
-    fsi_interface *f = &c->interface;
-    size_t m = (size_t)c->columns;
-    if (!c->columns || !c->grid->mg->regions)
+static int fsi__coarse_build(fsi_couple *couple) {
+    fsi_interface *iface = &couple->iface;
+    size_t m = (size_t)couple->columns;
+    if (!couple->columns || !couple->grid->mg->regions)
         return 1;
-    fsi__coarse_regions(c);
-    int n = c->regions;
-    c->regions = 0;
-    if (!FSI__ROOM(c, E, fsi_real, FSI__B_E, n * n)
-        || !FSI__ROOM(c, coarse_work, fsi_real, FSI__B_CWORK, n)
-        || !FSI__ROOM(c, GY, fsi_real, FSI__B_GY, 2 * (size_t)n * m))
+    fsi__coarse_regions(couple);
+    int n = couple->regions;
+    couple->regions = 0;
+    if (!FSI__ROOM(couple, E, fsi_real, FSI__B_E, n * n)
+        || !FSI__ROOM(couple, coarse_work, fsi_real, FSI__B_CWORK, n)
+        || !FSI__ROOM(couple, GY, fsi_real, FSI__B_GY, 2 * (size_t)n * m))
         return 0;
-    c->regions = n;
-    fsi_real *G = c->GY;
-    fsi_real *KG = c->GY + (size_t)n * m;
+    couple->regions = n;
+    fsi_real *G = couple->GY;
+    fsi_real *KG = couple->GY + (size_t)n * m;
     for (int k = 0; k < n; k++)
-        fsi__region_row(c, c->region_of[k], G + (size_t)k * m);
+        fsi__region_row(couple, couple->region_of[k], G + (size_t)k * m);
     for (int j = 0; j < n; j++)
-        for (int s = 0; s < f->solids; s++)
-            if (c->offset[s + 1] > c->offset[s])
-                fsi__k_solve(c, s, G + (size_t)j * m + c->offset[s],
-                             KG + (size_t)j * m + c->offset[s]);
+        for (int s = 0; s < iface->solids; s++)
+            if (couple->offset[s + 1] > couple->offset[s])
+                fsi__k_solve(couple, s, G + (size_t)j * m + couple->offset[s],
+                             KG + (size_t)j * m + couple->offset[s]);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++)
-            c->E[i * n + j] = (fsi_real)fsi_dot(m, G + (size_t)i * m, KG + (size_t)j * m);
-    fsi__psd_cholesky(n, c->E);
+            couple->E[i * n + j] = (fsi_real)fsi_dot(m, G + (size_t)i * m, KG + (size_t)j * m);
+    fsi__psd_cholesky(n, couple->E);
     return 1;
 }
 
 /* coarse_work = factor E^-1 (sums of x over the felt regions, numbered by label), and the same by
  * label. */
-static void fsi__coarse_solve(fsi_couple *c, const int32_t *label, const fsi_real *x,
+static void fsi__coarse_solve(fsi_couple *couple, const int32_t *label, const fsi_real *x,
                               fsi_real factor, double *constant) {
-    int n = c->regions;
+    int n = couple->regions;
     memset(constant, 0, FSI__REGIONS * sizeof *constant);
-    for (size_t i = 0; n && i < c->interface.cells; i++)
+    for (size_t i = 0; n && i < couple->iface.cells; i++)
         if (label[i] >= 0 && label[i] < FSI__REGIONS)
             constant[label[i]] += (double)x[i];
     for (int k = 0; k < n; k++)
-        c->coarse_work[k] = factor * (fsi_real)constant[c->region_of[k]];
+        couple->coarse_work[k] = factor * (fsi_real)constant[couple->region_of[k]];
     if (n)
-        fsi__psd_solve(n, c->E, c->coarse_work);
+        fsi__psd_solve(n, couple->E, couple->coarse_work);
     memset(constant, 0, FSI__REGIONS * sizeof *constant);
     for (int k = 0; k < n; k++)
-        constant[c->region_of[k]] = (double)c->coarse_work[k];
+        constant[couple->region_of[k]] = (double)couple->coarse_work[k];
 }
 
 /* Constants that make up for the flux into the felt regions, and what they do to a_hat (coef[3])
  * and to the right-hand side. */
-static void fsi__coarse_start(fsi_couple *c) {
-    const size_t m = (size_t)c->columns;
-    int n = c->regions;
-    fsi__coarse_solve(c, c->grid->mg->label, c->grid->rhs, 1 / fsi__scale_of(c), c->constant);
-    fsi_fill(m, 0, c->coef[1]);
+static void fsi__coarse_start(fsi_couple *couple) {
+    const size_t m = (size_t)couple->columns;
+    int n = couple->regions;
+    fsi__coarse_solve(couple, couple->grid->mg->label, couple->grid->rhs, 1 / fsi__scale_of(couple),
+                      couple->constant);
+    fsi_fill(m, 0, couple->coef[1]);
     for (int k = 0; k < n; k++)
-        fsi_axpy(m, -c->coarse_work[k], c->GY + (size_t)(n + k) * m, c->coef[1]);
-    fsi_axpy(m, 1, c->coef[1], c->coef[3]);
-    for (int s = 0; s < c->interface.solids && n; s++)
-        if (c->offset[s + 1] > c->offset[s])
-            fsi__z_add(c, s, c->coef[1] + c->offset[s], fsi__scale_of(c), c->grid->rhs);
+        fsi_axpy(m, -couple->coarse_work[k], couple->GY + (size_t)(n + k) * m, couple->coef[1]);
+    fsi_axpy(m, 1, couple->coef[1], couple->coef[3]);
+    for (int s = 0; s < couple->iface.solids && n; s++)
+        if (couple->offset[s + 1] > couple->offset[s])
+            fsi__z_add(couple, s, couple->coef[1] + couple->offset[s], fsi__scale_of(couple),
+                       couple->grid->rhs);
 }
 
 /* For solvers that keep the constants among their unknowns: z += 1 (factor E^-1) 1^T r, the part
  * that a V-cycle leaves out. */
-static void fsi__coarse_add(fsi_couple *c, const int32_t *label, const fsi_real *r, fsi_real factor,
-                            fsi_real *z) {
+static void fsi__coarse_add(fsi_couple *couple, const int32_t *label, const fsi_real *r,
+                            fsi_real factor, fsi_real *z) {
     double constant[FSI__REGIONS];
-    fsi__coarse_solve(c, label, r, factor, constant);
-    for (size_t i = 0; c->regions && i < c->interface.cells; i++)
+    fsi__coarse_solve(couple, label, r, factor, constant);
+    for (size_t i = 0; couple->regions && i < couple->iface.cells; i++)
         if (label[i] >= 0 && label[i] < FSI__REGIONS)
             z[i] += (fsi_real)constant[label[i]];
 }
@@ -3803,101 +3838,103 @@ static void fsi__coarse_add(fsi_couple *c, const int32_t *label, const fsi_real 
 /* A closed air region is one more unknown p_b: sum of w (p_b - p_c) over its faces = rhs_b.
    Eliminated, with W = sum of w: p_b = (rhs_b + sum w p_c) / W,  row of a fluid cell c: ... + w p_c
    - w (sum w p) / W = rhs_c + w rhs_b / W. */
-static void fsi__bubble_extra(const fsi_couple *c, const fsi_real *x, fsi_real *y) {
-    for (int b = 0; b < c->bubbles; b++) {
-        const fsi_bubble *u = c->bubble + b;
+static void fsi__bubble_extra(const fsi_couple *couple, const fsi_real *x, fsi_real *y) {
+    for (int b = 0; b < couple->bubbles; b++) {
+        const fsi_bubble *bubble = couple->bubble + b;
         double sum = 0;
-        for (int i = u->first; i < u->last; i++)
-            sum += (double)(c->bubble_face[i].w * x[c->bubble_face[i].cell]);
-        for (int i = u->first; i < u->last; i++)
-            y[c->bubble_face[i].cell] -= c->bubble_face[i].w * (fsi_real)(sum / (double)u->weight);
+        for (int i = bubble->first; i < bubble->last; i++)
+            sum += (double)(couple->bubble_face[i].w * x[couple->bubble_face[i].cell]);
+        for (int i = bubble->first; i < bubble->last; i++)
+            y[couple->bubble_face[i].cell] -=
+                couple->bubble_face[i].w * (fsi_real)(sum / (double)bubble->weight);
     }
 }
 
 /* Volumes carried over: a new region takes each old bubble's target in proportion to the cells it
  * got from it; what opened to the air is gone. */
-static void fsi__bubble_targets(fsi_couple *c, const fsi_bubble *old, int olds, const int *number,
-                                int *share) {
-    fsi_grid *g = c->grid;
+static void fsi__bubble_targets(fsi_couple *couple, const fsi_bubble *old, int olds,
+                                const int *number, int *share) {
+    fsi_grid *grid = couple->grid;
     /* lost: of bubbles too small for the grid to hold: the largest one takes it on */
     double debt = 0, lost = 0;
     int largest = 0;
     /* [old][new], last column: all; last row: from the open air */
-    memset(share, 0, (size_t)((olds + 1) * (c->bubbles + 1)) * sizeof *share);
+    memset(share, 0, (size_t)((olds + 1) * (couple->bubbles + 1)) * sizeof *share);
     int b;
     int o;
-    for (size_t n = 0; n < g->cells; n++) {
-        o = c->bubble_cell[n] < 0 ? olds : c->bubble_cell[n] - 1;
-        if (o < 0 || o > olds || g->region[n] < 0)
+    for (size_t n = 0; n < grid->cells; n++) {
+        o = couple->bubble_cell[n] < 0 ? olds : couple->bubble_cell[n] - 1;
+        if (o < 0 || o > olds || grid->region[n] < 0)
             continue;
-        b = number[g->region[n]] - 1;
+        b = number[grid->region[n]] - 1;
         if (b >= 0)
-            share[o * (c->bubbles + 1) + b]++;
-        share[o * (c->bubbles + 1) + c->bubbles]++;
+            share[o * (couple->bubbles + 1) + b]++;
+        share[o * (couple->bubbles + 1) + couple->bubbles]++;
     }
     for (o = 0; o < olds; o++)
-        if (!share[o * (c->bubbles + 1) + c->bubbles])
+        if (!share[o * (couple->bubbles + 1) + couple->bubbles])
             lost += old[o].target;
-    for (b = 1; b < c->bubbles; b++)
-        if (c->bubble[b].volume > c->bubble[largest].volume)
+    for (b = 1; b < couple->bubbles; b++)
+        if (couple->bubble[b].volume > couple->bubble[largest].volume)
             largest = b;
-    for (b = 0; b < c->bubbles; b++) {
+    for (b = 0; b < couple->bubbles; b++) {
         double target = b == largest ? lost : 0;
         int most = 0;
         for (o = 0; o < olds; o++) {
-            int total = share[o * (c->bubbles + 1) + c->bubbles];
+            int total = share[o * (couple->bubbles + 1) + couple->bubbles];
             if (!total)
                 continue;
-            if (share[o * (c->bubbles + 1) + b] > most) {
-                most = share[o * (c->bubbles + 1) + b];
-                c->bubble[b].pressure = old[o].pressure;
+            if (share[o * (couple->bubbles + 1) + b] > most) {
+                most = share[o * (couple->bubbles + 1) + b];
+                couple->bubble[b].pressure = old[o].pressure;
             }
-            target += old[o].target * (double)share[o * (c->bubbles + 1) + b] / (double)total;
+            target += old[o].target * (double)share[o * (couple->bubbles + 1) + b] / (double)total;
         }
         /* without a past: air caught from outside is new, a pocket that came off unseen is not */
         if (!(target > (b == largest ? lost : 0))) {
-            target += c->bubble[b].volume;
-            if (olds && !share[olds * (c->bubbles + 1) + b])
-                debt += c->bubble[b].volume;
+            target += couple->bubble[b].volume;
+            if (olds && !share[olds * (couple->bubbles + 1) + b])
+                debt += couple->bubble[b].volume;
         }
-        c->bubble[b].target = target;
+        couple->bubble[b].target = target;
     }
-    if (c->bubbles)
-        c->bubble[largest].target =
-            fmax(c->bubble[largest].target - debt, c->bubble[largest].target / 2);
+    if (couple->bubbles)
+        couple->bubble[largest].target =
+            fmax(couple->bubble[largest].target - debt, couple->bubble[largest].target / 2);
 }
 
 /* number[region]: its bubble + 1, -1 for open air. NULL: no memory. */
-static const int *fsi__bubble_list(fsi_couple *c) {
-    fsi_grid *g = c->grid;
-    int r, olds = c->bubbles, count = 0;
-    for (r = 0; r < g->region_count; r++)
-        count += !g->regions[r].open && g->regions[r].cells > 0;
+static const int *fsi__bubble_list(fsi_couple *couple) {
+    fsi_grid *grid = couple->grid;
+    int r, olds = couple->bubbles, count = 0;
+    for (r = 0; r < grid->region_count; r++)
+        count += !grid->regions[r].open && grid->regions[r].cells > 0;
     fsi_bubble *list;
-    list = (fsi_bubble *)fsi__room(c, FSI__B_BUBBLE, 2 * (size_t)(olds + count) + 1, sizeof *list);
+    list = (fsi_bubble *)fsi__room(couple, FSI__B_BUBBLE, 2 * (size_t)(olds + count) + 1,
+                                   sizeof *list);
     int *share;
-    share = (int *)fsi__room(c, FSI__B_BW,
-                             (size_t)(olds + 1) * (size_t)(count + 1) + (size_t)g->region_count,
+    share = (int *)fsi__room(couple, FSI__B_BW,
+                             (size_t)(olds + 1) * (size_t)(count + 1) + (size_t)grid->region_count,
                              sizeof *share);
-    if (!list || !share || !FSI__ROOM(c, bubble_cell, int32_t, FSI__B_BF, g->cells))
+    if (!list || !share || !FSI__ROOM(couple, bubble_cell, int32_t, FSI__B_BF, grid->cells))
         return NULL;
     /* one place more for the open surface, see fsi__bubble_settle */
     fsi_bubble *old = list + count + 1;
     int *number = share + (olds + 1) * (count + 1); /* [regions] */
     memmove(old, list, (size_t)olds * sizeof *list);
-    c->bubble = list;
-    for (r = 0, c->bubbles = 0; r < g->region_count; r++) {
+    couple->bubble = list;
+    for (r = 0, couple->bubbles = 0; r < grid->region_count; r++) {
         number[r] = -1;
-        if (g->regions[r].open || g->regions[r].cells <= 0)
+        if (grid->regions[r].open || grid->regions[r].cells <= 0)
             continue;
-        number[r] = c->bubbles + 1;
-        memset(list + c->bubbles, 0, sizeof *list);
-        list[c->bubbles].region = r;
-        list[c->bubbles++].volume = g->regions[r].volume;
+        number[r] = couple->bubbles + 1;
+        memset(list + couple->bubbles, 0, sizeof *list);
+        list[couple->bubbles].region = r;
+        list[couple->bubbles++].volume = grid->regions[r].volume;
     }
-    fsi__bubble_targets(c, old, olds, number, share);
-    for (size_t n = 0; n < g->cells; n++)
-        c->bubble_cell[n] = g->region[n] < 0 ? 0 : number[g->region[n]];
+    fsi__bubble_targets(couple, old, olds, number, share);
+    for (size_t n = 0; n < grid->cells; n++)
+        couple->bubble_cell[n] = grid->region[n] < 0 ? 0 : number[grid->region[n]];
     return number;
 }
 
@@ -3907,214 +3944,223 @@ static const int *fsi__bubble_list(fsi_couple *c) {
    liquid's is. */
 /* Volumes of the bubbles, and of the liquid in place of the open surface's (negative: it grows when
  * the surface goes outward). */
-static void fsi__bubble_volumes(fsi_couple *c) {
-    fsi_grid_air_volumes(c->grid, c->bubble_near);
+static void fsi__bubble_volumes(fsi_couple *couple) {
+    fsi_grid_air_volumes(couple->grid, couple->bubble_near);
     int b;
-    for (b = 0; b < c->bubbles; b++)
-        c->bubble[b].volume = c->grid->regions[c->bubble[b].region].volume;
-    c->bubble[b].volume = -c->grid->stats.liquid_volume;
+    for (b = 0; b < couple->bubbles; b++)
+        couple->bubble[b].volume = couple->grid->regions[couple->bubble[b].region].volume;
+    couple->bubble[b].volume = -couple->grid->stats.liquid_volume;
 }
 
 /* The bubble (after the last: the open surface) whose surface is next to cell n. */
-static fsi_bubble *fsi__bubble_next(const fsi_couple *c, const int *number, size_t n) {
-    int r = c->bubble_near[n] - 1;
-    return r < 0 ? NULL : c->bubble + (number[r] < 0 ? c->bubbles : number[r] - 1);
+static fsi_bubble *fsi__bubble_next(const fsi_couple *couple, const int *number, size_t n) {
+    int r = couple->bubble_near[n] - 1;
+    return r < 0 ? NULL : couple->bubble + (number[r] < 0 ? couple->bubbles : number[r] - 1);
 }
 
 /* phi, and at the end the markers: left behind they would soon count as escaped and undo the shift.
  */
-static void fsi__bubble_shift(fsi_couple *c, const int *number, int markers) {
-    fsi_levelset *ls = &c->grid->levelset;
-    const fsi_interface *f = &c->interface;
+static void fsi__bubble_shift(fsi_couple *couple, const int *number, int markers) {
+    fsi_levelset *ls = &couple->grid->levelset;
+    const fsi_interface *iface = &couple->iface;
     const fsi_real end = (fsi_real)ls->desc.band * ls->desc.h;
-    const fsi_bubble *u;
+    const fsi_bubble *bubble;
     for (size_t n = 0; n < ls->cells && !markers; n++)
-        if (fsi__abs(ls->phi[n]) < end && (u = fsi__bubble_next(c, number, n)) != NULL)
-            ls->phi[n] -= (fsi_real)u->step;
+        if (fsi__abs(ls->phi[n]) < end && (bubble = fsi__bubble_next(couple, number, n)) != NULL)
+            ls->phi[n] -= (fsi_real)bubble->step;
     for (size_t n = 0; n < ls->state->count && markers; n++) {
-        fsi_vec3 x = fsi_vec(ls->px[n], ls->py[n], f->dim == 3 ? ls->pz[n] : 0);
+        fsi_vec3 x = fsi_vec(ls->px[n], ls->py[n], iface->dim == 3 ? ls->pz[n] : 0);
         fsi_real at[3];
         int from[3], to[3];
         fsi_vec_store(at, x);
-        if (!fsi__cells_met(f, at, at, from, to)
-            || (u = fsi__bubble_next(c, number, fsi__cell_index(f, from))) == NULL)
+        if (!fsi__cells_met(iface, at, at, from, to)
+            || (bubble = fsi__bubble_next(couple, number, fsi__cell_index(iface, from))) == NULL)
             continue;
         fsi_vec3 normal;
         fsi_levelset_sample(ls, x, &normal);
-        x = fsi_vec_mad(x, fsi__unit(normal), (fsi_real)u->shift);
+        x = fsi_vec_mad(x, fsi__unit(normal), (fsi_real)bubble->shift);
         fsi_vec_store(at, x);
-        if (!fsi__cells_met(f, at, at, from, to) || f->covered[fsi__cell_index(f, from)])
+        if (!fsi__cells_met(iface, at, at, from, to)
+            || iface->covered[fsi__cell_index(iface, from)])
             continue;
         ls->px[n] = x.x;
         ls->py[n] = x.y;
-        if (f->dim == 3)
+        if (iface->dim == 3)
             ls->pz[n] = x.z;
     }
 }
 
 /* Pieces too small for the grid to hold, and from the third pass on all that are still off, are
  * left alone; the largest bubble makes up for them. */
-static void fsi__bubble_lend(fsi_couple *c, int pass) {
+static void fsi__bubble_lend(fsi_couple *couple, int pass) {
     const double least = pass > 1 ? (double)FSI_REAL_MAX
-                                  : (c->interface.dim == 3 ? 8 : 4) * (double)c->grid->h
-                                        * (double)fsi__area(&c->interface);
+                                  : (couple->iface.dim == 3 ? 8 : 4) * (double)couple->grid->h
+                                        * (double)fsi__area(&couple->iface);
     int largest = 0;
-    for (int b = 1; b < c->bubbles; b++)
-        if (c->bubble[b].volume > c->bubble[largest].volume)
+    for (int b = 1; b < couple->bubbles; b++)
+        if (couple->bubble[b].volume > couple->bubble[largest].volume)
             largest = b;
-    for (int b = 0; b < c->bubbles; b++) {
-        if (b == largest || c->bubble[b].volume >= least)
+    for (int b = 0; b < couple->bubbles; b++) {
+        if (b == largest || couple->bubble[b].volume >= least)
             continue;
-        c->bubble[largest].target += c->bubble[b].target - c->bubble[b].volume;
-        c->bubble[b].target = c->bubble[b].volume;
+        couple->bubble[largest].target += couple->bubble[b].target - couple->bubble[b].volume;
+        couple->bubble[b].target = couple->bubble[b].volume;
     }
 }
 
 /* Shifts, by secant steps, of at most a tenth of a cell. */
-static void fsi__bubble_match(fsi_couple *c, const int *number, int pass) {
-    fsi_grid *g = c->grid;
-    const double most = 0.1 * (double)g->h;
-    memset(c->bubble + c->bubbles, 0, sizeof *c->bubble); /* the open surface */
-    c->bubble[c->bubbles].target = -g->levelset.state->target;
-    for (int b = 0; b < c->bubbles; b++)
-        c->bubble[b].area = c->bubble[b].shift = c->bubble[b].step = 0;
-    fsi_bubble *u;
-    for (size_t n = 0; n < g->cells; n++)
-        if (fsi__abs(g->phi[n]) < 2 * g->h && (u = fsi__bubble_next(c, number, n)) != NULL)
-            u->area += (double)fsi__area(&c->interface) / 4;
-    int count = c->bubbles + (g->desc.volume_correction != 0);
+static void fsi__bubble_match(fsi_couple *couple, const int *number, int pass) {
+    fsi_grid *grid = couple->grid;
+    const double most = 0.1 * (double)grid->h;
+    memset(couple->bubble + couple->bubbles, 0, sizeof *couple->bubble); /* the open surface */
+    couple->bubble[couple->bubbles].target = -grid->levelset.state->target;
+    for (int b = 0; b < couple->bubbles; b++)
+        couple->bubble[b].area = couple->bubble[b].shift = couple->bubble[b].step = 0;
+    fsi_bubble *bubble;
+    for (size_t n = 0; n < grid->cells; n++)
+        if (fsi__abs(grid->phi[n]) < 2 * grid->h
+            && (bubble = fsi__bubble_next(couple, number, n)) != NULL)
+            bubble->area += (double)fsi__area(&couple->iface) / 4;
+    int count = couple->bubbles + (grid->desc.volume_correction != 0);
     for (int round = 0; round < 4; round++) {
-        fsi__bubble_volumes(c);
-        fsi__bubble_lend(c, pass);
+        fsi__bubble_volumes(couple);
+        fsi__bubble_lend(couple, pass);
         for (int b = 0; b < count; b++) {
-            u = c->bubble + b;
-            if (fabs(u->step) > 1e-9 * (double)g->h
-                && (u->before - u->volume) / u->step > 0.1 * u->area)
-                u->area = (u->before - u->volume) / u->step;
-            u->before = u->volume;
-            u->step = u->area > 0
-                          ? fmin(fmax(u->shift + (u->volume - u->target) / u->area, -most), most)
-                                - u->shift
-                          : 0;
-            u->shift += u->step;
+            bubble = couple->bubble + b;
+            if (fabs(bubble->step) > 1e-9 * (double)grid->h
+                && (bubble->before - bubble->volume) / bubble->step > 0.1 * bubble->area)
+                bubble->area = (bubble->before - bubble->volume) / bubble->step;
+            bubble->before = bubble->volume;
+            bubble->step =
+                bubble->area > 0
+                    ? fmin(fmax(bubble->shift + (bubble->volume - bubble->target) / bubble->area,
+                                -most),
+                           most)
+                          - bubble->shift
+                    : 0;
+            bubble->shift += bubble->step;
         }
-        fsi__bubble_shift(c, number, 0);
+        fsi__bubble_shift(couple, number, 0);
     }
-    fsi__bubble_shift(c, number, 1);
+    fsi__bubble_shift(couple, number, 1);
 }
 
-static fsi_result fsi__bubble_settle(fsi_couple *c) {
-    fsi_grid *g = c->grid;
+static fsi_result fsi__bubble_settle(fsi_couple *couple) {
+    fsi_grid *grid = couple->grid;
     const int *number;
-    if (!c->desc.bubbles || !g->region || !c->bubbles)
+    if (!couple->desc.bubbles || !grid->region || !couple->bubbles)
         return FSI_OK;
-    if (!FSI__ROOM(c, bubble_near, int32_t, FSI__B_BNEAR, g->cells))
+    if (!FSI__ROOM(couple, bubble_near, int32_t, FSI__B_BNEAR, grid->cells))
         return FSI_ERR_MEMORY;
     /* again where a shift has parted or joined what it moved */
     for (int pass = 0; pass < 6; pass++) {
         double off = 0, all = 0;
-        fsi_result r = fsi_grid_classify(g);
-        if (r < 0)
-            return r;
-        if ((number = fsi__bubble_list(c)) == NULL)
+        fsi_result result = fsi_grid_classify(grid);
+        if (result < 0)
+            return result;
+        if ((number = fsi__bubble_list(couple)) == NULL)
             return FSI_ERR_MEMORY;
-        fsi__bubble_lend(c, pass);
-        for (int b = 0; b < c->bubbles; b++)
-            off += fabs(c->bubble[b].volume - c->bubble[b].target), all += c->bubble[b].target;
+        fsi__bubble_lend(couple, pass);
+        for (int b = 0; b < couple->bubbles; b++)
+            off += fabs(couple->bubble[b].volume - couple->bubble[b].target),
+                all += couple->bubble[b].target;
         if (pass == 5 || (pass && off < 1e-3 * all))
             break;
-        fsi_grid_air_near(g, c->bubble_near);
-        fsi__bubble_match(c, number, pass);
+        fsi_grid_air_near(grid, couple->bubble_near);
+        fsi__bubble_match(couple, number, pass);
     }
     return FSI_OK;
 }
 
 /* The face of air cell n on one side, when there is liquid behind it. */
-static int fsi__bubble_face_at(const fsi_couple *c, size_t n, int axis, int up,
+static int fsi__bubble_face_at(const fsi_couple *couple, size_t n, int axis, int up,
                                fsi__bubble_face *out) {
-    const fsi_grid *g = c->grid;
-    const fsi_interface *f = &c->interface;
-    ptrdiff_t m = (ptrdiff_t)n + (up ? 1 : -1) * fsi__stride(f, axis);
+    const fsi_grid *grid = couple->grid;
+    const fsi_interface *iface = &couple->iface;
+    ptrdiff_t m = (ptrdiff_t)n + (up ? 1 : -1) * fsi__stride(iface, axis);
     int i[3];
-    fsi__cell_ijk(f, n, i);
-    if ((up ? i[axis] + 1 >= f->n[axis] : i[axis] < 1) || g->cell[m] != FSI_CELL_FLUID)
+    fsi__cell_ijk(iface, n, i);
+    if ((up ? i[axis] + 1 >= iface->n[axis] : i[axis] < 1) || grid->cell[m] != FSI_CELL_FLUID)
         return 0;
     i[axis] += up;
-    out->face = (int32_t)fsi__face_index(f, axis, i);
+    out->face = (int32_t)fsi__face_index(iface, axis, i);
     out->cell = (int32_t)m;
     out->axis = (int8_t)axis;
     out->sign = (int8_t)(up ? 1 : -1);
-    out->w = g->weight[axis][out->face];
+    out->w = grid->weight[axis][out->face];
     return out->w > 0;
 }
 
 /* Faces of all bubbles, those of one after the other: counted, then listed. */
-static int fsi__bubble_faces(fsi_couple *c) {
+static int fsi__bubble_faces(fsi_couple *couple) {
     fsi__bubble_face face;
     int b, k, count = 0;
-    for (b = 0; b < c->bubbles; b++)
-        c->bubble[b].first = c->bubble[b].last = 0;
+    for (b = 0; b < couple->bubbles; b++)
+        couple->bubble[b].first = couple->bubble[b].last = 0;
     for (int pass = 0; pass < 2; pass++) {
-        for (size_t n = 0; n < c->grid->cells; n++)
-            for (k = 0; k < 2 * c->interface.dim && c->bubble_cell[n] > 0; k++) {
-                if (!fsi__bubble_face_at(c, n, k / 2, k % 2, &face))
+        for (size_t n = 0; n < couple->grid->cells; n++)
+            for (k = 0; k < 2 * couple->iface.dim && couple->bubble_cell[n] > 0; k++) {
+                if (!fsi__bubble_face_at(couple, n, k / 2, k % 2, &face))
                     continue;
-                b = c->bubble[c->bubble_cell[n] - 1].last++;
+                b = couple->bubble[couple->bubble_cell[n] - 1].last++;
                 if (pass)
-                    c->bubble_face[b] = face;
+                    couple->bubble_face[b] = face;
             }
-        for (b = 0; b < c->bubbles && !pass; b++) {
-            k = c->bubble[b].last;
-            c->bubble[b].first = c->bubble[b].last = count;
+        for (b = 0; b < couple->bubbles && !pass; b++) {
+            k = couple->bubble[b].last;
+            couple->bubble[b].first = couple->bubble[b].last = count;
             count += k;
         }
-        if (!pass && !FSI__ROOM(c, bubble_face, fsi__bubble_face, FSI__B_BFACE, count + 1))
+        if (!pass && !FSI__ROOM(couple, bubble_face, fsi__bubble_face, FSI__B_BFACE, count + 1))
             return 0;
     }
     return 1;
 }
 
 /* The row of every bubble; adds w rhs_b / W to the grid's right-hand side. */
-static fsi_result fsi__bubble_build(fsi_couple *c, fsi_real dt) {
-    fsi_grid *g = c->grid;
-    double h = (double)g->h, area = (double)fsi__area(&c->interface);
+static fsi_result fsi__bubble_build(fsi_couple *couple, fsi_real dt) {
+    fsi_grid *grid = couple->grid;
+    double h = (double)grid->h, area = (double)fsi__area(&couple->iface);
     int n;
-    if (!c->desc.bubbles || !g->region) {
-        c->bubbles = 0;
+    if (!couple->desc.bubbles || !grid->region) {
+        couple->bubbles = 0;
         return FSI_OK;
     }
-    if (!fsi__bubble_list(c) || !fsi__bubble_faces(c))
+    if (!fsi__bubble_list(couple) || !fsi__bubble_faces(couple))
         return FSI_ERR_MEMORY;
-    for (int b = 0; b < c->bubbles; b++) {
-        fsi_bubble *u = c->bubble + b;
+    for (int b = 0; b < couple->bubbles; b++) {
+        fsi_bubble *bubble = couple->bubble + b;
         /* what fsi__bubble_settle could not mend */
         double flux = 0,
-               change = fmin(fmax(u->target - u->volume, -0.03 * u->volume), 0.03 * u->volume);
-        for (n = u->first, u->weight = 0; n < u->last; n++) {
-            const fsi__bubble_face *face = c->bubble_face + n;
+               change = fmin(fmax(bubble->target - bubble->volume, -0.03 * bubble->volume),
+                             0.03 * bubble->volume);
+        for (n = bubble->first, bubble->weight = 0; n < bubble->last; n++) {
+            const fsi__bubble_face *face = couple->bubble_face + n;
             /* out of the bubble */
-            flux += face->sign * (double)g->u[face->axis][face->face];
-            u->weight += face->w;
+            flux += face->sign * (double)grid->u[face->axis][face->face];
+            bubble->weight += face->w;
         }
-        u->rhs = (fsi_real)(-(double)g->desc.rho * h * (flux - change / (double)dt / area));
-        for (n = u->first; n < u->last; n++)
-            g->rhs[c->bubble_face[n].cell] += c->bubble_face[n].w * u->rhs / u->weight;
+        bubble->rhs = (fsi_real)(-(double)grid->desc.rho * h * (flux - change / (double)dt / area));
+        for (n = bubble->first; n < bubble->last; n++)
+            grid->rhs[couple->bubble_face[n].cell] +=
+                couple->bubble_face[n].w * bubble->rhs / bubble->weight;
     }
     return FSI_OK;
 }
 
-static void fsi__bubble_finish(fsi_couple *c, fsi_real dt) {
-    for (int b = 0; b < c->bubbles; b++) {
-        fsi_bubble *u = c->bubble + b;
-        double sum = (double)u->rhs;
-        for (int i = u->first; i < u->last; i++)
-            sum += (double)(c->bubble_face[i].w * c->grid->pressure[c->bubble_face[i].cell]);
-        u->pressure = u->weight > 0 ? (fsi_real)(sum / (double)u->weight) / dt : 0;
+static void fsi__bubble_finish(fsi_couple *couple, fsi_real dt) {
+    for (int b = 0; b < couple->bubbles; b++) {
+        fsi_bubble *bubble = couple->bubble + b;
+        double sum = (double)bubble->rhs;
+        for (int i = bubble->first; i < bubble->last; i++)
+            sum += (double)(couple->bubble_face[i].w
+                            * couple->grid->pressure[couple->bubble_face[i].cell]);
+        bubble->pressure = bubble->weight > 0 ? (fsi_real)(sum / (double)bubble->weight) / dt : 0;
     }
     /* the grid reads the air's pressure when it takes the gradient */
-    for (size_t n = 0; c->bubbles && n < c->grid->cells; n++)
-        if (c->bubble_cell[n] > 0)
-            c->grid->pressure[n] = c->bubble[c->bubble_cell[n] - 1].pressure * dt;
+    for (size_t n = 0; couple->bubbles && n < couple->grid->cells; n++)
+        if (couple->bubble_cell[n] > 0)
+            couple->grid->pressure[n] = couple->bubble[couple->bubble_cell[n] - 1].pressure * dt;
 }
 
 #endif
@@ -4126,123 +4172,126 @@ static void fsi__bubble_finish(fsi_couple *c, fsi_real dt) {
    multiplies it. The largest diagonal entry of K^-1 Z^T Z against a face's weight is at most 2 with
    voxel faces, whose mass is in K; with area fractions it is the mass of the fluid at the surface
    over the body's. */
-static int fsi__rank_reach(const fsi_couple *c) {
+static int fsi__rank_reach(const fsi_couple *couple) {
     double most = 0;
-    for (int s = 0; s < c->interface.solids; s++) {
-        const fsi_real *L = c->K + c->K_at[s];
-        int n = c->interface.solid[s]->node ? 0 : c->offset[s + 1] - c->offset[s];
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi_real *L = couple->K + couple->K_at[s];
+        int n = couple->iface.solid[s]->node ? 0 : couple->offset[s + 1] - couple->offset[s];
         for (int k = 0; k < n; L += ++k) {
             double K = 0, z = 0;
             for (int j = 0; j <= k; j++)
                 K += (double)L[j] * (double)L[j];
-            for (int i = c->first[s]; i < c->first[s + 1]; i++) {
-                double w = (double)fsi__side_z(&c->interface, fsi__side_of(c, i))
-                           * (double)c->q[c->row[i] + (size_t)k];
+            for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+                double w = (double)fsi__side_z(&couple->iface, fsi__side_of(couple, i))
+                           * (double)couple->q[couple->row[i] + (size_t)k];
                 z += w * w;
             }
-            most = fmax(most, (double)fsi__scale_of(c) * z / K);
+            most = fmax(most, (double)fsi__scale_of(couple) * z / K);
         }
     }
     return most > 2.5 ? 3 + (int)fmin(log10(most), 30) : 0;
 }
 
 /* The columns of the dense solids for the V-cycle. */
-static fsi_result fsi__rank_build(fsi_couple *c) {
-    fsi_interface *f = &c->interface;
-    int full = 2 * (c->grid->mg->sweeps + c->grid->mg->band) + 3;
-    if (!FSI__ROOM(c, group, fsi_mg_group, FSI__B_GROUP, f->solids)
-        || !FSI__ROOM(c, side_cell, int32_t, FSI__B_SCELL, f->sides)
-        || !FSI__ROOM(c, side_factor, fsi_real, FSI__B_SFACTOR, f->sides))
+static fsi_result fsi__rank_build(fsi_couple *couple) {
+    fsi_interface *iface = &couple->iface;
+    int full = 2 * (couple->grid->mg->sweeps + couple->grid->mg->band) + 3;
+    if (!FSI__ROOM(couple, group, fsi_mg_group, FSI__B_GROUP, iface->solids)
+        || !FSI__ROOM(couple, side_cell, int32_t, FSI__B_SCELL, iface->sides)
+        || !FSI__ROOM(couple, side_factor, fsi_real, FSI__B_SFACTOR, iface->sides))
         return FSI_ERR_MEMORY;
-    for (int i = 0; i < f->sides; i++) {
-        const fsi_side *side = fsi__side_of(c, i);
-        c->side_cell[i] = side->cell;
-        c->side_factor[i] = fsi__side_z(f, side);
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = fsi__side_of(couple, i);
+        couple->side_cell[i] = side->cell;
+        couple->side_factor[i] = fsi__side_z(iface, side);
     }
-    for (int s = 0; s < f->solids; s++) {
-        fsi_mg_group *g = c->group + s;
+    for (int s = 0; s < iface->solids; s++) {
+        fsi_mg_group *g = couple->group + s;
         memset(g, 0, sizeof *g);
-        if (f->solid[s]->node)
+        if (iface->solid[s]->node)
             continue;
-        g->columns = c->offset[s + 1] - c->offset[s];
-        g->entries = g->columns ? c->first[s + 1] - c->first[s] : 0;
-        g->cell = c->side_cell + c->first[s];
-        g->factor = c->side_factor + c->first[s];
-        g->val = g->entries ? c->q + c->row[c->first[s]] : NULL;
-        g->L = c->K + c->K_at[s];
-        g->unit = 1 / fsi__scale_of(c);
+        g->columns = couple->offset[s + 1] - couple->offset[s];
+        g->entries = g->columns ? couple->first[s + 1] - couple->first[s] : 0;
+        g->cell = couple->side_cell + couple->first[s];
+        g->factor = couple->side_factor + couple->first[s];
+        g->val = g->entries ? couple->q + couple->row[couple->first[s]] : NULL;
+        g->L = couple->K + couple->K_at[s];
+        g->unit = 1 / fsi__scale_of(couple);
     }
-    c->rank.reach = c->desc.solver == FSI_COUPLE_WOODBURY ? full
-                    : c->desc.band                        ? c->desc.band
-                                                          : fsi__imin(fsi__rank_reach(c), full);
-    fsi_result r = fsi_mg_rank_build(&c->rank, c->grid->mg, c->group, f->solids);
-    return r == FSI_ERR_SINGULAR ? FSI_OK : r; /* then the plain V-cycle has to do */
+    couple->rank.reach = couple->desc.solver == FSI_COUPLE_WOODBURY ? full
+                         : couple->desc.band                        ? couple->desc.band
+                                             : fsi__imin(fsi__rank_reach(couple), full);
+    fsi_result result =
+        fsi_mg_rank_build(&couple->rank, couple->grid->mg, couple->group, iface->solids);
+    return result == FSI_ERR_SINGULAR ? FSI_OK : result; /* then the plain V-cycle has to do */
 }
 
 /* Weight of a side in A11: G^T b^-1 G of its cell, in the grid's scale. */
-FSI__INLINE fsi_real fsi__side_mu(const fsi_couple *c, const fsi_side *s) {
-    fsi_real a = fsi__area(&c->interface);
-    return s->mass > 0 ? a * a / s->mass * fsi__scale_of(c) : 0;
+FSI__INLINE fsi_real fsi__side_mu(const fsi_couple *couple, const fsi_side *side) {
+    fsi_real a = fsi__area(&couple->iface);
+    return side->mass > 0 ? a * a / side->mass * fsi__scale_of(couple) : 0;
 }
 
 /* V-cycle for A11: solids become Dirichlet cells behind faces of weight mu. Shells stay closed (the
  * cycle only preconditions). */
-static fsi_result fsi__second_build(fsi_couple *c) {
-    fsi_interface *f = &c->interface;
-    fsi_grid *g = c->grid;
+static fsi_result fsi__second_build(fsi_couple *couple) {
+    fsi_interface *iface = &couple->iface;
+    fsi_grid *grid = couple->grid;
     const fsi_real *w[3] = {NULL, NULL, NULL};
-    size_t total = f->faces[0] + f->faces[1] + (f->dim == 3 ? f->faces[2] : 0);
-    fsi_real *copy = (fsi_real *)fsi__room(c, FSI__B_WEIGHT, total, sizeof *copy);
-    uint8_t *cell = (uint8_t *)c->cells[2];
+    size_t total = iface->faces[0] + iface->faces[1] + (iface->dim == 3 ? iface->faces[2] : 0);
+    fsi_real *copy = (fsi_real *)fsi__room(couple, FSI__B_WEIGHT, total, sizeof *copy);
+    uint8_t *cell = (uint8_t *)couple->cells[2];
     if (!copy)
         return FSI_ERR_MEMORY;
-    fsi_result r;
-    if (!c->second.block) {
-        fsi_mg_desc d = g->mg->desc;
-        d.allocator = c->desc.allocator;
-        r = fsi_mg_init(&c->second, &d);
-        if (r < 0)
-            return r;
+    fsi_result result;
+    if (!couple->second.block) {
+        fsi_mg_desc desc = grid->mg->desc;
+        desc.allocator = couple->desc.allocator;
+        result = fsi_mg_init(&couple->second, &desc);
+        if (result < 0)
+            return result;
     }
-    for (int a = 0; a < f->dim; copy += f->faces[a], a++) {
-        memcpy(copy, g->weight[a], f->faces[a] * sizeof *copy);
+    for (int a = 0; a < iface->dim; copy += iface->faces[a], a++) {
+        memcpy(copy, grid->weight[a], iface->faces[a] * sizeof *copy);
         w[a] = copy;
     }
-    copy = (fsi_real *)c->block[FSI__B_WEIGHT].ptr;
-    for (size_t n = 0; n < f->cells; n++)
-        cell[n] = f->covered[n] && g->cell[n] == FSI_CELL_NEUMANN ? (uint8_t)FSI_CELL_DIRICHLET
-                                                                  : g->cell[n];
-    for (int i = 0; i < f->sides; i++) {
-        const fsi_side *s = f->side + i;
-        size_t at =
-            (size_t)s->face + (s->axis > 0 ? f->faces[0] : 0) + (s->axis > 1 ? f->faces[1] : 0);
+    copy = (fsi_real *)couple->block[FSI__B_WEIGHT].ptr;
+    for (size_t n = 0; n < iface->cells; n++)
+        cell[n] = iface->covered[n] && grid->cell[n] == FSI_CELL_NEUMANN
+                      ? (uint8_t)FSI_CELL_DIRICHLET
+                      : grid->cell[n];
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        size_t at = (size_t)side->face + (side->axis > 0 ? iface->faces[0] : 0)
+                    + (side->axis > 1 ? iface->faces[1] : 0);
         /* area fractions: the open share stays */
-        if (!s->shell && s->mass > 0)
-            copy[at] = fsi__side_mu(c, s);
+        if (!side->shell && side->mass > 0)
+            copy[at] = fsi__side_mu(couple, side);
     }
-    r = fsi_mg_update(&c->second, cell, w);
-    return r < 0 ? r : FSI_OK;
+    result = fsi_mg_update(&couple->second, cell, w);
+    return result < 0 ? result : FSI_OK;
 }
 
 /* P(s) r, SCHUR algorithm 1: z = V r; s times z = V (r + A12 A22^-1 A21 z), and A12 A22^-1 A21 =
  * diag(mu) - Z K^-1 Z^T. */
-static void fsi__schur_apply(fsi_couple *c, const fsi_real *r, fsi_real *z) {
-    fsi_interface *f = &c->interface;
-    fsi_real *t = c->cells[0];
-    if (c->desc.terms < 0) {
-        fsi_copy(f->cells, r, z);
+static void fsi__schur_apply(fsi_couple *couple, const fsi_real *r, fsi_real *z) {
+    fsi_interface *iface = &couple->iface;
+    fsi_real *t = couple->cells[0];
+    if (couple->desc.terms < 0) {
+        fsi_copy(iface->cells, r, z);
         return;
     }
-    fsi_mg_cycle(&c->second, r, z);
+    fsi_mg_cycle(&couple->second, r, z);
     /* no lambda to eliminate there, and no diag(mu) that keeps the sum definite */
-    for (int term = 0; term < c->desc.terms && !c->desc.fractions; term++) {
-        fsi_fill(f->cells, 0, t);
-        fsi__extra(z, t, c);
-        fsi_scale(f->cells, -1, t);
-        for (int i = 0; i < f->sides; i++)
-            t[f->side[i].cell] += fsi__side_mu(c, f->side + i) * z[f->side[i].cell];
-        fsi_axpy(f->cells, 1, r, t);
-        fsi_mg_cycle(&c->second, t, z);
+    for (int term = 0; term < couple->desc.terms && !couple->desc.fractions; term++) {
+        fsi_fill(iface->cells, 0, t);
+        fsi__extra(z, t, couple);
+        fsi_scale(iface->cells, -1, t);
+        for (int i = 0; i < iface->sides; i++)
+            t[iface->side[i].cell] +=
+                fsi__side_mu(couple, iface->side + i) * z[iface->side[i].cell];
+        fsi_axpy(iface->cells, 1, r, t);
+        fsi_mg_cycle(&couple->second, t, z);
     }
 }
 
@@ -4250,45 +4299,46 @@ static void fsi__precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi__schur_apply((fsi_couple *)user, r, z);
 }
 
-static double fsi__tolerance(const fsi_couple *c) {
-    return c->desc.tolerance > 0 ? c->desc.tolerance : c->grid->desc.tolerance;
+static double fsi__tolerance(const fsi_couple *couple) {
+    return couple->desc.tolerance > 0 ? couple->desc.tolerance : couple->grid->desc.tolerance;
 }
 
 /* Single precision: rounding of p times K^-1 Z^T is a large velocity for a light solid. The solids'
    answer a is kept beside p and improved with it: Sigma x = r = b - L_N p + Z a, p += x, a -= K^-1
    Z^T x. What rounding of x does to a shrinks with x. */
-static fsi_result fsi__sigma_refine(fsi_couple *c, fsi_mg_solve_desc *d, double tolerance,
+static fsi_result fsi__sigma_refine(fsi_couple *couple, fsi_mg_solve_desc *desc, double tolerance,
                                     fsi_report *report, fsi_result result) {
-    fsi_grid *g = c->grid;
-    fsi_real *r = c->cells[0], *x = c->cells[1], *t = c->cells[2];
-    size_t n = c->interface.cells;
-    double limit = tolerance * fsi_norm(n, g->rhs), last = 0;
-    int cap = d->max_iterations;
-    for (int pass = 0; pass < 4 && d->tolerance > tolerance && result != FSI_NOT_CONVERGED;
+    fsi_grid *grid = couple->grid;
+    fsi_real *r = couple->cells[0], *x = couple->cells[1], *t = couple->cells[2];
+    size_t n = couple->iface.cells;
+    double limit = tolerance * fsi_norm(n, grid->rhs), last = 0;
+    int cap = desc->max_iterations;
+    for (int pass = 0; pass < 4 && desc->tolerance > tolerance && result != FSI_NOT_CONVERGED;
          pass++) {
-        fsi_mg_apply(g->mg, g->pressure, r);
+        fsi_mg_apply(grid->mg, grid->pressure, r);
         fsi_fill(n, 0, t);
-        fsi__bubble_extra(c, g->pressure, t);
+        fsi__bubble_extra(couple, grid->pressure, t);
         for (size_t i = 0; i < n; i++)
-            r[i] = g->cell[i] == FSI_CELL_FLUID ? g->rhs[i] - r[i] - t[i] : 0;
-        for (int s = 0; s < c->interface.solids; s++)
-            if (c->offset[s + 1] > c->offset[s])
-                fsi__z_add(c, s, c->coef[4] + c->offset[s], fsi__scale_of(c), r);
+            r[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] - r[i] - t[i] : 0;
+        for (int s = 0; s < couple->iface.solids; s++)
+            if (couple->offset[s + 1] > couple->offset[s])
+                fsi__z_add(couple, s, couple->coef[4] + couple->offset[s], fsi__scale_of(couple),
+                           r);
         double size = fsi_norm(n, r);
         if (!(size > 2 * limit) || (pass && size > last / 2))
             break;
         last = size;
-        d->tolerance = fmin(fmax(limit / size, 1e-3), 0.1);
-        d->guess = 0;
-        if ((d->max_iterations = cap - report->iterations) < 1)
+        desc->tolerance = fmin(fmax(limit / size, 1e-3), 0.1);
+        desc->guess = 0;
+        if ((desc->max_iterations = cap - report->iterations) < 1)
             return FSI_NOT_CONVERGED;
         fsi_fill(n, 0, x);
         fsi_report more;
         fsi_result again;
-        if ((again = fsi_mg_solve(g->mg, d, r, x, &more)) < 0)
+        if ((again = fsi_mg_solve(grid->mg, desc, r, x, &more)) < 0)
             return again;
-        fsi_axpy(n, 1, x, g->pressure);
-        fsi__answer(c, x, c->coef[4]);
+        fsi_axpy(n, 1, x, grid->pressure);
+        fsi__answer(couple, x, couple->coef[4]);
         report->iterations += more.iterations;
         report->residual = more.residual;
     }
@@ -4296,47 +4346,49 @@ static fsi_result fsi__sigma_refine(fsi_couple *c, fsi_mg_solve_desc *d, double 
 }
 
 /* Sigma p = b; b = grid.rhs, p = grid.pressure; the solids' answer to it into coef[4]. */
-static fsi_result fsi__solve_sigma(fsi_couple *c, fsi_report *report) {
-    fsi_grid *g = c->grid;
-    fsi_mg_solve_desc d;
-    size_t n = c->interface.cells;
-    memset(&d, 0, sizeof d);
-    d.tolerance = fsi__tolerance(c);
-    d.max_iterations = c->desc.max_iterations ? c->desc.max_iterations : g->desc.max_iterations;
-    d.clock_fn = c->desc.clock_fn;
-    d.clock_user = c->desc.clock_user;
-    d.seconds = c->desc.seconds;
-    d.guess = c->desc.warm_start;
-    if (!c->desc.warm_start)
-        fsi_fill(n, 0, g->pressure);
-    fsi_result r;
-    if (c->columns || c->bubbles) {
-        d.extra.apply_fn = fsi__extra;
-        d.extra.user = c;
-        if (c->desc.solver == FSI_COUPLE_SCHUR && (r = fsi__second_build(c)) < 0)
-            return r;
-        if (!fsi__coarse_build(c))
+static fsi_result fsi__solve_sigma(fsi_couple *couple, fsi_report *report) {
+    fsi_grid *grid = couple->grid;
+    fsi_mg_solve_desc desc;
+    size_t n = couple->iface.cells;
+    memset(&desc, 0, sizeof desc);
+    desc.tolerance = fsi__tolerance(couple);
+    desc.max_iterations =
+        couple->desc.max_iterations ? couple->desc.max_iterations : grid->desc.max_iterations;
+    desc.clock_fn = couple->desc.clock_fn;
+    desc.clock_user = couple->desc.clock_user;
+    desc.seconds = couple->desc.seconds;
+    desc.guess = couple->desc.warm_start;
+    if (!couple->desc.warm_start)
+        fsi_fill(n, 0, grid->pressure);
+    fsi_result result;
+    if (couple->columns || couple->bubbles) {
+        desc.extra.apply_fn = fsi__extra;
+        desc.extra.user = couple;
+        if (couple->desc.solver == FSI_COUPLE_SCHUR && (result = fsi__second_build(couple)) < 0)
+            return result;
+        if (!fsi__coarse_build(couple))
             return FSI_ERR_MEMORY;
-        if (c->desc.solver <= FSI_COUPLE_WOODBURY && (r = fsi__rank_build(c)) < 0)
-            return r;
-        if (c->desc.solver <= FSI_COUPLE_WOODBURY)
-            d.rank = &c->rank;
-        if (c->desc.solver == FSI_COUPLE_SCHUR) {
-            d.precondition.apply_fn = fsi__precondition;
-            d.precondition.user = c;
+        if (couple->desc.solver <= FSI_COUPLE_WOODBURY && (result = fsi__rank_build(couple)) < 0)
+            return result;
+        if (couple->desc.solver <= FSI_COUPLE_WOODBURY)
+            desc.rank = &couple->rank;
+        if (couple->desc.solver == FSI_COUPLE_SCHUR) {
+            desc.precondition.apply_fn = fsi__precondition;
+            desc.precondition.user = couple;
         }
         for (size_t i = 0; i < n; i++)
-            g->rhs[i] = g->cell[i] == FSI_CELL_FLUID ? g->rhs[i] : 0;
-        fsi__coarse_start(c);
+            grid->rhs[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] : 0;
+        fsi__coarse_start(couple);
     }
     /* the rest by fsi__sigma_refine */
-    if (sizeof(fsi_real) == 4 && c->columns && c->desc.solver != FSI_COUPLE_SCHUR)
-        d.tolerance = fmax(d.tolerance, 1e-3);
-    r = fsi_mg_solve(g->mg, &d, g->rhs, g->pressure, report);
-    if (r < 0)
-        return r;
-    fsi__answer(c, g->pressure, NULL);
-    return report->reason = fsi__sigma_refine(c, &d, fsi__tolerance(c), report, r);
+    if (sizeof(fsi_real) == 4 && couple->columns && couple->desc.solver != FSI_COUPLE_SCHUR)
+        desc.tolerance = fmax(desc.tolerance, 1e-3);
+    result = fsi_mg_solve(grid->mg, &desc, grid->rhs, grid->pressure, report);
+    if (result < 0)
+        return result;
+    fsi__answer(couple, grid->pressure, NULL);
+    return report->reason =
+               fsi__sigma_refine(couple, &desc, fsi__tolerance(couple), report, result);
 }
 
 /* ---- The full system in (p^, l, w), its v* with push in it, l = lambda / A, w = B v / A, all rows
@@ -4351,84 +4403,85 @@ typedef struct fsi__full {
 } fsi__full;
 
 /* a = J^T l + B^T w per solid, then a = M^-1 a (in F coordinates for dense solids: a = U^T l). */
-static void fsi__full_gather(const fsi__full *f, const fsi_real *l, const fsi_real *w) {
-    fsi_couple *c = f->c;
-    fsi_fill((size_t)c->columns, 0, c->coef[0]);
-    for (int s = 0; s < c->interface.solids; s++) {
-        const fsi_coupled *b = c->interface.solid[s];
-        fsi_real *a = c->coef[0] + c->offset[s];
-        fsi__ut_add(c, s, l, a);
-        if (!b->node)
+static void fsi__full_gather(const fsi__full *full, const fsi_real *l, const fsi_real *w) {
+    fsi_couple *couple = full->c;
+    fsi_fill((size_t)couple->columns, 0, couple->coef[0]);
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi_coupled *door = couple->iface.solid[s];
+        fsi_real *a = couple->coef[0] + couple->offset[s];
+        fsi__ut_add(couple, s, l, a);
+        if (!door->node)
             continue;
-        for (int i = 0; b->implicit && i < b->implicit->rows; i++, w++)
-            for (int k = b->implicit->row[i]; k < b->implicit->row[i + 1]; k++)
-                a[b->implicit->col[k]] += b->implicit->val[k] * *w;
-        for (int i = 0; i < b->dof; i++)
-            a[i] *= b->inverse_mass[i / 3];
+        for (int i = 0; door->implicit && i < door->implicit->rows; i++, w++)
+            for (int k = door->implicit->row[i]; k < door->implicit->row[i + 1]; k++)
+                a[door->implicit->col[k]] += door->implicit->val[k] * *w;
+        for (int i = 0; i < door->dof; i++)
+            a[i] *= door->inverse_mass[i / 3];
     }
 }
 
 static void fsi__full_apply(const fsi_real *x, fsi_real *y, void *user) {
-    const fsi__full *f = (const fsi__full *)user;
-    fsi_couple *c = f->c;
-    const fsi_real *l = x + f->cells, *w = l + f->sides;
-    fsi_real *yl = y + f->cells, *yw = yl + f->sides,
-             a2 = fsi__area(&c->interface) * fsi__area(&c->interface) * fsi__scale_of(c);
-    fsi_mg_apply(c->grid->mg, x, y);
-    fsi__full_gather(f, l, w);
-    for (int s = 0; s < c->interface.solids; s++) {
-        const fsi_coupled *b = c->interface.solid[s];
-        const fsi_real *a = c->coef[0] + c->offset[s];
-        for (int i = c->first[s]; i < c->first[s + 1]; i++) {
-            const fsi_side *side = fsi__side_of(c, i);
-            int n = c->by_solid[i];
-            fsi_real mu = fsi__side_mu(c, side), o = (fsi_real)side->sign;
+    const fsi__full *full = (const fsi__full *)user;
+    fsi_couple *couple = full->c;
+    const fsi_real *l = x + full->cells, *w = l + full->sides;
+    fsi_real *yl = y + full->cells, *yw = yl + full->sides,
+             a2 = fsi__area(&couple->iface) * fsi__area(&couple->iface) * fsi__scale_of(couple);
+    fsi_mg_apply(couple->grid->mg, x, y);
+    fsi__full_gather(full, l, w);
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi_coupled *door = couple->iface.solid[s];
+        const fsi_real *a = couple->coef[0] + couple->offset[s];
+        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+            const fsi_side *side = fsi__side_of(couple, i);
+            int n = couple->by_solid[i];
+            fsi_real mu = fsi__side_mu(couple, side), o = (fsi_real)side->sign;
             y[side->cell] += mu * (x[side->cell] + o * l[n]);
-            yl[n] = mu * (o * x[side->cell] + l[n]) + a2 * fsi__u_row(c, s, i, a);
+            yl[n] = mu * (o * x[side->cell] + l[n]) + a2 * fsi__u_row(couple, s, i, a);
         }
-        for (int i = 0; b->node && b->implicit && i < b->implicit->rows; i++, w++, yw++) {
+        for (int i = 0; door->node && door->implicit && i < door->implicit->rows; i++, w++, yw++) {
             fsi_real sum = *w;
-            for (int k = b->implicit->row[i]; k < b->implicit->row[i + 1]; k++)
-                sum += b->implicit->val[k] * a[b->implicit->col[k]];
+            for (int k = door->implicit->row[i]; k < door->implicit->row[i + 1]; k++)
+                sum += door->implicit->val[k] * a[door->implicit->col[k]];
             *yw = a2 * sum;
         }
     }
 }
 
 static void fsi__full_precondition(const fsi_real *r, fsi_real *z, void *user) {
-    const fsi__full *f = (const fsi__full *)user;
-    if (f->ic)
-        fsi_ic_solve(f->ic, r, z);
+    const fsi__full *full = (const fsi__full *)user;
+    if (full->ic)
+        fsi_ic_solve(full->ic, r, z);
     else {
-        fsi_mg_cycle(&f->c->second, r, z);
-        fsi__coarse_add(f->c, f->c->second.label, r, 1, z);
+        fsi_mg_cycle(&full->c->second, r, z);
+        fsi__coarse_add(full->c, full->c->second.label, r, 1, z);
     }
-    for (size_t i = 0; i < f->sides + f->rows; i++)
-        z[f->cells + i] = r[f->cells + i] / f->diagonal[i];
+    for (size_t i = 0; i < full->sides + full->rows; i++)
+        z[full->cells + i] = r[full->cells + i] / full->diagonal[i];
 }
 
-static void fsi__full_diagonal(const fsi__full *f) {
-    fsi_couple *c = f->c;
-    fsi_real a2 = fsi__area(&c->interface) * fsi__area(&c->interface) * fsi__scale_of(c),
-             *w = f->diagonal + f->sides;
-    for (int s = 0; s < c->interface.solids; s++) {
-        const fsi_coupled *b = c->interface.solid[s];
-        int r = c->offset[s + 1] - c->offset[s];
-        for (int i = c->first[s]; i < c->first[s + 1]; i++) {
-            const fsi_side *side = fsi__side_of(c, i);
+static void fsi__full_diagonal(const fsi__full *full) {
+    fsi_couple *couple = full->c;
+    fsi_real a2 = fsi__area(&couple->iface) * fsi__area(&couple->iface) * fsi__scale_of(couple),
+             *w = full->diagonal + full->sides;
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi_coupled *door = couple->iface.solid[s];
+        int r = couple->offset[s + 1] - couple->offset[s];
+        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+            const fsi_side *side = fsi__side_of(couple, i);
             fsi_real sum = 0;
-            for (int k = 0; !b->node && k < r; k++)
-                sum += c->q[c->row[i] + (size_t)k] * c->q[c->row[i] + (size_t)k];
-            for (int e = side->row; b->node && e < side->row_end; e++)
-                sum += c->interface.val[e] * c->interface.val[e]
-                       * b->inverse_mass[c->interface.col[e] / 3];
-            f->diagonal[c->by_solid[i]] = fsi__side_mu(c, side) + a2 * sum;
+            for (int k = 0; !door->node && k < r; k++)
+                sum +=
+                    couple->q[couple->row[i] + (size_t)k] * couple->q[couple->row[i] + (size_t)k];
+            for (int e = side->row; door->node && e < side->row_end; e++)
+                sum += couple->iface.val[e] * couple->iface.val[e]
+                       * door->inverse_mass[couple->iface.col[e] / 3];
+            full->diagonal[couple->by_solid[i]] = fsi__side_mu(couple, side) + a2 * sum;
         }
-        for (int i = 0; b->node && b->implicit && i < b->implicit->rows; i++, w++) {
+        for (int i = 0; door->node && door->implicit && i < door->implicit->rows; i++, w++) {
             fsi_real sum = 1;
-            for (int k = b->implicit->row[i]; k < b->implicit->row[i + 1]; k++)
-                sum += b->implicit->val[k] * b->implicit->val[k]
-                       * b->inverse_mass[b->implicit->col[k] / 3];
+            for (int k = door->implicit->row[i]; k < door->implicit->row[i + 1]; k++)
+                sum += door->implicit->val[k] * door->implicit->val[k]
+                       * door->inverse_mass[door->implicit->col[k] / 3];
             *w = a2 * sum;
         }
     }
@@ -4436,44 +4489,44 @@ static void fsi__full_diagonal(const fsi__full *f) {
 
 /* The V-cycle on A11 with closed shells: E = 1^T A11 1 of the regions that they cut off, the sum of
  * mu over their sides. */
-static fsi_result fsi__full_regions(fsi_couple *c) {
-    int n = fsi__imin(c->second.regions, FSI__REGIONS);
-    if (!FSI__ROOM(c, E, fsi_real, FSI__B_E, n * n)
-        || !FSI__ROOM(c, coarse_work, fsi_real, FSI__B_CWORK, n))
+static fsi_result fsi__full_regions(fsi_couple *couple) {
+    int n = fsi__imin(couple->second.regions, FSI__REGIONS);
+    if (!FSI__ROOM(couple, E, fsi_real, FSI__B_E, n * n)
+        || !FSI__ROOM(couple, coarse_work, fsi_real, FSI__B_CWORK, n))
         return FSI_ERR_MEMORY;
-    c->regions = n;
-    fsi_fill((size_t)n * (size_t)n, 0, c->E);
+    couple->regions = n;
+    fsi_fill((size_t)n * (size_t)n, 0, couple->E);
     for (int i = 0; i < n; i++)
-        c->region_of[i] = i;
-    for (int i = 0; i < c->interface.sides; i++) {
-        const fsi_side *s = c->interface.side + i;
-        int k = c->second.label[s->cell];
+        couple->region_of[i] = i;
+    for (int i = 0; i < couple->iface.sides; i++) {
+        const fsi_side *side = couple->iface.side + i;
+        int k = couple->second.label[side->cell];
         if (k >= 0 && k < n)
-            c->E[k * n + k] += fsi__side_mu(c, s);
+            couple->E[k * n + k] += fsi__side_mu(couple, side);
     }
-    fsi__psd_cholesky(n, c->E);
+    fsi__psd_cholesky(n, couple->E);
     return FSI_OK;
 }
 
 /* A11 as a sparse matrix for IC (rows of cells that are not fluid: 1 on the diagonal). */
-static fsi_result fsi__full_ic(const fsi__full *f, fsi_ic *ic) {
-    fsi_couple *c = f->c;
-    size_t n = f->cells, count = 0, cap = 7 * n + f->sides;
-    const fsi_allocator *a = &c->desc.allocator;
-    int32_t *ri = (int32_t *)fsi_alloc(a, cap * sizeof *ri),
-            *rj = (int32_t *)fsi_alloc(a, cap * sizeof *rj);
-    fsi_real *v = (fsi_real *)fsi_alloc(a, cap * sizeof *v);
-    fsi_csr A;
+static fsi_result fsi__full_ic(const fsi__full *full, fsi_ic *ic) {
+    fsi_couple *couple = full->c;
+    size_t n = full->cells, count = 0, cap = 7 * n + full->sides;
+    const fsi_allocator *allocator = &couple->desc.allocator;
+    int32_t *ri = (int32_t *)fsi_alloc(allocator, cap * sizeof *ri),
+            *rj = (int32_t *)fsi_alloc(allocator, cap * sizeof *rj);
+    fsi_real *v = (fsi_real *)fsi_alloc(allocator, cap * sizeof *v);
+    fsi_csr matrix;
     fsi__cellfaces row;
-    fsi_result r = FSI_ERR_MEMORY;
-    memset(&A, 0, sizeof A);
-    fsi_ic_desc d;
-    memset(&d, 0, sizeof d);
-    d.allocator = *a;
+    fsi_result result = FSI_ERR_MEMORY;
+    memset(&matrix, 0, sizeof matrix);
+    fsi_ic_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.allocator = *allocator;
     for (size_t i = 0; ri && rj && v && i < n; i++) {
         row.diagonal = 1;
-        if (c->grid->cell[i] == FSI_CELL_FLUID) {
-            fsi__cell_row(c, (ptrdiff_t)i, &row);
+        if (couple->grid->cell[i] == FSI_CELL_FLUID) {
+            fsi__cell_row(couple, (ptrdiff_t)i, &row);
             for (int k = 0; k < 6; k++)
                 if (row.cell[k] >= 0) {
                     ri[count] = (int32_t)i;
@@ -4484,94 +4537,94 @@ static fsi_result fsi__full_ic(const fsi__full *f, fsi_ic *ic) {
         ri[count] = rj[count] = (int32_t)i;
         v[count++] = row.diagonal > 0 ? row.diagonal : FSI_R(1e-3);
     }
-    for (size_t i = 0; ri && rj && v && i < f->sides; i++) {
-        const fsi_side *s = c->interface.side + i;
-        ri[count] = rj[count] = s->cell;
-        v[count++] = fsi__side_mu(c, s);
+    for (size_t i = 0; ri && rj && v && i < full->sides; i++) {
+        const fsi_side *side = couple->iface.side + i;
+        ri[count] = rj[count] = side->cell;
+        v[count++] = fsi__side_mu(couple, side);
     }
     if (ri && rj && v)
-        r = fsi_csr_from_triplets(&A, (int)n, (int)n, count, ri, rj, v, a);
-    if (r == FSI_OK)
-        r = fsi_ic_init(ic, &A, &d);
-    fsi_csr_free(&A, a);
-    fsi_free(a, ri, cap * sizeof *ri);
-    fsi_free(a, rj, cap * sizeof *rj);
-    fsi_free(a, v, cap * sizeof *v);
-    return r < 0 ? r : FSI_OK;
+        result = fsi_csr_from_triplets(&matrix, (int)n, (int)n, count, ri, rj, v, allocator);
+    if (result == FSI_OK)
+        result = fsi_ic_init(ic, &matrix, &desc);
+    fsi_csr_free(&matrix, allocator);
+    fsi_free(allocator, ri, cap * sizeof *ri);
+    fsi_free(allocator, rj, cap * sizeof *rj);
+    fsi_free(allocator, v, cap * sizeof *v);
+    return result < 0 ? result : FSI_OK;
 }
 
 /* The answer of the full system as velocities and impulses: u = u* + (lambda + A o p) / b,  v = v*
  * - M^-1 (J^T lambda + B^T w A). */
-static void fsi__full_finish(const fsi__full *f, const fsi_real *x) {
-    fsi_couple *c = f->c;
-    fsi_interface *in = &c->interface;
+static void fsi__full_finish(const fsi__full *full, const fsi_real *x) {
+    fsi_couple *couple = full->c;
+    fsi_interface *in = &couple->iface;
     fsi_real area = fsi__area(in);
-    fsi__full_gather(f, x + f->cells, x + f->cells + f->sides);
+    fsi__full_gather(full, x + full->cells, x + full->cells + full->sides);
     for (int s = 0; s < in->solids; s++) {
-        size_t n = (size_t)(c->offset[s + 1] - c->offset[s]);
-        fsi_scale(n, -area, c->coef[0] + c->offset[s]);
+        size_t n = (size_t)(couple->offset[s + 1] - couple->offset[s]);
+        fsi_scale(n, -area, couple->coef[0] + couple->offset[s]);
         if (n)
-            fsi__solid_add(c, s, c->coef[0] + c->offset[s]);
+            fsi__solid_add(couple, s, couple->coef[0] + couple->offset[s]);
     }
     for (int i = 0; i < in->sides; i++) {
         const fsi_side *side = in->side + i;
-        c->lambda[i] = area * x[f->cells + (size_t)i];
-        c->side_velocity[i] +=
-            (c->lambda[i] + area * (fsi_real)side->sign * x[side->cell]) / side->mass;
+        couple->lambda[i] = area * x[full->cells + (size_t)i];
+        couple->side_velocity[i] +=
+            (couple->lambda[i] + area * (fsi_real)side->sign * x[side->cell]) / side->mass;
     }
 }
 
-static void fsi__full_star(fsi_couple *c) { /* v* += M^-1 push */
-    for (int s = 0; s < c->interface.solids; s++) {
-        const fsi_coupled *b = c->interface.solid[s];
-        for (int i = 0; b->node && b->push && i < b->dof; i++)
-            b->v[i] += b->inverse_mass[i / 3] * b->push[i];
+static void fsi__full_star(fsi_couple *couple) { /* v* += M^-1 push */
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi_coupled *door = couple->iface.solid[s];
+        for (int i = 0; door->node && door->push && i < door->dof; i++)
+            door->v[i] += door->inverse_mass[i / 3] * door->push[i];
     }
 }
 
-static fsi_result fsi__solve_full(fsi_couple *c, fsi_report *report) {
-    fsi_interface *in = &c->interface;
-    fsi__full f;
-    fsi_real area = fsi__area(in), scale = fsi__scale_of(c);
-    fsi_result r = FSI_OK;
+static fsi_result fsi__solve_full(fsi_couple *couple, fsi_report *report) {
+    fsi_interface *in = &couple->iface;
+    fsi__full full;
+    fsi_real area = fsi__area(in), scale = fsi__scale_of(couple);
+    fsi_result result = FSI_OK;
     int e;
-    memset(&f, 0, sizeof f);
+    memset(&full, 0, sizeof full);
     fsi_ic ic;
     memset(&ic, 0, sizeof ic);
-    fsi_krylov_desc d;
-    memset(&d, 0, sizeof d);
-    f.c = c;
-    f.cells = in->cells;
-    f.sides = (size_t)in->sides;
+    fsi_krylov_desc desc;
+    memset(&desc, 0, sizeof desc);
+    full.c = couple;
+    full.cells = in->cells;
+    full.sides = (size_t)in->sides;
     for (int s = 0; s < in->solids; s++)
         if (in->solid[s]->node && in->solid[s]->implicit)
-            f.rows += (size_t)in->solid[s]->implicit->rows;
-    size_t n = f.cells + f.sides + f.rows;
-    d.n = n;
-    d.A.apply_fn = fsi__full_apply;
-    d.A.user = &f;
-    d.tolerance = fsi__tolerance(c);
-    d.max_iterations = c->desc.max_iterations ? c->desc.max_iterations : 20000;
-    d.clock_fn = c->desc.clock_fn;
-    d.clock_user = c->desc.clock_user;
-    d.seconds = c->desc.seconds;
-    d.guess = 0;
-    size_t work = fsi_cg_work_size(&d);
+            full.rows += (size_t)in->solid[s]->implicit->rows;
+    size_t n = full.cells + full.sides + full.rows;
+    desc.n = n;
+    desc.A.apply_fn = fsi__full_apply;
+    desc.A.user = &full;
+    desc.tolerance = fsi__tolerance(couple);
+    desc.max_iterations = couple->desc.max_iterations ? couple->desc.max_iterations : 20000;
+    desc.clock_fn = couple->desc.clock_fn;
+    desc.clock_user = couple->desc.clock_user;
+    desc.seconds = couple->desc.seconds;
+    desc.guess = 0;
+    size_t work = fsi_cg_work_size(&desc);
     fsi_real *x;
-    x = (fsi_real *)fsi__room(c, FSI__B_VECTOR, 2 * n + f.sides + f.rows, sizeof *x);
-    if (!x || !fsi__room(c, FSI__B_KRYLOV, work, 1))
+    x = (fsi_real *)fsi__room(couple, FSI__B_VECTOR, 2 * n + full.sides + full.rows, sizeof *x);
+    if (!x || !fsi__room(couple, FSI__B_KRYLOV, work, 1))
         return FSI_ERR_MEMORY;
     fsi_real *b = x + n;
-    f.diagonal = b + n;
-    fsi_real *wr = b + f.cells + f.sides;
-    for (size_t i = 0; i < f.cells; i++)
-        b[i] = c->grid->cell[i] == FSI_CELL_FLUID ? c->grid->rhs[i] : 0;
-    for (size_t i = 0; i < f.sides; i++) {
+    full.diagonal = b + n;
+    fsi_real *wr = b + full.cells + full.sides;
+    for (size_t i = 0; i < full.cells; i++)
+        b[i] = couple->grid->cell[i] == FSI_CELL_FLUID ? couple->grid->rhs[i] : 0;
+    for (size_t i = 0; i < full.sides; i++) {
         const fsi_side *side = in->side + i;
         fsi_real v = fsi_interface_velocity(in, side, in->solid[side->solid]->v);
         /* the side's own u* in place of J v* */
-        b[side->cell] += scale * fsi__side_z(in, side) * (c->side_velocity[i] - v);
-        b[f.cells + i] = area * scale * (v - c->side_velocity[i]);
+        b[side->cell] += scale * fsi__side_z(in, side) * (couple->side_velocity[i] - v);
+        b[full.cells + i] = area * scale * (v - couple->side_velocity[i]);
     }
     for (int s = 0; s < in->solids; s++) {
         const fsi_coupled *body = in->solid[s];
@@ -4579,184 +4632,189 @@ static fsi_result fsi__solve_full(fsi_couple *c, fsi_report *report) {
             for (*wr = 0, e = body->implicit->row[k]; e < body->implicit->row[k + 1]; e++)
                 *wr += area * scale * body->implicit->val[e] * body->v[body->implicit->col[e]];
     }
-    fsi__full_diagonal(&f);
-    if (c->desc.precondition == FSI_PRECONDITION_MULTIGRID && (r = fsi__second_build(c)) >= 0)
-        r = fsi__full_regions(c);
-    if (c->desc.precondition == FSI_PRECONDITION_IC) {
-        r = fsi__full_ic(&f, &ic);
-        f.ic = &ic;
+    fsi__full_diagonal(&full);
+    if (couple->desc.precondition == FSI_PRECONDITION_MULTIGRID
+        && (result = fsi__second_build(couple)) >= 0)
+        result = fsi__full_regions(couple);
+    if (couple->desc.precondition == FSI_PRECONDITION_IC) {
+        result = fsi__full_ic(&full, &ic);
+        full.ic = &ic;
     }
-    if (c->desc.precondition != FSI_PRECONDITION_NONE) {
-        d.precondition.apply_fn = fsi__full_precondition;
-        d.precondition.user = &f;
+    if (couple->desc.precondition != FSI_PRECONDITION_NONE) {
+        desc.precondition.apply_fn = fsi__full_precondition;
+        desc.precondition.user = &full;
     }
-    if (r == FSI_OK)
-        r = fsi_cg_solve(&d, b, x, c->block[FSI__B_KRYLOV].ptr, c->block[FSI__B_KRYLOV].bytes,
-                         report);
+    if (result == FSI_OK)
+        result = fsi_cg_solve(&desc, b, x, couple->block[FSI__B_KRYLOV].ptr,
+                              couple->block[FSI__B_KRYLOV].bytes, report);
     fsi_ic_free(&ic);
-    c->regions = 0;
-    if (r < 0)
-        return r;
-    fsi_copy(f.cells, x, c->grid->pressure);
-    fsi__full_finish(&f, x);
-    return r;
+    couple->regions = 0;
+    if (result < 0)
+        return result;
+    fsi_copy(full.cells, x, couple->grid->pressure);
+    fsi__full_finish(&full, x);
+    return result;
 }
 
 /* ---- The indefinite system in (p^, a), rows times scale: L_N p - scale Z a = rhs, -scale Z^T p -
  * scale K a = -scale k. */
 static void fsi__indefinite_apply(const fsi_real *x, fsi_real *y, void *user) {
-    fsi_couple *c = (fsi_couple *)user;
-    const fsi_real *a = x + c->interface.cells;
-    fsi_real *ya = y + c->interface.cells, scale = fsi__scale_of(c);
-    fsi_mg_apply(c->grid->mg, x, y);
-    for (int s = 0; s < c->interface.solids; s++) {
-        int r = c->offset[s + 1] - c->offset[s], o = c->offset[s];
+    fsi_couple *couple = (fsi_couple *)user;
+    const fsi_real *a = x + couple->iface.cells;
+    fsi_real *ya = y + couple->iface.cells, scale = fsi__scale_of(couple);
+    fsi_mg_apply(couple->grid->mg, x, y);
+    for (int s = 0; s < couple->iface.solids; s++) {
+        int r = couple->offset[s + 1] - couple->offset[s], o = couple->offset[s];
         if (!r)
             continue;
-        fsi__z_add(c, s, a + o, -scale, y);
-        fsi__zt(c, s, x, ya + o);
-        if (c->interface.solid[s]->node)
-            fsi__k_apply(c, s, a + o, c->coef[0] + o);
+        fsi__z_add(couple, s, a + o, -scale, y);
+        fsi__zt(couple, s, x, ya + o);
+        if (couple->iface.solid[s]->node)
+            fsi__k_apply(couple, s, a + o, couple->coef[0] + o);
         else {
             for (int k = 0; k < r; k++)
-                c->coef[0][o + k] = a[o + k];
-            for (int i = c->first[s]; i < c->first[s + 1]; i++) {
-                fsi_real w = fsi__side_of(c, i)->mass * fsi__u_row(c, s, i, a + o);
+                couple->coef[0][o + k] = a[o + k];
+            for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+                fsi_real w = fsi__side_of(couple, i)->mass * fsi__u_row(couple, s, i, a + o);
                 for (int k = 0; k < r; k++)
-                    c->coef[0][o + k] += w * c->q[c->row[i] + (size_t)k];
+                    couple->coef[0][o + k] += w * couple->q[couple->row[i] + (size_t)k];
             }
         }
         for (int k = 0; k < r; k++)
-            ya[o + k] = -scale * (ya[o + k] + c->coef[0][o + k]);
+            ya[o + k] = -scale * (ya[o + k] + couple->coef[0][o + k]);
     }
 }
 
 static void fsi__indefinite_precondition(const fsi_real *r, fsi_real *z, void *user) {
-    fsi_couple *c = (fsi_couple *)user;
-    size_t n = c->interface.cells;
-    fsi_mg_cycle(c->grid->mg, r, z);
-    fsi__coarse_add(c, c->grid->mg->label, r, 1 / fsi__scale_of(c), z);
-    for (int s = 0; s < c->interface.solids; s++) {
-        const fsi_real *K = c->K + c->K_at[s], *ra = r + n + c->offset[s];
-        fsi_real *za = z + n + c->offset[s];
-        int m = c->offset[s + 1] - c->offset[s];
-        if (c->interface.solid[s]->node)
+    fsi_couple *couple = (fsi_couple *)user;
+    size_t n = couple->iface.cells;
+    fsi_mg_cycle(couple->grid->mg, r, z);
+    fsi__coarse_add(couple, couple->grid->mg->label, r, 1 / fsi__scale_of(couple), z);
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi_real *K = couple->K + couple->K_at[s], *ra = r + n + couple->offset[s];
+        fsi_real *za = z + n + couple->offset[s];
+        int m = couple->offset[s + 1] - couple->offset[s];
+        if (couple->iface.solid[s]->node)
             for (int k = 0; k < m; k++)
                 za[k] = K[k] > 0 ? ra[k] / K[k] : 0;
         else
-            fsi__k_solve(c, s, ra, za);
+            fsi__k_solve(couple, s, ra, za);
         for (int k = 0; k < m; k++)
-            za[k] /= -fsi__scale_of(c);
+            za[k] /= -fsi__scale_of(couple);
     }
 }
 
-static fsi_result fsi__solve_indefinite(fsi_couple *c, fsi_report *report) {
-    size_t cells = c->interface.cells, n = cells + (size_t)c->columns;
-    fsi_krylov_desc d;
-    memset(&d, 0, sizeof d);
-    d.n = n;
-    d.A.apply_fn = fsi__indefinite_apply;
-    d.A.user = c;
-    d.precondition.apply_fn = fsi__indefinite_precondition;
-    d.precondition.user = c;
-    d.tolerance = fsi__tolerance(c);
-    d.max_iterations = c->desc.max_iterations ? c->desc.max_iterations : 20000;
-    d.clock_fn = c->desc.clock_fn;
-    d.clock_user = c->desc.clock_user;
-    d.seconds = c->desc.seconds;
+static fsi_result fsi__solve_indefinite(fsi_couple *couple, fsi_report *report) {
+    size_t cells = couple->iface.cells, n = cells + (size_t)couple->columns;
+    fsi_krylov_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.n = n;
+    desc.A.apply_fn = fsi__indefinite_apply;
+    desc.A.user = couple;
+    desc.precondition.apply_fn = fsi__indefinite_precondition;
+    desc.precondition.user = couple;
+    desc.tolerance = fsi__tolerance(couple);
+    desc.max_iterations = couple->desc.max_iterations ? couple->desc.max_iterations : 20000;
+    desc.clock_fn = couple->desc.clock_fn;
+    desc.clock_user = couple->desc.clock_user;
+    desc.seconds = couple->desc.seconds;
     fsi_real *x;
-    x = (fsi_real *)fsi__room(c, FSI__B_VECTOR, 2 * n, sizeof *x);
-    if (!x || !fsi__room(c, FSI__B_KRYLOV, fsi_symmqmr_work_size(&d), 1) || !fsi__coarse_build(c))
+    x = (fsi_real *)fsi__room(couple, FSI__B_VECTOR, 2 * n, sizeof *x);
+    if (!x || !fsi__room(couple, FSI__B_KRYLOV, fsi_symmqmr_work_size(&desc), 1)
+        || !fsi__coarse_build(couple))
         return FSI_ERR_MEMORY;
     for (size_t i = 0; i < cells; i++)
-        x[n + i] = c->grid->cell[i] == FSI_CELL_FLUID ? c->grid->rhs[i] : 0;
-    for (size_t i = 0; i < (size_t)c->columns; i++)
-        x[n + cells + i] = -fsi__scale_of(c) * c->coef[2][i];
-    fsi_result r = fsi_symmqmr_solve(&d, x + n, x, c->block[FSI__B_KRYLOV].ptr,
-                                     c->block[FSI__B_KRYLOV].bytes, report);
-    c->regions = 0; /* the constants are in x */
-    if (r < 0)
-        return r;
-    fsi_copy(cells, x, c->grid->pressure);
-    fsi__answer(c, x, NULL);
-    return r;
+        x[n + i] = couple->grid->cell[i] == FSI_CELL_FLUID ? couple->grid->rhs[i] : 0;
+    for (size_t i = 0; i < (size_t)couple->columns; i++)
+        x[n + cells + i] = -fsi__scale_of(couple) * couple->coef[2][i];
+    fsi_result result = fsi_symmqmr_solve(&desc, x + n, x, couple->block[FSI__B_KRYLOV].ptr,
+                                          couple->block[FSI__B_KRYLOV].bytes, report);
+    couple->regions = 0; /* the constants are in x */
+    if (result < 0)
+        return result;
+    fsi_copy(cells, x, couple->grid->pressure);
+    fsi__answer(couple, x, NULL);
+    return result;
 }
 
 /* ---- The step. */
 /* Solids' generalised impulses -J^T lambda. */
-static void fsi__give_impulses(fsi_couple *c) {
-    fsi_interface *f = &c->interface;
-    for (int s = 0; s < f->solids; s++)
-        if (f->solid[s]->impulse && f->solid[s]->dof)
-            fsi_fill((size_t)f->solid[s]->dof, 0, f->solid[s]->impulse);
-    for (int i = 0; i < f->sides; i++) {
-        const fsi_side *side = f->side + i;
-        fsi_real *out = f->solid[side->solid]->impulse;
+static void fsi__give_impulses(fsi_couple *couple) {
+    fsi_interface *iface = &couple->iface;
+    for (int s = 0; s < iface->solids; s++)
+        if (iface->solid[s]->impulse && iface->solid[s]->dof)
+            fsi_fill((size_t)iface->solid[s]->dof, 0, iface->solid[s]->impulse);
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        fsi_real *out = iface->solid[side->solid]->impulse;
         if (!out)
             continue;
         for (int e = side->row; e < side->row_end; e++)
-            out[f->col[e]] -= c->lambda[i] * f->val[e];
+            out[iface->col[e]] -= couple->lambda[i] * iface->val[e];
     }
 }
 
 /* Keeps v* of the dense solids; afterwards: what they gained less what the fluid gave, mass (v -
  * v*) - impulse, over free ones. */
-static int fsi__ledger_begin(fsi_couple *c) {
-    fsi_interface *f = &c->interface;
+static int fsi__ledger_begin(fsi_couple *couple) {
+    fsi_interface *iface = &couple->iface;
     size_t n = 0;
     int s;
-    for (s = 0; s < f->solids; s++)
-        n += f->solid[s]->node || !f->solid[s]->impulse ? 0 : (size_t)f->solid[s]->dof;
-    if (!FSI__ROOM(c, v_before, fsi_real, FSI__B_BEFORE, n))
+    for (s = 0; s < iface->solids; s++)
+        n += iface->solid[s]->node || !iface->solid[s]->impulse ? 0 : (size_t)iface->solid[s]->dof;
+    if (!FSI__ROOM(couple, v_before, fsi_real, FSI__B_BEFORE, n))
         return 0;
-    for (s = 0, n = 0; s < f->solids; s++) {
-        if (f->solid[s]->node || !f->solid[s]->dof || !f->solid[s]->impulse)
+    for (s = 0, n = 0; s < iface->solids; s++) {
+        if (iface->solid[s]->node || !iface->solid[s]->dof || !iface->solid[s]->impulse)
             continue;
-        fsi_copy((size_t)f->solid[s]->dof, f->solid[s]->v, c->v_before + n);
-        n += (size_t)f->solid[s]->dof;
+        fsi_copy((size_t)iface->solid[s]->dof, iface->solid[s]->v, couple->v_before + n);
+        n += (size_t)iface->solid[s]->dof;
     }
     return 1;
 }
 
-static void fsi__ledger_end(const fsi_couple *c, fsi_report *rep) {
-    const fsi_interface *f = &c->interface;
-    const fsi_real *before = c->v_before;
-    for (int s = 0; s < f->solids; s++) {
-        const fsi_coupled *b = f->solid[s];
-        if (b->node || !b->dof || !b->impulse)
+static void fsi__ledger_end(const fsi_couple *couple, fsi_report *rep) {
+    const fsi_interface *iface = &couple->iface;
+    const fsi_real *before = couple->v_before;
+    for (int s = 0; s < iface->solids; s++) {
+        const fsi_coupled *door = iface->solid[s];
+        if (door->node || !door->dof || !door->impulse)
             continue;
-        for (int k = 0; k < f->dim && b->dof >= 6 && b->mass
-                        && c->offset[s + 1] - c->offset[s] == b->dof - (f->dim == 2 ? 3 : 0);
+        for (int k = 0;
+             k < iface->dim && door->dof >= 6 && door->mass
+             && couple->offset[s + 1] - couple->offset[s] == door->dof - (iface->dim == 2 ? 3 : 0);
              k++) {
-            double gained = -(double)b->impulse[k];
-            for (int i = 0; i < b->dof; i++)
-                gained += (double)b->mass[k * b->dof + i] * (double)(b->v[i] - before[i]);
+            double gained = -(double)door->impulse[k];
+            for (int i = 0; i < door->dof; i++)
+                gained += (double)door->mass[k * door->dof + i] * (double)(door->v[i] - before[i]);
             rep->momentum[k] += gained;
         }
-        before += b->dof;
+        before += door->dof;
     }
 }
 
 /* Puts the answer into the grid: pressure gradient on open faces, the sides' own samples, solid
  * velocities for whoever asks later. */
-static fsi_result fsi__mono_write(fsi_couple *c) {
-    fsi_interface *f = &c->interface;
-    for (int i = 0; i < f->sides; i++) {
-        const fsi_side *s = f->side + i;
-        if (s->mass > 0)
-            f->velocity[s->axis][s->face] = c->side_velocity[i];
+static fsi_result fsi__mono_write(fsi_couple *couple) {
+    fsi_interface *iface = &couple->iface;
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        if (side->mass > 0)
+            iface->velocity[side->axis][side->face] = couple->side_velocity[i];
         else
-            f->velocity[s->axis][s->face] = fsi_interface_velocity(f, s, f->solid[s->solid]->v);
+            iface->velocity[side->axis][side->face] =
+                fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
     }
-    fsi_result r = fsi_grid_apply_pressure(c->grid);
-    if (r < 0)
-        return r;
-    for (int i = 0; i < f->sides; i++)
-        if (f->side[i].mass > 0)
-            fsi_interface_set_sample(f, c->grid, f->side + i, c->side_velocity[i]);
-    for (size_t n = 0; n < f->cells && c->regions; n++)
-        c->grid->pressure[n] += fsi__constant_at(c, n);
-    return r;
+    fsi_result result = fsi_grid_apply_pressure(couple->grid);
+    if (result < 0)
+        return result;
+    for (int i = 0; i < iface->sides; i++)
+        if (iface->side[i].mass > 0)
+            fsi_interface_set_sample(iface, couple->grid, iface->side + i,
+                                     couple->side_velocity[i]);
+    for (size_t n = 0; n < iface->cells && couple->regions; n++)
+        couple->grid->pressure[n] += fsi__constant_at(couple, n);
+    return result;
 }
 
 FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report *report) {
@@ -4767,58 +4825,58 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
         return FSI_ERR_ARGUMENT;
     if (c->desc.fractions && c->desc.solver == FSI_COUPLE_FULL)
         return FSI_ERR_ARGUMENT;
-    fsi_grid *g = c->grid;
-    fsi_interface *f = &c->interface;
+    fsi_grid *grid = c->grid;
+    fsi_interface *iface = &c->iface;
     fsi_report rep;
     memset(&rep, 0, sizeof rep);
     int low_rank = c->desc.solver <= FSI_COUPLE_SCHUR;
     c->regions = 0;
     c->dt = (double)dt;
-    fsi_result r = fsi_grid_classify(g);
-    if (r >= 0)
-        r = fsi_interface_sides(f, g);
-    if (r >= 0)
-        r = fsi__mono_rows(c);
-    if (r < 0)
-        return r;
-    for (int i = 0; i < f->sides; i++) {
-        c->side_velocity[i] = fsi_interface_sample(g, f->side + i);
-        f->velocity[f->side[i].axis][f->side[i].face] = 0;
+    fsi_result result = fsi_grid_classify(grid);
+    if (result >= 0)
+        result = fsi_interface_sides(iface, grid);
+    if (result >= 0)
+        result = fsi__mono_rows(c);
+    if (result < 0)
+        return result;
+    for (int i = 0; i < iface->sides; i++) {
+        c->side_velocity[i] = fsi_interface_sample(grid, iface->side + i);
+        iface->velocity[iface->side[i].axis][iface->side[i].face] = 0;
     }
-    r = fsi_grid_build_pressure(g, dt);
-    if (r < 0)
-        return r;
-    r = fsi_mg_update(g->mg, g->cell,
-                      g->weights_are_one ? NULL : (const fsi_real *const *)g->weight);
-    if (r < 0)
-        return r;
-    r = fsi__bubble_build(c, dt);
-    if (r < 0)
-        return r;
+    result = fsi_grid_build_pressure(grid, dt);
+    if (result < 0)
+        return result;
+    result = fsi_mg_update(grid->mg, grid->cell,
+                           grid->weights_are_one ? NULL : (const fsi_real *const *)grid->weight);
+    if (result < 0)
+        return result;
+    result = fsi__bubble_build(c, dt);
+    if (result < 0)
+        return result;
     if (!fsi__ledger_begin(c))
         return FSI_ERR_MEMORY;
     if (c->desc.solver == FSI_COUPLE_FULL)
         fsi__full_star(c);
     fsi__mono_rhs(c, low_rank);
     if (c->desc.solver == FSI_COUPLE_FULL)
-        r = fsi__solve_full(c, &rep);
+        result = fsi__solve_full(c, &rep);
     else if (c->desc.solver == FSI_COUPLE_INDEFINITE)
-        r = fsi__solve_indefinite(c, &rep);
+        result = fsi__solve_indefinite(c, &rep);
     else
-        r = fsi__solve_sigma(c, &rep);
-    if (r < 0)
-        return r;
-    if (r == FSI_OK && !g->mg->fluid)
-        r = FSI_EMPTY;
+        result = fsi__solve_sigma(c, &rep);
+    if (result < 0)
+        return result;
+    if (result == FSI_OK && !grid->mg->fluid)
+        result = FSI_EMPTY;
     if (c->desc.solver != FSI_COUPLE_FULL)
-        fsi__mono_finish(c, g->pressure);
+        fsi__mono_finish(c, grid->pressure);
     fsi__give_impulses(c);
     fsi__ledger_end(c, &rep);
     fsi__bubble_finish(c, dt);
-    rep.reason = r;
-    r = fsi__mono_write(c);
-    if (r < 0)
-        return r;
+    rep.reason = result;
+    result = fsi__mono_write(c);
+    if (result < 0)
+        return result;
     c->report = rep;
     if (report)
         *report = rep;
@@ -4828,32 +4886,32 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
 /* Of elements first .. last - 1 of a solid's surface. */
 static void fsi__body_part(const fsi_couple *couple, int solid, int first, int last,
                            fsi_body_report *out) {
-    const fsi_interface *f = &couple->interface;
-    const fsi_surface *s = &f->solid[solid]->surface;
+    const fsi_interface *iface = &couple->iface;
+    const fsi_surface *surface = &iface->solid[solid]->surface;
     fsi_vec3 sum = {0, 0, 0};
-    int all = first == 0 && last == s->element_count;
+    int all = first == 0 && last == surface->element_count;
     memset(out, 0, sizeof *out);
     int i;
-    for (i = s->dim * first; i < s->dim * last && !all; i++)
-        sum = fsi_vec_add(sum, fsi_surface_place(s, s->index[i]));
-    for (i = 0; i < s->vertex_count && all; i++)
-        sum = fsi_vec_add(sum, fsi_surface_place(s, i));
-    i = all ? s->vertex_count : s->dim * (last - first);
+    for (i = surface->dim * first; i < surface->dim * last && !all; i++)
+        sum = fsi_vec_add(sum, fsi_surface_place(surface, surface->index[i]));
+    for (i = 0; i < surface->vertex_count && all; i++)
+        sum = fsi_vec_add(sum, fsi_surface_place(surface, i));
+    i = all ? surface->vertex_count : surface->dim * (last - first);
     if (i)
         out->about = fsi_vec_scale(sum, 1 / (fsi_real)i);
-    out->submerged = f->submerged[solid];
+    out->submerged = iface->submerged[solid];
     if (!all) {
         fsi_real lo[3] = {FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX},
                  hi[3] = {-FSI_REAL_MAX, -FSI_REAL_MAX, -FSI_REAL_MAX};
-        fsi_surface part = *s;
-        for (i = 3 * s->dim * first; i < 3 * s->dim * last; i++) {
-            fsi_real x = fsi__get(fsi_surface_place(s, s->index[i / 3]), i % 3);
+        fsi_surface part = *surface;
+        for (i = 3 * surface->dim * first; i < 3 * surface->dim * last; i++) {
+            fsi_real x = fsi__get(fsi_surface_place(surface, surface->index[i / 3]), i % 3);
             lo[i % 3] = fsi__min(lo[i % 3], x);
             hi[i % 3] = fsi__max(hi[i % 3], x);
         }
-        part.index += s->dim * first;
+        part.index += surface->dim * first;
         part.element_count = last - first;
-        out->submerged = fsi__submerged(f, couple->grid, &part, lo, hi);
+        out->submerged = fsi__submerged(iface, couple->grid, &part, lo, hi);
     }
     for (i = couple->first[solid]; i < couple->first[solid + 1]; i++) {
         const fsi_side *side = fsi__side_of(couple, i);
@@ -4865,7 +4923,7 @@ static void fsi__body_part(const fsi_couple *couple, int solid, int first, int l
         out->force = fsi_vec_add(out->force, force);
         out->torque = fsi_vec_add(
             out->torque,
-            fsi_vec_cross(fsi_vec_sub(fsi_interface_centre(f, side), out->about), force));
+            fsi_vec_cross(fsi_vec_sub(fsi_interface_centre(iface, side), out->about), force));
         out->sides++;
     }
 }
@@ -4873,105 +4931,106 @@ static void fsi__body_part(const fsi_couple *couple, int solid, int first, int l
 FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body_report *out) {
     if (!couple || !couple->grid || !out)
         return FSI_ERR_ARGUMENT;
-    if (solid < 0 || solid >= couple->interface.solids || !(couple->dt > 0))
+    if (solid < 0 || solid >= couple->iface.solids || !(couple->dt > 0))
         return FSI_ERR_ARGUMENT;
-    fsi__body_part(couple, solid, 0, couple->interface.solid[solid]->surface.element_count, out);
+    fsi__body_part(couple, solid, 0, couple->iface.solid[solid]->surface.element_count, out);
     return FSI_OK;
 }
 
 /* m_a = J^T b J + Z^T L_N^-1 Z in the solid's own degrees of freedom. */
 FSI_API fsi_result fsi_couple_added_mass(fsi_couple *couple, int solid, fsi_real *out) {
     fsi_couple *c = couple;
-    fsi_result r = FSI_OK;
-    if (!c || !c->grid || !out || solid < 0 || solid >= c->interface.solids)
+    fsi_result result = FSI_OK;
+    if (!c || !c->grid || !out || solid < 0 || solid >= c->iface.solids)
         return FSI_ERR_ARGUMENT;
-    fsi_interface *f = &c->interface;
-    if (f->solid[solid]->node || !(c->dt > 0))
+    fsi_interface *iface = &c->iface;
+    if (iface->solid[solid]->node || !(c->dt > 0))
         return FSI_ERR_STATE;
-    int dof = f->solid[solid]->dof;
-    fsi_mg_solve_desc d;
-    memset(&d, 0, sizeof d);
-    d.tolerance = 1e-12;
-    d.max_iterations = 500;
+    int dof = iface->solid[solid]->dof;
+    fsi_mg_solve_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.tolerance = 1e-12;
+    desc.max_iterations = 500;
     for (int j = 0; j < dof; j++) {
         double norm = 0;
-        fsi_fill(f->cells, 0, c->cells[0]);
-        fsi_fill(f->cells, 0, c->cells[1]);
+        fsi_fill(iface->cells, 0, c->cells[0]);
+        fsi_fill(iface->cells, 0, c->cells[1]);
         for (int i = c->first[solid]; i < c->first[solid + 1]; i++) {
-            const fsi_side *s = fsi__side_of(c, i);
-            c->cells[0][s->cell] += fsi__scale_of(c) * fsi__side_z(f, s) * f->val[s->row + j];
-            norm += fabs((double)f->val[s->row + j]);
+            const fsi_side *side = fsi__side_of(c, i);
+            c->cells[0][side->cell] +=
+                fsi__scale_of(c) * fsi__side_z(iface, side) * iface->val[side->row + j];
+            norm += fabs((double)iface->val[side->row + j]);
         }
         if (norm > 0)
-            r = fsi_mg_solve(c->grid->mg, &d, c->cells[0], c->cells[1], NULL);
-        if (r < 0)
-            return r;
+            result = fsi_mg_solve(c->grid->mg, &desc, c->cells[0], c->cells[1], NULL);
+        if (result < 0)
+            return result;
         for (int k = 0; k < dof; k++)
             out[k * dof + j] = 0;
         for (int i = c->first[solid]; i < c->first[solid + 1]; i++) {
-            const fsi_side *s = fsi__side_of(c, i);
+            const fsi_side *side = fsi__side_of(c, i);
             for (int k = 0; k < dof; k++)
-                out[k * dof + j] +=
-                    f->val[s->row + k]
-                    * (s->mass * f->val[s->row + j] + fsi__side_z(f, s) * c->cells[1][s->cell]);
+                out[k * dof + j] += iface->val[side->row + k]
+                                    * (side->mass * iface->val[side->row + j]
+                                       + fsi__side_z(iface, side) * c->cells[1][side->cell]);
         }
     }
     return FSI_OK;
 }
 
 /* The result of a step: what the solve says, else whether the fluid moved further than advised. */
-static fsi_result fsi__step_result(const fsi_grid *g, fsi_result solve) {
-    return solve == FSI_OK && g->stats.cfl > (double)g->desc.cfl ? FSI_DT_TOO_LARGE : solve;
+static fsi_result fsi__step_result(const fsi_grid *grid, fsi_result solve) {
+    return solve == FSI_OK && grid->stats.cfl > (double)grid->desc.cfl ? FSI_DT_TOO_LARGE : solve;
 }
 
 FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt,
                                    fsi_report *report) {
-    fsi_result r = FSI_OK;
+    fsi_result result = FSI_OK;
     if (!couple || !couple->grid || !scene)
         return FSI_ERR_ARGUMENT;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    fsi_grid *g = couple->grid;
+    fsi_grid *grid = couple->grid;
     fsi_report rep;
     memset(&rep, 0, sizeof rep);
     /* 1. solids: explicit forces, v* */
     if (scene->begin_fn)
-        r = scene->begin_fn(scene->user, dt);
+        result = scene->begin_fn(scene->user, dt);
     /* 3. surfaces -> interface (the fluid's rays need it) */
-    if (r >= 0)
-        r = fsi_couple_detect(couple, scene->solid, scene->count);
+    if (result >= 0)
+        result = fsi_couple_detect(couple, scene->solid, scene->count);
     /* 2. fluid: u* */
-    if (r >= 0)
-        r = fsi_grid_advect(g, dt);
-    if (r >= 0)
-        r = fsi_grid_forces(g, dt);
-    if (r >= 0)
-        r = fsi_grid_viscosity(g, dt, NULL);
-    if (r < 0)
-        return r;
+    if (result >= 0)
+        result = fsi_grid_advect(grid, dt);
+    if (result >= 0)
+        result = fsi_grid_forces(grid, dt);
+    if (result >= 0)
+        result = fsi_grid_viscosity(grid, dt, NULL);
+    if (result < 0)
+        return result;
     /* 4., 5. one solve; pressures and impulses */
     fsi_result solve = fsi_couple_solve(couple, dt, &rep);
     if (solve < 0)
         return solve;
-    r = fsi_grid_extrapolate(g);
+    result = fsi_grid_extrapolate(grid);
     /* 6. the liquid's surface and the solids move */
-    if (r >= 0)
-        r = fsi_interface_move_surface(&couple->interface, g, dt, &rep);
-    if (r >= 0)
-        r = fsi__bubble_settle(couple);
-    if (r >= 0 && scene->move_fn)
-        r = scene->move_fn(scene->user, dt);
-    if (r >= 0)
-        r = fsi_interface_moved(&couple->interface, g, NULL);
-    if (r < 0)
-        return r;
-    rep.reason = solve = fsi__step_result(g, solve);
+    if (result >= 0)
+        result = fsi_interface_move_surface(&couple->iface, grid, dt, &rep);
+    if (result >= 0)
+        result = fsi__bubble_settle(couple);
+    if (result >= 0 && scene->move_fn)
+        result = scene->move_fn(scene->user, dt);
+    if (result >= 0)
+        result = fsi_interface_moved(&couple->iface, grid, NULL);
+    if (result < 0)
+        return result;
+    rep.reason = solve = fsi__step_result(grid, solve);
     rep.iterations = couple->report.iterations;
     rep.residual = couple->report.residual;
     rep.residual_start = couple->report.residual_start;
     memcpy(rep.momentum, couple->report.momentum, sizeof rep.momentum);
     if (report) {
-        rep.divergence = fsi_grid_max_divergence(g);
+        rep.divergence = fsi_grid_max_divergence(grid);
         *report = rep;
     }
     return solve;
@@ -4987,7 +5046,7 @@ typedef struct fsi__couple_state {
 FSI_API size_t fsi_couple_state_size(const fsi_couple *couple) {
     if (!couple || !couple->grid)
         return 0;
-    return sizeof(fsi__couple_state) + couple->interface.cells * sizeof(int32_t)
+    return sizeof(fsi__couple_state) + couple->iface.cells * sizeof(int32_t)
            + (size_t)couple->grid->desc.max_regions * sizeof(fsi_bubble);
 }
 
@@ -4997,20 +5056,20 @@ FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block) {
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
-    size_t cells = couple->interface.cells;
+    size_t cells = couple->iface.cells;
     memset(p, 0, fsi_couple_state_size(couple));
-    fsi__couple_state h;
-    memset(&h, 0, sizeof h);
-    h.cells = (int64_t)cells;
-    h.bubbles = couple->bubbles;
-    h.started = couple->interface.started;
-    h.tracked = couple->bubble_cell != NULL;
-    memcpy(p, &h, sizeof h);
-    if (h.tracked)
-        memcpy(p + sizeof h, couple->bubble_cell, cells * sizeof(int32_t));
-    if (h.bubbles)
-        memcpy(p + sizeof h + cells * sizeof(int32_t), couple->bubble,
-               (size_t)h.bubbles * sizeof(fsi_bubble));
+    fsi__couple_state state;
+    memset(&state, 0, sizeof state);
+    state.cells = (int64_t)cells;
+    state.bubbles = couple->bubbles;
+    state.started = couple->iface.started;
+    state.tracked = couple->bubble_cell != NULL;
+    memcpy(p, &state, sizeof state);
+    if (state.tracked)
+        memcpy(p + sizeof state, couple->bubble_cell, cells * sizeof(int32_t));
+    if (state.bubbles)
+        memcpy(p + sizeof state + cells * sizeof(int32_t), couple->bubble,
+               (size_t)state.bubbles * sizeof(fsi_bubble));
     return FSI_OK;
 }
 
@@ -5020,24 +5079,25 @@ FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block) {
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
-    size_t cells = couple->interface.cells;
-    fsi__couple_state h;
-    memcpy(&h, p, sizeof h);
-    if (h.cells != (int64_t)cells || h.bubbles < 0 || h.bubbles > couple->grid->desc.max_regions)
+    size_t cells = couple->iface.cells;
+    fsi__couple_state state;
+    memcpy(&state, p, sizeof state);
+    if (state.cells != (int64_t)cells || state.bubbles < 0
+        || state.bubbles > couple->grid->desc.max_regions)
         return FSI_ERR_SIZE;
-    if (h.tracked
+    if (state.tracked
         && (!FSI__ROOM(couple, bubble_cell, int32_t, FSI__B_BF, cells)
-            || !FSI__ROOM(couple, bubble, fsi_bubble, FSI__B_BUBBLE, 2 * (size_t)h.bubbles)))
+            || !FSI__ROOM(couple, bubble, fsi_bubble, FSI__B_BUBBLE, 2 * (size_t)state.bubbles)))
         return FSI_ERR_MEMORY;
     /* what is covered and cut is found again by the next detect */
-    fsi__interface_clear(&couple->interface);
-    couple->interface.started = h.started;
-    couple->bubbles = h.bubbles;
-    if (h.tracked)
-        memcpy(couple->bubble_cell, p + sizeof h, cells * sizeof(int32_t));
-    if (h.bubbles)
-        memcpy(couple->bubble, p + sizeof h + cells * sizeof(int32_t),
-               (size_t)h.bubbles * sizeof(fsi_bubble));
+    fsi__interface_clear(&couple->iface);
+    couple->iface.started = state.started;
+    couple->bubbles = state.bubbles;
+    if (state.tracked)
+        memcpy(couple->bubble_cell, p + sizeof state, cells * sizeof(int32_t));
+    if (state.bubbles)
+        memcpy(couple->bubble, p + sizeof state + cells * sizeof(int32_t),
+               (size_t)state.bubbles * sizeof(fsi_bubble));
     return FSI_OK;
 }
 
@@ -5053,33 +5113,33 @@ FSI_API fsi_result fsi_couple_half(fsi_couple *couple, fsi_coupled *const *solid
         (unsigned char *)fsi__room(couple, FSI__B_HALF, fluid + fsi_couple_state_size(couple), 1);
     if (!keep)
         return FSI_ERR_MEMORY;
-    fsi_result r = fsi_grid_save(couple->grid, keep);
-    if (r >= 0)
-        r = fsi_couple_save(couple, keep + fluid);
-    if (r < 0)
-        return r;
-    r = fsi_couple_detect(couple, solid, count);
-    if (r >= 0)
-        r = fsi_grid_forces(couple->grid, dt / 2);
-    if (r >= 0)
-        r = fsi_grid_viscosity(couple->grid, dt / 2, NULL);
-    if (r >= 0)
-        r = solve = fsi_couple_solve(couple, dt / 2, report);
+    fsi_result result = fsi_grid_save(couple->grid, keep);
+    if (result >= 0)
+        result = fsi_couple_save(couple, keep + fluid);
+    if (result < 0)
+        return result;
+    result = fsi_couple_detect(couple, solid, count);
+    if (result >= 0)
+        result = fsi_grid_forces(couple->grid, dt / 2);
+    if (result >= 0)
+        result = fsi_grid_viscosity(couple->grid, dt / 2, NULL);
+    if (result >= 0)
+        result = solve = fsi_couple_solve(couple, dt / 2, report);
     fsi_result back = fsi_grid_restore(couple->grid, keep);
     if (back >= 0)
         back = fsi_couple_restore(couple, keep + fluid);
-    return r < 0 ? r : back < 0 ? back : solve;
+    return result < 0 ? result : back < 0 ? back : solve;
 }
 
 /* ---- A body of somebody else's engine. */
 static void fsi__body_row(const fsi_coupled *self, int element, const fsi_real *weight,
                           fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
-    const fsi_body *b = (const fsi_body *)self->user;
+    const fsi_body *body = (const fsi_body *)self->user;
     (void)element;
     (void)weight;
     fsi_vec_store(row, dir);
     /* (w x r) . d = w . (r x d) */
-    fsi_vec_store(row + 3, fsi_vec_cross(fsi_vec_sub(point, b->centre), dir));
+    fsi_vec_store(row + 3, fsi_vec_cross(fsi_vec_sub(point, body->centre), dir));
 }
 
 FSI_API fsi_result fsi_body_give(fsi_body *body, const fsi_surface *surface, fsi_coupled *out) {
@@ -5131,239 +5191,242 @@ FSI_API void fsi_body_take(fsi_body *body) {
 /* ------------------------------------------------------------------------------------------------
  * >>world */
 #ifndef FSI_COUPLE_NO_GRID
-static void fsi__world_layout(fsi_world *w, fsi_arena *a, size_t bodies, size_t guests) {
-    w->guest = (fsi_guest *)fsi_arena_take(a, guests, sizeof(fsi_guest));
-    w->door = (fsi_coupled **)fsi_arena_take(a, bodies + guests, sizeof(fsi_coupled *));
-    w->door_body = (int *)fsi_arena_take(a, bodies + guests, sizeof(int));
+static void fsi__world_layout(fsi_world *world, fsi_arena *arena, size_t bodies, size_t guests) {
+    world->guest = (fsi_guest *)fsi_arena_take(arena, guests, sizeof(fsi_guest));
+    world->door = (fsi_coupled **)fsi_arena_take(arena, bodies + guests, sizeof(fsi_coupled *));
+    world->door_body = (int *)fsi_arena_take(arena, bodies + guests, sizeof(int));
 }
 
 /* The room: a fixed body around the grid's box, moved far out at open sides. */
-static fsi_result fsi__world_walls(fsi_world *w, const fsi_grid_desc *g) {
+static fsi_result fsi__world_walls(fsi_world *world, const fsi_grid_desc *desc) {
     fsi_real lo[3], hi[3];
-    lo[0] = g->origin.x;
-    lo[1] = g->origin.y;
-    lo[2] = g->origin.z;
-    hi[0] = lo[0] + (fsi_real)g->nx * g->h;
-    hi[1] = lo[1] + (fsi_real)g->ny * g->h;
-    hi[2] = lo[2] + (fsi_real)g->nz * g->h;
+    lo[0] = desc->origin.x;
+    lo[1] = desc->origin.y;
+    lo[2] = desc->origin.z;
+    hi[0] = lo[0] + (fsi_real)desc->nx * desc->h;
+    hi[1] = lo[1] + (fsi_real)desc->ny * desc->h;
+    hi[2] = lo[2] + (fsi_real)desc->nz * desc->h;
     fsi_real far_out = 100 * (hi[0] - lo[0] + hi[1] - lo[1] + hi[2] - lo[2]);
     for (int a = 0; a < 3; a++) {
-        if (g->side[2 * a].kind >= FSI_SIDE_OPEN)
+        if (desc->side[2 * a].kind >= FSI_SIDE_OPEN)
             lo[a] -= far_out;
-        if (g->side[2 * a + 1].kind >= FSI_SIDE_OPEN)
+        if (desc->side[2 * a + 1].kind >= FSI_SIDE_OPEN)
             hi[a] += far_out;
     }
-    fsi_shape_desc s;
-    memset(&s, 0, sizeof s);
-    fsi_rigid_desc b;
-    memset(&b, 0, sizeof b);
-    s.kind = FSI_SHAPE_ROOM;
-    s.dim = w->grid.dim;
-    s.allocator = g->allocator;
-    s.half = fsi_vec((hi[0] - lo[0]) / 2, (hi[1] - lo[1]) / 2, (hi[2] - lo[2]) / 2);
-    fsi_result r;
-    if ((r = fsi_shape_init(&w->room, &s)) < 0)
-        return r;
-    b.shape = &w->room;
-    b.x = fsi_vec((hi[0] + lo[0]) / 2, (hi[1] + lo[1]) / 2,
-                  w->grid.dim == 2 ? 0 : (hi[2] + lo[2]) / 2);
-    b.friction = FSI_R(0.3);
-    return fsi_solids_add(&w->solids, &b, NULL);
+    fsi_shape_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_rigid_desc options;
+    memset(&options, 0, sizeof options);
+    given.kind = FSI_SHAPE_ROOM;
+    given.dim = world->grid.dim;
+    given.allocator = desc->allocator;
+    given.half = fsi_vec((hi[0] - lo[0]) / 2, (hi[1] - lo[1]) / 2, (hi[2] - lo[2]) / 2);
+    fsi_result result;
+    if ((result = fsi_shape_init(&world->room, &given)) < 0)
+        return result;
+    options.shape = &world->room;
+    options.x = fsi_vec((hi[0] + lo[0]) / 2, (hi[1] + lo[1]) / 2,
+                        world->grid.dim == 2 ? 0 : (hi[2] + lo[2]) / 2);
+    options.friction = FSI_R(0.3);
+    return fsi_solids_add(&world->solids, &options, NULL);
 }
 
-FSI_API fsi_result fsi_world_init(fsi_world *w, const fsi_world_desc *desc) {
-    if (!w || !desc)
+FSI_API fsi_result fsi_world_init(fsi_world *world, const fsi_world_desc *desc) {
+    if (!world || !desc)
         return FSI_ERR_ARGUMENT;
-    memset(w, 0, sizeof *w);
+    memset(world, 0, sizeof *world);
     if (desc->max_bodies < 0 || desc->max_guests < 0 || desc->max_joints < 0
         || desc->max_bodies > 1000000 || desc->max_guests > 1000000 || !(desc->damping >= 0)
         || !fsi__finite(desc->damping))
         return FSI_ERR_ARGUMENT;
-    fsi_result r;
-    if ((r = fsi_grid_init(&w->grid, &desc->grid)) < 0)
-        return r;
-    fsi_solids_desc s;
-    memset(&s, 0, sizeof s);
-    s.dim = w->grid.dim;
-    s.max_bodies = desc->max_bodies + 1;
-    s.max_joints = desc->max_joints;
-    s.gravity = desc->grid.gravity;
-    s.substeps = desc->substeps;
-    s.iterations = desc->iterations;
-    s.allocator = desc->grid.allocator;
-    r = fsi_solids_init(&w->solids, &s);
-    fsi_couple_desc c = desc->couple;
-    if (!c.allocator.alloc_fn && !c.allocator.free_fn)
-        c.allocator = desc->grid.allocator;
-    if (r >= 0)
-        r = fsi_couple_init(&w->couple, &w->grid, &c);
-    if (r >= 0 && !desc->no_walls)
-        r = fsi__world_walls(w, &w->grid.desc);
-    fsi_arena a;
-    memset(&a, 0, sizeof a);
-    fsi__world_layout(w, &a, (size_t)s.max_bodies, (size_t)desc->max_guests);
-    w->size = a.used;
-    if (r >= 0 && !(w->block = fsi_alloc(&desc->grid.allocator, w->size)))
-        r = FSI_ERR_MEMORY;
-    if (r < 0) {
-        fsi_world_free(w);
-        return r;
+    fsi_result result;
+    if ((result = fsi_grid_init(&world->grid, &desc->grid)) < 0)
+        return result;
+    fsi_solids_desc given;
+    memset(&given, 0, sizeof given);
+    given.dim = world->grid.dim;
+    given.max_bodies = desc->max_bodies + 1;
+    given.max_joints = desc->max_joints;
+    given.gravity = desc->grid.gravity;
+    given.substeps = desc->substeps;
+    given.iterations = desc->iterations;
+    given.allocator = desc->grid.allocator;
+    result = fsi_solids_init(&world->solids, &given);
+    fsi_couple_desc options = desc->couple;
+    if (!options.allocator.alloc_fn && !options.allocator.free_fn)
+        options.allocator = desc->grid.allocator;
+    if (result >= 0)
+        result = fsi_couple_init(&world->couple, &world->grid, &options);
+    if (result >= 0 && !desc->no_walls)
+        result = fsi__world_walls(world, &world->grid.desc);
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    fsi__world_layout(world, &arena, (size_t)given.max_bodies, (size_t)desc->max_guests);
+    world->size = arena.used;
+    if (result >= 0 && !(world->block = fsi_alloc(&desc->grid.allocator, world->size)))
+        result = FSI_ERR_MEMORY;
+    if (result < 0) {
+        fsi_world_free(world);
+        return result;
     }
-    memset(&a, 0, sizeof a);
-    a.base = (unsigned char *)w->block;
-    a.size = w->size;
-    fsi__world_layout(w, &a, (size_t)s.max_bodies, (size_t)desc->max_guests);
-    w->guest_room = desc->max_guests;
-    w->damping = desc->damping;
+    memset(&arena, 0, sizeof arena);
+    arena.base = (unsigned char *)world->block;
+    arena.size = world->size;
+    fsi__world_layout(world, &arena, (size_t)given.max_bodies, (size_t)desc->max_guests);
+    world->guest_room = desc->max_guests;
+    world->damping = desc->damping;
     return FSI_OK;
 }
 
-FSI_API void fsi_world_free(fsi_world *w) {
-    if (!w)
+FSI_API void fsi_world_free(fsi_world *world) {
+    if (!world)
         return;
-    fsi_free(&w->grid.desc.allocator, w->block, w->size);
-    fsi_couple_free(&w->couple);
-    fsi_solids_free(&w->solids);
-    fsi_shape_free(&w->room);
-    fsi_grid_free(&w->grid);
-    memset(w, 0, sizeof *w);
+    fsi_free(&world->grid.desc.allocator, world->block, world->size);
+    fsi_couple_free(&world->couple);
+    fsi_solids_free(&world->solids);
+    fsi_shape_free(&world->room);
+    fsi_grid_free(&world->grid);
+    memset(world, 0, sizeof *world);
 }
 
-FSI_API fsi_result fsi_world_add(fsi_world *w, const fsi_rigid_desc *desc, int *id) {
-    return w ? fsi_solids_add(&w->solids, desc, id) : FSI_ERR_ARGUMENT;
+FSI_API fsi_result fsi_world_add(fsi_world *world, const fsi_rigid_desc *desc, int *id) {
+    return world ? fsi_solids_add(&world->solids, desc, id) : FSI_ERR_ARGUMENT;
 }
 
-FSI_API fsi_result fsi_world_add_guest(fsi_world *w, const fsi_guest *guest) {
-    if (!w || !guest || !guest->door)
+FSI_API fsi_result fsi_world_add_guest(fsi_world *world, const fsi_guest *guest) {
+    if (!world || !guest || !guest->door)
         return FSI_ERR_ARGUMENT;
-    if (w->guest_count == w->guest_room)
+    if (world->guest_count == world->guest_room)
         return FSI_ERR_SIZE;
-    w->guest[w->guest_count++] = *guest;
+    world->guest[world->guest_count++] = *guest;
     return FSI_OK;
 }
 
 /* v* of all solids, and their doors. */
-static fsi_result fsi__world_begin(fsi_world *w, fsi_real dt, int joined) {
-    fsi_real keep = 1 / (1 + dt * w->damping);
-    fsi_result r;
+static fsi_result fsi__world_begin(fsi_world *world, fsi_real dt, int joined) {
+    fsi_real keep = 1 / (1 + dt * world->damping);
+    fsi_result result;
     int i;
-    if (w->damping > 0) {
-        for (int a = 0; a < w->grid.dim; a++)
-            for (size_t f = 0; f < w->grid.faces[a]; f++)
-                w->grid.u[a][f] *= keep;
-        for (i = 0; i < w->solids.body_count; i++) {
-            fsi_rigid *b = &w->solids.body[i];
-            if (b->kind == FSI_RIGID_DYNAMIC
-                && (r = fsi_solids_set_velocity(&w->solids, i, fsi_vec_scale(b->v, keep),
-                                                fsi_vec_scale(b->w, keep)))
+    if (world->damping > 0) {
+        for (int a = 0; a < world->grid.dim; a++)
+            for (size_t f = 0; f < world->grid.faces[a]; f++)
+                world->grid.u[a][f] *= keep;
+        for (i = 0; i < world->solids.body_count; i++) {
+            fsi_rigid *body = &world->solids.body[i];
+            if (body->kind == FSI_RIGID_DYNAMIC
+                && (result =
+                        fsi_solids_set_velocity(&world->solids, i, fsi_vec_scale(body->v, keep),
+                                                fsi_vec_scale(body->w, keep)))
                        < 0)
-                return r;
+                return result;
         }
     }
-    if ((r = fsi_solids_forces(&w->solids, dt)) < 0)
-        return r;
-    if ((r = fsi_solids_hold(&w->solids, dt)) < 0)
-        return r;
-    for (w->door_count = 0, i = 0; i < w->solids.body_count; i++) {
+    if ((result = fsi_solids_forces(&world->solids, dt)) < 0)
+        return result;
+    if ((result = fsi_solids_hold(&world->solids, dt)) < 0)
+        return result;
+    for (world->door_count = 0, i = 0; i < world->solids.body_count; i++) {
         /* planes, rooms, height fields */
-        if (w->solids.body[i].shape->surface.vertex_count == 0)
+        if (world->solids.body[i].shape->surface.vertex_count == 0)
             continue;
-        r = joined ? fsi_solids_coupled_joined(&w->solids, i, &w->door[w->door_count])
-                   : fsi_solids_coupled(&w->solids, i, &w->door[w->door_count]);
-        if (r < 0)
-            return r;
-        if (w->door[w->door_count])
-            w->door_body[w->door_count++] = i;
+        result = joined
+                     ? fsi_solids_coupled_joined(&world->solids, i, &world->door[world->door_count])
+                     : fsi_solids_coupled(&world->solids, i, &world->door[world->door_count]);
+        if (result < 0)
+            return result;
+        if (world->door[world->door_count])
+            world->door_body[world->door_count++] = i;
     }
-    for (i = 0; i < w->guest_count; i++) {
-        if (w->guest[i].begin_fn && (r = w->guest[i].begin_fn(w->guest[i].user, dt)) < 0)
-            return r;
-        w->door[w->door_count] = w->guest[i].door;
-        w->door_body[w->door_count++] = -1;
+    for (i = 0; i < world->guest_count; i++) {
+        if (world->guest[i].begin_fn
+            && (result = world->guest[i].begin_fn(world->guest[i].user, dt)) < 0)
+            return result;
+        world->door[world->door_count] = world->guest[i].door;
+        world->door_body[world->door_count++] = -1;
     }
     return FSI_OK;
 }
 
 /* Velocities back, contact and joints, new positions. */
 static fsi_result fsi__world_move(void *user, fsi_real dt) {
-    fsi_world *w = (fsi_world *)user;
-    fsi_result r = FSI_OK;
-    for (int i = 0; i < w->solids.body_count && r >= 0; i++)
-        if (w->solids.body[i].shape->surface.vertex_count > 0
-            && w->solids.body[i].kind == FSI_RIGID_DYNAMIC)
-            r = fsi_solids_take_coupled(&w->solids, i);
-    if (r >= 0)
-        r = fsi_solids_move(&w->solids, dt);
-    for (int i = 0; i < w->guest_count && r >= 0; i++)
-        if (w->guest[i].move_fn)
-            r = w->guest[i].move_fn(w->guest[i].user, dt);
-    return r;
+    fsi_world *world = (fsi_world *)user;
+    fsi_result result = FSI_OK;
+    for (int i = 0; i < world->solids.body_count && result >= 0; i++)
+        if (world->solids.body[i].shape->surface.vertex_count > 0
+            && world->solids.body[i].kind == FSI_RIGID_DYNAMIC)
+            result = fsi_solids_take_coupled(&world->solids, i);
+    if (result >= 0)
+        result = fsi_solids_move(&world->solids, dt);
+    for (int i = 0; i < world->guest_count && result >= 0; i++)
+        if (world->guest[i].move_fn)
+            result = world->guest[i].move_fn(world->guest[i].user, dt);
+    return result;
 }
 
-FSI_API fsi_result fsi_world_step(fsi_world *w, fsi_real dt, fsi_report *report) {
-    if (!w || !w->block)
+FSI_API fsi_result fsi_world_step(fsi_world *world, fsi_real dt, fsi_report *report) {
+    if (!world || !world->block)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
     fsi_scene scene;
     memset(&scene, 0, sizeof scene);
-    fsi_result r;
-    if ((r = fsi__world_begin(w, dt, 1)) < 0)
-        return r;
-    scene.solid = w->door;
-    scene.count = w->door_count;
+    fsi_result result;
+    if ((result = fsi__world_begin(world, dt, 1)) < 0)
+        return result;
+    scene.solid = world->door;
+    scene.count = world->door_count;
     scene.move_fn = fsi__world_move;
-    scene.user = w;
-    return fsi_couple_step(&w->couple, &scene, dt, report);
+    scene.user = world;
+    return fsi_couple_step(&world->couple, &scene, dt, report);
 }
 
-FSI_API fsi_result fsi_world_body(const fsi_world *w, int body, fsi_body_report *out) {
+FSI_API fsi_result fsi_world_body(const fsi_world *world, int body, fsi_body_report *out) {
     int owner, first, elements;
-    if (!w || !w->block || !out || !(w->couple.dt > 0)
-        || fsi_solids_joined_part(&w->solids, body, &owner, &first, &elements) < 0)
+    if (!world || !world->block || !out || !(world->couple.dt > 0)
+        || fsi_solids_joined_part(&world->solids, body, &owner, &first, &elements) < 0)
         return FSI_ERR_ARGUMENT;
-    for (int i = 0; i < w->door_count; i++)
-        if (w->door_body[i] == owner) {
-            fsi__body_part(&w->couple, i, first, first + elements, out);
+    for (int i = 0; i < world->door_count; i++)
+        if (world->door_body[i] == owner) {
+            fsi__body_part(&world->couple, i, first, first + elements, out);
             return FSI_OK;
         }
     return FSI_ERR_ARGUMENT;
 }
 
 /* State: grid, rigid bodies, coupling, each on a multiple of 64 bytes. */
-static size_t fsi__world_at(const fsi_world *w, int part) {
+static size_t fsi__world_at(const fsi_world *world, int part) {
     size_t at = 0;
     if (part > 0)
-        at += (fsi_grid_state_size(&w->grid) + 63) & ~(size_t)63;
+        at += (fsi_grid_state_size(&world->grid) + 63) & ~(size_t)63;
     if (part > 1)
-        at += (fsi_solids_state_size(&w->solids) + 63) & ~(size_t)63;
+        at += (fsi_solids_state_size(&world->solids) + 63) & ~(size_t)63;
     if (part > 2)
-        at += fsi_couple_state_size(&w->couple);
+        at += fsi_couple_state_size(&world->couple);
     return at;
 }
 
-FSI_API size_t fsi_world_state_size(const fsi_world *w) {
-    return w && w->block ? fsi__world_at(w, 3) : 0;
+FSI_API size_t fsi_world_state_size(const fsi_world *world) {
+    return world && world->block ? fsi__world_at(world, 3) : 0;
 }
 
-FSI_API fsi_result fsi_world_save(const fsi_world *w, void *block) {
+FSI_API fsi_result fsi_world_save(const fsi_world *world, void *block) {
     unsigned char *p = (unsigned char *)block;
-    if (!w || !w->block || !block)
+    if (!world || !world->block || !block)
         return FSI_ERR_STATE;
-    fsi_result r = fsi_grid_save(&w->grid, p);
-    if (r >= 0)
-        r = fsi_solids_save(&w->solids, p + fsi__world_at(w, 1));
-    return r < 0 ? r : fsi_couple_save(&w->couple, p + fsi__world_at(w, 2));
+    fsi_result result = fsi_grid_save(&world->grid, p);
+    if (result >= 0)
+        result = fsi_solids_save(&world->solids, p + fsi__world_at(world, 1));
+    return result < 0 ? result : fsi_couple_save(&world->couple, p + fsi__world_at(world, 2));
 }
 
-FSI_API fsi_result fsi_world_restore(fsi_world *w, const void *block) {
+FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block) {
     const unsigned char *p = (const unsigned char *)block;
-    if (!w || !w->block || !block)
+    if (!world || !world->block || !block)
         return FSI_ERR_STATE;
-    fsi_result r = fsi_grid_restore(&w->grid, p);
-    if (r >= 0)
-        r = fsi_solids_restore(&w->solids, p + fsi__world_at(w, 1));
-    return r < 0 ? r : fsi_couple_restore(&w->couple, p + fsi__world_at(w, 2));
+    fsi_result result = fsi_grid_restore(&world->grid, p);
+    if (result >= 0)
+        result = fsi_solids_restore(&world->solids, p + fsi__world_at(world, 1));
+    return result < 0 ? result : fsi_couple_restore(&world->couple, p + fsi__world_at(world, 2));
 }
 #endif
 
@@ -5397,56 +5460,56 @@ struct fsi__slip_heap {
 };
 
 static void *fsi__heap_alloc(size_t size, size_t align, void *user) {
-    struct fsi__slip_heap *h = (struct fsi__slip_heap *)user;
-    size_t at = (h->used + 63) / 64 * 64;
+    struct fsi__slip_heap *heap = (struct fsi__slip_heap *)user;
+    size_t at = (heap->used + 63) / 64 * 64;
     (void)align;
     unsigned char *p;
-    if (size <= h->size && at <= h->size - size) {
-        h->used = at + size;
-        p = h->block + at;
+    if (size <= heap->size && at <= heap->size - size) {
+        heap->used = at + size;
+        p = heap->block + at;
     } else {
-        fsi__slip_spill *q = (fsi__slip_spill *)fsi_alloc(&h->base, size + 64);
-        if (!q)
+        fsi__slip_spill *spill = (fsi__slip_spill *)fsi_alloc(&heap->base, size + 64);
+        if (!spill)
             return NULL;
-        q->next = h->spill;
-        q->size = size + 64;
-        h->spill = q;
-        h->over += q->size;
-        p = (unsigned char *)q + 64;
+        spill->next = heap->spill;
+        spill->size = size + 64;
+        heap->spill = spill;
+        heap->over += spill->size;
+        p = (unsigned char *)spill + 64;
     }
-    if (h->used + h->over > h->most)
-        h->most = h->used + h->over;
+    if (heap->used + heap->over > heap->most)
+        heap->most = heap->used + heap->over;
     return p;
 }
 
 /* only the last piece goes at once */
 static void fsi__heap_free(void *ptr, size_t size, void *user) {
-    struct fsi__slip_heap *h = (struct fsi__slip_heap *)user;
+    struct fsi__slip_heap *heap = (struct fsi__slip_heap *)user;
     unsigned char *p = (unsigned char *)ptr;
-    fsi__slip_spill *q = h->spill;
-    if (q && p == (unsigned char *)q + 64) {
-        h->spill = q->next;
-        h->over -= q->size;
-        fsi_free(&h->base, q, q->size);
-    } else if (h->used && p + size == h->block + h->used)
-        h->used = (size_t)(p - h->block);
+    fsi__slip_spill *spill = heap->spill;
+    if (spill && p == (unsigned char *)spill + 64) {
+        heap->spill = spill->next;
+        heap->over -= spill->size;
+        fsi_free(&heap->base, spill, spill->size);
+    } else if (heap->used && p + size == heap->block + heap->used)
+        heap->used = (size_t)(p - heap->block);
 }
 
-static fsi_allocator fsi__slip_memory(const fsi_slip *s) {
-    fsi_allocator a;
-    a.alloc_fn = fsi__heap_alloc;
-    a.free_fn = fsi__heap_free;
-    a.user = s->heap;
-    return a;
+static fsi_allocator fsi__slip_memory(const fsi_slip *slip) {
+    fsi_allocator allocator;
+    allocator.alloc_fn = fsi__heap_alloc;
+    allocator.free_fn = fsi__heap_free;
+    allocator.user = slip->heap;
+    return allocator;
 }
 
 /* count + 1 items, zeroed; NULL: heap->failed */
-static void *fsi__slip_take(const fsi_slip *s, size_t count, size_t size) {
-    const fsi_allocator memory = fsi__slip_memory(s);
+static void *fsi__slip_take(const fsi_slip *slip, size_t count, size_t size) {
+    const fsi_allocator memory = fsi__slip_memory(slip);
     size_t bytes;
     void *p = fsi_size_mul(count + 1, size, &bytes) ? fsi_alloc(&memory, bytes) : NULL;
     if (!p)
-        s->heap->failed = 1;
+        slip->heap->failed = 1;
     return p;
 }
 
@@ -5454,43 +5517,45 @@ static void *fsi__slip_take(const fsi_slip *s, size_t count, size_t size) {
     ((list) = (T *)fsi__slip_take(s, (size_t)(count), sizeof(T)))
 
 /* Everything of the last solve away. */
-static void fsi__slip_forget(fsi_slip *s) {
-    struct fsi__slip_heap *h = s->heap;
-    s->ghosts = s->links = s->groups = s->columns = s->solids = 0;
-    memset(&s->start, 0, sizeof s->start);
-    memset(&s->block, 0, sizeof s->block);
-    while (h->spill)
-        fsi__heap_free((unsigned char *)h->spill + 64, 0, h);
-    h->used = 0;
-    h->failed = 0;
+static void fsi__slip_forget(fsi_slip *slip) {
+    struct fsi__slip_heap *heap = slip->heap;
+    slip->ghosts = slip->links = slip->groups = slip->columns = slip->solids = 0;
+    memset(&slip->start, 0, sizeof slip->start);
+    memset(&slip->block, 0, sizeof slip->block);
+    while (heap->spill)
+        fsi__heap_free((unsigned char *)heap->spill + 64, 0, heap);
+    heap->used = 0;
+    heap->failed = 0;
 }
 
 /* A block that would have held all of the last solve; without memory for it the next one spills
  * again. */
-static void fsi__slip_room(struct fsi__slip_heap *h) {
-    if (h->most <= h->size)
+static void fsi__slip_room(struct fsi__slip_heap *heap) {
+    if (heap->most <= heap->size)
         return;
-    fsi_free(&h->base, h->block, h->size);
-    h->size = h->most + h->most / 4;
-    h->block = (unsigned char *)fsi_alloc(&h->base, h->size);
-    if (!h->block)
-        h->size = 0;
+    fsi_free(&heap->base, heap->block, heap->size);
+    heap->size = heap->most + heap->most / 4;
+    heap->block = (unsigned char *)fsi_alloc(&heap->base, heap->size);
+    if (!heap->block)
+        heap->size = 0;
 }
 
-static void fsi__slip_layout(fsi_slip *s, fsi_arena *arena) {
-    s->heap = (struct fsi__slip_heap *)fsi_arena_take(arena, 1, sizeof *s->heap);
-    for (int a = 0; a < s->grid->dim; a++)
-        s->u[a] = (fsi_real *)fsi_arena_take(arena, s->grid->faces[a], sizeof *s->u[a]);
-    for (int a = 0; !s->desc.first_order && a < s->grid->dim; a++)
-        s->half[a] = (fsi_real *)fsi_arena_take(arena, s->grid->faces[a], sizeof *s->half[a]);
-    if (!s->desc.first_order)
-        s->total = (fsi_real *)fsi_arena_take(arena, s->grid->cells, sizeof *s->total);
+static void fsi__slip_layout(fsi_slip *slip, fsi_arena *arena) {
+    slip->heap = (struct fsi__slip_heap *)fsi_arena_take(arena, 1, sizeof *slip->heap);
+    for (int a = 0; a < slip->grid->dim; a++)
+        slip->u[a] = (fsi_real *)fsi_arena_take(arena, slip->grid->faces[a], sizeof *slip->u[a]);
+    for (int a = 0; !slip->desc.first_order && a < slip->grid->dim; a++)
+        slip->half[a] =
+            (fsi_real *)fsi_arena_take(arena, slip->grid->faces[a], sizeof *slip->half[a]);
+    if (!slip->desc.first_order)
+        slip->total = (fsi_real *)fsi_arena_take(arena, slip->grid->cells, sizeof *slip->total);
 }
 
-static int fsi__slip_desc_valid(const fsi_slip_desc *d) {
-    return fsi_allocator_valid(&d->allocator) && d->passes >= 0 && d->passes <= 1000
-           && d->max_iterations >= 0 && d->tolerance >= 0 && d->tolerance < 1
-           && (unsigned)d->form <= FSI_SLIP_PAPER && (unsigned)d->solver <= FSI_SLIP_INDEFINITE;
+static int fsi__slip_desc_valid(const fsi_slip_desc *desc) {
+    return fsi_allocator_valid(&desc->allocator) && desc->passes >= 0 && desc->passes <= 1000
+           && desc->max_iterations >= 0 && desc->tolerance >= 0 && desc->tolerance < 1
+           && (unsigned)desc->form <= FSI_SLIP_PAPER
+           && (unsigned)desc->solver <= FSI_SLIP_INDEFINITE;
 }
 
 FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_desc *desc) {
@@ -5510,14 +5575,14 @@ FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_
     fd.average = 1;
     fd.fractions = s.desc.fractions;
     fd.allocator = s.desc.allocator;
-    fsi_result r = fsi_interface_init(&s.interface, grid, &fd);
-    if (r != FSI_OK)
-        return r;
+    fsi_result result = fsi_interface_init(&s.iface, grid, &fd);
+    if (result != FSI_OK)
+        return result;
     fsi__slip_layout(&s, &arena);
-    r = fsi__arena_block(&arena, &s.desc.allocator, &s.memory, &s.size);
-    if (r != FSI_OK) {
-        fsi_interface_free(&s.interface);
-        return r;
+    result = fsi__arena_block(&arena, &s.desc.allocator, &s.memory, &s.size);
+    if (result != FSI_OK) {
+        fsi_interface_free(&s.iface);
+        return result;
     }
     fsi__slip_layout(&s, &arena);
     s.heap->base = s.rank.allocator = s.desc.allocator;
@@ -5529,15 +5594,15 @@ FSI_API void fsi_slip_free(fsi_slip *slip) {
     fsi_slip *s = slip;
     if (!s || !s->memory)
         return;
-    const fsi_allocator *a = &s->desc.allocator;
+    const fsi_allocator *allocator = &s->desc.allocator;
     fsi__slip_forget(s);
-    fsi_free(a, s->heap->block, s->heap->size);
-    fsi_free(a, s->link, (size_t)s->link_room * sizeof *s->link);
-    fsi_free(a, s->was, (size_t)s->was_room * sizeof *s->was);
-    fsi_free(a, s->from, (size_t)s->from_room * sizeof *s->from);
+    fsi_free(allocator, s->heap->block, s->heap->size);
+    fsi_free(allocator, s->link, (size_t)s->link_room * sizeof *s->link);
+    fsi_free(allocator, s->was, (size_t)s->was_room * sizeof *s->was);
+    fsi_free(allocator, s->from, (size_t)s->from_room * sizeof *s->from);
     fsi_mg_rank_free(&s->rank);
-    fsi_interface_free(&s->interface);
-    fsi_free(a, s->memory, s->size);
+    fsi_interface_free(&s->iface);
+    fsi_free(allocator, s->memory, s->size);
     memset(s, 0, sizeof *s);
 }
 
@@ -5545,74 +5610,76 @@ FSI_API fsi_result fsi_slip_detect(fsi_slip *slip, fsi_coupled *const *solid, in
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
     /* where all of it slides, the flow goes on into closed solids (fsi_grid_extrapolate) */
-    slip->interface.desc.smooth = 1;
+    slip->iface.desc.smooth = 1;
     for (int i = 0; slip->desc.coefficient && i < count; i++)
         if (!(slip->desc.coefficient[i] > 0))
-            slip->interface.desc.smooth = 0;
-    return fsi_interface_detect(&slip->interface, slip->grid, solid, count);
+            slip->iface.desc.smooth = 0;
+    return fsi_interface_detect(&slip->iface, slip->grid, solid, count);
 }
 
 /* ---- Who sees whom. Directions 0 .. 2 dim - 1: axis = dir / 2, up = dir & 1. */
 /* neighbour, -1 = outside; and the face between */
-static ptrdiff_t fsi__slip_next(const fsi_interface *f, size_t c, int dir, size_t *face) {
+static ptrdiff_t fsi__slip_next(const fsi_interface *iface, size_t c, int dir, size_t *face) {
     int i[3];
-    fsi__cell_ijk(f, c, i);
-    return fsi__beside(f, i, dir, face);
+    fsi__cell_ijk(iface, c, i);
+    return fsi__beside(iface, i, dir, face);
 }
 
 /* neighbour that c sees, or -1 */
-static ptrdiff_t fsi__slip_seen(const fsi_interface *f, size_t c, int dir) {
+static ptrdiff_t fsi__slip_seen(const fsi_interface *iface, size_t c, int dir) {
     size_t face;
-    ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
-    return m < 0 || f->blocked[dir / 2][face] || f->covered[m] ? -1 : m;
+    ptrdiff_t m = fsi__slip_next(iface, c, dir, &face);
+    return m < 0 || iface->blocked[dir / 2][face] || iface->covered[m] ? -1 : m;
 }
 
 /* at most so many unoccluded steps apart */
-static int fsi__slip_near(const fsi_interface *f, size_t c, size_t d, int steps) {
+static int fsi__slip_near(const fsi_interface *iface, size_t c, size_t d, int steps) {
     if (c == d)
         return 1;
-    for (int dir = 0; steps > 0 && dir < 2 * f->dim; dir++) {
-        ptrdiff_t m = fsi__slip_seen(f, c, dir);
-        if (m >= 0 && fsi__slip_near(f, (size_t)m, d, steps - 1))
+    for (int dir = 0; steps > 0 && dir < 2 * iface->dim; dir++) {
+        ptrdiff_t m = fsi__slip_seen(iface, c, dir);
+        if (m >= 0 && fsi__slip_near(iface, (size_t)m, d, steps - 1))
             return 1;
     }
     return 0;
 }
 
 /* the cell across the side's face */
-static size_t fsi__slip_location(const fsi_interface *f, const fsi_side *s) {
-    return (size_t)((ptrdiff_t)s->cell + s->sign * fsi__stride(f, s->axis));
+static size_t fsi__slip_location(const fsi_interface *iface, const fsi_side *side) {
+    return (size_t)((ptrdiff_t)side->cell + side->sign * fsi__stride(iface, side->axis));
 }
 
 /* Side of a cell in a direction, or -1. Sides are ordered by axis, face, minus cell first. */
-static int fsi__slip_side(const fsi_interface *f, size_t c, int dir) {
-    int lo = 0, hi = f->sides, axis = dir / 2;
+static int fsi__slip_side(const fsi_interface *iface, size_t c, int dir) {
+    int lo = 0, hi = iface->sides, axis = dir / 2;
     size_t face;
-    (void)fsi__slip_next(f, c, dir, &face);
+    (void)fsi__slip_next(iface, c, dir, &face);
     while (lo < hi) {
         int mid = (lo + hi) / 2;
-        const fsi_side *s = f->side + mid;
-        if (s->axis < axis || (s->axis == axis && (size_t)s->face < face))
+        const fsi_side *side = iface->side + mid;
+        if (side->axis < axis || (side->axis == axis && (size_t)side->face < face))
             lo = mid + 1;
         else
             hi = mid;
     }
-    for (; lo < f->sides && f->side[lo].axis == axis && (size_t)f->side[lo].face == face; lo++)
-        if ((size_t)f->side[lo].cell == c)
+    for (;
+         lo < iface->sides && iface->side[lo].axis == axis && (size_t)iface->side[lo].face == face;
+         lo++)
+        if ((size_t)iface->side[lo].cell == c)
             return lo;
     return -1;
 }
 
 /* the side of a spot */
-static int fsi__slip_at(const fsi_slip *s, int k) {
-    return (int)(uint32_t)s->spot[k];
+static int fsi__slip_at(const fsi_slip *slip, int k) {
+    return (int)(uint32_t)slip->spot[k];
 }
 
 /* first .. end of spot[] at a location */
-static int fsi__slip_spots(const fsi_slip *s, size_t location, int *end) {
-    int first =
-        (int)fsi__lower_bound((size_t)s->interface.sides, s->spot, fsi__pair_key((int)location, 0));
-    for (*end = first; *end < s->interface.sides && s->spot[*end] >> 32 == location;)
+static int fsi__slip_spots(const fsi_slip *slip, size_t location, int *end) {
+    int first = (int)fsi__lower_bound((size_t)slip->iface.sides, slip->spot,
+                                      fsi__pair_key((int)location, 0));
+    for (*end = first; *end < slip->iface.sides && slip->spot[*end] >> 32 == location;)
         ++*end;
     return first;
 }
@@ -5628,27 +5695,27 @@ static void fsi__slip_join(int32_t *root, int32_t a, int32_t b) {
 
 /* Recipe 3: a ghost across every side; those at one location are one where their fluid cells are at
  * most two unoccluded steps apart. */
-static void fsi__slip_ghosts(fsi_slip *s) {
-    const fsi_interface *f = &s->interface;
-    int32_t *root = s->group; /* free until the groups are made */
-    for (int i = 0; i < f->sides; i++) {
-        s->spot[i] = fsi__pair_key((int)fsi__slip_location(f, f->side + i), i);
+static void fsi__slip_ghosts(fsi_slip *slip) {
+    const fsi_interface *iface = &slip->iface;
+    int32_t *root = slip->group; /* free until the groups are made */
+    for (int i = 0; i < iface->sides; i++) {
+        slip->spot[i] = fsi__pair_key((int)fsi__slip_location(iface, iface->side + i), i);
         root[i] = i;
     }
-    s->spot = fsi__sort_keys((size_t)f->sides, s->spot, s->spot + f->sides);
-    for (int i = 0; i < f->sides; i++)
-        for (int j = i - 1; j >= 0 && s->spot[j] >> 32 == s->spot[i] >> 32; j--) {
-            int a = fsi__slip_at(s, i), b = fsi__slip_at(s, j);
-            if (fsi__slip_near(f, (size_t)f->side[a].cell, (size_t)f->side[b].cell, 2))
+    slip->spot = fsi__sort_keys((size_t)iface->sides, slip->spot, slip->spot + iface->sides);
+    for (int i = 0; i < iface->sides; i++)
+        for (int j = i - 1; j >= 0 && slip->spot[j] >> 32 == slip->spot[i] >> 32; j--) {
+            int a = fsi__slip_at(slip, i), b = fsi__slip_at(slip, j);
+            if (fsi__slip_near(iface, (size_t)iface->side[a].cell, (size_t)iface->side[b].cell, 2))
                 fsi__slip_join(root, a, b);
         }
-    for (int i = 0; i < f->sides; i++) { /* the first side of each ghost numbers it */
-        int a = fsi__slip_at(s, i), first = fsi__root(root, a);
-        s->ghost[a] = first == a ? s->ghosts++ : s->ghost[first];
+    for (int i = 0; i < iface->sides; i++) { /* the first side of each ghost numbers it */
+        int a = fsi__slip_at(slip, i), first = fsi__root(root, a);
+        slip->ghost[a] = first == a ? slip->ghosts++ : slip->ghost[first];
     }
 }
 
-static int fsi__slip_link_add(fsi_slip *s, int32_t a, int32_t b) {
+static int fsi__slip_link_add(fsi_slip *slip, int32_t a, int32_t b) {
     if (b >= 0 && b < a) {
         int32_t t = a;
         a = b;
@@ -5656,209 +5723,213 @@ static int fsi__slip_link_add(fsi_slip *s, int32_t a, int32_t b) {
     }
     if (a == b)
         return 1;
-    if (!FSI__GROW(s, link, link_room, s->links, s->links + 1))
+    if (!FSI__GROW(slip, link, link_room, slip->links, slip->links + 1))
         return 0;
-    s->link[s->links].a = a;
-    s->link[s->links++].b = b;
+    slip->link[slip->links].a = a;
+    slip->link[slip->links++].b = b;
     return 1;
 }
 
 /* Recipe 4 - 6: links between ghosts at neighbouring locations, behind two perpendicular faces of
  * one cell, and out of the box. */
-static int fsi__slip_links(fsi_slip *s) {
-    const fsi_interface *f = &s->interface;
+static int fsi__slip_links(fsi_slip *slip) {
+    const fsi_interface *iface = &slip->iface;
     int k, end;
-    s->links = 0;
+    slip->links = 0;
     int j;
-    for (int i = 0; i < f->sides; i++) {
-        const fsi_side *a = f->side + i;
-        size_t at = fsi__slip_location(f, a), face;
-        for (int dir = 0; dir < 2 * f->dim; dir++) {
-            ptrdiff_t m = fsi__slip_next(f, at, dir, &face);
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        size_t at = fsi__slip_location(iface, side), face;
+        for (int dir = 0; dir < 2 * iface->dim; dir++) {
+            ptrdiff_t m = fsi__slip_next(iface, at, dir, &face);
             if (m < 0) {
-                fsi_side_kind kind = s->grid->desc.side[dir].kind;
+                fsi_side_kind kind = slip->grid->desc.side[dir].kind;
                 if ((kind == FSI_SIDE_OPEN || kind == FSI_SIDE_INFLOW)
-                    && !fsi__slip_link_add(s, s->ghost[i], -1))
+                    && !fsi__slip_link_add(slip, slip->ghost[i], -1))
                     return 0;
                 continue;
             }
-            for (j = fsi__slip_spots(s, (size_t)m, &end); j < end; j++) {
-                k = fsi__slip_at(s, j);
-                if (s->ghost[k] > s->ghost[i]
-                    && fsi__slip_near(f, (size_t)a->cell, (size_t)f->side[k].cell, 1)
-                    && !fsi__slip_link_add(s, s->ghost[i], s->ghost[k]))
+            for (j = fsi__slip_spots(slip, (size_t)m, &end); j < end; j++) {
+                k = fsi__slip_at(slip, j);
+                if (slip->ghost[k] > slip->ghost[i]
+                    && fsi__slip_near(iface, (size_t)side->cell, (size_t)iface->side[k].cell, 1)
+                    && !fsi__slip_link_add(slip, slip->ghost[i], slip->ghost[k]))
                     return 0;
             }
         }
-        for (int dir = 0; dir < 2 * f->dim; dir++) {
-            if (dir / 2 == a->axis || (k = fsi__slip_side(f, (size_t)a->cell, dir)) < 0
-                || f->side[k].solid != a->solid)
+        for (int dir = 0; dir < 2 * iface->dim; dir++) {
+            if (dir / 2 == side->axis || (k = fsi__slip_side(iface, (size_t)side->cell, dir)) < 0
+                || iface->side[k].solid != side->solid)
                 continue;
-            if (!fsi__slip_link_add(s, s->ghost[i], s->ghost[k]))
+            if (!fsi__slip_link_add(slip, slip->ghost[i], slip->ghost[k]))
                 return 0;
         }
     }
     uint64_t *key;
-    if (!FSI__SLIP_TAKE(s, key, uint64_t, 2 * s->links))
+    if (!FSI__SLIP_TAKE(slip, key, uint64_t, 2 * slip->links))
         return 0;
-    for (int i = 0; i < s->links; i++)
-        key[i] = fsi__pair_key(s->link[i].a, s->link[i].b + 1);
-    key = fsi__sort_keys((size_t)s->links, key, key + s->links);
-    for (int i = j = 0; i < s->links; i++) /* each once */
+    for (int i = 0; i < slip->links; i++)
+        key[i] = fsi__pair_key(slip->link[i].a, slip->link[i].b + 1);
+    key = fsi__sort_keys((size_t)slip->links, key, key + slip->links);
+    for (int i = j = 0; i < slip->links; i++) /* each once */
         if (!i || key[i] != key[i - 1]) {
-            s->link[j].a = (int32_t)(key[i] >> 32);
-            s->link[j++].b = (int32_t)(uint32_t)key[i] - 1;
+            slip->link[j].a = (int32_t)(key[i] >> 32);
+            slip->link[j++].b = (int32_t)(uint32_t)key[i] - 1;
         }
-    s->links = j;
+    slip->links = j;
     return 1;
 }
 
 /* Connected sets of linked ghosts; after that root holds the regions without Dirichlet cells (first
  * the solver's, then ghosts). */
-static void fsi__slip_regions(fsi_slip *s) {
-    const fsi_interface *f = &s->interface;
-    const fsi_mg *mg = s->grid->mg;
-    int i, n = mg->regions + s->ghosts;
-    for (i = 0; i < s->ghosts; i++)
-        s->root[i] = i;
-    for (i = 0; i < s->links; i++)
-        if (s->link[i].b >= 0)
-            fsi__slip_join(s->root, s->link[i].a, s->link[i].b);
-    for (s->groups = 0, i = 0; i < s->ghosts; i++)
-        s->group[i] = fsi__root(s->root, i) == i ? s->groups++ : s->group[fsi__root(s->root, i)];
-    memset(s->group_open, 0, (size_t)s->groups);
-    for (i = 0; i < s->links; i++)
-        if (s->link[i].b < 0)
-            s->group_open[s->group[s->link[i].a]] = 1;
+static void fsi__slip_regions(fsi_slip *slip) {
+    const fsi_interface *iface = &slip->iface;
+    const fsi_mg *mg = slip->grid->mg;
+    int i, n = mg->regions + slip->ghosts;
+    for (i = 0; i < slip->ghosts; i++)
+        slip->root[i] = i;
+    for (i = 0; i < slip->links; i++)
+        if (slip->link[i].b >= 0)
+            fsi__slip_join(slip->root, slip->link[i].a, slip->link[i].b);
+    for (slip->groups = 0, i = 0; i < slip->ghosts; i++)
+        slip->group[i] =
+            fsi__root(slip->root, i) == i ? slip->groups++ : slip->group[fsi__root(slip->root, i)];
+    memset(slip->group_open, 0, (size_t)slip->groups);
+    for (i = 0; i < slip->links; i++)
+        if (slip->link[i].b < 0)
+            slip->group_open[slip->group[slip->link[i].a]] = 1;
     for (i = 0; i < n; i++) {
-        s->root[i] = i;
-        s->count[i] = 0;
+        slip->root[i] = i;
+        slip->count[i] = 0;
     }
-    for (i = 0; i < s->links; i++)
-        if (s->link[i].b >= 0)
-            fsi__slip_join(s->root, mg->regions + s->link[i].a, mg->regions + s->link[i].b);
-    for (i = 0; i < f->sides; i++) {
-        int32_t label = mg->label[f->side[i].cell];
-        if (s->conduct[i] > 0 && label >= 0)
-            fsi__slip_join(s->root, label, mg->regions + s->ghost[i]);
+    for (i = 0; i < slip->links; i++)
+        if (slip->link[i].b >= 0)
+            fsi__slip_join(slip->root, mg->regions + slip->link[i].a,
+                           mg->regions + slip->link[i].b);
+    for (i = 0; i < iface->sides; i++) {
+        int32_t label = mg->label[iface->side[i].cell];
+        if (slip->conduct[i] > 0 && label >= 0)
+            fsi__slip_join(slip->root, label, mg->regions + slip->ghost[i]);
     }
-    for (i = 0; i < f->sides; i++) /* count < 0: reaches a given pressure */
-        if (s->conduct[i] > 0 && mg->label[f->side[i].cell] < 0)
-            s->count[fsi__root(s->root, mg->regions + s->ghost[i])] = -1;
-    for (i = 0; i < s->links; i++)
-        if (s->link[i].b < 0)
-            s->count[fsi__root(s->root, mg->regions + s->link[i].a)] = -1;
+    for (i = 0; i < iface->sides; i++) /* count < 0: reaches a given pressure */
+        if (slip->conduct[i] > 0 && mg->label[iface->side[i].cell] < 0)
+            slip->count[fsi__root(slip->root, mg->regions + slip->ghost[i])] = -1;
+    for (i = 0; i < slip->links; i++)
+        if (slip->link[i].b < 0)
+            slip->count[fsi__root(slip->root, mg->regions + slip->link[i].a)] = -1;
 }
 
 /* ---- Velocities at the sides. */
 /* Velocity of the solid at a side: the two-way or scripted generalised velocity where there is one,
  * else the surface's own. */
-static fsi_vec3 fsi__slip_body_velocity(const fsi_slip *s, const fsi_side *side) {
-    const fsi_interface *f = &s->interface;
-    const fsi_coupled *b = f->solid[side->solid];
-    const fsi_surface *q = &b->surface;
+static fsi_vec3 fsi__slip_body_velocity(const fsi_slip *slip, const fsi_side *side) {
+    const fsi_interface *iface = &slip->iface;
+    const fsi_coupled *door = iface->solid[side->solid];
+    const fsi_surface *surface = &door->surface;
     fsi_real v[3] = {0, 0, 0};
-    if (b->dof && !b->node) {
-        for (int axis = 0; axis < f->dim; axis++) {
-            b->row_fn(b, side->element, side->weight, fsi_interface_centre(f, side),
-                      fsi__axis(axis), s->row);
-            for (int k = 0; k < b->dof; k++)
-                v[axis] += s->row[k] * b->v[k];
+    if (door->dof && !door->node) {
+        for (int axis = 0; axis < iface->dim; axis++) {
+            door->row_fn(door, side->element, side->weight, fsi_interface_centre(iface, side),
+                         fsi__axis(axis), slip->row);
+            for (int k = 0; k < door->dof; k++)
+                v[axis] += slip->row[k] * door->v[k];
         }
         return fsi_vec_load(v);
     }
     /* the row of J along the axis has the weights of all components */
-    for (int k = side->row; b->dof && k < side->row_end; k++)
-        for (int axis = 0; axis < f->dim; axis++)
-            v[axis] += f->val[k] * b->v[f->col[k] - side->axis + axis];
-    for (int k = 0; !b->dof && q->v && k < q->dim; k++)
-        for (int axis = 0; axis < f->dim; axis++)
-            v[axis] += side->weight[k] * q->v[3 * q->index[q->dim * side->element + k] + axis];
+    for (int k = side->row; door->dof && k < side->row_end; k++)
+        for (int axis = 0; axis < iface->dim; axis++)
+            v[axis] += iface->val[k] * door->v[iface->col[k] - side->axis + axis];
+    for (int k = 0; !door->dof && surface->v && k < surface->dim; k++)
+        for (int axis = 0; axis < iface->dim; axis++)
+            v[axis] += side->weight[k]
+                       * surface->v[3 * surface->index[surface->dim * side->element + k] + axis];
     return fsi_vec_load(v);
 }
 
 /* Sum and number of the regular samples along an axis of a cell and of all cells within so many
  * steps. */
-static int fsi__slip_samples(const fsi_slip *s, size_t c, int axis, int steps, fsi_real *sum) {
-    const fsi_interface *f = &s->interface;
+static int fsi__slip_samples(const fsi_slip *slip, size_t c, int axis, int steps, fsi_real *sum) {
+    const fsi_interface *iface = &slip->iface;
     int n = 0;
-    if (s->grid->cell[c] == FSI_CELL_FLUID)
+    if (slip->grid->cell[c] == FSI_CELL_FLUID)
         for (int dir = 2 * axis; dir < 2 * axis + 2; dir++) {
             size_t face;
-            ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
-            if (f->desc.fractions
-                    ? !(f->open[axis][face] > 0)
-                          || (m >= 0 && f->covered[m] && !(s->grid->weight[axis][face] > 0))
-                    : f->blocked[axis][face] || (m >= 0 && f->covered[m]))
+            ptrdiff_t m = fsi__slip_next(iface, c, dir, &face);
+            if (iface->desc.fractions
+                    ? !(iface->open[axis][face] > 0)
+                          || (m >= 0 && iface->covered[m] && !(slip->grid->weight[axis][face] > 0))
+                    : iface->blocked[axis][face] || (m >= 0 && iface->covered[m]))
                 continue;
-            *sum += s->grid->u[axis][face];
+            *sum += slip->grid->u[axis][face];
             n++;
         }
-    for (int dir = 0; steps > 0 && dir < 2 * f->dim; dir++) {
-        ptrdiff_t m = fsi__slip_seen(f, c, dir);
+    for (int dir = 0; steps > 0 && dir < 2 * iface->dim; dir++) {
+        ptrdiff_t m = fsi__slip_seen(iface, c, dir);
         if (m >= 0)
-            n += fsi__slip_samples(s, (size_t)m, axis, steps - 1, sum);
+            n += fsi__slip_samples(slip, (size_t)m, axis, steps - 1, sum);
     }
     return n;
 }
 
-static fsi_real fsi__slip_coefficient(const fsi_slip *s, int solid) {
-    return s->desc.coefficient ? s->desc.coefficient[solid] : 1;
+static fsi_real fsi__slip_coefficient(const fsi_slip *slip, int solid) {
+    return slip->desc.coefficient ? slip->desc.coefficient[solid] : 1;
 }
 
 /* Recipe 8: surface velocity from the regular samples; the relative part slides (not with
    coefficient 0). What friction takes of it is taken from the samples themselves (fsi__slip_tie),
    so not here a second time; stick: what the solid feels of u* at the side, the normal part and
    what friction ties. */
-static void fsi__slip_estimate(fsi_slip *s, int start) {
-    const fsi_interface *f = &s->interface;
-    FSI__OMP(parallel for schedule(static) if (f->sides > 2000))
-    for (ptrdiff_t i = 0; i < f->sides; i++) {
-        const fsi_side *side = f->side + i;
+static void fsi__slip_estimate(fsi_slip *slip, int start) {
+    const fsi_interface *iface = &slip->iface;
+    FSI__OMP(parallel for schedule(static) if (iface->sides > 2000))
+    for (ptrdiff_t i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
         fsi_real v[3] = {0, 0, 0},
-                 slides = fsi__slip_coefficient(s, side->solid) > 0 ? 1 : (fsi_real)0;
+                 slides = fsi__slip_coefficient(slip, side->solid) > 0 ? 1 : (fsi_real)0;
         int ring, n;
-        for (int axis = 0; axis < f->dim; axis++) {
+        for (int axis = 0; axis < iface->dim; axis++) {
             for (n = 0, ring = 0; ring <= 2 && !n; ring++) {
                 v[axis] = 0;
-                n = fsi__slip_samples(s, (size_t)side->cell, axis, ring, v + axis);
+                n = fsi__slip_samples(slip, (size_t)side->cell, axis, ring, v + axis);
             }
-            v[axis] = n ? v[axis] / (fsi_real)n - fsi__get(s->body[i], axis) : 0;
+            v[axis] = n ? v[axis] / (fsi_real)n - fsi__get(slip->body[i], axis) : 0;
         }
         fsi_vec3 slide = fsi_vec_load(v);
         /* (I - N N^T)(V^ - V_s) */
         slide = fsi_vec_scale(fsi_vec_mad(slide, side->normal, -fsi_vec_dot(slide, side->normal)),
                               slides);
-        s->velocity[i] = fsi_vec_add(s->body[i], slide);
+        slip->velocity[i] = fsi_vec_add(slip->body[i], slide);
         if (start)
-            s->stick[i] = fsi__get(s->body[i], side->axis) + v[side->axis]
-                          - fsi__get(slide, side->axis) / (1 + s->rate[i]);
+            slip->stick[i] = fsi__get(slip->body[i], side->axis) + v[side->axis]
+                             - fsi__get(slide, side->axis) / (1 + slip->rate[i]);
         if (start)
-            s->flux[i] = s->conduct[i] > 0 ? (fsi_real)side->sign * fsi__get(slide, side->axis) : 0;
+            slip->flux[i] =
+                slip->conduct[i] > 0 ? (fsi_real)side->sign * fsi__get(slide, side->axis) : 0;
     }
 }
 
 /* Recipe 9: link fluxes of least norm that carry what the sides bring: L q = inflow, flux a -> b =
  * q_a - q_b. Closed groups: but for the mean. */
-static void fsi__slip_start(fsi_slip *s) {
-    fsi_real *q = s->vec[1];
-    for (int i = 0; i < s->groups; i++)
-        s->sum[i] = s->count[i] = 0;
-    for (int i = 0; i < s->ghosts; i++) {
+static void fsi__slip_start(fsi_slip *slip) {
+    fsi_real *q = slip->vec[1];
+    for (int i = 0; i < slip->groups; i++)
+        slip->sum[i] = slip->count[i] = 0;
+    for (int i = 0; i < slip->ghosts; i++) {
         q[i] = 0;
-        s->count[s->group[i]] += 1;
+        slip->count[slip->group[i]] += 1;
     }
-    for (int i = 0; i < s->interface.sides; i++)
-        q[s->ghost[i]] += s->flux[i];
-    for (int i = 0; i < s->ghosts; i++)
-        s->sum[s->group[i]] += (double)q[i];
-    for (int i = 0; i < s->ghosts; i++)
-        if (!s->group_open[s->group[i]])
-            q[i] -= (fsi_real)(s->sum[s->group[i]] / s->count[s->group[i]]);
-    if (s->ghosts)
-        (void)fsi_cholesky_solve(&s->start, q, q);
-    for (int i = 0; i < s->links; i++)
-        s->link_flux[i] = q[s->link[i].a] - (s->link[i].b >= 0 ? q[s->link[i].b] : 0);
+    for (int i = 0; i < slip->iface.sides; i++)
+        q[slip->ghost[i]] += slip->flux[i];
+    for (int i = 0; i < slip->ghosts; i++)
+        slip->sum[slip->group[i]] += (double)q[i];
+    for (int i = 0; i < slip->ghosts; i++)
+        if (!slip->group_open[slip->group[i]])
+            q[i] -= (fsi_real)(slip->sum[slip->group[i]] / slip->count[slip->group[i]]);
+    if (slip->ghosts)
+        (void)fsi_cholesky_solve(&slip->start, q, q);
+    for (int i = 0; i < slip->links; i++)
+        slip->link_flux[i] = q[slip->link[i].a] - (slip->link[i].b >= 0 ? q[slip->link[i].b] : 0);
 }
 
 /* ---- The matrix: the grid's, and conductances between cells, ghosts and the outside. */
@@ -5868,77 +5939,81 @@ typedef struct fsi__slip_entries {
     size_t count, room;
 } fsi__slip_entries;
 
-static void fsi__slip_put(fsi__slip_entries *e, int32_t i, int32_t j, fsi_real v) {
-    if (e->v && e->count < e->room) {
-        e->i[e->count] = i;
-        e->j[e->count] = j;
-        e->v[e->count] = v;
+static void fsi__slip_put(fsi__slip_entries *entries, int32_t i, int32_t j, fsi_real v) {
+    if (entries->v && entries->count < entries->room) {
+        entries->i[entries->count] = i;
+        entries->j[entries->count] = j;
+        entries->v[entries->count] = v;
     }
-    e->count++;
+    entries->count++;
 }
 
 /* k (x_i - x_j)^2 / 2; j < 0: x_j = 0 */
-static void fsi__slip_put_pair(fsi__slip_entries *e, int32_t i, int32_t j, fsi_real k) {
-    fsi__slip_put(e, i, i, k);
+static void fsi__slip_put_pair(fsi__slip_entries *entries, int32_t i, int32_t j, fsi_real k) {
+    fsi__slip_put(entries, i, i, k);
     if (j < 0)
         return;
-    fsi__slip_put(e, j, j, k);
-    fsi__slip_put(e, i, j, -k);
-    fsi__slip_put(e, j, i, -k);
+    fsi__slip_put(entries, j, j, k);
+    fsi__slip_put(entries, i, j, -k);
+    fsi__slip_put(entries, j, i, -k);
 }
 
 /* The graph of the ghosts. Alone: links with conductance one. Else: rows of the ghosts in the
    matrix. A group that nothing else holds is pinned at its first ghost. */
-static void fsi__slip_fill(const fsi_slip *s, int alone, fsi__slip_entries *e) {
-    const fsi_interface *f = &s->interface;
-    e->count = 0;
-    for (int i = 0; i < s->groups; i++)
-        s->sum[i] = s->group_open[i];
-    for (int i = 0; i < s->links; i++)
-        fsi__slip_put_pair(e, s->link[i].a, s->link[i].b, alone ? 1 : 1 / FSI__SLIP_GHOST_MASS);
-    for (int i = 0; i < f->sides; i++) {
-        fsi__slip_put(e, s->ghost[i], s->ghost[i], alone ? 0 : s->conduct[i]);
-        if (!alone && s->conduct[i] > 0)
-            s->sum[s->group[s->ghost[i]]] = 1;
+static void fsi__slip_fill(const fsi_slip *slip, int alone, fsi__slip_entries *entries) {
+    const fsi_interface *iface = &slip->iface;
+    entries->count = 0;
+    for (int i = 0; i < slip->groups; i++)
+        slip->sum[i] = slip->group_open[i];
+    for (int i = 0; i < slip->links; i++)
+        fsi__slip_put_pair(entries, slip->link[i].a, slip->link[i].b,
+                           alone ? 1 : 1 / FSI__SLIP_GHOST_MASS);
+    for (int i = 0; i < iface->sides; i++) {
+        fsi__slip_put(entries, slip->ghost[i], slip->ghost[i], alone ? 0 : slip->conduct[i]);
+        if (!alone && slip->conduct[i] > 0)
+            slip->sum[slip->group[slip->ghost[i]]] = 1;
     }
-    for (int i = 0; i < s->ghosts; i++)
-        if (!(s->sum[s->group[i]] > 0)) {
-            fsi__slip_put(e, i, i, 1);
-            s->sum[s->group[i]] = 1;
+    for (int i = 0; i < slip->ghosts; i++)
+        if (!(slip->sum[slip->group[i]] > 0)) {
+            fsi__slip_put(entries, i, i, 1);
+            slip->sum[slip->group[i]] = 1;
         }
 }
 
-static fsi_result fsi__slip_entries_take(const fsi_slip *s, size_t room, fsi__slip_entries *e) {
-    e->room = room;
-    e->count = 0;
-    FSI__SLIP_TAKE(s, e->i, int32_t, room);
-    FSI__SLIP_TAKE(s, e->j, int32_t, room);
-    FSI__SLIP_TAKE(s, e->v, fsi_real, room);
-    return s->heap->failed ? FSI_ERR_MEMORY : FSI_OK;
+static fsi_result fsi__slip_entries_take(const fsi_slip *slip, size_t room,
+                                         fsi__slip_entries *entries) {
+    entries->room = room;
+    entries->count = 0;
+    FSI__SLIP_TAKE(slip, entries->i, int32_t, room);
+    FSI__SLIP_TAKE(slip, entries->j, int32_t, room);
+    FSI__SLIP_TAKE(slip, entries->v, fsi_real, room);
+    return slip->heap->failed ? FSI_ERR_MEMORY : FSI_OK;
 }
 
 /* The sum of the entries, and its Cholesky factor. */
-static fsi_result fsi__slip_entries_factor(const fsi_slip *s, int n, const fsi__slip_entries *e,
-                                           fsi_csr *A, fsi_cholesky *out) {
-    fsi_cholesky_desc d;
-    memset(&d, 0, sizeof d);
-    d.allocator = fsi__slip_memory(s);
-    fsi_result r = fsi_csr_from_triplets(A, n, n, e->count, e->i, e->j, e->v, &d.allocator);
-    if (r == FSI_OK)
-        r = fsi_cholesky_init(out, A, &d);
-    return r == FSI_OK ? fsi_cholesky_factor(out, A, 0, NULL) : r;
+static fsi_result fsi__slip_entries_factor(const fsi_slip *slip, int n,
+                                           const fsi__slip_entries *entries, fsi_csr *matrix,
+                                           fsi_cholesky *out) {
+    fsi_cholesky_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.allocator = fsi__slip_memory(slip);
+    fsi_result result = fsi_csr_from_triplets(matrix, n, n, entries->count, entries->i, entries->j,
+                                              entries->v, &desc.allocator);
+    if (result == FSI_OK)
+        result = fsi_cholesky_init(out, matrix, &desc);
+    return result == FSI_OK ? fsi_cholesky_factor(out, matrix, 0, NULL) : result;
 }
 
-static fsi_result fsi__slip_factor(const fsi_slip *s, int alone, fsi_cholesky *out) {
-    fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
-    if (!s->ghosts)
+static fsi_result fsi__slip_factor(const fsi_slip *slip, int alone, fsi_cholesky *out) {
+    fsi__slip_entries entries = {NULL, NULL, NULL, 0, 0};
+    if (!slip->ghosts)
         return FSI_OK;
-    fsi__slip_fill(s, alone, &e); /* counts */
-    if (fsi__slip_entries_take(s, e.count, &e) != FSI_OK)
+    fsi__slip_fill(slip, alone, &entries); /* counts */
+    if (fsi__slip_entries_take(slip, entries.count, &entries) != FSI_OK)
         return FSI_ERR_MEMORY;
-    fsi__slip_fill(s, alone, &e);
-    fsi_csr A;
-    return fsi__slip_entries_factor(s, s->ghosts, &e, &A, out);
+    fsi__slip_fill(slip, alone, &entries);
+    fsi_csr matrix;
+    return fsi__slip_entries_factor(slip, slip->ghosts, &entries, &matrix, out);
 }
 
 /* ---- Two-way solids: K v = M v* + Y^T b u*_stick + A (S Z)^T p^, K = M + Y^T b Y + B^T B, S =
@@ -5946,13 +6021,13 @@ static fsi_result fsi__slip_factor(const fsi_slip *s, int alone, fsi_cholesky *o
    Z)^T p^. Degrees of freedom without inverse mass keep v*. Y^T b Y is not lumped to the nodes: v*
    of a light sheet holds stiff forces over its own small mass, and lumped fluid would be given that
    velocity too, also where J sees none of it (it blew up). */
-static int fsi__slip_movable(const fsi_coupled *b, int k) {
-    return b->node ? b->inverse_mass[k / 3] > 0 : b->inverse_mass[k * b->dof + k] > 0;
+static int fsi__slip_movable(const fsi_coupled *door, int k) {
+    return door->node ? door->inverse_mass[k / 3] > 0 : door->inverse_mass[k * door->dof + k] > 0;
 }
 
-static int fsi__slip_two_way(const fsi_coupled *b) {
-    for (int i = 0; i < b->dof; i++)
-        if (fsi__slip_movable(b, i))
+static int fsi__slip_two_way(const fsi_coupled *door) {
+    for (int i = 0; i < door->dof; i++)
+        if (fsi__slip_movable(door, i))
             return 1;
     return 0;
 }
@@ -5966,58 +6041,59 @@ typedef enum fsi__slip_v {
     FSI__V_COUNT
 } fsi__slip_v;
 
-static fsi_real *fsi__slip_v_of(const fsi_slip *s, fsi__slip_v which) {
-    return s->solid + (size_t)which * (size_t)s->columns;
+static fsi_real *fsi__slip_v_of(const fsi_slip *slip, fsi__slip_v which) {
+    return slip->solid + (size_t)which * (size_t)slip->columns;
 }
 
 /* 0: not two-way */
-static int fsi__slip_dof(const fsi_slip *s, int solid) {
-    return s->offset[solid + 1] - s->offset[solid];
+static int fsi__slip_dof(const fsi_slip *slip, int solid) {
+    return slip->offset[solid + 1] - slip->offset[solid];
 }
 
 /* Most entries of a row of J at a side, any direction. */
-static size_t fsi__slip_row_room(const fsi_slip *s, const fsi_side *d) {
-    const fsi_coupled *b = s->interface.solid[d->solid];
-    return b->node ? 3 * (size_t)(d->row_end - d->row) : (size_t)b->dof;
+static size_t fsi__slip_row_room(const fsi_slip *slip, const fsi_side *side) {
+    const fsi_coupled *door = slip->iface.solid[side->solid];
+    return door->node ? 3 * (size_t)(side->row_end - side->row) : (size_t)door->dof;
 }
 
 /* A list of rows R of J, to be filled by fsi__slip_row: movable degrees of freedom of two-way
  * solids only, in the order they come. */
-static fsi_result fsi__slip_rows_take(const fsi_slip *s, int rows, size_t entries, fsi_csr *R) {
-    R->rows = 0;
-    R->cols = s->columns;
-    FSI__SLIP_TAKE(s, R->row, int32_t, rows + 1);
-    FSI__SLIP_TAKE(s, R->col, int32_t, entries);
-    FSI__SLIP_TAKE(s, R->val, fsi_real, entries);
-    return s->heap->failed ? FSI_ERR_MEMORY : FSI_OK;
+static fsi_result fsi__slip_rows_take(const fsi_slip *slip, int rows, size_t entries,
+                                      fsi_csr *matrix) {
+    matrix->rows = 0;
+    matrix->cols = slip->columns;
+    FSI__SLIP_TAKE(slip, matrix->row, int32_t, rows + 1);
+    FSI__SLIP_TAKE(slip, matrix->col, int32_t, entries);
+    FSI__SLIP_TAKE(slip, matrix->val, fsi_real, entries);
+    return slip->heap->failed ? FSI_ERR_MEMORY : FSI_OK;
 }
 
 /* The next row of R: d^T J at a side. */
-static void fsi__slip_row(const fsi_slip *s, const fsi_side *side, fsi_vec3 d, fsi_csr *R) {
-    const fsi_interface *f = &s->interface;
-    const fsi_coupled *body = f->solid[side->solid];
-    int at = s->offset[side->solid], two_way = s->offset[side->solid + 1] > at;
-    int32_t n = R->row[R->rows];
+static void fsi__slip_row(const fsi_slip *slip, const fsi_side *side, fsi_vec3 d, fsi_csr *matrix) {
+    const fsi_interface *iface = &slip->iface;
+    const fsi_coupled *body = iface->solid[side->solid];
+    int at = slip->offset[side->solid], two_way = slip->offset[side->solid + 1] > at;
+    int32_t n = matrix->row[matrix->rows];
     fsi_real length = fsi__length(d);
     if (two_way && !body->node && length > 0) {
-        body->row_fn(body, side->element, side->weight, fsi_interface_centre(f, side),
-                     fsi_vec_scale(d, 1 / length), s->row);
+        body->row_fn(body, side->element, side->weight, fsi_interface_centre(iface, side),
+                     fsi_vec_scale(d, 1 / length), slip->row);
         for (int e = 0; e < body->dof; e++)
             if (fsi__slip_movable(body, e)) {
-                R->col[n] = at + e;
-                R->val[n++] = length * s->row[e];
+                matrix->col[n] = at + e;
+                matrix->val[n++] = length * slip->row[e];
             }
     }
     /* the row of J along the axis has the weights of all components */
     for (int e = side->row; two_way && body->node && e < side->row_end; e++)
-        for (int b = 0; b < f->dim && fsi__slip_movable(body, f->col[e]); b++) {
-            fsi_real v = f->val[e] * fsi__get(d, b);
+        for (int b = 0; b < iface->dim && fsi__slip_movable(body, iface->col[e]); b++) {
+            fsi_real v = iface->val[e] * fsi__get(d, b);
             if (v < 0 || v > 0) {
-                R->col[n] = at + f->col[e] + b - side->axis;
-                R->val[n++] = v;
+                matrix->col[n] = at + iface->col[e] + b - side->axis;
+                matrix->val[n++] = v;
             }
         }
-    R->row[++R->rows] = n;
+    matrix->row[++matrix->rows] = n;
 }
 
 /* Rows Z (what pressure pushes) and Y (what fluid at the side pushes). A shell is pushed along its
@@ -6025,58 +6101,59 @@ static void fsi__slip_row(const fsi_slip *s, const fsi_side *side, fsi_vec3 d, f
    difference along the shell must not move it (in water at rest a leaning sheet would rise). The
    fluid's mass at a side follows the solid along the normal, and across it by what friction ties.
  */
-static fsi_result fsi__slip_rows(fsi_slip *s) {
-    const fsi_interface *f = &s->interface;
+static fsi_result fsi__slip_rows(fsi_slip *slip) {
+    const fsi_interface *iface = &slip->iface;
     size_t room = 0;
-    for (int i = 0; i < f->sides; i++)
-        room += fsi__slip_row_room(s, f->side + i);
-    if (fsi__slip_rows_take(s, f->sides, room, &s->Z) != FSI_OK
-        || fsi__slip_rows_take(s, f->sides, room, &s->Y) != FSI_OK)
+    for (int i = 0; i < iface->sides; i++)
+        room += fsi__slip_row_room(slip, iface->side + i);
+    if (fsi__slip_rows_take(slip, iface->sides, room, &slip->Z) != FSI_OK
+        || fsi__slip_rows_take(slip, iface->sides, room, &slip->Y) != FSI_OK)
         return FSI_ERR_MEMORY;
-    for (int i = 0; i < f->sides; i++) {
-        const fsi_side *d = f->side + i;
-        fsi_real c = 1 / (1 + s->rate[i]);
-        fsi_vec3 axis = fsi__axis(d->axis),
-                 across = fsi_vec_scale(d->normal, fsi__get(d->normal, d->axis));
-        fsi__slip_row(s, d, d->shell ? across : axis, &s->Z);
-        fsi__slip_row(s, d, fsi_vec_mad(fsi_vec_scale(across, c), axis, 1 - c), &s->Y);
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        fsi_real c = 1 / (1 + slip->rate[i]);
+        fsi_vec3 axis = fsi__axis(side->axis),
+                 across = fsi_vec_scale(side->normal, fsi__get(side->normal, side->axis));
+        fsi__slip_row(slip, side, side->shell ? across : axis, &slip->Z);
+        fsi__slip_row(slip, side, fsi_vec_mad(fsi_vec_scale(across, c), axis, 1 - c), &slip->Y);
     }
     return FSI_OK;
 }
 
 /* out = (S Z)^T cells */
-static void fsi__slip_gather(const fsi_slip *s, const fsi_real *cells, fsi_real *out) {
-    const fsi_interface *f = &s->interface;
-    for (int i = 0; i < f->sides; i++)
-        s->push[i] = f->side[i].share * (fsi_real)f->side[i].sign * cells[f->side[i].cell];
-    fsi_csr_tmul(&s->Z, s->push, out);
+static void fsi__slip_gather(const fsi_slip *slip, const fsi_real *cells, fsi_real *out) {
+    const fsi_interface *iface = &slip->iface;
+    for (int i = 0; i < iface->sides; i++)
+        slip->push[i] =
+            iface->side[i].share * (fsi_real)iface->side[i].sign * cells[iface->side[i].cell];
+    fsi_csr_tmul(&slip->Z, slip->push, out);
 }
 
 /* (Z v)_s */
-static fsi_real fsi__slip_through(const fsi_slip *s, int side, const fsi_real *v) {
+static fsi_real fsi__slip_through(const fsi_slip *slip, int side, const fsi_real *v) {
     fsi_real t = 0;
-    for (int32_t e = s->Z.row[side]; e < s->Z.row[side + 1]; e++)
-        t += s->Z.val[e] * v[s->Z.col[e]];
+    for (int32_t e = slip->Z.row[side]; e < slip->Z.row[side + 1]; e++)
+        t += slip->Z.val[e] * v[slip->Z.col[e]];
     return t;
 }
 
 /* cells += scale S Z v */
-static void fsi__slip_scatter(const fsi_slip *s, const fsi_real *v, fsi_real scale,
+static void fsi__slip_scatter(const fsi_slip *slip, const fsi_real *v, fsi_real scale,
                               fsi_real *cells) {
-    const fsi_interface *f = &s->interface;
-    for (int i = 0; i < f->sides; i++)
-        cells[f->side[i].cell] +=
-            scale * f->side[i].share * (fsi_real)f->side[i].sign * fsi__slip_through(s, i, v);
+    const fsi_interface *iface = &slip->iface;
+    for (int i = 0; i < iface->sides; i++)
+        cells[iface->side[i].cell] += scale * iface->side[i].share * (fsi_real)iface->side[i].sign
+                                      * fsi__slip_through(slip, i, v);
 }
 
 /* ---- K = M + R^T m R + B^T B of all two-way solids, fixed degrees of freedom as identity. R: Y
  * for the solve, and the ties of friction before it. */
 /* the last solid that begins at or before the column */
-static int fsi__slip_solid_of(const fsi_slip *s, int column) {
-    int lo = 0, hi = s->solids;
+static int fsi__slip_solid_of(const fsi_slip *slip, int column) {
+    int lo = 0, hi = slip->solids;
     while (lo + 1 < hi) {
         int mid = (lo + hi) / 2;
-        if (s->offset[mid] <= column)
+        if (slip->offset[mid] <= column)
             lo = mid;
         else
             hi = mid;
@@ -6085,121 +6162,126 @@ static int fsi__slip_solid_of(const fsi_slip *s, int column) {
 }
 
 /* Entries of m r^T r, r = row i of R without the fixed columns of b (NULL: it has none). */
-static void fsi__slip_put_row(const fsi_csr *R, int i, int at, fsi_real m, const fsi_coupled *b,
-                              fsi__slip_entries *t) {
-    for (int j = R->row[i]; j < R->row[i + 1]; j++)
-        for (int k = R->row[i]; (!b || fsi__slip_movable(b, R->col[j])) && k < R->row[i + 1]; k++)
-            if (!b || fsi__slip_movable(b, R->col[k]))
-                fsi__slip_put(t, at + R->col[j], at + R->col[k], m * R->val[j] * R->val[k]);
+static void fsi__slip_put_row(const fsi_csr *matrix, int i, int at, fsi_real m,
+                              const fsi_coupled *door, fsi__slip_entries *entries) {
+    for (int j = matrix->row[i]; j < matrix->row[i + 1]; j++)
+        for (int k = matrix->row[i];
+             (!door || fsi__slip_movable(door, matrix->col[j])) && k < matrix->row[i + 1]; k++)
+            if (!door || fsi__slip_movable(door, matrix->col[k]))
+                fsi__slip_put(entries, at + matrix->col[j], at + matrix->col[k],
+                              m * matrix->val[j] * matrix->val[k]);
 }
 
 /* The same of a dense solid, into the entries K of its mass. */
-static void fsi__slip_add_row(const fsi_csr *R, int i, int at, fsi_real m, int n, fsi_real *K) {
-    for (int j = R->row[i]; j < R->row[i + 1]; j++)
-        for (int k = R->row[i]; k < R->row[i + 1]; k++)
-            K[(R->col[j] - at) * n + R->col[k] - at] += m * R->val[j] * R->val[k];
+static void fsi__slip_add_row(const fsi_csr *matrix, int i, int at, fsi_real m, int n,
+                              fsi_real *K) {
+    for (int j = matrix->row[i]; j < matrix->row[i + 1]; j++)
+        for (int k = matrix->row[i]; k < matrix->row[i + 1]; k++)
+            K[(matrix->col[j] - at) * n + matrix->col[k] - at] +=
+                m * matrix->val[j] * matrix->val[k];
 }
 
-static void fsi__slip_K_fill(const fsi_slip *s, const fsi_csr *R, const fsi_real *mass,
-                             fsi__slip_entries *t) {
-    t->count = 0;
+static void fsi__slip_K_fill(const fsi_slip *slip, const fsi_csr *matrix, const fsi_real *mass,
+                             fsi__slip_entries *entries) {
+    entries->count = 0;
     int solid;
-    for (solid = 0; solid < s->solids; solid++) {
-        const fsi_coupled *b = s->interface.solid[solid];
-        int at = s->offset[solid], n = fsi__slip_dof(s, solid);
-        s->K_at[solid] = t->count;
+    for (solid = 0; solid < slip->solids; solid++) {
+        const fsi_coupled *door = slip->iface.solid[solid];
+        int at = slip->offset[solid], n = fsi__slip_dof(slip, solid);
+        slip->K_at[solid] = entries->count;
         for (int i = 0; i < n; i++) {
-            if (b->node)
-                fsi__slip_put(t, at + i, at + i, fsi__slip_movable(b, i) ? b->mass[i / 3] : 1);
-            for (int j = 0; !b->node && j < n; j++)
-                fsi__slip_put(t, at + i, at + j,
-                              fsi__slip_movable(b, i) && fsi__slip_movable(b, j)
-                                  ? b->mass[i * n + j]
+            if (door->node)
+                fsi__slip_put(entries, at + i, at + i,
+                              fsi__slip_movable(door, i) ? door->mass[i / 3] : 1);
+            for (int j = 0; !door->node && j < n; j++)
+                fsi__slip_put(entries, at + i, at + j,
+                              fsi__slip_movable(door, i) && fsi__slip_movable(door, j)
+                                  ? door->mass[i * n + j]
                                   : (fsi_real)(i == j));
         }
-        for (int i = 0; n && b->implicit && i < b->implicit->rows; i++)
-            fsi__slip_put_row(b->implicit, i, at, 1, b, t);
+        for (int i = 0; n && door->implicit && i < door->implicit->rows; i++)
+            fsi__slip_put_row(door->implicit, i, at, 1, door, entries);
     }
-    for (int i = 0; i < R->rows; i++) {
-        if (!(mass[i] > 0) || R->row[i] == R->row[i + 1])
+    for (int i = 0; i < matrix->rows; i++) {
+        if (!(mass[i] > 0) || matrix->row[i] == matrix->row[i + 1])
             continue;
-        solid = fsi__slip_solid_of(s, R->col[R->row[i]]);
-        if (s->interface.solid[solid]->node)
-            fsi__slip_put_row(R, i, 0, mass[i], NULL, t);
-        else if (t->v)
-            fsi__slip_add_row(R, i, s->offset[solid], mass[i], fsi__slip_dof(s, solid),
-                              t->v + s->K_at[solid]);
+        solid = fsi__slip_solid_of(slip, matrix->col[matrix->row[i]]);
+        if (slip->iface.solid[solid]->node)
+            fsi__slip_put_row(matrix, i, 0, mass[i], NULL, entries);
+        else if (entries->v)
+            fsi__slip_add_row(matrix, i, slip->offset[solid], mass[i], fsi__slip_dof(slip, solid),
+                              entries->v + slip->K_at[solid]);
     }
 }
 
-static fsi_result fsi__slip_K_factor(fsi_slip *s, const fsi_csr *R, const fsi_real *mass) {
-    fsi__slip_entries t = {NULL, NULL, NULL, 0, 0};
-    if (!s->columns)
+static fsi_result fsi__slip_K_factor(fsi_slip *slip, const fsi_csr *matrix, const fsi_real *mass) {
+    fsi__slip_entries entries = {NULL, NULL, NULL, 0, 0};
+    if (!slip->columns)
         return FSI_OK;
-    fsi__slip_K_fill(s, R, mass, &t); /* counts */
-    if (fsi__slip_entries_take(s, t.count, &t) != FSI_OK)
+    fsi__slip_K_fill(slip, matrix, mass, &entries); /* counts */
+    if (fsi__slip_entries_take(slip, entries.count, &entries) != FSI_OK)
         return FSI_ERR_MEMORY;
-    fsi__slip_K_fill(s, R, mass, &t);
-    return fsi__slip_entries_factor(s, s->columns, &t, &s->K, &s->K_factor);
+    fsi__slip_K_fill(slip, matrix, mass, &entries);
+    return fsi__slip_entries_factor(slip, slip->columns, &entries, &slip->K, &slip->K_factor);
 }
 
 /* v = K^-1 v */
-static void fsi__slip_K_solve(fsi_slip *s, fsi_real *v) {
-    if (s->columns)
-        (void)fsi_cholesky_solve(&s->K_factor, v, v);
+static void fsi__slip_K_solve(fsi_slip *slip, fsi_real *v) {
+    if (slip->columns)
+        (void)fsi_cholesky_solve(&slip->K_factor, v, v);
 }
 
 /* out += scale B^T B v, movable rows */
-static void fsi__slip_implicit(const fsi_slip *s, const fsi_real *v, fsi_real scale,
+static void fsi__slip_implicit(const fsi_slip *slip, const fsi_real *v, fsi_real scale,
                                fsi_real *out) {
-    for (int i = 0; i < s->solids; i++) {
-        const fsi_coupled *b = s->interface.solid[i];
-        const fsi_csr *B = fsi__slip_dof(s, i) > 0 ? b->implicit : NULL;
-        for (int k = 0; B && k < B->rows; k++) {
+    for (int i = 0; i < slip->solids; i++) {
+        const fsi_coupled *door = slip->iface.solid[i];
+        const fsi_csr *matrix = fsi__slip_dof(slip, i) > 0 ? door->implicit : NULL;
+        for (int k = 0; matrix && k < matrix->rows; k++) {
             fsi_real t = 0;
-            for (int e = B->row[k]; e < B->row[k + 1]; e++)
-                t += B->val[e] * v[s->offset[i] + B->col[e]];
-            for (int e = B->row[k]; e < B->row[k + 1]; e++)
-                if (fsi__slip_movable(b, B->col[e]))
-                    out[s->offset[i] + B->col[e]] += scale * B->val[e] * t;
+            for (int e = matrix->row[k]; e < matrix->row[k + 1]; e++)
+                t += matrix->val[e] * v[slip->offset[i] + matrix->col[e]];
+            for (int e = matrix->row[k]; e < matrix->row[k + 1]; e++)
+                if (fsi__slip_movable(door, matrix->col[e]))
+                    out[slip->offset[i] + matrix->col[e]] += scale * matrix->val[e] * t;
         }
     }
 }
 
 /* out += scale push, movable rows */
-static void fsi__slip_push(const fsi_slip *s, fsi_real scale, fsi_real *out) {
-    for (int i = 0; i < s->solids; i++) {
-        const fsi_coupled *b = s->interface.solid[i];
-        for (int k = 0; b->node && b->push && k < fsi__slip_dof(s, i); k++)
-            if (fsi__slip_movable(b, k))
-                out[s->offset[i] + k] += scale * b->push[k];
+static void fsi__slip_push(const fsi_slip *slip, fsi_real scale, fsi_real *out) {
+    for (int i = 0; i < slip->solids; i++) {
+        const fsi_coupled *door = slip->iface.solid[i];
+        for (int k = 0; door->node && door->push && k < fsi__slip_dof(slip, i); k++)
+            if (fsi__slip_movable(door, k))
+                out[slip->offset[i] + k] += scale * door->push[k];
     }
 }
 
 /* Plastic collision of solids at `old` with fluid of mass m at the rows of R, gap = its velocity -
    R old (spoilt): K v = M old + push + R^T m u, that is v = old + K^-1 (R^T m gap + push - B^T B
    old). */
-static void fsi__slip_collide(fsi_slip *s, const fsi_csr *R, const fsi_real *mass, fsi_real *gap,
-                              const fsi_real *old, fsi_real *v) {
-    for (int i = 0; i < R->rows; i++)
+static void fsi__slip_collide(fsi_slip *slip, const fsi_csr *matrix, const fsi_real *mass,
+                              fsi_real *gap, const fsi_real *old, fsi_real *v) {
+    for (int i = 0; i < matrix->rows; i++)
         gap[i] *= mass[i];
-    fsi_csr_tmul(R, gap, v);
-    fsi__slip_implicit(s, old, -1, v);
-    fsi__slip_push(s, 1, v);
-    fsi__slip_K_solve(s, v);
-    for (int i = 0; i < s->columns; i++)
+    fsi_csr_tmul(matrix, gap, v);
+    fsi__slip_implicit(slip, old, -1, v);
+    fsi__slip_push(slip, 1, v);
+    fsi__slip_K_solve(slip, v);
+    for (int i = 0; i < slip->columns; i++)
         v[i] += old[i];
 }
 
 /* Velocities v into the solids, and what they are at the sides. */
-static void fsi__slip_give(fsi_slip *s, const fsi_real *v) {
-    const fsi_interface *f = &s->interface;
-    for (int i = 0; i < s->solids; i++)
-        if (fsi__slip_dof(s, i) > 0)
-            fsi_copy((size_t)f->solid[i]->dof, v + s->offset[i], f->solid[i]->v);
-    for (int i = 0; s->columns && i < f->sides; i++)
-        if (fsi__slip_dof(s, f->side[i].solid) > 0)
-            s->body[i] = fsi__slip_body_velocity(s, f->side + i);
+static void fsi__slip_give(fsi_slip *slip, const fsi_real *v) {
+    const fsi_interface *iface = &slip->iface;
+    for (int i = 0; i < slip->solids; i++)
+        if (fsi__slip_dof(slip, i) > 0)
+            fsi_copy((size_t)iface->solid[i]->dof, v + slip->offset[i], iface->solid[i]->v);
+    for (int i = 0; slip->columns && i < iface->sides; i++)
+        if (fsi__slip_dof(slip, iface->side[i].solid) > 0)
+            slip->body[i] = fsi__slip_body_velocity(slip, iface->side + i);
 }
 
 /* ---- Friction, coefficient c < 1. The wall's stress on the fluid is -C rho |V| V, V the sliding
@@ -6214,20 +6296,20 @@ static void fsi__slip_give(fsi_slip *s, const fsi_real *v) {
    c = 0: the share is 1. */
 #define FSI__SLIP_STUCK FSI_R(1e12)
 
-static void fsi__slip_rates(fsi_slip *s, fsi_real dt) {
-    const fsi_interface *f = &s->interface;
+static void fsi__slip_rates(fsi_slip *slip, fsi_real dt) {
+    const fsi_interface *iface = &slip->iface;
     int any = 0;
-    for (int i = 0; i < f->solids; i++)
-        any |= fsi__slip_coefficient(s, i) < 1;
+    for (int i = 0; i < iface->solids; i++)
+        any |= fsi__slip_coefficient(slip, i) < 1;
     if (!any)
         return;
-    fsi__slip_estimate(s, 0);
-    for (int i = 0; i < f->sides; i++) {
-        fsi_real c = fsi__slip_coefficient(s, f->side[i].solid),
-                 v = fsi__length(fsi_vec_sub(s->velocity[i], s->body[i]));
-        s->rate[i] =
-            c > 0 ? fsi__min(FSI_SLIP_STRESS * (1 - c) / c * v * dt / s->grid->h, FSI__SLIP_STUCK)
-                  : FSI__SLIP_STUCK;
+    fsi__slip_estimate(slip, 0);
+    for (int i = 0; i < iface->sides; i++) {
+        fsi_real c = fsi__slip_coefficient(slip, iface->side[i].solid),
+                 v = fsi__length(fsi_vec_sub(slip->velocity[i], slip->body[i]));
+        slip->rate[i] = c > 0 ? fsi__min(FSI_SLIP_STRESS * (1 - c) / c * v * dt / slip->grid->h,
+                                         FSI__SLIP_STUCK)
+                              : FSI__SLIP_STUCK;
     }
 }
 
@@ -6238,38 +6320,38 @@ typedef struct fsi__tie {
 } fsi__tie;
 
 /* a sample between this cell and another that it sees */
-static int fsi__tie_open(const fsi_slip *s, size_t cell, int dir, size_t *face) {
-    ptrdiff_t m = fsi__slip_next(&s->interface, cell, dir, face);
-    return m >= 0 && !s->interface.blocked[dir / 2][*face] && !s->interface.covered[m]
-           && s->grid->weight[dir / 2][*face] > 0;
+static int fsi__tie_open(const fsi_slip *slip, size_t cell, int dir, size_t *face) {
+    ptrdiff_t m = fsi__slip_next(&slip->iface, cell, dir, face);
+    return m >= 0 && !slip->iface.blocked[dir / 2][*face] && !slip->iface.covered[m]
+           && slip->grid->weight[dir / 2][*face] > 0;
 }
 
 /* counts them; tie: fills it */
-static int fsi__tie_list(fsi_slip *s, fsi__tie *tie) {
-    const fsi_interface *f = &s->interface;
+static int fsi__tie_list(fsi_slip *slip, fsi__tie *tie) {
+    const fsi_interface *iface = &slip->iface;
     int i, n = 0;
     /* s->u sums the rates of all sides that hold a sample */
     for (int round = 0; round < 3; round++)
-        for (n = 0, i = 0; i < f->sides; i++) {
-            const fsi_side *d = f->side + i;
-            for (int dir = 0; s->rate[i] > 0 && dir < 2 * f->dim; dir++) {
+        for (n = 0, i = 0; i < iface->sides; i++) {
+            const fsi_side *side = iface->side + i;
+            for (int dir = 0; slip->rate[i] > 0 && dir < 2 * iface->dim; dir++) {
                 size_t face;
-                fsi_real across = fsi__get(d->normal, dir / 2);
-                if (dir / 2 == d->axis || !fsi__tie_open(s, (size_t)d->cell, dir, &face))
+                fsi_real across = fsi__get(side->normal, dir / 2);
+                if (dir / 2 == side->axis || !fsi__tie_open(slip, (size_t)side->cell, dir, &face))
                     continue;
-                fsi_real rate = s->rate[i] * fsi__abs(fsi__get(d->normal, d->axis))
+                fsi_real rate = slip->rate[i] * fsi__abs(fsi__get(side->normal, side->axis))
                                 / fsi__max(1 - across * across, FSI_R(0.25));
                 size_t other;
-                if (fsi__tie_open(s, (size_t)d->cell, dir ^ 1, &other))
+                if (fsi__tie_open(slip, (size_t)side->cell, dir ^ 1, &other))
                     rate /= 2;
                 if (round < 2)
-                    s->u[dir / 2][face] = round ? s->u[dir / 2][face] + rate : 0;
+                    slip->u[dir / 2][face] = round ? slip->u[dir / 2][face] + rate : 0;
                 else if (tie) {
                     tie[n].side = i;
                     tie[n].face = (int32_t)face;
                     tie[n].axis = dir / 2;
-                    tie[n].share = rate / (1 + s->u[dir / 2][face]);
-                    tie[n].old = s->grid->u[dir / 2][face];
+                    tie[n].share = rate / (1 + slip->u[dir / 2][face]);
+                    tie[n].old = slip->grid->u[dir / 2][face];
                 }
                 n++;
             }
@@ -6278,284 +6360,290 @@ static int fsi__tie_list(fsi_slip *s, fsi__tie *tie) {
 }
 
 /* fluid before - solid now */
-static void fsi__tie_gaps(const fsi_slip *s, const fsi__tie *tie, int n, fsi_real *gap) {
+static void fsi__tie_gaps(const fsi_slip *slip, const fsi__tie *tie, int n, fsi_real *gap) {
     for (int k = 0; k < n; k++)
-        gap[k] = tie[k].old - fsi__get(s->body[tie[k].side], tie[k].axis);
+        gap[k] = tie[k].old - fsi__get(slip->body[tie[k].side], tie[k].axis);
 }
 
 /* The solids' v* in s->solid and the fluid's u* after the collision. Nodal solids get the v* that
    leads to their velocity once the implicit forces act: M v* = M v*_old + what the fluid lost. */
-static fsi_result fsi__slip_tie(fsi_slip *s, fsi_real dt) {
-    const fsi_interface *f = &s->interface;
-    const fsi_real *given = fsi__slip_v_of(s, FSI__V_GIVEN);
-    fsi_real *v = fsi__slip_v_of(s, FSI__V_STAR), *push = fsi__slip_v_of(s, FSI__V_WORK);
-    int n = fsi__tie_list(s, NULL);
+static fsi_result fsi__slip_tie(fsi_slip *slip, fsi_real dt) {
+    const fsi_interface *iface = &slip->iface;
+    const fsi_real *given = fsi__slip_v_of(slip, FSI__V_GIVEN);
+    fsi_real *v = fsi__slip_v_of(slip, FSI__V_STAR), *push = fsi__slip_v_of(slip, FSI__V_WORK);
+    int n = fsi__tie_list(slip, NULL);
     size_t room = 0;
     if (!n)
         return FSI_OK;
     fsi__tie *tie;
-    FSI__SLIP_TAKE(s, tie, fsi__tie, n);
+    FSI__SLIP_TAKE(slip, tie, fsi__tie, n);
     fsi_real *mass;
-    FSI__SLIP_TAKE(s, mass, fsi_real, n);
+    FSI__SLIP_TAKE(slip, mass, fsi_real, n);
     fsi_real *gap;
-    FSI__SLIP_TAKE(s, gap, fsi_real, n);
-    if (s->heap->failed)
+    FSI__SLIP_TAKE(slip, gap, fsi_real, n);
+    if (slip->heap->failed)
         return FSI_ERR_MEMORY;
-    (void)fsi__tie_list(s, tie);
+    (void)fsi__tie_list(slip, tie);
     for (int k = 0; k < n; k++)
-        room += fsi__slip_row_room(s, f->side + tie[k].side);
-    fsi_csr R;
-    if (fsi__slip_rows_take(s, n, room, &R) != FSI_OK)
+        room += fsi__slip_row_room(slip, iface->side + tie[k].side);
+    fsi_csr matrix;
+    if (fsi__slip_rows_take(slip, n, room, &matrix) != FSI_OK)
         return FSI_ERR_MEMORY;
     for (int k = 0; k < n; k++) {
-        fsi__slip_row(s, f->side + tie[k].side, fsi__axis(tie[k].axis), &R);
-        mass[k] = tie[k].share * s->grid->desc.rho * s->grid->h * fsi__area(&s->interface);
+        fsi__slip_row(slip, iface->side + tie[k].side, fsi__axis(tie[k].axis), &matrix);
+        mass[k] = tie[k].share * slip->grid->desc.rho * slip->grid->h * fsi__area(&slip->iface);
     }
-    fsi_result r = fsi__slip_K_factor(s, &R, mass);
-    if (r != FSI_OK)
-        return r;
-    fsi__tie_gaps(s, tie, n, gap);
-    fsi__slip_collide(s, &R, mass, gap, given, v);
-    fsi__slip_give(s, v);
-    fsi__tie_gaps(s, tie, n, gap);
+    fsi_result result = fsi__slip_K_factor(slip, &matrix, mass);
+    if (result != FSI_OK)
+        return result;
+    fsi__tie_gaps(slip, tie, n, gap);
+    fsi__slip_collide(slip, &matrix, mass, gap, given, v);
+    fsi__slip_give(slip, v);
+    fsi__tie_gaps(slip, tie, n, gap);
     for (int k = 0; k < n; k++) {
         int axis = tie[k].axis, face = tie[k].face;
-        s->grid->u[axis][face] -= tie[k].share * gap[k];
-        if (s->grid->u_plus[axis])
-            s->grid->u_plus[axis][face] = s->grid->u[axis][face];
+        slip->grid->u[axis][face] -= tie[k].share * gap[k];
+        if (slip->grid->u_plus[axis])
+            slip->grid->u_plus[axis][face] = slip->grid->u[axis][face];
         gap[k] *= mass[k];
-        s->friction[3 * f->side[tie[k].side].solid + axis] += gap[k] / dt;
+        slip->friction[3 * iface->side[tie[k].side].solid + axis] += gap[k] / dt;
     }
-    fsi_csr_tmul(&R, gap, push);
-    for (int i = 0; i < s->solids; i++)
-        for (int k = s->offset[i]; f->solid[i]->node && k < s->offset[i + 1]; k++)
-            v[k] = given[k] + push[k] * f->solid[i]->inverse_mass[(k - s->offset[i]) / 3];
+    fsi_csr_tmul(&matrix, gap, push);
+    for (int i = 0; i < slip->solids; i++)
+        for (int k = slip->offset[i]; iface->solid[i]->node && k < slip->offset[i + 1]; k++)
+            v[k] = given[k] + push[k] * iface->solid[i]->inverse_mass[(k - slip->offset[i]) / 3];
     /* the right-hand side of the new u* */
-    return fsi_grid_build_pressure(s->grid, dt);
+    return fsi_grid_build_pressure(slip->grid, dt);
 }
 
 /* Degrees of freedom of the two-way solids, and their v*. */
-static fsi_result fsi__slip_columns(fsi_slip *s) {
-    const fsi_interface *f = &s->interface;
-    FSI__SLIP_TAKE(s, s->K_at, size_t, f->solids);
-    FSI__SLIP_TAKE(s, s->offset, int, f->solids);
-    FSI__SLIP_TAKE(s, s->friction, fsi_real, 3 * f->solids);
-    if (s->heap->failed)
+static fsi_result fsi__slip_columns(fsi_slip *slip) {
+    const fsi_interface *iface = &slip->iface;
+    FSI__SLIP_TAKE(slip, slip->K_at, size_t, iface->solids);
+    FSI__SLIP_TAKE(slip, slip->offset, int, iface->solids);
+    FSI__SLIP_TAKE(slip, slip->friction, fsi_real, 3 * iface->solids);
+    if (slip->heap->failed)
         return FSI_ERR_MEMORY;
-    for (int i = 0; i < f->solids; i++) {
-        const fsi_coupled *b = f->solid[i];
-        int dof = fsi__slip_two_way(b) ? b->dof : 0;
-        if (dof && !b->mass)
+    for (int i = 0; i < iface->solids; i++) {
+        const fsi_coupled *door = iface->solid[i];
+        int dof = fsi__slip_two_way(door) ? door->dof : 0;
+        if (dof && !door->mass)
             return FSI_ERR_ARGUMENT;
-        s->offset[i + 1] = s->offset[i] + dof;
+        slip->offset[i + 1] = slip->offset[i] + dof;
     }
-    FSI__SLIP_TAKE(s, s->solid, fsi_real, FSI__V_COUNT * s->offset[f->solids]);
-    if (s->heap->failed)
+    FSI__SLIP_TAKE(slip, slip->solid, fsi_real, FSI__V_COUNT * slip->offset[iface->solids]);
+    if (slip->heap->failed)
         return FSI_ERR_MEMORY;
-    s->solids = f->solids;
-    s->columns = s->offset[f->solids];
-    for (int i = 0; i < f->solids; i++)
-        if (fsi__slip_dof(s, i) > 0)
-            fsi_copy((size_t)f->solid[i]->dof, f->solid[i]->v,
-                     fsi__slip_v_of(s, FSI__V_GIVEN) + s->offset[i]);
-    fsi_copy((size_t)s->columns, fsi__slip_v_of(s, FSI__V_GIVEN), fsi__slip_v_of(s, FSI__V_STAR));
+    slip->solids = iface->solids;
+    slip->columns = slip->offset[iface->solids];
+    for (int i = 0; i < iface->solids; i++)
+        if (fsi__slip_dof(slip, i) > 0)
+            fsi_copy((size_t)iface->solid[i]->dof, iface->solid[i]->v,
+                     fsi__slip_v_of(slip, FSI__V_GIVEN) + slip->offset[i]);
+    fsi_copy((size_t)slip->columns, fsi__slip_v_of(slip, FSI__V_GIVEN),
+             fsi__slip_v_of(slip, FSI__V_STAR));
     return FSI_OK;
 }
 
 /* Columns S Z and K / (rho h A) of the dense solids, which the V-cycle takes along (fsi_mg_rank):
  * rho h A S Z K^-1 (S Z)^T is the low-rank part of the matrix. */
-static fsi_result fsi__slip_rank(fsi_slip *s) {
-    const fsi_interface *f = &s->interface;
-    size_t room = (size_t)f->sides, at = room, sides = 0;
-    for (int i = 0; i < f->solids; i++)
-        if (!f->solid[i]->node)
-            room += (size_t)f->solid[i]->dof * (size_t)f->solid[i]->dof;
-    for (int i = 0; i < f->sides; i++)
-        if (!f->solid[f->side[i].solid]->node)
-            room += (size_t)f->solid[f->side[i].solid]->dof;
-    FSI__SLIP_TAKE(s, s->group_of, fsi_mg_group, f->solids);
+static fsi_result fsi__slip_rank(fsi_slip *slip) {
+    const fsi_interface *iface = &slip->iface;
+    size_t room = (size_t)iface->sides, at = room, sides = 0;
+    for (int i = 0; i < iface->solids; i++)
+        if (!iface->solid[i]->node)
+            room += (size_t)iface->solid[i]->dof * (size_t)iface->solid[i]->dof;
+    for (int i = 0; i < iface->sides; i++)
+        if (!iface->solid[iface->side[i].solid]->node)
+            room += (size_t)iface->solid[iface->side[i].solid]->dof;
+    FSI__SLIP_TAKE(slip, slip->group_of, fsi_mg_group, iface->solids);
     int32_t *cell;
-    FSI__SLIP_TAKE(s, cell, int32_t, f->sides);
+    FSI__SLIP_TAKE(slip, cell, int32_t, iface->sides);
     fsi_real *val;
-    FSI__SLIP_TAKE(s, val, fsi_real, room);
-    if (s->heap->failed)
+    FSI__SLIP_TAKE(slip, val, fsi_real, room);
+    if (slip->heap->failed)
         return FSI_ERR_MEMORY;
-    for (int solid = 0; solid < f->solids; solid++) {
-        const fsi_coupled *b = f->solid[solid];
-        fsi_mg_group *g = s->group_of + solid;
+    for (int solid = 0; solid < iface->solids; solid++) {
+        const fsi_coupled *door = iface->solid[solid];
+        fsi_mg_group *group = slip->group_of + solid;
         fsi_real *K = val + at,
-                 scale = 1 / (s->grid->desc.rho * s->grid->h * fsi__area(&s->interface));
-        int dof = fsi__slip_dof(s, solid), first = s->offset[solid];
-        if (!dof || b->node)
+                 scale = 1 / (slip->grid->desc.rho * slip->grid->h * fsi__area(&slip->iface));
+        int dof = fsi__slip_dof(slip, solid), first = slip->offset[solid];
+        if (!dof || door->node)
             continue;
         /* the movable part of K, full rows */
         for (int i = 0; i < dof; i++) {
-            g->columns += fsi__slip_movable(b, i);
-            for (int k = s->K.row[first + i];
-                 fsi__slip_movable(b, i) && k < s->K.row[first + i + 1]; k++)
-                if (fsi__slip_movable(b, s->K.col[k] - first))
-                    val[at++] = scale * s->K.val[k];
+            group->columns += fsi__slip_movable(door, i);
+            for (int k = slip->K.row[first + i];
+                 fsi__slip_movable(door, i) && k < slip->K.row[first + i + 1]; k++)
+                if (fsi__slip_movable(door, slip->K.col[k] - first))
+                    val[at++] = scale * slip->K.val[k];
         }
-        g->K = K;
-        g->cell = cell + sides;
-        g->factor = val + sides;
-        g->val = val + at;
-        for (int i = 0; i < f->sides; i++) {
-            if (f->side[i].solid != solid)
+        group->K = K;
+        group->cell = cell + sides;
+        group->factor = val + sides;
+        group->val = val + at;
+        for (int i = 0; i < iface->sides; i++) {
+            if (iface->side[i].solid != solid)
                 continue;
-            cell[sides] = f->side[i].cell;
-            val[sides++] = f->side[i].share * (fsi_real)f->side[i].sign;
-            for (int k = 0; k < g->columns; k++)
-                val[at++] = s->Z.row[i] < s->Z.row[i + 1] ? s->Z.val[s->Z.row[i] + k] : 0;
-            g->entries++;
+            cell[sides] = iface->side[i].cell;
+            val[sides++] = iface->side[i].share * (fsi_real)iface->side[i].sign;
+            for (int k = 0; k < group->columns; k++)
+                val[at++] =
+                    slip->Z.row[i] < slip->Z.row[i + 1] ? slip->Z.val[slip->Z.row[i] + k] : 0;
+            group->entries++;
         }
     }
-    fsi_result r = fsi_mg_rank_build(&s->rank, s->grid->mg, s->group_of, f->solids);
-    return r == FSI_ERR_SINGULAR ? FSI_OK : r; /* then the plain V-cycle has to do */
+    fsi_result result =
+        fsi_mg_rank_build(&slip->rank, slip->grid->mg, slip->group_of, iface->solids);
+    return result == FSI_ERR_SINGULAR ? FSI_OK : result; /* then the plain V-cycle has to do */
 }
 
 /* v without pressure, from v*: the fluid at the walls has struck it. First pass only. */
-static void fsi__slip_free_velocity(fsi_slip *s) {
-    for (int i = 0; i < s->interface.sides; i++)
-        s->stick[i] -= s->wall[i];
-    fsi__slip_collide(s, &s->Y, s->mass, s->stick, fsi__slip_v_of(s, FSI__V_STAR),
-                      fsi__slip_v_of(s, FSI__V_FREE));
+static void fsi__slip_free_velocity(fsi_slip *slip) {
+    for (int i = 0; i < slip->iface.sides; i++)
+        slip->stick[i] -= slip->wall[i];
+    fsi__slip_collide(slip, &slip->Y, slip->mass, slip->stick, fsi__slip_v_of(slip, FSI__V_STAR),
+                      fsi__slip_v_of(slip, FSI__V_FREE));
 }
 
 /* What the walls push before the solve adds Z (v - v0): closed solids J v0; shells slide with what
  * the starts of the fluxes were taken for, J v - Z (v - v0). */
-static void fsi__slip_walls(fsi_slip *s, const fsi_real *v) {
-    const fsi_interface *f = &s->interface;
-    const fsi_real *v0 = fsi__slip_v_of(s, FSI__V_FREE);
-    if (!s->columns)
+static void fsi__slip_walls(fsi_slip *slip, const fsi_real *v) {
+    const fsi_interface *iface = &slip->iface;
+    const fsi_real *v0 = fsi__slip_v_of(slip, FSI__V_FREE);
+    if (!slip->columns)
         return;
-    fsi__slip_give(s, v);
-    for (int i = 0; i < f->sides; i++)
-        if (fsi__slip_dof(s, f->side[i].solid) > 0)
-            s->wall[i] = fsi_interface_velocity(f, f->side + i, f->solid[f->side[i].solid]->v)
-                         - fsi__slip_through(s, i, v) + fsi__slip_through(s, i, v0);
+    fsi__slip_give(slip, v);
+    for (int i = 0; i < iface->sides; i++)
+        if (fsi__slip_dof(slip, iface->side[i].solid) > 0)
+            slip->wall[i] = fsi_interface_velocity(iface, iface->side + i,
+                                                   iface->solid[iface->side[i].solid]->v)
+                            - fsi__slip_through(slip, i, v) + fsi__slip_through(slip, i, v0);
 }
 
-static void fsi__slip_walls_moved(fsi_slip *s, const fsi_real *v) {
-    for (int i = 0; s->columns && i < s->interface.sides; i++)
-        s->wall[i] +=
-            fsi__slip_through(s, i, v) - fsi__slip_through(s, i, fsi__slip_v_of(s, FSI__V_FREE));
+static void fsi__slip_walls_moved(fsi_slip *slip, const fsi_real *v) {
+    for (int i = 0; slip->columns && i < slip->iface.sides; i++)
+        slip->wall[i] += fsi__slip_through(slip, i, v)
+                         - fsi__slip_through(slip, i, fsi__slip_v_of(slip, FSI__V_FREE));
 }
 
 /* M (v - v*) + B^T B v - push */
-static void fsi__slip_impulses(const fsi_slip *s) {
-    const fsi_interface *f = &s->interface;
-    fsi_real *inner = fsi__slip_v_of(s, FSI__V_WORK);
-    fsi_fill((size_t)s->columns, 0, inner);
-    fsi__slip_implicit(s, fsi__slip_v_of(s, FSI__V_NEW), 1, inner);
-    fsi__slip_push(s, -1, inner);
-    for (int i = 0; i < f->solids; i++) {
-        const fsi_coupled *b = f->solid[i];
-        const fsi_real *old = fsi__slip_v_of(s, FSI__V_GIVEN) + s->offset[i];
-        if (!fsi__slip_dof(s, i) || !b->impulse)
+static void fsi__slip_impulses(const fsi_slip *slip) {
+    const fsi_interface *iface = &slip->iface;
+    fsi_real *inner = fsi__slip_v_of(slip, FSI__V_WORK);
+    fsi_fill((size_t)slip->columns, 0, inner);
+    fsi__slip_implicit(slip, fsi__slip_v_of(slip, FSI__V_NEW), 1, inner);
+    fsi__slip_push(slip, -1, inner);
+    for (int i = 0; i < iface->solids; i++) {
+        const fsi_coupled *door = iface->solid[i];
+        const fsi_real *old = fsi__slip_v_of(slip, FSI__V_GIVEN) + slip->offset[i];
+        if (!fsi__slip_dof(slip, i) || !door->impulse)
             continue;
-        for (int j = 0; j < b->dof; j++) {
-            b->impulse[j] =
-                b->node ? b->mass[j / 3] * (b->v[j] - old[j]) + inner[s->offset[i] + j] : 0;
-            for (int k = 0; !b->node && k < b->dof; k++)
-                if (fsi__slip_movable(b, j) && fsi__slip_movable(b, k))
-                    b->impulse[j] += b->mass[j * b->dof + k] * (b->v[k] - old[k]);
+        for (int j = 0; j < door->dof; j++) {
+            door->impulse[j] =
+                door->node ? door->mass[j / 3] * (door->v[j] - old[j]) + inner[slip->offset[i] + j]
+                           : 0;
+            for (int k = 0; !door->node && k < door->dof; k++)
+                if (fsi__slip_movable(door, j) && fsi__slip_movable(door, k))
+                    door->impulse[j] += door->mass[j * door->dof + k] * (door->v[k] - old[k]);
         }
     }
 }
 
 /* Does a constant pressure in these regions push a solid? */
-static int fsi__slip_pushes(const fsi_slip *s, const int32_t *set, int n) {
-    const fsi_interface *f = &s->interface;
-    const fsi_mg *mg = s->grid->mg;
-    fsi_real *x = s->vec[2], *w = fsi__slip_v_of(s, FSI__V_WORK);
+static int fsi__slip_pushes(const fsi_slip *slip, const int32_t *set, int n) {
+    const fsi_interface *iface = &slip->iface;
+    const fsi_mg *mg = slip->grid->mg;
+    fsi_real *x = slip->vec[2], *w = fsi__slip_v_of(slip, FSI__V_WORK);
     int any = 0;
-    for (int i = 0; i < f->sides; i++) {
-        int32_t label = mg->label[f->side[i].cell];
+    for (int i = 0; i < iface->sides; i++) {
+        int32_t label = mg->label[iface->side[i].cell];
         int in = 0;
         for (int k = 0; label >= 0 && k < n; k++)
-            in |= fsi__root(s->root, label) == set[k];
-        x[f->side[i].cell] = (fsi_real)in;
+            in |= fsi__root(slip->root, label) == set[k];
+        x[iface->side[i].cell] = (fsi_real)in;
         any |= in;
     }
     if (!any)
         return 0;
-    fsi__slip_gather(s, x, w);
-    return fsi_max_abs((size_t)s->columns, w) > FSI_R(1e-3);
+    fsi__slip_gather(slip, x, w);
+    return fsi_max_abs((size_t)slip->columns, w) > FSI_R(1e-3);
 }
 
 /* Regions whose constant pressure pushes a solid are no null vectors. Several of them (both sides
  * of a plate) may be one together. */
-static void fsi__slip_pushed(fsi_slip *s) {
+static void fsi__slip_pushed(fsi_slip *slip) {
     int32_t pushed[16];
     int n = 0;
-    for (int32_t r = 0; s->columns && r < s->grid->mg->regions && n < 16; r++)
-        if (fsi__root(s->root, r) == r && !(s->count[r] < 0) && fsi__slip_pushes(s, &r, 1))
+    for (int32_t r = 0; slip->columns && r < slip->grid->mg->regions && n < 16; r++)
+        if (fsi__root(slip->root, r) == r && !(slip->count[r] < 0) && fsi__slip_pushes(slip, &r, 1))
             pushed[n++] = r;
-    if (n && fsi__slip_pushes(s, pushed, n))
+    if (n && fsi__slip_pushes(slip, pushed, n))
         for (int i = 0; i < n; i++)
-            s->count[pushed[i]] = -1;
+            slip->count[pushed[i]] = -1;
     else
         for (int i = 1; i < n; i++)
-            fsi__slip_join(s->root, pushed[0], pushed[i]);
+            fsi__slip_join(slip->root, pushed[0], pushed[i]);
 }
 
 /* Pressure of the ghosts that goes with the cells' x: G^-1 (b + B^T x), B = conductances. */
-static void fsi__slip_ghost_pressure(fsi_slip *s, const fsi_real *x, const fsi_real *b,
+static void fsi__slip_ghost_pressure(fsi_slip *slip, const fsi_real *x, const fsi_real *b,
                                      fsi_real *out) {
-    const fsi_interface *f = &s->interface;
-    if (!s->ghosts)
+    const fsi_interface *iface = &slip->iface;
+    if (!slip->ghosts)
         return;
-    for (int i = 0; i < s->ghosts; i++)
+    for (int i = 0; i < slip->ghosts; i++)
         out[i] = b ? b[i] : 0;
-    for (int i = 0; i < f->sides; i++)
+    for (int i = 0; i < iface->sides; i++)
         if (x)
-            out[s->ghost[i]] += s->conduct[i] * x[f->side[i].cell];
-    (void)fsi_cholesky_solve(&s->block, out, out);
+            out[slip->ghost[i]] += slip->conduct[i] * x[iface->side[i].cell];
+    (void)fsi_cholesky_solve(&slip->block, out, out);
 }
 
 /* Constants of the regions that the V-cycle leaves out: z += 1 (1.r) / (1.A 1). */
-static void fsi__slip_coarse_build(fsi_slip *s) {
-    const fsi_interface *f = &s->interface;
-    const fsi_mg *mg = s->grid->mg;
-    fsi_real k = s->grid->desc.rho * s->grid->h * fsi__area(&s->interface),
-             *w = fsi__slip_v_of(s, FSI__V_WORK), *x = s->vec[2];
+static void fsi__slip_coarse_build(fsi_slip *slip) {
+    const fsi_interface *iface = &slip->iface;
+    const fsi_mg *mg = slip->grid->mg;
+    fsi_real k = slip->grid->desc.rho * slip->grid->h * fsi__area(&slip->iface),
+             *w = fsi__slip_v_of(slip, FSI__V_WORK), *x = slip->vec[2];
     for (int r = 0; r < 2 * mg->regions; r++)
-        s->coarse[r] = 0;
+        slip->coarse[r] = 0;
     for (int r = 0; r < fsi__imin(mg->regions, 16); r++) {
         double most = 0;
-        for (int i = 0; i < f->sides; i++)
-            x[f->side[i].cell] = (fsi_real)(mg->label[f->side[i].cell] == r);
-        fsi__slip_ghost_pressure(s, x, NULL, s->aux);
-        for (int i = 0; i < f->sides; i++)
-            if (mg->label[f->side[i].cell] == r) {
-                s->coarse[r] += (double)(s->conduct[i] * (1 - s->aux[s->ghost[i]]));
-                most += (double)s->conduct[i];
+        for (int i = 0; i < iface->sides; i++)
+            x[iface->side[i].cell] = (fsi_real)(mg->label[iface->side[i].cell] == r);
+        fsi__slip_ghost_pressure(slip, x, NULL, slip->aux);
+        for (int i = 0; i < iface->sides; i++)
+            if (mg->label[iface->side[i].cell] == r) {
+                slip->coarse[r] += (double)(slip->conduct[i] * (1 - slip->aux[slip->ghost[i]]));
+                most += (double)slip->conduct[i];
             }
-        if (!(s->coarse[r] > 1e-6 * most))
-            s->coarse[r] = 0;
-        if (!s->columns)
+        if (!(slip->coarse[r] > 1e-6 * most))
+            slip->coarse[r] = 0;
+        if (!slip->columns)
             continue;
-        fsi__slip_gather(s, x, w);
-        fsi_copy((size_t)s->columns, w, fsi__slip_v_of(s, FSI__V_NEW));
-        fsi__slip_K_solve(s, w);
-        s->coarse[r] += (double)k * fsi_dot((size_t)s->columns, w, fsi__slip_v_of(s, FSI__V_NEW));
+        fsi__slip_gather(slip, x, w);
+        fsi_copy((size_t)slip->columns, w, fsi__slip_v_of(slip, FSI__V_NEW));
+        fsi__slip_K_solve(slip, w);
+        slip->coarse[r] +=
+            (double)k * fsi_dot((size_t)slip->columns, w, fsi__slip_v_of(slip, FSI__V_NEW));
     }
 }
 
-static void fsi__slip_coarse(fsi_slip *s, const fsi_real *r, fsi_real *z) {
-    const fsi_mg *mg = s->grid->mg;
-    double *sum = s->coarse + mg->regions;
+static void fsi__slip_coarse(fsi_slip *slip, const fsi_real *r, fsi_real *z) {
+    const fsi_mg *mg = slip->grid->mg;
+    double *sum = slip->coarse + mg->regions;
     if (!mg->regions)
         return;
     for (int i = 0; i < mg->regions; i++)
         sum[i] = 0;
-    for (size_t c = 0; c < s->grid->cells; c++)
+    for (size_t c = 0; c < slip->grid->cells; c++)
         if (mg->label[c] >= 0)
             sum[mg->label[c]] += (double)r[c];
     for (int i = 0; i < mg->regions; i++)
-        sum[i] = s->coarse[i] > 0 ? sum[i] / s->coarse[i] : 0;
-    for (size_t c = 0; c < s->grid->cells; c++)
+        sum[i] = slip->coarse[i] > 0 ? sum[i] / slip->coarse[i] : 0;
+    for (size_t c = 0; c < slip->grid->cells; c++)
         if (mg->label[c] >= 0)
             z[c] += (fsi_real)sum[mg->label[c]];
 }
@@ -6563,270 +6651,278 @@ static void fsi__slip_coarse(fsi_slip *s, const fsi_real *r, fsi_real *z) {
 /* y = S x on the cells, ghosts eliminated: S = A + C - B G^-1 B^T. The correction is at most 1 /
  * ghost mass per side, so the V-cycle of A serves. */
 static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {
-    fsi_slip *s = (fsi_slip *)user;
-    const fsi_interface *f = &s->interface;
-    fsi_mg_apply(s->grid->mg, x, y);
-    fsi__slip_ghost_pressure(s, x, NULL, s->aux);
-    for (int i = 0; i < f->sides; i++)
-        y[f->side[i].cell] += s->conduct[i] * (x[f->side[i].cell] - s->aux[s->ghost[i]]);
+    fsi_slip *slip = (fsi_slip *)user;
+    const fsi_interface *iface = &slip->iface;
+    fsi_mg_apply(slip->grid->mg, x, y);
+    fsi__slip_ghost_pressure(slip, x, NULL, slip->aux);
+    for (int i = 0; i < iface->sides; i++)
+        y[iface->side[i].cell] +=
+            slip->conduct[i] * (x[iface->side[i].cell] - slip->aux[slip->ghost[i]]);
 }
 
 /* solids eliminated */
 static void fsi__slip_apply_two_way(const fsi_real *x, fsi_real *y, void *user) {
-    fsi_slip *s = (fsi_slip *)user;
-    fsi_real *w = fsi__slip_v_of(s, FSI__V_WORK);
-    fsi__slip_apply(x, y, s);
-    if (!s->columns)
+    fsi_slip *slip = (fsi_slip *)user;
+    fsi_real *w = fsi__slip_v_of(slip, FSI__V_WORK);
+    fsi__slip_apply(x, y, slip);
+    if (!slip->columns)
         return;
-    fsi__slip_gather(s, x, w);
-    fsi__slip_K_solve(s, w);
-    fsi__slip_scatter(s, w, s->grid->desc.rho * s->grid->h * fsi__area(&s->interface), y);
+    fsi__slip_gather(slip, x, w);
+    fsi__slip_K_solve(slip, w);
+    fsi__slip_scatter(slip, w, slip->grid->desc.rho * slip->grid->h * fsi__area(&slip->iface), y);
 }
 
 /* Unknowns (p, v): (A, rho h S J; rho h (S J)^T, -(rho h / A) K), symmetric and indefinite. */
 static void fsi__slip_apply_indefinite(const fsi_real *x, fsi_real *y, void *user) {
-    fsi_slip *s = (fsi_slip *)user;
-    size_t n = s->grid->cells, m = (size_t)s->columns;
-    fsi_real k = s->grid->desc.rho * s->grid->h, *w = fsi__slip_v_of(s, FSI__V_WORK);
-    fsi__slip_apply(x, y, s);
-    fsi__slip_scatter(s, x + n, k, y);
-    fsi__slip_gather(s, x, y + n);
-    fsi_csr_mul(&s->K, x + n, w);
+    fsi_slip *slip = (fsi_slip *)user;
+    size_t n = slip->grid->cells, m = (size_t)slip->columns;
+    fsi_real k = slip->grid->desc.rho * slip->grid->h, *w = fsi__slip_v_of(slip, FSI__V_WORK);
+    fsi__slip_apply(x, y, slip);
+    fsi__slip_scatter(slip, x + n, k, y);
+    fsi__slip_gather(slip, x, y + n);
+    fsi_csr_mul(&slip->K, x + n, w);
     for (size_t i = 0; i < m; i++)
-        y[n + i] = k * (y[n + i] - w[i] / fsi__area(&s->interface));
+        y[n + i] = k * (y[n + i] - w[i] / fsi__area(&slip->iface));
 }
 
 static void fsi__slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
-    fsi_slip *s = (fsi_slip *)user;
-    fsi_mg_cycle(s->grid->mg, r, z);
-    fsi__slip_coarse(s, r, z);
+    fsi_slip *slip = (fsi_slip *)user;
+    fsi_mg_cycle(slip->grid->mg, r, z);
+    fsi__slip_coarse(slip, r, z);
 }
 
 static void fsi__slip_precondition_indefinite(const fsi_real *r, fsi_real *z, void *user) {
-    fsi_slip *s = (fsi_slip *)user;
-    size_t n = s->grid->cells, m = (size_t)s->columns;
-    fsi__slip_precondition(r, z, s);
+    fsi_slip *slip = (fsi_slip *)user;
+    size_t n = slip->grid->cells, m = (size_t)slip->columns;
+    fsi__slip_precondition(r, z, slip);
     fsi_copy(m, r + n, z + n);
-    fsi__slip_K_solve(s, z + n);
+    fsi__slip_K_solve(slip, z + n);
     for (size_t i = 0; i < m; i++)
-        z[n + i] *= -fsi__area(&s->interface) / (s->grid->desc.rho * s->grid->h);
+        z[n + i] *= -fsi__area(&slip->iface) / (slip->grid->desc.rho * slip->grid->h);
 }
 
 /* Takes the mean out of x over every region without given pressure. */
 static void fsi__slip_project(fsi_real *x, void *user) {
-    fsi_slip *s = (fsi_slip *)user;
-    const fsi_mg *mg = s->grid->mg;
-    size_t cells = s->grid->cells;
-    int n = mg->regions + s->ghosts;
+    fsi_slip *slip = (fsi_slip *)user;
+    const fsi_mg *mg = slip->grid->mg;
+    size_t cells = slip->grid->cells;
+    int n = mg->regions + slip->ghosts;
     for (int i = 0; i < n; i++) {
-        s->sum[i] = 0;
-        if (s->count[i] > 0)
-            s->count[i] = 0;
+        slip->sum[i] = 0;
+        if (slip->count[i] > 0)
+            slip->count[i] = 0;
     }
     for (size_t c = 0; c < cells; c++)
         if (mg->label[c] >= 0) {
-            int32_t r = fsi__root(s->root, mg->label[c]);
-            s->sum[r] += (double)x[c];
-            if (s->count[r] >= 0)
-                s->count[r] += 1;
+            int32_t r = fsi__root(slip->root, mg->label[c]);
+            slip->sum[r] += (double)x[c];
+            if (slip->count[r] >= 0)
+                slip->count[r] += 1;
         }
     for (int i = 0; i < n; i++)
-        s->sum[i] = s->count[i] > 0 ? s->sum[i] / s->count[i] : 0;
+        slip->sum[i] = slip->count[i] > 0 ? slip->sum[i] / slip->count[i] : 0;
     for (size_t c = 0; c < cells; c++)
         if (mg->label[c] >= 0)
-            x[c] -= (fsi_real)s->sum[fsi__root(s->root, mg->label[c])];
+            x[c] -= (fsi_real)slip->sum[fsi__root(slip->root, mg->label[c])];
 }
 
 /* ---- The solve. */
 /* Sides, and what is known of the solids there. */
-static fsi_result fsi__slip_sides(fsi_slip *s) {
-    fsi_interface *f = &s->interface;
+static fsi_result fsi__slip_sides(fsi_slip *slip) {
+    fsi_interface *iface = &slip->iface;
     int longest = 1;
-    fsi__slip_forget(s);
-    fsi__slip_room(s->heap);
-    fsi_result r = fsi_grid_classify(s->grid);
-    if (r >= 0)
-        r = fsi_interface_sides(f, s->grid);
-    if (r < 0)
-        return r;
-    for (int i = 0; i < f->solids; i++) {
-        longest = fsi__imax(longest, f->solid[i]->dof);
-        if (s->desc.coefficient && !(s->desc.coefficient[i] >= 0 && s->desc.coefficient[i] <= 1))
+    fsi__slip_forget(slip);
+    fsi__slip_room(slip->heap);
+    fsi_result result = fsi_grid_classify(slip->grid);
+    if (result >= 0)
+        result = fsi_interface_sides(iface, slip->grid);
+    if (result < 0)
+        return result;
+    for (int i = 0; i < iface->solids; i++) {
+        longest = fsi__imax(longest, iface->solid[i]->dof);
+        if (slip->desc.coefficient
+            && !(slip->desc.coefficient[i] >= 0 && slip->desc.coefficient[i] <= 1))
             return FSI_ERR_ARGUMENT;
     }
-    int n = f->sides;
-    FSI__SLIP_TAKE(s, s->ghost, int32_t, n);
-    FSI__SLIP_TAKE(s, s->group, int32_t, n);
-    FSI__SLIP_TAKE(s, s->group_open, uint8_t, n);
-    FSI__SLIP_TAKE(s, s->spot, uint64_t, 2 * n);
-    FSI__SLIP_TAKE(s, s->flux, fsi_real, n);
-    FSI__SLIP_TAKE(s, s->velocity, fsi_vec3, n);
-    FSI__SLIP_TAKE(s, s->body, fsi_vec3, n);
-    FSI__SLIP_TAKE(s, s->wall, fsi_real, n);
-    FSI__SLIP_TAKE(s, s->conduct, fsi_real, n);
-    FSI__SLIP_TAKE(s, s->rate, fsi_real, n);
-    FSI__SLIP_TAKE(s, s->mass, fsi_real, n);
-    FSI__SLIP_TAKE(s, s->stick, fsi_real, n);
-    FSI__SLIP_TAKE(s, s->push, fsi_real, n);
-    FSI__SLIP_TAKE(s, s->row, fsi_real, longest);
-    if (s->heap->failed)
+    int n = iface->sides;
+    FSI__SLIP_TAKE(slip, slip->ghost, int32_t, n);
+    FSI__SLIP_TAKE(slip, slip->group, int32_t, n);
+    FSI__SLIP_TAKE(slip, slip->group_open, uint8_t, n);
+    FSI__SLIP_TAKE(slip, slip->spot, uint64_t, 2 * n);
+    FSI__SLIP_TAKE(slip, slip->flux, fsi_real, n);
+    FSI__SLIP_TAKE(slip, slip->velocity, fsi_vec3, n);
+    FSI__SLIP_TAKE(slip, slip->body, fsi_vec3, n);
+    FSI__SLIP_TAKE(slip, slip->wall, fsi_real, n);
+    FSI__SLIP_TAKE(slip, slip->conduct, fsi_real, n);
+    FSI__SLIP_TAKE(slip, slip->rate, fsi_real, n);
+    FSI__SLIP_TAKE(slip, slip->mass, fsi_real, n);
+    FSI__SLIP_TAKE(slip, slip->stick, fsi_real, n);
+    FSI__SLIP_TAKE(slip, slip->push, fsi_real, n);
+    FSI__SLIP_TAKE(slip, slip->row, fsi_real, longest);
+    if (slip->heap->failed)
         return FSI_ERR_MEMORY;
-    for (int i = 0; i < f->sides; i++) {
-        const fsi_side *side = f->side + i;
-        s->conduct[i] =
-            !(side->mass > 0) ? 0 : fsi__slip_coefficient(s, side->solid) / FSI__SLIP_GHOST_MASS;
-        s->mass[i] = s->desc.form == FSI_SLIP_PAPER ? 0 : side->mass;
-        s->body[i] = fsi__slip_body_velocity(s, side);
-        s->wall[i] = f->solid[side->solid]->dof
-                         ? fsi_interface_velocity(f, side, f->solid[side->solid]->v)
-                         : fsi__get(s->body[i], side->axis);
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        slip->conduct[i] =
+            !(side->mass > 0) ? 0 : fsi__slip_coefficient(slip, side->solid) / FSI__SLIP_GHOST_MASS;
+        slip->mass[i] = slip->desc.form == FSI_SLIP_PAPER ? 0 : side->mass;
+        slip->body[i] = fsi__slip_body_velocity(slip, side);
+        slip->wall[i] = iface->solid[side->solid]->dof
+                            ? fsi_interface_velocity(iface, side, iface->solid[side->solid]->v)
+                            : fsi__get(slip->body[i], side->axis);
     }
-    return r;
+    return result;
 }
 
-static fsi_result fsi__slip_prepare(fsi_slip *s, fsi_real dt) {
-    fsi_interface *f = &s->interface;
-    fsi_grid *g = s->grid;
-    fsi_result r = fsi__slip_sides(s);
-    if (r < 0)
-        return r;
-    fsi__slip_rates(s, dt);
-    for (int i = 0; i < f->sides; i++)
-        f->velocity[f->side[i].axis][f->side[i].face] = 0;
-    r = fsi_grid_build_pressure(g, dt);
-    if (r >= 0)
-        r = fsi_mg_update(g->mg, g->cell,
-                          g->weights_are_one ? NULL : (const fsi_real *const *)g->weight);
-    if (r < 0)
-        return r;
-    fsi__slip_ghosts(s);
-    if (!fsi__slip_links(s))
+static fsi_result fsi__slip_prepare(fsi_slip *slip, fsi_real dt) {
+    fsi_interface *iface = &slip->iface;
+    fsi_grid *grid = slip->grid;
+    fsi_result result = fsi__slip_sides(slip);
+    if (result < 0)
+        return result;
+    fsi__slip_rates(slip, dt);
+    for (int i = 0; i < iface->sides; i++)
+        iface->velocity[iface->side[i].axis][iface->side[i].face] = 0;
+    result = fsi_grid_build_pressure(grid, dt);
+    if (result >= 0)
+        result =
+            fsi_mg_update(grid->mg, grid->cell,
+                          grid->weights_are_one ? NULL : (const fsi_real *const *)grid->weight);
+    if (result < 0)
+        return result;
+    fsi__slip_ghosts(slip);
+    if (!fsi__slip_links(slip))
         return FSI_ERR_MEMORY;
-    r = fsi__slip_columns(s);
-    if (r >= 0)
-        r = fsi__slip_tie(s, dt);
-    if (r >= 0)
-        r = fsi__slip_rows(s);
-    if (r >= 0)
-        r = fsi__slip_K_factor(s, &s->Y, s->mass);
-    if (r < 0)
-        return r;
-    fsi__slip_give(s, fsi__slip_v_of(s, FSI__V_STAR));
-    for (int i = 0; i < f->sides; i++)
-        if (fsi__slip_dof(s, f->side[i].solid) > 0)
-            s->wall[i] = fsi_interface_velocity(f, f->side + i, f->solid[f->side[i].solid]->v);
-    size_t n = (size_t)g->mg->regions + (size_t)s->ghosts;
-    FSI__SLIP_TAKE(s, s->link_flux, fsi_real, s->links);
-    FSI__SLIP_TAKE(s, s->root, int32_t, n);
-    FSI__SLIP_TAKE(s, s->sum, double, n);
-    FSI__SLIP_TAKE(s, s->count, double, n);
-    FSI__SLIP_TAKE(s, s->coarse, double, 2 * g->mg->regions);
-    FSI__SLIP_TAKE(s, s->aux, fsi_real, s->ghosts);
+    result = fsi__slip_columns(slip);
+    if (result >= 0)
+        result = fsi__slip_tie(slip, dt);
+    if (result >= 0)
+        result = fsi__slip_rows(slip);
+    if (result >= 0)
+        result = fsi__slip_K_factor(slip, &slip->Y, slip->mass);
+    if (result < 0)
+        return result;
+    fsi__slip_give(slip, fsi__slip_v_of(slip, FSI__V_STAR));
+    for (int i = 0; i < iface->sides; i++)
+        if (fsi__slip_dof(slip, iface->side[i].solid) > 0)
+            slip->wall[i] = fsi_interface_velocity(iface, iface->side + i,
+                                                   iface->solid[iface->side[i].solid]->v);
+    size_t n = (size_t)grid->mg->regions + (size_t)slip->ghosts;
+    FSI__SLIP_TAKE(slip, slip->link_flux, fsi_real, slip->links);
+    FSI__SLIP_TAKE(slip, slip->root, int32_t, n);
+    FSI__SLIP_TAKE(slip, slip->sum, double, n);
+    FSI__SLIP_TAKE(slip, slip->count, double, n);
+    FSI__SLIP_TAKE(slip, slip->coarse, double, 2 * grid->mg->regions);
+    FSI__SLIP_TAKE(slip, slip->aux, fsi_real, slip->ghosts);
     for (int i = 0; i < 4; i++)
-        FSI__SLIP_TAKE(s, s->vec[i], fsi_real, g->cells + (size_t)s->ghosts + (size_t)s->columns);
-    if (s->heap->failed)
+        FSI__SLIP_TAKE(slip, slip->vec[i], fsi_real,
+                       grid->cells + (size_t)slip->ghosts + (size_t)slip->columns);
+    if (slip->heap->failed)
         return FSI_ERR_MEMORY;
-    fsi__slip_regions(s);
-    r = fsi__slip_factor(s, 1, &s->start);
-    if (r == FSI_OK)
-        r = fsi__slip_factor(s, 0, &s->block);
-    if (r == FSI_OK)
-        fsi__slip_coarse_build(s);
-    s->rank.columns = 0;
-    if (r == FSI_OK && s->columns && s->desc.solver == FSI_SLIP_CG
-        && s->desc.form == FSI_SLIP_REPAIRED)
-        r = fsi__slip_rank(s);
-    return r;
+    fsi__slip_regions(slip);
+    result = fsi__slip_factor(slip, 1, &slip->start);
+    if (result == FSI_OK)
+        result = fsi__slip_factor(slip, 0, &slip->block);
+    if (result == FSI_OK)
+        fsi__slip_coarse_build(slip);
+    slip->rank.columns = 0;
+    if (result == FSI_OK && slip->columns && slip->desc.solver == FSI_SLIP_CG
+        && slip->desc.form == FSI_SLIP_REPAIRED)
+        result = fsi__slip_rank(slip);
+    return result;
 }
 
 /* scale times what flows out of every ghost */
-static void fsi__slip_ghost_outflow(const fsi_slip *s, fsi_real scale, fsi_real *out) {
-    fsi_fill((size_t)s->ghosts, 0, out);
-    for (int i = 0; i < s->interface.sides; i++)
-        out[s->ghost[i]] -= scale * s->flux[i];
-    for (int i = 0; i < s->links; i++) {
-        out[s->link[i].a] += scale * s->link_flux[i];
-        if (s->link[i].b >= 0)
-            out[s->link[i].b] -= scale * s->link_flux[i];
+static void fsi__slip_ghost_outflow(const fsi_slip *slip, fsi_real scale, fsi_real *out) {
+    fsi_fill((size_t)slip->ghosts, 0, out);
+    for (int i = 0; i < slip->iface.sides; i++)
+        out[slip->ghost[i]] -= scale * slip->flux[i];
+    for (int i = 0; i < slip->links; i++) {
+        out[slip->link[i].a] += scale * slip->link_flux[i];
+        if (slip->link[i].b >= 0)
+            out[slip->link[i].b] -= scale * slip->link_flux[i];
     }
 }
 
 /* b = -rho h * outflow of the starts, in cells and ghosts. */
-static void fsi__slip_rhs(const fsi_slip *s, fsi_real *b) {
-    const fsi_interface *f = &s->interface;
-    fsi_real scale = -s->grid->desc.rho * s->grid->h;
-    fsi_copy(s->grid->cells, s->grid->rhs, b);
-    for (int i = 0; i < f->sides; i++)
-        b[f->side[i].cell] +=
-            scale * (s->flux[i] + f->side[i].share * (fsi_real)f->side[i].sign * s->wall[i]);
-    fsi__slip_ghost_outflow(s, scale, b + s->grid->cells);
+static void fsi__slip_rhs(const fsi_slip *slip, fsi_real *b) {
+    const fsi_interface *iface = &slip->iface;
+    fsi_real scale = -slip->grid->desc.rho * slip->grid->h;
+    fsi_copy(slip->grid->cells, slip->grid->rhs, b);
+    for (int i = 0; i < iface->sides; i++)
+        b[iface->side[i].cell] +=
+            scale
+            * (slip->flux[i]
+               + iface->side[i].share * (fsi_real)iface->side[i].sign * slip->wall[i]);
+    fsi__slip_ghost_outflow(slip, scale, b + slip->grid->cells);
 }
 
 /* u = u* - grad p^ / rho; fluxes likewise. */
-static fsi_result fsi__slip_update(fsi_slip *s, const fsi_real *p) {
-    const fsi_interface *f = &s->interface;
-    const fsi_real *pg = p + s->grid->cells, scale = 1 / (s->grid->desc.rho * s->grid->h),
+static fsi_result fsi__slip_update(fsi_slip *slip, const fsi_real *p) {
+    const fsi_interface *iface = &slip->iface;
+    const fsi_real *pg = p + slip->grid->cells, scale = 1 / (slip->grid->desc.rho * slip->grid->h),
                    k = scale / FSI__SLIP_GHOST_MASS;
-    fsi_copy(s->grid->cells, p, s->grid->pressure);
-    for (int i = 0; i < f->sides; i++)
-        s->flux[i] += scale * s->conduct[i] * (p[f->side[i].cell] - pg[s->ghost[i]]);
-    for (int i = 0; i < s->links; i++)
-        s->link_flux[i] += k * (pg[s->link[i].a] - (s->link[i].b >= 0 ? pg[s->link[i].b] : 0));
-    return fsi_grid_apply_pressure(s->grid);
+    fsi_copy(slip->grid->cells, p, slip->grid->pressure);
+    for (int i = 0; i < iface->sides; i++)
+        slip->flux[i] += scale * slip->conduct[i] * (p[iface->side[i].cell] - pg[slip->ghost[i]]);
+    for (int i = 0; i < slip->links; i++)
+        slip->link_flux[i] +=
+            k * (pg[slip->link[i].a] - (slip->link[i].b >= 0 ? pg[slip->link[i].b] : 0));
+    return fsi_grid_apply_pressure(slip->grid);
 }
 
 /* b: cells, then ghosts; x likewise. pass > 0: x holds the pressure of the pass before. */
-static fsi_result fsi__slip_cg(fsi_slip *s, const fsi_real *b, fsi_real *x, int pass,
+static fsi_result fsi__slip_cg(fsi_slip *slip, const fsi_real *b, fsi_real *x, int pass,
                                fsi_report *report) {
-    const fsi_interface *f = &s->interface;
-    size_t n = s->grid->cells, m = (size_t)s->columns;
-    fsi_real *v0 = fsi__slip_v_of(s, FSI__V_FREE), *v = fsi__slip_v_of(s, FSI__V_NEW),
-             *B = s->vec[1], *X = s->vec[2];
-    fsi_krylov_desc d;
-    int indefinite = s->desc.solver == FSI_SLIP_INDEFINITE && m;
-    memset(&d, 0, sizeof d);
-    d.n = indefinite ? n + m : n;
-    d.A.apply_fn = indefinite ? fsi__slip_apply_indefinite : fsi__slip_apply_two_way;
-    d.precondition.apply_fn =
+    const fsi_interface *iface = &slip->iface;
+    size_t n = slip->grid->cells, m = (size_t)slip->columns;
+    fsi_real *v0 = fsi__slip_v_of(slip, FSI__V_FREE), *v = fsi__slip_v_of(slip, FSI__V_NEW),
+             *B = slip->vec[1], *X = slip->vec[2];
+    fsi_krylov_desc desc;
+    int indefinite = slip->desc.solver == FSI_SLIP_INDEFINITE && m;
+    memset(&desc, 0, sizeof desc);
+    desc.n = indefinite ? n + m : n;
+    desc.A.apply_fn = indefinite ? fsi__slip_apply_indefinite : fsi__slip_apply_two_way;
+    desc.precondition.apply_fn =
         indefinite ? fsi__slip_precondition_indefinite : fsi__slip_precondition;
-    d.A.user = d.precondition.user = s;
-    d.project_fn = fsi__slip_project;
-    d.project_user = s;
-    d.tolerance = s->desc.tolerance > 0 ? s->desc.tolerance : s->grid->desc.tolerance;
-    d.tolerance_abs = s->grid->noise;
-    d.max_iterations = s->desc.max_iterations ? s->desc.max_iterations : 2000;
-    d.allocator = fsi__slip_memory(s);
-    d.guess = pass > 0;
+    desc.A.user = desc.precondition.user = slip;
+    desc.project_fn = fsi__slip_project;
+    desc.project_user = slip;
+    desc.tolerance = slip->desc.tolerance > 0 ? slip->desc.tolerance : slip->grid->desc.tolerance;
+    desc.tolerance_abs = slip->grid->noise;
+    desc.max_iterations = slip->desc.max_iterations ? slip->desc.max_iterations : 2000;
+    desc.allocator = fsi__slip_memory(slip);
+    desc.guess = pass > 0;
     fsi_copy(n, b, B);
-    fsi__slip_ghost_pressure(s, NULL, b + n, s->aux);
-    for (int k = 0; k < f->sides; k++)
-        B[f->side[k].cell] += s->conduct[k] * s->aux[s->ghost[k]];
+    fsi__slip_ghost_pressure(slip, NULL, b + n, slip->aux);
+    for (int k = 0; k < iface->sides; k++)
+        B[iface->side[k].cell] += slip->conduct[k] * slip->aux[slip->ghost[k]];
     fsi_fill(m, 0, B + n); /* v = v0 + what the pressure adds */
-    if (d.guess) {
+    if (desc.guess) {
         fsi_copy(n, x, X);
         for (size_t i = 0; i < m; i++)
             X[n + i] = v[i] - v0[i];
     }
-    s->grid->mg->rank = !indefinite && s->rank.columns ? &s->rank : NULL;
-    fsi_result r = indefinite ? fsi_symmqmr_solve(&d, B, X, NULL, 0, report)
-                              : fsi_cg_solve(&d, B, X, NULL, 0, report);
-    s->grid->mg->rank = NULL;
-    if (r < 0)
-        return r;
+    slip->grid->mg->rank = !indefinite && slip->rank.columns ? &slip->rank : NULL;
+    fsi_result result = indefinite ? fsi_symmqmr_solve(&desc, B, X, NULL, 0, report)
+                                   : fsi_cg_solve(&desc, B, X, NULL, 0, report);
+    slip->grid->mg->rank = NULL;
+    if (result < 0)
+        return result;
     fsi_copy(n, X, x);
-    fsi__slip_ghost_pressure(s, x, b + n, x + n);
+    fsi__slip_ghost_pressure(slip, x, b + n, x + n);
     if (!m)
-        return r;
+        return result;
     if (indefinite)
         fsi_copy(m, X + n, v);
     else {
-        fsi__slip_gather(s, x, v);
-        fsi__slip_K_solve(s, v);
-        fsi_scale(m, fsi__area(&s->interface), v);
+        fsi__slip_gather(slip, x, v);
+        fsi__slip_K_solve(slip, v);
+        fsi_scale(m, fsi__area(&slip->iface), v);
     }
     for (size_t i = 0; i < m; i++)
         v[i] += v0[i];
-    return r;
+    return result;
 }
 
 /* ---- The paper's system (eq. 10, 12, 16, top right-hand side with its sign corrected), kept as
@@ -6848,125 +6944,128 @@ typedef struct fsi__paper {
 
 /* Row W of a side: the sample in a direction of its cell and its weight (own v_occ along the axis,
  * half of each sample across it), or -1. */
-static ptrdiff_t fsi__paper_sample(const fsi__paper *q, int side, int dir, fsi_real *weight) {
-    const fsi_interface *f = &q->s->interface;
-    int axis = dir / 2, along = axis == f->side[side].axis,
-        other = fsi__slip_side(f, (size_t)f->side[side].cell, dir);
+static ptrdiff_t fsi__paper_sample(const fsi__paper *paper, int side, int dir, fsi_real *weight) {
+    const fsi_interface *iface = &paper->s->iface;
+    int axis = dir / 2, along = axis == iface->side[side].axis,
+        other = fsi__slip_side(iface, (size_t)iface->side[side].cell, dir);
     if (along && other != side)
         return -1;
     size_t face;
-    (void)fsi__slip_next(f, (size_t)f->side[side].cell, dir, &face);
+    (void)fsi__slip_next(iface, (size_t)iface->side[side].cell, dir, &face);
     *weight = along ? 1 : FSI_R(0.5);
-    return (ptrdiff_t)(other >= 0 ? q->base[3] + (size_t)other : q->base[axis] + face);
+    return (ptrdiff_t)(other >= 0 ? paper->base[3] + (size_t)other : paper->base[axis] + face);
 }
 
 /* C = N^T W. */
-static fsi_result fsi__paper_rows(fsi__paper *q) {
-    fsi_slip *s = q->s;
-    const fsi_interface *f = &s->interface;
-    const fsi_allocator memory = fsi__slip_memory(s);
-    fsi__slip_entries e;
-    if (fsi__slip_entries_take(s, (size_t)f->sides * 5, &e) != FSI_OK)
+static fsi_result fsi__paper_rows(fsi__paper *paper) {
+    fsi_slip *slip = paper->s;
+    const fsi_interface *iface = &slip->iface;
+    const fsi_allocator memory = fsi__slip_memory(slip);
+    fsi__slip_entries entries;
+    if (fsi__slip_entries_take(slip, (size_t)iface->sides * 5, &entries) != FSI_OK)
         return FSI_ERR_MEMORY;
-    for (int k = 0; k < f->sides; k++) {
-        q->target[k] = fsi_vec_dot(f->side[k].normal, s->body[k]);
-        for (int dir = 0; dir < 2 * f->dim; dir++) {
+    for (int k = 0; k < iface->sides; k++) {
+        paper->target[k] = fsi_vec_dot(iface->side[k].normal, slip->body[k]);
+        for (int dir = 0; dir < 2 * iface->dim; dir++) {
             int axis = dir / 2;
             fsi_real c;
-            ptrdiff_t at = fsi__paper_sample(q, k, dir, &c), face = at - (ptrdiff_t)q->base[axis];
+            ptrdiff_t at = fsi__paper_sample(paper, k, dir, &c),
+                      face = at - (ptrdiff_t)paper->base[axis];
             if (at < 0)
                 continue;
-            c *= fsi__get(f->side[k].normal, axis);
-            if (at < (ptrdiff_t)q->base[3] && !(s->grid->weight[axis][face] > 0)) {
-                q->target[k] -= c * s->grid->u[axis][face];
+            c *= fsi__get(iface->side[k].normal, axis);
+            if (at < (ptrdiff_t)paper->base[3] && !(slip->grid->weight[axis][face] > 0)) {
+                paper->target[k] -= c * slip->grid->u[axis][face];
                 continue;
             }
-            fsi__slip_put(&e, k, (int32_t)at, c);
-            q->diagonal[k] += c * c;
+            fsi__slip_put(&entries, k, (int32_t)at, c);
+            paper->diagonal[k] += c * c;
         }
     }
-    return fsi_csr_from_triplets(&q->C, f->sides, (int)q->samples, e.count, e.i, e.j, e.v, &memory);
+    return fsi_csr_from_triplets(&paper->C, iface->sides, (int)paper->samples, entries.count,
+                                 entries.i, entries.j, entries.v, &memory);
 }
 
 /* z += D^T x on regular faces (up = 0), or y += D z (up = 1). */
-static void fsi__paper_faces(const fsi__paper *q, const fsi_real *x, fsi_real *y, int up) {
-    const fsi_slip *s = q->s;
+static void fsi__paper_faces(const fsi__paper *paper, const fsi_real *x, fsi_real *y, int up) {
+    const fsi_slip *slip = paper->s;
     size_t face;
-    for (size_t c = 0; c < s->grid->cells; c++)
-        for (int dir = 0; s->grid->cell[c] == FSI_CELL_FLUID && dir < 2 * s->grid->dim; dir++) {
+    for (size_t c = 0; c < slip->grid->cells; c++)
+        for (int dir = 0; slip->grid->cell[c] == FSI_CELL_FLUID && dir < 2 * slip->grid->dim;
+             dir++) {
             fsi_real sign = (fsi_real)(dir & 1 ? 1 : -1);
-            (void)fsi__slip_next(&s->interface, c, dir, &face);
-            if (!(s->grid->weight[dir / 2][face] > 0))
+            (void)fsi__slip_next(&slip->iface, c, dir, &face);
+            if (!(slip->grid->weight[dir / 2][face] > 0))
                 continue;
             if (up)
-                y[c] += sign * x[q->base[dir / 2] + face];
+                y[c] += sign * x[paper->base[dir / 2] + face];
             else
-                y[q->base[dir / 2] + face] += sign * x[c];
+                y[paper->base[dir / 2] + face] += sign * x[c];
         }
 }
 
-static fsi_result fsi__paper_solid_rows(fsi__paper *q) { /* Q = N^T J */
-    const fsi_interface *f = &q->s->interface;
+static fsi_result fsi__paper_solid_rows(fsi__paper *paper) { /* Q = N^T J */
+    const fsi_interface *iface = &paper->s->iface;
     size_t room = 0;
-    for (int k = 0; k < f->sides; k++)
-        room += fsi__slip_row_room(q->s, f->side + k);
-    if (fsi__slip_rows_take(q->s, f->sides, room, &q->Q) != FSI_OK)
+    for (int k = 0; k < iface->sides; k++)
+        room += fsi__slip_row_room(paper->s, iface->side + k);
+    if (fsi__slip_rows_take(paper->s, iface->sides, room, &paper->Q) != FSI_OK)
         return FSI_ERR_MEMORY;
-    for (int k = 0; k < f->sides; k++)
-        fsi__slip_row(q->s, f->side + k, f->side[k].normal, &q->Q);
+    for (int k = 0; k < iface->sides; k++)
+        fsi__slip_row(paper->s, iface->side + k, iface->side[k].normal, &paper->Q);
     return FSI_OK;
 }
 
-static fsi_real fsi__paper_S(const fsi_side *d) {
-    return (fsi_real)d->sign * fsi__get(d->normal, d->axis);
+static fsi_real fsi__paper_S(const fsi_side *side) {
+    return (fsi_real)side->sign * fsi__get(side->normal, side->axis);
 }
 
 /* w = Q^T (mu - S p) */
-static void fsi__paper_push(const fsi__paper *q, const fsi_real *p, const fsi_real *mu,
+static void fsi__paper_push(const fsi__paper *paper, const fsi_real *p, const fsi_real *mu,
                             fsi_real *w) {
-    const fsi_interface *f = &q->s->interface;
-    for (int k = 0; k < f->sides; k++)
-        q->s->push[k] = mu[k] - fsi__paper_S(f->side + k) * p[f->side[k].cell];
-    fsi_csr_tmul(&q->Q, q->s->push, w);
+    const fsi_interface *iface = &paper->s->iface;
+    for (int k = 0; k < iface->sides; k++)
+        paper->s->push[k] = mu[k] - fsi__paper_S(iface->side + k) * p[iface->side[k].cell];
+    fsi_csr_tmul(&paper->Q, paper->s->push, w);
 }
 
 /* p, mu += scale [-S, 1]^T Q v */
-static void fsi__paper_pull(const fsi__paper *q, const fsi_real *v, fsi_real scale, fsi_real *p,
+static void fsi__paper_pull(const fsi__paper *paper, const fsi_real *v, fsi_real scale, fsi_real *p,
                             fsi_real *mu) {
-    const fsi_interface *f = &q->s->interface;
-    fsi_csr_mul(&q->Q, v, q->s->push);
-    for (int k = 0; k < f->sides; k++) {
-        mu[k] += scale * q->s->push[k];
-        p[f->side[k].cell] -= scale * fsi__paper_S(f->side + k) * q->s->push[k];
+    const fsi_interface *iface = &paper->s->iface;
+    fsi_csr_mul(&paper->Q, v, paper->s->push);
+    for (int k = 0; k < iface->sides; k++) {
+        mu[k] += scale * paper->s->push[k];
+        p[iface->side[k].cell] -= scale * fsi__paper_S(iface->side + k) * paper->s->push[k];
     }
 }
 
-static fsi_real fsi__paper_mass(const fsi_slip *s) {
-    return s->grid->desc.rho * s->grid->h * fsi__area(&s->interface);
+static fsi_real fsi__paper_mass(const fsi_slip *slip) {
+    return slip->grid->desc.rho * slip->grid->h * fsi__area(&slip->iface);
 }
 
 static void fsi__paper_apply(const fsi_real *x, fsi_real *y, void *user) {
-    fsi__paper *q = (fsi__paper *)user;
-    fsi_real *w = fsi__slip_v_of(q->s, FSI__V_WORK);
-    size_t n = q->s->grid->cells;
-    fsi__slip_apply(x, y, q->s);
-    fsi_csr_tmul(&q->C, x + n, q->z); /* C^T mu */
-    fsi__paper_faces(q, q->z, y, 1);
-    fsi__paper_faces(q, x, q->z, 0);
-    fsi_csr_mul(&q->C, q->z, y + n);
-    if (!q->s->columns)
+    fsi__paper *paper = (fsi__paper *)user;
+    fsi_real *w = fsi__slip_v_of(paper->s, FSI__V_WORK);
+    size_t n = paper->s->grid->cells;
+    fsi__slip_apply(x, y, paper->s);
+    fsi_csr_tmul(&paper->C, x + n, paper->z); /* C^T mu */
+    fsi__paper_faces(paper, paper->z, y, 1);
+    fsi__paper_faces(paper, x, paper->z, 0);
+    fsi_csr_mul(&paper->C, paper->z, y + n);
+    if (!paper->s->columns)
         return;
-    fsi__paper_push(q, x, x + n, w);
-    fsi__slip_K_solve(q->s, w);
-    fsi__paper_pull(q, w, fsi__paper_mass(q->s), y, y + n);
+    fsi__paper_push(paper, x, x + n, w);
+    fsi__slip_K_solve(paper->s, w);
+    fsi__paper_pull(paper, w, fsi__paper_mass(paper->s), y, y + n);
 }
 
 static void fsi__paper_precondition(const fsi_real *r, fsi_real *z, void *user) {
-    fsi__paper *q = (fsi__paper *)user;
-    size_t n = q->s->grid->cells;
-    fsi__slip_precondition(r, z, q->s);
-    for (int k = 0; k < q->s->interface.sides; k++)
-        z[n + (size_t)k] = r[n + (size_t)k] / fsi__max(q->diagonal[k], FSI_R(1e-3));
+    fsi__paper *paper = (fsi__paper *)user;
+    size_t n = paper->s->grid->cells;
+    fsi__slip_precondition(r, z, paper->s);
+    for (int k = 0; k < paper->s->iface.sides; k++)
+        z[n + (size_t)k] = r[n + (size_t)k] / fsi__max(paper->diagonal[k], FSI_R(1e-3));
 }
 
 static void fsi__paper_project(fsi_real *x, void *user) {
@@ -6975,312 +7074,323 @@ static void fsi__paper_project(fsi_real *x, void *user) {
 
 /* The (p, mu) block assembled: cells and ghosts as in the matrix above, D C^T and C C^T through the
  * samples that rows of C share. */
-static void fsi__paper_fill(const fsi__paper *q, const fsi_csr *T, fsi__slip_entries *e) {
-    const fsi_slip *s = q->s;
-    const fsi_interface *f = &s->interface;
-    const int32_t ghosts = q->map[s->grid->cells], sides = ghosts + s->ghosts;
+static void fsi__paper_fill(const fsi__paper *paper, const fsi_csr *matrix,
+                            fsi__slip_entries *entries) {
+    const fsi_slip *slip = paper->s;
+    const fsi_interface *iface = &slip->iface;
+    const int32_t ghosts = paper->map[slip->grid->cells], sides = ghosts + slip->ghosts;
     size_t face;
-    e->count = 0;
-    for (int k = 0; k < s->links; k++)
-        fsi__slip_put_pair(e, ghosts + s->link[k].a, s->link[k].b < 0 ? -1 : ghosts + s->link[k].b,
+    entries->count = 0;
+    for (int k = 0; k < slip->links; k++)
+        fsi__slip_put_pair(entries, ghosts + slip->link[k].a,
+                           slip->link[k].b < 0 ? -1 : ghosts + slip->link[k].b,
                            1 / FSI__SLIP_GHOST_MASS);
-    for (int k = 0; k < f->sides; k++)
-        fsi__slip_put_pair(e, ghosts + s->ghost[k], q->map[f->side[k].cell], s->conduct[k]);
+    for (int k = 0; k < iface->sides; k++)
+        fsi__slip_put_pair(entries, ghosts + slip->ghost[k], paper->map[iface->side[k].cell],
+                           slip->conduct[k]);
     size_t j;
-    for (size_t c = 0; c < s->grid->cells; c++)
-        for (int dir = 0; q->map[c] >= 0 && dir < 2 * f->dim; dir++) {
-            ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
-            fsi_real w = s->grid->weight[dir / 2][face];
-            fsi__slip_put(e, q->map[c], q->map[c], w);
-            if (m >= 0 && q->map[m] >= 0)
-                fsi__slip_put(e, q->map[c], q->map[m], -w);
+    for (size_t c = 0; c < slip->grid->cells; c++)
+        for (int dir = 0; paper->map[c] >= 0 && dir < 2 * iface->dim; dir++) {
+            ptrdiff_t m = fsi__slip_next(iface, c, dir, &face);
+            fsi_real w = slip->grid->weight[dir / 2][face];
+            fsi__slip_put(entries, paper->map[c], paper->map[c], w);
+            if (m >= 0 && paper->map[m] >= 0)
+                fsi__slip_put(entries, paper->map[c], paper->map[m], -w);
             if (!(w > 0))
                 continue;
-            j = q->base[dir / 2] + face;
-            for (int k = T->row[j]; k < T->row[j + 1]; k++) {
-                fsi_real v = (fsi_real)(dir & 1 ? 1 : -1) * T->val[k];
-                fsi__slip_put(e, q->map[c], sides + T->col[k], v);
-                fsi__slip_put(e, sides + T->col[k], q->map[c], v);
+            j = paper->base[dir / 2] + face;
+            for (int k = matrix->row[j]; k < matrix->row[j + 1]; k++) {
+                fsi_real v = (fsi_real)(dir & 1 ? 1 : -1) * matrix->val[k];
+                fsi__slip_put(entries, paper->map[c], sides + matrix->col[k], v);
+                fsi__slip_put(entries, sides + matrix->col[k], paper->map[c], v);
             }
         }
-    for (j = 0; j < (size_t)T->rows; j++)
-        for (int k = T->row[j]; k < T->row[j + 1]; k++)
-            for (int l = T->row[j]; l < T->row[j + 1]; l++)
-                fsi__slip_put(e, sides + T->col[k], sides + T->col[l], T->val[k] * T->val[l]);
+    for (j = 0; j < (size_t)matrix->rows; j++)
+        for (int k = matrix->row[j]; k < matrix->row[j + 1]; k++)
+            for (int l = matrix->row[j]; l < matrix->row[j + 1]; l++)
+                fsi__slip_put(entries, sides + matrix->col[k], sides + matrix->col[l],
+                              matrix->val[k] * matrix->val[l]);
 }
 
-static fsi_result fsi__paper_assemble(fsi__paper *q) {
-    fsi_slip *s = q->s;
-    fsi__slip_entries e = {NULL, NULL, NULL, 0, 0};
-    fsi_ic_desc d;
+static fsi_result fsi__paper_assemble(fsi__paper *paper) {
+    fsi_slip *slip = paper->s;
+    fsi__slip_entries entries = {NULL, NULL, NULL, 0, 0};
+    fsi_ic_desc desc;
     int k = 0;
-    memset(&d, 0, sizeof d);
-    d.allocator = fsi__slip_memory(s);
-    if (!FSI__SLIP_TAKE(s, q->map, int32_t, s->grid->cells))
+    memset(&desc, 0, sizeof desc);
+    desc.allocator = fsi__slip_memory(slip);
+    if (!FSI__SLIP_TAKE(slip, paper->map, int32_t, slip->grid->cells))
         return FSI_ERR_MEMORY;
-    for (size_t c = 0; c < s->grid->cells; c++)
-        q->map[c] = s->grid->cell[c] == FSI_CELL_FLUID ? k++ : -1;
-    q->map[s->grid->cells] = k;
-    int n = k + s->ghosts + s->interface.sides;
-    fsi_csr T;
-    fsi_result r = fsi_csr_transpose(&q->C, &T, &d.allocator);
-    if (r != FSI_OK)
-        return r;
-    fsi__paper_fill(q, &T, &e); /* counts */
-    r = fsi__slip_entries_take(s, e.count, &e);
-    if (r != FSI_OK)
-        return r;
-    fsi__paper_fill(q, &T, &e);
-    r = fsi_csr_from_triplets(&q->A, n, n, e.count, e.i, e.j, e.v, &d.allocator);
-    return r == FSI_OK ? fsi_ic_init(&q->ic, &q->A, &d) : r;
+    for (size_t c = 0; c < slip->grid->cells; c++)
+        paper->map[c] = slip->grid->cell[c] == FSI_CELL_FLUID ? k++ : -1;
+    paper->map[slip->grid->cells] = k;
+    int n = k + slip->ghosts + slip->iface.sides;
+    fsi_csr matrix;
+    fsi_result result = fsi_csr_transpose(&paper->C, &matrix, &desc.allocator);
+    if (result != FSI_OK)
+        return result;
+    fsi__paper_fill(paper, &matrix, &entries); /* counts */
+    result = fsi__slip_entries_take(slip, entries.count, &entries);
+    if (result != FSI_OK)
+        return result;
+    fsi__paper_fill(paper, &matrix, &entries);
+    result = fsi_csr_from_triplets(&paper->A, n, n, entries.count, entries.i, entries.j, entries.v,
+                                   &desc.allocator);
+    return result == FSI_OK ? fsi_ic_init(&paper->ic, &paper->A, &desc) : result;
 }
 
 /* (cells, sides) <-> compact (cells, ghosts, sides). */
-static void fsi__paper_spread(const fsi__paper *q, const fsi_real *x, fsi_real *full,
+static void fsi__paper_spread(const fsi__paper *paper, const fsi_real *x, fsi_real *full,
                               fsi_real *mu) {
-    size_t cells = q->s->grid->cells, sides = (size_t)q->map[cells] + (size_t)q->s->ghosts;
+    size_t cells = paper->s->grid->cells,
+           sides = (size_t)paper->map[cells] + (size_t)paper->s->ghosts;
     for (size_t c = 0; c < cells; c++)
-        full[c] = q->map[c] >= 0 ? x[q->map[c]] : 0;
-    fsi_copy((size_t)q->s->interface.sides, x + sides, mu);
+        full[c] = paper->map[c] >= 0 ? x[paper->map[c]] : 0;
+    fsi_copy((size_t)paper->s->iface.sides, x + sides, mu);
 }
 
 static void fsi__paper_apply_kept(const fsi_real *x, fsi_real *y, void *user) {
-    fsi__paper *q = (fsi__paper *)user;
-    fsi_slip *s = q->s;
-    size_t n = (size_t)q->A.rows, m = (size_t)s->columns, sides = n - (size_t)s->interface.sides;
-    fsi_real *p = s->vec[2], *mu = q->w, *w = fsi__slip_v_of(s, FSI__V_WORK);
-    fsi_csr_mul(&q->A, x, y);
-    fsi__paper_spread(q, x, p, mu);
-    fsi__paper_push(q, p, mu, y + n);
-    fsi_csr_mul(&s->K, x + n, w);
+    fsi__paper *paper = (fsi__paper *)user;
+    fsi_slip *slip = paper->s;
+    size_t n = (size_t)paper->A.rows, m = (size_t)slip->columns,
+           sides = n - (size_t)slip->iface.sides;
+    fsi_real *p = slip->vec[2], *mu = paper->w, *w = fsi__slip_v_of(slip, FSI__V_WORK);
+    fsi_csr_mul(&paper->A, x, y);
+    fsi__paper_spread(paper, x, p, mu);
+    fsi__paper_push(paper, p, mu, y + n);
+    fsi_csr_mul(&slip->K, x + n, w);
     for (size_t i = 0; i < m; i++)
-        y[n + i] -= w[i] / fsi__paper_mass(s);
-    fsi_fill(s->grid->cells, 0, p);
-    fsi_fill((size_t)s->interface.sides, 0, mu);
-    fsi__paper_pull(q, x + n, 1, p, mu);
-    for (size_t i = 0; i < s->grid->cells; i++)
-        if (q->map[i] >= 0)
-            y[q->map[i]] += p[i];
-    for (size_t i = 0; i < (size_t)s->interface.sides; i++)
+        y[n + i] -= w[i] / fsi__paper_mass(slip);
+    fsi_fill(slip->grid->cells, 0, p);
+    fsi_fill((size_t)slip->iface.sides, 0, mu);
+    fsi__paper_pull(paper, x + n, 1, p, mu);
+    for (size_t i = 0; i < slip->grid->cells; i++)
+        if (paper->map[i] >= 0)
+            y[paper->map[i]] += p[i];
+    for (size_t i = 0; i < (size_t)slip->iface.sides; i++)
         y[sides + i] += mu[i];
 }
 
 static void fsi__paper_precondition_kept(const fsi_real *r, fsi_real *z, void *user) {
-    fsi__paper *q = (fsi__paper *)user;
-    size_t n = (size_t)q->A.rows, m = (size_t)q->s->columns;
-    (void)fsi_ic_solve(&q->ic, r, z);
+    fsi__paper *paper = (fsi__paper *)user;
+    size_t n = (size_t)paper->A.rows, m = (size_t)paper->s->columns;
+    (void)fsi_ic_solve(&paper->ic, r, z);
     fsi_copy(m, r + n, z + n);
-    fsi__slip_K_solve(q->s, z + n);
-    fsi_scale(m, -fsi__paper_mass(q->s), z + n);
+    fsi__slip_K_solve(paper->s, z + n);
+    fsi_scale(m, -fsi__paper_mass(paper->s), z + n);
 }
 
 /* v* of all samples into z: regular faces and the starts of v_occ. */
-static void fsi__paper_samples(const fsi__paper *q) {
-    const fsi_slip *s = q->s;
-    for (int a = 0; a < s->grid->dim; a++)
-        fsi_copy(s->grid->faces[a], s->grid->u[a], q->z + q->base[a]);
-    for (int k = 0; k < s->interface.sides; k++)
-        q->z[q->base[3] + (size_t)k] = fsi__get(s->velocity[k], s->interface.side[k].axis);
+static void fsi__paper_samples(const fsi__paper *paper) {
+    const fsi_slip *slip = paper->s;
+    for (int a = 0; a < slip->grid->dim; a++)
+        fsi_copy(slip->grid->faces[a], slip->grid->u[a], paper->z + paper->base[a]);
+    for (int k = 0; k < slip->iface.sides; k++)
+        paper->z[paper->base[3] + (size_t)k] =
+            fsi__get(slip->velocity[k], slip->iface.side[k].axis);
 }
 
 /* W v at every side from the samples in z */
-static void fsi__paper_surface(const fsi__paper *q) {
-    const fsi_interface *f = &q->s->interface;
-    for (int k = 0; k < f->sides; k++) {
+static void fsi__paper_surface(const fsi__paper *paper) {
+    const fsi_interface *iface = &paper->s->iface;
+    for (int k = 0; k < iface->sides; k++) {
         fsi_real v[3] = {0, 0, 0}, weight;
-        for (int dir = 0; dir < 2 * f->dim; dir++) {
-            ptrdiff_t at = fsi__paper_sample(q, k, dir, &weight);
+        for (int dir = 0; dir < 2 * iface->dim; dir++) {
+            ptrdiff_t at = fsi__paper_sample(paper, k, dir, &weight);
             if (at >= 0)
-                v[dir / 2] += weight * q->z[at];
+                v[dir / 2] += weight * paper->z[at];
         }
-        q->s->velocity[k] = fsi_vec_load(v);
+        paper->s->velocity[k] = fsi_vec_load(v);
     }
 }
 
 /* b, x: cells, sides; bg: ghosts. */
-static fsi_result fsi__paper_cg(fsi__paper *q, fsi_real *b, fsi_real *x, const fsi_real *bg,
-                                fsi_krylov_desc *d, fsi_report *rep) {
-    fsi_slip *s = q->s;
-    const fsi_interface *f = &s->interface;
-    fsi__slip_ghost_pressure(s, NULL, bg, s->aux);
-    for (int k = 0; k < f->sides; k++)
-        b[f->side[k].cell] += s->conduct[k] * s->aux[s->ghost[k]];
-    d->n = s->grid->cells + (size_t)f->sides;
-    d->A.apply_fn = fsi__paper_apply;
-    d->precondition.apply_fn = fsi__paper_precondition;
-    if (!s->columns)
-        d->project_fn = fsi__paper_project;
-    return fsi_cg_solve(d, b, x, NULL, 0, rep);
+static fsi_result fsi__paper_cg(fsi__paper *paper, fsi_real *b, fsi_real *x, const fsi_real *bg,
+                                fsi_krylov_desc *desc, fsi_report *rep) {
+    fsi_slip *slip = paper->s;
+    const fsi_interface *iface = &slip->iface;
+    fsi__slip_ghost_pressure(slip, NULL, bg, slip->aux);
+    for (int k = 0; k < iface->sides; k++)
+        b[iface->side[k].cell] += slip->conduct[k] * slip->aux[slip->ghost[k]];
+    desc->n = slip->grid->cells + (size_t)iface->sides;
+    desc->A.apply_fn = fsi__paper_apply;
+    desc->precondition.apply_fn = fsi__paper_precondition;
+    if (!slip->columns)
+        desc->project_fn = fsi__paper_project;
+    return fsi_cg_solve(desc, b, x, NULL, 0, rep);
 }
 
-static fsi_result fsi__paper_qmr(fsi__paper *q, const fsi_real *b, fsi_real *x, const fsi_real *bg,
-                                 fsi_krylov_desc *d, fsi_report *rep) {
-    fsi_slip *s = q->s;
-    size_t cells = s->grid->cells, sides = (size_t)s->interface.sides, m = (size_t)s->columns;
-    fsi_result r = fsi__paper_assemble(q);
-    if (r < 0)
-        return r;
-    size_t n = (size_t)q->A.rows;
+static fsi_result fsi__paper_qmr(fsi__paper *paper, const fsi_real *b, fsi_real *x,
+                                 const fsi_real *bg, fsi_krylov_desc *desc, fsi_report *rep) {
+    fsi_slip *slip = paper->s;
+    size_t cells = slip->grid->cells, sides = (size_t)slip->iface.sides, m = (size_t)slip->columns;
+    fsi_result result = fsi__paper_assemble(paper);
+    if (result < 0)
+        return result;
+    size_t n = (size_t)paper->A.rows;
     fsi_real *B;
-    FSI__SLIP_TAKE(s, B, fsi_real, n + m);
+    FSI__SLIP_TAKE(slip, B, fsi_real, n + m);
     fsi_real *X;
-    FSI__SLIP_TAKE(s, X, fsi_real, n + m);
-    if (s->heap->failed)
+    FSI__SLIP_TAKE(slip, X, fsi_real, n + m);
+    if (slip->heap->failed)
         return FSI_ERR_MEMORY;
     for (size_t i = 0; i < cells; i++)
-        if (q->map[i] >= 0)
-            B[q->map[i]] = b[i];
-    fsi_copy((size_t)s->ghosts, bg, B + q->map[cells]);
+        if (paper->map[i] >= 0)
+            B[paper->map[i]] = b[i];
+    fsi_copy((size_t)slip->ghosts, bg, B + paper->map[cells]);
     fsi_copy(sides, b + cells, B + n - sides);
-    d->n = n + m;
-    d->A.apply_fn = fsi__paper_apply_kept;
-    d->precondition.apply_fn = fsi__paper_precondition_kept;
-    r = fsi_symmqmr_solve(d, B, X, NULL, 0, rep);
-    if (r < 0)
-        return r;
-    fsi__paper_spread(q, X, x, x + cells);
-    fsi_copy(m, X + n, fsi__slip_v_of(s, FSI__V_NEW));
-    return r;
+    desc->n = n + m;
+    desc->A.apply_fn = fsi__paper_apply_kept;
+    desc->precondition.apply_fn = fsi__paper_precondition_kept;
+    result = fsi_symmqmr_solve(desc, B, X, NULL, 0, rep);
+    if (result < 0)
+        return result;
+    fsi__paper_spread(paper, X, x, x + cells);
+    fsi_copy(m, X + n, fsi__slip_v_of(slip, FSI__V_NEW));
+    return result;
 }
 
 /* The solids' velocity v, and as the paper has it at the walls. */
-static void fsi__paper_walls(fsi_slip *s, const fsi_real *v) {
-    const fsi_interface *f = &s->interface;
-    fsi__slip_give(s, v);
-    for (int k = 0; k < f->sides; k++)
-        s->wall[k] = fsi__get(f->side[k].normal, f->side[k].axis)
-                     * fsi_vec_dot(f->side[k].normal, s->body[k]);
+static void fsi__paper_walls(fsi_slip *slip, const fsi_real *v) {
+    const fsi_interface *iface = &slip->iface;
+    fsi__slip_give(slip, v);
+    for (int k = 0; k < iface->sides; k++)
+        slip->wall[k] = fsi__get(iface->side[k].normal, iface->side[k].axis)
+                        * fsi_vec_dot(iface->side[k].normal, slip->body[k]);
 }
 
-static void fsi__paper_finish(fsi__paper *q, const fsi_real *x, const fsi_real *bg, int kept) {
-    fsi_slip *s = q->s;
-    fsi_grid *g = s->grid;
-    size_t n = g->cells, m = (size_t)s->columns;
-    fsi_real scale = g->desc.rho * g->h, *v0 = fsi__slip_v_of(s, FSI__V_FREE),
-             *v = fsi__slip_v_of(s, FSI__V_NEW);
+static void fsi__paper_finish(fsi__paper *paper, const fsi_real *x, const fsi_real *bg, int kept) {
+    fsi_slip *slip = paper->s;
+    fsi_grid *grid = slip->grid;
+    size_t n = grid->cells, m = (size_t)slip->columns;
+    fsi_real scale = grid->desc.rho * grid->h, *v0 = fsi__slip_v_of(slip, FSI__V_FREE),
+             *v = fsi__slip_v_of(slip, FSI__V_NEW);
     if (m && !kept) {
-        fsi__paper_push(q, x, x + n, v);
-        fsi__slip_K_solve(s, v);
-        fsi_scale(m, fsi__paper_mass(s), v);
+        fsi__paper_push(paper, x, x + n, v);
+        fsi__slip_K_solve(slip, v);
+        fsi_scale(m, fsi__paper_mass(slip), v);
     }
     for (size_t i = 0; i < m; i++)
         v[i] += v0[i];
     if (m)
-        fsi__paper_walls(s, v);
-    fsi__slip_ghost_pressure(s, x, bg, s->vec[0] + n);
+        fsi__paper_walls(slip, v);
+    fsi__slip_ghost_pressure(slip, x, bg, slip->vec[0] + n);
     for (size_t i = 0; i < n; i++)
-        s->vec[0][i] = -scale * x[i];
-    for (size_t i = 0; i < (size_t)s->ghosts; i++)
-        s->vec[0][n + i] *= -scale;
-    fsi_csr_tmul(&q->C, x + n, q->w);
-    (void)fsi__slip_update(s, s->vec[0]);
-    fsi__paper_samples(q);
-    for (size_t i = 0; i < q->samples; i++)
-        q->z[i] -= q->w[i];
-    for (int a = 0; a < g->dim; a++)
-        fsi_copy(g->faces[a], q->z + q->base[a], g->u[a]);
-    fsi__paper_surface(q);
+        slip->vec[0][i] = -scale * x[i];
+    for (size_t i = 0; i < (size_t)slip->ghosts; i++)
+        slip->vec[0][n + i] *= -scale;
+    fsi_csr_tmul(&paper->C, x + n, paper->w);
+    (void)fsi__slip_update(slip, slip->vec[0]);
+    fsi__paper_samples(paper);
+    for (size_t i = 0; i < paper->samples; i++)
+        paper->z[i] -= paper->w[i];
+    for (int a = 0; a < grid->dim; a++)
+        fsi_copy(grid->faces[a], paper->z + paper->base[a], grid->u[a]);
+    fsi__paper_surface(paper);
 }
 
-static fsi_result fsi__paper_solve(fsi_slip *s, fsi_report *rep) {
-    fsi_grid *g = s->grid;
-    size_t n = g->cells, sides = (size_t)s->interface.sides;
-    fsi_real scale = g->desc.rho * g->h, *bg = s->vec[3] + n;
-    int kept = s->columns && s->desc.solver == FSI_SLIP_INDEFINITE;
-    fsi__paper q;
-    memset(&q, 0, sizeof q);
-    fsi_krylov_desc d;
-    memset(&d, 0, sizeof d);
-    q.s = s;
-    for (int a = 0; a < g->dim; a++)
-        q.base[a + 1] = q.base[a] + g->faces[a];
-    q.base[3] = q.base[g->dim];
-    q.samples = q.base[3] + sides;
+static fsi_result fsi__paper_solve(fsi_slip *slip, fsi_report *rep) {
+    fsi_grid *grid = slip->grid;
+    size_t n = grid->cells, sides = (size_t)slip->iface.sides;
+    fsi_real scale = grid->desc.rho * grid->h, *bg = slip->vec[3] + n;
+    int kept = slip->columns && slip->desc.solver == FSI_SLIP_INDEFINITE;
+    fsi__paper paper;
+    memset(&paper, 0, sizeof paper);
+    fsi_krylov_desc desc;
+    memset(&desc, 0, sizeof desc);
+    paper.s = slip;
+    for (int a = 0; a < grid->dim; a++)
+        paper.base[a + 1] = paper.base[a] + grid->faces[a];
+    paper.base[3] = paper.base[grid->dim];
+    paper.samples = paper.base[3] + sides;
     fsi_real *b;
-    FSI__SLIP_TAKE(s, b, fsi_real, n + sides);
+    FSI__SLIP_TAKE(slip, b, fsi_real, n + sides);
     fsi_real *x;
-    FSI__SLIP_TAKE(s, x, fsi_real, n + sides);
-    FSI__SLIP_TAKE(s, q.z, fsi_real, q.samples);
-    FSI__SLIP_TAKE(s, q.w, fsi_real, q.samples);
-    FSI__SLIP_TAKE(s, q.diagonal, fsi_real, sides);
-    FSI__SLIP_TAKE(s, q.target, fsi_real, sides);
-    if (s->heap->failed)
+    FSI__SLIP_TAKE(slip, x, fsi_real, n + sides);
+    FSI__SLIP_TAKE(slip, paper.z, fsi_real, paper.samples);
+    FSI__SLIP_TAKE(slip, paper.w, fsi_real, paper.samples);
+    FSI__SLIP_TAKE(slip, paper.diagonal, fsi_real, sides);
+    FSI__SLIP_TAKE(slip, paper.target, fsi_real, sides);
+    if (slip->heap->failed)
         return FSI_ERR_MEMORY;
-    fsi__slip_estimate(s, 1);
-    fsi__slip_free_velocity(s);
-    fsi__slip_start(s);
-    fsi__slip_regions(s);
-    fsi__paper_walls(s, fsi__slip_v_of(s, FSI__V_FREE));
-    fsi_result r = fsi__paper_rows(&q);
-    if (r >= 0)
-        r = fsi__paper_solid_rows(&q);
-    if (r < 0)
-        return r;
-    fsi__slip_rhs(s, s->vec[3]);
+    fsi__slip_estimate(slip, 1);
+    fsi__slip_free_velocity(slip);
+    fsi__slip_start(slip);
+    fsi__slip_regions(slip);
+    fsi__paper_walls(slip, fsi__slip_v_of(slip, FSI__V_FREE));
+    fsi_result result = fsi__paper_rows(&paper);
+    if (result >= 0)
+        result = fsi__paper_solid_rows(&paper);
+    if (result < 0)
+        return result;
+    fsi__slip_rhs(slip, slip->vec[3]);
     for (size_t i = 0; i < n; i++)
-        b[i] = s->vec[3][i] / -scale; /* D v* */
-    for (size_t i = 0; i < (size_t)s->ghosts; i++)
+        b[i] = slip->vec[3][i] / -scale; /* D v* */
+    for (size_t i = 0; i < (size_t)slip->ghosts; i++)
         bg[i] /= -scale;
-    fsi__paper_samples(&q);
-    fsi_csr_mul(&q.C, q.z, b + n);
+    fsi__paper_samples(&paper);
+    fsi_csr_mul(&paper.C, paper.z, b + n);
     for (size_t i = 0; i < sides; i++)
-        b[n + i] -= q.target[i];
-    d.A.user = d.precondition.user = d.project_user = &q;
-    d.tolerance = s->desc.tolerance > 0 ? s->desc.tolerance : g->desc.tolerance;
-    d.max_iterations = s->desc.max_iterations ? s->desc.max_iterations : 20000;
-    d.allocator = fsi__slip_memory(s);
-    r = kept ? fsi__paper_qmr(&q, b, x, bg, &d, rep) : fsi__paper_cg(&q, b, x, bg, &d, rep);
-    if (r >= 0)
-        fsi__paper_finish(&q, x, bg, kept);
-    return r;
+        b[n + i] -= paper.target[i];
+    desc.A.user = desc.precondition.user = desc.project_user = &paper;
+    desc.tolerance = slip->desc.tolerance > 0 ? slip->desc.tolerance : grid->desc.tolerance;
+    desc.max_iterations = slip->desc.max_iterations ? slip->desc.max_iterations : 20000;
+    desc.allocator = fsi__slip_memory(slip);
+    result = kept ? fsi__paper_qmr(&paper, b, x, bg, &desc, rep)
+                  : fsi__paper_cg(&paper, b, x, bg, &desc, rep);
+    if (result >= 0)
+        fsi__paper_finish(&paper, x, bg, kept);
+    return result;
 }
 
-static void fsi__slip_finish(fsi_slip *s) {
-    fsi_interface *f = &s->interface;
-    for (int i = 0; i < f->sides; i++) {
-        const fsi_side *side = f->side + i;
+static void fsi__slip_finish(fsi_slip *slip) {
+    fsi_interface *iface = &slip->iface;
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
         if (!side->shell)
-            f->velocity[side->axis][side->face] = s->wall[i] + (fsi_real)side->sign * s->flux[i];
-        if (side->mass > 0 || !(s->grid->weight[side->axis][side->face] > 0))
-            fsi_interface_set_sample(f, s->grid, side, fsi__get(s->velocity[i], side->axis));
+            iface->velocity[side->axis][side->face] =
+                slip->wall[i] + (fsi_real)side->sign * slip->flux[i];
+        if (side->mass > 0 || !(slip->grid->weight[side->axis][side->face] > 0))
+            fsi_interface_set_sample(iface, slip->grid, side,
+                                     fsi__get(slip->velocity[i], side->axis));
     }
 }
 
-static fsi_result fsi__slip_passes(fsi_slip *s, fsi_report *rep) {
-    fsi_grid *g = s->grid;
-    fsi_result r = FSI_OK, worst = FSI_OK;
-    int passes = s->desc.passes ? s->desc.passes : 3;
-    for (int k = 0; k < g->dim; k++)
-        fsi_copy(g->faces[k], g->u[k], s->u[k]);
-    for (int pass = 0; pass < passes && r >= 0; pass++) {
+static fsi_result fsi__slip_passes(fsi_slip *slip, fsi_report *rep) {
+    fsi_grid *grid = slip->grid;
+    fsi_result result = FSI_OK, worst = FSI_OK;
+    int passes = slip->desc.passes ? slip->desc.passes : 3;
+    for (int k = 0; k < grid->dim; k++)
+        fsi_copy(grid->faces[k], grid->u[k], slip->u[k]);
+    for (int pass = 0; pass < passes && result >= 0; pass++) {
         fsi_report one;
         memset(&one, 0, sizeof one);
-        fsi__slip_estimate(s, 1);
-        if (!pass && s->columns) {
-            fsi__slip_free_velocity(s);
-            fsi__slip_give(s, fsi__slip_v_of(s, FSI__V_FREE));
-            fsi__slip_estimate(s, 1);
+        fsi__slip_estimate(slip, 1);
+        if (!pass && slip->columns) {
+            fsi__slip_free_velocity(slip);
+            fsi__slip_give(slip, fsi__slip_v_of(slip, FSI__V_FREE));
+            fsi__slip_estimate(slip, 1);
         }
-        fsi__slip_start(s);
-        fsi__slip_regions(s);
-        fsi__slip_pushed(s);
-        fsi__slip_walls(s, fsi__slip_v_of(s, pass ? FSI__V_NEW : FSI__V_FREE));
-        fsi__slip_rhs(s, s->vec[3]);
-        for (int k = 0; k < g->dim; k++)
-            fsi_copy(g->faces[k], s->u[k], g->u[k]);
-        r = fsi__slip_cg(s, s->vec[3], s->vec[0], pass, &one);
-        if (r < 0)
+        fsi__slip_start(slip);
+        fsi__slip_regions(slip);
+        fsi__slip_pushed(slip);
+        fsi__slip_walls(slip, fsi__slip_v_of(slip, pass ? FSI__V_NEW : FSI__V_FREE));
+        fsi__slip_rhs(slip, slip->vec[3]);
+        for (int k = 0; k < grid->dim; k++)
+            fsi_copy(grid->faces[k], slip->u[k], grid->u[k]);
+        result = fsi__slip_cg(slip, slip->vec[3], slip->vec[0], pass, &one);
+        if (result < 0)
             break;
-        worst = r > worst ? r : worst;
+        worst = result > worst ? result : worst;
         rep->iterations += one.iterations;
         rep->residual = one.residual;
         if (!pass)
             rep->residual_start = one.residual_start;
-        r = fsi__slip_update(s, s->vec[0]);
-        fsi__slip_give(s, fsi__slip_v_of(s, FSI__V_NEW));
-        fsi__slip_walls_moved(s, fsi__slip_v_of(s, FSI__V_NEW));
+        result = fsi__slip_update(slip, slip->vec[0]);
+        fsi__slip_give(slip, fsi__slip_v_of(slip, FSI__V_NEW));
+        fsi__slip_walls_moved(slip, fsi__slip_v_of(slip, FSI__V_NEW));
     }
-    return r < 0 ? r : worst;
+    return result < 0 ? result : worst;
 }
 
 FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *report) {
@@ -7293,58 +7403,59 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
     memset(&rep, 0, sizeof rep);
     s->dt = dt;
     s->stepped = 0;
-    fsi_result r = fsi__slip_prepare(s, dt);
-    if (r >= 0)
-        r = s->desc.form == FSI_SLIP_PAPER ? fsi__paper_solve(s, &rep) : fsi__slip_passes(s, &rep);
-    if (r < 0) {
+    fsi_result result = fsi__slip_prepare(s, dt);
+    if (result >= 0)
+        result =
+            s->desc.form == FSI_SLIP_PAPER ? fsi__paper_solve(s, &rep) : fsi__slip_passes(s, &rep);
+    if (result < 0) {
         fsi__slip_give(s, fsi__slip_v_of(s, FSI__V_GIVEN)); /* v* back */
-        s->interface.sides = 0;                             /* their lists may be missing */
-        return r;
+        s->iface.sides = 0;                                 /* their lists may be missing */
+        return result;
     }
     fsi__slip_impulses(s);
     if (s->desc.form != FSI_SLIP_PAPER)
         fsi__slip_estimate(s, 0);
     fsi__slip_finish(s);
-    rep.reason = r;
+    rep.reason = result;
     s->report = rep;
     if (report)
         *report = rep;
-    return r;
+    return result;
 }
 
 /* b, or the point of a -> b just before the first surface. */
-static fsi_vec3 fsi__slip_until(const fsi_slip *s, fsi_vec3 a, fsi_vec3 b) {
+static fsi_vec3 fsi__slip_until(const fsi_slip *slip, fsi_vec3 a, fsi_vec3 b) {
     fsi_vec3 d = fsi_vec_sub(b, a);
     fsi_hit hit;
     int solid;
-    if (!fsi_interface_first_hit(&s->interface, a, b, &hit, &solid))
+    if (!fsi_interface_first_hit(&slip->iface, a, b, &hit, &solid))
         return b;
-    return fsi_vec_mad(
-        a, d,
-        fsi__max(
-            hit.t - FSI_R(1e-3) * s->grid->h / fsi__max(fsi__length(d), FSI_R(1e-6) * s->grid->h),
-            0));
+    return fsi_vec_mad(a, d,
+                       fsi__max(hit.t
+                                    - FSI_R(1e-3) * slip->grid->h
+                                          / fsi__max(fsi__length(d), FSI_R(1e-6) * slip->grid->h),
+                                0));
 }
 
 /* Where the flow carries a point over dt (midpoint rule), not beyond the box; the middle of the
  * path is looked up short of surfaces. */
-static fsi_vec3 fsi__slip_drift(const fsi_slip *s, fsi_vec3 a, fsi_real dt) {
-    const fsi_grid *g = s->grid;
-    fsi_vec3 m = fsi__slip_until(s, a, fsi_vec_mad(a, fsi_grid_velocity_at(g, a), dt / 2));
+static fsi_vec3 fsi__slip_drift(const fsi_slip *slip, fsi_vec3 a, fsi_real dt) {
+    const fsi_grid *grid = slip->grid;
+    fsi_vec3 m = fsi__slip_until(slip, a, fsi_vec_mad(a, fsi_grid_velocity_at(grid, a), dt / 2));
     fsi_real x[3];
-    fsi_vec_store(x, fsi_vec_mad(a, fsi_grid_velocity_at(g, m), dt));
-    for (int k = 0; k < g->dim; k++)
-        x[k] = fsi__clamp(x[k], fsi__get(g->origin, k),
-                          fsi__get(g->origin, k) + g->h * (fsi_real)s->interface.n[k]);
+    fsi_vec_store(x, fsi_vec_mad(a, fsi_grid_velocity_at(grid, m), dt));
+    for (int k = 0; k < grid->dim; k++)
+        x[k] = fsi__clamp(x[k], fsi__get(grid->origin, k),
+                          fsi__get(grid->origin, k) + grid->h * (fsi_real)slip->iface.n[k]);
     return fsi_vec_load(x);
 }
 
 /* count points with the flow; stop: before surfaces as they are now */
-static void fsi__slip_flow(const fsi_slip *s, fsi_real dt, int count, fsi_real *x, int stop) {
+static void fsi__slip_flow(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x, int stop) {
     FSI__OMP(parallel for schedule(static) if (count > 1000))
     for (ptrdiff_t i = 0; i < count; i++) {
-        fsi_vec3 a = fsi_vec_load(x + 3 * i), b = fsi__slip_drift(s, a, dt);
-        fsi_vec_store(x + 3 * i, stop ? fsi__slip_until(s, a, b) : b);
+        fsi_vec3 a = fsi_vec_load(x + 3 * i), b = fsi__slip_drift(slip, a, dt);
+        fsi_vec_store(x + 3 * i, stop ? fsi__slip_until(slip, a, b) : b);
     }
 }
 
@@ -7434,133 +7545,135 @@ static int fsi__sweep_element(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi
 }
 
 /* at t of the way */
-static void fsi__sweep_corners(const fsi_surface *q, int e, const fsi_real *was, fsi_real t,
+static void fsi__sweep_corners(const fsi_surface *surface, int e, const fsi_real *was, fsi_real t,
                                fsi_vec3 *x) {
-    for (int k = 0; k < q->dim; k++) {
-        int v = 3 * q->index[q->dim * e + k];
+    for (int k = 0; k < surface->dim; k++) {
+        int v = 3 * surface->index[surface->dim * e + k];
         fsi_vec3 a = fsi_vec_load(was + v);
-        x[k] = t < 1 ? fsi_vec_mad(a, fsi_vec_sub(fsi_vec_load(q->x + v), a), t)
-                     : fsi_vec_load(q->x + v);
-        if (q->dim == 2)
+        x[k] = t < 1 ? fsi_vec_mad(a, fsi_vec_sub(fsi_vec_load(surface->x + v), a), t)
+                     : fsi_vec_load(surface->x + v);
+        if (surface->dim == 2)
             x[k].z = 0;
     }
 }
 
 /* First element that the point p -> q meets while the surfaces go from t0 to t1 of their way. */
-static int fsi__sweep_first(const fsi_slip *s, fsi_real t0, fsi_real t1, fsi_vec3 p, fsi_vec3 q,
+static int fsi__sweep_first(const fsi_slip *slip, fsi_real t0, fsi_real t1, fsi_vec3 p, fsi_vec3 q,
                             fsi__sweep_hit *first) {
-    const fsi_interface *f = &s->interface;
-    const fsi_real *was = s->was;
+    const fsi_interface *iface = &slip->iface;
+    const fsi_real *was = slip->was;
     int found = 0;
-    for (int i = 0; i < f->solids; i++) {
-        const fsi_surface *u = &f->solid[i]->surface;
-        for (int e = 0; e < u->element_count; e++) {
+    for (int i = 0; i < iface->solids; i++) {
+        const fsi_surface *surface = &iface->solid[i]->surface;
+        for (int e = 0; e < surface->element_count; e++) {
             fsi_vec3 a[3], b[3];
-            fsi__sweep_corners(u, e, was, t0, a);
-            fsi__sweep_corners(u, e, was, t1, b);
-            fsi__sweep_hit h;
-            if (!fsi__sweep_element(f->dim, a, b, p, q, &h) || (found && h.t >= first->t))
+            fsi__sweep_corners(surface, e, was, t0, a);
+            fsi__sweep_corners(surface, e, was, t1, b);
+            fsi__sweep_hit hit;
+            if (!fsi__sweep_element(iface->dim, a, b, p, q, &hit) || (found && hit.t >= first->t))
                 continue;
-            *first = h;
+            *first = hit;
             first->solid = i;
             first->element = e;
             first->was = was;
             found = 1;
         }
-        was += 3 * (size_t)u->vertex_count;
+        was += 3 * (size_t)surface->vertex_count;
     }
     return found;
 }
 
 /* A place near `to` on the side of a hit element that the point came from: slid along it, or
  * (stuck) where the element's own point went, at a distance. */
-static fsi_vec3 fsi__sweep_beside(const fsi_slip *s, const fsi__sweep_hit *h, fsi_real t1,
+static fsi_vec3 fsi__sweep_beside(const fsi_slip *slip, const fsi__sweep_hit *hit, fsi_real t1,
                                   fsi_vec3 to, int stuck, fsi_real distance) {
-    const fsi_surface *u = &s->interface.solid[h->solid]->surface;
+    const fsi_surface *surface = &slip->iface.solid[hit->solid]->surface;
     fsi_vec3 x[3], at = fsi_vec(0, 0, 0);
     fsi_real sum = 0, w[3];
-    fsi__sweep_corners(u, h->element, h->was, t1, x);
+    fsi__sweep_corners(surface, hit->element, hit->was, t1, x);
     fsi_vec3 n = fsi_vec_sub(x[1], x[0]);
-    n = fsi__unit(u->dim == 2 ? fsi_vec(-n.y, n.x, 0) : fsi_vec_cross(n, fsi_vec_sub(x[2], x[0])));
-    if (h->below)
+    n = fsi__unit(surface->dim == 2 ? fsi_vec(-n.y, n.x, 0)
+                                    : fsi_vec_cross(n, fsi_vec_sub(x[2], x[0])));
+    if (hit->below)
         n = fsi_vec_scale(n, -1);
     if (!stuck)
         return fsi_vec_mad(to, n, distance - fsi_vec_dot(n, fsi_vec_sub(to, x[0])));
-    for (int k = 0; k < u->dim; k++) {
-        w[k] = fsi__max(h->w[k], 0);
+    for (int k = 0; k < surface->dim; k++) {
+        w[k] = fsi__max(hit->w[k], 0);
         sum += w[k];
     }
-    for (int k = 0; k < u->dim; k++)
-        at = fsi_vec_mad(at, x[k], sum > 0 ? w[k] / sum : 1 / (fsi_real)u->dim);
+    for (int k = 0; k < surface->dim; k++)
+        at = fsi_vec_mad(at, x[k], sum > 0 ? w[k] / sum : 1 / (fsi_real)surface->dim);
     return fsi_vec_mad(at, n, distance);
 }
 
 /* Where a point ends that wants to go from p to q: as far as it can on straight ways that meet
  * nothing; where none is found the time is cut in two. */
-static fsi_vec3 fsi__sweep(const fsi_slip *s, fsi_real t0, fsi_real t1, fsi_vec3 p, fsi_vec3 q,
+static fsi_vec3 fsi__sweep(const fsi_slip *slip, fsi_real t0, fsi_real t1, fsi_vec3 p, fsi_vec3 q,
                            int depth) {
     fsi_vec3 to = q;
     fsi__sweep_hit hit;
-    if (s->grid->dim == 2)
+    if (slip->grid->dim == 2)
         p.z = to.z = 0;
     for (int k = 0; k < 10; k++) {
-        if (!fsi__sweep_first(s, t0, t1, p, to, &hit))
+        if (!fsi__sweep_first(slip, t0, t1, p, to, &hit))
             return to;
-        to = fsi__sweep_beside(s, &hit, t1, to, k > 2,
-                               s->grid->h
+        to = fsi__sweep_beside(slip, &hit, t1, to, k > 2,
+                               slip->grid->h
                                    * (k < 6   ? FSI_R(1e-3)
                                       : k < 8 ? FSI_R(1e-4)
                                               : FSI_R(1e-5)));
     }
     if (!depth)
         return to;
-    to = fsi__sweep(s, t0, (t0 + t1) / 2, p, fsi_vec_scale(fsi_vec_add(p, q), FSI_R(0.5)),
+    to = fsi__sweep(slip, t0, (t0 + t1) / 2, p, fsi_vec_scale(fsi_vec_add(p, q), FSI_R(0.5)),
                     depth - 1);
-    return fsi__sweep(s, (t0 + t1) / 2, t1, to, q, depth - 1);
+    return fsi__sweep(slip, (t0 + t1) / 2, t1, to, q, depth - 1);
 }
 
 /* All tracers from `from` (NULL: at rest) to where they are now, past the surfaces that went from
  * `was` to where they are now; those are remembered. */
-static fsi_result fsi__slip_carry(fsi_slip *s, const fsi_real *from) {
-    const fsi_interface *f = &s->interface;
+static fsi_result fsi__slip_carry(fsi_slip *slip, const fsi_real *from) {
+    const fsi_interface *iface = &slip->iface;
     size_t n = 0;
     int elements = 0;
-    if (!s->tracer) {
-        s->was_count = 0;
+    if (!slip->tracer) {
+        slip->was_count = 0;
         return FSI_OK;
     }
     int i;
-    for (i = 0; i < f->solids; i++) {
-        n += 3 * (size_t)f->solid[i]->surface.vertex_count;
-        elements += f->solid[i]->surface.element_count;
+    for (i = 0; i < iface->solids; i++) {
+        n += 3 * (size_t)iface->solid[i]->surface.vertex_count;
+        elements += iface->solid[i]->surface.element_count;
     }
-    if ((size_t)s->was_count == n && s->was_elements == elements) {
-        FSI__OMP(parallel for schedule(static) if (s->tracers > 100))
-        for (ptrdiff_t p = 0; p < s->tracers; p++) {
-            fsi_real *x = s->tracer + 3 * p, z = x[2];
-            fsi_vec_store(x, fsi__sweep(s, 0, 1, fsi_vec_load((from ? from : s->tracer) + 3 * p),
-                                        fsi_vec_load(x), 5));
-            if (f->dim == 2)
+    if ((size_t)slip->was_count == n && slip->was_elements == elements) {
+        FSI__OMP(parallel for schedule(static) if (slip->tracers > 100))
+        for (ptrdiff_t p = 0; p < slip->tracers; p++) {
+            fsi_real *x = slip->tracer + 3 * p, z = x[2];
+            fsi_vec_store(x,
+                          fsi__sweep(slip, 0, 1, fsi_vec_load((from ? from : slip->tracer) + 3 * p),
+                                     fsi_vec_load(x), 5));
+            if (iface->dim == 2)
                 x[2] = z;
         }
     }
-    if (!FSI__GROW(s, was, was_room, 0, n + 1))
+    if (!FSI__GROW(slip, was, was_room, 0, n + 1))
         return FSI_ERR_MEMORY;
-    for (n = 0, i = 0; i < f->solids; n += 3 * (size_t)f->solid[i++]->surface.vertex_count)
-        memcpy(s->was + n, f->solid[i]->surface.x,
-               3 * (size_t)f->solid[i]->surface.vertex_count * sizeof(fsi_real));
-    s->was_count = (int)n;
-    s->was_elements = elements;
+    for (n = 0, i = 0; i < iface->solids; n += 3 * (size_t)iface->solid[i++]->surface.vertex_count)
+        memcpy(slip->was + n, iface->solid[i]->surface.x,
+               3 * (size_t)iface->solid[i]->surface.vertex_count * sizeof(fsi_real));
+    slip->was_count = (int)n;
+    slip->was_elements = elements;
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_slip_surface(fsi_slip *slip) {
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
-    fsi_result r = fsi__slip_sides(slip);
-    if (r >= 0)
+    fsi_result result = fsi__slip_sides(slip);
+    if (result >= 0)
         fsi__slip_estimate(slip, 0);
-    return r;
+    return result;
 }
 
 FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
@@ -7568,21 +7681,22 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
     int k;
     if (!slip || !slip->memory)
         return 0;
-    const fsi_interface *f = &slip->interface;
-    double h = (double)f->h;
-    for (size_t c = 0; c < f->cells; c++) {
+    const fsi_interface *iface = &slip->iface;
+    double h = (double)iface->h;
+    for (size_t c = 0; c < iface->cells; c++) {
         double out = 0;
         if (slip->grid->cell[c] != FSI_CELL_FLUID)
             continue;
-        for (int dir = 0; dir < 2 * f->dim; dir++) {
+        for (int dir = 0; dir < 2 * iface->dim; dir++) {
             size_t face;
-            ptrdiff_t m = fsi__slip_next(f, c, dir, &face);
-            if ((!f->blocked[dir / 2][face] && (m < 0 || !f->covered[m])) || f->desc.fractions)
-                out += (dir & 1 ? 1 : -1) * (double)f->open[dir / 2][face]
+            ptrdiff_t m = fsi__slip_next(iface, c, dir, &face);
+            if ((!iface->blocked[dir / 2][face] && (m < 0 || !iface->covered[m]))
+                || iface->desc.fractions)
+                out += (dir & 1 ? 1 : -1) * (double)iface->open[dir / 2][face]
                        * (double)slip->grid->u[dir / 2][face];
-            if ((k = fsi__slip_side(f, c, dir)) >= 0)
+            if ((k = fsi__slip_side(iface, c, dir)) >= 0)
                 out += (double)slip->flux[k]
-                       + (double)f->side[k].share * f->side[k].sign * (double)slip->wall[k];
+                       + (double)iface->side[k].share * iface->side[k].sign * (double)slip->wall[k];
         }
         if (fabs(out) / h > most)
             most = fabs(out) / h;
@@ -7598,24 +7712,24 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
 /* Second order in time (docs/slip.md): the fluid carries w = u - G p / 2 along the paths of u, p
    the pressure of the whole last step, and the solve finds the rest of the new one. Without this
    the drag of a body in steady flow is of first order in dt. */
-static void fsi__slip_reflect(fsi_slip *s) {
-    for (int a = 0; a < s->grid->dim; a++) {
-        for (size_t i = 0; i < s->grid->faces[a]; i++)
-            s->u[a][i] = s->grid->u[a][i] - s->half[a][i];
-        s->grid->carried[a] = s->u[a];
+static void fsi__slip_reflect(fsi_slip *slip) {
+    for (int a = 0; a < slip->grid->dim; a++) {
+        for (size_t i = 0; i < slip->grid->faces[a]; i++)
+            slip->u[a][i] = slip->grid->u[a][i] - slip->half[a][i];
+        slip->grid->carried[a] = slip->u[a];
     }
 }
 
 /* After the solve: s->u = u*, so u* - u is the gradient of the new part. */
-static void fsi__slip_reflected(fsi_slip *s, int on) {
-    for (int a = 0; a < s->grid->dim; a++)
-        for (size_t i = 0; i < s->grid->faces[a]; i++)
-            s->half[a][i] = on && s->grid->weight[a][i] > 0
-                                ? (s->half[a][i] + s->u[a][i] - s->grid->u[a][i]) / 2
-                                : 0;
-    for (size_t i = 0; i < s->grid->cells; i++)
-        s->total[i] = (on ? s->total[i] / 2 : 0) + s->grid->pressure[i];
-    s->stepped = 1;
+static void fsi__slip_reflected(fsi_slip *slip, int on) {
+    for (int a = 0; a < slip->grid->dim; a++)
+        for (size_t i = 0; i < slip->grid->faces[a]; i++)
+            slip->half[a][i] = on && slip->grid->weight[a][i] > 0
+                                   ? (slip->half[a][i] + slip->u[a][i] - slip->grid->u[a][i]) / 2
+                                   : 0;
+    for (size_t i = 0; i < slip->grid->cells; i++)
+        slip->total[i] = (on ? slip->total[i] / 2 : 0) + slip->grid->pressure[i];
+    slip->stepped = 1;
 }
 
 FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
@@ -7623,11 +7737,11 @@ FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
     if (!slip || !slip->memory || !(slip->dt > 0))
         return fsi_vec(0, 0, 0);
     const fsi_real *p = slip->stepped ? slip->total : slip->grid->pressure;
-    for (int i = 0; i < slip->interface.sides; i++) {
-        const fsi_side *d = slip->interface.side + i;
-        if (d->solid == solid)
-            F[d->axis] +=
-                d->share * (fsi_real)d->sign * p[d->cell] * fsi__area(&slip->interface) / slip->dt;
+    for (int i = 0; i < slip->iface.sides; i++) {
+        const fsi_side *side = slip->iface.side + i;
+        if (side->solid == solid)
+            F[side->axis] += side->share * (fsi_real)side->sign * p[side->cell]
+                             * fsi__area(&slip->iface) / slip->dt;
     }
     for (int i = 0; i < 3; i++)
         if (solid >= 0 && solid < slip->solids)
@@ -7640,13 +7754,13 @@ typedef struct fsi__slip_state {
     int32_t started, was_count, was_elements, cells;
 } fsi__slip_state;
 
-static void *fsi__slip_piece(const fsi_slip *s, int which, size_t *bytes) {
-    *bytes = which == 0  ? s->grid->cells * sizeof *s->total
-             : which < 4 ? s->grid->faces[which - 1] * sizeof(fsi_real)
+static void *fsi__slip_piece(const fsi_slip *slip, int which, size_t *bytes) {
+    *bytes = which == 0  ? slip->grid->cells * sizeof *slip->total
+             : which < 4 ? slip->grid->faces[which - 1] * sizeof(fsi_real)
                          : 0;
-    return which == 0              ? (void *)s->total
-           : which <= s->grid->dim ? (void *)s->half[which - 1]
-                                   : NULL;
+    return which == 0                 ? (void *)slip->total
+           : which <= slip->grid->dim ? (void *)slip->half[which - 1]
+                                      : NULL;
 }
 
 FSI_API size_t fsi_slip_state_size(const fsi_slip *slip) {
@@ -7667,7 +7781,7 @@ FSI_API fsi_result fsi_slip_save(const fsi_slip *slip, void *block) {
         return FSI_ERR_ARGUMENT;
     fsi__slip_state head;
     memset(&head, 0, sizeof head);
-    head.started = slip->interface.started;
+    head.started = slip->iface.started;
     head.was_count = slip->was_count;
     head.was_elements = slip->was_elements;
     head.cells = (int32_t)slip->grid->cells;
@@ -7696,8 +7810,8 @@ FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block) {
     if (!FSI__GROW(slip, was, was_room, 0, head.was_count + 1))
         return FSI_ERR_MEMORY;
     /* what is covered and cut is found again by the next detect */
-    fsi__interface_clear(&slip->interface);
-    slip->interface.started = head.started != 0;
+    fsi__interface_clear(&slip->iface);
+    slip->iface.started = head.started != 0;
     void *part;
     size_t bytes;
     int k;
@@ -7713,42 +7827,42 @@ FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block) {
 
 FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_real dt,
                                  fsi_report *report) {
-    fsi_result r = FSI_OK;
+    fsi_result result = FSI_OK;
     if (!slip || !slip->memory || !scene || !(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    fsi_grid *g = slip->grid;
+    fsi_grid *grid = slip->grid;
     if (scene->begin_fn)
-        r = scene->begin_fn(scene->user, dt);
-    if (r >= 0)
-        r = fsi_slip_detect(slip, scene->solid, scene->count);
+        result = scene->begin_fn(scene->user, dt);
+    if (result >= 0)
+        result = fsi_slip_detect(slip, scene->solid, scene->count);
     /* begin_fn may have brought the surfaces up to date */
-    if (r >= 0)
-        r = fsi__slip_carry(slip, NULL);
-    int reflect = slip->total && slip->desc.form == FSI_SLIP_REPAIRED && !slip->interface.shells
-                  && !g->phi && fsi_grid_cfl(g, dt) <= 2;
+    if (result >= 0)
+        result = fsi__slip_carry(slip, NULL);
+    int reflect = slip->total && slip->desc.form == FSI_SLIP_REPAIRED && !slip->iface.shells
+                  && !grid->phi && fsi_grid_cfl(grid, dt) <= 2;
     for (int i = 0; i < scene->count; i++)
         if (fsi__slip_two_way(scene->solid[i]))
             reflect = 0;
-    if (reflect && r >= 0)
+    if (reflect && result >= 0)
         fsi__slip_reflect(slip);
-    if (r >= 0)
-        r = fsi_grid_advect(g, dt);
-    if (r >= 0)
-        r = fsi_grid_forces(g, dt);
-    if (r >= 0)
-        r = fsi_grid_viscosity(g, dt, NULL);
-    if (r < 0)
-        return r;
+    if (result >= 0)
+        result = fsi_grid_advect(grid, dt);
+    if (result >= 0)
+        result = fsi_grid_forces(grid, dt);
+    if (result >= 0)
+        result = fsi_grid_viscosity(grid, dt, NULL);
+    if (result < 0)
+        return result;
     fsi_report rep;
     fsi_result solve = fsi_slip_solve(slip, dt, &rep);
     if (solve < 0)
         return solve;
     if (slip->total)
         fsi__slip_reflected(slip, reflect);
-    r = fsi_grid_extrapolate(g);
-    if (r >= 0)
-        r = fsi_interface_move_surface(&slip->interface, g, dt, &rep);
-    if (r >= 0 && slip->tracer) {
+    result = fsi_grid_extrapolate(grid);
+    if (result >= 0)
+        result = fsi_interface_move_surface(&slip->iface, grid, dt, &rep);
+    if (result >= 0 && slip->tracer) {
         if (slip->tracers < 0 || !fsi_all_finite(3 * (size_t)slip->tracers, slip->tracer))
             return FSI_ERR_ARGUMENT;
         if (!FSI__GROW(slip, from, from_room, 0, 3 * (size_t)slip->tracers + 1))
@@ -7757,14 +7871,14 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
         /* past surfaces: fsi__slip_carry brings them back when those have moved too */
         fsi__slip_flow(slip, dt, slip->tracers, slip->tracer, 0);
     }
-    if (r >= 0 && scene->move_fn)
-        r = scene->move_fn(scene->user, dt);
-    if (r >= 0)
-        r = fsi_interface_moved(&slip->interface, g, NULL);
-    if (r >= 0)
-        r = fsi__slip_carry(slip, slip->from);
-    if (r < 0)
-        return r;
+    if (result >= 0 && scene->move_fn)
+        result = scene->move_fn(scene->user, dt);
+    if (result >= 0)
+        result = fsi_interface_moved(&slip->iface, grid, NULL);
+    if (result >= 0)
+        result = fsi__slip_carry(slip, slip->from);
+    if (result < 0)
+        return result;
     if (report) {
         *report = slip->report;
         report->divergence = fsi_slip_max_divergence(slip);
@@ -7789,148 +7903,155 @@ static void fsi__rmi_apply(const fsi_real *x, fsi_real *y, void *user);
 
 /* Room for what the arena counted, in a block that is kept while it is large enough (new ones get a
  * share 1 / spare more); the arena is rewound. */
-static fsi_result fsi__arena_room(fsi_arena *a, void **block, size_t *size, size_t spare,
+static fsi_result fsi__arena_room(fsi_arena *arena, void **block, size_t *size, size_t spare,
                                   const fsi_allocator *allocator) {
-    if (a->failed)
+    if (arena->failed)
         return FSI_ERR_SIZE;
-    if (a->used > *size) {
+    if (arena->used > *size) {
         fsi_free(allocator, *block, *size);
-        *size = a->used + (spare ? a->used / spare : 0);
+        *size = arena->used + (spare ? arena->used / spare : 0);
         if (!(*block = fsi_alloc(allocator, *size))) {
             *size = 0;
             return FSI_ERR_MEMORY;
         }
     }
-    memset(a, 0, sizeof *a);
-    a->base = (unsigned char *)*block;
-    a->size = *size;
+    memset(arena, 0, sizeof *arena);
+    arena->base = (unsigned char *)*block;
+    arena->size = *size;
     return FSI_OK;
 }
 
-static void fsi__partitioned_layout(fsi_partitioned *c, fsi_arena *a) {
-    size_t n = (size_t)c->desc.n, m = (size_t)c->desc.m, k = (size_t)c->columns,
-           basis = (size_t)c->fluid.basis, most = k + basis;
-    fsi__pairs *f = &c->fluid, *s = &c->solid;
-    FSI__REALS(f->dq, a, k * n);
-    FSI__REALS(f->dy, a, k * m);
-    FSI__REALS(s->dq, a, k * m);
-    FSI__REALS(s->dy, a, k * n);
-    FSI__INTS(f->slot, a, k);
-    FSI__INTS(s->slot, a, k);
-    FSI__REALS(c->p_last, a, m);
-    FSI__REALS(f->q, a, basis * n);
-    FSI__REALS(f->y, a, basis * m);
-    FSI__REALS(s->q, a, basis * m);
-    FSI__REALS(s->y, a, basis * n);
-    FSI__REALS(c->xf, a, n);
-    FSI__REALS(c->xs, a, n);
-    FSI__REALS(c->xf0, a, n);
-    FSI__REALS(c->xs0, a, n);
-    FSI__REALS(c->pf, a, m);
-    FSI__REALS(c->ps, a, m);
-    FSI__REALS(c->pf0, a, m);
-    FSI__REALS(c->ps0, a, m);
-    FSI__REALS(c->xfb, a, n);
-    FSI__REALS(c->xsb, a, n);
-    FSI__REALS(c->pfb, a, m);
-    FSI__REALS(c->psb, a, m);
-    FSI__REALS(c->r, a, n);
-    FSI__REALS(c->r0, a, n);
-    FSI__REALS(c->small, a, 3 * most * most + most);
+static void fsi__partitioned_layout(fsi_partitioned *partitioned, fsi_arena *arena) {
+    size_t n = (size_t)partitioned->desc.n, m = (size_t)partitioned->desc.m,
+           k = (size_t)partitioned->columns, basis = (size_t)partitioned->fluid.basis,
+           most = k + basis;
+    fsi__pairs *f = &partitioned->fluid, *s = &partitioned->solid;
+    FSI__REALS(f->dq, arena, k * n);
+    FSI__REALS(f->dy, arena, k * m);
+    FSI__REALS(s->dq, arena, k * m);
+    FSI__REALS(s->dy, arena, k * n);
+    FSI__INTS(f->slot, arena, k);
+    FSI__INTS(s->slot, arena, k);
+    FSI__REALS(partitioned->p_last, arena, m);
+    FSI__REALS(f->q, arena, basis * n);
+    FSI__REALS(f->y, arena, basis * m);
+    FSI__REALS(s->q, arena, basis * m);
+    FSI__REALS(s->y, arena, basis * n);
+    FSI__REALS(partitioned->xf, arena, n);
+    FSI__REALS(partitioned->xs, arena, n);
+    FSI__REALS(partitioned->xf0, arena, n);
+    FSI__REALS(partitioned->xs0, arena, n);
+    FSI__REALS(partitioned->pf, arena, m);
+    FSI__REALS(partitioned->ps, arena, m);
+    FSI__REALS(partitioned->pf0, arena, m);
+    FSI__REALS(partitioned->ps0, arena, m);
+    FSI__REALS(partitioned->xfb, arena, n);
+    FSI__REALS(partitioned->xsb, arena, n);
+    FSI__REALS(partitioned->pfb, arena, m);
+    FSI__REALS(partitioned->psb, arena, m);
+    FSI__REALS(partitioned->r, arena, n);
+    FSI__REALS(partitioned->r0, arena, n);
+    FSI__REALS(partitioned->little, arena, 3 * most * most + most);
     for (size_t i = 0; i < 2; i++)
-        f->cross[i] = FSI__REALS(s->cross[i], a, most * most);
+        f->cross[i] = FSI__REALS(s->cross[i], arena, most * most);
     f->most = s->most = most;
-    FSI__REALS(c->work, a, 4 * (n + m));
-    FSI__INTS(c->pivot, a, most);
+    FSI__REALS(partitioned->work, arena, 4 * (n + m));
+    FSI__INTS(partitioned->pivot, arena, most);
     for (size_t i = 0; i < 2; i++) {
         fsi__pairs *p = i ? s : f;
-        FSI__REALS(p->C, a, basis * k);
-        FSI__REALS(p->G, a, k * k);
-        FSI__REALS(p->L, a, k * k);
-        FSI__REALS(p->part, a, most);
-        FSI__INTS(p->choice, a, k);
-        p->dropped = (uint8_t *)fsi_arena_take(a, k, 1);
+        FSI__REALS(p->C, arena, basis * k);
+        FSI__REALS(p->G, arena, k * k);
+        FSI__REALS(p->L, arena, k * k);
+        FSI__REALS(p->part, arena, most);
+        FSI__INTS(p->choice, arena, k);
+        p->dropped = (uint8_t *)fsi_arena_take(arena, k, 1);
     }
-    c->gmres_size = 0;
-    if (c->desc.gmres) {
-        fsi_krylov_desc d;
-        memset(&d, 0, sizeof d);
-        d.n = n > m ? n : m;
-        d.A.apply_fn = fsi__rmi_apply;
-        d.restart = fsi__imin((int)d.n, c->columns + 2);
-        c->gmres_size = fsi_gmres_work_size(&d);
-        c->gmres = fsi_arena_take(a, c->gmres_size, 1);
+    partitioned->gmres_size = 0;
+    if (partitioned->desc.gmres) {
+        fsi_krylov_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.n = n > m ? n : m;
+        desc.A.apply_fn = fsi__rmi_apply;
+        desc.restart = fsi__imin((int)desc.n, partitioned->columns + 2);
+        partitioned->gmres_size = fsi_gmres_work_size(&desc);
+        partitioned->gmres = fsi_arena_take(arena, partitioned->gmres_size, 1);
     }
 }
 
 /* No product of two columns is known. */
-static void fsi__pairs_unknown(fsi_partitioned *c) {
-    fsi__pairs *f = &c->fluid, *s = &c->solid;
-    size_t k = (size_t)c->columns;
+static void fsi__pairs_unknown(fsi_partitioned *partitioned) {
+    fsi__pairs *f = &partitioned->fluid, *s = &partitioned->solid;
+    size_t k = (size_t)partitioned->columns;
     for (size_t i = 0; i < k * k; i++)
         f->G[i] = s->G[i] = FSI_REAL_MAX;
     for (size_t i = 0; i < f->most * f->most; i++)
         f->cross[0][i] = f->cross[1][i] = FSI_REAL_MAX;
 }
 
-FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *c, const fsi_partitioned_desc *desc) {
-    if (!c || !desc)
+FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *partitioned,
+                                        const fsi_partitioned_desc *desc) {
+    if (!partitioned || !desc)
         return FSI_ERR_ARGUMENT;
-    memset(c, 0, sizeof *c);
-    fsi_partitioned_desc d = *desc;
-    if (d.group == 0)
-        d.group = 1;
-    if (d.omega == 0)
-        d.omega = FSI_R(0.5);
-    if (d.max_iterations == 0)
-        d.max_iterations = 30;
-    if (d.min_iterations == 0)
-        d.min_iterations = 1;
-    d.reuse = d.reuse == 0 ? 5 : d.reuse < 0 ? 0 : d.reuse;
-    if (d.start == 0)
-        d.start = FSI_R(0.1);
-    if (d.filter == 0)
-        d.filter = FSI_R(0.1);
-    if (d.n < 1 || d.m < 1 || d.group < 1 || d.max_iterations < 1 || d.max_iterations > 10000
-        || d.min_iterations > d.max_iterations || d.reuse > 16 || !(d.omega > 0 && d.omega < 2)
-        || !(d.tolerance > 0) || !(d.start > 0 && d.start <= 1) || !(d.filter > 0 && d.filter < 1)
-        || (int)d.scheme < 0 || (int)d.scheme > 2 || !fsi__finite(d.tolerance)
-        || !fsi_allocator_valid(&d.allocator))
+    memset(partitioned, 0, sizeof *partitioned);
+    fsi_partitioned_desc given = *desc;
+    if (given.group == 0)
+        given.group = 1;
+    if (given.omega == 0)
+        given.omega = FSI_R(0.5);
+    if (given.max_iterations == 0)
+        given.max_iterations = 30;
+    if (given.min_iterations == 0)
+        given.min_iterations = 1;
+    given.reuse = given.reuse == 0 ? 5 : given.reuse < 0 ? 0 : given.reuse;
+    if (given.start == 0)
+        given.start = FSI_R(0.1);
+    if (given.filter == 0)
+        given.filter = FSI_R(0.1);
+    if (given.n < 1 || given.m < 1 || given.group < 1 || given.max_iterations < 1
+        || given.max_iterations > 10000 || given.min_iterations > given.max_iterations
+        || given.reuse > 16 || !(given.omega > 0 && given.omega < 2) || !(given.tolerance > 0)
+        || !(given.start > 0 && given.start <= 1) || !(given.filter > 0 && given.filter < 1)
+        || (int)given.scheme < 0 || (int)given.scheme > 2 || !fsi__finite(given.tolerance)
+        || !fsi_allocator_valid(&given.allocator))
         return FSI_ERR_ARGUMENT;
-    c->desc = d;
-    c->fluid.basis = c->solid.basis =
-        d.scheme == FSI_SCHEME_REDUCED ? fsi__imin(d.max_iterations + 1, FSI__BASIS) : 1;
+    partitioned->desc = given;
+    partitioned->fluid.basis = partitioned->solid.basis =
+        given.scheme == FSI_SCHEME_REDUCED ? fsi__imin(given.max_iterations + 1, FSI__BASIS) : 1;
     /* old steps keep at most 8 pairs each on average */
-    c->columns = d.scheme == FSI_SCHEME_REDUCED ? c->fluid.basis + 8 * d.reuse : 1;
-    c->fluid.columns = c->solid.columns = c->columns;
-    fsi_arena a;
-    memset(&a, 0, sizeof a);
-    fsi__partitioned_layout(c, &a);
-    fsi_result r;
-    if ((r = fsi__arena_room(&a, &c->block, &c->size, 0, &d.allocator)) < 0) {
-        memset(c, 0, sizeof *c);
-        return r;
+    partitioned->columns =
+        given.scheme == FSI_SCHEME_REDUCED ? partitioned->fluid.basis + 8 * given.reuse : 1;
+    partitioned->fluid.columns = partitioned->solid.columns = partitioned->columns;
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    fsi__partitioned_layout(partitioned, &arena);
+    fsi_result result;
+    if ((result =
+             fsi__arena_room(&arena, &partitioned->block, &partitioned->size, 0, &given.allocator))
+        < 0) {
+        memset(partitioned, 0, sizeof *partitioned);
+        return result;
     }
-    fsi__partitioned_layout(c, &a);
-    for (int i = 0; i < c->columns; i++)
-        c->fluid.slot[i] = c->solid.slot[i] = i;
-    fsi__pairs_unknown(c);
+    fsi__partitioned_layout(partitioned, &arena);
+    for (int i = 0; i < partitioned->columns; i++)
+        partitioned->fluid.slot[i] = partitioned->solid.slot[i] = i;
+    fsi__pairs_unknown(partitioned);
     return FSI_OK;
 }
 
-FSI_API void fsi_partitioned_free(fsi_partitioned *c) {
-    if (!c)
+FSI_API void fsi_partitioned_free(fsi_partitioned *partitioned) {
+    if (!partitioned)
         return;
-    fsi_free(&c->desc.allocator, c->block, c->size);
-    memset(c, 0, sizeof *c);
+    fsi_free(&partitioned->desc.allocator, partitioned->block, partitioned->size);
+    memset(partitioned, 0, sizeof *partitioned);
 }
 
-FSI_API void fsi_partitioned_forget(fsi_partitioned *c) {
-    c->fluid.current = c->fluid.old = c->solid.current = c->solid.old = 0;
-    c->kept_steps = 0;
-    c->has_load = 0;
-    if (c->block)
-        memset(c->p_last, 0, (size_t)c->desc.m * sizeof(fsi_real));
+FSI_API void fsi_partitioned_forget(fsi_partitioned *partitioned) {
+    partitioned->fluid.current = partitioned->fluid.old = partitioned->solid.current =
+        partitioned->solid.old = 0;
+    partitioned->kept_steps = 0;
+    partitioned->has_load = 0;
+    if (partitioned->block)
+        memset(partitioned->p_last, 0, (size_t)partitioned->desc.m * sizeof(fsi_real));
 }
 
 /* Dynamic state: the counters, then the part of the block before q. No addresses, so the same run
@@ -7942,65 +8063,70 @@ typedef struct fsi__partitioned_head {
     int columns, n, m, capped, stalled, kept_steps, has_load, current[2], old[2], step_columns[16];
 } fsi__partitioned_head;
 
-static size_t fsi__partitioned_kept(const fsi_partitioned *c) {
-    return (size_t)((const unsigned char *)c->fluid.q - (const unsigned char *)c->block);
+static size_t fsi__partitioned_kept(const fsi_partitioned *partitioned) {
+    return (size_t)((const unsigned char *)partitioned->fluid.q
+                    - (const unsigned char *)partitioned->block);
 }
 
-FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *c) {
-    return c && c->block ? sizeof(fsi__partitioned_head) + fsi__partitioned_kept(c) : 0;
+FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *partitioned) {
+    return partitioned && partitioned->block
+               ? sizeof(fsi__partitioned_head) + fsi__partitioned_kept(partitioned)
+               : 0;
 }
 
-FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *c, void *block) {
-    if (!c || !c->block || !block)
+FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *partitioned, void *block) {
+    if (!partitioned || !partitioned->block || !block)
         return FSI_ERR_STATE;
-    fsi__partitioned_head h;
-    memset(&h, 0, sizeof h);
-    h.size = c->size;
-    h.columns = c->columns;
-    h.n = c->n;
-    h.m = c->m;
-    h.capped = c->capped;
-    h.stalled = c->stalled;
-    h.steps = c->steps;
-    h.fluid_calls = c->fluid_calls;
-    h.solid_calls = c->solid_calls;
-    h.used_columns = c->used_columns;
-    h.kept_steps = c->kept_steps;
-    h.has_load = c->has_load;
-    h.current[0] = c->fluid.current;
-    h.old[0] = c->fluid.old;
-    h.current[1] = c->solid.current;
-    h.old[1] = c->solid.old;
-    memcpy(h.step_columns, c->step_columns, sizeof h.step_columns);
-    memcpy(block, &h, sizeof h);
-    memcpy((unsigned char *)block + sizeof h, c->block, fsi__partitioned_kept(c));
+    fsi__partitioned_head head;
+    memset(&head, 0, sizeof head);
+    head.size = partitioned->size;
+    head.columns = partitioned->columns;
+    head.n = partitioned->n;
+    head.m = partitioned->m;
+    head.capped = partitioned->capped;
+    head.stalled = partitioned->stalled;
+    head.steps = partitioned->steps;
+    head.fluid_calls = partitioned->fluid_calls;
+    head.solid_calls = partitioned->solid_calls;
+    head.used_columns = partitioned->used_columns;
+    head.kept_steps = partitioned->kept_steps;
+    head.has_load = partitioned->has_load;
+    head.current[0] = partitioned->fluid.current;
+    head.old[0] = partitioned->fluid.old;
+    head.current[1] = partitioned->solid.current;
+    head.old[1] = partitioned->solid.old;
+    memcpy(head.step_columns, partitioned->step_columns, sizeof head.step_columns);
+    memcpy(block, &head, sizeof head);
+    memcpy((unsigned char *)block + sizeof head, partitioned->block,
+           fsi__partitioned_kept(partitioned));
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *c, const void *block) {
-    if (!c || !c->block || !block)
+FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *partitioned, const void *block) {
+    if (!partitioned || !partitioned->block || !block)
         return FSI_ERR_STATE;
-    fsi__partitioned_head h;
-    memcpy(&h, block, sizeof h);
-    if (h.size != c->size || h.columns != c->columns)
+    fsi__partitioned_head head;
+    memcpy(&head, block, sizeof head);
+    if (head.size != partitioned->size || head.columns != partitioned->columns)
         return FSI_ERR_SIZE;
-    c->n = h.n;
-    c->m = h.m;
-    c->capped = h.capped;
-    c->stalled = h.stalled;
-    c->steps = h.steps;
-    c->fluid_calls = h.fluid_calls;
-    c->solid_calls = h.solid_calls;
-    c->used_columns = h.used_columns;
-    c->kept_steps = h.kept_steps;
-    c->has_load = h.has_load;
-    c->fluid.current = h.current[0];
-    c->fluid.old = h.old[0];
-    c->solid.current = h.current[1];
-    c->solid.old = h.old[1];
-    memcpy(c->step_columns, h.step_columns, sizeof h.step_columns);
-    memcpy(c->block, (const unsigned char *)block + sizeof h, fsi__partitioned_kept(c));
-    fsi__pairs_unknown(c);
+    partitioned->n = head.n;
+    partitioned->m = head.m;
+    partitioned->capped = head.capped;
+    partitioned->stalled = head.stalled;
+    partitioned->steps = head.steps;
+    partitioned->fluid_calls = head.fluid_calls;
+    partitioned->solid_calls = head.solid_calls;
+    partitioned->used_columns = head.used_columns;
+    partitioned->kept_steps = head.kept_steps;
+    partitioned->has_load = head.has_load;
+    partitioned->fluid.current = head.current[0];
+    partitioned->fluid.old = head.old[0];
+    partitioned->solid.current = head.current[1];
+    partitioned->solid.old = head.old[1];
+    memcpy(partitioned->step_columns, head.step_columns, sizeof head.step_columns);
+    memcpy(partitioned->block, (const unsigned char *)block + sizeof head,
+           fsi__partitioned_kept(partitioned));
+    fsi__pairs_unknown(partitioned);
     return FSI_OK;
 }
 
@@ -8027,30 +8153,31 @@ static int fsi__round_off(size_t n, const fsi_real *a, const fsi_real *a0, fsi_r
 
 /* Old column j, and column i of those in use: its input, its image, its number among all products.
  */
-FSI__INLINE int fsi__old_slot(const fsi__pairs *p, int j) {
-    return p->slot[p->current + j];
+FSI__INLINE int fsi__old_slot(const fsi__pairs *pairs, int j) {
+    return pairs->slot[pairs->current + j];
 }
 
-FSI__INLINE fsi_real *fsi__old_input(const fsi__pairs *p, int j) {
-    return p->dq + (size_t)fsi__old_slot(p, j) * (size_t)p->in;
+FSI__INLINE fsi_real *fsi__old_input(const fsi__pairs *pairs, int j) {
+    return pairs->dq + (size_t)fsi__old_slot(pairs, j) * (size_t)pairs->in;
 }
 
-FSI__INLINE fsi_real *fsi__old_image(const fsi__pairs *p, int j) {
-    return p->dy + (size_t)fsi__old_slot(p, j) * (size_t)p->out;
+FSI__INLINE fsi_real *fsi__old_image(const fsi__pairs *pairs, int j) {
+    return pairs->dy + (size_t)fsi__old_slot(pairs, j) * (size_t)pairs->out;
 }
 
-FSI__INLINE const fsi_real *fsi__pair_input(const fsi__pairs *p, int i) {
-    return i < p->kept ? p->q + (size_t)i * (size_t)p->in
-                       : fsi__old_input(p, p->choice[i - p->kept]);
+FSI__INLINE const fsi_real *fsi__pair_input(const fsi__pairs *pairs, int i) {
+    return i < pairs->kept ? pairs->q + (size_t)i * (size_t)pairs->in
+                           : fsi__old_input(pairs, pairs->choice[i - pairs->kept]);
 }
 
-FSI__INLINE const fsi_real *fsi__pair_image(const fsi__pairs *p, int i) {
-    return i < p->kept ? p->y + (size_t)i * (size_t)p->out
-                       : fsi__old_image(p, p->choice[i - p->kept]);
+FSI__INLINE const fsi_real *fsi__pair_image(const fsi__pairs *pairs, int i) {
+    return i < pairs->kept ? pairs->y + (size_t)i * (size_t)pairs->out
+                           : fsi__old_image(pairs, pairs->choice[i - pairs->kept]);
 }
 
-FSI__INLINE int fsi__pair_number(const fsi__pairs *p, int i) {
-    return i < p->kept ? i : p->basis + fsi__old_slot(p, p->choice[i - p->kept]);
+FSI__INLINE int fsi__pair_number(const fsi__pairs *pairs, int i) {
+    return i < pairs->kept ? i
+                           : pairs->basis + fsi__old_slot(pairs, pairs->choice[i - pairs->kept]);
 }
 
 /* a . b, formed when first asked for */
@@ -8061,80 +8188,82 @@ FSI__INLINE fsi_real fsi__once(fsi_real *slot, int n, const fsi_real *a, const f
 }
 
 /* Products with columns from .. to - 1 (numbers among all products) are not known any more. */
-static void fsi__pairs_changed(fsi__pairs *p, size_t from, size_t to) {
+static void fsi__pairs_changed(fsi__pairs *pairs, size_t from, size_t to) {
     for (size_t i = from; i < to; i++)
-        for (size_t j = 0; j < p->most; j++)
-            p->cross[0][i * p->most + j] = p->cross[0][j * p->most + i] =
-                p->cross[1][i * p->most + j] = p->cross[1][j * p->most + i] = FSI_REAL_MAX;
+        for (size_t j = 0; j < pairs->most; j++)
+            pairs->cross[0][i * pairs->most + j] = pairs->cross[0][j * pairs->most + i] =
+                pairs->cross[1][i * pairs->most + j] = pairs->cross[1][j * pairs->most + i] =
+                    FSI_REAL_MAX;
 }
 
 /* The orthonormal columns of this step are about to change. */
-static void fsi__pairs_restart(fsi__pairs *p) {
-    for (size_t i = 0; i < (size_t)p->columns * (size_t)p->basis; i++)
-        p->C[i] = FSI_REAL_MAX;
-    fsi__pairs_changed(p, 0, (size_t)p->kept);
-    p->kept = 0;
+static void fsi__pairs_restart(fsi__pairs *pairs) {
+    for (size_t i = 0; i < (size_t)pairs->columns * (size_t)pairs->basis; i++)
+        pairs->C[i] = FSI_REAL_MAX;
+    fsi__pairs_changed(pairs, 0, (size_t)pairs->kept);
+    pairs->kept = 0;
 }
 
 /* A new step: nothing of this step is known. */
-static void fsi__pairs_begin(fsi__pairs *p) {
-    fsi__pairs_restart(p);
-    p->current = p->chosen = p->used = p->dependent = 0;
-    p->stale = 1;
-    memset(p->dropped, 0, (size_t)p->columns);
+static void fsi__pairs_begin(fsi__pairs *pairs) {
+    fsi__pairs_restart(pairs);
+    pairs->current = pairs->chosen = pairs->used = pairs->dependent = 0;
+    pairs->stale = 1;
+    memset(pairs->dropped, 0, (size_t)pairs->columns);
 }
 
 /* Difference c joins the orthonormal ones of this step (twice is enough); 0 when it says nothing
  * new. */
-static int fsi__pairs_join(fsi__pairs *p, int c) {
-    size_t in = (size_t)p->in, out = (size_t)p->out;
-    fsi_real *q = p->q + (size_t)p->kept * in, *y = p->y + (size_t)p->kept * out, length = 1;
-    if (p->kept == p->basis)
+static int fsi__pairs_join(fsi__pairs *pairs, int c) {
+    size_t in = (size_t)pairs->in, out = (size_t)pairs->out;
+    fsi_real *q = pairs->q + (size_t)pairs->kept * in, *y = pairs->y + (size_t)pairs->kept * out,
+             length = 1;
+    if (pairs->kept == pairs->basis)
         return 0;
-    fsi_copy(in, p->dq + (size_t)p->slot[c] * in, q);
-    fsi_copy(out, p->dy + (size_t)p->slot[c] * out, y);
-    memset(p->part, 0, (size_t)p->kept * sizeof(fsi_real));
+    fsi_copy(in, pairs->dq + (size_t)pairs->slot[c] * in, q);
+    fsi_copy(out, pairs->dy + (size_t)pairs->slot[c] * out, y);
+    memset(pairs->part, 0, (size_t)pairs->kept * sizeof(fsi_real));
     for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < p->kept; i++) {
+        for (int i = 0; i < pairs->kept; i++) {
             /* q -= q_i (q_i . q) */
-            fsi_real s = (fsi_real)fsi_dot(in, p->q + (size_t)i * in, q);
-            fsi_axpy(in, -s, p->q + (size_t)i * in, q);
-            p->part[i] += s;
+            fsi_real s = (fsi_real)fsi_dot(in, pairs->q + (size_t)i * in, q);
+            fsi_axpy(in, -s, pairs->q + (size_t)i * in, q);
+            pairs->part[i] += s;
         }
-    for (int i = 0; i < p->kept; i++)
-        fsi_axpy(out, -p->part[i], p->y + (size_t)i * out, y);
+    for (int i = 0; i < pairs->kept; i++)
+        fsi_axpy(out, -pairs->part[i], pairs->y + (size_t)i * out, y);
     length = (fsi_real)fsi_norm(in, q);
     if (!(length > (fsi_real)FSI__KEEP) || !fsi_all_finite(out, y))
         return 0;
     fsi_scale(in, 1 / length, q);
     fsi_scale(out, 1 / length, y);
-    p->kept++;
+    pairs->kept++;
     return 1;
 }
 
 /* New difference (a - a0 -> b - b0) in front of all others; both scaled by the length of the input.
  */
-static void fsi__pairs_push(fsi__pairs *p, const fsi_real *a, const fsi_real *a0, const fsi_real *b,
-                            const fsi_real *b0) {
-    size_t in = (size_t)p->in, out = (size_t)p->out, k = (size_t)p->columns,
-           keep = (size_t)p->current + (size_t)p->old;
+static void fsi__pairs_push(fsi__pairs *pairs, const fsi_real *a, const fsi_real *a0,
+                            const fsi_real *b, const fsi_real *b0) {
+    size_t in = (size_t)pairs->in, out = (size_t)pairs->out, k = (size_t)pairs->columns,
+           keep = (size_t)pairs->current + (size_t)pairs->old;
     /* a difference of round-off says nothing */
     if (fsi__round_off(in, a, a0, 256 * FSI_REAL_EPS)
         || (fsi__round_off(in, a, a0, fsi__sqrt(FSI_REAL_EPS))
             && fsi__round_off(out, b, b0, 256 * FSI_REAL_EPS))) {
-        p->dependent++;
+        pairs->dependent++;
         return;
     }
     if (keep == k) {
         keep--;
-        if (p->old > 0)
-            p->old--;
+        if (pairs->old > 0)
+            pairs->old--;
         else
-            p->current--;
+            pairs->current--;
     }
-    size_t at = (size_t)p->slot[keep];
-    fsi_real *dq = p->dq + at * in;
-    fsi_real *dy = p->dy + at * out;
+    size_t at = (size_t)pairs->slot[keep];
+    fsi_real *dq = pairs->dq + at * in;
+    fsi_real *dy = pairs->dy + at * out;
     size_t i;
     for (i = 0; i < in; i++)
         dq[i] = a[i] - a0[i];
@@ -8147,106 +8276,109 @@ static void fsi__pairs_push(fsi__pairs *p, const fsi_real *a, const fsi_real *a0
     fsi_scale(in, s, dq);
     fsi_scale(out, s, dy);
     if (!fsi_all_finite(out, dy)) {
-        p->dependent++;
+        pairs->dependent++;
         return;
     }
-    memmove(p->slot + 1, p->slot, keep * sizeof *p->slot);
-    p->slot[0] = (int32_t)at;
+    memmove(pairs->slot + 1, pairs->slot, keep * sizeof *pairs->slot);
+    pairs->slot[0] = (int32_t)at;
     for (i = 0; i < k; i++)
-        p->G[at * k + i] = p->G[i * k + at] = FSI_REAL_MAX;
-    fsi__pairs_changed(p, (size_t)p->basis + at, (size_t)p->basis + at + 1);
-    p->current++;
-    p->stale = 1;
+        pairs->G[at * k + i] = pairs->G[i * k + at] = FSI_REAL_MAX;
+    fsi__pairs_changed(pairs, (size_t)pairs->basis + at, (size_t)pairs->basis + at + 1);
+    pairs->current++;
+    pairs->stale = 1;
     /* single: always newest first, round-off decides there */
-    if (fsi__pairs_join(p, 0)) {
+    if (fsi__pairs_join(pairs, 0)) {
         if (sizeof(fsi_real) == 8)
             return;
     }
     /* the newest counts most: all anew, newest first, and older ones leave */
     else
-        p->dependent++;
-    for (fsi__pairs_restart(p), i = 0; i < (size_t)p->current && 4 * p->kept < 3 * p->basis; i++)
-        (void)fsi__pairs_join(p, (int)i);
+        pairs->dependent++;
+    for (fsi__pairs_restart(pairs), i = 0;
+         i < (size_t)pairs->current && 4 * pairs->kept < 3 * pairs->basis; i++)
+        (void)fsi__pairs_join(pairs, (int)i);
 }
 
 /* Chooses old pairs, newest first, where more than filter of one is new to this step's and to newer
  * ones: rows of L. */
-static void fsi__pairs_build(fsi__pairs *p, fsi_real filter) {
-    size_t k = (size_t)p->columns;
-    if (!p->stale)
+static void fsi__pairs_build(fsi__pairs *pairs, fsi_real filter) {
+    size_t k = (size_t)pairs->columns;
+    if (!pairs->stale)
         return;
-    p->stale = p->chosen = 0;
-    for (int j = 0; j < p->old; j++) {
-        fsi_real *row = p->L + (size_t)p->chosen * k;
-        if (p->dropped[j])
+    pairs->stale = pairs->chosen = 0;
+    for (int j = 0; j < pairs->old; j++) {
+        fsi_real *row = pairs->L + (size_t)pairs->chosen * k;
+        if (pairs->dropped[j])
             continue;
         /* d_j . d_l - (C^T C)_jl, then L row = L^-1 of it */
-        for (int l = 0; l <= p->chosen; l++) {
-            int o = l < p->chosen ? p->choice[l] : j;
-            size_t sj = (size_t)fsi__old_slot(p, j), so = (size_t)fsi__old_slot(p, o);
-            fsi_real sum =
-                fsi__once(p->G + sj * k + so, p->in, fsi__old_input(p, j), fsi__old_input(p, o));
-            for (int i = 0; i < p->kept; i++)
-                sum -= fsi__once(p->C + (size_t)i * k + sj, p->in, p->q + (size_t)i * (size_t)p->in,
-                                 fsi__old_input(p, j))
-                       * p->C[(size_t)i * k + so];
+        for (int l = 0; l <= pairs->chosen; l++) {
+            int o = l < pairs->chosen ? pairs->choice[l] : j;
+            size_t sj = (size_t)fsi__old_slot(pairs, j), so = (size_t)fsi__old_slot(pairs, o);
+            fsi_real sum = fsi__once(pairs->G + sj * k + so, pairs->in, fsi__old_input(pairs, j),
+                                     fsi__old_input(pairs, o));
+            for (int i = 0; i < pairs->kept; i++)
+                sum -= fsi__once(pairs->C + (size_t)i * k + sj, pairs->in,
+                                 pairs->q + (size_t)i * (size_t)pairs->in, fsi__old_input(pairs, j))
+                       * pairs->C[(size_t)i * k + so];
             for (int m = 0; m < l; m++)
-                sum -= row[m] * (l < p->chosen ? p->L[(size_t)l * k + (size_t)m] : row[m]);
-            row[l] = l < p->chosen ? sum / p->L[(size_t)l * k + (size_t)l] : sum;
+                sum -= row[m] * (l < pairs->chosen ? pairs->L[(size_t)l * k + (size_t)m] : row[m]);
+            row[l] = l < pairs->chosen ? sum / pairs->L[(size_t)l * k + (size_t)l] : sum;
         }
-        fsi_real rest = row[p->chosen];
+        fsi_real rest = row[pairs->chosen];
         if (!(rest > filter * filter)) {
-            p->dropped[j] = 1;
+            pairs->dropped[j] = 1;
             continue;
         }
-        row[p->chosen] = fsi__sqrt(rest);
-        p->choice[p->chosen++] = j;
+        row[pairs->chosen] = fsi__sqrt(rest);
+        pairs->choice[pairs->chosen++] = j;
     }
-    p->used = p->kept + p->chosen;
+    pairs->used = pairs->kept + pairs->chosen;
 }
 
 /* T = R T for count sets of coefficients of the columns in use, T[used * count] by columns in use.
  */
-static void fsi__pairs_weigh(const fsi__pairs *p, int count, fsi_real *T) {
-    size_t k = (size_t)p->columns, n = (size_t)count;
-    fsi_real *W = T + (size_t)p->kept * n;
-    for (int j = 0; j < p->chosen; j++) { /* W = (L L^T)^-1 (W - C^T T) */
-        const fsi_real *C = p->C + fsi__old_slot(p, p->choice[j]), *L = p->L + (size_t)j * k;
+static void fsi__pairs_weigh(const fsi__pairs *pairs, int count, fsi_real *T) {
+    size_t k = (size_t)pairs->columns, n = (size_t)count;
+    fsi_real *W = T + (size_t)pairs->kept * n;
+    for (int j = 0; j < pairs->chosen; j++) { /* W = (L L^T)^-1 (W - C^T T) */
+        const fsi_real *C = pairs->C + fsi__old_slot(pairs, pairs->choice[j]),
+                       *L = pairs->L + (size_t)j * k;
         fsi_real *w = W + (size_t)j * n;
-        for (int i = 0; i < p->kept; i++)
+        for (int i = 0; i < pairs->kept; i++)
             fsi_axpy((size_t)count, -C[(size_t)i * k], T + (size_t)i * n, w);
         for (int i = 0; i < j; i++)
             fsi_axpy((size_t)count, -L[i], W + (size_t)i * n, w);
         for (int i = 0; i < count; i++)
             w[i] /= L[j];
     }
-    for (int j = p->chosen - 1; j >= 0; j--) {
-        const fsi_real *C = p->C + fsi__old_slot(p, p->choice[j]), *L = p->L + (size_t)j * k;
+    for (int j = pairs->chosen - 1; j >= 0; j--) {
+        const fsi_real *C = pairs->C + fsi__old_slot(pairs, pairs->choice[j]),
+                       *L = pairs->L + (size_t)j * k;
         fsi_real *w = W + (size_t)j * n;
         for (int i = 0; i < count; i++)
             w[i] /= L[j];
         for (int i = 0; i < j; i++)
             fsi_axpy((size_t)count, -L[i], w, W + (size_t)i * n);
-        for (int i = 0; i < p->kept; i++)
+        for (int i = 0; i < pairs->kept; i++)
             fsi_axpy((size_t)count, -C[(size_t)i * k], w, T + (size_t)i * n);
     }
 }
 
 /* y = J x from the pairs; add = 1: y += J x. */
-static void fsi__pairs_apply(const fsi__pairs *p, const fsi_real *x, int add, fsi_real *y) {
+static void fsi__pairs_apply(const fsi__pairs *pairs, const fsi_real *x, int add, fsi_real *y) {
     if (!add)
-        memset(y, 0, (size_t)p->out * sizeof(fsi_real));
-    for (int i = 0; i < p->used; i++)
-        p->part[i] = (fsi_real)fsi_dot((size_t)p->in, fsi__pair_input(p, i), x);
-    fsi__pairs_weigh(p, 1, p->part);
-    for (int i = 0; i < p->used; i++)
-        fsi_axpy((size_t)p->out, p->part[i], fsi__pair_image(p, i), y);
+        memset(y, 0, (size_t)pairs->out * sizeof(fsi_real));
+    for (int i = 0; i < pairs->used; i++)
+        pairs->part[i] = (fsi_real)fsi_dot((size_t)pairs->in, fsi__pair_input(pairs, i), x);
+    fsi__pairs_weigh(pairs, 1, pairs->part);
+    for (int i = 0; i < pairs->used; i++)
+        fsi_axpy((size_t)pairs->out, pairs->part[i], fsi__pair_image(pairs, i), y);
 }
 
 /* out[i * v->used + j] = product of input i of p with image j of v. */
-static void fsi__rmi_products(fsi_partitioned *c, const fsi__pairs *p, const fsi__pairs *v,
-                              fsi_real *out) {
-    fsi_real *table = p->cross[p == &c->solid];
+static void fsi__rmi_products(fsi_partitioned *partitioned, const fsi__pairs *p,
+                              const fsi__pairs *v, fsi_real *out) {
+    fsi_real *table = p->cross[p == &partitioned->solid];
     for (int i = 0; i < p->used; i++) {
         fsi_real *at = table + (size_t)fsi__pair_number(p, i) * p->most;
         for (int j = 0; j < v->used; j++)
@@ -8256,28 +8388,29 @@ static void fsi__rmi_products(fsi_partitioned *c, const fsi__pairs *p, const fsi
 }
 
 /* Product of inputs i and j, i <= j: the inverse of R, known from the choice of columns. */
-static fsi_real fsi__pairs_gram(const fsi__pairs *p, int i, int j) {
-    size_t k = (size_t)p->columns;
-    if (j < p->kept)
+static fsi_real fsi__pairs_gram(const fsi__pairs *pairs, int i, int j) {
+    size_t k = (size_t)pairs->columns;
+    if (j < pairs->kept)
         return (fsi_real)(i == j);
-    size_t sj = (size_t)fsi__old_slot(p, p->choice[j - p->kept]);
-    return i < p->kept ? p->C[(size_t)i * k + sj]
-                       : p->G[sj * k + (size_t)fsi__old_slot(p, p->choice[i - p->kept])];
+    size_t sj = (size_t)fsi__old_slot(pairs, pairs->choice[j - pairs->kept]);
+    return i < pairs->kept
+               ? pairs->C[(size_t)i * k + sj]
+               : pairs->G[sj * k + (size_t)fsi__old_slot(pairs, pairs->choice[i - pairs->kept])];
 }
 
 /* d solves (I - A B) d = r, where A maps p->X (or X->p) and B back. With the columns D and images Y
    of each and b = R_B D_B^T d: (R_B^-1 - D_B^T Y_A N) b = D_B^T r, d = r + Y_A N b, N = R_A D_A^T
    Y_B. */
-static int fsi__rmi_solve(fsi_partitioned *c, const fsi__pairs *A, const fsi__pairs *B,
+static int fsi__rmi_solve(fsi_partitioned *partitioned, const fsi__pairs *A, const fsi__pairs *B,
                           const fsi_real *r, fsi_real *d) {
     int ka = A->used, kb = B->used;
     size_t n = (size_t)A->out, sa = (size_t)ka, sb = (size_t)kb; /* d has length n = B->in */
-    fsi_real *M = c->small, *N = M + sb * sb, *BA = N + sa * sb, *b = BA + sa * sb;
+    fsi_real *M = partitioned->little, *N = M + sb * sb, *BA = N + sa * sb, *b = BA + sa * sb;
     fsi_copy(n, r, d);
     if (!ka || !kb)
         return 1;
-    fsi__rmi_products(c, A, B, N);
-    fsi__rmi_products(c, B, A, BA);
+    fsi__rmi_products(partitioned, A, B, N);
+    fsi__rmi_products(partitioned, B, A, BA);
     fsi__pairs_weigh(A, kb, N);
     for (int i = 0; i < kb; i++) {
         fsi_real *row = M + (size_t)i * sb;
@@ -8287,9 +8420,9 @@ static int fsi__rmi_solve(fsi_partitioned *c, const fsi__pairs *A, const fsi__pa
             fsi_axpy((size_t)kb, -BA[(size_t)i * sa + (size_t)j], N + (size_t)j * sb, row);
         b[i] = (fsi_real)fsi_dot(n, fsi__pair_input(B, i), r);
     }
-    if (fsi_dense_lu(kb, M, c->pivot) != FSI_OK)
+    if (fsi_dense_lu(kb, M, partitioned->pivot) != FSI_OK)
         return 0;
-    fsi_dense_lu_solve(kb, M, c->pivot, b);
+    fsi_dense_lu_solve(kb, M, partitioned->pivot, b);
     for (int i = 0; i < ka; i++) {
         fsi_real s = 0;
         for (int j = 0; j < kb; j++)
@@ -8306,75 +8439,77 @@ typedef struct fsi__rmi_op {
 
 /* y = x - A B x */
 static void fsi__rmi_apply(const fsi_real *x, fsi_real *y, void *user) {
-    const fsi__rmi_op *o = (const fsi__rmi_op *)user;
-    fsi__pairs_apply(o->B, x, 0, o->t);
-    fsi__pairs_apply(o->A, o->t, 0, y);
-    for (size_t i = 0; i < (size_t)o->A->out; i++)
+    const fsi__rmi_op *rmiop = (const fsi__rmi_op *)user;
+    fsi__pairs_apply(rmiop->B, x, 0, rmiop->t);
+    fsi__pairs_apply(rmiop->A, rmiop->t, 0, y);
+    for (size_t i = 0; i < (size_t)rmiop->A->out; i++)
         y[i] = x[i] - y[i];
 }
 
 /* The same by GMRES, as the paper does: at most rank + 1 iterations. */
-static int fsi__rmi_gmres(fsi_partitioned *c, const fsi__pairs *A, const fsi__pairs *B,
+static int fsi__rmi_gmres(fsi_partitioned *partitioned, const fsi__pairs *A, const fsi__pairs *B,
                           const fsi_real *rhs, fsi_real *x) {
-    fsi_krylov_desc d;
-    memset(&d, 0, sizeof d);
-    fsi__rmi_op o;
-    o.A = A;
-    o.B = B;
-    o.t = c->work + 2 * (size_t)(c->n + c->m);
-    d.n = (size_t)A->out;
-    d.A.apply_fn = fsi__rmi_apply;
-    d.A.user = &o;
-    d.restart = fsi__imin(A->out, B->used + 2);
-    d.tolerance = sizeof(fsi_real) == 4 ? 1e-6 : 1e-12;
-    d.allocator = c->desc.allocator;
+    fsi_krylov_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi__rmi_op rmiop;
+    rmiop.A = A;
+    rmiop.B = B;
+    rmiop.t = partitioned->work + 2 * (size_t)(partitioned->n + partitioned->m);
+    desc.n = (size_t)A->out;
+    desc.A.apply_fn = fsi__rmi_apply;
+    desc.A.user = &rmiop;
+    desc.restart = fsi__imin(A->out, B->used + 2);
+    desc.tolerance = sizeof(fsi_real) == 4 ? 1e-6 : 1e-12;
+    desc.allocator = partitioned->desc.allocator;
     fsi_copy((size_t)A->out, rhs, x);
-    fsi_result r = fsi_gmres_solve(&d, rhs, x, c->gmres, c->gmres_size, NULL);
-    return r >= 0 && r != FSI_BREAKDOWN && fsi_all_finite((size_t)A->out, x);
+    fsi_result result =
+        fsi_gmres_solve(&desc, rhs, x, partitioned->gmres, partitioned->gmres_size, NULL);
+    return result >= 0 && result != FSI_BREAKDOWN && fsi_all_finite((size_t)A->out, x);
 }
 
 /* Residual of the reduced monolithic model at a known input of one solver, in -> out, whose output
  * the other takes, from -> to: r = to - in + J (out - from). */
-static void fsi__rmi_residual(fsi_partitioned *c, const fsi__pairs *other, const fsi_real *in,
-                              const fsi_real *out, const fsi_real *from, const fsi_real *to,
-                              fsi_real *r) {
+static void fsi__rmi_residual(fsi_partitioned *partitioned, const fsi__pairs *other,
+                              const fsi_real *in, const fsi_real *out, const fsi_real *from,
+                              const fsi_real *to, fsi_real *r) {
     for (int i = 0; i < other->out; i++)
         r[i] = to[i] - in[i];
     for (int i = 0; i < other->in; i++)
-        c->work[i] = out[i] - from[i];
-    fsi__pairs_apply(other, c->work, 1, r);
+        partitioned->work[i] = out[i] - from[i];
+    fsi__pairs_apply(other, partitioned->work, 1, r);
 }
 
 /* in += d, the root of that model: (I - J J_own) d = r. Eq. (6) with own = fluid, (7) with own =
  * solid, less what holds at that input. */
-static int fsi__rmi_predict(fsi_partitioned *c, const fsi__pairs *own, const fsi__pairs *other,
-                            const fsi_real *r, fsi_real *in) {
-    fsi_real *d = c->work + c->n + c->m;
-    int done =
-        c->desc.gmres ? fsi__rmi_gmres(c, other, own, r, d) : fsi__rmi_solve(c, other, own, r, d);
+static int fsi__rmi_predict(fsi_partitioned *partitioned, const fsi__pairs *own,
+                            const fsi__pairs *other, const fsi_real *r, fsi_real *in) {
+    fsi_real *d = partitioned->work + partitioned->n + partitioned->m;
+    int done = partitioned->desc.gmres ? fsi__rmi_gmres(partitioned, other, own, r, d)
+                                       : fsi__rmi_solve(partitioned, other, own, r, d);
     for (int i = 0; done && i < own->in; i++)
         in[i] += d[i];
     return done;
 }
 
-static double fsi__partitioned_clock(const fsi_partitioned *c) {
-    return c->desc.clock_fn ? c->desc.clock_fn(c->desc.clock_user) : 0;
+static double fsi__partitioned_clock(const fsi_partitioned *partitioned) {
+    return partitioned->desc.clock_fn ? partitioned->desc.clock_fn(partitioned->desc.clock_user)
+                                      : 0;
 }
 
 /* One call of a black box from the state of the last accepted step; its time goes to
  * seconds[which]. */
-static fsi_result fsi__box_solve(fsi_partitioned *c, int which, const fsi_blackbox *box, int first,
-                                 const fsi_real *in, fsi_real *out, int out_count) {
-    double start = fsi__partitioned_clock(c);
-    fsi_result r = !first && box->restore_fn ? box->restore_fn(box->user) : FSI_OK;
-    if (r >= 0)
-        r = box->solve_fn(box->user, in, out);
-    double took = fsi__partitioned_clock(c) - start;
-    c->seconds[which] += took;
-    c->seconds[2] -= took;
-    if (r < 0)
-        return r;
-    c->told[which] = r;
+static fsi_result fsi__box_solve(fsi_partitioned *partitioned, int which, const fsi_blackbox *box,
+                                 int first, const fsi_real *in, fsi_real *out, int out_count) {
+    double start = fsi__partitioned_clock(partitioned);
+    fsi_result result = !first && box->restore_fn ? box->restore_fn(box->user) : FSI_OK;
+    if (result >= 0)
+        result = box->solve_fn(box->user, in, out);
+    double took = fsi__partitioned_clock(partitioned) - start;
+    partitioned->seconds[which] += took;
+    partitioned->seconds[2] -= took;
+    if (result < 0)
+        return result;
+    partitioned->told[which] = result;
     return fsi_all_finite((size_t)out_count, out) ? FSI_OK : FSI_ERR_NUMERIC;
 }
 
@@ -8389,266 +8524,292 @@ typedef struct fsi__exchange {
 } fsi__exchange;
 
 /* One pair of calls: p_F = F(X_F), then the solid with p_F, or with the prediction of eq. (7). */
-static fsi_result fsi__call_pair(fsi_partitioned *c, fsi__exchange *e) {
-    int n = c->n, m = c->m, reduced = c->desc.scheme == FSI_SCHEME_REDUCED;
-    fsi_result r = fsi__box_solve(c, 0, e->fluid, e->k == 0, c->xf, c->pf, m);
-    if (r < 0)
-        return r;
-    c->fluid_calls++;
-    fsi_copy((size_t)m, c->pf, c->ps);
-    e->exact = 1;
-    if (reduced && e->k > 0) {
-        fsi__pairs_push(&c->fluid, c->xf, c->xf0, c->pf, c->pf0);
-        fsi__pairs_build(&c->fluid, c->desc.filter);
+static fsi_result fsi__call_pair(fsi_partitioned *partitioned, fsi__exchange *exchange) {
+    int n = partitioned->n, m = partitioned->m,
+        reduced = partitioned->desc.scheme == FSI_SCHEME_REDUCED;
+    fsi_result result = fsi__box_solve(partitioned, 0, exchange->fluid, exchange->k == 0,
+                                       partitioned->xf, partitioned->pf, m);
+    if (result < 0)
+        return result;
+    partitioned->fluid_calls++;
+    fsi_copy((size_t)m, partitioned->pf, partitioned->ps);
+    exchange->exact = 1;
+    if (reduced && exchange->k > 0) {
+        fsi__pairs_push(&partitioned->fluid, partitioned->xf, partitioned->xf0, partitioned->pf,
+                        partitioned->pf0);
+        fsi__pairs_build(&partitioned->fluid, partitioned->desc.filter);
         /* eq. (7); the second start-up pair of Algorithm 1 takes p_F */
-        if (e->k > 1 || c->solid.used > 0) {
-            fsi_real *gap = c->work + 3 * (n + m);
-            fsi__rmi_residual(c, &c->fluid, c->psb, c->xsb, c->xf, c->pf, gap);
-            fsi_copy((size_t)m, c->psb, c->ps);
-            if (fsi__rmi_predict(c, &c->solid, &c->fluid, gap, c->ps))
-                e->exact = 0;
+        if (exchange->k > 1 || partitioned->solid.used > 0) {
+            fsi_real *gap = partitioned->work + 3 * (n + m);
+            fsi__rmi_residual(partitioned, &partitioned->fluid, partitioned->psb, partitioned->xsb,
+                              partitioned->xf, partitioned->pf, gap);
+            fsi_copy((size_t)m, partitioned->psb, partitioned->ps);
+            if (fsi__rmi_predict(partitioned, &partitioned->solid, &partitioned->fluid, gap,
+                                 partitioned->ps))
+                exchange->exact = 0;
             else
-                fsi_copy((size_t)m, c->pf, c->ps), e->dropped++;
+                fsi_copy((size_t)m, partitioned->pf, partitioned->ps), exchange->dropped++;
         }
         /* mild start from the load of the last step, or from none */
-    } else if (reduced && (c->has_load || c->desc.gentle) && c->desc.start < 1) {
+    } else if (reduced && (partitioned->has_load || partitioned->desc.gentle)
+               && partitioned->desc.start < 1) {
         for (int i = 0; i < m; i++)
-            c->ps[i] = c->p_last[i] + c->desc.start * (c->pf[i] - c->p_last[i]);
-        e->exact = 0;
+            partitioned->ps[i] =
+                partitioned->p_last[i]
+                + partitioned->desc.start * (partitioned->pf[i] - partitioned->p_last[i]);
+        exchange->exact = 0;
     }
-    r = fsi__box_solve(c, 1, e->solid, e->k == 0, c->ps, c->xs, n);
-    if (r < 0)
-        return r;
-    c->solid_calls++;
-    if (reduced && e->k > 0) {
-        fsi__pairs_push(&c->solid, c->ps, c->ps0, c->xs, c->xs0);
-        fsi__pairs_build(&c->solid, c->desc.filter);
+    result = fsi__box_solve(partitioned, 1, exchange->solid, exchange->k == 0, partitioned->ps,
+                            partitioned->xs, n);
+    if (result < 0)
+        return result;
+    partitioned->solid_calls++;
+    if (reduced && exchange->k > 0) {
+        fsi__pairs_push(&partitioned->solid, partitioned->ps, partitioned->ps0, partitioned->xs,
+                        partitioned->xs0);
+        fsi__pairs_build(&partitioned->solid, partitioned->desc.filter);
     }
-    e->k++;
+    exchange->k++;
     return FSI_OK;
 }
 
 /* r = S(p_F) - X_F: exact, or estimated through the reduced solid X_S - X_F + S_p (p_F - p_S). */
-static void fsi__residual(fsi_partitioned *c, fsi__exchange *e) {
-    if (e->exact)
-        for (int i = 0; i < c->n; i++)
-            c->r[i] = c->xs[i] - c->xf[i];
+static void fsi__residual(fsi_partitioned *partitioned, fsi__exchange *exchange) {
+    if (exchange->exact)
+        for (int i = 0; i < partitioned->n; i++)
+            partitioned->r[i] = partitioned->xs[i] - partitioned->xf[i];
     else
-        fsi__rmi_residual(c, &c->solid, c->xf, c->pf, c->ps, c->xs, c->r);
-    e->norm = fsi__node_norm(c->n, c->desc.group, c->r);
+        fsi__rmi_residual(partitioned, &partitioned->solid, partitioned->xf, partitioned->pf,
+                          partitioned->ps, partitioned->xs, partitioned->r);
+    exchange->norm = fsi__node_norm(partitioned->n, partitioned->desc.group, partitioned->r);
 }
 
 /* The solid once more with p_F itself: what the fluid lost is what the solid gets. */
-static fsi_result fsi__final_solve(fsi_partitioned *c, fsi__exchange *e) {
-    if (e->exact || c->desc.no_final_solve)
+static fsi_result fsi__final_solve(fsi_partitioned *partitioned, fsi__exchange *exchange) {
+    if (exchange->exact || partitioned->desc.no_final_solve)
         return FSI_OK;
-    fsi_copy((size_t)c->m, c->ps, c->ps0);
-    fsi_copy((size_t)c->n, c->xs, c->xs0);
-    fsi_copy((size_t)c->m, c->pf, c->ps);
-    fsi_result r = fsi__box_solve(c, 1, e->solid, 0, c->ps, c->xs, c->n);
-    if (r < 0)
-        return r;
-    if (c->desc.scheme == FSI_SCHEME_REDUCED)
-        fsi__pairs_push(&c->solid, c->ps, c->ps0, c->xs, c->xs0);
-    e->exact = 1;
-    fsi__residual(c, e);
+    fsi_copy((size_t)partitioned->m, partitioned->ps, partitioned->ps0);
+    fsi_copy((size_t)partitioned->n, partitioned->xs, partitioned->xs0);
+    fsi_copy((size_t)partitioned->m, partitioned->pf, partitioned->ps);
+    fsi_result result = fsi__box_solve(partitioned, 1, exchange->solid, 0, partitioned->ps,
+                                       partitioned->xs, partitioned->n);
+    if (result < 0)
+        return result;
+    if (partitioned->desc.scheme == FSI_SCHEME_REDUCED)
+        fsi__pairs_push(&partitioned->solid, partitioned->ps, partitioned->ps0, partitioned->xs,
+                        partitioned->xs0);
+    exchange->exact = 1;
+    fsi__residual(partitioned, exchange);
     return FSI_OK;
 }
 
 /* Predictions are made about the pair with the smallest residual: about a far one, rounding of
  * large numbers is what they would end with. */
-static void fsi__keep_nearest(fsi_partitioned *c, fsi__exchange *e) {
-    if (e->k > 1 && !(e->norm < e->nearest))
+static void fsi__keep_nearest(fsi_partitioned *partitioned, fsi__exchange *exchange) {
+    if (exchange->k > 1 && !(exchange->norm < exchange->nearest))
         return;
     /* the answer to a mild load says nothing */
-    e->nearest = e->k == 1 && !e->exact ? FSI_REAL_MAX : e->norm;
-    fsi_copy((size_t)c->n, c->xf, c->xfb);
-    fsi_copy((size_t)c->n, c->xs, c->xsb);
-    fsi_copy((size_t)c->m, c->pf, c->pfb);
-    fsi_copy((size_t)c->m, c->ps, c->psb);
+    exchange->nearest = exchange->k == 1 && !exchange->exact ? FSI_REAL_MAX : exchange->norm;
+    fsi_copy((size_t)partitioned->n, partitioned->xf, partitioned->xfb);
+    fsi_copy((size_t)partitioned->n, partitioned->xs, partitioned->xsb);
+    fsi_copy((size_t)partitioned->m, partitioned->pf, partitioned->pfb);
+    fsi_copy((size_t)partitioned->m, partitioned->ps, partitioned->psb);
 }
 
 /* The next X_F: under-relaxed, Aitken, or eq. (6). */
-static void fsi__next_input(fsi_partitioned *c, fsi__exchange *e) {
-    size_t n = (size_t)c->n;
-    fsi_real omega = c->desc.omega;
+static void fsi__next_input(fsi_partitioned *partitioned, fsi__exchange *exchange) {
+    size_t n = (size_t)partitioned->n;
+    fsi_real omega = partitioned->desc.omega;
     /* omega' = -omega r0.(r - r0) / |r - r0|^2 */
-    if (c->desc.scheme == FSI_SCHEME_AITKEN && e->k > 1) {
+    if (partitioned->desc.scheme == FSI_SCHEME_AITKEN && exchange->k > 1) {
         double a = 0, b = 0, size = 0, least = 256 * (double)FSI_REAL_EPS;
         for (size_t i = 0; i < n; i++) {
-            double d = (double)(c->r[i] - c->r0[i]);
-            a += (double)c->r0[i] * d;
+            double d = (double)(partitioned->r[i] - partitioned->r0[i]);
+            a += (double)partitioned->r0[i] * d;
             b += d * d;
-            size += (double)c->r[i] * (double)c->r[i];
+            size += (double)partitioned->r[i] * (double)partitioned->r[i];
         }
         if (b > least * least * size)
-            e->omega = -e->omega * (fsi_real)(a / b);
-        omega = e->omega;
+            exchange->omega = -exchange->omega * (fsi_real)(a / b);
+        omega = exchange->omega;
     }
-    fsi_copy(n, c->r, c->r0);
-    fsi_copy(n, c->xf, c->xf0);
-    fsi_copy(n, c->xs, c->xs0);
-    fsi_copy((size_t)c->m, c->pf, c->pf0);
-    fsi_copy((size_t)c->m, c->ps, c->ps0);
-    if (c->desc.scheme == FSI_SCHEME_REDUCED) {
-        fsi__keep_nearest(c, e);
+    fsi_copy(n, partitioned->r, partitioned->r0);
+    fsi_copy(n, partitioned->xf, partitioned->xf0);
+    fsi_copy(n, partitioned->xs, partitioned->xs0);
+    fsi_copy((size_t)partitioned->m, partitioned->pf, partitioned->pf0);
+    fsi_copy((size_t)partitioned->m, partitioned->ps, partitioned->ps0);
+    if (partitioned->desc.scheme == FSI_SCHEME_REDUCED) {
+        fsi__keep_nearest(partitioned, exchange);
         /* nothing known yet */
-        if (e->k == 1 && c->fluid.old == 0)
-            omega = c->desc.start;
+        if (exchange->k == 1 && partitioned->fluid.old == 0)
+            omega = partitioned->desc.start;
         else {
-            fsi__pairs_build(&c->solid, c->desc.filter);
-            fsi__pairs_build(&c->fluid, c->desc.filter);
-            if (e->norm > e->nearest)
-                fsi__rmi_residual(c, &c->solid, c->xfb, c->pfb, c->psb, c->xsb, c->r0);
-            fsi_copy(n, c->xfb, c->xf);
-            if (fsi__rmi_predict(c, &c->fluid, &c->solid, c->r0, c->xf))
+            fsi__pairs_build(&partitioned->solid, partitioned->desc.filter);
+            fsi__pairs_build(&partitioned->fluid, partitioned->desc.filter);
+            if (exchange->norm > exchange->nearest)
+                fsi__rmi_residual(partitioned, &partitioned->solid, partitioned->xfb,
+                                  partitioned->pfb, partitioned->psb, partitioned->xsb,
+                                  partitioned->r0);
+            fsi_copy(n, partitioned->xfb, partitioned->xf);
+            if (fsi__rmi_predict(partitioned, &partitioned->fluid, &partitioned->solid,
+                                 partitioned->r0, partitioned->xf))
                 return;
-            fsi_copy(n, c->xf0, c->xf);
-            e->dropped++;
-            omega = c->desc.start;
+            fsi_copy(n, partitioned->xf0, partitioned->xf);
+            exchange->dropped++;
+            omega = partitioned->desc.start;
         }
     }
-    fsi_axpy(n, omega, c->r, c->xf); /* X + omega R */
+    fsi_axpy(n, omega, partitioned->r, partitioned->xf); /* X + omega R */
 }
 
 /* The pairs of this step become the newest old ones; the oldest step leaves. */
-static void fsi__pairs_age(fsi_partitioned *c) {
-    int keep = c->desc.reuse, total = 0, newest = fsi__imin(c->fluid.current, c->solid.current);
-    for (int i = fsi__imin(c->kept_steps, 15); i > 0; i--)
-        c->step_columns[i] = c->step_columns[i - 1];
-    c->step_columns[0] = newest;
-    c->kept_steps = fsi__imin(c->kept_steps + 1, keep);
-    for (int i = 0; i < c->kept_steps; i++)
-        total += c->step_columns[i];
-    c->fluid.old =
-        fsi__imin(total, fsi__imin(c->fluid.current + c->fluid.old, c->columns - c->fluid.basis));
-    c->solid.old =
-        fsi__imin(total, fsi__imin(c->solid.current + c->solid.old, c->columns - c->fluid.basis));
-    c->fluid.current = c->solid.current = 0;
+static void fsi__pairs_age(fsi_partitioned *partitioned) {
+    int keep = partitioned->desc.reuse, total = 0,
+        newest = fsi__imin(partitioned->fluid.current, partitioned->solid.current);
+    for (int i = fsi__imin(partitioned->kept_steps, 15); i > 0; i--)
+        partitioned->step_columns[i] = partitioned->step_columns[i - 1];
+    partitioned->step_columns[0] = newest;
+    partitioned->kept_steps = fsi__imin(partitioned->kept_steps + 1, keep);
+    for (int i = 0; i < partitioned->kept_steps; i++)
+        total += partitioned->step_columns[i];
+    partitioned->fluid.old =
+        fsi__imin(total, fsi__imin(partitioned->fluid.current + partitioned->fluid.old,
+                                   partitioned->columns - partitioned->fluid.basis));
+    partitioned->solid.old =
+        fsi__imin(total, fsi__imin(partitioned->solid.current + partitioned->solid.old,
+                                   partitioned->columns - partitioned->fluid.basis));
+    partitioned->fluid.current = partitioned->solid.current = 0;
 }
 
 /* 1 when the iteration may end: converged, capped or stalled. */
-static int fsi__finished(fsi_partitioned *c, fsi__exchange *e, fsi_result *why) {
-    fsi_real norm = c->desc.scheme == FSI_SCHEME_RELAXED && c->desc.relaxed_residual
-                        ? c->desc.omega * e->norm
-                        : e->norm;
+static int fsi__finished(fsi_partitioned *partitioned, fsi__exchange *exchange, fsi_result *why) {
+    fsi_real norm =
+        partitioned->desc.scheme == FSI_SCHEME_RELAXED && partitioned->desc.relaxed_residual
+            ? partitioned->desc.omega * exchange->norm
+            : exchange->norm;
     *why = FSI_OK;
-    if (norm <= c->desc.tolerance && e->k >= c->desc.min_iterations)
+    if (norm <= partitioned->desc.tolerance && exchange->k >= partitioned->desc.min_iterations)
         return 1;
     /* the solid's answer to a mild load: no measure of progress */
-    if (e->k == 1 && !e->exact) {
-    } else if (e->norm < FSI_R(0.999) * e->best)
-        e->best = e->norm, e->lean = 0;
+    if (exchange->k == 1 && !exchange->exact) {
+    } else if (exchange->norm < FSI_R(0.999) * exchange->best)
+        exchange->best = exchange->norm, exchange->lean = 0;
     /* pairs of earlier steps mislead: go on without them */
-    else if (++e->lean == 5 && c->fluid.old + c->solid.old > 0) {
-        memset(c->fluid.dropped, 1, (size_t)c->columns);
-        memset(c->solid.dropped, 1, (size_t)c->columns);
-        c->fluid.stale = c->solid.stale = 1;
-        c->fluid.old = c->solid.old = 0;
-        e->dropped++;
+    else if (++exchange->lean == 5 && partitioned->fluid.old + partitioned->solid.old > 0) {
+        memset(partitioned->fluid.dropped, 1, (size_t)partitioned->columns);
+        memset(partitioned->solid.dropped, 1, (size_t)partitioned->columns);
+        partitioned->fluid.stale = partitioned->solid.stale = 1;
+        partitioned->fluid.old = partitioned->solid.old = 0;
+        exchange->dropped++;
     }
     /* two fifths of the cap without progress, 12 to 24 */
-    *why = e->k >= c->desc.max_iterations ? FSI_NOT_CONVERGED : FSI_STALLED;
-    return e->k >= c->desc.max_iterations
-           || (c->desc.scheme == FSI_SCHEME_REDUCED
-               && e->lean >= fsi__imin(24, fsi__imax(12, 2 * c->desc.max_iterations / 5)));
+    *why = exchange->k >= partitioned->desc.max_iterations ? FSI_NOT_CONVERGED : FSI_STALLED;
+    return exchange->k >= partitioned->desc.max_iterations
+           || (partitioned->desc.scheme == FSI_SCHEME_REDUCED
+               && exchange->lean
+                      >= fsi__imin(24, fsi__imax(12, 2 * partitioned->desc.max_iterations / 5)));
 }
 
-static fsi_result fsi__partitioned_loop(fsi_partitioned *c, fsi__exchange *e, double *first) {
-    fsi_result r, why = FSI_OK;
+static fsi_result fsi__partitioned_loop(fsi_partitioned *partitioned, fsi__exchange *exchange,
+                                        double *first) {
+    fsi_result result, why = FSI_OK;
     for (;;) {
-        if ((r = fsi__call_pair(c, e)) < 0)
-            return r;
-        fsi__residual(c, e);
-        if (e->k == 1)
-            *first = (double)e->norm, e->best = FSI_REAL_MAX;
-        if (fsi__finished(c, e, &why)) {
+        if ((result = fsi__call_pair(partitioned, exchange)) < 0)
+            return result;
+        fsi__residual(partitioned, exchange);
+        if (exchange->k == 1)
+            *first = (double)exchange->norm, exchange->best = FSI_REAL_MAX;
+        if (fsi__finished(partitioned, exchange, &why)) {
             /* the true residual decides */
-            if (why == FSI_OK && (r = fsi__final_solve(c, e)) < 0)
-                return r;
-            if (why != FSI_OK || e->norm <= c->desc.tolerance || c->desc.relaxed_residual
-                || e->k >= c->desc.max_iterations)
+            if (why == FSI_OK && (result = fsi__final_solve(partitioned, exchange)) < 0)
+                return result;
+            if (why != FSI_OK || exchange->norm <= partitioned->desc.tolerance
+                || partitioned->desc.relaxed_residual
+                || exchange->k >= partitioned->desc.max_iterations)
                 break;
         }
-        fsi__next_input(c, e);
-        if (!fsi_all_finite((size_t)c->n, c->xf))
+        fsi__next_input(partitioned, exchange);
+        if (!fsi_all_finite((size_t)partitioned->n, partitioned->xf))
             return FSI_ERR_NUMERIC;
     }
-    if (why == FSI_OK && !(e->norm <= c->desc.tolerance) && !c->desc.relaxed_residual)
+    if (why == FSI_OK && !(exchange->norm <= partitioned->desc.tolerance)
+        && !partitioned->desc.relaxed_residual)
         why = FSI_NOT_CONVERGED;
     return why;
 }
 
-FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *c, int n, int m, const fsi_blackbox *fluid,
-                                        const fsi_blackbox *solid, fsi_real *x, fsi_real *p,
-                                        fsi_report *report) {
+FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *partitioned, int n, int m,
+                                        const fsi_blackbox *fluid, const fsi_blackbox *solid,
+                                        fsi_real *x, fsi_real *p, fsi_report *report) {
     double first = 0;
     if (report)
         memset(report, 0, sizeof *report);
-    if (!c || !c->block)
+    if (!partitioned || !partitioned->block)
         return FSI_ERR_STATE;
-    double start = fsi__partitioned_clock(c);
+    double start = fsi__partitioned_clock(partitioned);
     if (!fluid || !solid || !fluid->solve_fn || !solid->solve_fn || !x || !p || n < 1 || m < 1
-        || n > c->desc.n || m > c->desc.m || !fsi_all_finite((size_t)n, x))
+        || n > partitioned->desc.n || m > partitioned->desc.m || !fsi_all_finite((size_t)n, x))
         return FSI_ERR_ARGUMENT;
-    if (n != c->n || m != c->m)
-        fsi_partitioned_forget(c);
-    c->n = c->fluid.in = c->solid.out = n;
-    c->m = c->fluid.out = c->solid.in = m;
-    if (c->desc.reuse == 0)
-        c->fluid.old = c->solid.old = 0;
-    fsi__pairs_begin(&c->fluid);
-    fsi__pairs_begin(&c->solid);
-    fsi__exchange e;
-    memset(&e, 0, sizeof e);
-    e.fluid = fluid;
-    e.solid = solid;
-    e.omega = c->desc.omega;
-    fsi_result r;
-    if ((fluid->save_fn && (r = fluid->save_fn(fluid->user)) < 0)
-        || (solid->save_fn && (r = solid->save_fn(solid->user)) < 0))
-        return r;
-    if (c->desc.scheme == FSI_SCHEME_REDUCED) {
-        fsi__pairs_build(&c->fluid, c->desc.filter);
-        fsi__pairs_build(&c->solid, c->desc.filter);
+    if (n != partitioned->n || m != partitioned->m)
+        fsi_partitioned_forget(partitioned);
+    partitioned->n = partitioned->fluid.in = partitioned->solid.out = n;
+    partitioned->m = partitioned->fluid.out = partitioned->solid.in = m;
+    if (partitioned->desc.reuse == 0)
+        partitioned->fluid.old = partitioned->solid.old = 0;
+    fsi__pairs_begin(&partitioned->fluid);
+    fsi__pairs_begin(&partitioned->solid);
+    fsi__exchange exchange;
+    memset(&exchange, 0, sizeof exchange);
+    exchange.fluid = fluid;
+    exchange.solid = solid;
+    exchange.omega = partitioned->desc.omega;
+    fsi_result result;
+    if ((fluid->save_fn && (result = fluid->save_fn(fluid->user)) < 0)
+        || (solid->save_fn && (result = solid->save_fn(solid->user)) < 0))
+        return result;
+    if (partitioned->desc.scheme == FSI_SCHEME_REDUCED) {
+        fsi__pairs_build(&partitioned->fluid, partitioned->desc.filter);
+        fsi__pairs_build(&partitioned->solid, partitioned->desc.filter);
     }
-    fsi_copy((size_t)n, x, c->xf);
-    c->seconds[2] -= start;
-    r = fsi__partitioned_loop(c, &e, &first);
-    c->steps++;
-    c->capped += r == FSI_NOT_CONVERGED;
-    c->stalled += r == FSI_STALLED;
-    c->dependent = c->fluid.dependent + c->solid.dependent;
-    c->filtered = c->fluid.old - c->fluid.chosen + c->solid.old - c->solid.chosen;
-    c->used_columns += ((double)c->fluid.used - c->used_columns) / (double)c->steps;
-    if (r >= 0) {
-        fsi_copy((size_t)n, c->xf, x);
-        fsi_copy((size_t)m, c->ps, p);
-        fsi_copy((size_t)m, c->ps, c->p_last);
-        c->has_load = 1;
-        fsi__pairs_age(c);
+    fsi_copy((size_t)n, x, partitioned->xf);
+    partitioned->seconds[2] -= start;
+    result = fsi__partitioned_loop(partitioned, &exchange, &first);
+    partitioned->steps++;
+    partitioned->capped += result == FSI_NOT_CONVERGED;
+    partitioned->stalled += result == FSI_STALLED;
+    partitioned->dependent = partitioned->fluid.dependent + partitioned->solid.dependent;
+    partitioned->filtered = partitioned->fluid.old - partitioned->fluid.chosen
+                            + partitioned->solid.old - partitioned->solid.chosen;
+    partitioned->used_columns +=
+        ((double)partitioned->fluid.used - partitioned->used_columns) / (double)partitioned->steps;
+    if (result >= 0) {
+        fsi_copy((size_t)n, partitioned->xf, x);
+        fsi_copy((size_t)m, partitioned->ps, p);
+        fsi_copy((size_t)m, partitioned->ps, partitioned->p_last);
+        partitioned->has_load = 1;
+        fsi__pairs_age(partitioned);
     } else
-        fsi_partitioned_forget(c);
+        fsi_partitioned_forget(partitioned);
     if (report) {
-        report->reason = r;
-        report->iterations = e.k;
-        report->restarts = e.dropped + c->dependent;
+        report->reason = result;
+        report->iterations = exchange.k;
+        report->restarts = exchange.dropped + partitioned->dependent;
         report->residual_start = first;
-        report->residual = (double)e.norm;
+        report->residual = (double)exchange.norm;
     }
-    c->seconds[2] += fsi__partitioned_clock(c);
-    return r;
+    partitioned->seconds[2] += fsi__partitioned_clock(partitioned);
+    return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>boundary pressure projection */
 /* Adds sign * value to the regions on both sides: + where the face leaves the region (its minus
  * side), - on the other. */
-static void fsi__region_add(const fsi_boundary_faces *b, int f, fsi_real value, fsi_real *sum) {
-    if (b->region_minus[f] >= 0)
-        sum[b->region_minus[f]] += value;
-    if (b->region_plus[f] >= 0)
-        sum[b->region_plus[f]] -= value;
+static void fsi__region_add(const fsi_boundary_faces *faces, int f, fsi_real value, fsi_real *sum) {
+    if (faces->region_minus[f] >= 0)
+        sum[faces->region_minus[f]] += value;
+    if (faces->region_plus[f] >= 0)
+        sum[faces->region_plus[f]] -= value;
 }
 
 /* x = K^-1 x for symmetric semi-definite K (overwritten) and x in its range: a pivot that vanishes
@@ -8679,32 +8840,35 @@ static void fsi__semidefinite_solve(int n, fsi_real *K, fsi_real *x) {
     }
 }
 
-FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *b, fsi_real dt, fsi_real *p0,
+FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *faces, fsi_real dt, fsi_real *p0,
                                         fsi_real *work) {
     fsi_result result = FSI_OK;
-    if (!b || !p0 || !work || b->faces < 0 || b->regions < 0 || !(dt > 0) || !fsi__finite(dt))
+    if (!faces || !p0 || !work || faces->faces < 0 || faces->regions < 0 || !(dt > 0)
+        || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    int m = b->regions;
+    int m = faces->regions;
     fsi_real *K = work;
     fsi_real *flux = work + (size_t)m * (size_t)m;
-    for (int f = 0; f < b->faces; f++)
-        if (b->region_minus[f] >= m || b->region_plus[f] >= m || !fsi__finite(b->u[f])
-            || !(b->area[f] >= 0) || (!(b->fixed && b->fixed[f]) && !(b->mass[f] > 0)))
+    for (int f = 0; f < faces->faces; f++)
+        if (faces->region_minus[f] >= m || faces->region_plus[f] >= m || !fsi__finite(faces->u[f])
+            || !(faces->area[f] >= 0)
+            || (!(faces->fixed && faces->fixed[f]) && !(faces->mass[f] > 0)))
             return FSI_ERR_ARGUMENT;
     memset(work, 0, ((size_t)m * (size_t)m + 2 * (size_t)m) * sizeof(fsi_real));
-    for (int f = 0; f < b->faces; f++) {
+    for (int f = 0; f < faces->faces; f++) {
         int r[2];
-        r[0] = b->region_minus[f];
-        r[1] = b->region_plus[f];
+        r[0] = faces->region_minus[f];
+        r[1] = faces->region_plus[f];
         /* C^T U, scripted faces included */
-        fsi__region_add(b, f, b->area[f] * b->u[f], flux);
-        if (b->fixed && b->fixed[f])
+        fsi__region_add(faces, f, faces->area[f] * faces->u[f], flux);
+        if (faces->fixed && faces->fixed[f])
             continue;
         for (int s = 0; s < 2; s++)
             for (int t = 0; t < 2; t++)
                 /* C^T M^-1 C */
                 if (r[s] >= 0 && r[t] >= 0)
-                    K[r[s] * m + r[t]] += (s == t ? 1 : -1) * b->area[f] * b->area[f] / b->mass[f];
+                    K[r[s] * m + r[t]] +=
+                        (s == t ? 1 : -1) * faces->area[f] * faces->area[f] / faces->mass[f];
     }
     for (int i = 0; i < m; i++)
         /* nothing here can move */
@@ -8718,12 +8882,12 @@ FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *b, fsi_real dt
         p0[i] = flux[i];
     /* dt p0 with the opposite sign */
     fsi__semidefinite_solve(m, K, p0);
-    for (int f = 0; f < b->faces; f++) {
-        fsi_real jump = (b->region_minus[f] >= 0 ? p0[b->region_minus[f]] : 0)
-                        - (b->region_plus[f] >= 0 ? p0[b->region_plus[f]] : 0);
+    for (int f = 0; f < faces->faces; f++) {
+        fsi_real jump = (faces->region_minus[f] >= 0 ? p0[faces->region_minus[f]] : 0)
+                        - (faces->region_plus[f] >= 0 ? p0[faces->region_plus[f]] : 0);
         /* U -= M^-1 C (C^T M^-1 C)^-1 C^T U */
-        if (!(b->fixed && b->fixed[f]))
-            b->u[f] -= b->area[f] / b->mass[f] * jump;
+        if (!(faces->fixed && faces->fixed[f]))
+            faces->u[f] -= faces->area[f] / faces->mass[f] * jump;
     }
     for (int i = 0; i < m; i++)
         p0[i] = -p0[i] / dt;
@@ -8733,67 +8897,68 @@ FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *b, fsi_real dt
 /* ------------------------------------------------------------------------------------------------
  * >>boxes */
 #ifndef FSI_COUPLE_NO_GRID
-static void fsi__fluid_box_layout(fsi_fluid_box *b, fsi_arena *a, int sides) {
+static void fsi__fluid_box_layout(fsi_fluid_box *box, fsi_arena *arena, int sides) {
     size_t s = (size_t)(sides > 0 ? sides : 1);
-    b->offset = (int *)fsi_arena_take(a, (size_t)b->face->solids + 1, sizeof(int));
-    FSI__REALS(b->rhs0, a, b->grid->cells);
-    FSI__REALS(b->u, a, s);
-    FSI__REALS(b->u_star, a, s);
-    FSI__REALS(b->area, a, s);
-    FSI__REALS(b->mass, a, s);
-    FSI__REALS(b->jump, a, s);
-    FSI__INTS(b->minus, a, s);
-    FSI__INTS(b->plus, a, s);
-    if (b->swept) {
+    box->offset = (int *)fsi_arena_take(arena, (size_t)box->face->solids + 1, sizeof(int));
+    FSI__REALS(box->rhs0, arena, box->grid->cells);
+    FSI__REALS(box->u, arena, s);
+    FSI__REALS(box->u_star, arena, s);
+    FSI__REALS(box->area, arena, s);
+    FSI__REALS(box->mass, arena, s);
+    FSI__REALS(box->jump, arena, s);
+    FSI__INTS(box->minus, arena, s);
+    FSI__INTS(box->plus, arena, s);
+    if (box->swept) {
         size_t elements = 0, vertices = 0;
-        for (int i = 0; i < b->face->solids; i++)
-            elements += (size_t)b->face->solid[i]->surface.element_count,
-                vertices += (size_t)b->face->solid[i]->surface.vertex_count;
-        FSI__INTS(b->element, a, 2 * elements);
-        FSI__INTS(b->vertex, a, 2 * vertices);
+        for (int i = 0; i < box->face->solids; i++)
+            elements += (size_t)box->face->solid[i]->surface.element_count,
+                vertices += (size_t)box->face->solid[i]->surface.vertex_count;
+        FSI__INTS(box->element, arena, 2 * elements);
+        FSI__INTS(box->vertex, arena, 2 * vertices);
     }
-    if (b->pressure_form == 2) {
+    if (box->pressure_form == 2) {
         size_t vertices = 0, dof = 1;
-        for (int i = 0; i < b->face->solids; i++) {
-            vertices += (size_t)b->face->solid[i]->surface.vertex_count;
-            if (!b->face->solid[i]->node && (size_t)b->face->solid[i]->dof > dof)
-                dof = (size_t)b->face->solid[i]->dof;
+        for (int i = 0; i < box->face->solids; i++) {
+            vertices += (size_t)box->face->solid[i]->surface.vertex_count;
+            if (!box->face->solid[i]->node && (size_t)box->face->solid[i]->dof > dof)
+                dof = (size_t)box->face->solid[i]->dof;
         }
-        b->vertices = (int)vertices;
-        FSI__REALS(b->push, a, vertices);
-        FSI__REALS(b->normal, a, 3 * vertices);
-        FSI__INTS(b->stamp, a, vertices);
-        FSI__INTS(b->corner, a, vertices);
-        FSI__REALS(b->row, a, dof);
+        box->vertices = (int)vertices;
+        FSI__REALS(box->push, arena, vertices);
+        FSI__REALS(box->normal, arena, 3 * vertices);
+        FSI__INTS(box->stamp, arena, vertices);
+        FSI__INTS(box->corner, arena, vertices);
+        FSI__REALS(box->row, arena, dof);
     }
 }
 
 /* Room for this many sides, with some to spare; keeps the block when it is large enough. */
-static fsi_result fsi__fluid_box_reserve(fsi_fluid_box *b, int sides) {
-    fsi_arena a;
-    memset(&a, 0, sizeof a);
-    fsi__fluid_box_layout(b, &a, sides);
-    fsi_result r = fsi__arena_room(&a, &b->block, &b->size, 4, &b->allocator);
-    if (r >= 0)
-        fsi__fluid_box_layout(b, &a, sides);
-    return r;
+static fsi_result fsi__fluid_box_reserve(fsi_fluid_box *box, int sides) {
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    fsi__fluid_box_layout(box, &arena, sides);
+    fsi_result result = fsi__arena_room(&arena, &box->block, &box->size, 4, &box->allocator);
+    if (result >= 0)
+        fsi__fluid_box_layout(box, &arena, sides);
+    return result;
 }
 
 /* The same for closed regions, which are known only when the pressure system stands. */
-static fsi_result fsi__fluid_box_regions(fsi_fluid_box *b, int regions) {
-    if (regions > b->region_room) {
-        fsi_free(&b->allocator, b->p0, 4 * (size_t)b->region_room * sizeof(fsi_real));
-        b->region_room = regions + 8;
-        b->p0 = (fsi_real *)fsi_alloc(&b->allocator, 4 * (size_t)b->region_room * sizeof(fsi_real));
-        if (!b->p0) {
-            b->region_room = 0;
+static fsi_result fsi__fluid_box_regions(fsi_fluid_box *box, int regions) {
+    if (regions > box->region_room) {
+        fsi_free(&box->allocator, box->p0, 4 * (size_t)box->region_room * sizeof(fsi_real));
+        box->region_room = regions + 8;
+        box->p0 =
+            (fsi_real *)fsi_alloc(&box->allocator, 4 * (size_t)box->region_room * sizeof(fsi_real));
+        if (!box->p0) {
+            box->region_room = 0;
             return FSI_ERR_MEMORY;
         }
-        b->stiff = b->p0 + b->region_room;
-        b->sweep = b->stiff + b->region_room;
-        b->source = b->sweep + b->region_room;
+        box->stiff = box->p0 + box->region_room;
+        box->sweep = box->stiff + box->region_room;
+        box->source = box->sweep + box->region_room;
     }
-    b->regions = regions;
+    box->regions = regions;
     return FSI_OK;
 }
 
@@ -8814,8 +8979,8 @@ FSI_API void fsi_fluid_box_free(fsi_fluid_box *box) {
 }
 
 /* Closed region of a cell, or -1. */
-static int fsi__closed_region(const fsi_grid *g, int32_t cell) {
-    int32_t r = g->mg->label[cell];
+static int fsi__closed_region(const fsi_grid *grid, int32_t cell) {
+    int32_t r = grid->mg->label[cell];
     return r >= 0 ? (int)r : -1;
 }
 
@@ -8832,111 +8997,113 @@ typedef struct fsi__kernel_visit {
 } fsi__kernel_visit;
 
 static int fsi__kernel_add(int e, void *user) {
-    fsi__kernel_visit *k = (fsi__kernel_visit *)user;
-    fsi_fluid_box *b = k->b;
-    const fsi_side *q = &b->face->side[k->side];
-    fsi_real reach = FSI_R(1.5) * b->face->h;
-    for (int c = 0; c < k->u->dim; c++) {
-        int v = k->u->index[k->u->dim * e + c];
-        const fsi_real *x = k->u->x + 3 * v, *n = b->normal + 3 * (k->first + v);
-        fsi_vec3 d = fsi_vec_sub(fsi_vec(x[0], x[1], k->u->dim == 2 ? 0 : x[2]), k->centre);
+    fsi__kernel_visit *visit = (fsi__kernel_visit *)user;
+    fsi_fluid_box *box = visit->b;
+    const fsi_side *side = &box->face->side[visit->side];
+    fsi_real reach = FSI_R(1.5) * box->face->h;
+    for (int c = 0; c < visit->u->dim; c++) {
+        int v = visit->u->index[visit->u->dim * e + c];
+        const fsi_real *x = visit->u->x + 3 * v, *n = box->normal + 3 * (visit->first + v);
+        fsi_vec3 d = fsi_vec_sub(fsi_vec(x[0], x[1], visit->u->dim == 2 ? 0 : x[2]), visit->centre);
         fsi_real r = fsi_vec_dot(d, d) / (reach * reach),
                  length = fsi__sqrt(n[0] * n[0] + n[1] * n[1] + n[2] * n[2]);
-        if (b->stamp[k->first + v] == k->side || !(r < 1) || !(length > 0))
+        if (box->stamp[visit->first + v] == visit->side || !(r < 1) || !(length > 0))
             continue;
         /* a face around the corner of a closed body */
-        if (k->u->closed && n[q->axis] * (fsi_real)q->sign > 0)
+        if (visit->u->closed && n[side->axis] * (fsi_real)side->sign > 0)
             continue;
-        b->stamp[k->first + v] = k->side;
-        if (!fsi__list_grow(&b->allocator, (void **)(void *)&b->kernel, &b->kernel_room, b->kernels,
-                            (size_t)b->kernels + 1, sizeof *b->kernel)) {
-            k->failed = 1;
+        box->stamp[visit->first + v] = visit->side;
+        if (!fsi__list_grow(&box->allocator, (void **)(void *)&box->kernel, &box->kernel_room,
+                            box->kernels, (size_t)box->kernels + 1, sizeof *box->kernel)) {
+            visit->failed = 1;
             return 1;
         }
-        fsi_real w = (1 - r) * (1 - r) * n[q->axis] / length;
-        b->kernel[b->kernels].side = k->side;
-        b->kernel[b->kernels].vertex = k->first + v;
-        b->kernel[b->kernels++].weight = w;
-        b->push[k->first + v] += k->share * fsi__abs(w);
+        fsi_real w = (1 - r) * (1 - r) * n[side->axis] / length;
+        box->kernel[box->kernels].side = visit->side;
+        box->kernel[box->kernels].vertex = visit->first + v;
+        box->kernel[box->kernels++].weight = w;
+        box->push[visit->first + v] += visit->share * fsi__abs(w);
     }
     return 0;
 }
 
-static fsi_result fsi__fluid_box_kernel(fsi_fluid_box *b) {
-    const fsi_interface *f = b->face;
-    fsi_real reach = FSI_R(1.5) * f->h;
+static fsi_result fsi__fluid_box_kernel(fsi_fluid_box *box) {
+    const fsi_interface *iface = box->face;
+    fsi_real reach = FSI_R(1.5) * iface->h;
     int first = 0;
-    b->kernels = 0;
-    memset(b->push, 0, (size_t)b->vertices * sizeof(fsi_real));
-    memset(b->normal, 0, 3 * (size_t)b->vertices * sizeof(fsi_real));
+    box->kernels = 0;
+    memset(box->push, 0, (size_t)box->vertices * sizeof(fsi_real));
+    memset(box->normal, 0, 3 * (size_t)box->vertices * sizeof(fsi_real));
     /* area normals, shared out to the vertices */
     int i;
-    for (i = 0; i < f->solids; first += f->solid[i]->surface.vertex_count, i++) {
-        const fsi_surface *u = &f->solid[i]->surface;
-        for (int e = 0; e < u->element_count; e++)
-            for (int c = 0; c < u->dim; c++) {
-                fsi_vec3 n = fsi_vec_scale(fsi_surface_normal(u, e), 1 / (fsi_real)u->dim);
-                fsi_real *to = b->normal + 3 * (first + u->index[u->dim * e + c]);
+    for (i = 0; i < iface->solids; first += iface->solid[i]->surface.vertex_count, i++) {
+        const fsi_surface *surface = &iface->solid[i]->surface;
+        for (int e = 0; e < surface->element_count; e++)
+            for (int c = 0; c < surface->dim; c++) {
+                fsi_vec3 n =
+                    fsi_vec_scale(fsi_surface_normal(surface, e), 1 / (fsi_real)surface->dim);
+                fsi_real *to = box->normal + 3 * (first + surface->index[surface->dim * e + c]);
                 to[0] += n.x;
                 to[1] += n.y;
                 to[2] += n.z;
-                b->corner[first + u->index[u->dim * e + c]] = e;
+                box->corner[first + surface->index[surface->dim * e + c]] = e;
             }
     }
-    for (i = 0; i < b->vertices; i++)
-        b->stamp[i] = -1;
-    fsi__kernel_visit k;
-    memset(&k, 0, sizeof k);
-    k.b = b;
-    for (int s = 0; s < f->sides && !k.failed; s++) {
-        const fsi_side *q = &f->side[s];
-        int twin = (s && q[-1].face == q->face && q[-1].axis == q->axis)
-                   || (s + 1 < f->sides && q[1].face == q->face && q[1].axis == q->axis);
-        for (k.first = 0, i = 0; i < q->solid; i++)
-            k.first += f->solid[i]->surface.vertex_count;
-        k.u = &f->solid[q->solid]->surface;
-        k.side = s;
-        k.centre = fsi_interface_centre(f, q);
+    for (i = 0; i < box->vertices; i++)
+        box->stamp[i] = -1;
+    fsi__kernel_visit visit;
+    memset(&visit, 0, sizeof visit);
+    visit.b = box;
+    for (int s = 0; s < iface->sides && !visit.failed; s++) {
+        const fsi_side *side = &iface->side[s];
+        int twin =
+            (s && side[-1].face == side->face && side[-1].axis == side->axis)
+            || (s + 1 < iface->sides && side[1].face == side->face && side[1].axis == side->axis);
+        for (visit.first = 0, i = 0; i < side->solid; i++)
+            visit.first += iface->solid[i]->surface.vertex_count;
+        visit.u = &iface->solid[side->solid]->surface;
+        visit.side = s;
+        visit.centre = fsi_interface_centre(iface, side);
         /* a face counts once, with fluid on one side or on both */
-        k.share = twin && !k.u->closed ? FSI_R(0.5) : 1;
+        visit.share = twin && !visit.u->closed ? FSI_R(0.5) : 1;
         (void)fsi_bvh_overlap(
-            f->bvh + q->solid, fsi_vec_sub(k.centre, fsi_vec(reach, reach, reach)),
-            fsi_vec_add(k.centre, fsi_vec(reach, reach, reach)), fsi__kernel_add, &k);
+            iface->bvh + side->solid, fsi_vec_sub(visit.centre, fsi_vec(reach, reach, reach)),
+            fsi_vec_add(visit.centre, fsi_vec(reach, reach, reach)), fsi__kernel_add, &visit);
     }
-    if (k.failed)
+    if (visit.failed)
         return FSI_ERR_MEMORY;
-    for (int e = 0; e < b->kernels; e++)
-        if (b->push[b->kernel[e].vertex] > 0)
-            b->kernel[e].weight /= b->push[b->kernel[e].vertex];
+    for (int e = 0; e < box->kernels; e++)
+        if (box->push[box->kernel[e].vertex] > 0)
+            box->kernel[e].weight /= box->push[box->kernel[e].vertex];
     return FSI_OK;
 }
 
 /* out += the impulses of the sides' signed pressures p, Pa s, at the vertices. */
-static void fsi__fluid_box_push(fsi_fluid_box *b, const fsi_real *p, fsi_real *out) {
-    const fsi_interface *f = b->face;
+static void fsi__fluid_box_push(fsi_fluid_box *box, const fsi_real *p, fsi_real *out) {
+    const fsi_interface *iface = box->face;
     int first = 0;
-    memset(b->push, 0, (size_t)b->vertices * sizeof(fsi_real));
-    for (int e = 0; e < b->kernels; e++)
-        b->push[b->kernel[e].vertex] += b->kernel[e].weight * p[b->kernel[e].side];
-    for (int i = 0; i < f->solids; first += f->solid[i]->surface.vertex_count, i++) {
-        const fsi_coupled *o = f->solid[i];
-        fsi_real *to = out + b->offset[i];
-        for (int v = 0; v < o->surface.vertex_count; v++) {
-            const fsi_real *x = o->surface.x + 3 * v;
-            for (int c = 0; c < f->dim && b->push[first + v] != 0; c++) {
+    memset(box->push, 0, (size_t)box->vertices * sizeof(fsi_real));
+    for (int e = 0; e < box->kernels; e++)
+        box->push[box->kernel[e].vertex] += box->kernel[e].weight * p[box->kernel[e].side];
+    for (int i = 0; i < iface->solids; first += iface->solid[i]->surface.vertex_count, i++) {
+        const fsi_coupled *door = iface->solid[i];
+        fsi_real *to = out + box->offset[i];
+        for (int v = 0; v < door->surface.vertex_count; v++) {
+            const fsi_real *x = door->surface.x + 3 * v;
+            for (int c = 0; c < iface->dim && box->push[first + v] != 0; c++) {
                 fsi_real w[3] = {0, 0, 0},
-                         push = b->push[first + v] * b->normal[3 * (first + v) + c];
-                if (o->node) {
-                    to[3 * o->node[v] + c] += push;
+                         push = box->push[first + v] * box->normal[3 * (first + v) + c];
+                if (door->node) {
+                    to[3 * door->node[v] + c] += push;
                     continue;
                 }
-                for (int k = 0; k < f->dim; k++)
-                    w[k] = o->surface.index[f->dim * b->corner[first + v] + k] == v;
-                o->row_fn(o, b->corner[first + v], w, fsi_vec(x[0], x[1], x[2]),
-                          fsi_vec((fsi_real)(c == 0), (fsi_real)(c == 1), (fsi_real)(c == 2)),
-                          b->row);
-                for (int k = 0; k < o->dof; k++)
-                    to[k] += b->row[k] * push;
+                for (int k = 0; k < iface->dim; k++)
+                    w[k] = door->surface.index[iface->dim * box->corner[first + v] + k] == v;
+                door->row_fn(door, box->corner[first + v], w, fsi_vec(x[0], x[1], x[2]),
+                             fsi_vec((fsi_real)(c == 0), (fsi_real)(c == 1), (fsi_real)(c == 2)),
+                             box->row);
+                for (int k = 0; k < door->dof; k++)
+                    to[k] += box->row[k] * push;
             }
         }
     }
@@ -8945,46 +9112,48 @@ static void fsi__fluid_box_push(fsi_fluid_box *b, const fsi_real *p, fsi_real *o
 /* Which closed regions each element of a nodal surface lies between: told by the sides it makes,
    and carried on over shared vertices to elements that no line of cell centres meets. element[2 e +
    0] is behind the element (against its normal), [2 e + 1] before it. */
-static void fsi__fluid_box_elements(fsi_fluid_box *b) {
-    const fsi_interface *f = b->face;
+static void fsi__fluid_box_elements(fsi_fluid_box *box) {
+    const fsi_interface *iface = box->face;
     size_t first = 0, total = 0, corner = 0;
     int i, missing = 1;
-    for (i = 0; i < f->solids; i++)
-        total += (size_t)f->solid[i]->surface.element_count,
-            corner += (size_t)f->solid[i]->surface.vertex_count;
+    for (i = 0; i < iface->solids; i++)
+        total += (size_t)iface->solid[i]->surface.element_count,
+            corner += (size_t)iface->solid[i]->surface.vertex_count;
     for (size_t e = 0; e < 2 * total; e++)
-        b->element[e] = -2;
+        box->element[e] = -2;
     for (size_t v = 0; v < 2 * corner; v++)
-        b->vertex[v] = -2;
+        box->vertex[v] = -2;
     int k;
-    for (int s = 0; s < f->sides; s++) {
-        const fsi_side *q = &f->side[s];
-        fsi_vec3 n = fsi_surface_normal(&f->solid[q->solid]->surface, q->element);
-        for (first = 0, i = 0; i < q->solid; i++)
-            first += (size_t)f->solid[i]->surface.element_count;
+    for (int s = 0; s < iface->sides; s++) {
+        const fsi_side *side = &iface->side[s];
+        fsi_vec3 n = fsi_surface_normal(&iface->solid[side->solid]->surface, side->element);
+        for (first = 0, i = 0; i < side->solid; i++)
+            first += (size_t)iface->solid[i]->surface.element_count;
         /* the cell lies where the normal points to */
-        k = fsi__get(n, q->axis) * (fsi_real)q->sign < 0;
-        b->element[2 * (first + (size_t)q->element) + (size_t)k] =
-            b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
+        k = fsi__get(n, side->axis) * (fsi_real)side->sign < 0;
+        box->element[2 * (first + (size_t)side->element) + (size_t)k] =
+            box->minus[s] >= 0 ? box->minus[s] : box->plus[s];
     }
     for (int round = 0; missing && round < 64; round++)
-        for (missing = 0, first = corner = 0, i = 0; i < f->solids;
-             first += (size_t)f->solid[i]->surface.element_count,
-            corner += (size_t)f->solid[i]->surface.vertex_count, i++) {
-            const fsi_surface *u = &f->solid[i]->surface;
+        for (missing = 0, first = corner = 0, i = 0; i < iface->solids;
+             first += (size_t)iface->solid[i]->surface.element_count,
+            corner += (size_t)iface->solid[i]->surface.vertex_count, i++) {
+            const fsi_surface *surface = &iface->solid[i]->surface;
             /* known elements tell their vertices */
-            for (int c = 0; c < 2 * u->element_count; c++) {
-                int32_t r = b->element[2 * first + (size_t)c];
-                for (k = 0; r != -2 && k < u->dim; k++)
-                    b->vertex[2 * (corner + (size_t)u->index[u->dim * (c / 2) + k])
-                              + (size_t)(c & 1)] = r;
+            for (int c = 0; c < 2 * surface->element_count; c++) {
+                int32_t r = box->element[2 * first + (size_t)c];
+                for (k = 0; r != -2 && k < surface->dim; k++)
+                    box->vertex[2 * (corner + (size_t)surface->index[surface->dim * (c / 2) + k])
+                                + (size_t)(c & 1)] = r;
             }
             /* and these the unknown ones */
-            for (int c = 0; c < 2 * u->element_count; c++) {
-                int32_t *r = &b->element[2 * first + (size_t)c];
-                for (k = 0; *r == -2 && k < u->dim; k++)
-                    *r = b->vertex[2 * (corner + (size_t)u->index[u->dim * (c / 2) + k])
-                                   + (size_t)(c & 1)];
+            for (int c = 0; c < 2 * surface->element_count; c++) {
+                int32_t *r = &box->element[2 * first + (size_t)c];
+                for (k = 0; *r == -2 && k < surface->dim; k++)
+                    *r = box->vertex[2
+                                         * (corner
+                                            + (size_t)surface->index[surface->dim * (c / 2) + k])
+                                     + (size_t)(c & 1)];
                 missing |= *r == -2;
             }
         }
@@ -9014,85 +9183,88 @@ static double fsi__swept_volume(int dim, const fsi_vec3 *x, const fsi_vec3 *d) {
 
 /* sweep[region] += volume that the nodal surfaces around it sweep under X, per second, less what
  * their sides make of it. */
-static void fsi__fluid_box_sweep(fsi_fluid_box *b, const fsi_real *X) {
-    const fsi_interface *f = b->face;
+static void fsi__fluid_box_sweep(fsi_fluid_box *box, const fsi_real *X) {
+    const fsi_interface *iface = box->face;
     size_t first = 0;
-    memset(b->sweep, 0, (size_t)b->regions * sizeof(fsi_real));
-    for (int i = 0; i < f->solids; first += (size_t)f->solid[i]->surface.element_count, i++) {
-        const fsi_coupled *o = b->follow ? b->moved.given[i] : f->solid[i];
-        for (int e = 0; o->node && e < o->surface.element_count; e++) {
-            int32_t back = b->element[2 * (first + (size_t)e)],
-                    front = b->element[2 * (first + (size_t)e) + 1];
+    memset(box->sweep, 0, (size_t)box->regions * sizeof(fsi_real));
+    for (int i = 0; i < iface->solids;
+         first += (size_t)iface->solid[i]->surface.element_count, i++) {
+        const fsi_coupled *door = box->follow ? box->moved.given[i] : iface->solid[i];
+        for (int e = 0; door->node && e < door->surface.element_count; e++) {
+            int32_t back = box->element[2 * (first + (size_t)e)],
+                    front = box->element[2 * (first + (size_t)e) + 1];
             fsi_vec3 x[3], d[3];
             if (back < 0 && front < 0)
                 continue;
-            for (int k = 0; k < o->surface.dim; k++) {
-                int v = o->surface.index[o->surface.dim * e + k];
-                const fsi_real *at = o->surface.x + 3 * v,
-                               *move = X + b->offset[i] + 3 * o->node[v];
+            for (int k = 0; k < door->surface.dim; k++) {
+                int v = door->surface.index[door->surface.dim * e + k];
+                const fsi_real *at = door->surface.x + 3 * v,
+                               *move = X + box->offset[i] + 3 * door->node[v];
                 x[k] = fsi_vec(at[0], at[1], at[2]);
                 d[k] = fsi_vec(move[0], move[1], move[2]);
             }
-            double volume = fsi__swept_volume(o->surface.dim, x, d) / (double)b->dt;
+            double volume = fsi__swept_volume(door->surface.dim, x, d) / (double)box->dt;
             if (back >= 0)
-                b->sweep[back] += (fsi_real)volume;
+                box->sweep[back] += (fsi_real)volume;
             if (front >= 0)
-                b->sweep[front] -= (fsi_real)volume;
+                box->sweep[front] -= (fsi_real)volume;
         }
     }
-    for (int s = 0; s < f->sides; s++) {
-        int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
-        if (region >= 0 && f->solid[f->side[s].solid]->node)
-            b->sweep[region] -= (fsi_real)f->side[s].sign * b->area[s] * b->u[s];
+    for (int s = 0; s < iface->sides; s++) {
+        int region = box->minus[s] >= 0 ? box->minus[s] : box->plus[s];
+        if (region >= 0 && iface->solid[iface->side[s].solid]->node)
+            box->sweep[region] -= (fsi_real)iface->side[s].sign * box->area[s] * box->u[s];
     }
 }
 
 /* The pressure system for the sides of the present interface. */
 static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
-    fsi_grid *g = box->grid;
-    fsi_interface *f = box->face;
+    fsi_grid *grid = box->grid;
+    fsi_interface *iface = box->face;
     const fsi_real *w[3];
-    fsi_real area = g->dim == 2 ? g->h : g->h * g->h;
-    fsi_result r;
-    if ((r = fsi_interface_sides(f, g)) < 0 || (r = fsi__fluid_box_reserve(box, f->sides)) < 0)
-        return r;
+    fsi_real area = grid->dim == 2 ? grid->h : grid->h * grid->h;
+    fsi_result result;
+    if ((result = fsi_interface_sides(iface, grid)) < 0
+        || (result = fsi__fluid_box_reserve(box, iface->sides)) < 0)
+        return result;
     int s;
-    for (s = 0; s < f->sides; s++) {
+    for (s = 0; s < iface->sides; s++) {
         /* solids at rest; their flux is added in every solve */
-        f->velocity[f->side[s].axis][f->side[s].face] = 0;
+        iface->velocity[iface->side[s].axis][iface->side[s].face] = 0;
         /* build_pressure writes over it */
-        box->u_star[s] = fsi_interface_sample(g, &f->side[s]);
+        box->u_star[s] = fsi_interface_sample(grid, &iface->side[s]);
     }
-    if ((r = fsi_grid_build_pressure(g, box->dt)) < 0)
-        return r;
+    if ((result = fsi_grid_build_pressure(grid, box->dt)) < 0)
+        return result;
     for (int a = 0; a < 3; a++)
-        w[a] = g->weight[a];
+        w[a] = grid->weight[a];
     /* labels of the closed regions */
-    if ((r = fsi_mg_update(g->mg, g->cell, w)) < 0)
-        return r;
-    fsi_copy(g->cells, g->rhs, box->rhs0);
-    if ((r = fsi__fluid_box_regions(box, g->mg->regions)) < 0)
-        return r;
+    if ((result = fsi_mg_update(grid->mg, grid->cell, w)) < 0)
+        return result;
+    fsi_copy(grid->cells, grid->rhs, box->rhs0);
+    if ((result = fsi__fluid_box_regions(box, grid->mg->regions)) < 0)
+        return result;
     int c;
     for (c = 0; c < box->regions; c++)
         box->source[c] = 0;
     /* what the solids at rest leave over */
-    for (c = 0; box->regions && c < (int)g->cells; c++)
-        if (g->cell[c] == FSI_CELL_FLUID && fsi__closed_region(g, c) >= 0)
-            box->source[fsi__closed_region(g, c)] += g->rhs[c] * area / (g->desc.rho * g->h);
+    for (c = 0; box->regions && c < (int)grid->cells; c++)
+        if (grid->cell[c] == FSI_CELL_FLUID && fsi__closed_region(grid, c) >= 0)
+            box->source[fsi__closed_region(grid, c)] +=
+                grid->rhs[c] * area / (grid->desc.rho * grid->h);
     for (box->injected = 0, c = 0; c < box->regions; c++)
         box->injected += (double)box->source[c];
-    for (box->offset[0] = 0, s = 0; s < f->solids; s++)
-        box->offset[s + 1] = box->offset[s] + f->solid[s]->dof;
-    box->dof = box->offset[f->solids];
+    for (box->offset[0] = 0, s = 0; s < iface->solids; s++)
+        box->offset[s + 1] = box->offset[s] + iface->solid[s]->dof;
+    box->dof = box->offset[iface->solids];
     box->n = box->dof + box->regions;
-    for (s = 0; s < f->sides; s++) {
-        const fsi_side *q = &f->side[s];
-        int region = fsi__closed_region(g, q->cell);
-        box->area[s] = area * q->share;
-        box->mass[s] = q->mass > 0 ? q->mass : area * g->h * g->desc.rho / 2;
-        box->minus[s] = q->sign > 0 ? region : -1;
-        box->plus[s] = q->sign > 0 ? -1 : region;
+    for (s = 0; s < iface->sides; s++) {
+        const fsi_side *side = &iface->side[s];
+        int region = fsi__closed_region(grid, side->cell);
+        box->area[s] = area * side->share;
+        box->mass[s] = side->mass > 0 ? side->mass : area * grid->h * grid->desc.rho / 2;
+        box->minus[s] = side->sign > 0 ? region : -1;
+        box->plus[s] = side->sign > 0 ? -1 : region;
     }
     if (box->swept && box->regions)
         fsi__fluid_box_elements(box);
@@ -9100,264 +9272,272 @@ static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
 }
 
 /* ---- Geometry that follows: doubles of the solids whose open nodal surfaces go where X says. */
-static void fsi__follow_layout(fsi_fluid_box *b, fsi_arena *a) {
-    const fsi_interface *f = b->face;
-    fsi__follow *m = &b->moved;
+static void fsi__follow_layout(fsi_fluid_box *box, fsi_arena *arena) {
+    const fsi_interface *iface = box->face;
+    fsi__follow *follow = &box->moved;
     size_t vertices = 0;
-    for (int i = 0; i < f->solids; i++)
-        vertices += (size_t)f->solid[i]->surface.vertex_count;
-    m->list = (fsi_coupled **)fsi_arena_take(a, (size_t)f->solids + 1, sizeof *m->list);
-    m->copy = (fsi_coupled *)fsi_arena_take(a, (size_t)f->solids + 1, sizeof *m->copy);
-    FSI__REALS(m->x, a, 3 * vertices + 1);
-    for (int i = 0; i < b->grid->dim; i++) {
-        FSI__REALS(m->u[i], a, b->grid->faces[i]);
-        m->plus[i] = b->grid->u_plus[i]
-                         ? (fsi_real *)fsi_arena_take(a, b->grid->faces[i], sizeof(fsi_real))
-                         : NULL;
+    for (int i = 0; i < iface->solids; i++)
+        vertices += (size_t)iface->solid[i]->surface.vertex_count;
+    follow->list =
+        (fsi_coupled **)fsi_arena_take(arena, (size_t)iface->solids + 1, sizeof *follow->list);
+    follow->copy =
+        (fsi_coupled *)fsi_arena_take(arena, (size_t)iface->solids + 1, sizeof *follow->copy);
+    FSI__REALS(follow->x, arena, 3 * vertices + 1);
+    for (int i = 0; i < box->grid->dim; i++) {
+        FSI__REALS(follow->u[i], arena, box->grid->faces[i]);
+        follow->plus[i] =
+            box->grid->u_plus[i]
+                ? (fsi_real *)fsi_arena_take(arena, box->grid->faces[i], sizeof(fsi_real))
+                : NULL;
     }
 }
 
-static fsi_result fsi__follow_begin(fsi_fluid_box *b) {
-    fsi__follow *m = &b->moved;
-    fsi_arena a;
-    memset(&a, 0, sizeof a);
-    fsi__follow_layout(b, &a);
-    fsi_result r;
-    if ((r = fsi__arena_room(&a, &m->block, &m->size, 0, &b->allocator)) < 0)
-        return r;
-    fsi__follow_layout(b, &a);
-    m->given = b->face->solid;
-    for (int i = 0; i < b->face->solids; i++)
-        m->list[i] = &m->copy[i];
-    for (int i = 0; i < b->grid->dim; i++) {
-        fsi_copy(b->grid->faces[i], b->grid->u[i], m->u[i]);
-        if (m->plus[i])
-            fsi_copy(b->grid->faces[i], b->grid->u_plus[i], m->plus[i]);
+static fsi_result fsi__follow_begin(fsi_fluid_box *box) {
+    fsi__follow *follow = &box->moved;
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    fsi__follow_layout(box, &arena);
+    fsi_result result;
+    if ((result = fsi__arena_room(&arena, &follow->block, &follow->size, 0, &box->allocator)) < 0)
+        return result;
+    fsi__follow_layout(box, &arena);
+    follow->given = box->face->solid;
+    for (int i = 0; i < box->face->solids; i++)
+        follow->list[i] = &follow->copy[i];
+    for (int i = 0; i < box->grid->dim; i++) {
+        fsi_copy(box->grid->faces[i], box->grid->u[i], follow->u[i]);
+        if (follow->plus[i])
+            fsi_copy(box->grid->faces[i], box->grid->u_plus[i], follow->plus[i]);
     }
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_fluid_box_follow(fsi_fluid_box *box, const fsi_real *X) {
-    fsi_fluid_box *b = box;
-    fsi__follow *m = &b->moved;
-    fsi_interface *f = b->face;
-    fsi_grid *g = b->grid;
-    fsi_real *x = m->x;
-    if (!b->follow || !m->block)
+    fsi_fluid_box *blackbox = box;
+    fsi__follow *follow = &blackbox->moved;
+    fsi_interface *iface = blackbox->face;
+    fsi_grid *grid = blackbox->grid;
+    fsi_real *x = follow->x;
+    if (!blackbox->follow || !follow->block)
         return FSI_ERR_STATE;
-    for (int i = 0; i < f->solids; X += m->given[i]->dof, i++) {
-        const fsi_coupled *from = m->given[i];
-        m->copy[i] = *from;
+    for (int i = 0; i < iface->solids; X += follow->given[i]->dof, i++) {
+        const fsi_coupled *from = follow->given[i];
+        follow->copy[i] = *from;
         if (!from->node || from->surface.closed)
             continue;
         for (int v = 0; v < from->surface.vertex_count; v++)
             for (int k = 0; k < 3; k++)
                 x[3 * v + k] = from->surface.x[3 * v + k] + X[3 * from->node[v] + k];
-        m->copy[i].surface.x = x;
+        follow->copy[i].surface.x = x;
         x += 3 * (size_t)from->surface.vertex_count;
     }
-    fsi_result r;
-    if ((r = fsi_interface_detect(f, g, m->list, f->solids)) < 0)
-        return r;
-    for (int i = 0; i < g->dim; i++) {
-        fsi_copy(g->faces[i], m->u[i], g->u[i]);
+    fsi_result result;
+    if ((result = fsi_interface_detect(iface, grid, follow->list, iface->solids)) < 0)
+        return result;
+    for (int i = 0; i < grid->dim; i++) {
+        fsi_copy(grid->faces[i], follow->u[i], grid->u[i]);
         /* no longer cut: both sides' samples become one, momentum stays */
-        for (size_t q = 0; m->plus[i] && q < g->faces[i]; q++)
-            if (f->blocked[i][q])
-                g->u_plus[i][q] = m->plus[i][q];
+        for (size_t q = 0; follow->plus[i] && q < grid->faces[i]; q++)
+            if (iface->blocked[i][q])
+                grid->u_plus[i][q] = follow->plus[i][q];
             else
-                g->u[i][q] = g->u_plus[i][q] = (m->u[i][q] + m->plus[i][q]) / 2;
+                grid->u[i][q] = grid->u_plus[i][q] = (follow->u[i][q] + follow->plus[i][q]) / 2;
     }
-    return fsi__fluid_box_system(b);
+    return fsi__fluid_box_system(blackbox);
 }
 
 FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
-    fsi_grid *g = box ? box->grid : NULL;
-    if (!g || !box->face || !(dt > 0) || !fsi__finite(dt))
+    fsi_grid *grid = box ? box->grid : NULL;
+    if (!grid || !box->face || !(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
     box->dt = dt;
-    fsi_result r;
-    if ((r = fsi_grid_classify(g)) < 0 || (box->follow && (r = fsi__follow_begin(box)) < 0)
-        || (r = fsi__fluid_box_system(box)) < 0)
-        return r;
+    fsi_result result;
+    if ((result = fsi_grid_classify(grid)) < 0
+        || (box->follow && (result = fsi__follow_begin(box)) < 0)
+        || (result = fsi__fluid_box_system(box)) < 0)
+        return result;
     box->solves = box->iterations = 0;
     return FSI_OK;
 }
 
 /* 1: a flux of a closed region is more than round-off, by the part of a cell that it fills in the
  * step. */
-static int fsi__fluid_box_excess(const fsi_fluid_box *b, fsi_real flux) {
-    fsi_real cell = b->grid->h * b->grid->h * (b->grid->dim == 2 ? 1 : b->grid->h);
-    return fsi__abs(flux) * b->dt > fsi__sqrt(FSI_REAL_EPS) * cell;
+static int fsi__fluid_box_excess(const fsi_fluid_box *box, fsi_real flux) {
+    fsi_real cell = box->grid->h * box->grid->h * (box->grid->dim == 2 ? 1 : box->grid->h);
+    return fsi__abs(flux) * box->dt > fsi__sqrt(FSI_REAL_EPS) * cell;
 }
 
 /* Makes box->u compatible with every closed region: sum over its sides of outward flux = what is
  * injected there. p0 in Pa s. */
-static fsi_result fsi__fluid_box_project(fsi_fluid_box *b) {
+static fsi_result fsi__fluid_box_project(fsi_fluid_box *box) {
     fsi_result result = FSI_OK;
-    for (int i = 0; i < b->regions; i++)
-        b->p0[i] = -b->source[i], b->stiff[i] = 0;
-    b->leak = 0;
-    for (int s = 0; s < b->face->sides; s++) {
-        int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
+    for (int i = 0; i < box->regions; i++)
+        box->p0[i] = -box->source[i], box->stiff[i] = 0;
+    box->leak = 0;
+    for (int s = 0; s < box->face->sides; s++) {
+        int region = box->minus[s] >= 0 ? box->minus[s] : box->plus[s];
         if (region < 0)
             continue;
         /* C^T U */
-        b->p0[region] += (fsi_real)b->face->side[s].sign * b->area[s] * b->u[s];
+        box->p0[region] += (fsi_real)box->face->side[s].sign * box->area[s] * box->u[s];
         /* C^T M^-1 C: every side has its own sample, so regions do not mix here */
-        b->stiff[region] += b->area[s] * b->area[s] / b->mass[s];
+        box->stiff[region] += box->area[s] * box->area[s] / box->mass[s];
     }
-    for (int i = 0; i < b->regions; i++) {
-        b->leak += (double)((b->p0[i] + (b->swept ? b->sweep[i] : 0)) * b->dt);
+    for (int i = 0; i < box->regions; i++) {
+        box->leak += (double)((box->p0[i] + (box->swept ? box->sweep[i] : 0)) * box->dt);
         /* nothing can give way */
-        if (!(b->stiff[i] > 0) && fsi__fluid_box_excess(b, b->p0[i]))
+        if (!(box->stiff[i] > 0) && fsi__fluid_box_excess(box, box->p0[i]))
             result = FSI_INCOMPATIBLE;
-        b->p0[i] = b->stiff[i] > 0 ? -b->p0[i] / b->stiff[i] : 0; /* p0 dt */
+        box->p0[i] = box->stiff[i] > 0 ? -box->p0[i] / box->stiff[i] : 0; /* p0 dt */
     }
-    for (int s = 0; s < b->face->sides; s++) {
-        int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s];
+    for (int s = 0; s < box->face->sides; s++) {
+        int region = box->minus[s] >= 0 ? box->minus[s] : box->plus[s];
         if (region >= 0)
-            b->u[s] += (fsi_real)b->face->side[s].sign * b->area[s] / b->mass[s] * b->p0[region];
+            box->u[s] +=
+                (fsi_real)box->face->side[s].sign * box->area[s] / box->mass[s] * box->p0[region];
     }
-    for (int i = 0; b->swept && i < b->regions; i++)
-        if (b->stiff[i] > 0)
-            b->p0[i] -= b->sweep[i] / b->stiff[i];
+    for (int i = 0; box->swept && i < box->regions; i++)
+        if (box->stiff[i] > 0)
+            box->p0[i] -= box->sweep[i] / box->stiff[i];
     return result;
 }
 
 /* Pressure for the side velocities in box->u. */
-static fsi_result fsi__fluid_box_pressure(fsi_fluid_box *b) {
-    fsi_grid *g = b->grid;
-    fsi_mg_solve_desc d;
-    memset(&d, 0, sizeof d);
-    d.tolerance = b->tolerance > 0 ? b->tolerance : sizeof(fsi_real) == 4 ? 1e-5 : 1e-10;
-    fsi_copy(g->cells, b->rhs0, g->rhs);
-    for (int s = 0; s < b->face->sides; s++) {
-        const fsi_side *q = &b->face->side[s];
-        g->rhs[q->cell] -= g->desc.rho * g->h * q->share * (fsi_real)q->sign * b->u[s];
+static fsi_result fsi__fluid_box_pressure(fsi_fluid_box *box) {
+    fsi_grid *grid = box->grid;
+    fsi_mg_solve_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.tolerance = box->tolerance > 0 ? box->tolerance : sizeof(fsi_real) == 4 ? 1e-5 : 1e-10;
+    fsi_copy(grid->cells, box->rhs0, grid->rhs);
+    for (int s = 0; s < box->face->sides; s++) {
+        const fsi_side *side = &box->face->side[s];
+        grid->rhs[side->cell] -=
+            grid->desc.rho * grid->h * side->share * (fsi_real)side->sign * box->u[s];
     }
     /* round-off of the projection above */
-    fsi_mg_project(g->mg, g->rhs);
+    fsi_mg_project(grid->mg, grid->rhs);
     fsi_report report;
-    fsi_result r = fsi_mg_solve(g->mg, &d, g->rhs, g->pressure, &report);
-    b->solves++;
-    b->iterations += report.iterations;
-    return r;
+    fsi_result result = fsi_mg_solve(grid->mg, &desc, grid->rhs, grid->pressure, &report);
+    box->solves++;
+    box->iterations += report.iterations;
+    return result;
 }
 
 /* Velocities at the sides for X, made compatible with the closed regions. */
-static fsi_result fsi__fluid_box_sides(fsi_fluid_box *b, const fsi_real *X) {
-    const fsi_interface *f = b->face;
-    for (int s = 0; s < f->sides; s++) {
-        const fsi_side *q = &f->side[s];
-        const fsi_real *x = X + b->offset[q->solid];
+static fsi_result fsi__fluid_box_sides(fsi_fluid_box *box, const fsi_real *X) {
+    const fsi_interface *iface = box->face;
+    for (int s = 0; s < iface->sides; s++) {
+        const fsi_side *side = &iface->side[s];
+        const fsi_real *x = X + box->offset[side->solid];
         fsi_real v = 0;
-        for (int e = q->row; e < q->row_end; e++)
-            v += f->val[e] * x[f->col[e]];
-        b->u[s] = v / b->dt; /* J v */
+        for (int e = side->row; e < side->row_end; e++)
+            v += iface->val[e] * x[iface->col[e]];
+        box->u[s] = v / box->dt; /* J v */
     }
-    if (b->swept && b->regions)
-        fsi__fluid_box_sweep(b, X);
-    return fsi__fluid_box_project(b);
+    if (box->swept && box->regions)
+        fsi__fluid_box_sweep(box, X);
+    return fsi__fluid_box_project(box);
 }
 
 /* What the sides take in box->jump, handed to the solids: out += J^T jump, or the means around the
  * vertices. */
-static void fsi__fluid_box_hand(fsi_fluid_box *b, int form, fsi_real *out) {
-    const fsi_interface *f = b->face;
+static void fsi__fluid_box_hand(fsi_fluid_box *box, int form, fsi_real *out) {
+    const fsi_interface *iface = box->face;
     if (form == 2) {
-        fsi__fluid_box_push(b, b->jump, out);
+        fsi__fluid_box_push(box, box->jump, out);
         return;
     }
-    for (int s = 0; s < f->sides; s++)
-        for (int e = f->side[s].row; e < f->side[s].row_end; e++)
-            out[b->offset[f->side[s].solid] + f->col[e]] += f->val[e] * b->jump[s];
+    for (int s = 0; s < iface->sides; s++)
+        for (int e = iface->side[s].row; e < iface->side[s].row_end; e++)
+            out[box->offset[iface->side[s].solid] + iface->col[e]] += iface->val[e] * box->jump[s];
 }
 
 /* out += share of what the last solve gives the solids in this form: -lambda = sign A p dt - beta
  * (u - u*), or pressure alone. */
-static void fsi__fluid_box_give(fsi_fluid_box *b, int form, fsi_real share, fsi_real *out) {
-    for (int s = 0; s < b->face->sides; s++) {
-        const fsi_side *q = &b->face->side[s];
-        b->jump[s] =
-            share * (fsi_real)q->sign * (form == 2 ? 1 : b->area[s]) * b->grid->pressure[q->cell];
+static void fsi__fluid_box_give(fsi_fluid_box *box, int form, fsi_real share, fsi_real *out) {
+    for (int s = 0; s < box->face->sides; s++) {
+        const fsi_side *side = &box->face->side[s];
+        box->jump[s] = share * (fsi_real)side->sign * (form == 2 ? 1 : box->area[s])
+                       * box->grid->pressure[side->cell];
         if (!form)
-            b->jump[s] -= share * q->mass * (b->u[s] - b->u_star[s]);
+            box->jump[s] -= share * side->mass * (box->u[s] - box->u_star[s]);
     }
-    fsi__fluid_box_hand(b, form, out);
+    fsi__fluid_box_hand(box, form, out);
 }
 
 /* X entry of a region: its p dt over this. A displacement: that of half a dual cell under p. */
-static fsi_real fsi__fluid_box_per_region(const fsi_fluid_box *b) {
-    return b->grid->desc.rho * b->grid->h / (2 * b->dt);
+static fsi_real fsi__fluid_box_per_region(const fsi_fluid_box *box) {
+    return box->grid->desc.rho * box->grid->h / (2 * box->dt);
 }
 
 /* out += what one pressure pi per region (as X entries) does to the solids: p dt times the gradient
    of the region's volume, which is the area of sides, or of the elements of nodal surfaces where
    the volume is what they sweep. */
-static void fsi__fluid_box_inflate(fsi_fluid_box *b, const fsi_real *pi, fsi_real *out) {
-    const fsi_interface *f = b->face;
-    fsi_real per_region = fsi__fluid_box_per_region(b);
+static void fsi__fluid_box_inflate(fsi_fluid_box *box, const fsi_real *pi, fsi_real *out) {
+    const fsi_interface *iface = box->face;
+    fsi_real per_region = fsi__fluid_box_per_region(box);
     size_t first = 0;
-    for (int s = 0; s < f->sides; s++) {
-        int region = b->minus[s] >= 0 ? b->minus[s] : b->plus[s],
-            by_element = b->swept && f->solid[f->side[s].solid]->node != NULL;
-        b->jump[s] = region >= 0 && !by_element
-                         ? (fsi_real)f->side[s].sign * (b->pressure_form == 2 ? 1 : b->area[s])
-                               * pi[region] * per_region
-                         : 0;
+    for (int s = 0; s < iface->sides; s++) {
+        int region = box->minus[s] >= 0 ? box->minus[s] : box->plus[s],
+            by_element = box->swept && iface->solid[iface->side[s].solid]->node != NULL;
+        box->jump[s] = region >= 0 && !by_element
+                           ? (fsi_real)iface->side[s].sign
+                                 * (box->pressure_form == 2 ? 1 : box->area[s]) * pi[region]
+                                 * per_region
+                           : 0;
     }
-    fsi__fluid_box_hand(b, b->pressure_form, out);
-    for (int i = 0; b->swept && i < f->solids;
-         first += (size_t)f->solid[i]->surface.element_count, i++) {
-        const fsi_coupled *o = f->solid[i];
-        for (int e = 0; o->node && e < o->surface.element_count; e++) {
-            int32_t back = b->element[2 * (first + (size_t)e)],
-                    front = b->element[2 * (first + (size_t)e) + 1];
+    fsi__fluid_box_hand(box, box->pressure_form, out);
+    for (int i = 0; box->swept && i < iface->solids;
+         first += (size_t)iface->solid[i]->surface.element_count, i++) {
+        const fsi_coupled *door = iface->solid[i];
+        for (int e = 0; door->node && e < door->surface.element_count; e++) {
+            int32_t back = box->element[2 * (first + (size_t)e)],
+                    front = box->element[2 * (first + (size_t)e) + 1];
             fsi_real p = ((back >= 0 ? pi[back] : 0) - (front >= 0 ? pi[front] : 0)) * per_region
-                         / (fsi_real)o->surface.dim;
-            fsi_vec3 n = fsi_surface_normal(&o->surface, e);
-            for (int k = 0; p != 0 && k < o->surface.dim; k++)
-                for (int c = 0; c < f->dim; c++)
-                    out[b->offset[i] + 3 * o->node[o->surface.index[o->surface.dim * e + k]] + c] +=
+                         / (fsi_real)door->surface.dim;
+            fsi_vec3 n = fsi_surface_normal(&door->surface, e);
+            for (int k = 0; p != 0 && k < door->surface.dim; k++)
+                for (int c = 0; c < iface->dim; c++)
+                    out[box->offset[i]
+                        + 3 * door->node[door->surface.index[door->surface.dim * e + k]] + c] +=
                         p * fsi__get(n, c);
         }
     }
 }
 
 static fsi_result fsi__fluid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
-    fsi_fluid_box *b = (fsi_fluid_box *)user;
-    fsi_real per_region = fsi__fluid_box_per_region(b);
-    fsi_result r, worst = fsi__fluid_box_sides(b, in);
-    if ((r = fsi__fluid_box_pressure(b)) < 0)
-        return r;
-    memset(out, 0, (size_t)b->n * sizeof(fsi_real));
-    for (int i = 0; i < b->regions; i++)
-        out[b->dof + i] = in[b->dof + i] + (b->bpp ? b->p0[i] / per_region : 0);
-    fsi__fluid_box_give(b, b->pressure_form, 1, out);
-    if (b->bpp && b->regions)
-        fsi__fluid_box_inflate(b, out + b->dof, out);
-    return worst ? worst : r;
+    fsi_fluid_box *box = (fsi_fluid_box *)user;
+    fsi_real per_region = fsi__fluid_box_per_region(box);
+    fsi_result result, worst = fsi__fluid_box_sides(box, in);
+    if ((result = fsi__fluid_box_pressure(box)) < 0)
+        return result;
+    memset(out, 0, (size_t)box->n * sizeof(fsi_real));
+    for (int i = 0; i < box->regions; i++)
+        out[box->dof + i] = in[box->dof + i] + (box->bpp ? box->p0[i] / per_region : 0);
+    fsi__fluid_box_give(box, box->pressure_form, 1, out);
+    if (box->bpp && box->regions)
+        fsi__fluid_box_inflate(box, out + box->dof, out);
+    return worst ? worst : result;
 }
 
 FSI_API fsi_blackbox fsi_fluid_box_door(fsi_fluid_box *box) {
-    fsi_blackbox b;
-    memset(&b, 0, sizeof b);
-    b.solve_fn = fsi__fluid_box_solve;
-    b.user = box;
-    return b;
+    fsi_blackbox blackbox;
+    memset(&blackbox, 0, sizeof blackbox);
+    blackbox.solve_fn = fsi__fluid_box_solve;
+    blackbox.user = box;
+    return blackbox;
 }
 
 FSI_API fsi_result fsi_fluid_box_finish(fsi_fluid_box *box) {
-    fsi_interface *f = box->face;
-    for (int s = 0; s < f->sides; s++)
-        f->velocity[f->side[s].axis][f->side[s].face] = box->u[s];
-    fsi_result r;
-    if ((r = fsi_grid_apply_pressure(box->grid)) < 0)
-        return r;
-    for (int s = 0; s < f->sides; s++)
-        fsi_interface_set_sample(f, box->grid, &f->side[s], box->u[s]);
-    return r;
+    fsi_interface *iface = box->face;
+    for (int s = 0; s < iface->sides; s++)
+        iface->velocity[iface->side[s].axis][iface->side[s].face] = box->u[s];
+    fsi_result result;
+    if ((result = fsi_grid_apply_pressure(box->grid)) < 0)
+        return result;
+    for (int s = 0; s < iface->sides; s++)
+        fsi_interface_set_sample(iface, box->grid, &iface->side[s], box->u[s]);
+    return result;
 }
 
 /* ---- solids */
@@ -9368,69 +9548,70 @@ typedef struct fsi__implicit_mass {
 
 /* y = (M + B^T B) x, fixed nodes as identity */
 static void fsi__implicit_mass_apply(const fsi_real *x, fsi_real *y, void *user) {
-    const fsi__implicit_mass *m = (const fsi__implicit_mass *)user;
-    fsi_csr_mul(m->s->implicit, x, m->t);
-    fsi_csr_tmul(m->s->implicit, m->t, y);
-    for (int i = 0; i < m->s->dof; i++) {
-        fsi_real w = m->s->inverse_mass[i / 3];
+    const fsi__implicit_mass *mass = (const fsi__implicit_mass *)user;
+    fsi_csr_mul(mass->s->implicit, x, mass->t);
+    fsi_csr_tmul(mass->s->implicit, mass->t, y);
+    for (int i = 0; i < mass->s->dof; i++) {
+        fsi_real w = mass->s->inverse_mass[i / 3];
         y[i] = w > 0 ? y[i] + x[i] / w : x[i];
     }
 }
 
 /* The linear system of a door with an implicit part; m->t, b and x of length rows, dof, dof stand
  * at the head of its work space. */
-static void fsi__door_system(const fsi_coupled *s, fsi__implicit_mass *m, fsi_krylov_desc *d) {
-    memset(d, 0, sizeof *d);
-    m->s = s;
-    d->n = (size_t)s->dof;
-    d->A.apply_fn = fsi__implicit_mass_apply;
-    d->A.user = m;
-    d->tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-12;
+static void fsi__door_system(const fsi_coupled *door, fsi__implicit_mass *mass,
+                             fsi_krylov_desc *desc) {
+    memset(desc, 0, sizeof *desc);
+    mass->s = door;
+    desc->n = (size_t)door->dof;
+    desc->A.apply_fn = fsi__implicit_mass_apply;
+    desc->A.user = mass;
+    desc->tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-12;
 }
 
 /* Reals of work space that the response of a door needs. */
-static size_t fsi__door_work(const fsi_coupled *s) {
-    if (!s->node || !s->implicit)
+static size_t fsi__door_work(const fsi_coupled *door) {
+    if (!door->node || !door->implicit)
         return 0;
-    fsi_krylov_desc d;
-    fsi__implicit_mass m;
-    fsi__door_system(s, &m, &d);
-    return (size_t)s->implicit->rows + 2 * (size_t)s->dof + 16
-           + fsi_cg_work_size(&d) / sizeof(fsi_real);
+    fsi_krylov_desc desc;
+    fsi__implicit_mass mass;
+    fsi__door_system(door, &mass, &desc);
+    return (size_t)door->implicit->rows + 2 * (size_t)door->dof + 16
+           + fsi_cg_work_size(&desc) / sizeof(fsi_real);
 }
 
 /* dv = (M + B^T B)^-1 (impulse + push) of one solid through its door. */
-static fsi_result fsi__door_respond(const fsi_coupled *s, fsi_real *work, const fsi_real *impulse,
-                                    fsi_real *v) {
-    int n = s->dof;
-    if (!s->node) {
+static fsi_result fsi__door_respond(const fsi_coupled *door, fsi_real *work,
+                                    const fsi_real *impulse, fsi_real *v) {
+    int n = door->dof;
+    if (!door->node) {
         for (int i = 0; i < n; i++)
             for (int j = 0; j < n; j++)
-                v[i] += s->inverse_mass[i * n + j] * impulse[j];
+                v[i] += door->inverse_mass[i * n + j] * impulse[j];
         return FSI_OK;
     }
-    if (!s->implicit) {
+    if (!door->implicit) {
         for (int i = 0; i < n; i++)
-            v[i] += s->inverse_mass[i / 3] * (impulse[i] + (s->push ? s->push[i] : 0));
+            v[i] += door->inverse_mass[i / 3] * (impulse[i] + (door->push ? door->push[i] : 0));
         return FSI_OK;
     }
     /* (M + B^T B) v = M v* + push + impulse */
     {
-        fsi_real *b = work + s->implicit->rows, *x = b + n;
+        fsi_real *b = work + door->implicit->rows, *x = b + n;
         unsigned char *rest = (unsigned char *)(x + n);
         rest += (64 - (size_t)((uintptr_t)rest & 63)) & 63;
-        fsi__implicit_mass m;
-        m.t = work;
-        fsi_krylov_desc d;
-        fsi__door_system(s, &m, &d);
+        fsi__implicit_mass mass;
+        mass.t = work;
+        fsi_krylov_desc desc;
+        fsi__door_system(door, &mass, &desc);
         for (int i = 0; i < n; i++)
-            b[i] = s->inverse_mass[i / 3] > 0
-                       ? v[i] / s->inverse_mass[i / 3] + impulse[i] + (s->push ? s->push[i] : 0)
-                       : v[i];
-        fsi_result r = fsi_cg_solve(&d, b, x, rest, fsi_cg_work_size(&d), NULL);
-        if (r >= 0)
+            b[i] = door->inverse_mass[i / 3] > 0 ? v[i] / door->inverse_mass[i / 3] + impulse[i]
+                                                       + (door->push ? door->push[i] : 0)
+                                                 : v[i];
+        fsi_result result = fsi_cg_solve(&desc, b, x, rest, fsi_cg_work_size(&desc), NULL);
+        if (result >= 0)
             fsi_copy((size_t)n, x, v);
-        return r < 0 ? r : FSI_OK;
+        return result < 0 ? result : FSI_OK;
     }
 }
 
@@ -9473,50 +9654,51 @@ FSI_API void fsi_solid_box_free(fsi_solid_box *box) {
 }
 
 static fsi_result fsi__solid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
-    fsi_solid_box *b = (fsi_solid_box *)user;
+    fsi_solid_box *box = (fsi_solid_box *)user;
     fsi_result worst = FSI_OK;
     size_t at = 0;
-    for (int i = 0; i < b->count; i++) {
-        fsi_solid_part *p = &b->part[i];
-        fsi_real *v = p->solid->v;
-        fsi_copy((size_t)p->solid->dof, b->v0 + at, v);
-        fsi_result r = p->respond_fn
-                           ? p->respond_fn(p->user, b->dt, in + at, v)
-                           : fsi__door_respond(
-                               p->solid, b->v0 + b->v0_room - fsi__door_work(p->solid), in + at, v);
-        if (r < 0)
-            return r;
-        if (r > 0)
-            b->status = worst = r;
-        if (p->solid->impulse)
-            fsi_copy((size_t)p->solid->dof, in + at, p->solid->impulse);
-        for (int k = 0; k < p->solid->dof; k++)
-            out[at + (size_t)k] = b->dt * v[k];
-        at += (size_t)p->solid->dof;
+    for (int i = 0; i < box->count; i++) {
+        fsi_solid_part *part = &box->part[i];
+        fsi_real *v = part->solid->v;
+        fsi_copy((size_t)part->solid->dof, box->v0 + at, v);
+        fsi_result result =
+            part->respond_fn
+                ? part->respond_fn(part->user, box->dt, in + at, v)
+                : fsi__door_respond(
+                    part->solid, box->v0 + box->v0_room - fsi__door_work(part->solid), in + at, v);
+        if (result < 0)
+            return result;
+        if (result > 0)
+            box->status = worst = result;
+        if (part->solid->impulse)
+            fsi_copy((size_t)part->solid->dof, in + at, part->solid->impulse);
+        for (int k = 0; k < part->solid->dof; k++)
+            out[at + (size_t)k] = box->dt * v[k];
+        at += (size_t)part->solid->dof;
     }
-    for (int k = 0; k < b->regions; k++)
+    for (int k = 0; k < box->regions; k++)
         out[at + (size_t)k] = in[at + (size_t)k];
     return worst;
 }
 
 FSI_API fsi_blackbox fsi_solid_box_door(fsi_solid_box *box) {
-    fsi_blackbox b;
-    memset(&b, 0, sizeof b);
-    b.solve_fn = fsi__solid_box_solve;
-    b.user = box;
-    return b;
+    fsi_blackbox blackbox;
+    memset(&blackbox, 0, sizeof blackbox);
+    blackbox.solve_fn = fsi__solid_box_solve;
+    blackbox.user = box;
+    return blackbox;
 }
 
-FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *r) {
-    size_t need = fsi_soft_state_size(r->soft);
-    if (need > r->room) {
-        fsi_free(&r->allocator, r->state, r->room);
-        r->state = fsi_alloc(&r->allocator, need);
-        r->room = r->state ? need : 0;
-        if (!r->state)
+FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *responder) {
+    size_t need = fsi_soft_state_size(responder->soft);
+    if (need > responder->room) {
+        fsi_free(&responder->allocator, responder->state, responder->room);
+        responder->state = fsi_alloc(&responder->allocator, need);
+        responder->room = responder->state ? need : 0;
+        if (!responder->state)
             return FSI_ERR_MEMORY;
     }
-    return fsi_soft_save(r->soft, r->state);
+    return fsi_soft_save(responder->soft, responder->state);
 }
 
 FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse,
@@ -9539,12 +9721,12 @@ FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real
     return result;
 }
 
-FSI_API void fsi_soft_responder_free(fsi_soft_responder *r) {
-    if (!r)
+FSI_API void fsi_soft_responder_free(fsi_soft_responder *responder) {
+    if (!responder)
         return;
-    fsi_free(&r->allocator, r->state, r->room);
-    r->state = NULL;
-    r->room = 0;
+    fsi_free(&responder->allocator, responder->state, responder->room);
+    responder->state = NULL;
+    responder->room = 0;
 }
 
 static fsi_result fsi__soft_guest_begin(void *responder, fsi_real dt) {
@@ -9561,79 +9743,82 @@ static fsi_result fsi__soft_guest_move(void *responder, fsi_real dt) {
     return fsi_soft_move(((fsi_soft_responder *)responder)->soft, dt);
 }
 
-FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *r) {
-    fsi_guest g;
-    memset(&g, 0, sizeof g);
-    g.door = &r->door;
-    g.begin_fn = fsi__soft_guest_begin;
-    g.move_fn = fsi__soft_guest_move;
-    g.user = g.respond_user = r;
-    if (r->soft->desc.integrator != FSI_SOFT_SPLIT)
-        g.respond_fn = fsi_soft_respond;
-    return g;
+FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder) {
+    fsi_guest guest;
+    memset(&guest, 0, sizeof guest);
+    guest.door = &responder->door;
+    guest.begin_fn = fsi__soft_guest_begin;
+    guest.move_fn = fsi__soft_guest_move;
+    guest.user = guest.respond_user = responder;
+    if (responder->soft->desc.integrator != FSI_SOFT_SPLIT)
+        guest.respond_fn = fsi_soft_respond;
+    return guest;
 }
 
 /* ---- embedded points */
-static void fsi__embedded_layout(fsi_embedded *e, fsi_arena *a) {
-    size_t n = (size_t)e->inner->surface.vertex_count, dof = (size_t)e->inner->dof;
-    FSI__REALS(e->J, a, 3 * n * dof);
-    FSI__REALS(e->v, a, 3 * n);
-    FSI__REALS(e->v0, a, dof);
-    FSI__REALS(e->ones, a, n);
-    FSI__REALS(e->load, a, dof);
-    FSI__INTS(e->node, a, n);
-    FSI__INTS(e->element, a, n);
+static void fsi__embedded_layout(fsi_embedded *embedded, fsi_arena *arena) {
+    size_t n = (size_t)embedded->inner->surface.vertex_count, dof = (size_t)embedded->inner->dof;
+    FSI__REALS(embedded->J, arena, 3 * n * dof);
+    FSI__REALS(embedded->v, arena, 3 * n);
+    FSI__REALS(embedded->v0, arena, dof);
+    FSI__REALS(embedded->ones, arena, n);
+    FSI__REALS(embedded->load, arena, dof);
+    FSI__INTS(embedded->node, arena, n);
+    FSI__INTS(embedded->element, arena, n);
 }
 
-FSI_API void fsi_embedded_free(fsi_embedded *e) {
-    if (!e)
+FSI_API void fsi_embedded_free(fsi_embedded *embedded) {
+    if (!embedded)
         return;
-    fsi_free(&e->allocator, e->block, e->size);
-    e->block = NULL;
-    e->size = 0;
+    fsi_free(&embedded->allocator, embedded->block, embedded->size);
+    embedded->block = NULL;
+    embedded->size = 0;
 }
 
 /* v = J v of the solid */
-static void fsi__embedded_velocity(const fsi_embedded *e, fsi_real *v) {
-    int k, dof = e->inner->dof;
-    for (int i = 0; i < e->door.dof; i++)
+static void fsi__embedded_velocity(const fsi_embedded *embedded, fsi_real *v) {
+    int k, dof = embedded->inner->dof;
+    for (int i = 0; i < embedded->door.dof; i++)
         for (v[i] = 0, k = 0; k < dof; k++)
-            v[i] += e->J[(size_t)i * (size_t)dof + (size_t)k] * e->inner->v[k];
+            v[i] += embedded->J[(size_t)i * (size_t)dof + (size_t)k] * embedded->inner->v[k];
 }
 
-FSI_API fsi_result fsi_embedded_begin(fsi_embedded *e) {
-    if (!e || !e->inner || e->inner->node || !e->inner->row_fn)
+FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded) {
+    if (!embedded || !embedded->inner || embedded->inner->node || !embedded->inner->row_fn)
         return FSI_ERR_ARGUMENT;
-    const fsi_surface *u = &e->inner->surface;
-    fsi_arena a;
-    memset(&a, 0, sizeof a);
-    fsi__embedded_layout(e, &a);
-    fsi_result r;
-    if ((r = fsi__arena_room(&a, &e->block, &e->size, 0, &e->allocator)) < 0)
-        return r;
-    fsi__embedded_layout(e, &a);
-    for (int i = 0; i < u->element_count * u->dim; i++)
-        e->element[u->index[i]] = i / u->dim;
-    for (int i = 0; i < u->vertex_count; i++) {
+    const fsi_surface *surface = &embedded->inner->surface;
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    fsi__embedded_layout(embedded, &arena);
+    fsi_result result;
+    if ((result =
+             fsi__arena_room(&arena, &embedded->block, &embedded->size, 0, &embedded->allocator))
+        < 0)
+        return result;
+    fsi__embedded_layout(embedded, &arena);
+    for (int i = 0; i < surface->element_count * surface->dim; i++)
+        embedded->element[surface->index[i]] = i / surface->dim;
+    for (int i = 0; i < surface->vertex_count; i++) {
         fsi_real w[3] = {0, 0, 0};
-        e->node[i] = i;
-        e->ones[i] = 1;
-        for (int k = 0; k < u->dim; k++)
-            w[k] = u->index[u->dim * e->element[i] + k] == i;
+        embedded->node[i] = i;
+        embedded->ones[i] = 1;
+        for (int k = 0; k < surface->dim; k++)
+            w[k] = surface->index[surface->dim * embedded->element[i] + k] == i;
         for (int c = 0; c < 3; c++)
-            e->inner->row_fn(e->inner, e->element[i], w,
-                             fsi_vec(u->x[3 * i], u->x[3 * i + 1], u->x[3 * i + 2]),
-                             fsi_vec((fsi_real)(c == 0), (fsi_real)(c == 1), (fsi_real)(c == 2)),
-                             e->J + (size_t)(3 * i + c) * (size_t)e->inner->dof);
+            embedded->inner->row_fn(
+                embedded->inner, embedded->element[i], w,
+                fsi_vec(surface->x[3 * i], surface->x[3 * i + 1], surface->x[3 * i + 2]),
+                fsi_vec((fsi_real)(c == 0), (fsi_real)(c == 1), (fsi_real)(c == 2)),
+                embedded->J + (size_t)(3 * i + c) * (size_t)embedded->inner->dof);
     }
-    fsi_copy((size_t)e->inner->dof, e->inner->v, e->v0);
-    memset(&e->door, 0, sizeof e->door);
-    e->door.surface = *u;
-    e->door.dof = 3 * u->vertex_count;
-    e->door.node = e->node;
-    e->door.mass = e->door.inverse_mass = e->ones;
-    e->door.v = e->v;
-    fsi__embedded_velocity(e, e->v);
+    fsi_copy((size_t)embedded->inner->dof, embedded->inner->v, embedded->v0);
+    memset(&embedded->door, 0, sizeof embedded->door);
+    embedded->door.surface = *surface;
+    embedded->door.dof = 3 * surface->vertex_count;
+    embedded->door.node = embedded->node;
+    embedded->door.mass = embedded->door.inverse_mass = embedded->ones;
+    embedded->door.v = embedded->v;
+    fsi__embedded_velocity(embedded, embedded->v);
     return FSI_OK;
 }
 
@@ -9659,33 +9844,34 @@ FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_r
 
 /* ---- the whole step, design.md's six lines */
 /* X = dt v of all solids */
-static void fsi__scene_motion(fsi_partitioned_scene *s, fsi_real dt) {
-    fsi_real *x = s->x;
-    for (int i = 0; i < s->solids.count; x += s->list[i]->dof, i++)
-        for (int k = 0; k < s->list[i]->dof; k++)
-            x[k] = dt * s->list[i]->v[k];
+static void fsi__scene_motion(fsi_partitioned_scene *scene, fsi_real dt) {
+    fsi_real *x = scene->x;
+    for (int i = 0; i < scene->solids.count; x += scene->list[i]->dof, i++)
+        for (int k = 0; k < scene->list[i]->dof; k++)
+            x[k] = dt * scene->list[i]->v[k];
 }
 
 /* Room for X and p of the present length; region entries of X from the last load, 0 where there is
  * none. */
-static fsi_result fsi__scene_room(fsi_partitioned_scene *s) {
-    size_t n = (size_t)fsi__imax(s->fluid.n, 1);
-    if (n > s->room) {
-        fsi_real *x = (fsi_real *)fsi_alloc(&s->allocator, 3 * n * sizeof(fsi_real));
+static fsi_result fsi__scene_room(fsi_partitioned_scene *scene) {
+    size_t n = (size_t)fsi__imax(scene->fluid.n, 1);
+    if (n > scene->room) {
+        fsi_real *x = (fsi_real *)fsi_alloc(&scene->allocator, 3 * n * sizeof(fsi_real));
         if (!x)
             return FSI_ERR_MEMORY;
-        if (s->x)
-            fsi_copy(s->room, s->x, x);
-        fsi_free(&s->allocator, s->x, 3 * s->room * sizeof(fsi_real));
-        s->x = x;
-        s->p = x + n;
-        s->seen = x + 2 * n;
-        s->room = n;
+        if (scene->x)
+            fsi_copy(scene->room, scene->x, x);
+        fsi_free(&scene->allocator, scene->x, 3 * scene->room * sizeof(fsi_real));
+        scene->x = x;
+        scene->p = x + n;
+        scene->seen = x + 2 * n;
+        scene->room = n;
     }
-    memset(s->x + s->fluid.dof, 0, (size_t)s->fluid.regions * sizeof(fsi_real));
-    if (s->scheme->has_load && s->scheme->n == s->fluid.n)
-        fsi_copy((size_t)s->fluid.regions, s->scheme->p_last + s->fluid.dof, s->x + s->fluid.dof);
-    s->solids.regions = s->fluid.regions;
+    memset(scene->x + scene->fluid.dof, 0, (size_t)scene->fluid.regions * sizeof(fsi_real));
+    if (scene->scheme->has_load && scene->scheme->n == scene->fluid.n)
+        fsi_copy((size_t)scene->fluid.regions, scene->scheme->p_last + scene->fluid.dof,
+                 scene->x + scene->fluid.dof);
+    scene->solids.regions = scene->fluid.regions;
     return FSI_OK;
 }
 
@@ -9706,31 +9892,32 @@ typedef struct fsi__compatible {
     fsi_real *K, *L;
 } fsi__compatible;
 
-static fsi__compatible fsi__compatible_room(const fsi_closed_regions *c) {
-    size_t n = (size_t)c->fluid->n, m = (size_t)c->fluid->regions;
-    fsi__compatible q;
-    q.load = c->work;
-    q.pi = q.load + n;
-    q.W = q.pi + m;
-    q.best = q.W + n * m;
-    q.other = q.best + n;
-    q.at = q.other + n;
-    q.step = q.at + n;
-    q.more = q.step + m;
-    q.told = q.more + m;
-    q.flux = q.told + m;
-    q.next = q.flux + m;
-    q.K = q.next + m;
-    q.L = q.K + m * m;
-    return q;
+static fsi__compatible fsi__compatible_room(const fsi_closed_regions *closed) {
+    size_t n = (size_t)closed->fluid->n, m = (size_t)closed->fluid->regions;
+    fsi__compatible compat;
+    compat.load = closed->work;
+    compat.pi = compat.load + n;
+    compat.W = compat.pi + m;
+    compat.best = compat.W + n * m;
+    compat.other = compat.best + n;
+    compat.at = compat.other + n;
+    compat.step = compat.at + n;
+    compat.more = compat.step + m;
+    compat.told = compat.more + m;
+    compat.flux = compat.told + m;
+    compat.next = compat.flux + m;
+    compat.K = compat.next + m;
+    compat.L = compat.K + m * m;
+    return compat;
 }
 
 /* C^T v less what is injected, for X. */
-static void fsi__compatible_sides(const fsi_closed_regions *c, const fsi_real *X, fsi_real *flux) {
-    fsi_fluid_box *b = c->fluid;
-    (void)fsi__fluid_box_sides(b, X);
-    for (int i = 0; i < b->regions; i++)
-        flux[i] = -b->p0[i] * b->stiff[i] / fsi__fluid_box_per_region(b);
+static void fsi__compatible_sides(const fsi_closed_regions *closed, const fsi_real *X,
+                                  fsi_real *flux) {
+    fsi_fluid_box *box = closed->fluid;
+    (void)fsi__fluid_box_sides(box, X);
+    for (int i = 0; i < box->regions; i++)
+        flux[i] = -box->p0[i] * box->stiff[i] / fsi__fluid_box_per_region(box);
 }
 
 /* The same, made solvable. Swept volumes are no linear function of X, and the answer of a light
@@ -9738,355 +9925,366 @@ static void fsi__compatible_sides(const fsi_closed_regions *c, const fsi_real *X
    within half a cell of X_F, what the fluid was told: with d = X - X_F and theta = min(1, h / (2
    |d|)) flux = flux(X_F) + (flux(X_F + theta d) - flux(X_F)) / theta. At the end, where X and X_F
    agree, this is the volume itself. */
-static void fsi__compatible_flux(const fsi_closed_regions *c, const fsi__compatible *q,
+static void fsi__compatible_flux(const fsi_closed_regions *closed, const fsi__compatible *compat,
                                  const fsi_real *X, fsi_real *flux) {
-    const fsi_fluid_box *b = c->fluid;
-    const fsi_real *told = c->scheme->xf;
-    for (int i = 0; i < b->n; i++)
-        q->at[i] = X[i] - told[i];
-    fsi_real far = 2 * fsi__node_norm(b->dof, c->scheme->desc.group, q->at);
-    fsi_real theta = far > b->grid->h ? b->grid->h / far : 1;
-    for (int i = 0; i < b->n; i++)
-        q->at[i] = told[i] + theta * q->at[i];
-    fsi__compatible_sides(c, q->at, flux);
-    for (int i = 0; i < b->regions; i++)
-        flux[i] = (flux[i] - (1 - theta) * q->told[i]) / theta;
+    const fsi_fluid_box *box = closed->fluid;
+    const fsi_real *told = closed->scheme->xf;
+    for (int i = 0; i < box->n; i++)
+        compat->at[i] = X[i] - told[i];
+    fsi_real far_off = 2 * fsi__node_norm(box->dof, closed->scheme->desc.group, compat->at);
+    fsi_real theta = far_off > box->grid->h ? box->grid->h / far_off : 1;
+    for (int i = 0; i < box->n; i++)
+        compat->at[i] = told[i] + theta * compat->at[i];
+    fsi__compatible_sides(closed, compat->at, flux);
+    for (int i = 0; i < box->regions; i++)
+        flux[i] = (flux[i] - (1 - theta) * compat->told[i]) / theta;
 }
 
 /* The largest of them that somebody can mend, as an X entry, m. */
-static fsi_real fsi__compatible_most(const fsi_closed_regions *c, const fsi__compatible *q,
-                                     const fsi_real *flux) {
+static fsi_real fsi__compatible_most(const fsi_closed_regions *closed,
+                                     const fsi__compatible *compat, const fsi_real *flux) {
     fsi_real most = 0;
-    int m = c->fluid->regions;
+    int m = closed->fluid->regions;
     for (int i = 0; i < m; i++)
-        if (q->K[i * m + i] > 0)
-            most = fsi__max(most, fsi__abs(flux[i]) / c->fluid->stiff[i]);
+        if (compat->K[i * m + i] > 0)
+            most = fsi__max(most, fsi__abs(flux[i]) / closed->fluid->stiff[i]);
     return most;
 }
 
 /* The solids' answer to in + G pi. */
-static fsi_result fsi__compatible_answer(const fsi_closed_regions *c, const fsi__compatible *q,
-                                         const fsi_real *in, fsi_real *out) {
-    fsi_fluid_box *b = c->fluid;
-    fsi_copy((size_t)b->n, in, q->load);
-    fsi__fluid_box_inflate(b, q->pi, q->load);
-    fsi_result r;
-    if (c->solid.restore_fn && (r = c->solid.restore_fn(c->solid.user)) < 0)
-        return r;
-    if ((r = c->solid.solve_fn(c->solid.user, q->load, out)) < 0)
-        return r;
-    return fsi_all_finite((size_t)b->n, out) ? r : FSI_ERR_NUMERIC;
+static fsi_result fsi__compatible_answer(const fsi_closed_regions *closed,
+                                         const fsi__compatible *compat, const fsi_real *in,
+                                         fsi_real *out) {
+    fsi_fluid_box *box = closed->fluid;
+    fsi_copy((size_t)box->n, in, compat->load);
+    fsi__fluid_box_inflate(box, compat->pi, compat->load);
+    fsi_result result;
+    if (closed->solid.restore_fn && (result = closed->solid.restore_fn(closed->solid.user)) < 0)
+        return result;
+    if ((result = closed->solid.solve_fn(closed->solid.user, compat->load, out)) < 0)
+        return result;
+    return fsi_all_finite((size_t)box->n, out) ? result : FSI_ERR_NUMERIC;
 }
 
 /* W through the door, about the best answer. */
-static fsi_result fsi__compatible_measure(const fsi_closed_regions *c, const fsi__compatible *q,
-                                          const fsi_real *in) {
-    fsi_real unit = c->fluid->grid->h / 64;
-    fsi_result r = FSI_OK;
-    int n = c->fluid->n;
-    for (int j = 0; r >= 0 && j < c->fluid->regions; j++) {
-        fsi_real *w = q->W + (size_t)j * (size_t)n;
-        q->pi[j] += unit;
-        r = fsi__compatible_answer(c, q, in, w);
-        q->pi[j] -= unit;
+static fsi_result fsi__compatible_measure(const fsi_closed_regions *closed,
+                                          const fsi__compatible *compat, const fsi_real *in) {
+    fsi_real unit = closed->fluid->grid->h / 64;
+    fsi_result result = FSI_OK;
+    int n = closed->fluid->n;
+    for (int j = 0; result >= 0 && j < closed->fluid->regions; j++) {
+        fsi_real *w = compat->W + (size_t)j * (size_t)n;
+        compat->pi[j] += unit;
+        result = fsi__compatible_answer(closed, compat, in, w);
+        compat->pi[j] -= unit;
         for (int i = 0; i < n; i++)
-            w[i] = (w[i] - q->best[i]) / unit;
+            w[i] = (w[i] - compat->best[i]) / unit;
     }
-    return r;
+    return result;
 }
 
 /* What linear solids would answer after the step: other = best + W step, and its flux. */
-static void fsi__compatible_model(const fsi_closed_regions *c, const fsi__compatible *q) {
-    size_t n = (size_t)c->fluid->n;
-    fsi_copy(n, q->best, q->other);
-    for (size_t j = 0; j < (size_t)c->fluid->regions; j++)
-        fsi_axpy(n, q->step[j], q->W + j * n, q->other);
-    fsi__compatible_flux(c, q, q->other, q->next);
+static void fsi__compatible_model(const fsi_closed_regions *closed, const fsi__compatible *compat) {
+    size_t n = (size_t)closed->fluid->n;
+    fsi_copy(n, compat->best, compat->other);
+    for (size_t j = 0; j < (size_t)closed->fluid->regions; j++)
+        fsi_axpy(n, compat->step[j], compat->W + j * n, compat->other);
+    fsi__compatible_flux(closed, compat, compat->other, compat->next);
 }
 
 /* The step of pi that makes the model compatible, to round-off: Newton with the K of where it
  * begins, which asks no solids. 0: no step does, regions stand against each other. */
-static int fsi__compatible_step(const fsi_closed_regions *c, const fsi__compatible *q) {
-    const fsi_fluid_box *b = c->fluid;
-    size_t m = (size_t)b->regions;
+static int fsi__compatible_step(const fsi_closed_regions *closed, const fsi__compatible *compat) {
+    const fsi_fluid_box *box = closed->fluid;
+    size_t m = (size_t)box->regions;
     fsi_real most = FSI_REAL_MAX;
     /* columns of K, by the volume of a 64th of a cell */
     for (size_t j = 0; j < m; j++) {
-        fsi_real size = fsi_max_abs((size_t)b->dof, q->W + j * (size_t)b->n),
-                 unit = size > 0 ? b->grid->h / (64 * size) : 1;
-        memset(q->step, 0, m * sizeof(fsi_real));
-        q->step[j] = unit;
-        fsi__compatible_model(c, q);
+        fsi_real size = fsi_max_abs((size_t)box->dof, compat->W + j * (size_t)box->n),
+                 unit = size > 0 ? box->grid->h / (64 * size) : 1;
+        memset(compat->step, 0, m * sizeof(fsi_real));
+        compat->step[j] = unit;
+        fsi__compatible_model(closed, compat);
         for (size_t i = 0; i < m; i++)
-            q->K[i * m + j] = (q->next[i] - q->flux[i]) / unit;
+            compat->K[i * m + j] = (compat->next[i] - compat->flux[i]) / unit;
         /* round-off: W by h / 64 */
-        if (!(q->K[j * m + j] > 256 * FSI_REAL_EPS * b->stiff[j]))
-            q->K[j * m + j] = 0;
+        if (!(compat->K[j * m + j] > 256 * FSI_REAL_EPS * box->stiff[j]))
+            compat->K[j * m + j] = 0;
     }
-    memset(q->step, 0, m * sizeof(fsi_real));
-    fsi_copy(m, q->flux, q->more);
+    memset(compat->step, 0, m * sizeof(fsi_real));
+    fsi_copy(m, compat->flux, compat->more);
     for (int round = 0; round < 16; round++) {
         for (size_t i = 0; i < m; i++)
             for (size_t j = 0; j < m; j++)
-                q->L[i * m + j] = q->K[i * m + i] > 0 && q->K[j * m + j] > 0
-                                      ? (q->K[i * m + j] + q->K[j * m + i]) / 2
-                                      : 0;
-        fsi__semidefinite_solve((int)m, q->L, q->more);
-        fsi_axpy(m, -1, q->more, q->step);
-        fsi__compatible_model(c, q);
-        fsi_real now = fsi__compatible_most(c, q, q->next);
+                compat->L[i * m + j] = compat->K[i * m + i] > 0 && compat->K[j * m + j] > 0
+                                           ? (compat->K[i * m + j] + compat->K[j * m + i]) / 2
+                                           : 0;
+        fsi__semidefinite_solve((int)m, compat->L, compat->more);
+        fsi_axpy(m, -1, compat->more, compat->step);
+        fsi__compatible_model(closed, compat);
+        fsi_real now = fsi__compatible_most(closed, compat, compat->next);
         /* the last one said nothing new */
         if (!(now < most / 2)) {
             if (round)
-                fsi_axpy(m, 1, q->more, q->step);
+                fsi_axpy(m, 1, compat->more, compat->step);
             break;
         }
         most = now;
-        fsi_copy(m, q->next, q->more);
+        fsi_copy(m, compat->next, compat->more);
     }
-    return most <= fsi__compatible_most(c, q, q->flux) / 10;
+    return most <= fsi__compatible_most(closed, compat, compat->flux) / 10;
 }
 
 /* The door: the solids' answer, corrected until it is compatible; linear solids need one
  * correction. */
 static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real *out) {
-    fsi_closed_regions *c = (fsi_closed_regions *)user;
-    fsi__compatible q = fsi__compatible_room(c);
-    size_t n = (size_t)c->fluid->n, m = (size_t)c->fluid->regions;
-    fsi_real enough = c->scheme->desc.tolerance / 100, share = 1;
+    fsi_closed_regions *closed = (fsi_closed_regions *)user;
+    fsi__compatible compat = fsi__compatible_room(closed);
+    size_t n = (size_t)closed->fluid->n, m = (size_t)closed->fluid->regions;
+    fsi_real enough = closed->scheme->desc.tolerance / 100, share = 1;
     int solvable = 1;
-    fsi__compatible_sides(c, c->scheme->xf, q.told);
-    fsi_result r;
-    if ((r = fsi__compatible_answer(c, &q, in, q.best)) < 0
-        || (!c->known && (r = fsi__compatible_measure(c, &q, in)) < 0))
-        return r;
-    c->known = 1;
-    fsi__compatible_flux(c, &q, q.best, q.flux);
-    for (int round = 0; round == 0 || (round < 4 && fsi__compatible_most(c, &q, q.flux) > enough);
+    fsi__compatible_sides(closed, closed->scheme->xf, compat.told);
+    fsi_result result;
+    if ((result = fsi__compatible_answer(closed, &compat, in, compat.best)) < 0
+        || (!closed->known && (result = fsi__compatible_measure(closed, &compat, in)) < 0))
+        return result;
+    closed->known = 1;
+    fsi__compatible_flux(closed, &compat, compat.best, compat.flux);
+    for (int round = 0;
+         round == 0 || (round < 4 && fsi__compatible_most(closed, &compat, compat.flux) > enough);
          round++) {
-        solvable = fsi__compatible_step(c, &q);
-        fsi_axpy(m, share, q.step, q.pi);
-        if ((r = fsi__compatible_answer(c, &q, in, q.other)) < 0)
-            return r;
-        fsi__compatible_flux(c, &q, q.other, q.next);
-        if (fsi__compatible_most(c, &q, q.next)
-            > fsi__max(enough, fsi__compatible_most(c, &q, q.flux))) {
+        solvable = fsi__compatible_step(closed, &compat);
+        fsi_axpy(m, share, compat.step, compat.pi);
+        if ((result = fsi__compatible_answer(closed, &compat, in, compat.other)) < 0)
+            return result;
+        fsi__compatible_flux(closed, &compat, compat.other, compat.next);
+        if (fsi__compatible_most(closed, &compat, compat.next)
+            > fsi__max(enough, fsi__compatible_most(closed, &compat, compat.flux))) {
             /* worse: not so far */
-            fsi_axpy(m, -share, q.step, q.pi);
+            fsi_axpy(m, -share, compat.step, compat.pi);
             share /= 4;
             continue;
         }
-        fsi_real *t = q.best;
-        q.best = q.other;
-        q.other = t;
-        fsi_copy(m, q.next, q.flux);
+        fsi_real *t = compat.best;
+        compat.best = compat.other;
+        compat.other = t;
+        fsi_copy(m, compat.next, compat.flux);
         share = 1;
     }
     /* the last call was not the best */
-    if (share < 1 && (r = fsi__compatible_answer(c, &q, in, q.best)) < 0)
-        return r;
+    if (share < 1 && (result = fsi__compatible_answer(closed, &compat, in, compat.best)) < 0)
+        return result;
     /* nobody can make room */
     for (size_t i = 0; i < m; i++)
-        if ((!solvable || !(q.K[i * m + i] > 0))
-            && fsi__fluid_box_excess(c->fluid, q.flux[i] * fsi__fluid_box_per_region(c->fluid)))
-            r = FSI_INCOMPATIBLE;
-    fsi_copy(n - m, q.best, out);
-    fsi_copy(m, c->scheme->xf + n - m, out + n - m);
+        if ((!solvable || !(compat.K[i * m + i] > 0))
+            && fsi__fluid_box_excess(closed->fluid,
+                                     compat.flux[i] * fsi__fluid_box_per_region(closed->fluid)))
+            result = FSI_INCOMPATIBLE;
+    fsi_copy(n - m, compat.best, out);
+    fsi_copy(m, closed->scheme->xf + n - m, out + n - m);
     /* what the fluid was told stays its last solve */
-    (void)fsi__fluid_box_sides(c->fluid, c->scheme->xf);
-    return r;
+    (void)fsi__fluid_box_sides(closed->fluid, closed->scheme->xf);
+    return result;
 }
 
 static fsi_result fsi__compatible_save(void *user) {
-    fsi_closed_regions *c = (fsi_closed_regions *)user;
-    return c->solid.save_fn ? c->solid.save_fn(c->solid.user) : FSI_OK;
+    fsi_closed_regions *closed = (fsi_closed_regions *)user;
+    return closed->solid.save_fn ? closed->solid.save_fn(closed->solid.user) : FSI_OK;
 }
 
-FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *c, fsi_blackbox *door) {
-    if (!c || !door || !c->fluid || !c->fluid->block || !c->scheme || !c->solid.solve_fn)
+FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *closed, fsi_blackbox *door) {
+    if (!closed || !door || !closed->fluid || !closed->fluid->block || !closed->scheme
+        || !closed->solid.solve_fn)
         return FSI_ERR_ARGUMENT;
-    *door = c->solid;
-    if (!c->fluid->regions || !c->fluid->bpp)
+    *door = closed->solid;
+    if (!closed->fluid->regions || !closed->fluid->bpp)
         return FSI_OK;
-    size_t n = (size_t)c->fluid->n;
-    size_t m = (size_t)c->fluid->regions;
+    size_t n = (size_t)closed->fluid->n;
+    size_t m = (size_t)closed->fluid->regions;
     size_t need = 4 * n + n * m + 6 * m + 2 * m * m;
-    if (need > c->room) {
-        fsi_closed_regions_free(c);
-        if (!(c->work = (fsi_real *)fsi_alloc(&c->allocator, need * sizeof(fsi_real))))
+    if (need > closed->room) {
+        fsi_closed_regions_free(closed);
+        if (!(closed->work = (fsi_real *)fsi_alloc(&closed->allocator, need * sizeof(fsi_real))))
             return FSI_ERR_MEMORY;
-        c->room = need;
+        closed->room = need;
     }
-    memset(c->work + n, 0, m * sizeof(fsi_real));
-    c->known = 0;
+    memset(closed->work + n, 0, m * sizeof(fsi_real));
+    closed->known = 0;
     door->solve_fn = fsi__compatible_solve;
     door->save_fn = fsi__compatible_save;
     door->restore_fn = NULL;
-    door->user = c;
+    door->user = closed;
     return FSI_OK;
 }
 
-FSI_API void fsi_closed_regions_finish(fsi_closed_regions *c, fsi_real *p) {
-    if (!c->fluid->regions || !c->fluid->bpp)
+FSI_API void fsi_closed_regions_finish(fsi_closed_regions *closed, fsi_real *p) {
+    if (!closed->fluid->regions || !closed->fluid->bpp)
         return;
-    size_t n = (size_t)c->fluid->n;
-    size_t m = (size_t)c->fluid->regions;
-    fsi_copy(n, c->work, p);
+    size_t n = (size_t)closed->fluid->n;
+    size_t m = (size_t)closed->fluid->regions;
+    fsi_copy(n, closed->work, p);
     for (size_t i = 0; i < m; i++)
-        p[n - m + i] += c->work[n + i];
-    fsi_copy(n, p, c->scheme->p_last);
+        p[n - m + i] += closed->work[n + i];
+    fsi_copy(n, p, closed->scheme->p_last);
 }
 
-FSI_API void fsi_closed_regions_free(fsi_closed_regions *c) {
-    if (!c)
+FSI_API void fsi_closed_regions_free(fsi_closed_regions *closed) {
+    if (!closed)
         return;
-    fsi_free(&c->allocator, c->work, c->room * sizeof(fsi_real));
-    c->work = NULL;
-    c->room = 0;
+    fsi_free(&closed->allocator, closed->work, closed->room * sizeof(fsi_real));
+    closed->work = NULL;
+    closed->room = 0;
 }
 
 /* Design's line 4: the exchange; where the geometry follows, again at the place that came out,
  * until it stays. */
-static fsi_result fsi__scene_exchange(fsi_partitioned_scene *s, fsi_report *report) {
-    fsi_blackbox fluid = fsi_fluid_box_door(&s->fluid), solid;
+static fsi_result fsi__scene_exchange(fsi_partitioned_scene *scene, fsi_report *report) {
+    fsi_blackbox fluid = fsi_fluid_box_door(&scene->fluid), solid;
     fsi_report all, one;
-    fsi_result r;
+    fsi_result result;
     memset(&all, 0, sizeof all);
-    s->closed.fluid = &s->fluid;
-    s->closed.solid = fsi_solid_box_door(&s->solids);
-    s->closed.scheme = s->scheme;
-    s->closed.allocator = s->allocator;
+    scene->closed.fluid = &scene->fluid;
+    scene->closed.solid = fsi_solid_box_door(&scene->solids);
+    scene->closed.scheme = scene->scheme;
+    scene->closed.allocator = scene->allocator;
     for (int round = 0;; round++) {
-        if (s->fluid.follow) {
-            fsi_copy((size_t)s->fluid.dof, s->x, s->seen);
-            if ((r = fsi_fluid_box_follow(&s->fluid, s->seen)) < 0)
-                return r;
+        if (scene->fluid.follow) {
+            fsi_copy((size_t)scene->fluid.dof, scene->x, scene->seen);
+            if ((result = fsi_fluid_box_follow(&scene->fluid, scene->seen)) < 0)
+                return result;
         }
-        if ((r = fsi__scene_room(s)) < 0)
-            return r;
-        if (s->fluid.n > s->scheme->desc.n)
+        if ((result = fsi__scene_room(scene)) < 0)
+            return result;
+        if (scene->fluid.n > scene->scheme->desc.n)
             return FSI_ERR_SIZE;
         /* nobody to exchange with */
-        if (!s->fluid.n)
-            return fluid.solve_fn(fluid.user, s->x, s->p);
-        if ((r = fsi_closed_regions_begin(&s->closed, &solid)) < 0)
-            return r;
-        r = fsi_partitioned_step(s->scheme, s->fluid.n, s->fluid.n, &fluid, &solid, s->x, s->p,
-                                 &one);
+        if (!scene->fluid.n)
+            return fluid.solve_fn(fluid.user, scene->x, scene->p);
+        if ((result = fsi_closed_regions_begin(&scene->closed, &solid)) < 0)
+            return result;
+        result = fsi_partitioned_step(scene->scheme, scene->fluid.n, scene->fluid.n, &fluid, &solid,
+                                      scene->x, scene->p, &one);
         one.iterations += all.iterations;
         one.restarts += all.restarts;
         if (round)
             one.residual_start = all.residual_start;
         all = one;
         *report = all;
-        report->regions = s->fluid.regions;
-        if (r >= 0)
-            fsi_closed_regions_finish(&s->closed, s->p);
+        report->regions = scene->fluid.regions;
+        if (result >= 0)
+            fsi_closed_regions_finish(&scene->closed, scene->p);
         /* a source where nobody makes room */
-        if (!r
-            && (s->scheme->told[0] == FSI_INCOMPATIBLE || s->scheme->told[1] == FSI_INCOMPATIBLE))
-            r = FSI_INCOMPATIBLE;
-        if (r < 0 || !s->fluid.follow)
-            return r;
-        for (int i = 0; i < s->fluid.dof; i++)
-            s->p[i] = s->x[i] - s->seen[i];
-        s->fluid.lag = (double)fsi__node_norm(s->fluid.dof, s->scheme->desc.group, s->p);
-        if (r != FSI_OK || s->fluid.lag <= (double)s->scheme->desc.tolerance
-            || round + 1 >= s->fluid.follow)
-            return r;
+        if (!result
+            && (scene->scheme->told[0] == FSI_INCOMPATIBLE
+                || scene->scheme->told[1] == FSI_INCOMPATIBLE))
+            result = FSI_INCOMPATIBLE;
+        if (result < 0 || !scene->fluid.follow)
+            return result;
+        for (int i = 0; i < scene->fluid.dof; i++)
+            scene->p[i] = scene->x[i] - scene->seen[i];
+        scene->fluid.lag =
+            (double)fsi__node_norm(scene->fluid.dof, scene->scheme->desc.group, scene->p);
+        if (result != FSI_OK || scene->fluid.lag <= (double)scene->scheme->desc.tolerance
+            || round + 1 >= scene->fluid.follow)
+            return result;
     }
 }
 
 /* Ledger: what the free solids got less what the fluid gave, N s: 0 where the step ended with p_F
  * as impulses. Solids that have a momentum: nodal, and dense ones of 6 and more. */
-static void fsi__scene_ledger(fsi_partitioned_scene *s, fsi_report *report) {
-    fsi_fluid_box *b = &s->fluid;
-    for (int k = 0; k < b->n; k++)
-        s->seen[k] = s->scheme->ps[k] - s->scheme->pf[k];
-    if (b->pressure_form)
-        fsi__fluid_box_give(b, b->pressure_form, 1, s->seen),
-            fsi__fluid_box_give(b, 0, -1, s->seen);
-    for (int i = 0; i < s->solids.count; i++) {
-        const fsi_coupled *o = s->list[i];
-        for (int k = 0; k < (o->node ? o->dof : o->dof < 6 ? 0 : 3); k++)
-            if (!o->inverse_mass || o->inverse_mass[o->node ? k / 3 : k * (o->dof + 1)] > 0)
-                report->momentum[k % 3] += (double)s->seen[b->offset[i] + k];
+static void fsi__scene_ledger(fsi_partitioned_scene *scene, fsi_report *report) {
+    fsi_fluid_box *box = &scene->fluid;
+    for (int k = 0; k < box->n; k++)
+        scene->seen[k] = scene->scheme->ps[k] - scene->scheme->pf[k];
+    if (box->pressure_form)
+        fsi__fluid_box_give(box, box->pressure_form, 1, scene->seen),
+            fsi__fluid_box_give(box, 0, -1, scene->seen);
+    for (int i = 0; i < scene->solids.count; i++) {
+        const fsi_coupled *door = scene->list[i];
+        for (int k = 0; k < (door->node ? door->dof : door->dof < 6 ? 0 : 3); k++)
+            if (!door->inverse_mass
+                || door->inverse_mass[door->node ? k / 3 : k * (door->dof + 1)] > 0)
+                report->momentum[k % 3] += (double)scene->seen[box->offset[i] + k];
     }
 }
 
 /* The step; every end of it is in report->reason. */
-static fsi_result fsi__scene_step(fsi_partitioned_scene *s, fsi_real dt, fsi_report *report) {
-    if (!s || !s->grid || !s->face || !s->scheme || !s->list)
+static fsi_result fsi__scene_step(fsi_partitioned_scene *scene, fsi_real dt, fsi_report *report) {
+    if (!scene || !scene->grid || !scene->face || !scene->scheme || !scene->list)
         return FSI_ERR_ARGUMENT;
-    s->fluid.grid = s->grid;
-    s->fluid.face = s->face;
+    scene->fluid.grid = scene->grid;
+    scene->fluid.face = scene->face;
     /* 1. solids: v* */
-    fsi_result r;
-    if (s->begin_fn && (r = s->begin_fn(s->user, dt)) < 0)
-        return r;
+    fsi_result result;
+    if (scene->begin_fn && (result = scene->begin_fn(scene->user, dt)) < 0)
+        return result;
     int i;
-    for (i = 0; i < s->solids.count; i++)
-        s->list[i] = s->solids.part[i].solid;
+    for (i = 0; i < scene->solids.count; i++)
+        scene->list[i] = scene->solids.part[i].solid;
     /* 3. surfaces -> interface */
-    if ((r = fsi_interface_detect(s->face, s->grid, s->list, s->solids.count)) < 0)
-        return r;
+    if ((result = fsi_interface_detect(scene->face, scene->grid, scene->list, scene->solids.count))
+        < 0)
+        return result;
     /* 2. fluid: u* */
-    if ((r = fsi_grid_advect(s->grid, dt)) < 0 || (r = fsi_grid_forces(s->grid, dt)) < 0)
-        return r;
-    if ((r = fsi_grid_viscosity(s->grid, dt, NULL)) < 0
-        || (r = fsi_fluid_box_begin(&s->fluid, dt)) < 0)
-        return r;
-    if ((r = fsi_solid_box_begin(&s->solids, dt, s->fluid.regions)) < 0
-        || (r = fsi__scene_room(s)) < 0)
-        return r;
+    if ((result = fsi_grid_advect(scene->grid, dt)) < 0
+        || (result = fsi_grid_forces(scene->grid, dt)) < 0)
+        return result;
+    if ((result = fsi_grid_viscosity(scene->grid, dt, NULL)) < 0
+        || (result = fsi_fluid_box_begin(&scene->fluid, dt)) < 0)
+        return result;
+    if ((result = fsi_solid_box_begin(&scene->solids, dt, scene->fluid.regions)) < 0
+        || (result = fsi__scene_room(scene)) < 0)
+        return result;
     /* extrapolated X: the velocity the solid has */
-    fsi__scene_motion(s, dt);
+    fsi__scene_motion(scene, dt);
     /* 4. the exchange; where it fails solids keep v* */
-    if ((r = fsi__scene_exchange(s, report)) < 0) {
+    if ((result = fsi__scene_exchange(scene, report)) < 0) {
         size_t at = 0;
-        for (i = 0; i < s->solids.count; at += (size_t)s->list[i]->dof, i++)
-            fsi_copy((size_t)s->list[i]->dof, s->solids.v0 + at, s->list[i]->v);
-        return r;
+        for (i = 0; i < scene->solids.count; at += (size_t)scene->list[i]->dof, i++)
+            fsi_copy((size_t)scene->list[i]->dof, scene->solids.v0 + at, scene->list[i]->v);
+        return result;
     }
-    fsi__scene_ledger(s, report);
+    fsi__scene_ledger(scene, report);
     /* 5. both take what they agreed on */
-    if ((i = fsi_fluid_box_finish(&s->fluid)) < 0 || (i = fsi_grid_extrapolate(s->grid)) < 0)
+    if ((i = fsi_fluid_box_finish(&scene->fluid)) < 0
+        || (i = fsi_grid_extrapolate(scene->grid)) < 0)
         return (fsi_result)i;
-    fsi__scene_motion(s, dt);
+    fsi__scene_motion(scene, dt);
     /* leak: by the solids' own motion */
-    (void)fsi__fluid_box_sides(&s->fluid, s->x);
+    (void)fsi__fluid_box_sides(&scene->fluid, scene->x);
     /* where the step began */
-    if (s->fluid.follow
-        && (i = fsi_interface_detect(s->face, s->grid, s->list, s->solids.count)) < 0)
+    if (scene->fluid.follow
+        && (i = fsi_interface_detect(scene->face, scene->grid, scene->list, scene->solids.count))
+               < 0)
         return (fsi_result)i;
     /* 6. the liquid's surface and the solids move */
-    if ((i = fsi_interface_move_surface(s->face, s->grid, dt, NULL)) < 0)
+    if ((i = fsi_interface_move_surface(scene->face, scene->grid, dt, NULL)) < 0)
         return (fsi_result)i;
-    if (s->move_fn && (i = s->move_fn(s->user, dt)) < 0)
+    if (scene->move_fn && (i = scene->move_fn(scene->user, dt)) < 0)
         return (fsi_result)i;
-    if ((i = fsi_interface_moved(s->face, s->grid, NULL)) < 0)
+    if ((i = fsi_interface_moved(scene->face, scene->grid, NULL)) < 0)
         return (fsi_result)i;
-    return fsi__step_result(s->grid, r);
+    return fsi__step_result(scene->grid, result);
 }
 
-FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *s, fsi_real dt,
+FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *scene, fsi_real dt,
                                               fsi_report *report) {
     fsi_report own;
     if (!report)
         report = &own;
     memset(report, 0, sizeof *report);
-    return report->reason = fsi__scene_step(s, dt, report);
+    return report->reason = fsi__scene_step(scene, dt, report);
 }
 
-FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *s) {
-    if (!s)
+FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *scene) {
+    if (!scene)
         return;
-    fsi_fluid_box_free(&s->fluid);
-    fsi_solid_box_free(&s->solids);
-    fsi_free(&s->allocator, s->x, 3 * s->room * sizeof(fsi_real));
-    fsi_closed_regions_free(&s->closed);
-    s->x = s->p = s->seen = NULL;
-    s->room = 0;
+    fsi_fluid_box_free(&scene->fluid);
+    fsi_solid_box_free(&scene->solids);
+    fsi_free(&scene->allocator, scene->x, 3 * scene->room * sizeof(fsi_real));
+    fsi_closed_regions_free(&scene->closed);
+    scene->x = scene->p = scene->seen = NULL;
+    scene->room = 0;
 }
 
 typedef struct fsi__world_boxes {
@@ -10095,86 +10293,88 @@ typedef struct fsi__world_boxes {
 } fsi__world_boxes;
 
 static fsi_result fsi__world_boxes_begin(void *user, fsi_real dt) {
-    fsi__world_boxes *b = (fsi__world_boxes *)user;
-    fsi_result r = fsi__world_begin(b->w, dt, 0);
+    fsi__world_boxes *boxes = (fsi__world_boxes *)user;
+    fsi_result result = fsi__world_begin(boxes->w, dt, 0);
     int guest = 0;
-    for (int i = 0; r >= 0 && i < b->w->door_count; i++) {
-        fsi_solid_part *part = &b->s->solids.part[i];
+    for (int i = 0; result >= 0 && i < boxes->w->door_count; i++) {
+        fsi_solid_part *part = &boxes->s->solids.part[i];
         memset(part, 0, sizeof *part);
-        part->solid = b->w->door[i];
-        if (b->w->door_body[i] >= 0)
+        part->solid = boxes->w->door[i];
+        if (boxes->w->door_body[i] >= 0)
             continue;
-        part->respond_fn = b->w->guest[guest].respond_fn;
-        part->user = b->w->guest[guest++].respond_user;
+        part->respond_fn = boxes->w->guest[guest].respond_fn;
+        part->user = boxes->w->guest[guest++].respond_user;
     }
-    b->s->solids.count = b->w->door_count;
-    return r;
+    boxes->s->solids.count = boxes->w->door_count;
+    return result;
 }
 
 static fsi_result fsi__world_boxes_move(void *user, fsi_real dt) {
     return fsi__world_move(((fsi__world_boxes *)user)->w, dt);
 }
 
-FSI_API fsi_result fsi_world_exchange(fsi_world *w, fsi_partitioned_scene *s, fsi_real dt,
+FSI_API fsi_result fsi_world_exchange(fsi_world *world, fsi_partitioned_scene *scene, fsi_real dt,
                                       fsi_report *report) {
-    if (!w || !w->block || !s || !s->solids.part)
+    if (!world || !world->block || !scene || !scene->solids.part)
         return FSI_ERR_ARGUMENT;
-    fsi__world_boxes b;
-    b.w = w;
-    b.s = s;
-    s->grid = &w->grid;
-    s->face = &w->couple.interface;
-    s->begin_fn = fsi__world_boxes_begin;
-    s->move_fn = fsi__world_boxes_move;
-    s->user = &b;
-    fsi_result r = fsi_partitioned_scene_step(s, dt, report);
-    s->user = NULL;
-    return r;
+    fsi__world_boxes boxes;
+    boxes.w = world;
+    boxes.s = scene;
+    scene->grid = &world->grid;
+    scene->face = &world->couple.iface;
+    scene->begin_fn = fsi__world_boxes_begin;
+    scene->move_fn = fsi__world_boxes_move;
+    scene->user = &boxes;
+    fsi_result result = fsi_partitioned_scene_step(scene, dt, report);
+    scene->user = NULL;
+    return result;
 }
 #endif
 
 /* ------------------------------------------------------------------------------------------------
  * >>proxy */
 #ifndef FSI_COUPLE_NO_SPH
-static fsi_coupled fsi__proxy_door(fsi_proxy_solid *s) { /* the solid as it is now */
-    fsi_coupled d = s->door;
-    if (s->tled)
-        d = fsi_tled_coupled(s->tled);
-    else if (s->soft)
-        fsi_soft_coupled(s->soft, &d);
-    return d;
+static fsi_coupled fsi__proxy_door(fsi_proxy_solid *solid) { /* the solid as it is now */
+    fsi_coupled door = solid->door;
+    if (solid->tled)
+        door = fsi_tled_coupled(solid->tled);
+    else if (solid->soft)
+        fsi_soft_coupled(solid->soft, &door);
+    return door;
 }
 
-static void fsi__proxy_layout(fsi_proxy *c, fsi_arena *a, int nodes) {
-    size_t n = (size_t)c->desc.sph->desc.capacity, k = (size_t)c->desc.count;
-    c->lookup = (fsi_lookup *)fsi_arena_take(a, k, sizeof(fsi_lookup));
-    c->offset = (int *)fsi_arena_take(a, k + 1, sizeof(int));
-    c->near = (fsi__proxy_near *)fsi_arena_take(a, n, sizeof(fsi__proxy_near));
-    c->mark = (int32_t *)fsi_arena_take(a, n, sizeof(int32_t));
-    c->node = (int32_t *)fsi_arena_take(a, n * FSI_PROXY_NODES, sizeof(int32_t));
-    c->weight = (fsi_real *)fsi_arena_take(a, n * FSI_PROXY_NODES, sizeof(fsi_real));
-    c->order = (int32_t *)fsi_arena_take(a, n * FSI_PROXY_NODES, sizeof(int32_t));
-    c->start = (int32_t *)fsi_arena_take(a, (size_t)nodes + 2, sizeof(int32_t));
-    c->load = (fsi_real *)fsi_arena_take(a, (size_t)nodes, sizeof(fsi_real));
-    c->energy = (double *)fsi_arena_take(a, (size_t)nodes, sizeof(double));
-    c->x_old = (fsi_real *)fsi_arena_take(a, 3 * (size_t)nodes, sizeof(fsi_real));
+static void fsi__proxy_layout(fsi_proxy *proxy, fsi_arena *arena, int nodes) {
+    size_t n = (size_t)proxy->desc.sph->desc.capacity, k = (size_t)proxy->desc.count;
+    proxy->lookup = (fsi_lookup *)fsi_arena_take(arena, k, sizeof(fsi_lookup));
+    proxy->offset = (int *)fsi_arena_take(arena, k + 1, sizeof(int));
+    proxy->nearby = (fsi__proxy_near *)fsi_arena_take(arena, n, sizeof(fsi__proxy_near));
+    proxy->mark = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
+    proxy->node = (int32_t *)fsi_arena_take(arena, n * FSI_PROXY_NODES, sizeof(int32_t));
+    proxy->weight = (fsi_real *)fsi_arena_take(arena, n * FSI_PROXY_NODES, sizeof(fsi_real));
+    proxy->order = (int32_t *)fsi_arena_take(arena, n * FSI_PROXY_NODES, sizeof(int32_t));
+    proxy->start = (int32_t *)fsi_arena_take(arena, (size_t)nodes + 2, sizeof(int32_t));
+    proxy->load = (fsi_real *)fsi_arena_take(arena, (size_t)nodes, sizeof(fsi_real));
+    proxy->energy = (double *)fsi_arena_take(arena, (size_t)nodes, sizeof(double));
+    proxy->x_old = (fsi_real *)fsi_arena_take(arena, 3 * (size_t)nodes, sizeof(fsi_real));
 }
 
-static fsi_result fsi__proxy_check(const fsi_proxy_desc *d, int *nodes) {
-    if (!d || !d->sph || !d->sph->block || d->sph->desc.dim != 3 || !d->solid || d->count < 1
-        || !(d->radius >= 0) || !fsi__finite(d->radius) || d->iterations < 0)
+static fsi_result fsi__proxy_check(const fsi_proxy_desc *desc, int *nodes) {
+    if (!desc || !desc->sph || !desc->sph->block || desc->sph->desc.dim != 3 || !desc->solid
+        || desc->count < 1 || !(desc->radius >= 0) || !fsi__finite(desc->radius)
+        || desc->iterations < 0)
         return FSI_ERR_ARGUMENT;
     int i;
-    for (*nodes = 0, i = 0; i < d->count; i++) {
-        fsi_proxy_solid *s = &d->solid[i];
-        fsi_coupled door = fsi__proxy_door(s);
-        if (!(s->restitution >= 0 && s->restitution <= 1) || !(s->slip >= 0 && s->slip <= 1)
-            || !(s->density >= 0) || !fsi__finite(s->density))
+    for (*nodes = 0, i = 0; i < desc->count; i++) {
+        fsi_proxy_solid *solid = &desc->solid[i];
+        fsi_coupled door = fsi__proxy_door(solid);
+        if (!(solid->restitution >= 0 && solid->restitution <= 1)
+            || !(solid->slip >= 0 && solid->slip <= 1) || !(solid->density >= 0)
+            || !fsi__finite(solid->density))
             return FSI_ERR_ARGUMENT;
         if (!door.node || door.dof < 3 || door.surface.dim != 3 || !door.v || !door.mass
             || !door.inverse_mass)
             return FSI_ERR_ARGUMENT;
-        if (!s->tled && !s->soft && !s->advance_fn)
+        if (!solid->tled && !solid->soft && !solid->advance_fn)
             return FSI_ERR_ARGUMENT;
         if (door.dof / 3 > INT32_MAX / 4 - *nodes)
             return FSI_ERR_SIZE;
@@ -10183,75 +10383,75 @@ static fsi_result fsi__proxy_check(const fsi_proxy_desc *d, int *nodes) {
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_proxy_init(fsi_proxy *c, const fsi_proxy_desc *desc) {
-    if (!c)
+FSI_API fsi_result fsi_proxy_init(fsi_proxy *proxy, const fsi_proxy_desc *desc) {
+    if (!proxy)
         return FSI_ERR_ARGUMENT;
-    memset(c, 0, sizeof *c);
-    fsi_result r;
+    memset(proxy, 0, sizeof *proxy);
+    fsi_result result;
     int nodes;
-    if ((r = fsi__proxy_check(desc, &nodes)) < 0)
-        return r;
-    c->desc = *desc;
-    if (!(c->desc.radius > 0))
-        c->desc.radius = desc->sph->desc.spacing / 2;
-    if (c->desc.iterations == 0)
-        c->desc.iterations = 12;
-    fsi_arena a;
-    memset(&a, 0, sizeof a);
-    fsi__proxy_layout(c, &a, nodes);
-    if (a.failed)
+    if ((result = fsi__proxy_check(desc, &nodes)) < 0)
+        return result;
+    proxy->desc = *desc;
+    if (!(proxy->desc.radius > 0))
+        proxy->desc.radius = desc->sph->desc.spacing / 2;
+    if (proxy->desc.iterations == 0)
+        proxy->desc.iterations = 12;
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    fsi__proxy_layout(proxy, &arena, nodes);
+    if (arena.failed)
         return FSI_ERR_SIZE;
-    c->size = a.used;
-    c->block = fsi_alloc(&c->desc.allocator, c->size);
-    if (!c->block) {
-        memset(c, 0, sizeof *c);
+    proxy->size = arena.used;
+    proxy->block = fsi_alloc(&proxy->desc.allocator, proxy->size);
+    if (!proxy->block) {
+        memset(proxy, 0, sizeof *proxy);
         return FSI_ERR_MEMORY;
     }
-    memset(&a, 0, sizeof a);
-    a.base = (unsigned char *)c->block;
-    a.size = c->size;
-    fsi__proxy_layout(c, &a, nodes);
-    for (int i = 0; i < desc->count && r >= 0; i++) {
+    memset(&arena, 0, sizeof arena);
+    arena.base = (unsigned char *)proxy->block;
+    arena.size = proxy->size;
+    fsi__proxy_layout(proxy, &arena, nodes);
+    for (int i = 0; i < desc->count && result >= 0; i++) {
         fsi_coupled door = fsi__proxy_door(&desc->solid[i]);
-        c->offset[i + 1] = c->offset[i] + door.dof / 3;
-        if ((r = fsi_lookup_init(&c->lookup[i], fsi__imax(door.surface.element_count, 1),
-                                 &c->desc.allocator))
+        proxy->offset[i + 1] = proxy->offset[i] + door.dof / 3;
+        if ((result = fsi_lookup_init(&proxy->lookup[i], fsi__imax(door.surface.element_count, 1),
+                                      &proxy->desc.allocator))
             >= 0)
-            r = fsi_lookup_build(&c->lookup[i], &door.surface, c->desc.radius);
+            result = fsi_lookup_build(&proxy->lookup[i], &door.surface, proxy->desc.radius);
     }
-    if (r < 0)
-        fsi_proxy_free(c);
-    return r;
+    if (result < 0)
+        fsi_proxy_free(proxy);
+    return result;
 }
 
-FSI_API void fsi_proxy_free(fsi_proxy *c) {
-    if (!c)
+FSI_API void fsi_proxy_free(fsi_proxy *proxy) {
+    if (!proxy)
         return;
-    for (int i = 0; c->block && i < c->desc.count; i++)
-        fsi_lookup_free(&c->lookup[i]);
-    fsi_free(&c->desc.allocator, c->block, c->size);
-    memset(c, 0, sizeof *c);
+    for (int i = 0; proxy->block && i < proxy->desc.count; i++)
+        fsi_lookup_free(&proxy->lookup[i]);
+    fsi_free(&proxy->desc.allocator, proxy->block, proxy->size);
+    memset(proxy, 0, sizeof *proxy);
 }
 
-static void fsi__proxy_doors(fsi_proxy *c) {
-    for (int i = 0; i < c->desc.count; i++)
-        c->desc.solid[i].door = fsi__proxy_door(&c->desc.solid[i]);
+static void fsi__proxy_doors(fsi_proxy *proxy) {
+    for (int i = 0; i < proxy->desc.count; i++)
+        proxy->desc.solid[i].door = fsi__proxy_door(&proxy->desc.solid[i]);
 }
 
 /* Look-ups of the present positions; reach: of most queries, m. */
-static fsi_result fsi__proxy_look(fsi_proxy *c, fsi_real reach) {
-    fsi_result r = FSI_OK;
-    for (int i = 0; i < c->desc.count && r >= 0; i++)
-        r = fsi_lookup_build(&c->lookup[i], &c->desc.solid[i].door.surface, reach);
-    return r;
+static fsi_result fsi__proxy_look(fsi_proxy *proxy, fsi_real reach) {
+    fsi_result result = FSI_OK;
+    for (int i = 0; i < proxy->desc.count && result >= 0; i++)
+        result = fsi_lookup_build(&proxy->lookup[i], &proxy->desc.solid[i].door.surface, reach);
+    return result;
 }
 
-FSI_API int fsi_proxy_closest(const fsi_proxy *c, fsi_vec3 p, fsi_real reach, int *solid,
+FSI_API int fsi_proxy_closest(const fsi_proxy *proxy, fsi_vec3 p, fsi_real reach, int *solid,
                               fsi_hit *hit) {
     fsi_hit h;
     int found = 0;
-    for (int i = 0; c && c->block && i < c->desc.count; i++)
-        if (fsi_lookup_closest(&c->lookup[i], p, reach, &h)) {
+    for (int i = 0; proxy && proxy->block && i < proxy->desc.count; i++)
+        if (fsi_lookup_closest(&proxy->lookup[i], p, reach, &h)) {
             reach = h.t;
             found = 1;
             if (solid)
@@ -10271,185 +10471,194 @@ typedef struct fsi__proxy_touch {
 } fsi__proxy_touch;
 
 /* The triangle of hit h at x, unless it is on the far side of a thin wall. */
-static void fsi__proxy_add(fsi__proxy_touch *t, const fsi_surface *s, int solid, const fsi_hit *h,
-                           fsi_vec3 from, fsi_vec3 x, fsi_real reach) {
-    fsi_vec3 n = fsi__unit(fsi_surface_normal(s, h->element));
+static void fsi__proxy_add(fsi__proxy_touch *touch, const fsi_surface *surface, int solid,
+                           const fsi_hit *hit, fsi_vec3 from, fsi_vec3 x, fsi_real reach) {
+    fsi_vec3 n = fsi__unit(fsi_surface_normal(surface, hit->element));
     fsi_hit h0;
-    fsi_surface_closest(s, h->element, from, &h0);
+    fsi_surface_closest(surface, hit->element, from, &h0);
     fsi_real side = fsi_vec_dot(fsi_vec_sub(from, h0.point), n);
-    if ((s->closed && !(side > 0)) || t->count == FSI_PROXY_TRIANGLES)
+    if ((surface->closed && !(side > 0)) || touch->count == FSI_PROXY_TRIANGLES)
         return;
     if (side < 0)
         n = fsi_vec_scale(n, -1);
     /* near a rim or hole the way out is beside the face, not above it */
-    fsi_vec3 dir = fsi_vec_sub(x, h->point);
-    if (h->t > FSI_R(1e-3) * reach && fsi_vec_dot(dir, n) < FSI_R(0.3) * h->t)
-        n = fsi_vec_scale(dir, 1 / h->t);
-    t->solid[t->count] = solid;
-    t->element[t->count] = h->element;
-    t->d[t->count] = h->t;
-    t->n[t->count] = n;
-    t->count++;
+    fsi_vec3 dir = fsi_vec_sub(x, hit->point);
+    if (hit->t > FSI_R(1e-3) * reach && fsi_vec_dot(dir, n) < FSI_R(0.3) * hit->t)
+        n = fsi_vec_scale(dir, 1 / hit->t);
+    touch->solid[touch->count] = solid;
+    touch->element[touch->count] = hit->element;
+    touch->d[touch->count] = hit->t;
+    touch->n[touch->count] = n;
+    touch->count++;
 }
 
 /* First crossing of from -> x with any solid: 1, and x becomes a point just before it. */
-static int fsi__proxy_cross(const fsi_proxy *c, fsi_vec3 from, fsi_vec3 *x) {
+static int fsi__proxy_cross(const fsi_proxy *proxy, fsi_vec3 from, fsi_vec3 *x) {
     fsi_vec3 way = fsi_vec_sub(*x, from), n;
     fsi_real best = 2;
-    fsi_hit h;
-    for (int i = 0; i < c->desc.count; i++) {
-        const fsi_surface *s = &c->lookup[i].surface;
-        if (!fsi_lookup_first_hit(&c->lookup[i], from, *x, &h) || !(h.t < best))
+    fsi_hit hit;
+    for (int i = 0; i < proxy->desc.count; i++) {
+        const fsi_surface *surface = &proxy->lookup[i].surface;
+        if (!fsi_lookup_first_hit(&proxy->lookup[i], from, *x, &hit) || !(hit.t < best))
             continue;
         /* leaves a solid it should not have been in: let it */
-        if (s->closed && h.side > 0)
+        if (surface->closed && hit.side > 0)
             continue;
-        best = h.t;
-        n = fsi__unit(fsi_surface_normal(s, h.element));
+        best = hit.t;
+        n = fsi__unit(fsi_surface_normal(surface, hit.element));
         if (fsi_vec_dot(n, way) > 0)
             n = fsi_vec_scale(n, -1);
     }
     if (best > 1)
         return 0;
-    *x = fsi_vec_mad(fsi_vec_mad(from, way, best), n, FSI_R(0.01) * c->desc.radius);
+    *x = fsi_vec_mad(fsi_vec_mad(from, way, best), n, FSI_R(0.01) * proxy->desc.radius);
     return 1;
 }
 
 /* Triangles nearer than reach to x; walls of thin solids show both sides, hence the room. */
-static void fsi__proxy_gather(const fsi_proxy *c, fsi_vec3 from, fsi_vec3 x, fsi_real reach,
-                              fsi__proxy_touch *t) {
-    fsi_hit h[3 * FSI_PROXY_TRIANGLES];
+static void fsi__proxy_gather(const fsi_proxy *proxy, fsi_vec3 from, fsi_vec3 x, fsi_real reach,
+                              fsi__proxy_touch *touch) {
+    fsi_hit hit[3 * FSI_PROXY_TRIANGLES];
     int i;
-    for (t->count = i = 0; i < c->desc.count; i++) {
-        int n = fsi__imin(fsi_lookup_sphere(&c->lookup[i], x, reach, h, 3 * FSI_PROXY_TRIANGLES),
-                          3 * FSI_PROXY_TRIANGLES);
-        for (int k = 0; k < n && h[k].t < reach; k++)
-            fsi__proxy_add(t, &c->lookup[i].surface, i, &h[k], from, x, reach);
+    for (touch->count = i = 0; i < proxy->desc.count; i++) {
+        int n =
+            fsi__imin(fsi_lookup_sphere(&proxy->lookup[i], x, reach, hit, 3 * FSI_PROXY_TRIANGLES),
+                      3 * FSI_PROXY_TRIANGLES);
+        for (int k = 0; k < n && hit[k].t < reach; k++)
+            fsi__proxy_add(touch, &proxy->lookup[i].surface, i, &hit[k], from, x, reach);
     }
 }
 
 /* n_c of eq. (6), (7); where the normals cancel, the nearest triangle's. */
-static fsi_vec3 fsi__proxy_normal(const fsi__proxy_touch *t, fsi_real r0) {
+static fsi_vec3 fsi__proxy_normal(const fsi__proxy_touch *touch, fsi_real r0) {
     fsi_vec3 sum = fsi_vec(0, 0, 0);
     fsi_real all = 0;
     int nearest = 0;
-    for (int j = 0; j < t->count; j++) {
-        fsi_real w = fsi__max(0, (r0 - t->d[j]) / r0);
-        sum = fsi_vec_mad(sum, t->n[j], w);
+    for (int j = 0; j < touch->count; j++) {
+        fsi_real w = fsi__max(0, (r0 - touch->d[j]) / r0);
+        sum = fsi_vec_mad(sum, touch->n[j], w);
         all += w;
-        if (t->d[j] < t->d[nearest])
+        if (touch->d[j] < touch->d[nearest])
             nearest = j;
     }
-    return fsi__length(sum) > FSI_R(1e-3) * all ? fsi__unit(sum) : t->n[nearest];
+    return fsi__length(sum) > FSI_R(1e-3) * all ? fsi__unit(sum) : touch->n[nearest];
 }
 
 /* ---- collisions */
 /* nearest surface of particle i; mark = 1 when near */
-static void fsi__proxy_find(fsi_proxy *c, int i, fsi_real dt, const fsi_real top) {
-    const fsi_sph *s = c->desc.sph;
-    fsi__proxy_near *q = &c->near[i];
-    fsi_vec3 x = fsi_vec(s->x[i], s->y[i], s->z[i]), v = fsi_vec(s->vx[i], s->vy[i], s->vz[i]);
-    fsi_real reach = FSI_R(1.5) * c->desc.radius + 2 * dt * (fsi__length(v) + top);
-    fsi_hit h;
-    c->mark[i] = 0;
-    for (int k = 0; k < c->desc.count; k++) {
-        if (!fsi_lookup_closest(&c->lookup[k], x, reach, &h))
+static void fsi__proxy_find(fsi_proxy *proxy, int i, fsi_real dt, const fsi_real top) {
+    const fsi_sph *sph = proxy->desc.sph;
+    fsi__proxy_near *nearby = &proxy->nearby[i];
+    fsi_vec3 x = fsi_vec(sph->x[i], sph->y[i], sph->z[i]),
+             v = fsi_vec(sph->vx[i], sph->vy[i], sph->vz[i]);
+    fsi_real reach = FSI_R(1.5) * proxy->desc.radius + 2 * dt * (fsi__length(v) + top);
+    fsi_hit hit;
+    proxy->mark[i] = 0;
+    for (int k = 0; k < proxy->desc.count; k++) {
+        if (!fsi_lookup_closest(&proxy->lookup[k], x, reach, &hit))
             continue;
-        reach = h.t;
-        c->mark[i] = 1;
-        q->particle = i;
-        q->solid = k;
-        q->element = h.element;
-        q->weight[0] = h.weight[0];
-        q->weight[1] = h.weight[1];
-        q->weight[2] = h.weight[2];
-        q->offset = fsi_vec_sub(x, h.point);
-        q->start = x;
+        reach = hit.t;
+        proxy->mark[i] = 1;
+        nearby->particle = i;
+        nearby->solid = k;
+        nearby->element = hit.element;
+        nearby->weight[0] = hit.weight[0];
+        nearby->weight[1] = hit.weight[1];
+        nearby->weight[2] = hit.weight[2];
+        nearby->offset = fsi_vec_sub(x, hit.point);
+        nearby->start = x;
     }
 }
 
 /* nearest point, or its velocity, now */
-static fsi_vec3 fsi__proxy_at(const fsi_coupled *d, const fsi__proxy_near *q, int velocity) {
-    const int32_t *e = d->surface.index + 3 * (size_t)q->element;
+static fsi_vec3 fsi__proxy_at(const fsi_coupled *door, const fsi__proxy_near *nearby,
+                              int velocity) {
+    const int32_t *e = door->surface.index + 3 * (size_t)nearby->element;
     fsi_vec3 sum = fsi_vec(0, 0, 0);
     for (int k = 0; k < 3; k++)
         sum = fsi_vec_mad(sum,
-                          fsi_vec_load(velocity ? d->v + 3 * (size_t)d->node[e[k]]
-                                                : d->surface.x + 3 * (size_t)e[k]),
-                          q->weight[k]);
+                          fsi_vec_load(velocity ? door->v + 3 * (size_t)door->node[e[k]]
+                                                : door->surface.x + 3 * (size_t)e[k]),
+                          nearby->weight[k]);
     return sum;
 }
 
 /* Nodes and weights m_j / d_j^2 of the proxy, from the corners of the touched triangles. */
-static void fsi__proxy_sample(fsi_proxy *c, const fsi__proxy_touch *t, fsi__proxy_near *q,
-                              int32_t *node, fsi_real *w) {
-    fsi_real sum = 0, least = FSI_R(1e-4) * c->desc.radius * c->desc.radius;
+static void fsi__proxy_sample(fsi_proxy *proxy, const fsi__proxy_touch *touch,
+                              fsi__proxy_near *nearby, int32_t *node, fsi_real *w) {
+    fsi_real sum = 0, least = FSI_R(1e-4) * proxy->desc.radius * proxy->desc.radius;
     int j, m;
-    for (q->nodes = 0, j = 0; j < t->count; j++) {
-        const fsi_coupled *d = &c->desc.solid[t->solid[j]].door;
-        const int32_t *e = d->surface.index + 3 * (size_t)t->element[j];
+    for (nearby->nodes = 0, j = 0; j < touch->count; j++) {
+        const fsi_coupled *door = &proxy->desc.solid[touch->solid[j]].door;
+        const int32_t *e = door->surface.index + 3 * (size_t)touch->element[j];
         for (int k = 0; k < 3; k++) {
-            int32_t id = c->offset[t->solid[j]] + d->node[e[k]];
-            fsi_vec3 gap = fsi_vec_sub(fsi_vec_load(d->surface.x + 3 * (size_t)e[k]), q->at);
-            for (m = 0; m < q->nodes && node[m] != id; m++) {
+            int32_t id = proxy->offset[touch->solid[j]] + door->node[e[k]];
+            fsi_vec3 gap =
+                fsi_vec_sub(fsi_vec_load(door->surface.x + 3 * (size_t)e[k]), nearby->at);
+            for (m = 0; m < nearby->nodes && node[m] != id; m++) {
             }
-            if (m < q->nodes || m == FSI_PROXY_NODES)
+            if (m < nearby->nodes || m == FSI_PROXY_NODES)
                 continue;
             node[m] = id;
-            w[m] = d->mass[d->node[e[k]]] / fsi__max(fsi_vec_dot(gap, gap), least);
+            w[m] = door->mass[door->node[e[k]]] / fsi__max(fsi_vec_dot(gap, gap), least);
             sum += w[m];
-            q->nodes++;
+            nearby->nodes++;
         }
     }
-    for (m = 0; m < q->nodes; m++)
+    for (m = 0; m < nearby->nodes; m++)
         w[m] /= sum;
 }
 
 /* The proxy of near particle k: nodes 0 when the coming step brings no contact. */
-static void fsi__proxy_make(fsi_proxy *c, int k, fsi_real dt) {
-    fsi__proxy_near *q = &c->near[k];
-    const fsi_sph *s = c->desc.sph;
-    const fsi_coupled *d = &c->desc.solid[q->solid].door;
-    int i = q->particle;
-    fsi_vec3 from = fsi_vec(s->x[i], s->y[i], s->z[i]), x;
-    q->nodes = 0;
-    q->impulse = fsi_vec(0, 0, 0);
+static void fsi__proxy_make(fsi_proxy *proxy, int k, fsi_real dt) {
+    fsi__proxy_near *nearby = &proxy->nearby[k];
+    const fsi_sph *sph = proxy->desc.sph;
+    const fsi_coupled *door = &proxy->desc.solid[nearby->solid].door;
+    int i = nearby->particle;
+    fsi_vec3 from = fsi_vec(sph->x[i], sph->y[i], sph->z[i]), x;
+    nearby->nodes = 0;
+    nearby->impulse = fsi_vec(0, 0, 0);
     /* relative motion: the surface stands still */
-    x = fsi_vec_mad(from,
-                    fsi_vec_sub(fsi_vec(s->vx[i], s->vy[i], s->vz[i]), fsi__proxy_at(d, q, 1)), dt);
+    x = fsi_vec_mad(
+        from,
+        fsi_vec_sub(fsi_vec(sph->vx[i], sph->vy[i], sph->vz[i]), fsi__proxy_at(door, nearby, 1)),
+        dt);
     /* too far to touch anything */
-    if (fsi__length(q->offset) - fsi__length(fsi_vec_sub(x, from)) > FSI_R(1.001) * c->desc.radius)
+    if (fsi__length(nearby->offset) - fsi__length(fsi_vec_sub(x, from))
+        > FSI_R(1.001) * proxy->desc.radius)
         return;
-    fsi__proxy_cross(c, from, &x);
-    fsi__proxy_touch t;
-    fsi__proxy_gather(c, from, x, c->desc.radius, &t);
-    if (!t.count)
+    fsi__proxy_cross(proxy, from, &x);
+    fsi__proxy_touch touch;
+    fsi__proxy_gather(proxy, from, x, proxy->desc.radius, &touch);
+    if (!touch.count)
         return;
-    q->normal = fsi__proxy_normal(&t, c->desc.radius);
-    q->at = fsi_vec_mad(x, q->normal, -c->desc.radius); /* behind the fluid particle */
-    fsi__proxy_sample(c, &t, q, c->node + (size_t)k * FSI_PROXY_NODES,
-                      c->weight + (size_t)k * FSI_PROXY_NODES);
+    nearby->normal = fsi__proxy_normal(&touch, proxy->desc.radius);
+    nearby->at =
+        fsi_vec_mad(x, nearby->normal, -proxy->desc.radius); /* behind the fluid particle */
+    fsi__proxy_sample(proxy, &touch, nearby, proxy->node + (size_t)k * FSI_PROXY_NODES,
+                      proxy->weight + (size_t)k * FSI_PROXY_NODES);
 }
 
 /* Entries (near particle, slot) sorted by node: each node then sums its own, in one fixed order. */
-static void fsi__proxy_sort(fsi_proxy *c) {
-    int nodes = c->offset[c->desc.count];
-    int32_t *start = c->start;
+static void fsi__proxy_sort(fsi_proxy *proxy) {
+    int nodes = proxy->offset[proxy->desc.count];
+    int32_t *start = proxy->start;
     memset(start, 0, ((size_t)nodes + 2) * sizeof *start);
-    for (int k = 0; k < c->stats.near; k++)
-        for (int m = 0; m < c->near[k].nodes; m++)
-            start[c->node[k * FSI_PROXY_NODES + m] + 2]++;
+    for (int k = 0; k < proxy->stats.nearby; k++)
+        for (int m = 0; m < proxy->nearby[k].nodes; m++)
+            start[proxy->node[k * FSI_PROXY_NODES + m] + 2]++;
     for (int k = 2; k < nodes + 2; k++)
         start[k] += start[k - 1];
-    for (int k = 0; k < c->stats.near; k++)
-        for (int m = 0; m < c->near[k].nodes; m++)
-            c->order[start[c->node[k * FSI_PROXY_NODES + m] + 1]++] = k * FSI_PROXY_NODES + m;
+    for (int k = 0; k < proxy->stats.nearby; k++)
+        for (int m = 0; m < proxy->nearby[k].nodes; m++)
+            proxy->order[start[proxy->node[k * FSI_PROXY_NODES + m] + 1]++] =
+                k * FSI_PROXY_NODES + m;
 }
 
 /* solid of a node of the common numbering */
-static int fsi__proxy_owner(const fsi_proxy *c, int node) {
+static int fsi__proxy_owner(const fsi_proxy *proxy, int node) {
     int i = 0;
-    while (node >= c->offset[i + 1])
+    while (node >= proxy->offset[i + 1])
         i++;
     return i;
 }
@@ -10467,147 +10676,152 @@ FSI_API fsi_vec3 fsi_proxy_response(fsi_vec3 v_f, fsi_vec3 v_p, fsi_real inverse
                          1 / sum);
 }
 
-static void fsi__proxy_hit(fsi_proxy *c, int k) {
-    fsi__proxy_near *q = &c->near[k];
-    const fsi_sph *s = c->desc.sph;
-    const fsi_proxy_solid *own = &c->desc.solid[q->solid];
+static void fsi__proxy_hit(fsi_proxy *proxy, int k) {
+    fsi__proxy_near *nearby = &proxy->nearby[k];
+    const fsi_sph *sph = proxy->desc.sph;
+    const fsi_proxy_solid *own = &proxy->desc.solid[nearby->solid];
     fsi_vec3 v = fsi_vec(0, 0, 0),
-             vf = fsi_vec(s->vx[q->particle], s->vy[q->particle], s->vz[q->particle]);
-    fsi_real inverse = 0, r = 2 * c->desc.radius;
-    for (int m = 0; m < q->nodes; m++) {
-        int id = c->node[k * FSI_PROXY_NODES + m], solid = fsi__proxy_owner(c, id),
-            j = id - c->offset[solid];
-        const fsi_coupled *d = &c->desc.solid[solid].door;
-        fsi_real w = c->weight[k * FSI_PROXY_NODES + m];
-        v = fsi_vec_mad(v, fsi_vec_load(d->v + 3 * (size_t)j), w); /* (8) */
+             vf = fsi_vec(sph->vx[nearby->particle], sph->vy[nearby->particle],
+                          sph->vz[nearby->particle]);
+    fsi_real inverse = 0, r = 2 * proxy->desc.radius;
+    for (int m = 0; m < nearby->nodes; m++) {
+        int id = proxy->node[k * FSI_PROXY_NODES + m], solid = fsi__proxy_owner(proxy, id),
+            j = id - proxy->offset[solid];
+        const fsi_coupled *door = &proxy->desc.solid[solid].door;
+        fsi_real w = proxy->weight[k * FSI_PROXY_NODES + m];
+        v = fsi_vec_mad(v, fsi_vec_load(door->v + 3 * (size_t)j), w); /* (8) */
         /* the mass of a node is shared by its proxies */
-        inverse += w * c->load[id] * d->inverse_mass[j];
+        inverse += w * proxy->load[id] * door->inverse_mass[j];
     }
     if (own->density > 0 && inverse > 0)
         inverse = fsi__max(inverse, 1 / (own->density * r * r * r));
-    q->impulse = fsi_proxy_response(vf, v, 1 / s->mass[q->particle], inverse, q->normal,
-                                    own->restitution, own->slip);
+    nearby->impulse = fsi_proxy_response(vf, v, 1 / sph->mass[nearby->particle], inverse,
+                                         nearby->normal, own->restitution, own->slip);
 }
 
 /* Node j takes its share of all impulses; energy gets its change of kinetic energy. */
-static void fsi__proxy_give(fsi_proxy *c, int id) {
-    int solid = fsi__proxy_owner(c, id), j = id - c->offset[solid];
-    const fsi_coupled *d = &c->desc.solid[solid].door;
-    fsi_vec3 sum = fsi_vec(0, 0, 0), v = fsi_vec_load(d->v + 3 * (size_t)j);
-    for (int e = c->start[id]; e < c->start[id + 1]; e++)
-        sum = fsi_vec_mad(sum, c->near[c->order[e] / FSI_PROXY_NODES].impulse,
-                          c->weight[c->order[e]]);
-    fsi_vec3 half = fsi_vec_mad(v, sum, d->inverse_mass[j] / 2);
+static void fsi__proxy_give(fsi_proxy *proxy, int id) {
+    int solid = fsi__proxy_owner(proxy, id), j = id - proxy->offset[solid];
+    const fsi_coupled *door = &proxy->desc.solid[solid].door;
+    fsi_vec3 sum = fsi_vec(0, 0, 0), v = fsi_vec_load(door->v + 3 * (size_t)j);
+    for (int e = proxy->start[id]; e < proxy->start[id + 1]; e++)
+        sum = fsi_vec_mad(sum, proxy->nearby[proxy->order[e] / FSI_PROXY_NODES].impulse,
+                          proxy->weight[proxy->order[e]]);
+    fsi_vec3 half = fsi_vec_mad(v, sum, door->inverse_mass[j] / 2);
     /* m/2 (v'^2 - v^2) = (v + dv/2) . J */
-    c->energy[id] = d->inverse_mass[j] > 0 ? (double)fsi_vec_dot(half, sum) : 0;
-    fsi_vec_store(d->v + 3 * (size_t)j, fsi_vec_mad(v, sum, d->inverse_mass[j]));
-    if (d->impulse)
-        fsi_vec_store(d->impulse + 3 * (size_t)j, sum);
+    proxy->energy[id] = door->inverse_mass[j] > 0 ? (double)fsi_vec_dot(half, sum) : 0;
+    fsi_vec_store(door->v + 3 * (size_t)j, fsi_vec_mad(v, sum, door->inverse_mass[j]));
+    if (door->impulse)
+        fsi_vec_store(door->impulse + 3 * (size_t)j, sum);
 }
 
 /* Fluid particles take the opposite impulses; ledger. Serial: a few thousand contacts. */
-static void fsi__proxy_account(fsi_proxy *c) {
-    fsi_sph *s = c->desc.sph;
+static void fsi__proxy_account(fsi_proxy *proxy) {
+    fsi_sph *sph = proxy->desc.sph;
     double total[3] = {0, 0, 0}, held[3] = {0, 0, 0}, energy = 0;
-    c->stats.contacts = 0;
-    c->stats.torque_defect = c->stats.arm = 0;
+    proxy->stats.contacts = 0;
+    proxy->stats.torque_defect = proxy->stats.arm = 0;
     int id;
-    for (int k = 0; k < c->stats.near; k++) {
-        const fsi__proxy_near *q = &c->near[k];
-        fsi_vec3 J = q->impulse,
-                 v = fsi_vec(s->vx[q->particle], s->vy[q->particle], s->vz[q->particle]),
+    for (int k = 0; k < proxy->stats.nearby; k++) {
+        const fsi__proxy_near *nearby = &proxy->nearby[k];
+        fsi_vec3 J = nearby->impulse,
+                 v = fsi_vec(sph->vx[nearby->particle], sph->vy[nearby->particle],
+                             sph->vz[nearby->particle]),
                  mean = fsi_vec(0, 0, 0);
-        fsi_real inverse = 1 / s->mass[q->particle];
-        if (!q->nodes)
+        fsi_real inverse = 1 / sph->mass[nearby->particle];
+        if (!nearby->nodes)
             continue;
-        c->stats.contacts++;
+        proxy->stats.contacts++;
         energy -= (double)fsi_vec_dot(fsi_vec_mad(v, J, -inverse / 2), J);
-        s->vx[q->particle] -= inverse * J.x;
-        s->vy[q->particle] -= inverse * J.y;
-        s->vz[q->particle] -= inverse * J.z;
-        for (int m = 0; m < q->nodes; m++) {
-            id = c->node[k * FSI_PROXY_NODES + m];
-            int solid = fsi__proxy_owner(c, id);
+        sph->vx[nearby->particle] -= inverse * J.x;
+        sph->vy[nearby->particle] -= inverse * J.y;
+        sph->vz[nearby->particle] -= inverse * J.z;
+        for (int m = 0; m < nearby->nodes; m++) {
+            id = proxy->node[k * FSI_PROXY_NODES + m];
+            int solid = fsi__proxy_owner(proxy, id);
             mean = fsi_vec_mad(mean,
-                               fsi_vec_load(c->desc.solid[solid].door.surface.x
-                                            + 3 * (size_t)(id - c->offset[solid])),
-                               c->weight[k * FSI_PROXY_NODES + m]);
+                               fsi_vec_load(proxy->desc.solid[solid].door.surface.x
+                                            + 3 * (size_t)(id - proxy->offset[solid])),
+                               proxy->weight[k * FSI_PROXY_NODES + m]);
             for (int d = 0;
-                 d < 3 && !(c->desc.solid[solid].door.inverse_mass[id - c->offset[solid]] > 0); d++)
-                held[d] += (double)(fsi__get(J, d) * c->weight[k * FSI_PROXY_NODES + m]);
+                 d < 3
+                 && !(proxy->desc.solid[solid].door.inverse_mass[id - proxy->offset[solid]] > 0);
+                 d++)
+                held[d] += (double)(fsi__get(J, d) * proxy->weight[k * FSI_PROXY_NODES + m]);
         }
         for (int d = 0; d < 3; d++)
             total[d] += (double)fsi__get(J, d);
-        fsi_vec3 arm = fsi_vec_sub(q->at, mean);
-        if ((double)fsi__length(fsi_vec_cross(J, arm)) > c->stats.torque_defect) {
-            c->stats.torque_defect = (double)fsi__length(fsi_vec_cross(J, arm));
-            c->stats.arm = (double)fsi__length(arm);
+        fsi_vec3 arm = fsi_vec_sub(nearby->at, mean);
+        if ((double)fsi__length(fsi_vec_cross(J, arm)) > proxy->stats.torque_defect) {
+            proxy->stats.torque_defect = (double)fsi__length(fsi_vec_cross(J, arm));
+            proxy->stats.arm = (double)fsi__length(arm);
         }
     }
-    for (id = 0; id < c->offset[c->desc.count]; id++)
-        energy += c->energy[id];
-    c->stats.all_contacts += c->stats.contacts;
-    c->stats.energy_change = energy;
-    c->stats.impulse = fsi_vec((fsi_real)total[0], (fsi_real)total[1], (fsi_real)total[2]);
-    c->stats.held = fsi_vec((fsi_real)held[0], (fsi_real)held[1], (fsi_real)held[2]);
+    for (id = 0; id < proxy->offset[proxy->desc.count]; id++)
+        energy += proxy->energy[id];
+    proxy->stats.all_contacts += proxy->stats.contacts;
+    proxy->stats.energy_change = energy;
+    proxy->stats.impulse = fsi_vec((fsi_real)total[0], (fsi_real)total[1], (fsi_real)total[2]);
+    proxy->stats.held = fsi_vec((fsi_real)held[0], (fsi_real)held[1], (fsi_real)held[2]);
 }
 
-FSI_API fsi_result fsi_proxy_collide(fsi_proxy *c, fsi_real dt) {
+FSI_API fsi_result fsi_proxy_collide(fsi_proxy *proxy, fsi_real dt) {
     fsi_real top = 0, fast = 0;
     ptrdiff_t n, nodes;
-    if (!c || !c->block)
+    if (!proxy || !proxy->block)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    fsi__proxy_doors(c);
-    n = c->desc.sph->now.count;
-    nodes = c->offset[c->desc.count];
+    fsi__proxy_doors(proxy);
+    n = proxy->desc.sph->now.count;
+    nodes = proxy->offset[proxy->desc.count];
     ptrdiff_t i;
-    for (int k = 0; k < c->desc.count; k++) {
-        const fsi_coupled *d = &c->desc.solid[k].door;
-        for (i = 0; i < d->dof / 3; i++)
-            top = fsi__max(top, fsi__length(fsi_vec_load(d->v + 3 * i)));
-        for (i = 0; i < d->surface.vertex_count; i++)
-            fsi_vec_store(c->x_old + 3 * (c->offset[k] + d->node[i]),
-                          fsi_vec_load(d->surface.x + 3 * i));
+    for (int k = 0; k < proxy->desc.count; k++) {
+        const fsi_coupled *door = &proxy->desc.solid[k].door;
+        for (i = 0; i < door->dof / 3; i++)
+            top = fsi__max(top, fsi__length(fsi_vec_load(door->v + 3 * i)));
+        for (i = 0; i < door->surface.vertex_count; i++)
+            fsi_vec_store(proxy->x_old + 3 * (proxy->offset[k] + door->node[i]),
+                          fsi_vec_load(door->surface.x + 3 * i));
     }
     for (i = 0; i < n; i++)
-        fast = fsi__max(
-            fast, fsi__length(fsi_vec(c->desc.sph->vx[i], c->desc.sph->vy[i], c->desc.sph->vz[i])));
+        fast = fsi__max(fast, fsi__length(fsi_vec(proxy->desc.sph->vx[i], proxy->desc.sph->vy[i],
+                                                  proxy->desc.sph->vz[i])));
     if (!fsi__finite(top) || !fsi__finite(fast))
         return FSI_ERR_NUMERIC;
     /* a few may be faster */
-    fsi_result r;
-    if ((r = fsi__proxy_look(
-             c, fsi__min(FSI_R(1.5) * c->desc.radius + 2 * dt * (fast + top), 4 * c->desc.radius)))
+    fsi_result result;
+    if ((result = fsi__proxy_look(proxy,
+                                  fsi__min(FSI_R(1.5) * proxy->desc.radius + 2 * dt * (fast + top),
+                                           4 * proxy->desc.radius)))
         < 0)
-        return r;
+        return result;
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (i = 0; i < n; i++)
-        fsi__proxy_find(c, (int)i, dt, top);
-    for (c->stats.near = 0, i = 0; i < n; i++)
-        if (c->mark[i])
-            c->near[c->stats.near++] = c->near[i]; /* never ahead of i */
-    n = c->stats.near;
+        fsi__proxy_find(proxy, (int)i, dt, top);
+    for (proxy->stats.nearby = 0, i = 0; i < n; i++)
+        if (proxy->mark[i])
+            proxy->nearby[proxy->stats.nearby++] = proxy->nearby[i]; /* never ahead of i */
+    n = proxy->stats.nearby;
     FSI__OMP(parallel for schedule(static) if (n > 64))
     for (i = 0; i < n; i++)
-        fsi__proxy_make(c, (int)i, dt);
-    fsi__proxy_sort(c);
+        fsi__proxy_make(proxy, (int)i, dt);
+    fsi__proxy_sort(proxy);
     FSI__OMP(parallel for schedule(static) if (nodes > 256))
     for (i = 0; i < nodes; i++) {
         int e;
-        for (c->load[i] = 0, e = c->start[i]; e < c->start[i + 1]; e++)
-            c->load[i] += c->weight[c->order[e]];
+        for (proxy->load[i] = 0, e = proxy->start[i]; e < proxy->start[i + 1]; e++)
+            proxy->load[i] += proxy->weight[proxy->order[e]];
     }
     FSI__OMP(parallel for schedule(static) if (n > 64))
     for (i = 0; i < n; i++)
-        if (c->near[i].nodes)
-            fsi__proxy_hit(c, (int)i);
+        if (proxy->nearby[i].nodes)
+            fsi__proxy_hit(proxy, (int)i);
     FSI__OMP(parallel for schedule(static) if (nodes > 256))
     for (i = 0; i < nodes; i++)
-        fsi__proxy_give(c, (int)i);
-    fsi__proxy_account(c);
-    c->ready = 1;
+        fsi__proxy_give(proxy, (int)i);
+    fsi__proxy_account(proxy);
+    proxy->ready = 1;
     return FSI_OK;
 }
 
@@ -10615,173 +10829,178 @@ FSI_API fsi_result fsi_proxy_collide(fsi_proxy *c, fsi_real dt) {
 /* Displacement that takes the particle to r0 from all triangles it touches: along n_c by (15);
    where a normal points against n_c (the paper's figure 4 c, d) the least u with n_j . u >= r0 -
    d_j: u = sum l_j n_j with l_j >= 0, one l_j after the other (Hildreth). */
-static fsi_vec3 fsi__proxy_way(const fsi__proxy_touch *t, fsi_real r0) {
-    fsi_vec3 dir = fsi__proxy_normal(t, r0), u = fsi_vec(0, 0, 0);
+static fsi_vec3 fsi__proxy_way(const fsi__proxy_touch *touch, fsi_real r0) {
+    fsi_vec3 dir = fsi__proxy_normal(touch, r0), u = fsi_vec(0, 0, 0);
     fsi_real dis = 0, worst = 1, push[FSI_PROXY_TRIANGLES] = {0};
     int j, moved = 1;
-    for (j = 0; j < t->count; j++)
-        worst = fsi__min(worst, fsi_vec_dot(t->n[j], dir));
+    for (j = 0; j < touch->count; j++)
+        worst = fsi__min(worst, fsi_vec_dot(touch->n[j], dir));
     if (worst > FSI_R(0.7)) {
-        for (j = 0; j < t->count; j++)
-            dis = fsi__max(dis, (r0 - t->d[j]) * fsi_vec_dot(t->n[j], dir));
+        for (j = 0; j < touch->count; j++)
+            dis = fsi__max(dis, (r0 - touch->d[j]) * fsi_vec_dot(touch->n[j], dir));
         return fsi_vec_scale(dir, dis);
     }
     for (int sweep = 0; sweep < 100 && moved; sweep++)
-        for (moved = 0, j = 0; j < t->count; j++) {
-            fsi_real gap = fsi__max(r0 - t->d[j] - fsi_vec_dot(t->n[j], u), -push[j]);
-            u = fsi_vec_mad(u, t->n[j], gap);
+        for (moved = 0, j = 0; j < touch->count; j++) {
+            fsi_real gap = fsi__max(r0 - touch->d[j] - fsi_vec_dot(touch->n[j], u), -push[j]);
+            u = fsi_vec_mad(u, touch->n[j], gap);
             push[j] += gap;
             moved |= fsi__abs(gap) > FSI_R(1e-4) * r0;
         }
     return u;
 }
 
-static void fsi__proxy_settle(const fsi_proxy *c, fsi__proxy_near *q) {
-    const fsi_sph *s = c->desc.sph;
-    fsi_real r0 = c->desc.radius, ok = r0 * (1 - FSI_R(0.0009)), least = 0;
-    fsi_vec3 x = fsi_vec(s->x[q->particle], s->y[q->particle], s->z[q->particle]), y;
+static void fsi__proxy_settle(const fsi_proxy *proxy, fsi__proxy_near *nearby) {
+    const fsi_sph *sph = proxy->desc.sph;
+    fsi_real r0 = proxy->desc.radius, ok = r0 * (1 - FSI_R(0.0009)), least = 0;
+    fsi_vec3 x = fsi_vec(sph->x[nearby->particle], sph->y[nearby->particle],
+                         sph->z[nearby->particle]),
+             y;
     /* where it was, carried along by the surface */
-    fsi_vec3 from = fsi_vec_add(fsi__proxy_at(&c->desc.solid[q->solid].door, q, 0), q->offset);
-    fsi__proxy_touch t;
+    fsi_vec3 from = fsi_vec_add(fsi__proxy_at(&proxy->desc.solid[nearby->solid].door, nearby, 0),
+                                nearby->offset);
+    fsi__proxy_touch touch;
     int j;
-    q->state = 0;
-    q->out = x;
+    nearby->state = 0;
+    nearby->out = x;
     /* nothing can be near */
-    if (fsi__length(q->offset) - fsi__length(fsi_vec_sub(x, q->start)) - c->moved
+    if (fsi__length(nearby->offset) - fsi__length(fsi_vec_sub(x, nearby->start)) - proxy->moved
         > FSI_R(1.001) * r0)
         return;
-    q->state = fsi__proxy_cross(c, from, &x) ? 2 : 0;
+    nearby->state = fsi__proxy_cross(proxy, from, &x) ? 2 : 0;
     int k;
-    for (y = x, k = 0; k <= c->desc.iterations; k++) {
-        fsi__proxy_gather(c, from, y, r0, &t);
-        for (least = r0, j = 0; j < t.count; j++)
-            least = fsi__min(least, t.d[j]);
-        if (least >= ok || k == c->desc.iterations)
+    for (y = x, k = 0; k <= proxy->desc.iterations; k++) {
+        fsi__proxy_gather(proxy, from, y, r0, &touch);
+        for (least = r0, j = 0; j < touch.count; j++)
+            least = fsi__min(least, touch.d[j]);
+        if (least >= ok || k == proxy->desc.iterations)
             break;
         /* what lies behind counts too, or two walls of a wedge take turns */
         if (k)
-            fsi__proxy_gather(c, from, y, FSI_R(1.25) * r0, &t);
-        y = fsi_vec_add(y, fsi__proxy_way(&t, r0 * FSI_R(1.0002)));
-        q->state |= 1;
+            fsi__proxy_gather(proxy, from, y, FSI_R(1.25) * r0, &touch);
+        y = fsi_vec_add(y, fsi__proxy_way(&touch, r0 * FSI_R(1.0002)));
+        nearby->state |= 1;
         if (!(fsi__length(fsi_vec_sub(y, x)) < 4 * r0))
             break;
     }
     /* no way out, or one through a wall: stay on the own side, later steps will do */
-    if (q->state & 1) {
+    if (nearby->state & 1) {
         fsi_vec3 z = y;
-        if (!(least >= ok) || fsi__proxy_cross(c, from, &z)) {
-            q->state |= 4;
-            if (fsi__proxy_cross(c, from, &y))
-                y = q->state & 2 ? from : x;
+        if (!(least >= ok) || fsi__proxy_cross(proxy, from, &z)) {
+            nearby->state |= 4;
+            if (fsi__proxy_cross(proxy, from, &y))
+                y = nearby->state & 2 ? from : x;
         }
     }
-    q->out = y;
+    nearby->out = y;
 }
 
-FSI_API fsi_result fsi_proxy_correct(fsi_proxy *c) {
+FSI_API fsi_result fsi_proxy_correct(fsi_proxy *proxy) {
     ptrdiff_t n;
-    if (!c || !c->block || !c->ready)
+    if (!proxy || !proxy->block || !proxy->ready)
         return FSI_ERR_STATE;
-    fsi__proxy_doors(c);
-    fsi_result r;
-    if ((r = fsi__proxy_look(c, FSI_R(1.25) * c->desc.radius)) < 0)
-        return r;
-    fsi_sph *s = c->desc.sph;
-    n = c->stats.near;
+    fsi__proxy_doors(proxy);
+    fsi_result result;
+    if ((result = fsi__proxy_look(proxy, FSI_R(1.25) * proxy->desc.radius)) < 0)
+        return result;
+    fsi_sph *sph = proxy->desc.sph;
+    n = proxy->stats.nearby;
     int k;
-    for (c->moved = 0, k = 0; k < c->desc.count; k++) {
-        const fsi_coupled *d = &c->desc.solid[k].door;
-        for (ptrdiff_t i = 0; i < d->surface.vertex_count; i++)
-            c->moved = fsi__max(
-                c->moved,
-                fsi__length(fsi_vec_sub(fsi_vec_load(c->x_old + 3 * (c->offset[k] + d->node[i])),
-                                        fsi_vec_load(d->surface.x + 3 * i))));
+    for (proxy->moved = 0, k = 0; k < proxy->desc.count; k++) {
+        const fsi_coupled *door = &proxy->desc.solid[k].door;
+        for (ptrdiff_t i = 0; i < door->surface.vertex_count; i++)
+            proxy->moved =
+                fsi__max(proxy->moved,
+                         fsi__length(fsi_vec_sub(
+                             fsi_vec_load(proxy->x_old + 3 * (proxy->offset[k] + door->node[i])),
+                             fsi_vec_load(door->surface.x + 3 * i))));
     }
     FSI__OMP(parallel for schedule(static) if (n > 64))
     for (ptrdiff_t i = 0; i < n; i++)
-        fsi__proxy_settle(c, &c->near[i]);
-    c->stats.corrected = c->stats.crossed = c->stats.skipped = 0;
+        fsi__proxy_settle(proxy, &proxy->nearby[i]);
+    proxy->stats.corrected = proxy->stats.crossed = proxy->stats.skipped = 0;
     for (ptrdiff_t i = 0; i < n; i++) {
-        const fsi__proxy_near *q = &c->near[i];
-        if (q->state) {
-            s->x[q->particle] = q->out.x;
-            s->y[q->particle] = q->out.y;
-            s->z[q->particle] = q->out.z;
+        const fsi__proxy_near *nearby = &proxy->nearby[i];
+        if (nearby->state) {
+            sph->x[nearby->particle] = nearby->out.x;
+            sph->y[nearby->particle] = nearby->out.y;
+            sph->z[nearby->particle] = nearby->out.z;
         }
-        c->stats.corrected += q->state & 1;
-        c->stats.crossed += (q->state & 2) != 0;
-        c->stats.skipped += (q->state & 4) != 0;
+        proxy->stats.corrected += nearby->state & 1;
+        proxy->stats.crossed += (nearby->state & 2) != 0;
+        proxy->stats.skipped += (nearby->state & 4) != 0;
     }
-    c->stats.all_corrected += c->stats.corrected;
-    c->stats.all_crossed += c->stats.crossed;
-    c->stats.all_skipped += c->stats.skipped;
-    c->ready = 0;
+    proxy->stats.all_corrected += proxy->stats.corrected;
+    proxy->stats.all_crossed += proxy->stats.crossed;
+    proxy->stats.all_skipped += proxy->stats.skipped;
+    proxy->ready = 0;
     return FSI_OK;
 }
 
-static fsi_result fsi__proxy_advance(fsi_proxy_solid *s, fsi_real dt) {
-    fsi_result r = FSI_OK, worst = FSI_OK;
-    s->substeps = 1;
-    if (s->soft)
-        return fsi_soft_step(s->soft, dt, NULL, 0);
-    if (!s->tled)
-        return s->advance_fn(s->user, dt);
-    s->substeps = (int)fsi__min(fsi__ceil(dt / fsi_tled_max_dt(s->tled) - FSI_R(1e-3)), FSI_R(1e6));
-    s->substeps = fsi__imax(s->substeps, 1);
-    for (int k = 0; k < s->substeps && r >= 0; k++)
-        if ((r = fsi_tled_step(s->tled, dt / (fsi_real)s->substeps)) != FSI_OK)
-            worst = r;
+static fsi_result fsi__proxy_advance(fsi_proxy_solid *solid, fsi_real dt) {
+    fsi_result result = FSI_OK, worst = FSI_OK;
+    solid->substeps = 1;
+    if (solid->soft)
+        return fsi_soft_step(solid->soft, dt, NULL, 0);
+    if (!solid->tled)
+        return solid->advance_fn(solid->user, dt);
+    solid->substeps =
+        (int)fsi__min(fsi__ceil(dt / fsi_tled_max_dt(solid->tled) - FSI_R(1e-3)), FSI_R(1e6));
+    solid->substeps = fsi__imax(solid->substeps, 1);
+    for (int k = 0; k < solid->substeps && result >= 0; k++)
+        if ((result = fsi_tled_step(solid->tled, dt / (fsi_real)solid->substeps)) != FSI_OK)
+            worst = result;
     return worst;
 }
 
-static double fsi__proxy_time(const fsi_proxy *c) {
-    return c->desc.clock_fn ? c->desc.clock_fn(c->desc.clock_user) : 0;
+static double fsi__proxy_time(const fsi_proxy *proxy) {
+    return proxy->desc.clock_fn ? proxy->desc.clock_fn(proxy->desc.clock_user) : 0;
 }
 
-FSI_API fsi_result fsi_proxy_step(fsi_proxy *c, fsi_real dt, fsi_report *report) {
+FSI_API fsi_result fsi_proxy_step(fsi_proxy *proxy, fsi_real dt, fsi_report *report) {
     fsi_result worst = FSI_OK;
     double t[6];
-    if (!c || !c->block)
+    if (!proxy || !proxy->block)
         return FSI_ERR_STATE;
-    t[0] = fsi__proxy_time(c);
-    fsi_result r;
-    if ((r = fsi_sph_prepare(c->desc.sph, dt)) < 0
-        || (r = fsi_sph_accelerate(c->desc.sph, dt, report)) < 0)
-        return r;
-    if (r != FSI_EMPTY)
-        worst = r;
-    t[1] = fsi__proxy_time(c);
-    if ((r = fsi_proxy_collide(c, dt)) < 0)
-        return r;
-    t[2] = fsi__proxy_time(c);
-    if ((r = fsi_sph_move(c->desc.sph, dt)) < 0)
-        return r;
-    t[3] = fsi__proxy_time(c);
-    for (int i = 0; i < c->desc.count; i++) {
-        if ((r = fsi__proxy_advance(&c->desc.solid[i], dt)) < 0)
-            return r;
+    t[0] = fsi__proxy_time(proxy);
+    fsi_result result;
+    if ((result = fsi_sph_prepare(proxy->desc.sph, dt)) < 0
+        || (result = fsi_sph_accelerate(proxy->desc.sph, dt, report)) < 0)
+        return result;
+    if (result != FSI_EMPTY)
+        worst = result;
+    t[1] = fsi__proxy_time(proxy);
+    if ((result = fsi_proxy_collide(proxy, dt)) < 0)
+        return result;
+    t[2] = fsi__proxy_time(proxy);
+    if ((result = fsi_sph_move(proxy->desc.sph, dt)) < 0)
+        return result;
+    t[3] = fsi__proxy_time(proxy);
+    for (int i = 0; i < proxy->desc.count; i++) {
+        if ((result = fsi__proxy_advance(&proxy->desc.solid[i], dt)) < 0)
+            return result;
         if (worst == FSI_OK)
-            worst = r;
+            worst = result;
     }
-    t[4] = fsi__proxy_time(c);
-    if ((r = fsi_proxy_correct(c)) < 0)
-        return r;
-    t[5] = fsi__proxy_time(c);
-    c->stats.seconds_sph = t[1] - t[0] + t[3] - t[2];
-    c->stats.seconds_coupling = t[2] - t[1] + t[5] - t[4];
-    c->stats.seconds_solid = t[4] - t[3];
+    t[4] = fsi__proxy_time(proxy);
+    if ((result = fsi_proxy_correct(proxy)) < 0)
+        return result;
+    t[5] = fsi__proxy_time(proxy);
+    proxy->stats.seconds_sph = t[1] - t[0] + t[3] - t[2];
+    proxy->stats.seconds_coupling = t[2] - t[1] + t[5] - t[4];
+    proxy->stats.seconds_solid = t[4] - t[3];
     if (report)
-        report->energy_change = c->stats.energy_change;
+        report->energy_change = proxy->stats.energy_change;
     return worst;
 }
 
 /* ---- clamp */
-FSI_API fsi_result fsi_clamp_init(fsi_clamp *c, fsi_tled *tled, fsi_solids *world, int body,
+FSI_API fsi_result fsi_clamp_init(fsi_clamp *clamp, fsi_tled *tled, fsi_solids *world, int body,
                                   const int32_t *node, int count, const fsi_allocator *allocator) {
     size_t n = (size_t)(count > 0 ? count : 0);
-    if (!c)
+    if (!clamp)
         return FSI_ERR_ARGUMENT;
-    memset(c, 0, sizeof *c);
+    memset(clamp, 0, sizeof *clamp);
     if (!tled || !tled->block || !world || !world->block || body < 0 || body >= world->body_count
         || !node || count < 1)
         return FSI_ERR_ARGUMENT;
@@ -10789,83 +11008,84 @@ FSI_API fsi_result fsi_clamp_init(fsi_clamp *c, fsi_tled *tled, fsi_solids *worl
         if (node[i] < 0 || node[i] >= tled->nodes)
             return FSI_ERR_ARGUMENT;
     if (allocator)
-        c->allocator = *allocator;
-    c->size = n * 3 * sizeof(fsi_real) + n * sizeof(int32_t);
-    c->block = fsi_alloc(&c->allocator, c->size);
-    if (!c->block) {
-        memset(c, 0, sizeof *c);
+        clamp->allocator = *allocator;
+    clamp->size = n * 3 * sizeof(fsi_real) + n * sizeof(int32_t);
+    clamp->block = fsi_alloc(&clamp->allocator, clamp->size);
+    if (!clamp->block) {
+        memset(clamp, 0, sizeof *clamp);
         return FSI_ERR_MEMORY;
     }
-    c->local = (fsi_real *)c->block;
-    c->node = (int32_t *)(c->local + 3 * n);
-    c->tled = tled;
-    c->world = world;
-    c->body = body;
-    c->count = count;
-    const fsi_rigid *b = &world->body[body];
+    clamp->local = (fsi_real *)clamp->block;
+    clamp->node = (int32_t *)(clamp->local + 3 * n);
+    clamp->tled = tled;
+    clamp->world = world;
+    clamp->body = body;
+    clamp->count = count;
+    const fsi_rigid *rigid = &world->body[body];
     for (int i = 0; i < count; i++) {
-        c->node[i] = node[i];
-        fsi_vec_store(c->local + 3 * i,
-                      fsi_mat3_tmul_vec(&b->rotation,
-                                        fsi_vec_sub(fsi_vec_load(tled->x + 3 * node[i]), b->x)));
+        clamp->node[i] = node[i];
+        fsi_vec_store(
+            clamp->local + 3 * i,
+            fsi_mat3_tmul_vec(&rigid->rotation,
+                              fsi_vec_sub(fsi_vec_load(tled->x + 3 * node[i]), rigid->x)));
         fsi_tled_fix(tled, node[i], fsi_vec(0, 0, 0));
     }
     return FSI_OK;
 }
 
-FSI_API void fsi_clamp_free(fsi_clamp *c) {
-    if (!c)
+FSI_API void fsi_clamp_free(fsi_clamp *clamp) {
+    if (!clamp)
         return;
-    fsi_free(&c->allocator, c->block, c->size);
-    memset(c, 0, sizeof *c);
+    fsi_free(&clamp->allocator, clamp->block, clamp->size);
+    memset(clamp, 0, sizeof *clamp);
 }
 
 FSI_API fsi_result fsi_clamp_advance(void *clamp, fsi_real dt) {
     fsi_clamp *c = (fsi_clamp *)clamp;
-    fsi_result r, worst = FSI_OK;
+    fsi_result result, worst = FSI_OK;
     if (!c || !c->block)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    fsi_tled *t = c->tled;
-    fsi_rigid *b = &c->world->body[c->body];
-    c->substeps =
-        fsi__imax((int)fsi__min(fsi__ceil(dt / fsi_tled_max_dt(t) - FSI_R(1e-3)), FSI_R(1e6)), 1);
+    fsi_tled *tled = c->tled;
+    fsi_rigid *body = &c->world->body[c->body];
+    c->substeps = fsi__imax(
+        (int)fsi__min(fsi__ceil(dt / fsi_tled_max_dt(tled) - FSI_R(1e-3)), FSI_R(1e6)), 1);
     fsi_real h = dt / (fsi_real)c->substeps;
-    fsi_quat turn = fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(b->w, dt)), b->q);
+    fsi_quat turn = fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(body->w, dt)), body->q);
     c->impulse = c->angular = fsi_vec(0, 0, 0);
     /* straight to where the body will be */
     for (int i = 0; i < c->count; i++) {
-        fsi_vec3 x = fsi_vec_load(t->x + 3 * c->node[i]),
+        fsi_vec3 x = fsi_vec_load(tled->x + 3 * c->node[i]),
                  to = fsi_vec_mad(
-                     fsi_vec_add(b->x, fsi_quat_rotate(turn, fsi_vec_load(c->local + 3 * i))), b->v,
-                     dt);
-        fsi_vec3 J = fsi_vec_load(t->impulse + 3 * c->node[i]);
-        fsi_vec_store(t->drive + 3 * c->node[i], fsi_vec_scale(fsi_vec_sub(to, x), 1 / dt));
-        fsi_vec_store(t->impulse + 3 * c->node[i], fsi_vec(0, 0, 0));
+                     fsi_vec_add(body->x, fsi_quat_rotate(turn, fsi_vec_load(c->local + 3 * i))),
+                     body->v, dt);
+        fsi_vec3 J = fsi_vec_load(tled->impulse + 3 * c->node[i]);
+        fsi_vec_store(tled->drive + 3 * c->node[i], fsi_vec_scale(fsi_vec_sub(to, x), 1 / dt));
+        fsi_vec_store(tled->impulse + 3 * c->node[i], fsi_vec(0, 0, 0));
         c->impulse = fsi_vec_add(c->impulse, J);
-        c->angular = fsi_vec_add(c->angular, fsi_vec_cross(fsi_vec_sub(x, b->x), J));
+        c->angular = fsi_vec_add(c->angular, fsi_vec_cross(fsi_vec_sub(x, body->x), J));
     }
     for (int k = 0; k < c->substeps; k++) {
         /* as fsi_tled_accelerate weighs the forces */
-        fsi_real gain = ((fsi_real)t->clock[1] + h) / 2;
-        gain /= 1 + t->desc.damping * gain / 2;
-        if ((r = fsi_tled_accelerate(t, h)) < 0)
-            return r;
-        if (r != FSI_OK)
-            worst = r;
+        fsi_real gain = ((fsi_real)tled->clock[1] + h) / 2;
+        gain /= 1 + tled->desc.damping * gain / 2;
+        if ((result = fsi_tled_accelerate(tled, h)) < 0)
+            return result;
+        if (result != FSI_OK)
+            worst = result;
         for (int i = 0; i < c->count; i++) {
-            fsi_vec3 J = fsi_vec_scale(fsi_vec_load(t->force + 3 * c->node[i]), gain);
+            fsi_vec3 J = fsi_vec_scale(fsi_vec_load(tled->force + 3 * c->node[i]), gain);
             c->impulse = fsi_vec_add(c->impulse, J);
             c->angular = fsi_vec_add(
                 c->angular,
-                fsi_vec_cross(fsi_vec_sub(fsi_vec_load(t->x + 3 * c->node[i]), b->x), J));
+                fsi_vec_cross(fsi_vec_sub(fsi_vec_load(tled->x + 3 * c->node[i]), body->x), J));
         }
-        if ((r = fsi_tled_move(t, h)) < 0)
-            return r;
+        if ((result = fsi_tled_move(tled, h)) < 0)
+            return result;
     }
-    b->force = fsi_vec_mad(b->force, c->impulse, 1 / dt);
-    b->torque = fsi_vec_mad(b->torque, c->angular, 1 / dt);
+    body->force = fsi_vec_mad(body->force, c->impulse, 1 / dt);
+    body->torque = fsi_vec_mad(body->torque, c->angular, 1 / dt);
     return worst;
 }
 #endif
@@ -10873,116 +11093,121 @@ FSI_API fsi_result fsi_clamp_advance(void *clamp, fsi_real dt) {
 /* ------------------------------------------------------------------------------------------------
  * >>sphrigid */
 #ifndef FSI_COUPLE_NO_SPH
-static void fsi__sph_rigid_layout(fsi_sph_rigid *c, fsi_arena *a) {
-    size_t n = (size_t)c->desc.count;
-    FSI__TAKE(c->body, int, a, n);
-    FSI__TAKE(c->object, int, a, n);
-    FSI__TAKE(c->x0, fsi_vec3, a, n);
-    FSI__TAKE(c->v0, fsi_vec3, a, n);
-    FSI__TAKE(c->q0, fsi_quat, a, n);
-    FSI__TAKE(c->turn, fsi_real, a, n);
-    FSI__TAKE(c->X, fsi_real, a, 6 * n);
-    FSI__TAKE(c->p, fsi_real, a, 6 * n);
-    FSI__TAKE(c->K, fsi_real, a, 36 * n * n);
-    FSI__TAKE(c->J, fsi_real, a, 36 * n * n);
-    FSI__TAKE(c->work, fsi_real, a, 66 * n);
-    FSI__TAKE(c->pivot, int32_t, a, 6 * n);
-    c->sph_state = fsi_arena_take(a, fsi_sph_state_size(c->desc.sph), 1);
-    c->world_state = fsi_arena_take(a, fsi_solids_state_size(c->desc.world), 1);
+static void fsi__sph_rigid_layout(fsi_sph_rigid *floats, fsi_arena *arena) {
+    size_t n = (size_t)floats->desc.count;
+    FSI__TAKE(floats->body, int, arena, n);
+    FSI__TAKE(floats->object, int, arena, n);
+    FSI__TAKE(floats->x0, fsi_vec3, arena, n);
+    FSI__TAKE(floats->v0, fsi_vec3, arena, n);
+    FSI__TAKE(floats->q0, fsi_quat, arena, n);
+    FSI__TAKE(floats->turn, fsi_real, arena, n);
+    FSI__TAKE(floats->X, fsi_real, arena, 6 * n);
+    FSI__TAKE(floats->p, fsi_real, arena, 6 * n);
+    FSI__TAKE(floats->K, fsi_real, arena, 36 * n * n);
+    FSI__TAKE(floats->J, fsi_real, arena, 36 * n * n);
+    FSI__TAKE(floats->work, fsi_real, arena, 66 * n);
+    FSI__TAKE(floats->pivot, int32_t, arena, 6 * n);
+    floats->sph_state = fsi_arena_take(arena, fsi_sph_state_size(floats->desc.sph), 1);
+    floats->world_state = fsi_arena_take(arena, fsi_solids_state_size(floats->desc.world), 1);
 }
 
-static int fsi__sph_rigid_valid(const fsi_sph_rigid_desc *d) {
-    if (!d || !d->sph || !d->sph->block || !d->world || !d->world->block || d->count < 1 || !d->body
-        || !d->object)
+static int fsi__sph_rigid_valid(const fsi_sph_rigid_desc *desc) {
+    if (!desc || !desc->sph || !desc->sph->block || !desc->world || !desc->world->block
+        || desc->count < 1 || !desc->body || !desc->object)
         return 0;
-    if ((int)d->scheme < 0 || (int)d->scheme > 3 || !(d->omega >= 0 && d->omega <= 1)
-        || !(d->tolerance >= 0 && d->tolerance < 100) || d->max_iterations < 0)
+    if ((int)desc->scheme < 0 || (int)desc->scheme > 3 || !(desc->omega >= 0 && desc->omega <= 1)
+        || !(desc->tolerance >= 0 && desc->tolerance < 100) || desc->max_iterations < 0)
         return 0;
-    for (int i = 0; i < d->count; i++)
-        if (d->body[i] < 0 || d->body[i] >= d->world->body_count || d->object[i] < 0
-            || d->object[i] >= d->sph->now.objects || !d->sph->now.object[d->object[i]].two_way)
+    for (int i = 0; i < desc->count; i++)
+        if (desc->body[i] < 0 || desc->body[i] >= desc->world->body_count || desc->object[i] < 0
+            || desc->object[i] >= desc->sph->now.objects
+            || !desc->sph->now.object[desc->object[i]].two_way)
             return 0;
     return 1;
 }
 
-FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *c, const fsi_sph_rigid_desc *desc) {
-    if (!c)
+FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *floats, const fsi_sph_rigid_desc *desc) {
+    if (!floats)
         return FSI_ERR_ARGUMENT;
-    memset(c, 0, sizeof *c);
+    memset(floats, 0, sizeof *floats);
     if (!fsi__sph_rigid_valid(desc))
         return FSI_ERR_ARGUMENT;
-    c->desc = *desc;
+    floats->desc = *desc;
     int n = desc->count;
-    if (!(c->desc.omega > 0))
-        c->desc.omega = FSI_R(0.05);
-    if (!(c->desc.tolerance > 0))
-        c->desc.tolerance = FSI_R(0.1);
-    if (c->desc.max_iterations == 0)
-        c->desc.max_iterations = 60;
-    fsi_partitioned_desc s;
-    memset(&s, 0, sizeof s);
-    s.n = s.m = 6 * c->desc.count;
-    s.group = 3;
-    s.scheme = c->desc.scheme == FSI_SPH_RELAXED  ? FSI_SCHEME_RELAXED
-               : c->desc.scheme == FSI_SPH_AITKEN ? FSI_SCHEME_AITKEN
-                                                  : FSI_SCHEME_REDUCED;
-    s.omega = c->desc.omega;
-    s.tolerance = c->desc.tolerance * c->desc.sph->desc.spacing / 2;
-    s.max_iterations = c->desc.max_iterations;
-    s.allocator = c->desc.allocator;
-    fsi_arena a;
-    memset(&a, 0, sizeof a);
-    fsi__sph_rigid_layout(c, &a);
-    fsi_result r = fsi__arena_block(&a, &c->desc.allocator, &c->block, &c->size);
-    if (r < 0) {
-        memset(c, 0, sizeof *c);
-        return r;
+    if (!(floats->desc.omega > 0))
+        floats->desc.omega = FSI_R(0.05);
+    if (!(floats->desc.tolerance > 0))
+        floats->desc.tolerance = FSI_R(0.1);
+    if (floats->desc.max_iterations == 0)
+        floats->desc.max_iterations = 60;
+    fsi_partitioned_desc given;
+    memset(&given, 0, sizeof given);
+    given.n = given.m = 6 * floats->desc.count;
+    given.group = 3;
+    given.scheme = floats->desc.scheme == FSI_SPH_RELAXED  ? FSI_SCHEME_RELAXED
+                   : floats->desc.scheme == FSI_SPH_AITKEN ? FSI_SCHEME_AITKEN
+                                                           : FSI_SCHEME_REDUCED;
+    given.omega = floats->desc.omega;
+    given.tolerance = floats->desc.tolerance * floats->desc.sph->desc.spacing / 2;
+    given.max_iterations = floats->desc.max_iterations;
+    given.allocator = floats->desc.allocator;
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    fsi__sph_rigid_layout(floats, &arena);
+    fsi_result result =
+        fsi__arena_block(&arena, &floats->desc.allocator, &floats->block, &floats->size);
+    if (result < 0) {
+        memset(floats, 0, sizeof *floats);
+        return result;
     }
-    fsi__sph_rigid_layout(c, &a);
-    for (int i = 0; i < c->desc.count; i++) {
-        c->body[i] = desc->body[i];
-        c->object[i] = desc->object[i];
-        c->turn[i] = c->desc.world->body[c->body[i]].shape->bound;
+    fsi__sph_rigid_layout(floats, &arena);
+    for (int i = 0; i < floats->desc.count; i++) {
+        floats->body[i] = desc->body[i];
+        floats->object[i] = desc->object[i];
+        floats->turn[i] = floats->desc.world->body[floats->body[i]].shape->bound;
         /* first guess: half the displaced fluid, as for a ball in the open */
         for (int k = 0; k < 6; k++)
-            c->K[(6 * i + k) * (6 * n + 1)] = (k < 3 ? FSI_R(0.5) : FSI_R(0.02))
-                                              * desc->sph->desc.density
-                                              * c->desc.world->body[c->body[i]].shape->volume;
+            floats->K[(6 * i + k) * (6 * n + 1)] =
+                (k < 3 ? FSI_R(0.5) : FSI_R(0.02)) * desc->sph->desc.density
+                * floats->desc.world->body[floats->body[i]].shape->volume;
     }
-    c->desc.body = c->body;
-    c->desc.object = c->object;
-    if ((r = fsi_partitioned_init(&c->scheme, &s)) < 0)
-        fsi_sph_rigid_free(c);
-    return r;
+    floats->desc.body = floats->body;
+    floats->desc.object = floats->object;
+    if ((result = fsi_partitioned_init(&floats->scheme, &given)) < 0)
+        fsi_sph_rigid_free(floats);
+    return result;
 }
 
-FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *c) {
-    if (!c)
+FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *floats) {
+    if (!floats)
         return;
-    fsi_partitioned_free(&c->scheme);
-    fsi_free(&c->desc.allocator, c->block, c->size);
-    memset(c, 0, sizeof *c);
+    fsi_partitioned_free(&floats->scheme);
+    fsi_free(&floats->desc.allocator, floats->block, floats->size);
+    memset(floats, 0, sizeof *floats);
 }
 
 /* The fluid: boundary particles stay where the bodies are and move with X / dt; out come the
  * impulses on the bodies. */
 static fsi_result fsi__sph_rigid_flow(void *user, const fsi_real *X, fsi_real *p) {
-    fsi_sph_rigid *c = (fsi_sph_rigid *)user;
-    fsi_sph *s = c->desc.sph;
-    c->fluid_calls++;
-    fsi_result r;
-    for (int i = 0; i < c->desc.count; i++) {
-        fsi_vec3 v = fsi_vec_scale(fsi_vec_load(X + 6 * i), 1 / c->dt),
-                 w = fsi_vec_scale(fsi_vec_load(X + 6 * i + 3), 1 / (c->dt * c->turn[i]));
-        if ((r = fsi_sph_object_pose(s, c->object[i], c->x0[i], c->q0[i], v, w)) < 0)
-            return r;
+    fsi_sph_rigid *floats = (fsi_sph_rigid *)user;
+    fsi_sph *sph = floats->desc.sph;
+    floats->fluid_calls++;
+    fsi_result result;
+    for (int i = 0; i < floats->desc.count; i++) {
+        fsi_vec3 v = fsi_vec_scale(fsi_vec_load(X + 6 * i), 1 / floats->dt),
+                 w = fsi_vec_scale(fsi_vec_load(X + 6 * i + 3), 1 / (floats->dt * floats->turn[i]));
+        if ((result =
+                 fsi_sph_object_pose(sph, floats->object[i], floats->x0[i], floats->q0[i], v, w))
+            < 0)
+            return result;
     }
-    if ((r = fsi_sph_prepare(s, c->dt)) < 0 || (r = fsi_sph_accelerate(s, c->dt, &c->fluid)) < 0)
-        return r;
-    for (int i = 0; i < c->desc.count; i++) {
-        const fsi_sph_object *o = &s->now.object[c->object[i]];
-        fsi_vec_store(p + 6 * i, fsi_vec_scale(o->force, c->dt));
-        fsi_vec_store(p + 6 * i + 3, fsi_vec_scale(o->torque, c->dt / c->turn[i]));
+    if ((result = fsi_sph_prepare(sph, floats->dt)) < 0
+        || (result = fsi_sph_accelerate(sph, floats->dt, &floats->fluid)) < 0)
+        return result;
+    for (int i = 0; i < floats->desc.count; i++) {
+        const fsi_sph_object *object = &sph->now.object[floats->object[i]];
+        fsi_vec_store(p + 6 * i, fsi_vec_scale(object->force, floats->dt));
+        fsi_vec_store(p + 6 * i + 3, fsi_vec_scale(object->torque, floats->dt / floats->turn[i]));
     }
     return FSI_OK;
 }
@@ -11002,25 +11227,28 @@ static fsi_result fsi__sph_rigid_flow_back(void *user) {
    to the contact, which changes continuously with the impulse, while the end velocity jumps from
    its value on arrival to 0. */
 static fsi_result fsi__sph_rigid_move(void *user, const fsi_real *p, fsi_real *X) {
-    fsi_sph_rigid *c = (fsi_sph_rigid *)user;
-    fsi_solids *w = c->desc.world;
-    c->solid_calls++;
-    for (int i = 0; i < c->desc.count; i++) {
-        fsi_rigid *b = &w->body[c->body[i]];
-        b->force = fsi_vec_mad(b->force, fsi_vec_load(p + 6 * i), 1 / c->dt);
-        b->torque = fsi_vec_mad(b->torque, fsi_vec_load(p + 6 * i + 3), c->turn[i] / c->dt);
+    fsi_sph_rigid *floats = (fsi_sph_rigid *)user;
+    fsi_solids *solids = floats->desc.world;
+    floats->solid_calls++;
+    for (int i = 0; i < floats->desc.count; i++) {
+        fsi_rigid *body = &solids->body[floats->body[i]];
+        body->force = fsi_vec_mad(body->force, fsi_vec_load(p + 6 * i), 1 / floats->dt);
+        body->torque =
+            fsi_vec_mad(body->torque, fsi_vec_load(p + 6 * i + 3), floats->turn[i] / floats->dt);
     }
-    fsi_result r;
-    if ((r = fsi_solids_step(w, c->dt)) < 0)
-        return r;
-    for (int i = 0; i < c->desc.count; i++) {
-        const fsi_rigid *b = &w->body[c->body[i]];
-        fsi_real n = (fsi_real)w->desc.substeps, f = b->touching ? (n + 1) / (2 * n) : FSI_R(0.5);
-        fsi_vec3 plain = fsi_vec_scale(c->v0[i], c->dt),
-                 way = fsi_vec_sub(fsi_vec_sub(b->x, c->x0[i]), plain);
-        fsi_vec_store(X + 6 * i, b->kind == FSI_RIGID_DYNAMIC ? fsi_vec_mad(plain, way, 1 / f)
-                                                              : fsi_vec_scale(b->v, c->dt));
-        fsi_vec_store(X + 6 * i + 3, fsi_vec_scale(b->w, c->dt * c->turn[i]));
+    fsi_result result;
+    if ((result = fsi_solids_step(solids, floats->dt)) < 0)
+        return result;
+    for (int i = 0; i < floats->desc.count; i++) {
+        const fsi_rigid *body = &solids->body[floats->body[i]];
+        fsi_real n = (fsi_real)solids->desc.substeps,
+                 f = body->touching ? (n + 1) / (2 * n) : FSI_R(0.5);
+        fsi_vec3 plain = fsi_vec_scale(floats->v0[i], floats->dt),
+                 way = fsi_vec_sub(fsi_vec_sub(body->x, floats->x0[i]), plain);
+        fsi_vec_store(X + 6 * i, body->kind == FSI_RIGID_DYNAMIC
+                                     ? fsi_vec_mad(plain, way, 1 / f)
+                                     : fsi_vec_scale(body->v, floats->dt));
+        fsi_vec_store(X + 6 * i + 3, fsi_vec_scale(body->w, floats->dt * floats->turn[i]));
     }
     return FSI_OK;
 }
@@ -11047,85 +11275,87 @@ typedef struct fsi__sph_xpm {
     fsi_real tolerance, best;
 } fsi__sph_xpm;
 
-static fsi_result fsi__sph_rigid_answer(fsi_sph_rigid *c, const fsi_real *p, fsi_real *X) {
-    fsi_result r = fsi__sph_rigid_move_back(c);
-    return r < 0 ? r : fsi__sph_rigid_move(c, p, X);
+static fsi_result fsi__sph_rigid_answer(fsi_sph_rigid *floats, const fsi_real *p, fsi_real *X) {
+    fsi_result result = fsi__sph_rigid_move_back(floats);
+    return result < 0 ? result : fsi__sph_rigid_move(floats, p, X);
 }
 
 /* Residual of the reduced system at X: r = S(p(X)) - X, pm = p(X). */
-static fsi_result fsi__sph_rigid_gap(fsi_sph_rigid *c, const fsi__sph_xpm *m, const fsi_real *X,
-                                     fsi_real *pm, fsi_real *r, fsi_real *norm) {
+static fsi_result fsi__sph_rigid_gap(fsi_sph_rigid *floats, const fsi__sph_xpm *model,
+                                     const fsi_real *X, fsi_real *pm, fsi_real *r, fsi_real *norm) {
     int j;
-    for (int i = 0; i < m->n; i++)
-        for (pm[i] = m->pb[i], j = 0; j < m->n; j++)
-            pm[i] -= c->K[i * m->n + j] * (X[j] - m->Xb[j]) / c->dt;
+    for (int i = 0; i < model->n; i++)
+        for (pm[i] = model->pb[i], j = 0; j < model->n; j++)
+            pm[i] -= floats->K[i * model->n + j] * (X[j] - model->Xb[j]) / floats->dt;
     fsi_result result;
-    if ((result = fsi__sph_rigid_answer(c, pm, r)) < 0)
+    if ((result = fsi__sph_rigid_answer(floats, pm, r)) < 0)
         return result;
-    for (int i = 0; i < m->n; i++)
+    for (int i = 0; i < model->n; i++)
         r[i] -= X[i];
-    *norm = fsi__node_norm(m->n, 3, r);
+    *norm = fsi__node_norm(model->n, 3, r);
     return FSI_OK;
 }
 
 /* d = (I + S_p K)^-1 r with S_p by differences: 6 solid calls per body. 0 = singular. */
-static fsi_result fsi__sph_rigid_newton(fsi_sph_rigid *c, fsi__sph_xpm *m, int *ok) {
-    int n = m->n;
+static fsi_result fsi__sph_rigid_newton(fsi_sph_rigid *floats, fsi__sph_xpm *model, int *ok) {
+    int n = model->n;
     fsi_result result;
     for (int i = 0; i < n * n; i++)
-        c->J[i] = i % (n + 1) == 0;
+        floats->J[i] = i % (n + 1) == 0;
     for (int k = 0; k < n; k++) {
-        const fsi_rigid *b = &c->desc.world->body[c->body[k / 6]];
+        const fsi_rigid *body = &floats->desc.world->body[floats->body[k / 6]];
         /* moves the body by about 0.02 tolerance */
-        fsi_real was = m->pm[k], h = FSI_R(0.02) * m->tolerance * b->mass / c->dt;
+        fsi_real was = model->pm[k], h = FSI_R(0.02) * model->tolerance * body->mass / floats->dt;
         if (!(h > 0))
             continue;
-        m->pm[k] += was < 0 ? -h : h;
-        h = m->pm[k] - was;
-        if ((result = fsi__sph_rigid_answer(c, m->pm, m->t)) < 0)
+        model->pm[k] += was < 0 ? -h : h;
+        h = model->pm[k] - was;
+        if ((result = fsi__sph_rigid_answer(floats, model->pm, model->t)) < 0)
             return result;
-        m->pm[k] = was;
+        model->pm[k] = was;
         for (int i = 0; i < n; i++) {
-            fsi_real slope = (m->t[i] - m->r[i] - m->s[i]) / h; /* s = X: r + X = S(pm) */
+            fsi_real slope =
+                (model->t[i] - model->r[i] - model->s[i]) / h; /* s = X: r + X = S(pm) */
             for (int j = 0; j < n; j++)
-                c->J[i * n + j] += slope * c->K[k * n + j] / c->dt;
+                floats->J[i * n + j] += slope * floats->K[k * n + j] / floats->dt;
         }
     }
-    fsi_copy((size_t)n, m->r, m->d);
-    *ok = fsi_dense_lu(n, c->J, c->pivot) == FSI_OK;
+    fsi_copy((size_t)n, model->r, model->d);
+    *ok = fsi_dense_lu(n, floats->J, floats->pivot) == FSI_OK;
     if (*ok)
-        fsi_dense_lu_solve(n, c->J, c->pivot, m->d);
-    *ok = *ok && fsi_all_finite((size_t)n, m->d);
+        fsi_dense_lu_solve(n, floats->J, floats->pivot, model->d);
+    *ok = *ok && fsi_all_finite((size_t)n, model->d);
     return FSI_OK;
 }
 
 /* X = S(p(X)): Newton with halved steps where a contact opens or closes. m->X in: first guess, out:
  * the answer. */
-static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *c, fsi__sph_xpm *m) {
+static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *floats, fsi__sph_xpm *model) {
     fsi_result result;
     fsi_real norm, next = 0;
     int ok;
-    if ((result = fsi__sph_rigid_gap(c, m, m->X, m->pm, m->r, &norm)) < 0)
+    if ((result = fsi__sph_rigid_gap(floats, model, model->X, model->pm, model->r, &norm)) < 0)
         return result;
-    for (int it = 0; it < 20 && norm > FSI_R(1e-3) * m->tolerance; it++) {
-        fsi_copy((size_t)m->n, m->X, m->s);
-        if ((result = fsi__sph_rigid_newton(c, m, &ok)) < 0)
+    for (int it = 0; it < 20 && norm > FSI_R(1e-3) * model->tolerance; it++) {
+        fsi_copy((size_t)model->n, model->X, model->s);
+        if ((result = fsi__sph_rigid_newton(floats, model, &ok)) < 0)
             return result;
         if (!ok)
             break;
         for (fsi_real t = 1; t > FSI_R(0.01); t /= 2) {
-            for (int i = 0; i < m->n; i++)
-                m->t[i] = m->X[i] + t * m->d[i];
-            if ((result = fsi__sph_rigid_gap(c, m, m->t, m->e, m->rt, &next)) < 0)
+            for (int i = 0; i < model->n; i++)
+                model->t[i] = model->X[i] + t * model->d[i];
+            if ((result = fsi__sph_rigid_gap(floats, model, model->t, model->e, model->rt, &next))
+                < 0)
                 return result;
             if (next < (1 - t / 4) * norm)
                 break;
         }
         if (!(next < norm))
             break;
-        fsi_copy((size_t)m->n, m->t, m->X);
-        fsi_copy((size_t)m->n, m->rt, m->r);
-        fsi_copy((size_t)m->n, m->e, m->pm);
+        fsi_copy((size_t)model->n, model->t, model->X);
+        fsi_copy((size_t)model->n, model->rt, model->r);
+        fsi_copy((size_t)model->n, model->e, model->pm);
         norm = next;
     }
     return FSI_OK;
@@ -11133,92 +11363,93 @@ static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *c, fsi__sph_xpm *m) {
 
 /* What the fluid said at X against the base: K e = y afterwards (Broyden's update). A passive fluid
  * resists: y . e >= 0 is enforced. */
-static void fsi__sph_rigid_learn(fsi_sph_rigid *c, fsi__sph_xpm *m) {
+static void fsi__sph_rigid_learn(fsi_sph_rigid *floats, fsi__sph_xpm *model) {
     fsi_real ee = 0, ye = 0;
-    int n = m->n;
+    int n = model->n;
     for (int i = 0; i < n; i++) {
-        m->e[i] = (m->X[i] - m->Xb[i]) / c->dt;
-        m->y[i] = m->pb[i] - m->p[i];
-        ee += m->e[i] * m->e[i];
-        ye += m->e[i] * m->y[i];
+        model->e[i] = (model->X[i] - model->Xb[i]) / floats->dt;
+        model->y[i] = model->pb[i] - model->p[i];
+        ee += model->e[i] * model->e[i];
+        ye += model->e[i] * model->y[i];
     }
     if (!(ee > 0) || !fsi__finite(1 / ee))
         return;
     if (ye < 0)
         for (int i = 0; i < n; i++)
-            m->y[i] -= m->e[i] * ye / ee;
+            model->y[i] -= model->e[i] * ye / ee;
     /* y - K e */
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++)
-            m->y[i] -= c->K[i * n + j] * m->e[j];
+            model->y[i] -= floats->K[i * n + j] * model->e[j];
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++)
-            c->K[i * n + j] += m->y[i] * m->e[j] / ee;
+            floats->K[i * n + j] += model->y[i] * model->e[j] / ee;
 }
 
-static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *c, fsi_report *report) {
-    fsi__sph_xpm m;
+static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *floats, fsi_report *report) {
+    fsi__sph_xpm model;
     fsi_result why = FSI_NOT_CONVERGED;
-    fsi_real *w = c->work;
-    int n = 6 * c->desc.count;
-    m.n = n;
-    m.best = FSI_REAL_MAX;
-    m.tolerance = c->desc.tolerance * c->desc.sph->desc.spacing / 2;
-    m.X = c->X;
-    m.p = c->p;
-    m.s = w;
-    m.Xb = w + n;
-    m.pb = w + 2 * n;
-    m.r = w + 3 * n;
-    m.pm = w + 4 * n;
-    m.d = w + 5 * n;
-    m.t = w + 6 * n;
-    m.rt = w + 7 * n;
-    m.e = w + 8 * n;
-    m.y = w + 9 * n;
-    m.rb = w + 10 * n;
-    fsi_result r;
-    if ((r = fsi__sph_rigid_flow_save(c)) < 0 || (r = fsi__sph_rigid_move_save(c)) < 0)
-        return r;
+    fsi_real *w = floats->work;
+    int n = 6 * floats->desc.count;
+    model.n = n;
+    model.best = FSI_REAL_MAX;
+    model.tolerance = floats->desc.tolerance * floats->desc.sph->desc.spacing / 2;
+    model.X = floats->X;
+    model.p = floats->p;
+    model.s = w;
+    model.Xb = w + n;
+    model.pb = w + 2 * n;
+    model.r = w + 3 * n;
+    model.pm = w + 4 * n;
+    model.d = w + 5 * n;
+    model.t = w + 6 * n;
+    model.rt = w + 7 * n;
+    model.e = w + 8 * n;
+    model.y = w + 9 * n;
+    model.rb = w + 10 * n;
+    fsi_result result;
+    if ((result = fsi__sph_rigid_flow_save(floats)) < 0
+        || (result = fsi__sph_rigid_move_save(floats)) < 0)
+        return result;
     fsi_real norm;
     int k;
     for (k = 1;; k++) {
-        if (k > 1 && (r = fsi__sph_rigid_flow_back(c)) < 0)
-            return r;
-        if ((r = fsi__sph_rigid_flow(c, m.X, m.p)) < 0
-            || (r = fsi__sph_rigid_answer(c, m.p, m.s)) < 0)
-            return r;
+        if (k > 1 && (result = fsi__sph_rigid_flow_back(floats)) < 0)
+            return result;
+        if ((result = fsi__sph_rigid_flow(floats, model.X, model.p)) < 0
+            || (result = fsi__sph_rigid_answer(floats, model.p, model.s)) < 0)
+            return result;
         for (int i = 0; i < n; i++)
-            m.r[i] = m.s[i] - m.X[i];
-        norm = fsi__node_norm(n, 3, m.r);
+            model.r[i] = model.s[i] - model.X[i];
+        norm = fsi__node_norm(n, 3, model.r);
         if (!fsi__finite(norm))
             return FSI_ERR_NUMERIC;
         if (k == 1)
             report->residual_start = (double)norm;
-        if (norm <= m.tolerance) {
+        if (norm <= model.tolerance) {
             why = FSI_OK;
             break;
         }
-        if (k > c->desc.max_iterations)
+        if (k > floats->desc.max_iterations)
             break; /* this was the best one again */
         if (k > 1)
-            fsi__sph_rigid_learn(c, &m);
-        if (norm < m.best) {
-            m.best = norm;
-            fsi_copy((size_t)n, m.X, m.Xb);
-            fsi_copy((size_t)n, m.p, m.pb);
-            fsi_copy((size_t)n, m.r, m.rb);
+            fsi__sph_rigid_learn(floats, &model);
+        if (norm < model.best) {
+            model.best = norm;
+            fsi_copy((size_t)n, model.X, model.Xb);
+            fsi_copy((size_t)n, model.p, model.pb);
+            fsi_copy((size_t)n, model.r, model.rb);
         }
-        fsi_copy((size_t)n, m.Xb, m.X);
-        if (k < c->desc.max_iterations && (r = fsi__sph_rigid_meet(c, &m)) < 0)
-            return r;
-        for (int i = 0; i < n && m.X[i] == m.Xb[i]; i++) {
+        fsi_copy((size_t)n, model.Xb, model.X);
+        if (k < floats->desc.max_iterations && (result = fsi__sph_rigid_meet(floats, &model)) < 0)
+            return result;
+        for (int i = 0; i < n && model.X[i] == model.Xb[i]; i++) {
         }
         /* no way down: relax, shorter each time */
-        for (int i = i == n && k < c->desc.max_iterations ? n : 0; i > 0; i--) {
-            fsi_real mass = c->desc.world->body[c->body[(i - 1) / 6]].mass;
-            m.X[i - 1] +=
-                m.rb[i - 1] * mass / ((mass + fsi__abs(c->K[(i - 1) * (n + 1)])) * (fsi_real)k);
+        for (int i = i == n && k < floats->desc.max_iterations ? n : 0; i > 0; i--) {
+            fsi_real mass = floats->desc.world->body[floats->body[(i - 1) / 6]].mass;
+            model.X[i - 1] += model.rb[i - 1] * mass
+                              / ((mass + fsi__abs(floats->K[(i - 1) * (n + 1)])) * (fsi_real)k);
         }
     }
     report->iterations = k;
@@ -11227,8 +11458,8 @@ static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *c, fsi_report *report) {
     return why;
 }
 
-FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *c, fsi_real dt, fsi_report *report) {
-    if (!c || !c->block)
+FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *floats, fsi_real dt, fsi_report *report) {
+    if (!floats || !floats->block)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
@@ -11236,104 +11467,110 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *c, fsi_real dt, fsi_report 
     if (!report)
         report = &own;
     memset(report, 0, sizeof *report);
-    c->dt = dt;
+    floats->dt = dt;
     /* first guess: everything goes on as it did */
     int i;
-    for (i = 0; i < c->desc.count; i++) {
-        const fsi_rigid *b = &c->desc.world->body[c->body[i]];
-        c->x0[i] = b->x;
-        c->q0[i] = b->q;
-        c->v0[i] = b->v;
-        fsi_vec_store(c->X + 6 * i, fsi_vec_scale(b->v, dt));
-        fsi_vec_store(c->X + 6 * i + 3, fsi_vec_scale(b->w, dt * c->turn[i]));
+    for (i = 0; i < floats->desc.count; i++) {
+        const fsi_rigid *body = &floats->desc.world->body[floats->body[i]];
+        floats->x0[i] = body->x;
+        floats->q0[i] = body->q;
+        floats->v0[i] = body->v;
+        fsi_vec_store(floats->X + 6 * i, fsi_vec_scale(body->v, dt));
+        fsi_vec_store(floats->X + 6 * i + 3, fsi_vec_scale(body->w, dt * floats->turn[i]));
     }
-    fsi_result r;
-    if (c->desc.scheme == FSI_SPH_WEAK) {
+    fsi_result result;
+    if (floats->desc.scheme == FSI_SPH_WEAK) {
         report->iterations = 1;
-        if ((r = fsi__sph_rigid_flow(c, c->X, c->p)) < 0
-            || (r = fsi__sph_rigid_move(c, c->p, c->X)) < 0)
-            return r;
-    } else if (c->desc.scheme == FSI_SPH_XPM) {
-        if ((r = fsi__sph_rigid_xpm(c, report)) < 0)
-            return r;
+        if ((result = fsi__sph_rigid_flow(floats, floats->X, floats->p)) < 0
+            || (result = fsi__sph_rigid_move(floats, floats->p, floats->X)) < 0)
+            return result;
+    } else if (floats->desc.scheme == FSI_SPH_XPM) {
+        if ((result = fsi__sph_rigid_xpm(floats, report)) < 0)
+            return result;
     } else {
         fsi_blackbox fluid;
         fluid.solve_fn = fsi__sph_rigid_flow;
         fluid.save_fn = fsi__sph_rigid_flow_save;
         fluid.restore_fn = fsi__sph_rigid_flow_back;
-        fluid.user = c;
+        fluid.user = floats;
         fsi_blackbox solid;
         solid.solve_fn = fsi__sph_rigid_move;
         solid.save_fn = fsi__sph_rigid_move_save;
         solid.restore_fn = fsi__sph_rigid_move_back;
-        solid.user = c;
-        if ((r = fsi_partitioned_step(&c->scheme, 6 * c->desc.count, 6 * c->desc.count, &fluid,
-                                      &solid, c->X, c->p, report))
+        solid.user = floats;
+        if ((result = fsi_partitioned_step(&floats->scheme, 6 * floats->desc.count,
+                                           6 * floats->desc.count, &fluid, &solid, floats->X,
+                                           floats->p, report))
             < 0)
-            return r;
+            return result;
     }
     for (int d = 0; d < 3; d++)
-        for (report->momentum[d] = 0, i = 0; i < c->desc.count; i++)
+        for (report->momentum[d] = 0, i = 0; i < floats->desc.count; i++)
             report->momentum[d] +=
-                (double)(fsi__get(c->desc.sph->now.object[c->object[i]].force, d) * dt)
-                - (double)c->p[6 * i + d];
+                (double)(fsi__get(floats->desc.sph->now.object[floats->object[i]].force, d) * dt)
+                - (double)floats->p[6 * i + d];
     for (int d = 0; d < 3; d++)
-        c->momentum[d] = report->momentum[d];
+        floats->momentum[d] = report->momentum[d];
     fsi_result r2;
-    if ((r2 = fsi_sph_move(c->desc.sph, dt)) < 0)
+    if ((r2 = fsi_sph_move(floats->desc.sph, dt)) < 0)
         return r2;
-    for (i = 0; i < c->desc.count; i++) {
-        const fsi_rigid *b = &c->desc.world->body[c->body[i]];
-        if (!fsi__finite_vec(b->x) || !fsi__finite_vec(b->v))
+    for (i = 0; i < floats->desc.count; i++) {
+        const fsi_rigid *body = &floats->desc.world->body[floats->body[i]];
+        if (!fsi__finite_vec(body->x) || !fsi__finite_vec(body->v))
             return FSI_ERR_NUMERIC;
-        if ((r2 = fsi_sph_object_pose(c->desc.sph, c->object[i], b->x, b->q, b->v, b->w)) < 0)
+        if ((r2 = fsi_sph_object_pose(floats->desc.sph, floats->object[i], body->x, body->q,
+                                      body->v, body->w))
+            < 0)
             return r2;
     }
-    return r;
+    return result;
 }
 
 /* where fluid, world, K and the scheme's pairs begin in the state; 4: its end */
-static size_t fsi__sph_rigid_at(const fsi_sph_rigid *c, int part) {
-    size_t n = 6 * (size_t)c->desc.count, at = 0;
+static size_t fsi__sph_rigid_at(const fsi_sph_rigid *floats, int part) {
+    size_t n = 6 * (size_t)floats->desc.count, at = 0;
     if (part > 0)
-        at += fsi_sph_state_size(c->desc.sph);
+        at += fsi_sph_state_size(floats->desc.sph);
     if (part > 1)
-        at += fsi_solids_state_size(c->desc.world);
+        at += fsi_solids_state_size(floats->desc.world);
     if (part > 2)
-        at += n * n * sizeof *c->K;
-    return part > 3 ? at + fsi_partitioned_state_size(&c->scheme) : at;
+        at += n * n * sizeof *floats->K;
+    return part > 3 ? at + fsi_partitioned_state_size(&floats->scheme) : at;
 }
 
-FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *c) {
-    return c && c->block ? fsi__sph_rigid_at(c, 4) : 0;
+FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *floats) {
+    return floats && floats->block ? fsi__sph_rigid_at(floats, 4) : 0;
 }
 
-FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *c, void *state) {
+FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *floats, void *state) {
     unsigned char *to = (unsigned char *)state;
-    if (!c || !c->block)
+    if (!floats || !floats->block)
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
-    fsi_result r;
-    if ((r = fsi_sph_save(c->desc.sph, to)) < 0
-        || (r = fsi_solids_save(c->desc.world, to + fsi__sph_rigid_at(c, 1))) < 0)
-        return r;
-    memcpy(to + fsi__sph_rigid_at(c, 2), c->K, fsi__sph_rigid_at(c, 3) - fsi__sph_rigid_at(c, 2));
-    return fsi_partitioned_save(&c->scheme, to + fsi__sph_rigid_at(c, 3));
+    fsi_result result;
+    if ((result = fsi_sph_save(floats->desc.sph, to)) < 0
+        || (result = fsi_solids_save(floats->desc.world, to + fsi__sph_rigid_at(floats, 1))) < 0)
+        return result;
+    memcpy(to + fsi__sph_rigid_at(floats, 2), floats->K,
+           fsi__sph_rigid_at(floats, 3) - fsi__sph_rigid_at(floats, 2));
+    return fsi_partitioned_save(&floats->scheme, to + fsi__sph_rigid_at(floats, 3));
 }
 
-FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *c, const void *state) {
+FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *floats, const void *state) {
     const unsigned char *from = (const unsigned char *)state;
-    if (!c || !c->block)
+    if (!floats || !floats->block)
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
-    fsi_result r;
-    if ((r = fsi_sph_restore(c->desc.sph, from)) < 0
-        || (r = fsi_solids_restore(c->desc.world, from + fsi__sph_rigid_at(c, 1))) < 0)
-        return r;
-    memcpy(c->K, from + fsi__sph_rigid_at(c, 2), fsi__sph_rigid_at(c, 3) - fsi__sph_rigid_at(c, 2));
-    return fsi_partitioned_restore(&c->scheme, from + fsi__sph_rigid_at(c, 3));
+    fsi_result result;
+    if ((result = fsi_sph_restore(floats->desc.sph, from)) < 0
+        || (result = fsi_solids_restore(floats->desc.world, from + fsi__sph_rigid_at(floats, 1)))
+               < 0)
+        return result;
+    memcpy(floats->K, from + fsi__sph_rigid_at(floats, 2),
+           fsi__sph_rigid_at(floats, 3) - fsi__sph_rigid_at(floats, 2));
+    return fsi_partitioned_restore(&floats->scheme, from + fsi__sph_rigid_at(floats, 3));
 }
 #endif
 

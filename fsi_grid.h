@@ -655,8 +655,8 @@ FSI_API fsi_result fsi_grid_classify(fsi_grid *grid);
 /* After it: near[cells] = 1 + the air region within 4 cells, counted along open faces, 0 = none;
    and the regions' volumes (stats.liquid_volume, too) when phi has changed since, with the regions
    as they were. */
-FSI_API void fsi_grid_air_near(const fsi_grid *grid, int32_t *near);
-FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *near);
+FSI_API void fsi_grid_air_near(const fsi_grid *grid, int32_t *nearby);
+FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *nearby);
 /* boundary velocities, weight, rhs; the coupling sits after this */
 FSI_API fsi_result fsi_grid_build_pressure(fsi_grid *grid, fsi_real dt);
 FSI_API fsi_result fsi_grid_solve_pressure(fsi_grid *grid, fsi_report *report); /* A p^ = rhs */
@@ -715,22 +715,22 @@ extern "C" {
    >>grid basics Symbols.  X: position in cells, (x - origin) / h.  family: 0..2 faces of that axis,
    3 cell centres.  s = dt / h. Sample (i,j,k) of a family sits at X = (i,j,k) + o with o = 0 along
    the family's own axis and 1/2 along the others. */
-static void fsi__family_size(const fsi_grid *g, int family, int *n) {
-    n[0] = g->nx + (family == 0);
-    n[1] = g->ny + (family == 1);
-    n[2] = g->nz + (family == 2);
+static void fsi__family_size(const fsi_grid *grid, int family, int *n) {
+    n[0] = grid->nx + (family == 0);
+    n[1] = grid->ny + (family == 1);
+    n[2] = grid->nz + (family == 2);
 }
 
 FSI__INLINE size_t fsi__at(const int *n, int i, int j, int k) {
     return (size_t)i + (size_t)n[0] * ((size_t)j + (size_t)n[1] * (size_t)k);
 }
 
-static fsi_vec3 fsi__to_cells(const fsi_grid *g, fsi_vec3 x) {
-    return fsi_vec_scale(fsi_vec_sub(x, g->origin), 1 / g->h);
+static fsi_vec3 fsi__to_cells(const fsi_grid *grid, fsi_vec3 x) {
+    return fsi_vec_scale(fsi_vec_sub(x, grid->origin), 1 / grid->h);
 }
 
-static fsi_vec3 fsi__grid_point(const fsi_grid *g, fsi_vec3 X) {
-    return fsi_vec_mad(g->origin, X, g->h);
+static fsi_vec3 fsi__grid_point(const fsi_grid *grid, fsi_vec3 X) {
+    return fsi_vec_mad(grid->origin, X, grid->h);
 }
 
 static fsi_vec3 fsi__sample_place(int family, int i, int j, int k) {
@@ -764,227 +764,230 @@ FSI_API fsi_real *fsi_grid_field(const fsi_grid *grid, fsi_field field) {
 
 /* All advected scalars by number: density, temperature, user scalars. NULL past the end of a kind
  * the grid does not have. */
-static fsi_real *fsi__scalar(const fsi_grid *g, int q, fsi_advection *mode) {
-    fsi_advection m = q == 0   ? g->desc.advect_density
-                      : q == 1 ? g->desc.advect_temperature
-                               : g->desc.advect_scalar;
+static fsi_real *fsi__scalar(const fsi_grid *grid, int q, fsi_advection *mode) {
+    fsi_advection m = q == 0   ? grid->desc.advect_density
+                      : q == 1 ? grid->desc.advect_temperature
+                               : grid->desc.advect_scalar;
     if (mode)
         *mode = m == FSI_ADVECT_DEFAULT ? FSI_ADVECT_MACCORMACK : m;
-    return q == 0 ? g->density : q == 1 ? g->temperature : g->scalar[q - 2];
+    return q == 0 ? grid->density : q == 1 ? grid->temperature : grid->scalar[q - 2];
 }
 
-static int fsi__side_valid(const fsi_grid_side *s) {
-    return (int)s->kind >= FSI_SIDE_SLIP && (int)s->kind <= FSI_SIDE_INFLOW
-           && fsi__finite_vec(s->velocity);
+static int fsi__side_valid(const fsi_grid_side *side) {
+    return (int)side->kind >= FSI_SIDE_SLIP && (int)side->kind <= FSI_SIDE_INFLOW
+           && fsi__finite_vec(side->velocity);
 }
 
 static int fsi__not_negative(fsi_real x) {
     return fsi__finite(x) && x >= 0;
 }
 
-static fsi_result fsi__grid_check_desc(const fsi_grid_desc *d) {
-    if (!d || d->nx < 2 || d->ny < 2 || d->nz < 1 || !fsi__finite(d->h) || !(d->h > 0)
-        || !fsi__finite(d->rho) || !(d->rho > 0))
+static fsi_result fsi__grid_check_desc(const fsi_grid_desc *desc) {
+    if (!desc || desc->nx < 2 || desc->ny < 2 || desc->nz < 1 || !fsi__finite(desc->h)
+        || !(desc->h > 0) || !fsi__finite(desc->rho) || !(desc->rho > 0))
         return FSI_ERR_ARGUMENT;
     for (int i = 0; i < 6; i++)
-        if (!fsi__side_valid(&d->side[i]))
+        if (!fsi__side_valid(&desc->side[i]))
             return FSI_ERR_ARGUMENT;
-    int bad = !fsi__finite_vec(d->origin) || !fsi__finite_vec(d->gravity) || !fsi__finite_vec(d->up)
-              || !fsi__finite(d->buoyancy_density) || !fsi__finite(d->buoyancy_temperature)
-              || !fsi__finite(d->ambient) || !fsi__finite(d->confinement)
-              || !fsi__not_negative(d->cooling) || !fsi__not_negative(d->dissipation)
-              || !fsi__not_negative(d->viscosity) || !fsi__not_negative(d->cfl)
-              || !fsi__not_negative(d->theta_min) || d->theta_min > FSI_R(0.5)
-              || !(d->tolerance >= 0 && d->tolerance < 1) || d->max_iterations < 0 || d->scalars < 0
-              || d->scalars > FSI_GRID_SCALARS || d->extrapolate < 0 || d->max_regions < 0
-              || !fsi_allocator_valid(&d->allocator) || (int)d->advect_velocity < 0
-              || (int)d->advect_velocity > FSI_ADVECT_NONE || (int)d->advect_density < 0
-              || (int)d->advect_density > FSI_ADVECT_NONE || (int)d->advect_temperature < 0
-              || (int)d->advect_temperature > FSI_ADVECT_NONE || (int)d->advect_scalar < 0
-              || (int)d->advect_scalar > FSI_ADVECT_NONE;
+    int bad = !fsi__finite_vec(desc->origin) || !fsi__finite_vec(desc->gravity)
+              || !fsi__finite_vec(desc->up) || !fsi__finite(desc->buoyancy_density)
+              || !fsi__finite(desc->buoyancy_temperature) || !fsi__finite(desc->ambient)
+              || !fsi__finite(desc->confinement) || !fsi__not_negative(desc->cooling)
+              || !fsi__not_negative(desc->dissipation) || !fsi__not_negative(desc->viscosity)
+              || !fsi__not_negative(desc->cfl) || !fsi__not_negative(desc->theta_min)
+              || desc->theta_min > FSI_R(0.5) || !(desc->tolerance >= 0 && desc->tolerance < 1)
+              || desc->max_iterations < 0 || desc->scalars < 0 || desc->scalars > FSI_GRID_SCALARS
+              || desc->extrapolate < 0 || desc->max_regions < 0
+              || !fsi_allocator_valid(&desc->allocator) || (int)desc->advect_velocity < 0
+              || (int)desc->advect_velocity > FSI_ADVECT_NONE || (int)desc->advect_density < 0
+              || (int)desc->advect_density > FSI_ADVECT_NONE || (int)desc->advect_temperature < 0
+              || (int)desc->advect_temperature > FSI_ADVECT_NONE || (int)desc->advect_scalar < 0
+              || (int)desc->advect_scalar > FSI_ADVECT_NONE;
     if (bad)
         return FSI_ERR_ARGUMENT;
     size_t n;
-    if (!fsi_size_mul((size_t)d->nx + 1, (size_t)d->ny + 1, &n)
-        || !fsi_size_mul(n, (size_t)d->nz + 1, &n) || n > 0x7fffffff / 2)
+    if (!fsi_size_mul((size_t)desc->nx + 1, (size_t)desc->ny + 1, &n)
+        || !fsi_size_mul(n, (size_t)desc->nz + 1, &n) || n > 0x7fffffff / 2)
         return FSI_ERR_SIZE;
     return FSI_OK; /* indices are int32 */
 }
 
 /* Run twice: first to count, then to place. The state comes first and is contiguous. */
-static void fsi__grid_layout(fsi_grid *g, fsi_arena *a) {
-    size_t most = g->cells, R = sizeof(fsi_real);
-    for (int d = 0; d < g->dim; d++)
-        if (g->faces[d] > most)
-            most = g->faces[d];
-    for (int d = 0; d < g->dim; d++)
-        g->u[d] = (fsi_real *)fsi_arena_take(a, g->faces[d], R);
-    for (int d = 0; d < g->dim && g->desc.shells; d++)
-        g->u_plus[d] = (fsi_real *)fsi_arena_take(a, g->faces[d], R);
-    g->pressure = (fsi_real *)fsi_arena_take(a, g->cells, R);
-    if (g->desc.smoke)
-        g->density = (fsi_real *)fsi_arena_take(a, g->cells, R);
-    if (g->desc.smoke)
-        g->temperature = (fsi_real *)fsi_arena_take(a, g->cells, R);
-    for (int d = 0; d < g->desc.scalars; d++)
-        g->scalar[d] = (fsi_real *)fsi_arena_take(a, g->cells, R);
-    g->state_bytes = a->used;
-    g->rhs = (fsi_real *)fsi_arena_take(a, most, R);
-    for (int d = 0; d < g->dim; d++)
-        g->weight[d] = (fsi_real *)fsi_arena_take(a, g->faces[d], R);
+static void fsi__grid_layout(fsi_grid *grid, fsi_arena *arena) {
+    size_t most = grid->cells, R = sizeof(fsi_real);
+    for (int d = 0; d < grid->dim; d++)
+        if (grid->faces[d] > most)
+            most = grid->faces[d];
+    for (int d = 0; d < grid->dim; d++)
+        grid->u[d] = (fsi_real *)fsi_arena_take(arena, grid->faces[d], R);
+    for (int d = 0; d < grid->dim && grid->desc.shells; d++)
+        grid->u_plus[d] = (fsi_real *)fsi_arena_take(arena, grid->faces[d], R);
+    grid->pressure = (fsi_real *)fsi_arena_take(arena, grid->cells, R);
+    if (grid->desc.smoke)
+        grid->density = (fsi_real *)fsi_arena_take(arena, grid->cells, R);
+    if (grid->desc.smoke)
+        grid->temperature = (fsi_real *)fsi_arena_take(arena, grid->cells, R);
+    for (int d = 0; d < grid->desc.scalars; d++)
+        grid->scalar[d] = (fsi_real *)fsi_arena_take(arena, grid->cells, R);
+    grid->state_bytes = arena->used;
+    grid->rhs = (fsi_real *)fsi_arena_take(arena, most, R);
+    for (int d = 0; d < grid->dim; d++)
+        grid->weight[d] = (fsi_real *)fsi_arena_take(arena, grid->faces[d], R);
     /* weights and scratch lie side by side: together the workspace of the viscosity's CG */
     most = (most + 7) & ~(size_t)7;
-    unsigned char *end = (unsigned char *)fsi_arena_take(a, most + 16, 4 * R);
+    unsigned char *end = (unsigned char *)fsi_arena_take(arena, most + 16, 4 * R);
     for (int d = 0; d < 4; d++)
-        g->scratch[d] = end ? (fsi_real *)(void *)end + (size_t)d * most : NULL;
-    for (int d = 0; d < g->dim && g->desc.shells; d++)
-        g->plus_work[d] = (fsi_real *)fsi_arena_take(a, g->faces[d], R);
-    g->stencil = (int32_t *)fsi_arena_take(a, most, sizeof(int32_t));
-    for (int d = 0; d < g->dim - 1; d++)
-        g->way[d] = (fsi_real *)fsi_arena_take(a, g->cells, R);
-    for (int d = 0; d < g->dim; d++)
-        g->mark[d] = (uint8_t *)fsi_arena_take(a, g->faces[d], 1);
-    g->cell = (uint8_t *)fsi_arena_take(a, g->cells, 1);
-    g->near_cell = (uint8_t *)fsi_arena_take(a, g->cells, 1);
-    if (g->desc.liquid)
-        g->region = (int32_t *)fsi_arena_take(a, g->cells, sizeof(int32_t));
-    if (g->desc.liquid)
-        g->regions = (fsi_air_region *)fsi_arena_take(a, (size_t)g->desc.max_regions,
-                                                      sizeof(fsi_air_region));
-    g->mg = (fsi_mg *)fsi_arena_take(a, 1, sizeof(fsi_mg));
+        grid->scratch[d] = end ? (fsi_real *)(void *)end + (size_t)d * most : NULL;
+    for (int d = 0; d < grid->dim && grid->desc.shells; d++)
+        grid->plus_work[d] = (fsi_real *)fsi_arena_take(arena, grid->faces[d], R);
+    grid->stencil = (int32_t *)fsi_arena_take(arena, most, sizeof(int32_t));
+    for (int d = 0; d < grid->dim - 1; d++)
+        grid->way[d] = (fsi_real *)fsi_arena_take(arena, grid->cells, R);
+    for (int d = 0; d < grid->dim; d++)
+        grid->mark[d] = (uint8_t *)fsi_arena_take(arena, grid->faces[d], 1);
+    grid->cell = (uint8_t *)fsi_arena_take(arena, grid->cells, 1);
+    grid->near_cell = (uint8_t *)fsi_arena_take(arena, grid->cells, 1);
+    if (grid->desc.liquid)
+        grid->region = (int32_t *)fsi_arena_take(arena, grid->cells, sizeof(int32_t));
+    if (grid->desc.liquid)
+        grid->regions = (fsi_air_region *)fsi_arena_take(arena, (size_t)grid->desc.max_regions,
+                                                         sizeof(fsi_air_region));
+    grid->mg = (fsi_mg *)fsi_arena_take(arena, 1, sizeof(fsi_mg));
 }
 
-static void fsi__grid_defaults(fsi_grid *g, const fsi_grid_desc *desc) {
-    fsi_grid_desc *d = &g->desc;
+static void fsi__grid_defaults(fsi_grid *grid, const fsi_grid_desc *desc) {
+    fsi_grid_desc *given = &grid->desc;
     int n[3];
-    memset(g, 0, sizeof *g);
-    *d = *desc;
-    if (d->tolerance <= 0)
-        d->tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-6;
-    if (d->max_iterations == 0)
-        d->max_iterations = 200;
-    if (!(d->cfl > 0))
-        d->cfl = 3;
-    if (!(d->theta_min > 0))
-        d->theta_min = FSI_R(1e-3);
-    if (d->extrapolate == 0)
-        d->extrapolate = 6;
-    if (d->max_regions == 0)
-        d->max_regions = 256;
-    if (!(fsi__length(d->up) > 0))
-        d->up = fsi__length(d->gravity) > 0 ? fsi_vec_scale(d->gravity, -1) : fsi_vec(0, 1, 0);
-    d->up = fsi__unit(d->up);
-    if (d->advect_velocity == FSI_ADVECT_DEFAULT)
-        d->advect_velocity = FSI_ADVECT_MACCORMACK;
-    g->nx = d->nx;
-    g->ny = d->ny;
-    g->nz = d->nz;
-    g->dim = d->nz == 1 ? 2 : 3;
-    g->h = d->h;
-    g->origin = d->origin;
+    memset(grid, 0, sizeof *grid);
+    *given = *desc;
+    if (given->tolerance <= 0)
+        given->tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-6;
+    if (given->max_iterations == 0)
+        given->max_iterations = 200;
+    if (!(given->cfl > 0))
+        given->cfl = 3;
+    if (!(given->theta_min > 0))
+        given->theta_min = FSI_R(1e-3);
+    if (given->extrapolate == 0)
+        given->extrapolate = 6;
+    if (given->max_regions == 0)
+        given->max_regions = 256;
+    if (!(fsi__length(given->up) > 0))
+        given->up =
+            fsi__length(given->gravity) > 0 ? fsi_vec_scale(given->gravity, -1) : fsi_vec(0, 1, 0);
+    given->up = fsi__unit(given->up);
+    if (given->advect_velocity == FSI_ADVECT_DEFAULT)
+        given->advect_velocity = FSI_ADVECT_MACCORMACK;
+    grid->nx = given->nx;
+    grid->ny = given->ny;
+    grid->nz = given->nz;
+    grid->dim = given->nz == 1 ? 2 : 3;
+    grid->h = given->h;
+    grid->origin = given->origin;
     for (int a = 0; a < 4; a++) {
-        fsi__family_size(g, a, n);
+        fsi__family_size(grid, a, n);
         if (a < 3)
-            g->faces[a] = a < g->dim ? (size_t)n[0] * (size_t)n[1] * (size_t)n[2] : 0;
+            grid->faces[a] = a < grid->dim ? (size_t)n[0] * (size_t)n[1] * (size_t)n[2] : 0;
         else
-            g->cells = (size_t)n[0] * (size_t)n[1] * (size_t)n[2];
+            grid->cells = (size_t)n[0] * (size_t)n[1] * (size_t)n[2];
     }
 }
 
-static fsi_result fsi__grid_init_parts(fsi_grid *g) {
-    fsi_mg_desc m;
-    memset(&m, 0, sizeof m);
-    m.nx = g->nx;
-    m.ny = g->ny;
-    m.nz = g->nz;
+static fsi_result fsi__grid_init_parts(fsi_grid *grid) {
+    fsi_mg_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nx = grid->nx;
+    desc.ny = grid->ny;
+    desc.nz = grid->nz;
     for (int i = 0; i < 6; i++)
-        m.open[i] = i < 2 * g->dim && g->desc.side[i].kind == FSI_SIDE_OPEN;
-    m.allocator = g->desc.allocator;
-    fsi_result r = fsi_mg_init(g->mg, &m);
-    if (r < 0 || !g->desc.liquid)
-        return r;
-    fsi_levelset_desc l;
-    memset(&l, 0, sizeof l);
-    l.nx = g->nx;
-    l.ny = g->ny;
-    l.nz = g->nz;
-    l.h = g->h;
-    l.origin = g->origin;
-    l.particles = g->desc.particles;
-    l.allocator = g->desc.allocator;
-    r = fsi_levelset_init(&g->levelset, &l);
-    if (r >= 0)
-        g->phi = g->levelset.phi;
-    return r;
+        desc.open[i] = i < 2 * grid->dim && grid->desc.side[i].kind == FSI_SIDE_OPEN;
+    desc.allocator = grid->desc.allocator;
+    fsi_result result = fsi_mg_init(grid->mg, &desc);
+    if (result < 0 || !grid->desc.liquid)
+        return result;
+    fsi_levelset_desc given;
+    memset(&given, 0, sizeof given);
+    given.nx = grid->nx;
+    given.ny = grid->ny;
+    given.nz = grid->nz;
+    given.h = grid->h;
+    given.origin = grid->origin;
+    given.particles = grid->desc.particles;
+    given.allocator = grid->desc.allocator;
+    result = fsi_levelset_init(&grid->levelset, &given);
+    if (result >= 0)
+        grid->phi = grid->levelset.phi;
+    return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid solids and sides */
 /* Is face (i,j,k) of axis a, between cell - and cell +, blocked to the eye? Faces of the box are
  * not. */
-static int fsi__blocked(const fsi_grid *g, int a, int i, int j, int k) {
+static int fsi__blocked(const fsi_grid *grid, int a, int i, int j, int k) {
     static const int e[3][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}};
-    const fsi_occlusion *o = &g->occlusion;
+    const fsi_occlusion *occlusion = &grid->occlusion;
     int n[3], m[3], at = a == 0 ? i : a == 1 ? j : k;
-    m[0] = g->nx;
-    m[1] = g->ny;
-    m[2] = g->nz;
-    if (!g->occluded || at <= 0 || at >= m[a])
+    m[0] = grid->nx;
+    m[1] = grid->ny;
+    m[2] = grid->nz;
+    if (!grid->occluded || at <= 0 || at >= m[a])
         return 0;
-    fsi__family_size(g, a, n);
-    if (o->blocked[a] && o->blocked[a][fsi__at(n, i, j, k)])
+    fsi__family_size(grid, a, n);
+    if (occlusion->blocked[a] && occlusion->blocked[a][fsi__at(n, i, j, k)])
         return 1;
-    return o->solid
-           && (o->solid[fsi__at(m, i, j, k)]
-               || o->solid[fsi__at(m, i - e[a][0], j - e[a][1], k - e[a][2])]);
+    return occlusion->solid
+           && (occlusion->solid[fsi__at(m, i, j, k)]
+               || occlusion->solid[fsi__at(m, i - e[a][0], j - e[a][1], k - e[a][2])]);
 }
 
-static int fsi__side_open(const fsi_grid *g, int side) {
-    return side < 2 * g->dim && g->desc.side[side].kind == FSI_SIDE_OPEN;
+static int fsi__side_open(const fsi_grid *grid, int side) {
+    return side < 2 * grid->dim && grid->desc.side[side].kind == FSI_SIDE_OPEN;
 }
 
 /* Open fraction of a face; sides of the box: 1 where open. A blocked face is closed unless open[]
    says otherwise. f: the face, number at along its axis of last; hi: the cell above it, step from
    it to the one below. */
-FSI__INLINE fsi_real fsi__open_at(const fsi_grid *g, int a, int at, int last, ptrdiff_t f,
+FSI__INLINE fsi_real fsi__open_at(const fsi_grid *grid, int a, int at, int last, ptrdiff_t f,
                                   ptrdiff_t hi, ptrdiff_t step) {
-    const fsi_occlusion *o = &g->occlusion;
-    if ((at == 0 || at == last) && !fsi__side_open(g, 2 * a + (at > 0)))
+    const fsi_occlusion *occlusion = &grid->occlusion;
+    if ((at == 0 || at == last) && !fsi__side_open(grid, 2 * a + (at > 0)))
         return 0;
-    if (!g->occluded)
+    if (!grid->occluded)
         return 1;
-    if (o->solid && ((at < last && o->solid[hi]) || (at > 0 && o->solid[hi - step])))
+    if (occlusion->solid
+        && ((at < last && occlusion->solid[hi]) || (at > 0 && occlusion->solid[hi - step])))
         return 0;
-    if (o->open[a])
-        return o->open[a][f];
-    return o->blocked[a] && o->blocked[a][f] ? 0 : FSI_R(1.0);
+    if (occlusion->open[a])
+        return occlusion->open[a][f];
+    return occlusion->blocked[a] && occlusion->blocked[a][f] ? 0 : FSI_R(1.0);
 }
 
-static fsi_real fsi__open(const fsi_grid *g, int a, int i, int j, int k) {
-    const ptrdiff_t nx = g->nx, ny = g->ny, step = a == 0 ? 1 : a == 1 ? nx : nx * ny;
-    return fsi__open_at(g, a,
+static fsi_real fsi__open(const fsi_grid *grid, int a, int i, int j, int k) {
+    const ptrdiff_t nx = grid->nx, ny = grid->ny, step = a == 0 ? 1 : a == 1 ? nx : nx * ny;
+    return fsi__open_at(grid, a,
                         a == 0   ? i
                         : a == 1 ? j
                                  : k,
-                        a == 0   ? g->nx
-                        : a == 1 ? g->ny
-                                 : g->nz,
+                        a == 0   ? grid->nx
+                        : a == 1 ? grid->ny
+                                 : grid->nz,
                         i + (nx + (a == 0)) * (j + (ny + (a == 1)) * k), i + nx * (j + ny * k),
                         step);
 }
 
 /* Faces that are prescribed take their velocity: closed sides 0, inflow its own; with solids = 1
  * closed faces the solid's (not before the solve: a coupled solve needs u* there). */
-static void fsi__grid_walls(fsi_grid *g, int solids) {
-    for (int a = 0; a < g->dim; a++) {
+static void fsi__grid_walls(fsi_grid *grid, int solids) {
+    for (int a = 0; a < grid->dim; a++) {
         int n[3];
-        fsi_real *u = g->u[a], *up = g->u_plus[a];
+        fsi_real *u = grid->u[a], *up = grid->u_plus[a];
         /* else the sides of the box are enough */
-        const int all = g->occluded && (solids || up);
-        const ptrdiff_t below = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
-        fsi__family_size(g, a, n);
+        const int all = grid->occluded && (solids || up);
+        const ptrdiff_t below = a == 0 ? 1 : a == 1 ? grid->nx : (ptrdiff_t)grid->nx * grid->ny;
+        fsi__family_size(grid, a, n);
         int rows = n[1] * n[2];
-        FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
+        FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
         for (ptrdiff_t r = 0; r < rows; r++) {
             int j = (int)r % n[1], k = (int)r / n[1];
             int at = a == 1 ? j : k, step = a == 0 ? n[0] - 1 : 1;
@@ -997,17 +1000,18 @@ static void fsi__grid_walls(fsi_grid *g, int solids) {
                 if (a == 0)
                     at = i;
                 if (at == 0 || at == n[a] - 1) {
-                    const fsi_grid_side *sd = &g->desc.side[2 * a + (at > 0)];
+                    const fsi_grid_side *sd = &grid->desc.side[2 * a + (at > 0)];
                     if (sd->kind != FSI_SIDE_OPEN)
                         u[f] = sd->kind == FSI_SIDE_INFLOW ? fsi__get(sd->velocity, a) : 0;
-                } else if (solids && g->occluded
-                           && !(fsi__open_at(g, a, at, n[a] - 1, (ptrdiff_t)f,
-                                             i + g->nx * (j + (ptrdiff_t)g->ny * k), below)
+                } else if (solids && grid->occluded
+                           && !(fsi__open_at(grid, a, at, n[a] - 1, (ptrdiff_t)f,
+                                             i + grid->nx * (j + (ptrdiff_t)grid->ny * k), below)
                                 > 0)
-                           && !(up && g->occlusion.blocked[a] && g->occlusion.blocked[a][f])) {
-                    u[f] = g->occlusion.velocity[a] ? g->occlusion.velocity[a][f] : 0;
+                           && !(up && grid->occlusion.blocked[a]
+                                && grid->occlusion.blocked[a][f])) {
+                    u[f] = grid->occlusion.velocity[a] ? grid->occlusion.velocity[a][f] : 0;
                 }
-                if (up && !fsi__blocked(g, a, i, j, k))
+                if (up && !fsi__blocked(grid, a, i, j, k))
                     up[f] = u[f];
             }
         }
@@ -1035,8 +1039,8 @@ FSI_API fsi_result fsi_grid_set_occlusion(fsi_grid *grid, const fsi_occlusion *o
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid checks */
-static double fsi__now(const fsi_grid *g) {
-    return g->clock_fn ? g->clock_fn(g->clock_user) : 0;
+static double fsi__now(const fsi_grid *grid) {
+    return grid->clock_fn ? grid->clock_fn(grid->clock_user) : 0;
 }
 
 static int fsi__dt_valid(fsi_real dt) {
@@ -1045,11 +1049,11 @@ static int fsi__dt_valid(fsi_real dt) {
 
 /* Largest velocity component, and that of each axis (speed, may be NULL); not finite when one of
  * them is not. */
-static fsi_real fsi__max_speed(const fsi_grid *g, fsi_real *speed) {
+static fsi_real fsi__max_speed(const fsi_grid *grid, fsi_real *speed) {
     fsi_real m = 0;
-    for (int a = 0; a < g->dim; a++) {
-        fsi_real v = fsi_max_abs(g->faces[a], g->u[a]),
-                 w = g->u_plus[a] ? fsi_max_abs(g->faces[a], g->u_plus[a]) : 0;
+    for (int a = 0; a < grid->dim; a++) {
+        fsi_real v = fsi_max_abs(grid->faces[a], grid->u[a]),
+                 w = grid->u_plus[a] ? fsi_max_abs(grid->faces[a], grid->u_plus[a]) : 0;
         if (!fsi__finite(v) || !fsi__finite(w))
             return v - w;
         m = fsi__max(m, fsi__max(v, w));
@@ -1060,17 +1064,17 @@ static fsi_real fsi__max_speed(const fsi_grid *g, fsi_real *speed) {
 }
 
 /* Density and temperature are looked at by fsi__find_calm_rows when they are advected. */
-static fsi_result fsi__check_state(const fsi_grid *g, fsi_real *most, fsi_real *speed) {
-    *most = fsi__max_speed(g, speed);
-    if (!fsi__finite(*most) || !fsi_all_finite(g->cells, g->pressure))
+static fsi_result fsi__check_state(const fsi_grid *grid, fsi_real *most, fsi_real *speed) {
+    *most = fsi__max_speed(grid, speed);
+    if (!fsi__finite(*most) || !fsi_all_finite(grid->cells, grid->pressure))
         return FSI_ERR_NUMERIC;
-    for (int q = 0; q < 2 + g->desc.scalars; q++) {
+    for (int q = 0; q < 2 + grid->desc.scalars; q++) {
         fsi_advection mode;
-        const fsi_real *s = fsi__scalar(g, q, &mode);
-        if (s && (q >= 2 || mode == FSI_ADVECT_NONE) && !fsi_all_finite(g->cells, s))
+        const fsi_real *s = fsi__scalar(grid, q, &mode);
+        if (s && (q >= 2 || mode == FSI_ADVECT_NONE) && !fsi_all_finite(grid->cells, s))
             return FSI_ERR_NUMERIC;
     }
-    if (g->phi && !fsi_all_finite(g->cells, g->phi))
+    if (grid->phi && !fsi_all_finite(grid->cells, grid->phi))
         return FSI_ERR_NUMERIC;
     return FSI_OK;
 }
@@ -1097,30 +1101,30 @@ FSI_API fsi_result fsi_grid_init(fsi_grid *grid, const fsi_grid_desc *desc) {
     if (!grid)
         return FSI_ERR_ARGUMENT;
     memset(grid, 0, sizeof *grid);
-    fsi_result r = fsi__grid_check_desc(desc);
-    if (r < 0)
-        return r;
+    fsi_result result = fsi__grid_check_desc(desc);
+    if (result < 0)
+        return result;
     fsi__grid_defaults(grid, desc);
-    fsi_arena a;
-    memset(&a, 0, sizeof a);
-    fsi__grid_layout(grid, &a);
-    r = a.failed ? FSI_ERR_SIZE : FSI_OK;
-    if (r >= 0) {
-        a.size = a.used;
-        a.base = (unsigned char *)fsi_alloc(&grid->desc.allocator, a.size);
-        grid->block = a.base;
-        grid->block_size = a.size;
-        r = a.base ? FSI_OK : FSI_ERR_MEMORY;
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    fsi__grid_layout(grid, &arena);
+    result = arena.failed ? FSI_ERR_SIZE : FSI_OK;
+    if (result >= 0) {
+        arena.size = arena.used;
+        arena.base = (unsigned char *)fsi_alloc(&grid->desc.allocator, arena.size);
+        grid->block = arena.base;
+        grid->block_size = arena.size;
+        result = arena.base ? FSI_OK : FSI_ERR_MEMORY;
     }
-    if (r >= 0) {
-        a.used = 0;
-        fsi__grid_layout(grid, &a);
+    if (result >= 0) {
+        arena.used = 0;
+        fsi__grid_layout(grid, &arena);
         grid->state = grid->block;
-        r = fsi__grid_init_parts(grid);
+        result = fsi__grid_init_parts(grid);
     }
-    if (r < 0) {
+    if (result < 0) {
         fsi_grid_free(grid);
-        return r;
+        return result;
     }
     for (size_t i = 0; grid->temperature && i < grid->cells; i++)
         grid->temperature[i] = grid->desc.ambient;
@@ -1180,36 +1184,36 @@ typedef struct fsi__mac {
     int three; /* 1 in 3D */
 } fsi__mac;
 
-static fsi__mac fsi__mac_of(const fsi_grid *g) {
-    fsi__mac m;
+static fsi__mac fsi__mac_of(const fsi_grid *grid) {
+    fsi__mac mac;
     for (int a = 0; a < 3; a++)
-        m.u[a] = g->u[a];
-    m.n[0] = g->nx;
-    m.n[1] = g->ny;
-    m.n[2] = g->nz;
-    m.three = g->dim == 3;
-    return m;
+        mac.u[a] = grid->u[a];
+    mac.n[0] = grid->nx;
+    mac.n[1] = grid->ny;
+    mac.n[2] = grid->nz;
+    mac.three = grid->dim == 3;
+    return mac;
 }
 
 /* Velocity at X: each axis is cut twice, at faces (f) and at centres (c), and the three components
  * share the cuts. */
-FSI__FLAT void fsi__mac_at(const fsi__mac *m, int three, fsi_real x, fsi_real y, fsi_real z,
+FSI__FLAT void fsi__mac_at(const fsi__mac *mac, int three, fsi_real x, fsi_real y, fsi_real z,
                            fsi_real *v0, fsi_real *v1, fsi_real *v2) {
-    const size_t nx = (size_t)m->n[0], ny = (size_t)m->n[1];
+    const size_t nx = (size_t)mac->n[0], ny = (size_t)mac->n[1];
     fsi_real fx, fy, fz = 0, cx, cy, cz = 0;
-    const size_t ix = (size_t)fsi__cut(x, m->n[0] + 1, &fx),
-                 jx = (size_t)fsi__cut(x - FSI_R(0.5), m->n[0], &cx);
-    const size_t iy = (size_t)fsi__cut(y, m->n[1] + 1, &fy),
-                 jy = (size_t)fsi__cut(y - FSI_R(0.5), m->n[1], &cy);
-    const size_t iz = three ? (size_t)fsi__cut(z, m->n[2] + 1, &fz) : 0,
-                 jz = three ? (size_t)fsi__cut(z - FSI_R(0.5), m->n[2], &cz) : 0;
-    *v0 = fsi__corner_mix(m->u[0] + ix + (nx + 1) * (jy + ny * jz), nx + 1, (nx + 1) * ny, fx, cy,
+    const size_t ix = (size_t)fsi__cut(x, mac->n[0] + 1, &fx),
+                 jx = (size_t)fsi__cut(x - FSI_R(0.5), mac->n[0], &cx);
+    const size_t iy = (size_t)fsi__cut(y, mac->n[1] + 1, &fy),
+                 jy = (size_t)fsi__cut(y - FSI_R(0.5), mac->n[1], &cy);
+    const size_t iz = three ? (size_t)fsi__cut(z, mac->n[2] + 1, &fz) : 0,
+                 jz = three ? (size_t)fsi__cut(z - FSI_R(0.5), mac->n[2], &cz) : 0;
+    *v0 = fsi__corner_mix(mac->u[0] + ix + (nx + 1) * (jy + ny * jz), nx + 1, (nx + 1) * ny, fx, cy,
                           cz, three);
-    *v1 = fsi__corner_mix(m->u[1] + jx + nx * (iy + (ny + 1) * jz), nx, nx * (ny + 1), cx, fy, cz,
+    *v1 = fsi__corner_mix(mac->u[1] + jx + nx * (iy + (ny + 1) * jz), nx, nx * (ny + 1), cx, fy, cz,
                           three);
-    *v2 = three
-              ? fsi__corner_mix(m->u[2] + jx + nx * (jy + ny * iz), nx, nx * ny, cx, cy, fz, three)
-              : 0;
+    *v2 = three ? fsi__corner_mix(mac->u[2] + jx + nx * (jy + ny * iz), nx, nx * ny, cx, cy, fz,
+                                  three)
+                : 0;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -1266,31 +1270,32 @@ typedef struct fsi__sight {
     unsigned seen; /* bit dx + 2 dy + 4 dz: that cell is seen */
 } fsi__sight;
 
-static void fsi__own_cell(const fsi_grid *g, fsi_vec3 X, int *own) {
-    own[0] = (int)fsi__clamp(fsi__floor(X.x), 0, (fsi_real)(g->nx - 1));
-    own[1] = (int)fsi__clamp(fsi__floor(X.y), 0, (fsi_real)(g->ny - 1));
-    own[2] = g->dim == 3 ? (int)fsi__clamp(fsi__floor(X.z), 0, (fsi_real)(g->nz - 1)) : 0;
+static void fsi__own_cell(const fsi_grid *grid, fsi_vec3 X, int *own) {
+    own[0] = (int)fsi__clamp(fsi__floor(X.x), 0, (fsi_real)(grid->nx - 1));
+    own[1] = (int)fsi__clamp(fsi__floor(X.y), 0, (fsi_real)(grid->ny - 1));
+    own[2] = grid->dim == 3 ? (int)fsi__clamp(fsi__floor(X.z), 0, (fsi_real)(grid->nz - 1)) : 0;
 }
 
-static int fsi__solid_at(const fsi_grid *g, const int *c) {
-    return g->occlusion.solid
-           && g->occlusion.solid[(size_t)c[0]
-                                 + (size_t)g->nx * ((size_t)c[1] + (size_t)g->ny * (size_t)c[2])];
+static int fsi__solid_at(const fsi_grid *grid, const int *c) {
+    return grid->occlusion.solid
+           && grid->occlusion
+                  .solid[(size_t)c[0]
+                         + (size_t)grid->nx * ((size_t)c[1] + (size_t)grid->ny * (size_t)c[2])];
 }
 
 /* Cell of a bit of the block around the point, kept inside the box. */
-static void fsi__block_cell(const fsi_grid *g, const fsi__sight *s, unsigned bit, int *c) {
-    c[0] = fsi__iclamp(s->base[0] + (int)(bit & 1u), 0, g->nx - 1);
-    c[1] = fsi__iclamp(s->base[1] + (int)(bit >> 1 & 1u), 0, g->ny - 1);
-    c[2] = g->dim == 3 ? fsi__iclamp(s->base[2] + (int)(bit >> 2 & 1u), 0, g->nz - 1) : 0;
+static void fsi__block_cell(const fsi_grid *grid, const fsi__sight *sight, unsigned bit, int *c) {
+    c[0] = fsi__iclamp(sight->base[0] + (int)(bit & 1u), 0, grid->nx - 1);
+    c[1] = fsi__iclamp(sight->base[1] + (int)(bit >> 1 & 1u), 0, grid->ny - 1);
+    c[2] = grid->dim == 3 ? fsi__iclamp(sight->base[2] + (int)(bit >> 2 & 1u), 0, grid->nz - 1) : 0;
 }
 
-static int fsi__ray_hits(const fsi_grid *g, fsi_vec3 A, fsi_vec3 B, fsi_real *t,
+static int fsi__ray_hits(const fsi_grid *grid, fsi_vec3 A, fsi_vec3 B, fsi_real *t,
                          fsi_vec3 *velocity) {
     *t = 1;
     fsi_vec3 normal;
-    int hit = g->occlusion.hit_fn(g->occlusion.user, fsi__grid_point(g, A), fsi__grid_point(g, B),
-                                  t, &normal, velocity);
+    int hit = grid->occlusion.hit_fn(grid->occlusion.user, fsi__grid_point(grid, A),
+                                     fsi__grid_point(grid, B), t, &normal, velocity);
     /* garbage counts as a wall at rest, right here */
     if (hit && !(*t >= 0 && *t <= 1))
         *t = 0;
@@ -1301,71 +1306,74 @@ static int fsi__ray_hits(const fsi_grid *g, fsi_vec3 A, fsi_vec3 B, fsi_real *t,
 
 /* Which of the cells around X does the eye see? Without hit_fn: those reached from the own cell
  * through faces that are not blocked. */
-static void fsi__look(const fsi_grid *g, fsi_vec3 X, const int *own, fsi_vec3 eye, fsi__sight *s) {
-    unsigned bits = g->dim == 3 ? 8 : 4, own_bit = 0;
+static void fsi__look(const fsi_grid *grid, fsi_vec3 X, const int *own, fsi_vec3 eye,
+                      fsi__sight *sight) {
+    unsigned bits = grid->dim == 3 ? 8 : 4, own_bit = 0;
     int c[3];
-    s->X = X;
-    s->seen = 0;
+    sight->X = X;
+    sight->seen = 0;
     for (int a = 0; a < 3; a++) {
         fsi_real x = fsi__get(X, a) - FSI_R(0.5);
-        s->own[a] = own[a];
+        sight->own[a] = own[a];
         /* the own cell is always in the block */
-        s->base[a] = a < g->dim ? own[a] - (x < (fsi_real)own[a]) : 0;
-        own_bit |= (unsigned)(own[a] - s->base[a]) << a;
+        sight->base[a] = a < grid->dim ? own[a] - (x < (fsi_real)own[a]) : 0;
+        own_bit |= (unsigned)(own[a] - sight->base[a]) << a;
     }
-    if (g->occlusion.hit_fn) {
+    if (grid->occlusion.hit_fn) {
         for (unsigned bit = 0; bit < bits; bit++) {
-            fsi__block_cell(g, s, bit, c);
+            fsi__block_cell(grid, sight, bit, c);
             fsi_real t;
             fsi_vec3 v;
-            if (!fsi__solid_at(g, c)
-                && !fsi__ray_hits(g, eye, fsi__sample_place(3, c[0], c[1], c[2]), &t, &v))
-                s->seen |= 1u << bit;
+            if (!fsi__solid_at(grid, c)
+                && !fsi__ray_hits(grid, eye, fsi__sample_place(3, c[0], c[1], c[2]), &t, &v))
+                sight->seen |= 1u << bit;
         }
         return;
     }
-    fsi__block_cell(g, s, own_bit, c);
-    if (fsi__solid_at(g, c))
+    fsi__block_cell(grid, sight, own_bit, c);
+    if (fsi__solid_at(grid, c))
         return;
-    s->seen = 1u << own_bit;
-    for (int round = 0; round < g->dim; round++)
+    sight->seen = 1u << own_bit;
+    for (int round = 0; round < grid->dim; round++)
         for (unsigned bit = 0; bit < bits; bit++)
-            for (int a = 0; a < g->dim && (s->seen >> bit & 1u); a++) {
+            for (int a = 0; a < grid->dim && (sight->seen >> bit & 1u); a++) {
                 unsigned other = bit ^ (1u << a);
                 /* the upper of the two cells names the face between them */
-                fsi__block_cell(g, s, bit | (1u << a), c);
-                if (s->base[a] < 0
-                    || s->base[a] + 1 >= (a == 0   ? g->nx
-                                          : a == 1 ? g->ny
-                                                   : g->nz)
-                    || !fsi__blocked(g, a, c[0], c[1], c[2]))
-                    s->seen |= 1u << other;
+                fsi__block_cell(grid, sight, bit | (1u << a), c);
+                if (sight->base[a] < 0
+                    || sight->base[a] + 1 >= (a == 0   ? grid->nx
+                                              : a == 1 ? grid->ny
+                                                       : grid->nz)
+                    || !fsi__blocked(grid, a, c[0], c[1], c[2]))
+                    sight->seen |= 1u << other;
             }
 }
 
 /* Component a of the velocity at the point of s: the two faces of each seen cell in the plane of
  * the own cell. 0 when nothing is seen. */
-static int fsi__seen_component(const fsi_grid *g, const fsi__sight *s, int a, fsi_real *value) {
-    unsigned bits = g->dim == 3 ? 8 : 4, along = (unsigned)(s->own[a] - s->base[a]);
-    const fsi_real *minus = g->u[a], *plus = g->u_plus[a] ? g->u_plus[a] : g->u[a];
-    fsi_real f = fsi__clamp(fsi__get(s->X, a) - (fsi_real)s->own[a], 0, 1), sum = 0, mean = 0,
-             lost = 0;
+static int fsi__seen_component(const fsi_grid *grid, const fsi__sight *sight, int a,
+                               fsi_real *value) {
+    unsigned bits = grid->dim == 3 ? 8 : 4, along = (unsigned)(sight->own[a] - sight->base[a]);
+    const fsi_real *minus = grid->u[a], *plus = grid->u_plus[a] ? grid->u_plus[a] : grid->u[a];
+    fsi_real f = fsi__clamp(fsi__get(sight->X, a) - (fsi_real)sight->own[a], 0, 1), sum = 0,
+             mean = 0, lost = 0;
     int n[3], c[3], count = 0;
-    fsi__family_size(g, a, n);
+    fsi__family_size(grid, a, n);
     for (unsigned bit = 0; bit < bits; bit++) {
         fsi_real w = 1;
         if ((bit >> a & 1u) != along)
             continue;
-        for (int b = 0; b < g->dim; b++) {
-            fsi_real t = fsi__clamp(fsi__get(s->X, b) - FSI_R(0.5) - (fsi_real)s->base[b], 0, 1);
+        for (int b = 0; b < grid->dim; b++) {
+            fsi_real t =
+                fsi__clamp(fsi__get(sight->X, b) - FSI_R(0.5) - (fsi_real)sight->base[b], 0, 1);
             if (b != a)
                 w *= (bit >> b & 1u) ? t : 1 - t;
         }
-        if (!(s->seen >> bit & 1u)) {
+        if (!(sight->seen >> bit & 1u)) {
             lost += w;
             continue;
         }
-        fsi__block_cell(g, s, bit, c);
+        fsi__block_cell(grid, sight, bit, c);
         size_t at = fsi__at(n, c[0], c[1], c[2]);
         /* the cell lies on the plus side of its lower face */
         fsi_real lo = plus[at];
@@ -1383,33 +1391,35 @@ static int fsi__seen_component(const fsi_grid *g, const fsi__sight *s, int a, fs
     return 1;
 }
 
-static fsi_vec3 fsi__seen_velocity(const fsi_grid *g, const fsi__sight *s, fsi_vec3 otherwise) {
+static fsi_vec3 fsi__seen_velocity(const fsi_grid *grid, const fsi__sight *sight,
+                                   fsi_vec3 otherwise) {
     fsi_real v[3];
     v[0] = otherwise.x;
     v[1] = otherwise.y;
-    v[2] = g->dim == 3 ? otherwise.z : 0;
-    for (int a = 0; a < g->dim; a++)
-        fsi__seen_component(g, s, a, &v[a]);
+    v[2] = grid->dim == 3 ? otherwise.z : 0;
+    for (int a = 0; a < grid->dim; a++)
+        fsi__seen_component(grid, sight, a, &v[a]);
     return fsi_vec(v[0], v[1], v[2]);
 }
 
-static fsi_real fsi__seen_scalar(const fsi_grid *g, const fsi__sight *s, const fsi_real *field,
-                                 fsi_real otherwise) {
-    unsigned bits = g->dim == 3 ? 8 : 4;
+static fsi_real fsi__seen_scalar(const fsi_grid *grid, const fsi__sight *sight,
+                                 const fsi_real *field, fsi_real otherwise) {
+    unsigned bits = grid->dim == 3 ? 8 : 4;
     fsi_real sum = 0, mean = 0, lost = 0;
     int c[3], n[3], count = 0;
-    fsi__family_size(g, 3, n);
+    fsi__family_size(grid, 3, n);
     for (unsigned bit = 0; bit < bits; bit++) {
         fsi_real w = 1;
-        for (int b = 0; b < g->dim; b++) {
-            fsi_real t = fsi__clamp(fsi__get(s->X, b) - FSI_R(0.5) - (fsi_real)s->base[b], 0, 1);
+        for (int b = 0; b < grid->dim; b++) {
+            fsi_real t =
+                fsi__clamp(fsi__get(sight->X, b) - FSI_R(0.5) - (fsi_real)sight->base[b], 0, 1);
             w *= (bit >> b & 1u) ? t : 1 - t;
         }
-        if (!(s->seen >> bit & 1u)) {
+        if (!(sight->seen >> bit & 1u)) {
             lost += w;
             continue;
         }
-        fsi__block_cell(g, s, bit, c);
+        fsi__block_cell(grid, sight, bit, c);
         fsi_real v = field[fsi__at(n, c[0], c[1], c[2])];
         sum += w * v;
         mean += v;
@@ -1421,22 +1431,22 @@ static fsi_real fsi__seen_scalar(const fsi_grid *g, const fsi__sight *s, const f
 /* Walks from the centre of the own cell towards B and stops short of the first surface; own
    follows. Returns the point reached. Without hit_fn the walk goes from cell to cell and ends at a
    blocked face. */
-static fsi_vec3 fsi__reach(const fsi_grid *g, int *own, fsi_vec3 B, fsi_vec3 *velocity) {
+static fsi_vec3 fsi__reach(const fsi_grid *grid, int *own, fsi_vec3 B, fsi_vec3 *velocity) {
     fsi_vec3 A = fsi__sample_place(3, own[0], own[1], own[2]);
     fsi_real end = 1, next[3], d[3];
     int n[3];
-    fsi__family_size(g, 3, n);
+    fsi__family_size(grid, 3, n);
     B = fsi_vec(fsi__clamp(B.x, 0, (fsi_real)n[0]), fsi__clamp(B.y, 0, (fsi_real)n[1]),
-                g->dim == 3 ? fsi__clamp(B.z, 0, (fsi_real)n[2]) : A.z);
+                grid->dim == 3 ? fsi__clamp(B.z, 0, (fsi_real)n[2]) : A.z);
     fsi_vec3 D = fsi_vec_sub(B, A);
     /* a thousandth of a cell short of the surface */
     fsi_real margin = FSI_R(1e-3) / fsi__max(fsi__length(D), FSI_R(1e-3));
-    if (g->occlusion.hit_fn) {
+    if (grid->occlusion.hit_fn) {
         fsi_real t;
-        if (fsi__ray_hits(g, A, B, &t, velocity))
+        if (fsi__ray_hits(grid, A, B, &t, velocity))
             end = fsi__max(t - margin, 0);
         B = fsi_vec_mad(A, D, end);
-        fsi__own_cell(g, B, own);
+        fsi__own_cell(grid, B, own);
         return B;
     }
     d[0] = D.x;
@@ -1459,7 +1469,7 @@ static fsi_vec3 fsi__reach(const fsi_grid *g, int *own, fsi_vec3 B, fsi_vec3 *ve
             next[a] = FSI_REAL_MAX;
             continue;
         }
-        if (fsi__blocked(g, a, c[0], c[1], c[2])) {
+        if (fsi__blocked(grid, a, c[0], c[1], c[2])) {
             end = fsi__max(next[a] - margin, 0);
             break;
         }
@@ -1471,101 +1481,103 @@ static fsi_vec3 fsi__reach(const fsi_grid *g, int *own, fsi_vec3 B, fsi_vec3 *ve
 
 /* End of the path over s from X (which counts to the cell *own), midpoint rule, stopped at
  * surfaces; own and sight follow. */
-static fsi_vec3 fsi__seen_path(const fsi_grid *g, fsi_vec3 X, int *own, fsi_real s,
+static fsi_vec3 fsi__seen_path(const fsi_grid *grid, fsi_vec3 X, int *own, fsi_real s,
                                fsi__sight *sight) {
     int cell[3];
     fsi_vec3 zero = fsi_vec(0, 0, 0), hit = zero;
     cell[0] = own[0];
     cell[1] = own[1];
     cell[2] = own[2];
-    fsi__look(g, X, own, fsi__sample_place(3, own[0], own[1], own[2]), sight);
-    fsi_vec3 v = fsi__seen_velocity(g, sight, zero);
-    fsi_vec3 end = fsi__reach(g, cell, fsi_vec_mad(X, v, FSI_R(0.5) * s), &hit);
-    fsi__look(g, end, cell, end, sight);
-    v = fsi__seen_velocity(g, sight, v);
+    fsi__look(grid, X, own, fsi__sample_place(3, own[0], own[1], own[2]), sight);
+    fsi_vec3 v = fsi__seen_velocity(grid, sight, zero);
+    fsi_vec3 end = fsi__reach(grid, cell, fsi_vec_mad(X, v, FSI_R(0.5) * s), &hit);
+    fsi__look(grid, end, cell, end, sight);
+    v = fsi__seen_velocity(grid, sight, v);
     hit = zero;
-    end = fsi__reach(g, own, fsi_vec_mad(X, v, s), &hit);
-    fsi__look(g, end, own, end, sight);
+    end = fsi__reach(grid, own, fsi_vec_mad(X, v, s), &hit);
+    fsi__look(grid, end, own, end, sight);
     return hit;
 }
 
 /* Sample (i,j,k) of the family as its cell sees it: side 0 the minus cell of a face, 1 the plus
  * cell. Returns 0 where both cells are solid. */
-static int fsi__seen_sample(const fsi_grid *g, const fsi__job *q, int i, int j, int k, int side,
-                            fsi_real *value) {
-    const int a = q->family;
+static int fsi__seen_sample(const fsi_grid *grid, const fsi__job *job, int i, int j, int k,
+                            int side, fsi_real *value) {
+    const int a = job->family;
     int own[3];
     own[0] = i;
     own[1] = j;
     own[2] = k;
     if (a < 3) {
         own[a] -= side == 0;
-        if (own[a] < 0 || (own[a] < q->mac.n[a] && fsi__solid_at(g, own)))
+        if (own[a] < 0 || (own[a] < job->mac.n[a] && fsi__solid_at(grid, own)))
             own[a] += side == 0 ? 1 : -1;
-        if (own[a] < 0 || own[a] >= q->mac.n[a])
+        if (own[a] < 0 || own[a] >= job->mac.n[a])
             own[a] += own[a] < 0 ? 1 : -1;
     }
-    if (fsi__solid_at(g, own))
+    if (fsi__solid_at(grid, own))
         return 0;
-    fsi__sight s;
-    fsi_vec3 hit = fsi__seen_path(g, fsi__sample_place(a, i, j, k), own, -q->s, &s);
-    for (int m = 0; m < q->count; m++)
-        value[m] = a < 3 ? fsi__get(fsi__seen_velocity(g, &s, hit), a)
-                         : fsi__seen_scalar(g, &s, q->old[m], q->old[m][fsi__at(q->n, i, j, k)]);
+    fsi__sight sight;
+    fsi_vec3 hit = fsi__seen_path(grid, fsi__sample_place(a, i, j, k), own, -job->s, &sight);
+    for (int m = 0; m < job->count; m++)
+        value[m] = a < 3 ? fsi__get(fsi__seen_velocity(grid, &sight, hit), a)
+                         : fsi__seen_scalar(grid, &sight, job->old[m],
+                                            job->old[m][fsi__at(job->n, i, j, k)]);
     return 1;
 }
 
 /* The samples whose paths may meet a solid, done again with sight; linear interpolation only (no
  * stencil: no correction). */
-static void fsi__advect_seen(const fsi_grid *g, const fsi__job *q, ptrdiff_t from, ptrdiff_t to) {
-    const int a = q->family;
+static void fsi__advect_seen(const fsi_grid *grid, const fsi__job *job, ptrdiff_t from,
+                             ptrdiff_t to) {
+    const int a = job->family;
     FSI__OMP(parallel for schedule(static))
     for (ptrdiff_t r = from; r < to; r++) {
-        int j = (int)(r % q->n[1]), k = (int)(r / q->n[1]);
-        for (int i = 0; i < q->n[0]; i++) {
-            size_t f = fsi__at(q->n, i, j, k);
+        int j = (int)(r % job->n[1]), k = (int)(r / job->n[1]);
+        for (int i = 0; i < job->n[0]; i++) {
+            size_t f = fsi__at(job->n, i, j, k);
             fsi_real v[2];
             int c[3];
-            c[0] = fsi__imin(i, g->nx - 1);
-            c[1] = fsi__imin(j, g->ny - 1);
-            c[2] = fsi__imin(k, g->nz - 1);
-            if (!g->near_cell[fsi__at(q->mac.n, c[0], c[1], c[2])])
+            c[0] = fsi__imin(i, grid->nx - 1);
+            c[1] = fsi__imin(j, grid->ny - 1);
+            c[2] = fsi__imin(k, grid->nz - 1);
+            if (!grid->near_cell[fsi__at(job->mac.n, c[0], c[1], c[2])])
                 continue;
-            v[0] = q->old[0][f];
-            v[1] = q->count > 1 ? q->old[1][f] : 0;
-            fsi__seen_sample(g, q, i, j, k, 0, v);
-            for (int m = 0; m < q->count; m++) {
-                if (q->keep[m])
-                    q->hat[m][(ptrdiff_t)f - q->base] = v[m];
+            v[0] = job->old[0][f];
+            v[1] = job->count > 1 ? job->old[1][f] : 0;
+            fsi__seen_sample(grid, job, i, j, k, 0, v);
+            for (int m = 0; m < job->count; m++) {
+                if (job->keep[m])
+                    job->hat[m][(ptrdiff_t)f - job->base] = v[m];
                 else
-                    q->out[m][(ptrdiff_t)f - q->out_base] = v[m];
+                    job->out[m][(ptrdiff_t)f - job->out_base] = v[m];
             }
-            q->stencil[(ptrdiff_t)f - q->base] = FSI__NO_STENCIL;
-            if (a == 3 || !g->u_plus[a])
+            job->stencil[(ptrdiff_t)f - job->base] = FSI__NO_STENCIL;
+            if (a == 3 || !grid->u_plus[a])
                 continue;
-            g->plus_work[a][f] = v[0];
-            if (!fsi__blocked(g, a, i, j, k))
+            grid->plus_work[a][f] = v[0];
+            if (!fsi__blocked(grid, a, i, j, k))
                 continue;
-            v[0] = g->u_plus[a][f];
-            fsi__seen_sample(g, q, i, j, k, 1, v);
-            g->plus_work[a][f] = v[0];
+            v[0] = grid->u_plus[a][f];
+            fsi__seen_sample(grid, job, i, j, k, 1, v);
+            grid->plus_work[a][f] = v[0];
         }
     }
 }
 
 /* Plus samples: the common one where the face is not blocked; after the advection (work given)
  * their own elsewhere. */
-static void fsi__plus_equal(fsi_grid *g, int a, const fsi_real *work) {
+static void fsi__plus_equal(fsi_grid *grid, int a, const fsi_real *work) {
     int n[3];
-    fsi__family_size(g, a, n);
+    fsi__family_size(grid, a, n);
     for (int k = 0; k < n[2]; k++)
         for (int j = 0; j < n[1]; j++)
             for (int i = 0; i < n[0]; i++) {
                 size_t f = fsi__at(n, i, j, k);
-                if (!fsi__blocked(g, a, i, j, k))
-                    g->u_plus[a][f] = g->u[a][f];
+                if (!fsi__blocked(grid, a, i, j, k))
+                    grid->u_plus[a][f] = grid->u[a][f];
                 else if (work)
-                    g->u_plus[a][f] = work[f];
+                    grid->u_plus[a][f] = work[f];
             }
 }
 
@@ -1630,35 +1642,35 @@ static void fsi__grow_all(uint8_t *mark, const int *n, const int *reach) { /* al
 /* near_cell: cells within reach of a surface: those that touch one, grown by the longest path and
    the stencils. shells: of shells only (where the flow goes on into closed solids only they hide
    anything from the advection). */
-static void fsi__mark_near(fsi_grid *g, fsi_real dt, int shells) {
-    const fsi_real cfl = fsi__max_speed(g, NULL) * dt / g->h;
-    const uint8_t *solid = g->occlusion.solid;
+static void fsi__mark_near(fsi_grid *grid, fsi_real dt, int shells) {
+    const fsi_real cfl = fsi__max_speed(grid, NULL) * dt / grid->h;
+    const uint8_t *solid = grid->occlusion.solid;
     int n[3], reach[3];
-    fsi__family_size(g, 3, n);
+    fsi__family_size(grid, 3, n);
     reach[0] = reach[1] = reach[2] = cfl < FSI_R(1e6) ? 4 + (int)cfl : 1000000;
-    FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
+    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
     for (ptrdiff_t r = 0; r < (ptrdiff_t)n[1] * n[2]; r++) {
         const ptrdiff_t row = r * n[0];
         int j = (int)(r % n[1]), k = (int)(r / n[1]);
         for (int i = 0; i < n[0]; i++)
-            g->near_cell[row + i] = (uint8_t)(solid && !shells && solid[row + i]);
-        for (int a = 0; a < g->dim; a++) {
+            grid->near_cell[row + i] = (uint8_t)(solid && !shells && solid[row + i]);
+        for (int a = 0; a < grid->dim; a++) {
             const ptrdiff_t step = a == 0 ? 1 : a == 1 ? n[0] : (ptrdiff_t)n[0] * n[1];
             const ptrdiff_t at = (n[0] + (a == 0)) * (j + (ptrdiff_t)(n[1] + (a == 1)) * k);
-            const uint8_t *blocked = g->occlusion.blocked[a];
-            const fsi_real *open = g->occlusion.open[a];
+            const uint8_t *blocked = grid->occlusion.blocked[a];
+            const fsi_real *open = grid->occlusion.open[a];
             if ((a == 1 && j == 0) || (a == 2 && k == 0))
                 continue;
             for (int i = a == 0; blocked && i < n[0]; i++)
                 if (blocked[at + i]
                     && !(shells && solid && (solid[row + i] || solid[row + i - step])))
-                    g->near_cell[row + i] = 1;
+                    grid->near_cell[row + i] = 1;
             for (int i = a == 0; open && !shells && i < n[0]; i++)
                 if (open[at + i] < 1)
-                    g->near_cell[row + i] = 1;
+                    grid->near_cell[row + i] = 1;
         }
     }
-    fsi__grow_all(g->near_cell, n, reach);
+    fsi__grow_all(grid->near_cell, n, reach);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -1673,12 +1685,12 @@ FSI_API fsi_vec3 fsi_grid_velocity_at(const fsi_grid *grid, fsi_vec3 x) {
         X = fsi_vec(fsi__clamp(X.x, 0, (fsi_real)grid->nx), fsi__clamp(X.y, 0, (fsi_real)grid->ny),
                     fsi__clamp(X.z, 0, (fsi_real)grid->nz));
         fsi__own_cell(grid, X, own);
-        fsi__sight s;
-        fsi__look(grid, X, own, X, &s);
-        return fsi__seen_velocity(grid, &s, v);
+        fsi__sight sight;
+        fsi__look(grid, X, own, X, &sight);
+        return fsi__seen_velocity(grid, &sight, v);
     } else {
-        fsi__mac m = fsi__mac_of(grid);
-        fsi__mac_at(&m, m.three, X.x, X.y, X.z, &v.x, &v.y, &v.z);
+        fsi__mac mac = fsi__mac_of(grid);
+        fsi__mac_at(&mac, mac.three, X.x, X.y, X.z, &v.x, &v.y, &v.z);
         return v;
     }
 }
@@ -1693,12 +1705,12 @@ FSI_API fsi_real fsi_grid_field_at(const fsi_grid *grid, fsi_field field, fsi_ve
                 fsi__clamp(X.z, 0, (fsi_real)grid->nz));
     fsi__own_cell(grid, X, own);
     fsi__family_size(grid, 3, n);
-    fsi__sight s;
-    fsi__look(grid, X, own, X, &s);
+    fsi__sight sight;
+    fsi__look(grid, X, own, X, &sight);
     /* phi is continued into solids */
     if (!grid->occluded || field == FSI_FIELD_PHI)
-        s.seen = 0xff;
-    return fsi__seen_scalar(grid, &s, f, f[fsi__at(n, own[0], own[1], own[2])]);
+        sight.seen = 0xff;
+    return fsi__seen_scalar(grid, &sight, f, f[fsi__at(n, own[0], own[1], own[2])]);
 }
 
 FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, fsi_real dt, int count, fsi_real *x) {
@@ -1713,9 +1725,9 @@ FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, fsi_real dt, int count, 
             int own[3];
             X = fsi__to_cells(grid, a);
             fsi__own_cell(grid, X, own);
-            fsi__sight s;
-            fsi__seen_path(grid, X, own, dt / grid->h, &s);
-            X = s.X;
+            fsi__sight sight;
+            fsi__seen_path(grid, X, own, dt / grid->h, &sight);
+            X = sight.X;
         } else {
             fsi_vec3 v = fsi_grid_velocity_at(grid, a);
             v = fsi_grid_velocity_at(grid, fsi_vec_mad(a, v, FSI_R(0.5) * dt));
@@ -1824,20 +1836,21 @@ FSI__FLAT int fsi__parts(int n, int reach, int safe, int i0, int first, int last
    positive; edge = 1: first kept on the lines, in a loop of its own (a compiler that sees both at
    once makes branches of them). No branches: vector code. The shift is summed up in doubles: exact,
    and products of these are vector code where those of ints are not. */
-FSI__FLAT void fsi__cut_ends(const fsi__job *q, int three, int edge, int j, int k, int i0, int from,
-                             int to, const fsi_real *const *r, const fsi_real *const *t,
-                             fsi__ends *e) {
+FSI__FLAT void fsi__cut_ends(const fsi__job *job, int three, int edge, int j, int k, int i0,
+                             int from, int to, const fsi_real *const *r, const fsi_real *const *t,
+                             fsi__ends *ends) {
     const fsi_real *r0 = r[0] + i0, *r1 = r[1] + i0, *r2 = three ? r[2] + i0 : r1, *t0 = t[0] + i0,
                    *t1 = t[1] + i0, *t2 = three ? t[2] + i0 : t1;
-    const fsi_real x0 = (fsi_real)(edge ? i0 : q->reach[0]), y = (fsi_real)(edge ? j : q->reach[1]),
-                   z = (fsi_real)(edge ? k : q->reach[2]);
-    const fsi_real ox = q->o[0], oy = q->o[1], oz = q->o[2];
-    const int nx = q->n[0], ny = q->n[1], nz = q->n[2];
+    const fsi_real x0 = (fsi_real)(edge ? i0 : job->reach[0]),
+                   y = (fsi_real)(edge ? j : job->reach[1]),
+                   z = (fsi_real)(edge ? k : job->reach[2]);
+    const fsi_real ox = job->o[0], oy = job->o[1], oz = job->o[2];
+    const int nx = job->n[0], ny = job->n[1], nz = job->n[2];
     const double sy = nx, sz = sy * ny,
                  here = (double)x0 + sy * (double)y + (three ? sz * (double)z : 0);
-    fsi_real *FSI__RESTRICT F0 = e->F[0], *FSI__RESTRICT F1 = e->F[1], *FSI__RESTRICT F2 = e->F[2],
-                            *FSI__RESTRICT off = e->off;
-    int32_t *FSI__RESTRICT shift = e->shift;
+    fsi_real *FSI__RESTRICT F0 = ends->F[0], *FSI__RESTRICT F1 = ends->F[1],
+                            *FSI__RESTRICT F2 = ends->F[2], *FSI__RESTRICT off = ends->off;
+    int32_t *FSI__RESTRICT shift = ends->shift;
     if (edge) {
         FSI__OMP(simd)
         for (int i = from; i < to; i++) {
@@ -1864,18 +1877,18 @@ FSI__FLAT void fsi__cut_ends(const fsi__job *q, int three, int edge, int j, int 
 
 /* Ends of the paths of samples i0 .. i0+count of row (j,k) of the family: the way of a cell, or the
    mean of the two cells beside a face. Returns 1 when one of them left the box. */
-FSI__FLAT int fsi__find_ends(const fsi__job *q, int three, int back, int j, int k, int i0,
-                             int count, fsi__ends *e) {
-    const int *n = q->mac.n, a = q->family,
-              safe = j >= q->reach[1] && j < n[1] - q->reach[1]
-                     && (!three || (k >= q->reach[2] && k < n[2] - q->reach[2]));
+FSI__FLAT int fsi__find_ends(const fsi__job *job, int three, int back, int j, int k, int i0,
+                             int count, fsi__ends *ends) {
+    const int *n = job->mac.n, a = job->family,
+              safe = j >= job->reach[1] && j < n[1] - job->reach[1]
+                     && (!three || (k >= job->reach[2] && k < n[2] - job->reach[2]));
     /* x faces on the box have one cell */
-    const int first = a == 0 && i0 == 0, last = count - (a == 0 && i0 + count == q->n[0]);
+    const int first = a == 0 && i0 == 0, last = count - (a == 0 && i0 + count == job->n[0]);
     const fsi_real *r[3], *t[3], *one[3];
     int part[5][2];
     for (int c = 0; c < 3; c++) {
         /* 2D: z is not read */
-        const fsi_real *way = (back ? q->back : q->forth)[c < 2 || three ? c : 0];
+        const fsi_real *way = (back ? job->back : job->forth)[c < 2 || three ? c : 0];
         r[c] = way
                + (n[0]
                   * ((a == 1 ? fsi__imin(j, n[1] - 1) : j)
@@ -1887,17 +1900,17 @@ FSI__FLAT int fsi__find_ends(const fsi__job *q, int three, int back, int j, int 
                   - (a == 0));
         one[c] = r[c] - 1;
     }
-    int parts = fsi__parts(n[0], q->reach[0], safe, i0, first, last, part);
-    fsi__cut_ends(q, three, 0, j, k, i0, part[0][0], part[0][1], r, t, e);
+    int parts = fsi__parts(n[0], job->reach[0], safe, i0, first, last, part);
+    fsi__cut_ends(job, three, 0, j, k, i0, part[0][0], part[0][1], r, t, ends);
     for (int i = part[0][0]; i < part[0][1]; i++)
-        e->off[i] = 0;
+        ends->off[i] = 0;
     for (int p = 1; p < parts; p++)
-        fsi__cut_ends(q, three, 1, j, k, i0, part[p][0], part[p][1], r, t, e);
+        fsi__cut_ends(job, three, 1, j, k, i0, part[p][0], part[p][1], r, t, ends);
     if (first)
-        fsi__cut_ends(q, three, 1, j, k, 0, 0, 1, r, r, e);
+        fsi__cut_ends(job, three, 1, j, k, 0, 0, 1, r, r, ends);
     if (last < count)
-        fsi__cut_ends(q, three, 1, j, k, i0, last, count, one, one, e);
-    return fsi__chunk_most(count, e->off) > 0;
+        fsi__cut_ends(job, three, 1, j, k, i0, last, count, one, one, ends);
+    return fsi__chunk_most(count, ends->off) > 0;
 }
 
 #define FSI__BLOCK 4 /* samples whose stencils are looked at together */
@@ -1930,15 +1943,16 @@ FSI__FLAT void fsi__mix_chunk(const fsi_real *a, size_t sy, size_t sz, int three
 /* The middles of the straight paths back from the cells from .. to-1 of a chunk, cut at centres
    (F[.][0]) and at faces (F[.][1]) of each axis; component c uses the faces along c and the centres
    across, shift[c]. v: velocity at the cells. edge as in fsi__cut_ends. */
-FSI__FLAT void fsi__cut_middles(const fsi__job *q, int three, int edge, int j, int k, int i0,
+FSI__FLAT void fsi__cut_middles(const fsi__job *job, int three, int edge, int j, int k, int i0,
                                 int from, int to, const fsi_real *const *p,
                                 fsi_real (*V)[FSI__CHUNK], fsi_real (*F)[2][FSI__CHUNK],
                                 int32_t (*shift)[FSI__CHUNK]) {
     const fsi_real *p0 = p[0] + i0, *p1 = p[1] + i0, *p2 = three ? p[2] + i0 : p1,
-                   half = FSI_R(0.5), s = -half * q->s;
-    const fsi_real x0 = (fsi_real)(edge ? i0 : q->reach[0]), y = (fsi_real)(edge ? j : q->reach[1]),
-                   z = (fsi_real)(edge ? k : q->reach[2]);
-    const int nx = q->n[0], ny = q->n[1], nz = q->n[2];
+                   half = FSI_R(0.5), s = -half * job->s;
+    const fsi_real x0 = (fsi_real)(edge ? i0 : job->reach[0]),
+                   y = (fsi_real)(edge ? j : job->reach[1]),
+                   z = (fsi_real)(edge ? k : job->reach[2]);
+    const int nx = job->n[0], ny = job->n[1], nz = job->n[2];
     const ptrdiff_t up1 = nx, up2 = (ptrdiff_t)nx * ny;
     /* from plane to plane in the three arrays */
     const double w = nx, s0 = (w + 1) * ny, s1 = w * (ny + 1), s2 = w * ny;
@@ -1987,23 +2001,24 @@ FSI__FLAT void fsi__cut_middles(const fsi__job *q, int three, int edge, int j, i
 
 /* Half the ways of the cells of a chunk: back -dt u(m), forth dt (2 u - u(m)), with u at the middle
  * m of the straight path back. q is a job of family 3. */
-FSI__FLAT void fsi__ways_chunk(const fsi__job *q, int three, int j, int k, int i0, int count) {
-    const ptrdiff_t nx = q->n[0], ny = q->n[1], row = i0 + nx * (j + ny * k);
-    const int *n = q->n, safe = j >= q->reach[1] && j < n[1] - q->reach[1]
-                                && (!three || (k >= q->reach[2] && k < n[2] - q->reach[2]));
+FSI__FLAT void fsi__ways_chunk(const fsi__job *job, int three, int j, int k, int i0, int count) {
+    const ptrdiff_t nx = job->n[0], ny = job->n[1], row = i0 + nx * (j + ny * k);
+    const int *n = job->n, safe = j >= job->reach[1] && j < n[1] - job->reach[1]
+                                  && (!three || (k >= job->reach[2] && k < n[2] - job->reach[2]));
     fsi_real V[3][FSI__CHUNK], F[3][2][FSI__CHUNK], mid[FSI__CHUNK];
     int32_t shift[3][FSI__CHUNK];
-    const fsi_real half = FSI_R(-0.5) * q->s, *p[3];
-    int part[5][2], parts = fsi__parts(n[0], q->reach[0], safe, i0, 0, count, part);
+    const fsi_real half = FSI_R(-0.5) * job->s, *p[3];
+    int part[5][2], parts = fsi__parts(n[0], job->reach[0], safe, i0, 0, count, part);
     for (int c = 0; c < 3; c++)
-        p[c] = q->mac.u[c] ? q->mac.u[c] + (nx + (c == 0)) * (j + (ny + (c == 1)) * k) : NULL;
-    fsi__cut_middles(q, three, 0, j, k, i0, part[0][0], part[0][1], p, V, F, shift);
+        p[c] = job->mac.u[c] ? job->mac.u[c] + (nx + (c == 0)) * (j + (ny + (c == 1)) * k) : NULL;
+    fsi__cut_middles(job, three, 0, j, k, i0, part[0][0], part[0][1], p, V, F, shift);
     for (int i = 1; i < parts; i++)
-        fsi__cut_middles(q, three, 1, j, k, i0, part[i][0], part[i][1], p, V, F, shift);
+        fsi__cut_middles(job, three, 1, j, k, i0, part[i][0], part[i][1], p, V, F, shift);
     for (int c = 0; c < 2 + three; c++) {
         const size_t w = (size_t)nx + (c == 0), hgt = (size_t)ny + (c == 1);
         const fsi_real *v = V[c];
-        fsi_real *FSI__RESTRICT back = q->back[c] + row, *FSI__RESTRICT forth = q->forth[c] + row;
+        fsi_real *FSI__RESTRICT back = job->back[c] + row,
+                                *FSI__RESTRICT forth = job->forth[c] + row;
         fsi__mix_chunk(p[c] + i0, w, w * hgt, three, count, shift[c], F[0][c == 0], F[1][c == 1],
                        F[2][c == 2], mid);
         FSI__OMP(simd)
@@ -2012,42 +2027,44 @@ FSI__FLAT void fsi__ways_chunk(const fsi__job *q, int three, int j, int k, int i
             forth[i] = half * (mid[i] - 2 * v[i]);
         }
         {
-            fsi_real *most = q->most + 3 * (j + ny * k) + c, m = fsi__chunk_most(count, forth);
+            fsi_real *most = job->most + 3 * (j + ny * k) + c, m = fsi__chunk_most(count, forth);
             *most = i0 > 0 ? fsi__max(*most, m) : m;
         }
     }
 }
 
 /* Where the path back from cell (i,j,k) leads out through an open side, fresh air comes in. */
-static int fsi__enters(const fsi__job *q, int i, int j, int k) {
-    const ptrdiff_t c = i + q->n[0] * (j + (ptrdiff_t)q->n[1] * k);
+static int fsi__enters(const fsi__job *job, int i, int j, int k) {
+    const ptrdiff_t c = i + job->n[0] * (j + (ptrdiff_t)job->n[1] * k);
     const int at[3] = {i, j, k};
-    for (int a = 0; a < 2 + q->mac.three; a++) {
-        const fsi_real x = (fsi_real)at[a] + 2 * q->back[a][c];
-        if ((x < FSI_R(-0.5) && q->open[2 * a])
-            || (x > (fsi_real)q->n[a] - FSI_R(0.5) && q->open[2 * a + 1]))
+    for (int a = 0; a < 2 + job->mac.three; a++) {
+        const fsi_real x = (fsi_real)at[a] + 2 * job->back[a][c];
+        if ((x < FSI_R(-0.5) && job->open[2 * a])
+            || (x > (fsi_real)job->n[a] - FSI_R(0.5) && job->open[2 * a + 1]))
             return 1;
     }
     return 0;
 }
 
-FSI__FLAT void fsi__advect_back(const fsi__job *q, int three, int j, int k, int i0, int count) {
-    const size_t sy = (size_t)q->n[0], sz = sy * (size_t)q->n[1];
+FSI__FLAT void fsi__advect_back(const fsi__job *job, int three, int j, int k, int i0, int count) {
+    const size_t sy = (size_t)job->n[0], sz = sy * (size_t)job->n[1];
     const ptrdiff_t row = (ptrdiff_t)((size_t)i0 + sy * (size_t)j + sz * (size_t)k),
-                    in = row - q->base;
-    fsi__ends e;
-    int off = fsi__find_ends(q, three, 1, j, k, i0, count, &e);
-    for (int m = 0; m < q->count; m++)
-        fsi__mix_chunk(q->old[m] + row, sy, sz, three, count, e.shift, e.F[0], e.F[1], e.F[2],
-                       q->keep[m] ? q->hat[m] + in : q->out[m] + (row - q->out_base));
+                    in = row - job->base;
+    fsi__ends ends;
+    int off = fsi__find_ends(job, three, 1, j, k, i0, count, &ends);
+    for (int m = 0; m < job->count; m++)
+        fsi__mix_chunk(job->old[m] + row, sy, sz, three, count, ends.shift, ends.F[0], ends.F[1],
+                       ends.F[2],
+                       job->keep[m] ? job->hat[m] + in : job->out[m] + (row - job->out_base));
     for (int i = 0; off && i < count; i++) {
-        if (!(e.off[i] > 0))
+        if (!(ends.off[i] > 0))
             continue;
-        e.shift[i] = FSI__NO_STENCIL;
-        for (int m = 0; m < q->count && q->family == 3 && fsi__enters(q, i0 + i, j, k); m++)
-            *(q->keep[m] ? q->hat[m] + in + i : q->out[m] + (row - q->out_base) + i) = q->still[m];
+        ends.shift[i] = FSI__NO_STENCIL;
+        for (int m = 0; m < job->count && job->family == 3 && fsi__enters(job, i0 + i, j, k); m++)
+            *(job->keep[m] ? job->hat[m] + in + i : job->out[m] + (row - job->out_base) + i) =
+                job->still[m];
     }
-    memcpy(q->stencil + in, e.shift, (size_t)count * sizeof e.shift[0]);
+    memcpy(job->stencil + in, ends.shift, (size_t)count * sizeof ends.shift[0]);
 }
 
 /* min and max over the corners of a stencil, then clamp. */
@@ -2088,68 +2105,68 @@ FSI__FLAT void fsi__correct_chunk(size_t sy, size_t sz, int three, int limit, in
 
 /* Takes the correction, old - forth, away where a face lies within a cell of the liquid's surface
  * or above it; two cells deep it is whole. */
-FSI__FLAT void fsi__spare_surface(const fsi__job *q, int j, int k, int i0, int count,
+FSI__FLAT void fsi__spare_surface(const fsi__job *job, int j, int k, int i0, int count,
                                   const fsi_real *old, fsi_real *forth) {
-    const int a = q->family, *n = q->mac.n, j0 = a == 1 ? fsi__imax(j - 1, 0) : j,
+    const int a = job->family, *n = job->mac.n, j0 = a == 1 ? fsi__imax(j - 1, 0) : j,
               k0 = a == 2 ? fsi__imax(k - 1, 0) : k;
-    const fsi_real *low = q->phi + (ptrdiff_t)n[0] * (j0 + (ptrdiff_t)n[1] * k0),
+    const fsi_real *low = job->phi + (ptrdiff_t)n[0] * (j0 + (ptrdiff_t)n[1] * k0),
                    *high =
-                       q->phi
+                       job->phi
                        + (ptrdiff_t)n[0]
                              * (fsi__imin(j, n[1] - 1) + (ptrdiff_t)n[1] * fsi__imin(k, n[2] - 1));
     for (int i = 0; i < count; i++) {
         const fsi_real depth =
-            -q->half_inv_h
+            -job->half_inv_h
             * (low[a == 0 ? fsi__imax(i0 + i - 1, 0) : i0 + i] + high[fsi__imin(i0 + i, n[0] - 1)]);
         forth[i] = old[i] + fsi__min(fsi__max(depth - 1, 0), 1) * (forth[i] - old[i]);
     }
 }
 
-FSI__FLAT void fsi__advect_forth(const fsi__job *q, int three, int j, int k, int i0, int count) {
-    const size_t sy = (size_t)q->n[0], sz = sy * (size_t)q->n[1];
+FSI__FLAT void fsi__advect_forth(const fsi__job *job, int three, int j, int k, int i0, int count) {
+    const size_t sy = (size_t)job->n[0], sz = sy * (size_t)job->n[1];
     const ptrdiff_t row = (ptrdiff_t)((size_t)i0 + sy * (size_t)j + sz * (size_t)k),
-                    in = row - q->base;
+                    in = row - job->base;
     fsi_real forth[FSI__CHUNK];
-    fsi__ends e;
-    int off = fsi__find_ends(q, three, 0, j, k, i0, count, &e);
+    fsi__ends ends;
+    int off = fsi__find_ends(job, three, 0, j, k, i0, count, &ends);
     for (int i = 0; off && i < count; i++)
-        if (e.off[i] > 0)
-            q->stencil[in + i] = FSI__NO_STENCIL;
-    for (int m = 0; m < q->count; m++) {
-        if (!q->keep[m])
+        if (ends.off[i] > 0)
+            job->stencil[in + i] = FSI__NO_STENCIL;
+    for (int m = 0; m < job->count; m++) {
+        if (!job->keep[m])
             continue;
-        fsi__mix_chunk(q->hat[m] + in, sy, sz, three, count, e.shift, e.F[0], e.F[1], e.F[2],
-                       forth);
-        if (q->phi)
-            fsi__spare_surface(q, j, k, i0, count, q->old[m] + row, forth);
-        if (q->limit[m])
-            fsi__correct_chunk(sy, sz, three, 1, count, q->stencil + in, q->hat[m] + in,
-                               q->old[m] + row, forth, q->out[m] + (row - q->out_base));
+        fsi__mix_chunk(job->hat[m] + in, sy, sz, three, count, ends.shift, ends.F[0], ends.F[1],
+                       ends.F[2], forth);
+        if (job->phi)
+            fsi__spare_surface(job, j, k, i0, count, job->old[m] + row, forth);
+        if (job->limit[m])
+            fsi__correct_chunk(sy, sz, three, 1, count, job->stencil + in, job->hat[m] + in,
+                               job->old[m] + row, forth, job->out[m] + (row - job->out_base));
         else
-            fsi__correct_chunk(sy, sz, three, 0, count, q->stencil + in, q->hat[m] + in,
-                               q->old[m] + row, forth, q->out[m] + (row - q->out_base));
+            fsi__correct_chunk(sy, sz, three, 0, count, job->stencil + in, job->hat[m] + in,
+                               job->old[m] + row, forth, job->out[m] + (row - job->out_base));
     }
 }
 
 /* One row of a pass: 0 the ways, 1 backward, 2 correction. The compiler makes one version of each
  * for 2D and one for 3D. */
-FSI__FLAT void fsi__advect_row(const fsi__job *q, int pass, ptrdiff_t r) {
-    const int three = q->mac.three;
-    int j = (int)(r % q->n[1]), k = (int)(r / q->n[1]);
-    for (int i0 = 0; i0 < q->n[0]; i0 += FSI__CHUNK) {
-        const int count = fsi__imin(FSI__CHUNK, q->n[0] - i0);
+FSI__FLAT void fsi__advect_row(const fsi__job *job, int pass, ptrdiff_t r) {
+    const int three = job->mac.three;
+    int j = (int)(r % job->n[1]), k = (int)(r / job->n[1]);
+    for (int i0 = 0; i0 < job->n[0]; i0 += FSI__CHUNK) {
+        const int count = fsi__imin(FSI__CHUNK, job->n[0] - i0);
         if (pass == 0 && three)
-            fsi__ways_chunk(q, 1, j, k, i0, count);
+            fsi__ways_chunk(job, 1, j, k, i0, count);
         else if (pass == 0)
-            fsi__ways_chunk(q, 0, j, k, i0, count);
+            fsi__ways_chunk(job, 0, j, k, i0, count);
         else if (pass == 1 && three)
-            fsi__advect_back(q, 1, j, k, i0, count);
+            fsi__advect_back(job, 1, j, k, i0, count);
         else if (pass == 1)
-            fsi__advect_back(q, 0, j, k, i0, count);
+            fsi__advect_back(job, 0, j, k, i0, count);
         else if (three)
-            fsi__advect_forth(q, 1, j, k, i0, count);
+            fsi__advect_forth(job, 1, j, k, i0, count);
         else
-            fsi__advect_forth(q, 0, j, k, i0, count);
+            fsi__advect_forth(job, 0, j, k, i0, count);
     }
 }
 
@@ -2157,9 +2174,9 @@ FSI__FLAT void fsi__advect_row(const fsi__job *q, int pass, ptrdiff_t r) {
  * bits), chosen when the program runs. */
 #if defined(__x86_64__) && !defined(__AVX2__) && (defined(__GNUC__) || defined(__clang__))         \
     && !defined(__TINYC__)
-__attribute__((target("avx2"))) static void fsi__advect_row_wide(const fsi__job *q, int pass,
+__attribute__((target("avx2"))) static void fsi__advect_row_wide(const fsi__job *job, int pass,
                                                                  ptrdiff_t r) {
-    fsi__advect_row(q, pass, r);
+    fsi__advect_row(job, pass, r);
 }
 
 static int fsi__wide(void) {
@@ -2176,72 +2193,72 @@ static int fsi__wide(void) {
     return 0;
 }
 #endif
-static void fsi__advect_row_plain(const fsi__job *q, int pass, ptrdiff_t r) {
-    fsi__advect_row(q, pass, r);
+static void fsi__advect_row_plain(const fsi__job *job, int pass, ptrdiff_t r) {
+    fsi__advect_row(job, pass, r);
 }
 
-static void fsi__advect_pass(const fsi__job *q, int pass, ptrdiff_t from, ptrdiff_t to) {
+static void fsi__advect_pass(const fsi__job *job, int pass, ptrdiff_t from, ptrdiff_t to) {
     void (*const row)(const fsi__job *, int, ptrdiff_t) =
         fsi__wide() ? fsi__advect_row_wide : fsi__advect_row_plain;
-    FSI__OMP(parallel for schedule(static) if ((to - from) * q->n[0] > 8000))
+    FSI__OMP(parallel for schedule(static) if ((to - from) * job->n[0] > 8000))
     for (ptrdiff_t r = from; r < to; r++)
-        if (!q->rows || (q->rows[r] & pass))
-            row(q, pass, r);
+        if (!job->rows || (job->rows[r] & pass))
+            row(job, pass, r);
 }
 
-static void fsi__job_begin(const fsi_grid *g, int family, fsi_real dt, const fsi_real *way,
-                           fsi__job *q) {
+static void fsi__job_begin(const fsi_grid *grid, int family, fsi_real dt, const fsi_real *way,
+                           fsi__job *job) {
     fsi_vec3 o = fsi__sample_place(family, 0, 0, 0);
-    memset(q, 0, sizeof *q);
-    q->mac = fsi__mac_of(g);
-    q->family = family;
-    fsi__family_size(g, family, q->n);
-    q->o[0] = o.x;
-    q->o[1] = o.y;
-    q->o[2] = o.z;
-    q->s = dt / g->h;
-    q->stencil = g->stencil;
-    q->phi = family < 3 ? g->phi : NULL;
-    q->half_inv_h = FSI_R(0.5) / g->h;
+    memset(job, 0, sizeof *job);
+    job->mac = fsi__mac_of(grid);
+    job->family = family;
+    fsi__family_size(grid, family, job->n);
+    job->o[0] = o.x;
+    job->o[1] = o.y;
+    job->o[2] = o.z;
+    job->s = dt / grid->h;
+    job->stencil = grid->stencil;
+    job->phi = family < 3 ? grid->phi : NULL;
+    job->half_inv_h = FSI_R(0.5) / grid->h;
     for (int a = 0; a < 6; a++)
-        q->open[a] = fsi__side_open(g, a);
+        job->open[a] = fsi__side_open(grid, a);
     for (int a = 0; a < 3; a++) {
-        q->reach[a] = way[a] < FSI_R(1e6) ? 2 + (int)way[a] : 1 << 29;
+        job->reach[a] = way[a] < FSI_R(1e6) ? 2 + (int)way[a] : 1 << 29;
         /* not needed before build_pressure makes new ones */
-        q->back[a] = g->weight[a];
-        q->forth[a] = a == 0 ? g->rhs : g->way[a - 1];
+        job->back[a] = grid->weight[a];
+        job->forth[a] = a == 0 ? grid->rhs : grid->way[a - 1];
     }
 }
 
-static void fsi__job_add(fsi__job *q, const fsi_real *old, fsi_real *hat, fsi_real *out,
+static void fsi__job_add(fsi__job *job, const fsi_real *old, fsi_real *hat, fsi_real *out,
                          fsi_advection mode) {
-    int m = q->count++;
-    q->old[m] = old;
-    q->hat[m] = hat;
-    q->out[m] = out;
-    q->keep[m] = mode == FSI_ADVECT_MACCORMACK || mode == FSI_ADVECT_MACCORMACK_FREE;
-    q->limit[m] = mode == FSI_ADVECT_MACCORMACK;
+    int m = job->count++;
+    job->old[m] = old;
+    job->hat[m] = hat;
+    job->out[m] = out;
+    job->keep[m] = mode == FSI_ADVECT_MACCORMACK || mode == FSI_ADVECT_MACCORMACK_FREE;
+    job->limit[m] = mode == FSI_ADVECT_MACCORMACK;
 }
 
 /* Smoke fills a part of the box only. Rows whose values lie within round-off (of the largest) of
    the still value, and whose neighbours within reach do, keep them: no work there. Bit 2 of rows:
    the row may change; bit 1: a row that may change needs its hat. q carries scalars. Returns 0 when
    one of them is not finite. */
-static int fsi__find_calm_rows(fsi_grid *g, fsi__job *q) {
-    ptrdiff_t rows = (ptrdiff_t)g->ny * g->nz;
-    uint8_t *may = g->mark[0], *near_it = g->mark[1];
-    fsi_real *most = g->scratch[3];
+static int fsi__find_calm_rows(fsi_grid *grid, fsi__job *job) {
+    ptrdiff_t rows = (ptrdiff_t)grid->ny * grid->nz;
+    uint8_t *may = grid->mark[0], *near_it = grid->mark[1];
+    fsi_real *most = grid->scratch[3];
     memset(may, 0, (size_t)rows);
-    for (int m = 0; m < q->count; m++) {
-        FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
+    for (int m = 0; m < job->count; m++) {
+        FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
         for (ptrdiff_t r = 0; r < rows; r++) {
-            const fsi_real *s = q->old[m] + r * g->nx;
-            fsi_real far = fsi_max_abs((size_t)g->nx, s);
+            const fsi_real *s = job->old[m] + r * grid->nx;
+            fsi_real far_off = fsi_max_abs((size_t)grid->nx, s);
             int n;
-            if (fsi__abs(q->still[m]) > 0 && fsi__finite(far))
-                for (far = 0, n = 0; n < g->nx; n++)
-                    far = fsi__max(far, fsi__abs(s[n] - q->still[m]));
-            most[r] = far;
+            if (fsi__abs(job->still[m]) > 0 && fsi__finite(far_off))
+                for (far_off = 0, n = 0; n < grid->nx; n++)
+                    far_off = fsi__max(far_off, fsi__abs(s[n] - job->still[m]));
+            most[r] = far_off;
         }
         fsi_real limit = FSI_REAL_EPS * fsi_max_abs((size_t)rows, most);
         if (!fsi__finite(limit))
@@ -2253,194 +2270,194 @@ static int fsi__find_calm_rows(fsi_grid *g, fsi__job *q) {
         uint8_t *p = pass ? near_it : may;
         if (pass)
             memcpy(near_it, may, (size_t)rows);
-        for (int i = 0; i < g->nz; i++)
-            fsi__grow_line(p + (size_t)i * (size_t)g->ny, 1, g->ny, q->reach[1]);
-        if (g->dim == 3)
-            fsi__grow_marks(p, (size_t)g->ny, (size_t)g->ny, g->nz, q->reach[2]);
+        for (int i = 0; i < grid->nz; i++)
+            fsi__grow_line(p + (size_t)i * (size_t)grid->ny, 1, grid->ny, job->reach[1]);
+        if (grid->dim == 3)
+            fsi__grow_marks(p, (size_t)grid->ny, (size_t)grid->ny, grid->nz, job->reach[2]);
     }
     for (ptrdiff_t r = 0; r < rows; r++)
         may[r] = (uint8_t)(near_it[r] + 2 * may[r]);
-    q->rows = may;
+    job->rows = may;
     return 1;
 }
 
-static void fsi__copy_rows(const fsi__job *q, int m, ptrdiff_t from, ptrdiff_t to,
+static void fsi__copy_rows(const fsi__job *job, int m, ptrdiff_t from, ptrdiff_t to,
                            fsi_real *field) {
-    const ptrdiff_t w = q->n[0];
+    const ptrdiff_t w = job->n[0];
     FSI__OMP(parallel for schedule(static) if ((to - from) * w > 8000))
     for (ptrdiff_t r = from; r < to; r++)
-        if (!q->rows || (q->rows[r] & 2u))
-            memcpy(field + r * w, q->out[m] + (r * w - q->out_base), (size_t)w * sizeof *field);
+        if (!job->rows || (job->rows[r] & 2u))
+            memcpy(field + r * w, job->out[m] + (r * w - job->out_base), (size_t)w * sizeof *field);
 }
 
 /* Moves what is still needed of hat, stencil and out, samples from .. to-1, to the front. */
-static void fsi__job_slide(fsi__job *q, int early, ptrdiff_t from, ptrdiff_t to) {
+static void fsi__job_slide(fsi__job *job, int early, ptrdiff_t from, ptrdiff_t to) {
     const size_t n = (size_t)(to - from);
-    for (int m = 0; m < q->count; m++) {
-        if (q->keep[m])
-            memmove(q->hat[m], q->hat[m] + (from - q->base), n * sizeof *q->hat[m]);
+    for (int m = 0; m < job->count; m++) {
+        if (job->keep[m])
+            memmove(job->hat[m], job->hat[m] + (from - job->base), n * sizeof *job->hat[m]);
         if (early)
-            memmove(q->out[m], q->out[m] + (from - q->out_base), n * sizeof *q->out[m]);
+            memmove(job->out[m], job->out[m] + (from - job->out_base), n * sizeof *job->out[m]);
     }
-    memmove(q->stencil, q->stencil + (from - q->base), n * sizeof *q->stencil);
-    q->base = from;
+    memmove(job->stencil, job->stencil + (from - job->base), n * sizeof *job->stencil);
+    job->base = from;
     if (early)
-        q->out_base = from;
+        job->out_base = from;
 }
 
 /* All passes of a job, layer after layer (a plane, in 2D a row), each pass as far behind the one
    before it as paths reach: what a pass makes is still in the cache when the next one reads it, and
    hat, stencil and out need room for some layers only. field: where the results go; NULL: they stay
    in out. */
-static void fsi__job_run(fsi_grid *g, fsi__job *q, fsi_real *const *field) {
-    const int three = q->mac.three, layers = three ? q->n[2] : q->n[1], per = three ? q->n[1] : 1,
-              reach = fsi__imin(q->reach[1 + three], layers);
-    const ptrdiff_t size = (ptrdiff_t)per * q->n[0]; /* samples of a layer */
+static void fsi__job_run(fsi_grid *grid, fsi__job *job, fsi_real *const *field) {
+    const int three = job->mac.three, layers = three ? job->n[2] : job->n[1],
+              per = three ? job->n[1] : 1, reach = fsi__imin(job->reach[1 + three], layers);
+    const ptrdiff_t size = (ptrdiff_t)per * job->n[0]; /* samples of a layer */
     const int step = (int)(1 + 131072 / size), room = 2 * reach + 4 * step;
     int back = 0, forth = 0, copied = 0; /* layers done */
     while (forth < layers || (field && copied < layers)) {
         int to = fsi__imin(back + step, layers), from = fsi__imin(copied, forth - reach);
-        if (to * size - q->base > room * size && from * size > q->base)
-            fsi__job_slide(q, field != NULL, from * size, back * size);
-        fsi__advect_pass(q, 1, (ptrdiff_t)back * per, (ptrdiff_t)to * per);
-        if (g->occluded)
-            fsi__advect_seen(g, q, (ptrdiff_t)back * per, (ptrdiff_t)to * per);
+        if (to * size - job->base > room * size && from * size > job->base)
+            fsi__job_slide(job, field != NULL, from * size, back * size);
+        fsi__advect_pass(job, 1, (ptrdiff_t)back * per, (ptrdiff_t)to * per);
+        if (grid->occluded)
+            fsi__advect_seen(grid, job, (ptrdiff_t)back * per, (ptrdiff_t)to * per);
         back = to;
         to = back == layers ? layers : fsi__imax(back - reach, forth);
-        if (q->keep[0] || q->keep[1])
-            fsi__advect_pass(q, 2, (ptrdiff_t)forth * per, (ptrdiff_t)to * per);
+        if (job->keep[0] || job->keep[1])
+            fsi__advect_pass(job, 2, (ptrdiff_t)forth * per, (ptrdiff_t)to * per);
         forth = to;
         to = forth == layers ? layers : fsi__imax(forth - reach, copied);
-        for (int m = 0; m < q->count && field; m++)
-            fsi__copy_rows(q, m, (ptrdiff_t)copied * per, (ptrdiff_t)to * per, field[m]);
+        for (int m = 0; m < job->count && field; m++)
+            fsi__copy_rows(job, m, (ptrdiff_t)copied * per, (ptrdiff_t)to * per, field[m]);
         copied = to;
     }
 }
 
 /* Pass 0: the ways of all cells; way: the longest ones along each axis, cells. */
-static void fsi__find_ways(fsi_grid *g, fsi_real dt, const fsi_real *axis_speed, fsi_real *way) {
-    const ptrdiff_t rows = (ptrdiff_t)g->ny * g->nz;
+static void fsi__find_ways(fsi_grid *grid, fsi_real dt, const fsi_real *axis_speed, fsi_real *way) {
+    const ptrdiff_t rows = (ptrdiff_t)grid->ny * grid->nz;
     for (int a = 0; a < 3; a++)
-        way[a] = FSI_R(0.5) * (dt / g->h * axis_speed[a] + 1);
-    fsi__job q;
-    fsi__job_begin(g, 3, dt, way, &q);
-    q.most = g->scratch[0];
-    fsi__advect_pass(&q, 0, 0, rows);
+        way[a] = FSI_R(0.5) * (dt / grid->h * axis_speed[a] + 1);
+    fsi__job job;
+    fsi__job_begin(grid, 3, dt, way, &job);
+    job.most = grid->scratch[0];
+    fsi__advect_pass(&job, 0, 0, rows);
     for (int a = 0; a < 3; a++) {
-        way[a] = dt / g->h * axis_speed[a]; /* back */
-        for (ptrdiff_t r = 0; r < rows && a < g->dim; r++)
-            way[a] = fsi__max(way[a], 2 * q.most[3 * r + a]);
+        way[a] = dt / grid->h * axis_speed[a]; /* back */
+        for (ptrdiff_t r = 0; r < rows && a < grid->dim; r++)
+            way[a] = fsi__max(way[a], 2 * job.most[3 * r + a]);
     }
 }
 
 FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
-    fsi_grid *g = grid;
+    fsi_grid *fluid = grid;
     fsi_real axis_speed[3] = {0, 0, 0}, way[3];
     fsi_real *field[2];
-    if (!g || !g->block)
+    if (!fluid || !fluid->block)
         return FSI_ERR_STATE;
     if (!fsi__dt_valid(dt))
         return FSI_ERR_ARGUMENT;
-    double t0 = fsi__now(g);
+    double t0 = fsi__now(fluid);
     fsi_real speed;
-    fsi_result r = fsi__check_state(g, &speed, axis_speed);
-    if (r < 0)
-        return r;
-    g->stats.max_speed = (double)speed;
-    g->stats.cfl = g->stats.max_speed * (double)dt / (double)g->h;
-    if (g->occluded)
-        fsi__mark_near(g, dt, g->occlusion.smooth);
+    fsi_result result = fsi__check_state(fluid, &speed, axis_speed);
+    if (result < 0)
+        return result;
+    fluid->stats.max_speed = (double)speed;
+    fluid->stats.cfl = fluid->stats.max_speed * (double)dt / (double)fluid->h;
+    if (fluid->occluded)
+        fsi__mark_near(fluid, dt, fluid->occlusion.smooth);
     for (int i = 0; i < 3; i++)
-        way[i] = FSI_R(0.5) * (dt / g->h * axis_speed[i] + 1);
-    fsi__find_ways(g, dt, axis_speed, way);
-    g->weights_are_one = 0;
-    int total = 2 + g->desc.scalars;
+        way[i] = FSI_R(0.5) * (dt / fluid->h * axis_speed[i] + 1);
+    fsi__find_ways(fluid, dt, axis_speed, way);
+    fluid->weights_are_one = 0;
+    int total = 2 + fluid->desc.scalars;
     /* scalars first, two at a time, all by the old velocity */
-    fsi__job q;
+    fsi__job job;
     for (int i = 0; i < total;) {
-        fsi__job_begin(g, 3, dt, way, &q);
-        for (; i < total && q.count < 2; i++) {
+        fsi__job_begin(fluid, 3, dt, way, &job);
+        for (; i < total && job.count < 2; i++) {
             fsi_advection mode;
-            fsi_real *s = fsi__scalar(g, i, &mode);
+            fsi_real *s = fsi__scalar(fluid, i, &mode);
             if (!s || mode == FSI_ADVECT_NONE)
                 continue;
-            field[q.count] = s;
-            q.still[q.count] = i == 1 ? g->desc.ambient : 0;
-            fsi__job_add(&q, s, g->scratch[q.count], g->scratch[2 + q.count], mode);
+            field[job.count] = s;
+            job.still[job.count] = i == 1 ? fluid->desc.ambient : 0;
+            fsi__job_add(&job, s, fluid->scratch[job.count], fluid->scratch[2 + job.count], mode);
         }
-        if (!q.count)
+        if (!job.count)
             continue;
         /* only the first ones can be: nothing has changed yet */
-        if (!fsi__find_calm_rows(g, &q))
+        if (!fsi__find_calm_rows(fluid, &job))
             return FSI_ERR_NUMERIC;
-        fsi__job_run(g, &q, field);
+        fsi__job_run(fluid, &job, field);
     }
-    for (int i = 0; i < g->dim && g->desc.advect_velocity != FSI_ADVECT_NONE; i++) {
-        fsi__job_begin(g, i, dt, way, &q);
-        fsi__job_add(&q, g->carried[i] ? g->carried[i] : g->u[i], g->scratch[3], g->scratch[i],
-                     g->desc.advect_velocity);
-        field[0] = g->u[i];
+    for (int i = 0; i < fluid->dim && fluid->desc.advect_velocity != FSI_ADVECT_NONE; i++) {
+        fsi__job_begin(fluid, i, dt, way, &job);
+        fsi__job_add(&job, fluid->carried[i] ? fluid->carried[i] : fluid->u[i], fluid->scratch[3],
+                     fluid->scratch[i], fluid->desc.advect_velocity);
+        field[0] = fluid->u[i];
         /* next to solids all components of the old velocity are looked at again */
-        fsi__job_run(g, &q, g->occluded ? NULL : field);
+        fsi__job_run(fluid, &job, fluid->occluded ? NULL : field);
     }
-    for (int i = 0; i < g->dim && g->desc.advect_velocity != FSI_ADVECT_NONE; i++) {
-        if (g->occluded)
-            fsi_copy(g->faces[i], g->scratch[i], g->u[i]);
-        g->carried[i] = NULL;
-        if (g->u_plus[i])
-            fsi__plus_equal(g, i, g->plus_work[i]);
+    for (int i = 0; i < fluid->dim && fluid->desc.advect_velocity != FSI_ADVECT_NONE; i++) {
+        if (fluid->occluded)
+            fsi_copy(fluid->faces[i], fluid->scratch[i], fluid->u[i]);
+        fluid->carried[i] = NULL;
+        if (fluid->u_plus[i])
+            fsi__plus_equal(fluid, i, fluid->plus_work[i]);
     }
-    fsi__grid_walls(g, 0);
-    g->stats.seconds_advect = fsi__now(g) - t0;
+    fsi__grid_walls(fluid, 0);
+    fluid->stats.seconds_advect = fsi__now(fluid) - t0;
     return FSI_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid walls of the surface */
 static fsi_vec3 fsi__clip_way(fsi_vec3 from, fsi_vec3 to, void *user) {
-    const fsi_grid *g = (const fsi_grid *)user;
-    fsi_vec3 A = fsi__to_cells(g, from), B = fsi__to_cells(g, to), v;
+    const fsi_grid *grid = (const fsi_grid *)user;
+    fsi_vec3 A = fsi__to_cells(grid, from), B = fsi__to_cells(grid, to), v;
     int own[3];
-    if (g->occlusion.hit_fn) {
+    if (grid->occlusion.hit_fn) {
         fsi_real t;
-        if (!fsi__ray_hits(g, A, B, &t, &v))
+        if (!fsi__ray_hits(grid, A, B, &t, &v))
             return to;
         t -= FSI_R(1e-3) / fsi__max(fsi__length(fsi_vec_sub(B, A)), FSI_R(1e-3));
         return fsi_vec_mad(from, fsi_vec_sub(to, from), fsi__max(t, 0));
     }
-    fsi__own_cell(g, A, own);
-    return fsi__grid_point(g, fsi__reach(g, own, B, &v));
+    fsi__own_cell(grid, A, own);
+    return fsi__grid_point(grid, fsi__reach(grid, own, B, &v));
 }
 
-static void fsi__surface_walls(fsi_grid *g, fsi_levelset_walls *w, int *open) {
-    memset(w, 0, sizeof *w);
+static void fsi__surface_walls(fsi_grid *grid, fsi_levelset_walls *walls, int *open) {
+    memset(walls, 0, sizeof *walls);
     for (int i = 0; i < 6; i++)
-        open[i] = fsi__side_open(g, i);
-    w->open = open;
-    if (!g->occluded)
+        open[i] = fsi__side_open(grid, i);
+    walls->open = open;
+    if (!grid->occluded)
         return;
-    w->solid = g->occlusion.solid;
-    w->clip_fn = fsi__clip_way;
-    w->user = g;
+    walls->solid = grid->occlusion.solid;
+    walls->clip_fn = fsi__clip_way;
+    walls->user = grid;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid sources */
 /* Signed distance to the source's region at x, negative inside (box: exact outside, by the nearest
  * side inside). */
-static fsi_real fsi__source_distance(fsi_vec3 x, const fsi_grid_source *s, int dim) {
+static fsi_real fsi__source_distance(fsi_vec3 x, const fsi_grid_source *source, int dim) {
     fsi_real out = 0, in = -FSI_REAL_MAX;
-    if (s->shape == FSI_SOURCE_CALLBACK)
-        return s->distance_fn(x, s->user);
-    if (s->shape == FSI_SOURCE_SPHERE) {
-        fsi_vec3 d = fsi_vec_sub(x, s->centre);
+    if (source->shape == FSI_SOURCE_CALLBACK)
+        return source->distance_fn(x, source->user);
+    if (source->shape == FSI_SOURCE_SPHERE) {
+        fsi_vec3 d = fsi_vec_sub(x, source->centre);
         if (dim == 2)
             d.z = 0;
-        return fsi__length(d) - s->radius;
+        return fsi__length(d) - source->radius;
     }
     for (int a = 0; a < dim; a++) {
-        fsi_real d =
-            fsi__max(fsi__get(s->lo, a) - fsi__get(x, a), fsi__get(x, a) - fsi__get(s->hi, a));
+        fsi_real d = fsi__max(fsi__get(source->lo, a) - fsi__get(x, a),
+                              fsi__get(x, a) - fsi__get(source->hi, a));
         if (d > 0)
             out += d * d;
         in = fsi__max(in, d);
@@ -2458,8 +2475,9 @@ static fsi_real fsi__source_shape(fsi_vec3 x, void *user) {
     return fsi__source_distance(x, u->source, u->dim);
 }
 
-static int fsi__source_active(const fsi_grid *g, const fsi_grid_source *s) {
-    return (s->start >= s->stop && s->stop <= 0) || (g->time >= s->start && g->time < s->stop);
+static int fsi__source_active(const fsi_grid *grid, const fsi_grid_source *source) {
+    return (source->start >= source->stop && source->stop <= 0)
+           || (grid->time >= source->start && grid->time < source->stop);
 }
 
 FSI_API fsi_result fsi_grid_add_source(fsi_grid *grid, const fsi_grid_source *source) {
@@ -2495,35 +2513,36 @@ FSI_API fsi_result fsi_grid_add_source(fsi_grid *grid, const fsi_grid_source *so
 }
 
 /* Samples lo .. hi-1 of a family that may lie inside the source. */
-static void fsi__source_range(const fsi_grid *g, const fsi_grid_source *s, const int *n, int *lo,
-                              int *hi) {
+static void fsi__source_range(const fsi_grid *grid, const fsi_grid_source *source, const int *n,
+                              int *lo, int *hi) {
     for (int a = 0; a < 3; a++) {
-        fsi_real x0 = fsi__get(s->lo, a), x1 = fsi__get(s->hi, a), o = fsi__get(g->origin, a);
+        fsi_real x0 = fsi__get(source->lo, a), x1 = fsi__get(source->hi, a),
+                 o = fsi__get(grid->origin, a);
         lo[a] = 0;
         hi[a] = n[a];
-        if (s->shape == FSI_SOURCE_CALLBACK || a >= g->dim)
+        if (source->shape == FSI_SOURCE_CALLBACK || a >= grid->dim)
             continue;
-        if (s->shape == FSI_SOURCE_SPHERE) {
-            x0 = fsi__get(s->centre, a) - s->radius;
-            x1 = fsi__get(s->centre, a) + s->radius;
+        if (source->shape == FSI_SOURCE_SPHERE) {
+            x0 = fsi__get(source->centre, a) - source->radius;
+            x1 = fsi__get(source->centre, a) + source->radius;
         }
-        lo[a] = (int)fsi__clamp((x0 - o) / g->h - 1, 0, (fsi_real)n[a]);
-        hi[a] = (int)fsi__clamp((x1 - o) / g->h + 2, 0, (fsi_real)n[a]);
+        lo[a] = (int)fsi__clamp((x0 - o) / grid->h - 1, 0, (fsi_real)n[a]);
+        hi[a] = (int)fsi__clamp((x1 - o) / grid->h + 2, 0, (fsi_real)n[a]);
     }
 }
 
 /* Writes value into the samples of a family inside the source (add: adds it); out NULL: only asks.
  * Returns 0 when a callback gave garbage. */
-static int fsi__source_fill(const fsi_grid *g, const fsi_grid_source *s, int family, fsi_real value,
-                            int add, fsi_real *out) {
+static int fsi__source_fill(const fsi_grid *grid, const fsi_grid_source *source, int family,
+                            fsi_real value, int add, fsi_real *out) {
     int n[3], lo[3], hi[3], good = 1;
-    fsi__family_size(g, family, n);
-    fsi__source_range(g, s, n, lo, hi);
+    fsi__family_size(grid, family, n);
+    fsi__source_range(grid, source, n, lo, hi);
     for (int k = lo[2]; k < hi[2]; k++)
         for (int j = lo[1]; j < hi[1]; j++)
             for (int i = lo[0]; i < hi[0]; i++) {
                 fsi_real d = fsi__source_distance(
-                    fsi__grid_point(g, fsi__sample_place(family, i, j, k)), s, g->dim);
+                    fsi__grid_point(grid, fsi__sample_place(family, i, j, k)), source, grid->dim);
                 if (!fsi__finite(d))
                     good = 0;
                 else if (d < 0 && out)
@@ -2534,99 +2553,101 @@ static int fsi__source_fill(const fsi_grid *g, const fsi_grid_source *s, int fam
 
 /* Asks every callback once without using the answers, so that a step can be refused before it
  * changed anything. */
-static fsi_result fsi__check_callbacks(const fsi_grid *g) {
+static fsi_result fsi__check_callbacks(const fsi_grid *grid) {
     int n[3];
-    for (int i = 0; i < g->source_count; i++)
-        for (int a = 0; a < 4 && g->source[i].shape == FSI_SOURCE_CALLBACK
-                        && fsi__source_active(g, &g->source[i]);
+    for (int i = 0; i < grid->source_count; i++)
+        for (int a = 0; a < 4 && grid->source[i].shape == FSI_SOURCE_CALLBACK
+                        && fsi__source_active(grid, &grid->source[i]);
              a++)
-            if ((a == 3 || a < g->dim) && !fsi__source_fill(g, &g->source[i], a, 0, 0, NULL))
+            if ((a == 3 || a < grid->dim)
+                && !fsi__source_fill(grid, &grid->source[i], a, 0, 0, NULL))
                 return FSI_ERR_CALLBACK;
-    for (int a = 0; a < g->dim && g->desc.force_fn; a++) {
-        fsi__family_size(g, a, n);
+    for (int a = 0; a < grid->dim && grid->desc.force_fn; a++) {
+        fsi__family_size(grid, a, n);
         for (int z = 0; z < n[2]; z++)
             for (int y = 0; y < n[1]; y++)
                 for (int x = 0; x < n[0]; x++)
-                    if (!fsi__finite_vec(g->desc.force_fn(fsi_grid_face_centre(g, a, x, y, z),
-                                                          g->time, g->desc.force_user)))
+                    if (!fsi__finite_vec(grid->desc.force_fn(fsi_grid_face_centre(grid, a, x, y, z),
+                                                             grid->time, grid->desc.force_user)))
                         return FSI_ERR_CALLBACK;
     }
-    for (int i = 0; g->desc.viscosity_cells && i < (int)g->cells; i++)
-        if (!fsi__not_negative(g->desc.viscosity_cells[i]))
+    for (int i = 0; grid->desc.viscosity_cells && i < (int)grid->cells; i++)
+        if (!fsi__not_negative(grid->desc.viscosity_cells[i]))
             return FSI_ERR_ARGUMENT;
     return FSI_OK;
 }
 
-static fsi_result fsi__apply_sources(fsi_grid *g) {
-    fsi_result r = FSI_OK;
-    for (int i = 0; i < g->source_count; i++) {
-        const fsi_grid_source *s = &g->source[i];
-        if (!fsi__source_active(g, s))
+static fsi_result fsi__apply_sources(fsi_grid *grid) {
+    fsi_result result = FSI_OK;
+    for (int i = 0; i < grid->source_count; i++) {
+        const fsi_grid_source *source = &grid->source[i];
+        if (!fsi__source_active(grid, source))
             continue;
-        for (int a = 0; a < g->dim && (s->set & FSI_SOURCE_VELOCITY); a++)
-            fsi__source_fill(g, s, a, fsi__get(s->velocity, a), 0, g->u[a]);
-        if ((s->set & FSI_SOURCE_DENSITY) && g->density)
-            fsi__source_fill(g, s, 3, s->density, 0, g->density);
-        if ((s->set & FSI_SOURCE_TEMPERATURE) && g->temperature)
-            fsi__source_fill(g, s, 3, s->temperature, 0, g->temperature);
-        for (int a = 0; a < g->desc.scalars; a++)
-            if (s->set & ((unsigned)FSI_SOURCE_SCALAR << a))
-                fsi__source_fill(g, s, 3, s->scalar[a], 0, g->scalar[a]);
+        for (int a = 0; a < grid->dim && (source->set & FSI_SOURCE_VELOCITY); a++)
+            fsi__source_fill(grid, source, a, fsi__get(source->velocity, a), 0, grid->u[a]);
+        if ((source->set & FSI_SOURCE_DENSITY) && grid->density)
+            fsi__source_fill(grid, source, 3, source->density, 0, grid->density);
+        if ((source->set & FSI_SOURCE_TEMPERATURE) && grid->temperature)
+            fsi__source_fill(grid, source, 3, source->temperature, 0, grid->temperature);
+        for (int a = 0; a < grid->desc.scalars; a++)
+            if (source->set & ((unsigned)FSI_SOURCE_SCALAR << a))
+                fsi__source_fill(grid, source, 3, source->scalar[a], 0, grid->scalar[a]);
         fsi__source_shape_user shape;
-        shape.source = s;
-        shape.dim = g->dim;
-        if (g->phi && (s->set & (FSI_SOURCE_LIQUID | FSI_SOURCE_DRAIN))) {
-            fsi_levelset_walls w;
+        shape.source = source;
+        shape.dim = grid->dim;
+        if (grid->phi && (source->set & (FSI_SOURCE_LIQUID | FSI_SOURCE_DRAIN))) {
+            fsi_levelset_walls walls;
             int open[6];
-            fsi__surface_walls(g, &w, open);
-            r = fsi_levelset_shape(&g->levelset, fsi__source_shape, &shape,
-                                   (s->set & FSI_SOURCE_LIQUID) != 0, &w);
+            fsi__surface_walls(grid, &walls, open);
+            result = fsi_levelset_shape(&grid->levelset, fsi__source_shape, &shape,
+                                        (source->set & FSI_SOURCE_LIQUID) != 0, &walls);
         }
-        if (r < 0)
-            return r;
+        if (result < 0)
+            return result;
     }
-    return r;
+    return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid forces */
 /* Adds dt times an acceleration of the cells to the faces of axis a inside the box: the mean of the
  * two cells beside a face. f holds half of it. */
-static void fsi__push_faces(fsi_grid *g, int a, fsi_real dt, const fsi_real *f) {
-    const ptrdiff_t below = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
-    const int first = a == 0, rows = (a == 1 ? g->ny - 1 : g->ny) * (a == 2 ? g->nz - 1 : g->nz),
-              per = a == 1 ? g->ny - 1 : g->ny;
-    FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
+static void fsi__push_faces(fsi_grid *grid, int a, fsi_real dt, const fsi_real *f) {
+    const ptrdiff_t below = a == 0 ? 1 : a == 1 ? grid->nx : (ptrdiff_t)grid->nx * grid->ny;
+    const int first = a == 0,
+              rows = (a == 1 ? grid->ny - 1 : grid->ny) * (a == 2 ? grid->nz - 1 : grid->nz),
+              per = a == 1 ? grid->ny - 1 : grid->ny;
+    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
     for (ptrdiff_t r = 0; r < rows; r++) {
         const ptrdiff_t j = r % per + (a == 1), k = r / per + (a == 2);
-        const fsi_real *hi = f + g->nx * (j + (ptrdiff_t)g->ny * k), *lo = hi - below;
+        const fsi_real *hi = f + grid->nx * (j + (ptrdiff_t)grid->ny * k), *lo = hi - below;
         fsi_real *FSI__RESTRICT u =
-            g->u[a] + (g->nx + (a == 0)) * (j + (ptrdiff_t)(g->ny + (a == 1)) * k);
+            grid->u[a] + (grid->nx + (a == 0)) * (j + (ptrdiff_t)(grid->ny + (a == 1)) * k);
         FSI__OMP(simd)
-        for (int i = first; i < g->nx; i++)
+        for (int i = first; i < grid->nx; i++)
             u[i] += dt * (lo[i] + hi[i]);
     }
 }
 
 /* Adds dt up (-alpha density + beta (T - T0)) to the faces of axis a inside the box: the mean of
  * the two cells beside a face. */
-static void fsi__buoyancy(fsi_grid *g, int a, fsi_real dt) {
-    const fsi_real scale = FSI_R(0.5) * dt * fsi__get(g->desc.up, a),
-                   alpha = scale * g->desc.buoyancy_density,
-                   beta = scale * g->desc.buoyancy_temperature, T0 = 2 * g->desc.ambient;
-    const ptrdiff_t below = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
-    const int first = a == 0, per = a == 1 ? g->ny - 1 : g->ny,
-              rows = per * (a == 2 ? g->nz - 1 : g->nz);
-    FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
+static void fsi__buoyancy(fsi_grid *grid, int a, fsi_real dt) {
+    const fsi_real scale = FSI_R(0.5) * dt * fsi__get(grid->desc.up, a),
+                   alpha = scale * grid->desc.buoyancy_density,
+                   beta = scale * grid->desc.buoyancy_temperature, T0 = 2 * grid->desc.ambient;
+    const ptrdiff_t below = a == 0 ? 1 : a == 1 ? grid->nx : (ptrdiff_t)grid->nx * grid->ny;
+    const int first = a == 0, per = a == 1 ? grid->ny - 1 : grid->ny,
+              rows = per * (a == 2 ? grid->nz - 1 : grid->nz);
+    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
     for (ptrdiff_t r = 0; r < rows; r++) {
         const ptrdiff_t j = r % per + (a == 1), k = r / per + (a == 2),
-                        at = g->nx * (j + (ptrdiff_t)g->ny * k);
-        const fsi_real *s = g->density + at, *t = s - below, *S = g->temperature + at,
+                        at = grid->nx * (j + (ptrdiff_t)grid->ny * k);
+        const fsi_real *s = grid->density + at, *t = s - below, *S = grid->temperature + at,
                        *T = S - below;
         fsi_real *FSI__RESTRICT u =
-            g->u[a] + (g->nx + (a == 0)) * (j + (ptrdiff_t)(g->ny + (a == 1)) * k);
+            grid->u[a] + (grid->nx + (a == 0)) * (j + (ptrdiff_t)(grid->ny + (a == 1)) * k);
         FSI__OMP(simd)
-        for (int i = first; i < g->nx; i++)
+        for (int i = first; i < grid->nx; i++)
             u[i] += beta * (S[i] + T[i] - T0) - alpha * (s[i] + t[i]);
     }
 }
@@ -2634,11 +2655,11 @@ static void fsi__buoyancy(fsi_grid *g, int a, fsi_real dt) {
 /* Vorticity at cell centres by central differences of the cell means (one-sided at the box), into
  * scratch[0..2]; |omega| into scratch[3]. */
 /* d u_c / d x_a */
-static fsi_real fsi__cell_difference(const fsi_grid *g, int c, int a, int i, int j, int k) {
+static fsi_real fsi__cell_difference(const fsi_grid *grid, int c, int a, int i, int j, int k) {
     int lo[3], hi[3], n[3], m[3];
-    const fsi_real *u = g->u[c];
-    fsi__family_size(g, c, n);
-    fsi__family_size(g, 3, m);
+    const fsi_real *u = grid->u[c];
+    fsi__family_size(grid, c, n);
+    fsi__family_size(grid, 3, m);
     size_t s = c == 0 ? 1 : c == 1 ? (size_t)n[0] : (size_t)n[0] * (size_t)n[1];
     lo[0] = hi[0] = i;
     lo[1] = hi[1] = j;
@@ -2652,79 +2673,81 @@ static fsi_real fsi__cell_difference(const fsi_grid *g, int c, int a, int i, int
     return FSI_R(0.5)
            * ((u[fsi__at(n, hi[0], hi[1], hi[2])] + u[fsi__at(n, hi[0], hi[1], hi[2]) + s])
               - (u[fsi__at(n, lo[0], lo[1], lo[2])] + u[fsi__at(n, lo[0], lo[1], lo[2]) + s]))
-           / ((fsi_real)(hi[a] - lo[a]) * g->h);
+           / ((fsi_real)(hi[a] - lo[a]) * grid->h);
 }
 
-static void fsi__vorticity(fsi_grid *g) {
-    ptrdiff_t rows = (ptrdiff_t)g->ny * g->nz;
-    FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
+static void fsi__vorticity(fsi_grid *grid) {
+    ptrdiff_t rows = (ptrdiff_t)grid->ny * grid->nz;
+    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
     for (ptrdiff_t r = 0; r < rows; r++) {
-        int j = (int)(r % g->ny), k = (int)(r / g->ny);
-        for (int i = 0; i < g->nx; i++) {
-            size_t c = (size_t)r * (size_t)g->nx + (size_t)i;
+        int j = (int)(r % grid->ny), k = (int)(r / grid->ny);
+        for (int i = 0; i < grid->nx; i++) {
+            size_t c = (size_t)r * (size_t)grid->nx + (size_t)i;
             fsi_vec3 w = fsi_vec(0, 0,
-                                 fsi__cell_difference(g, 1, 0, i, j, k)
-                                     - fsi__cell_difference(g, 0, 1, i, j, k));
-            if (g->dim == 3) {
-                w.x =
-                    fsi__cell_difference(g, 2, 1, i, j, k) - fsi__cell_difference(g, 1, 2, i, j, k);
-                w.y =
-                    fsi__cell_difference(g, 0, 2, i, j, k) - fsi__cell_difference(g, 2, 0, i, j, k);
+                                 fsi__cell_difference(grid, 1, 0, i, j, k)
+                                     - fsi__cell_difference(grid, 0, 1, i, j, k));
+            if (grid->dim == 3) {
+                w.x = fsi__cell_difference(grid, 2, 1, i, j, k)
+                      - fsi__cell_difference(grid, 1, 2, i, j, k);
+                w.y = fsi__cell_difference(grid, 0, 2, i, j, k)
+                      - fsi__cell_difference(grid, 2, 0, i, j, k);
             }
-            g->scratch[0][c] = w.x;
-            g->scratch[1][c] = w.y;
-            g->scratch[2][c] = w.z;
-            g->scratch[3][c] = fsi__length(w);
+            grid->scratch[0][c] = w.x;
+            grid->scratch[1][c] = w.y;
+            grid->scratch[2][c] = w.z;
+            grid->scratch[3][c] = fsi__length(w);
         }
     }
 }
 
 /* f = eps h (N x omega), N = grad |omega| / |grad |omega||, component a. */
-static fsi_real fsi__confine(const fsi_grid *g, int a, int i, int j, int k) {
-    const fsi_real *w = g->scratch[3];
-    const size_t sy = (size_t)g->nx, sz = sy * (size_t)g->ny,
+static fsi_real fsi__confine(const fsi_grid *grid, int a, int i, int j, int k) {
+    const fsi_real *w = grid->scratch[3];
+    const size_t sy = (size_t)grid->nx, sz = sy * (size_t)grid->ny,
                  c = (size_t)i + sy * (size_t)j + sz * (size_t)k;
     fsi_vec3 N;
-    N.x = w[i < g->nx - 1 ? c + 1 : c] - w[i > 0 ? c - 1 : c];
-    N.y = w[j < g->ny - 1 ? c + sy : c] - w[j > 0 ? c - sy : c];
-    N.z = w[k < g->nz - 1 ? c + sz : c] - w[k > 0 ? c - sz : c];
-    return g->desc.confinement * g->h
-           * fsi__get(fsi_vec_cross(fsi__unit(N),
-                                    fsi_vec(g->scratch[0][c], g->scratch[1][c], g->scratch[2][c])),
+    N.x = w[i < grid->nx - 1 ? c + 1 : c] - w[i > 0 ? c - 1 : c];
+    N.y = w[j < grid->ny - 1 ? c + sy : c] - w[j > 0 ? c - sy : c];
+    N.z = w[k < grid->nz - 1 ? c + sz : c] - w[k > 0 ? c - sz : c];
+    return grid->desc.confinement * grid->h
+           * fsi__get(fsi_vec_cross(fsi__unit(N), fsi_vec(grid->scratch[0][c], grid->scratch[1][c],
+                                                          grid->scratch[2][c])),
                       a);
 }
 
 /* half of it, of all cells */
-static void fsi__confinement(const fsi_grid *g, int a, fsi_real *f) {
-    ptrdiff_t rows = (ptrdiff_t)g->ny * g->nz;
-    FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
+static void fsi__confinement(const fsi_grid *grid, int a, fsi_real *f) {
+    ptrdiff_t rows = (ptrdiff_t)grid->ny * grid->nz;
+    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
     for (ptrdiff_t r = 0; r < rows; r++) {
-        for (int i = 0; i < g->nx; i++)
-            f[r * g->nx + i] =
-                FSI_R(0.5) * fsi__confine(g, a, i, (int)(r % g->ny), (int)(r / g->ny));
+        for (int i = 0; i < grid->nx; i++)
+            f[r * grid->nx + i] =
+                FSI_R(0.5) * fsi__confine(grid, a, i, (int)(r % grid->ny), (int)(r / grid->ny));
     }
 }
 
-static void fsi__user_force(fsi_grid *g, int a, fsi_real dt) {
+static void fsi__user_force(fsi_grid *grid, int a, fsi_real dt) {
     int n[3];
-    fsi__family_size(g, a, n);
+    fsi__family_size(grid, a, n);
     for (int k = 0; k < n[2]; k++)
         for (int j = 0; j < n[1]; j++)
             for (int i = 0; i < n[0]; i++) {
-                fsi_real f = fsi__get(g->desc.force_fn(fsi_grid_face_centre(g, a, i, j, k), g->time,
-                                                       g->desc.force_user),
+                fsi_real f = fsi__get(grid->desc.force_fn(fsi_grid_face_centre(grid, a, i, j, k),
+                                                          grid->time, grid->desc.force_user),
                                       a);
                 if (fsi__finite(f))
-                    g->u[a][fsi__at(n, i, j, k)] += dt * f;
+                    grid->u[a][fsi__at(n, i, j, k)] += dt * f;
             }
 }
 
-static void fsi__decay(fsi_grid *g, fsi_real dt) {
-    fsi_real keep = fsi__exp(-dt * g->desc.dissipation), warm = fsi__exp(-dt * g->desc.cooling);
-    for (size_t i = 0; g->density && g->desc.dissipation > 0 && i < g->cells; i++)
-        g->density[i] *= keep;
-    for (size_t i = 0; g->temperature && g->desc.cooling > 0 && i < g->cells; i++)
-        g->temperature[i] = g->desc.ambient + (g->temperature[i] - g->desc.ambient) * warm;
+static void fsi__decay(fsi_grid *grid, fsi_real dt) {
+    fsi_real keep = fsi__exp(-dt * grid->desc.dissipation),
+             warm = fsi__exp(-dt * grid->desc.cooling);
+    for (size_t i = 0; grid->density && grid->desc.dissipation > 0 && i < grid->cells; i++)
+        grid->density[i] *= keep;
+    for (size_t i = 0; grid->temperature && grid->desc.cooling > 0 && i < grid->cells; i++)
+        grid->temperature[i] =
+            grid->desc.ambient + (grid->temperature[i] - grid->desc.ambient) * warm;
 }
 
 static void fsi__add_to_all(size_t n, fsi_real by, fsi_real *v) {
@@ -2734,102 +2757,105 @@ static void fsi__add_to_all(size_t n, fsi_real by, fsi_real *v) {
 }
 
 FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
-    fsi_grid *g = grid;
-    if (!g || !g->block)
+    fsi_grid *fluid = grid;
+    if (!fluid || !fluid->block)
         return FSI_ERR_STATE;
     if (!fsi__dt_valid(dt))
         return FSI_ERR_ARGUMENT;
-    fsi_result r = fsi__check_callbacks(g);
-    if (r < 0)
-        return r;
-    double t0 = fsi__now(g);
+    fsi_result result = fsi__check_callbacks(fluid);
+    if (result < 0)
+        return result;
+    double t0 = fsi__now(fluid);
     /* of the velocity before any force */
-    if (fsi__abs(g->desc.confinement) > 0)
-        fsi__vorticity(g);
-    if (g->density
-        && (fsi__abs(g->desc.buoyancy_density) > 0 || fsi__abs(g->desc.buoyancy_temperature) > 0)) {
-        for (int a = 0; a < g->dim; a++)
-            if (fsi__abs(fsi__get(g->desc.up, a)) > 0)
-                fsi__buoyancy(g, a, dt);
+    if (fsi__abs(fluid->desc.confinement) > 0)
+        fsi__vorticity(fluid);
+    if (fluid->density
+        && (fsi__abs(fluid->desc.buoyancy_density) > 0
+            || fsi__abs(fluid->desc.buoyancy_temperature) > 0)) {
+        for (int a = 0; a < fluid->dim; a++)
+            if (fsi__abs(fsi__get(fluid->desc.up, a)) > 0)
+                fsi__buoyancy(fluid, a, dt);
     }
-    for (int a = 0; a < g->dim; a++) {
-        fsi_real kick = dt * fsi__get(g->desc.gravity, a);
-        if (fsi__abs(g->desc.confinement) > 0) {
-            fsi__confinement(g, a, g->rhs);
-            fsi__push_faces(g, a, dt, g->rhs);
+    for (int a = 0; a < fluid->dim; a++) {
+        fsi_real kick = dt * fsi__get(fluid->desc.gravity, a);
+        if (fsi__abs(fluid->desc.confinement) > 0) {
+            fsi__confinement(fluid, a, fluid->rhs);
+            fsi__push_faces(fluid, a, dt, fluid->rhs);
         }
-        if (g->desc.force_fn)
-            fsi__user_force(g, a, dt);
+        if (fluid->desc.force_fn)
+            fsi__user_force(fluid, a, dt);
         if (!(fsi__abs(kick) > 0))
             continue;
-        fsi__add_to_all(g->faces[a], kick, g->u[a]);
-        if (g->u_plus[a])
-            fsi__add_to_all(g->faces[a], kick, g->u_plus[a]);
+        fsi__add_to_all(fluid->faces[a], kick, fluid->u[a]);
+        if (fluid->u_plus[a])
+            fsi__add_to_all(fluid->faces[a], kick, fluid->u_plus[a]);
     }
-    fsi__decay(g, dt);
-    r = fsi__apply_sources(g);
-    fsi__grid_walls(g, 0);
-    g->stats.seconds_forces = fsi__now(g) - t0;
-    return r;
+    fsi__decay(fluid, dt);
+    result = fsi__apply_sources(fluid);
+    fsi__grid_walls(fluid, 0);
+    fluid->stats.seconds_forces = fsi__now(fluid) - t0;
+    return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid cells and air */
 /* a face inside the box */
-static int fsi__passes(const fsi_grid *g, int a, int i, int j, int k) {
-    return !g->occluded || fsi__open(g, a, i, j, k) > 0;
+static int fsi__passes(const fsi_grid *grid, int a, int i, int j, int k) {
+    return !grid->occluded || fsi__open(grid, a, i, j, k) > 0;
 }
 
-static int fsi__new_air(const fsi_grid *g, size_t c) {
-    return g->cell[c] == FSI_CELL_DIRICHLET && g->region[c] < 0;
+static int fsi__new_air(const fsi_grid *grid, size_t c) {
+    return grid->cell[c] == FSI_CELL_DIRICHLET && grid->region[c] < 0;
 }
 
 /* The run lo .. hi of air around cell i of row (j,k), numbered. */
-static void fsi__flood_run(fsi_grid *g, int i, int j, int k, int number, int *lo, int *hi) {
-    const size_t row = (size_t)g->nx * ((size_t)j + (size_t)g->ny * (size_t)k);
-    for (*lo = i; *lo > 0 && fsi__new_air(g, row + (size_t)*lo - 1) && fsi__passes(g, 0, *lo, j, k);
+static void fsi__flood_run(fsi_grid *grid, int i, int j, int k, int number, int *lo, int *hi) {
+    const size_t row = (size_t)grid->nx * ((size_t)j + (size_t)grid->ny * (size_t)k);
+    for (*lo = i;
+         *lo > 0 && fsi__new_air(grid, row + (size_t)*lo - 1) && fsi__passes(grid, 0, *lo, j, k);
          (*lo)--)
-        g->region[row + (size_t)*lo - 1] = number;
-    for (*hi = i; *hi + 1 < g->nx && fsi__new_air(g, row + (size_t)*hi + 1)
-                  && fsi__passes(g, 0, *hi + 1, j, k);
+        grid->region[row + (size_t)*lo - 1] = number;
+    for (*hi = i; *hi + 1 < grid->nx && fsi__new_air(grid, row + (size_t)*hi + 1)
+                  && fsi__passes(grid, 0, *hi + 1, j, k);
          (*hi)++)
-        g->region[row + (size_t)*hi + 1] = number;
+        grid->region[row + (size_t)*hi + 1] = number;
 }
 
 /* Flood fill of one air region from cell start, run by run (the stencil array is the stack, every
    cell lies there once at most); passes faces that are not closed. Fills r. */
-static void fsi__flood_air(fsi_grid *g, size_t start, int number, fsi_air_region *r) {
-    const int n[3] = {g->nx, g->ny, g->nz};
-    int32_t *stack = g->stencil;
+static void fsi__flood_air(fsi_grid *grid, size_t start, int number, fsi_air_region *region) {
+    const int n[3] = {grid->nx, grid->ny, grid->nz};
+    int32_t *stack = grid->stencil;
     size_t top = 0;
-    memset(r, 0, sizeof *r);
+    memset(region, 0, sizeof *region);
     stack[top++] = (int32_t)start;
-    g->region[start] = number;
+    grid->region[start] = number;
     while (top) {
         const int32_t c = stack[--top];
         const int j = c / n[0] % n[1], k = c / n[0] / n[1];
         int lo, hi;
-        fsi__flood_run(g, c % n[0], j, k, number, &lo, &hi);
-        r->cells += hi - lo + 1;
-        if ((lo == 0 && fsi__open(g, 0, 0, j, k) > 0)
-            || (hi == n[0] - 1 && fsi__open(g, 0, n[0], j, k) > 0))
-            r->open = 1;
-        for (int a = 1; a < g->dim; a++)
+        fsi__flood_run(grid, c % n[0], j, k, number, &lo, &hi);
+        region->cells += hi - lo + 1;
+        if ((lo == 0 && fsi__open(grid, 0, 0, j, k) > 0)
+            || (hi == n[0] - 1 && fsi__open(grid, 0, n[0], j, k) > 0))
+            region->open = 1;
+        for (int a = 1; a < grid->dim; a++)
             for (int up = 0; up < 2; up++) {
                 const int y = j + (a == 1 ? 2 * up - 1 : 0), z = k + (a == 2 ? 2 * up - 1 : 0),
                           fy = j + (a == 1 && up), fz = k + (a == 2 && up);
                 /* the cell before this one is on the stack and its run will reach this one */
                 int before = 0;
                 if (y < 0 || y >= n[1] || z < 0 || z >= n[2]) {
-                    for (int i = lo; i <= hi && !r->open && fsi__side_open(g, 2 * a + up); i++)
-                        r->open = fsi__open(g, a, i, fy, fz) > 0;
+                    for (int i = lo; i <= hi && !region->open && fsi__side_open(grid, 2 * a + up);
+                         i++)
+                        region->open = fsi__open(grid, a, i, fy, fz) > 0;
                     continue;
                 }
                 for (int i = lo; i <= hi; i++) {
                     const size_t other = fsi__at(n, i, y, z);
-                    const int found = fsi__new_air(g, other) && fsi__passes(g, a, i, fy, fz);
-                    if (found && !(before && fsi__passes(g, 0, i, y, z))) {
-                        g->region[other] = number;
+                    const int found = fsi__new_air(grid, other) && fsi__passes(grid, a, i, fy, fz);
+                    if (found && !(before && fsi__passes(grid, 0, i, y, z))) {
+                        grid->region[other] = number;
                         stack[top++] = (int32_t)other;
                     }
                     before = found;
@@ -2839,129 +2865,131 @@ static void fsi__flood_air(fsi_grid *g, size_t start, int number, fsi_air_region
 }
 
 /* Of the first neighbour that has one in an earlier layer, one layer on; 0 without. */
-static int32_t fsi__air_beside(const fsi_grid *g, const int32_t *near, int i, int j, int k,
+static int32_t fsi__air_beside(const fsi_grid *grid, const int32_t *nearby, int i, int j, int k,
                                int layer) {
-    const int n[3] = {g->nx, g->ny, g->nz}, at[3] = {i, j, k}, codes = g->desc.max_regions + 1;
-    const ptrdiff_t step[3] = {1, g->nx, (ptrdiff_t)g->nx * g->ny},
+    const int n[3] = {grid->nx, grid->ny, grid->nz}, at[3] = {i, j, k},
+              codes = grid->desc.max_regions + 1;
+    const ptrdiff_t step[3] = {1, grid->nx, (ptrdiff_t)grid->nx * grid->ny},
                     c = i + n[0] * (j + (ptrdiff_t)n[1] * k);
-    for (int a = 0; a < g->dim; a++)
+    for (int a = 0; a < grid->dim; a++)
         for (int up = 0; up < 2; up++) {
             if (up ? at[a] + 1 >= n[a] : at[a] < 1)
                 continue;
-            int32_t next = near[c + (up ? step[a] : -step[a])];
+            int32_t next = nearby[c + (up ? step[a] : -step[a])];
             if (next > 0 && next < layer * codes
-                && fsi__passes(g, a, i + (up && a == 0), j + (up && a == 1), k + (up && a == 2)))
+                && fsi__passes(grid, a, i + (up && a == 0), j + (up && a == 1), k + (up && a == 2)))
                 return next % codes + layer * codes;
         }
     return 0;
 }
 
-FSI_API void fsi_grid_air_near(const fsi_grid *grid, int32_t *near) {
+FSI_API void fsi_grid_air_near(const fsi_grid *grid, int32_t *nearby) {
     enum {
         LAYERS = 4
     };
 
-    const fsi_grid *g = grid;
-    const fsi_real deep = -(LAYERS + 1) * g->h;
+    const fsi_grid *fluid = grid;
+    const fsi_real deep = -(LAYERS + 1) * fluid->h;
     size_t c;
-    for (c = 0; c < g->cells; c++)
-        near[c] = g->region[c] >= 0                                   ? g->region[c] + 1
-                  : g->cell[c] == FSI_CELL_FLUID && g->phi[c] >= deep ? 0
-                                                                      : -1;
+    for (c = 0; c < fluid->cells; c++)
+        nearby[c] = fluid->region[c] >= 0 ? fluid->region[c] + 1
+                    : fluid->cell[c] == FSI_CELL_FLUID && fluid->phi[c] >= deep ? 0
+                                                                                : -1;
     int k;
     for (int layer = 1; layer <= LAYERS; layer++)
-        for (k = 0, c = 0; k < g->nz; k++)
-            for (int j = 0; j < g->ny; j++)
-                for (int i = 0; i < g->nx; i++, c++)
-                    if (near[c] == 0)
-                        near[c] = fsi__air_beside(g, near, i, j, k, layer);
-    for (c = 0; c < g->cells; c++)
-        near[c] = near[c] > 0 ? near[c] % (g->desc.max_regions + 1) : 0;
+        for (k = 0, c = 0; k < fluid->nz; k++)
+            for (int j = 0; j < fluid->ny; j++)
+                for (int i = 0; i < fluid->nx; i++, c++)
+                    if (nearby[c] == 0)
+                        nearby[c] = fsi__air_beside(fluid, nearby, i, j, k, layer);
+    for (c = 0; c < fluid->cells; c++)
+        nearby[c] = nearby[c] > 0 ? nearby[c] % (fluid->desc.max_regions + 1) : 0;
 }
 
 /* The air share of a liquid cell belongs to the air cells beside it, each in proportion to its phi:
    a film thinner than a cell has air on both sides, and no volume jumps when a cell changes sides.
    Nothing beside it: to the region near it, for the same reason. */
-static void fsi__air_share(fsi_grid *g, const int32_t *near, int i, int j, int k, double share) {
-    const int n[3] = {g->nx, g->ny, g->nz}, at[3] = {i, j, k};
-    const ptrdiff_t step[3] = {1, g->nx, (ptrdiff_t)g->nx * g->ny},
+static void fsi__air_share(fsi_grid *grid, const int32_t *nearby, int i, int j, int k,
+                           double share) {
+    const int n[3] = {grid->nx, grid->ny, grid->nz}, at[3] = {i, j, k};
+    const ptrdiff_t step[3] = {1, grid->nx, (ptrdiff_t)grid->nx * grid->ny},
                     c = i + n[0] * (j + (ptrdiff_t)n[1] * k);
     double w[6] = {0}, sum = 0;
-    for (int q = 0; q < 2 * g->dim; q++) {
+    for (int q = 0; q < 2 * grid->dim; q++) {
         const int a = q / 2, up = q % 2;
         const ptrdiff_t b = c + (up ? step[a] : -step[a]);
-        if ((up ? at[a] + 1 >= n[a] : at[a] < 1) || near[b] <= 0 || !(g->phi[b] > 0)
-            || !fsi__passes(g, a, i + (up && a == 0), j + (up && a == 1), k + (up && a == 2)))
+        if ((up ? at[a] + 1 >= n[a] : at[a] < 1) || nearby[b] <= 0 || !(grid->phi[b] > 0)
+            || !fsi__passes(grid, a, i + (up && a == 0), j + (up && a == 1), k + (up && a == 2)))
             continue;
-        sum += w[q] = (double)g->phi[b];
+        sum += w[q] = (double)grid->phi[b];
     }
-    for (int q = 0; q < 2 * g->dim; q++)
+    for (int q = 0; q < 2 * grid->dim; q++)
         if (w[q] > 0)
-            g->regions[near[c + (q % 2 ? step[q / 2] : -step[q / 2])] - 1].volume +=
+            grid->regions[nearby[c + (q % 2 ? step[q / 2] : -step[q / 2])] - 1].volume +=
                 share * w[q] / sum;
-    if (!(sum > 0) && near[c] > 0)
-        g->regions[near[c] - 1].volume += share;
+    if (!(sum > 0) && nearby[c] > 0)
+        grid->regions[nearby[c] - 1].volume += share;
 }
 
-FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *near) {
-    fsi_grid *g = grid;
-    const double cell =
-        g->dim == 2 ? (double)g->h * (double)g->h : (double)g->h * (double)g->h * (double)g->h;
-    const fsi_real *liquid = g->scratch[0];
-    g->stats.liquid_volume =
-        fsi_levelset_volume(&g->levelset, g->occluded ? g->occlusion.solid : NULL, g->scratch[0]);
-    for (int r = 0; r < g->region_count; r++)
-        g->regions[r].volume = 0;
+FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *nearby) {
+    fsi_grid *fluid = grid;
+    const double cell = fluid->dim == 2 ? (double)fluid->h * (double)fluid->h
+                                        : (double)fluid->h * (double)fluid->h * (double)fluid->h;
+    const fsi_real *liquid = fluid->scratch[0];
+    fluid->stats.liquid_volume = fsi_levelset_volume(
+        &fluid->levelset, fluid->occluded ? fluid->occlusion.solid : NULL, fluid->scratch[0]);
+    for (int r = 0; r < fluid->region_count; r++)
+        fluid->regions[r].volume = 0;
     size_t c;
     int k;
-    for (k = 0, c = 0; k < g->nz; k++)
-        for (int j = 0; j < g->ny; j++)
-            for (int i = 0; i < g->nx; i++, c++) {
-                if (!(liquid[c] < 1) || g->cell[c] == FSI_CELL_NEUMANN)
+    for (k = 0, c = 0; k < fluid->nz; k++)
+        for (int j = 0; j < fluid->ny; j++)
+            for (int i = 0; i < fluid->nx; i++, c++) {
+                if (!(liquid[c] < 1) || fluid->cell[c] == FSI_CELL_NEUMANN)
                     continue;
-                if (g->phi[c] < 0)
-                    fsi__air_share(g, near, i, j, k, cell * (1 - (double)liquid[c]));
-                else if (near[c] > 0)
-                    g->regions[near[c] - 1].volume += cell * (1 - (double)liquid[c]);
+                if (fluid->phi[c] < 0)
+                    fsi__air_share(fluid, nearby, i, j, k, cell * (1 - (double)liquid[c]));
+                else if (nearby[c] > 0)
+                    fluid->regions[nearby[c] - 1].volume += cell * (1 - (double)liquid[c]);
             }
 }
 
 FSI_API fsi_result fsi_grid_classify(fsi_grid *grid) {
-    fsi_grid *g = grid;
+    fsi_grid *fluid = grid;
     fsi_result result = FSI_OK;
-    if (!g || !g->block)
+    if (!fluid || !fluid->block)
         return FSI_ERR_STATE;
-    FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
-    for (ptrdiff_t c = 0; c < (ptrdiff_t)g->cells; c++) {
-        int solid = g->occluded && g->occlusion.solid && g->occlusion.solid[c];
-        g->cell[c] = (uint8_t)(solid                        ? FSI_CELL_NEUMANN
-                               : g->phi && !(g->phi[c] < 0) ? FSI_CELL_DIRICHLET
-                                                            : FSI_CELL_FLUID);
-        if (g->region)
-            g->region[c] = -1;
+    FSI__OMP(parallel for schedule(static) if (fluid->cells > 20000))
+    for (ptrdiff_t c = 0; c < (ptrdiff_t)fluid->cells; c++) {
+        int solid = fluid->occluded && fluid->occlusion.solid && fluid->occlusion.solid[c];
+        fluid->cell[c] = (uint8_t)(solid                                ? FSI_CELL_NEUMANN
+                                   : fluid->phi && !(fluid->phi[c] < 0) ? FSI_CELL_DIRICHLET
+                                                                        : FSI_CELL_FLUID);
+        if (fluid->region)
+            fluid->region[c] = -1;
     }
-    if (!g->phi)
+    if (!fluid->phi)
         return FSI_OK;
-    g->region_count = 0;
-    for (ptrdiff_t c = 0; c < (ptrdiff_t)g->cells; c++) {
-        int number = fsi__imin(g->region_count, g->desc.max_regions - 1);
-        if (g->cell[c] != FSI_CELL_DIRICHLET || g->region[c] >= 0)
+    fluid->region_count = 0;
+    for (ptrdiff_t c = 0; c < (ptrdiff_t)fluid->cells; c++) {
+        int number = fsi__imin(fluid->region_count, fluid->desc.max_regions - 1);
+        if (fluid->cell[c] != FSI_CELL_DIRICHLET || fluid->region[c] >= 0)
             continue;
-        fsi_air_region r;
-        fsi__flood_air(g, (size_t)c, number, &r);
-        if (g->region_count < g->desc.max_regions) {
-            g->regions[number] = r;
-            g->region_count++;
+        fsi_air_region region;
+        fsi__flood_air(fluid, (size_t)c, number, &region);
+        if (fluid->region_count < fluid->desc.max_regions) {
+            fluid->regions[number] = region;
+            fluid->region_count++;
         }
         /* the last one collects the rest */
         else {
-            g->regions[number].open = 1;
-            g->regions[number].cells += r.cells;
+            fluid->regions[number].open = 1;
+            fluid->regions[number].cells += region.cells;
             result = FSI_CAPPED;
         }
     }
-    fsi_grid_air_near(g, g->stencil);
-    fsi_grid_air_volumes(g, g->stencil);
+    fsi_grid_air_near(fluid, fluid->stencil);
+    fsi_grid_air_volumes(fluid, fluid->stencil);
     return result;
 }
 
@@ -2969,61 +2997,66 @@ FSI_API fsi_result fsi_grid_classify(fsi_grid *grid) {
    >>grid pressure A p^ = rhs with w = open / theta. Ghost fluid: the surface cuts the segment
    between a liquid and an air cell centre at the share theta = phi_l / (phi_l - phi_a) from the
    liquid one, where p = 0, so the gradient is (0 - p_l) / (theta h). */
-static fsi_real fsi__ghost(const fsi_grid *g, size_t liquid, size_t air) {
-    fsi_real a = g->phi[liquid], b = g->phi[air];
-    return fsi__max(a / (a - b), g->desc.theta_min); /* a < 0 <= b */
+static fsi_real fsi__ghost(const fsi_grid *grid, size_t liquid, size_t air) {
+    fsi_real a = grid->phi[liquid], b = grid->phi[air];
+    return fsi__max(a / (a - b), grid->desc.theta_min); /* a < 0 <= b */
 }
 
 /* Weight of the face between cells lo and hi (cells, -1 = outside), open fraction given. */
-static fsi_real fsi__face_weight(const fsi_grid *g, ptrdiff_t lo, ptrdiff_t hi, fsi_real open) {
+static fsi_real fsi__face_weight(const fsi_grid *grid, ptrdiff_t lo, ptrdiff_t hi, fsi_real open) {
     if (!(open > 0))
         return 0;
-    int a = lo < 0 ? (int)FSI_CELL_DIRICHLET : g->cell[lo];
-    int b = hi < 0 ? (int)FSI_CELL_DIRICHLET : g->cell[hi];
+    int a = lo < 0 ? (int)FSI_CELL_DIRICHLET : grid->cell[lo];
+    int b = hi < 0 ? (int)FSI_CELL_DIRICHLET : grid->cell[hi];
     if (a == FSI_CELL_NEUMANN || b == FSI_CELL_NEUMANN)
         return 0;
-    if (!g->phi || a == b || lo < 0 || hi < 0)
+    if (!grid->phi || a == b || lo < 0 || hi < 0)
         return open;
     return open
-           / (a == FSI_CELL_FLUID ? fsi__ghost(g, (size_t)lo, (size_t)hi)
-                                  : fsi__ghost(g, (size_t)hi, (size_t)lo));
+           / (a == FSI_CELL_FLUID ? fsi__ghost(grid, (size_t)lo, (size_t)hi)
+                                  : fsi__ghost(grid, (size_t)hi, (size_t)lo));
 }
 
-static void fsi__build_weights(fsi_grid *g, int a) {
+static void fsi__build_weights(fsi_grid *grid, int a) {
     int n[3], m[3];
-    const ptrdiff_t step = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
-    fsi__family_size(g, a, n);
-    fsi__family_size(g, 3, m);
+    const ptrdiff_t step = a == 0 ? 1 : a == 1 ? grid->nx : (ptrdiff_t)grid->nx * grid->ny;
+    fsi__family_size(grid, a, n);
+    fsi__family_size(grid, 3, m);
     ptrdiff_t rows = (ptrdiff_t)n[1] * n[2];
-    FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
+    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
     for (ptrdiff_t r = 0; r < rows; r++) {
         int j = (int)(r % n[1]), k = (int)(r / n[1]), across = a == 1 ? j : k,
-            plain = !g->phi && !g->occluded && (a == 0 || (across > 0 && across < m[a]));
+            plain = !grid->phi && !grid->occluded && (a == 0 || (across > 0 && across < m[a]));
         for (int i = 0; plain && i < n[0]; i++)
-            g->weight[a][r * n[0] + i] = 1;
+            grid->weight[a][r * n[0] + i] = 1;
         for (int i = 0; i < n[0]; i += plain ? n[0] - 1 : 1) {
             int at = a == 0 ? i : across;
             ptrdiff_t hi = (ptrdiff_t)i + m[0] * ((ptrdiff_t)j + (ptrdiff_t)m[1] * k);
-            g->weight[a][r * n[0] + i] =
-                fsi__face_weight(g, at > 0 ? hi - step : -1, at < m[a] ? hi : -1,
-                                 fsi__open_at(g, a, at, m[a], r * n[0] + i, hi, step));
+            grid->weight[a][r * n[0] + i] =
+                fsi__face_weight(grid, at > 0 ? hi - step : -1, at < m[a] ? hi : -1,
+                                 fsi__open_at(grid, a, at, m[a], r * n[0] + i, hi, step));
         }
     }
 }
 
 /* Flow out of cell (i,j,k), sum of (open u + closed u_solid) over its faces, m/s. */
-static fsi_real fsi__outflow(const fsi_grid *g, int i, int j, int k) {
-    const ptrdiff_t nx = g->nx, ny = g->ny, c = i + nx * (j + ny * k);
+static fsi_real fsi__outflow(const fsi_grid *grid, int i, int j, int k) {
+    const ptrdiff_t nx = grid->nx, ny = grid->ny, c = i + nx * (j + ny * k);
     fsi_real sum = 0;
-    for (int a = 0; a < g->dim; a++) {
+    for (int a = 0; a < grid->dim; a++) {
         const ptrdiff_t w = nx + (a == 0), height = ny + (a == 1),
                         step = a == 0   ? 1
                                : a == 1 ? nx
                                         : nx * ny;
-        const int last = a == 0 ? g->nx : a == 1 ? g->ny : g->nz, at = a == 0 ? i : a == 1 ? j : k;
+        const int last = a == 0   ? grid->nx
+                         : a == 1 ? grid->ny
+                                  : grid->nz,
+                  at = a == 0   ? i
+                       : a == 1 ? j
+                                : k;
         for (int up = 0; up < 2; up++) {
             /* the cell's own sample */
-            const fsi_real *u = up || !g->u_plus[a] ? g->u[a] : g->u_plus[a];
+            const fsi_real *u = up || !grid->u_plus[a] ? grid->u[a] : grid->u_plus[a];
             const ptrdiff_t f = i + w * (j + height * k)
                                 + (up ? (a == 0   ? 1
                                          : a == 1 ? w
@@ -3032,9 +3065,10 @@ static fsi_real fsi__outflow(const fsi_grid *g, int i, int j, int k) {
             fsi_real v = u[f];
             if (at + up > 0 && at + up < last) {
                 const fsi_real open =
-                    fsi__open_at(g, a, at + up, last, f, c + (up ? step : 0), step);
+                    fsi__open_at(grid, a, at + up, last, f, c + (up ? step : 0), step);
                 v = open * v
-                    + (1 - open) * (g->occlusion.velocity[a] ? g->occlusion.velocity[a][f] : 0);
+                    + (1 - open)
+                          * (grid->occlusion.velocity[a] ? grid->occlusion.velocity[a][f] : 0);
             }
             sum += up ? v : -v;
         }
@@ -3042,106 +3076,108 @@ static fsi_real fsi__outflow(const fsi_grid *g, int i, int j, int k) {
     return sum;
 }
 
-static void fsi__add_divergence_sources(const fsi_grid *g, fsi_real *out, fsi_real scale) {
-    for (int s = 0; s < g->source_count; s++)
-        if ((g->source[s].set & FSI_SOURCE_DIVERGENCE) && fsi__source_active(g, &g->source[s]))
-            fsi__source_fill(g, &g->source[s], 3, scale * g->source[s].divergence, 1, out);
+static void fsi__add_divergence_sources(const fsi_grid *grid, fsi_real *out, fsi_real scale) {
+    for (int s = 0; s < grid->source_count; s++)
+        if ((grid->source[s].set & FSI_SOURCE_DIVERGENCE)
+            && fsi__source_active(grid, &grid->source[s]))
+            fsi__source_fill(grid, &grid->source[s], 3, scale * grid->source[s].divergence, 1, out);
 }
 
 /* out = scale * outflow of every fluid cell, 0 elsewhere. */
-static void fsi__all_outflow(const fsi_grid *g, fsi_real scale, fsi_real *out) {
-    ptrdiff_t rows = (ptrdiff_t)g->ny * g->nz;
-    const size_t nx = (size_t)g->nx, sy = nx, sz = nx * ((size_t)g->ny + 1),
-                 sz2 = nx * (size_t)g->ny;
-    FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
+static void fsi__all_outflow(const fsi_grid *grid, fsi_real scale, fsi_real *out) {
+    ptrdiff_t rows = (ptrdiff_t)grid->ny * grid->nz;
+    const size_t nx = (size_t)grid->nx, sy = nx, sz = nx * ((size_t)grid->ny + 1),
+                 sz2 = nx * (size_t)grid->ny;
+    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
     for (ptrdiff_t r = 0; r < rows; r++) {
-        int j = (int)(r % g->ny), k = (int)(r / g->ny);
-        const uint8_t *cell = g->cell + (size_t)r * nx;
+        int j = (int)(r % grid->ny), k = (int)(r / grid->ny);
+        const uint8_t *cell = grid->cell + (size_t)r * nx;
         fsi_real *o = out + (size_t)r * nx;
-        if (g->occluded) {
-            for (int i = 0; i < g->nx; i++)
-                o[i] = cell[i] == FSI_CELL_FLUID ? scale * fsi__outflow(g, i, j, k) : 0;
+        if (grid->occluded) {
+            for (int i = 0; i < grid->nx; i++)
+                o[i] = cell[i] == FSI_CELL_FLUID ? scale * fsi__outflow(grid, i, j, k) : 0;
         } else {
-            const fsi_real *u = g->u[0] + (size_t)r * (nx + 1),
-                           *v = g->u[1] + sy * (size_t)j + sz * (size_t)k;
-            for (int i = 0; i < g->nx; i++)
+            const fsi_real *u = grid->u[0] + (size_t)r * (nx + 1),
+                           *v = grid->u[1] + sy * (size_t)j + sz * (size_t)k;
+            for (int i = 0; i < grid->nx; i++)
                 o[i] = (u[i + 1] - u[i]) + (v[(size_t)i + sy] - v[i]);
-            if (g->dim == 3) {
-                const fsi_real *w = g->u[2] + (size_t)r * nx;
-                for (int i = 0; i < g->nx; i++)
+            if (grid->dim == 3) {
+                const fsi_real *w = grid->u[2] + (size_t)r * nx;
+                for (int i = 0; i < grid->nx; i++)
                     o[i] += w[(size_t)i + sz2] - w[i];
             }
-            for (int i = 0; i < g->nx; i++)
+            for (int i = 0; i < grid->nx; i++)
                 o[i] = cell[i] == FSI_CELL_FLUID ? scale * o[i] : 0;
         }
     }
 }
 
 FSI_API fsi_result fsi_grid_build_pressure(fsi_grid *grid, fsi_real dt) {
-    fsi_grid *g = grid;
-    if (!g || !g->block)
+    fsi_grid *fluid = grid;
+    if (!fluid || !fluid->block)
         return FSI_ERR_STATE;
     if (!fsi__dt_valid(dt))
         return FSI_ERR_ARGUMENT;
-    double t0 = fsi__now(g);
-    fsi__grid_walls(g, 1);
-    if (!g->weights_are_one)
-        for (int a = 0; a < g->dim; a++)
-            fsi__build_weights(g, a);
-    g->weights_are_one = !g->phi && !g->occluded;
-    fsi_real scale = -g->desc.rho * g->h;
-    g->noise = (4 + fsi__imax(g->nx, fsi__imax(g->ny, g->nz))) * (double)FSI_REAL_EPS
-               * (double)(-scale * fsi__max_speed(g, NULL)) * sqrt((double)g->cells);
-    fsi__all_outflow(g, scale, g->rhs);
-    fsi__add_divergence_sources(g, g->rhs, -scale * g->h);
-    g->stats.seconds_project = fsi__now(g) - t0;
+    double t0 = fsi__now(fluid);
+    fsi__grid_walls(fluid, 1);
+    if (!fluid->weights_are_one)
+        for (int a = 0; a < fluid->dim; a++)
+            fsi__build_weights(fluid, a);
+    fluid->weights_are_one = !fluid->phi && !fluid->occluded;
+    fsi_real scale = -fluid->desc.rho * fluid->h;
+    fluid->noise = (4 + fsi__imax(fluid->nx, fsi__imax(fluid->ny, fluid->nz)))
+                   * (double)FSI_REAL_EPS * (double)(-scale * fsi__max_speed(fluid, NULL))
+                   * sqrt((double)fluid->cells);
+    fsi__all_outflow(fluid, scale, fluid->rhs);
+    fsi__add_divergence_sources(fluid, fluid->rhs, -scale * fluid->h);
+    fluid->stats.seconds_project = fsi__now(fluid) - t0;
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_grid_solve_pressure(fsi_grid *grid, fsi_report *report) {
-    fsi_grid *g = grid;
-    fsi_result r = FSI_OK;
-    if (!g || !g->block)
+    fsi_grid *fluid = grid;
+    fsi_result result = FSI_OK;
+    if (!fluid || !fluid->block)
         return FSI_ERR_STATE;
-    double t0 = fsi__now(g);
-    if (!g->weights_are_one || !g->mg_plain) {
+    double t0 = fsi__now(fluid);
+    if (!fluid->weights_are_one || !fluid->mg_plain) {
         const fsi_real *w[3];
-        w[0] = g->weight[0];
-        w[1] = g->weight[1];
-        w[2] = g->weight[2];
-        r = g->weights_are_one ? fsi_mg_update(g->mg, NULL, NULL)
-                               : fsi_mg_update(g->mg, g->cell, w);
-        if (r < 0)
-            return r;
-        g->mg_plain = g->weights_are_one;
+        w[0] = fluid->weight[0];
+        w[1] = fluid->weight[1];
+        w[2] = fluid->weight[2];
+        result = fluid->weights_are_one ? fsi_mg_update(fluid->mg, NULL, NULL)
+                                        : fsi_mg_update(fluid->mg, fluid->cell, w);
+        if (result < 0)
+            return result;
+        fluid->mg_plain = fluid->weights_are_one;
     }
-    fsi_mg_solve_desc d;
-    memset(&d, 0, sizeof d);
-    d.tolerance = g->desc.tolerance;
-    d.tolerance_abs = g->noise;
-    d.max_iterations = g->desc.max_iterations;
-    d.guess = 1;
-    r = fsi_mg_solve(g->mg, &d, g->rhs, g->pressure, report);
-    if (r == FSI_EMPTY)
-        r = FSI_OK; /* no liquid yet */
-    g->stats.seconds_project += fsi__now(g) - t0;
-    return r;
+    fsi_mg_solve_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.tolerance = fluid->desc.tolerance;
+    desc.tolerance_abs = fluid->noise;
+    desc.max_iterations = fluid->desc.max_iterations;
+    desc.guess = 1;
+    result = fsi_mg_solve(fluid->mg, &desc, fluid->rhs, fluid->pressure, report);
+    if (result == FSI_EMPTY)
+        result = FSI_OK; /* no liquid yet */
+    fluid->stats.seconds_project += fsi__now(fluid) - t0;
+    return result;
 }
 
 FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid) {
-    fsi_grid *g = grid;
-    if (!g || !g->block)
+    fsi_grid *fluid = grid;
+    if (!fluid || !fluid->block)
         return FSI_ERR_STATE;
-    double t0 = fsi__now(g);
-    fsi_real scale = 1 / (g->desc.rho * g->h);
-    for (int a = 0; a < g->dim; a++) {
+    double t0 = fsi__now(fluid);
+    fsi_real scale = 1 / (fluid->desc.rho * fluid->h);
+    for (int a = 0; a < fluid->dim; a++) {
         int n[3], m[3];
-        const ptrdiff_t step = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
-        const int plain = g->weights_are_one;
-        fsi__family_size(g, a, n);
-        fsi__family_size(g, 3, m);
+        const ptrdiff_t step = a == 0 ? 1 : a == 1 ? fluid->nx : (ptrdiff_t)fluid->nx * fluid->ny;
+        const int plain = fluid->weights_are_one;
+        fsi__family_size(fluid, a, n);
+        fsi__family_size(fluid, 3, m);
         ptrdiff_t rows = (ptrdiff_t)n[1] * n[2];
-        FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
+        FSI__OMP(parallel for schedule(static) if (fluid->cells > 20000))
         for (ptrdiff_t r = 0; r < rows; r++) {
             int j = (int)(r % n[1]), k = (int)(r / n[1]);
             for (int i = 0; i < n[0]; i++) {
@@ -3149,23 +3185,23 @@ FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid) {
                 const ptrdiff_t f = r * n[0] + i,
                                 hi = (ptrdiff_t)i + m[0] * ((ptrdiff_t)j + (ptrdiff_t)m[1] * k),
                                 lo = hi - step;
-                fsi_real w = g->weight[a][f],
-                         jump = (at < m[a] ? g->pressure[hi] : 0) - (at > 0 ? g->pressure[lo] : 0);
+                fsi_real w = fluid->weight[a][f], jump = (at < m[a] ? fluid->pressure[hi] : 0)
+                                                         - (at > 0 ? fluid->pressure[lo] : 0);
                 if (!(w > 0))
                     continue;
-                if (!plain && (at == m[a] || g->cell[hi] != FSI_CELL_FLUID)
-                    && (at == 0 || g->cell[lo] != FSI_CELL_FLUID))
+                if (!plain && (at == m[a] || fluid->cell[hi] != FSI_CELL_FLUID)
+                    && (at == 0 || fluid->cell[lo] != FSI_CELL_FLUID))
                     continue;
-                if (g->occluded)
-                    w /= fsi__open_at(g, a, at, m[a], f, hi, step);
-                g->u[a][f] -= w * scale * jump; /* u -= dt/rho grad p */
-                if (g->u_plus[a])
-                    g->u_plus[a][f] = g->u[a][f];
+                if (fluid->occluded)
+                    w /= fsi__open_at(fluid, a, at, m[a], f, hi, step);
+                fluid->u[a][f] -= w * scale * jump; /* u -= dt/rho grad p */
+                if (fluid->u_plus[a])
+                    fluid->u_plus[a][f] = fluid->u[a][f];
             }
         }
     }
-    fsi__grid_walls(g, 1);
-    g->stats.seconds_project += fsi__now(g) - t0;
+    fsi__grid_walls(fluid, 1);
+    fluid->stats.seconds_project += fsi__now(fluid) - t0;
     return FSI_OK;
 }
 
@@ -3185,23 +3221,24 @@ typedef struct fsi__energy {
 } fsi__energy;
 
 static double fsi__energy_range(size_t begin, size_t end, void *user) {
-    const fsi__energy *e = (const fsi__energy *)user;
-    const fsi_grid *g = e->g;
-    const int a = e->a;
-    const fsi_real *plus = g->u_plus[a] ? g->u_plus[a] : g->u[a];
+    const fsi__energy *energy = (const fsi__energy *)user;
+    const fsi_grid *grid = energy->g;
+    const int a = energy->a;
+    const fsi_real *plus = grid->u_plus[a] ? grid->u_plus[a] : grid->u[a];
     double sum = 0;
-    int n[3], i = (int)(begin % (size_t)g->nx), j = (int)(begin / (size_t)g->nx % (size_t)g->ny),
-              k = (int)(begin / (size_t)g->nx / (size_t)g->ny);
-    fsi__family_size(g, a, n);
+    int n[3], i = (int)(begin % (size_t)grid->nx),
+              j = (int)(begin / (size_t)grid->nx % (size_t)grid->ny),
+              k = (int)(begin / (size_t)grid->nx / (size_t)grid->ny);
+    fsi__family_size(grid, a, n);
     size_t step = a == 0 ? 1 : a == 1 ? (size_t)n[0] : (size_t)n[0] * (size_t)n[1];
     for (size_t c = begin; c < end; c++) {
         size_t lo = fsi__at(n, i, j, k);
-        double x = (double)plus[lo], y = (double)g->u[a][lo + step];
-        if (g->cell[c] == FSI_CELL_FLUID)
+        double x = (double)plus[lo], y = (double)grid->u[a][lo + step];
+        if (grid->cell[c] == FSI_CELL_FLUID)
             sum += x * x + y * y;
-        if (++i == g->nx) {
+        if (++i == grid->nx) {
             i = 0;
-            if (++j == g->ny) {
+            if (++j == grid->ny) {
                 j = 0;
                 k++;
             }
@@ -3214,10 +3251,10 @@ FSI_API double fsi_grid_kinetic_energy(const fsi_grid *grid) {
     double sum = 0;
     if (!grid || !grid->block)
         return 0;
-    fsi__energy e;
-    e.g = grid;
-    for (e.a = 0; e.a < grid->dim; e.a++)
-        sum += fsi_reduce(grid->cells, fsi__energy_range, &e);
+    fsi__energy energy;
+    energy.g = grid;
+    for (energy.a = 0; energy.a < grid->dim; energy.a++)
+        sum += fsi_reduce(grid->cells, fsi__energy_range, &energy);
     double v = (double)grid->h * (double)grid->h * (grid->dim == 3 ? (double)grid->h : 1);
     return 0.25 * (double)grid->desc.rho * v * sum;
 }
@@ -3240,47 +3277,47 @@ typedef struct fsi__visc {
     const uint8_t *mark;
 } fsi__visc;
 
-static void fsi__visc_marks(fsi_grid *g, int a) {
+static void fsi__visc_marks(fsi_grid *grid, int a) {
     int n[3], m[3];
-    const ptrdiff_t step = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
-    fsi__family_size(g, a, n);
-    fsi__family_size(g, 3, m);
+    const ptrdiff_t step = a == 0 ? 1 : a == 1 ? grid->nx : (ptrdiff_t)grid->nx * grid->ny;
+    fsi__family_size(grid, a, n);
+    fsi__family_size(grid, 3, m);
     for (int k = 0; k < n[2]; k++)
         for (int j = 0; j < n[1]; j++)
             for (int i = 0; i < n[0]; i++) {
                 int at = a == 0 ? i : a == 1 ? j : k, mark = FSI__FREE;
                 ptrdiff_t hi = (ptrdiff_t)i + m[0] * ((ptrdiff_t)j + (ptrdiff_t)m[1] * k),
                           lo = hi - step;
-                int cl = at > 0 ? g->cell[lo] : -1, ch = at < m[a] ? g->cell[hi] : -1;
+                int cl = at > 0 ? grid->cell[lo] : -1, ch = at < m[a] ? grid->cell[hi] : -1;
                 int fluid = cl == FSI_CELL_FLUID || ch == FSI_CELL_FLUID;
                 int solid =
                     (cl < 0 || cl == FSI_CELL_NEUMANN) && (ch < 0 || ch == FSI_CELL_NEUMANN);
                 if (!fluid)
-                    mark = solid && g->desc.solid_noslip ? FSI__BURIED : FSI__NONE;
-                else if (!(fsi__open(g, a, i, j, k) > 0))
+                    mark = solid && grid->desc.solid_noslip ? FSI__BURIED : FSI__NONE;
+                else if (!(fsi__open(grid, a, i, j, k) > 0))
                     mark = FSI__FIXED;
-                g->mark[a][fsi__at(n, i, j, k)] = (uint8_t)mark;
+                grid->mark[a][fsi__at(n, i, j, k)] = (uint8_t)mark;
             }
 }
 
 /* Viscosity between face (i,j,k) and its neighbour up/down along b. */
-static fsi_real fsi__nu(const fsi__visc *v, int i, int j, int k, int b, int up) {
-    const fsi_real *nu = v->g->desc.viscosity_cells;
+static fsi_real fsi__nu(const fsi__visc *visc, int i, int j, int k, int b, int up) {
+    const fsi_real *nu = visc->g->desc.viscosity_cells;
     fsi_real sum = 0;
     int m[3];
     if (!nu)
-        return v->g->desc.viscosity;
-    fsi__family_size(v->g, 3, m);
+        return visc->g->desc.viscosity;
+    fsi__family_size(visc->g, 3, m);
     /* own axis: the cell between the faces; across: the four cells around the edge */
     for (int t = 0; t < 4; t++) {
         int c[3];
         c[0] = i;
         c[1] = j;
         c[2] = k;
-        if (b == v->a)
+        if (b == visc->a)
             c[b] -= !up;
         else {
-            c[v->a] -= t & 1;
+            c[visc->a] -= t & 1;
             c[b] += (t >> 1) * (up ? 1 : -1);
         }
         c[0] = fsi__iclamp(c[0], 0, m[0] - 1);
@@ -3293,68 +3330,68 @@ static fsi_real fsi__nu(const fsi__visc *v, int i, int j, int k, int b, int up) 
 
 /* Link of a free face to its neighbour along b: coefficient (0 = none); *other = free neighbour, or
  * -1 and *value = the prescribed one. */
-static fsi_real fsi__visc_link(const fsi__visc *v, const fsi_real *u, int i, int j, int k, int b,
+static fsi_real fsi__visc_link(const fsi__visc *visc, const fsi_real *u, int i, int j, int k, int b,
                                int up, ptrdiff_t *other, fsi_real *value) {
-    const fsi_grid *g = v->g;
+    const fsi_grid *grid = visc->g;
     int q[3];
-    fsi_real nu = v->k * fsi__nu(v, i, j, k, b, up);
+    fsi_real nu = visc->k * fsi__nu(visc, i, j, k, b, up);
     q[0] = i;
     q[1] = j;
     q[2] = k;
     q[b] += up ? 1 : -1;
     *other = -1;
     *value = 0;
-    if (q[b] < 0 || q[b] >= v->n[b]) { /* outside the box */
-        const fsi_grid_side *s = &g->desc.side[2 * b + up];
-        if (b == v->a || (s->kind != FSI_SIDE_NOSLIP && s->kind != FSI_SIDE_INFLOW))
+    if (q[b] < 0 || q[b] >= visc->n[b]) { /* outside the box */
+        const fsi_grid_side *side = &grid->desc.side[2 * b + up];
+        if (b == visc->a || (side->kind != FSI_SIDE_NOSLIP && side->kind != FSI_SIDE_INFLOW))
             return 0;
-        *value = fsi__get(s->velocity, v->a);
+        *value = fsi__get(side->velocity, visc->a);
         return 2 * nu; /* the wall is half a cell away */
     }
-    size_t at = fsi__at(v->n, q[0], q[1], q[2]);
-    switch (v->mark[at]) {
+    size_t at = fsi__at(visc->n, q[0], q[1], q[2]);
+    switch (visc->mark[at]) {
     case FSI__FREE:
     case FSI__PLAIN:
         *other = (ptrdiff_t)at;
         return nu;
     case FSI__FIXED:
-        if (b != v->a && !g->desc.solid_noslip && g->occluded)
+        if (b != visc->a && !grid->desc.solid_noslip && grid->occluded)
             return 0;
         *value = u[at];
-        if (g->occluded && q[v->a] > 0 && q[v->a] < v->n[v->a] - 1)
-            *value = g->occlusion.velocity[v->a] ? g->occlusion.velocity[v->a][at] : 0;
+        if (grid->occluded && q[visc->a] > 0 && q[visc->a] < visc->n[visc->a] - 1)
+            *value = grid->occlusion.velocity[visc->a] ? grid->occlusion.velocity[visc->a][at] : 0;
         return nu;
     case FSI__BURIED:
-        *value = g->occlusion.velocity[v->a] ? g->occlusion.velocity[v->a][at] : 0;
-        return b == v->a ? nu : 2 * nu;
+        *value = grid->occlusion.velocity[visc->a] ? grid->occlusion.velocity[visc->a][at] : 0;
+        return b == visc->a ? nu : 2 * nu;
     default:
         return 0;
     }
 }
 
 /* y = A x over a row range; diag: y = 1 / diagonal of A instead (the preconditioner). */
-static void fsi__visc_rows(const fsi__visc *v, const fsi_real *x, fsi_real *y, int diag) {
-    const ptrdiff_t sy = v->n[0], sz = sy * v->n[1];
-    const int dim = v->g->dim;
-    const fsi_real kn = v->k * v->g->desc.viscosity;
-    ptrdiff_t rows = (ptrdiff_t)v->n[1] * v->n[2];
+static void fsi__visc_rows(const fsi__visc *visc, const fsi_real *x, fsi_real *y, int diag) {
+    const ptrdiff_t sy = visc->n[0], sz = sy * visc->n[1];
+    const int dim = visc->g->dim;
+    const fsi_real kn = visc->k * visc->g->desc.viscosity;
+    ptrdiff_t rows = (ptrdiff_t)visc->n[1] * visc->n[2];
     FSI__OMP(parallel for schedule(static) if (rows * sy > 20000))
     for (ptrdiff_t r = 0; r < rows; r++) {
-        int j = (int)(r % v->n[1]), k = (int)(r / v->n[1]);
-        for (int i = 0; i < v->n[0]; i++) {
+        int j = (int)(r % visc->n[1]), k = (int)(r / visc->n[1]);
+        for (int i = 0; i < visc->n[0]; i++) {
             const ptrdiff_t f = r * sy + i;
             fsi_real sum = 0, d = 1, value;
             ptrdiff_t other;
-            if (v->mark[f] == FSI__PLAIN) {
+            if (visc->mark[f] == FSI__PLAIN) {
                 sum = x[f - 1] + x[f + 1] + x[f - sy] + x[f + sy]
                       + (dim == 3 ? x[f - sz] + x[f + sz] : 0);
                 d = 1 + (fsi_real)(2 * dim) * kn;
                 sum *= kn;
-            } else if (v->mark[f] == FSI__FREE) {
+            } else if (visc->mark[f] == FSI__FREE) {
                 for (int b = 0; b < dim; b++)
                     for (int up = 0; up < 2; up++) {
-                        fsi_real c =
-                            fsi__visc_link(v, v->g->u[v->a], i, j, k, b, up, &other, &value);
+                        fsi_real c = fsi__visc_link(visc, visc->g->u[visc->a], i, j, k, b, up,
+                                                    &other, &value);
                         d += c;
                         if (other >= 0)
                             sum += c * x[other];
@@ -3374,19 +3411,19 @@ static void fsi__visc_jacobi(const fsi_real *x, fsi_real *y, void *user) {
 }
 
 /* rhs = u* plus what the prescribed neighbours add; also finds the plain faces. */
-static void fsi__visc_rhs(fsi__visc *v, uint8_t *mark, fsi_real *rhs) {
-    const fsi_grid *g = v->g;
-    const fsi_real *u = g->u[v->a];
-    for (int k = 0; k < v->n[2]; k++)
-        for (int j = 0; j < v->n[1]; j++)
-            for (int i = 0; i < v->n[0]; i++) {
-                size_t f = fsi__at(v->n, i, j, k);
-                int plain = !g->desc.viscosity_cells;
+static void fsi__visc_rhs(fsi__visc *visc, uint8_t *mark, fsi_real *rhs) {
+    const fsi_grid *grid = visc->g;
+    const fsi_real *u = grid->u[visc->a];
+    for (int k = 0; k < visc->n[2]; k++)
+        for (int j = 0; j < visc->n[1]; j++)
+            for (int i = 0; i < visc->n[0]; i++) {
+                size_t f = fsi__at(visc->n, i, j, k);
+                int plain = !grid->desc.viscosity_cells;
                 rhs[f] = u[f];
-                for (int b = 0; b < g->dim && mark[f] == FSI__FREE; b++)
+                for (int b = 0; b < grid->dim && mark[f] == FSI__FREE; b++)
                     for (int up = 0; up < 2; up++) {
                         ptrdiff_t other;
-                        fsi_real value, c = fsi__visc_link(v, u, i, j, k, b, up, &other, &value);
+                        fsi_real value, c = fsi__visc_link(visc, u, i, j, k, b, up, &other, &value);
                         if (other < 0) {
                             rhs[f] += c * value;
                             plain = 0;
@@ -3398,47 +3435,50 @@ static void fsi__visc_rhs(fsi__visc *v, uint8_t *mark, fsi_real *rhs) {
 }
 
 FSI_API fsi_result fsi_grid_viscosity(fsi_grid *grid, fsi_real dt, fsi_report *report) {
-    fsi_grid *g = grid;
-    fsi_krylov_desc d;
-    fsi_result r = FSI_OK;
-    if (!g || !g->block)
+    fsi_grid *fluid = grid;
+    fsi_krylov_desc desc;
+    fsi_result result = FSI_OK;
+    if (!fluid || !fluid->block)
         return FSI_ERR_STATE;
     if (!fsi__dt_valid(dt))
         return FSI_ERR_ARGUMENT;
-    if (!(g->desc.viscosity > 0) && !g->desc.viscosity_cells)
+    if (!(fluid->desc.viscosity > 0) && !fluid->desc.viscosity_cells)
         return FSI_OK;
-    fsi__grid_walls(g, 0);
-    g->weights_are_one = 0; /* the weights' room is lent to the solver */
-    fsi__visc v;
-    for (v.a = 0; v.a < g->dim; v.a++) {
-        fsi__visc_marks(g, v.a);
-        v.g = g;
-        v.k = dt / (g->h * g->h);
-        v.mark = g->mark[v.a];
-        fsi__family_size(g, v.a, v.n);
-        fsi__visc_rhs(&v, g->mark[v.a], g->rhs);
-        memset(&d, 0, sizeof d);
-        d.n = g->faces[v.a];
-        d.A.apply_fn = fsi__visc_apply;
-        d.A.user = &v;
-        d.precondition.apply_fn = fsi__visc_jacobi;
-        d.precondition.user = &v;
-        d.tolerance = (double)fsi__max((fsi_real)(0.01 * g->desc.tolerance), 20 * FSI_REAL_EPS);
-        d.max_iterations = 1000;
-        d.guess = 1;
-        d.allocator = g->desc.allocator;
-        size_t room = (size_t)(g->scratch[3] - g->weight[0] + (g->scratch[1] - g->scratch[0]))
-                      * sizeof(fsi_real);
-        size_t need = fsi_cg_work_size(&d);
-        fsi_result q = fsi_cg_solve(&d, g->rhs, g->u[v.a], need <= room ? g->weight[0] : NULL,
-                                    need <= room ? room : 0, report);
-        if (q < 0)
-            return q;
-        if (q > 0 && r == FSI_OK)
-            r = q;
+    fsi__grid_walls(fluid, 0);
+    fluid->weights_are_one = 0; /* the weights' room is lent to the solver */
+    fsi__visc visc;
+    for (visc.a = 0; visc.a < fluid->dim; visc.a++) {
+        fsi__visc_marks(fluid, visc.a);
+        visc.g = fluid;
+        visc.k = dt / (fluid->h * fluid->h);
+        visc.mark = fluid->mark[visc.a];
+        fsi__family_size(fluid, visc.a, visc.n);
+        fsi__visc_rhs(&visc, fluid->mark[visc.a], fluid->rhs);
+        memset(&desc, 0, sizeof desc);
+        desc.n = fluid->faces[visc.a];
+        desc.A.apply_fn = fsi__visc_apply;
+        desc.A.user = &visc;
+        desc.precondition.apply_fn = fsi__visc_jacobi;
+        desc.precondition.user = &visc;
+        desc.tolerance =
+            (double)fsi__max((fsi_real)(0.01 * fluid->desc.tolerance), 20 * FSI_REAL_EPS);
+        desc.max_iterations = 1000;
+        desc.guess = 1;
+        desc.allocator = fluid->desc.allocator;
+        size_t room =
+            (size_t)(fluid->scratch[3] - fluid->weight[0] + (fluid->scratch[1] - fluid->scratch[0]))
+            * sizeof(fsi_real);
+        size_t need = fsi_cg_work_size(&desc);
+        fsi_result status_now =
+            fsi_cg_solve(&desc, fluid->rhs, fluid->u[visc.a],
+                         need <= room ? fluid->weight[0] : NULL, need <= room ? room : 0, report);
+        if (status_now < 0)
+            return status_now;
+        if (status_now > 0 && result == FSI_OK)
+            result = status_now;
     }
-    fsi__grid_walls(g, 0);
-    return r;
+    fsi__grid_walls(fluid, 0);
+    return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -3478,63 +3518,63 @@ static void fsi__spread(const int *n, int dim, fsi_real *v, uint8_t *mark, int l
 
 /* mark: 1 = known (beside a fluid cell), 2 = a wall of the box (liquid: left alone), 0 = to be
  * filled. */
-static void fsi__velocity_marks(fsi_grid *g, int a) {
+static void fsi__velocity_marks(fsi_grid *grid, int a) {
     int n[3], m[3];
-    const ptrdiff_t step = a == 0 ? 1 : a == 1 ? g->nx : (ptrdiff_t)g->nx * g->ny;
-    fsi__family_size(g, a, n);
-    fsi__family_size(g, 3, m);
+    const ptrdiff_t step = a == 0 ? 1 : a == 1 ? grid->nx : (ptrdiff_t)grid->nx * grid->ny;
+    fsi__family_size(grid, a, n);
+    fsi__family_size(grid, 3, m);
     ptrdiff_t rows = (ptrdiff_t)n[1] * n[2];
-    FSI__OMP(parallel for schedule(static) if (g->cells > 20000))
+    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
     for (ptrdiff_t r = 0; r < rows; r++) {
         int j = (int)(r % n[1]), k = (int)(r / n[1]);
         for (int i = 0; i < n[0]; i++) {
             const int at = a == 0 ? i : a == 1 ? j : k;
             const ptrdiff_t hi = (ptrdiff_t)i + m[0] * ((ptrdiff_t)j + (ptrdiff_t)m[1] * k),
                             lo = hi - step;
-            int fluid = (at > 0 && g->cell[lo] == FSI_CELL_FLUID)
-                        || (at < m[a] && g->cell[hi] == FSI_CELL_FLUID);
-            int wall = at == 0 || at == m[a] ? !fsi__side_open(g, 2 * a + (at > 0))
-                                             : fluid && !(g->weight[a][r * n[0] + i] > 0);
-            g->mark[a][r * n[0] + i] = (uint8_t)(wall && g->phi ? 2 : fluid || wall);
+            int fluid = (at > 0 && grid->cell[lo] == FSI_CELL_FLUID)
+                        || (at < m[a] && grid->cell[hi] == FSI_CELL_FLUID);
+            int wall = at == 0 || at == m[a] ? !fsi__side_open(grid, 2 * a + (at > 0))
+                                             : fluid && !(grid->weight[a][r * n[0] + i] > 0);
+            grid->mark[a][r * n[0] + i] = (uint8_t)(wall && grid->phi ? 2 : fluid || wall);
         }
     }
 }
 
 FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid) {
-    fsi_grid *g = grid;
+    fsi_grid *fluid = grid;
     const uint8_t *valid[3];
     int n[3];
-    if (!g || !g->block)
+    if (!fluid || !fluid->block)
         return FSI_ERR_STATE;
-    if (!g->phi && !(g->occluded && g->occlusion.solid))
+    if (!fluid->phi && !(fluid->occluded && fluid->occlusion.solid))
         return FSI_OK;
     for (int a = 0; a < 3; a++)
-        valid[a] = g->mark[a];
-    for (int a = 0; a < g->dim; a++) {
-        fsi__velocity_marks(g, a);
-        fsi__family_size(g, a, n);
-        if (!g->phi)
-            fsi__spread(n, g->dim, g->u[a], g->mark[a], g->desc.extrapolate);
+        valid[a] = fluid->mark[a];
+    for (int a = 0; a < fluid->dim; a++) {
+        fsi__velocity_marks(fluid, a);
+        fsi__family_size(fluid, a, n);
+        if (!fluid->phi)
+            fsi__spread(n, fluid->dim, fluid->u[a], fluid->mark[a], fluid->desc.extrapolate);
     }
-    if (g->phi) {
+    if (fluid->phi) {
         fsi_real *u[3];
-        u[0] = g->u[0];
-        u[1] = g->u[1];
-        u[2] = g->u[2];
-        fsi_levelset_extrapolate(&g->levelset, u, valid, g->desc.extrapolate);
+        u[0] = fluid->u[0];
+        u[1] = fluid->u[1];
+        u[2] = fluid->u[2];
+        fsi_levelset_extrapolate(&fluid->levelset, u, valid, fluid->desc.extrapolate);
     }
-    fsi__family_size(g, 3, n);
+    fsi__family_size(fluid, 3, n);
     /* cells a solid uncovers start with sane values */
-    for (int q = 0; q < 2 + g->desc.scalars && g->occluded && g->occlusion.solid; q++) {
-        fsi_real *s = fsi__scalar(g, q, NULL);
+    for (int q = 0; q < 2 + fluid->desc.scalars && fluid->occluded && fluid->occlusion.solid; q++) {
+        fsi_real *s = fsi__scalar(fluid, q, NULL);
         if (!s)
             continue;
-        for (size_t c = 0; c < g->cells; c++)
-            g->mark[0][c] = !g->occlusion.solid[c];
-        fsi__spread(n, g->dim, s, g->mark[0], 3);
+        for (size_t c = 0; c < fluid->cells; c++)
+            fluid->mark[0][c] = !fluid->occlusion.solid[c];
+        fsi__spread(n, fluid->dim, s, fluid->mark[0], 3);
     }
-    for (int a = 0; a < g->dim && g->u_plus[a]; a++)
-        fsi__plus_equal(g, a, NULL);
+    for (int a = 0; a < fluid->dim && fluid->u_plus[a]; a++)
+        fsi__plus_equal(fluid, a, NULL);
     return FSI_OK;
 }
 
@@ -3544,94 +3584,94 @@ static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, f
                                        double first, fsi_levelset_report *report);
 
 FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report *report) {
-    fsi_grid *g = grid;
-    fsi_result r = FSI_OK;
-    if (!g || !g->block)
+    fsi_grid *fluid = grid;
+    fsi_result result = FSI_OK;
+    if (!fluid || !fluid->block)
         return FSI_ERR_STATE;
     if (!fsi__dt_valid(dt))
         return FSI_ERR_ARGUMENT;
-    if (g->phi) {
+    if (fluid->phi) {
         fsi_levelset_report lr;
         const fsi_real *u[3];
         int open[6];
         memset(&lr, 0, sizeof lr);
-        fsi_levelset_walls w;
-        fsi__surface_walls(g, &w, open);
-        if (g->occluded) {
-            fsi__mark_near(g, dt, 0);
-            w.near_cell = g->near_cell;
+        fsi_levelset_walls walls;
+        fsi__surface_walls(fluid, &walls, open);
+        if (fluid->occluded) {
+            fsi__mark_near(fluid, dt, 0);
+            walls.near_cell = fluid->near_cell;
         }
-        u[0] = g->u[0];
-        u[1] = g->u[1];
-        u[2] = g->u[2];
-        g->levelset.desc.settle = fsi_vec_dot(g->desc.gravity, g->desc.gravity) > 0;
-        r = fsi_levelset_advance(&g->levelset, u, dt, &w, &lr);
-        if (r < 0)
-            return r;
-        if (g->desc.volume_correction)
-            fsi__ls_correct_from(&g->levelset, w.solid, FSI_R(0.1), lr.volume, &lr);
-        g->stats.liquid_volume = lr.volume;
+        u[0] = fluid->u[0];
+        u[1] = fluid->u[1];
+        u[2] = fluid->u[2];
+        fluid->levelset.desc.settle = fsi_vec_dot(fluid->desc.gravity, fluid->desc.gravity) > 0;
+        result = fsi_levelset_advance(&fluid->levelset, u, dt, &walls, &lr);
+        if (result < 0)
+            return result;
+        if (fluid->desc.volume_correction)
+            fsi__ls_correct_from(&fluid->levelset, walls.solid, FSI_R(0.1), lr.volume, &lr);
+        fluid->stats.liquid_volume = lr.volume;
         if (report) {
             report->volume = lr.volume;
             report->volume_change = lr.volume_change;
         }
     }
-    g->time += (double)dt;
-    g->steps++;
-    return r;
+    fluid->time += (double)dt;
+    fluid->steps++;
+    return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid step */
-static fsi_result fsi__worse(fsi_result a, fsi_result b) {
-    return a < 0 ? a : b < 0 ? b : a > 0 ? a : b;
+static fsi_result fsi__worse(fsi_result result, fsi_result status_now) {
+    return result < 0 ? result : status_now < 0 ? status_now : result > 0 ? result : status_now;
 }
 
 FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report) {
-    fsi_grid *g = grid;
+    fsi_grid *fluid = grid;
     fsi_report local, *rep = report ? report : &local;
-    if (!g || !g->block)
+    if (!fluid || !fluid->block)
         return FSI_ERR_STATE;
     if (!fsi__dt_valid(dt))
         return FSI_ERR_ARGUMENT;
     memset(rep, 0, sizeof *rep);
-    fsi_result r = fsi__check_callbacks(g); /* refuse before anything changed */
-    if (r < 0)
-        return r;
-    r = fsi_grid_advect(g, dt); /* u, scalars -> transported by u */
-    if (r < 0)
-        return r;
-    fsi_result worst = r = fsi_grid_forces(g, dt); /* u* */
-    if (r >= 0)
-        worst = fsi__worse(worst, r = fsi_grid_classify(g));
-    if (r >= 0)
-        worst = fsi__worse(worst, r = fsi_grid_viscosity(g, dt, NULL));
-    if (r >= 0)
-        worst = fsi__worse(worst, r = fsi_grid_build_pressure(g, dt));
-    if (r >= 0)
-        worst = fsi__worse(worst, r = fsi_grid_solve_pressure(g, rep));
-    if (r >= 0)
-        worst = fsi__worse(worst, r = fsi_grid_apply_pressure(g));
-    if (r >= 0 && report) {
-        report->divergence = fsi_grid_max_divergence(g);
-        g->stats.kinetic_energy = fsi_grid_kinetic_energy(g);
+    fsi_result result = fsi__check_callbacks(fluid); /* refuse before anything changed */
+    if (result < 0)
+        return result;
+    result = fsi_grid_advect(fluid, dt); /* u, scalars -> transported by u */
+    if (result < 0)
+        return result;
+    fsi_result worst = result = fsi_grid_forces(fluid, dt); /* u* */
+    if (result >= 0)
+        worst = fsi__worse(worst, result = fsi_grid_classify(fluid));
+    if (result >= 0)
+        worst = fsi__worse(worst, result = fsi_grid_viscosity(fluid, dt, NULL));
+    if (result >= 0)
+        worst = fsi__worse(worst, result = fsi_grid_build_pressure(fluid, dt));
+    if (result >= 0)
+        worst = fsi__worse(worst, result = fsi_grid_solve_pressure(fluid, rep));
+    if (result >= 0)
+        worst = fsi__worse(worst, result = fsi_grid_apply_pressure(fluid));
+    if (result >= 0 && report) {
+        report->divergence = fsi_grid_max_divergence(fluid);
+        fluid->stats.kinetic_energy = fsi_grid_kinetic_energy(fluid);
     }
-    if (r >= 0)
-        worst = fsi__worse(worst, r = fsi_grid_extrapolate(g));
-    if (r >= 0)
-        worst = fsi__worse(worst, fsi_grid_move_surface(g, dt, rep));
-    if (worst == FSI_OK && g->stats.cfl > (double)g->desc.cfl)
+    if (result >= 0)
+        worst = fsi__worse(worst, result = fsi_grid_extrapolate(fluid));
+    if (result >= 0)
+        worst = fsi__worse(worst, fsi_grid_move_surface(fluid, dt, rep));
+    if (worst == FSI_OK && fluid->stats.cfl > (double)fluid->desc.cfl)
         worst = FSI_DT_TOO_LARGE;
     rep->reason = worst;
     if (worst != FSI_OK)
-        fsi_log(&g->desc.logger, worst < 0 ? 2 : 1, fsi_result_text(worst));
+        fsi_log(&fluid->desc.logger, worst < 0 ? 2 : 1, fsi_result_text(worst));
     return worst;
 }
 
 FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, int *steps,
                                     fsi_report *report) {
     fsi_report local, *rep = report ? report : &local;
-    fsi_result r = FSI_OK, worst = FSI_OK;
+    fsi_result result = FSI_OK, worst = FSI_OK;
     fsi_real left = dt;
     int n = 0, iterations = 0;
     if (!grid || !grid->block)
@@ -3640,7 +3680,7 @@ FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, 
         return FSI_ERR_ARGUMENT;
     if (max_steps == 0)
         max_steps = 1000;
-    while (left > 0 && r >= 0) {
+    while (left > 0 && result >= 0) {
         fsi_real part = fsi_grid_max_dt(grid);
         if (!(part > 0))
             return FSI_ERR_NUMERIC;
@@ -3649,8 +3689,8 @@ FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, 
         part = n + 1 >= max_steps || pieces <= 1 ? left : left / pieces;
         if (n + 1 >= max_steps && pieces > 1)
             worst = fsi__worse(worst, FSI_CAPPED);
-        r = fsi_grid_step(grid, part, rep);
-        worst = fsi__worse(worst, r);
+        result = fsi_grid_step(grid, part, rep);
+        worst = fsi__worse(worst, result);
         iterations += rep->iterations;
         n++;
         left = part < left ? left - part : 0;
@@ -3706,11 +3746,11 @@ FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scala
             }
     fsi_copy(grid->cells, grid->scratch[0], out);
     if (field == FSI_FIELD_PHI) {
-        fsi_levelset_walls w;
+        fsi_levelset_walls walls;
         int open[6];
-        fsi__surface_walls(grid, &w, open);
-        fsi_result r = fsi_levelset_reset(&grid->levelset, &w);
-        return r < 0 ? r : fsi__worse(r, fsi_grid_classify(grid));
+        fsi__surface_walls(grid, &walls, open);
+        fsi_result result = fsi_levelset_reset(&grid->levelset, &walls);
+        return result < 0 ? result : fsi__worse(result, fsi_grid_classify(grid));
     }
     return FSI_OK;
 }
@@ -3749,7 +3789,7 @@ FSI_API fsi_result fsi_grid_save(const fsi_grid *grid, void *block) {
 
 FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block) {
     const unsigned char *in = (const unsigned char *)block;
-    fsi_result r = FSI_OK;
+    fsi_result result = FSI_OK;
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
     if (!block)
@@ -3760,9 +3800,9 @@ FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block) {
         || head.levelset_bytes != (grid->phi ? fsi_levelset_state_size(&grid->levelset) : 0))
         return FSI_ERR_SIZE;
     if (grid->phi)
-        r = fsi_levelset_restore(&grid->levelset, in + 64 + grid->state_bytes);
-    if (r < 0)
-        return r;
+        result = fsi_levelset_restore(&grid->levelset, in + 64 + grid->state_bytes);
+    if (result < 0)
+        return result;
     memcpy(grid->state, in + 64, grid->state_bytes);
     grid->time = head.time;
     grid->steps = head.steps;
@@ -3798,28 +3838,28 @@ typedef struct fsi__ls_axis {
 } fsi__ls_axis;
 
 static fsi__ls_axis fsi__ls_weights(fsi_real g, int n) {
-    fsi__ls_axis a;
+    fsi__ls_axis axis;
     int b = fsi__iclamp((int)g, 0, fsi__imax(n - 2, 0)); /* g > -1 */
     fsi_real t = n > 1 ? g - (fsi_real)b : 0, s = 1 - t;
     for (int m = 0; m < 4; m++)
-        a.i[m] = fsi__iclamp(b - 1 + m, 0, n - 1);
+        axis.i[m] = fsi__iclamp(b - 1 + m, 0, n - 1);
     if (b > 0 && b < n - 2) {
-        a.w[0] = -t * s * s / 2;
-        a.w[3] = -s * t * t / 2;
-        a.w[1] = s * (1 + t - FSI_R(1.5) * t * t);
-        a.w[2] = t * (1 + s - FSI_R(1.5) * s * s);
-        a.d[0] = -s * (s - 2 * t) / 2;
-        a.d[3] = t * (t - 2 * s) / 2;
-        a.d[1] = t * (FSI_R(4.5) * t - 5);
-        a.d[2] = -s * (FSI_R(4.5) * s - 5);
+        axis.w[0] = -t * s * s / 2;
+        axis.w[3] = -s * t * t / 2;
+        axis.w[1] = s * (1 + t - FSI_R(1.5) * t * t);
+        axis.w[2] = t * (1 + s - FSI_R(1.5) * s * s);
+        axis.d[0] = -s * (s - 2 * t) / 2;
+        axis.d[3] = t * (t - 2 * s) / 2;
+        axis.d[1] = t * (FSI_R(4.5) * t - 5);
+        axis.d[2] = -s * (FSI_R(4.5) * s - 5);
     } else {
-        a.w[0] = a.w[3] = a.d[0] = a.d[3] = 0;
-        a.w[1] = s;
-        a.w[2] = n > 1 ? t : 0;
-        a.d[1] = n > 1 ? FSI_R(-1.0) : 0;
-        a.d[2] = n > 1 ? FSI_R(1.0) : 0;
+        axis.w[0] = axis.w[3] = axis.d[0] = axis.d[3] = 0;
+        axis.w[1] = s;
+        axis.w[2] = n > 1 ? t : 0;
+        axis.d[1] = n > 1 ? FSI_R(-1.0) : 0;
+        axis.d[2] = n > 1 ? FSI_R(1.0) : 0;
     }
-    return a;
+    return axis;
 }
 
 /* phi at lattice point g by cubics (linear along an axis next to its ends); gradient per cell if
@@ -3857,12 +3897,13 @@ static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 g, int limit, fsi
 
 /* Lattice coordinates of a world point, clipped to the box. */
 FSI__FLAT fsi_vec3 fsi__ls_lattice(const fsi_levelset *ls, fsi_vec3 x) {
-    const fsi_levelset_desc *d = &ls->desc;
-    fsi_real s = 1 / d->h, half = FSI_R(0.5);
-    return fsi_vec(
-        fsi__clamp((x.x - d->origin.x) * s - half, -half, (fsi_real)d->nx - half),
-        fsi__clamp((x.y - d->origin.y) * s - half, -half, (fsi_real)d->ny - half),
-        d->nz > 1 ? fsi__clamp((x.z - d->origin.z) * s - half, -half, (fsi_real)d->nz - half) : 0);
+    const fsi_levelset_desc *desc = &ls->desc;
+    fsi_real s = 1 / desc->h, half = FSI_R(0.5);
+    return fsi_vec(fsi__clamp((x.x - desc->origin.x) * s - half, -half, (fsi_real)desc->nx - half),
+                   fsi__clamp((x.y - desc->origin.y) * s - half, -half, (fsi_real)desc->ny - half),
+                   desc->nz > 1 ? fsi__clamp((x.z - desc->origin.z) * s - half, -half,
+                                             (fsi_real)desc->nz - half)
+                                : 0);
 }
 
 /* phi at a lattice point, linear, continued to half a cell outside; its gradient per cell if asked
@@ -3899,43 +3940,43 @@ FSI_API fsi_real fsi_levelset_sample(const fsi_levelset *ls, fsi_vec3 x, fsi_vec
 
 /* Velocity at lattice point g (cell centres): linear on the faces of each component, constant
  * beyond the outermost ones. */
-FSI__FLAT fsi_vec3 fsi__ls_velocity(const fsi__mac *m, fsi_vec3 g) {
+FSI__FLAT fsi_vec3 fsi__ls_velocity(const fsi__mac *mac, fsi_vec3 g) {
     const fsi_real half = FSI_R(0.5);
     fsi_vec3 v;
-    if (m->three)
-        fsi__mac_at(m, 1, g.x + half, g.y + half, g.z + half, &v.x, &v.y, &v.z);
+    if (mac->three)
+        fsi__mac_at(mac, 1, g.x + half, g.y + half, g.z + half, &v.x, &v.y, &v.z);
     else
-        fsi__mac_at(m, 0, g.x + half, g.y + half, half, &v.x, &v.y, &v.z);
+        fsi__mac_at(mac, 0, g.x + half, g.y + half, half, &v.x, &v.y, &v.z);
     return v;
 }
 
 static fsi__mac fsi__ls_mac(const fsi_levelset *ls, const fsi_real *const u[3]) {
-    fsi__mac m;
-    m.u[0] = u[0];
-    m.u[1] = u[1];
-    m.u[2] = u[2];
-    m.n[0] = ls->desc.nx;
-    m.n[1] = ls->desc.ny;
-    m.n[2] = ls->desc.nz;
-    m.three = ls->desc.nz > 1;
-    return m;
+    fsi__mac mac;
+    mac.u[0] = u[0];
+    mac.u[1] = u[1];
+    mac.u[2] = u[2];
+    mac.n[0] = ls->desc.nx;
+    mac.n[1] = ls->desc.ny;
+    mac.n[2] = ls->desc.nz;
+    mac.three = ls->desc.nz > 1;
+    return mac;
 }
 
 /* At the centre of cell (i,j,k): the means of its faces. */
-FSI__FLAT fsi_vec3 fsi__ls_centre_velocity(const fsi__mac *m, ptrdiff_t i, ptrdiff_t j,
+FSI__FLAT fsi_vec3 fsi__ls_centre_velocity(const fsi__mac *mac, ptrdiff_t i, ptrdiff_t j,
                                            ptrdiff_t k) {
-    const ptrdiff_t nx = m->n[0], ny = m->n[1];
-    const fsi_real *u = m->u[0] + i + (nx + 1) * (j + ny * k),
-                   *v = m->u[1] + i + nx * (j + (ny + 1) * k),
-                   *w = m->three ? m->u[2] + i + nx * (j + ny * k) : NULL;
+    const ptrdiff_t nx = mac->n[0], ny = mac->n[1];
+    const fsi_real *u = mac->u[0] + i + (nx + 1) * (j + ny * k),
+                   *v = mac->u[1] + i + nx * (j + (ny + 1) * k),
+                   *w = mac->three ? mac->u[2] + i + nx * (j + ny * k) : NULL;
     return fsi_vec(FSI_R(0.5) * (u[0] + u[1]), FSI_R(0.5) * (v[0] + v[nx]),
                    w ? FSI_R(0.5) * (w[0] + w[nx * ny]) : 0);
 }
 
 /* Where lattice point g with velocity v comes to in dt / h (negative: comes from): the midpoint
  * rule. */
-FSI__FLAT fsi_vec3 fsi__ls_trace(const fsi__mac *m, fsi_vec3 g, fsi_vec3 v, fsi_real dth) {
-    return fsi_vec_mad(g, fsi__ls_velocity(m, fsi_vec_mad(g, v, dth / 2)), dth);
+FSI__FLAT fsi_vec3 fsi__ls_trace(const fsi__mac *mac, fsi_vec3 g, fsi_vec3 v, fsi_real dth) {
+    return fsi_vec_mad(g, fsi__ls_velocity(mac, fsi_vec_mad(g, v, dth / 2)), dth);
 }
 
 FSI__FLAT fsi_vec3 fsi__ls_world(const fsi_levelset *ls, fsi_vec3 g) {
@@ -3957,7 +3998,7 @@ FSI__FLAT size_t fsi__ls_cell(const fsi_levelset *ls, fsi_vec3 g) {
    which the way leads, cells (negative: inside, by that much). Closed sides clip. */
 FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls *walls, fsi_vec3 a,
                                 fsi_vec3 b, fsi_real *out) {
-    fsi_real p[3], from[3], lo = FSI_R(-0.5), far = FSI_R(-1e6);
+    fsi_real p[3], from[3], lo = FSI_R(-0.5), far_off = FSI_R(-1e6);
     int n[3];
     if (walls && walls->clip_fn && (!walls->near_cell || walls->near_cell[fsi__ls_cell(ls, a)])) {
         fsi_vec3 x = walls->clip_fn(fsi__ls_world(ls, a), fsi__ls_world(ls, b), walls->user);
@@ -3980,12 +4021,12 @@ FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls
     for (int m = 0; m < (n[2] > 1 ? 3 : 2); m++) {
         fsi_real hi = (fsi_real)n[m] + lo;
         if (walls && walls->open && p[m] < from[m] && walls->open[2 * m])
-            far = fsi__max(far, lo - p[m]);
+            far_off = fsi__max(far_off, lo - p[m]);
         if (walls && walls->open && p[m] > from[m] && walls->open[2 * m + 1])
-            far = fsi__max(far, p[m] - hi);
+            far_off = fsi__max(far_off, p[m] - hi);
         p[m] = fsi__clamp(p[m], lo, hi);
     }
-    *out = far;
+    *out = far_off;
     return fsi_vec(p[0], p[1], n[2] > 1 ? p[2] : 0);
 }
 
@@ -4019,39 +4060,39 @@ static void fsi__ls_place(fsi_levelset *ls, fsi_arena *arena) {
 }
 
 static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *desc) {
-    fsi_levelset_desc *d = &ls->desc;
-    *d = *desc;
-    if (d->nx < 2 || d->ny < 2 || d->nz < 1 || !fsi__finite(d->h) || !(d->h > 0)
-        || !fsi__finite_vec(d->origin))
+    fsi_levelset_desc *given = &ls->desc;
+    *given = *desc;
+    if (given->nx < 2 || given->ny < 2 || given->nz < 1 || !fsi__finite(given->h) || !(given->h > 0)
+        || !fsi__finite_vec(given->origin))
         return FSI_ERR_ARGUMENT;
-    if (d->particles < -1 || d->particles > 8 || d->reseed < -1 || d->redistance < -1 || d->band < 0
-        || !fsi_allocator_valid(&d->allocator))
+    if (given->particles < -1 || given->particles > 8 || given->reseed < -1
+        || given->redistance < -1 || given->band < 0 || !fsi_allocator_valid(&given->allocator))
         return FSI_ERR_ARGUMENT;
     size_t n;
-    if (!fsi_size_mul((size_t)d->nx + 1, (size_t)d->ny + 1, &n)
-        || !fsi_size_mul(n, (size_t)d->nz + 1, &n) || n > 0x7fffffffu)
+    if (!fsi_size_mul((size_t)given->nx + 1, (size_t)given->ny + 1, &n)
+        || !fsi_size_mul(n, (size_t)given->nz + 1, &n) || n > 0x7fffffffu)
         return FSI_ERR_SIZE;
-    ls->cells = (size_t)d->nx * (size_t)d->ny * (size_t)d->nz;
-    if (!d->particles)
-        d->particles = d->nz > 1 ? 3 : 4;
-    if (!d->reseed)
-        d->reseed = 20;
-    if (!d->redistance)
-        d->redistance = 5;
-    d->band = d->band ? fsi__imax(d->band, 5) : 8;
-    size_t full = d->particles < 0
-                      ? 0
-                      : (size_t)(d->particles * d->particles * (d->nz > 1 ? d->particles : 1));
-    if (d->particles < 0)
-        d->particle_room = 0;
-    else if (!d->particle_room)
-        d->particle_room = full
-                           * (ls->cells < 32768 ? ls->cells
-                              : d->nz > 1       ? ls->cells / 8 + 28672
-                                                : ls->cells / 2 + 16384);
-    if (d->particle_room > 0x7fffffffu)
+    ls->cells = (size_t)given->nx * (size_t)given->ny * (size_t)given->nz;
+    if (!given->particles)
+        given->particles = given->nz > 1 ? 3 : 4;
+    if (!given->reseed)
+        given->reseed = 20;
+    if (!given->redistance)
+        given->redistance = 5;
+    given->band = given->band ? fsi__imax(given->band, 5) : 8;
+    size_t full = given->particles < 0 ? 0
+                                       : (size_t)(given->particles * given->particles
+                                                  * (given->nz > 1 ? given->particles : 1));
+    if (given->particles < 0)
+        given->particle_room = 0;
+    else if (!given->particle_room)
+        given->particle_room = full
+                               * (ls->cells < 32768 ? ls->cells
+                                  : given->nz > 1   ? ls->cells / 8 + 28672
+                                                    : ls->cells / 2 + 16384);
+    if (given->particle_room > 0x7fffffffu)
         return FSI_ERR_SIZE;
-    ls->room = d->particle_room;
+    ls->room = given->particle_room;
     return FSI_OK;
 }
 
@@ -4062,9 +4103,9 @@ FSI_API fsi_result fsi_levelset_init(fsi_levelset *ls, const fsi_levelset_desc *
     memset(&fresh, 0, sizeof fresh);
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
-    fsi_result r = fsi__ls_resolve(&fresh, desc);
-    if (r != FSI_OK)
-        return r;
+    fsi_result result = fsi__ls_resolve(&fresh, desc);
+    if (result != FSI_OK)
+        return result;
     fsi__ls_place(&fresh, &arena);
     if (arena.failed)
         return FSI_ERR_SIZE;
@@ -4479,29 +4520,29 @@ typedef struct fsi__ls_faces {
 } fsi__ls_faces;
 
 static fsi__ls_faces fsi__ls_faces_of(const fsi_levelset *ls, int axis) {
-    fsi__ls_faces f;
-    f.n[0] = ls->desc.nx;
-    f.n[1] = ls->desc.ny;
-    f.n[2] = ls->desc.nz;
-    f.cell[0] = 1;
-    f.cell[1] = f.n[0];
-    f.cell[2] = f.n[0] * f.n[1];
-    f.n[axis]++;
-    f.step[0] = 1;
-    f.step[1] = f.n[0];
-    f.step[2] = f.n[0] * f.n[1];
-    f.count = f.step[2] * f.n[2];
-    f.axis = axis;
-    f.dim = ls->desc.nz > 1 ? 3 : 2;
-    return f;
+    fsi__ls_faces faces;
+    faces.n[0] = ls->desc.nx;
+    faces.n[1] = ls->desc.ny;
+    faces.n[2] = ls->desc.nz;
+    faces.cell[0] = 1;
+    faces.cell[1] = faces.n[0];
+    faces.cell[2] = faces.n[0] * faces.n[1];
+    faces.n[axis]++;
+    faces.step[0] = 1;
+    faces.step[1] = faces.n[0];
+    faces.step[2] = faces.n[0] * faces.n[1];
+    faces.count = faces.step[2] * faces.n[2];
+    faces.axis = axis;
+    faces.dim = ls->desc.nz > 1 ? 3 : 2;
+    return faces;
 }
 
 /* Twice the mean of phi over the two cells of the face `place` along its axis, below cell c (one
  * cell at the border). */
-FSI__INLINE fsi_real fsi__ls_face_phi(const fsi_real *phi, const fsi__ls_faces *f, ptrdiff_t c,
+FSI__INLINE fsi_real fsi__ls_face_phi(const fsi_real *phi, const fsi__ls_faces *faces, ptrdiff_t c,
                                       ptrdiff_t place) {
-    const ptrdiff_t step = f->cell[f->axis];
-    return phi[place > 0 ? c - step : c] + phi[place + 1 < f->n[f->axis] ? c : c - step];
+    const ptrdiff_t step = faces->cell[faces->axis];
+    return phi[place > 0 ? c - step : c] + phi[place + 1 < faces->n[faces->axis] ? c : c - step];
 }
 
 /* The value neighbour o hands on to the next face in direction -step: constant, or (linear)
@@ -4519,38 +4560,38 @@ static fsi_real fsi__ls_handed(const fsi_levelset *ls, const fsi_real *u, ptrdif
 /* n . grad u = 0 at a face, upwind in phi: the mean of the neighbours with lower phi, weighted by
    the drop. Returns 0 while one of them is not known yet; with force it takes what is known, and
    the plain mean where none of that lies lower. */
-static int fsi__ls_extend(const fsi_levelset *ls, const fsi__ls_faces *f, const fsi_real *u,
+static int fsi__ls_extend(const fsi_levelset *ls, const fsi__ls_faces *faces, const fsi_real *u,
                           ptrdiff_t at, int force, fsi_real *out) {
     const fsi_real h = ls->desc.h;
     fsi_real wsum = 0, sum = 0, mean = 0;
     ptrdiff_t place[3];
     int count = 0, wait = 0;
-    place[0] = at % f->n[0];
-    place[1] = at / f->n[0] % f->n[1];
-    place[2] = at / f->step[2];
-    ptrdiff_t c = place[0] + f->cell[1] * place[1] + f->cell[2] * place[2];
-    fsi_real here = fsi__ls_face_phi(ls->phi, f, c, place[f->axis]) / 2;
-    for (int m = 0; m < f->dim; m++) {
+    place[0] = at % faces->n[0];
+    place[1] = at / faces->n[0] % faces->n[1];
+    place[2] = at / faces->step[2];
+    ptrdiff_t c = place[0] + faces->cell[1] * place[1] + faces->cell[2] * place[2];
+    fsi_real here = fsi__ls_face_phi(ls->phi, faces, c, place[faces->axis]) / 2;
+    for (int m = 0; m < faces->dim; m++) {
         /* smaller drops count as level */
         fsi_real best = FSI_R(1e-3) * h, v = 0, w = 0;
         int known = 1;
         for (int s = 0; s < 2; s++) {
-            const ptrdiff_t i = place[m], step = s ? f->step[m] : -f->step[m], o = at + step,
-                            turn = s ? 1 : -1;
+            const ptrdiff_t i = place[m], step = s ? faces->step[m] : -faces->step[m],
+                            o = at + step, turn = s ? 1 : -1;
             fsi_real from = 0;
-            if ((s ? i + 1 >= f->n[m] : i < 1) || ls->mark[o] == 2)
+            if ((s ? i + 1 >= faces->n[m] : i < 1) || ls->mark[o] == 2)
                 continue;
             int is = ls->mark[o] == 1;
             if (is) {
                 mean += u[o];
                 count++;
                 from = fsi__ls_handed(ls, u, o, step,
-                                      here < 2 * h ? (s ? f->n[m] - 2 - i : i - 1) : 0);
+                                      here < 2 * h ? (s ? faces->n[m] - 2 - i : i - 1) : 0);
             } else if (force)
                 continue;
             fsi_real drop = here
-                            - fsi__ls_face_phi(ls->phi, f, c + turn * f->cell[m],
-                                               place[f->axis] + (m == f->axis ? turn : 0))
+                            - fsi__ls_face_phi(ls->phi, faces, c + turn * faces->cell[m],
+                                               place[faces->axis] + (m == faces->axis ? turn : 0))
                                   / 2;
             if (drop > best + FSI_R(1e-6) * h) {
                 best = w = drop;
@@ -4575,20 +4616,23 @@ static int fsi__ls_extend(const fsi_levelset *ls, const fsi__ls_faces *f, const 
 
 /* mark: 1 known, 0 not, 2 not to be used; slot: 1 = to be filled. Faces that are not known are
  * zeroed. */
-static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *f, const uint8_t *given,
+static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *faces, const uint8_t *given,
                                int layers, fsi_real *v) {
     const fsi_real reach = 2 * (fsi_real)layers * ls->desc.h;
-    FSI__OMP(parallel for schedule(static) if (f->count > FSI__GRAIN))
-    for (ptrdiff_t r = 0; r < f->n[1] * f->n[2]; r++) {
-        ptrdiff_t to = r * f->n[0], c = f->cell[1] * (r % f->n[1]) + f->cell[2] * (r / f->n[1]);
-        const ptrdiff_t across = f->axis == 1 ? r % f->n[1] : r / f->n[1], step = f->cell[f->axis];
-        for (ptrdiff_t i = 0; i < f->n[0]; i++, to++, c++) {
-            const ptrdiff_t place = f->axis == 0 ? i : across;
-            const fsi_real far = fsi__ls_face_phi(ls->phi, f, c, place);
-            ls->mark[to] = given ? given[to]
-                                 : (uint8_t)((place > 0 && ls->phi[c - step] < 0)
-                                             || (place + 1 < f->n[f->axis] && ls->phi[c] < 0));
-            ls->slot[to] = ls->mark[to] == 0 && far < reach;
+    FSI__OMP(parallel for schedule(static) if (faces->count > FSI__GRAIN))
+    for (ptrdiff_t r = 0; r < faces->n[1] * faces->n[2]; r++) {
+        ptrdiff_t to = r * faces->n[0],
+                  c = faces->cell[1] * (r % faces->n[1]) + faces->cell[2] * (r / faces->n[1]);
+        const ptrdiff_t across = faces->axis == 1 ? r % faces->n[1] : r / faces->n[1],
+                        step = faces->cell[faces->axis];
+        for (ptrdiff_t i = 0; i < faces->n[0]; i++, to++, c++) {
+            const ptrdiff_t place = faces->axis == 0 ? i : across;
+            const fsi_real far_off = fsi__ls_face_phi(ls->phi, faces, c, place);
+            ls->mark[to] =
+                given ? given[to]
+                      : (uint8_t)((place > 0 && ls->phi[c - step] < 0)
+                                  || (place + 1 < faces->n[faces->axis] && ls->phi[c] < 0));
+            ls->slot[to] = ls->mark[to] == 0 && far_off < reach;
             if (ls->mark[to] == 0)
                 v[to] = 0;
         }
@@ -4596,22 +4640,22 @@ static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *f, const u
 }
 
 /* Faces to be filled with a known neighbour, into the heap. */
-static int fsi__ls_front(fsi_levelset *ls, const fsi__ls_faces *f) {
+static int fsi__ls_front(fsi_levelset *ls, const fsi__ls_faces *faces) {
     int count = 0;
-    FSI__OMP(parallel for schedule(static) if (f->count > FSI__GRAIN))
-    for (ptrdiff_t r = 0; r < f->n[1] * f->n[2]; r++) {
-        const ptrdiff_t j = r % f->n[1], k = r / f->n[1];
-        ptrdiff_t o = r * f->n[0];
-        for (ptrdiff_t i = 0; i < f->n[0]; i++, o++)
+    FSI__OMP(parallel for schedule(static) if (faces->count > FSI__GRAIN))
+    for (ptrdiff_t r = 0; r < faces->n[1] * faces->n[2]; r++) {
+        const ptrdiff_t j = r % faces->n[1], k = r / faces->n[1];
+        ptrdiff_t o = r * faces->n[0];
+        for (ptrdiff_t i = 0; i < faces->n[0]; i++, o++)
             if (ls->slot[o] == 1 && ls->mark[o] == 0
-                && ((i > 0 && ls->mark[o - 1] == 1) || (i + 1 < f->n[0] && ls->mark[o + 1] == 1)
-                    || (j > 0 && ls->mark[o - f->step[1]] == 1)
-                    || (j + 1 < f->n[1] && ls->mark[o + f->step[1]] == 1)
-                    || (k > 0 && ls->mark[o - f->step[2]] == 1)
-                    || (k + 1 < f->n[2] && ls->mark[o + f->step[2]] == 1)))
+                && ((i > 0 && ls->mark[o - 1] == 1) || (i + 1 < faces->n[0] && ls->mark[o + 1] == 1)
+                    || (j > 0 && ls->mark[o - faces->step[1]] == 1)
+                    || (j + 1 < faces->n[1] && ls->mark[o + faces->step[1]] == 1)
+                    || (k > 0 && ls->mark[o - faces->step[2]] == 1)
+                    || (k + 1 < faces->n[2] && ls->mark[o + faces->step[2]] == 1)))
                 ls->slot[o] = 2;
     }
-    for (ptrdiff_t at = 0; at < f->count; at++)
+    for (ptrdiff_t at = 0; at < faces->count; at++)
         if (ls->slot[at] == 2) {
             ls->slot[at] = 1;
             ls->heap[count++] = (int32_t)at;
@@ -4621,27 +4665,28 @@ static int fsi__ls_front(fsi_levelset *ls, const fsi__ls_faces *f) {
 
 /* Fills faces from a front outward. A round sees only what earlier ones made known; the next one
  * tries the neighbours of what this one made known. */
-static void fsi__ls_fill(fsi_levelset *ls, const fsi__ls_faces *f, fsi_real *u, int force) {
+static void fsi__ls_fill(fsi_levelset *ls, const fsi__ls_faces *faces, fsi_real *u, int force) {
     /* the next front grows down from the end: known and unknown faces are not more than all */
-    int32_t *list = ls->heap, *end = ls->heap + f->count;
-    int count = fsi__ls_front(ls, f);
+    int32_t *list = ls->heap, *end = ls->heap + faces->count;
+    int count = fsi__ls_front(ls, faces);
     while (count > 0) {
         int done = 0, next = 0;
         FSI__OMP(parallel for schedule(static) if (count > 1024))
         for (ptrdiff_t p = 0; p < count; p++)
-            ls->slot[list[p]] = fsi__ls_extend(ls, f, u, list[p], force, &u[list[p]]) ? 3 : 1;
+            ls->slot[list[p]] = fsi__ls_extend(ls, faces, u, list[p], force, &u[list[p]]) ? 3 : 1;
         for (ptrdiff_t p = 0; p < count; p++)
             if (ls->slot[list[p]] == 3) {
                 ls->mark[list[p]] = 1;
                 list[done++] = list[p];
             }
         for (ptrdiff_t p = 0; p < done; p++) {
-            const int32_t nx = (int32_t)f->n[0], row = list[p] / nx,
-                          place[3] = {list[p] % nx, row % (int32_t)f->n[1], row / (int32_t)f->n[1]};
-            for (int m = 0; m < f->dim; m++)
+            const int32_t nx = (int32_t)faces->n[0], row = list[p] / nx,
+                          place[3] = {list[p] % nx, row % (int32_t)faces->n[1],
+                                      row / (int32_t)faces->n[1]};
+            for (int m = 0; m < faces->dim; m++)
                 for (int s = 0; s < 2; s++) {
-                    const ptrdiff_t o = list[p] + (s ? f->step[m] : -f->step[m]);
-                    if ((s ? place[m] + 1 >= f->n[m] : place[m] < 1) || ls->mark[o]
+                    const ptrdiff_t o = list[p] + (s ? faces->step[m] : -faces->step[m]);
+                    if ((s ? place[m] + 1 >= faces->n[m] : place[m] < 1) || ls->mark[o]
                         || ls->slot[o] != 1)
                         continue;
                     ls->slot[o] = 2; /* is in the list */
@@ -4657,11 +4702,11 @@ static void fsi__ls_fill(fsi_levelset *ls, const fsi__ls_faces *f, fsi_real *u, 
 FSI_API void fsi_levelset_extrapolate(fsi_levelset *ls, fsi_real *const u[3],
                                       const uint8_t *const valid[3], int layers) {
     for (int axis = 0; axis < (ls->desc.nz > 1 ? 3 : 2); axis++) {
-        fsi__ls_faces f = fsi__ls_faces_of(ls, axis);
-        fsi__ls_mark_faces(ls, &f, valid ? valid[axis] : NULL, layers, u[axis]);
-        fsi__ls_fill(ls, &f, u[axis], 0);
+        fsi__ls_faces faces = fsi__ls_faces_of(ls, axis);
+        fsi__ls_mark_faces(ls, &faces, valid ? valid[axis] : NULL, layers, u[axis]);
+        fsi__ls_fill(ls, &faces, u[axis], 0);
         /* in nooks no order may be found */
-        fsi__ls_fill(ls, &f, u[axis], 1);
+        fsi__ls_fill(ls, &faces, u[axis], 1);
     }
 }
 
@@ -4822,13 +4867,13 @@ static double fsi__ls_volume_range(size_t begin, size_t end, void *user) {
 /* Volume with the surface moved outward by `by`. */
 static double fsi__ls_volume_at(const fsi_levelset *ls, const uint8_t *solid, fsi_real *fraction,
                                 double by) {
-    fsi__ls_sum s;
+    fsi__ls_sum sum;
     double h = (double)ls->desc.h;
-    s.ls = ls;
-    s.solid = solid;
-    s.fraction = fraction;
-    s.by = (fsi_real)by;
-    return fsi_reduce(ls->cells, fsi__ls_volume_range, &s) * h * h * (ls->desc.nz > 1 ? h : 1.0);
+    sum.ls = ls;
+    sum.solid = solid;
+    sum.fraction = fraction;
+    sum.by = (fsi_real)by;
+    return fsi_reduce(ls->cells, fsi__ls_volume_range, &sum) * h * h * (ls->desc.nz > 1 ? h : 1.0);
 }
 
 FSI_API double fsi_levelset_volume(const fsi_levelset *ls, const uint8_t *solid,
@@ -4875,12 +4920,12 @@ static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, f
                                        double first, fsi_levelset_report *report) {
     double v = first, h = (double)ls->desc.h, most = (double)limit * h, shift = 0,
            area = fsi__ls_area(ls, solid), target = ls->state->target;
-    fsi_result r = area > 0 ? FSI_OK : FSI_EMPTY;
-    for (int m = 0; m < 5 && r == FSI_OK && fabs(target - v) > 1e-9 * target; m++) {
+    fsi_result result = area > 0 ? FSI_OK : FSI_EMPTY;
+    for (int m = 0; m < 5 && result == FSI_OK && fabs(target - v) > 1e-9 * target; m++) {
         double step = (target - v) / area, last = v;
         if (fabs(shift + step) > most) {
             step = (step > 0 ? most : -most) - shift;
-            r = FSI_CAPPED;
+            result = FSI_CAPPED;
         }
         shift += step;
         v = fsi__ls_volume_at(ls, solid, NULL, shift);
@@ -4894,7 +4939,7 @@ static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, f
         report->volume_change = v - first;
         report->shift = shift;
     }
-    return r;
+    return result;
 }
 
 FSI_API fsi_result fsi_levelset_correct_volume(fsi_levelset *ls, const uint8_t *solid,
@@ -4914,13 +4959,13 @@ static void fsi__ls_markers_move(fsi_levelset *ls, const fsi_real *const u[3], f
                                  const fsi_levelset_walls *walls) {
     ptrdiff_t n = (ptrdiff_t)ls->state->count;
     const fsi_real dth = dt / ls->desc.h;
-    const fsi__mac m = fsi__ls_mac(ls, u);
+    const fsi__mac mac = fsi__ls_mac(ls, u);
     FSI__OMP(parallel for schedule(static) if (n > 1024))
     for (ptrdiff_t p = 0; p < n; p++) {
         fsi_vec3 g = fsi__ls_lattice(ls, fsi__ls_marker(ls, p));
         fsi_real out;
-        fsi_vec3 x =
-            fsi__ls_clip(ls, walls, g, fsi__ls_trace(&m, g, fsi__ls_velocity(&m, g), dth), &out);
+        fsi_vec3 x = fsi__ls_clip(ls, walls, g,
+                                  fsi__ls_trace(&mac, g, fsi__ls_velocity(&mac, g), dth), &out);
         ls->pmark[p] = out > 0 ? 2 : 0;
         if (walls && walls->solid && walls->solid[fsi__ls_cell(ls, x)])
             x = g;
@@ -5159,12 +5204,12 @@ static void fsi__ls_mark_moving(fsi_levelset *ls, const fsi_levelset_walls *wall
 static void fsi__ls_advect(fsi_levelset *ls, const fsi_real *const u[3], fsi_real dt,
                            const fsi_levelset_walls *walls, const int *reach) {
     const fsi_real h = ls->desc.h, dth = dt / h;
-    const fsi__mac m = fsi__ls_mac(ls, u);
-    const int nx = m.n[0], cubic = !ls->desc.linear;
+    const fsi__mac mac = fsi__ls_mac(ls, u);
+    const int nx = mac.n[0], cubic = !ls->desc.linear;
     fsi__ls_mark_moving(ls, walls, reach);
     FSI__OMP(parallel for schedule(dynamic, 16) if (ls->cells > FSI__GRAIN))
-    for (ptrdiff_t r = 0; r < (ptrdiff_t)m.n[1] * m.n[2]; r++) {
-        const int j = (int)(r % m.n[1]), k = (int)(r / m.n[1]);
+    for (ptrdiff_t r = 0; r < (ptrdiff_t)mac.n[1] * mac.n[2]; r++) {
+        const int j = (int)(r % mac.n[1]), k = (int)(r / mac.n[1]);
         for (int i = 0; i < nx; i++) {
             const ptrdiff_t c = r * nx + i;
             const fsi_vec3 g = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
@@ -5173,7 +5218,7 @@ static void fsi__ls_advect(fsi_levelset *ls, const fsi_real *const u[3], fsi_rea
                 continue;
             fsi_real out;
             fsi_vec3 x = fsi__ls_clip(
-                ls, walls, g, fsi__ls_trace(&m, g, fsi__ls_centre_velocity(&m, i, j, k), -dth),
+                ls, walls, g, fsi__ls_trace(&mac, g, fsi__ls_centre_velocity(&mac, i, j, k), -dth),
                 &out);
             fsi_real v = fsi__ls_linear(ls, x, NULL);
             /* beyond the last centre: continued, not limited */
@@ -5210,9 +5255,9 @@ FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const 
     memset(&own, 0, sizeof own);
     if (!ls || !ls->block || !u || !fsi__finite(dt) || dt < 0)
         return FSI_ERR_ARGUMENT;
-    fsi_result r = fsi__ls_find_reach(ls, u, dt / ls->desc.h, reach);
-    if (r != FSI_OK)
-        return r;
+    fsi_result result = fsi__ls_find_reach(ls, u, dt / ls->desc.h, reach);
+    if (result != FSI_OK)
+        return result;
     ls->state->steps++;
     fsi__ls_markers_move(ls, u, dt, walls);
     /* those that left through open sides */

@@ -394,7 +394,7 @@ typedef enum fsi_result {
 
 #undef FSI__RESULT_ENUM
 /* English text of a result, never NULL; static storage. */
-FSI_API const char *fsi_result_text(fsi_result r);
+FSI_API const char *fsi_result_text(fsi_result result);
 
 /* What a solve or a step did. Fields that do not apply are 0. Plain data, owned by the caller. */
 typedef struct fsi_report {
@@ -427,13 +427,13 @@ typedef struct fsi_allocator {
 } fsi_allocator;
 
 /* Zeroed memory of size bytes aligned to 64; NULL on failure or size 0. a may be NULL (malloc). */
-FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size);
+FSI_API void *fsi_alloc(const fsi_allocator *allocator, size_t size);
 /* Gives back what fsi_alloc(a, size) gave; ptr may be NULL. */
-FSI_API void fsi_free(const fsi_allocator *a, void *ptr, size_t size);
+FSI_API void fsi_free(const fsi_allocator *allocator, void *ptr, size_t size);
 
 /* 1 when the allocator has both functions or none. */
-FSI__INLINE int fsi_allocator_valid(const fsi_allocator *a) {
-    return a == NULL || (a->alloc_fn == NULL) == (a->free_fn == NULL);
+FSI__INLINE int fsi_allocator_valid(const fsi_allocator *allocator) {
+    return allocator == NULL || (allocator->alloc_fn == NULL) == (allocator->free_fn == NULL);
 }
 
 /* *out = a * b without overflow; 0 on overflow. The one place where sizes are multiplied. */
@@ -740,25 +740,25 @@ typedef struct fsi_csr {
    is kept (free it with fsi_csr_free and the same allocator), one is temporary. a: NULL or zero =
    malloc. Indices out of range or values not finite: FSI_ERR_ARGUMENT; a sum that does not fit:
    FSI_ERR_NUMERIC.   A is written only on success. */
-FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t count,
+FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *matrix, int rows, int cols, size_t count,
                                          const int32_t *i, const int32_t *j, const fsi_real *v,
-                                         const fsi_allocator *a);
+                                         const fsi_allocator *allocator);
 /* Frees a matrix made by fsi_csr_from_triplets or fsi_csr_transpose. */
-FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *a);
+FSI_API void fsi_csr_free(fsi_csr *matrix, const fsi_allocator *allocator);
 /* FSI_OK when sizes, row starts, ascending columns and finite values all hold; FSI_ERR_ARGUMENT
  * otherwise. */
-FSI_API fsi_result fsi_csr_check(const fsi_csr *A);
+FSI_API fsi_result fsi_csr_check(const fsi_csr *matrix);
 /* y = A x; x[cols], y[rows]. Parallel over rows. */
-FSI_API void fsi_csr_mul(const fsi_csr *A, const fsi_real *x, fsi_real *y);
+FSI_API void fsi_csr_mul(const fsi_csr *matrix, const fsi_real *x, fsi_real *y);
 /* y = A^T x; x[rows], y[cols]. Serial; transpose once where it is hot. */
-FSI_API void fsi_csr_tmul(const fsi_csr *A, const fsi_real *x, fsi_real *y);
+FSI_API void fsi_csr_tmul(const fsi_csr *matrix, const fsi_real *x, fsi_real *y);
 /* T = A^T in memory of its own. T is written only on success. */
-FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_allocator *a);
+FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_allocator *allocator);
 /* Largest |a_ij - a_ji| over the largest |a_ij|; 0 = symmetric, 2 = skew; 1e30 when A is not
  * square. */
-FSI_API double fsi_csr_asymmetry(const fsi_csr *A);
+FSI_API double fsi_csr_asymmetry(const fsi_csr *matrix);
 /* A as an operator; refers to A */
-FSI_API fsi_operator fsi_csr_operator(const fsi_csr *A);
+FSI_API fsi_operator fsi_csr_operator(const fsi_csr *matrix);
 
 /* ------------------------------------------------------------------------------------------------
  * >>krylov */
@@ -884,10 +884,10 @@ typedef struct fsi_ic {
 
 /* Makes the factor of A (square, symmetric; only the lower triangle is read). FSI_SHIFTED: done,
    with a shift. FSI_ERR_SINGULAR: a diagonal entry is not positive. desc may be NULL. */
-FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *A, const fsi_ic_desc *desc);
+FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *matrix, const fsi_ic_desc *desc);
 /* New values on the same pattern and memory. FSI_ERR_SINGULAR also when entries differ so much that
  * no shift helps: the factor is 1 / diagonal then. */
-FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A);
+FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *matrix);
 /* z = (L L^T)^-1 r; z may be r. */
 FSI_API void fsi_ic_solve(const fsi_ic *ic, const fsi_real *r, fsi_real *z);
 /* the factor as a preconditioner; refers to ic */
@@ -931,17 +931,17 @@ typedef struct fsi_cholesky {
 
 /* Ordering, elimination tree, pattern and memory for A (square; pattern symmetric; values not
  * read). desc may be NULL. */
-FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A,
+FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *factor, const fsi_csr *matrix,
                                      const fsi_cholesky_desc *desc);
 /* Numbers of A + shift * B on the pattern of init (pattern of B inside it; B NULL = identity). No
    allocation; repeat at will. FSI_ERR_SINGULAR: not positive definite, see failed. */
-FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *c, const fsi_csr *A, double shift,
+FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *factor, const fsi_csr *A, double shift,
                                        const fsi_csr *B);
 /* x = A^-1 b; x may be b. FSI_ERR_STATE before a successful factorisation; FSI_ERR_NUMERIC, x
  * untouched: b is not finite or x does not fit. */
-FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *c, const fsi_real *b, fsi_real *x);
-FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *c); /* A^-1; refers to c */
-FSI_API void fsi_cholesky_free(fsi_cholesky *c);
+FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *factor, const fsi_real *b, fsi_real *x);
+FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *factor); /* A^-1; refers to c */
+FSI_API void fsi_cholesky_free(fsi_cholesky *factor);
 
 /* ------------------------------------------------------------------------------------------------
  * >>woodbury */
@@ -970,11 +970,11 @@ typedef struct fsi_woodbury {
 } fsi_woodbury;
 
 /* FSI_ERR_SINGULAR when C is not positive semi-definite or D not positive definite. */
-FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *w, const fsi_woodbury_desc *desc);
+FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *woodbury, const fsi_woodbury_desc *desc);
 /* x = (D + U C U^T)^-1 b; x is not b. */
-FSI_API void fsi_woodbury_solve(fsi_woodbury *w, const fsi_real *b, fsi_real *x);
-FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *w); /* the same; refers to w */
-FSI_API void fsi_woodbury_free(fsi_woodbury *w);
+FSI_API void fsi_woodbury_solve(fsi_woodbury *woodbury, const fsi_real *b, fsi_real *x);
+FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *woodbury); /* the same; refers to w */
+FSI_API void fsi_woodbury_free(fsi_woodbury *woodbury);
 
 /* ------------------------------------------------------------------------------------------------
  * >>eigen */
@@ -983,7 +983,7 @@ FSI_API void fsi_woodbury_free(fsi_woodbury *w);
    B V^T = I (NULL = not wanted). V may be A. Works in double inside; one temporary allocation of 2
    n^2 doubles (3 n^2 with B). FSI_ERR_SINGULAR: B not positive definite. */
 FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, fsi_real *w,
-                                   fsi_real *V, const fsi_allocator *a);
+                                   fsi_real *V, const fsi_allocator *allocator);
 
 /* Lowest modes of K x = w M x, large and sparse: w = omega^2 of free vibration, 1/s^2 for K in N/m
  * and M in kg. */
@@ -1214,26 +1214,27 @@ FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi
 /* Does the segment p -> q cross element e? 1 and *hit, or 0. Watertight: a segment that meets an
    edge or vertex shared by two elements crosses exactly one of them (symbolic perturbation), and a
    point of the surface at q counts for the next segment q -> r, not for this one. */
-FSI_API int fsi_surface_cross(const fsi_surface *s, int e, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit);
+FSI_API int fsi_surface_cross(const fsi_surface *surface, int e, fsi_vec3 p, fsi_vec3 q,
+                              fsi_hit *hit);
 /* Distance of p to element e (hit->t), its weights and point. */
-FSI_API void fsi_surface_closest(const fsi_surface *s, int e, fsi_vec3 p, fsi_hit *hit);
+FSI_API void fsi_surface_closest(const fsi_surface *surface, int e, fsi_vec3 p, fsi_hit *hit);
 
 /* Where a vertex is, m. */
-FSI__INLINE fsi_vec3 fsi_surface_place(const fsi_surface *s, int vertex) {
+FSI__INLINE fsi_vec3 fsi_surface_place(const fsi_surface *surface, int vertex) {
     fsi_real x[3];
-    if (s->x)
-        return fsi_vec_load(s->x + 3 * (size_t)vertex);
-    s->place_fn(s->user, vertex, x);
+    if (surface->x)
+        return fsi_vec_load(surface->x + 3 * (size_t)vertex);
+    surface->place_fn(surface->user, vertex, x);
     return fsi_vec_load(x);
 }
 
 /* Normal of element e times its area (length in 2D), out of the solid. */
-FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *s, int e);
+FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *surface, int e);
 /* Bounds of element e, m; z = 0 in 2D. */
-FSI_API void fsi_surface_bounds(const fsi_surface *s, int e, fsi_real lo[3], fsi_real hi[3]);
+FSI_API void fsi_surface_bounds(const fsi_surface *surface, int e, fsi_real lo[3], fsi_real hi[3]);
 /* FSI_OK; FSI_ERR_ARGUMENT: missing arrays, bad sizes, dim not 2 or 3; FSI_ERR_GEOMETRY: index out
    of range, a position or velocity not finite, or a position beyond 1e70 m (single: 1e9). */
-FSI_API fsi_result fsi_surface_check(const fsi_surface *s);
+FSI_API fsi_result fsi_surface_check(const fsi_surface *surface);
 
 /* The part of element e inside the box [lo, hi] (SLIP appendix A). */
 typedef struct fsi_clip {
@@ -1244,7 +1245,8 @@ typedef struct fsi_clip {
 } fsi_clip;
 
 /* Returns 1 when the part has positive area. */
-FSI_API int fsi_surface_clip(const fsi_surface *s, int e, fsi_vec3 lo, fsi_vec3 hi, fsi_clip *out);
+FSI_API int fsi_surface_clip(const fsi_surface *surface, int e, fsi_vec3 lo, fsi_vec3 hi,
+                             fsi_clip *out);
 
 typedef struct fsi_bvh_node {
     fsi_real lo[3], hi[3]; /* bounds, slightly enlarged */
@@ -1477,21 +1479,21 @@ FSI__INLINE uint64_t fsi__pair_key(int a, int b) {
 
 /* A block of the size the arena has counted; the arena starts again, so that the same layout places
  * its arrays. */
-FSI__INLINE fsi_result fsi__arena_open(fsi_arena *arena, const fsi_allocator *a) {
+FSI__INLINE fsi_result fsi__arena_open(fsi_arena *arena, const fsi_allocator *allocator) {
     if (arena->failed)
         return FSI_ERR_SIZE;
     arena->size = arena->used;
     arena->used = 0;
-    arena->base = (unsigned char *)fsi_alloc(a, arena->size);
+    arena->base = (unsigned char *)fsi_alloc(allocator, arena->size);
     return arena->base ? FSI_OK : FSI_ERR_MEMORY;
 }
 
-FSI__INLINE fsi_result fsi__arena_block(fsi_arena *arena, const fsi_allocator *a, void **block,
-                                        size_t *size) {
-    fsi_result r = fsi__arena_open(arena, a);
+FSI__INLINE fsi_result fsi__arena_block(fsi_arena *arena, const fsi_allocator *allocator,
+                                        void **block, size_t *size) {
+    fsi_result result = fsi__arena_open(arena, allocator);
     *block = arena->base;
     *size = arena->size;
-    return r;
+    return result;
 }
 
 /* Repeatable random numbers (splitmix64): state advances by one per call. */
@@ -1518,11 +1520,11 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------------
  * >>base */
-FSI_API const char *fsi_result_text(fsi_result r) {
+FSI_API const char *fsi_result_text(fsi_result result) {
 #define FSI__RESULT_CASE(name, value, text)                                                        \
     case name:                                                                                     \
         return text;
-    switch (r) {
+    switch (result) {
         FSI_RESULTS(FSI__RESULT_CASE)
     case FSI_RESULT_FORCE_INT:
         break;
@@ -1544,11 +1546,11 @@ FSI_API const char *fsi_result_text(fsi_result r) {
 #define FSI__CLOSE(p, bytes, room) ((void)0)
 #endif
 
-FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size) {
+FSI_API void *fsi_alloc(const fsi_allocator *allocator, size_t size) {
     if (size == 0 || size > (size_t)-1 / 2)
         return NULL;
-    if (a && a->alloc_fn) {
-        void *q = a->alloc_fn(size, 64, a->user);
+    if (allocator && allocator->alloc_fn) {
+        void *q = allocator->alloc_fn(size, 64, allocator->user);
         if (!q)
             return NULL;
         FSI__CLOSE((unsigned char *)q, size, size); /* a heap may hand out what had gaps */
@@ -1564,13 +1566,13 @@ FSI_API void *fsi_alloc(const fsi_allocator *a, size_t size) {
     return p;
 }
 
-FSI_API void fsi_free(const fsi_allocator *a, void *ptr, size_t size) {
+FSI_API void fsi_free(const fsi_allocator *allocator, void *ptr, size_t size) {
     unsigned char *p = (unsigned char *)ptr;
     if (!ptr)
         return;
     FSI__CLOSE(p, size, size);
-    if (a && a->free_fn) {
-        a->free_fn(ptr, size, a->user);
+    if (allocator && allocator->free_fn) {
+        allocator->free_fn(ptr, size, allocator->user);
         return;
     }
     free(p - p[-1]);
@@ -1702,8 +1704,8 @@ typedef struct fsi__pair {
 } fsi__pair;
 
 static double fsi__dot_range(size_t begin, size_t end, void *user) {
-    const fsi__pair *p = (const fsi__pair *)user;
-    const fsi_real *FSI__RESTRICT a = p->a, *FSI__RESTRICT b = p->b;
+    const fsi__pair *pair = (const fsi__pair *)user;
+    const fsi_real *FSI__RESTRICT a = pair->a, *FSI__RESTRICT b = pair->b;
     /* four sums: no dependence between neighbours */
     double s[4] = {0, 0, 0, 0};
     size_t i = begin;
@@ -1727,17 +1729,17 @@ static double fsi__sum_range(size_t begin, size_t end, void *user) {
 }
 
 FSI_API double fsi_dot(size_t n, const fsi_real *a, const fsi_real *b) {
-    fsi__pair p;
-    p.a = a;
-    p.b = b;
-    return fsi_reduce(n, fsi__dot_range, &p);
+    fsi__pair pair;
+    pair.a = a;
+    pair.b = b;
+    return fsi_reduce(n, fsi__dot_range, &pair);
 }
 
 FSI_API double fsi_sum(size_t n, const fsi_real *a) {
-    fsi__pair p;
-    p.a = a;
-    p.b = a;
-    return fsi_reduce(n, fsi__sum_range, &p);
+    fsi__pair pair;
+    pair.a = a;
+    pair.b = a;
+    return fsi_reduce(n, fsi__sum_range, &pair);
 }
 
 /* Largest |a| as bits: of numbers without sign the bits order like the values, infinity above them
@@ -1796,9 +1798,9 @@ static fsi__bits fsi__max_all(size_t n, const fsi_real *a) {
 }
 
 FSI_API fsi_real fsi_max_abs(size_t n, const fsi_real *a) {
-    fsi__bits b = fsi__max_all(n, a);
+    fsi__bits bits = fsi__max_all(n, a);
     fsi_real m;
-    memcpy(&m, &b, sizeof m);
+    memcpy(&m, &bits, sizeof m);
     return m;
 }
 
@@ -1808,10 +1810,10 @@ FSI_API int fsi_all_finite(size_t n, const fsi_real *a) {
 
 /* squares of a in units of *b */
 static double fsi__scaled_range(size_t begin, size_t end, void *user) {
-    const fsi__pair *p = (const fsi__pair *)user;
-    double s = 0, size = (double)*p->b;
+    const fsi__pair *pair = (const fsi__pair *)user;
+    double s = 0, size = (double)*pair->b;
     for (size_t i = begin; i < end; i++)
-        s += ((double)p->a[i] / size) * ((double)p->a[i] / size);
+        s += ((double)pair->a[i] / size) * ((double)pair->a[i] / size);
     return s;
 }
 
@@ -1821,11 +1823,12 @@ FSI_API double fsi_norm(size_t n, const fsi_real *a) {
         return sqrt(square);
     /* squares overflowed or vanished: in units of the largest */
     fsi_real size = fsi_max_abs(n, a);
-    fsi__pair p;
-    p.a = a;
-    p.b = &size;
-    return size > 0 && fsi__finite(size) ? (double)size * sqrt(fsi_reduce(n, fsi__scaled_range, &p))
-                                         : (double)size;
+    fsi__pair pair;
+    pair.a = a;
+    pair.b = &size;
+    return size > 0 && fsi__finite(size)
+               ? (double)size * sqrt(fsi_reduce(n, fsi__scaled_range, &pair))
+               : (double)size;
 }
 
 FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y) {
@@ -1870,22 +1873,22 @@ FSI_API void fsi_fill(size_t n, fsi_real s, fsi_real *x) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>csr */
-static void fsi__csr_layout(fsi_csr *A, size_t entries, fsi_arena *arena) {
-    FSI__TAKE(A->row, int32_t, arena, (size_t)A->rows + 1);
-    FSI__TAKE(A->col, int32_t, arena, entries);
-    FSI__TAKE(A->val, fsi_real, arena, entries);
+static void fsi__csr_layout(fsi_csr *matrix, size_t entries, fsi_arena *arena) {
+    FSI__TAKE(matrix->row, int32_t, arena, (size_t)matrix->rows + 1);
+    FSI__TAKE(matrix->col, int32_t, arena, entries);
+    FSI__TAKE(matrix->val, fsi_real, arena, entries);
 }
 
-static fsi_result fsi__csr_make(fsi_csr *A, int rows, int cols, size_t entries,
-                                const fsi_allocator *a) {
+static fsi_result fsi__csr_make(fsi_csr *matrix, int rows, int cols, size_t entries,
+                                const fsi_allocator *allocator) {
     fsi_arena arena = {NULL, 0, 0, 0};
-    A->rows = rows;
-    A->cols = cols;
-    fsi__csr_layout(A, entries, &arena);
-    fsi_result r = fsi__arena_open(&arena, a);
-    if (r == FSI_OK)
-        fsi__csr_layout(A, entries, &arena);
-    return r;
+    matrix->rows = rows;
+    matrix->cols = cols;
+    fsi__csr_layout(matrix, entries, &arena);
+    fsi_result result = fsi__arena_open(&arena, allocator);
+    if (result == FSI_OK)
+        fsi__csr_layout(matrix, entries, &arena);
+    return result;
 }
 
 /* Stable counting sort of the items listed in `in` by key. head has bins + 1 entries. */
@@ -1904,7 +1907,7 @@ static void fsi__bucket_sort(size_t count, const int32_t *key, int bins, int32_t
 
 /* Writes the sorted items as rows; with A->row NULL it only counts the different places. */
 static size_t fsi__csr_gather(size_t count, const int32_t *i, const int32_t *j, const fsi_real *v,
-                              const int32_t *item, fsi_csr *A) {
+                              const int32_t *item, fsi_csr *matrix) {
     size_t k = 0, used = 0;
     int row = 0;
     while (k < count) {
@@ -1913,28 +1916,29 @@ static size_t fsi__csr_gather(size_t count, const int32_t *i, const int32_t *j, 
         /* duplicates, in the order given */
         for (; k < count && i[item[k]] == r && j[item[k]] == c; k++)
             sum += (double)v[item[k]];
-        if (A->row) {
+        if (matrix->row) {
             while (row < r)
-                A->row[++row] = (int32_t)used;
-            A->col[used] = c;
-            A->val[used] = (fsi_real)sum;
+                matrix->row[++row] = (int32_t)used;
+            matrix->col[used] = c;
+            matrix->val[used] = (fsi_real)sum;
         }
         used++;
     }
-    if (A->row)
-        while (row < A->rows)
-            A->row[++row] = (int32_t)used;
+    if (matrix->row)
+        while (row < matrix->rows)
+            matrix->row[++row] = (int32_t)used;
     return used;
 }
 
-FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t count,
+FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *matrix, int rows, int cols, size_t count,
                                          const int32_t *i, const int32_t *j, const fsi_real *v,
-                                         const fsi_allocator *a) {
+                                         const fsi_allocator *allocator) {
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_csr out = {0, 0, NULL, NULL, NULL};
     size_t bins = (size_t)fsi__imax(fsi__imax(rows, cols), 0) + 1;
-    fsi_result r = FSI_OK;
-    if (!A || rows < 0 || cols < 0 || !fsi_allocator_valid(a) || (count && (!i || !j || !v)))
+    fsi_result result = FSI_OK;
+    if (!matrix || rows < 0 || cols < 0 || !fsi_allocator_valid(allocator)
+        || (count && (!i || !j || !v)))
         return FSI_ERR_ARGUMENT;
     if (count > 0x7ffffffe || rows > 0x7ffffffe || cols > 0x7ffffffe)
         return FSI_ERR_SIZE;
@@ -1946,63 +1950,65 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *A, int rows, int cols, size_t 
     int32_t *head;
     for (int pass = 0; pass < 2; pass++) {
         if (pass)
-            r = fsi__arena_open(&arena, a);
-        if (r != FSI_OK)
-            return r;
+            result = fsi__arena_open(&arena, allocator);
+        if (result != FSI_OK)
+            return result;
         FSI__TAKE(by_col, int32_t, &arena, count);
         FSI__TAKE(by_row, int32_t, &arena, count);
         FSI__TAKE(head, int32_t, &arena, bins);
     }
     fsi__bucket_sort(count, j, cols, head, NULL, by_col);
     fsi__bucket_sort(count, i, rows, head, by_col, by_row);
-    r = fsi__csr_make(&out, rows, cols, fsi__csr_gather(count, i, j, v, by_row, &out), a);
-    if (r == FSI_OK) {
+    result =
+        fsi__csr_make(&out, rows, cols, fsi__csr_gather(count, i, j, v, by_row, &out), allocator);
+    if (result == FSI_OK) {
         size_t used = fsi__csr_gather(count, i, j, v, by_row, &out);
         if (fsi_all_finite(used, out.val))
-            *A = out;
+            *matrix = out;
         /* a sum of duplicates does not fit */
         else {
-            fsi_csr_free(&out, a);
-            r = FSI_ERR_NUMERIC;
+            fsi_csr_free(&out, allocator);
+            result = FSI_ERR_NUMERIC;
         }
     }
-    fsi_free(a, arena.base, arena.size);
-    return r;
+    fsi_free(allocator, arena.base, arena.size);
+    return result;
 }
 
-FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *a) {
+FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *allocator) {
     fsi_arena arena = {NULL, 0, 0, 0};
     if (!A || !A->row)
         return;
     void *block = A->row;
     fsi_csr B = *A;
     fsi__csr_layout(&B, (size_t)A->row[A->rows], &arena);
-    fsi_free(a, block, arena.used);
+    fsi_free(allocator, block, arena.used);
     memset(A, 0, sizeof *A);
 }
 
-FSI_API fsi_result fsi_csr_check(const fsi_csr *A) {
-    if (!A || A->rows < 0 || A->cols < 0 || !A->row || A->row[0] != 0)
+FSI_API fsi_result fsi_csr_check(const fsi_csr *matrix) {
+    if (!matrix || matrix->rows < 0 || matrix->cols < 0 || !matrix->row || matrix->row[0] != 0)
         return FSI_ERR_ARGUMENT;
-    for (int i = 0; i < A->rows; i++)
-        if (A->row[i + 1] < A->row[i])
+    for (int i = 0; i < matrix->rows; i++)
+        if (matrix->row[i + 1] < matrix->row[i])
             return FSI_ERR_ARGUMENT;
-    if (A->row[A->rows] && (!A->col || !A->val))
+    if (matrix->row[matrix->rows] && (!matrix->col || !matrix->val))
         return FSI_ERR_ARGUMENT;
-    for (int i = 0; i < A->rows; i++)
-        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++) {
+    for (int i = 0; i < matrix->rows; i++)
+        for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++) {
             /* ascending, no duplicates */
-            int32_t least = k > A->row[i] ? A->col[k - 1] + 1 : 0;
-            if (A->col[k] < least || A->col[k] >= A->cols || !fsi__finite(A->val[k]))
+            int32_t least = k > matrix->row[i] ? matrix->col[k - 1] + 1 : 0;
+            if (matrix->col[k] < least || matrix->col[k] >= matrix->cols
+                || !fsi__finite(matrix->val[k]))
                 return FSI_ERR_ARGUMENT;
         }
     return FSI_OK;
 }
 
-FSI_API void fsi_csr_mul(const fsi_csr *A, const fsi_real *x, fsi_real *y) {
-    const int32_t *row = A->row, *col = A->col;
-    const fsi_real *val = A->val;
-    ptrdiff_t rows = A->rows;
+FSI_API void fsi_csr_mul(const fsi_csr *matrix, const fsi_real *x, fsi_real *y) {
+    const int32_t *row = matrix->row, *col = matrix->col;
+    const fsi_real *val = matrix->val;
+    ptrdiff_t rows = matrix->rows;
     FSI__OMP(parallel for schedule(static) if (rows > FSI__GRAIN))
     for (ptrdiff_t i = 0; i < rows; i++) {
         fsi_real sum = 0;
@@ -2013,20 +2019,20 @@ FSI_API void fsi_csr_mul(const fsi_csr *A, const fsi_real *x, fsi_real *y) {
     }
 }
 
-FSI_API void fsi_csr_tmul(const fsi_csr *A, const fsi_real *x, fsi_real *y) {
-    fsi_fill((size_t)A->cols, 0, y);
-    for (int i = 0; i < A->rows; i++)
-        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++)
-            y[A->col[k]] += A->val[k] * x[i];
+FSI_API void fsi_csr_tmul(const fsi_csr *matrix, const fsi_real *x, fsi_real *y) {
+    fsi_fill((size_t)matrix->cols, 0, y);
+    for (int i = 0; i < matrix->rows; i++)
+        for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++)
+            y[matrix->col[k]] += matrix->val[k] * x[i];
 }
 
-FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_allocator *a) {
+FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_allocator *allocator) {
     fsi_csr out = {0, 0, NULL, NULL, NULL};
-    if (!T || !fsi_allocator_valid(a) || fsi_csr_check(A) != FSI_OK)
+    if (!T || !fsi_allocator_valid(allocator) || fsi_csr_check(A) != FSI_OK)
         return FSI_ERR_ARGUMENT;
-    fsi_result r = fsi__csr_make(&out, A->cols, A->rows, (size_t)A->row[A->rows], a);
-    if (r != FSI_OK)
-        return r;
+    fsi_result result = fsi__csr_make(&out, A->cols, A->rows, (size_t)A->row[A->rows], allocator);
+    if (result != FSI_OK)
+        return result;
     for (int32_t k = 0; k < A->row[A->rows]; k++)
         out.row[A->col[k] + 1]++;
     for (int j = 0; j < out.rows; j++)
@@ -2059,18 +2065,18 @@ static int32_t fsi__csr_find(const int32_t *row, const int32_t *col, int32_t i, 
     return lo < row[i + 1] && col[lo] == j ? lo : -1;
 }
 
-FSI_API double fsi_csr_asymmetry(const fsi_csr *A) {
+FSI_API double fsi_csr_asymmetry(const fsi_csr *matrix) {
     double worst = 0, top = 0;
-    if (A->rows != A->cols)
+    if (matrix->rows != matrix->cols)
         return 1e30;
-    for (int i = 0; i < A->rows; i++)
-        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++) {
-            int32_t t = fsi__csr_find(A->row, A->col, A->col[k], i);
-            double d = fabs((double)A->val[k] - (t < 0 ? 0.0 : (double)A->val[t]));
+    for (int i = 0; i < matrix->rows; i++)
+        for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++) {
+            int32_t t = fsi__csr_find(matrix->row, matrix->col, matrix->col[k], i);
+            double d = fabs((double)matrix->val[k] - (t < 0 ? 0.0 : (double)matrix->val[t]));
             if (d > worst)
                 worst = d;
-            if (fabs((double)A->val[k]) > top)
-                top = fabs((double)A->val[k]);
+            if (fabs((double)matrix->val[k]) > top)
+                top = fabs((double)matrix->val[k]);
         }
     return top > 0 ? worst / top : 0;
 }
@@ -2086,8 +2092,8 @@ static fsi_operator fsi__operator(fsi_apply_fn fn, const void *user) {
     return op;
 }
 
-FSI_API fsi_operator fsi_csr_operator(const fsi_csr *A) {
-    return fsi__operator(fsi__csr_apply, A);
+FSI_API fsi_operator fsi_csr_operator(const fsi_csr *matrix) {
+    return fsi__operator(fsi__csr_apply, matrix);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -2116,55 +2122,55 @@ typedef struct fsi__krylov {
     int project; /* 1: project_fn is used */
 } fsi__krylov;
 
-static int fsi__krylov_valid(const fsi_krylov_desc *d) {
-    return d && d->A.apply_fn && d->tolerance >= 0 && d->tolerance_abs >= 0
-           && fsi__finite64(d->tolerance) && fsi__finite64(d->tolerance_abs)
-           && d->max_iterations >= 0 && d->restart >= 0 && d->restart < 100000 && d->seconds >= 0
-           && fsi__finite64(d->seconds) && !(d->seconds > 0 && !d->clock_fn)
-           && fsi_allocator_valid(&d->allocator);
+static int fsi__krylov_valid(const fsi_krylov_desc *desc) {
+    return desc && desc->A.apply_fn && desc->tolerance >= 0 && desc->tolerance_abs >= 0
+           && fsi__finite64(desc->tolerance) && fsi__finite64(desc->tolerance_abs)
+           && desc->max_iterations >= 0 && desc->restart >= 0 && desc->restart < 100000
+           && desc->seconds >= 0 && fsi__finite64(desc->seconds)
+           && !(desc->seconds > 0 && !desc->clock_fn) && fsi_allocator_valid(&desc->allocator);
 }
 
-static void fsi__krylov_layout(fsi__krylov *k, size_t vectors, size_t small) {
-    k->v = (fsi_real **)fsi_arena_take(&k->arena, vectors, sizeof(fsi_real *));
-    FSI__TAKE(k->s, double, &k->arena, small);
+static void fsi__krylov_layout(fsi__krylov *krylov, size_t vectors, size_t little) {
+    krylov->v = (fsi_real **)fsi_arena_take(&krylov->arena, vectors, sizeof(fsi_real *));
+    FSI__TAKE(krylov->s, double, &krylov->arena, little);
     for (size_t i = 0; i < vectors; i++) {
         fsi_real *p;
-        FSI__TAKE(p, fsi_real, &k->arena, k->n);
-        if (k->v)
-            k->v[i] = p;
+        FSI__TAKE(p, fsi_real, &krylov->arena, krylov->n);
+        if (krylov->v)
+            krylov->v[i] = p;
     }
 }
 
-static size_t fsi__krylov_size(const fsi_krylov_desc *d, size_t vectors, size_t small) {
-    fsi__krylov k;
-    memset(&k, 0, sizeof k);
-    if (!fsi__krylov_valid(d) || d->n == 0)
+static size_t fsi__krylov_size(const fsi_krylov_desc *desc, size_t vectors, size_t little) {
+    fsi__krylov krylov;
+    memset(&krylov, 0, sizeof krylov);
+    if (!fsi__krylov_valid(desc) || desc->n == 0)
         return 0;
-    k.n = d->n;
-    fsi__krylov_layout(&k, vectors, small);
-    return k.arena.failed ? 0 : k.arena.used + 64; /* 64: to align the caller's block */
+    krylov.n = desc->n;
+    fsi__krylov_layout(&krylov, vectors, little);
+    return krylov.arena.failed ? 0 : krylov.arena.used + 64; /* 64: to align the caller's block */
 }
 
 /* Room for the vectors: the caller's block or one of our own. */
-static fsi_result fsi__krylov_room(fsi__krylov *k, size_t vectors, size_t small, void *work,
+static fsi_result fsi__krylov_room(fsi__krylov *krylov, size_t vectors, size_t little, void *work,
                                    size_t work_size) {
-    size_t need = fsi__krylov_size(k->d, vectors, small);
+    size_t need = fsi__krylov_size(krylov->d, vectors, little);
     if (need == 0)
         return FSI_ERR_SIZE;
     if (work) {
         size_t skip = (64 - ((size_t)(uintptr_t)work & 63u)) & 63u;
         if (work_size < need)
             return FSI_ERR_SIZE;
-        k->arena.base = (unsigned char *)work + skip;
-        k->arena.size = work_size - skip;
+        krylov->arena.base = (unsigned char *)work + skip;
+        krylov->arena.size = work_size - skip;
     } else {
-        k->arena.used = need;
-        if (fsi__arena_open(&k->arena, &k->d->allocator) != FSI_OK)
+        krylov->arena.used = need;
+        if (fsi__arena_open(&krylov->arena, &krylov->d->allocator) != FSI_OK)
             return FSI_ERR_MEMORY;
-        k->owned = 1;
+        krylov->owned = 1;
     }
-    fsi__krylov_layout(k, vectors, small);
-    return k->arena.failed ? FSI_ERR_SIZE : FSI_OK;
+    fsi__krylov_layout(krylov, vectors, little);
+    return krylov->arena.failed ? FSI_ERR_SIZE : FSI_OK;
 }
 
 /* A power of two that brings a largest entry to 1 when it lies outside the range where squares are
@@ -2180,165 +2186,170 @@ static double fsi__krylov_unit(double largest) {
 }
 
 /* r = b in the solver's unit */
-static void fsi__krylov_rhs(const fsi__krylov *k, fsi_real *r) {
-    fsi_copy(k->n, k->b, r);
-    if (k->unit < 1 || k->unit > 1)
-        fsi_scale(k->n, (fsi_real)k->unit, r);
+static void fsi__krylov_rhs(const fsi__krylov *krylov, fsi_real *r) {
+    fsi_copy(krylov->n, krylov->b, r);
+    if (krylov->unit < 1 || krylov->unit > 1)
+        fsi_scale(krylov->n, (fsi_real)krylov->unit, r);
 }
 
 /* Checks, workspace, target. FSI_EMPTY: n = 0, nothing to do. */
-static fsi_result fsi__krylov_open(fsi__krylov *k, const fsi_krylov_desc *d, const fsi_real *b,
-                                   const fsi_real *x, size_t vectors, size_t small, void *work,
-                                   size_t work_size) {
-    memset(k, 0, sizeof *k);
-    if (!fsi__krylov_valid(d))
+static fsi_result fsi__krylov_open(fsi__krylov *krylov, const fsi_krylov_desc *desc,
+                                   const fsi_real *b, const fsi_real *x, size_t vectors,
+                                   size_t little, void *work, size_t work_size) {
+    memset(krylov, 0, sizeof *krylov);
+    if (!fsi__krylov_valid(desc))
         return FSI_ERR_ARGUMENT;
-    if (d->n == 0)
+    if (desc->n == 0)
         return FSI_EMPTY;
-    if (!b || !x || (d->guess && !fsi_all_finite(d->n, x)))
+    if (!b || !x || (desc->guess && !fsi_all_finite(desc->n, x)))
         return FSI_ERR_ARGUMENT;
-    if (!fsi_all_finite(d->n, b))
+    if (!fsi_all_finite(desc->n, b))
         return FSI_ERR_ARGUMENT;
-    k->d = d;
-    k->n = d->n;
-    k->b = b;
-    k->checked = -1;
-    k->project = d->project_fn != NULL;
-    fsi_result r = fsi__krylov_room(k, vectors, small, work, work_size);
-    if (r != FSI_OK)
-        return r;
-    k->unit = fsi__krylov_unit((double)fsi_max_abs(d->n, b));
-    fsi__krylov_rhs(k, k->v[0]);
-    k->size = fsi_norm(d->n, k->v[0]);
-    k->target = (d->tolerance > 0 ? d->tolerance : 1e-6) * k->size;
-    if (d->tolerance_abs * k->unit > k->target)
-        k->target = d->tolerance_abs * k->unit;
-    k->cap = d->max_iterations ? d->max_iterations : d->n < 990 ? (int)(10 * d->n) + 100 : 10000;
-    k->began = d->clock_fn ? d->clock_fn(d->clock_user) : 0;
+    krylov->d = desc;
+    krylov->n = desc->n;
+    krylov->b = b;
+    krylov->checked = -1;
+    krylov->project = desc->project_fn != NULL;
+    fsi_result result = fsi__krylov_room(krylov, vectors, little, work, work_size);
+    if (result != FSI_OK)
+        return result;
+    krylov->unit = fsi__krylov_unit((double)fsi_max_abs(desc->n, b));
+    fsi__krylov_rhs(krylov, krylov->v[0]);
+    krylov->size = fsi_norm(desc->n, krylov->v[0]);
+    krylov->target = (desc->tolerance > 0 ? desc->tolerance : 1e-6) * krylov->size;
+    if (desc->tolerance_abs * krylov->unit > krylov->target)
+        krylov->target = desc->tolerance_abs * krylov->unit;
+    krylov->cap = desc->max_iterations ? desc->max_iterations
+                  : desc->n < 990      ? (int)(10 * desc->n) + 100
+                                       : 10000;
+    krylov->began = desc->clock_fn ? desc->clock_fn(desc->clock_user) : 0;
     return FSI_OK;
 }
 
-static fsi_result fsi__krylov_close(fsi__krylov *k, fsi_result r, fsi_report *report) {
-    if (r == FSI_EMPTY)
-        r = FSI_OK;
-    if (r >= 0 && k->incompatible)
-        r = FSI_INCOMPATIBLE;
-    k->report.reason = r;
-    if (k->unit > 0) {
-        k->report.residual /= k->unit;
-        k->report.residual_start /= k->unit;
+static fsi_result fsi__krylov_close(fsi__krylov *krylov, fsi_result result, fsi_report *report) {
+    if (result == FSI_EMPTY)
+        result = FSI_OK;
+    if (result >= 0 && krylov->incompatible)
+        result = FSI_INCOMPATIBLE;
+    krylov->report.reason = result;
+    if (krylov->unit > 0) {
+        krylov->report.residual /= krylov->unit;
+        krylov->report.residual_start /= krylov->unit;
     }
-    if (k->d && k->d->clock_fn)
-        k->report.seconds = k->d->clock_fn(k->d->clock_user) - k->began;
-    if (k->owned)
-        fsi_free(&k->d->allocator, k->arena.base, k->arena.size);
+    if (krylov->d && krylov->d->clock_fn)
+        krylov->report.seconds = krylov->d->clock_fn(krylov->d->clock_user) - krylov->began;
+    if (krylov->owned)
+        fsi_free(&krylov->d->allocator, krylov->arena.base, krylov->arena.size);
     /* the caller's block has no gaps */
-    else if (k->arena.base)
-        FSI__CLOSE(k->arena.base, k->arena.size, k->arena.size);
+    else if (krylov->arena.base)
+        FSI__CLOSE(krylov->arena.base, krylov->arena.size, krylov->arena.size);
     if (report)
-        *report = k->report;
-    return r;
+        *report = krylov->report;
+    return result;
 }
 
-static void fsi__krylov_project(const fsi__krylov *k, fsi_real *x) {
-    if (k->project)
-        k->d->project_fn(x, k->d->project_user);
+static void fsi__krylov_project(const fsi__krylov *krylov, fsi_real *x) {
+    if (krylov->project)
+        krylov->d->project_fn(x, krylov->d->project_user);
 }
 
 /* z = P r */
-static void fsi__krylov_precondition(const fsi__krylov *k, const fsi_real *r, fsi_real *z) {
-    if (k->d->precondition.apply_fn) {
-        k->d->precondition.apply_fn(r, z, k->d->precondition.user);
-        fsi__krylov_project(k, z);
+static void fsi__krylov_precondition(const fsi__krylov *krylov, const fsi_real *r, fsi_real *z) {
+    if (krylov->d->precondition.apply_fn) {
+        krylov->d->precondition.apply_fn(r, z, krylov->d->precondition.user);
+        fsi__krylov_project(krylov, z);
     } else
-        fsi_copy(k->n, r, z);
+        fsi_copy(krylov->n, r, z);
 }
 
 /* r = b - A x without its null-space part; returns |r| */
-static double fsi__krylov_residual(const fsi__krylov *k, const fsi_real *x, fsi_real *r) {
-    k->d->A.apply_fn(x, r, k->d->A.user);
-    fsi_scale(k->n, -1, r);
-    fsi_axpy(k->n, (fsi_real)k->unit, k->b, r);
-    fsi__krylov_project(k, r);
-    return fsi_norm(k->n, r);
+static double fsi__krylov_residual(const fsi__krylov *krylov, const fsi_real *x, fsi_real *r) {
+    krylov->d->A.apply_fn(x, r, krylov->d->A.user);
+    fsi_scale(krylov->n, -1, r);
+    fsi_axpy(krylov->n, (fsi_real)krylov->unit, krylov->b, r);
+    fsi__krylov_project(krylov, r);
+    return fsi_norm(krylov->n, r);
 }
 
 /* Start: r = b - A x for the guess if it passes its test, else x = 0. t is scratch. Returns |r|. */
-static double fsi__krylov_start(fsi__krylov *k, fsi_real *x, fsi_real *r, fsi_real *t, int energy) {
-    fsi__krylov_rhs(k, r);
-    fsi__krylov_project(k, r);
-    double norm = fsi_norm(k->n, r);
-    fsi__krylov_rhs(k, t);
-    fsi_axpy(k->n, -1, r, t);
-    double loss = fsi_norm(k->n, t); /* the part of b that A cannot reach */
-    k->incompatible = loss > k->target && loss > 64 * (double)FSI_REAL_EPS * k->size;
-    if (k->d->guess && norm > 0) {
-        fsi_scale(k->n, (fsi_real)k->unit, x);
-        fsi__krylov_project(k, x);
-        k->d->A.apply_fn(x, t, k->d->A.user);
-        double q = fsi_dot(k->n, x, t) / 2 - fsi_dot(k->n, x, r); /* q(x) = x.A x / 2 - b.x */
-        fsi_xpay(k->n, r, -1, t);                                 /* t = b - A x */
-        fsi__krylov_project(k, t);
-        double left = fsi_norm(k->n, t);
+static double fsi__krylov_start(fsi__krylov *krylov, fsi_real *x, fsi_real *r, fsi_real *t,
+                                int energy) {
+    fsi__krylov_rhs(krylov, r);
+    fsi__krylov_project(krylov, r);
+    double norm = fsi_norm(krylov->n, r);
+    fsi__krylov_rhs(krylov, t);
+    fsi_axpy(krylov->n, -1, r, t);
+    double loss = fsi_norm(krylov->n, t); /* the part of b that A cannot reach */
+    krylov->incompatible = loss > krylov->target && loss > 64 * (double)FSI_REAL_EPS * krylov->size;
+    if (krylov->d->guess && norm > 0) {
+        fsi_scale(krylov->n, (fsi_real)krylov->unit, x);
+        fsi__krylov_project(krylov, x);
+        krylov->d->A.apply_fn(x, t, krylov->d->A.user);
+        double q =
+            fsi_dot(krylov->n, x, t) / 2 - fsi_dot(krylov->n, x, r); /* q(x) = x.A x / 2 - b.x */
+        fsi_xpay(krylov->n, r, -1, t);                               /* t = b - A x */
+        fsi__krylov_project(krylov, t);
+        double left = fsi_norm(krylov->n, t);
         if (fsi__finite64(left) && (energy ? q <= 0 : left <= norm)) {
-            fsi_copy(k->n, t, r);
-            return k->report.residual_start = k->report.residual = left;
+            fsi_copy(krylov->n, t, r);
+            return krylov->report.residual_start = krylov->report.residual = left;
         }
-        k->report.restarts++;
+        krylov->report.restarts++;
     }
-    fsi_fill(k->n, 0, x);
-    return k->report.residual_start = k->report.residual = norm;
+    fsi_fill(krylov->n, 0, x);
+    return krylov->report.residual_start = krylov->report.residual = norm;
 }
 
 /* The size of A as far as its own image q tells: |A q| / |q|; *image = |q|. q is scaled, t is
  * scratch. */
-static double fsi__krylov_magnitude(fsi__krylov *k, fsi_real *q, fsi_real *t, double *image) {
-    *image = fsi_norm(k->n, q);
+static double fsi__krylov_magnitude(fsi__krylov *krylov, fsi_real *q, fsi_real *t, double *image) {
+    *image = fsi_norm(krylov->n, q);
     if (!(*image > 0) || !fsi__finite((fsi_real)(1 / *image)))
         return 0;
     /* squares of A A p would overflow or vanish sooner */
-    fsi_scale(k->n, (fsi_real)(1 / *image), q);
-    k->d->A.apply_fn(q, t, k->d->A.user);
-    return fsi_norm(k->n, t);
+    fsi_scale(krylov->n, (fsi_real)(1 / *image), q);
+    krylov->d->A.apply_fn(q, t, krylov->d->A.user);
+    return fsi_norm(krylov->n, t);
 }
 
 /* What every solve ends with: the true residual of x into r, x finite and (with keep) not worse
    than the start (NULL = zero), and the unit taken out. A residual that a symmetric A maps to
    nothing cannot be reduced: b is incompatible. t is scratch. */
-static fsi_result fsi__krylov_finish(fsi__krylov *k, fsi_result result, fsi_real *x, fsi_real *r,
-                                     fsi_real *t, const fsi_real *start, int keep, int symmetric) {
-    int whole = fsi_all_finite(k->n, x);
-    double first = k->report.residual_start, norm = k->report.residual;
+static fsi_result fsi__krylov_finish(fsi__krylov *krylov, fsi_result result, fsi_real *x,
+                                     fsi_real *r, fsi_real *t, const fsi_real *start, int keep,
+                                     int symmetric) {
+    int whole = fsi_all_finite(krylov->n, x);
+    double first = krylov->report.residual_start, norm = krylov->report.residual;
     /* FSI_OK was given on the true residual */
     if (whole && result != FSI_OK)
-        norm = fsi__krylov_residual(k, x, r);
+        norm = fsi__krylov_residual(krylov, x, r);
     if (!whole || !fsi__finite64(norm) || (keep && norm > first)) {
         if (start)
-            fsi_copy(k->n, start, x);
+            fsi_copy(krylov->n, start, x);
         else
-            fsi_fill(k->n, 0, x);
-        norm = fsi__krylov_residual(k, x, r);
+            fsi_fill(krylov->n, 0, x);
+        norm = fsi__krylov_residual(krylov, x, r);
         if (!fsi__finite64(norm)) {
             norm = first;
             result = FSI_ERR_NUMERIC;
         } else if (result == FSI_OK)
             result = FSI_STALLED;
     }
-    k->report.residual = norm;
-    if (result > 0 && norm <= k->target)
+    krylov->report.residual = norm;
+    if (result > 0 && norm <= krylov->target)
         result = FSI_OK;
     if (symmetric && result > 0 && result != FSI_INCOMPATIBLE) {
-        k->d->A.apply_fn(r, t, k->d->A.user);
+        krylov->d->A.apply_fn(r, t, krylov->d->A.user);
         double image;
-        double size = fsi__krylov_magnitude(k, t, r, &image);
+        double size = fsi__krylov_magnitude(krylov, t, r, &image);
         if (image <= FSI__ROOT_EPS * size * norm)
             result = FSI_INCOMPATIBLE;
     }
-    if (k->unit < 1 || k->unit > 1) {
-        fsi_scale(k->n, (fsi_real)(1 / k->unit), x);
-        if (!fsi_all_finite(k->n, x)) {
-            fsi_fill(k->n, 0, x);
-            k->report.residual = k->size;
+    if (krylov->unit < 1 || krylov->unit > 1) {
+        fsi_scale(krylov->n, (fsi_real)(1 / krylov->unit), x);
+        if (!fsi_all_finite(krylov->n, x)) {
+            fsi_fill(krylov->n, 0, x);
+            krylov->report.residual = krylov->size;
             result = FSI_ERR_NUMERIC;
         }
     }
@@ -2346,53 +2357,55 @@ static fsi_result fsi__krylov_finish(fsi__krylov *k, fsi_result result, fsi_real
 }
 
 /* After an iteration: FSI_OK to go on, FSI_NOT_CONVERGED to stop. */
-static fsi_result fsi__krylov_limit(fsi__krylov *k) {
-    if (k->report.iterations >= k->cap)
+static fsi_result fsi__krylov_limit(fsi__krylov *krylov) {
+    if (krylov->report.iterations >= krylov->cap)
         return FSI_NOT_CONVERGED;
-    if (k->d->seconds > 0 && k->d->clock_fn(k->d->clock_user) - k->began >= k->d->seconds)
+    if (krylov->d->seconds > 0
+        && krylov->d->clock_fn(krylov->d->clock_user) - krylov->began >= krylov->d->seconds)
         return FSI_NOT_CONVERGED;
     return FSI_OK;
 }
 
-static int fsi__krylov_told(fsi__krylov *k, double residual, const fsi_real *x) {
-    k->report.residual = residual;
-    return k->d->history_fn
-           && k->d->history_fn(k->report.iterations, residual, x, k->d->history_user) != 0;
+static int fsi__krylov_told(fsi__krylov *krylov, double residual, const fsi_real *x) {
+    krylov->report.residual = residual;
+    return krylov->d->history_fn
+           && krylov->d->history_fn(krylov->report.iterations, residual, x, krylov->d->history_user)
+                  != 0;
 }
 
 /* The recurrence says it is done: recompute r = b - A x. FSI_OK: really done; FSI_EMPTY: go on from
  * the new r; FSI_STALLED. */
-static fsi_result fsi__krylov_recheck(fsi__krylov *k, const fsi_real *x, fsi_real *r,
+static fsi_result fsi__krylov_recheck(fsi__krylov *krylov, const fsi_real *x, fsi_real *r,
                                       double *norm) {
-    *norm = fsi__krylov_residual(k, x, r);
-    k->report.residual = *norm;
+    *norm = fsi__krylov_residual(krylov, x, r);
+    krylov->report.residual = *norm;
     if (!fsi__finite64(*norm))
         return FSI_ERR_NUMERIC;
-    if (*norm <= k->target)
+    if (*norm <= krylov->target)
         return FSI_OK;
     /* rounding does not allow more */
-    if (k->checked >= 0 && *norm > k->checked / 2)
+    if (krylov->checked >= 0 && *norm > krylov->checked / 2)
         return FSI_STALLED;
-    k->checked = *norm;
-    k->report.restarts++;
+    krylov->checked = *norm;
+    krylov->report.restarts++;
     return FSI_EMPTY;
 }
 
 /* Before an iteration of a recurrence. steps: since r was computed from x; 0 afterwards: start
  * anew. FSI_EMPTY: go on; FSI_OK: done. */
-static fsi_result fsi__krylov_next(fsi__krylov *k, const fsi_real *x, fsi_real *r, double *norm,
-                                   int *steps) {
+static fsi_result fsi__krylov_next(fsi__krylov *krylov, const fsi_real *x, fsi_real *r,
+                                   double *norm, int *steps) {
     if (!fsi__finite64(*norm))
         return FSI_ERR_NUMERIC;
-    int told = fsi__krylov_told(k, *norm, x);
+    int told = fsi__krylov_told(krylov, *norm, x);
     fsi_result stop;
-    if (*norm <= k->target) {
-        stop = *steps ? fsi__krylov_recheck(k, x, r, norm) : FSI_OK;
+    if (*norm <= krylov->target) {
+        stop = *steps ? fsi__krylov_recheck(krylov, x, r, norm) : FSI_OK;
         if (stop != FSI_EMPTY)
             return stop;
         *steps = 0;
     }
-    stop = told ? FSI_NOT_CONVERGED : fsi__krylov_limit(k);
+    stop = told ? FSI_NOT_CONVERGED : fsi__krylov_limit(krylov);
     return stop == FSI_OK ? FSI_EMPTY : stop;
 }
 
@@ -2403,10 +2416,10 @@ typedef struct fsi__cg_step {
 } fsi__cg_step;
 
 static double fsi__cg_step_range(size_t begin, size_t end, void *user) {
-    const fsi__cg_step *s = (const fsi__cg_step *)user;
-    fsi_real *FSI__RESTRICT x = s->x, *FSI__RESTRICT r = s->r;
-    const fsi_real *FSI__RESTRICT p = s->p, *FSI__RESTRICT q = s->q;
-    fsi_real alpha = s->alpha;
+    const fsi__cg_step *step = (const fsi__cg_step *)user;
+    fsi_real *FSI__RESTRICT x = step->x, *FSI__RESTRICT r = step->r;
+    const fsi_real *FSI__RESTRICT p = step->p, *FSI__RESTRICT q = step->q;
+    fsi_real alpha = step->alpha;
     double sum[2] = {0, 0};
     size_t i = begin;
     for (; i + 2 <= end; i += 2) {
@@ -2426,82 +2439,83 @@ static double fsi__cg_step_range(size_t begin, size_t end, void *user) {
 }
 
 /* x += alpha p, r -= alpha q, in one pass; returns |r| */
-static double fsi__cg_update(const fsi__krylov *k, fsi_real alpha, const fsi_real *p,
+static double fsi__cg_update(const fsi__krylov *krylov, fsi_real alpha, const fsi_real *p,
                              const fsi_real *q, fsi_real *x, fsi_real *r) {
-    fsi__cg_step s;
-    s.x = x;
-    s.r = r;
-    s.p = p;
-    s.q = q;
-    s.alpha = alpha;
-    return sqrt(fsi_reduce(k->n, fsi__cg_step_range, &s));
+    fsi__cg_step step;
+    step.x = x;
+    step.r = r;
+    step.p = p;
+    step.q = q;
+    step.alpha = alpha;
+    return sqrt(fsi_reduce(krylov->n, fsi__cg_step_range, &step));
 }
 
 /* The direction p has no curvature. If A p is nothing against what A does to its own image, p lies
    in the null space and b has a part along it: incompatible; x goes back to saved or zero.
    Otherwise A is indefinite. t is scratch. */
-static fsi_result fsi__cg_flat(fsi__krylov *k, fsi_real *x, const fsi_real *p, fsi_real *q,
+static fsi_result fsi__cg_flat(fsi__krylov *krylov, fsi_real *x, const fsi_real *p, fsi_real *q,
                                fsi_real *t, const fsi_real *saved) {
-    double pp = fsi_dot(k->n, p, p), image, size = fsi__krylov_magnitude(k, q, t, &image);
+    double pp = fsi_dot(krylov->n, p, p), image, size = fsi__krylov_magnitude(krylov, q, t, &image);
     if (!(image <= 16 * FSI__ROOT_EPS * size * sqrt(pp)))
         return FSI_BREAKDOWN;
     if (saved)
-        fsi_copy(k->n, saved, x);
+        fsi_copy(krylov->n, saved, x);
     else
-        fsi_fill(k->n, 0, x);
+        fsi_fill(krylov->n, 0, x);
     /* x without its part along the null vector */
-    fsi_axpy(k->n, (fsi_real)(-fsi_dot(k->n, x, p) / pp), p, x);
-    k->report.residual = fsi__krylov_residual(k, x, t);
+    fsi_axpy(krylov->n, (fsi_real)(-fsi_dot(krylov->n, x, p) / pp), p, x);
+    krylov->report.residual = fsi__krylov_residual(krylov, x, t);
     return FSI_INCOMPATIBLE;
 }
 
 /* Hestenes and Stiefel with preconditioner. pi = p.P^-1 p follows from rho and beta, so the
  * curvature test costs nothing. */
-static fsi_result fsi__cg_run(fsi__krylov *k, fsi_real *x) {
-    fsi_real *r = k->v[0], *z = k->v[1], *p = k->v[2], *q = k->v[3];
-    double rho = 0, pi = 0, steepest = 0, norm = fsi__krylov_start(k, x, r, z, 1), first = norm;
+static fsi_result fsi__cg_run(fsi__krylov *krylov, fsi_real *x) {
+    fsi_real *r = krylov->v[0], *z = krylov->v[1], *p = krylov->v[2], *q = krylov->v[3];
+    double rho = 0, pi = 0, steepest = 0, norm = fsi__krylov_start(krylov, x, r, z, 1),
+           first = norm;
     /* larger residuals mean a step along a null vector */
-    double most = (k->size + norm) / FSI__ROOT_EPS * 16;
+    double most = (krylov->size + norm) / FSI__ROOT_EPS * 16;
     /* residual of the best x so far, kept in v[4] */
     double best = norm;
     for (int steps = 0;; steps++) {
         double was = norm;
-        fsi_result stop = fsi__krylov_next(k, x, r, &norm, &steps);
+        fsi_result stop = fsi__krylov_next(krylov, x, r, &norm, &steps);
         if (stop != FSI_EMPTY)
             return stop;
-        fsi__krylov_precondition(k, r, z);
-        double rz = fsi_dot(k->n, r, z);
+        fsi__krylov_precondition(krylov, r, z);
+        double rz = fsi_dot(krylov->n, r, z);
         if (!fsi__finite64(rz))
             return FSI_ERR_NUMERIC;
         if (!(rz > 0))
             return FSI_BREAKDOWN; /* P is not positive definite */
         double beta = steps ? rz / rho : 0;
         if (beta > 0)
-            fsi_xpay(k->n, z, (fsi_real)beta, p); /* p = z + beta p */
+            fsi_xpay(krylov->n, z, (fsi_real)beta, p); /* p = z + beta p */
         else
-            fsi_copy(k->n, z, p);
+            fsi_copy(krylov->n, z, p);
         pi = rz + beta * beta * pi;
         rho = rz;
-        k->d->A.apply_fn(p, q, k->d->A.user);
-        double curvature = fsi_dot(k->n, p, q);
+        krylov->d->A.apply_fn(p, q, krylov->d->A.user);
+        double curvature = fsi_dot(krylov->n, p, q);
         if (!fsi__finite64(curvature))
             return FSI_ERR_NUMERIC;
-        k->report.iterations++;
+        krylov->report.iterations++;
         if (curvature <= 64 * (double)FSI_REAL_EPS * steepest * pi
             || !fsi__finite((fsi_real)(rz / curvature)))
-            return fsi__cg_flat(k, x, p, q, z, best < first ? k->v[4] : NULL);
+            return fsi__cg_flat(krylov, x, p, q, z, best < first ? krylov->v[4] : NULL);
         if (curvature > steepest * pi)
             steepest = curvature / pi;
         /* p may be turning into a null vector: keep the best x */
         if (curvature < 0.1 * steepest * pi && norm < 0.8 * best) {
-            fsi_copy(k->n, x, k->v[4]);
+            fsi_copy(krylov->n, x, krylov->v[4]);
             best = norm;
         }
-        norm = fsi__cg_update(k, (fsi_real)(rz / curvature), p, q, x, r);
+        norm = fsi__cg_update(krylov, (fsi_real)(rz / curvature), p, q, x, r);
         if (norm > most) {
-            k->report.residual = was;
-            fsi__cg_update(k, (fsi_real)(-rz / curvature), p, q, x, r); /* undo */
-            return fsi__cg_flat(k, x, p, q, z, best < first ? k->v[4] : NULL);
+            krylov->report.residual = was;
+            fsi__cg_update(krylov, (fsi_real)(-rz / curvature), p, q, x, r); /* undo */
+            return fsi__cg_flat(krylov, x, p, q, z, best < first ? krylov->v[4] : NULL);
         }
     }
 }
@@ -2512,11 +2526,12 @@ FSI_API size_t fsi_cg_work_size(const fsi_krylov_desc *desc) {
 
 FSI_API fsi_result fsi_cg_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
                                 void *work, size_t work_size, fsi_report *report) {
-    fsi__krylov k;
-    fsi_result r = fsi__krylov_open(&k, desc, b, x, 5, 0, work, work_size);
-    if (r == FSI_OK)
-        r = fsi__krylov_finish(&k, fsi__cg_run(&k, x), x, k.v[0], k.v[1], NULL, 0, 1);
-    return fsi__krylov_close(&k, r, report);
+    fsi__krylov krylov;
+    fsi_result result = fsi__krylov_open(&krylov, desc, b, x, 5, 0, work, work_size);
+    if (result == FSI_OK)
+        result = fsi__krylov_finish(&krylov, fsi__cg_run(&krylov, x), x, krylov.v[0], krylov.v[1],
+                                    NULL, 0, 1);
+    return fsi__krylov_close(&krylov, result, report);
 }
 
 /* One step of the coupled two-term recurrence; names as in the table below. Returns FSI_BREAKDOWN
@@ -2527,92 +2542,93 @@ typedef struct fsi__qmr {
     double tau, theta, rho;
 } fsi__qmr;
 
-static fsi_result fsi__symmqmr_step(fsi__krylov *k, fsi__qmr *m, fsi_real *x) {
-    fsi_real *r = k->v[0], *q = k->v[1], *t = k->v[2], *d = k->v[3], *e = k->v[4], *s = k->v[5];
-    k->d->A.apply_fn(q, t, k->d->A.user);
-    k->report.iterations++;
-    double sigma = fsi_dot(k->n, q, t);
+static fsi_result fsi__symmqmr_step(fsi__krylov *krylov, fsi__qmr *qmr, fsi_real *x) {
+    fsi_real *r = krylov->v[0], *q = krylov->v[1], *t = krylov->v[2], *d = krylov->v[3],
+             *e = krylov->v[4], *s = krylov->v[5];
+    krylov->d->A.apply_fn(q, t, krylov->d->A.user);
+    krylov->report.iterations++;
+    double sigma = fsi_dot(krylov->n, q, t);
     if (!fsi__finite64(sigma))
         return FSI_ERR_NUMERIC;
-    if (fabs(sigma) <= 4 * (double)FSI_REAL_EPS * fsi_norm(k->n, q) * fsi_norm(k->n, t))
+    if (fabs(sigma) <= 4 * (double)FSI_REAL_EPS * fsi_norm(krylov->n, q) * fsi_norm(krylov->n, t))
         return FSI_BREAKDOWN;
-    double alpha = m->rho / sigma;
+    double alpha = qmr->rho / sigma;
     if (!fsi__finite((fsi_real)alpha))
         return FSI_BREAKDOWN;
-    fsi_axpy(k->n, (fsi_real)-alpha, t, r); /* r -= alpha A q */
-    double theta = fsi_norm(k->n, r) / m->tau;
+    fsi_axpy(krylov->n, (fsi_real)-alpha, t, r); /* r -= alpha A q */
+    double theta = fsi_norm(krylov->n, r) / qmr->tau;
     double cc = 1 / (1 + theta * theta); /* c^2 */
-    double keep = cc * m->theta * m->theta;
-    fsi_scale(k->n, (fsi_real)keep, d);
+    double keep = cc * qmr->theta * qmr->theta;
+    fsi_scale(krylov->n, (fsi_real)keep, d);
     /* d = c^2 theta_old^2 d + c^2 alpha q */
-    fsi_axpy(k->n, (fsi_real)(cc * alpha), q, d);
-    fsi_scale(k->n, (fsi_real)keep, e);
+    fsi_axpy(krylov->n, (fsi_real)(cc * alpha), q, d);
+    fsi_scale(krylov->n, (fsi_real)keep, e);
     /* e = A d by the same recurrence */
-    fsi_axpy(k->n, (fsi_real)(cc * alpha), t, e);
-    fsi_axpy(k->n, 1, d, x);
-    fsi_axpy(k->n, -1, e, s);
-    m->tau *= theta * sqrt(cc);
-    m->theta = theta;
+    fsi_axpy(krylov->n, (fsi_real)(cc * alpha), t, e);
+    fsi_axpy(krylov->n, 1, d, x);
+    fsi_axpy(krylov->n, -1, e, s);
+    qmr->tau *= theta * sqrt(cc);
+    qmr->theta = theta;
     return FSI_OK;
 }
 
 /* Next direction q = P r + beta q; FSI_BREAKDOWN when r.P r = 0. first: q = P r. */
-static fsi_result fsi__symmqmr_turn(fsi__krylov *k, fsi__qmr *m, int first) {
-    fsi_real *r = k->v[0], *q = k->v[1], *u = k->v[2];
-    fsi__krylov_precondition(k, r, u);
-    double rho = fsi_dot(k->n, r, u);
+static fsi_result fsi__symmqmr_turn(fsi__krylov *krylov, fsi__qmr *qmr, int first) {
+    fsi_real *r = krylov->v[0], *q = krylov->v[1], *u = krylov->v[2];
+    fsi__krylov_precondition(krylov, r, u);
+    double rho = fsi_dot(krylov->n, r, u);
     if (!fsi__finite64(rho))
         return FSI_ERR_NUMERIC;
-    if (fabs(rho) <= 4 * (double)FSI_REAL_EPS * fsi_norm(k->n, r) * fsi_norm(k->n, u))
+    if (fabs(rho) <= 4 * (double)FSI_REAL_EPS * fsi_norm(krylov->n, r) * fsi_norm(krylov->n, u))
         return FSI_BREAKDOWN;
     if (first)
-        fsi_copy(k->n, u, q);
+        fsi_copy(krylov->n, u, q);
     else
-        fsi_xpay(k->n, u, (fsi_real)(rho / m->rho), q);
-    m->rho = rho;
+        fsi_xpay(krylov->n, u, (fsi_real)(rho / qmr->rho), q);
+    qmr->rho = rho;
     return FSI_OK;
 }
 
 /* (Re)start from the residual s. */
-static fsi_result fsi__symmqmr_begin(fsi__krylov *k, fsi__qmr *m, double norm) {
-    fsi_copy(k->n, k->v[5], k->v[0]);
-    fsi_fill(k->n, 0, k->v[3]);
-    fsi_fill(k->n, 0, k->v[4]);
-    m->tau = norm;
-    m->theta = 0;
-    return fsi__symmqmr_turn(k, m, 1);
+static fsi_result fsi__symmqmr_begin(fsi__krylov *krylov, fsi__qmr *qmr, double norm) {
+    fsi_copy(krylov->n, krylov->v[5], krylov->v[0]);
+    fsi_fill(krylov->n, 0, krylov->v[3]);
+    fsi_fill(krylov->n, 0, krylov->v[4]);
+    qmr->tau = norm;
+    qmr->theta = 0;
+    return fsi__symmqmr_turn(krylov, qmr, 1);
 }
 
-static fsi_result fsi__symmqmr_run(fsi__krylov *k, fsi_real *x) {
-    fsi_real *s = k->v[5];
-    fsi__qmr m = {0, 0, 0};
-    double norm = fsi__krylov_start(k, x, s, k->v[2], 0);
+static fsi_result fsi__symmqmr_run(fsi__krylov *krylov, fsi_real *x) {
+    fsi_real *s = krylov->v[5];
+    fsi__qmr qmr = {0, 0, 0};
+    double norm = fsi__krylov_start(krylov, x, s, krylov->v[2], 0);
     int steps = 0;
-    if (k->d->guess)
-        fsi_copy(k->n, x, k->v[6]);
+    if (krylov->d->guess)
+        fsi_copy(krylov->n, x, krylov->v[6]);
     for (;;) {
-        fsi_result stop = fsi__krylov_next(k, x, s, &norm, &steps);
+        fsi_result stop = fsi__krylov_next(krylov, x, s, &norm, &steps);
         if (stop != FSI_EMPTY)
             return stop;
-        stop = steps ? fsi__symmqmr_turn(k, &m, 0) : fsi__symmqmr_begin(k, &m, norm);
+        stop = steps ? fsi__symmqmr_turn(krylov, &qmr, 0) : fsi__symmqmr_begin(krylov, &qmr, norm);
         if (stop == FSI_OK)
-            stop = fsi__symmqmr_step(k, &m, x);
+            stop = fsi__symmqmr_step(krylov, &qmr, x);
         if (stop == FSI_BREAKDOWN && steps) { /* once more from the present residual */
-            norm = fsi__krylov_residual(k, x, s);
-            k->report.restarts++;
+            norm = fsi__krylov_residual(krylov, x, s);
+            krylov->report.restarts++;
             steps = 0;
             continue;
         }
         if (stop != FSI_OK)
             return stop;
-        norm = fsi_norm(k->n, s);
+        norm = fsi_norm(krylov->n, s);
         steps++;
     }
 }
 
 /* The guess is kept beside: quasi-minimal residuals may end above it. */
-static size_t fsi__symmqmr_vectors(const fsi_krylov_desc *d) {
-    return d && d->guess ? 7 : 6;
+static size_t fsi__symmqmr_vectors(const fsi_krylov_desc *desc) {
+    return desc && desc->guess ? 7 : 6;
 }
 
 FSI_API size_t fsi_symmqmr_work_size(const fsi_krylov_desc *desc) {
@@ -2621,41 +2637,42 @@ FSI_API size_t fsi_symmqmr_work_size(const fsi_krylov_desc *desc) {
 
 FSI_API fsi_result fsi_symmqmr_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
                                      void *work, size_t work_size, fsi_report *report) {
-    fsi__krylov k;
-    fsi_result r = fsi__krylov_open(&k, desc, b, x, fsi__symmqmr_vectors(desc), 0, work, work_size);
-    if (r == FSI_OK)
-        r = fsi__krylov_finish(&k, fsi__symmqmr_run(&k, x), x, k.v[5], k.v[2],
-                               desc->guess ? k.v[6] : NULL, 1, 1);
-    return fsi__krylov_close(&k, r, report);
+    fsi__krylov krylov;
+    fsi_result result =
+        fsi__krylov_open(&krylov, desc, b, x, fsi__symmqmr_vectors(desc), 0, work, work_size);
+    if (result == FSI_OK)
+        result = fsi__krylov_finish(&krylov, fsi__symmqmr_run(&krylov, x), x, krylov.v[5],
+                                    krylov.v[2], desc->guess ? krylov.v[6] : NULL, 1, 1);
+    return fsi__krylov_close(&krylov, result, report);
 }
 
-static size_t fsi__gmres_restart(const fsi_krylov_desc *d) {
-    size_t m = d && d->restart > 0 ? (size_t)d->restart : 30;
-    return d && d->n < m && d->n > 0 ? d->n : m; /* n vectors span everything */
+static size_t fsi__gmres_restart(const fsi_krylov_desc *desc) {
+    size_t m = desc && desc->restart > 0 ? (size_t)desc->restart : 30;
+    return desc && desc->n < m && desc->n > 0 ? desc->n : m; /* n vectors span everything */
 }
 
 /* w = A P v_j made orthogonal to v_0..v_j (twice, for clusters); column j of H; returns |w| left
  * over. */
-static double fsi__gmres_extend(fsi__krylov *k, size_t j, double *h) {
-    fsi_real **V = k->v + 2, *z = k->v[0], *w = V[j + 1];
-    fsi__krylov_precondition(k, V[j], z);
-    k->d->A.apply_fn(z, w, k->d->A.user);
+static double fsi__gmres_extend(fsi__krylov *krylov, size_t j, double *h) {
+    fsi_real **V = krylov->v + 2, *z = krylov->v[0], *w = V[j + 1];
+    fsi__krylov_precondition(krylov, V[j], z);
+    krylov->d->A.apply_fn(z, w, krylov->d->A.user);
     for (size_t i = 0; i <= j; i++)
         h[i] = 0;
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i <= j; i++) {
-            double c = fsi_dot(k->n, V[i], w);
-            fsi_axpy(k->n, (fsi_real)-c, V[i], w);
+            double c = fsi_dot(krylov->n, V[i], w);
+            fsi_axpy(krylov->n, (fsi_real)-c, V[i], w);
             h[i] += c;
         }
-    return fsi_norm(k->n, w);
+    return fsi_norm(krylov->n, w);
 }
 
 /* x += P V y with R y = g; R upper triangular, column j at H + j (m + 1). The old x is left in u.
  * Returns 0 when R is singular. */
-static int fsi__gmres_gather(fsi__krylov *k, size_t m, size_t used, const double *H, double *g,
+static int fsi__gmres_gather(fsi__krylov *krylov, size_t m, size_t used, const double *H, double *g,
                              fsi_real *x) {
-    fsi_real **V = k->v + 2, *z = k->v[0], *u = k->v[1];
+    fsi_real **V = krylov->v + 2, *z = krylov->v[0], *u = krylov->v[1];
     double top = 0;
     for (size_t j = 0; j < used; j++)
         if (fabs(H[j * (m + 1) + j]) > top)
@@ -2670,27 +2687,27 @@ static int fsi__gmres_gather(fsi__krylov *k, size_t m, size_t used, const double
         for (size_t i = 0; i < j; i++)
             g[i] -= H[j * (m + 1) + i] * g[j];
     }
-    fsi_fill(k->n, 0, u);
+    fsi_fill(krylov->n, 0, u);
     for (size_t j = 0; j < used; j++)
-        fsi_axpy(k->n, (fsi_real)g[j], V[j], u);
+        fsi_axpy(krylov->n, (fsi_real)g[j], V[j], u);
     if (used)
-        fsi__krylov_precondition(k, u, z);
-    fsi_copy(k->n, x, u);
+        fsi__krylov_precondition(krylov, u, z);
+    fsi_copy(krylov->n, x, u);
     if (used)
-        fsi_axpy(k->n, 1, z, x);
+        fsi_axpy(krylov->n, 1, z, x);
     return used > 0;
 }
 
 /* One cycle from the residual in V[0] (norm given). Afterwards x is updated. */
-static fsi_result fsi__gmres_cycle(fsi__krylov *k, size_t m, double norm, fsi_real *x) {
-    double *H = k->s, *g = H + m * (m + 1), *c = g + m + 1, *s = c + m;
-    fsi_real **V = k->v + 2;
+static fsi_result fsi__gmres_cycle(fsi__krylov *krylov, size_t m, double norm, fsi_real *x) {
+    double *H = krylov->s, *g = H + m * (m + 1), *c = g + m + 1, *s = c + m;
+    fsi_real **V = krylov->v + 2;
     fsi_result stop = FSI_OK;
-    fsi_scale(k->n, (fsi_real)(1 / norm), V[0]);
+    fsi_scale(krylov->n, (fsi_real)(1 / norm), V[0]);
     g[0] = norm;
     size_t j;
     for (j = 0; j < m && stop == FSI_OK; j++) {
-        double *h = H + j * (m + 1), rest = fsi__gmres_extend(k, j, h), whole = rest;
+        double *h = H + j * (m + 1), rest = fsi__gmres_extend(krylov, j, h), whole = rest;
         if (!fsi__finite64(rest))
             return FSI_ERR_NUMERIC;
         for (size_t i = 0; i <= j; i++)
@@ -2710,54 +2727,54 @@ static fsi_result fsi__gmres_cycle(fsi__krylov *k, size_t m, double norm, fsi_re
         h[j] = t;
         g[j + 1] = -s[j] * g[j];
         g[j] *= c[j];
-        k->report.iterations++;
-        if (fsi__krylov_told(k, fabs(g[j + 1]), x))
+        krylov->report.iterations++;
+        if (fsi__krylov_told(krylov, fabs(g[j + 1]), x))
             stop = FSI_NOT_CONVERGED;
-        else if (fabs(g[j + 1]) <= k->target || rest == 0)
+        else if (fabs(g[j + 1]) <= krylov->target || rest == 0)
             stop = FSI_EMPTY;
         else
-            stop = fsi__krylov_limit(k);
+            stop = fsi__krylov_limit(krylov);
         if (rest > 0)
-            fsi_scale(k->n, (fsi_real)(1 / rest), V[j + 1]);
+            fsi_scale(krylov->n, (fsi_real)(1 / rest), V[j + 1]);
     }
-    if (!fsi__gmres_gather(k, m, j, H, g, x))
+    if (!fsi__gmres_gather(krylov, m, j, H, g, x))
         return FSI_BREAKDOWN;
     return stop == FSI_EMPTY ? FSI_OK : stop;
 }
 
-static fsi_result fsi__gmres_run(fsi__krylov *k, fsi_real *x) {
-    size_t m = fsi__gmres_restart(k->d);
-    double norm = fsi__krylov_start(k, x, k->v[2], k->v[0], 0);
-    if (fsi__finite64(norm) && fsi__krylov_told(k, norm, x) && norm > k->target)
+static fsi_result fsi__gmres_run(fsi__krylov *krylov, fsi_real *x) {
+    size_t m = fsi__gmres_restart(krylov->d);
+    double norm = fsi__krylov_start(krylov, x, krylov->v[2], krylov->v[0], 0);
+    if (fsi__finite64(norm) && fsi__krylov_told(krylov, norm, x) && norm > krylov->target)
         return FSI_NOT_CONVERGED;
     for (;;) {
         double was = norm;
         if (!fsi__finite64(norm))
             return FSI_ERR_NUMERIC;
-        if (norm <= k->target)
+        if (norm <= krylov->target)
             return FSI_OK;
-        fsi_result stop = fsi__krylov_limit(k);
+        fsi_result stop = fsi__krylov_limit(krylov);
         if (stop != FSI_OK)
             return stop;
-        stop = fsi__gmres_cycle(k, m, norm, x);
+        stop = fsi__gmres_cycle(krylov, m, norm, x);
         if (stop < 0)
             return stop;
-        norm = fsi__krylov_residual(k, x, k->v[2]);
+        norm = fsi__krylov_residual(krylov, x, krylov->v[2]);
         /* rounding spoilt the step: back to the x before */
         if (!(norm <= was)) {
-            fsi_copy(k->n, k->v[1], x);
+            fsi_copy(krylov->n, krylov->v[1], x);
             norm = was;
             if (stop == FSI_OK)
                 stop = FSI_STALLED;
         }
-        k->report.residual = norm;
+        krylov->report.residual = norm;
         if (stop != FSI_OK)
-            return norm <= k->target ? FSI_OK : stop;
-        if (norm > k->target) {
+            return norm <= krylov->target ? FSI_OK : stop;
+        if (norm > krylov->target) {
             /* the next cycle would be the same */
             if (norm >= was * (1 - 1e-8))
                 return FSI_STALLED;
-            k->report.restarts++;
+            krylov->report.restarts++;
         }
     }
 }
@@ -2774,12 +2791,14 @@ FSI_API size_t fsi_gmres_work_size(const fsi_krylov_desc *desc) {
 FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
                                    void *work, size_t work_size, fsi_report *report) {
     size_t m = fsi__gmres_restart(desc);
-    fsi__krylov k;
-    fsi_result r = fsi__krylov_open(&k, desc, b, x, m + 3, fsi__gmres_small(m), work, work_size);
-    k.project = 0;
-    if (r == FSI_OK)
-        r = fsi__krylov_finish(&k, fsi__gmres_run(&k, x), x, k.v[2], k.v[0], NULL, 0, 0);
-    return fsi__krylov_close(&k, r, report);
+    fsi__krylov krylov;
+    fsi_result result =
+        fsi__krylov_open(&krylov, desc, b, x, m + 3, fsi__gmres_small(m), work, work_size);
+    krylov.project = 0;
+    if (result == FSI_OK)
+        result = fsi__krylov_finish(&krylov, fsi__gmres_run(&krylov, x), x, krylov.v[2],
+                                    krylov.v[0], NULL, 0, 0);
+    return fsi__krylov_close(&krylov, result, report);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -3029,11 +3048,11 @@ typedef struct fsi__batch {
 } fsi__batch;
 
 static double fsi__batch_range(size_t begin, size_t end, void *user) {
-    const fsi__batch *s = (const fsi__batch *)user;
-    size_t n = s->size, bad = 0;
+    const fsi__batch *batch = (const fsi__batch *)user;
+    size_t n = batch->size, bad = 0;
     for (size_t i = begin; i < end; i++) {
-        const fsi_real *A = s->A + i * n * n, *b = s->b + i * n;
-        fsi_real *x = s->x + i * n;
+        const fsi_real *A = batch->A + i * n * n, *b = batch->b + i * n;
+        fsi_real *x = batch->x + i * n;
         bad += !(n == 3   ? fsi__spd_small(3, A, b, x)
                  : n == 6 ? fsi__spd_small(6, A, b, x)
                           : fsi__spd_small(n, A, b, x));
@@ -3045,12 +3064,12 @@ FSI_API fsi_result fsi_spd_batch(int size, size_t count, const fsi_real *A, cons
                                  fsi_real *x, size_t *failed) {
     if (size < 1 || size > 6 || (count && (!A || !b || !x)))
         return FSI_ERR_ARGUMENT;
-    fsi__batch s;
-    s.size = (size_t)size;
-    s.A = A;
-    s.b = b;
-    s.x = x;
-    size_t bad = (size_t)fsi_reduce(count, fsi__batch_range, &s);
+    fsi__batch batch;
+    batch.size = (size_t)size;
+    batch.A = A;
+    batch.b = b;
+    batch.x = x;
+    size_t bad = (size_t)fsi_reduce(count, fsi__batch_range, &batch);
     if (failed)
         *failed = bad;
     return bad ? FSI_ERR_SINGULAR : FSI_OK;
@@ -3158,61 +3177,62 @@ typedef struct fsi__ic_extra {
     fsi_real *d;
 } fsi__ic_extra;
 
-static void fsi__ic_layout(fsi_ic *ic, fsi__ic_extra *x, size_t entries, fsi_arena *arena) {
+static void fsi__ic_layout(fsi_ic *ic, fsi__ic_extra *extra, size_t entries, fsi_arena *arena) {
     size_t n = (size_t)ic->n;
     FSI__TAKE(ic->row, int32_t, arena, n + 1);
     FSI__TAKE(ic->col, int32_t, arena, entries);
     FSI__TAKE(ic->val, fsi_real, arena, entries);
     FSI__TAKE(ic->diagonal_inv, fsi_real, arena, n);
-    FSI__TAKE(x->start, int32_t, arena, n + 1);
-    FSI__TAKE(x->row, int32_t, arena, entries);
-    FSI__TAKE(x->at, int32_t, arena, entries);
-    FSI__TAKE(x->d, fsi_real, arena, n);
+    FSI__TAKE(extra->start, int32_t, arena, n + 1);
+    FSI__TAKE(extra->row, int32_t, arena, entries);
+    FSI__TAKE(extra->at, int32_t, arena, entries);
+    FSI__TAKE(extra->d, fsi_real, arena, n);
 }
 
 /* Finished column k: d_j -= l_jk^2 d_k, s_ij -= l_ik s_jk where (i, j) is in the pattern; where it
    is not, the fill is dropped or, in the modified form, moved to both diagonals so that row sums
    stay. */
-static void fsi__ic_column(fsi_ic *ic, const fsi__ic_extra *x, int32_t k, fsi_real pivot,
+static void fsi__ic_column(fsi_ic *ic, const fsi__ic_extra *extra, int32_t k, fsi_real pivot,
                            fsi_real moved) {
-    for (int32_t a = x->start[k]; a < x->start[k + 1]; a++) {
-        fsi_real l = ic->val[x->at[a]] / pivot;
-        int32_t j = x->row[a];
-        x->d[j] -= l * ic->val[x->at[a]];
-        for (int32_t b = a + 1; b < x->start[k + 1]; b++) {
-            fsi_real fill = l * ic->val[x->at[b]];
-            int32_t i = x->row[b];
+    for (int32_t a = extra->start[k]; a < extra->start[k + 1]; a++) {
+        fsi_real l = ic->val[extra->at[a]] / pivot;
+        int32_t j = extra->row[a];
+        extra->d[j] -= l * ic->val[extra->at[a]];
+        for (int32_t b = a + 1; b < extra->start[k + 1]; b++) {
+            fsi_real fill = l * ic->val[extra->at[b]];
+            int32_t i = extra->row[b];
             int32_t at = fsi__csr_find(ic->row, ic->col, i, j);
             if (at >= 0)
                 ic->val[at] -= fill;
             else if (moved != 0) {
-                x->d[i] -= moved * fill;
-                x->d[j] -= moved * fill;
+                extra->d[i] -= moved * fill;
+                extra->d[j] -= moved * fill;
             }
         }
-        ic->val[x->at[a]] = l;
+        ic->val[extra->at[a]] = l;
     }
 }
 
 /* One attempt with the given shift; 0 when a pivot fails. */
-static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *x, const fsi_csr *A, double shift) {
-    const fsi_real small = FSI_R(16 * FSI__ROOT_EPS);
+static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *extra, const fsi_csr *matrix,
+                       double shift) {
+    const fsi_real little = FSI_R(16 * FSI__ROOT_EPS);
     int32_t e = 0;
     for (int32_t i = 0; i < ic->n; i++)
-        for (int32_t k = A->row[i]; k < A->row[i + 1] && A->col[k] <= i; k++) {
-            if (A->col[k] < i)
-                ic->val[e++] = A->val[k];
+        for (int32_t k = matrix->row[i]; k < matrix->row[i + 1] && matrix->col[k] <= i; k++) {
+            if (matrix->col[k] < i)
+                ic->val[e++] = matrix->val[k];
             else
-                x->d[i] = A->val[k] * FSI_R(1 + shift);
+                extra->d[i] = matrix->val[k] * FSI_R(1 + shift);
         }
     /* what the pivot is compared with */
     for (int32_t i = 0; i < ic->n; i++)
-        ic->diagonal_inv[i] = x->d[i];
+        ic->diagonal_inv[i] = extra->d[i];
     for (int32_t i = 0; i < ic->n; i++) {
-        fsi_real d = x->d[i];
-        if (!(d > small * ic->diagonal_inv[i]) || !fsi__finite(d) || !fsi__finite(1 / d))
+        fsi_real d = extra->d[i];
+        if (!(d > little * ic->diagonal_inv[i]) || !fsi__finite(d) || !fsi__finite(1 / d))
             return 0;
-        fsi__ic_column(ic, x, i, d, FSI_R(ic->desc.modified));
+        fsi__ic_column(ic, extra, i, d, FSI_R(ic->desc.modified));
         ic->diagonal_inv[i] = 1 / d;
     }
     return 1;
@@ -3220,20 +3240,20 @@ static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *x, const fsi_csr *A, dou
 
 /* The diagonal is there and positive and, with a factor given, its lower pattern is that of A.
  * *entries = strictly lower ones. */
-static fsi_result fsi__ic_check(const fsi_csr *A, const fsi_ic *ic, size_t *entries) {
+static fsi_result fsi__ic_check(const fsi_csr *matrix, const fsi_ic *ic, size_t *entries) {
     size_t e = 0;
-    if (fsi_csr_check(A) != FSI_OK || A->rows != A->cols)
+    if (fsi_csr_check(matrix) != FSI_OK || matrix->rows != matrix->cols)
         return FSI_ERR_ARGUMENT;
-    if (ic && A->rows != ic->n)
+    if (ic && matrix->rows != ic->n)
         return FSI_ERR_SIZE;
-    for (int32_t i = 0; i < A->rows; i++) {
+    for (int32_t i = 0; i < matrix->rows; i++) {
         fsi_real d = 0;
-        for (int32_t k = A->row[i]; k < A->row[i + 1] && A->col[k] <= i; k++) {
-            if (A->col[k] == i) {
-                d = A->val[k];
+        for (int32_t k = matrix->row[i]; k < matrix->row[i + 1] && matrix->col[k] <= i; k++) {
+            if (matrix->col[k] == i) {
+                d = matrix->val[k];
                 continue;
             }
-            if (ic && (e >= (size_t)ic->row[i + 1] || ic->col[e] != A->col[k]))
+            if (ic && (e >= (size_t)ic->row[i + 1] || ic->col[e] != matrix->col[k]))
                 return FSI_ERR_SIZE;
             e++;
         }
@@ -3246,21 +3266,21 @@ static fsi_result fsi__ic_check(const fsi_csr *A, const fsi_ic *ic, size_t *entr
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A) {
+FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *matrix) {
     fsi_arena arena = {NULL, 0, 0, 0};
     size_t entries = 0;
     if (!ic || !ic->block)
         return FSI_ERR_STATE;
-    fsi_result r = fsi__ic_check(A, ic, &entries);
-    if (r != FSI_OK)
-        return r;
+    fsi_result result = fsi__ic_check(matrix, ic, &entries);
+    if (result != FSI_OK)
+        return result;
     arena.base = (unsigned char *)ic->block;
     arena.size = ic->size;
-    fsi__ic_extra x;
-    fsi__ic_layout(ic, &x, entries, &arena);
+    fsi__ic_extra extra;
+    fsi__ic_layout(ic, &extra, entries, &arena);
     double shift = ic->desc.shift;
     for (int tries = 0; tries < 60; tries++) {
-        if (fsi__ic_try(ic, &x, A, shift)) {
+        if (fsi__ic_try(ic, &extra, matrix, shift)) {
             ic->shift = shift;
             return shift > ic->desc.shift ? FSI_SHIFTED : FSI_OK;
         }
@@ -3270,11 +3290,11 @@ FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *A) {
     fsi_fill(entries, 0, ic->val);
     for (int32_t i = 0; i < ic->n; i++)
         ic->diagonal_inv[i] =
-            fsi__min(1 / A->val[fsi__csr_find(A->row, A->col, i, i)], FSI_REAL_MAX);
+            fsi__min(1 / matrix->val[fsi__csr_find(matrix->row, matrix->col, i, i)], FSI_REAL_MAX);
     return FSI_ERR_SINGULAR;
 }
 
-FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *A, const fsi_ic_desc *desc) {
+FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *matrix, const fsi_ic_desc *desc) {
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_ic out;
     size_t entries = 0;
@@ -3286,39 +3306,39 @@ FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *A, const fsi_ic_desc *
         || !(out.desc.modified >= 0 && out.desc.modified <= 1) || !(out.desc.shift >= 0)
         || !fsi__finite64(out.desc.shift))
         return FSI_ERR_ARGUMENT;
-    fsi_result r = fsi__ic_check(A, NULL, &entries);
-    if (r != FSI_OK)
-        return r;
-    out.n = A->rows;
-    fsi__ic_extra x;
-    fsi__ic_layout(&out, &x, entries, &arena);
-    r = fsi__arena_block(&arena, &out.desc.allocator, &out.block, &out.size);
-    if (r != FSI_OK)
-        return r;
-    fsi__ic_layout(&out, &x, entries, &arena);
-    for (int32_t i = 0; i < A->rows; i++) {
-        for (int32_t k = A->row[i]; k < A->row[i + 1] && A->col[k] < i; k++) {
-            out.col[e++] = A->col[k];
-            x.start[A->col[k] + 1]++;
+    fsi_result result = fsi__ic_check(matrix, NULL, &entries);
+    if (result != FSI_OK)
+        return result;
+    out.n = matrix->rows;
+    fsi__ic_extra extra;
+    fsi__ic_layout(&out, &extra, entries, &arena);
+    result = fsi__arena_block(&arena, &out.desc.allocator, &out.block, &out.size);
+    if (result != FSI_OK)
+        return result;
+    fsi__ic_layout(&out, &extra, entries, &arena);
+    for (int32_t i = 0; i < matrix->rows; i++) {
+        for (int32_t k = matrix->row[i]; k < matrix->row[i + 1] && matrix->col[k] < i; k++) {
+            out.col[e++] = matrix->col[k];
+            extra.start[matrix->col[k] + 1]++;
         }
         out.row[i + 1] = e;
     }
     for (int32_t i = 0; i < out.n; i++)
-        x.start[i + 1] += x.start[i];
+        extra.start[i + 1] += extra.start[i];
     for (int32_t i = 0; i < out.n; i++)
         for (int32_t k = out.row[i]; k < out.row[i + 1]; k++) {
-            x.row[x.start[out.col[k]]] = i;
-            x.at[x.start[out.col[k]]++] = k;
+            extra.row[extra.start[out.col[k]]] = i;
+            extra.at[extra.start[out.col[k]]++] = k;
         }
     for (int32_t i = out.n; i > 0; i--)
-        x.start[i] = x.start[i - 1];
-    x.start[0] = 0;
-    r = fsi_ic_update(&out, A);
-    if (r < 0)
+        extra.start[i] = extra.start[i - 1];
+    extra.start[0] = 0;
+    result = fsi_ic_update(&out, matrix);
+    if (result < 0)
         fsi_free(&out.desc.allocator, out.block, out.size);
     else
         *ic = out;
-    return r;
+    return result;
 }
 
 FSI_API void fsi_ic_solve(const fsi_ic *ic, const fsi_real *r, fsi_real *z) {
@@ -3356,22 +3376,22 @@ FSI_API void fsi_ic_free(fsi_ic *ic) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>woodbury */
-static void fsi__woodbury_layout(fsi_woodbury *w, fsi_arena *arena) {
-    size_t k = (size_t)w->k, n = w->desc.n;
-    FSI__TAKE(w->F, fsi_real, arena, k * k);
-    FSI__TAKE(w->S, fsi_real, arena, k * k);
-    FSI__TAKE(w->t, fsi_real, arena, k);
-    FSI__TAKE(w->s, fsi_real, arena, k);
-    FSI__TAKE(w->y, fsi_real, arena, n);
-    FSI__TAKE(w->z, fsi_real, arena, n);
+static void fsi__woodbury_layout(fsi_woodbury *woodbury, fsi_arena *arena) {
+    size_t k = (size_t)woodbury->k, n = woodbury->desc.n;
+    FSI__TAKE(woodbury->F, fsi_real, arena, k * k);
+    FSI__TAKE(woodbury->S, fsi_real, arena, k * k);
+    FSI__TAKE(woodbury->t, fsi_real, arena, k);
+    FSI__TAKE(woodbury->s, fsi_real, arena, k);
+    FSI__TAKE(woodbury->y, fsi_real, arena, n);
+    FSI__TAKE(woodbury->z, fsi_real, arena, n);
 }
 
 /* y = D^-1 x */
-static void fsi__woodbury_inverse(const fsi_woodbury *w, const fsi_real *x, fsi_real *y) {
-    const fsi_real *d = w->desc.diagonal;
-    ptrdiff_t n = (ptrdiff_t)w->desc.n;
+static void fsi__woodbury_inverse(const fsi_woodbury *woodbury, const fsi_real *x, fsi_real *y) {
+    const fsi_real *d = woodbury->desc.diagonal;
+    ptrdiff_t n = (ptrdiff_t)woodbury->desc.n;
     if (!d) {
-        w->desc.inverse.apply_fn(x, y, w->desc.inverse.user);
+        woodbury->desc.inverse.apply_fn(x, y, woodbury->desc.inverse.user);
         return;
     }
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
@@ -3406,50 +3426,50 @@ static int fsi__woodbury_root(size_t n, const fsi_real *C, fsi_real *F) {
 }
 
 /* y = U F t (s is scratch) and t = F^T U^T y */
-static void fsi__woodbury_out(const fsi_woodbury *w, const fsi_real *t, fsi_real *y) {
-    size_t k = (size_t)w->k;
+static void fsi__woodbury_out(const fsi_woodbury *woodbury, const fsi_real *t, fsi_real *y) {
+    size_t k = (size_t)woodbury->k;
     for (size_t i = 0; i < k; i++) {
         double sum = 0;
         for (size_t j = 0; j <= i; j++)
-            sum += (double)w->F[i * k + j] * (double)t[j];
-        w->s[i] = (fsi_real)sum;
+            sum += (double)woodbury->F[i * k + j] * (double)t[j];
+        woodbury->s[i] = (fsi_real)sum;
     }
-    fsi_csr_mul(w->desc.U, w->s, y);
+    fsi_csr_mul(woodbury->desc.U, woodbury->s, y);
 }
 
-static void fsi__woodbury_in(const fsi_woodbury *w, const fsi_real *y, fsi_real *t) {
-    size_t k = (size_t)w->k;
-    fsi_csr_tmul(w->desc.U, y, w->s);
+static void fsi__woodbury_in(const fsi_woodbury *woodbury, const fsi_real *y, fsi_real *t) {
+    size_t k = (size_t)woodbury->k;
+    fsi_csr_tmul(woodbury->desc.U, y, woodbury->s);
     for (size_t j = 0; j < k; j++) {
         double sum = 0;
         for (size_t i = j; i < k; i++)
-            sum += (double)w->F[i * k + j] * (double)w->s[i];
+            sum += (double)woodbury->F[i * k + j] * (double)woodbury->s[i];
         t[j] = (fsi_real)sum;
     }
 }
 
 /* S = chol(I + F^T U^T D^-1 U F), column by column */
-static fsi_result fsi__woodbury_factor(fsi_woodbury *w) {
-    size_t k = (size_t)w->k;
-    if (!fsi__woodbury_root(k, w->desc.C, w->F))
+static fsi_result fsi__woodbury_factor(fsi_woodbury *woodbury) {
+    size_t k = (size_t)woodbury->k;
+    if (!fsi__woodbury_root(k, woodbury->desc.C, woodbury->F))
         return FSI_ERR_SINGULAR;
     for (size_t j = 0; j < k; j++) {
         for (size_t i = 0; i < k; i++)
-            w->t[i] = FSI_R(i == j);
-        fsi__woodbury_out(w, w->t, w->y);
-        fsi__woodbury_inverse(w, w->y, w->z);
-        fsi__woodbury_in(w, w->z, w->t);
+            woodbury->t[i] = FSI_R(i == j);
+        fsi__woodbury_out(woodbury, woodbury->t, woodbury->y);
+        fsi__woodbury_inverse(woodbury, woodbury->y, woodbury->z);
+        fsi__woodbury_in(woodbury, woodbury->z, woodbury->t);
         for (size_t i = 0; i < k; i++)
-            w->S[i * k + j] = w->t[i] + FSI_R(i == j);
+            woodbury->S[i * k + j] = woodbury->t[i] + FSI_R(i == j);
     }
-    return fsi_dense_cholesky(w->k, w->S) == FSI_OK ? FSI_OK : FSI_ERR_SINGULAR;
+    return fsi_dense_cholesky(woodbury->k, woodbury->S) == FSI_OK ? FSI_OK : FSI_ERR_SINGULAR;
 }
 
-FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *w, const fsi_woodbury_desc *desc) {
+FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *woodbury, const fsi_woodbury_desc *desc) {
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_woodbury out;
     memset(&out, 0, sizeof out);
-    if (!w || !desc || !desc->n || (!desc->diagonal && !desc->inverse.apply_fn)
+    if (!woodbury || !desc || !desc->n || (!desc->diagonal && !desc->inverse.apply_fn)
         || !fsi_allocator_valid(&desc->allocator) || fsi_csr_check(desc->U) != FSI_OK
         || (size_t)desc->U->rows != desc->n)
         return FSI_ERR_ARGUMENT;
@@ -3465,41 +3485,41 @@ FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *w, const fsi_woodbury_desc *d
     out.desc = *desc;
     out.k = desc->U->cols;
     fsi__woodbury_layout(&out, &arena);
-    fsi_result r = fsi__arena_block(&arena, &desc->allocator, &out.block, &out.size);
-    if (r != FSI_OK)
-        return r;
+    fsi_result result = fsi__arena_block(&arena, &desc->allocator, &out.block, &out.size);
+    if (result != FSI_OK)
+        return result;
     fsi__woodbury_layout(&out, &arena);
-    r = fsi__woodbury_factor(&out);
-    if (r < 0)
+    result = fsi__woodbury_factor(&out);
+    if (result < 0)
         fsi_free(&desc->allocator, out.block, out.size);
     else
-        *w = out;
-    return r;
+        *woodbury = out;
+    return result;
 }
 
-FSI_API void fsi_woodbury_solve(fsi_woodbury *w, const fsi_real *b, fsi_real *x) {
-    fsi__woodbury_inverse(w, b, x); /* x = D^-1 b */
-    fsi__woodbury_in(w, x, w->t);
+FSI_API void fsi_woodbury_solve(fsi_woodbury *woodbury, const fsi_real *b, fsi_real *x) {
+    fsi__woodbury_inverse(woodbury, b, x); /* x = D^-1 b */
+    fsi__woodbury_in(woodbury, x, woodbury->t);
     /* t = (I + F^T U^T D^-1 U F)^-1 F^T U^T x */
-    fsi_dense_cholesky_solve(w->k, w->S, w->t);
-    fsi__woodbury_out(w, w->t, w->y);
-    fsi__woodbury_inverse(w, w->y, w->z);
-    fsi_axpy(w->desc.n, -1, w->z, x); /* x -= D^-1 U F t */
+    fsi_dense_cholesky_solve(woodbury->k, woodbury->S, woodbury->t);
+    fsi__woodbury_out(woodbury, woodbury->t, woodbury->y);
+    fsi__woodbury_inverse(woodbury, woodbury->y, woodbury->z);
+    fsi_axpy(woodbury->desc.n, -1, woodbury->z, x); /* x -= D^-1 U F t */
 }
 
 static void fsi__woodbury_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi_woodbury_solve((fsi_woodbury *)user, x, y);
 }
 
-FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *w) {
-    return fsi__operator(fsi__woodbury_apply, w);
+FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *woodbury) {
+    return fsi__operator(fsi__woodbury_apply, woodbury);
 }
 
-FSI_API void fsi_woodbury_free(fsi_woodbury *w) {
-    if (!w || !w->block)
+FSI_API void fsi_woodbury_free(fsi_woodbury *woodbury) {
+    if (!woodbury || !woodbury->block)
         return;
-    fsi_free(&w->desc.allocator, w->block, w->size);
-    memset(w, 0, sizeof *w);
+    fsi_free(&woodbury->desc.allocator, woodbury->block, woodbury->size);
+    memset(woodbury, 0, sizeof *woodbury);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -3520,267 +3540,271 @@ typedef struct fsi__amd {
         *scratch;
 } fsi__amd;
 
-static void fsi__amd_layout(fsi__amd *g, size_t entries, fsi_arena *arena) {
-    int32_t **one[] = {&g->start, &g->length,  &g->elements, &g->from,   &g->size,
-                       &g->mass,  &g->outside, &g->seen_e,   &g->weight, &g->degree,
-                       &g->mark,  &g->head,    &g->next,     &g->prev,   &g->bucket,
-                       &g->chain, &g->hash,    &g->member,   &g->last};
+static void fsi__amd_layout(fsi__amd *graph, size_t entries, fsi_arena *arena) {
+    int32_t **one[] = {&graph->start,  &graph->length, &graph->elements, &graph->from,
+                       &graph->size,   &graph->mass,   &graph->outside,  &graph->seen_e,
+                       &graph->weight, &graph->degree, &graph->mark,     &graph->head,
+                       &graph->next,   &graph->prev,   &graph->bucket,   &graph->chain,
+                       &graph->hash,   &graph->member, &graph->last};
     for (size_t i = 0; i < sizeof one / sizeof *one; i++)
-        FSI__TAKE(*one[i], int32_t, arena, (size_t)g->n);
-    FSI__TAKE(g->list, int32_t, arena, entries);
-    FSI__TAKE(g->pool, int32_t, arena, entries + (size_t)g->n);
-    FSI__TAKE(g->scratch, int32_t, arena, (size_t)g->n + 1);
+        FSI__TAKE(*one[i], int32_t, arena, (size_t)graph->n);
+    FSI__TAKE(graph->list, int32_t, arena, entries);
+    FSI__TAKE(graph->pool, int32_t, arena, entries + (size_t)graph->n);
+    FSI__TAKE(graph->scratch, int32_t, arena, (size_t)graph->n + 1);
 }
 
-static void fsi__amd_link(fsi__amd *g, int32_t i) {
-    int32_t d = g->degree[i], h = g->head[d];
-    g->prev[i] = -1;
-    g->next[i] = h;
+static void fsi__amd_link(fsi__amd *graph, int32_t i) {
+    int32_t d = graph->degree[i], h = graph->head[d];
+    graph->prev[i] = -1;
+    graph->next[i] = h;
     if (h >= 0)
-        g->prev[h] = i;
-    g->head[d] = i;
-    if (d < g->lowest)
-        g->lowest = d;
+        graph->prev[h] = i;
+    graph->head[d] = i;
+    if (d < graph->lowest)
+        graph->lowest = d;
 }
 
-static void fsi__amd_unlink(fsi__amd *g, int32_t i) {
-    if (g->next[i] >= 0)
-        g->prev[g->next[i]] = g->prev[i];
-    if (g->prev[i] >= 0)
-        g->next[g->prev[i]] = g->next[i];
+static void fsi__amd_unlink(fsi__amd *graph, int32_t i) {
+    if (graph->next[i] >= 0)
+        graph->prev[graph->next[i]] = graph->prev[i];
+    if (graph->prev[i] >= 0)
+        graph->next[graph->prev[i]] = graph->next[i];
     else
-        g->head[g->degree[i]] = g->next[i];
+        graph->head[graph->degree[i]] = graph->next[i];
 }
 
-static void fsi__amd_begin(fsi__amd *g, const fsi_csr *A) {
+static void fsi__amd_begin(fsi__amd *graph, const fsi_csr *matrix) {
     int32_t at = 0;
-    for (int32_t i = 0; i < g->n; i++) {
-        g->start[i] = at;
-        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++)
-            if (A->col[k] != i)
-                g->list[at++] = A->col[k];
-        g->length[i] = g->degree[i] = at - g->start[i];
-        g->weight[i] = 1;
-        g->head[i] = g->bucket[i] = g->member[i] = -1;
-        g->last[i] = i;
-        g->size[i] = -1;
+    for (int32_t i = 0; i < graph->n; i++) {
+        graph->start[i] = at;
+        for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++)
+            if (matrix->col[k] != i)
+                graph->list[at++] = matrix->col[k];
+        graph->length[i] = graph->degree[i] = at - graph->start[i];
+        graph->weight[i] = 1;
+        graph->head[i] = graph->bucket[i] = graph->member[i] = -1;
+        graph->last[i] = i;
+        graph->size[i] = -1;
     }
-    g->lowest = g->n;
-    for (int32_t i = g->n; i-- > 0;)
-        fsi__amd_link(g, i);
+    graph->lowest = graph->n;
+    for (int32_t i = graph->n; i-- > 0;)
+        fsi__amd_link(graph, i);
 }
 
 /* Moves the living elements to the front of the pool. They never hold more than the graph had
  * entries, so n places are free then, enough for one more. */
-static void fsi__amd_compact(fsi__amd *g, const int32_t *order, int32_t done) {
+static void fsi__amd_compact(fsi__amd *graph, const int32_t *order, int32_t done) {
     int32_t at = 0;
     for (int32_t i = 0; i < done; i++) { /* elements lie in the pool in the order they were made */
-        int32_t e = order[i], from = g->from[e];
-        if (g->size[e] < 0)
+        int32_t e = order[i], from = graph->from[e];
+        if (graph->size[e] < 0)
             continue;
-        g->from[e] = at;
-        for (int32_t k = 0; k < g->size[e]; k++)
-            g->pool[at++] = g->pool[from + k];
+        graph->from[e] = at;
+        for (int32_t k = 0; k < graph->size[e]; k++)
+            graph->pool[at++] = graph->pool[from + k];
     }
-    g->pool_used = at;
+    graph->pool_used = at;
 }
 
 /* The new element: living neighbours of p and members of its elements, which it absorbs. */
-static void fsi__amd_gather(fsi__amd *g, int32_t p) {
-    int32_t base = g->pool_used, at = base, mass = 0, tag = ++g->stamp;
-    g->mark[p] = tag;
-    for (int32_t a = 0; a < g->length[p]; a++) {
-        int32_t e = g->list[g->start[p] + a], is = a < g->elements[p];
-        const int32_t *from = is ? g->pool + g->from[e] : g->list + g->start[p] + a;
-        int32_t count = is ? g->size[e] : 1;
+static void fsi__amd_gather(fsi__amd *graph, int32_t p) {
+    int32_t base = graph->pool_used, at = base, mass = 0, tag = ++graph->stamp;
+    graph->mark[p] = tag;
+    for (int32_t a = 0; a < graph->length[p]; a++) {
+        int32_t e = graph->list[graph->start[p] + a], is = a < graph->elements[p];
+        const int32_t *from = is ? graph->pool + graph->from[e] : graph->list + graph->start[p] + a;
+        int32_t count = is ? graph->size[e] : 1;
         for (int32_t k = 0; k < count; k++) {
             int32_t i = from[k];
-            if (g->weight[i] == 0 || g->mark[i] == tag)
+            if (graph->weight[i] == 0 || graph->mark[i] == tag)
                 continue;
-            g->mark[i] = tag;
-            g->pool[at++] = i;
-            mass += g->weight[i];
-            fsi__amd_unlink(g, i);
+            graph->mark[i] = tag;
+            graph->pool[at++] = i;
+            mass += graph->weight[i];
+            fsi__amd_unlink(graph, i);
         }
         if (is)
-            g->size[e] = -1;
+            graph->size[e] = -1;
     }
-    g->from[p] = base;
-    g->size[p] = at - base;
-    g->mass[p] = mass;
-    g->pool_used = at;
+    graph->from[p] = base;
+    graph->size[p] = at - base;
+    graph->mass[p] = mass;
+    graph->pool_used = at;
 }
 
 /* New lists and degree of i, a member of the new element p; `left` variables are not eliminated. */
-static void fsi__amd_update(fsi__amd *g, int32_t p, int32_t i, int32_t left) {
-    int32_t a, kept = 0, *list = g->list + g->start[i], *out = g->scratch,
-               d = g->mass[p] - g->weight[i];
+static void fsi__amd_update(fsi__amd *graph, int32_t p, int32_t i, int32_t left) {
+    int32_t a, kept = 0, *list = graph->list + graph->start[i], *out = graph->scratch,
+               d = graph->mass[p] - graph->weight[i];
     uint32_t hash = (uint32_t)p;
-    for (a = 0; a < g->elements[i]; a++) {
+    for (a = 0; a < graph->elements[i]; a++) {
         int32_t e = list[a];
-        if (g->size[e] < 0)
+        if (graph->size[e] < 0)
             continue;
         /* all of e lies in p: absorb it too */
-        if (g->outside[e] == 0) {
-            g->size[e] = -1;
+        if (graph->outside[e] == 0) {
+            graph->size[e] = -1;
             continue;
         }
         out[kept++] = e;
-        d += g->outside[e];
+        d += graph->outside[e];
         hash += (uint32_t)e;
     }
     out[kept++] = p;
-    a = g->elements[i];
-    g->elements[i] = kept;
-    for (; a < g->length[i]; a++) {
+    a = graph->elements[i];
+    graph->elements[i] = kept;
+    for (; a < graph->length[i]; a++) {
         int32_t j = list[a];
         /* reached through p now */
-        if (j == p || g->weight[j] == 0 || g->mark[j] == g->mark[p])
+        if (j == p || graph->weight[j] == 0 || graph->mark[j] == graph->mark[p])
             continue;
         out[kept++] = j;
-        d += g->weight[j];
+        d += graph->weight[j];
         hash += (uint32_t)j;
     }
     memcpy(list, out, (size_t)kept * sizeof *list);
-    g->length[i] = kept;
-    a = g->degree[i] + g->mass[p] - g->weight[i];
-    d = fsi__imin(fsi__imin(d, a), left - g->weight[i]);
-    g->degree[i] = d > 0 ? d : 0;
-    g->hash[i] = (int32_t)(hash % (uint32_t)g->n);
+    graph->length[i] = kept;
+    a = graph->degree[i] + graph->mass[p] - graph->weight[i];
+    d = fsi__imin(fsi__imin(d, a), left - graph->weight[i]);
+    graph->degree[i] = d > 0 ? d : 0;
+    graph->hash[i] = (int32_t)(hash % (uint32_t)graph->n);
 }
 
 /* j goes where i goes. */
-static void fsi__amd_merge(fsi__amd *g, int32_t i, int32_t j) {
-    g->weight[j] = 0;
-    g->member[g->last[i]] = j;
-    g->last[i] = g->last[j];
+static void fsi__amd_merge(fsi__amd *graph, int32_t i, int32_t j) {
+    graph->weight[j] = 0;
+    graph->member[graph->last[i]] = j;
+    graph->last[i] = graph->last[j];
 }
 
 /* Members of p with equal lists are merged; candidates share a hash. */
-static void fsi__amd_twins(fsi__amd *g, int32_t p) {
+static void fsi__amd_twins(fsi__amd *graph, int32_t p) {
     int32_t i;
-    for (int32_t a = 0; a < g->size[p]; a++) {
-        i = g->pool[g->from[p] + a];
-        if (g->weight[i] == 0)
+    for (int32_t a = 0; a < graph->size[p]; a++) {
+        i = graph->pool[graph->from[p] + a];
+        if (graph->weight[i] == 0)
             continue;
-        g->chain[i] = g->bucket[g->hash[i]];
-        g->bucket[g->hash[i]] = i;
+        graph->chain[i] = graph->bucket[graph->hash[i]];
+        graph->bucket[graph->hash[i]] = i;
     }
-    for (int32_t a = 0; a < g->size[p]; a++) {
-        int32_t first = g->pool[g->from[p] + a];
-        if (g->weight[first] == 0 || g->bucket[g->hash[first]] < 0)
+    for (int32_t a = 0; a < graph->size[p]; a++) {
+        int32_t first = graph->pool[graph->from[p] + a];
+        if (graph->weight[first] == 0 || graph->bucket[graph->hash[first]] < 0)
             continue;
-        i = g->bucket[g->hash[first]];
-        g->bucket[g->hash[first]] = -1;
-        for (; i >= 0; i = g->chain[i]) {
-            int32_t tag = ++g->stamp;
-            if (g->weight[i] == 0)
+        i = graph->bucket[graph->hash[first]];
+        graph->bucket[graph->hash[first]] = -1;
+        for (; i >= 0; i = graph->chain[i]) {
+            int32_t tag = ++graph->stamp;
+            if (graph->weight[i] == 0)
                 continue;
-            for (int32_t k = 0; k < g->length[i]; k++)
-                g->mark[g->list[g->start[i] + k]] = tag;
-            for (int32_t j = g->chain[i]; j >= 0; j = g->chain[j]) {
-                int same = g->weight[j] > 0 && g->length[i] == g->length[j]
-                           && g->elements[i] == g->elements[j];
-                for (int32_t k = 0; same && k < g->length[j]; k++)
-                    same = g->mark[g->list[g->start[j] + k]] == tag;
+            for (int32_t k = 0; k < graph->length[i]; k++)
+                graph->mark[graph->list[graph->start[i] + k]] = tag;
+            for (int32_t j = graph->chain[i]; j >= 0; j = graph->chain[j]) {
+                int same = graph->weight[j] > 0 && graph->length[i] == graph->length[j]
+                           && graph->elements[i] == graph->elements[j];
+                for (int32_t k = 0; same && k < graph->length[j]; k++)
+                    same = graph->mark[graph->list[graph->start[j] + k]] == tag;
                 if (!same)
                     continue;
-                g->weight[i] += g->weight[j];
-                g->degree[i] = fsi__imax(g->degree[i] - g->weight[j], 0);
-                fsi__amd_merge(g, i, j);
+                graph->weight[i] += graph->weight[j];
+                graph->degree[i] = fsi__imax(graph->degree[i] - graph->weight[j], 0);
+                fsi__amd_merge(graph, i, j);
             }
         }
     }
 }
 
 /* Eliminates p: element, degrees, merging. Returns how many variables went with it. */
-static int32_t fsi__amd_eliminate(fsi__amd *g, int32_t p, int32_t left) {
-    int32_t kept = 0, gone = g->weight[p];
-    fsi__amd_unlink(g, p);
-    fsi__amd_gather(g, p);
-    for (int32_t a = 0; a < g->size[p]; a++) { /* outside[e] = mass of e without the members of p */
-        int32_t i = g->pool[g->from[p] + a];
-        for (int32_t k = 0; k < g->elements[i]; k++) {
-            int32_t e = g->list[g->start[i] + k];
-            if (g->size[e] < 0)
+static int32_t fsi__amd_eliminate(fsi__amd *graph, int32_t p, int32_t left) {
+    int32_t kept = 0, gone = graph->weight[p];
+    fsi__amd_unlink(graph, p);
+    fsi__amd_gather(graph, p);
+    for (int32_t a = 0; a < graph->size[p];
+         a++) { /* outside[e] = mass of e without the members of p */
+        int32_t i = graph->pool[graph->from[p] + a];
+        for (int32_t k = 0; k < graph->elements[i]; k++) {
+            int32_t e = graph->list[graph->start[i] + k];
+            if (graph->size[e] < 0)
                 continue;
-            if (g->seen_e[e] != p + 1) {
-                g->seen_e[e] = p + 1;
-                g->outside[e] = g->mass[e];
+            if (graph->seen_e[e] != p + 1) {
+                graph->seen_e[e] = p + 1;
+                graph->outside[e] = graph->mass[e];
             }
-            g->outside[e] -= g->weight[i];
+            graph->outside[e] -= graph->weight[i];
         }
     }
-    for (int32_t a = 0; a < g->size[p]; a++)
-        fsi__amd_update(g, p, g->pool[g->from[p] + a], left - gone);
-    g->weight[p] = 0;
-    for (int32_t a = 0; a < g->size[p]; a++) { /* nothing but p around it: goes at once */
-        int32_t i = g->pool[g->from[p] + a];
-        if (g->length[i] != 1)
+    for (int32_t a = 0; a < graph->size[p]; a++)
+        fsi__amd_update(graph, p, graph->pool[graph->from[p] + a], left - gone);
+    graph->weight[p] = 0;
+    for (int32_t a = 0; a < graph->size[p]; a++) { /* nothing but p around it: goes at once */
+        int32_t i = graph->pool[graph->from[p] + a];
+        if (graph->length[i] != 1)
             continue;
-        gone += g->weight[i];
-        g->mass[p] -= g->weight[i];
-        fsi__amd_merge(g, p, i);
+        gone += graph->weight[i];
+        graph->mass[p] -= graph->weight[i];
+        fsi__amd_merge(graph, p, i);
     }
-    fsi__amd_twins(g, p);
-    for (int32_t a = 0; a < g->size[p]; a++) {
-        int32_t i = g->pool[g->from[p] + a];
-        if (g->weight[i] == 0)
+    fsi__amd_twins(graph, p);
+    for (int32_t a = 0; a < graph->size[p]; a++) {
+        int32_t i = graph->pool[graph->from[p] + a];
+        if (graph->weight[i] == 0)
             continue;
-        g->degree[i] = fsi__imin(g->degree[i], left - gone - g->weight[i]);
-        fsi__amd_link(g, i);
-        g->pool[g->from[p] + kept++] = i;
+        graph->degree[i] = fsi__imin(graph->degree[i], left - gone - graph->weight[i]);
+        fsi__amd_link(graph, i);
+        graph->pool[graph->from[p] + kept++] = i;
     }
-    g->size[p] = kept > 0 ? kept : -1;
-    g->pool_used = g->from[p] + kept;
+    graph->size[p] = kept > 0 ? kept : -1;
+    graph->pool_used = graph->from[p] + kept;
     return gone;
 }
 
 /* order[n]; pivots is scratch [n]. The graph is laid out in g. */
-static void fsi__amd_order(fsi__amd *g, const fsi_csr *A, int32_t *order, int32_t *pivots) {
-    int32_t left = g->n, made = 0, at = 0, room = A->row[g->n] + g->n;
-    fsi__amd_begin(g, A);
+static void fsi__amd_order(fsi__amd *graph, const fsi_csr *matrix, int32_t *order,
+                           int32_t *pivots) {
+    int32_t left = graph->n, made = 0, at = 0, room = matrix->row[graph->n] + graph->n;
+    fsi__amd_begin(graph, matrix);
     while (left > 0) {
-        while (g->head[g->lowest] < 0)
-            g->lowest++;
-        int32_t p = g->head[g->lowest];
-        int32_t need = g->length[p] - g->elements[p];
-        for (int32_t k = 0; k < g->elements[p]; k++) {
-            int32_t e = g->list[g->start[p] + k];
-            if (g->size[e] > 0)
-                need += g->size[e];
+        while (graph->head[graph->lowest] < 0)
+            graph->lowest++;
+        int32_t p = graph->head[graph->lowest];
+        int32_t need = graph->length[p] - graph->elements[p];
+        for (int32_t k = 0; k < graph->elements[p]; k++) {
+            int32_t e = graph->list[graph->start[p] + k];
+            if (graph->size[e] > 0)
+                need += graph->size[e];
         }
-        if (need > room - g->pool_used)
-            fsi__amd_compact(g, pivots, made);
+        if (need > room - graph->pool_used)
+            fsi__amd_compact(graph, pivots, made);
         pivots[made++] = p;
-        left -= fsi__amd_eliminate(g, p, left);
+        left -= fsi__amd_eliminate(graph, p, left);
     }
     for (int32_t k = 0; k < made; k++) {
         int32_t i = pivots[k];
-        for (; i >= 0; i = g->member[i])
+        for (; i >= 0; i = graph->member[i])
             order[at++] = i;
     }
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>cholesky */
-static void fsi__cholesky_layout(fsi_cholesky *c, fsi_arena *arena) {
-    size_t n = (size_t)c->n;
-    FSI__TAKE(c->order, int32_t, arena, n);
-    FSI__TAKE(c->inverse, int32_t, arena, n);
-    FSI__TAKE(c->parent, int32_t, arena, n);
-    FSI__TAKE(c->mark, int32_t, arena, 3 * n);
-    FSI__TAKE(c->col, size_t, arena, n + 1);
-    FSI__TAKE(c->work, double, arena, 2 * n);
-    FSI__TAKE(c->row, int32_t, arena, c->entries);
-    FSI__TAKE(c->val, double, arena, c->entries);
+static void fsi__cholesky_layout(fsi_cholesky *factor, fsi_arena *arena) {
+    size_t n = (size_t)factor->n;
+    FSI__TAKE(factor->order, int32_t, arena, n);
+    FSI__TAKE(factor->inverse, int32_t, arena, n);
+    FSI__TAKE(factor->parent, int32_t, arena, n);
+    FSI__TAKE(factor->mark, int32_t, arena, 3 * n);
+    FSI__TAKE(factor->col, size_t, arena, n + 1);
+    FSI__TAKE(factor->work, double, arena, 2 * n);
+    FSI__TAKE(factor->row, int32_t, arena, factor->entries);
+    FSI__TAKE(factor->val, double, arena, factor->entries);
 }
 
 /* Row i of L is the part of the elimination tree reached from the entries of row i of A. Counts the
    entries of each column; with rows given, writes them (col[j] then runs through column j). */
-static void fsi__cholesky_pattern(const fsi_csr *A, const int32_t *order, const int32_t *inverse,
-                                  int32_t *parent, int32_t *mark, size_t *col, int32_t *rows) {
-    int32_t n = A->rows;
+static void fsi__cholesky_pattern(const fsi_csr *matrix, const int32_t *order,
+                                  const int32_t *inverse, int32_t *parent, int32_t *mark,
+                                  size_t *col, int32_t *rows) {
+    int32_t n = matrix->rows;
     for (int32_t i = 0; i < n; i++) {
         mark[i] = i;
         if (rows)
@@ -3788,8 +3812,8 @@ static void fsi__cholesky_pattern(const fsi_csr *A, const int32_t *order, const 
         else
             parent[i] = -1;
         col[i]++;
-        for (int32_t k = A->row[order[i]]; k < A->row[order[i] + 1]; k++) {
-            int32_t j = inverse[A->col[k]];
+        for (int32_t k = matrix->row[order[i]]; k < matrix->row[order[i] + 1]; k++) {
+            int32_t j = inverse[matrix->col[k]];
             if (j >= i)
                 continue;
             for (; mark[j] != i; j = parent[j]) {
@@ -3841,111 +3865,120 @@ typedef struct fsi__symbolic {
     size_t *col;
 } fsi__symbolic;
 
-static void fsi__symbolic_layout(fsi__symbolic *s, size_t entries, int degree, fsi_arena *arena) {
-    size_t n = (size_t)s->g.n;
-    FSI__TAKE(s->order, int32_t, arena, n);
-    FSI__TAKE(s->inverse, int32_t, arena, n);
-    FSI__TAKE(s->parent, int32_t, arena, n);
-    FSI__TAKE(s->mark, int32_t, arena, n);
-    FSI__TAKE(s->next, int32_t, arena, n);
-    FSI__TAKE(s->col, size_t, arena, n + 1);
+static void fsi__symbolic_layout(fsi__symbolic *symbolic, size_t entries, int degree,
+                                 fsi_arena *arena) {
+    size_t n = (size_t)symbolic->g.n;
+    FSI__TAKE(symbolic->order, int32_t, arena, n);
+    FSI__TAKE(symbolic->inverse, int32_t, arena, n);
+    FSI__TAKE(symbolic->parent, int32_t, arena, n);
+    FSI__TAKE(symbolic->mark, int32_t, arena, n);
+    FSI__TAKE(symbolic->next, int32_t, arena, n);
+    FSI__TAKE(symbolic->col, size_t, arena, n + 1);
     if (degree)
-        fsi__amd_layout(&s->g, entries, arena);
+        fsi__amd_layout(&symbolic->g, entries, arena);
 }
 
 /* Ordering and column counts in temporary memory. */
-static fsi_result fsi__symbolic_run(fsi__symbolic *s, const fsi_csr *A,
-                                    const fsi_cholesky_desc *d) {
-    int32_t n = A->rows;
-    if (d->ordering == FSI_ORDERING_DEGREE)
-        fsi__amd_order(&s->g, A, s->order, s->mark);
+static fsi_result fsi__symbolic_run(fsi__symbolic *symbolic, const fsi_csr *matrix,
+                                    const fsi_cholesky_desc *desc) {
+    int32_t n = matrix->rows;
+    if (desc->ordering == FSI_ORDERING_DEGREE)
+        fsi__amd_order(&symbolic->g, matrix, symbolic->order, symbolic->mark);
     else
         for (int32_t i = 0; i < n; i++)
-            s->order[i] = d->ordering == FSI_ORDERING_GIVEN ? d->order[i] : i;
+            symbolic->order[i] = desc->ordering == FSI_ORDERING_GIVEN ? desc->order[i] : i;
     for (int32_t i = 0; i < n; i++)
-        s->inverse[i] = -1;
+        symbolic->inverse[i] = -1;
     for (int32_t i = 0; i < n; i++) {
         /* not a permutation */
-        if (s->order[i] < 0 || s->order[i] >= n || s->inverse[s->order[i]] >= 0)
+        if (symbolic->order[i] < 0 || symbolic->order[i] >= n
+            || symbolic->inverse[symbolic->order[i]] >= 0)
             return FSI_ERR_ARGUMENT;
-        s->inverse[s->order[i]] = i;
+        symbolic->inverse[symbolic->order[i]] = i;
     }
-    fsi__cholesky_pattern(A, s->order, s->inverse, s->parent, s->mark, s->col, NULL);
-    if (d->ordering == FSI_ORDERING_DEGREE) {
-        fsi__cholesky_postorder(n, s->order, s->parent, s->mark, s->next, s->inverse);
+    fsi__cholesky_pattern(matrix, symbolic->order, symbolic->inverse, symbolic->parent,
+                          symbolic->mark, symbolic->col, NULL);
+    if (desc->ordering == FSI_ORDERING_DEGREE) {
+        fsi__cholesky_postorder(n, symbolic->order, symbolic->parent, symbolic->mark,
+                                symbolic->next, symbolic->inverse);
         for (int32_t i = 0; i < n; i++) {
-            s->inverse[s->order[i]] = i;
-            s->col[i] = 0;
+            symbolic->inverse[symbolic->order[i]] = i;
+            symbolic->col[i] = 0;
         }
-        fsi__cholesky_pattern(A, s->order, s->inverse, s->parent, s->mark, s->col, NULL);
+        fsi__cholesky_pattern(matrix, symbolic->order, symbolic->inverse, symbolic->parent,
+                              symbolic->mark, symbolic->col, NULL);
     }
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *c, const fsi_csr *A,
+FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *factor, const fsi_csr *matrix,
                                      const fsi_cholesky_desc *desc) {
     fsi_arena arena = {NULL, 0, 0, 0}, room = {NULL, 0, 0, 0};
-    fsi_cholesky_desc d;
-    memset(&d, 0, sizeof d);
-    fsi__symbolic s;
-    memset(&s, 0, sizeof s);
+    fsi_cholesky_desc given;
+    memset(&given, 0, sizeof given);
+    fsi__symbolic symbolic;
+    memset(&symbolic, 0, sizeof symbolic);
     fsi_cholesky out;
     memset(&out, 0, sizeof out);
     if (desc)
-        d = *desc;
-    if (!c || fsi_csr_check(A) != FSI_OK || A->rows != A->cols || A->rows > 0x0fffffff
-        || A->row[A->rows] > 0x2fffffff || !fsi_allocator_valid(&d.allocator)
-        || (d.ordering == FSI_ORDERING_GIVEN && A->rows && !d.order))
+        given = *desc;
+    if (!factor || fsi_csr_check(matrix) != FSI_OK || matrix->rows != matrix->cols
+        || matrix->rows > 0x0fffffff || matrix->row[matrix->rows] > 0x2fffffff
+        || !fsi_allocator_valid(&given.allocator)
+        || (given.ordering == FSI_ORDERING_GIVEN && matrix->rows && !given.order))
         return FSI_ERR_ARGUMENT;
-    for (int32_t i = 0; i < A->rows; i++)
-        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++)
-            if (fsi__csr_find(A->row, A->col, A->col[k], i) < 0)
+    for (int32_t i = 0; i < matrix->rows; i++)
+        for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++)
+            if (fsi__csr_find(matrix->row, matrix->col, matrix->col[k], i) < 0)
                 return FSI_ERR_ARGUMENT;
-    s.g.n = out.n = A->rows;
-    fsi__symbolic_layout(&s, (size_t)A->row[A->rows], d.ordering == FSI_ORDERING_DEGREE, &arena);
-    fsi_result r = fsi__arena_open(&arena, &d.allocator);
-    if (r != FSI_OK)
-        return r;
-    fsi__symbolic_layout(&s, (size_t)A->row[A->rows], d.ordering == FSI_ORDERING_DEGREE, &arena);
-    r = fsi__symbolic_run(&s, A, &d);
-    if (r == FSI_OK) {
+    symbolic.g.n = out.n = matrix->rows;
+    fsi__symbolic_layout(&symbolic, (size_t)matrix->row[matrix->rows],
+                         given.ordering == FSI_ORDERING_DEGREE, &arena);
+    fsi_result result = fsi__arena_open(&arena, &given.allocator);
+    if (result != FSI_OK)
+        return result;
+    fsi__symbolic_layout(&symbolic, (size_t)matrix->row[matrix->rows],
+                         given.ordering == FSI_ORDERING_DEGREE, &arena);
+    result = fsi__symbolic_run(&symbolic, matrix, &given);
+    if (result == FSI_OK) {
         for (int32_t i = 0; i < out.n; i++)
-            out.entries += s.col[i];
+            out.entries += symbolic.col[i];
         fsi__cholesky_layout(&out, &room);
-        r = fsi__arena_block(&room, &d.allocator, &out.block, &out.size);
+        result = fsi__arena_block(&room, &given.allocator, &out.block, &out.size);
     }
-    if (r == FSI_OK) {
+    if (result == FSI_OK) {
         fsi__cholesky_layout(&out, &room);
         for (int32_t i = 0; i < out.n; i++) {
-            out.order[i] = s.order[i];
-            out.inverse[i] = s.inverse[i];
-            out.parent[i] = s.parent[i];
-            out.col[i + 1] = out.col[i] + s.col[i];
+            out.order[i] = symbolic.order[i];
+            out.inverse[i] = symbolic.inverse[i];
+            out.parent[i] = symbolic.parent[i];
+            out.col[i + 1] = out.col[i] + symbolic.col[i];
         }
-        fsi__cholesky_pattern(A, out.order, out.inverse, out.parent, out.mark, out.col, out.row);
+        fsi__cholesky_pattern(matrix, out.order, out.inverse, out.parent, out.mark, out.col,
+                              out.row);
         for (int32_t i = out.n; i > 0; i--)
             out.col[i] = out.col[i - 1];
         out.col[0] = 0;
         out.failed = -1;
-        out.allocator = d.allocator;
-        *c = out;
+        out.allocator = given.allocator;
+        *factor = out;
     }
-    fsi_free(&d.allocator, arena.base, arena.size);
-    return r;
+    fsi_free(&given.allocator, arena.base, arena.size);
+    return result;
 }
 
 /* y += s * column k of P A P^T on and below the diagonal; 0 when an entry lies outside the pattern
  * (mark != k). */
-static int fsi__cholesky_load(const fsi_cholesky *c, const fsi_csr *A, double s, int32_t k,
-                              double *y) {
-    int32_t i = c->order[k];
-    for (int32_t e = A->row[i]; e < A->row[i + 1]; e++) {
-        int32_t at = c->inverse[A->col[e]];
+static int fsi__cholesky_load(const fsi_cholesky *factor, const fsi_csr *matrix, double s,
+                              int32_t k, double *y) {
+    int32_t i = factor->order[k];
+    for (int32_t e = matrix->row[i]; e < matrix->row[i + 1]; e++) {
+        int32_t at = factor->inverse[matrix->col[e]];
         if (at < k)
             continue;
-        if (c->mark[at] != k)
+        if (factor->mark[at] != k)
             return 0;
-        y[at] += s * (double)A->val[e];
+        y[at] += s * (double)matrix->val[e];
     }
     return 1;
 }
@@ -3953,96 +3986,98 @@ static int fsi__cholesky_load(const fsi_cholesky *c, const fsi_csr *A, double s,
 /* Left-looking: column k = (A's column - sum over columns j with l_kj != 0 of l_kj * column j) /
    pivot. The columns that reach row k are kept in a list per row (head, next); place[j] is where
    column j stands. */
-FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *c, const fsi_csr *A, double shift,
+FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *factor, const fsi_csr *A, double shift,
                                        const fsi_csr *B) {
-    if (!c || !c->block)
+    if (!factor || !factor->block)
         return FSI_ERR_STATE;
     if (fsi_csr_check(A) != FSI_OK || (B && fsi_csr_check(B) != FSI_OK) || !fsi__finite64(shift))
         return FSI_ERR_ARGUMENT;
-    if (A->rows != c->n || A->cols != c->n || (B && (B->rows != c->n || B->cols != c->n)))
+    if (A->rows != factor->n || A->cols != factor->n
+        || (B && (B->rows != factor->n || B->cols != factor->n)))
         return FSI_ERR_SIZE;
-    int32_t n = c->n;
-    double *y = c->work;
-    size_t *place = (size_t *)(void *)(c->work + n);
-    int32_t *mark = c->mark;
+    int32_t n = factor->n;
+    double *y = factor->work;
+    size_t *place = (size_t *)(void *)(factor->work + n);
+    int32_t *mark = factor->mark;
     int32_t *head = mark + n;
     int32_t *next = head + n;
-    c->factored = 0;
-    c->failed = -1;
+    factor->factored = 0;
+    factor->failed = -1;
     for (int32_t k = 0; k < n; k++) {
         mark[k] = head[k] = -1;
         y[k] = 0;
     }
     for (int32_t k = 0; k < n; k++) {
-        size_t first = c->col[k], end = c->col[k + 1];
+        size_t first = factor->col[k], end = factor->col[k + 1];
         for (size_t p = first; p < end; p++)
-            mark[c->row[p]] = k;
-        if (!fsi__cholesky_load(c, A, 1, k, y) || (B && !fsi__cholesky_load(c, B, shift, k, y)))
+            mark[factor->row[p]] = k;
+        if (!fsi__cholesky_load(factor, A, 1, k, y)
+            || (B && !fsi__cholesky_load(factor, B, shift, k, y)))
             return FSI_ERR_SIZE;
         if (!B)
             y[k] += shift;
         double whole = y[k];
         for (int32_t j = head[k]; j >= 0;) {
             int32_t after = next[j];
-            size_t at = place[j], stop = c->col[j + 1];
-            double l = c->val[at];
+            size_t at = place[j], stop = factor->col[j + 1];
+            double l = factor->val[at];
             for (size_t p = at; p < stop; p++)
-                y[c->row[p]] -= l * c->val[p];
+                y[factor->row[p]] -= l * factor->val[p];
             if (++place[j] < stop) {
-                next[j] = head[c->row[at + 1]];
-                head[c->row[at + 1]] = j;
+                next[j] = head[factor->row[at + 1]];
+                head[factor->row[at + 1]] = j;
             }
             j = after;
         }
         double pivot = y[k];
         if (!(pivot > 1e-15 * whole) || !fsi__finite64(pivot)) {
-            c->failed = c->order[k];
+            factor->failed = factor->order[k];
             return FSI_ERR_SINGULAR;
         }
         pivot = sqrt(pivot);
         for (size_t p = first; p < end; p++) {
-            c->val[p] = y[c->row[p]] / pivot;
-            y[c->row[p]] = 0;
+            factor->val[p] = y[factor->row[p]] / pivot;
+            y[factor->row[p]] = 0;
         }
-        c->val[first] = pivot;
+        factor->val[first] = pivot;
         place[k] = first + 1;
         if (place[k] < end) {
-            next[k] = head[c->row[first + 1]];
-            head[c->row[first + 1]] = k;
+            next[k] = head[factor->row[first + 1]];
+            head[factor->row[first + 1]] = k;
         }
     }
-    c->factored = 1;
+    factor->factored = 1;
     return FSI_OK;
 }
 
 /* y = L^T \ (L \ y) in the factor's order */
-static void fsi__cholesky_sweep(const fsi_cholesky *c, double *y) {
-    for (int32_t j = 0; j < c->n; j++) {
-        double x = y[j] /= c->val[c->col[j]];
-        for (size_t p = c->col[j] + 1; p < c->col[j + 1]; p++)
-            y[c->row[p]] -= c->val[p] * x;
+static void fsi__cholesky_sweep(const fsi_cholesky *factor, double *y) {
+    for (int32_t j = 0; j < factor->n; j++) {
+        double x = y[j] /= factor->val[factor->col[j]];
+        for (size_t p = factor->col[j] + 1; p < factor->col[j + 1]; p++)
+            y[factor->row[p]] -= factor->val[p] * x;
     }
-    for (int32_t j = c->n; j-- > 0;) {
+    for (int32_t j = factor->n; j-- > 0;) {
         double sum = y[j];
-        for (size_t p = c->col[j] + 1; p < c->col[j + 1]; p++)
-            sum -= c->val[p] * y[c->row[p]];
-        y[j] = sum / c->val[c->col[j]];
+        for (size_t p = factor->col[j] + 1; p < factor->col[j + 1]; p++)
+            sum -= factor->val[p] * y[factor->row[p]];
+        y[j] = sum / factor->val[factor->col[j]];
     }
 }
 
-FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *c, const fsi_real *b, fsi_real *x) {
-    if (!c || !c->factored)
+FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *factor, const fsi_real *b, fsi_real *x) {
+    if (!factor || !factor->factored)
         return FSI_ERR_STATE;
-    if (c->n && (!b || !x))
+    if (factor->n && (!b || !x))
         return FSI_ERR_ARGUMENT;
-    for (int32_t i = 0; i < c->n; i++)
-        c->work[i] = (double)b[c->order[i]];
-    fsi__cholesky_sweep(c, c->work);
-    for (int32_t i = 0; i < c->n; i++)
-        if (!fsi__finite((fsi_real)c->work[i]))
+    for (int32_t i = 0; i < factor->n; i++)
+        factor->work[i] = (double)b[factor->order[i]];
+    fsi__cholesky_sweep(factor, factor->work);
+    for (int32_t i = 0; i < factor->n; i++)
+        if (!fsi__finite((fsi_real)factor->work[i]))
             return FSI_ERR_NUMERIC;
-    for (int32_t i = 0; i < c->n; i++)
-        x[c->order[i]] = (fsi_real)c->work[i];
+    for (int32_t i = 0; i < factor->n; i++)
+        x[factor->order[i]] = (fsi_real)factor->work[i];
     return FSI_OK;
 }
 
@@ -4050,15 +4085,15 @@ static void fsi__cholesky_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi_cholesky_solve((fsi_cholesky *)user, x, y);
 }
 
-FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *c) {
-    return fsi__operator(fsi__cholesky_apply, c);
+FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *factor) {
+    return fsi__operator(fsi__cholesky_apply, factor);
 }
 
-FSI_API void fsi_cholesky_free(fsi_cholesky *c) {
-    if (!c || !c->block)
+FSI_API void fsi_cholesky_free(fsi_cholesky *factor) {
+    if (!factor || !factor->block)
         return;
-    fsi_free(&c->allocator, c->block, c->size);
-    memset(c, 0, sizeof *c);
+    fsi_free(&factor->allocator, factor->block, factor->size);
+    memset(factor, 0, sizeof *factor);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -4244,12 +4279,12 @@ static void fsi__widen(size_t n, const fsi_real *A, double *out) {
 }
 
 FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, fsi_real *w,
-                                   fsi_real *V, const fsi_allocator *a) {
+                                   fsi_real *V, const fsi_allocator *allocator) {
     fsi_arena arena = {NULL, 0, 0, 0};
     double *C = NULL, *Z = NULL, *L = NULL, *d = NULL, *s = NULL;
     size_t m = (size_t)n;
-    fsi_result r = FSI_OK;
-    if (n < 0 || !fsi_allocator_valid(a))
+    fsi_result result = FSI_OK;
+    if (n < 0 || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
     if (n == 0)
         return FSI_OK;
@@ -4262,9 +4297,9 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
             return FSI_ERR_ARGUMENT;
     for (int pass = 0; pass < 2; pass++) {
         if (pass)
-            r = fsi__arena_open(&arena, a);
-        if (r != FSI_OK)
-            return r;
+            result = fsi__arena_open(&arena, allocator);
+        if (result != FSI_OK)
+            return result;
         FSI__TAKE(C, double, &arena, m *m);
         FSI__TAKE(Z, double, &arena, m *m);
         FSI__TAKE(L, double, &arena, B ? m *m : 0);
@@ -4275,11 +4310,11 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
     if (B) {
         fsi__widen(m, B, L);
         if (!fsi__eigen_reduce(m, C, L))
-            r = FSI_ERR_SINGULAR;
+            result = FSI_ERR_SINGULAR;
     }
-    if (r == FSI_OK && !fsi__eigen_all(m, C, d, Z, s))
-        r = FSI_ERR_NUMERIC;
-    for (size_t k = 0; r == FSI_OK && k < m; k++) {
+    if (result == FSI_OK && !fsi__eigen_all(m, C, d, Z, s))
+        result = FSI_ERR_NUMERIC;
+    for (size_t k = 0; result == FSI_OK && k < m; k++) {
         double *z = Z + k * m;
         if (B)
             for (size_t i = m; i-- > 0;) { /* x = L^-T y */
@@ -4289,14 +4324,14 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
             }
         for (size_t i = 0; i < m; i++)
             if (!fsi__finite((fsi_real)z[i]) || !fsi__finite((fsi_real)d[k]))
-                r = FSI_ERR_NUMERIC;
+                result = FSI_ERR_NUMERIC;
     }
-    for (size_t i = 0; r == FSI_OK && i < m; i++)
+    for (size_t i = 0; result == FSI_OK && i < m; i++)
         w[i] = (fsi_real)d[i];
-    for (size_t i = 0; r == FSI_OK && V && i < m * m; i++)
+    for (size_t i = 0; result == FSI_OK && V && i < m * m; i++)
         V[i] = (fsi_real)Z[i];
-    fsi_free(a, arena.base, arena.size);
-    return r;
+    fsi_free(allocator, arena.base, arena.size);
+    return result;
 }
 
 /* Block Lanczos on (K + s M)^-1 M, whose largest eigenvalues theta = 1 / (w + s) are the lowest
@@ -4320,81 +4355,83 @@ typedef struct fsi__modes {
     fsi_arena arena;
 } fsi__modes;
 
-static void fsi__modes_layout(fsi__modes *s) {
-    size_t all = s->locked + s->room + 1;
-    FSI__TAKE(s->V, double, &s->arena, all * s->n);
-    FSI__TAKE(s->Y, double, &s->arena, (s->wanted + s->block) * s->n);
-    FSI__TAKE(s->t, double, &s->arena, s->n);
-    FSI__TAKE(s->u, double, &s->arena, s->n);
-    FSI__TAKE(s->H, double, &s->arena, s->room * s->room);
-    FSI__TAKE(s->S, double, &s->arena, s->room * s->room);
-    FSI__TAKE(s->C, double, &s->arena, s->room * s->room + all);
-    FSI__TAKE(s->theta, double, &s->arena, s->room);
-    FSI__TAKE(s->scratch, double, &s->arena, 3 * s->room);
-    FSI__TAKE(s->c, double, &s->arena, all);
+static void fsi__modes_layout(fsi__modes *modes) {
+    size_t all = modes->locked + modes->room + 1;
+    FSI__TAKE(modes->V, double, &modes->arena, all * modes->n);
+    FSI__TAKE(modes->Y, double, &modes->arena, (modes->wanted + modes->block) * modes->n);
+    FSI__TAKE(modes->t, double, &modes->arena, modes->n);
+    FSI__TAKE(modes->u, double, &modes->arena, modes->n);
+    FSI__TAKE(modes->H, double, &modes->arena, modes->room * modes->room);
+    FSI__TAKE(modes->S, double, &modes->arena, modes->room * modes->room);
+    FSI__TAKE(modes->C, double, &modes->arena, modes->room * modes->room + all);
+    FSI__TAKE(modes->theta, double, &modes->arena, modes->room);
+    FSI__TAKE(modes->scratch, double, &modes->arena, 3 * modes->room);
+    FSI__TAKE(modes->c, double, &modes->arena, all);
 }
 
 /* y = A x in doubles; NULL = identity */
-static void fsi__modes_mul(const fsi_csr *A, size_t n, const double *x, double *y) {
+static void fsi__modes_mul(const fsi_csr *matrix, size_t n, const double *x, double *y) {
     ptrdiff_t rows = (ptrdiff_t)n;
-    if (!A) {
+    if (!matrix) {
         memcpy(y, x, n * sizeof *y);
         return;
     }
     FSI__OMP(parallel for schedule(static) if (rows > FSI__GRAIN))
     for (ptrdiff_t i = 0; i < rows; i++) {
         double sum = 0;
-        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++)
-            sum += (double)A->val[k] * x[A->col[k]];
+        for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++)
+            sum += (double)matrix->val[k] * x[matrix->col[k]];
         y[i] = sum;
     }
 }
 
 /* Makes w M-orthogonal to the first `count` rows of V (twice), adds the coefficients to c, returns
  * the M-norm left, and *before. */
-static double fsi__modes_orthogonal(fsi__modes *s, size_t count, double *w, double *c,
+static double fsi__modes_orthogonal(fsi__modes *modes, size_t count, double *w, double *c,
                                     double *before) {
-    ptrdiff_t n = (ptrdiff_t)s->n, m = (ptrdiff_t)count, chunk = 1024;
+    ptrdiff_t n = (ptrdiff_t)modes->n, m = (ptrdiff_t)count, chunk = 1024;
     for (ptrdiff_t i = 0; i < m; i++)
         c[i] = 0;
     for (int pass = 0; pass < 2; pass++) {
-        double *g = s->c;
-        fsi__modes_mul(s->d->M, s->n, w, s->t);
+        double *g = modes->c;
+        fsi__modes_mul(modes->d->M, modes->n, w, modes->t);
         if (pass == 0 && before)
-            *before = sqrt(fabs(fsi__dot64(s->n, w, s->t)));
+            *before = sqrt(fabs(fsi__dot64(modes->n, w, modes->t)));
         FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
         for (ptrdiff_t i = 0; i < m; i++)
-            g[i] = fsi__dot64(s->n, s->V + (size_t)i * s->n, s->t);
+            g[i] = fsi__dot64(modes->n, modes->V + (size_t)i * modes->n, modes->t);
         FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
         for (ptrdiff_t p = 0; p < n; p += chunk) {
             ptrdiff_t length = n - p < chunk ? n - p : chunk;
             for (ptrdiff_t q = 0; q < m; q++)
-                fsi__axpy64((size_t)length, -g[q], s->V + (size_t)(q * n + p), w + p);
+                fsi__axpy64((size_t)length, -g[q], modes->V + (size_t)(q * n + p), w + p);
         }
         for (ptrdiff_t i = 0; i < m; i++)
             c[i] += g[i];
     }
-    fsi__modes_mul(s->d->M, s->n, w, s->t);
-    return sqrt(fabs(fsi__dot64(s->n, w, s->t)));
+    fsi__modes_mul(modes->d->M, modes->n, w, modes->t);
+    return sqrt(fabs(fsi__dot64(modes->n, w, modes->t)));
 }
 
 /* Adds row `size` of V, already orthogonal with the given norm, to the basis. */
-static void fsi__modes_keep(fsi__modes *s, double norm) {
-    double *w = s->V + (s->locked + s->size) * s->n;
-    for (size_t i = 0; i < s->n; i++)
+static void fsi__modes_keep(fsi__modes *modes, double norm) {
+    double *w = modes->V + (modes->locked + modes->size) * modes->n;
+    for (size_t i = 0; i < modes->n; i++)
         w[i] /= norm;
-    s->size++;
+    modes->size++;
 }
 
 /* A random direction the basis does not have yet; 0 when there is none. */
-static int fsi__modes_random(fsi__modes *s) {
-    double *w = s->V + (s->locked + s->size) * s->n, before = 0;
-    for (int tries = 0; tries < 3 && s->size < s->room && s->size < s->most; tries++) {
-        for (size_t i = 0; i < s->n; i++)
-            w[i] = (double)fsi__random_unit(&s->random) - 0.5;
-        double norm = fsi__modes_orthogonal(s, s->locked + s->size, w, s->C, &before);
+static int fsi__modes_random(fsi__modes *modes) {
+    double *w = modes->V + (modes->locked + modes->size) * modes->n, before = 0;
+    for (int tries = 0; tries < 3 && modes->size < modes->room && modes->size < modes->most;
+         tries++) {
+        for (size_t i = 0; i < modes->n; i++)
+            w[i] = (double)fsi__random_unit(&modes->random) - 0.5;
+        double norm =
+            fsi__modes_orthogonal(modes, modes->locked + modes->size, w, modes->C, &before);
         if (norm > 1e-10 * before) {
-            fsi__modes_keep(s, norm);
+            fsi__modes_keep(modes, norm);
             return 1;
         }
     }
@@ -4402,148 +4439,152 @@ static int fsi__modes_random(fsi__modes *s) {
 }
 
 /* Basis vector j: w = (K + s M)^-1 M v_j, column j of H, and what is new in w joins the basis. */
-static void fsi__modes_process(fsi__modes *s, size_t j) {
-    double *w = s->V + (s->locked + s->size) * s->n, before = 0, *y = s->factor.work, *c = s->C;
-    size_t n = s->n;
-    fsi__modes_mul(s->d->M, n, s->V + (s->locked + j) * n, s->t);
+static void fsi__modes_process(fsi__modes *modes, size_t j) {
+    double *w = modes->V + (modes->locked + modes->size) * modes->n, before = 0,
+           *y = modes->factor.work, *c = modes->C;
+    size_t n = modes->n;
+    fsi__modes_mul(modes->d->M, n, modes->V + (modes->locked + j) * n, modes->t);
     size_t i;
     for (i = 0; i < n; i++)
-        y[i] = s->t[s->factor.order[i]];
-    fsi__cholesky_sweep(&s->factor, y);
+        y[i] = modes->t[modes->factor.order[i]];
+    fsi__cholesky_sweep(&modes->factor, y);
     for (i = 0; i < n; i++)
-        w[s->factor.order[i]] = s->unit * y[i];
-    s->solves++;
-    double norm = fsi__modes_orthogonal(s, s->locked + s->size, w, c, &before);
-    for (i = 0; i < s->size; i++)
-        s->H[i * s->room + j] = c[s->locked + i];
-    for (; i < s->room; i++)
-        s->H[i * s->room + j] = 0;
-    if (s->size >= s->room || s->size >= s->most)
+        w[modes->factor.order[i]] = modes->unit * y[i];
+    modes->solves++;
+    double norm = fsi__modes_orthogonal(modes, modes->locked + modes->size, w, c, &before);
+    for (i = 0; i < modes->size; i++)
+        modes->H[i * modes->room + j] = c[modes->locked + i];
+    for (; i < modes->room; i++)
+        modes->H[i * modes->room + j] = 0;
+    if (modes->size >= modes->room || modes->size >= modes->most)
         return;
     if (norm > 1e-13 * before) {
-        s->H[s->size * s->room + j] = norm;
-        fsi__modes_keep(s, norm);
+        modes->H[modes->size * modes->room + j] = norm;
+        fsi__modes_keep(modes, norm);
     } else
-        fsi__modes_random(s);
+        fsi__modes_random(modes);
 }
 
 /* Ritz values (descending from the end of theta) and vectors (rows of S) of the processed part.
  * Returns the worst residual of the wanted. */
-static double fsi__modes_ritz(fsi__modes *s) {
-    size_t m = s->done, room = s->room;
+static double fsi__modes_ritz(fsi__modes *modes) {
+    size_t m = modes->done, room = modes->room;
     double worst = 0;
     for (size_t i = 0; i < m; i++)
         for (size_t j = 0; j < m; j++)
-            s->C[i * m + j] = (s->H[i * room + j] + s->H[j * room + i]) / 2;
-    if (!fsi__eigen_all(m, s->C, s->theta, s->S, s->scratch))
+            modes->C[i * m + j] = (modes->H[i * room + j] + modes->H[j * room + i]) / 2;
+    if (!fsi__eigen_all(m, modes->C, modes->theta, modes->S, modes->scratch))
         return 1e30;
-    for (size_t k = 0; k < s->wanted && k < m; k++) {
-        const double *z = s->S + (m - 1 - k) * m;
+    for (size_t k = 0; k < modes->wanted && k < m; k++) {
+        const double *z = modes->S + (m - 1 - k) * m;
         double sum = 0;
-        for (size_t i = m; i < s->size; i++) {
-            double part = fsi__dot64(m, s->H + i * room, z);
+        for (size_t i = m; i < modes->size; i++) {
+            double part = fsi__dot64(m, modes->H + i * room, z);
             sum += part * part;
         }
-        sum = sqrt(sum) / fabs(s->theta[m - 1 - k]);
+        sum = sqrt(sum) / fabs(modes->theta[m - 1 - k]);
         if (!(sum <= worst))
             worst = sum;
     }
-    return m < s->wanted ? 1e30 : worst;
+    return m < modes->wanted ? 1e30 : worst;
 }
 
 /* Y = the best `count` Ritz vectors */
-static void fsi__modes_lift(fsi__modes *s, size_t count) {
+static void fsi__modes_lift(fsi__modes *modes, size_t count) {
     ptrdiff_t all = (ptrdiff_t)count;
-    FSI__OMP(parallel for schedule(static) if (s->n > FSI__GRAIN))
+    FSI__OMP(parallel for schedule(static) if (modes->n > FSI__GRAIN))
     for (ptrdiff_t k = 0; k < all; k++) {
-        const double *z = s->S + (s->done - 1 - (size_t)k) * s->done;
-        double *y = s->Y + (size_t)k * s->n;
-        for (size_t i = 0; i < s->n; i++)
+        const double *z = modes->S + (modes->done - 1 - (size_t)k) * modes->done;
+        double *y = modes->Y + (size_t)k * modes->n;
+        for (size_t i = 0; i < modes->n; i++)
             y[i] = 0;
-        for (size_t i = 0; i < s->done; i++)
-            fsi__axpy64(s->n, z[i], s->V + (s->locked + i) * s->n, y);
+        for (size_t i = 0; i < modes->done; i++)
+            fsi__axpy64(modes->n, z[i], modes->V + (modes->locked + i) * modes->n, y);
     }
 }
 
 /* Thick restart: the best Ritz vectors, then the vectors not processed yet. C holds the new
  * couplings meanwhile. */
-static void fsi__modes_restart(fsi__modes *s) {
-    size_t keep = s->wanted + s->block < s->done ? s->wanted + s->block : s->done,
-           fresh = s->size - s->done, room = s->room, n = s->n;
-    double *V = s->V + s->locked * n;
-    fsi__modes_lift(s, keep);
+static void fsi__modes_restart(fsi__modes *modes) {
+    size_t keep = modes->wanted + modes->block < modes->done ? modes->wanted + modes->block
+                                                             : modes->done,
+           fresh = modes->size - modes->done, room = modes->room, n = modes->n;
+    double *V = modes->V + modes->locked * n;
+    fsi__modes_lift(modes, keep);
     for (size_t i = 0; i < fresh; i++)
         for (size_t k = 0; k < keep; k++)
-            s->C[i * keep + k] = fsi__dot64(s->done, s->H + (s->done + i) * room,
-                                            s->S + (s->done - 1 - k) * s->done);
-    memcpy(V, s->Y, keep * n * sizeof *V);
-    memmove(V + keep * n, V + s->done * n, fresh * n * sizeof *V);
-    memset(s->H, 0, room * room * sizeof *s->H);
+            modes->C[i * keep + k] = fsi__dot64(modes->done, modes->H + (modes->done + i) * room,
+                                                modes->S + (modes->done - 1 - k) * modes->done);
+    memcpy(V, modes->Y, keep * n * sizeof *V);
+    memmove(V + keep * n, V + modes->done * n, fresh * n * sizeof *V);
+    memset(modes->H, 0, room * room * sizeof *modes->H);
     for (size_t k = 0; k < keep; k++)
-        s->H[k * room + k] = s->theta[s->done - 1 - k];
+        modes->H[k * room + k] = modes->theta[modes->done - 1 - k];
     for (size_t i = 0; i < fresh; i++)
         for (size_t k = 0; k < keep; k++)
-            s->H[(keep + i) * room + k] = s->C[i * keep + k];
-    s->done = keep;
-    s->size = keep + fresh;
+            modes->H[(keep + i) * room + k] = modes->C[i * keep + k];
+    modes->done = keep;
+    modes->size = keep + fresh;
 }
 
 /* K + s M factored; a shift of our own grows until that succeeds. */
-static fsi_result fsi__modes_factor(fsi__modes *s) {
-    fsi_result r = FSI_ERR_SINGULAR;
-    for (int tries = 0; tries < 14 && r == FSI_ERR_SINGULAR; tries++) {
+static fsi_result fsi__modes_factor(fsi__modes *modes) {
+    fsi_result result = FSI_ERR_SINGULAR;
+    for (int tries = 0; tries < 14 && result == FSI_ERR_SINGULAR; tries++) {
         if (tries)
-            s->shift *= 10;
-        r = fsi_cholesky_factor(&s->factor, s->d->K, s->shift, s->d->M);
-        if (s->d->shift > 0)
+            modes->shift *= 10;
+        result = fsi_cholesky_factor(&modes->factor, modes->d->K, modes->shift, modes->d->M);
+        if (modes->d->shift > 0)
             break;
     }
-    s->unit = 1 / fsi__krylov_unit(s->shift);
-    return r;
+    modes->unit = 1 / fsi__krylov_unit(modes->shift);
+    return result;
 }
 
 /* Our first shift is a guess from the traces; if it turns out far above the modes, start again at
  * the lowest wanted one. */
-static fsi_result fsi__modes_reshift(fsi__modes *s) {
-    double low = s->unit / s->theta[s->done - 1 - (size_t)s->d->skip] - s->shift;
-    size_t start = s->block < s->done ? s->block : s->done;
-    if (s->d->shift > 0 || !(low > 0) || s->shift < 10 * low)
+static fsi_result fsi__modes_reshift(fsi__modes *modes) {
+    double low =
+        modes->unit / modes->theta[modes->done - 1 - (size_t)modes->d->skip] - modes->shift;
+    size_t start = modes->block < modes->done ? modes->block : modes->done;
+    if (modes->d->shift > 0 || !(low > 0) || modes->shift < 10 * low)
         return FSI_EMPTY;
-    fsi__modes_lift(s, start);
-    s->shift = low;
-    for (size_t i = 0; i < s->room * s->room; i++)
-        s->H[i] = 0;
-    memcpy(s->V + s->locked * s->n, s->Y, start * s->n * sizeof *s->V);
-    s->size = start;
-    s->done = 0;
-    return fsi__modes_factor(s);
+    fsi__modes_lift(modes, start);
+    modes->shift = low;
+    for (size_t i = 0; i < modes->room * modes->room; i++)
+        modes->H[i] = 0;
+    memcpy(modes->V + modes->locked * modes->n, modes->Y, start * modes->n * sizeof *modes->V);
+    modes->size = start;
+    modes->done = 0;
+    return fsi__modes_factor(modes);
 }
 
-static fsi_result fsi__modes_iterate(fsi__modes *s, fsi_report *report) {
-    int cap = s->d->max_iterations ? s->d->max_iterations : 100 * s->d->count + 1000;
-    while (s->size < s->block && fsi__modes_random(s))
+static fsi_result fsi__modes_iterate(fsi__modes *modes, fsi_report *report) {
+    int cap = modes->d->max_iterations ? modes->d->max_iterations : 100 * modes->d->count + 1000;
+    while (modes->size < modes->block && fsi__modes_random(modes))
         continue;
     for (;;) {
-        size_t end = s->size;
-        for (; s->done < end; s->done++)
-            fsi__modes_process(s, s->done);
-        report->residual = fsi__modes_ritz(s);
+        size_t end = modes->size;
+        for (; modes->done < end; modes->done++)
+            fsi__modes_process(modes, modes->done);
+        report->residual = fsi__modes_ritz(modes);
         if (!fsi__finite64(report->residual))
             return FSI_ERR_NUMERIC;
         if (report->residual_start <= 0)
             report->residual_start = report->residual;
-        if (s->done >= s->wanted && (report->residual <= s->tolerance || s->size == s->done))
+        if (modes->done >= modes->wanted
+            && (report->residual <= modes->tolerance || modes->size == modes->done))
             return FSI_OK;
-        if (s->solves >= cap && s->done >= s->wanted)
+        if (modes->solves >= cap && modes->done >= modes->wanted)
             return FSI_NOT_CONVERGED;
-        if (s->size == s->done && !fsi__modes_random(s))
+        if (modes->size == modes->done && !fsi__modes_random(modes))
             return FSI_ERR_NUMERIC;
-        if (s->room < s->most && s->size + s->block > s->room) {
-            fsi_result r = report->restarts == 0 ? fsi__modes_reshift(s) : FSI_EMPTY;
-            if (r == FSI_EMPTY)
-                fsi__modes_restart(s);
-            else if (r != FSI_OK)
-                return r;
+        if (modes->room < modes->most && modes->size + modes->block > modes->room) {
+            fsi_result result = report->restarts == 0 ? fsi__modes_reshift(modes) : FSI_EMPTY;
+            if (result == FSI_EMPTY)
+                fsi__modes_restart(modes);
+            else if (result != FSI_OK)
+                return result;
             report->restarts++;
         }
     }
@@ -4551,46 +4592,48 @@ static fsi_result fsi__modes_iterate(fsi__modes *s, fsi_report *report) {
 
 /* Writes the modes in ascending order of their Rayleigh quotients; 0 (and nothing written) if one
  * is not finite. */
-static int fsi__modes_write(fsi__modes *s, fsi_real *w, fsi_real *V) {
-    size_t n = s->n, skip = (size_t)s->d->skip;
-    fsi__modes_lift(s, s->wanted);
-    for (size_t k = 0; k < s->wanted; k++) {
-        double *y = s->Y + k * n;
-        fsi__modes_mul(s->d->K, n, y, s->t);
-        fsi__modes_mul(s->d->M, n, y, s->u);
-        s->theta[k] = fsi__dot64(n, y, s->t) / fsi__dot64(n, y, s->u); /* w = y.K y / y.M y */
-        if (!fsi__finite((fsi_real)s->theta[k]))
+static int fsi__modes_write(fsi__modes *modes, fsi_real *w, fsi_real *V) {
+    size_t n = modes->n, skip = (size_t)modes->d->skip;
+    fsi__modes_lift(modes, modes->wanted);
+    for (size_t k = 0; k < modes->wanted; k++) {
+        double *y = modes->Y + k * n;
+        fsi__modes_mul(modes->d->K, n, y, modes->t);
+        fsi__modes_mul(modes->d->M, n, y, modes->u);
+        modes->theta[k] =
+            fsi__dot64(n, y, modes->t) / fsi__dot64(n, y, modes->u); /* w = y.K y / y.M y */
+        if (!fsi__finite((fsi_real)modes->theta[k]))
             return 0;
     }
-    for (size_t k = 0; k < s->wanted; k++) {
-        size_t best = s->wanted, top = 0;
-        for (size_t i = 0; i < s->wanted; i++)
-            if (fsi__finite64(s->theta[i]) && (best == s->wanted || s->theta[i] < s->theta[best]))
+    for (size_t k = 0; k < modes->wanted; k++) {
+        size_t best = modes->wanted, top = 0;
+        for (size_t i = 0; i < modes->wanted; i++)
+            if (fsi__finite64(modes->theta[i])
+                && (best == modes->wanted || modes->theta[i] < modes->theta[best]))
                 best = i;
         if (k >= skip) {
-            const double *y = s->Y + best * n;
+            const double *y = modes->Y + best * n;
             for (size_t i = 1; i < n; i++)
                 if (fabs(y[i]) > fabs(y[top]) * (1 + 1e-6))
                     top = i;
-            w[k - skip] = (fsi_real)s->theta[best];
+            w[k - skip] = (fsi_real)modes->theta[best];
             for (size_t i = 0; i < n; i++)
                 V[(k - skip) * n + i] = (fsi_real)(y[top] < 0 ? -y[i] : y[i]);
         }
-        s->theta[best] = HUGE_VAL;
+        modes->theta[best] = HUGE_VAL;
     }
     return 1;
 }
 
 /* Null vectors to the locked rows; the first shift from the traces. */
-static fsi_result fsi__modes_prepare(fsi__modes *s) {
-    const fsi_csr *K = s->d->K, *M = s->d->M;
+static fsi_result fsi__modes_prepare(fsi__modes *modes) {
+    const fsi_csr *K = modes->d->K, *M = modes->d->M;
     double stiff = 0, mass = 0, before = 0;
-    size_t n = s->n;
-    for (size_t k = 0; k < s->locked; k++) {
-        double *w = s->V + k * n;
+    size_t n = modes->n;
+    for (size_t k = 0; k < modes->locked; k++) {
+        double *w = modes->V + k * n;
         for (size_t i = 0; i < n; i++)
-            w[i] = (double)s->d->null_vectors[k * n + i];
-        double norm = fsi__modes_orthogonal(s, k, w, s->C, &before);
+            w[i] = (double)modes->d->null_vectors[k * n + i];
+        double norm = fsi__modes_orthogonal(modes, k, w, modes->C, &before);
         if (!(norm > 1e-6 * before))
             return FSI_ERR_ARGUMENT; /* dependent */
         for (size_t i = 0; i < n; i++)
@@ -4605,74 +4648,77 @@ static fsi_result fsi__modes_prepare(fsi__modes *s) {
     }
     if (!(mass > 0) || stiff < 0)
         return FSI_ERR_SINGULAR;
-    s->shift = s->d->shift > 0 ? s->d->shift
-               : stiff > 0     ? stiff / mass * (sizeof(fsi_real) == 4 ? 1e-5 : 1e-6)
-                               : 1;
-    return fsi__modes_factor(s);
+    modes->shift = modes->d->shift > 0 ? modes->d->shift
+                   : stiff > 0         ? stiff / mass * (sizeof(fsi_real) == 4 ? 1e-5 : 1e-6)
+                                       : 1;
+    return fsi__modes_factor(modes);
 }
 
-static fsi_result fsi__modes_check(const fsi_modes_desc *d, const fsi_real *w, const fsi_real *V) {
-    if (!d || !w || !V || fsi_csr_check(d->K) != FSI_OK || d->K->rows != d->K->cols
-        || (d->M && fsi_csr_check(d->M) != FSI_OK))
+static fsi_result fsi__modes_check(const fsi_modes_desc *desc, const fsi_real *w,
+                                   const fsi_real *V) {
+    if (!desc || !w || !V || fsi_csr_check(desc->K) != FSI_OK || desc->K->rows != desc->K->cols
+        || (desc->M && fsi_csr_check(desc->M) != FSI_OK))
         return FSI_ERR_ARGUMENT;
-    if (d->M && (d->M->rows != d->K->rows || d->M->cols != d->K->rows))
+    if (desc->M && (desc->M->rows != desc->K->rows || desc->M->cols != desc->K->rows))
         return FSI_ERR_SIZE;
-    if (d->count < 1 || d->skip < 0 || d->null_count < 0 || (d->null_count && !d->null_vectors)
-        || d->max_iterations < 0)
+    if (desc->count < 1 || desc->skip < 0 || desc->null_count < 0
+        || (desc->null_count && !desc->null_vectors) || desc->max_iterations < 0)
         return FSI_ERR_ARGUMENT;
-    if (!(d->shift >= 0) || !fsi__finite64(d->shift) || !(d->tolerance >= 0)
-        || !fsi__finite64(d->tolerance))
+    if (!(desc->shift >= 0) || !fsi__finite64(desc->shift) || !(desc->tolerance >= 0)
+        || !fsi__finite64(desc->tolerance))
         return FSI_ERR_ARGUMENT;
-    if (!fsi_allocator_valid(&d->allocator)
-        || (double)d->count + d->skip + d->null_count > d->K->rows)
+    if (!fsi_allocator_valid(&desc->allocator)
+        || (double)desc->count + desc->skip + desc->null_count > desc->K->rows)
         return FSI_ERR_ARGUMENT;
-    return fsi_all_finite((size_t)d->null_count * (size_t)d->K->rows, d->null_vectors)
+    return fsi_all_finite((size_t)desc->null_count * (size_t)desc->K->rows, desc->null_vectors)
                ? FSI_OK
                : FSI_ERR_ARGUMENT;
 }
 
 FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_real *V,
                                    fsi_report *report) {
-    fsi__modes s;
-    fsi_result r = fsi__modes_check(desc, w, V);
-    memset(&s, 0, sizeof s);
+    fsi__modes modes;
+    fsi_result result = fsi__modes_check(desc, w, V);
+    memset(&modes, 0, sizeof modes);
     fsi_report done;
     memset(&done, 0, sizeof done);
     fsi_cholesky_desc order;
     memset(&order, 0, sizeof order);
-    if (r == FSI_OK) {
-        s.d = desc;
-        s.n = (size_t)desc->K->rows;
-        s.locked = (size_t)desc->null_count;
-        s.wanted = (size_t)desc->count + (size_t)desc->skip;
-        s.most = s.n - s.locked;
-        s.block = s.most < 8 ? s.most : 8;
-        s.room = 2 * s.wanted + 40 < s.most ? 2 * s.wanted + 40 : s.most;
-        s.tolerance = desc->tolerance > 0 ? desc->tolerance : sizeof(fsi_real) == 4 ? 1e-6 : 1e-10;
-        s.random = 1;
+    if (result == FSI_OK) {
+        modes.d = desc;
+        modes.n = (size_t)desc->K->rows;
+        modes.locked = (size_t)desc->null_count;
+        modes.wanted = (size_t)desc->count + (size_t)desc->skip;
+        modes.most = modes.n - modes.locked;
+        modes.block = modes.most < 8 ? modes.most : 8;
+        modes.room = 2 * modes.wanted + 40 < modes.most ? 2 * modes.wanted + 40 : modes.most;
+        modes.tolerance = desc->tolerance > 0     ? desc->tolerance
+                          : sizeof(fsi_real) == 4 ? 1e-6
+                                                  : 1e-10;
+        modes.random = 1;
         order.allocator = desc->allocator;
-        r = fsi_cholesky_init(&s.factor, desc->K, &order);
+        result = fsi_cholesky_init(&modes.factor, desc->K, &order);
     }
-    if (r == FSI_OK) {
-        fsi__modes_layout(&s);
-        r = fsi__arena_open(&s.arena, &desc->allocator);
+    if (result == FSI_OK) {
+        fsi__modes_layout(&modes);
+        result = fsi__arena_open(&modes.arena, &desc->allocator);
     }
-    if (r == FSI_OK) {
-        fsi__modes_layout(&s);
-        r = fsi__modes_prepare(&s);
+    if (result == FSI_OK) {
+        fsi__modes_layout(&modes);
+        result = fsi__modes_prepare(&modes);
     }
-    if (r == FSI_OK)
-        r = fsi__modes_iterate(&s, &done);
-    if (r >= 0 && !fsi__modes_write(&s, w, V))
-        r = FSI_ERR_NUMERIC;
-    done.iterations = s.solves;
-    done.reason = r;
+    if (result == FSI_OK)
+        result = fsi__modes_iterate(&modes, &done);
+    if (result >= 0 && !fsi__modes_write(&modes, w, V))
+        result = FSI_ERR_NUMERIC;
+    done.iterations = modes.solves;
+    done.reason = result;
     if (report)
         *report = done;
-    if (s.arena.base)
-        fsi_free(&desc->allocator, s.arena.base, s.arena.size);
-    fsi_cholesky_free(&s.factor);
-    return r;
+    if (modes.arena.base)
+        fsi_free(&desc->allocator, modes.arena.base, modes.arena.size);
+    fsi_cholesky_free(&modes.factor);
+    return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -4710,20 +4756,20 @@ FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_
 
 /* Offset of cell h = 0 of row (j, k) in an array of one colour. A single row has no neighbours:
  * they are the row of zeros at offset 1. */
-FSI__INLINE ptrdiff_t fsi__mg_at(const fsi_mg_level *l, int j, int k) {
-    if (l->n[1] == 1)
-        return j ? 1 : 1 + (ptrdiff_t)l->pitch * (k + 1);
-    return 1 + (ptrdiff_t)l->pitch * (j + 1) + (ptrdiff_t)l->plane * (k + 1);
+FSI__INLINE ptrdiff_t fsi__mg_at(const fsi_mg_level *level, int j, int k) {
+    if (level->n[1] == 1)
+        return j ? 1 : 1 + (ptrdiff_t)level->pitch * (k + 1);
+    return 1 + (ptrdiff_t)level->pitch * (j + 1) + (ptrdiff_t)level->plane * (k + 1);
 }
 
 /* The same row in the arrays of both colours. */
-FSI__INLINE ptrdiff_t fsi__mg_of(const fsi_mg_level *l, int color, int j, int k) {
-    return fsi__mg_at(l, j, k) + (color ? (ptrdiff_t)l->size : 0);
+FSI__INLINE ptrdiff_t fsi__mg_of(const fsi_mg_level *level, int color, int j, int k) {
+    return fsi__mg_at(level, j, k) + (color ? (ptrdiff_t)level->size : 0);
 }
 
 /* Index of cell (i, j, k), each >= -1, there. */
-FSI__INLINE ptrdiff_t fsi__mg_id(const fsi_mg_level *l, int i, int j, int k) {
-    return fsi__mg_of(l, (i + j + k) & 1, j, k) + ((i + 2) >> 1) - 1;
+FSI__INLINE ptrdiff_t fsi__mg_id(const fsi_mg_level *level, int i, int j, int k) {
+    return fsi__mg_of(level, (i + j + k) & 1, j, k) + ((i + 2) >> 1) - 1;
 }
 
 /* Number of a cell in the caller's arrays. */
@@ -4737,69 +4783,70 @@ typedef struct fsi__ijk {
 } fsi__ijk;
 
 FSI__INLINE fsi__ijk fsi__mg_cell(int i, int j, int k) {
-    fsi__ijk c;
-    c.i = i;
-    c.j = j;
-    c.k = k;
-    return c;
+    fsi__ijk cell;
+    cell.i = i;
+    cell.j = j;
+    cell.k = k;
+    return cell;
 }
 
-FSI__INLINE fsi__ijk fsi__mg_child(fsi__ijk c, int q) {
-    return fsi__mg_cell(2 * c.i + (q & 1), 2 * c.j + (q >> 1 & 1), 2 * c.k + (q >> 2));
+FSI__INLINE fsi__ijk fsi__mg_child(fsi__ijk cell, int q) {
+    return fsi__mg_cell(2 * cell.i + (q & 1), 2 * cell.j + (q >> 1 & 1), 2 * cell.k + (q >> 2));
 }
 
-FSI__INLINE fsi__ijk fsi__mg_behind(fsi__ijk c, int d) {
+FSI__INLINE fsi__ijk fsi__mg_behind(fsi__ijk cell, int d) {
     int s = d & 1 ? 1 : -1;
-    return fsi__mg_cell(c.i + (d < 2 ? s : 0), c.j + (d >> 1 == 1 ? s : 0), c.k + (d >= 4 ? s : 0));
+    return fsi__mg_cell(cell.i + (d < 2 ? s : 0), cell.j + (d >> 1 == 1 ? s : 0),
+                        cell.k + (d >= 4 ? s : 0));
 }
 
 /* Offsets of the cells of row (j, k) with even and odd i in the split arrays of the finest level.
  */
-FSI__INLINE ptrdiff_t fsi__mg_even(const fsi_mg_level *l, int j, int k) {
-    return fsi__mg_of(l, (j + k) & 1, j, k);
+FSI__INLINE ptrdiff_t fsi__mg_even(const fsi_mg_level *level, int j, int k) {
+    return fsi__mg_of(level, (j + k) & 1, j, k);
 }
 
-FSI__INLINE ptrdiff_t fsi__mg_odd(const fsi_mg_level *l, int j, int k) {
-    return fsi__mg_of(l, !((j + k) & 1), j, k);
+FSI__INLINE ptrdiff_t fsi__mg_odd(const fsi_mg_level *level, int j, int k) {
+    return fsi__mg_of(level, !((j + k) & 1), j, k);
 }
 
-FSI__INLINE size_t fsi__mg_line(const fsi_mg_level *l, int j, int k) {
-    return (size_t)j + (size_t)l->n[1] * (size_t)k;
+FSI__INLINE size_t fsi__mg_line(const fsi_mg_level *level, int j, int k) {
+    return (size_t)j + (size_t)level->n[1] * (size_t)k;
 }
 
-static void fsi__mg_layout_level(fsi_mg_level *l, fsi_arena *a, int finest) {
-    l->half = (l->n[0] + 1) / 2;
-    l->pitch = (size_t)l->half + 1;
-    l->plane = l->n[1] == 1 ? l->pitch : l->pitch * ((size_t)l->n[1] + 2);
-    l->size = (l->plane * ((size_t)l->n[2] + 2) + 2 + 15) & ~(size_t)15;
-    size_t both = 2 * l->size;
-    FSI__TAKE(l->x, float, a, both);
-    FSI__TAKE(l->f, float, a, both);
+static void fsi__mg_layout_level(fsi_mg_level *level, fsi_arena *arena, int finest) {
+    level->half = (level->n[0] + 1) / 2;
+    level->pitch = (size_t)level->half + 1;
+    level->plane = level->n[1] == 1 ? level->pitch : level->pitch * ((size_t)level->n[1] + 2);
+    level->size = (level->plane * ((size_t)level->n[2] + 2) + 2 + 15) & ~(size_t)15;
+    size_t both = 2 * level->size;
+    FSI__TAKE(level->x, float, arena, both);
+    FSI__TAKE(level->f, float, arena, both);
     for (int axis = 0; axis < 3; axis++)
-        if (axis != 1 || l->n[1] > 1)
-            FSI__TAKE(l->w[axis], float, a, both);
-    if (!finest || l->n[1] == 1)
-        FSI__TAKE(l->dir, float, a, both);
-    FSI__TAKE(l->kind, uint8_t, a, both);
-    FSI__TAKE(l->row, uint8_t, a, (size_t)l->n[1] * (size_t)l->n[2]);
+        if (axis != 1 || level->n[1] > 1)
+            FSI__TAKE(level->w[axis], float, arena, both);
+    if (!finest || level->n[1] == 1)
+        FSI__TAKE(level->dir, float, arena, both);
+    FSI__TAKE(level->kind, uint8_t, arena, both);
+    FSI__TAKE(level->row, uint8_t, arena, (size_t)level->n[1] * (size_t)level->n[2]);
 }
 
 /* Takes all arrays; level sizes are known from n and levels. The level structs themselves come
  * first. */
-static void fsi__mg_layout(fsi_mg *mg, fsi_arena *a, fsi_mg_level *level) {
+static void fsi__mg_layout(fsi_mg *mg, fsi_arena *arena, fsi_mg_level *level) {
     size_t row = (size_t)mg->n[0];
-    FSI__TAKE(mg->level, fsi_mg_level, a, (size_t)mg->levels);
-    FSI__TAKE(mg->face, uint8_t, a, mg->cells);
-    FSI__TAKE(mg->count, uint8_t, a, mg->cells);
-    FSI__TAKE(mg->label, int32_t, a, mg->cells);
-    FSI__TAKE(mg->regular, uint8_t, a, mg->cells / 8 + 1);
-    FSI__TAKE(mg->r, fsi_real, a, mg->cells);
-    FSI__TAKE(mg->d, fsi_real, a, mg->cells);
-    FSI__TAKE(mg->q, fsi_real, a, mg->cells);
-    FSI__TAKE(mg->zero, fsi_real, a, row);
-    FSI__TAKE(mg->one, fsi_real, a, row + 1);
-    FSI__TAKE(mg->edge, uint8_t, a, 2 * row);
-    FSI__TAKE(mg->part, double, a, (size_t)mg->n[2]);
+    FSI__TAKE(mg->level, fsi_mg_level, arena, (size_t)mg->levels);
+    FSI__TAKE(mg->face, uint8_t, arena, mg->cells);
+    FSI__TAKE(mg->count, uint8_t, arena, mg->cells);
+    FSI__TAKE(mg->label, int32_t, arena, mg->cells);
+    FSI__TAKE(mg->regular, uint8_t, arena, mg->cells / 8 + 1);
+    FSI__TAKE(mg->r, fsi_real, arena, mg->cells);
+    FSI__TAKE(mg->d, fsi_real, arena, mg->cells);
+    FSI__TAKE(mg->q, fsi_real, arena, mg->cells);
+    FSI__TAKE(mg->zero, fsi_real, arena, row);
+    FSI__TAKE(mg->one, fsi_real, arena, row + 1);
+    FSI__TAKE(mg->edge, uint8_t, arena, 2 * row);
+    FSI__TAKE(mg->part, double, arena, (size_t)mg->n[2]);
     for (int q = 0; q < mg->levels; q++) {
         fsi_mg_level l;
         float children = 1;
@@ -4810,7 +4857,7 @@ static void fsi__mg_layout(fsi_mg *mg, fsi_arena *a, fsi_mg_level *level) {
             if (l.n[axis] > 1)
                 children *= 2;
         l.scale = 4 / children;
-        fsi__mg_layout_level(&l, a, q == 0);
+        fsi__mg_layout_level(&l, arena, q == 0);
         *level = l;
         if (mg->level)
             mg->level[q] = l;
@@ -4831,8 +4878,8 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
         return FSI_ERR_ARGUMENT;
     fsi_mg m;
     memset(&m, 0, sizeof m);
-    fsi_arena a;
-    memset(&a, 0, sizeof a);
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
     m.desc = *desc;
     m.n[0] = desc->nx;
     m.n[1] = desc->nz == 1 ? 1 : desc->ny;
@@ -4852,11 +4899,11 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
     m.sweeps = desc->sweeps ? desc->sweeps : 2;
     m.band = desc->band_sweeps > 0 ? desc->band_sweeps : desc->band_sweeps < 0 ? 0 : 1;
     fsi_mg_level scratch;
-    fsi__mg_layout(&m, &a, &scratch);
-    fsi_result result = fsi__arena_block(&a, &desc->allocator, &m.block, &m.bytes);
+    fsi__mg_layout(&m, &arena, &scratch);
+    fsi_result result = fsi__arena_block(&arena, &desc->allocator, &m.block, &m.bytes);
     if (result != FSI_OK)
         return result;
-    fsi__mg_layout(&m, &a, &scratch);
+    fsi__mg_layout(&m, &arena, &scratch);
     fsi_fill((size_t)m.n[0] + 1, 1, m.one);
     memset(m.edge, FSI_CELL_DIRICHLET, (size_t)m.n[0]);
     memset(m.edge + m.n[0], FSI_CELL_NEUMANN, (size_t)m.n[0]);
@@ -4903,8 +4950,8 @@ static void fsi__mg_wave(int planes, int stages, int parallel, fsi__mg_stage fn,
     }
 }
 
-FSI__INLINE int fsi__mg_big(const fsi_mg_level *l) {
-    return l->size > 16384;
+FSI__INLINE int fsi__mg_big(const fsi_mg_level *level) {
+    return level->size > 16384;
 }
 
 /* ---- kernels of one row and colour; o[h], o[h + 1] are the neighbours along x, all of the other
@@ -4918,54 +4965,54 @@ typedef struct fsi__mg_row {
 
 /* Row (j, k) of colour c from cell h0 on, n cells; zero: the other colour counts as 0 (first sweep
  * of a cycle). */
-static fsi__mg_row fsi__mg_row_get(const fsi_mg_level *l, int c, int j, int k, int h0, int n,
+static fsi__mg_row fsi__mg_row_get(const fsi_mg_level *level, int c, int j, int k, int h0, int n,
                                    int zero) {
-    fsi__mg_row r;
-    ptrdiff_t at = fsi__mg_at(l, j, k) + h0, own = (c ? (ptrdiff_t)l->size : 0) + at,
-              other = c ? 0 : (ptrdiff_t)l->size;
-    ptrdiff_t s = ((j + k + c) & 1) - 1, yd = fsi__mg_at(l, j - 1, k) + h0,
-              zd = fsi__mg_at(l, j, k - 1) + h0;
-    const float *o = l->x + other, *none = l->x + h0; /* plane -1 of x is zero */
-    r.x = l->x + own;
-    r.f = l->f + own;
-    r.kind = l->kind + own;
-    r.n = n;
-    r.plain = l->row[fsi__mg_line(l, j, k)] & FSI__ROW_PLAIN;
-    r.o = zero ? none : o + at + s;
-    r.y0 = zero ? none : o + yd;
-    r.y1 = zero ? none : o + fsi__mg_at(l, j + 1, k) + h0;
-    r.z0 = zero ? none : o + zd;
-    r.z1 = zero ? none : o + fsi__mg_at(l, j, k + 1) + h0;
-    r.wx0 = l->w[0] + other + at + s;
-    r.wx1 = l->w[0] + own;
-    r.wy0 = l->w[1] ? l->w[1] + other + yd : none;
-    r.wy1 = l->w[1] ? l->w[1] + own : none;
-    r.wz0 = l->w[2] + other + zd;
-    r.wz1 = l->w[2] + own;
-    r.dir = l->dir ? l->dir + own : none;
-    return r;
+    fsi__mg_row row;
+    ptrdiff_t at = fsi__mg_at(level, j, k) + h0, own = (c ? (ptrdiff_t)level->size : 0) + at,
+              other = c ? 0 : (ptrdiff_t)level->size;
+    ptrdiff_t s = ((j + k + c) & 1) - 1, yd = fsi__mg_at(level, j - 1, k) + h0,
+              zd = fsi__mg_at(level, j, k - 1) + h0;
+    const float *o = level->x + other, *none = level->x + h0; /* plane -1 of x is zero */
+    row.x = level->x + own;
+    row.f = level->f + own;
+    row.kind = level->kind + own;
+    row.n = n;
+    row.plain = level->row[fsi__mg_line(level, j, k)] & FSI__ROW_PLAIN;
+    row.o = zero ? none : o + at + s;
+    row.y0 = zero ? none : o + yd;
+    row.y1 = zero ? none : o + fsi__mg_at(level, j + 1, k) + h0;
+    row.z0 = zero ? none : o + zd;
+    row.z1 = zero ? none : o + fsi__mg_at(level, j, k + 1) + h0;
+    row.wx0 = level->w[0] + other + at + s;
+    row.wx1 = level->w[0] + own;
+    row.wy0 = level->w[1] ? level->w[1] + other + yd : none;
+    row.wy1 = level->w[1] ? level->w[1] + own : none;
+    row.wz0 = level->w[2] + other + zd;
+    row.wz1 = level->w[2] + own;
+    row.dir = level->dir ? level->dir + own : none;
+    return row;
 }
 
 #define FSI__MG_ROW_LOCALS                                                                         \
-    const float *FSI__RESTRICT f = r->f, *FSI__RESTRICT o = r->o, *FSI__RESTRICT y0 = r->y0,       \
-                               *FSI__RESTRICT y1 = r->y1;                                          \
-    const float *FSI__RESTRICT z0 = r->z0, *FSI__RESTRICT z1 = r->z1;                              \
-    const uint8_t *FSI__RESTRICT kind = r->kind;                                                   \
-    int h, n = r->n
+    const float *FSI__RESTRICT f = row->f, *FSI__RESTRICT o = row->o, *FSI__RESTRICT y0 = row->y0, \
+                               *FSI__RESTRICT y1 = row->y1;                                        \
+    const float *FSI__RESTRICT z0 = row->z0, *FSI__RESTRICT z1 = row->z1;                          \
+    const uint8_t *FSI__RESTRICT kind = row->kind;                                                 \
+    int h, n = row->n
 #define FSI__MG_ROW_WEIGHTS                                                                        \
-    const float *FSI__RESTRICT wx0 = r->wx0, *FSI__RESTRICT wx1 = r->wx1,                          \
-                               *FSI__RESTRICT wy0 = r->wy0;                                        \
-    const float *FSI__RESTRICT wy1 = r->wy1, *FSI__RESTRICT wz0 = r->wz0,                          \
-                               *FSI__RESTRICT wz1 = r->wz1, *FSI__RESTRICT dir = r->dir
+    const float *FSI__RESTRICT wx0 = row->wx0, *FSI__RESTRICT wx1 = row->wx1,                      \
+                               *FSI__RESTRICT wy0 = row->wy0;                                      \
+    const float *FSI__RESTRICT wy1 = row->wy1, *FSI__RESTRICT wz0 = row->wz0,                      \
+                               *FSI__RESTRICT wz1 = row->wz1, *FSI__RESTRICT dir = row->dir
 #define FSI__MG_SUM (((o[h] + o[h + 1]) + (y0[h] + y1[h])) + (z0[h] + z1[h]))
 #define FSI__MG_WSUM                                                                               \
     (((wx0[h] * o[h] + wx1[h] * o[h + 1]) + (wy0[h] * y0[h] + wy1[h] * y1[h]))                     \
      + (wz0[h] * z0[h] + wz1[h] * z1[h]))
 #define FSI__MG_DIAG (((wx0[h] + wx1[h]) + (wy0[h] + wy1[h])) + ((wz0[h] + wz1[h]) + dir[h]))
 
-FSI__HOT static void fsi__mg_smooth_plain(const fsi__mg_row *r) {
+FSI__HOT static void fsi__mg_smooth_plain(const fsi__mg_row *row) {
     FSI__MG_ROW_LOCALS;
-    float *FSI__RESTRICT x = r->x;
+    float *FSI__RESTRICT x = row->x;
     FSI__IVDEP
     for (h = 0; h < n; h++) {
         int m = kind[h] & 7;
@@ -4975,10 +5022,10 @@ FSI__HOT static void fsi__mg_smooth_plain(const fsi__mg_row *r) {
     }
 }
 
-FSI__HOT static void fsi__mg_smooth_weighted(const fsi__mg_row *r) {
+FSI__HOT static void fsi__mg_smooth_weighted(const fsi__mg_row *row) {
     FSI__MG_ROW_LOCALS;
     FSI__MG_ROW_WEIGHTS;
-    float *FSI__RESTRICT x = r->x;
+    float *FSI__RESTRICT x = row->x;
     FSI__IVDEP
     for (h = 0; h < n; h++) {
         float m = (float)kind[h], g = FSI__MG_DIAG, v = f[h] + FSI__MG_WSUM;
@@ -4988,9 +5035,9 @@ FSI__HOT static void fsi__mg_smooth_weighted(const fsi__mg_row *r) {
 }
 
 /* sum += f - A x where the cell has its parent in the same block */
-FSI__HOT static void fsi__mg_defect_plain(const fsi__mg_row *r, float *FSI__RESTRICT sum) {
+FSI__HOT static void fsi__mg_defect_plain(const fsi__mg_row *row, float *FSI__RESTRICT sum) {
     FSI__MG_ROW_LOCALS;
-    const float *FSI__RESTRICT x = r->x;
+    const float *FSI__RESTRICT x = row->x;
     FSI__IVDEP
     for (h = 0; h < n; h++) {
         int m = kind[h] & 7;
@@ -4999,10 +5046,10 @@ FSI__HOT static void fsi__mg_defect_plain(const fsi__mg_row *r, float *FSI__REST
     }
 }
 
-FSI__HOT static void fsi__mg_defect_weighted(const fsi__mg_row *r, float *FSI__RESTRICT sum) {
+FSI__HOT static void fsi__mg_defect_weighted(const fsi__mg_row *row, float *FSI__RESTRICT sum) {
     FSI__MG_ROW_LOCALS;
     FSI__MG_ROW_WEIGHTS;
-    const float *FSI__RESTRICT x = r->x;
+    const float *FSI__RESTRICT x = row->x;
     FSI__IVDEP
     for (h = 0; h < n; h++) {
         float g = FSI__MG_DIAG;
@@ -5061,15 +5108,15 @@ FSI__MG_DOT(fsi__mg_dot_real, fsi_real)
 #undef FSI__MG_DOT
 
 /* ---- the V-cycle */
-static void fsi__mg_sweep(const fsi_mg_level *l, int c, int k, int zero, int band) {
-    for (int j = 0; j < l->n[1]; j++) {
-        if (band && !(l->row[fsi__mg_line(l, j, k)] & FSI__ROW_BAND))
+static void fsi__mg_sweep(const fsi_mg_level *level, int c, int k, int zero, int band) {
+    for (int j = 0; j < level->n[1]; j++) {
+        if (band && !(level->row[fsi__mg_line(level, j, k)] & FSI__ROW_BAND))
             continue;
-        fsi__mg_row r = fsi__mg_row_get(l, c, j, k, 0, l->half, zero);
-        if (r.plain)
-            fsi__mg_smooth_plain(&r);
+        fsi__mg_row row = fsi__mg_row_get(level, c, j, k, 0, level->half, zero);
+        if (row.plain)
+            fsi__mg_smooth_plain(&row);
         else
-            fsi__mg_smooth_weighted(&r);
+            fsi__mg_smooth_weighted(&row);
     }
 }
 
@@ -5086,11 +5133,11 @@ static void fsi__mg_restrict(const fsi_mg_level *l, const fsi_mg_level *c, int K
             for (int q = 0; q < 4; q++) {
                 int j = 2 * J + (q & 1), k = 2 * K + (q >> 1);
                 if (j < l->n[1] && k < l->n[2]) {
-                    fsi__mg_row r = fsi__mg_row_get(l, 0, j, k, h, n, 0);
-                    if (r.plain)
-                        fsi__mg_defect_plain(&r, sum);
+                    fsi__mg_row row = fsi__mg_row_get(l, 0, j, k, h, n, 0);
+                    if (row.plain)
+                        fsi__mg_defect_plain(&row, sum);
                     else
-                        fsi__mg_defect_weighted(&r, sum);
+                        fsi__mg_defect_weighted(&row, sum);
                 }
             }
             fsi__mg_split(n, sum, l->scale, red ? f1 : f0, red ? f0 : f1);
@@ -5098,64 +5145,66 @@ static void fsi__mg_restrict(const fsi_mg_level *l, const fsi_mg_level *c, int K
 }
 
 /* Coarse cell p that fine cell c of this kind belongs to, and its index; -1 if none. */
-static ptrdiff_t fsi__mg_parent(const fsi_mg_level *l, fsi__ijk c, int kind, fsi__ijk *p) {
+static ptrdiff_t fsi__mg_parent(const fsi_mg_level *level, fsi__ijk c, int kind, fsi__ijk *p) {
     int d = (kind >> 4) - 1;
     if (!kind || d == 6)
         return -1;
     if (d >= 0)
         c = fsi__mg_behind(c, d);
     *p = fsi__mg_cell(c.i >> 1, c.j >> 1, c.k >> 1);
-    return fsi__mg_id(l, p->i, p->j, p->k);
+    return fsi__mg_id(level, p->i, p->j, p->k);
 }
 
 /* Every orphan of level q, in order. */
 typedef void (*fsi__mg_orphan_fn)(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind);
 
 static void fsi__mg_orphans(const fsi_mg *mg, int q, fsi__mg_orphan_fn fn) {
-    const fsi_mg_level *l = mg->level + q;
-    for (int k = 0; k < l->n[2]; k++)
-        for (int j = 0; j < l->n[1]; j++)
-            for (int i = 0; i < l->n[0] && l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN; i++) {
-                uint8_t *kind = l->kind + fsi__mg_id(l, i, j, k);
+    const fsi_mg_level *level = mg->level + q;
+    for (int k = 0; k < level->n[2]; k++)
+        for (int j = 0; j < level->n[1]; j++)
+            for (int i = 0;
+                 i < level->n[0] && level->row[fsi__mg_line(level, j, k)] & FSI__ROW_ORPHAN; i++) {
+                uint8_t *kind = level->kind + fsi__mg_id(level, i, j, k);
                 if (*kind >= FSI__ORPHAN)
                     fn(mg, q, fsi__mg_cell(i, j, k), kind);
             }
 }
 
 /* d[t] = f - A x where cell h0 + t of row (j, k), red, is an orphan. */
-static void fsi__mg_defect_orphans(const fsi_mg_level *l, int j, int k, int h0, int n, float *d) {
+static void fsi__mg_defect_orphans(const fsi_mg_level *level, int j, int k, int h0, int n,
+                                   float *d) {
     for (int t = 0; t < n; t++) {
-        int kind = l->kind[fsi__mg_at(l, j, k) + h0 + t];
+        int kind = level->kind[fsi__mg_at(level, j, k) + h0 + t];
         uint8_t own = (uint8_t)(kind & 15); /* without the orphan's mark */
         if (kind < FSI__ORPHAN)
             continue;
-        fsi__mg_row r = fsi__mg_row_get(l, 0, j, k, h0 + t, 1, 0);
-        r.kind = &own;
+        fsi__mg_row row = fsi__mg_row_get(level, 0, j, k, h0 + t, 1, 0);
+        row.kind = &own;
         d[t] = 0;
-        if (r.plain)
-            fsi__mg_defect_plain(&r, d + t);
+        if (row.plain)
+            fsi__mg_defect_plain(&row, d + t);
         else
-            fsi__mg_defect_weighted(&r, d + t);
+            fsi__mg_defect_weighted(&row, d + t);
     }
 }
 
 /* Orphans of red colour: adds their defect to the right-hand side of their parents (serial: parents
  * are shared). */
 static void fsi__mg_restrict_orphan(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind) {
-    const fsi_mg_level *l = mg->level + q;
+    const fsi_mg_level *level = mg->level + q;
     fsi__ijk p;
-    ptrdiff_t parent = (c.i + c.j + c.k) & 1 ? -1 : fsi__mg_parent(l + 1, c, *kind, &p);
+    ptrdiff_t parent = (c.i + c.j + c.k) & 1 ? -1 : fsi__mg_parent(level + 1, c, *kind, &p);
     float sum = 0;
     if (parent < 0)
         return;
-    fsi__mg_defect_orphans(l, c.j, c.k, c.i >> 1, 1, &sum);
-    l[1].f[parent] += l->scale * sum;
+    fsi__mg_defect_orphans(level, c.j, c.k, c.i >> 1, 1, &sum);
+    level[1].f[parent] += level->scale * sum;
 }
 
 /* x += P x_c on the red cells of plane k (black ones are overwritten by the next sweep). */
 static void fsi__mg_prolong(const fsi_mg_level *l, const fsi_mg_level *c, int k) {
     float buffer[FSI__MG_BLOCK];
-    fsi__ijk p;
+    fsi__ijk cell;
     for (int j = 0; j < l->n[1]; j++) {
         float *x = l->x + fsi__mg_at(l, j, k);
         const uint8_t *kind = l->kind + fsi__mg_at(l, j, k);
@@ -5171,7 +5220,8 @@ static void fsi__mg_prolong(const fsi_mg_level *l, const fsi_mg_level *c, int k)
                 ptrdiff_t parent =
                     kind[h] < FSI__ORPHAN
                         ? -1
-                        : fsi__mg_parent(c, fsi__mg_cell(2 * h + ((j + k) & 1), j, k), kind[h], &p);
+                        : fsi__mg_parent(c, fsi__mg_cell(2 * h + ((j + k) & 1), j, k), kind[h],
+                                         &cell);
                 if (parent >= 0)
                     x[h] += c->x[parent];
             }
@@ -5185,11 +5235,11 @@ typedef struct fsi__mg_job {
     double *part;
 } fsi__mg_job;
 
-static void fsi__mg_clear(const fsi_mg_level *l, int k) {
-    ptrdiff_t at = fsi__mg_at(l, 0, k);
-    size_t n = l->pitch * (size_t)(l->n[1] - 1) + (size_t)l->half;
-    memset(l->x + at, 0, n * sizeof(float));
-    memset(l->x + l->size + at, 0, n * sizeof(float));
+static void fsi__mg_clear(const fsi_mg_level *level, int k) {
+    ptrdiff_t at = fsi__mg_at(level, 0, k);
+    size_t n = level->pitch * (size_t)(level->n[1] - 1) + (size_t)level->half;
+    memset(level->x + at, 0, n * sizeof(float));
+    memset(level->x + level->size + at, 0, n * sizeof(float));
 }
 
 /* Way down: (zeros and red, black, ... along boundaries,) red, black, ..., black, then the coarse
@@ -5207,12 +5257,12 @@ static void fsi__mg_down(void *user, int t, int k) {
         fsi__mg_restrict(job->l, job->l + 1, k >> 1);
 }
 
-static double fsi__mg_plane_dot(const fsi_mg_level *l, int k) {
+static double fsi__mg_plane_dot(const fsi_mg_level *level, int k) {
     double s = 0;
-    for (int j = 0; j < l->n[1]; j++)
+    for (int j = 0; j < level->n[1]; j++)
         for (int c = 0; c < 2; c++) {
-            ptrdiff_t at = fsi__mg_of(l, c, j, k);
-            s += fsi__mg_dot_float(l->half, l->f + at, l->x + at);
+            ptrdiff_t at = fsi__mg_of(level, c, j, k);
+            s += fsi__mg_dot_float(level->half, level->f + at, level->x + at);
         }
     return s;
 }
@@ -5231,14 +5281,14 @@ static void fsi__mg_up(void *user, int t, int k) {
 }
 
 /* Coarsest level: sweeps, mirrored. */
-static void fsi__mg_bottom(const fsi_mg_level *l, int pairs) {
+static void fsi__mg_bottom(const fsi_mg_level *level, int pairs) {
     for (int t = 0; t < 4 * pairs; t++)
-        for (int k = 0; k < l->n[2]; k++)
-            fsi__mg_sweep(l, t < 2 * pairs ? t & 1 : !(t & 1), k, t == 0, 0);
+        for (int k = 0; k < level->n[2]; k++)
+            fsi__mg_sweep(level, t < 2 * pairs ? t & 1 : !(t & 1), k, t == 0, 0);
 }
 
-static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *r);
-static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *r);
+static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *rank);
+static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *rank);
 
 /* Sweeps each way on level q. What solids that move leave to do is smooth: one more on the coarse
  * levels takes an iteration less there. */
@@ -5394,48 +5444,48 @@ typedef struct fsi__mg_runs {
     ptrdiff_t n;
 } fsi__mg_runs;
 
-FSI__INLINE int fsi__mg_run_at(const fsi__mg_runs *u, ptrdiff_t line, ptrdiff_t q) {
-    return q < u->n && u->begin[line * u->n + q] >= 0;
+FSI__INLINE int fsi__mg_run_at(const fsi__mg_runs *runs, ptrdiff_t line, ptrdiff_t q) {
+    return q < runs->n && runs->begin[line * runs->n + q] >= 0;
 }
 
-static void fsi__mg_find_runs(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t line) {
-    const uint8_t *face = mg->face + line * u->n;
+static void fsi__mg_find_runs(const fsi_mg *mg, const fsi__mg_runs *runs, ptrdiff_t line) {
+    const uint8_t *face = mg->face + line * runs->n;
     int flags = mg->level->row[line];
     ptrdiff_t q = 0, e;
-    for (ptrdiff_t i = 0; i < u->n; i = e) {
-        int32_t c = (int32_t)(line * u->n + i);
+    for (ptrdiff_t i = 0; i < runs->n; i = e) {
+        int32_t c = (int32_t)(line * runs->n + i);
         e = i + 1;
         if (!(face[i] & FSI__FLUID))
             continue;
         if (flags & FSI__ROW_CLEAN && flags & FSI__ROW_PLAIN)
-            e = u->n;
-        while (e < u->n && face[e] & FSI__FLUID && face[e] & 1)
+            e = runs->n;
+        while (e < runs->n && face[e] & FSI__FLUID && face[e] & 1)
             e++;
         int air = fsi__mg_any((int)(e - i), face + i) & FSI__AIR;
-        u->begin[line * u->n + q] = c;
-        u->end[line * u->n + q++] = (int32_t)(line * u->n + e);
-        u->parent[c] = c;
-        u->size[c] = air ? -1 : (int32_t)(e - i);
+        runs->begin[line * runs->n + q] = c;
+        runs->end[line * runs->n + q++] = (int32_t)(line * runs->n + e);
+        runs->parent[c] = c;
+        runs->size[c] = air ? -1 : (int32_t)(e - i);
     }
-    if (q < u->n)
-        u->begin[line * u->n + q] = -1;
+    if (q < runs->n)
+        runs->begin[line * runs->n + q] = -1;
 }
 
 /* Joins the runs of a row with those of the row `below` where a face with bit d is open between
  * them. */
-static void fsi__mg_join_rows(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t line,
+static void fsi__mg_join_rows(const fsi_mg *mg, const fsi__mg_runs *runs, ptrdiff_t line,
                               ptrdiff_t below, int d) {
-    ptrdiff_t a = 0, b = 0, shift = (line - below) * u->n;
-    while (fsi__mg_run_at(u, line, a) && fsi__mg_run_at(u, below, b)) {
-        int32_t a0 = u->begin[line * u->n + a], a1 = u->end[line * u->n + a],
-                b0 = u->begin[below * u->n + b], b1 = u->end[below * u->n + b];
+    ptrdiff_t a = 0, b = 0, shift = (line - below) * runs->n;
+    while (fsi__mg_run_at(runs, line, a) && fsi__mg_run_at(runs, below, b)) {
+        int32_t a0 = runs->begin[line * runs->n + a], a1 = runs->end[line * runs->n + a],
+                b0 = runs->begin[below * runs->n + b], b1 = runs->end[below * runs->n + b];
         ptrdiff_t first = a0 > b0 + shift ? a0 : b0 + shift,
                   last = a1 < b1 + shift ? a1 : b1 + shift;
         for (ptrdiff_t c = first; c < last; c++) {
             if (!(mg->face[c] >> d & 1))
                 continue;
-            int32_t x = fsi__root(u->parent, a0);
-            int32_t y = fsi__root(u->parent, b0);
+            int32_t x = fsi__root(runs->parent, a0);
+            int32_t y = fsi__root(runs->parent, b0);
             if (x == y)
                 break;
             if (x > y) {
@@ -5443,8 +5493,9 @@ static void fsi__mg_join_rows(const fsi_mg *mg, const fsi__mg_runs *u, ptrdiff_t
                 x = y;
                 y = swap;
             }
-            u->parent[y] = x;
-            u->size[x] = u->size[x] < 0 || u->size[y] < 0 ? -1 : u->size[x] + u->size[y];
+            runs->parent[y] = x;
+            runs->size[x] =
+                runs->size[x] < 0 || runs->size[y] < 0 ? -1 : runs->size[x] + runs->size[y];
             break;
         }
         if (a1 < b1 + shift)
@@ -5460,15 +5511,15 @@ static void fsi__mg_fill(int32_t *label, ptrdiff_t begin, ptrdiff_t end, int32_t
 }
 
 /* Labels of one row from the numbers of its runs' regions. */
-static void fsi__mg_label_row(const fsi__mg_runs *u, ptrdiff_t line, int32_t *label) {
-    ptrdiff_t done = line * u->n;
-    for (ptrdiff_t q = 0; fsi__mg_run_at(u, line, q); q++) {
-        int32_t c = u->begin[line * u->n + q], value = u->size[c];
+static void fsi__mg_label_row(const fsi__mg_runs *runs, ptrdiff_t line, int32_t *label) {
+    ptrdiff_t done = line * runs->n;
+    for (ptrdiff_t q = 0; fsi__mg_run_at(runs, line, q); q++) {
+        int32_t c = runs->begin[line * runs->n + q], value = runs->size[c];
         fsi__mg_fill(label, done, c, -1);
-        done = u->end[line * u->n + q];
+        done = runs->end[line * runs->n + q];
         fsi__mg_fill(label, c, done, value);
     }
-    fsi__mg_fill(label, done, (line + 1) * u->n, -1);
+    fsi__mg_fill(label, done, (line + 1) * runs->n, -1);
 }
 
 /* Connected regions; those without a Dirichlet face get numbers, the ones of a single cell last.
@@ -5477,26 +5528,26 @@ static void fsi__mg_label_row(const fsi__mg_runs *u, ptrdiff_t line, int32_t *la
 static void fsi__mg_regions(fsi_mg *mg) {
     ptrdiff_t lines = (ptrdiff_t)mg->n[1] * mg->n[2];
     int32_t *label = mg->label, large = 0;
-    fsi__mg_runs u;
-    u.begin = (int32_t *)(void *)mg->r;
-    u.end = (int32_t *)(void *)mg->d;
-    u.parent = (int32_t *)(void *)mg->q;
-    u.size = label;
-    u.n = mg->n[0];
+    fsi__mg_runs runs;
+    runs.begin = (int32_t *)(void *)mg->r;
+    runs.end = (int32_t *)(void *)mg->d;
+    runs.parent = (int32_t *)(void *)mg->q;
+    runs.size = label;
+    runs.n = mg->n[0];
     mg->regions = mg->large = 0;
     FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
     for (ptrdiff_t line = 0; line < lines; line++)
-        fsi__mg_find_runs(mg, &u, line);
+        fsi__mg_find_runs(mg, &runs, line);
     for (ptrdiff_t line = 0; line < lines; line++) {
         if (line % mg->n[1])
-            fsi__mg_join_rows(mg, &u, line, line - 1, 2);
+            fsi__mg_join_rows(mg, &runs, line, line - 1, 2);
         if (line >= mg->n[1])
-            fsi__mg_join_rows(mg, &u, line, line - mg->n[1], 4);
+            fsi__mg_join_rows(mg, &runs, line, line - mg->n[1], 4);
     }
     for (ptrdiff_t line = 0; line < lines; line++)
-        for (ptrdiff_t q = 0; fsi__mg_run_at(&u, line, q); q++) {
-            int32_t c = u.begin[line * u.n + q];
-            if (u.parent[c] == c && label[c] >= 0) {
+        for (ptrdiff_t q = 0; fsi__mg_run_at(&runs, line, q); q++) {
+            int32_t c = runs.begin[line * runs.n + q];
+            if (runs.parent[c] == c && label[c] >= 0) {
                 mg->regions++;
                 mg->large += label[c] > 1;
             }
@@ -5504,37 +5555,38 @@ static void fsi__mg_regions(fsi_mg *mg) {
     int32_t single = mg->large;
     /* the first run of a region comes first: its number is there when the others ask */
     for (ptrdiff_t line = 0; line < lines; line++)
-        for (ptrdiff_t q = 0; fsi__mg_run_at(&u, line, q); q++) {
-            int32_t c = u.begin[line * u.n + q], root = fsi__root(u.parent, c);
+        for (ptrdiff_t q = 0; fsi__mg_run_at(&runs, line, q); q++) {
+            int32_t c = runs.begin[line * runs.n + q], root = fsi__root(runs.parent, c);
             if (root == c && label[c] >= 0)
                 label[c] = label[c] > 1 ? large++ : single++;
             label[c] = label[root];
         }
     FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
     for (ptrdiff_t line = 0; line < lines; line++)
-        fsi__mg_label_row(&u, line, label);
+        fsi__mg_label_row(&runs, line, label);
 }
 
 /* Weight of the upper face of a cell of level q along an axis; one index may be -1. Unit weights
  * are not stored on the finest level. */
-static float fsi__mg_w(const fsi_mg *mg, int q, int axis, fsi__ijk c) {
-    const fsi_mg_level *l = mg->level + q;
+static float fsi__mg_w(const fsi_mg *mg, int q, int axis, fsi__ijk cell) {
+    const fsi_mg_level *level = mg->level + q;
     ptrdiff_t stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
-    int at = axis == 0 ? c.i : axis == 1 ? c.j : c.k;
-    if (axis == 1 && l->n[1] == 1)
+    int at = axis == 0 ? cell.i : axis == 1 ? cell.j : cell.k;
+    if (axis == 1 && level->n[1] == 1)
         return 0;
     if (q || mg->weighted)
-        return l->w[axis][fsi__mg_id(l, c.i, c.j, c.k)];
-    const uint8_t *face = mg->face + fsi__mg_number(mg, c.i, c.j, c.k);
+        return level->w[axis][fsi__mg_id(level, cell.i, cell.j, cell.k)];
+    const uint8_t *face = mg->face + fsi__mg_number(mg, cell.i, cell.j, cell.k);
     if (at >= 0 && *face & FSI__FLUID)
         return (float)(*face >> (2 * axis + 1) & 1);
-    return at + 1 < l->n[axis] ? (float)(face[stride] >> (2 * axis) & 1) : 0;
+    return at + 1 < level->n[axis] ? (float)(face[stride] >> (2 * axis) & 1) : 0;
 }
 
-FSI__INLINE int fsi__mg_kind(const fsi_mg_level *l, fsi__ijk c) {
-    if (c.i < 0 || c.j < 0 || c.k < 0 || c.i >= l->n[0] || c.j >= l->n[1] || c.k >= l->n[2])
+FSI__INLINE int fsi__mg_kind(const fsi_mg_level *level, fsi__ijk cell) {
+    if (cell.i < 0 || cell.j < 0 || cell.k < 0 || cell.i >= level->n[0] || cell.j >= level->n[1]
+        || cell.k >= level->n[2])
         return 0;
-    return l->kind[fsi__mg_id(l, c.i, c.j, c.k)];
+    return level->kind[fsi__mg_id(level, cell.i, cell.j, cell.k)];
 }
 
 /* Kinds of a row of the finest level: the number of faces, 1 for a fluid cell without any. */
@@ -5554,52 +5606,54 @@ FSI__HOT static void fsi__mg_finest_kinds(int n, const uint8_t *FSI__RESTRICT fa
 /* Weights of face slots (i, j, k), i = -1 .. n-1, of one row (j or k may be -1) along an axis, from
  * the caller's arrays. */
 static void fsi__mg_finest_weights(fsi_mg *mg, int axis, int j, int k) {
-    fsi_mg_level *l = mg->level;
+    fsi_mg_level *level = mg->level;
     ptrdiff_t stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
     ptrdiff_t c = fsi__mg_number(mg, 0, j, k);
     int inside = j >= 0 && k >= 0,
-        last = axis == 1 ? j + 1 == l->n[1] : axis == 2 && k + 1 == l->n[2];
+        last = axis == 1 ? j + 1 == level->n[1] : axis == 2 && k + 1 == level->n[2];
     const fsi_real *w = fsi__mg_weights(mg, 2 * axis + 1, j, k);
-    for (int i = axis ? 0 : -1; i < l->n[0]; i++) {
+    for (int i = axis ? 0 : -1; i < level->n[0]; i++) {
         int lower = inside && i >= 0 && mg->face[c + i] & FSI__FLUID
                     && mg->face[c + i] >> (2 * axis + 1) & 1;
-        int upper = !last && (axis || i + 1 < l->n[0]) && mg->face[c + i + stride] & FSI__FLUID
+        int upper = !last && (axis || i + 1 < level->n[0]) && mg->face[c + i + stride] & FSI__FLUID
                     && mg->face[c + i + stride] >> (2 * axis) & 1;
-        l->w[axis][fsi__mg_id(l, i, j, k)] = lower || upper ? (w ? (float)w[i] : 1.0f) : 0.0f;
+        level->w[axis][fsi__mg_id(level, i, j, k)] =
+            lower || upper ? (w ? (float)w[i] : 1.0f) : 0.0f;
     }
 }
 
 /* a single row: its faces along y are all Dirichlet */
 static void fsi__mg_finest_dir(fsi_mg *mg, int k) {
-    fsi_mg_level *l = mg->level;
+    fsi_mg_level *level = mg->level;
     const fsi_real *a = fsi__mg_weights(mg, 2, 0, k), *b = fsi__mg_weights(mg, 3, 0, k);
-    for (int i = 0; i < l->n[0]; i++) {
-        int f = mg->face[i + (ptrdiff_t)l->n[0] * k];
-        l->dir[fsi__mg_id(l, i, 0, k)] = (f >> 2 & 1 ? (a ? (float)a[i] : 1.0f) : 0.0f)
-                                         + (f >> 3 & 1 ? (b ? (float)b[i] : 1.0f) : 0.0f);
+    for (int i = 0; i < level->n[0]; i++) {
+        int f = mg->face[i + (ptrdiff_t)level->n[0] * k];
+        level->dir[fsi__mg_id(level, i, 0, k)] = (f >> 2 & 1 ? (a ? (float)a[i] : 1.0f) : 0.0f)
+                                                 + (f >> 3 & 1 ? (b ? (float)b[i] : 1.0f) : 0.0f);
     }
 }
 
 static void fsi__mg_finest(fsi_mg *mg) {
-    fsi_mg_level *l = mg->level;
+    fsi_mg_level *level = mg->level;
     int j;
-    FSI__OMP(parallel for schedule(static) private(j) if (fsi__mg_big(l)))
-    for (int k = -1; k < l->n[2]; k++) {
-        for (j = 0; j < l->n[1] && k >= 0; j++) {
-            size_t c = (size_t)mg->n[0] * fsi__mg_line(l, j, k);
+    FSI__OMP(parallel for schedule(static) private(j) if (fsi__mg_big(level)))
+    for (int k = -1; k < level->n[2]; k++) {
+        for (j = 0; j < level->n[1] && k >= 0; j++) {
+            size_t c = (size_t)mg->n[0] * fsi__mg_line(level, j, k);
             fsi__mg_finest_kinds(mg->n[0], mg->face + c, mg->count + c,
-                                 l->kind + fsi__mg_even(l, j, k), l->kind + fsi__mg_odd(l, j, k));
+                                 level->kind + fsi__mg_even(level, j, k),
+                                 level->kind + fsi__mg_odd(level, j, k));
         }
         if (!mg->weighted)
             continue;
-        for (j = 0; j < l->n[1]; j++) {
+        for (j = 0; j < level->n[1]; j++) {
             if (k >= 0)
                 fsi__mg_finest_weights(mg, 0, j, k);
             fsi__mg_finest_weights(mg, 2, j, k);
         }
-        for (j = -1; j < l->n[1] && l->n[1] > 1 && k >= 0; j++)
+        for (j = -1; j < level->n[1] && level->n[1] > 1 && k >= 0; j++)
             fsi__mg_finest_weights(mg, 1, j, k);
-        if (l->n[1] == 1 && k >= 0)
+        if (level->n[1] == 1 && k >= 0)
             fsi__mg_finest_dir(mg, k);
     }
 }
@@ -5620,19 +5674,19 @@ FSI__HOT static void fsi__mg_pairs(int n, const uint8_t *FSI__RESTRICT a,
 
 /* solid[t]: bit 0 where block h0 + t of coarse row (J, K) is SOLID, bit 1 where it has an unknown.
  */
-static void fsi__mg_solid(const fsi_mg_level *l, int J, int K, int h0, int n, uint8_t *solid) {
+static void fsi__mg_solid(const fsi_mg_level *level, int J, int K, int h0, int n, uint8_t *solid) {
     int whole = 1;
     memset(solid, 1, (size_t)n);
     for (int q = 0; q < 4; q++) {
         int j = 2 * J + (q & 1), k = 2 * K + (q >> 1);
-        if ((l->n[1] == 1 && q & 1) || (l->n[2] == 1 && q >> 1))
+        if ((level->n[1] == 1 && q & 1) || (level->n[2] == 1 && q >> 1))
             continue;
-        if (j >= l->n[1] || k >= l->n[2]) {
+        if (j >= level->n[1] || k >= level->n[2]) {
             whole = 0;
             continue;
         }
-        const uint8_t *kind = l->kind + fsi__mg_at(l, j, k) + h0;
-        fsi__mg_pairs(n, kind, kind + l->size, solid);
+        const uint8_t *kind = level->kind + fsi__mg_at(level, j, k) + h0;
+        fsi__mg_pairs(n, kind, kind + level->size, solid);
     }
     for (int t = 0; t < n && !whole; t++)
         solid[t] &= 2;
@@ -5667,18 +5721,18 @@ static int fsi__mg_main_part(const fsi_mg *mg, int q, fsi__ijk block, int mask) 
 /* Marks the children of a block that are not connected to its largest part; returns the kind of the
  * coarse cell. */
 static int fsi__mg_cut(fsi_mg *mg, int q, fsi__ijk block) {
-    fsi_mg_level *l = mg->level + q;
+    fsi_mg_level *level = mg->level + q;
     int mask = 0;
     for (int child = 0; child < 8; child++)
-        if (fsi__mg_kind(l, fsi__mg_child(block, child)))
+        if (fsi__mg_kind(level, fsi__mg_child(block, child)))
             mask |= 1 << child;
     int part = mask ? fsi__mg_main_part(mg, q, block, mask) : 0;
     for (int child = 0; child < 8 && part != mask; child++) {
-        fsi__ijk c = fsi__mg_child(block, child);
+        fsi__ijk cell = fsi__mg_child(block, child);
         if (!((mask & ~part) >> child & 1))
             continue;
-        l->kind[fsi__mg_id(l, c.i, c.j, c.k)] |= 7 << 4;
-        l->row[fsi__mg_line(l, c.j, c.k)] |= FSI__ROW_ORPHAN;
+        level->kind[fsi__mg_id(level, cell.i, cell.j, cell.k)] |= 7 << 4;
+        level->row[fsi__mg_line(level, cell.j, cell.k)] |= FSI__ROW_ORPHAN;
     }
     return mask ? FSI__MG_SOME : 0;
 }
@@ -5693,12 +5747,13 @@ static void fsi__mg_parents(fsi_mg *mg, int q, int K) {
         for (int h = 0; h < c->n[0]; h += FSI__MG_BLOCK) {
             int n = fsi__imin(FSI__MG_BLOCK, c->n[0] - h);
             fsi__mg_solid(l, J, K, h, n, solid);
-            for (int I = h; I < h + n; I++) {
-                int plain = solid[I - h] & 1 && !beside;
-                c->kind[fsi__mg_id(c, I, J, K)] =
-                    (uint8_t)(plain          ? FSI__MG_SOLID
-                              : solid[I - h] ? fsi__mg_cut(mg, q, fsi__mg_cell(I, J, K))
-                                             : 0);
+            for (int coarse_i = h; coarse_i < h + n; coarse_i++) {
+                int plain = solid[coarse_i - h] & 1 && !beside;
+                c->kind[fsi__mg_id(c, coarse_i, J, K)] =
+                    (uint8_t)(plain ? FSI__MG_SOLID
+                              : solid[coarse_i - h]
+                                  ? fsi__mg_cut(mg, q, fsi__mg_cell(coarse_i, J, K))
+                                  : 0);
             }
         }
 }
@@ -5711,11 +5766,11 @@ static float fsi__mg_face(const fsi_mg *mg, int q, int d, fsi__ijk c, int *behin
 }
 
 /* Orphans are adopted by the block behind their strongest open face. */
-static void fsi__mg_adopt(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind) {
+static void fsi__mg_adopt(const fsi_mg *mg, int q, fsi__ijk cell, uint8_t *kind) {
     float best = 0;
     int to = 7, behind;
     for (int d = 0; d < 6; d++) {
-        float w = fsi__mg_face(mg, q, d, c, &behind);
+        float w = fsi__mg_face(mg, q, d, cell, &behind);
         if (behind && behind < FSI__ORPHAN && w > best) {
             best = w;
             to = d + 1;
@@ -5726,14 +5781,14 @@ static void fsi__mg_adopt(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind) {
 
 /* Conductance from the middle of fine cell's block through its face d, as far as this side goes:
    1/w and half of the inner face. Returns the resistance, or 0 if the face is closed. */
-static float fsi__mg_resistance(const fsi_mg *mg, int q, int d, fsi__ijk c, int *behind) {
-    float w = fsi__mg_face(mg, q, d, c, behind);
-    int at = d < 2 ? c.i : d < 4 ? c.j : c.k;
+static float fsi__mg_resistance(const fsi_mg *mg, int q, int d, fsi__ijk cell, int *behind) {
+    float w = fsi__mg_face(mg, q, d, cell, behind);
+    int at = d < 2 ? cell.i : d < 4 ? cell.j : cell.k;
     if (!(w > 0))
         return 0;
     if ((at & 1) == (d & 1)) { /* the opposite face is inside the block */
         int back;
-        float inner = fsi__mg_face(mg, q, d ^ 1, c, &back);
+        float inner = fsi__mg_face(mg, q, d ^ 1, cell, &back);
         if (inner > 0 && back && back < FSI__ORPHAN)
             return 1 / w + 1 / (2 * inner);
     }
@@ -5742,41 +5797,42 @@ static float fsi__mg_resistance(const fsi_mg *mg, int q, int d, fsi__ijk c, int 
 
 /* Whether a cell of this kind can have Dirichlet faces: a bit of the finest level; above it such
  * cells are never plain (fsi__mg_diagonal). */
-FSI__INLINE int fsi__mg_airy(const fsi_mg *mg, int q, fsi__ijk c, int kind) {
-    return q ? (kind & 7) == 7 : mg->face[fsi__mg_number(mg, c.i, c.j, c.k)] & FSI__AIR;
+FSI__INLINE int fsi__mg_airy(const fsi_mg *mg, int q, fsi__ijk cell, int kind) {
+    return q ? (kind & 7) == 7 : mg->face[fsi__mg_number(mg, cell.i, cell.j, cell.k)] & FSI__AIR;
 }
 
 /* Sum over the children of a block of the Dirichlet faces in direction d. */
 static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, fsi__ijk block) {
-    const fsi_mg_level *l = mg->level + q;
+    const fsi_mg_level *level = mg->level + q;
     float sum = 0;
     /* then only the outer children count */
-    int solid = fsi__mg_kind(l + 1, block) == FSI__MG_SOLID;
+    int solid = fsi__mg_kind(level + 1, block) == FSI__MG_SOLID;
     int at = d < 2 ? block.i : d < 4 ? block.j : block.k;
     /* a wall */
-    if (solid && !mg->open[d] && (d & 1 ? at + 1 == l[1].n[d >> 1] : at == 0))
+    if (solid && !mg->open[d] && (d & 1 ? at + 1 == level[1].n[d >> 1] : at == 0))
         return 0;
     for (int n = 0; n < 8; n++) {
-        fsi__ijk c = fsi__mg_child(block, n);
-        int m = fsi__mg_kind(l, c);
-        if ((solid && (n >> (d >> 1) & 1) != (d & 1) && l->n[d >> 1] > 1) || !m || m >= FSI__ORPHAN)
+        fsi__ijk cell = fsi__mg_child(block, n);
+        int m = fsi__mg_kind(level, cell);
+        if ((solid && (n >> (d >> 1) & 1) != (d & 1) && level->n[d >> 1] > 1) || !m
+            || m >= FSI__ORPHAN)
             continue;
-        if (!fsi__mg_airy(mg, q, c, m))
+        if (!fsi__mg_airy(mg, q, cell, m))
             continue;
         int behind;
-        float r = fsi__mg_resistance(mg, q, d, c, &behind);
+        float r = fsi__mg_resistance(mg, q, d, cell, &behind);
         if (r > 0 && !behind)
             sum += 1 / r;
     }
-    return sum * l->scale;
+    return sum * level->scale;
 }
 
 /* Weight of the upper face of a coarse cell along an axis: between two blocks, or towards Dirichlet
  * values if only one holds unknowns. */
 static float fsi__mg_slot(const fsi_mg *mg, int q, int axis, fsi__ijk block) {
-    const fsi_mg_level *l = mg->level + q;
+    const fsi_mg_level *level = mg->level + q;
     fsi__ijk next = fsi__mg_behind(block, 2 * axis + 1);
-    int a = fsi__mg_kind(l + 1, block), b = fsi__mg_kind(l + 1, next);
+    int a = fsi__mg_kind(level + 1, block), b = fsi__mg_kind(level + 1, next);
     float sum = 0;
     if (a == FSI__MG_SOLID && b == FSI__MG_SOLID)
         return 1;
@@ -5787,47 +5843,47 @@ static float fsi__mg_slot(const fsi_mg *mg, int q, int axis, fsi__ijk block) {
     if (!a)
         return fsi__mg_dirichlet(mg, q, 2 * axis, next);
     for (int n = 0; n < 8; n++) {
-        fsi__ijk c = fsi__mg_child(block, n);
+        fsi__ijk cell = fsi__mg_child(block, n);
         if (!(n >> axis & 1))
             continue;
-        int m = fsi__mg_kind(l, c);
+        int m = fsi__mg_kind(level, cell);
         if (!m || m >= FSI__ORPHAN)
             continue;
         int behind;
-        float r = fsi__mg_resistance(mg, q, 2 * axis + 1, c, &behind);
+        float r = fsi__mg_resistance(mg, q, 2 * axis + 1, cell, &behind);
         if (!(r > 0) || !behind || behind >= FSI__ORPHAN)
             continue;
         int skip;
-        float s = fsi__mg_resistance(mg, q, 2 * axis, fsi__mg_behind(c, 2 * axis + 1), &skip);
-        float w = fsi__mg_face(mg, q, 2 * axis + 1, c, &skip);
+        float s = fsi__mg_resistance(mg, q, 2 * axis, fsi__mg_behind(cell, 2 * axis + 1), &skip);
+        float w = fsi__mg_face(mg, q, 2 * axis + 1, cell, &skip);
         sum += 1 / (r + s - 1 / w);
     }
-    return sum * l->scale;
+    return sum * level->scale;
 }
 
 /* Dirichlet weight of a coarse cell that fits on none of its faces. */
 static float fsi__mg_dir(const fsi_mg *mg, int q, fsi__ijk block) {
-    const fsi_mg_level *l = mg->level + q;
+    const fsi_mg_level *level = mg->level + q;
     float sum = 0;
     int airy = 0;
     for (int n = 0; n < 8; n++) {
-        fsi__ijk c = fsi__mg_child(block, n);
-        int m = fsi__mg_kind(l, c);
+        fsi__ijk cell = fsi__mg_child(block, n);
+        int m = fsi__mg_kind(level, cell);
         if (!m || m >= FSI__ORPHAN)
             continue;
-        airy |= fsi__mg_airy(mg, q, c, m);
-        if (l->dir && (q || mg->weighted))
-            sum += l->dir[fsi__mg_id(l, c.i, c.j, c.k)];
-        else if (l->n[1] == 1)
-            sum += (float)((mg->face[c.i + (ptrdiff_t)l->n[0] * c.k] >> 2 & 1)
-                           + (mg->face[c.i + (ptrdiff_t)l->n[0] * c.k] >> 3 & 1));
+        airy |= fsi__mg_airy(mg, q, cell, m);
+        if (level->dir && (q || mg->weighted))
+            sum += level->dir[fsi__mg_id(level, cell.i, cell.j, cell.k)];
+        else if (level->n[1] == 1)
+            sum += (float)((mg->face[cell.i + (ptrdiff_t)level->n[0] * cell.k] >> 2 & 1)
+                           + (mg->face[cell.i + (ptrdiff_t)level->n[0] * cell.k] >> 3 & 1));
     }
-    sum *= l->scale;
+    sum *= level->scale;
     for (int d = 0; d < 6 && airy; d++) {
-        int next = fsi__mg_kind(l + 1, fsi__mg_behind(block, d));
-        if (next == FSI__MG_SOLID && fsi__mg_kind(l + 1, block) == FSI__MG_SOLID)
+        int next = fsi__mg_kind(level + 1, fsi__mg_behind(block, d));
+        if (next == FSI__MG_SOLID && fsi__mg_kind(level + 1, block) == FSI__MG_SOLID)
             continue;
-        if (next || (d >> 1 == 1 && l[1].n[1] == 1 && l->n[1] > 1))
+        if (next || (d >> 1 == 1 && level[1].n[1] == 1 && level->n[1] > 1))
             sum += fsi__mg_dirichlet(mg, q, d, block);
     }
     return sum;
@@ -5851,111 +5907,111 @@ fsi__mg_all_solid(int n, const uint8_t *FSI__RESTRICT own, const uint8_t *FSI__R
 /* A neighbour behind a wall, or along y in a single row, counts as the cell itself. */
 static void fsi__mg_regular(const fsi_mg *mg, int q, int color, int j, int k, int h0, int n,
                             uint8_t *regular) {
-    const fsi_mg_level *c = mg->level + q;
-    const uint8_t *kind = c->kind + h0, *o = kind + (color ? 0 : c->size),
-                  *own = kind + fsi__mg_of(c, color, j, k), *side[4];
+    const fsi_mg_level *level = mg->level + q;
+    const uint8_t *kind = level->kind + h0, *o = kind + (color ? 0 : level->size),
+                  *own = kind + fsi__mg_of(level, color, j, k), *side[4];
     for (int d = 0; d < 4; d++) {
         int axis = 1 + (d >> 1), s = d & 1 ? 1 : -1, at = (d < 2 ? j : k) + s,
-            outside = at < 0 || at == c->n[axis];
-        side[d] = (outside && !mg->open[2 + d]) || (d < 2 && c->n[1] == 1)
+            outside = at < 0 || at == level->n[axis];
+        side[d] = (outside && !mg->open[2 + d]) || (d < 2 && level->n[1] == 1)
                       ? own
-                      : o + fsi__mg_at(c, d < 2 ? at : j, d < 2 ? k : at);
+                      : o + fsi__mg_at(level, d < 2 ? at : j, d < 2 ? k : at);
     }
-    fsi__mg_all_solid(n, own, o + fsi__mg_at(c, j, k) + ((j + k + color) & 1) - 1, side[0], side[1],
-                      side[2], side[3], regular);
+    fsi__mg_all_solid(n, own, o + fsi__mg_at(level, j, k) + ((j + k + color) & 1) - 1, side[0],
+                      side[1], side[2], side[3], regular);
 }
 
 /* Weights of coarse row (j, k), one colour; regular cells in bulk. */
 static void fsi__mg_coarse_row(fsi_mg *mg, int q, int color, int j, int k) {
-    fsi_mg_level *c = mg->level + q + 1;
-    ptrdiff_t at = fsi__mg_of(c, color, j, k);
+    fsi_mg_level *level = mg->level + q + 1;
+    ptrdiff_t at = fsi__mg_of(level, color, j, k);
     uint8_t regular[FSI__MG_BLOCK];
     int s = (j + k + color) & 1;
-    for (int h0 = 0; h0 < c->half; h0 += FSI__MG_BLOCK) {
-        int n = fsi__imin(FSI__MG_BLOCK, c->half - h0);
+    for (int h0 = 0; h0 < level->half; h0 += FSI__MG_BLOCK) {
+        int n = fsi__imin(FSI__MG_BLOCK, level->half - h0);
         fsi__mg_regular(mg, q + 1, color, j, k, h0, n, regular);
         for (int t = 0; t < n; t++) {
             ptrdiff_t id = at + h0 + t;
             int i = 2 * (h0 + t) + s;
             if (regular[t]) {
-                c->w[0][id] = (float)(regular[t] & 1);
-                c->w[2][id] = k + 1 < c->n[2] ? (float)(regular[t] & 1) : 0;
-                c->dir[id] = 0;
-                if (c->w[1])
-                    c->w[1][id] = j + 1 < c->n[1] ? (float)(regular[t] & 1) : 0;
+                level->w[0][id] = (float)(regular[t] & 1);
+                level->w[2][id] = k + 1 < level->n[2] ? (float)(regular[t] & 1) : 0;
+                level->dir[id] = 0;
+                if (level->w[1])
+                    level->w[1][id] = j + 1 < level->n[1] ? (float)(regular[t] & 1) : 0;
                 continue;
             }
-            if (i >= c->n[0])
+            if (i >= level->n[0])
                 continue;
             for (int axis = 0; axis < 3; axis++)
-                if (c->w[axis])
-                    c->w[axis][id] = fsi__mg_slot(mg, q, axis, fsi__mg_cell(i, j, k));
-            c->dir[id] = c->kind[id] ? fsi__mg_dir(mg, q, fsi__mg_cell(i, j, k)) : 0;
+                if (level->w[axis])
+                    level->w[axis][id] = fsi__mg_slot(mg, q, axis, fsi__mg_cell(i, j, k));
+            level->dir[id] = level->kind[id] ? fsi__mg_dir(mg, q, fsi__mg_cell(i, j, k)) : 0;
         }
     }
 }
 
 /* Weights of coarse plane k and of the faces below the grid (k = -1, j = -1, i = -1). */
 static void fsi__mg_coarse_weights(fsi_mg *mg, int q, int k) {
-    fsi_mg_level *c = mg->level + q + 1;
-    for (int j = 0; j < c->n[1]; j++) {
-        for (int i = 0; i < c->n[0] && k < 0; i++)
-            c->w[2][fsi__mg_id(c, i, j, k)] = fsi__mg_slot(mg, q, 2, fsi__mg_cell(i, j, k));
+    fsi_mg_level *level = mg->level + q + 1;
+    for (int j = 0; j < level->n[1]; j++) {
+        for (int i = 0; i < level->n[0] && k < 0; i++)
+            level->w[2][fsi__mg_id(level, i, j, k)] = fsi__mg_slot(mg, q, 2, fsi__mg_cell(i, j, k));
         if (k < 0)
             continue;
-        c->w[0][fsi__mg_id(c, -1, j, k)] = fsi__mg_slot(mg, q, 0, fsi__mg_cell(-1, j, k));
+        level->w[0][fsi__mg_id(level, -1, j, k)] = fsi__mg_slot(mg, q, 0, fsi__mg_cell(-1, j, k));
         fsi__mg_coarse_row(mg, q, 0, j, k);
         fsi__mg_coarse_row(mg, q, 1, j, k);
     }
-    for (int i = 0; i < c->n[0] && k >= 0 && c->w[1]; i++)
-        c->w[1][fsi__mg_id(c, i, -1, k)] = fsi__mg_slot(mg, q, 1, fsi__mg_cell(i, -1, k));
+    for (int i = 0; i < level->n[0] && k >= 0 && level->w[1]; i++)
+        level->w[1][fsi__mg_id(level, i, -1, k)] = fsi__mg_slot(mg, q, 1, fsi__mg_cell(i, -1, k));
 }
 
 /* Adds weight to the coarse face between cells a and b; nothing if they are not neighbours. */
-static void fsi__mg_link(const fsi_mg_level *c, fsi__ijk a, fsi__ijk b, float w) {
+static void fsi__mg_link(const fsi_mg_level *level, fsi__ijk a, fsi__ijk b, float w) {
     int x = b.i - a.i, y = b.j - a.j, z = b.k - a.k;
     if (abs(x) + abs(y) + abs(z) != 1)
         return;
     if (x + y + z < 0)
         a = b; /* the lower one has the face */
-    c->w[x ? 0 : y ? 1 : 2][fsi__mg_id(c, a.i, a.j, a.k)] += w;
+    level->w[x ? 0 : y ? 1 : 2][fsi__mg_id(level, a.i, a.j, a.k)] += w;
 }
 
 /* Faces of one orphan, added to the coarse faces between the blocks they joined; what fits on no
  * coarse face is left out. */
-static void fsi__mg_coarse_orphan(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind) {
-    const fsi_mg_level *l = mg->level + q, *up = l + 1;
+static void fsi__mg_coarse_orphan(const fsi_mg *mg, int q, fsi__ijk cell, uint8_t *kind) {
+    const fsi_mg_level *level = mg->level + q, *up = level + 1;
     fsi__ijk own, to;
-    ptrdiff_t at = fsi__mg_parent(up, c, *kind, &own);
+    ptrdiff_t at = fsi__mg_parent(up, cell, *kind, &own);
     int behind;
     if (at < 0)
         return;
-    if (l->dir && (q || mg->weighted))
-        up->dir[at] += l->scale * l->dir[fsi__mg_id(l, c.i, c.j, c.k)];
+    if (level->dir && (q || mg->weighted))
+        up->dir[at] += level->scale * level->dir[fsi__mg_id(level, cell.i, cell.j, cell.k)];
     for (int d = 0; d < 6; d++) {
-        float w = fsi__mg_face(mg, q, d, c, &behind);
+        float w = fsi__mg_face(mg, q, d, cell, &behind);
         if (!(w > 0))
             continue;
         if (!behind) {
-            up->dir[at] += l->scale * w;
+            up->dir[at] += level->scale * w;
             continue;
         }
         /* two orphans: count their face once */
         if (behind >= FSI__ORPHAN && !(d & 1))
             continue;
-        if (fsi__mg_parent(up, fsi__mg_behind(c, d), behind, &to) >= 0)
-            fsi__mg_link(up, own, to, l->scale * w / 2);
+        if (fsi__mg_parent(up, fsi__mg_behind(cell, d), behind, &to) >= 0)
+            fsi__mg_link(up, own, to, level->scale * w / 2);
     }
 }
 
 /* Whether all weights around the unknown c are 1 or lead nowhere, and how many are 1; -1 if not, or
  * where one leads to a Dirichlet value. */
-static int fsi__mg_diagonal(const fsi_mg *mg, int q, fsi__ijk c) {
+static int fsi__mg_diagonal(const fsi_mg *mg, int q, fsi__ijk cell) {
     int count = 0, behind;
-    if (mg->level[q].dir[fsi__mg_id(mg->level + q, c.i, c.j, c.k)] > 0)
+    if (mg->level[q].dir[fsi__mg_id(mg->level + q, cell.i, cell.j, cell.k)] > 0)
         return -1;
     for (int d = 0; d < 6; d++) {
-        float w = fsi__mg_face(mg, q, d, c, &behind);
+        float w = fsi__mg_face(mg, q, d, cell, &behind);
         if (w >= 1 && w <= 1 && behind)
             count++;
         else if (w > 0 || behind)
@@ -5967,27 +6023,27 @@ static int fsi__mg_diagonal(const fsi_mg *mg, int q, fsi__ijk c) {
 /* Flags of a coarse row; the final kinds (diagonals) go into f, where they wait until all rows have
  * looked at their neighbours. */
 static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
-    const fsi_mg_level *l = mg->level + q;
+    const fsi_mg_level *level = mg->level + q;
     uint8_t regular[FSI__MG_BLOCK];
     int plain = 1, band = 0,
-        ordinary =
-            2 + (l->n[1] > 1 ? (j > 0) + (j + 1 < l->n[1]) : 0) + (k > 0) + (k + 1 < l->n[2]);
+        ordinary = 2 + (level->n[1] > 1 ? (j > 0) + (j + 1 < level->n[1]) : 0) + (k > 0)
+                   + (k + 1 < level->n[2]);
     for (int color = 0; color < 2; color++)
-        for (int h0 = 0; h0 < l->half; h0 += FSI__MG_BLOCK) {
-            ptrdiff_t at = fsi__mg_of(l, color, j, k) + h0;
-            int n = fsi__imin(FSI__MG_BLOCK, l->half - h0);
+        for (int h0 = 0; h0 < level->half; h0 += FSI__MG_BLOCK) {
+            ptrdiff_t at = fsi__mg_of(level, color, j, k) + h0;
+            int n = fsi__imin(FSI__MG_BLOCK, level->half - h0);
             fsi__mg_regular(mg, q, color, j, k, h0, n, regular);
             for (int t = 0; t < n; t++) {
-                fsi__ijk c = fsi__mg_cell(2 * (h0 + t) + ((j + k + color) & 1), j, k);
-                int m = regular[t] == 1    ? ordinary
-                        : !l->kind[at + t] ? 0
-                                           : fsi__mg_diagonal(mg, q, c);
+                fsi__ijk cell = fsi__mg_cell(2 * (h0 + t) + ((j + k + color) & 1), j, k);
+                int m = regular[t] == 1        ? ordinary
+                        : !level->kind[at + t] ? 0
+                                               : fsi__mg_diagonal(mg, q, cell);
                 plain &= m >= 0;
-                band |= m < 0 || (l->kind[at + t] && l->kind[at + t] != FSI__MG_SOLID);
-                l->f[at + t] = (float)(m < 0 ? 7 : m);
+                band |= m < 0 || (level->kind[at + t] && level->kind[at + t] != FSI__MG_SOLID);
+                level->f[at + t] = (float)(m < 0 ? 7 : m);
             }
         }
-    l->row[fsi__mg_line(l, j, k)] =
+    level->row[fsi__mg_line(level, j, k)] =
         (uint8_t)((plain ? FSI__ROW_PLAIN : 0) | (band ? FSI__ROW_BAND : 0));
 }
 
@@ -6091,41 +6147,41 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
     4 /* groups are built in this many parts, each with work space of its own                      \
        */
 
-static void *fsi__mg_rank_room(fsi_mg_rank *k, int slot, size_t count, size_t size) {
+static void *fsi__mg_rank_room(fsi_mg_rank *rank, int slot, size_t count, size_t size) {
     size_t bytes;
     if (!fsi_size_mul(count ? count : 1, size, &bytes))
         return NULL;
-    if (bytes <= k->bytes[slot])
-        return k->block[slot];
-    bytes += k->bytes[slot] ? bytes / 4 : 0;
-    void *p = fsi_alloc(&k->allocator, bytes);
+    if (bytes <= rank->bytes[slot])
+        return rank->block[slot];
+    bytes += rank->bytes[slot] ? bytes / 4 : 0;
+    void *p = fsi_alloc(&rank->allocator, bytes);
     if (!p)
         return NULL;
-    fsi_free(&k->allocator, k->block[slot], k->bytes[slot]);
-    k->block[slot] = p;
-    k->bytes[slot] = bytes;
+    fsi_free(&rank->allocator, rank->block[slot], rank->bytes[slot]);
+    rank->block[slot] = p;
+    rank->bytes[slot] = bytes;
     return p;
 }
 
 FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank) {
     if (!rank)
         return;
-    fsi_allocator a = rank->allocator;
+    fsi_allocator allocator = rank->allocator;
     for (int i = 0; i < 7; i++)
-        fsi_free(&a, rank->block[i], rank->bytes[i]);
+        fsi_free(&allocator, rank->block[i], rank->bytes[i]);
     memset(rank, 0, sizeof *rank);
 }
 
-FSI__INLINE int fsi__mg_columns(const fsi_mg_rank *r, int g) {
-    return r->offset[g + 1] - r->offset[g];
+FSI__INLINE int fsi__mg_columns(const fsi_mg_rank *rank, int g) {
+    return rank->offset[g + 1] - rank->offset[g];
 }
 
-FSI__INLINE int fsi__mg_packs(const fsi_mg_rank *r, int g) {
-    return (fsi__mg_columns(r, g) + FSI__LANES - 1) / FSI__LANES;
+FSI__INLINE int fsi__mg_packs(const fsi_mg_rank *rank, int g) {
+    return (fsi__mg_columns(rank, g) + FSI__LANES - 1) / FSI__LANES;
 }
 
-FSI__INLINE fsi__mg_patch *fsi__mg_patch_of(const fsi_mg_rank *r, int q, int g) {
-    return r->patch + (size_t)q * (size_t)r->groups + (size_t)g;
+FSI__INLINE fsi__mg_patch *fsi__mg_patch_of(const fsi_mg_rank *rank, int q, int g) {
+    return rank->patch + (size_t)q * (size_t)rank->groups + (size_t)g;
 }
 
 FSI__INLINE size_t fsi__box_cells(const int *lo, const int *hi) {
@@ -6138,21 +6194,21 @@ FSI__INLINE size_t fsi__box_at(const int *lo, const int *hi, int i, int j, int k
                  * ((size_t)(j - lo[1]) + (size_t)(hi[1] - lo[1]) * (size_t)(k - lo[2]));
 }
 
-static void fsi__box_grow(const fsi_mg_level *l, int by, const int *lo, const int *hi, int *out_lo,
-                          int *out_hi) {
+static void fsi__box_grow(const fsi_mg_level *level, int by, const int *lo, const int *hi,
+                          int *out_lo, int *out_hi) {
     for (int a = 0; a < 3; a++) {
         out_lo[a] = fsi__imax(lo[a] - by, 0);
-        out_hi[a] = fsi__imin(hi[a] + by, l->n[a]);
+        out_hi[a] = fsi__imin(hi[a] + by, level->n[a]);
     }
     out_lo[0] &= ~1;
     out_hi[0] = (out_hi[0] + 1) & ~1; /* whole pairs of colours */
 }
 
 /* Boxes of a group on all levels, and their places. Returns 0 if it touches no cell. */
-static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *k, const fsi_mg_group *group, int g,
-                               size_t *data, size_t *work) {
+static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg_group *group,
+                               int g, size_t *data, size_t *work) {
     int lo[3], hi[3];
-    size_t lanes = (size_t)(FSI__LANES * fsi__mg_packs(k, g));
+    size_t lanes = (size_t)(FSI__LANES * fsi__mg_packs(rank, g));
     for (int a = 0; a < 3; a++) {
         lo[a] = mg->n[a];
         hi[a] = 0;
@@ -6167,24 +6223,24 @@ static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *k, const fsi_mg_gr
             hi[a] = fsi__imax(hi[a], at[a] + 1);
         }
     }
-    for (int q = 0; q < k->levels; q++) {
-        const fsi_mg_level *l = mg->level + q;
-        fsi__mg_patch *p = fsi__mg_patch_of(k, q, g);
+    for (int q = 0; q < rank->levels; q++) {
+        const fsi_mg_level *level = mg->level + q;
+        fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
         int orphans = 0;
-        fsi__box_grow(l, 0, lo, hi, p->lo, p->hi);
-        fsi__box_grow(l, k->spread, lo, hi, p->mlo, p->mhi);
-        p->t = *data;
-        *data += lanes * fsi__box_cells(p->lo, p->hi);
-        p->m = *data;
-        *data += lanes * (fsi__box_cells(p->mlo, p->mhi) / 2);
-        if (lanes * fsi__box_cells(p->mlo, p->mhi) > *work)
-            *work = lanes * fsi__box_cells(p->mlo, p->mhi);
-        for (int kk = p->mlo[2]; kk < p->mhi[2]; kk++)
-            for (int j = p->mlo[1]; j < p->mhi[1]; j++)
-                orphans |= l->row[fsi__mg_line(l, j, kk)] & FSI__ROW_ORPHAN;
-        for (int a = 0; a < 3 && q + 1 < k->levels; a++) {
-            lo[a] = fsi__imax((p->mlo[a] >> 1) - (orphans != 0), 0);
-            hi[a] = fsi__imin(((p->mhi[a] + 1) >> 1) + (orphans != 0), l[1].n[a]);
+        fsi__box_grow(level, 0, lo, hi, patch->lo, patch->hi);
+        fsi__box_grow(level, rank->spread, lo, hi, patch->mlo, patch->mhi);
+        patch->t = *data;
+        *data += lanes * fsi__box_cells(patch->lo, patch->hi);
+        patch->m = *data;
+        *data += lanes * (fsi__box_cells(patch->mlo, patch->mhi) / 2);
+        if (lanes * fsi__box_cells(patch->mlo, patch->mhi) > *work)
+            *work = lanes * fsi__box_cells(patch->mlo, patch->mhi);
+        for (int kk = patch->mlo[2]; kk < patch->mhi[2]; kk++)
+            for (int j = patch->mlo[1]; j < patch->mhi[1]; j++)
+                orphans |= level->row[fsi__mg_line(level, j, kk)] & FSI__ROW_ORPHAN;
+        for (int a = 0; a < 3 && q + 1 < rank->levels; a++) {
+            lo[a] = fsi__imax((patch->mlo[a] >> 1) - (orphans != 0), 0);
+            hi[a] = fsi__imin(((patch->mhi[a] + 1) >> 1) + (orphans != 0), level[1].n[a]);
         }
     }
 }
@@ -6198,33 +6254,36 @@ typedef struct fsi__mg_local {
     float *w[3], *diagonal, *inverse, *x, *f;
 } fsi__mg_local;
 
-FSI__INLINE ptrdiff_t fsi__local_at(const fsi__mg_local *b, int i, int j, int k) {
-    return (i + 1) + b->sy * (j + b->three) + b->sz * (k + 1);
+FSI__INLINE ptrdiff_t fsi__local_at(const fsi__mg_local *local, int i, int j, int k) {
+    return (i + 1) + local->sy * (j + local->three) + local->sz * (k + 1);
 }
 
-static size_t fsi__mg_local_size(const fsi__mg_patch *p, int three) {
-    return (size_t)(p->mhi[0] - p->mlo[0] + 2) * (size_t)(p->mhi[1] - p->mlo[1] + 2 * three)
-           * (size_t)(p->mhi[2] - p->mlo[2] + 2);
+static size_t fsi__mg_local_size(const fsi__mg_patch *patch, int three) {
+    return (size_t)(patch->mhi[0] - patch->mlo[0] + 2)
+           * (size_t)(patch->mhi[1] - patch->mlo[1] + 2 * three)
+           * (size_t)(patch->mhi[2] - patch->mlo[2] + 2);
 }
 
 /* One row of it. Weights lead from unknown to unknown; what crosses the box's side leaves the
  * diagonal. */
-FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *l, const fsi__mg_patch *p,
-                                        const fsi__mg_local *b, int j, int k) {
+FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *level, const fsi__mg_patch *patch,
+                                        const fsi__mg_local *local, int j, int k) {
     for (int c = 0; c < 2; c++) {
-        fsi__mg_row r = fsi__mg_row_get(l, c, j, k, p->mlo[0] / 2, b->n[0] / 2, 0);
-        const uint8_t *x0 = l->kind + (r.o - l->x), *y0 = l->kind + (r.y0 - l->x),
-                      *y1 = l->kind + (r.y1 - l->x), *z0 = l->kind + (r.z0 - l->x),
-                      *z1 = l->kind + (r.z1 - l->x);
-        ptrdiff_t at = fsi__local_at(b, (j + k + c) & 1, j - p->mlo[1], k - p->mlo[2]);
+        fsi__mg_row row = fsi__mg_row_get(level, c, j, k, patch->mlo[0] / 2, local->n[0] / 2, 0);
+        const uint8_t *x0 = level->kind + (row.o - level->x),
+                      *y0 = level->kind + (row.y0 - level->x),
+                      *y1 = level->kind + (row.y1 - level->x),
+                      *z0 = level->kind + (row.z0 - level->x),
+                      *z1 = level->kind + (row.z1 - level->x);
+        ptrdiff_t at = fsi__local_at(local, (j + k + c) & 1, j - patch->mlo[1], k - patch->mlo[2]);
         int edge[6];
-        edge[2] = j == p->mlo[1];
-        edge[3] = j + 1 == p->mhi[1];
-        edge[4] = k == p->mlo[2];
-        edge[5] = k + 1 == p->mhi[2];
-        for (int h = 0; h < r.n; h++, at += 2) {
+        edge[2] = j == patch->mlo[1];
+        edge[3] = j + 1 == patch->mhi[1];
+        edge[4] = k == patch->mlo[2];
+        edge[5] = k + 1 == patch->mhi[2];
+        for (int h = 0; h < row.n; h++, at += 2) {
             float w[6], diagonal = 0;
-            int behind[6], kind = r.kind[h];
+            int behind[6], kind = row.kind[h];
             if (!kind)
                 continue;
             behind[0] = x0[h];
@@ -6234,19 +6293,19 @@ FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *l, const fsi__mg_pat
             behind[4] = z0[h];
             behind[5] = z1[h];
             edge[0] = h == 0 && !((j + k + c) & 1);
-            edge[1] = h + 1 == r.n && ((j + k + c) & 1);
-            if (r.plain) {
+            edge[1] = h + 1 == row.n && ((j + k + c) & 1);
+            if (row.plain) {
                 diagonal = (float)(kind & 7);
                 for (int d = 0; d < 6; d++)
                     w[d] = 1;
             } else {
-                w[0] = r.wx0[h];
-                w[1] = r.wx1[h];
-                w[2] = r.wy0[h];
-                w[3] = r.wy1[h];
-                w[4] = r.wz0[h];
-                w[5] = r.wz1[h];
-                diagonal = ((w[0] + w[1]) + (w[2] + w[3])) + ((w[4] + w[5]) + r.dir[h]);
+                w[0] = row.wx0[h];
+                w[1] = row.wx1[h];
+                w[2] = row.wy0[h];
+                w[3] = row.wy1[h];
+                w[4] = row.wz0[h];
+                w[5] = row.wz1[h];
+                diagonal = ((w[0] + w[1]) + (w[2] + w[3])) + ((w[4] + w[5]) + row.dir[h]);
             }
             for (int d = 0; d < 6; d++) {
                 w[d] = behind[d] ? w[d] : 0.0f;
@@ -6255,34 +6314,34 @@ FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *l, const fsi__mg_pat
                     w[d] = 0;
                 }
             }
-            b->w[0][at] = w[1];
-            b->w[1][at] = w[3];
-            b->w[2][at] = w[5];
-            b->diagonal[at] = diagonal;
-            b->inverse[at] = diagonal > 1e-6f ? 1 / diagonal : 0;
+            local->w[0][at] = w[1];
+            local->w[1][at] = w[3];
+            local->w[2][at] = w[5];
+            local->diagonal[at] = diagonal;
+            local->inverse[at] = diagonal > 1e-6f ? 1 / diagonal : 0;
         }
     }
 }
 
-static void fsi__mg_local_set(const fsi_mg *mg, int q, const fsi__mg_patch *p, float *memory,
-                              fsi__mg_local *b) {
-    const fsi_mg_level *l = mg->level + q;
-    b->three = l->n[1] > 1 || mg->n[1] > 1;
+static void fsi__mg_local_set(const fsi_mg *mg, int q, const fsi__mg_patch *patch, float *memory,
+                              fsi__mg_local *local) {
+    const fsi_mg_level *level = mg->level + q;
+    local->three = level->n[1] > 1 || mg->n[1] > 1;
     for (int a = 0; a < 3; a++)
-        b->n[a] = p->mhi[a] - p->mlo[a];
-    b->sy = b->n[0] + 2;
-    b->sz = b->sy * (b->n[1] + 2 * b->three);
-    b->cells = fsi__mg_local_size(p, b->three);
+        local->n[a] = patch->mhi[a] - patch->mlo[a];
+    local->sy = local->n[0] + 2;
+    local->sz = local->sy * (local->n[1] + 2 * local->three);
+    local->cells = fsi__mg_local_size(patch, local->three);
     for (int a = 0; a < 3; a++)
-        b->w[a] = memory + (size_t)a * b->cells;
-    b->diagonal = memory + 3 * b->cells;
-    b->inverse = memory + 4 * b->cells;
-    b->x = memory + 5 * b->cells;
-    b->f = b->x + FSI__LANES * b->cells;
-    memset(memory, 0, 5 * b->cells * sizeof *memory);
-    for (int k = p->mlo[2]; k < p->mhi[2]; k++)
-        for (int j = p->mlo[1]; j < p->mhi[1]; j++)
-            fsi__mg_local_line(l, p, b, j, k);
+        local->w[a] = memory + (size_t)a * local->cells;
+    local->diagonal = memory + 3 * local->cells;
+    local->inverse = memory + 4 * local->cells;
+    local->x = memory + 5 * local->cells;
+    local->f = local->x + FSI__LANES * local->cells;
+    memset(memory, 0, 5 * local->cells * sizeof *memory);
+    for (int k = patch->mlo[2]; k < patch->mhi[2]; k++)
+        for (int j = patch->mlo[1]; j < patch->mhi[1]; j++)
+            fsi__mg_local_line(level, patch, local, j, k);
 }
 
 /* v = f + sum of w x over the neighbours, in four lanes. */
@@ -6293,22 +6352,22 @@ static void fsi__mg_local_set(const fsi_mg *mg, int q, const fsi__mg_patch *p, f
         v[e] = f[FSI__LANES * c + e]                                                               \
                + ((a0 * u[e - FSI__LANES] + a1 * u[e + FSI__LANES])                                \
                   + (c0 * u[e - FSI__LANES * sz] + c1 * u[e + FSI__LANES * sz]));                  \
-    if (b->three) {                                                                                \
+    if (local->three) {                                                                            \
         float b0 = wy[c - sy], b1 = wy[c];                                                         \
         for (e = 0; e < FSI__LANES; e++)                                                           \
             v[e] += b0 * u[e - FSI__LANES * sy] + b1 * u[e + FSI__LANES * sy];                     \
     }
 #define FSI__LOCAL_NAMES                                                                           \
-    const float *FSI__RESTRICT wx = b->w[0], *FSI__RESTRICT wy = b->w[1],                          \
-                               *FSI__RESTRICT wz = b->w[2], *FSI__RESTRICT f = b->f;               \
-    ptrdiff_t sy = b->sy, sz = b->sz, c;                                                           \
+    const float *FSI__RESTRICT wx = local->w[0], *FSI__RESTRICT wy = local->w[1],                  \
+                               *FSI__RESTRICT wz = local->w[2], *FSI__RESTRICT f = local->f;       \
+    ptrdiff_t sy = local->sy, sz = local->sz, c;                                                   \
     int e
 
 /* Cells from, from + 2, ... before to: one half sweep of a row. */
-FSI__HOT static void fsi__mg_local_row(const fsi__mg_local *b, ptrdiff_t from, ptrdiff_t to) {
+FSI__HOT static void fsi__mg_local_row(const fsi__mg_local *local, ptrdiff_t from, ptrdiff_t to) {
     FSI__LOCAL_NAMES;
-    float *x = b->x;
-    const float *inverse = b->inverse;
+    float *x = local->x;
+    const float *inverse = local->inverse;
     for (c = from; c < to; c += 2) {
         float g = inverse[c];
         FSI__LOCAL_SUM
@@ -6318,10 +6377,10 @@ FSI__HOT static void fsi__mg_local_row(const fsi__mg_local *b, ptrdiff_t from, p
 }
 
 /* The same cells: out = f - A x, out in steps of two cells. */
-FSI__HOT static void fsi__mg_local_defect(const fsi__mg_local *b, ptrdiff_t from, ptrdiff_t to,
+FSI__HOT static void fsi__mg_local_defect(const fsi__mg_local *local, ptrdiff_t from, ptrdiff_t to,
                                           float *FSI__RESTRICT out) {
     FSI__LOCAL_NAMES;
-    const float *x = b->x, *diagonal = b->diagonal;
+    const float *x = local->x, *diagonal = local->diagonal;
     for (c = from; c < to; c += 2, out += 2 * FSI__LANES) {
         float g = diagonal[c];
         FSI__LOCAL_SUM
@@ -6331,33 +6390,34 @@ FSI__HOT static void fsi__mg_local_defect(const fsi__mg_local *b, ptrdiff_t from
 }
 
 /* The sweeps of the way down in the box. */
-static void fsi__mg_local_smooth(const fsi_mg *mg, int q, const fsi__mg_patch *p,
-                                 const fsi__mg_local *b) {
-    const fsi_mg_level *l = mg->level + q;
+static void fsi__mg_local_smooth(const fsi_mg *mg, int q, const fsi__mg_patch *patch,
+                                 const fsi__mg_local *local) {
+    const fsi_mg_level *level = mg->level + q;
     int band = 2 * mg->band, stages = band + 2 * fsi__mg_sweeps(mg, q, 1);
     for (int t = 0; t < stages; t++)
-        for (int k = 0; k < b->n[2]; k++)
-            for (int j = 0; j < b->n[1]; j++) {
+        for (int k = 0; k < local->n[2]; k++)
+            for (int j = 0; j < local->n[1]; j++) {
                 /* mlo[0] is even; sweeps start with red */
-                int first = (p->mlo[1] + j + p->mlo[2] + k + t) & 1;
+                int first = (patch->mlo[1] + j + patch->mlo[2] + k + t) & 1;
                 if (t < band
-                    && !(l->row[fsi__mg_line(l, p->mlo[1] + j, p->mlo[2] + k)] & FSI__ROW_BAND))
+                    && !(level->row[fsi__mg_line(level, patch->mlo[1] + j, patch->mlo[2] + k)]
+                         & FSI__ROW_BAND))
                     continue;
-                fsi__mg_local_row(b, fsi__local_at(b, first, j, k),
-                                  fsi__local_at(b, b->n[0], j, k));
+                fsi__mg_local_row(local, fsi__local_at(local, first, j, k),
+                                  fsi__local_at(local, local->n[0], j, k));
             }
 }
 
 /* Coarse columns from the defects of the red cells. */
-static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *p,
+static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *patch,
                                   const fsi__mg_patch *up, const float *d, float *t) {
     const fsi_mg_level *l = mg->level + q, *c = l + 1;
     fsi__ijk at;
-    for (int k = p->mlo[2]; k < p->mhi[2]; k++)
-        for (int j = p->mlo[1]; j < p->mhi[1]; j++)
-            for (int i = p->mlo[0] + ((j + k) & 1); i < p->mhi[0] && i < l->n[0]; i += 2) {
+    for (int k = patch->mlo[2]; k < patch->mhi[2]; k++)
+        for (int j = patch->mlo[1]; j < patch->mhi[1]; j++)
+            for (int i = patch->mlo[0] + ((j + k) & 1); i < patch->mhi[0] && i < l->n[0]; i += 2) {
                 int kind = l->kind[fsi__mg_id(l, i, j, k)];
-                const float *from = d + FSI__LANES * fsi__box_at(p->mlo, p->mhi, i, j, k);
+                const float *from = d + FSI__LANES * fsi__box_at(patch->mlo, patch->mhi, i, j, k);
                 if (fsi__mg_parent(c, fsi__mg_cell(i, j, k), kind, &at) < 0 || at.i < up->lo[0]
                     || at.i >= up->hi[0] || at.j < up->lo[1] || at.j >= up->hi[1]
                     || at.k < up->lo[2] || at.k >= up->hi[2])
@@ -6370,43 +6430,45 @@ static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *
 
 /* One group on one level: x = m on all cells and d = t - A m (for E), m of red cells kept, and t of
  * the next level. */
-static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, float *memory,
+static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *rank, int q, int g, float *memory,
                                float *x, float *d) {
-    const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g), *up = p + r->groups;
-    size_t cells = fsi__box_cells(p->mlo, p->mhi), tc = fsi__box_cells(p->lo, p->hi),
-           uc = fsi__box_cells(up->lo, up->hi);
-    fsi__mg_local b;
-    fsi__mg_local_set(mg, q, p, memory, &b);
-    memset(r->data + up->t, 0, (size_t)(FSI__LANES * fsi__mg_packs(r, g)) * uc * sizeof(float));
-    for (int pack = 0; pack < fsi__mg_packs(r, g);
+    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g), *up = patch + rank->groups;
+    size_t cells = fsi__box_cells(patch->mlo, patch->mhi),
+           tc = fsi__box_cells(patch->lo, patch->hi), uc = fsi__box_cells(up->lo, up->hi);
+    fsi__mg_local local;
+    fsi__mg_local_set(mg, q, patch, memory, &local);
+    memset(rank->data + up->t, 0,
+           (size_t)(FSI__LANES * fsi__mg_packs(rank, g)) * uc * sizeof(float));
+    for (int pack = 0; pack < fsi__mg_packs(rank, g);
          pack++, x += FSI__LANES * cells, d += FSI__LANES * cells) {
-        const float *t = r->data + p->t + FSI__LANES * tc * (size_t)pack;
-        float *m = r->data + p->m + FSI__LANES * (cells / 2) * (size_t)pack;
-        memset(b.x, 0, 2 * FSI__LANES * b.cells * sizeof(float));
+        const float *t = rank->data + patch->t + FSI__LANES * tc * (size_t)pack;
+        float *m = rank->data + patch->m + FSI__LANES * (cells / 2) * (size_t)pack;
+        memset(local.x, 0, 2 * FSI__LANES * local.cells * sizeof(float));
         memset(d, 0, FSI__LANES * cells * sizeof(float));
-        size_t row = FSI__LANES * (size_t)(p->hi[0] - p->lo[0]);
-        for (int k = p->lo[2]; k < p->hi[2]; k++)
-            for (int j = p->lo[1]; j < p->hi[1]; j++, t += row)
-                memcpy(b.f
+        size_t row = FSI__LANES * (size_t)(patch->hi[0] - patch->lo[0]);
+        for (int k = patch->lo[2]; k < patch->hi[2]; k++)
+            for (int j = patch->lo[1]; j < patch->hi[1]; j++, t += row)
+                memcpy(local.f
                            + FSI__LANES
-                                 * fsi__local_at(&b, p->lo[0] - p->mlo[0], j - p->mlo[1],
-                                                 k - p->mlo[2]),
+                                 * fsi__local_at(&local, patch->lo[0] - patch->mlo[0],
+                                                 j - patch->mlo[1], k - patch->mlo[2]),
                        t, row * sizeof(float));
-        fsi__mg_local_smooth(mg, q, p, &b);
-        row = FSI__LANES * (size_t)b.n[0];
-        for (int k = 0; k < b.n[2]; k++)
-            for (int j = 0; j < b.n[1]; j++) {
-                int first = (p->mlo[1] + j + p->mlo[2] + k) & 1;
-                size_t line = (size_t)j + (size_t)b.n[1] * (size_t)k;
-                ptrdiff_t at = fsi__local_at(&b, 0, j, k);
-                memcpy(x + row * line, b.x + FSI__LANES * at, row * sizeof(float));
-                fsi__mg_local_defect(&b, at + first, at + b.n[0],
+        fsi__mg_local_smooth(mg, q, patch, &local);
+        row = FSI__LANES * (size_t)local.n[0];
+        for (int k = 0; k < local.n[2]; k++)
+            for (int j = 0; j < local.n[1]; j++) {
+                int first = (patch->mlo[1] + j + patch->mlo[2] + k) & 1;
+                size_t line = (size_t)j + (size_t)local.n[1] * (size_t)k;
+                ptrdiff_t at = fsi__local_at(&local, 0, j, k);
+                memcpy(x + row * line, local.x + FSI__LANES * at, row * sizeof(float));
+                fsi__mg_local_defect(&local, at + first, at + local.n[0],
                                      d + row * line + FSI__LANES * first);
-                for (int i = 0; i < b.n[0] / 2; i++)
+                for (int i = 0; i < local.n[0] / 2; i++)
                     memcpy(m + row / 2 * line + FSI__LANES * (size_t)i,
-                           b.x + FSI__LANES * (at + first + 2 * i), FSI__LANES * sizeof(float));
+                           local.x + FSI__LANES * (at + first + 2 * i), FSI__LANES * sizeof(float));
             }
-        fsi__mg_rank_restrict(mg, q, p, up, d, r->data + up->t + FSI__LANES * uc * (size_t)pack);
+        fsi__mg_rank_restrict(mg, q, patch, up, d,
+                              rank->data + up->t + FSI__LANES * uc * (size_t)pack);
     }
 }
 
@@ -6458,143 +6520,147 @@ FSI__INLINE float fsi__mg_rank_weight(const fsi_mg *mg, int q) {
 
 /* E_gh += what a level adds to Z^T B Z: t_g^T m_h + m_g^T (t_h - A m_h). The other order gives the
  * same, and differs a little only where the columns are cut. */
-static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *r, int q, int g, int h) {
-    const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g), *o = p + (h - g);
+static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *rank, int q, int g, int h) {
+    const fsi__mg_patch *p = fsi__mg_patch_of(rank, q, g), *o = p + (h - g);
     size_t cp = FSI__LANES * fsi__box_cells(p->mlo, p->mhi),
            co = FSI__LANES * fsi__box_cells(o->mlo, o->mhi);
     size_t tp = FSI__LANES * fsi__box_cells(p->lo, p->hi);
     float weight = fsi__mg_rank_weight(mg, q);
-    int n = r->columns;
+    int n = rank->columns;
     if (!fsi__mg_boxes_meet(p->mlo, p->mhi, o->mlo, o->mhi))
         return;
-    for (int a = 0; a < fsi__mg_packs(r, g); a++)
-        for (int b = 0; b < fsi__mg_packs(r, h); b++) {
+    for (int a = 0; a < fsi__mg_packs(rank, g); a++)
+        for (int b = 0; b < fsi__mg_packs(rank, h); b++) {
             float s[FSI__LANES * FSI__LANES] = {0};
-            const float *xp = r->work + p->x + cp * (size_t)a,
-                        *xo = r->work + o->x + co * (size_t)b,
-                        *dd = xo + co * (size_t)fsi__mg_packs(r, h);
-            fsi__mg_rank_outer(p->lo, p->hi, r->data + p->t + tp * (size_t)a, o->mlo, o->mhi, xo, 1,
-                               s);
+            const float *xp = rank->work + p->x + cp * (size_t)a,
+                        *xo = rank->work + o->x + co * (size_t)b,
+                        *dd = xo + co * (size_t)fsi__mg_packs(rank, h);
+            fsi__mg_rank_outer(p->lo, p->hi, rank->data + p->t + tp * (size_t)a, o->mlo, o->mhi, xo,
+                               1, s);
             fsi__mg_rank_outer(p->mlo, p->mhi, xp, o->mlo, o->mhi, dd, 2, s);
             for (int u = 0; u < FSI__LANES; u++)
                 for (int v = 0; v < FSI__LANES; v++) {
-                    int i = r->offset[g] + FSI__LANES * a + u,
-                        j = r->offset[h] + FSI__LANES * b + v;
-                    if (i < r->offset[g + 1] && j < r->offset[h + 1])
-                        r->E[(size_t)j * (size_t)n + (size_t)i] +=
+                    int i = rank->offset[g] + FSI__LANES * a + u,
+                        j = rank->offset[h] + FSI__LANES * b + v;
+                    if (i < rank->offset[g + 1] && j < rank->offset[h + 1])
+                        rank->E[(size_t)j * (size_t)n + (size_t)i] +=
                             (fsi_real)(weight * s[FSI__LANES * u + v]);
                 }
         }
 }
 
 /* The coarsest level: x = its sweeps on t, column by column. */
-static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *r, int g, float *x) {
-    const fsi_mg_level *l = mg->level + r->levels - 1;
-    const fsi__mg_patch *p = fsi__mg_patch_of(r, r->levels - 1, g);
-    size_t cells = fsi__box_cells(p->mlo, p->mhi), tc = fsi__box_cells(p->lo, p->hi);
-    memset(x, 0, 2 * FSI__LANES * cells * (size_t)fsi__mg_packs(r, g) * sizeof *x);
-    for (int c = 0; c < fsi__mg_columns(r, g); c++) {
+static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *rank, int g, float *x) {
+    const fsi_mg_level *level = mg->level + rank->levels - 1;
+    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, rank->levels - 1, g);
+    size_t cells = fsi__box_cells(patch->mlo, patch->mhi),
+           tc = fsi__box_cells(patch->lo, patch->hi);
+    memset(x, 0, 2 * FSI__LANES * cells * (size_t)fsi__mg_packs(rank, g) * sizeof *x);
+    for (int c = 0; c < fsi__mg_columns(rank, g); c++) {
         const float *t =
-            r->data + p->t + FSI__LANES * tc * (size_t)(c / FSI__LANES) + c % FSI__LANES;
+            rank->data + patch->t + FSI__LANES * tc * (size_t)(c / FSI__LANES) + c % FSI__LANES;
         float *to = x + FSI__LANES * cells * (size_t)(c / FSI__LANES) + c % FSI__LANES;
-        memset(l->f, 0, 2 * l->size * sizeof *l->f);
-        for (int k = p->lo[2]; k < p->hi[2]; k++)
-            for (int j = p->lo[1]; j < p->hi[1]; j++)
-                for (int i = p->lo[0]; i < p->hi[0] && i < l->n[0]; i++)
-                    l->f[fsi__mg_id(l, i, j, k)] =
-                        t[FSI__LANES * fsi__box_at(p->lo, p->hi, i, j, k)];
-        fsi__mg_bottom(l, 8);
-        for (int k = p->mlo[2]; k < p->mhi[2]; k++)
-            for (int j = p->mlo[1]; j < p->mhi[1]; j++)
-                for (int i = p->mlo[0]; i < p->mhi[0] && i < l->n[0]; i++)
-                    to[FSI__LANES * fsi__box_at(p->mlo, p->mhi, i, j, k)] =
-                        l->x[fsi__mg_id(l, i, j, k)];
+        memset(level->f, 0, 2 * level->size * sizeof *level->f);
+        for (int k = patch->lo[2]; k < patch->hi[2]; k++)
+            for (int j = patch->lo[1]; j < patch->hi[1]; j++)
+                for (int i = patch->lo[0]; i < patch->hi[0] && i < level->n[0]; i++)
+                    level->f[fsi__mg_id(level, i, j, k)] =
+                        t[FSI__LANES * fsi__box_at(patch->lo, patch->hi, i, j, k)];
+        fsi__mg_bottom(level, 8);
+        for (int k = patch->mlo[2]; k < patch->mhi[2]; k++)
+            for (int j = patch->mlo[1]; j < patch->mhi[1]; j++)
+                for (int i = patch->mlo[0]; i < patch->mhi[0] && i < level->n[0]; i++)
+                    to[FSI__LANES * fsi__box_at(patch->mlo, patch->mhi, i, j, k)] =
+                        level->x[fsi__mg_id(level, i, j, k)];
     }
-    memset(l->f, 0, 2 * l->size * sizeof *l->f);
+    memset(level->f, 0, 2 * level->size * sizeof *level->f);
 }
 
-static fsi_real fsi__mg_group_K(const fsi_mg_group *g, int i, int j) { /* j <= i */
+static fsi_real fsi__mg_group_K(const fsi_mg_group *group, int i, int j) { /* j <= i */
     fsi_real sum = 0;
-    if (g->K)
-        return g->K[i * g->columns + j];
+    if (group->K)
+        return group->K[i * group->columns + j];
     for (int k = 0; k <= j; k++)
-        sum += g->L[i * (i + 1) / 2 + k] * g->L[j * (j + 1) / 2 + k];
-    return g->unit * sum;
+        sum += group->L[i * (i + 1) / 2 + k] * group->L[j * (j + 1) / 2 + k];
+    return group->unit * sum;
 }
 
 /* Sizes, places and the columns on the finest level. */
-static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi_mg_group *group,
+static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg_group *group,
                                      int groups) {
     size_t data = 0, work = 0, biggest = 0, all = 0;
-    int most = r->max_columns ? r->max_columns : 1000, n = 0;
-    r->groups = groups;
-    r->levels = mg->levels;
-    r->offset = (int *)fsi__mg_rank_room(r, 0, (size_t)groups + 1, sizeof(int));
-    r->patch = (fsi__mg_patch *)fsi__mg_rank_room(r, 1, (size_t)groups * (size_t)mg->levels,
-                                                  sizeof(fsi__mg_patch));
-    if (!r->offset || !r->patch)
+    int most = rank->max_columns ? rank->max_columns : 1000, n = 0;
+    rank->groups = groups;
+    rank->levels = mg->levels;
+    rank->offset = (int *)fsi__mg_rank_room(rank, 0, (size_t)groups + 1, sizeof(int));
+    rank->patch = (fsi__mg_patch *)fsi__mg_rank_room(rank, 1, (size_t)groups * (size_t)mg->levels,
+                                                     sizeof(fsi__mg_patch));
+    if (!rank->offset || !rank->patch)
         return FSI_ERR_MEMORY;
     for (int g = 0; g < groups; g++) {
-        r->offset[g] = n;
+        rank->offset[g] = n;
         if (group[g].entries > 0 && n + group[g].columns <= most)
             n += group[g].columns;
     }
-    r->offset[groups] = r->columns = n;
-    r->spread = r->reach ? r->reach : n > 80 ? 2 : 3;
+    rank->offset[groups] = rank->columns = n;
+    rank->spread = rank->reach ? rank->reach : n > 80 ? 2 : 3;
     int q;
     for (int g = 0; g < groups; g++)
-        if (fsi__mg_columns(r, g))
-            fsi__mg_rank_boxes(mg, r, group + g, g, &data, &biggest);
+        if (fsi__mg_columns(rank, g))
+            fsi__mg_rank_boxes(mg, rank, group + g, g, &data, &biggest);
         else
-            for (q = 0; q < r->levels; q++)
-                memset(fsi__mg_patch_of(r, q, g), 0, sizeof *r->patch);
+            for (q = 0; q < rank->levels; q++)
+                memset(fsi__mg_patch_of(rank, q, g), 0, sizeof *rank->patch);
     /* x and d of all groups on one level share the work space */
-    for (q = 0, r->whole = 0; q < r->levels; q++) {
+    for (q = 0, rank->whole = 0; q < rank->levels; q++) {
         size_t used = 0, covered = 0;
         for (int g = 0; g < groups; g++) {
-            fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
-            p->x = used;
-            used += 2 * FSI__LANES * (size_t)fsi__mg_packs(r, g) * fsi__box_cells(p->mlo, p->mhi);
-            covered += fsi__box_cells(p->mlo, p->mhi);
+            fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
+            patch->x = used;
+            used += 2 * FSI__LANES * (size_t)fsi__mg_packs(rank, g)
+                    * fsi__box_cells(patch->mlo, patch->mhi);
+            covered += fsi__box_cells(patch->mlo, patch->mhi);
         }
         if (used > work)
             work = used;
         if (covered > mg->level[q].size)
-            r->whole |= (uint32_t)1 << q;
+            rank->whole |= (uint32_t)1 << q;
         all += mg->level[q].size;
     }
     for (int g = 0; g < groups; g++)
-        for (q = 0; q < r->levels; q++) {
-            size_t size = fsi__mg_local_size(fsi__mg_patch_of(r, q, g), mg->n[1] > 1);
+        for (q = 0; q < rank->levels; q++) {
+            size_t size = fsi__mg_local_size(fsi__mg_patch_of(rank, q, g), mg->n[1] > 1);
             if (size > biggest)
                 biggest = size;
         }
-    r->data = (float *)fsi__mg_rank_room(r, 2, data, sizeof(float));
-    r->part = (5 + 2 * FSI__LANES) * biggest;
-    r->work = (float *)fsi__mg_rank_room(r, 3, work + FSI__RANK_PARTS * r->part, sizeof(float));
-    r->E = (fsi_real *)fsi__mg_rank_room(r, 4, (size_t)n * (size_t)n, sizeof(fsi_real));
-    r->sum = (double *)fsi__mg_rank_room(r, 5, 2 * (size_t)n + FSI__LANES * ((size_t)groups + 1),
-                                         sizeof(double));
-    r->defect = (float *)fsi__mg_rank_room(r, 6, r->whole ? all : 0, sizeof(float));
-    if (!r->data || !r->work || !r->E || !r->sum || !r->defect)
+    rank->data = (float *)fsi__mg_rank_room(rank, 2, data, sizeof(float));
+    rank->part = (5 + 2 * FSI__LANES) * biggest;
+    rank->work =
+        (float *)fsi__mg_rank_room(rank, 3, work + FSI__RANK_PARTS * rank->part, sizeof(float));
+    rank->E = (fsi_real *)fsi__mg_rank_room(rank, 4, (size_t)n * (size_t)n, sizeof(fsi_real));
+    rank->sum = (double *)fsi__mg_rank_room(
+        rank, 5, 2 * (size_t)n + FSI__LANES * ((size_t)groups + 1), sizeof(double));
+    rank->defect = (float *)fsi__mg_rank_room(rank, 6, rank->whole ? all : 0, sizeof(float));
+    if (!rank->data || !rank->work || !rank->E || !rank->sum || !rank->defect)
         return FSI_ERR_MEMORY;
-    r->c = (fsi_real *)(r->sum + n + FSI__LANES * (groups + 1));
-    r->local = r->work + work;
-    memset(r->E, 0, (size_t)n * (size_t)n * sizeof *r->E);
+    rank->c = (fsi_real *)(rank->sum + n + FSI__LANES * (groups + 1));
+    rank->local = rank->work + work;
+    memset(rank->E, 0, (size_t)n * (size_t)n * sizeof *rank->E);
     for (int g = 0; g < groups; g++) {
-        const fsi__mg_patch *p = r->patch + g;
-        size_t tc = fsi__box_cells(p->lo, p->hi);
-        int columns = fsi__mg_columns(r, g);
+        const fsi__mg_patch *patch = rank->patch + g;
+        size_t tc = fsi__box_cells(patch->lo, patch->hi);
+        int columns = fsi__mg_columns(rank, g);
         if (!columns)
             continue;
-        memset(r->data + p->t, 0, FSI__LANES * tc * (size_t)fsi__mg_packs(r, g) * sizeof(float));
+        memset(rank->data + patch->t, 0,
+               FSI__LANES * tc * (size_t)fsi__mg_packs(rank, g) * sizeof(float));
         for (int e = 0; e < group[g].entries; e++) {
             int32_t cell = group[g].cell[e];
             float *t =
-                r->data + p->t
+                rank->data + patch->t
                 + FSI__LANES
-                      * fsi__box_at(p->lo, p->hi, cell % mg->n[0], cell / mg->n[0] % mg->n[1],
-                                    cell / (mg->n[0] * mg->n[1]));
+                      * fsi__box_at(patch->lo, patch->hi, cell % mg->n[0],
+                                    cell / mg->n[0] % mg->n[1], cell / (mg->n[0] * mg->n[1]));
             for (int c = 0; c < columns; c++)
                 t[FSI__LANES * tc * (size_t)(c / FSI__LANES) + (size_t)(c % FSI__LANES)] +=
                     (float)(group[g].factor[e]
@@ -6602,50 +6668,53 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *r, const fsi
         }
         for (int c = 0; c < columns; c++)
             for (int e = 0; e <= c; e++)
-                r->E[(size_t)(r->offset[g] + c) * (size_t)n + (size_t)(r->offset[g] + e)] =
+                rank->E[(size_t)(rank->offset[g] + c) * (size_t)n + (size_t)(rank->offset[g] + e)] =
                     fsi__mg_group_K(group + g, c, e);
     }
     return FSI_OK;
 }
 
-static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *g) {
-    size_t columns = (size_t)fsi__imax(g->columns, 0), entries = (size_t)fsi__imax(g->entries, 0);
-    if (g->columns < 0 || g->entries < 0 || g->columns > 30000)
+static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *group) {
+    size_t columns = (size_t)fsi__imax(group->columns, 0),
+           entries = (size_t)fsi__imax(group->entries, 0);
+    if (group->columns < 0 || group->entries < 0 || group->columns > 30000)
         return 0;
     if (!columns || !entries)
         return 1;
-    if (!g->cell || !g->factor || !g->val || (!g->K && (!g->L || !(g->unit > 0))))
+    if (!group->cell || !group->factor || !group->val
+        || (!group->K && (!group->L || !(group->unit > 0))))
         return 0;
     for (size_t e = 0; e < entries; e++)
-        if (g->cell[e] < 0 || (size_t)g->cell[e] >= mg->cells)
+        if (group->cell[e] < 0 || (size_t)group->cell[e] >= mg->cells)
             return 0;
-    return fsi_all_finite(entries, g->factor) && fsi_all_finite(entries * columns, g->val)
-           && (g->K ? fsi_all_finite(columns * columns, g->K)
-                    : fsi_all_finite(columns * (columns + 1) / 2, g->L));
+    return fsi_all_finite(entries, group->factor) && fsi_all_finite(entries * columns, group->val)
+           && (group->K ? fsi_all_finite(columns * columns, group->K)
+                        : fsi_all_finite(columns * (columns + 1) / 2, group->L));
 }
 
 /* Every FSI__RANK_PARTS-th group of one level (all on the coarsest, which works in the level's own
  * arrays), and its pairs with the groups after it. */
-static void fsi__mg_rank_part(const fsi_mg *mg, fsi_mg_rank *r, int q, int part) {
-    int bottom = q + 1 == r->levels;
-    for (int g = part; g < r->groups; g += bottom ? 1 : FSI__RANK_PARTS) {
-        const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
-        size_t all = FSI__LANES * (size_t)fsi__mg_packs(r, g) * fsi__box_cells(p->mlo, p->mhi);
-        if (!fsi__mg_columns(r, g))
+static void fsi__mg_rank_part(const fsi_mg *mg, fsi_mg_rank *rank, int q, int part) {
+    int bottom = q + 1 == rank->levels;
+    for (int g = part; g < rank->groups; g += bottom ? 1 : FSI__RANK_PARTS) {
+        const fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
+        size_t all =
+            FSI__LANES * (size_t)fsi__mg_packs(rank, g) * fsi__box_cells(patch->mlo, patch->mhi);
+        if (!fsi__mg_columns(rank, g))
             continue;
         if (bottom)
-            fsi__mg_rank_bottom(mg, r, g, r->work + p->x);
+            fsi__mg_rank_bottom(mg, rank, g, rank->work + patch->x);
         else
-            fsi__mg_rank_level(mg, r, q, g, r->local + r->part * (size_t)part, r->work + p->x,
-                               r->work + p->x + all);
+            fsi__mg_rank_level(mg, rank, q, g, rank->local + rank->part * (size_t)part,
+                               rank->work + patch->x, rank->work + patch->x + all);
     }
 }
 
-static void fsi__mg_rank_pairs(const fsi_mg *mg, fsi_mg_rank *r, int q, int part) {
-    for (int g = part; g < r->groups; g += FSI__RANK_PARTS)
-        for (int h = g; h < r->groups; h++)
-            if (fsi__mg_columns(r, g) && fsi__mg_columns(r, h))
-                fsi__mg_rank_pair(mg, r, q, g, h);
+static void fsi__mg_rank_pairs(const fsi_mg *mg, fsi_mg_rank *rank, int q, int part) {
+    for (int g = part; g < rank->groups; g += FSI__RANK_PARTS)
+        for (int h = g; h < rank->groups; h++)
+            if (fsi__mg_columns(rank, g) && fsi__mg_columns(rank, h))
+                fsi__mg_rank_pair(mg, rank, q, g, h);
 }
 
 FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group,
@@ -6681,14 +6750,14 @@ FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg
 }
 
 /* sum[c] += t_c . x over the box of the columns (both colours). */
-static void fsi__mg_rank_dot_t(const fsi_mg_level *l, const fsi__mg_patch *p, const float *t,
-                               const float *x, double *sum) {
-    int n = (p->hi[0] - p->lo[0]) / 2;
-    for (int k = p->lo[2]; k < p->hi[2]; k++)
-        for (int j = p->lo[1]; j < p->hi[1]; j++, t += 2 * n * FSI__LANES) {
+static void fsi__mg_rank_dot_t(const fsi_mg_level *level, const fsi__mg_patch *patch,
+                               const float *t, const float *x, double *sum) {
+    int n = (patch->hi[0] - patch->lo[0]) / 2;
+    for (int k = patch->lo[2]; k < patch->hi[2]; k++)
+        for (int j = patch->lo[1]; j < patch->hi[1]; j++, t += 2 * n * FSI__LANES) {
             float s[FSI__LANES] = {0};
             for (int c = 0; c < 2; c++) {
-                const float *from = x + fsi__mg_of(l, c, j, k) + p->lo[0] / 2,
+                const float *from = x + fsi__mg_of(level, c, j, k) + patch->lo[0] / 2,
                             *tt = t + FSI__LANES * ((j + k + c) & 1);
                 for (int h = 0; h < n; h++)
                     for (int e = 0; e < FSI__LANES; e++)
@@ -6700,54 +6769,56 @@ static void fsi__mg_rank_dot_t(const fsi_mg_level *l, const fsi__mg_patch *p, co
 }
 
 /* f - A x of n red cells of a row. */
-static void fsi__mg_rank_defect(const fsi_mg_level *l, int j, int k, int h0, int n, float *d) {
-    fsi__mg_row r = fsi__mg_row_get(l, 0, j, k, h0, n, 0);
+static void fsi__mg_rank_defect(const fsi_mg_level *level, int j, int k, int h0, int n, float *d) {
+    fsi__mg_row row = fsi__mg_row_get(level, 0, j, k, h0, n, 0);
     memset(d, 0, (size_t)n * sizeof *d);
-    if (r.plain)
-        fsi__mg_defect_plain(&r, d);
+    if (row.plain)
+        fsi__mg_defect_plain(&row, d);
     else
-        fsi__mg_defect_weighted(&r, d);
-    if (l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN)
-        fsi__mg_defect_orphans(l, j, k, h0, n, d);
+        fsi__mg_defect_weighted(&row, d);
+    if (level->row[fsi__mg_line(level, j, k)] & FSI__ROW_ORPHAN)
+        fsi__mg_defect_orphans(level, j, k, h0, n, d);
 }
 
 /* Place of a level in r->defect, or NULL where boxes take their own. */
-static float *fsi__mg_rank_whole(const fsi_mg *mg, const fsi_mg_rank *r, int q) {
-    float *d = r->defect;
-    if (!(r->whole >> q & 1))
+static float *fsi__mg_rank_whole(const fsi_mg *mg, const fsi_mg_rank *rank, int q) {
+    float *d = rank->defect;
+    if (!(rank->whole >> q & 1))
         return NULL;
     for (int i = 0; i < q; i++)
         d += mg->level[i].size;
     return d;
 }
 
-static void fsi__mg_rank_defects(const fsi_mg *mg, const fsi_mg_rank *r) {
-    for (int q = 0; q + 1 < r->levels; q++) {
-        const fsi_mg_level *l = mg->level + q;
-        float *d = fsi__mg_rank_whole(mg, r, q);
+static void fsi__mg_rank_defects(const fsi_mg *mg, const fsi_mg_rank *rank) {
+    for (int q = 0; q + 1 < rank->levels; q++) {
+        const fsi_mg_level *level = mg->level + q;
+        float *d = fsi__mg_rank_whole(mg, rank, q);
         if (!d)
             continue;
-        FSI__OMP(parallel for schedule(static) if (l->size > 2000))
-        for (int k = 0; k < l->n[2]; k++) {
-            for (int j = 0; j < l->n[1]; j++)
-                fsi__mg_rank_defect(l, j, k, 0, (l->n[0] + 1) / 2, d + fsi__mg_at(l, j, k));
+        FSI__OMP(parallel for schedule(static) if (level->size > 2000))
+        for (int k = 0; k < level->n[2]; k++) {
+            for (int j = 0; j < level->n[1]; j++)
+                fsi__mg_rank_defect(level, j, k, 0, (level->n[0] + 1) / 2,
+                                    d + fsi__mg_at(level, j, k));
         }
     }
 }
 
 /* sum[c] += m_c . (f - A x) over red cells; whole: that defect, or NULL. */
-static void fsi__mg_rank_dot_m(const fsi_mg_level *l, const fsi__mg_patch *p, int packs,
+static void fsi__mg_rank_dot_m(const fsi_mg_level *level, const fsi__mg_patch *patch, int packs,
                                const float *m, const float *whole, double *sum) {
     float own[FSI__MG_BLOCK];
-    int half = (p->mhi[0] - p->mlo[0]) / 2;
-    size_t one = FSI__LANES * (fsi__box_cells(p->mlo, p->mhi) / 2);
-    for (int k = p->mlo[2]; k < p->mhi[2]; k++)
-        for (int j = p->mlo[1]; j < p->mhi[1]; j++, m += FSI__LANES * half)
+    int half = (patch->mhi[0] - patch->mlo[0]) / 2;
+    size_t one = FSI__LANES * (fsi__box_cells(patch->mlo, patch->mhi) / 2);
+    for (int k = patch->mlo[2]; k < patch->mhi[2]; k++)
+        for (int j = patch->mlo[1]; j < patch->mhi[1]; j++, m += FSI__LANES * half)
             for (int h0 = 0; h0 < half; h0 += FSI__MG_BLOCK) {
                 int n = fsi__imin(FSI__MG_BLOCK, half - h0);
-                const float *d = whole ? whole + fsi__mg_at(l, j, k) + p->mlo[0] / 2 + h0 : own;
+                const float *d =
+                    whole ? whole + fsi__mg_at(level, j, k) + patch->mlo[0] / 2 + h0 : own;
                 if (!whole)
-                    fsi__mg_rank_defect(l, j, k, p->mlo[0] / 2 + h0, n, own);
+                    fsi__mg_rank_defect(level, j, k, patch->mlo[0] / 2 + h0, n, own);
                 for (int pack = 0; pack < packs; pack++) {
                     const float *a = m + one * (size_t)pack + FSI__LANES * h0;
                     float s[FSI__LANES] = {0};
@@ -6761,25 +6832,25 @@ static void fsi__mg_rank_dot_m(const fsi_mg_level *l, const fsi__mg_patch *p, in
 }
 
 /* f -= t c on both colours; x -= m c on red cells. */
-static void fsi__mg_rank_sub_t(const fsi_mg_level *l, const fsi__mg_patch *p, const float *t,
-                               const float *c) {
-    int n = (p->hi[0] - p->lo[0]) / 2;
-    for (int k = p->lo[2]; k < p->hi[2]; k++)
-        for (int j = p->lo[1]; j < p->hi[1]; j++, t += 2 * n * FSI__LANES)
+static void fsi__mg_rank_sub_t(const fsi_mg_level *level, const fsi__mg_patch *patch,
+                               const float *t, const float *c) {
+    int n = (patch->hi[0] - patch->lo[0]) / 2;
+    for (int k = patch->lo[2]; k < patch->hi[2]; k++)
+        for (int j = patch->lo[1]; j < patch->hi[1]; j++, t += 2 * n * FSI__LANES)
             for (int color = 0; color < 2; color++) {
-                float *f = l->f + fsi__mg_of(l, color, j, k) + p->lo[0] / 2;
+                float *f = level->f + fsi__mg_of(level, color, j, k) + patch->lo[0] / 2;
                 const float *a = t + FSI__LANES * ((j + k + color) & 1);
                 for (int h = 0; h < n; h++, a += 2 * FSI__LANES)
                     f[h] -= (a[0] * c[0] + a[1] * c[1]) + (a[2] * c[2] + a[3] * c[3]);
             }
 }
 
-static void fsi__mg_rank_sub_m(const fsi_mg_level *l, const fsi__mg_patch *p, const float *m,
-                               const float *c) {
-    int n = (p->mhi[0] - p->mlo[0]) / 2;
-    for (int k = p->mlo[2]; k < p->mhi[2]; k++)
-        for (int j = p->mlo[1]; j < p->mhi[1]; j++) {
-            float *x = l->x + fsi__mg_at(l, j, k) + p->mlo[0] / 2;
+static void fsi__mg_rank_sub_m(const fsi_mg_level *level, const fsi__mg_patch *patch,
+                               const float *m, const float *c) {
+    int n = (patch->mhi[0] - patch->mlo[0]) / 2;
+    for (int k = patch->mlo[2]; k < patch->mhi[2]; k++)
+        for (int j = patch->mlo[1]; j < patch->mhi[1]; j++) {
+            float *x = level->x + fsi__mg_at(level, j, k) + patch->mlo[0] / 2;
             for (int h = 0; h < n; h++, m += FSI__LANES)
                 x[h] -= (m[0] * c[0] + m[1] * c[1]) + (m[2] * c[2] + m[3] * c[3]);
         }
@@ -6787,67 +6858,72 @@ static void fsi__mg_rank_sub_m(const fsi_mg_level *l, const fsi__mg_patch *p, co
 
 /* t^T x of one level (and m^T of the defect above the coarsest one) for group g, added to
  * sum[padded columns]. Called from coarse to fine. */
-static void fsi__mg_rank_gather(const fsi_mg *mg, const fsi_mg_rank *r, int q, int g, double *sum) {
-    const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
-    int packs = fsi__mg_packs(r, g);
-    size_t tc = FSI__LANES * fsi__box_cells(p->lo, p->hi);
+static void fsi__mg_rank_gather(const fsi_mg *mg, const fsi_mg_rank *rank, int q, int g,
+                                double *sum) {
+    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
+    int packs = fsi__mg_packs(rank, g);
+    size_t tc = FSI__LANES * fsi__box_cells(patch->lo, patch->hi);
     for (int pack = 0; pack < FSI__LANES * packs; pack++)
         sum[pack] /= (double)mg->level[q].scale;
     for (int pack = 0; pack < packs; pack++)
-        fsi__mg_rank_dot_t(mg->level + q, p, r->data + p->t + tc * (size_t)pack, mg->level[q].x,
-                           sum + FSI__LANES * pack);
-    if (q + 1 < r->levels)
-        fsi__mg_rank_dot_m(mg->level + q, p, packs, r->data + p->m, fsi__mg_rank_whole(mg, r, q),
-                           sum);
+        fsi__mg_rank_dot_t(mg->level + q, patch, rank->data + patch->t + tc * (size_t)pack,
+                           mg->level[q].x, sum + FSI__LANES * pack);
+    if (q + 1 < rank->levels)
+        fsi__mg_rank_dot_m(mg->level + q, patch, packs, rank->data + patch->m,
+                           fsi__mg_rank_whole(mg, rank, q), sum);
 }
 
 /* After the way down: c, and the corrections of all levels. */
-static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *r) {
+static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *rank) {
     int q;
-    fsi__mg_rank_defects(mg, r);
-    FSI__OMP(parallel for schedule(static) private(q) if (r->columns > 12))
-    for (int g = 0; g < r->groups; g++) {
-        double *sum = r->sum + r->offset[g] + FSI__LANES * g;
-        int n = fsi__mg_columns(r, g);
+    fsi__mg_rank_defects(mg, rank);
+    FSI__OMP(parallel for schedule(static) private(q) if (rank->columns > 12))
+    for (int g = 0; g < rank->groups; g++) {
+        double *sum = rank->sum + rank->offset[g] + FSI__LANES * g;
+        int n = fsi__mg_columns(rank, g);
         memset(sum, 0, (size_t)(n + FSI__LANES - 1) * sizeof *sum);
-        for (q = r->levels - 1; q >= 0 && n; q--)
-            fsi__mg_rank_gather(mg, r, q, g, sum);
+        for (q = rank->levels - 1; q >= 0 && n; q--)
+            fsi__mg_rank_gather(mg, rank, q, g, sum);
         for (int c = 0; c < n; c++)
-            r->c[r->offset[g] + c] = (fsi_real)sum[c];
+            rank->c[rank->offset[g] + c] = (fsi_real)sum[c];
     }
-    fsi_dense_cholesky_solve(r->columns, r->E, r->c);
-    for (q = 0; q < r->levels; q++)
-        for (int g = 0; g < r->groups; g++) {
-            const fsi__mg_patch *p = fsi__mg_patch_of(r, q, g);
-            size_t tc = FSI__LANES * fsi__box_cells(p->lo, p->hi),
-                   mc = FSI__LANES * (fsi__box_cells(p->mlo, p->mhi) / 2);
-            for (int pack = 0; pack < fsi__mg_packs(r, g); pack++) {
+    fsi_dense_cholesky_solve(rank->columns, rank->E, rank->c);
+    for (q = 0; q < rank->levels; q++)
+        for (int g = 0; g < rank->groups; g++) {
+            const fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
+            size_t tc = FSI__LANES * fsi__box_cells(patch->lo, patch->hi),
+                   mc = FSI__LANES * (fsi__box_cells(patch->mlo, patch->mhi) / 2);
+            for (int pack = 0; pack < fsi__mg_packs(rank, g); pack++) {
                 float c[FSI__LANES] = {0};
-                for (int e = 0;
-                     e < FSI__LANES && r->offset[g] + FSI__LANES * pack + e < r->offset[g + 1]; e++)
-                    c[e] = (float)r->c[r->offset[g] + FSI__LANES * pack + e];
-                fsi__mg_rank_sub_t(mg->level + q, p, r->data + p->t + tc * (size_t)pack, c);
-                if (q + 1 < r->levels)
-                    fsi__mg_rank_sub_m(mg->level + q, p, r->data + p->m + mc * (size_t)pack, c);
+                for (int e = 0; e < FSI__LANES
+                                && rank->offset[g] + FSI__LANES * pack + e < rank->offset[g + 1];
+                     e++)
+                    c[e] = (float)rank->c[rank->offset[g] + FSI__LANES * pack + e];
+                fsi__mg_rank_sub_t(mg->level + q, patch, rank->data + patch->t + tc * (size_t)pack,
+                                   c);
+                if (q + 1 < rank->levels)
+                    fsi__mg_rank_sub_m(mg->level + q, patch,
+                                       rank->data + patch->m + mc * (size_t)pack, c);
             }
         }
 }
 
 /* What f . x lacks of r . z on the finest level: c . t^T x. */
-static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *r) {
+static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *rank) {
     double s = 0;
-    for (int g = 0; g < r->groups; g++) {
-        const fsi__mg_patch *p = r->patch + g;
-        double *sum = r->sum + r->offset[g] + FSI__LANES * g;
-        int n = fsi__mg_columns(r, g);
+    for (int g = 0; g < rank->groups; g++) {
+        const fsi__mg_patch *patch = rank->patch + g;
+        double *sum = rank->sum + rank->offset[g] + FSI__LANES * g;
+        int n = fsi__mg_columns(rank, g);
         memset(sum, 0, (size_t)(n + FSI__LANES - 1) * sizeof *sum);
-        for (int pack = 0; pack < fsi__mg_packs(r, g); pack++)
-            fsi__mg_rank_dot_t(mg->level, p,
-                               r->data + p->t
-                                   + FSI__LANES * fsi__box_cells(p->lo, p->hi) * (size_t)pack,
+        for (int pack = 0; pack < fsi__mg_packs(rank, g); pack++)
+            fsi__mg_rank_dot_t(mg->level, patch,
+                               rank->data + patch->t
+                                   + FSI__LANES * fsi__box_cells(patch->lo, patch->hi)
+                                         * (size_t)pack,
                                mg->level->x, sum + FSI__LANES * pack);
         for (int c = 0; c < n; c++)
-            s += sum[c] * (double)r->c[r->offset[g] + c];
+            s += sum[c] * (double)rank->c[rank->offset[g] + c];
     }
     return s;
 }
@@ -7149,13 +7225,14 @@ static double fsi__mg_all_rows(fsi__mg_cg *cg, fsi__mg_pass pass) {
 /* p += alpha d, d = z + beta d */
 static double fsi__mg_pass_direction(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
-    const fsi_mg_level *l = mg->level;
+    const fsi_mg_level *level = mg->level;
     fsi_real alpha = (fsi_real)cg->alpha, beta = (fsi_real)cg->beta;
     if (cg->s->precondition.apply_fn)
         fsi__mg_direction_plain(mg->n[0], mg->q + at, alpha, beta, cg->p + at, mg->d + at);
     else
-        fsi__mg_direction(mg->n[0], l->x + fsi__mg_even(l, j, k), l->x + fsi__mg_odd(l, j, k),
-                          (fsi_real)(1 / cg->scale), alpha, beta, cg->p + at, mg->d + at);
+        fsi__mg_direction(mg->n[0], level->x + fsi__mg_even(level, j, k),
+                          level->x + fsi__mg_odd(level, j, k), (fsi_real)(1 / cg->scale), alpha,
+                          beta, cg->p + at, mg->d + at);
     return 0;
 }
 
@@ -7202,17 +7279,17 @@ static double fsi__mg_update_residual(fsi__mg_cg *cg) {
 
 /* f = scale p */
 static double fsi__mg_pass_in(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
-    const fsi_mg_level *l = cg->mg->level;
-    fsi__mg_to_cycle(l->n[0], cg->p + at, (fsi_real)cg->scale, l->f + fsi__mg_even(l, j, k),
-                     l->f + fsi__mg_odd(l, j, k));
+    const fsi_mg_level *level = cg->mg->level;
+    fsi__mg_to_cycle(level->n[0], cg->p + at, (fsi_real)cg->scale,
+                     level->f + fsi__mg_even(level, j, k), level->f + fsi__mg_odd(level, j, k));
     return 0;
 }
 
 /* p = x / scale */
 static double fsi__mg_pass_out(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
-    const fsi_mg_level *l = cg->mg->level;
-    fsi__mg_from_cycle(l->n[0], l->x + fsi__mg_even(l, j, k), l->x + fsi__mg_odd(l, j, k),
-                       (fsi_real)(1 / cg->scale), cg->p + at);
+    const fsi_mg_level *level = cg->mg->level;
+    fsi__mg_from_cycle(level->n[0], level->x + fsi__mg_even(level, j, k),
+                       level->x + fsi__mg_odd(level, j, k), (fsi_real)(1 / cg->scale), cg->p + at);
     return 0;
 }
 
@@ -7239,17 +7316,17 @@ FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
  * in alpha. */
 static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, double begin) {
     fsi_mg *mg = cg->mg;
-    const fsi_mg_solve_desc *s = cg->s;
+    const fsi_mg_solve_desc *desc = cg->s;
     double rz = 0;
     memset(mg->d, 0, mg->cells * sizeof *mg->d);
     cg->alpha = cg->beta = 0;
     while (sqrt(cg->rr) > cg->limit) {
         if (*iterations >= cap
-            || (s->seconds > 0 && s->clock_fn(s->clock_user) - begin > s->seconds))
+            || (desc->seconds > 0 && desc->clock_fn(desc->clock_user) - begin > desc->seconds))
             return FSI_NOT_CONVERGED;
         double old = rz;
-        if (s->precondition.apply_fn) {
-            s->precondition.apply_fn(mg->r, mg->q, s->precondition.user);
+        if (desc->precondition.apply_fn) {
+            desc->precondition.apply_fn(mg->r, mg->q, desc->precondition.user);
             rz = fsi_dot(mg->cells, mg->r, mg->q);
         } else
             rz = fsi__mg_vcycle(mg) / (cg->scale * cg->scale); /* r . z = f . x / scale^2 */
@@ -7259,8 +7336,8 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
         fsi__mg_wave(mg->n[2], 2, mg->cells > FSI__GRAIN, fsi__mg_step, cg);
         cg->alpha = 0;
         double dq = fsi__mg_parts(mg);
-        if (s->extra.apply_fn) {
-            s->extra.apply_fn(mg->d, mg->q, s->extra.user);
+        if (desc->extra.apply_fn) {
+            desc->extra.apply_fn(mg->d, mg->q, desc->extra.user);
             dq = fsi_dot(mg->cells, mg->d, mg->q);
         }
         if (!(dq > 0) || !(dq <= 1e300))
@@ -7340,7 +7417,7 @@ static void fsi__mg_true_residual(fsi__mg_cg *cg) {
 /* With an extra term a region without Dirichlet cells may have no null vector: E applied to
    constants of random size per region tells. Such regions are left alone by fsi_mg_project during
    the solve. Overwrites r, d, q. */
-static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *s) {
+static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *desc) {
     ptrdiff_t n = (ptrdiff_t)mg->cells;
     double *sum = fsi__mg_room(mg, 0), *noise = fsi__mg_room(mg, 1);
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
@@ -7349,14 +7426,14 @@ static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *s) {
         mg->d[c] = mg->label[c] < 0 ? 0 : 1 + fsi__random_unit(&seed);
         mg->q[c] = mg->r[c] = 0;
     }
-    s->extra.apply_fn(mg->d, mg->q, s->extra.user);
+    desc->extra.apply_fn(mg->d, mg->q, desc->extra.user);
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
     /* noise of the same size gives the scale of E */
     for (ptrdiff_t c = 0; c < n; c++) {
         uint64_t seed = (uint64_t)c + 1;
         mg->d[c] *= 2 * fsi__random_unit(&seed) - 1;
     }
-    s->extra.apply_fn(mg->d, mg->r, s->extra.user);
+    desc->extra.apply_fn(mg->d, mg->r, desc->extra.user);
     memset(mg->d, 0, mg->cells * sizeof *mg->d);
     memset(mg->regular, 0, mg->cells / 8 + 1);
     fsi__mg_region_sums(mg, mg->q, 0, sum, NULL);
@@ -7485,16 +7562,16 @@ static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
     return reason == FSI_OK ? FSI_STALLED : reason;
 }
 
-static int fsi__mg_desc_valid(const fsi_mg_solve_desc *s) {
-    return s->tolerance >= 0 && s->tolerance <= 1e30 && s->tolerance_abs >= 0
-           && s->tolerance_abs <= 1e300 && s->max_iterations >= 0 && s->seconds >= 0
-           && s->seconds <= 1e30 && (s->seconds <= 0 || s->clock_fn);
+static int fsi__mg_desc_valid(const fsi_mg_solve_desc *desc) {
+    return desc->tolerance >= 0 && desc->tolerance <= 1e30 && desc->tolerance_abs >= 0
+           && desc->tolerance_abs <= 1e300 && desc->max_iterations >= 0 && desc->seconds >= 0
+           && desc->seconds <= 1e30 && (desc->seconds <= 0 || desc->clock_fn);
 }
 
 FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b,
                                 fsi_real *p, fsi_report *report) {
-    fsi_mg_solve_desc s;
-    memset(&s, 0, sizeof s);
+    fsi_mg_solve_desc given;
+    memset(&given, 0, sizeof given);
     fsi__mg_cg cg;
     memset(&cg, 0, sizeof cg);
     fsi_report rep;
@@ -7502,31 +7579,32 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
     if (!mg || !mg->block)
         return FSI_ERR_STATE;
     if (desc)
-        s = *desc;
+        given = *desc;
     cg.mg = mg;
-    cg.s = &s;
+    cg.s = &given;
     cg.b = b;
     cg.p = p;
-    if (!b || !p || !fsi__mg_desc_valid(&s))
+    if (!b || !p || !fsi__mg_desc_valid(&given))
         return FSI_ERR_ARGUMENT;
-    if (s.rank && s.rank->columns && (s.rank->cells != mg->cells || s.rank->levels != mg->levels))
+    if (given.rank && given.rank->columns
+        && (given.rank->cells != mg->cells || given.rank->levels != mg->levels))
         return FSI_ERR_SIZE;
     rep.regions = mg->regions;
-    if (s.extra.apply_fn && mg->regions)
-        fsi__mg_hide_regular(mg, &s);
-    mg->rank = s.rank;
-    if (!fsi__mg_load(&cg) || !fsi__mg_load_guess(mg, p, s.guess)) {
+    if (given.extra.apply_fn && mg->regions)
+        fsi__mg_hide_regular(mg, &given);
+    mg->rank = given.rank;
+    if (!fsi__mg_load(&cg) || !fsi__mg_load_guess(mg, p, given.guess)) {
         mg->hidden = 0;
         mg->rank = NULL;
         return FSI_ERR_ARGUMENT;
     }
-    double least =
-        s.tolerance_abs * cg.unit > 1e-4 * cg.limit ? s.tolerance_abs * cg.unit : 1e-4 * cg.limit;
+    double least = given.tolerance_abs * cg.unit > 1e-4 * cg.limit ? given.tolerance_abs * cg.unit
+                                                                   : 1e-4 * cg.limit;
     double imbalance = fsi__mg_imbalance(mg, mg->r, least);
     fsi_mg_project(mg, mg->r);
     if (mg->regions)
         cg.rr = fsi_dot(mg->cells, mg->r, mg->r);
-    if (s.guess) {
+    if (given.guess) {
         if (cg.unit < 1 || cg.unit > 1)
             fsi_scale(mg->cells, (fsi_real)cg.unit, p);
         if (fsi__mg_guess_good(&cg))
@@ -7538,7 +7616,7 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
     }
     rep.residual_start = rep.residual = sqrt(cg.rr);
     if (rep.residual > cg.limit)
-        rep.reason = fsi__mg_loop(&cg, &rep, s.max_iterations ? s.max_iterations : 200);
+        rep.reason = fsi__mg_loop(&cg, &rep, given.max_iterations ? given.max_iterations : 200);
     mg->hidden = 0;
     mg->rank = NULL;
     if (cg.unit < 1 || cg.unit > 1) {
@@ -7564,20 +7642,23 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
 /* ------------------------------------------------------------------------------------------------
  * >>geometry */
 /* Place of a vertex: in the surface's array, or asked for and put into room[3]. */
-FSI__INLINE const fsi_real *fsi__surface_at(const fsi_surface *s, int vertex, fsi_real *room) {
-    if (s->x)
-        return s->x + 3 * (size_t)vertex;
-    s->place_fn(s->user, vertex, room);
+FSI__INLINE const fsi_real *fsi__surface_at(const fsi_surface *surface, int vertex,
+                                            fsi_real *room) {
+    if (surface->x)
+        return surface->x + 3 * (size_t)vertex;
+    surface->place_fn(surface->user, vertex, room);
     return room;
 }
 
-FSI__INLINE const fsi_real *fsi__surface_corner(const fsi_surface *s, int e, int corner,
+FSI__INLINE const fsi_real *fsi__surface_corner(const fsi_surface *surface, int e, int corner,
                                                 fsi_real *room) {
-    return fsi__surface_at(s, s->index[(size_t)e * (size_t)s->dim + (size_t)corner], room);
+    return fsi__surface_at(surface,
+                           surface->index[(size_t)e * (size_t)surface->dim + (size_t)corner], room);
 }
 
-FSI__INLINE fsi_vec3 fsi__surface_vertex(const fsi_surface *s, int e, int corner) {
-    return fsi_surface_place(s, s->index[(size_t)e * (size_t)s->dim + (size_t)corner]);
+FSI__INLINE fsi_vec3 fsi__surface_vertex(const fsi_surface *surface, int e, int corner) {
+    return fsi_surface_place(surface,
+                             surface->index[(size_t)e * (size_t)surface->dim + (size_t)corner]);
 }
 
 FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_real weight[2]) {
@@ -7629,16 +7710,16 @@ FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi
     return fsi__closest_edge(p, x, weight);
 }
 
-FSI_API void fsi_surface_closest(const fsi_surface *s, int e, fsi_vec3 p, fsi_hit *hit) {
-    fsi_vec3 a = fsi__surface_vertex(s, e, 0), b = fsi__surface_vertex(s, e, 1),
+FSI_API void fsi_surface_closest(const fsi_surface *surface, int e, fsi_vec3 p, fsi_hit *hit) {
+    fsi_vec3 a = fsi__surface_vertex(surface, e, 0), b = fsi__surface_vertex(surface, e, 1),
              c = fsi_vec(0, 0, 0);
     fsi_real d2;
-    if (s->dim == 2) {
+    if (surface->dim == 2) {
         a.z = b.z = p.z = 0;
         d2 = fsi_closest_on_segment(p, a, b, hit->weight);
         hit->weight[2] = 0;
     } else {
-        c = fsi__surface_vertex(s, e, 2);
+        c = fsi__surface_vertex(surface, e, 2);
         d2 = fsi_closest_on_triangle(p, a, b, c, hit->weight);
     }
     hit->element = e;
@@ -7648,40 +7729,45 @@ FSI_API void fsi_surface_closest(const fsi_surface *s, int e, fsi_vec3 p, fsi_hi
                              hit->weight[2]);
 }
 
-FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *s, int e) {
-    fsi_vec3 a = fsi__surface_vertex(s, e, 0), ab = fsi_vec_sub(fsi__surface_vertex(s, e, 1), a);
-    if (s->dim == 2)
+FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *surface, int e) {
+    fsi_vec3 a = fsi__surface_vertex(surface, e, 0),
+             ab = fsi_vec_sub(fsi__surface_vertex(surface, e, 1), a);
+    if (surface->dim == 2)
         return fsi_vec(ab.y, -ab.x, 0);
-    return fsi_vec_scale(fsi_vec_cross(ab, fsi_vec_sub(fsi__surface_vertex(s, e, 2), a)),
+    return fsi_vec_scale(fsi_vec_cross(ab, fsi_vec_sub(fsi__surface_vertex(surface, e, 2), a)),
                          FSI_R(0.5));
 }
 
-FSI_API fsi_result fsi_surface_check(const fsi_surface *s) {
+FSI_API fsi_result fsi_surface_check(const fsi_surface *surface) {
     /* areas are squared */
     const fsi_real most = sizeof(fsi_real) == 8 ? FSI_R(1e70) : FSI_R(1e9);
-    if (!s || (s->dim != 2 && s->dim != 3) || s->vertex_count < 0 || s->element_count < 0)
+    if (!surface || (surface->dim != 2 && surface->dim != 3) || surface->vertex_count < 0
+        || surface->element_count < 0)
         return FSI_ERR_ARGUMENT;
-    if ((s->vertex_count && !s->x && !s->place_fn) || (s->element_count && !s->index))
+    if ((surface->vertex_count && !surface->x && !surface->place_fn)
+        || (surface->element_count && !surface->index))
         return FSI_ERR_ARGUMENT;
-    if (s->rest
-        && (s->x || s->rest->surface.element_count != s->element_count
-            || s->rest->surface.dim != s->dim || !s->R || !s->T || !(s->off >= 0)))
+    if (surface->rest
+        && (surface->x || surface->rest->surface.element_count != surface->element_count
+            || surface->rest->surface.dim != surface->dim || !surface->R || !surface->T
+            || !(surface->off >= 0)))
         return FSI_ERR_ARGUMENT;
-    size_t n = (size_t)s->element_count * (size_t)s->dim;
+    size_t n = (size_t)surface->element_count * (size_t)surface->dim;
     for (size_t i = 0; i < n; i++)
-        if (s->index[i] < 0 || s->index[i] >= s->vertex_count)
+        if (surface->index[i] < 0 || surface->index[i] >= surface->vertex_count)
             return FSI_ERR_GEOMETRY;
-    n = 3 * (size_t)s->vertex_count;
-    if (s->v && !fsi_all_finite(n, s->v))
+    n = 3 * (size_t)surface->vertex_count;
+    if (surface->v && !fsi_all_finite(n, surface->v))
         return FSI_ERR_GEOMETRY;
-    for (size_t i = 0; !s->x && i < n; i += 3) {
+    for (size_t i = 0; !surface->x && i < n; i += 3) {
         fsi_real x[3];
-        s->place_fn(s->user, (int)(i / 3), x);
+        surface->place_fn(surface->user, (int)(i / 3), x);
         if (!fsi_all_finite(3, x) || !(fsi_max_abs(3, x) <= most))
             return FSI_ERR_GEOMETRY;
     }
-    return !s->x || (fsi_all_finite(n, s->x) && fsi_max_abs(n, s->x) <= most) ? FSI_OK
-                                                                              : FSI_ERR_GEOMETRY;
+    return !surface->x || (fsi_all_finite(n, surface->x) && fsi_max_abs(n, surface->x) <= most)
+               ? FSI_OK
+               : FSI_ERR_GEOMETRY;
 }
 
 /* ---- Crossings. The query segment becomes the axis w of a sheared frame in which it runs from 0
@@ -7697,29 +7783,29 @@ typedef struct fsi__ray {
     int dim; /* 0: no direction, hits nothing */
 } fsi__ray;
 
-static void fsi__ray_init(fsi__ray *r, int dim, fsi_vec3 p, fsi_vec3 q) {
+static void fsi__ray_init(fsi__ray *ray, int dim, fsi_vec3 p, fsi_vec3 q) {
     double d[3];
-    r->from = p;
-    r->dir = fsi_vec_sub(q, p);
+    ray->from = p;
+    ray->dir = fsi_vec_sub(q, p);
     for (int i = 0; i < 3; i++) {
-        r->p[i] = (double)fsi__get(p, i);
-        d[i] = (double)fsi__get(q, i) - r->p[i];
+        ray->p[i] = (double)fsi__get(p, i);
+        d[i] = (double)fsi__get(q, i) - ray->p[i];
     }
-    r->w = fabs(d[1]) > fabs(d[0]) ? 1 : 0;
-    if (dim == 3 && fabs(d[2]) > fabs(d[r->w]))
-        r->w = 2;
-    r->dim = d[r->w] != 0 ? dim : 0;
-    if (!r->dim)
+    ray->w = fabs(d[1]) > fabs(d[0]) ? 1 : 0;
+    if (dim == 3 && fabs(d[2]) > fabs(d[ray->w]))
+        ray->w = 2;
+    ray->dim = d[ray->w] != 0 ? dim : 0;
+    if (!ray->dim)
         return;
     if (dim == 2)
-        r->u = 1 - r->w, r->v = 2;
-    else if (d[r->w] > 0)
-        r->u = (r->w + 1) % 3, r->v = (r->w + 2) % 3;
+        ray->u = 1 - ray->w, ray->v = 2;
+    else if (d[ray->w] > 0)
+        ray->u = (ray->w + 1) % 3, ray->v = (ray->w + 2) % 3;
     else
-        r->u = (r->w + 2) % 3, r->v = (r->w + 1) % 3;
-    r->sw = 1 / d[r->w];
-    r->su = -d[r->u] * r->sw;
-    r->sv = dim == 3 ? -d[r->v] * r->sw : 0;
+        ray->u = (ray->w + 2) % 3, ray->v = (ray->w + 1) % 3;
+    ray->sw = 1 / d[ray->w];
+    ray->su = -d[ray->u] * ray->sw;
+    ray->sv = dim == 3 ? -d[ray->v] * ray->sw : 0;
 }
 
 /* Twice the signed area of (0, a, b), exactly antisymmetric in a and b; *sign is never 0 unless a =
@@ -7733,27 +7819,27 @@ static double fsi__edge(const double *a, const double *b, int *sign) {
     return swap ? -e : e;
 }
 
-static int fsi__ray_cross(const fsi__ray *r, const fsi_surface *s, int e, fsi_hit *hit) {
+static int fsi__ray_cross(const fsi__ray *ray, const fsi_surface *surface, int e, fsi_hit *hit) {
     /* corners (u, v, w); weights before division */
     double c[3][3], k[3];
     int sign[3];
-    if (!r->dim)
+    if (!ray->dim)
         return 0;
-    for (int i = 0; i < s->dim; i++) {
+    for (int i = 0; i < surface->dim; i++) {
         fsi_real room[3];
-        const fsi_real *x = fsi__surface_corner(s, e, i, room);
-        c[i][2] = (double)x[r->w] - r->p[r->w];
-        c[i][0] = ((double)x[r->u] - r->p[r->u]) + r->su * c[i][2];
-        c[i][1] = s->dim == 3 ? ((double)x[r->v] - r->p[r->v]) + r->sv * c[i][2] : 0;
+        const fsi_real *x = fsi__surface_corner(surface, e, i, room);
+        c[i][2] = (double)x[ray->w] - ray->p[ray->w];
+        c[i][0] = ((double)x[ray->u] - ray->p[ray->u]) + ray->su * c[i][2];
+        c[i][1] = surface->dim == 3 ? ((double)x[ray->v] - ray->p[ray->v]) + ray->sv * c[i][2] : 0;
     }
-    if (s->dim == 2) {
+    if (surface->dim == 2) {
         if ((c[0][0] >= 0) == (c[1][0] >= 0))
             return 0;
         k[0] = c[1][0];
         k[1] = -c[0][0];
         k[2] = 0;
         c[2][2] = 0;
-        sign[0] = ((c[1][0] > c[0][0]) == (r->w == 0)) == (r->sw > 0) ? 1 : -1;
+        sign[0] = ((c[1][0] > c[0][0]) == (ray->w == 0)) == (ray->sw > 0) ? 1 : -1;
     } else {
         k[0] = fsi__edge(c[1], c[2], sign);
         k[1] = fsi__edge(c[2], c[0], sign + 1);
@@ -7764,7 +7850,7 @@ static int fsi__ray_cross(const fsi__ray *r, const fsi_surface *s, int e, fsi_hi
     double det = k[0] + k[1] + k[2];
     if (det == 0)
         return 0;
-    double t = (k[0] * c[0][2] + k[1] * c[1][2] + k[2] * c[2][2]) / det * r->sw;
+    double t = (k[0] * c[0][2] + k[1] * c[1][2] + k[2] * c[2][2]) / det * ray->sw;
     if (!(t >= 0 && t < 1))
         return 0;
     hit->element = e;
@@ -7772,14 +7858,15 @@ static int fsi__ray_cross(const fsi__ray *r, const fsi_surface *s, int e, fsi_hi
     hit->t = (fsi_real)t;
     for (int i = 0; i < 3; i++)
         hit->weight[i] = (fsi_real)(k[i] / det);
-    hit->point = fsi_vec_mad(r->from, r->dir, hit->t);
+    hit->point = fsi_vec_mad(ray->from, ray->dir, hit->t);
     return 1;
 }
 
-FSI_API int fsi_surface_cross(const fsi_surface *s, int e, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit) {
-    fsi__ray r;
-    fsi__ray_init(&r, s->dim, p, q);
-    return fsi__ray_cross(&r, s, e, hit);
+FSI_API int fsi_surface_cross(const fsi_surface *surface, int e, fsi_vec3 p, fsi_vec3 q,
+                              fsi_hit *hit) {
+    fsi__ray ray;
+    fsi__ray_init(&ray, surface->dim, p, q);
+    return fsi__ray_cross(&ray, surface, e, hit);
 }
 
 /* ---- Clipping: the polygon is kept in barycentric weights, so areas and centroids are sums over
@@ -7828,20 +7915,21 @@ static fsi_real fsi__clip_moments(fsi_real (*w)[3], int n, int dim, fsi_real *ce
     return total;
 }
 
-FSI_API int fsi_surface_clip(const fsi_surface *s, int e, fsi_vec3 lo, fsi_vec3 hi, fsi_clip *out) {
+FSI_API int fsi_surface_clip(const fsi_surface *surface, int e, fsi_vec3 lo, fsi_vec3 hi,
+                             fsi_clip *out) {
     fsi_real w[12][3] = {{0}}, x[3];
-    fsi_vec3 n = fsi_surface_normal(s, e);
-    int count = s->dim;
+    fsi_vec3 n = fsi_surface_normal(surface, e);
+    int count = surface->dim;
     for (int i = 0; i < count; i++)
         w[i][i] = 1;
-    for (int axis = 0; axis < s->dim && count > 0; axis++) {
+    for (int axis = 0; axis < surface->dim && count > 0; axis++) {
         for (int i = 0; i < 3; i++)
-            x[i] = i < s->dim ? fsi__get(fsi__surface_vertex(s, e, i), axis) : 0;
+            x[i] = i < surface->dim ? fsi__get(fsi__surface_vertex(surface, e, i), axis) : 0;
         count = fsi__clip_plane(w, count, x, fsi__get(lo, axis), 1);
         if (count > 0)
             count = fsi__clip_plane(w, count, x, fsi__get(hi, axis), -1);
     }
-    fsi_real share = fsi__clip_moments(w, count, s->dim, out->weight);
+    fsi_real share = fsi__clip_moments(w, count, surface->dim, out->weight);
     out->normal = fsi_vec_scale(n, share);
     out->area = fsi__length(out->normal);
     return out->area > 0;
@@ -7849,9 +7937,9 @@ FSI_API int fsi_surface_clip(const fsi_surface *s, int e, fsi_vec3 lo, fsi_vec3 
 
 /* ---- Tree of boxes, depth first: the first child follows its parent, so children have larger
  * numbers (refit runs backwards). */
-static void fsi__bvh_layout(fsi_bvh *b, fsi_arena *arena) {
-    FSI__TAKE(b->node, fsi_bvh_node, arena, 2 * (size_t)b->capacity);
-    FSI__TAKE(b->order, int32_t, arena, (size_t)b->capacity);
+static void fsi__bvh_layout(fsi_bvh *bvh, fsi_arena *arena) {
+    FSI__TAKE(bvh->node, fsi_bvh_node, arena, 2 * (size_t)bvh->capacity);
+    FSI__TAKE(bvh->order, int32_t, arena, (size_t)bvh->capacity);
 }
 
 FSI_API fsi_result fsi_bvh_init(fsi_bvh *bvh, int capacity, const fsi_allocator *allocator) {
@@ -7863,12 +7951,12 @@ FSI_API fsi_result fsi_bvh_init(fsi_bvh *bvh, int capacity, const fsi_allocator 
     if (allocator)
         bvh->allocator = *allocator;
     fsi__bvh_layout(bvh, &arena);
-    fsi_result r = fsi__arena_block(&arena, &bvh->allocator, &bvh->block, &bvh->size);
-    if (r == FSI_OK)
+    fsi_result result = fsi__arena_block(&arena, &bvh->allocator, &bvh->block, &bvh->size);
+    if (result == FSI_OK)
         fsi__bvh_layout(bvh, &arena);
     else
         memset(bvh, 0, sizeof *bvh);
-    return r;
+    return result;
 }
 
 FSI_API void fsi_bvh_free(fsi_bvh *bvh) {
@@ -7893,42 +7981,43 @@ FSI__INLINE void fsi__bounds_add(int dim, const fsi_real *x, fsi_real *lo, fsi_r
     }
 }
 
-static void fsi__bounds_element(const fsi_surface *s, int e, fsi_real *lo, fsi_real *hi) {
+static void fsi__bounds_element(const fsi_surface *surface, int e, fsi_real *lo, fsi_real *hi) {
     fsi_real room[3];
-    for (int i = 0; i < s->dim; i++)
-        fsi__bounds_add(s->dim, fsi__surface_corner(s, e, i, room), lo, hi);
+    for (int i = 0; i < surface->dim; i++)
+        fsi__bounds_add(surface->dim, fsi__surface_corner(surface, e, i, room), lo, hi);
 }
 
-FSI_API void fsi_surface_bounds(const fsi_surface *s, int e, fsi_real lo[3], fsi_real hi[3]) {
-    fsi__bounds_none(s->dim, lo, hi);
-    fsi__bounds_element(s, e, lo, hi);
+FSI_API void fsi_surface_bounds(const fsi_surface *surface, int e, fsi_real lo[3], fsi_real hi[3]) {
+    fsi__bounds_none(surface->dim, lo, hi);
+    fsi__bounds_element(surface, e, lo, hi);
 }
 
-static fsi_real fsi__bvh_key(const fsi_surface *s, int e, int axis) { /* dim times the centroid */
+static fsi_real fsi__bvh_key(const fsi_surface *surface, int e,
+                             int axis) { /* dim times the centroid */
     fsi_real sum = 0;
-    for (int i = 0; i < s->dim; i++)
-        sum += fsi__get(fsi__surface_vertex(s, e, i), axis);
+    for (int i = 0; i < surface->dim; i++)
+        sum += fsi__get(fsi__surface_vertex(surface, e, i), axis);
     return sum;
 }
 
 /* Order [begin, end) so that the middle element is in its sorted place and smaller ones come first;
  * ties by element number. */
-static void fsi__bvh_select(fsi_bvh *b, int begin, int end, int middle, int axis) {
-    const fsi_surface *s = &b->surface;
-    int32_t *o = b->order;
+static void fsi__bvh_select(fsi_bvh *bvh, int begin, int end, int middle, int axis) {
+    const fsi_surface *surface = &bvh->surface;
+    int32_t *o = bvh->order;
     int lo = begin, hi = end - 1;
     while (lo < hi) {
         int32_t pivot = o[lo + (hi - lo) / 2];
-        fsi_real key = fsi__bvh_key(s, pivot, axis), k;
+        fsi_real key = fsi__bvh_key(surface, pivot, axis), k;
         int i = lo, j = hi;
         while (i <= j) {
             for (;; i++) {
-                k = fsi__bvh_key(s, o[i], axis);
+                k = fsi__bvh_key(surface, o[i], axis);
                 if (!(k < key || (k == key && o[i] < pivot)))
                     break;
             }
             for (;; j--) {
-                k = fsi__bvh_key(s, o[j], axis);
+                k = fsi__bvh_key(surface, o[j], axis);
                 if (!(k > key || (k == key && o[j] > pivot)))
                     break;
             }
@@ -7958,70 +8047,70 @@ static void fsi__bvh_pad(fsi_real *lo, fsi_real *hi) {
     }
 }
 
-static void fsi__bvh_fit(fsi_bvh *b, fsi_bvh_node *n) {
-    const fsi_bvh_node *l = n + 1, *r = b->node + n->right;
+static void fsi__bvh_fit(fsi_bvh *bvh, fsi_bvh_node *n) {
+    const fsi_bvh_node *l = n + 1, *r = bvh->node + n->right;
     for (int k = 0; k < 3 && n->right; k++) {
         n->lo[k] = fsi__min(l->lo[k], r->lo[k]);
         n->hi[k] = fsi__max(l->hi[k], r->hi[k]);
     }
     if (n->right)
         return;
-    fsi__bounds_none(b->surface.dim, n->lo, n->hi);
+    fsi__bounds_none(bvh->surface.dim, n->lo, n->hi);
     for (int i = n->begin; i < n->end; i++)
-        fsi__bounds_element(&b->surface, b->order[i], n->lo, n->hi);
+        fsi__bounds_element(&bvh->surface, bvh->order[i], n->lo, n->hi);
     fsi__bvh_pad(n->lo, n->hi);
 }
 
 /* returns the node's number; depth is log2 n */
-static int fsi__bvh_split(fsi_bvh *b, int begin, int end) {
-    int self = b->nodes++, axis = 0, middle = begin + (end - begin) / 2;
-    fsi_bvh_node *n = b->node + self;
+static int fsi__bvh_split(fsi_bvh *bvh, int begin, int end) {
+    int self = bvh->nodes++, axis = 0, middle = begin + (end - begin) / 2;
+    fsi_bvh_node *node = bvh->node + self;
     fsi_real lo[3], hi[3], x[3];
-    n->begin = begin;
-    n->end = end;
-    n->right = 0;
-    if (end - begin <= (b->leaf > 0 ? b->leaf : 4)) {
-        fsi__bvh_fit(b, n);
+    node->begin = begin;
+    node->end = end;
+    node->right = 0;
+    if (end - begin <= (bvh->leaf > 0 ? bvh->leaf : 4)) {
+        fsi__bvh_fit(bvh, node);
         return self;
     }
-    fsi__bounds_none(b->surface.dim, lo, hi);
+    fsi__bounds_none(bvh->surface.dim, lo, hi);
     for (int i = begin; i < end; i++) {
-        for (int k = 0; k < b->surface.dim; k++)
-            x[k] = fsi__bvh_key(&b->surface, b->order[i], k);
-        fsi__bounds_add(b->surface.dim, x, lo, hi);
+        for (int k = 0; k < bvh->surface.dim; k++)
+            x[k] = fsi__bvh_key(&bvh->surface, bvh->order[i], k);
+        fsi__bounds_add(bvh->surface.dim, x, lo, hi);
     }
-    for (int k = 1; k < b->surface.dim; k++)
+    for (int k = 1; k < bvh->surface.dim; k++)
         if (hi[k] - lo[k] > hi[axis] - lo[axis])
             axis = k;
-    fsi__bvh_select(b, begin, end, middle, axis);
-    (void)fsi__bvh_split(b, begin, middle);
-    n->right = fsi__bvh_split(b, middle, end);
-    fsi__bvh_fit(b, n);
+    fsi__bvh_select(bvh, begin, end, middle, axis);
+    (void)fsi__bvh_split(bvh, begin, middle);
+    node->right = fsi__bvh_split(bvh, middle, end);
+    fsi__bvh_fit(bvh, node);
     return self;
 }
 
 /* Bounds of everything: the root's, or those of all vertices. */
-static void fsi__bvh_bounds(fsi_bvh *b) {
-    const fsi_surface *s = &b->surface;
+static void fsi__bvh_bounds(fsi_bvh *bvh) {
+    const fsi_surface *surface = &bvh->surface;
     fsi_real room[3];
-    if (!s->rest && b->nodes) {
-        memcpy(b->lo, b->node->lo, sizeof b->lo);
-        memcpy(b->hi, b->node->hi, sizeof b->hi);
+    if (!surface->rest && bvh->nodes) {
+        memcpy(bvh->lo, bvh->node->lo, sizeof bvh->lo);
+        memcpy(bvh->hi, bvh->node->hi, sizeof bvh->hi);
     }
-    if (!s->rest)
+    if (!surface->rest)
         return;
-    fsi__bounds_none(s->dim, b->lo, b->hi);
-    for (int i = 0; i < s->vertex_count; i++)
-        fsi__bounds_add(s->dim, fsi__surface_at(s, i, room), b->lo, b->hi);
-    fsi__bvh_pad(b->lo, b->hi);
+    fsi__bounds_none(surface->dim, bvh->lo, bvh->hi);
+    for (int i = 0; i < surface->vertex_count; i++)
+        fsi__bounds_add(surface->dim, fsi__surface_at(surface, i, room), bvh->lo, bvh->hi);
+    fsi__bvh_pad(bvh->lo, bvh->hi);
 }
 
 FSI_API fsi_result fsi_bvh_build(fsi_bvh *bvh, const fsi_surface *surface) {
     if (!bvh || !surface || (!bvh->block && !surface->rest))
         return FSI_ERR_STATE;
-    fsi_result r = fsi_surface_check(surface);
-    if (r != FSI_OK)
-        return r;
+    fsi_result result = fsi_surface_check(surface);
+    if (result != FSI_OK)
+        return result;
     if (!surface->rest && surface->element_count > bvh->capacity)
         return FSI_ERR_SIZE;
     bvh->surface = *surface;
@@ -8039,9 +8128,9 @@ FSI_API fsi_result fsi_bvh_refit(fsi_bvh *bvh, const fsi_surface *surface) {
         return fsi_bvh_build(bvh, surface);
     if (!bvh || !bvh->block)
         return FSI_ERR_STATE;
-    fsi_result r = fsi_surface_check(surface);
-    if (r != FSI_OK)
-        return r;
+    fsi_result result = fsi_surface_check(surface);
+    if (result != FSI_OK)
+        return result;
     if (surface->element_count != bvh->surface.element_count || surface->dim != bvh->surface.dim
         || bvh->surface.rest)
         return FSI_ERR_STATE;
@@ -8070,28 +8159,28 @@ typedef struct fsi__walk {
     fsi_real reach;            /* ball: squared radius; ray: largest t; shrinks as hits are found */
 } fsi__walk;
 
-static fsi_real fsi__box_distance2(const fsi_bvh_node *n, const fsi_real *p, int dim,
+static fsi_real fsi__box_distance2(const fsi_bvh_node *node, const fsi_real *p, int dim,
                                    fsi_real off) {
     fsi_real d2 = 0;
     for (int k = 0; k < dim; k++) {
-        fsi_real d = fsi__max(fsi__max(n->lo[k] - p[k], p[k] - n->hi[k]) - off, 0);
+        fsi_real d = fsi__max(fsi__max(node->lo[k] - p[k], p[k] - node->hi[k]) - off, 0);
         d2 += d * d;
     }
     return d2;
 }
 
-static int fsi__walk_test(const fsi__walk *w, const fsi_bvh_node *n, fsi_real off) {
-    fsi_real t0 = 0, t1 = w->reach;
-    if (w->kind == FSI__WALK_BALL)
-        return fsi__box_distance2(n, w->lo, w->dim, off) <= w->reach;
-    for (int k = 0; k < w->dim; k++)
-        if (w->lo[k] > n->hi[k] + off || w->hi[k] < n->lo[k] - off)
+static int fsi__walk_test(const fsi__walk *walk, const fsi_bvh_node *node, fsi_real off) {
+    fsi_real t0 = 0, t1 = walk->reach;
+    if (walk->kind == FSI__WALK_BALL)
+        return fsi__box_distance2(node, walk->lo, walk->dim, off) <= walk->reach;
+    for (int k = 0; k < walk->dim; k++)
+        if (walk->lo[k] > node->hi[k] + off || walk->hi[k] < node->lo[k] - off)
             return 0;
-    for (int k = 0; k < w->dim && w->kind == FSI__WALK_RAY; k++) {
-        if (w->over[k] == 0)
+    for (int k = 0; k < walk->dim && walk->kind == FSI__WALK_RAY; k++) {
+        if (walk->over[k] == 0)
             continue;
-        fsi_real a = (n->lo[k] - off - w->from[k]) * w->over[k];
-        fsi_real b = (n->hi[k] + off - w->from[k]) * w->over[k];
+        fsi_real a = (node->lo[k] - off - walk->from[k]) * walk->over[k];
+        fsi_real b = (node->hi[k] + off - walk->from[k]) * walk->over[k];
         t0 = fsi__max(t0, fsi__min(a, b));
         t1 = fsi__min(t1, fsi__max(a, b));
     }
@@ -8100,87 +8189,89 @@ static int fsi__walk_test(const fsi__walk *w, const fsi_bvh_node *n, fsi_real of
 
 /* Box lo .. hi, segment lo -> hi or ball about lo: x R + T gives back what is asked for in the
  * frame at rest. */
-static void fsi__walk_start(fsi__walk *w, const fsi_bvh *b, enum fsi__walk_kind kind, fsi_vec3 lo,
-                            fsi_vec3 hi, fsi_real reach) {
-    const fsi_surface *s = &b->surface;
+static void fsi__walk_start(fsi__walk *walk, const fsi_bvh *bvh, enum fsi__walk_kind kind,
+                            fsi_vec3 lo, fsi_vec3 hi, fsi_real reach) {
+    const fsi_surface *surface = &bvh->surface;
     fsi_real p[2][3];
     int i;
-    w->tree = s->rest ? s->rest : b;
-    w->top = 0;
-    w->kind = kind;
-    w->dim = s->dim;
-    w->reach = reach;
+    walk->tree = surface->rest ? surface->rest : bvh;
+    walk->top = 0;
+    walk->kind = kind;
+    walk->dim = surface->dim;
+    walk->reach = reach;
     fsi_vec_store(p[0], lo);
     fsi_vec_store(p[1], hi);
     fsi_real d;
-    if (s->rest && kind == FSI__WALK_BOX) { /* the box's box in the other frame */
+    if (surface->rest && kind == FSI__WALK_BOX) { /* the box's box in the other frame */
         fsi_real middle[3], half[3], x[3];
         for (int k = 0; k < 3; k++) {
-            middle[k] = k < s->dim ? (p[0][k] + p[1][k]) / 2 - s->T[k] : 0;
-            half[k] = k < s->dim ? (p[1][k] - p[0][k]) / 2 : 0;
+            middle[k] = k < surface->dim ? (p[0][k] + p[1][k]) / 2 - surface->T[k] : 0;
+            half[k] = k < surface->dim ? (p[1][k] - p[0][k]) / 2 : 0;
         }
         for (int k = 0; k < 3; k++) {
             for (x[k] = d = 0, i = 0; i < 3; i++) {
-                x[k] += s->R[3 * i + k] * middle[i];
-                d += fsi__abs(s->R[3 * i + k]) * half[i];
+                x[k] += surface->R[3 * i + k] * middle[i];
+                d += fsi__abs(surface->R[3 * i + k]) * half[i];
             }
             p[0][k] = x[k] - d;
             p[1][k] = x[k] + d;
         }
-    } else if (s->rest)
+    } else if (surface->rest)
         for (int e = 0; e < 2; e++) {
             fsi_real x[3];
             for (int k = 0; k < 3; k++)
-                x[k] = k < s->dim ? p[e][k] - s->T[k] : 0;
+                x[k] = k < surface->dim ? p[e][k] - surface->T[k] : 0;
             for (int k = 0; k < 3; k++)
-                p[e][k] = s->R[k] * x[0] + s->R[3 + k] * x[1] + s->R[6 + k] * x[2];
+                p[e][k] =
+                    surface->R[k] * x[0] + surface->R[3 + k] * x[1] + surface->R[6 + k] * x[2];
         }
     for (int k = 0; k < 3; k++) {
-        w->from[k] = p[0][k];
+        walk->from[k] = p[0][k];
         d = p[1][k] - p[0][k];
-        w->over[k] = kind == FSI__WALK_RAY && d != 0 ? 1 / d : 0;
+        walk->over[k] = kind == FSI__WALK_RAY && d != 0 ? 1 / d : 0;
         /* hardly any way along this axis: the segment's box decides */
-        if (!fsi__finite(w->over[k]))
-            w->over[k] = 0;
-        w->lo[k] = kind == FSI__WALK_RAY ? fsi__min(p[0][k], p[1][k]) : p[0][k];
-        w->hi[k] = kind == FSI__WALK_RAY ? fsi__max(p[0][k], p[1][k]) : p[1][k];
+        if (!fsi__finite(walk->over[k]))
+            walk->over[k] = 0;
+        walk->lo[k] = kind == FSI__WALK_RAY ? fsi__min(p[0][k], p[1][k]) : p[0][k];
+        walk->hi[k] = kind == FSI__WALK_RAY ? fsi__max(p[0][k], p[1][k]) : p[1][k];
     }
-    if (b->nodes)
-        w->stack[w->top++] = 0;
+    if (bvh->nodes)
+        walk->stack[walk->top++] = 0;
 }
 
-static const fsi_bvh_node *fsi__walk_next(fsi__walk *w, fsi_real off) {
-    const fsi_bvh_node *nodes = w->tree->node;
-    while (w->top > 0) {
-        const fsi_bvh_node *n = nodes + w->stack[--w->top];
-        if (!fsi__walk_test(w, n, off))
+static const fsi_bvh_node *fsi__walk_next(fsi__walk *walk, fsi_real off) {
+    const fsi_bvh_node *nodes = walk->tree->node;
+    while (walk->top > 0) {
+        const fsi_bvh_node *node = nodes + walk->stack[--walk->top];
+        if (!fsi__walk_test(walk, node, off))
             continue;
-        if (!n->right)
-            return n;
-        int l = (int)(n - nodes) + 1;
-        int r = n->right;
-        if (w->kind == FSI__WALK_BALL
-            && fsi__box_distance2(nodes + r, w->lo, w->dim, 0)
-                   < fsi__box_distance2(nodes + l, w->lo, w->dim, 0)) {
+        if (!node->right)
+            return node;
+        int l = (int)(node - nodes) + 1;
+        int r = node->right;
+        if (walk->kind == FSI__WALK_BALL
+            && fsi__box_distance2(nodes + r, walk->lo, walk->dim, 0)
+                   < fsi__box_distance2(nodes + l, walk->lo, walk->dim, 0)) {
             int swap = l;
             l = r;
             r = swap;
         }
-        w->stack[w->top++] = r;
-        w->stack[w->top++] = l;
+        walk->stack[walk->top++] = r;
+        walk->stack[walk->top++] = l;
     }
     return NULL;
 }
 
 /* Round-off of the turned query beside what the vertices are off. */
-static fsi_real fsi__bvh_off(const fsi_bvh *b) {
-    const fsi_surface *s = &b->surface;
+static fsi_real fsi__bvh_off(const fsi_bvh *bvh) {
+    const fsi_surface *surface = &bvh->surface;
     fsi_real most = 0;
-    if (!s->rest)
+    if (!surface->rest)
         return 0;
     for (int k = 0; k < 3; k++)
-        most = fsi__max(most, fsi__max(fsi__abs(b->lo[k]), fsi__abs(b->hi[k])) + fsi__abs(s->T[k]));
-    return s->off + 64 * FSI_REAL_EPS * most;
+        most = fsi__max(most, fsi__max(fsi__abs(bvh->lo[k]), fsi__abs(bvh->hi[k]))
+                                  + fsi__abs(surface->T[k]));
+    return surface->off + 64 * FSI_REAL_EPS * most;
 }
 
 FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi_hit *hit) {
@@ -8191,20 +8282,20 @@ FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi
         return 0;
     if (bvh->surface.dim == 2)
         p.z = 0;
-    fsi__walk w;
-    fsi__walk_start(&w, bvh, FSI__WALK_BALL, p, p,
+    fsi__walk walk;
+    fsi__walk_start(&walk, bvh, FSI__WALK_BALL, p, p,
                     radius < fsi__sqrt(FSI_REAL_MAX) / 2 ? radius * radius * (1 + 8 * FSI_REAL_EPS)
                                                          : FSI_REAL_MAX);
-    const fsi_bvh_node *n;
-    while ((n = fsi__walk_next(&w, off)) != NULL)
-        for (int i = n->begin; i < n->end; i++) {
-            fsi_surface_closest(&bvh->surface, w.tree->order[i], p, &h);
+    const fsi_bvh_node *node;
+    while ((node = fsi__walk_next(&walk, off)) != NULL)
+        for (int i = node->begin; i < node->end; i++) {
+            fsi_surface_closest(&bvh->surface, walk.tree->order[i], p, &h);
             if (h.t > radius
                 || (found && (h.t > hit->t || (h.t == hit->t && h.element > hit->element))))
                 continue;
             *hit = h;
             found = 1;
-            w.reach = fsi__min(w.reach, h.t * h.t * (1 + 8 * FSI_REAL_EPS));
+            walk.reach = fsi__min(walk.reach, h.t * h.t * (1 + 8 * FSI_REAL_EPS));
         }
     return found;
 }
@@ -8213,7 +8304,7 @@ FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi
  * those against. */
 static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hits, int room,
                          int first, int *winding) {
-    fsi_hit h;
+    fsi_hit hit;
     fsi_real off = fsi__bvh_off(bvh);
     int count = 0;
     *winding = 0;
@@ -8221,27 +8312,27 @@ static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hi
         return 0;
     fsi__ray ray;
     fsi__ray_init(&ray, bvh->surface.dim, p, q);
-    fsi__walk w;
-    fsi__walk_start(&w, bvh, FSI__WALK_RAY, p, q, 1);
-    const fsi_bvh_node *n;
-    while ((n = fsi__walk_next(&w, off)) != NULL)
-        for (int i = n->begin; i < n->end; i++) {
-            if (!fsi__ray_cross(&ray, &bvh->surface, w.tree->order[i], &h))
+    fsi__walk walk;
+    fsi__walk_start(&walk, bvh, FSI__WALK_RAY, p, q, 1);
+    const fsi_bvh_node *node;
+    while ((node = fsi__walk_next(&walk, off)) != NULL)
+        for (int i = node->begin; i < node->end; i++) {
+            if (!fsi__ray_cross(&ray, &bvh->surface, walk.tree->order[i], &hit))
                 continue;
             /* insertion into the sorted list of the nearest ones */
             int j = count < room ? count : room;
             for (; j > 0
-                   && (h.t < hits[j - 1].t
-                       || (h.t == hits[j - 1].t && h.element < hits[j - 1].element));
+                   && (hit.t < hits[j - 1].t
+                       || (hit.t == hits[j - 1].t && hit.element < hits[j - 1].element));
                  j--)
                 if (j < room)
                     hits[j] = hits[j - 1];
             if (j < room)
-                hits[j] = h;
+                hits[j] = hit;
             count++;
-            *winding += h.side;
+            *winding += hit.side;
             if (first)
-                w.reach = hits[0].t;
+                walk.reach = hits[0].t;
         }
     return count;
 }
@@ -8258,16 +8349,16 @@ FSI_API int fsi_bvh_all_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit
 
 FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi,
                             int (*visit_fn)(int element, void *user), void *user) {
-    fsi__walk w;
+    fsi__walk walk;
     fsi_real off = fsi__bvh_off(bvh), room[3][3];
     int k, dim = bvh->surface.dim;
-    fsi__walk_start(&w, bvh, FSI__WALK_BOX, lo, hi, 0);
-    const fsi_bvh_node *n;
-    while ((n = fsi__walk_next(&w, off)) != NULL)
-        for (int i = n->begin; i < n->end; i++) {
+    fsi__walk_start(&walk, bvh, FSI__WALK_BOX, lo, hi, 0);
+    const fsi_bvh_node *node;
+    while ((node = fsi__walk_next(&walk, off)) != NULL)
+        for (int i = node->begin; i < node->end; i++) {
             const fsi_real *x[3];
             for (int c = 0; c < dim; c++)
-                x[c] = fsi__surface_corner(&bvh->surface, w.tree->order[i], c, room[c]);
+                x[c] = fsi__surface_corner(&bvh->surface, walk.tree->order[i], c, room[c]);
             /* bounds of the element, axis by axis: most are out along the first */
             for (k = 0; k < dim; k++) {
                 fsi_real least = x[0][k], most = least;
@@ -8281,7 +8372,7 @@ FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi,
             }
             if (k < dim)
                 continue;
-            int stop = visit_fn(w.tree->order[i], user);
+            int stop = visit_fn(walk.tree->order[i], user);
             if (stop)
                 return stop;
         }
@@ -8336,83 +8427,85 @@ typedef struct fsi__iso {
 
 /* Value minus level; outside the lattice the lid: the mirrored sample, always outside, so that a
  * crossing lies half way. */
-static fsi_real fsi__iso_value(const fsi_iso_desc *d, int i, int j, int k) {
-    int a = fsi__iclamp(i, 0, d->nx - 1), b = fsi__iclamp(j, 0, d->ny - 1),
-        c = fsi__iclamp(k, 0, d->nz - 1);
+static fsi_real fsi__iso_value(const fsi_iso_desc *desc, int i, int j, int k) {
+    int a = fsi__iclamp(i, 0, desc->nx - 1), b = fsi__iclamp(j, 0, desc->ny - 1),
+        c = fsi__iclamp(k, 0, desc->nz - 1);
     fsi_real v =
-        d->value[(size_t)a + (size_t)d->nx * ((size_t)b + (size_t)d->ny * (size_t)c)] - d->level;
+        desc->value[(size_t)a + (size_t)desc->nx * ((size_t)b + (size_t)desc->ny * (size_t)c)]
+        - desc->level;
     return a == i && b == j && c == k ? v : fsi__abs(v);
 }
 
-static fsi_vec3 fsi__iso_gradient(const fsi__iso *s, int i, int j, int k) {
-    const fsi_iso_desc *d = s->d;
-    int lid = d->closed, x0 = i > 0 || lid, x1 = i < d->nx - 1 || lid, y0 = j > 0 || lid,
-        y1 = j < d->ny - 1 || lid;
-    int z0 = d->nz > 1 && (k > 0 || lid), z1 = d->nz > 1 && (k < d->nz - 1 || lid);
-    return fsi_vec((fsi__iso_value(d, i + x1, j, k) - fsi__iso_value(d, i - x0, j, k))
+static fsi_vec3 fsi__iso_gradient(const fsi__iso *iso, int i, int j, int k) {
+    const fsi_iso_desc *desc = iso->d;
+    int lid = desc->closed, x0 = i > 0 || lid, x1 = i < desc->nx - 1 || lid, y0 = j > 0 || lid,
+        y1 = j < desc->ny - 1 || lid;
+    int z0 = desc->nz > 1 && (k > 0 || lid), z1 = desc->nz > 1 && (k < desc->nz - 1 || lid);
+    return fsi_vec((fsi__iso_value(desc, i + x1, j, k) - fsi__iso_value(desc, i - x0, j, k))
                        / (fsi_real)fsi__imax(x0 + x1, 1),
-                   (fsi__iso_value(d, i, j + y1, k) - fsi__iso_value(d, i, j - y0, k))
+                   (fsi__iso_value(desc, i, j + y1, k) - fsi__iso_value(desc, i, j - y0, k))
                        / (fsi_real)fsi__imax(y0 + y1, 1),
-                   (fsi__iso_value(d, i, j, k + z1) - fsi__iso_value(d, i, j, k - z0))
+                   (fsi__iso_value(desc, i, j, k + z1) - fsi__iso_value(desc, i, j, k - z0))
                        / (fsi_real)fsi__imax(z0 + z1, 1));
 }
 
-static int fsi__iso_vertex(fsi__iso *s, fsi_vec3 x, fsi_vec3 normal) {
-    fsi_iso_mesh *m = s->mesh;
-    int v = m->vertex_count;
+static int fsi__iso_vertex(fsi__iso *iso, fsi_vec3 x, fsi_vec3 normal) {
+    fsi_iso_mesh *mesh = iso->mesh;
+    int v = mesh->vertex_count;
     if (v == 0x7ffffffe)
-        s->full = 1;
+        iso->full = 1;
     else
-        m->vertex_count++;
-    if (!m->x)
+        mesh->vertex_count++;
+    if (!mesh->x)
         return v;
-    if (v >= m->vertex_room) {
-        s->full = 1;
+    if (v >= mesh->vertex_room) {
+        iso->full = 1;
         return 0;
     }
-    fsi_vec_store(m->x + 3 * (size_t)v, x);
-    if (m->normal)
-        fsi_vec_store(m->normal + 3 * (size_t)v,
+    fsi_vec_store(mesh->x + 3 * (size_t)v, x);
+    if (mesh->normal)
+        fsi_vec_store(mesh->normal + 3 * (size_t)v,
                       fsi__finite_vec(normal) ? fsi_vec_unit(normal) : fsi_vec(0, 0, 0));
     return v;
 }
 
-static void fsi__iso_element(fsi__iso *s, int a, int b, int c) {
-    fsi_iso_mesh *m = s->mesh;
-    int e = m->element_count;
+static void fsi__iso_element(fsi__iso *iso, int a, int b, int c) {
+    fsi_iso_mesh *mesh = iso->mesh;
+    int e = mesh->element_count;
     if (e == 0x7ffffffe)
-        s->full = 1;
+        iso->full = 1;
     else
-        m->element_count++;
-    if (!m->x)
+        mesh->element_count++;
+    if (!mesh->x)
         return;
-    if (e >= m->element_room) {
-        s->full = 1;
+    if (e >= mesh->element_room) {
+        iso->full = 1;
         return;
     }
-    int32_t *at = m->index + (size_t)m->dim * (size_t)e;
+    int32_t *at = mesh->index + (size_t)mesh->dim * (size_t)e;
     at[0] = a;
     at[1] = b;
-    if (m->dim == 3)
+    if (mesh->dim == 3)
         at[2] = c;
 }
 
 /* The vertex on an edge of cell (i, j, k), made on first use. */
-static int fsi__iso_edge(fsi__iso *s, int i, int j, int k, int edge) {
+static int fsi__iso_edge(fsi__iso *iso, int i, int j, int k, int edge) {
     int axis = edge >> 3, a[3], b[3];
     a[0] = i + (edge & 1);
     a[1] = j + (edge >> 1 & 1);
     a[2] = k + (edge >> 2 & 1);
-    int32_t *slot = s->map[a[2] - k]
-                    + 3 * ((size_t)(a[0] - s->lo) + (size_t)s->mx * (size_t)(a[1] - s->lo)) + axis;
+    int32_t *slot = iso->map[a[2] - k]
+                    + 3 * ((size_t)(a[0] - iso->lo) + (size_t)iso->mx * (size_t)(a[1] - iso->lo))
+                    + axis;
     if (*slot >= 0)
         return *slot;
     b[0] = a[0];
     b[1] = a[1];
     b[2] = a[2];
     b[axis]++;
-    fsi_real va = fsi__iso_value(s->d, a[0], a[1], a[2]);
-    fsi_real vb = fsi__iso_value(s->d, b[0], b[1], b[2]);
+    fsi_real va = fsi__iso_value(iso->d, a[0], a[1], a[2]);
+    fsi_real vb = fsi__iso_value(iso->d, b[0], b[1], b[2]);
     fsi_real t = fsi__finite(va - vb) ? va / (va - vb) : FSI_R(0.5);
     fsi_vec3 p = fsi_vec((fsi_real)a[0], (fsi_real)a[1], (fsi_real)a[2]);
     if (axis == 0)
@@ -8421,9 +8514,9 @@ static int fsi__iso_edge(fsi__iso *s, int i, int j, int k, int edge) {
         p.y += t;
     else
         p.z += t;
-    fsi_vec3 n = fsi_vec_add(fsi_vec_scale(fsi__iso_gradient(s, a[0], a[1], a[2]), 1 - t),
-                             fsi_vec_scale(fsi__iso_gradient(s, b[0], b[1], b[2]), t));
-    return *slot = fsi__iso_vertex(s, fsi_vec_mad(s->d->origin, p, s->d->h), n);
+    fsi_vec3 n = fsi_vec_add(fsi_vec_scale(fsi__iso_gradient(iso, a[0], a[1], a[2]), 1 - t),
+                             fsi_vec_scale(fsi__iso_gradient(iso, b[0], b[1], b[2]), t));
+    return *slot = fsi__iso_vertex(iso, fsi_vec_mad(iso->d->origin, p, iso->d->h), n);
 }
 
 /* Successors of the crossed edges on the face `side` of `axis`; v: the values at the 8 corners. */
@@ -8455,29 +8548,29 @@ static void fsi__iso_face(const fsi_real v[8], int axis, int side, signed char n
 }
 
 /* One loop of vertices to triangles. */
-static void fsi__iso_loop(fsi__iso *s, const int *v, int n) {
-    const fsi_iso_mesh *mesh = s->mesh;
+static void fsi__iso_loop(fsi__iso *iso, const int *v, int n) {
+    const fsi_iso_mesh *mesh = iso->mesh;
     fsi_vec3 x = fsi_vec(0, 0, 0), normal = x;
     for (int m = 1; m + 1 < n && n < 6; m++)
-        fsi__iso_element(s, v[0], v[m], v[m + 1]);
+        fsi__iso_element(iso, v[0], v[m], v[m + 1]);
     if (n < 6)
         return;
-    for (int m = 0; m < n && mesh->x && !s->full; m++) {
+    for (int m = 0; m < n && mesh->x && !iso->full; m++) {
         x = fsi_vec_mad(x, fsi_vec_load(mesh->x + 3 * (size_t)v[m]), 1 / (fsi_real)n);
         if (mesh->normal)
             normal = fsi_vec_add(normal, fsi_vec_load(mesh->normal + 3 * (size_t)v[m]));
     }
-    int c = fsi__iso_vertex(s, x, normal);
+    int c = fsi__iso_vertex(iso, x, normal);
     for (int m = 0; m < n; m++)
-        fsi__iso_element(s, c, v[m], v[m + 1 < n ? m + 1 : 0]);
+        fsi__iso_element(iso, c, v[m], v[m + 1 < n ? m + 1 : 0]);
 }
 
-static void fsi__iso_cell(fsi__iso *s, int i, int j, int k) {
+static void fsi__iso_cell(fsi__iso *iso, int i, int j, int k) {
     fsi_real v[8];
     signed char next[24];
-    int inside = 0, two = s->mesh->dim == 2, corners = two ? 4 : 8;
+    int inside = 0, two = iso->mesh->dim == 2, corners = two ? 4 : 8;
     for (int c = 0; c < corners; c++) {
-        v[c] = fsi__iso_value(s->d, i + (c & 1), j + (c >> 1 & 1), k + (c >> 2));
+        v[c] = fsi__iso_value(iso->d, i + (c & 1), j + (c >> 1 & 1), k + (c >> 2));
         inside += v[c] < 0;
     }
     if (inside == 0 || inside == corners)
@@ -8490,15 +8583,15 @@ static void fsi__iso_cell(fsi__iso *s, int i, int j, int k) {
         int loop[12], n = 0, at = e;
         while (next[at] >= 0) {
             int to = next[at];
-            loop[n++] = fsi__iso_edge(s, i, j, k, at);
+            loop[n++] = fsi__iso_edge(iso, i, j, k, at);
             next[at] = -1;
             at = to;
         }
         /* a segment: `at` has no successor */
         if (n && two)
-            fsi__iso_element(s, loop[0], fsi__iso_edge(s, i, j, k, at), 0);
+            fsi__iso_element(iso, loop[0], fsi__iso_edge(iso, i, j, k, at), 0);
         else if (n)
-            fsi__iso_loop(s, loop, n);
+            fsi__iso_loop(iso, loop, n);
     }
 }
 
@@ -8514,45 +8607,45 @@ FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh)
         return FSI_ERR_SIZE;
     if (!fsi_all_finite(n, desc->value))
         return FSI_ERR_ARGUMENT;
-    fsi__iso s;
-    s.d = desc;
-    s.mesh = mesh;
-    s.full = 0;
-    s.lo = desc->closed ? -1 : 0;
-    s.mx = desc->nx + (desc->closed ? 2 : 0);
-    s.my = desc->ny + (desc->closed ? 2 : 0);
-    s.mz = desc->nz + (desc->closed ? 2 : 0);
+    fsi__iso iso;
+    iso.d = desc;
+    iso.mesh = mesh;
+    iso.full = 0;
+    iso.lo = desc->closed ? -1 : 0;
+    iso.mx = desc->nx + (desc->closed ? 2 : 0);
+    iso.my = desc->ny + (desc->closed ? 2 : 0);
+    iso.mz = desc->nz + (desc->closed ? 2 : 0);
     mesh->dim = desc->nz > 1 ? 3 : 2;
     mesh->vertex_count = mesh->element_count = 0;
     size_t layer;
-    if (!fsi_size_mul((size_t)s.mx, (size_t)s.my, &layer)
+    if (!fsi_size_mul((size_t)iso.mx, (size_t)iso.my, &layer)
         || !fsi_size_mul(layer, 3 * sizeof(int32_t), &layer) || layer > (size_t)-1 / 4)
         return FSI_ERR_SIZE;
     int32_t *block = (int32_t *)fsi_alloc(&desc->allocator, 2 * layer);
     if (!block)
         return FSI_ERR_MEMORY;
-    s.map[0] = block;
-    s.map[1] = block + layer / sizeof(int32_t);
+    iso.map[0] = block;
+    iso.map[1] = block + layer / sizeof(int32_t);
     memset(block, -1, 2 * layer);
-    int k1 = mesh->dim == 3 ? s.lo + s.mz - 1 : 1;
-    for (int k = mesh->dim == 3 ? s.lo : 0; k < k1; k++) {
-        for (int j = s.lo; j < s.lo + s.my - 1; j++)
-            for (int i = s.lo; i < s.lo + s.mx - 1; i++)
-                fsi__iso_cell(&s, i, j, k);
+    int k1 = mesh->dim == 3 ? iso.lo + iso.mz - 1 : 1;
+    for (int k = mesh->dim == 3 ? iso.lo : 0; k < k1; k++) {
+        for (int j = iso.lo; j < iso.lo + iso.my - 1; j++)
+            for (int i = iso.lo; i < iso.lo + iso.mx - 1; i++)
+                fsi__iso_cell(&iso, i, j, k);
         /* the upper layer is the next slab's lower one */
-        int32_t *swap = s.map[0];
-        s.map[0] = s.map[1];
-        s.map[1] = swap;
-        memset(s.map[1], -1, layer);
+        int32_t *swap = iso.map[0];
+        iso.map[0] = iso.map[1];
+        iso.map[1] = swap;
+        memset(iso.map[1], -1, layer);
     }
     fsi_free(&desc->allocator, block, 2 * layer);
-    return s.full ? FSI_ERR_SIZE : FSI_OK;
+    return iso.full ? FSI_ERR_SIZE : FSI_OK;
 }
 
-static void fsi__iso_place(fsi_iso_mesh *m, fsi_arena *arena) {
-    FSI__TAKE(m->x, fsi_real, arena, 3 * (size_t)m->vertex_room);
-    FSI__TAKE(m->normal, fsi_real, arena, 3 * (size_t)m->vertex_room);
-    FSI__TAKE(m->index, int32_t, arena, (size_t)m->dim * (size_t)m->element_room);
+static void fsi__iso_place(fsi_iso_mesh *mesh, fsi_arena *arena) {
+    FSI__TAKE(mesh->x, fsi_real, arena, 3 * (size_t)mesh->vertex_room);
+    FSI__TAKE(mesh->normal, fsi_real, arena, 3 * (size_t)mesh->vertex_room);
+    FSI__TAKE(mesh->index, int32_t, arena, (size_t)mesh->dim * (size_t)mesh->element_room);
 }
 
 FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
@@ -8562,22 +8655,22 @@ FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
     memset(&m, 0, sizeof m);
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
-    fsi_result r = fsi_iso_extract(desc, &m);
-    if (r != FSI_OK)
-        return r;
+    fsi_result result = fsi_iso_extract(desc, &m);
+    if (result != FSI_OK)
+        return result;
     m.vertex_room = m.vertex_count;
     m.element_room = m.element_count;
     m.allocator = desc->allocator;
     if (m.element_count) {
         fsi__iso_place(&m, &arena);
-        r = fsi__arena_block(&arena, &m.allocator, &m.block, &m.block_size);
-        if (r != FSI_OK)
-            return r;
+        result = fsi__arena_block(&arena, &m.allocator, &m.block, &m.block_size);
+        if (result != FSI_OK)
+            return result;
         fsi__iso_place(&m, &arena);
-        r = fsi_iso_extract(desc, &m);
-        if (r != FSI_OK) {
+        result = fsi_iso_extract(desc, &m);
+        if (result != FSI_OK) {
             fsi_iso_free(&m);
-            return r;
+            return result;
         }
     }
     *mesh = m;

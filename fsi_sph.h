@@ -376,91 +376,93 @@ typedef struct fsi_sph {
 } fsi_sph;
 
 /* Checks the desc, makes the one allocation. */
-FSI_API fsi_result fsi_sph_init(fsi_sph *s, const fsi_sph_desc *desc);
+FSI_API fsi_result fsi_sph_init(fsi_sph *sph, const fsi_sph_desc *desc);
 /* Frees; safe on a zeroed struct and twice. */
-FSI_API void fsi_sph_free(fsi_sph *s);
+FSI_API void fsi_sph_free(fsi_sph *sph);
 /* Adds n particles. x [3n] positions; v [3n] velocities or NULL = at rest; mass [n] kg or NULL =
    density * spacing^dim. All or nothing: FSI_ERR_ARGUMENT (not finite, mass <= 0), FSI_ERR_SIZE
    (capacity). Between steps only. */
-FSI_API fsi_result fsi_sph_add(fsi_sph *s, int n, const fsi_real *x, const fsi_real *v,
+FSI_API fsi_result fsi_sph_add(fsi_sph *sph, int n, const fsi_real *x, const fsi_real *v,
                                const fsi_real *mass);
 /* Adds particles on the lattice lo + spacing * (i + 1/2) inside the box, all with velocity v. count
  * (may be NULL) gets how many. */
-FSI_API fsi_result fsi_sph_add_block(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, fsi_vec3 v, int *count);
+FSI_API fsi_result fsi_sph_add_block(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi, fsi_vec3 v,
+                                     int *count);
 /* Adds a boundary object of n particles at world positions x [3n], at rest, centred at centre.
  * object (may be NULL) gets its number. */
-FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *s, int n, const fsi_real *x, fsi_vec3 centre,
+FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *sph, int n, const fsi_real *x, fsi_vec3 centre,
                                         int two_way, int *object);
 /* Adds walls of boundary particles around the box of fluid [lo, hi], the first layer half a spacing
    outside its faces: a fluid lattice of add_block fits exactly. One layer for support = 2 spacing,
    more for more. open: bit 0..5 leaves side -x +x -y +y -z +z away. */
-FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, unsigned open,
+FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi, unsigned open,
                                          int *object);
 /* Adds a flat patch of boundary particles corner + a u + b v, a, b in [0, 1] (2D: along u only),
    half a spacing behind it, seen from the fluid on the side of the normal n (any length > 0). */
-FSI_API fsi_result fsi_sph_add_plane(fsi_sph *s, fsi_vec3 corner, fsi_vec3 u, fsi_vec3 v,
+FSI_API fsi_result fsi_sph_add_plane(fsi_sph *sph, fsi_vec3 corner, fsi_vec3 u, fsi_vec3 v,
                                      fsi_vec3 n, int *object);
 /* Samples a surface with points about spacing apart (none nearer than 0.7 spacing) and adds them as
  * a boundary object. */
-FSI_API fsi_result fsi_sph_add_surface(fsi_sph *s, const fsi_surface *surface, fsi_vec3 centre,
+FSI_API fsi_result fsi_sph_add_surface(fsi_sph *sph, const fsi_surface *surface, fsi_vec3 centre,
                                        int two_way, int *object);
 /* The sampling alone: out [3 * room] gets points, count how many there are (also when room is too
  * small: FSI_ERR_SIZE; out NULL = count). */
 FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real spacing,
                                           fsi_real *out, int room, int *count,
-                                          const fsi_allocator *a);
+                                          const fsi_allocator *allocator);
 /* Rigid motion of an object: its particles go to centre + R(q) (local - centre at creation), with
  * velocity v + w x r. */
-FSI_API fsi_result fsi_sph_object_pose(fsi_sph *s, int object, fsi_vec3 centre, fsi_quat q,
+FSI_API fsi_result fsi_sph_object_pose(fsi_sph *sph, int object, fsi_vec3 centre, fsi_quat q,
                                        fsi_vec3 v, fsi_vec3 w);
 /* Any motion: new positions x [3 count] and velocities v [3 count] (NULL = at rest) of an object's
  * particles, by order of adding. */
-FSI_API fsi_result fsi_sph_object_set(fsi_sph *s, int object, const fsi_real *x, const fsi_real *v);
+FSI_API fsi_result fsi_sph_object_set(fsi_sph *sph, int object, const fsi_real *x,
+                                      const fsi_real *v);
 /* Adds an emitter or a removal box; FSI_ERR_SIZE when there are FSI_SPH_EMITTERS already. */
-FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *s, const fsi_sph_emitter *e);
-FSI_API fsi_result fsi_sph_add_removal(fsi_sph *s, const fsi_sph_box *b);
+FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *sph, const fsi_sph_emitter *emitter);
+FSI_API fsi_result fsi_sph_add_removal(fsi_sph *sph, const fsi_sph_box *box);
 
 /* One step = prepare, accelerate, move; a coupling sits between the stages (after accelerate v is
  * v*, and move uses what is then in v). */
-FSI_API fsi_result fsi_sph_step(fsi_sph *s, fsi_real dt, fsi_report *report);
+FSI_API fsi_result fsi_sph_step(fsi_sph *sph, fsi_real dt, fsi_report *report);
 /* Stage 1: removal, emission, sorting, neighbour lists, boundary volumes, densities. dt > 0 is the
    coming step. FSI_ERR_NUMERIC when a position or velocity is not finite: nothing was changed. */
-FSI_API fsi_result fsi_sph_prepare(fsi_sph *s, fsi_real dt);
+FSI_API fsi_result fsi_sph_prepare(fsi_sph *sph, fsi_real dt);
 /* Stage 2: forces and pressure; changes velocities, not positions. Then forces on two-way objects.
    Last the wall guard: particles nearer than 0.8 spacing to boundary particles lose their velocity
    towards them (counted in the forces). report may be NULL. */
-FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *report);
+FSI_API fsi_result fsi_sph_accelerate(fsi_sph *sph, fsi_real dt, fsi_report *report);
 /* Stage 3: x += dt v, time += dt. */
-FSI_API fsi_result fsi_sph_move(fsi_sph *s, fsi_real dt);
+FSI_API fsi_result fsi_sph_move(fsi_sph *sph, fsi_real dt);
 /* Steps of at most max_dt until duration is over (the last ones evened out). steps (may be NULL)
  * gets how many; at most max_steps (0 = no cap). */
-FSI_API fsi_result fsi_sph_advance(fsi_sph *s, fsi_real duration, int max_steps, int *steps,
+FSI_API fsi_result fsi_sph_advance(fsi_sph *sph, fsi_real duration, int max_steps, int *steps,
                                    fsi_report *report);
 /* Largest advisable step, s. WCSPH: cfl * h / (c + speed) with h = support / 2; DFSPH: cfl *
    spacing / speed, where the speed is at least sqrt(g * spacing) and sqrt(2 mean pressure /
    density): beyond that the lattice of a compressed column buckles from step to step; both: 0.125
    h^2 rho / mu, 0.5 h / (alpha c), 0.25 sqrt(h / |acceleration|). */
-FSI_API fsi_real fsi_sph_max_dt(const fsi_sph *s);
+FSI_API fsi_real fsi_sph_max_dt(const fsi_sph *sph);
 
 /* Bytes that fsi_sph_save writes; the same for one object during its life. */
-FSI_API size_t fsi_sph_state_size(const fsi_sph *s);
+FSI_API size_t fsi_sph_state_size(const fsi_sph *sph);
 /* Copies the whole dynamic state out (between steps or between stages; after restore the next stage
  * is prepare). */
-FSI_API fsi_result fsi_sph_save(const fsi_sph *s, void *out);
+FSI_API fsi_result fsi_sph_save(const fsi_sph *sph, void *out);
 /* Copies it back; a restored run continues bit for bit. The state must come from this object or one
  * with an equal desc. */
-FSI_API fsi_result fsi_sph_restore(fsi_sph *s, const void *state);
+FSI_API fsi_result fsi_sph_restore(fsi_sph *sph, const void *state);
 
 /* Sums over fluid particles: mass kg, momentum N s, kinetic energy J; any pointer may be NULL. */
-FSI_API void fsi_sph_totals(const fsi_sph *s, double *mass, double momentum[3], double angular[3],
+FSI_API void fsi_sph_totals(const fsi_sph *sph, double *mass, double momentum[3], double angular[3],
                             double *kinetic);
 /* Signed distance of the fluid for drawing, at nodes origin + h (i, j, k), phi [nx ny nz], negative
    inside; smoothing radius = support (weighted mean of centres, Zhu and Bridson 2005); radius of a
    particle, m (0 = spacing * 0.55). Uses the cells of the last prepare. */
-FSI_API fsi_result fsi_sph_level(const fsi_sph *s, fsi_vec3 origin, fsi_real h, int nx, int ny,
+FSI_API fsi_result fsi_sph_level(const fsi_sph *sph, fsi_vec3 origin, fsi_real h, int nx, int ny,
                                  int nz, fsi_real radius, fsi_real *phi);
 /* Bytes of memory per fluid particle of this object. */
-FSI_API double fsi_sph_bytes_per_particle(const fsi_sph *s);
+FSI_API double fsi_sph_bytes_per_particle(const fsi_sph *sph);
 
 /* ------------------------------------------------------------------------------------------------
  * >>look-up */
@@ -492,21 +494,22 @@ typedef struct fsi_lookup {
 
 /* Room for capacity >= 1 elements in one block (about 200 bytes each in float). allocator may be
  * NULL (malloc). */
-FSI_API fsi_result fsi_lookup_init(fsi_lookup *l, int capacity, const fsi_allocator *allocator);
+FSI_API fsi_result fsi_lookup_init(fsi_lookup *lookup, int capacity,
+                                   const fsi_allocator *allocator);
 /* Frees the block; safe on a zeroed struct and twice. */
-FSI_API void fsi_lookup_free(fsi_lookup *l);
+FSI_API void fsi_lookup_free(fsi_lookup *lookup);
 /* The surface as it is now; reach >= 0, m: the radius most queries will have. Allocates nothing.
    FSI_ERR_SIZE: more elements than capacity; FSI_ERR_ARGUMENT: a bad reach; other errors as
    fsi_surface_check. After an error the look-up is empty. */
-FSI_API fsi_result fsi_lookup_build(fsi_lookup *l, const fsi_surface *surface, fsi_real reach);
+FSI_API fsi_result fsi_lookup_build(fsi_lookup *lookup, const fsi_surface *surface, fsi_real reach);
 /* Element nearest to p within radius (ties: lowest index). 1 and *hit, or 0. */
-FSI_API int fsi_lookup_closest(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hit);
+FSI_API int fsi_lookup_closest(const fsi_lookup *lookup, fsi_vec3 p, fsi_real radius, fsi_hit *hit);
 /* First crossing of p -> q (smallest t, ties: lowest index; fsi_surface_cross). 1 and *hit, or 0.
  */
-FSI_API int fsi_lookup_first_hit(const fsi_lookup *l, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit);
+FSI_API int fsi_lookup_first_hit(const fsi_lookup *lookup, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit);
 /* All elements within radius of p, nearest first (ties: lowest index); writes at most room of them
  * and returns how many there are. */
-FSI_API int fsi_lookup_sphere(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hits,
+FSI_API int fsi_lookup_sphere(const fsi_lookup *lookup, fsi_vec3 p, fsi_real radius, fsi_hit *hits,
                               int room);
 
 /* ------------------------------------------------------------------------------------------------
@@ -586,40 +589,40 @@ typedef struct fsi_tled {
 
 /* Checks everything (indices, finite, no tetrahedron of zero volume: FSI_ERR_GEOMETRY),
  * precomputes, one allocation. */
-FSI_API fsi_result fsi_tled_init(fsi_tled *t, const fsi_tled_desc *desc);
+FSI_API fsi_result fsi_tled_init(fsi_tled *tled, const fsi_tled_desc *desc);
 /* Frees; safe on a zeroed struct and twice. */
-FSI_API void fsi_tled_free(fsi_tled *t);
+FSI_API void fsi_tled_free(fsi_tled *tled);
 /* Fixes a node (it moves with drive velocity, 0 = held) or frees it again. */
-FSI_API fsi_result fsi_tled_fix(fsi_tled *t, int node, fsi_vec3 drive);
-FSI_API fsi_result fsi_tled_unfix(fsi_tled *t, int node);
+FSI_API fsi_result fsi_tled_fix(fsi_tled *tled, int node, fsi_vec3 drive);
+FSI_API fsi_result fsi_tled_unfix(fsi_tled *tled, int node);
 /* One step of central differences = accelerate, move. FSI_DT_TOO_LARGE when dt > max_dt (the step
    is done), FSI_CAPPED when elements are below min_volume, FSI_ERR_NUMERIC when something is not
    finite (state as before the step). */
-FSI_API fsi_result fsi_tled_step(fsi_tled *t, fsi_real dt);
+FSI_API fsi_result fsi_tled_step(fsi_tled *tled, fsi_real dt);
 /* Stage 1: internal forces, new velocities v*. A coupling may then change v (impulse *
  * inverse_mass). */
-FSI_API fsi_result fsi_tled_accelerate(fsi_tled *t, fsi_real dt);
+FSI_API fsi_result fsi_tled_accelerate(fsi_tled *tled, fsi_real dt);
 /* Stage 2: x += dt v. */
-FSI_API fsi_result fsi_tled_move(fsi_tled *t, fsi_real dt);
+FSI_API fsi_result fsi_tled_move(fsi_tled *tled, fsi_real dt);
 /* safety * dt_critical, s: of the rest state. Elements near or beyond inversion are stiffer
  * (FSI_CAPPED) and need a fifteenth of it or less. */
-FSI_API fsi_real fsi_tled_max_dt(const fsi_tled *t);
+FSI_API fsi_real fsi_tled_max_dt(const fsi_tled *tled);
 /* Internal forces at the current positions into t->force (no step). */
-FSI_API fsi_result fsi_tled_forces(fsi_tled *t);
+FSI_API fsi_result fsi_tled_forces(fsi_tled *tled);
 /* Energies, J, of the current positions and velocities; momentum and angular momentum about the
  * origin; any pointer may be NULL. */
-FSI_API void fsi_tled_totals(const fsi_tled *t, double *kinetic, double *elastic,
+FSI_API void fsi_tled_totals(const fsi_tled *tled, double *kinetic, double *elastic,
                              double momentum[3], double angular[3]);
 /* Deformation gradient of an element now. */
-FSI_API fsi_mat3 fsi_tled_gradient(const fsi_tled *t, int tet);
+FSI_API fsi_mat3 fsi_tled_gradient(const fsi_tled *tled, int tet);
 /* What the fluid sees: a closed surface on all nodes with velocities; points into t. */
-FSI_API fsi_surface fsi_tled_surface(const fsi_tled *t);
+FSI_API fsi_surface fsi_tled_surface(const fsi_tled *tled);
 /* The door for coupling schemes (nodal kind); points into t. */
-FSI_API fsi_coupled fsi_tled_coupled(fsi_tled *t);
+FSI_API fsi_coupled fsi_tled_coupled(fsi_tled *tled);
 /* State of one block: positions, velocities, drives, external forces, clock. */
-FSI_API size_t fsi_tled_state_size(const fsi_tled *t);
-FSI_API fsi_result fsi_tled_save(const fsi_tled *t, void *out);
-FSI_API fsi_result fsi_tled_restore(fsi_tled *t, const void *state);
+FSI_API size_t fsi_tled_state_size(const fsi_tled *tled);
+FSI_API fsi_result fsi_tled_save(const fsi_tled *tled, void *out);
+FSI_API fsi_result fsi_tled_restore(fsi_tled *tled, const void *state);
 
 #ifdef __cplusplus
 }
@@ -763,42 +766,43 @@ FSI__INLINE int fsi__sph_floor(fsi_real t) {
 
 /* Table for cells lo .. hi (one empty cell around); an axis that does not fit wraps: far particles
    then share cells, and the distance test tells them apart. */
-static void fsi__sph_cells_fit(fsi__sph_cells *c, const int lo[3], const int hi[3], int dim) {
+static void fsi__sph_cells_fit(fsi__sph_cells *cells, const int lo[3], const int hi[3], int dim) {
     int d;
     for (d = 0; d < 3; d++) {
-        c->base[d] = lo[d] - 1;
-        c->t[d] = hi[d] - lo[d] + 3;
-        c->wrap[d] = 0;
+        cells->base[d] = lo[d] - 1;
+        cells->t[d] = hi[d] - lo[d] + 3;
+        cells->wrap[d] = 0;
         if (d == 2 && dim == 2) {
-            c->base[d] = 0;
-            c->t[d] = 1;
+            cells->base[d] = 0;
+            cells->t[d] = 1;
         }
     }
-    while ((double)c->t[0] * (double)c->t[1] * (double)c->t[2] > (double)c->room) {
-        int big = c->t[0] >= c->t[1] ? (c->t[0] >= c->t[2] ? 0 : 2) : (c->t[1] >= c->t[2] ? 1 : 2);
+    while ((double)cells->t[0] * (double)cells->t[1] * (double)cells->t[2] > (double)cells->room) {
+        int big = cells->t[0] >= cells->t[1] ? (cells->t[0] >= cells->t[2] ? 0 : 2)
+                                             : (cells->t[1] >= cells->t[2] ? 1 : 2);
         /* the next power of two below; room >= 4096 cells: never below 8 */
-        for (d = 1; 2 * d < c->t[big]; d *= 2) {
+        for (d = 1; 2 * d < cells->t[big]; d *= 2) {
         }
-        c->t[big] = d;
-        c->wrap[big] = 1;
+        cells->t[big] = d;
+        cells->wrap[big] = 1;
     }
 }
 
-FSI__INLINE void fsi__sph_cell_of(const fsi__sph_cells *c, fsi_real x, fsi_real y, fsi_real z,
+FSI__INLINE void fsi__sph_cell_of(const fsi__sph_cells *cells, fsi_real x, fsi_real y, fsi_real z,
                                   int at[3]) {
-    at[0] = fsi__sph_floor(x * ((fsi_real)c->fine * c->inv));
-    at[1] = fsi__sph_floor(y * c->inv);
-    at[2] = fsi__sph_floor(z * c->inv);
+    at[0] = fsi__sph_floor(x * ((fsi_real)cells->fine * cells->inv));
+    at[1] = fsi__sph_floor(y * cells->inv);
+    at[2] = fsi__sph_floor(z * cells->inv);
 }
 
-FSI__INLINE int fsi__sph_key(const fsi__sph_cells *c, const int at[3]) {
+FSI__INLINE int fsi__sph_key(const fsi__sph_cells *cells, const int at[3]) {
     int a[3];
     for (int d = 0; d < 3; d++) {
-        a[d] = at[d] - c->base[d];
-        if (c->wrap[d])
-            a[d] &= c->t[d] - 1;
+        a[d] = at[d] - cells->base[d];
+        if (cells->wrap[d])
+            a[d] &= cells->t[d] - 1;
     }
-    return a[0] + c->t[0] * (a[1] + c->t[1] * a[2]);
+    return a[0] + cells->t[0] * (a[1] + cells->t[1] * a[2]);
 }
 
 /* Rows of cells along x around (at[1], at[2]): table entry of each row's first cell, and how far
@@ -811,32 +815,33 @@ typedef struct fsi__sph_rows {
 } fsi__sph_rows;
 
 /* table coordinate, or -1 when outside */
-static int fsi__sph_wrapped(const fsi__sph_cells *c, int d, int at) {
-    int a = at - c->base[d];
-    if (c->wrap[d])
-        return a & (c->t[d] - 1);
-    return a < 0 || a >= c->t[d] ? -1 : a;
+static int fsi__sph_wrapped(const fsi__sph_cells *cells, int d, int at) {
+    int a = at - cells->base[d];
+    if (cells->wrap[d])
+        return a & (cells->t[d] - 1);
+    return a < 0 || a >= cells->t[d] ? -1 : a;
 }
 
-static void fsi__sph_rows_around(const fsi__sph_cells *c, const int at[3], fsi__sph_rows *r) {
+static void fsi__sph_rows_around(const fsi__sph_cells *cells, const int at[3],
+                                 fsi__sph_rows *rows) {
     /* rounding of y / edge - cell */
     const fsi_real slack = FSI_R(1e-4) + 4 * FSI_REAL_EPS * (fsi_real)(abs(at[1]) + abs(at[2]));
     /* rows before, at and behind the point */
     const fsi_real a[3] = {-slack, 0, 1 - slack}, b[3] = {1, 0, -1};
-    int nz = c->t[2] > 1 ? 1 : 0;
-    memset(r, 0, sizeof *r);
+    int nz = cells->t[2] > 1 ? 1 : 0;
+    memset(rows, 0, sizeof *rows);
     for (int dz = -nz; dz <= nz; dz++) {
-        int b2 = nz ? fsi__sph_wrapped(c, 2, at[2] + dz) : 0;
+        int b2 = nz ? fsi__sph_wrapped(cells, 2, at[2] + dz) : 0;
         for (int dy = -1; dy <= 1 && b2 >= 0; dy++) {
-            int b1 = fsi__sph_wrapped(c, 1, at[1] + dy), k = r->n;
+            int b1 = fsi__sph_wrapped(cells, 1, at[1] + dy), k = rows->n;
             if (b1 < 0)
                 continue;
-            r->row[k] = c->t[0] * (b1 + c->t[1] * b2);
-            r->ya[k] = a[dy + 1];
-            r->yb[k] = b[dy + 1];
-            r->za[k] = a[dz + 1];
-            r->zb[k] = b[dz + 1];
-            r->n++;
+            rows->row[k] = cells->t[0] * (b1 + cells->t[1] * b2);
+            rows->ya[k] = a[dy + 1];
+            rows->yb[k] = b[dy + 1];
+            rows->za[k] = a[dz + 1];
+            rows->zb[k] = b[dz + 1];
+            rows->n++;
         }
     }
 }
@@ -844,15 +849,16 @@ static void fsi__sph_rows_around(const fsi__sph_cells *c, const int at[3], fsi__
 /* Sorted particles of cells lo .. hi of one row: span[0] .. span[1] and, where the row wraps,
    span[2] .. span[3]. Returns how many pairs, none of them empty: a particle far from walls must
    not walk through nine empty rows of them. */
-FSI__INLINE int fsi__sph_span(const fsi__sph_cells *c, int row, int lo, int hi, int32_t span[4]) {
-    const int32_t *start = c->start + row;
-    int t = c->t[0];
-    lo -= c->base[0];
-    hi -= c->base[0];
-    if (!c->wrap[0] || hi - lo >= t - 1) {
-        if (lo < 0 || c->wrap[0])
+FSI__INLINE int fsi__sph_span(const fsi__sph_cells *cells, int row, int lo, int hi,
+                              int32_t span[4]) {
+    const int32_t *start = cells->start + row;
+    int t = cells->t[0];
+    lo -= cells->base[0];
+    hi -= cells->base[0];
+    if (!cells->wrap[0] || hi - lo >= t - 1) {
+        if (lo < 0 || cells->wrap[0])
             lo = 0;
-        if (hi > t - 1 || c->wrap[0])
+        if (hi > t - 1 || cells->wrap[0])
             hi = t - 1;
         if (lo > hi)
             return 0;
@@ -878,15 +884,16 @@ typedef struct fsi__sph_ranges {
     int n;
 } fsi__sph_ranges;
 
-static void fsi__sph_ranges_around(const fsi__sph_cells *c, fsi_real x, fsi_real y, fsi_real z,
-                                   fsi__sph_ranges *r) {
+static void fsi__sph_ranges_around(const fsi__sph_cells *cells, fsi_real x, fsi_real y, fsi_real z,
+                                   fsi__sph_ranges *ranges) {
     int at[3];
-    fsi__sph_cell_of(c, x, y, z, at);
+    fsi__sph_cell_of(cells, x, y, z, at);
     fsi__sph_rows rows;
-    fsi__sph_rows_around(c, at, &rows);
+    fsi__sph_rows_around(cells, at, &rows);
     int k;
-    for (r->n = 0, k = 0; k < rows.n; k++)
-        r->n += fsi__sph_span(c, rows.row[k], at[0] - c->fine, at[0] + c->fine, r->at + 2 * r->n);
+    for (ranges->n = 0, k = 0; k < rows.n; k++)
+        ranges->n += fsi__sph_span(cells, rows.row[k], at[0] - cells->fine, at[0] + cells->fine,
+                                   ranges->at + 2 * ranges->n);
 }
 
 /* Counting sort, stable: order[k] = particle at sorted place k. key[n] holds the cells. */
@@ -926,21 +933,21 @@ typedef struct fsi__sph_search {
 
 /* Tests the groups and appends the hits in order, without a branch: four tests make a number 0 ..
  * 15 that looks up how the hits move up. */
-static void fsi__sph_test(fsi__sph_search *q) {
+static void fsi__sph_test(fsi__sph_search *search) {
     static const int32_t lane[8] = {0, 1, 2, 3, 4, 5, 6, 7}, bit[8] = {1, 2, 4, 8, 16, 32, 64, 128};
     static const int32_t count[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
     static const int32_t up[16][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}, {1, 0, 0, 0}, {0, 1, 0, 0},
                                       {2, 0, 0, 0}, {0, 2, 0, 0}, {1, 2, 0, 0}, {0, 1, 2, 0},
                                       {3, 0, 0, 0}, {0, 3, 0, 0}, {1, 3, 0, 0}, {0, 1, 3, 0},
                                       {2, 3, 0, 0}, {0, 2, 3, 0}, {1, 2, 3, 0}, {0, 1, 2, 3}};
-    const fsi_real px = q->p.x, py = q->p.y, pz = q->p.z, r2 = q->r2;
-    int32_t *FSI__RESTRICT out = q->out;
-    ptrdiff_t n = q->n;
+    const fsi_real px = search->p.x, py = search->p.y, pz = search->p.z, r2 = search->r2;
+    int32_t *FSI__RESTRICT out = search->out;
+    ptrdiff_t n = search->n;
     int g;
-    for (g = 0; g < q->groups && n + 8 <= q->room; g++) {
-        int32_t j = q->at[g], left = q->end[g] - j, own = q->self - j, hits = 0;
-        const fsi_real *FSI__RESTRICT x = q->x + j, *FSI__RESTRICT y = q->y + j,
-                                      *FSI__RESTRICT z = q->z + j;
+    for (g = 0; g < search->groups && n + 8 <= search->room; g++) {
+        int32_t j = search->at[g], left = search->end[g] - j, own = search->self - j, hits = 0;
+        const fsi_real *FSI__RESTRICT x = search->x + j, *FSI__RESTRICT y = search->y + j,
+                                      *FSI__RESTRICT z = search->z + j;
         FSI__SPH_LANES
         for (int32_t k = 0; k < 8; k++) {
             fsi_real dx = x[k] - px, dy = y[k] - py, dz = z[k] - pz;
@@ -956,28 +963,29 @@ static void fsi__sph_test(fsi__sph_search *q) {
             out[n + k] = j + 4 + up[hits >> 4][k];
         n += count[hits >> 4];
     }
-    q->full |= g < q->groups;
-    q->n = (int)n;
-    q->groups = 0;
+    search->full |= g < search->groups;
+    search->n = (int)n;
+    search->groups = 0;
 }
 
 /* Makes groups of the sorted particles begin .. end - 1; four are written whether needed or not:
  * more than a row of a fluid at rest has. */
-FSI__INLINE void fsi__sph_candidates(fsi__sph_search *q, int begin, int end) {
+FSI__INLINE void fsi__sph_candidates(fsi__sph_search *search, int begin, int end) {
     static const int32_t next[4] = {0, 8, 16, 24};
     int32_t g;
     do {
-        int32_t *FSI__RESTRICT at = q->at + q->groups, *FSI__RESTRICT to = q->end + q->groups;
+        int32_t *FSI__RESTRICT at = search->at + search->groups,
+                               *FSI__RESTRICT to = search->end + search->groups;
         FSI__SPH_LANES
         for (int32_t k = 0; k < 4; k++) {
             at[k] = begin + next[k];
             to[k] = end;
         }
         g = (end - begin + 7) >> 3;
-        q->groups += fsi__imin(g, 4);
+        search->groups += fsi__imin(g, 4);
         begin += 32;
-        if (q->groups > FSI__SPH_GROUPS - 4)
-            fsi__sph_test(q);
+        if (search->groups > FSI__SPH_GROUPS - 4)
+            fsi__sph_test(search);
     } while (g > 4);
 }
 
@@ -989,46 +997,46 @@ FSI__INLINE void fsi__sph_candidates(fsi__sph_search *q, int begin, int end) {
 #define FSI__SPH_MIRROR                                                                            \
     2 /* a boundary particle carries the pressure of the fluid particle it meets: (p_i + p_i) */
 
-static void fsi__sph_layout(fsi_sph *s, fsi_arena *a) {
-    size_t n = (size_t)s->desc.capacity + 16, b = (size_t)s->desc.boundary_capacity + 16;
-    size_t chunks = ((size_t)s->desc.capacity + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK, pool = 0;
-    fsi_real **real[] = {&s->x,  &s->y,    &s->z,   &s->vx,    &s->vy,
-                         &s->vz, &s->mass, &s->rho, &s->kappa, &s->kappa_v};
-    fsi_real **more[] = {&s->p, &s->ax, &s->ay, &s->az, &s->factor, &s->work};
+static void fsi__sph_layout(fsi_sph *sph, fsi_arena *arena) {
+    size_t n = (size_t)sph->desc.capacity + 16, b = (size_t)sph->desc.boundary_capacity + 16;
+    size_t chunks = ((size_t)sph->desc.capacity + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK, pool = 0;
+    fsi_real **real[] = {&sph->x,  &sph->y,    &sph->z,   &sph->vx,    &sph->vy,
+                         &sph->vz, &sph->mass, &sph->rho, &sph->kappa, &sph->kappa_v};
+    fsi_real **more[] = {&sph->p, &sph->ax, &sph->ay, &sph->az, &sph->factor, &sph->work};
     for (size_t k = 0; k < sizeof real / sizeof *real; k++)
-        FSI__TAKE(*real[k], fsi_real, a, n);
-    FSI__TAKE(s->id, int32_t, a, n);
-    FSI__TAKE(s->ref, fsi_real, a, s->desc.skin > 0 ? 3 * (n + b) : 0);
-    FSI__TAKE(s->bx, fsi_real, a, 3 * b);
-    FSI__TAKE(s->bv, fsi_real, a, 3 * b);
-    FSI__TAKE(s->blocal, fsi_real, a, 3 * b);
-    FSI__TAKE(s->bobject, int32_t, a, b);
-    s->state_bytes = a->used;
+        FSI__TAKE(*real[k], fsi_real, arena, n);
+    FSI__TAKE(sph->id, int32_t, arena, n);
+    FSI__TAKE(sph->ref, fsi_real, arena, sph->desc.skin > 0 ? 3 * (n + b) : 0);
+    FSI__TAKE(sph->bx, fsi_real, arena, 3 * b);
+    FSI__TAKE(sph->bv, fsi_real, arena, 3 * b);
+    FSI__TAKE(sph->blocal, fsi_real, arena, 3 * b);
+    FSI__TAKE(sph->bobject, int32_t, arena, b);
+    sph->state_bytes = arena->used;
     for (size_t k = 0; k < sizeof more / sizeof *more; k++)
-        FSI__TAKE(*more[k], fsi_real, a, n);
-    FSI__TAKE(s->bvolume, fsi_real, a, b);
-    FSI__TAKE(s->bf, fsi_real, a, 3 * b);
-    FSI__TAKE(s->cx, fsi_real, a, b);
-    FSI__TAKE(s->cy, fsi_real, a, b);
-    FSI__TAKE(s->cz, fsi_real, a, b);
-    FSI__TAKE(s->border, int32_t, a, b);
-    FSI__TAKE(s->first, int32_t, a, n);
-    FSI__TAKE(s->middle, int32_t, a, n);
-    FSI__TAKE(s->last, int32_t, a, n);
-    FSI__TAKE(s->key, int32_t, a, n > b ? n : b);
-    FSI__TAKE(s->order, int32_t, a, n > b ? n : b);
-    FSI__TAKE(s->cells.start, int32_t, a, (size_t)s->cells.room + 1);
-    FSI__TAKE(s->bcells.start, int32_t, a, (size_t)s->bcells.room + 1);
-    FSI__TAKE(s->xm, fsi_real, a, 4 * (n + b));
-    FSI__TAKE(s->vp, fsi_real, a, 4 * (n + b));
-    if (!fsi_size_mul(chunks, (size_t)s->list_room, &pool) || pool > 0x7fffff00u)
-        a->failed = 1;
-    FSI__TAKE(s->list, int32_t, a, pool + 16);
-    FSI__TAKE(s->grad, fsi_real, a, pool + 16);
+        FSI__TAKE(*more[k], fsi_real, arena, n);
+    FSI__TAKE(sph->bvolume, fsi_real, arena, b);
+    FSI__TAKE(sph->bf, fsi_real, arena, 3 * b);
+    FSI__TAKE(sph->cx, fsi_real, arena, b);
+    FSI__TAKE(sph->cy, fsi_real, arena, b);
+    FSI__TAKE(sph->cz, fsi_real, arena, b);
+    FSI__TAKE(sph->border, int32_t, arena, b);
+    FSI__TAKE(sph->first, int32_t, arena, n);
+    FSI__TAKE(sph->middle, int32_t, arena, n);
+    FSI__TAKE(sph->last, int32_t, arena, n);
+    FSI__TAKE(sph->key, int32_t, arena, n > b ? n : b);
+    FSI__TAKE(sph->order, int32_t, arena, n > b ? n : b);
+    FSI__TAKE(sph->cells.start, int32_t, arena, (size_t)sph->cells.room + 1);
+    FSI__TAKE(sph->bcells.start, int32_t, arena, (size_t)sph->bcells.room + 1);
+    FSI__TAKE(sph->xm, fsi_real, arena, 4 * (n + b));
+    FSI__TAKE(sph->vp, fsi_real, arena, 4 * (n + b));
+    if (!fsi_size_mul(chunks, (size_t)sph->list_room, &pool) || pool > 0x7fffff00u)
+        arena->failed = 1;
+    FSI__TAKE(sph->list, int32_t, arena, pool + 16);
+    FSI__TAKE(sph->grad, fsi_real, arena, pool + 16);
 }
 
-static fsi_real fsi__sph_rest_mass(const fsi_sph_desc *d) {
-    return d->density * d->spacing * d->spacing * (d->dim == 3 ? d->spacing : 1);
+static fsi_real fsi__sph_rest_mass(const fsi_sph_desc *desc) {
+    return desc->density * desc->spacing * desc->spacing * (desc->dim == 3 ? desc->spacing : 1);
 }
 
 static int fsi__sph_positive(fsi_real x) {
@@ -1039,282 +1047,294 @@ static int fsi__sph_natural(fsi_real x) {
     return fsi__finite(x) && x >= 0;
 }
 
-static int fsi__sph_desc_ok(const fsi_sph_desc *d) {
-    const fsi_real natural[] = {
-        d->support,        d->sound_speed, d->gamma, d->viscosity,     d->artificial,       d->xsph,
-        d->wall_viscosity, d->delta,       d->skin,  d->density_error, d->divergence_error, d->cfl,
-        d->dt_max};
+static int fsi__sph_desc_ok(const fsi_sph_desc *desc) {
+    const fsi_real natural[] = {desc->support,
+                                desc->sound_speed,
+                                desc->gamma,
+                                desc->viscosity,
+                                desc->artificial,
+                                desc->xsph,
+                                desc->wall_viscosity,
+                                desc->delta,
+                                desc->skin,
+                                desc->density_error,
+                                desc->divergence_error,
+                                desc->cfl,
+                                desc->dt_max};
     for (size_t k = 0; k < sizeof natural / sizeof *natural; k++)
         if (!fsi__sph_natural(natural[k]))
             return 0;
-    return (d->dim == 2 || d->dim == 3) && d->capacity >= 1 && d->boundary_capacity >= 0
-           && d->neighbors >= 0 && d->max_iterations >= 0
-           && ((int)d->solver == 0 || (int)d->solver == 1) && (int)d->kernel >= 0
-           && d->kernel <= FSI_KERNEL_POLY6 && fsi__sph_positive(d->spacing)
-           && fsi__sph_positive(d->density) && d->support >= d->spacing
-           && d->support <= 6 * d->spacing && d->gamma >= 1 && d->gamma <= 7 && d->xsph <= 1
-           && fsi__finite_vec(d->gravity) && d->skin <= d->support
-           && (d->solver == FSI_SPH_DFSPH || d->sound_speed > 0)
-           && fsi_allocator_valid(&d->allocator) && d->capacity < 0x1fffff00
-           && d->boundary_capacity < 0x1fffff00;
+    return (desc->dim == 2 || desc->dim == 3) && desc->capacity >= 1 && desc->boundary_capacity >= 0
+           && desc->neighbors >= 0 && desc->max_iterations >= 0
+           && ((int)desc->solver == 0 || (int)desc->solver == 1) && (int)desc->kernel >= 0
+           && desc->kernel <= FSI_KERNEL_POLY6 && fsi__sph_positive(desc->spacing)
+           && fsi__sph_positive(desc->density) && desc->support >= desc->spacing
+           && desc->support <= 6 * desc->spacing && desc->gamma >= 1 && desc->gamma <= 7
+           && desc->xsph <= 1 && fsi__finite_vec(desc->gravity) && desc->skin <= desc->support
+           && (desc->solver == FSI_SPH_DFSPH || desc->sound_speed > 0)
+           && fsi_allocator_valid(&desc->allocator) && desc->capacity < 0x1fffff00
+           && desc->boundary_capacity < 0x1fffff00;
 }
 
-static void fsi__sph_defaults(fsi_sph_desc *d) {
-    if (d->dim == 0)
-        d->dim = 3;
-    if (d->support == 0)
-        d->support = 2 * d->spacing;
-    if (d->gamma == 0)
-        d->gamma = 7;
-    if (d->density_error == 0)
-        d->density_error = FSI_R(1e-4);
-    if (d->divergence_error == 0)
-        d->divergence_error = FSI_R(1e-3);
-    if (d->max_iterations == 0)
-        d->max_iterations = 100;
-    if (d->cfl == 0)
-        d->cfl = FSI_R(0.4);
-    double R = (double)(d->support + d->skin) / (double)d->spacing;
+static void fsi__sph_defaults(fsi_sph_desc *desc) {
+    if (desc->dim == 0)
+        desc->dim = 3;
+    if (desc->support == 0)
+        desc->support = 2 * desc->spacing;
+    if (desc->gamma == 0)
+        desc->gamma = 7;
+    if (desc->density_error == 0)
+        desc->density_error = FSI_R(1e-4);
+    if (desc->divergence_error == 0)
+        desc->divergence_error = FSI_R(1e-3);
+    if (desc->max_iterations == 0)
+        desc->max_iterations = 100;
+    if (desc->cfl == 0)
+        desc->cfl = FSI_R(0.4);
+    double R = (double)(desc->support + desc->skin) / (double)desc->spacing;
     /* particles in the support */
-    double full = d->dim == 3 ? 4.19 * R * R * R : 3.15 * R * R;
-    if (d->neighbors == 0 && full < 1e6)
-        d->neighbors = (int)(1.8 * full) + 16;
+    double full = desc->dim == 3 ? 4.19 * R * R * R : 3.15 * R * R;
+    if (desc->neighbors == 0 && full < 1e6)
+        desc->neighbors = (int)(1.8 * full) + 16;
 }
 
 /* Sum of W over a flat lattice of the rest spacing at height z above it. */
-static double fsi__sph_lattice(const fsi_sph_desc *d, fsi_real z) {
-    int m = (int)(d->support / d->spacing) + 1, mj = d->dim == 3 ? m : 0;
+static double fsi__sph_lattice(const fsi_sph_desc *desc, fsi_real z) {
+    int m = (int)(desc->support / desc->spacing) + 1, mj = desc->dim == 3 ? m : 0;
     double sum = 0;
     for (int i = -m; i <= m; i++)
         for (int j = -mj; j <= mj; j++) {
-            fsi_real x = (fsi_real)i * d->spacing, y = (fsi_real)j * d->spacing;
-            sum += (double)fsi_kernel_value(d->kernel, d->dim, d->support,
+            fsi_real x = (fsi_real)i * desc->spacing, y = (fsi_real)j * desc->spacing;
+            sum += (double)fsi_kernel_value(desc->kernel, desc->dim, desc->support,
                                             fsi__sqrt(x * x + y * y + z * z));
         }
     return sum;
 }
 
 /* layers of a wall that fill the support of a particle one spacing away */
-static int fsi__sph_layers(const fsi_sph_desc *d) {
-    return fsi__imax(1, (int)fsi__ceil(d->support / d->spacing - FSI_R(1.001)));
+static int fsi__sph_layers(const fsi_sph_desc *desc) {
+    return fsi__imax(1, (int)fsi__ceil(desc->support / desc->spacing - FSI_R(1.001)));
 }
 
 /* A boundary particle has volume wall_scale / sum W: spacing^dim in the first layer of a flat wall,
    so that the density beside it is the rest density; larger where a thin sampled surface stands for
    all the layers. */
-static fsi_real fsi__sph_wall_scale(const fsi_sph_desc *d) {
-    double sum = 0, v0 = (double)(d->dim == 3 ? d->spacing * d->spacing * d->spacing
-                                              : d->spacing * d->spacing);
-    for (int k = 0; k < fsi__sph_layers(d); k++)
-        sum += fsi__sph_lattice(d, (fsi_real)k * d->spacing);
+static fsi_real fsi__sph_wall_scale(const fsi_sph_desc *desc) {
+    double sum = 0, v0 = (double)(desc->dim == 3 ? desc->spacing * desc->spacing * desc->spacing
+                                                 : desc->spacing * desc->spacing);
+    for (int k = 0; k < fsi__sph_layers(desc); k++)
+        sum += fsi__sph_lattice(desc, (fsi_real)k * desc->spacing);
     return (fsi_real)(v0 * sum);
 }
 
 /* sum |m grad W|^2 of a particle on the rest lattice. */
-static double fsi__sph_lattice_stiffness(const fsi_sph_desc *d) {
-    int m = (int)(d->support / d->spacing) + 1, mk = d->dim == 3 ? m : 0;
-    fsi_kernel fk = d->kernel == FSI_KERNEL_POLY6 ? FSI_KERNEL_SPIKY : d->kernel;
-    double sum = 0, mass = (double)fsi__sph_rest_mass(d);
+static double fsi__sph_lattice_stiffness(const fsi_sph_desc *desc) {
+    int m = (int)(desc->support / desc->spacing) + 1, mk = desc->dim == 3 ? m : 0;
+    fsi_kernel fk = desc->kernel == FSI_KERNEL_POLY6 ? FSI_KERNEL_SPIKY : desc->kernel;
+    double sum = 0, mass = (double)fsi__sph_rest_mass(desc);
     for (int k = -mk; k <= mk; k++)
         for (int j = -m; j <= m; j++)
             for (int i = -m; i <= m; i++) {
                 double g = (double)fsi_kernel_slope(
-                    fk, d->dim, d->support,
-                    d->spacing * fsi__sqrt((fsi_real)(i * i + j * j + k * k)));
+                    fk, desc->dim, desc->support,
+                    desc->spacing * fsi__sqrt((fsi_real)(i * i + j * j + k * k)));
                 if (i || j || k)
                     sum += mass * mass * g * g;
             }
     return sum;
 }
 
-FSI_API fsi_result fsi_sph_init(fsi_sph *s, const fsi_sph_desc *desc) {
-    fsi_arena a = {NULL, 0, 0, 0};
-    if (!s || !desc)
+FSI_API fsi_result fsi_sph_init(fsi_sph *sph, const fsi_sph_desc *desc) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    if (!sph || !desc)
         return FSI_ERR_ARGUMENT;
-    fsi_sph_desc d = *desc;
-    fsi__sph_defaults(&d);
-    if (!fsi__sph_desc_ok(&d))
+    fsi_sph_desc given = *desc;
+    fsi__sph_defaults(&given);
+    if (!fsi__sph_desc_ok(&given))
         return FSI_ERR_ARGUMENT;
-    memset(s, 0, sizeof *s);
-    s->desc = d;
-    s->cells.room = 4 * d.capacity + 4096;
-    s->bcells.room = 2 * d.boundary_capacity + 4096;
-    s->cells.inv = s->bcells.inv = 1 / (d.support + d.skin);
-    s->cells.fine = FSI__SPH_FINE;
-    s->bcells.fine = 1;
-    if ((double)d.neighbors * FSI__SPH_CHUNK > 1e9)
+    memset(sph, 0, sizeof *sph);
+    sph->desc = given;
+    sph->cells.room = 4 * given.capacity + 4096;
+    sph->bcells.room = 2 * given.boundary_capacity + 4096;
+    sph->cells.inv = sph->bcells.inv = 1 / (given.support + given.skin);
+    sph->cells.fine = FSI__SPH_FINE;
+    sph->bcells.fine = 1;
+    if ((double)given.neighbors * FSI__SPH_CHUNK > 1e9)
         return FSI_ERR_SIZE;
-    s->list_room = d.neighbors * FSI__SPH_CHUNK + 64;
-    fsi__sph_layout(s, &a);
-    fsi_result r = fsi__arena_block(&a, &d.allocator, &s->block, &s->block_size);
-    if (r != FSI_OK) {
-        memset(s, 0, sizeof *s);
-        return r;
+    sph->list_room = given.neighbors * FSI__SPH_CHUNK + 64;
+    fsi__sph_layout(sph, &arena);
+    fsi_result result = fsi__arena_block(&arena, &given.allocator, &sph->block, &sph->block_size);
+    if (result != FSI_OK) {
+        memset(sph, 0, sizeof *sph);
+        return result;
     }
-    fsi__sph_layout(s, &a);
-    s->state = s->block;
-    s->wall_scale = fsi__sph_wall_scale(&d);
-    s->least_factor = (fsi_real)fsi__sph_lattice_stiffness(&d);
-    s->now.boundary_dirty = 1;
+    fsi__sph_layout(sph, &arena);
+    sph->state = sph->block;
+    sph->wall_scale = fsi__sph_wall_scale(&given);
+    sph->least_factor = (fsi_real)fsi__sph_lattice_stiffness(&given);
+    sph->now.boundary_dirty = 1;
     return FSI_OK;
 }
 
-FSI_API void fsi_sph_free(fsi_sph *s) {
-    if (!s)
+FSI_API void fsi_sph_free(fsi_sph *sph) {
+    if (!sph)
         return;
-    if (s->block)
-        fsi_free(&s->desc.allocator, s->block, s->block_size);
-    memset(s, 0, sizeof *s);
+    if (sph->block)
+        fsi_free(&sph->desc.allocator, sph->block, sph->block_size);
+    memset(sph, 0, sizeof *sph);
 }
 
-FSI_API double fsi_sph_bytes_per_particle(const fsi_sph *s) {
-    return s && s->block ? (double)s->block_size / (double)s->desc.capacity : 0;
+FSI_API double fsi_sph_bytes_per_particle(const fsi_sph *sph) {
+    return sph && sph->block ? (double)sph->block_size / (double)sph->desc.capacity : 0;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>sph filling */
 /* inside the outermost cells? (NaN is not) */
-static int fsi__sph_within(const fsi_sph *s, fsi_vec3 p) {
-    return fsi__max(fsi__max(fsi__abs(p.x), fsi__abs(p.y)), fsi__abs(p.z)) * s->cells.inv
+static int fsi__sph_within(const fsi_sph *sph, fsi_vec3 p) {
+    return fsi__max(fsi__max(fsi__abs(p.x), fsi__abs(p.y)), fsi__abs(p.z)) * sph->cells.inv
                < FSI__SPH_FAR
            && fsi__finite_vec(p);
 }
 
-static void fsi__sph_append(fsi_sph *s, fsi_vec3 x, fsi_vec3 v, fsi_real mass) {
-    int i = s->now.count++, flat = s->desc.dim == 2;
-    s->x[i] = x.x;
-    s->y[i] = x.y;
-    s->z[i] = flat ? 0 : x.z;
-    s->vx[i] = v.x;
-    s->vy[i] = v.y;
-    s->vz[i] = flat ? 0 : v.z;
-    s->mass[i] = mass;
-    s->rho[i] = s->desc.density;
-    s->kappa[i] = s->kappa_v[i] = 0;
-    s->id[i] = s->now.next_id++;
-    s->now.list_valid = 0;
-    s->ready = 0;
+static void fsi__sph_append(fsi_sph *sph, fsi_vec3 x, fsi_vec3 v, fsi_real mass) {
+    int i = sph->now.count++, flat = sph->desc.dim == 2;
+    sph->x[i] = x.x;
+    sph->y[i] = x.y;
+    sph->z[i] = flat ? 0 : x.z;
+    sph->vx[i] = v.x;
+    sph->vy[i] = v.y;
+    sph->vz[i] = flat ? 0 : v.z;
+    sph->mass[i] = mass;
+    sph->rho[i] = sph->desc.density;
+    sph->kappa[i] = sph->kappa_v[i] = 0;
+    sph->id[i] = sph->now.next_id++;
+    sph->now.list_valid = 0;
+    sph->ready = 0;
 }
 
-FSI_API fsi_result fsi_sph_add(fsi_sph *s, int n, const fsi_real *x, const fsi_real *v,
+FSI_API fsi_result fsi_sph_add(fsi_sph *sph, int n, const fsi_real *x, const fsi_real *v,
                                const fsi_real *mass) {
-    if (!s || !s->block)
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
     if (n < 0 || (n > 0 && !x))
         return FSI_ERR_ARGUMENT;
-    if (n > s->desc.capacity - s->now.count || s->now.next_id > 0x7fffffff - n)
+    if (n > sph->desc.capacity - sph->now.count || sph->now.next_id > 0x7fffffff - n)
         return FSI_ERR_SIZE;
     if (!fsi_all_finite(3 * (size_t)n, x) || (v && !fsi_all_finite(3 * (size_t)n, v)))
         return FSI_ERR_ARGUMENT;
     for (int i = 0; i < n; i++) {
-        if ((mass && !fsi__sph_positive(mass[i])) || !fsi__sph_within(s, fsi_vec_load(x + 3 * i)))
+        if ((mass && !fsi__sph_positive(mass[i])) || !fsi__sph_within(sph, fsi_vec_load(x + 3 * i)))
             return FSI_ERR_ARGUMENT;
     }
     for (int i = 0; i < n; i++)
-        fsi__sph_append(s, fsi_vec_load(x + 3 * i), v ? fsi_vec_load(v + 3 * i) : fsi_vec(0, 0, 0),
-                        mass ? mass[i] : fsi__sph_rest_mass(&s->desc));
+        fsi__sph_append(sph, fsi_vec_load(x + 3 * i),
+                        v ? fsi_vec_load(v + 3 * i) : fsi_vec(0, 0, 0),
+                        mass ? mass[i] : fsi__sph_rest_mass(&sph->desc));
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_sph_add_block(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, fsi_vec3 v, int *count) {
+FSI_API fsi_result fsi_sph_add_block(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi, fsi_vec3 v,
+                                     int *count) {
     double n[3];
     if (count)
         *count = 0;
-    if (!s || !s->block)
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
-    if (!fsi__sph_within(s, lo) || !fsi__sph_within(s, hi) || !fsi__finite_vec(v))
+    if (!fsi__sph_within(sph, lo) || !fsi__sph_within(sph, hi) || !fsi__finite_vec(v))
         return FSI_ERR_ARGUMENT;
-    double d = (double)s->desc.spacing;
+    double d = (double)sph->desc.spacing;
     n[0] = floor((double)(hi.x - lo.x) / d + 1e-4);
     n[1] = floor((double)(hi.y - lo.y) / d + 1e-4);
-    n[2] = s->desc.dim == 3 ? floor((double)(hi.z - lo.z) / d + 1e-4) : 1;
+    n[2] = sph->desc.dim == 3 ? floor((double)(hi.z - lo.z) / d + 1e-4) : 1;
     if (n[0] <= 0 || n[1] <= 0 || n[2] <= 0)
         return FSI_EMPTY;
-    if (n[0] * n[1] * n[2] > (double)(s->desc.capacity - s->now.count)
-        || n[0] * n[1] * n[2] > (double)(0x7fffffff - s->now.next_id))
+    if (n[0] * n[1] * n[2] > (double)(sph->desc.capacity - sph->now.count)
+        || n[0] * n[1] * n[2] > (double)(0x7fffffff - sph->now.next_id))
         return FSI_ERR_SIZE;
     for (int k = 0; k < (int)n[2]; k++)
         for (int j = 0; j < (int)n[1]; j++)
             for (int i = 0; i < (int)n[0]; i++)
-                fsi__sph_append(s,
-                                fsi_vec(lo.x + s->desc.spacing * ((fsi_real)i + FSI_R(0.5)),
-                                        lo.y + s->desc.spacing * ((fsi_real)j + FSI_R(0.5)),
-                                        lo.z + s->desc.spacing * ((fsi_real)k + FSI_R(0.5))),
-                                v, fsi__sph_rest_mass(&s->desc));
+                fsi__sph_append(sph,
+                                fsi_vec(lo.x + sph->desc.spacing * ((fsi_real)i + FSI_R(0.5)),
+                                        lo.y + sph->desc.spacing * ((fsi_real)j + FSI_R(0.5)),
+                                        lo.z + sph->desc.spacing * ((fsi_real)k + FSI_R(0.5))),
+                                v, fsi__sph_rest_mass(&sph->desc));
     if (count)
         *count = (int)(n[0] * n[1] * n[2]);
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *s, const fsi_sph_emitter *e) {
+FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *sph, const fsi_sph_emitter *emitter) {
     /* a layer that could never fit is refused */
-    if (!s || !s->block)
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
-    if (!e || !fsi__finite_vec(e->centre) || !fsi__finite_vec(e->direction)
-        || !(fsi__length(e->direction) > 0) || !fsi__sph_positive(e->radius)
-        || !fsi__sph_positive(e->speed) || !fsi__finite(e->from) || !fsi__finite(e->until)
-        || !fsi__sph_within(s, e->centre))
+    if (!emitter || !fsi__finite_vec(emitter->centre) || !fsi__finite_vec(emitter->direction)
+        || !(fsi__length(emitter->direction) > 0) || !fsi__sph_positive(emitter->radius)
+        || !fsi__sph_positive(emitter->speed) || !fsi__finite(emitter->from)
+        || !fsi__finite(emitter->until) || !fsi__sph_within(sph, emitter->centre))
         return FSI_ERR_ARGUMENT;
-    double across = (double)e->radius / (double)s->desc.spacing;
-    if (s->now.emitters == FSI_SPH_EMITTERS
-        || across * (s->desc.dim == 3 ? across : 1) > (double)s->desc.capacity)
+    double across = (double)emitter->radius / (double)sph->desc.spacing;
+    if (sph->now.emitters == FSI_SPH_EMITTERS
+        || across * (sph->desc.dim == 3 ? across : 1) > (double)sph->desc.capacity)
         return FSI_ERR_SIZE;
-    s->now.emitter[s->now.emitters] = *e;
-    s->now.emitter[s->now.emitters].direction = fsi__unit(e->direction);
-    s->now.emitter[s->now.emitters++].due =
-        (double)e->from > s->now.time ? (double)e->from : s->now.time;
+    sph->now.emitter[sph->now.emitters] = *emitter;
+    sph->now.emitter[sph->now.emitters].direction = fsi__unit(emitter->direction);
+    sph->now.emitter[sph->now.emitters++].due =
+        (double)emitter->from > sph->now.time ? (double)emitter->from : sph->now.time;
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_sph_add_removal(fsi_sph *s, const fsi_sph_box *b) {
-    if (!s || !s->block)
+FSI_API fsi_result fsi_sph_add_removal(fsi_sph *sph, const fsi_sph_box *box) {
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
-    if (!b || !fsi__finite_vec(b->lo) || !fsi__finite_vec(b->hi))
+    if (!box || !fsi__finite_vec(box->lo) || !fsi__finite_vec(box->hi))
         return FSI_ERR_ARGUMENT;
-    if (s->now.boxes == FSI_SPH_EMITTERS)
+    if (sph->now.boxes == FSI_SPH_EMITTERS)
         return FSI_ERR_SIZE;
-    s->now.box[s->now.boxes++] = *b;
+    sph->now.box[sph->now.boxes++] = *box;
     return FSI_OK;
 }
 
-static int fsi__sph_in_box(const fsi_sph_box *b, fsi_vec3 p, int dim) {
-    int in = p.x >= b->lo.x && p.x <= b->hi.x && p.y >= b->lo.y && p.y <= b->hi.y
-             && (dim == 2 || (p.z >= b->lo.z && p.z <= b->hi.z));
-    return b->outside ? !in : in;
+static int fsi__sph_in_box(const fsi_sph_box *box, fsi_vec3 p, int dim) {
+    int in = p.x >= box->lo.x && p.x <= box->hi.x && p.y >= box->lo.y && p.y <= box->hi.y
+             && (dim == 2 || (p.z >= box->lo.z && p.z <= box->hi.z));
+    return box->outside ? !in : in;
 }
 
-static void fsi__sph_copy_particle(fsi_sph *s, int to, int from) {
-    fsi_real *a[] = {s->x, s->y, s->z, s->vx, s->vy, s->vz, s->mass, s->rho, s->kappa, s->kappa_v};
+static void fsi__sph_copy_particle(fsi_sph *sph, int to, int from) {
+    fsi_real *a[] = {sph->x,  sph->y,    sph->z,   sph->vx,    sph->vy,
+                     sph->vz, sph->mass, sph->rho, sph->kappa, sph->kappa_v};
     for (size_t k = 0; k < sizeof a / sizeof *a; k++)
         a[k][to] = a[k][from];
-    s->id[to] = s->id[from];
+    sph->id[to] = sph->id[from];
 }
 
 /* Drops particles in removal boxes and particles beyond all cells; the others keep their order. */
-static void fsi__sph_remove(fsi_sph *s, int far) {
+static void fsi__sph_remove(fsi_sph *sph, int far_off) {
     int n = 0;
-    fsi_real limit = FSI__SPH_FAR / s->cells.inv;
-    if (!s->now.boxes && !far)
+    fsi_real limit = FSI__SPH_FAR / sph->cells.inv;
+    if (!sph->now.boxes && !far_off)
         return;
-    for (int i = 0; i < s->now.count; i++) {
-        fsi_vec3 p = fsi_vec(s->x[i], s->y[i], s->z[i]);
+    for (int i = 0; i < sph->now.count; i++) {
+        fsi_vec3 p = fsi_vec(sph->x[i], sph->y[i], sph->z[i]);
         int gone = fsi__abs(p.x) >= limit || fsi__abs(p.y) >= limit || fsi__abs(p.z) >= limit;
         if (gone)
-            s->now.lost++;
-        for (int k = 0; k < s->now.boxes && !gone; k++)
-            if (fsi__sph_in_box(&s->now.box[k], p, s->desc.dim)) {
+            sph->now.lost++;
+        for (int k = 0; k < sph->now.boxes && !gone; k++)
+            if (fsi__sph_in_box(&sph->now.box[k], p, sph->desc.dim)) {
                 gone = 1;
-                s->now.removed++;
+                sph->now.removed++;
             }
         if (gone)
             continue;
         if (n != i)
-            fsi__sph_copy_particle(s, n, i);
+            fsi__sph_copy_particle(sph, n, i);
         n++;
     }
-    if (n != s->now.count)
-        s->now.list_valid = 0;
-    s->now.count = n;
+    if (n != sph->now.count)
+        sph->now.list_valid = 0;
+    sph->now.count = n;
 }
 
 #define FSI__SPH_FREE                                                                              \
@@ -1322,21 +1342,22 @@ static void fsi__sph_remove(fsi_sph *s, int far) {
 
 /* Particles that may be in the way of a layer around x: their numbers into key. Returns how many.
  */
-static int fsi__sph_in_the_way(fsi_sph *s, fsi_vec3 x, fsi_real radius) {
-    fsi_real r = radius + FSI__SPH_FREE * s->desc.spacing;
+static int fsi__sph_in_the_way(fsi_sph *sph, fsi_vec3 x, fsi_real radius) {
+    fsi_real r = radius + FSI__SPH_FREE * sph->desc.spacing;
     int n = 0;
-    for (int i = 0; i < s->now.count; i++) {
-        fsi_vec3 d = fsi_vec_sub(fsi_vec(s->x[i], s->y[i], s->z[i]), x);
+    for (int i = 0; i < sph->now.count; i++) {
+        fsi_vec3 d = fsi_vec_sub(fsi_vec(sph->x[i], sph->y[i], sph->z[i]), x);
         if (fsi_vec_dot(d, d) < r * r)
-            s->key[n++] = i;
+            sph->key[n++] = i;
     }
     return n;
 }
 
-static int fsi__sph_is_free(const fsi_sph *s, int near, fsi_vec3 x) {
-    fsi_real r = FSI__SPH_FREE * s->desc.spacing;
-    for (int k = 0; k < near; k++) {
-        fsi_vec3 d = fsi_vec_sub(fsi_vec(s->x[s->key[k]], s->y[s->key[k]], s->z[s->key[k]]), x);
+static int fsi__sph_is_free(const fsi_sph *sph, int nearby, fsi_vec3 x) {
+    fsi_real r = FSI__SPH_FREE * sph->desc.spacing;
+    for (int k = 0; k < nearby; k++) {
+        fsi_vec3 d =
+            fsi_vec_sub(fsi_vec(sph->x[sph->key[k]], sph->y[sph->key[k]], sph->z[sph->key[k]]), x);
         if (fsi_vec_dot(d, d) < r * r)
             return 0;
     }
@@ -1346,12 +1367,12 @@ static int fsi__sph_is_free(const fsi_sph *s, int near, fsi_vec3 x) {
 /* One layer, along m downstream of the disk; what would lie beyond all cells is lost at once. Fluid
    that has come to a stop before the emitter leaves no room: a particle put onto another would be a
    burst of pressure. */
-static void fsi__sph_emit_layer(fsi_sph *s, const fsi_sph_emitter *e, fsi_real along) {
-    fsi_vec3 d = e->direction;
-    fsi_real h = s->desc.spacing;
-    int m = (int)(e->radius / h), mj = s->desc.dim == 3 ? m : 0,
-        near = fsi__sph_in_the_way(s, fsi_vec_mad(e->centre, d, along), e->radius);
-    fsi_vec3 u = s->desc.dim == 2
+static void fsi__sph_emit_layer(fsi_sph *sph, const fsi_sph_emitter *emitter, fsi_real along) {
+    fsi_vec3 d = emitter->direction;
+    fsi_real h = sph->desc.spacing;
+    int m = (int)(emitter->radius / h), mj = sph->desc.dim == 3 ? m : 0,
+        nearby = fsi__sph_in_the_way(sph, fsi_vec_mad(emitter->centre, d, along), emitter->radius);
+    fsi_vec3 u = sph->desc.dim == 2
                      ? fsi_vec(-d.y, d.x, 0)
                      : fsi__unit(fsi_vec_cross(d, fsi__abs(d.x) < FSI_R(0.7) ? fsi_vec(1, 0, 0)
                                                                              : fsi_vec(0, 1, 0)));
@@ -1359,54 +1380,58 @@ static void fsi__sph_emit_layer(fsi_sph *s, const fsi_sph_emitter *e, fsi_real a
     for (int i = -m; i <= m; i++)
         for (int j = -mj; j <= mj; j++) {
             fsi_real a = (fsi_real)i * h, b = (fsi_real)j * h;
-            fsi_vec3 p = fsi_vec_mad(fsi_vec_mad(fsi_vec_mad(e->centre, u, a), w, b), d, along);
-            if (a * a + b * b > e->radius * e->radius)
+            fsi_vec3 p =
+                fsi_vec_mad(fsi_vec_mad(fsi_vec_mad(emitter->centre, u, a), w, b), d, along);
+            if (a * a + b * b > emitter->radius * emitter->radius)
                 continue;
-            if (s->now.count == s->desc.capacity || s->now.next_id == 0x7fffffff) {
-                s->stats.blocked++;
+            if (sph->now.count == sph->desc.capacity || sph->now.next_id == 0x7fffffff) {
+                sph->stats.blocked++;
                 return;
             }
-            if (!fsi__sph_is_free(s, near, p))
+            if (!fsi__sph_is_free(sph, nearby, p))
                 continue;
-            s->now.emitted++;
-            if (fsi__sph_within(s, p))
-                fsi__sph_append(s, p, fsi_vec_scale(d, e->speed), fsi__sph_rest_mass(&s->desc));
+            sph->now.emitted++;
+            if (fsi__sph_within(sph, p))
+                fsi__sph_append(sph, p, fsi_vec_scale(d, emitter->speed),
+                                fsi__sph_rest_mass(&sph->desc));
             else
-                s->now.lost++;
+                sph->now.lost++;
         }
 }
 
-static void fsi__sph_emit(fsi_sph *s) {
-    for (int k = 0; k < s->now.emitters; k++) {
-        fsi_sph_emitter *e = &s->now.emitter[k];
-        for (int layers = 0; e->due <= s->now.time && layers < 1000; layers++) {
-            if (e->until > 0 && e->due > (double)e->until)
+static void fsi__sph_emit(fsi_sph *sph) {
+    for (int k = 0; k < sph->now.emitters; k++) {
+        fsi_sph_emitter *emitter = &sph->now.emitter[k];
+        for (int layers = 0; emitter->due <= sph->now.time && layers < 1000; layers++) {
+            if (emitter->until > 0 && emitter->due > (double)emitter->until)
                 break;
-            fsi__sph_emit_layer(s, e, (fsi_real)(s->now.time - e->due) * e->speed);
-            e->due += (double)s->desc.spacing / (double)e->speed;
+            fsi__sph_emit_layer(sph, emitter,
+                                (fsi_real)(sph->now.time - emitter->due) * emitter->speed);
+            emitter->due += (double)sph->desc.spacing / (double)emitter->speed;
         }
     }
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>sph boundaries */
-FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *s, int n, const fsi_real *x, fsi_vec3 centre,
+FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *sph, int n, const fsi_real *x, fsi_vec3 centre,
                                         int two_way, int *object) {
     int ok = 1;
     if (object)
         *object = -1;
-    if (!s || !s->block)
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
     if (n < 0 || (n > 0 && !x) || !fsi__finite_vec(centre))
         return FSI_ERR_ARGUMENT;
-    if (n > s->desc.boundary_capacity - s->now.boundary_count || s->now.objects == FSI_SPH_OBJECTS)
+    if (n > sph->desc.boundary_capacity - sph->now.boundary_count
+        || sph->now.objects == FSI_SPH_OBJECTS)
         return FSI_ERR_SIZE;
     for (int i = 0; i < 3 * n && ok; i++)
-        ok = fsi__finite(x[i]) && fsi__abs(x[i]) * s->cells.inv < FSI__SPH_FAR;
+        ok = fsi__finite(x[i]) && fsi__abs(x[i]) * sph->cells.inv < FSI__SPH_FAR;
     if (!ok)
         return FSI_ERR_ARGUMENT;
-    int at = s->now.boundary_count;
-    fsi_sph_object *o = &s->now.object[s->now.objects];
+    int at = sph->now.boundary_count;
+    fsi_sph_object *o = &sph->now.object[sph->now.objects];
     memset(o, 0, sizeof *o);
     o->first = at;
     o->count = n;
@@ -1414,21 +1439,21 @@ FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *s, int n, const fsi_real *x, fs
     o->centre = centre;
     for (int i = 0; i < n; i++) {
         fsi_vec3 p = fsi_vec_load(x + 3 * i);
-        if (s->desc.dim == 2)
+        if (sph->desc.dim == 2)
             p.z = 0;
-        fsi_vec_store(s->bx + 3 * (at + i), p);
-        fsi_vec_store(s->blocal + 3 * (at + i), fsi_vec_sub(p, centre));
+        fsi_vec_store(sph->bx + 3 * (at + i), p);
+        fsi_vec_store(sph->blocal + 3 * (at + i), fsi_vec_sub(p, centre));
         for (int d = 0; d < 3; d++)
-            s->bv[3 * (at + i) + d] = 0;
-        s->bobject[at + i] = s->now.objects;
+            sph->bv[3 * (at + i) + d] = 0;
+        sph->bobject[at + i] = sph->now.objects;
     }
-    s->now.boundary_count += n;
-    s->now.boundary_dirty = 1;
-    s->now.list_valid = 0;
-    s->ready = 0;
+    sph->now.boundary_count += n;
+    sph->now.boundary_dirty = 1;
+    sph->now.list_valid = 0;
+    sph->ready = 0;
     if (object)
-        *object = s->now.objects;
-    s->now.objects++;
+        *object = sph->now.objects;
+    sph->now.objects++;
     return FSI_OK;
 }
 
@@ -1438,19 +1463,19 @@ typedef struct fsi__sph_points {
     int n, room;
 } fsi__sph_points;
 
-static void fsi__sph_point(fsi__sph_points *p, fsi_vec3 x) {
-    if (p->out && p->n < p->room)
-        fsi_vec_store(p->out + 3 * p->n, x);
-    p->n++;
+static void fsi__sph_point(fsi__sph_points *points, fsi_vec3 x) {
+    if (points->out && points->n < points->room)
+        fsi_vec_store(points->out + 3 * points->n, x);
+    points->n++;
 }
 
 /* Puts the points into a new object; they were written straight behind the last boundary particle.
  */
-static fsi_result fsi__sph_add_points(fsi_sph *s, const fsi__sph_points *p, fsi_vec3 centre,
+static fsi_result fsi__sph_add_points(fsi_sph *sph, const fsi__sph_points *points, fsi_vec3 centre,
                                       int *object) {
-    if (p->n > p->room)
+    if (points->n > points->room)
         return FSI_ERR_SIZE;
-    return fsi_sph_add_boundary(s, p->n, p->out, centre, 0, object);
+    return fsi_sph_add_boundary(sph, points->n, points->out, centre, 0, object);
 }
 
 /* Place number i along one axis of a box: 0 .. n - 1 fill the side [lo, hi] evenly, numbers before
@@ -1471,80 +1496,81 @@ static int fsi__sph_wall_place(fsi_real lo, fsi_real hi, int n, int i, fsi_real 
     return 0;
 }
 
-FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *s, fsi_vec3 lo, fsi_vec3 hi, unsigned open,
+FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi, unsigned open,
                                          int *object) {
     fsi_real x[3] = {0, 0, 0};
     /* places -m .. n + m - 1 on each axis */
     int i[3] = {0, 0, 0}, n[3] = {1, 1, 1}, m[3] = {0, 0, 0};
     if (object)
         *object = -1;
-    if (!s || !s->block)
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
     if (!fsi__finite_vec(lo) || !fsi__finite_vec(hi))
         return FSI_ERR_ARGUMENT;
-    int layers = fsi__sph_layers(&s->desc);
-    for (int d = 0; d < s->desc.dim; d++) {
-        fsi_real side = (fsi__get(hi, d) - fsi__get(lo, d)) / s->desc.spacing;
+    int layers = fsi__sph_layers(&sph->desc);
+    for (int d = 0; d < sph->desc.dim; d++) {
+        fsi_real side = (fsi__get(hi, d) - fsi__get(lo, d)) / sph->desc.spacing;
         if (!(side > 0) || !(side < FSI_R(1e6)))
             return FSI_ERR_ARGUMENT;
         n[d] = fsi__imax(1, (int)(side + FSI_R(0.5)));
         m[d] = layers;
     }
-    fsi__sph_points p;
-    p.out = s->bx + 3 * s->now.boundary_count;
-    p.n = 0;
-    p.room = s->desc.boundary_capacity - s->now.boundary_count;
+    fsi__sph_points points;
+    points.out = sph->bx + 3 * sph->now.boundary_count;
+    points.n = 0;
+    points.room = sph->desc.boundary_capacity - sph->now.boundary_count;
     for (i[2] = -m[2]; i[2] < n[2] + m[2]; i[2]++)
         for (i[1] = -m[1]; i[1] < n[1] + m[1]; i[1]++)
             for (i[0] = -m[0]; i[0] < n[0] + m[0]; i[0]++) {
                 /* in an edge two walls meet, in a corner three: one that is open opens it */
                 int walls = 0, left_open = 0;
-                for (int d = 0; d < s->desc.dim; d++) {
+                for (int d = 0; d < sph->desc.dim; d++) {
                     int side = fsi__sph_wall_place(fsi__get(lo, d), fsi__get(hi, d), n[d], i[d],
-                                                   s->desc.spacing, &x[d]);
+                                                   sph->desc.spacing, &x[d]);
                     walls += side > 0;
                     left_open += side > 0 && (open >> (2 * d + side - 1) & 1u);
                 }
                 if (walls && !left_open)
-                    fsi__sph_point(&p, fsi_vec_load(x));
+                    fsi__sph_point(&points, fsi_vec_load(x));
                 /* nothing more before the wall at hi */
                 else if (!walls)
                     i[0] = n[0] - 1;
             }
-    return fsi__sph_add_points(s, &p, fsi_vec_scale(fsi_vec_add(lo, hi), FSI_R(0.5)), object);
+    return fsi__sph_add_points(sph, &points, fsi_vec_scale(fsi_vec_add(lo, hi), FSI_R(0.5)),
+                               object);
 }
 
-FSI_API fsi_result fsi_sph_add_plane(fsi_sph *s, fsi_vec3 corner, fsi_vec3 u, fsi_vec3 v,
+FSI_API fsi_result fsi_sph_add_plane(fsi_sph *sph, fsi_vec3 corner, fsi_vec3 u, fsi_vec3 v,
                                      fsi_vec3 n, int *object) {
     int nv = 0;
     if (object)
         *object = -1;
-    if (!s || !s->block)
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
-    fsi_real h = s->desc.spacing;
+    fsi_real h = sph->desc.spacing;
     fsi_real lu = fsi__length(u) / h;
-    fsi_real lv = s->desc.dim == 3 ? fsi__length(v) / h : 0;
+    fsi_real lv = sph->desc.dim == 3 ? fsi__length(v) / h : 0;
     if (!fsi__finite_vec(corner) || !fsi__finite_vec(u) || !fsi__finite_vec(v)
         || !fsi__finite_vec(n) || !(fsi__length(n) > 0) || !(lu > 0) || !(lu < FSI_R(1e6))
         || !(lv < FSI_R(1e6)))
         return FSI_ERR_ARGUMENT;
     int nu = fsi__imax(1, (int)(lu + FSI_R(0.5)));
-    if (s->desc.dim == 3)
+    if (sph->desc.dim == 3)
         nv = fsi__imax(1, (int)(lv + FSI_R(0.5)));
     n = fsi__unit(n);
-    fsi__sph_points p;
-    p.out = s->bx + 3 * s->now.boundary_count;
-    p.n = 0;
-    p.room = s->desc.boundary_capacity - s->now.boundary_count;
-    for (int k = 0; k < fsi__sph_layers(&s->desc); k++)
+    fsi__sph_points points;
+    points.out = sph->bx + 3 * sph->now.boundary_count;
+    points.n = 0;
+    points.room = sph->desc.boundary_capacity - sph->now.boundary_count;
+    for (int k = 0; k < fsi__sph_layers(&sph->desc); k++)
         for (int j = 0; j <= nv; j++)
             for (int i = 0; i <= nu; i++)
                 fsi__sph_point(
-                    &p,
+                    &points,
                     fsi_vec_mad(fsi_vec_mad(fsi_vec_mad(corner, n, -h * ((fsi_real)k + FSI_R(0.5))),
                                             u, (fsi_real)i / (fsi_real)nu),
                                 v, nv ? (fsi_real)j / (fsi_real)nv : 0));
-    return fsi__sph_add_points(s, &p, corner, object);
+    return fsi__sph_add_points(sph, &points, corner, object);
 }
 
 /* Dart throwing with a fixed order: a candidate is taken when no taken point is nearer than 0.7
@@ -1556,29 +1582,29 @@ typedef struct fsi__sph_darts {
     fsi_real inv, r2;
 } fsi__sph_darts;
 
-static int fsi__sph_hash(const fsi__sph_darts *d, int a, int b, int c) {
+static int fsi__sph_hash(const fsi__sph_darts *darts, int a, int b, int c) {
     uint32_t k = (uint32_t)a * 73856093u ^ (uint32_t)b * 19349663u ^ (uint32_t)c * 83492791u;
-    return (int)((k ^ k >> 15) & (uint32_t)d->mask);
+    return (int)((k ^ k >> 15) & (uint32_t)darts->mask);
 }
 
-static void fsi__sph_dart(fsi__sph_darts *d, fsi_vec3 p) {
-    int a = fsi__sph_floor(p.x * d->inv), b = fsi__sph_floor(p.y * d->inv),
-        c = fsi__sph_floor(p.z * d->inv);
+static void fsi__sph_dart(fsi__sph_darts *darts, fsi_vec3 p) {
+    int a = fsi__sph_floor(p.x * darts->inv), b = fsi__sph_floor(p.y * darts->inv),
+        c = fsi__sph_floor(p.z * darts->inv);
     for (int k = -1; k <= 1; k++)
         for (int j = -1; j <= 1; j++)
             for (int i = -1; i <= 1; i++)
-                for (int32_t e = d->head[fsi__sph_hash(d, a + i, b + j, c + k)]; e >= 0;
-                     e = d->next[e]) {
-                    fsi_vec3 r = fsi_vec_sub(p, fsi_vec_load(d->x + 3 * e));
-                    if (fsi_vec_dot(r, r) < d->r2)
+                for (int32_t e = darts->head[fsi__sph_hash(darts, a + i, b + j, c + k)]; e >= 0;
+                     e = darts->next[e]) {
+                    fsi_vec3 r = fsi_vec_sub(p, fsi_vec_load(darts->x + 3 * e));
+                    if (fsi_vec_dot(r, r) < darts->r2)
                         return;
                 }
-    if (d->n == d->room)
+    if (darts->n == darts->room)
         return;
-    int h = fsi__sph_hash(d, a, b, c);
-    fsi_vec_store(d->x + 3 * d->n, p);
-    d->next[d->n] = d->head[h];
-    d->head[h] = d->n++;
+    int h = fsi__sph_hash(darts, a, b, c);
+    fsi_vec_store(darts->x + 3 * darts->n, p);
+    darts->next[darts->n] = darts->head[h];
+    darts->head[h] = darts->n++;
 }
 
 static int fsi__sph_divisions(fsi_vec3 a, fsi_vec3 b, fsi_real spacing) {
@@ -1588,25 +1614,26 @@ static int fsi__sph_divisions(fsi_vec3 a, fsi_vec3 b, fsi_real spacing) {
 
 /* Candidates of one element: corners first, then edges, then the inside, so that sharp features
  * stay sampled. */
-static double fsi__sph_throw(fsi__sph_darts *d, const fsi_surface *s, int e, int pass,
+static double fsi__sph_throw(fsi__sph_darts *darts, const fsi_surface *surface, int e, int pass,
                              fsi_real spacing) {
     fsi_vec3 v[3];
-    int m = s->dim;
+    int m = surface->dim;
     double thrown = 0;
     for (int i = 0; i < m; i++)
-        v[i] = fsi_vec_load(s->x + 3 * s->index[m * e + i]);
+        v[i] = fsi_vec_load(surface->x + 3 * surface->index[m * e + i]);
     if (pass == 0)
         for (int i = 0; i < m; i++, thrown += 1)
-            if (d)
-                fsi__sph_dart(d, v[i]);
+            if (darts)
+                fsi__sph_dart(darts, v[i]);
     int n;
     if (pass == 1)
         for (int k = 0; k < (m == 2 ? 1 : 3); k++) {
             fsi_vec3 a = v[k], b = v[(k + 1) % m];
             n = fsi__sph_divisions(a, b, spacing);
             for (int i = 1; i < n; i++, thrown += 1)
-                if (d)
-                    fsi__sph_dart(d, fsi_vec_mad(a, fsi_vec_sub(b, a), (fsi_real)i / (fsi_real)n));
+                if (darts)
+                    fsi__sph_dart(darts,
+                                  fsi_vec_mad(a, fsi_vec_sub(b, a), (fsi_real)i / (fsi_real)n));
         }
     if (pass == 2 && m == 3) {
         n = fsi__imax(fsi__sph_divisions(v[0], v[1], spacing),
@@ -1614,8 +1641,8 @@ static double fsi__sph_throw(fsi__sph_darts *d, const fsi_surface *s, int e, int
                                 fsi__sph_divisions(v[2], v[0], spacing)));
         for (int i = 1; i < n; i++)
             for (int j = 1; i + j < n; j++, thrown += 1)
-                if (d)
-                    fsi__sph_dart(d,
+                if (darts)
+                    fsi__sph_dart(darts,
                                   fsi_vec_mad(fsi_vec_mad(v[0], fsi_vec_sub(v[1], v[0]),
                                                           (fsi_real)i / (fsi_real)n),
                                               fsi_vec_sub(v[2], v[0]), (fsi_real)j / (fsi_real)n));
@@ -1625,14 +1652,14 @@ static double fsi__sph_throw(fsi__sph_darts *d, const fsi_surface *s, int e, int
 
 FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real spacing,
                                           fsi_real *out, int room, int *count,
-                                          const fsi_allocator *a) {
+                                          const fsi_allocator *allocator) {
     fsi_arena arena = {NULL, 0, 0, 0};
-    fsi_result r = FSI_OK;
+    fsi_result result = FSI_OK;
     double most = 0;
     if (count)
         *count = 0;
     if (fsi_surface_check(surface) != FSI_OK || (surface->vertex_count && !surface->x)
-        || !fsi__sph_positive(spacing) || room < 0 || !fsi_allocator_valid(a))
+        || !fsi__sph_positive(spacing) || room < 0 || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
     for (int pass = 0; pass < 3; pass++)
         for (int e = 0; e < surface->element_count; e++)
@@ -1642,110 +1669,111 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
             return FSI_ERR_ARGUMENT;
     if (most > 1e8)
         return FSI_ERR_SIZE;
-    fsi__sph_darts d;
-    memset(&d, 0, sizeof d);
-    d.room = (int)most + 1;
-    for (d.mask = 64; d.mask < d.room; d.mask *= 2) {
+    fsi__sph_darts darts;
+    memset(&darts, 0, sizeof darts);
+    darts.room = (int)most + 1;
+    for (darts.mask = 64; darts.mask < darts.room; darts.mask *= 2) {
     }
     for (int pass = 0; pass < 2; pass++) {
         if (pass)
-            r = fsi__arena_open(&arena, a);
-        if (r != FSI_OK)
-            return r;
-        FSI__TAKE(d.x, fsi_real, &arena, 3 * (size_t)d.room);
-        FSI__TAKE(d.next, int32_t, &arena, (size_t)d.room);
-        FSI__TAKE(d.head, int32_t, &arena, (size_t)d.mask);
+            result = fsi__arena_open(&arena, allocator);
+        if (result != FSI_OK)
+            return result;
+        FSI__TAKE(darts.x, fsi_real, &arena, 3 * (size_t)darts.room);
+        FSI__TAKE(darts.next, int32_t, &arena, (size_t)darts.room);
+        FSI__TAKE(darts.head, int32_t, &arena, (size_t)darts.mask);
     }
-    for (int i = 0; i < d.mask; i++)
-        d.head[i] = -1;
-    d.mask--;
-    d.inv = 1 / spacing;
-    d.r2 = FSI_R(0.49) * spacing * spacing;
+    for (int i = 0; i < darts.mask; i++)
+        darts.head[i] = -1;
+    darts.mask--;
+    darts.inv = 1 / spacing;
+    darts.r2 = FSI_R(0.49) * spacing * spacing;
     for (int pass = 0; pass < 3; pass++)
         for (int e = 0; e < surface->element_count; e++)
-            fsi__sph_throw(&d, surface, e, pass, spacing);
+            fsi__sph_throw(&darts, surface, e, pass, spacing);
     if (count)
-        *count = d.n;
-    if (out && d.n <= room)
-        memcpy(out, d.x, 3 * (size_t)d.n * sizeof *out);
-    fsi_free(a, arena.base, arena.size);
-    return out && d.n > room ? FSI_ERR_SIZE : FSI_OK;
+        *count = darts.n;
+    if (out && darts.n <= room)
+        memcpy(out, darts.x, 3 * (size_t)darts.n * sizeof *out);
+    fsi_free(allocator, arena.base, arena.size);
+    return out && darts.n > room ? FSI_ERR_SIZE : FSI_OK;
 }
 
-FSI_API fsi_result fsi_sph_add_surface(fsi_sph *s, const fsi_surface *surface, fsi_vec3 centre,
+FSI_API fsi_result fsi_sph_add_surface(fsi_sph *sph, const fsi_surface *surface, fsi_vec3 centre,
                                        int two_way, int *object) {
     if (object)
         *object = -1;
-    if (!s || !s->block)
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
-    fsi_real *to = s->bx + 3 * s->now.boundary_count;
+    fsi_real *to = sph->bx + 3 * sph->now.boundary_count;
     int n;
-    fsi_result r = fsi_sph_sample_surface(surface, s->desc.spacing, to,
-                                          s->desc.boundary_capacity - s->now.boundary_count, &n,
-                                          &s->desc.allocator);
-    return r == FSI_OK ? fsi_sph_add_boundary(s, n, to, centre, two_way, object) : r;
+    fsi_result result = fsi_sph_sample_surface(
+        surface, sph->desc.spacing, to, sph->desc.boundary_capacity - sph->now.boundary_count, &n,
+        &sph->desc.allocator);
+    return result == FSI_OK ? fsi_sph_add_boundary(sph, n, to, centre, two_way, object) : result;
 }
 
-FSI_API fsi_result fsi_sph_object_set(fsi_sph *s, int object, const fsi_real *x,
+FSI_API fsi_result fsi_sph_object_set(fsi_sph *sph, int object, const fsi_real *x,
                                       const fsi_real *v) {
-    if (!s || !s->block)
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
-    if (object < 0 || object >= s->now.objects || !x)
+    if (object < 0 || object >= sph->now.objects || !x)
         return FSI_ERR_ARGUMENT;
-    fsi_sph_object *o = &s->now.object[object];
+    fsi_sph_object *o = &sph->now.object[object];
     for (int i = 0; i < 3 * o->count; i++)
-        if (!fsi__finite(x[i]) || !(fsi__abs(x[i]) * s->cells.inv < FSI__SPH_FAR)
+        if (!fsi__finite(x[i]) || !(fsi__abs(x[i]) * sph->cells.inv < FSI__SPH_FAR)
             || (v && !fsi__finite(v[i])))
             return FSI_ERR_ARGUMENT;
     if (o->count)
-        memmove(s->bx + 3 * o->first, x, 3 * (size_t)o->count * sizeof *x);
+        memmove(sph->bx + 3 * o->first, x, 3 * (size_t)o->count * sizeof *x);
     for (int i = 0; i < 3 * o->count; i++)
-        s->bv[3 * o->first + i] = v ? v[i] : 0;
-    for (int i = 0; s->desc.dim == 2 && i < o->count; i++)
-        s->bx[3 * (o->first + i) + 2] = s->bv[3 * (o->first + i) + 2] = 0;
-    s->now.boundary_dirty = 1;
+        sph->bv[3 * o->first + i] = v ? v[i] : 0;
+    for (int i = 0; sph->desc.dim == 2 && i < o->count; i++)
+        sph->bx[3 * (o->first + i) + 2] = sph->bv[3 * (o->first + i) + 2] = 0;
+    sph->now.boundary_dirty = 1;
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_sph_object_pose(fsi_sph *s, int object, fsi_vec3 centre, fsi_quat q,
+FSI_API fsi_result fsi_sph_object_pose(fsi_sph *sph, int object, fsi_vec3 centre, fsi_quat q,
                                        fsi_vec3 v, fsi_vec3 w) {
-    if (!s || !s->block)
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
-    fsi_real far = fsi__max(fsi__max(fsi__abs(centre.x), fsi__abs(centre.y)), fsi__abs(centre.z))
-                   * s->cells.inv;
-    if (object < 0 || object >= s->now.objects || !fsi__finite_vec(centre)
-        || !(2 * far < FSI__SPH_FAR) || !fsi__finite_vec(v) || !fsi__finite_vec(w)
+    fsi_real far_off =
+        fsi__max(fsi__max(fsi__abs(centre.x), fsi__abs(centre.y)), fsi__abs(centre.z))
+        * sph->cells.inv;
+    if (object < 0 || object >= sph->now.objects || !fsi__finite_vec(centre)
+        || !(2 * far_off < FSI__SPH_FAR) || !fsi__finite_vec(v) || !fsi__finite_vec(w)
         || !fsi__finite(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z))
         return FSI_ERR_ARGUMENT;
-    fsi_sph_object *o = &s->now.object[object];
+    fsi_sph_object *o = &sph->now.object[object];
     q = fsi_quat_unit(q);
     o->centre = centre;
     for (int i = o->first; i < o->first + o->count; i++) {
-        fsi_vec3 r = fsi_quat_rotate(q, fsi_vec_load(s->blocal + 3 * i));
-        fsi_vec_store(s->bx + 3 * i, fsi_vec_add(centre, r));
-        fsi_vec_store(s->bv + 3 * i, fsi_vec_add(v, fsi_vec_cross(w, r)));
-        if (s->desc.dim == 2)
-            s->bx[3 * i + 2] = s->bv[3 * i + 2] = 0;
+        fsi_vec3 r = fsi_quat_rotate(q, fsi_vec_load(sph->blocal + 3 * i));
+        fsi_vec_store(sph->bx + 3 * i, fsi_vec_add(centre, r));
+        fsi_vec_store(sph->bv + 3 * i, fsi_vec_add(v, fsi_vec_cross(w, r)));
+        if (sph->desc.dim == 2)
+            sph->bx[3 * i + 2] = sph->bv[3 * i + 2] = 0;
     }
-    s->now.boundary_dirty = 1;
+    sph->now.boundary_dirty = 1;
     return FSI_OK;
 }
 
-static void fsi__sph_copy_boundary(fsi_sph *s) { /* positions in sorted order */
-    for (int i = 0; i < s->now.boundary_count; i++) {
-        const fsi_real *x = s->bx + 3 * s->border[i];
-        s->cx[i] = x[0];
-        s->cy[i] = x[1];
-        s->cz[i] = x[2];
+static void fsi__sph_copy_boundary(fsi_sph *sph) { /* positions in sorted order */
+    for (int i = 0; i < sph->now.boundary_count; i++) {
+        const fsi_real *x = sph->bx + 3 * sph->border[i];
+        sph->cx[i] = x[0];
+        sph->cy[i] = x[1];
+        sph->cz[i] = x[2];
     }
 }
 
 /* Sorts the boundary particles into their own cells and finds their volumes: V_b = wall_scale /
  * sum_b' W (Akinci et al. 2012, eq. 4). */
-static void fsi__sph_sort_boundary(fsi_sph *s) {
-    int lo[3] = {0, 0, 0}, hi[3] = {0, 0, 0}, at[3], n = s->now.boundary_count;
+static void fsi__sph_sort_boundary(fsi_sph *sph) {
+    int lo[3] = {0, 0, 0}, hi[3] = {0, 0, 0}, at[3], n = sph->now.boundary_count;
     for (int i = 0; i < n; i++) {
-        fsi__sph_cell_of(&s->bcells, s->bx[3 * i], s->bx[3 * i + 1], s->bx[3 * i + 2], at);
+        fsi__sph_cell_of(&sph->bcells, sph->bx[3 * i], sph->bx[3 * i + 1], sph->bx[3 * i + 2], at);
         for (int d = 0; d < 3; d++) {
             if (i == 0 || at[d] < lo[d])
                 lo[d] = at[d];
@@ -1753,47 +1781,48 @@ static void fsi__sph_sort_boundary(fsi_sph *s) {
                 hi[d] = at[d];
         }
     }
-    fsi__sph_cells_fit(&s->bcells, lo, hi, s->desc.dim);
+    fsi__sph_cells_fit(&sph->bcells, lo, hi, sph->desc.dim);
     for (int i = 0; i < n; i++) {
-        fsi__sph_cell_of(&s->bcells, s->bx[3 * i], s->bx[3 * i + 1], s->bx[3 * i + 2], at);
-        s->key[i] = fsi__sph_key(&s->bcells, at);
+        fsi__sph_cell_of(&sph->bcells, sph->bx[3 * i], sph->bx[3 * i + 1], sph->bx[3 * i + 2], at);
+        sph->key[i] = fsi__sph_key(&sph->bcells, at);
     }
-    fsi__sph_cells_sort(&s->bcells, n, s->key, s->border);
-    fsi__sph_copy_boundary(s);
+    fsi__sph_cells_sort(&sph->bcells, n, sph->key, sph->border);
+    fsi__sph_copy_boundary(sph);
 }
 
-static void fsi__sph_boundary_volumes(fsi_sph *s) {
-    int n = s->now.boundary_count;
-    fsi_real R = s->desc.support, sigma = fsi__kernel_sigma(s->desc.kernel, s->desc.dim, R);
+static void fsi__sph_boundary_volumes(fsi_sph *sph) {
+    int n = sph->now.boundary_count;
+    fsi_real R = sph->desc.support, sigma = fsi__kernel_sigma(sph->desc.kernel, sph->desc.dim, R);
     FSI__OMP(parallel for schedule(static) if (n > 512))
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi__sph_ranges in;
         fsi_real sum = 0;
-        fsi__sph_ranges_around(&s->bcells, s->cx[i], s->cy[i], s->cz[i], &in);
+        fsi__sph_ranges_around(&sph->bcells, sph->cx[i], sph->cy[i], sph->cz[i], &in);
         for (int k = 0; k < in.n; k++)
             for (int j = in.at[2 * k]; j < in.at[2 * k + 1]; j++) {
-                fsi_real dx = s->cx[j] - s->cx[i], dy = s->cy[j] - s->cy[i],
-                         dz = s->cz[j] - s->cz[i], r2 = dx * dx + dy * dy + dz * dz;
+                fsi_real dx = sph->cx[j] - sph->cx[i], dy = sph->cy[j] - sph->cy[i],
+                         dz = sph->cz[j] - sph->cz[i], r2 = dx * dx + dy * dy + dz * dz;
                 if (r2 < R * R)
-                    sum += sigma * fsi__kernel_w(s->desc.kernel, fsi__sqrt(r2) / R);
+                    sum += sigma * fsi__kernel_w(sph->desc.kernel, fsi__sqrt(r2) / R);
             }
         /* sum >= W(0) > 0 */
-        s->bvolume[s->border[i]] = s->wall_scale / sum;
+        sph->bvolume[sph->border[i]] = sph->wall_scale / sum;
     }
 }
 
 /* Packed copies of the sorted boundary particles behind those of the fluid: x y z Psi and v 0, Psi
  * = rho0 V_b. */
-static void fsi__sph_pack_boundary(fsi_sph *s) {
-    fsi_real *xm = s->xm + 4 * (size_t)s->desc.capacity, *vp = s->vp + 4 * (size_t)s->desc.capacity;
-    int n = s->now.boundary_count;
+static void fsi__sph_pack_boundary(fsi_sph *sph) {
+    fsi_real *xm = sph->xm + 4 * (size_t)sph->desc.capacity,
+             *vp = sph->vp + 4 * (size_t)sph->desc.capacity;
+    int n = sph->now.boundary_count;
     for (int i = 0; i < n; i++) {
-        int b = s->border[i];
-        const fsi_real *x = s->bx + 3 * b, *v = s->bv + 3 * b;
+        int b = sph->border[i];
+        const fsi_real *x = sph->bx + 3 * b, *v = sph->bv + 3 * b;
         xm[4 * i] = x[0];
         xm[4 * i + 1] = x[1];
         xm[4 * i + 2] = x[2];
-        xm[4 * i + 3] = s->desc.density * s->bvolume[b];
+        xm[4 * i + 3] = sph->desc.density * sph->bvolume[b];
         vp[4 * i] = v[0];
         vp[4 * i + 1] = v[1];
         vp[4 * i + 2] = v[2];
@@ -1831,16 +1860,16 @@ static void fsi__sph_range(const fsi_real *a, int begin, int end, fsi_real *leas
 }
 
 /* Bounds of all positions over fixed parts; 0 when a position or velocity is not finite. */
-static int fsi__sph_bounds(const fsi_sph *s, fsi_real lo[3], fsi_real hi[3]) {
+static int fsi__sph_bounds(const fsi_sph *sph, fsi_real lo[3], fsi_real hi[3]) {
     const fsi_real *a[6];
     fsi_real part[FSI__SPH_PARTS][6];
-    int n = s->now.count, size = n / FSI__SPH_PARTS + 1, ok = 1;
-    a[0] = s->x;
-    a[1] = s->y;
-    a[2] = s->z;
-    a[3] = s->vx;
-    a[4] = s->vy;
-    a[5] = s->vz;
+    int n = sph->now.count, size = n / FSI__SPH_PARTS + 1, ok = 1;
+    a[0] = sph->x;
+    a[1] = sph->y;
+    a[2] = sph->z;
+    a[3] = sph->vx;
+    a[4] = sph->vy;
+    a[5] = sph->vz;
     /* has threads of its own: not inside a part */
     for (int d = 0; d < 6; d++)
         ok &= fsi_all_finite((size_t)n, a[d]);
@@ -1890,51 +1919,55 @@ static fsi_real fsi__sph_longest(int n, const fsi_real *x, const fsi_real *y, co
 }
 
 /* Cells of the fluid particles within the bounds blo .. bhi, and in order[] the order by cells. */
-static void fsi__sph_fill_cells(fsi_sph *s, const fsi_real blo[3], const fsi_real bhi[3]) {
-    int lo[3], hi[3], n = s->now.count;
-    fsi__sph_cell_of(&s->cells, blo[0], blo[1], blo[2], lo);
-    fsi__sph_cell_of(&s->cells, bhi[0], bhi[1], bhi[2], hi);
-    fsi__sph_cells_fit(&s->cells, lo, hi, s->desc.dim);
+static void fsi__sph_fill_cells(fsi_sph *sph, const fsi_real blo[3], const fsi_real bhi[3]) {
+    int lo[3], hi[3], n = sph->now.count;
+    fsi__sph_cell_of(&sph->cells, blo[0], blo[1], blo[2], lo);
+    fsi__sph_cell_of(&sph->cells, bhi[0], bhi[1], bhi[2], hi);
+    fsi__sph_cells_fit(&sph->cells, lo, hi, sph->desc.dim);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
         int at[3];
-        fsi__sph_cell_of(&s->cells, s->x[i], s->y[i], s->z[i], at);
-        s->key[i] = fsi__sph_key(&s->cells, at);
+        fsi__sph_cell_of(&sph->cells, sph->x[i], sph->y[i], sph->z[i], at);
+        sph->key[i] = fsi__sph_key(&sph->cells, at);
     }
-    fsi__sph_cells_sort(&s->cells, n, s->key, s->order);
+    fsi__sph_cells_sort(&sph->cells, n, sph->key, sph->order);
 }
 
 /* Sorts the fluid particles by cells, with everything they carry. */
-static void fsi__sph_sort(fsi_sph *s, const fsi_real lo[3], const fsi_real hi[3]) {
-    int n = s->now.count, used = s->desc.solver == FSI_SPH_DFSPH ? 10 : s->desc.delta > 0 ? 8 : 7;
-    fsi_real *a[] = {s->x, s->y, s->z, s->vx, s->vy, s->vz, s->mass, s->rho, s->kappa, s->kappa_v};
-    size_t N = (size_t)s->desc.capacity;
+static void fsi__sph_sort(fsi_sph *sph, const fsi_real lo[3], const fsi_real hi[3]) {
+    int n = sph->now.count, used = sph->desc.solver == FSI_SPH_DFSPH ? 10
+                                   : sph->desc.delta > 0             ? 8
+                                                                     : 7;
+    fsi_real *a[] = {sph->x,  sph->y,    sph->z,   sph->vx,    sph->vy,
+                     sph->vz, sph->mass, sph->rho, sph->kappa, sph->kappa_v};
+    size_t N = (size_t)sph->desc.capacity;
     /* scratch now */
-    fsi_real *to[] = {s->xm,     s->xm + N,     s->xm + 2 * N, s->xm + 3 * N, s->vp,
-                      s->vp + N, s->vp + 2 * N, s->vp + 3 * N, s->work,       s->factor};
-    fsi__sph_fill_cells(s, lo, hi);
+    fsi_real *to[] = {sph->xm,     sph->xm + N,     sph->xm + 2 * N, sph->xm + 3 * N, sph->vp,
+                      sph->vp + N, sph->vp + 2 * N, sph->vp + 3 * N, sph->work,       sph->factor};
+    fsi__sph_fill_cells(sph, lo, hi);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
-        int32_t from = s->order[i];
+        int32_t from = sph->order[i];
         for (int k = 0; k < used; k++)
             to[k][i] = a[k][from];
-        s->first[i] = s->id[from];
+        sph->first[i] = sph->id[from];
     }
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
         for (int k = 0; k < used; k++)
             a[k][i] = to[k][i];
-        s->id[i] = s->first[i];
+        sph->id[i] = sph->first[i];
     }
 }
 
 /* Candidates among the rows around cell at: of each row the cells that the sphere of radius R
    reaches. Half its chord there is R sqrt(t), t = 1 - distance^2; three tangents bound the root
    from above by at most a tenth (a root would keep compilers from vectorising). */
-static void fsi__sph_reach(const fsi__sph_cells *c, const fsi__sph_rows *rows, const int at[3],
-                           fsi_real R, fsi__sph_search *q) {
-    const fsi_real fy = q->p.y * c->inv - (fsi_real)at[1], fz = q->p.z * c->inv - (fsi_real)at[2],
-                   inv = (fsi_real)c->fine * c->inv, px = q->p.x * inv, r = R * inv;
+static void fsi__sph_reach(const fsi__sph_cells *cells, const fsi__sph_rows *rows, const int at[3],
+                           fsi_real R, fsi__sph_search *search) {
+    const fsi_real fy = search->p.y * cells->inv - (fsi_real)at[1],
+                   fz = search->p.z * cells->inv - (fsi_real)at[2],
+                   inv = (fsi_real)cells->fine * cells->inv, px = search->p.x * inv, r = R * inv;
     int32_t lo[12], hi[12], span[4] = {0, 0, 0, 0};
     FSI__SPH_LANES
     for (int k = 0; k < 12; k++) {
@@ -1950,112 +1983,112 @@ static void fsi__sph_reach(const fsi__sph_cells *c, const fsi__sph_rows *rows, c
         hi[k] = (int32_t)(px + s) - (px + s < (fsi_real)(int32_t)(px + s));
     }
     for (int k = 0; k < rows->n; k++) {
-        int pieces = fsi__sph_span(c, rows->row[k], lo[k], hi[k], span);
+        int pieces = fsi__sph_span(cells, rows->row[k], lo[k], hi[k], span);
         if (pieces == 0)
             continue;
-        fsi__sph_candidates(q, span[0], span[1]);
+        fsi__sph_candidates(search, span[0], span[1]);
         if (pieces == 2)
-            fsi__sph_candidates(q, span[2], span[3]);
+            fsi__sph_candidates(search, span[2], span[3]);
     }
-    fsi__sph_test(q);
+    fsi__sph_test(search);
 }
 
 /* Lists of the particles of one chunk, packed one after the other in the chunk's pool. order[i] = 1
  * marks a list cut short. */
-static void fsi__sph_list_chunk(fsi_sph *s, int chunk) {
+static void fsi__sph_list_chunk(fsi_sph *sph, int chunk) {
     fsi__sph_rows rows;
-    fsi__sph_search q;
-    int begin = chunk * FSI__SPH_CHUNK, end = fsi__imin(begin + FSI__SPH_CHUNK, s->now.count),
-        base = chunk * s->list_room;
-    int at[3], old[3] = {0, 0, 0}, most = 8 * s->desc.neighbors, pool = s->list_room - 16;
-    fsi_real R = s->desc.support + s->desc.skin;
-    q.r2 = R * R;
-    q.out = s->list + base;
+    fsi__sph_search search;
+    int begin = chunk * FSI__SPH_CHUNK, end = fsi__imin(begin + FSI__SPH_CHUNK, sph->now.count),
+        base = chunk * sph->list_room;
+    int at[3], old[3] = {0, 0, 0}, most = 8 * sph->desc.neighbors, pool = sph->list_room - 16;
+    fsi_real R = sph->desc.support + sph->desc.skin;
+    search.r2 = R * R;
+    search.out = sph->list + base;
     fsi__sph_ranges wall;
-    q.n = q.groups = wall.n = 0;
+    search.n = search.groups = wall.n = 0;
     for (int i = begin; i < end; i++) {
-        q.p = fsi_vec(s->x[i], s->y[i], s->z[i]);
-        q.room = fsi__imin(q.n + most, pool);
-        q.full = 0;
-        fsi__sph_cell_of(&s->bcells, q.p.x, q.p.y, q.p.z, at);
+        search.p = fsi_vec(sph->x[i], sph->y[i], sph->z[i]);
+        search.room = fsi__imin(search.n + most, pool);
+        search.full = 0;
+        fsi__sph_cell_of(&sph->bcells, search.p.x, search.p.y, search.p.z, at);
         /* a new cell: its surroundings once */
         if (i == begin || at[0] != old[0] || at[1] != old[1] || at[2] != old[2]) {
-            fsi__sph_rows_around(&s->cells, at, &rows);
-            if (s->now.boundary_count)
-                fsi__sph_ranges_around(&s->bcells, q.p.x, q.p.y, q.p.z, &wall);
+            fsi__sph_rows_around(&sph->cells, at, &rows);
+            if (sph->now.boundary_count)
+                fsi__sph_ranges_around(&sph->bcells, search.p.x, search.p.y, search.p.z, &wall);
             memcpy(old, at, sizeof old);
         }
-        s->first[i] = base + q.n;
-        q.x = s->x;
-        q.y = s->y;
-        q.z = s->z;
-        q.self = i;
-        fsi__sph_reach(&s->cells, &rows, at, R, &q);
-        s->middle[i] = base + q.n;
-        q.x = s->cx;
-        q.y = s->cy;
-        q.z = s->cz;
-        q.self = -1;
+        sph->first[i] = base + search.n;
+        search.x = sph->x;
+        search.y = sph->y;
+        search.z = sph->z;
+        search.self = i;
+        fsi__sph_reach(&sph->cells, &rows, at, R, &search);
+        sph->middle[i] = base + search.n;
+        search.x = sph->cx;
+        search.y = sph->cy;
+        search.z = sph->cz;
+        search.self = -1;
         for (int k = 0; k < wall.n; k++)
-            fsi__sph_candidates(&q, wall.at[2 * k], wall.at[2 * k + 1]);
-        fsi__sph_test(&q);
-        s->last[i] = base + q.n;
-        s->order[i] = q.full;
+            fsi__sph_candidates(&search, wall.at[2 * k], wall.at[2 * k + 1]);
+        fsi__sph_test(&search);
+        sph->last[i] = base + search.n;
+        sph->order[i] = search.full;
     }
 }
 
 /* Verlet: may the old lists serve? 1 while nothing moved further than half the skin from where it
  * was. ref: x, y, z, boundary. */
-static int fsi__sph_list_serves(const fsi_sph *s) {
-    size_t n = (size_t)s->desc.capacity + 16;
-    const fsi_real *r = s->ref;
-    fsi_real limit = s->desc.skin * s->desc.skin / 4;
+static int fsi__sph_list_serves(const fsi_sph *sph) {
+    size_t n = (size_t)sph->desc.capacity + 16;
+    const fsi_real *r = sph->ref;
+    fsi_real limit = sph->desc.skin * sph->desc.skin / 4;
     int ok = 1;
-    if (!(s->desc.skin > 0) || !s->now.list_valid)
+    if (!(sph->desc.skin > 0) || !sph->now.list_valid)
         return 0;
-    for (int i = 0; i < s->now.count && ok; i++) {
-        fsi_vec3 d =
-            fsi_vec(s->x[i] - r[i], s->y[i] - r[n + (size_t)i], s->z[i] - r[2 * n + (size_t)i]);
+    for (int i = 0; i < sph->now.count && ok; i++) {
+        fsi_vec3 d = fsi_vec(sph->x[i] - r[i], sph->y[i] - r[n + (size_t)i],
+                             sph->z[i] - r[2 * n + (size_t)i]);
         ok = fsi_vec_dot(d, d) < limit;
     }
-    for (int i = 0; s->now.boundary_dirty && i < s->now.boundary_count && ok; i++) {
+    for (int i = 0; sph->now.boundary_dirty && i < sph->now.boundary_count && ok; i++) {
         fsi_vec3 d =
-            fsi_vec_sub(fsi_vec_load(s->bx + 3 * i), fsi_vec_load(r + 3 * n + 3 * (size_t)i));
+            fsi_vec_sub(fsi_vec_load(sph->bx + 3 * i), fsi_vec_load(r + 3 * n + 3 * (size_t)i));
         ok = fsi_vec_dot(d, d) < limit;
     }
     return ok;
 }
 
-static void fsi__sph_remember(fsi_sph *s) {
-    size_t n = (size_t)s->desc.capacity + 16, m = (size_t)s->now.count * sizeof(fsi_real);
-    if (!(s->desc.skin > 0))
+static void fsi__sph_remember(fsi_sph *sph) {
+    size_t n = (size_t)sph->desc.capacity + 16, m = (size_t)sph->now.count * sizeof(fsi_real);
+    if (!(sph->desc.skin > 0))
         return;
-    memcpy(s->ref, s->x, m);
-    memcpy(s->ref + n, s->y, m);
-    memcpy(s->ref + 2 * n, s->z, m);
-    memcpy(s->ref + 3 * n, s->bx, 3 * (size_t)s->now.boundary_count * sizeof(fsi_real));
-    s->now.list_valid = 1;
+    memcpy(sph->ref, sph->x, m);
+    memcpy(sph->ref + n, sph->y, m);
+    memcpy(sph->ref + 2 * n, sph->z, m);
+    memcpy(sph->ref + 3 * n, sph->bx, 3 * (size_t)sph->now.boundary_count * sizeof(fsi_real));
+    sph->now.list_valid = 1;
 }
 
 /* After a restore the Verlet lists are made again from the positions they came from (which are in
  * the order of their cells): same order, same bits. */
-static void fsi__sph_recall(fsi_sph *s) {
-    size_t n = (size_t)s->desc.capacity + 16;
-    fsi_real *x = s->x, *y = s->y, *z = s->z, *bx = s->bx, lo[3], hi[3];
-    int chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
-    s->x = s->ref;
-    s->y = s->ref + n;
-    s->z = s->ref + 2 * n;
-    s->bx = s->ref + 3 * n;
-    fsi__sph_bounds(s, lo, hi);
-    fsi__sph_fill_cells(s, lo, hi);
-    fsi__sph_sort_boundary(s);
+static void fsi__sph_recall(fsi_sph *sph) {
+    size_t n = (size_t)sph->desc.capacity + 16;
+    fsi_real *x = sph->x, *y = sph->y, *z = sph->z, *bx = sph->bx, lo[3], hi[3];
+    int chunks = (sph->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
+    sph->x = sph->ref;
+    sph->y = sph->ref + n;
+    sph->z = sph->ref + 2 * n;
+    sph->bx = sph->ref + 3 * n;
+    fsi__sph_bounds(sph, lo, hi);
+    fsi__sph_fill_cells(sph, lo, hi);
+    fsi__sph_sort_boundary(sph);
     for (int c = 0; c < chunks; c++)
-        fsi__sph_list_chunk(s, c);
-    s->x = x;
-    s->y = y;
-    s->z = z;
-    s->bx = bx;
+        fsi__sph_list_chunk(sph, c);
+    sph->x = x;
+    sph->y = y;
+    sph->z = z;
+    sph->bx = bx;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -2142,75 +2175,76 @@ FSI__INLINE fsi_real fsi__sph_sum8(const fsi_real *a) {
 /* Densities and kernel slopes of all pairs; DFSPH: factor = 1 / (G . G' + sum |m grad W|^2), the
    inverse of -d(rho)/d(k) / dt^2, where G = sum m grad W over everything and G' counts walls
    FSI__SPH_MIRROR times (their pressure mirrors ours). */
-FSI__SPH_FORCE_INLINE void fsi__sph_sums_chunk(fsi_sph *s, int begin, int end, fsi_kernel wk,
+FSI__SPH_FORCE_INLINE void fsi__sph_sums_chunk(fsi_sph *sph, int begin, int end, fsi_kernel wk,
                                                fsi_kernel fk, int full) {
-    const fsi_real R = s->desc.support, sigma = fsi__kernel_sigma(wk, s->desc.dim, R),
-                   f0 = fsi__kernel_sigma(fk, s->desc.dim, R) / (R * R);
+    const fsi_real R = sph->desc.support, sigma = fsi__kernel_sigma(wk, sph->desc.dim, R),
+                   f0 = fsi__kernel_sigma(fk, sph->desc.dim, R) / (R * R);
     const fsi_real w0 = sigma * fsi__kernel_w(wk, 0),
-                   *border = s->xm + 4 * (size_t)s->desc.capacity;
-    int keep = s->desc.delta > 0 && !full; /* the density is integrated, not summed */
+                   *border = sph->xm + 4 * (size_t)sph->desc.capacity;
+    int keep = sph->desc.delta > 0 && !full; /* the density is integrated, not summed */
     for (int i = begin; i < end; i++) {
-        const fsi_real *me = s->xm + 4 * (size_t)i;
+        const fsi_real *me = sph->xm + 4 * (size_t)i;
         fsi__sph_lanes f;
         memset(&f, 0, sizeof f);
         fsi__sph_lanes b;
         memset(&b, 0, sizeof b);
-        fsi__sph_sum_list(s->xm, s->list, s->grad, s->first[i], s->middle[i], me, wk, fk, R, f0,
-                          full, &f);
-        fsi__sph_sum_list(border, s->list, s->grad, s->middle[i], s->last[i], me, wk, fk, R, f0,
-                          full, &b);
+        fsi__sph_sum_list(sph->xm, sph->list, sph->grad, sph->first[i], sph->middle[i], me, wk, fk,
+                          R, f0, full, &f);
+        fsi__sph_sum_list(border, sph->list, sph->grad, sph->middle[i], sph->last[i], me, wk, fk, R,
+                          f0, full, &b);
         if (!keep)
-            s->rho[i] = me[3] * w0 + sigma * (fsi__sph_sum8(f.rho) + fsi__sph_sum8(b.rho));
+            sph->rho[i] = me[3] * w0 + sigma * (fsi__sph_sum8(f.rho) + fsi__sph_sum8(b.rho));
         if (full) {
             const fsi_real c = FSI__SPH_MIRROR;
             fsi_vec3 u = fsi_vec(fsi__sph_sum8(f.gx), fsi__sph_sum8(f.gy), fsi__sph_sum8(f.gz)),
                      v = fsi_vec(fsi__sph_sum8(b.gx), fsi__sph_sum8(b.gy), fsi__sph_sum8(b.gz));
             fsi_real D = fsi_vec_dot(fsi_vec_add(u, v), fsi_vec_mad(u, v, c)) + fsi__sph_sum8(f.g2);
             /* few neighbours must not mean a huge correction */
-            s->factor[i] = 1 / fsi__max(D, s->least_factor);
+            sph->factor[i] = 1 / fsi__max(D, sph->least_factor);
         }
     }
 }
 
 /* One function per kernel: a kernel that is a constant leaves no choice in the pair loops, and only
    then they are vectorised. (Through the body of a parallel loop a constant does not pass.) */
-static void fsi__sph_sums_cubic(fsi_sph *s, int begin, int end) {
-    fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_CUBIC, FSI_KERNEL_CUBIC, 0);
+static void fsi__sph_sums_cubic(fsi_sph *sph, int begin, int end) {
+    fsi__sph_sums_chunk(sph, begin, end, FSI_KERNEL_CUBIC, FSI_KERNEL_CUBIC, 0);
 }
 
-static void fsi__sph_sums_cubic_full(fsi_sph *s, int begin, int end) {
-    fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_CUBIC, FSI_KERNEL_CUBIC, 1);
+static void fsi__sph_sums_cubic_full(fsi_sph *sph, int begin, int end) {
+    fsi__sph_sums_chunk(sph, begin, end, FSI_KERNEL_CUBIC, FSI_KERNEL_CUBIC, 1);
 }
 
-static void fsi__sph_sums_wendland(fsi_sph *s, int begin, int end) {
-    fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_WENDLAND, FSI_KERNEL_WENDLAND, 0);
+static void fsi__sph_sums_wendland(fsi_sph *sph, int begin, int end) {
+    fsi__sph_sums_chunk(sph, begin, end, FSI_KERNEL_WENDLAND, FSI_KERNEL_WENDLAND, 0);
 }
 
-static void fsi__sph_sums_wendland_full(fsi_sph *s, int begin, int end) {
-    fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_WENDLAND, FSI_KERNEL_WENDLAND, 1);
+static void fsi__sph_sums_wendland_full(fsi_sph *sph, int begin, int end) {
+    fsi__sph_sums_chunk(sph, begin, end, FSI_KERNEL_WENDLAND, FSI_KERNEL_WENDLAND, 1);
 }
 
-static void fsi__sph_sums_trio(fsi_sph *s, int begin, int end) {
-    fsi__sph_sums_chunk(s, begin, end, FSI_KERNEL_POLY6, FSI_KERNEL_SPIKY,
-                        s->desc.solver == FSI_SPH_DFSPH);
+static void fsi__sph_sums_trio(fsi_sph *sph, int begin, int end) {
+    fsi__sph_sums_chunk(sph, begin, end, FSI_KERNEL_POLY6, FSI_KERNEL_SPIKY,
+                        sph->desc.solver == FSI_SPH_DFSPH);
 }
 
 /* Sums of all particles, chunk by chunk; search: make their lists first, which are then still in
  * the cache. */
-static void fsi__sph_sums(fsi_sph *s, int search) {
-    int full = s->desc.solver == FSI_SPH_DFSPH;
+static void fsi__sph_sums(fsi_sph *sph, int search) {
+    int full = sph->desc.solver == FSI_SPH_DFSPH;
     void (*sums)(fsi_sph *, int, int) =
-        s->desc.kernel == FSI_KERNEL_POLY6 ? fsi__sph_sums_trio
-        : s->desc.kernel == FSI_KERNEL_WENDLAND
+        sph->desc.kernel == FSI_KERNEL_POLY6 ? fsi__sph_sums_trio
+        : sph->desc.kernel == FSI_KERNEL_WENDLAND
             ? (full ? fsi__sph_sums_wendland_full : fsi__sph_sums_wendland)
         : full ? fsi__sph_sums_cubic_full
                : fsi__sph_sums_cubic;
-    ptrdiff_t chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
+    ptrdiff_t chunks = (sph->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
     for (ptrdiff_t c = 0; c < chunks; c++) {
         if (search)
-            fsi__sph_list_chunk(s, (int)c);
-        sums(s, (int)c * FSI__SPH_CHUNK, fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, s->now.count));
+            fsi__sph_list_chunk(sph, (int)c);
+        sums(sph, (int)c * FSI__SPH_CHUNK,
+             fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, sph->now.count));
     }
 }
 
@@ -2223,105 +2257,105 @@ typedef struct fsi__sph_tally {
     double sum;
 } fsi__sph_tally;
 
-static void fsi__sph_count(fsi_sph *s) {
+static void fsi__sph_count(fsi_sph *sph) {
     fsi__sph_tally p[FSI__SPH_PARTS];
-    int n = s->now.count, size = n / FSI__SPH_PARTS + 1;
-    fsi_real rest = s->desc.density, top = 0;
+    int n = sph->now.count, size = n / FSI__SPH_PARTS + 1;
+    fsi_real rest = sph->desc.density, top = 0;
     double sum = 0;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t c = 0; c < FSI__SPH_PARTS; c++) {
         int end = fsi__imin(((int)c + 1) * size, n);
         fsi__sph_tally t = {0, 0, 0, 0, 0};
         for (int i = (int)c * size; i < end; i++) {
-            int m = s->last[i] - s->first[i];
+            int m = sph->last[i] - sph->first[i];
             t.pairs += m;
             t.most = fsi__imax(t.most, m);
-            t.cut += s->order[i];
-            t.top = fsi__max(t.top, s->rho[i]);
-            t.sum += (double)fsi__max(s->rho[i] - rest, 0);
+            t.cut += sph->order[i];
+            t.top = fsi__max(t.top, sph->rho[i]);
+            t.sum += (double)fsi__max(sph->rho[i] - rest, 0);
         }
         p[c] = t;
     }
     for (ptrdiff_t c = 0; c < FSI__SPH_PARTS; c++) {
-        s->stats.pairs += p[c].pairs;
-        s->stats.max_neighbors = fsi__imax(s->stats.max_neighbors, p[c].most);
-        s->stats.truncated += p[c].cut;
+        sph->stats.pairs += p[c].pairs;
+        sph->stats.max_neighbors = fsi__imax(sph->stats.max_neighbors, p[c].most);
+        sph->stats.truncated += p[c].cut;
         top = fsi__max(top, p[c].top);
         sum += p[c].sum;
     }
-    s->stats.max_density = top / rest;
-    s->stats.density_error = (fsi_real)(sum / (double)n) / rest;
+    sph->stats.max_density = top / rest;
+    sph->stats.density_error = (fsi_real)(sum / (double)n) / rest;
 }
 
-static void fsi__sph_pack(fsi_sph *s) { /* positions and masses for the pair loops */
-    ptrdiff_t n = s->now.count;
+static void fsi__sph_pack(fsi_sph *sph) { /* positions and masses for the pair loops */
+    ptrdiff_t n = sph->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
-        fsi_real *o = s->xm + 4 * i;
-        o[0] = s->x[i];
-        o[1] = s->y[i];
-        o[2] = s->z[i];
-        o[3] = s->mass[i];
+        fsi_real *o = sph->xm + 4 * i;
+        o[0] = sph->x[i];
+        o[1] = sph->y[i];
+        o[2] = sph->z[i];
+        o[3] = sph->mass[i];
     }
 }
 
-static void fsi__sph_pack_velocity(fsi_sph *s, const fsi_real *fourth) {
-    ptrdiff_t n = s->now.count;
+static void fsi__sph_pack_velocity(fsi_sph *sph, const fsi_real *fourth) {
+    ptrdiff_t n = sph->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
-        fsi_real *o = s->vp + 4 * i;
-        o[0] = s->vx[i];
-        o[1] = s->vy[i];
-        o[2] = s->vz[i];
+        fsi_real *o = sph->vp + 4 * i;
+        o[0] = sph->vx[i];
+        o[1] = sph->vy[i];
+        o[2] = sph->vz[i];
         o[3] = fourth ? fourth[i] : 0;
     }
 }
 
-FSI_API fsi_result fsi_sph_prepare(fsi_sph *s, fsi_real dt) {
+FSI_API fsi_result fsi_sph_prepare(fsi_sph *sph, fsi_real dt) {
     fsi_real lo[3], hi[3];
-    int far = 0;
-    if (!s || !s->block)
+    int far_off = 0;
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
     if (!fsi__sph_positive(dt)
-        || (s->now.boundary_dirty
-            && !(fsi_all_finite(3 * (size_t)s->now.boundary_count, s->bx)
-                 && fsi_all_finite(3 * (size_t)s->now.boundary_count, s->bv))))
+        || (sph->now.boundary_dirty
+            && !(fsi_all_finite(3 * (size_t)sph->now.boundary_count, sph->bx)
+                 && fsi_all_finite(3 * (size_t)sph->now.boundary_count, sph->bv))))
         return FSI_ERR_ARGUMENT;
-    if (!fsi__sph_bounds(s, lo, hi))
+    if (!fsi__sph_bounds(sph, lo, hi))
         return FSI_ERR_NUMERIC;
-    memset(&s->stats, 0, sizeof s->stats);
-    fsi_real limit = FSI__SPH_FAR / s->cells.inv;
+    memset(&sph->stats, 0, sizeof sph->stats);
+    fsi_real limit = FSI__SPH_FAR / sph->cells.inv;
     for (int d = 0; d < 3; d++)
-        far |= s->now.count > 0 && (lo[d] <= -limit || hi[d] >= limit);
-    fsi__sph_remove(s, far);
-    int i = s->now.count;
-    fsi__sph_emit(s);
-    if (s->now.count == 0) {
-        s->ready = 1;
+        far_off |= sph->now.count > 0 && (lo[d] <= -limit || hi[d] >= limit);
+    fsi__sph_remove(sph, far_off);
+    int i = sph->now.count;
+    fsi__sph_emit(sph);
+    if (sph->now.count == 0) {
+        sph->ready = 1;
         return FSI_EMPTY;
     }
-    s->stats.rebuilt = !fsi__sph_list_serves(s);
-    int resort = s->stats.rebuilt && (s->now.boundary_dirty || s->desc.skin > 0);
-    if (s->stats.rebuilt) {
-        if (far || i != s->now.count || s->now.boxes)
-            fsi__sph_bounds(s, lo, hi);
-        fsi__sph_sort(s, lo, hi);
-        fsi__sph_remember(s);
+    sph->stats.rebuilt = !fsi__sph_list_serves(sph);
+    int resort = sph->stats.rebuilt && (sph->now.boundary_dirty || sph->desc.skin > 0);
+    if (sph->stats.rebuilt) {
+        if (far_off || i != sph->now.count || sph->now.boxes)
+            fsi__sph_bounds(sph, lo, hi);
+        fsi__sph_sort(sph, lo, hi);
+        fsi__sph_remember(sph);
     }
     if (resort)
-        fsi__sph_sort_boundary(s);
-    else if (s->now.boundary_dirty)
-        fsi__sph_copy_boundary(s);
-    if (s->now.boundary_dirty)
-        fsi__sph_boundary_volumes(s);
-    if (resort || s->now.boundary_dirty)
-        fsi__sph_pack_boundary(s);
-    s->now.boundary_dirty = 0;
-    fsi__sph_pack(s);
-    fsi__sph_sums(s, s->stats.rebuilt);
-    fsi__sph_count(s);
-    s->ready = 1;
-    return s->stats.truncated || s->stats.blocked ? FSI_CAPPED : FSI_OK;
+        fsi__sph_sort_boundary(sph);
+    else if (sph->now.boundary_dirty)
+        fsi__sph_copy_boundary(sph);
+    if (sph->now.boundary_dirty)
+        fsi__sph_boundary_volumes(sph);
+    if (resort || sph->now.boundary_dirty)
+        fsi__sph_pack_boundary(sph);
+    sph->now.boundary_dirty = 0;
+    fsi__sph_pack(sph);
+    fsi__sph_sums(sph, sph->stats.rebuilt);
+    fsi__sph_count(sph);
+    sph->ready = 1;
+    return sph->stats.truncated || sph->stats.blocked ? FSI_CAPPED : FSI_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -2340,28 +2374,28 @@ typedef struct fsi__sph_law {
     fsi_vec3 lift;
 } fsi__sph_law;
 
-static fsi__sph_law fsi__sph_make_law(const fsi_sph_desc *d) {
-    fsi__sph_law l;
-    fsi_real h = d->support / 2, r = d->density;
-    l.lap = d->kernel == FSI_KERNEL_POLY6
-                ? fsi_kernel_laplacian(FSI_KERNEL_VISCOSITY, d->dim, d->support, 0)
-                : 0;
-    l.laminar = d->viscosity / (r * r);
-    l.wall = d->wall_viscosity / (r * r);
-    l.artificial = d->artificial * d->sound_speed * h / r;
-    l.eta = FSI_R(0.01) * h * h;
-    l.inv = 1 / d->support;
-    l.lift = fsi_vec_scale(d->gravity, -1 / r);
-    return l;
+static fsi__sph_law fsi__sph_make_law(const fsi_sph_desc *desc) {
+    fsi__sph_law law;
+    fsi_real h = desc->support / 2, r = desc->density;
+    law.lap = desc->kernel == FSI_KERNEL_POLY6
+                  ? fsi_kernel_laplacian(FSI_KERNEL_VISCOSITY, desc->dim, desc->support, 0)
+                  : 0;
+    law.laminar = desc->viscosity / (r * r);
+    law.wall = desc->wall_viscosity / (r * r);
+    law.artificial = desc->artificial * desc->sound_speed * h / r;
+    law.eta = FSI_R(0.01) * h * h;
+    law.inv = 1 / desc->support;
+    law.lift = fsi_vec_scale(desc->gravity, -1 / r);
+    return law;
 }
 
 /* m F to -2 m F r^2 / (r^2 + eta), or m times the viscosity kernel's Laplacian: how fast a velocity
  * difference is evened out. */
-FSI__SPH_FORCE_INLINE fsi_real fsi__sph_diffusion(const fsi__sph_law *l, int trio, fsi_real m,
+FSI__SPH_FORCE_INLINE fsi_real fsi__sph_diffusion(const fsi__sph_law *law, int trio, fsi_real m,
                                                   fsi_real mF, fsi_real r2) {
     if (trio)
-        return m * l->lap * fsi__max(1 - fsi__sqrt(r2) * l->inv, 0);
-    return -2 * mF * r2 * (1 / (r2 + l->eta));
+        return m * law->lap * fsi__max(1 - fsi__sqrt(r2) * law->inv, 0);
+    return -2 * mF * r2 * (1 / (r2 + law->eta));
 }
 
 /* terms of a list */
@@ -2380,9 +2414,9 @@ FSI__SPH_FORCE_INLINE void
 fsi__sph_force_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTRICT v4,
                     const int32_t *FSI__RESTRICT list, const fsi_real *FSI__RESTRICT grad, int k0,
                     int k1, const fsi_real *FSI__RESTRICT me, const fsi_real *FSI__RESTRICT mv,
-                    fsi_real limit, const fsi__sph_law *FSI__RESTRICT l, int kind,
+                    fsi_real limit, const fsi__sph_law *FSI__RESTRICT law, int kind,
                     fsi_real *FSI__RESTRICT acc) {
-    const fsi_real nu = kind & FSI__SPH_WALL ? l->wall : l->laminar, mi = me[3], ki = mv[3];
+    const fsi_real nu = kind & FSI__SPH_WALL ? law->wall : law->laminar, mi = me[3], ki = mv[3];
     fsi_real r[32][4], u[32][4], ax[8], ay[8], az[8];
     if (k0 == k1)
         return;
@@ -2412,7 +2446,7 @@ fsi__sph_force_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTR
                          vy = u[j + i][1], vz = u[j + i][2];
                 fsi_real F = slope[i], r2 = x * x + y * y + z * z, A;
                 if (kind & FSI__SPH_WALL) {
-                    fsi_real t = l->lift.x * x + l->lift.y * y + l->lift.z * z;
+                    fsi_real t = law->lift.x * x + law->lift.y * y + law->lift.z * z;
                     t = t < limit ? t : limit;
                     t = t > -limit ? t : -limit;
                     A = -(FSI__SPH_MIRROR * ki + t) * F;
@@ -2420,11 +2454,12 @@ fsi__sph_force_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTR
                     A = -(2 * ki - u[j + i][3]) * F;
                 if (kind & FSI__SPH_ARTIFICIAL) {
                     fsi_real approach = x * vx + y * vy + z * vz;
-                    A += l->artificial * (approach < 0 ? approach : 0) / (r2 + l->eta) * F;
+                    A += law->artificial * (approach < 0 ? approach : 0) / (r2 + law->eta) * F;
                 }
                 if (kind & FSI__SPH_LAMINAR) {
                     fsi_real B =
-                        -nu * fsi__sph_diffusion(l, kind & FSI__SPH_TRIO, mi - r[j + i][3], F, r2);
+                        -nu
+                        * fsi__sph_diffusion(law, kind & FSI__SPH_TRIO, mi - r[j + i][3], F, r2);
                     ax[i] += B * vx;
                     ay[i] += B * vy;
                     az[i] += B * vz;
@@ -2440,130 +2475,135 @@ fsi__sph_force_list(const fsi_real *FSI__RESTRICT x4, const fsi_real *FSI__RESTR
     acc[2] += fsi__sph_sum8(az);
 }
 
-FSI__SPH_FORCE_INLINE void fsi__sph_forces_chunk(fsi_sph *s, const fsi__sph_law *law, int begin,
+FSI__SPH_FORCE_INLINE void fsi__sph_forces_chunk(fsi_sph *sph, const fsi__sph_law *law, int begin,
                                                  int end, int fluid, int walls) {
-    const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity,
-                   *bv = s->vp + 4 * (size_t)s->desc.capacity;
+    const fsi_real *bx = sph->xm + 4 * (size_t)sph->desc.capacity,
+                   *bv = sph->vp + 4 * (size_t)sph->desc.capacity;
     for (ptrdiff_t i = begin; i < end; i++) {
-        const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
+        const fsi_real *me = sph->xm + 4 * i, *mv = sph->vp + 4 * i;
         fsi_real a[3] = {0, 0, 0};
-        fsi__sph_force_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv, 0,
-                            law, fluid, a);
-        fsi__sph_force_list(bx, bv, s->list, s->grad, s->middle[i], s->last[i], me, mv,
-                            fsi__max(s->work[i], 0), law, walls | FSI__SPH_WALL, a);
-        s->ax[i] = a[0] + s->desc.gravity.x;
-        s->ay[i] = a[1] + s->desc.gravity.y;
-        s->az[i] = s->desc.dim == 2 ? 0 : a[2] + s->desc.gravity.z;
+        fsi__sph_force_list(sph->xm, sph->vp, sph->list, sph->grad, sph->first[i], sph->middle[i],
+                            me, mv, 0, law, fluid, a);
+        fsi__sph_force_list(bx, bv, sph->list, sph->grad, sph->middle[i], sph->last[i], me, mv,
+                            fsi__max(sph->work[i], 0), law, walls | FSI__SPH_WALL, a);
+        sph->ax[i] = a[0] + sph->desc.gravity.x;
+        sph->ay[i] = a[1] + sph->desc.gravity.y;
+        sph->az[i] = sph->desc.dim == 2 ? 0 : a[2] + sph->desc.gravity.z;
     }
 }
 
 /* One function per set of terms, as for the sums. A term with a zero coefficient adds zero. */
-static void fsi__sph_forces_plain(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
-    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_PLAIN, FSI__SPH_PLAIN);
+static void fsi__sph_forces_plain(fsi_sph *sph, const fsi__sph_law *law, int begin, int end) {
+    fsi__sph_forces_chunk(sph, law, begin, end, FSI__SPH_PLAIN, FSI__SPH_PLAIN);
 }
 
-static void fsi__sph_forces_artificial(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
-    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL, FSI__SPH_PLAIN);
+static void fsi__sph_forces_artificial(fsi_sph *sph, const fsi__sph_law *law, int begin, int end) {
+    fsi__sph_forces_chunk(sph, law, begin, end, FSI__SPH_ARTIFICIAL, FSI__SPH_PLAIN);
 }
 
-static void fsi__sph_forces_laminar(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
-    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR, FSI__SPH_PLAIN);
+static void fsi__sph_forces_laminar(fsi_sph *sph, const fsi__sph_law *law, int begin, int end) {
+    fsi__sph_forces_chunk(sph, law, begin, end, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR,
+                          FSI__SPH_PLAIN);
 }
 
-static void fsi__sph_forces_wall(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
-    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR,
+static void fsi__sph_forces_wall(fsi_sph *sph, const fsi__sph_law *law, int begin, int end) {
+    fsi__sph_forces_chunk(sph, law, begin, end, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR,
                           FSI__SPH_LAMINAR);
 }
 
-static void fsi__sph_forces_trio(fsi_sph *s, const fsi__sph_law *l, int begin, int end) {
-    fsi__sph_forces_chunk(s, l, begin, end, FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR | FSI__SPH_TRIO,
+static void fsi__sph_forces_trio(fsi_sph *sph, const fsi__sph_law *law, int begin, int end) {
+    fsi__sph_forces_chunk(sph, law, begin, end,
+                          FSI__SPH_ARTIFICIAL | FSI__SPH_LAMINAR | FSI__SPH_TRIO,
                           FSI__SPH_LAMINAR | FSI__SPH_TRIO);
 }
 
 /* Accelerations from vp = (v, p / rho^2; DFSPH: 0) and work = p / rho^2 (DFSPH: of the step
  * before). */
-static void fsi__sph_forces(fsi_sph *s) {
-    const fsi__sph_law law = fsi__sph_make_law(&s->desc);
-    int laminar = s->desc.viscosity > 0, wall = s->desc.wall_viscosity > 0,
-        artificial = s->desc.artificial * s->desc.sound_speed > 0;
+static void fsi__sph_forces(fsi_sph *sph) {
+    const fsi__sph_law law = fsi__sph_make_law(&sph->desc);
+    int laminar = sph->desc.viscosity > 0, wall = sph->desc.wall_viscosity > 0,
+        artificial = sph->desc.artificial * sph->desc.sound_speed > 0;
     void (*chunk)(fsi_sph *, const fsi__sph_law *, int, int) = wall      ? fsi__sph_forces_wall
                                                                : laminar ? fsi__sph_forces_laminar
                                                                : artificial
                                                                    ? fsi__sph_forces_artificial
                                                                    : fsi__sph_forces_plain;
-    ptrdiff_t chunks = (s->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
-    if ((laminar || wall) && s->desc.kernel == FSI_KERNEL_POLY6)
+    ptrdiff_t chunks = (sph->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
+    if ((laminar || wall) && sph->desc.kernel == FSI_KERNEL_POLY6)
         chunk = fsi__sph_forces_trio;
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
     for (ptrdiff_t c = 0; c < chunks; c++)
-        chunk(s, &law, (int)c * FSI__SPH_CHUNK,
-              fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, s->now.count));
+        chunk(sph, &law, (int)c * FSI__SPH_CHUNK,
+              fsi__imin(((int)c + 1) * FSI__SPH_CHUNK, sph->now.count));
 }
 
-static void fsi__sph_pressures(fsi_sph *s) { /* p by Tait; work = p / rho^2 */
-    const fsi_sph_desc *d = &s->desc;
-    ptrdiff_t n = s->now.count;
+static void fsi__sph_pressures(fsi_sph *sph) { /* p by Tait; work = p / rho^2 */
+    const fsi_sph_desc *desc = &sph->desc;
+    ptrdiff_t n = sph->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
-        fsi_real r = s->rho[i], p = fsi_sph_tait(r, d->density, d->sound_speed, d->gamma);
-        if (!d->tension && p < 0)
+        fsi_real r = sph->rho[i],
+                 p = fsi_sph_tait(r, desc->density, desc->sound_speed, desc->gamma);
+        if (!desc->tension && p < 0)
             p = 0;
-        s->p[i] = p;
-        s->work[i] = r > 0 ? p / (r * r) : 0;
+        sph->p[i] = p;
+        sph->work[i] = r > 0 ? p / (r * r) : 0;
     }
 }
 
-static void fsi__sph_kick(fsi_sph *s, fsi_real dt) { /* v += dt a */
-    ptrdiff_t n = s->now.count;
+static void fsi__sph_kick(fsi_sph *sph, fsi_real dt) { /* v += dt a */
+    ptrdiff_t n = sph->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
-        s->vx[i] += dt * s->ax[i];
-        s->vy[i] += dt * s->ay[i];
-        s->vz[i] += dt * s->az[i];
+        sph->vx[i] += dt * sph->ax[i];
+        sph->vy[i] += dt * sph->ay[i];
+        sph->vz[i] += dt * sph->az[i];
     }
 }
 
 /* XSPH: v_i += eps sum m_j / rho0 (v_j - v_i) W, momentum kept; uses a packed copy of the
  * velocities. */
-static void fsi__sph_xsph(fsi_sph *s) {
-    fsi_real R = s->desc.support,
-             c = s->desc.xsph * fsi__kernel_sigma(s->desc.kernel, s->desc.dim, R) / s->desc.density;
-    ptrdiff_t n = s->now.count;
-    if (!(s->desc.xsph > 0))
+static void fsi__sph_xsph(fsi_sph *sph) {
+    fsi_real R = sph->desc.support, c = sph->desc.xsph
+                                        * fsi__kernel_sigma(sph->desc.kernel, sph->desc.dim, R)
+                                        / sph->desc.density;
+    ptrdiff_t n = sph->now.count;
+    if (!(sph->desc.xsph > 0))
         return;
-    fsi__sph_pack_velocity(s, s->work);
+    fsi__sph_pack_velocity(sph, sph->work);
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (ptrdiff_t i = 0; i < n; i++) {
-        const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
+        const fsi_real *me = sph->xm + 4 * i, *mv = sph->vp + 4 * i;
         fsi_vec3 a = fsi_vec(0, 0, 0);
-        for (int k = s->first[i]; k < s->middle[i]; k++) {
-            const fsi_real *o = s->xm + 4 * (size_t)s->list[k], *w = s->vp + 4 * (size_t)s->list[k];
+        for (int k = sph->first[i]; k < sph->middle[i]; k++) {
+            const fsi_real *o = sph->xm + 4 * (size_t)sph->list[k],
+                           *w = sph->vp + 4 * (size_t)sph->list[k];
             fsi_vec3 d = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]);
             fsi_real q = fsi__min(fsi__sqrt(fsi_vec_dot(d, d)) / R, 1),
-                     g = c * o[3] * fsi__kernel_w(s->desc.kernel, q);
+                     g = c * o[3] * fsi__kernel_w(sph->desc.kernel, q);
             a = fsi_vec_mad(a, fsi_vec(w[0] - mv[0], w[1] - mv[1], w[2] - mv[2]), g);
         }
-        s->vx[i] += a.x;
-        s->vy[i] += a.y;
-        s->vz[i] += a.z;
+        sph->vx[i] += a.x;
+        sph->vy[i] += a.y;
+        sph->vz[i] += a.z;
     }
 }
 
 /* Reaction of the fluid on one boundary particle, gathered from the fluid around it: f_b = -sum
  * (force of b on i). */
-static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_law *law,
+static fsi_vec3 fsi__sph_react_one(const fsi_sph *sph, int sorted, const fsi__sph_law *law,
                                    int pressure, int known) {
-    const fsi_real *o = s->xm + 4 * ((size_t)s->desc.capacity + (size_t)sorted),
-                   *w = s->vp + 4 * ((size_t)s->desc.capacity + (size_t)sorted);
-    fsi_kernel fk = s->desc.kernel == FSI_KERNEL_POLY6 ? FSI_KERNEL_SPIKY : s->desc.kernel;
-    fsi_real R = s->desc.support, f0 = fsi__kernel_sigma(fk, s->desc.dim, R) / (R * R),
+    const fsi_real *o = sph->xm + 4 * ((size_t)sph->desc.capacity + (size_t)sorted),
+                   *w = sph->vp + 4 * ((size_t)sph->desc.capacity + (size_t)sorted);
+    fsi_kernel fk = sph->desc.kernel == FSI_KERNEL_POLY6 ? FSI_KERNEL_SPIKY : sph->desc.kernel;
+    fsi_real R = sph->desc.support, f0 = fsi__kernel_sigma(fk, sph->desc.dim, R) / (R * R),
              tiny = FSI_R(1e-12) * R * R;
     fsi_vec3 f = fsi_vec(0, 0, 0);
     fsi__sph_ranges in;
-    fsi__sph_ranges_around(&s->cells, o[0], o[1], o[2], &in);
+    fsi__sph_ranges_around(&sph->cells, o[0], o[1], o[2], &in);
     for (int k = 0; k < in.n; k++)
         for (int i = in.at[2 * k]; i < in.at[2 * k + 1]; i++) {
-            const fsi_real *me = s->xm + 4 * (size_t)i, *mv = s->vp + 4 * (size_t)i;
+            const fsi_real *me = sph->xm + 4 * (size_t)i, *mv = sph->vp + 4 * (size_t)i;
             fsi_vec3 d = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]),
                      u = fsi_vec(mv[0] - w[0], mv[1] - w[1], mv[2] - w[2]);
             fsi_real r2 = fsi_vec_dot(d, d);
@@ -2572,10 +2612,10 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_
             fsi_real F = f0 * fsi__kernel_f(fk, fsi__min(fsi__sqrt(r2 + tiny) / R, 1));
             fsi_real m = me[3] * o[3]; /* m_i Psi_b */
             if (pressure)
-                f = fsi_vec_mad(f, d, m * FSI__SPH_MIRROR * s->work[i] * F);
+                f = fsi_vec_mad(f, d, m * FSI__SPH_MIRROR * sph->work[i] * F);
             if (!known)
                 continue;
-            fsi_real limit = fsi__max(s->work[i], 0);
+            fsi_real limit = fsi__max(sph->work[i], 0);
             f = fsi_vec_mad(f, d,
                             m * fsi__max(fsi__min(fsi_vec_dot(law->lift, d), limit), -limit) * F);
             if (law->wall > 0)
@@ -2585,32 +2625,32 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *s, int sorted, const fsi__sph_
     return f;
 }
 
-static int fsi__sph_two_way(const fsi_sph *s) { /* does any object want forces? */
+static int fsi__sph_two_way(const fsi_sph *sph) { /* does any object want forces? */
     int any = 0;
-    for (int k = 0; k < s->now.objects; k++)
-        any |= s->now.object[k].two_way;
+    for (int k = 0; k < sph->now.objects; k++)
+        any |= sph->now.object[k].two_way;
     return any;
 }
 
 /* Forces on two-way objects: work[] holds p / rho^2 of the fluid, vp the velocities. pressure: the
    mirrored pressure; known: what fsi__sph_forces added (friction and lift). add = 0 starts from
    zero. */
-static void fsi__sph_react(fsi_sph *s, int pressure, int known, int add) {
-    fsi__sph_law law = fsi__sph_make_law(&s->desc);
-    ptrdiff_t n = s->now.boundary_count;
-    if (!fsi__sph_two_way(s))
+static void fsi__sph_react(fsi_sph *sph, int pressure, int known, int add) {
+    fsi__sph_law law = fsi__sph_make_law(&sph->desc);
+    ptrdiff_t n = sph->now.boundary_count;
+    if (!fsi__sph_two_way(sph))
         return;
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (ptrdiff_t i = 0; i < n; i++) {
-        int b = s->border[i];
-        fsi_vec3 f = fsi_vec_load(s->bf + 3 * b);
-        if (!s->now.object[s->bobject[b]].two_way)
+        int b = sph->border[i];
+        fsi_vec3 f = fsi_vec_load(sph->bf + 3 * b);
+        if (!sph->now.object[sph->bobject[b]].two_way)
             continue;
         if (!add)
             f = fsi_vec(0, 0, 0);
         if (pressure || known)
-            f = fsi_vec_add(f, fsi__sph_react_one(s, (int)i, &law, pressure, known));
-        fsi_vec_store(s->bf + 3 * b, f);
+            f = fsi_vec_add(f, fsi__sph_react_one(sph, (int)i, &law, pressure, known));
+        fsi_vec_store(sph->bf + 3 * b, f);
     }
 }
 
@@ -2619,20 +2659,20 @@ static void fsi__sph_react(fsi_sph *s, int pressure, int known, int add) {
    sum w (x_i - x_b), w = (0.8 spacing - r)+. factor[i] = sum w where it acted. */
 #define FSI__SPH_GUARD FSI_R(0.8)
 
-static void fsi__sph_guard(fsi_sph *s) {
-    const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity,
-                   *bv = s->vp + 4 * (size_t)s->desc.capacity;
-    fsi_real reach = FSI__SPH_GUARD * s->desc.spacing;
-    ptrdiff_t n = s->now.count;
-    fsi__sph_pack_velocity(s, NULL);
+static void fsi__sph_guard(fsi_sph *sph) {
+    const fsi_real *bx = sph->xm + 4 * (size_t)sph->desc.capacity,
+                   *bv = sph->vp + 4 * (size_t)sph->desc.capacity;
+    fsi_real reach = FSI__SPH_GUARD * sph->desc.spacing;
+    ptrdiff_t n = sph->now.count;
+    fsi__sph_pack_velocity(sph, NULL);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
-        const fsi_real *me = s->xm + 4 * i;
+        const fsi_real *me = sph->xm + 4 * i;
         fsi_vec3 normal = fsi_vec(0, 0, 0), u = normal;
         fsi_real sum = 0;
-        s->factor[i] = 0;
-        for (int k = s->middle[i]; k < s->last[i]; k++) {
-            const fsi_real *o = bx + 4 * (size_t)s->list[k], *w4 = bv + 4 * (size_t)s->list[k];
+        sph->factor[i] = 0;
+        for (int k = sph->middle[i]; k < sph->last[i]; k++) {
+            const fsi_real *o = bx + 4 * (size_t)sph->list[k], *w4 = bv + 4 * (size_t)sph->list[k];
             fsi_vec3 d = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]);
             fsi_real w = reach - fsi__length(d);
             if (!(w > 0))
@@ -2644,67 +2684,68 @@ static void fsi__sph_guard(fsi_sph *s) {
         if (!(sum > 0))
             continue;
         normal = fsi__unit(normal);
-        fsi_real away = (s->vx[i] - u.x / sum) * normal.x + (s->vy[i] - u.y / sum) * normal.y
-                        + (s->vz[i] - u.z / sum) * normal.z;
+        fsi_real away = (sph->vx[i] - u.x / sum) * normal.x + (sph->vy[i] - u.y / sum) * normal.y
+                        + (sph->vz[i] - u.z / sum) * normal.z;
         if (away >= 0)
             continue;
-        s->vx[i] -= away * normal.x;
-        s->vy[i] -= away * normal.y;
-        s->vz[i] -= away * normal.z;
-        s->factor[i] = sum;
+        sph->vx[i] -= away * normal.x;
+        sph->vy[i] -= away * normal.y;
+        sph->vz[i] -= away * normal.z;
+        sph->factor[i] = sum;
     }
 }
 
 /* The guard's impulses on two-way boundary particles, as forces over dt: shared by the weights that
  * made the normal. */
-static void fsi__sph_guard_react(fsi_sph *s, fsi_real dt) {
-    fsi_real reach = FSI__SPH_GUARD * s->desc.spacing;
-    ptrdiff_t n = s->now.boundary_count;
-    if (!fsi__sph_two_way(s))
+static void fsi__sph_guard_react(fsi_sph *sph, fsi_real dt) {
+    fsi_real reach = FSI__SPH_GUARD * sph->desc.spacing;
+    ptrdiff_t n = sph->now.boundary_count;
+    if (!fsi__sph_two_way(sph))
         return;
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (ptrdiff_t b = 0; b < n; b++) {
-        const fsi_real *o = s->xm + 4 * ((size_t)s->desc.capacity + (size_t)b);
-        fsi_real *f = s->bf + 3 * (size_t)s->border[b];
-        if (!s->now.object[s->bobject[s->border[b]]].two_way)
+        const fsi_real *o = sph->xm + 4 * ((size_t)sph->desc.capacity + (size_t)b);
+        fsi_real *f = sph->bf + 3 * (size_t)sph->border[b];
+        if (!sph->now.object[sph->bobject[sph->border[b]]].two_way)
             continue;
         fsi__sph_ranges in;
-        fsi__sph_ranges_around(&s->cells, o[0], o[1], o[2], &in);
+        fsi__sph_ranges_around(&sph->cells, o[0], o[1], o[2], &in);
         for (int k = 0; k < in.n; k++)
             for (int i = in.at[2 * k]; i < in.at[2 * k + 1]; i++) {
-                const fsi_real *me = s->xm + 4 * (size_t)i, *v = s->vp + 4 * (size_t)i;
-                if (!(s->factor[i] > 0))
+                const fsi_real *me = sph->xm + 4 * (size_t)i, *v = sph->vp + 4 * (size_t)i;
+                if (!(sph->factor[i] > 0))
                     continue;
                 fsi_real w = reach - fsi__length(fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]));
                 if (!(w > 0))
                     continue;
-                w *= me[3] / (s->factor[i] * dt);
-                f[0] -= w * (s->vx[i] - v[0]);
-                f[1] -= w * (s->vy[i] - v[1]);
-                f[2] -= w * (s->vz[i] - v[2]);
+                w *= me[3] / (sph->factor[i] * dt);
+                f[0] -= w * (sph->vx[i] - v[0]);
+                f[1] -= w * (sph->vy[i] - v[1]);
+                f[2] -= w * (sph->vz[i] - v[2]);
             }
     }
 }
 
 /* force and torque of each two-way object, in fixed order, in double */
-static void fsi__sph_sum_objects(fsi_sph *s) {
-    for (int k = 0; k < s->now.objects; k++) {
-        fsi_sph_object *o = &s->now.object[k];
+static void fsi__sph_sum_objects(fsi_sph *sph) {
+    for (int k = 0; k < sph->now.objects; k++) {
+        fsi_sph_object *object = &sph->now.object[k];
         double f[3] = {0, 0, 0}, t[3] = {0, 0, 0};
-        if (!o->two_way)
+        if (!object->two_way)
             continue;
-        o->contact = 0;
-        for (int i = o->first; i < o->first + o->count; i++) {
-            fsi_vec3 F = fsi_vec_load(s->bf + 3 * i),
-                     T = fsi_vec_cross(fsi_vec_sub(fsi_vec_load(s->bx + 3 * i), o->centre), F);
+        object->contact = 0;
+        for (int i = object->first; i < object->first + object->count; i++) {
+            fsi_vec3 F = fsi_vec_load(sph->bf + 3 * i),
+                     T = fsi_vec_cross(fsi_vec_sub(fsi_vec_load(sph->bx + 3 * i), object->centre),
+                                       F);
             for (int d = 0; d < 3; d++) {
                 f[d] += (double)fsi__get(F, d);
                 t[d] += (double)fsi__get(T, d);
             }
-            o->contact += F.x != 0 || F.y != 0 || F.z != 0;
+            object->contact += F.x != 0 || F.y != 0 || F.z != 0;
         }
-        o->force = fsi_vec((fsi_real)f[0], (fsi_real)f[1], (fsi_real)f[2]);
-        o->torque = fsi_vec((fsi_real)t[0], (fsi_real)t[1], (fsi_real)t[2]);
+        object->force = fsi_vec((fsi_real)f[0], (fsi_real)f[1], (fsi_real)f[2]);
+        object->torque = fsi_vec((fsi_real)t[0], (fsi_real)t[1], (fsi_real)t[2]);
     }
 }
 
@@ -2754,48 +2795,50 @@ FSI__SPH_FORCE_INLINE fsi_real fsi__df_rate_list(const fsi_real *FSI__RESTRICT x
     return (a[0] + b[0]) + (a[1] + b[1]) + (a[2] + b[2]);
 }
 
-FSI__INLINE fsi_real fsi__df_rate(const fsi_sph *s, ptrdiff_t i) {
-    const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
-    size_t b = 4 * (size_t)s->desc.capacity;
-    return fsi__df_rate_list(s->xm, s->vp, s->list, s->grad, s->first[i], s->middle[i], me, mv)
-           + fsi__df_rate_list(s->xm + b, s->vp + b, s->list, s->grad, s->middle[i], s->last[i], me,
-                               mv);
+FSI__INLINE fsi_real fsi__df_rate(const fsi_sph *sph, ptrdiff_t i) {
+    const fsi_real *me = sph->xm + 4 * i, *mv = sph->vp + 4 * i;
+    size_t b = 4 * (size_t)sph->desc.capacity;
+    return fsi__df_rate_list(sph->xm, sph->vp, sph->list, sph->grad, sph->first[i], sph->middle[i],
+                             me, mv)
+           + fsi__df_rate_list(sph->xm + b, sph->vp + b, sph->list, sph->grad, sph->middle[i],
+                               sph->last[i], me, mv);
 }
 
 /* New stiffness changes into vp[3]; returns the mean residual, relative to rho0 (density) or rho0 /
  * dt (divergence). */
-static fsi_real fsi__df_residual(fsi_sph *s, fsi_real dt, int density, fsi_real omega,
+static fsi_real fsi__df_residual(fsi_sph *sph, fsi_real dt, int density, fsi_real omega,
                                  fsi_real beta) {
-    const fsi_real rest = s->desc.density, *kappa = density ? s->kappa : s->kappa_v;
+    const fsi_real rest = sph->desc.density, *kappa = density ? sph->kappa : sph->kappa_v;
     /* with fewer neighbours the divergence means nothing */
-    int few = density ? 0 : s->desc.dim == 3 ? 20 : 7;
-    ptrdiff_t n = s->now.count;
+    int few = density ? 0 : sph->desc.dim == 3 ? 20 : 7;
+    ptrdiff_t n = sph->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 256))
     /* apart from what follows: the lanes read vp[3] of neighbours too, and drop it */
     for (ptrdiff_t i = 0; i < n; i++)
-        s->work[i] = fsi__df_rate(s, i);
+        sph->work[i] = fsi__df_rate(sph, i);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
-        fsi_real D = s->work[i], r = density ? fsi__min(s->rho[i] - rest, s->excess) + dt * D : D,
-                 k = kappa[i] + omega * r * s->factor[i];
-        int loose = s->last[i] - s->first[i] < few, two_sided = s->desc.tension && !density;
+        fsi_real D = sph->work[i],
+                 r = density ? fsi__min(sph->rho[i] - rest, sph->excess) + dt * D : D,
+                 k = kappa[i] + omega * r * sph->factor[i];
+        int loose = sph->last[i] - sph->first[i] < few, two_sided = sph->desc.tension && !density;
         if (loose) {
             k = 0;
             r = 0;
         }
         if (k < 0 && !two_sided)
             k = 0;
-        fsi_real y = k + beta * (k - s->p[i]); /* momentum; p holds the k before */
+        fsi_real y = k + beta * (k - sph->p[i]); /* momentum; p holds the k before */
         if (y < 0 && !two_sided)
             y = 0;
-        s->p[i] = k;
-        s->vp[4 * i + 3] = y - kappa[i];
+        sph->p[i] = k;
+        sph->vp[4 * i + 3] = y - kappa[i];
         /* too much pressure is an error as long as there is any */
         if (r < 0)
-            r = two_sided ? -r : fsi__min(-r, kappa[i] / s->factor[i]);
-        s->work[i] = (density ? r : r * dt) / rest;
+            r = two_sided ? -r : fsi__min(-r, kappa[i] / sph->factor[i]);
+        sph->work[i] = (density ? r : r * dt) / rest;
     }
-    return (fsi_real)(fsi_sum((size_t)n, s->work) / (double)n);
+    return (fsi_real)(fsi_sum((size_t)n, sph->work) / (double)n);
 }
 
 /* sum += (k_i + k_j) m grad W over list entries k0 .. k1; k4: stiffness changes, 4 apart; walls:
@@ -2819,16 +2862,16 @@ FSI__SPH_FORCE_INLINE void fsi__df_push_list(const fsi_real *FSI__RESTRICT x4,
 }
 
 /* v -= scale * (sum of the changes in vp[3]), and takes the changes into kappa. */
-static void fsi__df_push(fsi_sph *s, fsi_real scale, fsi_real *kappa) {
-    const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity;
-    ptrdiff_t n = s->now.count;
+static void fsi__df_push(fsi_sph *sph, fsi_real scale, fsi_real *kappa) {
+    const fsi_real *bx = sph->xm + 4 * (size_t)sph->desc.capacity;
+    ptrdiff_t n = sph->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (ptrdiff_t i = 0; i < n; i++) {
-        const fsi_real *me = s->xm + 4 * i;
-        fsi_real *mv = s->vp + 4 * i, a[4] = {0, 0, 0, 0};
-        fsi__df_push_list(s->xm, s->vp + 3, s->list, s->grad, s->first[i], s->middle[i], me, mv[3],
-                          0, a);
-        fsi__df_push_list(bx, NULL, s->list, s->grad, s->middle[i], s->last[i], me,
+        const fsi_real *me = sph->xm + 4 * i;
+        fsi_real *mv = sph->vp + 4 * i, a[4] = {0, 0, 0, 0};
+        fsi__df_push_list(sph->xm, sph->vp + 3, sph->list, sph->grad, sph->first[i], sph->middle[i],
+                          me, mv[3], 0, a);
+        fsi__df_push_list(bx, NULL, sph->list, sph->grad, sph->middle[i], sph->last[i], me,
                           FSI__SPH_MIRROR * mv[3], 1, a);
         mv[0] -= scale * a[0];
         mv[1] -= scale * a[1];
@@ -2840,24 +2883,24 @@ static void fsi__df_push(fsi_sph *s, fsi_real scale, fsi_real *kappa) {
 
 /* One solve: warm start, then iterations until the mean residual is small. Returns how many; *error
  * gets what is left. */
-static int fsi__df_solve(fsi_sph *s, fsi_real dt, int density, fsi_real *error) {
-    fsi_real *kappa = density ? s->kappa : s->kappa_v,
-             tol = density ? s->desc.density_error : s->desc.divergence_error;
-    fsi_real scale = density ? 1 / dt : 1, ratio = s->now.dt_old > 0 ? dt / s->now.dt_old : 0;
-    ptrdiff_t n = s->now.count;
+static int fsi__df_solve(fsi_sph *sph, fsi_real dt, int density, fsi_real *error) {
+    fsi_real *kappa = density ? sph->kappa : sph->kappa_v,
+             tol = density ? sph->desc.density_error : sph->desc.divergence_error;
+    fsi_real scale = density ? 1 / dt : 1, ratio = sph->now.dt_old > 0 ? dt / sph->now.dt_old : 0;
+    ptrdiff_t n = sph->now.count;
     fsi_real t = 1, last = FSI_REAL_MAX, omega = FSI__DF_OMEGA;
-    if (s->desc.cold_start)
+    if (sph->desc.cold_start)
         ratio = 0;
     /* the same pressure in a step of another length */
     if (density)
         ratio *= ratio;
     for (ptrdiff_t i = 0; i < n; i++)
-        s->p[i] = s->vp[4 * i + 3] = kappa[i] = ratio * kappa[i];
+        sph->p[i] = sph->vp[4 * i + 3] = kappa[i] = ratio * kappa[i];
     if (ratio > 0)
-        fsi__df_push(s, scale, NULL);
+        fsi__df_push(sph, scale, NULL);
     for (int it = 0;; it++) {
         fsi_real t_new = FSI_R(0.5) * (1 + fsi__sqrt(1 + 4 * t * t));
-        *error = fsi__df_residual(s, dt, density, omega, (t - 1) / t_new);
+        *error = fsi__df_residual(sph, dt, density, omega, (t - 1) / t_new);
         t = t_new;
         /* it gets worse: start again, slower */
         if (*error > FSI_R(1.3) * last) {
@@ -2865,215 +2908,219 @@ static int fsi__df_solve(fsi_sph *s, fsi_real dt, int density, fsi_real *error) 
             omega = fsi__max(FSI_R(0.7) * omega, FSI_R(0.1));
         }
         last = *error;
-        if ((*error <= tol && it >= density) || it == s->desc.max_iterations
+        if ((*error <= tol && it >= density) || it == sph->desc.max_iterations
             || !fsi__finite(*error))
             return it;
-        fsi__df_push(s, scale, kappa);
+        fsi__df_push(sph, scale, kappa);
     }
 }
 
-static void fsi__df_unpack(fsi_sph *s) {
-    ptrdiff_t n = s->now.count;
+static void fsi__df_unpack(fsi_sph *sph) {
+    ptrdiff_t n = sph->now.count;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
-        s->vx[i] = s->vp[4 * i];
-        s->vy[i] = s->vp[4 * i + 1];
-        s->vz[i] = s->vp[4 * i + 2];
+        sph->vx[i] = sph->vp[4 * i];
+        sph->vy[i] = sph->vp[4 * i + 1];
+        sph->vz[i] = sph->vp[4 * i + 2];
     }
 }
 
-static void fsi__df_accelerate(fsi_sph *s, fsi_real dt) {
-    ptrdiff_t n = s->now.count;
-    fsi__sph_pack_velocity(s, NULL);
-    s->stats.divergence_iterations = fsi__df_solve(s, dt, 0, &s->stats.divergence_error);
-    fsi__df_unpack(s);
-    fsi__sph_pack_velocity(s, NULL);
+static void fsi__df_accelerate(fsi_sph *sph, fsi_real dt) {
+    ptrdiff_t n = sph->now.count;
+    fsi__sph_pack_velocity(sph, NULL);
+    sph->stats.divergence_iterations = fsi__df_solve(sph, dt, 0, &sph->stats.divergence_error);
+    fsi__df_unpack(sph);
+    fsi__sph_pack_velocity(sph, NULL);
     for (ptrdiff_t i = 0; i < n; i++)
-        s->work[i] = s->now.dt_old > 0
-                         ? s->kappa[i] / (s->now.dt_old * s->now.dt_old) + s->kappa_v[i] / dt
-                         : 0;
+        sph->work[i] = sph->now.dt_old > 0 ? sph->kappa[i] / (sph->now.dt_old * sph->now.dt_old)
+                                                 + sph->kappa_v[i] / dt
+                                           : 0;
     /* gravity, viscosity, lift of the walls: vp[3] = 0 */
-    fsi__sph_forces(s);
-    fsi__sph_react(s, 0, 1, 0);
-    fsi__sph_kick(s, dt);
-    fsi__sph_xsph(s);
-    fsi__sph_pack_velocity(s, NULL);
-    s->stats.density_iterations = fsi__df_solve(s, dt, 1, &s->stats.density_error);
-    fsi__df_unpack(s);
+    fsi__sph_forces(sph);
+    fsi__sph_react(sph, 0, 1, 0);
+    fsi__sph_kick(sph, dt);
+    fsi__sph_xsph(sph);
+    fsi__sph_pack_velocity(sph, NULL);
+    sph->stats.density_iterations = fsi__df_solve(sph, dt, 1, &sph->stats.density_error);
+    fsi__df_unpack(sph);
     for (ptrdiff_t i = 0; i < n; i++) {
-        s->work[i] = s->kappa[i] / (dt * dt) + s->kappa_v[i] / dt;
-        s->p[i] = s->work[i] * s->rho[i] * s->rho[i];
+        sph->work[i] = sph->kappa[i] / (dt * dt) + sph->kappa_v[i] / dt;
+        sph->p[i] = sph->work[i] * sph->rho[i] * sph->rho[i];
     }
-    s->now.mean_pressure = (fsi_real)(fsi_sum((size_t)n, s->p) / (double)n);
-    fsi__sph_react(s, 1, 0, 1);
+    sph->now.mean_pressure = (fsi_real)(fsi_sum((size_t)n, sph->p) / (double)n);
+    fsi__sph_react(sph, 1, 0, 1);
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>sph step */
-static void fsi__wc_accelerate(fsi_sph *s, fsi_real dt) {
-    fsi__sph_pressures(s);
-    fsi__sph_pack_velocity(s, s->work);
-    fsi__sph_forces(s);
-    fsi__sph_react(s, 1, 1, 0);
+static void fsi__wc_accelerate(fsi_sph *sph, fsi_real dt) {
+    fsi__sph_pressures(sph);
+    fsi__sph_pack_velocity(sph, sph->work);
+    fsi__sph_forces(sph);
+    fsi__sph_react(sph, 1, 1, 0);
     /* v(n+1/2) = v(n-1/2) + a(n) (dt_old + dt)/2 */
-    fsi__sph_kick(s, (s->now.dt_old + dt) / 2);
-    fsi__sph_xsph(s);
+    fsi__sph_kick(sph, (sph->now.dt_old + dt) / 2);
+    fsi__sph_xsph(sph);
 }
 
-static void fsi__sph_report(const fsi_sph *s, fsi_real dt, fsi_result r, fsi_report *report) {
+static void fsi__sph_report(const fsi_sph *sph, fsi_real dt, fsi_result result,
+                            fsi_report *report) {
     double mass = 0;
     if (!report)
         return;
     memset(report, 0, sizeof *report);
-    fsi_sph_totals(s, &mass, NULL, NULL, NULL);
-    report->reason = r;
-    report->iterations = s->stats.density_iterations + s->stats.divergence_iterations;
-    report->residual = (double)s->stats.density_error;
-    report->divergence = (double)(s->stats.divergence_error / dt);
-    report->volume = mass / (double)s->desc.density;
+    fsi_sph_totals(sph, &mass, NULL, NULL, NULL);
+    report->reason = result;
+    report->iterations = sph->stats.density_iterations + sph->stats.divergence_iterations;
+    report->residual = (double)sph->stats.density_error;
+    report->divergence = (double)(sph->stats.divergence_error / dt);
+    report->volume = mass / (double)sph->desc.density;
 }
 
-FSI_API fsi_result fsi_sph_accelerate(fsi_sph *s, fsi_real dt, fsi_report *report) {
-    fsi_result r = FSI_OK;
-    if (!s || !s->block || s->ready < 1)
+FSI_API fsi_result fsi_sph_accelerate(fsi_sph *sph, fsi_real dt, fsi_report *report) {
+    fsi_result result = FSI_OK;
+    if (!sph || !sph->block || sph->ready < 1)
         return FSI_ERR_STATE;
     if (!fsi__sph_positive(dt))
         return FSI_ERR_ARGUMENT;
-    if (s->now.count == 0) {
-        fsi__sph_react(s, 0, 0, 0);
-        fsi__sph_sum_objects(s);
-        fsi__sph_report(s, dt, FSI_EMPTY, report);
+    if (sph->now.count == 0) {
+        fsi__sph_react(sph, 0, 0, 0);
+        fsi__sph_sum_objects(sph);
+        fsi__sph_report(sph, dt, FSI_EMPTY, report);
         return FSI_EMPTY;
     }
-    fsi_real safe = fsi_sph_max_dt(s);
+    fsi_real safe = fsi_sph_max_dt(sph);
     /* a rate: a step cut short must not push as far as a full one */
-    s->excess = FSI__DF_EXCESS * s->desc.density * fsi__min(dt / safe, 1);
-    if (s->desc.solver == FSI_SPH_DFSPH)
-        fsi__df_accelerate(s, dt);
+    sph->excess = FSI__DF_EXCESS * sph->desc.density * fsi__min(dt / safe, 1);
+    if (sph->desc.solver == FSI_SPH_DFSPH)
+        fsi__df_accelerate(sph, dt);
     else
-        fsi__wc_accelerate(s, dt);
-    if (s->now.boundary_count) {
-        fsi__sph_guard(s);
-        fsi__sph_guard_react(s, s->desc.solver == FSI_SPH_DFSPH ? dt : (s->now.dt_old + dt) / 2);
+        fsi__wc_accelerate(sph, dt);
+    if (sph->now.boundary_count) {
+        fsi__sph_guard(sph);
+        fsi__sph_guard_react(sph,
+                             sph->desc.solver == FSI_SPH_DFSPH ? dt : (sph->now.dt_old + dt) / 2);
     }
-    fsi__sph_sum_objects(s);
-    s->stats.max_speed = fsi__sph_longest(s->now.count, s->vx, s->vy, s->vz);
-    s->now.max_acceleration = fsi__sph_longest(s->now.count, s->ax, s->ay, s->az);
-    s->ready = 2;
+    fsi__sph_sum_objects(sph);
+    sph->stats.max_speed = fsi__sph_longest(sph->now.count, sph->vx, sph->vy, sph->vz);
+    sph->now.max_acceleration = fsi__sph_longest(sph->now.count, sph->ax, sph->ay, sph->az);
+    sph->ready = 2;
     if (dt > safe * FSI_R(1.001))
-        r = FSI_DT_TOO_LARGE;
-    if (s->stats.density_iterations >= s->desc.max_iterations
-        || s->stats.divergence_iterations >= s->desc.max_iterations)
-        r = FSI_NOT_CONVERGED;
-    if (s->stats.truncated || s->stats.blocked)
-        r = FSI_CAPPED;
-    fsi__sph_report(s, dt, r, report);
-    return r;
+        result = FSI_DT_TOO_LARGE;
+    if (sph->stats.density_iterations >= sph->desc.max_iterations
+        || sph->stats.divergence_iterations >= sph->desc.max_iterations)
+        result = FSI_NOT_CONVERGED;
+    if (sph->stats.truncated || sph->stats.blocked)
+        result = FSI_CAPPED;
+    fsi__sph_report(sph, dt, result, report);
+    return result;
 }
 
 /* delta-SPH: d rho_i/dt = sum m_j v_ij . grad W + 2 delta h c sum V_j (rho_i - rho_j - hydrostatic
  * part) F. */
-static void fsi__sph_integrate_density(fsi_sph *s, fsi_real dt) {
+static void fsi__sph_integrate_density(fsi_sph *sph, fsi_real dt) {
     /* 2 h = support */
-    fsi_real c = s->desc.sound_speed, k = s->desc.delta * s->desc.support * c / s->desc.density;
+    fsi_real c = sph->desc.sound_speed,
+             k = sph->desc.delta * sph->desc.support * c / sph->desc.density;
     /* d rho / d x at rest */
-    fsi_vec3 g = fsi_vec_scale(s->desc.gravity, s->desc.density / (c * c));
-    const fsi_real *bx = s->xm + 4 * (size_t)s->desc.capacity,
-                   *bv = s->vp + 4 * (size_t)s->desc.capacity;
-    ptrdiff_t n = s->now.count;
-    fsi__sph_pack_velocity(s, s->rho);
+    fsi_vec3 g = fsi_vec_scale(sph->desc.gravity, sph->desc.density / (c * c));
+    const fsi_real *bx = sph->xm + 4 * (size_t)sph->desc.capacity,
+                   *bv = sph->vp + 4 * (size_t)sph->desc.capacity;
+    ptrdiff_t n = sph->now.count;
+    fsi__sph_pack_velocity(sph, sph->rho);
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (ptrdiff_t i = 0; i < n; i++) {
-        const fsi_real *me = s->xm + 4 * i, *mv = s->vp + 4 * i;
+        const fsi_real *me = sph->xm + 4 * i, *mv = sph->vp + 4 * i;
         fsi_real D = 0;
-        for (int q = s->first[i]; q < s->last[i]; q++) {
-            int wall = q >= s->middle[i];
-            const fsi_real *o = (wall ? bx : s->xm) + 4 * (size_t)s->list[q],
-                           *w = (wall ? bv : s->vp) + 4 * (size_t)s->list[q];
+        for (int q = sph->first[i]; q < sph->last[i]; q++) {
+            int wall = q >= sph->middle[i];
+            const fsi_real *o = (wall ? bx : sph->xm) + 4 * (size_t)sph->list[q],
+                           *w = (wall ? bv : sph->vp) + 4 * (size_t)sph->list[q];
             fsi_vec3 r = fsi_vec(me[0] - o[0], me[1] - o[1], me[2] - o[2]),
                      u = fsi_vec(mv[0] - w[0], mv[1] - w[1], mv[2] - w[2]);
-            D += s->grad[q]
+            D += sph->grad[q]
                  * (fsi_vec_dot(u, r) + (wall ? 0 : k * (mv[3] - w[3] - fsi_vec_dot(g, r))));
         }
-        s->rho[i] += dt * D;
+        sph->rho[i] += dt * D;
     }
 }
 
-FSI_API fsi_result fsi_sph_move(fsi_sph *s, fsi_real dt) {
+FSI_API fsi_result fsi_sph_move(fsi_sph *sph, fsi_real dt) {
     ptrdiff_t n;
-    if (!s || !s->block || s->ready < 1)
+    if (!sph || !sph->block || sph->ready < 1)
         return FSI_ERR_STATE;
     if (!fsi__sph_positive(dt))
         return FSI_ERR_ARGUMENT;
-    n = s->now.count;
-    if (s->desc.delta > 0 && s->desc.solver == FSI_SPH_WCSPH && n > 0)
-        fsi__sph_integrate_density(s, dt);
+    n = sph->now.count;
+    if (sph->desc.delta > 0 && sph->desc.solver == FSI_SPH_WCSPH && n > 0)
+        fsi__sph_integrate_density(sph, dt);
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
-        s->x[i] += dt * s->vx[i];
-        s->y[i] += dt * s->vy[i];
-        s->z[i] += dt * s->vz[i];
+        sph->x[i] += dt * sph->vx[i];
+        sph->y[i] += dt * sph->vy[i];
+        sph->z[i] += dt * sph->vz[i];
     }
-    s->now.time += (double)dt;
-    s->now.dt_old = dt;
-    s->ready = 0;
-    if (!fsi_all_finite((size_t)n, s->x) || !fsi_all_finite((size_t)n, s->y)
-        || !fsi_all_finite((size_t)n, s->z))
+    sph->now.time += (double)dt;
+    sph->now.dt_old = dt;
+    sph->ready = 0;
+    if (!fsi_all_finite((size_t)n, sph->x) || !fsi_all_finite((size_t)n, sph->y)
+        || !fsi_all_finite((size_t)n, sph->z))
         return FSI_ERR_NUMERIC;
     return n ? FSI_OK : FSI_EMPTY;
 }
 
-FSI_API fsi_result fsi_sph_step(fsi_sph *s, fsi_real dt, fsi_report *report) {
-    fsi_result r = fsi_sph_prepare(s, dt);
-    if (r < 0)
-        return r;
-    r = fsi_sph_accelerate(s, dt, report);
-    if (r < 0)
-        return r;
-    fsi_result r2 = fsi_sph_move(s, dt);
-    return r2 < 0 ? r2 : r;
+FSI_API fsi_result fsi_sph_step(fsi_sph *sph, fsi_real dt, fsi_report *report) {
+    fsi_result result = fsi_sph_prepare(sph, dt);
+    if (result < 0)
+        return result;
+    result = fsi_sph_accelerate(sph, dt, report);
+    if (result < 0)
+        return result;
+    fsi_result r2 = fsi_sph_move(sph, dt);
+    return r2 < 0 ? r2 : result;
 }
 
-FSI_API fsi_real fsi_sph_max_dt(const fsi_sph *s) {
+FSI_API fsi_real fsi_sph_max_dt(const fsi_sph *sph) {
     fsi_real dt = FSI_REAL_MAX;
-    if (!s || !s->block)
+    if (!sph || !sph->block)
         return 0;
-    fsi_real h = s->desc.support / 2;
-    fsi_real speed = fsi__sph_longest(s->now.count, s->vx, s->vy, s->vz);
-    fsi_real g = fsi__length(s->desc.gravity);
-    fsi_real a = fsi__max(g, s->now.max_acceleration);
-    if (s->desc.solver == FSI_SPH_WCSPH)
-        dt = s->desc.cfl * h / (s->desc.sound_speed + speed);
+    fsi_real h = sph->desc.support / 2;
+    fsi_real speed = fsi__sph_longest(sph->now.count, sph->vx, sph->vy, sph->vz);
+    fsi_real g = fsi__length(sph->desc.gravity);
+    fsi_real a = fsi__max(g, sph->now.max_acceleration);
+    if (sph->desc.solver == FSI_SPH_WCSPH)
+        dt = sph->desc.cfl * h / (sph->desc.sound_speed + speed);
     else {
-        speed = fsi__max(speed, fsi__sqrt(fsi__max(g * s->desc.spacing,
-                                                   2 * s->now.mean_pressure / s->desc.density)));
+        speed =
+            fsi__max(speed, fsi__sqrt(fsi__max(g * sph->desc.spacing,
+                                               2 * sph->now.mean_pressure / sph->desc.density)));
         if (speed > 0)
-            dt = s->desc.cfl * s->desc.spacing / speed;
+            dt = sph->desc.cfl * sph->desc.spacing / speed;
     }
-    if (s->desc.viscosity > 0)
-        dt = fsi__min(dt, FSI_R(0.125) * h * h * s->desc.density / s->desc.viscosity);
-    if (s->desc.artificial * s->desc.sound_speed > 0)
-        dt = fsi__min(dt, FSI_R(0.5) * h / (s->desc.artificial * s->desc.sound_speed));
-    if (s->desc.wall_viscosity > 0)
-        dt = fsi__min(dt, FSI_R(0.125) * h * h * s->desc.density / s->desc.wall_viscosity);
+    if (sph->desc.viscosity > 0)
+        dt = fsi__min(dt, FSI_R(0.125) * h * h * sph->desc.density / sph->desc.viscosity);
+    if (sph->desc.artificial * sph->desc.sound_speed > 0)
+        dt = fsi__min(dt, FSI_R(0.5) * h / (sph->desc.artificial * sph->desc.sound_speed));
+    if (sph->desc.wall_viscosity > 0)
+        dt = fsi__min(dt, FSI_R(0.125) * h * h * sph->desc.density / sph->desc.wall_viscosity);
     if (a > 0)
         dt = fsi__min(dt, FSI_R(0.25) * fsi__sqrt(h / a));
-    return s->desc.dt_max > 0 ? fsi__min(dt, s->desc.dt_max) : dt;
+    return sph->desc.dt_max > 0 ? fsi__min(dt, sph->desc.dt_max) : dt;
 }
 
-FSI_API fsi_result fsi_sph_advance(fsi_sph *s, fsi_real duration, int max_steps, int *steps,
+FSI_API fsi_result fsi_sph_advance(fsi_sph *sph, fsi_real duration, int max_steps, int *steps,
                                    fsi_report *report) {
-    fsi_result r = FSI_OK;
+    fsi_result result = FSI_OK;
     double left = (double)duration;
     int n = 0;
     if (steps)
         *steps = 0;
-    if (!s || !s->block)
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
     if (!fsi__sph_positive(duration) || max_steps < 0)
         return FSI_ERR_ARGUMENT;
     while (left > 1e-9 * (double)duration) {
-        double safe = (double)fsi_sph_max_dt(s), dt = left, parts = ceil(left / safe - 1e-6);
+        double safe = (double)fsi_sph_max_dt(sph), dt = left, parts = ceil(left / safe - 1e-6);
         if (!(safe > 0))
             return FSI_ERR_NUMERIC;
         if (max_steps && n == max_steps)
@@ -3083,62 +3130,62 @@ FSI_API fsi_result fsi_sph_advance(fsi_sph *s, fsi_real duration, int max_steps,
             dt = left / parts;
         else if (parts >= 3)
             dt = safe;
-        r = fsi_sph_step(s, (fsi_real)dt, report);
-        if (r < 0)
-            return r;
+        result = fsi_sph_step(sph, (fsi_real)dt, report);
+        if (result < 0)
+            return result;
         left -= dt;
         n++;
         if (steps)
             *steps = n;
     }
-    return r;
+    return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>sph state */
-FSI_API size_t fsi_sph_state_size(const fsi_sph *s) {
-    return s && s->block ? sizeof s->now + s->state_bytes : 0;
+FSI_API size_t fsi_sph_state_size(const fsi_sph *sph) {
+    return sph && sph->block ? sizeof sph->now + sph->state_bytes : 0;
 }
 
-FSI_API fsi_result fsi_sph_save(const fsi_sph *s, void *out) {
-    if (!s || !s->block)
+FSI_API fsi_result fsi_sph_save(const fsi_sph *sph, void *out) {
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
     if (!out)
         return FSI_ERR_ARGUMENT;
-    memcpy(out, &s->now, sizeof s->now);
-    memcpy((unsigned char *)out + sizeof s->now, s->state, s->state_bytes);
+    memcpy(out, &sph->now, sizeof sph->now);
+    memcpy((unsigned char *)out + sizeof sph->now, sph->state, sph->state_bytes);
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_sph_restore(fsi_sph *s, const void *state) {
-    if (!s || !s->block)
+FSI_API fsi_result fsi_sph_restore(fsi_sph *sph, const void *state) {
+    if (!sph || !sph->block)
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
     fsi_sph_scalars now;
     memcpy(&now, state, sizeof now);
-    if (now.count < 0 || now.count > s->desc.capacity || now.boundary_count < 0
-        || now.boundary_count > s->desc.boundary_capacity || now.objects < 0
+    if (now.count < 0 || now.count > sph->desc.capacity || now.boundary_count < 0
+        || now.boundary_count > sph->desc.boundary_capacity || now.objects < 0
         || now.objects > FSI_SPH_OBJECTS || now.emitters < 0 || now.emitters > FSI_SPH_EMITTERS
         || now.boxes < 0 || now.boxes > FSI_SPH_EMITTERS)
         return FSI_ERR_ARGUMENT;
-    s->now = now;
-    memcpy(s->state, (const unsigned char *)state + sizeof s->now, s->state_bytes);
-    s->ready = 0;
-    if (s->desc.skin > 0 && now.list_valid && now.count)
-        fsi__sph_recall(s);
+    sph->now = now;
+    memcpy(sph->state, (const unsigned char *)state + sizeof sph->now, sph->state_bytes);
+    sph->ready = 0;
+    if (sph->desc.skin > 0 && now.list_valid && now.count)
+        fsi__sph_recall(sph);
     /* the sorted copies of the boundary may be of another time */
-    s->now.boundary_dirty = 1;
+    sph->now.boundary_dirty = 1;
     return FSI_OK;
 }
 
-FSI_API void fsi_sph_totals(const fsi_sph *s, double *mass, double momentum[3], double angular[3],
+FSI_API void fsi_sph_totals(const fsi_sph *sph, double *mass, double momentum[3], double angular[3],
                             double *kinetic) {
     double M = 0, P[3] = {0, 0, 0}, L[3] = {0, 0, 0}, E = 0;
-    for (int i = 0; s && i < s->now.count; i++) {
-        double m = (double)s->mass[i], x = (double)s->x[i], y = (double)s->y[i],
-               z = (double)s->z[i];
-        double u = (double)s->vx[i], v = (double)s->vy[i], w = (double)s->vz[i];
+    for (int i = 0; sph && i < sph->now.count; i++) {
+        double m = (double)sph->mass[i], x = (double)sph->x[i], y = (double)sph->y[i],
+               z = (double)sph->z[i];
+        double u = (double)sph->vx[i], v = (double)sph->vy[i], w = (double)sph->vz[i];
         M += m;
         P[0] += m * u;
         P[1] += m * v;
@@ -3160,16 +3207,16 @@ FSI_API void fsi_sph_totals(const fsi_sph *s, double *mass, double momentum[3], 
     }
 }
 
-static fsi_real fsi__sph_level_at(const fsi_sph *s, fsi_vec3 p, fsi_real radius) {
-    fsi_real R = s->desc.support, w = 0;
+static fsi_real fsi__sph_level_at(const fsi_sph *sph, fsi_vec3 p, fsi_real radius) {
+    fsi_real R = sph->desc.support, w = 0;
     fsi_vec3 c = fsi_vec(0, 0, 0);
-    if (!fsi__sph_within(s, p))
+    if (!fsi__sph_within(sph, p))
         return R;
     fsi__sph_ranges in;
-    fsi__sph_ranges_around(&s->cells, p.x, p.y, p.z, &in);
+    fsi__sph_ranges_around(&sph->cells, p.x, p.y, p.z, &in);
     for (int k = 0; k < in.n; k++)
-        for (int j = in.at[2 * k]; j < in.at[2 * k + 1] && j < s->now.count; j++) {
-            fsi_vec3 d = fsi_vec(s->x[j] - p.x, s->y[j] - p.y, s->z[j] - p.z);
+        for (int j = in.at[2 * k]; j < in.at[2 * k + 1] && j < sph->now.count; j++) {
+            fsi_vec3 d = fsi_vec(sph->x[j] - p.x, sph->y[j] - p.y, sph->z[j] - p.z);
             fsi_real a = 1 - fsi_vec_dot(d, d) / (R * R);
             if (!(a > 0))
                 continue;
@@ -3180,22 +3227,22 @@ static fsi_real fsi__sph_level_at(const fsi_sph *s, fsi_vec3 p, fsi_real radius)
     return w > 0 ? fsi__length(c) / w - radius : R;
 }
 
-FSI_API fsi_result fsi_sph_level(const fsi_sph *s, fsi_vec3 origin, fsi_real h, int nx, int ny,
+FSI_API fsi_result fsi_sph_level(const fsi_sph *sph, fsi_vec3 origin, fsi_real h, int nx, int ny,
                                  int nz, fsi_real radius, fsi_real *phi) {
     ptrdiff_t rows = (ptrdiff_t)ny * nz;
-    if (!s || !s->block || s->cells.t[0] == 0)
+    if (!sph || !sph->block || sph->cells.t[0] == 0)
         return FSI_ERR_STATE;
     if (!fsi__finite_vec(origin) || !fsi__sph_positive(h) || nx < 1 || ny < 1 || nz < 1 || !phi
         || !fsi__sph_natural(radius))
         return FSI_ERR_ARGUMENT;
     if (radius == 0)
-        radius = FSI_R(0.55) * s->desc.spacing;
+        radius = FSI_R(0.55) * sph->desc.spacing;
     FSI__OMP(parallel for schedule(static) if (rows > 8))
     for (ptrdiff_t r = 0; r < rows; r++) {
         int j = (int)(r % ny), k = (int)(r / ny);
         for (int i = 0; i < nx; i++)
             phi[i + (ptrdiff_t)nx * r] =
-                fsi__sph_level_at(s,
+                fsi__sph_level_at(sph,
                                   fsi_vec(origin.x + h * (fsi_real)i, origin.y + h * (fsi_real)j,
                                           origin.z + h * (fsi_real)k),
                                   radius);
@@ -3224,58 +3271,59 @@ static fsi_real fsi__tled_log(fsi_real J) {
 
 /* U'(J) and A(J), A'(J) of one element: the plain version, also beyond the range of the fast one.
  */
-static void fsi__tled_law(const fsi_tled *t, fsi_real J, fsi_real *A, fsi_real *dA, fsi_real *dU) {
+static void fsi__tled_law(const fsi_tled *tled, fsi_real J, fsi_real *A, fsi_real *dA,
+                          fsi_real *dU) {
     /* e < 0: how far below the guard */
-    fsi_real m = t->desc.min_volume, j = J > m ? J : m, e = J - j;
-    if (t->desc.material == FSI_TLED_NEARLY) {
+    fsi_real m = tled->desc.min_volume, j = J > m ? J : m, e = J - j;
+    if (tled->desc.material == FSI_TLED_NEARLY) {
         fsi_real a = fsi__pow(j, FSI_R(-2.0) / 3);
-        *dA = t->mu * FSI_R(-2.0) / 3 * a / j;
-        *A = t->mu * a + *dA * e;
-        *dU = t->bulk * (J - 1);
+        *dA = tled->mu * FSI_R(-2.0) / 3 * a / j;
+        *A = tled->mu * a + *dA * e;
+        *dU = tled->bulk * (J - 1);
     } else {
         fsi_real L = fsi__tled_log(j);
-        *A = t->mu;
+        *A = tled->mu;
         *dA = 0;
-        *dU = (t->lambda * L - t->mu) / j + e * (t->lambda * (1 - L) + t->mu) / (j * j);
+        *dU = (tled->lambda * L - tled->mu) / j + e * (tled->lambda * (1 - L) + tled->mu) / (j * j);
     }
 }
 
 /* The part of U' that pressure averaging takes from the nodes: lambda ln J / J or K (J - 1). */
-static fsi_real fsi__tled_pressure(const fsi_tled *t, fsi_real J) {
-    fsi_real m = t->desc.min_volume, j = J > m ? J : m;
-    if (t->desc.material == FSI_TLED_NEARLY)
-        return t->bulk * (J - 1);
+static fsi_real fsi__tled_pressure(const fsi_tled *tled, fsi_real J) {
+    fsi_real m = tled->desc.min_volume, j = J > m ? J : m;
+    if (tled->desc.material == FSI_TLED_NEARLY)
+        return tled->bulk * (J - 1);
     fsi_real L = fsi__tled_log(j);
-    return t->lambda * (L / j + (J - j) * (1 - L) / (j * j));
+    return tled->lambda * (L / j + (J - j) * (1 - L) / (j * j));
 }
 
-static void fsi__tled_layout(fsi_tled *t, fsi_arena *a) {
-    size_t n = (size_t)t->nodes, e = (size_t)t->tets,
+static void fsi__tled_layout(fsi_tled *tled, fsi_arena *arena) {
+    size_t n = (size_t)tled->nodes, e = (size_t)tled->tets,
            b = (e + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
-    FSI__TAKE(t->x, fsi_real, a, 3 * n);
-    FSI__TAKE(t->v, fsi_real, a, 3 * n);
-    FSI__TAKE(t->drive, fsi_real, a, 3 * n);
-    FSI__TAKE(t->fext, fsi_real, a, 3 * n);
-    FSI__TAKE(t->inverse_mass, fsi_real, a, n);
-    FSI__TAKE(t->clock, double, a, 2);
-    t->state_bytes = a->used;
-    FSI__TAKE(t->x0, fsi_real, a, 3 * n);
-    FSI__TAKE(t->tet, int32_t, a, 4 * e);
-    FSI__TAKE(t->mass, fsi_real, a, n);
-    FSI__TAKE(t->volume, fsi_real, a, e);
-    FSI__TAKE(t->dt_element, fsi_real, a, e);
-    FSI__TAKE(t->triangle, int32_t, a, 12 * e);
-    FSI__TAKE(t->identity, int32_t, a, n);
-    FSI__TAKE(t->impulse, fsi_real, a, 3 * n);
-    FSI__TAKE(t->force, fsi_real, a, 3 * n);
-    FSI__TAKE(t->grad, fsi_real, a, 10 * FSI__TLED_LANES * b);
-    FSI__TAKE(t->corner, fsi_real, a, 12 * FSI__TLED_LANES * b);
-    FSI__TAKE(t->corner_start, int32_t, a, n + 1);
-    FSI__TAKE(t->corner_at, int32_t, a, 4 * e);
-    FSI__TAKE(t->node_p, fsi_real, a, n);
-    FSI__TAKE(t->node_v0, fsi_real, a, n);
-    FSI__TAKE(t->block_j, fsi_real, a, b);
-    FSI__TAKE(t->block_bad, int32_t, a, b);
+    FSI__TAKE(tled->x, fsi_real, arena, 3 * n);
+    FSI__TAKE(tled->v, fsi_real, arena, 3 * n);
+    FSI__TAKE(tled->drive, fsi_real, arena, 3 * n);
+    FSI__TAKE(tled->fext, fsi_real, arena, 3 * n);
+    FSI__TAKE(tled->inverse_mass, fsi_real, arena, n);
+    FSI__TAKE(tled->clock, double, arena, 2);
+    tled->state_bytes = arena->used;
+    FSI__TAKE(tled->x0, fsi_real, arena, 3 * n);
+    FSI__TAKE(tled->tet, int32_t, arena, 4 * e);
+    FSI__TAKE(tled->mass, fsi_real, arena, n);
+    FSI__TAKE(tled->volume, fsi_real, arena, e);
+    FSI__TAKE(tled->dt_element, fsi_real, arena, e);
+    FSI__TAKE(tled->triangle, int32_t, arena, 12 * e);
+    FSI__TAKE(tled->identity, int32_t, arena, n);
+    FSI__TAKE(tled->impulse, fsi_real, arena, 3 * n);
+    FSI__TAKE(tled->force, fsi_real, arena, 3 * n);
+    FSI__TAKE(tled->grad, fsi_real, arena, 10 * FSI__TLED_LANES * b);
+    FSI__TAKE(tled->corner, fsi_real, arena, 12 * FSI__TLED_LANES * b);
+    FSI__TAKE(tled->corner_start, int32_t, arena, n + 1);
+    FSI__TAKE(tled->corner_at, int32_t, arena, 4 * e);
+    FSI__TAKE(tled->node_p, fsi_real, arena, n);
+    FSI__TAKE(tled->node_v0, fsi_real, arena, n);
+    FSI__TAKE(tled->block_j, fsi_real, arena, b);
+    FSI__TAKE(tled->block_bad, int32_t, arena, b);
 }
 
 /* Rest gradients g_1..g_3 (rows of out[9]) and volume; 0 when the tetrahedron is flat. Turns a
@@ -3384,37 +3432,38 @@ static double fsi__tled_omega2(const double g[9], double mu, double lambda, doub
     return 4 / rho * fsi__tled_eigen6(S);
 }
 
-static int fsi__tled_desc_ok(const fsi_tled_desc *d) {
-    if (d->nodes < 4 || d->tets < 1 || !d->x || !d->tet || d->tets > 0x7fffffff / 16
-        || d->nodes > 0x7fffffff / 4)
+static int fsi__tled_desc_ok(const fsi_tled_desc *desc) {
+    if (desc->nodes < 4 || desc->tets < 1 || !desc->x || !desc->tet || desc->tets > 0x7fffffff / 16
+        || desc->nodes > 0x7fffffff / 4)
         return 0;
-    if (!fsi__sph_positive(d->density) || !fsi__sph_positive(d->young)
-        || !fsi__sph_natural(d->poisson) || d->poisson > FSI_R(0.49999)
-        || !fsi__sph_natural(d->damping) || !fsi__finite_vec(d->gravity)
-        || !(d->min_volume > 0 && d->min_volume < 1) || !(d->safety > 0 && d->safety <= 1)
-        || (int)d->material < 0 || (int)d->material > 2
-        || (d->average_pressure && d->material == FSI_TLED_STVK)
-        || !fsi_allocator_valid(&d->allocator) || !fsi_all_finite(3 * (size_t)d->nodes, d->x))
+    if (!fsi__sph_positive(desc->density) || !fsi__sph_positive(desc->young)
+        || !fsi__sph_natural(desc->poisson) || desc->poisson > FSI_R(0.49999)
+        || !fsi__sph_natural(desc->damping) || !fsi__finite_vec(desc->gravity)
+        || !(desc->min_volume > 0 && desc->min_volume < 1)
+        || !(desc->safety > 0 && desc->safety <= 1) || (int)desc->material < 0
+        || (int)desc->material > 2 || (desc->average_pressure && desc->material == FSI_TLED_STVK)
+        || !fsi_allocator_valid(&desc->allocator)
+        || !fsi_all_finite(3 * (size_t)desc->nodes, desc->x))
         return 0;
-    for (int i = 0; i < 4 * d->tets; i++)
-        if (d->tet[i] < 0 || d->tet[i] >= d->nodes)
+    for (int i = 0; i < 4 * desc->tets; i++)
+        if (desc->tet[i] < 0 || desc->tet[i] >= desc->nodes)
             return 0;
     return 1;
 }
 
 /* node -> its corners, as offsets into corner[] */
-static void fsi__tled_gather_lists(fsi_tled *t) {
-    for (int i = 0; i < 4 * t->tets; i++)
-        t->corner_start[t->tet[i] + 1]++;
-    for (int i = 0; i < t->nodes; i++)
-        t->corner_start[i + 1] += t->corner_start[i];
-    for (int i = 0; i < t->tets; i++)
+static void fsi__tled_gather_lists(fsi_tled *tled) {
+    for (int i = 0; i < 4 * tled->tets; i++)
+        tled->corner_start[tled->tet[i] + 1]++;
+    for (int i = 0; i < tled->nodes; i++)
+        tled->corner_start[i + 1] += tled->corner_start[i];
+    for (int i = 0; i < tled->tets; i++)
         for (int a = 0; a < 4; a++)
-            t->corner_at[t->corner_start[t->tet[4 * i + a]]++] =
+            tled->corner_at[tled->corner_start[tled->tet[4 * i + a]]++] =
                 (i / FSI__TLED_LANES * 12 + 3 * a) * FSI__TLED_LANES + i % FSI__TLED_LANES;
-    for (int i = t->nodes; i > 0; i--)
-        t->corner_start[i] = t->corner_start[i - 1];
-    t->corner_start[0] = 0;
+    for (int i = tled->nodes; i > 0; i--)
+        tled->corner_start[i] = tled->corner_start[i - 1];
+    tled->corner_start[0] = 0;
 }
 
 /* are all three nodes in this tetrahedron? */
@@ -3427,121 +3476,121 @@ static int fsi__tled_has(const int32_t *tet, const int32_t f[3]) {
 
 /* Faces that only one tetrahedron has, counter-clockwise from outside; twins are looked for around
  * the first node of a face. */
-static void fsi__tled_skin(fsi_tled *t) {
+static void fsi__tled_skin(fsi_tled *tled) {
     /* opposite corner 0..3, outward for positive volume */
     static const int face[4][3] = {{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}};
     int k, count;
-    for (int e = 0; e < t->tets; e++)
+    for (int e = 0; e < tled->tets; e++)
         for (int c = 0; c < 4; c++) {
             int32_t f[3];
             for (k = 0; k < 3; k++)
-                f[k] = t->tet[4 * e + face[c][k]];
-            for (count = 0, k = t->corner_start[f[0]]; k < t->corner_start[f[0] + 1]; k++) {
-                int at = t->corner_at[k],
+                f[k] = tled->tet[4 * e + face[c][k]];
+            for (count = 0, k = tled->corner_start[f[0]]; k < tled->corner_start[f[0] + 1]; k++) {
+                int at = tled->corner_at[k],
                     other = at / (12 * FSI__TLED_LANES) * FSI__TLED_LANES + at % FSI__TLED_LANES;
-                count += fsi__tled_has(t->tet + 4 * other, f);
+                count += fsi__tled_has(tled->tet + 4 * other, f);
             }
             if (count == 1)
-                memcpy(t->triangle + 3 * t->triangles++, f, sizeof f);
+                memcpy(tled->triangle + 3 * tled->triangles++, f, sizeof f);
         }
 }
 
 /* Everything that depends on the rest state alone. */
-static fsi_result fsi__tled_precompute(fsi_tled *t) {
-    double mu = (double)t->mu, lambda = (double)t->lambda, g[9], V, top = 0;
-    for (int e = 0; e < t->tets; e++) {
+static fsi_result fsi__tled_precompute(fsi_tled *tled) {
+    double mu = (double)tled->mu, lambda = (double)tled->lambda, g[9], V, top = 0;
+    for (int e = 0; e < tled->tets; e++) {
         fsi_real *block =
-            t->grad + (size_t)(e / FSI__TLED_LANES) * 10 * FSI__TLED_LANES + e % FSI__TLED_LANES;
-        if (!fsi__tled_rest(t->x0, t->tet + 4 * e, g, &V))
+            tled->grad + (size_t)(e / FSI__TLED_LANES) * 10 * FSI__TLED_LANES + e % FSI__TLED_LANES;
+        if (!fsi__tled_rest(tled->x0, tled->tet + 4 * e, g, &V))
             return FSI_ERR_GEOMETRY;
         for (int i = 0; i < 9; i++)
             block[i * FSI__TLED_LANES] = (fsi_real)g[i];
-        block[9 * FSI__TLED_LANES] = t->volume[e] = (fsi_real)V;
+        block[9 * FSI__TLED_LANES] = tled->volume[e] = (fsi_real)V;
         for (int a = 0; a < 4; a++) {
-            t->mass[t->tet[4 * e + a]] += (fsi_real)((double)t->desc.density * V / 4);
-            t->node_v0[t->tet[4 * e + a]] += (fsi_real)(V / 4);
+            tled->mass[tled->tet[4 * e + a]] += (fsi_real)((double)tled->desc.density * V / 4);
+            tled->node_v0[tled->tet[4 * e + a]] += (fsi_real)(V / 4);
         }
-        double w2 = fsi__tled_omega2(g, mu, lambda, (double)t->desc.density);
-        t->dt_element[e] = (fsi_real)(2 / sqrt(w2));
+        double w2 = fsi__tled_omega2(g, mu, lambda, (double)tled->desc.density);
+        tled->dt_element[e] = (fsi_real)(2 / sqrt(w2));
         if (w2 > top) {
             top = w2;
-            t->worst = e;
+            tled->worst = e;
         }
     }
-    t->dt_critical = t->dt_element[t->worst];
-    for (int i = 0; i < t->nodes; i++) {
+    tled->dt_critical = tled->dt_element[tled->worst];
+    for (int i = 0; i < tled->nodes; i++) {
         /* a node without tetrahedra */
-        if (!(t->mass[i] > 0))
+        if (!(tled->mass[i] > 0))
             return FSI_ERR_GEOMETRY;
-        t->inverse_mass[i] = 1 / t->mass[i];
-        t->identity[i] = i;
+        tled->inverse_mass[i] = 1 / tled->mass[i];
+        tled->identity[i] = i;
     }
-    fsi__tled_gather_lists(t);
-    fsi__tled_skin(t);
+    fsi__tled_gather_lists(tled);
+    fsi__tled_skin(tled);
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_tled_init(fsi_tled *t, const fsi_tled_desc *desc) {
-    fsi_arena a = {NULL, 0, 0, 0};
-    if (!t || !desc)
+FSI_API fsi_result fsi_tled_init(fsi_tled *tled, const fsi_tled_desc *desc) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    if (!tled || !desc)
         return FSI_ERR_ARGUMENT;
-    fsi_tled_desc d = *desc;
-    if (d.min_volume == 0)
-        d.min_volume = FSI_R(0.1);
-    if (d.safety == 0)
-        d.safety = FSI_R(0.8);
-    if (!fsi__tled_desc_ok(&d))
+    fsi_tled_desc given = *desc;
+    if (given.min_volume == 0)
+        given.min_volume = FSI_R(0.1);
+    if (given.safety == 0)
+        given.safety = FSI_R(0.8);
+    if (!fsi__tled_desc_ok(&given))
         return FSI_ERR_ARGUMENT;
-    memset(t, 0, sizeof *t);
-    t->desc = d;
-    t->nodes = d.nodes;
-    t->tets = d.tets;
-    t->mu = d.young / (2 * (1 + d.poisson));
-    t->lambda = d.young * d.poisson / ((1 + d.poisson) * (1 - 2 * d.poisson));
-    t->bulk = d.young / (3 * (1 - 2 * d.poisson));
-    fsi__tled_layout(t, &a);
-    fsi_result r = fsi__arena_block(&a, &d.allocator, &t->block, &t->block_size);
-    if (r != FSI_OK) {
-        memset(t, 0, sizeof *t);
-        return r;
+    memset(tled, 0, sizeof *tled);
+    tled->desc = given;
+    tled->nodes = given.nodes;
+    tled->tets = given.tets;
+    tled->mu = given.young / (2 * (1 + given.poisson));
+    tled->lambda = given.young * given.poisson / ((1 + given.poisson) * (1 - 2 * given.poisson));
+    tled->bulk = given.young / (3 * (1 - 2 * given.poisson));
+    fsi__tled_layout(tled, &arena);
+    fsi_result result = fsi__arena_block(&arena, &given.allocator, &tled->block, &tled->block_size);
+    if (result != FSI_OK) {
+        memset(tled, 0, sizeof *tled);
+        return result;
     }
-    fsi__tled_layout(t, &a);
-    memcpy(t->x0, d.x, 3 * (size_t)d.nodes * sizeof *t->x0);
-    memcpy(t->x, d.x, 3 * (size_t)d.nodes * sizeof *t->x);
-    memcpy(t->tet, d.tet, 4 * (size_t)d.tets * sizeof *t->tet);
-    t->desc.x = t->x0;
-    t->desc.tet = t->tet;
-    r = fsi__tled_precompute(t);
-    if (r != FSI_OK)
-        fsi_tled_free(t);
-    return r;
+    fsi__tled_layout(tled, &arena);
+    memcpy(tled->x0, given.x, 3 * (size_t)given.nodes * sizeof *tled->x0);
+    memcpy(tled->x, given.x, 3 * (size_t)given.nodes * sizeof *tled->x);
+    memcpy(tled->tet, given.tet, 4 * (size_t)given.tets * sizeof *tled->tet);
+    tled->desc.x = tled->x0;
+    tled->desc.tet = tled->tet;
+    result = fsi__tled_precompute(tled);
+    if (result != FSI_OK)
+        fsi_tled_free(tled);
+    return result;
 }
 
-FSI_API void fsi_tled_free(fsi_tled *t) {
-    if (!t)
+FSI_API void fsi_tled_free(fsi_tled *tled) {
+    if (!tled)
         return;
-    if (t->block)
-        fsi_free(&t->desc.allocator, t->block, t->block_size);
-    memset(t, 0, sizeof *t);
+    if (tled->block)
+        fsi_free(&tled->desc.allocator, tled->block, tled->block_size);
+    memset(tled, 0, sizeof *tled);
 }
 
-FSI_API fsi_result fsi_tled_fix(fsi_tled *t, int node, fsi_vec3 drive) {
-    if (!t || !t->block)
+FSI_API fsi_result fsi_tled_fix(fsi_tled *tled, int node, fsi_vec3 drive) {
+    if (!tled || !tled->block)
         return FSI_ERR_STATE;
-    if (node < 0 || node >= t->nodes || !fsi__finite_vec(drive))
+    if (node < 0 || node >= tled->nodes || !fsi__finite_vec(drive))
         return FSI_ERR_ARGUMENT;
-    t->inverse_mass[node] = 0;
-    fsi_vec_store(t->drive + 3 * node, drive);
+    tled->inverse_mass[node] = 0;
+    fsi_vec_store(tled->drive + 3 * node, drive);
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_tled_unfix(fsi_tled *t, int node) {
-    if (!t || !t->block)
+FSI_API fsi_result fsi_tled_unfix(fsi_tled *tled, int node) {
+    if (!tled || !tled->block)
         return FSI_ERR_STATE;
-    if (node < 0 || node >= t->nodes)
+    if (node < 0 || node >= tled->nodes)
         return FSI_ERR_ARGUMENT;
-    t->inverse_mass[node] = 1 / t->mass[node];
-    fsi_vec_store(t->drive + 3 * node, fsi_vec(0, 0, 0));
+    tled->inverse_mass[node] = 1 / tled->mass[node];
+    fsi_vec_store(tled->drive + 3 * node, fsi_vec(0, 0, 0));
     return FSI_OK;
 }
 
@@ -3553,11 +3602,14 @@ typedef struct fsi__tled_lanes {
 
 /* F, its cofactors, J and |F|^2 of the 8 elements of a block (the last block repeats its last
  * element: volume 0). */
-FSI__SPH_FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *t, int block, fsi__tled_lanes *L) {
-    const fsi_real *FSI__RESTRICT g = t->grad + (size_t)block * 10 * FSI__TLED_LANES, *x = t->x;
+FSI__SPH_FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *tled, int block,
+                                                fsi__tled_lanes *lanes) {
+    const fsi_real *FSI__RESTRICT g = tled->grad + (size_t)block * 10 * FSI__TLED_LANES,
+                                  *x = tled->x;
     fsi_real d[9 * FSI__TLED_LANES];
     for (int k = 0; k < FSI__TLED_LANES; k++) {
-        const int32_t *n = t->tet + 4 * (size_t)fsi__imin(block * FSI__TLED_LANES + k, t->tets - 1);
+        const int32_t *n =
+            tled->tet + 4 * (size_t)fsi__imin(block * FSI__TLED_LANES + k, tled->tets - 1);
         const fsi_real *p = x + 3 * (size_t)n[0], *q = x + 3 * (size_t)n[1],
                        *r = x + 3 * (size_t)n[2], *w = x + 3 * (size_t)n[3];
         d[k] = q[0] - p[0];
@@ -3573,48 +3625,50 @@ FSI__SPH_FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *t, int block, fs
     for (int i = 0; i < 9; i++) { /* F_ij = sum_a d_a,i g_a,j */
         const fsi_real *a = g + i % 3 * FSI__TLED_LANES, *b = d + i / 3 * FSI__TLED_LANES;
         for (int k = 0; k < FSI__TLED_LANES; k++)
-            L->F[i][k] = b[k] * a[k] + b[3 * FSI__TLED_LANES + k] * a[3 * FSI__TLED_LANES + k]
-                         + b[6 * FSI__TLED_LANES + k] * a[6 * FSI__TLED_LANES + k];
+            lanes->F[i][k] = b[k] * a[k] + b[3 * FSI__TLED_LANES + k] * a[3 * FSI__TLED_LANES + k]
+                             + b[6 * FSI__TLED_LANES + k] * a[6 * FSI__TLED_LANES + k];
     }
     for (int k = 0; k < FSI__TLED_LANES; k++) {
-        fsi_real a = L->F[0][k], b = L->F[1][k], c = L->F[2][k], e = L->F[3][k], f = L->F[4][k],
-                 h = L->F[5][k], l = L->F[6][k], m = L->F[7][k], o = L->F[8][k];
-        L->C[0][k] = f * o - h * m;
-        L->C[1][k] = h * l - e * o;
-        L->C[2][k] = e * m - f * l;
-        L->C[3][k] = c * m - b * o;
-        L->C[4][k] = a * o - c * l;
-        L->C[5][k] = b * l - a * m;
-        L->C[6][k] = b * h - c * f;
-        L->C[7][k] = c * e - a * h;
-        L->C[8][k] = a * f - b * e;
-        L->J[k] = a * L->C[0][k] + b * L->C[1][k] + c * L->C[2][k];
-        L->I1[k] = a * a + b * b + c * c + e * e + f * f + h * h + l * l + m * m + o * o;
+        fsi_real a = lanes->F[0][k], b = lanes->F[1][k], c = lanes->F[2][k], e = lanes->F[3][k],
+                 f = lanes->F[4][k], h = lanes->F[5][k], l = lanes->F[6][k], m = lanes->F[7][k],
+                 o = lanes->F[8][k];
+        lanes->C[0][k] = f * o - h * m;
+        lanes->C[1][k] = h * l - e * o;
+        lanes->C[2][k] = e * m - f * l;
+        lanes->C[3][k] = c * m - b * o;
+        lanes->C[4][k] = a * o - c * l;
+        lanes->C[5][k] = b * l - a * m;
+        lanes->C[6][k] = b * h - c * f;
+        lanes->C[7][k] = c * e - a * h;
+        lanes->C[8][k] = a * f - b * e;
+        lanes->J[k] = a * lanes->C[0][k] + b * lanes->C[1][k] + c * lanes->C[2][k];
+        lanes->I1[k] = a * a + b * b + c * c + e * e + f * f + h * h + l * l + m * m + o * o;
     }
 }
 
 /* Coefficients of P = a F + c C for all lanes by series and Newton (no libm); lanes outside [1/2,
  * 2] by the plain version. */
-FSI__SPH_FORCE_INLINE void fsi__tled_stress(const fsi_tled *t, const fsi__tled_lanes *L, int nearly,
-                                            fsi_real *a, fsi_real *c) {
-    const fsi_real mu = t->mu, lambda = t->lambda, bulk = t->bulk;
+FSI__SPH_FORCE_INLINE void fsi__tled_stress(const fsi_tled *tled, const fsi__tled_lanes *lanes,
+                                            int nearly, fsi_real *a, fsi_real *c) {
+    const fsi_real mu = tled->mu, lambda = tled->lambda, bulk = tled->bulk;
     const int newton = sizeof(fsi_real) == 4 ? 3 : 5, terms = sizeof(fsi_real) == 4 ? 7 : 16;
     fsi_real s[FSI__TLED_LANES], y[FSI__TLED_LANES], z[FSI__TLED_LANES];
     int odd = 0;
     if (nearly) {
         for (int k = 0; k < FSI__TLED_LANES; k++)
-            s[k] = 3 / (2 + L->J[k]);
+            s[k] = 3 / (2 + lanes->J[k]);
         for (int i = 0; i < newton; i++) /* s = J^(-1/3): s <- s (4 - J s^3) / 3 */
             for (int k = 0; k < FSI__TLED_LANES; k++)
-                s[k] = s[k] * (4 - L->J[k] * s[k] * s[k] * s[k]) * FSI_R(0.33333333333333333333);
+                s[k] =
+                    s[k] * (4 - lanes->J[k] * s[k] * s[k] * s[k]) * FSI_R(0.33333333333333333333);
         for (int k = 0; k < FSI__TLED_LANES; k++) {
             a[k] = mu * s[k] * s[k];
             /* K (J-1) - mu J^(-5/3) I1 / 3 */
-            c[k] = bulk * (L->J[k] - 1) - a[k] * L->I1[k] / (3 * L->J[k]);
+            c[k] = bulk * (lanes->J[k] - 1) - a[k] * lanes->I1[k] / (3 * lanes->J[k]);
         }
     } else {
         for (int k = 0; k < FSI__TLED_LANES; k++) {
-            y[k] = (L->J[k] - 1) / (L->J[k] + 1);
+            y[k] = (lanes->J[k] - 1) / (lanes->J[k] + 1);
             z[k] = y[k] * y[k];
             s[k] = 0;
         }
@@ -3625,66 +3679,72 @@ FSI__SPH_FORCE_INLINE void fsi__tled_stress(const fsi_tled *t, const fsi__tled_l
         }
         for (int k = 0; k < FSI__TLED_LANES; k++) {
             a[k] = mu;
-            c[k] = (lambda * 2 * y[k] * s[k] - mu) / L->J[k];
+            c[k] = (lambda * 2 * y[k] * s[k] - mu) / lanes->J[k];
         }
     }
     for (int k = 0; k < FSI__TLED_LANES; k++)
-        odd |= !(L->J[k] >= FSI_R(0.5)) | !(L->J[k] <= 2);
+        odd |= !(lanes->J[k] >= FSI_R(0.5)) | !(lanes->J[k] <= 2);
     for (int k = 0; odd && k < FSI__TLED_LANES; k++)
-        if (!(L->J[k] >= FSI_R(0.5) && L->J[k] <= 2)) {
+        if (!(lanes->J[k] >= FSI_R(0.5) && lanes->J[k] <= 2)) {
             fsi_real dA, dU;
-            fsi__tled_law(t, L->J[k], &a[k], &dA, &dU);
-            c[k] = dA * L->I1[k] / 2 + dU;
+            fsi__tled_law(tled, lanes->J[k], &a[k], &dA, &dU);
+            c[k] = dA * lanes->I1[k] / 2 + dU;
         }
 }
 
 /* With averaged pressure: the element's own pressure is replaced by the mean of its nodes'. */
-static void fsi__tled_average(const fsi_tled *t, int block, const fsi__tled_lanes *L, fsi_real *c) {
+static void fsi__tled_average(const fsi_tled *tled, int block, const fsi__tled_lanes *lanes,
+                              fsi_real *c) {
     for (int k = 0; k < FSI__TLED_LANES; k++) {
-        const int32_t *n = t->tet + 4 * (size_t)fsi__imin(block * FSI__TLED_LANES + k, t->tets - 1);
-        fsi_real p = (t->node_p[n[0]] + t->node_p[n[1]] + t->node_p[n[2]] + t->node_p[n[3]]) / 4;
-        c[k] += p - fsi__tled_pressure(t, L->J[k]);
+        const int32_t *n =
+            tled->tet + 4 * (size_t)fsi__imin(block * FSI__TLED_LANES + k, tled->tets - 1);
+        fsi_real p =
+            (tled->node_p[n[0]] + tled->node_p[n[1]] + tled->node_p[n[2]] + tled->node_p[n[3]]) / 4;
+        c[k] += p - fsi__tled_pressure(tled, lanes->J[k]);
     }
 }
 
 /* P of all lanes. St. Venant-Kirchhoff: P = (lambda tr E - mu) F + mu F F^T F. */
-FSI__SPH_FORCE_INLINE void fsi__tled_piola(const fsi_tled *t, int block, const fsi__tled_lanes *L,
-                                           fsi_tled_material kind, fsi_real P[9][FSI__TLED_LANES]) {
+FSI__SPH_FORCE_INLINE void fsi__tled_piola(const fsi_tled *tled, int block,
+                                           const fsi__tled_lanes *lanes, fsi_tled_material kind,
+                                           fsi_real P[9][FSI__TLED_LANES]) {
     fsi_real a[FSI__TLED_LANES], c[FSI__TLED_LANES];
     if (kind == FSI_TLED_STVK) {
         for (int i = 0; i < 3; i++)
             for (int k = 0; k < FSI__TLED_LANES; k++) {
                 /* row i of B = F F^T */
-                fsi_real s = t->lambda * (L->I1[k] - 3) / 2 - t->mu, B[3];
+                fsi_real s = tled->lambda * (lanes->I1[k] - 3) / 2 - tled->mu, B[3];
                 for (int j = 0; j < 3; j++)
-                    B[j] = L->F[3 * i][k] * L->F[3 * j][k] + L->F[3 * i + 1][k] * L->F[3 * j + 1][k]
-                           + L->F[3 * i + 2][k] * L->F[3 * j + 2][k];
+                    B[j] = lanes->F[3 * i][k] * lanes->F[3 * j][k]
+                           + lanes->F[3 * i + 1][k] * lanes->F[3 * j + 1][k]
+                           + lanes->F[3 * i + 2][k] * lanes->F[3 * j + 2][k];
                 for (int j = 0; j < 3; j++)
-                    P[3 * i + j][k] =
-                        s * L->F[3 * i + j][k]
-                        + t->mu
-                              * (B[0] * L->F[j][k] + B[1] * L->F[3 + j][k] + B[2] * L->F[6 + j][k]);
+                    P[3 * i + j][k] = s * lanes->F[3 * i + j][k]
+                                      + tled->mu
+                                            * (B[0] * lanes->F[j][k] + B[1] * lanes->F[3 + j][k]
+                                               + B[2] * lanes->F[6 + j][k]);
             }
         return;
     }
-    fsi__tled_stress(t, L, kind == FSI_TLED_NEARLY, a, c);
-    if (t->desc.average_pressure)
-        fsi__tled_average(t, block, L, c);
+    fsi__tled_stress(tled, lanes, kind == FSI_TLED_NEARLY, a, c);
+    if (tled->desc.average_pressure)
+        fsi__tled_average(tled, block, lanes, c);
     for (int i = 0; i < 9; i++)
         for (int k = 0; k < FSI__TLED_LANES; k++)
-            P[i][k] = a[k] * L->F[i][k] + c[k] * L->C[i][k];
+            P[i][k] = a[k] * lanes->F[i][k] + c[k] * lanes->C[i][k];
 }
 
 /* Corner forces f_a = -V P g_a of a block, f_0 = -(f_1 + f_2 + f_3). */
-FSI__SPH_FORCE_INLINE void fsi__tled_block_forces(fsi_tled *t, int block, fsi_tled_material kind) {
-    const fsi_real *FSI__RESTRICT g = t->grad + (size_t)block * 10 * FSI__TLED_LANES,
+FSI__SPH_FORCE_INLINE void fsi__tled_block_forces(fsi_tled *tled, int block,
+                                                  fsi_tled_material kind) {
+    const fsi_real *FSI__RESTRICT g = tled->grad + (size_t)block * 10 * FSI__TLED_LANES,
                                   *FSI__RESTRICT V = g + 9 * FSI__TLED_LANES;
-    fsi_real *FSI__RESTRICT out = t->corner + (size_t)block * 12 * FSI__TLED_LANES;
+    fsi_real *FSI__RESTRICT out = tled->corner + (size_t)block * 12 * FSI__TLED_LANES;
     fsi_real P[9][FSI__TLED_LANES], f[12][FSI__TLED_LANES];
-    fsi__tled_lanes L;
+    fsi__tled_lanes lanes;
     int bad = 0;
-    fsi__tled_kinematics(t, block, &L);
-    fsi__tled_piola(t, block, &L, kind, P);
+    fsi__tled_kinematics(tled, block, &lanes);
+    fsi__tled_piola(tled, block, &lanes, kind, P);
     int k;
     for (int i = 0; i < 3; i++)
         for (int a = 1; a < 4; a++)
@@ -3699,109 +3759,109 @@ FSI__SPH_FORCE_INLINE void fsi__tled_block_forces(fsi_tled *t, int block, fsi_tl
             f[i][k] = -(f[3 + i][k] + f[6 + i][k] + f[9 + i][k]);
     memcpy(out, f, sizeof f);
     fsi_real least;
-    for (least = L.J[0], k = 0; k < FSI__TLED_LANES; k++) {
-        if (block * FSI__TLED_LANES + k >= t->tets)
+    for (least = lanes.J[0], k = 0; k < FSI__TLED_LANES; k++) {
+        if (block * FSI__TLED_LANES + k >= tled->tets)
             break;
-        least = L.J[k] < least ? L.J[k] : least;
-        bad += !(L.J[k] >= t->desc.min_volume);
+        least = lanes.J[k] < least ? lanes.J[k] : least;
+        bad += !(lanes.J[k] >= tled->desc.min_volume);
     }
-    t->block_j[block] = least;
-    t->block_bad[block] = bad;
+    tled->block_j[block] = least;
+    tled->block_bad[block] = bad;
 }
 
 /* Nodal pressures from nodal volumes: J_a = sum V / sum V0 over the elements around a (Bonet and
  * Burton 1998). */
-static void fsi__tled_nodal_pressure(fsi_tled *t) {
-    ptrdiff_t blocks = (t->tets + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
+static void fsi__tled_nodal_pressure(fsi_tled *tled) {
+    ptrdiff_t blocks = (tled->tets + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
     FSI__OMP(parallel for schedule(static) if (blocks > 32))
     for (ptrdiff_t b = 0; b < blocks; b++) {
-        const fsi_real *V = t->grad + ((size_t)b * 10 + 9) * FSI__TLED_LANES;
-        fsi__tled_lanes L;
-        fsi__tled_kinematics(t, (int)b, &L);
+        const fsi_real *V = tled->grad + ((size_t)b * 10 + 9) * FSI__TLED_LANES;
+        fsi__tled_lanes lanes;
+        fsi__tled_kinematics(tled, (int)b, &lanes);
         for (int a = 0; a < 4; a++)
             for (int k = 0; k < FSI__TLED_LANES; k++)
-                t->corner[((size_t)b * 12 + 3 * (size_t)a) * FSI__TLED_LANES + (size_t)k] =
-                    L.J[k] * V[k] / 4;
+                tled->corner[((size_t)b * 12 + 3 * (size_t)a) * FSI__TLED_LANES + (size_t)k] =
+                    lanes.J[k] * V[k] / 4;
     }
-    FSI__OMP(parallel for schedule(static) if (t->nodes > 1024))
-    for (ptrdiff_t i = 0; i < t->nodes; i++) {
+    FSI__OMP(parallel for schedule(static) if (tled->nodes > 1024))
+    for (ptrdiff_t i = 0; i < tled->nodes; i++) {
         fsi_real sum = 0;
-        for (int k = t->corner_start[i]; k < t->corner_start[i + 1]; k++)
-            sum += t->corner[t->corner_at[k]];
-        t->node_p[i] = fsi__tled_pressure(t, sum / t->node_v0[i]);
+        for (int k = tled->corner_start[i]; k < tled->corner_start[i + 1]; k++)
+            sum += tled->corner[tled->corner_at[k]];
+        tled->node_p[i] = fsi__tled_pressure(tled, sum / tled->node_v0[i]);
     }
 }
 
-static void fsi__tled_element_forces(fsi_tled *t) {
-    ptrdiff_t blocks = (t->tets + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
-    if (t->desc.average_pressure)
-        fsi__tled_nodal_pressure(t);
-    if (t->desc.material == FSI_TLED_STVK) {
+static void fsi__tled_element_forces(fsi_tled *tled) {
+    ptrdiff_t blocks = (tled->tets + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
+    if (tled->desc.average_pressure)
+        fsi__tled_nodal_pressure(tled);
+    if (tled->desc.material == FSI_TLED_STVK) {
         FSI__OMP(parallel for schedule(static) if (blocks > 32))
         for (ptrdiff_t b = 0; b < blocks; b++)
-            fsi__tled_block_forces(t, (int)b, FSI_TLED_STVK);
-    } else if (t->desc.material == FSI_TLED_NEARLY) {
+            fsi__tled_block_forces(tled, (int)b, FSI_TLED_STVK);
+    } else if (tled->desc.material == FSI_TLED_NEARLY) {
         FSI__OMP(parallel for schedule(static) if (blocks > 32))
         for (ptrdiff_t b = 0; b < blocks; b++)
-            fsi__tled_block_forces(t, (int)b, FSI_TLED_NEARLY);
+            fsi__tled_block_forces(tled, (int)b, FSI_TLED_NEARLY);
     } else {
         FSI__OMP(parallel for schedule(static) if (blocks > 32))
         for (ptrdiff_t b = 0; b < blocks; b++)
-            fsi__tled_block_forces(t, (int)b, FSI_TLED_NEOHOOKEAN);
+            fsi__tled_block_forces(tled, (int)b, FSI_TLED_NEOHOOKEAN);
     }
-    t->min_j = t->block_j[0];
-    t->inverted = 0;
+    tled->min_j = tled->block_j[0];
+    tled->inverted = 0;
     for (ptrdiff_t b = 0; b < blocks; b++) {
-        if (!(t->block_j[b] >= t->min_j))
-            t->min_j = t->block_j[b];
-        t->inverted += t->block_bad[b];
+        if (!(tled->block_j[b] >= tled->min_j))
+            tled->min_j = tled->block_j[b];
+        tled->inverted += tled->block_bad[b];
     }
 }
 
-FSI_API fsi_result fsi_tled_forces(fsi_tled *t) {
-    if (!t || !t->block)
+FSI_API fsi_result fsi_tled_forces(fsi_tled *tled) {
+    if (!tled || !tled->block)
         return FSI_ERR_STATE;
-    fsi__tled_element_forces(t);
-    FSI__OMP(parallel for schedule(static) if (t->nodes > 1024))
+    fsi__tled_element_forces(tled);
+    FSI__OMP(parallel for schedule(static) if (tled->nodes > 1024))
     /* each node gathers its own corners: no atomics, one order */
-    for (ptrdiff_t i = 0; i < t->nodes; i++) {
+    for (ptrdiff_t i = 0; i < tled->nodes; i++) {
         fsi_real fx = 0, fy = 0, fz = 0;
-        for (int k = t->corner_start[i]; k < t->corner_start[i + 1]; k++) {
-            const fsi_real *f = t->corner + t->corner_at[k];
+        for (int k = tled->corner_start[i]; k < tled->corner_start[i + 1]; k++) {
+            const fsi_real *f = tled->corner + tled->corner_at[k];
             fx += f[0];
             fy += f[FSI__TLED_LANES];
             fz += f[2 * FSI__TLED_LANES];
         }
-        t->force[3 * i] = fx;
-        t->force[3 * i + 1] = fy;
-        t->force[3 * i + 2] = fz;
+        tled->force[3 * i] = fx;
+        tled->force[3 * i + 1] = fy;
+        tled->force[3 * i + 2] = fz;
     }
-    if (!fsi_all_finite(3 * (size_t)t->nodes, t->force))
+    if (!fsi_all_finite(3 * (size_t)tled->nodes, tled->force))
         return FSI_ERR_NUMERIC;
-    return t->inverted ? FSI_CAPPED : FSI_OK;
+    return tled->inverted ? FSI_CAPPED : FSI_OK;
 }
 
-FSI_API fsi_result fsi_tled_accelerate(fsi_tled *t, fsi_real dt) {
-    if (!t || !t->block)
+FSI_API fsi_result fsi_tled_accelerate(fsi_tled *tled, fsi_real dt) {
+    if (!tled || !tled->block)
         return FSI_ERR_STATE;
     if (!fsi__sph_positive(dt))
         return FSI_ERR_ARGUMENT;
-    if (!fsi_all_finite(3 * (size_t)t->nodes, t->fext)
-        || !fsi_all_finite(3 * (size_t)t->nodes, t->v))
+    if (!fsi_all_finite(3 * (size_t)tled->nodes, tled->fext)
+        || !fsi_all_finite(3 * (size_t)tled->nodes, tled->v))
         return FSI_ERR_NUMERIC;
-    fsi_result r = fsi_tled_forces(t);
-    if (r < 0)
-        return r;
+    fsi_result result = fsi_tled_forces(tled);
+    if (result < 0)
+        return result;
     /* from the middle of the last step to the middle of this one */
-    fsi_real k = ((fsi_real)t->clock[1] + dt) / 2;
+    fsi_real k = ((fsi_real)tled->clock[1] + dt) / 2;
     /* damping force at the mean of old and new velocity */
-    fsi_real gain = k / (1 + t->desc.damping * k / 2);
-    fsi_real keep = (1 - t->desc.damping * k / 2) / (1 + t->desc.damping * k / 2);
-    fsi_vec3 g = t->desc.gravity;
-    FSI__OMP(parallel for schedule(static) if (t->nodes > 1024))
-    for (ptrdiff_t i = 0; i < t->nodes; i++) {
-        fsi_real w = t->inverse_mass[i], *v = t->v + 3 * i;
-        const fsi_real *f = t->force + 3 * i, *e = t->fext + 3 * i, *d = t->drive + 3 * i;
+    fsi_real gain = k / (1 + tled->desc.damping * k / 2);
+    fsi_real keep = (1 - tled->desc.damping * k / 2) / (1 + tled->desc.damping * k / 2);
+    fsi_vec3 g = tled->desc.gravity;
+    FSI__OMP(parallel for schedule(static) if (tled->nodes > 1024))
+    for (ptrdiff_t i = 0; i < tled->nodes; i++) {
+        fsi_real w = tled->inverse_mass[i], *v = tled->v + 3 * i;
+        const fsi_real *f = tled->force + 3 * i, *e = tled->fext + 3 * i, *d = tled->drive + 3 * i;
         if (w > 0) {
             v[0] = keep * v[0] + gain * ((f[0] + e[0]) * w + g.x);
             v[1] = keep * v[1] + gain * ((f[1] + e[1]) * w + g.y);
@@ -3812,67 +3872,67 @@ FSI_API fsi_result fsi_tled_accelerate(fsi_tled *t, fsi_real dt) {
             v[2] = d[2];
         }
     }
-    t->ready = 1;
-    if (r == FSI_OK && dt > fsi_tled_max_dt(t) * FSI_R(1.0001))
-        r = FSI_DT_TOO_LARGE;
-    return r;
+    tled->ready = 1;
+    if (result == FSI_OK && dt > fsi_tled_max_dt(tled) * FSI_R(1.0001))
+        result = FSI_DT_TOO_LARGE;
+    return result;
 }
 
-FSI_API fsi_result fsi_tled_move(fsi_tled *t, fsi_real dt) {
+FSI_API fsi_result fsi_tled_move(fsi_tled *tled, fsi_real dt) {
     ptrdiff_t n;
-    if (!t || !t->block || !t->ready)
+    if (!tled || !tled->block || !tled->ready)
         return FSI_ERR_STATE;
     if (!fsi__sph_positive(dt))
         return FSI_ERR_ARGUMENT;
-    n = 3 * (ptrdiff_t)t->nodes;
+    n = 3 * (ptrdiff_t)tled->nodes;
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++)
-        t->x[i] += dt * t->v[i];
-    t->clock[0] += (double)dt;
-    t->clock[1] = (double)dt;
-    t->ready = 0;
+        tled->x[i] += dt * tled->v[i];
+    tled->clock[0] += (double)dt;
+    tled->clock[1] = (double)dt;
+    tled->ready = 0;
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_tled_step(fsi_tled *t, fsi_real dt) {
-    fsi_result r = fsi_tled_accelerate(t, dt);
-    if (r < 0)
-        return r;
-    fsi_result r2 = fsi_tled_move(t, dt);
-    return r2 < 0 ? r2 : r;
+FSI_API fsi_result fsi_tled_step(fsi_tled *tled, fsi_real dt) {
+    fsi_result result = fsi_tled_accelerate(tled, dt);
+    if (result < 0)
+        return result;
+    fsi_result r2 = fsi_tled_move(tled, dt);
+    return r2 < 0 ? r2 : result;
 }
 
-FSI_API fsi_real fsi_tled_max_dt(const fsi_tled *t) {
-    return t && t->block ? t->desc.safety * t->dt_critical : 0;
+FSI_API fsi_real fsi_tled_max_dt(const fsi_tled *tled) {
+    return tled && tled->block ? tled->desc.safety * tled->dt_critical : 0;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>tled looks */
-FSI_API fsi_mat3 fsi_tled_gradient(const fsi_tled *t, int tet) {
+FSI_API fsi_mat3 fsi_tled_gradient(const fsi_tled *tled, int tet) {
     fsi_mat3 F;
     memset(&F, 0, sizeof F);
-    if (!t || !t->block || tet < 0 || tet >= t->tets)
+    if (!tled || !tled->block || tet < 0 || tet >= tled->tets)
         return F;
     const fsi_real *g =
-        t->grad + (size_t)(tet / FSI__TLED_LANES) * 10 * FSI__TLED_LANES + tet % FSI__TLED_LANES;
-    const int32_t *n = t->tet + 4 * (size_t)tet;
+        tled->grad + (size_t)(tet / FSI__TLED_LANES) * 10 * FSI__TLED_LANES + tet % FSI__TLED_LANES;
+    const int32_t *n = tled->tet + 4 * (size_t)tet;
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < 3; j++)
             for (int a = 0; a < 3; a++)
-                F.m[3 * i + j] += (t->x[3 * n[a + 1] + i] - t->x[3 * n[0] + i])
+                F.m[3 * i + j] += (tled->x[3 * n[a + 1] + i] - tled->x[3 * n[0] + i])
                                   * g[(3 * a + j) * FSI__TLED_LANES];
     return F;
 }
 
 /* psi of one element without the averaged part; J below the guard: the quadratic that belongs to
  * the linear force. */
-static double fsi__tled_psi(const fsi_tled *t, const fsi_mat3 *F) {
-    double I1 = 0, J = (double)fsi_mat3_det(F), m = (double)t->desc.min_volume, j = J > m ? J : m,
-           e = J - j, L = log(j), b = 0;
-    double mu = (double)t->mu, lambda = (double)t->lambda, K = (double)t->bulk;
+static double fsi__tled_psi(const fsi_tled *tled, const fsi_mat3 *F) {
+    double I1 = 0, J = (double)fsi_mat3_det(F), m = (double)tled->desc.min_volume,
+           j = J > m ? J : m, e = J - j, L = log(j), b = 0;
+    double mu = (double)tled->mu, lambda = (double)tled->lambda, K = (double)tled->bulk;
     for (int i = 0; i < 9; i++)
         I1 += (double)F->m[i] * (double)F->m[i];
-    if (t->desc.material == FSI_TLED_STVK) {
+    if (tled->desc.material == FSI_TLED_STVK) {
         for (int i = 0; i < 3; i++)
             for (int k = 0; k < 3; k++) {
                 double c = (double)(F->m[i] * F->m[k] + F->m[3 + i] * F->m[3 + k]
@@ -3882,26 +3942,26 @@ static double fsi__tled_psi(const fsi_tled *t, const fsi_mat3 *F) {
             }
         return mu * b + lambda / 8 * (I1 - 3) * (I1 - 3);
     }
-    if (t->desc.material == FSI_TLED_NEARLY) {
+    if (tled->desc.material == FSI_TLED_NEARLY) {
         double a = pow(j, -2.0 / 3);
         return mu / 2 * ((a - 2.0 / 3 * a / j * e) * I1 - 3)
-               + (t->desc.average_pressure ? 0 : K / 2 * (J - 1) * (J - 1));
+               + (tled->desc.average_pressure ? 0 : K / 2 * (J - 1) * (J - 1));
     }
     b = mu / 2 * (I1 - 3) - mu * (L + e / j - e * e / (2 * j * j));
     return b
-           + (t->desc.average_pressure
+           + (tled->desc.average_pressure
                   ? 0
                   : lambda * (L * L / 2 + e * L / j + e * e / 2 * (1 - L) / (j * j)));
 }
 
-FSI_API void fsi_tled_totals(const fsi_tled *t, double *kinetic, double *elastic,
+FSI_API void fsi_tled_totals(const fsi_tled *tled, double *kinetic, double *elastic,
                              double momentum[3], double angular[3]) {
     double E = 0, U = 0, P[3] = {0, 0, 0}, L[3] = {0, 0, 0};
-    if (!t || !t->block)
+    if (!tled || !tled->block)
         return;
-    for (int i = 0; i < t->nodes; i++) {
-        const fsi_real *q = t->x + 3 * i, *w = t->v + 3 * i;
-        double m = (double)t->mass[i], x[3], v[3];
+    for (int i = 0; i < tled->nodes; i++) {
+        const fsi_real *q = tled->x + 3 * i, *w = tled->v + 3 * i;
+        double m = (double)tled->mass[i], x[3], v[3];
         for (int d = 0; d < 3; d++) {
             x[d] = (double)q[d];
             v[d] = (double)w[d];
@@ -3911,27 +3971,28 @@ FSI_API void fsi_tled_totals(const fsi_tled *t, double *kinetic, double *elastic
         for (int d = 0; d < 3; d++)
             L[d] += m * (x[(d + 1) % 3] * v[(d + 2) % 3] - x[(d + 2) % 3] * v[(d + 1) % 3]);
     }
-    for (int i = 0; elastic && i < t->tets; i++) {
-        fsi_mat3 F = fsi_tled_gradient(t, i);
-        U += (double)t->volume[i] * fsi__tled_psi(t, &F);
+    for (int i = 0; elastic && i < tled->tets; i++) {
+        fsi_mat3 F = fsi_tled_gradient(tled, i);
+        U += (double)tled->volume[i] * fsi__tled_psi(tled, &F);
     }
     /* + sum_a U(J_a) V0_a */
-    for (int i = 0; elastic && t->desc.average_pressure && i < t->nodes; i++) {
-        double J = 0, m = (double)t->desc.min_volume;
-        for (int k = t->corner_start[i]; k < t->corner_start[i + 1]; k++) {
-            int at = t->corner_at[k],
+    for (int i = 0; elastic && tled->desc.average_pressure && i < tled->nodes; i++) {
+        double J = 0, m = (double)tled->desc.min_volume;
+        for (int k = tled->corner_start[i]; k < tled->corner_start[i + 1]; k++) {
+            int at = tled->corner_at[k],
                 el = at / (12 * FSI__TLED_LANES) * FSI__TLED_LANES + at % FSI__TLED_LANES;
-            fsi_mat3 F = fsi_tled_gradient(t, el);
-            J += (double)fsi_mat3_det(&F) * (double)t->volume[el] / 4;
+            fsi_mat3 F = fsi_tled_gradient(tled, el);
+            J += (double)fsi_mat3_det(&F) * (double)tled->volume[el] / 4;
         }
-        J /= (double)t->node_v0[i];
+        J /= (double)tled->node_v0[i];
         double j = J > m ? J : m;
         double e = J - j;
         double l = log(j);
-        U += (double)t->node_v0[i]
-             * (t->desc.material == FSI_TLED_NEARLY
-                    ? (double)t->bulk / 2 * (J - 1) * (J - 1)
-                    : (double)t->lambda * (l * l / 2 + e * l / j + e * e / 2 * (1 - l) / (j * j)));
+        U += (double)tled->node_v0[i]
+             * (tled->desc.material == FSI_TLED_NEARLY
+                    ? (double)tled->bulk / 2 * (J - 1) * (J - 1)
+                    : (double)tled->lambda
+                          * (l * l / 2 + e * l / j + e * e / 2 * (1 - l) / (j * j)));
     }
     if (kinetic)
         *kinetic = E;
@@ -3945,56 +4006,56 @@ FSI_API void fsi_tled_totals(const fsi_tled *t, double *kinetic, double *elastic
     }
 }
 
-FSI_API fsi_surface fsi_tled_surface(const fsi_tled *t) {
-    fsi_surface s;
-    memset(&s, 0, sizeof s);
-    s.dim = 3;
-    if (!t || !t->block)
-        return s;
-    s.vertex_count = t->nodes;
-    s.element_count = t->triangles;
-    s.closed = 1;
-    s.x = t->x;
-    s.v = t->v;
-    s.index = t->triangle;
-    return s;
+FSI_API fsi_surface fsi_tled_surface(const fsi_tled *tled) {
+    fsi_surface surface;
+    memset(&surface, 0, sizeof surface);
+    surface.dim = 3;
+    if (!tled || !tled->block)
+        return surface;
+    surface.vertex_count = tled->nodes;
+    surface.element_count = tled->triangles;
+    surface.closed = 1;
+    surface.x = tled->x;
+    surface.v = tled->v;
+    surface.index = tled->triangle;
+    return surface;
 }
 
-FSI_API fsi_coupled fsi_tled_coupled(fsi_tled *t) {
-    fsi_coupled c;
-    memset(&c, 0, sizeof c);
-    if (!t || !t->block)
-        return c;
-    c.surface = fsi_tled_surface(t);
-    c.dof = 3 * t->nodes;
-    c.v = t->v;
-    c.impulse = t->impulse;
-    c.mass = t->mass;
-    c.inverse_mass = t->inverse_mass;
-    c.node = t->identity;
-    return c;
+FSI_API fsi_coupled fsi_tled_coupled(fsi_tled *tled) {
+    fsi_coupled door;
+    memset(&door, 0, sizeof door);
+    if (!tled || !tled->block)
+        return door;
+    door.surface = fsi_tled_surface(tled);
+    door.dof = 3 * tled->nodes;
+    door.v = tled->v;
+    door.impulse = tled->impulse;
+    door.mass = tled->mass;
+    door.inverse_mass = tled->inverse_mass;
+    door.node = tled->identity;
+    return door;
 }
 
-FSI_API size_t fsi_tled_state_size(const fsi_tled *t) {
-    return t && t->block ? t->state_bytes : 0;
+FSI_API size_t fsi_tled_state_size(const fsi_tled *tled) {
+    return tled && tled->block ? tled->state_bytes : 0;
 }
 
-FSI_API fsi_result fsi_tled_save(const fsi_tled *t, void *out) {
-    if (!t || !t->block)
+FSI_API fsi_result fsi_tled_save(const fsi_tled *tled, void *out) {
+    if (!tled || !tled->block)
         return FSI_ERR_STATE;
     if (!out)
         return FSI_ERR_ARGUMENT;
-    memcpy(out, t->block, t->state_bytes);
+    memcpy(out, tled->block, tled->state_bytes);
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_tled_restore(fsi_tled *t, const void *state) {
-    if (!t || !t->block)
+FSI_API fsi_result fsi_tled_restore(fsi_tled *tled, const void *state) {
+    if (!tled || !tled->block)
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
-    memcpy(t->block, state, t->state_bytes);
-    t->ready = 0;
+    memcpy(tled->block, state, tled->state_bytes);
+    tled->ready = 0;
     return FSI_OK;
 }
 
@@ -4004,122 +4065,124 @@ FSI_API fsi_result fsi_tled_restore(fsi_tled *t, const void *state) {
 #define FSI__LOOKUP_MOST 128 /* an element in more cells than this is a large one ... */
 #define FSI__LOOKUP_LARGE 16 /* ... of which there may be so many */
 
-static void fsi__lookup_layout(fsi_lookup *l, fsi_arena *a) {
-    size_t n = (size_t)l->capacity;
-    FSI__TAKE(l->box, fsi_real, a, 6 * n);
-    FSI__TAKE(l->item, int32_t, a, n * (FSI__LOOKUP_ITEMS + 1) + FSI__LOOKUP_LARGE);
-    FSI__TAKE(l->cells.start, int32_t, a, (size_t)l->cells.room + 2);
+static void fsi__lookup_layout(fsi_lookup *lookup, fsi_arena *arena) {
+    size_t n = (size_t)lookup->capacity;
+    FSI__TAKE(lookup->box, fsi_real, arena, 6 * n);
+    FSI__TAKE(lookup->item, int32_t, arena, n * (FSI__LOOKUP_ITEMS + 1) + FSI__LOOKUP_LARGE);
+    FSI__TAKE(lookup->cells.start, int32_t, arena, (size_t)lookup->cells.room + 2);
 }
 
-FSI_API fsi_result fsi_lookup_init(fsi_lookup *l, int capacity, const fsi_allocator *allocator) {
-    fsi_arena a = {NULL, 0, 0, 0};
-    if (!l || capacity < 1 || !fsi_allocator_valid(allocator))
+FSI_API fsi_result fsi_lookup_init(fsi_lookup *lookup, int capacity,
+                                   const fsi_allocator *allocator) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    if (!lookup || capacity < 1 || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
-    memset(l, 0, sizeof *l);
+    memset(lookup, 0, sizeof *lookup);
     /* places in item[] are 32 bits */
     if (capacity > INT32_MAX / (FSI__LOOKUP_ITEMS + 2))
         return FSI_ERR_SIZE;
-    l->capacity = capacity;
-    l->cells.room = fsi__imax(4096, 4 * capacity);
+    lookup->capacity = capacity;
+    lookup->cells.room = fsi__imax(4096, 4 * capacity);
     if (allocator)
-        l->allocator = *allocator;
-    fsi__lookup_layout(l, &a);
-    fsi_result r = fsi__arena_block(&a, &l->allocator, &l->block, &l->size);
-    if (r != FSI_OK) {
-        memset(l, 0, sizeof *l);
-        return r;
+        lookup->allocator = *allocator;
+    fsi__lookup_layout(lookup, &arena);
+    fsi_result result = fsi__arena_block(&arena, &lookup->allocator, &lookup->block, &lookup->size);
+    if (result != FSI_OK) {
+        memset(lookup, 0, sizeof *lookup);
+        return result;
     }
-    fsi__lookup_layout(l, &a);
+    fsi__lookup_layout(lookup, &arena);
     for (capacity--; capacity >= 0; capacity--)
-        l->item[capacity] = capacity;
+        lookup->item[capacity] = capacity;
     return FSI_OK;
 }
 
-FSI_API void fsi_lookup_free(fsi_lookup *l) {
-    if (!l)
+FSI_API void fsi_lookup_free(fsi_lookup *lookup) {
+    if (!lookup)
         return;
-    fsi_free(&l->allocator, l->block, l->size);
-    memset(l, 0, sizeof *l);
+    fsi_free(&lookup->allocator, lookup->block, lookup->size);
+    memset(lookup, 0, sizeof *lookup);
 }
 
 /* rises with x, whatever x is */
-FSI__INLINE int fsi__lookup_cell(const fsi_lookup *l, fsi_real x) {
-    x *= l->cells.inv;
+FSI__INLINE int fsi__lookup_cell(const fsi_lookup *lookup, fsi_real x) {
+    x *= lookup->cells.inv;
     return fsi__sph_floor(fsi__max(-FSI__SPH_FAR, fsi__min(FSI__SPH_FAR, x)));
 }
 
 /* Cells of the box lo .. hi enlarged by r, at least the middle one; z has one cell in 2D. */
-static void fsi__lookup_cells(const fsi_lookup *l, const fsi_real *lo, const fsi_real *hi,
+static void fsi__lookup_cells(const fsi_lookup *lookup, const fsi_real *lo, const fsi_real *hi,
                               fsi_real r, int a[3], int b[3]) {
     int d;
-    for (a[2] = b[2] = d = 0; d < l->surface.dim; d++) {
+    for (a[2] = b[2] = d = 0; d < lookup->surface.dim; d++) {
         fsi_real x = lo[d] - r, y = hi[d] + r;
         if (x > y)
             x = y = lo[d] / 2 + hi[d] / 2;
-        a[d] = fsi__lookup_cell(l, x);
-        b[d] = fsi__lookup_cell(l, y);
+        a[d] = fsi__lookup_cell(lookup, x);
+        b[d] = fsi__lookup_cell(lookup, y);
     }
 }
 
 /* Bounds of all elements, and of them together. */
-static void fsi__lookup_boxes(fsi_lookup *l) {
+static void fsi__lookup_boxes(fsi_lookup *lookup) {
     for (int d = 0; d < 3; d++) {
-        l->lo[d] = FSI_REAL_MAX;
-        l->hi[d] = -FSI_REAL_MAX;
+        lookup->lo[d] = FSI_REAL_MAX;
+        lookup->hi[d] = -FSI_REAL_MAX;
     }
-    for (int e = 0; e < l->surface.element_count; e++) {
-        fsi_real *b = l->box + 6 * (size_t)e;
-        fsi_surface_bounds(&l->surface, e, b, b + 3);
+    for (int e = 0; e < lookup->surface.element_count; e++) {
+        fsi_real *b = lookup->box + 6 * (size_t)e;
+        fsi_surface_bounds(&lookup->surface, e, b, b + 3);
         for (int d = 0; d < 3; d++) {
             /* room for the round-off of the tests */
             fsi_real pad = 8 * FSI_REAL_EPS * fsi__max(fsi__abs(b[d]), fsi__abs(b[3 + d]));
             b[d] -= pad;
             b[3 + d] += pad;
-            l->lo[d] = fsi__min(l->lo[d], b[d]);
-            l->hi[d] = fsi__max(l->hi[d], b[3 + d]);
+            lookup->lo[d] = fsi__min(lookup->lo[d], b[d]);
+            lookup->hi[d] = fsi__max(lookup->hi[d], b[3 + d]);
         }
     }
 }
 
 /* Edge of the cells from the median of a few elements: neither huge nor degenerate ones count. */
-static fsi_real fsi__lookup_edge(const fsi_lookup *l) {
+static fsi_real fsi__lookup_edge(const fsi_lookup *lookup) {
     fsi_real size[31];
-    int n = fsi__imin(31, l->surface.element_count), j;
+    int n = fsi__imin(31, lookup->surface.element_count), j;
     for (int k = 0; k < n; k++) {
-        const fsi_real *b = l->box + 6 * ((size_t)k * (size_t)l->surface.element_count / (size_t)n);
+        const fsi_real *b =
+            lookup->box + 6 * ((size_t)k * (size_t)lookup->surface.element_count / (size_t)n);
         fsi_real s = fsi__max(b[3] - b[0], fsi__max(b[4] - b[1], b[5] - b[2]));
         for (j = k; j > 0 && size[j - 1] > s; j--)
             size[j] = size[j - 1];
         size[j] = s;
     }
-    fsi_real edge = FSI_R(0.5) * (size[n / 2] + 2 * l->reach);
+    fsi_real edge = FSI_R(0.5) * (size[n / 2] + 2 * lookup->reach);
     return edge > FSI_R(1e-30) ? edge : 1;
 }
 
 /* Element e into its cells: pass 0 counts them in start[cell + 2], pass 1 writes them behind
  * start[cell + 1]. Returns how many; 0 = a large one. */
-static int fsi__lookup_put(fsi_lookup *l, int e, int pass) {
-    fsi__sph_cells *c = &l->cells;
-    const fsi_real *box = l->box + 6 * (size_t)e;
+static int fsi__lookup_put(fsi_lookup *lookup, int e, int pass) {
+    fsi__sph_cells *cells = &lookup->cells;
+    const fsi_real *box = lookup->box + 6 * (size_t)e;
     int a[3], b[3];
     double n = 1;
-    fsi__lookup_cells(l, box, box + 3, l->reach, a, b);
+    fsi__lookup_cells(lookup, box, box + 3, lookup->reach, a, b);
     for (int d = 0; d < 3; d++) {
-        b[d] = fsi__imin(b[d], a[d] + c->t[d] - 1);
+        b[d] = fsi__imin(b[d], a[d] + cells->t[d] - 1);
         n *= b[d] - a[d] + 1;
     }
     if (n > FSI__LOOKUP_MOST)
         return 0;
     for (int z = a[2]; z <= b[2]; z++)
         for (int y = a[1]; y <= b[1]; y++) {
-            int32_t *row =
-                c->start + 1
-                + (ptrdiff_t)c->t[0]
-                      * (fsi__sph_wrapped(c, 1, y) + c->t[1] * fsi__sph_wrapped(c, 2, z));
+            int32_t *row = cells->start + 1
+                           + (ptrdiff_t)cells->t[0]
+                                 * (fsi__sph_wrapped(cells, 1, y)
+                                    + cells->t[1] * fsi__sph_wrapped(cells, 2, z));
             for (int x = a[0]; x <= b[0]; x++) {
-                int32_t *at = row + fsi__sph_wrapped(c, 0, x);
+                int32_t *at = row + fsi__sph_wrapped(cells, 0, x);
                 if (pass)
-                    l->item[(*at)++] = e;
+                    lookup->item[(*at)++] = e;
                 else
                     at[1]++;
             }
@@ -4128,50 +4191,53 @@ static int fsi__lookup_put(fsi_lookup *l, int e, int pass) {
 }
 
 /* Counts with cells of this edge; 0 when the items do not fit. */
-static int fsi__lookup_count(fsi_lookup *l, fsi_real edge) {
-    int a[3], b[3], k, n = l->surface.element_count, all = 0;
-    l->cells.inv = 1 / edge;
-    fsi__lookup_cells(l, l->lo, l->hi, l->reach, a, b);
-    fsi__sph_cells_fit(&l->cells, a, b, l->surface.dim);
-    memset(l->cells.start, 0,
-           ((size_t)(l->cells.t[0] * l->cells.t[1] * l->cells.t[2]) + 2) * sizeof *l->cells.start);
+static int fsi__lookup_count(fsi_lookup *lookup, fsi_real edge) {
+    int a[3], b[3], k, n = lookup->surface.element_count, all = 0;
+    lookup->cells.inv = 1 / edge;
+    fsi__lookup_cells(lookup, lookup->lo, lookup->hi, lookup->reach, a, b);
+    fsi__sph_cells_fit(&lookup->cells, a, b, lookup->surface.dim);
+    memset(lookup->cells.start, 0,
+           ((size_t)(lookup->cells.t[0] * lookup->cells.t[1] * lookup->cells.t[2]) + 2)
+               * sizeof *lookup->cells.start);
     int e;
-    for (l->large = 0, e = 0; e < n && all <= FSI__LOOKUP_ITEMS * n; e++) {
-        all += k = fsi__lookup_put(l, e, 0);
+    for (lookup->large = 0, e = 0; e < n && all <= FSI__LOOKUP_ITEMS * n; e++) {
+        all += k = fsi__lookup_put(lookup, e, 0);
         if (k)
             continue;
-        if (l->large == FSI__LOOKUP_LARGE)
+        if (lookup->large == FSI__LOOKUP_LARGE)
             return 0;
-        l->item[l->capacity + l->large++] = e;
+        lookup->item[lookup->capacity + lookup->large++] = e;
     }
     return all <= FSI__LOOKUP_ITEMS * n;
 }
 
-FSI_API fsi_result fsi_lookup_build(fsi_lookup *l, const fsi_surface *surface, fsi_real reach) {
-    if (!l || !l->block)
+FSI_API fsi_result fsi_lookup_build(fsi_lookup *lookup, const fsi_surface *surface,
+                                    fsi_real reach) {
+    if (!lookup || !lookup->block)
         return FSI_ERR_STATE;
-    l->surface.element_count = 0;
+    lookup->surface.element_count = 0;
     if (!(reach >= 0 && reach < fsi__sqrt(FSI_REAL_MAX)))
         return FSI_ERR_ARGUMENT;
-    fsi_result r;
-    if ((r = fsi_surface_check(surface)) != FSI_OK)
-        return r;
-    if (surface->element_count > l->capacity)
+    fsi_result result;
+    if ((result = fsi_surface_check(surface)) != FSI_OK)
+        return result;
+    if (surface->element_count > lookup->capacity)
         return FSI_ERR_SIZE;
-    l->surface = *surface;
-    l->reach = reach;
+    lookup->surface = *surface;
+    lookup->reach = reach;
     if (!surface->element_count)
         return FSI_OK;
-    fsi__lookup_boxes(l);
+    fsi__lookup_boxes(lookup);
     /* ends: an element no larger than a cell is in at most 8 */
-    for (fsi_real edge = fsi__lookup_edge(l); !fsi__lookup_count(l, edge); edge *= FSI_R(1.5)) {
+    for (fsi_real edge = fsi__lookup_edge(lookup); !fsi__lookup_count(lookup, edge);
+         edge *= FSI_R(1.5)) {
     }
-    int cells = l->cells.t[0] * l->cells.t[1] * l->cells.t[2];
-    l->cells.start[0] = l->cells.start[1] = l->capacity + l->large;
+    int cells = lookup->cells.t[0] * lookup->cells.t[1] * lookup->cells.t[2];
+    lookup->cells.start[0] = lookup->cells.start[1] = lookup->capacity + lookup->large;
     for (int k = 1; k <= cells; k++)
-        l->cells.start[k + 1] += l->cells.start[k];
+        lookup->cells.start[k + 1] += lookup->cells.start[k];
     for (int k = 0; k < surface->element_count; k++)
-        (void)fsi__lookup_put(l, k, 1);
+        (void)fsi__lookup_put(lookup, k, 1);
     return FSI_OK;
 }
 
@@ -4187,182 +4253,187 @@ typedef struct fsi__lookup_query {
     int room, count;
 } fsi__lookup_query;
 
-static void fsi__lookup_test(fsi__lookup_query *q, int e) {
-    const fsi_real *b = q->l->box + 6 * (size_t)e;
+static void fsi__lookup_test(fsi__lookup_query *query, int e) {
+    const fsi_real *b = query->l->box + 6 * (size_t)e;
     fsi_real d2 = 0;
     int k;
     for (k = 0; k < 3; k++) {
-        fsi_real w = fsi__max(fsi__max(b[k] - q->hi[k], q->lo[k] - b[3 + k]), 0);
+        fsi_real w = fsi__max(fsi__max(b[k] - query->hi[k], query->lo[k] - b[3 + k]), 0);
         d2 += w * w;
     }
-    if (!(d2 <= q->limit))
+    if (!(d2 <= query->limit))
         return;
-    fsi_hit h;
-    if (q->ray && !fsi_surface_cross(&q->l->surface, e, q->p, q->q, &h))
+    fsi_hit hit;
+    if (query->ray && !fsi_surface_cross(&query->l->surface, e, query->p, query->q, &hit))
         return;
-    if (!q->ray)
-        fsi_surface_closest(&q->l->surface, e, q->p, &h);
-    if (!(h.t <= q->radius))
+    if (!query->ray)
+        fsi_surface_closest(&query->l->surface, e, query->p, &hit);
+    if (!(hit.t <= query->radius))
         return;
     /* insertion into the sorted list of the first ones */
-    k = fsi__imin(q->count++, q->room);
+    k = fsi__imin(query->count++, query->room);
     for (; k > 0
-           && (h.t < q->hits[k - 1].t || (h.t == q->hits[k - 1].t && e < q->hits[k - 1].element));
+           && (hit.t < query->hits[k - 1].t
+               || (hit.t == query->hits[k - 1].t && e < query->hits[k - 1].element));
          k--)
-        if (k < q->room)
-            q->hits[k] = q->hits[k - 1];
-    if (k < q->room)
-        q->hits[k] = h;
-    if (!q->first)
+        if (k < query->room)
+            query->hits[k] = query->hits[k - 1];
+    if (k < query->room)
+        query->hits[k] = hit;
+    if (!query->first)
         return;
-    q->radius = q->hits[0].t;
-    q->limit = fsi__min(q->limit, q->ray ? 0 : q->radius * q->radius * (1 + 8 * FSI_REAL_EPS));
+    query->radius = query->hits[0].t;
+    query->limit = fsi__min(
+        query->limit, query->ray ? 0 : query->radius * query->radius * (1 + 8 * FSI_REAL_EPS));
 }
 
 /* Is this the first cell of the query that holds element e? */
-static int fsi__lookup_new(const fsi_lookup *l, int e, const int at[3], const int lo[3]) {
-    for (int d = 0; d < l->surface.dim; d++)
+static int fsi__lookup_new(const fsi_lookup *lookup, int e, const int at[3], const int lo[3]) {
+    for (int d = 0; d < lookup->surface.dim; d++)
         if (at[d]
-            != fsi__imax(fsi__lookup_cell(l, l->box[6 * (size_t)e + (size_t)d] - l->reach), lo[d]))
+            != fsi__imax(
+                fsi__lookup_cell(lookup, lookup->box[6 * (size_t)e + (size_t)d] - lookup->reach),
+                lo[d]))
             return 0;
     return 1;
 }
 
 /* Tests, each once, the elements of the cells that hold everything within r of the query's box.
    Returns 1 when it tested all there are instead, because the cells were more. */
-static int fsi__lookup_search(fsi__lookup_query *q, fsi_real r) {
-    const fsi_lookup *l = q->l;
-    const fsi__sph_cells *c = &l->cells;
+static int fsi__lookup_search(fsi__lookup_query *query, fsi_real r) {
+    const fsi_lookup *lookup = query->l;
+    const fsi__sph_cells *cells = &lookup->cells;
     int lo[3], hi[3], at[3];
     double n = 1;
-    fsi__lookup_cells(l, q->lo, q->hi, r - l->reach, lo, hi);
+    fsi__lookup_cells(lookup, query->lo, query->hi, r - lookup->reach, lo, hi);
     for (int d = 0; d < 3; d++) {
-        if (!c->wrap[d]) {
-            lo[d] = fsi__imax(lo[d], c->base[d]);
-            hi[d] = fsi__imin(hi[d], c->base[d] + c->t[d] - 1);
+        if (!cells->wrap[d]) {
+            lo[d] = fsi__imax(lo[d], cells->base[d]);
+            hi[d] = fsi__imin(hi[d], cells->base[d] + cells->t[d] - 1);
         }
         n *= fsi__imax(hi[d] - lo[d] + 1, 0);
     }
-    int all = n > l->surface.element_count;
-    for (int k = 0; k < (all ? l->surface.element_count : l->large); k++)
-        fsi__lookup_test(q, l->item[all ? k : l->capacity + k]);
+    int all = n > lookup->surface.element_count;
+    for (int k = 0; k < (all ? lookup->surface.element_count : lookup->large); k++)
+        fsi__lookup_test(query, lookup->item[all ? k : lookup->capacity + k]);
     for (at[2] = lo[2]; at[2] <= hi[2] && n > 0 && !all; at[2]++)
         for (at[1] = lo[1]; at[1] <= hi[1]; at[1]++) {
-            const int32_t *row =
-                c->start
-                + (ptrdiff_t)c->t[0]
-                      * (fsi__sph_wrapped(c, 1, at[1]) + c->t[1] * fsi__sph_wrapped(c, 2, at[2]));
+            const int32_t *row = cells->start
+                                 + (ptrdiff_t)cells->t[0]
+                                       * (fsi__sph_wrapped(cells, 1, at[1])
+                                          + cells->t[1] * fsi__sph_wrapped(cells, 2, at[2]));
             for (at[0] = lo[0]; at[0] <= hi[0]; at[0]++) {
-                const int32_t *run = row + fsi__sph_wrapped(c, 0, at[0]);
+                const int32_t *run = row + fsi__sph_wrapped(cells, 0, at[0]);
                 for (int k = run[0]; k < run[1]; k++)
-                    if (n < 2 || fsi__lookup_new(l, l->item[k], at, lo))
-                        fsi__lookup_test(q, l->item[k]);
+                    if (n < 2 || fsi__lookup_new(lookup, lookup->item[k], at, lo))
+                        fsi__lookup_test(query, lookup->item[k]);
             }
         }
     return all;
 }
 
 /* 0: nothing to find */
-static int fsi__lookup_begin(fsi__lookup_query *q, const fsi_lookup *l, fsi_vec3 p, fsi_hit *hits,
-                             int room) {
-    memset(q, 0, sizeof *q);
-    if (!l || !l->block || !l->surface.element_count || !fsi__finite_vec(p))
+static int fsi__lookup_begin(fsi__lookup_query *query, const fsi_lookup *lookup, fsi_vec3 p,
+                             fsi_hit *hits, int room) {
+    memset(query, 0, sizeof *query);
+    if (!lookup || !lookup->block || !lookup->surface.element_count || !fsi__finite_vec(p))
         return 0;
-    if (l->surface.dim == 2)
+    if (lookup->surface.dim == 2)
         p.z = 0;
-    q->l = l;
-    q->p = p;
-    q->hits = hits;
-    q->room = room;
-    fsi_vec_store(q->lo, p);
-    fsi_vec_store(q->hi, p);
+    query->l = lookup;
+    query->p = p;
+    query->hits = hits;
+    query->room = room;
+    fsi_vec_store(query->lo, p);
+    fsi_vec_store(query->hi, p);
     return 1;
 }
 
-static int fsi__lookup_within(fsi__lookup_query *q, fsi_real radius) {
-    q->radius = radius;
-    q->limit = radius < fsi__sqrt(FSI_REAL_MAX) / 2 ? radius * radius * (1 + 8 * FSI_REAL_EPS)
-                                                    : FSI_REAL_MAX;
-    return fsi__lookup_search(q, radius);
+static int fsi__lookup_within(fsi__lookup_query *query, fsi_real radius) {
+    query->radius = radius;
+    query->limit = radius < fsi__sqrt(FSI_REAL_MAX) / 2 ? radius * radius * (1 + 8 * FSI_REAL_EPS)
+                                                        : FSI_REAL_MAX;
+    return fsi__lookup_search(query, radius);
 }
 
-FSI_API int fsi_lookup_closest(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hit) {
-    fsi__lookup_query q;
-    if (!(radius >= 0) || !fsi__lookup_begin(&q, l, p, hit, 1))
+FSI_API int fsi_lookup_closest(const fsi_lookup *lookup, fsi_vec3 p, fsi_real radius,
+                               fsi_hit *hit) {
+    fsi__lookup_query query;
+    if (!(radius >= 0) || !fsi__lookup_begin(&query, lookup, p, hit, 1))
         return 0;
-    q.first = 1;
+    query.first = 1;
     /* the sphere grows until it holds one */
-    for (fsi_real r = fsi__min(radius, l->reach);;
-         r = fsi__min(radius, fsi__max(2 * r, 1 / l->cells.inv))) {
-        if (fsi__lookup_within(&q, r) && !q.count)
-            (void)fsi__lookup_within(&q, r = radius);
-        if (q.count || r >= radius)
-            return q.count > 0;
+    for (fsi_real r = fsi__min(radius, lookup->reach);;
+         r = fsi__min(radius, fsi__max(2 * r, 1 / lookup->cells.inv))) {
+        if (fsi__lookup_within(&query, r) && !query.count)
+            (void)fsi__lookup_within(&query, r = radius);
+        if (query.count || r >= radius)
+            return query.count > 0;
     }
 }
 
-FSI_API int fsi_lookup_sphere(const fsi_lookup *l, fsi_vec3 p, fsi_real radius, fsi_hit *hits,
+FSI_API int fsi_lookup_sphere(const fsi_lookup *lookup, fsi_vec3 p, fsi_real radius, fsi_hit *hits,
                               int room) {
-    fsi__lookup_query q;
-    if (!(radius >= 0) || !fsi__lookup_begin(&q, l, p, hits, room))
+    fsi__lookup_query query;
+    if (!(radius >= 0) || !fsi__lookup_begin(&query, lookup, p, hits, room))
         return 0;
-    (void)fsi__lookup_within(&q, radius);
-    return q.count;
+    (void)fsi__lookup_within(&query, radius);
+    return query.count;
 }
 
 /* The part of p -> q within the bounds of the surface, in pieces about a cell long. slack: the
  * round-off of points on it. Returns the number of pieces. */
-static int fsi__lookup_pieces(const fsi_lookup *l, const fsi_real p[3], const fsi_real q[3],
+static int fsi__lookup_pieces(const fsi_lookup *lookup, const fsi_real p[3], const fsi_real q[3],
                               const fsi_real slack[3], fsi_real t[2]) {
     fsi_real most = 0;
     int d;
-    for (t[0] = 0, t[1] = 1, d = 0; d < l->surface.dim; d++) {
+    for (t[0] = 0, t[1] = 1, d = 0; d < lookup->surface.dim; d++) {
         fsi_real way = q[d] - p[d];
         most = fsi__max(most, fsi__abs(way));
         if (way == 0 || !fsi__finite(way))
             continue;
-        fsi_real x = (l->lo[d] - slack[d] - p[d]) / way;
-        fsi_real y = (l->hi[d] + slack[d] - p[d]) / way;
+        fsi_real x = (lookup->lo[d] - slack[d] - p[d]) / way;
+        fsi_real y = (lookup->hi[d] + slack[d] - p[d]) / way;
         t[0] = fsi__max(t[0], fsi__min(x, y));
         t[1] = fsi__min(t[1], fsi__max(x, y));
     }
     if (!(t[0] <= t[1]))
         return 0;
-    fsi_real n = fsi__ceil(most * (t[1] - t[0]) * l->cells.inv);
+    fsi_real n = fsi__ceil(most * (t[1] - t[0]) * lookup->cells.inv);
     /* more pieces than elements: look at all of them once */
-    return n < (fsi_real)l->surface.element_count ? fsi__imax(1, (int)n) : 1;
+    return n < (fsi_real)lookup->surface.element_count ? fsi__imax(1, (int)n) : 1;
 }
 
-FSI_API int fsi_lookup_first_hit(const fsi_lookup *l, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit) {
-    fsi__lookup_query s;
+FSI_API int fsi_lookup_first_hit(const fsi_lookup *lookup, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit) {
+    fsi__lookup_query query;
     fsi_real a[3], b[3], slack[3], t[2];
-    if (!fsi__lookup_begin(&s, l, p, hit, 1) || !fsi__finite_vec(q))
+    if (!fsi__lookup_begin(&query, lookup, p, hit, 1) || !fsi__finite_vec(q))
         return 0;
-    if (l->surface.dim == 2)
+    if (lookup->surface.dim == 2)
         q.z = 0;
-    s.q = q;
-    s.ray = s.first = 1;
-    s.radius = 1;
-    fsi_vec_store(a, s.p);
+    query.q = q;
+    query.ray = query.first = 1;
+    query.radius = 1;
+    fsi_vec_store(a, query.p);
     fsi_vec_store(b, q);
     for (int d = 0; d < 3; d++)
         slack[d] = 8 * FSI_REAL_EPS * (fsi__abs(a[d]) + fsi__abs(b[d]));
     int k;
     int n;
-    for (n = fsi__lookup_pieces(l, a, b, slack, t), k = 0; k < n; k++) {
+    for (n = fsi__lookup_pieces(lookup, a, b, slack, t), k = 0; k < n; k++) {
         fsi_real u = t[0] + (t[1] - t[0]) * (fsi_real)k / (fsi_real)n;
         fsi_real v = t[0] + (t[1] - t[0]) * (fsi_real)(k + 1) / (fsi_real)n;
-        if (s.count && hit->t < u - 16 * FSI_REAL_EPS)
+        if (query.count && hit->t < u - 16 * FSI_REAL_EPS)
             break; /* what comes now is behind it */
         for (int d = 0; d < 3; d++) {
             fsi_real x = (1 - u) * a[d] + u * b[d];
             fsi_real y = (1 - v) * a[d] + v * b[d];
-            s.lo[d] = fsi__min(x, y) - slack[d];
-            s.hi[d] = fsi__max(x, y) + slack[d];
+            query.lo[d] = fsi__min(x, y) - slack[d];
+            query.hi[d] = fsi__max(x, y) + slack[d];
         }
-        (void)fsi__lookup_search(&s, 0);
+        (void)fsi__lookup_search(&query, 0);
     }
-    return s.count > 0;
+    return query.count > 0;
 }
 
 #ifdef __cplusplus

@@ -23,11 +23,11 @@ static void place(int dim, int bodies, int held) {
     int per = bodies == 1 ? 1 : bodies <= 12 ? 3 : 5, rows = (bodies + per - 1) / per;
     double half = bodies == 1 ? 0.15 : bodies <= 12 ? 0.08 : 0.045, mix[3] = {0.1, 1, 10};
     for (int k = 0; k < bodies; k++) {
-        fsi_surface s;
+        fsi_surface surface;
         double cx = bodies == 1 ? 0.5 : (k % per + 0.5) / per,
                cy = bodies == 1 ? 0.8 : 0.2 + 1.6 * (k / per + 0.5) / rows,
                cz = 0.3 + 0.4 * (k % 2), a = 0.1 + 0.37 * k;
-        memset(&s, 0, sizeof s);
+        memset(&surface, 0, sizeof surface);
         memset(&body[k], 0, sizeof body[k]);
         for (int i = 0; i < (dim == 3 ? 8 : 4); i++) {
             double px = i % 4 == 1 || i % 4 == 2 ? half : -half, py = i % 4 >= 2 ? half : -half;
@@ -35,12 +35,12 @@ static void place(int dim, int bodies, int held) {
             x[k][3 * i + 1] = (fsi_real)(cy + sin(a) * px + cos(a) * py);
             x[k][3 * i + 2] = (fsi_real)(dim == 3 ? cz + (i >= 4 ? half : -half) : 0);
         }
-        s.dim = dim;
-        s.vertex_count = dim == 3 ? 8 : 4;
-        s.element_count = dim == 3 ? 12 : 4;
-        s.closed = 1;
-        s.x = x[k];
-        s.index = dim == 3 ? cube : quad;
+        surface.dim = dim;
+        surface.vertex_count = dim == 3 ? 8 : 4;
+        surface.element_count = dim == 3 ? 12 : 4;
+        surface.closed = 1;
+        surface.x = x[k];
+        surface.index = dim == 3 ? cube : quad;
         body[k].mass = held ? 0 : (fsi_real)(pow(2 * half, dim) * (bodies == 1 ? 0.1 : mix[k % 3]));
         for (int i = 0; i < 9; i += 4)
             body[k].inertia.m[i] = body[k].mass * (fsi_real)(half * half * 2 / 3);
@@ -49,7 +49,7 @@ static void place(int dim, int bodies, int held) {
             body[k].velocity = fsi_vec(FSI_R(0.1), FSI_R(-0.1), 0);
             body[k].spin.z = FSI_R(0.1);
         }
-        fsi_body_give(&body[k], &s, &door[k]);
+        fsi_body_give(&body[k], &surface, &door[k]);
         list[k] = &door[k];
     }
 }
@@ -58,47 +58,47 @@ static void place(int dim, int bodies, int held) {
  * seconds of interface and solve, iterations. */
 static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solver, int held,
                   int *iterations, double *interface_seconds) {
-    fsi_grid_desc d;
+    fsi_grid_desc desc;
     double best = 1e30;
     int many = solver == FSI_COUPLE_FULL ? 1 : dim == 2 ? 20 : 6;
-    memset(&d, 0, sizeof d);
+    memset(&desc, 0, sizeof desc);
     fsi_couple_desc cd;
     memset(&cd, 0, sizeof cd);
-    d.nx = n;
-    d.ny = 2 * n;
-    d.nz = dim == 3 ? n : 1;
-    d.h = 1 / (fsi_real)n;
-    d.rho = 1;
-    d.gravity.y = FSI_R(-9.81);
-    d.max_iterations = 5000;
+    desc.nx = n;
+    desc.ny = 2 * n;
+    desc.nz = dim == 3 ? n : 1;
+    desc.h = 1 / (fsi_real)n;
+    desc.rho = 1;
+    desc.gravity.y = FSI_R(-9.81);
+    desc.max_iterations = 5000;
     for (int k = 0; k < 6; k++)
-        d.side[k].kind = closed ? FSI_SIDE_SLIP : FSI_SIDE_OPEN;
+        desc.side[k].kind = closed ? FSI_SIDE_SLIP : FSI_SIDE_OPEN;
     cd.solver = solver;
     cd.precondition = FSI_PRECONDITION_IC;
-    fsi_grid g;
-    fsi_couple c;
-    if (fsi_grid_init(&g, &d) != FSI_OK || fsi_couple_init(&c, &g, &cd) != FSI_OK)
+    fsi_grid grid;
+    fsi_couple couple;
+    if (fsi_grid_init(&grid, &desc) != FSI_OK || fsi_couple_init(&couple, &grid, &cd) != FSI_OK)
         return -1;
     for (int repeat = 0; repeat < many; repeat++) {
         place(dim, bodies, held);
         for (int k = 0; k < dim; k++)
-            fsi_fill(g.faces[k], 0, g.u[k]);
+            fsi_fill(grid.faces[k], 0, grid.u[k]);
         double t = now();
-        fsi_couple_detect(&c, list, bodies);
+        fsi_couple_detect(&couple, list, bodies);
         if (interface_seconds)
             *interface_seconds = now() - t;
-        fsi_grid_forces(&g, FSI_R(0.01));
+        fsi_grid_forces(&grid, FSI_R(0.01));
         t = now();
-        fsi_report r;
-        if (fsi_couple_solve(&c, FSI_R(0.01), &r) < 0)
+        fsi_report report;
+        if (fsi_couple_solve(&couple, FSI_R(0.01), &report) < 0)
             return -1;
         t = now() - t;
         if (t < best)
             best = t;
-        *iterations = r.iterations;
+        *iterations = report.iterations;
     }
-    fsi_couple_free(&c);
-    fsi_grid_free(&g);
+    fsi_couple_free(&couple);
+    fsi_grid_free(&grid);
     return best;
 }
 
@@ -143,9 +143,9 @@ static fsi_real pool_water(fsi_vec3 p, void *user) {
 static int share_cloth(fsi_soft *soft) {
     static fsi_real at[3 * SHEET * SHEET];
     static int32_t triangle[6 * (SHEET - 1) * (SHEET - 1)];
-    fsi_soft_desc d;
+    fsi_soft_desc desc;
     int n = 0;
-    memset(&d, 0, sizeof d);
+    memset(&desc, 0, sizeof desc);
     for (int i = 0; i < SHEET * SHEET; i++) {
         const int a = i, b = i + 1, e = i + SHEET, f = e + 1, q[6] = {a, e, b, b, e, f};
         at[3 * i] = (fsi_real)(1.2 + 0.6 * (i % SHEET) / (SHEET - 1));
@@ -154,90 +154,90 @@ static int share_cloth(fsi_soft *soft) {
         for (int k = 0; i % SHEET + 1 < SHEET && i / SHEET + 1 < SHEET && k < 6; k++)
             triangle[n++] = q[k];
     }
-    d.dim = 3;
-    d.vertex_count = SHEET * SHEET;
-    d.x = at;
-    d.triangle_count = n / 3;
-    d.triangle = triangle;
-    d.gravity.y = FSI_R(-9.81);
-    d.area_density = FSI_R(12.5);
-    d.stretch = 400;
-    d.stretch_poisson = FSI_R(0.3);
-    d.bend = FSI_R(1e-3);
-    d.damping_stiffness = FSI_R(0.02);
-    d.integrator = FSI_SOFT_IMPLICIT;
-    return fsi_soft_init(soft, &d) == FSI_OK;
+    desc.dim = 3;
+    desc.vertex_count = SHEET * SHEET;
+    desc.x = at;
+    desc.triangle_count = n / 3;
+    desc.triangle = triangle;
+    desc.gravity.y = FSI_R(-9.81);
+    desc.area_density = FSI_R(12.5);
+    desc.stretch = 400;
+    desc.stretch_poisson = FSI_R(0.3);
+    desc.bend = FSI_R(1e-3);
+    desc.damping_stiffness = FSI_R(0.02);
+    desc.integrator = FSI_SOFT_IMPLICIT;
+    return fsi_soft_init(soft, &desc) == FSI_OK;
 }
 
 static void share_lines(void) {
-    static fsi_partitioned_scene s;
+    static fsi_partitioned_scene scene;
     static const double density[3] = {100, 500, 2000};
-    fsi_world_desc d;
+    fsi_world_desc desc;
     fsi_solid_part part[4];
     fsi_coupled *doors[4];
     double spent = 0, pairs = 0;
     int steps = 30;
-    memset(&d, 0, sizeof d);
+    memset(&desc, 0, sizeof desc);
     fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
     fsi_shape_desc sd;
     memset(&sd, 0, sizeof sd);
     fsi_soft_responder responder;
     memset(&responder, 0, sizeof responder);
-    memset(&s, 0, sizeof s);
-    d.grid.nx = 32;
-    d.grid.ny = d.grid.nz = 16;
-    d.grid.h = FSI_R(0.0625);
-    d.grid.rho = 1000;
-    d.grid.gravity.y = FSI_R(-9.81);
-    d.grid.liquid = d.grid.shells = 1;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_bodies = 3;
-    d.max_guests = 1;
+    memset(&scene, 0, sizeof scene);
+    desc.grid.nx = 32;
+    desc.grid.ny = desc.grid.nz = 16;
+    desc.grid.h = FSI_R(0.0625);
+    desc.grid.rho = 1000;
+    desc.grid.gravity.y = FSI_R(-9.81);
+    desc.grid.liquid = desc.grid.shells = 1;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.max_bodies = 3;
+    desc.max_guests = 1;
     sd.dim = 3;
     sd.kind = FSI_SHAPE_SPHERE;
     sd.radius = FSI_R(0.11);
     sd.resolution = 20;
-    fsi_world w;
+    fsi_world world;
     fsi_shape ball;
     fsi_soft soft;
-    if (fsi_world_init(&w, &d) != FSI_OK || fsi_shape_init(&ball, &sd) != FSI_OK
+    if (fsi_world_init(&world, &desc) != FSI_OK || fsi_shape_init(&ball, &sd) != FSI_OK
         || !share_cloth(&soft))
         return;
     int i;
     for (i = 0; i < 3; i++) {
-        fsi_rigid_desc b;
-        memset(&b, 0, sizeof b);
-        b.kind = FSI_RIGID_DYNAMIC;
-        b.shape = &ball;
-        b.density = (fsi_real)density[i];
-        b.x = fsi_vec((fsi_real)(0.2 + 0.3 * i), FSI_R(0.5), FSI_R(0.5));
-        if (fsi_world_add(&w, &b, NULL) < 0)
+        fsi_rigid_desc given;
+        memset(&given, 0, sizeof given);
+        given.kind = FSI_RIGID_DYNAMIC;
+        given.shape = &ball;
+        given.density = (fsi_real)density[i];
+        given.x = fsi_vec((fsi_real)(0.2 + 0.3 * i), FSI_R(0.5), FSI_R(0.5));
+        if (fsi_world_add(&world, &given, NULL) < 0)
             return;
     }
     responder.soft = &soft;
     fsi_guest guest = fsi_soft_guest(&responder);
-    fsi_world_add_guest(&w, &guest);
-    fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, pool_water, NULL);
+    fsi_world_add_guest(&world, &guest);
+    fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, pool_water, NULL);
     pd.n = pd.m = 6 * 4 + 3 * SHEET * SHEET + 64;
     pd.group = 3;
-    pd.tolerance = FSI_R(0.05) * d.grid.h;
+    pd.tolerance = FSI_R(0.05) * desc.grid.h;
     pd.clock_fn = now_fn;
     fsi_partitioned scheme;
     if (fsi_partitioned_init(&scheme, &pd) != FSI_OK)
         return;
-    s.scheme = &scheme;
-    s.list = doors;
-    s.solids.part = part;
-    s.fluid.bpp = 1;
-    s.fluid.tolerance = 1e-6;
+    scene.scheme = &scheme;
+    scene.list = doors;
+    scene.solids.part = part;
+    scene.fluid.bpp = 1;
+    scene.fluid.tolerance = 1e-6;
     for (i = 0; i < steps; i++) {
-        fsi_report r;
+        fsi_report report;
         double start = now();
-        if (fsi_world_exchange(&w, &s, FSI_R(0.005), &r) < 0)
+        if (fsi_world_exchange(&world, &scene, FSI_R(0.005), &report) < 0)
             break;
         spent += now() - start;
-        pairs += r.iterations;
+        pairs += report.iterations;
     }
     if (i == steps) {
         printf(
@@ -247,11 +247,11 @@ static void share_lines(void) {
                1e3 * spent / steps);
         fflush(stdout);
     }
-    fsi_partitioned_scene_free(&s);
+    fsi_partitioned_scene_free(&scene);
     fsi_partitioned_free(&scheme);
     fsi_soft_responder_free(&responder);
     fsi_soft_free(&soft);
-    fsi_world_free(&w);
+    fsi_world_free(&world);
     fsi_shape_free(&ball);
 }
 

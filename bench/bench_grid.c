@@ -6,47 +6,47 @@
 #include <string.h>
 #include "bench.h"
 
-static int make_smoke(fsi_grid *g, int nx, int ny, int nz, fsi_advection mode) {
-    fsi_grid_desc d;
-    memset(&d, 0, sizeof d);
-    d.nx = nx;
-    d.ny = ny;
-    d.nz = nz;
-    d.h = (fsi_real)(1.0 / nx);
-    d.rho = 1;
-    d.smoke = 1;
-    d.buoyancy_temperature = 4;
-    d.side[3].kind = FSI_SIDE_OPEN;
-    d.advect_velocity = d.advect_density = d.advect_temperature = mode;
-    if (fsi_grid_init(g, &d) < 0)
+static int make_smoke(fsi_grid *grid, int nx, int ny, int nz, fsi_advection mode) {
+    fsi_grid_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nx = nx;
+    desc.ny = ny;
+    desc.nz = nz;
+    desc.h = (fsi_real)(1.0 / nx);
+    desc.rho = 1;
+    desc.smoke = 1;
+    desc.buoyancy_temperature = 4;
+    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.advect_velocity = desc.advect_density = desc.advect_temperature = mode;
+    if (fsi_grid_init(grid, &desc) < 0)
         return 0;
-    fsi_grid_source s;
-    memset(&s, 0, sizeof s);
-    s.shape = FSI_SOURCE_SPHERE;
-    s.centre =
+    fsi_grid_source source;
+    memset(&source, 0, sizeof source);
+    source.shape = FSI_SOURCE_SPHERE;
+    source.centre =
         fsi_vec((fsi_real)0.5, (fsi_real)(0.2 * ny / nx), nz > 1 ? (fsi_real)(0.5 * nz / nx) : 0);
-    s.radius = (fsi_real)0.12;
-    s.set = FSI_SOURCE_DENSITY | FSI_SOURCE_TEMPERATURE | FSI_SOURCE_VELOCITY;
-    s.density = 1;
-    s.temperature = 1;
-    s.velocity = fsi_vec(0, (fsi_real)0.8, 0);
-    g->clock_fn = now_fn;
-    return fsi_grid_add_source(g, &s) >= 0;
+    source.radius = (fsi_real)0.12;
+    source.set = FSI_SOURCE_DENSITY | FSI_SOURCE_TEMPERATURE | FSI_SOURCE_VELOCITY;
+    source.density = 1;
+    source.temperature = 1;
+    source.velocity = fsi_vec(0, (fsi_real)0.8, 0);
+    grid->clock_fn = now_fn;
+    return fsi_grid_add_source(grid, &source) >= 0;
 }
 
 /* A few steps of a rising plume at one cell per step and more; returns seconds per step, shares
  * through the stats. */
-static double steps(fsi_grid *g, int count, double share[3], double *iterations) {
+static double steps(fsi_grid *grid, int count, double share[3], double *iterations) {
     double t0 = now();
     share[0] = share[1] = share[2] = *iterations = 0;
     for (int i = 0; i < count; i++) {
-        fsi_report r;
-        if (fsi_grid_step(g, g->h / (fsi_real)0.8, &r) < 0)
+        fsi_report report;
+        if (fsi_grid_step(grid, grid->h / (fsi_real)0.8, &report) < 0)
             return -1;
-        share[0] += g->stats.seconds_advect / count;
-        share[1] += g->stats.seconds_forces / count;
-        share[2] += g->stats.seconds_project / count;
-        *iterations += (double)r.iterations / count;
+        share[0] += grid->stats.seconds_advect / count;
+        share[1] += grid->stats.seconds_forces / count;
+        share[2] += grid->stats.seconds_project / count;
+        *iterations += (double)report.iterations / count;
     }
     return (now() - t0) / count;
 }
@@ -65,13 +65,13 @@ static fsi_real coarse_temperature(fsi_vec3 x, void *user) {
     return fsi_grid_field_at((const fsi_grid *)user, FSI_FIELD_TEMPERATURE, x);
 }
 
-static void develop(fsi_grid *g, fsi_grid *coarse) {
+static void develop(fsi_grid *grid, fsi_grid *coarse) {
     double share[3], its;
     if (!coarse->steps)
         steps(coarse, 40, share, &its);
-    fsi_grid_set_velocity(g, coarse_velocity, coarse);
-    fsi_grid_set_field(g, FSI_FIELD_DENSITY, coarse_density, coarse);
-    fsi_grid_set_field(g, FSI_FIELD_TEMPERATURE, coarse_temperature, coarse);
+    fsi_grid_set_velocity(grid, coarse_velocity, coarse);
+    fsi_grid_set_field(grid, FSI_FIELD_DENSITY, coarse_density, coarse);
+    fsi_grid_set_field(grid, FSI_FIELD_TEMPERATURE, coarse_temperature, coarse);
 }
 
 /* The shares of a whole smoke step; coarse NULL: the first steps. */
@@ -79,14 +79,14 @@ static double smoke_step(int n, int nthreads, fsi_advection mode, const char *la
                          fsi_grid *coarse, double *advect) {
     double share[3];
     use_threads(nthreads);
-    fsi_grid g;
-    if (!make_smoke(&g, n, n, n, mode))
+    fsi_grid grid;
+    if (!make_smoke(&grid, n, n, n, mode))
         return 0;
     if (coarse)
-        develop(&g, coarse);
+        develop(&grid, coarse);
     double its;
-    steps(&g, 2, share, &its);
-    double t = steps(&g, 3, share, &its);
+    steps(&grid, 2, share, &its);
+    double t = steps(&grid, 3, share, &its);
     printf("bench smoke_step_%d%s_%dt %.4f s\n", n, label, nthreads, t);
     printf("bench smoke_step_%d%s_%dt_advect %.4f s\n", n, label, nthreads, share[0]);
     printf("bench smoke_step_%d%s_%dt_forces %.4f s\n", n, label, nthreads, share[1]);
@@ -95,15 +95,15 @@ static double smoke_step(int n, int nthreads, fsi_advection mode, const char *la
     printf("bench smoke_step_%d%s_%dt_share %.3f x\n", n, label, nthreads,
            (share[0] + share[1]) / share[2]);
     printf("bench advect_%d%s_%dt %.1f ns/cell\n", n, label, nthreads,
-           share[0] / (double)g.cells * 1e9);
+           share[0] / (double)grid.cells * 1e9);
     if (advect)
-        *advect = share[0] / (double)g.cells * 1e9;
+        *advect = share[0] / (double)grid.cells * 1e9;
     if (nthreads == 1 && !coarse)
         printf("bench smoke_bytes_per_cell %.1f B\n",
-               (double)fsi_grid_memory(&g) / (double)g.cells);
+               (double)fsi_grid_memory(&grid) / (double)grid.cells);
     if (base > 0)
         printf("bench smoke_step_%d%s_speedup %.2f x\n", n, label, base / t);
-    fsi_grid_free(&g);
+    fsi_grid_free(&grid);
     return t;
 }
 
@@ -113,36 +113,37 @@ static fsi_real pool(fsi_vec3 x, void *user) {
 }
 
 static void liquid_memory(int n) {
-    fsi_grid_desc d;
-    memset(&d, 0, sizeof d);
-    d.nx = d.ny = d.nz = n;
-    d.h = (fsi_real)(1.0 / n);
-    d.rho = 1000;
-    d.gravity = fsi_vec(0, (fsi_real)-9.81, 0);
-    d.liquid = 1;
-    d.particles = -1;
-    fsi_grid g;
-    if (fsi_grid_init(&g, &d) < 0 || fsi_grid_set_field(&g, FSI_FIELD_PHI, pool, NULL) < 0)
+    fsi_grid_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nx = desc.ny = desc.nz = n;
+    desc.h = (fsi_real)(1.0 / n);
+    desc.rho = 1000;
+    desc.gravity = fsi_vec(0, (fsi_real)-9.81, 0);
+    desc.liquid = 1;
+    desc.particles = -1;
+    fsi_grid grid;
+    if (fsi_grid_init(&grid, &desc) < 0 || fsi_grid_set_field(&grid, FSI_FIELD_PHI, pool, NULL) < 0)
         return;
     double t = now();
-    fsi_report r;
-    fsi_grid_step(&g, (fsi_real)0.005, &r);
+    fsi_report report;
+    fsi_grid_step(&grid, (fsi_real)0.005, &report);
     t = now() - t;
-    printf("bench liquid_bytes_per_cell %.1f B\n", (double)fsi_grid_memory(&g) / (double)g.cells);
+    printf("bench liquid_bytes_per_cell %.1f B\n",
+           (double)fsi_grid_memory(&grid) / (double)grid.cells);
     printf("bench pool_step_%d %.4f s\n", n, t);
-    fsi_grid_free(&g);
+    fsi_grid_free(&grid);
 }
 
 static void realtime(int nthreads) {
     double share[3];
     use_threads(nthreads);
-    fsi_grid g;
-    if (!make_smoke(&g, 128, 128, 1, FSI_ADVECT_MACCORMACK))
+    fsi_grid grid;
+    if (!make_smoke(&grid, 128, 128, 1, FSI_ADVECT_MACCORMACK))
         return;
     double its;
-    steps(&g, 20, share, &its);
-    printf("bench smoke_2d_128x128_%dt %.3f ms\n", nthreads, 1e3 * steps(&g, 50, share, &its));
-    fsi_grid_free(&g);
+    steps(&grid, 20, share, &its);
+    printf("bench smoke_2d_128x128_%dt %.3f ms\n", nthreads, 1e3 * steps(&grid, 50, share, &its));
+    fsi_grid_free(&grid);
 }
 
 int main(int argc, char **argv) {

@@ -52,15 +52,15 @@ int main(void) {
     static int32_t index[3 * TRIANGLES];
     static const double reach[3] = {0.5, 1, 2};
     const double h = 0.0092;
-    fsi_surface s;
+    fsi_surface surface;
     int n = 0;
-    memset(&s, 0, sizeof s);
+    memset(&surface, 0, sizeof surface);
     tube(x, index);
-    s.dim = 3;
-    s.vertex_count = NODES;
-    s.element_count = TRIANGLES;
-    s.x = x;
-    s.index = index;
+    surface.dim = 3;
+    surface.vertex_count = NODES;
+    surface.element_count = TRIANGLES;
+    surface.x = x;
+    surface.index = index;
     for (int k = 0; (k + 0.5) * h < 1; k++)
         for (int j = -11; j <= 11; j++)
             for (int i = -11; i <= 11; i++)
@@ -72,7 +72,7 @@ int main(void) {
                 }
     fsi_bvh tree;
     fsi_lookup grid;
-    if (fsi_bvh_init(&tree, TRIANGLES, NULL) != FSI_OK || fsi_bvh_build(&tree, &s) != FSI_OK
+    if (fsi_bvh_init(&tree, TRIANGLES, NULL) != FSI_OK || fsi_bvh_build(&tree, &surface) != FSI_OK
         || fsi_lookup_init(&grid, TRIANGLES, NULL) != FSI_OK)
         return 1;
     for (int c = 0; c < 3; c++) {
@@ -84,7 +84,7 @@ int main(void) {
             for (int k = 0; k < 3 * NODES; k++)
                 x[k] += (fsi_real)(1e-4 * sin(k + rep));
             double t = cpu();
-            if (fsi_bvh_refit(&tree, &s) != FSI_OK)
+            if (fsi_bvh_refit(&tree, &surface) != FSI_OK)
                 return 1;
             fsi_hit a;
             for (int k = 0; k < n; k++)
@@ -92,7 +92,7 @@ int main(void) {
                     fsi_bvh_closest(&tree, fsi_vec_load(p + 3 * k), r, &a) ? a.element + 1 : 0;
             best[0] = fmin(best[0], cpu() - t);
             t = cpu();
-            if (fsi_lookup_build(&grid, &s, r) != FSI_OK)
+            if (fsi_lookup_build(&grid, &surface, r) != FSI_OK)
                 return 1;
             fsi_hit b;
             for (int k = 0; k < n; k++)

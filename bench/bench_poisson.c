@@ -86,8 +86,8 @@ static double smooth_rhs(const bench_case *t, int i, int j, int k) {
 static int case_make(bench_case *t, int n, int kind, int rhs) {
     double box[8][6];
     memset(t, 0, sizeof *t);
-    fsi_mg_desc d;
-    memset(&d, 0, sizeof d);
+    fsi_mg_desc desc;
+    memset(&desc, 0, sizeof desc);
     boxes(box);
     t->n = n;
     t->kind = kind;
@@ -95,9 +95,9 @@ static int case_make(bench_case *t, int n, int kind, int rhs) {
     t->cell = (uint8_t *)malloc(t->cells);
     t->b = (fsi_real *)calloc(t->cells, sizeof *t->b);
     t->p = (fsi_real *)calloc(t->cells, sizeof *t->p);
-    d.nx = d.ny = d.nz = n;
-    d.open[5] = 1;
-    if (!t->cell || !t->b || !t->p || fsi_mg_init(&t->mg, &d) < 0)
+    desc.nx = desc.ny = desc.nz = n;
+    desc.open[5] = 1;
+    if (!t->cell || !t->b || !t->p || fsi_mg_init(&t->mg, &desc) < 0)
         return 0;
     for (size_t c = 0; c < t->cells; c++) {
         int i = (int)(c % (size_t)n), j = (int)(c / (size_t)n % (size_t)n),
@@ -188,13 +188,13 @@ static int by_value(const void *a, const void *b) {
 /* Medians after one warm-up. */
 static timing measure(bench_case *t, double tolerance) {
     double s[5][REPEATS];
-    fsi_mg_solve_desc d;
-    memset(&d, 0, sizeof d);
+    fsi_mg_solve_desc desc;
+    memset(&desc, 0, sizeof desc);
     timing out;
     memset(&out, 0, sizeof out);
-    d.tolerance = tolerance;
-    fsi_report r;
-    fsi_mg_solve(&t->mg, &d, t->b, t->p, &r);
+    desc.tolerance = tolerance;
+    fsi_report report;
+    fsi_mg_solve(&t->mg, &desc, t->b, t->p, &report);
     for (int q = 0; q < REPEATS; q++) {
         double t0 = now();
         fsi_mg_update(&t->mg, t->cell, NULL);
@@ -210,7 +210,7 @@ static timing measure(bench_case *t, double tolerance) {
         fsi_mg_cycle(&t->mg, t->b, t->p);
         s[3][q] = now() - t0;
         t0 = now();
-        out.result = fsi_mg_solve(&t->mg, &d, t->b, t->p, &r);
+        out.result = fsi_mg_solve(&t->mg, &desc, t->b, t->p, &report);
         s[1][q] = now() - t0;
     }
     for (int q = 0; q < 5; q++)
@@ -220,7 +220,7 @@ static timing measure(bench_case *t, double tolerance) {
     out.apply = s[2][REPEATS / 2];
     out.cycle = s[3][REPEATS / 2];
     out.plain = s[4][REPEATS / 2];
-    out.iterations = r.iterations;
+    out.iterations = report.iterations;
     return out;
 }
 
@@ -353,16 +353,16 @@ static int scene_iterations(int scene, int dim, int n) {
     fsi_real *b = (fsi_real *)calloc(cells, sizeof *b), *p = (fsi_real *)calloc(cells, sizeof *p),
              *wx = scene == 3 ? (fsi_real *)malloc(wide * sizeof *wx) : NULL;
     const fsi_real *w[3] = {NULL, NULL, NULL};
-    fsi_mg_desc d;
-    memset(&d, 0, sizeof d);
-    fsi_mg_solve_desc s;
-    memset(&s, 0, sizeof s);
-    fsi_report r;
-    memset(&r, 0, sizeof r);
-    s.tolerance = sizeof(fsi_real) == 8 ? 1e-6 : 1e-4;
-    d.nx = d.ny = n;
-    d.nz = nz;
-    d.open[dim == 3 ? 5 : 3] = scene == 1 || scene == 3;
+    fsi_mg_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_mg_solve_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_report report;
+    memset(&report, 0, sizeof report);
+    given.tolerance = sizeof(fsi_real) == 8 ? 1e-6 : 1e-4;
+    desc.nx = desc.ny = n;
+    desc.nz = nz;
+    desc.open[dim == 3 ? 5 : 3] = scene == 1 || scene == 3;
     for (size_t c = 0; c < wide && wx; c++)
         wx[c] = c % (size_t)(n + 1) == (size_t)(5 * n / 8 + 1) ? 0 : 1;
     w[0] = wx;
@@ -386,11 +386,11 @@ static int scene_iterations(int scene, int dim, int n) {
     }
     q = -1;
     fsi_mg mg;
-    if (cell && b && p && (scene != 3 || wx) && fsi_mg_init(&mg, &d) == FSI_OK) {
+    if (cell && b && p && (scene != 3 || wx) && fsi_mg_init(&mg, &desc) == FSI_OK) {
         fsi_mg_update(&mg, cell, w);
         fsi_mg_project(&mg, b);
-        if (fsi_mg_solve(&mg, &s, b, p, &r) == FSI_OK)
-            q = r.iterations;
+        if (fsi_mg_solve(&mg, &given, b, p, &report) == FSI_OK)
+            q = report.iterations;
         fsi_mg_free(&mg);
     }
     free(cell);

@@ -208,7 +208,7 @@ static int held(const scene *s, const fsi_real *p) {
     }
 }
 
-static int fill(const scene *s, fsi_sph *f, double d) {
+static int fill(const scene *s, fsi_sph *sph, double d) {
     int n = 0;
     for (double y = s->lo[1] + d / 2; n < s->particles; y += d) {
         if (y > s->hi[1] && s->name[0] != 'c')
@@ -224,7 +224,7 @@ static int fill(const scene *s, fsi_sph *f, double d) {
                 v[0] = (fsi_real)s->v[0];
                 v[1] = (fsi_real)s->v[1];
                 v[2] = (fsi_real)s->v[2];
-                n += fsi_sph_add(f, 1, p, v, NULL) == FSI_OK;
+                n += fsi_sph_add(sph, 1, p, v, NULL) == FSI_OK;
             }
     }
     return n;
@@ -240,47 +240,47 @@ static answer measure(const scene *s, int threads, int skip, int count) {
     use_threads(threads);
     answer a;
     memset(&a, 0, sizeof a);
-    fsi_sph_desc f;
-    memset(&f, 0, sizeof f);
-    fsi_tled_desc t;
-    memset(&t, 0, sizeof t);
-    fsi_proxy_desc d;
-    memset(&d, 0, sizeof d);
+    fsi_sph_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_tled_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_proxy_desc options;
+    memset(&options, 0, sizeof options);
     fsi_proxy_solid part;
     memset(&part, 0, sizeof part);
     fsi_real *x;
-    int32_t *tet = mesh(s, &x, &t.nodes, &t.tets);
-    t.x = x;
-    t.tet = tet;
-    t.density = 1000;
-    t.young = FSI_R(6e5);
-    t.poisson = FSI_R(0.3);
-    t.damping = 2;
-    t.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    f.capacity = s->particles;
-    f.spacing = (fsi_real)spacing;
-    f.density = 1000;
-    f.sound_speed = 20;
-    f.viscosity = FSI_R(0.2);
-    f.artificial = FSI_R(0.05);
-    f.gravity = t.gravity; /* c and mu of the paper's table 1 */
+    int32_t *tet = mesh(s, &x, &given.nodes, &given.tets);
+    given.x = x;
+    given.tet = tet;
+    given.density = 1000;
+    given.young = FSI_R(6e5);
+    given.poisson = FSI_R(0.3);
+    given.damping = 2;
+    given.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.capacity = s->particles;
+    desc.spacing = (fsi_real)spacing;
+    desc.density = 1000;
+    desc.sound_speed = 20;
+    desc.viscosity = FSI_R(0.2);
+    desc.artificial = FSI_R(0.05);
+    desc.gravity = given.gravity; /* c and mu of the paper's table 1 */
     fsi_tled solid;
     part.tled = &solid;
     part.slip = 1;
     fsi_sph sph;
-    d.sph = &sph;
-    d.solid = &part;
-    d.count = 1;
-    d.clock_fn = now_fn;
-    if (fsi_tled_init(&solid, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK)
+    options.sph = &sph;
+    options.solid = &part;
+    options.count = 1;
+    options.clock_fn = now_fn;
+    if (fsi_tled_init(&solid, &given) != FSI_OK || fsi_sph_init(&sph, &desc) != FSI_OK)
         return a;
-    for (int i = 0; i < t.nodes; i++)
+    for (int i = 0; i < given.nodes; i++)
         if (held(s, x + 3 * i))
             fsi_tled_fix(&solid, i, fsi_vec(0, 0, 0));
     /* under pressure: it lies against the wall everywhere */
     a.particles = fill(s, &sph, 0.99 * spacing);
     fsi_proxy proxy;
-    a.ok = fsi_proxy_init(&proxy, &d) == FSI_OK;
+    a.ok = fsi_proxy_init(&proxy, &options) == FSI_OK;
     for (int k = 0; k < skip + count && a.ok; k++) {
         a.ok = fsi_proxy_step(&proxy, (fsi_real)dt, NULL) >= 0;
         if (k < skip)
@@ -293,7 +293,7 @@ static answer measure(const scene *s, int threads, int skip, int count) {
         if ((double)sph.stats.max_density > a.density)
             a.density = (double)sph.stats.max_density;
     }
-    a.tets = t.tets;
+    a.tets = given.tets;
     a.triangles = solid.triangles;
     a.dt = dt;
     a.skipped = (double)proxy.stats.all_skipped / (double)(proxy.stats.all_contacts + 1);

@@ -10,16 +10,16 @@
 
 static fsi_shape shape(fsi_shape_kind kind, double radius, double length, double hx, double hy,
                        double hz) {
-    fsi_shape_desc d;
-    memset(&d, 0, sizeof d);
-    d.kind = kind;
-    d.radius = (fsi_real)radius;
-    d.length = (fsi_real)length;
-    d.half = fsi_vec((fsi_real)hx, (fsi_real)hy, (fsi_real)hz);
-    fsi_shape s;
-    if (fsi_shape_init(&s, &d) != FSI_OK)
+    fsi_shape_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.kind = kind;
+    desc.radius = (fsi_real)radius;
+    desc.length = (fsi_real)length;
+    desc.half = fsi_vec((fsi_real)hx, (fsi_real)hy, (fsi_real)hz);
+    fsi_shape form;
+    if (fsi_shape_init(&form, &desc) != FSI_OK)
         exit(1);
-    return s;
+    return form;
 }
 
 typedef struct pile {
@@ -32,91 +32,91 @@ typedef struct pile {
 static pile run(int n, int kinds) {
     int side = (int)ceil(cbrt((double)n) - 1e-9);
     double half = .55 * side, best = 1e30;
-    fsi_shape s[3], room = shape(FSI_SHAPE_ROOM, 0, 0, half, 4 * half, half);
-    s[0] = shape(FSI_SHAPE_BOX, 0, 0, .45, .45, .45);
-    s[1] = shape(FSI_SHAPE_SPHERE, .45, 0, 0, 0, 0);
-    s[2] = shape(FSI_SHAPE_CAPSULE, .25, .4, 0, 0, 0);
-    fsi_solids_desc d;
-    memset(&d, 0, sizeof d);
-    fsi_rigid_desc b;
-    memset(&b, 0, sizeof b);
-    d.dim = 3;
-    d.max_bodies = n + 1;
-    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    fsi_solids w;
-    if (fsi_solids_init(&w, &d) != FSI_OK)
+    fsi_shape form[3], room = shape(FSI_SHAPE_ROOM, 0, 0, half, 4 * half, half);
+    form[0] = shape(FSI_SHAPE_BOX, 0, 0, .45, .45, .45);
+    form[1] = shape(FSI_SHAPE_SPHERE, .45, 0, 0, 0, 0);
+    form[2] = shape(FSI_SHAPE_CAPSULE, .25, .4, 0, 0, 0);
+    fsi_solids_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_rigid_desc given;
+    memset(&given, 0, sizeof given);
+    desc.dim = 3;
+    desc.max_bodies = n + 1;
+    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    fsi_solids solids;
+    if (fsi_solids_init(&solids, &desc) != FSI_OK)
         exit(1);
-    b.shape = &room;
-    b.friction = FSI_R(0.5);
-    b.x = fsi_vec(0, (fsi_real)(4 * half), 0);
-    fsi_solids_add(&w, &b, NULL);
-    b.kind = FSI_RIGID_DYNAMIC;
-    b.density = 1000;
+    given.shape = &room;
+    given.friction = FSI_R(0.5);
+    given.x = fsi_vec(0, (fsi_real)(4 * half), 0);
+    fsi_solids_add(&solids, &given, NULL);
+    given.kind = FSI_RIGID_DYNAMIC;
+    given.density = 1000;
     for (int i = 0; i < n; i++) {
         int x = i % side, z = i / side % side, y = i / side / side;
-        b.shape = s + i % kinds;
-        b.x = fsi_vec((fsi_real)(1.02 * (x - .5 * (side - 1)) + .02 * (y % 3)),
-                      (fsi_real)(.5 + 1.0 * y),
-                      (fsi_real)(1.02 * (z - .5 * (side - 1)) - .02 * (y % 2)));
-        fsi_solids_add(&w, &b, NULL);
+        given.shape = form + i % kinds;
+        given.x = fsi_vec((fsi_real)(1.02 * (x - .5 * (side - 1)) + .02 * (y % 3)),
+                          (fsi_real)(.5 + 1.0 * y),
+                          (fsi_real)(1.02 * (z - .5 * (side - 1)) - .02 * (y % 2)));
+        fsi_solids_add(&solids, &given, NULL);
     }
     for (int i = 0; i < 60; i++)
-        fsi_solids_step(&w, FSI_R(1.) / 60);
+        fsi_solids_step(&solids, FSI_R(1.) / 60);
     for (int k = 0; k < 3; k++) {
         double t = now();
         for (int i = 0; i < 10; i++)
-            fsi_solids_step(&w, FSI_R(1.) / 60);
+            fsi_solids_step(&solids, FSI_R(1.) / 60);
         t = (now() - t) / 10;
         if (t < best)
             best = t;
     }
-    fsi_solids_report r;
-    fsi_solids_measure(&w, &r);
+    fsi_solids_report report;
+    fsi_solids_measure(&solids, &report);
     pile p;
     p.ms = 1e3 * best;
-    p.contacts = w.contact_count;
-    p.per_contact = 1e9 * best / w.contact_count;
-    fsi_solids_free(&w);
+    p.contacts = solids.contact_count;
+    p.per_contact = 1e9 * best / solids.contact_count;
+    fsi_solids_free(&solids);
     for (int i = 0; i < 3; i++)
-        fsi_shape_free(s + i);
+        fsi_shape_free(form + i);
     fsi_shape_free(&room);
     return p;
 }
 
 static double chain(int links) {
     fsi_shape rod = shape(FSI_SHAPE_BOX, 0, 0, .5, .05, .05);
-    fsi_solids_desc d;
-    memset(&d, 0, sizeof d);
-    d.dim = 3;
-    d.max_bodies = links + 1;
-    d.max_joints = links;
-    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    fsi_solids w;
-    if (fsi_solids_init(&w, &d) != FSI_OK)
+    fsi_solids_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.dim = 3;
+    desc.max_bodies = links + 1;
+    desc.max_joints = links;
+    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    fsi_solids solids;
+    if (fsi_solids_init(&solids, &desc) != FSI_OK)
         exit(1);
     for (int i = 0; i <= links; i++) {
-        fsi_rigid_desc b;
-        memset(&b, 0, sizeof b);
-        fsi_joint_desc j;
-        memset(&j, 0, sizeof j);
-        b.kind = i ? FSI_RIGID_DYNAMIC : FSI_RIGID_FIXED;
-        b.shape = &rod;
-        b.density = 1000;
-        b.group = 1;
-        b.x = fsi_vec((fsi_real)i - FSI_R(0.5), 0, 0);
-        fsi_solids_add(&w, &b, NULL);
-        j.kind = FSI_JOINT_POINT;
-        j.a = i;
-        j.b = i - 1;
-        j.anchor = fsi_vec((fsi_real)(i - 1), 0, 0);
+        fsi_rigid_desc given;
+        memset(&given, 0, sizeof given);
+        fsi_joint_desc options;
+        memset(&options, 0, sizeof options);
+        given.kind = i ? FSI_RIGID_DYNAMIC : FSI_RIGID_FIXED;
+        given.shape = &rod;
+        given.density = 1000;
+        given.group = 1;
+        given.x = fsi_vec((fsi_real)i - FSI_R(0.5), 0, 0);
+        fsi_solids_add(&solids, &given, NULL);
+        options.kind = FSI_JOINT_POINT;
+        options.a = i;
+        options.b = i - 1;
+        options.anchor = fsi_vec((fsi_real)(i - 1), 0, 0);
         if (i)
-            fsi_solids_join(&w, &j, NULL);
+            fsi_solids_join(&solids, &options, NULL);
     }
     double t = now();
     for (int i = 0; i < 100; i++)
-        fsi_solids_step(&w, FSI_R(1.) / 120);
+        fsi_solids_step(&solids, FSI_R(1.) / 120);
     t = (now() - t) / 100;
-    fsi_solids_free(&w);
+    fsi_solids_free(&solids);
     fsi_shape_free(&rod);
     return 1e6 * t / links;
 }
@@ -146,62 +146,62 @@ static pile run_reduced(int n) {
     int side = (int)ceil(sqrt(n / 6.) - 1e-9);
     double half = .3 * side, best = 1e30;
     fsi_form form;
-    fsi_reduced *b = (fsi_reduced *)calloc((size_t)n, sizeof *b),
+    fsi_reduced *reduced = (fsi_reduced *)calloc((size_t)n, sizeof *reduced),
                 **list = (fsi_reduced **)calloc((size_t)n, sizeof *list);
     memset(&form, 0, sizeof form);
-    fsi_reduced_desc d;
-    memset(&d, 0, sizeof d);
-    fsi_reduced_contacts c;
-    memset(&c, 0, sizeof c);
-    fsi_obstacle o;
-    memset(&o, 0, sizeof o);
+    fsi_reduced_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_reduced_contacts contacts;
+    memset(&contacts, 0, sizeof contacts);
+    fsi_obstacle obstacle;
+    memset(&obstacle, 0, sizeof obstacle);
     form.kind = FSI_FORM_STARFISH;
     form.a = FSI_R(0.25);
     form.b = FSI_R(0.05);
     form.c = FSI_R(0.07);
     fsi_mesh mesh;
-    if (!b || !list
+    if (!reduced || !list
         || fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
                              fsi_vec(-FSI_R(0.3), -FSI_R(0.1), -FSI_R(0.3)),
                              fsi_vec(FSI_R(0.3), FSI_R(0.1), FSI_R(0.3)), FSI_R(0.045), NULL)
                != FSI_OK)
         exit(1);
-    d.mesh = &mesh;
-    d.modes = 20;
-    d.density = 1000;
-    d.young = FSI_R(2e5);
-    d.poisson = FSI_R(0.3);
-    d.damping_stiffness = FSI_R(0.005);
-    d.samples = 80;
-    d.field = 28;
-    fsi_reduced_model m;
-    if (fsi_reduced_model_init(&m, &d) != FSI_OK)
+    desc.mesh = &mesh;
+    desc.modes = 20;
+    desc.density = 1000;
+    desc.young = FSI_R(2e5);
+    desc.poisson = FSI_R(0.3);
+    desc.damping_stiffness = FSI_R(0.005);
+    desc.samples = 80;
+    desc.field = 28;
+    fsi_reduced_model model;
+    if (fsi_reduced_model_init(&model, &desc) != FSI_OK)
         exit(1);
-    o.distance_fn = bumpy;
-    o.user = &half;
-    o.friction = c.friction = FSI_R(0.4);
-    c.slop = FSI_R(0.002);
+    obstacle.distance_fn = bumpy;
+    obstacle.user = &half;
+    obstacle.friction = contacts.friction = FSI_R(0.4);
+    contacts.slop = FSI_R(0.002);
     for (int i = 0; i < n; i++) {
-        if (fsi_reduced_init(b + i, &m,
+        if (fsi_reduced_init(reduced + i, &model,
                              fsi_vec((fsi_real)(.55 * (i % side - .5 * (side - 1))),
                                      (fsi_real)(.5 + .35 * (i / side / side)),
                                      (fsi_real)(.55 * (i / side % side - .5 * (side - 1)))),
                              NULL)
             != FSI_OK)
             exit(1);
-        b[i].gravity = fsi_vec(0, -10, 0);
-        list[i] = b + i;
+        reduced[i].gravity = fsi_vec(0, -10, 0);
+        list[i] = reduced + i;
     }
     /* batches of ten steps; the first fifteen settle */
     for (int k = -15; k < 3; k++) {
         double t = now();
         for (int step = 0; step < 10; step++) {
             for (int i = 0; i < n; i++)
-                fsi_reduced_forces(b + i, FSI_R(0.01));
-            if (fsi_reduced_contact(&c, list, n, &o, 1, FSI_R(0.01)) != FSI_OK)
+                fsi_reduced_forces(reduced + i, FSI_R(0.01));
+            if (fsi_reduced_contact(&contacts, list, n, &obstacle, 1, FSI_R(0.01)) != FSI_OK)
                 exit(1);
             for (int i = 0; i < n; i++)
-                fsi_reduced_move(b + i, FSI_R(0.01));
+                fsi_reduced_move(reduced + i, FSI_R(0.01));
         }
         t = (now() - t) / 10;
         if (k >= 0 && t < best)
@@ -209,14 +209,14 @@ static pile run_reduced(int n) {
     }
     pile p;
     p.ms = 1e3 * best;
-    p.contacts = c.count;
-    p.per_contact = 1e9 * best / c.count;
+    p.contacts = contacts.count;
+    p.per_contact = 1e9 * best / contacts.count;
     for (int i = 0; i < n; i++)
-        fsi_reduced_free(b + i);
-    fsi_reduced_contacts_free(&c);
-    fsi_reduced_model_free(&m);
+        fsi_reduced_free(reduced + i);
+    fsi_reduced_contacts_free(&contacts);
+    fsi_reduced_model_free(&model);
     fsi_mesh_free(&mesh);
-    free(b);
+    free(reduced);
     free(list);
     return p;
 }

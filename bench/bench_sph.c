@@ -67,32 +67,32 @@ static const char *tag = "";
 /* this machine's yardstick over the peers', the smaller of 1 and 2 threads: scales their figures */
 static double scale;
 
-static int dam(fsi_sph *s, fsi_sph_solver solver, int n) {
-    fsi_sph_desc d;
+static int dam(fsi_sph *sph, fsi_sph_solver solver, int n) {
+    fsi_sph_desc desc;
     double H = n * 0.05;
-    memset(&d, 0, sizeof d);
-    d.capacity = n * n * n;
-    d.boundary_capacity = 22 * n * n + 60 * n + 100;
-    d.solver = solver;
-    d.spacing = FSI_R(0.05);
-    d.density = 1000;
-    d.gamma = 7;
-    d.sound_speed = (fsi_real)(10 * sqrt(2 * 9.81 * H));
-    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    memset(&desc, 0, sizeof desc);
+    desc.capacity = n * n * n;
+    desc.boundary_capacity = 22 * n * n + 60 * n + 100;
+    desc.solver = solver;
+    desc.spacing = FSI_R(0.05);
+    desc.density = 1000;
+    desc.gamma = 7;
+    desc.sound_speed = (fsi_real)(10 * sqrt(2 * 9.81 * H));
+    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     /* 0.1 % is asked */
     if (solver == FSI_SPH_DFSPH) {
-        d.viscosity = 1;
-        d.cfl = FSI_R(0.2);
-        d.dt_max = FSI_R(5e-3);
-        d.density_error = FSI_R(1e-3);
+        desc.viscosity = 1;
+        desc.cfl = FSI_R(0.2);
+        desc.dt_max = FSI_R(5e-3);
+        desc.density_error = FSI_R(1e-3);
     } else
-        d.artificial = FSI_R(0.05);
-    if (fsi_sph_init(s, &d) != FSI_OK)
+        desc.artificial = FSI_R(0.05);
+    if (fsi_sph_init(sph, &desc) != FSI_OK)
         return 0;
-    return fsi_sph_add_block(s, fsi_vec(0, 0, 0), fsi_vec((fsi_real)H, (fsi_real)H, (fsi_real)H),
+    return fsi_sph_add_block(sph, fsi_vec(0, 0, 0), fsi_vec((fsi_real)H, (fsi_real)H, (fsi_real)H),
                              fsi_vec(0, 0, 0), NULL)
                == FSI_OK
-           && fsi_sph_add_box_walls(s, fsi_vec(0, 0, 0),
+           && fsi_sph_add_box_walls(sph, fsi_vec(0, 0, 0),
                                     fsi_vec((fsi_real)(3 * H), (fsi_real)(2 * H), (fsi_real)H), 0,
                                     NULL)
                   == FSI_OK;
@@ -101,37 +101,38 @@ static int dam(fsi_sph *s, fsi_sph_solver solver, int n) {
 /* Sorting and neighbour lists alone, ms: a prepare that makes them less one whose Verlet lists
  * still serve (it only sums), best of 8 each. */
 static double search_ms(const fsi_sph *from) {
-    fsi_sph s[2];
+    fsi_sph sph[2];
     double best[2] = {1e9, 1e9};
     for (int k = 0; k < 2; k++) {
-        fsi_sph_desc d = from->desc;
+        fsi_sph_desc desc = from->desc;
         fsi_real *x = (fsi_real *)malloc(3 * (size_t)from->now.count * sizeof *x);
         if (!x)
             return 0;
         /* so thin that lists are the same; nothing moves here, so they serve again */
-        d.skin = k ? d.spacing * FSI_R(1e-6) : 0;
-        if (fsi_sph_init(&s[k], &d) != FSI_OK)
+        desc.skin = k ? desc.spacing * FSI_R(1e-6) : 0;
+        if (fsi_sph_init(&sph[k], &desc) != FSI_OK)
             return 0;
         for (int i = 0; i < from->now.count; i++) {
             x[3 * i] = from->x[i];
             x[3 * i + 1] = from->y[i];
             x[3 * i + 2] = from->z[i];
         }
-        fsi_sph_add(&s[k], from->now.count, x, NULL, from->mass);
-        fsi_sph_add_boundary(&s[k], from->now.boundary_count, from->bx, fsi_vec(0, 0, 0), 0, NULL);
-        fsi_sph_prepare(&s[k], FSI_R(1e-3));
+        fsi_sph_add(&sph[k], from->now.count, x, NULL, from->mass);
+        fsi_sph_add_boundary(&sph[k], from->now.boundary_count, from->bx, fsi_vec(0, 0, 0), 0,
+                             NULL);
+        fsi_sph_prepare(&sph[k], FSI_R(1e-3));
         free(x);
     }
     for (int r = 0; r < 8; r++)
         for (int k = 0; k < 2; k++) {
             double t = now();
-            fsi_sph_prepare(&s[k], FSI_R(1e-3));
+            fsi_sph_prepare(&sph[k], FSI_R(1e-3));
             t = 1e3 * (now() - t);
             if (t < best[k])
                 best[k] = t;
         }
-    fsi_sph_free(&s[0]);
-    fsi_sph_free(&s[1]);
+    fsi_sph_free(&sph[0]);
+    fsi_sph_free(&sph[1]);
     return best[0] - best[1];
 }
 
@@ -144,17 +145,17 @@ static int by_size(const void *a, const void *b) {
 static int measure(fsi_sph_solver solver, int n, int skip, int count, result *r) {
     double each[100];
     memset(r, 0, sizeof *r);
-    fsi_sph s;
-    if (!dam(&s, solver, n))
+    fsi_sph sph;
+    if (!dam(&sph, solver, n))
         return 0;
-    r->bytes = fsi_sph_bytes_per_particle(&s);
+    r->bytes = fsi_sph_bytes_per_particle(&sph);
     for (int k = 0; k < skip + count; k++) {
-        fsi_real dt = fsi_sph_max_dt(&s);
+        fsi_real dt = fsi_sph_max_dt(&sph);
         double t0 = now();
-        if (fsi_sph_prepare(&s, dt) < 0)
+        if (fsi_sph_prepare(&sph, dt) < 0)
             return 0;
         double t1 = now();
-        if (fsi_sph_accelerate(&s, dt, NULL) < 0 || fsi_sph_move(&s, dt) < 0)
+        if (fsi_sph_accelerate(&sph, dt, NULL) < 0 || fsi_sph_move(&sph, dt) < 0)
             return 0;
         double t2 = now();
         if (k < skip)
@@ -162,15 +163,15 @@ static int measure(fsi_sph_solver solver, int n, int skip, int count, result *r)
         r->prepare += 1e3 * (t1 - t0) / count;
         each[k - skip] = 1e3 * (t2 - t0);
         r->step += each[k - skip] / count;
-        r->density += (double)s.stats.density_iterations / count;
-        r->divergence += (double)s.stats.divergence_iterations / count;
-        r->error += (double)s.stats.density_error / count;
+        r->density += (double)sph.stats.density_iterations / count;
+        r->divergence += (double)sph.stats.divergence_iterations / count;
+        r->error += (double)sph.stats.density_error / count;
     }
     qsort(each, (size_t)count, sizeof *each, by_size);
     r->middle = each[count / 2];
     if (solver == FSI_SPH_WCSPH && count > 10)
-        r->search = search_ms(&s);
-    fsi_sph_free(&s);
+        r->search = search_ms(&sph);
+    fsi_sph_free(&sph);
     return 1;
 }
 
@@ -247,20 +248,20 @@ static double tled_ms(fsi_tled_material material, int nx, int ny, int nz, int co
                         tet[4 * n + a] =
                             i + (c & 1) + (nx + 1) * (j + (c >> 1 & 1) + (ny + 1) * (k + (c >> 2)));
                     }
-    fsi_tled_desc d;
-    memset(&d, 0, sizeof d);
-    d.nodes = nodes;
-    d.tets = n;
-    d.x = x;
-    d.tet = tet;
-    d.density = 1000;
-    d.young = FSI_R(1e6);
-    d.poisson = FSI_R(0.45);
-    d.material = material;
-    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    fsi_tled_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nodes = nodes;
+    desc.tets = n;
+    desc.x = x;
+    desc.tet = tet;
+    desc.density = 1000;
+    desc.young = FSI_R(1e6);
+    desc.poisson = FSI_R(0.45);
+    desc.material = material;
+    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     *tets = n;
     fsi_tled body;
-    if (fsi_tled_init(&body, &d) != FSI_OK)
+    if (fsi_tled_init(&body, &desc) != FSI_OK)
         return -1;
     for (int i = 0; i < nodes; i++)
         if (x[3 * i] == 0)

@@ -21,120 +21,122 @@ static fsi_real water(fsi_vec3 x, void *user) {
 }
 
 /* Height of the water in a column: the highest cell where it ends, seen from below. */
-static float column(const fsi_grid *g, int i) {
+static float column(const fsi_grid *grid, int i) {
     for (int j = NY - 1; j > 0; j--) {
-        double a = (double)g->phi[i + NX * (j - 1)], b = (double)g->phi[i + NX * j];
+        double a = (double)grid->phi[i + NX * (j - 1)], b = (double)grid->phi[i + NX * j];
         if (a < 0 && b >= 0)
-            return (float)((double)g->h * (j - 0.5 + a / (a - b)));
+            return (float)((double)grid->h * (j - 0.5 + a / (a - b)));
     }
     return 0;
 }
 
-static void record(const fsi_world *w, int f) {
+static void record(const fsi_world *world, int f) {
     for (int i = 0; i <= NX; i++) {
         int l = i > 0 ? i - 1 : 0, r = i < NX ? i : NX - 1;
-        height[f][i] = (column(&w->grid, l) + column(&w->grid, r)) / 2;
+        height[f][i] = (column(&world->grid, l) + column(&world->grid, r)) / 2;
     }
     for (int i = 0; i < BALLS; i++) {
-        const fsi_rigid *b = &w->solids.body[i + 1];
-        at[f][i][0] = (float)b->x.x;
-        at[f][i][1] = (float)b->x.y;
-        at[f][i][2] = (float)(2 * atan2((double)b->q.z, (double)b->q.w) * -57.29578);
+        const fsi_rigid *body = &world->solids.body[i + 1];
+        at[f][i][0] = (float)body->x.x;
+        at[f][i][1] = (float)body->x.y;
+        at[f][i][2] = (float)(2 * atan2((double)body->q.z, (double)body->q.w) * -57.29578);
     }
 }
 
 /* one animated number of a ball over all frames */
-static void values(FILE *o, int ball, int what) {
+static void values(FILE *file, int ball, int what) {
     for (int f = 0; f < FRAMES; f++) {
         if (f)
-            fprintf(o, ";");
+            fprintf(file, ";");
         if (what == 0)
-            fprintf(o, "%.1f %.1f", 300 * at[f][ball][0], 300 - 300 * at[f][ball][1]);
+            fprintf(file, "%.1f %.1f", 300 * at[f][ball][0], 300 - 300 * at[f][ball][1]);
         else
-            fprintf(o, "%.0f", at[f][ball][2]);
+            fprintf(file, "%.0f", at[f][ball][2]);
     }
 }
 
-static void surface(FILE *o, int f) {
-    fprintf(o, "M0 300");
+static void surface(FILE *file, int f) {
+    fprintf(file, "M0 300");
     for (int i = 0; i <= NX; i += 2)
-        fprintf(o, " %s%.4g %.0f", i ? "" : "L", 600.0 * i / NX, 300 - 300 * (double)height[f][i]);
-    fprintf(o, " 600 300Z");
+        fprintf(file, " %s%.4g %.0f", i ? "" : "L", 600.0 * i / NX,
+                300 - 300 * (double)height[f][i]);
+    fprintf(file, " 600 300Z");
 }
 
 int main(int argc, char **argv) {
     static const double density[BALLS] = {0.1, 0.5, 0.9, 10};
     static const char *color[BALLS] = {"#f3c74f", "#ee964b", "#d1603d", "#59324c"};
-    fsi_world_desc d = {0};
-    fsi_shape_desc s = {0};
-    FILE *o = fopen(argc > 1 ? argv[1] : "docs/balls.svg", "w");
-    d.grid.nx = NX;
-    d.grid.ny = NY;
-    d.grid.nz = 1;
-    d.grid.h = FSI_R(2.0) / NX;
-    d.grid.rho = 1000;
-    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    d.grid.liquid = 1;
-    d.grid.volume_correction = 1;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_bodies = BALLS;
-    s.kind = FSI_SHAPE_SPHERE;
-    s.dim = 2;
-    s.radius = FSI_R(0.13);
-    s.resolution = 32;
-    fsi_world w;
+    fsi_world_desc desc = {0};
+    fsi_shape_desc given = {0};
+    FILE *file = fopen(argc > 1 ? argv[1] : "docs/balls.svg", "w");
+    desc.grid.nx = NX;
+    desc.grid.ny = NY;
+    desc.grid.nz = 1;
+    desc.grid.h = FSI_R(2.0) / NX;
+    desc.grid.rho = 1000;
+    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.grid.liquid = 1;
+    desc.grid.volume_correction = 1;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.max_bodies = BALLS;
+    given.kind = FSI_SHAPE_SPHERE;
+    given.dim = 2;
+    given.radius = FSI_R(0.13);
+    given.resolution = 32;
+    fsi_world world;
     fsi_shape ball;
-    if (!o || fsi_world_init(&w, &d) != FSI_OK || fsi_shape_init(&ball, &s) != FSI_OK)
+    if (!file || fsi_world_init(&world, &desc) != FSI_OK || fsi_shape_init(&ball, &given) != FSI_OK)
         return 1;
     for (int i = 0; i < BALLS; i++) {
-        fsi_rigid_desc b = {0};
-        b.kind = FSI_RIGID_DYNAMIC;
-        b.shape = &ball;
-        b.density = (fsi_real)(1000 * density[i]);
-        b.x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / BALLS), FSI_R(0.8), 0);
-        b.friction = FSI_R(0.2);
-        fsi_world_add(&w, &b, NULL);
+        fsi_rigid_desc options = {0};
+        options.kind = FSI_RIGID_DYNAMIC;
+        options.shape = &ball;
+        options.density = (fsi_real)(1000 * density[i]);
+        options.x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / BALLS), FSI_R(0.8), 0);
+        options.friction = FSI_R(0.2);
+        fsi_world_add(&world, &options, NULL);
     }
-    fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, NULL);
+    fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, NULL);
     for (int f = 0; f < FRAMES; f++) {
-        record(&w, f);
+        record(&world, f);
         for (int i = 0; i < 6; i++)
-            if (fsi_world_step(&w, FSI_R(0.005), NULL) < 0)
+            if (fsi_world_step(&world, FSI_R(0.005), NULL) < 0)
                 return 1;
     }
-    fprintf(o, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 600 300\" width=\"600\" "
-               "height=\"300\">\n<rect width=\"600\" height=\"300\" fill=\"#f6f8fa\"/>\n");
-    fprintf(o, "<path fill=\"#4f9bd9\" d=\"");
-    surface(o, STILL);
-    fprintf(o, "\"><animate attributeName=\"d\" dur=\"2.7s\" repeatCount=\"indefinite\" values=\"");
+    fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 600 300\" width=\"600\" "
+                  "height=\"300\">\n<rect width=\"600\" height=\"300\" fill=\"#f6f8fa\"/>\n");
+    fprintf(file, "<path fill=\"#4f9bd9\" d=\"");
+    surface(file, STILL);
+    fprintf(file,
+            "\"><animate attributeName=\"d\" dur=\"2.7s\" repeatCount=\"indefinite\" values=\"");
     for (int f = 0; f < FRAMES; f++) {
         if (f)
-            fprintf(o, ";\n");
-        surface(o, f);
+            fprintf(file, ";\n");
+        surface(file, f);
     }
-    fprintf(o, "\"/></path>\n");
+    fprintf(file, "\"/></path>\n");
     for (int i = 0; i < BALLS; i++) {
         fprintf(
-            o,
+            file,
             "<g transform=\"translate(%.1f %.1f)\"><animateTransform attributeName=\"transform\" "
             "type=\"translate\" dur=\"2.7s\" repeatCount=\"indefinite\" values=\"",
             300 * (double)at[STILL][i][0], 300 - 300 * (double)at[STILL][i][1]);
-        values(o, i, 0);
-        fprintf(o, "\"/>\n<g><animateTransform attributeName=\"transform\" type=\"rotate\" "
-                   "dur=\"2.7s\" repeatCount=\"indefinite\" values=\"");
-        values(o, i, 1);
-        fprintf(o,
+        values(file, i, 0);
+        fprintf(file, "\"/>\n<g><animateTransform attributeName=\"transform\" type=\"rotate\" "
+                      "dur=\"2.7s\" repeatCount=\"indefinite\" values=\"");
+        values(file, i, 1);
+        fprintf(file,
                 "\"/>\n<circle r=\"39\" fill=\"%s\" stroke=\"#333\"/><path d=\"M0 0H39\" "
                 "stroke=\"#333\"/></g>\n",
                 color[i]);
-        fprintf(o,
+        fprintf(file,
                 "<text y=\"5\" font-family=\"sans-serif\" font-size=\"15\" text-anchor=\"middle\" "
                 "fill=\"#fff\">%g</text></g>\n",
                 density[i]);
     }
-    fprintf(o, "</svg>\n");
-    fclose(o);
-    fsi_world_free(&w);
+    fprintf(file, "</svg>\n");
+    fclose(file);
+    fsi_world_free(&world);
     fsi_shape_free(&ball);
     return 0;
 }

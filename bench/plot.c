@@ -13,7 +13,7 @@ int main(int argc, char **argv) {
     static const int color[CURVES][3] = {{31, 119, 180}, {214, 98, 40},   {44, 140, 60},
                                          {150, 60, 150}, {120, 120, 120}, {200, 160, 30},
                                          {30, 150, 160}, {180, 40, 60}};
-    ex_curve c[CURVES];
+    ex_curve curve[CURVES];
     int n = 0;
     for (int i = 7; i < argc && n < CURVES; i++, n++) {
         char *file = strchr(argv[i], '=');
@@ -23,12 +23,13 @@ int main(int argc, char **argv) {
             return 2;
         }
         *file = 0;
-        c[n].name = argv[i];
-        c[n].x = x[n];
-        c[n].y = y[n];
-        c[n].color = ex_rgb(color[n][0], color[n][1], color[n][2]);
-        for (c[n].n = 0; c[n].n < POINTS && fscanf(f, "%lf %lf", &x[n][c[n].n], &y[n][c[n].n]) == 2;
-             c[n].n++) {
+        curve[n].name = argv[i];
+        curve[n].x = x[n];
+        curve[n].y = y[n];
+        curve[n].color = ex_rgb(color[n][0], color[n][1], color[n][2]);
+        for (curve[n].n = 0;
+             curve[n].n < POINTS && fscanf(f, "%lf %lf", &x[n][curve[n].n], &y[n][curve[n].n]) == 2;
+             curve[n].n++) {
         }
         fclose(f);
     }
@@ -36,5 +37,5 @@ int main(int argc, char **argv) {
         fprintf(stderr, "plot OUT.svg TITLE XNAME YNAME LOGX LOGY NAME=FILE...\n");
         return 2;
     }
-    return !ex_plot_svg(argv[1], argv[2], argv[3], argv[4], c, n, atoi(argv[5]), atoi(argv[6]));
+    return !ex_plot_svg(argv[1], argv[2], argv[3], argv[4], curve, n, atoi(argv[5]), atoi(argv[6]));
 }

@@ -37,58 +37,60 @@ static fsi_real cap_distance(fsi_vec3 x, void *user) {
     return (fsi_real)(sqrt(pow((double)x.x - CX, 2) + (double)(x.y * x.y) + z * z) - R);
 }
 
-static void draw(ex_args *a, scene *s) {
-    ex_image m = ex_image_make(480, 480);
-    fsi_surface f = fsi_soft_surface(&s->rubber);
-    const fsi_grid *g = &s->w.grid;
+static void draw(ex_args *args, scene *s) {
+    ex_image image = ex_image_make(480, 480);
+    fsi_surface surface = fsi_soft_surface(&s->rubber);
+    const fsi_grid *grid = &s->w.grid;
     if (s->dim == 2) {
-        ex_view v = ex_view_make(0, 0, 1, 1, 20, 20, 400, 400);
-        ex_draw_field(&m, &v, g->nx, g->ny, g->density ? g->density : g->pressure, 0, 1, 2);
-        if (g->phi)
-            ex_draw_liquid(&m, &v, g->nx, g->ny, g->phi, ex_rgb(70, 150, 215));
+        ex_view view = ex_view_make(0, 0, 1, 1, 20, 20, 400, 400);
+        ex_draw_field(&image, &view, grid->nx, grid->ny,
+                      grid->density ? grid->density : grid->pressure, 0, 1, 2);
+        if (grid->phi)
+            ex_draw_liquid(&image, &view, grid->nx, grid->ny, grid->phi, ex_rgb(70, 150, 215));
         else
-            ex_colorbar(&m, &v, 2, 0, 1, "SMOKE");
-        ex_draw_surface(&m, &v, &f, ex_rgb(200, 50, 60));
-        ex_line(&m, 20, 420, 420, 420, 3, ex_rgb(90, 90, 90));
+            ex_colorbar(&image, &view, 2, 0, 1, "SMOKE");
+        ex_draw_surface(&image, &view, &surface, ex_rgb(200, 50, 60));
+        ex_line(&image, 20, 420, 420, 420, 3, ex_rgb(90, 90, 90));
     } else {
-        ex_camera c = ex_camera_make(1.3, 0.7, 1.7, CX, 0.2, CX, 1, 28);
+        ex_camera camera = ex_camera_make(1.3, 0.7, 1.7, CX, 0.2, CX, 1, 28);
         const double lo[3] = {0, 0, 0}, hi[3] = {1, 1, 1};
-        ex_clear(&m, ex_rgb(246, 248, 250));
-        ex_floor(&m, &c, lo, hi, 1, 0, 0.1);
-        cap_draw_open(&m, &c, &s->rubber);
-        if (g->phi)
-            ex_draw_water(&m, &c, g->nx, g->ny, g->nz, s->h, g->phi, ex_rgb(70, 150, 215), 0.2);
+        ex_clear(&image, ex_rgb(246, 248, 250));
+        ex_floor(&image, &camera, lo, hi, 1, 0, 0.1);
+        cap_draw_open(&image, &camera, &s->rubber);
+        if (grid->phi)
+            ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, s->h, grid->phi,
+                          ex_rgb(70, 150, 215), 0.2);
         else
-            ex_draw_smoke(&m, &c, g->nx, g->ny, g->nz, s->h, g->density, 0.06,
+            ex_draw_smoke(&image, &camera, grid->nx, grid->ny, grid->nz, s->h, grid->density, 0.06,
                           ex_rgb(110, 114, 125));
-        ex_box3(&m, &c, lo, hi, ex_rgb(120, 120, 120));
+        ex_box3(&image, &camera, lo, hi, ex_rgb(120, 120, 120));
     }
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 /* Grid, nozzle that makes rate m^3/s, rubber, and the scheme that couples them; 0 = lack of memory.
  */
-static int make_scene(scene *s, ex_args *a, int monolithic, double rate) {
-    fsi_world_desc w = {0};
+static int make_scene(scene *s, ex_args *args, int monolithic, double rate) {
+    fsi_world_desc desc = {0};
     fsi_grid_source nozzle = {0};
-    fsi_soft_desc c = {0};
-    fsi_partitioned_desc d = {0};
-    double h = s->h = 1.0 / a->size;
-    int water = ex_is(a, "fluid", "water");
-    s->dim = (int)ex_number(a, "dim");
+    fsi_soft_desc given = {0};
+    fsi_partitioned_desc options = {0};
+    double h = s->h = 1.0 / args->size;
+    int water = ex_is(args, "fluid", "water");
+    s->dim = (int)ex_number(args, "dim");
     s->monolithic = monolithic;
-    w.grid.nx = w.grid.ny = a->size;
-    w.grid.nz = s->dim == 3 ? a->size : 1;
-    w.grid.h = (fsi_real)h;
-    w.grid.rho = 1;
-    w.grid.shells = 1;
-    w.grid.smoke = !water;
-    w.grid.liquid = water;
-    w.grid.advect_velocity = FSI_ADVECT_LINEAR;
-    w.max_guests = w.no_walls = 1;
-    w.grid.side[3].kind = FSI_SIDE_OPEN;
-    if (fsi_world_init(&s->w, &w) != FSI_OK)
+    desc.grid.nx = desc.grid.ny = args->size;
+    desc.grid.nz = s->dim == 3 ? args->size : 1;
+    desc.grid.h = (fsi_real)h;
+    desc.grid.rho = 1;
+    desc.grid.shells = 1;
+    desc.grid.smoke = !water;
+    desc.grid.liquid = water;
+    desc.grid.advect_velocity = FSI_ADVECT_LINEAR;
+    desc.max_guests = desc.no_walls = 1;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    if (fsi_world_init(&s->w, &desc) != FSI_OK)
         return 0;
     if (water)
         fsi_grid_set_field(&s->w.grid, FSI_FIELD_PHI, cap_distance, s);
@@ -100,44 +102,45 @@ static int make_scene(scene *s, ex_args *a, int monolithic, double rate) {
     nozzle.density = 1;
     nozzle.divergence = (fsi_real)(rate / ((s->dim == 2 ? cells : cells * cells) * pow(h, s->dim)));
     fsi_grid_add_source(&s->w.grid, &nozzle);
-    c.dim = s->dim;
-    c.stretch = (fsi_real)ex_number(a, "stiffness");
-    c.bend = FSI_R(1e-6);
-    c.damping_stiffness = FSI_R(0.01);
-    c.area_density = (fsi_real)(ex_number(a, "mass_ratio") * 2 * h);
-    c.integrator = monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
-    c.newton = (int)ex_number(a, "newton");
-    d.gentle = c.newton > 1;
-    if (!cap_make(&s->rubber, &c, h))
+    given.dim = s->dim;
+    given.stretch = (fsi_real)ex_number(args, "stiffness");
+    given.bend = FSI_R(1e-6);
+    given.damping_stiffness = FSI_R(0.01);
+    given.area_density = (fsi_real)(ex_number(args, "mass_ratio") * 2 * h);
+    given.integrator = monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+    given.newton = (int)ex_number(args, "newton");
+    options.gentle = given.newton > 1;
+    if (!cap_make(&s->rubber, &given, h))
         return 0;
     s->v0 = cap_volume(&s->rubber);
     s->responder.soft = &s->rubber;
     fsi_guest guest = fsi_soft_guest(&s->responder);
     fsi_world_add_guest(&s->w, &guest);
-    d.n = d.m = 3 * s->rubber.desc.vertex_count + 64;
-    d.group = 3;
-    d.min_iterations = 2;
-    d.max_iterations = (int)ex_number(a, "cap");
-    d.tolerance = (fsi_real)(ex_number(a, "tolerance") * h);
-    d.omega = (fsi_real)ex_number(a, "omega");
-    d.scheme = ex_is(a, "scheme", "p") || ex_is(a, "scheme", "pc") ? FSI_SCHEME_RELAXED
-               : ex_is(a, "scheme", "aitken")                      ? FSI_SCHEME_AITKEN
-                                                                   : FSI_SCHEME_REDUCED;
+    options.n = options.m = 3 * s->rubber.desc.vertex_count + 64;
+    options.group = 3;
+    options.min_iterations = 2;
+    options.max_iterations = (int)ex_number(args, "cap");
+    options.tolerance = (fsi_real)(ex_number(args, "tolerance") * h);
+    options.omega = (fsi_real)ex_number(args, "omega");
+    options.scheme = ex_is(args, "scheme", "p") || ex_is(args, "scheme", "pc") ? FSI_SCHEME_RELAXED
+                     : ex_is(args, "scheme", "aitken")                         ? FSI_SCHEME_AITKEN
+                                                                               : FSI_SCHEME_REDUCED;
     s->p.scheme = &s->scheme;
     s->p.list = s->list;
     s->p.solids.part = s->part;
-    s->p.fluid.bpp = s->p.fluid.swept = (int)ex_number(a, "bpp");
-    s->p.fluid.pressure_form = ex_is(a, "scheme", "p") || ex_is(a, "scheme", "rmi");
-    return fsi_partitioned_init(&s->scheme, &d) == FSI_OK;
+    s->p.fluid.bpp = s->p.fluid.swept = (int)ex_number(args, "bpp");
+    s->p.fluid.pressure_form = ex_is(args, "scheme", "p") || ex_is(args, "scheme", "rmi");
+    return fsi_partitioned_init(&s->scheme, &options) == FSI_OK;
 }
 
 /* 0 = it came apart. */
 static int step_scene(scene *s, fsi_report *report) {
-    fsi_result r = s->monolithic ? fsi_world_step(&s->w, (fsi_real)s->h, report)
-                                 : fsi_world_exchange(&s->w, &s->p, (fsi_real)s->h, report);
-    if (r >= 0 && (double)fsi_max_abs(3 * (size_t)s->rubber.desc.vertex_count, s->rubber.v) < 50)
+    fsi_result result = s->monolithic ? fsi_world_step(&s->w, (fsi_real)s->h, report)
+                                      : fsi_world_exchange(&s->w, &s->p, (fsi_real)s->h, report);
+    if (result >= 0
+        && (double)fsi_max_abs(3 * (size_t)s->rubber.desc.vertex_count, s->rubber.v) < 50)
         return 1;
-    fprintf(stderr, "%s\n", fsi_result_text(r));
+    fprintf(stderr, "%s\n", fsi_result_text(result));
     return 0;
 }
 
@@ -164,33 +167,33 @@ int main(int argc, char **argv) {
         {"newton", "", "most Newton iterations of the rubber in a step", "1", 1, 100, NULL},
         {"compare", "", "1: the monolithic solve beside it", "0", 0, 1, NULL}};
     static scene s, other;
-    ex_args a;
+    ex_args args;
     int stable = 1, most = 0, capped = 0;
     double injected = 0, leak = 0, total = 0, third[3] = {0, 0, 0}, shape = 0;
-    ex_begin(&a, argc, argv, "balloon", "A rubber cap is blown up through a nozzle in the floor.",
-             keys, 12, 48, 120);
-    double q = ex_number(&a, "rate")
-               * (ex_number(&a, "dim") < 3 ? PI / 2 * R * R : 2 * PI / 3 * R * R * R);
-    int compare = (int)ex_number(&a, "compare");
-    if (!make_scene(&s, &a, ex_is(&a, "scheme", "monolithic"), q)
-        || (compare && !make_scene(&other, &a, 1, q)))
+    ex_begin(&args, argc, argv, "balloon",
+             "A rubber cap is blown up through a nozzle in the floor.", keys, 12, 48, 120);
+    double q = ex_number(&args, "rate")
+               * (ex_number(&args, "dim") < 3 ? PI / 2 * R * R : 2 * PI / 3 * R * R * R);
+    int compare = (int)ex_number(&args, "compare");
+    if (!make_scene(&s, &args, ex_is(&args, "scheme", "monolithic"), q)
+        || (compare && !make_scene(&other, &args, 1, q)))
         return 1;
     int frame;
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
         stable = step_scene(&s, &report);
         injected += q * s.h;
         leak += s.p.fluid.leak;
         total += report.iterations;
         capped += report.reason == FSI_NOT_CONVERGED || report.reason == FSI_STALLED;
-        third[3 * frame / a.frames] += report.iterations;
+        third[3 * frame / args.frames] += report.iterations;
         if (report.iterations > most)
             most = report.iterations;
         if (compare && stable)
             stable = step_scene(&other, &report), shape = fmax(shape, shape_distance(&s, &other));
-        if (a.out)
-            draw(&a, &s);
-        ex_progress(&a, frame);
+        if (args.out)
+            draw(&args, &s);
+        ex_progress(&args, frame);
     }
     ex_result("injected", "%.8f", injected);
     ex_result("gained", "%.8f", cap_volume(&s.rubber) - s.v0);
@@ -202,13 +205,13 @@ int main(int argc, char **argv) {
     if (compare)
         ex_result("shape_error", "%.4f", shape);
     ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));
-    ex_result("mean_iterations_first_third", "%.3f", third[0] / (a.frames / 3.0));
-    ex_result("mean_iterations_last_third", "%.3f", third[2] / (a.frames / 3.0));
+    ex_result("mean_iterations_first_third", "%.3f", third[0] / (args.frames / 3.0));
+    ex_result("mean_iterations_last_third", "%.3f", third[2] / (args.frames / 3.0));
     ex_result("max_iterations", "%d", most);
     if (!s.monolithic)
         ex_result("capped_steps", "%d", capped);
     free_scene(&s);
     if (compare)
         free_scene(&other);
-    return ex_end(&a, frame, stable);
+    return ex_end(&args, frame, stable);
 }

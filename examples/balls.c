@@ -18,35 +18,40 @@ static fsi_real water(fsi_vec3 x, void *user) {
     return x.y - (fsi_real)((pool *)user)->level;
 }
 
-static void draw(ex_args *a, fsi_world *w, int balls, const int *id, const double *density) {
+static void draw(ex_args *args, fsi_world *world, int balls, const int *id, const double *density) {
     static fsi_real x[3 * 4096], v[3 * 4096];
-    fsi_grid *g = &w->grid;
-    ex_image m = ex_image_make(720, g->dim == 3 ? 480 : 40 + 680 * g->ny / g->nx);
-    fsi_surface s;
-    if (g->dim == 2) {
-        ex_view view = ex_view_make(0, 0, (double)(g->h * g->nx), (double)(g->h * g->ny), 20, 20,
-                                    680, (int)(680.0 * g->ny / g->nx));
-        ex_draw_field(&m, &view, g->nx, g->ny, g->phi, 1e8, 2e8, 2);
-        ex_draw_liquid(&m, &view, g->nx, g->ny, g->phi, ex_rgb(80, 155, 215));
+    fsi_grid *grid = &world->grid;
+    ex_image image = ex_image_make(720, grid->dim == 3 ? 480 : 40 + 680 * grid->ny / grid->nx);
+    fsi_surface surface;
+    if (grid->dim == 2) {
+        ex_view view =
+            ex_view_make(0, 0, (double)(grid->h * grid->nx), (double)(grid->h * grid->ny), 20, 20,
+                         680, (int)(680.0 * grid->ny / grid->nx));
+        ex_draw_field(&image, &view, grid->nx, grid->ny, grid->phi, 1e8, 2e8, 2);
+        ex_draw_liquid(&image, &view, grid->nx, grid->ny, grid->phi, ex_rgb(80, 155, 215));
         for (int i = 0; i < balls; i++) {
-            fsi_solids_surface(&w->solids, id[i], x, v, &s);
-            ex_draw_surface(&m, &view, &s, ex_map(0, 0.35 + 0.12 * log10(density[i] * 10)));
+            fsi_solids_surface(&world->solids, id[i], x, v, &surface);
+            ex_draw_surface(&image, &view, &surface,
+                            ex_map(0, 0.35 + 0.12 * log10(density[i] * 10)));
         }
     } else {
-        ex_camera c = ex_camera_make(1.0, 1.55, 3.1, 1.0, 0.42, 0.5, 1, 33);
-        const double lo[3] = {0, 0, 0}, hi[3] = {(double)(g->h * g->nx), (double)(g->h * g->ny),
-                                                 (double)(g->h * g->nz)};
-        ex_clear(&m, ex_rgb(245, 248, 250));
-        ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
+        ex_camera camera = ex_camera_make(1.0, 1.55, 3.1, 1.0, 0.42, 0.5, 1, 33);
+        const double lo[3] = {0, 0, 0},
+                     hi[3] = {(double)(grid->h * grid->nx), (double)(grid->h * grid->ny),
+                              (double)(grid->h * grid->nz)};
+        ex_clear(&image, ex_rgb(245, 248, 250));
+        ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
         for (int i = 0; i < balls; i++) {
-            fsi_solids_surface(&w->solids, id[i], x, v, &s);
-            ex_draw_surface3(&m, &c, &s, ex_map(0, 0.35 + 0.12 * log10(density[i] * 10)));
+            fsi_solids_surface(&world->solids, id[i], x, v, &surface);
+            ex_draw_surface3(&image, &camera, &surface,
+                             ex_map(0, 0.35 + 0.12 * log10(density[i] * 10)));
         }
-        ex_draw_water(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), 0.5);
-        ex_box3(&m, &c, lo, hi, ex_rgb(110, 110, 110));
+        ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->phi,
+                      ex_rgb(80, 160, 220), 0.5);
+        ex_box3(&image, &camera, lo, hi, ex_rgb(110, 110, 110));
     }
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
@@ -57,40 +62,40 @@ int main(int argc, char **argv) {
         {"settle", "", "1: run on until at rest, with damping", "0", 0, 1, NULL},
         {"dt", "s", "time step", "0.005", 1e-5, 0.1, NULL},
         {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
-    static fsi_partitioned_scene x;
+    static fsi_partitioned_scene scene;
     static fsi_solid_part part[MOST + 1];
     fsi_coupled *list[MOST + 1];
     fsi_partitioned scheme = {0};
     fsi_partitioned_desc pd = {0};
-    fsi_world_desc d = {0};
+    fsi_world_desc desc = {0};
     fsi_shape_desc sd = {0};
-    ex_args a;
+    ex_args args;
     double density[MOST], depth[MOST], r = 0.13, total = 0, spent = 0;
     int id[MOST], stable = 1, steps = 0;
     char text[256] = "";
-    ex_begin(&a, argc, argv, "balls", "Balls of several densities dropped into a pool of water.",
+    ex_begin(&args, argc, argv, "balls", "Balls of several densities dropped into a pool of water.",
              keys, 6, 96, 100);
     pool p;
-    p.dim = (int)ex_number(&a, "dim");
+    p.dim = (int)ex_number(&args, "dim");
     p.level = 0.55;
-    double dt = ex_number(&a, "dt");
-    int settle = (int)ex_number(&a, "settle");
-    int xpm = ex_is(&a, "scheme", "xpm");
-    int balls = ex_list(&a, "density", density, MOST);
-    d.grid.nx = a.size;
-    d.grid.ny = a.size / 2;
-    d.grid.nz = p.dim == 3 ? a.size / 2 : 1;
-    d.grid.h = FSI_R(2.0) / (fsi_real)a.size;
-    d.grid.rho = 1000;
-    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    d.grid.liquid = 1;
-    d.grid.volume_correction = 1;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_bodies = balls;
-    d.couple.fractions = (int)ex_number(&a, "fractions");
-    d.damping = settle ? 2 : 0;
-    fsi_world w;
-    if (fsi_world_init(&w, &d) != FSI_OK)
+    double dt = ex_number(&args, "dt");
+    int settle = (int)ex_number(&args, "settle");
+    int xpm = ex_is(&args, "scheme", "xpm");
+    int balls = ex_list(&args, "density", density, MOST);
+    desc.grid.nx = args.size;
+    desc.grid.ny = args.size / 2;
+    desc.grid.nz = p.dim == 3 ? args.size / 2 : 1;
+    desc.grid.h = FSI_R(2.0) / (fsi_real)args.size;
+    desc.grid.rho = 1000;
+    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.grid.liquid = 1;
+    desc.grid.volume_correction = 1;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.max_bodies = balls;
+    desc.couple.fractions = (int)ex_number(&args, "fractions");
+    desc.damping = settle ? 2 : 0;
+    fsi_world world;
+    if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
     sd.kind = FSI_SHAPE_SPHERE;
     sd.dim = p.dim;
@@ -100,53 +105,53 @@ int main(int argc, char **argv) {
     if (fsi_shape_init(&ball, &sd) != FSI_OK)
         return 1;
     for (int i = 0; i < balls; i++) {
-        fsi_rigid_desc b = {0};
+        fsi_rigid_desc given = {0};
         double z = p.dim == 3 ? 0.5 + 0.2 * (i % 2 ? 1 : -1) : 0;
-        b.kind = FSI_RIGID_DYNAMIC;
-        b.shape = &ball;
-        b.density = (fsi_real)(1000 * density[i]);
-        b.x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / balls), FSI_R(0.8), (fsi_real)z);
-        b.friction = FSI_R(0.2);
-        fsi_world_add(&w, &b, &id[i]);
+        given.kind = FSI_RIGID_DYNAMIC;
+        given.shape = &ball;
+        given.density = (fsi_real)(1000 * density[i]);
+        given.x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / balls), FSI_R(0.8), (fsi_real)z);
+        given.friction = FSI_R(0.2);
+        fsi_world_add(&world, &given, &id[i]);
     }
-    fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &p);
-    fsi_grid_classify(&w.grid);
+    fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &p);
+    fsi_grid_classify(&world.grid);
     pd.n = pd.m = 6 * MOST + 64;
     pd.group = 3;
-    pd.tolerance = FSI_R(0.05) * w.grid.h;
+    pd.tolerance = FSI_R(0.05) * world.grid.h;
     pd.clock_fn = ex_clock;
-    x.scheme = &scheme;
-    x.list = list;
-    x.solids.part = part;
-    x.fluid.bpp = 1;
-    x.fluid.tolerance = 1e-6;
+    scene.scheme = &scheme;
+    scene.list = list;
+    scene.solids.part = part;
+    scene.fluid.bpp = 1;
+    scene.fluid.tolerance = 1e-6;
     if (xpm && fsi_partitioned_init(&scheme, &pd) != FSI_OK)
         return 1;
-    double volume0 = w.grid.stats.liquid_volume;
+    double volume0 = world.grid.stats.liquid_volume;
     if (settle)
         printf("damping=2 1/s on bodies and fluid\n");
-    for (int frame = 0; frame < (settle ? 4 : 1) * a.frames && stable; frame++) {
+    for (int frame = 0; frame < (settle ? 4 : 1) * args.frames && stable; frame++) {
         for (int i = 0; i < 2 && stable; i++, steps++) {
             double start = ex_now();
             fsi_report report;
-            fsi_result rc = xpm ? fsi_world_exchange(&w, &x, (fsi_real)dt, &report)
-                                : fsi_world_step(&w, (fsi_real)dt, &report);
+            fsi_result rc = xpm ? fsi_world_exchange(&world, &scene, (fsi_real)dt, &report)
+                                : fsi_world_step(&world, (fsi_real)dt, &report);
             if (rc < 0)
                 stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
             spent += ex_now() - start;
             total += report.iterations;
         }
-        if (a.out && frame < a.frames)
-            draw(&a, &w, balls, id, density);
-        ex_progress(&a, frame < a.frames ? frame : a.frames - 1);
+        if (args.out && frame < args.frames)
+            draw(&args, &world, balls, id, density);
+        ex_progress(&args, frame < args.frames ? frame : args.frames - 1);
     }
     /* submerged depth over the radius: below the mean level of the water */
     for (int i = 0; i < balls; i++) {
         double area = 2.0 * (p.dim == 3 ? 1.0 : 1.0), below = 0;
-        for (int k = 0; k < w.door_count; k++)
-            below += w.couple.interface.submerged[k];
-        double level = (w.grid.stats.liquid_volume + below) / area;
-        depth[i] = (level - ((double)w.solids.body[id[i]].x.y - r)) / r;
+        for (int k = 0; k < world.door_count; k++)
+            below += world.couple.iface.submerged[k];
+        double level = (world.grid.stats.liquid_volume + below) / area;
+        depth[i] = (level - ((double)world.solids.body[id[i]].x.y - r)) / r;
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.4f", i ? "," : "", depth[i]);
     }
     ex_result("depth", "%s", text);
@@ -155,10 +160,10 @@ int main(int argc, char **argv) {
             ex_result("xpm_share", "%.4f", scheme.seconds[2] / spent);
     else
         ex_result("iterations", "%.2f", total / (steps ? steps : 1));
-    ex_result("volume_error", "%.6f", (w.grid.stats.liquid_volume - volume0) / volume0);
-    fsi_partitioned_scene_free(&x);
+    ex_result("volume_error", "%.6f", (world.grid.stats.liquid_volume - volume0) / volume0);
+    fsi_partitioned_scene_free(&scene);
     fsi_partitioned_free(&scheme);
-    fsi_world_free(&w);
+    fsi_world_free(&world);
     fsi_shape_free(&ball);
-    return ex_end(&a, steps, stable);
+    return ex_end(&args, steps, stable);
 }

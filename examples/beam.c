@@ -13,17 +13,17 @@ static fsi_result stay(void *user, fsi_real dt) {
     return FSI_OK;
 }
 
-static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t, const double *hi) {
-    ex_image m = ex_image_make(720, 440);
-    ex_camera c = ex_camera_make(0.95, 0.75, 2.3, 0.8, 0.3, 0.2, 1, 36);
+static void draw(ex_args *args, const fsi_sph *sph, const fsi_tled *tled, const double *hi) {
+    ex_image image = ex_image_make(720, 440);
+    ex_camera camera = ex_camera_make(0.95, 0.75, 2.3, 0.8, 0.3, 0.2, 1, 36);
     double lo[3] = {0, 0, 0};
-    fsi_surface f = fsi_tled_surface(t);
-    ex_floor(&m, &c, lo, hi, 1, -0.002, 0.2);
-    ex_draw_surface3(&m, &c, &f, ex_rgb(220, 110, 60));
-    water_draw(&m, &c, s, lo, hi);
-    ex_box3(&m, &c, lo, hi, ex_rgb(130, 130, 130));
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    fsi_surface surface = fsi_tled_surface(tled);
+    ex_floor(&image, &camera, lo, hi, 1, -0.002, 0.2);
+    ex_draw_surface3(&image, &camera, &surface, ex_rgb(220, 110, 60));
+    water_draw(&image, &camera, sph, lo, hi);
+    ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 static const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0, 1, NULL},
@@ -35,48 +35,48 @@ static const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0,
                               {"gravity", "m/s^2", "on the fluid", "9.81", 0, 100, NULL}};
 
 int main(int argc, char **argv) {
-    ex_args a;
-    fsi_sph_desc f = {0};
-    fsi_tled_desc t = {0};
-    fsi_proxy_desc p = {0};
+    ex_args args;
+    fsi_sph_desc desc = {0};
+    fsi_tled_desc given = {0};
+    fsi_proxy_desc options = {0};
     fsi_proxy_solid solid[2];
     fsi_coupled *door = &solid[1].door;
     static fsi_real zero[24], one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     static const int32_t node[8] = {0, 1, 2, 3, 4, 5, 6, 7};
     long bad = 0, lost = 0;
     double hi[3] = {1.6, 0.8, 0.4}, bend = 0, now_bend = 0;
-    ex_begin(&a, argc, argv, "beam", "A wave bends an elastic beam.", keys, 7, 12, 50);
+    ex_begin(&args, argc, argv, "beam", "A wave bends an elastic beam.", keys, 7, 12, 50);
     /* n x 6 n x 4 n bricks */
-    int n = (int)fmax(1, pow(ex_number(&a, "tets") / 6 / 24, 1.0 / 3) + 0.5);
+    int n = (int)fmax(1, pow(ex_number(&args, "tets") / 6 / 24, 1.0 / 3) + 0.5);
     fsi_mesh mesh;
     if (fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.95), FSI_R(0.005), FSI_R(0.1)),
                      fsi_vec(FSI_R(1.01), FSI_R(0.4), FSI_R(0.3)), n, 6 * n, 4 * n, 1, NULL)
         != FSI_OK)
         return 1;
-    t.nodes = mesh.vertex_count;
-    t.tets = mesh.tet_count;
-    t.x = mesh.x;
-    t.tet = mesh.tet;
-    t.density = (fsi_real)ex_number(&a, "density");
-    t.young = (fsi_real)ex_number(&a, "young");
-    t.poisson = FSI_R(0.3);
-    t.damping = 2;
-    f.capacity = (int)ex_number(&a, "particles");
+    given.nodes = mesh.vertex_count;
+    given.tets = mesh.tet_count;
+    given.x = mesh.x;
+    given.tet = mesh.tet;
+    given.density = (fsi_real)ex_number(&args, "density");
+    given.young = (fsi_real)ex_number(&args, "young");
+    given.poisson = FSI_R(0.3);
+    given.damping = 2;
+    desc.capacity = (int)ex_number(&args, "particles");
     /* coarser where they would not fit */
     double dt;
-    for (dt = 0.4 / a.size; ceil(0.5 / dt) * ceil(0.5 / dt) * ceil(0.4 / dt) > f.capacity;
+    for (dt = 0.4 / args.size; ceil(0.5 / dt) * ceil(0.5 / dt) * ceil(0.4 / dt) > desc.capacity;
          dt *= 1.02) {
     }
-    f.spacing = (fsi_real)dt;
-    f.boundary_capacity = 40 * a.size * a.size + 4000;
-    f.density = 1000;
-    f.sound_speed = 30;
-    f.viscosity = 1;
-    f.artificial = FSI_R(0.1);
-    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    desc.spacing = (fsi_real)dt;
+    desc.boundary_capacity = 40 * args.size * args.size + 4000;
+    desc.density = 1000;
+    desc.sound_speed = 30;
+    desc.viscosity = 1;
+    desc.artificial = FSI_R(0.1);
+    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
     fsi_sph sph;
     fsi_tled beam;
-    if (fsi_tled_init(&beam, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK)
+    if (fsi_tled_init(&beam, &given) != FSI_OK || fsi_sph_init(&sph, &desc) != FSI_OK)
         return 1;
     int i;
     for (i = 0; i < beam.nodes; i++)
@@ -90,9 +90,9 @@ int main(int argc, char **argv) {
                           fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 1u << 3,
                           NULL);
     fsi_mesh tank;
-    if (fsi_mesh_box(&tank, fsi_vec_scale(fsi_vec(1, 1, 1), FSI_R(-0.4) * f.spacing),
-                     fsi_vec((fsi_real)hi[0] + FSI_R(0.4) * f.spacing, 2,
-                             (fsi_real)hi[2] + FSI_R(0.4) * f.spacing),
+    if (fsi_mesh_box(&tank, fsi_vec_scale(fsi_vec(1, 1, 1), FSI_R(-0.4) * desc.spacing),
+                     fsi_vec((fsi_real)hi[0] + FSI_R(0.4) * desc.spacing, 2,
+                             (fsi_real)hi[2] + FSI_R(0.4) * desc.spacing),
                      1, 1, 1, 0, NULL)
         != FSI_OK)
         return 1;
@@ -108,34 +108,34 @@ int main(int argc, char **argv) {
     door->inverse_mass = zero;
     door->node = node;
     solid[0].tled = &beam;
-    solid[0].restitution = (fsi_real)ex_number(&a, "restitution");
-    solid[0].slip = (fsi_real)ex_number(&a, "slip");
-    p.sph = &sph;
-    p.solid = solid;
-    p.count = 2;
+    solid[0].restitution = (fsi_real)ex_number(&args, "restitution");
+    solid[0].slip = (fsi_real)ex_number(&args, "slip");
+    options.sph = &sph;
+    options.solid = solid;
+    options.count = 2;
     fsi_proxy proxy;
     pour w;
-    if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK)
+    if (pour_begin(&w, &proxy, &options, 0.02) != FSI_OK)
         return 1;
     fsi_bvh tree;
     if (fsi_bvh_init(&tree, beam.triangles, NULL) != FSI_OK)
         return 1;
-    for (int frame = 0; frame < a.frames && pour_frame(&w); frame++) {
+    for (int frame = 0; frame < args.frames && pour_frame(&w); frame++) {
         if (fsi_bvh_build(&tree, &solid[0].door.surface) != FSI_OK)
             return 1;
         for (i = 0; i < sph.now.count; i++) {
             fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
-            fsi_hit h;
-            if (!pour_near(&w, i, f.spacing, NULL, &h))
+            fsi_hit hit;
+            if (!pour_near(&w, i, desc.spacing, NULL, &hit))
                 continue;
             bad += fsi_bvh_inside(&tree, x);
         }
         for (i = 0, now_bend = 0; i < beam.nodes; i++)
             now_bend = fmax(now_bend, (double)(beam.x[3 * i] - mesh.x[3 * i]));
         bend = fmax(bend, now_bend);
-        if (a.out)
-            draw(&a, &sph, &beam, hi);
-        ex_progress(&a, frame);
+        if (args.out)
+            draw(&args, &sph, &beam, hi);
+        ex_progress(&args, frame);
     }
     for (i = 0; i < sph.now.count; i++)
         lost += !(sph.x[i] > -0.01 && sph.x[i] < hi[0] + 0.01 && sph.y[i] > -0.01
@@ -152,5 +152,5 @@ int main(int argc, char **argv) {
     fsi_sph_free(&sph);
     fsi_mesh_free(&mesh);
     fsi_mesh_free(&tank);
-    return ex_end(&a, w.steps, w.stable);
+    return ex_end(&args, w.steps, w.stable);
 }

@@ -12,32 +12,32 @@ enum {
     BOARDS = 4
 };
 
-static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
+static void draw(ex_args *args, const fsi_sph *sph, const fsi_tled *tled) {
     static const char *name[BOARDS] = {"NO SLIP", "FREE SLIP", "ELASTIC", "INELASTIC"};
-    ex_image m = ex_image_make(900, 420);
-    ex_camera c = ex_camera_make(1.35, 0.95, 3.6, 1.35, 0.33, 0, 1, 26);
+    ex_image image = ex_image_make(900, 420);
+    ex_camera camera = ex_camera_make(1.35, 0.95, 3.6, 1.35, 0.33, 0, 1, 26);
     double lo[3] = {-0.3, -0.05, -0.6}, hi[3] = {3, 1, 1};
-    ex_floor(&m, &c, lo, hi, 1, -0.05, 0.2);
+    ex_floor(&image, &camera, lo, hi, 1, -0.05, 0.2);
     for (int k = 0; k < BOARDS; k++) {
-        fsi_surface f = fsi_tled_surface(&t[k]);
-        ex_draw_surface3(&m, &c, &f, ex_rgb(190, 150, 100));
-        ex_text(&m, 95 + 200 * k, 392, 1, ex_rgb(60, 60, 60), name[k]);
+        fsi_surface surface = fsi_tled_surface(&tled[k]);
+        ex_draw_surface3(&image, &camera, &surface, ex_rgb(190, 150, 100));
+        ex_text(&image, 95 + 200 * k, 392, 1, ex_rgb(60, 60, 60), name[k]);
     }
-    water_draw(&m, &c, s, lo, hi);
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    water_draw(&image, &camera, sph, lo, hi);
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 /* A board of n x n bricks, leant and put in its place. */
-static fsi_result lean(fsi_mesh *m, int n, double x0, double angle) {
-    fsi_result r = fsi_mesh_box(m, fsi_vec(-FSI_R(0.3), -FSI_R(0.04), -FSI_R(0.25)),
-                                fsi_vec(FSI_R(0.3), 0, FSI_R(0.25)), n, 1, n, 0, NULL);
-    for (int i = 0; r == FSI_OK && i < m->vertex_count; i++) {
-        double x = (double)m->x[3 * i], y = (double)m->x[3 * i + 1];
-        m->x[3 * i] = (fsi_real)(x0 + x * cos(angle) + y * sin(angle));
-        m->x[3 * i + 1] = (fsi_real)(0.25 - x * sin(angle) + y * cos(angle));
+static fsi_result lean(fsi_mesh *mesh, int n, double x0, double angle) {
+    fsi_result result = fsi_mesh_box(mesh, fsi_vec(-FSI_R(0.3), -FSI_R(0.04), -FSI_R(0.25)),
+                                     fsi_vec(FSI_R(0.3), 0, FSI_R(0.25)), n, 1, n, 0, NULL);
+    for (int i = 0; result == FSI_OK && i < mesh->vertex_count; i++) {
+        double x = (double)mesh->x[3 * i], y = (double)mesh->x[3 * i + 1];
+        mesh->x[3 * i] = (fsi_real)(x0 + x * cos(angle) + y * sin(angle));
+        mesh->x[3 * i + 1] = (fsi_real)(0.25 - x * sin(angle) + y * cos(angle));
     }
-    return r;
+    return result;
 }
 
 static const ex_key keys[] = {
@@ -53,53 +53,53 @@ int main(int argc, char **argv) {
                                              "slide_inelastic"};
     static const char *high_name[BOARDS] = {"height_noslip", "height_slip", "height_elastic",
                                             "height_inelastic"};
-    ex_args a;
-    fsi_sph_desc f = {0};
+    ex_args args;
+    fsi_sph_desc desc = {0};
     fsi_tled board[BOARDS];
-    fsi_tled_desc t = {0};
+    fsi_tled_desc given = {0};
     fsi_mesh mesh[BOARDS];
-    fsi_proxy_desc p = {0};
+    fsi_proxy_desc options = {0};
     fsi_proxy_solid solid[BOARDS];
     fsi_bvh tree[BOARDS];
     int first[BOARDS + 1] = {0};
     long bad = 0;
     double slide[BOARDS] = {0}, high[BOARDS] = {0};
-    ex_begin(&a, argc, argv, "board", "Four boundary conditions side by side.", keys, 6, 8, 40);
-    double angle = ex_number(&a, "angle");
+    ex_begin(&args, argc, argv, "board", "Four boundary conditions side by side.", keys, 6, 8, 40);
+    double angle = ex_number(&args, "angle");
     memset(solid, 0, sizeof solid);
-    int n = (int)fmax(3, sqrt(ex_number(&a, "tets") / 6) + 0.5);
-    f.capacity = (int)ex_number(&a, "particles");
+    int n = (int)fmax(3, sqrt(ex_number(&args, "tets") / 6) + 0.5);
+    desc.capacity = (int)ex_number(&args, "particles");
     /* coarser where they would not fit */
     double dt;
-    for (dt = 0.24 / a.size;
-         BOARDS * ceil(0.24 / dt) * ceil(0.18 / dt) * ceil(0.24 / dt) > f.capacity; dt *= 1.02) {
+    for (dt = 0.24 / args.size;
+         BOARDS * ceil(0.24 / dt) * ceil(0.18 / dt) * ceil(0.24 / dt) > desc.capacity; dt *= 1.02) {
     }
-    f.spacing = (fsi_real)dt;
-    f.density = 1000;
-    f.sound_speed = 30;
-    f.viscosity = 1;
-    f.artificial = FSI_R(0.05);
-    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
+    desc.spacing = (fsi_real)dt;
+    desc.density = 1000;
+    desc.sound_speed = 30;
+    desc.viscosity = 1;
+    desc.artificial = FSI_R(0.05);
+    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
     fsi_sph sph;
-    if (fsi_sph_init(&sph, &f) != FSI_OK)
+    if (fsi_sph_init(&sph, &desc) != FSI_OK)
         return 1;
-    t.density = 1000;
-    t.young = FSI_R(2e6);
-    t.poisson = FSI_R(0.3);
-    t.damping = 5;
+    given.density = 1000;
+    given.young = FSI_R(2e6);
+    given.poisson = FSI_R(0.3);
+    given.damping = 5;
     int k;
     for (k = 0; k < BOARDS; k++) {
         double x0 = 0.9 * k;
         if (lean(&mesh[k], n, x0, angle) != FSI_OK)
             return 1;
-        t.nodes = mesh[k].vertex_count;
-        t.tets = mesh[k].tet_count;
-        t.x = mesh[k].x;
-        t.tet = mesh[k].tet;
-        if (fsi_tled_init(&board[k], &t) != FSI_OK)
+        given.nodes = mesh[k].vertex_count;
+        given.tets = mesh[k].tet_count;
+        given.x = mesh[k].x;
+        given.tet = mesh[k].tet;
+        if (fsi_tled_init(&board[k], &given) != FSI_OK)
             return 1;
         /* both ends held */
-        for (int i = 0; i < t.nodes; i++)
+        for (int i = 0; i < given.nodes; i++)
             if (fabs((double)mesh[k].x[3 * i] - x0) > 0.24)
                 fsi_tled_fix(&board[k], i, fsi_vec(0, 0, 0));
         if (fsi_sph_add_block(&sph, fsi_vec((fsi_real)x0 - FSI_R(0.22), FSI_R(0.5), -FSI_R(0.12)),
@@ -109,21 +109,21 @@ int main(int argc, char **argv) {
             return 1;
         first[k + 1] = sph.now.count; /* ids of this board's fluid */
         solid[k].tled = &board[k];
-        solid[k].slip = k == 0 ? 0 : (fsi_real)ex_number(&a, "slip");
-        solid[k].restitution = k == 2 ? (fsi_real)ex_number(&a, "restitution") : 0;
+        solid[k].slip = k == 0 ? 0 : (fsi_real)ex_number(&args, "slip");
+        solid[k].restitution = k == 2 ? (fsi_real)ex_number(&args, "restitution") : 0;
     }
     solid[3].slip = FSI_R(0.9);
-    p.sph = &sph;
-    p.solid = solid;
-    p.count = BOARDS;
+    options.sph = &sph;
+    options.solid = solid;
+    options.count = BOARDS;
     fsi_proxy proxy;
     pour w;
-    if (pour_begin(&w, &proxy, &p, 0.01) != FSI_OK)
+    if (pour_begin(&w, &proxy, &options, 0.01) != FSI_OK)
         return 1;
     for (k = 0; k < BOARDS; k++)
         if (fsi_bvh_init(&tree[k], board[k].triangles, NULL) != FSI_OK)
             return 1;
-    for (int frame = 0; frame < a.frames && pour_frame(&w); frame++) {
+    for (int frame = 0; frame < args.frames && pour_frame(&w); frame++) {
         memset(slide, 0, sizeof slide);
         memset(high, 0, sizeof high);
         for (k = 0; k < BOARDS; k++)
@@ -135,15 +135,15 @@ int main(int argc, char **argv) {
             }
             slide[k] += ((double)x.x - 0.9 * k + 0.1) / (first[k + 1] - first[k]);
             high[k] += (double)x.y / (first[k + 1] - first[k]);
-            fsi_hit h;
+            fsi_hit hit;
             int s;
-            if (!pour_near(&w, i, f.spacing, &s, &h))
+            if (!pour_near(&w, i, desc.spacing, &s, &hit))
                 continue;
             bad += fsi_bvh_inside(&tree[s], x);
         }
-        if (a.out)
-            draw(&a, &sph, board);
-        ex_progress(&a, frame);
+        if (args.out)
+            draw(&args, &sph, board);
+        ex_progress(&args, frame);
     }
     pour_results(&w, bad);
     /* mean way down the slope, m */
@@ -158,5 +158,5 @@ int main(int argc, char **argv) {
         fsi_tled_free(&board[k]);
         fsi_mesh_free(&mesh[k]);
     }
-    return ex_end(&a, w.steps, w.stable);
+    return ex_end(&args, w.steps, w.stable);
 }

@@ -15,10 +15,10 @@ static int held(const fsi_real *x) {
     return x[1] < FSI_R(0.035);
 }
 
-static double rim(const fsi_tled *t) { /* m */
+static double rim(const fsi_tled *tled) { /* m */
     double most = 0;
-    for (int i = 0; i < t->nodes; i++)
-        most = fmax(most, hypot((double)t->x[3 * i], (double)t->x[3 * i + 2]));
+    for (int i = 0; i < tled->nodes; i++)
+        most = fmax(most, hypot((double)tled->x[3 * i], (double)tled->x[3 * i + 2]));
     return most;
 }
 

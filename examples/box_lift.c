@@ -80,8 +80,8 @@ static void place(scene *s, int bodies, double density) {
  * out. */
 static fsi_result begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-    fsi_result r = FSI_OK;
-    for (int k = 0; k < s->count && r >= 0; k++) {
+    fsi_result result = FSI_OK;
+    for (int k = 0; k < s->count && result >= 0; k++) {
         block *b = s->block + k;
         b->surface.x = b->x;
         b->surface.v = b->v;
@@ -90,9 +90,9 @@ static fsi_result begin(void *user, fsi_real dt) {
         else
             b->body.velocity.y -= s->g * dt * (fsi_real)(s->open ? 1 - 1 / b->density : 1);
         b->before = b->body.velocity.y;
-        r = fsi_body_give(&b->body, &b->surface, s->door + k);
+        result = fsi_body_give(&b->body, &b->surface, s->door + k);
     }
-    return r;
+    return result;
 }
 
 /* Round bumpers: two blocks that come near share their velocity along the line between them. */
@@ -167,8 +167,8 @@ static fsi_result move(void *user, fsi_real dt) {
 /* The stricter way: a flow that is rough everywhere (random u along y), the same each time a step
  * asks, around blocks that are held (prescribed) or free, at rest before it. */
 static fsi_result rough(fsi_couple *fluid, scene *s, const scene *at, int prescribed, fsi_real dt,
-                        fsi_report *r) {
-    fsi_grid *g = &s->grid;
+                        fsi_report *report) {
+    fsi_grid *grid = &s->grid;
     uint64_t seed = s->seed;
     memcpy(s->block, at->block, sizeof s->block);
     s->prescribed = prescribed;
@@ -180,42 +180,42 @@ static fsi_result rough(fsi_couple *fluid, scene *s, const scene *at, int prescr
     if (result < 0)
         return result;
     for (int a = 0; a < s->dim; a++)
-        fsi_fill(g->faces[a], 0, g->u[a]);
-    for (size_t f = 0; f < g->faces[1]; f++)
-        g->u[1][f] =
+        fsi_fill(grid->faces[a], 0, grid->u[a]);
+    for (size_t f = 0; f < grid->faces[1]; f++)
+        grid->u[1][f] =
             (fsi_real)((double)((seed = seed * 6364136223846793005u + 1442695040888963407u) >> 40)
                            / 16777216.0
                        - 0.5);
     for (int a = 0; a < s->dim; a++)
-        if (g->u_plus[a])
-            memcpy(g->u_plus[a], g->u[a], g->faces[a] * sizeof *g->u[a]);
+        if (grid->u_plus[a])
+            memcpy(grid->u_plus[a], grid->u[a], grid->faces[a] * sizeof *grid->u[a]);
     if (!prescribed)
         s->seed = seed; /* another flow in the next step */
-    return fsi_couple_solve(fluid, dt, r);
+    return fsi_couple_solve(fluid, dt, report);
 }
 
-static void draw(ex_args *a, scene *s) {
-    ex_image m = ex_image_make(s->dim == 3 ? 420 : 380, 620);
+static void draw(ex_args *args, scene *s) {
+    ex_image image = ex_image_make(s->dim == 3 ? 420 : 380, 620);
     if (s->dim == 3) {
-        ex_camera c = ex_camera_make(3.4, 2.2, 4.2, 0.5, 0.95, 0.5, 1, 30);
+        ex_camera camera = ex_camera_make(3.4, 2.2, 4.2, 0.5, 0.95, 0.5, 1, 30);
         double lo[3] = {0, 0, 0}, hi[3] = {1, 2, 1};
         for (int k = 0; k < s->count; k++)
-            ex_draw_surface3(&m, &c, &s->block[k].surface, ex_map(0, 0.3 + 0.2 * (k % 3)));
-        ex_box3(&m, &c, lo, hi, ex_rgb(60, 60, 80));
+            ex_draw_surface3(&image, &camera, &s->block[k].surface, ex_map(0, 0.3 + 0.2 * (k % 3)));
+        ex_box3(&image, &camera, lo, hi, ex_rgb(60, 60, 80));
     } else {
-        ex_view v = ex_view_make(0, 0, 1, 2, 15, 30, 280, 560);
+        ex_view view = ex_view_make(0, 0, 1, 2, 15, 30, 280, 560);
         for (size_t c = 0; c < s->grid.cells; c++) {
             int i = (int)(c % (size_t)s->grid.nx), j = (int)(c / (size_t)s->grid.nx);
             fsi_vec3 u = fsi_grid_velocity_at(&s->grid, fsi_grid_cell_centre(&s->grid, i, j, 0));
             s->grid.scratch[0][c] = fsi_vec_length(u);
         }
-        ex_draw_field(&m, &v, s->grid.nx, s->grid.ny, s->grid.scratch[0], 0, 0.5, 0);
+        ex_draw_field(&image, &view, s->grid.nx, s->grid.ny, s->grid.scratch[0], 0, 0.5, 0);
         for (int k = 0; k < s->count; k++)
-            ex_draw_surface(&m, &v, &s->block[k].surface, ex_rgb(230, 230, 235));
-        ex_colorbar(&m, &v, 0, 0, 0.5, "SPEED M/S");
+            ex_draw_surface(&image, &view, &s->block[k].surface, ex_rgb(230, 230, 235));
+        ex_colorbar(&image, &view, 0, 0, 0.5, "SPEED M/S");
     }
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
@@ -238,35 +238,35 @@ int main(int argc, char **argv) {
     static scene s, before, alone;
     static const char *names[9] = {"none",   "ic",      "schur0",   "schur1",  "schur2",
                                    "schur3", "neumann", "woodbury", "deflated"};
-    fsi_grid_desc g = {0};
+    fsi_grid_desc desc = {0};
     fsi_couple_desc cd = {0};
     fsi_couple couple = {0}, fluid = {0};
     fsi_scene sc = {0}, same = {0};
-    ex_args a;
+    ex_args args;
     int stable = 1, which = 8;
     double total = 0, total_fluid = 0, total_random = 0, acceleration = 0, momentum = 0;
-    ex_begin(&a, argc, argv, "box_lift",
+    ex_begin(&args, argc, argv, "box_lift",
              "Blocks rise in a fluid; every solver of the coupled system.", keys, 10, 256, 100);
     for (int k = 0; k < 9; k++)
-        if (ex_is(&a, "precond", names[k]))
+        if (ex_is(&args, "precond", names[k]))
             which = k;
-    s.dim = (int)ex_number(&a, "dim");
-    s.open = ex_is(&a, "walls", "open");
-    s.g = (fsi_real)ex_number(&a, "gravity");
-    fsi_real dt = (fsi_real)ex_number(&a, "dt");
-    int strict = ex_is(&a, "alone", "held");
-    int n = a.size / 2 > 4 ? a.size / 2 : 4;
-    g.nx = n;
-    g.ny = 2 * n;
-    g.nz = s.dim == 3 ? n : 1;
-    g.h = 1 / (fsi_real)n;
-    g.rho = 1;
-    g.shells = 1;
-    g.max_iterations = 20000;
+    s.dim = (int)ex_number(&args, "dim");
+    s.open = ex_is(&args, "walls", "open");
+    s.g = (fsi_real)ex_number(&args, "gravity");
+    fsi_real dt = (fsi_real)ex_number(&args, "dt");
+    int strict = ex_is(&args, "alone", "held");
+    int n = args.size / 2 > 4 ? args.size / 2 : 4;
+    desc.nx = n;
+    desc.ny = 2 * n;
+    desc.nz = s.dim == 3 ? n : 1;
+    desc.h = 1 / (fsi_real)n;
+    desc.rho = 1;
+    desc.shells = 1;
+    desc.max_iterations = 20000;
     if (!s.open)
-        g.gravity.y = -s.g;
+        desc.gravity.y = -s.g;
     for (int k = 0; k < 6; k++)
-        g.side[k].kind = s.open ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
+        desc.side[k].kind = s.open ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
     cd.solver = which < 2    ? FSI_COUPLE_FULL
                 : which < 6  ? FSI_COUPLE_SCHUR
                 : which == 6 ? FSI_COUPLE_NEUMANN
@@ -274,24 +274,24 @@ int main(int argc, char **argv) {
                              : FSI_COUPLE_DEFLATED;
     cd.precondition = which == 0 ? FSI_PRECONDITION_NONE : FSI_PRECONDITION_IC;
     cd.terms = which - 2;
-    cd.max_iterations = (int)ex_number(&a, "budget");
-    cd.fractions = ex_is(&a, "boundary", "fraction");
-    place(&s, (int)ex_number(&a, "bodies"), ex_number(&a, "density"));
+    cd.max_iterations = (int)ex_number(&args, "budget");
+    cd.fractions = ex_is(&args, "boundary", "fraction");
+    place(&s, (int)ex_number(&args, "bodies"), ex_number(&args, "density"));
     if (which < 2 && cd.fractions) {
         fprintf(stderr, "box_lift: precond none and ic need boundary=voxel\n");
         return 2;
     }
     if (which < 2 || which > 5)
         cd.terms = 0;
-    if (fsi_grid_init(&s.grid, &g) != FSI_OK || fsi_couple_init(&couple, &s.grid, &cd) != FSI_OK)
-        return ex_end(&a, 0, 0);
+    if (fsi_grid_init(&s.grid, &desc) != FSI_OK || fsi_couple_init(&couple, &s.grid, &cd) != FSI_OK)
+        return ex_end(&args, 0, 0);
     alone.dim = s.dim;
     place(&alone, s.count, 1);
     alone.prescribed = 1;
     alone.seed = 1;
-    if (fsi_grid_init(&alone.grid, &g) != FSI_OK
+    if (fsi_grid_init(&alone.grid, &desc) != FSI_OK
         || fsi_couple_init(&fluid, &alone.grid, NULL) != FSI_OK)
-        return ex_end(&a, 0, 0);
+        return ex_end(&args, 0, 0);
     same.solid = alone.list;
     same.count = s.count;
     same.begin_fn = begin;
@@ -303,25 +303,25 @@ int main(int argc, char **argv) {
     sc.user = &s;
     double y0 = (double)s.block[0].body.centre.y;
     int frame;
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0; frame < args.frames && stable; frame++) {
         memcpy(before.block, s.block, sizeof s.block); /* where the blocks are now */
         memcpy(alone.block, s.block, sizeof s.block);
-        fsi_report r;
-        if (fsi_couple_step(&couple, &sc, dt, &r) < 0)
+        fsi_report report;
+        if (fsi_couple_step(&couple, &sc, dt, &report) < 0)
             stable = 0;
-        total += r.iterations;
+        total += report.iterations;
         for (int k = 0; k < s.count; k++) {
             alone.block[k].body.velocity = s.block[k].solved;
             alone.block[k].body.spin = s.block[k].body.spin;
         }
-        if ((strict ? rough(&fluid, &alone, &before, 1, dt, &r)
-                    : fsi_couple_step(&fluid, &same, dt, &r))
+        if ((strict ? rough(&fluid, &alone, &before, 1, dt, &report)
+                    : fsi_couple_step(&fluid, &same, dt, &report))
             < 0)
             stable = 0;
-        total_fluid += r.iterations;
-        if (strict && rough(&fluid, &alone, &before, 0, dt, &r) < 0)
+        total_fluid += report.iterations;
+        if (strict && rough(&fluid, &alone, &before, 0, dt, &report) < 0)
             stable = 0;
-        total_random += strict ? r.iterations : 0;
+        total_random += strict ? report.iterations : 0;
         if (frame == 0)
             acceleration = (double)s.block[0].solved.y / (double)dt;
         for (int k = 0; k < s.count; k++) {
@@ -334,9 +334,9 @@ int main(int argc, char **argv) {
             if (fabs(gained - j) > momentum * fabs(j) && fabs(j) > 0)
                 momentum = fabs(gained - j) / fabs(j);
         }
-        if (a.out)
-            draw(&a, &s);
-        ex_progress(&a, frame);
+        if (args.out)
+            draw(&args, &s);
+        ex_progress(&args, frame);
     }
     ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));
     ex_result("iterations_fluid", "%.2f", total_fluid / (frame > 0 ? frame : 1));
@@ -349,5 +349,5 @@ int main(int argc, char **argv) {
     fsi_couple_free(&fluid);
     fsi_grid_free(&s.grid);
     fsi_grid_free(&alone.grid);
-    return ex_end(&a, frame, stable);
+    return ex_end(&args, frame, stable);
 }

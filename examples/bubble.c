@@ -20,73 +20,78 @@ int main(int argc, char **argv) {
         {"dim", "", "2 or 3", "2", 2, 3, NULL},
         {"bubbles", "", "1: closed air keeps its volume", "1", 0, 1, NULL},
         {"dt", "s", "time step", "0.004", 1e-5, 0.05, NULL}};
-    fsi_world_desc d = {0};
-    ex_args a;
+    fsi_world_desc desc = {0};
+    ex_args args;
     int stable = 1, alive = 1, pieces = 1;
     double total = 0, v0 = 0, worst = 0, liquid = 0, rise = 0;
-    ex_begin(&a, argc, argv, "bubble", "An air bubble rises in water.", keys, 3, 72, 320);
-    int dim = (int)ex_number(&a, "dim");
-    double dt = ex_number(&a, "dt");
-    d.grid.ny = a.size;
-    d.grid.nx = a.size * 2 / 3;
-    d.grid.nz = dim == 3 ? a.size * 2 / 3 : 1;
-    d.grid.h = FSI_R(1.5) / (fsi_real)d.grid.ny;
-    d.grid.rho = 1000;
-    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    d.grid.liquid = 1;
-    d.grid.volume_correction = 1;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.couple.bubbles = (int)ex_number(&a, "bubbles");
-    fsi_world w;
-    if (fsi_world_init(&w, &d) != FSI_OK)
+    ex_begin(&args, argc, argv, "bubble", "An air bubble rises in water.", keys, 3, 72, 320);
+    int dim = (int)ex_number(&args, "dim");
+    double dt = ex_number(&args, "dt");
+    desc.grid.ny = args.size;
+    desc.grid.nx = args.size * 2 / 3;
+    desc.grid.nz = dim == 3 ? args.size * 2 / 3 : 1;
+    desc.grid.h = FSI_R(1.5) / (fsi_real)desc.grid.ny;
+    desc.grid.rho = 1000;
+    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.grid.liquid = 1;
+    desc.grid.volume_correction = 1;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.couple.bubbles = (int)ex_number(&args, "bubbles");
+    fsi_world world;
+    if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
-    fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &dim);
+    fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &dim);
     int frame;
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
         double volume = 0, target = 0, y = 0, cells = 0;
-        stable = fsi_world_step(&w, (fsi_real)dt, &report) >= 0;
+        stable = fsi_world_step(&world, (fsi_real)dt, &report) >= 0;
         total += report.iterations;
-        fsi_grid_classify(&w.grid);
-        for (int i = 0; i < w.grid.region_count; i++)
-            if (!w.grid.regions[i].open)
-                volume += w.grid.regions[i].volume;
-        for (size_t c = 0; c < w.grid.cells; c++)
-            if (w.grid.region[c] >= 0 && !w.grid.regions[w.grid.region[c]].open)
-                y += ((double)(c / (size_t)w.grid.nx % (size_t)w.grid.ny) + 0.5) * (double)w.grid.h,
+        fsi_grid_classify(&world.grid);
+        for (int i = 0; i < world.grid.region_count; i++)
+            if (!world.grid.regions[i].open)
+                volume += world.grid.regions[i].volume;
+        for (size_t c = 0; c < world.grid.cells; c++)
+            if (world.grid.region[c] >= 0 && !world.grid.regions[world.grid.region[c]].open)
+                y += ((double)(c / (size_t)world.grid.nx % (size_t)world.grid.ny) + 0.5)
+                     * (double)world.grid.h,
                     cells += 1;
-        for (int i = 0; i < w.couple.bubbles; i++)
-            target += w.couple.bubble[i].target;
+        for (int i = 0; i < world.couple.bubbles; i++)
+            target += world.couple.bubble[i].target;
         if (frame == 0)
             v0 = volume;
         /* a piece has reached the surface, or all is gone */
-        if (cells == 0 || (w.couple.bubbles && fabs(target - v0) > 0.001 * v0))
+        if (cells == 0 || (world.couple.bubbles && fabs(target - v0) > 0.001 * v0))
             alive = 0;
         if (alive)
-            rise = y / cells - Y0, pieces = w.couple.bubbles > pieces ? w.couple.bubbles : pieces;
+            rise = y / cells - Y0,
+            pieces = world.couple.bubbles > pieces ? world.couple.bubbles : pieces;
         if (alive
-            && fabs(w.grid.stats.liquid_volume / w.grid.levelset.state->target - 1) > fabs(liquid))
-            liquid = w.grid.stats.liquid_volume / w.grid.levelset.state->target - 1;
+            && fabs(world.grid.stats.liquid_volume / world.grid.levelset.state->target - 1)
+                   > fabs(liquid))
+            liquid = world.grid.stats.liquid_volume / world.grid.levelset.state->target - 1;
         if (alive && fabs(volume - v0) / v0 > fabs(worst))
             worst = (volume - v0) / v0;
-        if (a.out) {
-            ex_image m = ex_image_make(400, 560);
+        if (args.out) {
+            ex_image image = ex_image_make(400, 560);
             ex_view view = ex_view_make(0, 0, 1, 1.5, 20, 20, 340, 510);
-            ex_clear(&m, ex_rgb(255, 255, 255));
-            ex_draw_field(
-                &m, &view, w.grid.nx, w.grid.ny,
-                w.grid.phi
-                    + (dim == 3 ? (size_t)(w.grid.nx * w.grid.ny) * (size_t)(w.grid.nz / 2) : 0),
-                1e8, 2e8, 2);
-            ex_draw_liquid(
-                &m, &view, w.grid.nx, w.grid.ny,
-                w.grid.phi
-                    + (dim == 3 ? (size_t)(w.grid.nx * w.grid.ny) * (size_t)(w.grid.nz / 2) : 0),
-                ex_rgb(80, 155, 215));
-            ex_frame(&a, &m);
-            ex_image_free(&m);
+            ex_clear(&image, ex_rgb(255, 255, 255));
+            ex_draw_field(&image, &view, world.grid.nx, world.grid.ny,
+                          world.grid.phi
+                              + (dim == 3 ? (size_t)(world.grid.nx * world.grid.ny)
+                                                * (size_t)(world.grid.nz / 2)
+                                          : 0),
+                          1e8, 2e8, 2);
+            ex_draw_liquid(&image, &view, world.grid.nx, world.grid.ny,
+                           world.grid.phi
+                               + (dim == 3 ? (size_t)(world.grid.nx * world.grid.ny)
+                                                 * (size_t)(world.grid.nz / 2)
+                                           : 0),
+                           ex_rgb(80, 155, 215));
+            ex_frame(&args, &image);
+            ex_image_free(&image);
         }
-        ex_progress(&a, frame);
+        ex_progress(&args, frame);
     }
     ex_result("volume_error", "%.6f", worst);
     /* in diameters, while all of it was closed */
@@ -95,6 +100,6 @@ int main(int argc, char **argv) {
     ex_result("liquid_error", "%.6f", liquid);
     ex_result("closed_at_end", "%d", alive);
     ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));
-    fsi_world_free(&w);
-    return ex_end(&a, frame, stable);
+    fsi_world_free(&world);
+    return ex_end(&args, frame, stable);
 }

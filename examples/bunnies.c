@@ -36,9 +36,9 @@ static double bunny(double x, double y, double z, int dim) {
 
 static fsi_result bunny_shape(fsi_shape *shape, int dim, double size) {
     static fsi_real value[N * N * N];
-    fsi_iso_desc d = {0};
+    fsi_iso_desc desc = {0};
     fsi_iso_mesh mesh = {0};
-    fsi_surface s = {0};
+    fsi_surface surface = {0};
     fsi_shape_desc sd = {0};
     double h = 2.7 / (N - 1);
     for (int k = 0; k < (dim == 3 ? N : 1); k++)
@@ -47,55 +47,56 @@ static fsi_result bunny_shape(fsi_shape *shape, int dim, double size) {
                 value[i + N * (j + N * k)] = (fsi_real)(size / 2
                                                         * bunny(-1.3 + h * i, -.9 + h * j,
                                                                 dim == 3 ? -1.35 + h * k : 0, dim));
-    d.nx = d.ny = N;
-    d.nz = dim == 3 ? N : 1;
-    d.h = (fsi_real)(size / 2 * h);
-    d.value = value;
-    fsi_result r;
-    if ((r = fsi_iso_build(&d, &mesh)) != FSI_OK)
-        return r;
-    s.dim = dim;
-    s.vertex_count = mesh.vertex_count;
-    s.element_count = mesh.element_count;
-    s.closed = 1;
-    s.x = mesh.x;
-    s.index = mesh.index;
+    desc.nx = desc.ny = N;
+    desc.nz = dim == 3 ? N : 1;
+    desc.h = (fsi_real)(size / 2 * h);
+    desc.value = value;
+    fsi_result result;
+    if ((result = fsi_iso_build(&desc, &mesh)) != FSI_OK)
+        return result;
+    surface.dim = dim;
+    surface.vertex_count = mesh.vertex_count;
+    surface.element_count = mesh.element_count;
+    surface.closed = 1;
+    surface.x = mesh.x;
+    surface.index = mesh.index;
     sd.kind = FSI_SHAPE_MESH;
     sd.dim = dim;
-    sd.surface = &s;
+    sd.surface = &surface;
     /* mass, centre and inertia come from the mesh; contact from its distance field */
-    r = fsi_shape_init(shape, &sd);
+    result = fsi_shape_init(shape, &sd);
     fsi_iso_free(&mesh);
-    return r;
+    return result;
 }
 
 static fsi_real water(fsi_vec3 x, void *user) {
     return x.y - *(const fsi_real *)user;
 }
 
-static void draw(ex_args *a, fsi_world *w) {
-    ex_image m = ex_image_make(600, 560);
-    fsi_grid *g = &w->grid;
-    if (g->dim == 2) {
+static void draw(ex_args *args, fsi_world *world) {
+    ex_image image = ex_image_make(600, 560);
+    fsi_grid *grid = &world->grid;
+    if (grid->dim == 2) {
         ex_view view = ex_view_make(0, 0, 1, 1, 40, 20, 520, 520);
-        ex_draw_field(&m, &view, g->nx, g->ny, g->phi, 1e8, 2e8, 2);
-        ex_draw_liquid(&m, &view, g->nx, g->ny, g->phi, ex_rgb(80, 155, 215));
-        for (int i = 0; i < w->door_count; i++)
-            ex_draw_surface(&m, &view, &w->door[i]->surface,
-                            ex_map(0, 0.45 + 0.5 * i / w->door_count));
+        ex_draw_field(&image, &view, grid->nx, grid->ny, grid->phi, 1e8, 2e8, 2);
+        ex_draw_liquid(&image, &view, grid->nx, grid->ny, grid->phi, ex_rgb(80, 155, 215));
+        for (int i = 0; i < world->door_count; i++)
+            ex_draw_surface(&image, &view, &world->door[i]->surface,
+                            ex_map(0, 0.45 + 0.5 * i / world->door_count));
     } else {
-        ex_camera c = ex_camera_make(1.5, 1.6, 3.0, 0.5, 0.38, 0.5, 1, 30);
+        ex_camera camera = ex_camera_make(1.5, 1.6, 3.0, 0.5, 0.38, 0.5, 1, 30);
         const double lo[3] = {0, 0, 0}, hi[3] = {1, 1, 1};
-        ex_clear(&m, ex_rgb(245, 248, 250));
-        ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-        for (int i = 0; i < w->door_count; i++)
-            ex_draw_surface3(&m, &c, &w->door[i]->surface,
-                             ex_map(0, 0.45 + 0.5 * i / w->door_count));
-        ex_draw_water(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), 0.5);
-        ex_box3(&m, &c, lo, hi, ex_rgb(130, 130, 130));
+        ex_clear(&image, ex_rgb(245, 248, 250));
+        ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
+        for (int i = 0; i < world->door_count; i++)
+            ex_draw_surface3(&image, &camera, &world->door[i]->surface,
+                             ex_map(0, 0.45 + 0.5 * i / world->door_count));
+        ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->phi,
+                      ex_rgb(80, 160, 220), 0.5);
+        ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
     }
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
@@ -104,76 +105,77 @@ int main(int argc, char **argv) {
                                   {"density", "", "over the water's", "0.3", 1e-3, 1e3, NULL},
                                   {"pour", "s", "when water is poured in", "0.6", 0, 1e3, NULL},
                                   {"dt", "s", "time step", "0.01", 1e-4, 0.1, NULL}};
-    fsi_world_desc d = {0};
+    fsi_world_desc desc = {0};
     fsi_grid_source tap = {0};
     fsi_real level = FSI_R(0.4);
-    ex_args a;
+    ex_args args;
     int stable = 1;
     double total = 0, touch = 0, deep = 0;
-    ex_begin(&a, argc, argv, "bunnies",
+    ex_begin(&args, argc, argv, "bunnies",
              "Light bunnies fall into a pool; then water is poured on them.", keys, 5, 36, 120);
-    int dim = (int)ex_number(&a, "dim");
-    int bodies = (int)ex_number(&a, "bodies");
-    d.grid.nx = d.grid.ny = a.size;
-    d.grid.nz = dim == 3 ? a.size : 1;
-    d.grid.h = 1 / (fsi_real)a.size;
-    d.grid.rho = 1000;
-    d.grid.gravity.y = FSI_R(-9.81);
-    d.grid.liquid = 1;
-    d.grid.volume_correction = 1;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_bodies = bodies;
-    fsi_world w;
+    int dim = (int)ex_number(&args, "dim");
+    int bodies = (int)ex_number(&args, "bodies");
+    desc.grid.nx = desc.grid.ny = args.size;
+    desc.grid.nz = dim == 3 ? args.size : 1;
+    desc.grid.h = 1 / (fsi_real)args.size;
+    desc.grid.rho = 1000;
+    desc.grid.gravity.y = FSI_R(-9.81);
+    desc.grid.liquid = 1;
+    desc.grid.volume_correction = 1;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.max_bodies = bodies;
+    fsi_world world;
     fsi_shape shape;
-    if (fsi_world_init(&w, &d) != FSI_OK
+    if (fsi_world_init(&world, &desc) != FSI_OK
         || bunny_shape(&shape, dim, dim == 3 ? 0.26 : 0.2) != FSI_OK)
         return 1;
     /* layers of 2 x 2 (2D: 3), each turned its own way */
     for (int i = 0; i < bodies; i++) {
-        fsi_rigid_desc b = {0};
+        fsi_rigid_desc given = {0};
         int row = dim == 3 ? i / 4 : i / 3;
-        b.kind = FSI_RIGID_DYNAMIC;
-        b.shape = &shape;
-        b.density = (fsi_real)(1000 * ex_number(&a, "density"));
-        b.friction = FSI_R(0.3);
-        b.restitution = FSI_R(0.2);
-        b.x = dim == 3 ? fsi_vec((fsi_real)(0.3 + 0.4 * (i % 2) + 0.03 * (row % 2)),
-                                 (fsi_real)(0.6 + 0.3 * row), (fsi_real)(0.3 + 0.4 * (i / 2 % 2)))
-                       : fsi_vec((fsi_real)(0.2 + 0.3 * (i % 3)), (fsi_real)(0.55 + 0.25 * row), 0);
-        b.q = fsi_quat_from_rotation(
+        given.kind = FSI_RIGID_DYNAMIC;
+        given.shape = &shape;
+        given.density = (fsi_real)(1000 * ex_number(&args, "density"));
+        given.friction = FSI_R(0.3);
+        given.restitution = FSI_R(0.2);
+        given.x = dim == 3
+                      ? fsi_vec((fsi_real)(0.3 + 0.4 * (i % 2) + 0.03 * (row % 2)),
+                                (fsi_real)(0.6 + 0.3 * row), (fsi_real)(0.3 + 0.4 * (i / 2 % 2)))
+                      : fsi_vec((fsi_real)(0.2 + 0.3 * (i % 3)), (fsi_real)(0.55 + 0.25 * row), 0);
+        given.q = fsi_quat_from_rotation(
             fsi_vec(0, dim == 3 ? (fsi_real)(1.3 * i) : 0, (fsi_real)(0.35 * (i % 5 - 2))));
-        b.v.y = -1;
-        if (fsi_world_add(&w, &b, NULL) < 0)
+        given.v.y = -1;
+        if (fsi_world_add(&world, &given, NULL) < 0)
             return 1;
     }
     tap.lo = fsi_vec(FSI_R(0.05), FSI_R(0.78), FSI_R(0.4));
     tap.hi = fsi_vec(FSI_R(0.15), FSI_R(0.9), FSI_R(0.6));
     tap.velocity = fsi_vec(FSI_R(1.5), -1, 0);
     tap.set = FSI_SOURCE_LIQUID | FSI_SOURCE_VELOCITY;
-    tap.start = ex_number(&a, "pour");
+    tap.start = ex_number(&args, "pour");
     tap.stop = 1e9;
-    fsi_grid_add_source(&w.grid, &tap);
-    fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
-    fsi_grid_classify(&w.grid);
+    fsi_grid_add_source(&world.grid, &tap);
+    fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &level);
+    fsi_grid_classify(&world.grid);
     int frame;
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report = {0};
         fsi_solids_report sr = {0};
-        fsi_result r = fsi_world_step(&w, (fsi_real)ex_number(&a, "dt"), &report);
-        if (r < 0)
-            stable = 0, fprintf(stderr, "step %d: %s\n", frame, fsi_result_text(r));
-        fsi_solids_measure(&w.solids, &sr);
+        fsi_result result = fsi_world_step(&world, (fsi_real)ex_number(&args, "dt"), &report);
+        if (result < 0)
+            stable = 0, fprintf(stderr, "step %d: %s\n", frame, fsi_result_text(result));
+        fsi_solids_measure(&world.solids, &sr);
         total += report.iterations;
         touch += sr.contacts;
         deep = fmax(deep, sr.penetration);
-        if (a.out)
-            draw(&a, &w);
-        ex_progress(&a, frame);
+        if (args.out)
+            draw(&args, &world);
+        ex_progress(&args, frame);
     }
     ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));
     ex_result("contacts", "%.2f", touch / (frame > 0 ? frame : 1));
     ex_result("penetration", "%.5f", deep);
-    fsi_world_free(&w);
+    fsi_world_free(&world);
     fsi_shape_free(&shape);
-    return ex_end(&a, frame, stable);
+    return ex_end(&args, frame, stable);
 }

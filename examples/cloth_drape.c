@@ -28,25 +28,25 @@ static int keep(fsi_vec3 c, void *user) { /* squares outside the hole */
     return sqrt((double)(c.x * c.x + c.z * c.z)) >= hole[0];
 }
 
-static void draw(ex_args *a, const fsi_soft *s) {
-    ex_image m = ex_image_make(640, 480);
-    ex_camera c = ex_camera_make(1.1, 1.15, 1.7, 0, 0.28, 0, 1, 36);
+static void draw(ex_args *args, const fsi_soft *soft) {
+    ex_image image = ex_image_make(640, 480);
+    ex_camera camera = ex_camera_make(1.1, 1.15, 1.7, 0, 0.28, 0, 1, 36);
     double lo[3] = {-1.2, 0, -1.2}, hi[3] = {1.2, 0, 1.2};
-    fsi_surface f = fsi_soft_surface(s);
-    ex_floor(&m, &c, lo, hi, 1, -0.004, 0.2);
+    fsi_surface surface = fsi_soft_surface(soft);
+    ex_floor(&image, &camera, lo, hi, 1, -0.004, 0.2);
     fsi_mesh sphere;
     if (fsi_mesh_sphere(&sphere, fsi_vec(0, (fsi_real)height, 0), (fsi_real)radius * FSI_R(0.985),
                         16, NULL)
         == FSI_OK) {
-        fsi_surface b = fsi_mesh_surface(&sphere);
-        ex_shadow(&m, &c, &b, -0.002);
-        ex_shadow(&m, &c, &f, -0.002);
-        ex_draw_surface3(&m, &c, &b, ex_rgb(230, 170, 60));
+        fsi_surface outline = fsi_mesh_surface(&sphere);
+        ex_shadow(&image, &camera, &outline, -0.002);
+        ex_shadow(&image, &camera, &surface, -0.002);
+        ex_draw_surface3(&image, &camera, &outline, ex_rgb(230, 170, 60));
         fsi_mesh_free(&sphere);
     }
-    ex_draw_surface3(&m, &c, &f, ex_rgb(70, 110, 200));
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    ex_draw_surface3(&image, &camera, &surface, ex_rgb(70, 110, 200));
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
@@ -60,64 +60,64 @@ int main(int argc, char **argv) {
         {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL},
         {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL},
         {"solver", "", "of the linear systems", "cg", 0, 0, "cg,cholesky"}};
-    ex_args a;
-    fsi_obstacle o[2];
+    ex_args args;
+    fsi_obstacle obstacle[2];
     double depth = 0, kinetic = 0;
     int hits = 0, stable = 1;
     long steps = 0;
-    ex_begin(&a, argc, argv, "cloth_drape", "A cloth drapes over a ball.", keys, 9, 32, 80);
-    double hole = ex_number(&a, "hole");
-    double dt = ex_number(&a, "dt");
-    fsi_soft_desc d;
-    memset(&d, 0, sizeof d);
-    memset(o, 0, sizeof o);
-    o[0].distance_fn = ball;
-    o[1].distance_fn = ground;
-    o[0].friction = o[1].friction = (fsi_real)ex_number(&a, "friction");
+    ex_begin(&args, argc, argv, "cloth_drape", "A cloth drapes over a ball.", keys, 9, 32, 80);
+    double hole = ex_number(&args, "hole");
+    double dt = ex_number(&args, "dt");
+    fsi_soft_desc desc;
+    memset(&desc, 0, sizeof desc);
+    memset(obstacle, 0, sizeof obstacle);
+    obstacle[0].distance_fn = ball;
+    obstacle[1].distance_fn = ground;
+    obstacle[0].friction = obstacle[1].friction = (fsi_real)ex_number(&args, "friction");
     fsi_mesh mesh;
     if (fsi_mesh_sheet(&mesh, fsi_vec(-FSI_R(0.6), FSI_R(0.72), -FSI_R(0.6)),
-                       fsi_vec(FSI_R(1.2), 0, 0), fsi_vec(0, 0, FSI_R(1.2)), a.size, a.size, 1,
-                       hole > 0 ? keep : NULL, &hole, NULL)
+                       fsi_vec(FSI_R(1.2), 0, 0), fsi_vec(0, 0, FSI_R(1.2)), args.size, args.size,
+                       1, hole > 0 ? keep : NULL, &hole, NULL)
         != FSI_OK)
         return 1;
-    d.dim = 3;
-    d.vertex_count = mesh.vertex_count;
-    d.x = mesh.x;
-    d.triangle_count = mesh.element_count;
-    d.triangle = mesh.index;
-    d.area_density = (fsi_real)ex_number(&a, "density");
-    d.stretch = (fsi_real)ex_number(&a, "stretch");
-    d.stretch_poisson = FSI_R(0.2);
-    d.bend = (fsi_real)ex_number(&a, "bend");
-    d.damping_stiffness = FSI_R(0.004);
-    d.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
-    d.thickness = (fsi_real)(0.6 * 1.2 / a.size);
-    d.friction = o[0].friction;
-    d.self_collision = (int)ex_number(&a, "self");
-    d.use_cg = ex_is(&a, "solver", "cg");
-    fsi_soft s;
-    if (fsi_soft_init(&s, &d) != FSI_OK)
+    desc.dim = 3;
+    desc.vertex_count = mesh.vertex_count;
+    desc.x = mesh.x;
+    desc.triangle_count = mesh.element_count;
+    desc.triangle = mesh.index;
+    desc.area_density = (fsi_real)ex_number(&args, "density");
+    desc.stretch = (fsi_real)ex_number(&args, "stretch");
+    desc.stretch_poisson = FSI_R(0.2);
+    desc.bend = (fsi_real)ex_number(&args, "bend");
+    desc.damping_stiffness = FSI_R(0.004);
+    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
+    desc.thickness = (fsi_real)(0.6 * 1.2 / args.size);
+    desc.friction = obstacle[0].friction;
+    desc.self_collision = (int)ex_number(&args, "self");
+    desc.use_cg = ex_is(&args, "solver", "cg");
+    fsi_soft soft;
+    if (fsi_soft_init(&soft, &desc) != FSI_OK)
         return 1;
-    for (int frame = 0; frame < a.frames && stable; frame++) {
+    for (int frame = 0; frame < args.frames && stable; frame++) {
         int sub = (int)ceil(0.02 / dt);
         for (int i = 0; i < sub && stable; i++, steps++) {
-            stable = fsi_soft_forces(&s, (fsi_real)(0.02 / sub)) >= 0
-                     && fsi_soft_contact(&s, o, 2, (fsi_real)(0.02 / sub), &hits) >= 0
-                     && fsi_soft_move(&s, (fsi_real)(0.02 / sub)) >= 0;
+            stable = fsi_soft_forces(&soft, (fsi_real)(0.02 / sub)) >= 0
+                     && fsi_soft_contact(&soft, obstacle, 2, (fsi_real)(0.02 / sub), &hits) >= 0
+                     && fsi_soft_move(&soft, (fsi_real)(0.02 / sub)) >= 0;
         }
-        ex_progress(&a, frame);
-        if (a.out)
-            draw(&a, &s);
+        ex_progress(&args, frame);
+        if (args.out)
+            draw(&args, &soft);
     }
-    for (int i = 0; i < s.desc.vertex_count; i++) {
-        fsi_vec3 n, v, x = fsi_vec_load(s.x + 3 * i);
+    for (int i = 0; i < soft.desc.vertex_count; i++) {
+        fsi_vec3 n, v, x = fsi_vec_load(soft.x + 3 * i);
         depth = fmax(depth, -fmin((double)ball(x, &n, &v, NULL), (double)ground(x, &n, &v, NULL)));
     }
-    fsi_soft_energy(&s, NULL, &kinetic);
+    fsi_soft_energy(&soft, NULL, &kinetic);
     ex_result("contacts", "%d", hits);
     ex_result("penetration", "%.6f", depth);
     ex_result("kinetic", "%.6f", kinetic);
-    fsi_soft_free(&s);
+    fsi_soft_free(&soft);
     fsi_mesh_free(&mesh);
-    return ex_end(&a, steps, stable);
+    return ex_end(&args, steps, stable);
 }

@@ -25,22 +25,22 @@ static fsi_real room(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *use
 
 static int make(sheet *s, const fsi_mesh *mesh, int size, double coefficient, double density,
                 double bend) {
-    fsi_grid_desc g = {0};
-    fsi_soft_desc c = {0};
-    g.nx = size * 2 / 3;
-    g.ny = size;
-    g.nz = 1;
-    g.h = FSI_R(1.5) / (fsi_real)size;
-    g.rho = 1;
-    g.shells = 1;
-    g.side[3].kind = FSI_SIDE_OPEN;
-    c.dim = 2;
-    c.area_density = (fsi_real)density;
-    c.stretch = 20;
-    c.bend = (fsi_real)bend;
-    c.damping_stiffness = FSI_R(0.01);
-    c.gravity.y = FSI_R(-9.81);
-    int ok = sheet_make(s, &g, &c, mesh, coefficient, TRACERS);
+    fsi_grid_desc desc = {0};
+    fsi_soft_desc given = {0};
+    desc.nx = size * 2 / 3;
+    desc.ny = size;
+    desc.nz = 1;
+    desc.h = FSI_R(1.5) / (fsi_real)size;
+    desc.rho = 1;
+    desc.shells = 1;
+    desc.side[3].kind = FSI_SIDE_OPEN;
+    given.dim = 2;
+    given.area_density = (fsi_real)density;
+    given.stretch = 20;
+    given.bend = (fsi_real)bend;
+    given.damping_stiffness = FSI_R(0.01);
+    given.gravity.y = FSI_R(-9.81);
+    int ok = sheet_make(s, &desc, &given, mesh, coefficient, TRACERS);
     s->wall[0].distance_fn = room;
     s->wall[0].friction = FSI_R(0.3);
     s->walls = 1;
@@ -63,10 +63,10 @@ static void centre(const sheet *s, double *x) {
 /* where the sheets were, for the picture */
 static fsi_real trail[2][TRAIL][3 * NODES];
 
-static void draw(const sheet *s, ex_image *m, int at, int trails) {
-    ex_view v = ex_view_make(0, 0, 1, 1.5, 14 + at * 310, 40, 300, 450);
-    fsi_surface f = fsi_soft_surface(&s->cloth);
-    ex_line(m, ex_px(&v, 0), ex_py(&v, 0.05), ex_px(&v, 1), ex_py(&v, 0.05), 2,
+static void draw(const sheet *s, ex_image *image, int at, int trails) {
+    ex_view view = ex_view_make(0, 0, 1, 1.5, 14 + at * 310, 40, 300, 450);
+    fsi_surface surface = fsi_soft_surface(&s->cloth);
+    ex_line(image, ex_px(&view, 0), ex_py(&view, 0.05), ex_px(&view, 1), ex_py(&view, 0.05), 2,
             ex_rgb(120, 120, 120));
     for (int i = 0; i < TRACERS; i++) {
         double a[2], b[2];
@@ -75,21 +75,23 @@ static void draw(const sheet *s, ex_image *m, int at, int trails) {
             b[k] = (double)s->point[3 * i + k];
             a[k] += 5 * (b[k] - a[k]);
         }
-        ex_line(m, ex_px(&v, a[0]), ex_py(&v, a[1]), ex_px(&v, b[0]), ex_py(&v, b[1]), 1.5,
-                ex_rgb(90, 140, 200));
+        ex_line(image, ex_px(&view, a[0]), ex_py(&view, a[1]), ex_px(&view, b[0]),
+                ex_py(&view, b[1]), 1.5, ex_rgb(90, 140, 200));
     }
     for (int k = 0; k < trails; k++)
         for (int i = 0; i < NODES - 1; i++) {
             const fsi_real *x = trail[at][k] + 3 * i;
-            ex_line(m, ex_px(&v, (double)x[0]), ex_py(&v, (double)x[1]), ex_px(&v, (double)x[3]),
-                    ex_py(&v, (double)x[4]), 2, ex_rgb(240, 180, 165));
+            ex_line(image, ex_px(&view, (double)x[0]), ex_py(&view, (double)x[1]),
+                    ex_px(&view, (double)x[3]), ex_py(&view, (double)x[4]), 2,
+                    ex_rgb(240, 180, 165));
         }
-    for (int i = 0; i < f.element_count; i++)
-        ex_line(m, ex_px(&v, (double)f.x[3 * f.index[2 * i]]),
-                ex_py(&v, (double)f.x[3 * f.index[2 * i] + 1]),
-                ex_px(&v, (double)f.x[3 * f.index[2 * i + 1]]),
-                ex_py(&v, (double)f.x[3 * f.index[2 * i + 1] + 1]), 4, ex_rgb(200, 50, 30));
-    ex_text(m, v.left, 16, 2, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
+    for (int i = 0; i < surface.element_count; i++)
+        ex_line(image, ex_px(&view, (double)surface.x[3 * surface.index[2 * i]]),
+                ex_py(&view, (double)surface.x[3 * surface.index[2 * i] + 1]),
+                ex_px(&view, (double)surface.x[3 * surface.index[2 * i + 1]]),
+                ex_py(&view, (double)surface.x[3 * surface.index[2 * i + 1] + 1]), 4,
+                ex_rgb(200, 50, 30));
+    ex_text(image, view.left, 16, 2, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
 }
 
 int main(int argc, char **argv) {
@@ -98,26 +100,26 @@ int main(int argc, char **argv) {
                                   {"bend", "N m", "bending stiffness", "0.02", 0, 100, NULL},
                                   {"dt", "s", "time step", "0.005", 1e-4, 0.05, NULL}};
     static sheet s[2];
-    ex_args a;
+    ex_args args;
     double from[2], to[2];
     int frame = 0, stable = 1, trails = 0;
     long steps = 0;
-    ex_begin(&a, argc, argv, "cloth_fall", "A light sheet falls through air, slip beside no-slip.",
-             keys, 4, 60, 160);
-    double dt = ex_number(&a, "dt");
+    ex_begin(&args, argc, argv, "cloth_fall",
+             "A light sheet falls through air, slip beside no-slip.", keys, 4, 60, 160);
+    double dt = ex_number(&args, "dt");
     fsi_mesh mesh;
     if (fsi_mesh_strip(&mesh, fsi_vec(FSI_R(0.48), FSI_R(1.13), 0),
                        fsi_vec(FSI_R(0.88), FSI_R(1.31), 0), NODES - 1, NULL)
         != FSI_OK)
         return 1;
     for (int w = SLIP; w <= NOSLIP; w++)
-        stable =
-            make(&s[w], &mesh, a.size, w == SLIP, ex_number(&a, "density"), ex_number(&a, "bend"))
-            && stable;
+        stable = make(&s[w], &mesh, args.size, w == SLIP, ex_number(&args, "density"),
+                      ex_number(&args, "bend"))
+                 && stable;
     centre(&s[0], from);
-    for (; frame < a.frames && stable; frame++) {
+    for (; frame < args.frames && stable; frame++) {
         for (int w = SLIP; w <= NOSLIP && stable; w++)
-            if (!ex_is(&a, "wall", w ? "slip" : "noslip")) {
+            if (!ex_is(&args, "wall", w ? "slip" : "noslip")) {
                 stable = sheet_step(&s[w], dt) >= 0 && fsi_all_finite(3 * NODES, s[w].cloth.x);
                 steps++;
             }
@@ -126,14 +128,14 @@ int main(int argc, char **argv) {
                 memcpy(trail[w][trails], s[w].cloth.x, sizeof trail[w][0]);
             trails++;
         }
-        if (a.out && frame % 4 == 3) {
-            ex_image m = ex_image_make(640, 500);
+        if (args.out && frame % 4 == 3) {
+            ex_image image = ex_image_make(640, 500);
             for (int w = SLIP; w <= NOSLIP; w++)
-                draw(&s[w], &m, w, trails);
-            ex_frame(&a, &m);
-            ex_image_free(&m);
+                draw(&s[w], &image, w, trails);
+            ex_frame(&args, &image);
+            ex_image_free(&image);
         }
-        ex_progress(&a, frame);
+        ex_progress(&args, frame);
     }
     for (int w = SLIP; w <= NOSLIP; w++) {
         centre(&s[w], to);
@@ -144,7 +146,7 @@ int main(int argc, char **argv) {
         sheet_free(&s[w]);
     }
     /* share of the tracers */
-    ex_result("leak", "%.5f", (double)s[ex_is(&a, "wall", "noslip")].crossed / TRACERS);
+    ex_result("leak", "%.5f", (double)s[ex_is(&args, "wall", "noslip")].crossed / TRACERS);
     fsi_mesh_free(&mesh);
-    return ex_end(&a, steps, stable);
+    return ex_end(&args, steps, stable);
 }

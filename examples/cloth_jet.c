@@ -25,24 +25,24 @@ typedef struct scene {
 } scene;
 
 static void make_grid(scene *s, int nx) {
-    fsi_grid_desc g = {0};
+    fsi_grid_desc desc = {0};
     fsi_grid_source jet = {0};
-    g.nx = nx;
-    g.ny = nx * NY / NX;
-    g.nz = 1;
-    g.h = FSI_R(1) / (fsi_real)nx;
-    g.rho = 1;
-    g.smoke = 1;
-    g.shells = 1;
-    g.side[3].kind = FSI_SIDE_OPEN;
-    g.advect_velocity = FSI_ADVECT_LINEAR;
-    fsi_grid_init(&s->grid, &g);
+    desc.nx = nx;
+    desc.ny = nx * NY / NX;
+    desc.nz = 1;
+    desc.h = FSI_R(1) / (fsi_real)nx;
+    desc.rho = 1;
+    desc.smoke = 1;
+    desc.shells = 1;
+    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.advect_velocity = FSI_ADVECT_LINEAR;
+    fsi_grid_init(&s->grid, &desc);
     /* the jet: 0.25 wide, 0.5 m/s, one row of cells that make volume */
     jet.lo = fsi_vec(FSI_R(0.375), 0, 0);
-    jet.hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * g.h, 0);
+    jet.hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * desc.h, 0);
     jet.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;
     jet.velocity = fsi_vec(0, FSI_R(0.5), 0);
-    jet.divergence = FSI_R(0.5) / g.h;
+    jet.divergence = FSI_R(0.5) / desc.h;
     jet.density = 1;
     fsi_grid_add_source(&s->grid, &jet);
 }
@@ -51,7 +51,7 @@ static void make_grid(scene *s, int nx) {
    starts as a shallow arc, pressed together by a tenth (nonlinear, it buckles in the first two
    steps: those have no single answer); else as it is at rest. */
 static void make_cloth(scene *s, double mass_ratio, int newton, int arc) {
-    fsi_soft_desc c = {0};
+    fsi_soft_desc desc = {0};
     fsi_real x[3 * NODES] = {0};
     int32_t segment[2 * (NODES - 1)];
     unsigned char pin[NODES] = {0};
@@ -64,19 +64,19 @@ static void make_cloth(scene *s, double mass_ratio, int newton, int arc) {
             segment[2 * i - 2] = i - 1, segment[2 * i - 1] = i;
     }
     pin[0] = pin[NODES - 1] = 7;
-    c.dim = 2;
-    c.vertex_count = NODES;
-    c.x = x;
-    c.segment_count = NODES - 1;
-    c.segment = segment;
-    c.pin = pin;
-    c.area_density = (fsi_real)(mass_ratio * 2 * h);
-    c.stretch = 1;
-    c.bend = FSI_R(1e-6);
-    c.damping_stiffness = FSI_R(0.01);
-    c.newton = newton;
-    c.integrator = s->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
-    fsi_soft_init(&s->cloth, &c);
+    desc.dim = 2;
+    desc.vertex_count = NODES;
+    desc.x = x;
+    desc.segment_count = NODES - 1;
+    desc.segment = segment;
+    desc.pin = pin;
+    desc.area_density = (fsi_real)(mass_ratio * 2 * h);
+    desc.stretch = 1;
+    desc.bend = FSI_R(1e-6);
+    desc.damping_stiffness = FSI_R(0.01);
+    desc.newton = newton;
+    desc.integrator = s->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+    fsi_soft_init(&s->cloth, &desc);
     for (int i = 0; i < NODES && arc; i++)
         s->cloth.x[3 * i + 1] =
             (fsi_real)(14.3 * h + 0.2 * L * i * (NODES - 1 - i) / ((NODES - 1) * (NODES - 1)));
@@ -99,21 +99,21 @@ static fsi_result carry(void *user, fsi_real dt, const fsi_real *impulse, fsi_re
         m[i] = s->cloth.mass[i];
         s->cloth.mass[i] += most;
     }
-    fsi_result r = fsi_soft_respond(&s->responder, dt, push, v);
+    fsi_result result = fsi_soft_respond(&s->responder, dt, push, v);
     for (int i = 0; i < NODES; i++)
         s->cloth.mass[i] = m[i];
-    return r;
+    return result;
 }
 
-static void draw(ex_args *a, scene *s) {
-    ex_image m = ex_image_make(420, 560);
-    ex_view v = ex_view_make(0, 0, 1, (double)NY / NX, 30, 30, 340, 510);
+static void draw(ex_args *args, scene *s) {
+    ex_image image = ex_image_make(420, 560);
+    ex_view view = ex_view_make(0, 0, 1, (double)NY / NX, 30, 30, 340, 510);
     fsi_surface cloth = fsi_soft_surface(&s->cloth);
-    ex_draw_field(&m, &v, s->grid.nx, s->grid.ny, s->grid.density, 0, 1, 2);
-    ex_colorbar(&m, &v, 2, 0, 1, "SMOKE");
-    ex_draw_surface(&m, &v, &cloth, ex_rgb(200, 60, 30));
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    ex_draw_field(&image, &view, s->grid.nx, s->grid.ny, s->grid.density, 0, 1, 2);
+    ex_colorbar(&image, &view, 2, 0, 1, "SMOKE");
+    ex_draw_surface(&image, &view, &cloth, ex_rgb(200, 60, 30));
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
@@ -131,37 +131,37 @@ int main(int argc, char **argv) {
         {"start", "", "share of the first load", "0.1", 1e-3, 1, NULL}};
     static scene s;
     static fsi_partitioned_scene p;
-    fsi_partitioned_desc d = {0};
+    fsi_partitioned_desc desc = {0};
     fsi_couple mono = {0};
     fsi_scene solids = {0};
     fsi_solid_part part = {0};
     fsi_coupled *list[1], *list2[1];
-    ex_args a;
+    ex_args args;
     int stable = 1, most = 0, capped = 0;
     double total = 0, peak = 0;
-    ex_begin(&a, argc, argv, "cloth_jet",
+    ex_begin(&args, argc, argv, "cloth_jet",
              "A strip of cloth over a jet of smoke, by partitioned schemes and by one solve.", keys,
              9, NX, 120);
-    s.monolithic = ex_is(&a, "scheme", "monolithic");
-    make_grid(&s, a.size);
+    s.monolithic = ex_is(&args, "scheme", "monolithic");
+    make_grid(&s, args.size);
     s.dt = s.grid.h;
-    make_cloth(&s, ex_number(&a, "mass_ratio"), (int)ex_number(&a, "newton"),
-               ex_is(&a, "begin", "arc"));
-    d.n = d.m = 3 * NODES + 64;
-    d.group = 3;
-    d.tolerance = FSI_R(0.05) * s.grid.h;
-    d.min_iterations = 2;
-    d.scheme = ex_is(&a, "scheme", "aitken")     ? FSI_SCHEME_AITKEN
-               : ex_word(&a, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED
-                                                 : FSI_SCHEME_REDUCED;
-    d.omega = (fsi_real)ex_number(&a, "omega");
-    d.reuse = (int)ex_number(&a, "reuse");
-    d.gentle = ex_number(&a, "newton") > 1;
-    d.filter = (fsi_real)ex_number(&a, "filter");
-    d.start = (fsi_real)ex_number(&a, "start");
-    if (d.reuse == 0)
-        d.reuse = -1, d.start = 1;
-    fsi_partitioned_init(&s.scheme, &d);
+    make_cloth(&s, ex_number(&args, "mass_ratio"), (int)ex_number(&args, "newton"),
+               ex_is(&args, "begin", "arc"));
+    desc.n = desc.m = 3 * NODES + 64;
+    desc.group = 3;
+    desc.tolerance = FSI_R(0.05) * s.grid.h;
+    desc.min_iterations = 2;
+    desc.scheme = ex_is(&args, "scheme", "aitken")     ? FSI_SCHEME_AITKEN
+                  : ex_word(&args, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED
+                                                       : FSI_SCHEME_REDUCED;
+    desc.omega = (fsi_real)ex_number(&args, "omega");
+    desc.reuse = (int)ex_number(&args, "reuse");
+    desc.gentle = ex_number(&args, "newton") > 1;
+    desc.filter = (fsi_real)ex_number(&args, "filter");
+    desc.start = (fsi_real)ex_number(&args, "start");
+    if (desc.reuse == 0)
+        desc.reuse = -1, desc.start = 1;
+    fsi_partitioned_init(&s.scheme, &desc);
     fsi_guest guest = fsi_soft_guest(&s.responder);
     list[0] = guest.door;
     if (s.monolithic)
@@ -171,7 +171,7 @@ int main(int argc, char **argv) {
     part.solid = guest.door;
     part.respond_fn = guest.respond_fn;
     part.user = guest.user;
-    if (ex_is(&a, "scheme", "pcm"))
+    if (ex_is(&args, "scheme", "pcm"))
         part.respond_fn = carry, part.user = &s;
     p.grid = &s.grid;
     p.face = &s.face;
@@ -179,31 +179,31 @@ int main(int argc, char **argv) {
     p.list = list2;
     p.solids.part = &part;
     p.solids.count = 1;
-    p.fluid.pressure_form = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "rmi");
+    p.fluid.pressure_form = ex_is(&args, "scheme", "p") || ex_is(&args, "scheme", "rmi");
     p.fluid.bpp = 1;
-    p.fluid.follow = (int)ex_number(&a, "follow");
+    p.fluid.follow = (int)ex_number(&args, "follow");
     p.begin_fn = solids.begin_fn = guest.begin_fn;
     p.move_fn = solids.move_fn = guest.move_fn;
     p.user = solids.user = guest.user;
     solids.solid = list;
     solids.count = 1;
     int frame;
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
-        fsi_result r = s.monolithic ? fsi_couple_step(&mono, &solids, s.dt, &report)
-                                    : fsi_partitioned_scene_step(&p, s.dt, &report);
+        fsi_result result = s.monolithic ? fsi_couple_step(&mono, &solids, s.dt, &report)
+                                         : fsi_partitioned_scene_step(&p, s.dt, &report);
         double speed = (double)fsi_max_abs(3 * NODES, s.cloth.v);
-        if (r < 0 || !(speed <= 10))
+        if (result < 0 || !(speed <= 10))
             stable = 0;
         if (speed > peak)
             peak = speed;
         total += report.iterations;
         if (report.iterations > most)
             most = report.iterations;
-        capped += r == FSI_NOT_CONVERGED || r == FSI_STALLED;
-        if (a.out)
-            draw(&a, &s);
-        ex_progress(&a, frame);
+        capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
+        if (args.out)
+            draw(&args, &s);
+        ex_progress(&args, frame);
     }
     ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));
     ex_result("max_iterations", "%d", most);
@@ -217,5 +217,5 @@ int main(int argc, char **argv) {
     fsi_interface_free(&s.face);
     fsi_couple_free(&mono);
     fsi_grid_free(&s.grid);
-    return ex_end(&a, frame, stable);
+    return ex_end(&args, frame, stable);
 }

@@ -28,27 +28,27 @@ static fsi_real below(fsi_vec3 x, void *user) {
 static int make(pool *p, const fsi_mesh *mesh, int size, double coefficient, double density,
                 double stiff) {
     static unsigned char pin[NODES];
-    fsi_grid_desc g = {0};
-    fsi_soft_desc c = {0};
-    g.nx = size * 2 / 3;
-    g.ny = size;
-    g.nz = 1;
-    g.h = FSI_R(1.5) / (fsi_real)size;
-    g.rho = 1000;
-    g.gravity.y = FSI_R(-9.81);
-    g.liquid = 1;
-    g.shells = 1;
-    g.volume_correction = 1;
-    g.side[3].kind = FSI_SIDE_OPEN;
+    fsi_grid_desc desc = {0};
+    fsi_soft_desc given = {0};
+    desc.nx = size * 2 / 3;
+    desc.ny = size;
+    desc.nz = 1;
+    desc.h = FSI_R(1.5) / (fsi_real)size;
+    desc.rho = 1000;
+    desc.gravity.y = FSI_R(-9.81);
+    desc.liquid = 1;
+    desc.shells = 1;
+    desc.volume_correction = 1;
+    desc.side[3].kind = FSI_SIDE_OPEN;
     pin[NODES - 1] = 7;
-    c.dim = 2;
-    c.area_density = (fsi_real)density;
-    c.stretch = (fsi_real)stiff;
-    c.bend = FSI_R(0.02);
-    c.damping_stiffness = FSI_R(0.02);
-    c.gravity.y = FSI_R(-9.81);
-    c.pin = pin;
-    if (!sheet_make(&p->s, &g, &c, mesh, coefficient, 0)
+    given.dim = 2;
+    given.area_density = (fsi_real)density;
+    given.stretch = (fsi_real)stiff;
+    given.bend = FSI_R(0.02);
+    given.damping_stiffness = FSI_R(0.02);
+    given.gravity.y = FSI_R(-9.81);
+    given.pin = pin;
+    if (!sheet_make(&p->s, &desc, &given, mesh, coefficient, 0)
         || fsi_grid_set_field(&p->s.grid, FSI_FIELD_PHI, below, NULL) < 0)
         return 0;
     p->volume = fsi_levelset_volume(&p->s.grid.levelset, NULL, NULL);
@@ -71,26 +71,27 @@ static double longer(const pool *p) { /* stretch of the whole sheet */
 
 /* water well above the level it started from, m^2 */
 static double lifted(const pool *p) {
-    const fsi_grid *g = &p->s.grid;
+    const fsi_grid *grid = &p->s.grid;
     double sum = 0;
-    for (size_t c = 0; c < g->cells; c++)
-        if (g->levelset.phi[c] < 0
-            && ((double)(c / (size_t)g->nx) + 0.5) * (double)g->h > level + 0.06)
-            sum += (double)(g->h * g->h);
+    for (size_t c = 0; c < grid->cells; c++)
+        if (grid->levelset.phi[c] < 0
+            && ((double)(c / (size_t)grid->nx) + 0.5) * (double)grid->h > level + 0.06)
+            sum += (double)(grid->h * grid->h);
     return sum;
 }
 
-static void draw(const pool *p, ex_image *m, int at) {
-    ex_view v = ex_view_make(0, 0, 1, 1.5, 14 + at * 310, 40, 300, 450);
+static void draw(const pool *p, ex_image *image, int at) {
+    ex_view view = ex_view_make(0, 0, 1, 1.5, 14 + at * 310, 40, 300, 450);
     const fsi_real *x = p->s.cloth.x;
-    ex_draw_liquid(m, &v, p->s.grid.nx, p->s.grid.ny, p->s.grid.levelset.phi, ex_rgb(90, 150, 220));
+    ex_draw_liquid(image, &view, p->s.grid.nx, p->s.grid.ny, p->s.grid.levelset.phi,
+                   ex_rgb(90, 150, 220));
     for (int i = 0; i < NODES - 1; i++)
-        ex_line(m, ex_px(&v, (double)x[3 * i]), ex_py(&v, (double)x[3 * i + 1]),
-                ex_px(&v, (double)x[3 * i + 3]), ex_py(&v, (double)x[3 * i + 4]), 3,
+        ex_line(image, ex_px(&view, (double)x[3 * i]), ex_py(&view, (double)x[3 * i + 1]),
+                ex_px(&view, (double)x[3 * i + 3]), ex_py(&view, (double)x[3 * i + 4]), 3,
                 ex_rgb(200, 50, 30));
-    ex_disk(m, ex_px(&v, (double)x[3 * NODES - 3]), ex_py(&v, (double)x[3 * NODES - 2]), 5,
-            ex_rgb(60, 60, 60));
-    ex_text(m, v.left, 16, 2, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
+    ex_disk(image, ex_px(&view, (double)x[3 * NODES - 3]), ex_py(&view, (double)x[3 * NODES - 2]),
+            5, ex_rgb(60, 60, 60));
+    ex_text(image, view.left, 16, 2, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
 }
 
 int main(int argc, char **argv) {
@@ -100,11 +101,11 @@ int main(int argc, char **argv) {
                                   {"density", "kg/m", "of the sheet", "2", 0.01, 1000, NULL},
                                   {"stretch", "N", "stiffness of the sheet", "4000", 1, 1e6, NULL}};
     static pool p[2];
-    ex_args a;
+    ex_args args;
     double leak[2] = {0, 0};
     int frame = 0, stable = 1;
     long steps = 0;
-    ex_begin(&a, argc, argv, "cloth_pull", "A sheet pulled out of water, slip beside no-slip.",
+    ex_begin(&args, argc, argv, "cloth_pull", "A sheet pulled out of water, slip beside no-slip.",
              keys, 5, 72, 90);
     fsi_mesh mesh;
     if (fsi_mesh_strip(&mesh, fsi_vec((fsi_real)(0.5 - lean / 2), FSI_R(0.1), 0),
@@ -113,29 +114,29 @@ int main(int argc, char **argv) {
         != FSI_OK)
         return 1;
     for (int w = SLIP; w <= NOSLIP; w++)
-        stable = make(&p[w], &mesh, a.size, w == SLIP, ex_number(&a, "density"),
-                      ex_number(&a, "stretch"))
+        stable = make(&p[w], &mesh, args.size, w == SLIP, ex_number(&args, "density"),
+                      ex_number(&args, "stretch"))
                  && stable;
-    for (; frame < a.frames && stable; frame++) {
+    for (; frame < args.frames && stable; frame++) {
         for (int w = SLIP; w <= NOSLIP && stable; w++) {
-            if (ex_is(&a, "wall", w ? "slip" : "noslip"))
+            if (ex_is(&args, "wall", w ? "slip" : "noslip"))
                 continue;
             /* it takes a tenth of a second to start */
-            pull(&p[w], ex_number(&a, "speed") * fmin(1, frame * ex_number(&a, "dt") / 0.1));
-            stable = sheet_step(&p[w].s, ex_number(&a, "dt")) >= 0
+            pull(&p[w], ex_number(&args, "speed") * fmin(1, frame * ex_number(&args, "dt") / 0.1));
+            stable = sheet_step(&p[w].s, ex_number(&args, "dt")) >= 0
                      && fsi_all_finite(3 * NODES, p[w].s.cloth.x);
             p[w].most = fmax(p[w].most, lifted(&p[w]));
             p[w].stretch = fmax(p[w].stretch, longer(&p[w]));
             steps++;
         }
-        if (a.out) {
-            ex_image m = ex_image_make(640, 500);
+        if (args.out) {
+            ex_image image = ex_image_make(640, 500);
             for (int w = SLIP; w <= NOSLIP; w++)
-                draw(&p[w], &m, w);
-            ex_frame(&a, &m);
-            ex_image_free(&m);
+                draw(&p[w], &image, w);
+            ex_frame(&args, &image);
+            ex_image_free(&image);
         }
-        ex_progress(&a, frame);
+        ex_progress(&args, frame);
     }
     for (int w = SLIP; w <= NOSLIP; w++) {
         ex_result(w ? "lifted_noslip" : "lifted_slip", "%.5f", p[w].most);
@@ -148,11 +149,11 @@ int main(int argc, char **argv) {
                   fsi_levelset_volume(&p[w].s.grid.levelset, NULL, NULL) / p[w].volume - 1);
         ex_result(w ? "leak_noslip" : "leak_slip", "%.3e",
                   leak[w] = p[w].s.report.divergence * (double)p[w].s.grid.h
-                            / fmax(ex_number(&a, "speed"), 1e-9));
+                            / fmax(ex_number(&args, "speed"), 1e-9));
         sheet_free(&p[w].s);
     }
     /* worst flux out of a cell beside the sheet, over cell side and the hand's speed */
-    ex_result("leak", "%.3e", leak[ex_is(&a, "wall", "noslip")]);
+    ex_result("leak", "%.3e", leak[ex_is(&args, "wall", "noslip")]);
     fsi_mesh_free(&mesh);
-    return ex_end(&a, steps, stable);
+    return ex_end(&args, steps, stable);
 }

@@ -17,19 +17,20 @@ static fsi_real column(fsi_vec3 x, void *user) {
 }
 
 /* farthest wet place near the floor, m */
-static double front(const fsi_grid *g) {
-    double far = 0;
-    for (int k = 0; k < g->nz; k++)
+static double front(const fsi_grid *grid) {
+    double far_off = 0;
+    for (int k = 0; k < grid->nz; k++)
         for (int j = 0; j < 3; j++)
-            for (int i = g->nx - 1; i >= 0; i--) {
-                const fsi_real *p = g->phi + i + g->nx * (j + g->ny * k);
+            for (int i = grid->nx - 1; i >= 0; i--) {
+                const fsi_real *p = grid->phi + i + grid->nx * (j + grid->ny * k);
                 if (!(p[0] < 0))
                     continue;
-                far = fmax(far, (i + 0.5 + (i + 1 < g->nx ? (double)(p[0] / (p[0] - p[1])) : 0.5))
-                                    * (double)g->h);
+                far_off = fmax(far_off,
+                               (i + 0.5 + (i + 1 < grid->nx ? (double)(p[0] / (p[0] - p[1])) : 0.5))
+                                   * (double)grid->h);
                 break;
             }
-    return far;
+    return far_off;
 }
 
 /* the experiment's points with 1 < T < 4: Z = x / a at T = t sqrt(2 g / a), digitised */
@@ -42,58 +43,65 @@ static const double point_T[POINTS] = {1.219, 1.997, 2.547, 3.345},
 
 /* 2D: the liquid, darker where it is faster, with a rim; the experiment's front as red ticks near
  * its time. */
-static void section(ex_image *m, const ex_view *v, const fsi_grid *g, double T) {
-    fsi_real *speed = (fsi_real *)malloc(g->cells * sizeof *speed);
+static void section(ex_image *image, const ex_view *view, const fsi_grid *grid, double T) {
+    fsi_real *speed = (fsi_real *)malloc(grid->cells * sizeof *speed);
     double top = sqrt(4 * 9.81 * UNIT);
-    for (int j = 0; speed && j < g->ny; j++)
-        for (int i = 0; i < g->nx; i++) {
-            double x = (double)(g->u[0][i + (g->nx + 1) * j] + g->u[0][i + 1 + (g->nx + 1) * j])
+    for (int j = 0; speed && j < grid->ny; j++)
+        for (int i = 0; i < grid->nx; i++) {
+            double x = (double)(grid->u[0][i + (grid->nx + 1) * j]
+                                + grid->u[0][i + 1 + (grid->nx + 1) * j])
                        / 2,
-                   y = (double)(g->u[1][i + g->nx * j] + g->u[1][i + g->nx * (j + 1)]) / 2;
-            speed[i + g->nx * j] = (fsi_real)(0.35 + 0.6 * fmin(1, sqrt(x * x + y * y) / top));
+                   y = (double)(grid->u[1][i + grid->nx * j] + grid->u[1][i + grid->nx * (j + 1)])
+                       / 2;
+            speed[i + grid->nx * j] = (fsi_real)(0.35 + 0.6 * fmin(1, sqrt(x * x + y * y) / top));
         }
-    ex_draw_liquid(m, v, g->nx, g->ny, g->phi, ex_rgb(60, 130, 205));
-    for (int j = 0; speed && j < v->h; j++)
-        for (int i = 0; i < v->w; i++) {
-            double x = (i + 0.5) / v->w, y = 1 - (j + 0.5) / v->h,
-                   d = ex_field_at(g->phi, g->nx, g->ny, x, y) * v->w / (v->x1 - v->x0);
-            ex_blend(m, v->left + i, v->top + j, ex_map(3, ex_field_at(speed, g->nx, g->ny, x, y)),
-                     -1.5 - d);
+    ex_draw_liquid(image, view, grid->nx, grid->ny, grid->phi, ex_rgb(60, 130, 205));
+    for (int j = 0; speed && j < view->h; j++)
+        for (int i = 0; i < view->w; i++) {
+            double x = (i + 0.5) / view->w, y = 1 - (j + 0.5) / view->h,
+                   d = ex_field_at(grid->phi, grid->nx, grid->ny, x, y) * view->w
+                       / (view->x1 - view->x0);
+            ex_blend(image, view->left + i, view->top + j,
+                     ex_map(3, ex_field_at(speed, grid->nx, grid->ny, x, y)), -1.5 - d);
         }
     for (int k = 0; k < POINTS; k++)
         if (fabs(T + 0.15 - point_T[k]) < 0.25)
-            ex_line(m, ex_px(v, point_Z[k] * UNIT), ex_py(v, 0) - 14, ex_px(v, point_Z[k] * UNIT),
-                    ex_py(v, 0) + 10, 3, ex_rgb(210, 40, 40));
+            ex_line(image, ex_px(view, point_Z[k] * UNIT), ex_py(view, 0) - 14,
+                    ex_px(view, point_Z[k] * UNIT), ex_py(view, 0) + 10, 3, ex_rgb(210, 40, 40));
     free(speed);
 }
 
-static void picture(ex_args *a, const fsi_grid *g, double T) {
-    double w = g->nx * (double)g->h, h = g->ny * (double)g->h, d = g->nz * (double)g->h;
-    ex_image m = ex_image_make(760, 480);
+static void picture(ex_args *args, const fsi_grid *grid, double T) {
+    double w = grid->nx * (double)grid->h, h = grid->ny * (double)grid->h,
+           d = grid->nz * (double)grid->h;
+    ex_image image = ex_image_make(760, 480);
     char text[64];
-    if (g->dim == 2) {
-        ex_view v = ex_view_make(0, 0, w, h, 20, 40, 720, (int)(720 * h / w));
-        section(&m, &v, g, T);
-        ex_line(&m, ex_px(&v, 0), ex_py(&v, h), ex_px(&v, 0), ex_py(&v, 0), 3, ex_rgb(90, 90, 90));
-        ex_line(&m, ex_px(&v, 0), ex_py(&v, 0), ex_px(&v, w), ex_py(&v, 0), 3, ex_rgb(90, 90, 90));
-        ex_line(&m, ex_px(&v, w), ex_py(&v, 0), ex_px(&v, w), ex_py(&v, h), 3, ex_rgb(90, 90, 90));
+    if (grid->dim == 2) {
+        ex_view view = ex_view_make(0, 0, w, h, 20, 40, 720, (int)(720 * h / w));
+        section(&image, &view, grid, T);
+        ex_line(&image, ex_px(&view, 0), ex_py(&view, h), ex_px(&view, 0), ex_py(&view, 0), 3,
+                ex_rgb(90, 90, 90));
+        ex_line(&image, ex_px(&view, 0), ex_py(&view, 0), ex_px(&view, w), ex_py(&view, 0), 3,
+                ex_rgb(90, 90, 90));
+        ex_line(&image, ex_px(&view, w), ex_py(&view, 0), ex_px(&view, w), ex_py(&view, h), 3,
+                ex_rgb(90, 90, 90));
     } else {
-        ex_camera c =
+        ex_camera camera =
             ex_camera_make(0.62 * w, 0.85 * w, 1.35 * w, 0.49 * w, 0.26 * w, d / 2, 1, 38);
         double lo[3] = {0, 0, 0}, hi[3];
         hi[0] = w;
         hi[1] = h;
         hi[2] = d;
-        ex_floor(&m, &c, lo, hi, 1, -0.01 * h, w / 14);
+        ex_floor(&image, &camera, lo, hi, 1, -0.01 * h, w / 14);
         fsi_iso_desc id;
         memset(&id, 0, sizeof id);
-        id.nx = g->nx;
-        id.ny = g->ny;
-        id.nz = g->nz;
-        id.h = g->h;
-        id.value = g->phi;
+        id.nx = grid->nx;
+        id.ny = grid->ny;
+        id.nz = grid->nz;
+        id.h = grid->h;
+        id.value = grid->phi;
         id.closed = 1;
-        id.origin = fsi_vec(g->h / 2, g->h / 2, g->h / 2);
+        id.origin = fsi_vec(grid->h / 2, grid->h / 2, grid->h / 2);
         fsi_iso_mesh mesh;
         if (fsi_iso_build(&id, &mesh) == FSI_OK) {
             ex_mesh s;
@@ -103,25 +111,25 @@ static void picture(ex_args *a, const fsi_grid *g, double T) {
             s.index = mesh.index;
             s.color = ex_rgb(70, 145, 215);
             s.glass = w / 10;
-            ex_draw_mesh(&m, &c, &s);
-            if (ex_is(a, "export", "1")) {
+            ex_draw_mesh(&image, &camera, &s);
+            if (ex_is(args, "export", "1")) {
                 char path[512];
-                snprintf(path, sizeof path, "%s/dam_break_%04d.obj", a->out, a->written);
+                snprintf(path, sizeof path, "%s/dam_break_%04d.obj", args->out, args->written);
                 ex_obj_write(path, mesh.vertex_count, mesh.x, mesh.element_count, mesh.index);
             }
             fsi_iso_free(&mesh);
         }
-        ex_box3(&m, &c, lo, hi, ex_rgb(120, 120, 120));
+        ex_box3(&image, &camera, lo, hi, ex_rgb(120, 120, 120));
     }
-    if (ex_is(a, "export", "1")) {
+    if (ex_is(args, "export", "1")) {
         char path[512];
-        snprintf(path, sizeof path, "%s/dam_break_%04d.vtk", a->out, a->written);
-        ex_vtk(path, g->nx, g->ny, g->nz, (double)g->h, "phi", g->phi);
+        snprintf(path, sizeof path, "%s/dam_break_%04d.vtk", args->out, args->written);
+        ex_vtk(path, grid->nx, grid->ny, grid->nz, (double)grid->h, "phi", grid->phi);
     }
-    snprintf(text, sizeof text, "T = %.2f   Z = %.2f", T, front(g) / UNIT);
-    ex_text(&m, 20, 14, 2, ex_rgb(40, 40, 40), text);
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    snprintf(text, sizeof text, "T = %.2f   Z = %.2f", T, front(grid) / UNIT);
+    ex_text(&image, 20, 14, 2, ex_rgb(40, 40, 40), text);
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
@@ -137,44 +145,44 @@ int main(int argc, char **argv) {
     double worst = 0, iterations = 0, T = 0, before = 1, T_before = 0, shift = 0.15;
     int stable = 1, point = 0;
     long steps = 0;
-    ex_args a;
-    ex_begin(&a, argc, argv, "dam_break",
+    ex_args args;
+    ex_begin(&args, argc, argv, "dam_break",
              "A column of water collapses; front against Martin and Moyce (1952).", keys, 7, 140,
              100);
-    fsi_grid_desc d;
-    memset(&d, 0, sizeof d);
-    d.nx = a.size;
-    d.ny = a.size * 4 / 7;
-    d.nz = ex_is(&a, "dim", "3") ? a.size * 2 / 7 : 1;
-    d.h = (fsi_real)(7 * UNIT / a.size);
-    d.rho = (fsi_real)ex_number(&a, "density");
-    d.gravity.y = -(fsi_real)ex_number(&a, "gravity");
-    d.liquid = 1;
-    d.cfl = (fsi_real)ex_number(&a, "cfl");
-    d.particles = (int)ex_number(&a, "particles");
-    d.volume_correction = ex_is(&a, "volume", "1");
-    fsi_grid g;
-    if (d.ny < 3 || fsi_grid_init(&g, &d) != FSI_OK
-        || fsi_grid_set_field(&g, FSI_FIELD_PHI, column, NULL) < 0) {
+    fsi_grid_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nx = args.size;
+    desc.ny = args.size * 4 / 7;
+    desc.nz = ex_is(&args, "dim", "3") ? args.size * 2 / 7 : 1;
+    desc.h = (fsi_real)(7 * UNIT / args.size);
+    desc.rho = (fsi_real)ex_number(&args, "density");
+    desc.gravity.y = -(fsi_real)ex_number(&args, "gravity");
+    desc.liquid = 1;
+    desc.cfl = (fsi_real)ex_number(&args, "cfl");
+    desc.particles = (int)ex_number(&args, "particles");
+    desc.volume_correction = ex_is(&args, "volume", "1");
+    fsi_grid grid;
+    if (desc.ny < 3 || fsi_grid_init(&grid, &desc) != FSI_OK
+        || fsi_grid_set_field(&grid, FSI_FIELD_PHI, column, NULL) < 0) {
         fprintf(stderr, "dam_break: cannot set up this size\n");
         return 1;
     }
-    double V = fsi_levelset_volume(&g.levelset, NULL, NULL);
-    double scale = sqrt(2 * ex_number(&a, "gravity") / UNIT);
-    for (int frame = 0; frame < a.frames && stable; frame++) {
+    double V = fsi_levelset_volume(&grid.levelset, NULL, NULL);
+    double scale = sqrt(2 * ex_number(&args, "gravity") / UNIT);
+    for (int frame = 0; frame < args.frames && stable; frame++) {
         /* a frame is 0.1 of the experiment's time unit */
         while (stable && T < 0.1 * (frame + 1)) {
             /* the start is the delicate part */
-            fsi_real dt = fsi_grid_max_dt(&g) / (T < 1 ? 4 : 1);
+            fsi_real dt = fsi_grid_max_dt(&grid) / (T < 1 ? 4 : 1);
             if ((double)dt * scale > 0.1 * (frame + 1) - T)
                 dt = (fsi_real)((0.1 * (frame + 1) - T) / scale * 1.000001);
             fsi_report report;
-            stable = fsi_grid_step(&g, dt, &report) >= 0;
+            stable = fsi_grid_step(&grid, dt, &report) >= 0;
             iterations += report.iterations;
             steps++;
-            T = g.time * scale;
+            T = grid.time * scale;
             if (T - T_before > 0) {
-                double z = front(&g) / UNIT;
+                double z = front(&grid) / UNIT;
                 for (; point < POINTS && T >= point_T[point] - shift; point++)
                     worst = fmax(worst, fabs((before
                                               + (z - before) * (point_T[point] - shift - T_before)
@@ -185,15 +193,16 @@ int main(int argc, char **argv) {
                 T_before = T;
             }
         }
-        if (a.out)
-            picture(&a, &g, T);
-        ex_progress(&a, frame);
+        if (args.out)
+            picture(&args, &grid, T);
+        ex_progress(&args, frame);
     }
     ex_result("front", "%.4f", before);
     if (point)
         ex_result("front_error", "%.4f", worst);
-    ex_result("volume_error", "%.6f", fabs(fsi_levelset_volume(&g.levelset, NULL, NULL) / V - 1));
+    ex_result("volume_error", "%.6f",
+              fabs(fsi_levelset_volume(&grid.levelset, NULL, NULL) / V - 1));
     ex_result("iterations", "%.3f", steps ? iterations / (double)steps : 0.0);
-    fsi_grid_free(&g);
-    return ex_end(&a, steps, stable);
+    fsi_grid_free(&grid);
+    return ex_end(&args, steps, stable);
 }

@@ -16,7 +16,7 @@ static int make_foam(foam *f, const int *n, const double *lo, const double *hi, 
                      double young) {
     static const int cube[6][4] = {{0, 1, 3, 7}, {0, 3, 2, 7}, {0, 2, 6, 7},
                                    {0, 6, 4, 7}, {0, 4, 5, 7}, {0, 5, 1, 7}};
-    fsi_soft_desc d = {0};
+    fsi_soft_desc desc = {0};
     int nodes = (n[0] + 1) * (n[1] + 1) * (n[2] + 1);
     fsi_real *x = (fsi_real *)calloc((size_t)nodes * 3, sizeof *x);
     int32_t *tet = (int32_t *)calloc((size_t)(n[0] * n[1] * n[2]) * 24, sizeof *tet);
@@ -35,17 +35,17 @@ static int make_foam(foam *f, const int *n, const double *lo, const double *hi, 
                     l = c / (n[0] * n[1]) + (q >> 2);
                 tet[24 * c + 4 * t + k] = i + (n[0] + 1) * (j + (n[1] + 1) * l);
             }
-    d.dim = 3;
-    d.vertex_count = nodes;
-    d.x = x;
-    d.tet_count = 6 * n[0] * n[1] * n[2];
-    d.tet = tet;
-    d.density = (fsi_real)density;
-    d.young = (fsi_real)young;
-    d.poisson = FSI_R(0.3);
-    d.damping_stiffness = FSI_R(0.02);
-    d.integrator = f->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
-    int ok = fsi_soft_init(&f->soft, &d) == FSI_OK;
+    desc.dim = 3;
+    desc.vertex_count = nodes;
+    desc.x = x;
+    desc.tet_count = 6 * n[0] * n[1] * n[2];
+    desc.tet = tet;
+    desc.density = (fsi_real)density;
+    desc.young = (fsi_real)young;
+    desc.poisson = FSI_R(0.3);
+    desc.damping_stiffness = FSI_R(0.02);
+    desc.integrator = f->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+    int ok = fsi_soft_init(&f->soft, &desc) == FSI_OK;
     f->responder.soft = &f->soft;
     free(x);
     free(tet);
@@ -60,29 +60,29 @@ int main(int argc, char **argv) {
     static jet j;
     static foam f;
     static const double lo[3] = {0.24, 0.42, 0.36}, hi[3] = {0.80, 0.52, 0.64};
-    ex_args a;
+    ex_args args;
     int stable = 1, n[3];
     double bend = 0, mean = 0;
-    ex_begin(&a, argc, argv, "foam_jet", "A light block of soft foam in a jet of smoke.", keys, 6,
-             36, 100);
+    ex_begin(&args, argc, argv, "foam_jet", "A light block of soft foam in a jet of smoke.", keys,
+             6, 36, 100);
     for (int k = 0; k < 3; k++) {
-        n[k] = (int)((hi[k] - lo[k]) * a.size / 1.5 / 1.4 + 0.5);
+        n[k] = (int)((hi[k] - lo[k]) * args.size / 1.5 / 1.4 + 0.5);
         if (n[k] < 2)
             n[k] = 2;
     }
-    f.monolithic = ex_is(&a, "scheme", "monolithic");
-    if (!make_foam(&f, n, lo, hi, ex_number(&a, "mass_ratio"), ex_number(&a, "young")))
+    f.monolithic = ex_is(&args, "scheme", "monolithic");
+    if (!make_foam(&f, n, lo, hi, ex_number(&args, "mass_ratio"), ex_number(&args, "young")))
         return 1;
-    if (!jet_make(&j, &a, 3, 0, 1, 3 * f.soft.desc.vertex_count))
+    if (!jet_make(&j, &args, 3, 0, 1, 3 * f.soft.desc.vertex_count))
         return 1;
     fsi_guest guest = fsi_soft_guest(&f.responder);
     fsi_world_add_guest(&j.w, &guest);
     int frame;
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0; frame < args.frames && stable; frame++) {
         stable = jet_step(&j);
-        if (a.out)
-            jet_draw(&j, &a);
-        ex_progress(&a, frame);
+        if (args.out)
+            jet_draw(&j, &args);
+        ex_progress(&args, frame);
     }
     for (int i = 0; i < f.soft.desc.vertex_count; i++)
         mean += (double)f.soft.x[3 * i + 1] / f.soft.desc.vertex_count;
@@ -93,5 +93,5 @@ int main(int argc, char **argv) {
     jet_results(&j);
     fsi_soft_responder_free(&f.responder);
     fsi_soft_free(&f.soft);
-    return ex_end(&a, frame, stable);
+    return ex_end(&args, frame, stable);
 }

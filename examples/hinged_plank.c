@@ -10,34 +10,34 @@ int main(int argc, char **argv) {
         {"density", "", "of the plank over the smoke's", "1", 1e-4, 1e4, NULL},
         {"bodies", "", "planks, each on its own hinge", "1", 1, 3, NULL},
         {"dt", "s", "time step", "0.02", 1e-4, 0.2, NULL}};
-    fsi_world_desc d = {0};
+    fsi_world_desc desc = {0};
     fsi_shape_desc sd = {0};
     fsi_grid_source jet = {0};
-    ex_args a;
+    ex_args args;
     int stable = 1;
     double total = 0, drift = 0, turned = 0;
-    ex_begin(&a, argc, argv, "hinged_plank", "Planks on hinges in a jet of smoke.", keys, 3, 72,
+    ex_begin(&args, argc, argv, "hinged_plank", "Planks on hinges in a jet of smoke.", keys, 3, 72,
              160);
-    int bodies = (int)ex_number(&a, "bodies");
-    d.grid.ny = a.size;
-    d.grid.nx = a.size * 2 / 3;
-    d.grid.nz = 1;
-    d.grid.h = FSI_R(1.5) / (fsi_real)d.grid.ny;
-    d.grid.rho = 1;
-    d.grid.smoke = 1;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_bodies = 2 * bodies;
-    d.max_joints = bodies;
-    fsi_world w;
-    if (fsi_world_init(&w, &d) != FSI_OK)
+    int bodies = (int)ex_number(&args, "bodies");
+    desc.grid.ny = args.size;
+    desc.grid.nx = args.size * 2 / 3;
+    desc.grid.nz = 1;
+    desc.grid.h = FSI_R(1.5) / (fsi_real)desc.grid.ny;
+    desc.grid.rho = 1;
+    desc.grid.smoke = 1;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.max_bodies = 2 * bodies;
+    desc.max_joints = bodies;
+    fsi_world world;
+    if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
     jet.lo = fsi_vec(FSI_R(0.35), 0, 0);
-    jet.hi = fsi_vec(FSI_R(0.65), FSI_R(1.01) * w.grid.h, 0);
+    jet.hi = fsi_vec(FSI_R(0.65), FSI_R(1.01) * world.grid.h, 0);
     jet.set = FSI_SOURCE_DENSITY | FSI_SOURCE_VELOCITY | FSI_SOURCE_DIVERGENCE;
     jet.velocity = fsi_vec(0, FSI_R(0.6), 0);
-    jet.divergence = FSI_R(0.6) / w.grid.h;
+    jet.divergence = FSI_R(0.6) / world.grid.h;
     jet.density = 1;
-    fsi_grid_add_source(&w.grid, &jet);
+    fsi_grid_add_source(&world.grid, &jet);
     sd.kind = FSI_SHAPE_BOX;
     sd.dim = 2;
     sd.half = fsi_vec(FSI_R(0.16), FSI_R(0.03), 0);
@@ -49,60 +49,60 @@ int main(int argc, char **argv) {
     if (fsi_shape_init(&post, &sd) != FSI_OK)
         return 1;
     for (int i = 0; i < bodies; i++) {
-        fsi_rigid_desc b = {0};
-        fsi_joint_desc j = {0};
+        fsi_rigid_desc given = {0};
+        fsi_joint_desc options = {0};
         fsi_vec3 pin = fsi_vec((fsi_real)(0.36 + 0.12 * i), (fsi_real)(0.5 + 0.35 * i), 0);
-        b.shape = &post;
-        b.x = pin;
-        b.ghost = 1;
-        fsi_world_add(&w, &b, &j.b);
-        b.kind = FSI_RIGID_DYNAMIC;
-        b.shape = &plank;
-        b.density = (fsi_real)ex_number(&a, "density");
-        b.x = fsi_vec(pin.x + FSI_R(0.14), pin.y, 0);
-        b.ghost = 0;
-        b.group = 1;
-        fsi_world_add(&w, &b, &j.a);
-        j.kind = FSI_JOINT_HINGE;
-        j.anchor = pin;
-        if (fsi_solids_join(&w.solids, &j, NULL) < 0)
+        given.shape = &post;
+        given.x = pin;
+        given.ghost = 1;
+        fsi_world_add(&world, &given, &options.b);
+        given.kind = FSI_RIGID_DYNAMIC;
+        given.shape = &plank;
+        given.density = (fsi_real)ex_number(&args, "density");
+        given.x = fsi_vec(pin.x + FSI_R(0.14), pin.y, 0);
+        given.ghost = 0;
+        given.group = 1;
+        fsi_world_add(&world, &given, &options.a);
+        options.kind = FSI_JOINT_HINGE;
+        options.anchor = pin;
+        if (fsi_solids_join(&world.solids, &options, NULL) < 0)
             return 1;
     }
     int frame;
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
-        stable = fsi_world_step(&w, (fsi_real)ex_number(&a, "dt"), &report) >= 0;
+        stable = fsi_world_step(&world, (fsi_real)ex_number(&args, "dt"), &report) >= 0;
         total += report.iterations;
         fsi_solids_report sr;
-        fsi_solids_measure(&w.solids, &sr);
+        fsi_solids_measure(&world.solids, &sr);
         if (sr.joint_error > drift)
             drift = sr.joint_error;
-        turned = 2 * atan2((double)w.solids.body[2].q.z, (double)w.solids.body[2].q.w);
-        if (a.out) {
+        turned = 2 * atan2((double)world.solids.body[2].q.z, (double)world.solids.body[2].q.w);
+        if (args.out) {
             static fsi_real x[3 * 64], v[3 * 64];
-            ex_image m = ex_image_make(400, 560);
+            ex_image image = ex_image_make(400, 560);
             ex_view view = ex_view_make(0, 0, 1, 1.5, 20, 20, 340, 510);
-            fsi_surface s;
-            ex_draw_field(&m, &view, w.grid.nx, w.grid.ny, w.grid.density, 0, 1, 2);
-            ex_colorbar(&m, &view, 2, 0, 1, "SMOKE");
-            for (int i = w.solids.body_count - 1; i > 0; i--) { /* pins over their planks */
-                fsi_solids_surface(&w.solids, i, x, v, &s);
+            fsi_surface surface;
+            ex_draw_field(&image, &view, world.grid.nx, world.grid.ny, world.grid.density, 0, 1, 2);
+            ex_colorbar(&image, &view, 2, 0, 1, "SMOKE");
+            for (int i = world.solids.body_count - 1; i > 0; i--) { /* pins over their planks */
+                fsi_solids_surface(&world.solids, i, x, v, &surface);
                 if (i % 2)
-                    ex_disk(&m, ex_px(&view, (double)w.solids.body[i].x.x),
-                            ex_py(&view, (double)w.solids.body[i].x.y), 4, ex_rgb(30, 30, 30));
+                    ex_disk(&image, ex_px(&view, (double)world.solids.body[i].x.x),
+                            ex_py(&view, (double)world.solids.body[i].x.y), 4, ex_rgb(30, 30, 30));
                 else
-                    ex_draw_surface(&m, &view, &s, ex_rgb(205, 120, 50));
+                    ex_draw_surface(&image, &view, &surface, ex_rgb(205, 120, 50));
             }
-            ex_frame(&a, &m);
-            ex_image_free(&m);
+            ex_frame(&args, &image);
+            ex_image_free(&image);
         }
-        ex_progress(&a, frame);
+        ex_progress(&args, frame);
     }
     ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));
     ex_result("angle", "%.4f", turned);
     ex_result("joint_error", "%.2e", drift / 0.32);
-    fsi_world_free(&w);
+    fsi_world_free(&world);
     fsi_shape_free(&plank);
     fsi_shape_free(&post);
-    return ex_end(&a, frame, stable);
+    return ex_end(&args, frame, stable);
 }

@@ -38,25 +38,25 @@ static int32_t *tube(int nu, int nv, fsi_real *x, int *tets) {
     return tet;
 }
 
-static void draw(ex_args *a, const fsi_sph *s, const fsi_tled *t) {
-    ex_image m = ex_image_make(720, 480);
-    ex_camera c = ex_camera_make(1.05, 1.05, 2.5, 0.85, 0.42, 0, 1, 36);
-    fsi_surface f = fsi_tled_surface(t);
+static void draw(ex_args *args, const fsi_sph *sph, const fsi_tled *tled) {
+    ex_image image = ex_image_make(720, 480);
+    ex_camera camera = ex_camera_make(1.05, 1.05, 2.5, 0.85, 0.42, 0, 1, 36);
+    fsi_surface surface = fsi_tled_surface(tled);
     double lo[3] = {-0.5, -0.3, -1}, hi[3] = {2, 1.5, 1}, flo[3] = {-1, 0, -1.4},
            fhi[3] = {2.6, 0, 1.2};
-    ex_floor(&m, &c, flo, fhi, 1, -0.3, 0.2);
-    water_draw_as(&m, &c, s, lo, hi, 0);
+    ex_floor(&image, &camera, flo, fhi, 1, -0.3, 0.2);
+    water_draw_as(&image, &camera, sph, lo, hi, 0);
     ex_mesh hose;
-    hose.vertices = f.vertex_count;
-    hose.triangles = f.element_count;
-    hose.x = f.x;
-    hose.index = f.index;
+    hose.vertices = surface.vertex_count;
+    hose.triangles = surface.element_count;
+    hose.x = surface.x;
+    hose.index = surface.index;
     /* a clear wall: the water is seen in it */
     hose.color = ex_rgb(90, 170, 110);
     hose.glass = 0.15;
-    ex_draw_mesh(&m, &c, &hose);
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    ex_draw_mesh(&image, &camera, &hose);
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
@@ -67,18 +67,18 @@ int main(int argc, char **argv) {
                                   {"young", "Pa", "Young's modulus", "6e5", 1e3, 1e8, NULL},
                                   {"speed", "m/s", "of the water at the inlet", "1", 0.1, 5, NULL},
                                   {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
-    ex_args a;
-    fsi_sph_desc f = {0};
+    ex_args args;
+    fsi_sph_desc desc = {0};
     fsi_sph_emitter tap = {0};
     fsi_sph_box drain = {{0, 0, 0}, {0, 0, 0}, 0};
-    fsi_tled_desc t = {0};
-    fsi_proxy_desc p = {0};
+    fsi_tled_desc given = {0};
+    fsi_proxy_desc options = {0};
     fsi_proxy_solid solid = {0};
     int k;
     long bad = 0;
     double tip = 0;
-    ex_begin(&a, argc, argv, "hose", "Water through a soft hose.", keys, 7, 12, 60);
-    int nu = (int)(sqrt(ex_number(&a, "tets") / 12) + 0.5);
+    ex_begin(&args, argc, argv, "hose", "Water through a soft hose.", keys, 7, 12, 60);
+    int nu = (int)(sqrt(ex_number(&args, "tets") / 12) + 0.5);
     int nv = 2 * nu;
     fsi_real *x;
     x = (fsi_real *)malloc((size_t)(6 * nu * (nv + 1)) * sizeof *x);
@@ -86,26 +86,26 @@ int main(int argc, char **argv) {
     int32_t *tet = x ? tube(nu, nv, x, &tets) : NULL;
     if (!tet)
         return 1;
-    t.nodes = 2 * nu * (nv + 1);
-    t.tets = tets;
-    t.x = x;
-    t.tet = tet;
-    t.density = 1000;
-    t.young = (fsi_real)ex_number(&a, "young");
-    t.poisson = FSI_R(0.3);
-    t.damping = 2;
-    t.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
-    f.capacity = (int)ex_number(&a, "particles");
-    f.boundary_capacity = 2000;
-    f.spacing = FSI_R(0.3) / (fsi_real)a.size;
-    f.density = 1000;
-    f.sound_speed = 30;
-    f.viscosity = 2;
-    f.artificial = FSI_R(0.1);
-    f.gravity = t.gravity;
+    given.nodes = 2 * nu * (nv + 1);
+    given.tets = tets;
+    given.x = x;
+    given.tet = tet;
+    given.density = 1000;
+    given.young = (fsi_real)ex_number(&args, "young");
+    given.poisson = FSI_R(0.3);
+    given.damping = 2;
+    given.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
+    desc.capacity = (int)ex_number(&args, "particles");
+    desc.boundary_capacity = 2000;
+    desc.spacing = FSI_R(0.3) / (fsi_real)args.size;
+    desc.density = 1000;
+    desc.sound_speed = 30;
+    desc.viscosity = 2;
+    desc.artificial = FSI_R(0.1);
+    desc.gravity = given.gravity;
     fsi_sph sph;
     fsi_tled hose;
-    if (fsi_tled_init(&hose, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK)
+    if (fsi_tled_init(&hose, &given) != FSI_OK || fsi_sph_init(&sph, &desc) != FSI_OK)
         return 1;
     for (int i = 0; i < hose.nodes; i++)
         if (x[3 * i] < FSI_R(0.25))
@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
     tap.centre = fsi_vec(FSI_R(0.08), FSI_R(0.8), 0);
     tap.direction = fsi_vec(1, 0, 0);
     tap.radius = FSI_R(0.065);
-    tap.speed = (fsi_real)ex_number(&a, "speed");
+    tap.speed = (fsi_real)ex_number(&args, "speed");
     drain.lo = fsi_vec(-10, -10, -10);
     drain.hi = fsi_vec(10, FSI_R(-0.3), 10);
     fsi_sph_add_emitter(&sph, &tap);
@@ -127,29 +127,29 @@ int main(int argc, char **argv) {
         < 0)
         return 1;
     solid.tled = &hose;
-    solid.restitution = (fsi_real)ex_number(&a, "restitution");
-    solid.slip = (fsi_real)ex_number(&a, "slip");
-    p.sph = &sph;
-    p.solid = &solid;
-    p.count = 1;
+    solid.restitution = (fsi_real)ex_number(&args, "restitution");
+    solid.slip = (fsi_real)ex_number(&args, "slip");
+    options.sph = &sph;
+    options.solid = &solid;
+    options.count = 1;
     fsi_proxy proxy;
     pour w;
-    if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK)
+    if (pour_begin(&w, &proxy, &options, 0.02) != FSI_OK)
         return 1;
-    for (int frame = 0; frame < a.frames && pour_frame(&w); frame++) {
+    for (int frame = 0; frame < args.frames && pour_frame(&w); frame++) {
         for (int i = 0; i < sph.now.count; i++) {
             fsi_vec3 q = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
-            fsi_hit h;
-            if (!pour_near(&w, i, FSI_R(0.3), NULL, &h))
+            fsi_hit hit;
+            if (!pour_near(&w, i, FSI_R(0.3), NULL, &hit))
                 continue;
-            for (k = 0; k < 3 && hose.triangle[3 * h.element + k] >= nu * (nv + 1); k++) {
+            for (k = 0; k < 3 && hose.triangle[3 * hit.element + k] >= nu * (nv + 1); k++) {
             }
             /* nearest to the outer layer and well before the outlet */
             bad += k == 3 && q.x > FSI_R(0.05) && q.x < FSI_R(0.9);
         }
-        if (a.out)
-            draw(&a, &sph, &hose);
-        ex_progress(&a, frame);
+        if (args.out)
+            draw(&args, &sph, &hose);
+        ex_progress(&args, frame);
     }
     for (int i = 0; i < nu; i++)
         tip += (double)hose.x[3 * (i + nu * nv) + 1] / nu;
@@ -162,5 +162,5 @@ int main(int argc, char **argv) {
     fsi_sph_free(&sph);
     free(x);
     free(tet);
-    return ex_end(&a, w.steps, w.stable);
+    return ex_end(&args, w.steps, w.stable);
 }

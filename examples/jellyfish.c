@@ -42,13 +42,13 @@ static fsi_vec3 field(int k, fsi_vec3 x, fsi_real top) {
 }
 
 /* Angular velocity of a body's momentum. */
-static fsi_vec3 spin(const fsi_reduced *b) {
+static fsi_vec3 spin(const fsi_reduced *reduced) {
     fsi_real inverse[26 * 26], w[3];
-    int n = 6 + b->model->modes;
-    fsi_reduced_mass(b, 0, NULL, inverse);
+    int n = 6 + reduced->model->modes;
+    fsi_reduced_mass(reduced, 0, NULL, inverse);
     for (int i = 0; i < 3; i++)
-        w[i] = inverse[(3 + i) * n + 3] * b->L[0] + inverse[(3 + i) * n + 4] * b->L[1]
-               + inverse[(3 + i) * n + 5] * b->L[2];
+        w[i] = inverse[(3 + i) * n + 3] * reduced->L[0] + inverse[(3 + i) * n + 4] * reduced->L[1]
+               + inverse[(3 + i) * n + 5] * reduced->L[2];
     return fsi_vec_load(w);
 }
 
@@ -89,14 +89,14 @@ static ex_color color(const swarm *q, int i) {
     return ex_rgb(245 - 60 * (i == 2), 140 + 50 * (i == 1), 150 + 80 * (i == 2));
 }
 
-static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *model, muscle *m) {
-    fsi_reduced_desc d = {0};
+static int make_models(const ex_args *args, fsi_mesh *mesh, fsi_reduced_model *model, muscle *m) {
+    fsi_reduced_desc desc = {0};
     fsi_real top = FSI_R(-1e30);
     if (!swarm_mesh(&mesh[0], &bell_form, fsi_vec(FSI_R(0.3), FSI_R(0.3), FSI_R(0.3)),
-                    (int)ex_number(a, "tets")))
+                    (int)ex_number(args, "tets")))
         return 0;
     if (!swarm_mesh(&mesh[1], &arm_form, fsi_vec(FSI_R(0.06), FSI_R(0.26), FSI_R(0.06)),
-                    (int)ex_number(a, "tets") / 10))
+                    (int)ex_number(args, "tets") / 10))
         return 0;
     int n = 3 * mesh[0].vertex_count;
     fsi_real *basis;
@@ -108,16 +108,16 @@ static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *mode
     for (int k = 0; k < BASIS; k++)
         for (i = 0; i < n / 3; i++)
             fsi_vec_store(basis + k * n + 3 * i, field(k, fsi_vec_load(mesh[0].x + 3 * i), top));
-    d.mesh = &mesh[0];
-    d.modes = BASIS;
-    d.basis = basis;
-    d.density = 1000;
-    d.young = (fsi_real)ex_number(a, "young");
-    d.poisson = FSI_R(0.3);
-    d.damping_stiffness = FSI_R(0.01);
-    d.samples = 60;
-    d.field = 16;
-    i = fsi_reduced_model_init(&model[0], &d);
+    desc.mesh = &mesh[0];
+    desc.modes = BASIS;
+    desc.basis = basis;
+    desc.density = 1000;
+    desc.young = (fsi_real)ex_number(args, "young");
+    desc.poisson = FSI_R(0.3);
+    desc.damping_stiffness = FSI_R(0.01);
+    desc.samples = 60;
+    desc.field = 16;
+    i = fsi_reduced_model_init(&model[0], &desc);
     /* q = S^T M u of the wanted contraction */
     for (int k = 0; k < BASIS && i == FSI_OK; k++) {
         m->target[k] = 0;
@@ -129,12 +129,12 @@ static int make_models(const ex_args *a, fsi_mesh *mesh, fsi_reduced_model *mode
         }
     }
     free(basis);
-    d.mesh = &mesh[1];
-    d.modes = (int)ex_number(a, "modes");
-    d.basis = NULL;
-    d.young = FSI_R(2e4);
-    d.poisson = FSI_R(0.4);
-    return i == FSI_OK && fsi_reduced_model_init(&model[1], &d) == FSI_OK;
+    desc.mesh = &mesh[1];
+    desc.modes = (int)ex_number(args, "modes");
+    desc.basis = NULL;
+    desc.young = FSI_R(2e4);
+    desc.poisson = FSI_R(0.4);
+    return i == FSI_OK && fsi_reduced_model_init(&model[1], &desc) == FSI_OK;
 }
 
 int main(int argc, char **argv) {
@@ -153,8 +153,8 @@ int main(int argc, char **argv) {
          "1", 0, 1, NULL},
         {"newmark", "", "1: the two solves a step of the paper's section 6", "0", 0, 1, NULL},
         {"dt", "s", "time step, at most 0.04", "0.01", 1e-4, 0.04, NULL}};
-    ex_args a;
-    fsi_world_desc d = {0};
+    ex_args args;
+    fsi_world_desc desc = {0};
     fsi_mesh mesh[2];
     fsi_reduced_model model[2];
     muscle m = {0};
@@ -165,40 +165,40 @@ int main(int argc, char **argv) {
     fsi_form *forms[ARMS + 1] = {&bell_form, &arm_form, &arm_form, &arm_form, &arm_form};
     double total = 0, y0[3], length = 0, swum = 0;
     int steps = 0, stable = 1;
-    ex_begin(&a, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 13,
+    ex_begin(&args, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 13,
              27, 250);
-    int bodies = (int)ex_number(&a, "bodies");
-    double dt = ex_number(&a, "dt");
-    d.grid.ny = a.size;
-    d.grid.h = FSI_R(1.8) / (fsi_real)a.size;
-    d.grid.nz = a.size * 4 / 9;
-    d.grid.nx = bodies > 1 ? d.grid.nz * (bodies * 3 + 1) / 4 : d.grid.nz;
-    d.grid.rho = 1000;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_guests = bodies;
-    fsi_world w;
-    if (fsi_world_init(&w, &d) != FSI_OK || !make_models(&a, mesh, model, &m))
+    int bodies = (int)ex_number(&args, "bodies");
+    double dt = ex_number(&args, "dt");
+    desc.grid.ny = args.size;
+    desc.grid.h = FSI_R(1.8) / (fsi_real)args.size;
+    desc.grid.nz = args.size * 4 / 9;
+    desc.grid.nx = bodies > 1 ? desc.grid.nz * (bodies * 3 + 1) / 4 : desc.grid.nz;
+    desc.grid.rho = 1000;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.max_guests = bodies;
+    fsi_world world;
+    if (fsi_world_init(&world, &desc) != FSI_OK || !make_models(&args, mesh, model, &m))
         return 1;
-    double width = (double)(w.grid.h * w.grid.nx);
-    double tall = (double)(w.grid.h * w.grid.ny);
-    double deep = (double)(w.grid.h * w.grid.nz);
+    double width = (double)(world.grid.h * world.grid.nx);
+    double tall = (double)(world.grid.h * world.grid.ny);
+    double deep = (double)(world.grid.h * world.grid.nz);
     int inner = (int)(0.04 / dt + 0.5);
     view.camera = ex_camera_make(0.5 * width + 0.6, 0.35, 0.5 * deep + 2.3 + 0.5 * width,
                                  0.5 * width, 0.5 * tall, 0.5 * deep, 1, 40);
     if (bodies > 1)
         view.width = 800;
-    m.period = ex_number(&a, "period");
-    m.part = ex_number(&a, "part");
-    m.strength = ex_number(&a, "actuation");
+    m.period = ex_number(&args, "period");
+    m.part = ex_number(&args, "part");
+    m.strength = ex_number(&args, "actuation");
     m.bodies = bodies;
-    m.friction = ex_number(&a, "friction");
-    m.righting = ex_number(&a, "righting");
-    m.spring = ex_number(&a, "spring");
+    m.friction = ex_number(&args, "friction");
+    m.righting = ex_number(&args, "righting");
+    m.spring = ex_number(&args, "spring");
     for (int i = 0; i < bodies; i++) {
         fsi_reduced_joint joint[ARMS];
         fsi_vec3 at = fsi_vec((fsi_real)((i + 0.5) * width / bodies),
                               FSI_R(0.5) + FSI_R(0.05) * (fsi_real)(i % 2), (fsi_real)(0.5 * deep));
-        if (!swarm_add(&s, &w, &model[0], at, swarm_turn(0, 0.4 * i, 0)))
+        if (!swarm_add(&s, &world, &model[0], at, swarm_turn(0, 0.4 * i, 0)))
             return 1;
         for (int k = 0; k < ARMS; k++) {
             double t = 1.5707963 * k + 0.785;
@@ -212,25 +212,25 @@ int main(int argc, char **argv) {
             joint[k].body[1] = k + 1;
             joint[k].vertex[0] = under;
             joint[k].vertex[1] = up;
-            if (!swarm_add(&s, &w, &model[1], T, swarm_turn(0, 0, 0)))
+            if (!swarm_add(&s, &world, &model[1], T, swarm_turn(0, 0, 0)))
                 return 1;
         }
-        if (i == 0 && ex_number(&a, "skin") > 0
+        if (i == 0 && ex_number(&args, "skin") > 0
             && !swarm_skin_forms(&hide, s.body, forms, ARMS + 1,
                                  fsi_vec_sub(at, fsi_vec(0, FSI_R(0.04), 0)), 0.28, 0.04))
             return 1;
         if (!swarm_group(&s, ARMS + 1, joint, ARMS, hide.skin.terms ? &hide.skin : NULL))
             return 1;
     }
-    s.newmark = (int)ex_number(&a, "newmark");
+    s.newmark = (int)ex_number(&args, "newmark");
     s.drive_fn = drive;
     s.user = &m;
     {
         double lo = 1e9, hi = -1e9;
-        fsi_surface f = fsi_reduced_group_surface(&s.group[0]);
-        for (int i = 0; i < f.vertex_count; i++) {
-            lo = fmin(lo, (double)f.x[3 * i + 1]);
-            hi = fmax(hi, (double)f.x[3 * i + 1]);
+        fsi_surface surface = fsi_reduced_group_surface(&s.group[0]);
+        for (int i = 0; i < surface.vertex_count; i++) {
+            lo = fmin(lo, (double)surface.x[3 * i + 1]);
+            hi = fmax(hi, (double)surface.x[3 * i + 1]);
         }
         length = hi - lo;
     }
@@ -246,18 +246,18 @@ int main(int argc, char **argv) {
                                                  : deep));
     for (int i = 0; i < bodies; i++)
         y0[i] = (double)s.body[i * (ARMS + 1)].T[1];
-    for (int frame = 0; frame < a.frames && stable; frame++) {
+    for (int frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < inner && stable; i++, steps++) {
             fsi_report report;
-            fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
+            fsi_result rc = fsi_world_step(&world, (fsi_real)dt, &report);
             if (rc < 0)
                 stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
             total += report.iterations;
         }
-        fsi_grid_trace(&w.grid, (fsi_real)(dt * inner), PLANKTON, plankton);
-        if (a.out)
-            swarm_draw(&a, &s, &view);
-        ex_progress(&a, frame);
+        fsi_grid_trace(&world.grid, (fsi_real)(dt * inner), PLANKTON, plankton);
+        if (args.out)
+            swarm_draw(&args, &s, &view);
+        ex_progress(&args, frame);
     }
     for (int i = 0; i < bodies; i++)
         swum += ((double)s.body[i * (ARMS + 1)].T[1] - y0[i]) / length / bodies;
@@ -277,6 +277,6 @@ int main(int argc, char **argv) {
         fsi_reduced_model_free(&model[i]);
         fsi_mesh_free(&mesh[i]);
     }
-    fsi_world_free(&w);
-    return ex_end(&a, steps, stable);
+    fsi_world_free(&world);
+    return ex_end(&args, steps, stable);
 }

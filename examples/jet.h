@@ -20,90 +20,88 @@ typedef struct jet {
 } jet;
 
 /* A box 1 x 1.5 (x 1) m, open above; the jet is 0.25 m wide. dof: of all solids together. */
-static int jet_make(jet *j, ex_args *a, int dim, int bodies, int guests, int dof) {
-    fsi_world_desc d = {0};
-    fsi_grid_source s = {0};
-    fsi_partitioned_desc p = {0};
-    double speed = ex_number(a, "speed");
-    int relaxed = ex_is(a, "scheme", "p") || ex_is(a, "scheme", "pc");
-    d.grid.ny = a->size;
-    d.grid.nx = a->size * 2 / 3;
-    d.grid.nz = dim == 3 ? a->size * 2 / 3 : 1;
-    d.grid.h = FSI_R(1.5) / (fsi_real)a->size;
-    d.grid.rho = 1;
-    d.grid.smoke = 1;
-    d.grid.shells = 0;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_bodies = bodies;
-    d.max_guests = guests;
-    if (fsi_world_init(&j->w, &d) != FSI_OK)
+static int jet_make(jet *j, ex_args *args, int dim, int bodies, int guests, int dof) {
+    fsi_world_desc desc = {0};
+    fsi_grid_source source = {0};
+    fsi_partitioned_desc given = {0};
+    double speed = ex_number(args, "speed");
+    int relaxed = ex_is(args, "scheme", "p") || ex_is(args, "scheme", "pc");
+    desc.grid.ny = args->size;
+    desc.grid.nx = args->size * 2 / 3;
+    desc.grid.nz = dim == 3 ? args->size * 2 / 3 : 1;
+    desc.grid.h = FSI_R(1.5) / (fsi_real)args->size;
+    desc.grid.rho = 1;
+    desc.grid.smoke = 1;
+    desc.grid.shells = 0;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.max_bodies = bodies;
+    desc.max_guests = guests;
+    if (fsi_world_init(&j->w, &desc) != FSI_OK)
         return 0;
-    s.lo = fsi_vec(FSI_R(0.375), 0, FSI_R(0.375));
-    s.hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * d.grid.h, FSI_R(0.625));
-    s.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;
-    s.velocity = fsi_vec(0, (fsi_real)speed, 0);
-    s.divergence = (fsi_real)speed / d.grid.h;
-    s.density = 1;
-    fsi_grid_add_source(&j->w.grid, &s);
-    j->dt = (double)d.grid.h; /* half a cell a step at 0.5 m/s */
-    j->monolithic = ex_is(a, "scheme", "monolithic");
-    p.n = p.m = dof + 64;
-    p.group = 3;
-    p.tolerance = (fsi_real)(ex_number(a, "tolerance") * (double)d.grid.h);
-    p.clock_fn = ex_clock;
-    p.min_iterations = 2;
-    p.scheme = relaxed ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED;
-    p.omega = (fsi_real)ex_number(a, "omega");
+    source.lo = fsi_vec(FSI_R(0.375), 0, FSI_R(0.375));
+    source.hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * desc.grid.h, FSI_R(0.625));
+    source.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;
+    source.velocity = fsi_vec(0, (fsi_real)speed, 0);
+    source.divergence = (fsi_real)speed / desc.grid.h;
+    source.density = 1;
+    fsi_grid_add_source(&j->w.grid, &source);
+    j->dt = (double)desc.grid.h; /* half a cell a step at 0.5 m/s */
+    j->monolithic = ex_is(args, "scheme", "monolithic");
+    given.n = given.m = dof + 64;
+    given.group = 3;
+    given.tolerance = (fsi_real)(ex_number(args, "tolerance") * (double)desc.grid.h);
+    given.clock_fn = ex_clock;
+    given.min_iterations = 2;
+    given.scheme = relaxed ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED;
+    given.omega = (fsi_real)ex_number(args, "omega");
     j->x.scheme = &j->scheme;
     j->x.list = j->list;
     j->x.solids.part = j->part;
     j->x.fluid.bpp = 1;
     j->x.fluid.tolerance = 1e-6;
-    j->x.fluid.pressure_form = ex_is(a, "scheme", "p") || ex_is(a, "scheme", "rmi");
-    return fsi_partitioned_init(&j->scheme, &p) == FSI_OK;
+    j->x.fluid.pressure_form = ex_is(args, "scheme", "p") || ex_is(args, "scheme", "rmi");
+    return fsi_partitioned_init(&j->scheme, &given) == FSI_OK;
 }
 
 static int jet_step(jet *j) { /* 0 = it came apart */
     fsi_report report;
     double start = ex_now(), speed = 0;
-    fsi_result r = j->monolithic ? fsi_world_step(&j->w, (fsi_real)j->dt, &report)
-                                 : fsi_world_exchange(&j->w, &j->x, (fsi_real)j->dt, &report);
-    int i;
+    fsi_result result = j->monolithic ? fsi_world_step(&j->w, (fsi_real)j->dt, &report)
+                                      : fsi_world_exchange(&j->w, &j->x, (fsi_real)j->dt, &report);
     j->spent += ex_now() - start;
     j->total += report.iterations;
-    j->capped += r == FSI_NOT_CONVERGED || r == FSI_STALLED;
+    j->capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
     j->steps++;
     if (report.iterations > j->most)
         j->most = report.iterations;
-    for (i = 0; i < j->w.door_count && r >= 0; i++)
+    for (int i = 0; i < j->w.door_count && result >= 0; i++)
         speed = fmax(speed, (double)fsi_max_abs((size_t)j->w.door[i]->dof, j->w.door[i]->v));
-    return r >= 0 && speed < 50;
+    return result >= 0 && speed < 50;
 }
 
 /* Smoke by rays in 3D, as a field in 2D. */
-static void jet_draw(jet *j, ex_args *a) {
-    ex_image m = ex_image_make(400, 560);
-    fsi_grid *g = &j->w.grid;
-    int i;
-    if (g->dim == 2) {
+static void jet_draw(jet *j, ex_args *args) {
+    ex_image image = ex_image_make(400, 560);
+    fsi_grid *grid = &j->w.grid;
+    if (grid->dim == 2) {
         ex_view view = ex_view_make(0, 0, 1, 1.5, 20, 20, 340, 510);
-        ex_draw_field(&m, &view, g->nx, g->ny, g->density, 0, 1, 2);
-        ex_colorbar(&m, &view, 2, 0, 1, "SMOKE");
-        for (i = 0; i < j->w.door_count; i++)
-            ex_draw_surface(&m, &view, &j->w.door[i]->surface, ex_rgb(205, 120, 60));
+        ex_draw_field(&image, &view, grid->nx, grid->ny, grid->density, 0, 1, 2);
+        ex_colorbar(&image, &view, 2, 0, 1, "SMOKE");
+        for (int i = 0; i < j->w.door_count; i++)
+            ex_draw_surface(&image, &view, &j->w.door[i]->surface, ex_rgb(205, 120, 60));
     } else {
-        ex_camera c = ex_camera_make(1.9, 1.6, 2.7, 0.5, 0.7, 0.5, 1, 36);
+        ex_camera camera = ex_camera_make(1.9, 1.6, 2.7, 0.5, 0.7, 0.5, 1, 36);
         const double lo[3] = {0, 0, 0}, hi[3] = {1, 1.5, 1};
-        ex_clear(&m, ex_rgb(246, 248, 250));
-        ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-        for (i = 0; i < j->w.door_count; i++)
-            ex_draw_surface3(&m, &c, &j->w.door[i]->surface, ex_rgb(215, 120, 60));
-        ex_draw_smoke(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->density, 0.08,
-                      ex_rgb(120, 124, 135));
-        ex_box3(&m, &c, lo, hi, ex_rgb(130, 130, 130));
+        ex_clear(&image, ex_rgb(246, 248, 250));
+        ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
+        for (int i = 0; i < j->w.door_count; i++)
+            ex_draw_surface3(&image, &camera, &j->w.door[i]->surface, ex_rgb(215, 120, 60));
+        ex_draw_smoke(&image, &camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->density,
+                      0.08, ex_rgb(120, 124, 135));
+        ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
     }
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 static void jet_results(jet *j) {

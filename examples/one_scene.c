@@ -25,52 +25,52 @@ static fsi_real water(fsi_vec3 x, void *user) {
 
 /* The rigid world: the disk half above the water, in a box without a lid. */
 static int make_solids(tank *t, double density, double gravity) {
-    fsi_solids_desc w = {0};
-    fsi_shape_desc s = {0};
-    fsi_rigid_desc b = {0};
-    w.dim = 2;
-    w.max_bodies = 2;
-    w.gravity = fsi_vec(0, (fsi_real)-gravity, 0);
-    s.dim = 2;
-    s.kind = FSI_SHAPE_ROOM;
-    s.half = fsi_vec(width / 2, 1, 0);
-    if (fsi_solids_init(&t->solids, &w) != FSI_OK || fsi_shape_init(&t->room, &s) != FSI_OK)
+    fsi_solids_desc desc = {0};
+    fsi_shape_desc given = {0};
+    fsi_rigid_desc options = {0};
+    desc.dim = 2;
+    desc.max_bodies = 2;
+    desc.gravity = fsi_vec(0, (fsi_real)-gravity, 0);
+    given.dim = 2;
+    given.kind = FSI_SHAPE_ROOM;
+    given.half = fsi_vec(width / 2, 1, 0);
+    if (fsi_solids_init(&t->solids, &desc) != FSI_OK || fsi_shape_init(&t->room, &given) != FSI_OK)
         return 0;
-    b.kind = FSI_RIGID_FIXED;
-    b.shape = &t->room;
-    b.x = s.half;
-    fsi_solids_add(&t->solids, &b, NULL);
-    s.kind = FSI_SHAPE_SPHERE;
-    s.radius = radius;
-    s.resolution = 48;
-    if (fsi_shape_init(&t->ball, &s) != FSI_OK)
+    options.kind = FSI_RIGID_FIXED;
+    options.shape = &t->room;
+    options.x = given.half;
+    fsi_solids_add(&t->solids, &options, NULL);
+    given.kind = FSI_SHAPE_SPHERE;
+    given.radius = radius;
+    given.resolution = 48;
+    if (fsi_shape_init(&t->ball, &given) != FSI_OK)
         return 0;
-    b.kind = FSI_RIGID_DYNAMIC;
-    b.shape = &t->ball;
-    b.density = (fsi_real)(1000 * density);
-    b.x = fsi_vec(width / 2, level + FSI_R(0.04), 0);
-    return fsi_solids_add(&t->solids, &b, &t->body) == FSI_OK;
+    options.kind = FSI_RIGID_DYNAMIC;
+    options.shape = &t->ball;
+    options.density = (fsi_real)(1000 * density);
+    options.x = fsi_vec(width / 2, level + FSI_R(0.04), 0);
+    return fsi_solids_add(&t->solids, &options, &t->body) == FSI_OK;
 }
 
 /* The stages around the exchange: forces (with damping, so that it comes to rest) and motion. */
 static fsi_result begin(void *user, fsi_real dt) {
     tank *t = (tank *)user;
-    fsi_rigid *b = &t->solids.body[t->body];
+    fsi_rigid *body = &t->solids.body[t->body];
     fsi_real keep = 1 / (1 + dt * t->damping);
-    fsi_result r = fsi_solids_forces(&t->solids, dt);
+    fsi_result result = fsi_solids_forces(&t->solids, dt);
     for (int a = 0; a < 2; a++)
         for (size_t f = 0; f < t->grid.faces[a]; f++)
             t->grid.u[a][f] *= keep;
-    if (r >= 0)
-        r = fsi_solids_set_velocity(&t->solids, t->body, fsi_vec_scale(b->v, keep),
-                                    fsi_vec_scale(b->w, keep));
-    return r < 0 ? r : fsi_solids_coupled(&t->solids, t->body, &t->door);
+    if (result >= 0)
+        result = fsi_solids_set_velocity(&t->solids, t->body, fsi_vec_scale(body->v, keep),
+                                         fsi_vec_scale(body->w, keep));
+    return result < 0 ? result : fsi_solids_coupled(&t->solids, t->body, &t->door);
 }
 
 static fsi_result move(void *user, fsi_real dt) {
     tank *t = (tank *)user;
-    fsi_result r = fsi_solids_take_coupled(&t->solids, t->body);
-    return r < 0 ? r : fsi_solids_move(&t->solids, dt);
+    fsi_result result = fsi_solids_take_coupled(&t->solids, t->body);
+    return result < 0 ? result : fsi_solids_move(&t->solids, dt);
 }
 
 /* How deep the disk sits under the level of all the water and what it displaces, over its radius.
@@ -101,60 +101,61 @@ static double archimedes(double density) {
     return m;
 }
 
-static void draw(ex_args *a, const tank *t, const fsi_sph *sph) {
+static void draw(ex_args *args, const tank *t, const fsi_sph *sph) {
     static fsi_real x[3 * 256], v[3 * 256];
-    ex_image m = ex_image_make(480, 500);
+    ex_image image = ex_image_make(480, 500);
     ex_view view = ex_view_make(0, 0, (double)width, 1, 20, 20, 440, 440);
     if (!sph)
-        ex_draw_liquid(&m, &view, t->grid.nx, t->grid.ny, t->grid.phi, ex_rgb(80, 155, 215));
+        ex_draw_liquid(&image, &view, t->grid.nx, t->grid.ny, t->grid.phi, ex_rgb(80, 155, 215));
     else
         for (int i = 0; i < sph->now.count; i++)
-            ex_disk(&m, 20 + 440 * (double)sph->x[i], 460 - 440 * (double)sph->y[i], 2.5,
+            ex_disk(&image, 20 + 440 * (double)sph->x[i], 460 - 440 * (double)sph->y[i], 2.5,
                     ex_rgb(80, 155, 215));
-    fsi_surface s;
-    fsi_solids_surface(&t->solids, t->body, x, v, &s);
-    ex_draw_surface(&m, &view, &s, ex_rgb(220, 120, 50));
-    ex_text(&m, 24, 470, 2, ex_rgb(30, 30, 30), ex_word(a, "method"));
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    fsi_surface surface;
+    fsi_solids_surface(&t->solids, t->body, x, v, &surface);
+    ex_draw_surface(&image, &view, &surface, ex_rgb(220, 120, 50));
+    ex_text(&image, 24, 470, 2, ex_rgb(30, 30, 30), ex_word(args, "method"));
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 /* On the grid: one solve, or an exchange between the two solvers. */
-static int run_grid(ex_args *a, tank *t, double dt, int *steps, double *iterations, double *area) {
-    fsi_grid_desc g = {0};
+static int run_grid(ex_args *args, tank *t, double dt, int *steps, double *iterations,
+                    double *area) {
+    fsi_grid_desc desc = {0};
     fsi_couple couple = {0};
-    fsi_couple_desc c = {0};
+    fsi_couple_desc given = {0};
     fsi_scene scene = {0};
     fsi_interface face = {0};
     fsi_partitioned scheme = {0};
-    fsi_partitioned_desc p = {0};
+    fsi_partitioned_desc options = {0};
     fsi_partitioned_scene parted = {0};
     fsi_solid_part part = {0};
     fsi_coupled *list[1];
-    int stable = 1, mono = ex_is(a, "method", "monolithic") || ex_is(a, "method", "schur");
-    g.nx = g.ny = a->size;
-    g.nz = 1;
-    g.h = width / (fsi_real)a->size;
-    g.rho = 1000;
-    g.gravity = t->solids.desc.gravity;
-    g.liquid = 1;
-    g.volume_correction = 1;
-    g.side[3].kind = FSI_SIDE_OPEN;
-    if (fsi_grid_init(&t->grid, &g) != FSI_OK
+    int stable = 1, mono = ex_is(args, "method", "monolithic") || ex_is(args, "method", "schur");
+    desc.nx = desc.ny = args->size;
+    desc.nz = 1;
+    desc.h = width / (fsi_real)args->size;
+    desc.rho = 1000;
+    desc.gravity = t->solids.desc.gravity;
+    desc.liquid = 1;
+    desc.volume_correction = 1;
+    desc.side[3].kind = FSI_SIDE_OPEN;
+    if (fsi_grid_init(&t->grid, &desc) != FSI_OK
         || fsi_grid_set_field(&t->grid, FSI_FIELD_PHI, water, NULL) != FSI_OK)
         return 0;
-    if (ex_is(a, "method", "schur"))
-        c.solver = FSI_COUPLE_SCHUR;
-    p.n = p.m = 6 + 16;
-    p.tolerance = FSI_R(0.001) * g.h;
-    p.omega = (fsi_real)ex_number(a, "omega");
-    p.max_iterations = 60;
-    p.scheme = ex_is(a, "method", "xpm") ? FSI_SCHEME_REDUCED : FSI_SCHEME_RELAXED;
-    if (ex_is(a, "method", "weak"))
-        p.max_iterations = 1, p.omega = 1;
-    if (mono ? fsi_couple_init(&couple, &t->grid, &c) != FSI_OK
+    if (ex_is(args, "method", "schur"))
+        given.solver = FSI_COUPLE_SCHUR;
+    options.n = options.m = 6 + 16;
+    options.tolerance = FSI_R(0.001) * desc.h;
+    options.omega = (fsi_real)ex_number(args, "omega");
+    options.max_iterations = 60;
+    options.scheme = ex_is(args, "method", "xpm") ? FSI_SCHEME_REDUCED : FSI_SCHEME_RELAXED;
+    if (ex_is(args, "method", "weak"))
+        options.max_iterations = 1, options.omega = 1;
+    if (mono ? fsi_couple_init(&couple, &t->grid, &given) != FSI_OK
              : fsi_interface_init(&face, &t->grid, NULL) != FSI_OK
-                   || fsi_partitioned_init(&scheme, &p) != FSI_OK)
+                   || fsi_partitioned_init(&scheme, &options) != FSI_OK)
         return 0;
     begin(t, (fsi_real)dt); /* once, so that the door exists */
     part.solid = t->door;
@@ -173,15 +174,15 @@ static int run_grid(ex_args *a, tank *t, double dt, int *steps, double *iteratio
     parted.begin_fn = begin;
     parted.move_fn = move;
     parted.user = t;
-    for (int frame = 0; frame < a->frames && stable; frame++, ++*steps) {
+    for (int frame = 0; frame < args->frames && stable; frame++, ++*steps) {
         fsi_report report;
-        fsi_result r = mono ? fsi_couple_step(&couple, &scene, (fsi_real)dt, &report)
-                            : fsi_partitioned_scene_step(&parted, (fsi_real)dt, &report);
-        stable = r >= 0 && (double)fsi_vec_length(t->solids.body[t->body].v) < 10;
-        *iterations += r >= 0 ? report.iterations : 0;
-        if (a->out && frame % 4 == 0)
-            draw(a, t, NULL);
-        ex_progress(a, frame);
+        fsi_result result = mono ? fsi_couple_step(&couple, &scene, (fsi_real)dt, &report)
+                                 : fsi_partitioned_scene_step(&parted, (fsi_real)dt, &report);
+        stable = result >= 0 && (double)fsi_vec_length(t->solids.body[t->body].v) < 10;
+        *iterations += result >= 0 ? report.iterations : 0;
+        if (args->out && frame % 4 == 0)
+            draw(args, t, NULL);
+        ex_progress(args, frame);
     }
     *area = t->grid.stats.liquid_volume;
     fsi_couple_free(&couple);
@@ -194,49 +195,50 @@ static int run_grid(ex_args *a, tank *t, double dt, int *steps, double *iteratio
 
 /* By particles: DFSPH and the same rigid world, coupled by the reduced model over boundary
  * particles. */
-static int run_sph(ex_args *a, tank *t, double dt, int *steps, double *iterations, double *area) {
-    fsi_sph_desc f = {0};
-    fsi_sph_rigid_desc d = {0};
+static int run_sph(ex_args *args, tank *t, double dt, int *steps, double *iterations,
+                   double *area) {
+    fsi_sph_desc desc = {0};
+    fsi_sph_rigid_desc given = {0};
     int stable = 1, kept = 0;
-    double time = 0, end = a->frames * dt;
+    double time = 0, end = args->frames * dt;
     fsi_vec3 centre = t->solids.body[t->body].x;
-    f.dim = 2;
-    f.spacing = width / (fsi_real)a->size;
-    f.capacity = a->size * a->size;
-    f.boundary_capacity = 40 * a->size;
-    f.solver = FSI_SPH_DFSPH;
-    f.density = 1000;
-    f.gravity = t->solids.desc.gravity;
-    f.viscosity = 1;
-    f.dt_max = (fsi_real)dt;
+    desc.dim = 2;
+    desc.spacing = width / (fsi_real)args->size;
+    desc.capacity = args->size * args->size;
+    desc.boundary_capacity = 40 * args->size;
+    desc.solver = FSI_SPH_DFSPH;
+    desc.density = 1000;
+    desc.gravity = t->solids.desc.gravity;
+    desc.viscosity = 1;
+    desc.dt_max = (fsi_real)dt;
     fsi_sph sph;
     int n;
-    if (fsi_sph_init(&sph, &f) != FSI_OK
+    if (fsi_sph_init(&sph, &desc) != FSI_OK
         || fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(width, level, 0), fsi_vec(0, 0, 0), &n)
                != FSI_OK)
         return 0;
     for (int i = 0; i < n; i++) /* no particles where the disk is */
         if (hypot((double)(sph.x[i] - centre.x), (double)(sph.y[i] - centre.y))
-            > (double)(radius + FSI_R(0.5) * f.spacing)) {
+            > (double)(radius + FSI_R(0.5) * desc.spacing)) {
             sph.x[kept] = sph.x[i];
             sph.y[kept++] = sph.y[i];
         }
     sph.now.count = kept;
     fsi_mesh circle;
     if (fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(width, 2, 0), 0, NULL) != FSI_OK
-        || fsi_mesh_circle(&circle, centre, radius - f.spacing / 2, 64, NULL) != FSI_OK)
+        || fsi_mesh_circle(&circle, centre, radius - desc.spacing / 2, 64, NULL) != FSI_OK)
         return 0;
     fsi_surface skin = fsi_mesh_surface(&circle);
     int object;
     if (fsi_sph_add_surface(&sph, &skin, centre, 1, &object) != FSI_OK)
         return 0;
-    d.sph = &sph;
-    d.world = &t->solids;
-    d.count = 1;
-    d.body = &t->body;
-    d.object = &object;
+    given.sph = &sph;
+    given.world = &t->solids;
+    given.count = 1;
+    given.body = &t->body;
+    given.object = &object;
     fsi_sph_rigid couple;
-    if (fsi_sph_rigid_init(&couple, &d) != FSI_OK)
+    if (fsi_sph_rigid_init(&couple, &given) != FSI_OK)
         return 0;
     for (int frame = 0; time < end && stable; ++*steps) {
         fsi_real step = fsi_sph_max_dt(&sph), keep = 1 / (1 + step * t->damping);
@@ -249,11 +251,11 @@ static int run_sph(ex_args *a, tank *t, double dt, int *steps, double *iteration
         *iterations += report.iterations;
         if (time < (frame + 1) * 4 * dt)
             continue;
-        if (a->out)
-            draw(a, t, &sph);
-        ex_progress(a, 4 * frame++);
+        if (args->out)
+            draw(args, t, &sph);
+        ex_progress(args, 4 * frame++);
     }
-    *area = (double)(f.spacing * f.spacing) * sph.now.count;
+    *area = (double)(desc.spacing * desc.spacing) * sph.now.count;
     fsi_sph_rigid_free(&couple);
     fsi_mesh_free(&circle);
     fsi_sph_free(&sph);
@@ -270,27 +272,27 @@ int main(int argc, char **argv) {
         {"dt", "s", "time step", "0.005", 1e-5, 0.1, NULL},
         {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     static tank t;
-    ex_args a;
+    ex_args args;
     double iterations = 0, area = 0;
     int steps = 0;
-    ex_begin(&a, argc, argv, "one_scene", "The same floating disk by every coupling method.", keys,
-             6, 64, 600);
-    double density = ex_number(&a, "density");
-    t.damping = (fsi_real)ex_number(&a, "damping");
-    if (!make_solids(&t, density, ex_number(&a, "gravity")))
+    ex_begin(&args, argc, argv, "one_scene", "The same floating disk by every coupling method.",
+             keys, 6, 64, 600);
+    double density = ex_number(&args, "density");
+    t.damping = (fsi_real)ex_number(&args, "damping");
+    if (!make_solids(&t, density, ex_number(&args, "gravity")))
         return 1;
-    int stable = ex_is(&a, "method", "sph")
-                     ? run_sph(&a, &t, ex_number(&a, "dt"), &steps, &iterations, &area)
-                     : run_grid(&a, &t, ex_number(&a, "dt"), &steps, &iterations, &area);
+    int stable = ex_is(&args, "method", "sph")
+                     ? run_sph(&args, &t, ex_number(&args, "dt"), &steps, &iterations, &area)
+                     : run_grid(&args, &t, ex_number(&args, "dt"), &steps, &iterations, &area);
     double depth = depth_of(&t, area);
     printf("damping=%g 1/s on disk and fluid\n", (double)t.damping);
     ex_result("depth", "%.4f", depth);
     ex_result("archimedes", "%.4f", density < 1 ? archimedes(density) : 2.0);
     /* cells, or particle spacings */
-    ex_result("error_cells", "%.3f", (depth - archimedes(density)) * (double)radius * a.size);
+    ex_result("error_cells", "%.3f", (depth - archimedes(density)) * (double)radius * args.size);
     ex_result("iterations", "%.2f", iterations / (steps ? steps : 1));
     fsi_solids_free(&t.solids);
     fsi_shape_free(&t.ball);
     fsi_shape_free(&t.room);
-    return ex_end(&a, steps, stable);
+    return ex_end(&args, steps, stable);
 }

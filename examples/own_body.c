@@ -72,24 +72,25 @@ static fsi_result pool_step(pool *p, plank *b, double time, double bounce, fsi_r
     p->body.velocity = fsi_vec((fsi_real)b->vx, (fsi_real)b->vy, 0);
     p->body.spin = fsi_vec(0, 0, (fsi_real)b->spin);
     p->list[0] = &p->door;
-    fsi_result r;
-    if ((r = fsi_body_give(&p->body, &p->outline, &p->door)) < 0
-        || (r = fsi_couple_detect(&p->couple, p->list, 1)) < 0)
-        return r;
-    if ((r = fsi_grid_advect(&p->grid, dt)) < 0 || (r = fsi_grid_forces(&p->grid, dt)) < 0)
-        return r;
-    if ((r = fsi_couple_solve(&p->couple, dt, report)) < 0)
-        return r;
+    fsi_result result;
+    if ((result = fsi_body_give(&p->body, &p->outline, &p->door)) < 0
+        || (result = fsi_couple_detect(&p->couple, p->list, 1)) < 0)
+        return result;
+    if ((result = fsi_grid_advect(&p->grid, dt)) < 0
+        || (result = fsi_grid_forces(&p->grid, dt)) < 0)
+        return result;
+    if ((result = fsi_couple_solve(&p->couple, dt, report)) < 0)
+        return result;
     /* an engine that wants forces takes body.impulse and body.twist instead */
     fsi_body_take(&p->body);
     b->vx = (double)p->body.velocity.x;
     b->vy = (double)p->body.velocity.y;
     b->spin = (double)p->body.spin.z;
-    if ((r = fsi_grid_extrapolate(&p->grid)) < 0
-        || (r = fsi_interface_move_surface(&p->couple.interface, &p->grid, dt, NULL)) < 0)
-        return r;
+    if ((result = fsi_grid_extrapolate(&p->grid)) < 0
+        || (result = fsi_interface_move_surface(&p->couple.iface, &p->grid, dt, NULL)) < 0)
+        return result;
     plank_move(b, time, bounce);
-    return r;
+    return result;
 }
 
 static fsi_real water(fsi_vec3 x, void *user) {
@@ -102,23 +103,24 @@ int main(int argc, char **argv) {
                                   {"bounce", "", "restitution at the floor", "0.4", 0, 1, NULL},
                                   {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL}};
     static pool p;
-    fsi_grid_desc g = {0};
+    fsi_grid_desc desc = {0};
     plank b = {0};
-    ex_args a;
+    ex_args args;
     int stable = 1;
     double total = 0, depth = 0, late = 0;
-    ex_begin(&a, argc, argv, "own_body", "A hand-written rigid body coupled to water.", keys, 3, 64,
-             400);
-    double density = ex_number(&a, "density");
-    g.nx = g.ny = a.size;
-    g.nz = 1;
-    g.h = 1 / (fsi_real)a.size;
-    g.rho = 1000;
-    g.gravity.y = FSI_R(-9.81);
-    g.liquid = 1;
-    g.volume_correction = 1;
-    g.side[3].kind = FSI_SIDE_OPEN;
-    if (fsi_grid_init(&p.grid, &g) != FSI_OK || fsi_couple_init(&p.couple, &p.grid, NULL) != FSI_OK)
+    ex_begin(&args, argc, argv, "own_body", "A hand-written rigid body coupled to water.", keys, 3,
+             64, 400);
+    double density = ex_number(&args, "density");
+    desc.nx = desc.ny = args.size;
+    desc.nz = 1;
+    desc.h = 1 / (fsi_real)args.size;
+    desc.rho = 1000;
+    desc.gravity.y = FSI_R(-9.81);
+    desc.liquid = 1;
+    desc.volume_correction = 1;
+    desc.side[3].kind = FSI_SIDE_OPEN;
+    if (fsi_grid_init(&p.grid, &desc) != FSI_OK
+        || fsi_couple_init(&p.couple, &p.grid, NULL) != FSI_OK)
         return 1;
     fsi_grid_set_field(&p.grid, FSI_FIELD_PHI, water, NULL);
     fsi_grid_classify(&p.grid);
@@ -129,31 +131,31 @@ int main(int argc, char **argv) {
     b.angle = 0.3;
     plank_corners(&b);
     int frame;
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report = {0};
-        stable = pool_step(&p, &b, ex_number(&a, "dt"), ex_number(&a, "bounce"), &report) >= 0
+        stable = pool_step(&p, &b, ex_number(&args, "dt"), ex_number(&args, "bounce"), &report) >= 0
                  && fabs(b.vy) < 100;
         total += report.iterations;
         /* water and what the plank displaces fill the tank to share * 0.2 above its bottom */
         double share = (p.grid.stats.liquid_volume - (b.y - 0.1)) / (0.2 - 0.4 * 0.2);
         /* it bobs: mean of the second half */
-        if (2 * frame >= a.frames)
+        if (2 * frame >= args.frames)
             depth += share < 0 ? 0 : share > 1 ? 1 : share, late++;
-        if (a.out) {
-            ex_image m = ex_image_make(560, 560);
+        if (args.out) {
+            ex_image image = ex_image_make(560, 560);
             ex_view view = ex_view_make(0, 0, 1, 1, 20, 20, 520, 520);
-            ex_draw_field(&m, &view, p.grid.nx, p.grid.ny, p.grid.phi, 1e8, 2e8, 2);
-            ex_draw_liquid(&m, &view, p.grid.nx, p.grid.ny, p.grid.phi, ex_rgb(80, 155, 215));
-            ex_draw_surface(&m, &view, &p.outline, ex_rgb(205, 120, 50));
-            ex_frame(&a, &m);
-            ex_image_free(&m);
+            ex_draw_field(&image, &view, p.grid.nx, p.grid.ny, p.grid.phi, 1e8, 2e8, 2);
+            ex_draw_liquid(&image, &view, p.grid.nx, p.grid.ny, p.grid.phi, ex_rgb(80, 155, 215));
+            ex_draw_surface(&image, &view, &p.outline, ex_rgb(205, 120, 50));
+            ex_frame(&args, &image);
+            ex_image_free(&image);
         }
-        ex_progress(&a, frame);
+        ex_progress(&args, frame);
     }
     ex_result("depth", "%.4f", depth / (late > 0 ? late : 1));
     ex_result("archimedes", "%.4f", density < 1 ? density : 1);
     ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));
     fsi_couple_free(&p.couple);
     fsi_grid_free(&p.grid);
-    return ex_end(&a, frame, stable);
+    return ex_end(&args, frame, stable);
 }

@@ -52,40 +52,40 @@ int main(int argc, char **argv) {
         {"mass_ratio", "", "string over a layer of smoke two cells thick", "0.5", 0.05, 1e3, NULL},
         {"spring", "N/m", "stiffness of a spring", "48", 1, 100, NULL}};
     fsi_grid grid = {0};
-    fsi_grid_desc g = {0};
+    fsi_grid_desc desc = {0};
     fsi_grid_source jet = {0};
     fsi_interface face = {0};
     fsi_fluid_box fluid = {0};
     fsi_partitioned scheme = {0};
-    fsi_partitioned_desc d = {0};
+    fsi_partitioned_desc given = {0};
     fsi_blackbox own = {0};
     fsi_coupled door = {0}, *list[1];
     fsi_report report = {0};
     fsi_real x[3 * N] = {0}, v[3 * N] = {0}, kg[N] = {0}, move[3 * N + 16] = {0}, load[3 * N + 16];
     int32_t index[2 * N], node[N];
     string c = {0};
-    ex_args a;
+    ex_args args;
     double total = 0;
     int stable = 1;
-    ex_begin(&a, argc, argv, "own_solver", "A hand-written spring-mass solver coupled to the grid.",
-             keys, 2, 48, 100);
-    g.nx = a.size;
-    g.ny = a.size * 3 / 2;
-    g.nz = 1;
-    g.h = FSI_R(1) / (fsi_real)a.size;
-    g.rho = 1;
-    g.smoke = 1;
-    g.shells = 1;
-    g.side[3].kind = FSI_SIDE_OPEN;
+    ex_begin(&args, argc, argv, "own_solver",
+             "A hand-written spring-mass solver coupled to the grid.", keys, 2, 48, 100);
+    desc.nx = args.size;
+    desc.ny = args.size * 3 / 2;
+    desc.nz = 1;
+    desc.h = FSI_R(1) / (fsi_real)args.size;
+    desc.rho = 1;
+    desc.smoke = 1;
+    desc.shells = 1;
+    desc.side[3].kind = FSI_SIDE_OPEN;
     jet.lo.x = FSI_R(.375);
-    jet.hi = fsi_vec(FSI_R(.625), FSI_R(1.01) * g.h, 0);
+    jet.hi = fsi_vec(FSI_R(.625), FSI_R(1.01) * desc.h, 0);
     jet.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;
     jet.velocity.y = FSI_R(.5);
-    jet.divergence = FSI_R(.5) / g.h;
+    jet.divergence = FSI_R(.5) / desc.h;
     jet.density = 1;
-    c.dt = (double)g.h;
-    c.mass = ex_number(&a, "mass_ratio") * 2 * c.dt / 48;
-    c.spring = ex_number(&a, "spring");
+    c.dt = (double)desc.h;
+    c.mass = ex_number(&args, "mass_ratio") * 2 * c.dt / 48;
+    c.spring = ex_number(&args, "spring");
     for (int i = 0; i < N; i++)
         c.x0[i][0] = 1.0 / 3 + i / 48.0, c.x0[i][1] = 0.3 + i * (N - 1 - i) / 3840.0,
         index[2 * i] = node[i] = i, index[2 * i + 1] = i + 1;
@@ -100,29 +100,29 @@ int main(int argc, char **argv) {
     door.mass = door.inverse_mass = kg;
     door.node = node;
     list[0] = &door;
-    d.n = d.m = 3 * N + 16;
-    d.group = 3;
-    d.tolerance = FSI_R(.05) * g.h;
+    given.n = given.m = 3 * N + 16;
+    given.group = 3;
+    given.tolerance = FSI_R(.05) * desc.h;
     fluid.grid = &grid;
     fluid.face = &face;
     fluid.bpp = 1;
     fsi_blackbox flow = fsi_fluid_box_door(&fluid);
     own.solve_fn = string_solve;
     own.user = &c;
-    if (fsi_grid_init(&grid, &g) || fsi_grid_add_source(&grid, &jet)
-        || fsi_interface_init(&face, &grid, NULL) || fsi_partitioned_init(&scheme, &d))
+    if (fsi_grid_init(&grid, &desc) || fsi_grid_add_source(&grid, &jet)
+        || fsi_interface_init(&face, &grid, NULL) || fsi_partitioned_init(&scheme, &given))
         return 1;
     int frame;
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < N; i++)
             for (int k = 0; k < 2; k++)
                 x[3 * i + k] = (fsi_real)c.x0[i][k],
                           move[3 * i + k] = (fsi_real)(c.dt * c.v0[i][k]);
         stable =
-            fsi_interface_detect(&face, &grid, list, 1) >= 0 && fsi_grid_advect(&grid, g.h) >= 0
-            && fsi_grid_forces(&grid, g.h) >= 0 && fsi_fluid_box_begin(&fluid, g.h) >= 0 &&
+            fsi_interface_detect(&face, &grid, list, 1) >= 0 && fsi_grid_advect(&grid, desc.h) >= 0
+            && fsi_grid_forces(&grid, desc.h) >= 0 && fsi_fluid_box_begin(&fluid, desc.h) >= 0 &&
             /* until both agree */
-            fluid.n <= d.n && (c.regions = fluid.regions) >= 0
+            fluid.n <= given.n && (c.regions = fluid.regions) >= 0
             && fsi_partitioned_step(&scheme, fluid.n, fluid.n, &flow, &own, move, load, &report)
                    >= 0
             &&
@@ -136,15 +136,15 @@ int main(int argc, char **argv) {
         /* smoke it ran over stays on its side */
         stable = stable && fsi_interface_moved(&face, &grid, NULL) >= 0;
         total += report.iterations;
-        if (a.out) {
-            ex_image m = ex_image_make(420, 560);
-            ex_view w = ex_view_make(0, 0, 1, 1.5, 30, 30, 340, 510);
-            ex_draw_field(&m, &w, grid.nx, grid.ny, grid.density, 0, 1, 2);
-            ex_draw_surface(&m, &w, &door.surface, ex_rgb(200, 60, 30));
-            ex_frame(&a, &m);
-            ex_image_free(&m);
+        if (args.out) {
+            ex_image image = ex_image_make(420, 560);
+            ex_view view = ex_view_make(0, 0, 1, 1.5, 30, 30, 340, 510);
+            ex_draw_field(&image, &view, grid.nx, grid.ny, grid.density, 0, 1, 2);
+            ex_draw_surface(&image, &view, &door.surface, ex_rgb(200, 60, 30));
+            ex_frame(&args, &image);
+            ex_image_free(&image);
         }
-        ex_progress(&a, frame);
+        ex_progress(&args, frame);
     }
     ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));
     ex_result("height", "%.5f", c.x0[N / 2][1]);
@@ -152,5 +152,5 @@ int main(int argc, char **argv) {
     fsi_fluid_box_free(&fluid);
     fsi_interface_free(&face);
     fsi_grid_free(&grid);
-    return ex_end(&a, frame, stable);
+    return ex_end(&args, frame, stable);
 }

@@ -12,38 +12,38 @@ int main(int argc, char **argv) {
         {"dim", "", "2 or 3", "3", 2, 3, NULL},
         JET_KEYS};
     static jet j;
-    fsi_shape_desc s = {0};
-    fsi_rigid_desc b = {0};
-    ex_args a;
+    fsi_shape_desc desc = {0};
+    fsi_rigid_desc given = {0};
+    ex_args args;
     int stable = 1;
-    ex_begin(&a, argc, argv, "plank_jet", "A light rigid plank in a jet of smoke.", keys, 6, 48,
+    ex_begin(&args, argc, argv, "plank_jet", "A light rigid plank in a jet of smoke.", keys, 6, 48,
              120);
-    int dim = (int)ex_number(&a, "dim");
-    if (!jet_make(&j, &a, dim, 1, 0, 6))
+    int dim = (int)ex_number(&args, "dim");
+    if (!jet_make(&j, &args, dim, 1, 0, 6))
         return 1;
-    s.kind = FSI_SHAPE_BOX;
-    s.dim = dim;
-    s.half = fsi_vec(FSI_R(0.28), FSI_R(0.05), FSI_R(0.1));
+    desc.kind = FSI_SHAPE_BOX;
+    desc.dim = dim;
+    desc.half = fsi_vec(FSI_R(0.28), FSI_R(0.05), FSI_R(0.1));
     fsi_shape plank;
-    if (fsi_shape_init(&plank, &s) != FSI_OK)
+    if (fsi_shape_init(&plank, &desc) != FSI_OK)
         return 1;
-    b.kind = FSI_RIGID_DYNAMIC;
-    b.shape = &plank;
-    b.density = (fsi_real)ex_number(&a, "mass_ratio");
+    given.kind = FSI_RIGID_DYNAMIC;
+    given.shape = &plank;
+    given.density = (fsi_real)ex_number(&args, "mass_ratio");
     /* off the middle: it turns */
-    b.x = fsi_vec(FSI_R(0.56), FSI_R(0.45), dim == 3 ? FSI_R(0.5) : 0);
+    given.x = fsi_vec(FSI_R(0.56), FSI_R(0.45), dim == 3 ? FSI_R(0.5) : 0);
     int id;
-    if (fsi_world_add(&j.w, &b, &id) < 0)
+    if (fsi_world_add(&j.w, &given, &id) < 0)
         return 1;
     int frame;
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0; frame < args.frames && stable; frame++) {
         stable = jet_step(&j);
-        if (a.out)
-            jet_draw(&j, &a);
-        ex_progress(&a, frame);
+        if (args.out)
+            jet_draw(&j, &args);
+        ex_progress(&args, frame);
     }
     ex_result("rise", "%.5f", (double)j.w.solids.body[id].x.y - 0.45);
     jet_results(&j);
     fsi_shape_free(&plank);
-    return ex_end(&a, frame, stable);
+    return ex_end(&args, frame, stable);
 }

@@ -25,7 +25,7 @@ static int make_cloth(cloth *c, double mass, double y) {
     static fsi_real x[3 * SHEET * SHEET];
     static int32_t triangle[6 * (SHEET - 1) * (SHEET - 1)];
     static unsigned char pin[SHEET * SHEET];
-    fsi_soft_desc d = {0};
+    fsi_soft_desc desc = {0};
     int n = 0;
     for (int j = 0; j < SHEET; j++)
         for (int i = 0; i < SHEET; i++) {
@@ -41,39 +41,41 @@ static int make_cloth(cloth *c, double mass, double y) {
             }
         }
     pin[0] = pin[SHEET - 1] = pin[SHEET * (SHEET - 1)] = pin[SHEET * SHEET - 1] = 7;
-    d.dim = 3;
-    d.vertex_count = SHEET * SHEET;
-    d.x = x;
-    d.triangle_count = n / 3;
-    d.triangle = triangle;
-    d.pin = pin;
-    d.area_density = (fsi_real)mass;
-    d.stretch = 400;
-    d.stretch_poisson = FSI_R(0.3);
-    d.bend = FSI_R(1e-3);
-    d.damping_stiffness = FSI_R(0.02);
-    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    d.integrator = c->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+    desc.dim = 3;
+    desc.vertex_count = SHEET * SHEET;
+    desc.x = x;
+    desc.triangle_count = n / 3;
+    desc.triangle = triangle;
+    desc.pin = pin;
+    desc.area_density = (fsi_real)mass;
+    desc.stretch = 400;
+    desc.stretch_poisson = FSI_R(0.3);
+    desc.bend = FSI_R(1e-3);
+    desc.damping_stiffness = FSI_R(0.02);
+    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.integrator = c->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
     c->responder.soft = &c->soft;
-    return fsi_soft_init(&c->soft, &d) == FSI_OK;
+    return fsi_soft_init(&c->soft, &desc) == FSI_OK;
 }
 
-static void draw(ex_args *a, fsi_world *w) {
-    ex_image m = ex_image_make(720, 480);
-    ex_camera c = ex_camera_make(1.0, 1.7, 3.2, 1.0, 0.4, 0.5, 1, 33);
-    fsi_grid *g = &w->grid;
+static void draw(ex_args *args, fsi_world *world) {
+    ex_image image = ex_image_make(720, 480);
+    ex_camera camera = ex_camera_make(1.0, 1.7, 3.2, 1.0, 0.4, 0.5, 1, 33);
+    fsi_grid *grid = &world->grid;
     const double lo[3] = {0, 0, 0},
-                 hi[3] = {(double)(g->h * g->nx), (double)(g->h * g->ny), (double)(g->h * g->nz)};
-    ex_clear(&m, ex_rgb(245, 248, 250));
-    ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
-    for (int i = 0; i < w->door_count; i++)
-        ex_draw_surface3(&m, &c, &w->door[i]->surface,
-                         w->door_body[i] < 0 ? ex_rgb(205, 60, 70)
-                                             : ex_map(0, 0.25 + 0.7 * i / BODIES));
-    ex_draw_water(&m, &c, g->nx, g->ny, g->nz, (double)g->h, g->phi, ex_rgb(80, 160, 220), 0.5);
-    ex_box3(&m, &c, lo, hi, ex_rgb(110, 110, 110));
-    ex_frame(a, &m);
-    ex_image_free(&m);
+                 hi[3] = {(double)(grid->h * grid->nx), (double)(grid->h * grid->ny),
+                          (double)(grid->h * grid->nz)};
+    ex_clear(&image, ex_rgb(245, 248, 250));
+    ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
+    for (int i = 0; i < world->door_count; i++)
+        ex_draw_surface3(&image, &camera, &world->door[i]->surface,
+                         world->door_body[i] < 0 ? ex_rgb(205, 60, 70)
+                                                 : ex_map(0, 0.25 + 0.7 * i / BODIES));
+    ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->phi,
+                  ex_rgb(80, 160, 220), 0.5);
+    ex_box3(&image, &camera, lo, hi, ex_rgb(110, 110, 110));
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
@@ -84,37 +86,37 @@ int main(int argc, char **argv) {
         {"dt", "s", "time step", "0.005", 1e-4, 0.1, NULL},
         {"cap", "", "most iterations of a step", "60", 2, 1000, NULL}};
     static const double density[BODIES] = {0.1, 0.3, 0.5, 0.9, 2, 0.2, 0.6, 8};
-    static fsi_partitioned_scene x;
+    static fsi_partitioned_scene scene;
     static fsi_solid_part part[BODIES + 2];
     static cloth c;
     fsi_coupled *list[BODIES + 2];
     fsi_partitioned scheme = {0};
     fsi_partitioned_desc pd = {0};
-    fsi_world_desc d = {0};
+    fsi_world_desc desc = {0};
     fsi_shape shape[2];
     fsi_shape_desc sd = {0};
     fsi_real level = FSI_R(0.45);
-    ex_args a;
+    ex_args args;
     double total = 0, spent = 0;
     int steps = 0, stable = 1, most = 0, capped = 0;
-    ex_begin(&a, argc, argv, "pool_party", "Balls, boxes and cloth fall into a pool.", keys, 5, 48,
-             60);
-    c.monolithic = ex_is(&a, "scheme", "monolithic");
-    double dt = ex_number(&a, "dt");
-    int pressure = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "rmi");
-    d.grid.nx = a.size;
-    d.grid.ny = d.grid.nz = a.size / 2;
-    d.grid.h = FSI_R(2) / (fsi_real)a.size;
-    d.grid.rho = 1000;
-    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    d.grid.liquid = 1;
-    d.grid.shells = 1;
-    d.grid.volume_correction = 1;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_bodies = BODIES;
-    d.max_guests = 1;
-    fsi_world w;
-    if (fsi_world_init(&w, &d) != FSI_OK)
+    ex_begin(&args, argc, argv, "pool_party", "Balls, boxes and cloth fall into a pool.", keys, 5,
+             48, 60);
+    c.monolithic = ex_is(&args, "scheme", "monolithic");
+    double dt = ex_number(&args, "dt");
+    int pressure = ex_is(&args, "scheme", "p") || ex_is(&args, "scheme", "rmi");
+    desc.grid.nx = args.size;
+    desc.grid.ny = desc.grid.nz = args.size / 2;
+    desc.grid.h = FSI_R(2) / (fsi_real)args.size;
+    desc.grid.rho = 1000;
+    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.grid.liquid = 1;
+    desc.grid.shells = 1;
+    desc.grid.volume_correction = 1;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.max_bodies = BODIES;
+    desc.max_guests = 1;
+    fsi_world world;
+    if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
     sd.dim = 3;
     sd.kind = FSI_SHAPE_SPHERE;
@@ -127,56 +129,57 @@ int main(int argc, char **argv) {
     if (fsi_shape_init(&shape[1], &sd) != FSI_OK)
         return 1;
     for (int i = 0; i < BODIES; i++) {
-        fsi_rigid_desc b = {0};
-        b.kind = FSI_RIGID_DYNAMIC;
-        b.shape = &shape[i % 2];
-        b.density = (fsi_real)(1000 * density[i]);
-        b.friction = FSI_R(0.3);
-        b.x = fsi_vec((fsi_real)(0.16 + 0.27 * (i % 4)), (fsi_real)(0.68 + 0.15 * (i / 4)),
-                      (fsi_real)(i / 4 ? 0.72 : 0.28));
-        if (fsi_world_add(&w, &b, NULL) < 0)
+        fsi_rigid_desc given = {0};
+        given.kind = FSI_RIGID_DYNAMIC;
+        given.shape = &shape[i % 2];
+        given.density = (fsi_real)(1000 * density[i]);
+        given.friction = FSI_R(0.3);
+        given.x = fsi_vec((fsi_real)(0.16 + 0.27 * (i % 4)), (fsi_real)(0.68 + 0.15 * (i / 4)),
+                          (fsi_real)(i / 4 ? 0.72 : 0.28));
+        if (fsi_world_add(&world, &given, NULL) < 0)
             return 1;
     }
-    if (!make_cloth(&c, ex_number(&a, "mass_ratio") * 1000 * 2 * (double)d.grid.h, 0.5))
+    if (!make_cloth(&c, ex_number(&args, "mass_ratio") * 1000 * 2 * (double)desc.grid.h, 0.5))
         return 1;
     fsi_guest guest = fsi_soft_guest(&c.responder);
-    fsi_world_add_guest(&w, &guest);
-    fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
-    fsi_grid_classify(&w.grid);
-    double volume0 = w.grid.stats.liquid_volume;
+    fsi_world_add_guest(&world, &guest);
+    fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &level);
+    fsi_grid_classify(&world.grid);
+    double volume0 = world.grid.stats.liquid_volume;
     pd.n = pd.m = 6 * (BODIES + 1) + 3 * SHEET * SHEET + 64;
     pd.group = 3;
-    pd.max_iterations = (int)ex_number(&a, "cap");
-    pd.tolerance = FSI_R(0.05) * d.grid.h;
+    pd.max_iterations = (int)ex_number(&args, "cap");
+    pd.tolerance = FSI_R(0.05) * desc.grid.h;
     pd.clock_fn = ex_clock;
-    pd.omega = (fsi_real)ex_number(&a, "omega");
-    pd.scheme = ex_is(&a, "scheme", "p") || ex_is(&a, "scheme", "pc") ? FSI_SCHEME_RELAXED
-                                                                      : FSI_SCHEME_REDUCED;
+    pd.omega = (fsi_real)ex_number(&args, "omega");
+    pd.scheme = ex_is(&args, "scheme", "p") || ex_is(&args, "scheme", "pc") ? FSI_SCHEME_RELAXED
+                                                                            : FSI_SCHEME_REDUCED;
     if (fsi_partitioned_init(&scheme, &pd) != FSI_OK)
         return 1;
-    x.scheme = &scheme;
-    x.list = list;
-    x.solids.part = part;
-    x.fluid.bpp = 1;
-    x.fluid.tolerance = 1e-6;
-    x.fluid.pressure_form = pressure;
-    for (int frame = 0; frame < a.frames && stable; frame++) {
+    scene.scheme = &scheme;
+    scene.list = list;
+    scene.solids.part = part;
+    scene.fluid.bpp = 1;
+    scene.fluid.tolerance = 1e-6;
+    scene.fluid.pressure_form = pressure;
+    for (int frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
             double start = ex_now();
-            fsi_result r = c.monolithic ? fsi_world_step(&w, (fsi_real)dt, &report)
-                                        : fsi_world_exchange(&w, &x, (fsi_real)dt, &report);
+            fsi_result result = c.monolithic
+                                    ? fsi_world_step(&world, (fsi_real)dt, &report)
+                                    : fsi_world_exchange(&world, &scene, (fsi_real)dt, &report);
             spent += ex_now() - start;
-            if (r < 0 || !((double)fsi_max_abs(3 * SHEET * SHEET, c.soft.v) < 100))
-                stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(r));
+            if (result < 0 || !((double)fsi_max_abs(3 * SHEET * SHEET, c.soft.v) < 100))
+                stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(result));
             total += report.iterations;
-            capped += r == FSI_NOT_CONVERGED || r == FSI_STALLED;
+            capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
             if (report.iterations > most)
                 most = report.iterations;
         }
-        if (a.out)
-            draw(&a, &w);
-        ex_progress(&a, frame);
+        if (args.out)
+            draw(&args, &world);
+        ex_progress(&args, frame);
     }
     ex_result(c.monolithic ? "iterations" : "mean_iterations", "%.3f", total / (steps ? steps : 1));
     if (!c.monolithic) {
@@ -187,13 +190,13 @@ int main(int argc, char **argv) {
         ex_result("solid_share", "%.4f", scheme.seconds[1] / spent);
         ex_result("xpm_share", "%.4f", scheme.seconds[2] / spent);
     }
-    ex_result("volume_error", "%.6f", (w.grid.stats.liquid_volume - volume0) / volume0);
-    fsi_partitioned_scene_free(&x);
+    ex_result("volume_error", "%.6f", (world.grid.stats.liquid_volume - volume0) / volume0);
+    fsi_partitioned_scene_free(&scene);
     fsi_partitioned_free(&scheme);
     fsi_soft_responder_free(&c.responder);
     fsi_soft_free(&c.soft);
-    fsi_world_free(&w);
+    fsi_world_free(&world);
     fsi_shape_free(&shape[0]);
     fsi_shape_free(&shape[1]);
-    return ex_end(&a, steps, stable);
+    return ex_end(&args, steps, stable);
 }

@@ -32,18 +32,18 @@ static void row(const fsi_coupled *self, int element, const fsi_real *weight, fs
 
 static void make(block *b, double x0, double y0, double x1, double y1, double mass) {
     static const int32_t index[8] = {0, 1, 1, 2, 2, 3, 3, 0};
-    fsi_surface *s = &b->door.surface;
+    fsi_surface *surface = &b->door.surface;
     b->lo[0] = x0;
     b->lo[1] = y0;
     b->hi[0] = x1;
     b->hi[1] = y1;
     b->mass = (fsi_real)(mass > 0 ? mass : 1);
     b->inverse_mass = (fsi_real)(mass > 0 ? 1 / mass : 0);
-    s->dim = 2;
-    s->vertex_count = s->element_count = 4;
-    s->closed = 1;
-    s->x = b->x;
-    s->index = index;
+    surface->dim = 2;
+    surface->vertex_count = surface->element_count = 4;
+    surface->closed = 1;
+    surface->x = b->x;
+    surface->index = index;
     b->door.dof = 1;
     b->door.v = &b->v;
     b->door.impulse = &b->impulse;
@@ -81,23 +81,23 @@ static fsi_result move(void *user, fsi_real dt) {
     return FSI_OK;
 }
 
-static void draw(ex_args *a, scene *s, const fsi_grid *g) {
-    int tall = (int)(560.0 * g->ny / g->nx);
-    ex_image m = ex_image_make(660, tall + 40);
-    ex_view v =
-        ex_view_make(0, 0, (double)(g->nx * g->h), (double)(g->ny * g->h), 20, 20, 560, tall);
+static void draw(ex_args *args, scene *s, const fsi_grid *grid) {
+    int tall = (int)(560.0 * grid->ny / grid->nx);
+    ex_image image = ex_image_make(660, tall + 40);
+    ex_view view = ex_view_make(0, 0, (double)(grid->nx * grid->h), (double)(grid->ny * grid->h),
+                                20, 20, 560, tall);
     double lo = 0, hi = 1e-9;
     /* less the mean of the closed chamber */
-    for (size_t i = 0; i < g->cells; i++)
-        lo = fmin(lo, (double)g->pressure[i]), hi = fmax(hi, (double)g->pressure[i]);
-    ex_draw_field(&m, &v, g->nx, g->ny, g->pressure, lo, hi, 3);
+    for (size_t i = 0; i < grid->cells; i++)
+        lo = fmin(lo, (double)grid->pressure[i]), hi = fmax(hi, (double)grid->pressure[i]);
+    ex_draw_field(&image, &view, grid->nx, grid->ny, grid->pressure, lo, hi, 3);
     for (size_t i = 0; i < 3; i++)
         refresh(&s->part[i]),
-            ex_draw_surface(&m, &v, &s->part[i].door.surface,
+            ex_draw_surface(&image, &view, &s->part[i].door.surface,
                             i == 2 ? ex_rgb(150, 150, 150) : ex_rgb(205, 120, 60));
-    ex_colorbar(&m, &v, 3, lo, hi, "P DT");
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    ex_colorbar(&image, &view, 3, lo, hi, "P DT");
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
@@ -116,52 +116,52 @@ int main(int argc, char **argv) {
 
     static scene s;
     static fsi_partitioned_scene p;
-    fsi_grid_desc g = {0};
+    fsi_grid_desc desc = {0};
     fsi_interface face = {0};
     fsi_couple mono = {0};
     fsi_couple_desc cd = {0};
     fsi_partitioned scheme = {0};
-    fsi_partitioned_desc d = {0};
+    fsi_partitioned_desc given = {0};
     fsi_solid_part part[3] = {{0}};
     fsi_coupled *list[3], *doors[3];
     fsi_scene solids = {0};
-    ex_args a;
+    ex_args args;
     int stable = 1;
     double force[2] = {0, 0}, speed[2] = {0, 0}, fall[2], total = 0;
-    ex_begin(&a, argc, argv, "press",
+    ex_begin(&args, argc, argv, "press",
              "A hydraulic press: force and speed ratios of two pistons over closed fluid.", keys, 5,
              64, 60);
-    int ratio = (int)ex_number(&a, "area_ratio");
-    int small = (a.size - WALL) / (1 + ratio);
-    if (small < 1)
-        small = 1;
-    int monolithic = ex_is(&a, "scheme", "monolithic");
-    g.nx = small * (1 + ratio) + WALL;
-    g.ny = 36;
-    g.nz = 1;
-    double h = 1.0 / a.size;
-    g.h = (fsi_real)h;
-    g.rho = 1000;
-    g.side[3].kind = FSI_SIDE_OPEN;
+    int ratio = (int)ex_number(&args, "area_ratio");
+    int little = (args.size - WALL) / (1 + ratio);
+    if (little < 1)
+        little = 1;
+    int monolithic = ex_is(&args, "scheme", "monolithic");
+    desc.nx = little * (1 + ratio) + WALL;
+    desc.ny = 36;
+    desc.nz = 1;
+    double h = 1.0 / args.size;
+    desc.h = (fsi_real)h;
+    desc.rho = 1000;
+    desc.side[3].kind = FSI_SIDE_OPEN;
     fsi_grid grid;
-    if (fsi_grid_init(&grid, &g) != FSI_OK)
+    if (fsi_grid_init(&grid, &desc) != FSI_OK)
         return 1;
-    double m1 = ex_number(&a, "mass") * 1000 * small * h * PLATE * h;
-    make(&s.part[0], 0, 20 * h, small * h, (20 + PLATE) * h, m1);
-    make(&s.part[1], (small + WALL) * h, 20 * h, g.nx * h, (20 + PLATE) * h, m1 * ratio);
-    make(&s.part[2], small * h, DEPTH * h, (small + WALL) * h, 36 * h, 0);
+    double m1 = ex_number(&args, "mass") * 1000 * little * h * PLATE * h;
+    make(&s.part[0], 0, 20 * h, little * h, (20 + PLATE) * h, m1);
+    make(&s.part[1], (little + WALL) * h, 20 * h, desc.nx * h, (20 + PLATE) * h, m1 * ratio);
+    make(&s.part[2], little * h, DEPTH * h, (little + WALL) * h, 36 * h, 0);
     /* N on the small plate, and half of what would balance on the large one */
     s.part[0].load = -10.0;
     s.part[1].load = -5.0 * ratio;
     double dt = 0.2 * sqrt(m1 * h / 10.0);
-    d.n = d.m = 16;
-    d.tolerance = (fsi_real)(1e-10 * h);
-    d.omega = (fsi_real)ex_number(&a, "omega");
-    d.scheme = ex_is(&a, "scheme", "aitken")     ? FSI_SCHEME_AITKEN
-               : ex_word(&a, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED
-                                                 : FSI_SCHEME_REDUCED;
-    d.max_iterations = d.scheme == FSI_SCHEME_REDUCED ? 60 : 1000;
-    if (fsi_partitioned_init(&scheme, &d) != FSI_OK)
+    given.n = given.m = 16;
+    given.tolerance = (fsi_real)(1e-10 * h);
+    given.omega = (fsi_real)ex_number(&args, "omega");
+    given.scheme = ex_is(&args, "scheme", "aitken")     ? FSI_SCHEME_AITKEN
+                   : ex_word(&args, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED
+                                                        : FSI_SCHEME_REDUCED;
+    given.max_iterations = given.scheme == FSI_SCHEME_REDUCED ? 60 : 1000;
+    if (fsi_partitioned_init(&scheme, &given) != FSI_OK)
         return 1;
     cd.tolerance = 1e-10;
     if ((monolithic ? fsi_couple_init(&mono, &grid, &cd) : fsi_interface_init(&face, &grid, NULL))
@@ -175,8 +175,8 @@ int main(int argc, char **argv) {
     p.list = doors;
     p.solids.part = part;
     p.solids.count = 3;
-    p.fluid.bpp = (int)ex_number(&a, "bpp");
-    p.fluid.pressure_form = ex_is(&a, "scheme", "rmi") || ex_is(&a, "scheme", "p");
+    p.fluid.bpp = (int)ex_number(&args, "bpp");
+    p.fluid.pressure_form = ex_is(&args, "scheme", "rmi") || ex_is(&args, "scheme", "p");
     p.begin_fn = begin;
     p.move_fn = move;
     p.user = &s;
@@ -188,8 +188,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 2; i++)
         fall[i] = s.part[i].lo[1];
     int frame;
-    for (frame = 0; frame < a.frames && stable; frame++) {
-        s.held = frame < a.frames / 2;
+    for (frame = 0; frame < args.frames && stable; frame++) {
+        s.held = frame < args.frames / 2;
         fsi_report report;
         stable = (monolithic ? fsi_couple_step(&mono, &solids, (fsi_real)dt, &report)
                              : fsi_partitioned_scene_step(&p, (fsi_real)dt, &report))
@@ -201,9 +201,9 @@ int main(int argc, char **argv) {
         else
             for (int i = 0; i < 2; i++)
                 speed[i] = (double)s.part[i].v;
-        if (a.out)
-            draw(&a, &s, &grid);
-        ex_progress(&a, frame);
+        if (args.out)
+            draw(&args, &s, &grid);
+        ex_progress(&args, frame);
     }
     for (int i = 0; i < 2; i++)
         fall[i] -= s.part[i].lo[1];
@@ -220,5 +220,5 @@ int main(int argc, char **argv) {
     fsi_interface_free(&face);
     fsi_couple_free(&mono);
     fsi_grid_free(&grid);
-    return ex_end(&a, frame, stable);
+    return ex_end(&args, frame, stable);
 }

@@ -7,23 +7,24 @@
 #include "common.h"
 #include "water.h"
 
-static void draw(ex_args *a, const fsi_sph *s, const fsi_solids *w, int body, const fsi_tled *t) {
-    ex_image m = ex_image_make(720, 480);
-    ex_camera c = ex_camera_make(1.1, 1.05, 2.1, 0.62, 0.3, 0.3, 1, 33);
+static void draw(ex_args *args, const fsi_sph *sph, const fsi_solids *solids, int body,
+                 const fsi_tled *tled) {
+    ex_image image = ex_image_make(720, 480);
+    ex_camera camera = ex_camera_make(1.1, 1.05, 2.1, 0.62, 0.3, 0.3, 1, 33);
     double lo[3] = {0, 0, 0}, hi[3] = {1.2, 0.8, 0.6}, flo[3] = {-0.8, 0, -0.8},
            fhi[3] = {2, 0, 1.4};
-    fsi_surface f = fsi_tled_surface(t);
-    fsi_real *x =
-        (fsi_real *)malloc((size_t)(3 * w->body[body].shape->surface.vertex_count) * sizeof *x);
-    ex_floor(&m, &c, flo, fhi, 1, -0.003, 0.2);
+    fsi_surface surface = fsi_tled_surface(tled);
+    fsi_real *x = (fsi_real *)malloc((size_t)(3 * solids->body[body].shape->surface.vertex_count)
+                                     * sizeof *x);
+    ex_floor(&image, &camera, flo, fhi, 1, -0.003, 0.2);
     fsi_surface box;
-    if (x && fsi_solids_surface(w, body, x, NULL, &box) == FSI_OK)
-        ex_draw_surface3(&m, &c, &box, ex_rgb(200, 150, 90));
-    ex_draw_surface3(&m, &c, &f, ex_rgb(200, 60, 90));
-    water_draw(&m, &c, s, lo, hi);
-    ex_box3(&m, &c, lo, hi, ex_rgb(110, 110, 110));
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    if (x && fsi_solids_surface(solids, body, x, NULL, &box) == FSI_OK)
+        ex_draw_surface3(&image, &camera, &box, ex_rgb(200, 150, 90));
+    ex_draw_surface3(&image, &camera, &surface, ex_rgb(200, 60, 90));
+    water_draw(&image, &camera, sph, lo, hi);
+    ex_box3(&image, &camera, lo, hi, ex_rgb(110, 110, 110));
+    ex_frame(args, &image);
+    ex_image_free(&image);
     free(x);
 }
 
@@ -38,11 +39,11 @@ static const ex_key keys[] = {
 
 /* Longer than a page on purpose: what three couplings need, in the order in which they need it. */
 int main(int argc, char **argv) {
-    ex_args a;
-    fsi_sph_desc f = {0};
-    fsi_solids_desc w = {0};
+    ex_args args;
+    fsi_sph_desc desc = {0};
+    fsi_solids_desc given = {0};
     fsi_shape_desc sd = {0};
-    fsi_rigid_desc b = {0};
+    fsi_rigid_desc options = {0};
     fsi_tled_desc t = {0};
     fsi_sph_rigid_desc d = {0};
     fsi_proxy_desc p = {0};
@@ -51,46 +52,46 @@ int main(int argc, char **argv) {
     int n = 0, stable = 1, capped = 0;
     long steps = 0, bad = 0, lost = 0;
     double total = 0, density = 0, momentum = 0, gap = 0, bend = 0;
-    ex_begin(&a, argc, argv, "raft", "A soft part clamped to a floating raft.", keys, 7, 20, 50);
-    double h = 1.2 / (2 * a.size);
-    f.capacity = 4 * a.size * a.size * a.size;
-    f.boundary_capacity = 80 * a.size * a.size + 4000;
-    f.solver = FSI_SPH_DFSPH;
-    f.spacing = (fsi_real)h;
-    f.density = 1000;
-    f.viscosity = 1;
-    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
-    f.dt_max = (fsi_real)ex_number(&a, "dt");
-    f.density_error = f.divergence_error = FSI_R(1e-12);
-    f.max_iterations = 5;
-    w.dim = 3;
-    w.max_bodies = 2;
-    w.gravity = f.gravity;
-    w.substeps = 1;
+    ex_begin(&args, argc, argv, "raft", "A soft part clamped to a floating raft.", keys, 7, 20, 50);
+    double h = 1.2 / (2 * args.size);
+    desc.capacity = 4 * args.size * args.size * args.size;
+    desc.boundary_capacity = 80 * args.size * args.size + 4000;
+    desc.solver = FSI_SPH_DFSPH;
+    desc.spacing = (fsi_real)h;
+    desc.density = 1000;
+    desc.viscosity = 1;
+    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
+    desc.dt_max = (fsi_real)ex_number(&args, "dt");
+    desc.density_error = desc.divergence_error = FSI_R(1e-12);
+    desc.max_iterations = 5;
+    given.dim = 3;
+    given.max_bodies = 2;
+    given.gravity = desc.gravity;
+    given.substeps = 1;
     fsi_sph sph;
     fsi_solids world;
-    if (fsi_sph_init(&sph, &f) != FSI_OK || fsi_solids_init(&world, &w) != FSI_OK)
+    if (fsi_sph_init(&sph, &desc) != FSI_OK || fsi_solids_init(&world, &given) != FSI_OK)
         return 1;
     sd.kind = FSI_SHAPE_ROOM;
     sd.half = fsi_vec(FSI_R(0.6), FSI_R(0.5), FSI_R(0.3));
     fsi_shape room;
     if (fsi_shape_init(&room, &sd) != FSI_OK)
         return 1;
-    b.shape = &room;
-    b.x = sd.half;
-    b.kind = FSI_RIGID_FIXED;
-    fsi_solids_add(&world, &b, NULL);
+    options.shape = &room;
+    options.x = sd.half;
+    options.kind = FSI_RIGID_FIXED;
+    fsi_solids_add(&world, &options, NULL);
     sd.kind = FSI_SHAPE_BOX;
     sd.half = fsi_vec(FSI_R(0.16), FSI_R(0.06), FSI_R(0.14));
     fsi_shape raft;
     if (fsi_shape_init(&raft, &sd) != FSI_OK)
         return 1;
-    b.shape = &raft;
-    b.kind = FSI_RIGID_DYNAMIC;
-    b.density = (fsi_real)(1000 * ex_number(&a, "density"));
-    b.x = fsi_vec(FSI_R(0.4), FSI_R(0.42), FSI_R(0.3));
+    options.shape = &raft;
+    options.kind = FSI_RIGID_DYNAMIC;
+    options.density = (fsi_real)(1000 * ex_number(&args, "density"));
+    options.x = fsi_vec(FSI_R(0.4), FSI_R(0.42), FSI_R(0.3));
     int body;
-    fsi_solids_add(&world, &b, &body);
+    fsi_solids_add(&world, &options, &body);
     if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(1.2), FSI_R(0.3), FSI_R(0.6)),
                           fsi_vec(0, 0, 0), &n)
             != FSI_OK
@@ -99,18 +100,19 @@ int main(int argc, char **argv) {
                != FSI_OK)
         return 1;
     fsi_mesh mesh;
-    if (fsi_mesh_box(&mesh,
-                     fsi_vec_sub(b.x, fsi_vec_sub(sd.half, fsi_vec((fsi_real)h / 2, (fsi_real)h / 2,
-                                                                   (fsi_real)h / 2))),
-                     fsi_vec_add(b.x, fsi_vec_sub(sd.half, fsi_vec((fsi_real)h / 2, (fsi_real)h / 2,
-                                                                   (fsi_real)h / 2))),
-                     4, 2, 4, 0, NULL)
+    if (fsi_mesh_box(
+            &mesh,
+            fsi_vec_sub(options.x, fsi_vec_sub(sd.half, fsi_vec((fsi_real)h / 2, (fsi_real)h / 2,
+                                                                (fsi_real)h / 2))),
+            fsi_vec_add(options.x, fsi_vec_sub(sd.half, fsi_vec((fsi_real)h / 2, (fsi_real)h / 2,
+                                                                (fsi_real)h / 2))),
+            4, 2, 4, 0, NULL)
         != FSI_OK)
         return 1;
     /* boundary particles half a spacing inside */
     fsi_surface skin = fsi_mesh_surface(&mesh);
     int object;
-    if (fsi_sph_add_surface(&sph, &skin, b.x, 1, &object) != FSI_OK)
+    if (fsi_sph_add_surface(&sph, &skin, options.x, 1, &object) != FSI_OK)
         return 1;
     fsi_mesh_free(&mesh);
     if (fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.54), FSI_R(0.43), FSI_R(0.2)),
@@ -122,10 +124,10 @@ int main(int argc, char **argv) {
     t.x = mesh.x;
     t.tet = mesh.tet;
     t.density = 400;
-    t.young = (fsi_real)ex_number(&a, "young");
+    t.young = (fsi_real)ex_number(&args, "young");
     t.poisson = FSI_R(0.3);
     t.damping = 2;
-    t.gravity = f.gravity;
+    t.gravity = desc.gravity;
     int32_t *node;
     node = (int32_t *)malloc((size_t)t.nodes * sizeof *node);
     fsi_tled flag;
@@ -143,10 +145,10 @@ int main(int argc, char **argv) {
     d.count = 1;
     d.body = &body;
     d.object = &object;
-    d.tolerance = (fsi_real)ex_number(&a, "tolerance");
+    d.tolerance = (fsi_real)ex_number(&args, "tolerance");
     solid.tled = &flag;
-    solid.restitution = (fsi_real)ex_number(&a, "restitution");
-    solid.slip = (fsi_real)ex_number(&a, "slip");
+    solid.restitution = (fsi_real)ex_number(&args, "restitution");
+    solid.slip = (fsi_real)ex_number(&args, "slip");
     p.sph = &sph;
     p.solid = &solid;
     p.count = 1;
@@ -159,27 +161,27 @@ int main(int argc, char **argv) {
     n = sph.now.count;
     int frame;
     double time;
-    for (frame = 0, time = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0, time = 0; frame < args.frames && stable; frame++) {
         for (double start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
             double rest = start + 0.03 - time,
                    dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6);
             /* sorted here: the order must not change between collide and correct */
-            fsi_result r = fsi_sph_prepare(&sph, (fsi_real)dt);
+            fsi_result result = fsi_sph_prepare(&sph, (fsi_real)dt);
             /* fluid hits the soft part */
-            if (r >= 0)
-                r = fsi_proxy_collide(&proxy, (fsi_real)dt);
+            if (result >= 0)
+                result = fsi_proxy_collide(&proxy, (fsi_real)dt);
             /* the soft part moves and pulls at the raft */
-            if (r >= 0)
-                r = fsi_clamp_advance(&clamp, (fsi_real)dt);
+            if (result >= 0)
+                result = fsi_clamp_advance(&clamp, (fsi_real)dt);
             /* fluid and raft move */
-            if (r >= 0)
-                r = fsi_sph_rigid_step(&couple, (fsi_real)dt, &report);
-            if (r == FSI_NOT_CONVERGED)
+            if (result >= 0)
+                result = fsi_sph_rigid_step(&couple, (fsi_real)dt, &report);
+            if (result == FSI_NOT_CONVERGED)
                 capped++;
             /* nothing stays in the soft part */
-            if (r >= 0)
-                r = fsi_proxy_correct(&proxy);
-            stable = r >= 0 && (double)fsi_vec_length(world.body[body].v) < 50;
+            if (result >= 0)
+                result = fsi_proxy_correct(&proxy);
+            stable = result >= 0 && (double)fsi_vec_length(world.body[body].v) < 50;
             time += dt;
             total += report.iterations;
             density = fmax(density, (double)sph.stats.max_density);
@@ -199,9 +201,9 @@ int main(int argc, char **argv) {
                                                             fsi_vec_load(clamp.local + 3 * i))))));
         for (i = 0; i < flag.nodes; i++)
             bend = fmax(bend, 0.43 - (double)flag.x[3 * i + 1]);
-        if (a.out)
-            draw(&a, &sph, &world, body, &flag);
-        ex_progress(&a, frame);
+        if (args.out)
+            draw(&args, &sph, &world, body, &flag);
+        ex_progress(&args, frame);
     }
     for (i = 0; i < sph.now.count; i++)
         lost += !(sph.x[i] > -h && sph.x[i] < 1.2 + h && sph.y[i] > -h && sph.y[i] < 1 + h
@@ -231,5 +233,5 @@ int main(int argc, char **argv) {
     fsi_shape_free(&room);
     fsi_sph_free(&sph);
     free(node);
-    return ex_end(&a, steps, stable);
+    return ex_end(&args, steps, stable);
 }

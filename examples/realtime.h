@@ -31,9 +31,8 @@ static fsi_real rt_water(fsi_vec3 x, void *user) {
 }
 
 static void rt_end(rt_scene *s) {
-    int i;
     fsi_world_free(&s->w);
-    for (i = 0; i < RT_SHAPES; i++)
+    for (int i = 0; i < RT_SHAPES; i++)
         fsi_shape_free(&s->shape[i]);
     free(s->frame);
     s->frame = NULL;
@@ -47,10 +46,9 @@ static void rt_end(rt_scene *s) {
 static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance, int particles,
                     double budget, double (*clock_fn)(void *user)) {
     static const double density[RT_BODIES] = {0.4, 0.2, 0.6, 3, 0.5, 0.8, 0.3, 2, 0.15, 0.7};
-    fsi_world_desc d = {0};
+    fsi_world_desc desc = {0};
     fsi_shape_desc sd = {0};
     double side = dim == 2 ? 4 : 2, r = (dim == 2 ? 0.0425 : 0.085) * side;
-    int i;
     memset(s, 0, sizeof *s);
     s->width = side;
     s->level = 0.45 * s->width;
@@ -58,29 +56,29 @@ static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance,
     s->budget = budget;
     s->clock_fn = clock_fn;
     s->bodies = dim == 2 ? RT_BODIES : 5;
-    d.grid.nx = d.grid.ny = size;
-    d.grid.nz = dim == 3 ? size : 1;
-    d.grid.h = (fsi_real)(s->width / size);
-    d.grid.rho = 1000;
-    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    d.grid.liquid = 1;
-    d.grid.volume_correction = 1;
-    d.grid.particles = particles;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.couple.fractions = 1;
-    d.couple.tolerance = tolerance;
-    d.couple.warm_start = 1;
-    d.couple.clock_fn = clock_fn;
-    d.max_bodies = s->bodies;
+    desc.grid.nx = desc.grid.ny = size;
+    desc.grid.nz = dim == 3 ? size : 1;
+    desc.grid.h = (fsi_real)(s->width / size);
+    desc.grid.rho = 1000;
+    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.grid.liquid = 1;
+    desc.grid.volume_correction = 1;
+    desc.grid.particles = particles;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.couple.fractions = 1;
+    desc.couple.tolerance = tolerance;
+    desc.couple.warm_start = 1;
+    desc.couple.clock_fn = clock_fn;
+    desc.max_bodies = s->bodies;
     sd.dim = dim;
     sd.radius = (fsi_real)r;
     sd.resolution = 16;
     s->frame = (double *)malloc(RT_FRAMES * sizeof *s->frame);
-    if (!s->frame || fsi_world_init(&s->w, &d) != FSI_OK) {
+    if (!s->frame || fsi_world_init(&s->w, &desc) != FSI_OK) {
         rt_end(s);
         return 0;
     }
-    for (i = 0; i < RT_SHAPES; i++) {
+    for (int i = 0; i < RT_SHAPES; i++) {
         sd.kind = i == 0 ? FSI_SHAPE_SPHERE : i == 1 ? FSI_SHAPE_BOX : FSI_SHAPE_CAPSULE;
         sd.half = fsi_vec((fsi_real)(1.3 * r), (fsi_real)(0.8 * r), (fsi_real)r);
         if (i == 2)
@@ -90,17 +88,17 @@ static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance,
             return 0;
         }
     }
-    for (i = 0; i < s->bodies; i++) {
-        fsi_rigid_desc b = {0};
+    for (int i = 0; i < s->bodies; i++) {
+        fsi_rigid_desc given = {0};
         double x = dim == 2 ? 0.1 + 0.2 * (i % 5) : 0.22 + 0.28 * (i % 3),
                y = dim == 2 ? 0.55 + 0.17 * (i / 5) : 0.6 + 0.27 * (i / 3);
-        b.kind = FSI_RIGID_DYNAMIC;
-        b.shape = &s->shape[i % RT_SHAPES];
-        b.density = (fsi_real)(1000 * density[i]);
-        b.friction = FSI_R(0.2);
-        b.x = fsi_vec((fsi_real)(side * x), (fsi_real)(side * y),
-                      (fsi_real)(dim == 3 ? side * (0.35 + 0.3 * (i % 2)) : 0));
-        if (fsi_world_add(&s->w, &b, &s->id[i]) != FSI_OK) {
+        given.kind = FSI_RIGID_DYNAMIC;
+        given.shape = &s->shape[i % RT_SHAPES];
+        given.density = (fsi_real)(1000 * density[i]);
+        given.friction = FSI_R(0.2);
+        given.x = fsi_vec((fsi_real)(side * x), (fsi_real)(side * y),
+                          (fsi_real)(dim == 3 ? side * (0.35 + 0.3 * (i % 2)) : 0));
+        if (fsi_world_add(&s->w, &given, &s->id[i]) != FSI_OK) {
             rt_end(s);
             return 0;
         }
@@ -120,22 +118,21 @@ static fsi_vec3 rt_mouse(const rt_scene *s, double t) {
 /* One frame: a spring from the first body to the mouse, the solve's share of the budget, the whole
  * coupled step, its time. */
 static fsi_result rt_step(rt_scene *s) {
-    fsi_rigid *b = &s->w.solids.body[s->id[0]];
-    fsi_vec3 pull = fsi_vec_sub(rt_mouse(s, s->time), b->x);
-    double start = s->clock_fn(NULL), spent, rest;
-    fsi_report report;
-    fsi_result r;
+    fsi_rigid *body = &s->w.solids.body[s->id[0]];
+    fsi_vec3 pull = fsi_vec_sub(rt_mouse(s, s->time), body->x);
+    double start = s->clock_fn(NULL);
     /* 80 1/s^2, damped with 10 1/s */
-    b->force = fsi_vec_add(
-        b->force,
-        fsi_vec_scale(fsi_vec_sub(fsi_vec_scale(pull, 80), fsi_vec_scale(b->v, 10)), b->mass));
+    body->force = fsi_vec_add(
+        body->force, fsi_vec_scale(fsi_vec_sub(fsi_vec_scale(pull, 80), fsi_vec_scale(body->v, 10)),
+                                   body->mass));
     if (s->budget > 0)
         s->w.couple.desc.seconds = s->budget > 1.25 * s->rest ? s->budget - s->rest : s->budget / 5;
-    r = fsi_world_step(&s->w, (fsi_real)s->dt, &report);
-    spent = s->clock_fn(NULL) - start;
-    if (r < 0)
-        return r;
-    rest = spent - s->w.couple.report.seconds;
+    fsi_report report;
+    fsi_result result = fsi_world_step(&s->w, (fsi_real)s->dt, &report);
+    double spent = s->clock_fn(NULL) - start;
+    if (result < 0)
+        return result;
+    double rest = spent - s->w.couple.report.seconds;
     /* rises at once, falls slowly */
     s->rest = rest > s->rest ? rest : 0.9 * s->rest + 0.1 * rest;
     s->late += s->w.couple.report.reason == FSI_NOT_CONVERGED;
@@ -145,7 +142,7 @@ static fsi_result rt_step(rt_scene *s) {
     s->total += spent;
     s->time += s->dt;
     s->steps++;
-    return r;
+    return result;
 }
 
 /* ms */
@@ -186,17 +183,17 @@ static void rt_print(rt_scene *s, double volume_error) {
  * Keys: dt, budget, tolerance, particles. */
 static int rt_run(ex_args *a, int dim, void (*draw)(ex_args *a, rt_scene *s)) {
     static rt_scene s;
-    double volume0;
-    int frame, i, stable = 1;
+    int stable = 1;
     if (!rt_begin(&s, dim, a->size, ex_number(a, "dt"), ex_number(a, "tolerance"),
                   (int)ex_number(a, "particles"), 1e-3 * ex_number(a, "budget"), ex_clock))
         return 1;
-    volume0 = s.w.grid.stats.liquid_volume;
-    for (frame = 0; frame < a->frames && stable; frame++) {
+    double volume0 = s.w.grid.stats.liquid_volume;
+    int i;
+    for (int frame = 0; frame < a->frames && stable; frame++) {
         for (i = 0; i < 2 && stable; i++) {
-            fsi_result r = rt_step(&s);
-            if (r < 0)
-                stable = 0, fprintf(stderr, "step %d: %s\n", s.steps, fsi_result_text(r));
+            fsi_result result = rt_step(&s);
+            if (result < 0)
+                stable = 0, fprintf(stderr, "step %d: %s\n", s.steps, fsi_result_text(result));
         }
         if (a->out)
             draw(a, &s);

@@ -6,31 +6,32 @@
 #include "common.h"
 #include "realtime.h"
 
-static void draw(ex_args *a, rt_scene *s) {
+static void draw(ex_args *args, rt_scene *s) {
     static fsi_real x[3 * 256], v[3 * 256];
-    ex_image m = ex_image_make(560, 560);
+    ex_image image = ex_image_make(560, 560);
     ex_view view = ex_view_make(0, 0, s->width, s->width, 20, 20, 520, 520);
-    fsi_grid *g = &s->w.grid;
-    fsi_rigid *b = &s->w.solids.body[s->id[0]];
+    fsi_grid *grid = &s->w.grid;
+    fsi_rigid *body = &s->w.solids.body[s->id[0]];
     fsi_vec3 p = rt_mouse(s, s->time);
     fsi_surface surface;
     char text[64];
-    ex_draw_field(&m, &view, g->nx, g->ny, g->phi, 1e8, 2e8, 2);
-    ex_draw_liquid(&m, &view, g->nx, g->ny, g->phi, ex_rgb(80, 155, 215));
+    ex_draw_field(&image, &view, grid->nx, grid->ny, grid->phi, 1e8, 2e8, 2);
+    ex_draw_liquid(&image, &view, grid->nx, grid->ny, grid->phi, ex_rgb(80, 155, 215));
     for (int i = 0; i < s->bodies; i++) {
         fsi_solids_surface(&s->w.solids, s->id[i], x, v, &surface);
-        ex_draw_surface(&m, &view, &surface, i ? ex_map(0, 0.3 + 0.06 * i) : ex_rgb(215, 60, 60));
+        ex_draw_surface(&image, &view, &surface,
+                        i ? ex_map(0, 0.3 + 0.06 * i) : ex_rgb(215, 60, 60));
     }
-    ex_line(&m, ex_px(&view, (double)b->x.x), ex_py(&view, (double)b->x.y),
+    ex_line(&image, ex_px(&view, (double)body->x.x), ex_py(&view, (double)body->x.y),
             ex_px(&view, (double)p.x), ex_py(&view, (double)p.y), 2, ex_rgb(40, 40, 40));
-    ex_disk(&m, ex_px(&view, (double)p.x), ex_py(&view, (double)p.y), 5, ex_rgb(40, 40, 40));
+    ex_disk(&image, ex_px(&view, (double)p.x), ex_py(&view, (double)p.y), 5, ex_rgb(40, 40, 40));
     for (int i = 0; i < 4; i++)
-        ex_line(&m, 20 + 520 * (i == 1), 20 + 520 * (i == 2), 20 + 520 * (i != 0),
+        ex_line(&image, 20 + 520 * (i == 1), 20 + 520 * (i == 2), 20 + 520 * (i != 0),
                 20 + 520 * (i != 3), 1, ex_rgb(110, 110, 110));
     snprintf(text, sizeof text, "%.2f s  %.1f ms a step", s->time, rt_mean(s));
-    ex_text(&m, 28, 28, 2, ex_rgb(60, 60, 60), text);
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    ex_text(&image, 28, 28, 2, ex_rgb(60, 60, 60), text);
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
@@ -39,9 +40,9 @@ int main(int argc, char **argv) {
         {"budget", "ms", "for a whole step, 0 = none", "16.7", 0, 1e4, NULL},
         {"tolerance", "", "of the pressure, relative", "1e-3", 1e-10, 0.5, NULL},
         {"particles", "", "markers per cell side, -1 = none", "2", -1, 8, NULL}};
-    ex_args a;
-    ex_begin(&a, argc, argv, "realtime_pool",
+    ex_args args;
+    ex_begin(&args, argc, argv, "realtime_pool",
              "Ten bodies in a pool, one pulled by a scripted mouse, in real time.", keys, 4, 128,
              150);
-    return rt_run(&a, 2, draw);
+    return rt_run(&args, 2, draw);
 }

@@ -44,8 +44,8 @@ int main(int argc, char **argv) {
         {"dt", "s", "time step", "0.01", 1e-5, 0.1, NULL},
         {"damping", "1/s", "on bodies and fluid", "2", 0, 100, NULL},
         {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
-    ex_args a;
-    fsi_world_desc d = {0};
+    ex_args args;
+    fsi_world_desc desc = {0};
     fsi_form form = {FSI_FORM_SPHERE, 0, 0, 0, 0, {0, 0, 0}};
     fsi_reduced_model model[MOST];
     double density[MOST], r = 0.17, level = 0.55, total = 0, volume0 = 1, worst = 0, below = 0,
@@ -55,47 +55,47 @@ int main(int argc, char **argv) {
         720,  400, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.5,
         NULL, 0};
     char text[256] = "", exact[256] = "";
-    ex_begin(&a, argc, argv, "reduced_spheres", "Soft balls of five densities in a tank.", keys, 8,
-             60, 120);
-    int balls = ex_list(&a, "density", density, MOST);
-    for (int i = balls; i < (int)ex_number(&a, "bodies"); i++)
+    ex_begin(&args, argc, argv, "reduced_spheres", "Soft balls of five densities in a tank.", keys,
+             8, 60, 120);
+    int balls = ex_list(&args, "density", density, MOST);
+    for (int i = balls; i < (int)ex_number(&args, "bodies"); i++)
         density[i] = density[i - balls];
-    if (ex_number(&a, "bodies") > 0)
-        balls = (int)ex_number(&a, "bodies");
-    double dt = ex_number(&a, "dt");
-    d.grid.nx = a.size;
-    d.grid.ny = a.size * 2 / 5;
-    d.grid.nz = a.size / 5;
-    d.grid.h = FSI_R(2.5) / (fsi_real)a.size;
-    d.grid.rho = 1000;
-    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    d.grid.liquid = 1;
-    d.grid.volume_correction = 1;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_guests = balls;
-    d.damping = (fsi_real)ex_number(&a, "damping");
-    d.couple.fractions = (int)ex_number(&a, "fractions");
-    fsi_world w;
-    if (fsi_world_init(&w, &d) != FSI_OK)
+    if (ex_number(&args, "bodies") > 0)
+        balls = (int)ex_number(&args, "bodies");
+    double dt = ex_number(&args, "dt");
+    desc.grid.nx = args.size;
+    desc.grid.ny = args.size * 2 / 5;
+    desc.grid.nz = args.size / 5;
+    desc.grid.h = FSI_R(2.5) / (fsi_real)args.size;
+    desc.grid.rho = 1000;
+    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.grid.liquid = 1;
+    desc.grid.volume_correction = 1;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.max_guests = balls;
+    desc.damping = (fsi_real)ex_number(&args, "damping");
+    desc.couple.fractions = (int)ex_number(&args, "fractions");
+    fsi_world world;
+    if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
     form.a = (fsi_real)r;
     fsi_mesh mesh;
     if (!swarm_mesh(&mesh, &form, fsi_vec((fsi_real)r, (fsi_real)r, (fsi_real)r),
-                    (int)ex_number(&a, "tets")))
+                    (int)ex_number(&args, "tets")))
         return 1;
     for (int i = 0; i < balls; i++) {
-        fsi_reduced_desc m = {0};
-        m.mesh = &mesh;
-        m.modes = (int)ex_number(&a, "modes");
-        m.density = (fsi_real)(1000 * density[i]);
-        m.young = (fsi_real)ex_number(&a, "young");
-        m.poisson = FSI_R(0.4);
-        m.damping_stiffness = FSI_R(0.01);
-        m.samples = 100;
-        m.field = 20;
-        if (fsi_reduced_model_init(&model[i], &m) != FSI_OK)
+        fsi_reduced_desc given = {0};
+        given.mesh = &mesh;
+        given.modes = (int)ex_number(&args, "modes");
+        given.density = (fsi_real)(1000 * density[i]);
+        given.young = (fsi_real)ex_number(&args, "young");
+        given.poisson = FSI_R(0.4);
+        given.damping_stiffness = FSI_R(0.01);
+        given.samples = 100;
+        given.field = 20;
+        if (fsi_reduced_model_init(&model[i], &given) != FSI_OK)
             return 1;
-        if (!swarm_add(&s, &w, &model[i],
+        if (!swarm_add(&s, &world, &model[i],
                        fsi_vec((fsi_real)(2.5 * (i + 0.5) / balls),
                                (fsi_real)(density[i] >= 1 && density[i] < 1.1 ? 0.3 : 0.6),
                                FSI_R(0.25)),
@@ -104,48 +104,50 @@ int main(int argc, char **argv) {
         if (!swarm_group(&s, 1, NULL, 0, NULL))
             return 1;
     }
-    s.damping = d.damping;
+    s.damping = desc.damping;
     view.camera = ex_camera_make(1.25, 1.15, 3.0, 1.25, 0.42, 0.25, 1, 42);
-    fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
-    fsi_grid_classify(&w.grid);
-    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra per ball\n", (double)d.damping,
+    fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &level);
+    fsi_grid_classify(&world.grid);
+    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra per ball\n", (double)desc.damping,
            mesh.tet_count);
-    for (int frame = 0; frame < a.frames && stable; frame++) {
+    for (int frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
-            fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
+            fsi_result rc = fsi_world_step(&world, (fsi_real)dt, &report);
             if (rc < 0)
                 stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
             total += report.iterations;
             /* the balls have pushed their place free */
             if (steps == 0)
-                volume0 = w.grid.stats.liquid_volume;
+                volume0 = world.grid.stats.liquid_volume;
         }
-        if (a.out)
-            swarm_draw(&a, &s, &view);
-        ex_progress(&a, frame);
+        if (args.out)
+            swarm_draw(&args, &s, &view);
+        ex_progress(&args, frame);
     }
     for (int i = 0; i < balls; i++) {
         fsi_body_report b;
-        if (fsi_couple_body(&w.couple, i, &b) == FSI_OK)
+        if (fsi_couple_body(&world.couple, i, &b) == FSI_OK)
             below += b.submerged;
     }
     /* of the water at rest around them */
-    level = (w.grid.stats.liquid_volume + below) / (2.5 * (double)(w.grid.h * w.grid.nz));
+    level =
+        (world.grid.stats.liquid_volume + below) / (2.5 * (double)(world.grid.h * world.grid.nz));
     for (int i = 0; i < balls; i++) {
-        const fsi_reduced *b = &s.body[i];
+        const fsi_reduced *reduced = &s.body[i];
         double low = 1e9, want = density[i] < 1 ? archimedes(density[i]) : 2;
         for (int k = 0; k < model[i].surface_count; k++)
-            low = fmin(low, (double)fsi_reduced_point(b, model[i].surface[k]).y);
+            low = fmin(low, (double)fsi_reduced_point(reduced, model[i].surface[k]).y);
         double depth = (level - low) / r;
         if (density[i] < 1)
-            worst = fmax(worst, fabs(depth - want) * r / (double)w.grid.h);
+            worst = fmax(worst, fabs(depth - want) * r / (double)world.grid.h);
         if (density[i] > 1)
-            out_of = low / (double)w.grid.h;
+            out_of = low / (double)world.grid.h;
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.4f", i ? "," : "", depth);
         snprintf(exact + strlen(exact), sizeof exact - strlen(exact), "%s%.4f", i ? "," : "", want);
         if (density[i] >= 1 && density[i] < 1.1)
-            ex_result("drift_neutral_cells", "%.3f", ((double)b->T[1] - 0.3) / (double)w.grid.h);
+            ex_result("drift_neutral_cells", "%.3f",
+                      ((double)reduced->T[1] - 0.3) / (double)world.grid.h);
     }
     ex_result("depth", "%s", text);
     swarm_results(&s, 2 * r);
@@ -155,11 +157,11 @@ int main(int argc, char **argv) {
     /* lowest point of the heavy one above the floor */
     ex_result("sunk_gap_cells", "%.3f", out_of);
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
-    ex_result("volume_error", "%.6f", (w.grid.stats.liquid_volume - volume0) / volume0);
+    ex_result("volume_error", "%.6f", (world.grid.stats.liquid_volume - volume0) / volume0);
     swarm_free(&s);
     for (int i = 0; i < balls; i++)
         fsi_reduced_model_free(&model[i]);
     fsi_mesh_free(&mesh);
-    fsi_world_free(&w);
-    return ex_end(&a, steps, stable);
+    fsi_world_free(&world);
+    return ex_end(&args, steps, stable);
 }

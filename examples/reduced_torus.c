@@ -52,41 +52,41 @@ static int make_mesh(fsi_mesh *mesh, int tets) {
                       fsi_vec((fsi_real)(R + TUBE), (fsi_real)TUBE, (fsi_real)(R + TUBE)), tets);
 }
 
-static int make_world(fsi_world *w, const ex_args *a, int guests, double *level) {
-    fsi_world_desc d = {0};
-    d.grid.nx = d.grid.nz = a->size;
-    d.grid.ny = a->size * 5 / 4;
-    d.grid.h = 1 / (fsi_real)a->size;
-    d.grid.rho = 1000;
-    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    d.grid.liquid = 1;
-    d.grid.volume_correction = 1;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_guests = guests;
-    if (fsi_world_init(w, &d) != FSI_OK)
+static int make_world(fsi_world *world, const ex_args *args, int guests, double *level) {
+    fsi_world_desc desc = {0};
+    desc.grid.nx = desc.grid.nz = args->size;
+    desc.grid.ny = args->size * 5 / 4;
+    desc.grid.h = 1 / (fsi_real)args->size;
+    desc.grid.rho = 1000;
+    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.grid.liquid = 1;
+    desc.grid.volume_correction = 1;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.max_guests = guests;
+    if (fsi_world_init(world, &desc) != FSI_OK)
         return 0;
-    fsi_grid_set_field(&w->grid, FSI_FIELD_PHI, water, level);
-    return fsi_grid_classify(&w->grid) >= 0;
+    fsi_grid_set_field(&world->grid, FSI_FIELD_PHI, water, level);
+    return fsi_grid_classify(&world->grid) >= 0;
 }
 
-static int open_scene(scene *q, ex_args *a, int tets, int bodies) {
-    fsi_reduced_desc m = {0};
+static int open_scene(scene *q, ex_args *args, int tets, int bodies) {
+    fsi_reduced_desc desc = {0};
     q->level = 0.35;
-    if (!make_world(&q->w, a, bodies, &q->level))
+    if (!make_world(&q->w, args, bodies, &q->level))
         return 0;
     if (bodies && !make_mesh(&q->mesh, tets))
         return 0;
-    m.mesh = &q->mesh;
-    m.modes = (int)ex_number(a, "modes");
-    m.density = (fsi_real)(1000 * ex_number(a, "density"));
-    m.young = FSI_R(3e4);
-    m.poisson = FSI_R(0.4);
-    m.damping_stiffness = FSI_R(0.005);
-    m.samples = 80;
-    m.field = 20;
+    desc.mesh = &q->mesh;
+    desc.modes = (int)ex_number(args, "modes");
+    desc.density = (fsi_real)(1000 * ex_number(args, "density"));
+    desc.young = FSI_R(3e4);
+    desc.poisson = FSI_R(0.4);
+    desc.damping_stiffness = FSI_R(0.005);
+    desc.samples = 80;
+    desc.field = 20;
     if (bodies
-        && (fsi_reduced_model_init(&q->model, &m) != FSI_OK
-            || (ex_number(a, "skin") > 0 && !swarm_skin_model(&q->hide, &q->model))))
+        && (fsi_reduced_model_init(&q->model, &desc) != FSI_OK
+            || (ex_number(args, "skin") > 0 && !swarm_skin_model(&q->hide, &q->model))))
         return 0;
     for (int i = 0; i < bodies; i++)
         if (!swarm_add(&q->s, &q->w, &q->model, place(i),
@@ -97,10 +97,10 @@ static int open_scene(scene *q, ex_args *a, int tets, int bodies) {
 }
 
 /* One step; set-up and the first step do not count. */
-static int step(scene *q, ex_args *a) {
+static int step(scene *q, ex_args *args) {
     fsi_report report;
     double begin = cpu();
-    fsi_result rc = fsi_world_step(&q->w, (fsi_real)ex_number(a, "dt"), &report);
+    fsi_result rc = fsi_world_step(&q->w, (fsi_real)ex_number(args, "dt"), &report);
     if (rc < 0) {
         fprintf(stderr, "step %d: %s\n", q->steps, fsi_result_text(rc));
         return 0;
@@ -134,56 +134,56 @@ typedef struct soft_door {
 
 static fsi_result soft_begin(void *user, fsi_real dt) {
     soft_door *q = (soft_door *)user;
-    fsi_result r = fsi_soft_forces(&q->soft, dt);
-    if (r >= 0)
+    fsi_result result = fsi_soft_forces(&q->soft, dt);
+    if (result >= 0)
         fsi_soft_coupled(&q->soft, &q->door);
-    return r;
+    return result;
 }
 
 static fsi_result soft_move(void *user, fsi_real dt) {
     soft_door *q = (soft_door *)user;
-    fsi_result r = fsi_soft_contact(&q->soft, &q->wall, 1, dt, NULL);
-    return r < 0 ? r : fsi_soft_move(&q->soft, dt);
+    fsi_result result = fsi_soft_contact(&q->soft, &q->wall, 1, dt, NULL);
+    return result < 0 ? result : fsi_soft_move(&q->soft, dt);
 }
 
-static double run_full(ex_args *a, int tets, int bodies, int steps, double *iterations) {
-    fsi_world w;
+static double run_full(ex_args *args, int tets, int bodies, int steps, double *iterations) {
+    fsi_world world;
     fsi_mesh mesh;
     double level = 0.35, begin = 0, seconds = 0;
     soft_door *q = (soft_door *)calloc((size_t)bodies, sizeof *q);
-    if (!make_world(&w, a, bodies, &level) || !make_mesh(&mesh, tets))
+    if (!make_world(&world, args, bodies, &level) || !make_mesh(&mesh, tets))
         return 0;
     for (int i = 0; i < bodies; i++) {
-        fsi_soft_desc d = {0};
-        fsi_guest g = {0};
-        d.dim = 3;
-        d.vertex_count = mesh.vertex_count;
-        d.x = mesh.x;
-        d.tet = mesh.tet;
-        d.tet_count = mesh.tet_count;
-        d.density = (fsi_real)(1000 * ex_number(a, "density"));
-        d.young = FSI_R(3e4);
-        d.poisson = FSI_R(0.4);
-        d.damping_stiffness = FSI_R(0.005);
-        d.integrator = FSI_SOFT_SPLIT;
-        d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-        if (fsi_soft_init(&q[i].soft, &d) != FSI_OK)
+        fsi_soft_desc desc = {0};
+        fsi_guest guest = {0};
+        desc.dim = 3;
+        desc.vertex_count = mesh.vertex_count;
+        desc.x = mesh.x;
+        desc.tet = mesh.tet;
+        desc.tet_count = mesh.tet_count;
+        desc.density = (fsi_real)(1000 * ex_number(args, "density"));
+        desc.young = FSI_R(3e4);
+        desc.poisson = FSI_R(0.4);
+        desc.damping_stiffness = FSI_R(0.005);
+        desc.integrator = FSI_SOFT_SPLIT;
+        desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+        if (fsi_soft_init(&q[i].soft, &desc) != FSI_OK)
             return 0;
-        for (int v = 0; v < d.vertex_count; v++)
+        for (int v = 0; v < desc.vertex_count; v++)
             fsi_vec_store(q[i].soft.x + 3 * v,
                           fsi_vec_add(fsi_vec_load(q[i].soft.x + 3 * v), place(i)));
         q[i].wall.distance_fn = swarm_box;
-        q[i].wall.user = &w.grid;
-        g.door = &q[i].door;
-        g.begin_fn = soft_begin;
-        g.move_fn = soft_move;
-        g.user = &q[i];
-        fsi_world_add_guest(&w, &g);
+        q[i].wall.user = &world.grid;
+        guest.door = &q[i].door;
+        guest.begin_fn = soft_begin;
+        guest.move_fn = soft_move;
+        guest.user = &q[i];
+        fsi_world_add_guest(&world, &guest);
     }
     int k;
     for (*iterations = 0, k = 0; k < steps; k++) {
         fsi_report report;
-        fsi_result rc = fsi_world_step(&w, (fsi_real)ex_number(a, "dt"), &report);
+        fsi_result rc = fsi_world_step(&world, (fsi_real)ex_number(args, "dt"), &report);
         if (rc < 0) {
             fprintf(stderr, "deformable step %d: %s\n", k, fsi_result_text(rc));
             break;
@@ -197,7 +197,7 @@ static double run_full(ex_args *a, int tets, int bodies, int steps, double *iter
         fsi_soft_free(&q[i].soft);
     free(q);
     fsi_mesh_free(&mesh);
-    fsi_world_free(&w);
+    fsi_world_free(&world);
     return seconds;
 }
 
@@ -220,23 +220,23 @@ int main(int argc, char **argv) {
         640,  480, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.6,
         NULL, 0};
     view.camera = ex_camera_make(0.5, 1.55, 2.3, 0.5, 0.4, 0.5, 1, 40);
-    ex_args a;
-    ex_begin(&a, argc, argv, "reduced_torus",
+    ex_args args;
+    ex_begin(&args, argc, argv, "reduced_torus",
              "Soft tori fall into a pool; cost against the number of tetrahedra.", keys, 9, 40, 80);
-    int bodies = (int)ex_number(&a, "bodies");
-    int compare = ex_number(&a, "compare") > 0;
-    int ok = open_scene(&few, &a, (int)ex_number(&a, "tets"), bodies);
+    int bodies = (int)ex_number(&args, "bodies");
+    int compare = ex_number(&args, "compare") > 0;
+    int ok = open_scene(&few, &args, (int)ex_number(&args, "tets"), bodies);
     if (compare)
-        ok = ok && open_scene(&many, &a, (int)ex_number(&a, "tets_many"), bodies)
-             && open_scene(&alone, &a, 0, 0);
+        ok = ok && open_scene(&many, &args, (int)ex_number(&args, "tets_many"), bodies)
+             && open_scene(&alone, &args, 0, 0);
     int k;
-    for (int frame = 0; frame < a.frames && ok; frame++) {
+    for (int frame = 0; frame < args.frames && ok; frame++) {
         /* in turn: both see the same machine */
         for (k = 0; k < 2 && ok; k++)
-            ok = step(&few, &a) && (!compare || (step(&many, &a) && step(&alone, &a)));
-        if (a.out)
-            swarm_draw(&a, &few.s, &view);
-        ex_progress(&a, frame);
+            ok = step(&few, &args) && (!compare || (step(&many, &args) && step(&alone, &args)));
+        if (args.out)
+            swarm_draw(&args, &few.s, &view);
+        ex_progress(&args, frame);
     }
     /* of the lowest points under the first level, over the tube's radius, mean */
     ex_result("depth", "%.4f", swarm_depth(&few.s, few.level, TUBE));
@@ -248,19 +248,19 @@ int main(int argc, char **argv) {
     ex_result("seconds_few_bodies", "%.5f", few.s.solid_seconds / fmax(1, few.steps - 1));
     if (compare && ok) {
         double full[2];
-        int n = (int)ex_number(&a, "full_bodies");
+        int n = (int)ex_number(&args, "full_bodies");
         ex_result("tets_many", "%d", many.mesh.tet_count);
         ex_result("seconds_many", "%.5f", cost(&many));
         ex_result("seconds_many_bodies", "%.5f", many.s.solid_seconds / fmax(1, many.steps - 1));
         ex_result("ratio", "%.3f", cost(&many) / cost(&few));
         ex_result("seconds_water", "%.5f", cost(&alone));
         ex_result("iterations_water", "%.2f", alone.iterations / alone.steps);
-        if (open_scene(&reduced, &a, (int)ex_number(&a, "tets"), n))
+        if (open_scene(&reduced, &args, (int)ex_number(&args, "tets"), n))
             for (k = 0; k < 5; k++)
-                step(&reduced, &a);
+                step(&reduced, &args);
         double its;
-        full[0] = run_full(&a, (int)ex_number(&a, "tets"), n, 5, &its);
-        full[1] = run_full(&a, (int)ex_number(&a, "tets_many"), n, 5, &its);
+        full[0] = run_full(&args, (int)ex_number(&args, "tets"), n, 5, &its);
+        full[1] = run_full(&args, (int)ex_number(&args, "tets_many"), n, 5, &its);
         ex_result("seconds_reduced_full_bodies", "%.5f", cost(&reduced));
         ex_result("seconds_deformable_few", "%.5f", full[0]);
         ex_result("seconds_deformable_many", "%.5f", full[1]);
@@ -272,5 +272,5 @@ int main(int argc, char **argv) {
     close_scene(&many);
     close_scene(&alone);
     close_scene(&reduced);
-    return ex_end(&a, k, ok);
+    return ex_end(&args, k, ok);
 }

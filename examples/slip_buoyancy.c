@@ -30,14 +30,14 @@ typedef struct tank {
 static fsi_result begin(void *user, fsi_real dt) {
     tank *t = (tank *)user;
     for (int b = 0; b < BODIES; b++) {
-        fsi_body *o = &t->body[b];
-        o->velocity.y -= FSI_R(9.81) * dt;
+        fsi_body *body = &t->body[b];
+        body->velocity.y -= FSI_R(9.81) * dt;
         for (int i = 0; i < ROUND; i++) {
             double a = 2 * acos(-1.0) * i / ROUND;
-            t->x[b][3 * i] = o->centre.x + (fsi_real)(radius * cos(a));
-            t->x[b][3 * i + 1] = o->centre.y + (fsi_real)(radius * sin(a));
+            t->x[b][3 * i] = body->centre.x + (fsi_real)(radius * cos(a));
+            t->x[b][3 * i + 1] = body->centre.y + (fsi_real)(radius * sin(a));
         }
-        if (fsi_body_give(o, &t->surface[b], &t->door[b]) != FSI_OK)
+        if (fsi_body_give(body, &t->surface[b], &t->door[b]) != FSI_OK)
             return FSI_ERR_ARGUMENT;
     }
     return FSI_OK;
@@ -46,42 +46,43 @@ static fsi_result begin(void *user, fsi_real dt) {
 static fsi_result move(void *user, fsi_real dt) {
     tank *t = (tank *)user;
     for (int b = 0; b < BODIES; b++) {
-        fsi_body *o = &t->body[b];
-        fsi_body_take(o);
+        fsi_body *body = &t->body[b];
+        fsi_body_take(body);
         if (!t->taken)
-            t->first[b] = (double)o->velocity.y / (double)dt;
+            t->first[b] = (double)body->velocity.y / (double)dt;
         /* floor and lid */
-        if ((o->centre.y < FSI_R(0.12) && o->velocity.y < 0)
-            || (o->centre.y > FSI_R(0.88) && o->velocity.y > 0))
-            o->velocity.y = 0;
-        o->centre = fsi_vec_mad(o->centre, o->velocity, dt);
+        if ((body->centre.y < FSI_R(0.12) && body->velocity.y < 0)
+            || (body->centre.y > FSI_R(0.88) && body->velocity.y > 0))
+            body->velocity.y = 0;
+        body->centre = fsi_vec_mad(body->centre, body->velocity, dt);
     }
     t->taken = 1;
     return FSI_OK;
 }
 
 static int make(tank *t, int size, const double *density, double coefficient) {
-    fsi_grid_desc g = {0};
-    fsi_slip_desc d = {0};
-    g.nx = size;
-    g.ny = size * 2 / 3;
-    g.nz = 1;
-    g.h = FSI_R(1.5) / (fsi_real)size;
-    g.rho = 1000;
-    g.gravity.y = FSI_R(-9.81);
-    g.shells = 1;
-    d.passes = 3;
-    d.coefficient = t->coefficient;
+    fsi_grid_desc desc = {0};
+    fsi_slip_desc given = {0};
+    desc.nx = size;
+    desc.ny = size * 2 / 3;
+    desc.nz = 1;
+    desc.h = FSI_R(1.5) / (fsi_real)size;
+    desc.rho = 1000;
+    desc.gravity.y = FSI_R(-9.81);
+    desc.shells = 1;
+    given.passes = 3;
+    given.coefficient = t->coefficient;
     for (int i = 0; i < ROUND; i++) {
         t->index[2 * i] = i;
         t->index[2 * i + 1] = (i + 1) % ROUND;
     }
     for (int b = 0; b < BODIES; b++) {
         double m = density[b] * 1000 * acos(-1.0) * radius * radius;
-        fsi_body *o = &t->body[b];
-        o->mass = (fsi_real)m;
-        o->inertia.m[0] = o->inertia.m[4] = o->inertia.m[8] = (fsi_real)(m * radius * radius / 2);
-        o->centre = fsi_vec((fsi_real)(0.3 + 0.45 * b), FSI_R(0.5), 0);
+        fsi_body *body = &t->body[b];
+        body->mass = (fsi_real)m;
+        body->inertia.m[0] = body->inertia.m[4] = body->inertia.m[8] =
+            (fsi_real)(m * radius * radius / 2);
+        body->centre = fsi_vec((fsi_real)(0.3 + 0.45 * b), FSI_R(0.5), 0);
         t->surface[b].dim = 2;
         t->surface[b].closed = 1;
         t->surface[b].vertex_count = t->surface[b].element_count = ROUND;
@@ -96,23 +97,25 @@ static int make(tank *t, int size, const double *density, double coefficient) {
     t->scene.begin_fn = begin;
     t->scene.move_fn = move;
     t->scene.user = t;
-    return fsi_grid_init(&t->grid, &g) == FSI_OK && fsi_slip_init(&t->slip, &t->grid, &d) == FSI_OK;
+    return fsi_grid_init(&t->grid, &desc) == FSI_OK
+           && fsi_slip_init(&t->slip, &t->grid, &given) == FSI_OK;
 }
 
-static void draw(const tank *t, ex_image *m, int row) {
-    ex_view v = ex_view_make(0, 0, 1.5, 1, 20, 26 + row * 372, 510, 340);
+static void draw(const tank *t, ex_image *image, int row) {
+    ex_view view = ex_view_make(0, 0, 1.5, 1, 20, 26 + row * 372, 510, 340);
     fsi_real *speed = (fsi_real *)calloc(t->grid.cells, sizeof *speed);
     for (size_t c = 0; speed && c < t->grid.cells; c++)
         speed[c] = fsi_vec_length(fsi_grid_velocity_at(
             &t->grid, fsi_grid_cell_centre(&t->grid, (int)(c % (size_t)t->grid.nx),
                                            (int)(c / (size_t)t->grid.nx), 0)));
     if (speed)
-        ex_draw_field(m, &v, t->grid.nx, t->grid.ny, speed, 0, 1, 0);
+        ex_draw_field(image, &view, t->grid.nx, t->grid.ny, speed, 0, 1, 0);
     for (int b = 0; b < BODIES; b++)
-        ex_disk(m, ex_px(&v, (double)t->body[b].centre.x), ex_py(&v, (double)t->body[b].centre.y),
-                radius * 340, ex_map(2, 0.15 + 0.35 * b));
-    ex_text(m, v.left, v.top - 18, 2, ex_rgb(20, 20, 20), row ? "NO-SLIP" : "SLIP");
-    ex_colorbar(m, &v, 0, 0, 1, "SPEED");
+        ex_disk(image, ex_px(&view, (double)t->body[b].centre.x),
+                ex_py(&view, (double)t->body[b].centre.y), radius * 340,
+                ex_map(2, 0.15 + 0.35 * b));
+    ex_text(image, view.left, view.top - 18, 2, ex_rgb(20, 20, 20), row ? "NO-SLIP" : "SLIP");
+    ex_colorbar(image, &view, 0, 0, 1, "SPEED");
     free(speed);
 }
 
@@ -122,33 +125,35 @@ int main(int argc, char **argv) {
         {"dt", "s", "time step", "0.005", 1e-4, 0.05, NULL},
         {"wall", "", "of the disks", "both", 0, 0, "both,slip,noslip"}};
     static tank t[2];
-    ex_args a;
+    ex_args args;
     double density[BODIES] = {1, 1, 1}, its = 0;
     int frame = 0;
     long steps = 0;
-    ex_begin(&a, argc, argv, "slip_buoyancy",
+    ex_begin(&args, argc, argv, "slip_buoyancy",
              "Disks of different density in water, slip above no-slip.", keys, 3, 96, 90);
-    ex_list(&a, "density", density, BODIES);
+    ex_list(&args, "density", density, BODIES);
     /* whose results have the plain names */
-    int main_one = ex_is(&a, "wall", "noslip");
-    int stable = make(&t[0], a.size, density, 1) && make(&t[1], a.size, density, 0);
-    for (; frame < a.frames && stable; frame++) {
+    int main_one = ex_is(&args, "wall", "noslip");
+    int stable = make(&t[0], args.size, density, 1) && make(&t[1], args.size, density, 0);
+    for (; frame < args.frames && stable; frame++) {
         for (int w = 0; w < 2 && stable; w++) {
-            fsi_report r = {0};
-            if (ex_is(&a, "wall", w ? "slip" : "noslip"))
+            fsi_report report = {0};
+            if (ex_is(&args, "wall", w ? "slip" : "noslip"))
                 continue;
-            stable = fsi_slip_step(&t[w].slip, &t[w].scene, (fsi_real)ex_number(&a, "dt"), &r) >= 0;
-            its += r.iterations;
+            stable =
+                fsi_slip_step(&t[w].slip, &t[w].scene, (fsi_real)ex_number(&args, "dt"), &report)
+                >= 0;
+            its += report.iterations;
             steps++;
         }
-        if (a.out && frame % 3 == 2) {
-            ex_image m = ex_image_make(620, 760);
+        if (args.out && frame % 3 == 2) {
+            ex_image image = ex_image_make(620, 760);
             for (int w = 0; w < 2; w++)
-                draw(&t[w], &m, w);
-            ex_frame(&a, &m);
-            ex_image_free(&m);
+                draw(&t[w], &image, w);
+            ex_frame(&args, &image);
+            ex_image_free(&image);
         }
-        ex_progress(&a, frame);
+        ex_progress(&args, frame);
     }
     for (int b = 0; b < BODIES; b++) {
         char key[32];
@@ -168,5 +173,5 @@ int main(int argc, char **argv) {
         fsi_slip_free(&t[w].slip);
         fsi_grid_free(&t[w].grid);
     }
-    return ex_end(&a, steps, stable);
+    return ex_end(&args, steps, stable);
 }

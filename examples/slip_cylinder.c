@@ -34,17 +34,17 @@ typedef struct channel {
     double cx, cy, rms, most, top, leak, bin[BINS], weight[BINS];
 } channel;
 
-static int make(channel *c, int n, double blockage, const fsi_slip_desc *d) {
-    fsi_grid_desc g = {0};
+static int make(channel *c, int n, double blockage, const fsi_slip_desc *desc) {
+    fsi_grid_desc given = {0};
     int ny = (int)(2 * n / blockage + 0.5);
     slip_exact_make(&c->exact, n, n / blockage);
-    g.nx = 2 * ny;
-    g.ny = ny;
-    g.nz = 1;
-    g.h = 1;
-    g.rho = 1;
-    g.side[0].kind = g.side[1].kind = FSI_SIDE_INFLOW;
-    g.side[0].velocity.x = g.side[1].velocity.x = 1;
+    given.nx = 2 * ny;
+    given.ny = ny;
+    given.nz = 1;
+    given.h = 1;
+    given.rho = 1;
+    given.side[0].kind = given.side[1].kind = FSI_SIDE_INFLOW;
+    given.side[0].velocity.x = given.side[1].velocity.x = 1;
     c->cx = ny + 0.13;
     c->cy = ny / 2.0;
     for (size_t i = 0; i < ROUND; i++) {
@@ -60,7 +60,8 @@ static int make(channel *c, int n, double blockage, const fsi_slip_desc *d) {
     c->door.surface.x = c->x;
     c->door.surface.index = c->index;
     c->list[0] = &c->door;
-    if (fsi_grid_init(&c->grid, &g) != FSI_OK || fsi_slip_init(&c->slip, &c->grid, d) != FSI_OK)
+    if (fsi_grid_init(&c->grid, &given) != FSI_OK
+        || fsi_slip_init(&c->slip, &c->grid, desc) != FSI_OK)
         return 0;
     for (size_t i = 0; i < c->grid.faces[0]; i++)
         c->grid.u[0][i] = 1;
@@ -70,23 +71,23 @@ static int make(channel *c, int n, double blockage, const fsi_slip_desc *d) {
 /* What comes out of a box two cells wider than the cylinder, all its faces regular: what got
  * through the surface. */
 static double through(const channel *c) {
-    const fsi_grid *g = &c->grid;
+    const fsi_grid *grid = &c->grid;
     int n = (int)c->exact.a + 3, x0 = (int)c->cx - n, x1 = (int)c->cx + n, y0 = (int)c->cy - n,
         y1 = (int)c->cy + n;
     double sum = 0;
     for (int i = y0; i < y1; i++)
-        sum += (double)(g->u[0][x1 + (g->nx + 1) * i] - g->u[0][x0 + (g->nx + 1) * i]);
+        sum += (double)(grid->u[0][x1 + (grid->nx + 1) * i] - grid->u[0][x0 + (grid->nx + 1) * i]);
     for (int i = x0; i < x1; i++)
-        sum += (double)(g->u[1][i + g->nx * y1] - g->u[1][i + g->nx * y0]);
+        sum += (double)(grid->u[1][i + grid->nx * y1] - grid->u[1][i + grid->nx * y0]);
     return fabs(sum) / (2 * c->exact.a);
 }
 
 static void measure(channel *c) {
-    const fsi_interface *f = &c->slip.interface;
+    const fsi_interface *iface = &c->slip.iface;
     /* one cell of arc around 90 degrees */
-    double sum = 0, near = 1.0 / c->exact.a, tops = 0;
-    for (int i = 0; i < f->sides; i++) {
-        fsi_vec3 x = fsi_interface_centre(f, &f->side[i]);
+    double sum = 0, nearby = 1.0 / c->exact.a, tops = 0;
+    for (int i = 0; i < iface->sides; i++) {
+        fsi_vec3 x = fsi_interface_centre(iface, &iface->side[i]);
         double t = atan2((double)x.y - c->cy, (double)x.x - c->cx),
                got =
                    (double)c->slip.velocity[i].x * sin(t) - (double)c->slip.velocity[i].y * cos(t);
@@ -97,12 +98,12 @@ static void measure(channel *c) {
             c->most = fabs(e);
         c->bin[b] += fabs(got);
         c->weight[b] += 1;
-        if (fabs(fabs(t) - acos(-1.0) / 2) < near) {
+        if (fabs(fabs(t) - acos(-1.0) / 2) < nearby) {
             c->top += fabs(got);
             tops += 1;
         }
     }
-    c->rms = sqrt(sum / f->sides);
+    c->rms = sqrt(sum / iface->sides);
     c->top /= tops > 0 ? tops : 1;
     c->leak = through(c);
 }
@@ -110,40 +111,41 @@ static void measure(channel *c) {
 /* With area fractions cut faces have samples of their own: velocity at a side from all open faces
  * of its cell, its tangential part. */
 static void open_faces(channel *c) {
-    const fsi_grid *g = &c->grid;
-    for (int i = 0; i < c->slip.interface.sides; i++) {
-        const fsi_side *s = &c->slip.interface.side[i];
-        int x = s->cell % g->nx, y = s->cell / g->nx;
+    const fsi_grid *grid = &c->grid;
+    for (int i = 0; i < c->slip.iface.sides; i++) {
+        const fsi_side *side = &c->slip.iface.side[i];
+        int x = side->cell % grid->nx, y = side->cell / grid->nx;
         fsi_real v[3] = {0, 0, 0};
         for (int axis = 0; axis < 2; axis++) {
-            size_t lo = axis ? (size_t)(x + g->nx * y) : (size_t)(x + (g->nx + 1) * y),
-                   hi = lo + (size_t)(axis ? g->nx : 1);
-            int a = g->weight[axis][lo] > 0, b = g->weight[axis][hi] > 0;
+            size_t lo = axis ? (size_t)(x + grid->nx * y) : (size_t)(x + (grid->nx + 1) * y),
+                   hi = lo + (size_t)(axis ? grid->nx : 1);
+            int a = grid->weight[axis][lo] > 0, b = grid->weight[axis][hi] > 0;
             /* the side's own sample */
-            if (axis == s->axis && a && b) {
-                if ((size_t)s->face == hi)
+            if (axis == side->axis && a && b) {
+                if ((size_t)side->face == hi)
                     a = 0;
                 else
                     b = 0;
             }
             if (a + b)
-                v[axis] = ((a ? g->u[axis][lo] : 0) + (b ? g->u[axis][hi] : 0)) / (fsi_real)(a + b);
+                v[axis] =
+                    ((a ? grid->u[axis][lo] : 0) + (b ? grid->u[axis][hi] : 0)) / (fsi_real)(a + b);
         }
         c->slip.velocity[i] =
-            fsi_vec_mad(fsi_vec_load(v), s->normal, -fsi_vec_dot(fsi_vec_load(v), s->normal));
+            fsi_vec_mad(fsi_vec_load(v), side->normal, -fsi_vec_dot(fsi_vec_load(v), side->normal));
     }
 }
 
 static int run(channel *c, int wall, int n, double blockage, int passes) {
     fsi_real zero = 0;
-    fsi_slip_desc d = {0};
-    d.passes = passes;
-    d.tolerance = 1e-7;
-    d.form = wall == PAPER ? FSI_SLIP_PAPER : FSI_SLIP_REPAIRED;
-    d.coefficient = wall == NOSLIP ? &zero : NULL;
-    if (!make(c, n, blockage, &d))
+    fsi_slip_desc desc = {0};
+    desc.passes = passes;
+    desc.tolerance = 1e-7;
+    desc.form = wall == PAPER ? FSI_SLIP_PAPER : FSI_SLIP_REPAIRED;
+    desc.coefficient = wall == NOSLIP ? &zero : NULL;
+    if (!make(c, n, blockage, &desc))
         return 0;
-    fsi_result r;
+    fsi_result result;
     if (wall == FRACTION || wall == VOXEL) { /* no ghosts: the monolithic solve */
         fsi_couple_desc cd = {0};
         cd.fractions = wall == FRACTION;
@@ -151,49 +153,49 @@ static int run(channel *c, int wall, int n, double blockage, int passes) {
         fsi_couple couple;
         if (fsi_couple_init(&couple, &c->grid, &cd) != FSI_OK)
             return 0;
-        r = fsi_couple_detect(&couple, c->list, 1);
-        if (r >= 0)
-            r = fsi_couple_solve(&couple, 1, NULL);
-        if (r >= 0)
-            r = fsi_slip_detect(&c->slip, c->list, 1);
+        result = fsi_couple_detect(&couple, c->list, 1);
+        if (result >= 0)
+            result = fsi_couple_solve(&couple, 1, NULL);
+        if (result >= 0)
+            result = fsi_slip_detect(&c->slip, c->list, 1);
         fsi_couple_free(&couple);
     } else {
-        r = fsi_slip_detect(&c->slip, c->list, 1);
-        if (r >= 0)
-            r = fsi_slip_solve(&c->slip, 1, NULL);
+        result = fsi_slip_detect(&c->slip, c->list, 1);
+        if (result >= 0)
+            result = fsi_slip_solve(&c->slip, 1, NULL);
     }
-    if (r >= 0 && (wall == VOXEL || wall == FRACTION))
-        r = fsi_slip_surface(&c->slip);
-    if (r >= 0 && wall == FRACTION)
+    if (result >= 0 && (wall == VOXEL || wall == FRACTION))
+        result = fsi_slip_surface(&c->slip);
+    if (result >= 0 && wall == FRACTION)
         open_faces(c);
     measure(c);
-    return r >= 0;
+    return result >= 0;
 }
 
-static void draw(const channel *c, ex_image *m, int at, const char *name) {
-    const fsi_grid *g = &c->grid;
+static void draw(const channel *c, ex_image *image, int at, const char *name) {
+    const fsi_grid *grid = &c->grid;
     int half = (int)(1.8 * c->exact.a);
-    if (half > g->ny / 2)
-        half = g->ny / 2;
+    if (half > grid->ny / 2)
+        half = grid->ny / 2;
     int w = 2 * half;
-    int x0 = g->nx / 2 - half;
-    int y0 = g->ny / 2 - half;
-    ex_view v = ex_view_make(x0, y0, x0 + w, y0 + w, 14 + at * 288, 40, 276, 276);
+    int x0 = grid->nx / 2 - half;
+    int y0 = grid->ny / 2 - half;
+    ex_view view = ex_view_make(x0, y0, x0 + w, y0 + w, 14 + at * 288, 40, 276, 276);
     fsi_real *speed;
     speed = (fsi_real *)calloc((size_t)w * (size_t)w, sizeof *speed);
     for (int j = 0; j < w; j++)
         for (int i = 0; i < w; i++) {
-            size_t f = (size_t)(i + x0) + (size_t)(g->nx + 1) * (size_t)(j + y0),
-                   e = (size_t)(i + x0) + (size_t)g->nx * (size_t)(j + y0);
+            size_t f = (size_t)(i + x0) + (size_t)(grid->nx + 1) * (size_t)(j + y0),
+                   e = (size_t)(i + x0) + (size_t)grid->nx * (size_t)(j + y0);
             speed[i + w * j] =
-                (fsi_real)hypot((double)(g->u[0][f] + g->u[0][f + 1]) / 2,
-                                (double)(g->u[1][e] + g->u[1][e + (size_t)g->nx]) / 2);
+                (fsi_real)hypot((double)(grid->u[0][f] + grid->u[0][f + 1]) / 2,
+                                (double)(grid->u[1][e] + grid->u[1][e + (size_t)grid->nx]) / 2);
         }
-    ex_draw_field(m, &v, w, w, speed, 0, 2.2, 0);
-    ex_draw_surface(m, &v, &c->door.surface, ex_rgb(200, 200, 200));
-    ex_text(m, v.left, v.top - 16, 1, ex_rgb(20, 20, 20), name);
+    ex_draw_field(image, &view, w, w, speed, 0, 2.2, 0);
+    ex_draw_surface(image, &view, &c->door.surface, ex_rgb(200, 200, 200));
+    ex_text(image, view.left, view.top - 16, 1, ex_rgb(20, 20, 20), name);
     if (at)
-        ex_colorbar(m, &v, 0, 0, 2.2, "SPEED");
+        ex_colorbar(image, &view, 0, 0, 2.2, "SPEED");
     free(speed);
 }
 
@@ -204,26 +206,26 @@ int main(int argc, char **argv) {
         {"wall", "", "which treatment", "all", 0, 0, "all,slip,paper,noslip,voxel,fraction"},
         {"passes", "", "solves with fresh ghost fluxes (slip)", "5", 1, 100, NULL}};
     static channel c[WALLS];
-    ex_args a;
+    ex_args args;
     int chosen = SLIP, stable = 1;
-    ex_begin(&a, argc, argv, "slip_cylinder",
+    ex_begin(&args, argc, argv, "slip_cylinder",
              "Speed of an ideal fluid along a cylinder in a channel.", keys, 4, 320, 1);
-    double blockage = ex_number(&a, "blockage");
+    double blockage = ex_number(&args, "blockage");
     /* cells per radius; the channel is four half widths long */
-    int n = (int)(a.size * blockage / 4 + 0.5);
-    if (ex_number(&a, "radius_cells") > 0)
-        n = (int)(ex_number(&a, "radius_cells") + 0.5);
+    int n = (int)(args.size * blockage / 4 + 0.5);
+    if (ex_number(&args, "radius_cells") > 0)
+        n = (int)(ex_number(&args, "radius_cells") + 0.5);
     /* the box of through() stays inside the channel */
     if (n < 4)
         n = 4;
     ex_result("cells_per_radius", "%d", n);
     for (int w = 0; w < WALLS; w++) {
         char key[32];
-        if (ex_is(&a, "wall", names[w]))
+        if (ex_is(&args, "wall", names[w]))
             chosen = w;
-        else if (!ex_is(&a, "wall", "all"))
+        else if (!ex_is(&args, "wall", "all"))
             continue;
-        stable = run(&c[w], w, n, blockage, (int)ex_number(&a, "passes")) && stable;
+        stable = run(&c[w], w, n, blockage, (int)ex_number(&args, "passes")) && stable;
         snprintf(key, sizeof key, "%s_rms", names[w]);
         ex_result(key, "%.4f", c[w].rms);
         snprintf(key, sizeof key, "%s_max", names[w]);
@@ -233,16 +235,16 @@ int main(int argc, char **argv) {
     ex_result("speed_90", "%.4f", c[chosen].top);
     ex_result("exact_90", "%.4f", slip_exact_speed(&c[chosen].exact, acos(-1.0) / 2));
     ex_result("leak", "%.3e", c[chosen].leak);
-    if (a.out && ex_is(&a, "wall", "all")) {
+    if (args.out && ex_is(&args, "wall", "all")) {
         static double x[BINS], y[WALLS + 1][BINS];
         static double px[WALLS][BINS];
         ex_curve curve[WALLS + 1];
-        ex_image m = ex_image_make(640, 340);
-        draw(&c[SLIP], &m, 0, "SLIP");
-        draw(&c[NOSLIP], &m, 1, "NO-SLIP");
-        ex_frame(&a, &m);
-        ex_image_free(&m);
-        m = ex_image_make(640, 340);
+        ex_image image = ex_image_make(640, 340);
+        draw(&c[SLIP], &image, 0, "SLIP");
+        draw(&c[NOSLIP], &image, 1, "NO-SLIP");
+        ex_frame(&args, &image);
+        ex_image_free(&image);
+        image = ex_image_make(640, 340);
         for (int k = 0; k < BINS; k++) {
             x[k] = 180.0 * k / (BINS - 1);
             y[WALLS][k] = fabs(slip_exact_speed(&c[0].exact, x[k] * acos(-1.0) / 180));
@@ -266,13 +268,14 @@ int main(int argc, char **argv) {
         curve[WALLS].x = x;
         curve[WALLS].y = y[WALLS];
         curve[WALLS].color = ex_rgb(0, 0, 0);
-        ex_plot(&m, "SPEED ALONG THE CYLINDER", "ANGLE", "SPEED/STREAM", curve, WALLS + 1, 0, 0);
-        ex_frame(&a, &m);
-        ex_image_free(&m);
+        ex_plot(&image, "SPEED ALONG THE CYLINDER", "ANGLE", "SPEED/STREAM", curve, WALLS + 1, 0,
+                0);
+        ex_frame(&args, &image);
+        ex_image_free(&image);
     }
     for (int w = 0; w < WALLS; w++) {
         fsi_slip_free(&c[w].slip);
         fsi_grid_free(&c[w].grid);
     }
-    return ex_end(&a, 1, stable);
+    return ex_end(&args, 1, stable);
 }

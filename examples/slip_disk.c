@@ -62,18 +62,18 @@ static fsi_result move(void *user, fsi_real dt) {
 
 static int make(scene *s, int size, double angle, double coefficient) {
     static const int32_t index[2] = {0, 1};
-    fsi_grid_desc g = {0};
-    fsi_slip_desc d = {0};
+    fsi_grid_desc desc = {0};
+    fsi_slip_desc given = {0};
     memset(s, 0, sizeof *s);
-    g.nx = g.ny = size;
-    g.nz = 1;
-    g.h = (fsi_real)(1.0 / size);
-    g.rho = 1;
-    g.shells = 1;
-    g.scalars = 1;
+    desc.nx = desc.ny = size;
+    desc.nz = 1;
+    desc.h = (fsi_real)(1.0 / size);
+    desc.rho = 1;
+    desc.shells = 1;
+    desc.scalars = 1;
     s->coefficient = (fsi_real)coefficient;
-    d.coefficient = &s->coefficient;
-    d.passes = 2;
+    given.coefficient = &s->coefficient;
+    given.passes = 2;
     s->dt = 0.6 / size;
     s->t[0] = cos(angle);
     s->t[1] = sin(angle);
@@ -91,8 +91,8 @@ static int make(scene *s, int size, double angle, double coefficient) {
     s->step.move_fn = move;
     s->step.user = s;
     s->kept = (fsi_real *)calloc((size_t)size * (size_t)size, sizeof *s->kept);
-    if (!s->kept || fsi_grid_init(&s->grid, &g) != FSI_OK
-        || fsi_slip_init(&s->slip, &s->grid, &d) != FSI_OK)
+    if (!s->kept || fsi_grid_init(&s->grid, &desc) != FSI_OK
+        || fsi_slip_init(&s->slip, &s->grid, &given) != FSI_OK)
         return 0;
     for (int j = 0; j < size; j++)
         for (int k = 0; k < size; k++)
@@ -134,28 +134,29 @@ static int step(scene *s) {
         double sum = 0;
         memcpy(s->kept, s->grid.scalar[0], s->grid.cells * sizeof *s->kept);
         s->energy = fsi_grid_kinetic_energy(&s->grid);
-        for (int i = 0; i < s->slip.interface.sides; i++)
+        for (int i = 0; i < s->slip.iface.sides; i++)
             sum +=
                 (double)s->slip.velocity[i].x * s->t[0] + (double)s->slip.velocity[i].y * s->t[1];
-        s->wall_speed = s->slip.interface.sides ? sum / s->slip.interface.sides : 0;
+        s->wall_speed = s->slip.iface.sides ? sum / s->slip.iface.sides : 0;
     }
     return 1;
 }
 
-static void draw(const scene *s, ex_image *m, int at) {
-    const fsi_grid *g = &s->grid;
+static void draw(const scene *s, ex_image *image, int at) {
+    const fsi_grid *grid = &s->grid;
     for (int row = 0; row < 2; row++) {
-        ex_view v = ex_view_make(0, 0, 1, 1, 14 + at * 310, 40 + row * 310, 300, 300);
+        ex_view view = ex_view_make(0, 0, 1, 1, 14 + at * 310, 40 + row * 310, 300, 300);
         if (row && s->frame < PERIOD / 2)
             continue;
-        ex_draw_field(m, &v, g->nx, g->ny, row ? s->kept : g->scalar[0], 0, 1, 3);
+        ex_draw_field(image, &view, grid->nx, grid->ny, row ? s->kept : grid->scalar[0], 0, 1, 3);
         if (!row)
-            ex_line(m, ex_px(&v, (double)s->x[0]), ex_py(&v, (double)s->x[1]),
-                    ex_px(&v, (double)s->x[3]), ex_py(&v, (double)s->x[4]), 3, ex_rgb(200, 50, 30));
+            ex_line(image, ex_px(&view, (double)s->x[0]), ex_py(&view, (double)s->x[1]),
+                    ex_px(&view, (double)s->x[3]), ex_py(&view, (double)s->x[4]), 3,
+                    ex_rgb(200, 50, 30));
     }
-    ex_text(m, 14 + at * 310, 16, 2, ex_rgb(20, 20, 20),
+    ex_text(image, 14 + at * 310, 16, 2, ex_rgb(20, 20, 20),
             at || s->coefficient < FSI_R(0.5) ? "NO-SLIP" : "SLIP");
-    ex_text(m, 20, 356, 1, ex_rgb(20, 20, 20), "AFTER THE SLIDE");
+    ex_text(image, 20, 356, 1, ex_rgb(20, 20, 20), "AFTER THE SLIDE");
 }
 
 int main(int argc, char **argv) {
@@ -164,25 +165,25 @@ int main(int argc, char **argv) {
         {"angle", "rad", "of the plate", "0.3", 0, 1.5, NULL},
         {"coefficient", "", "of the left plate with wall=slip: 1 = slip", "1", 0, 1, NULL}};
     static scene s[2];
-    ex_args a;
-    ex_begin(&a, argc, argv, "slip_disk",
+    ex_args args;
+    ex_begin(&args, argc, argv, "slip_disk",
              "A thin plate slides and sweeps through smoke, slip beside no-slip.", keys, 3, 64,
              120);
-    int stable = make(&s[SLIP], a.size, ex_number(&a, "angle"),
-                      ex_is(&a, "wall", "slip") ? ex_number(&a, "coefficient") : 0)
-                 && make(&s[NOSLIP], a.size, ex_number(&a, "angle"), 0);
+    int stable = make(&s[SLIP], args.size, ex_number(&args, "angle"),
+                      ex_is(&args, "wall", "slip") ? ex_number(&args, "coefficient") : 0)
+                 && make(&s[NOSLIP], args.size, ex_number(&args, "angle"), 0);
     int frame;
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0; frame < args.frames && stable; frame++) {
         for (int w = SLIP; w <= NOSLIP && stable; w++)
             stable = step(&s[w]);
-        if (a.out && frame % 2) {
-            ex_image m = ex_image_make(640, 660);
+        if (args.out && frame % 2) {
+            ex_image image = ex_image_make(640, 660);
             for (int w = SLIP; w <= NOSLIP; w++)
-                draw(&s[w], &m, w);
-            ex_frame(&a, &m);
-            ex_image_free(&m);
+                draw(&s[w], &image, w);
+            ex_frame(&args, &image);
+            ex_image_free(&image);
         }
-        ex_progress(&a, frame);
+        ex_progress(&args, frame);
     }
     for (int w = SLIP; w <= NOSLIP; w++) {
         ex_result(w ? "wall_speed_noslip" : "wall_speed_slip", "%.4f", s[w].wall_speed);
@@ -193,5 +194,5 @@ int main(int argc, char **argv) {
         free(s[w].kept);
     }
     ex_result("leak", "%.6f", (double)s[SLIP].crossed / TRACERS);
-    return ex_end(&a, frame, stable);
+    return ex_end(&args, frame, stable);
 }

@@ -18,14 +18,13 @@ typedef struct slip_exact {
 static void slip_basis(const slip_exact *e, double complex z, int derivative, double complex *out) {
     const double pi = 3.14159265358979323846;
     double complex s = pi / (2 * e->H);
-    int k, m;
-    for (m = 1; m < SLIP_TERMS; m++)
+    for (int m = 1; m < SLIP_TERMS; m++)
         out[m] = 0;
     out[0] = derivative ? -s * s / (csinh(s * z) * csinh(s * z)) : s * ccosh(s * z) / csinh(s * z);
-    for (k = -60; k <= 60; k++) {
-        double complex w = 1 / (z - 2 * I * e->H * k), w2 = w * w,
+    for (int k = -60; k <= 60; k++) {
+        double complex w = 1 / (z - 2 * _Complex_I * e->H * k), w2 = w * w,
                        power = derivative ? w2 * w2 : w * w2;
-        for (m = 1; m < SLIP_TERMS; m++, power *= w2)
+        for (int m = 1; m < SLIP_TERMS; m++, power *= w2)
             out[m] += derivative ? -(2 * m + 1) * power : power;
     }
 }
@@ -39,47 +38,45 @@ static void slip_exact_make(slip_exact *e, double a, double H) {
 
     const double pi = 3.14159265358979323846;
     double A[N][N + 1];
-    int i, j, k;
     memset(A, 0, sizeof A);
     e->a = a;
     e->H = H;
-    for (k = 0; k < POINTS; k++) {
-        double complex z = a * cexp(I * pi * (k + 0.5) / (2 * POINTS));
+    for (int k = 0; k < POINTS; k++) {
+        double complex z = a * cexp(_Complex_I * pi * (k + 0.5) / (2 * POINTS));
         double complex basis[N];
         double row[N], y = cimag(z);
         slip_basis(e, z, 0, basis);
-        for (i = 0; i < N; i++)
+        for (int i = 0; i < N; i++)
             row[i] = cimag(basis[i]) * pow(a, 2 * i + 1);
-        for (i = 0; i < N; i++) {
-            for (j = 0; j < N; j++)
+        for (int i = 0; i < N; i++) {
+            for (int j = 0; j < N; j++)
                 A[i][j] += row[i] * row[j];
             A[i][N] -= row[i] * y;
         }
     }
-    for (i = 0; i < N; i++)
+    for (int i = 0; i < N; i++)
         A[i][i] += 1e-15 * A[i][i];
     /* positive definite: elimination without pivoting */
-    for (i = 0; i < N; i++)
-        for (k = i + 1; k < N; k++) {
+    for (int i = 0; i < N; i++)
+        for (int k = i + 1; k < N; k++) {
             double f = A[k][i] / A[i][i];
-            for (j = i; j <= N; j++)
+            for (int j = i; j <= N; j++)
                 A[k][j] -= f * A[i][j];
         }
-    for (i = N - 1; i >= 0; i--) {
+    for (int i = N - 1; i >= 0; i--) {
         e->c[i] = A[i][N];
-        for (j = i + 1; j < N; j++)
+        for (int j = i + 1; j < N; j++)
             e->c[i] -= A[i][j] * e->c[j];
         e->c[i] /= A[i][i];
     }
-    for (i = 0; i < N; i++)
+    for (int i = 0; i < N; i++)
         e->c[i] *= pow(a, 2 * i + 1);
 }
 
 static void slip_exact_velocity(const slip_exact *e, double x, double y, double *u, double *v) {
     double complex w = 1, basis[SLIP_TERMS];
-    int m;
-    slip_basis(e, x + I * y, 1, basis);
-    for (m = 0; m < SLIP_TERMS; m++)
+    slip_basis(e, x + _Complex_I * y, 1, basis);
+    for (int m = 0; m < SLIP_TERMS; m++)
         w += e->c[m] * basis[m];
     *u = creal(w);
     *v = -cimag(w);

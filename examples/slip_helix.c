@@ -46,85 +46,86 @@ static void make_tube(void) {
         }
 }
 
-static void measure(const fsi_grid *g, double *outside, double *height) {
+static void measure(const fsi_grid *grid, double *outside, double *height) {
     double all = 0, out = 0, up = 0;
-    for (size_t c = 0; c < g->cells; c++) {
-        fsi_vec3 q = fsi_grid_cell_centre(g, (int)(c % (size_t)g->nx),
-                                          (int)(c / (size_t)g->nx % (size_t)g->ny),
-                                          (int)(c / ((size_t)g->nx * (size_t)g->ny)));
-        double p[3], d = (double)g->density[c];
+    for (size_t c = 0; c < grid->cells; c++) {
+        fsi_vec3 q = fsi_grid_cell_centre(grid, (int)(c % (size_t)grid->nx),
+                                          (int)(c / (size_t)grid->nx % (size_t)grid->ny),
+                                          (int)(c / ((size_t)grid->nx * (size_t)grid->ny)));
+        double p[3], d = (double)grid->density[c];
         all += d;
         up += d * (double)q.y;
         if ((double)q.y > high)
             continue;
         axis((double)q.y, p);
-        if (hypot((double)q.x - p[0], (double)q.z - p[2]) > tube + 0.5 * (double)g->h)
+        if (hypot((double)q.x - p[0], (double)q.z - p[2]) > tube + 0.5 * (double)grid->h)
             out += d;
     }
     *outside = all > 0 ? out / all : 0;
     *height = all > 0 ? up / all : 0;
 }
 
-static void draw(ex_image *all, fsi_grid *g, const fsi_surface *s, int at) {
-    ex_image m = ex_image_make(400, 600);
-    ex_camera c = ex_camera_make(2.6, 1.7, 3.4, 0.5, 0.95, 0.5, 1, 34);
+static void draw(ex_image *all, fsi_grid *grid, const fsi_surface *surface, int at) {
+    ex_image image = ex_image_make(400, 600);
+    ex_camera camera = ex_camera_make(2.6, 1.7, 3.4, 0.5, 0.95, 0.5, 1, 34);
     const double lo[3] = {0, 0, 0}, hi[3] = {1, 2, 1};
-    fsi_iso_desc d = {0};
+    fsi_iso_desc desc = {0};
     fsi_iso_mesh mesh = {0};
-    ex_mesh glass = {s->vertex_count, s->element_count, s->x, s->index, {150, 190, 220}, 3.0};
-    ex_floor(&m, &c, lo, hi, 1, 0, 0.25);
-    for (size_t i = 0; i < g->cells; i++)
-        g->scratch[0][i] = FSI_R(0.25) - g->density[i];
-    d.nx = g->nx;
-    d.ny = g->ny;
-    d.nz = g->nz;
-    d.h = g->h;
-    d.value = g->scratch[0];
-    d.closed = 1;
-    d.origin = fsi_vec(g->h / 2, g->h / 2, g->h / 2);
-    if (fsi_iso_build(&d, &mesh) == FSI_OK) {
+    ex_mesh glass = {surface->vertex_count, surface->element_count, surface->x,
+                     surface->index,        {150, 190, 220},        3.0};
+    ex_floor(&image, &camera, lo, hi, 1, 0, 0.25);
+    for (size_t i = 0; i < grid->cells; i++)
+        grid->scratch[0][i] = FSI_R(0.25) - grid->density[i];
+    desc.nx = grid->nx;
+    desc.ny = grid->ny;
+    desc.nz = grid->nz;
+    desc.h = grid->h;
+    desc.value = grid->scratch[0];
+    desc.closed = 1;
+    desc.origin = fsi_vec(grid->h / 2, grid->h / 2, grid->h / 2);
+    if (fsi_iso_build(&desc, &mesh) == FSI_OK) {
         ex_mesh smoke = {mesh.vertex_count, mesh.element_count, mesh.x,
                          mesh.index,        {90, 94, 105},      0};
-        ex_draw_mesh(&m, &c, &smoke);
+        ex_draw_mesh(&image, &camera, &smoke);
         fsi_iso_free(&mesh);
     }
-    ex_draw_mesh(&m, &c, &glass);
-    ex_box3(&m, &c, lo, hi, ex_rgb(130, 130, 130));
-    ex_text(&m, 14, 14, 2, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
-    ex_paste(all, &m, at * m.w, 0);
-    ex_image_free(&m);
+    ex_draw_mesh(&image, &camera, &glass);
+    ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
+    ex_text(&image, 14, 14, 2, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
+    ex_paste(all, &image, at * image.w, 0);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
     static const ex_key keys[] = {
         {"wall", "", "of the tube", "both", 0, 0, "both,slip,noslip,none"},
         {"dt", "s", "time step", "0.03", 1e-4, 0.2, NULL}};
-    fsi_grid_desc g = {0};
-    fsi_slip_desc d = {0};
+    fsi_grid_desc desc = {0};
+    fsi_slip_desc given = {0};
     fsi_grid_source jet = {0};
     fsi_coupled door = {0}, *list[1];
     fsi_scene scene = {0};
     fsi_real coefficient[2] = {1, 0};
     fsi_grid grid[2];
     fsi_slip slip[2];
-    ex_args a;
+    ex_args args;
     double p[3], its = 0, outside[2], height[2];
     int frame = 0, stable = 1;
     long steps = 0;
-    ex_begin(&a, argc, argv, "slip_helix",
+    ex_begin(&args, argc, argv, "slip_helix",
              "A helical surface that is no solid steers a jet of smoke.", keys, 2, 48, 60);
     /* whose results have the plain names */
-    int main_one = ex_is(&a, "wall", "noslip");
+    int main_one = ex_is(&args, "wall", "noslip");
     make_tube();
-    g.nx = g.nz = a.size / 2;
-    g.ny = a.size;
-    g.h = FSI_R(2) / (fsi_real)a.size;
-    g.rho = 1;
-    g.smoke = 1;
-    g.shells = 1;
-    g.side[3].kind = FSI_SIDE_OPEN;
-    g.buoyancy_temperature = 1;
-    g.up = fsi_vec(0, 1, 0);
+    desc.nx = desc.nz = args.size / 2;
+    desc.ny = args.size;
+    desc.h = FSI_R(2) / (fsi_real)args.size;
+    desc.rho = 1;
+    desc.smoke = 1;
+    desc.shells = 1;
+    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.buoyancy_temperature = 1;
+    desc.up = fsi_vec(0, 1, 0);
     axis(0, p);
     jet.lo = fsi_vec((fsi_real)(p[0] - 0.12), 0, (fsi_real)(p[2] - 0.12));
     jet.hi = fsi_vec((fsi_real)(p[0] + 0.12), FSI_R(0.2), (fsi_real)(p[2] + 0.12));
@@ -141,31 +142,32 @@ int main(int argc, char **argv) {
     door.surface.index = index_of;
     list[0] = &door;
     scene.solid = list;
-    scene.count = ex_is(&a, "wall", "none") ? 0 : 1;
+    scene.count = ex_is(&args, "wall", "none") ? 0 : 1;
     for (int w = 0; w < 2; w++) {
-        d.coefficient = &coefficient[w];
-        d.passes = 1;
-        stable = fsi_grid_init(&grid[w], &g) == FSI_OK
-                 && fsi_slip_init(&slip[w], &grid[w], &d) == FSI_OK
+        given.coefficient = &coefficient[w];
+        given.passes = 1;
+        stable = fsi_grid_init(&grid[w], &desc) == FSI_OK
+                 && fsi_slip_init(&slip[w], &grid[w], &given) == FSI_OK
                  && fsi_grid_add_source(&grid[w], &jet) == FSI_OK && stable;
     }
-    for (; frame < a.frames && stable; frame++) {
+    for (; frame < args.frames && stable; frame++) {
         for (int w = 0; w < 2 && stable; w++) {
-            fsi_report r = {0};
-            if (w ? ex_is(&a, "wall", "slip") || ex_is(&a, "wall", "none") : main_one)
+            fsi_report report = {0};
+            if (w ? ex_is(&args, "wall", "slip") || ex_is(&args, "wall", "none") : main_one)
                 continue;
-            stable = fsi_slip_step(&slip[w], &scene, (fsi_real)ex_number(&a, "dt"), &r) >= 0;
-            its += r.iterations;
+            stable =
+                fsi_slip_step(&slip[w], &scene, (fsi_real)ex_number(&args, "dt"), &report) >= 0;
+            its += report.iterations;
             steps++;
         }
-        if (a.out && frame % 3 == 2) {
-            ex_image m = ex_image_make(800, 600);
+        if (args.out && frame % 3 == 2) {
+            ex_image image = ex_image_make(800, 600);
             for (int w = 0; w < 2; w++)
-                draw(&m, &grid[w], &door.surface, w);
-            ex_frame(&a, &m);
-            ex_image_free(&m);
+                draw(&image, &grid[w], &door.surface, w);
+            ex_frame(&args, &image);
+            ex_image_free(&image);
         }
-        ex_progress(&a, frame);
+        ex_progress(&args, frame);
     }
     for (int w = 0; w < 2; w++)
         measure(&grid[w], &outside[w], &height[w]);
@@ -178,5 +180,5 @@ int main(int argc, char **argv) {
         fsi_slip_free(&slip[w]);
         fsi_grid_free(&grid[w]);
     }
-    return ex_end(&a, steps, stable);
+    return ex_end(&args, steps, stable);
 }

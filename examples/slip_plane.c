@@ -29,38 +29,38 @@ static double height(const scene *s, double x, double y) {
 
 /* u = +t above, -t below; or the largest difference from that four cells off the box */
 static double streams(scene *s, int set) {
-    fsi_grid *g = &s->grid;
-    double worst = 0, h = (double)g->h;
+    fsi_grid *grid = &s->grid;
+    double worst = 0, h = (double)grid->h;
     for (int a = 0; a < 2; a++)
-        for (int j = 0; j < g->ny + (a == 1); j++)
-            for (int i = 0; i < g->nx + (a == 0); i++) {
-                size_t f = (size_t)(i + (g->nx + (a == 0)) * j);
+        for (int j = 0; j < grid->ny + (a == 1); j++)
+            for (int i = 0; i < grid->nx + (a == 0); i++) {
+                size_t f = (size_t)(i + (grid->nx + (a == 0)) * j);
                 double x = fmin(fmax((i + (a ? 0.5 : 0)) * h, h / 2), 1 - h / 2),
                        y = fmin(fmax((j + (a ? 0 : 0.5)) * h, h / 2), 1 - h / 2);
                 double want = height(s, x, y) > 0 ? s->t[a] : -s->t[a];
                 if (set)
-                    g->u[a][f] = g->u_plus[a][f] = (fsi_real)want;
-                else if (!s->slip.interface.blocked[a][f]
+                    grid->u[a][f] = grid->u_plus[a][f] = (fsi_real)want;
+                else if (!s->slip.iface.blocked[a][f]
                          && fmin(fmin(x, 1 - x), fmin(y, 1 - y)) > 4 * h)
-                    worst = fmax(worst, fabs((double)g->u[a][f] - want));
+                    worst = fmax(worst, fabs((double)grid->u[a][f] - want));
             }
     return worst;
 }
 
 static int make(scene *s, int size, double angle, int wall) {
     static const int32_t index[2] = {0, 1};
-    fsi_grid_desc g = {0};
-    fsi_slip_desc d = {0};
+    fsi_grid_desc desc = {0};
+    fsi_slip_desc given = {0};
     memset(s, 0, sizeof *s);
-    g.nx = g.ny = size;
-    g.nz = 1;
-    g.h = (fsi_real)(1.0 / size);
-    g.rho = 1;
-    g.shells = 1;
+    desc.nx = desc.ny = size;
+    desc.nz = 1;
+    desc.h = (fsi_real)(1.0 / size);
+    desc.rho = 1;
+    desc.shells = 1;
     for (int i = 0; i < 4; i++)
-        g.side[i].kind = FSI_SIDE_OPEN;
-    d.coefficient = wall == VOXEL ? &zero : NULL;
-    d.tolerance = 1e-10;
+        desc.side[i].kind = FSI_SIDE_OPEN;
+    given.coefficient = wall == VOXEL ? &zero : NULL;
+    given.tolerance = 1e-10;
     s->t[0] = cos(angle);
     s->t[1] = sin(angle);
     s->n[0] = -s->t[1];
@@ -75,17 +75,18 @@ static int make(scene *s, int size, double angle, int wall) {
     s->door.surface.x = s->x;
     s->door.surface.index = index;
     s->list[0] = &s->door;
-    if (fsi_grid_init(&s->grid, &g) != FSI_OK || fsi_slip_init(&s->slip, &s->grid, &d) != FSI_OK
+    if (fsi_grid_init(&s->grid, &desc) != FSI_OK
+        || fsi_slip_init(&s->slip, &s->grid, &given) != FSI_OK
         || fsi_slip_detect(&s->slip, s->list, 1) < 0)
         return 0;
     streams(s, 1);
-    if (fsi_slip_solve(&s->slip, g.h, NULL) < 0)
+    if (fsi_slip_solve(&s->slip, desc.h, NULL) < 0)
         return 0;
     s->error = streams(s, 0);
     int *sign;
     sign = (int *)calloc((size_t)s->slip.groups + 1, sizeof *sign);
-    for (int i = 0; i < s->slip.interface.sides; i++) {
-        int c = s->slip.interface.side[i].cell, *at = sign + s->slip.group[s->slip.ghost[i]],
+    for (int i = 0; i < s->slip.iface.sides; i++) {
+        int c = s->slip.iface.side[i].cell, *at = sign + s->slip.group[s->slip.ghost[i]],
             w = height(s, (c % size + 0.5) / size, (c / size + 0.5) / size) > 0 ? 1 : -1;
         if (*at && *at != w)
             s->leaks++;
@@ -100,34 +101,36 @@ static int make(scene *s, int size, double angle, int wall) {
     return 1;
 }
 
-static void draw(const scene *s, ex_image *m, int at, const fsi_real *begin) {
-    ex_view v = ex_view_make(0, 0, 1, 1, 20 + at * 310, 40, 290, 290);
-    const fsi_grid *g = &s->grid;
-    fsi_real *lost = (fsi_real *)calloc(g->cells, sizeof *lost);
+static void draw(const scene *s, ex_image *image, int at, const fsi_real *begin) {
+    ex_view view = ex_view_make(0, 0, 1, 1, 20 + at * 310, 40, 290, 290);
+    const fsi_grid *grid = &s->grid;
+    fsi_real *lost = (fsi_real *)calloc(grid->cells, sizeof *lost);
     /* difference from the streams: 0 white, 1 dark; each cell from its own side of the plate */
-    for (int i = 0; lost && i < (int)g->cells; i++) {
-        size_t f = (size_t)(i + i / g->nx), e = (size_t)i;
-        double sign = height(s, (i % g->nx + 0.5) / g->nx, (i / g->nx + 0.5) / g->ny) > 0 ? 1 : -1;
-        lost[i] = (fsi_real)hypot((double)(g->u_plus[0][f] + g->u[0][f + 1]) / 2 - sign * s->t[0],
-                                  (double)(g->u_plus[1][e] + g->u[1][e + (size_t)g->nx]) / 2
-                                      - sign * s->t[1]);
+    for (int i = 0; lost && i < (int)grid->cells; i++) {
+        size_t f = (size_t)(i + i / grid->nx), e = (size_t)i;
+        double sign =
+            height(s, (i % grid->nx + 0.5) / grid->nx, (i / grid->nx + 0.5) / grid->ny) > 0 ? 1
+                                                                                            : -1;
+        lost[i] = (fsi_real)hypot(
+            (double)(grid->u_plus[0][f] + grid->u[0][f + 1]) / 2 - sign * s->t[0],
+            (double)(grid->u_plus[1][e] + grid->u[1][e + (size_t)grid->nx]) / 2 - sign * s->t[1]);
     }
     if (lost)
-        ex_draw_field(m, &v, g->nx, g->ny, lost, 0, 1, 3);
+        ex_draw_field(image, &view, grid->nx, grid->ny, lost, 0, 1, 3);
     free(lost);
     for (int i = 0; i < TRACERS; i += 2) {
         double x = (double)s->point[3 * i], y = (double)s->point[3 * i + 1];
         if (x > 0.01 && x < 0.99 && y > 0.01 && y < 0.99)
-            ex_disk(m, ex_px(&v, x), ex_py(&v, y), 1.3,
+            ex_disk(image, ex_px(&view, x), ex_py(&view, y), 1.3,
                     height(s, (double)begin[3 * i], (double)begin[3 * i + 1]) > 0
                         ? ex_rgb(20, 110, 200)
                         : ex_rgb(215, 90, 40));
     }
-    ex_line(m, ex_px(&v, fmax(0, 0.503 - 0.6 * s->t[0])), ex_py(&v, 0.4837 - 0.5 * s->t[1]),
-            ex_px(&v, fmin(1, 0.503 + 0.5 * s->t[0])), ex_py(&v, 0.4837 + 0.5 * s->t[1]), 2.5,
-            ex_rgb(30, 30, 30));
-    ex_text(m, v.left, 16, 2, ex_rgb(20, 20, 20), at ? "VOXEL FACES" : "SLIP");
-    ex_text(m, v.left, 336, 1, ex_rgb(20, 20, 20), at ? "BLUE: WHAT THE STREAMS LOST" : "");
+    ex_line(image, ex_px(&view, fmax(0, 0.503 - 0.6 * s->t[0])),
+            ex_py(&view, 0.4837 - 0.5 * s->t[1]), ex_px(&view, fmin(1, 0.503 + 0.5 * s->t[0])),
+            ex_py(&view, 0.4837 + 0.5 * s->t[1]), 2.5, ex_rgb(30, 30, 30));
+    ex_text(image, view.left, 16, 2, ex_rgb(20, 20, 20), at ? "VOXEL FACES" : "SLIP");
+    ex_text(image, view.left, 336, 1, ex_rgb(20, 20, 20), at ? "BLUE: WHAT THE STREAMS LOST" : "");
 }
 
 int main(int argc, char **argv) {
@@ -135,12 +138,12 @@ int main(int argc, char **argv) {
         {"angle", "rad", "of the plate, list", "0.19634954,0.11,0.37,0.731,1.3", 0, 3.1415, NULL}};
     static scene s[2];
     static fsi_real begin[2][3 * TRACERS];
-    ex_args a;
+    ex_args args;
     double angle[32], error[2] = {0, 0};
     int leaks = 0, crossed = 0, stable = 1;
-    ex_begin(&a, argc, argv, "slip_plane",
+    ex_begin(&args, argc, argv, "slip_plane",
              "Opposite streams on the two sides of a thin sloping plate.", keys, 1, 64, 24);
-    int n = ex_list(&a, "angle", angle, 32);
+    int n = ex_list(&args, "angle", angle, 32);
     /* the first angle last: it is shown */
     for (int k = n - 1; k >= 0; k--)
         for (int w = SLIP; w <= VOXEL; w++) {
@@ -148,27 +151,28 @@ int main(int argc, char **argv) {
                 fsi_slip_free(&s[w].slip);
                 fsi_grid_free(&s[w].grid);
             }
-            stable = make(&s[w], a.size, angle[k], w) && stable;
+            stable = make(&s[w], args.size, angle[k], w) && stable;
             error[w] = fmax(error[w], s[w].error);
             leaks += s[w].leaks;
         }
     for (int w = SLIP; w <= VOXEL; w++)
         memcpy(begin[w], s[w].point, sizeof begin[w]);
     int frame;
-    for (frame = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0; frame < args.frames && stable; frame++) {
         for (int w = SLIP; w <= VOXEL; w++)
-            (void)fsi_slip_trace(&s[w].slip, (fsi_real)(0.5 / a.size), TRACERS, s[w].point);
-        if (a.out) {
-            ex_image m = ex_image_make(640, 350);
+            (void)fsi_slip_trace(&s[w].slip, (fsi_real)(0.5 / args.size), TRACERS, s[w].point);
+        if (args.out) {
+            ex_image image = ex_image_make(640, 350);
             for (int w = SLIP; w <= VOXEL; w++)
-                draw(&s[w], &m, w, begin[w]);
-            ex_frame(&a, &m);
-            ex_image_free(&m);
+                draw(&s[w], &image, w, begin[w]);
+            ex_frame(&args, &image);
+            ex_image_free(&image);
         }
-        ex_progress(&a, frame);
+        ex_progress(&args, frame);
     }
     for (int i = 0; i < TRACERS; i++) { /* those still in the box */
-        double x = (double)s[0].point[3 * i], y = (double)s[0].point[3 * i + 1], h = 1.0 / a.size;
+        double x = (double)s[0].point[3 * i], y = (double)s[0].point[3 * i + 1],
+               h = 1.0 / args.size;
         if (fmin(fmin(x, 1 - x), fmin(y, 1 - y)) < h)
             continue;
         crossed += (height(&s[0], (double)begin[0][3 * i], (double)begin[0][3 * i + 1]) > 0)
@@ -186,5 +190,5 @@ int main(int argc, char **argv) {
         fsi_slip_free(&s[w].slip);
         fsi_grid_free(&s[w].grid);
     }
-    return ex_end(&a, frame, stable);
+    return ex_end(&args, frame, stable);
 }

@@ -28,13 +28,13 @@ static fsi_real bars(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *use
     return best;
 }
 
-static void draw(ex_args *a, const fsi_soft *s) {
-    ex_image m = ex_image_make(640, 480);
-    ex_camera c = ex_camera_make(0.7, 0.95, 1.75, 0, 0.3, 0, 1, 40);
+static void draw(ex_args *args, const fsi_soft *soft) {
+    ex_image image = ex_image_make(640, 480);
+    ex_camera camera = ex_camera_make(0.7, 0.95, 1.75, 0, 0.3, 0, 1, 40);
     double lo[3] = {-1.2, 0, -1.2}, hi[3] = {1.2, 0, 1.2};
-    fsi_surface f = fsi_soft_surface(s);
-    ex_floor(&m, &c, lo, hi, 1, -0.004, 0.2);
-    ex_shadow(&m, &c, &f, -0.002);
+    fsi_surface surface = fsi_soft_surface(soft);
+    ex_floor(&image, &camera, lo, hi, 1, -0.004, 0.2);
+    ex_shadow(&image, &camera, &surface, -0.002);
     for (int i = 0; i < 2; i++) {
         fsi_real x[3 * 66];
         int32_t index[6 * 32];
@@ -61,11 +61,11 @@ static void draw(ex_args *a, const fsi_soft *s) {
         bar.index = index;
         bar.color = ex_rgb(150, 150, 155);
         bar.glass = 0;
-        ex_draw_mesh(&m, &c, &bar);
+        ex_draw_mesh(&image, &camera, &bar);
     }
-    ex_draw_surface3(&m, &c, &f, ex_rgb(215, 90, 70));
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    ex_draw_surface3(&image, &camera, &surface, ex_rgb(215, 90, 70));
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
@@ -80,18 +80,18 @@ int main(int argc, char **argv) {
         {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL},
         {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL},
         {"solver", "", "of the linear systems", "cg", 0, 0, "cg,cholesky"}};
-    ex_args a;
+    ex_args args;
     double lowest = 1e9;
     int stable = 1;
     long steps = 0;
-    ex_begin(&a, argc, argv, "soft_torus", "A soft torus falls onto two bars.", keys, 8, 16, 80);
-    double dt = ex_number(&a, "dt");
+    ex_begin(&args, argc, argv, "soft_torus", "A soft torus falls onto two bars.", keys, 8, 16, 80);
+    double dt = ex_number(&args, "dt");
     fsi_form form;
     memset(&form, 0, sizeof form);
-    fsi_soft_desc d;
-    memset(&d, 0, sizeof d);
-    fsi_obstacle o;
-    memset(&o, 0, sizeof o);
+    fsi_soft_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_obstacle obstacle;
+    memset(&obstacle, 0, sizeof obstacle);
     form.kind = FSI_FORM_TORUS;
     form.a = FSI_R(0.28);
     form.b = FSI_R(0.1);
@@ -99,51 +99,51 @@ int main(int argc, char **argv) {
     fsi_mesh mesh;
     if (fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
                           fsi_vec(-FSI_R(0.5), FSI_R(0.5), -FSI_R(0.5)),
-                          fsi_vec(FSI_R(0.5), 1, FSI_R(0.5)), 1 / (fsi_real)a.size, NULL)
+                          fsi_vec(FSI_R(0.5), 1, FSI_R(0.5)), 1 / (fsi_real)args.size, NULL)
         != FSI_OK)
         return 1;
-    d.dim = 3;
-    d.vertex_count = mesh.vertex_count;
-    d.x = mesh.x;
-    d.tet_count = mesh.tet_count;
-    d.tet = mesh.tet;
-    d.density = (fsi_real)ex_number(&a, "density");
-    d.young = (fsi_real)ex_number(&a, "young");
-    d.poisson = (fsi_real)ex_number(&a, "poisson");
-    d.model = ex_is(&a, "material", "stvk")        ? FSI_SOFT_STVK
-              : ex_is(&a, "material", "corotated") ? FSI_SOFT_COROTATED
-                                                   : FSI_SOFT_NEOHOOKEAN;
-    d.damping_stiffness = FSI_R(0.005);
-    d.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
-    d.newton = (int)ex_number(&a, "newton");
-    d.tolerance = 1e-5;
-    o.distance_fn = bars;
-    o.friction = FSI_R(0.15);
-    d.use_cg = ex_is(&a, "solver", "cg");
-    fsi_soft s;
-    if (fsi_soft_init(&s, &d) != FSI_OK)
+    desc.dim = 3;
+    desc.vertex_count = mesh.vertex_count;
+    desc.x = mesh.x;
+    desc.tet_count = mesh.tet_count;
+    desc.tet = mesh.tet;
+    desc.density = (fsi_real)ex_number(&args, "density");
+    desc.young = (fsi_real)ex_number(&args, "young");
+    desc.poisson = (fsi_real)ex_number(&args, "poisson");
+    desc.model = ex_is(&args, "material", "stvk")        ? FSI_SOFT_STVK
+                 : ex_is(&args, "material", "corotated") ? FSI_SOFT_COROTATED
+                                                         : FSI_SOFT_NEOHOOKEAN;
+    desc.damping_stiffness = FSI_R(0.005);
+    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
+    desc.newton = (int)ex_number(&args, "newton");
+    desc.tolerance = 1e-5;
+    obstacle.distance_fn = bars;
+    obstacle.friction = FSI_R(0.15);
+    desc.use_cg = ex_is(&args, "solver", "cg");
+    fsi_soft soft;
+    if (fsi_soft_init(&soft, &desc) != FSI_OK)
         return 1;
-    double volume = (double)fsi_soft_volume(&s);
-    for (int frame = 0; frame < a.frames && stable; frame++) {
+    double volume = (double)fsi_soft_volume(&soft);
+    for (int frame = 0; frame < args.frames && stable; frame++) {
         int sub = (int)ceil(0.02 / dt);
         for (int i = 0; i < sub && stable; i++, steps++)
-            stable = fsi_soft_step(&s, (fsi_real)(0.02 / sub), &o, 1) >= 0;
-        ex_progress(&a, frame);
-        if (a.out)
-            draw(&a, &s);
+            stable = fsi_soft_step(&soft, (fsi_real)(0.02 / sub), &obstacle, 1) >= 0;
+        ex_progress(&args, frame);
+        if (args.out)
+            draw(&args, &soft);
     }
     for (int i = 0; i < mesh.vertex_count; i++)
-        lowest = fmin(lowest, (double)s.x[3 * i + 1]);
+        lowest = fmin(lowest, (double)soft.x[3 * i + 1]);
     double elastic;
     double kinetic;
-    fsi_soft_energy(&s, &elastic, &kinetic);
+    fsi_soft_energy(&soft, &elastic, &kinetic);
     ex_result("tets", "%d", mesh.tet_count);
     ex_result("angle_min", "%.2f", (double)mesh.angle_min * 57.29578);
     ex_result("angle_max", "%.2f", (double)mesh.angle_max * 57.29578);
     ex_result("lowest", "%.4f", lowest);
     ex_result("kinetic", "%.5f", kinetic);
-    ex_result("volume_error", "%.5f", fabs((double)fsi_soft_volume(&s) / volume - 1));
-    fsi_soft_free(&s);
+    ex_result("volume_error", "%.5f", fabs((double)fsi_soft_volume(&soft) / volume - 1));
+    fsi_soft_free(&soft);
     fsi_mesh_free(&mesh);
-    return ex_end(&a, steps, stable);
+    return ex_end(&args, steps, stable);
 }

@@ -8,21 +8,21 @@
 #include "common.h"
 #include "water.h"
 
-static void draw(ex_args *a, const fsi_sph *s, const fsi_rigid *ball, const double *hi) {
-    ex_image m = ex_image_make(640, 480);
-    ex_camera c = ex_camera_make(hi[0] * 0.5, 1.05, 4.1, hi[0] / 2, 0.75, hi[2] / 2, 1, 34);
+static void draw(ex_args *args, const fsi_sph *sph, const fsi_rigid *ball, const double *hi) {
+    ex_image image = ex_image_make(640, 480);
+    ex_camera camera = ex_camera_make(hi[0] * 0.5, 1.05, 4.1, hi[0] / 2, 0.75, hi[2] / 2, 1, 34);
     double lo[3] = {0, 0, 0};
-    ex_floor(&m, &c, lo, hi, 1, -0.002, 0.2);
+    ex_floor(&image, &camera, lo, hi, 1, -0.002, 0.2);
     fsi_mesh ball_mesh;
     if (fsi_mesh_sphere(&ball_mesh, ball->x, FSI_R(0.2), 12, NULL) == FSI_OK) {
-        fsi_surface f = fsi_mesh_surface(&ball_mesh);
-        ex_draw_surface3(&m, &c, &f, ex_rgb(225, 120, 50));
+        fsi_surface surface = fsi_mesh_surface(&ball_mesh);
+        ex_draw_surface3(&image, &camera, &surface, ex_rgb(225, 120, 50));
     }
     fsi_mesh_free(&ball_mesh);
-    water_draw(&m, &c, s, lo, hi);
-    ex_box3(&m, &c, lo, hi, ex_rgb(120, 120, 120));
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    water_draw(&image, &camera, sph, lo, hi);
+    ex_box3(&image, &camera, lo, hi, ex_rgb(120, 120, 120));
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 static const ex_key keys[] = {
@@ -38,11 +38,11 @@ static const ex_key keys[] = {
     {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
 
 int main(int argc, char **argv) {
-    ex_args a;
-    fsi_sph_desc f = {0};
-    fsi_solids_desc w = {0};
+    ex_args args;
+    fsi_sph_desc desc = {0};
+    fsi_solids_desc given = {0};
     fsi_shape_desc sd = {0};
-    fsi_rigid_desc b = {0};
+    fsi_rigid_desc options = {0};
     fsi_sph_rigid_desc d = {0};
     fsi_report report;
     int stable = 1, worst = 0, capped = 0, hard = 0, last[20] = {0};
@@ -50,87 +50,88 @@ int main(int argc, char **argv) {
     double total = 0, peak = 0, density = 0, momentum = 0, hard_total = 0, hi[3], window = 0,
            hardest = 0;
     fsi_real r = FSI_R(0.2);
-    ex_begin(&a, argc, argv, "sph_ball", "A light rigid ball in a fluid of particles.", keys, 10,
+    ex_begin(&args, argc, argv, "sph_ball", "A light rigid ball in a fluid of particles.", keys, 10,
              14, 30);
-    double h = 0.7 / a.size;
-    fsi_real fall = ex_is(&a, "scene", "fall") ? (fsi_real)ex_number(&a, "height") : 0;
+    double h = 0.7 / args.size;
+    fsi_real fall = ex_is(&args, "scene", "fall") ? (fsi_real)ex_number(&args, "height") : 0;
     /* 14 x 14 x 29 = 5684 particles */
-    hi[0] = (2 * a.size + 1) * h;
+    hi[0] = (2 * args.size + 1) * h;
     hi[1] = 2.2;
-    hi[2] = a.size * h;
-    int n = a.size * a.size * (2 * a.size + 1);
-    f.capacity = n;
-    f.boundary_capacity = 60 * a.size * a.size + 4000;
-    f.solver = FSI_SPH_DFSPH;
-    f.spacing = (fsi_real)h;
-    f.density = 1000;
-    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
-    f.viscosity = (fsi_real)ex_number(&a, "viscosity");
-    f.dt_max = (fsi_real)ex_number(&a, "dt");
+    hi[2] = args.size * h;
+    int n = args.size * args.size * (2 * args.size + 1);
+    desc.capacity = n;
+    desc.boundary_capacity = 60 * args.size * args.size + 4000;
+    desc.solver = FSI_SPH_DFSPH;
+    desc.spacing = (fsi_real)h;
+    desc.density = 1000;
+    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
+    desc.viscosity = (fsi_real)ex_number(&args, "viscosity");
+    desc.dt_max = (fsi_real)ex_number(&args, "dt");
     /* always five: the fluid's answer changes smoothly with the ball's motion */
-    f.density_error = f.divergence_error = FSI_R(1e-12);
-    f.max_iterations = 5;
-    w.dim = 3;
-    w.max_bodies = 2;
-    w.gravity = f.gravity;
-    w.substeps = 1;
+    desc.density_error = desc.divergence_error = FSI_R(1e-12);
+    desc.max_iterations = 5;
+    given.dim = 3;
+    given.max_bodies = 2;
+    given.gravity = desc.gravity;
+    given.substeps = 1;
     fsi_sph sph;
     fsi_solids world;
-    if (fsi_sph_init(&sph, &f) != FSI_OK || fsi_solids_init(&world, &w) != FSI_OK)
+    if (fsi_sph_init(&sph, &desc) != FSI_OK || fsi_solids_init(&world, &given) != FSI_OK)
         return 1;
     sd.kind = FSI_SHAPE_ROOM;
     sd.half = fsi_vec((fsi_real)hi[0] / 2, (fsi_real)hi[1] / 2, (fsi_real)hi[2] / 2);
     fsi_shape room;
     if (fsi_shape_init(&room, &sd) != FSI_OK)
         return 1;
-    b.shape = &room;
-    b.x = sd.half;
-    b.kind = FSI_RIGID_FIXED;
-    fsi_solids_add(&world, &b, NULL);
+    options.shape = &room;
+    options.x = sd.half;
+    options.kind = FSI_RIGID_FIXED;
+    fsi_solids_add(&world, &options, NULL);
     sd.kind = FSI_SHAPE_SPHERE;
     sd.radius = r;
     fsi_shape ball;
     if (fsi_shape_init(&ball, &sd) != FSI_OK)
         return 1;
-    b.shape = &ball;
-    b.kind = FSI_RIGID_DYNAMIC;
-    b.density = (fsi_real)(1000 * ex_number(&a, "density"));
-    b.x = fsi_vec((fsi_real)hi[0] / 2, fall > 0 ? r + FSI_R(0.05) : FSI_R(0.7) + r + FSI_R(0.1),
-                  (fsi_real)hi[2] / 2);
+    options.shape = &ball;
+    options.kind = FSI_RIGID_DYNAMIC;
+    options.density = (fsi_real)(1000 * ex_number(&args, "density"));
+    options.x =
+        fsi_vec((fsi_real)hi[0] / 2, fall > 0 ? r + FSI_R(0.05) : FSI_R(0.7) + r + FSI_R(0.1),
+                (fsi_real)hi[2] / 2);
     int body;
-    fsi_solids_add(&world, &b, &body);
+    fsi_solids_add(&world, &options, &body);
     fsi_sph_add_block(&sph, fsi_vec(0, fall, 0),
                       fsi_vec((fsi_real)hi[0], fall + FSI_R(0.7), (fsi_real)hi[2]),
                       fsi_vec(0, 0, 0), &n);
-    water_disturb(&sph, (uint32_t)ex_number(&a, "seed"), 0.01 * h);
+    water_disturb(&sph, (uint32_t)ex_number(&args, "seed"), 0.01 * h);
     fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0),
                           fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 0, NULL);
     /* particles sit half a spacing inside the surface */
     fsi_mesh mesh;
-    if (fsi_mesh_sphere(&mesh, b.x, r - (fsi_real)h / 2, 6, NULL) != FSI_OK)
+    if (fsi_mesh_sphere(&mesh, options.x, r - (fsi_real)h / 2, 6, NULL) != FSI_OK)
         return 1;
     fsi_surface skin = fsi_mesh_surface(&mesh);
     int object;
-    if (fsi_sph_add_surface(&sph, &skin, b.x, 1, &object) != FSI_OK)
+    if (fsi_sph_add_surface(&sph, &skin, options.x, 1, &object) != FSI_OK)
         return 1;
     d.sph = &sph;
     d.world = &world;
     d.count = 1;
     d.body = &body;
     d.object = &object;
-    d.scheme = ex_is(&a, "scheme", "weak")     ? FSI_SPH_WEAK
-               : ex_is(&a, "scheme", "p")      ? FSI_SPH_RELAXED
-               : ex_is(&a, "scheme", "aitken") ? FSI_SPH_AITKEN
-                                               : FSI_SPH_XPM;
-    d.omega = (fsi_real)ex_number(&a, "omega");
-    d.tolerance = (fsi_real)ex_number(&a, "tolerance");
+    d.scheme = ex_is(&args, "scheme", "weak")     ? FSI_SPH_WEAK
+               : ex_is(&args, "scheme", "p")      ? FSI_SPH_RELAXED
+               : ex_is(&args, "scheme", "aitken") ? FSI_SPH_AITKEN
+                                                  : FSI_SPH_XPM;
+    d.omega = (fsi_real)ex_number(&args, "omega");
+    d.tolerance = (fsi_real)ex_number(&args, "tolerance");
     d.max_iterations = 200;
     fsi_sph_rigid couple;
     if (fsi_sph_rigid_init(&couple, &d) != FSI_OK)
         return 1;
     int frame;
     double time;
-    for (frame = 0, time = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0, time = 0; frame < args.frames && stable; frame++) {
         for (double start = time; time < start + 0.02 - 1e-9 && stable; steps++) {
             /* equal steps, no sliver at the end */
             double rest = start + 0.02 - time,
@@ -154,9 +155,9 @@ int main(int argc, char **argv) {
             for (int i = 0; i < 3; i++)
                 momentum = fmax(momentum, fabs(report.momentum[i]));
         }
-        if (a.out)
-            draw(&a, &sph, &world.body[body], hi);
-        ex_progress(&a, frame);
+        if (args.out)
+            draw(&args, &sph, &world.body[body], hi);
+        ex_progress(&args, frame);
     }
     for (int i = 0; i < sph.now.count; i++)
         lost += !(sph.x[i] > -h && sph.x[i] < hi[0] + h && sph.y[i] > -h && sph.y[i] < hi[1] + h
@@ -178,5 +179,5 @@ int main(int argc, char **argv) {
     fsi_shape_free(&ball);
     fsi_shape_free(&room);
     fsi_sph_free(&sph);
-    return ex_end(&a, steps, stable && peak < 10);
+    return ex_end(&args, steps, stable && peak < 10);
 }

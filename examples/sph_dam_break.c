@@ -6,26 +6,26 @@
 #include "fsi_sph.h"
 #include "common.h"
 
-static void draw(ex_args *a, const fsi_sph *s, double H) {
+static void draw(ex_args *args, const fsi_sph *sph, double H) {
     int n = 36, nx = 3 * n, ny = 2 * n, nz = n;
     double h = H / n, lo[3] = {0, 0, 0}, hi[3] = {3 * H, 2 * H, H}, flo[3] = {-2 * H, 0, -2 * H},
            fhi[3] = {5 * H, 0, 3 * H};
     fsi_real *phi = (fsi_real *)malloc((size_t)(nx * ny * nz) * sizeof *phi);
-    ex_image m = ex_image_make(800, 500);
-    ex_camera c = ex_camera_make(3.6 * H, 2.3 * H, 4.3 * H, 1.5 * H, 0.75 * H, 0.5 * H, 1, 39);
+    ex_image image = ex_image_make(800, 500);
+    ex_camera camera = ex_camera_make(3.6 * H, 2.3 * H, 4.3 * H, 1.5 * H, 0.75 * H, 0.5 * H, 1, 39);
     char text[96];
     if (!phi)
         return;
-    ex_floor(&m, &c, flo, fhi, 1, -0.01 * H, H / 2);
-    if (fsi_sph_level(s, fsi_vec((fsi_real)(h / 2), (fsi_real)(h / 2), (fsi_real)(h / 2)),
+    ex_floor(&image, &camera, flo, fhi, 1, -0.01 * H, H / 2);
+    if (fsi_sph_level(sph, fsi_vec((fsi_real)(h / 2), (fsi_real)(h / 2), (fsi_real)(h / 2)),
                       (fsi_real)h, nx, ny, nz, 0, phi)
         == FSI_OK)
-        ex_draw_water(&m, &c, nx, ny, nz, h, phi, ex_rgb(60, 130, 200), 0.45);
-    ex_box3(&m, &c, lo, hi, ex_rgb(90, 90, 90));
-    snprintf(text, sizeof text, "%d particles, t = %.2f s", s->now.count, s->now.time);
-    ex_text(&m, 12, 12, 2, ex_rgb(40, 40, 40), text);
-    ex_frame(a, &m);
-    ex_image_free(&m);
+        ex_draw_water(&image, &camera, nx, ny, nz, h, phi, ex_rgb(60, 130, 200), 0.45);
+    ex_box3(&image, &camera, lo, hi, ex_rgb(90, 90, 90));
+    snprintf(text, sizeof text, "%d particles, t = %.2f s", sph->now.count, sph->now.time);
+    ex_text(&image, 12, 12, 2, ex_rgb(40, 40, 40), text);
+    ex_frame(args, &image);
+    ex_image_free(&image);
     free(phi);
 }
 
@@ -36,71 +36,72 @@ int main(int argc, char **argv) {
                                   {"density", "kg/m^3", "of the water", "1000", 1, 1e5, NULL},
                                   {"viscosity", "Pa s", "laminar", "0.5", 0, 1e3, NULL},
                                   {"frame", "s", "time between pictures", "0.025", 1e-4, 1, NULL}};
-    ex_args a;
+    ex_args args;
     double mass = 0, error = 0, iterations = 0, top = 0, speed = 0;
     int stable = 1;
     long steps = 0;
-    ex_begin(&a, argc, argv, "sph_dam_break",
+    ex_begin(&args, argc, argv, "sph_dam_break",
              "A block of water made of particles collapses in a tank.", keys, 6, 24, 80);
-    int n = a.size;
-    double H = ex_number(&a, "height");
-    fsi_sph_desc d;
-    memset(&d, 0, sizeof d);
-    d.solver = ex_is(&a, "solver", "wcsph") ? FSI_SPH_WCSPH : FSI_SPH_DFSPH;
-    d.capacity = n * n * n;
-    d.boundary_capacity = 22 * n * n + 60 * n + 100;
-    d.spacing = (fsi_real)(H / n);
-    d.density = (fsi_real)ex_number(&a, "density");
-    d.gravity = fsi_vec(0, -(fsi_real)ex_number(&a, "gravity"), 0);
+    int n = args.size;
+    double H = ex_number(&args, "height");
+    fsi_sph_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.solver = ex_is(&args, "solver", "wcsph") ? FSI_SPH_WCSPH : FSI_SPH_DFSPH;
+    desc.capacity = n * n * n;
+    desc.boundary_capacity = 22 * n * n + 60 * n + 100;
+    desc.spacing = (fsi_real)(H / n);
+    desc.density = (fsi_real)ex_number(&args, "density");
+    desc.gravity = fsi_vec(0, -(fsi_real)ex_number(&args, "gravity"), 0);
     /* ten times the top speed: 1 % compression */
-    d.sound_speed = (fsi_real)(10 * sqrt(2 * ex_number(&a, "gravity") * H) + 1e-3);
-    d.viscosity = (fsi_real)ex_number(&a, "viscosity");
-    if (d.solver == FSI_SPH_WCSPH)
-        d.artificial = FSI_R(0.05);
-    fsi_sph s;
-    if (fsi_sph_init(&s, &d) != FSI_OK
-        || fsi_sph_add_block(&s, fsi_vec(0, 0, 0), fsi_vec((fsi_real)H, (fsi_real)H, (fsi_real)H),
+    desc.sound_speed = (fsi_real)(10 * sqrt(2 * ex_number(&args, "gravity") * H) + 1e-3);
+    desc.viscosity = (fsi_real)ex_number(&args, "viscosity");
+    if (desc.solver == FSI_SPH_WCSPH)
+        desc.artificial = FSI_R(0.05);
+    fsi_sph sph;
+    if (fsi_sph_init(&sph, &desc) != FSI_OK
+        || fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec((fsi_real)H, (fsi_real)H, (fsi_real)H),
                              fsi_vec(0, 0, 0), NULL)
                != FSI_OK
-        || fsi_sph_add_box_walls(&s, fsi_vec(0, 0, 0),
+        || fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0),
                                  fsi_vec((fsi_real)(3 * H), (fsi_real)(2 * H), (fsi_real)H), 0,
                                  NULL)
                != FSI_OK)
         return 1;
     double mass0;
-    fsi_sph_totals(&s, &mass0, NULL, NULL, NULL);
-    for (int frame = 0; frame < a.frames && stable; frame++) {
-        double until = ex_number(&a, "frame") * (frame + 1);
-        while (stable && s.now.time < until - 1e-9) {
-            double dt = fmin((double)fsi_sph_max_dt(&s), until - s.now.time);
-            if (fsi_sph_step(&s, (fsi_real)dt, NULL) < 0) {
+    fsi_sph_totals(&sph, &mass0, NULL, NULL, NULL);
+    for (int frame = 0; frame < args.frames && stable; frame++) {
+        double until = ex_number(&args, "frame") * (frame + 1);
+        while (stable && sph.now.time < until - 1e-9) {
+            double dt = fmin((double)fsi_sph_max_dt(&sph), until - sph.now.time);
+            if (fsi_sph_step(&sph, (fsi_real)dt, NULL) < 0) {
                 stable = 0;
                 break;
             }
             steps++;
-            error += (double)s.stats.density_error;
-            iterations += s.stats.density_iterations + s.stats.divergence_iterations;
-            top = fmax(top, (double)s.stats.max_density);
-            speed = fmax(speed, (double)s.stats.max_speed);
+            error += (double)sph.stats.density_error;
+            iterations += sph.stats.density_iterations + sph.stats.divergence_iterations;
+            top = fmax(top, (double)sph.stats.max_density);
+            speed = fmax(speed, (double)sph.stats.max_speed);
         }
-        ex_progress(&a, frame);
-        if (a.out)
-            draw(&a, &s, H);
+        ex_progress(&args, frame);
+        if (args.out)
+            draw(&args, &sph, H);
     }
-    fsi_sph_totals(&s, &mass, NULL, NULL, NULL);
+    fsi_sph_totals(&sph, &mass, NULL, NULL, NULL);
     int i;
-    for (i = 0, n = 0; i < s.now.count; i++)
-        n += s.x[i] < -d.spacing || s.y[i] < -d.spacing || s.z[i] < -d.spacing
-             || s.x[i] > (fsi_real)(3 * H) + d.spacing || s.z[i] > (fsi_real)H + d.spacing;
+    for (i = 0, n = 0; i < sph.now.count; i++)
+        n += sph.x[i] < -desc.spacing || sph.y[i] < -desc.spacing || sph.z[i] < -desc.spacing
+             || sph.x[i] > (fsi_real)(3 * H) + desc.spacing
+             || sph.z[i] > (fsi_real)H + desc.spacing;
     if (!(speed < 100 * sqrt(2 * 9.81 * H) + 10))
         stable = 0;
-    ex_result("particles", "%d", s.now.count);
+    ex_result("particles", "%d", sph.now.count);
     ex_result("iterations", "%.3f", iterations / (double)(steps ? steps : 1));
     ex_result("density_error", "%.3e", error / (double)(steps ? steps : 1));
     ex_result("max_density_ratio", "%.4f", top);
     ex_result("peak_speed", "%.3f", speed);
-    ex_result("lost", "%d", n + (int)s.now.lost);
+    ex_result("lost", "%d", n + (int)sph.now.lost);
     ex_result("volume_error", "%.3e", fabs(mass / mass0 - 1));
-    fsi_sph_free(&s);
-    return ex_end(&a, steps, stable);
+    fsi_sph_free(&sph);
+    return ex_end(&args, steps, stable);
 }

@@ -20,32 +20,32 @@ typedef struct scene {
     int body[SHAPES], object[SHAPES];
 } scene;
 
-static void draw(ex_args *a, const scene *s, double top) {
+static void draw(ex_args *args, const scene *s, double top) {
     static const int color[SHAPES][3] = {{225, 120, 50}, {110, 115, 125}, {200, 60, 90}};
-    ex_image m = ex_image_make(720, 520);
-    ex_camera c = ex_camera_make(1.9, 1.5, 2.5, 0.5, 0.42, 0.5, 1, 33);
+    ex_image image = ex_image_make(720, 520);
+    ex_camera camera = ex_camera_make(1.9, 1.5, 2.5, 0.5, 0.42, 0.5, 1, 33);
     double lo[3] = {0, 0, 0}, hi[3] = {1, 1, 1}, flo[3] = {-1.2, 0, -1.2}, fhi[3] = {2.2, 0, 2.2};
     hi[1] = top;
-    ex_floor(&m, &c, flo, fhi, 1, -0.003, 0.25);
+    ex_floor(&image, &camera, flo, fhi, 1, -0.003, 0.25);
     for (int k = 0; k < SHAPES; k++) {
-        const fsi_surface *f = &s->shape[k].surface;
-        fsi_real *x = (fsi_real *)malloc((size_t)(3 * f->vertex_count) * sizeof *x);
+        const fsi_surface *surface = &s->shape[k].surface;
+        fsi_real *x = (fsi_real *)malloc((size_t)(3 * surface->vertex_count) * sizeof *x);
         fsi_surface out;
         if (x && fsi_solids_surface(&s->world, s->body[k], x, NULL, &out) == FSI_OK)
-            ex_draw_surface3(&m, &c, &out, ex_rgb(color[k][0], color[k][1], color[k][2]));
+            ex_draw_surface3(&image, &camera, &out, ex_rgb(color[k][0], color[k][1], color[k][2]));
         free(x);
     }
-    water_draw(&m, &c, &s->sph, lo, hi);
-    ex_box3(&m, &c, lo, hi, ex_rgb(110, 110, 110));
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    water_draw(&image, &camera, &s->sph, lo, hi);
+    ex_box3(&image, &camera, lo, hi, ex_rgb(110, 110, 110));
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 /* A closed cylinder along y: 24 corners below, 24 above, two centres. */
 static fsi_surface cylinder(fsi_real radius, fsi_real half, fsi_real *x, int32_t *index) {
-    fsi_surface s;
+    fsi_surface surface;
     int n = 24, t = 0;
-    memset(&s, 0, sizeof s);
+    memset(&surface, 0, sizeof surface);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < 2; k++)
             fsi_vec_store(x + 3 * (i + k * n),
@@ -70,37 +70,37 @@ static fsi_surface cylinder(fsi_real radius, fsi_real half, fsi_real *x, int32_t
         for (int k = 0; k < 12; k++)
             index[t++] = q[k];
     }
-    s.dim = 3;
-    s.closed = 1;
-    s.vertex_count = 2 * n + 2;
-    s.element_count = t / 3;
-    s.x = x;
-    s.index = index;
-    return s;
+    surface.dim = 3;
+    surface.closed = 1;
+    surface.vertex_count = 2 * n + 2;
+    surface.element_count = t / 3;
+    surface.x = x;
+    surface.index = index;
+    return surface;
 }
 
 /* Shape k as a body, and its boundary particles half a spacing inside the surface. */
 static int add_shape(scene *s, int k, fsi_vec3 at, double ratio, double h) {
-    fsi_shape_desc d;
+    fsi_shape_desc desc;
     fsi_real half = (fsi_real)(h / 2), rod[150];
     int32_t index[288];
-    memset(&d, 0, sizeof d);
-    fsi_rigid_desc b;
-    memset(&b, 0, sizeof b);
-    d.kind = k == 0 ? FSI_SHAPE_SPHERE : k == 1 ? FSI_SHAPE_MESH : FSI_SHAPE_TORUS;
-    d.radius = k == 0 ? FSI_R(0.14) : FSI_R(0.065);
-    d.length = FSI_R(0.15);
+    memset(&desc, 0, sizeof desc);
+    fsi_rigid_desc given;
+    memset(&given, 0, sizeof given);
+    desc.kind = k == 0 ? FSI_SHAPE_SPHERE : k == 1 ? FSI_SHAPE_MESH : FSI_SHAPE_TORUS;
+    desc.radius = k == 0 ? FSI_R(0.14) : FSI_R(0.065);
+    desc.length = FSI_R(0.15);
     fsi_surface hull = cylinder(FSI_R(0.1), FSI_R(0.13), rod, index);
-    d.surface = &hull;
-    if (fsi_shape_init(&s->shape[k], &d) != FSI_OK)
+    desc.surface = &hull;
+    if (fsi_shape_init(&s->shape[k], &desc) != FSI_OK)
         return 0;
-    b.shape = &s->shape[k];
-    b.kind = FSI_RIGID_DYNAMIC;
-    b.density = (fsi_real)(1000 * ratio);
-    b.x = at;
-    b.friction = FSI_R(0.2);
-    b.q = fsi_quat_from_rotation(fsi_vec(k == 1 ? FSI_R(0.9) : k == 2 ? FSI_R(0.4) : 0, 0, 0));
-    if (fsi_solids_add(&s->world, &b, &s->body[k]) != FSI_OK)
+    given.shape = &s->shape[k];
+    given.kind = FSI_RIGID_DYNAMIC;
+    given.density = (fsi_real)(1000 * ratio);
+    given.x = at;
+    given.friction = FSI_R(0.2);
+    given.q = fsi_quat_from_rotation(fsi_vec(k == 1 ? FSI_R(0.9) : k == 2 ? FSI_R(0.4) : 0, 0, 0));
+    if (fsi_solids_add(&s->world, &given, &s->body[k]) != FSI_OK)
         return 0;
     fsi_surface skin = s->shape[k].surface; /* shrunk along the vertex normals */
     int i;
@@ -109,27 +109,27 @@ static int add_shape(scene *s, int k, fsi_vec3 at, double ratio, double h) {
         double *n = (double *)malloc((size_t)(3 * skin.vertex_count) * sizeof *n);
         if (!x || !n)
             return 0;
-        ex_mesh e;
-        e.vertices = skin.vertex_count;
-        e.triangles = skin.element_count;
-        e.x = skin.x;
-        e.index = skin.index;
-        ex_normals(&e, n);
+        ex_mesh mesh;
+        mesh.vertices = skin.vertex_count;
+        mesh.triangles = skin.element_count;
+        mesh.x = skin.x;
+        mesh.index = skin.index;
+        ex_normals(&mesh, n);
         for (i = 0; i < skin.vertex_count; i++)
-            fsi_vec_store(
-                x + 3 * i,
-                fsi_vec_add(at, fsi_quat_rotate(b.q, fsi_vec_mad(fsi_vec_load(skin.x + 3 * i),
-                                                                 fsi_vec((fsi_real)n[3 * i],
-                                                                         (fsi_real)n[3 * i + 1],
-                                                                         (fsi_real)n[3 * i + 2]),
-                                                                 -half))));
+            fsi_vec_store(x + 3 * i,
+                          fsi_vec_add(at, fsi_quat_rotate(
+                                              given.q, fsi_vec_mad(fsi_vec_load(skin.x + 3 * i),
+                                                                   fsi_vec((fsi_real)n[3 * i],
+                                                                           (fsi_real)n[3 * i + 1],
+                                                                           (fsi_real)n[3 * i + 2]),
+                                                                   -half))));
         skin.x = x;
         skin.v = NULL;
         i = fsi_sph_add_surface(&s->sph, &skin, at, 1, &s->object[k]) == FSI_OK;
         free(x);
         free(n);
     }
-    return i && fsi_solids_set_pose(&s->world, s->body[k], at, b.q) == FSI_OK;
+    return i && fsi_solids_set_pose(&s->world, s->body[k], at, given.q) == FSI_OK;
 }
 
 int main(int argc, char **argv) {
@@ -142,58 +142,58 @@ int main(int argc, char **argv) {
         {"tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10, NULL},
         {"dt", "s", "largest step", "0.002", 1e-5, 0.05, NULL},
         {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
-    ex_args a;
+    ex_args args;
     static scene s;
-    fsi_sph_desc f = {0};
-    fsi_solids_desc w = {0};
+    fsi_sph_desc desc = {0};
+    fsi_solids_desc given = {0};
     fsi_shape_desc sd = {0};
-    fsi_rigid_desc b = {0};
+    fsi_rigid_desc options = {0};
     fsi_sph_rigid_desc d = {0};
     fsi_report report;
     double ratio[SHAPES] = {0.05, 2, 0.7}, total = 0, peak = 0, error = 0, momentum = 0, top = 1.6;
     int n = 0, stable = 1, worst = 0, capped = 0;
     long steps = 0, lost = 0;
-    ex_begin(&a, argc, argv, "sph_shapes", "Ball, cylinder and torus in a fluid of particles.",
+    ex_begin(&args, argc, argv, "sph_shapes", "Ball, cylinder and torus in a fluid of particles.",
              keys, 8, 18, 50);
-    int k = ex_list(&a, "density", ratio, SHAPES);
+    int k = ex_list(&args, "density", ratio, SHAPES);
     if (k == 1)
         ratio[1] = ratio[2] = ratio[0]; /* one for all */
     else if (k != SHAPES) {
         fprintf(stderr, "sph_shapes: density takes one or three numbers\n");
         return 2;
     }
-    double h = 1.0 / a.size;
-    int fall = ex_is(&a, "scene", "fall");
-    f.capacity = a.size * a.size * (a.size + 1) / 2 + a.size * a.size;
-    f.boundary_capacity = 40 * a.size * a.size + 8000;
-    f.solver = FSI_SPH_DFSPH;
-    f.spacing = (fsi_real)h;
-    f.density = 1000;
-    f.viscosity = 1;
-    f.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
-    f.dt_max = (fsi_real)ex_number(&a, "dt");
+    double h = 1.0 / args.size;
+    int fall = ex_is(&args, "scene", "fall");
+    desc.capacity = args.size * args.size * (args.size + 1) / 2 + args.size * args.size;
+    desc.boundary_capacity = 40 * args.size * args.size + 8000;
+    desc.solver = FSI_SPH_DFSPH;
+    desc.spacing = (fsi_real)h;
+    desc.density = 1000;
+    desc.viscosity = 1;
+    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
+    desc.dt_max = (fsi_real)ex_number(&args, "dt");
     /* always five: the fluid's answer changes smoothly with the bodies' motion */
-    f.density_error = f.divergence_error = FSI_R(1e-12);
-    f.max_iterations = 5;
-    w.dim = 3;
-    w.max_bodies = SHAPES + 1;
-    w.max_contacts = 2000;
-    w.gravity = f.gravity;
-    w.substeps = 1;
-    w.iterations = 8;
-    if (fsi_sph_init(&s.sph, &f) != FSI_OK || fsi_solids_init(&s.world, &w) != FSI_OK)
+    desc.density_error = desc.divergence_error = FSI_R(1e-12);
+    desc.max_iterations = 5;
+    given.dim = 3;
+    given.max_bodies = SHAPES + 1;
+    given.max_contacts = 2000;
+    given.gravity = desc.gravity;
+    given.substeps = 1;
+    given.iterations = 8;
+    if (fsi_sph_init(&s.sph, &desc) != FSI_OK || fsi_solids_init(&s.world, &given) != FSI_OK)
         return 1;
     sd.kind = FSI_SHAPE_ROOM;
     sd.half = fsi_vec(FSI_R(0.5), (fsi_real)top / 2, FSI_R(0.5));
     if (fsi_shape_init(&s.room, &sd) != FSI_OK)
         return 1;
-    b.shape = &s.room;
-    b.x = sd.half;
-    b.kind = FSI_RIGID_FIXED;
-    fsi_solids_add(&s.world, &b, NULL);
+    options.shape = &s.room;
+    options.x = sd.half;
+    options.kind = FSI_RIGID_FIXED;
+    fsi_solids_add(&s.world, &options, NULL);
     fsi_sph_add_block(&s.sph, fsi_vec(0, fall ? FSI_R(0.6) : 0, 0),
                       fsi_vec(1, fall ? FSI_R(1.1) : FSI_R(0.5), 1), fsi_vec(0, 0, 0), &n);
-    water_disturb(&s.sph, (uint32_t)ex_number(&a, "seed"), 0.01 * h);
+    water_disturb(&s.sph, (uint32_t)ex_number(&args, "seed"), 0.01 * h);
     fsi_sph_add_box_walls(&s.sph, fsi_vec(0, 0, 0), fsi_vec(1, (fsi_real)top, 1), 0, NULL);
     for (k = 0; k < SHAPES; k++)
         if (!add_shape(&s, k,
@@ -212,17 +212,17 @@ int main(int argc, char **argv) {
     d.body = s.body;
     d.object = s.object;
     d.max_iterations = 100;
-    d.scheme = ex_is(&a, "scheme", "weak")     ? FSI_SPH_WEAK
-               : ex_is(&a, "scheme", "p")      ? FSI_SPH_RELAXED
-               : ex_is(&a, "scheme", "aitken") ? FSI_SPH_AITKEN
-                                               : FSI_SPH_XPM;
-    d.omega = (fsi_real)ex_number(&a, "omega");
-    d.tolerance = (fsi_real)ex_number(&a, "tolerance");
+    d.scheme = ex_is(&args, "scheme", "weak")     ? FSI_SPH_WEAK
+               : ex_is(&args, "scheme", "p")      ? FSI_SPH_RELAXED
+               : ex_is(&args, "scheme", "aitken") ? FSI_SPH_AITKEN
+                                                  : FSI_SPH_XPM;
+    d.omega = (fsi_real)ex_number(&args, "omega");
+    d.tolerance = (fsi_real)ex_number(&args, "tolerance");
     if (fsi_sph_rigid_init(&s.couple, &d) != FSI_OK)
         return 1;
     double time;
     int frame;
-    for (frame = 0, time = 0; frame < a.frames && stable; frame++) {
+    for (frame = 0, time = 0; frame < args.frames && stable; frame++) {
         for (double start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
             /* equal steps, no sliver at the end */
             double rest = start + 0.03 - time,
@@ -240,9 +240,9 @@ int main(int argc, char **argv) {
                 momentum = fmax(momentum, fabs(report.momentum[i]));
             stable = result >= 0 && peak < 100;
         }
-        if (a.out)
-            draw(&a, &s, top);
-        ex_progress(&a, frame);
+        if (args.out)
+            draw(&args, &s, top);
+        ex_progress(&args, frame);
     }
     for (int i = 0; i < s.sph.now.count; i++)
         lost += !(s.sph.x[i] > -h && s.sph.x[i] < 1 + h && s.sph.y[i] > -h && s.sph.y[i] < top + h
@@ -263,5 +263,5 @@ int main(int argc, char **argv) {
     fsi_sph_free(&s.sph);
     for (k = 0; k < SHAPES; k++)
         fsi_shape_free(&s.shape[k]);
-    return ex_end(&a, steps, stable);
+    return ex_end(&args, steps, stable);
 }

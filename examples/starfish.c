@@ -41,8 +41,8 @@ int main(int argc, char **argv) {
                                   {"young", "Pa", "stiffness", "3e4", 100, 1e9, NULL},
                                   {"damping", "1/s", "on bodies and fluid", "0.5", 0, 100, NULL},
                                   {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL}};
-    ex_args a;
-    fsi_world_desc d = {0};
+    ex_args args;
+    fsi_world_desc desc = {0};
     fsi_form form = {FSI_FORM_STARFISH, FSI_R(0.13), FSI_R(0.035), FSI_R(0.045), 5, {0, 0, 0}};
     fsi_reduced_model model[2];
     double total = 0, peak = 0, last = 0, mean = 0, deepest = 0, low = 1e9;
@@ -50,41 +50,41 @@ int main(int argc, char **argv) {
         640,  520, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.8,
         NULL, 0};
     int steps = 0, stable = 1;
-    ex_begin(&a, argc, argv, "starfish",
+    ex_begin(&args, argc, argv, "starfish",
              "A heap of starfish, rigid ones beside soft ones, sinks through water.", keys, 8, 24,
              80);
-    int bodies = (int)ex_number(&a, "bodies");
-    double dt = ex_number(&a, "dt");
-    double share = ex_number(&a, "rigid");
-    d.grid.nx = d.grid.nz = a.size;
-    d.grid.ny = a.size * 5 / 4;
-    d.grid.h = 1 / (fsi_real)a.size;
-    d.grid.rho = 1000;
-    d.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    d.grid.liquid = 1;
-    d.grid.volume_correction = 1;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_guests = bodies;
-    d.damping = (fsi_real)ex_number(&a, "damping");
+    int bodies = (int)ex_number(&args, "bodies");
+    double dt = ex_number(&args, "dt");
+    double share = ex_number(&args, "rigid");
+    desc.grid.nx = desc.grid.nz = args.size;
+    desc.grid.ny = args.size * 5 / 4;
+    desc.grid.h = 1 / (fsi_real)args.size;
+    desc.grid.rho = 1000;
+    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.grid.liquid = 1;
+    desc.grid.volume_correction = 1;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.max_guests = bodies;
+    desc.damping = (fsi_real)ex_number(&args, "damping");
     double level = 0.6;
-    fsi_world w;
-    if (fsi_world_init(&w, &d) != FSI_OK)
+    fsi_world world;
+    if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
     fsi_mesh mesh;
     if (!swarm_mesh(&mesh, &form, fsi_vec(FSI_R(0.15), FSI_R(0.04), FSI_R(0.15)),
-                    (int)ex_number(&a, "tets")))
+                    (int)ex_number(&args, "tets")))
         return 1;
     for (int i = 0; i < 2; i++) {
-        fsi_reduced_desc m = {0};
-        m.mesh = &mesh;
-        m.modes = i ? 0 : (int)ex_number(&a, "modes");
-        m.density = (fsi_real)(1000 * ex_number(&a, "density"));
-        m.young = (fsi_real)ex_number(&a, "young");
-        m.poisson = FSI_R(0.4);
-        m.damping_stiffness = FSI_R(0.01);
-        m.samples = 90;
-        m.field = 24;
-        if (fsi_reduced_model_init(&model[i], &m) != FSI_OK)
+        fsi_reduced_desc given = {0};
+        given.mesh = &mesh;
+        given.modes = i ? 0 : (int)ex_number(&args, "modes");
+        given.density = (fsi_real)(1000 * ex_number(&args, "density"));
+        given.young = (fsi_real)ex_number(&args, "young");
+        given.poisson = FSI_R(0.4);
+        given.damping_stiffness = FSI_R(0.01);
+        given.samples = 90;
+        given.field = 24;
+        if (fsi_reduced_model_init(&model[i], &given) != FSI_OK)
             return 1;
     }
     for (int i = 0; i < bodies; i++) { /* layers of 3 x 3 */
@@ -97,32 +97,32 @@ int main(int argc, char **argv) {
             T = fsi_vec(i ? FSI_R(0.25) : FSI_R(0.75), FSI_R(0.7), FSI_R(0.5));
             turn = swarm_turn(1.1, 0.2, 0.3);
         }
-        if (!swarm_add(&s, &w, &model[hard], T, turn) || !swarm_group(&s, 1, NULL, 0, NULL))
+        if (!swarm_add(&s, &world, &model[hard], T, turn) || !swarm_group(&s, 1, NULL, 0, NULL))
             return 1;
     }
     view.camera = bodies == 2 ? ex_camera_make(0.5, 0.8, 2.2, 0.5, 0.4, 0.5, 1, 36)
                               : ex_camera_make(0.5, 1.5, 2.4, 0.5, 0.45, 0.5, 1, 38);
-    s.damping = d.damping;
+    s.damping = desc.damping;
     s.contacts.friction = FSI_R(0.3);
-    s.contacts.slop = FSI_R(0.1) * w.grid.h;
+    s.contacts.slop = FSI_R(0.1) * world.grid.h;
     s.contacts.iterations = 100;
-    fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, water, &level);
-    fsi_grid_classify(&w.grid);
-    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra each\n", (double)d.damping,
+    fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &level);
+    fsi_grid_classify(&world.grid);
+    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra each\n", (double)desc.damping,
            mesh.tet_count);
-    for (int frame = 0; frame < a.frames && stable; frame++) {
+    for (int frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
-            fsi_result rc = fsi_world_step(&w, (fsi_real)dt, &report);
+            fsi_result rc = fsi_world_step(&world, (fsi_real)dt, &report);
             if (rc < 0)
                 stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
             total += report.iterations;
             peak = fmax(peak, last = fastest(&mean));
             deepest = fmax(deepest, (double)s.contacts.depth);
         }
-        if (a.out)
-            swarm_draw(&a, &s, &view);
-        ex_progress(&a, frame);
+        if (args.out)
+            swarm_draw(&args, &s, &view);
+        ex_progress(&args, frame);
     }
     for (int i = 0; i < bodies; i++)
         for (int k = 0; k < s.body[i].model->surface_count; k++)
@@ -132,21 +132,21 @@ int main(int argc, char **argv) {
     ex_result("end_speed_mean", "%.4f", mean);
     ex_result("at_rest", "%d", last < 0.05 && mean < 0.01);
     /* largest anywhere, also in the last pockets between the bodies */
-    ex_result("water_speed", "%.3f", w.grid.stats.max_speed);
-    ex_result("overlap_cells", "%.3f", deepest / (double)w.grid.h); /* deepest contact met */
-    ex_result("below_floor_cells", "%.3f", fmax(0, -low / (double)w.grid.h));
+    ex_result("water_speed", "%.3f", world.grid.stats.max_speed);
+    ex_result("overlap_cells", "%.3f", deepest / (double)world.grid.h); /* deepest contact met */
+    ex_result("below_floor_cells", "%.3f", fmax(0, -low / (double)world.grid.h));
     ex_result("contacts", "%d", s.contacts.count);
     /* mean, of the lowest points under the level of the start */
     ex_result("depth", "%.4f", swarm_depth(&s, level, (double)form.a));
     swarm_results(&s, 2 * (double)form.a);
     double begin = ex_now();
-    swarm_memory(&d, &model[0], water, &level);
-    a.begin += ex_now() - begin; /* not the scene's time */
+    swarm_memory(&desc, &model[0], water, &level);
+    args.begin += ex_now() - begin; /* not the scene's time */
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     swarm_free(&s);
     for (int i = 0; i < 2; i++)
         fsi_reduced_model_free(&model[i]);
     fsi_mesh_free(&mesh);
-    fsi_world_free(&w);
-    return ex_end(&a, steps, stable);
+    fsi_world_free(&world);
+    return ex_end(&args, steps, stable);
 }

@@ -36,14 +36,16 @@ typedef struct swarm {
 
 /* inside of the grid's box, open above */
 static fsi_real swarm_box(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {
-    const fsi_grid *g = (const fsi_grid *)user;
-    fsi_real d[5], best;
-    int i, k = 0;
+    const fsi_grid *grid = (const fsi_grid *)user;
+    fsi_real d[5];
+    int k = 0;
     d[0] = x.y;
     d[1] = x.x;
-    d[2] = (fsi_real)g->nx * g->h - x.x;
+    d[2] = (fsi_real)grid->nx * grid->h - x.x;
     d[3] = x.z;
-    d[4] = (fsi_real)g->nz * g->h - x.z;
+    d[4] = (fsi_real)grid->nz * grid->h - x.z;
+    fsi_real best;
+    int i;
     for (best = d[0], i = 1; i < 5; i++)
         if (d[i] < best)
             best = d[i], k = i;
@@ -57,103 +59,101 @@ static fsi_real swarm_box(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void
 }
 
 static fsi_result swarm_doors(swarm *s, fsi_real dt) {
-    fsi_result r = FSI_OK;
-    int i;
-    for (i = 0; i < s->groups && r >= 0; i++) {
-        r = s->single[i] ? fsi_reduced_couple(s->single[i], &s->door[i])
-                         : fsi_reduced_group_couple(&s->group[i], dt, &s->door[i]);
+    fsi_result result = FSI_OK;
+    for (int i = 0; i < s->groups && result >= 0; i++) {
+        result = s->single[i] ? fsi_reduced_couple(s->single[i], &s->door[i])
+                              : fsi_reduced_group_couple(&s->group[i], dt, &s->door[i]);
         if (s->group[i].joint_error > s->joint_error)
             s->joint_error = s->group[i].joint_error;
     }
-    return r;
+    return result;
 }
 
 static fsi_result swarm_take(swarm *s) {
-    fsi_result r = FSI_OK;
-    int i;
-    for (i = 0; i < s->groups && r >= 0; i++)
-        r = s->single[i] ? fsi_reduced_take(s->single[i]) : fsi_reduced_group_take(&s->group[i]);
-    return r;
+    fsi_result result = FSI_OK;
+    for (int i = 0; i < s->groups && result >= 0; i++)
+        result =
+            s->single[i] ? fsi_reduced_take(s->single[i]) : fsi_reduced_group_take(&s->group[i]);
+    return result;
 }
 
 /* Contact, then motion; Newmark: motion, v^n back, contact. */
 static fsi_result swarm_go(swarm *s, fsi_real dt) {
-    fsi_result r = FSI_OK;
-    int i, pass;
-    for (pass = 0; pass < 2 && r >= 0; pass++)
+    fsi_result result = FSI_OK;
+    for (int pass = 0; pass < 2 && result >= 0; pass++)
         if (pass == s->newmark) {
             /* copies on their own: by their samples */
             s->contacts.group = s->groups_list;
             s->contacts.group_count = s->bodies > s->groups ? s->groups : 0;
             if (!s->no_contact)
-                r = fsi_reduced_contact(&s->contacts, s->list, s->bodies, &s->wall, 1, dt);
+                result = fsi_reduced_contact(&s->contacts, s->list, s->bodies, &s->wall, 1, dt);
         } else {
-            for (i = 0; i < s->groups && r >= 0; i++)
-                r = s->single[i] ? fsi_reduced_move(s->single[i], dt)
-                                 : fsi_reduced_group_move(&s->group[i], dt);
-            for (i = 0; i < s->bodies && r >= 0 && s->newmark; i++)
-                r = fsi_reduced_rewind(&s->body[i]);
+            for (int i = 0; i < s->groups && result >= 0; i++)
+                result = s->single[i] ? fsi_reduced_move(s->single[i], dt)
+                                      : fsi_reduced_group_move(&s->group[i], dt);
+            for (int i = 0; i < s->bodies && result >= 0 && s->newmark; i++)
+                result = fsi_reduced_rewind(&s->body[i]);
         }
-    return r;
+    return result;
 }
 
 static fsi_result swarm_begin(void *user, fsi_real dt) {
     swarm *s = (swarm *)user;
     clock_t t = clock();
-    fsi_result r = FSI_OK;
-    int i, k;
+    fsi_result result = FSI_OK;
     if (s->drive_fn)
         s->drive_fn(s, dt, s->user);
-    for (i = 0; i < s->bodies && s->damping > 0; i++)
-        for (k = 0; k < 3; k++) {
+    for (int i = 0; i < s->bodies && s->damping > 0; i++)
+        for (int k = 0; k < 3; k++) {
             s->body[i].p[k] /= 1 + dt * s->damping;
             s->body[i].L[k] /= 1 + dt * s->damping;
         }
     if (s->newmark) {
-        for (i = 0; i < s->bodies && r >= 0; i++)
-            r = fsi_reduced_half(&s->body[i], dt);
-        if (r >= 0)
-            r = swarm_doors(s, dt / 2);
-        if (r >= 0)
-            r = fsi_couple_half(&s->world->couple, s->doors_list, s->groups, dt, NULL);
-        if (r >= 0)
-            r = swarm_take(s);
-        if (r >= 0)
-            r = swarm_go(s, dt);
+        for (int i = 0; i < s->bodies && result >= 0; i++)
+            result = fsi_reduced_half(&s->body[i], dt);
+        if (result >= 0)
+            result = swarm_doors(s, dt / 2);
+        if (result >= 0)
+            result = fsi_couple_half(&s->world->couple, s->doors_list, s->groups, dt, NULL);
+        if (result >= 0)
+            result = swarm_take(s);
+        if (result >= 0)
+            result = swarm_go(s, dt);
     }
-    for (i = 0; i < s->bodies && r >= 0; i++)
-        r = fsi_reduced_forces(&s->body[i], dt);
-    if (r >= 0 && !s->newmark && !s->no_contact)
-        r = fsi_reduced_contact_hold(&s->contacts, s->list, s->bodies, dt);
-    if (r >= 0)
-        r = swarm_doors(s, dt);
+    for (int i = 0; i < s->bodies && result >= 0; i++)
+        result = fsi_reduced_forces(&s->body[i], dt);
+    if (result >= 0 && !s->newmark && !s->no_contact)
+        result = fsi_reduced_contact_hold(&s->contacts, s->list, s->bodies, dt);
+    if (result >= 0)
+        result = swarm_doors(s, dt);
     s->solid_seconds += (double)(clock() - t) / CLOCKS_PER_SEC;
-    return r;
+    return result;
 }
 
 static fsi_result swarm_move(void *user, fsi_real dt) {
     swarm *s = (swarm *)user;
     clock_t t = clock();
-    fsi_result r = swarm_take(s);
-    if (r >= 0 && !s->newmark)
-        r = swarm_go(s, dt);
+    fsi_result result = swarm_take(s);
+    if (result >= 0 && !s->newmark)
+        result = swarm_go(s, dt);
     s->solid_seconds += (double)(clock() - t) / CLOCKS_PER_SEC;
-    return r;
+    return result;
 }
 
 /* A copy at T, turned by q; it joins a group later (swarm_group). */
-static int swarm_add(swarm *s, fsi_world *w, const fsi_reduced_model *m, fsi_vec3 T, fsi_quat q) {
-    fsi_reduced *b = &s->body[s->bodies];
-    s->world = w;
-    if (s->bodies == SWARM_BODIES || fsi_reduced_init(b, m, T, s->allocator) != FSI_OK)
+static int swarm_add(swarm *s, fsi_world *world, const fsi_reduced_model *model, fsi_vec3 T,
+                     fsi_quat q) {
+    fsi_reduced *reduced = &s->body[s->bodies];
+    s->world = world;
+    if (s->bodies == SWARM_BODIES || fsi_reduced_init(reduced, model, T, s->allocator) != FSI_OK)
         return 0;
-    fsi_reduced_place(b, T, q, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0));
-    b->gravity = w->grid.desc.gravity;
+    fsi_reduced_place(reduced, T, q, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0));
+    reduced->gravity = world->grid.desc.gravity;
     s->wall.distance_fn = swarm_box;
-    s->wall.user = &w->grid;
+    s->wall.user = &world->grid;
     s->wall.friction = FSI_R(0.2);
     s->begin[s->bodies] = (double)T.y;
-    s->list[s->bodies++] = b;
+    s->list[s->bodies++] = reduced;
     return 1;
 }
 
@@ -190,7 +190,7 @@ typedef struct swarm_hide {
     fsi_reduced_skin skin;
 } swarm_hide;
 
-EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fsi_iso_desc *d,
+EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fsi_iso_desc *desc,
                   double blend) {
     enum {
         MOST = 8
@@ -199,33 +199,32 @@ EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fs
     fsi_bvh bvh[MOST];
     fsi_surface own[MOST];
     fsi_real *x[MOST] = {NULL};
-    int i, k, b, n, ok, terms = count > 1 ? 6 : 3;
+    int terms = count > 1 ? 6 : 3;
     memset(hide, 0, sizeof *hide);
     memset(own, 0, sizeof own);
     memset(bvh, 0, sizeof bvh);
-    ok = count >= 1 && count <= MOST && fsi_iso_build(d, &hide->mesh) == FSI_OK;
-    n = hide->mesh.vertex_count;
-    for (b = 0; b < count && ok; b++) {
-        const fsi_reduced_model *m = body[b].model;
-        x[b] = (fsi_real *)malloc(3 * (size_t)m->surface_count * sizeof **x);
-        for (i = 0; i < m->surface_count; i++)
-            fsi_vec_store(x[b] + 3 * i, fsi_reduced_point(&body[b], m->surface[i]));
+    int ok = count >= 1 && count <= MOST && fsi_iso_build(desc, &hide->mesh) == FSI_OK;
+    int n = hide->mesh.vertex_count;
+    for (int b = 0; b < count && ok; b++) {
+        const fsi_reduced_model *model = body[b].model;
+        x[b] = (fsi_real *)malloc(3 * (size_t)model->surface_count * sizeof **x);
+        for (int i = 0; i < model->surface_count; i++)
+            fsi_vec_store(x[b] + 3 * i, fsi_reduced_point(&body[b], model->surface[i]));
         own[b].dim = 3;
-        own[b].vertex_count = m->surface_count;
-        own[b].element_count = m->element_count;
+        own[b].vertex_count = model->surface_count;
+        own[b].element_count = model->element_count;
         own[b].x = x[b];
-        own[b].index = m->index;
-        ok = fsi_bvh_init(&bvh[b], m->element_count, NULL) == FSI_OK
+        own[b].index = model->index;
+        ok = fsi_bvh_init(&bvh[b], model->element_count, NULL) == FSI_OK
              && fsi_bvh_build(&bvh[b], &own[b]) == FSI_OK;
     }
     hide->body = (int32_t *)calloc((size_t)(terms * n), sizeof(int32_t));
     hide->vertex = (int32_t *)calloc((size_t)(terms * n), sizeof(int32_t));
     hide->weight = (fsi_real *)calloc((size_t)(terms * n), sizeof(fsi_real));
-    for (i = 0; i < n && ok; i++) {
+    for (int i = 0; i < n && ok; i++) {
         fsi_hit hit[2], h;
         int near_body[2] = {0, 0}, found = 0;
-        double second;
-        for (b = 0; b < count; b++) {
+        for (int b = 0; b < count; b++) {
             if (!fsi_bvh_closest(&bvh[b], fsi_vec_load(hide->mesh.x + 3 * i), FSI_R(1e3), &h))
                 continue;
             if (!found || h.t < hit[0].t) {
@@ -243,13 +242,14 @@ EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fs
             ok = 0;
             break;
         }
-        second =
+        double second =
             found > 1 && blend > 0 ? 0.5 * fmax(0, 1 - (double)(hit[1].t - hit[0].t) / blend) : 0;
-        for (b = 0; b < terms / 3; b++)
-            for (k = 0; k < 3; k++) {
-                const fsi_reduced_model *m = body[near_body[b]].model;
+        for (int b = 0; b < terms / 3; b++)
+            for (int k = 0; k < 3; k++) {
+                const fsi_reduced_model *model = body[near_body[b]].model;
                 hide->body[terms * i + 3 * b + k] = near_body[b];
-                hide->vertex[terms * i + 3 * b + k] = m->surface[m->index[3 * hit[b].element + k]];
+                hide->vertex[terms * i + 3 * b + k] =
+                    model->surface[model->index[3 * hit[b].element + k]];
                 hide->weight[terms * i + 3 * b + k] =
                     hit[b].weight[k] * (fsi_real)(b ? second : 1 - second);
             }
@@ -261,7 +261,7 @@ EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fs
     hide->skin.body = hide->body;
     hide->skin.vertex = hide->vertex;
     hide->skin.weight = hide->weight;
-    for (b = 0; b < MOST; b++) {
+    for (int b = 0; b < MOST; b++) {
         fsi_bvh_free(&bvh[b]);
         free(x[b]);
     }
@@ -269,52 +269,51 @@ EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fs
 }
 
 /* The same for every copy of one model, from the model's own distance field. */
-EX int swarm_skin_model(swarm_hide *hide, const fsi_reduced_model *m) {
-    fsi_iso_desc d = {0};
-    fsi_reduced b;
-    int ok;
-    d.nx = m->nx;
-    d.ny = m->ny;
-    d.nz = m->nz;
-    d.h = m->h;
-    d.origin = m->origin;
-    d.value = m->phi;
-    if (fsi_reduced_init(&b, m, fsi_vec(0, 0, 0), NULL) != FSI_OK)
+EX int swarm_skin_model(swarm_hide *hide, const fsi_reduced_model *model) {
+    fsi_iso_desc desc = {0};
+    desc.nx = model->nx;
+    desc.ny = model->ny;
+    desc.nz = model->nz;
+    desc.h = model->h;
+    desc.origin = model->origin;
+    desc.value = model->phi;
+    fsi_reduced reduced;
+    if (fsi_reduced_init(&reduced, model, fsi_vec(0, 0, 0), NULL) != FSI_OK)
         return 0;
-    ok = swarm_skin(hide, &b, 1, &d, 0);
-    fsi_reduced_free(&b);
+    int ok = swarm_skin(hide, &reduced, 1, &desc, 0);
+    fsi_reduced_free(&reduced);
     return ok;
 }
 
 /* One skin over bodies with these forms, joined smoothly over a centimetre; the cube of half-width
    half around at holds them. Numbers of particles and weights only, so it serves all bodies made
    like these. */
-EX int swarm_skin_forms(swarm_hide *hide, const fsi_reduced *b, fsi_form *const *form, int count,
-                        fsi_vec3 at, double half, double blend) {
+EX int swarm_skin_forms(swarm_hide *hide, const fsi_reduced *reduced, fsi_form *const *form,
+                        int count, fsi_vec3 at, double half, double blend) {
     enum {
         N = 30
     };
 
     static fsi_real value[N * N * N];
-    fsi_iso_desc d = {0};
-    int i, k;
-    d.nx = d.ny = d.nz = N;
-    d.h = (fsi_real)(2 * half) / (N - 1);
-    d.origin = fsi_vec_sub(at, fsi_vec((fsi_real)half, (fsi_real)half, (fsi_real)half));
-    d.value = value;
-    for (i = 0; i < N * N * N; i++) {
+    fsi_iso_desc desc = {0};
+    desc.nx = desc.ny = desc.nz = N;
+    desc.h = (fsi_real)(2 * half) / (N - 1);
+    desc.origin = fsi_vec_sub(at, fsi_vec((fsi_real)half, (fsi_real)half, (fsi_real)half));
+    desc.value = value;
+    for (int i = 0; i < N * N * N; i++) {
         fsi_vec3 x = fsi_vec_mad(
-            d.origin, fsi_vec((fsi_real)(i % N), (fsi_real)(i / N % N), (fsi_real)(i / N / N)),
-            d.h);
+            desc.origin, fsi_vec((fsi_real)(i % N), (fsi_real)(i / N % N), (fsi_real)(i / N / N)),
+            desc.h);
         double sum = 0;
-        for (k = 0; k < count; k++) /* x in the mesh's coordinates */
-            sum += exp(-100
-                       * (double)fsi_form_distance(
-                           fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(b[k].T)), b[k].model->center),
-                           form[k]));
+        for (int k = 0; k < count; k++) /* x in the mesh's coordinates */
+            sum += exp(
+                -100
+                * (double)fsi_form_distance(fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(reduced[k].T)),
+                                                        reduced[k].model->center),
+                                            form[k]));
         value[i] = (fsi_real)fmin(-log(fmax(sum, 1e-30)) / 100, 0.2);
     }
-    return swarm_skin(hide, b, count, &d, blend);
+    return swarm_skin(hide, reduced, count, &desc, blend);
 }
 
 EX void swarm_skin_free(swarm_hide *hide) {
@@ -328,8 +327,7 @@ EX void swarm_skin_free(swarm_hide *hide) {
  * memory of a copy. */
 EX void swarm_results(const swarm *s, double length) {
     double way = 0;
-    int i;
-    for (i = 0; i < s->bodies; i++)
+    for (int i = 0; i < s->bodies; i++)
         way += ((double)s->body[i].T[1] - s->begin[i]) / s->bodies;
     ex_result("joint_error", "%.6f", (double)s->joint_error / length);
     ex_result("swim_distance", "%.4f", way / length);
@@ -341,11 +339,11 @@ EX void swarm_results(const swarm *s, double length) {
 /* Mean depth of the lowest points under a level, over radius. */
 EX double swarm_depth(const swarm *s, double level, double radius) {
     double sum = 0, low;
-    int i, k;
-    for (i = 0; i < s->bodies; i++) {
-        const fsi_reduced_model *m = s->body[i].model;
-        for (low = 1e9, k = 0; k < m->surface_count; k++)
-            low = fmin(low, (double)fsi_reduced_point(&s->body[i], m->surface[k]).y);
+    int k;
+    for (int i = 0; i < s->bodies; i++) {
+        const fsi_reduced_model *model = s->body[i].model;
+        for (low = 1e9, k = 0; k < model->surface_count; k++)
+            low = fmin(low, (double)fsi_reduced_point(&s->body[i], model->surface[k]).y);
         sum += fmax(0, level - low) / radius / s->bodies;
     }
     return sum;
@@ -363,47 +361,47 @@ typedef struct swarm_view {
     int dot_count;
 } swarm_view;
 
-EX void swarm_draw(ex_args *a, swarm *s, const swarm_view *v) {
-    const fsi_grid *g = &s->world->grid;
-    ex_image m = ex_image_make(v->width, v->height);
+EX void swarm_draw(ex_args *args, swarm *s, const swarm_view *v) {
+    const fsi_grid *grid = &s->world->grid;
+    ex_image image = ex_image_make(v->width, v->height);
     double lo[3] = {0, 0, 0}, hi[3], p[3], q[3];
-    int i, k;
-    hi[0] = (double)(g->h * g->nx);
-    hi[1] = (double)(g->h * g->ny);
-    hi[2] = (double)(g->h * g->nz);
-    ex_clear(&m, v->back);
-    ex_floor(&m, &v->camera, lo, hi, 1, 0, v->tile);
-    for (i = 0; i < s->groups; i++) {
-        fsi_surface f = s->single[i] ? s->door[i].surface : fsi_reduced_group_surface(&s->group[i]);
-        fsi_real *x = (fsi_real *)malloc(3 * (size_t)f.vertex_count * sizeof *x + 1);
-        for (k = 0; k < f.vertex_count; k++)
-            fsi_vec_store(x + 3 * k, fsi_surface_place(&f, k));
-        f.x = x;
-        ex_draw_surface3(&m, &v->camera, &f, v->color_fn(s, i));
+    hi[0] = (double)(grid->h * grid->nx);
+    hi[1] = (double)(grid->h * grid->ny);
+    hi[2] = (double)(grid->h * grid->nz);
+    ex_clear(&image, v->back);
+    ex_floor(&image, &v->camera, lo, hi, 1, 0, v->tile);
+    for (int i = 0; i < s->groups; i++) {
+        fsi_surface surface =
+            s->single[i] ? s->door[i].surface : fsi_reduced_group_surface(&s->group[i]);
+        fsi_real *x = (fsi_real *)malloc(3 * (size_t)surface.vertex_count * sizeof *x + 1);
+        for (int k = 0; k < surface.vertex_count; k++)
+            fsi_vec_store(x + 3 * k, fsi_surface_place(&surface, k));
+        surface.x = x;
+        ex_draw_surface3(&image, &v->camera, &surface, v->color_fn(s, i));
         free(x);
     }
-    for (i = 0; i < v->dot_count; i++) {
-        for (k = 0; k < 3; k++)
+    for (int i = 0; i < v->dot_count; i++) {
+        for (int k = 0; k < 3; k++)
             p[k] = (double)v->dots[3 * i + k];
-        if (ex_project(&m, &v->camera, p, q) && q[0] >= 0 && q[1] >= 0 && q[0] < m.w && q[1] < m.h
-            && q[2] < (double)m.depth[(int)q[0] + m.w * (int)q[1]])
-            ex_blend(&m, (int)q[0], (int)q[1], ex_rgb(190, 230, 200), 0.9);
+        if (ex_project(&image, &v->camera, p, q) && q[0] >= 0 && q[1] >= 0 && q[0] < image.w
+            && q[1] < image.h && q[2] < (double)image.depth[(int)q[0] + image.w * (int)q[1]])
+            ex_blend(&image, (int)q[0], (int)q[1], ex_rgb(190, 230, 200), 0.9);
     }
     if (v->water > 0)
-        ex_draw_water(&m, &v->camera, g->nx, g->ny, g->nz, (double)g->h, g->phi,
+        ex_draw_water(&image, &v->camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->phi,
                       ex_rgb(80, 160, 220), v->water);
-    ex_box3(&m, &v->camera, lo, hi, v->edge);
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    ex_box3(&image, &v->camera, lo, hi, v->edge);
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 /* Vertex of a model nearest to x, in the mesh's coordinates. */
-EX int swarm_nearest(const fsi_reduced_model *m, fsi_vec3 x) {
+EX int swarm_nearest(const fsi_reduced_model *model, fsi_vec3 x) {
     fsi_real best = FSI_R(1e30);
-    int i, at = 0;
-    x = fsi_vec_sub(x, m->center);
-    for (i = 0; i < m->vertex_count; i++) {
-        fsi_vec3 d = fsi_vec_sub(fsi_vec_load(m->x0 + 3 * i), x);
+    int at = 0;
+    x = fsi_vec_sub(x, model->center);
+    for (int i = 0; i < model->vertex_count; i++) {
+        fsi_vec3 d = fsi_vec_sub(fsi_vec_load(model->x0 + 3 * i), x);
         if (fsi_vec_dot(d, d) < best)
             best = fsi_vec_dot(d, d), at = i;
     }
@@ -411,30 +409,29 @@ EX int swarm_nearest(const fsi_reduced_model *m, fsi_vec3 x) {
 }
 
 static void swarm_free(swarm *s) {
-    int i;
-    for (i = 0; i < s->groups; i++)
+    for (int i = 0; i < s->groups; i++)
         fsi_reduced_group_free(&s->group[i]);
-    for (i = 0; i < s->bodies; i++)
+    for (int i = 0; i < s->bodies; i++)
         fsi_reduced_free(&s->body[i]);
     fsi_reduced_contacts_free(&s->contacts);
 }
 
 /* Bytes held: what malloc gave through this allocator. */
 EX void *swarm_take_bytes(size_t size, size_t align, void *user) {
-    unsigned char *raw = (unsigned char *)malloc(size + 128), *p;
+    unsigned char *raw = (unsigned char *)malloc(size + 128);
     (void)align;
     if (!raw)
         return NULL;
-    p = raw + 128 - ((uintptr_t)raw & 63u);
+    unsigned char *p = raw + 128 - ((uintptr_t)raw & 63u);
     memcpy(p - 16, &raw, sizeof raw);
     *(double *)user += (double)size;
     return p;
 }
 
 EX void swarm_give_bytes(void *ptr, size_t size, void *user) {
-    void *raw;
     if (!ptr)
         return;
+    void *raw;
     memcpy(&raw, (unsigned char *)ptr - 16, sizeof raw);
     *(double *)user -= (double)size;
     free(raw);
@@ -443,46 +440,46 @@ EX void swarm_give_bytes(void *ptr, size_t size, void *user) {
 /* Bytes in use after two steps of a world d with count copies of m on their own, the caller's
    structs included; they stand `aside` m beside the box's middle, in layers of nine. *sides:
    coupling sides of all. 0: failed. */
-EX double swarm_bytes(const fsi_world_desc *d, const fsi_reduced_model *m, int count, double aside,
-                      fsi_real (*phi)(fsi_vec3 x, void *user), void *user, int *sides) {
+EX double swarm_bytes(const fsi_world_desc *given, const fsi_reduced_model *model, int count,
+                      double aside, fsi_real (*phi)(fsi_vec3 x, void *user), void *user,
+                      int *sides) {
     static swarm s;
     double bytes = 0, held = 0;
-    fsi_allocator a;
-    fsi_world_desc desc = *d;
-    fsi_world w;
-    int i, ok;
-    a.alloc_fn = swarm_take_bytes;
-    a.free_fn = swarm_give_bytes;
-    a.user = &bytes;
-    desc.grid.allocator = desc.couple.allocator = a;
+    fsi_allocator allocator;
+    fsi_world_desc desc = *given;
+    allocator.alloc_fn = swarm_take_bytes;
+    allocator.free_fn = swarm_give_bytes;
+    allocator.user = &bytes;
+    desc.grid.allocator = desc.couple.allocator = allocator;
     desc.max_guests = count;
     memset(&s, 0, sizeof s);
-    s.allocator = &a;
-    s.contacts.allocator = a;
-    s.contacts.slop = d->grid.h / 10;
-    if (fsi_world_init(&w, &desc) != FSI_OK)
+    s.allocator = &allocator;
+    s.contacts.allocator = allocator;
+    s.contacts.slop = given->grid.h / 10;
+    fsi_world world;
+    if (fsi_world_init(&world, &desc) != FSI_OK)
         return 0;
-    ok = fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, phi, user) >= 0;
-    for (i = 0; i < count && ok; i++)
-        ok = swarm_add(&s, &w, m,
+    int ok = fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, phi, user) >= 0;
+    for (int i = 0; i < count && ok; i++)
+        ok = swarm_add(&s, &world, model,
                        fsi_vec((fsi_real)(aside + 0.2 + 0.3 * (i % 3)),
                                (fsi_real)(0.2 + 0.14 * (i / 9)),
                                (fsi_real)(0.2 + 0.3 * (i / 3 % 3))),
                        fsi_quat_from_rotation(fsi_vec(0, 0, 0)))
              && swarm_group(&s, 1, NULL, 0, NULL);
     s.no_contact = aside > 0;
-    for (i = 0; i < 2 && ok; i++)
-        ok = fsi_world_step(&w, FSI_R(0.005), NULL) >= 0;
-    *sides = w.couple.interface.sides;
+    for (int i = 0; i < 2 && ok; i++)
+        ok = fsi_world_step(&world, FSI_R(0.005), NULL) >= 0;
+    *sides = world.couple.iface.sides;
     held = bytes + count * (double)(sizeof(fsi_reduced) + sizeof(fsi_coupled) + 2 * sizeof(void *));
     swarm_free(&s);
-    fsi_world_free(&w);
+    fsi_world_free(&world);
     return ok && bytes == 0 ? held : 0;
 }
 
 /* What one more copy costs: for itself (beside the box: no coupling sides), and per coupling side
  * under water. */
-EX void swarm_memory(const fsi_world_desc *d, const fsi_reduced_model *m,
+EX void swarm_memory(const fsi_world_desc *desc, const fsi_reduced_model *model,
                      fsi_real (*phi)(fsi_vec3 x, void *user), void *user) {
     enum {
         FEW = 9,
@@ -490,12 +487,11 @@ EX void swarm_memory(const fsi_world_desc *d, const fsi_reduced_model *m,
     };
 
     int sides[2];
-    double own = swarm_bytes(d, m, MORE, 3, phi, user, sides)
-                 - swarm_bytes(d, m, FEW, 3, phi, user, sides),
-           wet;
+    double own = swarm_bytes(desc, model, MORE, 3, phi, user, sides)
+                 - swarm_bytes(desc, model, FEW, 3, phi, user, sides);
     own /= MORE - FEW;
-    wet = swarm_bytes(d, m, MORE, 0, phi, user, sides)
-          - swarm_bytes(d, m, FEW, 0, phi, user, sides + 1);
+    double wet = swarm_bytes(desc, model, MORE, 0, phi, user, sides)
+                 - swarm_bytes(desc, model, FEW, 0, phi, user, sides + 1);
     ex_result("bytes_per_body_all", "%.0f", own);
     ex_result("bytes_per_side", "%.0f", (wet - (MORE - FEW) * own) / fmax(1, sides[0] - sides[1]));
 }
@@ -506,9 +502,8 @@ static fsi_quat swarm_turn(double x, double y, double z) {
 
 /* Tetrahedra of a form; the lattice is chosen so that there are about tets of them. */
 static int swarm_mesh(fsi_mesh *mesh, fsi_form *form, fsi_vec3 half, int tets) {
-    double h = pow(8.0 * (double)(half.x * half.y * half.z) * 12 * 0.5 / tets, 1.0 / 3), got;
-    int k;
-    for (k = 0; k < 4; k++) {
+    double h = pow(8.0 * (double)(half.x * half.y * half.z) * 12 * 0.5 / tets, 1.0 / 3);
+    for (int k = 0; k < 4; k++) {
         fsi_real m = (fsi_real)(2 * h);
         memset(mesh, 0, sizeof *mesh);
         if (fsi_mesh_from_sdf(mesh, fsi_form_distance, form,
@@ -518,7 +513,7 @@ static int swarm_mesh(fsi_mesh *mesh, fsi_form *form, fsi_vec3 half, int tets) {
             h *= 0.7;
             continue;
         }
-        got = mesh->tet_count;
+        double got = mesh->tet_count;
         if (k == 3 || fabs(got / tets - 1) < 0.1)
             return 1;
         fsi_mesh_free(mesh);

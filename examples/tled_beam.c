@@ -40,20 +40,20 @@ static beam make_beam(int nx, int ny, int nz, double h) {
     return b;
 }
 
-static void draw(ex_args *a, const fsi_tled *t) {
-    ex_image m = ex_image_make(720, 480);
-    ex_camera c = ex_camera_make(1.0, 0.45, 1.7, 0.5, -0.25, 0, 1, 40);
+static void draw(ex_args *args, const fsi_tled *tled) {
+    ex_image image = ex_image_make(720, 480);
+    ex_camera camera = ex_camera_make(1.0, 0.45, 1.7, 0.5, -0.25, 0, 1, 40);
     double lo[3] = {-0.06, -0.12, -0.1}, hi[3] = {0.0, 0.25, 0.25}, flo[3] = {-1, 0, -1.2},
            fhi[3] = {2, 0, 1.2};
-    fsi_surface s = fsi_tled_surface(t);
+    fsi_surface surface = fsi_tled_surface(tled);
     char text[96];
-    ex_floor(&m, &c, flo, fhi, 1, -0.9, 0.2);
-    ex_draw_surface3(&m, &c, &s, ex_rgb(220, 120, 60));
-    ex_box3(&m, &c, lo, hi, ex_rgb(60, 60, 60)); /* the clamp */
-    snprintf(text, sizeof text, "%d tetrahedra, t = %.2f s", t->tets, t->clock[0]);
-    ex_text(&m, 12, 12, 2, ex_rgb(40, 40, 40), text);
-    ex_frame(a, &m);
-    ex_image_free(&m);
+    ex_floor(&image, &camera, flo, fhi, 1, -0.9, 0.2);
+    ex_draw_surface3(&image, &camera, &surface, ex_rgb(220, 120, 60));
+    ex_box3(&image, &camera, lo, hi, ex_rgb(60, 60, 60)); /* the clamp */
+    snprintf(text, sizeof text, "%d tetrahedra, t = %.2f s", tled->tets, tled->clock[0]);
+    ex_text(&image, 12, 12, 2, ex_rgb(40, 40, 40), text);
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
@@ -66,62 +66,63 @@ int main(int argc, char **argv) {
         {"damping", "1/s", "mass-proportional", "1", 0, 1e3, NULL},
         {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL},
         {"dt", "s", "time step, 0 = the safe one", "0", 0, 1, NULL}};
-    ex_args a;
+    ex_args args;
     double low = 0;
     int stable = 1, inverted = 0;
     long steps = 0;
-    ex_begin(&a, argc, argv, "tled_beam",
+    ex_begin(&args, argc, argv, "tled_beam",
              "A rubber beam clamped at one end swings under its own weight.", keys, 8, 32, 60);
-    int thick = a.size / 8 > 1 ? a.size / 8 : 1;
-    double h = 1.0 / a.size;
-    beam b = make_beam(a.size, thick, thick, h);
-    fsi_tled_desc d;
-    memset(&d, 0, sizeof d);
-    d.nodes = b.nodes;
-    d.tets = b.tets;
-    d.x = b.x;
-    d.tet = b.tet;
-    d.density = (fsi_real)ex_number(&a, "density");
-    d.young = (fsi_real)ex_number(&a, "young");
-    d.poisson = (fsi_real)ex_number(&a, "poisson");
-    d.material = ex_is(&a, "material", "stvk")     ? FSI_TLED_STVK
-                 : ex_is(&a, "material", "nearly") ? FSI_TLED_NEARLY
-                                                   : FSI_TLED_NEOHOOKEAN;
-    d.average_pressure = ex_number(&a, "average") > 0.5 && d.material != FSI_TLED_STVK;
-    d.damping = (fsi_real)ex_number(&a, "damping");
-    d.gravity = fsi_vec(0, -(fsi_real)ex_number(&a, "gravity"), 0);
-    fsi_tled t;
-    if (fsi_tled_init(&t, &d) != FSI_OK)
+    int thick = args.size / 8 > 1 ? args.size / 8 : 1;
+    double h = 1.0 / args.size;
+    beam b = make_beam(args.size, thick, thick, h);
+    fsi_tled_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nodes = b.nodes;
+    desc.tets = b.tets;
+    desc.x = b.x;
+    desc.tet = b.tet;
+    desc.density = (fsi_real)ex_number(&args, "density");
+    desc.young = (fsi_real)ex_number(&args, "young");
+    desc.poisson = (fsi_real)ex_number(&args, "poisson");
+    desc.material = ex_is(&args, "material", "stvk")     ? FSI_TLED_STVK
+                    : ex_is(&args, "material", "nearly") ? FSI_TLED_NEARLY
+                                                         : FSI_TLED_NEOHOOKEAN;
+    desc.average_pressure = ex_number(&args, "average") > 0.5 && desc.material != FSI_TLED_STVK;
+    desc.damping = (fsi_real)ex_number(&args, "damping");
+    desc.gravity = fsi_vec(0, -(fsi_real)ex_number(&args, "gravity"), 0);
+    fsi_tled tled;
+    if (fsi_tled_init(&tled, &desc) != FSI_OK)
         return 1;
-    for (int i = 0; i < t.nodes; i++)
-        if (t.x0[3 * i] < (fsi_real)(h / 2))
-            fsi_tled_fix(&t, i, fsi_vec(0, 0, 0));
-    fsi_real dt = ex_number(&a, "dt") > 0 ? (fsi_real)ex_number(&a, "dt") : fsi_tled_max_dt(&t);
-    for (int frame = 0; frame < a.frames && stable; frame++) {
-        while (stable && t.clock[0] < 0.04 * (frame + 1)) {
-            if (fsi_tled_step(&t, dt) < 0)
+    for (int i = 0; i < tled.nodes; i++)
+        if (tled.x0[3 * i] < (fsi_real)(h / 2))
+            fsi_tled_fix(&tled, i, fsi_vec(0, 0, 0));
+    fsi_real dt =
+        ex_number(&args, "dt") > 0 ? (fsi_real)ex_number(&args, "dt") : fsi_tled_max_dt(&tled);
+    for (int frame = 0; frame < args.frames && stable; frame++) {
+        while (stable && tled.clock[0] < 0.04 * (frame + 1)) {
+            if (fsi_tled_step(&tled, dt) < 0)
                 stable = 0;
-            inverted = t.inverted > inverted ? t.inverted : inverted;
+            inverted = tled.inverted > inverted ? tled.inverted : inverted;
             steps++;
         }
-        for (int i = 0; i < t.nodes; i++)
-            low = fmin(low, (double)t.x[3 * i + 1]);
-        ex_progress(&a, frame);
-        if (a.out)
-            draw(&a, &t);
+        for (int i = 0; i < tled.nodes; i++)
+            low = fmin(low, (double)tled.x[3 * i + 1]);
+        ex_progress(&args, frame);
+        if (args.out)
+            draw(&args, &tled);
     }
     double kinetic;
     double elastic;
-    fsi_tled_totals(&t, &kinetic, &elastic, NULL, NULL);
-    ex_result("tets", "%d", t.tets);
+    fsi_tled_totals(&tled, &kinetic, &elastic, NULL, NULL);
+    ex_result("tets", "%d", tled.tets);
     ex_result("dt", "%.3e", (double)dt);
-    ex_result("dt_critical", "%.3e", (double)t.dt_critical);
+    ex_result("dt_critical", "%.3e", (double)tled.dt_critical);
     ex_result("lowest", "%.4f", low);
     ex_result("kinetic", "%.4e", kinetic);
     ex_result("elastic", "%.4e", elastic);
     ex_result("inverted", "%d", inverted);
-    fsi_tled_free(&t);
+    fsi_tled_free(&tled);
     free(b.x);
     free(b.tet);
-    return ex_end(&a, steps, stable);
+    return ex_end(&args, steps, stable);
 }

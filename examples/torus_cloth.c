@@ -27,26 +27,26 @@ typedef struct pond {
 
 static fsi_result begin(void *user, fsi_real dt) {
     pond *p = (pond *)user;
-    fsi_result r = fsi_solids_forces(&p->rigid, dt);
-    if (r >= 0)
-        r = sheet_begin(&p->s, dt);
-    return r < 0 ? r : fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]);
+    fsi_result result = fsi_solids_forces(&p->rigid, dt);
+    if (result >= 0)
+        result = sheet_begin(&p->s, dt);
+    return result < 0 ? result : fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]);
 }
 
 static fsi_result move(void *user, fsi_real dt) {
     pond *p = (pond *)user;
-    fsi_result r = fsi_solids_take_coupled(&p->rigid, 0);
+    fsi_result result = fsi_solids_take_coupled(&p->rigid, 0);
     /* contact of both, motion of the torus */
-    if (r >= 0)
-        r = fsi_solids_move(&p->rigid, dt);
-    return r < 0 ? r : sheet_move(&p->s, dt);
+    if (result >= 0)
+        result = fsi_solids_move(&p->rigid, dt);
+    return result < 0 ? result : sheet_move(&p->s, dt);
 }
 
 /* of a point inside the torus, m; negative: outside */
 static double depth(const pond *p, const fsi_real *x) {
-    const fsi_rigid *b = &p->rigid.body[0];
-    fsi_vec3 d = fsi_vec_sub(fsi_vec_load(x), b->x),
-             y = fsi_vec(b->rotation.m[1], b->rotation.m[4], b->rotation.m[7]);
+    const fsi_rigid *body = &p->rigid.body[0];
+    fsi_vec3 d = fsi_vec_sub(fsi_vec_load(x), body->x),
+             y = fsi_vec(body->rotation.m[1], body->rotation.m[4], body->rotation.m[7]);
     double up = (double)fsi_vec_dot(d, y),
            out = sqrt(fmax(0, (double)fsi_vec_dot(d, d) - up * up)) - ring;
     return tube - hypot(up, out);
@@ -84,33 +84,33 @@ static double dragged(const pond *p) { /* in the last step, m */
 
 static int make(pond *p, const fsi_mesh *mesh, int size, double coefficient, double density,
                 double cloth, double tilt) {
-    fsi_grid_desc g = {0};
-    fsi_soft_desc c = {0};
-    fsi_solids_desc w = {0};
+    fsi_grid_desc desc = {0};
+    fsi_soft_desc given = {0};
+    fsi_solids_desc options = {0};
     fsi_shape_desc t = {0}, f = {0};
     fsi_rigid_desc b = {0}, ground = {0};
-    g.nx = g.ny = g.nz = size;
-    g.h = 1 / (fsi_real)size;
-    g.rho = FSI_R(1.2);
-    g.gravity.y = FSI_R(-9.81);
-    g.shells = 1;
-    g.side[3].kind = FSI_SIDE_OPEN;
-    c.dim = 3;
-    c.area_density = (fsi_real)cloth;
-    c.stretch = 200;
-    c.bend = FSI_R(0.0005);
-    c.damping_stiffness = FSI_R(0.01);
-    c.gravity.y = FSI_R(-9.81);
-    c.thickness = FSI_R(0.02);
-    c.friction = FSI_R(0.3);
+    desc.nx = desc.ny = desc.nz = size;
+    desc.h = 1 / (fsi_real)size;
+    desc.rho = FSI_R(1.2);
+    desc.gravity.y = FSI_R(-9.81);
+    desc.shells = 1;
+    desc.side[3].kind = FSI_SIDE_OPEN;
+    given.dim = 3;
+    given.area_density = (fsi_real)cloth;
+    given.stretch = 200;
+    given.bend = FSI_R(0.0005);
+    given.damping_stiffness = FSI_R(0.01);
+    given.gravity.y = FSI_R(-9.81);
+    given.thickness = FSI_R(0.02);
+    given.friction = FSI_R(0.3);
     t.kind = FSI_SHAPE_TORUS;
     t.length = (fsi_real)ring;
     t.radius = (fsi_real)tube;
     f.kind = FSI_SHAPE_PLANE;
-    w.dim = 3;
-    w.max_bodies = 2;
-    w.max_contacts = 2000;
-    w.gravity.y = FSI_R(-9.81);
+    options.dim = 3;
+    options.max_bodies = 2;
+    options.max_contacts = 2000;
+    options.gravity.y = FSI_R(-9.81);
     b.kind = FSI_RIGID_DYNAMIC;
     b.shape = &p->torus;
     b.x = fsi_vec(FSI_R(0.5), FSI_R(0.82), FSI_R(0.5));
@@ -120,12 +120,12 @@ static int make(pond *p, const fsi_mesh *mesh, int size, double coefficient, dou
     ground.kind = FSI_RIGID_FIXED;
     ground.shape = &p->floor;
     if (fsi_shape_init(&p->torus, &t) != FSI_OK || fsi_shape_init(&p->floor, &f) != FSI_OK
-        || fsi_solids_init(&p->rigid, &w) != FSI_OK)
+        || fsi_solids_init(&p->rigid, &options) != FSI_OK)
         return 0;
     if (fsi_solids_add(&p->rigid, &b, NULL) != FSI_OK
         || fsi_solids_add(&p->rigid, &ground, NULL) != FSI_OK)
         return 0;
-    if (!sheet_make(&p->s, &g, &c, mesh, coefficient, TRACERS))
+    if (!sheet_make(&p->s, &desc, &given, mesh, coefficient, TRACERS))
         return 0;
     fsi_soft_external(&p->s.cloth, &p->touch);
     if (fsi_solids_set_externals(&p->rigid, &p->touch, 1) != FSI_OK
@@ -140,38 +140,38 @@ static int make(pond *p, const fsi_mesh *mesh, int size, double coefficient, dou
 }
 
 static void draw(ex_image *all, pond *p, int at, int frame) {
-    ex_image m = ex_image_make(640, 600);
-    ex_camera c = ex_camera_make(0.5, 1.0, 2.9, 0.5, 0.48, 0.5, 1, 32);
+    ex_image image = ex_image_make(640, 600);
+    ex_camera camera = ex_camera_make(0.5, 1.0, 2.9, 0.5, 0.48, 0.5, 1, 32);
     const double lo[3] = {0, 0, 0}, hi[3] = {1, 1, 1};
     const ex_color color[2] = {ex_rgb(0, 130, 120), ex_rgb(215, 40, 40)};
     fsi_surface cloth = fsi_soft_surface(&p->s.cloth);
     char text[32];
-    ex_clear(&m, ex_rgb(240, 246, 250));
-    ex_floor(&m, &c, lo, hi, 1, 0, 0.125);
+    ex_clear(&image, ex_rgb(240, 246, 250));
+    ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
     if (fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]) == FSI_OK)
-        ex_draw_surface3(&m, &c, &p->s.list[1]->surface, ex_rgb(225, 170, 60));
-    ex_draw_surface3(&m, &c, &cloth, ex_rgb(150, 175, 225));
+        ex_draw_surface3(&image, &camera, &p->s.list[1]->surface, ex_rgb(225, 170, 60));
+    ex_draw_surface3(&image, &camera, &cloth, ex_rgb(150, 175, 225));
     for (int i = 0; i < TRACERS; i++) {
         for (int k = frame >= KEEP ? frame - KEEP + 1 : 0; k < frame; k++) {
             const fsi_real *u = trail[at][k % KEEP] + 3 * i, *v = trail[at][(k + 1) % KEEP] + 3 * i;
             const double q[2][3] = {{(double)u[0], (double)u[1], (double)u[2]},
                                     {(double)v[0], (double)v[1], (double)v[2]}};
-            ex_line3(&m, &c, q[0], q[1], color[above[i]]);
+            ex_line3(&image, &camera, q[0], q[1], color[above[i]]);
         }
         fsi_mesh dot;
         if (fsi_mesh_sphere(&dot, fsi_vec_load(p->s.point + 3 * i), FSI_R(0.008), 3, NULL)
             != FSI_OK)
             continue;
-        fsi_surface s = fsi_mesh_surface(&dot);
-        ex_draw_surface3(&m, &c, &s, color[above[i]]);
+        fsi_surface surface = fsi_mesh_surface(&dot);
+        ex_draw_surface3(&image, &camera, &surface, color[above[i]]);
         fsi_mesh_free(&dot);
     }
-    ex_box3(&m, &c, lo, hi, ex_rgb(120, 120, 120));
-    ex_text(&m, 14, 12, 3, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
+    ex_box3(&image, &camera, lo, hi, ex_rgb(120, 120, 120));
+    ex_text(&image, 14, 12, 3, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
     snprintf(text, sizeof text, "FELL %.0f MM", 1e3 * (0.82 - (double)p->rigid.body[0].x.y));
-    ex_text(&m, 14, 40, 2, ex_rgb(90, 90, 90), text);
-    ex_paste(all, &m, at * m.w, 0);
-    ex_image_free(&m);
+    ex_text(&image, 14, 40, 2, ex_rgb(90, 90, 90), text);
+    ex_paste(all, &image, at * image.w, 0);
+    ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
@@ -182,15 +182,15 @@ int main(int argc, char **argv) {
         {"tilt", "rad", "of the torus at first", "0.25", -1.5, 1.5, NULL},
         {"dt", "s", "time step", "0.005", 1e-4, 0.02, NULL}};
     static pond p[2];
-    ex_args a;
+    ex_args args;
     double its = 0, deepest = 0, from = 0, down[2] = {0, 0};
     int frame = 0, inside[2] = {0, 0}, stable = 1;
     long steps = 0;
-    ex_begin(&a, argc, argv, "torus_cloth",
+    ex_begin(&args, argc, argv, "torus_cloth",
              "A torus falls onto a light cloth in air and drags it down, slip beside no-slip.",
              keys, 5, 20, 60);
     /* whose results have the plain names */
-    int main_one = ex_is(&a, "wall", "noslip");
+    int main_one = ex_is(&args, "wall", "noslip");
     fsi_mesh mesh;
     if (fsi_mesh_sheet(&mesh, fsi_vec(FSI_R(0.15), (fsi_real)start, FSI_R(0.85)),
                        fsi_vec(FSI_R(0.7), 0, 0), fsi_vec(0, 0, FSI_R(-0.7)), SIDE, SIDE, 1, NULL,
@@ -198,32 +198,32 @@ int main(int argc, char **argv) {
         != FSI_OK)
         return 1;
     for (int w = 0; w < 2; w++)
-        stable = make(&p[w], &mesh, a.size, !w, ex_number(&a, "density"), ex_number(&a, "cloth"),
-                      ex_number(&a, "tilt"))
+        stable = make(&p[w], &mesh, args.size, !w, ex_number(&args, "density"),
+                      ex_number(&args, "cloth"), ex_number(&args, "tilt"))
                  && stable;
     from = stable ? (double)p[0].rigid.body[0].x.y : 0;
-    for (; frame < a.frames && stable; frame++) {
+    for (; frame < args.frames && stable; frame++) {
         for (int w = 0; w < 2 && stable; w++) {
-            if (ex_is(&a, "wall", w ? "slip" : "noslip"))
+            if (ex_is(&args, "wall", w ? "slip" : "noslip"))
                 continue;
-            stable = sheet_step(&p[w].s, ex_number(&a, "dt")) >= 0
+            stable = sheet_step(&p[w].s, ex_number(&args, "dt")) >= 0
                      && fsi_all_finite(3 * (size_t)mesh.vertex_count, p[w].s.cloth.x);
-            fsi_solids_report r;
-            fsi_solids_measure(&p[w].rigid, &r);
-            deepest = fmax(deepest, r.penetration);
+            fsi_solids_report report;
+            fsi_solids_measure(&p[w].rigid, &report);
+            deepest = fmax(deepest, report.penetration);
             down[w] += dragged(&p[w]);
             memcpy(trail[w][frame % KEEP], p[w].s.point, sizeof trail[w][0]);
             its += p[w].s.report.iterations;
             steps++;
         }
-        if (a.out && frame % 3 == 2) {
-            ex_image m = ex_image_make(1280, 600);
+        if (args.out && frame % 3 == 2) {
+            ex_image image = ex_image_make(1280, 600);
             for (int w = 0; w < 2; w++)
-                draw(&m, &p[w], w, frame);
-            ex_frame(&a, &m);
-            ex_image_free(&m);
+                draw(&image, &p[w], w, frame);
+            ex_frame(&args, &image);
+            ex_image_free(&image);
         }
-        ex_progress(&a, frame);
+        ex_progress(&args, frame);
     }
     for (int w = 0; w < 2; w++)
         for (int i = 0; i < TRACERS && stable; i++)
@@ -247,5 +247,5 @@ int main(int argc, char **argv) {
         fsi_shape_free(&p[w].floor);
     }
     fsi_mesh_free(&mesh);
-    return ex_end(&a, steps, stable);
+    return ex_end(&args, steps, stable);
 }

@@ -29,83 +29,81 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
                            {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     ex_camera camera = ex_camera_make(v->eye[0], v->eye[1], v->eye[2], 0, v->look, 0, 1, 36);
     double lo[3] = {-1, 0, -1}, hi[3] = {1, 1, 1};
-    ex_args a;
-    fsi_sph sph;
-    fsi_sph_desc f = {0};
+    ex_args args;
+    fsi_sph_desc desc = {0};
     fsi_sph_emitter tap = {0};
-    fsi_tled solid;
-    fsi_tled_desc t = {0};
-    fsi_mesh mesh;
-    fsi_proxy proxy;
-    fsi_proxy_desc p = {0};
+    fsi_tled_desc given = {0};
+    fsi_proxy_desc options = {0};
     fsi_proxy_solid part = {0};
-    fsi_surface surface;
-    pour w;
-    int frame, i, n, side;
     long bad = 0;
-    ex_begin(&a, argc, argv, v->name, v->what, keys, 7, 12, 60);
-    n = (int)(sqrt(ex_number(&a, "tets") / 6) / 2 + 0.5) * 2;
+    ex_begin(&args, argc, argv, v->name, v->what, keys, 7, 12, 60);
+    int n = (int)(sqrt(ex_number(&args, "tets") / 6) / 2 + 0.5) * 2;
     /* vertex i + side * (j + 2 k), j = 0 below, 1 above */
-    side = n + 1;
+    int side = n + 1;
+    fsi_mesh mesh;
     if (fsi_mesh_box(&mesh, fsi_vec(-1, 0, -1), fsi_vec(1, 1, 1), n, 1, n, 0, NULL) != FSI_OK)
         return 1;
     /* the square becomes a disk, the disk is bent */
-    for (i = 0; i < mesh.vertex_count; i++) {
+    for (int i = 0; i < mesh.vertex_count; i++) {
         double x = (double)mesh.x[3 * i], z = (double)mesh.x[3 * i + 2],
                u = x * sqrt(1 - z * z / 2), s = z * sqrt(1 - x * x / 2), k, y;
         v->bend_fn(sqrt(u * u + s * s), (double)mesh.x[3 * i + 1], &k, &y);
         fsi_vec_store(mesh.x + 3 * i, fsi_vec((fsi_real)(k * u), (fsi_real)y, (fsi_real)(k * s)));
     }
-    t.nodes = mesh.vertex_count;
-    t.tets = mesh.tet_count;
-    t.x = mesh.x;
-    t.tet = mesh.tet;
-    t.density = (fsi_real)ex_number(&a, "density");
-    t.young = (fsi_real)ex_number(&a, "young");
-    t.poisson = FSI_R(0.3);
-    t.damping = 4;
-    t.gravity = fsi_vec(0, (fsi_real)-ex_number(&a, "gravity"), 0);
-    f.capacity = (int)ex_number(&a, "particles");
-    f.spacing = FSI_R(0.36) / (fsi_real)a.size;
-    f.density = 1000;
-    f.sound_speed = 30;
-    f.viscosity = 2;
-    f.artificial = FSI_R(0.1);
-    f.gravity = t.gravity;
-    if (fsi_tled_init(&solid, &t) != FSI_OK || fsi_sph_init(&sph, &f) != FSI_OK)
+    given.nodes = mesh.vertex_count;
+    given.tets = mesh.tet_count;
+    given.x = mesh.x;
+    given.tet = mesh.tet;
+    given.density = (fsi_real)ex_number(&args, "density");
+    given.young = (fsi_real)ex_number(&args, "young");
+    given.poisson = FSI_R(0.3);
+    given.damping = 4;
+    given.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
+    desc.capacity = (int)ex_number(&args, "particles");
+    desc.spacing = FSI_R(0.36) / (fsi_real)args.size;
+    desc.density = 1000;
+    desc.sound_speed = 30;
+    desc.viscosity = 2;
+    desc.artificial = FSI_R(0.1);
+    desc.gravity = given.gravity;
+    fsi_sph sph;
+    fsi_tled solid;
+    if (fsi_tled_init(&solid, &given) != FSI_OK || fsi_sph_init(&sph, &desc) != FSI_OK)
         return 1;
-    for (i = 0; i < solid.nodes; i++)
+    for (int i = 0; i < solid.nodes; i++)
         if (v->held_fn(solid.x + 3 * i))
             fsi_tled_fix(&solid, i, fsi_vec(0, 0, 0));
     tap.centre = fsi_vec(0, (fsi_real)v->tap, 0);
     tap.direction = fsi_vec(0, -1, 0);
     tap.radius = (fsi_real)v->radius;
     tap.speed = FSI_R(1.5);
-    tap.until = (fsi_real)(f.capacity * pow((double)f.spacing, 3)
+    tap.until = (fsi_real)(desc.capacity * pow((double)desc.spacing, 3)
                            / (3.14159 * v->radius * v->radius * 1.5));
     fsi_sph_add_emitter(&sph, &tap);
     part.tled = &solid;
-    part.restitution = (fsi_real)ex_number(&a, "restitution");
-    part.slip = (fsi_real)ex_number(&a, "slip");
-    p.sph = &sph;
-    p.solid = &part;
-    p.count = 1;
-    if (pour_begin(&w, &proxy, &p, 0.02) != FSI_OK)
+    part.restitution = (fsi_real)ex_number(&args, "restitution");
+    part.slip = (fsi_real)ex_number(&args, "slip");
+    options.sph = &sph;
+    options.solid = &part;
+    options.count = 1;
+    fsi_proxy proxy;
+    pour w;
+    if (pour_begin(&w, &proxy, &options, 0.02) != FSI_OK)
         return 1;
-    for (frame = 0; frame < a.frames && pour_frame(&w); frame++) {
+    for (int frame = 0; frame < args.frames && pour_frame(&w); frame++) {
         /* on the wrong side: nearest to the lower layer of nodes */
-        for (i = 0; i < sph.now.count; i++) {
-            fsi_hit h;
-            if (!pour_near(&w, i, FSI_R(0.5), NULL, &h))
+        for (int i = 0; i < sph.now.count; i++) {
+            fsi_hit hit;
+            if (!pour_near(&w, i, FSI_R(0.5), NULL, &hit))
                 continue;
-            for (n = 0; n < 3 && solid.triangle[3 * h.element + n] / side % 2 == 0; n++) {
+            for (n = 0; n < 3 && solid.triangle[3 * hit.element + n] / side % 2 == 0; n++) {
             }
             bad += n == 3 && hypot((double)sph.x[i], (double)sph.z[i]) < 0.3;
         }
-        surface = fsi_tled_surface(&solid);
-        if (a.out)
-            pour_draw(&a, &sph, &surface, &camera, 480, lo, hi, ex_rgb(215, 140, 70));
-        ex_progress(&a, frame);
+        fsi_surface surface = fsi_tled_surface(&solid);
+        if (args.out)
+            pour_draw(&args, &sph, &surface, &camera, 480, lo, hi, ex_rgb(215, 140, 70));
+        ex_progress(&args, frame);
     }
     pour_results(&w, bad);
     ex_result("tets", "%d", mesh.tet_count);
@@ -114,6 +112,6 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
     fsi_tled_free(&solid);
     fsi_sph_free(&sph);
     fsi_mesh_free(&mesh);
-    return ex_end(&a, w.steps, w.stable);
+    return ex_end(&args, w.steps, w.stable);
 }
 #endif

@@ -133,11 +133,11 @@ static CHECK_UNUSED void fail_free_fn(void *ptr, size_t size, void *user) {
 }
 
 static CHECK_UNUSED fsi_allocator fail_make(fail_allocator *f) {
-    fsi_allocator a;
-    a.alloc_fn = fail_alloc_fn;
-    a.free_fn = fail_free_fn;
-    a.user = f;
-    return a;
+    fsi_allocator allocator;
+    allocator.alloc_fn = fail_alloc_fn;
+    allocator.free_fn = fail_free_fn;
+    allocator.user = f;
+    return allocator;
 }
 
 /* Sets the number of threads where there are threads. */

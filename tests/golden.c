@@ -13,11 +13,11 @@ int main(int argc, char **argv) {
     for (int i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
         void *scene = calloc(1, k->bytes);
-        fsi_result r = k->make(scene, NULL);
-        for (int j = 0; j < k->touch + steps && r >= 0; j++)
-            r = k->step(scene);
-        if (r < 0) {
-            printf("%s %s\n", k->name, fsi_result_text(r));
+        fsi_result result = k->make(scene, NULL);
+        for (int j = 0; j < k->touch + steps && result >= 0; j++)
+            result = k->step(scene);
+        if (result < 0) {
+            printf("%s %s\n", k->name, fsi_result_text(result));
             return 1;
         }
         void *block = calloc(1, scene_size(k, scene));

@@ -161,23 +161,23 @@ static size_t scene_round(size_t n) {
 
 static size_t scene_size(const scene_kind *k, void *scene) {
     scene_part part[SCENE_PARTS];
-    int i, n = k->parts(scene, part);
+    int n = k->parts(scene, part);
     size_t bytes = 0;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         bytes += scene_round(scene_part_size(&part[i]));
     return bytes;
 }
 
 static fsi_result scene_save(const scene_kind *k, void *scene, void *block) {
     scene_part part[SCENE_PARTS];
-    int i, n = k->parts(scene, part);
+    int n = k->parts(scene, part);
     unsigned char *at = (unsigned char *)block;
-    fsi_result r = FSI_OK;
-    for (i = 0; i < n && r >= 0; i++) {
-        r = scene_part_save(&part[i], at);
+    fsi_result result = FSI_OK;
+    for (int i = 0; i < n && result >= 0; i++) {
+        result = scene_part_save(&part[i], at);
         at += scene_round(scene_part_size(&part[i]));
     }
-    return r;
+    return result;
 }
 
 static CHECK_UNUSED fsi_result scene_restore(const scene_kind *k, void *scene, const void *block) {
@@ -256,43 +256,41 @@ typedef struct scene_fluid {
     fsi_grid grid;
 } scene_fluid;
 
-static fsi_result smoke_make(void *scene, const fsi_allocator *a, int n, int dim) {
-    fsi_grid *g = &((scene_fluid *)scene)->grid;
-    fsi_grid_desc d = scene_grid(n, dim, 0, a);
-    fsi_result r;
-    d.confinement = FSI_R(0.2);
-    r = fsi_grid_init(g, &d);
-    return r < 0 ? r : scene_jet(g);
+static fsi_result smoke_make(void *scene, const fsi_allocator *allocator, int n, int dim) {
+    fsi_grid *grid = &((scene_fluid *)scene)->grid;
+    fsi_grid_desc desc = scene_grid(n, dim, 0, allocator);
+    desc.confinement = FSI_R(0.2);
+    fsi_result result = fsi_grid_init(grid, &desc);
+    return result < 0 ? result : scene_jet(grid);
 }
 
-static fsi_result liquid_make(void *scene, const fsi_allocator *a, int n, int dim) {
-    fsi_grid *g = &((scene_fluid *)scene)->grid;
-    fsi_grid_desc d = scene_grid(n, dim, 1, a);
-    fsi_result r;
-    d.volume_correction = 1;
-    r = fsi_grid_init(g, &d);
-    return r < 0 ? r : fsi_grid_set_field(g, FSI_FIELD_PHI, scene_water, NULL);
+static fsi_result liquid_make(void *scene, const fsi_allocator *allocator, int n, int dim) {
+    fsi_grid *grid = &((scene_fluid *)scene)->grid;
+    fsi_grid_desc desc = scene_grid(n, dim, 1, allocator);
+    desc.volume_correction = 1;
+    fsi_result result = fsi_grid_init(grid, &desc);
+    return result < 0 ? result : fsi_grid_set_field(grid, FSI_FIELD_PHI, scene_water, NULL);
 }
 
-static fsi_result smoke2_make(void *s, const fsi_allocator *a) {
-    return smoke_make(s, a, 24, 2);
+static fsi_result smoke2_make(void *s, const fsi_allocator *allocator) {
+    return smoke_make(s, allocator, 24, 2);
 }
 
-static fsi_result smoke3_make(void *s, const fsi_allocator *a) {
-    return smoke_make(s, a, 12, 3);
+static fsi_result smoke3_make(void *s, const fsi_allocator *allocator) {
+    return smoke_make(s, allocator, 12, 3);
 }
 
-static fsi_result liquid2_make(void *s, const fsi_allocator *a) {
-    return liquid_make(s, a, 24, 2);
+static fsi_result liquid2_make(void *s, const fsi_allocator *allocator) {
+    return liquid_make(s, allocator, 24, 2);
 }
 
-static fsi_result liquid3_make(void *s, const fsi_allocator *a) {
-    return liquid_make(s, a, 12, 3);
+static fsi_result liquid3_make(void *s, const fsi_allocator *allocator) {
+    return liquid_make(s, allocator, 12, 3);
 }
 
 static fsi_result fluid_step(void *scene) {
-    fsi_grid *g = &((scene_fluid *)scene)->grid;
-    return fsi_grid_step(g, scene_hurry * FSI_R(0.3) * g->h, NULL);
+    fsi_grid *grid = &((scene_fluid *)scene)->grid;
+    return fsi_grid_step(grid, scene_hurry * FSI_R(0.3) * grid->h, NULL);
 }
 
 static int fluid_parts(void *scene, scene_part *p) {
@@ -312,58 +310,57 @@ typedef struct scene_bodies {
     fsi_shape floor, box, ball;
 } scene_bodies;
 
-static fsi_result bodies_make(void *scene, const fsi_allocator *a) {
+static fsi_result bodies_make(void *scene, const fsi_allocator *allocator) {
     scene_bodies *s = (scene_bodies *)scene;
-    fsi_solids_desc d;
-    fsi_shape_desc f;
-    fsi_rigid_desc b;
+    fsi_solids_desc desc;
+    int id = 0, before = 0;
+    memset(&desc, 0, sizeof desc);
+    fsi_shape_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_rigid_desc options;
+    memset(&options, 0, sizeof options);
     fsi_joint_desc j;
-    fsi_result r;
-    int i, id = 0, before = 0;
-    memset(&d, 0, sizeof d);
-    memset(&f, 0, sizeof f);
-    memset(&b, 0, sizeof b);
     memset(&j, 0, sizeof j);
-    if (a)
-        d.allocator = f.allocator = *a;
-    d.dim = 3;
-    d.max_bodies = 8;
-    d.max_joints = 2;
-    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    r = fsi_solids_init(&s->world, &d);
+    if (allocator)
+        desc.allocator = given.allocator = *allocator;
+    desc.dim = 3;
+    desc.max_bodies = 8;
+    desc.max_joints = 2;
+    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    fsi_result result = fsi_solids_init(&s->world, &desc);
     /* walls: on an open floor the ball rolls to the edge and falls for ever */
-    f.kind = FSI_SHAPE_ROOM;
-    f.half = fsi_vec(2, 2, 2);
-    if (r >= 0)
-        r = fsi_shape_init(&s->floor, &f);
-    f.kind = FSI_SHAPE_BOX;
-    f.half = fsi_vec(FSI_R(0.1), FSI_R(0.08), FSI_R(0.12));
-    if (r >= 0)
-        r = fsi_shape_init(&s->box, &f);
-    f.kind = FSI_SHAPE_SPHERE;
-    f.radius = FSI_R(0.1);
-    if (r >= 0)
-        r = fsi_shape_init(&s->ball, &f);
-    b.shape = &s->floor;
-    b.x = fsi_vec(0, 2, 0);
-    b.kind = FSI_RIGID_FIXED;
-    b.friction = FSI_R(0.4);
-    if (r >= 0)
-        r = fsi_solids_add(&s->world, &b, NULL);
-    b.kind = FSI_RIGID_DYNAMIC;
-    b.density = 500 * scene_weight;
-    for (i = 0; i < 6 && r >= 0; i++) {
-        b.shape = i % 3 == 2 ? &s->ball : &s->box;
-        b.x = fsi_vec(FSI_R(0.03) * (fsi_real)i, FSI_R(0.2) + FSI_R(0.25) * (fsi_real)i,
-                      FSI_R(0.02) * (fsi_real)(i % 2));
+    given.kind = FSI_SHAPE_ROOM;
+    given.half = fsi_vec(2, 2, 2);
+    if (result >= 0)
+        result = fsi_shape_init(&s->floor, &given);
+    given.kind = FSI_SHAPE_BOX;
+    given.half = fsi_vec(FSI_R(0.1), FSI_R(0.08), FSI_R(0.12));
+    if (result >= 0)
+        result = fsi_shape_init(&s->box, &given);
+    given.kind = FSI_SHAPE_SPHERE;
+    given.radius = FSI_R(0.1);
+    if (result >= 0)
+        result = fsi_shape_init(&s->ball, &given);
+    options.shape = &s->floor;
+    options.x = fsi_vec(0, 2, 0);
+    options.kind = FSI_RIGID_FIXED;
+    options.friction = FSI_R(0.4);
+    if (result >= 0)
+        result = fsi_solids_add(&s->world, &options, NULL);
+    options.kind = FSI_RIGID_DYNAMIC;
+    options.density = 500 * scene_weight;
+    for (int i = 0; i < 6 && result >= 0; i++) {
+        options.shape = i % 3 == 2 ? &s->ball : &s->box;
+        options.x = fsi_vec(FSI_R(0.03) * (fsi_real)i, FSI_R(0.2) + FSI_R(0.25) * (fsi_real)i,
+                            FSI_R(0.02) * (fsi_real)(i % 2));
         before = id;
-        r = fsi_solids_add(&s->world, &b, &id);
+        result = fsi_solids_add(&s->world, &options, &id);
     }
     j.kind = FSI_JOINT_POINT;
     j.a = before;
     j.b = id;
     j.anchor = fsi_vec(FSI_R(0.14), FSI_R(1.32), FSI_R(0.01));
-    return r < 0 ? r : fsi_solids_join(&s->world, &j, NULL);
+    return result < 0 ? result : fsi_solids_join(&s->world, &j, NULL);
 }
 
 static fsi_result bodies_step(void *scene) {
@@ -398,25 +395,25 @@ static fsi_real scene_ground(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, v
     return x.y;
 }
 
-static fsi_result cloth_make(void *scene, const fsi_allocator *a) {
+static fsi_result cloth_make(void *scene, const fsi_allocator *allocator) {
     scene_soft *s = (scene_soft *)scene;
 
     enum {
         N = 7
     };
 
-    fsi_soft_desc d;
+    fsi_soft_desc desc;
     fsi_real x[3 * N * N];
     int32_t tri[6 * (N - 1) * (N - 1)];
-    int i, j, t = 0;
-    memset(&d, 0, sizeof d);
-    for (j = 0; j < N; j++)
-        for (i = 0; i < N; i++)
+    int t = 0;
+    memset(&desc, 0, sizeof desc);
+    for (int j = 0; j < N; j++)
+        for (int i = 0; i < N; i++)
             fsi_vec_store(x + 3 * (i + N * j),
                           fsi_vec(FSI_R(0.1) * (fsi_real)i, FSI_R(0.15) + FSI_R(0.03) * (fsi_real)j,
                                   FSI_R(0.1) * (fsi_real)j));
-    for (j = 0; j + 1 < N; j++)
-        for (i = 0; i + 1 < N; i++) {
+    for (int j = 0; j + 1 < N; j++)
+        for (int i = 0; i + 1 < N; i++) {
             int c = i + N * j;
             tri[t++] = c;
             tri[t++] = c + 1;
@@ -425,47 +422,48 @@ static fsi_result cloth_make(void *scene, const fsi_allocator *a) {
             tri[t++] = c + N + 1;
             tri[t++] = c + N;
         }
-    d.dim = 3;
-    d.vertex_count = N * N;
-    d.x = x;
-    d.triangle_count = t / 3;
-    d.triangle = tri;
-    d.area_density = FSI_R(0.2) * scene_weight;
-    d.stretch = 500;
-    d.bend = FSI_R(1e-4);
-    d.damping_stiffness = FSI_R(0.005);
-    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    if (a)
-        d.allocator = *a;
+    desc.dim = 3;
+    desc.vertex_count = N * N;
+    desc.x = x;
+    desc.triangle_count = t / 3;
+    desc.triangle = tri;
+    desc.area_density = FSI_R(0.2) * scene_weight;
+    desc.stretch = 500;
+    desc.bend = FSI_R(1e-4);
+    desc.damping_stiffness = FSI_R(0.005);
+    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    if (allocator)
+        desc.allocator = *allocator;
     s->ground.distance_fn = scene_ground;
     s->ground.friction = FSI_R(0.3);
-    return fsi_soft_init(&s->soft, &d);
+    return fsi_soft_init(&s->soft, &desc);
 }
 
-static fsi_result tets_make(void *scene, const fsi_allocator *a) {
+static fsi_result tets_make(void *scene, const fsi_allocator *allocator) {
     scene_soft *s = (scene_soft *)scene;
-    fsi_soft_desc d;
-    fsi_result r = fsi_mesh_box(&s->mesh, fsi_vec(0, FSI_R(0.1), 0),
-                                fsi_vec(FSI_R(0.4), FSI_R(0.3), FSI_R(0.2)), 4, 2, 2, 0, a);
-    if (r < 0)
-        return r;
-    memset(&d, 0, sizeof d);
-    d.dim = 3;
-    d.vertex_count = s->mesh.vertex_count;
-    d.x = s->mesh.x;
-    d.tet_count = s->mesh.tet_count;
-    d.tet = s->mesh.tet;
-    d.density = 1000 * scene_weight;
-    d.young = FSI_R(5e4);
-    d.poisson = FSI_R(0.3);
-    d.model = FSI_SOFT_NEOHOOKEAN;
-    d.damping_stiffness = FSI_R(0.002);
-    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    if (a)
-        d.allocator = *a;
+    fsi_result result =
+        fsi_mesh_box(&s->mesh, fsi_vec(0, FSI_R(0.1), 0),
+                     fsi_vec(FSI_R(0.4), FSI_R(0.3), FSI_R(0.2)), 4, 2, 2, 0, allocator);
+    if (result < 0)
+        return result;
+    fsi_soft_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.dim = 3;
+    desc.vertex_count = s->mesh.vertex_count;
+    desc.x = s->mesh.x;
+    desc.tet_count = s->mesh.tet_count;
+    desc.tet = s->mesh.tet;
+    desc.density = 1000 * scene_weight;
+    desc.young = FSI_R(5e4);
+    desc.poisson = FSI_R(0.3);
+    desc.model = FSI_SOFT_NEOHOOKEAN;
+    desc.damping_stiffness = FSI_R(0.002);
+    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    if (allocator)
+        desc.allocator = *allocator;
     s->ground.distance_fn = scene_ground;
     s->ground.friction = FSI_R(0.3);
-    return fsi_soft_init(&s->soft, &d);
+    return fsi_soft_init(&s->soft, &desc);
 }
 
 static fsi_result soft_step(void *scene) {
@@ -493,51 +491,50 @@ typedef struct scene_reduced {
     fsi_obstacle ground;
 } scene_reduced;
 
-static fsi_result reduced_make(void *scene, const fsi_allocator *a) {
+static fsi_result reduced_make(void *scene, const fsi_allocator *allocator) {
     scene_reduced *s = (scene_reduced *)scene;
-    fsi_reduced_desc d;
-    fsi_result r = fsi_mesh_box(&s->mesh, fsi_vec(0, 0, 0),
-                                fsi_vec(FSI_R(0.4), FSI_R(0.1), FSI_R(0.2)), 4, 1, 2, 0, a);
-    int i;
-    memset(&d, 0, sizeof d);
-    if (r < 0)
-        return r;
-    d.mesh = &s->mesh;
-    d.modes = 5;
-    d.density = 800 * scene_weight;
-    d.young = FSI_R(1e5);
-    d.poisson = FSI_R(0.3);
-    d.damping_stiffness = FSI_R(0.01);
-    d.samples = 30;
-    d.field = 12;
-    if (a)
-        d.allocator = s->contacts.allocator = *a;
-    r = fsi_reduced_model_init(&s->model, &d);
-    for (i = 0; i < 3 && r >= 0; i++) {
-        r = fsi_reduced_init(
+    fsi_reduced_desc desc;
+    fsi_result result =
+        fsi_mesh_box(&s->mesh, fsi_vec(0, 0, 0), fsi_vec(FSI_R(0.4), FSI_R(0.1), FSI_R(0.2)), 4, 1,
+                     2, 0, allocator);
+    memset(&desc, 0, sizeof desc);
+    if (result < 0)
+        return result;
+    desc.mesh = &s->mesh;
+    desc.modes = 5;
+    desc.density = 800 * scene_weight;
+    desc.young = FSI_R(1e5);
+    desc.poisson = FSI_R(0.3);
+    desc.damping_stiffness = FSI_R(0.01);
+    desc.samples = 30;
+    desc.field = 12;
+    if (allocator)
+        desc.allocator = s->contacts.allocator = *allocator;
+    result = fsi_reduced_model_init(&s->model, &desc);
+    for (int i = 0; i < 3 && result >= 0; i++) {
+        result = fsi_reduced_init(
             &s->body[i], &s->model,
-            fsi_vec(FSI_R(0.1) * (fsi_real)i, FSI_R(0.1) + FSI_R(0.2) * (fsi_real)i, 0), a);
+            fsi_vec(FSI_R(0.1) * (fsi_real)i, FSI_R(0.1) + FSI_R(0.2) * (fsi_real)i, 0), allocator);
         s->body[i].gravity = fsi_vec(0, FSI_R(-9.81), 0);
         s->list[i] = &s->body[i];
     }
     s->contacts.friction = FSI_R(0.3);
     s->ground.distance_fn = scene_ground;
     s->ground.friction = FSI_R(0.3);
-    return r;
+    return result;
 }
 
 static fsi_result reduced_step(void *scene) {
     scene_reduced *s = (scene_reduced *)scene;
     const fsi_real dt = scene_hurry * FSI_R(0.005);
-    fsi_result r = FSI_OK;
-    int i;
-    for (i = 0; i < 3 && r >= 0; i++)
-        r = fsi_reduced_forces(&s->body[i], dt);
-    if (r >= 0)
-        r = fsi_reduced_contact(&s->contacts, s->list, 3, &s->ground, 1, dt);
-    for (i = 0; i < 3 && r >= 0; i++)
-        r = fsi_reduced_move(&s->body[i], dt);
-    return r;
+    fsi_result result = FSI_OK;
+    for (int i = 0; i < 3 && result >= 0; i++)
+        result = fsi_reduced_forces(&s->body[i], dt);
+    if (result >= 0)
+        result = fsi_reduced_contact(&s->contacts, s->list, 3, &s->ground, 1, dt);
+    for (int i = 0; i < 3 && result >= 0; i++)
+        result = fsi_reduced_move(&s->body[i], dt);
+    return result;
 }
 
 static int reduced_parts(void *scene, scene_part *p) {
@@ -567,42 +564,41 @@ typedef struct scene_world {
     fsi_shape ball;
 } scene_world;
 
-static fsi_result world_make(void *scene, const fsi_allocator *a) {
+static fsi_result world_make(void *scene, const fsi_allocator *allocator) {
     scene_world *s = (scene_world *)scene;
-    fsi_world_desc d;
-    fsi_shape_desc f;
-    fsi_rigid_desc b;
-    fsi_result r;
-    int i;
-    memset(&d, 0, sizeof d);
-    memset(&f, 0, sizeof f);
-    memset(&b, 0, sizeof b);
-    d.grid = scene_grid(24, 2, 1, a);
+    fsi_world_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_shape_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_rigid_desc options;
+    memset(&options, 0, sizeof options);
+    desc.grid = scene_grid(24, 2, 1, allocator);
     /* what cells hold that a body sets free shows in the smoke */
-    d.grid.volume_correction = 1;
-    d.grid.smoke = 1;
-    d.max_bodies = 2;
-    d.couple.bubbles = 1;
-    if (a)
-        f.allocator = *a;
-    r = fsi_world_init(&s->world, &d);
-    f.kind = FSI_SHAPE_SPHERE;
-    f.dim = 2;
-    f.radius = FSI_R(0.12);
-    f.resolution = 24;
-    if (r >= 0)
-        r = fsi_shape_init(&s->ball, &f);
-    b.kind = FSI_RIGID_DYNAMIC;
-    b.shape = &s->ball;
-    for (i = 0; i < 2 && r >= 0; i++) {
-        b.density = (i ? 3000 : 100) * scene_weight;
+    desc.grid.volume_correction = 1;
+    desc.grid.smoke = 1;
+    desc.max_bodies = 2;
+    desc.couple.bubbles = 1;
+    if (allocator)
+        given.allocator = *allocator;
+    fsi_result result = fsi_world_init(&s->world, &desc);
+    given.kind = FSI_SHAPE_SPHERE;
+    given.dim = 2;
+    given.radius = FSI_R(0.12);
+    given.resolution = 24;
+    if (result >= 0)
+        result = fsi_shape_init(&s->ball, &given);
+    options.kind = FSI_RIGID_DYNAMIC;
+    options.shape = &s->ball;
+    for (int i = 0; i < 2 && result >= 0; i++) {
+        options.density = (i ? 3000 : 100) * scene_weight;
         /* one begins in the water */
-        b.x = fsi_vec(i ? FSI_R(0.7) : FSI_R(0.3), i ? FSI_R(0.45) : FSI_R(0.7), 0);
-        r = fsi_world_add(&s->world, &b, NULL);
+        options.x = fsi_vec(i ? FSI_R(0.7) : FSI_R(0.3), i ? FSI_R(0.45) : FSI_R(0.7), 0);
+        result = fsi_world_add(&s->world, &options, NULL);
     }
-    if (r >= 0)
-        r = fsi_grid_set_field(&s->world.grid, FSI_FIELD_DENSITY, scene_haze, NULL);
-    return r < 0 ? r : fsi_grid_set_field(&s->world.grid, FSI_FIELD_PHI, scene_bubble, NULL);
+    if (result >= 0)
+        result = fsi_grid_set_field(&s->world.grid, FSI_FIELD_DENSITY, scene_haze, NULL);
+    return result < 0 ? result
+                      : fsi_grid_set_field(&s->world.grid, FSI_FIELD_PHI, scene_bubble, NULL);
 }
 
 static fsi_result world_step(void *scene) {
@@ -637,35 +633,34 @@ typedef struct scene_strip {
 
 static fsi_result strip_begin(void *user, fsi_real dt) {
     scene_strip *s = (scene_strip *)user;
-    fsi_result r = s->mono.count ? fsi_soft_forces(&s->cloth, dt) : FSI_OK;
-    if (r < 0)
-        return r;
+    fsi_result result = s->mono.count ? fsi_soft_forces(&s->cloth, dt) : FSI_OK;
+    if (result < 0)
+        return result;
     fsi_soft_coupled(&s->cloth, &s->door);
     return s->mono.count ? FSI_OK : fsi_soft_responder_begin(&s->responder);
 }
 
 static fsi_result strip_move(void *user, fsi_real dt) {
     scene_strip *s = (scene_strip *)user;
-    fsi_result r = s->mono.count ? fsi_soft_finish(&s->cloth) : FSI_OK;
-    return r < 0 ? r : fsi_soft_move(&s->cloth, dt);
+    fsi_result result = s->mono.count ? fsi_soft_finish(&s->cloth) : FSI_OK;
+    return result < 0 ? result : fsi_soft_move(&s->cloth, dt);
 }
 
-static fsi_result strip_base(scene_strip *s, const fsi_allocator *a, int split) {
+static fsi_result strip_base(scene_strip *s, const fsi_allocator *allocator, int split) {
     enum {
         N = 9
     };
 
-    fsi_grid_desc g = scene_grid(24, 2, 0, a);
-    fsi_soft_desc c;
+    fsi_grid_desc desc = scene_grid(24, 2, 0, allocator);
+    fsi_soft_desc given;
     fsi_real x[3 * N];
     int32_t segment[2 * (N - 1)];
     unsigned char pin[N] = {0};
-    fsi_result r;
-    memset(&c, 0, sizeof c);
-    g.shells = 1;
-    r = fsi_grid_init(&s->grid, &g);
-    if (r >= 0)
-        r = scene_jet(&s->grid);
+    memset(&given, 0, sizeof given);
+    desc.shells = 1;
+    fsi_result result = fsi_grid_init(&s->grid, &desc);
+    if (result >= 0)
+        result = scene_jet(&s->grid);
     for (int i = 0; i < N; i++) {
         fsi_vec_store(x + 3 * i,
                       fsi_vec(FSI_R(0.33) + FSI_R(0.34) * (fsi_real)i / (N - 1),
@@ -674,51 +669,51 @@ static fsi_result strip_base(scene_strip *s, const fsi_allocator *a, int split) 
             segment[2 * i - 2] = i - 1, segment[2 * i - 1] = i;
     }
     pin[0] = pin[N - 1] = 7;
-    c.dim = 2;
-    c.vertex_count = N;
-    c.x = x;
-    c.segment_count = N - 1;
-    c.segment = segment;
-    c.pin = pin;
-    c.area_density = FSI_R(0.05) * scene_weight;
-    c.stretch = 1;
-    c.bend = FSI_R(1e-6);
-    c.damping_stiffness = FSI_R(0.01);
-    c.integrator = split ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
-    if (a)
-        c.allocator = *a;
+    given.dim = 2;
+    given.vertex_count = N;
+    given.x = x;
+    given.segment_count = N - 1;
+    given.segment = segment;
+    given.pin = pin;
+    given.area_density = FSI_R(0.05) * scene_weight;
+    given.stretch = 1;
+    given.bend = FSI_R(1e-6);
+    given.damping_stiffness = FSI_R(0.01);
+    given.integrator = split ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+    if (allocator)
+        given.allocator = *allocator;
     s->list[0] = &s->door;
-    return r < 0 ? r : fsi_soft_init(&s->cloth, &c);
+    return result < 0 ? result : fsi_soft_init(&s->cloth, &given);
 }
 
-static fsi_result mono_make(void *scene, const fsi_allocator *a) {
+static fsi_result mono_make(void *scene, const fsi_allocator *allocator) {
     scene_strip *s = (scene_strip *)scene;
-    fsi_couple_desc d;
-    fsi_result r = strip_base(s, a, 1);
-    memset(&d, 0, sizeof d);
-    if (a)
-        d.allocator = *a;
+    fsi_couple_desc desc;
+    fsi_result result = strip_base(s, allocator, 1);
+    memset(&desc, 0, sizeof desc);
+    if (allocator)
+        desc.allocator = *allocator;
     s->mono.solid = s->list;
     s->mono.count = 1;
     s->mono.begin_fn = strip_begin;
     s->mono.move_fn = strip_move;
     s->mono.user = s;
-    return r < 0 ? r : fsi_couple_init(&s->couple, &s->grid, &d);
+    return result < 0 ? result : fsi_couple_init(&s->couple, &s->grid, &desc);
 }
 
-static fsi_result xpm_make(void *scene, const fsi_allocator *a) {
+static fsi_result xpm_make(void *scene, const fsi_allocator *allocator) {
     scene_strip *s = (scene_strip *)scene;
-    fsi_partitioned_desc d;
-    fsi_interface_desc f;
-    fsi_result r = strip_base(s, a, 0);
-    memset(&d, 0, sizeof d);
-    memset(&f, 0, sizeof f);
-    if (a)
-        d.allocator = f.allocator = s->responder.allocator = s->parted.allocator =
-            s->parted.fluid.allocator = s->parted.solids.allocator = *a;
-    d.n = d.m = 27 + 16;
-    d.group = 3;
-    d.tolerance = FSI_R(0.01) * s->grid.h;
+    fsi_partitioned_desc desc;
+    fsi_result result = strip_base(s, allocator, 0);
+    memset(&desc, 0, sizeof desc);
+    fsi_interface_desc given;
+    memset(&given, 0, sizeof given);
+    if (allocator)
+        desc.allocator = given.allocator = s->responder.allocator = s->parted.allocator =
+            s->parted.fluid.allocator = s->parted.solids.allocator = *allocator;
+    desc.n = desc.m = 27 + 16;
+    desc.group = 3;
+    desc.tolerance = FSI_R(0.01) * s->grid.h;
     s->responder.soft = &s->cloth;
     s->part.solid = &s->door;
     s->part.respond_fn = fsi_soft_respond;
@@ -733,9 +728,9 @@ static fsi_result xpm_make(void *scene, const fsi_allocator *a) {
     s->parted.begin_fn = strip_begin;
     s->parted.move_fn = strip_move;
     s->parted.user = s;
-    if (r >= 0)
-        r = fsi_interface_init(&s->face, &s->grid, &f);
-    return r < 0 ? r : fsi_partitioned_init(&s->scheme, &d);
+    if (result >= 0)
+        result = fsi_interface_init(&s->face, &s->grid, &given);
+    return result < 0 ? result : fsi_partitioned_init(&s->scheme, &desc);
 }
 
 static fsi_result mono_step(void *scene) {
@@ -790,19 +785,18 @@ typedef struct scene_slip {
     fsi_real x[6];
 } scene_slip;
 
-static fsi_result slip_make(void *scene, const fsi_allocator *a) {
+static fsi_result slip_make(void *scene, const fsi_allocator *allocator) {
     static const int32_t index[2] = {0, 1};
     scene_slip *s = (scene_slip *)scene;
-    fsi_grid_desc g = scene_grid(24, 2, 0, a);
-    fsi_slip_desc d;
-    fsi_result r;
-    memset(&d, 0, sizeof d);
-    if (a)
-        d.allocator = *a;
-    g.shells = 1;
-    r = fsi_grid_init(&s->grid, &g);
-    if (r >= 0)
-        r = scene_jet(&s->grid);
+    fsi_grid_desc desc = scene_grid(24, 2, 0, allocator);
+    fsi_slip_desc given;
+    memset(&given, 0, sizeof given);
+    if (allocator)
+        given.allocator = *allocator;
+    desc.shells = 1;
+    fsi_result result = fsi_grid_init(&s->grid, &desc);
+    if (result >= 0)
+        result = scene_jet(&s->grid);
     fsi_vec_store(s->x, fsi_vec(FSI_R(0.35), FSI_R(0.4), 0));
     fsi_vec_store(s->x + 3, fsi_vec(FSI_R(0.7), FSI_R(0.55), 0));
     s->door.surface.dim = 2;
@@ -813,7 +807,7 @@ static fsi_result slip_make(void *scene, const fsi_allocator *a) {
     s->list[0] = &s->door;
     s->step.solid = s->list;
     s->step.count = 1;
-    return r < 0 ? r : fsi_slip_init(&s->slip, &s->grid, &d);
+    return result < 0 ? result : fsi_slip_init(&s->slip, &s->grid, &given);
 }
 
 static fsi_result slip_step(void *scene) {
@@ -864,23 +858,21 @@ static fsi_result square_move(void *user, fsi_real dt) {
     return FSI_OK;
 }
 
-static fsi_result square_make(void *scene, const fsi_allocator *a) {
+static fsi_result square_make(void *scene, const fsi_allocator *allocator) {
     static const int32_t index[8] = {0, 1, 1, 2, 2, 3, 3, 0};
     scene_square *s = (scene_square *)scene;
-    fsi_grid_desc g = scene_grid(24, 2, 0, a);
-    fsi_slip_desc d;
-    fsi_result r;
-    int i;
-    memset(&d, 0, sizeof d);
-    if (a)
-        d.allocator = *a;
-    r = fsi_grid_init(&s->grid, &g);
-    if (r >= 0)
-        r = scene_jet(&s->grid);
+    fsi_grid_desc desc = scene_grid(24, 2, 0, allocator);
+    fsi_slip_desc given;
+    memset(&given, 0, sizeof given);
+    if (allocator)
+        given.allocator = *allocator;
+    fsi_result result = fsi_grid_init(&s->grid, &desc);
+    if (result >= 0)
+        result = scene_jet(&s->grid);
     /* no mass: it goes where it is told */
     s->body.velocity = fsi_vec(FSI_R(0.3), FSI_R(0.1), 0);
     fsi_vec_store(s->own.centre, fsi_vec(FSI_R(0.4), FSI_R(0.45), 0));
-    for (i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++)
         fsi_vec_store(s->own.tracer + 3 * i,
                       fsi_vec(FSI_R(0.55), FSI_R(0.35) + FSI_R(0.03) * (fsi_real)i, 0));
     s->surface.dim = 2;
@@ -894,11 +886,11 @@ static fsi_result square_make(void *scene, const fsi_allocator *a) {
     s->step.begin_fn = square_begin;
     s->step.move_fn = square_move;
     s->step.user = s;
-    if (r >= 0)
-        r = fsi_slip_init(&s->slip, &s->grid, &d);
+    if (result >= 0)
+        result = fsi_slip_init(&s->slip, &s->grid, &given);
     s->slip.tracer = s->own.tracer;
     s->slip.tracers = 8;
-    return r;
+    return result;
 }
 
 static fsi_result square_step(void *scene) {
@@ -932,52 +924,54 @@ typedef struct scene_proxy {
     fsi_proxy_solid solid;
 } scene_proxy;
 
-static fsi_result proxy_make(void *scene, const fsi_allocator *a) {
+static fsi_result proxy_make(void *scene, const fsi_allocator *allocator) {
     scene_proxy *s = (scene_proxy *)scene;
-    fsi_sph_desc f;
-    fsi_tled_desc t;
-    fsi_proxy_desc p;
-    fsi_result r = fsi_mesh_box(&s->mesh, fsi_vec(0, 0, 0),
-                                fsi_vec(FSI_R(0.4), FSI_R(0.04), FSI_R(0.4)), 6, 1, 6, 0, a);
-    int i, n;
-    memset(&f, 0, sizeof f);
-    memset(&t, 0, sizeof t);
-    memset(&p, 0, sizeof p);
-    if (r < 0)
-        return r;
-    if (a)
-        f.allocator = t.allocator = p.allocator = *a;
-    t.nodes = s->mesh.vertex_count;
-    t.tets = s->mesh.tet_count;
-    t.x = s->mesh.x;
-    t.tet = s->mesh.tet;
-    t.density = 1000 * scene_weight;
-    t.young = FSI_R(2e5);
-    t.poisson = FSI_R(0.3);
-    t.damping = 4;
-    t.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    r = fsi_tled_init(&s->plate, &t);
-    for (i = 0; r >= 0 && i < s->plate.nodes; i++)
+    fsi_sph_desc desc;
+    fsi_result result =
+        fsi_mesh_box(&s->mesh, fsi_vec(0, 0, 0), fsi_vec(FSI_R(0.4), FSI_R(0.04), FSI_R(0.4)), 6, 1,
+                     6, 0, allocator);
+    memset(&desc, 0, sizeof desc);
+    fsi_tled_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_proxy_desc options;
+    memset(&options, 0, sizeof options);
+    if (result < 0)
+        return result;
+    if (allocator)
+        desc.allocator = given.allocator = options.allocator = *allocator;
+    given.nodes = s->mesh.vertex_count;
+    given.tets = s->mesh.tet_count;
+    given.x = s->mesh.x;
+    given.tet = s->mesh.tet;
+    given.density = 1000 * scene_weight;
+    given.young = FSI_R(2e5);
+    given.poisson = FSI_R(0.3);
+    given.damping = 4;
+    given.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    result = fsi_tled_init(&s->plate, &given);
+    for (int i = 0; result >= 0 && i < s->plate.nodes; i++)
         if (s->mesh.x[3 * i] < FSI_R(0.01) || s->mesh.x[3 * i] > FSI_R(0.39))
-            r = fsi_tled_fix(&s->plate, i, fsi_vec(0, 0, 0));
-    f.capacity = 300;
-    f.spacing = FSI_R(0.04);
-    f.density = 1000;
-    f.sound_speed = 20;
-    f.viscosity = 1;
-    f.artificial = FSI_R(0.1);
-    f.gravity = t.gravity;
-    if (r >= 0)
-        r = fsi_sph_init(&s->sph, &f);
-    if (r >= 0)
-        r = fsi_sph_add_block(&s->sph, fsi_vec(FSI_R(0.1), FSI_R(0.08), FSI_R(0.1)),
+            result = fsi_tled_fix(&s->plate, i, fsi_vec(0, 0, 0));
+    desc.capacity = 300;
+    desc.spacing = FSI_R(0.04);
+    desc.density = 1000;
+    desc.sound_speed = 20;
+    desc.viscosity = 1;
+    desc.artificial = FSI_R(0.1);
+    desc.gravity = given.gravity;
+    if (result >= 0)
+        result = fsi_sph_init(&s->sph, &desc);
+    int n;
+    if (result >= 0)
+        result =
+            fsi_sph_add_block(&s->sph, fsi_vec(FSI_R(0.1), FSI_R(0.08), FSI_R(0.1)),
                               fsi_vec(FSI_R(0.3), FSI_R(0.32), FSI_R(0.3)), fsi_vec(0, -1, 0), &n);
     s->solid.tled = &s->plate;
     s->solid.slip = FSI_R(0.5);
-    p.sph = &s->sph;
-    p.solid = &s->solid;
-    p.count = 1;
-    return r < 0 ? r : fsi_proxy_init(&s->proxy, &p);
+    options.sph = &s->sph;
+    options.solid = &s->solid;
+    options.count = 1;
+    return result < 0 ? result : fsi_proxy_init(&s->proxy, &options);
 }
 
 static fsi_result proxy_step(void *scene) {
@@ -1009,58 +1003,58 @@ typedef struct scene_float {
     fsi_sph_rigid couple;
 } scene_float;
 
-static fsi_result float_make(void *scene, const fsi_allocator *a) {
+static fsi_result float_make(void *scene, const fsi_allocator *allocator) {
     scene_float *s = (scene_float *)scene;
-    fsi_sph_desc f;
-    fsi_solids_desc w;
+    fsi_sph_desc desc;
+    int body = 0, object = 0;
+    memset(&desc, 0, sizeof desc);
+    fsi_solids_desc given;
+    memset(&given, 0, sizeof given);
     fsi_shape_desc sd;
-    fsi_rigid_desc b;
-    fsi_sph_rigid_desc d;
-    fsi_surface skin;
-    fsi_result r;
-    int n, body = 0, object = 0;
-    memset(&f, 0, sizeof f);
-    memset(&w, 0, sizeof w);
     memset(&sd, 0, sizeof sd);
-    memset(&b, 0, sizeof b);
+    fsi_rigid_desc options;
+    memset(&options, 0, sizeof options);
+    fsi_sph_rigid_desc d;
     memset(&d, 0, sizeof d);
-    if (a)
-        f.allocator = w.allocator = sd.allocator = d.allocator = *a;
-    f.capacity = 800;
-    f.boundary_capacity = 4000;
-    f.solver = FSI_SPH_DFSPH;
-    f.spacing = FSI_R(0.06);
-    f.density = 1000;
-    f.viscosity = 1;
-    f.gravity = w.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    f.dt_max = FSI_R(0.002);
-    w.dim = 3;
-    w.max_bodies = 1;
+    if (allocator)
+        desc.allocator = given.allocator = sd.allocator = d.allocator = *allocator;
+    desc.capacity = 800;
+    desc.boundary_capacity = 4000;
+    desc.solver = FSI_SPH_DFSPH;
+    desc.spacing = FSI_R(0.06);
+    desc.density = 1000;
+    desc.viscosity = 1;
+    desc.gravity = given.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.dt_max = FSI_R(0.002);
+    given.dim = 3;
+    given.max_bodies = 1;
     sd.kind = FSI_SHAPE_SPHERE;
     sd.radius = FSI_R(0.12);
-    r = fsi_sph_init(&s->sph, &f);
-    if (r >= 0)
-        r = fsi_solids_init(&s->world, &w);
-    if (r >= 0)
-        r = fsi_shape_init(&s->ball, &sd);
-    b.kind = FSI_RIGID_DYNAMIC;
-    b.shape = &s->ball;
-    b.density = 200 * scene_weight;
-    b.x = fsi_vec(FSI_R(0.24), FSI_R(0.5), FSI_R(0.24));
-    if (r >= 0)
-        r = fsi_solids_add(&s->world, &b, &body);
-    if (r >= 0)
-        r = fsi_sph_add_block(&s->sph, fsi_vec(0, 0, 0),
+    fsi_result result = fsi_sph_init(&s->sph, &desc);
+    if (result >= 0)
+        result = fsi_solids_init(&s->world, &given);
+    if (result >= 0)
+        result = fsi_shape_init(&s->ball, &sd);
+    options.kind = FSI_RIGID_DYNAMIC;
+    options.shape = &s->ball;
+    options.density = 200 * scene_weight;
+    options.x = fsi_vec(FSI_R(0.24), FSI_R(0.5), FSI_R(0.24));
+    if (result >= 0)
+        result = fsi_solids_add(&s->world, &options, &body);
+    int n;
+    if (result >= 0)
+        result =
+            fsi_sph_add_block(&s->sph, fsi_vec(0, 0, 0),
                               fsi_vec(FSI_R(0.48), FSI_R(0.3), FSI_R(0.48)), fsi_vec(0, 0, 0), &n);
-    if (r >= 0)
-        r = fsi_sph_add_box_walls(&s->sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(0.48), 1, FSI_R(0.48)),
-                                  0, NULL);
-    if (r >= 0)
-        r = fsi_mesh_sphere(&s->mesh, b.x, FSI_R(0.09), 4, a);
-    if (r < 0)
-        return r;
-    skin = fsi_mesh_surface(&s->mesh);
-    r = fsi_sph_add_surface(&s->sph, &skin, b.x, 1, &object);
+    if (result >= 0)
+        result = fsi_sph_add_box_walls(&s->sph, fsi_vec(0, 0, 0),
+                                       fsi_vec(FSI_R(0.48), 1, FSI_R(0.48)), 0, NULL);
+    if (result >= 0)
+        result = fsi_mesh_sphere(&s->mesh, options.x, FSI_R(0.09), 4, allocator);
+    if (result < 0)
+        return result;
+    fsi_surface skin = fsi_mesh_surface(&s->mesh);
+    result = fsi_sph_add_surface(&s->sph, &skin, options.x, 1, &object);
     /* so small that it iterates and learns K */
     d.sph = &s->sph;
     d.world = &s->world;
@@ -1068,7 +1062,7 @@ static fsi_result float_make(void *scene, const fsi_allocator *a) {
     d.body = &body;
     d.object = &object;
     d.tolerance = FSI_R(2e-4);
-    return r < 0 ? r : fsi_sph_rigid_init(&s->couple, &d);
+    return result < 0 ? result : fsi_sph_rigid_init(&s->couple, &d);
 }
 
 static fsi_result float_step(void *scene) {
@@ -1118,42 +1112,38 @@ static double scene_most(double a, double b) {
     return a > b ? a : b;
 }
 
-static void scene_meter_grid(const fsi_grid *g, scene_meter *m) {
-    int a;
-    for (a = 0; a < g->dim; a++)
-        m->speed = scene_most(m->speed, (double)fsi_max_abs((int)g->faces[a], g->u[a]));
-    if (g->phi)
-        m->volume += g->stats.liquid_volume;
+static void scene_meter_grid(const fsi_grid *grid, scene_meter *m) {
+    for (int a = 0; a < grid->dim; a++)
+        m->speed = scene_most(m->speed, (double)fsi_max_abs((int)grid->faces[a], grid->u[a]));
+    if (grid->phi)
+        m->volume += grid->stats.liquid_volume;
 }
 
 static void scene_meter_nodes(int n, const fsi_real *x, const fsi_real *v, scene_meter *m) {
-    int i;
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         m->place += (double)x[3 * i + 1];
     m->speed = scene_most(m->speed, (double)fsi_max_abs(3 * n, v));
 }
 
-static void scene_meter_rigid(const fsi_solids *w, scene_meter *m) {
-    int i;
-    for (i = 0; i < w->body_count; i++) {
-        const fsi_rigid *b = &w->body[i];
-        m->place += (double)b->x.y;
-        m->speed = scene_most(m->speed, sqrt((double)fsi_vec_dot(b->v, b->v)));
+static void scene_meter_rigid(const fsi_solids *solids, scene_meter *m) {
+    for (int i = 0; i < solids->body_count; i++) {
+        const fsi_rigid *body = &solids->body[i];
+        m->place += (double)body->x.y;
+        m->speed = scene_most(m->speed, sqrt((double)fsi_vec_dot(body->v, body->v)));
     }
 }
 
 static void scene_meter_ledger(void *scene, const char *name, scene_meter *m) {
     m->ledger = m->scale = 0;
-    int k;
     if (strcmp(name, "world") == 0) {
-        const fsi_world *w = &((scene_world *)scene)->world;
-        for (k = 0; k < 2; k++)
-            m->ledger = scene_most(m->ledger, fabs(w->couple.report.momentum[k]));
-        for (k = 0; k < w->solids.body_count; k++)
-            m->scale += (double)w->solids.body[k].mass * 9.81 * 0.005;
+        const fsi_world *world = &((scene_world *)scene)->world;
+        for (int k = 0; k < 2; k++)
+            m->ledger = scene_most(m->ledger, fabs(world->couple.report.momentum[k]));
+        for (int k = 0; k < world->solids.body_count; k++)
+            m->scale += (double)world->solids.body[k].mass * 9.81 * 0.005;
     } else if (strcmp(name, "sph_float") == 0) {
         const scene_float *s = (const scene_float *)scene;
-        for (k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++)
             m->ledger = scene_most(m->ledger, fabs(s->couple.momentum[k]));
         m->scale = (double)s->world.body[0].mass * 9.81 * 0.002;
         /* no walls: the fluid gains gravity less what it gave to the plate */
@@ -1164,7 +1154,7 @@ static void scene_meter_ledger(void *scene, const char *name, scene_meter *m) {
         double mass, P[3];
         fsi_sph_totals(&s->sph, &mass, P, NULL, NULL);
         m->scale = mass * 9.81 * 0.0006;
-        for (k = 0; k < 3; k++) {
+        for (int k = 0; k < 3; k++) {
             double gained = P[k] - m->last_fluid[k] + (k == 1 ? m->scale : 0);
             if (m->steps)
                 m->ledger = scene_most(m->ledger, fabs(gained + given[k]));
@@ -1194,10 +1184,10 @@ static CHECK_UNUSED void scene_measure(const scene_kind *k, void *scene, scene_m
             scene_meter_nodes(((const fsi_tled *)o)->nodes, ((const fsi_tled *)o)->x,
                               ((const fsi_tled *)o)->v, m);
         if (part[i].what == PART_REDUCED) {
-            const fsi_reduced *b = (const fsi_reduced *)o;
-            m->place += (double)b->T[1];
+            const fsi_reduced *reduced = (const fsi_reduced *)o;
+            m->place += (double)reduced->T[1];
             for (int j = 0; j < 8; j++) {
-                fsi_vec3 v = fsi_reduced_velocity(b, j);
+                fsi_vec3 v = fsi_reduced_velocity(reduced, j);
                 m->speed = scene_most(m->speed, sqrt((double)fsi_vec_dot(v, v)));
             }
         }

@@ -82,19 +82,20 @@ TEST deflate_comes_back(void) {
     int sizes[] = {0, 1, 2, 3, 258, 259, N};
     for (int kind = 0; kind < 4; kind++)
         for (int q = 0; q < 7; q++) {
-            ex_bytes z;
-            memset(&z, 0, sizeof z);
+            ex_bytes bytes;
+            memset(&bytes, 0, sizeof bytes);
             for (int i = 0; i < sizes[q]; i++)
                 data[i] = (uint8_t)(kind == 0   ? 7
                                     : kind == 1 ? (int)(127 * check_random(&seed))
                                     : kind == 2 ? i / 300
                                                 : i % 253 * (i / 40000));
-            ex_deflate(&z, data, sizes[q]);
-            ASSERT_EQ_FMT((size_t)sizes[q], inflate_fixed(z.at, z.size, back, N + 1000), "%lu");
+            ex_deflate(&bytes, data, sizes[q]);
+            ASSERT_EQ_FMT((size_t)sizes[q], inflate_fixed(bytes.at, bytes.size, back, N + 1000),
+                          "%lu");
             ASSERT(sizes[q] == 0 || !memcmp(data, back, (size_t)sizes[q]));
             if (q == 6 && kind != 1)
-                ASSERTm("it compresses", z.size < N / 20);
-            free(z.at);
+                ASSERTm("it compresses", bytes.size < N / 20);
+            free(bytes.at);
         }
     free(data);
     free(back);
@@ -102,10 +103,10 @@ TEST deflate_comes_back(void) {
 }
 
 static size_t slurp(const char *path, uint8_t *out, size_t room) {
-    FILE *f = fopen(path, "rb");
-    size_t n = f ? fread(out, 1, room, f) : 0;
-    if (f)
-        fclose(f);
+    FILE *file = fopen(path, "rb");
+    size_t n = file ? fread(out, 1, room, file) : 0;
+    if (file)
+        fclose(file);
     remove(path);
     return n;
 }
@@ -142,19 +143,19 @@ static int chunks(const uint8_t *p, size_t n, const char *type) {
 
 TEST png_frames_and_movie_are_whole(void) {
     static uint8_t file[200000];
-    ex_args a;
-    ex_image m = ex_image_make(60, 40);
+    ex_args args;
+    ex_image image = ex_image_make(60, 40);
     char name[32], path[64], first[80];
-    memset(&a, 0, sizeof a);
+    memset(&args, 0, sizeof args);
     snprintf(name, sizeof name, "fsi_common_%ld", (long)getpid());
-    a.name = name;
-    a.out = "/tmp";
+    args.name = name;
+    args.out = "/tmp";
     for (int frame = 0; frame < 3; frame++) {
-        ex_disk(&m, 10 + 10 * frame, 20, 8, ex_rgb(200, 30, 30));
-        ex_frame(&a, &m);
+        ex_disk(&image, 10 + 10 * frame, 20, 8, ex_rgb(200, 30, 30));
+        ex_frame(&args, &image);
     }
-    ASSERT_EQ(3, a.written);
-    ex_end(&a, 3, 1);
+    ASSERT_EQ(3, args.written);
+    ex_end(&args, 3, 1);
     size_t n;
     for (int frame = 0; frame < 3; frame++) {
         snprintf(first, sizeof first, "/tmp/%s_%04d.png", name, frame);
@@ -169,7 +170,7 @@ TEST png_frames_and_movie_are_whole(void) {
     ASSERT_EQ(1, chunks(file, n, "acTL"));
     /* frames in acTL, written at the end */
     ASSERT_EQ_FMT(3u, word(file + 41), "%u");
-    ex_image_free(&m);
+    ex_image_free(&image);
     PASS();
 }
 
@@ -181,14 +182,14 @@ TEST png_pixels_come_back(void) {
     };
 
     static uint8_t file[100000], raw[(3 * W + 1) * H + 1000];
-    ex_image m = ex_image_make(W, H);
+    ex_image image = ex_image_make(W, H);
     char path[64];
     for (int y = 0; y < H; y++)
         for (int x = 0; x < W; x++)
-            ex_blend(&m, x, y, ex_rgb(x * 4, y * 6, (x * y) & 255), 1);
-    ex_line(&m, 3, 3, 50, 30, 3, ex_rgb(255, 255, 255));
+            ex_blend(&image, x, y, ex_rgb(x * 4, y * 6, (x * y) & 255), 1);
+    ex_line(&image, 3, 3, 50, 30, 3, ex_rgb(255, 255, 255));
     snprintf(path, sizeof path, "/tmp/fsi_common_%ld_p.png", (long)getpid());
-    ASSERT(ex_png(path, &m));
+    ASSERT(ex_png(path, &image));
     size_t n = slurp(path, file, sizeof file);
     size_t at;
     for (at = 8; at + 12 <= n && memcmp(file + at + 4, "IDAT", 4); at += 12 + word(file + at)) {
@@ -201,41 +202,41 @@ TEST png_pixels_come_back(void) {
             uint8_t *row = raw + (3 * W + 1) * y, *p = row + 1 + x;
             ASSERT(row[0] == 1 || row[0] == 2);
             *p = (uint8_t)(*p + (row[0] == 2 ? (y ? p[-(3 * W + 1)] : 0) : x >= 3 ? p[-3] : 0));
-            ASSERT_EQ(m.rgb[3 * W * y + x], *p);
+            ASSERT_EQ(image.rgb[3 * W * y + x], *p);
         }
-    ex_image_free(&m);
+    ex_image_free(&image);
     PASS();
 }
 
-static int bright(const ex_image *m, int x, int y) {
-    const uint8_t *p = m->rgb + 3 * (y * m->w + x);
+static int bright(const ex_image *image, int x, int y) {
+    const uint8_t *p = image->rgb + 3 * (y * image->w + x);
     return p[0] + p[1] + p[2];
 }
 
 TEST fields_and_liquid_are_drawn(void) {
     fsi_real f[8 * 4], phi[8 * 4];
-    ex_image m = ex_image_make(100, 60);
-    ex_view v = ex_view_make(0, 0, 8, 4, 10, 10, 80, 40);
+    ex_image image = ex_image_make(100, 60);
+    ex_view view = ex_view_make(0, 0, 8, 4, 10, 10, 80, 40);
     /* a ramp along x; liquid below y = 2 */
     for (int i = 0; i < 32; i++) {
         f[i] = (fsi_real)(i % 8);
         phi[i] = (fsi_real)(i / 8 + 0.5 - 2);
     }
-    ex_draw_field(&m, &v, 8, 4, f, 0, 7, 0);
+    ex_draw_field(&image, &view, 8, 4, f, 0, 7, 0);
     /* dark to bright */
     for (int x = 11; x < 90; x++)
-        ASSERT(bright(&m, x, 30) >= bright(&m, x - 1, 30));
-    ASSERT(bright(&m, 12, 30) < 150 && bright(&m, 88, 30) > 600 && bright(&m, 5, 30) == 765
-           && bright(&m, 30, 55) == 765);
+        ASSERT(bright(&image, x, 30) >= bright(&image, x - 1, 30));
+    ASSERT(bright(&image, 12, 30) < 150 && bright(&image, 88, 30) > 600
+           && bright(&image, 5, 30) == 765 && bright(&image, 30, 55) == 765);
     CHECK_NEAR(3.5, ex_field_at(f, 8, 4, 0.5, 0.5), 1e-6);
-    ex_clear(&m, ex_rgb(255, 255, 255));
-    ex_draw_liquid(&m, &v, 8, 4, phi, ex_rgb(0, 0, 255));
+    ex_clear(&image, ex_rgb(255, 255, 255));
+    ex_draw_liquid(&image, &view, 8, 4, phi, ex_rgb(0, 0, 255));
     /* above and below the surface at pixel row 30 */
-    ASSERT(bright(&m, 50, 15) == 765 && bright(&m, 50, 45) == 255);
+    ASSERT(bright(&image, 50, 15) == 765 && bright(&image, 50, 45) == 255);
     f[0] = (fsi_real)NAN;
     /* not finite: some colour, no crash */
-    ex_draw_field(&m, &v, 8, 4, f, 0, 7, 1);
-    ex_image_free(&m);
+    ex_draw_field(&image, &view, 8, 4, f, 0, 7, 1);
+    ex_image_free(&image);
     PASS();
 }
 
@@ -248,7 +249,7 @@ TEST meshes_and_level_sets_are_drawn(void) {
 
     static fsi_real phi[N * N * N], far_x[3 * 4000];
     const double h = 1.0 / N;
-    ex_camera c = ex_camera_make(0.5, 0.5, 4, 0.5, 0.5, 0.5, 1, 30);
+    ex_camera camera = ex_camera_make(0.5, 0.5, 4, 0.5, 0.5, 0.5, 1, 30);
     ex_image m = ex_image_make(80, 80), o = ex_image_make(80, 80);
     double corner[3] = {0.5, 0.5, 0.5}, out[3];
     int i, covered = 0;
@@ -257,14 +258,14 @@ TEST meshes_and_level_sets_are_drawn(void) {
             (fsi_real)(sqrt(pow((i % N + 0.5) * h - 0.5, 2) + pow((i / N % N + 0.5) * h - 0.5, 2)
                             + pow((i / N / N + 0.5) * h - 0.5, 2))
                        - 0.3);
-    fsi_iso_desc d;
-    memset(&d, 0, sizeof d);
-    d.nx = d.ny = d.nz = N;
-    d.h = (fsi_real)h;
-    d.value = phi;
-    d.origin = fsi_vec((fsi_real)(h / 2), (fsi_real)(h / 2), (fsi_real)(h / 2));
+    fsi_iso_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nx = desc.ny = desc.nz = N;
+    desc.h = (fsi_real)h;
+    desc.value = phi;
+    desc.origin = fsi_vec((fsi_real)(h / 2), (fsi_real)(h / 2), (fsi_real)(h / 2));
     fsi_iso_mesh ball;
-    CHECK_OK(fsi_iso_build(&d, &ball));
+    CHECK_OK(fsi_iso_build(&desc, &ball));
     ASSERT(ball.vertex_count < 4000);
     ex_mesh near_ball;
     near_ball.vertices = ball.vertex_count;
@@ -280,8 +281,8 @@ TEST meshes_and_level_sets_are_drawn(void) {
         far_x[i] = ball.x[i] - (fsi_real)(i % 3 == 2 ? 1.5 : 0);
     for (int order = 0; order < 2; order++) {
         ex_clear(&m, ex_rgb(255, 255, 255));
-        ex_draw_mesh(&m, &c, order ? &far_ball : &near_ball);
-        ex_draw_mesh(&m, &c, order ? &near_ball : &far_ball);
+        ex_draw_mesh(&m, &camera, order ? &far_ball : &near_ball);
+        ex_draw_mesh(&m, &camera, order ? &near_ball : &far_ball);
         /* red in front */
         ASSERT(m.rgb[3 * (80 * 40 + 40)] > 2 * m.rgb[3 * (80 * 40 + 40) + 2]);
         if (order)
@@ -296,13 +297,13 @@ TEST meshes_and_level_sets_are_drawn(void) {
     /* the disc its silhouette fills */
     CHECK_REL(3.14159 * pow(0.3 / sqrt(3.5 * 3.5 - 0.09) / tan(15 * 3.14159265 / 180) * 40, 2),
               covered, 0.03);
-    ASSERT(ex_project(&m, &c, corner, out) && fabs(out[0] - 40) < 1e-9
+    ASSERT(ex_project(&m, &camera, corner, out) && fabs(out[0] - 40) < 1e-9
            && fabs(out[2] - 3.5) < 1e-9);
     ex_clear(&m, ex_rgb(255, 255, 255));
-    ex_draw_mesh(&m, &c, &far_ball);
+    ex_draw_mesh(&m, &camera, &far_ball);
     i = bright(&m, 40, 40);
     /* the level set itself, clear: what is behind shines through */
-    ex_draw_water(&m, &c, N, N, N, h, phi, ex_rgb(80, 155, 215), 0.3);
+    ex_draw_water(&m, &camera, N, N, N, h, phi, ex_rgb(80, 155, 215), 0.3);
     ASSERT(bright(&m, 40, 40) != i && bright(&m, 40, 40) < 765 && bright(&m, 2, 2) == 765);
     fsi_iso_free(&ball);
     ex_image_free(&m);
@@ -348,8 +349,8 @@ static int status_of(const char *arg, const char *value) {
         argv[3] = NULL;
         if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout))
             _exit(9);
-        ex_args a;
-        ex_begin(&a, value ? 3 : 2, argv, "x", "Nothing.", keys, 2, 64, 10);
+        ex_args args;
+        ex_begin(&args, value ? 3 : 2, argv, "x", "Nothing.", keys, 2, 64, 10);
         _exit(0);
     }
     waitpid(child, &status, 0);
@@ -379,47 +380,47 @@ TEST options_are_checked(void) {
 TEST plots_and_terminal(void) {
     static uint8_t file[100000];
     double x[5] = {1, 10, 100, 1000, 10000}, y[5] = {2, NAN, 1e-3, 0, 1e-6};
-    ex_curve c[2];
-    ex_axis a[2];
-    ex_image m = ex_image_make(640, 400);
+    ex_curve curve[2];
+    ex_axis axis[2];
+    ex_image image = ex_image_make(640, 400);
     char path[64];
     int dark = 0;
-    c[0].name = "a < b";
-    c[0].n = 5;
-    c[0].x = x;
-    c[0].y = y;
-    c[0].color = ex_rgb(200, 30, 30);
-    c[1] = c[0];
-    c[1].n = 0;
-    ex_plot_axes(c, 2, 1, 1, a);
-    ASSERT_EQ(5, a[0].ticks);
+    curve[0].name = "a < b";
+    curve[0].n = 5;
+    curve[0].x = x;
+    curve[0].y = y;
+    curve[0].color = ex_rgb(200, 30, 30);
+    curve[1] = curve[0];
+    curve[1].n = 0;
+    ex_plot_axes(curve, 2, 1, 1, axis);
+    ASSERT_EQ(5, axis[0].ticks);
     /* NaN and 0 are left out of a logarithmic axis */
-    CHECK_NEAR(-6, a[1].lo + 0.05 / 1.1 * (a[1].hi - a[1].lo), 1e-9);
+    CHECK_NEAR(-6, axis[1].lo + 0.05 / 1.1 * (axis[1].hi - axis[1].lo), 1e-9);
     /* linear ticks: two to eight, round numbers, inside */
     int i;
     for (i = 0; i < 40; i++) {
-        a[0].log = 0;
-        a[0].lo = pow(10, i % 9 - 4) * (i % 5 - 2);
-        a[0].hi = a[0].lo + pow(1.7, i - 15);
-        ex_axis_ticks(&a[0]);
-        ASSERT(a[0].ticks >= 2 && a[0].ticks <= 8);
-        ASSERT(a[0].tick[0] >= a[0].lo - 1e-6 * (a[0].hi - a[0].lo)
-               && a[0].tick[a[0].ticks - 1] <= a[0].hi + 1e-6 * (a[0].hi - a[0].lo));
+        axis[0].log = 0;
+        axis[0].lo = pow(10, i % 9 - 4) * (i % 5 - 2);
+        axis[0].hi = axis[0].lo + pow(1.7, i - 15);
+        ex_axis_ticks(&axis[0]);
+        ASSERT(axis[0].ticks >= 2 && axis[0].ticks <= 8);
+        ASSERT(axis[0].tick[0] >= axis[0].lo - 1e-6 * (axis[0].hi - axis[0].lo)
+               && axis[0].tick[axis[0].ticks - 1] <= axis[0].hi + 1e-6 * (axis[0].hi - axis[0].lo));
     }
-    ex_plot(&m, "title", "x", "y", c, 2, 1, 1);
+    ex_plot(&image, "title", "x", "y", curve, 2, 1, 1);
     for (i = 0; i < 640 * 400; i++)
-        dark += m.rgb[3 * i] == 200 && m.rgb[3 * i + 1] == 30;
+        dark += image.rgb[3 * i] == 200 && image.rgb[3 * i + 1] == 30;
     ASSERT(dark > 50);
     snprintf(path, sizeof path, "/tmp/fsi_common_%ld.svg", (long)getpid());
-    ASSERT(ex_plot_svg(path, "t & u", "x", "y", c, 2, 1, 1));
+    ASSERT(ex_plot_svg(path, "t & u", "x", "y", curve, 2, 1, 1));
     size_t n = slurp(path, file, sizeof file - 1);
     file[n] = 0;
     ASSERT(n > 500 && strstr((char *)file, "a &lt; b") && strstr((char *)file, "</svg>")
            && !strstr((char *)file, "nan"));
     FILE *f = tmpfile();
     ASSERT(f != NULL);
-    ex_term(f, &m, 40, 0, 0);
-    ex_term(f, &m, 40, 1, 1);
+    ex_term(f, &image, 40, 0, 0);
+    ex_term(f, &image, 40, 1, 1);
     rewind(f);
     n = fread(file, 1, sizeof file, f);
     for (dark = 0, i = 0; i < (int)n; i++)
@@ -427,7 +428,7 @@ TEST plots_and_terminal(void) {
     /* 400 * 40 / (2 * 640) lines each */
     ASSERT_EQ(2 * 12, dark);
     fclose(f);
-    ex_image_free(&m);
+    ex_image_free(&image);
     PASS();
 }
 
@@ -447,17 +448,17 @@ TEST obj_files_come_back(void) {
     ASSERT(!memcmp(x, y, sizeof x) && !memcmp(index, back, sizeof index));
     free(y);
     free(back);
-    FILE *f = fopen(path, "w");
+    FILE *file = fopen(path, "w");
     /* a polygon with texture indices, the last one relative */
-    fprintf(f, "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nf 1/1/1 2//2 3 -1\n");
-    fclose(f);
+    fprintf(file, "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nf 1/1/1 2//2 3 -1\n");
+    fclose(file);
     ASSERT(ex_obj_read(path, &nv, &y, &nt, &back));
     ASSERT(nv == 4 && nt == 2 && back[5] == 3);
     free(y);
     free(back);
-    f = fopen(path, "w");
-    fprintf(f, "v 0 0 0\nv 1 0 0\nf 1 2 7\n");
-    fclose(f);
+    file = fopen(path, "w");
+    fprintf(file, "v 0 0 0\nv 1 0 0\nf 1 2 7\n");
+    fclose(file);
     ASSERT_FALSE(ex_obj_read(path, &nv, &y, &nt, &back));
     remove(path);
     PASS();

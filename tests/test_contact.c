@@ -39,99 +39,99 @@ static void add(stage *s, int which, int kind, double x, double speed,
                 fsi_soft_integrator integrator, int cg) {
     actor *a = s->a + which;
     memset(a, 0, sizeof *a);
-    fsi_mesh m;
-    memset(&m, 0, sizeof m);
+    fsi_mesh mesh;
+    memset(&mesh, 0, sizeof mesh);
     a->kind = kind;
     if (kind == BALL || kind == BOX) {
-        fsi_rigid_desc b;
-        memset(&b, 0, sizeof b);
-        b.kind = FSI_RIGID_DYNAMIC;
-        b.shape = kind == BOX ? &s->box : &s->ball;
-        b.density = 300;
-        b.friction = FSI_R(0.5);
-        b.restitution = s->restitution;
-        b.x = fsi_vec((fsi_real)x, FSI_R(0.05), FSI_R(0.03));
-        b.v = fsi_vec((fsi_real)speed, 0, 0);
-        b.w = fsi_vec(1, FSI_R(0.5), 2);
-        if (fsi_solids_add(&s->w, &b, &a->at) != FSI_OK)
+        fsi_rigid_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.kind = FSI_RIGID_DYNAMIC;
+        desc.shape = kind == BOX ? &s->box : &s->ball;
+        desc.density = 300;
+        desc.friction = FSI_R(0.5);
+        desc.restitution = s->restitution;
+        desc.x = fsi_vec((fsi_real)x, FSI_R(0.05), FSI_R(0.03));
+        desc.v = fsi_vec((fsi_real)speed, 0, 0);
+        desc.w = fsi_vec(1, FSI_R(0.5), 2);
+        if (fsi_solids_add(&s->w, &desc, &a->at) != FSI_OK)
             printf("\n  body refused\n");
         return;
     }
     a->at = s->externals++;
     if (kind == CLOTH)
-        fsi_mesh_sheet(&m, fsi_vec((fsi_real)x, FSI_R(-0.5), FSI_R(-0.5)), fsi_vec(0, 1, 0),
+        fsi_mesh_sheet(&mesh, fsi_vec((fsi_real)x, FSI_R(-0.5), FSI_R(-0.5)), fsi_vec(0, 1, 0),
                        fsi_vec(FSI_R(0.1), 0, 1), 10, 10, 1, NULL, NULL, NULL);
     else
-        fsi_mesh_box(&m, fsi_vec((fsi_real)(x - .2), FSI_R(-0.2), FSI_R(-0.2)),
+        fsi_mesh_box(&mesh, fsi_vec((fsi_real)(x - .2), FSI_R(-0.2), FSI_R(-0.2)),
                      fsi_vec((fsi_real)(x + .2), FSI_R(0.2), FSI_R(0.2)), 3, 3, 3, 1, NULL);
     if (kind == REDUCED) {
-        fsi_reduced_desc r;
+        fsi_reduced_desc desc;
         fsi_quat q = {1, 0, 0, 0};
-        memset(&r, 0, sizeof r);
-        r.mesh = &m;
-        r.modes = 10;
-        r.density = 300;
-        r.young = FSI_R(2e5);
-        r.poisson = FSI_R(0.3);
-        r.damping_stiffness = FSI_R(0.002);
-        r.field = 20;
-        if (fsi_reduced_model_init(&a->model, &r) != FSI_OK
+        memset(&desc, 0, sizeof desc);
+        desc.mesh = &mesh;
+        desc.modes = 10;
+        desc.density = 300;
+        desc.young = FSI_R(2e5);
+        desc.poisson = FSI_R(0.3);
+        desc.damping_stiffness = FSI_R(0.002);
+        desc.field = 20;
+        if (fsi_reduced_model_init(&a->model, &desc) != FSI_OK
             || fsi_reduced_init(&a->copy, &a->model, fsi_vec(0, 0, 0), NULL) != FSI_OK)
             printf("\n  model refused\n");
         fsi_reduced_place(&a->copy, fsi_vec((fsi_real)x, 0, 0), q, fsi_vec((fsi_real)speed, 0, 0),
                           fsi_vec(FSI_R(0.3), 0, FSI_R(0.2)));
         a->x = (fsi_real *)malloc(3 * (size_t)a->model.sample_count * sizeof *a->x);
     } else {
-        fsi_soft_desc d;
-        memset(&d, 0, sizeof d);
-        d.dim = 3;
-        d.x = m.x;
-        d.vertex_count = m.vertex_count;
-        d.friction = FSI_R(0.5);
-        d.integrator = integrator;
-        d.use_cg = cg;
+        fsi_soft_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.dim = 3;
+        desc.x = mesh.x;
+        desc.vertex_count = mesh.vertex_count;
+        desc.friction = FSI_R(0.5);
+        desc.integrator = integrator;
+        desc.use_cg = cg;
         if (integrator != FSI_SOFT_EXPLICIT)
-            d.damping_stiffness = FSI_R(0.002);
+            desc.damping_stiffness = FSI_R(0.002);
         if (kind == CLOTH) {
-            d.triangle = m.index;
-            d.triangle_count = m.element_count;
-            d.area_density = 20;
-            d.stretch = 2000;
-            d.bend = FSI_R(0.01);
-            d.thickness = FSI_R(0.02);
+            desc.triangle = mesh.index;
+            desc.triangle_count = mesh.element_count;
+            desc.area_density = 20;
+            desc.stretch = 2000;
+            desc.bend = FSI_R(0.01);
+            desc.thickness = FSI_R(0.02);
         } else {
-            d.tet = m.tet;
-            d.tet_count = m.tet_count;
-            d.density = 300;
-            d.young = FSI_R(2e5);
-            d.poisson = FSI_R(0.3);
-            d.thickness = FSI_R(0.01);
+            desc.tet = mesh.tet;
+            desc.tet_count = mesh.tet_count;
+            desc.density = 300;
+            desc.young = FSI_R(2e5);
+            desc.poisson = FSI_R(0.3);
+            desc.thickness = FSI_R(0.01);
         }
-        if (fsi_soft_init(&a->soft, &d) != FSI_OK)
+        if (fsi_soft_init(&a->soft, &desc) != FSI_OK)
             printf("\n  soft body refused\n");
-        for (int i = 0; i < m.vertex_count; i++)
+        for (int i = 0; i < mesh.vertex_count; i++)
             a->soft.v[3 * i] = (fsi_real)speed;
         fsi_soft_external(&a->soft, s->external + a->at);
         s->external[a->at].restitution = s->restitution;
     }
-    fsi_mesh_free(&m);
+    fsi_mesh_free(&mesh);
 }
 
 static void stage_make(stage *s, int first, int second, double apart, double speed,
                        double restitution, fsi_soft_integrator integrator, int cg) {
     memset(s, 0, sizeof *s);
-    fsi_shape_desc d;
-    memset(&d, 0, sizeof d);
+    fsi_shape_desc desc;
+    memset(&desc, 0, sizeof desc);
     fsi_solids_desc wd;
     memset(&wd, 0, sizeof wd);
     s->restitution = (fsi_real)restitution;
-    d.kind = FSI_SHAPE_SPHERE;
-    d.radius = FSI_R(0.2);
-    if (fsi_shape_init(&s->ball, &d) != FSI_OK)
+    desc.kind = FSI_SHAPE_SPHERE;
+    desc.radius = FSI_R(0.2);
+    if (fsi_shape_init(&s->ball, &desc) != FSI_OK)
         printf("\n  ball refused\n");
-    d.kind = FSI_SHAPE_BOX;
-    d.half = fsi_vec(FSI_R(0.2), FSI_R(0.15), FSI_R(0.25));
-    if (fsi_shape_init(&s->box, &d) != FSI_OK)
+    desc.kind = FSI_SHAPE_BOX;
+    desc.half = fsi_vec(FSI_R(0.2), FSI_R(0.15), FSI_R(0.25));
+    if (fsi_shape_init(&s->box, &desc) != FSI_OK)
         printf("\n  box refused\n");
     wd.dim = 3;
     wd.max_bodies = 2;
@@ -162,12 +162,12 @@ static void measure(const stage *s, double *o) {
         int n = a->kind == CLOTH || a->kind == TETS ? a->soft.desc.vertex_count : 1;
         double e = 0, t = 0;
         for (int i = 0; i < n; i++) {
-            const fsi_rigid *b = s->w.body + a->at;
+            const fsi_rigid *body = s->w.body + a->at;
             fsi_vec3 p, x, L = fsi_vec(0, 0, 0);
             if (a->kind == BALL || a->kind == BOX) {
-                p = fsi_vec_scale(b->v, b->mass);
-                x = b->x;
-                L = b->L;
+                p = fsi_vec_scale(body->v, body->mass);
+                x = body->x;
+                L = body->L;
             } else if (a->kind == REDUCED) {
                 p = fsi_vec_load(a->copy.p);
                 x = fsi_vec_load(a->copy.T);
@@ -184,7 +184,7 @@ static void measure(const stage *s, double *o) {
             o[4] += (double)L.y;
             o[5] += (double)L.z;
             if (a->kind == BALL || a->kind == BOX)
-                t = (double)(fsi_vec_dot(b->v, p) + fsi_vec_dot(b->w, b->L)) / 2;
+                t = (double)(fsi_vec_dot(body->v, p) + fsi_vec_dot(body->w, body->L)) / 2;
         }
         if (a->kind == REDUCED)
             fsi_reduced_energy(&a->copy, &e, &t);
@@ -228,24 +228,25 @@ static fsi_result stage_step(stage *s, fsi_real dt, double *dp, double *dl, doub
                 return FSI_ERR_NUMERIC;
         }
     }
-    fsi_result r = fsi_solids_set_externals(&s->w, s->external, s->externals);
-    if (r == FSI_OK)
-        r = fsi_solids_forces(&s->w, dt);
+    fsi_result result = fsi_solids_set_externals(&s->w, s->external, s->externals);
+    if (result == FSI_OK)
+        result = fsi_solids_forces(&s->w, dt);
     measure(s, b);
     for (int k = 0; k < 2; k++) {
-        const fsi_soft *q = &s->a[k].soft;
-        for (int i = 0;
-             q->block && q->desc.integrator == FSI_SOFT_NEWMARK && i < q->desc.vertex_count; i++) {
-            fsi_vec3 l = fsi_vec_scale(
-                fsi_vec_cross(fsi_vec_load(q->work->jump + 3 * i), fsi_vec_load(q->v + 3 * i)),
-                q->mass[i]);
+        const fsi_soft *soft = &s->a[k].soft;
+        for (int i = 0; soft->block && soft->desc.integrator == FSI_SOFT_NEWMARK
+                        && i < soft->desc.vertex_count;
+             i++) {
+            fsi_vec3 l = fsi_vec_scale(fsi_vec_cross(fsi_vec_load(soft->work->jump + 3 * i),
+                                                     fsi_vec_load(soft->v + 3 * i)),
+                                       soft->mass[i]);
             b[3] += (double)l.x;
             b[4] += (double)l.y;
             b[5] += (double)l.z;
         }
     }
-    if (r == FSI_OK)
-        r = fsi_solids_move(&s->w, dt);
+    if (result == FSI_OK)
+        result = fsi_solids_move(&s->w, dt);
     for (int k = 0; k < 2; k++) {
         if (s->a[k].kind == REDUCED)
             fsi_reduced_move(&s->a[k].copy, dt);
@@ -258,7 +259,7 @@ static fsi_result stage_step(stage *s, fsi_real dt, double *dp, double *dl, doub
         *dl = fmax(*dl, fabs(o[3 + k] - b[3 + k]));
     }
     *energy = o[6];
-    return r;
+    return result;
 }
 
 /* Every kind against every kind: momentum to round-off through every impulse, energy never grows,
@@ -338,122 +339,123 @@ TEST cloth_stops_a_bullet(void) {
 
 /* Ribbons without vertices in the middle: across each other, over the edge of a rigid box, over a
  * rod, and two cubes of tetrahedra edge to edge: only edges meet. */
-static fsi_result edge_actor(fsi_soft *s, int cube, double y, double speed, int across) {
-    fsi_mesh m;
-    fsi_result r;
+static fsi_result edge_actor(fsi_soft *soft, int cube, double y, double speed, int across) {
+    fsi_mesh mesh;
+    fsi_result result;
     if (cube)
-        r = fsi_mesh_box(&m, fsi_vec(-1, FSI_R(-0.1), FSI_R(-0.1)),
-                         fsi_vec(1, FSI_R(0.1), FSI_R(0.1)), 1, 1, 1, 0, NULL);
+        result = fsi_mesh_box(&mesh, fsi_vec(-1, FSI_R(-0.1), FSI_R(-0.1)),
+                              fsi_vec(1, FSI_R(0.1), FSI_R(0.1)), 1, 1, 1, 0, NULL);
     else
-        r = fsi_mesh_sheet(&m, fsi_vec(-1, 0, FSI_R(-0.06)), fsi_vec(2, 0, 0),
-                           fsi_vec(0, 0, FSI_R(0.12)), 1, 1, 0, NULL, NULL, NULL);
-    if (r != FSI_OK)
-        return r;
+        result = fsi_mesh_sheet(&mesh, fsi_vec(-1, 0, FSI_R(-0.06)), fsi_vec(2, 0, 0),
+                                fsi_vec(0, 0, FSI_R(0.12)), 1, 1, 0, NULL, NULL, NULL);
+    if (result != FSI_OK)
+        return result;
     /* cubes stand on an edge; the second lies across */
-    for (int i = 0; i < m.vertex_count; i++) {
-        fsi_real a = m.x[3 * i], b = m.x[3 * i + 1], c = m.x[3 * i + 2], q = FSI_R(0.70710678);
+    for (int i = 0; i < mesh.vertex_count; i++) {
+        fsi_real a = mesh.x[3 * i], b = mesh.x[3 * i + 1], c = mesh.x[3 * i + 2],
+                 q = FSI_R(0.70710678);
         if (cube) {
             fsi_real e = b;
             b = q * (e - c);
             c = q * (e + c);
         }
-        m.x[3 * i] = across ? c : a;
-        m.x[3 * i + 1] = b + (fsi_real)y;
-        m.x[3 * i + 2] = across ? -a : c;
+        mesh.x[3 * i] = across ? c : a;
+        mesh.x[3 * i + 1] = b + (fsi_real)y;
+        mesh.x[3 * i + 2] = across ? -a : c;
     }
-    fsi_soft_desc d;
-    memset(&d, 0, sizeof d);
-    d.dim = 3;
-    d.x = m.x;
-    d.vertex_count = m.vertex_count;
-    d.friction = FSI_R(0.3);
-    d.thickness = FSI_R(0.02);
+    fsi_soft_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.dim = 3;
+    desc.x = mesh.x;
+    desc.vertex_count = mesh.vertex_count;
+    desc.friction = FSI_R(0.3);
+    desc.thickness = FSI_R(0.02);
     if (cube) {
-        d.tet = m.tet;
-        d.tet_count = m.tet_count;
-        d.density = 200;
-        d.young = FSI_R(1e6);
-        d.poisson = FSI_R(0.3);
+        desc.tet = mesh.tet;
+        desc.tet_count = mesh.tet_count;
+        desc.density = 200;
+        desc.young = FSI_R(1e6);
+        desc.poisson = FSI_R(0.3);
     } else {
-        d.triangle = m.index;
-        d.triangle_count = m.element_count;
-        d.area_density = 2;
-        d.stretch = 2000;
-        d.bend = FSI_R(0.01);
+        desc.triangle = mesh.index;
+        desc.triangle_count = mesh.element_count;
+        desc.area_density = 2;
+        desc.stretch = 2000;
+        desc.bend = FSI_R(0.01);
     }
-    r = fsi_soft_init(s, &d);
-    fsi_mesh_free(&m);
-    for (int i = 0; i < (int)d.vertex_count && r == FSI_OK; i++)
-        s->v[3 * i + 1] = (fsi_real)speed;
-    return r;
+    result = fsi_soft_init(soft, &desc);
+    fsi_mesh_free(&mesh);
+    for (int i = 0; i < (int)desc.vertex_count && result == FSI_OK; i++)
+        soft->v[3 * i + 1] = (fsi_real)speed;
+    return result;
 }
 
 TEST edges_meet_edges(void) {
     static const double speed[3] = {1, 6, 30};
     for (int kind = 0; kind < 4; kind++)
         for (int k = 0; k < 3; k++) {
-            fsi_soft s[2];
-            fsi_external e[2];
+            fsi_soft soft[2];
+            fsi_external external[2];
             int softs = kind < 2 ? 2 : 1, touched = 0;
             double p0 = 0, p1 = 0, low = 1;
-            memset(s, 0, sizeof s);
+            memset(soft, 0, sizeof soft);
             fsi_solids_desc wd;
             memset(&wd, 0, sizeof wd);
             fsi_shape_desc sd;
             memset(&sd, 0, sizeof sd);
-            fsi_rigid_desc b;
-            memset(&b, 0, sizeof b);
+            fsi_rigid_desc desc;
+            memset(&desc, 0, sizeof desc);
             wd.dim = 3;
             wd.max_bodies = 1;
             wd.max_contacts = 2000;
-            fsi_solids w;
-            CHECK_OK(fsi_solids_init(&w, &wd));
+            fsi_solids solids;
+            CHECK_OK(fsi_solids_init(&solids, &wd));
             sd.kind = kind == 2 ? FSI_SHAPE_BOX : FSI_SHAPE_CAPSULE;
             sd.half = fsi_vec(FSI_R(0.1), FSI_R(0.1), 1);
             sd.radius = FSI_R(0.03);
             sd.length = FSI_R(1.5);
             fsi_shape shape;
             CHECK_OK(fsi_shape_init(&shape, &sd));
-            b.kind = FSI_RIGID_DYNAMIC;
-            b.shape = &shape;
-            b.mass = 1;
-            b.friction = FSI_R(0.3);
-            b.q = fsi_quat_from_rotation(kind == 2 ? fsi_vec(0, 0, FSI_R(0.78539816))
-                                                   : fsi_vec(0, FSI_R(1.5707963), 0));
+            desc.kind = FSI_RIGID_DYNAMIC;
+            desc.shape = &shape;
+            desc.mass = 1;
+            desc.friction = FSI_R(0.3);
+            desc.q = fsi_quat_from_rotation(kind == 2 ? fsi_vec(0, 0, FSI_R(0.78539816))
+                                                      : fsi_vec(0, FSI_R(1.5707963), 0));
             if (softs == 1)
-                CHECK_OK(fsi_solids_add(&w, &b, NULL));
+                CHECK_OK(fsi_solids_add(&solids, &desc, NULL));
             int i;
             for (i = 0; i < softs; i++) {
-                CHECK_OK(edge_actor(s + i, kind == 1, (softs == 1 || i) ? .4 : 0,
+                CHECK_OK(edge_actor(soft + i, kind == 1, (softs == 1 || i) ? .4 : 0,
                                     (softs == 1 || i) ? -speed[k] : 0, i));
-                fsi_soft_external(s + i, e + i);
+                fsi_soft_external(soft + i, external + i);
             }
-            CHECK_OK(fsi_solids_set_externals(&w, e, softs));
+            CHECK_OK(fsi_solids_set_externals(&solids, external, softs));
             for (int n = 0; n < 80; n++) {
                 double y[2] = {0, 0};
                 if (n * .005 * speed[k] > .8)
                     break;
                 for (i = 0; i < softs; i++)
-                    CHECK_OK(fsi_soft_forces(s + i, FSI_R(0.005)));
+                    CHECK_OK(fsi_soft_forces(soft + i, FSI_R(0.005)));
                 for (p0 = 0, i = 0; i < softs; i++)
-                    for (int q = 0; q < s[i].desc.vertex_count; q++)
-                        p0 += (double)(s[i].mass[q] * s[i].v[3 * q + 1]);
+                    for (int q = 0; q < soft[i].desc.vertex_count; q++)
+                        p0 += (double)(soft[i].mass[q] * soft[i].v[3 * q + 1]);
                 if (softs == 1)
-                    p0 += (double)w.body[0].v.y;
-                CHECK_OK(fsi_solids_step(&w, FSI_R(0.005)));
+                    p0 += (double)solids.body[0].v.y;
+                CHECK_OK(fsi_solids_step(&solids, FSI_R(0.005)));
                 for (p1 = 0, i = 0; i < softs; i++)
-                    for (int q = 0; q < s[i].desc.vertex_count; q++)
-                        p1 += (double)(s[i].mass[q] * s[i].v[3 * q + 1]);
+                    for (int q = 0; q < soft[i].desc.vertex_count; q++)
+                        p1 += (double)(soft[i].mass[q] * soft[i].v[3 * q + 1]);
                 if (softs == 1)
-                    p1 += (double)w.body[0].v.y;
+                    p1 += (double)solids.body[0].v.y;
                 for (i = 0; i < softs; i++)
-                    CHECK_OK(fsi_soft_move(s + i, FSI_R(0.005)));
-                touched |= w.contact_count > 0;
+                    CHECK_OK(fsi_soft_move(soft + i, FSI_R(0.005)));
+                touched |= solids.contact_count > 0;
                 CHECK_NEAR(p0, p1, TOL(1e-12, 1e-4) * speed[k]);
                 for (i = 0; i < softs; i++)
-                    for (int q = 0; q < s[i].desc.vertex_count; q++)
-                        y[i] += (double)s[i].x[3 * q + 1] / s[i].desc.vertex_count;
-                low = fmin(low, softs == 1 ? y[0] - (double)w.body[0].x.y : y[1] - y[0]);
+                    for (int q = 0; q < soft[i].desc.vertex_count; q++)
+                        y[i] += (double)soft[i].x[3 * q + 1] / soft[i].desc.vertex_count;
+                low = fmin(low, softs == 1 ? y[0] - (double)solids.body[0].x.y : y[1] - y[0]);
             }
             if (getenv("FSI_VERBOSE"))
                 printf("edges %d at %.0f m/s: nearest %.3f\n", kind, speed[k], low);
@@ -463,8 +465,8 @@ TEST edges_meet_edges(void) {
                                            : kind == 3 ? .03
                                                        : .01));
             for (i = 0; i < 2; i++)
-                fsi_soft_free(s + i);
-            fsi_solids_free(&w);
+                fsi_soft_free(soft + i);
+            fsi_solids_free(&solids);
             fsi_shape_free(&shape);
         }
     PASS();
@@ -474,53 +476,53 @@ TEST edges_meet_edges(void) {
  * alone, lumped masses; nothing leaks. Steps take none. */
 TEST every_allocation_may_fail(void) {
     int done = 0;
-    fsi_mesh m;
-    CHECK_OK(fsi_mesh_box(&m, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), 2, 2, 2, 1, NULL));
+    fsi_mesh mesh;
+    CHECK_OK(fsi_mesh_box(&mesh, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), 2, 2, 2, 1, NULL));
     for (long k = 0; k < 60 && !done; k++) {
         fail_allocator f = fail_begin(k);
-        fsi_soft_desc d;
-        memset(&d, 0, sizeof d);
+        fsi_soft_desc desc;
+        memset(&desc, 0, sizeof desc);
         fsi_solids_desc wd;
         memset(&wd, 0, sizeof wd);
-        fsi_soft s;
-        memset(&s, 0, sizeof s);
-        fsi_solids w;
-        memset(&w, 0, sizeof w);
-        d.dim = 3;
-        d.x = m.x;
-        d.vertex_count = m.vertex_count;
-        d.tet = m.tet;
-        d.tet_count = m.tet_count;
-        d.density = 300;
-        d.young = FSI_R(1e5);
-        d.allocator = fail_make(&f);
+        fsi_soft soft;
+        memset(&soft, 0, sizeof soft);
+        fsi_solids solids;
+        memset(&solids, 0, sizeof solids);
+        desc.dim = 3;
+        desc.x = mesh.x;
+        desc.vertex_count = mesh.vertex_count;
+        desc.tet = mesh.tet;
+        desc.tet_count = mesh.tet_count;
+        desc.density = 300;
+        desc.young = FSI_R(1e5);
+        desc.allocator = fail_make(&f);
         wd.dim = 3;
         wd.max_bodies = 2;
         wd.max_contacts = 200;
         wd.allocator = fail_make(&f);
-        fsi_result r = fsi_soft_init(&s, &d);
-        if (r == FSI_OK)
-            r = fsi_solids_init(&w, &wd);
-        if (r == FSI_OK) {
-            fsi_external e;
-            fsi_soft_external(&s, &e);
-            r = fsi_solids_set_externals(&w, &e, 1);
+        fsi_result result = fsi_soft_init(&soft, &desc);
+        if (result == FSI_OK)
+            result = fsi_solids_init(&solids, &wd);
+        if (result == FSI_OK) {
+            fsi_external external;
+            fsi_soft_external(&soft, &external);
+            result = fsi_solids_set_externals(&solids, &external, 1);
         }
         long calls = f.calls;
-        for (int i = 0; i < 3 && r == FSI_OK; i++) {
-            CHECK_OK(fsi_soft_forces(&s, FSI_R(0.01)));
-            CHECK_OK(fsi_solids_step(&w, FSI_R(0.01)));
-            CHECK_OK(fsi_soft_move(&s, FSI_R(0.01)));
+        for (int i = 0; i < 3 && result == FSI_OK; i++) {
+            CHECK_OK(fsi_soft_forces(&soft, FSI_R(0.01)));
+            CHECK_OK(fsi_solids_step(&solids, FSI_R(0.01)));
+            CHECK_OK(fsi_soft_move(&soft, FSI_R(0.01)));
             done = 1;
         }
-        ASSERT(done || r == FSI_ERR_MEMORY);
+        ASSERT(done || result == FSI_ERR_MEMORY);
         ASSERT_EQ(calls, f.calls);
-        fsi_soft_free(&s);
-        fsi_solids_free(&w);
+        fsi_soft_free(&soft);
+        fsi_solids_free(&solids);
         ASSERT_EQ(0, f.live);
     }
     ASSERT(done);
-    fsi_mesh_free(&m);
+    fsi_mesh_free(&mesh);
     PASS();
 }
 
@@ -543,158 +545,159 @@ typedef struct mixed {
     int steps;
 } mixed;
 
-static fsi_result mixed_soft(mixed *s, int tets, const fsi_allocator *a) {
+static fsi_result mixed_soft(mixed *s, int tets, const fsi_allocator *allocator) {
     fsi_soft *out = tets ? &s->cube : &s->cloth;
-    fsi_mesh m;
-    fsi_result r = tets ? fsi_mesh_box(&m, fsi_vec(FSI_R(-0.3), FSI_R(1.9), FSI_R(-0.3)),
-                                       fsi_vec(FSI_R(0.3), FSI_R(2.5), FSI_R(0.3)), 2, 2, 2, 1, a)
-                        : fsi_mesh_sheet(&m, fsi_vec(-1, FSI_R(1.5), -1), fsi_vec(2, 0, 0),
-                                         fsi_vec(0, FSI_R(0.1), 2), 9, 9, 1, NULL, NULL, a);
-    if (r != FSI_OK)
-        return r;
-    fsi_soft_desc d;
-    memset(&d, 0, sizeof d);
-    d.dim = 3;
-    d.x = m.x;
-    d.vertex_count = m.vertex_count;
-    d.friction = FSI_R(0.4);
-    d.damping_stiffness = FSI_R(0.004);
-    d.gravity = fsi_vec(0, -10, 0);
-    d.newton = 8;
-    d.tolerance = TOL(1e-10, 1e-5);
+    fsi_mesh mesh;
+    fsi_result result =
+        tets ? fsi_mesh_box(&mesh, fsi_vec(FSI_R(-0.3), FSI_R(1.9), FSI_R(-0.3)),
+                            fsi_vec(FSI_R(0.3), FSI_R(2.5), FSI_R(0.3)), 2, 2, 2, 1, allocator)
+             : fsi_mesh_sheet(&mesh, fsi_vec(-1, FSI_R(1.5), -1), fsi_vec(2, 0, 0),
+                              fsi_vec(0, FSI_R(0.1), 2), 9, 9, 1, NULL, NULL, allocator);
+    if (result != FSI_OK)
+        return result;
+    fsi_soft_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.dim = 3;
+    desc.x = mesh.x;
+    desc.vertex_count = mesh.vertex_count;
+    desc.friction = FSI_R(0.4);
+    desc.damping_stiffness = FSI_R(0.004);
+    desc.gravity = fsi_vec(0, -10, 0);
+    desc.newton = 8;
+    desc.tolerance = TOL(1e-10, 1e-5);
     if (tets) {
-        d.tet = m.tet;
-        d.tet_count = m.tet_count;
-        d.density = 400;
-        d.young = FSI_R(1e5);
-        d.poisson = FSI_R(0.3);
-        d.thickness = FSI_R(0.01);
+        desc.tet = mesh.tet;
+        desc.tet_count = mesh.tet_count;
+        desc.density = 400;
+        desc.young = FSI_R(1e5);
+        desc.poisson = FSI_R(0.3);
+        desc.thickness = FSI_R(0.01);
     } else {
-        d.triangle = m.index;
-        d.triangle_count = m.element_count;
-        d.area_density = 2;
-        d.stretch = 500;
-        d.bend = FSI_R(0.005);
-        d.thickness = FSI_R(0.03);
-        d.self_collision = 1;
+        desc.triangle = mesh.index;
+        desc.triangle_count = mesh.element_count;
+        desc.area_density = 2;
+        desc.stretch = 500;
+        desc.bend = FSI_R(0.005);
+        desc.thickness = FSI_R(0.03);
+        desc.self_collision = 1;
     }
-    if (a)
-        d.allocator = *a;
-    r = fsi_soft_init(out, &d);
-    fsi_mesh_free(&m);
-    if (r == FSI_OK)
+    if (allocator)
+        desc.allocator = *allocator;
+    result = fsi_soft_init(out, &desc);
+    fsi_mesh_free(&mesh);
+    if (result == FSI_OK)
         fsi_soft_external(out, s->external + tets);
-    return r;
+    return result;
 }
 
-static fsi_result mixed_stars(mixed *s, const fsi_allocator *a) {
+static fsi_result mixed_stars(mixed *s, const fsi_allocator *allocator) {
     fsi_form form;
     memset(&form, 0, sizeof form);
-    fsi_reduced_desc d;
-    memset(&d, 0, sizeof d);
+    fsi_reduced_desc desc;
+    memset(&desc, 0, sizeof desc);
     form.kind = FSI_FORM_STARFISH;
     form.a = FSI_R(0.5);
     form.b = FSI_R(0.12);
     form.c = FSI_R(0.15);
-    fsi_mesh m;
-    fsi_result r = fsi_mesh_from_sdf(&m, fsi_form_distance, &form,
-                                     fsi_vec(FSI_R(-0.7), FSI_R(-0.3), FSI_R(-0.7)),
-                                     fsi_vec(FSI_R(0.7), FSI_R(0.3), FSI_R(0.7)), FSI_R(0.12), a);
-    if (r != FSI_OK)
-        return r;
-    d.mesh = &m;
-    d.modes = 8;
-    d.density = 500;
-    d.young = FSI_R(2e5);
-    d.poisson = FSI_R(0.3);
-    d.damping_stiffness = FSI_R(0.004);
-    d.field = 16;
-    d.samples = 40;
-    if (a)
-        d.allocator = *a;
-    r = fsi_reduced_model_init(&s->model, &d);
-    fsi_mesh_free(&m);
-    for (int k = 0; k < 2 && r == FSI_OK; k++) {
-        r = fsi_reduced_init(s->star + k, &s->model,
-                             fsi_vec(FSI_R(0.4) * (fsi_real)(2 * k - 1),
-                                     FSI_R(2.9) + FSI_R(0.4) * (fsi_real)k, FSI_R(0.1)),
-                             a);
+    fsi_mesh mesh;
+    fsi_result result = fsi_mesh_from_sdf(
+        &mesh, fsi_form_distance, &form, fsi_vec(FSI_R(-0.7), FSI_R(-0.3), FSI_R(-0.7)),
+        fsi_vec(FSI_R(0.7), FSI_R(0.3), FSI_R(0.7)), FSI_R(0.12), allocator);
+    if (result != FSI_OK)
+        return result;
+    desc.mesh = &mesh;
+    desc.modes = 8;
+    desc.density = 500;
+    desc.young = FSI_R(2e5);
+    desc.poisson = FSI_R(0.3);
+    desc.damping_stiffness = FSI_R(0.004);
+    desc.field = 16;
+    desc.samples = 40;
+    if (allocator)
+        desc.allocator = *allocator;
+    result = fsi_reduced_model_init(&s->model, &desc);
+    fsi_mesh_free(&mesh);
+    for (int k = 0; k < 2 && result == FSI_OK; k++) {
+        result = fsi_reduced_init(s->star + k, &s->model,
+                                  fsi_vec(FSI_R(0.4) * (fsi_real)(2 * k - 1),
+                                          FSI_R(2.9) + FSI_R(0.4) * (fsi_real)k, FSI_R(0.1)),
+                                  allocator);
         s->star[k].gravity = fsi_vec(0, -10, 0);
         s->x[k] = (fsi_real *)calloc(3 * (size_t)s->model.sample_count, sizeof **s->x);
     }
-    return r;
+    return result;
 }
 
-static fsi_result mixed_make(mixed *s, const fsi_allocator *a) {
+static fsi_result mixed_make(mixed *s, const fsi_allocator *allocator) {
     static const fsi_shape_kind kind[5] = {FSI_SHAPE_PLANE, FSI_SHAPE_BOX, FSI_SHAPE_SPHERE,
                                            FSI_SHAPE_CAPSULE, FSI_SHAPE_BOX};
-    fsi_result r = FSI_OK;
+    fsi_result result = FSI_OK;
     memset(s, 0, sizeof *s);
     fsi_solids_desc wd;
     memset(&wd, 0, sizeof wd);
-    for (int i = 0; i < 5 && r == FSI_OK; i++) {
-        fsi_shape_desc d;
-        memset(&d, 0, sizeof d);
-        d.kind = kind[i];
-        d.radius = FSI_R(0.2);
-        d.length = FSI_R(0.3);
-        d.half = i == 4 ? fsi_vec(FSI_R(0.6), FSI_R(0.05), FSI_R(0.2))
-                        : fsi_vec(FSI_R(0.25), FSI_R(0.2), FSI_R(0.2));
-        if (a)
-            d.allocator = *a;
-        r = fsi_shape_init(s->shape + i, &d);
+    for (int i = 0; i < 5 && result == FSI_OK; i++) {
+        fsi_shape_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.kind = kind[i];
+        desc.radius = FSI_R(0.2);
+        desc.length = FSI_R(0.3);
+        desc.half = i == 4 ? fsi_vec(FSI_R(0.6), FSI_R(0.05), FSI_R(0.2))
+                           : fsi_vec(FSI_R(0.25), FSI_R(0.2), FSI_R(0.2));
+        if (allocator)
+            desc.allocator = *allocator;
+        result = fsi_shape_init(s->shape + i, &desc);
     }
     wd.dim = 3;
     wd.max_bodies = MIXED_BODIES;
     wd.max_joints = 4;
     wd.max_contacts = 6000;
     wd.gravity = fsi_vec(0, -10, 0);
-    if (a)
-        wd.allocator = *a;
-    if (r == FSI_OK)
-        r = fsi_solids_init(&s->w, &wd);
-    for (int i = 0; i < MIXED_BODIES && r == FSI_OK; i++) {
-        fsi_rigid_desc b;
-        memset(&b, 0, sizeof b);
-        b.kind = i == 0 ? FSI_RIGID_FIXED : i == 1 ? FSI_RIGID_SCRIPTED : FSI_RIGID_DYNAMIC;
-        b.shape = s->shape + (i == 0 ? 0 : i <= 2 ? 4 : 1 + i % 3);
-        b.density = 500;
-        b.friction = FSI_R(0.5);
-        b.restitution = FSI_R(0.1);
-        b.x = i == 0   ? fsi_vec(0, 0, 0)
-              : i == 1 ? fsi_vec(FSI_R(-1.6), FSI_R(0.4), 0)
-              : i == 2 ? fsi_vec(FSI_R(1.5), FSI_R(1.0), 0)
-                       : fsi_vec((fsi_real)(i % 3 - 1) * FSI_R(0.6),
-                                 FSI_R(0.3) + FSI_R(0.45) * (fsi_real)(i / 9),
-                                 (fsi_real)(i / 3 % 3 - 1) * FSI_R(0.6));
-        r = fsi_solids_add(&s->w, &b, NULL);
+    if (allocator)
+        wd.allocator = *allocator;
+    if (result == FSI_OK)
+        result = fsi_solids_init(&s->w, &wd);
+    for (int i = 0; i < MIXED_BODIES && result == FSI_OK; i++) {
+        fsi_rigid_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.kind = i == 0 ? FSI_RIGID_FIXED : i == 1 ? FSI_RIGID_SCRIPTED : FSI_RIGID_DYNAMIC;
+        desc.shape = s->shape + (i == 0 ? 0 : i <= 2 ? 4 : 1 + i % 3);
+        desc.density = 500;
+        desc.friction = FSI_R(0.5);
+        desc.restitution = FSI_R(0.1);
+        desc.x = i == 0   ? fsi_vec(0, 0, 0)
+                 : i == 1 ? fsi_vec(FSI_R(-1.6), FSI_R(0.4), 0)
+                 : i == 2 ? fsi_vec(FSI_R(1.5), FSI_R(1.0), 0)
+                          : fsi_vec((fsi_real)(i % 3 - 1) * FSI_R(0.6),
+                                    FSI_R(0.3) + FSI_R(0.45) * (fsi_real)(i / 9),
+                                    (fsi_real)(i / 3 % 3 - 1) * FSI_R(0.6));
+        result = fsi_solids_add(&s->w, &desc, NULL);
     }
-    fsi_joint_desc j;
-    memset(&j, 0, sizeof j);
-    j.kind = FSI_JOINT_HINGE;
-    j.a = 2;
-    j.b = 0;
-    j.anchor = fsi_vec(FSI_R(1.5), 1, 0);
-    j.motor = 1;
-    j.motor_speed = 4;
-    j.motor_limit = 200;
-    if (r == FSI_OK)
-        r = fsi_solids_join(&s->w, &j, NULL);
-    for (int i = 3; i < 5 && r == FSI_OK; i++) {
-        memset(&j, 0, sizeof j);
-        j.kind = FSI_JOINT_POINT;
-        j.a = i;
-        j.b = i + 1;
-        j.anchor = fsi_vec_scale(fsi_vec_add(s->w.body[i].x, s->w.body[i + 1].x), FSI_R(0.5));
-        r = fsi_solids_join(&s->w, &j, NULL);
+    fsi_joint_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.kind = FSI_JOINT_HINGE;
+    desc.a = 2;
+    desc.b = 0;
+    desc.anchor = fsi_vec(FSI_R(1.5), 1, 0);
+    desc.motor = 1;
+    desc.motor_speed = 4;
+    desc.motor_limit = 200;
+    if (result == FSI_OK)
+        result = fsi_solids_join(&s->w, &desc, NULL);
+    for (int i = 3; i < 5 && result == FSI_OK; i++) {
+        memset(&desc, 0, sizeof desc);
+        desc.kind = FSI_JOINT_POINT;
+        desc.a = i;
+        desc.b = i + 1;
+        desc.anchor = fsi_vec_scale(fsi_vec_add(s->w.body[i].x, s->w.body[i + 1].x), FSI_R(0.5));
+        result = fsi_solids_join(&s->w, &desc, NULL);
     }
-    if (r == FSI_OK)
-        r = mixed_soft(s, 0, a);
-    if (r == FSI_OK)
-        r = mixed_soft(s, 1, a);
-    if (r == FSI_OK)
-        r = mixed_stars(s, a);
-    return r;
+    if (result == FSI_OK)
+        result = mixed_soft(s, 0, allocator);
+    if (result == FSI_OK)
+        result = mixed_soft(s, 1, allocator);
+    if (result == FSI_OK)
+        result = mixed_stars(s, allocator);
+    return result;
 }
 
 static void mixed_free(mixed *s) {
@@ -713,27 +716,27 @@ static void mixed_free(mixed *s) {
 static fsi_result mixed_step(mixed *s, fsi_real dt) {
     fsi_solids_set_velocity(&s->w, 1, fsi_vec((fsi_real)cos(.05 * s->w.time / (double)dt), 0, 0),
                             fsi_vec(0, FSI_R(0.3), 0));
-    fsi_result r = fsi_soft_forces(&s->cloth, dt);
-    if (r >= 0)
-        r = fsi_soft_contact(&s->cloth, NULL, 0, dt, NULL);
-    if (r >= 0)
-        r = fsi_soft_forces(&s->cube, dt);
-    for (int k = 0; k < 2 && r >= 0; k++) {
+    fsi_result result = fsi_soft_forces(&s->cloth, dt);
+    if (result >= 0)
+        result = fsi_soft_contact(&s->cloth, NULL, 0, dt, NULL);
+    if (result >= 0)
+        result = fsi_soft_forces(&s->cube, dt);
+    for (int k = 0; k < 2 && result >= 0; k++) {
         fsi_reduced_external(s->star + k, s->x[k], s->external + 2 + k);
         s->external[2 + k].friction = FSI_R(0.4);
-        r = fsi_reduced_forces(s->star + k, dt);
+        result = fsi_reduced_forces(s->star + k, dt);
     }
-    if (r >= 0)
-        r = fsi_solids_set_externals(&s->w, s->external, MIXED_OTHERS);
-    if (r >= 0)
-        r = fsi_solids_step(&s->w, dt);
-    if (r >= 0)
-        r = fsi_soft_move(&s->cloth, dt);
-    if (r >= 0)
-        r = fsi_soft_move(&s->cube, dt);
-    for (int k = 0; k < 2 && r >= 0; k++)
-        r = fsi_reduced_move(s->star + k, dt);
-    return r;
+    if (result >= 0)
+        result = fsi_solids_set_externals(&s->w, s->external, MIXED_OTHERS);
+    if (result >= 0)
+        result = fsi_solids_step(&s->w, dt);
+    if (result >= 0)
+        result = fsi_soft_move(&s->cloth, dt);
+    if (result >= 0)
+        result = fsi_soft_move(&s->cube, dt);
+    for (int k = 0; k < 2 && result >= 0; k++)
+        result = fsi_reduced_move(s->star + k, dt);
+    return result;
 }
 
 static double mixed_energy(const mixed *s, fsi_solids_report *report) {
@@ -741,10 +744,10 @@ static double mixed_energy(const mixed *s, fsi_solids_report *report) {
     fsi_solids_measure(&s->w, report);
     double sum = report->kinetic + report->potential;
     for (int q = 0; q < 2; q++) {
-        const fsi_soft *b = q ? &s->cube : &s->cloth;
-        fsi_soft_energy(b, &e, &k);
-        for (int i = 0; i < b->desc.vertex_count; i++)
-            e += 10 * (double)(b->mass[i] * b->x[3 * i + 1]);
+        const fsi_soft *soft = q ? &s->cube : &s->cloth;
+        fsi_soft_energy(soft, &e, &k);
+        for (int i = 0; i < soft->desc.vertex_count; i++)
+            e += 10 * (double)(soft->mass[i] * soft->x[3 * i + 1]);
         sum += e + k;
         fsi_reduced_energy(s->star + q, &e, &k);
         sum += e + k + 10 * (double)(s->model.mass * s->star[q].T[1]);
@@ -764,12 +767,12 @@ static void mixed_state(mixed *s, unsigned char *at, int restore) {
         fsi_solids_save(&s->w, at);
     at += fsi_solids_state_size(&s->w);
     for (int k = 0; k < 2; k++) {
-        fsi_soft *b = k ? &s->cube : &s->cloth;
+        fsi_soft *soft = k ? &s->cube : &s->cloth;
         if (restore)
-            fsi_soft_restore(b, at);
+            fsi_soft_restore(soft, at);
         else
-            fsi_soft_save(b, at);
-        at += fsi_soft_state_size(b);
+            fsi_soft_save(soft, at);
+        at += fsi_soft_state_size(soft);
         if (restore)
             fsi_reduced_restore(s->star + k, at);
         else
@@ -782,24 +785,25 @@ TEST mixed_scene_energy(void) {
     mixed s;
     double worst = 0, driven = 0, opened = 0;
     CHECK_OK(mixed_make(&s, NULL));
-    fsi_solids_report r;
+    fsi_solids_report report;
     double first;
-    double last = first = mixed_energy(&s, &r);
+    double last = first = mixed_energy(&s, &report);
     for (int i = 0; i < 90; i++) {
         ASSERT(mixed_step(&s, FSI_R(0.01)) >= 0);
-        double e = mixed_energy(&s, &r);
-        worst = fmax(worst, e - last - r.work - r.drive - r.applied - s.cloth.contact_work);
-        driven += fabs(r.drive);
-        opened += r.work;
+        double e = mixed_energy(&s, &report);
+        worst = fmax(worst,
+                     e - last - report.work - report.drive - report.applied - s.cloth.contact_work);
+        driven += fabs(report.drive);
+        opened += report.work;
         last = e;
     }
     if (getenv("FSI_VERBOSE"))
         printf("mixed: energy %.2f -> %.2f J, driven %.2f J, opened %.3f J, worst growth beyond "
                "%.2e J, %d contacts\n",
-               first, last, driven, opened, worst, r.contacts);
+               first, last, driven, opened, worst, report.contacts);
     CHECK_MOST(worst, TOL(1e-9, 1e-3) * first);
     CHECK_MOST(opened, .02 * first);
-    ASSERT(driven > 1 && r.contacts > 20);
+    ASSERT(driven > 1 && report.contacts > 20);
     mixed_free(&s);
     PASS();
 }
@@ -841,9 +845,9 @@ TEST mixed_scene_same_bits(void) {
 
 TEST mixed_scene_allocations_may_fail(void) {
     fail_allocator f = fail_begin(-1);
-    fsi_allocator a = fail_make(&f);
+    fsi_allocator allocator = fail_make(&f);
     mixed s;
-    CHECK_OK(mixed_make(&s, &a));
+    CHECK_OK(mixed_make(&s, &allocator));
     ASSERT(mixed_step(&s, FSI_R(0.01)) >= 0);
     long all = f.calls;
     for (int i = 0; i < 3; i++)
@@ -853,11 +857,11 @@ TEST mixed_scene_allocations_may_fail(void) {
     ASSERT_EQ(0, f.live);
     for (long k = 0; k < all; k++) {
         f = fail_begin(k);
-        fsi_result r = mixed_make(&s, &a);
+        fsi_result result = mixed_make(&s, &allocator);
         /* the contact patch alone may be missing: lumped masses */
-        if (r == FSI_OK)
-            r = mixed_step(&s, FSI_R(0.01));
-        ASSERT(r >= 0 || r == FSI_ERR_MEMORY);
+        if (result == FSI_OK)
+            result = mixed_step(&s, FSI_R(0.01));
+        ASSERT(result >= 0 || result == FSI_ERR_MEMORY);
         mixed_free(&s);
         ASSERT_EQ(0, f.live);
     }

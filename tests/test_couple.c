@@ -38,29 +38,30 @@ static fsi_vec3 random_velocity(fsi_vec3 x, double t, void *user) {
 }
 
 static fsi_grid_desc tank(int n, int dim) { /* 1 x 2 (x 1), closed, open on top */
-    fsi_grid_desc d;
-    memset(&d, 0, sizeof d);
-    d.nx = n;
-    d.ny = 2 * n;
-    d.nz = dim == 3 ? n : 1;
-    d.h = 1 / (fsi_real)n;
-    d.rho = 1;
-    d.gravity.y = FSI_R(-9.81);
-    d.side[3].kind = FSI_SIDE_OPEN;
-    d.shells = 1;
-    d.tolerance = TOL(1e-12, 1e-5);
-    d.max_iterations = 3000;
-    return d;
+    fsi_grid_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nx = n;
+    desc.ny = 2 * n;
+    desc.nz = dim == 3 ? n : 1;
+    desc.h = 1 / (fsi_real)n;
+    desc.rho = 1;
+    desc.gravity.y = FSI_R(-9.81);
+    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.shells = 1;
+    desc.tolerance = TOL(1e-12, 1e-5);
+    desc.max_iterations = 3000;
+    return desc;
 }
 
-static int open_scene(scene *s, const fsi_grid_desc *d, fsi_couple_solver solver, int fractions) {
+static int open_scene(scene *s, const fsi_grid_desc *desc, fsi_couple_solver solver,
+                      int fractions) {
     memset(s, 0, sizeof *s);
-    fsi_couple_desc c;
-    memset(&c, 0, sizeof c);
-    c.solver = solver;
-    c.fractions = fractions;
-    return fsi_grid_init(&s->grid, d) == FSI_OK
-           && fsi_couple_init(&s->couple, &s->grid, &c) == FSI_OK;
+    fsi_couple_desc given;
+    memset(&given, 0, sizeof given);
+    given.solver = solver;
+    given.fractions = fractions;
+    return fsi_grid_init(&s->grid, desc) == FSI_OK
+           && fsi_couple_init(&s->couple, &s->grid, &given) == FSI_OK;
 }
 
 static void close_scene(scene *s) {
@@ -73,7 +74,7 @@ static void close_scene(scene *s) {
 static void add_polygon(scene *s, int n, double cx, double cy, double a, double b, double angle,
                         double density) {
     int k = s->count++;
-    fsi_surface *f = s->surface + k;
+    fsi_surface *surface = s->surface + k;
     fsi_body *body = s->body + k;
     double area = n == 4 ? 4 * a * b : 3.14159265358979 * a * b,
            inertia = n == 4 ? (a * a + b * b) / 3 : (a * a + b * b) / 4;
@@ -86,12 +87,12 @@ static void add_polygon(scene *s, int n, double cx, double cy, double a, double 
         s->index[k][2 * i] = i;
         s->index[k][2 * i + 1] = (i + 1) % n;
     }
-    f->dim = 2;
-    f->vertex_count = n;
-    f->element_count = n;
-    f->closed = 1;
-    f->x = s->x[k];
-    f->index = s->index[k];
+    surface->dim = 2;
+    surface->vertex_count = n;
+    surface->element_count = n;
+    surface->closed = 1;
+    surface->x = s->x[k];
+    surface->index = s->index[k];
     body->mass = (fsi_real)(density * area);
     body->inertia.m[8] = (fsi_real)(density * area * inertia);
     body->centre = fsi_vec((fsi_real)cx, (fsi_real)cy, 0);
@@ -103,8 +104,8 @@ static void add_polygon(scene *s, int n, double cx, double cy, double a, double 
 static void add_strip(scene *s, int nodes, double x0, double y0, double x1, double y1, double m,
                       int pinned) {
     int k = s->count++;
-    fsi_surface *f = s->surface + k;
-    fsi_coupled *d = s->door + k;
+    fsi_surface *surface = s->surface + k;
+    fsi_coupled *door = s->door + k;
     for (int i = 0; i < nodes; i++) {
         double t = (double)i / (nodes - 1);
         s->x[k][3 * i] = (fsi_real)(x0 + (x1 - x0) * t);
@@ -117,28 +118,28 @@ static void add_strip(scene *s, int nodes, double x0, double y0, double x1, doub
             s->index[k][2 * i - 1] = i;
         }
     }
-    memset(d, 0, sizeof *d);
-    f->dim = 2;
-    f->vertex_count = nodes;
-    f->element_count = nodes - 1;
-    f->x = s->x[k];
-    f->index = s->index[k];
-    d->surface = *f;
-    d->dof = 3 * nodes;
-    d->v = s->v;
-    d->impulse = s->impulse;
-    d->mass = s->mass;
-    d->inverse_mass = s->inverse;
-    d->node = s->node;
-    s->list[k] = d;
+    memset(door, 0, sizeof *door);
+    surface->dim = 2;
+    surface->vertex_count = nodes;
+    surface->element_count = nodes - 1;
+    surface->x = s->x[k];
+    surface->index = s->index[k];
+    door->surface = *surface;
+    door->dof = 3 * nodes;
+    door->v = s->v;
+    door->impulse = s->impulse;
+    door->mass = s->mass;
+    door->inverse_mass = s->inverse;
+    door->node = s->node;
+    s->list[k] = door;
 }
 
 static fsi_result give(scene *s) {
-    fsi_result r = FSI_OK;
-    for (int k = 0; k < s->count && r == FSI_OK; k++)
+    fsi_result result = FSI_OK;
+    for (int k = 0; k < s->count && result == FSI_OK; k++)
         if (!s->door[k].node)
-            r = fsi_body_give(s->body + k, s->surface + k, s->door + k);
-    return r < 0 ? r : fsi_couple_detect(&s->couple, s->list, s->count);
+            result = fsi_body_give(s->body + k, s->surface + k, s->door + k);
+    return result < 0 ? result : fsi_couple_detect(&s->couple, s->list, s->count);
 }
 
 static void take(scene *s) {
@@ -152,13 +153,13 @@ static fsi_result fall(scene *s, fsi_real dt, fsi_report *rep) {
     for (int k = 0; k < s->count; k++)
         if (s->body[k].mass > 0)
             s->body[k].velocity.y += s->grid.desc.gravity.y * dt;
-    fsi_result r = give(s);
-    if (r >= 0)
-        r = fsi_grid_forces(&s->grid, dt);
-    if (r >= 0)
-        r = fsi_couple_solve(&s->couple, dt, rep);
+    fsi_result result = give(s);
+    if (result >= 0)
+        result = fsi_grid_forces(&s->grid, dt);
+    if (result >= 0)
+        result = fsi_couple_solve(&s->couple, dt, rep);
     take(s);
-    return r;
+    return result;
 }
 
 static double max_speed(const scene *s) {
@@ -166,8 +167,8 @@ static double max_speed(const scene *s) {
     for (int a = 0; a < s->grid.dim; a++)
         for (size_t f = 0; f < s->grid.faces[a]; f++) {
             int i[3];
-            fsi__face_ijk(&s->couple.interface, a, f, i);
-            if (i[a] == 0 || i[a] == s->couple.interface.n[a] || !(s->grid.weight[a][f] > 0))
+            fsi__face_ijk(&s->couple.iface, a, f, i);
+            if (i[a] == 0 || i[a] == s->couple.iface.n[a] || !(s->grid.weight[a][f] > 0))
                 continue;
             m = fmax(m, fabs((double)s->grid.u[a][f]));
         }
@@ -176,9 +177,9 @@ static double max_speed(const scene *s) {
 
 TEST C_01_archimedes_exact(void) {
     for (int n = 16; n <= 64; n *= 2) {
-        fsi_grid_desc d = tank(n, 2);
+        fsi_grid_desc desc = tank(n, 2);
         fsi_report rep;
-        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+        ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
         add_polygon(&S, 4, 0.5, 0.625, 0.125, 0.125, 0, 0); /* held */
         CHECK_OK(fall(&S, FSI_R(0.01), &rep));
         CHECK_REL(9.81 * 0.0625, S.body[0].impulse.y / FSI_R(0.01), TOL(1e-10, 1e-3));
@@ -207,10 +208,10 @@ static fsi_result neutral_move(void *user, fsi_real dt) {
 }
 
 TEST C_02_neutral_body_stays(void) {
-    fsi_grid_desc d = tank(32, 2);
+    fsi_grid_desc desc = tank(32, 2);
     fsi_scene sc;
     memset(&sc, 0, sizeof sc);
-    ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+    ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
     add_polygon(&S, 4, 0.5, 0.625, 0.125, 0.125, 0, 1);
     sc.solid = S.list;
     sc.count = 1;
@@ -218,8 +219,8 @@ TEST C_02_neutral_body_stays(void) {
     sc.move_fn = neutral_move;
     sc.user = &S;
     for (int step = 0; step < 100; step++) {
-        fsi_result r = fsi_couple_step(&S.couple, &sc, FSI_R(0.01), NULL);
-        ASSERT(r >= 0);
+        fsi_result result = fsi_couple_step(&S.couple, &sc, FSI_R(0.01), NULL);
+        ASSERT(result >= 0);
     }
     CHECK_NEAR(0, S.body[0].velocity.y, TOL(1e-10, 1e-3) * 9.81 * 0.01);
     CHECK_NEAR(0, S.body[0].spin.z, TOL(1e-10, 1e-3) * 9.81 * 0.01);
@@ -232,10 +233,10 @@ TEST C_03_discrete_acceleration_identity(void) {
     static const double density[5] = {1e-4, 0.1, 0.5, 2, 1e4},
                         table[5] = {6.860896, 5.772100, 2.541978, -2.860392, -9.807617};
     for (int k = 0; k < 5; k++) {
-        fsi_grid_desc d = tank(32, 2);
+        fsi_grid_desc desc = tank(32, 2);
         fsi_report rep;
         fsi_real ma[36];
-        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+        ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
         add_polygon(&S, 4, 0.5, 0.625, 0.125, 0.125, 0, density[k]);
         CHECK_OK(fall(&S, FSI_R(0.01), &rep));
         double a = (double)S.body[0].velocity.y / 0.01;
@@ -263,23 +264,23 @@ static fsi_csr strip_springs(scene *s, int k) {
         val[2 * i + 1] = FSI_R(0.2);
     }
     row[nodes - 1] = 2 * (nodes - 1);
-    fsi_csr B;
-    B.rows = nodes - 1;
-    B.cols = 3 * nodes;
-    B.row = row;
-    B.col = col;
-    B.val = val;
-    return B;
+    fsi_csr matrix;
+    matrix.rows = nodes - 1;
+    matrix.cols = 3 * nodes;
+    matrix.row = row;
+    matrix.col = col;
+    matrix.val = val;
+    return matrix;
 }
 
 static fsi_csr springs;
 
 static int crowd(scene *s, int n, fsi_couple_solver solver, int strip, int closed) {
-    fsi_grid_desc d = tank(n, 2);
+    fsi_grid_desc desc = tank(n, 2);
     seed = 11;
     if (closed)
-        d.side[3].kind = FSI_SIDE_SLIP;
-    if (!open_scene(s, &d, solver, 0))
+        desc.side[3].kind = FSI_SIDE_SLIP;
+    if (!open_scene(s, &desc, solver, 0))
         return 0;
     add_polygon(s, 4, 0.3, 0.5, 0.11, 0.11, 0.3, 0.1);
     add_polygon(s, 4, 0.7, 1.5, 0.13, 0.07, 1.2, 5);
@@ -306,17 +307,17 @@ TEST C_14_symmetric_positive(void) {
     for (int what = 0; what < 8; what++) {
         size_t cells = S.grid.cells,
                n = cells
-                   + (what == 0   ? (size_t)S.couple.interface.sides + (size_t)springs.rows
+                   + (what == 0   ? (size_t)S.couple.iface.sides + (size_t)springs.rows
                       : what == 1 ? (size_t)S.couple.columns
                                   : 0);
         fsi_real *m = (fsi_real *)calloc(4 * n, sizeof *m), *x = m, *y = m + n, *ax = m + 2 * n,
                  *ay = m + 3 * n;
-        fsi__full f;
-        memset(&f, 0, sizeof f);
-        f.c = &S.couple;
-        f.cells = cells;
-        f.sides = (size_t)S.couple.interface.sides;
-        f.rows = (size_t)springs.rows;
+        fsi__full full;
+        memset(&full, 0, sizeof full);
+        full.c = &S.couple;
+        full.cells = cells;
+        full.sides = (size_t)S.couple.iface.sides;
+        full.rows = (size_t)springs.rows;
         S.couple.desc.solver = what == 6   ? FSI_COUPLE_WOODBURY
                                : what == 7 ? FSI_COUPLE_DEFLATED
                                            : FSI_COUPLE_SCHUR;
@@ -342,8 +343,8 @@ TEST C_14_symmetric_positive(void) {
                     x[cells + i] = y[cells + i] = 0;
             memset(ax, 0, 2 * n * sizeof *ax);
             if (what == 0) {
-                fsi__full_apply(x, ax, &f);
-                fsi__full_apply(y, ay, &f);
+                fsi__full_apply(x, ax, &full);
+                fsi__full_apply(y, ay, &full);
             } else if (what == 1) {
                 fsi__indefinite_apply(x, ax, &S.couple);
                 fsi__indefinite_apply(y, ay, &S.couple);
@@ -374,11 +375,11 @@ TEST C_14_symmetric_positive(void) {
 
 /* The V-cycle that takes the columns along is Woodbury's formula, B - B Z (K + Z^T B Z)^-1 Z^T B,
  * and cut-off columns change it little. */
-static fsi_real group_K(const fsi_mg_group *g, int i, int j) { /* unit L L^T */
+static fsi_real group_K(const fsi_mg_group *group, int i, int j) { /* unit L L^T */
     fsi_real sum = 0;
     for (int k = 0; k <= i && k <= j; k++)
-        sum += g->L[i * (i + 1) / 2 + k] * g->L[j * (j + 1) / 2 + k];
-    return g->unit * sum;
+        sum += group->L[i * (i + 1) / 2 + k] * group->L[j * (j + 1) / 2 + k];
+    return group->unit * sum;
 }
 
 TEST L_20_columns_through_the_cycle_are_woodbury(void) {
@@ -404,15 +405,16 @@ TEST L_20_columns_through_the_cycle_are_woodbury(void) {
             fsi_real *z = r + cells;
             fsi_real *w = z + cells;
             fsi_real *E = w + cells;
-            for (int s = 0; s < S.couple.interface.solids; s++) {
-                const fsi_mg_group *g = S.couple.group + s;
-                for (int j = 0; j < g->entries; j++)
-                    for (int k = 0; k < g->columns; k++)
-                        Z[(size_t)(S.couple.rank.offset[s] + k) * cells + (size_t)g->cell[j]] +=
-                            g->factor[j] * g->val[j * g->columns + k];
-                for (int j = 0; j < g->columns * g->columns; j++)
-                    E[(S.couple.rank.offset[s] + j / g->columns) * n + S.couple.rank.offset[s]
-                      + j % g->columns] = group_K(g, j / g->columns, j % g->columns);
+            for (int s = 0; s < S.couple.iface.solids; s++) {
+                const fsi_mg_group *group = S.couple.group + s;
+                for (int j = 0; j < group->entries; j++)
+                    for (int k = 0; k < group->columns; k++)
+                        Z[(size_t)(S.couple.rank.offset[s] + k) * cells + (size_t)group->cell[j]] +=
+                            group->factor[j] * group->val[j * group->columns + k];
+                for (int j = 0; j < group->columns * group->columns; j++)
+                    E[(S.couple.rank.offset[s] + j / group->columns) * n + S.couple.rank.offset[s]
+                      + j % group->columns] =
+                        group_K(group, j / group->columns, j % group->columns);
             }
             fsi_mg_rank none;
             memset(&none, 0, sizeof none);
@@ -463,7 +465,7 @@ static double difference(const scene *a, const scene *b) {
     for (int k = 0; k < 2; k++)
         for (size_t f = 0; f < a->grid.faces[k]; f++)
             m = fmax(m, fabs((double)(a->grid.u[k][f] - b->grid.u[k][f])));
-    for (int i = 0; a->grid.mg->regions == 0 && i < a->couple.interface.sides; i++)
+    for (int i = 0; a->grid.mg->regions == 0 && i < a->couple.iface.sides; i++)
         m = fmax(m, fabs((double)(a->couple.lambda[i] - b->couple.lambda[i])));
     return m;
 }
@@ -477,8 +479,8 @@ TEST C_15_formulations_agree(void) {
                 ASSERT(crowd(&S, 20, (fsi_couple_solver)s, strip, closed));
                 S.couple.desc.terms = strip;
                 S.couple.desc.precondition = (fsi_couple_precondition)(strip);
-                fsi_result r = fsi_couple_solve(&S.couple, FSI_R(0.01), NULL);
-                ASSERT(r >= 0);
+                fsi_result result = fsi_couple_solve(&S.couple, FSI_R(0.01), NULL);
+                ASSERT(result >= 0);
                 CHECK_MOST(difference(&S, &T), TOL(1e-8, 3e-2));
                 close_scene(&S);
             }
@@ -489,7 +491,7 @@ TEST C_15_formulations_agree(void) {
 
 /* The system of math.md 2 with p, lambda and v kept, dense, from the definitions alone. */
 TEST C_15_dense_reference(void) {
-    fsi_interface *f = &S.couple.interface;
+    fsi_interface *iface = &S.couple.iface;
     ASSERT(crowd(&S, 10, FSI_COUPLE_DEFLATED, 2, 0));
     ASSERT(crowd(&T, 10, FSI_COUPLE_DEFLATED, 2, 0));
     CHECK_OK(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL));
@@ -499,7 +501,7 @@ TEST C_15_dense_reference(void) {
     int i;
     for (np = 0, i = 0; i < (int)S.grid.cells; i++)
         cell_at[i] = S.grid.cell[i] == FSI_CELL_FLUID ? np++ : -1;
-    int ns = f->sides;
+    int ns = iface->sides;
     int nv = 18 + 60;
     int n = np + ns + nv;
     fsi_real *A;
@@ -515,11 +517,11 @@ TEST C_15_dense_reference(void) {
         for (i = 0; i < (int)S.grid.faces[axis]; i++) {
             int at[3];
             double inv = area * area / (rho * area * area);
-            fsi__face_ijk(f, axis, (size_t)i, at);
-            int hi = at[axis] < f->n[axis] ? cell_at[fsi__cell_index(f, at)] : -2;
+            fsi__face_ijk(iface, axis, (size_t)i, at);
+            int hi = at[axis] < iface->n[axis] ? cell_at[fsi__cell_index(iface, at)] : -2;
             at[axis]--;
-            int lo = at[axis] >= 0 ? cell_at[fsi__cell_index(f, at)] : -2;
-            if (f->blocked[axis][i] || lo == -1 || hi == -1 || (lo == -2 && 1)
+            int lo = at[axis] >= 0 ? cell_at[fsi__cell_index(iface, at)] : -2;
+            if (iface->blocked[axis][i] || lo == -1 || hi == -1 || (lo == -2 && 1)
                 || (hi == -2 && axis == 0))
                 continue;
             if (lo >= 0) {
@@ -537,18 +539,20 @@ TEST C_15_dense_reference(void) {
         }
     /* sides: u = u* + (A o p + lambda) / b, u - J v = 0 */
     for (i = 0; i < ns; i++) {
-        const fsi_side *s = f->side + i;
-        double o = s->sign, m = (double)s->mass, us = (double)fsi_interface_sample(&T.grid, s);
-        int c = cell_at[s->cell], l = np + i, v0 = np + ns + (s->solid < 3 ? 6 * s->solid : 18);
+        const fsi_side *side = iface->side + i;
+        double o = side->sign, m = (double)side->mass,
+               us = (double)fsi_interface_sample(&T.grid, side);
+        int c = cell_at[side->cell], l = np + i,
+            v0 = np + ns + (side->solid < 3 ? 6 * side->solid : 18);
         A[c * n + c] += (fsi_real)(area * area / m);
         A[c * n + l] += (fsi_real)(area * o / m);
         A[l * n + c] += (fsi_real)(area * o / m);
         A[l * n + l] += (fsi_real)(1 / m);
         b[c] -= (fsi_real)(area * o * us);
         b[l] -= (fsi_real)us;
-        for (int e = s->row; e < s->row_end; e++) {
-            A[l * n + v0 + f->col[e]] -= f->val[e];
-            A[(v0 + f->col[e]) * n + l] -= f->val[e];
+        for (int e = side->row; e < side->row_end; e++) {
+            A[l * n + v0 + iface->col[e]] -= iface->val[e];
+            A[(v0 + iface->col[e]) * n + l] -= iface->val[e];
         }
     }
     /* -M v - J^T lambda = -M v*; fixed ones: -v = -v* without the row's J */
@@ -589,7 +593,7 @@ TEST C_15_dense_reference(void) {
 
 /* Momentum of fluid and bodies (x, y, angular about the origin), and their kinetic energy. */
 static void ledger(const scene *s, const fsi_real *side_u, double *out) {
-    const fsi_interface *f = &s->couple.interface;
+    const fsi_interface *iface = &s->couple.iface;
     double m = (double)(s->grid.desc.rho * s->grid.h * s->grid.h);
     out[0] = out[1] = out[2] = out[3] = 0;
     int a;
@@ -597,16 +601,16 @@ static void ledger(const scene *s, const fsi_real *side_u, double *out) {
         for (size_t n = 0; n < s->grid.faces[a]; n++) {
             int at[3];
             double u = (double)s->grid.u[a][n], mass = m;
-            fsi__face_ijk(f, a, n, at);
-            if (at[a] == 0 || f->blocked[a][n])
+            fsi__face_ijk(iface, a, n, at);
+            if (at[a] == 0 || iface->blocked[a][n])
                 continue;
-            if (at[a] == f->n[a]) {
+            if (at[a] == iface->n[a]) {
                 if (!(s->grid.weight[a][n] > 0))
                     continue;
                 mass = m;
             } else {
-                size_t c = fsi__cell_index(f, at);
-                if (f->covered[c] || f->covered[c - (size_t)fsi__stride(f, a)])
+                size_t c = fsi__cell_index(iface, at);
+                if (iface->covered[c] || iface->covered[c - (size_t)fsi__stride(iface, a)])
                     continue;
             }
             double x = (double)s->grid.h * (at[0] + (a == 0 ? 0 : 0.5));
@@ -615,16 +619,16 @@ static void ledger(const scene *s, const fsi_real *side_u, double *out) {
             out[2] += mass * (a == 0 ? -y * u : x * u);
             out[3] += mass * u * u / 2;
         }
-    for (int i = 0; i < f->sides; i++) {
-        fsi_vec3 c = fsi_interface_centre(f, f->side + i);
-        double u = (double)side_u[i], ms = (double)f->side[i].mass;
-        a = f->side[i].axis;
+    for (int i = 0; i < iface->sides; i++) {
+        fsi_vec3 c = fsi_interface_centre(iface, iface->side + i);
+        double u = (double)side_u[i], ms = (double)iface->side[i].mass;
+        a = iface->side[i].axis;
         out[a] += ms * u;
         out[2] += ms * (a == 0 ? -(double)c.y * u : (double)c.x * u);
         out[3] += ms * u * u / 2;
     }
     for (int k = 0; k < s->count; k++) {
-        const fsi_body *b = s->body + k;
+        const fsi_body *body = s->body + k;
         const fsi_real *v = s->door[k].v;
         for (int i = 0; s->door[k].node && i < s->door[k].dof / 3; i++) {
             double ms = (double)s->mass[i];
@@ -635,35 +639,37 @@ static void ledger(const scene *s, const fsi_real *side_u, double *out) {
                          + (double)v[3 * i + 1] * (double)v[3 * i + 1])
                       / 2;
         }
-        if (s->door[k].node || !(b->mass > 0))
+        if (s->door[k].node || !(body->mass > 0))
             continue;
-        out[0] += (double)(b->mass * v[0]);
-        out[1] += (double)(b->mass * v[1]);
-        out[2] += (double)(b->centre.x * b->mass * v[1] - b->centre.y * b->mass * v[0]
-                           + b->inertia.m[8] * v[5]);
+        out[0] += (double)(body->mass * v[0]);
+        out[1] += (double)(body->mass * v[1]);
+        out[2] += (double)(body->centre.x * body->mass * v[1] - body->centre.y * body->mass * v[0]
+                           + body->inertia.m[8] * v[5]);
         out[3] +=
-            0.5 * (double)(b->mass * (v[0] * v[0] + v[1] * v[1]) + b->inertia.m[8] * v[5] * v[5]);
+            0.5
+            * (double)(body->mass * (v[0] * v[0] + v[1] * v[1]) + body->inertia.m[8] * v[5] * v[5]);
     }
 }
 
 /* Impulse of the walls on the fluid, p^ A on every closed side, and of held bodies. */
 static void wall_impulse(const scene *s, double *out) {
-    const fsi_interface *f = &s->couple.interface;
+    const fsi_interface *iface = &s->couple.iface;
     double h = (double)s->grid.h;
     out[0] = out[1] = out[2] = 0;
-    for (int j = 0; j < f->ny; j++)
+    for (int j = 0; j < iface->ny; j++)
         for (int k = 0; k < 2; k++) {
-            double p = (double)
-                           s->grid.pressure[(size_t)(k ? f->nx - 1 : 0) + (size_t)f->nx * (size_t)j]
+            double p = (double)s->grid.pressure[(size_t)(k ? iface->nx - 1 : 0)
+                                                + (size_t)iface->nx * (size_t)j]
                        * h * (k ? -1 : 1),
                    y = h * (j + 0.5);
             out[0] += p;
             out[2] -= y * p;
         }
-    for (int i = 0; i < f->nx; i++)
+    for (int i = 0; i < iface->nx; i++)
         for (int k = 0; k < 2; k++) {
             double p = (double)
-                           s->grid.pressure[(size_t)i + (size_t)f->nx * (size_t)(k ? f->ny - 1 : 0)]
+                           s->grid.pressure[(size_t)i
+                                            + (size_t)iface->nx * (size_t)(k ? iface->ny - 1 : 0)]
                        * h * (k ? -1 : 1),
                    x = h * (i + 0.5);
             if (k && s->grid.desc.side[3].kind == FSI_SIDE_OPEN)
@@ -672,12 +678,12 @@ static void wall_impulse(const scene *s, double *out) {
             out[2] += x * p;
         }
     /* a held body takes -lambda and does not move */
-    for (int i = 0; i < f->sides; i++)
-        if (!s->door[f->side[i].solid].node && !(s->body[f->side[i].solid].mass > 0)) {
-            fsi_vec3 c = fsi_interface_centre(f, f->side + i);
+    for (int i = 0; i < iface->sides; i++)
+        if (!s->door[iface->side[i].solid].node && !(s->body[iface->side[i].solid].mass > 0)) {
+            fsi_vec3 c = fsi_interface_centre(iface, iface->side + i);
             double l = (double)s->couple.lambda[i];
-            out[f->side[i].axis] += l;
-            out[2] += f->side[i].axis == 0 ? -(double)c.y * l : (double)c.x * l;
+            out[iface->side[i].axis] += l;
+            out[2] += iface->side[i].axis == 0 ? -(double)c.y * l : (double)c.x * l;
         }
 }
 
@@ -692,9 +698,9 @@ TEST C_16_17_momentum_at_any_budget(void) { /* C-16, C-17 */
                 S.door[3].implicit = NULL;
                 S.couple.desc.max_iterations = cap;
                 ASSERT(fsi_grid_classify(&S.grid) >= 0
-                       && fsi_interface_sides(&S.couple.interface, &S.grid) == FSI_OK);
-                for (int i = 0; i < S.couple.interface.sides; i++)
-                    before_u[i] = fsi_interface_sample(&S.grid, S.couple.interface.side + i);
+                       && fsi_interface_sides(&S.couple.iface, &S.grid) == FSI_OK);
+                for (int i = 0; i < S.couple.iface.sides; i++)
+                    before_u[i] = fsi_interface_sample(&S.grid, S.couple.iface.side + i);
                 ASSERT(fsi_grid_build_pressure(&S.grid, FSI_R(0.01)) >= 0);
                 ledger(&S, before_u, a);
                 ASSERT(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL) >= 0);
@@ -722,9 +728,9 @@ TEST C_18_20_energy_falls_monotonically(void) { /* C-18, C-20 */
             S.couple.desc.terms = -1;
             S.couple.desc.precondition = FSI_PRECONDITION_NONE;
             ASSERT(fsi_grid_classify(&S.grid) >= 0
-                   && fsi_interface_sides(&S.couple.interface, &S.grid) == FSI_OK);
-            for (int i = 0; i < S.couple.interface.sides; i++)
-                before_u[i] = fsi_interface_sample(&S.grid, S.couple.interface.side + i);
+                   && fsi_interface_sides(&S.couple.iface, &S.grid) == FSI_OK);
+            for (int i = 0; i < S.couple.iface.sides; i++)
+                before_u[i] = fsi_interface_sample(&S.grid, S.couple.iface.side + i);
             ASSERT(fsi_grid_build_pressure(&S.grid, FSI_R(0.01)) >= 0);
             ledger(&S, before_u, a);
             ASSERT(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL) >= 0);
@@ -764,13 +770,13 @@ TEST C_21_bad_guess_is_dropped(void) {
 
 static int lift(scene *s, int n, int bodies, double density, fsi_couple_solver solver, int open,
                 int fractions) {
-    fsi_grid_desc d = tank(n, 2);
+    fsi_grid_desc desc = tank(n, 2);
     for (int k = 0; k < 4; k++)
-        d.side[k].kind = open ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
-    d.tolerance = 1e-6;
+        desc.side[k].kind = open ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
+    desc.tolerance = 1e-6;
     if (sizeof(fsi_real) == 4)
-        d.tolerance = 1e-5;
-    if (!open_scene(s, &d, solver, fractions))
+        desc.tolerance = 1e-5;
+    if (!open_scene(s, &desc, solver, fractions))
         return 0;
     for (int k = 0; k < bodies; k++) {
         if (bodies == 1)
@@ -792,16 +798,16 @@ TEST A_07_08_iterations(void) {
     for (int open = 0; open < 2; open++)
         for (int bodies = 1; bodies <= 12; bodies += 11) {
             ASSERT(lift(&S, 64, bodies, 0, FSI_COUPLE_DEFLATED, open, 0));
-            fsi_result r = fall(&S, FSI_R(0.01), NULL);
-            ASSERT(r >= 0);
+            fsi_result result = fall(&S, FSI_R(0.01), NULL);
+            ASSERT(result >= 0);
             int fluid = S.couple.report.iterations;
             close_scene(&S);
             /* area fractions: columns cut as near as with voxel faces took 168 iterations at 1e-4
              */
             for (k = 0, fractions = 0; fractions < 2; k++, fractions += k / 5, k %= 5) {
                 ASSERT(lift(&S, 64, bodies, density[k], FSI_COUPLE_DEFLATED, open, fractions));
-                r = fall(&S, FSI_R(0.01), NULL);
-                CHECK_RESULT(FSI_OK, r);
+                result = fall(&S, FSI_R(0.01), NULL);
+                CHECK_RESULT(FSI_OK, result);
                 CHECK_MOST(S.couple.report.iterations, 1.2 * fluid + 1);
                 close_scene(&S);
             }
@@ -843,13 +849,13 @@ TEST C_04_added_mass(void) {
     double cm[3], exact = 1.113523;
     for (int fractions = 0; fractions < 2; fractions++) {
         for (int k = 0; k < 3; k++) {
-            fsi_grid_desc d = tank(32 << k, 2);
+            fsi_grid_desc desc = tank(32 << k, 2);
             fsi_real ma[36];
-            d.ny = d.nx;
-            d.h *= 2;
-            d.gravity.y = 0;
-            d.side[3].kind = FSI_SIDE_SLIP;
-            ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, fractions));
+            desc.ny = desc.nx;
+            desc.h *= 2;
+            desc.gravity.y = 0;
+            desc.side[3].kind = FSI_SIDE_SLIP;
+            ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, fractions));
             add_polygon(&S, VERTS, 1, 1, 0.25, 0.25, 0, 1);
             S.body[0].velocity.y = 1;
             CHECK_OK(fall(&S, FSI_R(0.01), NULL));
@@ -872,7 +878,7 @@ TEST C_04_added_mass(void) {
 /* A sphere closes as much of every plane as its cross-section; an aligned box closes exactly what
  * it should. */
 TEST fractions_are_exact_3d(void) {
-    fsi_grid_desc d = tank(12, 3);
+    fsi_grid_desc desc = tank(12, 3);
     static fsi_real x[24];
     static const int32_t index[36] = {0, 2, 1, 0, 3, 2, 4, 5, 6, 4, 6, 7, 0, 1, 5, 0, 5, 4,
                                       2, 3, 7, 2, 7, 6, 1, 2, 6, 1, 6, 5, 3, 0, 4, 3, 4, 7};
@@ -898,23 +904,23 @@ TEST fractions_are_exact_3d(void) {
                            + (turned == 2 ? sin(0.3) * (q[1] - 0.5) + cos(0.3) * (p[2] - 0.5)
                                           : p[2] - 0.5));
         }
-        fsi_surface s;
-        memset(&s, 0, sizeof s);
-        fsi_body b;
-        memset(&b, 0, sizeof b);
-        s.dim = 3;
-        s.vertex_count = 8;
-        s.element_count = 12;
-        s.closed = 1;
-        s.x = x;
-        s.index = index;
-        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 1));
-        CHECK_OK(fsi_body_give(&b, &s, &door));
+        fsi_surface surface;
+        memset(&surface, 0, sizeof surface);
+        fsi_body body;
+        memset(&body, 0, sizeof body);
+        surface.dim = 3;
+        surface.vertex_count = 8;
+        surface.element_count = 12;
+        surface.closed = 1;
+        surface.x = x;
+        surface.index = index;
+        ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 1));
+        CHECK_OK(fsi_body_give(&body, &surface, &door));
         CHECK_OK(fsi_couple_detect(&S.couple, list, 1));
-        for (int i = 0; i < S.couple.interface.cuts; i++) {
-            const fsi_cut *c = S.couple.interface.cut + i;
-            ASSERT(c->share > 0 && c->share <= 1);
-            sum[c->axis] += (double)c->share / (12.0 * 12.0 * 12.0);
+        for (int i = 0; i < S.couple.iface.cuts; i++) {
+            const fsi_cut *cut = S.couple.iface.cut + i;
+            ASSERT(cut->share > 0 && cut->share <= 1);
+            sum[cut->axis] += (double)cut->share / (12.0 * 12.0 * 12.0);
         }
         double volume = (hi - lo) * (hi - lo) * (hi - lo);
         /* planes sample the volume: the sum over them converges to it */
@@ -922,22 +928,22 @@ TEST fractions_are_exact_3d(void) {
             CHECK_NEAR(volume, sum[axis], turned == 2 ? 0.02 * volume : 0.17 * volume);
         /* the share of one plane against a fine count of points */
         if (turned == 2) {
-            const fsi_interface *f = &S.couple.interface;
+            const fsi_interface *iface = &S.couple.iface;
             fsi_bvh tree;
             double inside = 0, share = 0;
             int m = 240;
             CHECK_OK(fsi_bvh_init(&tree, 12, NULL));
-            CHECK_OK(fsi_bvh_build(&tree, &s));
+            CHECK_OK(fsi_bvh_build(&tree, &surface));
             for (int j = 0; j < m; j++)
                 for (int k = 0; k < m; k++)
                     inside += fsi_bvh_inside(&tree, fsi_vec(FSI_R(0.5), (fsi_real)((j + 0.5) / m),
                                                             (fsi_real)((k + 0.5) / m)))
                               / ((double)m * m);
-            for (int i = 0; i < f->cuts; i++) {
+            for (int i = 0; i < iface->cuts; i++) {
                 int at[3];
-                fsi__face_ijk(f, f->cut[i].axis, (size_t)f->cut[i].face, at);
-                if (f->cut[i].axis == 0 && at[0] == 6)
-                    share += (double)f->cut[i].share / 144;
+                fsi__face_ijk(iface, iface->cut[i].axis, (size_t)iface->cut[i].face, at);
+                if (iface->cut[i].axis == 0 && at[0] == 6)
+                    share += (double)iface->cut[i].share / 144;
             }
             CHECK_NEAR(inside, share, 1e-3);
             fsi_bvh_free(&tree);
@@ -950,11 +956,11 @@ TEST fractions_are_exact_3d(void) {
 /* A plate that closes the tank: nothing passes, and both sides move with it. */
 TEST shell_separates(void) {
     for (int kind = 0; kind < 2; kind++) {
-        fsi_grid_desc d = tank(16, 2);
+        fsi_grid_desc desc = tank(16, 2);
         double flux[2] = {0, 0};
         /* two closed chambers: a piston that cannot move */
-        d.side[3].kind = FSI_SIDE_SLIP;
-        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+        desc.side[3].kind = FSI_SIDE_SLIP;
+        ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
         seed = 3;
         if (kind == 0)
             add_strip(&S, 30, -0.1, 0.93, 1.1, 1.04, 0.01, 0);
@@ -970,13 +976,13 @@ TEST shell_separates(void) {
         S.body[0].velocity.y = 1;
         CHECK_OK(give(&S));
         ASSERT(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL) >= 0);
-        ASSERT(S.couple.interface.sides >= 32);
-        for (int i = 0; i < S.couple.interface.sides; i++) {
-            const fsi_side *s = S.couple.interface.side + i;
-            ASSERT(s->shell);
-            flux[S.grid.mg->label[s->cell]] +=
-                (double)(s->sign * S.couple.side_velocity[i] * S.grid.h);
-            CHECK_NEAR(fsi_interface_velocity(&S.couple.interface, s, S.door[0].v),
+        ASSERT(S.couple.iface.sides >= 32);
+        for (int i = 0; i < S.couple.iface.sides; i++) {
+            const fsi_side *side = S.couple.iface.side + i;
+            ASSERT(side->shell);
+            flux[S.grid.mg->label[side->cell]] +=
+                (double)(side->sign * S.couple.side_velocity[i] * S.grid.h);
+            CHECK_NEAR(fsi_interface_velocity(&S.couple.iface, side, S.door[0].v),
                        S.couple.side_velocity[i], TOL(1e-10, 1e-4));
         }
         CHECK_NEAR(0, flux[0], TOL(1e-9, 1e-3)); /* closed chambers keep their volume */
@@ -996,26 +1002,26 @@ static fsi_real pool_with_hole(fsi_vec3 x, void *user) {
 }
 
 static fsi_grid_desc pool(int n) {
-    fsi_grid_desc d = tank(n, 2);
-    d.ny = n;
-    d.liquid = 1;
-    d.tolerance = TOL(1e-8, 1e-5);
-    return d;
+    fsi_grid_desc desc = tank(n, 2);
+    desc.ny = n;
+    desc.liquid = 1;
+    desc.tolerance = TOL(1e-8, 1e-5);
+    return desc;
 }
 
 /* B u = 0 to tolerance when the volume is on target: one solve without advection. */
 TEST C_26_bubble_flux(void) {
-    fsi_grid_desc d = pool(32);
+    fsi_grid_desc desc = pool(32);
     double flux = 0, size = 0;
-    ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+    ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
     S.couple.desc.bubbles = 1;
     CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, NULL));
     CHECK_OK(fall(&S, FSI_R(0.01), NULL));
     ASSERT_EQ(1, S.couple.bubbles);
     for (int i = S.couple.bubble[0].first; i < S.couple.bubble[0].last; i++) {
-        const fsi__bubble_face *f = S.couple.bubble_face + i;
-        flux += f->sign * (double)S.grid.u[f->axis][f->face];
-        size += fabs((double)S.grid.u[f->axis][f->face]);
+        const fsi__bubble_face *face = S.couple.bubble_face + i;
+        flux += face->sign * (double)S.grid.u[face->axis][face->face];
+        size += fabs((double)S.grid.u[face->axis][face->face]);
     }
     CHECK_NEAR(0, flux, TOL(1e-7, 1e-4) * size);
     close_scene(&S);
@@ -1026,15 +1032,15 @@ TEST C_26_bubble_keeps_its_volume(void) {
     int n = 48;
     double first = 0, last = 0;
     for (int bubbles = 0; bubbles < 2; bubbles++) {
-        fsi_grid_desc d = pool(n);
+        fsi_grid_desc desc = pool(n);
         fsi_scene sc;
         memset(&sc, 0, sizeof sc);
-        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+        ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
         S.couple.desc.bubbles = bubbles;
         CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, NULL));
         for (int step = 0; step < 60; step++) {
-            fsi_result r = fsi_couple_step(&S.couple, &sc, FSI_R(0.25) / (fsi_real)n, NULL);
-            ASSERT(r >= 0);
+            fsi_result result = fsi_couple_step(&S.couple, &sc, FSI_R(0.25) / (fsi_real)n, NULL);
+            ASSERT(result >= 0);
             int k;
             for (k = 0, last = 0; k < S.grid.region_count; k++)
                 if (!S.grid.regions[k].open)
@@ -1061,11 +1067,11 @@ TEST C_26_bubble_keeps_its_volume(void) {
    below it or, once that cell had become water, above; the bubbles' shifts then swung between both
    sides of the jump. */
 TEST C_26_air_volume_has_no_jumps(void) {
-    fsi_grid_desc d = pool(32);
+    fsi_grid_desc desc = pool(32);
     double before = 0, most = 0;
-    d.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[3].kind = FSI_SIDE_OPEN;
     fsi_grid grid;
-    ASSERT_EQ(FSI_OK, fsi_grid_init(&grid, &d));
+    ASSERT_EQ(FSI_OK, fsi_grid_init(&grid, &desc));
     for (int step = 0; step <= 200; step++) {
         double closed = 0;
         /* in cells: half the thickness of the film is 0.55 .. 0.75 */
@@ -1099,17 +1105,17 @@ static fsi_real deep_bubble(fsi_vec3 x, void *user) {
 }
 
 TEST C_26_bubble_breaks_up(void) {
-    fsi_grid_desc d = tank(48, 2);
+    fsi_grid_desc desc = tank(48, 2);
     fsi_scene sc;
     double first = 0, volume = 0, target = 0, worst = 0, liquid = 0, height = 0;
     int k, most = 0;
     memset(&sc, 0, sizeof sc);
-    d.ny = 72;
-    d.liquid = 1;
-    d.rho = 1000;
-    d.volume_correction = 1;
-    d.tolerance = TOL(1e-6, 1e-5);
-    ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+    desc.ny = 72;
+    desc.liquid = 1;
+    desc.rho = 1000;
+    desc.volume_correction = 1;
+    desc.tolerance = TOL(1e-6, 1e-5);
+    ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
     S.couple.desc.bubbles = 1;
     CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, deep_bubble, NULL));
     for (int step = 0; step < 400; step++) {
@@ -1142,14 +1148,14 @@ TEST C_26_bubble_breaks_up(void) {
 static fsi_result float_begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     int n = s->surface[0].vertex_count;
-    fsi_body *b = s->body;
+    fsi_body *body = s->body;
     for (int i = 0; i < n; i++) {
-        s->x[0][3 * i] = b->centre.x + FSI_R(0.15) * (fsi_real)cos(2 * 3.14159265358979 * i / n);
+        s->x[0][3 * i] = body->centre.x + FSI_R(0.15) * (fsi_real)cos(2 * 3.14159265358979 * i / n);
         s->x[0][3 * i + 1] =
-            b->centre.y + FSI_R(0.15) * (fsi_real)sin(2 * 3.14159265358979 * i / n);
+            body->centre.y + FSI_R(0.15) * (fsi_real)sin(2 * 3.14159265358979 * i / n);
     }
-    b->velocity.y += s->grid.desc.gravity.y * dt;
-    return fsi_body_give(b, s->surface, s->door);
+    body->velocity.y += s->grid.desc.gravity.y * dt;
+    return fsi_body_give(body, s->surface, s->door);
 }
 
 static fsi_result float_move(void *user, fsi_real dt) {
@@ -1168,13 +1174,13 @@ TEST C_07_floating_depth(void) {
     int n = 32;
     for (int k = 0; k < 3; k++)
         for (int fractions = 0; fractions < 2; fractions++) {
-            fsi_grid_desc d = pool(n);
+            fsi_grid_desc desc = pool(n);
             fsi_scene sc;
             double mean = 0, level = 0, expect = 0.15 * depth[k];
             int count = 0;
             memset(&sc, 0, sizeof sc);
-            d.tolerance = 1e-5;
-            ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, fractions));
+            desc.tolerance = 1e-5;
+            ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, fractions));
             CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, &S));
             /* starts where it should stay */
             add_polygon(&S, 40, 0.5, 0.8 - expect + 0.15, 0.15, 0.15, 0, density[k]);
@@ -1184,14 +1190,15 @@ TEST C_07_floating_depth(void) {
             sc.move_fn = float_move;
             sc.user = &S;
             for (int step = 0; step < 200; step++) {
-                fsi_result r = fsi_couple_step(&S.couple, &sc, FSI_R(0.25) / (fsi_real)n, NULL);
-                ASSERT(r >= 0);
+                fsi_result result =
+                    fsi_couple_step(&S.couple, &sc, FSI_R(0.25) / (fsi_real)n, NULL);
+                ASSERT(result >= 0);
                 if (step < 100)
                     continue;
                 mean += (double)S.body[0].centre.y;
                 count++;
                 /* per metre of width */
-                level += S.grid.stats.liquid_volume + S.couple.interface.submerged[0];
+                level += S.grid.stats.liquid_volume + S.couple.iface.submerged[0];
             }
             mean /= count;
             level /= count;
@@ -1209,13 +1216,13 @@ static double drag; /* 1/s, to come to rest */
 static fsi_result free_begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     for (int k = 0; k < s->count; k++) {
-        fsi_body *b = s->body + k;
-        before[k] = b->velocity.y;
-        if (!(b->mass > 0))
+        fsi_body *body = s->body + k;
+        before[k] = body->velocity.y;
+        if (!(body->mass > 0))
             continue;
-        b->velocity = fsi_vec_scale(b->velocity, (fsi_real)(1 / (1 + drag * (double)dt)));
-        b->spin.z *= (fsi_real)(1 / (1 + drag * (double)dt));
-        b->velocity.y += s->grid.desc.gravity.y * dt;
+        body->velocity = fsi_vec_scale(body->velocity, (fsi_real)(1 / (1 + drag * (double)dt)));
+        body->spin.z *= (fsi_real)(1 / (1 + drag * (double)dt));
+        body->velocity.y += s->grid.desc.gravity.y * dt;
     }
     for (int k = 0; k < s->count; k++)
         if (fsi_body_give(s->body + k, s->surface + k, s->door + k) < 0)
@@ -1227,15 +1234,15 @@ static fsi_result free_move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     take(s);
     for (int k = 0; k < s->count; k++) {
-        fsi_body *b = s->body + k;
-        fsi_vec3 d = fsi_vec(b->velocity.x * dt, (b->velocity.y + before[k]) / 2 * dt, 0),
-                 c = b->centre;
-        double t = (double)(b->spin.z * dt), cs = cos(t), sn = sin(t);
-        b->centre = fsi_vec_add(c, d);
+        fsi_body *body = s->body + k;
+        fsi_vec3 d = fsi_vec(body->velocity.x * dt, (body->velocity.y + before[k]) / 2 * dt, 0),
+                 c = body->centre;
+        double t = (double)(body->spin.z * dt), cs = cos(t), sn = sin(t);
+        body->centre = fsi_vec_add(c, d);
         for (int i = 0; i < s->surface[k].vertex_count; i++) {
             double x = (double)(s->x[k][3 * i] - c.x), y = (double)(s->x[k][3 * i + 1] - c.y);
-            s->x[k][3 * i] = b->centre.x + (fsi_real)(cs * x - sn * y);
-            s->x[k][3 * i + 1] = b->centre.y + (fsi_real)(sn * x + cs * y);
+            s->x[k][3 * i] = body->centre.x + (fsi_real)(cs * x - sn * y);
+            s->x[k][3 * i + 1] = body->centre.y + (fsi_real)(sn * x + cs * y);
         }
     }
     return FSI_OK;
@@ -1259,14 +1266,14 @@ TEST C_05_06_buoyancy_trajectory(void) {
     static const double density[5] = {0.1, 0.5, 2, 10, 1e-4};
     int n = 160, steps = 6;
     for (int k = 0; k < 5; k++) {
-        fsi_grid_desc d = tank(n, 2);
+        fsi_grid_desc desc = tank(n, 2);
         double end = 0.1 * sqrt(0.2 / 9.81), a = (1 - density[k]) * 9.81 / (density[k] + 1.071199),
                slack = 0.05 + 0.005;
-        d.ny = d.nx;
-        d.h *= 2;
-        d.side[3].kind = FSI_SIDE_SLIP;
-        d.tolerance = TOL(1e-8, 1e-5);
-        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 1));
+        desc.ny = desc.nx;
+        desc.h *= 2;
+        desc.side[3].kind = FSI_SIDE_SLIP;
+        desc.tolerance = TOL(1e-8, 1e-5);
+        ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 1));
         /* on a node the chords at the faces add up to 0.6 % less than the disk */
         double mid = k == 4 ? 1 + 0.25 / 80 : 1;
         add_polygon(&S, VERTS, mid, mid, 0.2, 0.2, 0, density[k]);
@@ -1290,10 +1297,10 @@ TEST C_08_metacentric_tilt(void) {
     static const double density[3] = {0.1, 0.5, 0.9};
     int n = 40;
     for (int k = 0; k < 3; k++) {
-        fsi_grid_desc d = pool(n);
+        fsi_grid_desc desc = pool(n);
         double angle = 5 * 3.14159265358979 / 180, most = 0;
-        d.tolerance = 1e-4;
-        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 1));
+        desc.tolerance = 1e-4;
+        ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 1));
         CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, &S));
         add_polygon(&S, 4, 0.5, 0.8 + 0.15 - 0.3 * density[k], 0.15, 0.15, angle, density[k]);
         fsi_scene sc = moving(&S);
@@ -1320,11 +1327,11 @@ TEST C_08_metacentric_tilt(void) {
 TEST C_19_density_sweep(void) {
     int least = 1000, most = 0;
     for (int k = 0; k < 9; k++) {
-        fsi_grid_desc d = tank(48, 2);
+        fsi_grid_desc desc = tank(48, 2);
         double density = pow(10, k - 4);
         fsi_real ma[36];
-        d.tolerance = TOL(1e-10, 1e-5);
-        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+        desc.tolerance = TOL(1e-10, 1e-5);
+        ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
         add_polygon(&S, 4, 0.5, 0.7, 0.15, 0.15, 0.2, density);
         fsi_report rep;
         CHECK_OK(fall(&S, FSI_R(0.001), &rep));
@@ -1357,9 +1364,9 @@ TEST A_09_same_count_in_2d_and_3d(void) {
     int sum[2] = {0, 0};
     for (int dim = 2; dim <= 3; dim++)
         for (int k = 0; k < 3; k++) {
-            fsi_grid_desc d = tank(32, dim);
-            d.tolerance = 1e-6;
-            ASSERT(open_scene(&S, &d, FSI_COUPLE_SCHUR, 0));
+            fsi_grid_desc desc = tank(32, dim);
+            desc.tolerance = 1e-6;
+            ASSERT(open_scene(&S, &desc, FSI_COUPLE_SCHUR, 0));
             S.couple.desc.terms = 0;
             add_polygon(&S, 4, 0.5, 0.8, 0.15, 0.15, 0.1, pow(100, k - 1));
             if (dim == 3) {
@@ -1392,9 +1399,9 @@ TEST A_10_fixed_budget(void) {
     double height[3], kinetic = 0;
     /* converged, P(0) and IC on a budget */
     for (int run = 0; run < 3; run++) {
-        fsi_grid_desc d = tank(32, 2);
-        d.tolerance = TOL(1e-8, 1e-5);
-        ASSERT(open_scene(&S, &d,
+        fsi_grid_desc desc = tank(32, 2);
+        desc.tolerance = TOL(1e-8, 1e-5);
+        ASSERT(open_scene(&S, &desc,
                           run == 0   ? FSI_COUPLE_DEFLATED
                           : run == 1 ? FSI_COUPLE_SCHUR
                                      : FSI_COUPLE_FULL,
@@ -1426,20 +1433,20 @@ TEST A_10_fixed_budget(void) {
 /* A bar on a hinge: the door has only its turning left, and the solve answers with velocities that
  * keep the pin where it is. */
 TEST hinged_body_sees_its_hinge(void) {
-    fsi_world_desc d;
+    fsi_world_desc desc;
     fsi_real inverse[36], v[6];
-    memset(&d, 0, sizeof d);
+    memset(&desc, 0, sizeof desc);
     fsi_shape_desc sd;
     memset(&sd, 0, sizeof sd);
-    fsi_rigid_desc b;
-    memset(&b, 0, sizeof b);
-    fsi_joint_desc j;
-    memset(&j, 0, sizeof j);
-    d.grid = tank(32, 2);
-    d.max_bodies = 2;
-    d.max_joints = 1;
-    fsi_world w;
-    CHECK_OK(fsi_world_init(&w, &d));
+    fsi_rigid_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_joint_desc options;
+    memset(&options, 0, sizeof options);
+    desc.grid = tank(32, 2);
+    desc.max_bodies = 2;
+    desc.max_joints = 1;
+    fsi_world world;
+    CHECK_OK(fsi_world_init(&world, &desc));
     sd.kind = FSI_SHAPE_BOX;
     sd.dim = 2;
     sd.half = fsi_vec(FSI_R(0.2), FSI_R(0.05), 0);
@@ -1448,32 +1455,32 @@ TEST hinged_body_sees_its_hinge(void) {
     sd.half = fsi_vec(FSI_R(0.01), FSI_R(0.01), 0);
     fsi_shape post;
     CHECK_OK(fsi_shape_init(&post, &sd));
-    b.shape = &post;
-    b.x = fsi_vec(FSI_R(0.3), FSI_R(0.8), 0);
-    b.ghost = 1;
-    CHECK_OK(fsi_world_add(&w, &b, &j.b));
-    b.kind = FSI_RIGID_DYNAMIC;
-    b.shape = &bar;
-    b.density = 3;
-    b.x.x += FSI_R(0.15);
-    b.ghost = 0;
-    b.group = 1;
-    CHECK_OK(fsi_world_add(&w, &b, &j.a));
-    j.kind = FSI_JOINT_HINGE;
-    j.anchor = fsi_vec(FSI_R(0.3), FSI_R(0.8), 0);
-    CHECK_OK(fsi_solids_join(&w.solids, &j, NULL));
-    CHECK_OK(fsi_solids_forces(&w.solids, FSI_R(0.01)));
+    given.shape = &post;
+    given.x = fsi_vec(FSI_R(0.3), FSI_R(0.8), 0);
+    given.ghost = 1;
+    CHECK_OK(fsi_world_add(&world, &given, &options.b));
+    given.kind = FSI_RIGID_DYNAMIC;
+    given.shape = &bar;
+    given.density = 3;
+    given.x.x += FSI_R(0.15);
+    given.ghost = 0;
+    given.group = 1;
+    CHECK_OK(fsi_world_add(&world, &given, &options.a));
+    options.kind = FSI_JOINT_HINGE;
+    options.anchor = fsi_vec(FSI_R(0.3), FSI_R(0.8), 0);
+    CHECK_OK(fsi_solids_join(&world.solids, &options, NULL));
+    CHECK_OK(fsi_solids_forces(&world.solids, FSI_R(0.01)));
     fsi_coupled *door;
-    CHECK_OK(fsi_solids_coupled(&w.solids, j.a, &door));
+    CHECK_OK(fsi_solids_coupled(&world.solids, options.a, &door));
     memcpy(inverse, door->inverse_mass, sizeof inverse);
     memcpy(v, door->v, sizeof v);
     /* the pin stands still: v + w x r = 0 there */
     CHECK_NEAR(0, v[1] - FSI_R(0.15) * v[5], TOL(1e-12, 1e-6));
     /* m g r dt / (I + m r^2) */
     CHECK_REL(9.81 * 0.01 * 0.15 / (0.15 * 0.15 + (0.04 + 0.0025) / 3), -v[5], TOL(1e-9, 1e-5));
-    CHECK_OK(fsi_couple_detect(&w.couple, &door, 1));
-    CHECK_OK(fsi_grid_forces(&w.grid, FSI_R(0.01)));
-    ASSERT(fsi_couple_solve(&w.couple, FSI_R(0.01), NULL) >= 0);
+    CHECK_OK(fsi_couple_detect(&world.couple, &door, 1));
+    CHECK_OK(fsi_grid_forces(&world.grid, FSI_R(0.01)));
+    ASSERT(fsi_couple_solve(&world.couple, FSI_R(0.01), NULL) >= 0);
     CHECK_NEAR(0, door->v[1] - FSI_R(0.15) * door->v[5], TOL(1e-10, 1e-5));
     ASSERT(door->v[5] < 0 && door->v[5] > v[5]); /* still sinks, slower */
     for (int i = 0; i < 6; i++) {
@@ -1482,7 +1489,7 @@ TEST hinged_body_sees_its_hinge(void) {
             sum += (double)(inverse[6 * i + k] * door->impulse[k]);
         CHECK_NEAR(sum, door->v[i], TOL(1e-9, 1e-4));
     }
-    fsi_world_free(&w);
+    fsi_world_free(&world);
     fsi_shape_free(&bar);
     fsi_shape_free(&post);
     PASS();
@@ -1491,54 +1498,54 @@ TEST hinged_body_sees_its_hinge(void) {
 /* Two bars on one pin, both free: the solve sees them as one solid, and its answer is what an
  * impulse at the pin makes of the two answers. */
 TEST jointed_bodies_see_their_joint(void) {
-    fsi_world_desc d;
+    fsi_world_desc desc;
     fsi_real v[12];
     double k[4], g[2], p[2], u[6];
     int id[2];
-    memset(&d, 0, sizeof d);
+    memset(&desc, 0, sizeof desc);
     fsi_shape_desc sd;
     memset(&sd, 0, sizeof sd);
-    fsi_rigid_desc b;
-    memset(&b, 0, sizeof b);
-    fsi_joint_desc j;
-    memset(&j, 0, sizeof j);
-    d.grid = tank(48, 2);
-    d.max_bodies = 2;
-    d.max_joints = 1;
-    d.no_walls = 1;
-    fsi_world w;
-    CHECK_OK(fsi_world_init(&w, &d));
+    fsi_rigid_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_joint_desc options;
+    memset(&options, 0, sizeof options);
+    desc.grid = tank(48, 2);
+    desc.max_bodies = 2;
+    desc.max_joints = 1;
+    desc.no_walls = 1;
+    fsi_world world;
+    CHECK_OK(fsi_world_init(&world, &desc));
     sd.kind = FSI_SHAPE_BOX;
     sd.dim = 2;
     sd.half = fsi_vec(FSI_R(0.12), FSI_R(0.04), 0);
     fsi_shape bar;
     CHECK_OK(fsi_shape_init(&bar, &sd));
-    b.kind = FSI_RIGID_DYNAMIC;
-    b.shape = &bar;
-    b.group = 1;
+    given.kind = FSI_RIGID_DYNAMIC;
+    given.shape = &bar;
+    given.group = 1;
     for (int i = 0; i < 2; i++) {
-        b.density = i ? FSI_R(0.2) : 3;
-        b.x = fsi_vec(i ? FSI_R(0.63) : FSI_R(0.37), FSI_R(0.8), 0);
-        CHECK_OK(fsi_world_add(&w, &b, &id[i]));
+        given.density = i ? FSI_R(0.2) : 3;
+        given.x = fsi_vec(i ? FSI_R(0.63) : FSI_R(0.37), FSI_R(0.8), 0);
+        CHECK_OK(fsi_world_add(&world, &given, &id[i]));
     }
-    j.kind = FSI_JOINT_HINGE;
-    j.a = id[0];
-    j.b = id[1];
-    j.anchor = fsi_vec(FSI_R(0.5), FSI_R(0.8), 0);
-    CHECK_OK(fsi_solids_join(&w.solids, &j, NULL));
-    CHECK_OK(fsi_solids_forces(&w.solids, FSI_R(0.01)));
+    options.kind = FSI_JOINT_HINGE;
+    options.a = id[0];
+    options.b = id[1];
+    options.anchor = fsi_vec(FSI_R(0.5), FSI_R(0.8), 0);
+    CHECK_OK(fsi_solids_join(&world.solids, &options, NULL));
+    CHECK_OK(fsi_solids_forces(&world.solids, FSI_R(0.01)));
     fsi_coupled *door;
-    CHECK_OK(fsi_solids_coupled_joined(&w.solids, id[0], &door));
+    CHECK_OK(fsi_solids_coupled_joined(&world.solids, id[0], &door));
     fsi_coupled *none;
-    CHECK_OK(fsi_solids_coupled_joined(&w.solids, id[1], &none));
+    CHECK_OK(fsi_solids_coupled_joined(&world.solids, id[1], &none));
     ASSERT(none == NULL && door->dof == 12 && door->surface.element_count == 8);
     memcpy(v, door->v, sizeof v);
-    CHECK_OK(fsi_couple_detect(&w.couple, &door, 1));
-    CHECK_OK(fsi_grid_forces(&w.grid, FSI_R(0.01)));
-    ASSERT(fsi_couple_solve(&w.couple, FSI_R(0.01), NULL) >= 0);
+    CHECK_OK(fsi_couple_detect(&world.couple, &door, 1));
+    CHECK_OK(fsi_grid_forces(&world.grid, FSI_R(0.01)));
+    ASSERT(fsi_couple_solve(&world.couple, FSI_R(0.01), NULL) >= 0);
     for (int i = 0; i < 2; i++) { /* v* + M^-1 j of each alone: x, y, spin */
-        double m = (double)w.solids.body[id[i]].mass,
-               inertia = (double)w.solids.body[id[i]].inertia_body.m[8];
+        double m = (double)world.solids.body[id[i]].mass,
+               inertia = (double)world.solids.body[id[i]].inertia_body.m[8];
         u[3 * i] = (double)v[6 * i] + (double)door->impulse[6 * i] / m;
         u[3 * i + 1] = (double)v[6 * i + 1] + (double)door->impulse[6 * i + 1] / m;
         u[3 * i + 2] = (double)v[6 * i + 5] + (double)door->impulse[6 * i + 5] / inertia;
@@ -1546,8 +1553,8 @@ TEST jointed_bodies_see_their_joint(void) {
     memset(k, 0, sizeof k);
     /* pin at r = (+-0.13, 0): velocity there (vx, vy + r w) */
     for (int i = 0; i < 2; i++) {
-        double m = (double)w.solids.body[id[i]].mass,
-               inertia = (double)w.solids.body[id[i]].inertia_body.m[8], r = i ? -0.13 : 0.13;
+        double m = (double)world.solids.body[id[i]].mass,
+               inertia = (double)world.solids.body[id[i]].inertia_body.m[8], r = i ? -0.13 : 0.13;
         k[0] += 1 / m;
         k[3] += 1 / m + r * r / inertia;
     }
@@ -1557,8 +1564,8 @@ TEST jointed_bodies_see_their_joint(void) {
     p[0] = -(k[3] * g[0] - k[1] * g[1]) / det;
     p[1] = -(k[0] * g[1] - k[2] * g[0]) / det;
     for (int i = 0; i < 2; i++) {
-        double m = (double)w.solids.body[id[i]].mass,
-               inertia = (double)w.solids.body[id[i]].inertia_body.m[8], s = i ? -1 : 1,
+        double m = (double)world.solids.body[id[i]].mass,
+               inertia = (double)world.solids.body[id[i]].inertia_body.m[8], s = i ? -1 : 1,
                r = i ? -0.13 : 0.13;
         CHECK_NEAR(u[3 * i] + s * p[0] / m, door->v[6 * i], TOL(1e-9, 1e-4));
         CHECK_NEAR(u[3 * i + 1] + s * p[1] / m, door->v[6 * i + 1], TOL(1e-9, 1e-4));
@@ -1567,32 +1574,32 @@ TEST jointed_bodies_see_their_joint(void) {
     CHECK_NEAR(0, door->v[1] + FSI_R(0.13) * door->v[5] - door->v[7] + FSI_R(0.13) * door->v[11],
                TOL(1e-10, 1e-5));
     for (int step = 0; step < 20; step++)
-        ASSERT(fsi_world_step(&w, FSI_R(0.005), NULL) >= 0);
-    ASSERT_EQ(1, w.door_count);
+        ASSERT(fsi_world_step(&world, FSI_R(0.005), NULL) >= 0);
+    ASSERT_EQ(1, world.door_count);
     fsi_body_report one;
-    CHECK_OK(fsi_world_body(&w, id[0], &one));
+    CHECK_OK(fsi_world_body(&world, id[0], &one));
     fsi_body_report two;
-    CHECK_OK(fsi_world_body(&w, id[1], &two));
+    CHECK_OK(fsi_world_body(&world, id[1], &two));
     fsi_body_report rep;
-    CHECK_OK(fsi_couple_body(&w.couple, 0, &rep));
+    CHECK_OK(fsi_couple_body(&world.couple, 0, &rep));
     CHECK_NEAR(rep.force.y, one.force.y + two.force.y, TOL(1e-12, 1e-4));
     ASSERT_EQ(rep.sides, one.sides + two.sides);
     CHECK_NEAR(0.24 * 0.08, one.submerged, 2e-3);
     /* the heavy one hangs below */
-    ASSERT(w.solids.body[id[0]].x.y < w.solids.body[id[1]].x.y);
+    ASSERT(world.solids.body[id[0]].x.y < world.solids.body[id[1]].x.y);
     {
         fsi_solids_report sr;
-        fsi_solids_measure(&w.solids, &sr);
+        fsi_solids_measure(&world.solids, &sr);
         CHECK_MOST(sr.joint_error, 1e-3);
     }
-    fsi_world_free(&w);
+    fsi_world_free(&world);
     fsi_shape_free(&bar);
     PASS();
 }
 
 TEST bad_input(void) {
-    fsi_grid_desc d = tank(16, 2);
-    ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+    fsi_grid_desc desc = tank(16, 2);
+    ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
     add_polygon(&S, 4, 0.5, 0.5, 0.2, 0.2, 0.1, 1);
     add_polygon(&S, 4, 0.6, 0.6, 0.2, 0.2, 0.5, 0.01); /* overlaps the first */
     add_polygon(&S, 4, 5, 5, 0.2, 0.2, 0.5, 1);        /* outside */
@@ -1625,9 +1632,9 @@ static fsi_soft bag;
 
 static fsi_result bag_begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-    fsi_result r = fsi_soft_forces(&bag, dt);
+    fsi_result result = fsi_soft_forces(&bag, dt);
     fsi_soft_coupled(&bag, s->door);
-    return r;
+    return result;
 }
 
 static fsi_result bag_move(void *user, fsi_real dt) {
@@ -1665,11 +1672,11 @@ TEST C_12_a_cup_of_cloth_holds_water(void) {
     static fsi_real x[3 * N];
     static int32_t segment[2 * N];
     static unsigned char pin[N];
-    fsi_soft_desc c;
-    fsi_grid_desc d = pool(24);
+    fsi_soft_desc desc;
+    fsi_grid_desc given = pool(24);
     double volume = 0, least = 1e9, most = 0;
     int wet = 0, crossed = 0;
-    memset(&c, 0, sizeof c);
+    memset(&desc, 0, sizeof desc);
     fsi_scene sc;
     memset(&sc, 0, sizeof sc);
     /* half an ellipse below two straight sides */
@@ -1683,23 +1690,23 @@ TEST C_12_a_cup_of_cloth_holds_water(void) {
         }
     }
     pin[0] = pin[N - 1] = 7;
-    c.dim = 2;
-    c.vertex_count = N;
-    c.x = x;
-    c.segment_count = N - 1;
-    c.segment = segment;
-    c.area_density = 20;
-    c.stretch = 30000;
-    c.bend = FSI_R(0.5);
-    c.damping_stiffness = FSI_R(0.01);
-    c.gravity.y = FSI_R(-9.81);
-    c.pin = pin;
-    c.integrator = FSI_SOFT_SPLIT;
-    d.rho = 1000;
-    d.tolerance = 1e-5;
-    d.volume_correction = 1;
-    ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
-    CHECK_OK(fsi_soft_init(&bag, &c));
+    desc.dim = 2;
+    desc.vertex_count = N;
+    desc.x = x;
+    desc.segment_count = N - 1;
+    desc.segment = segment;
+    desc.area_density = 20;
+    desc.stretch = 30000;
+    desc.bend = FSI_R(0.5);
+    desc.damping_stiffness = FSI_R(0.01);
+    desc.gravity.y = FSI_R(-9.81);
+    desc.pin = pin;
+    desc.integrator = FSI_SOFT_SPLIT;
+    given.rho = 1000;
+    given.tolerance = 1e-5;
+    given.volume_correction = 1;
+    ASSERT(open_scene(&S, &given, FSI_COUPLE_DEFLATED, 0));
+    CHECK_OK(fsi_soft_init(&bag, &desc));
     S.list[0] = S.door;
     S.count = 1;
     sc.solid = S.list;
@@ -1712,8 +1719,8 @@ TEST C_12_a_cup_of_cloth_holds_water(void) {
         /* swings the rim */
         for (int i = 0; i < 2; i++)
             bag.drive[3 * (i ? N - 1 : 0)] = (fsi_real)(0.1 * cos(3 * 0.004 * step));
-        fsi_result r = fsi_couple_step(&S.couple, &sc, FSI_R(0.004), NULL);
-        ASSERT(r >= 0);
+        fsi_result result = fsi_couple_step(&S.couple, &sc, FSI_R(0.004), NULL);
+        ASSERT(result >= 0);
         ASSERT(fsi_all_finite(3 * N, bag.x));
         size_t k;
         for (k = 0, wet = 0; k < S.grid.cells; k++) {
@@ -1768,21 +1775,21 @@ static fsi_result plate_move(void *user, fsi_real dt) {
 TEST C_12_a_swept_plate_lets_nothing_through(void) {
     int n = 40;
     for (int liquid = 0; liquid < 2; liquid++) {
-        fsi_grid_desc d = tank(n, 2);
+        fsi_grid_desc desc = tank(n, 2);
         fsi_scene sc;
         double wrong = 0;
         memset(&sc, 0, sizeof sc);
-        d.nx = 2 * n;
-        d.ny = n;
-        d.tolerance = 1e-6;
-        d.liquid = liquid;
-        d.smoke = !liquid;
-        d.gravity.y = liquid ? FSI_R(-9.81) : 0;
-        d.side[0].kind = d.side[1].kind = FSI_SIDE_OPEN;
-        d.side[3].kind = liquid ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
+        desc.nx = 2 * n;
+        desc.ny = n;
+        desc.tolerance = 1e-6;
+        desc.liquid = liquid;
+        desc.smoke = !liquid;
+        desc.gravity.y = liquid ? FSI_R(-9.81) : 0;
+        desc.side[0].kind = desc.side[1].kind = FSI_SIDE_OPEN;
+        desc.side[3].kind = liquid ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
         if (liquid)
-            d.side[1].kind = FSI_SIDE_SLIP, d.side[3].kind = FSI_SIDE_OPEN;
-        ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+            desc.side[1].kind = FSI_SIDE_SLIP, desc.side[3].kind = FSI_SIDE_OPEN;
+        ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
         plate_x = FSI_R(0.513);
         S.count = 1;
         S.list[0] = S.door;
@@ -1807,8 +1814,9 @@ TEST C_12_a_swept_plate_lets_nothing_through(void) {
         CHECK_OK(fsi_grid_set_field(&S.grid, liquid ? FSI_FIELD_PHI : FSI_FIELD_DENSITY,
                                     liquid ? right_water : right_smoke, NULL));
         for (int step = 0; step < (liquid ? 6 : 15); step++) {
-            fsi_result r = fsi_couple_step(&S.couple, &sc, liquid ? FSI_R(0.1) : FSI_R(0.01), NULL);
-            ASSERT(r >= 0);
+            fsi_result result =
+                fsi_couple_step(&S.couple, &sc, liquid ? FSI_R(0.1) : FSI_R(0.01), NULL);
+            ASSERT(result >= 0);
             for (size_t k = 0; k < S.grid.cells; k++) {
                 double at = (double)fsi_grid_cell_centre(&S.grid, (int)(k % (size_t)S.grid.nx),
                                                          (int)(k / (size_t)S.grid.nx), 0)
@@ -1829,26 +1837,26 @@ TEST C_12_a_swept_plate_lets_nothing_through(void) {
 /* A sphere of 16 cells' radius in the middle of a cube twice as wide: C_m = 0.62282, from one
  * solve. */
 TEST C_04_sphere_added_mass(void) {
-    fsi_grid_desc d = tank(64, 3);
-    d.ny = d.nx;
-    d.h = FSI_R(1.0) / 64;
-    d.gravity.y = 0;
-    d.side[3].kind = FSI_SIDE_SLIP;
-    d.tolerance = TOL(1e-8, 1e-5);
-    d.shells = 0;
-    ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 1));
+    fsi_grid_desc desc = tank(64, 3);
+    desc.ny = desc.nx;
+    desc.h = FSI_R(1.0) / 64;
+    desc.gravity.y = 0;
+    desc.side[3].kind = FSI_SIDE_SLIP;
+    desc.tolerance = TOL(1e-8, 1e-5);
+    desc.shells = 0;
+    ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 1));
     fsi_mesh mesh;
     CHECK_OK(
         fsi_mesh_sphere(&mesh, fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5)), FSI_R(0.25), 20, NULL));
-    fsi_surface s = fsi_mesh_surface(&mesh);
-    s.closed = 1;
+    fsi_surface surface = fsi_mesh_surface(&mesh);
+    surface.closed = 1;
     double volume = 4 * 3.14159265358979 / 3 * 0.25 * 0.25 * 0.25;
     S.body[0].mass = (fsi_real)volume;
     S.body[0].centre = fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5));
     S.body[0].velocity.y = 1;
     for (int i = 0; i < 9; i += 4)
         S.body[0].inertia.m[i] = FSI_R(0.4) * (fsi_real)(volume * 0.0625);
-    S.surface[0] = s;
+    S.surface[0] = surface;
     S.list[0] = S.door;
     S.count = 1;
     CHECK_OK(fall(&S, FSI_R(0.01), NULL));
@@ -1874,10 +1882,10 @@ TEST submerged_volume_is_geometric(void) {
     for (int fractions = 0; fractions < 2; fractions++)
         for (int t = 0; t < 2; t++)
             for (int k = 0; k < 4; k++) {
-                fsi_grid_desc d = pool(40);
+                fsi_grid_desc desc = pool(40);
                 double expect = share[k];
                 slope = t ? FSI_R(0.2) : 0;
-                ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, fractions));
+                ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, fractions));
                 CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, sloped, NULL));
                 add_polygon(&S, 4, 0.5, y[k], 0.15, 0.06, t ? atan(0.2) : k == 1 ? 0 : 0.4, 0.5);
                 if (k == 1)
@@ -1898,12 +1906,12 @@ TEST bad_solids_stay_finite(void) {
     for (int solver = 0; solver <= FSI_COUPLE_INDEFINITE; solver++)
         for (int fractions = 0; fractions < (solver == FSI_COUPLE_FULL ? 1 : 2); fractions++)
             for (int kind = 0; kind < 7; kind++) {
-                fsi_grid_desc d = tank(16, 2);
-                d.tolerance = 1e-5;
-                d.max_iterations = 300;
+                fsi_grid_desc desc = tank(16, 2);
+                desc.tolerance = 1e-5;
+                desc.max_iterations = 300;
                 if (kind % 2)
-                    d.side[3].kind = FSI_SIDE_SLIP; /* closed tanks, too */
-                ASSERT(open_scene(&S, &d, (fsi_couple_solver)solver, fractions));
+                    desc.side[3].kind = FSI_SIDE_SLIP; /* closed tanks, too */
+                ASSERT(open_scene(&S, &desc, (fsi_couple_solver)solver, fractions));
                 /* one on the other */
                 if (kind == 0) {
                     add_polygon(&S, 24, 0.5, 1, 0.2, 0.2, 0, 1e-4);
@@ -1935,8 +1943,8 @@ TEST bad_solids_stay_finite(void) {
                         memcpy(S.x[0] + 3 * i, S.x[0] + 3 * (20 - i), 3 * sizeof(fsi_real));
                 }
                 for (int step = 0; step < 2; step++) {
-                    fsi_result r = fall(&S, FSI_R(0.01), NULL);
-                    ASSERT(r >= 0);
+                    fsi_result result = fall(&S, FSI_R(0.01), NULL);
+                    ASSERT(result >= 0);
                     for (int i = 0; i < S.count; i++)
                         if (!(fsi_all_finite((size_t)S.door[i].dof, S.door[i].v)
                               && fabs((double)S.door[i].v[1]) < 10))
@@ -1982,13 +1990,13 @@ static void add_cube(scene *s, double cx, double cy, double half, double density
 
 static fsi_result cubes_begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-    fsi_result r = FSI_OK;
-    for (int k = 0; k < s->count && r >= 0; k++) {
+    fsi_result result = FSI_OK;
+    for (int k = 0; k < s->count && result >= 0; k++) {
         if (s->body[k].mass > 0)
             s->body[k].velocity.y += s->grid.desc.gravity.y * dt;
-        r = fsi_body_give(s->body + k, s->surface + k, s->door + k);
+        result = fsi_body_give(s->body + k, s->surface + k, s->door + k);
     }
-    return r;
+    return result;
 }
 
 static fsi_result cubes_move(void *user, fsi_real dt) {
@@ -2002,14 +2010,14 @@ TEST bad_solids_stay_finite_3d(void) {
     static const int32_t folded[12] = {0, 1, 2, 0, 2, 3, 0, 2, 1, 0, 3, 2};
     for (int fractions = 0; fractions < 2; fractions++)
         for (int kind = 0; kind < 6; kind++) {
-            fsi_grid_desc d = tank(8, 3);
+            fsi_grid_desc desc = tank(8, 3);
             fsi_scene sc;
             memset(&sc, 0, sizeof sc);
-            d.liquid = 1;
-            d.tolerance = 1e-5;
-            d.max_iterations = 300;
-            d.volume_correction = 1;
-            ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, fractions));
+            desc.liquid = 1;
+            desc.tolerance = 1e-5;
+            desc.max_iterations = 300;
+            desc.volume_correction = 1;
+            ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, fractions));
             S.couple.desc.bubbles = 1;
             CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, deep_bubble, NULL));
             /* one through the other */
@@ -2041,12 +2049,12 @@ TEST bad_solids_stay_finite_3d(void) {
             sc.move_fn = cubes_move;
             sc.user = &S;
             for (int step = 0; step < 3; step++) {
-                fsi_result r = fsi_couple_step(&S.couple, &sc, FSI_R(0.01), NULL);
+                fsi_result result = fsi_couple_step(&S.couple, &sc, FSI_R(0.01), NULL);
                 if (kind == 5) {
-                    CHECK_RESULT(FSI_ERR_GEOMETRY, r);
+                    CHECK_RESULT(FSI_ERR_GEOMETRY, result);
                     break;
                 }
-                ASSERT(r >= 0);
+                ASSERT(result >= 0);
                 for (int i = 0; i < S.count; i++)
                     ASSERT(fsi_all_finite(6, S.door[i].v) && fabs((double)S.door[i].v[1]) < 10);
                 for (int i = 0; i < 3; i++)
@@ -2072,12 +2080,12 @@ TEST C_15_bodies_in_one_another(void) {
             for (int walls = 0; walls < 2; walls++) {
                 fsi_vec3 first[2] = {{0, 0, 0}, {0, 0, 0}};
                 for (int solver = 0; solver <= FSI_COUPLE_SCHUR; solver++) {
-                    fsi_grid_desc d = tank(12, 2);
-                    d.ny = 12;
-                    d.tolerance = TOL(1e-10, 1e-5);
+                    fsi_grid_desc desc = tank(12, 2);
+                    desc.ny = 12;
+                    desc.tolerance = TOL(1e-10, 1e-5);
                     if (walls)
-                        d.side[3].kind = FSI_SIDE_SLIP;
-                    ASSERT(open_scene(&S, &d, (fsi_couple_solver)solver, fractions));
+                        desc.side[3].kind = FSI_SIDE_SLIP;
+                    ASSERT(open_scene(&S, &desc, (fsi_couple_solver)solver, fractions));
                     add_polygon(&S, 4, 0.5, 0.45, 0.15, 0.15, 0, density[k]);
                     add_polygon(&S, 4, 0.58, 0.5, 0.15, 0.15, 0, 3 * density[k]);
                     CHECK_OK(fall(&S, FSI_R(0.01), NULL));
@@ -2108,27 +2116,28 @@ TEST body_at_the_wall_of_a_closed_tank(void) {
                 /* 1e4: a level of 1e4 times p among the unknowns stalls */
                 for (int solver = 0; solver <= (k < 2 ? FSI_COUPLE_INDEFINITE : FSI_COUPLE_SCHUR);
                      solver += solver == FSI_COUPLE_SCHUR && fractions ? 2 : 1) {
-                    fsi_grid_desc d = tank(24, 2);
+                    fsi_grid_desc desc = tank(24, 2);
                     fsi_real ma[36], v[3], before[3];
                     double left = 0, right = 0;
-                    d.side[3].kind = FSI_SIDE_SLIP;
-                    d.gravity.y = 0;
-                    d.tolerance = TOL(1e-10, 1e-5);
-                    d.max_iterations = 500;
-                    ASSERT(open_scene(&S, &d, (fsi_couple_solver)solver, fractions));
+                    desc.side[3].kind = FSI_SIDE_SLIP;
+                    desc.gravity.y = 0;
+                    desc.tolerance = TOL(1e-10, 1e-5);
+                    desc.max_iterations = 500;
+                    ASSERT(open_scene(&S, &desc, (fsi_couple_solver)solver, fractions));
                     S.couple.desc.terms = 1;
                     S.couple.desc.max_iterations = 1000;
                     add_polygon(&S, 4, place[at][0], place[at][1], 0.15, 0.15, place[at][2],
                                 density[k]);
                     S.body[0].velocity = fsi_vec(FSI_R(0.1), FSI_R(0.2), 0);
                     S.body[0].spin.z = FSI_R(0.5);
-                    fsi_result r = fall(&S, FSI_R(0.01), NULL);
+                    fsi_result result = fall(&S, FSI_R(0.01), NULL);
                     /* the two references may stall in single precision, at the same answer */
                     if (solver <= FSI_COUPLE_SCHUR)
-                        CHECK_OK(r);
+                        CHECK_OK(result);
                     else
-                        ASSERT(r == FSI_OK
-                               || (TOL(0, 1) > 0 && (r == FSI_STALLED || r == FSI_NOT_CONVERGED)));
+                        ASSERT(result == FSI_OK
+                               || (TOL(0, 1) > 0
+                                   && (result == FSI_STALLED || result == FSI_NOT_CONVERGED)));
                     if (!solver) {
                         first = S.body[0].velocity;
                         spin = S.body[0].spin;
@@ -2172,17 +2181,17 @@ TEST shells_in_one_another(void) {
     for (int k = 0; k < 4; k++) {
         fsi_vec3 first[2] = {{0, 0, 0}, {0, 0, 0}};
         for (int solver = 0; solver <= FSI_COUPLE_INDEFINITE; solver++) {
-            fsi_grid_desc d = tank(16, 2);
-            d.tolerance = TOL(1e-10, 1e-5);
+            fsi_grid_desc desc = tank(16, 2);
+            desc.tolerance = TOL(1e-10, 1e-5);
             if (k & 1)
-                d.side[3].kind = FSI_SIDE_SLIP;
-            ASSERT(open_scene(&S, &d, (fsi_couple_solver)solver, 0));
+                desc.side[3].kind = FSI_SIDE_SLIP;
+            ASSERT(open_scene(&S, &desc, (fsi_couple_solver)solver, 0));
             for (int i = 0; i < 2; i++) {
                 add_polygon(&S, 24, 0.5 + (k & 2 ? 0.05 * i : 0), 1, 0.2, 0.2, 0, 0.5);
                 S.surface[i].closed = 0;
             }
-            fsi_result r = fall(&S, FSI_R(0.01), NULL);
-            ASSERT(r == FSI_OK || (r == FSI_STALLED && TOL(0, 1) > 0));
+            fsi_result result = fall(&S, FSI_R(0.01), NULL);
+            ASSERT(result == FSI_OK || (result == FSI_STALLED && TOL(0, 1) > 0));
             for (int i = 0; i < 2; i++) {
                 if (!solver)
                     first[i] = S.body[i].velocity;
@@ -2207,9 +2216,9 @@ TEST inside_out_is_the_same_solid(void) {
         fsi_body_report is = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 0, 0};
         fsi_vec3 v = {0, 0, 0};
         for (int turned = 0; turned < 2; turned++) {
-            fsi_grid_desc d = tank(16, 2);
-            d.liquid = 1;
-            ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, fractions));
+            fsi_grid_desc desc = tank(16, 2);
+            desc.liquid = 1;
+            ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, fractions));
             CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, half_full, NULL));
             add_polygon(&S, 24, 0.5, 0.75, 0.2, 0.2, 0, 0.3);
             for (int i = 0; turned && i < 24; i++) {
@@ -2235,8 +2244,8 @@ TEST inside_out_is_the_same_solid(void) {
 /* Nothing but solid: every solver says so. */
 TEST no_fluid_left(void) {
     for (int solver = 0; solver <= FSI_COUPLE_INDEFINITE; solver++) {
-        fsi_grid_desc d = tank(8, 2);
-        ASSERT(open_scene(&S, &d, (fsi_couple_solver)solver, 0));
+        fsi_grid_desc desc = tank(8, 2);
+        ASSERT(open_scene(&S, &desc, (fsi_couple_solver)solver, 0));
         add_polygon(&S, 4, 0.5, 1, 4, 4, 0.3, 1);
         CHECK_RESULT(FSI_EMPTY, fall(&S, FSI_R(0.01), NULL));
         CHECK_NEAR(-0.0981, S.body[0].velocity.y, 1e-6);
@@ -2248,23 +2257,23 @@ TEST no_fluid_left(void) {
 TEST memory_runs_out_cleanly(void) {
     long k;
     int done = 0;
-    fsi_grid_desc d = tank(12, 2);
+    fsi_grid_desc desc = tank(12, 2);
     for (k = 0; k < 200 && !done; k++) {
         fail_allocator f = fail_begin(k);
-        fsi_couple_desc c;
-        memset(&c, 0, sizeof c);
-        c.allocator = fail_make(&f);
+        fsi_couple_desc given;
+        memset(&given, 0, sizeof given);
+        given.allocator = fail_make(&f);
         memset(&S, 0, sizeof S);
-        CHECK_OK(fsi_grid_init(&S.grid, &d));
-        fsi_result r = fsi_couple_init(&S.couple, &S.grid, &c);
+        CHECK_OK(fsi_grid_init(&S.grid, &desc));
+        fsi_result result = fsi_couple_init(&S.couple, &S.grid, &given);
         add_polygon(&S, 4, 0.5, 0.8, 0.2, 0.2, 0.3, 1);
         add_strip(&S, 10, 0.1, 1.5, 0.9, 1.6, 0.1, 0);
-        if (r == FSI_OK)
-            r = fall(&S, FSI_R(0.01), NULL);
-        if (r >= 0)
+        if (result == FSI_OK)
+            result = fall(&S, FSI_R(0.01), NULL);
+        if (result >= 0)
             done = 1;
         else {
-            CHECK_RESULT(FSI_ERR_MEMORY, r);
+            CHECK_RESULT(FSI_ERR_MEMORY, result);
             if (S.couple.grid) {
                 f.fail_at = -1;
                 ASSERT(fall(&S, FSI_R(0.01), NULL) >= 0);
@@ -2279,12 +2288,12 @@ TEST memory_runs_out_cleanly(void) {
 
 /* A floating disk over a bubble: restored in the middle, the run continues bit for bit. */
 TEST restore_continues_bit_for_bit(void) {
-    fsi_grid_desc d = pool(32);
+    fsi_grid_desc desc = pool(32);
     fsi_scene sc;
     uint64_t h[2];
     memset(&sc, 0, sizeof sc);
-    d.tolerance = 1e-5;
-    ASSERT(open_scene(&S, &d, FSI_COUPLE_DEFLATED, 0));
+    desc.tolerance = 1e-5;
+    ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
     S.couple.desc.bubbles = 1;
     CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, NULL));
     add_polygon(&S, 40, 0.5, 0.83, 0.15, 0.15, 0, 0.5);

@@ -39,21 +39,21 @@ static fsi_vec3 random_velocity(fsi_vec3 x, double t, void *user) {
 /* closed but for the top, density 1, h = 1/8 */
 static int open_scene(scene *s, int nx, int ny, int nz, fsi_couple_solver solver) {
     memset(s, 0, sizeof *s);
-    fsi_grid_desc d;
-    memset(&d, 0, sizeof d);
-    fsi_couple_desc c;
-    memset(&c, 0, sizeof c);
-    d.nx = nx;
-    d.ny = ny;
-    d.nz = nz;
-    d.h = FSI_R(0.125);
-    d.rho = 1;
-    d.side[3].kind = FSI_SIDE_OPEN;
-    d.tolerance = TOL(1e-13, 1e-5);
-    d.max_iterations = 2000;
-    c.solver = solver;
-    return fsi_grid_init(&s->grid, &d) == FSI_OK
-           && fsi_couple_init(&s->couple, &s->grid, &c) == FSI_OK;
+    fsi_grid_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_couple_desc given;
+    memset(&given, 0, sizeof given);
+    desc.nx = nx;
+    desc.ny = ny;
+    desc.nz = nz;
+    desc.h = FSI_R(0.125);
+    desc.rho = 1;
+    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.tolerance = TOL(1e-13, 1e-5);
+    desc.max_iterations = 2000;
+    given.solver = solver;
+    return fsi_grid_init(&s->grid, &desc) == FSI_OK
+           && fsi_couple_init(&s->couple, &s->grid, &given) == FSI_OK;
 }
 
 static void close_scene(scene *s) {
@@ -71,9 +71,9 @@ static void close_scene(scene *s) {
 static int add_brick(scene *s, int nx, int ny, int nz, int modes, double x, double y, double z,
                      double density) {
     int k = s->bodies;
-    fsi_reduced_desc d;
+    fsi_reduced_desc desc;
     fsi_real *basis = NULL;
-    memset(&d, 0, sizeof d);
+    memset(&desc, 0, sizeof desc);
     if (fsi_mesh_box(&s->mesh[k], fsi_vec(-FSI_R(0.24), -FSI_R(0.17), -FSI_R(0.16)),
                      fsi_vec(FSI_R(0.24), FSI_R(0.17), FSI_R(0.16)), nx, ny, nz, 1, NULL)
         != FSI_OK)
@@ -86,18 +86,18 @@ static int add_brick(scene *s, int nx, int ny, int nz, int modes, double x, doub
         for (int i = 0; i < modes; i++)
             basis[i * n + i] = 1;
     }
-    d.mesh = &s->mesh[k];
-    d.modes = modes;
-    d.basis = basis;
-    d.density = (fsi_real)density;
-    d.young = 500;
-    d.poisson = FSI_R(0.3);
-    d.field = 8;
-    d.damping_stiffness = basis ? 0 : FSI_R(1e-3);
-    fsi_result r = fsi_reduced_model_init(&s->model[k], &d);
+    desc.mesh = &s->mesh[k];
+    desc.modes = modes;
+    desc.basis = basis;
+    desc.density = (fsi_real)density;
+    desc.young = 500;
+    desc.poisson = FSI_R(0.3);
+    desc.field = 8;
+    desc.damping_stiffness = basis ? 0 : FSI_R(1e-3);
+    fsi_result result = fsi_reduced_model_init(&s->model[k], &desc);
     free(basis);
     s->bodies++;
-    return r == FSI_OK
+    return result == FSI_OK
            && fsi_reduced_init(&s->body[k], &s->model[k],
                                fsi_vec((fsi_real)x, (fsi_real)y, (fsi_real)z), NULL)
                   == FSI_OK;
@@ -114,19 +114,19 @@ static int add_group(scene *s, int first, int count, const fsi_reduced_joint *jo
 }
 
 /* Turned, moving, bent on request. */
-static void stir(fsi_reduced *b, double bend) {
+static void stir(fsi_reduced *reduced, double bend) {
     fsi_quat q;
     q.w = 1;
     q.x = q.y = q.z = 0;
     if (bend > 0)
         q.x = FSI_R(0.1) * rnd(), q.y = FSI_R(0.1) * rnd(), q.z = FSI_R(0.3) * rnd();
-    fsi_reduced_place(b, fsi_vec_load(b->T), q, fsi_vec(rnd(), rnd(), rnd()),
+    fsi_reduced_place(reduced, fsi_vec_load(reduced->T), q, fsi_vec(rnd(), rnd(), rnd()),
                       fsi_vec(rnd(), rnd(), rnd()));
-    for (int k = 0; k < b->model->modes; k++) {
-        b->q[k] = (fsi_real)bend * rnd();
-        b->dq[k] = FSI_R(0.1) * rnd();
+    for (int k = 0; k < reduced->model->modes; k++) {
+        reduced->q[k] = (fsi_real)bend * rnd();
+        reduced->dq[k] = FSI_R(0.1) * rnd();
     }
-    fsi__reduced_update(b);
+    fsi__reduced_update(reduced);
 }
 
 /* Forces, doors, interface; random fluid. */
@@ -154,25 +154,25 @@ typedef struct everything {
 
 static everything before, after;
 
-static size_t stride(const fsi_interface *f, int a) {
-    return a == 0 ? 1 : a == 1 ? (size_t)f->nx : (size_t)f->nx * (size_t)f->ny;
+static size_t stride(const fsi_interface *iface, int a) {
+    return a == 0 ? 1 : a == 1 ? (size_t)iface->nx : (size_t)iface->nx * (size_t)iface->ny;
 }
 
 static void collect(const scene *s, everything *e, const fsi_real *side_u) {
-    const fsi_interface *f = &s->couple.interface;
+    const fsi_interface *iface = &s->couple.iface;
     double m = (double)(s->grid.desc.rho * s->grid.h * s->grid.h * s->grid.h),
            h = (double)s->grid.h;
     e->n = 0;
     for (int a = 0; a < 3; a++)
         for (size_t n = 0; n < s->grid.faces[a]; n++) {
             int at[3];
-            fsi__face_ijk(f, a, n, at);
+            fsi__face_ijk(iface, a, n, at);
             /* only the top is open */
-            if (at[a] == 0 || f->blocked[a][n] || (at[a] == f->n[a] && a != 1))
+            if (at[a] == 0 || iface->blocked[a][n] || (at[a] == iface->n[a] && a != 1))
                 continue;
-            size_t c =
-                (size_t)at[0] + (size_t)f->nx * ((size_t)at[1] + (size_t)f->ny * (size_t)at[2]);
-            if (f->covered[c - stride(f, a)] || (at[a] < f->n[a] && f->covered[c]))
+            size_t c = (size_t)at[0]
+                       + (size_t)iface->nx * ((size_t)at[1] + (size_t)iface->ny * (size_t)at[2]);
+            if (iface->covered[c - stride(iface, a)] || (at[a] < iface->n[a] && iface->covered[c]))
                 continue;
             e->axis[e->n] = a;
             e->face[e->n] = n;
@@ -183,12 +183,12 @@ static void collect(const scene *s, everything *e, const fsi_real *side_u) {
                                     (fsi_real)(h * (at[2] + (a == 2 ? 0 : 0.5))));
         }
     e->faces = e->n;
-    e->sides = f->sides;
-    for (int i = 0; i < f->sides; i++) {
-        e->axis[e->n] = f->side[i].axis;
-        e->mass[e->n] = (double)f->side[i].mass;
+    e->sides = iface->sides;
+    for (int i = 0; i < iface->sides; i++) {
+        e->axis[e->n] = iface->side[i].axis;
+        e->mass[e->n] = (double)iface->side[i].mass;
         e->v[e->n] = (double)side_u[i];
-        e->at[e->n++] = fsi_interface_centre(f, f->side + i);
+        e->at[e->n++] = fsi_interface_centre(iface, iface->side + i);
     }
     for (int k = 0; k < s->doors; k++)
         for (int i = 0; i < s->door[k].dof; i++)
@@ -212,14 +212,14 @@ static void ledger(const scene *s, const everything *e, double *out) {
     }
     for (int k = 0; k < s->groups; k++)
         for (int i = 0; i < s->group[k].body_count; i++) {
-            const fsi_reduced *b = s->group[k].body[i];
-            int n = 6 + b->model->modes;
+            const fsi_reduced *reduced = s->group[k].body[i];
+            int n = 6 + reduced->model->modes;
             fsi_real mass[64 * 64];
             double p[3], x[3];
-            fsi_reduced_mass(b, 0, mass, NULL);
+            fsi_reduced_mass(reduced, 0, mass, NULL);
             for (a = 0; a < 3; a++) {
-                p[a] = (double)b->model->mass * e->v[at + a];
-                x[a] = (double)b->T[a];
+                p[a] = (double)reduced->model->mass * e->v[at + a];
+                x[a] = (double)reduced->T[a];
                 out[a] += p[a];
             }
             for (a = 0; a < 3; a++) {
@@ -232,19 +232,21 @@ static void ledger(const scene *s, const everything *e, double *out) {
 }
 
 static void wall_impulse(const scene *s, double *out) {
-    const fsi_interface *f = &s->couple.interface;
+    const fsi_interface *iface = &s->couple.iface;
     double h = (double)s->grid.h;
     int i[3];
     memset(out, 0, 6 * sizeof *out);
-    for (i[2] = 0; i[2] < f->nz; i[2]++)
-        for (i[1] = 0; i[1] < f->ny; i[1]++)
-            for (i[0] = 0; i[0] < f->nx; i[0]++)
+    for (i[2] = 0; i[2] < iface->nz; i[2]++)
+        for (i[1] = 0; i[1] < iface->ny; i[1]++)
+            for (i[0] = 0; i[0] < iface->nx; i[0]++)
                 for (int a = 0; a < 3; a++)
                     for (int up = 0; up < 2; up++) {
-                        size_t c = (size_t)i[0]
-                                   + (size_t)f->nx * ((size_t)i[1] + (size_t)f->ny * (size_t)i[2]);
+                        size_t c =
+                            (size_t)i[0]
+                            + (size_t)iface->nx * ((size_t)i[1] + (size_t)iface->ny * (size_t)i[2]);
                         double x[3];
-                        if (i[a] != (up ? f->n[a] - 1 : 0) || (a == 1 && up) || f->covered[c])
+                        if (i[a] != (up ? iface->n[a] - 1 : 0) || (a == 1 && up)
+                            || iface->covered[c])
                             continue;
                         double p = (double)s->grid.pressure[c] * h * h * (up ? -1 : 1);
                         x[0] = h * (i[0] + 0.5);
@@ -259,12 +261,11 @@ static void wall_impulse(const scene *s, double *out) {
 
 /* Interface and samples as they are before the solve. */
 static int sides_before(scene *s, fsi_real *u) {
-    if (fsi_grid_classify(&s->grid) < 0
-        || fsi_interface_sides(&s->couple.interface, &s->grid) != FSI_OK
+    if (fsi_grid_classify(&s->grid) < 0 || fsi_interface_sides(&s->couple.iface, &s->grid) != FSI_OK
         || fsi_grid_build_pressure(&s->grid, DT) < 0)
         return 0;
-    for (int i = 0; i < s->couple.interface.sides; i++)
-        u[i] = fsi_interface_sample(&s->grid, s->couple.interface.side + i);
+    for (int i = 0; i < s->couple.iface.sides; i++)
+        u[i] = fsi_interface_sample(&s->grid, s->couple.iface.side + i);
     return 1;
 }
 
@@ -302,17 +303,17 @@ TEST A_12_size_independent_of_tetrahedra(void) {
             bytes[pass] += s->couple.block[i].bytes;
     }
     ASSERT(T.mesh[0].tet_count >= 27 * S.mesh[0].tet_count);
-    ASSERT(S.couple.interface.sides > 40);
+    ASSERT(S.couple.iface.sides > 40);
     ASSERT_EQ(16, S.couple.columns);
     ASSERT_EQ(S.couple.columns, T.couple.columns);
-    ASSERT_EQ(S.couple.interface.sides, T.couple.interface.sides);
-    ASSERT_EQ(S.couple.interface.entries, T.couple.interface.entries);
+    ASSERT_EQ(S.couple.iface.sides, T.couple.iface.sides);
+    ASSERT_EQ(S.couple.iface.entries, T.couple.iface.entries);
     ASSERT(bytes[0] == bytes[1]);
     ASSERT(fsi_reduced_state_size(&S.body[0]) == fsi_reduced_state_size(&T.body[0]));
     if (getenv("FSI_VERBOSE"))
         printf("A-12: %d and %d tets: %d sides, %d entries, %d columns in both\n",
-               S.mesh[0].tet_count, T.mesh[0].tet_count, S.couple.interface.sides,
-               S.couple.interface.entries, S.couple.columns);
+               S.mesh[0].tet_count, T.mesh[0].tet_count, S.couple.iface.sides,
+               S.couple.iface.entries, S.couple.columns);
     close_scene(&S);
     close_scene(&T);
     PASS();
@@ -355,17 +356,17 @@ TEST A_13_no_modes_is_rigid(void) {
         CHECK_OK(fsi_couple_detect(&T.couple, T.list, 1));
         CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
         CHECK_OK(fsi_couple_solve(&T.couple, DT, NULL));
-        ASSERT_EQ(T.couple.interface.sides, S.couple.interface.sides);
-        for (int i = 0; i < S.couple.interface.sides; i++) { /* the rows themselves */
-            const fsi_side *a = S.couple.interface.side + i, *b = T.couple.interface.side + i;
+        ASSERT_EQ(T.couple.iface.sides, S.couple.iface.sides);
+        for (int i = 0; i < S.couple.iface.sides; i++) { /* the rows themselves */
+            const fsi_side *a = S.couple.iface.side + i, *b = T.couple.iface.side + i;
             for (int k = 0; k < n; k++) {
                 double va = 0, vb = 0;
                 for (int e = a->row; e < a->row_end; e++)
-                    if (S.couple.interface.col[e] == k)
-                        va += (double)S.couple.interface.val[e];
+                    if (S.couple.iface.col[e] == k)
+                        va += (double)S.couple.iface.val[e];
                 for (int e = b->row; e < b->row_end; e++)
-                    if (T.couple.interface.col[e] == k)
-                        vb += (double)T.couple.interface.val[e];
+                    if (T.couple.iface.col[e] == k)
+                        vb += (double)T.couple.iface.val[e];
                 CHECK_NEAR(vb, va, TOL(1e-14, 1e-6));
             }
         }
@@ -388,33 +389,33 @@ TEST A_13_no_modes_is_rigid(void) {
    and u = J v at the sides, y = y* - M^-1 C^T (C M^-1 C^T)^-1 C y*, all dense. C M^-1 C^T is the
    system of eq. (45); third: with the joints of the only group as a third block of unknowns of
    their own, K_lambda of the bodies apart and v* before the joints: eq. (49) as printed. */
-static void bodies_apart(const fsi_reduced_group *g, double *K, double *v) {
+static void bodies_apart(const fsi_reduced_group *group, double *K, double *v) {
     int at = 0;
-    for (int k = 0; k < g->body_count; k++) {
+    for (int k = 0; k < group->body_count; k++) {
         fsi_real inverse[64 * 64];
-        int d = 6 + g->body[k]->model->modes;
-        fsi_reduced_mass(g->body[k], DT, NULL, inverse);
+        int d = 6 + group->body[k]->model->modes;
+        fsi_reduced_mass(group->body[k], DT, NULL, inverse);
         for (int i = 0; i < d && K; i++)
             for (int j = 0; j < d; j++)
-                K[(at + i) * g->dof + at + j] = (double)inverse[i * d + j];
+                K[(at + i) * group->dof + at + j] = (double)inverse[i * d + j];
         fsi_vec3 lin;
         fsi_vec3 ang;
-        fsi__reduced_spin(g->body[k], &lin, &ang, NULL);
+        fsi__reduced_spin(group->body[k], &lin, &ang, NULL);
         for (int i = 0; i < 3 && v; i++) {
             v[at + i] = (double)fsi__get(lin, i);
             v[at + 3 + i] = (double)fsi__get(ang, i);
         }
         for (int i = 6; i < d && v; i++)
-            v[at + i] = (double)g->body[k]->dq[i - 6];
+            v[at + i] = (double)group->body[k]->dq[i - 6];
         at += d;
     }
 }
 
 static int dense_twin(const scene *s, const everything *e, double *y, double *least, int third) {
-    const fsi_interface *f = &s->couple.interface;
+    const fsi_interface *iface = &s->couple.iface;
     static double apart[64 * 64];
     int cells = (int)s->grid.cells, joints = third ? 3 * s->group[0].joint_count : 0,
-        m = cells + f->sides + joints, n = e->n, i, a, d;
+        m = cells + iface->sides + joints, n = e->n, i, a, d;
     double area = (double)(s->grid.h * s->grid.h),
            *C = (double *)calloc((size_t)m * (size_t)n, sizeof *C),
            *MC = (double *)calloc((size_t)m * (size_t)n, sizeof *C);
@@ -424,28 +425,30 @@ static int dense_twin(const scene *s, const everything *e, double *y, double *le
     for (i = 0; i < e->faces; i++) {
         int at[3];
         a = e->axis[i];
-        fsi__face_ijk(f, a, e->face[i], at);
-        size_t c = (size_t)at[0] + (size_t)f->nx * ((size_t)at[1] + (size_t)f->ny * (size_t)at[2]);
-        C[(c - stride(f, a)) * (size_t)n + (size_t)i] = area;
-        if (at[a] < f->n[a])
+        fsi__face_ijk(iface, a, e->face[i], at);
+        size_t c =
+            (size_t)at[0] + (size_t)iface->nx * ((size_t)at[1] + (size_t)iface->ny * (size_t)at[2]);
+        C[(c - stride(iface, a)) * (size_t)n + (size_t)i] = area;
+        if (at[a] < iface->n[a])
             C[c * (size_t)n + (size_t)i] = -area;
     }
-    for (i = 0; i < f->sides; i++) {
-        const fsi_side *q = f->side + i;
+    for (i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
         int first = e->faces + e->sides;
-        for (int k = 0; k < q->solid; k++)
+        for (int k = 0; k < side->solid; k++)
             first += s->door[k].dof;
-        C[(size_t)q->cell * (size_t)n + (size_t)(e->faces + i)] += area * q->sign;
+        C[(size_t)side->cell * (size_t)n + (size_t)(e->faces + i)] += area * side->sign;
         C[(size_t)(cells + i) * (size_t)n + (size_t)(e->faces + i)] = 1;
-        for (int k = q->row; k < q->row_end; k++)
-            C[(size_t)(cells + i) * (size_t)n + (size_t)(first + f->col[k])] -= (double)f->val[k];
+        for (int k = side->row; k < side->row_end; k++)
+            C[(size_t)(cells + i) * (size_t)n + (size_t)(first + iface->col[k])] -=
+                (double)iface->val[k];
     }
     memset(apart, 0, sizeof apart);
     if (third)
         bodies_apart(&s->group[0], apart, NULL);
     for (i = 0; i < joints; i++)
         for (int k = 0; k < s->group[0].dof; k++)
-            C[(size_t)(cells + f->sides + i) * (size_t)n + (size_t)(e->faces + e->sides + k)] =
+            C[(size_t)(cells + iface->sides + i) * (size_t)n + (size_t)(e->faces + e->sides + k)] =
                 (double)s->group[0].A[i * s->group[0].dof + k];
     int j;
     for (i = 0; i < m; i++) {
@@ -476,7 +479,7 @@ static int dense_twin(const scene *s, const everything *e, double *y, double *le
                 ok = 0;
     /* no row of its own */
     for (i = 0; i < cells; i++)
-        if (f->covered[i])
+        if (iface->covered[i])
             A[(size_t)i * (size_t)(m + 1)] = 1;
     *least = 1e300;
     /* Cholesky: positive pivots = positive definite */
@@ -530,7 +533,7 @@ TEST C_14_symmetric_positive_and_dense_twin(void) {
         ASSERT(ready(&S, 1));
         ASSERT(sides_before(&S, side_u));
         collect(&S, &before, side_u);
-        ASSERT(S.couple.interface.sides > 30);
+        ASSERT(S.couple.iface.sides > 30);
         if (joints == 2)
             bodies_apart(&S.group[0], NULL, before.v + before.faces + before.sides);
         ASSERT(dense_twin(&S, &before, y, &least, joints == 2));
@@ -543,7 +546,7 @@ TEST C_14_symmetric_positive_and_dense_twin(void) {
         }
         if (getenv("FSI_VERBOSE"))
             printf("C-14: %d sides, least pivot %.3g, dense twin differs by %.2g\n",
-                   S.couple.interface.sides, least, worst);
+                   S.couple.iface.sides, least, worst);
         close_scene(&S);
     }
     PASS();
@@ -623,8 +626,8 @@ TEST S_19_full_basis_is_deformable(void) {
     fsi_coupled *one[1];
     double worst = 0;
     seed = 9;
-    fsi_soft_desc d;
-    memset(&d, 0, sizeof d);
+    fsi_soft_desc desc;
+    memset(&desc, 0, sizeof desc);
     ASSERT(open_scene(&S, 8, 12, 8, FSI_COUPLE_DEFLATED)
            && open_scene(&T, 8, 12, 8, FSI_COUPLE_DEFLATED));
     ASSERT(add_brick(&S, 2, 1, 1, -1, 0.51, 0.73, 0.49, 0.5));
@@ -634,23 +637,23 @@ TEST S_19_full_basis_is_deformable(void) {
         S.mesh[0].x[3 * i + 1] += FSI_R(0.73);
         S.mesh[0].x[3 * i + 2] += FSI_R(0.49);
     }
-    d.dim = 3;
-    d.vertex_count = S.mesh[0].vertex_count;
-    d.x = S.mesh[0].x;
-    d.tet = S.mesh[0].tet;
-    d.tet_count = S.mesh[0].tet_count;
-    d.density = FSI_R(0.5);
-    d.young = 500;
-    d.poisson = FSI_R(0.3);
-    d.model = FSI_SOFT_LINEAR;
-    d.integrator = FSI_SOFT_SPLIT;
+    desc.dim = 3;
+    desc.vertex_count = S.mesh[0].vertex_count;
+    desc.x = S.mesh[0].x;
+    desc.tet = S.mesh[0].tet;
+    desc.tet_count = S.mesh[0].tet_count;
+    desc.density = FSI_R(0.5);
+    desc.young = 500;
+    desc.poisson = FSI_R(0.3);
+    desc.model = FSI_SOFT_LINEAR;
+    desc.integrator = FSI_SOFT_SPLIT;
     fsi_soft soft;
-    CHECK_OK(fsi_soft_init(&soft, &d));
+    CHECK_OK(fsi_soft_init(&soft, &desc));
     fsi_vec_store(S.body[0].T, S.model[0].center);
     for (int a = 0; a < 3; a++)
         S.body[0].T[a] += a == 0 ? FSI_R(0.51) : a == 1 ? FSI_R(0.73) : FSI_R(0.49);
     stir(&S.body[0], 0);
-    for (int i = 0; i < d.vertex_count; i++)
+    for (int i = 0; i < desc.vertex_count; i++)
         fsi_vec_store(soft.v + 3 * i, fsi_reduced_velocity(&S.body[0], i));
     /* M^_r^-1 M_r q'* */
     for (int k = 0; k < S.model[0].modes; k++)
@@ -668,7 +671,7 @@ TEST S_19_full_basis_is_deformable(void) {
     CHECK_OK(fsi_couple_detect(&T.couple, one, 1));
     CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
     CHECK_OK(fsi_couple_solve(&T.couple, DT, NULL));
-    ASSERT_EQ(T.couple.interface.sides, S.couple.interface.sides);
+    ASSERT_EQ(T.couple.iface.sides, S.couple.iface.sides);
     for (int a = 0; a < 3; a++)
         for (int i = 0; i < (int)S.grid.faces[a]; i++)
             worst = fmax(worst, fabs((double)(S.grid.u[a][i] - T.grid.u[a][i])));
@@ -676,7 +679,7 @@ TEST S_19_full_basis_is_deformable(void) {
         printf("S-19: %d modes, fluid differs by %.2g", S.model[0].modes, worst);
     CHECK_MOST(worst, TOL(1e-8, 1e-2));
     CHECK_OK(fsi_reduced_group_take(&S.group[0]));
-    for (int i = 0; i < d.vertex_count; i++)
+    for (int i = 0; i < desc.vertex_count; i++)
         worst =
             fmax(worst, (double)fsi_vec_length(fsi_vec_sub(fsi_vec_load(T.door[0].v + 3 * i),
                                                            fsi_reduced_velocity(&S.body[0], i))));
@@ -693,24 +696,24 @@ TEST S_19_full_basis_is_deformable(void) {
  * the nearest ones of both bodies. */
 static int skin_pair(scene *s, const fsi_reduced_joint *joint) {
     fsi_reduced *list[2] = {&s->body[1], &s->body[2]};
-    fsi_surface f = fsi_reduced_group_surface(&s->group[1]);
+    fsi_surface surface = fsi_reduced_group_surface(&s->group[1]);
     static int32_t body[3000], vertex[3000], index[3000];
     static fsi_real weight[3000];
-    int n = f.vertex_count / 2;
-    if (3 * f.vertex_count > 3000 || 3 * f.element_count > 3000)
+    int n = surface.vertex_count / 2;
+    if (3 * surface.vertex_count > 3000 || 3 * surface.element_count > 3000)
         return 0;
     fsi_reduced_skin skin;
     memset(&skin, 0, sizeof skin);
-    memcpy(index, f.index, (size_t)(3 * f.element_count) * sizeof *index);
-    for (int i = 0; i < f.vertex_count; i++)
+    memcpy(index, surface.index, (size_t)(3 * surface.element_count) * sizeof *index);
+    for (int i = 0; i < surface.vertex_count; i++)
         for (int k = 0; k < 3; k++) {
             int own = i >= n, b = k < 2 ? own : 1 - own;
             body[3 * i + k] = b;
             vertex[3 * i + k] = s->model[1 + b].surface[(i + (k == 1 ? 5 : 0)) % n];
             weight[3 * i + k] = k == 0 ? FSI_R(0.85) : k == 1 ? FSI_R(0.1) : FSI_R(0.05);
         }
-    skin.vertex_count = f.vertex_count;
-    skin.element_count = f.element_count;
+    skin.vertex_count = surface.vertex_count;
+    skin.element_count = surface.element_count;
     skin.index = index;
     skin.terms = 3;
     skin.body = body;
@@ -793,8 +796,8 @@ TEST mixed_with_rigid_and_deformable(void) {
         double w[6], p[3] = {0, 0, 0}, worst = 0;
         static fsi_real x[3 * 200], keep[3 * 200];
         ASSERT(crowd(&S, (fsi_couple_solver)k));
-        fsi_soft_desc d;
-        memset(&d, 0, sizeof d);
+        fsi_soft_desc desc;
+        memset(&desc, 0, sizeof desc);
         fsi_body rigid;
         memset(&rigid, 0, sizeof rigid);
         fsi_shape_desc sd;
@@ -802,18 +805,18 @@ TEST mixed_with_rigid_and_deformable(void) {
         fsi_mesh mesh;
         CHECK_OK(fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.98), FSI_R(0.3), FSI_R(0.2)),
                               fsi_vec(FSI_R(1.35), FSI_R(0.62), FSI_R(0.6)), 2, 2, 2, 1, NULL));
-        d.dim = 3;
-        d.vertex_count = mesh.vertex_count;
-        d.x = mesh.x;
-        d.tet = mesh.tet;
-        d.tet_count = mesh.tet_count;
-        d.density = FSI_R(0.7);
-        d.young = 300;
-        d.poisson = FSI_R(0.3);
-        d.integrator = FSI_SOFT_SPLIT;
+        desc.dim = 3;
+        desc.vertex_count = mesh.vertex_count;
+        desc.x = mesh.x;
+        desc.tet = mesh.tet;
+        desc.tet_count = mesh.tet_count;
+        desc.density = FSI_R(0.7);
+        desc.young = 300;
+        desc.poisson = FSI_R(0.3);
+        desc.integrator = FSI_SOFT_SPLIT;
         fsi_soft soft;
-        CHECK_OK(fsi_soft_init(&soft, &d));
-        for (i = 0; i < 3 * d.vertex_count; i++)
+        CHECK_OK(fsi_soft_init(&soft, &desc));
+        for (i = 0; i < 3 * desc.vertex_count; i++)
             soft.v[i] = rnd();
         CHECK_OK(fsi_soft_forces(&soft, DT));
         fsi_soft_coupled(&soft, &S.door[2]);
@@ -839,7 +842,7 @@ TEST mixed_with_rigid_and_deformable(void) {
         CHECK_OK(fsi_couple_detect(&S.couple, S.list, 4));
         ASSERT(sides_before(&S, side_u));
         collect(&S, &before, side_u);
-        memcpy(keep, soft.v, (size_t)(3 * d.vertex_count) * sizeof *keep);
+        memcpy(keep, soft.v, (size_t)(3 * desc.vertex_count) * sizeof *keep);
         ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
         collect(&S, &after, S.couple.side_velocity);
         for (i = 0; i < after.n; i++) {
@@ -860,9 +863,9 @@ TEST mixed_with_rigid_and_deformable(void) {
                 p[a] += (double)S.model[i].mass * (after.v[at + a] - before.v[at + a]);
             at += 6 + S.model[i].modes;
         }
-        for (i = 0; i < 3 * d.vertex_count; i++)
+        for (i = 0; i < 3 * desc.vertex_count; i++)
             p[i % 3] += (double)soft.mass[i / 3] * (after.v[at + i] - before.v[at + i]);
-        for (at += 3 * d.vertex_count, a = 0; a < 3; a++)
+        for (at += 3 * desc.vertex_count, a = 0; a < 3; a++)
             p[a] += (double)rigid.mass * (after.v[at + a] - before.v[at + a]);
         wall_impulse(&S, w);
         for (a = 0; a < 3; a++)
@@ -878,19 +881,19 @@ TEST mixed_with_rigid_and_deformable(void) {
 /* ---- Two dimensions: 3 + modes columns; without modes the rigid body's answer. */
 static int open_flat(scene *s, int modes) {
     memset(s, 0, sizeof *s);
-    fsi_grid_desc d;
-    memset(&d, 0, sizeof d);
-    fsi_reduced_desc m;
-    memset(&m, 0, sizeof m);
-    d.nx = 16;
-    d.ny = 20;
-    d.nz = 1;
-    d.h = FSI_R(0.125);
-    d.rho = 1;
-    d.side[3].kind = FSI_SIDE_OPEN;
-    d.tolerance = TOL(1e-13, 1e-5);
-    d.max_iterations = 2000;
-    if (fsi_grid_init(&s->grid, &d) != FSI_OK
+    fsi_grid_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_reduced_desc given;
+    memset(&given, 0, sizeof given);
+    desc.nx = 16;
+    desc.ny = 20;
+    desc.nz = 1;
+    desc.h = FSI_R(0.125);
+    desc.rho = 1;
+    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.tolerance = TOL(1e-13, 1e-5);
+    desc.max_iterations = 2000;
+    if (fsi_grid_init(&s->grid, &desc) != FSI_OK
         || fsi_couple_init(&s->couple, &s->grid, NULL) != FSI_OK)
         return 0;
     if (fsi_mesh_sheet(&s->mesh[0], fsi_vec(-FSI_R(0.4), -FSI_R(0.25), 0),
@@ -898,14 +901,14 @@ static int open_flat(scene *s, int modes) {
                        NULL)
         != FSI_OK)
         return 0;
-    m.mesh = &s->mesh[0];
-    m.dim = 2;
-    m.modes = modes;
-    m.density = FSI_R(0.6);
-    m.young = 200;
-    m.poisson = FSI_R(0.3);
-    m.field = 12;
-    if (fsi_reduced_model_init(&s->model[0], &m) != FSI_OK
+    given.mesh = &s->mesh[0];
+    given.dim = 2;
+    given.modes = modes;
+    given.density = FSI_R(0.6);
+    given.young = 200;
+    given.poisson = FSI_R(0.3);
+    given.field = 12;
+    if (fsi_reduced_model_init(&s->model[0], &given) != FSI_OK
         || fsi_reduced_init(&s->body[0], &s->model[0], fsi_vec(1, FSI_R(1.2), 0), NULL) != FSI_OK)
         return 0;
     s->bodies = 1;
@@ -914,22 +917,23 @@ static int open_flat(scene *s, int modes) {
 
 /* open faces, sides, body */
 static void flat_momentum(const scene *s, const fsi_real *side, double sign, double *p) {
-    const fsi_interface *f = &s->couple.interface;
+    const fsi_interface *iface = &s->couple.iface;
     double m = (double)(s->grid.h * s->grid.h * s->grid.desc.rho);
     int at[3];
     for (int a = 0; a < 2; a++) {
         for (int i = 0; i < (int)s->grid.faces[a]; i++) {
-            fsi__face_ijk(f, a, (size_t)i, at);
-            size_t c = (size_t)at[0] + (size_t)f->nx * (size_t)at[1];
-            if (at[a] == 0 || (at[a] == f->n[a] && a != 1) || f->blocked[a][i]
-                || f->covered[c - stride(f, a)] || (at[a] < f->n[a] && f->covered[c]))
+            fsi__face_ijk(iface, a, (size_t)i, at);
+            size_t c = (size_t)at[0] + (size_t)iface->nx * (size_t)at[1];
+            if (at[a] == 0 || (at[a] == iface->n[a] && a != 1) || iface->blocked[a][i]
+                || iface->covered[c - stride(iface, a)]
+                || (at[a] < iface->n[a] && iface->covered[c]))
                 continue;
             p[a] += sign * m * (double)s->grid.u[a][i];
         }
         p[a] += sign * (double)(s->model[0].mass * s->door[0].v[a]);
     }
-    for (int i = 0; i < f->sides; i++)
-        p[f->side[i].axis] += sign * (double)f->side[i].mass * (double)side[i];
+    for (int i = 0; i < iface->sides; i++)
+        p[iface->side[i].axis] += sign * (double)iface->side[i].mass * (double)side[i];
 }
 
 TEST A_12_13_two_dimensions(void) {
@@ -1052,17 +1056,17 @@ TEST newmark_in_the_fluid(void) {
     /* v^n of the twin: stirred again, then put at x^(n+1); the elastic force is that of q^n */
     seed = 33;
     for (int i = 0; i < 3; i++) {
-        fsi_reduced *b = &T.body[i];
+        fsi_reduced *reduced = &T.body[i];
         fsi_real pose[7], q[64];
-        int n = b->model->modes;
-        memcpy(pose, b->T, sizeof pose);
-        fsi_copy((size_t)n, b->q, q);
-        stir(b, i ? 0 : 0.01);
+        int n = reduced->model->modes;
+        memcpy(pose, reduced->T, sizeof pose);
+        fsi_copy((size_t)n, reduced->q, q);
+        stir(reduced, i ? 0 : 0.01);
         for (int k = 0; k < n; k++)
-            b->push[6 + k] = b->model->omega2[k] * (q[k] - b->q[k]);
-        memcpy(b->T, pose, sizeof pose);
-        fsi_copy((size_t)n, q, b->q);
-        fsi__reduced_update(b);
+            reduced->push[6 + k] = reduced->model->omega2[k] * (q[k] - reduced->q[k]);
+        memcpy(reduced->T, pose, sizeof pose);
+        fsi_copy((size_t)n, q, reduced->q);
+        fsi__reduced_update(reduced);
     }
     for (int i = 0; i < 3; i++) {
         for (int k = 0; k < 3; k++) {
@@ -1123,17 +1127,17 @@ static double momentum_of(const scene *s, double *p) {
 
 static int rest_under_water(int hold, double *water, double *speed, double *balance) {
     fsi_reduced *list[2] = {&S.body[0], &S.body[1]};
-    fsi_reduced_contacts c;
+    fsi_reduced_contacts contacts;
     int ok = open_scene(&S, 8, 10, 6, FSI_COUPLE_DEFLATED)
              && add_brick(&S, 2, 2, 2, 6, .5, .171, .4, 2)
              && add_brick(&S, 2, 2, 2, 6, .53, .515, .42, 2);
-    memset(&c, 0, sizeof c);
-    fsi_obstacle o;
-    memset(&o, 0, sizeof o);
-    o.distance_fn = tank_floor;
-    o.friction = c.friction = FSI_R(0.5);
-    c.iterations = 50;
-    c.slop = FSI_R(1e-3);
+    memset(&contacts, 0, sizeof contacts);
+    fsi_obstacle obstacle;
+    memset(&obstacle, 0, sizeof obstacle);
+    obstacle.distance_fn = tank_floor;
+    obstacle.friction = contacts.friction = FSI_R(0.5);
+    contacts.iterations = 50;
+    contacts.slop = FSI_R(1e-3);
     int i;
     for (i = 0; i < 2; i++)
         ok = ok && add_group(&S, i, 1, NULL, 0);
@@ -1145,18 +1149,19 @@ static int rest_under_water(int hold, double *water, double *speed, double *bala
         /* given and taken back: the state comes back; pressed between two bodies: momentum stays */
         if (hold) {
             double p[2][6], size = momentum_of(&S, p[0]);
-            ok = ok && fsi_reduced_contact_hold(&c, list, 2, DT) == FSI_OK;
+            ok = ok && fsi_reduced_contact_hold(&contacts, list, 2, DT) == FSI_OK;
             for (momentum_of(&S, p[1]), i = 0; i < 6; i++)
                 p[1][i] -= p[0][i];
-            for (i = 0; i < c.count && c.holds; i++) { /* what the floor pressed */
-                fsi__reduced_contact *q = &c.contact[i];
+            for (i = 0; i < contacts.count && contacts.holds; i++) { /* what the floor pressed */
+                fsi__reduced_contact *contact = &contacts.contact[i];
                 fsi_vec3 J = fsi_vec(0, 0, 0);
                 for (int a = 0; a < 3; a++)
-                    J = fsi_vec_mad(J, q->dir[a], q->impulse[a]);
-                if (!(q->impulse[0] > 0) || q->body[1] >= 0)
+                    J = fsi_vec_mad(J, contact->dir[a], contact->impulse[a]);
+                if (!(contact->impulse[0] > 0) || contact->body[1] >= 0)
                     continue;
-                J = fsi_vec_scale(J, fsi__min(q->impulse[0], q->before) / q->impulse[0]);
-                fsi_vec3 L = fsi_vec_cross(q->at, J);
+                J = fsi_vec_scale(J, fsi__min(contact->impulse[0], contact->before)
+                                         / contact->impulse[0]);
+                fsi_vec3 L = fsi_vec_cross(contact->at, J);
                 p[1][0] -= (double)J.x;
                 p[1][1] -= (double)J.y;
                 p[1][2] -= (double)J.z;
@@ -1178,7 +1183,7 @@ static int rest_under_water(int hold, double *water, double *speed, double *bala
                 S.grid.u[a][k] *= FSI_R(0.9);
         for (i = 0; i < 2; i++)
             ok = ok && fsi_reduced_group_take(&S.group[i]) == FSI_OK;
-        ok = ok && fsi_reduced_contact(&c, list, 2, &o, 1, DT) == FSI_OK;
+        ok = ok && fsi_reduced_contact(&contacts, list, 2, &obstacle, 1, DT) == FSI_OK;
         for (i = 0; i < 2; i++)
             ok = ok && fsi_reduced_group_move(&S.group[i], DT) == FSI_OK;
     }
@@ -1189,7 +1194,7 @@ static int rest_under_water(int hold, double *water, double *speed, double *bala
     for (int a = 0; a < 3; a++)
         for (size_t k = 0; k < S.grid.faces[a]; k++)
             *water = fmax(*water, fabs((double)S.grid.u[a][k]));
-    fsi_reduced_contacts_free(&c);
+    fsi_reduced_contacts_free(&contacts);
     close_scene(&S);
     return ok;
 }
@@ -1229,36 +1234,36 @@ TEST rays_of_many_solids(void) {
     seed = 8;
     /* some reach out of the box, two are the same */
     for (int k = 0; k < 12; k++) {
-        fsi_surface s = shape.surface;
+        fsi_surface surface = shape.surface;
         fsi_vec3 c = fsi_vec(FSI_R(0.75) + FSI_R(0.8) * rnd(), 1 + FSI_R(1.1) * rnd(),
                              FSI_R(0.6) + FSI_R(0.7) * rnd());
         if (k == 7)
             c = rigid[3].centre;
-        for (int i = 0; i < s.vertex_count; i++)
-            fsi_vec_store(x[k] + 3 * i, fsi_vec_add(fsi_vec_load(s.x + 3 * i), c));
-        s.x = x[k];
+        for (int i = 0; i < surface.vertex_count; i++)
+            fsi_vec_store(x[k] + 3 * i, fsi_vec_add(fsi_vec_load(surface.x + 3 * i), c));
+        surface.x = x[k];
         rigid[k].centre = c;
-        CHECK_OK(fsi_body_give(&rigid[k], &s, &door[k]));
+        CHECK_OK(fsi_body_give(&rigid[k], &surface, &door[k]));
         list[k] = &door[k];
     }
     CHECK_OK(fsi_couple_detect(&S.couple, list, 12));
-    ASSERT(S.couple.interface.bins[0] > 1);
+    ASSERT(S.couple.iface.bins[0] > 1);
     for (int i = 0; i < 2000; i++) {
-        fsi_interface *f = &S.couple.interface;
+        fsi_interface *iface = &S.couple.iface;
         fsi_vec3 a = fsi_vec(FSI_R(0.75) + rnd(), 1 + FSI_R(1.3) * rnd(), FSI_R(0.6) + rnd());
         fsi_vec3 b = fsi_vec_mad(a, fsi_vec(rnd(), rnd(), rnd()), i % 3 ? FSI_R(0.4) : 3);
-        fsi_hit h[2];
-        int solid[2] = {-1, -1}, found = fsi_interface_first_hit(f, a, b, &h[0], &solid[0]),
-            keep = f->bins[0];
-        f->bins[0] = 0;
-        int all = fsi_interface_first_hit(f, a, b, &h[1], &solid[1]);
-        f->bins[0] = keep;
+        fsi_hit hit[2];
+        int solid[2] = {-1, -1}, found = fsi_interface_first_hit(iface, a, b, &hit[0], &solid[0]),
+            keep = iface->bins[0];
+        iface->bins[0] = 0;
+        int all = fsi_interface_first_hit(iface, a, b, &hit[1], &solid[1]);
+        iface->bins[0] = keep;
         ASSERT_EQ(all, found);
         ASSERT_EQ(solid[1], solid[0]);
         if (found) {
             hits++;
-            ASSERT_EQ(h[1].element, h[0].element);
-            CHECK_NEAR(h[1].t, h[0].t, 0);
+            ASSERT_EQ(hit[1].element, hit[0].element);
+            CHECK_NEAR(hit[1].t, hit[0].t, 0);
         }
     }
     ASSERT(hits > 100);
@@ -1306,8 +1311,8 @@ static int twins(int fractions) { /* S: groups, T: copies on their own */
         seed = 21;
         if (!open_scene(s[k], 12, 14, 10, FSI_COUPLE_DEFLATED))
             return 0;
-        s[k]->couple.desc.fractions = s[k]->couple.interface.desc.fractions =
-            s[k]->couple.interface.desc.smooth = fractions;
+        s[k]->couple.desc.fractions = s[k]->couple.iface.desc.fractions =
+            s[k]->couple.iface.desc.smooth = fractions;
         if (!add_brick(s[k], 2, 2, 2, 6, 0.45, 0.7, 0.6, 0.6)
             || !add_brick(s[k], 3, 2, 2, 4, 1.03, 0.8, 0.63, 2))
             return 0;
@@ -1343,26 +1348,26 @@ TEST copies_on_their_own(void) {
                                      FSI_R(0.75) + FSI_R(0.4) * rnd(),
                                      FSI_R(0.6) + FSI_R(0.4) * rnd()),
                          b = fsi_vec_mad(a, fsi_vec(rnd(), rnd(), rnd()), i % 3 ? FSI_R(0.2) : 2);
-                fsi_hit h[2];
-                memset(h, 0, sizeof h);
-                k = fsi_bvh_first_hit(&S.couple.interface.bvh[i % 2], a, b, h);
-                ASSERT_EQ(k, fsi_bvh_first_hit(&T.couple.interface.bvh[i % 2], a, b, h + 1));
+                fsi_hit hit[2];
+                memset(hit, 0, sizeof hit);
+                k = fsi_bvh_first_hit(&S.couple.iface.bvh[i % 2], a, b, hit);
+                ASSERT_EQ(k, fsi_bvh_first_hit(&T.couple.iface.bvh[i % 2], a, b, hit + 1));
                 if (k) {
                     hits++;
-                    ASSERT(memcmp(h, h + 1, sizeof h[0]) == 0);
+                    ASSERT(memcmp(hit, hit + 1, sizeof hit[0]) == 0);
                 }
-                ASSERT(fsi_bvh_closest(&S.couple.interface.bvh[i % 2], a, 9, h)
-                       && fsi_bvh_closest(&T.couple.interface.bvh[i % 2], a, 9, h + 1));
-                ASSERT_EQ(h[0].element, h[1].element);
-                CHECK_NEAR(h[0].t, h[1].t, 0);
-                ASSERT_EQ(fsi_bvh_inside(&S.couple.interface.bvh[i % 2], a),
-                          fsi_bvh_inside(&T.couple.interface.bvh[i % 2], a));
+                ASSERT(fsi_bvh_closest(&S.couple.iface.bvh[i % 2], a, 9, hit)
+                       && fsi_bvh_closest(&T.couple.iface.bvh[i % 2], a, 9, hit + 1));
+                ASSERT_EQ(hit[0].element, hit[1].element);
+                CHECK_NEAR(hit[0].t, hit[1].t, 0);
+                ASSERT_EQ(fsi_bvh_inside(&S.couple.iface.bvh[i % 2], a),
+                          fsi_bvh_inside(&T.couple.iface.bvh[i % 2], a));
             }
             CHECK_OK(fsi_couple_solve(&S.couple, DT, NULL));
             CHECK_OK(fsi_couple_solve(&T.couple, DT, NULL));
             for (k = 0; k < 3; k++)
                 ASSERT(memcmp(S.grid.u[k], T.grid.u[k], S.grid.faces[k] * sizeof(fsi_real)) == 0);
-            ASSERT_EQ(S.couple.interface.sides, T.couple.interface.sides);
+            ASSERT_EQ(S.couple.iface.sides, T.couple.iface.sides);
             for (int i = 0; i < 2; i++) {
                 ASSERT(memcmp(S.group[i].v, T.body[i].v, (size_t)S.group[i].dof * sizeof(fsi_real))
                        == 0);
@@ -1382,10 +1387,10 @@ TEST copies_on_their_own(void) {
 /* Other schemes want arrays: they say so. */
 TEST copies_on_their_own_elsewhere(void) {
     ASSERT(twins(0));
-    fsi_reduced b;
-    memset(&b, 0, sizeof b);
+    fsi_reduced reduced;
+    memset(&reduced, 0, sizeof reduced);
     fsi_coupled door;
-    ASSERT_EQ(FSI_ERR_STATE, fsi_reduced_couple(&b, &door));
+    ASSERT_EQ(FSI_ERR_STATE, fsi_reduced_couple(&reduced, &door));
     /* no forces yet: no time step */
     ASSERT_EQ(FSI_ERR_STATE, fsi_reduced_couple(&T.body[0], &door));
     CHECK_OK(fsi_reduced_forces(&T.body[0], DT));
@@ -1419,51 +1424,51 @@ static fsi_real pool(fsi_vec3 x, void *user) {
 }
 
 static fsi_result stars_begin(void *user, fsi_real dt) {
-    fsi_result r = FSI_OK;
-    fsi_scene *c = (fsi_scene *)user;
-    for (int i = 0; i < c->count && r == FSI_OK; i++) {
-        fsi_reduced *b = (fsi_reduced *)c->solid[i]->user;
-        r = fsi_reduced_forces(b, dt);
-        if (r == FSI_OK)
-            r = fsi_reduced_couple(b, c->solid[i]);
+    fsi_result result = FSI_OK;
+    fsi_scene *scene = (fsi_scene *)user;
+    for (int i = 0; i < scene->count && result == FSI_OK; i++) {
+        fsi_reduced *reduced = (fsi_reduced *)scene->solid[i]->user;
+        result = fsi_reduced_forces(reduced, dt);
+        if (result == FSI_OK)
+            result = fsi_reduced_couple(reduced, scene->solid[i]);
     }
-    return r;
+    return result;
 }
 
-static size_t stars(const fsi_reduced_model *m, int count, double aside, int *sides) {
+static size_t stars(const fsi_reduced_model *model, int count, double aside, int *sides) {
     static fsi_reduced body[STARS];
     static fsi_coupled door[STARS], *list[STARS];
     fail_allocator counts = fail_begin(-1);
-    fsi_allocator a = fail_make(&counts);
-    fsi_grid_desc d;
+    fsi_allocator allocator = fail_make(&counts);
+    fsi_grid_desc desc;
     size_t got = 0;
     int ok = 1;
-    memset(&d, 0, sizeof d);
-    fsi_couple_desc c;
-    memset(&c, 0, sizeof c);
+    memset(&desc, 0, sizeof desc);
+    fsi_couple_desc given;
+    memset(&given, 0, sizeof given);
     fsi_scene scene;
     memset(&scene, 0, sizeof scene);
-    d.nx = d.nz = 24;
-    d.ny = 30;
-    d.h = FSI_R(1.0) / 24;
-    d.rho = 1000;
-    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    d.liquid = 1;
-    d.side[3].kind = FSI_SIDE_OPEN;
-    d.allocator = c.allocator = a;
+    desc.nx = desc.nz = 24;
+    desc.ny = 30;
+    desc.h = FSI_R(1.0) / 24;
+    desc.rho = 1000;
+    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.liquid = 1;
+    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.allocator = given.allocator = allocator;
     pool_level = FSI_R(1.2);
     fsi_grid grid;
     fsi_couple couple;
-    ok = fsi_grid_init(&grid, &d) == FSI_OK && fsi_couple_init(&couple, &grid, &c) == FSI_OK
+    ok = fsi_grid_init(&grid, &desc) == FSI_OK && fsi_couple_init(&couple, &grid, &given) == FSI_OK
          && fsi_grid_set_field(&grid, FSI_FIELD_PHI, pool, NULL) == FSI_OK;
     for (int i = 0; i < count; i++) {
         ok = ok
              && fsi_reduced_init(
-                    &body[i], m,
+                    &body[i], model,
                     fsi_vec((fsi_real)aside + FSI_R(0.19) + FSI_R(0.3) * (fsi_real)(i % 3),
                             FSI_R(0.35) + FSI_R(0.14) * (fsi_real)(i / 9),
                             FSI_R(0.19) + FSI_R(0.3) * (fsi_real)(i / 3 % 3)),
-                    &a)
+                    &allocator)
                     == FSI_OK;
         door[i].user = &body[i];
         list[i] = &door[i];
@@ -1474,7 +1479,7 @@ static size_t stars(const fsi_reduced_model *m, int count, double aside, int *si
     scene.user = &scene;
     for (int k = 0; k < 2; k++)
         ok = ok && fsi_couple_step(&couple, &scene, FSI_R(0.005), NULL) >= 0;
-    *sides = couple.interface.sides;
+    *sides = couple.iface.sides;
     if (ok)
         got = counts.bytes
               + (size_t)count * (sizeof(fsi_reduced) + sizeof(fsi_coupled) + sizeof(fsi_coupled *));
@@ -1487,39 +1492,40 @@ static size_t stars(const fsi_reduced_model *m, int count, double aside, int *si
 
 TEST bytes_of_one_more_body(void) {
     fsi_form form = {FSI_FORM_STARFISH, FSI_R(0.13), FSI_R(0.035), FSI_R(0.045), 5, {0, 0, 0}};
-    fsi_reduced_desc d;
+    fsi_reduced_desc desc;
     int sides[2];
-    memset(&d, 0, sizeof d);
+    memset(&desc, 0, sizeof desc);
     fsi_mesh mesh;
     memset(&mesh, 0, sizeof mesh);
     CHECK_OK(fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
                                fsi_vec(-FSI_R(0.2), -FSI_R(0.1), -FSI_R(0.2)),
                                fsi_vec(FSI_R(0.2), FSI_R(0.1), FSI_R(0.2)), FSI_R(0.033), NULL));
-    d.mesh = &mesh;
-    d.modes = 8;
-    d.density = 1600;
-    d.young = FSI_R(3e4);
-    d.poisson = FSI_R(0.4);
-    d.samples = 90;
-    d.field = 24;
-    fsi_reduced_model m;
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
-    size_t few = stars(&m, 18, 2, sides);
-    size_t many = stars(&m, STARS, 2, sides + 1);
+    desc.mesh = &mesh;
+    desc.modes = 8;
+    desc.density = 1600;
+    desc.young = FSI_R(3e4);
+    desc.poisson = FSI_R(0.4);
+    desc.samples = 90;
+    desc.field = 24;
+    fsi_reduced_model model;
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    size_t few = stars(&model, 18, 2, sides);
+    size_t many = stars(&model, STARS, 2, sides + 1);
     ASSERT(few > 0 && many > few);
     ASSERT_EQ(0, sides[0]);
     ASSERT_EQ(0, sides[1]);
     double own = (double)(many - few) / (STARS - 18);
-    few = stars(&m, 18, 0, sides);
-    many = stars(&m, STARS, 0, sides + 1);
+    few = stars(&model, 18, 0, sides);
+    many = stars(&model, STARS, 0, sides + 1);
     ASSERT(few > 0 && many > few && sides[1] > sides[0]);
     double wet = (double)(many - few) / (STARS - 18);
     printf("\none more starfish of %d tetrahedra, %d surface vertices: %.0f bytes; %.0f in water "
            "with %.0f sides: %.0f a side\n",
-           mesh.tet_count, m.surface_count, own, wet, (double)(sides[1] - sides[0]) / (STARS - 18),
+           mesh.tet_count, model.surface_count, own, wet,
+           (double)(sides[1] - sides[0]) / (STARS - 18),
            (wet - own) * (STARS - 18) / (sides[1] - sides[0]));
     CHECK_MOST(own, 4096);
-    fsi_reduced_model_free(&m);
+    fsi_reduced_model_free(&model);
     fsi_mesh_free(&mesh);
     PASS();
 }

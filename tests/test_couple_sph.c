@@ -19,34 +19,35 @@ typedef struct rig {
 static fsi_result rig_make(rig *r, int n, double e, double slip, double plate_density,
                            fsi_allocator allocator) {
     memset(r, 0, sizeof *r);
-    fsi_sph_desc f;
-    memset(&f, 0, sizeof f);
-    fsi_tled_desc t;
-    memset(&t, 0, sizeof t);
-    fsi_proxy_desc p;
-    memset(&p, 0, sizeof p);
+    fsi_sph_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_tled_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_proxy_desc options;
+    memset(&options, 0, sizeof options);
     fsi_result result;
     if ((result = fsi_mesh_box(&r->mesh, fsi_vec(-FSI_R(0.5), -FSI_R(0.06), -FSI_R(0.5)),
                                fsi_vec(FSI_R(0.5), 0, FSI_R(0.5)), n, 1, n, 0, &allocator))
         < 0)
         return result;
-    f.capacity = 400;
-    f.spacing = FSI_R(0.08);
-    f.density = 1000;
-    f.sound_speed = 20;
-    f.viscosity = 1;
-    f.gravity = fsi_vec(0, -FSI_R(9.81), 0);
-    f.allocator = allocator;
-    t.nodes = r->mesh.vertex_count;
-    t.tets = r->mesh.tet_count;
-    t.x = r->mesh.x;
-    t.tet = r->mesh.tet;
-    t.density = (fsi_real)plate_density;
-    t.young = FSI_R(5e4);
-    t.poisson = FSI_R(0.3);
-    t.damping = 2;
-    t.allocator = allocator;
-    if ((result = fsi_sph_init(&r->sph, &f)) < 0 || (result = fsi_tled_init(&r->plate, &t)) < 0)
+    desc.capacity = 400;
+    desc.spacing = FSI_R(0.08);
+    desc.density = 1000;
+    desc.sound_speed = 20;
+    desc.viscosity = 1;
+    desc.gravity = fsi_vec(0, -FSI_R(9.81), 0);
+    desc.allocator = allocator;
+    given.nodes = r->mesh.vertex_count;
+    given.tets = r->mesh.tet_count;
+    given.x = r->mesh.x;
+    given.tet = r->mesh.tet;
+    given.density = (fsi_real)plate_density;
+    given.young = FSI_R(5e4);
+    given.poisson = FSI_R(0.3);
+    given.damping = 2;
+    given.allocator = allocator;
+    if ((result = fsi_sph_init(&r->sph, &desc)) < 0
+        || (result = fsi_tled_init(&r->plate, &given)) < 0)
         return result;
     for (int i = 0; i < r->plate.nodes; i++)
         if (fabs((double)r->plate.x[3 * i]) > 0.49 && fabs((double)r->plate.x[3 * i + 2]) > 0.49)
@@ -57,11 +58,11 @@ static fsi_result rig_make(rig *r, int n, double e, double slip, double plate_de
     r->solid.tled = &r->plate;
     r->solid.restitution = (fsi_real)e;
     r->solid.slip = (fsi_real)slip;
-    p.sph = &r->sph;
-    p.solid = &r->solid;
-    p.count = 1;
-    p.allocator = allocator;
-    return fsi_proxy_init(&r->proxy, &p);
+    options.sph = &r->sph;
+    options.solid = &r->solid;
+    options.count = 1;
+    options.allocator = allocator;
+    return fsi_proxy_init(&r->proxy, &options);
 }
 
 static void rig_free(rig *r) {
@@ -72,19 +73,19 @@ static void rig_free(rig *r) {
 }
 
 static fsi_allocator plain(void) {
-    fsi_allocator a;
-    memset(&a, 0, sizeof a);
-    return a;
+    fsi_allocator allocator;
+    memset(&allocator, 0, sizeof allocator);
+    return allocator;
 }
 
 /* the slow obvious twin of the look-up */
-static double brute_distance(const fsi_surface *s, fsi_vec3 p) {
+static double brute_distance(const fsi_surface *surface, fsi_vec3 p) {
     double best = 1e9;
-    fsi_hit h;
-    for (int e = 0; e < s->element_count; e++) {
-        fsi_surface_closest(s, e, p, &h);
-        if ((double)h.t < best)
-            best = (double)h.t;
+    fsi_hit hit;
+    for (int e = 0; e < surface->element_count; e++) {
+        fsi_surface_closest(surface, e, p, &hit);
+        if ((double)hit.t < best)
+            best = (double)hit.t;
     }
     return best;
 }
@@ -117,23 +118,26 @@ TEST H_13_hand_out_is_a_partition_of_unity(void) {
     /* fluid lost = nodes got */
     for (int d = 0; d < 3; d++)
         CHECK_NEAR(before[d] - after[d], taken[d], TOL(1e-13, 1e-5) * scale);
-    for (int k = 0; k < r.proxy.stats.near; k++) {
-        const fsi__proxy_near *q = &r.proxy.near[k];
+    for (int k = 0; k < r.proxy.stats.nearby; k++) {
+        const fsi__proxy_near *near = &r.proxy.nearby[k];
         double w = 0, power = 0;
         fsi_vec3 v = fsi_vec(0, 0, 0);
-        if (!q->nodes)
+        if (!near->nodes)
             continue;
-        for (int m = 0; m < q->nodes; m++) {
+        for (int m = 0; m < near->nodes; m++) {
             fsi_real weight = r.proxy.weight[k * FSI_PROXY_NODES + m];
             fsi_vec3 vj = fsi_vec_load(r.plate.v + 3 * r.proxy.node[k * FSI_PROXY_NODES + m]);
             w += (double)weight;
             v = fsi_vec_mad(v, vj, weight);
-            power += (double)fsi_vec_dot(fsi_vec_scale(q->impulse, weight), vj);
+            power += (double)fsi_vec_dot(fsi_vec_scale(near->impulse, weight), vj);
         }
         CHECK_NEAR(1, w, TOL(1e-13, 1e-6));
-        CHECK_NEAR(power, (double)fsi_vec_dot(q->impulse, v), TOL(1e-12, 1e-4) * (1 + fabs(power)));
+        CHECK_NEAR(power, (double)fsi_vec_dot(near->impulse, v),
+                   TOL(1e-12, 1e-4) * (1 + fabs(power)));
         for (int d = 0; d < 3; d++)
-            sum[d] += (double)(d == 0 ? q->impulse.x : d == 1 ? q->impulse.y : q->impulse.z);
+            sum[d] += (double)(d == 0   ? near->impulse.x
+                               : d == 1 ? near->impulse.y
+                                        : near->impulse.z);
     }
     for (int d = 0; d < 3; d++)
         CHECK_NEAR(sum[d], taken[d], TOL(1e-13, 1e-5) * scale);
@@ -227,22 +231,22 @@ TEST H_15_torque_defect_is_reported(void) {
     for (int k = 0; k < r.sph.now.count; k++)
         r.sph.y[k] = FSI_R(0.041);
     CHECK_OK(fsi_proxy_collide(&r.proxy, FSI_R(2e-3)));
-    for (int k = 0; k < r.proxy.stats.near; k++) {
-        const fsi__proxy_near *q = &r.proxy.near[k];
+    for (int k = 0; k < r.proxy.stats.nearby; k++) {
+        const fsi__proxy_near *near = &r.proxy.nearby[k];
         fsi_vec3 t = fsi_vec(0, 0, 0);
-        if (!q->nodes)
+        if (!near->nodes)
             continue;
-        for (int m = 0; m < q->nodes; m++) /* sum of w_j (x_j - x_p) x J */
+        for (int m = 0; m < near->nodes; m++) /* sum of w_j (x_j - x_p) x J */
             t = fsi_vec_mad(
                 t,
                 fsi_vec_cross(
                     fsi_vec_sub(fsi_vec_load(r.plate.x + 3 * r.proxy.node[k * FSI_PROXY_NODES + m]),
-                                q->at),
-                    q->impulse),
+                                near->at),
+                    near->impulse),
                 r.proxy.weight[k * FSI_PROXY_NODES + m]);
         if ((double)fsi_vec_length(t) > worst)
             worst = (double)fsi_vec_length(t),
-            arm = worst / ((double)fsi_vec_length(q->impulse) + 1e-300);
+            arm = worst / ((double)fsi_vec_length(near->impulse) + 1e-300);
     }
     CHECK_NEAR(worst, r.proxy.stats.torque_defect, TOL(1e-12, 1e-5));
     CHECK_MOST(arm, r.proxy.stats.arm * 1.0001);
@@ -263,13 +267,13 @@ TEST H_16_nothing_gets_into_or_through_the_plate(void) {
                       <= fsi_tled_max_dt(&r.plate) * FSI_R(1.01));
     }
     for (int i = 0; i < r.sph.now.count; i++) {
-        fsi_surface s = fsi_tled_surface(&r.plate);
+        fsi_surface surface = fsi_tled_surface(&r.plate);
         fsi_vec3 p = fsi_vec(r.sph.x[i], r.sph.y[i], r.sph.z[i]);
-        double d = brute_distance(&s, p);
+        double d = brute_distance(&surface, p);
         ASSERT(d >= 0.999 * 0.04 || r.proxy.stats.all_skipped > 0);
-        fsi_hit h;
-        if (fsi_proxy_closest(&r.proxy, p, FSI_R(0.5), NULL, &h))
-            CHECK_NEAR(d, (double)h.t, TOL(1e-12, 1e-5));
+        fsi_hit hit;
+        if (fsi_proxy_closest(&r.proxy, p, FSI_R(0.5), NULL, &hit))
+            CHECK_NEAR(d, (double)hit.t, TOL(1e-12, 1e-5));
         ASSERTm("below the plate",
                 fabs((double)p.x) > 0.45 || fabs((double)p.z) > 0.45 || (double)p.y > -0.3);
     }
@@ -287,7 +291,7 @@ TEST H_16_thin_plate_between_two_jets(void) {
     static const double up[3] = {4, 2, 0};
     for (int k = 0; k < 3; k++) {
         rig r;
-        int wrong = 0, near = 0;
+        int wrong = 0, nearby = 0;
         CHECK_OK(rig_make(&r, 6, 0, 1, 300, plain()));
         r.sph.desc.gravity = fsi_vec(0, 0, 0);
         /* ids below it start over the plate */
@@ -302,31 +306,32 @@ TEST H_16_thin_plate_between_two_jets(void) {
             ASSERT(fsi_proxy_step(&r.proxy, FSI_R(2.5e-4), NULL) >= 0);
             for (int i = 0; i < r.sph.now.count; i++) {
                 fsi_vec3 p = fsi_vec(r.sph.x[i], r.sph.y[i], r.sph.z[i]);
-                fsi_surface s = fsi_tled_surface(&r.plate);
-                fsi_hit h;
+                fsi_surface surface = fsi_tled_surface(&r.plate);
+                fsi_hit hit;
                 if (fabs((double)p.x) > 0.42 || fabs((double)p.z) > 0.42
-                    || !fsi_proxy_closest(&r.proxy, p, FSI_R(0.08), NULL, &h))
+                    || !fsi_proxy_closest(&r.proxy, p, FSI_R(0.08), NULL, &hit))
                     continue;
-                near++;
+                nearby++;
                 if (step % 20 == 0)
-                    CHECK_NEAR(h.t, brute_distance(&s, p), TOL(1e-12, 1e-6));
-                ASSERT(r.proxy.stats.all_skipped > 0 || (double)h.t >= 0.999 * 0.04);
+                    CHECK_NEAR(hit.t, brute_distance(&surface, p), TOL(1e-12, 1e-6));
+                ASSERT(r.proxy.stats.all_skipped > 0 || (double)hit.t >= 0.999 * 0.04);
                 /* which face it is: by the normal at rest */
-                const int32_t *v = s.index + 3 * h.element;
+                const int32_t *v = surface.index + 3 * hit.element;
                 fsi_vec3 a = fsi_vec_sub(fsi_vec_load(r.plate.x0 + 3 * v[1]),
                                          fsi_vec_load(r.plate.x0 + 3 * v[0]));
                 fsi_vec3 b = fsi_vec_sub(fsi_vec_load(r.plate.x0 + 3 * v[2]),
                                          fsi_vec_load(r.plate.x0 + 3 * v[0]));
-                wrong +=
-                    (fsi_vec_cross(a, b).y > 0) != (r.sph.id[i] < above)
-                    || fsi_vec_dot(fsi_vec_sub(p, h.point), fsi_surface_normal(&s, h.element)) < 0;
+                wrong += (fsi_vec_cross(a, b).y > 0) != (r.sph.id[i] < above)
+                         || fsi_vec_dot(fsi_vec_sub(p, hit.point),
+                                        fsi_surface_normal(&surface, hit.element))
+                                < 0;
             }
         }
         if (getenv("FSI_VERBOSE"))
-            printf("\n  %g m/s: %d near, %g contacts, %g skipped, %d wrong ", up[k], near,
+            printf("\n  %g m/s: %d near, %g contacts, %g skipped, %d wrong ", up[k], nearby,
                    (double)r.proxy.stats.all_contacts, (double)r.proxy.stats.all_skipped, wrong);
         ASSERT_EQ(0, wrong);
-        ASSERT(near > 1000);
+        ASSERT(nearby > 1000);
         CHECK_MOST((double)r.proxy.stats.all_skipped, 1e-3 * (double)r.proxy.stats.all_contacts);
         rig_free(&r);
     }
@@ -334,14 +339,14 @@ TEST H_16_thin_plate_between_two_jets(void) {
 }
 
 TEST H_17_cloth_is_wet_on_both_sides(void) {
-    fsi_sph_desc f;
+    fsi_sph_desc desc;
     unsigned char pin[100];
     int wrong = 0;
-    memset(&f, 0, sizeof f);
-    fsi_soft_desc d;
-    memset(&d, 0, sizeof d);
-    fsi_proxy_desc p;
-    memset(&p, 0, sizeof p);
+    memset(&desc, 0, sizeof desc);
+    fsi_soft_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_proxy_desc options;
+    memset(&options, 0, sizeof options);
     fsi_proxy_solid solid;
     memset(&solid, 0, sizeof solid);
     fsi_mesh mesh;
@@ -352,24 +357,24 @@ TEST H_17_cloth_is_wet_on_both_sides(void) {
                                          || fabs((double)mesh.x[3 * i + 2]) > 0.49
                                      ? 7
                                      : 0);
-    d.dim = 3;
-    d.vertex_count = mesh.vertex_count;
-    d.x = mesh.x;
-    d.triangle_count = mesh.element_count;
-    d.triangle = mesh.index;
-    d.area_density = FSI_R(0.5);
-    d.stretch = 2000;
-    d.bend = FSI_R(1e-3);
-    d.pin = pin;
-    d.damping_stiffness = FSI_R(1e-3);
-    f.capacity = 200;
-    f.spacing = FSI_R(0.06);
-    f.density = 1000;
-    f.sound_speed = 20;
+    given.dim = 3;
+    given.vertex_count = mesh.vertex_count;
+    given.x = mesh.x;
+    given.triangle_count = mesh.element_count;
+    given.triangle = mesh.index;
+    given.area_density = FSI_R(0.5);
+    given.stretch = 2000;
+    given.bend = FSI_R(1e-3);
+    given.pin = pin;
+    given.damping_stiffness = FSI_R(1e-3);
+    desc.capacity = 200;
+    desc.spacing = FSI_R(0.06);
+    desc.density = 1000;
+    desc.sound_speed = 20;
     fsi_soft cloth;
-    CHECK_OK(fsi_soft_init(&cloth, &d));
+    CHECK_OK(fsi_soft_init(&cloth, &given));
     fsi_sph sph;
-    CHECK_OK(fsi_sph_init(&sph, &f));
+    CHECK_OK(fsi_sph_init(&sph, &desc));
     CHECK_OK(fsi_sph_add_block(&sph, fsi_vec(-FSI_R(0.2), FSI_R(0.05), -FSI_R(0.2)),
                                fsi_vec(FSI_R(0.2), FSI_R(0.12), FSI_R(0.2)), fsi_vec(0, -3, 0),
                                NULL));
@@ -379,24 +384,24 @@ TEST H_17_cloth_is_wet_on_both_sides(void) {
                                NULL));
     solid.soft = &cloth;
     solid.slip = 1;
-    p.sph = &sph;
-    p.solid = &solid;
-    p.count = 1;
+    options.sph = &sph;
+    options.solid = &solid;
+    options.count = 1;
     fsi_proxy proxy;
-    CHECK_OK(fsi_proxy_init(&proxy, &p));
+    CHECK_OK(fsi_proxy_init(&proxy, &options));
     for (int step = 0; step < 150; step++)
         ASSERT(fsi_proxy_step(&proxy, FSI_R(5e-4), NULL) >= 0);
     ASSERT(proxy.stats.all_contacts > 100);
     /* ids below `above` started over the cloth */
     for (int i = 0; i < sph.now.count; i++) {
         fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
-        fsi_hit h;
-        if (!fsi_proxy_closest(&proxy, x, FSI_R(0.3), NULL, &h))
+        fsi_hit hit;
+        if (!fsi_proxy_closest(&proxy, x, FSI_R(0.3), NULL, &hit))
             continue;
-        fsi_vec3 n = fsi_surface_normal(&solid.door.surface, h.element);
+        fsi_vec3 n = fsi_surface_normal(&solid.door.surface, hit.element);
         if (n.y < 0)
             n = fsi_vec_scale(n, -1);
-        wrong += (fsi_vec_dot(fsi_vec_sub(x, h.point), n) > 0) != (sph.id[i] < above);
+        wrong += (fsi_vec_dot(fsi_vec_sub(x, hit.point), n) > 0) != (sph.id[i] < above);
     }
     ASSERT_EQ(0, wrong);
     fsi_proxy_free(&proxy);
@@ -418,7 +423,7 @@ static fsi_result patch_stay(void *user, fsi_real dt) {
     return FSI_OK;
 }
 
-static void patch_make(patch *p, fsi_proxy_solid *s, fsi_vec3 centre, fsi_vec3 normal,
+static void patch_make(patch *p, fsi_proxy_solid *solid, fsi_vec3 centre, fsi_vec3 normal,
                        double inverse) {
     static const int32_t index[6] = {0, 1, 2, 0, 2, 3};
     fsi_vec3 n = fsi_vec_unit(normal),
@@ -426,7 +431,7 @@ static void patch_make(patch *p, fsi_proxy_solid *s, fsi_vec3 centre, fsi_vec3 n
                  fsi_vec_cross(n, fabs((double)n.x) < 0.7 ? fsi_vec(1, 0, 0) : fsi_vec(0, 0, 1))),
              w = fsi_vec_cross(n, u);
     memset(p, 0, sizeof *p);
-    memset(s, 0, sizeof *s);
+    memset(solid, 0, sizeof *solid);
     memcpy(p->index, index, sizeof index);
     for (int i = 0; i < 4; i++) {
         fsi_vec_store(p->x + 3 * i, fsi_vec_mad(fsi_vec_mad(centre, u, i == 1 || i == 2 ? 1 : -1),
@@ -435,41 +440,42 @@ static void patch_make(patch *p, fsi_proxy_solid *s, fsi_vec3 centre, fsi_vec3 n
         p->inverse[i] = (fsi_real)inverse;
         p->node[i] = i;
     }
-    s->door.surface.dim = 3;
-    s->door.surface.vertex_count = 4;
-    s->door.surface.element_count = 2;
-    s->door.surface.x = p->x;
-    s->door.surface.index = p->index;
-    s->door.dof = 12;
-    s->door.v = p->v;
-    s->door.mass = p->mass;
-    s->door.inverse_mass = p->inverse;
-    s->door.impulse = p->impulse;
-    s->door.node = p->node;
-    s->advance_fn = patch_stay;
-    s->slip = 1;
+    solid->door.surface.dim = 3;
+    solid->door.surface.vertex_count = 4;
+    solid->door.surface.element_count = 2;
+    solid->door.surface.x = p->x;
+    solid->door.surface.index = p->index;
+    solid->door.dof = 12;
+    solid->door.v = p->v;
+    solid->door.mass = p->mass;
+    solid->door.inverse_mass = p->inverse;
+    solid->door.impulse = p->impulse;
+    solid->door.node = p->node;
+    solid->advance_fn = patch_stay;
+    solid->slip = 1;
 }
 
-static fsi_result one_particle(fsi_sph *s, fsi_proxy *c, fsi_proxy_solid *solid, int count,
+static fsi_result one_particle(fsi_sph *sph, fsi_proxy *proxy, fsi_proxy_solid *solid, int count,
                                fsi_vec3 x, fsi_vec3 v) {
-    fsi_sph_desc f;
+    fsi_sph_desc desc;
     fsi_real at[3], speed[3];
-    memset(&f, 0, sizeof f);
-    fsi_proxy_desc p;
-    memset(&p, 0, sizeof p);
-    f.capacity = 1;
-    f.spacing = FSI_R(0.1);
-    f.density = 1000;
-    f.sound_speed = 20;
+    memset(&desc, 0, sizeof desc);
+    fsi_proxy_desc given;
+    memset(&given, 0, sizeof given);
+    desc.capacity = 1;
+    desc.spacing = FSI_R(0.1);
+    desc.density = 1000;
+    desc.sound_speed = 20;
     fsi_vec_store(at, x);
     fsi_vec_store(speed, v);
-    fsi_result r;
-    if ((r = fsi_sph_init(s, &f)) < 0 || (r = fsi_sph_add(s, 1, at, speed, NULL)) < 0)
-        return r;
-    p.sph = s;
-    p.solid = solid;
-    p.count = count;
-    return fsi_proxy_init(c, &p);
+    fsi_result result;
+    if ((result = fsi_sph_init(sph, &desc)) < 0
+        || (result = fsi_sph_add(sph, 1, at, speed, NULL)) < 0)
+        return result;
+    given.sph = sph;
+    given.solid = solid;
+    given.count = count;
+    return fsi_proxy_init(proxy, &given);
 }
 
 /* Least u with n_j . u >= g_j for two triangles, by cases: one alone or both. */
@@ -486,29 +492,31 @@ static double least_of_two(fsi_vec3 n1, double g1, fsi_vec3 n2, double g2) {
 TEST figure_4_least_way_out(void) {
     uint64_t seed = 5;
     for (int i = 0; i < 500; i++) {
-        fsi__proxy_touch t;
+        fsi__proxy_touch touch;
         /* between the normals; near pi there is no way out */
         double angle = 0.05 + 2.5 * fabs(check_random(&seed));
-        memset(&t, 0, sizeof t);
-        t.count = i % 5 ? 2 : 1;
-        t.n[0] = fsi_vec_unit(fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
-                                      (fsi_real)check_random(&seed)));
-        fsi_vec3 u = fsi_vec_unit(fsi_vec_cross(t.n[0], fsi_vec((fsi_real)check_random(&seed),
-                                                                (fsi_real)check_random(&seed),
-                                                                (fsi_real)check_random(&seed))));
-        t.n[1] = fsi_vec_mad(fsi_vec_scale(t.n[0], (fsi_real)cos(angle)), u, (fsi_real)sin(angle));
+        memset(&touch, 0, sizeof touch);
+        touch.count = i % 5 ? 2 : 1;
+        touch.n[0] =
+            fsi_vec_unit(fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
+                                 (fsi_real)check_random(&seed)));
+        fsi_vec3 u = fsi_vec_unit(fsi_vec_cross(
+            touch.n[0], fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
+                                (fsi_real)check_random(&seed))));
+        touch.n[1] =
+            fsi_vec_mad(fsi_vec_scale(touch.n[0], (fsi_real)cos(angle)), u, (fsi_real)sin(angle));
         for (int j = 0; j < 2; j++)
-            t.d[j] = (fsi_real)(0.05 * fabs(check_random(&seed)));
-        u = fsi__proxy_way(&t, FSI_R(0.05));
-        for (int j = 0; j < t.count; j++)
-            if (t.count == 1 || angle > 1.6)
-                CHECK_MOST(0.05 - (double)t.d[j] - (double)fsi_vec_dot(u, t.n[j]),
+            touch.d[j] = (fsi_real)(0.05 * fabs(check_random(&seed)));
+        u = fsi__proxy_way(&touch, FSI_R(0.05));
+        for (int j = 0; j < touch.count; j++)
+            if (touch.count == 1 || angle > 1.6)
+                CHECK_MOST(0.05 - (double)touch.d[j] - (double)fsi_vec_dot(u, touch.n[j]),
                            2e-4 * 0.05 + TOL(1e-12, 1e-7));
-        if (t.count == 1)
-            CHECK_NEAR(0.05 - (double)t.d[0], (double)fsi_vec_length(u), TOL(1e-12, 1e-7));
-        if (t.count == 2 && angle > 1.6) { /* conflict: n_j . n_c <= 0.7 */
-            double best =
-                least_of_two(t.n[0], 0.05 - (double)t.d[0], t.n[1], 0.05 - (double)t.d[1]);
+        if (touch.count == 1)
+            CHECK_NEAR(0.05 - (double)touch.d[0], (double)fsi_vec_length(u), TOL(1e-12, 1e-7));
+        if (touch.count == 2 && angle > 1.6) { /* conflict: n_j . n_c <= 0.7 */
+            double best = least_of_two(touch.n[0], 0.05 - (double)touch.d[0], touch.n[1],
+                                       0.05 - (double)touch.d[1]);
             CHECK_NEAR(best, (double)fsi_vec_length(u), 0.01 * best + TOL(1e-9, 1e-6));
         }
     }
@@ -518,8 +526,8 @@ TEST figure_4_least_way_out(void) {
 TEST figure_4_wedges_and_gaps_and_several_solids(void) {
     /* half angle of the wedge, rad: sharper and sharper */
     static const double half[5] = {0.9, 0.6, 0.4, 0.3, 0.15};
-    fsi_sph s;
-    fsi_proxy c;
+    fsi_sph sph;
+    fsi_proxy proxy;
     fsi_proxy_solid solid[3];
     patch p[3];
     double P[3], Q[3];
@@ -531,45 +539,45 @@ TEST figure_4_wedges_and_gaps_and_several_solids(void) {
             patch_make(&p[d], &solid[d], fsi_vec((fsi_real)(-sign * sin(a)), (fsi_real)cos(a), 0),
                        fsi_vec((fsi_real)(sign * cos(a)), (fsi_real)sin(a), 0), 0);
         }
-        CHECK_OK(one_particle(&s, &c, solid, 2,
+        CHECK_OK(one_particle(&sph, &proxy, solid, 2,
                               fsi_vec(FSI_R(0.004), FSI_R(0.06) / (fsi_real)sin(half[k % 5]), 0),
                               fsi_vec(FSI_R(0.3), -3, 0)));
         for (int i = 0; i < 40; i++) {
-            ASSERT(fsi_proxy_step(&c, k < 5 ? FSI_R(1e-3) : FSI_R(2e-2), NULL) >= 0);
+            ASSERT(fsi_proxy_step(&proxy, k < 5 ? FSI_R(1e-3) : FSI_R(2e-2), NULL) >= 0);
             for (int d = 0; d < 2; d++)
-                CHECK_MOST(0.05 * 0.999,
-                           brute_distance(&solid[d].door.surface, fsi_vec(s.x[0], s.y[0], s.z[0]))
-                               + TOL(1e-12, 1e-7));
-            ASSERT_EQ(0, (int)c.stats.all_skipped);
+                CHECK_MOST(0.05 * 0.999, brute_distance(&solid[d].door.surface,
+                                                        fsi_vec(sph.x[0], sph.y[0], sph.z[0]))
+                                             + TOL(1e-12, 1e-7));
+            ASSERT_EQ(0, (int)proxy.stats.all_skipped);
         }
-        ASSERT(c.stats.all_contacts > 0);
-        fsi_proxy_free(&c);
-        fsi_sph_free(&s);
+        ASSERT(proxy.stats.all_contacts > 0);
+        fsi_proxy_free(&proxy);
+        fsi_sph_free(&sph);
     }
     /* case d: two sheets nearer than a particle is wide: no way out */
     patch_make(&p[0], &solid[0], fsi_vec(0, 0, 0), fsi_vec(0, 1, 0), 0);
     patch_make(&p[1], &solid[1], fsi_vec(0, FSI_R(0.08), 0), fsi_vec(0, 1, 0), 0);
-    CHECK_OK(one_particle(&s, &c, solid, 2, fsi_vec(0, FSI_R(0.03), 0), fsi_vec(0, 1, 0)));
+    CHECK_OK(one_particle(&sph, &proxy, solid, 2, fsi_vec(0, FSI_R(0.03), 0), fsi_vec(0, 1, 0)));
     for (int i = 0; i < 50; i++) {
-        ASSERT(fsi_proxy_step(&c, FSI_R(1e-3), NULL) >= 0);
+        ASSERT(fsi_proxy_step(&proxy, FSI_R(1e-3), NULL) >= 0);
         /* counted, and on its side of both */
-        ASSERT(s.y[0] > 0 && s.y[0] < FSI_R(0.08));
+        ASSERT(sph.y[0] > 0 && sph.y[0] < FSI_R(0.08));
     }
-    ASSERT_EQ(50, (int)c.stats.all_skipped);
-    fsi_proxy_free(&c);
-    fsi_sph_free(&s);
+    ASSERT_EQ(50, (int)proxy.stats.all_skipped);
+    fsi_proxy_free(&proxy);
+    fsi_sph_free(&sph);
     /* one particle flies into the corner of three free solids: all get their share */
     patch_make(&p[0], &solid[0], fsi_vec(-1, 0, 0), fsi_vec(1, 0, 0), 1);
     patch_make(&p[1], &solid[1], fsi_vec(0, -1, 0), fsi_vec(0, 1, 0), 1);
     patch_make(&p[2], &solid[2], fsi_vec(0, 0, -1), fsi_vec(0, 0, 1), 1);
-    CHECK_OK(one_particle(&s, &c, solid, 3, fsi_vec(FSI_R(-0.9), FSI_R(-0.9), FSI_R(-0.9)),
+    CHECK_OK(one_particle(&sph, &proxy, solid, 3, fsi_vec(FSI_R(-0.9), FSI_R(-0.9), FSI_R(-0.9)),
                           fsi_vec(-64, -60, -56)));
-    CHECK_OK(fsi_sph_prepare(&s, FSI_R(1e-3)));
-    ASSERT(fsi_sph_accelerate(&s, FSI_R(1e-3), NULL) >= 0);
-    fsi_sph_totals(&s, NULL, P, NULL, NULL);
-    CHECK_OK(fsi_proxy_collide(&c, FSI_R(1e-3)));
-    CHECK_MOST(c.stats.energy_change, 0);
-    fsi_sph_totals(&s, NULL, Q, NULL, NULL);
+    CHECK_OK(fsi_sph_prepare(&sph, FSI_R(1e-3)));
+    ASSERT(fsi_sph_accelerate(&sph, FSI_R(1e-3), NULL) >= 0);
+    fsi_sph_totals(&sph, NULL, P, NULL, NULL);
+    CHECK_OK(fsi_proxy_collide(&proxy, FSI_R(1e-3)));
+    CHECK_MOST(proxy.stats.energy_change, 0);
+    fsi_sph_totals(&sph, NULL, Q, NULL, NULL);
     for (int d = 0; d < 3; d++) {
         double given = 0, all = 0;
         for (int k = 0; k < 3; k++)
@@ -581,14 +589,14 @@ TEST figure_4_wedges_and_gaps_and_several_solids(void) {
         CHECK_NEAR(P[d] - Q[d], given, TOL(1e-12, 1e-5) * fabs(P[d]));
         ASSERTm("every solid takes part", all > 0);
     }
-    CHECK_OK(fsi_sph_move(&s, FSI_R(1e-3)));
-    CHECK_OK(fsi_proxy_correct(&c));
+    CHECK_OK(fsi_sph_move(&sph, FSI_R(1e-3)));
+    CHECK_OK(fsi_proxy_correct(&proxy));
     for (int d = 0; d < 3; d++)
         CHECK_MOST(0.05 * 0.999,
-                   brute_distance(&solid[d].door.surface, fsi_vec(s.x[0], s.y[0], s.z[0]))
+                   brute_distance(&solid[d].door.surface, fsi_vec(sph.x[0], sph.y[0], sph.z[0]))
                        + TOL(1e-12, 1e-7));
-    fsi_proxy_free(&c);
-    fsi_sph_free(&s);
+    fsi_proxy_free(&proxy);
+    fsi_sph_free(&sph);
     PASS();
 }
 
@@ -645,65 +653,66 @@ static fsi_result pool_make(pool *p, int size, double density, fsi_sph_scheme sc
     double h = 0.7 / size;
     fsi_vec3 hi = fsi_vec((fsi_real)((2 * size + 1) * h), FSI_R(1.6), FSI_R(0.7));
     memset(p, 0, sizeof *p);
-    fsi_sph_desc f;
-    memset(&f, 0, sizeof f);
-    fsi_solids_desc w;
-    memset(&w, 0, sizeof w);
-    fsi_shape_desc s;
-    memset(&s, 0, sizeof s);
+    fsi_sph_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_solids_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_shape_desc options;
+    memset(&options, 0, sizeof options);
     fsi_rigid_desc b;
     memset(&b, 0, sizeof b);
     fsi_sph_rigid_desc d;
     memset(&d, 0, sizeof d);
-    f.capacity = size * size * (2 * size + 1);
-    f.boundary_capacity = 60 * size * size + 1000;
-    f.solver = FSI_SPH_DFSPH;
-    f.spacing = (fsi_real)h;
-    f.density = 1000;
-    f.viscosity = 1;
-    f.density_error = f.divergence_error = FSI_R(1e-12);
-    f.max_iterations = 5;
-    f.gravity = fsi_vec(0, -FSI_R(9.81), 0);
-    f.allocator = allocator;
-    w.dim = 3;
-    w.substeps = 1;
-    w.max_bodies = 2;
-    w.gravity = f.gravity;
-    w.allocator = allocator;
-    fsi_result r;
-    if ((r = fsi_sph_init(&p->sph, &f)) < 0 || (r = fsi_solids_init(&p->world, &w)) < 0)
-        return r;
-    s.kind = FSI_SHAPE_ROOM;
-    s.half = fsi_vec_scale(hi, FSI_R(0.5));
-    s.allocator = allocator;
-    if ((r = fsi_shape_init(&p->room, &s)) < 0)
-        return r;
+    desc.capacity = size * size * (2 * size + 1);
+    desc.boundary_capacity = 60 * size * size + 1000;
+    desc.solver = FSI_SPH_DFSPH;
+    desc.spacing = (fsi_real)h;
+    desc.density = 1000;
+    desc.viscosity = 1;
+    desc.density_error = desc.divergence_error = FSI_R(1e-12);
+    desc.max_iterations = 5;
+    desc.gravity = fsi_vec(0, -FSI_R(9.81), 0);
+    desc.allocator = allocator;
+    given.dim = 3;
+    given.substeps = 1;
+    given.max_bodies = 2;
+    given.gravity = desc.gravity;
+    given.allocator = allocator;
+    fsi_result result;
+    if ((result = fsi_sph_init(&p->sph, &desc)) < 0
+        || (result = fsi_solids_init(&p->world, &given)) < 0)
+        return result;
+    options.kind = FSI_SHAPE_ROOM;
+    options.half = fsi_vec_scale(hi, FSI_R(0.5));
+    options.allocator = allocator;
+    if ((result = fsi_shape_init(&p->room, &options)) < 0)
+        return result;
     b.shape = &p->room;
-    b.x = s.half;
-    if ((r = fsi_solids_add(&p->world, &b, NULL)) < 0)
-        return r;
-    s.kind = FSI_SHAPE_SPHERE;
-    s.radius = FSI_R(0.2);
-    s.resolution = 8;
-    if ((r = fsi_shape_init(&p->ball, &s)) < 0)
-        return r;
+    b.x = options.half;
+    if ((result = fsi_solids_add(&p->world, &b, NULL)) < 0)
+        return result;
+    options.kind = FSI_SHAPE_SPHERE;
+    options.radius = FSI_R(0.2);
+    options.resolution = 8;
+    if ((result = fsi_shape_init(&p->ball, &options)) < 0)
+        return result;
     b.shape = &p->ball;
     b.kind = FSI_RIGID_DYNAMIC;
     b.density = (fsi_real)(1000 * density);
     b.x = fsi_vec(hi.x / 2, FSI_R(0.25), hi.z / 2);
-    if ((r = fsi_solids_add(&p->world, &b, &p->body)) < 0)
-        return r;
-    if ((r = fsi_sph_add_block(&p->sph, fsi_vec(0, FSI_R(0.5), 0), fsi_vec(hi.x, FSI_R(1.2), hi.z),
-                               fsi_vec(0, -1, 0), NULL))
+    if ((result = fsi_solids_add(&p->world, &b, &p->body)) < 0)
+        return result;
+    if ((result = fsi_sph_add_block(&p->sph, fsi_vec(0, FSI_R(0.5), 0),
+                                    fsi_vec(hi.x, FSI_R(1.2), hi.z), fsi_vec(0, -1, 0), NULL))
         < 0)
-        return r;
-    if ((r = fsi_sph_add_box_walls(&p->sph, fsi_vec(0, 0, 0), hi, 0, NULL)) < 0)
-        return r;
-    if ((r = fsi_mesh_sphere(&p->skin, b.x, FSI_R(0.2) - f.spacing / 2, 4, &allocator)) < 0)
-        return r;
+        return result;
+    if ((result = fsi_sph_add_box_walls(&p->sph, fsi_vec(0, 0, 0), hi, 0, NULL)) < 0)
+        return result;
+    if ((result = fsi_mesh_sphere(&p->skin, b.x, FSI_R(0.2) - desc.spacing / 2, 4, &allocator)) < 0)
+        return result;
     fsi_surface skin = fsi_mesh_surface(&p->skin);
-    if ((r = fsi_sph_add_surface(&p->sph, &skin, b.x, 1, &p->object)) < 0)
-        return r;
+    if ((result = fsi_sph_add_surface(&p->sph, &skin, b.x, 1, &p->object)) < 0)
+        return result;
     d.sph = &p->sph;
     d.world = &p->world;
     d.count = 1;
@@ -813,37 +822,37 @@ TEST rigid_same_bits_for_any_threads_and_after_restore(void) {
 }
 
 TEST clamp_keeps_momentum_and_place(void) {
-    fsi_tled_desc t;
+    fsi_tled_desc desc;
     int32_t node[64];
     double first[3], most = 0, gap = 0, bend = 0;
     int n = 0;
-    memset(&t, 0, sizeof t);
-    fsi_solids_desc w;
-    memset(&w, 0, sizeof w);
-    fsi_shape_desc s;
-    memset(&s, 0, sizeof s);
+    memset(&desc, 0, sizeof desc);
+    fsi_solids_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_shape_desc options;
+    memset(&options, 0, sizeof options);
     fsi_rigid_desc b;
     memset(&b, 0, sizeof b);
     fsi_mesh mesh;
     CHECK_OK(fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.1), 0, 0),
                           fsi_vec(FSI_R(0.7), FSI_R(0.05), FSI_R(0.1)), 12, 1, 2, 0, NULL));
-    t.nodes = mesh.vertex_count;
-    t.tets = mesh.tet_count;
-    t.x = mesh.x;
-    t.tet = mesh.tet;
-    t.density = 500;
-    t.young = FSI_R(1e5);
-    t.poisson = FSI_R(0.3);
-    w.dim = 3;
-    w.max_bodies = 1;
-    s.kind = FSI_SHAPE_BOX;
-    s.half = fsi_vec(FSI_R(0.2), FSI_R(0.1), FSI_R(0.2));
+    desc.nodes = mesh.vertex_count;
+    desc.tets = mesh.tet_count;
+    desc.x = mesh.x;
+    desc.tet = mesh.tet;
+    desc.density = 500;
+    desc.young = FSI_R(1e5);
+    desc.poisson = FSI_R(0.3);
+    given.dim = 3;
+    given.max_bodies = 1;
+    options.kind = FSI_SHAPE_BOX;
+    options.half = fsi_vec(FSI_R(0.2), FSI_R(0.1), FSI_R(0.2));
     fsi_tled flap;
-    CHECK_OK(fsi_tled_init(&flap, &t));
+    CHECK_OK(fsi_tled_init(&flap, &desc));
     fsi_solids world;
-    CHECK_OK(fsi_solids_init(&world, &w));
+    CHECK_OK(fsi_solids_init(&world, &given));
     fsi_shape box;
-    CHECK_OK(fsi_shape_init(&box, &s));
+    CHECK_OK(fsi_shape_init(&box, &options));
     b.shape = &box;
     b.kind = FSI_RIGID_DYNAMIC;
     b.density = 300;
@@ -901,20 +910,20 @@ TEST clamp_keeps_momentum_and_place(void) {
 TEST bad_input_is_refused(void) {
     rig r;
     CHECK_OK(rig_make(&r, 4, 0, 0, 300, plain()));
-    fsi_proxy c;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, NULL));
-    fsi_proxy_desc d = r.proxy.desc;
-    d.sph = NULL;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, &d));
-    d = r.proxy.desc;
-    d.count = 0;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, &d));
-    d = r.proxy.desc;
+    fsi_proxy proxy;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&proxy, NULL));
+    fsi_proxy_desc desc = r.proxy.desc;
+    desc.sph = NULL;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&proxy, &desc));
+    desc = r.proxy.desc;
+    desc.count = 0;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&proxy, &desc));
+    desc = r.proxy.desc;
     r.solid.restitution = FSI_R(1.5);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, &d));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&proxy, &desc));
     r.solid.restitution = 0;
     r.solid.slip = (fsi_real)NAN;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&c, &d));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_init(&proxy, &desc));
     r.solid.slip = 0;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_collide(&r.proxy, 0));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_proxy_collide(&r.proxy, (fsi_real)NAN));
@@ -923,19 +932,19 @@ TEST bad_input_is_refused(void) {
     rig_free(&r);
     pool p;
     CHECK_OK(pool_make(&p, 4, 0.5, FSI_SPH_XPM, 0, 0, plain()));
-    fsi_sph_rigid_desc e = p.couple.desc;
-    e.count = 0;
-    fsi_sph_rigid s;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_init(&s, &e));
-    e = p.couple.desc;
-    e.omega = 2;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_init(&s, &e));
+    fsi_sph_rigid_desc given = p.couple.desc;
+    given.count = 0;
+    fsi_sph_rigid floats;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_init(&floats, &given));
+    given = p.couple.desc;
+    given.omega = 2;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_init(&floats, &given));
     /* the walls are not two-way */
     {
         int object = 0;
-        e = p.couple.desc;
-        e.object = &object;
-        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_init(&s, &e));
+        given = p.couple.desc;
+        given.object = &object;
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_init(&floats, &given));
     }
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_rigid_step(&p.couple, -1, NULL));
     CHECK_RESULT(FSI_ERR_STATE, fsi_sph_rigid_step(NULL, 1, NULL));
@@ -973,19 +982,19 @@ TEST failing_allocator_leaves_nothing_behind(void) {
     for (int both = 0; both < 2; both++)
         for (k = 0, done = 0; k < 100 && !done; k++) {
             fail_allocator f = fail_begin(k);
-            fsi_result r;
+            fsi_result result;
             if (both) {
                 pool p;
-                r = pool_make(&p, 3, 0.5, FSI_SPH_XPM, 0, 0, fail_make(&f));
+                result = pool_make(&p, 3, 0.5, FSI_SPH_XPM, 0, 0, fail_make(&f));
                 pool_free(&p);
             } else {
                 rig g;
-                r = rig_make(&g, 3, 0, 0, 300, fail_make(&f));
+                result = rig_make(&g, 3, 0, 0, 300, fail_make(&f));
                 rig_free(&g);
             }
-            ASSERT(r == FSI_OK || r == FSI_ERR_MEMORY);
+            ASSERT(result == FSI_OK || result == FSI_ERR_MEMORY);
             ASSERT_EQ(0, f.live);
-            done = r == FSI_OK;
+            done = result == FSI_OK;
         }
     ASSERT(done);
     PASS();

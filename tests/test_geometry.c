@@ -172,20 +172,20 @@ TEST G_02_crossing_weights_and_side(void) {
             int e = i % 400;
             if (dim == 2)
                 p.z = q.z = 0;
-            fsi_hit h;
-            if (!fsi_surface_cross(&soup.s, e, p, q, &h))
+            fsi_hit hit;
+            if (!fsi_surface_cross(&soup.s, e, p, q, &hit))
                 continue;
             hits++;
             fsi_vec3 a = fsi_vec_load(soup.x + 3 * dim * e);
             fsi_vec3 b = fsi_vec_load(soup.x + 3 * dim * e + 3);
             fsi_vec3 c = dim == 3 ? fsi_vec_load(soup.x + 3 * dim * e + 6) : fsi_vec(0, 0, 0);
-            fsi_vec3 x = fsi_vec_mad(fsi_vec_mad(fsi_vec_scale(a, h.weight[0]), b, h.weight[1]), c,
-                                     h.weight[2]);
-            CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(x, h.point)), TOL(1e-9, 1e-3));
-            ASSERT(h.t >= 0 && h.t <= 1 && h.weight[0] >= 0 && h.weight[1] >= 0
-                   && h.weight[2] >= 0);
+            fsi_vec3 x = fsi_vec_mad(fsi_vec_mad(fsi_vec_scale(a, hit.weight[0]), b, hit.weight[1]),
+                                     c, hit.weight[2]);
+            CHECK_NEAR(0, fsi_vec_length(fsi_vec_sub(x, hit.point)), TOL(1e-9, 1e-3));
+            ASSERT(hit.t >= 0 && hit.t <= 1 && hit.weight[0] >= 0 && hit.weight[1] >= 0
+                   && hit.weight[2] >= 0);
             ASSERT_EQ(fsi_vec_dot(fsi_vec_sub(q, p), fsi_surface_normal(&soup.s, e)) > 0 ? 1 : -1,
-                      h.side);
+                      hit.side);
         }
     }
     ASSERT(hits > 150);
@@ -198,22 +198,23 @@ TEST G_03_watertight(void) {
     for (int round = 0; round < 2; round++)
         for (int n = 1; n <= 8; n *= 2) {
             make_ball(&ball, n, round);
-            fsi_bvh b;
-            CHECK_OK(fsi_bvh_init(&b, ball.s.element_count, NULL));
-            CHECK_OK(fsi_bvh_build(&b, &ball.s));
+            fsi_bvh bvh;
+            CHECK_OK(fsi_bvh_init(&bvh, ball.s.element_count, NULL));
+            CHECK_OK(fsi_bvh_build(&bvh, &ball.s));
             for (int axis = 0; axis < 3; axis++)
                 for (int j = -4 * n - 3; j <= 4 * n + 3; j++)
                     for (int i = -4 * n - 3; i <= 4 * n + 3; i++) {
                         fsi_real p[3], q[3];
-                        fsi_hit h[64];
+                        fsi_hit hit[64];
                         int sum = 0;
                         p[axis] = -2;
                         q[axis] = 2;
                         p[(axis + 1) % 3] = q[(axis + 1) % 3] = (fsi_real)i / (fsi_real)(4 * n);
                         p[(axis + 2) % 3] = q[(axis + 2) % 3] = (fsi_real)j / (fsi_real)(4 * n);
-                        int count = fsi_bvh_all_hits(&b, fsi_vec_load(p), fsi_vec_load(q), h, 64);
+                        int count =
+                            fsi_bvh_all_hits(&bvh, fsi_vec_load(p), fsi_vec_load(q), hit, 64);
                         for (int k = 0; k < count; k++)
-                            sum += h[k].side;
+                            sum += hit[k].side;
                         ASSERT_EQ(0, sum);
                         int in = i > -4 * n && i < 4 * n && j > -4 * n && j < 4 * n;
                         if (!round && in)
@@ -222,11 +223,12 @@ TEST G_03_watertight(void) {
             /* skew lines from the centre through every vertex and edge middle */
             for (int i = 0; i < ball.s.vertex_count; i++) {
                 fsi_vec3 v = fsi_vec_load(ball.x + 3 * i);
-                fsi_hit h[64];
-                ASSERT_EQ(1, fsi_bvh_all_hits(&b, fsi_vec(0, 0, 0), fsi_vec_scale(v, 3), h, 64));
-                ASSERT_EQ(1, h[0].side);
+                fsi_hit hit[64];
+                ASSERT_EQ(1,
+                          fsi_bvh_all_hits(&bvh, fsi_vec(0, 0, 0), fsi_vec_scale(v, 3), hit, 64));
+                ASSERT_EQ(1, hit[0].side);
             }
-            fsi_bvh_free(&b);
+            fsi_bvh_free(&bvh);
         }
     PASS();
 }
@@ -236,11 +238,11 @@ TEST G_04_joints_count_once(void) {
     int n = 0;
     make_ball(&ball, 4, 0);
     for (int i = 0; i < ball.s.element_count; i++) {
-        fsi_hit h;
+        fsi_hit hit;
         n += fsi_surface_cross(&ball.s, i, fsi_vec(0, FSI_R(0.1), FSI_R(0.2)),
-                               fsi_vec(1, FSI_R(0.1), FSI_R(0.2)), &h);
+                               fsi_vec(1, FSI_R(0.1), FSI_R(0.2)), &hit);
         n += fsi_surface_cross(&ball.s, i, fsi_vec(1, FSI_R(0.1), FSI_R(0.2)),
-                               fsi_vec(2, FSI_R(0.1), FSI_R(0.2)), &h);
+                               fsi_vec(2, FSI_R(0.1), FSI_R(0.2)), &hit);
     }
     ASSERT_EQ(1, n);
     PASS();
@@ -256,9 +258,9 @@ TEST G_05_bvh_against_all_elements(void) {
     int n = 700;
     for (int dim = 2; dim <= 3; dim++) {
         make_soup(&soup, dim, n);
-        fsi_bvh b;
-        CHECK_OK(fsi_bvh_init(&b, n + 5, NULL));
-        CHECK_OK(fsi_bvh_build(&b, &soup.s));
+        fsi_bvh bvh;
+        CHECK_OK(fsi_bvh_init(&bvh, n + 5, NULL));
+        CHECK_OK(fsi_bvh_build(&bvh, &soup.s));
         for (int pass = 0; pass < 2; pass++) {
             for (int i = 0; i < 400; i++) {
                 fsi_vec3 p = rnd3(), q = rnd3();
@@ -268,42 +270,42 @@ TEST G_05_bvh_against_all_elements(void) {
                 if (dim == 2)
                     p.z = q.z = 0;
                 /* one just within reach */
-                fsi_hit h;
+                fsi_hit hit;
                 if (i % 3 == 0) {
-                    fsi_surface_closest(&soup.s, i, p, &h);
-                    radius = h.t;
+                    fsi_surface_closest(&soup.s, i, p, &hit);
+                    radius = hit.t;
                 }
                 for (int e = 0; e < n; e++) {
-                    fsi_surface_closest(&soup.s, e, p, &h);
-                    if (h.t <= radius && (!found || h.t < best.t)) {
-                        best = h;
+                    fsi_surface_closest(&soup.s, e, p, &hit);
+                    if (hit.t <= radius && (!found || hit.t < best.t)) {
+                        best = hit;
                         found = 1;
                     }
-                    if (!fsi_surface_cross(&soup.s, e, p, q, &h))
+                    if (!fsi_surface_cross(&soup.s, e, p, q, &hit))
                         continue;
-                    if (first.element < 0 || h.t < first.t)
-                        first = h;
+                    if (first.element < 0 || hit.t < first.t)
+                        first = hit;
                     total++;
                 }
-                ASSERT_EQ(found, fsi_bvh_closest(&b, p, radius, &h));
+                ASSERT_EQ(found, fsi_bvh_closest(&bvh, p, radius, &hit));
                 if (found) {
-                    ASSERT_EQ(best.element, h.element);
-                    ASSERT(best.t == h.t);
+                    ASSERT_EQ(best.element, hit.element);
+                    ASSERT(best.t == hit.t);
                 }
-                int got = fsi_bvh_all_hits(&b, p, q, hits, 200);
+                int got = fsi_bvh_all_hits(&bvh, p, q, hits, 200);
                 ASSERT_EQ(total, got);
                 for (int e = 1; e < got; e++)
                     ASSERT(hits[e - 1].t <= hits[e].t);
-                ASSERT_EQ(total > 0, fsi_bvh_first_hit(&b, p, q, &h));
+                ASSERT_EQ(total > 0, fsi_bvh_first_hit(&bvh, p, q, &hit));
                 if (total) {
-                    ASSERT_EQ(first.element, h.element);
-                    ASSERT(first.t == h.t);
+                    ASSERT_EQ(first.element, hit.element);
+                    ASSERT(first.t == hit.t);
                     ASSERT_EQ(first.element, hits[0].element);
                 }
                 fsi_vec3 lo = fsi_vec_sub(p, fsi_vec(radius, radius, radius));
                 fsi_vec3 hi = fsi_vec_add(p, fsi_vec(radius, radius, radius));
                 memset(seen, 0, sizeof seen);
-                ASSERT_EQ(0, fsi_bvh_overlap(&b, lo, hi, count_visit, seen));
+                ASSERT_EQ(0, fsi_bvh_overlap(&bvh, lo, hi, count_visit, seen));
                 for (int e = 0; e < n; e++) {
                     fsi_real l[3], u[3];
                     int touch = 1;
@@ -315,9 +317,9 @@ TEST G_05_bvh_against_all_elements(void) {
             }
             for (int i = 0; i < 3 * soup.s.vertex_count; i++)
                 soup.x[i] += i % 3 < dim ? FSI_R(0.3) * rnd() : 0;
-            CHECK_OK(fsi_bvh_refit(&b, &soup.s));
+            CHECK_OK(fsi_bvh_refit(&bvh, &soup.s));
         }
-        fsi_bvh_free(&b);
+        fsi_bvh_free(&bvh);
     }
     make_ball(&ball, 8, 0); /* flat sides: boxes without thickness */
     fsi_bvh tree;
@@ -325,25 +327,25 @@ TEST G_05_bvh_against_all_elements(void) {
     CHECK_OK(fsi_bvh_build(&tree, &ball.s));
     for (int i = 0; i < 2000; i++) {
         fsi_vec3 p = fsi_vec(2 + rnd(), rnd(), rnd());
-        fsi_hit h;
-        ASSERT(fsi_bvh_closest(&tree, p, 9, &h));
-        ASSERT(fsi_bvh_closest(&tree, p, h.t, &h)); /* a sphere that just reaches */
+        fsi_hit hit;
+        ASSERT(fsi_bvh_closest(&tree, p, 9, &hit));
+        ASSERT(fsi_bvh_closest(&tree, p, hit.t, &hit)); /* a sphere that just reaches */
     }
     fsi_bvh_free(&tree);
     PASS();
 }
 
 /* Solid angle of all triangles over 4 pi: the slow winding number. */
-static double winding(const fsi_surface *s, fsi_vec3 p) {
+static double winding(const fsi_surface *surface, fsi_vec3 p) {
     double sum = 0;
-    for (int e = 0; e < s->element_count; e++) {
-        fsi_vec3 a = fsi_vec_sub(fsi__surface_vertex(s, e, 0), p),
-                 b = fsi_vec_sub(fsi__surface_vertex(s, e, 1), p);
-        if (s->dim == 2)
+    for (int e = 0; e < surface->element_count; e++) {
+        fsi_vec3 a = fsi_vec_sub(fsi__surface_vertex(surface, e, 0), p),
+                 b = fsi_vec_sub(fsi__surface_vertex(surface, e, 1), p);
+        if (surface->dim == 2)
             sum += atan2((double)(a.x * b.y - a.y * b.x), (double)(a.x * b.x + a.y * b.y))
                    / 6.283185307179586;
         else {
-            fsi_vec3 c = fsi_vec_sub(fsi__surface_vertex(s, e, 2), p);
+            fsi_vec3 c = fsi_vec_sub(fsi__surface_vertex(surface, e, 2), p);
             double la = (double)fsi_vec_length(a), lb = (double)fsi_vec_length(b),
                    lc = (double)fsi_vec_length(c);
             double d = la * lb * lc + (double)fsi_vec_dot(a, b) * lc
@@ -359,10 +361,10 @@ TEST G_06_inside_is_the_winding_number(void) {
     make_ball(&ball, 8, 1);
     make_ring(&ring, 37);
     for (int dim = 2; dim <= 3; dim++) {
-        const fsi_surface *s = dim == 2 ? &ring.s : &ball.s;
-        fsi_bvh b;
-        CHECK_OK(fsi_bvh_init(&b, s->element_count, NULL));
-        CHECK_OK(fsi_bvh_build(&b, s));
+        const fsi_surface *surface = dim == 2 ? &ring.s : &ball.s;
+        fsi_bvh bvh;
+        CHECK_OK(fsi_bvh_init(&bvh, surface->element_count, NULL));
+        CHECK_OK(fsi_bvh_build(&bvh, surface));
         for (int i = 0; i < 2000; i++) {
             fsi_vec3 p = fsi_vec_scale(rnd3(), FSI_R(1.2));
             if (dim == 2)
@@ -373,13 +375,13 @@ TEST G_06_inside_is_the_winding_number(void) {
                 p.y = (fsi_real)(i / 15 - 7) / 8;
                 p.z = 0;
             }
-            double w = winding(s, p);
+            double w = winding(surface, p);
             if (fabs(w - 0.5) < 0.45)
                 continue; /* on the surface */
-            ASSERT_EQ(w > 0.5, fsi_bvh_inside(&b, p));
+            ASSERT_EQ(w > 0.5, fsi_bvh_inside(&bvh, p));
             in += w > 0.5;
         }
-        fsi_bvh_free(&b);
+        fsi_bvh_free(&bvh);
     }
     ASSERT(in > 500);
     PASS();
@@ -423,35 +425,35 @@ TEST G_07_clip_tiles_the_element(void) {
 
 TEST G_08_bad_input_and_memory(void) {
     fail_allocator f = fail_begin(0);
-    fsi_allocator a = fail_make(&f);
+    fsi_allocator allocator = fail_make(&f);
     make_ring(&ring, 10);
-    fsi_bvh b;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_bvh_init(&b, 0, NULL));
-    CHECK_RESULT(FSI_ERR_MEMORY, fsi_bvh_init(&b, 10, &a));
+    fsi_bvh bvh;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_bvh_init(&bvh, 0, NULL));
+    CHECK_RESULT(FSI_ERR_MEMORY, fsi_bvh_init(&bvh, 10, &allocator));
     f = fail_begin(-1);
-    CHECK_OK(fsi_bvh_init(&b, 9, &a));
-    ASSERT_EQ(0, fsi_bvh_inside(&b, fsi_vec(0, 0, 0))); /* empty tree */
-    fsi_hit h;
-    ASSERT_EQ(0, fsi_bvh_first_hit(&b, fsi_vec(0, 0, 0), fsi_vec(2, 0, 0), &h));
-    CHECK_RESULT(FSI_ERR_SIZE, fsi_bvh_build(&b, &ring.s));
-    fsi_surface s = ring.s;
-    s.element_count = 9;
-    s.closed = 0;
-    CHECK_OK(fsi_bvh_build(&b, &s));
-    CHECK_RESULT(FSI_ERR_STATE, fsi_bvh_refit(&b, &ring.s));
+    CHECK_OK(fsi_bvh_init(&bvh, 9, &allocator));
+    ASSERT_EQ(0, fsi_bvh_inside(&bvh, fsi_vec(0, 0, 0))); /* empty tree */
+    fsi_hit hit;
+    ASSERT_EQ(0, fsi_bvh_first_hit(&bvh, fsi_vec(0, 0, 0), fsi_vec(2, 0, 0), &hit));
+    CHECK_RESULT(FSI_ERR_SIZE, fsi_bvh_build(&bvh, &ring.s));
+    fsi_surface surface = ring.s;
+    surface.element_count = 9;
+    surface.closed = 0;
+    CHECK_OK(fsi_bvh_build(&bvh, &surface));
+    CHECK_RESULT(FSI_ERR_STATE, fsi_bvh_refit(&bvh, &ring.s));
     ring.index[3] = 10;
-    CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_bvh_build(&b, &s));
+    CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_bvh_build(&bvh, &surface));
     ring.index[3] = 2;
     ring.x[4] = (fsi_real)NAN;
-    CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_bvh_build(&b, &s));
+    CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_bvh_build(&bvh, &surface));
     ring.x[4] = TOL(FSI_R(1e71), FSI_R(1e10)); /* its area could not be squared */
-    CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_bvh_build(&b, &s));
+    CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_bvh_build(&bvh, &surface));
     ring.x[4] = 0;
-    s.dim = 4;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_bvh_build(&b, &s));
-    ASSERT_EQ(0, fsi_bvh_closest(&b, fsi_vec((fsi_real)NAN, 0, 0), 1, &h));
-    fsi_bvh_free(&b);
-    fsi_bvh_free(&b);
+    surface.dim = 4;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_bvh_build(&bvh, &surface));
+    ASSERT_EQ(0, fsi_bvh_closest(&bvh, fsi_vec((fsi_real)NAN, 0, 0), 1, &hit));
+    fsi_bvh_free(&bvh);
+    fsi_bvh_free(&bvh);
     ASSERT_EQ(0, f.live);
     PASS();
 }

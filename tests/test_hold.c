@@ -29,21 +29,21 @@ static fsi_real surface_at(fsi_vec3 x, void *user) {
 
 static int tank_open(tank *t, int n, int dim, int full, double rho, double damping) {
     memset(t, 0, sizeof *t);
-    fsi_world_desc d;
-    memset(&d, 0, sizeof d);
-    d.grid.nx = d.grid.ny = n;
-    d.grid.nz = dim == 3 ? n / 2 : 1;
-    d.grid.h = 1 / (fsi_real)n;
-    d.grid.rho = (fsi_real)rho;
-    d.grid.gravity = fsi_vec(0, -10, 0);
+    fsi_world_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.grid.nx = desc.grid.ny = n;
+    desc.grid.nz = dim == 3 ? n / 2 : 1;
+    desc.grid.h = 1 / (fsi_real)n;
+    desc.grid.rho = (fsi_real)rho;
+    desc.grid.gravity = fsi_vec(0, -10, 0);
     /* no markers: they take time and have no part in contact */
-    d.grid.liquid = !full;
-    d.grid.particles = -1;
+    desc.grid.liquid = !full;
+    desc.grid.particles = -1;
     if (full)
-        d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_bodies = BODIES;
-    d.damping = (fsi_real)damping;
-    if (fsi_world_init(&t->w, &d) != FSI_OK)
+        desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.max_bodies = BODIES;
+    desc.damping = (fsi_real)damping;
+    if (fsi_world_init(&t->w, &desc) != FSI_OK)
         return 0;
     return full || fsi_grid_set_field(&t->w.grid, FSI_FIELD_PHI, surface_at, NULL) == FSI_OK;
 }
@@ -52,24 +52,24 @@ static int tank_open(tank *t, int n, int dim, int full, double rho, double dampi
  * density over water's, turned by angle about z. Returns its number or -1. */
 static int tank_add(tank *t, double a, double b, double x, double y, double angle, double density,
                     double friction) {
-    fsi_shape_desc s;
+    fsi_shape_desc desc;
     int id = -1, deep = t->w.grid.dim == 3;
-    memset(&s, 0, sizeof s);
-    fsi_rigid_desc d;
-    memset(&d, 0, sizeof d);
-    s.kind = !(a > 0) ? FSI_SHAPE_PLANE : b > 0 ? FSI_SHAPE_BOX : FSI_SHAPE_SPHERE;
-    s.dim = t->w.grid.dim;
-    s.radius = (fsi_real)a;
-    s.half = fsi_vec((fsi_real)a, (fsi_real)b, deep ? (fsi_real)a : 0);
-    if (fsi_shape_init(&t->shape[t->shapes], &s) != FSI_OK)
+    memset(&desc, 0, sizeof desc);
+    fsi_rigid_desc given;
+    memset(&given, 0, sizeof given);
+    desc.kind = !(a > 0) ? FSI_SHAPE_PLANE : b > 0 ? FSI_SHAPE_BOX : FSI_SHAPE_SPHERE;
+    desc.dim = t->w.grid.dim;
+    desc.radius = (fsi_real)a;
+    desc.half = fsi_vec((fsi_real)a, (fsi_real)b, deep ? (fsi_real)a : 0);
+    if (fsi_shape_init(&t->shape[t->shapes], &desc) != FSI_OK)
         return -1;
-    d.kind = density > 0 ? FSI_RIGID_DYNAMIC : FSI_RIGID_FIXED;
-    d.shape = &t->shape[t->shapes++];
-    d.density = (fsi_real)(density * RHO);
-    d.friction = (fsi_real)friction;
-    d.x = fsi_vec((fsi_real)x, (fsi_real)y, deep ? FSI_R(0.25) : 0);
-    d.q = fsi_quat_from_rotation(fsi_vec(0, 0, (fsi_real)angle));
-    return fsi_world_add(&t->w, &d, &id) == FSI_OK ? id : -1;
+    given.kind = density > 0 ? FSI_RIGID_DYNAMIC : FSI_RIGID_FIXED;
+    given.shape = &t->shape[t->shapes++];
+    given.density = (fsi_real)(density * RHO);
+    given.friction = (fsi_real)friction;
+    given.x = fsi_vec((fsi_real)x, (fsi_real)y, deep ? FSI_R(0.25) : 0);
+    given.q = fsi_quat_from_rotation(fsi_vec(0, 0, (fsi_real)angle));
+    return fsi_world_add(&t->w, &given, &id) == FSI_OK ? id : -1;
 }
 
 static void tank_close(tank *t) {
@@ -80,16 +80,17 @@ static void tank_close(tank *t) {
 
 /* The step by its stages, for comparison: without hold, which is how it was. */
 static fsi_result plain_move(void *user, fsi_real dt) {
-    fsi_solids *s = &((tank *)user)->w.solids;
-    for (int i = 0; i < s->body_count; i++)
-        if (s->body[i].kind == FSI_RIGID_DYNAMIC && fsi_solids_take_coupled(s, i) != FSI_OK)
+    fsi_solids *solids = &((tank *)user)->w.solids;
+    for (int i = 0; i < solids->body_count; i++)
+        if (solids->body[i].kind == FSI_RIGID_DYNAMIC
+            && fsi_solids_take_coupled(solids, i) != FSI_OK)
             return FSI_ERR_STATE;
-    return fsi_solids_move(s, dt);
+    return fsi_solids_move(solids, dt);
 }
 
 static fsi_result tank_step(tank *t, int hold) {
     fsi_coupled *list[BODIES];
-    fsi_solids *s = &t->w.solids;
+    fsi_solids *solids = &t->w.solids;
     fsi_real keep = 1 / (1 + DT * t->w.damping);
     if (hold)
         return fsi_world_step(&t->w, DT, NULL);
@@ -98,11 +99,11 @@ static fsi_result tank_step(tank *t, int hold) {
     for (int a = 0; a < t->w.grid.dim; a++)
         for (size_t f = 0; f < t->w.grid.faces[a]; f++)
             t->w.grid.u[a][f] *= keep;
-    if (fsi_solids_forces(s, DT) != FSI_OK)
+    if (fsi_solids_forces(solids, DT) != FSI_OK)
         return FSI_ERR_STATE;
-    for (int i = 0; i < s->body_count; i++)
-        if (s->body[i].shape->surface.vertex_count > 0
-            && fsi_solids_coupled(s, i, &list[sc.count++]) != FSI_OK)
+    for (int i = 0; i < solids->body_count; i++)
+        if (solids->body[i].shape->surface.vertex_count > 0
+            && fsi_solids_coupled(solids, i, &list[sc.count++]) != FSI_OK)
             return FSI_ERR_STATE;
     sc.solid = list;
     sc.move_fn = plain_move;
@@ -112,23 +113,23 @@ static fsi_result tank_step(tank *t, int hold) {
 
 /* over faces of liquid cells: above the surface u is only a continuation */
 static double fastest_water(const tank *t) {
-    const fsi_grid *g = &t->w.grid;
-    const size_t n[3] = {(size_t)g->nx, (size_t)g->ny, (size_t)g->nz};
+    const fsi_grid *grid = &t->w.grid;
+    const size_t n[3] = {(size_t)grid->nx, (size_t)grid->ny, (size_t)grid->nz};
     double most = 0;
     size_t i[3];
-    for (size_t c = 0; c < g->cells; c++) {
-        if (g->phi && g->phi[c] > 0)
+    for (size_t c = 0; c < grid->cells; c++) {
+        if (grid->phi && grid->phi[c] > 0)
             continue;
         i[0] = c % n[0];
         i[1] = c / n[0] % n[1];
         i[2] = c / n[0] / n[1];
-        for (int k = 0; k < 2 * g->dim; k++) {
+        for (int k = 0; k < 2 * grid->dim; k++) {
             int a = k / 2;
             i[a] += (size_t)(k % 2);
             most = fmax(
                 most,
-                fabs(
-                    (double)g->u[a][i[0] + (n[0] + (a == 0)) * (i[1] + (n[1] + (a == 1)) * i[2])]));
+                fabs((double)
+                         grid->u[a][i[0] + (n[0] + (a == 0)) * (i[1] + (n[1] + (a == 1)) * i[2])]));
             i[a] -= (size_t)(k % 2);
         }
     }
@@ -396,19 +397,19 @@ TEST contacts_do_not_pull(void) {
     int id =
         tank_add(&T, 0.08, 0.06, 0.5 - 0.0601 * sin(a), 0.4 + 0.0601 * cos(a), turned, 1e-4, 0);
     ASSERT(id > 0);
-    const fsi_rigid *b = &T.w.solids.body[id];
+    const fsi_rigid *body = &T.w.solids.body[id];
     for (int i = 0; i < 60; i++) {
         ASSERT(tank_step(&T, 1) >= 0);
-        most = fmax(most, fabs(2 * atan2((double)b->q.z, (double)b->q.w) - turned));
-        off = fmax(off, -(double)(b->x.x - FSI_R(0.5)) * sin(a)
-                            + (double)(b->x.y - FSI_R(0.4)) * cos(a) - 0.06);
+        most = fmax(most, fabs(2 * atan2((double)body->q.z, (double)body->q.w) - turned));
+        off = fmax(off, -(double)(body->x.x - FSI_R(0.5)) * sin(a)
+                            + (double)(body->x.y - FSI_R(0.4)) * cos(a) - 0.06);
     }
     if (verbose())
         printf("  light box under a slope: turned by %.4f rad, %.1e m off it, %.2f m/s\n", most,
-               off, (double)fsi_vec_length(b->v));
+               off, (double)fsi_vec_length(body->v));
     CHECK_MOST(most, 0.03);
     CHECK_MOST(off, 1e-3);
-    ASSERT(fsi_vec_length(b->v) > FSI_R(0.2));
+    ASSERT(fsi_vec_length(body->v) > FSI_R(0.2));
     /* three times what its buoyancy can hold */
     T.w.solids.body[id].torque.z =
         3 * (4 * FSI_R(0.08) * FSI_R(0.06) * FSI_R(RHO) * 10) * FSI_R(0.08);
@@ -416,8 +417,8 @@ TEST contacts_do_not_pull(void) {
         ASSERT(tank_step(&T, 1) >= 0);
     if (verbose())
         printf("  wrung off: turned by %.3f rad\n",
-               2 * atan2((double)b->q.z, (double)b->q.w) - turned);
-    CHECK_MOST(0.1, 2 * atan2((double)b->q.z, (double)b->q.w) - turned);
+               2 * atan2((double)body->q.z, (double)body->q.w) - turned);
+    CHECK_MOST(0.1, 2 * atan2((double)body->q.z, (double)body->q.w) - turned);
     tank_close(&T);
     PASS();
 }
@@ -429,18 +430,18 @@ TEST impact_is_not_repeated(void) {
     ASSERT(id > 0);
     CHECK_OK(fsi_solids_set_velocity(&T.w.solids, id, fsi_vec(0, -2, 0), fsi_vec(0, 0, 0)));
     for (int i = 0; i < 10; i++) {
-        const fsi_rigid *b = &T.w.solids.body[id];
+        const fsi_rigid *body = &T.w.solids.body[id];
         ASSERT(tank_step(&T, 1) >= 0);
-        if (hit < 0 && b->push[0].y > 0)
+        if (hit < 0 && body->push[0].y > 0)
             hit = i;
         if (hit == i)
-            CHECK_MOST(b->mass, b->push[0].y); /* more than 1 m/s was stopped */
+            CHECK_MOST(body->mass, body->push[0].y); /* more than 1 m/s was stopped */
         /* what is held after the impact: what contact does now, no more */
         if (i == hit + 1 && hit >= 0) {
             CHECK_OK(fsi_solids_forces(&T.w.solids, DT));
             CHECK_OK(fsi_solids_hold(&T.w.solids, DT));
-            CHECK_MOST(b->held[0].y, b->push[0].y * (1 + 1e-6));
-            CHECK_MOST(b->held[0].y, 0.5 * b->mass);
+            CHECK_MOST(body->held[0].y, body->push[0].y * (1 + 1e-6));
+            CHECK_MOST(body->held[0].y, 0.5 * body->mass);
             break;
         }
     }
@@ -466,16 +467,16 @@ TEST C_16_17_momentum_with_contact(void) {
         memcpy(old, T.w.solids.body, (size_t)T.w.solids.body_count * sizeof *old);
         ASSERT(tank_step(&T, 1) >= 0);
         for (int i = 1; i < T.w.solids.body_count; i++) {
-            const fsi_rigid *b = &T.w.solids.body[i];
-            fsi_body_report r;
-            fsi_vec3 sum = fsi_vec_add(b->load[0], b->push[0]),
-                     gain = fsi_vec_scale(fsi_vec_sub(b->v, old[i].v), b->mass);
-            CHECK_OK(fsi_world_body(&T.w, i, &r));
-            sum = fsi_vec_mad(sum, r.force, DT);
+            const fsi_rigid *body = &T.w.solids.body[i];
+            fsi_body_report report;
+            fsi_vec3 sum = fsi_vec_add(body->load[0], body->push[0]),
+                     gain = fsi_vec_scale(fsi_vec_sub(body->v, old[i].v), body->mass);
+            CHECK_OK(fsi_world_body(&T.w, i, &report));
+            sum = fsi_vec_mad(sum, report.force, DT);
             worst = fmax(worst, (double)fsi_vec_length(fsi_vec_sub(sum, gain)));
-            worst = fmax(worst, fabs((double)(b->load[1].z + b->push[1].z + DT * r.torque.z
-                                              - (b->L.z - old[i].L.z))));
-            size = fmax(size, (double)fsi_vec_length(b->load[0]));
+            worst = fmax(worst, fabs((double)(body->load[1].z + body->push[1].z
+                                              + DT * report.torque.z - (body->L.z - old[i].L.z))));
+            size = fmax(size, (double)fsi_vec_length(body->load[0]));
         }
     }
     if (verbose())
@@ -493,9 +494,10 @@ TEST C_16_ledger_of_pressed_boxes(void) {
         ASSERT(tank_open(&T, 32, 2, 0, RHO, 0));
         int id = tank_add(&T, 0.1, 0.1, 0.4 + 0.013 * k, 0.1, 0, density, 0.3);
         for (int i = 0; i < 20; i++) {
-            fsi_report r;
-            ASSERT(fsi_world_step(&T.w, DT, &r) >= 0);
-            CHECK_MOST(fabs(r.momentum[1]), TOL(1e-11, 1e-3) * (double)T.w.solids.body[id].mass);
+            fsi_report report;
+            ASSERT(fsi_world_step(&T.w, DT, &report) >= 0);
+            CHECK_MOST(fabs(report.momentum[1]),
+                       TOL(1e-11, 1e-3) * (double)T.w.solids.body[id].mass);
             CHECK_OK(fsi_solids_forces(&T.w.solids, DT));
             CHECK_OK(fsi_solids_hold(&T.w.solids, DT));
             fsi_coupled *door;

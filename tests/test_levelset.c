@@ -32,13 +32,13 @@ static fsi_real wrong_fn(fsi_vec3 p, void *user) {
 }
 
 static fsi_levelset_desc box(int nx, int ny, int nz, double h) {
-    fsi_levelset_desc d;
-    memset(&d, 0, sizeof d);
-    d.nx = nx;
-    d.ny = ny;
-    d.nz = nz;
-    d.h = (fsi_real)h;
-    return d;
+    fsi_levelset_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nx = nx;
+    desc.ny = ny;
+    desc.nz = nz;
+    desc.h = (fsi_real)h;
+    return desc;
 }
 
 /* Face velocities: kind 0 rigid rotation (Zalesak), 1 vortex in a box from its stream function, 2
@@ -106,7 +106,7 @@ static double go_round(int kind, int n, double cfl, int particles, double *moved
                  : kind == 1 ? 1
                              : 2;
     int steps = (int)ceil(T * top / (cfl * h));
-    fsi_levelset_desc d = box(n, n, kind == 2 ? n : 1, h);
+    fsi_levelset_desc desc = box(n, n, kind == 2 ? n : 1, h);
     flow w = flow_make(n, kind);
     ball b;
     size_t differ = 0;
@@ -114,9 +114,9 @@ static double go_round(int kind, int n, double cfl, int particles, double *moved
     b.y = kind == 2 ? 0.35 : 0.75;
     b.z = kind == 2 ? 0.35 : 0;
     b.r = 0.15;
-    d.particles = particles;
+    desc.particles = particles;
     fsi_levelset ls;
-    if (fsi_levelset_init(&ls, &d) != FSI_OK)
+    if (fsi_levelset_init(&ls, &desc) != FSI_OK)
         return 0;
     if (fsi_levelset_shape(&ls, kind == 0 ? zalesak_fn : ball_fn, &b, 1, NULL) != FSI_OK)
         return 0;
@@ -197,15 +197,15 @@ TEST F_08_enright_3d(void) {
  * crossings along grid lines. */
 static double redistance_error(int n, int dim, int calls, double *shift) {
     double h = 1.0 / n, worst = 0, R = 0.3137;
-    fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, h);
+    fsi_levelset_desc desc = box(n, n, dim == 3 ? n : 1, h);
     ball b;
     b.x = 0.503;
     b.y = 0.491;
     b.z = dim == 3 ? 0.512 : 0;
     b.r = R;
-    d.particles = -1;
+    desc.particles = -1;
     fsi_levelset ls;
-    if (fsi_levelset_init(&ls, &d) != FSI_OK)
+    if (fsi_levelset_init(&ls, &desc) != FSI_OK)
         return 1e30;
     for (int c = 0; c < (int)ls.cells; c++) {
         fsi_vec3 x = fsi_vec((fsi_real)((c % n + 0.5) * h), (fsi_real)((c / n % n + 0.5) * h),
@@ -224,7 +224,7 @@ static double redistance_error(int n, int dim, int calls, double *shift) {
             worst = e;
         if (c % n + 1 < n && (ls.phi[c] < 0) != (ls.phi[c + 1] < 0)) {
             /* the crossing, off the exact circle by |.| */
-            x.x += ls.phi[c] / (ls.phi[c] - ls.phi[c + 1]) * d.h;
+            x.x += ls.phi[c] / (ls.phi[c] - ls.phi[c + 1]) * desc.h;
             e = fabs((double)ball_fn(x, &b)) / h;
             if (e > *shift)
                 *shift = e;
@@ -261,20 +261,20 @@ TEST F_09_planes_are_exact(void) {
     uint64_t seed = 5;
     for (int trial = 0; trial < 12; trial++) {
         int dim = trial & 1 ? 3 : 2, n = 20;
-        fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, 0.05);
+        fsi_levelset_desc desc = box(n, n, dim == 3 ? n : 1, 0.05);
         fsi_vec3 m = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                              dim == 3 ? (fsi_real)check_random(&seed) : 0);
         m = fsi_vec_unit(m);
-        d.particles = -1;
+        desc.particles = -1;
         fsi_levelset ls;
-        CHECK_OK(fsi_levelset_init(&ls, &d));
+        CHECK_OK(fsi_levelset_init(&ls, &desc));
         for (int rep = 0; rep < 2; rep++) {
             for (int c = 0; c < (int)ls.cells; c++) {
                 fsi_vec3 x = fsi_vec((fsi_real)(c % n - 9), (fsi_real)(c / n % n - 9),
                                      dim == 3 ? (fsi_real)(c / (n * n) - 9) : 0);
-                fsi_real exact = (fsi_vec_dot(m, x) + FSI_R(0.21)) * d.h;
+                fsi_real exact = (fsi_vec_dot(m, x) + FSI_R(0.21)) * desc.h;
                 /* must lie between samples */
-                fsi_vec3 foot = fsi_vec_mad(x, m, -exact / d.h);
+                fsi_vec3 foot = fsi_vec_mad(x, m, -exact / desc.h);
                 if (!rep)
                     ls.phi[c] = 2 * exact;
                 else if (fabs((double)foot.x - 0.5) > 9.5 || fabs((double)foot.y - 0.5) > 9.5
@@ -293,10 +293,10 @@ TEST F_09_planes_are_exact(void) {
 TEST V_01_volume_of_planes_and_balls(void) {
     int n = 24, q = 16;
     uint64_t seed = 9;
-    fsi_levelset_desc d = box(n, n, 1, 1.0 / n);
-    d.particles = -1;
+    fsi_levelset_desc desc = box(n, n, 1, 1.0 / n);
+    desc.particles = -1;
     fsi_levelset ls;
-    CHECK_OK(fsi_levelset_init(&ls, &d));
+    CHECK_OK(fsi_levelset_init(&ls, &desc));
     /* brute force: sub-samples of the plane */
     for (int trial = 0; trial < 6; trial++) {
         double a = check_random(&seed) * PI, o = check_random(&seed) * 0.1, sum = 0;
@@ -311,14 +311,14 @@ TEST V_01_volume_of_planes_and_balls(void) {
         CHECK_NEAR(sum / (n * n * q * q), fsi_levelset_volume(&ls, NULL, NULL), 2e-4);
     }
     fsi_levelset_free(&ls);
-    d = box(n, n, n, 1.0 / n);
-    d.particles = -1;
+    desc = box(n, n, n, 1.0 / n);
+    desc.particles = -1;
     ball b;
     b.x = 0.49;
     b.y = 0.52;
     b.z = 0.505;
     b.r = 0.33;
-    CHECK_OK(fsi_levelset_init(&ls, &d));
+    CHECK_OK(fsi_levelset_init(&ls, &desc));
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
     CHECK_REL(4.0 / 3 * PI * 0.33 * 0.33 * 0.33, fsi_levelset_volume(&ls, NULL, NULL), 6e-3);
     fsi_levelset_free(&ls);
@@ -326,7 +326,7 @@ TEST V_01_volume_of_planes_and_balls(void) {
 }
 
 TEST V_02_volume_correction_reports(void) {
-    fsi_levelset_desc d = box(40, 40, 1, 0.025);
+    fsi_levelset_desc desc = box(40, 40, 1, 0.025);
     fsi_levelset_report rep;
     memset(&rep, 0, sizeof rep);
     ball b;
@@ -335,7 +335,7 @@ TEST V_02_volume_correction_reports(void) {
     b.z = 0;
     b.r = 0.3;
     fsi_levelset ls;
-    CHECK_OK(fsi_levelset_init(&ls, &d));
+    CHECK_OK(fsi_levelset_init(&ls, &desc));
     CHECK_RESULT(FSI_EMPTY, fsi_levelset_correct_volume(&ls, NULL, FSI_R(0.5), &rep));
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
     double before = ls.state->target;
@@ -358,7 +358,7 @@ TEST V_04_markers_follow_the_correction(void) {
     for (int dim = 2; dim <= 3; dim++)
         for (int sign = -1; sign <= 1; sign += 2) {
             const int n = dim == 3 ? 24 : 40;
-            fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, 1.0 / n);
+            fsi_levelset_desc desc = box(n, n, dim == 3 ? n : 1, 1.0 / n);
             fsi_levelset_report rep;
             const fsi_real *u[3];
             memset(&rep, 0, sizeof rep);
@@ -368,7 +368,7 @@ TEST V_04_markers_follow_the_correction(void) {
             b.z = dim == 3 ? 0.5 : 0;
             b.r = 0.3;
             fsi_levelset ls;
-            CHECK_OK(fsi_levelset_init(&ls, &d));
+            CHECK_OK(fsi_levelset_init(&ls, &desc));
             CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
             fsi_real *zero;
             zero = (fsi_real *)calloc((size_t)(n + 1) * (size_t)n * (size_t)(dim == 3 ? n : 1),
@@ -391,14 +391,14 @@ TEST V_04_markers_follow_the_correction(void) {
 }
 
 TEST V_03_shapes_add_cut_and_keep_the_books(void) {
-    fsi_levelset_desc d = box(50, 50, 1, 0.02);
+    fsi_levelset_desc desc = box(50, 50, 1, 0.02);
     ball b;
     b.x = 0.4;
     b.y = 0.5;
     b.z = 0;
     b.r = 0.2;
     fsi_levelset ls;
-    CHECK_OK(fsi_levelset_init(&ls, &d));
+    CHECK_OK(fsi_levelset_init(&ls, &desc));
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
     CHECK_REL(PI * 0.04, ls.state->target, 5e-3);
     b.r = 0.1;
@@ -412,7 +412,7 @@ TEST V_03_shapes_add_cut_and_keep_the_books(void) {
 }
 
 TEST E_01_extrapolation_is_constant_along_normals(void) {
-    fsi_levelset_desc d = box(64, 64, 1, 1.0 / 64);
+    fsi_levelset_desc desc = box(64, 64, 1, 1.0 / 64);
     fsi_real *u[3];
     ball b;
     double worst = 0;
@@ -420,9 +420,9 @@ TEST E_01_extrapolation_is_constant_along_normals(void) {
     b.y = 0.5;
     b.z = 0;
     b.r = 0.25;
-    d.particles = -1;
+    desc.particles = -1;
     fsi_levelset ls;
-    CHECK_OK(fsi_levelset_init(&ls, &d));
+    CHECK_OK(fsi_levelset_init(&ls, &desc));
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
     u[0] = (fsi_real *)calloc(65 * 64, sizeof(fsi_real));
     u[1] = (fsi_real *)calloc(65 * 64, sizeof(fsi_real));
@@ -449,7 +449,7 @@ TEST E_01_extrapolation_is_constant_along_normals(void) {
 }
 
 TEST E_02_solid_cells_continue_the_surface(void) {
-    fsi_levelset_desc d = box(20, 20, 1, 0.05);
+    fsi_levelset_desc desc = box(20, 20, 1, 0.05);
     fsi_levelset_walls walls;
     uint8_t solid[400];
     fsi_real u0[420], u1[420];
@@ -461,7 +461,7 @@ TEST E_02_solid_cells_continue_the_surface(void) {
         solid[c] = c % 20 > 7 && c % 20 < 12; /* a wall in the middle */
     walls.solid = solid;
     fsi_levelset ls;
-    CHECK_OK(fsi_levelset_init(&ls, &d));
+    CHECK_OK(fsi_levelset_init(&ls, &desc));
     for (int c = 0; c < 400; c++)
         ls.phi[c] = (fsi_real)((c / 20 + 0.5) * 0.05 - 0.41);
     CHECK_OK(fsi_levelset_reset(&ls, &walls));
@@ -497,7 +497,7 @@ static fsi_real left_fn(fsi_vec3 x, void *user) {
 TEST E_03_seeds_stay_on_their_side_of_a_shell(void) {
     static const double place[4] = {0.45, 0.47, 0.51, 0.54};
     for (int k = 0; k < 8; k++) {
-        fsi_levelset_desc d = box(10, 10, k % 2 ? 10 : 1, 0.1);
+        fsi_levelset_desc desc = box(10, 10, k % 2 ? 10 : 1, 0.1);
         double at = place[k / 2];
         size_t wrong = 0;
         int dim = k % 2 ? 3 : 2;
@@ -506,7 +506,7 @@ TEST E_03_seeds_stay_on_their_side_of_a_shell(void) {
         walls.clip_fn = shell_clip;
         walls.user = &at;
         fsi_levelset ls;
-        CHECK_OK(fsi_levelset_init(&ls, &d));
+        CHECK_OK(fsi_levelset_init(&ls, &desc));
         CHECK_OK(fsi_levelset_shape(&ls, left_fn, &at, 1, &walls));
         CHECK_OK(fsi_levelset_reset(&ls, &walls));
         for (size_t p = 0; p < ls.state->count; p++)
@@ -523,19 +523,19 @@ TEST E_03_seeds_stay_on_their_side_of_a_shell(void) {
 
 static uint64_t short_run(int threads, int dim, int steps, void *save_at, int restore) {
     int n = dim == 3 ? 24 : 48;
-    fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, 1.0 / n);
+    fsi_levelset_desc desc = box(n, n, dim == 3 ? n : 1, 1.0 / n);
     flow w = flow_make(n, dim == 3 ? 2 : 1);
     ball b;
     b.x = 0.4;
     b.y = 0.6;
     b.z = dim == 3 ? 0.4 : 0;
     b.r = 0.2;
-    d.reseed = 4;
-    d.redistance = 3;
-    d.seed = 77;
+    desc.reseed = 4;
+    desc.redistance = 3;
+    desc.seed = 77;
     check_threads(threads);
     fsi_levelset ls;
-    if (fsi_levelset_init(&ls, &d) != FSI_OK)
+    if (fsi_levelset_init(&ls, &desc) != FSI_OK)
         return 0;
     if (fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL) != FSI_OK)
         return 0;
@@ -575,9 +575,9 @@ TEST G_01_same_bits_for_any_thread_count(void) {
 TEST G_02_restored_run_continues_bit_for_bit(void) {
     for (int dim = 2; dim <= 3; dim++) {
         int n = dim == 3 ? 24 : 48;
-        fsi_levelset_desc d = box(n, n, dim == 3 ? n : 1, 1.0 / n);
+        fsi_levelset_desc desc = box(n, n, dim == 3 ? n : 1, 1.0 / n);
         fsi_levelset ls;
-        CHECK_OK(fsi_levelset_init(&ls, &d));
+        CHECK_OK(fsi_levelset_init(&ls, &desc));
         void *block = malloc(fsi_levelset_state_size(&ls));
         fsi_levelset_free(&ls);
         uint64_t straight = short_run(1, dim, 14, block, 0);
@@ -589,18 +589,18 @@ TEST G_02_restored_run_continues_bit_for_bit(void) {
 }
 
 TEST G_03_bad_input_and_failing_allocator(void) {
-    fsi_levelset_desc d = box(10, 10, 1, 0.1);
+    fsi_levelset_desc desc = box(10, 10, 1, 0.1);
     fsi_levelset ls;
     fsi_real u0[110], u1[110];
     const fsi_real *u[3];
     memset(&ls, 0, sizeof ls);
     fsi_levelset_free(&ls);
     fail_allocator f = fail_begin(0);
-    d.allocator = fail_make(&f);
-    CHECK_RESULT(FSI_ERR_MEMORY, fsi_levelset_init(&ls, &d));
+    desc.allocator = fail_make(&f);
+    CHECK_RESULT(FSI_ERR_MEMORY, fsi_levelset_init(&ls, &desc));
     ASSERT_EQ(0, f.live);
     f = fail_begin(1);
-    CHECK_OK(fsi_levelset_init(&ls, &d));
+    CHECK_OK(fsi_levelset_init(&ls, &desc));
     ASSERT_EQ(1, f.live);
     ball b;
     b.x = 0.5;
@@ -624,36 +624,36 @@ TEST G_03_bad_input_and_failing_allocator(void) {
     fsi_levelset_free(&ls);
     fsi_levelset_free(&ls);
     ASSERT_EQ(0, f.live);
-    d = box(0, 10, 1, 0.1);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &d));
-    d = box(10, 10, 1, 0.0);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &d));
-    d = box(10, 10, 1, NAN);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &d));
-    d = box(2000000000, 2000000000, 1000, 0.1);
-    CHECK_RESULT(FSI_ERR_SIZE, fsi_levelset_init(&ls, &d));
-    d = box(10, 10, 1, 0.1);
-    d.particles = 99;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &d));
+    desc = box(0, 10, 1, 0.1);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &desc));
+    desc = box(10, 10, 1, 0.0);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &desc));
+    desc = box(10, 10, 1, NAN);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &desc));
+    desc = box(2000000000, 2000000000, 1000, 0.1);
+    CHECK_RESULT(FSI_ERR_SIZE, fsi_levelset_init(&ls, &desc));
+    desc = box(10, 10, 1, 0.1);
+    desc.particles = 99;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_init(&ls, &desc));
     PASS();
 }
 
 TEST G_04_little_room_is_reported(void) {
-    fsi_levelset_desc d = box(30, 30, 1, 0.1);
+    fsi_levelset_desc desc = box(30, 30, 1, 0.1);
     ball b;
     b.x = 1.5;
     b.y = 1.5;
     b.z = 0;
     b.r = 1;
-    d.particle_room = 100;
+    desc.particle_room = 100;
     fsi_levelset ls;
-    CHECK_OK(fsi_levelset_init(&ls, &d));
+    CHECK_OK(fsi_levelset_init(&ls, &desc));
     CHECK_RESULT(FSI_CAPPED, fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
     ASSERT_EQ(100, (int)ls.state->count);
     fsi_levelset_free(&ls);
-    d = box(64, 64, 64, 0.1);
-    d.particles = -1;
-    CHECK_OK(fsi_levelset_init(&ls, &d));
+    desc = box(64, 64, 64, 0.1);
+    desc.particles = -1;
+    CHECK_OK(fsi_levelset_init(&ls, &desc));
     printf("  %.0f bytes per cell without markers\n", (double)ls.block_size / (double)ls.cells);
     CHECK_MOST((double)ls.block_size / (double)ls.cells, 60);
     fsi_levelset_free(&ls);

@@ -28,8 +28,8 @@ static void put(triplets *t, int i, int j, double v) {
 }
 
 static fsi_csr build(triplets *t, int rows, int cols) {
-    fsi_csr A = {0, 0, NULL, NULL, NULL};
-    if (fsi_csr_from_triplets(&A, rows, cols, t->count, t->i, t->j, t->v, NULL) != FSI_OK) {
+    fsi_csr matrix = {0, 0, NULL, NULL, NULL};
+    if (fsi_csr_from_triplets(&matrix, rows, cols, t->count, t->i, t->j, t->v, NULL) != FSI_OK) {
         printf("matrix failed\n");
         exit(1);
     }
@@ -37,7 +37,7 @@ static fsi_csr build(triplets *t, int rows, int cols) {
     free(t->j);
     free(t->v);
     memset(t, 0, sizeof *t);
-    return A;
+    return matrix;
 }
 
 /* Laplacian on nx * ny * nz nodes; dirichlet: walls one node outside, value 0; otherwise no term
@@ -133,17 +133,17 @@ static void dense_apply(const fsi_real *x, fsi_real *y, void *user) {
 }
 
 static fsi_operator op_of(fsi_apply_fn fn, void *user) {
-    fsi_operator o;
-    o.apply_fn = fn;
-    o.user = user;
-    return o;
+    fsi_operator operator;
+    operator.apply_fn = fn;
+    operator.user = user;
+    return operator;
 }
 
-static double *dense_of(const fsi_csr *A) {
-    double *D = (double *)calloc((size_t)A->rows * (size_t)A->cols + 1, sizeof(double));
-    for (int i = 0; i < A->rows; i++)
-        for (int k = A->row[i]; k < A->row[i + 1]; k++)
-            D[i * A->cols + A->col[k]] += (double)A->val[k];
+static double *dense_of(const fsi_csr *matrix) {
+    double *D = (double *)calloc((size_t)matrix->rows * (size_t)matrix->cols + 1, sizeof(double));
+    for (int i = 0; i < matrix->rows; i++)
+        for (int k = matrix->row[i]; k < matrix->row[i + 1]; k++)
+            D[i * matrix->cols + matrix->col[k]] += (double)matrix->val[k];
     return D;
 }
 
@@ -200,22 +200,22 @@ static double distance(size_t n, const fsi_real *x, const double *y) {
     return sqrt(s / (t > 0 ? t : 1));
 }
 
-static double residual_of(const fsi_krylov_desc *d, const fsi_real *b, const fsi_real *x) {
-    fsi_real *r = vector(d->n);
-    d->A.apply_fn(x, r, d->A.user);
-    fsi_xpay(d->n, b, -1, r);
-    double s = fsi_norm(d->n, r);
+static double residual_of(const fsi_krylov_desc *desc, const fsi_real *b, const fsi_real *x) {
+    fsi_real *r = vector(desc->n);
+    desc->A.apply_fn(x, r, desc->A.user);
+    fsi_xpay(desc->n, b, -1, r);
+    double s = fsi_norm(desc->n, r);
     free(r);
     return s;
 }
 
-static fsi_krylov_desc krylov(size_t n, fsi_operator A, double tolerance) {
-    fsi_krylov_desc d;
-    memset(&d, 0, sizeof d);
-    d.n = n;
-    d.A = A;
-    d.tolerance = tolerance;
-    return d;
+static fsi_krylov_desc krylov(size_t n, fsi_operator operator, double tolerance) {
+    fsi_krylov_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.n = n;
+    desc.A = operator;
+    desc.tolerance = tolerance;
+    return desc;
 }
 
 typedef struct mean {
@@ -242,7 +242,7 @@ static void note(int level, const char *text, void *user) {
 TEST base_memory_results_and_log(void) {
     static const int known[] = {0, -1, -2, -3, -4, -5, -6, -7, -8, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     fail_allocator f = fail_begin(-1);
-    fsi_allocator a = fail_make(&f);
+    fsi_allocator allocator = fail_make(&f);
     fsi_arena arena = {NULL, 0, 0, 0};
     char said[32] = "";
     size_t product = 7;
@@ -260,13 +260,13 @@ TEST base_memory_results_and_log(void) {
     }
     fsi_allocator none;
     memset(&none, 0, sizeof none);
-    fsi_allocator half = a;
+    fsi_allocator half = allocator;
     half.free_fn = NULL;
-    ASSERT(fsi_allocator_valid(NULL) && fsi_allocator_valid(&none) && fsi_allocator_valid(&a)
-           && !fsi_allocator_valid(&half));
+    ASSERT(fsi_allocator_valid(NULL) && fsi_allocator_valid(&none)
+           && fsi_allocator_valid(&allocator) && !fsi_allocator_valid(&half));
     /* NULL, zero, the caller's: aligned, zeroed, given back with its size */
     for (int k = 0; k < 3; k++) {
-        const fsi_allocator *use = k == 0 ? NULL : k == 1 ? &none : &a;
+        const fsi_allocator *use = k == 0 ? NULL : k == 1 ? &none : &allocator;
         static const size_t size[] = {1, 63, 64, 65, 100000};
         for (int i = 0; i < 5; i++) {
             unsigned char *p = (unsigned char *)fsi_alloc(use, size[i]);
@@ -325,11 +325,11 @@ TEST base_rotations_and_matrices(void) {
         fsi_vec3 v = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                              (fsi_real)check_random(&seed)),
                  u = fsi_quat_rotate(a, v), w = fsi_mat3_mul_vec(&A, v);
-        fsi_mat3 I = fsi_mat3_mul(&A, &At);
+        fsi_mat3 inertia = fsi_mat3_mul(&A, &At);
         fsi_mat3 M;
         for (int i = 0; i < 9; i++) {
             CHECK_NEAR(AB.m[i], C.m[i], 4 * tol);
-            CHECK_NEAR(i % 4 == 0, I.m[i], 4 * tol);
+            CHECK_NEAR(i % 4 == 0, inertia.m[i], 4 * tol);
             M.m[i] = (fsi_real)check_random(&seed);
         }
         CHECK_NEAR(1, fsi_mat3_det(&A), 4 * tol);
@@ -344,9 +344,9 @@ TEST base_rotations_and_matrices(void) {
         if (fabs((double)fsi_mat3_det(&M)) < 0.05)
             continue;
         ASSERT(fsi_mat3_inverse(&M, &T));
-        I = fsi_mat3_mul(&M, &T);
+        inertia = fsi_mat3_mul(&M, &T);
         for (int i = 0; i < 9; i++)
-            CHECK_NEAR(i % 4 == 0, I.m[i], 2000 * tol);
+            CHECK_NEAR(i % 4 == 0, inertia.m[i], 2000 * tol);
     }
     {
         fsi_mat3 zero;
@@ -577,10 +577,10 @@ TEST L_02_cg_error_bound(void) {
         N = 127
     };
 
-    fsi_csr A = laplacian(N, 1, 1, 1, 0);
+    fsi_csr matrix = laplacian(N, 1, 1, 1, 0);
     fsi_real *b = random_vector(N, 2), x[N] = {0};
-    double *D = dense_of(&A), *bd = doubles(N, b), *exact = gauss(N, D, bd);
-    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-12, 1e-4));
+    double *D = dense_of(&matrix), *bd = doubles(N, b), *exact = gauss(N, D, bd);
+    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&matrix), TOL(1e-12, 1e-4));
     energy_log g;
     memset(&g, 0, sizeof g);
     g.exact = exact;
@@ -594,7 +594,7 @@ TEST L_02_cg_error_bound(void) {
         CHECK_MOST(g.e[k], g.e[k - 1] * (1 + TOL(1e-10, 1e-3)) + TOL(1e-11, 1e-3) * g.e[0]);
     }
     CHECK_MOST(distance(N, x, exact), TOL(1e-9, 3e-2));
-    fsi_csr_free(&A, NULL);
+    fsi_csr_free(&matrix, NULL);
     free(b);
     free(D);
     free(bd);
@@ -652,10 +652,10 @@ TEST L_06_singular_inconsistent(void) {
         N = M * M
     };
 
-    fsi_csr A = laplacian(M, M, 1, 0, 0);
+    fsi_csr matrix = laplacian(M, M, 1, 0, 0);
     fsi_real *b = vector(N), *x = vector(N);
     mean m = {N};
-    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-8, 1e-5));
+    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&matrix), TOL(1e-8, 1e-5));
     fsi_report report;
     for (int with = 0; with < 2; with++) {
         desc.project_fn = with ? remove_mean : NULL;
@@ -682,7 +682,7 @@ TEST L_06_singular_inconsistent(void) {
         }
         free(c);
     }
-    fsi_csr_free(&A, NULL);
+    fsi_csr_free(&matrix, NULL);
     free(b);
     free(x);
     PASS();
@@ -693,9 +693,9 @@ TEST C_21_warm_start_energy(void) {
         N = 100
     };
 
-    fsi_csr A = laplacian(10, 10, 1, 1, 0);
+    fsi_csr matrix = laplacian(10, 10, 1, 1, 0);
     fsi_real *b = random_vector(N, 8), *x = vector(N), *bad = random_vector(N, 9);
-    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-10, 1e-5));
+    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&matrix), TOL(1e-10, 1e-5));
     fsi_report report;
     CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
     desc.guess = 1;
@@ -711,9 +711,9 @@ TEST C_21_warm_start_energy(void) {
     CHECK_RESULT(FSI_NOT_CONVERGED, fsi_cg_solve(&desc, b, bad, NULL, 0, &report));
     ASSERT_EQ(1, report.restarts); /* q(x0) > 0: dropped */
     CHECK_NEAR(fsi_norm(N, b), report.residual_start, 1e-5);
-    fsi_csr_mul(&A, bad, x);
+    fsi_csr_mul(&matrix, bad, x);
     CHECK_MOST(fsi_dot(N, bad, x) / 2 - fsi_dot(N, b, bad), 0); /* energy only fell */
-    fsi_csr_free(&A, NULL);
+    fsi_csr_free(&matrix, NULL);
     free(b);
     free(x);
     free(bad);
@@ -743,17 +743,17 @@ TEST L_07_ic_exact_without_fill(void) {
             put(&t, i, i, 1);
             put(&t, p, p, 1);
         }
-        fsi_csr A = build(&t, N, N);
+        fsi_csr matrix = build(&t, N, N);
         fsi_ic ic;
-        CHECK_OK(fsi_ic_init(&ic, &A, NULL));
-        fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-10, 2e-6));
+        CHECK_OK(fsi_ic_init(&ic, &matrix, NULL));
+        fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&matrix), TOL(1e-10, 2e-6));
         desc.precondition = fsi_ic_operator(&ic);
         fsi_report report;
         CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
         CHECK_MOST(report.iterations, TOL(1, 2));
         fsi_ic_free(&ic);
         fsi_ic_free(&ic);
-        fsi_csr_free(&A, NULL);
+        fsi_csr_free(&matrix, NULL);
         free(b);
         free(x);
     }
@@ -767,31 +767,31 @@ TEST L_08_ic_breakdown_kershaw(void) {
     for (int i = 0; i < 16; i++)
         if (K[i] != 0)
             put(&t, i / 4, i % 4, K[i]);
-    fsi_csr A = build(&t, 4, 4);
+    fsi_csr matrix = build(&t, 4, 4);
     fsi_ic ic;
-    CHECK_RESULT(FSI_SHIFTED, fsi_ic_init(&ic, &A, NULL));
+    CHECK_RESULT(FSI_SHIFTED, fsi_ic_init(&ic, &matrix, NULL));
     ASSERT(ic.shift > 0);
-    fsi_krylov_desc desc = krylov(4, fsi_csr_operator(&A), TOL(1e-10, 1e-5));
+    fsi_krylov_desc desc = krylov(4, fsi_csr_operator(&matrix), TOL(1e-10, 1e-5));
     desc.precondition = fsi_ic_operator(&ic);
     fsi_report report;
     CHECK_OK(fsi_cg_solve(&desc, b, x, NULL, 0, &report));
     CHECK_MOST(report.iterations, 4);
     printf("  Kershaw: shift %.3g, %d iterations\n", ic.shift, report.iterations);
     fsi_ic_free(&ic);
-    A.val[0] = -3;
-    CHECK_RESULT(FSI_ERR_SINGULAR, fsi_ic_init(&ic, &A, NULL));
-    fsi_csr_free(&A, NULL);
+    matrix.val[0] = -3;
+    CHECK_RESULT(FSI_ERR_SINGULAR, fsi_ic_init(&ic, &matrix, NULL));
+    fsi_csr_free(&matrix, NULL);
     PASS();
 }
 
 /* Root of the condition of P A: extreme eigenvalues of the tridiagonal matrix that the coefficients
  * of conjugate gradients make (Lanczos). */
-static double condition_root(const fsi_csr *A, const fsi_ic *ic) {
+static double condition_root(const fsi_csr *matrix, const fsi_ic *ic) {
     enum {
         MOST = 400
     };
 
-    size_t N = (size_t)A->rows;
+    size_t N = (size_t)matrix->rows;
     fsi_real *r = random_vector(N, 6), *z = vector(N), *p = vector(N), *q = vector(N),
              *T = vector(MOST * MOST), w[MOST];
     double rz = 0, alpha = 1, first = fsi_norm(N, r);
@@ -802,7 +802,7 @@ static double condition_root(const fsi_csr *A, const fsi_ic *ic) {
         rz = fsi_dot(N, r, z);
         double beta = k ? rz / old : 0;
         fsi_xpay(N, z, (fsi_real)beta, p);
-        fsi_csr_mul(A, p, q);
+        fsi_csr_mul(matrix, p, q);
         alpha = rz / fsi_dot(N, p, q);
         fsi_axpy(N, (fsi_real)-alpha, q, r);
         T[k * MOST + k] = (fsi_real)(1 / alpha + beta / was);
@@ -837,20 +837,20 @@ TEST L_09_ic_and_mic_scaling(void) {
     for (int k = 0; k < 4; k++) {
         int n = 32 << k;
         size_t N = (size_t)(n * n);
-        fsi_csr A = laplacian(n, n, 1, 1, 0);
+        fsi_csr matrix = laplacian(n, n, 1, 1, 0);
         for (int form = 0; form < 2; form++) {
             fsi_ic_desc how;
             memset(&how, 0, sizeof how);
             how.modified = form;
             fsi_ic ic;
-            ASSERT(fsi_ic_init(&ic, &A, &how) >= 0);
-            root[form][k] = condition_root(&A, &ic);
+            ASSERT(fsi_ic_init(&ic, &matrix, &how) >= 0);
+            root[form][k] = condition_root(&matrix, &ic);
             /* same numbers, same factor */
-            ASSERT(fsi_ic_update(&ic, &A) >= 0);
+            ASSERT(fsi_ic_update(&ic, &matrix) >= 0);
             /* the smooth solution is out of reach in single precision */
             for (int side = TOL(0, 1); side < 2; side++) {
                 fsi_real *b = random_vector(N, 6), *x = vector(N);
-                fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), TOL(1e-6, 1e-4));
+                fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&matrix), TOL(1e-6, 1e-4));
                 for (int i = 0; side == 0 && i < n * n; i++) {
                     double X = (i % n + 1) / (n + 1.0), Y = (i / n + 1) / (n + 1.0);
                     b[i] = (fsi_real)(X * (1 - X) * exp(X * Y) + sin(3 * Y + 5 * X));
@@ -864,7 +864,7 @@ TEST L_09_ic_and_mic_scaling(void) {
             }
             fsi_ic_free(&ic);
         }
-        fsi_csr_free(&A, NULL);
+        fsi_csr_free(&matrix, NULL);
         CHECK_REL(0.1865 * (n + 1), root[0][k], 0.03);
     }
     for (int form = 0; form < 2; form++) {
@@ -1257,12 +1257,12 @@ TEST krylov_limits(void) {
         N = 400
     };
 
-    fsi_csr A = laplacian(20, 20, 1, 1, 0);
+    fsi_csr matrix = laplacian(20, 20, 1, 1, 0);
     fsi_real *b = random_vector(N, 8), *x = vector(N);
     fsi_report report;
     double now = 0;
     for (int k = 0; k < 3; k++) {
-        fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), 1e-5);
+        fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&matrix), 1e-5);
         size_t size = k == 0   ? fsi_cg_work_size(&desc)
                       : k == 1 ? fsi_symmqmr_work_size(&desc)
                                : fsi_gmres_work_size(&desc);
@@ -1285,12 +1285,12 @@ TEST krylov_limits(void) {
         CHECK_RESULT(FSI_NOT_CONVERGED, solvers[k](&desc, b, x, work + 8, size, &report));
         ASSERT_EQ(3, report.iterations);
         /* more than rounding allows: an end, not a loop */
-        desc = krylov(N, fsi_csr_operator(&A), 1e-18);
+        desc = krylov(N, fsi_csr_operator(&matrix), 1e-18);
         ASSERT(solvers[k](&desc, b, x, work + 8, size, &report) > 0);
         CHECK_MOST(report.residual, TOL(1e-12, 1e-4) * fsi_norm(N, b));
         free(work);
     }
-    fsi_csr_free(&A, NULL);
+    fsi_csr_free(&matrix, NULL);
     free(b);
     free(x);
     PASS();
@@ -1456,10 +1456,10 @@ TEST dense_factors_against_gauss(void) {
             free(y);
         }
     {
-        fsi_real Z[4] = {1, 2, 2, 4}, I[4] = {1, 2, 2, 1}, N[4] = {0, 0, 0, 0};
+        fsi_real Z[4] = {1, 2, 2, 4}, inertia[4] = {1, 2, 2, 1}, N[4] = {0, 0, 0, 0};
         int32_t pivot[2];
         CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_cholesky(2, Z));
-        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_cholesky(2, I)); /* indefinite */
+        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_cholesky(2, inertia)); /* indefinite */
         CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_lu(2, N, pivot));
         CHECK_RESULT(FSI_ERR_SINGULAR, fsi_dense_ldlt(2, N, pivot));
         N[1] = (fsi_real)HUGE_VAL;
@@ -1510,19 +1510,19 @@ TEST batched_small_systems(void) {
 /* ------------------------------------------------------------------------------------------------
  * sparse Cholesky */
 /* max |L L^T - P A P^T| */
-static double factor_error(const fsi_cholesky *c, const fsi_csr *A) {
-    int n = c->n;
-    double *D = dense_of(A), *L = (double *)calloc((size_t)n * (size_t)n, sizeof(double)),
+static double factor_error(const fsi_cholesky *factor, const fsi_csr *matrix) {
+    int n = factor->n;
+    double *D = dense_of(matrix), *L = (double *)calloc((size_t)n * (size_t)n, sizeof(double)),
            worst = 0;
     for (int j = 0; j < n; j++)
-        for (size_t p = c->col[j]; p < c->col[j + 1]; p++)
-            L[(size_t)c->row[p] * (size_t)n + (size_t)j] = c->val[p];
+        for (size_t p = factor->col[j]; p < factor->col[j + 1]; p++)
+            L[(size_t)factor->row[p] * (size_t)n + (size_t)j] = factor->val[p];
     for (int i = 0; i < n; i++)
         for (int j = 0; j <= i; j++) {
             double s = 0;
             for (int k = 0; k <= j; k++)
                 s += L[i * n + k] * L[j * n + k];
-            s = fabs(s - D[c->order[i] * n + c->order[j]]);
+            s = fabs(s - D[factor->order[i] * n + factor->order[j]]);
             if (!(s <= worst))
                 worst = s;
         }
@@ -1538,25 +1538,25 @@ TEST L_18_sparse_cholesky(void) {
         H = 50
     };
 
-    fsi_csr A = laplacian(M, M, 1, 1, 0), small = laplacian(15, 14, 1, 1, 0), arrow[2];
+    fsi_csr matrix = laplacian(M, M, 1, 1, 0), little = laplacian(15, 14, 1, 1, 0), arrow[2];
     fsi_real *b = random_vector(N, 1), *x = vector(N), *r = vector(N);
     fsi_cholesky_desc how;
     memset(&how, 0, sizeof how);
     fsi_cholesky c;
-    CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
+    CHECK_OK(fsi_cholesky_init(&c, &matrix, NULL));
     CHECK_RESULT(FSI_ERR_STATE, fsi_cholesky_solve(&c, b, x));
     size_t best = c.entries;
     /* twice: refactoring is the same */
     for (int k = 0; k < 2; k++) {
-        CHECK_OK(fsi_cholesky_factor(&c, &A, 0, NULL));
+        CHECK_OK(fsi_cholesky_factor(&c, &matrix, 0, NULL));
         CHECK_OK(fsi_cholesky_solve(&c, b, x));
-        fsi_csr_mul(&A, x, r);
+        fsi_csr_mul(&matrix, x, r);
         fsi_axpy(N, -1, b, r);
         CHECK_MOST(fsi_norm(N, r), TOL(1e-12, 1e-4) * fsi_norm(N, b));
     }
     how.ordering = FSI_ORDERING_NATURAL;
     fsi_cholesky d;
-    CHECK_OK(fsi_cholesky_init(&d, &A, &how));
+    CHECK_OK(fsi_cholesky_init(&d, &matrix, &how));
     size_t natural = d.entries;
     printf("  entries of L, 40^2 Poisson: %lu natural, %lu by minimum degree\n",
            (unsigned long)natural, (unsigned long)best);
@@ -1564,28 +1564,28 @@ TEST L_18_sparse_cholesky(void) {
     fsi_cholesky_free(&d);
     how.ordering = FSI_ORDERING_GIVEN;
     how.order = c.order;
-    CHECK_OK(fsi_cholesky_init(&d, &A, &how));
+    CHECK_OK(fsi_cholesky_init(&d, &matrix, &how));
     ASSERT(d.entries == best);
     fsi_cholesky_free(&c);
     fsi_cholesky_free(&d);
     fsi_cholesky_free(&d);
-    CHECK_OK(fsi_cholesky_init(&c, &small, NULL));
-    CHECK_OK(fsi_cholesky_factor(&c, &small, 0, NULL));
-    CHECK_MOST(factor_error(&c, &small), 1e-12);
+    CHECK_OK(fsi_cholesky_init(&c, &little, NULL));
+    CHECK_OK(fsi_cholesky_factor(&c, &little, 0, NULL));
+    CHECK_MOST(factor_error(&c, &little), 1e-12);
     /* + 2.5 I, same pattern */
-    CHECK_OK(fsi_cholesky_factor(&c, &small, 2.5, NULL));
-    for (int i = 0; i < small.rows; i++)
-        for (int k = small.row[i]; k < small.row[i + 1]; k++)
-            if (small.col[k] == i)
-                small.val[k] += FSI_R(2.5);
-    CHECK_MOST(factor_error(&c, &small), 1e-12);
-    for (int i = 0; i < small.rows; i++)
-        for (int k = small.row[i]; k < small.row[i + 1]; k++)
-            if (small.col[k] == i && i == 33)
-                small.val[k] = -1;
-    CHECK_RESULT(FSI_ERR_SINGULAR, fsi_cholesky_factor(&c, &small, 0, NULL));
+    CHECK_OK(fsi_cholesky_factor(&c, &little, 2.5, NULL));
+    for (int i = 0; i < little.rows; i++)
+        for (int k = little.row[i]; k < little.row[i + 1]; k++)
+            if (little.col[k] == i)
+                little.val[k] += FSI_R(2.5);
+    CHECK_MOST(factor_error(&c, &little), 1e-12);
+    for (int i = 0; i < little.rows; i++)
+        for (int k = little.row[i]; k < little.row[i + 1]; k++)
+            if (little.col[k] == i && i == 33)
+                little.val[k] = -1;
+    CHECK_RESULT(FSI_ERR_SINGULAR, fsi_cholesky_factor(&c, &little, 0, NULL));
     ASSERT(c.failed >= 0 && !c.factored);
-    CHECK_RESULT(FSI_ERR_SIZE, fsi_cholesky_factor(&c, &A, 0, NULL));
+    CHECK_RESULT(FSI_ERR_SIZE, fsi_cholesky_factor(&c, &matrix, 0, NULL));
     fsi_cholesky_free(&c);
     for (int k = 0; k < 2; k++) {
         triplets t = {NULL, NULL, NULL, 0, 0};
@@ -1609,8 +1609,8 @@ TEST L_18_sparse_cholesky(void) {
         }
         fsi_csr_free(&arrow[k], NULL);
     }
-    fsi_csr_free(&A, NULL);
-    fsi_csr_free(&small, NULL);
+    fsi_csr_free(&matrix, NULL);
+    fsi_csr_free(&little, NULL);
     free(b);
     free(x);
     free(r);
@@ -1633,13 +1633,13 @@ TEST cholesky_random_patterns(void) {
             put(&t, i, i, 1);
             put(&t, j, j, 1);
         }
-        fsi_csr A = build(&t, n, n);
-        fsi_cholesky c;
-        CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
-        CHECK_OK(fsi_cholesky_factor(&c, &A, 0, NULL));
-        CHECK_MOST(factor_error(&c, &A), 1e-11);
-        fsi_cholesky_free(&c);
-        fsi_csr_free(&A, NULL);
+        fsi_csr matrix = build(&t, n, n);
+        fsi_cholesky factor;
+        CHECK_OK(fsi_cholesky_init(&factor, &matrix, NULL));
+        CHECK_OK(fsi_cholesky_factor(&factor, &matrix, 0, NULL));
+        CHECK_MOST(factor_error(&factor, &matrix), 1e-11);
+        fsi_cholesky_free(&factor);
+        fsi_csr_free(&matrix, NULL);
     }
     PASS();
 }
@@ -1664,17 +1664,17 @@ TEST L_18_cholesky_of_a_random_graph(void) {
                 put(&t, j, i, -1);
             }
         }
-    fsi_csr A = build(&t, N, N);
-    fsi_cholesky c;
-    CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
-    CHECK_OK(fsi_cholesky_factor(&c, &A, 0, NULL));
-    CHECK_OK(fsi_cholesky_solve(&c, b, x));
-    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&A), 0);
+    fsi_csr matrix = build(&t, N, N);
+    fsi_cholesky factor;
+    CHECK_OK(fsi_cholesky_init(&factor, &matrix, NULL));
+    CHECK_OK(fsi_cholesky_factor(&factor, &matrix, 0, NULL));
+    CHECK_OK(fsi_cholesky_solve(&factor, b, x));
+    fsi_krylov_desc desc = krylov(N, fsi_csr_operator(&matrix), 0);
     CHECK_MOST(residual_of(&desc, b, x), TOL(1e-13, 1e-5) * fsi_norm(N, b));
     /* of a full triangle with 0.5 N^2 */
-    CHECK_MOST((double)c.entries, 0.3 * N * N);
-    fsi_cholesky_free(&c);
-    fsi_csr_free(&A, NULL);
+    CHECK_MOST((double)factor.entries, 0.3 * N * N);
+    fsi_cholesky_free(&factor);
+    fsi_csr_free(&matrix, NULL);
     free(b);
     free(x);
     PASS();
@@ -1714,7 +1714,7 @@ TEST L_19_woodbury_equals_cholesky(void) {
                 if (row[a] != 0)
                     put(&t, i, 6 * (i * BODIES / N) + a, row[a]);
         }
-        fsi_csr U = build(&t, N, K);
+        fsi_csr matrix = build(&t, N, K);
         /* inverse mass, fluid density 1 */
         for (int j = 0; j < K; j++)
             C[j * K + j] = FSI_R((j % 6 < 3 ? 0.1 : 0.3) / ratio);
@@ -1722,29 +1722,30 @@ TEST L_19_woodbury_equals_cholesky(void) {
             D[i * N + i] = (double)d[i];
         for (int i = 0; i < N; i++)
             for (int j = 0; j < N; j++)
-                for (int a = U.row[i]; a < U.row[i + 1]; a++)
-                    for (int c = U.row[j]; c < U.row[j + 1]; c++)
-                        D[i * N + j] += (double)U.val[a] * (double)C[U.col[a] * K + U.col[c]]
-                                        * (double)U.val[c];
+                for (int a = matrix.row[i]; a < matrix.row[i + 1]; a++)
+                    for (int c = matrix.row[j]; c < matrix.row[j + 1]; c++)
+                        D[i * N + j] += (double)matrix.val[a]
+                                        * (double)C[matrix.col[a] * K + matrix.col[c]]
+                                        * (double)matrix.val[c];
         desc.n = N;
         desc.diagonal = d;
-        desc.U = &U;
+        desc.U = &matrix;
         desc.C = C;
-        fsi_woodbury w;
-        CHECK_OK(fsi_woodbury_init(&w, &desc));
-        fsi_woodbury_solve(&w, b, x);
+        fsi_woodbury woodbury;
+        CHECK_OK(fsi_woodbury_init(&woodbury, &desc));
+        fsi_woodbury_solve(&woodbury, b, x);
         double *bd = doubles(N, b);
         double *exact = gauss(N, D, bd);
         CHECK_MOST(distance(N, x, exact), arm);
-        fsi_woodbury_free(&w);
-        fsi_woodbury_free(&w);
+        fsi_woodbury_free(&woodbury);
+        fsi_woodbury_free(&woodbury);
         /* a fixed direction is fine, a negative mass is not */
         C[0] = 0;
-        CHECK_OK(fsi_woodbury_init(&w, &desc));
-        fsi_woodbury_free(&w);
+        CHECK_OK(fsi_woodbury_init(&woodbury, &desc));
+        fsi_woodbury_free(&woodbury);
         C[0] = -1;
-        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_woodbury_init(&w, &desc));
-        fsi_csr_free(&U, NULL);
+        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_woodbury_init(&woodbury, &desc));
+        fsi_csr_free(&matrix, NULL);
         free(b);
         free(exact);
         free(bd);
@@ -1804,9 +1805,9 @@ TEST L_20_L_21_symmetric_and_positive(void) {
     CHECK_OK(fsi_ic_init(&ic, &A, NULL));
     fsi_ic mic;
     CHECK_OK(fsi_ic_init(&mic, &A, &how));
-    fsi_cholesky c;
-    CHECK_OK(fsi_cholesky_init(&c, &A, NULL));
-    CHECK_OK(fsi_cholesky_factor(&c, &A, 0, NULL));
+    fsi_cholesky factor;
+    CHECK_OK(fsi_cholesky_init(&factor, &A, NULL));
+    CHECK_OK(fsi_cholesky_factor(&factor, &A, 0, NULL));
     for (int i = 0; i < N; i++) {
         diag[i] = FSI_R(2 + check_random(&seed));
         put(&t, i, i % 6, check_random(&seed));
@@ -1818,17 +1819,17 @@ TEST L_20_L_21_symmetric_and_positive(void) {
     wd.diagonal = diag;
     wd.U = &U;
     wd.C = C;
-    fsi_woodbury w;
-    CHECK_OK(fsi_woodbury_init(&w, &wd));
+    fsi_woodbury woodbury;
+    CHECK_OK(fsi_woodbury_init(&woodbury, &wd));
     ASSERT(symmetric_positive(fsi_csr_operator(&A), N, "laplacian", tol, 1));
     ASSERT(symmetric_positive(fsi_ic_operator(&ic), N, "ic", tol, 1));
     ASSERT(symmetric_positive(fsi_ic_operator(&mic), N, "mic", tol, 1));
-    ASSERT(symmetric_positive(fsi_cholesky_operator(&c), N, "cholesky", tol, 1));
-    ASSERT(symmetric_positive(fsi_woodbury_operator(&w), N, "woodbury", tol, 1));
+    ASSERT(symmetric_positive(fsi_cholesky_operator(&factor), N, "cholesky", tol, 1));
+    ASSERT(symmetric_positive(fsi_woodbury_operator(&woodbury), N, "woodbury", tol, 1));
     fsi_ic_free(&ic);
     fsi_ic_free(&mic);
-    fsi_cholesky_free(&c);
-    fsi_woodbury_free(&w);
+    fsi_cholesky_free(&factor);
+    fsi_woodbury_free(&woodbury);
     fsi_csr_free(&A, NULL);
     fsi_csr_free(&U, NULL);
     PASS();
@@ -1859,15 +1860,15 @@ TEST L_03_spectra(void) {
     for (int dim = 2; dim <= 3; dim++)
         for (int wall = 0; wall < 2; wall++) {
             int n = dim == 2 ? 16 : full ? 12 : 6, total = dim == 2 ? n * n : n * n * n;
-            fsi_csr A = laplacian(n, n, dim == 2 ? 1 : n, wall, 0);
-            double *D = dense_of(&A), *exact = grid_spectrum(n, dim, wall);
+            fsi_csr matrix = laplacian(n, n, dim == 2 ? 1 : n, wall, 0);
+            double *D = dense_of(&matrix), *exact = grid_spectrum(n, dim, wall);
             fsi_real *d = vector((size_t)(total * total)), *w = vector((size_t)total);
             for (int k = 0; k < total * total; k++)
                 d[k] = (fsi_real)D[k];
             CHECK_OK(fsi_eigen_dense(total, d, NULL, w, d, NULL));
             for (int k = 0; k < total; k++)
                 CHECK_NEAR(exact[k], w[k], TOL(1e-12, 2e-6));
-            fsi_csr_free(&A, NULL);
+            fsi_csr_free(&matrix, NULL);
             free(D);
             free(exact);
             free(d);
@@ -1879,12 +1880,12 @@ TEST L_03_spectra(void) {
             C = 30
         };
 
-        fsi_csr A = laplacian(16, 16, 16, wall, 0);
+        fsi_csr matrix = laplacian(16, 16, 16, wall, 0);
         double *exact = grid_spectrum(16, 3, wall);
         fsi_real w[C], *V = vector((size_t)C * 4096);
         fsi_modes_desc desc;
         memset(&desc, 0, sizeof desc);
-        desc.K = &A;
+        desc.K = &matrix;
         desc.count = C;
         fsi_report report;
         CHECK_OK(fsi_modes_solve(&desc, w, V, &report));
@@ -1892,7 +1893,7 @@ TEST L_03_spectra(void) {
             CHECK_NEAR(exact[k], w[k], TOL(1e-8, 1e-5));
         printf("  16^3 %s: %d modes in %d solves, %d restarts\n", wall ? "Dirichlet" : "Neumann", C,
                report.iterations, report.restarts);
-        fsi_csr_free(&A, NULL);
+        fsi_csr_free(&matrix, NULL);
         free(exact);
         free(V);
     }
@@ -2070,12 +2071,12 @@ TEST modes_against_dense(void) {
 }
 
 TEST modes_refusals(void) {
-    fsi_csr K = laplacian(5, 1, 1, 1, 0);
+    fsi_csr matrix = laplacian(5, 1, 1, 1, 0);
     fsi_real w[5], V[25], two[10] = {1, 1, 1, 1, 1, 2, 2, 2, 2, 2};
     fsi_modes_desc desc;
     memset(&desc, 0, sizeof desc);
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_modes_solve(&desc, w, V, NULL));
-    desc.K = &K;
+    desc.K = &matrix;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_modes_solve(&desc, w, V, NULL)); /* count 0 */
     desc.count = 6;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_modes_solve(&desc, w, V, NULL));
@@ -2088,7 +2089,7 @@ TEST modes_refusals(void) {
     desc.count = 5;
     CHECK_OK(fsi_modes_solve(&desc, w, V, NULL));
     CHECK_NEAR(2 - 2 * cos(3.14159265358979323846 / 6), w[0], TOL(1e-12, 1e-6));
-    fsi_csr_free(&K, NULL);
+    fsi_csr_free(&matrix, NULL);
     PASS();
 }
 
@@ -2109,9 +2110,9 @@ TEST any_magnitude(void) {
     for (int q = -1; q < 4; q++) { /* -1: ordinary units */
         double s = q < 0 ? 1 : scale[q], tol = TOL(1e-11, 2e-3);
         fsi_real A[N * N], S[N * N], got[6][N];
-        fsi_csr K = laplacian(M, 1, 1, 1, 0);
+        fsi_csr matrix = laplacian(M, 1, 1, 1, 0);
         fsi_modes_desc md;
-        fsi_krylov_desc kd = krylov(M, fsi_csr_operator(&K), TOL(1e-10, 1e-4));
+        fsi_krylov_desc kd = krylov(M, fsi_csr_operator(&matrix), TOL(1e-10, 1e-4));
         fsi_real w[3], V[3 * M], x[M], f[M];
         uint64_t seed = 5;
         memset(&md, 0, sizeof md);
@@ -2141,13 +2142,13 @@ TEST any_magnitude(void) {
         CHECK_OK(fsi_qr_factor(N, N, R, tau, pivot, 0, &rank));
         fsi_qr_solve(N, N, R, tau, pivot, rank, c, got[3], NULL);
         CHECK_OK(fsi_eigen_dense(N, S, NULL, got[4], R, NULL));
-        for (int i = 0; i < K.row[M]; i++)
-            K.val[i] *= (fsi_real)s;
+        for (int i = 0; i < matrix.row[M]; i++)
+            matrix.val[i] *= (fsi_real)s;
         for (int i = 0; i < M; i++) {
             f[i] = FSI_R(q < 0 ? 1 : s);
             x[i] = 0;
         }
-        md.K = &K;
+        md.K = &matrix;
         md.count = 3;
         CHECK_OK(fsi_modes_solve(&md, w, V, NULL));
         for (int i = 0; i < 3; i++)
@@ -2181,7 +2182,7 @@ TEST any_magnitude(void) {
             CHECK_NEAR(-1, h.y, 1e-6);
             CHECK_NEAR(0, h.w, 1e-6);
         }
-        fsi_csr_free(&K, NULL);
+        fsi_csr_free(&matrix, NULL);
     }
     PASS();
 }
@@ -2214,13 +2215,13 @@ TEST impossible_input_is_told(void) {
     CHECK_NEAR(0, x[0], 1e-6);
     CHECK_NEAR(1, x[1], 1e-6);
     fsi_woodbury_free(&wb);
-    fsi_cholesky c;
-    CHECK_OK(fsi_cholesky_init(&c, &U, NULL));
-    CHECK_OK(fsi_cholesky_factor(&c, &U, 0, NULL));
+    fsi_cholesky factor;
+    CHECK_OK(fsi_cholesky_init(&factor, &U, NULL));
+    CHECK_OK(fsi_cholesky_factor(&factor, &U, 0, NULL));
     x[0] = x[1] = 7;
-    CHECK_RESULT(FSI_ERR_NUMERIC, fsi_cholesky_solve(&c, b, x));
+    CHECK_RESULT(FSI_ERR_NUMERIC, fsi_cholesky_solve(&factor, b, x));
     ASSERT(x[0] >= 7 && x[0] <= 7);
-    fsi_cholesky_free(&c);
+    fsi_cholesky_free(&factor);
     put(&t, 0, 0, 1);
     put(&t, 1, 1, 1);
     put(&t, 0, 1, 0.5);
@@ -2244,7 +2245,7 @@ TEST impossible_input_is_told(void) {
 /* ------------------------------------------------------------------------------------------------
  * allocator, threads */
 /* Runs everything that allocates; the first result that is not a success ends it. */
-static fsi_result allocate_all(const fsi_allocator *a, int *stage) {
+static fsi_result allocate_all(const fsi_allocator *allocator, int *stage) {
     static const int32_t ti[4] = {0, 1, 0, 1}, tj[4] = {0, 1, 1, 0};
     static const fsi_real tv[4] = {2, 2, 1, 1};
     fsi_csr A = {0, 0, NULL, NULL, NULL}, T = {0, 0, NULL, NULL, NULL},
@@ -2264,8 +2265,8 @@ static fsi_result allocate_all(const fsi_allocator *a, int *stage) {
     memset(&mh, 0, sizeof mh);
     fsi_ic ic;
     memset(&ic, 0, sizeof ic);
-    fsi_cholesky c;
-    memset(&c, 0, sizeof c);
+    fsi_cholesky factor;
+    memset(&factor, 0, sizeof factor);
     fsi_woodbury wb;
     memset(&wb, 0, sizeof wb);
     for (int i = 0; i < 30; i++) {
@@ -2275,7 +2276,7 @@ static fsi_result allocate_all(const fsi_allocator *a, int *stage) {
         put(&t, i, i % 2, 1);
     }
     fsi_csr U = build(&t, 30, 2);
-    desc.allocator = ih.allocator = ch.allocator = wh.allocator = mh.allocator = *a;
+    desc.allocator = ih.allocator = ch.allocator = wh.allocator = mh.allocator = *allocator;
     wh.n = 30;
     wh.diagonal = d;
     wh.U = &U;
@@ -2283,58 +2284,58 @@ static fsi_result allocate_all(const fsi_allocator *a, int *stage) {
     mh.K = &L;
     mh.count = 4;
     *stage = 0;
-    fsi_result r = fsi_csr_from_triplets(&A, 2, 2, 4, ti, tj, tv, a);
-    if (r == FSI_OK) {
+    fsi_result result = fsi_csr_from_triplets(&A, 2, 2, 4, ti, tj, tv, allocator);
+    if (result == FSI_OK) {
         *stage = 1;
-        r = fsi_csr_transpose(&A, &T, a);
+        result = fsi_csr_transpose(&A, &T, allocator);
     }
     for (int i = 0; i < 3; i++)
-        if (r == FSI_OK) {
+        if (result == FSI_OK) {
             *stage = 2 + i;
-            r = solvers[i](&desc, b, x, NULL, 0, NULL);
+            result = solvers[i](&desc, b, x, NULL, 0, NULL);
         }
-    if (r == FSI_OK) {
+    if (result == FSI_OK) {
         *stage = 5;
-        r = fsi_ic_init(&ic, &L, &ih);
+        result = fsi_ic_init(&ic, &L, &ih);
     }
-    if (r == FSI_OK) {
+    if (result == FSI_OK) {
         *stage = 6;
-        r = fsi_cholesky_init(&c, &L, &ch);
+        result = fsi_cholesky_init(&factor, &L, &ch);
     }
-    if (r == FSI_OK) {
+    if (result == FSI_OK) {
         *stage = 7;
-        r = fsi_woodbury_init(&wb, &wh);
+        result = fsi_woodbury_init(&wb, &wh);
     }
-    if (r == FSI_OK) {
+    if (result == FSI_OK) {
         *stage = 8;
-        r = fsi_eigen_dense(3, D, E, w, V, a);
+        result = fsi_eigen_dense(3, D, E, w, V, allocator);
     }
-    if (r == FSI_OK) {
+    if (result == FSI_OK) {
         *stage = 9;
-        r = fsi_modes_solve(&mh, w, V, NULL);
+        result = fsi_modes_solve(&mh, w, V, NULL);
     }
-    fsi_csr_free(&A, a);
-    fsi_csr_free(&T, a);
+    fsi_csr_free(&A, allocator);
+    fsi_csr_free(&T, allocator);
     fsi_ic_free(&ic);
-    fsi_cholesky_free(&c);
+    fsi_cholesky_free(&factor);
     fsi_woodbury_free(&wb);
     fsi_csr_free(&L, NULL);
     fsi_csr_free(&U, NULL);
-    return r;
+    return result;
 }
 
 TEST failing_allocator_everywhere(void) {
     int k, stage = 0, last = -1;
     for (k = 0; k < 100; k++) {
         fail_allocator f = fail_begin(k);
-        fsi_allocator a = fail_make(&f);
-        fsi_result r = allocate_all(&a, &stage);
+        fsi_allocator allocator = fail_make(&f);
+        fsi_result result = allocate_all(&allocator, &stage);
         ASSERT_EQ(0, (int)f.live);
         ASSERT(stage >= last);
         last = stage;
-        if (r == FSI_OK)
+        if (result == FSI_OK)
             break;
-        CHECK_RESULT(FSI_ERR_MEMORY, r);
+        CHECK_RESULT(FSI_ERR_MEMORY, result);
     }
     ASSERT(k > 10 && k < 100);
     ASSERT_EQ(9, stage);
@@ -2495,16 +2496,16 @@ static void hostile_matrix(int kind, double scale, uint64_t *seed, double *null_
 static const char *hostile_case(uint64_t seed) {
     static const char *const text[3] = {"cg", "symmqmr", "gmres"};
     static char where[80];
-    const double far = TOL(120, 6);
+    const double far_off = TOL(120, 6);
     int kind = (int)(seed % 9), method = (int)(seed / 9 % 3);
     double null_vector[HOSTILE], norm = 0, outside = 0;
     fsi_real b[HOSTILE], x[HOSTILE], x0[HOSTILE];
-    fsi_krylov_desc d;
-    memset(&d, 0, sizeof d);
+    fsi_krylov_desc desc;
+    memset(&desc, 0, sizeof desc);
     memset(x, 0, sizeof x);
     hostile_n = 1 + (int)((check_random(&seed) + 1) / 2 * (HOSTILE - 1));
-    double scale = seed & 64 ? 1 : pow(10, far * check_random(&seed));
-    double b_size = seed & 128 ? 1 : pow(10, far * check_random(&seed));
+    double scale = seed & 64 ? 1 : pow(10, far_off * check_random(&seed));
+    double b_size = seed & 128 ? 1 : pow(10, far_off * check_random(&seed));
     if (seed % 31 == 0)
         b_size = TOL(1e170, 1e12);
     if (seed % 31 == 1)
@@ -2532,24 +2533,24 @@ static const char *hostile_case(uint64_t seed) {
         outside += null_vector[i] * (double)b[i] / norm;
     }
     norm *= sqrt(left);
-    d.n = (size_t)hostile_n;
-    d.A.apply_fn = hostile_apply;
-    d.A.user = hostile_A;
+    desc.n = (size_t)hostile_n;
+    desc.A.apply_fn = hostile_apply;
+    desc.A.user = hostile_A;
     if (seed & 256) {
-        d.precondition.apply_fn = hostile_apply;
-        d.precondition.user = hostile_P;
+        desc.precondition.apply_fn = hostile_apply;
+        desc.precondition.user = hostile_P;
     }
-    double tolerance = d.tolerance = pow(10, TOL(-10, -4) * (check_random(&seed) + 1) / 2);
-    d.max_iterations = seed & 512 ? 0 : 1 + (int)(seed % 7);
-    d.restart = seed & 1024 ? 0 : 1 + (int)(seed % 5);
-    d.guess = (seed & 2048) != 0;
-    fsi_report r;
+    double tolerance = desc.tolerance = pow(10, TOL(-10, -4) * (check_random(&seed) + 1) / 2);
+    desc.max_iterations = seed & 512 ? 0 : 1 + (int)(seed % 7);
+    desc.restart = seed & 1024 ? 0 : 1 + (int)(seed % 5);
+    desc.guess = (seed & 2048) != 0;
+    fsi_report report;
     fsi_result got = (method == 0   ? fsi_cg_solve
                       : method == 1 ? fsi_symmqmr_solve
-                                    : fsi_gmres_solve)(&d, b, x, NULL, 0, &r);
+                                    : fsi_gmres_solve)(&desc, b, x, NULL, 0, &report);
     snprintf(where, sizeof where, "%s, kind %d, n %d, result %d", text[method], kind, hostile_n,
              (int)got);
-    if (!fsi_all_finite(d.n, x) || r.residual - r.residual != 0)
+    if (!fsi_all_finite(desc.n, x) || report.residual - report.residual != 0)
         return "not finite";
     if (got < 0)
         return got == FSI_ERR_NUMERIC && (seed % 31 < 2 || !TOL(1, 0)) ? NULL : where;
@@ -2560,21 +2561,21 @@ static const char *hostile_case(uint64_t seed) {
     if (got == FSI_OK && left > 1.0001 * tolerance * norm + size)
         return where;
     /* what is reported is true */
-    if (fabs(left - r.residual) > 1e-6 * left + size)
+    if (fabs(left - report.residual) > 1e-6 * left + size)
         return where;
-    if (r.iterations > (d.max_iterations ? d.max_iterations : 10 * hostile_n + 100))
+    if (report.iterations > (desc.max_iterations ? desc.max_iterations : 10 * hostile_n + 100))
         return where;
-    double given = d.guess ? fmin(norm, hostile_residual(b, x0, &scale)) : norm;
+    double given = desc.guess ? fmin(norm, hostile_residual(b, x0, &scale)) : norm;
     /* not worse than what was given */
     if (method && left > given * (1 + 1e-6) + size)
         return where;
-    if (method == 0 && kind == 2 && hostile_n > 1 && !d.max_iterations
+    if (method == 0 && kind == 2 && hostile_n > 1 && !desc.max_iterations
         && fabs(outside) * 1e-3 > tolerance && got != FSI_INCOMPATIBLE && got != FSI_STALLED &&
         /* never a loop to the cap; float: rank is a matter of opinion */
         (TOL(1, 0) || got != FSI_BREAKDOWN))
         return where;
     /* and the easy ones are solved */
-    if (kind == 0 && !d.max_iterations && (method < 2 || !d.restart) && got != FSI_OK
+    if (kind == 0 && !desc.max_iterations && (method < 2 || !desc.restart) && got != FSI_OK
         && left > 100 * size)
         return where;
     return NULL;

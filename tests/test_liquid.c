@@ -8,16 +8,16 @@
 #define G 9.81
 
 static fsi_grid_desc tank(int nx, int ny, int nz, double h) {
-    fsi_grid_desc d;
-    memset(&d, 0, sizeof d);
-    d.nx = nx;
-    d.ny = ny;
-    d.nz = nz;
-    d.h = (fsi_real)h;
-    d.rho = 1000;
-    d.gravity = fsi_vec(0, (fsi_real)-G, 0);
-    d.liquid = 1;
-    return d;
+    fsi_grid_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nx = nx;
+    desc.ny = ny;
+    desc.nz = nz;
+    desc.h = (fsi_real)h;
+    desc.rho = 1000;
+    desc.gravity = fsi_vec(0, (fsi_real)-G, 0);
+    desc.liquid = 1;
+    return desc;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -28,19 +28,20 @@ static fsi_real wave_fn(fsi_vec3 x, void *user) {
 }
 
 /* highest crossing in column i, m */
-static double surface_height(const fsi_grid *g, int i) {
-    for (int j = g->ny - 2; j >= 0; j--) {
-        double p = (double)g->phi[i + g->nx * j], q = (double)g->phi[i + g->nx * (j + 1)];
+static double surface_height(const fsi_grid *grid, int i) {
+    for (int j = grid->ny - 2; j >= 0; j--) {
+        double p = (double)grid->phi[i + grid->nx * j],
+               q = (double)grid->phi[i + grid->nx * (j + 1)];
         if (p < 0 && q >= 0)
-            return (j + 0.5 + p / (p - q)) * (double)g->h;
+            return (j + 0.5 + p / (p - q)) * (double)grid->h;
     }
     return 0;
 }
 
-static double first_mode(const fsi_grid *g) {
+static double first_mode(const fsi_grid *grid) {
     double a = 0;
-    for (int i = 0; i < g->nx; i++)
-        a += 2.0 / g->nx * (surface_height(g, i) - 0.5) * cos(PI * (i + 0.5) / g->nx);
+    for (int i = 0; i < grid->nx; i++)
+        a += 2.0 / grid->nx * (surface_height(grid, i) - 0.5) * cos(PI * (i + 0.5) / grid->nx);
     return a;
 }
 
@@ -55,21 +56,22 @@ static wave run_wave(int n, int per_period) {
     double exact = sqrt(G * PI * tanh(PI * 0.5)), dt = 2 * PI / exact / per_period, top = 0,
            first = -1, last = 0;
     int crossings = 0;
-    fsi_grid_desc d = tank(n, n, 1, 1.0 / n);
+    fsi_grid_desc desc = tank(n, n, 1, 1.0 / n);
     wave w;
     memset(&w, 0, sizeof w);
-    d.tolerance = TOL(1e-9, 1e-5);
-    fsi_grid g;
-    if (fsi_grid_init(&g, &d) < 0 || fsi_grid_set_field(&g, FSI_FIELD_PHI, wave_fn, NULL) < 0) {
+    desc.tolerance = TOL(1e-9, 1e-5);
+    fsi_grid grid;
+    if (fsi_grid_init(&grid, &desc) < 0
+        || fsi_grid_set_field(&grid, FSI_FIELD_PHI, wave_fn, NULL) < 0) {
         w.failed = 1;
         return w;
     }
     double before;
-    double start = before = first_mode(&g);
+    double start = before = first_mode(&grid);
     for (int s = 0; s < (int)(5.3 * per_period); s++) {
-        if (fsi_grid_step(&g, (fsi_real)dt, NULL) < 0)
+        if (fsi_grid_step(&grid, (fsi_real)dt, NULL) < 0)
             w.failed = 1;
-        double a = first_mode(&g);
+        double a = first_mode(&grid);
         if (a * before < 0) {
             last = (s + before / (before - a)) * dt;
             if (first < 0)
@@ -86,7 +88,7 @@ static wave run_wave(int n, int per_period) {
         before = a;
     }
     w.omega = PI * (crossings - 1) / (last - first);
-    fsi_grid_free(&g);
+    fsi_grid_free(&grid);
     return w;
 }
 
@@ -123,24 +125,24 @@ static fsi_real utube_fn(fsi_vec3 x, void *user) {
 TEST F_15_u_tube(void) {
     const int n = 16, nx = 5 * n, ny = 5 * n;
     double top = 3.5, before = 0, first = -1, last = 0;
-    fsi_grid_desc d = tank(nx, ny, 1, 1.0 / n);
+    fsi_grid_desc desc = tank(nx, ny, 1, 1.0 / n);
     uint8_t *solid = (uint8_t *)calloc((size_t)(nx * ny), 1);
-    fsi_occlusion o;
+    fsi_occlusion occlusion;
     int crossings = 0;
-    memset(&o, 0, sizeof o);
+    memset(&occlusion, 0, sizeof occlusion);
     for (int c = 0; c < nx * ny; c++)
         solid[c] = c / nx >= n && c % nx >= n && c % nx < 4 * n;
-    o.solid = solid;
+    occlusion.solid = solid;
     /* straight parts and two bends */
     double L = 2 * (top - 1) + 3 + 2 * 0.5587;
     double exact = sqrt(2 * G / L);
     double dt = 2 * PI / exact / 80;
-    fsi_grid g;
-    CHECK_OK(fsi_grid_init(&g, &d));
-    CHECK_OK(fsi_grid_set_occlusion(&g, &o));
-    CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, utube_fn, &top));
+    fsi_grid grid;
+    CHECK_OK(fsi_grid_init(&grid, &desc));
+    CHECK_OK(fsi_grid_set_occlusion(&grid, &occlusion));
+    CHECK_OK(fsi_grid_set_field(&grid, FSI_FIELD_PHI, utube_fn, &top));
     for (int s = 0; s < 125; s++) {
-        double a = surface_height(&g, n / 2) - surface_height(&g, nx - n / 2);
+        double a = surface_height(&grid, n / 2) - surface_height(&grid, nx - n / 2);
         if (s && a * before < 0) {
             last = (s - 1 + before / (before - a)) * dt;
             if (first < 0)
@@ -148,13 +150,13 @@ TEST F_15_u_tube(void) {
             crossings++;
         }
         before = a;
-        ASSERT(fsi_grid_step(&g, (fsi_real)dt, NULL) >= 0);
+        ASSERT(fsi_grid_step(&grid, (fsi_real)dt, NULL) >= 0);
     }
     ASSERT(crossings >= 2);
     printf("  omega %.4f, exact %.4f, %+.2f %%\n", PI * (crossings - 1) / (last - first), exact,
            100 * (PI * (crossings - 1) / (last - first) / exact - 1));
     CHECK_REL(exact, PI * (crossings - 1) / (last - first), 0.03);
-    fsi_grid_free(&g);
+    fsi_grid_free(&grid);
     free(solid);
     PASS();
 }
@@ -176,16 +178,17 @@ static fsi_real column_fn(fsi_vec3 x, void *user) {
 }
 
 /* farthest wet point of the lowest three rows, m */
-static double dam_front(const fsi_grid *g) {
+static double dam_front(const fsi_grid *grid) {
     double x = 0;
     for (int j = 0; j < 3; j++)
-        for (int i = g->nx - 2; i >= 0; i--) {
-            double p = (double)g->phi[i + g->nx * j], q = (double)g->phi[i + 1 + g->nx * j];
+        for (int i = grid->nx - 2; i >= 0; i--) {
+            double p = (double)grid->phi[i + grid->nx * j],
+                   q = (double)grid->phi[i + 1 + grid->nx * j];
             if (!(p < 0))
                 continue;
-            double at = q < 0 ? g->nx : i + 0.5 + p / (p - q);
-            if (at * (double)g->h > x)
-                x = at * (double)g->h;
+            double at = q < 0 ? grid->nx : i + 0.5 + p / (p - q);
+            if (at * (double)grid->h > x)
+                x = at * (double)grid->h;
             break;
         }
     return x;
@@ -196,24 +199,25 @@ static double dam_front(const fsi_grid *g) {
 static double dam_run(int n, double until, int count, const double *T, double delay, double *Z,
                       double *speed) {
     const double a = 0.05715, unit = sqrt(2 * G / a);
-    fsi_grid_desc d = tank(7 * n, 3 * n, 1, a / n);
+    fsi_grid_desc desc = tank(7 * n, 3 * n, 1, a / n);
     column c;
     double before = 1, tb = 0, z_at = 0, t_at = 0;
     int k = 0;
     memset(&c, 0, sizeof c);
     c.width = a;
     c.height = 2 * a;
-    fsi_grid g;
-    if (fsi_grid_init(&g, &d) < 0 || fsi_grid_set_field(&g, FSI_FIELD_PHI, column_fn, &c) < 0)
+    fsi_grid grid;
+    if (fsi_grid_init(&grid, &desc) < 0
+        || fsi_grid_set_field(&grid, FSI_FIELD_PHI, column_fn, &c) < 0)
         return 1e30;
-    double volume = g.levelset.state->target;
-    while (g.time * unit < until) {
+    double volume = grid.levelset.state->target;
+    while (grid.time * unit < until) {
         /* the start is the delicate part */
-        g.desc.cfl = g.time * unit < 1.2 ? FSI_R(0.25) : FSI_R(0.5);
-        if (fsi_grid_step(&g, fsi_grid_max_dt(&g), NULL) < 0)
+        grid.desc.cfl = grid.time * unit < 1.2 ? FSI_R(0.25) : FSI_R(0.5);
+        if (fsi_grid_step(&grid, fsi_grid_max_dt(&grid), NULL) < 0)
             break;
-        double t = g.time * unit;
-        double z = dam_front(&g) / a;
+        double t = grid.time * unit;
+        double z = dam_front(&grid) / a;
         for (; k < count && t >= T[k] - delay; k++)
             Z[k] = before + (z - before) * (T[k] - delay - tb) / (t - tb);
         if (t < 2) {
@@ -226,8 +230,8 @@ static double dam_run(int n, double until, int count, const double *T, double de
     /* mean dZ/dT from T = 2 on */
     if (speed)
         *speed = (before - z_at) / (tb - t_at);
-    double out = fsi_levelset_volume(&g.levelset, NULL, NULL) / volume - 1;
-    fsi_grid_free(&g);
+    double out = fsi_levelset_volume(&grid.levelset, NULL, NULL) / volume - 1;
+    fsi_grid_free(&grid);
     return out;
 }
 
@@ -263,28 +267,29 @@ TEST F_17_dam_break_volume(void) {
 TEST F_22_mirrored_dam_break(void) {
     for (int markers = -1; markers <= 4; markers += 5) {
         const int nx = 48, ny = 32, steps = 50;
-        fsi_grid_desc d = tank(nx, ny, 1, 1.0 / 32);
-        fsi_grid g[2];
+        fsi_grid_desc desc = tank(nx, ny, 1, 1.0 / 32);
+        fsi_grid grid[2];
         column c;
         double worst = 0, fastest = 0;
-        d.particles = markers;
-        d.tolerance = TOL(1e-12, 1e-6);
+        desc.particles = markers;
+        desc.tolerance = TOL(1e-12, 1e-6);
         for (int k = 0; k < 2; k++) {
             c.width = 0.413;
             c.height = 0.617;
             c.mirrored = k;
             c.from = k ? 1.5 : 0;
-            CHECK_OK(fsi_grid_init(&g[k], &d));
-            g[k].levelset.desc.even = 1;
-            CHECK_OK(fsi_grid_set_field(&g[k], FSI_FIELD_PHI, column_fn, &c));
+            CHECK_OK(fsi_grid_init(&grid[k], &desc));
+            grid[k].levelset.desc.even = 1;
+            CHECK_OK(fsi_grid_set_field(&grid[k], FSI_FIELD_PHI, column_fn, &c));
             for (int s = 0; s < steps; s++)
-                ASSERT(fsi_grid_step(&g[k], FSI_R(0.008), NULL) >= 0);
+                ASSERT(fsi_grid_step(&grid[k], FSI_R(0.008), NULL) >= 0);
         }
         for (int j = 0; j < ny; j++)
             for (int i = 0; i < nx; i++) {
-                double e = fabs((double)(g[0].phi[i + nx * j] - g[1].phi[nx - 1 - i + nx * j])),
-                       u = (double)g[0].u[0][i + (nx + 1) * j];
-                double eu = fabs(u + (double)g[1].u[0][nx - i + (nx + 1) * j]);
+                double e = fabs(
+                           (double)(grid[0].phi[i + nx * j] - grid[1].phi[nx - 1 - i + nx * j])),
+                       u = (double)grid[0].u[0][i + (nx + 1) * j];
+                double eu = fabs(u + (double)grid[1].u[0][nx - i + (nx + 1) * j]);
                 if (e > worst)
                     worst = e;
                 if (eu > worst)
@@ -296,8 +301,8 @@ TEST F_22_mirrored_dam_break(void) {
                worst, fastest);
         ASSERT(fastest > 1);
         CHECK_MOST(worst, TOL(1e-9, 0.05));
-        fsi_grid_free(&g[0]);
-        fsi_grid_free(&g[1]);
+        fsi_grid_free(&grid[0]);
+        fsi_grid_free(&grid[1]);
     }
     PASS();
 }
@@ -317,43 +322,43 @@ TEST F_18_torricelli(void) {
     const double h = 1.0 / nx;
     double y[2], scale = sqrt(2 * full * h / G), speed = 0, volume = 0, since = 0, coefficient = 0,
                  by_volume = 0;
-    fsi_grid_desc d = tank(nx, ny, 1, h);
+    fsi_grid_desc desc = tank(nx, ny, 1, h);
     int samples = 0;
-    d.side[2].kind = FSI_SIDE_OPEN;
-    d.cfl = 1;
-    fsi_grid g;
-    CHECK_OK(fsi_grid_init(&g, &d));
-    uint8_t *blocked = (uint8_t *)calloc(g.faces[1], 1);
+    desc.side[2].kind = FSI_SIDE_OPEN;
+    desc.cfl = 1;
+    fsi_grid grid;
+    CHECK_OK(fsi_grid_init(&grid, &desc));
+    uint8_t *blocked = (uint8_t *)calloc(grid.faces[1], 1);
     fsi_real *part;
-    part = (fsi_real *)calloc(g.cells, sizeof *part);
-    fsi_occlusion o;
-    memset(&o, 0, sizeof o);
+    part = (fsi_real *)calloc(grid.cells, sizeof *part);
+    fsi_occlusion occlusion;
+    memset(&occlusion, 0, sizeof occlusion);
     for (int i = hole; i < nx; i++)
         blocked[i + nx * below] = 1;
-    o.blocked[1] = blocked;
+    occlusion.blocked[1] = blocked;
     y[0] = below * h;
     y[1] = (below + full) * h;
-    CHECK_OK(fsi_grid_set_occlusion(&g, &o));
-    CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, above_fn, y));
-    while (g.time < scale) {
+    CHECK_OK(fsi_grid_set_occlusion(&grid, &occlusion));
+    CHECK_OK(fsi_grid_set_field(&grid, FSI_FIELD_PHI, above_fn, y));
+    while (grid.time < scale) {
         double depth = 0, q = 0;
-        ASSERT(fsi_grid_step(&g, fsi_grid_max_dt(&g), NULL) >= 0);
-        if (g.time < 0.6 * scale)
+        ASSERT(fsi_grid_step(&grid, fsi_grid_max_dt(&grid), NULL) >= 0);
+        if (grid.time < 0.6 * scale)
             continue; /* the jet stands */
-        fsi_levelset_volume(&g.levelset, NULL, part);
+        fsi_levelset_volume(&grid.levelset, NULL, part);
         for (int j = below; j < ny; j++)
             /* the tank is 1 m wide */
             for (int i = 0; i < nx; i++)
                 depth += (double)part[i + nx * j] * h * h;
         for (int i = 0; i < hole; i++)
-            q -= (double)g.u[1][i + nx * below] * h;
+            q -= (double)grid.u[1][i + nx * below] * h;
         coefficient += q / (hole * h * sqrt(2 * G * depth));
-        speed += -(double)g.u[1][nx * (below - 2 * hole)] / sqrt(2 * G * (depth + 2 * hole * h));
+        speed += -(double)grid.u[1][nx * (below - 2 * hole)] / sqrt(2 * G * (depth + 2 * hole * h));
         if (!samples) {
             volume = depth;
-            since = g.time;
+            since = grid.time;
         } else
-            by_volume = (volume - depth) / (g.time - since) / (hole * h * sqrt(2 * G * depth));
+            by_volume = (volume - depth) / (grid.time - since) / (hole * h * sqrt(2 * G * depth));
         samples++;
     }
     coefficient /= samples;
@@ -365,7 +370,7 @@ TEST F_18_torricelli(void) {
     /* what the surface loses is what flows */
     CHECK_NEAR(coefficient, by_volume, 0.02);
     CHECK_NEAR(1.0, speed, 0.05);
-    fsi_grid_free(&g);
+    fsi_grid_free(&grid);
     free(blocked);
     free(part);
     PASS();
@@ -384,30 +389,30 @@ static fsi_real ceiling_fn(fsi_vec3 x, void *user) {
 /* A block 14 cells thick under a closed lid: air comes in from the sides and it falls nearly
  * freely. */
 TEST G_10_a_block_leaves_the_ceiling(void) {
-    fsi_grid_desc d = tank(48, 48, 1, 1.0 / 48);
+    fsi_grid_desc desc = tank(48, 48, 1, 1.0 / 48);
     double mean = 0, volume = 0;
     int wet = 0;
-    d.cfl = 1;
-    fsi_grid g;
-    CHECK_OK(fsi_grid_init(&g, &d));
-    CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, ceiling_fn, NULL));
+    desc.cfl = 1;
+    fsi_grid grid;
+    CHECK_OK(fsi_grid_init(&grid, &desc));
+    CHECK_OK(fsi_grid_set_field(&grid, FSI_FIELD_PHI, ceiling_fn, NULL));
     fsi_real *part;
-    part = (fsi_real *)calloc(g.cells, sizeof *part);
-    while (g.time < 0.3)
-        ASSERT(fsi_grid_step(&g, FSI_R(0.005), NULL) >= 0);
-    fsi_levelset_volume(&g.levelset, NULL, part);
-    for (int i = 0; i < (int)g.cells; i++) {
+    part = (fsi_real *)calloc(grid.cells, sizeof *part);
+    while (grid.time < 0.3)
+        ASSERT(fsi_grid_step(&grid, FSI_R(0.005), NULL) >= 0);
+    fsi_levelset_volume(&grid.levelset, NULL, part);
+    for (int i = 0; i < (int)grid.cells; i++) {
         volume += (double)part[i];
         mean += (double)part[i] * (i / 48 + 0.5) / 48;
     }
     for (int i = 0; i < 48; i++)
-        wet += g.phi[i + 48 * 47] < 0;
+        wet += grid.phi[i + 48 * 47] < 0;
     printf("  wet lid cells %d, centre %.3f (free fall %.3f)\n", wet, mean / volume,
            0.85 - G / 2 * 0.09);
     ASSERT_EQ(0, wet);
     CHECK_NEAR(0.85 - G / 2 * 0.09, mean / volume, 0.05);
     free(part);
-    fsi_grid_free(&g);
+    fsi_grid_free(&grid);
     PASS();
 }
 
@@ -420,14 +425,15 @@ static fsi_real layer_fn(fsi_vec3 x, void *user) {
     return (fsi_real)(0.5 + 0.001 * cos(PI * (double)x.x)) - x.y;
 }
 
-static double layer_mode(const fsi_grid *g) {
+static double layer_mode(const fsi_grid *grid) {
     double a = 0;
-    for (int i = 0; i < g->nx; i++)
-        for (int j = 0; j + 1 < g->ny; j++) {
-            double p = (double)g->phi[i + g->nx * j], q = (double)g->phi[i + g->nx * (j + 1)];
+    for (int i = 0; i < grid->nx; i++)
+        for (int j = 0; j + 1 < grid->ny; j++) {
+            double p = (double)grid->phi[i + grid->nx * j],
+                   q = (double)grid->phi[i + grid->nx * (j + 1)];
             if (p >= 0 && q < 0) {
-                a += 2.0 / g->nx * ((j + 0.5 + p / (p - q)) * (double)g->h - 0.5)
-                     * cos(PI * (i + 0.5) / g->nx);
+                a += 2.0 / grid->nx * ((j + 0.5 + p / (p - q)) * (double)grid->h - 0.5)
+                     * cos(PI * (i + 0.5) / grid->nx);
                 break;
             }
         }
@@ -436,30 +442,30 @@ static double layer_mode(const fsi_grid *g) {
 
 TEST G_10_a_full_layer_under_a_lid(void) {
     const double sigma = sqrt(G * PI * tanh(PI * 0.5));
-    fsi_grid_desc d = tank(32, 32, 1, 1.0 / 32);
+    fsi_grid_desc desc = tank(32, 32, 1, 1.0 / 32);
     int wet = 0;
-    d.tolerance = TOL(1e-9, 1e-5);
-    fsi_grid g;
-    CHECK_OK(fsi_grid_init(&g, &d));
-    CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, layer_fn, NULL));
-    double a0 = layer_mode(&g);
-    double V = g.levelset.state->target;
+    desc.tolerance = TOL(1e-9, 1e-5);
+    fsi_grid grid;
+    CHECK_OK(fsi_grid_init(&grid, &desc));
+    CHECK_OK(fsi_grid_set_field(&grid, FSI_FIELD_PHI, layer_fn, NULL));
+    double a0 = layer_mode(&grid);
+    double V = grid.levelset.state->target;
     CHECK_NEAR(0.5, V, 1e-3);
-    while (g.time < 0.4)
-        ASSERT(fsi_grid_step(&g, FSI_R(0.005), NULL) >= 0);
-    double grown = acosh(layer_mode(&g) / a0) / g.time;
+    while (grid.time < 0.4)
+        ASSERT(fsi_grid_step(&grid, FSI_R(0.005), NULL) >= 0);
+    double grown = acosh(layer_mode(&grid) / a0) / grid.time;
     printf("  under a lid: sigma %.4f, exact %.4f, %+.2f %%\n", grown, sigma,
            100 * (grown / sigma - 1));
     CHECK_REL(sigma, grown, 0.03);
-    while (g.time < 1.4)
-        ASSERT(fsi_grid_step(&g, FSI_R(0.005), NULL) >= 0);
+    while (grid.time < 1.4)
+        ASSERT(fsi_grid_step(&grid, FSI_R(0.005), NULL) >= 0);
     for (int i = 0; i < 32 * 4; i++)
-        wet += g.phi[i] < 0;
+        wet += grid.phi[i] < 0;
     printf("  at 1.4 s: %d wet cells near the floor, volume %+.2f %%\n", wet,
-           100 * (fsi_levelset_volume(&g.levelset, NULL, NULL) / V - 1));
+           100 * (fsi_levelset_volume(&grid.levelset, NULL, NULL) / V - 1));
     ASSERT(wet > 20);
-    CHECK_REL(V, fsi_levelset_volume(&g.levelset, NULL, NULL), 0.06);
-    fsi_grid_free(&g);
+    CHECK_REL(V, fsi_levelset_volume(&grid.levelset, NULL, NULL), 0.06);
+    fsi_grid_free(&grid);
     PASS();
 }
 
@@ -478,22 +484,23 @@ static fsi_vec3 stream_fn(fsi_vec3 x, double t, void *user) {
 }
 
 static enum greatest_test_res follow_case(double dt) {
-    fsi_grid_desc d = tank(48, 12, 1, 1.0 / 48);
-    d.gravity = fsi_vec(0, 0, 0);
-    d.side[0].kind = d.side[1].kind = FSI_SIDE_OPEN;
-    fsi_grid g;
-    CHECK_OK(fsi_grid_init(&g, &d));
-    CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, everywhere_fn, NULL));
-    CHECK_OK(fsi_grid_set_velocity(&g, stream_fn, NULL));
-    while (g.time < 0.5)
-        ASSERT(fsi_grid_step(&g, (fsi_real)dt, NULL) >= 0);
-    CHECK_NEAR(0.25 * (1 - g.time), fsi_levelset_volume(&g.levelset, NULL, NULL), 0.25 * 0.02);
-    ASSERT(g.region_count == 1 && g.regions[0].open);
-    while (g.time < 1.1)
-        ASSERT(fsi_grid_step(&g, (fsi_real)dt, NULL) >= 0);
+    fsi_grid_desc desc = tank(48, 12, 1, 1.0 / 48);
+    desc.gravity = fsi_vec(0, 0, 0);
+    desc.side[0].kind = desc.side[1].kind = FSI_SIDE_OPEN;
+    fsi_grid grid;
+    CHECK_OK(fsi_grid_init(&grid, &desc));
+    CHECK_OK(fsi_grid_set_field(&grid, FSI_FIELD_PHI, everywhere_fn, NULL));
+    CHECK_OK(fsi_grid_set_velocity(&grid, stream_fn, NULL));
+    while (grid.time < 0.5)
+        ASSERT(fsi_grid_step(&grid, (fsi_real)dt, NULL) >= 0);
+    CHECK_NEAR(0.25 * (1 - grid.time), fsi_levelset_volume(&grid.levelset, NULL, NULL),
+               0.25 * 0.02);
+    ASSERT(grid.region_count == 1 && grid.regions[0].open);
+    while (grid.time < 1.1)
+        ASSERT(fsi_grid_step(&grid, (fsi_real)dt, NULL) >= 0);
     /* half a cell: behind the last centre there is no cell to push it */
-    CHECK_NEAR(0, fsi_levelset_volume(&g.levelset, NULL, NULL), 0.25 * 0.5 / 48);
-    fsi_grid_free(&g);
+    CHECK_NEAR(0, fsi_levelset_volume(&grid.levelset, NULL, NULL), 0.25 * 0.5 / 48);
+    fsi_grid_free(&grid);
     PASS();
 }
 
@@ -507,40 +514,42 @@ TEST G_13_air_follows_through_open_sides(void) {
 
 static uint64_t short_liquid(int threads, int dim, void *block, int restore) {
     /* enough cells for all loops to be shared */
-    fsi_grid_desc d = dim == 2 ? tank(160, 130, 1, 0.0125) : tank(40, 24, 24, 0.05);
+    fsi_grid_desc desc = dim == 2 ? tank(160, 130, 1, 0.0125) : tank(40, 24, 24, 0.05);
     const int steps = getenv("FSI_TEST_FULL") ? 100 : dim == 2 ? 10 : 6;
     column c;
     memset(&c, 0, sizeof c);
     c.width = 0.6;
     c.height = 0.8;
     check_threads(threads);
-    fsi_grid g;
-    if (fsi_grid_init(&g, &d) < 0 || fsi_grid_set_field(&g, FSI_FIELD_PHI, column_fn, &c) < 0)
+    fsi_grid grid;
+    if (fsi_grid_init(&grid, &desc) < 0
+        || fsi_grid_set_field(&grid, FSI_FIELD_PHI, column_fn, &c) < 0)
         return 0;
-    if (restore && fsi_grid_restore(&g, block) < 0)
+    if (restore && fsi_grid_restore(&grid, block) < 0)
         return 0;
     for (int s = restore ? steps / 2 : 0; s < steps; s++) {
         if (block && !restore && s == steps / 2)
-            fsi_grid_save(&g, block);
-        if (fsi_grid_step(&g, dim == 2 ? FSI_R(0.006) : FSI_R(0.02), NULL) < 0)
+            fsi_grid_save(&grid, block);
+        if (fsi_grid_step(&grid, dim == 2 ? FSI_R(0.006) : FSI_R(0.02), NULL) < 0)
             return 0;
     }
-    uint64_t hash = check_hash(g.phi, g.cells * sizeof *g.phi, 1)
-                    + 3 * check_hash(g.u[0], g.faces[0] * sizeof *g.phi, 2)
-                    + 5 * check_hash(g.u[1], g.faces[1] * sizeof *g.phi, 3)
-                    + check_hash(g.levelset.px, g.levelset.state->count * sizeof *g.phi, 4);
-    fsi_grid_free(&g);
+    uint64_t hash =
+        check_hash(grid.phi, grid.cells * sizeof *grid.phi, 1)
+        + 3 * check_hash(grid.u[0], grid.faces[0] * sizeof *grid.phi, 2)
+        + 5 * check_hash(grid.u[1], grid.faces[1] * sizeof *grid.phi, 3)
+        + check_hash(grid.levelset.px, grid.levelset.state->count * sizeof *grid.phi, 4);
+    fsi_grid_free(&grid);
     check_threads(1);
     return hash;
 }
 
 TEST G_11_liquid_same_bits_and_restore(void) {
     for (int dim = 2; dim <= 3; dim++) {
-        fsi_grid_desc d = dim == 2 ? tank(160, 130, 1, 0.0125) : tank(40, 24, 24, 0.05);
-        fsi_grid g;
-        CHECK_OK(fsi_grid_init(&g, &d));
-        void *block = malloc(fsi_grid_state_size(&g));
-        fsi_grid_free(&g);
+        fsi_grid_desc desc = dim == 2 ? tank(160, 130, 1, 0.0125) : tank(40, 24, 24, 0.05);
+        fsi_grid grid;
+        CHECK_OK(fsi_grid_init(&grid, &desc));
+        void *block = malloc(fsi_grid_state_size(&grid));
+        fsi_grid_free(&grid);
         uint64_t one = short_liquid(1, dim, block, 0); /* saved half way */
         ASSERT(one != 0);
         ASSERT(short_liquid(2, dim, NULL, 0) == one);
@@ -553,35 +562,35 @@ TEST G_11_liquid_same_bits_and_restore(void) {
 }
 
 TEST G_12_memory_and_volume_correction(void) {
-    fsi_grid_desc d = tank(64, 64, 64, 0.05);
+    fsi_grid_desc desc = tank(64, 64, 64, 0.05);
     double sum = 0;
-    d.particles = -1;
-    fsi_grid g;
-    CHECK_OK(fsi_grid_init(&g, &d));
+    desc.particles = -1;
+    fsi_grid grid;
+    CHECK_OK(fsi_grid_init(&grid, &desc));
     printf("  liquid in 3D: %.0f bytes per cell without markers\n",
-           (double)fsi_grid_memory(&g) / (double)g.cells);
-    CHECK_MOST((double)fsi_grid_memory(&g) / (double)g.cells, 320);
-    fsi_grid_free(&g);
-    d = tank(48, 32, 1, 1.0 / 32);
-    d.volume_correction = 1;
+           (double)fsi_grid_memory(&grid) / (double)grid.cells);
+    CHECK_MOST((double)fsi_grid_memory(&grid) / (double)grid.cells, 320);
+    fsi_grid_free(&grid);
+    desc = tank(48, 32, 1, 1.0 / 32);
+    desc.volume_correction = 1;
     column c;
     memset(&c, 0, sizeof c);
-    fsi_report r;
-    memset(&r, 0, sizeof r);
+    fsi_report report;
+    memset(&report, 0, sizeof report);
     c.width = 0.4;
     c.height = 0.6;
-    CHECK_OK(fsi_grid_init(&g, &d));
-    CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, column_fn, &c));
-    double V = g.levelset.state->target;
+    CHECK_OK(fsi_grid_init(&grid, &desc));
+    CHECK_OK(fsi_grid_set_field(&grid, FSI_FIELD_PHI, column_fn, &c));
+    double V = grid.levelset.state->target;
     for (int s = 0; s < 60; s++) {
-        ASSERT(fsi_grid_step(&g, FSI_R(0.01), &r) >= 0);
-        sum += fabs(r.volume_change);
+        ASSERT(fsi_grid_step(&grid, FSI_R(0.01), &report) >= 0);
+        sum += fabs(report.volume_change);
     }
     printf("  volume kept to %.1e, %.2f %% were put back in small portions\n",
-           fabs(r.volume / V - 1), 100 * sum / V);
-    CHECK_REL(V, r.volume, TOL(1e-4, 1e-3));
+           fabs(report.volume / V - 1), 100 * sum / V);
+    CHECK_REL(V, report.volume, TOL(1e-4, 1e-3));
     ASSERT(sum > 0);
-    fsi_grid_free(&g);
+    fsi_grid_free(&grid);
     PASS();
 }
 
@@ -593,35 +602,36 @@ static fsi_real slosh_fn(fsi_vec3 x, void *user) {
     return x.x < FSI_R(0.4) ? x.y - FSI_R(0.6) : FSI_R(0.5) * (x.x - FSI_R(0.4)) + FSI_R(0.02);
 }
 
-static double slosh_energy(const fsi_grid *g, fsi_real *part) {
-    double h = (double)g->h, v = fsi_levelset_volume(&g->levelset, NULL, part),
-           sum = -0.5 * G * v * v / (g->nx * h);
+static double slosh_energy(const fsi_grid *grid, fsi_real *part) {
+    double h = (double)grid->h, v = fsi_levelset_volume(&grid->levelset, NULL, part),
+           sum = -0.5 * G * v * v / (grid->nx * h);
     /* cells are filled from below where there is liquid below */
-    for (size_t c = 0; c < g->cells; c++) {
-        int j = (int)(c / (size_t)g->nx), below = j == 0 || part[c - (size_t)g->nx] >= FSI_R(0.5);
+    for (size_t c = 0; c < grid->cells; c++) {
+        int j = (int)(c / (size_t)grid->nx),
+            below = j == 0 || part[c - (size_t)grid->nx] >= FSI_R(0.5);
         sum += h * h * h * G * (double)part[c] * (j + 0.5 * (below ? (double)part[c] : 1));
     }
-    return sum + fsi_grid_kinetic_energy(g) / (double)g->desc.rho;
+    return sum + fsi_grid_kinetic_energy(grid) / (double)grid->desc.rho;
 }
 
 TEST slosh_comes_to_rest(void) {
-    fsi_grid_desc d = tank(12, 15, 1, 1.0 / 12);
+    fsi_grid_desc desc = tank(12, 15, 1, 1.0 / 12);
     fsi_real part[12 * 15];
     double last = 0;
-    d.side[3].kind = FSI_SIDE_OPEN;
-    d.volume_correction = 1;
-    d.particles = -1;
-    fsi_grid g;
-    CHECK_OK(fsi_grid_init(&g, &d));
-    CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, slosh_fn, NULL));
-    double first = slosh_energy(&g, part);
+    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.volume_correction = 1;
+    desc.particles = -1;
+    fsi_grid grid;
+    CHECK_OK(fsi_grid_init(&grid, &desc));
+    CHECK_OK(fsi_grid_set_field(&grid, FSI_FIELD_PHI, slosh_fn, NULL));
+    double first = slosh_energy(&grid, part);
     for (int i = 0; i < 1500; i++) {
-        ASSERT(fsi_grid_step(&g, FSI_R(0.025), NULL) >= 0);
+        ASSERT(fsi_grid_step(&grid, FSI_R(0.025), NULL) >= 0);
         if (i >= 1200)
-            last += slosh_energy(&g, part) / 300;
+            last += slosh_energy(&grid, part) / 300;
     }
     CHECK_MOST(last, 0.03 * first);
-    fsi_grid_free(&g);
+    fsi_grid_free(&grid);
     PASS();
 }
 
@@ -643,31 +653,32 @@ static size_t wrong_side(const fsi_levelset *ls) { /* markers there */
 }
 
 TEST splash_comes_to_rest(void) {
-    fsi_grid g;
-    fsi_grid_desc d = tank(16, 16, 16, 1.0 / 16);
+    fsi_grid grid;
+    fsi_grid_desc desc = tank(16, 16, 16, 1.0 / 16);
     double fastest = 0, settled = 0;
-    CHECK_OK(fsi_grid_init(&g, &d));
-    CHECK_OK(fsi_grid_set_field(&g, FSI_FIELD_PHI, corner_fn, NULL));
-    double V = g.levelset.state->target;
+    CHECK_OK(fsi_grid_init(&grid, &desc));
+    CHECK_OK(fsi_grid_set_field(&grid, FSI_FIELD_PHI, corner_fn, NULL));
+    double V = grid.levelset.state->target;
     for (int i = 0; i < 400; i++) {
         for (int a = 0; a < 3; a++)
-            for (size_t f = 0; f < g.faces[a]; f++)
-                g.u[a][f] /= FSI_R(1.02);
-        ASSERT(fsi_grid_step(&g, FSI_R(0.01), NULL) >= 0);
+            for (size_t f = 0; f < grid.faces[a]; f++)
+                grid.u[a][f] /= FSI_R(1.02);
+        ASSERT(fsi_grid_step(&grid, FSI_R(0.01), NULL) >= 0);
         if (i == 299)
-            settled = g.stats.liquid_volume;
+            settled = grid.stats.liquid_volume;
         if (i >= 350)
-            fastest = fmax(fastest, g.stats.max_speed);
+            fastest = fmax(fastest, grid.stats.max_speed);
     }
     printf("  4 s after a splash: %.2f m/s, %d of %d markers on the wrong side, volume %+.2f %%, "
            "%+.2f %% of it in the last second\n",
-           fastest, (int)wrong_side(&g.levelset), (int)g.levelset.state->count,
-           100 * (g.stats.liquid_volume / V - 1), 100 * (g.stats.liquid_volume - settled) / V);
-    ASSERT_EQ(0, (int)wrong_side(&g.levelset));
+           fastest, (int)wrong_side(&grid.levelset), (int)grid.levelset.state->count,
+           100 * (grid.stats.liquid_volume / V - 1),
+           100 * (grid.stats.liquid_volume - settled) / V);
+    ASSERT_EQ(0, (int)wrong_side(&grid.levelset));
     /* were 609, 0.24 m/s and 1.4e-3 */
     CHECK_MOST(fastest, 0.15);
-    CHECK_MOST(fabs(g.stats.liquid_volume - settled), 3e-4 * V);
-    fsi_grid_free(&g);
+    CHECK_MOST(fabs(grid.stats.liquid_volume - settled), 3e-4 * V);
+    fsi_grid_free(&grid);
     PASS();
 }
 

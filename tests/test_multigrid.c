@@ -155,12 +155,12 @@ static void noise(const problem *p, fsi_real *b, const int *label) {
 }
 
 static fsi_result start(fsi_mg *mg, const problem *p) {
-    fsi_result r = fsi_mg_init(mg, &p->desc);
+    fsi_result result = fsi_mg_init(mg, &p->desc);
     const fsi_real *w[3];
     w[0] = p->w[0];
     w[1] = p->w[1];
     w[2] = p->w[2];
-    return r < 0 ? r : fsi_mg_update(mg, p->cell, w);
+    return result < 0 ? result : fsi_mg_update(mg, p->cell, w);
 }
 
 static double true_residual(const fsi_mg *mg, const problem *p, const fsi_real *b,
@@ -270,25 +270,25 @@ static problem scene_make(int scene, int dim, int n) {
  * fsi_mg_project. */
 static int scene_iterations(int scene, int dim, int n, double *bytes) {
     problem p = scene_make(scene, dim, n);
-    fsi_mg_solve_desc s;
+    fsi_mg_solve_desc desc;
     fsi_real *b = vector(&p), *x = vector(&p);
-    memset(&s, 0, sizeof s);
-    s.tolerance = TOL(1e-6, 1e-4);
+    memset(&desc, 0, sizeof desc);
+    desc.tolerance = TOL(1e-6, 1e-4);
     fsi_mg mg;
     int ok = start(&mg, &p) == FSI_OK;
     noise(&p, b, NULL);
     fsi_mg_project(&mg, b);
     /* float: the rounding of p */
-    fsi_report r;
-    ok = ok && fsi_mg_solve(&mg, &s, b, x, &r) == FSI_OK
-         && true_residual(&mg, &p, b, x) <= TOL(1.001, 1.5) * s.tolerance;
+    fsi_report report;
+    ok = ok && fsi_mg_solve(&mg, &desc, b, x, &report) == FSI_OK
+         && true_residual(&mg, &p, b, x) <= TOL(1.001, 1.5) * desc.tolerance;
     if (bytes)
         *bytes = (double)mg.bytes / p.cells + 2 * sizeof(fsi_real);
     fsi_mg_free(&mg);
     drop(&p);
     free(b);
     free(x);
-    return ok ? r.iterations : -1;
+    return ok ? report.iterations : -1;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -409,10 +409,10 @@ static const char *random_case(int q) {
     fsi_real *x = vector(&p), *y = vector(&p), *z = vector(&p), *b = vector(&p);
     int *label = (int *)malloc((size_t)p.cells * sizeof *label);
     const char *error = NULL;
-    fsi_mg_solve_desc s;
+    fsi_mg_solve_desc desc;
     double size = 0;
-    memset(&s, 0, sizeof s);
-    s.tolerance = tol;
+    memset(&desc, 0, sizeof desc);
+    desc.tolerance = tol;
     for (int d = 0; d < 6; d++)
         p.desc.open[d] = unit() < 0.3;
     for (int c = 0; c < p.cells; c++) {
@@ -474,8 +474,8 @@ static const char *random_case(int q) {
         if (p.cell[c])
             b[c] = (fsi_real)NAN;
     }
-    fsi_report r;
-    got = fsi_mg_solve(&mg, &s, b, x, &r);
+    fsi_report report;
+    got = fsi_mg_solve(&mg, &desc, b, x, &report);
     for (int c = 0; c < p.cells; c++) {
         if (p.cell[c]) {
             b[c] = 0;
@@ -485,7 +485,7 @@ static const char *random_case(int q) {
         size += fabs((double)b[c]);
     }
     if (got != (fluid ? FSI_OK : FSI_EMPTY)) {
-        printf("\n  result %d after %d iterations", got, r.iterations);
+        printf("\n  result %d after %d iterations", got, report.iterations);
         error = "result";
     }
     if (size > 1e-6 && !(true_residual(&mg, &p, b, x) <= TOL(1.001, 1000) * tol))
@@ -635,19 +635,19 @@ TEST iterations_and_memory_at_128(void) {
 TEST L_05_L_06_closed_box(void) {
     problem p = make(32, 32, 1, 0);
     fsi_real *b = vector(&p), *x = vector(&p);
-    fsi_mg_solve_desc s;
+    fsi_mg_solve_desc desc;
     double mean = 0;
-    memset(&s, 0, sizeof s);
-    s.tolerance = TOL(1e-10, 1e-4);
+    memset(&desc, 0, sizeof desc);
+    desc.tolerance = TOL(1e-10, 1e-4);
     fsi_mg mg;
     CHECK_OK(start(&mg, &p));
     ASSERT_EQ(1, mg.regions);
     noise(&p, b, NULL);
     fsi_mg_project(&mg, b);
     CHECK_MOST(fsi_mg_incompatibility(&mg, b), TOL(1e-14, 1e-6));
-    fsi_report r;
-    CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
-    CHECK_MOST(true_residual(&mg, &p, b, x), 1.001 * s.tolerance);
+    fsi_report report;
+    CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &report));
+    CHECK_MOST(true_residual(&mg, &p, b, x), 1.001 * desc.tolerance);
     for (int c = 0; c < p.cells; c++)
         mean += (double)x[c] / p.cells;
     CHECK_NEAR(0, mean, TOL(1e-12, 1e-4));
@@ -655,15 +655,15 @@ TEST L_05_L_06_closed_box(void) {
     for (int c = 0; c < p.cells; c++)
         b[c] = 1;
     CHECK_NEAR(1, fsi_mg_incompatibility(&mg, b), 1e-12);
-    CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &s, b, x, &r));
+    CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &desc, b, x, &report));
     CHECK_MOST((double)fsi_max_abs((size_t)p.cells, x), TOL(1e-10, 1e-4));
     noise(&p, b, NULL);
     /* the compatible part is solved */
     for (int c = 0; c < p.cells; c++)
         b[c] += (fsi_real)0.5;
-    CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &s, b, x, &r));
+    CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &desc, b, x, &report));
     fsi_mg_project(&mg, b);
-    CHECK_MOST(true_residual(&mg, &p, b, x), 2 * s.tolerance);
+    CHECK_MOST(true_residual(&mg, &p, b, x), 2 * desc.tolerance);
     fsi_mg_free(&mg);
     drop(&p);
     free(b);
@@ -678,19 +678,19 @@ TEST M_04_pockets_gaps_and_nothing(void) {
         p.cell[c] = FSI_CELL_NEUMANN;
     fsi_mg mg;
     CHECK_RESULT(FSI_EMPTY, start(&mg, &p));
-    fsi_report r;
-    CHECK_RESULT(FSI_EMPTY, fsi_mg_solve(&mg, NULL, b, x, &r));
-    ASSERT_EQ(0, r.iterations);
+    fsi_report report;
+    CHECK_RESULT(FSI_EMPTY, fsi_mg_solve(&mg, NULL, b, x, &report));
+    ASSERT_EQ(0, report.iterations);
     /* a single cell, closed */
     p.cell[index_of(&p, 5, 5, 5)] = FSI_CELL_FLUID;
     CHECK_OK(fsi_mg_update(&mg, p.cell, NULL));
     ASSERT_EQ(1, mg.regions);
     b[index_of(&p, 5, 5, 5)] = 1;
-    CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, NULL, b, x, &r));
+    CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, NULL, b, x, &report));
     ASSERT_EQ(0, x[index_of(&p, 5, 5, 5)]);
     p.cell[index_of(&p, 6, 5, 5)] = FSI_CELL_DIRICHLET; /* now it has air */
     CHECK_OK(fsi_mg_update(&mg, p.cell, NULL));
-    CHECK_OK(fsi_mg_solve(&mg, NULL, b, x, &r));
+    CHECK_OK(fsi_mg_solve(&mg, NULL, b, x, &report));
     CHECK_NEAR(1, x[index_of(&p, 5, 5, 5)], 1e-5);
     /* gaps one cell wide between slabs, pockets in them */
     for (int c = 0; c < p.cells; c++) {
@@ -703,7 +703,7 @@ TEST M_04_pockets_gaps_and_nothing(void) {
     CHECK_OK(fsi_mg_update(&mg, p.cell, NULL));
     noise(&p, b, NULL);
     fsi_mg_project(&mg, b);
-    CHECK_OK(fsi_mg_solve(&mg, NULL, b, x, &r));
+    CHECK_OK(fsi_mg_solve(&mg, NULL, b, x, &report));
     CHECK_MOST(true_residual(&mg, &p, b, x), TOL(1.001e-6, 1e-3));
     ASSERT(fsi_all_finite((size_t)p.cells, x));
     fsi_mg_free(&mg);
@@ -717,9 +717,9 @@ TEST region_cut_off_between_updates(void) {
     problem p = scene_make(ACROSS, 3, 24);
     fsi_real *b = vector(&p), *x = vector(&p);
     const fsi_real *w[3];
-    fsi_mg_solve_desc s;
-    memset(&s, 0, sizeof s);
-    s.guess = 1;
+    fsi_mg_solve_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.guess = 1;
     w[0] = p.w[0];
     w[1] = p.w[1];
     w[2] = p.w[2];
@@ -727,8 +727,8 @@ TEST region_cut_off_between_updates(void) {
     CHECK_OK(start(&mg, &p));
     ASSERT_EQ(0, mg.regions);
     noise(&p, b, NULL);
-    fsi_report r;
-    CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
+    fsi_report report;
+    CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &report));
     /* the lid closes on one side of the plate */
     for (int j = 0; j < 24; j++)
         for (int i = 0; i < 24; i++)
@@ -736,10 +736,10 @@ TEST region_cut_off_between_updates(void) {
                 *weight_at(&p, i, j, 23, 5) = 0;
     CHECK_OK(fsi_mg_update(&mg, p.cell, w));
     ASSERT_EQ(1, mg.regions);
-    CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &s, b, x, &r));
+    CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &desc, b, x, &report));
     ASSERT(fsi_all_finite((size_t)p.cells, x));
     fsi_mg_project(&mg, b);
-    CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
+    CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &report));
     /* and that side is cut again */
     for (int k = 0; k < 24; k++)
         for (int j = 0; j < 24; j++)
@@ -747,7 +747,7 @@ TEST region_cut_off_between_updates(void) {
     CHECK_OK(fsi_mg_update(&mg, p.cell, w));
     ASSERT_EQ(2, mg.regions);
     fsi_mg_project(&mg, b);
-    CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
+    CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &report));
     CHECK_MOST(true_residual(&mg, &p, b, x), TOL(1.001e-6, 1e-4));
     fsi_mg_free(&mg);
     drop(&p);
@@ -766,10 +766,10 @@ static void add_tenth(const fsi_real *x, fsi_real *y, void *user) {
 TEST any_number_of_closed_regions(void) {
     problem p = make(60, 41, 41, 0);
     fsi_real *b = vector(&p), *x = vector(&p), *y = vector(&p);
-    fsi_mg_solve_desc s;
-    fsi_report r;
-    memset(&s, 0, sizeof s);
-    s.tolerance = TOL(1e-8, 1e-4);
+    fsi_mg_solve_desc desc;
+    fsi_report report;
+    memset(&desc, 0, sizeof desc);
+    desc.tolerance = TOL(1e-8, 1e-4);
     for (int c = 0; c < p.cells; c++)
         if (c % 60 % 3 == 2 || (c / 60 % 41) & 1 || (c / 60 / 41) & 1)
             p.cell[c] = FSI_CELL_NEUMANN;
@@ -783,11 +783,11 @@ TEST any_number_of_closed_regions(void) {
     for (int extra = 0; extra < 2; extra++) {
         double rest = 0;
         if (extra) {
-            s.extra.apply_fn = add_tenth;
-            s.extra.user = &p.cells;
-            CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
+            desc.extra.apply_fn = add_tenth;
+            desc.extra.user = &p.cells;
+            CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &report));
         } else
-            CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &s, b, x, &r));
+            CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &desc, b, x, &report));
         ASSERT_EQ(0, mg.hidden);
         for (int c = 0; c < p.cells; c++)
             y[c] = 0;
@@ -801,7 +801,7 @@ TEST any_number_of_closed_regions(void) {
             fsi_mg_project(&mg, y);
         for (int c = 0; c < p.cells; c++)
             rest += (double)y[c] * (double)y[c];
-        CHECK_MOST(sqrt(rest / dot(p.cells, b, b)), 1.01 * s.tolerance);
+        CHECK_MOST(sqrt(rest / dot(p.cells, b, b)), 1.01 * desc.tolerance);
     }
     fsi_mg_free(&mg);
     drop(&p);
@@ -851,11 +851,11 @@ TEST extra_and_precondition(void) {
     for (int scene = 0; scene < 3; scene++) {
         problem p = scene_make(scene == 2 ? OPEN : BOX, 3, 20);
         fsi_real *b = vector(&p), *x = vector(&p);
-        fsi_mg_solve_desc s;
-        memset(&s, 0, sizeof s);
+        fsi_mg_solve_desc desc;
+        memset(&desc, 0, sizeof desc);
         low_rank e;
         memset(&e, 0, sizeof e);
-        s.tolerance = TOL(1e-8, 1e-4);
+        desc.tolerance = TOL(1e-8, 1e-4);
         fsi_mg mg;
         CHECK_OK(start(&mg, &p));
         e.cells = p.cells;
@@ -865,22 +865,22 @@ TEST extra_and_precondition(void) {
             e.u[index_of(&p, 10, c, 10)] = (fsi_real)0.3;
             e.u[index_of(&p, 11, c, 10)] = (fsi_real)(scene == 0 ? -0.3 : 0.1);
         }
-        s.extra.apply_fn = add_low_rank;
-        s.extra.user = &e;
+        desc.extra.apply_fn = add_low_rank;
+        desc.extra.user = &e;
         noise(&p, b, NULL);
         if (scene == 0)
             fsi_mg_project(&mg, b);
         fsi_report plain;
-        CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &plain));
-        CHECK_MOST(hook_residual(&mg, &p, &e, b, x), 1.01 * s.tolerance);
+        CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &plain));
+        CHECK_MOST(hook_residual(&mg, &p, &e, b, x), 1.01 * desc.tolerance);
         /* the public cycle is projected: for a regular closed region the caller adds a coarse part
          */
         fsi_report hooked;
         if (scene != 1) {
-            s.precondition.apply_fn = one_cycle;
-            s.precondition.user = &e;
-            CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &hooked));
-            CHECK_MOST(hook_residual(&mg, &p, &e, b, x), 1.01 * s.tolerance);
+            desc.precondition.apply_fn = one_cycle;
+            desc.precondition.user = &e;
+            CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &hooked));
+            CHECK_MOST(hook_residual(&mg, &p, &e, b, x), 1.01 * desc.tolerance);
             CHECK_NEAR(plain.iterations, hooked.iterations, 2);
             ASSERT(e.calls >= hooked.iterations);
         }
@@ -888,7 +888,7 @@ TEST extra_and_precondition(void) {
         if (scene == 0) {
             for (int c = 0; c < p.cells; c++)
                 b[c] += 1;
-            CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &s, b, x, &hooked));
+            CHECK_RESULT(FSI_INCOMPATIBLE, fsi_mg_solve(&mg, &desc, b, x, &hooked));
         }
         fsi_mg_free(&mg);
         drop(&p);
@@ -956,37 +956,37 @@ static void columns_add(const fsi_real *x, fsi_real *y, void *user) { /* y += Z 
 TEST low_rank_through_the_cycle(void) {
     problem p = scene_make(OPEN, 3, 20);
     fsi_real *b = vector(&p), *x = vector(&p), *y = vector(&p);
-    fsi_mg_solve_desc s;
+    fsi_mg_solve_desc desc;
     uint64_t hash = 0;
     int done = 0;
     static const int threads[] = {1, 2, 3, 8};
-    memset(&s, 0, sizeof s);
-    s.tolerance = TOL(1e-9, 1e-4);
+    memset(&desc, 0, sizeof desc);
+    desc.tolerance = TOL(1e-9, 1e-4);
     columns z;
     columns_fill(&z, &p);
     fsi_mg mg;
     CHECK_OK(start(&mg, &p));
     noise(&p, b, NULL);
     fsi_report alone;
-    CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &alone));
-    s.extra.apply_fn = columns_add;
-    s.extra.user = &z;
+    CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &alone));
+    desc.extra.apply_fn = columns_add;
+    desc.extra.user = &z;
     fsi_report without;
-    CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &without));
+    CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &without));
     /* every allocation fails once; after that it works in what it has */
     fsi_mg_rank rank;
     for (int k = 0; k < 30 && !done; k++) {
         fail_allocator f = fail_begin(k);
         memset(&rank, 0, sizeof rank);
         rank.allocator = fail_make(&f);
-        fsi_result r = fsi_mg_rank_build(&rank, &mg, z.group, GROUPS);
-        if (r == FSI_OK) {
+        fsi_result result = fsi_mg_rank_build(&rank, &mg, z.group, GROUPS);
+        if (result == FSI_OK) {
             long calls = f.calls;
             done = 1;
             CHECK_OK(fsi_mg_rank_build(&rank, &mg, z.group, GROUPS));
             ASSERT_EQ_FMT(calls, f.calls, "%ld");
         } else
-            CHECK_RESULT(FSI_ERR_MEMORY, r);
+            CHECK_RESULT(FSI_ERR_MEMORY, result);
         fsi_mg_rank_free(&rank);
         fsi_mg_rank_free(&rank);
         ASSERT_EQ_FMT(0L, f.live, "%ld");
@@ -997,8 +997,8 @@ TEST low_rank_through_the_cycle(void) {
     for (int k = 0; k < 4; k++) {
         check_threads(threads[k]);
         CHECK_OK(fsi_mg_rank_build(&rank, &mg, z.group, GROUPS));
-        s.rank = &rank;
-        CHECK_OK(fsi_mg_solve(&mg, &s, b, y, &with));
+        desc.rank = &rank;
+        CHECK_OK(fsi_mg_solve(&mg, &desc, b, y, &with));
         uint64_t now = check_hash(y, (size_t)p.cells * sizeof *y, 0);
         if (k == 0)
             hash = now;
@@ -1028,29 +1028,29 @@ TEST low_rank_through_the_cycle(void) {
 TEST guesses_pass_an_energy_test(void) {
     problem p = scene_make(SPHERE, 3, 24);
     fsi_real *b = vector(&p), *x = vector(&p);
-    fsi_mg_solve_desc s;
-    memset(&s, 0, sizeof s);
-    s.tolerance = TOL(1e-6, 1e-4);
+    fsi_mg_solve_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.tolerance = TOL(1e-6, 1e-4);
     fsi_mg mg;
     CHECK_OK(start(&mg, &p));
     noise(&p, b, NULL);
     fsi_report cold;
-    CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &cold));
-    s.guess = 1;
+    CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &cold));
+    desc.guess = 1;
     /* the answer as a guess: nothing left to do */
     fsi_report warm;
-    CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &warm));
+    CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &warm));
     ASSERT_EQ(0, warm.iterations);
-    CHECK_MOST(warm.residual_start, 1.001 * s.tolerance * cold.residual_start);
+    CHECK_MOST(warm.residual_start, 1.001 * desc.tolerance * cold.residual_start);
     for (int c = 0; c < p.cells; c++)
         x[c] *= (fsi_real)0.9;
-    CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &warm));
+    CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &warm));
     CHECK_MOST(warm.residual_start, 0.2 * cold.residual_start);
     /* raises the energy: dropped, and the solve is the cold one */
     for (int c = 0; c < p.cells; c++)
         x[c] *= -3;
     fsi_report wrong;
-    CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &wrong));
+    CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &wrong));
     ASSERT(wrong.restarts >= 1);
     CHECK_REL(cold.residual_start, wrong.residual_start, 1e-6);
     CHECK_NEAR(cold.iterations, wrong.iterations, 0);
@@ -1072,17 +1072,18 @@ TEST true_residual_at_tight_tolerances(void) {
         for (int q = 0; q < 5; q++) {
             problem p = scene_make(scene, 2, 61);
             fsi_real *b = vector(&p), *x = vector(&p);
-            fsi_mg_solve_desc s;
-            memset(&s, 0, sizeof s);
-            s.tolerance = tol[q];
+            fsi_mg_solve_desc desc;
+            memset(&desc, 0, sizeof desc);
+            desc.tolerance = tol[q];
             fsi_mg mg;
             CHECK_OK(start(&mg, &p));
             noise(&p, b, NULL);
             fsi_mg_project(&mg, b);
-            fsi_report r;
-            CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
+            fsi_report report;
+            CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &report));
             CHECK_MOST(true_residual(&mg, &p, b, x), 1.01 * tol[q]);
-            CHECK_REL(true_residual(&mg, &p, b, x) * sqrt(dot(p.cells, b, b)), r.residual, 1e-2);
+            CHECK_REL(true_residual(&mg, &p, b, x) * sqrt(dot(p.cells, b, b)), report.residual,
+                      1e-2);
             fsi_mg_free(&mg);
             drop(&p);
             free(b);
@@ -1096,11 +1097,11 @@ TEST scale_does_not_matter(void) {
     static const double scale[] = {1e-170, 1e-30, 1e-12, 1, 1e12, 1e30, 1e160};
     problem p = scene_make(GHOST, 2, 40);
     fsi_real *b = vector(&p), *x = vector(&p);
-    fsi_report r, first;
+    fsi_report report, first;
     memset(&first, 0, sizeof first);
-    fsi_mg_solve_desc s;
-    memset(&s, 0, sizeof s);
-    s.tolerance = TOL(1e-6, 1e-4);
+    fsi_mg_solve_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.tolerance = TOL(1e-6, 1e-4);
     fsi_mg mg;
     CHECK_OK(start(&mg, &p));
     for (int q = TOL(0, 1); q < TOL(7, 6); q++) {
@@ -1108,11 +1109,11 @@ TEST scale_does_not_matter(void) {
         noise(&p, b, NULL);
         for (int c = 0; c < p.cells; c++)
             b[c] = (fsi_real)((double)b[c] * scale[q]);
-        CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
+        CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &report));
         if (q == TOL(0, 1))
-            first = r;
-        CHECK_NEAR(first.iterations, r.iterations, 1);
-        CHECK_MOST(r.residual, s.tolerance * r.residual_start * 1.001);
+            first = report;
+        CHECK_NEAR(first.iterations, report.iterations, 1);
+        CHECK_MOST(report.residual, desc.tolerance * report.residual_start * 1.001);
     }
     fsi_mg_free(&mg);
     drop(&p);
@@ -1128,16 +1129,16 @@ TEST same_bits_for_any_number_of_threads(void) {
         problem p = scene_make(scene, 3, 70);
         fsi_real *b = vector(&p), *x = vector(&p);
         for (int q = 0; q < 4; q++) {
-            fsi_mg_solve_desc s;
-            memset(&s, 0, sizeof s);
-            s.tolerance = 1e-4;
+            fsi_mg_solve_desc desc;
+            memset(&desc, 0, sizeof desc);
+            desc.tolerance = 1e-4;
             check_threads(count[q]);
             fsi_mg mg;
             CHECK_OK(start(&mg, &p));
             seed = 3;
             noise(&p, b, NULL);
             fsi_mg_project(&mg, b);
-            CHECK_OK(fsi_mg_solve(&mg, &s, b, x, NULL));
+            CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, NULL));
             hash[q] = check_hash(x, (size_t)p.cells * sizeof *x, 0);
             fsi_mg_cycle(&mg, b, x);
             hash[q] = check_hash(x, (size_t)p.cells * sizeof *x, hash[q]);
@@ -1193,27 +1194,27 @@ TEST bad_input_is_refused(void) {
     problem p = scene_make(PLATES, 3, 12);
     fsi_real *b = vector(&p), *x = vector(&p);
     const fsi_real *w[3];
-    fsi_mg_solve_desc s;
+    fsi_mg_solve_desc desc;
     double time = 0;
-    memset(&s, 0, sizeof s);
+    memset(&desc, 0, sizeof desc);
     fsi_mg none;
     memset(&none, 0, sizeof none);
     fsi_mg mg;
     CHECK_OK(start(&mg, &p));
     noise(&p, b, NULL);
-    fsi_mg_desc d = p.desc;
-    d.nx = 0;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_init(&none, &d));
-    d = p.desc;
-    d.ny = -1;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_init(&none, &d));
-    d = p.desc;
-    d.levels = -1;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_init(&none, &d));
-    d = p.desc;
-    d.nx = d.ny = d.nz = 1 << 30;
-    CHECK_RESULT(FSI_ERR_SIZE, fsi_mg_init(&none, &d));
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_init(NULL, &d));
+    fsi_mg_desc given = p.desc;
+    given.nx = 0;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_init(&none, &given));
+    given = p.desc;
+    given.ny = -1;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_init(&none, &given));
+    given = p.desc;
+    given.levels = -1;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_init(&none, &given));
+    given = p.desc;
+    given.nx = given.ny = given.nz = 1 << 30;
+    CHECK_RESULT(FSI_ERR_SIZE, fsi_mg_init(&none, &given));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_init(NULL, &given));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_init(&none, NULL));
     CHECK_RESULT(FSI_ERR_STATE, fsi_mg_update(&none, NULL, NULL));
     CHECK_RESULT(FSI_ERR_STATE, fsi_mg_solve(&none, NULL, b, x, NULL));
@@ -1231,74 +1232,75 @@ TEST bad_input_is_refused(void) {
     p.cell[7] = 3;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_update(&mg, p.cell, w));
     p.cell[7] = 0;
-    fsi_report r;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, NULL, NULL, x, &r));
-    s.tolerance = NAN;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, &s, b, x, &r));
-    s.tolerance = 0;
-    s.max_iterations = -1;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, &s, b, x, &r));
-    s.max_iterations = 0;
-    s.seconds = 1;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, &s, b, x, &r));
-    s.clock_fn = ticks;
-    s.clock_user = &time;
-    s.seconds = 2.5;
-    s.tolerance = 1e-12;
+    fsi_report report;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, NULL, NULL, x, &report));
+    desc.tolerance = NAN;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, &desc, b, x, &report));
+    desc.tolerance = 0;
+    desc.max_iterations = -1;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, &desc, b, x, &report));
+    desc.max_iterations = 0;
+    desc.seconds = 1;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, &desc, b, x, &report));
+    desc.clock_fn = ticks;
+    desc.clock_user = &time;
+    desc.seconds = 2.5;
+    desc.tolerance = 1e-12;
     /* the clock ticks once a look */
-    CHECK_RESULT(FSI_NOT_CONVERGED, fsi_mg_solve(&mg, &s, b, x, &r));
-    ASSERT(r.iterations >= 1 && r.iterations <= 3 && r.residual < r.residual_start);
-    s.seconds = 0;
-    s.clock_fn = NULL;
-    s.max_iterations = 2;
-    CHECK_RESULT(FSI_NOT_CONVERGED, fsi_mg_solve(&mg, &s, b, x, &r));
-    ASSERT_EQ(2, r.iterations);
+    CHECK_RESULT(FSI_NOT_CONVERGED, fsi_mg_solve(&mg, &desc, b, x, &report));
+    ASSERT(report.iterations >= 1 && report.iterations <= 3
+           && report.residual < report.residual_start);
+    desc.seconds = 0;
+    desc.clock_fn = NULL;
+    desc.max_iterations = 2;
+    CHECK_RESULT(FSI_NOT_CONVERGED, fsi_mg_solve(&mg, &desc, b, x, &report));
+    ASSERT_EQ(2, report.iterations);
     keep = b[11];
     b[11] = (fsi_real)NAN;
     x[3] = 42;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, NULL, b, x, &r));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, NULL, b, x, &report));
     ASSERT_EQ(42, x[3]); /* untouched */
     b[11] = keep;
     x[3] = (fsi_real)INFINITY;
-    s.guess = 1;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, &s, b, x, &r));
+    desc.guess = 1;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_solve(&mg, &desc, b, x, &report));
     {
         fsi_mg_rank rank;
         int32_t cell = p.cells;
         fsi_real value = 1, K = 1;
         memset(&rank, 0, sizeof rank);
-        fsi_mg_group g;
-        g.columns = g.entries = 1;
-        g.cell = &cell;
-        g.factor = g.val = &value;
-        g.K = &K;
+        fsi_mg_group group;
+        group.columns = group.entries = 1;
+        group.cell = &cell;
+        group.factor = group.val = &value;
+        group.K = &K;
         /* outside the grid */
-        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &g, 1));
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &group, 1));
         cell = 100;
         value = (fsi_real)NAN;
-        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &g, 1));
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &group, 1));
         value = 1;
         K = -1000;
-        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_mg_rank_build(&rank, &mg, &g, 1));
+        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_mg_rank_build(&rank, &mg, &group, 1));
         K = 1;
-        g.entries = -1;
-        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &g, 1));
-        g.entries = 1;
-        g.val = NULL;
-        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &g, 1));
-        g.val = &value;
-        CHECK_OK(fsi_mg_rank_build(&rank, &mg, &g, 1));
+        group.entries = -1;
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &group, 1));
+        group.entries = 1;
+        group.val = NULL;
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &group, 1));
+        group.val = &value;
+        CHECK_OK(fsi_mg_rank_build(&rank, &mg, &group, 1));
         /* of another grid */
         rank.cells--;
-        s.rank = &rank;
-        s.guess = 0;
-        CHECK_RESULT(FSI_ERR_SIZE, fsi_mg_solve(&mg, &s, b, x, &r));
+        desc.rank = &rank;
+        desc.guess = 0;
+        CHECK_RESULT(FSI_ERR_SIZE, fsi_mg_solve(&mg, &desc, b, x, &report));
         fsi_mg_rank_free(&rank);
         fsi_mg_cycle(&none, b, x); /* of nothing: nothing */
     }
     fsi_fill((size_t)p.cells, 0, b);
-    CHECK_OK(fsi_mg_solve(&mg, NULL, b, x, &r)); /* b = 0: p = 0 at once */
-    ASSERT_EQ(0, r.iterations);
+    CHECK_OK(fsi_mg_solve(&mg, NULL, b, x, &report)); /* b = 0: p = 0 at once */
+    ASSERT_EQ(0, report.iterations);
     ASSERT(fsi_max_abs((size_t)p.cells, x) <= 0);
     fsi_mg_free(&mg);
     drop(&p);
@@ -1313,9 +1315,9 @@ TEST levels_and_sweeps_can_be_chosen(void) {
         for (int sweeps = 1; sweeps <= 3; sweeps++) {
             problem p = scene_make(POOL, 3, 20);
             fsi_real *b = vector(&p), *x = vector(&p);
-            fsi_mg_solve_desc s;
-            memset(&s, 0, sizeof s);
-            s.tolerance = TOL(1e-6, 1e-4);
+            fsi_mg_solve_desc desc;
+            memset(&desc, 0, sizeof desc);
+            desc.tolerance = TOL(1e-6, 1e-4);
             p.desc.levels = levels;
             p.desc.sweeps = sweeps;
             p.desc.band_sweeps = sweeps == 1 ? -1 : sweeps;
@@ -1323,9 +1325,9 @@ TEST levels_and_sweeps_can_be_chosen(void) {
             CHECK_OK(start(&mg, &p));
             ASSERT_EQ(levels, mg.levels);
             noise(&p, b, NULL);
-            fsi_report r;
-            CHECK_OK(fsi_mg_solve(&mg, &s, b, x, &r));
-            CHECK_MOST(r.iterations, levels == 1 ? 40 : 14);
+            fsi_report report;
+            CHECK_OK(fsi_mg_solve(&mg, &desc, b, x, &report));
+            CHECK_MOST(report.iterations, levels == 1 ? 40 : 14);
             fsi_mg_free(&mg);
             drop(&p);
             free(b);

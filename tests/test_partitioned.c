@@ -26,11 +26,11 @@ static fsi_result linear_solve(void *user, const fsi_real *in, fsi_real *out) {
 }
 
 static fsi_blackbox linear_door(linear_box *l) {
-    fsi_blackbox b;
-    memset(&b, 0, sizeof b);
-    b.solve_fn = linear_solve;
-    b.user = l;
-    return b;
+    fsi_blackbox box;
+    memset(&box, 0, sizeof box);
+    box.solve_fn = linear_solve;
+    box.user = l;
+    return box;
 }
 
 /* Piston: F(x) = mu x + f (load), S(p) = g - p: the Gauss-Seidel factor is -mu. */
@@ -52,38 +52,38 @@ static void piston_make(piston *p, double mu) {
     p->s.b = &p->sb;
 }
 
-static fsi_result piston_run(piston *p, fsi_partitioned_desc d, double *x, fsi_report *report) {
-    fsi_blackbox f = linear_door(&p->f), s = linear_door(&p->s);
+static fsi_result piston_run(piston *p, fsi_partitioned_desc desc, double *x, fsi_report *report) {
+    fsi_blackbox box = linear_door(&p->f), blackbox = linear_door(&p->s);
     fsi_real X = (fsi_real)*x, P = 0;
-    d.n = d.m = 1;
-    fsi_partitioned c;
-    if (fsi_partitioned_init(&c, &d) != FSI_OK)
+    desc.n = desc.m = 1;
+    fsi_partitioned partitioned;
+    if (fsi_partitioned_init(&partitioned, &desc) != FSI_OK)
         return FSI_ERR_MEMORY;
-    fsi_result r = fsi_partitioned_step(&c, 1, 1, &f, &s, &X, &P, report);
+    fsi_result result = fsi_partitioned_step(&partitioned, 1, 1, &box, &blackbox, &X, &P, report);
     *x = (double)X;
-    fsi_partitioned_free(&c);
-    return r;
+    fsi_partitioned_free(&partitioned);
+    return result;
 }
 
 TEST P_01_gauss_seidel_factor(void) {
     static const double mu[5] = {.5, .9, 1.1, 2, 10};
     for (int i = 0; i < 5; i++) {
-        fsi_partitioned_desc d;
+        fsi_partitioned_desc desc;
         double x = 0;
-        memset(&d, 0, sizeof d);
-        d.scheme = FSI_SCHEME_RELAXED;
-        d.omega = 1;
-        d.tolerance = FSI_R(1e-30);
+        memset(&desc, 0, sizeof desc);
+        desc.scheme = FSI_SCHEME_RELAXED;
+        desc.omega = 1;
+        desc.tolerance = FSI_R(1e-30);
         piston p;
         piston_make(&p, mu[i]);
-        d.max_iterations = 3;
+        desc.max_iterations = 3;
         fsi_report a;
-        ASSERT(piston_run(&p, d, &x, &a) == FSI_NOT_CONVERGED);
-        d.max_iterations = 4;
+        ASSERT(piston_run(&p, desc, &x, &a) == FSI_NOT_CONVERGED);
+        desc.max_iterations = 4;
         x = 0;
         piston_make(&p, mu[i]);
         fsi_report b;
-        ASSERT(piston_run(&p, d, &x, &b) == FSI_NOT_CONVERGED);
+        ASSERT(piston_run(&p, desc, &x, &b) == FSI_NOT_CONVERGED);
         CHECK_NEAR(mu[i], b.residual / a.residual, TOL(1e-10, 1e-5));
     }
     PASS();
@@ -93,22 +93,22 @@ TEST P_02_omega_window(void) {
     static const double mu[3] = {.5, 2, 10}, share[2] = {1.9, 2.1};
     for (int i = 0; i < 3; i++)
         for (int k = 0; k < 2; k++) {
-            fsi_partitioned_desc d;
+            fsi_partitioned_desc desc;
             double x = 0;
-            memset(&d, 0, sizeof d);
-            d.scheme = FSI_SCHEME_RELAXED;
-            d.omega = (fsi_real)(share[k] / (1 + mu[i]));
-            d.tolerance = FSI_R(1e-30);
-            d.max_iterations = 5;
+            memset(&desc, 0, sizeof desc);
+            desc.scheme = FSI_SCHEME_RELAXED;
+            desc.omega = (fsi_real)(share[k] / (1 + mu[i]));
+            desc.tolerance = FSI_R(1e-30);
+            desc.max_iterations = 5;
             piston p;
             piston_make(&p, mu[i]);
             fsi_report a;
-            piston_run(&p, d, &x, &a);
-            d.max_iterations = 6;
+            piston_run(&p, desc, &x, &a);
+            desc.max_iterations = 6;
             x = 0;
             piston_make(&p, mu[i]);
             fsi_report b;
-            piston_run(&p, d, &x, &b);
+            piston_run(&p, desc, &x, &b);
             CHECK_NEAR(fabs(1 - share[k]), b.residual / a.residual, TOL(1e-8, 1e-4));
         }
     PASS();
@@ -187,29 +187,30 @@ TEST P_02_growth_at_the_cap(void) {
     static const double mu[6] = {3.5, 8.5, 61, 66, 2, 2}, omega[6] = {.008, .008, .03, .03, .1, .3};
     static const int grows[6] = {1, 0, 0, 1, 0, 0};
     for (int i = 0; i < 6; i++) {
-        fsi_partitioned_desc d;
+        fsi_partitioned_desc desc;
         double factor = -mu[i] * pow(1 - omega[i] * (1 + mu[i]), 29);
-        memset(&d, 0, sizeof d);
-        fsi_blackbox f;
-        memset(&f, 0, sizeof f);
+        memset(&desc, 0, sizeof desc);
+        fsi_blackbox box;
+        memset(&box, 0, sizeof box);
         lagging l;
         l.mu = mu[i];
         l.fluid = 0;
         l.solid = 1;
-        d.n = d.m = 1;
-        d.scheme = FSI_SCHEME_RELAXED;
-        d.omega = (fsi_real)omega[i];
-        d.tolerance = FSI_R(1e-30);
-        f.solve_fn = lagging_fluid;
-        f.user = &l;
-        fsi_blackbox s = f;
-        s.solve_fn = lagging_solid;
-        fsi_partitioned c;
-        CHECK_OK(fsi_partitioned_init(&c, &d));
+        desc.n = desc.m = 1;
+        desc.scheme = FSI_SCHEME_RELAXED;
+        desc.omega = (fsi_real)omega[i];
+        desc.tolerance = FSI_R(1e-30);
+        box.solve_fn = lagging_fluid;
+        box.user = &l;
+        fsi_blackbox blackbox = box;
+        blackbox.solve_fn = lagging_solid;
+        fsi_partitioned partitioned;
+        CHECK_OK(fsi_partitioned_init(&partitioned, &desc));
         for (int step = 0; step < 3; step++) {
             fsi_real x = (fsi_real)l.solid, p = 0;
             double before = l.solid - l.fluid;
-            CHECK_RESULT(FSI_NOT_CONVERGED, fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &p, NULL));
+            CHECK_RESULT(FSI_NOT_CONVERGED,
+                         fsi_partitioned_step(&partitioned, 1, 1, &box, &blackbox, &x, &p, NULL));
             l.fluid = (double)x;
             l.solid += (double)p;
             CHECK_NEAR(factor, (l.solid - l.fluid) / before, TOL(1e-6, 1e-2) * (1 + fabs(factor)));
@@ -217,7 +218,7 @@ TEST P_02_growth_at_the_cap(void) {
                 break; /* what is left is round-off */
         }
         ASSERT_EQ(grows[i], fabs(factor) > 1);
-        fsi_partitioned_free(&c);
+        fsi_partitioned_free(&partitioned);
     }
     PASS();
 }
@@ -243,24 +244,24 @@ static void pair_exact(const pair_box *p, int n, fsi_real *x) {
 
 static fsi_result pair_run(pair_box *p, int n, int gmres, double tolerance, fsi_real *x,
                            fsi_report *report) {
-    fsi_partitioned_desc d;
-    fsi_blackbox f = linear_door(&p->f), s = linear_door(&p->s);
+    fsi_partitioned_desc desc;
+    fsi_blackbox box = linear_door(&p->f), blackbox = linear_door(&p->s);
     fsi_real P[16];
-    memset(&d, 0, sizeof d);
-    d.n = d.m = n;
-    d.tolerance = (fsi_real)tolerance;
-    d.start = 1;
-    d.reuse = -1;
-    d.gmres = gmres;
-    d.no_final_solve = 1;
-    d.min_iterations = 2;
-    fsi_partitioned c;
-    if (fsi_partitioned_init(&c, &d) != FSI_OK)
+    memset(&desc, 0, sizeof desc);
+    desc.n = desc.m = n;
+    desc.tolerance = (fsi_real)tolerance;
+    desc.start = 1;
+    desc.reuse = -1;
+    desc.gmres = gmres;
+    desc.no_final_solve = 1;
+    desc.min_iterations = 2;
+    fsi_partitioned partitioned;
+    if (fsi_partitioned_init(&partitioned, &desc) != FSI_OK)
         return FSI_ERR_MEMORY;
     memset(x, 0, (size_t)n * sizeof *x);
-    fsi_result r = fsi_partitioned_step(&c, n, n, &f, &s, x, P, report);
-    fsi_partitioned_free(&c);
-    return r;
+    fsi_result result = fsi_partitioned_step(&partitioned, n, n, &box, &blackbox, x, P, report);
+    fsi_partitioned_free(&partitioned);
+    return result;
 }
 
 TEST P_03_finite_termination(void) {
@@ -338,23 +339,23 @@ TEST P_08_piston_frequency(void) {
         double x = 1, v = 0;
         fsi_real P = 0;
         s.ma = ma[i];
-        fsi_partitioned_desc d;
-        memset(&d, 0, sizeof d);
-        fsi_blackbox f;
-        memset(&f, 0, sizeof f);
-        d.n = d.m = 1;
-        d.tolerance = FSI_R(TOL(2e-12, 1e-5));
-        f.user = &s;
-        fsi_blackbox b = f;
-        f.solve_fn = spring_fluid;
-        b.solve_fn = spring_solid;
-        fsi_partitioned c;
-        CHECK_OK(fsi_partitioned_init(&c, &d));
+        fsi_partitioned_desc desc;
+        memset(&desc, 0, sizeof desc);
+        fsi_blackbox box;
+        memset(&box, 0, sizeof box);
+        desc.n = desc.m = 1;
+        desc.tolerance = FSI_R(TOL(2e-12, 1e-5));
+        box.user = &s;
+        fsi_blackbox blackbox = box;
+        box.solve_fn = spring_fluid;
+        blackbox.solve_fn = spring_solid;
+        fsi_partitioned partitioned;
+        CHECK_OK(fsi_partitioned_init(&partitioned, &desc));
         double w2 = s.k / (s.m + s.ma);
         for (int step = 0; step < 100; step++) {
             fsi_report report;
             fsi_real X = (fsi_real)(s.x0 + s.dt * s.v0);
-            CHECK_OK(fsi_partitioned_step(&c, 1, 1, &f, &b, &X, &P, &report));
+            CHECK_OK(fsi_partitioned_step(&partitioned, 1, 1, &box, &blackbox, &X, &P, &report));
             s.v0 = ((double)X - s.x0) / s.dt;
             s.x0 = (double)X;
             /* the monolithic backward Euler step */
@@ -366,7 +367,7 @@ TEST P_08_piston_frequency(void) {
         double e = w2 * s.x0 * s.x0 + s.v0 * s.v0;
         if (sizeof(fsi_real) == 8)
             CHECK_REL(e0 * pow(1 / (1 + w2 * s.dt * s.dt), 100), e, 1e-6);
-        fsi_partitioned_free(&c);
+        fsi_partitioned_free(&partitioned);
     }
     PASS();
 }
@@ -406,44 +407,44 @@ TEST P_09_roll_back(void) {
     memset(&l, 0, sizeof l);
     fsi_partitioned_desc desc;
     memset(&desc, 0, sizeof desc);
-    fsi_blackbox f;
-    memset(&f, 0, sizeof f);
+    fsi_blackbox box;
+    memset(&box, 0, sizeof box);
     l.in = l.out = 1;
     l.A = &A;
     l.b = &b;
-    fsi_blackbox s = linear_door(&l);
-    f.solve_fn = drift_solve;
-    f.save_fn = drift_save;
-    f.restore_fn = drift_restore;
-    f.user = &d;
+    fsi_blackbox blackbox = linear_door(&l);
+    box.solve_fn = drift_solve;
+    box.save_fn = drift_save;
+    box.restore_fn = drift_restore;
+    box.user = &d;
     desc.n = desc.m = 1;
     desc.tolerance = FSI_R(TOL(1e-12, 1e-5));
-    fsi_partitioned c;
-    CHECK_OK(fsi_partitioned_init(&c, &desc));
+    fsi_partitioned partitioned;
+    CHECK_OK(fsi_partitioned_init(&partitioned, &desc));
     fsi_partitioned c2;
     CHECK_OK(fsi_partitioned_init(&c2, &desc));
-    CHECK_OK(fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &p, NULL));
+    CHECK_OK(fsi_partitioned_step(&partitioned, 1, 1, &box, &blackbox, &x, &p, NULL));
     /* one step forward however many calls */
     ASSERT_EQ(6.0, d.state);
     CHECK_NEAR((.2 - 6) / 4, x, TOL(1e-11, 1e-5));
     ASSERT_EQ(1, d.saves);
-    void *saved = malloc(fsi_partitioned_state_size(&c));
-    CHECK_OK(fsi_partitioned_save(&c, saved));
+    void *saved = malloc(fsi_partitioned_state_size(&partitioned));
+    CHECK_OK(fsi_partitioned_save(&partitioned, saved));
     CHECK_OK(fsi_partitioned_restore(&c2, saved));
     {
         fsi_real x1 = x, x2 = x;
         drift_save(&d);
         fsi_real p1;
-        CHECK_OK(fsi_partitioned_step(&c, 1, 1, &f, &s, &x1, &p1, NULL));
+        CHECK_OK(fsi_partitioned_step(&partitioned, 1, 1, &box, &blackbox, &x1, &p1, NULL));
         drift_restore(&d);
         d.state = 6;
         fsi_real p2;
-        CHECK_OK(fsi_partitioned_step(&c2, 1, 1, &f, &s, &x2, &p2, NULL));
+        CHECK_OK(fsi_partitioned_step(&c2, 1, 1, &box, &blackbox, &x2, &p2, NULL));
         ASSERT_EQ(x1, x2); /* bit for bit */
         ASSERT_EQ(p1, p2);
     }
     free(saved);
-    fsi_partitioned_free(&c);
+    fsi_partitioned_free(&partitioned);
     fsi_partitioned_free(&c2);
     PASS();
 }
@@ -451,15 +452,15 @@ TEST P_09_roll_back(void) {
 TEST P_10_aitken_scalar(void) {
     static const double mu[4] = {.5, 2, 10, 100};
     for (int i = 0; i < 4; i++) {
-        fsi_partitioned_desc d;
+        fsi_partitioned_desc desc;
         double x = 0;
-        memset(&d, 0, sizeof d);
-        d.scheme = FSI_SCHEME_AITKEN;
-        d.tolerance = FSI_R(TOL(1e-9, 1e-3));
+        memset(&desc, 0, sizeof desc);
+        desc.scheme = FSI_SCHEME_AITKEN;
+        desc.tolerance = FSI_R(TOL(1e-9, 1e-3));
         piston p;
         piston_make(&p, mu[i]);
         fsi_report report;
-        CHECK_OK(piston_run(&p, d, &x, &report));
+        CHECK_OK(piston_run(&p, desc, &x, &report));
         ASSERT_EQ_FMT(3, report.iterations, "%d");
         CHECK_NEAR((p.sb - p.fb) / (1 + mu[i]), x, TOL(1e-9, 1e-3));
     }
@@ -472,61 +473,63 @@ TEST P_03_pairs_of_earlier_steps_save_calls(void) {
     fsi_report report;
     int last = 0;
     pair_make(&p, 6, 6, 30, 3);
-    fsi_partitioned_desc d;
-    memset(&d, 0, sizeof d);
-    d.n = d.m = 6;
-    d.tolerance = FSI_R(TOL(1e-8, 2e-2));
-    fsi_blackbox f = linear_door(&p.f);
-    fsi_blackbox s = linear_door(&p.s);
-    fsi_partitioned c;
-    CHECK_OK(fsi_partitioned_init(&c, &d));
+    fsi_partitioned_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.n = desc.m = 6;
+    desc.tolerance = FSI_R(TOL(1e-8, 2e-2));
+    fsi_blackbox box = linear_door(&p.f);
+    fsi_blackbox blackbox = linear_door(&p.s);
+    fsi_partitioned partitioned;
+    CHECK_OK(fsi_partitioned_init(&partitioned, &desc));
     for (int step = 0; step < 12; step++) {
         for (int k = 0; k < 6; k++)
             p.bf[k] += .1 * sin(step + k), p.bs[k] -= .1 * cos(2 * step + k);
-        CHECK_OK(fsi_partitioned_step(&c, 6, 6, &f, &s, x, P, &report));
+        CHECK_OK(fsi_partitioned_step(&partitioned, 6, 6, &box, &blackbox, x, P, &report));
         last = report.iterations;
     }
     /* 8 without pairs of earlier steps */
     ASSERT(last <= 5);
     /* five steps hold more pairs than there are directions */
-    ASSERT(c.filtered > 0);
-    fsi_partitioned_free(&c);
+    ASSERT(partitioned.filtered > 0);
+    fsi_partitioned_free(&partitioned);
     PASS();
 }
 
 TEST P_bad_input_and_partners(void) {
-    fsi_partitioned_desc d;
+    fsi_partitioned_desc desc;
     fsi_real x = 0, P = 0;
-    memset(&d, 0, sizeof d);
-    fsi_partitioned c;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_init(&c, &d));
-    d.n = d.m = 1;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_init(&c, &d)); /* no tolerance */
-    d.tolerance = FSI_R(1e-3);
+    memset(&desc, 0, sizeof desc);
+    fsi_partitioned partitioned;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_init(&partitioned, &desc));
+    desc.n = desc.m = 1;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_init(&partitioned, &desc)); /* no tolerance */
+    desc.tolerance = FSI_R(1e-3);
     for (long k = 0;; k++) {
         fail_allocator fail = fail_begin(k);
-        d.allocator = fail_make(&fail);
-        fsi_result r = fsi_partitioned_init(&c, &d);
-        fsi_partitioned_free(&c);
+        desc.allocator = fail_make(&fail);
+        fsi_result result = fsi_partitioned_init(&partitioned, &desc);
+        fsi_partitioned_free(&partitioned);
         ASSERT_EQ(0, fail.live);
-        if (r == FSI_OK)
+        if (result == FSI_OK)
             break;
-        CHECK_RESULT(FSI_ERR_MEMORY, r);
+        CHECK_RESULT(FSI_ERR_MEMORY, result);
     }
-    memset(&d.allocator, 0, sizeof d.allocator);
-    CHECK_OK(fsi_partitioned_init(&c, &d));
+    memset(&desc.allocator, 0, sizeof desc.allocator);
+    CHECK_OK(fsi_partitioned_init(&partitioned, &desc));
     piston p;
     piston_make(&p, 3);
-    fsi_blackbox f = linear_door(&p.f);
-    fsi_blackbox s = linear_door(&p.s);
+    fsi_blackbox box = linear_door(&p.f);
+    fsi_blackbox blackbox = linear_door(&p.s);
     p.f.fail_at = 2; /* NaN out of the second call */
-    CHECK_RESULT(FSI_ERR_NUMERIC, fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &P, NULL));
+    CHECK_RESULT(FSI_ERR_NUMERIC,
+                 fsi_partitioned_step(&partitioned, 1, 1, &box, &blackbox, &x, &P, NULL));
     p.f.fail_at = 0;
     x = 0;
-    ASSERT(fsi_partitioned_step(&c, 1, 1, &f, &s, &x, &P, NULL) == FSI_OK);
+    ASSERT(fsi_partitioned_step(&partitioned, 1, 1, &box, &blackbox, &x, &P, NULL) == FSI_OK);
     CHECK_NEAR((p.sb - p.fb) / 4, x, 1e-3);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_step(&c, 2, 1, &f, &s, &x, &P, NULL));
-    fsi_partitioned_free(&c);
+    CHECK_RESULT(FSI_ERR_ARGUMENT,
+                 fsi_partitioned_step(&partitioned, 2, 1, &box, &blackbox, &x, &P, NULL));
+    fsi_partitioned_free(&partitioned);
     PASS();
 }
 
@@ -571,97 +574,100 @@ TEST P_boxes_that_misbehave(void) {
                                            FSI_STALLED,    FSI_OK,          FSI_ERR_STATE};
     for (int scheme = 0; scheme < 3; scheme++)
         for (int kind = 0; kind < 6; kind++) {
-            fsi_partitioned_desc d;
+            fsi_partitioned_desc desc;
             fsi_real x[2] = {0, 0}, p[2] = {0, 0};
-            memset(&d, 0, sizeof d);
-            fsi_blackbox f;
-            memset(&f, 0, sizeof f);
+            memset(&desc, 0, sizeof desc);
+            fsi_blackbox box;
+            memset(&box, 0, sizeof box);
             odd o;
             memset(&o, 0, sizeof o);
-            d.n = d.m = 2;
-            d.scheme = (fsi_scheme)scheme;
-            d.tolerance = FSI_R(1e-3);
-            d.omega = FSI_R(0.2);
-            fsi_partitioned c;
-            CHECK_OK(fsi_partitioned_init(&c, &d));
+            desc.n = desc.m = 2;
+            desc.scheme = (fsi_scheme)scheme;
+            desc.tolerance = FSI_R(1e-3);
+            desc.omega = FSI_R(0.2);
+            fsi_partitioned partitioned;
+            CHECK_OK(fsi_partitioned_init(&partitioned, &desc));
             o.kind = kind;
             o.fail_at = 2;
             o.seed = 5;
-            f.solve_fn = odd_solve;
-            f.restore_fn = odd_back;
-            f.user = &o;
-            fsi_blackbox s = f;
-            s.solve_fn = same_solve;
-            s.restore_fn = NULL;
+            box.solve_fn = odd_solve;
+            box.restore_fn = odd_back;
+            box.user = &o;
+            fsi_blackbox blackbox = box;
+            blackbox.solve_fn = same_solve;
+            blackbox.restore_fn = NULL;
             fsi_report report;
-            fsi_result r = fsi_partitioned_step(&c, 2, 2, &f, &s, x, p, &report);
+            fsi_result result =
+                fsi_partitioned_step(&partitioned, 2, 2, &box, &blackbox, x, p, &report);
             if (kind == 2 || kind == 3)
-                ASSERT(r == FSI_NOT_CONVERGED || r == FSI_STALLED || r == FSI_ERR_NUMERIC);
+                ASSERT(result == FSI_NOT_CONVERGED || result == FSI_STALLED
+                       || result == FSI_ERR_NUMERIC);
             else
-                CHECK_RESULT(expected[kind], r);
-            ASSERT_EQ(r, report.reason);
+                CHECK_RESULT(expected[kind], result);
+            ASSERT_EQ(result, report.reason);
             if (kind == 4)
-                ASSERT(c.told[0] == FSI_CAPPED && c.told[1] == FSI_OK);
+                ASSERT(partitioned.told[0] == FSI_CAPPED && partitioned.told[1] == FSI_OK);
             o.kind = 4;
             o.calls = 0;
             x[0] = x[1] = 0;
             /* and it works on */
-            CHECK_OK(fsi_partitioned_step(&c, 2, 2, &f, &s, x, p, &report));
+            CHECK_OK(fsi_partitioned_step(&partitioned, 2, 2, &box, &blackbox, x, p, &report));
             CHECK_NEAR(.25, x[0], 1e-3);
-            CHECK_OK(fsi_partitioned_step(&c, 2, 2, &f, &s, x, p, &report));
-            fsi_partitioned_free(&c);
+            CHECK_OK(fsi_partitioned_step(&partitioned, 2, 2, &box, &blackbox, x, p, &report));
+            fsi_partitioned_free(&partitioned);
         }
     PASS();
 }
 
 TEST P_lengths_may_change(void) {
     pair_box p[2];
-    fsi_partitioned_desc d;
+    fsi_partitioned_desc desc;
     fsi_real x[16], y[16], P[16];
-    memset(&d, 0, sizeof d);
-    d.n = d.m = 8;
-    d.tolerance = FSI_R(TOL(1e-8, 2e-2));
-    fsi_partitioned c;
-    CHECK_OK(fsi_partitioned_init(&c, &d));
+    memset(&desc, 0, sizeof desc);
+    desc.n = desc.m = 8;
+    desc.tolerance = FSI_R(TOL(1e-8, 2e-2));
+    fsi_partitioned partitioned;
+    CHECK_OK(fsi_partitioned_init(&partitioned, &desc));
     pair_make(&p[0], 6, 6, 20, 1);
     pair_make(&p[1], 3, 3, 20, 2);
     /* solids come and go: pairs of another length are forgotten */
     for (int step = 0; step < 8; step++) {
         pair_box *q = &p[step / 2 % 2];
         int n = q->f.in;
-        fsi_blackbox f = linear_door(&q->f), s = linear_door(&q->s);
+        fsi_blackbox box = linear_door(&q->f), blackbox = linear_door(&q->s);
         memset(x, 0, sizeof x);
-        CHECK_OK(fsi_partitioned_step(&c, n, n, &f, &s, x, P, NULL));
+        CHECK_OK(fsi_partitioned_step(&partitioned, n, n, &box, &blackbox, x, P, NULL));
         pair_exact(q, n, y);
         for (int i = 0; i < n; i++)
             CHECK_NEAR(y[i], x[i], TOL(1e-7, 4e-2));
     }
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_partitioned_step(&c, 9, 9, NULL, NULL, x, P, NULL));
-    fsi_partitioned_free(&c);
+    CHECK_RESULT(FSI_ERR_ARGUMENT,
+                 fsi_partitioned_step(&partitioned, 9, 9, NULL, NULL, x, P, NULL));
+    fsi_partitioned_free(&partitioned);
     PASS();
 }
 
 /* Near-dependence is said: a fluid of rank 1 makes the third pair repeat the others. */
 TEST P_dependent_pairs_are_told(void) {
-    fsi_partitioned_desc d;
+    fsi_partitioned_desc desc;
     fsi_real x[16] = {0}, P[16];
-    memset(&d, 0, sizeof d);
+    memset(&desc, 0, sizeof desc);
     pair_box p;
     pair_make(&p, 1, 1, 40, 9);
-    d.n = d.m = 1;
-    d.tolerance = FSI_R(1e-30);
-    d.reuse = -1;
-    d.start = 1;
-    d.max_iterations = 8;
-    d.no_final_solve = 1;
-    fsi_blackbox f = linear_door(&p.f);
-    fsi_blackbox s = linear_door(&p.s);
-    fsi_partitioned c;
-    CHECK_OK(fsi_partitioned_init(&c, &d));
+    desc.n = desc.m = 1;
+    desc.tolerance = FSI_R(1e-30);
+    desc.reuse = -1;
+    desc.start = 1;
+    desc.max_iterations = 8;
+    desc.no_final_solve = 1;
+    fsi_blackbox box = linear_door(&p.f);
+    fsi_blackbox blackbox = linear_door(&p.s);
+    fsi_partitioned partitioned;
+    CHECK_OK(fsi_partitioned_init(&partitioned, &desc));
     fsi_report report;
-    ASSERT(fsi_partitioned_step(&c, 1, 1, &f, &s, x, P, &report) >= 0);
-    ASSERT(c.dependent > 0 && report.restarts >= c.dependent);
-    fsi_partitioned_free(&c);
+    ASSERT(fsi_partitioned_step(&partitioned, 1, 1, &box, &blackbox, x, P, &report) >= 0);
+    ASSERT(partitioned.dependent > 0 && report.restarts >= partitioned.dependent);
+    fsi_partitioned_free(&partitioned);
     PASS();
 }
 
@@ -674,32 +680,33 @@ TEST P_stall_is_told(void) {
         fsi_real x = 0, p = 0;
         double half = -.5;
         memset(&f, 0, sizeof f);
-        fsi_partitioned_desc d;
-        memset(&d, 0, sizeof d);
+        fsi_partitioned_desc desc;
+        memset(&desc, 0, sizeof desc);
         f.in = f.out = 1;
         f.A = &one;
         f.b = shift;
         linear_box s = f;
         s.b = shift + 1;
-        fsi_blackbox F = linear_door(&f);
-        fsi_blackbox S = linear_door(&s);
-        d.n = d.m = 1;
-        d.tolerance = FSI_R(1e-3);
-        d.scheme = (fsi_scheme)scheme;
-        fsi_partitioned c;
-        CHECK_OK(fsi_partitioned_init(&c, &d));
+        fsi_blackbox box = linear_door(&f);
+        fsi_blackbox blackbox = linear_door(&s);
+        desc.n = desc.m = 1;
+        desc.tolerance = FSI_R(1e-3);
+        desc.scheme = (fsi_scheme)scheme;
+        fsi_partitioned partitioned;
+        CHECK_OK(fsi_partitioned_init(&partitioned, &desc));
         fsi_report report;
         CHECK_RESULT(scheme == FSI_SCHEME_REDUCED ? FSI_STALLED : FSI_NOT_CONVERGED,
-                     fsi_partitioned_step(&c, 1, 1, &F, &S, &x, &p, &report));
-        ASSERT_EQ(scheme == FSI_SCHEME_REDUCED,
-                  c.stalled == 1 && c.capped == 0 && report.restarts > 0 && report.iterations < 30);
-        ASSERT_EQ(scheme != FSI_SCHEME_REDUCED, c.capped == 1);
+                     fsi_partitioned_step(&partitioned, 1, 1, &box, &blackbox, &x, &p, &report));
+        ASSERT_EQ(scheme == FSI_SCHEME_REDUCED, partitioned.stalled == 1 && partitioned.capped == 0
+                                                    && report.restarts > 0
+                                                    && report.iterations < 30);
+        ASSERT_EQ(scheme != FSI_SCHEME_REDUCED, partitioned.capped == 1);
         CHECK_NEAR(1, report.residual, TOL(1e-12, 1e-4));
         s.A = &half;
         x = 0;
-        CHECK_OK(fsi_partitioned_step(&c, 1, 1, &F, &S, &x, &p, &report));
+        CHECK_OK(fsi_partitioned_step(&partitioned, 1, 1, &box, &blackbox, &x, &p, &report));
         CHECK_NEAR(1 / 1.5, x, 1e-3);
-        fsi_partitioned_free(&c);
+        fsi_partitioned_free(&partitioned);
     }
     PASS();
 }
@@ -713,19 +720,20 @@ TEST P_capped_step_leaves_solid_near_fluid(void) {
         fsi_real x[16] = {0}, p[16], pf[16], xs[16];
         double gap = 0, residual = 0;
         pair_make(&b, 8, 8, 40, (uint64_t)(31 + seed));
-        fsi_blackbox F = linear_door(&b.f);
-        fsi_blackbox S = linear_door(&b.s);
-        fsi_partitioned_desc d;
-        memset(&d, 0, sizeof d);
-        d.n = d.m = 8;
-        d.tolerance = FSI_R(1e-9);
-        d.max_iterations = 6;
-        fsi_partitioned c;
-        CHECK_OK(fsi_partitioned_init(&c, &d));
-        CHECK_RESULT(FSI_NOT_CONVERGED, fsi_partitioned_step(&c, 8, 8, &F, &S, x, p, NULL));
+        fsi_blackbox box = linear_door(&b.f);
+        fsi_blackbox blackbox = linear_door(&b.s);
+        fsi_partitioned_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.n = desc.m = 8;
+        desc.tolerance = FSI_R(1e-9);
+        desc.max_iterations = 6;
+        fsi_partitioned partitioned;
+        CHECK_OK(fsi_partitioned_init(&partitioned, &desc));
+        CHECK_RESULT(FSI_NOT_CONVERGED,
+                     fsi_partitioned_step(&partitioned, 8, 8, &box, &blackbox, x, p, NULL));
         for (int k = 0; k < 2; k++) {
-            CHECK_OK(F.solve_fn(F.user, x, pf));
-            CHECK_OK(S.solve_fn(S.user, k ? pf : p, xs));
+            CHECK_OK(box.solve_fn(box.user, x, pf));
+            CHECK_OK(blackbox.solve_fn(blackbox.user, k ? pf : p, xs));
             for (int i = 0; i < 8; i++)
                 *(k ? &residual : &gap) =
                     fmax(*(k ? &residual : &gap), fabs((double)(xs[i] - x[i])));
@@ -733,7 +741,7 @@ TEST P_capped_step_leaves_solid_near_fluid(void) {
         if (getenv("FSI_VERBOSE"))
             printf("capped: solid off by %.3g, with p_F by %.3g\n", gap, residual);
         CHECK_MOST(gap, .9 * residual);
-        fsi_partitioned_free(&c);
+        fsi_partitioned_free(&partitioned);
     }
     PASS();
 }
@@ -741,24 +749,24 @@ TEST P_capped_step_leaves_solid_near_fluid(void) {
 TEST P_no_allocation_in_a_step(void) {
     for (int gmres = 0; gmres < 2; gmres++) {
         fail_allocator count = fail_begin(-1);
-        fsi_partitioned_desc d;
+        fsi_partitioned_desc desc;
         fsi_real x[16] = {0}, P[16];
-        memset(&d, 0, sizeof d);
-        d.n = d.m = 6;
-        d.tolerance = FSI_R(TOL(1e-8, 2e-2));
-        d.gmres = gmres;
-        d.allocator = fail_make(&count);
+        memset(&desc, 0, sizeof desc);
+        desc.n = desc.m = 6;
+        desc.tolerance = FSI_R(TOL(1e-8, 2e-2));
+        desc.gmres = gmres;
+        desc.allocator = fail_make(&count);
         pair_box p;
         pair_make(&p, 6, 6, 20, 4);
-        fsi_blackbox f = linear_door(&p.f);
-        fsi_blackbox s = linear_door(&p.s);
-        fsi_partitioned c;
-        CHECK_OK(fsi_partitioned_init(&c, &d));
+        fsi_blackbox box = linear_door(&p.f);
+        fsi_blackbox blackbox = linear_door(&p.s);
+        fsi_partitioned partitioned;
+        CHECK_OK(fsi_partitioned_init(&partitioned, &desc));
         long made = count.calls;
         for (int step = 0; step < 4; step++)
-            CHECK_OK(fsi_partitioned_step(&c, 6, 6, &f, &s, x, P, NULL));
+            CHECK_OK(fsi_partitioned_step(&partitioned, 6, 6, &box, &blackbox, x, P, NULL));
         ASSERT_EQ(made, count.calls);
-        fsi_partitioned_free(&c);
+        fsi_partitioned_free(&partitioned);
         ASSERT_EQ(0, count.live);
     }
     PASS();

@@ -8,26 +8,26 @@
 static fsi_mesh beam;  /* S-04 mesh, nt = 2 */
 static fsi_mesh brick; /* 2 x 1 x 1 cubes: small enough for dense matrices */
 
-static fsi_reduced_desc reduced_desc(const fsi_mesh *m, int modes) {
-    fsi_reduced_desc d;
-    memset(&d, 0, sizeof d);
-    d.mesh = m;
-    d.modes = modes;
-    d.density = 1000;
-    d.young = FSI_R(1e6);
-    d.poisson = FSI_R(0.3);
-    d.field = 16;
-    return d;
+static fsi_reduced_desc reduced_desc(const fsi_mesh *mesh, int modes) {
+    fsi_reduced_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.mesh = mesh;
+    desc.modes = modes;
+    desc.density = 1000;
+    desc.young = FSI_R(1e6);
+    desc.poisson = FSI_R(0.3);
+    desc.field = 16;
+    return desc;
 }
 
 /* A copy in a general state: turned, bent, moving. */
-static void stir(fsi_reduced *b, uint64_t *seed, double size) {
+static void stir(fsi_reduced *reduced, uint64_t *seed, double size) {
     fsi_quat q;
     q.w = 1;
     q.x = (fsi_real)check_random(seed);
     q.y = (fsi_real)check_random(seed);
     q.z = (fsi_real)check_random(seed);
-    fsi_reduced_place(b,
+    fsi_reduced_place(reduced,
                       fsi_vec((fsi_real)check_random(seed), (fsi_real)check_random(seed),
                               (fsi_real)check_random(seed)),
                       q,
@@ -35,11 +35,11 @@ static void stir(fsi_reduced *b, uint64_t *seed, double size) {
                               (fsi_real)check_random(seed)),
                       fsi_vec((fsi_real)check_random(seed), (fsi_real)check_random(seed),
                               (fsi_real)check_random(seed)));
-    for (int k = 0; k < b->model->modes; k++) {
-        b->q[k] = (fsi_real)(size * check_random(seed));
-        b->dq[k] = (fsi_real)(size * check_random(seed));
+    for (int k = 0; k < reduced->model->modes; k++) {
+        reduced->q[k] = (fsi_real)(size * check_random(seed));
+        reduced->dq[k] = (fsi_real)(size * check_random(seed));
     }
-    fsi__reduced_update(b);
+    fsi__reduced_update(reduced);
 }
 
 /* ---------------------------------------------------------------- S-15 */
@@ -48,9 +48,9 @@ TEST S_15_modal_analysis(void) { /* the mesh of S-04 with nt = 4 */
     CHECK_OK(fsi_mesh_box(&fine, fsi_vec(0, 0, 0), fsi_vec(1, FSI_R(0.1), FSI_R(0.1)), 40, 4, 4, 0,
                           NULL));
     int n = 3 * fine.vertex_count;
-    fsi_reduced_desc d = reduced_desc(&fine, 10);
-    fsi_reduced_model m;
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    fsi_reduced_desc desc = reduced_desc(&fine, 10);
+    fsi_reduced_model model;
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
     fsi_soft_desc sd;
     memset(&sd, 0, sizeof sd);
     sd.dim = 3;
@@ -58,9 +58,9 @@ TEST S_15_modal_analysis(void) { /* the mesh of S-04 with nt = 4 */
     sd.x = fine.x;
     sd.tet = fine.tet;
     sd.tet_count = fine.tet_count;
-    sd.density = d.density;
-    sd.young = d.young;
-    sd.poisson = d.poisson;
+    sd.density = desc.density;
+    sd.young = desc.young;
+    sd.poisson = desc.poisson;
     sd.model = FSI_SOFT_LINEAR;
     sd.integrator = FSI_SOFT_EXPLICIT;
     fsi_soft soft;
@@ -72,13 +72,14 @@ TEST S_15_modal_analysis(void) { /* the mesh of S-04 with nt = 4 */
     r = (fsi_real *)malloc((size_t)n * sizeof *r);
     for (int a = 0; a < 10; a++) { /* S^T K S = omega^2 */
         for (int i = 0; i < n; i++)
-            r[i] = m.S[i * 10 + a];
+            r[i] = model.S[i * 10 + a];
         fsi_csr_mul(&soft.K, r, f);
         for (int b = 0; b < 10; b++) {
             double s = 0;
             for (int i = 0; i < n; i++)
-                s += (double)(f[i] * m.S[i * 10 + b]);
-            CHECK_NEAR(a == b ? (double)m.omega2[a] : 0, s, TOL(1e-10, 1e-3) * (double)m.omega2[9]);
+                s += (double)(f[i] * model.S[i * 10 + b]);
+            CHECK_NEAR(a == b ? (double)model.omega2[a] : 0, s,
+                       TOL(1e-10, 1e-3) * (double)model.omega2[9]);
         }
     }
     /* six rigid modes: r . K r / r . M r below 1e-8 of the first vibration */
@@ -87,12 +88,12 @@ TEST S_15_modal_analysis(void) { /* the mesh of S-04 with nt = 4 */
         for (int i = 0; i < n / 3; i++)
             fsi_vec_store(r + 3 * i, a < 3 ? fsi_vec(a == 0, a == 1, a == 2)
                                            : fsi_vec_cross(fsi_vec(a == 3, a == 4, a == 5),
-                                                           fsi_vec_load(m.x0 + 3 * i)));
+                                                           fsi_vec_load(model.x0 + 3 * i)));
         fsi_csr_mul(&soft.K, r, f);
         double num = fsi_dot((size_t)n, r, f);
         for (int i = 0; i < n; i++)
             den += (double)(soft.mass[i / 3] * r[i] * r[i]);
-        CHECK_MOST(fabs(num), TOL(1e-8, 1e-2) * (double)m.omega2[0] * den);
+        CHECK_MOST(fabs(num), TOL(1e-8, 1e-2) * (double)model.omega2[0] * den);
     }
     fsi_soft_free(&soft);
     fsi_mesh_free(&fine);
@@ -102,22 +103,22 @@ TEST S_15_modal_analysis(void) { /* the mesh of S-04 with nt = 4 */
         for (int b = 0; b <= a; b++) {
             double s = 0;
             for (int i = 0; i < n; i++)
-                s += (double)(m.node_mass[i / 3] * m.S[i * 10 + a] * m.S[i * 10 + b]);
+                s += (double)(model.node_mass[i / 3] * model.S[i * 10 + a] * model.S[i * 10 + b]);
             CHECK_NEAR(a == b, s, TOL(1e-10, 1e-4));
         }
     /* free body: no rigid part left, linear and angular momentum zero at rest */
     for (int a = 0; a < 10; a++) {
-        fsi_vec3 h = fsi__skew(m.G0 + 9 * a);
+        fsi_vec3 h = fsi__skew(model.G0 + 9 * a);
         double sum[3] = {0, 0, 0};
         for (int i = 0; i < n; i++)
-            sum[i % 3] += (double)(m.node_mass[i / 3] * m.S[i * 10 + a]);
+            sum[i % 3] += (double)(model.node_mass[i / 3] * model.S[i * 10 + a]);
         for (int i = 0; i < 3; i++)
             CHECK_NEAR(0, sum[i], TOL(1e-9, 1e-3));
         CHECK_NEAR(0, fsi_vec_length(h), TOL(1e-9, 1e-3));
-        ASSERT(a == 0 || m.omega2[a] >= m.omega2[a - 1]);
+        ASSERT(a == 0 || model.omega2[a] >= model.omega2[a - 1]);
     }
-    ASSERT(m.omega2[0] > 1);
-    fsi_reduced_model_free(&m);
+    ASSERT(model.omega2[0] > 1);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
@@ -141,28 +142,28 @@ TEST S_15_effective_mass(void) {
     sd.poisson = FSI_R(0.3);
     sd.model = FSI_SOFT_LINEAR;
     sd.integrator = FSI_SOFT_EXPLICIT;
-    fsi_soft s;
-    CHECK_OK(fsi_soft_init(&s, &sd));
-    CHECK_OK(fsi_soft_stiffness(&s));
+    fsi_soft soft;
+    CHECK_OK(fsi_soft_init(&soft, &sd));
+    CHECK_OK(fsi_soft_stiffness(&soft));
     for (int i = 0; i < n; i++) {
-        M[i * n + i] = s.mass[i / 3];
-        for (int j = s.K.row[i]; j < s.K.row[i + 1]; j++)
-            K[i * n + s.K.col[j]] = s.K.val[j];
+        M[i * n + i] = soft.mass[i / 3];
+        for (int j = soft.K.row[i]; j < soft.K.row[i + 1]; j++)
+            K[i * n + soft.K.col[j]] = soft.K.val[j];
     }
     CHECK_OK(fsi_eigen_dense(n, K, M, w, V, NULL));
     for (int a = 0; a < 3; a++) {
         double sum = 0, mass = 0;
         for (int i = 0; i < n / 3; i++)
-            mass += (double)s.mass[i];
+            mass += (double)soft.mass[i];
         for (int j = 0; j < n; j++) {
             double g = 0;
             for (int i = 0; i < n / 3; i++)
-                g += (double)(s.mass[i] * V[j * n + 3 * i + a]);
+                g += (double)(soft.mass[i] * V[j * n + 3 * i + a]);
             sum += g * g;
         }
         CHECK_REL(mass, sum, TOL(1e-10, 1e-3));
     }
-    fsi_soft_free(&s);
+    fsi_soft_free(&soft);
     free(K);
     free(M);
     free(V);
@@ -173,75 +174,76 @@ TEST S_15_effective_mass(void) {
 /* Free-free beam: first bending frequency of Euler-Bernoulli with beta L = 4.73004, TET4 locking as
  * in S-04. */
 TEST S_15_free_beam_frequency(void) {
-    fsi_reduced_desc d = reduced_desc(&beam, 6);
-    d.poisson = 0;
-    fsi_reduced_model m;
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
-    double f = sqrt((double)m.omega2[0]) / 6.283185307;
+    fsi_reduced_desc desc = reduced_desc(&beam, 6);
+    desc.poisson = 0;
+    fsi_reduced_model model;
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    double f = sqrt((double)model.omega2[0]) / 6.283185307;
     double exact = 4.73004 * 4.73004 / 6.283185307 * sqrt(1e6 * (1e-4 / 12) / (1000 * 1e-2));
     if (getenv("FSI_VERBOSE"))
         printf("free beam f1 %.4f, exact %.4f, ratio %.3f\n", f, exact, f / exact);
     ASSERT(f / exact > 1 && f / exact < 1.4);
-    fsi_reduced_model_free(&m);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
 /* ---------------------------------------------------------------- S-16 */
 TEST S_16_modal_step(void) {
-    fsi_reduced_model m;
-    fsi_reduced_desc d = reduced_desc(&brick, 3);
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
-    fsi_reduced b;
-    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
-    fsi_real dt = FSI_R(0.3) / fsi__sqrt(m.omega2[1]);
-    b.q[1] = FSI_R(1e-3);
-    double last = (double)(m.omega2[1] * b.q[1] * b.q[1]);
+    fsi_reduced_model model;
+    fsi_reduced_desc desc = reduced_desc(&brick, 3);
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    fsi_reduced reduced;
+    CHECK_OK(fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), NULL));
+    fsi_real dt = FSI_R(0.3) / fsi__sqrt(model.omega2[1]);
+    reduced.q[1] = FSI_R(1e-3);
+    double last = (double)(model.omega2[1] * reduced.q[1] * reduced.q[1]);
     for (int n = 0; n < 20; n++) { /* energy falls by 1 / (1 + w^2 dt^2) */
-        CHECK_OK(fsi_reduced_forces(&b, dt));
-        CHECK_OK(fsi_reduced_move(&b, dt));
-        double now = (double)(m.omega2[1] * b.q[1] * b.q[1] + b.dq[1] * b.dq[1]);
+        CHECK_OK(fsi_reduced_forces(&reduced, dt));
+        CHECK_OK(fsi_reduced_move(&reduced, dt));
+        double now =
+            (double)(model.omega2[1] * reduced.q[1] * reduced.q[1] + reduced.dq[1] * reduced.dq[1]);
         CHECK_REL(last / 1.09, now, TOL(1e-10, 1e-4));
         last = now;
     }
-    CHECK_NEAR(0, b.q[0], TOL(1e-16, 1e-9));
-    fsi_reduced_free(&b);
-    fsi_reduced_model_free(&m);
+    CHECK_NEAR(0, reduced.q[0], TOL(1e-16, 1e-9));
+    fsi_reduced_free(&reduced);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
 /* REDUCED section 6: q^(n+1) = q + dt v^(n+1/2), v^(n+1/2) from half a step, v^(n+1) from a whole
  * one; both backward Euler with the elastic force of q^n. */
 TEST S_16_newmark_step(void) {
-    fsi_reduced_desc d = reduced_desc(&brick, 3);
+    fsi_reduced_desc desc = reduced_desc(&brick, 3);
     double q = 1e-3, v = 0.02, f = 3;
-    d.damping_stiffness = FSI_R(1e-4);
-    fsi_reduced_model m;
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
-    fsi_reduced b;
-    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
-    double w2 = (double)m.omega2[1];
+    desc.damping_stiffness = FSI_R(1e-4);
+    fsi_reduced_model model;
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    fsi_reduced reduced;
+    CHECK_OK(fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), NULL));
+    double w2 = (double)model.omega2[1];
     double dt = 0.4 / sqrt(w2);
     double c = 1e-4 * w2;
-    b.q[1] = (fsi_real)q;
-    b.dq[1] = (fsi_real)v;
-    ASSERT(fsi_reduced_rewind(&b) == FSI_ERR_STATE); /* nothing begun */
+    reduced.q[1] = (fsi_real)q;
+    reduced.dq[1] = (fsi_real)v;
+    ASSERT(fsi_reduced_rewind(&reduced) == FSI_ERR_STATE); /* nothing begun */
     for (int n = 0; n < 40; n++) {
         double h = dt / 2, half = (v + h * (f - w2 * q)) / (1 + h * c + h * h * w2),
                next = (v + dt * (f - w2 * q)) / (1 + dt * c + dt * dt * w2);
-        b.push[7] = (fsi_real)f;
-        CHECK_OK(fsi_reduced_half(&b, (fsi_real)dt));
-        CHECK_REL(half, b.dq[1], TOL(1e-11, 1e-3));
-        CHECK_OK(fsi_reduced_move(&b, (fsi_real)dt));
-        CHECK_OK(fsi_reduced_rewind(&b));
-        CHECK_NEAR(v, b.dq[1], TOL(1e-14, 1e-5));
-        CHECK_OK(fsi_reduced_forces(&b, (fsi_real)dt));
+        reduced.push[7] = (fsi_real)f;
+        CHECK_OK(fsi_reduced_half(&reduced, (fsi_real)dt));
+        CHECK_REL(half, reduced.dq[1], TOL(1e-11, 1e-3));
+        CHECK_OK(fsi_reduced_move(&reduced, (fsi_real)dt));
+        CHECK_OK(fsi_reduced_rewind(&reduced));
+        CHECK_NEAR(v, reduced.dq[1], TOL(1e-14, 1e-5));
+        CHECK_OK(fsi_reduced_forces(&reduced, (fsi_real)dt));
         q += dt * half;
         v = next;
-        CHECK_NEAR(q, b.q[1], TOL(1e-13, 1e-6));
-        CHECK_NEAR(v, b.dq[1], TOL(1e-12, 1e-4));
+        CHECK_NEAR(q, reduced.q[1], TOL(1e-13, 1e-6));
+        CHECK_NEAR(v, reduced.dq[1], TOL(1e-12, 1e-4));
     }
-    fsi_reduced_free(&b);
-    fsi_reduced_model_free(&m);
+    fsi_reduced_free(&reduced);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
@@ -252,45 +254,45 @@ TEST S_15_flat(void) {
     fsi_real inverse[100];
     CHECK_OK(fsi_mesh_sheet(&sheet, fsi_vec(2, 1, 0), fsi_vec(1, 0, 0), fsi_vec(0, FSI_R(0.1), 0),
                             40, 4, 1, NULL, NULL, NULL));
-    fsi_reduced_desc d = reduced_desc(&sheet, 4);
-    d.dim = 2;
-    d.poisson = 0;
-    fsi_reduced_model m;
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
-    fsi_reduced b;
-    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
-    CHECK_REL(1000 * 0.1, m.mass, TOL(1e-12, 1e-5));
-    CHECK_NEAR(2.5, m.center.x, TOL(1e-12, 1e-5));
-    ASSERT_EQ(88, m.element_count); /* the rim, the sheet on its left */
+    fsi_reduced_desc desc = reduced_desc(&sheet, 4);
+    desc.dim = 2;
+    desc.poisson = 0;
+    fsi_reduced_model model;
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    fsi_reduced reduced;
+    CHECK_OK(fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), NULL));
+    CHECK_REL(1000 * 0.1, model.mass, TOL(1e-12, 1e-5));
+    CHECK_NEAR(2.5, model.center.x, TOL(1e-12, 1e-5));
+    ASSERT_EQ(88, model.element_count); /* the rim, the sheet on its left */
     for (int k = 0; k < 4; k++) {
-        ASSERT(m.omega2[k] > 0);
+        ASSERT(model.omega2[k] > 0);
         for (int l = 0; l < 4; l++) {
             double sum = 0;
-            for (int i = 0; i < 3 * m.vertex_count; i++)
-                sum += (double)(m.S[i * 4 + k] * m.S[i * 4 + l] * m.node_mass[i / 3]);
+            for (int i = 0; i < 3 * model.vertex_count; i++)
+                sum += (double)(model.S[i * 4 + k] * model.S[i * 4 + l] * model.node_mass[i / 3]);
             CHECK_NEAR(k == l, sum, TOL(1e-10, 1e-4));
         }
-        for (int i = 0; i < m.vertex_count; i++)
-            CHECK_NEAR(0, m.S[(3 * i + 2) * 4 + k], TOL(1e-12, 1e-5));
+        for (int i = 0; i < model.vertex_count; i++)
+            CHECK_NEAR(0, model.S[(3 * i + 2) * 4 + k], TOL(1e-12, 1e-5));
         /* no spin in a mode */
-        CHECK_NEAR(0, fsi__skew(m.G0 + 9 * k).z, TOL(1e-9, 1e-3));
+        CHECK_NEAR(0, fsi__skew(model.G0 + 9 * k).z, TOL(1e-9, 1e-3));
     }
-    double f = sqrt((double)m.omega2[0]) / 6.283185307;
+    double f = sqrt((double)model.omega2[0]) / 6.283185307;
     double exact = 4.73004 * 4.73004 / 6.283185307 * sqrt(1e6 * (1e-3 / 12) / (1000 * 0.1));
     if (getenv("FSI_VERBOSE"))
         printf("flat beam f1 %.4f, exact %.4f, ratio %.3f\n", f, exact, f / exact);
     ASSERT(f / exact > 0.95 && f / exact < 1.1);
-    fsi_reduced_mass(&b, 0, NULL, inverse);
+    fsi_reduced_mass(&reduced, 0, NULL, inverse);
     /* 3 + modes move */
     for (int i = 0; i < 10; i++)
         ASSERT((inverse[11 * i] > 0) == (i < 2 || i > 4));
-    for (int i = 0; i < m.nx * m.ny; i++)
-        for (int k = 1; k < m.nz; k++)
-            ASSERT(!(fsi__abs(m.phi[i] - m.phi[i + k * m.nx * m.ny]) > 0));
-    fsi_reduced_free(&b);
-    fsi_reduced_model_free(&m);
+    for (int i = 0; i < model.nx * model.ny; i++)
+        for (int k = 1; k < model.nz; k++)
+            ASSERT(!(fsi__abs(model.phi[i] - model.phi[i + k * model.nx * model.ny]) > 0));
+    fsi_reduced_free(&reduced);
+    fsi_reduced_model_free(&model);
     sheet.x[2] = FSI_R(0.1); /* not flat: refused */
-    ASSERT(fsi_reduced_model_init(&m, &d) < 0);
+    ASSERT(fsi_reduced_model_init(&model, &desc) < 0);
     fsi_mesh_free(&sheet);
     PASS();
 }
@@ -332,11 +334,11 @@ static void invert(int n, const double *A, double *out) {
     free(w);
 }
 
-static dense dense_make(const fsi_reduced *b) {
+static dense dense_make(const fsi_reduced *reduced) {
     dense d;
-    const fsi_reduced_model *m = b->model;
-    int n = 3 * m->vertex_count, k = m->modes;
-    fsi_mat3 R = fsi__reduced_matrix(b, 0);
+    const fsi_reduced_model *model = reduced->model;
+    int n = 3 * model->vertex_count, k = model->modes;
+    fsi_mat3 R = fsi__reduced_matrix(reduced, 0);
     d.n = n;
     d.k = k;
     d.M = (double *)calloc((size_t)n, sizeof(double));
@@ -347,21 +349,21 @@ static dense dense_make(const fsi_reduced *b) {
     d.P = (double *)calloc((size_t)(n * n), sizeof(double));
     d.Pd = (double *)calloc((size_t)(n * n), sizeof(double));
     d.B = (double *)calloc((size_t)(n * (k + 1)), sizeof(double));
-    for (int i = 0; i < m->vertex_count; i++) {
-        fsi_vec3 r = fsi_vec_sub(fsi_reduced_point(b, i), fsi_vec_load(b->T));
+    for (int i = 0; i < model->vertex_count; i++) {
+        fsi_vec3 r = fsi_vec_sub(fsi_reduced_point(reduced, i), fsi_vec_load(reduced->T));
         double x[3];
         x[0] = (double)r.x;
         x[1] = (double)r.y;
         x[2] = (double)r.z;
         for (int a = 0; a < 3; a++) {
-            d.M[3 * i + a] = (double)m->node_mass[i];
+            d.M[3 * i + a] = (double)model->node_mass[i];
             d.J[6 * (3 * i + a) + a] = 1; /* v = v + w x r */
             d.J[6 * (3 * i + a) + 3 + (a + 1) % 3] = x[(a + 2) % 3];
             d.J[6 * (3 * i + a) + 3 + (a + 2) % 3] = -x[(a + 1) % 3];
             for (int j = 0; j < k; j++)
                 for (int c = 0; c < 3; c++)
                     d.RS[(3 * i + a) * k + j] +=
-                        (double)(R.m[3 * a + c] * m->S[(3 * i + c) * k + j]);
+                        (double)(R.m[3 * a + c] * model->S[(3 * i + c) * k + j]);
         }
     }
     for (int i = 0; i < 6; i++)
@@ -397,15 +399,15 @@ static void dense_free(dense *d) {
 }
 
 TEST S_17_projections(void) {
-    fsi_reduced_model m;
-    fsi_reduced_desc d = reduced_desc(&brick, 5);
+    fsi_reduced_model model;
+    fsi_reduced_desc desc = reduced_desc(&brick, 5);
     uint64_t seed = 5;
     double worst = 0, worst_r = 0, worst_b = 0;
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
-    fsi_reduced b;
-    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
-    stir(&b, &seed, 1.0);
-    dense D = dense_make(&b);
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    fsi_reduced reduced;
+    CHECK_OK(fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), NULL));
+    stir(&reduced, &seed, 1.0);
+    dense D = dense_make(&reduced);
     int n = D.n;
     int k = D.k;
     for (int i = 0; i < n; i++)
@@ -439,7 +441,7 @@ TEST S_17_projections(void) {
     for (int i = 0; i < n; i++) {
         int32_t v = i / 3;
         fsi_real one = 1;
-        fsi_reduced_row(&b, fsi_reduced_point(&b, v), 1, &v, &one,
+        fsi_reduced_row(&reduced, fsi_reduced_point(&reduced, v), 1, &v, &one,
                         fsi_vec(i % 3 == 0, i % 3 == 1, i % 3 == 2), row);
         for (int j = 0; j < 6; j++)
             worst_b = fmax(worst_b, fabs((double)row[j] - D.J[6 * i + j]));
@@ -449,23 +451,23 @@ TEST S_17_projections(void) {
     CHECK_NEAR(0, worst_b, TOL(1e-12, 1e-4));
     free(row);
     dense_free(&D);
-    fsi_reduced_free(&b);
-    fsi_reduced_model_free(&m);
+    fsi_reduced_free(&reduced);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
 /* K_l of math.md from the dense projections against our inverse mass and rows; momentum of any
  * impulse; the update equations. */
-static int kl_case(const fsi_reduced_model *m, double tol, int full) {
-    fsi_reduced b;
+static int kl_case(const fsi_reduced_model *model, double tol, int full) {
+    fsi_reduced reduced;
     uint64_t seed = 11;
     int ok = 1;
     double worst = 0, momentum = 0, asym = 0, most = 0, rigid = 0;
     fsi_real dt = FSI_R(0.01);
-    if (fsi_reduced_init(&b, m, fsi_vec(0, 0, 0), NULL) != FSI_OK)
+    if (fsi_reduced_init(&reduced, model, fsi_vec(0, 0, 0), NULL) != FSI_OK)
         return 0;
-    stir(&b, &seed, 0.5);
-    dense D = dense_make(&b);
+    stir(&reduced, &seed, 0.5);
+    dense D = dense_make(&reduced);
     int n = D.n;
     int k = D.k;
     double *K = (double *)calloc((size_t)(n * n), sizeof(double));
@@ -473,7 +475,7 @@ static int kl_case(const fsi_reduced_model *m, double tol, int full) {
     inv = (fsi_real *)malloc((size_t)((6 + k) * (6 + k)) * sizeof *inv);
     fsi_real *rows;
     rows = (fsi_real *)malloc((size_t)(n * (6 + k)) * sizeof *rows);
-    fsi_reduced_mass(&b, full ? 0 : dt, NULL, inv);
+    fsi_reduced_mass(&reduced, full ? 0 : dt, NULL, inv);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++) {
             double s = 0;
@@ -481,13 +483,13 @@ static int kl_case(const fsi_reduced_model *m, double tol, int full) {
                 s += D.P[a * n + i] / D.M[a] * D.P[a * n + j];
             for (int a = 0; a < k; a++)
                 s += D.B[i * k + a] * D.B[j * k + a]
-                     / (full ? 1 : (double)fsi__reduced_stiff(m, a, dt));
+                     / (full ? 1 : (double)fsi__reduced_stiff(model, a, dt));
             K[i * n + j] = s;
         }
     for (int i = 0; i < n; i++) {
         int32_t v = i / 3;
         fsi_real one = 1;
-        fsi_reduced_row(&b, fsi_reduced_point(&b, v), 1, &v, &one,
+        fsi_reduced_row(&reduced, fsi_reduced_point(&reduced, v), 1, &v, &one,
                         fsi_vec(i % 3 == 0, i % 3 == 1, i % 3 == 2), rows + i * (6 + k));
     }
     for (int i = 0; i < n; i++)
@@ -521,75 +523,76 @@ static int kl_case(const fsi_reduced_model *m, double tol, int full) {
     free(inv);
     free(rows);
     dense_free(&D);
-    fsi_reduced_free(&b);
+    fsi_reduced_free(&reduced);
     return ok;
 }
 
 TEST S_18_impulse_factor(void) {
-    fsi_reduced_model m;
-    fsi_reduced_desc d = reduced_desc(&brick, 6);
+    fsi_reduced_model model;
+    fsi_reduced_desc desc = reduced_desc(&brick, 6);
     uint64_t seed = 9;
     int n = 3 * brick.vertex_count;
     fsi_real *basis = (fsi_real *)malloc((size_t)(6 * n) * sizeof *basis);
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
-    ASSERT(kl_case(&m, TOL(1e-12, 1e-4), 0));
-    fsi_reduced_model_free(&m);
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    ASSERT(kl_case(&model, TOL(1e-12, 1e-4), 0));
+    fsi_reduced_model_free(&model);
     /* any basis: it carries angular momentum */
     for (int i = 0; i < 6 * n; i++)
         basis[i] = (fsi_real)check_random(&seed);
-    d.basis = basis;
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
-    ASSERT(fsi_vec_length(fsi__skew(m.G0)) > FSI_R(1e-3));
-    ASSERT(kl_case(&m, TOL(1e-12, 1e-4), 0));
-    fsi_reduced_model_free(&m);
+    desc.basis = basis;
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    ASSERT(fsi_vec_length(fsi__skew(model.G0)) > FSI_R(1e-3));
+    ASSERT(kl_case(&model, TOL(1e-12, 1e-4), 0));
+    fsi_reduced_model_free(&model);
     /* dependent columns are refused */
     for (int i = 0; i < n; i++)
         basis[i] = basis[n + i];
-    ASSERT(fsi_reduced_model_init(&m, &d) < 0);
+    ASSERT(fsi_reduced_model_init(&model, &desc) < 0);
     free(basis);
     PASS();
 }
 
 TEST S_19_rigid_and_full(void) {
-    fsi_reduced_model m;
-    fsi_reduced_desc d = reduced_desc(&brick, 0);
+    fsi_reduced_model model;
+    fsi_reduced_desc desc = reduced_desc(&brick, 0);
     int n = 3 * brick.vertex_count;
     fsi_real *basis = (fsi_real *)calloc((size_t)((n - 3) * n), sizeof *basis);
-    CHECK_OK(fsi_reduced_model_init(&m, &d)); /* S = 0: rigid */
-    ASSERT(kl_case(&m, TOL(1e-12, 1e-4), 1));
+    CHECK_OK(fsi_reduced_model_init(&model, &desc)); /* S = 0: rigid */
+    ASSERT(kl_case(&model, TOL(1e-12, 1e-4), 1));
     {
         fsi_vec3 c;
-        fsi_mat3 I;
+        fsi_mat3 inertia;
         fsi_real volume, mass[36];
-        fsi_surface s = fsi_mesh_surface(&brick);
-        CHECK_OK(fsi_mesh_mass(&s, NULL, &volume, &c, &I));
-        CHECK_REL(1000 * volume, m.mass, TOL(1e-12, 1e-5));
-        fsi_reduced b;
-        CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
-        fsi_reduced_mass(&b, 0, mass, NULL);
-        CHECK_REL(m.mass, mass[0], TOL(1e-12, 1e-5));
-        fsi_reduced_free(&b);
+        fsi_surface surface = fsi_mesh_surface(&brick);
+        CHECK_OK(fsi_mesh_mass(&surface, NULL, &volume, &c, &inertia));
+        CHECK_REL(1000 * volume, model.mass, TOL(1e-12, 1e-5));
+        fsi_reduced reduced;
+        CHECK_OK(fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), NULL));
+        fsi_reduced_mass(&reduced, 0, mass, NULL);
+        CHECK_REL(model.mass, mass[0], TOL(1e-12, 1e-5));
+        fsi_reduced_free(&reduced);
     }
-    fsi_reduced_model_free(&m);
+    fsi_reduced_model_free(&model);
     /* unit vectors but for the last node: with the rigid frame all motions */
     for (int i = 0; i < n - 3; i++)
         basis[i * n + i] = 1;
-    d.basis = basis;
-    d.modes = n - 3;
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
-    ASSERT(kl_case(&m, TOL(1e-10, 1e-3), 2));
-    fsi_reduced_model_free(&m);
+    desc.basis = basis;
+    desc.modes = n - 3;
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    ASSERT(kl_case(&model, TOL(1e-10, 1e-3), 2));
+    fsi_reduced_model_free(&model);
     free(basis);
     PASS();
 }
 
 /* ---------------------------------------------------------------- motion */
-static void momentum_by_points(const fsi_reduced *b, double *p, double *L) {
+static void momentum_by_points(const fsi_reduced *reduced, double *p, double *L) {
     for (int i = 0; i < 3; i++)
         p[i] = L[i] = 0;
-    for (int i = 0; i < b->model->vertex_count; i++) {
-        fsi_vec3 v = fsi_vec_scale(fsi_reduced_velocity(b, i), b->model->node_mass[i]),
-                 l = fsi_vec_cross(fsi_vec_sub(fsi_reduced_point(b, i), fsi_vec_load(b->T)), v);
+    for (int i = 0; i < reduced->model->vertex_count; i++) {
+        fsi_vec3 v = fsi_vec_scale(fsi_reduced_velocity(reduced, i), reduced->model->node_mass[i]),
+                 l = fsi_vec_cross(
+                     fsi_vec_sub(fsi_reduced_point(reduced, i), fsi_vec_load(reduced->T)), v);
         p[0] += (double)v.x;
         p[1] += (double)v.y;
         p[2] += (double)v.z;
@@ -602,38 +605,38 @@ static void momentum_by_points(const fsi_reduced *b, double *p, double *L) {
 /* Free tumbling of a soft body: state momenta are those of the particles, nothing changes them,
  * energy never grows, acceleration is consistent. */
 TEST free_flight(void) {
-    fsi_reduced_desc d = reduced_desc(&brick, 8);
+    fsi_reduced_desc desc = reduced_desc(&brick, 8);
     uint64_t seed = 21;
     double p[3], L[3], p0[3], L0[3], last = 1e300, first = 0;
-    d.young = FSI_R(2e4);
-    d.damping_stiffness = FSI_R(0.002);
-    fsi_reduced_model m;
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
-    fsi_reduced b;
-    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
-    stir(&b, &seed, 0.3);
+    desc.young = FSI_R(2e4);
+    desc.damping_stiffness = FSI_R(0.002);
+    fsi_reduced_model model;
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    fsi_reduced reduced;
+    CHECK_OK(fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), NULL));
+    stir(&reduced, &seed, 0.3);
     for (int i = 0; i < 3; i++)
-        b.L[i] *= 2;
+        reduced.L[i] *= 2;
     double e;
     double t;
-    fsi_reduced_energy(&b, &e, &t);
-    momentum_by_points(&b, p0, L0);
+    fsi_reduced_energy(&reduced, &e, &t);
+    momentum_by_points(&reduced, p0, L0);
     for (int i = 0; i < 3; i++) {
-        CHECK_NEAR(b.p[i], p0[i], TOL(1e-10, 1e-2));
-        CHECK_NEAR(b.L[i], L0[i], TOL(1e-10, 1e-2));
+        CHECK_NEAR(reduced.p[i], p0[i], TOL(1e-10, 1e-2));
+        CHECK_NEAR(reduced.L[i], L0[i], TOL(1e-10, 1e-2));
     }
     {
         double k = 0;
-        for (int i = 0; i < m.vertex_count; i++) {
-            fsi_vec3 v = fsi_reduced_velocity(&b, i);
-            k += 0.5 * (double)(m.node_mass[i] * fsi_vec_dot(v, v));
+        for (int i = 0; i < model.vertex_count; i++) {
+            fsi_vec3 v = fsi_reduced_velocity(&reduced, i);
+            k += 0.5 * (double)(model.node_mass[i] * fsi_vec_dot(v, v));
         }
         CHECK_REL(k, t, TOL(1e-10, 1e-4));
     }
     for (int n = 0; n < 2000; n++) {
-        CHECK_OK(fsi_reduced_forces(&b, FSI_R(0.002)));
-        CHECK_OK(fsi_reduced_move(&b, FSI_R(0.002)));
-        fsi_reduced_energy(&b, &e, &t);
+        CHECK_OK(fsi_reduced_forces(&reduced, FSI_R(0.002)));
+        CHECK_OK(fsi_reduced_move(&reduced, FSI_R(0.002)));
+        fsi_reduced_energy(&reduced, &e, &t);
         if (n == 0)
             first = e + t;
         CHECK_MOST(e + t, last * (1 + TOL(1e-5, 1e-4)));
@@ -641,96 +644,99 @@ TEST free_flight(void) {
     }
     if (getenv("FSI_VERBOSE"))
         printf("tumbling: energy %.6f -> %.6f\n", first, last);
-    momentum_by_points(&b, p, L);
+    momentum_by_points(&reduced, p, L);
     for (int i = 0; i < 3; i++) {
         CHECK_NEAR(p0[i], p[i], TOL(1e-9, 1e-2));
         CHECK_NEAR(L0[i], L[i], TOL(1e-9, 1e-2));
     }
-    fsi_reduced_free(&b);
-    fsi_reduced_model_free(&m);
+    fsi_reduced_free(&reduced);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
 /* Impulses: momentum changes by exactly the impulse for both masses. */
 TEST impulses(void) {
-    fsi_reduced_model m;
-    fsi_reduced_desc d = reduced_desc(&brick, 8);
+    fsi_reduced_model model;
+    fsi_reduced_desc desc = reduced_desc(&brick, 8);
     uint64_t seed = 4;
     double p[3], L[3], p0[3], L0[3];
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
-    fsi_reduced b;
-    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    fsi_reduced reduced;
+    CHECK_OK(fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), NULL));
     for (int implicit = 0; implicit < 2; implicit++) {
         fsi_vec3 j = fsi_vec(3, -2, 1);
-        stir(&b, &seed, 0.3);
-        b.dt = FSI_R(0.01);
-        momentum_by_points(&b, p0, L0);
-        fsi_vec3 l = fsi_vec_cross(fsi_vec_sub(fsi_reduced_point(&b, 7), fsi_vec_load(b.T)), j);
-        fsi_reduced_impulse(&b, 7, j, implicit);
-        momentum_by_points(&b, p, L);
+        stir(&reduced, &seed, 0.3);
+        reduced.dt = FSI_R(0.01);
+        momentum_by_points(&reduced, p0, L0);
+        fsi_vec3 l =
+            fsi_vec_cross(fsi_vec_sub(fsi_reduced_point(&reduced, 7), fsi_vec_load(reduced.T)), j);
+        fsi_reduced_impulse(&reduced, 7, j, implicit);
+        momentum_by_points(&reduced, p, L);
         for (int i = 0; i < 3; i++) {
             CHECK_NEAR(p0[i] + (double)fsi__get(j, i), p[i], TOL(1e-11, 1e-2));
             CHECK_NEAR(L0[i] + (double)fsi__get(l, i), L[i], TOL(1e-11, 1e-2));
         }
     }
-    fsi_reduced_free(&b);
-    fsi_reduced_model_free(&m);
+    fsi_reduced_free(&reduced);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
 /* Actuation: a pair of forces bends the body and moves nothing, a single one accelerates it. */
 TEST actuation(void) {
-    fsi_reduced_model m;
-    fsi_reduced_desc d = reduced_desc(&brick, 6);
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
-    fsi_reduced b;
-    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+    fsi_reduced_model model;
+    fsi_reduced_desc desc = reduced_desc(&brick, 6);
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    fsi_reduced reduced;
+    CHECK_OK(fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), NULL));
     for (int i = 0; i < 50; i++) {
-        fsi_vec3 along = fsi_vec_scale(
-            fsi_vec_unit(fsi_vec_sub(fsi_reduced_point(&b, 0), fsi_reduced_point(&b, 11))), 500);
-        fsi_reduced_push(&b, 0, along);
-        fsi_reduced_push(&b, 11, fsi_vec_scale(along, -1));
-        CHECK_OK(fsi_reduced_forces(&b, FSI_R(0.01)));
-        CHECK_OK(fsi_reduced_move(&b, FSI_R(0.01)));
+        fsi_vec3 along = fsi_vec_scale(fsi_vec_unit(fsi_vec_sub(fsi_reduced_point(&reduced, 0),
+                                                                fsi_reduced_point(&reduced, 11))),
+                                       500);
+        fsi_reduced_push(&reduced, 0, along);
+        fsi_reduced_push(&reduced, 11, fsi_vec_scale(along, -1));
+        CHECK_OK(fsi_reduced_forces(&reduced, FSI_R(0.01)));
+        CHECK_OK(fsi_reduced_move(&reduced, FSI_R(0.01)));
     }
-    ASSERT(fsi_vec_length(fsi_vec_sub(fsi_reduced_point(&b, 0), fsi_reduced_point(&b, 11)))
-           > fsi_vec_length(fsi_vec_sub(fsi_vec_load(m.x0), fsi_vec_load(m.x0 + 33)))
-                 * FSI_R(1.0001));
+    ASSERT(
+        fsi_vec_length(fsi_vec_sub(fsi_reduced_point(&reduced, 0), fsi_reduced_point(&reduced, 11)))
+        > fsi_vec_length(fsi_vec_sub(fsi_vec_load(model.x0), fsi_vec_load(model.x0 + 33)))
+              * FSI_R(1.0001));
     for (int i = 0; i < 3; i++) {
-        CHECK_NEAR(0, b.p[i], TOL(1e-12, 1e-4));
-        CHECK_NEAR(0, b.L[i], TOL(1e-12, 1e-4));
+        CHECK_NEAR(0, reduced.p[i], TOL(1e-12, 1e-4));
+        CHECK_NEAR(0, reduced.L[i], TOL(1e-12, 1e-4));
     }
-    fsi_reduced_push(&b, 3, fsi_vec(0, 7, 0));
-    CHECK_OK(fsi_reduced_forces(&b, FSI_R(0.01)));
-    CHECK_NEAR(0.07, b.p[1], TOL(1e-12, 1e-5));
-    fsi_reduced_free(&b);
-    fsi_reduced_model_free(&m);
+    fsi_reduced_push(&reduced, 3, fsi_vec(0, 7, 0));
+    CHECK_OK(fsi_reduced_forces(&reduced, FSI_R(0.01)));
+    CHECK_NEAR(0.07, reduced.p[1], TOL(1e-12, 1e-5));
+    fsi_reduced_free(&reduced);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
 /* ---------------------------------------------------------------- S-20 */
 TEST S_20_articulation(void) {
-    fsi_reduced b[2], *list[2];
+    fsi_reduced reduced[2], *list[2];
     fsi_reduced_joint joint[3];
-    fsi_reduced_desc d = reduced_desc(&brick, 8);
+    fsi_reduced_desc desc = reduced_desc(&brick, 8);
     double before[6], after[6], worst = 0;
     int joints = 0;
     fsi_quat one;
     one.w = 1;
     one.x = one.y = one.z = 0;
-    d.young = FSI_R(1e5);
-    fsi_reduced_model m;
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    desc.young = FSI_R(1e5);
+    fsi_reduced_model model;
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec((fsi_real)(2 * i), 0, 0), NULL));
-        list[i] = &b[i];
-        CHECK_OK(fsi_reduced_place(&b[i], fsi_vec((fsi_real)(2 * i), 0, 0), one,
+        CHECK_OK(fsi_reduced_init(&reduced[i], &model, fsi_vec((fsi_real)(2 * i), 0, 0), NULL));
+        list[i] = &reduced[i];
+        CHECK_OK(fsi_reduced_place(&reduced[i], fsi_vec((fsi_real)(2 * i), 0, 0), one,
                                    fsi_vec(0, (fsi_real)i, 0), fsi_vec((fsi_real)i, 0, 1)));
     }
-    for (int i = 0; i < m.vertex_count && joints < 3; i++)
-        for (int k = 0; k < m.vertex_count && joints < 3; k++)
-            if (fsi_vec_length(
-                    fsi_vec_sub(fsi_reduced_point(&b[0], i), fsi_reduced_point(&b[1], k)))
+    for (int i = 0; i < model.vertex_count && joints < 3; i++)
+        for (int k = 0; k < model.vertex_count && joints < 3; k++)
+            if (fsi_vec_length(fsi_vec_sub(fsi_reduced_point(&reduced[0], i),
+                                           fsi_reduced_point(&reduced[1], k)))
                 < FSI_R(1e-5)) {
                 joint[joints].body[0] = 0;
                 joint[joints].body[1] = 1;
@@ -739,60 +745,61 @@ TEST S_20_articulation(void) {
                 joints++;
             }
     ASSERT_EQ(3, joints);
-    fsi_reduced_group g;
-    CHECK_OK(fsi_reduced_group_init(&g, list, 2, joint, 3, NULL, NULL));
+    fsi_reduced_group group;
+    CHECK_OK(fsi_reduced_group_init(&group, list, 2, joint, 3, NULL, NULL));
     for (int n = 0; n < 100; n++) {
         double p[2][3], L[2][3];
-        fsi_coupled c;
+        fsi_coupled door;
         for (int i = 0; i < 2; i++)
-            CHECK_OK(fsi_reduced_forces(&b[i], FSI_R(0.01)));
+            CHECK_OK(fsi_reduced_forces(&reduced[i], FSI_R(0.01)));
         for (int k = 0; k < 2; k++) {
             double *out = k ? after : before;
             for (int i = 0; i < 2; i++)
-                momentum_by_points(&b[i], p[i], L[i]);
+                momentum_by_points(&reduced[i], p[i], L[i]);
             for (int i = 0; i < 3; i++) {
                 int a = (i + 1) % 3, e = (i + 2) % 3;
                 out[i] = p[0][i] + p[1][i];
-                out[3 + i] = L[0][i] + L[1][i] + (double)b[0].T[a] * p[0][e]
-                             - (double)b[0].T[e] * p[0][a] + (double)b[1].T[a] * p[1][e]
-                             - (double)b[1].T[e] * p[1][a];
+                out[3 + i] = L[0][i] + L[1][i] + (double)reduced[0].T[a] * p[0][e]
+                             - (double)reduced[0].T[e] * p[0][a] + (double)reduced[1].T[a] * p[1][e]
+                             - (double)reduced[1].T[e] * p[1][a];
             }
             if (!k) {
-                CHECK_OK(fsi_reduced_group_couple(&g, FSI_R(0.01), &c));
-                CHECK_OK(fsi_reduced_group_take(&g));
+                CHECK_OK(fsi_reduced_group_couple(&group, FSI_R(0.01), &door));
+                CHECK_OK(fsi_reduced_group_take(&group));
             }
         }
-        worst = fmax(worst, (double)g.joint_error);
+        worst = fmax(worst, (double)group.joint_error);
         for (int i = 0; i < 6; i++)
             CHECK_NEAR(before[i], after[i], TOL(1e-8, 2e-1));
         for (int i = 0; i < 3; i++) {
-            fsi_vec3 gap = fsi_vec_sub(fsi_reduced_point(&b[0], joint[i].vertex[0]),
-                                       fsi_reduced_point(&b[1], joint[i].vertex[1]));
-            fsi_vec3 v = fsi_vec_sub(fsi_reduced_velocity(&b[0], joint[i].vertex[0]),
-                                     fsi_reduced_velocity(&b[1], joint[i].vertex[1]));
+            fsi_vec3 gap = fsi_vec_sub(fsi_reduced_point(&reduced[0], joint[i].vertex[0]),
+                                       fsi_reduced_point(&reduced[1], joint[i].vertex[1]));
+            fsi_vec3 v = fsi_vec_sub(fsi_reduced_velocity(&reduced[0], joint[i].vertex[0]),
+                                     fsi_reduced_velocity(&reduced[1], joint[i].vertex[1]));
             CHECK_NEAR(0, fsi_vec_length(fsi_vec_mad(v, gap, 1 / FSI_R(0.01))), TOL(1e-8, 1e-1));
         }
         /* pre-stabilisation: momentum stays, points meet */
-        CHECK_OK(fsi_reduced_group_move(&g, FSI_R(0.01)));
+        CHECK_OK(fsi_reduced_group_move(&group, FSI_R(0.01)));
         for (int i = 0; i < 2; i++)
-            momentum_by_points(&b[i], p[i], L[i]);
+            momentum_by_points(&reduced[i], p[i], L[i]);
         for (int i = 0; i < 3; i++) {
             int a = (i + 1) % 3, e = (i + 2) % 3;
             CHECK_NEAR(after[i], p[0][i] + p[1][i], TOL(1e-8, 2e-1));
             CHECK_NEAR(after[3 + i],
-                       L[0][i] + L[1][i] + (double)b[0].T[a] * p[0][e] - (double)b[0].T[e] * p[0][a]
-                           + (double)b[1].T[a] * p[1][e] - (double)b[1].T[e] * p[1][a],
+                       L[0][i] + L[1][i] + (double)reduced[0].T[a] * p[0][e]
+                           - (double)reduced[0].T[e] * p[0][a] + (double)reduced[1].T[a] * p[1][e]
+                           - (double)reduced[1].T[e] * p[1][a],
                        TOL(1e-8, 2e-1));
         }
     }
     if (getenv("FSI_VERBOSE"))
         printf("joint error %.2e of size 2\n", worst);
     CHECK_MOST(worst, TOL(1e-12, 1e-4));
-    ASSERT_EQ(28, g.dof);
-    fsi_reduced_group_free(&g);
+    ASSERT_EQ(28, group.dof);
+    fsi_reduced_group_free(&group);
     for (int i = 0; i < 2; i++)
-        fsi_reduced_free(&b[i]);
-    fsi_reduced_model_free(&m);
+        fsi_reduced_free(&reduced[i]);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
@@ -817,7 +824,7 @@ static fsi_real bumpy(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {
     return d;
 }
 
-static fsi_result star_model(fsi_reduced_model *m, int modes, const fsi_allocator *a) {
+static fsi_result star_model(fsi_reduced_model *model, int modes, const fsi_allocator *allocator) {
     fsi_form form;
     memset(&form, 0, sizeof form);
     form.kind = FSI_FORM_STARFISH;
@@ -825,30 +832,30 @@ static fsi_result star_model(fsi_reduced_model *m, int modes, const fsi_allocato
     form.b = FSI_R(0.05);
     form.c = FSI_R(0.07);
     fsi_mesh mesh;
-    fsi_result r = fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
-                                     fsi_vec(-FSI_R(0.3), -FSI_R(0.1), -FSI_R(0.3)),
-                                     fsi_vec(FSI_R(0.3), FSI_R(0.1), FSI_R(0.3)), FSI_R(0.045), a);
-    if (r != FSI_OK)
-        return r;
-    fsi_reduced_desc d = reduced_desc(&mesh, modes);
-    d.young = FSI_R(2e5);
-    d.damping_stiffness = FSI_R(0.005);
-    d.samples = 80;
-    d.field = 28;
-    if (a)
-        d.allocator = *a;
-    r = fsi_reduced_model_init(m, &d);
+    fsi_result result = fsi_mesh_from_sdf(
+        &mesh, fsi_form_distance, &form, fsi_vec(-FSI_R(0.3), -FSI_R(0.1), -FSI_R(0.3)),
+        fsi_vec(FSI_R(0.3), FSI_R(0.1), FSI_R(0.3)), FSI_R(0.045), allocator);
+    if (result != FSI_OK)
+        return result;
+    fsi_reduced_desc desc = reduced_desc(&mesh, modes);
+    desc.young = FSI_R(2e5);
+    desc.damping_stiffness = FSI_R(0.005);
+    desc.samples = 80;
+    desc.field = 28;
+    if (allocator)
+        desc.allocator = *allocator;
+    result = fsi_reduced_model_init(model, &desc);
     fsi_mesh_free(&mesh);
-    return r;
+    return result;
 }
 
-static double pile_energy(fsi_reduced *b, int count, double *kinetic) {
+static double pile_energy(fsi_reduced *reduced, int count, double *kinetic) {
     double sum = 0, e, k;
     *kinetic = 0;
     for (int i = 0; i < count; i++) {
-        fsi_reduced_energy(&b[i], &e, &k);
+        fsi_reduced_energy(&reduced[i], &e, &k);
         *kinetic += k;
-        sum += e + k + (double)(b[i].model->mass * 10 * b[i].T[1]);
+        sum += e + k + (double)(reduced[i].model->mass * 10 * reduced[i].T[1]);
     }
     return sum;
 }
@@ -856,21 +863,21 @@ static double pile_energy(fsi_reduced *b, int count, double *kinetic) {
 /* count starfish fall onto the bumpy floor. Returns a hash of the state. */
 static int pile(int count, int steps, int threads, int restart, uint64_t *hash, double *kinetic,
                 double *growth, double *worked, double *depth, double *out) {
-    fsi_reduced *b = (fsi_reduced *)calloc((size_t)count, sizeof *b),
+    fsi_reduced *reduced = (fsi_reduced *)calloc((size_t)count, sizeof *reduced),
                 **list = (fsi_reduced **)calloc((size_t)count, sizeof *list);
     uint64_t seed = 3;
     fsi_real dt = FSI_R(0.01);
     int ok = 1;
     check_threads(threads);
-    fsi_reduced_contacts c;
-    memset(&c, 0, sizeof c);
-    fsi_obstacle o;
-    memset(&o, 0, sizeof o);
-    o.distance_fn = bumpy;
-    o.friction = c.friction = FSI_R(0.4);
-    c.slop = FSI_R(0.002);
-    fsi_reduced_model m;
-    if (star_model(&m, 20, NULL) != FSI_OK)
+    fsi_reduced_contacts contacts;
+    memset(&contacts, 0, sizeof contacts);
+    fsi_obstacle obstacle;
+    memset(&obstacle, 0, sizeof obstacle);
+    obstacle.distance_fn = bumpy;
+    obstacle.friction = contacts.friction = FSI_R(0.4);
+    contacts.slop = FSI_R(0.002);
+    fsi_reduced_model model;
+    if (star_model(&model, 20, NULL) != FSI_OK)
         return 0;
     for (int i = 0; i < count; i++) {
         fsi_quat q;
@@ -878,60 +885,60 @@ static int pile(int count, int steps, int threads, int restart, uint64_t *hash, 
         q.x = (fsi_real)(0.5 * check_random(&seed));
         q.y = (fsi_real)check_random(&seed);
         q.z = (fsi_real)(0.5 * check_random(&seed));
-        ok &= fsi_reduced_init(&b[i], &m, fsi_vec(0, 0, 0), NULL) == FSI_OK;
-        fsi_reduced_place(&b[i],
+        ok &= fsi_reduced_init(&reduced[i], &model, fsi_vec(0, 0, 0), NULL) == FSI_OK;
+        fsi_reduced_place(&reduced[i],
                           fsi_vec((fsi_real)(i % 5 - 2) * FSI_R(0.55),
                                   FSI_R(0.5) + (fsi_real)(i / 25) * FSI_R(0.35),
                                   (fsi_real)(i / 5 % 5 - 2) * FSI_R(0.55)),
                           q, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0));
-        b[i].gravity = fsi_vec(0, -10, 0);
-        list[i] = &b[i];
+        reduced[i].gravity = fsi_vec(0, -10, 0);
+        list[i] = &reduced[i];
     }
-    size_t bytes = fsi_reduced_state_size(&b[0]);
+    size_t bytes = fsi_reduced_state_size(&reduced[0]);
     unsigned char *keep = (unsigned char *)malloc(bytes * (size_t)count);
-    double last = pile_energy(b, count, kinetic);
+    double last = pile_energy(reduced, count, kinetic);
     *growth = *worked = *depth = *out = 0;
     for (int n = 0; n < steps && ok; n++) {
         if (restart && n == steps / 2) {
-            void *past = malloc(fsi_reduced_contacts_state_size(&c));
-            ok &= c.count > 0 && fsi_reduced_contacts_save(&c, past) == FSI_OK;
+            void *past = malloc(fsi_reduced_contacts_state_size(&contacts));
+            ok &= contacts.count > 0 && fsi_reduced_contacts_save(&contacts, past) == FSI_OK;
             for (int i = 0; i < count; i++)
-                fsi_reduced_save(&b[i], keep + bytes * (size_t)i);
+                fsi_reduced_save(&reduced[i], keep + bytes * (size_t)i);
             for (int i = 0; i < count; i++)
-                fsi_reduced_forces(&b[i], dt);
-            ok &= fsi_reduced_contact(&c, list, count, &o, 1, dt) == FSI_OK;
+                fsi_reduced_forces(&reduced[i], dt);
+            ok &= fsi_reduced_contact(&contacts, list, count, &obstacle, 1, dt) == FSI_OK;
             for (int i = 0; i < count; i++)
-                fsi_reduced_move(&b[i], dt);
+                fsi_reduced_move(&reduced[i], dt);
             for (int i = 0; i < count; i++)
-                fsi_reduced_restore(&b[i], keep + bytes * (size_t)i);
-            ok &= fsi_reduced_contacts_restore(&c, past) == FSI_OK;
+                fsi_reduced_restore(&reduced[i], keep + bytes * (size_t)i);
+            ok &= fsi_reduced_contacts_restore(&contacts, past) == FSI_OK;
             free(past);
         }
         for (int i = 0; i < count; i++)
-            ok &= fsi_reduced_forces(&b[i], dt) == FSI_OK;
-        ok &= fsi_reduced_contact(&c, list, count, &o, 1, dt) == FSI_OK;
+            ok &= fsi_reduced_forces(&reduced[i], dt) == FSI_OK;
+        ok &= fsi_reduced_contact(&contacts, list, count, &obstacle, 1, dt) == FSI_OK;
         for (int i = 0; i < count; i++)
-            ok &= fsi_reduced_move(&b[i], dt) == FSI_OK;
-        double e = pile_energy(b, count, kinetic);
-        *growth = fmax(*growth, e - last - c.work);
-        *worked = fmax(*worked, c.work);
+            ok &= fsi_reduced_move(&reduced[i], dt) == FSI_OK;
+        double e = pile_energy(reduced, count, kinetic);
+        *growth = fmax(*growth, e - last - contacts.work);
+        *worked = fmax(*worked, contacts.work);
         last = e;
-        *depth = (double)c.depth;
+        *depth = (double)contacts.depth;
         if (getenv("FSI_VERBOSE") && count > 50 && n % 50 == 49)
             printf("  step %d: energy %.2f J, kinetic %.3f J, %d contacts, depth %.4f\n", n + 1, e,
-                   *kinetic, c.count, *depth);
+                   *kinetic, contacts.count, *depth);
     }
     for (int i = 0; i < count; i++) {
-        fsi_reduced_save(&b[i], keep + bytes * (size_t)i);
+        fsi_reduced_save(&reduced[i], keep + bytes * (size_t)i);
         fsi_vec3 nn;
         fsi_vec3 v;
-        *out = fmax(*out, -(double)bumpy(fsi_vec_load(b[i].T), &nn, &v, NULL));
-        fsi_reduced_free(&b[i]);
+        *out = fmax(*out, -(double)bumpy(fsi_vec_load(reduced[i].T), &nn, &v, NULL));
+        fsi_reduced_free(&reduced[i]);
     }
     *hash = check_hash(keep, bytes * (size_t)count, 1);
-    fsi_reduced_contacts_free(&c);
-    fsi_reduced_model_free(&m);
-    free(b);
+    fsi_reduced_contacts_free(&contacts);
+    fsi_reduced_model_free(&model);
+    free(reduced);
     free(list);
     free(keep);
     check_threads(1);
@@ -948,39 +955,39 @@ static fsi_real shaker(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {
 }
 
 TEST moving_floor_energy(void) {
-    fsi_reduced b[6], *list[6];
-    fsi_reduced_contacts c;
+    fsi_reduced reduced[6], *list[6];
+    fsi_reduced_contacts contacts;
     double t = 0, growth = 0, put = 0;
-    memset(&c, 0, sizeof c);
-    fsi_obstacle o;
-    memset(&o, 0, sizeof o);
-    o.distance_fn = shaker;
-    o.user = &t;
-    o.friction = c.friction = FSI_R(0.4);
-    o.restitution = c.restitution = FSI_R(0.9);
-    c.slop = FSI_R(0.002);
-    fsi_reduced_model m;
-    CHECK_OK(star_model(&m, 12, NULL));
+    memset(&contacts, 0, sizeof contacts);
+    fsi_obstacle obstacle;
+    memset(&obstacle, 0, sizeof obstacle);
+    obstacle.distance_fn = shaker;
+    obstacle.user = &t;
+    obstacle.friction = contacts.friction = FSI_R(0.4);
+    obstacle.restitution = contacts.restitution = FSI_R(0.9);
+    contacts.slop = FSI_R(0.002);
+    fsi_reduced_model model;
+    CHECK_OK(star_model(&model, 12, NULL));
     for (int i = 0; i < 6; i++) {
-        CHECK_OK(fsi_reduced_init(&b[i], &m,
+        CHECK_OK(fsi_reduced_init(&reduced[i], &model,
                                   fsi_vec((fsi_real)(i % 3 - 1) * FSI_R(0.5),
                                           FSI_R(0.5) + FSI_R(0.3) * (fsi_real)(i / 3),
                                           (fsi_real)(i % 2) * FSI_R(0.1)),
                                   NULL));
-        b[i].gravity = fsi_vec(0, -10, 0);
-        list[i] = &b[i];
+        reduced[i].gravity = fsi_vec(0, -10, 0);
+        list[i] = &reduced[i];
     }
     double k;
-    double last = pile_energy(b, 6, &k);
+    double last = pile_energy(reduced, 6, &k);
     for (int n = 0; n < 200; n++, t += .01) {
         for (int i = 0; i < 6; i++)
-            CHECK_OK(fsi_reduced_forces(&b[i], FSI_R(0.01)));
-        CHECK_OK(fsi_reduced_contact(&c, list, 6, &o, 1, FSI_R(0.01)));
+            CHECK_OK(fsi_reduced_forces(&reduced[i], FSI_R(0.01)));
+        CHECK_OK(fsi_reduced_contact(&contacts, list, 6, &obstacle, 1, FSI_R(0.01)));
         for (int i = 0; i < 6; i++)
-            CHECK_OK(fsi_reduced_move(&b[i], FSI_R(0.01)));
-        double e = pile_energy(b, 6, &k);
-        growth = fmax(growth, e - last - c.work);
-        put += fmax(c.work, 0);
+            CHECK_OK(fsi_reduced_move(&reduced[i], FSI_R(0.01)));
+        double e = pile_energy(reduced, 6, &k);
+        growth = fmax(growth, e - last - contacts.work);
+        put += fmax(contacts.work, 0);
         last = e;
     }
     if (getenv("FSI_VERBOSE"))
@@ -989,9 +996,9 @@ TEST moving_floor_energy(void) {
     ASSERT(put > 1);
     CHECK_MOST(growth, TOL(1e-9, 1e-4) * put);
     for (int i = 0; i < 6; i++)
-        fsi_reduced_free(&b[i]);
-    fsi_reduced_contacts_free(&c);
-    fsi_reduced_model_free(&m);
+        fsi_reduced_free(&reduced[i]);
+    fsi_reduced_contacts_free(&contacts);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
@@ -1030,7 +1037,7 @@ TEST same_bits(void) {
 
 /* Two bodies collide in free space: momentum is kept by every impulse. */
 TEST collision_momentum(void) {
-    fsi_reduced b[2], *list[2];
+    fsi_reduced reduced[2], *list[2];
     fsi_quat one;
     int touched = 0;
     double p0[3], p[3], L0[3], L[3];
@@ -1038,34 +1045,34 @@ TEST collision_momentum(void) {
     one.x = FSI_R(0.3);
     one.y = FSI_R(0.1);
     one.z = 0;
-    fsi_reduced_contacts c;
-    memset(&c, 0, sizeof c);
-    c.friction = FSI_R(0.5);
-    fsi_reduced_model m;
-    CHECK_OK(star_model(&m, 20, NULL));
+    fsi_reduced_contacts contacts;
+    memset(&contacts, 0, sizeof contacts);
+    contacts.friction = FSI_R(0.5);
+    fsi_reduced_model model;
+    CHECK_OK(star_model(&model, 20, NULL));
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec(0, 0, 0), NULL));
-        CHECK_OK(fsi_reduced_place(&b[i],
+        CHECK_OK(fsi_reduced_init(&reduced[i], &model, fsi_vec(0, 0, 0), NULL));
+        CHECK_OK(fsi_reduced_place(&reduced[i],
                                    fsi_vec(FSI_R(0.05) * (fsi_real)i, FSI_R(0.3) * (fsi_real)i, 0),
                                    one, fsi_vec(0, i ? -2 : 0, 0), fsi_vec(0, 1, 0)));
-        list[i] = &b[i];
+        list[i] = &reduced[i];
     }
     for (int n = -1; n < 60; n++) {
         for (int i = 0; i < 2 && n >= 0; i++)
-            CHECK_OK(fsi_reduced_forces(&b[i], FSI_R(0.005)));
+            CHECK_OK(fsi_reduced_forces(&reduced[i], FSI_R(0.005)));
         if (n >= 0)
-            CHECK_OK(fsi_reduced_contact(&c, list, 2, NULL, 0, FSI_R(0.005)));
-        touched += c.count;
+            CHECK_OK(fsi_reduced_contact(&contacts, list, 2, NULL, 0, FSI_R(0.005)));
+        touched += contacts.count;
         for (int i = 0; i < 2 && n >= 0; i++)
-            CHECK_OK(fsi_reduced_move(&b[i], FSI_R(0.005)));
+            CHECK_OK(fsi_reduced_move(&reduced[i], FSI_R(0.005)));
         for (int i = 0; i < 3; i++) {
             int a = (i + 1) % 3, e = (i + 2) % 3;
             double *P = n < 0 ? p0 : p, *A = n < 0 ? L0 : L;
             P[i] = A[i] = 0;
             for (int k = 0; k < 2; k++) {
-                P[i] += (double)b[k].p[i];
-                A[i] += (double)b[k].L[i] + (double)b[k].T[a] * (double)b[k].p[e]
-                        - (double)b[k].T[e] * (double)b[k].p[a];
+                P[i] += (double)reduced[k].p[i];
+                A[i] += (double)reduced[k].L[i] + (double)reduced[k].T[a] * (double)reduced[k].p[e]
+                        - (double)reduced[k].T[e] * (double)reduced[k].p[a];
             }
         }
     }
@@ -1074,78 +1081,79 @@ TEST collision_momentum(void) {
         CHECK_NEAR(p0[i], p[i], TOL(1e-12, 1e-4));
         CHECK_NEAR(L0[i], L[i], TOL(1e-12, 1e-4));
     }
-    ASSERT((double)b[0].p[1] < -0.1 * (double)m.mass); /* it was hit */
+    ASSERT((double)reduced[0].p[1] < -0.1 * (double)model.mass); /* it was hit */
     for (int i = 0; i < 2; i++)
-        fsi_reduced_free(&b[i]);
-    fsi_reduced_contacts_free(&c);
-    fsi_reduced_model_free(&m);
+        fsi_reduced_free(&reduced[i]);
+    fsi_reduced_contacts_free(&contacts);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
 /* Two bodies put into each other while they pass: opened by moving them, and momentum is kept all
  * the same. */
 TEST opening_overlaps_keeps_momentum(void) {
-    fsi_reduced b[2], *list[2];
+    fsi_reduced reduced[2], *list[2];
     fsi_quat one;
     double sum[2][6];
     one.w = 1;
     one.x = FSI_R(0.3);
     one.y = FSI_R(0.1);
     one.z = 0;
-    fsi_reduced_contacts c;
-    memset(&c, 0, sizeof c);
-    fsi_reduced_model m;
-    CHECK_OK(star_model(&m, 20, NULL));
+    fsi_reduced_contacts contacts;
+    memset(&contacts, 0, sizeof contacts);
+    fsi_reduced_model model;
+    CHECK_OK(star_model(&model, 20, NULL));
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec(0, 0, 0), NULL));
+        CHECK_OK(fsi_reduced_init(&reduced[i], &model, fsi_vec(0, 0, 0), NULL));
         CHECK_OK(fsi_reduced_place(
-            &b[i], fsi_vec(FSI_R(0.05) * (fsi_real)i, FSI_R(0.06) * (fsi_real)i, 0), one,
+            &reduced[i], fsi_vec(FSI_R(0.05) * (fsi_real)i, FSI_R(0.06) * (fsi_real)i, 0), one,
             fsi_vec((fsi_real)(2 * i), 0, FSI_R(0.5)), fsi_vec(0, 1, 0)));
-        list[i] = &b[i];
+        list[i] = &reduced[i];
     }
     for (int k = 0; k < 2; k++) {
         memset(sum[k], 0, sizeof sum[k]);
         for (int i = 0; i < 2; i++) {
-            fsi_vec3 l = fsi_vec_add(fsi_vec_load(b[i].L),
-                                     fsi_vec_cross(fsi_vec_load(b[i].T), fsi_vec_load(b[i].p)));
+            fsi_vec3 l =
+                fsi_vec_add(fsi_vec_load(reduced[i].L),
+                            fsi_vec_cross(fsi_vec_load(reduced[i].T), fsi_vec_load(reduced[i].p)));
             for (int n = 0; n < 3; n++) {
-                sum[k][n] += (double)b[i].p[n];
+                sum[k][n] += (double)reduced[i].p[n];
                 sum[k][3 + n] += (double)fsi__get(l, n);
             }
         }
         for (int n = 0; n < 10 && !k; n++) {
             for (int i = 0; i < 2; i++)
-                CHECK_OK(fsi_reduced_forces(&b[i], FSI_R(0.005)));
-            CHECK_OK(fsi_reduced_contact(&c, list, 2, NULL, 0, FSI_R(0.005)));
-            ASSERT(n || c.depth > FSI_R(0.01));
+                CHECK_OK(fsi_reduced_forces(&reduced[i], FSI_R(0.005)));
+            CHECK_OK(fsi_reduced_contact(&contacts, list, 2, NULL, 0, FSI_R(0.005)));
+            ASSERT(n || contacts.depth > FSI_R(0.01));
             for (int i = 0; i < 2; i++)
-                CHECK_OK(fsi_reduced_move(&b[i], FSI_R(0.005)));
+                CHECK_OK(fsi_reduced_move(&reduced[i], FSI_R(0.005)));
         }
     }
-    ASSERT(c.depth < FSI_R(0.01));
+    ASSERT(contacts.depth < FSI_R(0.01));
     for (int n = 0; n < 6; n++)
         CHECK_NEAR(sum[0][n], sum[1][n], TOL(1e-12, 1e-4));
     for (int i = 0; i < 2; i++)
-        fsi_reduced_free(&b[i]);
-    fsi_reduced_contacts_free(&c);
-    fsi_reduced_model_free(&m);
+        fsi_reduced_free(&reduced[i]);
+    fsi_reduced_contacts_free(&contacts);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
 /* A rigid box lands on a reduced body through the rigid world; K of the callbacks is the answer to
  * unit impulses. */
 TEST external_callbacks(void) {
-    fsi_reduced_model m;
+    fsi_reduced_model model;
     uint64_t seed = 8;
-    CHECK_OK(star_model(&m, 10, NULL));
-    fsi_reduced b;
-    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
-    stir(&b, &seed, 0.01);
-    b.dt = FSI_R(0.01);
+    CHECK_OK(star_model(&model, 10, NULL));
+    fsi_reduced reduced;
+    CHECK_OK(fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), NULL));
+    stir(&reduced, &seed, 0.01);
+    reduced.dt = FSI_R(0.01);
     fsi_real *x;
-    x = (fsi_real *)malloc(3 * (size_t)m.sample_count * sizeof *x);
+    x = (fsi_real *)malloc(3 * (size_t)model.sample_count * sizeof *x);
     fsi_external ext;
-    fsi_reduced_external(&b, x, &ext);
+    fsi_reduced_external(&reduced, x, &ext);
     fsi_mat3 K;
     ext.inverse_mass_fn(ext.user, 5, fsi_vec_load(x + 15), &K);
     for (int j = 0; j < 3; j++) {
@@ -1162,28 +1170,28 @@ TEST external_callbacks(void) {
         ASSERT_EQ(5, point);
     }
     free(x);
-    fsi_reduced_free(&b);
-    fsi_reduced_model_free(&m);
+    fsi_reduced_free(&reduced);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
 /* Skin: rows of the group give the velocity of the skin; the door's numbers agree with the surface
  * handed out. */
 TEST group_rows(void) {
-    fsi_reduced_model m;
-    fsi_reduced b[2], *list[2];
-    fsi_reduced_group g;
-    fsi_coupled c;
+    fsi_reduced_model model;
+    fsi_reduced reduced[2], *list[2];
+    fsi_reduced_group group;
+    fsi_coupled door;
     uint64_t seed = 6;
     int32_t index[6] = {0, 1, 2, 0, 2, 3}, body[8] = {0, 1, 0, 1, 1, 0, 1, 0},
             vertex[8] = {0, 1, 2, 3, 4, 5, 6, 7};
     fsi_real weight[8] = {1, 0, FSI_R(0.5), FSI_R(0.5), FSI_R(0.25), FSI_R(0.75), 0, 1};
-    fsi_reduced_desc d = reduced_desc(&brick, 6);
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    fsi_reduced_desc desc = reduced_desc(&brick, 6);
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec(0, 0, 0), NULL));
-        stir(&b[i], &seed, 0.1);
-        list[i] = &b[i];
+        CHECK_OK(fsi_reduced_init(&reduced[i], &model, fsi_vec(0, 0, 0), NULL));
+        stir(&reduced[i], &seed, 0.1);
+        list[i] = &reduced[i];
     }
     fsi_reduced_joint joint;
     joint.body[0] = 0;
@@ -1200,38 +1208,39 @@ TEST group_rows(void) {
     skin.weight = weight;
     for (int with_skin = 0; with_skin < 2; with_skin++) {
         fsi_real row[64];
-        CHECK_OK(fsi_reduced_group_init(&g, list, 2, &joint, 1, with_skin ? &skin : NULL, NULL));
-        CHECK_OK(fsi_reduced_group_couple(&g, FSI_R(0.1), &c));
-        CHECK_OK(fsi_reduced_group_take(&g));
-        c.surface = fsi_reduced_group_surface(&g); /* velocities with the joint */
-        ASSERT_EQ(24, c.dof);
-        for (int e = 0; e < c.surface.element_count; e++) {
+        CHECK_OK(
+            fsi_reduced_group_init(&group, list, 2, &joint, 1, with_skin ? &skin : NULL, NULL));
+        CHECK_OK(fsi_reduced_group_couple(&group, FSI_R(0.1), &door));
+        CHECK_OK(fsi_reduced_group_take(&group));
+        door.surface = fsi_reduced_group_surface(&group); /* velocities with the joint */
+        ASSERT_EQ(24, door.dof);
+        for (int e = 0; e < door.surface.element_count; e++) {
             fsi_real w[3] = {FSI_R(0.2), FSI_R(0.3), FSI_R(0.5)};
             fsi_vec3 x = fsi_vec(0, 0, 0), v = x;
             double dot[3] = {0, 0, 0};
             for (int a = 0; a < 3; a++) {
-                x = fsi_vec_mad(x, fsi_vec_load(c.surface.x + 3 * c.surface.index[3 * e + a]),
+                x = fsi_vec_mad(x, fsi_vec_load(door.surface.x + 3 * door.surface.index[3 * e + a]),
                                 w[a]);
-                v = fsi_vec_mad(v, fsi_vec_load(c.surface.v + 3 * c.surface.index[3 * e + a]),
+                v = fsi_vec_mad(v, fsi_vec_load(door.surface.v + 3 * door.surface.index[3 * e + a]),
                                 w[a]);
             }
             for (int a = 0; a < 3; a++) {
-                c.row_fn(&c, e, w, x, fsi_vec(a == 0, a == 1, a == 2), row);
-                for (int k = 0; k < c.dof; k++)
-                    dot[a] += (double)(row[k] * c.v[k]);
+                door.row_fn(&door, e, w, x, fsi_vec(a == 0, a == 1, a == 2), row);
+                for (int k = 0; k < door.dof; k++)
+                    dot[a] += (double)(row[k] * door.v[k]);
                 CHECK_NEAR(fsi__get(v, a), dot[a], TOL(1e-11, 1e-3));
             }
         }
         /* M^-1 M M^-1 = M^-1 with the joints eliminated */
-        for (int i = 0; i < c.dof; i++)
-            for (int k = 0; k < c.dof; k++)
-                CHECK_NEAR(c.inverse_mass[i * c.dof + k], c.inverse_mass[k * c.dof + i],
+        for (int i = 0; i < door.dof; i++)
+            for (int k = 0; k < door.dof; k++)
+                CHECK_NEAR(door.inverse_mass[i * door.dof + k], door.inverse_mass[k * door.dof + i],
                            TOL(1e-14, 1e-5));
-        fsi_reduced_group_free(&g);
+        fsi_reduced_group_free(&group);
     }
     for (int i = 0; i < 2; i++)
-        fsi_reduced_free(&b[i]);
-    fsi_reduced_model_free(&m);
+        fsi_reduced_free(&reduced[i]);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
@@ -1244,21 +1253,21 @@ static fsi_real wall_at(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {
 }
 
 TEST contact_through_the_skin(void) {
-    fsi_reduced_model m;
-    fsi_reduced b[3], *list[3];
+    fsi_reduced_model model;
+    fsi_reduced reduced[3], *list[3];
     fsi_reduced_group *groups[1];
     fsi_quat one = {1, 0, 0, 0};
     int32_t index[3] = {0, 1, 2}, body[6] = {0, 1, 0, 0, 1, 1}, vertex[6];
     fsi_real weight[6] = {FSI_R(0.75), FSI_R(0.25), 1, 0, 0, 1};
     double p[3][3], L[3][3], before[6] = {0}, after[6] = {0};
-    fsi_reduced_desc d = reduced_desc(&brick, 6);
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
+    fsi_reduced_desc desc = reduced_desc(&brick, 6);
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
     /* a lowest and a highest one */
     int i;
-    for (vertex[0] = vertex[1] = 0, i = 0; i < m.vertex_count; i++) {
-        if (m.x0[3 * i + 1] < m.x0[3 * vertex[0] + 1])
+    for (vertex[0] = vertex[1] = 0, i = 0; i < model.vertex_count; i++) {
+        if (model.x0[3 * i + 1] < model.x0[3 * vertex[0] + 1])
             vertex[0] = i;
-        if (m.x0[3 * i + 1] > m.x0[3 * vertex[1] + 1])
+        if (model.x0[3 * i + 1] > model.x0[3 * vertex[1] + 1])
             vertex[1] = i;
     }
     for (i = 2; i < 6; i++)
@@ -1266,10 +1275,10 @@ TEST contact_through_the_skin(void) {
     vertex[1] = vertex[0];
     fsi_reduced_skin skin;
     memset(&skin, 0, sizeof skin);
-    fsi_reduced_contacts c;
-    memset(&c, 0, sizeof c);
-    fsi_obstacle o;
-    memset(&o, 0, sizeof o);
+    fsi_reduced_contacts contacts;
+    memset(&contacts, 0, sizeof contacts);
+    fsi_obstacle obstacle;
+    memset(&obstacle, 0, sizeof obstacle);
     skin.vertex_count = 3;
     skin.element_count = 1;
     skin.index = index;
@@ -1278,85 +1287,87 @@ TEST contact_through_the_skin(void) {
     skin.vertex = vertex;
     skin.weight = weight;
     for (i = 0; i < 3; i++) {
-        CHECK_OK(fsi_reduced_init(&b[i], &m, fsi_vec(0, 0, 0), NULL));
-        CHECK_OK(fsi_reduced_place(&b[i], fsi_vec((fsi_real)(4 * i), i == 1 ? 6 : 3, 0), one,
+        CHECK_OK(fsi_reduced_init(&reduced[i], &model, fsi_vec(0, 0, 0), NULL));
+        CHECK_OK(fsi_reduced_place(&reduced[i], fsi_vec((fsi_real)(4 * i), i == 1 ? 6 : 3, 0), one,
                                    fsi_vec(0, i == 2 ? 0 : -1, 0),
                                    fsi_vec(0, 0, i == 2 ? 0 : FSI_R(0.1))));
-        list[i] = &b[i];
+        list[i] = &reduced[i];
     }
-    fsi_reduced_group g;
-    CHECK_OK(fsi_reduced_group_init(&g, list, 2, NULL, 0, &skin, NULL));
-    groups[0] = &g;
-    c.group = groups;
-    c.group_count = 1;
+    fsi_reduced_group group;
+    CHECK_OK(fsi_reduced_group_init(&group, list, 2, NULL, 0, &skin, NULL));
+    groups[0] = &group;
+    contacts.group = groups;
+    contacts.group_count = 1;
     /* the wall is at the first skin vertex: above the lowest points of the first body, which do not
      * count */
-    fsi_real level = fsi_reduced_group_surface(&g).x[1];
-    o.distance_fn = wall_at;
-    o.user = &level;
-    ASSERT(fsi_reduced_point(&b[0], vertex[0]).y < level - FSI_R(0.1));
-    CHECK_OK(fsi_reduced_contact(&c, list, 2, &o, 1, FSI_R(0.01)));
-    ASSERT_EQ(1, c.count);
+    fsi_real level = fsi_reduced_group_surface(&group).x[1];
+    obstacle.distance_fn = wall_at;
+    obstacle.user = &level;
+    ASSERT(fsi_reduced_point(&reduced[0], vertex[0]).y < level - FSI_R(0.1));
+    CHECK_OK(fsi_reduced_contact(&contacts, list, 2, &obstacle, 1, FSI_R(0.01)));
+    ASSERT_EQ(1, contacts.count);
     /* the skin stopped */
-    CHECK_NEAR(0, fsi_reduced_group_surface(&g).v[1], TOL(1e-12, 1e-4));
-    CHECK_NEAR(0.75 / 0.25, (b[0].p[1] / m.mass + 1) / (b[1].p[1] / m.mass + 1), TOL(1e-9, 1e-3));
-    CHECK_NEAR(0, b[0].p[0], TOL(1e-12, 1e-4));
+    CHECK_NEAR(0, fsi_reduced_group_surface(&group).v[1], TOL(1e-12, 1e-4));
+    CHECK_NEAR(0.75 / 0.25, (reduced[0].p[1] / model.mass + 1) / (reduced[1].p[1] / model.mass + 1),
+               TOL(1e-9, 1e-3));
+    CHECK_NEAR(0, reduced[0].p[0], TOL(1e-12, 1e-4));
     for (i = 0; i < 2; i++)
-        CHECK_OK(fsi_reduced_place(&b[i], fsi_vec((fsi_real)(4 * i), i == 1 ? 6 : 3, 0), one,
+        CHECK_OK(fsi_reduced_place(&reduced[i], fsi_vec((fsi_real)(4 * i), i == 1 ? 6 : 3, 0), one,
                                    fsi_vec(0, -1, 0), fsi_vec(FSI_R(0.2), 0, FSI_R(0.1))));
     /* the third body under the first skin vertex: momentum and angular momentum of all three stay
      */
     {
-        fsi_vec3 x = fsi_vec_load(fsi_reduced_group_surface(&g).x),
-                 top = fsi_vec_load(m.x0 + 3 * vertex[2]);
+        fsi_vec3 x = fsi_vec_load(fsi_reduced_group_surface(&group).x),
+                 top = fsi_vec_load(model.x0 + 3 * vertex[2]);
         CHECK_OK(fsi_reduced_place(
-            &b[2], fsi_vec_sub(fsi_vec(x.x, x.y, x.z), fsi_vec(0, top.y - FSI_R(0.01), 0)), one,
-            fsi_vec(0, 1, 0), fsi_vec(0, FSI_R(0.3), 0)));
+            &reduced[2], fsi_vec_sub(fsi_vec(x.x, x.y, x.z), fsi_vec(0, top.y - FSI_R(0.01), 0)),
+            one, fsi_vec(0, 1, 0), fsi_vec(0, FSI_R(0.3), 0)));
     }
     for (int pass = 0; pass < 2; pass++) {
         double *out = pass ? after : before;
         for (i = 0; i < 3; i++) {
-            momentum_by_points(&b[i], p[i], L[i]);
+            momentum_by_points(&reduced[i], p[i], L[i]);
             for (int k = 0; k < 3; k++) {
                 int a = (k + 1) % 3, e = (k + 2) % 3;
                 out[k] += p[i][k];
-                out[3 + k] += L[i][k] + (double)b[i].T[a] * p[i][e] - (double)b[i].T[e] * p[i][a];
+                out[3 + k] +=
+                    L[i][k] + (double)reduced[i].T[a] * p[i][e] - (double)reduced[i].T[e] * p[i][a];
             }
         }
         if (!pass) {
-            c.slop = 1;
-            CHECK_OK(fsi_reduced_contact(&c, list, 3, NULL, 0, FSI_R(0.01)));
-            ASSERT(c.count >= 1);
+            contacts.slop = 1;
+            CHECK_OK(fsi_reduced_contact(&contacts, list, 3, NULL, 0, FSI_R(0.01)));
+            ASSERT(contacts.count >= 1);
         }
     }
     for (int k = 0; k < 6; k++)
         CHECK_NEAR(before[k], after[k], TOL(1e-9, 1e-1));
     /* both took part */
-    ASSERT(fsi__abs(b[0].p[1] + m.mass) > FSI_R(1e-3)
-           && fsi__abs(b[1].p[1] + m.mass) > FSI_R(1e-3));
+    ASSERT(fsi__abs(reduced[0].p[1] + model.mass) > FSI_R(1e-3)
+           && fsi__abs(reduced[1].p[1] + model.mass) > FSI_R(1e-3));
     /* a body of the group is missing */
-    ASSERT(fsi_reduced_contact(&c, list + 1, 2, NULL, 0, FSI_R(0.01)) == FSI_ERR_ARGUMENT);
-    fsi_reduced_contacts_free(&c);
-    fsi_reduced_group_free(&g);
+    ASSERT(fsi_reduced_contact(&contacts, list + 1, 2, NULL, 0, FSI_R(0.01)) == FSI_ERR_ARGUMENT);
+    fsi_reduced_contacts_free(&contacts);
+    fsi_reduced_group_free(&group);
     for (i = 0; i < 3; i++)
-        fsi_reduced_free(&b[i]);
-    fsi_reduced_model_free(&m);
+        fsi_reduced_free(&reduced[i]);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
 /* ---------------------------------------------------------------- house rules */
 TEST copy_is_small(void) {
-    fsi_reduced_model m;
-    CHECK_OK(star_model(&m, 20, NULL));
-    fsi_reduced b;
-    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
+    fsi_reduced_model model;
+    CHECK_OK(star_model(&model, 20, NULL));
+    fsi_reduced reduced;
+    CHECK_OK(fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), NULL));
     if (getenv("FSI_VERBOSE"))
         printf("copy with 20 modes: %d bytes (state %d), model %d KB, %d vertices\n",
-               (int)(sizeof b + b.size), (int)fsi_reduced_state_size(&b), (int)(m.size / 1024),
-               m.vertex_count);
-    ASSERT(sizeof b + b.size <= 4096);
-    fsi_reduced_free(&b);
-    fsi_reduced_model_free(&m);
+               (int)(sizeof reduced + reduced.size), (int)fsi_reduced_state_size(&reduced),
+               (int)(model.size / 1024), model.vertex_count);
+    ASSERT(sizeof reduced + reduced.size <= 4096);
+    fsi_reduced_free(&reduced);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 
@@ -1364,34 +1375,34 @@ TEST failing_allocator(void) {
     int done = 0;
     for (long k = 0; k < 200 && !done; k++) {
         fail_allocator f = fail_begin(k);
-        fsi_allocator a = fail_make(&f);
-        fsi_reduced_model m;
+        fsi_allocator allocator = fail_make(&f);
+        fsi_reduced_model model;
         fsi_reduced *list[1];
-        memset(&m, 0, sizeof m);
-        fsi_reduced b;
-        memset(&b, 0, sizeof b);
-        fsi_reduced_group g;
-        memset(&g, 0, sizeof g);
-        fsi_reduced_contacts c;
-        memset(&c, 0, sizeof c);
-        fsi_obstacle o;
-        memset(&o, 0, sizeof o);
-        o.distance_fn = bumpy;
-        c.allocator = a;
-        list[0] = &b;
-        fsi_result r = star_model(&m, 4, &a);
-        if (r == FSI_OK)
-            r = fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), &a);
-        if (r == FSI_OK)
-            r = fsi_reduced_group_init(&g, list, 1, NULL, 0, NULL, &a);
-        if (r == FSI_OK)
-            r = fsi_reduced_contact(&c, list, 1, &o, 1, FSI_R(0.01));
-        ASSERT(r == FSI_OK || r == FSI_ERR_MEMORY);
-        done = r == FSI_OK;
-        fsi_reduced_contacts_free(&c);
-        fsi_reduced_group_free(&g);
-        fsi_reduced_free(&b);
-        fsi_reduced_model_free(&m);
+        memset(&model, 0, sizeof model);
+        fsi_reduced reduced;
+        memset(&reduced, 0, sizeof reduced);
+        fsi_reduced_group group;
+        memset(&group, 0, sizeof group);
+        fsi_reduced_contacts contacts;
+        memset(&contacts, 0, sizeof contacts);
+        fsi_obstacle obstacle;
+        memset(&obstacle, 0, sizeof obstacle);
+        obstacle.distance_fn = bumpy;
+        contacts.allocator = allocator;
+        list[0] = &reduced;
+        fsi_result result = star_model(&model, 4, &allocator);
+        if (result == FSI_OK)
+            result = fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), &allocator);
+        if (result == FSI_OK)
+            result = fsi_reduced_group_init(&group, list, 1, NULL, 0, NULL, &allocator);
+        if (result == FSI_OK)
+            result = fsi_reduced_contact(&contacts, list, 1, &obstacle, 1, FSI_R(0.01));
+        ASSERT(result == FSI_OK || result == FSI_ERR_MEMORY);
+        done = result == FSI_OK;
+        fsi_reduced_contacts_free(&contacts);
+        fsi_reduced_group_free(&group);
+        fsi_reduced_free(&reduced);
+        fsi_reduced_model_free(&model);
         ASSERT_EQ(0, f.live);
     }
     ASSERT(done);
@@ -1399,36 +1410,36 @@ TEST failing_allocator(void) {
 }
 
 TEST bad_input(void) {
-    fsi_reduced_desc d = reduced_desc(&brick, 4);
+    fsi_reduced_desc desc = reduced_desc(&brick, 4);
     fsi_quat q;
     fsi_real zero = 0;
     q.w = 1;
     q.x = q.y = q.z = 0;
-    d.density = 0;
-    fsi_reduced_model m;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&m, &d));
-    d = reduced_desc(&brick, -1);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&m, &d));
-    d = reduced_desc(&brick, 1000);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&m, &d));
-    d = reduced_desc(NULL, 4);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&m, &d));
-    d = reduced_desc(&brick, 4);
-    d.poisson = FSI_R(0.5);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&m, &d));
-    d = reduced_desc(&brick, 4);
-    CHECK_OK(fsi_reduced_model_init(&m, &d));
-    fsi_reduced b;
-    CHECK_OK(fsi_reduced_init(&b, &m, fsi_vec(0, 0, 0), NULL));
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_place(&b, fsi_vec(zero / zero, 0, 0), q,
+    desc.density = 0;
+    fsi_reduced_model model;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&model, &desc));
+    desc = reduced_desc(&brick, -1);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&model, &desc));
+    desc = reduced_desc(&brick, 1000);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&model, &desc));
+    desc = reduced_desc(NULL, 4);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&model, &desc));
+    desc = reduced_desc(&brick, 4);
+    desc.poisson = FSI_R(0.5);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_model_init(&model, &desc));
+    desc = reduced_desc(&brick, 4);
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    fsi_reduced reduced;
+    CHECK_OK(fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), NULL));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_place(&reduced, fsi_vec(zero / zero, 0, 0), q,
                                                      fsi_vec(0, 0, 0), fsi_vec(0, 0, 0)));
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_forces(&b, -1));
-    b.q[0] = zero / zero;
-    CHECK_RESULT(FSI_ERR_NUMERIC, fsi_reduced_forces(&b, FSI_R(0.01)));
-    fsi_reduced_free(&b);
-    fsi_reduced_free(&b);
-    fsi_reduced_model_free(&m);
-    fsi_reduced_model_free(&m);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_reduced_forces(&reduced, -1));
+    reduced.q[0] = zero / zero;
+    CHECK_RESULT(FSI_ERR_NUMERIC, fsi_reduced_forces(&reduced, FSI_R(0.01)));
+    fsi_reduced_free(&reduced);
+    fsi_reduced_free(&reduced);
+    fsi_reduced_model_free(&model);
+    fsi_reduced_model_free(&model);
     PASS();
 }
 

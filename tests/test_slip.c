@@ -57,68 +57,71 @@ static void plane_make(plane *q, int dim, double px, double py, double pz, doubl
     q->list[0] = &q->door;
 }
 
-static fsi_result slip_open(fsi_grid *g, fsi_slip *s, const fsi_grid_desc *gd,
+static fsi_result slip_open(fsi_grid *grid, fsi_slip *slip, const fsi_grid_desc *gd,
                             const fsi_slip_desc *sd, fsi_coupled **list, int count) {
-    fsi_result r = fsi_grid_init(g, gd);
-    if (r == FSI_OK)
-        r = fsi_slip_init(s, g, sd);
-    return r == FSI_OK ? fsi_slip_detect(s, list, count) : r;
+    fsi_result result = fsi_grid_init(grid, gd);
+    if (result == FSI_OK)
+        result = fsi_slip_init(slip, grid, sd);
+    return result == FSI_OK ? fsi_slip_detect(slip, list, count) : result;
 }
 
-static void slip_close(fsi_grid *g, fsi_slip *s) {
-    fsi_slip_free(s);
-    fsi_grid_free(g);
+static void slip_close(fsi_grid *grid, fsi_slip *slip) {
+    fsi_slip_free(slip);
+    fsi_grid_free(grid);
 }
 
-static void faces_of(const fsi_grid *g, int a, int *n) {
-    n[0] = g->nx + (a == 0);
-    n[1] = g->ny + (a == 1);
-    n[2] = g->nz + (a == 2);
+static void faces_of(const fsi_grid *grid, int a, int *n) {
+    n[0] = grid->nx + (a == 0);
+    n[1] = grid->ny + (a == 1);
+    n[2] = grid->nz + (a == 2);
 }
 
 /* sign of the side on which a face's velocity lives: at the box the side of the cell */
-static double side_of(const fsi_grid *g, const plane *q, int a, int i, int j, int k) {
-    fsi_vec3 x = fsi_grid_face_centre(g, a, i, j, k);
-    double h = (double)g->h;
+static double side_of(const fsi_grid *grid, const plane *q, int a, int i, int j, int k) {
+    fsi_vec3 x = fsi_grid_face_centre(grid, a, i, j, k);
+    double h = (double)grid->h;
     if (a == 0)
-        x.x = (fsi_real)fmin(fmax((double)x.x, h / 2), (g->nx - 0.5) * h);
+        x.x = (fsi_real)fmin(fmax((double)x.x, h / 2), (grid->nx - 0.5) * h);
     if (a == 1)
-        x.y = (fsi_real)fmin(fmax((double)x.y, h / 2), (g->ny - 0.5) * h);
+        x.y = (fsi_real)fmin(fmax((double)x.y, h / 2), (grid->ny - 0.5) * h);
     if (a == 2)
-        x.z = (fsi_real)fmin(fmax((double)x.z, h / 2), (g->nz - 0.5) * h);
-    if (g->dim == 2)
+        x.z = (fsi_real)fmin(fmax((double)x.z, h / 2), (grid->nz - 0.5) * h);
+    if (grid->dim == 2)
         x.z = 0;
     return height(q, x) > 0 ? 1 : -1;
 }
 
 /* sets u = +-v (set = 1) or returns the largest difference at faces that see both cells */
-static double shear(fsi_grid *g, const fsi_interface *f, const plane *q, const double *v, int set) {
+static double shear(fsi_grid *grid, const fsi_interface *iface, const plane *q, const double *v,
+                    int set) {
     double worst = 0;
     int k, n[3];
-    for (int a = 0; a < g->dim; a++)
-        for (faces_of(g, a, n), k = 0; k < n[2]; k++)
+    for (int a = 0; a < grid->dim; a++)
+        for (faces_of(grid, a, n), k = 0; k < n[2]; k++)
             for (int j = 0; j < n[1]; j++)
                 for (int i = 0; i < n[0]; i++) {
                     size_t at = (size_t)i + (size_t)n[0] * ((size_t)j + (size_t)n[1] * (size_t)k);
-                    double want = side_of(g, q, a, i, j, k) * v[a];
+                    double want = side_of(grid, q, a, i, j, k) * v[a];
                     if (set) {
-                        g->u[a][at] = (fsi_real)want;
-                        if (g->u_plus[a])
-                            g->u_plus[a][at] = (fsi_real)want;
-                    } else if (!f->blocked[a][at] && !(fabs((double)g->u[a][at] - want) <= worst))
-                        worst = fabs((double)g->u[a][at] - want);
+                        grid->u[a][at] = (fsi_real)want;
+                        if (grid->u_plus[a])
+                            grid->u_plus[a][at] = (fsi_real)want;
+                    } else if (!iface->blocked[a][at]
+                               && !(fabs((double)grid->u[a][at] - want) <= worst))
+                        worst = fabs((double)grid->u[a][at] - want);
                 }
     return worst;
 }
 
 /* number of groups whose fluid cells lie on both sides of the plane */
-static int leaks(const fsi_slip *s, const plane *q) {
-    int n = 0, *sign = (int *)calloc((size_t)s->groups + 1, sizeof(int));
-    for (int i = 0; i < s->interface.sides; i++) {
-        int c = s->interface.side[i].cell, g = s->group[s->ghost[i]];
-        fsi_vec3 x = fsi_grid_cell_centre(s->grid, c % s->grid->nx, c / s->grid->nx % s->grid->ny,
-                                          c / (s->grid->nx * s->grid->ny));
-        if (s->grid->dim == 2)
+static int leaks(const fsi_slip *slip, const plane *q) {
+    int n = 0, *sign = (int *)calloc((size_t)slip->groups + 1, sizeof(int));
+    for (int i = 0; i < slip->iface.sides; i++) {
+        int c = slip->iface.side[i].cell, g = slip->group[slip->ghost[i]];
+        fsi_vec3 x = fsi_grid_cell_centre(slip->grid, c % slip->grid->nx,
+                                          c / slip->grid->nx % slip->grid->ny,
+                                          c / (slip->grid->nx * slip->grid->ny));
+        if (slip->grid->dim == 2)
             x.z = 0;
         int w = height(q, x) > 0 ? 1 : -1;
         if (sign[g] && sign[g] != w)
@@ -130,29 +133,29 @@ static int leaks(const fsi_slip *s, const plane *q) {
 }
 
 /* largest |net flux of the sides into a closed group| */
-static double group_flux(const fsi_slip *s) {
-    double worst = 0, *sum = (double *)calloc((size_t)s->groups + 1, sizeof(double));
-    for (int i = 0; i < s->interface.sides; i++)
-        sum[s->group[s->ghost[i]]] += (double)s->flux[i];
-    for (int i = 0; i < s->groups; i++)
-        if (!s->group_open[i] && !(fabs(sum[i]) <= worst))
+static double group_flux(const fsi_slip *slip) {
+    double worst = 0, *sum = (double *)calloc((size_t)slip->groups + 1, sizeof(double));
+    for (int i = 0; i < slip->iface.sides; i++)
+        sum[slip->group[slip->ghost[i]]] += (double)slip->flux[i];
+    for (int i = 0; i < slip->groups; i++)
+        if (!slip->group_open[i] && !(fabs(sum[i]) <= worst))
             worst = fabs(sum[i]);
     free(sum);
     return worst;
 }
 
 static fsi_grid_desc box(int nx, int ny, int nz, int kind) {
-    fsi_grid_desc d;
-    memset(&d, 0, sizeof d);
-    d.nx = nx;
-    d.ny = ny;
-    d.nz = nz;
-    d.h = (fsi_real)(1.0 / nx);
-    d.rho = 1;
-    d.shells = 1;
+    fsi_grid_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nx = nx;
+    desc.ny = ny;
+    desc.nz = nz;
+    desc.h = (fsi_real)(1.0 / nx);
+    desc.rho = 1;
+    desc.shells = 1;
     for (int i = 0; i < 6; i++)
-        d.side[i].kind = (fsi_side_kind)kind;
-    return d;
+        desc.side[i].kind = (fsi_side_kind)kind;
+    return desc;
 }
 
 TEST C_11_opposite_flow_along_a_plane(void) {
@@ -170,14 +173,14 @@ TEST C_11_opposite_flow_along_a_plane(void) {
             plane q;
             plane_make(&q, 2, 0.5 + 0.1 * check_random(&seed), 0.6 + 0.1 * check_random(&seed), 0,
                        -t[1], t[0], 0, 3);
-            fsi_grid g;
-            fsi_slip s;
-            CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
-            shear(&g, NULL, &q, t, 1);
-            CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
-            CHECK_MOST(shear(&g, &s.interface, &q, t, 0), TOL(tight ? 1e-10 : 1e-8, 1e-4));
-            ASSERT_EQ(0, leaks(&s, &q));
-            slip_close(&g, &s);
+            fsi_grid grid;
+            fsi_slip slip;
+            CHECK_OK(slip_open(&grid, &slip, &gd, &sd, q.list, 1));
+            shear(&grid, NULL, &q, t, 1);
+            CHECK_OK(fsi_slip_solve(&slip, FSI_R(0.01), NULL));
+            CHECK_MOST(shear(&grid, &slip.iface, &q, t, 0), TOL(tight ? 1e-10 : 1e-8, 1e-4));
+            ASSERT_EQ(0, leaks(&slip, &q));
+            slip_close(&grid, &slip);
         }
     PASS();
 }
@@ -199,14 +202,14 @@ TEST C_11_opposite_flow_along_a_plane_3d(void) {
         double l = t[0] * q.n[0] + t[1] * q.n[1] + t[2] * q.n[2];
         for (int i = 0; i < 3; i++)
             t[i] -= l * q.n[i];
-        fsi_grid g;
-        fsi_slip s;
-        CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
-        shear(&g, NULL, &q, t, 1);
-        CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
-        worst = fmax(worst, shear(&g, &s.interface, &q, t, 0));
-        ASSERT_EQ(0, leaks(&s, &q));
-        slip_close(&g, &s);
+        fsi_grid grid;
+        fsi_slip slip;
+        CHECK_OK(slip_open(&grid, &slip, &gd, &sd, q.list, 1));
+        shear(&grid, NULL, &q, t, 1);
+        CHECK_OK(fsi_slip_solve(&slip, FSI_R(0.01), NULL));
+        worst = fmax(worst, shear(&grid, &slip.iface, &q, t, 0));
+        ASSERT_EQ(0, leaks(&slip, &q));
+        slip_close(&grid, &slip);
     }
     CHECK_MOST(worst, TOL(1e-8, 1e-4));
     PASS();
@@ -223,18 +226,18 @@ TEST C_12_closed_groups_keep_their_mass(void) {
         plane q;
         plane_make(&q, k == 2 ? 3 : 2, 0.5, 0.5, k == 2 ? 0.25 : 0, -0.3, 1, k == 2 ? 0.2 : 0,
                    k == 2 ? 0.13 : 0.25);
-        fsi_grid g;
-        fsi_slip s;
-        CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
-        for (int a = 0; a < g.dim; a++)
-            for (size_t i = 0; i < g.faces[a]; i++)
-                g.u[a][i] = (fsi_real)check_random(&seed);
-        CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
-        ASSERT(s.groups > 0);
-        ASSERT(!s.group_open[0]);
-        CHECK_MOST(group_flux(&s), TOL(1e-11, 1e-4));
-        CHECK_MOST(fsi_slip_max_divergence(&s) / gd.nx, TOL(1e-11, 1e-4));
-        slip_close(&g, &s);
+        fsi_grid grid;
+        fsi_slip slip;
+        CHECK_OK(slip_open(&grid, &slip, &gd, &sd, q.list, 1));
+        for (int a = 0; a < grid.dim; a++)
+            for (size_t i = 0; i < grid.faces[a]; i++)
+                grid.u[a][i] = (fsi_real)check_random(&seed);
+        CHECK_OK(fsi_slip_solve(&slip, FSI_R(0.01), NULL));
+        ASSERT(slip.groups > 0);
+        ASSERT(!slip.group_open[0]);
+        CHECK_MOST(group_flux(&slip), TOL(1e-11, 1e-4));
+        CHECK_MOST(fsi_slip_max_divergence(&slip) / gd.nx, TOL(1e-11, 1e-4));
+        slip_close(&grid, &slip);
     }
     PASS();
 }
@@ -254,23 +257,23 @@ TEST C_11_plate_tips(void) {
         t[1] = sin(angle[k]);
         plane q;
         plane_make(&q, 2, 0.503, 0.489, 0, -t[1], t[0], 0, 0.22);
-        fsi_grid g;
-        fsi_slip s;
-        CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
+        fsi_grid grid;
+        fsi_slip slip;
+        CHECK_OK(slip_open(&grid, &slip, &gd, &sd, q.list, 1));
         for (a = 0; a < 2; a++)
-            for (size_t i = 0; i < g.faces[a]; i++)
-                g.u[a][i] = g.u_plus[a][i] = (fsi_real)t[a];
+            for (size_t i = 0; i < grid.faces[a]; i++)
+                grid.u[a][i] = grid.u_plus[a][i] = (fsi_real)t[a];
         for (int round = 0; round < 20; round++) {
-            CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
+            CHECK_OK(fsi_slip_solve(&slip, FSI_R(0.01), NULL));
             for (v = 0, a = 0; a < 2; a++)
-                for (size_t i = 0; i < g.faces[a]; i++)
-                    if (!s.interface.blocked[a][i])
-                        v = fmax(v, fabs((double)g.u[a][i] - t[a]));
+                for (size_t i = 0; i < grid.faces[a]; i++)
+                    if (!slip.iface.blocked[a][i])
+                        v = fmax(v, fabs((double)grid.u[a][i] - t[a]));
             if (!round)
                 most = fmax(most, v);
         }
         later = fmax(later, v);
-        slip_close(&g, &s);
+        slip_close(&grid, &slip);
     }
     printf("  stream along a plate with tips in it: largest error %.4f of the stream, after 20 "
            "projections %.4f\n",
@@ -298,8 +301,8 @@ static fsi_real round_x[3 * ROUND];
 static int32_t round_index[2 * ROUND];
 
 static fsi_surface round_make(double x, double y, double r) {
-    fsi_surface s;
-    memset(&s, 0, sizeof s);
+    fsi_surface surface;
+    memset(&surface, 0, sizeof surface);
     for (int i = 0; i < ROUND; i++) {
         double t = 2 * 3.14159265358979323846 * i / ROUND;
         round_x[3 * i] = (fsi_real)(x + r * cos(t));
@@ -308,35 +311,35 @@ static fsi_surface round_make(double x, double y, double r) {
         round_index[2 * i] = i;
         round_index[2 * i + 1] = (i + 1) % ROUND;
     }
-    s.dim = 2;
-    s.closed = 1;
-    s.vertex_count = s.element_count = ROUND;
-    s.x = round_x;
-    s.index = round_index;
-    return s;
+    surface.dim = 2;
+    surface.closed = 1;
+    surface.vertex_count = surface.element_count = ROUND;
+    surface.x = round_x;
+    surface.index = round_index;
+    return surface;
 }
 
 static fsi_result channel_make(channel *c, int n, double blockage, const fsi_slip_desc *sd) {
     int ny = (int)(2 * n / blockage + 0.5), nx = 2 * ny;
     memset(c, 0, sizeof *c);
-    fsi_grid_desc d;
-    memset(&d, 0, sizeof d);
+    fsi_grid_desc desc;
+    memset(&desc, 0, sizeof desc);
     slip_exact_make(&c->exact, n, n / blockage);
-    d.nx = nx;
-    d.ny = ny;
-    d.nz = 1;
-    d.h = 1;
-    d.rho = 1;
-    d.side[0].kind = d.side[1].kind = FSI_SIDE_INFLOW;
-    d.side[0].velocity.x = d.side[1].velocity.x = 1;
+    desc.nx = nx;
+    desc.ny = ny;
+    desc.nz = 1;
+    desc.h = 1;
+    desc.rho = 1;
+    desc.side[0].kind = desc.side[1].kind = FSI_SIDE_INFLOW;
+    desc.side[0].velocity.x = desc.side[1].velocity.x = 1;
     c->cx = nx / 2.0 + 0.13;
     c->cy = ny / 2.0;
     c->door.surface = round_make(c->cx, c->cy, n);
     c->list[0] = &c->door;
-    fsi_result r = slip_open(&c->g, &c->s, &d, sd, c->list, 1);
+    fsi_result result = slip_open(&c->g, &c->s, &desc, sd, c->list, 1);
     for (int i = 0; i < (int)c->g.faces[0]; i++)
         c->g.u[0][i] = 1;
-    return r;
+    return result;
 }
 
 static void channel_free(channel *c) {
@@ -359,8 +362,8 @@ static double surface_rms(const channel *c, double *most, double *top) {
     double sum = 0, ratio = 0;
     int n = 0;
     *most = 0;
-    for (int i = 0; i < c->s.interface.sides; i++) {
-        fsi_vec3 x = fsi_interface_centre(&c->s.interface, &c->s.interface.side[i]);
+    for (int i = 0; i < c->s.iface.sides; i++) {
+        fsi_vec3 x = fsi_interface_centre(&c->s.iface, &c->s.iface.side[i]);
         double t = atan2((double)x.y - c->cy, (double)x.x - c->cx),
                want = slip_exact_speed(&c->exact, t);
         double got = (double)c->s.velocity[i].x * sin(t) - (double)c->s.velocity[i].y * cos(t);
@@ -373,7 +376,7 @@ static double surface_rms(const channel *c, double *most, double *top) {
         }
     }
     *top = n ? ratio / n : 0;
-    return sqrt(sum / c->s.interface.sides);
+    return sqrt(sum / c->s.iface.sides);
 }
 
 TEST C_09_slip_speed_on_a_cylinder(void) {
@@ -452,7 +455,7 @@ TEST slip_moving_with_the_fluid(void) {
         for (int i = 0; i < (int)c.g.faces[0]; i++) /* faces between two fluid cells */
             if (i % (c.g.nx + 1) && i % (c.g.nx + 1) < c.g.nx && c.g.weight[0][i] > 0)
                 worst = fmax(worst, fabs((double)c.g.u[0][i] - 1));
-        for (int i = 0; i < c.s.interface.sides; i++)
+        for (int i = 0; i < c.s.iface.sides; i++)
             worst =
                 fmax(worst, fabs((double)c.s.velocity[i].x - 1) + fabs((double)c.s.velocity[i].y));
         CHECK_MOST(worst, TOL(1e-10, 1e-5));
@@ -469,7 +472,7 @@ TEST slip_coefficient_zero_is_no_slip(void) {
     channel c;
     CHECK_OK(channel_make(&c, 6, 0.5, &sd));
     CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
-    for (int i = 0; i < c.s.interface.sides; i++) {
+    for (int i = 0; i < c.s.iface.sides; i++) {
         CHECK_NEAR(0, fsi_vec_length(c.s.velocity[i]), 0);
         CHECK_NEAR(0, c.s.flux[i], 0);
     }
@@ -488,7 +491,7 @@ TEST slip_same_bits_for_any_number_of_threads(void) {
         CHECK_OK(channel_make(&c, 10, 0.25, NULL));
         CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
         uint64_t hash = check_hash(c.g.u[0], c.g.faces[0] * sizeof(fsi_real), 1);
-        hash = check_hash(c.s.flux, (size_t)c.s.interface.sides * sizeof(fsi_real), hash);
+        hash = check_hash(c.s.flux, (size_t)c.s.iface.sides * sizeof(fsi_real), hash);
         if (threads == 1)
             want = hash;
         ASSERT(hash == want);
@@ -507,19 +510,19 @@ TEST slip_failing_allocator(void) {
         sd.allocator = fail_make(&f);
         plane q;
         plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, 0.2);
-        fsi_grid g;
-        CHECK_OK(fsi_grid_init(&g, &gd));
-        g.u[0][80] = 1;
-        fsi_slip s;
-        fsi_result r = fsi_slip_init(&s, &g, &sd);
-        if (r == FSI_OK)
-            r = fsi_slip_detect(&s, q.list, 1);
-        if (r == FSI_OK)
-            r = fsi_slip_solve(&s, 1, NULL);
-        ASSERT(r == FSI_OK || r == FSI_ERR_MEMORY);
-        done = r == FSI_OK;
-        fsi_slip_free(&s);
-        slip_close(&g, &s);
+        fsi_grid grid;
+        CHECK_OK(fsi_grid_init(&grid, &gd));
+        grid.u[0][80] = 1;
+        fsi_slip slip;
+        fsi_result result = fsi_slip_init(&slip, &grid, &sd);
+        if (result == FSI_OK)
+            result = fsi_slip_detect(&slip, q.list, 1);
+        if (result == FSI_OK)
+            result = fsi_slip_solve(&slip, 1, NULL);
+        ASSERT(result == FSI_OK || result == FSI_ERR_MEMORY);
+        done = result == FSI_OK;
+        fsi_slip_free(&slip);
+        slip_close(&grid, &slip);
         ASSERT_EQ(0, (int)f.live);
     }
     ASSERT(done);
@@ -529,22 +532,22 @@ TEST slip_failing_allocator(void) {
 TEST slip_bad_input(void) {
     fsi_grid_desc gd = box(12, 12, 1, FSI_SIDE_SLIP);
     fsi_slip_desc sd = {0};
-    fsi_grid g;
-    CHECK_OK(fsi_grid_init(&g, &gd));
-    fsi_slip s;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&s, NULL, NULL));
+    fsi_grid grid;
+    CHECK_OK(fsi_grid_init(&grid, &gd));
+    fsi_slip slip;
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&slip, NULL, NULL));
     sd.passes = -1;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&s, &g, &sd));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&slip, &grid, &sd));
     sd.passes = 0;
     sd.max_iterations = -1;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&s, &g, &sd));
-    CHECK_RESULT(FSI_ERR_STATE, fsi_slip_solve(&s, 1, NULL));
-    CHECK_OK(fsi_slip_init(&s, &g, NULL));
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_solve(&s, 0, NULL));
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_detect(&s, NULL, 1));
-    CHECK_OK(fsi_slip_detect(&s, NULL, 0));
-    CHECK_OK(fsi_slip_solve(&s, 1, NULL));
-    slip_close(&g, &s);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_init(&slip, &grid, &sd));
+    CHECK_RESULT(FSI_ERR_STATE, fsi_slip_solve(&slip, 1, NULL));
+    CHECK_OK(fsi_slip_init(&slip, &grid, NULL));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_solve(&slip, 0, NULL));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_slip_detect(&slip, NULL, 1));
+    CHECK_OK(fsi_slip_detect(&slip, NULL, 0));
+    CHECK_OK(fsi_slip_solve(&slip, 1, NULL));
+    slip_close(&grid, &slip);
     PASS();
 }
 
@@ -558,9 +561,8 @@ TEST C_13_paper_form_constraint(void) {
     channel c;
     CHECK_OK(channel_make(&c, 10, 0.25, &sd));
     CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
-    for (int i = 0; i < c.s.interface.sides; i++)
-        worst =
-            fmax(worst, fabs((double)fsi_vec_dot(c.s.velocity[i], c.s.interface.side[i].normal)));
+    for (int i = 0; i < c.s.iface.sides; i++)
+        worst = fmax(worst, fabs((double)fsi_vec_dot(c.s.velocity[i], c.s.iface.side[i].normal)));
     CHECK_MOST(worst, TOL(1e-8, 1e-3));
     CHECK_MOST(fsi_slip_max_divergence(&c.s), TOL(1e-8, 1e-3));
     double most;
@@ -574,13 +576,13 @@ TEST C_13_paper_form_constraint(void) {
 
 /* ---- two-way */
 static fsi_body rigid(double mass, double inertia, double x, double y, double vy) {
-    fsi_body b;
-    memset(&b, 0, sizeof b);
-    b.mass = (fsi_real)mass;
-    b.inertia.m[0] = b.inertia.m[4] = b.inertia.m[8] = (fsi_real)inertia;
-    b.centre = fsi_vec((fsi_real)x, (fsi_real)y, 0);
-    b.velocity.y = (fsi_real)vy;
-    return b;
+    fsi_body body;
+    memset(&body, 0, sizeof body);
+    body.mass = (fsi_real)mass;
+    body.inertia.m[0] = body.inertia.m[4] = body.inertia.m[8] = (fsi_real)inertia;
+    body.centre = fsi_vec((fsi_real)x, (fsi_real)y, 0);
+    body.velocity.y = (fsi_real)vy;
+    return body;
 }
 
 TEST C_27_free_plate_between_opposite_streams(void) {
@@ -599,15 +601,15 @@ TEST C_27_free_plate_between_opposite_streams(void) {
             plane_make(&q, 2, 0.503, 0.491, 0, -t[1], t[0], 0, 3);
             fsi_surface surface = q.door.surface;
             CHECK_OK(fsi_body_give(&body, &surface, &q.door));
-            fsi_grid g;
-            fsi_slip s;
-            CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
-            shear(&g, NULL, &q, t, 1);
-            CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
+            fsi_grid grid;
+            fsi_slip slip;
+            CHECK_OK(slip_open(&grid, &slip, &gd, &sd, q.list, 1));
+            shear(&grid, NULL, &q, t, 1);
+            CHECK_OK(fsi_slip_solve(&slip, FSI_R(0.01), NULL));
             fsi_body_take(&body);
             CHECK_MOST(fsi_vec_length(body.impulse) + fsi_vec_length(body.twist), TOL(1e-10, 1e-5));
-            CHECK_MOST(shear(&g, &s.interface, &q, t, 0), TOL(1e-10, 1e-4));
-            slip_close(&g, &s);
+            CHECK_MOST(shear(&grid, &slip.iface, &q, t, 0), TOL(1e-10, 1e-4));
+            slip_close(&grid, &slip);
         }
     PASS();
 }
@@ -634,16 +636,16 @@ static fsi_result two_way_run(two_way *w, int plate, int solver, int side, doubl
     /* 2: it cuts the box in two */
     plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, plate == 2 ? 3 : 0.25);
     w->body = rigid(0.05, 0.001, 0.52, 0.47, 0.3);
-    fsi_result r = fsi_body_give(&w->body, plate ? &q.door.surface : &surface, &door);
-    if (r == FSI_OK)
-        r = slip_open(&w->g, &w->s, &gd, &sd, list, 1);
+    fsi_result result = fsi_body_give(&w->body, plate ? &q.door.surface : &surface, &door);
+    if (result == FSI_OK)
+        result = slip_open(&w->g, &w->s, &gd, &sd, list, 1);
     for (int a = 0; a < 2; a++)
         for (size_t k = 0; k < w->g.faces[a]; k++)
             w->g.u[a][k] = (fsi_real)check_random(&seed);
-    if (r == FSI_OK)
-        r = fsi_slip_solve(&w->s, FSI_R(0.01), &w->report);
+    if (result == FSI_OK)
+        result = fsi_slip_solve(&w->s, FSI_R(0.01), &w->report);
     fsi_body_take(&w->body);
-    return r;
+    return result;
 }
 
 TEST C_15_eliminated_and_indefinite_agree(void) {
@@ -656,7 +658,7 @@ TEST C_15_eliminated_and_indefinite_agree(void) {
             CHECK_OK(two_way_run(&b, plate, FSI_SLIP_INDEFINITE, side, TOL(1e-12, 1e-6)));
             for (size_t i = 0; i < a.g.faces[0]; i++)
                 worst = fmax(worst, fabs((double)a.g.u[0][i] - (double)b.g.u[0][i]));
-            for (size_t i = 0; i < (size_t)a.s.interface.sides; i++)
+            for (size_t i = 0; i < (size_t)a.s.iface.sides; i++)
                 worst = fmax(worst, fabs((double)a.s.flux[i] - (double)b.s.flux[i]));
             worst =
                 fmax(worst, (double)fsi_vec_length(fsi_vec_sub(a.body.velocity, b.body.velocity))
@@ -707,47 +709,47 @@ static double any_clock(void) {
 }
 
 static fsi_result any_soft(any_solid *w, int kind) {
-    fsi_soft_desc d;
-    memset(&d, 0, sizeof d);
-    fsi_mesh m;
-    memset(&m, 0, sizeof m);
-    d.dim = kind == KIND_TETS ? 3 : 2;
-    fsi_result r =
+    fsi_soft_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_mesh mesh;
+    memset(&mesh, 0, sizeof mesh);
+    desc.dim = kind == KIND_TETS ? 3 : 2;
+    fsi_result result =
         kind == KIND_TETS
-            ? fsi_mesh_box(&m, fsi_vec(FSI_R(0.31), FSI_R(0.33), FSI_R(0.28)),
+            ? fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.31), FSI_R(0.33), FSI_R(0.28)),
                            fsi_vec(FSI_R(0.72), FSI_R(0.7), FSI_R(0.69)), 2, 2, 2, 0, NULL)
-            : fsi_mesh_strip(&m, fsi_vec(FSI_R(0.15), FSI_R(0.72), 0),
+            : fsi_mesh_strip(&mesh, fsi_vec(FSI_R(0.15), FSI_R(0.72), 0),
                              fsi_vec(FSI_R(0.86), FSI_R(0.83), 0), 8, NULL);
-    if (r != FSI_OK)
-        return r;
-    d.vertex_count = m.vertex_count;
-    d.x = m.x;
+    if (result != FSI_OK)
+        return result;
+    desc.vertex_count = mesh.vertex_count;
+    desc.x = mesh.x;
     if (kind == KIND_TETS) {
-        d.tet_count = m.tet_count;
-        d.tet = m.tet;
-        d.density = 2;
-        d.young = 300;
-        d.poisson = FSI_R(0.3);
+        desc.tet_count = mesh.tet_count;
+        desc.tet = mesh.tet;
+        desc.density = 2;
+        desc.young = 300;
+        desc.poisson = FSI_R(0.3);
     } else {
-        d.segment_count = m.element_count;
-        d.segment = m.index;
-        d.area_density = FSI_R(0.05);
-        d.stretch = 5;
-        d.bend = FSI_R(1e-3);
+        desc.segment_count = mesh.element_count;
+        desc.segment = mesh.index;
+        desc.area_density = FSI_R(0.05);
+        desc.stretch = 5;
+        desc.bend = FSI_R(1e-3);
     }
-    d.damping_stiffness = FSI_R(0.01);
-    d.integrator = kind == KIND_STRIP_EXPLICIT ? FSI_SOFT_EXPLICIT : FSI_SOFT_SPLIT;
-    r = fsi_soft_init(&w->soft, &d);
-    fsi_mesh_free(&m);
-    if (r != FSI_OK)
-        return r;
+    desc.damping_stiffness = FSI_R(0.01);
+    desc.integrator = kind == KIND_STRIP_EXPLICIT ? FSI_SOFT_EXPLICIT : FSI_SOFT_SPLIT;
+    result = fsi_soft_init(&w->soft, &desc);
+    fsi_mesh_free(&mesh);
+    if (result != FSI_OK)
+        return result;
     w->has_soft = 1;
     for (size_t i = 0; i < 3 * (size_t)w->soft.desc.vertex_count; i++)
-        w->soft.v[i] = d.dim == 2 && i % 3 == 2 ? 0 : (fsi_real)(0.1 * sin(3.0 * (double)i));
-    r = fsi_soft_forces(&w->soft, FSI_R(0.01));
+        w->soft.v[i] = desc.dim == 2 && i % 3 == 2 ? 0 : (fsi_real)(0.1 * sin(3.0 * (double)i));
+    result = fsi_soft_forces(&w->soft, FSI_R(0.01));
     fsi_soft_coupled(&w->soft, w->door + w->count);
     w->count++;
-    return r;
+    return result;
 }
 
 static fsi_result any_make(any_solid *w, int kind, int form, int solver) {
@@ -755,7 +757,7 @@ static fsi_result any_make(any_solid *w, int kind, int form, int solver) {
     fsi_grid_desc gd = box(three ? 8 : 16, three ? 8 : 16, three ? 8 : 1, FSI_SIDE_OPEN);
     fsi_slip_desc sd = {0};
     uint64_t seed = 23;
-    fsi_result r = FSI_OK;
+    fsi_result result = FSI_OK;
     memset(w, 0, sizeof *w);
     fsi_surface surface;
     memset(&surface, 0, sizeof surface);
@@ -779,34 +781,34 @@ static fsi_result any_make(any_solid *w, int kind, int form, int solver) {
         surface.vertex_count = surface.element_count = 200;
         surface.x = w->x;
         surface.index = w->index;
-        r = fsi_body_give(&w->body, &surface, w->door);
+        result = fsi_body_give(&w->body, &surface, w->door);
         w->count = 1;
     } else if (kind == KIND_PLATE3) {
         plane_make(&w->q, 3, 0.5, 0.5, 0.5, -0.3, 1, 0.2, 0.2);
-        r = fsi_body_give(&w->body, &w->q.door.surface, w->door);
+        result = fsi_body_give(&w->body, &w->q.door.surface, w->door);
         w->count = 1;
     }
-    if (r == FSI_OK && kind != KIND_DISK && kind != KIND_PLATE3)
-        r = any_soft(w, kind);
-    if (r >= 0)
-        r = fsi_grid_init(&w->g, &gd);
-    if (r == FSI_OK)
-        r = fsi_slip_init(&w->s, &w->g, &sd);
-    if (r == FSI_OK)
-        r = fsi_slip_detect(&w->s, w->list, w->count);
+    if (result == FSI_OK && kind != KIND_DISK && kind != KIND_PLATE3)
+        result = any_soft(w, kind);
+    if (result >= 0)
+        result = fsi_grid_init(&w->g, &gd);
+    if (result == FSI_OK)
+        result = fsi_slip_init(&w->s, &w->g, &sd);
+    if (result == FSI_OK)
+        result = fsi_slip_detect(&w->s, w->list, w->count);
     for (int a = 0; a < w->g.dim; a++)
         for (size_t k = 0; k < w->g.faces[a]; k++) {
             w->g.u[a][k] = (fsi_real)check_random(&seed);
             w->g.u_plus[a][k] = w->g.u[a][k];
         }
-    return r;
+    return result;
 }
 
 static fsi_result any_solve(any_solid *w) {
     double t = any_clock();
-    fsi_result r = fsi_slip_solve(&w->s, FSI_R(0.01), &w->report);
+    fsi_result result = fsi_slip_solve(&w->s, FSI_R(0.01), &w->report);
     w->seconds = any_clock() - t;
-    return r;
+    return result;
 }
 
 static void any_free(any_solid *w) {
@@ -820,7 +822,7 @@ static double any_difference(const any_solid *a, const any_solid *b) {
     for (int axis = 0; axis < a->g.dim; axis++)
         for (size_t i = 0; i < a->g.faces[axis]; i++)
             worst = fmax(worst, fabs((double)a->g.u[axis][i] - (double)b->g.u[axis][i]));
-    for (int k = 0; k < a->s.interface.sides; k++)
+    for (int k = 0; k < a->s.iface.sides; k++)
         worst = fmax(worst, fabs((double)a->s.flux[k] - (double)b->s.flux[k]));
     for (int k = 0; k < a->count; k++)
         for (size_t i = 0; i < (size_t)a->door[k].dof; i++)
@@ -947,14 +949,14 @@ static void twin_link(twin *t, int a, int b) {
 static void twin_graph(twin *t) { /* ghosts, links, groups */
     double *near2 = (double *)calloc((size_t)t->cells, sizeof *near2);
     int *of = (int *)calloc((size_t)t->sides + 1, sizeof *of);
-    const fsi_side *s = t->f->side;
-#define TWIN_BEHIND(k) twin_next(t, s[k].cell, 2 * s[k].axis + (s[k].sign > 0))
+    const fsi_side *side = t->f->side;
+#define TWIN_BEHIND(k) twin_next(t, side[k].cell, 2 * side[k].axis + (side[k].sign > 0))
     for (int i = 0; i < t->sides; i++)
         of[i] = i;
     int j;
     for (int i = 0; i < t->sides; i++)
-        for (twin_walk(t, s[i].cell, 2, near2), j = 0; j < t->sides; j++)
-            if (TWIN_BEHIND(i) == TWIN_BEHIND(j) && near2[s[j].cell] > 0)
+        for (twin_walk(t, side[i].cell, 2, near2), j = 0; j < t->sides; j++)
+            if (TWIN_BEHIND(i) == TWIN_BEHIND(j) && near2[side[j].cell] > 0)
                 twin_same(t->sides, of, i, j);
     for (int i = 0; i < t->sides; i++)
         t->ghost[i] = of[i] == i ? t->ghosts++ : -1;
@@ -965,18 +967,19 @@ static void twin_graph(twin *t) { /* ghosts, links, groups */
             t->ghost[i] = t->ghost[j];
     }
     for (int i = 0; i < t->sides; i++) {
-        twin_walk(t, s[i].cell, 1, near2);
+        twin_walk(t, side[i].cell, 1, near2);
         for (int dir = 0; dir < 2 * t->g->dim; dir++) {
             int m = twin_next(t, TWIN_BEHIND(i), dir);
             fsi_side_kind kind = t->g->desc.side[dir].kind;
             if (m < 0 && (kind == FSI_SIDE_OPEN || kind == FSI_SIDE_INFLOW))
                 twin_link(t, t->ghost[i], -1);
             for (j = 0; m >= 0 && j < t->sides; j++)
-                if (TWIN_BEHIND(j) == m && near2[s[j].cell] > 0)
+                if (TWIN_BEHIND(j) == m && near2[side[j].cell] > 0)
                     twin_link(t, t->ghost[i], t->ghost[j]);
         }
         for (j = 0; j < t->sides; j++)
-            if (s[j].cell == s[i].cell && s[j].axis != s[i].axis && s[j].solid == s[i].solid)
+            if (side[j].cell == side[i].cell && side[j].axis != side[i].axis
+                && side[j].solid == side[i].solid)
                 twin_link(t, t->ghost[i], t->ghost[j]);
     }
     for (int i = 0; i < t->ghosts; i++)
@@ -1014,14 +1017,14 @@ static void twin_estimate(const twin *t, int side, double *v) {
 /* d^T J over all degrees of freedom */
 static void twin_row(const twin *t, int side, const double *d, double *row) {
     const fsi_side *s = t->f->side + side;
-    const fsi_coupled *b = t->solid[s->solid];
+    const fsi_coupled *door = t->solid[s->solid];
     for (int k = 0; k < t->dof; k++)
         row[k] = 0;
-    for (int e = s->row; b->node && e < s->row_end; e++)
+    for (int e = s->row; door->node && e < s->row_end; e++)
         for (int a = 0; a < t->g->dim; a++)
             row[t->at[s->solid] + t->f->col[e] - s->axis + a] += (double)t->f->val[e] * d[a];
-    if (!b->node) {
-        const fsi_body *body = (const fsi_body *)b->user;
+    if (!door->node) {
+        const fsi_body *body = (const fsi_body *)door->user;
         fsi_vec3 x = fsi_vec_sub(fsi_interface_centre(t->f, s), body->centre),
                  D = fsi_vec((fsi_real)d[0], (fsi_real)d[1], (fsi_real)d[2]),
                  w = fsi_vec_cross(x, D);
@@ -1030,7 +1033,7 @@ static void twin_row(const twin *t, int side, const double *d, double *row) {
             row[t->at[s->solid] + 3 + a] = (double)fsi__get(w, a);
         }
         for (int a = 0; a < 6; a++)
-            if (!(b->inverse_mass[7 * a] > 0))
+            if (!(door->inverse_mass[7 * a] > 0))
                 row[t->at[s->solid] + a] = 0;
     }
 }
@@ -1045,21 +1048,23 @@ static int twin_free(twin *t, double *K, double *row) {
            *copy = (double *)calloc((size_t)(t->dof * t->dof) + 1, sizeof *copy), V[3], d[3];
     int j, n = t->dof;
     for (int s = 0; t->solid[s]; s++) {
-        const fsi_coupled *q = t->solid[s];
-        for (int i = 0; i < q->dof; i++)
-            for (j = 0; j < q->dof; j++) {
-                double m =
-                    q->node ? (i == j) * (double)q->mass[i / 3] : (double)q->mass[i * q->dof + j];
-                if (!q->node && (!(q->inverse_mass[7 * i] > 0) || !(q->inverse_mass[7 * j] > 0)))
+        const fsi_coupled *door = t->solid[s];
+        for (int i = 0; i < door->dof; i++)
+            for (j = 0; j < door->dof; j++) {
+                double m = door->node ? (i == j) * (double)door->mass[i / 3]
+                                      : (double)door->mass[i * door->dof + j];
+                if (!door->node
+                    && (!(door->inverse_mass[7 * i] > 0) || !(door->inverse_mass[7 * j] > 0)))
                     m = i == j;
                 K[(t->at[s] + i) * n + t->at[s] + j] = m;
                 b[t->at[s] + i] += m * t->v[t->at[s] + j];
             }
-        for (int k = 0; q->implicit && k < q->implicit->rows; k++)
-            for (int i = q->implicit->row[k]; i < q->implicit->row[k + 1]; i++)
-                for (j = q->implicit->row[k]; j < q->implicit->row[k + 1]; j++)
-                    K[(t->at[s] + q->implicit->col[i]) * n + t->at[s] + q->implicit->col[j]] +=
-                        (double)q->implicit->val[i] * (double)q->implicit->val[j];
+        for (int k = 0; door->implicit && k < door->implicit->rows; k++)
+            for (int i = door->implicit->row[k]; i < door->implicit->row[k + 1]; i++)
+                for (j = door->implicit->row[k]; j < door->implicit->row[k + 1]; j++)
+                    K[(t->at[s] + door->implicit->col[i]) * n + t->at[s]
+                      + door->implicit->col[j]] +=
+                        (double)door->implicit->val[i] * (double)door->implicit->val[j];
     }
     for (int e = 0; e < t->sides; e++) {
         double c = (double)t->coefficient[t->f->side[e].solid], along = 0,
@@ -1141,7 +1146,7 @@ static int twin_solve(twin *t, const double *K, double *row, double *x) {
     int n = t->cells + t->ghosts + t->dof, i, j;
     double *A = (double *)calloc((size_t)n * (size_t)n, sizeof *A), h = (double)t->g->h,
            rho_h = (double)t->g->desc.rho * h, area = t->g->dim == 3 ? h * h : h, d[3];
-    const fsi_side *s = t->f->side;
+    const fsi_side *side = t->f->side;
 #define TWIN_A(i, j) A[(size_t)(i) * (size_t)n + (size_t)(j)]
     for (i = 0; i < n; i++)
         x[i] = 0;
@@ -1163,8 +1168,8 @@ static int twin_solve(twin *t, const double *K, double *row, double *x) {
         }
     }
     for (int k = 0; k < t->sides; k++) {
-        int c = s[k].cell, g = t->cells + t->ghost[k], axis = s[k].axis;
-        double m = (double)t->coefficient[s[k].solid] / 30, wall = 0;
+        int c = side[k].cell, g = t->cells + t->ghost[k], axis = side[k].axis;
+        double m = (double)t->coefficient[side[k].solid] / 30, wall = 0;
         TWIN_A(c, c) += m;
         TWIN_A(g, g) += m;
         TWIN_A(c, g) -= m;
@@ -1174,17 +1179,17 @@ static int twin_solve(twin *t, const double *K, double *row, double *x) {
         twin_row(t, k, d, row);
         for (j = 0; j < t->dof; j++)
             wall += row[j] * t->v[j];
-        x[c] -= rho_h * (t->flux[k] + s[k].sign * wall);
+        x[c] -= rho_h * (t->flux[k] + side[k].sign * wall);
         x[g] += rho_h * t->flux[k];
         for (j = 0; j < 3; j++)
-            if (s[k].shell)
+            if (side[k].shell)
                 d[j] = twin_normal(t, k, axis) * twin_normal(t, k, j);
         /* the wall moves by Z (v - v0) more; K v - A (S Z)^T p = K v0 */
         twin_row(t, k, d, row);
         for (j = 0; j < t->dof; j++) {
-            TWIN_A(c, t->cells + t->ghosts + j) += rho_h * s[k].sign * row[j];
-            x[c] += rho_h * s[k].sign * row[j] * t->v[j];
-            TWIN_A(t->cells + t->ghosts + j, c) -= area * s[k].sign * row[j];
+            TWIN_A(c, t->cells + t->ghosts + j) += rho_h * side[k].sign * row[j];
+            x[c] += rho_h * side[k].sign * row[j] * t->v[j];
+            TWIN_A(t->cells + t->ghosts + j, c) -= area * side[k].sign * row[j];
         }
     }
     for (int k = 0; k < t->links; k++) {
@@ -1222,7 +1227,7 @@ static double twin_compare(any_solid *before, const any_solid *solved,
         t.dof += list[i]->dof;
     }
     t.g = &before->g;
-    t.f = &solved->s.interface;
+    t.f = &solved->s.iface;
     t.solid = list;
     t.coefficient = coefficient;
     t.cells = (int)before->g.cells;
@@ -1318,7 +1323,7 @@ TEST slip_costs_at_most_twice_the_monolithic_step(void) {
         ROUNDS = 10
     };
 
-    static fsi_grid g[3];
+    static fsi_grid grid[3];
     static fsi_couple couple;
     static fsi_slip slip[2];
     static fsi_coupled door[3];
@@ -1355,13 +1360,13 @@ TEST slip_costs_at_most_twice_the_monolithic_step(void) {
         list[k] = door + k;
         scene[k].solid = list + k;
         scene[k].count = 1;
-        CHECK_OK(fsi_grid_init(&g[k], &gd));
+        CHECK_OK(fsi_grid_init(&grid[k], &gd));
         if (k)
-            CHECK_OK(fsi_slip_init(&slip[k - 1], &g[k], &sd));
+            CHECK_OK(fsi_slip_init(&slip[k - 1], &grid[k], &sd));
         else
-            CHECK_OK(fsi_couple_init(&couple, &g[0], NULL));
-        for (int i = 0; i < (int)g[k].faces[0]; i++)
-            g[k].u[0][i] = g[k].u_plus[0][i] = 1;
+            CHECK_OK(fsi_couple_init(&couple, &grid[0], NULL));
+        for (int i = 0; i < (int)grid[k].faces[0]; i++)
+            grid[k].u[0][i] = grid[k].u_plus[0][i] = 1;
     }
     for (int round = 0; round < ROUNDS; round++)
         for (int k = 0; k < 3; k++) {
@@ -1387,7 +1392,7 @@ TEST slip_costs_at_most_twice_the_monolithic_step(void) {
             fsi_slip_free(&slip[k - 1]);
         else
             fsi_couple_free(&couple);
-        fsi_grid_free(&g[k]);
+        fsi_grid_free(&grid[k]);
     }
     PASS();
 }
@@ -1416,30 +1421,31 @@ TEST C_03_falling_disk(void) {
             sd.passes = 5;
             cd.fractions = 1;
             sd.fractions = scheme == 2;
-            fsi_grid g;
-            CHECK_OK(fsi_grid_init(&g, &gd));
+            fsi_grid grid;
+            CHECK_OK(fsi_grid_init(&grid, &gd));
             fsi_couple couple;
-            fsi_slip s;
-            CHECK_OK(scheme == 1 ? fsi_couple_init(&couple, &g, &cd) : fsi_slip_init(&s, &g, &sd));
+            fsi_slip slip;
+            CHECK_OK(scheme == 1 ? fsi_couple_init(&couple, &grid, &cd)
+                                 : fsi_slip_init(&slip, &grid, &sd));
             area = 3.14159265358979 * 0.04;
             fsi_body body = rigid(ratio[k] * area, ratio[k] * area * 0.02, 0.5, 0.5, -dt);
             CHECK_OK(fsi_body_give(&body, &surface, &door));
             CHECK_OK(scheme == 1 ? fsi_couple_detect(&couple, list, 1)
-                                 : fsi_slip_detect(&s, list, 1));
-            for (int i = 0; i < (int)g.faces[1]; i++) {
-                g.u[1][i] = (fsi_real)-dt;
-                g.u_plus[1][i] = (fsi_real)-dt;
+                                 : fsi_slip_detect(&slip, list, 1));
+            for (int i = 0; i < (int)grid.faces[1]; i++) {
+                grid.u[1][i] = (fsi_real)-dt;
+                grid.u_plus[1][i] = (fsi_real)-dt;
             }
             ASSERT((scheme == 1 ? fsi_couple_solve(&couple, (fsi_real)dt, NULL)
-                                : fsi_slip_solve(&s, (fsi_real)dt, NULL))
+                                : fsi_slip_solve(&slip, (fsi_real)dt, NULL))
                    >= 0);
             fsi_body_take(&body);
             a[scheme] = (double)body.velocity.y / dt;
             if (scheme == 1)
                 fsi_couple_free(&couple);
             else
-                fsi_slip_free(&s);
-            fsi_grid_free(&g);
+                fsi_slip_free(&slip);
+            fsi_grid_free(&grid);
         }
         printf("  density ratio %g: acceleration / g = %.4f slip, %.4f slip with area fractions, "
                "%.4f one solve with area fractions\n",
@@ -1469,23 +1475,23 @@ TEST C_12_tracers_never_cross_a_plate(void) {
     plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, 0.2);
     scene.solid = q.list;
     scene.count = 1;
-    fsi_grid g;
-    CHECK_OK(fsi_grid_init(&g, &gd));
-    fsi_slip s;
-    CHECK_OK(fsi_slip_init(&s, &g, NULL));
-    for (size_t i = 0; i < g.faces[0]; i++)
-        g.u[0][i] = g.u_plus[0][i] = 1;
+    fsi_grid grid;
+    CHECK_OK(fsi_grid_init(&grid, &gd));
+    fsi_slip slip;
+    CHECK_OK(fsi_slip_init(&slip, &grid, NULL));
+    for (size_t i = 0; i < grid.faces[0]; i++)
+        grid.u[0][i] = grid.u_plus[0][i] = 1;
     for (int k = 0; k < 3 * POINTS; k++)
         x[k] = k % 3 == 2 ? 0 : (fsi_real)(0.5 + 0.45 * check_random(&seed));
     for (int k = 0; k < 60; k++) {
-        ASSERT(fsi_slip_step(&s, &scene, FSI_R(0.04), &report) >= 0);
+        ASSERT(fsi_slip_step(&slip, &scene, FSI_R(0.04), &report) >= 0);
         CHECK_MOST(report.divergence, 1e-2);
         memcpy(old, x, sizeof old);
-        CHECK_OK(fsi_slip_trace(&s, FSI_R(0.04), POINTS, x));
+        CHECK_OK(fsi_slip_trace(&slip, FSI_R(0.04), POINTS, x));
         for (int p = 0; p < POINTS; p++) {
             fsi_hit hit;
             int solid;
-            ASSERT(!fsi_interface_first_hit(&s.interface, fsi_vec_load(old + 3 * p),
+            ASSERT(!fsi_interface_first_hit(&slip.iface, fsi_vec_load(old + 3 * p),
                                             fsi_vec_load(x + 3 * p), &hit, &solid));
             if (x[3 * p] > FSI_R(0.95)) {
                 x[3 * p] = FSI_R(0.02);
@@ -1493,7 +1499,7 @@ TEST C_12_tracers_never_cross_a_plate(void) {
             }
         }
     }
-    slip_close(&g, &s);
+    slip_close(&grid, &slip);
     PASS();
 }
 
@@ -1533,11 +1539,12 @@ TEST C_10_steady_potential_flow_has_no_drag(void) {
     free(q);
     CHECK_OK(fsi_slip_solve(&c.s, (fsi_real)dt, NULL));
     double plain = (double)fsi_slip_force(&c.s, 0).x / n;
-    for (int k = 0; k < c.s.interface.sides; k++) {
-        const fsi_side *s = c.s.interface.side + k;
-        double p = (double)c.g.pressure[s->cell];
-        if (s->axis == 0)
-            force += s->sign * (p + (double)s->t * (p - (double)c.g.pressure[s->cell - s->sign]))
+    for (int k = 0; k < c.s.iface.sides; k++) {
+        const fsi_side *side = c.s.iface.side + k;
+        double p = (double)c.g.pressure[side->cell];
+        if (side->axis == 0)
+            force += side->sign
+                     * (p + (double)side->t * (p - (double)c.g.pressure[side->cell - side->sign]))
                      / (dt * n);
     }
     printf("  drag of steady potential flow over rho U^2 a: %.5f, with the pressure of the cells "
@@ -1563,17 +1570,17 @@ static fsi_result drag_run(int first_order, double coefficient, double *drag) {
     sd.first_order = first_order;
     sd.coefficient = &share;
     channel c;
-    fsi_result r = channel_make(&c, 8, 0.25, &sd);
+    fsi_result result = channel_make(&c, 8, 0.25, &sd);
     scene.solid = c.list;
     scene.count = 1;
     int k;
-    for (*drag = 0, k = 0; k < STEPS && r >= 0; k++) {
-        r = fsi_slip_step(&c.s, &scene, FSI_R(0.5), NULL);
+    for (*drag = 0, k = 0; k < STEPS && result >= 0; k++) {
+        result = fsi_slip_step(&c.s, &scene, FSI_R(0.5), NULL);
         if (k >= 2 * STEPS / 3)
             *drag += (double)fsi_slip_force(&c.s, 0).x / 8 / (STEPS / 3);
     }
     channel_free(&c);
-    return r;
+    return result;
 }
 
 TEST C_10_drag_in_time(void) {
@@ -1603,17 +1610,17 @@ static fsi_result drag_settled(double coefficient, double dt, double *drag) {
     sd.passes = 1;
     sd.coefficient = &c;
     channel w;
-    fsi_result r = channel_make(&w, CELLS, 0.25, &sd);
+    fsi_result result = channel_make(&w, CELLS, 0.25, &sd);
     scene.solid = w.list;
     scene.count = 1;
     int k;
-    for (*drag = 0, k = 0; k < steps && r >= 0; k++) {
-        r = fsi_slip_step(&w.s, &scene, (fsi_real)dt, NULL);
+    for (*drag = 0, k = 0; k < steps && result >= 0; k++) {
+        result = fsi_slip_step(&w.s, &scene, (fsi_real)dt, NULL);
         if (k >= steps / 2)
             *drag += (double)fsi_slip_force(&w.s, 0).x / CELLS / (steps - steps / 2);
     }
     channel_free(&w);
-    return r;
+    return result;
 }
 
 TEST slip_coefficient_drag_is_monotone(void) {
@@ -1641,20 +1648,20 @@ static fsi_result plate_friction(int dim, int n, double dt, const double *normal
     sd.coefficient = &c;
     plane q;
     plane_make(&q, dim, 0.503, 0.489, dim == 3 ? 0.507 : 0, normal[0], normal[1], normal[2], reach);
-    fsi_grid g;
-    fsi_slip s;
-    fsi_result r = slip_open(&g, &s, &gd, &sd, q.list, 1);
+    fsi_grid grid;
+    fsi_slip slip;
+    fsi_result result = slip_open(&grid, &slip, &gd, &sd, q.list, 1);
     int a;
     for (a = 0; a < dim; a++)
-        for (size_t i = 0; i < g.faces[a]; i++)
-            g.u[a][i] = g.u_plus[a][i] = (fsi_real)(2 * t[a]);
-    if (r == FSI_OK)
-        r = fsi_slip_solve(&s, (fsi_real)dt, NULL);
+        for (size_t i = 0; i < grid.faces[a]; i++)
+            grid.u[a][i] = grid.u_plus[a][i] = (fsi_real)(2 * t[a]);
+    if (result == FSI_OK)
+        result = fsi_slip_solve(&slip, (fsi_real)dt, NULL);
     for (*ratio = 0, a = 0; a < dim; a++)
-        *ratio += (double)s.friction[a] * t[a]
+        *ratio += (double)slip.friction[a] * t[a]
                   / ((double)FSI_SLIP_STRESS * 4 * 2 * pow(2 * reach, dim - 1));
-    slip_close(&g, &s);
-    return r;
+    slip_close(&grid, &slip);
+    return result;
 }
 
 TEST slip_friction_law(void) {
@@ -1751,27 +1758,27 @@ static fsi_result tube_run(int with, double *outside, double *all) {
     scene.solid = list;
     scene.count = with;
     sd.passes = 1;
-    fsi_grid g;
-    fsi_result r = fsi_grid_init(&g, &gd);
-    fsi_slip s;
-    if (r == FSI_OK)
-        r = fsi_slip_init(&s, &g, &sd);
-    if (r == FSI_OK)
-        r = fsi_grid_add_source(&g, &jet);
-    for (int i = 0; i < 14 && r >= 0; i++)
-        r = fsi_slip_step(&s, &scene, FSI_R(0.06), NULL);
+    fsi_grid grid;
+    fsi_result result = fsi_grid_init(&grid, &gd);
+    fsi_slip slip;
+    if (result == FSI_OK)
+        result = fsi_slip_init(&slip, &grid, &sd);
+    if (result == FSI_OK)
+        result = fsi_grid_add_source(&grid, &jet);
+    for (int i = 0; i < 14 && result >= 0; i++)
+        result = fsi_slip_step(&slip, &scene, FSI_R(0.06), NULL);
     size_t c;
-    for (*outside = *all = 0, c = 0; c < g.cells; c++) {
+    for (*outside = *all = 0, c = 0; c < grid.cells; c++) {
         fsi_vec3 at =
-            fsi_grid_cell_centre(&g, (int)(c % 12), (int)(c / 12 % 20), (int)(c / (12 * 20)));
+            fsi_grid_cell_centre(&grid, (int)(c % 12), (int)(c / 12 % 20), (int)(c / (12 * 20)));
         double cx, cz;
         tube_axis((double)at.y, &cx, &cz);
-        *all += (double)g.density[c];
+        *all += (double)grid.density[c];
         if ((double)at.y < 1.3 && hypot((double)at.x - cx, (double)at.z - cz) > 0.21 + 0.5 / 12)
-            *outside += (double)g.density[c];
+            *outside += (double)grid.density[c];
     }
-    slip_close(&g, &s);
-    return r;
+    slip_close(&grid, &slip);
+    return result;
 }
 
 TEST slip_flow_control(void) {
@@ -1788,11 +1795,11 @@ TEST slip_flow_control(void) {
 /* With area fractions: at the faces between a centre outside and one inside, from its own sample or
  * the open faces of the outer cell, along the circle. */
 static double open_rms(const channel *c) {
-    const fsi_grid *g = &c->g;
+    const fsi_grid *grid = &c->g;
     double sum = 0;
     int n = 0;
-    for (int j = 1; j < g->ny - 1; j++)
-        for (int i = 1; i < g->nx - 1; i++)
+    for (int j = 1; j < grid->ny - 1; j++)
+        for (int i = 1; i < grid->nx - 1; i++)
             for (int dir = 0; dir < 4; dir++) {
                 double x = i + 0.5 - c->cx, y = j + 0.5 - c->cy, dx = dir < 2 ? 2 * dir - 1 : 0,
                        dy = dir < 2 ? 0 : 2 * dir - 5, v[2];
@@ -1800,9 +1807,9 @@ static double open_rms(const channel *c) {
                     continue;
                 double t = atan2(y + dy / 2, x + dx / 2);
                 for (int a = 0; a < 2; a++) {
-                    size_t lo = a ? (size_t)(i + g->nx * j) : (size_t)(i + (g->nx + 1) * j),
-                           hi = lo + (size_t)(a ? g->nx : 1);
-                    int p = g->weight[a][lo] > 0, q = g->weight[a][hi] > 0;
+                    size_t lo = a ? (size_t)(i + grid->nx * j) : (size_t)(i + (grid->nx + 1) * j),
+                           hi = lo + (size_t)(a ? grid->nx : 1);
+                    int p = grid->weight[a][lo] > 0, q = grid->weight[a][hi] > 0;
                     /* its own sample */
                     if (a == dir / 2 && p && q) {
                         if (dir & 1)
@@ -1810,9 +1817,11 @@ static double open_rms(const channel *c) {
                         else
                             q = 0;
                     }
-                    v[a] = p + q ? ((p ? (double)g->u[a][lo] : 0) + (q ? (double)g->u[a][hi] : 0))
-                                       / (p + q)
-                                 : 0;
+                    v[a] =
+                        p + q
+                            ? ((p ? (double)grid->u[a][lo] : 0) + (q ? (double)grid->u[a][hi] : 0))
+                                  / (p + q)
+                            : 0;
                 }
                 double e = v[0] * sin(t) - v[1] * cos(t) - slip_exact_speed(&c->exact, t);
                 sum += e * e;
@@ -1894,25 +1903,25 @@ TEST C_27_moving_plate_between_opposite_streams(void) {
         plane_make(&q, 2, 0.503, 0.491, 0, -t[1], t[0], 0, 3);
         fsi_surface surface = q.door.surface;
         CHECK_OK(fsi_body_give(&body, &surface, &q.door));
-        fsi_grid g;
-        fsi_slip s;
-        CHECK_OK(slip_open(&g, &s, &gd, &sd, q.list, 1));
-        shear(&g, NULL, &q, t, 1);
+        fsi_grid grid;
+        fsi_slip slip;
+        CHECK_OK(slip_open(&grid, &slip, &gd, &sd, q.list, 1));
+        shear(&grid, NULL, &q, t, 1);
         for (int a = 0; a < 2; a++)
-            for (size_t i = 0; i < g.faces[a]; i++) {
-                g.u[a][i] += (fsi_real)common[a];
-                g.u_plus[a][i] = g.u[a][i];
+            for (size_t i = 0; i < grid.faces[a]; i++) {
+                grid.u[a][i] += (fsi_real)common[a];
+                grid.u_plus[a][i] = grid.u[a][i];
             }
-        CHECK_OK(fsi_slip_solve(&s, FSI_R(0.01), NULL));
+        CHECK_OK(fsi_slip_solve(&slip, FSI_R(0.01), NULL));
         fsi_body_take(&body);
         CHECK_MOST(fsi_vec_length(body.impulse) + fsi_vec_length(body.twist), TOL(1e-10, 1e-5));
         for (int a = 0; a < 2; a++)
-            for (size_t i = 0; i < g.faces[a]; i++) {
-                g.u[a][i] -= (fsi_real)common[a];
+            for (size_t i = 0; i < grid.faces[a]; i++) {
+                grid.u[a][i] -= (fsi_real)common[a];
             }
-        worst = shear(&g, &s.interface, &q, t, 0);
+        worst = shear(&grid, &slip.iface, &q, t, 0);
         CHECK_MOST(worst, TOL(1e-10, 1e-4));
-        slip_close(&g, &s);
+        slip_close(&grid, &slip);
     }
     PASS();
 }
@@ -1942,11 +1951,11 @@ TEST slip_light_stiff_cloth_in_water(void) {
         unsigned char pin[25] = {0};
         fsi_coupled *list[1];
         fsi_slip_desc sd = {0};
-        fsi_soft_desc d;
+        fsi_soft_desc desc;
         double speed = 0;
-        memset(&d, 0, sizeof d);
-        fsi_mesh m;
-        memset(&m, 0, sizeof m);
+        memset(&desc, 0, sizeof desc);
+        fsi_mesh mesh;
+        memset(&mesh, 0, sizeof mesh);
         fsi_coupled door;
         memset(&door, 0, sizeof door);
         list[0] = &door;
@@ -1954,40 +1963,40 @@ TEST slip_light_stiff_cloth_in_water(void) {
         sd.passes = 2;
         gd.rho = 1000;
         gd.side[3].kind = FSI_SIDE_OPEN;
-        CHECK_OK(fsi_mesh_strip(&m, fsi_vec(FSI_R(0.2), FSI_R(0.52), 0),
+        CHECK_OK(fsi_mesh_strip(&mesh, fsi_vec(FSI_R(0.2), FSI_R(0.52), 0),
                                 fsi_vec(FSI_R(0.8), FSI_R(0.61), 0), 24, NULL));
         pin[0] = pin[24] = 7;
-        d.dim = 2;
-        d.vertex_count = m.vertex_count;
-        d.x = m.x;
-        d.segment_count = m.element_count;
-        d.segment = m.index;
-        d.pin = pin;
-        d.area_density = FSI_R(0.5);
-        d.stretch = 4000;
-        d.bend = FSI_R(0.05);
-        d.damping_stiffness = FSI_R(0.01);
-        d.integrator = FSI_SOFT_SPLIT;
+        desc.dim = 2;
+        desc.vertex_count = mesh.vertex_count;
+        desc.x = mesh.x;
+        desc.segment_count = mesh.element_count;
+        desc.segment = mesh.index;
+        desc.pin = pin;
+        desc.area_density = FSI_R(0.5);
+        desc.stretch = 4000;
+        desc.bend = FSI_R(0.05);
+        desc.damping_stiffness = FSI_R(0.01);
+        desc.integrator = FSI_SOFT_SPLIT;
         fsi_soft soft;
-        CHECK_OK(fsi_soft_init(&soft, &d));
-        fsi_mesh_free(&m);
-        fsi_grid g;
-        CHECK_OK(fsi_grid_init(&g, &gd));
-        fsi_slip s;
-        CHECK_OK(fsi_slip_init(&s, &g, &sd));
+        CHECK_OK(fsi_soft_init(&soft, &desc));
+        fsi_mesh_free(&mesh);
+        fsi_grid grid;
+        CHECK_OK(fsi_grid_init(&grid, &gd));
+        fsi_slip slip;
+        CHECK_OK(fsi_slip_init(&slip, &grid, &sd));
         for (int i = 1; i < 24; i++)
             soft.v[3 * i + 1] = (fsi_real)(i % 2 ? 0.01 : -0.01);
         for (int k = 0; k < 25; k++) {
             CHECK_OK(fsi_soft_forces(&soft, FSI_R(0.01)));
             fsi_soft_coupled(&soft, &door);
-            CHECK_OK(fsi_slip_detect(&s, list, 1));
-            ASSERT(fsi_slip_solve(&s, FSI_R(0.01), NULL) >= 0);
+            CHECK_OK(fsi_slip_detect(&slip, list, 1));
+            ASSERT(fsi_slip_solve(&slip, FSI_R(0.01), NULL) >= 0);
             ASSERT(fsi_soft_move(&soft, FSI_R(0.01)) >= 0);
         }
         for (int i = 0; i < 25; i++)
             speed = fmax(speed, hypot((double)soft.v[3 * i], (double)soft.v[3 * i + 1]));
         CHECK_MOST(speed, 0.02); /* the old form: 1e3 */
-        slip_close(&g, &s);
+        slip_close(&grid, &slip);
         fsi_soft_free(&soft);
     }
     PASS();
@@ -2024,15 +2033,15 @@ TEST A_08_two_way_slip_takes_the_low_rank_solve(void) {
             surface.x = round_x;
             surface.index = round_index;
             CHECK_OK(fsi_body_give(&body, &surface, &door));
-            fsi_grid g;
-            fsi_slip s;
-            CHECK_OK(slip_open(&g, &s, &gd, &sd, list, 1));
+            fsi_grid grid;
+            fsi_slip slip;
+            CHECK_OK(slip_open(&grid, &slip, &gd, &sd, list, 1));
             fsi_report report;
-            ASSERT(fsi_slip_solve(&s, FSI_R(0.01), &report) >= 0);
+            ASSERT(fsi_slip_solve(&slip, FSI_R(0.01), &report) >= 0);
             if (!plain)
-                ASSERT_EQ(3, s.rank.columns);
+                ASSERT_EQ(3, slip.rank.columns);
             its[k][plain] = report.iterations;
-            slip_close(&g, &s);
+            slip_close(&grid, &slip);
         }
     printf("  two-way slip, density 0.001, 1, 1000: %d, %d, %d iterations with the columns in the "
            "V-cycle; SYMMQMR without %d, %d, %d\n",
@@ -2158,22 +2167,22 @@ TEST C_12_tracers_never_cross_a_moving_shell(void) {
         scene.begin_fn = flap_begin;
         scene.move_fn = flap;
         scene.user = &w;
-        fsi_grid g;
-        CHECK_OK(fsi_grid_init(&g, &gd));
-        fsi_slip s;
-        CHECK_OK(fsi_slip_init(&s, &g, &sd));
+        fsi_grid grid;
+        CHECK_OK(fsi_grid_init(&grid, &gd));
+        fsi_slip slip;
+        CHECK_OK(fsi_slip_init(&slip, &grid, &sd));
         for (int i = 0; i < 3 * POINTS; i++)
             x[i] = i % 3 == 2 && dim == 2
                        ? 0
                        : (fsi_real)(i % 3 == 2 ? 0.25 + 0.2 * check_random(&seed)
                                                : 0.5 + 0.3 * check_random(&seed));
-        s.tracer = x;
-        s.tracers = POINTS;
+        slip.tracer = x;
+        slip.tracers = POINTS;
         (void)flap(&w, 0);
         for (int k = 0; k < steps; k++) {
             memcpy(old, x, sizeof old);
             memcpy(was, w.x, sizeof was);
-            ASSERT(fsi_slip_step(&s, &scene, FSI_R(0.04), NULL) >= 0);
+            ASSERT(fsi_slip_step(&slip, &scene, FSI_R(0.04), NULL) >= 0);
             for (int p = 0; p < POINTS; p++)
                 for (int e = 0; e < elements; e++) { /* looked at 65 times on the way */
                     int in0, in,
@@ -2195,7 +2204,7 @@ TEST C_12_tracers_never_cross_a_moving_shell(void) {
         printf("  %dD: %d of %d tracers crossed a flapping shell in %d steps\n", dim, crossed,
                POINTS, steps);
         ASSERT_EQ(0, crossed);
-        slip_close(&g, &s);
+        slip_close(&grid, &slip);
     }
     ASSERT(moved > 100);
     PASS();

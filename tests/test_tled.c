@@ -37,22 +37,22 @@ static void make_box(int nx, int ny, int nz, double h) {
 }
 
 static fsi_tled_desc box_desc(fsi_tled_material material, double poisson) {
-    fsi_tled_desc d;
-    memset(&d, 0, sizeof d);
-    d.nodes = mesh.nodes;
-    d.tets = mesh.tets;
-    d.x = mesh.x;
-    d.tet = mesh.tet;
-    d.density = 1;
-    d.young = 1;
-    d.poisson = (fsi_real)poisson;
-    d.material = material;
-    return d;
+    fsi_tled_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nodes = mesh.nodes;
+    desc.tets = mesh.tets;
+    desc.x = mesh.x;
+    desc.tet = mesh.tet;
+    desc.density = 1;
+    desc.young = 1;
+    desc.poisson = (fsi_real)poisson;
+    desc.material = material;
+    return desc;
 }
 
-static void shake(fsi_tled *t, double size, uint64_t seed) {
-    for (int i = 0; i < 3 * t->nodes; i++)
-        t->x[i] += (fsi_real)(size * check_random(&seed));
+static void shake(fsi_tled *tled, double size, uint64_t seed) {
+    for (int i = 0; i < 3 * tled->nodes; i++)
+        tled->x[i] += (fsi_real)(size * check_random(&seed));
 }
 
 /* the slow, obvious twin: central differences of the energy */
@@ -61,28 +61,28 @@ TEST forces_are_the_slope_of_the_energy(void) {
         for (int average = 0; average < (kind == FSI_TLED_STVK ? 1 : 2); average++) {
             double scale = 0;
             make_box(2, 2, 1, 1);
-            fsi_tled_desc d = box_desc((fsi_tled_material)kind, 0.3);
-            d.average_pressure = average;
-            fsi_tled t;
-            CHECK_OK(fsi_tled_init(&t, &d));
+            fsi_tled_desc desc = box_desc((fsi_tled_material)kind, 0.3);
+            desc.average_pressure = average;
+            fsi_tled tled;
+            CHECK_OK(fsi_tled_init(&tled, &desc));
             /* some elements turn inside out: the guard is tested too */
-            shake(&t, 0.55, 7);
-            ASSERT(fsi_tled_forces(&t) >= 0);
-            ASSERT(t.inverted > 0 && t.min_j < 0);
-            for (int i = 0; i < 3 * t.nodes; i++)
-                scale = fmax(scale, fabs((double)t.force[i]));
-            for (int i = 0; i < 3 * t.nodes; i++) {
-                fsi_real keep = t.x[i], e = TOL(FSI_R(1e-6), FSI_R(4e-3));
-                t.x[i] = keep + e;
+            shake(&tled, 0.55, 7);
+            ASSERT(fsi_tled_forces(&tled) >= 0);
+            ASSERT(tled.inverted > 0 && tled.min_j < 0);
+            for (int i = 0; i < 3 * tled.nodes; i++)
+                scale = fmax(scale, fabs((double)tled.force[i]));
+            for (int i = 0; i < 3 * tled.nodes; i++) {
+                fsi_real keep = tled.x[i], e = TOL(FSI_R(1e-6), FSI_R(4e-3));
+                tled.x[i] = keep + e;
                 double up;
-                fsi_tled_totals(&t, NULL, &up, NULL, NULL);
-                t.x[i] = keep - e;
+                fsi_tled_totals(&tled, NULL, &up, NULL, NULL);
+                tled.x[i] = keep - e;
                 double down;
-                fsi_tled_totals(&t, NULL, &down, NULL, NULL);
-                t.x[i] = keep;
-                CHECK_NEAR(-(up - down) / (2 * (double)e), t.force[i], scale * TOL(1e-7, 5e-3));
+                fsi_tled_totals(&tled, NULL, &down, NULL, NULL);
+                tled.x[i] = keep;
+                CHECK_NEAR(-(up - down) / (2 * (double)e), tled.force[i], scale * TOL(1e-7, 5e-3));
             }
-            fsi_tled_free(&t);
+            fsi_tled_free(&tled);
         }
     PASS();
 }
@@ -99,33 +99,33 @@ TEST S_01_patch_and_S_02_rotation(void) {
             for (int a = 0; a < 3 && in; a++)
                 x[a] += (fsi_real)(0.2 * check_random(&seed));
         }
-        fsi_tled_desc d = box_desc((fsi_tled_material)kind, 0.3);
-        fsi_tled t;
-        CHECK_OK(fsi_tled_init(&t, &d));
-        for (int i = 0; i < t.nodes; i++) { /* affine: inner nodes feel nothing */
-            fsi_real *x = t.x + 3 * i, X[3];
-            memcpy(X, t.x0 + 3 * i, sizeof X);
+        fsi_tled_desc desc = box_desc((fsi_tled_material)kind, 0.3);
+        fsi_tled tled;
+        CHECK_OK(fsi_tled_init(&tled, &desc));
+        for (int i = 0; i < tled.nodes; i++) { /* affine: inner nodes feel nothing */
+            fsi_real *x = tled.x + 3 * i, X[3];
+            memcpy(X, tled.x0 + 3 * i, sizeof X);
             x[0] = FSI_R(1.1) * X[0] + FSI_R(0.2) * X[1];
             x[1] = FSI_R(0.9) * X[1] - FSI_R(0.1) * X[2];
             x[2] = FSI_R(1.05) * X[2] + FSI_R(0.05) * X[0];
         }
-        CHECK_OK(fsi_tled_forces(&t));
-        for (int i = 0; i < t.nodes; i++) {
-            const fsi_real *x = t.x0 + 3 * i;
+        CHECK_OK(fsi_tled_forces(&tled));
+        for (int i = 0; i < tled.nodes; i++) {
+            const fsi_real *x = tled.x0 + 3 * i;
             if (x[0] > FSI_R(0.1) && x[0] < FSI_R(2.9) && x[1] > FSI_R(0.1) && x[1] < FSI_R(2.9)
                 && x[2] > FSI_R(0.1) && x[2] < FSI_R(2.9))
-                CHECK_MOST(fsi_max_abs(3, t.force + 3 * i), TOL(1e-12, 2e-6));
+                CHECK_MOST(fsi_max_abs(3, tled.force + 3 * i), TOL(1e-12, 2e-6));
         }
         /* turned by 90 degrees: no force at all */
-        for (int i = 0; i < t.nodes; i++) {
-            fsi_real *x = t.x + 3 * i;
-            x[0] = -t.x0[3 * i + 1];
-            x[1] = t.x0[3 * i];
-            x[2] = t.x0[3 * i + 2];
+        for (int i = 0; i < tled.nodes; i++) {
+            fsi_real *x = tled.x + 3 * i;
+            x[0] = -tled.x0[3 * i + 1];
+            x[1] = tled.x0[3 * i];
+            x[2] = tled.x0[3 * i + 2];
         }
-        CHECK_OK(fsi_tled_forces(&t));
-        CHECK_MOST(fsi_max_abs(3 * (size_t)t.nodes, t.force), TOL(1e-12, 2e-6));
-        fsi_tled_free(&t);
+        CHECK_OK(fsi_tled_forces(&tled));
+        CHECK_MOST(fsi_max_abs(3 * (size_t)tled.nodes, tled.force), TOL(1e-12, 2e-6));
+        fsi_tled_free(&tled);
     }
     PASS();
 }
@@ -152,12 +152,12 @@ TEST S_09_critical_step_of_one_tetrahedron(void) {
     for (int regular = 0; regular < 2; regular++)
         for (int k = 0; k < 3; k++) {
             one_tet(regular);
-            fsi_tled_desc d = box_desc(FSI_TLED_NEOHOOKEAN, nu[k]);
-            fsi_tled t;
-            CHECK_OK(fsi_tled_init(&t, &d));
-            CHECK_NEAR(omega[regular][k], 2 / (double)t.dt_critical, 3e-6);
-            CHECK_REL(0.8 * (double)t.dt_critical, fsi_tled_max_dt(&t), 1e-6);
-            fsi_tled_free(&t);
+            fsi_tled_desc desc = box_desc(FSI_TLED_NEOHOOKEAN, nu[k]);
+            fsi_tled tled;
+            CHECK_OK(fsi_tled_init(&tled, &desc));
+            CHECK_NEAR(omega[regular][k], 2 / (double)tled.dt_critical, 3e-6);
+            CHECK_REL(0.8 * (double)tled.dt_critical, fsi_tled_max_dt(&tled), 1e-6);
+            fsi_tled_free(&tled);
         }
     PASS();
 }
@@ -167,24 +167,24 @@ static double run_amplitude(double factor, int steps) {
     uint64_t seed = 11;
     double most = 0;
     one_tet(0);
-    fsi_tled_desc d = box_desc(FSI_TLED_STVK, 0.3);
-    fsi_tled t;
-    if (fsi_tled_init(&t, &d) != FSI_OK)
+    fsi_tled_desc desc = box_desc(FSI_TLED_STVK, 0.3);
+    fsi_tled tled;
+    if (fsi_tled_init(&tled, &desc) != FSI_OK)
         return -1;
     for (int i = 0; i < 12; i++)
-        t.v[i] = (fsi_real)(1e-5 * check_random(&seed));
+        tled.v[i] = (fsi_real)(1e-5 * check_random(&seed));
     int k;
     for (k = 0; k < steps; k++) {
-        if (fsi_tled_step(&t, (fsi_real)factor * t.dt_critical) < 0)
+        if (fsi_tled_step(&tled, (fsi_real)factor * tled.dt_critical) < 0)
             break;
         if (k % 16 == 0)
-            for (int i = 0; i < t.tets; i++) {
-                fsi_mat3 F = fsi_tled_gradient(&t, i);
+            for (int i = 0; i < tled.tets; i++) {
+                fsi_mat3 F = fsi_tled_gradient(&tled, i);
                 for (int a = 0; a < 9; a++)
                     most = fmax(most, fabs((double)F.m[a] - (a % 4 == 0)));
             }
     }
-    fsi_tled_free(&t);
+    fsi_tled_free(&tled);
     return k < steps ? 1e30 : most;
 }
 
@@ -203,31 +203,31 @@ TEST S_10_element_bound_holds_for_the_mesh(void) {
     make_box(3, 2, 2, 0.5);
     for (int i = 0; i < 3 * mesh.nodes; i++)
         mesh.x[i] += (fsi_real)(0.08 * check_random(&seed));
-    fsi_tled_desc d = box_desc(FSI_TLED_NEOHOOKEAN, 0.3);
-    fsi_tled t;
-    CHECK_OK(fsi_tled_init(&t, &d));
-    for (int i = 0; i < 3 * t.nodes; i++)
+    fsi_tled_desc desc = box_desc(FSI_TLED_NEOHOOKEAN, 0.3);
+    fsi_tled tled;
+    CHECK_OK(fsi_tled_init(&tled, &desc));
+    for (int i = 0; i < 3 * tled.nodes; i++)
         u[i] = (fsi_real)check_random(&seed);
     for (int k = 0; k < 300; k++) {
-        norm = fsi_norm(3 * (size_t)t.nodes, u);
-        for (int i = 0; i < 3 * t.nodes; i++)
-            t.x[i] = t.x0[i] + (fsi_real)(e * (double)u[i] / norm);
-        CHECK_OK(fsi_tled_forces(&t));
-        for (int i = 0; i < 3 * t.nodes; i++)
-            f[i] = t.force[i];
-        for (int i = 0; i < 3 * t.nodes; i++)
-            t.x[i] = t.x0[i] - (fsi_real)(e * (double)u[i] / norm);
-        CHECK_OK(fsi_tled_forces(&t));
-        for (int i = 0; i < 3 * t.nodes; i++)
-            u[i] = (t.force[i] - f[i]) / (fsi_real)(2 * e) / t.mass[i / 3];
-        lambda = fsi_norm(3 * (size_t)t.nodes, u);
+        norm = fsi_norm(3 * (size_t)tled.nodes, u);
+        for (int i = 0; i < 3 * tled.nodes; i++)
+            tled.x[i] = tled.x0[i] + (fsi_real)(e * (double)u[i] / norm);
+        CHECK_OK(fsi_tled_forces(&tled));
+        for (int i = 0; i < 3 * tled.nodes; i++)
+            f[i] = tled.force[i];
+        for (int i = 0; i < 3 * tled.nodes; i++)
+            tled.x[i] = tled.x0[i] - (fsi_real)(e * (double)u[i] / norm);
+        CHECK_OK(fsi_tled_forces(&tled));
+        for (int i = 0; i < 3 * tled.nodes; i++)
+            u[i] = (tled.force[i] - f[i]) / (fsi_real)(2 * e) / tled.mass[i / 3];
+        lambda = fsi_norm(3 * (size_t)tled.nodes, u);
     }
-    CHECK_MOST(sqrt(lambda), 2 / (double)t.dt_critical * TOL(1.0, 1.01));
-    ASSERT(sqrt(lambda) > 0.5 * 2 / (double)t.dt_critical); /* and the bound is not silly */
-    for (int i = 0; i < t.tets; i++)
-        ASSERT(t.dt_element[i] >= t.dt_critical);
-    ASSERT(t.dt_element[t.worst] == t.dt_critical);
-    fsi_tled_free(&t);
+    CHECK_MOST(sqrt(lambda), 2 / (double)tled.dt_critical * TOL(1.0, 1.01));
+    ASSERT(sqrt(lambda) > 0.5 * 2 / (double)tled.dt_critical); /* and the bound is not silly */
+    for (int i = 0; i < tled.tets; i++)
+        ASSERT(tled.dt_element[i] >= tled.dt_critical);
+    ASSERT(tled.dt_element[tled.worst] == tled.dt_critical);
+    fsi_tled_free(&tled);
     PASS();
 }
 
@@ -239,22 +239,22 @@ TEST S_11_energy_and_momentum_in_free_vibration(void) {
         uint64_t seed = 9;
         int steps = 10000, n0 = 0, n1 = 0;
         make_box(2, 1, 1, 1);
-        fsi_tled_desc d = box_desc((fsi_tled_material)kind, 0.3);
-        fsi_tled t;
-        CHECK_OK(fsi_tled_init(&t, &d));
-        for (i = 0; i < 3 * t.nodes; i++)
-            t.v[i] = (fsi_real)(0.05 * check_random(&seed));
-        for (i = 0; i < 3 * t.nodes; i++)
-            p += (double)t.mass[i / 3] * fabs((double)t.v[i]);
-        fsi_tled_totals(&t, NULL, NULL, P0, NULL);
+        fsi_tled_desc desc = box_desc((fsi_tled_material)kind, 0.3);
+        fsi_tled tled;
+        CHECK_OK(fsi_tled_init(&tled, &desc));
+        for (i = 0; i < 3 * tled.nodes; i++)
+            tled.v[i] = (fsi_real)(0.05 * check_random(&seed));
+        for (i = 0; i < 3 * tled.nodes; i++)
+            p += (double)tled.mass[i / 3] * fabs((double)tled.v[i]);
+        fsi_tled_totals(&tled, NULL, NULL, P0, NULL);
         for (int k = 0; k < steps; k++) {
-            memcpy(old, t.v, 3 * (size_t)t.nodes * sizeof *old);
-            CHECK_OK(fsi_tled_accelerate(&t, t.dt_critical / 2));
+            memcpy(old, tled.v, 3 * (size_t)tled.nodes * sizeof *old);
+            CHECK_OK(fsi_tled_accelerate(&tled, tled.dt_critical / 2));
             /* kinetic energy at the time of the positions */
             if (k < 1000 || k >= steps - 1000) {
-                fsi_tled_totals(&t, NULL, &el, NULL, NULL);
-                for (ke = 0, i = 0; i < 3 * t.nodes; i++)
-                    ke += (double)t.mass[i / 3] / 8 * pow((double)old[i] + (double)t.v[i], 2);
+                fsi_tled_totals(&tled, NULL, &el, NULL, NULL);
+                for (ke = 0, i = 0; i < 3 * tled.nodes; i++)
+                    ke += (double)tled.mass[i / 3] / 8 * pow((double)old[i] + (double)tled.v[i], 2);
                 if (k > 0 && k < 1000) {
                     start += ke + el;
                     n0++;
@@ -264,14 +264,14 @@ TEST S_11_energy_and_momentum_in_free_vibration(void) {
                     n1++;
                 }
             }
-            CHECK_OK(fsi_tled_move(&t, t.dt_critical / 2));
+            CHECK_OK(fsi_tled_move(&tled, tled.dt_critical / 2));
         }
-        fsi_tled_totals(&t, NULL, NULL, P, NULL);
+        fsi_tled_totals(&tled, NULL, NULL, P, NULL);
         CHECK_REL(start / n0, late / n1, TOL(1e-3, 1e-3));
         for (int dd = 0; dd < 3; dd++) {
             CHECK_NEAR(P0[dd], P[dd], p * TOL(1e-10, 1e-4));
         }
-        fsi_tled_free(&t);
+        fsi_tled_free(&tled);
     }
     PASS();
 }
@@ -281,22 +281,22 @@ TEST S_11_angular_momentum(void) {
     double L0[3] = {0, 0, 0}, L1[3];
     uint64_t seed = 19;
     make_box(2, 1, 1, 1);
-    fsi_tled_desc d = box_desc(FSI_TLED_NEOHOOKEAN, 0.3);
-    fsi_tled t;
-    CHECK_OK(fsi_tled_init(&t, &d));
-    for (int i = 0; i < 3 * t.nodes; i++)
-        t.v[i] = (fsi_real)(0.1 * check_random(&seed));
+    fsi_tled_desc desc = box_desc(FSI_TLED_NEOHOOKEAN, 0.3);
+    fsi_tled tled;
+    CHECK_OK(fsi_tled_init(&tled, &desc));
+    for (int i = 0; i < 3 * tled.nodes; i++)
+        tled.v[i] = (fsi_real)(0.1 * check_random(&seed));
     /* L = sum m x(n) x v(n+1/2): x(n+1) = x(n) + dt v changes nothing in it */
     for (int k = 0; k < 1000; k++) {
-        CHECK_OK(fsi_tled_accelerate(&t, t.dt_critical / 2));
-        fsi_tled_totals(&t, NULL, NULL, NULL, L1);
+        CHECK_OK(fsi_tled_accelerate(&tled, tled.dt_critical / 2));
+        fsi_tled_totals(&tled, NULL, NULL, NULL, L1);
         if (k == 0)
             memcpy(L0, L1, sizeof L0);
-        CHECK_OK(fsi_tled_move(&t, t.dt_critical / 2));
+        CHECK_OK(fsi_tled_move(&tled, tled.dt_critical / 2));
     }
     for (int a = 0; a < 3; a++)
         CHECK_NEAR(L0[a], L1[a], TOL(1e-11, 1e-4));
-    fsi_tled_free(&t);
+    fsi_tled_free(&tled);
     PASS();
 }
 
@@ -305,46 +305,46 @@ TEST S_11_angular_momentum(void) {
 static int pulled_cube(double stretch, double *lateral, double *stress) {
     double f = 0;
     make_box(1, 1, 1, 1);
-    fsi_tled_desc d = box_desc(FSI_TLED_NEOHOOKEAN, 0.3);
-    d.damping = FSI_R(1.2);
-    fsi_tled t;
-    if (fsi_tled_init(&t, &d) != FSI_OK)
+    fsi_tled_desc desc = box_desc(FSI_TLED_NEOHOOKEAN, 0.3);
+    desc.damping = FSI_R(1.2);
+    fsi_tled tled;
+    if (fsi_tled_init(&tled, &desc) != FSI_OK)
         return 0;
-    fsi_real dt = t.dt_critical * FSI_R(0.4);
+    fsi_real dt = tled.dt_critical * FSI_R(0.4);
     int n = (int)(20 / (double)dt);
     int i;
     for (int k = 0; k < 4 * n; k++) {
-        for (i = 0; i < t.nodes; i++) { /* slide freely along the driven faces */
-            fsi_real speed = t.x0[3 * i] > FSI_R(0.5) && k < n
+        for (i = 0; i < tled.nodes; i++) { /* slide freely along the driven faces */
+            fsi_real speed = tled.x0[3 * i] > FSI_R(0.5) && k < n
                                  ? (fsi_real)((stretch - 1) / ((double)n * (double)dt))
                                  : 0;
             if (k == 0)
-                t.v[3 * i] = 0;
-            t.drive[3 * i] = speed;
+                tled.v[3 * i] = 0;
+            tled.drive[3 * i] = speed;
         }
-        if (fsi_tled_accelerate(&t, dt) < 0)
+        if (fsi_tled_accelerate(&tled, dt) < 0)
             return 0;
-        for (i = 0; i < t.nodes; i++)
-            t.v[3 * i] = t.drive[3 * i];
+        for (i = 0; i < tled.nodes; i++)
+            tled.v[3 * i] = tled.drive[3 * i];
         /* the corner at the origin stays on its axes */
-        for (i = 0; i < t.nodes; i++) {
-            if (t.x0[3 * i + 1] < FSI_R(0.5))
-                t.v[3 * i + 1] = 0;
-            if (t.x0[3 * i + 2] < FSI_R(0.5))
-                t.v[3 * i + 2] = 0;
+        for (i = 0; i < tled.nodes; i++) {
+            if (tled.x0[3 * i + 1] < FSI_R(0.5))
+                tled.v[3 * i + 1] = 0;
+            if (tled.x0[3 * i + 2] < FSI_R(0.5))
+                tled.v[3 * i + 2] = 0;
         }
-        if (fsi_tled_move(&t, dt) < 0)
+        if (fsi_tled_move(&tled, dt) < 0)
             return 0;
     }
-    fsi_tled_forces(&t);
-    for (*lateral = 0, i = 0; i < t.nodes; i++) {
-        if (t.x0[3 * i] > FSI_R(0.5))
-            f -= (double)t.force[3 * i];
-        if (t.x0[3 * i + 1] > FSI_R(0.5))
-            *lateral += (double)t.x[3 * i + 1] / 4;
+    fsi_tled_forces(&tled);
+    for (*lateral = 0, i = 0; i < tled.nodes; i++) {
+        if (tled.x0[3 * i] > FSI_R(0.5))
+            f -= (double)tled.force[3 * i];
+        if (tled.x0[3 * i + 1] > FSI_R(0.5))
+            *lateral += (double)tled.x[3 * i + 1] / 4;
     }
     *stress = f;
-    fsi_tled_free(&t);
+    fsi_tled_free(&tled);
     return 1;
 }
 
@@ -367,40 +367,41 @@ static double cantilever(int n, double poisson, fsi_tled_material material, int 
                          double load) {
     double h = 0.1 / n, u = 0, w = 0;
     make_box(10 * n, n, n, h);
-    fsi_tled_desc d = box_desc(material, poisson);
-    d.density = 1000;
-    d.young = FSI_R(1e6);
-    d.average_pressure = average;
+    fsi_tled_desc desc = box_desc(material, poisson);
+    desc.density = 1000;
+    desc.young = FSI_R(1e6);
+    desc.average_pressure = average;
     /* 2 omega_1 of the bending mode: nearly critical */
-    d.damping = FSI_R(8.0);
-    fsi_tled t;
-    if (fsi_tled_init(&t, &d) != FSI_OK)
+    desc.damping = FSI_R(8.0);
+    fsi_tled tled;
+    if (fsi_tled_init(&tled, &desc) != FSI_OK)
         return -1;
-    for (int i = 0; i < t.nodes; i++)
-        if (t.x0[3 * i] < (fsi_real)(h / 2))
-            fsi_tled_fix(&t, i, fsi_vec(0, 0, 0));
+    for (int i = 0; i < tled.nodes; i++)
+        if (tled.x0[3 * i] < (fsi_real)(h / 2))
+            fsi_tled_fix(&tled, i, fsi_vec(0, 0, 0));
     /* tip load: a third of each face's share to its corners */
     for (int i = 0; i < 6 * n * n * 10 * n; i++) {
         static const int face[4][3] = {{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}};
         int a, tip;
         for (int c = 0; c < 4; c++) {
             for (tip = 0, a = 0; a < 3; a++)
-                tip += t.x0[3 * t.tet[4 * i + face[c][a]]] > (fsi_real)(1 - h / 2);
+                tip += tled.x0[3 * tled.tet[4 * i + face[c][a]]] > (fsi_real)(1 - h / 2);
             for (a = 0; a < 3 && tip == 3; a++)
-                t.fext[3 * t.tet[4 * i + face[c][a]] + 1] += (fsi_real)(load / (2 * n * n) / 3);
+                tled.fext[3 * tled.tet[4 * i + face[c][a]] + 1] +=
+                    (fsi_real)(load / (2 * n * n) / 3);
         }
     }
-    int steps = (int)(4.0 / (double)fsi_tled_max_dt(&t));
+    int steps = (int)(4.0 / (double)fsi_tled_max_dt(&tled));
     int k;
     for (k = 0; k < steps; k++)
-        if (fsi_tled_step(&t, fsi_tled_max_dt(&t)) < 0)
+        if (fsi_tled_step(&tled, fsi_tled_max_dt(&tled)) < 0)
             break;
-    for (int i = 0; i < t.nodes; i++)
-        if (t.x0[3 * i] > (fsi_real)(1 - h / 2)) {
-            u += (double)(t.x[3 * i + 1] - t.x0[3 * i + 1]);
+    for (int i = 0; i < tled.nodes; i++)
+        if (tled.x0[3 * i] > (fsi_real)(1 - h / 2)) {
+            u += (double)(tled.x[3 * i + 1] - tled.x0[3 * i + 1]);
             w += 1;
         }
-    fsi_tled_free(&t);
+    fsi_tled_free(&tled);
     return k < steps ? -1 : u / w;
 }
 
@@ -417,19 +418,19 @@ TEST S_12_cantilever_equals_implicit_static(void) {
 /* The mesh as a plate in the plane y = 0, clamped at x = 0 and pulled along y at x = 1: its tip by
    small strains, K_ab = V (lambda g_a g_b^T + mu g_b g_a^T + mu g_a . g_b) in one dense matrix. The
    slow, obvious twin of what the steps come to rest at. */
-static double dense_plate(const fsi_tled *t) {
-    int n = 3 * t->nodes, i;
+static double dense_plate(const fsi_tled *tled) {
+    int n = 3 * tled->nodes, i;
     fsi_real *K = (fsi_real *)calloc((size_t)n * (size_t)n, sizeof *K),
              *u = (fsi_real *)calloc((size_t)n, sizeof *u);
-    double lambda = (double)(t->desc.young * t->desc.poisson
-                             / ((1 + t->desc.poisson) * (1 - 2 * t->desc.poisson))),
-           mu = (double)(t->desc.young / (2 + 2 * t->desc.poisson));
+    double lambda = (double)(tled->desc.young * tled->desc.poisson
+                             / ((1 + tled->desc.poisson) * (1 - 2 * tled->desc.poisson))),
+           mu = (double)(tled->desc.young / (2 + 2 * tled->desc.poisson));
     double tip = -1, top = 0;
-    for (int e = 0; e < t->tets; e++) {
+    for (int e = 0; e < tled->tets; e++) {
         fsi_vec3 x[4];
         fsi_real g[4][3];
         for (int a = 0; a < 4; a++)
-            x[a] = fsi_vec_load(t->x0 + 3 * t->tet[4 * e + a]);
+            x[a] = fsi_vec_load(tled->x0 + 3 * tled->tet[4 * e + a]);
         /* g_a: normal of the face opposite to corner a over the height of a */
         for (int a = 0; a < 4; a++) {
             fsi_vec3 c = fsi_vec_cross(fsi_vec_sub(x[(a + 2) % 4], x[(a + 1) % 4]),
@@ -446,7 +447,7 @@ static double dense_plate(const fsi_tled *t) {
                 for (i = 0; i < 3; i++)
                     for (int j = 0; j < 3; j++) {
                         fsi_real *at =
-                            K + (3 * t->tet[4 * e + a] + i) * n + 3 * t->tet[4 * e + b] + j;
+                            K + (3 * tled->tet[4 * e + a] + i) * n + 3 * tled->tet[4 * e + b] + j;
                         *at += (fsi_real)(V
                                           * (lambda * (double)(g[a][i] * g[b][j])
                                              + mu * (double)(g[b][i] * g[a][j])));
@@ -457,15 +458,15 @@ static double dense_plate(const fsi_tled *t) {
                     }
     }
     for (i = 0; i < n; i++) {
-        u[i] = t->inverse_mass[i / 3] == 0 ? 0 : t->fext[i];
+        u[i] = tled->inverse_mass[i / 3] == 0 ? 0 : tled->fext[i];
         for (int j = 0; j < n; j++)
-            if (t->inverse_mass[i / 3] == 0 || t->inverse_mass[j / 3] == 0)
+            if (tled->inverse_mass[i / 3] == 0 || tled->inverse_mass[j / 3] == 0)
                 K[i * n + j] = i == j;
     }
     if (fsi_dense_cholesky(n, K) == FSI_OK) {
         fsi_dense_cholesky_solve(n, K, u);
-        for (tip = 0, i = 0; i < t->nodes; i++)
-            if (t->fext[3 * i + 1] > 0) {
+        for (tip = 0, i = 0; i < tled->nodes; i++)
+            if (tled->fext[3 * i + 1] > 0) {
                 tip += (double)u[3 * i + 1];
                 top++;
             }
@@ -484,32 +485,32 @@ static double thin_plate(int n, double thick, double poisson, double *dense) {
     make_box(10 * n, 1, 3 * n, h);
     for (int i = 0; i < mesh.nodes; i++)
         mesh.x[3 * i + 1] *= (fsi_real)(thick / h);
-    fsi_tled_desc d = box_desc(FSI_TLED_STVK, poisson);
-    d.density = 1000;
-    d.young = FSI_R(1e6);
-    d.damping = 1;
-    fsi_tled t;
-    if (fsi_tled_init(&t, &d) != FSI_OK)
+    fsi_tled_desc desc = box_desc(FSI_TLED_STVK, poisson);
+    desc.density = 1000;
+    desc.young = FSI_R(1e6);
+    desc.damping = 1;
+    fsi_tled tled;
+    if (fsi_tled_init(&tled, &desc) != FSI_OK)
         return -1;
-    for (int i = 0; i < t.nodes; i++) {
-        if (t.x0[3 * i] < (fsi_real)(h / 2))
-            fsi_tled_fix(&t, i, fsi_vec(0, 0, 0));
-        if (t.x0[3 * i] > (fsi_real)(1 - h / 2))
-            t.fext[3 * i + 1] = (fsi_real)(P / (2 * (3 * n + 1)));
+    for (int i = 0; i < tled.nodes; i++) {
+        if (tled.x0[3 * i] < (fsi_real)(h / 2))
+            fsi_tled_fix(&tled, i, fsi_vec(0, 0, 0));
+        if (tled.x0[3 * i] > (fsi_real)(1 - h / 2))
+            tled.fext[3 * i + 1] = (fsi_real)(P / (2 * (3 * n + 1)));
     }
-    *dense = dense_plate(&t);
+    *dense = dense_plate(&tled);
     /* about the first one: a quarter of the mass at the tip */
     double omega = sqrt(P / *dense / (0.25 * 1000 * 0.3 * thick));
-    t.desc.damping = (fsi_real)(2 * omega);
-    int steps = (int)(14 / omega / (double)fsi_tled_max_dt(&t));
+    tled.desc.damping = (fsi_real)(2 * omega);
+    int steps = (int)(14 / omega / (double)fsi_tled_max_dt(&tled));
     int k;
     for (k = 0; k < steps; k++)
-        if (fsi_tled_step(&t, fsi_tled_max_dt(&t)) < 0)
+        if (fsi_tled_step(&tled, fsi_tled_max_dt(&tled)) < 0)
             break;
-    for (int i = 0; i < t.nodes; i++)
-        if (t.fext[3 * i + 1] > 0)
-            tip += (double)(t.x[3 * i + 1] - t.x0[3 * i + 1]) / (2 * (3 * n + 1));
-    fsi_tled_free(&t);
+    for (int i = 0; i < tled.nodes; i++)
+        if (tled.fext[3 * i + 1] > 0)
+            tip += (double)(tled.x[3 * i + 1] - tled.x0[3 * i + 1]) / (2 * (3 * n + 1));
+    fsi_tled_free(&tled);
     *dense /= theory;
     return k < steps ? -1 : tip / theory;
 }
@@ -553,53 +554,53 @@ TEST averaged_pressure_unlocks(void) {
 
 TEST fixed_and_driven_nodes(void) {
     make_box(1, 1, 1, 1);
-    fsi_tled_desc d = box_desc(FSI_TLED_NEARLY, 0.3);
-    d.gravity = fsi_vec(0, -1, 0);
-    fsi_tled t;
-    CHECK_OK(fsi_tled_init(&t, &d));
-    CHECK_OK(fsi_tled_fix(&t, 0, fsi_vec(0, 0, 0)));
-    CHECK_OK(fsi_tled_fix(&t, 1, fsi_vec(FSI_R(0.1), 0, 0)));
+    fsi_tled_desc desc = box_desc(FSI_TLED_NEARLY, 0.3);
+    desc.gravity = fsi_vec(0, -1, 0);
+    fsi_tled tled;
+    CHECK_OK(fsi_tled_init(&tled, &desc));
+    CHECK_OK(fsi_tled_fix(&tled, 0, fsi_vec(0, 0, 0)));
+    CHECK_OK(fsi_tled_fix(&tled, 1, fsi_vec(FSI_R(0.1), 0, 0)));
     for (int k = 0; k < 10; k++)
-        CHECK_OK(fsi_tled_step(&t, FSI_R(0.05)));
-    CHECK_NEAR(0, fsi_max_abs(3, t.x), 0);
-    CHECK_NEAR(1.05, t.x[3], TOL(1e-14, 1e-6));
-    CHECK_OK(fsi_tled_unfix(&t, 1));
-    ASSERT(t.inverse_mass[1] > 0);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_tled_fix(&t, 8, fsi_vec(0, 0, 0)));
-    CHECK_RESULT(FSI_DT_TOO_LARGE, fsi_tled_step(&t, t.dt_critical));
-    fsi_tled_free(&t);
+        CHECK_OK(fsi_tled_step(&tled, FSI_R(0.05)));
+    CHECK_NEAR(0, fsi_max_abs(3, tled.x), 0);
+    CHECK_NEAR(1.05, tled.x[3], TOL(1e-14, 1e-6));
+    CHECK_OK(fsi_tled_unfix(&tled, 1));
+    ASSERT(tled.inverse_mass[1] > 0);
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_tled_fix(&tled, 8, fsi_vec(0, 0, 0)));
+    CHECK_RESULT(FSI_DT_TOO_LARGE, fsi_tled_step(&tled, tled.dt_critical));
+    fsi_tled_free(&tled);
     PASS();
 }
 
 TEST free_fall_is_exact(void) {
     make_box(1, 1, 1, 1);
-    fsi_tled_desc d = box_desc(FSI_TLED_STVK, 0.3);
-    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    fsi_tled t;
-    CHECK_OK(fsi_tled_init(&t, &d));
+    fsi_tled_desc desc = box_desc(FSI_TLED_STVK, 0.3);
+    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    fsi_tled tled;
+    CHECK_OK(fsi_tled_init(&tled, &desc));
     for (int k = 0; k < 100; k++)
-        CHECK_OK(fsi_tled_step(&t, FSI_R(0.01)));
-    CHECK_NEAR(-9.81 / 2, t.x[1], TOL(1e-11, 1e-3)); /* g t^2 / 2 at t = 1 */
-    fsi_tled_free(&t);
+        CHECK_OK(fsi_tled_step(&tled, FSI_R(0.01)));
+    CHECK_NEAR(-9.81 / 2, tled.x[1], TOL(1e-11, 1e-3)); /* g t^2 / 2 at t = 1 */
+    fsi_tled_free(&tled);
     PASS();
 }
 
 TEST inversion_is_reported_and_heals(void) {
     for (int kind = 0; kind < 3; kind += 2) { /* the two laws with a barrier */
-        fsi_result r = FSI_OK;
+        fsi_result result = FSI_OK;
         one_tet(0);
-        fsi_tled_desc d = box_desc((fsi_tled_material)kind, 0.3);
-        d.damping = 2;
-        fsi_tled t;
-        CHECK_OK(fsi_tled_init(&t, &d));
-        t.x[9 + 2] = FSI_R(-0.5); /* the top pushed through the bottom */
-        CHECK_RESULT(FSI_CAPPED, fsi_tled_step(&t, t.dt_critical / 100));
-        ASSERT(t.inverted == 1 && t.min_j < 0);
-        for (int k = 0; k < 20000 && r >= 0; k++)
-            r = fsi_tled_step(&t, t.dt_critical / 20);
-        CHECK_OK(r);
-        ASSERT(t.inverted == 0 && t.min_j > FSI_R(0.9));
-        fsi_tled_free(&t);
+        fsi_tled_desc desc = box_desc((fsi_tled_material)kind, 0.3);
+        desc.damping = 2;
+        fsi_tled tled;
+        CHECK_OK(fsi_tled_init(&tled, &desc));
+        tled.x[9 + 2] = FSI_R(-0.5); /* the top pushed through the bottom */
+        CHECK_RESULT(FSI_CAPPED, fsi_tled_step(&tled, tled.dt_critical / 100));
+        ASSERT(tled.inverted == 1 && tled.min_j < 0);
+        for (int k = 0; k < 20000 && result >= 0; k++)
+            result = fsi_tled_step(&tled, tled.dt_critical / 20);
+        CHECK_OK(result);
+        ASSERT(tled.inverted == 0 && tled.min_j > FSI_R(0.9));
+        fsi_tled_free(&tled);
     }
     PASS();
 }
@@ -607,18 +608,18 @@ TEST inversion_is_reported_and_heals(void) {
 static uint64_t run_hash(int threads, int kind, int average) {
     check_threads(threads);
     make_box(16, 6, 6, 0.1);
-    fsi_tled_desc d = box_desc((fsi_tled_material)kind, 0.4);
-    d.average_pressure = average;
-    d.gravity = fsi_vec(0, -1, 0);
-    fsi_tled t;
-    if (fsi_tled_init(&t, &d) != FSI_OK)
+    fsi_tled_desc desc = box_desc((fsi_tled_material)kind, 0.4);
+    desc.average_pressure = average;
+    desc.gravity = fsi_vec(0, -1, 0);
+    fsi_tled tled;
+    if (fsi_tled_init(&tled, &desc) != FSI_OK)
         return 0;
     for (int k = 0; k < 7 * 7; k++)
-        fsi_tled_fix(&t, 17 * k, fsi_vec(0, 0, 0));
+        fsi_tled_fix(&tled, 17 * k, fsi_vec(0, 0, 0));
     for (int k = 0; k < 20; k++)
-        fsi_tled_step(&t, fsi_tled_max_dt(&t));
-    uint64_t h = check_hash(t.x, 3 * (size_t)t.nodes * sizeof *t.x, 1);
-    fsi_tled_free(&t);
+        fsi_tled_step(&tled, fsi_tled_max_dt(&tled));
+    uint64_t h = check_hash(tled.x, 3 * (size_t)tled.nodes * sizeof *tled.x, 1);
+    fsi_tled_free(&tled);
     check_threads(1);
     return h;
 }
@@ -636,29 +637,29 @@ TEST same_bits_for_any_thread_count(void) {
 
 TEST saved_runs_continue_bit_for_bit(void) {
     make_box(3, 2, 2, 0.5);
-    fsi_tled_desc d = box_desc(FSI_TLED_NEARLY, 0.4);
-    fsi_tled t;
-    CHECK_OK(fsi_tled_init(&t, &d));
-    shake(&t, 0.05, 3);
+    fsi_tled_desc desc = box_desc(FSI_TLED_NEARLY, 0.4);
+    fsi_tled tled;
+    CHECK_OK(fsi_tled_init(&tled, &desc));
+    shake(&tled, 0.05, 3);
     for (int k = 0; k < 10; k++)
-        CHECK_OK(fsi_tled_step(&t, fsi_tled_max_dt(&t)));
-    void *state = malloc(fsi_tled_state_size(&t));
-    CHECK_OK(fsi_tled_save(&t, state));
+        CHECK_OK(fsi_tled_step(&tled, fsi_tled_max_dt(&tled)));
+    void *state = malloc(fsi_tled_state_size(&tled));
+    CHECK_OK(fsi_tled_save(&tled, state));
     for (int k = 0; k < 10; k++)
-        CHECK_OK(fsi_tled_step(&t, fsi_tled_max_dt(&t)));
-    uint64_t h = check_hash(t.x, 3 * (size_t)t.nodes * sizeof *t.x, 1);
-    CHECK_OK(fsi_tled_restore(&t, state));
+        CHECK_OK(fsi_tled_step(&tled, fsi_tled_max_dt(&tled)));
+    uint64_t h = check_hash(tled.x, 3 * (size_t)tled.nodes * sizeof *tled.x, 1);
+    CHECK_OK(fsi_tled_restore(&tled, state));
     for (int k = 0; k < 10; k++)
-        CHECK_OK(fsi_tled_step(&t, fsi_tled_max_dt(&t)));
-    ASSERT(check_hash(t.x, 3 * (size_t)t.nodes * sizeof *t.x, 1) == h);
+        CHECK_OK(fsi_tled_step(&tled, fsi_tled_max_dt(&tled)));
+    ASSERT(check_hash(tled.x, 3 * (size_t)tled.nodes * sizeof *tled.x, 1) == h);
     free(state);
-    fsi_tled_free(&t);
+    fsi_tled_free(&tled);
     PASS();
 }
 
 /* the skin, and closest triangle, ray and sphere on it */
 TEST surface_is_closed_and_found(void) {
-    fsi_hit near[8];
+    fsi_hit nearby[8];
     double volume = 0;
     make_box(3, 2, 2, 0.5);
     /* any orientation */
@@ -667,20 +668,20 @@ TEST surface_is_closed_and_found(void) {
         mesh.tet[4 * i] = mesh.tet[4 * i + 1];
         mesh.tet[4 * i + 1] = k;
     }
-    fsi_tled_desc d = box_desc(FSI_TLED_NEARLY, 0.4);
-    fsi_tled t;
-    CHECK_OK(fsi_tled_init(&t, &d));
-    fsi_surface s = fsi_tled_surface(&t);
-    ASSERT_EQ(2 * 2 * (3 * 2 + 3 * 2 + 2 * 2), s.element_count);
-    for (int i = 0; i < s.element_count; i++) {
-        fsi_vec3 a = fsi_vec_load(s.x + 3 * s.index[3 * i]);
-        volume += (double)fsi_vec_dot(a, fsi_surface_normal(&s, i)) / 3;
+    fsi_tled_desc desc = box_desc(FSI_TLED_NEARLY, 0.4);
+    fsi_tled tled;
+    CHECK_OK(fsi_tled_init(&tled, &desc));
+    fsi_surface surface = fsi_tled_surface(&tled);
+    ASSERT_EQ(2 * 2 * (3 * 2 + 3 * 2 + 2 * 2), surface.element_count);
+    for (int i = 0; i < surface.element_count; i++) {
+        fsi_vec3 a = fsi_vec_load(surface.x + 3 * surface.index[3 * i]);
+        volume += (double)fsi_vec_dot(a, fsi_surface_normal(&surface, i)) / 3;
     }
     /* outward: the divergence theorem gives the volume */
     CHECK_NEAR(1.5, volume, TOL(1e-12, 1e-5));
     fsi_lookup look;
-    CHECK_OK(fsi_lookup_init(&look, s.element_count, NULL));
-    CHECK_OK(fsi_lookup_build(&look, &s, FSI_R(0.5)));
+    CHECK_OK(fsi_lookup_init(&look, surface.element_count, NULL));
+    CHECK_OK(fsi_lookup_build(&look, &surface, FSI_R(0.5)));
     fsi_hit hit;
     ASSERT(fsi_lookup_closest(&look, fsi_vec(FSI_R(0.7), FSI_R(1.3), FSI_R(0.4)), 10, &hit));
     CHECK_NEAR(0.3, hit.t, TOL(1e-12, 1e-5));
@@ -689,35 +690,36 @@ TEST surface_is_closed_and_found(void) {
     CHECK_NEAR(0.25, hit.t, TOL(1e-12, 1e-5));
     /* both halves of a square */
     ASSERT_EQ(2, fsi_lookup_sphere(&look, fsi_vec(FSI_R(0.75), FSI_R(1.1), FSI_R(0.25)),
-                                   FSI_R(0.12), near, 8));
-    fsi_coupled c = fsi_tled_coupled(&t);
-    ASSERT(c.dof == 3 * t.nodes && c.node[5] == 5 && c.mass == t.mass && c.surface.closed);
+                                   FSI_R(0.12), nearby, 8));
+    fsi_coupled door = fsi_tled_coupled(&tled);
+    ASSERT(door.dof == 3 * tled.nodes && door.node[5] == 5 && door.mass == tled.mass
+           && door.surface.closed);
     fsi_lookup_free(&look);
-    fsi_tled_free(&t);
+    fsi_tled_free(&tled);
     PASS();
 }
 
 TEST bad_input_is_refused(void) {
-    fsi_tled t;
-    fsi_tled_desc d;
-    memset(&t, 0, sizeof t);
+    fsi_tled tled;
+    fsi_tled_desc desc;
+    memset(&tled, 0, sizeof tled);
     make_box(1, 1, 1, 1);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_tled_init(&t, NULL));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_tled_init(&tled, NULL));
 #define REFUSED(expected, change)                                                                  \
     {                                                                                              \
-        d = box_desc(FSI_TLED_STVK, 0.3);                                                          \
+        desc = box_desc(FSI_TLED_STVK, 0.3);                                                       \
         change;                                                                                    \
-        CHECK_RESULT(expected, fsi_tled_init(&t, &d));                                             \
+        CHECK_RESULT(expected, fsi_tled_init(&tled, &desc));                                       \
     }
-    REFUSED(FSI_ERR_ARGUMENT, d.nodes = 3)
-    REFUSED(FSI_ERR_ARGUMENT, d.tets = 0)
-    REFUSED(FSI_ERR_ARGUMENT, d.x = NULL)
-    REFUSED(FSI_ERR_ARGUMENT, d.density = 0)
-    REFUSED(FSI_ERR_ARGUMENT, d.young = (fsi_real)NAN)
-    REFUSED(FSI_ERR_ARGUMENT, d.young = -1)
-    REFUSED(FSI_ERR_ARGUMENT, d.poisson = FSI_R(0.5))
-    REFUSED(FSI_ERR_ARGUMENT, d.average_pressure = 1)
-    REFUSED(FSI_ERR_ARGUMENT, d.damping = (fsi_real)INFINITY)
+    REFUSED(FSI_ERR_ARGUMENT, desc.nodes = 3)
+    REFUSED(FSI_ERR_ARGUMENT, desc.tets = 0)
+    REFUSED(FSI_ERR_ARGUMENT, desc.x = NULL)
+    REFUSED(FSI_ERR_ARGUMENT, desc.density = 0)
+    REFUSED(FSI_ERR_ARGUMENT, desc.young = (fsi_real)NAN)
+    REFUSED(FSI_ERR_ARGUMENT, desc.young = -1)
+    REFUSED(FSI_ERR_ARGUMENT, desc.poisson = FSI_R(0.5))
+    REFUSED(FSI_ERR_ARGUMENT, desc.average_pressure = 1)
+    REFUSED(FSI_ERR_ARGUMENT, desc.damping = (fsi_real)INFINITY)
     mesh.tet[5] = 99;
     REFUSED(FSI_ERR_ARGUMENT, (void)0)
     make_box(1, 1, 1, 1);
@@ -729,23 +731,23 @@ TEST bad_input_is_refused(void) {
     make_box(1, 1, 1, 1);
     mesh.x[4] = (fsi_real)NAN;
     REFUSED(FSI_ERR_ARGUMENT, (void)0)
-    CHECK_RESULT(FSI_ERR_STATE, fsi_tled_step(&t, 1));
+    CHECK_RESULT(FSI_ERR_STATE, fsi_tled_step(&tled, 1));
     make_box(1, 1, 1, 1);
     for (long k = 0; k < 2; k++) {
         fail_allocator f = fail_begin(k);
-        d = box_desc(FSI_TLED_STVK, 0.3);
-        d.allocator = fail_make(&f);
-        CHECK_RESULT(k == 0 ? FSI_ERR_MEMORY : FSI_OK, fsi_tled_init(&t, &d));
+        desc = box_desc(FSI_TLED_STVK, 0.3);
+        desc.allocator = fail_make(&f);
+        CHECK_RESULT(k == 0 ? FSI_ERR_MEMORY : FSI_OK, fsi_tled_init(&tled, &desc));
         if (k) {
-            CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_tled_step(&t, 0));
-            CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_tled_step(&t, (fsi_real)NAN));
-            t.fext[2] = (fsi_real)NAN;
-            CHECK_RESULT(FSI_ERR_NUMERIC, fsi_tled_step(&t, FSI_R(0.01)));
-            ASSERT(fsi_all_finite(3 * (size_t)t.nodes, t.x));
+            CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_tled_step(&tled, 0));
+            CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_tled_step(&tled, (fsi_real)NAN));
+            tled.fext[2] = (fsi_real)NAN;
+            CHECK_RESULT(FSI_ERR_NUMERIC, fsi_tled_step(&tled, FSI_R(0.01)));
+            ASSERT(fsi_all_finite(3 * (size_t)tled.nodes, tled.x));
             ASSERT(f.calls == 1); /* one block, nothing later */
         }
-        fsi_tled_free(&t);
-        fsi_tled_free(&t);
+        fsi_tled_free(&tled);
+        fsi_tled_free(&tled);
         ASSERT(f.live == 0);
     }
     PASS();

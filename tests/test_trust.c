@@ -16,14 +16,14 @@ static int slow(void) {
 }
 
 /* Makes a scene and takes it through some steps. NULL: it failed, and the result was printed. */
-static void *run(const scene_kind *k, const fsi_allocator *a, int steps) {
+static void *run(const scene_kind *k, const fsi_allocator *allocator, int steps) {
     void *scene = calloc(1, k->bytes);
-    fsi_result r = k->make(scene, a);
-    for (int i = 0; i < steps && r >= 0; i++)
-        r = k->step(scene);
-    if (r >= 0)
+    fsi_result result = k->make(scene, allocator);
+    for (int i = 0; i < steps && result >= 0; i++)
+        result = k->step(scene);
+    if (result >= 0)
         return scene;
-    printf("\n  %s: %s\n", k->name, fsi_result_text(r));
+    printf("\n  %s: %s\n", k->name, fsi_result_text(result));
     k->drop(scene);
     free(scene);
     return NULL;
@@ -141,11 +141,11 @@ TEST restore_forgets_stages(void) {
             if (part[j].what == PART_TLED)
                 CHECK_RESULT(FSI_ERR_STATE, fsi_tled_move((fsi_tled *)o, FSI_R(1e-4)));
             if (part[j].what == PART_WORLD)
-                ASSERT_EQ(0, ((fsi_world *)o)->couple.interface.sides);
+                ASSERT_EQ(0, ((fsi_world *)o)->couple.iface.sides);
             if (part[j].what == PART_COUPLE)
-                ASSERT_EQ(0, ((fsi_couple *)o)->interface.sides);
+                ASSERT_EQ(0, ((fsi_couple *)o)->iface.sides);
             if (part[j].what == PART_SLIP)
-                ASSERT_EQ(0, ((fsi_slip *)o)->interface.sides);
+                ASSERT_EQ(0, ((fsi_slip *)o)->iface.sides);
         }
         ASSERTm(k->name, k->step(scene) >= 0);
         ASSERT_EQm(k->name, 1, expected == scene_hash(k, scene, hash));
@@ -211,17 +211,17 @@ TEST allocation_failure_at_any_point(void) {
         long stride = slow() ? 7 : 1;
         for (long at = 0;; at += stride) {
             fail_allocator f = fail_begin(at);
-            fsi_allocator a = fail_make(&f);
+            fsi_allocator allocator = fail_make(&f);
             void *scene = calloc(1, k->bytes);
             /* what comes after it works: a failure that nobody looked at shows */
             f.once = 1;
-            fsi_result r = k->make(scene, &a);
-            for (int j = 0; j < steps && r >= 0; j++)
-                r = k->step(scene);
+            fsi_result result = k->make(scene, &allocator);
+            for (int j = 0; j < steps && result >= 0; j++)
+                result = k->step(scene);
             /* without its one block the solve takes many */
-            int spills = r >= 0 && (k->step == slip_step || k->step == square_step);
-            if (f.calls > at ? r != FSI_ERR_MEMORY && !spills : r < 0) {
-                printf("\n  %s: allocation %ld: %s\n", k->name, at, fsi_result_text(r));
+            int spills = result >= 0 && (k->step == slip_step || k->step == square_step);
+            if (f.calls > at ? result != FSI_ERR_MEMORY && !spills : result < 0) {
+                printf("\n  %s: allocation %ld: %s\n", k->name, at, fsi_result_text(result));
                 FAIL();
             }
             drop(k, scene);
@@ -242,18 +242,18 @@ typedef struct soak_log {
 
 static fsi_result soak(const scene_kind *k, void *scene, int steps, soak_log *log) {
     scene_meter m;
-    fsi_result r = FSI_OK;
+    fsi_result result = FSI_OK;
     memset(&m, 0, sizeof m);
     memset(log, 0, sizeof *log);
-    for (int j = 0; j < steps && r >= 0; j++) {
-        r = k->step(scene);
-        if (r < 0)
+    for (int j = 0; j < steps && result >= 0; j++) {
+        result = k->step(scene);
+        if (result < 0)
             break;
         /* its rigid world has no walls: a guide keeps the ball over the water */
         if (strcmp(k->name, "sph_float") == 0) {
-            fsi_rigid *b = &((scene_float *)scene)->world.body[0];
-            b->x.x = b->x.z = FSI_R(0.24);
-            b->v.x = b->v.z = b->v_start.x = b->v_start.z = 0;
+            fsi_rigid *body = &((scene_float *)scene)->world.body[0];
+            body->x.x = body->x.z = FSI_R(0.24);
+            body->v.x = body->v.z = body->v_start.x = body->v_start.z = 0;
         }
         scene_measure(k, scene, &m);
         if (j == 0)
@@ -273,7 +273,7 @@ static fsi_result soak(const scene_kind *k, void *scene, int steps, soak_log *lo
         }
     }
     log->place = fabs(m.place - log->place);
-    return r;
+    return result;
 }
 
 TEST soak_without_growth(void) {
@@ -285,13 +285,13 @@ TEST soak_without_growth(void) {
     for (int i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
         fail_allocator f = fail_begin(-1);
-        fsi_allocator a = fail_make(&f);
-        void *scene = run(k, &a, k->touch + warm);
+        fsi_allocator allocator = fail_make(&f);
+        void *scene = run(k, &allocator, k->touch + warm);
         size_t bytes = f.bytes;
         long calls = f.calls;
         ASSERTm(k->name, scene);
         soak_log log;
-        fsi_result r = soak(k, scene, steps, &log);
+        fsi_result result = soak(k, scene, steps, &log);
         if (full()) {
             printf("\n  %-11s %8lu %+7ld %11.1e %12.1e %15.1e %14.2e m/s %14.1e m", k->name,
                    (unsigned long)f.bytes, f.calls - calls, log.volume_error, log.ledger,
@@ -300,7 +300,7 @@ TEST soak_without_growth(void) {
         } else if (f.bytes > bytes || f.calls > calls)
             printf("\n  %s: bytes %lu -> %lu, %ld allocations", k->name, (unsigned long)bytes,
                    (unsigned long)f.bytes, f.calls - calls);
-        ASSERTm(k->name, r >= 0);
+        ASSERTm(k->name, result >= 0);
         /* lists may outgrow their room, never without bound */
         ASSERTm(k->name, f.bytes <= 2 * bytes);
         ASSERTm(k->name, f.calls - calls <= 40);
@@ -352,39 +352,39 @@ static fsi_result extreme(double density, double dt, double gravity, double spee
     fsi_result worst = FSI_OK;
     int id = 0;
     memset(&s, 0, sizeof s);
-    fsi_world_desc d;
-    memset(&d, 0, sizeof d);
-    fsi_shape_desc f;
-    memset(&f, 0, sizeof f);
-    fsi_rigid_desc b;
-    memset(&b, 0, sizeof b);
-    d.grid = scene_grid(16, 2, 1, NULL);
-    d.grid.gravity = fsi_vec(0, (fsi_real)-gravity, 0);
-    d.max_bodies = 1;
-    fsi_result r = fsi_world_init(&s.world, &d);
-    f.kind = FSI_SHAPE_BOX;
-    f.dim = 2;
-    f.half = fsi_vec(FSI_R(0.13), FSI_R(0.1), 0);
-    if (r >= 0)
-        r = fsi_shape_init(&s.ball, &f);
-    b.kind = FSI_RIGID_DYNAMIC;
-    b.shape = &s.ball;
-    b.density = (fsi_real)(1000 * density);
-    b.x = fsi_vec(FSI_R(0.5), FSI_R(0.6), 0);
-    b.v = fsi_vec(0, (fsi_real)-speed, 0);
-    if (r >= 0)
-        r = fsi_world_add(&s.world, &b, &id);
-    if (r >= 0)
-        r = fsi_grid_set_field(&s.world.grid, FSI_FIELD_PHI, scene_pool, NULL);
-    for (int i = 0; i < 20 && r >= 0; i++) {
-        r = fsi_world_step(&s.world, (fsi_real)dt, NULL);
-        if (r > worst)
-            worst = r;
+    fsi_world_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_shape_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_rigid_desc options;
+    memset(&options, 0, sizeof options);
+    desc.grid = scene_grid(16, 2, 1, NULL);
+    desc.grid.gravity = fsi_vec(0, (fsi_real)-gravity, 0);
+    desc.max_bodies = 1;
+    fsi_result result = fsi_world_init(&s.world, &desc);
+    given.kind = FSI_SHAPE_BOX;
+    given.dim = 2;
+    given.half = fsi_vec(FSI_R(0.13), FSI_R(0.1), 0);
+    if (result >= 0)
+        result = fsi_shape_init(&s.ball, &given);
+    options.kind = FSI_RIGID_DYNAMIC;
+    options.shape = &s.ball;
+    options.density = (fsi_real)(1000 * density);
+    options.x = fsi_vec(FSI_R(0.5), FSI_R(0.6), 0);
+    options.v = fsi_vec(0, (fsi_real)-speed, 0);
+    if (result >= 0)
+        result = fsi_world_add(&s.world, &options, &id);
+    if (result >= 0)
+        result = fsi_grid_set_field(&s.world.grid, FSI_FIELD_PHI, scene_pool, NULL);
+    for (int i = 0; i < 20 && result >= 0; i++) {
+        result = fsi_world_step(&s.world, (fsi_real)dt, NULL);
+        if (result > worst)
+            worst = result;
     }
     *finite = isfinite((double)s.world.solids.body[id].x.y)
               && isfinite((double)fsi_max_abs((int)s.world.grid.faces[1], s.world.grid.u[1]));
     world_drop(&s);
-    return r < 0 ? r : worst;
+    return result < 0 ? result : worst;
 }
 
 TEST bad_numbers_stay_finite(void) {
@@ -393,12 +393,12 @@ TEST bad_numbers_stay_finite(void) {
                                   {5, 0.01, 9.81, 65},    {1e-6, 0.5, 9.81, 100}};
     int finite;
     for (int i = 0; i < 6; i++) {
-        fsi_result r = extreme(c[i][0], c[i][1], c[i][2], c[i][3], &finite);
-        if (!finite || (i >= 3 && r == FSI_OK))
-            printf("\n  case %d: %s\n", i, fsi_result_text(r));
+        fsi_result result = extreme(c[i][0], c[i][1], c[i][2], c[i][3], &finite);
+        if (!finite || (i >= 3 && result == FSI_OK))
+            printf("\n  case %d: %s\n", i, fsi_result_text(result));
         ASSERT(finite);
         if (i >= 3)
-            ASSERTm("a step far too long is told", r != FSI_OK);
+            ASSERTm("a step far too long is told", result != FSI_OK);
     }
     PASS();
 }
@@ -427,10 +427,10 @@ static void bad_gravity(const scene_part *p, fsi_vec3 g) {
 }
 
 static void bad_speed(const scene_part *p, fsi_vec3 v) {
-    fsi_solids *w = p->what == PART_WORLD    ? &((fsi_world *)p->object)->solids
-                    : p->what == PART_SOLIDS ? (fsi_solids *)p->object
-                                             : NULL;
-    fsi_reduced *b = p->what == PART_REDUCED ? (fsi_reduced *)p->object : NULL;
+    fsi_solids *solids = p->what == PART_WORLD    ? &((fsi_world *)p->object)->solids
+                         : p->what == PART_SOLIDS ? (fsi_solids *)p->object
+                                                  : NULL;
+    fsi_reduced *reduced = p->what == PART_REDUCED ? (fsi_reduced *)p->object : NULL;
     int n = p->what == PART_SOFT   ? ((fsi_soft *)p->object)->desc.vertex_count
             : p->what == PART_TLED ? ((fsi_tled *)p->object)->nodes
                                    : 0;
@@ -439,12 +439,12 @@ static void bad_speed(const scene_part *p, fsi_vec3 v) {
                                          : NULL;
     for (int i = 0; i < n; i++)
         fsi_vec_store(x + 3 * i, v);
-    for (int i = 0; w && i < w->body_count; i++)
-        if (w->body[i].kind == FSI_RIGID_DYNAMIC)
-            w->body[i].v = v;
-    if (b)
-        (void)fsi_reduced_place(b, fsi_vec_load(b->T), fsi_quat_from_rotation(fsi_vec(0, 0, 0)), v,
-                                fsi_vec(0, 0, 0));
+    for (int i = 0; solids && i < solids->body_count; i++)
+        if (solids->body[i].kind == FSI_RIGID_DYNAMIC)
+            solids->body[i].v = v;
+    if (reduced)
+        (void)fsi_reduced_place(reduced, fsi_vec_load(reduced->T),
+                                fsi_quat_from_rotation(fsi_vec(0, 0, 0)), v, fsi_vec(0, 0, 0));
 }
 
 typedef struct bad_case {
@@ -460,31 +460,31 @@ static fsi_result bad_run(const scene_kind *k, const bad_case *c, int *finite, f
     *finite = 1;
     *worst = FSI_OK;
     scene_weight = (fsi_real)c->weight;
-    fsi_result r = k->make(scene, NULL);
+    fsi_result result = k->make(scene, NULL);
     /* one good step, so that the bad numbers meet a running scene */
-    if (r >= 0)
-        r = k->step(scene);
+    if (result >= 0)
+        result = k->step(scene);
     scene_hurry = (fsi_real)c->hurry;
     int i;
     int n;
-    for (n = r >= 0 ? k->parts(scene, part) : 0, i = 0; i < n; i++) {
+    for (n = result >= 0 ? k->parts(scene, part) : 0, i = 0; i < n; i++) {
         if (c->gravity > 0)
             bad_gravity(&part[i], fsi_vec(0, (fsi_real)-c->gravity, 0));
         if (c->cells > 0)
             bad_speed(&part[i], fsi_vec((fsi_real)(c->cells / 3), (fsi_real)-c->cells, 0));
     }
-    for (i = 0; i < 8 && r >= 0; i++) {
-        r = k->step(scene);
-        if (r > *worst)
-            *worst = r;
-        if (r >= 0)
+    for (i = 0; i < 8 && result >= 0; i++) {
+        result = k->step(scene);
+        if (result > *worst)
+            *worst = result;
+        if (result >= 0)
             scene_measure(k, scene, &m);
         if (!(fabs(m.speed) < 1e300) || !(fabs(m.place) < 1e300) || !(fabs(m.volume) < 1e300))
             *finite = 0;
     }
     scene_hurry = scene_weight = 1;
     drop(k, scene);
-    return r;
+    return result;
 }
 
 TEST bad_numbers_for_every_scheme(void) {
@@ -497,17 +497,17 @@ TEST bad_numbers_for_every_scheme(void) {
     int bad = 0, finite;
     for (int i = 0; i < SCENES; i++) {
         const scene_kind *k = &scene_list[i];
-        fsi_result worst, r = bad_run(k, &none, &finite, &worst);
-        if (r != FSI_ERR_ARGUMENT) {
-            printf("\n  %s, %s: %s", k->name, none.name, fsi_result_text(r));
+        fsi_result worst, result = bad_run(k, &none, &finite, &worst);
+        if (result != FSI_ERR_ARGUMENT) {
+            printf("\n  %s, %s: %s", k->name, none.name, fsi_result_text(result));
             bad++;
         }
         for (int j = 0; j < 5; j++) {
-            r = bad_run(k, &c[j], &finite, &worst);
-            int ended = r < 0 && (worst == FSI_OK || strcmp(k->name, "proxy") != 0);
+            result = bad_run(k, &c[j], &finite, &worst);
+            int ended = result < 0 && (worst == FSI_OK || strcmp(k->name, "proxy") != 0);
             if (full() || ended || !finite)
                 printf("\n  %s, %s: %s, then %s%s", k->name, c[j].name, fsi_result_text(worst),
-                       r < 0 ? fsi_result_text(r) : "on", finite ? "" : ", not finite");
+                       result < 0 ? fsi_result_text(result) : "on", finite ? "" : ", not finite");
             /* only what steps explicitly may end with an error, once it has said that dt is too
              * long */
             bad += ended || !finite;
@@ -525,11 +525,11 @@ static fsi_real one_everywhere(fsi_vec3 x, void *user) {
     return 1;
 }
 
-static double away_from_one(const fsi_grid *g, const uint8_t *covered) {
+static double away_from_one(const fsi_grid *grid, const uint8_t *covered) {
     double most = 0;
-    for (size_t c = 0; c < g->cells; c++)
+    for (size_t c = 0; c < grid->cells; c++)
         if (!covered[c])
-            most = scene_most(most, fabs((double)g->density[c] - 1));
+            most = scene_most(most, fabs((double)grid->density[c] - 1));
     return most;
 }
 
@@ -537,35 +537,34 @@ TEST smoke_of_one_value_around_a_moving_body(void) {
     scene_world s;
     int freed = 0;
     memset(&s, 0, sizeof s);
-    fsi_world_desc d;
-    memset(&d, 0, sizeof d);
-    fsi_shape_desc f;
-    memset(&f, 0, sizeof f);
-    fsi_rigid_desc b;
-    memset(&b, 0, sizeof b);
-    d.grid = scene_grid(16, 2, 0, NULL);
-    d.max_bodies = 1;
-    CHECK_OK(fsi_world_init(&s.world, &d));
-    f.kind = FSI_SHAPE_BOX;
-    f.dim = 2;
-    f.half = fsi_vec(FSI_R(0.13), FSI_R(0.1), 0);
-    CHECK_OK(fsi_shape_init(&s.ball, &f));
-    b.kind = FSI_RIGID_SCRIPTED;
-    b.shape = &s.ball;
-    b.x = fsi_vec(FSI_R(0.5), FSI_R(0.4), 0);
-    b.v = fsi_vec(FSI_R(0.3), 1, 0);
-    b.w = fsi_vec(0, 0, 2);
-    CHECK_OK(fsi_world_add(&s.world, &b, NULL));
+    fsi_world_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_shape_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_rigid_desc options;
+    memset(&options, 0, sizeof options);
+    desc.grid = scene_grid(16, 2, 0, NULL);
+    desc.max_bodies = 1;
+    CHECK_OK(fsi_world_init(&s.world, &desc));
+    given.kind = FSI_SHAPE_BOX;
+    given.dim = 2;
+    given.half = fsi_vec(FSI_R(0.13), FSI_R(0.1), 0);
+    CHECK_OK(fsi_shape_init(&s.ball, &given));
+    options.kind = FSI_RIGID_SCRIPTED;
+    options.shape = &s.ball;
+    options.x = fsi_vec(FSI_R(0.5), FSI_R(0.4), 0);
+    options.v = fsi_vec(FSI_R(0.3), 1, 0);
+    options.w = fsi_vec(0, 0, 2);
+    CHECK_OK(fsi_world_add(&s.world, &options, NULL));
     CHECK_OK(fsi_grid_set_field(&s.world.grid, FSI_FIELD_DENSITY, one_everywhere, NULL));
     for (int i = 0; i < 20; i++) {
         uint8_t was[16 * 20];
         ASSERT_EQ(sizeof was, s.world.grid.cells);
-        memcpy(was, s.world.couple.interface.covered, sizeof was);
+        memcpy(was, s.world.couple.iface.covered, sizeof was);
         ASSERT(fsi_world_step(&s.world, FSI_R(0.02), NULL) >= 0);
         for (size_t c = 0; c < sizeof was; c++)
-            freed += was[c] && !s.world.couple.interface.covered[c];
-        CHECK_MOST(away_from_one(&s.world.grid, s.world.couple.interface.covered),
-                   TOL(1e-12, 1e-5));
+            freed += was[c] && !s.world.couple.iface.covered[c];
+        CHECK_MOST(away_from_one(&s.world.grid, s.world.couple.iface.covered), TOL(1e-12, 1e-5));
     }
     ASSERTm("cells came free", freed > 20);
     world_drop(&s);
@@ -587,9 +586,9 @@ TEST smoke_of_one_value_around_a_smooth_wall(void) {
     CHECK_OK(fsi_grid_set_field(&s.grid, FSI_FIELD_DENSITY, one_everywhere, NULL));
     for (int i = 0; i < 10; i++)
         ASSERT(slip_step(&s) >= 0);
-    CHECK_MOST(away_from_one(&s.grid, s.slip.interface.covered), TOL(1e-12, 1e-5));
+    CHECK_MOST(away_from_one(&s.grid, s.slip.iface.covered), TOL(1e-12, 1e-5));
     for (size_t c = 0; c < s.grid.cells; c++)
-        inside += s.slip.interface.covered[c];
+        inside += s.slip.iface.covered[c];
     ASSERTm("cells are covered", inside > 20);
     slip_drop(&s);
     PASS();
@@ -601,16 +600,16 @@ TEST slip_in_water_restored(void) {
     static const int32_t index[8] = {0, 1, 1, 2, 2, 3, 3, 0};
     static const fsi_real x[12] = {FSI_R(0.31), FSI_R(0.21), 0, FSI_R(0.64), FSI_R(0.22), 0,
                                    FSI_R(0.58), FSI_R(0.42), 0, FSI_R(0.36), FSI_R(0.41), 0};
-    fsi_grid_desc d = scene_grid(16, 2, 1, NULL);
+    fsi_grid_desc desc = scene_grid(16, 2, 1, NULL);
     scene_slip s[2];
     scene_part part[2];
     void *block[2];
     memset(s, 0, sizeof s);
     fsi_slip_desc sd;
     memset(&sd, 0, sizeof sd);
-    d.volume_correction = 1;
+    desc.volume_correction = 1;
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(fsi_grid_init(&s[i].grid, &d));
+        CHECK_OK(fsi_grid_init(&s[i].grid, &desc));
         ASSERT(fsi_grid_set_field(&s[i].grid, FSI_FIELD_PHI, scene_water, NULL) >= 0);
         CHECK_OK(fsi_slip_init(&s[i].slip, &s[i].grid, &sd));
         s[i].door.surface.dim = 2;
@@ -668,8 +667,8 @@ TEST surface_velocity_without_a_solve(void) {
     CHECK_OK(fsi_grid_set_velocity(&s.grid, even_stream, NULL));
     CHECK_OK(fsi_slip_detect(&s.slip, s.list, 1));
     CHECK_OK(fsi_slip_surface(&s.slip));
-    for (int i = 0; i < s.slip.interface.sides; i++) {
-        if (s.slip.interface.side[i].axis != 1)
+    for (int i = 0; i < s.slip.iface.sides; i++) {
+        if (s.slip.iface.side[i].axis != 1)
             continue;
         CHECK_NEAR(0.7, s.slip.velocity[i].x, TOL(1e-12, 1e-6));
         CHECK_NEAR(0, s.slip.velocity[i].y, TOL(1e-12, 1e-6));
@@ -686,34 +685,35 @@ TEST guest_of_a_world(void) {
     memset(&hand, 0, sizeof hand);
     scene_strip own;
     memset(&own, 0, sizeof own);
-    fsi_world_desc d;
-    memset(&d, 0, sizeof d);
+    fsi_world_desc desc;
+    memset(&desc, 0, sizeof desc);
     fsi_guest guest;
     memset(&guest, 0, sizeof guest);
     CHECK_OK(mono_make(&hand, NULL));
     CHECK_OK(mono_make(&own, NULL)); /* its grid stays unused */
-    d.grid = scene_grid(24, 2, 0, NULL);
-    d.grid.shells = 1;
-    d.max_guests = 1;
-    fsi_world w;
-    CHECK_OK(fsi_world_init(&w, &d));
-    CHECK_OK(scene_jet(&w.grid));
+    desc.grid = scene_grid(24, 2, 0, NULL);
+    desc.grid.shells = 1;
+    desc.max_guests = 1;
+    fsi_world world;
+    CHECK_OK(fsi_world_init(&world, &desc));
+    CHECK_OK(scene_jet(&world.grid));
     guest.begin_fn = strip_begin;
     guest.move_fn = strip_move;
     guest.user = &own;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_world_add_guest(&w, &guest)); /* no door */
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_world_add_guest(&world, &guest)); /* no door */
     guest.door = &own.door;
-    CHECK_OK(fsi_world_add_guest(&w, &guest));
-    CHECK_RESULT(FSI_ERR_SIZE, fsi_world_add_guest(&w, &guest));
+    CHECK_OK(fsi_world_add_guest(&world, &guest));
+    CHECK_RESULT(FSI_ERR_SIZE, fsi_world_add_guest(&world, &guest));
     for (int i = 0; i < 10; i++) {
         ASSERT(mono_step(&hand) >= 0);
-        ASSERT(fsi_world_step(&w, FSI_R(0.02), NULL) >= 0);
+        ASSERT(fsi_world_step(&world, FSI_R(0.02), NULL) >= 0);
         ASSERT_EQ(0, memcmp(hand.cloth.x, own.cloth.x, 27 * sizeof(fsi_real)));
-        ASSERT_EQ(0, memcmp(hand.grid.u[1], w.grid.u[1], w.grid.faces[1] * sizeof(fsi_real)));
+        ASSERT_EQ(0,
+                  memcmp(hand.grid.u[1], world.grid.u[1], world.grid.faces[1] * sizeof(fsi_real)));
     }
-    ASSERT_EQ(1, w.door_count);
-    ASSERT_EQ(-1, w.door_body[0]);
-    fsi_world_free(&w);
+    ASSERT_EQ(1, world.door_count);
+    ASSERT_EQ(-1, world.door_body[0]);
+    fsi_world_free(&world);
     strip_drop(&hand);
     strip_drop(&own);
     PASS();
@@ -722,44 +722,46 @@ TEST guest_of_a_world(void) {
 /* A flat patch holds water: boundary particles half a spacing behind it, none of the water comes
  * through. */
 TEST plane_of_boundary_particles(void) {
-    fsi_sph_desc d;
+    fsi_sph_desc desc;
     const fsi_vec3 corner = fsi_vec(FSI_R(-0.2), 0, FSI_R(-0.2)), u = fsi_vec(FSI_R(0.6), 0, 0),
                    v = fsi_vec(0, 0, FSI_R(0.6)), up = fsi_vec(0, 5, 0);
     int n = 0, object = -1;
-    memset(&d, 0, sizeof d);
-    d.capacity = 400;
-    d.boundary_capacity = 2000;
-    d.spacing = FSI_R(0.04);
-    d.density = 1000;
-    d.sound_speed = 20;
-    d.viscosity = 1;
-    d.artificial = FSI_R(0.1);
-    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    fsi_sph s;
-    CHECK_OK(fsi_sph_init(&s, &d));
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_add_plane(&s, corner, u, v, fsi_vec(0, 0, 0), &object));
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_sph_add_plane(&s, corner, fsi_vec(0, 0, 0), v, up, &object));
+    memset(&desc, 0, sizeof desc);
+    desc.capacity = 400;
+    desc.boundary_capacity = 2000;
+    desc.spacing = FSI_R(0.04);
+    desc.density = 1000;
+    desc.sound_speed = 20;
+    desc.viscosity = 1;
+    desc.artificial = FSI_R(0.1);
+    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    fsi_sph sph;
+    CHECK_OK(fsi_sph_init(&sph, &desc));
+    CHECK_RESULT(FSI_ERR_ARGUMENT,
+                 fsi_sph_add_plane(&sph, corner, u, v, fsi_vec(0, 0, 0), &object));
+    CHECK_RESULT(FSI_ERR_ARGUMENT,
+                 fsi_sph_add_plane(&sph, corner, fsi_vec(0, 0, 0), v, up, &object));
     ASSERT_EQ(-1, object);
-    CHECK_OK(fsi_sph_add_plane(&s, corner, u, v, up, &object));
+    CHECK_OK(fsi_sph_add_plane(&sph, corner, u, v, up, &object));
     ASSERT_EQ(0, object);
-    ASSERT(s.now.boundary_count >= 16 * 16 && s.now.boundary_count % (16 * 16) == 0);
+    ASSERT(sph.now.boundary_count >= 16 * 16 && sph.now.boundary_count % (16 * 16) == 0);
     /* the first layer */
     int i;
     for (i = 0; i < 16 * 16; i++)
-        CHECK_NEAR(-0.02, s.bx[3 * i + 1], 1e-6);
-    for (; i < s.now.boundary_count; i++)
-        ASSERT(s.bx[3 * i + 1] < FSI_R(-0.05));
-    CHECK_OK(fsi_sph_add_block(&s, fsi_vec(0, 0, 0), fsi_vec(FSI_R(0.2), FSI_R(0.2), FSI_R(0.2)),
+        CHECK_NEAR(-0.02, sph.bx[3 * i + 1], 1e-6);
+    for (; i < sph.now.boundary_count; i++)
+        ASSERT(sph.bx[3 * i + 1] < FSI_R(-0.05));
+    CHECK_OK(fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(0.2), FSI_R(0.2), FSI_R(0.2)),
                                fsi_vec(0, 0, 0), &n));
     ASSERT_EQ(125, n);
     for (i = 0; i < 100; i++)
-        ASSERT(fsi_sph_step(&s, FSI_R(0.0006), NULL) >= 0);
+        ASSERT(fsi_sph_step(&sph, FSI_R(0.0006), NULL) >= 0);
     for (i = 0; i < n; i++)
-        ASSERTm("above the plane", s.y[i] > 0);
-    ASSERT(fsi_sph_bytes_per_particle(&s) * 400 >= (double)fsi_sph_state_size(&s));
-    CHECK_NEAR((double)s.block_size / 400, fsi_sph_bytes_per_particle(&s), 1e-9);
-    fsi_sph_free(&s);
-    ASSERT(fsi_sph_bytes_per_particle(&s) == 0 && fsi_sph_bytes_per_particle(NULL) == 0);
+        ASSERTm("above the plane", sph.y[i] > 0);
+    ASSERT(fsi_sph_bytes_per_particle(&sph) * 400 >= (double)fsi_sph_state_size(&sph));
+    CHECK_NEAR((double)sph.block_size / 400, fsi_sph_bytes_per_particle(&sph), 1e-9);
+    fsi_sph_free(&sph);
+    ASSERT(fsi_sph_bytes_per_particle(&sph) == 0 && fsi_sph_bytes_per_particle(NULL) == 0);
     PASS();
 }
 

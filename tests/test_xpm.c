@@ -38,18 +38,18 @@ static void square_make(square *s, double cx, double cy, double half, double ang
     s->surface.index = loop4;
 }
 
-static void tank(fsi_grid *g, int n) {
-    fsi_grid_desc d;
-    memset(&d, 0, sizeof d);
-    d.nx = n;
-    d.ny = 2 * n;
-    d.nz = 1;
-    d.h = FSI_R(1) / (fsi_real)n;
-    d.rho = 1;
-    d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    d.side[3].kind = FSI_SIDE_OPEN;
-    d.tolerance = TOL(1e-12, 1e-5);
-    fsi_grid_init(g, &d);
+static void tank(fsi_grid *grid, int n) {
+    fsi_grid_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.nx = n;
+    desc.ny = 2 * n;
+    desc.nz = 1;
+    desc.h = FSI_R(1) / (fsi_real)n;
+    desc.rho = 1;
+    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.tolerance = TOL(1e-12, 1e-5);
+    fsi_grid_init(grid, &desc);
 }
 
 /* One step of the same body by one solve and by exchange until they agree. */
@@ -57,7 +57,7 @@ TEST P_05a_partitioned_equals_monolithic(void) {
     static const double density[3] = {.01, 1, 20};
     const fsi_real dt = FSI_R(0.01);
     for (int k = 0; k < 3; k++) {
-        fsi_grid a, b;
+        fsi_grid grid, b;
         fsi_interface face;
         fsi_partitioned scheme;
         fsi_partitioned_desc pd;
@@ -67,7 +67,7 @@ TEST P_05a_partitioned_equals_monolithic(void) {
         fsi_coupled *list[1];
         fsi_real x[8], p[8], momentum[2];
         double worst = 0;
-        tank(&a, 16);
+        tank(&grid, 16);
         square s;
         square_make(&s, .52, .9, .2, .3, density[k]);
         square t = s;
@@ -76,14 +76,14 @@ TEST P_05a_partitioned_equals_monolithic(void) {
         memset(&cd, 0, sizeof cd);
         cd.tolerance = TOL(1e-12, 1e-5);
         fsi_couple mono;
-        CHECK_OK(fsi_couple_init(&mono, &a, &cd));
+        CHECK_OK(fsi_couple_init(&mono, &grid, &cd));
         s.body.velocity.y = -FSI_R(9.81) * dt;
         t.body.velocity.y = s.body.velocity.y;
         CHECK_OK(fsi_body_give(&s.body, &s.surface, &s.door));
         list[0] = &s.door;
         CHECK_OK(fsi_couple_detect(&mono, list, 1));
-        CHECK_OK(fsi_grid_advect(&a, dt));
-        CHECK_OK(fsi_grid_forces(&a, dt));
+        CHECK_OK(fsi_grid_advect(&grid, dt));
+        CHECK_OK(fsi_grid_forces(&grid, dt));
         ASSERT(fsi_couple_solve(&mono, dt, NULL) >= 0);
         fsi_body_take(&s.body);
         for (int form = 0; form < 2; form++) {
@@ -111,11 +111,12 @@ TEST P_05a_partitioned_equals_monolithic(void) {
             solids.part = &part;
             solids.count = 1;
             CHECK_OK(fsi_solid_box_begin(&solids, dt, fluid.regions));
-            fsi_blackbox F = fsi_fluid_box_door(&fluid);
-            fsi_blackbox S = fsi_solid_box_door(&solids);
+            fsi_blackbox box = fsi_fluid_box_door(&fluid);
+            fsi_blackbox blackbox = fsi_solid_box_door(&solids);
             for (int i = 0; i < 8; i++)
                 x[i] = i < 6 ? dt * t.door.v[i] : 0;
-            ASSERT(fsi_partitioned_step(&scheme, fluid.n, fluid.n, &F, &S, x, p, NULL) >= 0);
+            ASSERT(fsi_partitioned_step(&scheme, fluid.n, fluid.n, &box, &blackbox, x, p, NULL)
+                   >= 0);
             CHECK_OK(fsi_fluid_box_finish(&fluid));
             momentum[form] = t.door.v[1];
             if (form == 0) {
@@ -124,8 +125,8 @@ TEST P_05a_partitioned_equals_monolithic(void) {
                 CHECK_NEAR(s.body.velocity.y, t.body.velocity.y, TOL(1e-9, 4e-3) * scale);
                 CHECK_NEAR(s.body.velocity.x, t.body.velocity.x, TOL(1e-9, 4e-3) * scale);
                 CHECK_NEAR(s.body.spin.z, t.body.spin.z, TOL(1e-9, 2e-3));
-                for (int i = 0; i < (int)a.faces[1]; i++)
-                    worst = fmax(worst, fabs((double)(a.u[1][i] - b.u[1][i])));
+                for (int i = 0; i < (int)grid.faces[1]; i++)
+                    worst = fmax(worst, fabs((double)(grid.u[1][i] - b.u[1][i])));
                 CHECK_MOST(worst, TOL(1e-9, 2e-3));
             }
             t.body.velocity = fsi_vec(0, -FSI_R(9.81) * dt, 0);
@@ -140,7 +141,7 @@ TEST P_05a_partitioned_equals_monolithic(void) {
         if (density[k] < 2)
             ASSERT(fabs((double)(momentum[0] - momentum[1])) > 1e-6);
         fsi_couple_free(&mono);
-        fsi_grid_free(&a);
+        fsi_grid_free(&grid);
     }
     PASS();
 }
@@ -183,17 +184,17 @@ static void piston_make(piston *p, double x0, double y0, double x1, double y1, d
 static fsi_result press(int held, int bpp, double *force_ratio, double *speed_ratio,
                         double *support) {
     fsi_grid_desc gd;
-    static fsi_partitioned_scene s;
+    static fsi_partitioned_scene scene;
     piston p[3];
     fsi_solid_part part[3];
     fsi_coupled *list[3];
     const double h = 1.0 / 32;
     const fsi_real dt = FSI_R(0.01);
-    fsi_result r = FSI_OK;
+    fsi_result result = FSI_OK;
     memset(&gd, 0, sizeof gd);
     fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
-    memset(&s, 0, sizeof s);
+    memset(&scene, 0, sizeof scene);
     memset(part, 0, sizeof part);
     gd.nx = 4 + 4 + 20;
     gd.ny = 24;
@@ -201,10 +202,10 @@ static fsi_result press(int held, int bpp, double *force_ratio, double *speed_ra
     gd.h = (fsi_real)h;
     gd.rho = 1000;
     gd.side[3].kind = FSI_SIDE_OPEN;
-    fsi_grid g;
-    fsi_grid_init(&g, &gd);
+    fsi_grid grid;
+    fsi_grid_init(&grid, &gd);
     fsi_interface face;
-    fsi_interface_init(&face, &g, NULL);
+    fsi_interface_init(&face, &grid, NULL);
     piston_make(&p[0], 0, 12 * h, 4 * h, 15 * h, 10);
     piston_make(&p[1], 8 * h, 12 * h, 28 * h, 15 * h, held ? 0 : 50);
     piston_make(&p[2], 4 * h, 8 * h, 8 * h, 30 * h, 0);
@@ -217,22 +218,22 @@ static fsi_result press(int held, int bpp, double *force_ratio, double *speed_ra
     pd.max_iterations = 40;
     fsi_partitioned scheme;
     fsi_partitioned_init(&scheme, &pd);
-    s.grid = &g;
-    s.face = &face;
-    s.scheme = &scheme;
-    s.list = list;
-    s.solids.part = part;
-    s.solids.count = 3;
-    s.fluid.bpp = bpp;
-    r = fsi_partitioned_scene_step(&s, dt, NULL);
+    scene.grid = &grid;
+    scene.face = &face;
+    scene.scheme = &scheme;
+    scene.list = list;
+    scene.solids.part = part;
+    scene.solids.count = 3;
+    scene.fluid.bpp = bpp;
+    result = fsi_partitioned_scene_step(&scene, dt, NULL);
     *force_ratio = (double)p[1].impulse / (double)p[0].impulse;
     *speed_ratio = -(double)p[0].v / (double)p[1].v;
     *support = (double)p[0].impulse / (10 * (double)dt);
-    fsi_partitioned_scene_free(&s);
+    fsi_partitioned_scene_free(&scene);
     fsi_partitioned_free(&scheme);
     fsi_interface_free(&face);
-    fsi_grid_free(&g);
-    return r;
+    fsi_grid_free(&grid);
+    return result;
 }
 
 TEST C_22_hydraulic_press(void) {
@@ -256,7 +257,7 @@ TEST C_24_sources_nobody_makes_room_for(void) {
     for (int kind = 0; kind < 5; kind++)
         for (int open = 0; open < 2; open++) {
             const double h = 1.0 / 16;
-            static fsi_partitioned_scene s;
+            static fsi_partitioned_scene scene;
             fsi_grid_desc gd;
             fsi_report report;
             fsi_solid_part part[2];
@@ -266,7 +267,7 @@ TEST C_24_sources_nobody_makes_room_for(void) {
             memset(&gd, 0, sizeof gd);
             fsi_partitioned_desc pd;
             memset(&pd, 0, sizeof pd);
-            memset(&s, 0, sizeof s);
+            memset(&scene, 0, sizeof scene);
             memset(part, 0, sizeof part);
             fsi_grid_source source;
             memset(&source, 0, sizeof source);
@@ -277,15 +278,15 @@ TEST C_24_sources_nobody_makes_room_for(void) {
             gd.gravity.y = -1;
             if (open)
                 gd.side[3].kind = FSI_SIDE_OPEN;
-            fsi_grid g;
-            CHECK_OK(fsi_grid_init(&g, &gd));
+            fsi_grid grid;
+            CHECK_OK(fsi_grid_init(&grid, &gd));
             fsi_interface face;
-            CHECK_OK(fsi_interface_init(&face, &g, NULL));
+            CHECK_OK(fsi_interface_init(&face, &grid, NULL));
             source.lo = fsi_vec(FSI_R(.4), 0, 0);
             source.hi = fsi_vec(FSI_R(.6), (fsi_real)(1.01 * h), 0);
             source.set = FSI_SOURCE_DIVERGENCE;
             source.divergence = 1;
-            fsi_grid_add_source(&g, &source);
+            fsi_grid_add_source(&grid, &source);
             if (kind == 2)
                 piston_make(&p[0], 5.3 * h, 5.2 * h, 10.1 * h, 9.4 * h, .05);
             else
@@ -297,24 +298,24 @@ TEST C_24_sources_nobody_makes_room_for(void) {
             pd.tolerance = (fsi_real)(TOL(1e-6, 1e-4) * h);
             fsi_partitioned scheme;
             CHECK_OK(fsi_partitioned_init(&scheme, &pd));
-            s.grid = &g;
-            s.face = &face;
-            s.scheme = &scheme;
-            s.list = list;
-            s.solids.part = kind ? part : NULL;
-            s.solids.count = kind == 0 ? 0 : kind == 3 ? 2 : 1;
-            s.fluid.bpp = 1;
+            scene.grid = &grid;
+            scene.face = &face;
+            scene.scheme = &scheme;
+            scene.list = list;
+            scene.solids.part = kind ? part : NULL;
+            scene.solids.count = kind == 0 ? 0 : kind == 3 ? 2 : 1;
+            scene.fluid.bpp = 1;
             for (int step = 0; step < 3; step++) {
                 CHECK_RESULT(told ? FSI_INCOMPATIBLE : FSI_OK,
-                             fsi_partitioned_scene_step(&s, FSI_R(.01), &report));
+                             fsi_partitioned_scene_step(&scene, FSI_R(.01), &report));
                 ASSERT_EQ(told ? FSI_INCOMPATIBLE : FSI_OK, report.reason);
-                CHECK_NEAR(told ? -4 * h * h * .01 : 0, s.fluid.leak, TOL(1e-9, 1e-7));
-                ASSERT(fsi_all_finite(g.faces[1], g.u[1]));
+                CHECK_NEAR(told ? -4 * h * h * .01 : 0, scene.fluid.leak, TOL(1e-9, 1e-7));
+                ASSERT(fsi_all_finite(grid.faces[1], grid.u[1]));
             }
-            fsi_partitioned_scene_free(&s);
+            fsi_partitioned_scene_free(&scene);
             fsi_partitioned_free(&scheme);
             fsi_interface_free(&face);
-            fsi_grid_free(&g);
+            fsi_grid_free(&grid);
         }
     PASS();
 }
@@ -334,14 +335,14 @@ TEST C_23_coupled_regions_in_a_step(void) {
         for (int form = 0; form < 3; form++)
             for (int bpp = kind > 0; bpp < 2; bpp++) {
                 fsi_grid_desc gd;
-                static fsi_partitioned_scene s;
+                static fsi_partitioned_scene scene;
                 piston p[2];
                 fsi_solid_part part[2];
                 fsi_coupled *list[2];
                 memset(&gd, 0, sizeof gd);
                 fsi_partitioned_desc pd;
                 memset(&pd, 0, sizeof pd);
-                memset(&s, 0, sizeof s);
+                memset(&scene, 0, sizeof scene);
                 memset(part, 0, sizeof part);
                 fsi_grid_source source;
                 memset(&source, 0, sizeof source);
@@ -351,14 +352,14 @@ TEST C_23_coupled_regions_in_a_step(void) {
                 gd.h = (fsi_real)h;
                 gd.rho = 1000;
                 gd.side[3].kind = FSI_SIDE_OPEN;
-                fsi_grid g;
-                CHECK_OK(fsi_grid_init(&g, &gd));
+                fsi_grid grid;
+                CHECK_OK(fsi_grid_init(&grid, &gd));
                 fsi_interface face;
-                CHECK_OK(fsi_interface_init(&face, &g, NULL));
+                CHECK_OK(fsi_interface_init(&face, &grid, NULL));
                 source.hi = fsi_vec((fsi_real)(4 * h), (fsi_real)(1.01 * h), 0);
                 source.set = FSI_SOURCE_DIVERGENCE;
                 source.divergence = (fsi_real)(rate / (4 * h * h));
-                CHECK_OK(fsi_grid_add_source(&g, &source));
+                CHECK_OK(fsi_grid_add_source(&grid, &source));
                 piston_make(&p[0], 0, 6 * h, 4 * h, 9 * h, 10);
                 piston_make(&p[1], 0, 15 * h, 4 * h, 18 * h, 3);
                 for (int i = 0; i < 2; i++)
@@ -368,25 +369,25 @@ TEST C_23_coupled_regions_in_a_step(void) {
                 pd.scheme = (fsi_scheme)scheme[kind];
                 pd.omega = (fsi_real)omega[kind];
                 pd.max_iterations = kind ? 400 : 30;
-                fsi_partitioned c;
-                CHECK_OK(fsi_partitioned_init(&c, &pd));
-                s.grid = &g;
-                s.face = &face;
-                s.scheme = &c;
-                s.list = list;
-                s.solids.part = part;
-                s.solids.count = 2;
-                s.fluid.bpp = bpp;
-                s.fluid.pressure_form = form;
-                fsi_result r = fsi_partitioned_scene_step(&s, dt, NULL);
-                ASSERT_EQ_FMT(2, s.fluid.regions, "%d");
+                fsi_partitioned partitioned;
+                CHECK_OK(fsi_partitioned_init(&partitioned, &pd));
+                scene.grid = &grid;
+                scene.face = &face;
+                scene.scheme = &partitioned;
+                scene.list = list;
+                scene.solids.part = part;
+                scene.solids.count = 2;
+                scene.fluid.bpp = bpp;
+                scene.fluid.pressure_form = form;
+                fsi_result result = fsi_partitioned_scene_step(&scene, dt, NULL);
+                ASSERT_EQ_FMT(2, scene.fluid.regions, "%d");
                 if (getenv("FSI_VERBOSE"))
                     printf("scheme %d omega %.1f form %d bpp %d: result %d, %ld calls, speeds %.9f "
                            "%.9f of %.9f\n",
-                           scheme[kind], omega[kind], form, bpp, (int)r, (long)c.fluid_calls,
-                           (double)p[0].v, (double)p[1].v, speed);
-                CHECK_OK(r);
-                CHECK_MOST((double)c.fluid_calls,
+                           scheme[kind], omega[kind], form, bpp, (int)result,
+                           (long)partitioned.fluid_calls, (double)p[0].v, (double)p[1].v, speed);
+                CHECK_OK(result);
+                CHECK_MOST((double)partitioned.fluid_calls,
                            kind == 0   ? (bpp ? 3 : TOL(4, 5))
                            : kind == 3 ? TOL(3, 4)
                                        : 1
@@ -400,10 +401,10 @@ TEST C_23_coupled_regions_in_a_step(void) {
                     else
                         ASSERT(fabs((double)p[i].v - speed) > .5 * speed);
                 }
-                fsi_partitioned_scene_free(&s);
-                fsi_partitioned_free(&c);
+                fsi_partitioned_scene_free(&scene);
+                fsi_partitioned_free(&partitioned);
                 fsi_interface_free(&face);
-                fsi_grid_free(&g);
+                fsi_grid_free(&grid);
             }
     PASS();
 }
@@ -427,9 +428,9 @@ static fsi_result forgetful_restore(void *user) {
 
 static fsi_result forgetful_solve(void *user, const fsi_real *in, fsi_real *out) {
     forgetful *f = (forgetful *)user;
-    fsi_result r = f->inner.solve_fn(f->inner.user, in, out);
+    fsi_result result = f->inner.solve_fn(f->inner.user, in, out);
     out[0] += (fsi_real)f->dirty++;
-    return r;
+    return result;
 }
 
 /* The same by hand through the two doors, where the regions' pressures are unknowns beside the
@@ -468,14 +469,14 @@ TEST C_23_coupled_regions_by_hand(void) {
         gd.h = (fsi_real)h;
         gd.rho = 1000;
         gd.side[3].kind = FSI_SIDE_OPEN;
-        fsi_grid g;
-        CHECK_OK(fsi_grid_init(&g, &gd));
+        fsi_grid grid;
+        CHECK_OK(fsi_grid_init(&grid, &gd));
         fsi_interface face;
-        CHECK_OK(fsi_interface_init(&face, &g, NULL));
+        CHECK_OK(fsi_interface_init(&face, &grid, NULL));
         source.hi = fsi_vec((fsi_real)(4 * h), (fsi_real)(1.01 * h), 0);
         source.set = FSI_SOURCE_DIVERGENCE;
         source.divergence = (fsi_real)(rate / (4 * h * h));
-        CHECK_OK(fsi_grid_add_source(&g, &source));
+        CHECK_OK(fsi_grid_add_source(&grid, &source));
         piston_make(&p[0], 0, 6 * h, 4 * h, 9 * h, 10);
         piston_make(&p[1], 0, 15 * h, 4 * h, 18 * h, 3);
         for (int i = 0; i < 2; i++)
@@ -485,12 +486,12 @@ TEST C_23_coupled_regions_by_hand(void) {
         pd.scheme = (fsi_scheme)scheme[kind];
         pd.omega = FSI_R(.1);
         pd.max_iterations = kind ? 200 : 30;
-        fsi_partitioned c;
-        CHECK_OK(fsi_partitioned_init(&c, &pd));
-        CHECK_OK(fsi_interface_detect(&face, &g, list, 2));
-        CHECK_OK(fsi_grid_advect(&g, dt));
-        CHECK_OK(fsi_grid_forces(&g, dt));
-        fluid.grid = &g;
+        fsi_partitioned partitioned;
+        CHECK_OK(fsi_partitioned_init(&partitioned, &pd));
+        CHECK_OK(fsi_interface_detect(&face, &grid, list, 2));
+        CHECK_OK(fsi_grid_advect(&grid, dt));
+        CHECK_OK(fsi_grid_forces(&grid, dt));
+        fluid.grid = &grid;
         fluid.face = &face;
         fluid.bpp = 1;
         solids.part = part;
@@ -498,30 +499,31 @@ TEST C_23_coupled_regions_by_hand(void) {
         CHECK_OK(fsi_fluid_box_begin(&fluid, dt));
         ASSERT_EQ_FMT(2, fluid.regions, "%d");
         CHECK_OK(fsi_solid_box_begin(&solids, dt, fluid.regions));
-        fsi_blackbox F = fsi_fluid_box_door(&fluid);
-        fsi_blackbox S = fsi_solid_box_door(&solids);
+        fsi_blackbox box = fsi_fluid_box_door(&fluid);
+        fsi_blackbox blackbox = fsi_solid_box_door(&solids);
         if (keeps) {
-            own.inner = S;
-            S.solve_fn = forgetful_solve;
-            S.save_fn = forgetful_save;
-            S.restore_fn = forgetful_restore;
-            S.user = &own;
+            own.inner = blackbox;
+            blackbox.solve_fn = forgetful_solve;
+            blackbox.save_fn = forgetful_save;
+            blackbox.restore_fn = forgetful_restore;
+            blackbox.user = &own;
             closed.fluid = &fluid;
-            closed.solid = S;
-            closed.scheme = &c;
-            CHECK_OK(fsi_closed_regions_begin(&closed, &S));
+            closed.solid = blackbox;
+            closed.scheme = &partitioned;
+            CHECK_OK(fsi_closed_regions_begin(&closed, &blackbox));
         }
-        CHECK_RESULT(lost ? FSI_NOT_CONVERGED : FSI_OK,
-                     fsi_partitioned_step(&c, fluid.n, fluid.n, &F, &S, x, load, NULL));
+        CHECK_RESULT(
+            lost ? FSI_NOT_CONVERGED : FSI_OK,
+            fsi_partitioned_step(&partitioned, fluid.n, fluid.n, &box, &blackbox, x, load, NULL));
         if (getenv("FSI_VERBOSE"))
             printf("\n  by hand, scheme %d: %ld calls, speeds %.9f %.9f of %.9f ", (int)pd.scheme,
-                   (long)c.fluid_calls, (double)p[0].v, (double)p[1].v, speed);
+                   (long)partitioned.fluid_calls, (double)p[0].v, (double)p[1].v, speed);
         /* two plates, two pressures: n + 2, one more by round-off in single */
         if (!kind)
-            CHECK_MOST((double)c.fluid_calls, TOL(6, 7));
+            CHECK_MOST((double)partitioned.fluid_calls, TOL(6, 7));
         if (keeps) {
             fsi_closed_regions_finish(&closed, load);
-            CHECK_MOST((double)c.fluid_calls,
+            CHECK_MOST((double)partitioned.fluid_calls,
                        kind == 2 ? 3
                        : kind == 3
                            ? TOL(3, 4)
@@ -539,9 +541,9 @@ TEST C_23_coupled_regions_by_hand(void) {
         fsi_closed_regions_free(&closed);
         fsi_fluid_box_free(&fluid);
         fsi_solid_box_free(&solids);
-        fsi_partitioned_free(&c);
+        fsi_partitioned_free(&partitioned);
         fsi_interface_free(&face);
-        fsi_grid_free(&g);
+        fsi_grid_free(&grid);
     }
     PASS();
 }
@@ -574,10 +576,10 @@ TEST P_06_membrane_added_mass(void) {
         gd.h = FSI_R(1) / (fsi_real)n;
         gd.rho = 1;
         gd.shells = 1;
-        fsi_grid g;
-        CHECK_OK(fsi_grid_init(&g, &gd));
+        fsi_grid grid;
+        CHECK_OK(fsi_grid_init(&grid, &gd));
         fsi_interface face;
-        CHECK_OK(fsi_interface_init(&face, &g, NULL));
+        CHECK_OK(fsi_interface_init(&face, &grid, NULL));
         piston m;
         piston_make(&m, 0, 0, 0, 0, 1);
         m.x[0] = FSI_R(-0.1);
@@ -590,24 +592,24 @@ TEST P_06_membrane_added_mass(void) {
         m.door.surface.index = segment;
         m.door.row_fn = wave_row;
         list[0] = &m.door;
-        CHECK_OK(fsi_interface_detect(&face, &g, list, 1));
-        fluid.grid = &g;
+        CHECK_OK(fsi_interface_detect(&face, &grid, list, 1));
+        fluid.grid = &grid;
         fluid.face = &face;
         fluid.bpp = 1;
         fluid.tolerance = TOL(1e-12, 1e-6);
         CHECK_OK(fsi_fluid_box_begin(&fluid, 1));
         ASSERT_EQ_FMT(2, fluid.regions, "%d");
-        fsi_blackbox F = fsi_fluid_box_door(&fluid);
+        fsi_blackbox box = fsi_fluid_box_door(&fluid);
         for (int i = 0; i < fluid.n; i++)
             x[i] = i == 0;
-        ASSERT(F.solve_fn(F.user, x, p) >= 0);
+        ASSERT(box.solve_fn(box.user, x, p) >= 0);
         /* impulse = -m_a integral of cos^2 */
         double ma = -2 * (double)p[0];
         CHECK_NEAR(table[k], ma, TOL(1e-6, 1e-3));
         error[k] = ma - .694127;
         fsi_fluid_box_free(&fluid);
         fsi_interface_free(&face);
-        fsi_grid_free(&g);
+        fsi_grid_free(&grid);
     }
     if (sizeof(fsi_real) == 8) {
         CHECK_NEAR(4, error[0] / error[1], .1);
@@ -639,7 +641,7 @@ static fsi_result wave_run(double m, double stiff, int scheme_kind, int steps, d
     fsi_grid_desc gd;
     fsi_coupled *list[1];
     static const int32_t segment[2] = {0, 1};
-    fsi_result r = FSI_OK;
+    fsi_result result = FSI_OK;
     memset(&gd, 0, sizeof gd);
     fsi_fluid_box fluid;
     memset(&fluid, 0, sizeof fluid);
@@ -647,17 +649,17 @@ static fsi_result wave_run(double m, double stiff, int scheme_kind, int steps, d
     memset(&pd, 0, sizeof pd);
     wave w;
     memset(&w, 0, sizeof w);
-    fsi_blackbox S;
-    memset(&S, 0, sizeof S);
+    fsi_blackbox box;
+    memset(&box, 0, sizeof box);
     gd.nx = gd.ny = 32;
     gd.nz = 1;
     gd.h = FSI_R(1) / 32;
     gd.rho = 1;
     gd.shells = 1;
-    fsi_grid g;
-    fsi_grid_init(&g, &gd);
+    fsi_grid grid;
+    fsi_grid_init(&grid, &gd);
     fsi_interface face;
-    fsi_interface_init(&face, &g, NULL);
+    fsi_interface_init(&face, &grid, NULL);
     piston_make(&w.p, 0, 0, 0, 0, 1);
     w.p.x[0] = FSI_R(-0.1);
     w.p.x[1] = FSI_R(0.5);
@@ -681,26 +683,26 @@ static fsi_result wave_run(double m, double stiff, int scheme_kind, int steps, d
     pd.max_iterations = 30;
     fsi_partitioned scheme;
     fsi_partitioned_init(&scheme, &pd);
-    fluid.grid = &g;
+    fluid.grid = &grid;
     fluid.face = &face;
     fluid.bpp = 1;
     fluid.tolerance = TOL(1e-12, 1e-6);
-    fsi_blackbox F = fsi_fluid_box_door(&fluid);
-    S.solve_fn = wave_solve;
-    S.user = &w;
+    fsi_blackbox blackbox = fsi_fluid_box_door(&fluid);
+    box.solve_fn = wave_solve;
+    box.user = &w;
     int i;
-    for (*pairs = 0, i = 0; i < steps && r >= 0; i++) {
+    for (*pairs = 0, i = 0; i < steps && result >= 0; i++) {
         fsi_real X[4] = {0, 0, 0, 0}, P[4];
         X[0] = (fsi_real)(w.dt * w.v);
-        if ((r = fsi_interface_detect(&face, &g, list, 1)) < 0
-            || (r = fsi_grid_advect(&g, (fsi_real)w.dt)) < 0
-            || (r = fsi_grid_forces(&g, (fsi_real)w.dt)) < 0)
+        if ((result = fsi_interface_detect(&face, &grid, list, 1)) < 0
+            || (result = fsi_grid_advect(&grid, (fsi_real)w.dt)) < 0
+            || (result = fsi_grid_forces(&grid, (fsi_real)w.dt)) < 0)
             break;
-        if ((r = fsi_fluid_box_begin(&fluid, (fsi_real)w.dt)) < 0)
+        if ((result = fsi_fluid_box_begin(&fluid, (fsi_real)w.dt)) < 0)
             break;
         fsi_report report;
-        r = fsi_partitioned_step(&scheme, fluid.n, fluid.n, &F, &S, X, P, &report);
-        if (r != FSI_OK)
+        result = fsi_partitioned_step(&scheme, fluid.n, fluid.n, &blackbox, &box, X, P, &report);
+        if (result != FSI_OK)
             break;
         fsi_fluid_box_finish(&fluid);
         w.v = (double)X[0] / w.dt;
@@ -711,8 +713,8 @@ static fsi_result wave_run(double m, double stiff, int scheme_kind, int steps, d
     fsi_partitioned_free(&scheme);
     fsi_fluid_box_free(&fluid);
     fsi_interface_free(&face);
-    fsi_grid_free(&g);
-    return r;
+    fsi_grid_free(&grid);
+    return result;
 }
 
 static double euler_run(double w2, double dt, int steps) {
@@ -771,33 +773,34 @@ static fsi_result strip_carry(void *user, fsi_real dt, const fsi_real *impulse, 
         m[i] = s->cloth.mass[i];
         s->cloth.mass[i] += most;
     }
-    fsi_result r = fsi_soft_respond(&s->responder, dt, push, v);
+    fsi_result result = fsi_soft_respond(&s->responder, dt, push, v);
     for (int i = 0; i < 17; i++)
         s->cloth.mass[i] = m[i];
-    return r;
+    return result;
 }
 
 /* Largest added-mass ratio mu at the present state: -mu is the eigenvalue of S_p F_X, by power
  * iteration through the doors (both are affine in a step). */
-static double strip_mu(fsi_partitioned_scene *p, fsi_real dt) {
+static double strip_mu(fsi_partitioned_scene *scene, fsi_real dt) {
     fsi_real x[80], x0[80], q[80], y[80], y0[80];
     double a = 0, b = 1;
-    if (p->begin_fn(p->user, dt) < 0 || fsi_interface_detect(p->face, p->grid, p->list, 1) < 0
-        || fsi_fluid_box_begin(&p->fluid, dt) < 0)
+    if (scene->begin_fn(scene->user, dt) < 0
+        || fsi_interface_detect(scene->face, scene->grid, scene->list, 1) < 0
+        || fsi_fluid_box_begin(&scene->fluid, dt) < 0)
         return 0;
-    if (fsi_solid_box_begin(&p->solids, dt, p->fluid.regions) < 0)
+    if (fsi_solid_box_begin(&scene->solids, dt, scene->fluid.regions) < 0)
         return 0;
-    fsi_blackbox F = fsi_fluid_box_door(&p->fluid);
-    fsi_blackbox S = fsi_solid_box_door(&p->solids);
-    int n = p->fluid.n;
+    fsi_blackbox box = fsi_fluid_box_door(&scene->fluid);
+    fsi_blackbox blackbox = fsi_solid_box_door(&scene->solids);
+    int n = scene->fluid.n;
     int i;
     for (i = 0; i < n; i++)
         x0[i] = 0, x[i] = i < 51 && i % 3 == 1 ? (fsi_real)(1e-3 * sin(3.14159 * (i / 3) / 16)) : 0;
-    F.solve_fn(F.user, x0, q);
-    S.solve_fn(S.user, q, y0);
+    box.solve_fn(box.user, x0, q);
+    blackbox.solve_fn(blackbox.user, q, y0);
     for (int k = 0; k < 20; k++) {
-        F.solve_fn(F.user, x, q);
-        S.solve_fn(S.user, q, y);
+        box.solve_fn(box.user, x, q);
+        blackbox.solve_fn(blackbox.user, q, y);
         for (a = b = 0, i = 0; i < n; i++)
             y[i] -= y0[i], a += (double)(y[i] * x[i]), b += (double)(x[i] * x[i]);
         for (i = 0; i < n; i++)
@@ -816,11 +819,11 @@ typedef struct strip_run {
     fsi_real x[51];
 } strip_run;
 
-static double strip_area(const fsi_soft *c) {
+static double strip_area(const fsi_soft *soft) {
     double a = 0;
-    for (int i = 0; i + 1 < c->desc.vertex_count; i++)
-        a += .5 * (double)(c->x[3 * i + 1] + c->x[3 * i + 4])
-             * (double)(c->x[3 * i] - c->x[3 * i + 3]);
+    for (int i = 0; i + 1 < soft->desc.vertex_count; i++)
+        a += .5 * (double)(soft->x[3 * i + 1] + soft->x[3 * i + 4])
+             * (double)(soft->x[3 * i] - soft->x[3 * i + 3]);
     return fabs(a);
 }
 
@@ -840,7 +843,7 @@ static void strip_go(strip_run *q) {
     };
 
     fail_allocator count = fail_begin(-1);
-    static fsi_partitioned_scene p;
+    static fsi_partitioned_scene scene;
     fsi_grid_desc gd;
     fsi_coupled *list[1];
     static fsi_couple one; /* mono: one solve instead */
@@ -853,13 +856,13 @@ static void strip_go(strip_run *q) {
     memset(&gd, 0, sizeof gd);
     fsi_grid_source jet;
     memset(&jet, 0, sizeof jet);
-    fsi_soft_desc c;
-    memset(&c, 0, sizeof c);
+    fsi_soft_desc desc;
+    memset(&desc, 0, sizeof desc);
     fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
     fsi_solid_part part;
     memset(&part, 0, sizeof part);
-    memset(&p, 0, sizeof p);
+    memset(&scene, 0, sizeof scene);
     strip s;
     memset(&s, 0, sizeof s);
     memset(x, 0, sizeof x);
@@ -878,8 +881,8 @@ static void strip_go(strip_run *q) {
     gd.side[3].kind = FSI_SIDE_OPEN;
     gd.advect_velocity = FSI_ADVECT_LINEAR;
     gd.liquid = q->water;
-    gd.allocator = c.allocator = pd.allocator = p.allocator = p.fluid.allocator =
-        p.solids.allocator = s.responder.allocator = fail_make(&count);
+    gd.allocator = desc.allocator = pd.allocator = scene.allocator = scene.fluid.allocator =
+        scene.solids.allocator = s.responder.allocator = fail_make(&count);
     fsi_grid_init(&s.grid, &gd);
     if (q->water)
         fsi_grid_set_field(&s.grid, FSI_FIELD_PHI, strip_cap, NULL);
@@ -900,19 +903,19 @@ static void strip_go(strip_run *q) {
             segment[2 * i - 2] = i - 1, segment[2 * i - 1] = i;
     }
     pin[0] = pin[NODES - 1] = 7;
-    c.dim = 2;
-    c.vertex_count = NODES;
-    c.x = x;
-    c.segment_count = NODES - 1;
-    c.segment = segment;
-    c.pin = pin;
-    c.area_density = (fsi_real)(q->mass_ratio * 2 * h);
-    c.stretch = (fsi_real)(q->stiffness > 0 ? q->stiffness : q->balloon ? 2 : 1);
-    c.bend = FSI_R(1e-6);
-    c.damping_stiffness = FSI_R(0.01);
-    c.newton = q->newton;
-    c.integrator = q->split || q->mono ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
-    fsi_soft_init(&s.cloth, &c);
+    desc.dim = 2;
+    desc.vertex_count = NODES;
+    desc.x = x;
+    desc.segment_count = NODES - 1;
+    desc.segment = segment;
+    desc.pin = pin;
+    desc.area_density = (fsi_real)(q->mass_ratio * 2 * h);
+    desc.stretch = (fsi_real)(q->stiffness > 0 ? q->stiffness : q->balloon ? 2 : 1);
+    desc.bend = FSI_R(1e-6);
+    desc.damping_stiffness = FSI_R(0.01);
+    desc.newton = q->newton;
+    desc.integrator = q->split || q->mono ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+    fsi_soft_init(&s.cloth, &desc);
     if (!q->balloon && !q->rest)
         for (i = 0; i < NODES; i++)
             s.cloth.x[3 * i + 1] =
@@ -939,18 +942,18 @@ static void strip_go(strip_run *q) {
     part.user = guest.respond_user;
     if (q->carry)
         part.respond_fn = strip_carry, part.user = &s;
-    p.grid = &s.grid;
-    p.face = &s.face;
-    p.scheme = &s.scheme;
-    p.list = list;
-    p.solids.part = &part;
-    p.solids.count = 1;
-    p.fluid.bpp = p.fluid.swept = q->bpp;
-    p.fluid.pressure_form = q->form;
-    p.fluid.follow = q->follow;
-    p.begin_fn = guest.begin_fn;
-    p.move_fn = guest.move_fn;
-    p.user = guest.user;
+    scene.grid = &s.grid;
+    scene.face = &s.face;
+    scene.scheme = &s.scheme;
+    scene.list = list;
+    scene.solids.part = &part;
+    scene.solids.count = 1;
+    scene.fluid.bpp = scene.fluid.swept = q->bpp;
+    scene.fluid.pressure_form = q->form;
+    scene.fluid.follow = q->follow;
+    scene.begin_fn = guest.begin_fn;
+    scene.move_fn = guest.move_fn;
+    scene.user = guest.user;
     whole.begin_fn = guest.begin_fn;
     whole.move_fn = guest.move_fn;
     whole.user = guest.user;
@@ -969,8 +972,8 @@ static void strip_go(strip_run *q) {
             s.grid.source[0].divergence = (fsi_real)(12 * share);
         q->injected += share * 12 * h * h * 6 * h; /* six cells of the nozzle */
         fsi_report report;
-        fsi_result r = q->mono ? fsi_couple_step(&one, &whole, (fsi_real)h, &report)
-                               : fsi_partitioned_scene_step(&p, (fsi_real)h, &report);
+        fsi_result result = q->mono ? fsi_couple_step(&one, &whole, (fsi_real)h, &report)
+                                    : fsi_partitioned_scene_step(&scene, (fsi_real)h, &report);
         spent += strip_clock(NULL) - start;
         if (i == 9)
             made = count.calls;
@@ -978,23 +981,23 @@ static void strip_go(strip_run *q) {
             q->first += 3.0 * report.iterations / q->steps;
         if (3 * i >= 2 * q->steps)
             q->last += 3.0 * report.iterations / q->steps;
-        q->capped += r == FSI_NOT_CONVERGED || r == FSI_STALLED;
+        q->capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
         if (i >= q->skip)
             q->mean += report.iterations;
-        q->leak += p.fluid.leak;
+        q->leak += scene.fluid.leak;
         q->most = fmax(q->most, report.iterations);
         q->speed = fmax(q->speed, (double)fsi_max_abs(3 * NODES, s.cloth.v));
-        q->stable = r >= 0 && q->speed < 10;
+        q->stable = result >= 0 && q->speed < 10;
     }
     q->mean /= i > q->skip ? i - q->skip : 1;
     q->volume = strip_area(&s.cloth) - v0;
     q->late = count.calls - made;
     q->share = s.scheme.seconds[2] / spent;
-    q->mu = q->steps == 1 ? strip_mu(&p, (fsi_real)h) : 0;
+    q->mu = q->steps == 1 ? strip_mu(&scene, (fsi_real)h) : 0;
     q->modes = q->mean - 1;
     memcpy(q->x, s.cloth.x, sizeof q->x);
     fsi_couple_free(&one);
-    fsi_partitioned_scene_free(&p);
+    fsi_partitioned_scene_free(&scene);
     fsi_partitioned_free(&s.scheme);
     fsi_soft_responder_free(&s.responder);
     fsi_soft_free(&s.cloth);
@@ -1118,7 +1121,7 @@ static fsi_result float_move(void *user, fsi_real dt) {
 }
 
 static double float_run(double M, int form, double omega, int iterations, int steps, double *mu) {
-    static fsi_partitioned_scene s;
+    static fsi_partitioned_scene scene;
     static piston p;
     fsi_grid_desc gd;
     fsi_coupled *list[1];
@@ -1127,7 +1130,7 @@ static double float_run(double M, int form, double omega, int iterations, int st
     memset(&gd, 0, sizeof gd);
     fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
-    memset(&s, 0, sizeof s);
+    memset(&scene, 0, sizeof scene);
     fsi_solid_part part;
     memset(&part, 0, sizeof part);
     gd.nx = gd.ny = 21;
@@ -1136,10 +1139,10 @@ static double float_run(double M, int form, double omega, int iterations, int st
     gd.rho = 1;
     for (int i = 0; i < 4; i++)
         gd.side[i].kind = FSI_SIDE_OPEN;
-    fsi_grid g;
-    fsi_grid_init(&g, &gd);
+    fsi_grid grid;
+    fsi_grid_init(&grid, &gd);
     fsi_interface face;
-    fsi_interface_init(&face, &g, NULL);
+    fsi_interface_init(&face, &grid, NULL);
     piston_make(&p, 8 * h, 9 * h, 13 * h, 12 * h, M * 15 * h * h);
     p.v = (fsi_real)kick;
     pd.n = pd.m = 4;
@@ -1147,36 +1150,37 @@ static double float_run(double M, int form, double omega, int iterations, int st
     pd.max_iterations = iterations;
     pd.scheme = FSI_SCHEME_RELAXED;
     pd.omega = (fsi_real)omega;
-    fsi_partitioned c;
-    fsi_partitioned_init(&c, &pd);
+    fsi_partitioned partitioned;
+    fsi_partitioned_init(&partitioned, &pd);
     part.solid = &p.door;
-    s.grid = &g;
-    s.face = &face;
-    s.scheme = &c;
-    s.list = list;
-    s.solids.part = &part;
-    s.solids.count = 1;
-    s.fluid.bpp = 1;
-    s.fluid.pressure_form = form;
-    s.begin_fn = float_begin;
-    s.move_fn = float_move;
-    s.user = &p;
+    scene.grid = &grid;
+    scene.face = &face;
+    scene.scheme = &partitioned;
+    scene.list = list;
+    scene.solids.part = &part;
+    scene.solids.count = 1;
+    scene.fluid.bpp = 1;
+    scene.fluid.pressure_form = form;
+    scene.begin_fn = float_begin;
+    scene.move_fn = float_move;
+    scene.user = &p;
     for (int i = 0; i < steps && speed < 1e3 * kick; i++)
-        speed = fsi_partitioned_scene_step(&s, (fsi_real)h, NULL) < 0 ? 1e30 : fabs((double)p.v);
-    if (mu && fsi_interface_detect(&face, &g, list, 1) >= 0
-        && fsi_fluid_box_begin(&s.fluid, (fsi_real)h) >= 0) {
-        fsi_blackbox F = fsi_fluid_box_door(&s.fluid);
+        speed =
+            fsi_partitioned_scene_step(&scene, (fsi_real)h, NULL) < 0 ? 1e30 : fabs((double)p.v);
+    if (mu && fsi_interface_detect(&face, &grid, list, 1) >= 0
+        && fsi_fluid_box_begin(&scene.fluid, (fsi_real)h) >= 0) {
+        fsi_blackbox box = fsi_fluid_box_door(&scene.fluid);
         fsi_real x = 0, q0;
-        F.solve_fn(F.user, &x, &q0);
+        box.solve_fn(box.user, &x, &q0);
         x = (fsi_real)h;
         fsi_real q;
-        F.solve_fn(F.user, &x, &q);
+        box.solve_fn(box.user, &x, &q);
         *mu = (double)((q0 - q) * p.inverse);
     }
-    fsi_partitioned_scene_free(&s);
-    fsi_partitioned_free(&c);
+    fsi_partitioned_scene_free(&scene);
+    fsi_partitioned_free(&partitioned);
     fsi_interface_free(&face);
-    fsi_grid_free(&g);
+    fsi_grid_free(&grid);
     return speed / kick;
 }
 
@@ -1321,53 +1325,53 @@ TEST A_01_light_cloth_in_one_solve(void) {
 TEST A_01_light_foam_in_one_solve(void) {
     static const double density[3] = {1e-2, 1e-3, 1e-4};
     for (int i = 0; i < 3; i++) {
-        fsi_world_desc d;
+        fsi_world_desc desc;
         double fastest = 0, lost = 0, given = 0;
-        memset(&d, 0, sizeof d);
+        memset(&desc, 0, sizeof desc);
         fsi_grid_source jet;
         memset(&jet, 0, sizeof jet);
-        fsi_soft_desc c;
-        memset(&c, 0, sizeof c);
+        fsi_soft_desc options;
+        memset(&options, 0, sizeof options);
         fsi_soft_responder door;
         memset(&door, 0, sizeof door);
-        d.grid.nx = d.grid.nz = 16;
-        d.grid.ny = 24;
-        d.grid.h = FSI_R(1) / 16;
-        d.grid.rho = 1;
-        d.grid.side[3].kind = FSI_SIDE_OPEN;
-        d.max_guests = 1;
-        fsi_world w;
-        CHECK_OK(fsi_world_init(&w, &d));
+        desc.grid.nx = desc.grid.nz = 16;
+        desc.grid.ny = 24;
+        desc.grid.h = FSI_R(1) / 16;
+        desc.grid.rho = 1;
+        desc.grid.side[3].kind = FSI_SIDE_OPEN;
+        desc.max_guests = 1;
+        fsi_world world;
+        CHECK_OK(fsi_world_init(&world, &desc));
         jet.lo = fsi_vec(FSI_R(.375), 0, FSI_R(.375));
-        jet.hi = fsi_vec(FSI_R(.625), FSI_R(1.01) * d.grid.h, FSI_R(.625));
+        jet.hi = fsi_vec(FSI_R(.625), FSI_R(1.01) * desc.grid.h, FSI_R(.625));
         jet.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DIVERGENCE;
         jet.velocity = fsi_vec(0, FSI_R(.5), 0);
-        jet.divergence = FSI_R(.5) / d.grid.h;
-        fsi_grid_add_source(&w.grid, &jet);
-        fsi_mesh m;
-        CHECK_OK(fsi_mesh_box(&m, fsi_vec(FSI_R(.22), FSI_R(.4), FSI_R(.3)),
+        jet.divergence = FSI_R(.5) / desc.grid.h;
+        fsi_grid_add_source(&world.grid, &jet);
+        fsi_mesh mesh;
+        CHECK_OK(fsi_mesh_box(&mesh, fsi_vec(FSI_R(.22), FSI_R(.4), FSI_R(.3)),
                               fsi_vec(FSI_R(.78), FSI_R(.6), FSI_R(.7)), 6, 2, 4, 1, NULL));
-        c.dim = 3;
-        c.vertex_count = m.vertex_count;
-        c.x = m.x;
-        c.tet = m.tet;
-        c.tet_count = m.tet_count;
-        c.density = (fsi_real)density[i];
-        c.young = 2;
-        c.poisson = FSI_R(.3);
-        c.damping_stiffness = FSI_R(.02);
-        c.integrator = FSI_SOFT_SPLIT;
+        options.dim = 3;
+        options.vertex_count = mesh.vertex_count;
+        options.x = mesh.x;
+        options.tet = mesh.tet;
+        options.tet_count = mesh.tet_count;
+        options.density = (fsi_real)density[i];
+        options.young = 2;
+        options.poisson = FSI_R(.3);
+        options.damping_stiffness = FSI_R(.02);
+        options.integrator = FSI_SOFT_SPLIT;
         fsi_soft foam;
-        CHECK_OK(fsi_soft_init(&foam, &c));
+        CHECK_OK(fsi_soft_init(&foam, &options));
         door.soft = &foam;
         fsi_guest guest = fsi_soft_guest(&door);
-        CHECK_OK(fsi_world_add_guest(&w, &guest));
-        int n = m.vertex_count;
+        CHECK_OK(fsi_world_add_guest(&world, &guest));
+        int n = mesh.vertex_count;
         for (int step = 0; step < 24; step++) {
             double before[3] = {0, 0, 0}, after[3] = {0, 0, 0}, j[3] = {0, 0, 0};
             for (int k = 0; k < 3 * n; k++)
                 before[k % 3] += (double)(foam.mass[k / 3] * foam.v[k]);
-            ASSERT(fsi_world_step(&w, FSI_R(.04), NULL) >= 0);
+            ASSERT(fsi_world_step(&world, FSI_R(.04), NULL) >= 0);
             for (int k = 0; k < 3 * n; k++)
                 after[k % 3] += (double)(foam.mass[k / 3] * foam.v[k]),
                     j[k % 3] += (double)foam.impulse[k];
@@ -1384,8 +1388,8 @@ TEST A_01_light_foam_in_one_solve(void) {
         CHECK_MOST(lost, TOL(1e-10, 1e-3) * given);
         fsi_soft_responder_free(&door);
         fsi_soft_free(&foam);
-        fsi_mesh_free(&m);
-        fsi_world_free(&w);
+        fsi_mesh_free(&mesh);
+        fsi_world_free(&world);
     }
     PASS();
 }
@@ -1543,77 +1547,77 @@ static void trial_ring(trial *t, double half, double h) {
 }
 
 static fsi_result trial_solid(trial *t, double density) {
-    fsi_soft_desc d;
-    fsi_result r = FSI_OK;
+    fsi_soft_desc desc;
+    fsi_result result = FSI_OK;
     int three = t->kind >= SHEET;
-    memset(&d, 0, sizeof d);
+    memset(&desc, 0, sizeof desc);
     if (t->kind <= EMBEDDED) {
         square_make(&t->rigid, .52, .48, .21, .3, density);
         t->rigid.body.velocity = fsi_vec(FSI_R(.3), FSI_R(-.4), 0);
         t->rigid.body.spin.z = FSI_R(.5);
         trial_ring(t, .21, 1.0 / 16);
-        if ((r = fsi_body_give(&t->rigid.body, &t->ring, &t->door)) < 0 || t->kind == RIGID)
-            return r;
+        if ((result = fsi_body_give(&t->rigid.body, &t->ring, &t->door)) < 0 || t->kind == RIGID)
+            return result;
         t->points.inner = &t->door;
         return fsi_embedded_begin(&t->points);
     }
     if (t->kind == STRIP)
-        r = fsi_mesh_strip(&t->mesh, fsi_vec(FSI_R(.2), FSI_R(.35), 0),
-                           fsi_vec(FSI_R(.77), FSI_R(.66), 0), 10, NULL);
+        result = fsi_mesh_strip(&t->mesh, fsi_vec(FSI_R(.2), FSI_R(.35), 0),
+                                fsi_vec(FSI_R(.77), FSI_R(.66), 0), 10, NULL);
     if (t->kind == SHEET)
-        r = fsi_mesh_sheet(&t->mesh, fsi_vec(FSI_R(.21), FSI_R(.4), FSI_R(.22)),
-                           fsi_vec(FSI_R(.55), FSI_R(.1), 0), fsi_vec(0, FSI_R(.05), FSI_R(.5)), 5,
-                           5, 1, NULL, NULL, NULL);
+        result = fsi_mesh_sheet(&t->mesh, fsi_vec(FSI_R(.21), FSI_R(.4), FSI_R(.22)),
+                                fsi_vec(FSI_R(.55), FSI_R(.1), 0),
+                                fsi_vec(0, FSI_R(.05), FSI_R(.5)), 5, 5, 1, NULL, NULL, NULL);
     if (t->kind >= TETS)
-        r = fsi_mesh_box(&t->mesh, fsi_vec(FSI_R(.27), FSI_R(.31), FSI_R(.3)),
-                         fsi_vec(FSI_R(.71), FSI_R(.63), FSI_R(.69)), 3, 2, 2, 1, NULL);
-    if (r < 0)
-        return r;
+        result = fsi_mesh_box(&t->mesh, fsi_vec(FSI_R(.27), FSI_R(.31), FSI_R(.3)),
+                              fsi_vec(FSI_R(.71), FSI_R(.63), FSI_R(.69)), 3, 2, 2, 1, NULL);
+    if (result < 0)
+        return result;
     if (t->kind == REDUCED) {
-        fsi_reduced_desc m;
+        fsi_reduced_desc given;
         fsi_reduced *one[1];
-        memset(&m, 0, sizeof m);
-        m.mesh = &t->mesh;
-        m.modes = 5;
-        m.density = (fsi_real)density;
-        m.young = 50;
-        m.poisson = FSI_R(.3);
-        m.field = 8;
+        memset(&given, 0, sizeof given);
+        given.mesh = &t->mesh;
+        given.modes = 5;
+        given.density = (fsi_real)density;
+        given.young = 50;
+        given.poisson = FSI_R(.3);
+        given.field = 8;
         one[0] = &t->body;
-        if ((r = fsi_reduced_model_init(&t->model, &m)) < 0
-            || (r = fsi_reduced_init(&t->body, &t->model,
-                                     fsi_vec(FSI_R(.49), FSI_R(.47), FSI_R(.5)), NULL))
+        if ((result = fsi_reduced_model_init(&t->model, &given)) < 0
+            || (result = fsi_reduced_init(&t->body, &t->model,
+                                          fsi_vec(FSI_R(.49), FSI_R(.47), FSI_R(.5)), NULL))
                    < 0)
-            return r;
-        if ((r = fsi_reduced_group_init(&t->group, one, 1, NULL, 0, NULL, NULL)) < 0
-            || (r = fsi_reduced_forces(&t->body, trial_dt)) < 0)
-            return r;
+            return result;
+        if ((result = fsi_reduced_group_init(&t->group, one, 1, NULL, 0, NULL, NULL)) < 0
+            || (result = fsi_reduced_forces(&t->body, trial_dt)) < 0)
+            return result;
         return fsi_reduced_group_couple(&t->group, trial_dt, &t->door);
     }
-    d.dim = three ? 3 : 2;
-    d.vertex_count = t->mesh.vertex_count;
-    d.x = t->mesh.x;
-    d.integrator = FSI_SOFT_SPLIT;
+    desc.dim = three ? 3 : 2;
+    desc.vertex_count = t->mesh.vertex_count;
+    desc.x = t->mesh.x;
+    desc.integrator = FSI_SOFT_SPLIT;
     if (t->kind == TETS)
-        d.tet = t->mesh.tet, d.tet_count = t->mesh.tet_count, d.density = (fsi_real)density,
-        d.young = 50, d.poisson = FSI_R(.3);
+        desc.tet = t->mesh.tet, desc.tet_count = t->mesh.tet_count,
+        desc.density = (fsi_real)density, desc.young = 50, desc.poisson = FSI_R(.3);
     else {
-        d.area_density = (fsi_real)(.1 * density);
-        d.stretch = 5;
-        d.bend = FSI_R(1e-4);
+        desc.area_density = (fsi_real)(.1 * density);
+        desc.stretch = 5;
+        desc.bend = FSI_R(1e-4);
         if (three)
-            d.triangle = t->mesh.index, d.triangle_count = t->mesh.element_count;
+            desc.triangle = t->mesh.index, desc.triangle_count = t->mesh.element_count;
         else
-            d.segment = t->mesh.index, d.segment_count = t->mesh.element_count;
+            desc.segment = t->mesh.index, desc.segment_count = t->mesh.element_count;
     }
-    if ((r = fsi_soft_init(&t->soft, &d)) < 0)
-        return r;
-    for (int i = 0; i < d.vertex_count; i++)
+    if ((result = fsi_soft_init(&t->soft, &desc)) < 0)
+        return result;
+    for (int i = 0; i < desc.vertex_count; i++)
         t->soft.v[3 * i] = FSI_R(.3), t->soft.v[3 * i + 1] = FSI_R(.2) * t->soft.x[3 * i];
-    if ((r = fsi_soft_forces(&t->soft, trial_dt)) < 0)
-        return r;
+    if ((result = fsi_soft_forces(&t->soft, trial_dt)) < 0)
+        return result;
     fsi_soft_coupled(&t->soft, &t->door);
-    return r;
+    return result;
 }
 
 /* Grid, solid, interface, u*: everything before the exchange. scheme, form as in the desc and the
@@ -1621,33 +1625,33 @@ static fsi_result trial_solid(trial *t, double density) {
 static fsi_result trial_make(trial *t, int kind, double density, int scheme, int form,
                              double tolerance) {
     memset(t, 0, sizeof *t);
-    fsi_grid_desc g;
-    memset(&g, 0, sizeof g);
-    fsi_partitioned_desc d;
-    memset(&d, 0, sizeof d);
-    fsi_couple_desc c;
-    memset(&c, 0, sizeof c);
+    fsi_grid_desc desc;
+    memset(&desc, 0, sizeof desc);
+    fsi_partitioned_desc given;
+    memset(&given, 0, sizeof given);
+    fsi_couple_desc options;
+    memset(&options, 0, sizeof options);
     t->kind = kind;
-    g.nx = g.ny = kind >= SHEET ? 10 : 16;
-    g.nz = kind >= SHEET ? 10 : 1;
-    g.h = 1 / (fsi_real)g.nx;
-    g.rho = 1;
-    g.shells = 1;
-    g.gravity.y = FSI_R(-1);
-    g.tolerance = c.tolerance = TOL(1e-13, 1e-5);
-    fsi_result r;
-    if ((r = fsi_grid_init(&t->grid, &g)) < 0
-        || (r = fsi_grid_set_velocity(&t->grid, stirred, NULL)) < 0
-        || (r = trial_solid(t, density)) < 0)
-        return r;
-    d.n = d.m = 512;
-    d.group = 3;
-    d.tolerance = (fsi_real)tolerance;
-    d.scheme = (fsi_scheme)scheme;
-    d.omega = FSI_R(.2);
-    d.max_iterations = 100;
-    if ((r = fsi_partitioned_init(&t->scheme, &d)) < 0)
-        return r;
+    desc.nx = desc.ny = kind >= SHEET ? 10 : 16;
+    desc.nz = kind >= SHEET ? 10 : 1;
+    desc.h = 1 / (fsi_real)desc.nx;
+    desc.rho = 1;
+    desc.shells = 1;
+    desc.gravity.y = FSI_R(-1);
+    desc.tolerance = options.tolerance = TOL(1e-13, 1e-5);
+    fsi_result result;
+    if ((result = fsi_grid_init(&t->grid, &desc)) < 0
+        || (result = fsi_grid_set_velocity(&t->grid, stirred, NULL)) < 0
+        || (result = trial_solid(t, density)) < 0)
+        return result;
+    given.n = given.m = 512;
+    given.group = 3;
+    given.tolerance = (fsi_real)tolerance;
+    given.scheme = (fsi_scheme)scheme;
+    given.omega = FSI_R(.2);
+    given.max_iterations = 100;
+    if ((result = fsi_partitioned_init(&t->scheme, &given)) < 0)
+        return result;
     t->list[0] = t->part.solid = kind == EMBEDDED ? &t->points.door : &t->door;
     if (kind == EMBEDDED)
         t->part.respond_fn = fsi_embedded_respond, t->part.user = &t->points;
@@ -1658,28 +1662,28 @@ static fsi_result trial_make(trial *t, int kind, double density, int scheme, int
     t->fluid.bpp = 1;
     t->fluid.pressure_form = form;
     t->fluid.tolerance = TOL(1e-13, 1e-6);
-    if ((r = fsi_couple_init(&t->mono, &t->grid, &c)) < 0
-        || (r = fsi_interface_init(&t->face, &t->grid, NULL)) < 0)
-        return r;
+    if ((result = fsi_couple_init(&t->mono, &t->grid, &options)) < 0
+        || (result = fsi_interface_init(&t->face, &t->grid, NULL)) < 0)
+        return result;
     return fsi_grid_forces(&t->grid, trial_dt);
 }
 
 static fsi_result trial_begin(trial *t) {
-    fsi_result r;
-    if ((r = fsi_interface_detect(&t->face, &t->grid, t->list, 1)) < 0
-        || (r = fsi_fluid_box_begin(&t->fluid, trial_dt)) < 0)
-        return r;
+    fsi_result result;
+    if ((result = fsi_interface_detect(&t->face, &t->grid, t->list, 1)) < 0
+        || (result = fsi_fluid_box_begin(&t->fluid, trial_dt)) < 0)
+        return result;
     for (int k = 0; k < t->fluid.dof; k++)
         t->x[k] = trial_dt * t->part.solid->v[k];
     return fsi_solid_box_begin(&t->solids, trial_dt, t->fluid.regions);
 }
 
 static fsi_result trial_exchange(trial *t) {
-    fsi_blackbox F = fsi_fluid_box_door(&t->fluid), S = fsi_solid_box_door(&t->solids);
-    fsi_result r =
-        fsi_partitioned_step(&t->scheme, t->fluid.n, t->fluid.n, &F, &S, t->x, t->p, &t->report);
-    fsi_result q = r >= 0 ? fsi_fluid_box_finish(&t->fluid) : r;
-    return q < 0 ? q : r;
+    fsi_blackbox box = fsi_fluid_box_door(&t->fluid), blackbox = fsi_solid_box_door(&t->solids);
+    fsi_result result = fsi_partitioned_step(&t->scheme, t->fluid.n, t->fluid.n, &box, &blackbox,
+                                             t->x, t->p, &t->report);
+    fsi_result status_now = result >= 0 ? fsi_fluid_box_finish(&t->fluid) : result;
+    return status_now < 0 ? status_now : result;
 }
 
 static void trial_free(trial *t) {
@@ -1730,11 +1734,11 @@ TEST P_05a_every_kind_of_solid(void) {
 /* The fluid's momentum along an axis: open faces with the whole dual cell, sides with their half.
  */
 static double trial_momentum(const trial *t, int a, const fsi_real *side) {
-    const fsi_grid *g = &t->grid;
-    double sum = 0, cell = pow((double)g->h, g->dim);
-    for (size_t f = 0; f < g->faces[a]; f++)
-        if (g->weight[a][f] > 0)
-            sum += cell * (double)g->u[a][f];
+    const fsi_grid *grid = &t->grid;
+    double sum = 0, cell = pow((double)grid->h, grid->dim);
+    for (size_t f = 0; f < grid->faces[a]; f++)
+        if (grid->weight[a][f] > 0)
+            sum += cell * (double)grid->u[a][f];
     for (int s = 0; s < t->face.sides; s++)
         if (t->face.side[s].axis == a)
             sum += (double)(t->face.side[s].mass * side[s]);
@@ -1743,19 +1747,19 @@ static double trial_momentum(const trial *t, int a, const fsi_real *side) {
 
 /* What the walls take: the pressure of the cells beside them. */
 static double trial_walls(const trial *t, int a) {
-    const fsi_grid *g = &t->grid;
-    double sum = 0, area = pow((double)g->h, g->dim - 1);
+    const fsi_grid *grid = &t->grid;
+    double sum = 0, area = pow((double)grid->h, grid->dim - 1);
     size_t step = a == 0   ? 1
-                  : a == 1 ? (size_t)g->nx
-                           : (size_t)g->nx * (size_t)g->ny,
-           n = (size_t)(a == 0   ? g->nx
-                        : a == 1 ? g->ny
-                                 : g->nz);
-    for (size_t c = 0; c < g->cells; c++) {
+                  : a == 1 ? (size_t)grid->nx
+                           : (size_t)grid->nx * (size_t)grid->ny,
+           n = (size_t)(a == 0   ? grid->nx
+                        : a == 1 ? grid->ny
+                                 : grid->nz);
+    for (size_t c = 0; c < grid->cells; c++) {
         if (c / step % n == 0)
-            sum -= area * (double)g->pressure[c];
+            sum -= area * (double)grid->pressure[c];
         if (c / step % n == n - 1)
-            sum += area * (double)g->pressure[c];
+            sum += area * (double)grid->pressure[c];
     }
     return sum;
 }
@@ -1805,9 +1809,9 @@ TEST P_05b_momentum_ledger(void) {
 TEST P_05b_lost_momentum_is_told(void) {
     for (int kind = 0; kind < REDUCED; kind++)
         for (int form = 0; form < 3; form++) {
-            static fsi_partitioned_scene s;
+            static fsi_partitioned_scene scene;
             double before[3], size = 0;
-            memset(&s, 0, sizeof s);
+            memset(&scene, 0, sizeof scene);
             fsi_report report;
             memset(&report, 0, sizeof report);
             ASSERT(trial_make(&T1, kind, .3, FSI_SCHEME_REDUCED, form, 1e-9) >= 0
@@ -1816,12 +1820,12 @@ TEST P_05b_lost_momentum_is_told(void) {
             for (int a = 0; a < T1.grid.dim; a++)
                 before[a] = trial_momentum(&T1, a, T1.fluid.u_star) + trial_solid_momentum(&T1, a);
             CHECK_RESULT(FSI_NOT_CONVERGED, trial_exchange(&T1));
-            s.fluid = T1.fluid;
-            s.scheme = &T1.scheme;
-            s.list = T1.list;
-            s.solids = T1.solids;
-            s.seen = T1.p;
-            fsi__scene_ledger(&s, &report);
+            scene.fluid = T1.fluid;
+            scene.scheme = &T1.scheme;
+            scene.list = T1.list;
+            scene.solids = T1.solids;
+            scene.seen = T1.p;
+            fsi__scene_ledger(&scene, &report);
             for (int a = 0; a < T1.grid.dim; a++) {
                 double lost = trial_momentum(&T1, a, T1.fluid.u) + trial_solid_momentum(&T1, a)
                               - before[a] + trial_walls(&T1, a);
@@ -1871,56 +1875,58 @@ TEST A_01_kernel_forces_are_exact_for_a_constant_jump(void) {
     static const int kinds[3] = {STRIP, SHEET, EMBEDDED};
     for (int q = 0; q < 3; q++) {
         static fsi_real jump[4096], out[512], sum[3 * 256], weight[256];
-        fsi_interface *f = &T1.face;
+        fsi_interface *iface = &T1.face;
         ASSERT(trial_make(&T1, kinds[q], .3, FSI_SCHEME_REDUCED, 2, .001) >= 0
                && trial_begin(&T1) >= 0);
-        const fsi_surface *u = &T1.list[0]->surface;
+        const fsi_surface *surface = &T1.list[0]->surface;
         /* 3 Pa s where the surface's normal points away from, nothing before it */
-        for (int s = 0; s < f->sides; s++) {
-            fsi_vec3 n = fsi_surface_normal(u, f->side[s].element);
-            jump[s] = (fsi__get(n, f->side[s].axis) > 0) == (f->side[s].sign > 0)
-                          ? FSI_R(3) * (fsi_real)f->side[s].sign
+        for (int s = 0; s < iface->sides; s++) {
+            fsi_vec3 n = fsi_surface_normal(surface, iface->side[s].element);
+            jump[s] = (fsi__get(n, iface->side[s].axis) > 0) == (iface->side[s].sign > 0)
+                          ? FSI_R(3) * (fsi_real)iface->side[s].sign
                           : 0;
             /* pressed from outside */
-            if (u->closed)
-                jump[s] = FSI_R(3) * (fsi_real)f->side[s].sign;
+            if (surface->closed)
+                jump[s] = FSI_R(3) * (fsi_real)iface->side[s].sign;
         }
         memset(out, 0, sizeof out);
         fsi__fluid_box_push(&T1.fluid, jump, out);
-        for (int v = 0; v < u->vertex_count; v++)
+        for (int v = 0; v < surface->vertex_count; v++)
             for (int c = 0; c < T1.grid.dim; c++)
-                CHECK_NEAR((u->closed ? -3 : 3) * (double)T1.fluid.normal[3 * v + c],
+                CHECK_NEAR((surface->closed ? -3 : 3) * (double)T1.fluid.normal[3 * v + c],
                            out[3 * v + c], TOL(1e-14, 1e-6));
-        for (int s = 0; s < f->sides; s++)
+        for (int s = 0; s < iface->sides; s++)
             jump[s] = (fsi_real)sin(7.0 * s);
         memset(out, 0, sizeof out);
         memset(sum, 0, sizeof sum);
         memset(weight, 0, sizeof weight);
         fsi__fluid_box_push(&T1.fluid, jump, out);
-        for (int v = 0; v < u->vertex_count; v++)
-            for (int s = 0; s < f->sides; s++) {
-                fsi_vec3 d =
-                    fsi_vec_sub(fsi_vec_load(u->x + 3 * v), fsi_interface_centre(f, &f->side[s]));
-                double r = (double)fsi_vec_dot(d, d) / pow(1.5 * (double)f->h, 2), n = 0, twin = 1;
+        for (int v = 0; v < surface->vertex_count; v++)
+            for (int s = 0; s < iface->sides; s++) {
+                fsi_vec3 d = fsi_vec_sub(fsi_vec_load(surface->x + 3 * v),
+                                         fsi_interface_centre(iface, &iface->side[s]));
+                double r = (double)fsi_vec_dot(d, d) / pow(1.5 * (double)iface->h, 2), n = 0,
+                       twin = 1;
                 if (T1.grid.dim == 2)
-                    r -= (double)(d.z * d.z) / pow(1.5 * (double)f->h, 2);
-                for (int e = 0; e < f->sides; e++)
-                    twin += e != s && f->side[e].face == f->side[s].face
-                            && f->side[e].axis == f->side[s].axis;
+                    r -= (double)(d.z * d.z) / pow(1.5 * (double)iface->h, 2);
+                for (int e = 0; e < iface->sides; e++)
+                    twin += e != s && iface->side[e].face == iface->side[s].face
+                            && iface->side[e].axis == iface->side[s].axis;
                 for (int c = 0; c < 3; c++)
                     n += pow((double)T1.fluid.normal[3 * v + c], 2);
                 double w = r < 1
-                                   && !(u->closed
-                                        && T1.fluid.normal[3 * v + f->side[s].axis]
-                                                   * (fsi_real)f->side[s].sign
+                                   && !(surface->closed
+                                        && T1.fluid.normal[3 * v + iface->side[s].axis]
+                                                   * (fsi_real)iface->side[s].sign
                                                > 0)
                                ? (1 - r) * (1 - r)
-                                     * (double)T1.fluid.normal[3 * v + f->side[s].axis] / sqrt(n)
+                                     * (double)T1.fluid.normal[3 * v + iface->side[s].axis]
+                                     / sqrt(n)
                                : 0;
-                weight[v] += (fsi_real)(fabs(w) / (u->closed ? 1 : twin));
+                weight[v] += (fsi_real)(fabs(w) / (surface->closed ? 1 : twin));
                 sum[v] += (fsi_real)(w * (double)jump[s]);
             }
-        for (int v = 0; v < u->vertex_count; v++)
+        for (int v = 0; v < surface->vertex_count; v++)
             for (int c = 0; c < T1.grid.dim; c++)
                 CHECK_NEAR((double)sum[v] / (double)weight[v] * (double)T1.fluid.normal[3 * v + c],
                            out[3 * v + c], TOL(1e-13, 1e-5));
@@ -1957,32 +1963,32 @@ static fsi_result moody_begin(void *user, fsi_real dt) {
 TEST P_strangers_solver_in_a_whole_step(void) {
     static const fsi_result expected[3] = {FSI_ERR_STATE, FSI_ERR_NUMERIC, FSI_OK};
     for (int kind = 0; kind < 3; kind++) {
-        static fsi_partitioned_scene s;
+        static fsi_partitioned_scene scene;
         fsi_coupled *list[1];
-        memset(&s, 0, sizeof s);
+        memset(&scene, 0, sizeof scene);
         moody m;
         m.kind = kind;
         m.calls = 0;
         ASSERT(trial_make(&T1, RIGID, .3, FSI_SCHEME_REDUCED, 0, .001) >= 0);
         T1.part.respond_fn = moody_respond;
         T1.part.user = &m;
-        s.grid = &T1.grid;
-        s.face = &T1.face;
-        s.scheme = &T1.scheme;
-        s.list = list;
-        s.solids.part = &T1.part;
-        s.solids.count = 1;
-        s.fluid.bpp = 1;
-        s.begin_fn = s.move_fn = moody_begin;
-        CHECK_RESULT(expected[kind], fsi_partitioned_scene_step(&s, trial_dt, NULL));
+        scene.grid = &T1.grid;
+        scene.face = &T1.face;
+        scene.scheme = &T1.scheme;
+        scene.list = list;
+        scene.solids.part = &T1.part;
+        scene.solids.count = 1;
+        scene.fluid.bpp = 1;
+        scene.begin_fn = scene.move_fn = moody_begin;
+        CHECK_RESULT(expected[kind], fsi_partitioned_scene_step(&scene, trial_dt, NULL));
         if (kind == 2)
-            ASSERT(s.solids.status == FSI_CAPPED && T1.scheme.told[1] == FSI_CAPPED);
+            ASSERT(scene.solids.status == FSI_CAPPED && T1.scheme.told[1] == FSI_CAPPED);
         /* a step that failed leaves v* */
         ASSERT(fsi_all_finite((size_t)T1.door.dof, T1.door.v));
         m.kind = 3;
-        CHECK_OK(fsi_partitioned_scene_step(&s, trial_dt, NULL));
+        CHECK_OK(fsi_partitioned_scene_step(&scene, trial_dt, NULL));
         ASSERT(fsi_all_finite(T1.grid.faces[1], T1.grid.u[1]));
-        fsi_partitioned_scene_free(&s);
+        fsi_partitioned_scene_free(&scene);
         trial_free(&T1);
     }
     PASS();
@@ -1997,31 +2003,31 @@ static fsi_real a04_water(fsi_vec3 x, void *user) {
 
 TEST A_04_floating_depths_by_exchange(void) {
     static const double density[4] = {.1, .5, .9, 10}, depth[3] = {.31295, 1, 1.68705}, r = .12;
-    static fsi_partitioned_scene x;
+    static fsi_partitioned_scene scene;
     static fsi_solid_part part[5];
     fsi_coupled *list[5];
     double mean[4] = {0, 0, 0, 0}, level = 0;
     int id[4], steps = 240, late = 120, most = 0;
-    memset(&x, 0, sizeof x);
+    memset(&scene, 0, sizeof scene);
     fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
-    fsi_world_desc d;
-    memset(&d, 0, sizeof d);
+    fsi_world_desc desc;
+    memset(&desc, 0, sizeof desc);
     fsi_shape_desc sd;
     memset(&sd, 0, sizeof sd);
-    d.grid.nx = 64;
-    d.grid.ny = 28;
-    d.grid.nz = 1;
-    d.grid.h = FSI_R(2) / 64;
-    d.grid.rho = 1000;
-    d.grid.gravity.y = FSI_R(-9.81);
-    d.grid.liquid = 1;
-    d.grid.volume_correction = 1;
-    d.grid.side[3].kind = FSI_SIDE_OPEN;
-    d.max_bodies = 4;
-    d.damping = 4;
-    fsi_world w;
-    CHECK_OK(fsi_world_init(&w, &d));
+    desc.grid.nx = 64;
+    desc.grid.ny = 28;
+    desc.grid.nz = 1;
+    desc.grid.h = FSI_R(2) / 64;
+    desc.grid.rho = 1000;
+    desc.grid.gravity.y = FSI_R(-9.81);
+    desc.grid.liquid = 1;
+    desc.grid.volume_correction = 1;
+    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.max_bodies = 4;
+    desc.damping = 4;
+    fsi_world world;
+    CHECK_OK(fsi_world_init(&world, &desc));
     sd.kind = FSI_SHAPE_SPHERE;
     sd.dim = 2;
     sd.radius = (fsi_real)r;
@@ -2029,50 +2035,51 @@ TEST A_04_floating_depths_by_exchange(void) {
     fsi_shape ball;
     CHECK_OK(fsi_shape_init(&ball, &sd));
     for (int i = 0; i < 4; i++) {
-        fsi_rigid_desc b;
-        memset(&b, 0, sizeof b);
-        b.kind = FSI_RIGID_DYNAMIC;
-        b.shape = &ball;
-        b.density = (fsi_real)(1000 * density[i]);
-        b.x = fsi_vec((fsi_real)(.25 + .5 * i), (fsi_real)(i < 3 ? .56 - depth[i] * r + r : .2), 0);
-        ASSERT(fsi_world_add(&w, &b, &id[i]) >= 0);
+        fsi_rigid_desc given;
+        memset(&given, 0, sizeof given);
+        given.kind = FSI_RIGID_DYNAMIC;
+        given.shape = &ball;
+        given.density = (fsi_real)(1000 * density[i]);
+        given.x =
+            fsi_vec((fsi_real)(.25 + .5 * i), (fsi_real)(i < 3 ? .56 - depth[i] * r + r : .2), 0);
+        ASSERT(fsi_world_add(&world, &given, &id[i]) >= 0);
     }
-    fsi_grid_set_field(&w.grid, FSI_FIELD_PHI, a04_water, NULL);
-    fsi_grid_classify(&w.grid);
+    fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, a04_water, NULL);
+    fsi_grid_classify(&world.grid);
     pd.n = pd.m = 64;
     pd.group = 3;
-    pd.tolerance = FSI_R(0.05) * w.grid.h;
+    pd.tolerance = FSI_R(0.05) * world.grid.h;
     fsi_partitioned scheme;
     CHECK_OK(fsi_partitioned_init(&scheme, &pd));
-    x.scheme = &scheme;
-    x.list = list;
-    x.solids.part = part;
-    x.fluid.bpp = 1;
-    x.fluid.tolerance = 1e-6;
+    scene.scheme = &scheme;
+    scene.list = list;
+    scene.solids.part = part;
+    scene.fluid.bpp = 1;
+    scene.fluid.tolerance = 1e-6;
     for (int step = 0; step < steps; step++) {
         fsi_report report;
-        ASSERT(fsi_world_exchange(&w, &x, FSI_R(0.01), &report) >= 0);
+        ASSERT(fsi_world_exchange(&world, &scene, FSI_R(0.01), &report) >= 0);
         if (report.iterations > most)
             most = report.iterations;
         if (step < late)
             continue;
         for (int i = 0; i < 4; i++)
-            mean[i] += (double)w.solids.body[id[i]].x.y / (steps - late);
-        level += w.grid.stats.liquid_volume / (2.0 * (steps - late));
-        for (int k = 0; k < w.door_count; k++)
-            level += w.couple.interface.submerged[k] / (2.0 * (steps - late));
+            mean[i] += (double)world.solids.body[id[i]].x.y / (steps - late);
+        level += world.grid.stats.liquid_volume / (2.0 * (steps - late));
+        for (int k = 0; k < world.door_count; k++)
+            level += world.couple.iface.submerged[k] / (2.0 * (steps - late));
     }
     if (getenv("FSI_VERBOSE"))
         printf("A-04: depths %.3f %.3f %.3f, the heavy one at %.3f r; most iterations %d\n",
                (level - mean[0] + r) / r, (level - mean[1] + r) / r, (level - mean[2] + r) / r,
                mean[3] / r, most);
     for (int i = 0; i < 3; i++)
-        CHECK_NEAR(depth[i] * r, level - (mean[i] - r), (double)w.grid.h);
+        CHECK_NEAR(depth[i] * r, level - (mean[i] - r), (double)world.grid.h);
     CHECK_NEAR(r, mean[3], .05 * r);
     ASSERT(most < 30);
-    fsi_partitioned_scene_free(&x);
+    fsi_partitioned_scene_free(&scene);
     fsi_partitioned_free(&scheme);
-    fsi_world_free(&w);
+    fsi_world_free(&world);
     fsi_shape_free(&ball);
     PASS();
 }
