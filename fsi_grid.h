@@ -21,7 +21,7 @@
            desc.rho = 1;
            desc.smoke = 1;
            desc.buoyancy_temperature = 4;
-           desc.side[3].kind = FSI_SIDE_OPEN; // -x +x -y +y
+           desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
            if (fsi_grid_init(&grid, &desc) < 0)
                return 1;
            vent.shape = FSI_SOURCE_SPHERE;
@@ -361,6 +361,16 @@ FSI_API fsi_result fsi_levelset_restore(fsi_levelset *ls, const void *in);
 #define FSI_GRID_SCALARS 8  /* most user scalars */
 #define FSI_GRID_SOURCES 32 /* most sources kept by a grid */
 
+/* The sides of the box by name: the index of fsi_grid_desc.side. */
+enum {
+    FSI_LEFT = 0, /* -x */
+    FSI_RIGHT,    /* +x */
+    FSI_BOTTOM,   /* -y */
+    FSI_TOP,      /* +y */
+    FSI_BACK,     /* -z; not read in 2D */
+    FSI_FRONT     /* +z; not read in 2D */
+};
+
 /* What happens at one side of the box. */
 typedef enum fsi_side_kind {
     FSI_SIDE_SLIP = 0, /* closed, frictionless */
@@ -473,7 +483,7 @@ typedef struct fsi_grid_desc {
     /* fluid mass density, kg/m^3, > 0 (2D: kg/m^3 too, per metre of depth) */
     fsi_real rho;
     fsi_vec3 gravity;      /* m/s^2 */
-    fsi_grid_side side[6]; /* -x +x -y +y -z +z; z ignored in 2D. Zero: closed, slip */
+    fsi_grid_side side[6]; /* by name, FSI_LEFT .. FSI_FRONT. Zero: closed, slip */
     /* 1: a free surface (level set), starts empty; 0: the fluid fills the box (smoke) */
     int liquid;
     int smoke;   /* 1: density and temperature fields */

@@ -191,7 +191,7 @@ static void share_lines(void) {
     desc.grid.rho = 1000;
     desc.grid.gravity.y = FSI_R(-9.81);
     desc.grid.liquid = desc.grid.shells = 1;
-    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_bodies = 3;
     desc.max_guests = 1;
     sd.dim = 3;

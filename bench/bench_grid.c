@@ -16,7 +16,7 @@ static int make_smoke(fsi_grid *grid, int nx, int ny, int nz, fsi_advection mode
     desc.rho = 1;
     desc.smoke = 1;
     desc.buoyancy_temperature = 4;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.advect_velocity = desc.advect_density = desc.advect_temperature = mode;
     if (fsi_grid_init(grid, &desc) < 0)
         return 0;

@@ -44,9 +44,9 @@ static int grid_make(fsi_grid *grid, int n) {
     desc.rho = 1;
     desc.gravity.y = -1;
     desc.shells = 1;
-    desc.side[0].kind = FSI_SIDE_INFLOW;
-    desc.side[0].velocity.x = 1;
-    desc.side[1].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_LEFT].kind = FSI_SIDE_INFLOW;
+    desc.side[FSI_LEFT].velocity.x = 1;
+    desc.side[FSI_RIGHT].kind = FSI_SIDE_OPEN;
     if (fsi_grid_init(grid, &desc) != FSI_OK)
         return 0;
     for (size_t i = 0; i < grid->faces[0]; i++)

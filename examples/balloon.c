@@ -89,7 +89,7 @@ static int make_scene(scene *s, ex_args *args, int monolithic, double rate) {
     desc.grid.liquid = water;
     desc.grid.advect_velocity = FSI_ADVECT_LINEAR;
     desc.max_guests = desc.no_walls = 1;
-    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     if (fsi_world_init(&s->w, &desc) != FSI_OK)
         return 0;
     if (water)

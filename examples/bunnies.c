@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
     desc.grid.gravity.y = FSI_R(-9.81);
     desc.grid.liquid = 1;
     desc.grid.volume_correction = 1;
-    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_bodies = bodies;
     fsi_world world;
     fsi_shape shape;

@@ -33,7 +33,7 @@ static int make(sheet *s, const fsi_mesh *mesh, int size, double coefficient, do
     desc.h = FSI_R(1.5) / (fsi_real)size;
     desc.rho = 1;
     desc.shells = 1;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     given.dim = 2;
     given.area_density = (fsi_real)density;
     given.stretch = 20;

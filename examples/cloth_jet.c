@@ -34,7 +34,7 @@ static void make_grid(scene *s, int nx) {
     desc.rho = 1;
     desc.smoke = 1;
     desc.shells = 1;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.advect_velocity = FSI_ADVECT_LINEAR;
     fsi_grid_init(&s->grid, &desc);
     /* the jet: 0.25 wide, 0.5 m/s, one row of cells that make volume */

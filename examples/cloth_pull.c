@@ -39,7 +39,7 @@ static int make(pool *p, const fsi_mesh *mesh, int size, double coefficient, dou
     desc.liquid = 1;
     desc.shells = 1;
     desc.volume_correction = 1;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     pin[NODES - 1] = 7;
     given.dim = 2;
     given.area_density = (fsi_real)density;

@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
     desc.grid.h = FSI_R(1.5) / (fsi_real)desc.grid.ny;
     desc.grid.rho = 1;
     desc.grid.smoke = 1;
-    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_bodies = 2 * bodies;
     desc.max_joints = bodies;
     fsi_world world;

@@ -174,7 +174,7 @@ int main(int argc, char **argv) {
     desc.grid.nz = args.size * 4 / 9;
     desc.grid.nx = bodies > 1 ? desc.grid.nz * (bodies * 3 + 1) / 4 : desc.grid.nz;
     desc.grid.rho = 1000;
-    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_guests = bodies;
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK || !make_models(&args, mesh, model, &m))

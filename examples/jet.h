@@ -33,7 +33,7 @@ static int jet_make(jet *j, ex_args *args, int dim, int bodies, int guests, int 
     desc.grid.rho = 1;
     desc.grid.smoke = 1;
     desc.grid.shells = 0;
-    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_bodies = bodies;
     desc.max_guests = guests;
     if (fsi_world_init(&j->w, &desc) != FSI_OK)

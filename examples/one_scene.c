@@ -140,7 +140,7 @@ static int run_grid(ex_args *args, tank *t, double dt, int *steps, double *itera
     desc.gravity = t->solids.desc.gravity;
     desc.liquid = 1;
     desc.volume_correction = 1;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     if (fsi_grid_init(&t->grid, &desc) != FSI_OK
         || fsi_grid_set_field(&t->grid, FSI_FIELD_PHI, water, NULL) != FSI_OK)
         return 0;

@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
     desc.gravity.y = FSI_R(-9.81);
     desc.liquid = 1;
     desc.volume_correction = 1;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     if (fsi_grid_init(&p.grid, &desc) != FSI_OK
         || fsi_couple_init(&p.couple, &p.grid, NULL) != FSI_OK)
         return 1;

@@ -76,7 +76,7 @@ int main(int argc, char **argv) {
     desc.rho = 1;
     desc.smoke = 1;
     desc.shells = 1;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     jet.lo.x = FSI_R(.375);
     jet.hi = fsi_vec(FSI_R(.625), FSI_R(1.01) * desc.h, 0);
     jet.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;

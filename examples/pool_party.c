@@ -112,7 +112,7 @@ int main(int argc, char **argv) {
     desc.grid.liquid = 1;
     desc.grid.shells = 1;
     desc.grid.volume_correction = 1;
-    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_bodies = BODIES;
     desc.max_guests = 1;
     fsi_world world;

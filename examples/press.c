@@ -142,7 +142,7 @@ int main(int argc, char **argv) {
     double h = 1.0 / args.size;
     desc.h = (fsi_real)h;
     desc.rho = 1000;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     fsi_grid grid;
     if (fsi_grid_init(&grid, &desc) != FSI_OK)
         return 1;

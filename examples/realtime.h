@@ -64,7 +64,7 @@ static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance,
     desc.grid.liquid = 1;
     desc.grid.volume_correction = 1;
     desc.grid.particles = particles;
-    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.couple.fractions = 1;
     desc.couple.tolerance = tolerance;
     desc.couple.warm_start = 1;

@@ -61,7 +61,7 @@ static int make_world(fsi_world *world, const ex_args *args, int guests, double 
     desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     desc.grid.liquid = 1;
     desc.grid.volume_correction = 1;
-    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_guests = guests;
     if (fsi_world_init(world, &desc) != FSI_OK)
         return 0;

@@ -43,8 +43,8 @@ static int make(channel *c, int n, double blockage, const fsi_slip_desc *desc) {
     given.nz = 1;
     given.h = 1;
     given.rho = 1;
-    given.side[0].kind = given.side[1].kind = FSI_SIDE_INFLOW;
-    given.side[0].velocity.x = given.side[1].velocity.x = 1;
+    given.side[FSI_LEFT].kind = given.side[FSI_RIGHT].kind = FSI_SIDE_INFLOW;
+    given.side[FSI_LEFT].velocity.x = given.side[FSI_RIGHT].velocity.x = 1;
     c->cx = ny + 0.13;
     c->cy = ny / 2.0;
     for (size_t i = 0; i < ROUND; i++) {

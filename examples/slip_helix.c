@@ -123,7 +123,7 @@ int main(int argc, char **argv) {
     desc.rho = 1;
     desc.smoke = 1;
     desc.shells = 1;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.buoyancy_temperature = 1;
     desc.up = fsi_vec(0, 1, 0);
     axis(0, p);

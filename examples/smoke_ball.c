@@ -76,7 +76,7 @@ int main(int argc, char **argv) {
     desc.grid.h = FSI_R(1.5) / (fsi_real)desc.grid.ny;
     desc.grid.rho = 1;
     desc.grid.smoke = 1;
-    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.grid.buoyancy_temperature = 1;
     desc.grid.up = fsi_vec(0, 1, 0);
     desc.grid.confinement = FSI_R(0.1);

@@ -112,7 +112,7 @@ int main(int argc, char **argv) {
     desc.h = (fsi_real)(1.0 / desc.nx);
     desc.rho = (fsi_real)1.2;
     desc.smoke = 1;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.buoyancy_temperature = (fsi_real)ex_number(&args, "buoyancy");
     desc.confinement = (fsi_real)ex_number(&args, "confinement");
     desc.cooling = (fsi_real)0.2;

@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
     desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     desc.grid.liquid = 1;
     desc.grid.volume_correction = 1;
-    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_guests = bodies;
     desc.damping = (fsi_real)ex_number(&args, "damping");
     double level = 0.6;

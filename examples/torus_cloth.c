@@ -94,7 +94,7 @@ static int make(pond *p, const fsi_mesh *mesh, int size, double coefficient, dou
     desc.rho = FSI_R(1.2);
     desc.gravity.y = FSI_R(-9.81);
     desc.shells = 1;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     given.dim = 3;
     given.area_density = (fsi_real)cloth;
     given.stretch = 200;

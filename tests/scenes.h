@@ -234,7 +234,7 @@ static fsi_grid_desc scene_grid(int n, int dim, int liquid, const fsi_allocator 
     g.liquid = liquid;
     g.smoke = !liquid;
     g.gravity = fsi_vec(0, liquid ? FSI_R(-9.81) : 0, 0);
-    g.side[3].kind = FSI_SIDE_OPEN;
+    g.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     if (a)
         g.allocator = *a;
     return g;

@@ -46,7 +46,7 @@ static fsi_grid_desc tank(int n, int dim) { /* 1 x 2 (x 1), closed, open on top 
     desc.h = 1 / (fsi_real)n;
     desc.rho = 1;
     desc.gravity.y = FSI_R(-9.81);
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.shells = 1;
     desc.tolerance = TOL(1e-12, 1e-5);
     desc.max_iterations = 3000;
@@ -279,7 +279,7 @@ static int crowd(scene *s, int n, fsi_couple_solver solver, int strip, int close
     fsi_grid_desc desc = tank(n, 2);
     seed = 11;
     if (closed)
-        desc.side[3].kind = FSI_SIDE_SLIP;
+        desc.side[FSI_TOP].kind = FSI_SIDE_SLIP;
     if (!open_scene(s, &desc, solver, 0))
         return 0;
     add_polygon(s, 4, 0.3, 0.5, 0.11, 0.11, 0.3, 0.1);
@@ -672,7 +672,7 @@ static void wall_impulse(const scene *s, double *out) {
                                             + (size_t)iface->nx * (size_t)(k ? iface->ny - 1 : 0)]
                        * h * (k ? -1 : 1),
                    x = h * (i + 0.5);
-            if (k && s->grid.desc.side[3].kind == FSI_SIDE_OPEN)
+            if (k && s->grid.desc.side[FSI_TOP].kind == FSI_SIDE_OPEN)
                 continue;
             out[1] += p;
             out[2] += x * p;
@@ -854,7 +854,7 @@ TEST C_04_added_mass(void) {
             desc.ny = desc.nx;
             desc.h *= 2;
             desc.gravity.y = 0;
-            desc.side[3].kind = FSI_SIDE_SLIP;
+            desc.side[FSI_TOP].kind = FSI_SIDE_SLIP;
             ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, fractions));
             add_polygon(&S, VERTS, 1, 1, 0.25, 0.25, 0, 1);
             S.body[0].velocity.y = 1;
@@ -959,7 +959,7 @@ TEST shell_separates(void) {
         fsi_grid_desc desc = tank(16, 2);
         double flux[2] = {0, 0};
         /* two closed chambers: a piston that cannot move */
-        desc.side[3].kind = FSI_SIDE_SLIP;
+        desc.side[FSI_TOP].kind = FSI_SIDE_SLIP;
         ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
         seed = 3;
         if (kind == 0)
@@ -1069,7 +1069,7 @@ TEST C_26_bubble_keeps_its_volume(void) {
 TEST C_26_air_volume_has_no_jumps(void) {
     fsi_grid_desc desc = pool(32);
     double before = 0, most = 0;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     fsi_grid grid;
     ASSERT_EQ(FSI_OK, fsi_grid_init(&grid, &desc));
     for (int step = 0; step <= 200; step++) {
@@ -1271,7 +1271,7 @@ TEST C_05_06_buoyancy_trajectory(void) {
                slack = 0.05 + 0.005;
         desc.ny = desc.nx;
         desc.h *= 2;
-        desc.side[3].kind = FSI_SIDE_SLIP;
+        desc.side[FSI_TOP].kind = FSI_SIDE_SLIP;
         desc.tolerance = TOL(1e-8, 1e-5);
         ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 1));
         /* on a node the chords at the faces add up to 0.6 % less than the disk */
@@ -1785,10 +1785,10 @@ TEST C_12_a_swept_plate_lets_nothing_through(void) {
         desc.liquid = liquid;
         desc.smoke = !liquid;
         desc.gravity.y = liquid ? FSI_R(-9.81) : 0;
-        desc.side[0].kind = desc.side[1].kind = FSI_SIDE_OPEN;
-        desc.side[3].kind = liquid ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
+        desc.side[FSI_LEFT].kind = desc.side[FSI_RIGHT].kind = FSI_SIDE_OPEN;
+        desc.side[FSI_TOP].kind = liquid ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
         if (liquid)
-            desc.side[1].kind = FSI_SIDE_SLIP, desc.side[3].kind = FSI_SIDE_OPEN;
+            desc.side[FSI_RIGHT].kind = FSI_SIDE_SLIP, desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
         ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
         plate_x = FSI_R(0.513);
         S.count = 1;
@@ -1841,7 +1841,7 @@ TEST C_04_sphere_added_mass(void) {
     desc.ny = desc.nx;
     desc.h = FSI_R(1.0) / 64;
     desc.gravity.y = 0;
-    desc.side[3].kind = FSI_SIDE_SLIP;
+    desc.side[FSI_TOP].kind = FSI_SIDE_SLIP;
     desc.tolerance = TOL(1e-8, 1e-5);
     desc.shells = 0;
     ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 1));
@@ -1910,7 +1910,7 @@ TEST bad_solids_stay_finite(void) {
                 desc.tolerance = 1e-5;
                 desc.max_iterations = 300;
                 if (kind % 2)
-                    desc.side[3].kind = FSI_SIDE_SLIP; /* closed tanks, too */
+                    desc.side[FSI_TOP].kind = FSI_SIDE_SLIP; /* closed tanks, too */
                 ASSERT(open_scene(&S, &desc, (fsi_couple_solver)solver, fractions));
                 /* one on the other */
                 if (kind == 0) {
@@ -2084,7 +2084,7 @@ TEST C_15_bodies_in_one_another(void) {
                     desc.ny = 12;
                     desc.tolerance = TOL(1e-10, 1e-5);
                     if (walls)
-                        desc.side[3].kind = FSI_SIDE_SLIP;
+                        desc.side[FSI_TOP].kind = FSI_SIDE_SLIP;
                     ASSERT(open_scene(&S, &desc, (fsi_couple_solver)solver, fractions));
                     add_polygon(&S, 4, 0.5, 0.45, 0.15, 0.15, 0, density[k]);
                     add_polygon(&S, 4, 0.58, 0.5, 0.15, 0.15, 0, 3 * density[k]);
@@ -2119,7 +2119,7 @@ TEST body_at_the_wall_of_a_closed_tank(void) {
                     fsi_grid_desc desc = tank(24, 2);
                     fsi_real ma[36], v[3], before[3];
                     double left = 0, right = 0;
-                    desc.side[3].kind = FSI_SIDE_SLIP;
+                    desc.side[FSI_TOP].kind = FSI_SIDE_SLIP;
                     desc.gravity.y = 0;
                     desc.tolerance = TOL(1e-10, 1e-5);
                     desc.max_iterations = 500;
@@ -2184,7 +2184,7 @@ TEST shells_in_one_another(void) {
             fsi_grid_desc desc = tank(16, 2);
             desc.tolerance = TOL(1e-10, 1e-5);
             if (k & 1)
-                desc.side[3].kind = FSI_SIDE_SLIP;
+                desc.side[FSI_TOP].kind = FSI_SIDE_SLIP;
             ASSERT(open_scene(&S, &desc, (fsi_couple_solver)solver, 0));
             for (int i = 0; i < 2; i++) {
                 add_polygon(&S, 24, 0.5 + (k & 2 ? 0.05 * i : 0), 1, 0.2, 0.2, 0, 0.5);

@@ -48,7 +48,7 @@ static int open_scene(scene *s, int nx, int ny, int nz, fsi_couple_solver solver
     desc.nz = nz;
     desc.h = FSI_R(0.125);
     desc.rho = 1;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.tolerance = TOL(1e-13, 1e-5);
     desc.max_iterations = 2000;
     given.solver = solver;
@@ -890,7 +890,7 @@ static int open_flat(scene *s, int modes) {
     desc.nz = 1;
     desc.h = FSI_R(0.125);
     desc.rho = 1;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.tolerance = TOL(1e-13, 1e-5);
     desc.max_iterations = 2000;
     if (fsi_grid_init(&s->grid, &desc) != FSI_OK
@@ -1454,7 +1454,7 @@ static size_t stars(const fsi_reduced_model *model, int count, double aside, int
     desc.rho = 1000;
     desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     desc.liquid = 1;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.allocator = given.allocator = allocator;
     pool_level = FSI_R(1.2);
     fsi_grid grid;

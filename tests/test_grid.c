@@ -77,8 +77,8 @@ static enum greatest_test_res projection_case(int n, int nz, int liquid, int sol
     fsi_real *u0[3], *u1[3];
     int m[3];
     desc.tolerance = TOL(1e-12, 1e-6);
-    desc.side[3].kind = liquid ? FSI_SIDE_SLIP : FSI_SIDE_OPEN;
-    desc.side[1].kind = FSI_SIDE_NOSLIP;
+    desc.side[FSI_TOP].kind = liquid ? FSI_SIDE_SLIP : FSI_SIDE_OPEN;
+    desc.side[FSI_RIGHT].kind = FSI_SIDE_NOSLIP;
     desc.liquid = liquid;
     desc.particles = -1;
     fsi_grid grid;
@@ -288,8 +288,8 @@ TEST F_04_numerical_viscosity(void) {
                amp = pow(re * re + im * im, steps / 2.0), phase = steps * atan2(im, re);
         desc.scalars = 1;
         desc.advect_scalar = FSI_ADVECT_LINEAR;
-        desc.side[0].kind = desc.side[1].kind = FSI_SIDE_INFLOW;
-        desc.side[0].velocity = desc.side[1].velocity = fsi_vec(1, 0, 0);
+        desc.side[FSI_LEFT].kind = desc.side[FSI_RIGHT].kind = FSI_SIDE_INFLOW;
+        desc.side[FSI_LEFT].velocity = desc.side[FSI_RIGHT].velocity = fsi_vec(1, 0, 0);
         fsi_grid grid;
         CHECK_OK(fsi_grid_init(&grid, &desc));
         CHECK_OK(fsi_grid_set_velocity(&grid, uniform_x, &speed));
@@ -514,9 +514,9 @@ static int gresho_run(int n, fsi_advection mode, int moving, double *ke, double 
     desc.origin = fsi_vec(FSI_R(-.5), FSI_R(-.5), 0);
     desc.advect_velocity = mode;
     if (moving) {
-        desc.side[0].kind = FSI_SIDE_INFLOW;
-        desc.side[0].velocity = fsi_vec(1, 0, 0);
-        desc.side[1].kind = FSI_SIDE_OPEN;
+        desc.side[FSI_LEFT].kind = FSI_SIDE_INFLOW;
+        desc.side[FSI_LEFT].velocity = fsi_vec(1, 0, 0);
+        desc.side[FSI_RIGHT].kind = FSI_SIDE_OPEN;
     }
     fsi_grid grid;
     fsi_grid_init(&grid, &desc);
@@ -863,13 +863,13 @@ TEST F_21_uniform_channel(void) {
         for (int noslip = 0; noslip < 2; noslip++) {
             fsi_grid_desc desc = box(20, 8, nz, .05);
             fsi_real speed = FSI_R(.7);
-            desc.side[0].kind = FSI_SIDE_INFLOW;
-            desc.side[0].velocity = fsi_vec(speed, 0, 0);
-            desc.side[1].kind = FSI_SIDE_OPEN;
+            desc.side[FSI_LEFT].kind = FSI_SIDE_INFLOW;
+            desc.side[FSI_LEFT].velocity = fsi_vec(speed, 0, 0);
+            desc.side[FSI_RIGHT].kind = FSI_SIDE_OPEN;
             /* wall moves along */
             if (noslip) {
-                desc.side[2].kind = FSI_SIDE_NOSLIP;
-                desc.side[2].velocity = fsi_vec(speed, 0, 0);
+                desc.side[FSI_BOTTOM].kind = FSI_SIDE_NOSLIP;
+                desc.side[FSI_BOTTOM].velocity = fsi_vec(speed, 0, 0);
                 desc.viscosity = FSI_R(.01);
             }
             fsi_grid grid;
@@ -892,7 +892,7 @@ static int make_plume(fsi_grid *grid, int n, int nz, fsi_allocator al) {
     desc.buoyancy_temperature = 3;
     desc.buoyancy_density = FSI_R(.2);
     desc.confinement = FSI_R(.3);
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.cooling = FSI_R(.1);
     desc.dissipation = FSI_R(.05);
     desc.viscosity = FSI_R(1e-4);
@@ -960,8 +960,8 @@ TEST viscosity_poiseuille(void) {
             desc.viscosity_cells = nu;
         else
             desc.viscosity = FSI_R(.5);
-        desc.side[0].kind = desc.side[1].kind = FSI_SIDE_OPEN;
-        desc.side[2].kind = desc.side[3].kind = FSI_SIDE_NOSLIP;
+        desc.side[FSI_LEFT].kind = desc.side[FSI_RIGHT].kind = FSI_SIDE_OPEN;
+        desc.side[FSI_BOTTOM].kind = desc.side[FSI_TOP].kind = FSI_SIDE_NOSLIP;
         desc.force_fn = push;
         desc.tolerance = TOL(1e-10, 1e-6);
         fsi_grid grid;
@@ -989,9 +989,9 @@ TEST viscosity_two_layers(void) {
     for (int j = 0; j < nx * ny; j++)
         nu[j] = j / nx < ny / 2 ? FSI_R(.01) : FSI_R(.03);
     desc.viscosity_cells = nu;
-    desc.side[0].kind = desc.side[1].kind = FSI_SIDE_OPEN;
-    desc.side[2].kind = desc.side[3].kind = FSI_SIDE_NOSLIP;
-    desc.side[3].velocity = fsi_vec(1, 0, 0);
+    desc.side[FSI_LEFT].kind = desc.side[FSI_RIGHT].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_BOTTOM].kind = desc.side[FSI_TOP].kind = FSI_SIDE_NOSLIP;
+    desc.side[FSI_TOP].velocity = fsi_vec(1, 0, 0);
     desc.tolerance = TOL(1e-10, 1e-6);
     fsi_grid grid;
     CHECK_OK(fsi_grid_init(&grid, &desc));
@@ -1062,9 +1062,9 @@ TEST solid_block_in_a_stream(void) {
         fsi_real speed = 1;
         double in = 0, out = 0;
         desc.smoke = 1;
-        desc.side[0].kind = FSI_SIDE_INFLOW;
-        desc.side[0].velocity = fsi_vec(1, 0, 0);
-        desc.side[1].kind = FSI_SIDE_OPEN;
+        desc.side[FSI_LEFT].kind = FSI_SIDE_INFLOW;
+        desc.side[FSI_LEFT].velocity = fsi_vec(1, 0, 0);
+        desc.side[FSI_RIGHT].kind = FSI_SIDE_OPEN;
         desc.tolerance = TOL(1e-9, 1e-5);
         uint8_t *solid = (uint8_t *)calloc((size_t)n * 12 * (size_t)nz, 1);
         for (int k = 0; k < nz; k++)
@@ -1111,7 +1111,7 @@ TEST air_regions(void) {
     double sum = 0;
     desc.liquid = 1;
     desc.particles = -1;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     fsi_grid grid;
     CHECK_OK(fsi_grid_init(&grid, &desc));
     CHECK_OK(fsi_grid_set_field(&grid, FSI_FIELD_PHI, bubble_phi, NULL));
@@ -1164,7 +1164,7 @@ TEST bad_input_is_refused(void) {
     given.scalars = 99;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&grid, &given));
     given = desc;
-    given.side[2].velocity.x = (fsi_real)INFINITY;
+    given.side[FSI_BOTTOM].velocity.x = (fsi_real)INFINITY;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&grid, &given));
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_init(&grid, NULL));
     /* zeroed by the failed init */
@@ -1342,7 +1342,7 @@ TEST sources_fill_and_drain(void) {
     fsi_grid_free(&grid);
     desc = box(24, 24, 1, 1.0 / 24);
     desc.smoke = desc.scalars = 1;
-    desc.side[1].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_RIGHT].kind = FSI_SIDE_OPEN;
     CHECK_OK(fsi_grid_init(&grid, &desc));
     memset(&source, 0, sizeof source);
     source.lo = fsi_vec(FSI_R(.25), FSI_R(.25), 0);
@@ -1362,7 +1362,7 @@ TEST sources_fill_and_drain(void) {
                1e-6);
     fsi_grid_free(&grid);
     /* all closed: nowhere to go, the compatible part is solved and told */
-    desc.side[1].kind = FSI_SIDE_SLIP;
+    desc.side[FSI_RIGHT].kind = FSI_SIDE_SLIP;
     CHECK_OK(fsi_grid_init(&grid, &desc));
     CHECK_OK(fsi_grid_add_source(&grid, &source));
     CHECK_RESULT(FSI_INCOMPATIBLE, fsi_grid_step(&grid, FSI_R(.01), NULL));
@@ -1658,9 +1658,9 @@ TEST memory_and_substeps(void) {
     CHECK_MOST((double)fsi_grid_memory(&grid) / (double)grid.cells, 320);
     fsi_grid_free(&grid);
     desc = box(16, 16, 1, 1.0 / 16);
-    desc.side[0].kind = FSI_SIDE_INFLOW;
-    desc.side[0].velocity = fsi_vec(speed, 0, 0);
-    desc.side[1].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_LEFT].kind = FSI_SIDE_INFLOW;
+    desc.side[FSI_LEFT].velocity = fsi_vec(speed, 0, 0);
+    desc.side[FSI_RIGHT].kind = FSI_SIDE_OPEN;
     CHECK_OK(fsi_grid_init(&grid, &desc));
     CHECK_OK(fsi_grid_set_velocity(&grid, uniform_x, &speed));
     CHECK_NEAR(3.0 / 32, fsi_grid_max_dt(&grid), 1e-6);

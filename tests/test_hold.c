@@ -40,7 +40,7 @@ static int tank_open(tank *t, int n, int dim, int full, double rho, double dampi
     desc.grid.liquid = !full;
     desc.grid.particles = -1;
     if (full)
-        desc.grid.side[3].kind = FSI_SIDE_OPEN;
+        desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_bodies = BODIES;
     desc.damping = (fsi_real)damping;
     if (fsi_world_init(&t->w, &desc) != FSI_OK)

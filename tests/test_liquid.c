@@ -324,7 +324,7 @@ TEST F_18_torricelli(void) {
                  by_volume = 0;
     fsi_grid_desc desc = tank(nx, ny, 1, h);
     int samples = 0;
-    desc.side[2].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_BOTTOM].kind = FSI_SIDE_OPEN;
     desc.cfl = 1;
     fsi_grid grid;
     CHECK_OK(fsi_grid_init(&grid, &desc));
@@ -486,7 +486,7 @@ static fsi_vec3 stream_fn(fsi_vec3 x, double t, void *user) {
 static enum greatest_test_res follow_case(double dt) {
     fsi_grid_desc desc = tank(48, 12, 1, 1.0 / 48);
     desc.gravity = fsi_vec(0, 0, 0);
-    desc.side[0].kind = desc.side[1].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_LEFT].kind = desc.side[FSI_RIGHT].kind = FSI_SIDE_OPEN;
     fsi_grid grid;
     CHECK_OK(fsi_grid_init(&grid, &desc));
     CHECK_OK(fsi_grid_set_field(&grid, FSI_FIELD_PHI, everywhere_fn, NULL));
@@ -618,7 +618,7 @@ TEST slosh_comes_to_rest(void) {
     fsi_grid_desc desc = tank(12, 15, 1, 1.0 / 12);
     fsi_real part[12 * 15];
     double last = 0;
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.volume_correction = 1;
     desc.particles = -1;
     fsi_grid grid;

@@ -204,7 +204,7 @@ static fsi_result world_jointed(const fsi_allocator *allocator) {
         scene_world *w = k ? t : s;
         desc.grid = scene_grid(12, 2, 1, k ? allocator : NULL);
         /* the air under the lid is a bubble */
-        desc.grid.side[3].kind = FSI_SIDE_SLIP;
+        desc.grid.side[FSI_TOP].kind = FSI_SIDE_SLIP;
         desc.max_bodies = 2;
         desc.max_joints = 1;
         desc.couple.bubbles = 1;
@@ -380,7 +380,7 @@ static fsi_result exchange(const fsi_allocator *allocator) {
     fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
     desc.grid = scene_grid(12, 2, 0, allocator);
-    desc.grid.side[3].kind = FSI_SIDE_SLIP;
+    desc.grid.side[FSI_TOP].kind = FSI_SIDE_SLIP;
     desc.grid.shells = 1;
     desc.max_bodies = desc.max_guests = 1;
     sd.dim = 2;

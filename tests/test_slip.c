@@ -330,8 +330,8 @@ static fsi_result channel_make(channel *c, int n, double blockage, const fsi_sli
     desc.nz = 1;
     desc.h = 1;
     desc.rho = 1;
-    desc.side[0].kind = desc.side[1].kind = FSI_SIDE_INFLOW;
-    desc.side[0].velocity.x = desc.side[1].velocity.x = 1;
+    desc.side[FSI_LEFT].kind = desc.side[FSI_RIGHT].kind = FSI_SIDE_INFLOW;
+    desc.side[FSI_LEFT].velocity.x = desc.side[FSI_RIGHT].velocity.x = 1;
     c->cx = nx / 2.0 + 0.13;
     c->cy = ny / 2.0;
     c->door.surface = round_make(c->cx, c->cy, n);
@@ -1354,9 +1354,9 @@ TEST slip_costs_at_most_twice_the_monolithic_step(void) {
         fsi_slip_desc sd = {0};
         sd.passes = k == 1 ? 1 : 3;
         gd.gravity.y = -1;
-        gd.side[0].kind = FSI_SIDE_INFLOW;
-        gd.side[0].velocity.x = 1;
-        gd.side[1].kind = FSI_SIDE_OPEN;
+        gd.side[FSI_LEFT].kind = FSI_SIDE_INFLOW;
+        gd.side[FSI_LEFT].velocity.x = 1;
+        gd.side[FSI_RIGHT].kind = FSI_SIDE_OPEN;
         list[k] = door + k;
         scene[k].solid = list + k;
         scene[k].count = 1;
@@ -1466,9 +1466,9 @@ TEST C_12_tracers_never_cross_a_plate(void) {
     fsi_grid_desc gd = box(24, 24, 1, FSI_SIDE_SLIP);
     uint64_t seed = 9;
     fsi_report report;
-    gd.side[0].kind = FSI_SIDE_INFLOW;
-    gd.side[0].velocity.x = 1;
-    gd.side[1].kind = FSI_SIDE_OPEN;
+    gd.side[FSI_LEFT].kind = FSI_SIDE_INFLOW;
+    gd.side[FSI_LEFT].velocity.x = 1;
+    gd.side[FSI_RIGHT].kind = FSI_SIDE_OPEN;
     fsi_scene scene;
     memset(&scene, 0, sizeof scene);
     plane q;
@@ -1741,7 +1741,7 @@ static fsi_result tube_run(int with, double *outside, double *all) {
             for (int k = 0; i < TUBE_ALONG && k < 6; k++)
                 index[n++] = q[k];
         }
-    gd.side[3].kind = FSI_SIDE_OPEN;
+    gd.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     gd.smoke = 1;
     jet.lo = fsi_vec(FSI_R(0.6), 0, FSI_R(0.4));
     jet.hi = fsi_vec(FSI_R(0.8), FSI_R(0.12), FSI_R(0.6));
@@ -1962,7 +1962,7 @@ TEST slip_light_stiff_cloth_in_water(void) {
         sd.coefficient = &coefficient;
         sd.passes = 2;
         gd.rho = 1000;
-        gd.side[3].kind = FSI_SIDE_OPEN;
+        gd.side[FSI_TOP].kind = FSI_SIDE_OPEN;
         CHECK_OK(fsi_mesh_strip(&mesh, fsi_vec(FSI_R(0.2), FSI_R(0.52), 0),
                                 fsi_vec(FSI_R(0.8), FSI_R(0.61), 0), 24, NULL));
         pin[0] = pin[24] = 7;

@@ -47,7 +47,7 @@ static void tank(fsi_grid *grid, int n) {
     desc.h = FSI_R(1) / (fsi_real)n;
     desc.rho = 1;
     desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    desc.side[3].kind = FSI_SIDE_OPEN;
+    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.tolerance = TOL(1e-12, 1e-5);
     fsi_grid_init(grid, &desc);
 }
@@ -201,7 +201,7 @@ static fsi_result press(int held, int bpp, double *force_ratio, double *speed_ra
     gd.nz = 1;
     gd.h = (fsi_real)h;
     gd.rho = 1000;
-    gd.side[3].kind = FSI_SIDE_OPEN;
+    gd.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     fsi_grid grid;
     fsi_grid_init(&grid, &gd);
     fsi_interface face;
@@ -277,7 +277,7 @@ TEST C_24_sources_nobody_makes_room_for(void) {
             gd.rho = 1;
             gd.gravity.y = -1;
             if (open)
-                gd.side[3].kind = FSI_SIDE_OPEN;
+                gd.side[FSI_TOP].kind = FSI_SIDE_OPEN;
             fsi_grid grid;
             CHECK_OK(fsi_grid_init(&grid, &gd));
             fsi_interface face;
@@ -351,7 +351,7 @@ TEST C_23_coupled_regions_in_a_step(void) {
                 gd.nz = 1;
                 gd.h = (fsi_real)h;
                 gd.rho = 1000;
-                gd.side[3].kind = FSI_SIDE_OPEN;
+                gd.side[FSI_TOP].kind = FSI_SIDE_OPEN;
                 fsi_grid grid;
                 CHECK_OK(fsi_grid_init(&grid, &gd));
                 fsi_interface face;
@@ -468,7 +468,7 @@ TEST C_23_coupled_regions_by_hand(void) {
         gd.nz = 1;
         gd.h = (fsi_real)h;
         gd.rho = 1000;
-        gd.side[3].kind = FSI_SIDE_OPEN;
+        gd.side[FSI_TOP].kind = FSI_SIDE_OPEN;
         fsi_grid grid;
         CHECK_OK(fsi_grid_init(&grid, &gd));
         fsi_interface face;
@@ -878,7 +878,7 @@ static void strip_go(strip_run *q) {
     gd.h = (fsi_real)h;
     gd.rho = 1;
     gd.shells = 1;
-    gd.side[3].kind = FSI_SIDE_OPEN;
+    gd.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     gd.advect_velocity = FSI_ADVECT_LINEAR;
     gd.liquid = q->water;
     gd.allocator = desc.allocator = pd.allocator = scene.allocator = scene.fluid.allocator =
@@ -1338,7 +1338,7 @@ TEST A_01_light_foam_in_one_solve(void) {
         desc.grid.ny = 24;
         desc.grid.h = FSI_R(1) / 16;
         desc.grid.rho = 1;
-        desc.grid.side[3].kind = FSI_SIDE_OPEN;
+        desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
         desc.max_guests = 1;
         fsi_world world;
         CHECK_OK(fsi_world_init(&world, &desc));
@@ -2023,7 +2023,7 @@ TEST A_04_floating_depths_by_exchange(void) {
     desc.grid.gravity.y = FSI_R(-9.81);
     desc.grid.liquid = 1;
     desc.grid.volume_correction = 1;
-    desc.grid.side[3].kind = FSI_SIDE_OPEN;
+    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_bodies = 4;
     desc.damping = 4;
     fsi_world world;
