@@ -163,54 +163,9 @@
 #if FSI_LINALG_VERSION != 100
 #error "vendor all fsi_*.h files from the same release"
 #endif
-#ifdef FSI_SINGLE /* the precision is part of every symbol: a mismatch is a link error */
+#ifdef FSI_SINGLE /* first calls of a user: a mixture of precisions does not link */
 #define fsi_levelset_init fsi_levelset_init_f32
-#define fsi_levelset_free fsi_levelset_free_f32
-#define fsi_levelset_shape fsi_levelset_shape_f32
-#define fsi_levelset_reset fsi_levelset_reset_f32
-#define fsi_levelset_advance fsi_levelset_advance_f32
-#define fsi_levelset_redistance fsi_levelset_redistance_f32
-#define fsi_levelset_continue fsi_levelset_continue_f32
-#define fsi_levelset_extrapolate fsi_levelset_extrapolate_f32
-#define fsi_levelset_volume fsi_levelset_volume_f32
-#define fsi_levelset_correct_volume fsi_levelset_correct_volume_f32
-#define fsi_levelset_sample fsi_levelset_sample_f32
-#define fsi_levelset_state_size fsi_levelset_state_size_f32
-#define fsi_levelset_save fsi_levelset_save_f32
-#define fsi_levelset_restore fsi_levelset_restore_f32
 #define fsi_grid_init fsi_grid_init_f32
-#define fsi_grid_free fsi_grid_free_f32
-#define fsi_grid_step fsi_grid_step_f32
-#define fsi_grid_advance fsi_grid_advance_f32
-#define fsi_grid_max_dt fsi_grid_max_dt_f32
-#define fsi_grid_cfl fsi_grid_cfl_f32
-#define fsi_grid_set_velocity fsi_grid_set_velocity_f32
-#define fsi_grid_set_field fsi_grid_set_field_f32
-#define fsi_grid_add_source fsi_grid_add_source_f32
-#define fsi_grid_set_occlusion fsi_grid_set_occlusion_f32
-#define fsi_grid_advect fsi_grid_advect_f32
-#define fsi_grid_forces fsi_grid_forces_f32
-#define fsi_grid_viscosity fsi_grid_viscosity_f32
-#define fsi_grid_air_near fsi_grid_air_near_f32
-#define fsi_grid_air_volumes fsi_grid_air_volumes_f32
-#define fsi_grid_classify fsi_grid_classify_f32
-#define fsi_grid_build_pressure fsi_grid_build_pressure_f32
-#define fsi_grid_solve_pressure fsi_grid_solve_pressure_f32
-#define fsi_grid_apply_pressure fsi_grid_apply_pressure_f32
-#define fsi_grid_extrapolate fsi_grid_extrapolate_f32
-#define fsi_grid_move_surface fsi_grid_move_surface_f32
-#define fsi_grid_field fsi_grid_field_f32
-#define fsi_grid_velocity_at fsi_grid_velocity_at_f32
-#define fsi_grid_field_at fsi_grid_field_at_f32
-#define fsi_grid_trace fsi_grid_trace_f32
-#define fsi_grid_cell_centre fsi_grid_cell_centre_f32
-#define fsi_grid_face_centre fsi_grid_face_centre_f32
-#define fsi_grid_max_divergence fsi_grid_max_divergence_f32
-#define fsi_grid_kinetic_energy fsi_grid_kinetic_energy_f32
-#define fsi_grid_state_size fsi_grid_state_size_f32
-#define fsi_grid_save fsi_grid_save_f32
-#define fsi_grid_restore fsi_grid_restore_f32
-#define fsi_grid_memory fsi_grid_memory_f32
 #endif
 #ifdef __cplusplus
 extern "C" {

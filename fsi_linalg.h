@@ -67,8 +67,8 @@
    CONFIGURATION (define before the include)
      FSI_IMPLEMENTATION        implementation only   all five headers' code goes into this file;
    FSI_LINALG_IMPLEMENTATION: only this one's
-     FSI_SINGLE                every includer        fsi_real is float; the choice is part of every
-   symbol, so a mismatch fails to link
+     FSI_SINGLE                every includer        fsi_real is float; a mixture of both
+   precisions does not link
      FSI_STATIC                every includer        everything static: a private copy; all
    implementations in that one file
      FSI_API                   every includer        storage class of your own (dllexport ...);
@@ -214,98 +214,28 @@
 
 #ifndef FSI_LINALG_H
 #define FSI_LINALG_H
-#ifdef FSI_SINGLE /* the precision is part of every symbol: a mismatch is a link error */
+/* Both precisions have the same functions. Those that every user must call first (fsi_result_text,
+   *_init, the Krylov solvers, the dense factors ...) carry the precision in their symbol: a file
+   compiled with FSI_SINGLE and one compiled without do not link. */
+#ifdef FSI_SINGLE
 #define fsi_result_text fsi_result_text_f32
-#define fsi_alloc fsi_alloc_f32
-#define fsi_free fsi_free_f32
-#define fsi_arena_take fsi_arena_take_f32
-#define fsi_vec_length fsi_vec_length_f32
-#define fsi_vec_unit fsi_vec_unit_f32
-#define fsi_mat3_inverse fsi_mat3_inverse_f32
-#define fsi_quat_unit fsi_quat_unit_f32
-#define fsi_quat_from_rotation fsi_quat_from_rotation_f32
-#define fsi_dot fsi_dot_f32
-#define fsi_sum fsi_sum_f32
-#define fsi_norm fsi_norm_f32
-#define fsi_max_abs fsi_max_abs_f32
-#define fsi_axpy fsi_axpy_f32
-#define fsi_xpay fsi_xpay_f32
-#define fsi_scale fsi_scale_f32
-#define fsi_copy fsi_copy_f32
-#define fsi_fill fsi_fill_f32
-#define fsi_all_finite fsi_all_finite_f32
-#define fsi_reduce fsi_reduce_f32
-#define fsi_parallel_for fsi_parallel_for_f32
 #define fsi_csr_from_triplets fsi_csr_from_triplets_f32
-#define fsi_csr_free fsi_csr_free_f32
-#define fsi_csr_check fsi_csr_check_f32
-#define fsi_csr_mul fsi_csr_mul_f32
-#define fsi_csr_tmul fsi_csr_tmul_f32
-#define fsi_csr_transpose fsi_csr_transpose_f32
-#define fsi_csr_asymmetry fsi_csr_asymmetry_f32
-#define fsi_csr_operator fsi_csr_operator_f32
-#define fsi_cg_work_size fsi_cg_work_size_f32
-#define fsi_symmqmr_work_size fsi_symmqmr_work_size_f32
-#define fsi_gmres_work_size fsi_gmres_work_size_f32
 #define fsi_cg_solve fsi_cg_solve_f32
 #define fsi_symmqmr_solve fsi_symmqmr_solve_f32
 #define fsi_gmres_solve fsi_gmres_solve_f32
 #define fsi_dense_cholesky fsi_dense_cholesky_f32
-#define fsi_dense_cholesky_solve fsi_dense_cholesky_solve_f32
 #define fsi_dense_ldlt fsi_dense_ldlt_f32
-#define fsi_dense_ldlt_solve fsi_dense_ldlt_solve_f32
 #define fsi_dense_lu fsi_dense_lu_f32
-#define fsi_dense_lu_solve fsi_dense_lu_solve_f32
 #define fsi_spd_batch fsi_spd_batch_f32
 #define fsi_qr_factor fsi_qr_factor_f32
-#define fsi_qr_solve fsi_qr_solve_f32
-#define fsi_qr_apply_q fsi_qr_apply_q_f32
 #define fsi_ic_init fsi_ic_init_f32
-#define fsi_ic_update fsi_ic_update_f32
-#define fsi_ic_solve fsi_ic_solve_f32
-#define fsi_ic_operator fsi_ic_operator_f32
-#define fsi_ic_free fsi_ic_free_f32
 #define fsi_cholesky_init fsi_cholesky_init_f32
-#define fsi_cholesky_factor fsi_cholesky_factor_f32
-#define fsi_cholesky_solve fsi_cholesky_solve_f32
-#define fsi_cholesky_operator fsi_cholesky_operator_f32
-#define fsi_cholesky_free fsi_cholesky_free_f32
 #define fsi_woodbury_init fsi_woodbury_init_f32
-#define fsi_woodbury_solve fsi_woodbury_solve_f32
-#define fsi_woodbury_operator fsi_woodbury_operator_f32
-#define fsi_woodbury_free fsi_woodbury_free_f32
 #define fsi_eigen_dense fsi_eigen_dense_f32
 #define fsi_modes_solve fsi_modes_solve_f32
 #define fsi_mg_init fsi_mg_init_f32
-#define fsi_mg_free fsi_mg_free_f32
-#define fsi_mg_update fsi_mg_update_f32
-#define fsi_mg_apply fsi_mg_apply_f32
-#define fsi_mg_cycle fsi_mg_cycle_f32
-#define fsi_mg_project fsi_mg_project_f32
-#define fsi_mg_incompatibility fsi_mg_incompatibility_f32
-#define fsi_mg_solve fsi_mg_solve_f32
-#define fsi_mg_rank_build fsi_mg_rank_build_f32
-#define fsi_mg_rank_free fsi_mg_rank_free_f32
-#define fsi_closest_on_segment fsi_closest_on_segment_f32
-#define fsi_closest_on_triangle fsi_closest_on_triangle_f32
-#define fsi_surface_cross fsi_surface_cross_f32
-#define fsi_surface_closest fsi_surface_closest_f32
-#define fsi_surface_normal fsi_surface_normal_f32
-#define fsi_surface_bounds fsi_surface_bounds_f32
-#define fsi_surface_check fsi_surface_check_f32
-#define fsi_surface_clip fsi_surface_clip_f32
 #define fsi_bvh_init fsi_bvh_init_f32
-#define fsi_bvh_free fsi_bvh_free_f32
-#define fsi_bvh_build fsi_bvh_build_f32
-#define fsi_bvh_refit fsi_bvh_refit_f32
-#define fsi_bvh_closest fsi_bvh_closest_f32
-#define fsi_bvh_first_hit fsi_bvh_first_hit_f32
-#define fsi_bvh_all_hits fsi_bvh_all_hits_f32
-#define fsi_bvh_overlap fsi_bvh_overlap_f32
-#define fsi_bvh_inside fsi_bvh_inside_f32
 #define fsi_iso_extract fsi_iso_extract_f32
-#define fsi_iso_build fsi_iso_build_f32
-#define fsi_iso_free fsi_iso_free_f32
 #endif
 
 /* ------------------------------------------------------------------------------------------------
@@ -317,12 +247,11 @@
 #include <stdint.h>
 
 #ifdef FSI_SINGLE
-/* every quantity of the library; the choice is baked into the symbol names */
 typedef float fsi_real;
 #define FSI_REAL_EPS 1.1920929e-7f /* spacing of fsi_real at 1 */
 #define FSI_REAL_MAX 3.402823e38f
 #else
-typedef double fsi_real;
+typedef double fsi_real; /* every quantity of the library */
 #define FSI_REAL_EPS 2.220446049250313e-16
 #define FSI_REAL_MAX 1.797693134862315e308
 #endif

@@ -115,58 +115,10 @@
 #if FSI_LINALG_VERSION != 100
 #error "vendor all fsi_*.h files from the same release"
 #endif
-#ifdef FSI_SINGLE /* the precision is part of every symbol: a mismatch is a link error */
-#define fsi_kernel_value fsi_kernel_value_f32
-#define fsi_kernel_slope fsi_kernel_slope_f32
-#define fsi_kernel_laplacian fsi_kernel_laplacian_f32
-#define fsi_sph_tait fsi_sph_tait_f32
+#ifdef FSI_SINGLE /* first calls of a user: a mixture of precisions does not link */
 #define fsi_sph_init fsi_sph_init_f32
-#define fsi_sph_free fsi_sph_free_f32
-#define fsi_sph_add fsi_sph_add_f32
-#define fsi_sph_add_block fsi_sph_add_block_f32
-#define fsi_sph_add_boundary fsi_sph_add_boundary_f32
-#define fsi_sph_add_box_walls fsi_sph_add_box_walls_f32
-#define fsi_sph_add_plane fsi_sph_add_plane_f32
-#define fsi_sph_add_surface fsi_sph_add_surface_f32
-#define fsi_sph_sample_surface fsi_sph_sample_surface_f32
-#define fsi_sph_object_pose fsi_sph_object_pose_f32
-#define fsi_sph_object_set fsi_sph_object_set_f32
-#define fsi_sph_add_emitter fsi_sph_add_emitter_f32
-#define fsi_sph_add_removal fsi_sph_add_removal_f32
-#define fsi_sph_step fsi_sph_step_f32
-#define fsi_sph_prepare fsi_sph_prepare_f32
-#define fsi_sph_accelerate fsi_sph_accelerate_f32
-#define fsi_sph_move fsi_sph_move_f32
-#define fsi_sph_advance fsi_sph_advance_f32
-#define fsi_sph_max_dt fsi_sph_max_dt_f32
-#define fsi_sph_state_size fsi_sph_state_size_f32
-#define fsi_sph_save fsi_sph_save_f32
-#define fsi_sph_restore fsi_sph_restore_f32
-#define fsi_sph_totals fsi_sph_totals_f32
-#define fsi_sph_level fsi_sph_level_f32
-#define fsi_sph_bytes_per_particle fsi_sph_bytes_per_particle_f32
 #define fsi_lookup_init fsi_lookup_init_f32
-#define fsi_lookup_free fsi_lookup_free_f32
-#define fsi_lookup_build fsi_lookup_build_f32
-#define fsi_lookup_closest fsi_lookup_closest_f32
-#define fsi_lookup_first_hit fsi_lookup_first_hit_f32
-#define fsi_lookup_sphere fsi_lookup_sphere_f32
 #define fsi_tled_init fsi_tled_init_f32
-#define fsi_tled_free fsi_tled_free_f32
-#define fsi_tled_fix fsi_tled_fix_f32
-#define fsi_tled_unfix fsi_tled_unfix_f32
-#define fsi_tled_step fsi_tled_step_f32
-#define fsi_tled_accelerate fsi_tled_accelerate_f32
-#define fsi_tled_move fsi_tled_move_f32
-#define fsi_tled_max_dt fsi_tled_max_dt_f32
-#define fsi_tled_forces fsi_tled_forces_f32
-#define fsi_tled_totals fsi_tled_totals_f32
-#define fsi_tled_gradient fsi_tled_gradient_f32
-#define fsi_tled_surface fsi_tled_surface_f32
-#define fsi_tled_coupled fsi_tled_coupled_f32
-#define fsi_tled_state_size fsi_tled_state_size_f32
-#define fsi_tled_save fsi_tled_save_f32
-#define fsi_tled_restore fsi_tled_restore_f32
 #endif
 #ifdef __cplusplus
 extern "C" {
