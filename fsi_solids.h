@@ -52,7 +52,7 @@
      restitution, joints (point, hinge, prismatic, weld, spring; motors, stops).
    - fsi_soft: cloth, shells, balloons, strips and tetrahedra.   fsi_reduced: modal bodies, many
      copies of one model, articulated groups.
-   - fsi_mesh: tetrahedra from distance functions, procedural meshes, surface samples.
+   - fsi_mesh: tetrahedra from distance functions, regular meshes.
    - Any solid, also yours, takes part in rigid contact as an fsi_external and in coupling as an
      fsi_coupled.
    WHAT IT DOES NOT
@@ -638,36 +638,6 @@ FSI_API int fsi_solids_lines(const fsi_solids *solids, unsigned what, fsi_real s
  * meshing. */
 typedef fsi_real (*fsi_sdf_fn)(fsi_vec3 x, void *user);
 
-/* Procedural forms as signed distances; fsi_form_distance with user = the form is an fsi_sdf_fn.
-   All are centred at the origin before they are moved to center. Lengths in m; a form with a length
-   <= 0 where one is needed counts as empty (distance 1e30). */
-typedef enum fsi_form_kind {
-    FSI_FORM_SPHERE = 0, /* a: radius */
-    FSI_FORM_BOX = 1,    /* a, b, c: half sizes along x, y, z */
-    FSI_FORM_TORUS = 2,  /* axis y; a: radius of the ring, b: radius of the tube */
-    /* in the x-z plane; a: radius to the tips, b: half thickness in the middle, c: radius of an arm
-     * at its root; count arms (0 = 5) */
-    FSI_FORM_STARFISH = 3,
-    /* jellyfish bell, open towards -y; a: radius, b: thickness at the top, c: height */
-    FSI_FORM_BELL = 4,
-    /* jellyfish arm hanging along -y from the origin; a: length, b: radius at the root, c: radius
-     * at the tip */
-    FSI_FORM_ARM = 5,
-    /* along y; a: radius of the coil, b: radius of the wire, c: height; count turns (0 = 3) */
-    FSI_FORM_HELIX = 6
-} fsi_form_kind;
-
-typedef struct fsi_form {
-    fsi_form_kind kind;
-    fsi_real a, b, c; /* see the kind, m */
-    int count;        /* arms or turns */
-    fsi_vec3 center;  /* m */
-} fsi_form;
-
-/* Signed distance to the fsi_form behind user (exact for sphere, box, torus; a bound of the same
- * sign for the others). */
-FSI_API fsi_real fsi_form_distance(fsi_vec3 x, void *user);
-
 /* Vertices with a surface and, for solids, tetrahedra. All arrays in one block of the allocator. */
 typedef struct fsi_mesh {
     int dim; /* 3: index holds triangles; 2: segments */
@@ -711,12 +681,9 @@ FSI_API fsi_result fsi_mesh_strip(fsi_mesh *mesh, fsi_vec3 p, fsi_vec3 q, int n,
 /* A closed loop of n >= 3 segments around center (2D balloon or disk), counter-clockwise. */
 FSI_API fsi_result fsi_mesh_circle(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n,
                                    const fsi_allocator *allocator);
-/* Closed triangle surfaces: a sphere (icosahedron, every edge cut into n >= 1 parts) and a torus
- * about the y axis (nu around, nv across). */
+/* A closed sphere of triangles: an icosahedron with every edge cut into n >= 1 parts. */
 FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n,
                                    const fsi_allocator *allocator);
-FSI_API fsi_result fsi_mesh_torus(fsi_mesh *mesh, fsi_vec3 center, fsi_real ring, fsi_real tube,
-                                  int nu, int nv, const fsi_allocator *allocator);
 /* The faces of tet [4 * tet_count] that belong to one tetrahedron only, oriented outwards. triangle
  *[3 * room] may be NULL to count; count is always set. scratch comes from a. FSI_ERR_SIZE when room
  *is too small, FSI_ERR_GEOMETRY for bad indices. */
@@ -725,12 +692,6 @@ FSI_API fsi_result fsi_mesh_boundary(int vertex_count, int tet_count, const int3
                                      const fsi_allocator *allocator);
 /* The mesh's surface as a door (at rest). */
 FSI_API fsi_surface fsi_mesh_surface(const fsi_mesh *mesh);
-/* Points on a surface at most spacing apart: every element is cut into n^(dim-1) equal parts, a
-   point in the middle of each. Writes position [3 * room], element [room], weight [dim * room]
-   (each may be NULL) and area represented by each point, m^2 (m in 2D); returns the number of
-   points there are (nothing beyond room is written), 0 for a bad surface or spacing. */
-FSI_API size_t fsi_surface_sample(const fsi_surface *surface, fsi_real spacing, fsi_real *position,
-                                  int32_t *element, fsi_real *weight, fsi_real *area, size_t room);
 
 /* What deformables collide with, one way: static or scripted geometry with a signed distance.
    Contact in both directions goes through fsi_external (fsi_soft_external, fsi_reduced_external)
@@ -5609,89 +5570,6 @@ FSI_API int fsi_solids_lines(const fsi_solids *solids, unsigned what, fsi_real s
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>forms */
-/* radius linear from a to b */
-static fsi_real fsi__capsule_distance(fsi_vec3 x, fsi_vec3 a, fsi_vec3 b, fsi_real ra,
-                                      fsi_real rb) {
-    fsi_real w[2], d = fsi__sqrt(fsi_closest_on_segment(x, a, b, w));
-    return d - (ra * w[0] + rb * w[1]);
-}
-
-static fsi_real fsi__starfish_distance(const fsi_form *form, fsi_vec3 x) {
-    fsi_real d = FSI_REAL_MAX, thick = form->b / form->c;
-    int n = form->count > 0 ? form->count : 5;
-    x.y /= thick; /* flat: measured where the arms are round */
-    for (int i = 0; i < n; i++) {
-        fsi_real t = 2 * FSI_PI * (fsi_real)i / (fsi_real)n, tip = form->c * FSI_R(0.45),
-                 reach = form->a - tip;
-        d = fsi__min(d, fsi__capsule_distance(x, fsi_vec(0, 0, 0),
-                                              fsi_vec(reach * fsi__cos(t), 0, reach * fsi__sin(t)),
-                                              form->c, tip));
-    }
-    return d * fsi__min(thick, 1);
-}
-
-static fsi_real fsi__bell_distance(const fsi_form *form, fsi_vec3 x) {
-    fsi_real r = fsi__sqrt(x.x * x.x + x.z * x.z), d = FSI_REAL_MAX;
-    fsi_vec3 p = fsi_vec(r, x.y, 0), a = fsi_vec(0, form->c, 0);
-    /* profile: quarter of an ellipse, thinner towards the rim */
-    int n = 24;
-    fsi_real ra = form->b / 2;
-    for (int i = 1; i <= n; i++) {
-        fsi_real t = FSI_PI / 2 * (fsi_real)i / (fsi_real)n,
-                 rb = form->b / 2 * (1 - FSI_R(0.4) * (fsi_real)i / (fsi_real)n);
-        fsi_vec3 b = fsi_vec(form->a * fsi__sin(t), form->c * fsi__cos(t), 0);
-        d = fsi__min(d, fsi__capsule_distance(p, a, b, ra, rb));
-        a = b;
-        ra = rb;
-    }
-    return d;
-}
-
-static fsi_real fsi__helix_distance(const fsi_form *form, fsi_vec3 x) {
-    fsi_real d = FSI_REAL_MAX, turns = form->count > 0 ? (fsi_real)form->count : 3;
-    int n = 32 * (form->count > 0 ? form->count : 3);
-    fsi_vec3 a = fsi_vec(form->a, -form->c / 2, 0);
-    for (int i = 1; i <= n; i++) {
-        fsi_real s = (fsi_real)i / (fsi_real)n, t = 2 * FSI_PI * turns * s;
-        fsi_vec3 b =
-            fsi_vec(form->a * fsi__cos(t), form->c * (s - FSI_R(0.5)), form->a * fsi__sin(t));
-        d = fsi__min(d, fsi__capsule_distance(x, a, b, form->b, form->b));
-        a = b;
-    }
-    return d;
-}
-
-FSI_API fsi_real fsi_form_distance(fsi_vec3 x, void *user) {
-    const fsi_form *form = (const fsi_form *)user;
-    fsi_vec3 n;
-    fsi_real u;
-    x = fsi_vec_sub(x, form->center);
-    if (!(form->a > 0) || (form->kind != FSI_FORM_SPHERE && !(form->b > 0))
-        || (form->kind != FSI_FORM_SPHERE && form->kind != FSI_FORM_TORUS && !(form->c > 0)))
-        return FSI_R(1e30);
-    switch (form->kind) {
-    case FSI_FORM_SPHERE:
-        return fsi__length(x) - form->a;
-    case FSI_FORM_BOX:
-        return fsi__distance_box(fsi_vec(form->a, form->b, form->c), 3, x, &n);
-    case FSI_FORM_TORUS:
-        u = fsi__sqrt(x.x * x.x + x.z * x.z) - form->a;
-        return fsi__sqrt(u * u + x.y * x.y) - form->b;
-    case FSI_FORM_STARFISH:
-        return fsi__starfish_distance(form, x);
-    case FSI_FORM_BELL:
-        return fsi__bell_distance(form, x);
-    case FSI_FORM_ARM:
-        return fsi__capsule_distance(x, fsi_vec(0, 0, 0), fsi_vec(0, -form->a, 0), form->b,
-                                     form->c);
-    case FSI_FORM_HELIX:
-        return fsi__helix_distance(form, x);
-    }
-    return FSI_R(1e30);
-}
-
-/* ------------------------------------------------------------------------------------------------
  * >>mesh memory */
 static fsi_result fsi__mesh_alloc(fsi_mesh *mesh, int dim, int vertices, int elements, int tets,
                                   const fsi_allocator *allocator) {
@@ -6406,84 +6284,6 @@ FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *mesh, fsi_vec3 center, fsi_real rad
             }
     }
     return fsi__mesh_finish(mesh, &m, 1);
-}
-
-FSI_API fsi_result fsi_mesh_torus(fsi_mesh *mesh, fsi_vec3 center, fsi_real ring, fsi_real tube,
-                                  int nu, int nv, const fsi_allocator *allocator) {
-    if (!mesh || nu < 3 || nv < 3 || (double)nu * nv > 1e8 || !fsi__finite_vec(center)
-        || !fsi__finite(ring))
-        return FSI_ERR_ARGUMENT;
-    if (!(tube > 0) || !(ring > tube))
-        return FSI_ERR_ARGUMENT;
-    fsi_mesh m;
-    fsi_result result = fsi__mesh_alloc(&m, 3, nu * nv, 2 * nu * nv, 0, allocator);
-    if (result != FSI_OK)
-        return result;
-    for (int j = 0; j < nu; j++)
-        for (int i = 0; i < nv; i++) {
-            fsi_real u = 2 * FSI_PI * (fsi_real)j / (fsi_real)nu,
-                     v = 2 * FSI_PI * (fsi_real)i / (fsi_real)nv, d = ring + tube * fsi__cos(v);
-            int p = i + nv * j, q = (i + 1) % nv + nv * j, s = i + nv * ((j + 1) % nu),
-                t = (i + 1) % nv + nv * ((j + 1) % nu);
-            fsi_vec_store(
-                m.x + 3 * p,
-                fsi_vec_add(center, fsi_vec(d * fsi__cos(u), tube * fsi__sin(v), d * fsi__sin(u))));
-            (void)fsi__triangle(fsi__triangle(m.index + 6 * p, p, q, t), p, t, s);
-        }
-    return fsi__mesh_finish(mesh, &m, 1);
-}
-
-/* ------------------------------------------------------------------------------------------------
- * >>sampling */
-FSI_API size_t fsi_surface_sample(const fsi_surface *surface, fsi_real spacing, fsi_real *position,
-                                  int32_t *element, fsi_real *weight, fsi_real *area, size_t room) {
-    size_t used = 0;
-    int c;
-    if (!surface || fsi_surface_check(surface) != FSI_OK || !fsi__finite(spacing) || !(spacing > 0))
-        return 0;
-    for (int e = 0; e < surface->element_count; e++) {
-        fsi_real longest = 0, whole = fsi__length(fsi_surface_normal(surface, e)), w[3];
-        fsi_vec3 p;
-        for (c = 0; c < surface->dim; c++)
-            longest = fsi__max(
-                longest,
-                fsi__length(fsi_vec_sub(
-                    fsi_vec_load(surface->x + 3 * surface->index[surface->dim * e + c]),
-                    fsi_vec_load(
-                        surface->x
-                        + 3 * surface->index[surface->dim * e + (c + 1) % surface->dim]))));
-        int n = fsi__imax(1, (int)fsi__min(fsi__ceil(longest / spacing - FSI_R(1e-6)), 10000));
-        for (int j = 0; j < (surface->dim == 3 ? n : 1); j++)
-            for (int i = 0; i < (surface->dim == 3 ? 2 * (n - j) - 1 : n); i++, used++) {
-                if (used >= room)
-                    continue;
-                if (surface->dim == 2) {
-                    w[1] = ((fsi_real)i + FSI_R(0.5)) / (fsi_real)n;
-                    w[0] = 1 - w[1];
-                }
-                /* row j: triangles standing (even i) and hanging (odd i) */
-                else {
-                    fsi_real third = (i & 1) ? FSI_R(2.0) / 3 : FSI_R(1.0) / 3;
-                    w[1] = ((fsi_real)(i / 2) + third) / (fsi_real)n;
-                    w[2] = ((fsi_real)j + third) / (fsi_real)n;
-                    w[0] = 1 - w[1] - w[2];
-                }
-                for (p = fsi_vec(0, 0, 0), c = 0; c < surface->dim; c++) {
-                    p = fsi_vec_mad(
-                        p, fsi_vec_load(surface->x + 3 * surface->index[surface->dim * e + c]),
-                        w[c]);
-                    if (weight)
-                        weight[(size_t)surface->dim * used + (size_t)c] = w[c];
-                }
-                if (position)
-                    fsi_vec_store(position + 3 * used, p);
-                if (element)
-                    element[used] = e;
-                if (area)
-                    area[used] = whole / (fsi_real)(surface->dim == 3 ? n * n : n);
-            }
-    }
-    return used;
 }
 
 /* ------------------------------------------------------------------------------------------------

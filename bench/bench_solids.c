@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "bench.h"
+#include "../examples/forms.h"
 
 static fsi_shape shape(fsi_shape_kind kind, double radius, double length, double hx, double hy,
                        double hz) {
@@ -145,7 +146,7 @@ static fsi_real bumpy(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {
 static pile run_reduced(int n) {
     int side = (int)ceil(sqrt(n / 6.) - 1e-9);
     double half = .3 * side, best = 1e30;
-    fsi_form form;
+    form_body form;
     fsi_reduced *reduced = (fsi_reduced *)calloc((size_t)n, sizeof *reduced),
                 **list = (fsi_reduced **)calloc((size_t)n, sizeof *list);
     memset(&form, 0, sizeof form);
@@ -155,13 +156,13 @@ static pile run_reduced(int n) {
     memset(&contacts, 0, sizeof contacts);
     fsi_obstacle obstacle;
     memset(&obstacle, 0, sizeof obstacle);
-    form.kind = FSI_FORM_STARFISH;
+    form.kind = FORM_STARFISH;
     form.a = FSI_R(0.25);
     form.b = FSI_R(0.05);
     form.c = FSI_R(0.07);
     fsi_mesh mesh;
     if (!reduced || !list
-        || fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
+        || fsi_mesh_from_sdf(&mesh, form_distance, &form,
                              fsi_vec(-FSI_R(0.3), -FSI_R(0.1), -FSI_R(0.3)),
                              fsi_vec(FSI_R(0.3), FSI_R(0.1), FSI_R(0.3)), FSI_R(0.045), NULL)
                != FSI_OK)

@@ -17,8 +17,8 @@ enum {
 };
 
 static fsi_real plankton[3 * PLANKTON];
-static fsi_form bell_form = {FSI_FORM_BELL, FSI_R(0.2), FSI_R(0.09), FSI_R(0.2), 0, {0, 0, 0}},
-                arm_form = {FSI_FORM_ARM, FSI_R(0.2), FSI_R(0.032), FSI_R(0.026), 0, {0, 0, 0}};
+static form_body bell_form = {FORM_BELL, FSI_R(0.2), FSI_R(0.09), FSI_R(0.2), 0, {0, 0, 0}},
+                 arm_form = {FORM_ARM, FSI_R(0.2), FSI_R(0.032), FSI_R(0.026), 0, {0, 0, 0}};
 static swarm s;
 static const double RADIUS = 0.2, HEIGHT = 0.2;
 
@@ -162,7 +162,7 @@ int main(int argc, char **argv) {
     swarm_view view = {
         480,      600,     {{0}, {0}, {0}, {0}, 0}, {14, 44, 72}, {150, 170, 190}, color, 0.2, 0,
         plankton, PLANKTON};
-    fsi_form *forms[ARMS + 1] = {&bell_form, &arm_form, &arm_form, &arm_form, &arm_form};
+    form_body *forms[ARMS + 1] = {&bell_form, &arm_form, &arm_form, &arm_form, &arm_form};
     double total = 0, y0[3], length = 0, swum = 0;
     int steps = 0, stable = 1;
     ex_begin(&args, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 13,

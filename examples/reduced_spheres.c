@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
         {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
     ex_args args;
     fsi_world_desc desc = {0};
-    fsi_form form = {FSI_FORM_SPHERE, 0, 0, 0, 0, {0, 0, 0}};
+    form_body form = {FORM_SPHERE, 0, 0, 0, 0, {0, 0, 0}};
     fsi_reduced_model model[MOST];
     double density[MOST], r = 0.17, level = 0.55, total = 0, volume0 = 1, worst = 0, below = 0,
                           out_of = 0;

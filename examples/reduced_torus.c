@@ -45,7 +45,7 @@ static fsi_vec3 place(int i) {
 }
 
 static int make_mesh(fsi_mesh *mesh, int tets) {
-    fsi_form form = {FSI_FORM_TORUS, 0, 0, 0, 0, {0, 0, 0}};
+    form_body form = {FORM_TORUS, 0, 0, 0, 0, {0, 0, 0}};
     form.a = (fsi_real)R;
     form.b = (fsi_real)TUBE;
     return swarm_mesh(mesh, &form,

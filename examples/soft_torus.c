@@ -5,6 +5,7 @@
 #define FSI_IMPLEMENTATION
 #include "fsi_solids.h"
 #include "common.h"
+#include "forms.h"
 
 /* two bars along z, radius 0.09 */
 static fsi_vec3 bar_at(int i) {
@@ -86,18 +87,18 @@ int main(int argc, char **argv) {
     long steps = 0;
     ex_begin(&args, argc, argv, "soft_torus", "A soft torus falls onto two bars.", keys, 8, 16, 80);
     double dt = ex_number(&args, "dt");
-    fsi_form form;
+    form_body form;
     memset(&form, 0, sizeof form);
     fsi_soft_desc desc;
     memset(&desc, 0, sizeof desc);
     fsi_obstacle obstacle;
     memset(&obstacle, 0, sizeof obstacle);
-    form.kind = FSI_FORM_TORUS;
+    form.kind = FORM_TORUS;
     form.a = FSI_R(0.28);
     form.b = FSI_R(0.1);
-    form.center = fsi_vec(0, FSI_R(0.75), 0);
+    form.centre = fsi_vec(0, FSI_R(0.75), 0);
     fsi_mesh mesh;
-    if (fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
+    if (fsi_mesh_from_sdf(&mesh, form_distance, &form,
                           fsi_vec(-FSI_R(0.5), FSI_R(0.5), -FSI_R(0.5)),
                           fsi_vec(FSI_R(0.5), 1, FSI_R(0.5)), 1 / (fsi_real)args.size, NULL)
         != FSI_OK)

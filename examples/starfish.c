@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
                                   {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL}};
     ex_args args;
     fsi_world_desc desc = {0};
-    fsi_form form = {FSI_FORM_STARFISH, FSI_R(0.13), FSI_R(0.035), FSI_R(0.045), 5, {0, 0, 0}};
+    form_body form = {FORM_STARFISH, FSI_R(0.13), FSI_R(0.035), FSI_R(0.045), 5, {0, 0, 0}};
     fsi_reduced_model model[2];
     double total = 0, peak = 0, last = 0, mean = 0, deepest = 0, low = 1e9;
     swarm_view view = {

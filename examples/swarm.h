@@ -5,6 +5,7 @@
    (coupled solve), velocities back. */
 #ifndef SWARM_H
 #define SWARM_H
+#include "forms.h"
 
 enum {
     SWARM_BODIES = 256
@@ -288,7 +289,7 @@ EX int swarm_skin_model(swarm_hide *hide, const fsi_reduced_model *model) {
 /* One skin over bodies with these forms, joined smoothly over a centimetre; the cube of half-width
    half around at holds them. Numbers of particles and weights only, so it serves all bodies made
    like these. */
-EX int swarm_skin_forms(swarm_hide *hide, const fsi_reduced *reduced, fsi_form *const *form,
+EX int swarm_skin_forms(swarm_hide *hide, const fsi_reduced *reduced, form_body *const *form,
                         int count, fsi_vec3 at, double half, double blend) {
     enum {
         N = 30
@@ -306,9 +307,9 @@ EX int swarm_skin_forms(swarm_hide *hide, const fsi_reduced *reduced, fsi_form *
             desc.h);
         double sum = 0;
         for (int k = 0; k < count; k++) /* x in the mesh's coordinates */
-            sum += exp(
-                -100
-                * (double)fsi_form_distance(fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(reduced[k].T)),
+            sum +=
+                exp(-100
+                    * (double)form_distance(fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(reduced[k].T)),
                                                         reduced[k].model->center),
                                             form[k]));
         value[i] = (fsi_real)fmin(-log(fmax(sum, 1e-30)) / 100, 0.2);
@@ -501,12 +502,12 @@ static fsi_quat swarm_turn(double x, double y, double z) {
 }
 
 /* Tetrahedra of a form; the lattice is chosen so that there are about tets of them. */
-static int swarm_mesh(fsi_mesh *mesh, fsi_form *form, fsi_vec3 half, int tets) {
+static int swarm_mesh(fsi_mesh *mesh, form_body *form, fsi_vec3 half, int tets) {
     double h = pow(8.0 * (double)(half.x * half.y * half.z) * 12 * 0.5 / tets, 1.0 / 3);
     for (int k = 0; k < 4; k++) {
         fsi_real m = (fsi_real)(2 * h);
         memset(mesh, 0, sizeof *mesh);
-        if (fsi_mesh_from_sdf(mesh, fsi_form_distance, form,
+        if (fsi_mesh_from_sdf(mesh, form_distance, form,
                               fsi_vec(-half.x - m, -half.y - m, -half.z - m),
                               fsi_vec(half.x + m, half.y + m, half.z + m), (fsi_real)h, NULL)
             != FSI_OK) {

@@ -5,6 +5,7 @@
 #include "fsi_solids.h"
 #include "greatest.h"
 #include "check.h"
+#include "../examples/forms.h"
 
 enum {
     BALL,
@@ -591,17 +592,17 @@ static fsi_result mixed_soft(mixed *s, int tets, const fsi_allocator *allocator)
 }
 
 static fsi_result mixed_stars(mixed *s, const fsi_allocator *allocator) {
-    fsi_form form;
+    form_body form;
     memset(&form, 0, sizeof form);
     fsi_reduced_desc desc;
     memset(&desc, 0, sizeof desc);
-    form.kind = FSI_FORM_STARFISH;
+    form.kind = FORM_STARFISH;
     form.a = FSI_R(0.5);
     form.b = FSI_R(0.12);
     form.c = FSI_R(0.15);
     fsi_mesh mesh;
     fsi_result result = fsi_mesh_from_sdf(
-        &mesh, fsi_form_distance, &form, fsi_vec(FSI_R(-0.7), FSI_R(-0.3), FSI_R(-0.7)),
+        &mesh, form_distance, &form, fsi_vec(FSI_R(-0.7), FSI_R(-0.3), FSI_R(-0.7)),
         fsi_vec(FSI_R(0.7), FSI_R(0.3), FSI_R(0.7)), FSI_R(0.12), allocator);
     if (result != FSI_OK)
         return result;

@@ -6,6 +6,7 @@
 #include "fsi_couple.h"
 #include "greatest.h"
 #include "check.h"
+#include "../examples/forms.h"
 
 #define MOST 4
 
@@ -1491,13 +1492,13 @@ static size_t stars(const fsi_reduced_model *model, int count, double aside, int
 }
 
 TEST bytes_of_one_more_body(void) {
-    fsi_form form = {FSI_FORM_STARFISH, FSI_R(0.13), FSI_R(0.035), FSI_R(0.045), 5, {0, 0, 0}};
+    form_body form = {FORM_STARFISH, FSI_R(0.13), FSI_R(0.035), FSI_R(0.045), 5, {0, 0, 0}};
     fsi_reduced_desc desc;
     int sides[2];
     memset(&desc, 0, sizeof desc);
     fsi_mesh mesh;
     memset(&mesh, 0, sizeof mesh);
-    CHECK_OK(fsi_mesh_from_sdf(&mesh, fsi_form_distance, &form,
+    CHECK_OK(fsi_mesh_from_sdf(&mesh, form_distance, &form,
                                fsi_vec(-FSI_R(0.2), -FSI_R(0.1), -FSI_R(0.2)),
                                fsi_vec(FSI_R(0.2), FSI_R(0.1), FSI_R(0.2)), FSI_R(0.033), NULL));
     desc.mesh = &mesh;

@@ -50,10 +50,6 @@ static fsi_result meshes(const fsi_allocator *allocator) {
         fsi_mesh_free(&mesh);
     }
     if (result >= 0) {
-        result = fsi_mesh_torus(&mesh, fsi_vec(0, 0, 0), 1, FSI_R(0.2), 8, 6, allocator);
-        fsi_mesh_free(&mesh);
-    }
-    if (result >= 0) {
         result = fsi_mesh_sheet(&mesh, fsi_vec(0, 0, 0), fsi_vec(1, 0, 0), fsi_vec(0, 0, 1), 8, 4,
                                 1, not_the_middle, NULL, allocator);
         fsi_mesh_free(&mesh);

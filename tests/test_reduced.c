@@ -4,6 +4,7 @@
 #include "fsi_solids.h"
 #include "greatest.h"
 #include "check.h"
+#include "../examples/forms.h"
 
 static fsi_mesh beam;  /* S-04 mesh, nt = 2 */
 static fsi_mesh brick; /* 2 x 1 x 1 cubes: small enough for dense matrices */
@@ -825,15 +826,15 @@ static fsi_real bumpy(fsi_vec3 x, fsi_vec3 *n, fsi_vec3 *v, void *user) {
 }
 
 static fsi_result star_model(fsi_reduced_model *model, int modes, const fsi_allocator *allocator) {
-    fsi_form form;
+    form_body form;
     memset(&form, 0, sizeof form);
-    form.kind = FSI_FORM_STARFISH;
+    form.kind = FORM_STARFISH;
     form.a = FSI_R(0.25);
     form.b = FSI_R(0.05);
     form.c = FSI_R(0.07);
     fsi_mesh mesh;
     fsi_result result = fsi_mesh_from_sdf(
-        &mesh, fsi_form_distance, &form, fsi_vec(-FSI_R(0.3), -FSI_R(0.1), -FSI_R(0.3)),
+        &mesh, form_distance, &form, fsi_vec(-FSI_R(0.3), -FSI_R(0.1), -FSI_R(0.3)),
         fsi_vec(FSI_R(0.3), FSI_R(0.1), FSI_R(0.3)), FSI_R(0.045), allocator);
     if (result != FSI_OK)
         return result;
