@@ -5234,7 +5234,7 @@ static fsi_result fsi__world_begin(fsi_world *world, fsi_real dt, int joined) {
             if (body->kind == FSI_RIGID_DYNAMIC
                 && (result =
                         fsi_solids_set_velocity(&world->solids, i, fsi_vec_scale(body->v, keep),
-                                                fsi_vec_scale(body->w, keep)))
+                                                fsi_vec_scale(body->spin, keep)))
                        < 0)
                 return result;
         }
@@ -10970,7 +10970,7 @@ FSI_API fsi_result fsi_clamp_advance(void *clamp, fsi_real dt) {
     c->substeps = fsi__imax(
         (int)fsi__min(fsi__ceil(dt / fsi_tled_max_dt(tled) - FSI_R(1e-3)), FSI_R(1e6)), 1);
     fsi_real h = dt / (fsi_real)c->substeps;
-    fsi_quat turn = fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(body->w, dt)), body->q);
+    fsi_quat turn = fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(body->spin, dt)), body->q);
     c->impulse = c->angular = fsi_vec(0, 0, 0);
     /* straight to where the body will be */
     for (int i = 0; i < c->count; i++) {
@@ -11166,7 +11166,7 @@ static fsi_result fsi__sph_rigid_move(void *user, const fsi_real *p, fsi_real *X
         fsi_vec_store(X + 6 * i, body->kind == FSI_RIGID_DYNAMIC
                                      ? fsi_vec_mad(plain, way, 1 / f)
                                      : fsi_vec_scale(body->v, floats->dt));
-        fsi_vec_store(X + 6 * i + 3, fsi_vec_scale(body->w, floats->dt * floats->turn[i]));
+        fsi_vec_store(X + 6 * i + 3, fsi_vec_scale(body->spin, floats->dt * floats->turn[i]));
     }
     return FSI_OK;
 }
@@ -11394,7 +11394,7 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *floats, fsi_real dt, fsi_re
         floats->q0[i] = body->q;
         floats->v0[i] = body->v;
         fsi_vec_store(floats->X + 6 * i, fsi_vec_scale(body->v, dt));
-        fsi_vec_store(floats->X + 6 * i + 3, fsi_vec_scale(body->w, dt * floats->turn[i]));
+        fsi_vec_store(floats->X + 6 * i + 3, fsi_vec_scale(body->spin, dt * floats->turn[i]));
     }
     fsi_result result;
     if (floats->desc.scheme == FSI_SPH_WEAK) {
@@ -11437,7 +11437,7 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *floats, fsi_real dt, fsi_re
         if (!fsi__finite_vec(body->x) || !fsi__finite_vec(body->v))
             return FSI_ERR_NUMERIC;
         if ((r2 = fsi_sph_object_pose(floats->desc.sph, floats->object[i], body->x, body->q,
-                                      body->v, body->w))
+                                      body->v, body->spin))
             < 0)
             return r2;
     }

@@ -309,7 +309,7 @@ typedef struct fsi_rigid_desc {
     fsi_vec3 x;             /* centre of mass, m */
     fsi_quat q;             /* body to world; zero = identity; normalised by init */
     fsi_vec3 v;             /* velocity of the centre of mass, m/s */
-    fsi_vec3 w;             /* angular velocity, rad/s, world frame */
+    fsi_vec3 spin;          /* angular velocity, rad/s, world frame */
     fsi_real density;       /* kg/m^3 (2D: kg/m^2); dynamic bodies: > 0 unless mass is given */
     fsi_real mass;          /* kg; 0 = density * volume */
     /* principal moments in the body frame, kg m^2; zero = from the shape */
@@ -331,7 +331,7 @@ typedef struct fsi_rigid {
     fsi_vec3 v; /* m/s */
     /* angular momentum about the centre of mass, world frame, N m s: the state (scripted: 0) */
     fsi_vec3 L;
-    fsi_vec3 w; /* angular velocity, rad/s, world frame: I^-1 L (scripted: given) */
+    fsi_vec3 spin; /* angular velocity, rad/s, world frame: I^-1 L (scripted: given) */
     /* N, N m about the centre of mass; used and cleared by fsi_solids_forces */
     fsi_vec3 force, torque;
     /* velocity and angular momentum at the start of the step: what forces and coupling add is
@@ -373,7 +373,7 @@ typedef struct fsi_contact {
     fsi_vec3 at;           /* world position, m; both sides get their impulses exactly here */
     fsi_vec3 normal;       /* unit, from b to a */
     fsi_vec3 tangent;      /* unit; the second tangent is normal x tangent */
-    fsi_vec3 ra, rb;       /* arms from the centres of mass (external: 0) */
+    fsi_vec3 arm_a, arm_b; /* arms from the centres of mass (external: 0) */
     fsi_real gap;          /* m, negative = overlap; follows the motion during the step */
     fsi_real impulse;      /* N s along the normal in the last substep, >= 0 */
     fsi_real impulse_t[2]; /* N s along the tangents; length <= friction * impulse (a cone) */
@@ -476,9 +476,9 @@ typedef struct fsi_joint_desc {
 typedef struct fsi_joint {
     fsi_joint_kind kind;
     int32_t a, b;
-    fsi_vec3 pa, pb;                     /* anchors in the body frames, m */
+    fsi_vec3 anchor_a, anchor_b;         /* anchors in the body frames, m */
     fsi_vec3 axis_a, axis_b;             /* axis in the body frames */
-    fsi_quat q0;                         /* rotation of a relative to b at rest */
+    fsi_quat rest_rotation;              /* rotation of a relative to b at rest */
     int32_t motor, limit, collide, rows; /* rows: equality rows */
     int32_t limited; /* 1: max_force or max_torque was reached in the last step */
     fsi_real motor_speed, motor_limit, lower, upper, stiffness, damping, rest, max_force,
@@ -524,9 +524,9 @@ typedef struct fsi_solids {
 
 /* What a world holds now. */
 typedef struct fsi_solids_report {
-    double kinetic, potential; /* J; potential of gravity against the origin, and of springs */
-    double momentum[3];        /* N s of the dynamic bodies */
-    double angular[3];         /* N m s about the origin */
+    double kinetic, potential;  /* J; potential of gravity against the origin, and of springs */
+    double momentum[3];         /* N s of the dynamic bodies */
+    double angular_momentum[3]; /* N m s about the origin */
     /* Work in the last step, J: kinetic + potential grows by no more than the four together. */
     /* of opening overlaps and joint drift, against gravity and inside other solids */
     double work;
@@ -2054,7 +2054,7 @@ static void fsi__rigid_refresh(fsi_rigid *body, int dim) {
         body->inverse_inertia.m[8] = body->inverse_inertia_body.m[8];
     else
         body->inverse_inertia = fsi_mat3_rotate(&body->rotation, &body->inverse_inertia_body);
-    body->w = fsi_mat3_mul_vec(&body->inverse_inertia, body->L); /* w = I^-1 L */
+    body->spin = fsi_mat3_mul_vec(&body->inverse_inertia, body->L); /* w = I^-1 L */
 }
 
 /* dq/dt = q (0, w_body) / 2, w_body = I_body^-1 R^T L */
@@ -2081,9 +2081,9 @@ static fsi_quat fsi__quat_mad(fsi_quat q, fsi_quat d, fsi_real h) {
  * Runge-Kutta method; exact in 2D and for scripts. */
 static void fsi__rigid_turn(fsi_rigid *body, fsi_real h, int dim) {
     if (body->kind != FSI_RIGID_DYNAMIC || dim == 2) {
-        if (body->w.x == 0 && body->w.y == 0 && body->w.z == 0)
+        if (body->spin.x == 0 && body->spin.y == 0 && body->spin.z == 0)
             return;
-        body->q = fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(body->w, h)), body->q);
+        body->q = fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(body->spin, h)), body->q);
     } else {
         fsi_quat k1 = fsi__quat_rate(body, body->q),
                  k2 = fsi__quat_rate(body, fsi_quat_unit(fsi__quat_mad(body->q, k1, h / 2)));
@@ -2179,14 +2179,14 @@ static void fsi__manifold_reduce(fsi__manifold *manifold) {
     manifold->count = kept;
 }
 
-typedef struct fsi__side {
+typedef struct fsi__placed {
     const fsi_shape *s;
     fsi__pose f;
-} fsi__side;
+} fsi__placed;
 
 /* Sphere of radius r at world point c, part of side A, against the distance of B; flip: A is the
  * second of the pair. */
-static fsi_real fsi__sample(fsi__manifold *manifold, const fsi__side *B, fsi_vec3 c, fsi_real r,
+static fsi_real fsi__sample(fsi__manifold *manifold, const fsi__placed *B, fsi_vec3 c, fsi_real r,
                             int flip, uint32_t feature, int add) {
     fsi_vec3 n;
     fsi_real d = fsi_shape_distance(B->s, fsi__pose_local(&B->f, c), &n);
@@ -2208,7 +2208,7 @@ static fsi_vec3 fsi__curve(const fsi_shape *shape, fsi_real t) {
 
 /* Deepest point of A's curve between t0 and t1: golden section (the distance of a convex B along a
  * segment is convex). */
-static void fsi__curve_deepest(fsi__manifold *manifold, const fsi__side *A, const fsi__side *B,
+static void fsi__curve_deepest(fsi__manifold *manifold, const fsi__placed *A, const fsi__placed *B,
                                fsi_real t0, fsi_real t1, int flip) {
     const fsi_real g = FSI_R(0.6180339887498949);
     fsi_real a = t0, b = t1, x = b - g * (b - a), y = a + g * (b - a);
@@ -2242,8 +2242,8 @@ static void fsi__curve_deepest(fsi__manifold *manifold, const fsi__side *A, cons
 }
 
 /* All samples of A against B. */
-static void fsi__collide_samples(fsi__manifold *manifold, const fsi__side *A, const fsi__side *B,
-                                 int flip, uint32_t feature) {
+static void fsi__collide_samples(fsi__manifold *manifold, const fsi__placed *A,
+                                 const fsi__placed *B, int flip, uint32_t feature) {
     const fsi_shape *shape = A->s, *form = B->s;
     fsi_real r = shape->point_radius, least = FSI_REAL_MAX, room = r + manifold->reach;
     int best = 0, bounded = !fsi__shape_static(form->kind);
@@ -2272,7 +2272,7 @@ static void fsi__collide_samples(fsi__manifold *manifold, const fsi__side *A, co
 
 /* Points along the edges of box A against a mesh B: ridges longer than the box do not slip through
  * between corners. */
-static void fsi__collide_edges(fsi__manifold *manifold, const fsi__side *A, const fsi__side *B,
+static void fsi__collide_edges(fsi__manifold *manifold, const fsi__placed *A, const fsi__placed *B,
                                int flip) {
     fsi_vec3 h = A->s->half;
     int dims = A->s->dim;
@@ -2291,7 +2291,7 @@ static void fsi__collide_edges(fsi__manifold *manifold, const fsi__side *A, cons
 }
 
 /* The walls of a room one by one: a corner touches several at once. */
-static void fsi__collide_room(fsi__manifold *manifold, const fsi__side *A, const fsi__side *B,
+static void fsi__collide_room(fsi__manifold *manifold, const fsi__placed *A, const fsi__placed *B,
                               int flip) {
     fsi_shape plane;
     fsi_real h[3];
@@ -2299,7 +2299,7 @@ static void fsi__collide_room(fsi__manifold *manifold, const fsi__side *A, const
     plane.kind = FSI_SHAPE_PLANE;
     plane.dim = B->s->dim;
     fsi_vec_store(h, B->s->half);
-    fsi__side wall;
+    fsi__placed wall;
     wall.s = &plane;
     for (int k = 0; k < 2 * B->s->dim; k++) {
         fsi_real c[3] = {0, 0, 0}, sign = k & 1 ? FSI_R(1.) : FSI_R(-1.);
@@ -2318,7 +2318,7 @@ static void fsi__collide_room(fsi__manifold *manifold, const fsi__side *A, const
 }
 
 /* Peaks of a height field against the distance of A: nodes under its bounds. */
-static void fsi__collide_peaks(fsi__manifold *manifold, const fsi__side *A, const fsi__side *B,
+static void fsi__collide_peaks(fsi__manifold *manifold, const fsi__placed *A, const fsi__placed *B,
                                int flip) {
     const fsi_shape *shape = B->s;
     fsi_vec3 c = fsi__pose_local(&B->f, A->f.x);
@@ -2350,13 +2350,13 @@ static fsi_vec3 fsi__column(const fsi_mat3 *R, int k) {
     return fsi_vec(R->m[k], R->m[3 + k], R->m[6 + k]);
 }
 
-static fsi_real fsi__box_extent(const fsi__side *s, fsi_vec3 n) { /* half width along n */
+static fsi_real fsi__box_extent(const fsi__placed *s, fsi_vec3 n) { /* half width along n */
     fsi_vec3 l = fsi_mat3_tmul_vec(&s->f.R, n);
     return fsi__abs(l.x) * s->s->half.x + fsi__abs(l.y) * s->s->half.y
            + fsi__abs(l.z) * s->s->half.z;
 }
 
-static void fsi__sat_test(fsi__sat *best, const fsi__side *A, const fsi__side *B, fsi_vec3 n,
+static void fsi__sat_test(fsi__sat *best, const fsi__placed *A, const fsi__placed *B, fsi_vec3 n,
                           int kind, int i, int j, fsi_real bonus) {
     fsi_real d = fsi_vec_dot(n, fsi_vec_sub(A->f.x, B->f.x));
     if (d < 0) {
@@ -2375,7 +2375,7 @@ static void fsi__sat_test(fsi__sat *best, const fsi__side *A, const fsi__side *B
 
 /* Axis of largest separation; an earlier kind is kept unless the next is clearly better, so the
  * choice does not flicker. */
-static fsi__sat fsi__box_axes(const fsi__side *A, const fsi__side *B, fsi_real tol) {
+static fsi__sat fsi__box_axes(const fsi__placed *A, const fsi__placed *B, fsi_real tol) {
     fsi__sat best;
     int dim = A->s->dim;
     memset(&best, 0, sizeof best);
@@ -2395,7 +2395,7 @@ static fsi__sat fsi__box_axes(const fsi__side *A, const fsi__side *B, fsi_real t
 }
 
 /* corner farthest along n; axis skip centred */
-static fsi_vec3 fsi__box_support(const fsi__side *s, fsi_vec3 n, int skip) {
+static fsi_vec3 fsi__box_support(const fsi__placed *s, fsi_vec3 n, int skip) {
     fsi_vec3 l = fsi_mat3_tmul_vec(&s->f.R, n), h = s->s->half;
     return fsi__pose_point(&s->f, fsi_vec(skip == 0 ? 0
                                           : l.x < 0 ? -h.x
@@ -2409,7 +2409,7 @@ static fsi_vec3 fsi__box_support(const fsi__side *s, fsi_vec3 n, int skip) {
 }
 
 /* Edge against edge: the points where the two lines come closest. */
-static void fsi__box_edges(fsi__manifold *manifold, const fsi__side *A, const fsi__side *B,
+static void fsi__box_edges(fsi__manifold *manifold, const fsi__placed *A, const fsi__placed *B,
                            const fsi__sat *sat) {
     fsi_vec3 p = fsi__box_support(A, fsi_vec_scale(sat->n, -1), sat->i),
              q = fsi__box_support(B, sat->n, sat->j), d = fsi_vec_sub(p, q);
@@ -2453,8 +2453,9 @@ static int fsi__clip(fsi__clipped *v, int count, fsi_vec3 n, fsi_real d, fsi_rea
 
 /* Face against face: the incident face of I clipped by the sides of the reference face of R; n
  * points out of R. */
-static void fsi__box_faces(fsi__manifold *manifold, const fsi__side *R, const fsi__side *incident,
-                           fsi_vec3 n, int axis, int flip, fsi_real tol) {
+static void fsi__box_faces(fsi__manifold *manifold, const fsi__placed *R,
+                           const fsi__placed *incident, fsi_vec3 n, int axis, int flip,
+                           fsi_real tol) {
     fsi__clipped clipped[16];
     fsi_vec3 l = fsi_mat3_tmul_vec(&incident->f.R, n);
     fsi_real hi[3], hr[3], c[3], face = fsi_vec_dot(n, R->f.x) + fsi__get(R->s->half, axis);
@@ -2493,7 +2494,8 @@ static void fsi__box_faces(fsi__manifold *manifold, const fsi__side *R, const fs
     }
 }
 
-static void fsi__collide_boxes(fsi__manifold *manifold, const fsi__side *A, const fsi__side *B) {
+static void fsi__collide_boxes(fsi__manifold *manifold, const fsi__placed *A,
+                               const fsi__placed *B) {
     fsi_real tol = FSI_R(1e-3) * manifold->size;
     fsi__sat sat = fsi__box_axes(A, B, tol);
     if (sat.sep >= manifold->reach)
@@ -2513,11 +2515,12 @@ static void fsi__collide_boxes(fsi__manifold *manifold, const fsi__side *A, cons
 }
 
 /* Any two shapes without parts. Normals point from B to A. */
-static void fsi__collide_simple(fsi__manifold *manifold, const fsi__side *A, const fsi__side *B) {
+static void fsi__collide_simple(fsi__manifold *manifold, const fsi__placed *A,
+                                const fsi__placed *B) {
     fsi_shape_kind a = A->s->kind, b = B->s->kind;
     int flip = fsi__shape_static(a);
     /* S is static geometry if any is */
-    const fsi__side *M = flip ? B : A, *S = flip ? A : B;
+    const fsi__placed *M = flip ? B : A, *S = flip ? A : B;
     if (fsi__shape_static(S->s->kind)) {
         if (fsi__shape_static(M->s->kind))
             return;
@@ -2548,8 +2551,8 @@ static int fsi__part_count(const fsi_shape *shape) {
     return shape->kind == FSI_SHAPE_COMPOUND ? shape->part_count : 1;
 }
 
-static fsi__side fsi__part_side(const fsi_rigid *body, int i) {
-    fsi__side side;
+static fsi__placed fsi__part_side(const fsi_rigid *body, int i) {
+    fsi__placed side;
     side.s = body->shape;
     side.f.x = body->x;
     side.f.R = body->rotation;
@@ -2567,10 +2570,10 @@ static fsi__side fsi__part_side(const fsi_rigid *body, int i) {
 static void fsi__collide_bodies(fsi__manifold *manifold, const fsi_rigid *body,
                                 const fsi_rigid *rigid, fsi_real dt) {
     fsi_real size = fsi__min(body->shape->bound, rigid->shape->bound), spin = 0;
-    if (fsi__length(body->w) > 0)
-        spin += fsi__length(body->w) * fsi__min(body->shape->bound, size * 4);
-    if (fsi__length(rigid->w) > 0)
-        spin += fsi__length(rigid->w) * fsi__min(rigid->shape->bound, size * 4);
+    if (fsi__length(body->spin) > 0)
+        spin += fsi__length(body->spin) * fsi__min(body->shape->bound, size * 4);
+    if (fsi__length(rigid->spin) > 0)
+        spin += fsi__length(rigid->spin) * fsi__min(rigid->shape->bound, size * 4);
     manifold->count = 0;
     manifold->limit = FSI__MANIFOLD;
     manifold->size = size;
@@ -2578,7 +2581,7 @@ static void fsi__collide_bodies(fsi__manifold *manifold, const fsi_rigid *body,
         FSI_R(0.02) * size + dt * (fsi__length(fsi_vec_sub(body->v, rigid->v)) + spin);
     for (int i = 0; i < fsi__part_count(body->shape); i++)
         for (int j = 0; j < fsi__part_count(rigid->shape); j++) {
-            fsi__side A = fsi__part_side(body, i), B = fsi__part_side(rigid, j);
+            fsi__placed A = fsi__part_side(body, i), B = fsi__part_side(rigid, j);
             int before = manifold->count;
             fsi__collide_simple(manifold, &A, &B);
             if (i + j > 0)
@@ -2602,9 +2605,9 @@ typedef struct fsi__velocity {
 } fsi__velocity;
 
 /* push-out rate 1/s, scales of the new and the old impulse */
-typedef struct fsi__soft {
+typedef struct fsi__spring {
     fsi_real rate, mass, impulse;
-} fsi__soft;
+} fsi__spring;
 
 struct fsi__solids_work {
     fsi__velocity *vel;            /* [max_bodies] */
@@ -2637,8 +2640,8 @@ struct fsi__solids_work {
 
 /* A spring of a quarter of the substep rate with damping ratio zeta, implicit Euler: as stiff as
  * the substep can carry. */
-static fsi__soft fsi__soft_make(fsi_real zeta, fsi_real h) {
-    fsi__soft soft;
+static fsi__spring fsi__spring_make(fsi_real zeta, fsi_real h) {
+    fsi__spring soft;
     fsi_real omega = 2 * FSI_PI * FSI_R(0.25) / h, a1 = 2 * zeta + h * omega, a2 = h * omega * a1;
     soft.rate = omega / a1;
     soft.mass = a2 / (1 + a2);
@@ -2684,15 +2687,15 @@ FSI__INLINE void fsi__side_impulse(const fsi_solids *solids, int side, int point
 /* of a relative to b */
 FSI__INLINE fsi_vec3 fsi__contact_velocity(const fsi_solids *solids, const fsi_contact *contact) {
     return fsi_vec_sub(
-        fsi__side_velocity(solids, contact->a, contact->point_a, contact->ra, contact->at),
-        fsi__side_velocity(solids, contact->b, contact->point_b, contact->rb, contact->at));
+        fsi__side_velocity(solids, contact->a, contact->point_a, contact->arm_a, contact->at),
+        fsi__side_velocity(solids, contact->b, contact->point_b, contact->arm_b, contact->at));
 }
 
 /* +j on a, -j on b, at the same point */
 FSI__INLINE void fsi__contact_apply(const fsi_solids *solids, const fsi_contact *contact,
                                     fsi_vec3 j) {
-    fsi__side_impulse(solids, contact->a, contact->point_a, contact->ra, contact->at, j);
-    fsi__side_impulse(solids, contact->b, contact->point_b, contact->rb, contact->at,
+    fsi__side_impulse(solids, contact->a, contact->point_a, contact->arm_a, contact->at, j);
+    fsi__side_impulse(solids, contact->b, contact->point_b, contact->arm_b, contact->at,
                       fsi_vec_scale(j, -1));
 }
 
@@ -2731,8 +2734,8 @@ static void fsi__contact_masses(const fsi_solids *solids, fsi_contact *contact) 
         solids->external[contact->b - m].inverse_mass_fn(solids->external[contact->b - m].user,
                                                          contact->point_b, contact->at, &Kb);
     for (int i = 0; i < 3; i++)
-        k[i] = fsi_vec_add(fsi__side_response(solids, contact->a, &Ka, contact->ra, dir[i]),
-                           fsi__side_response(solids, contact->b, &Kb, contact->rb, dir[i]));
+        k[i] = fsi_vec_add(fsi__side_response(solids, contact->a, &Ka, contact->arm_a, dir[i]),
+                           fsi__side_response(solids, contact->b, &Kb, contact->arm_b, dir[i]));
     fsi_real kn = fsi_vec_dot(dir[0], k[0]);
     fsi_real tt = fsi_vec_dot(dir[1], k[1]);
     fsi_real tu = fsi_vec_dot(dir[1], k[2]);
@@ -2788,7 +2791,7 @@ static void fsi__contact_friction(const fsi_solids *solids, fsi_contact *contact
    spring gives way by a hundredth at most: under any weight less. A gap only limits the approach to
    gap / h. Returns how far beyond that it was met, over its size. */
 static fsi_real fsi__contact_normal(const fsi_solids *solids, fsi_contact *contact, fsi_real h,
-                                    fsi_real slop, const fsi__soft *soft, int push) {
+                                    fsi_real slop, const fsi__spring *soft, int push) {
     fsi_real vn = fsi_vec_dot(fsi__contact_velocity(solids, contact), contact->normal), bias = 0,
              ms = 1, give = 0, before = contact->impulse;
     if (contact->gap > 0)
@@ -2916,7 +2919,8 @@ static fsi_vec3 fsi__any_tangent(fsi_vec3 n) {
  * q0)^-1. */
 static fsi_quat fsi__joint_turn(const fsi_rigid *body, const fsi_rigid *rigid,
                                 const fsi_joint *joint) {
-    fsi_quat e = fsi_quat_mul(body->q, fsi__quat_back(fsi_quat_mul(rigid->q, joint->q0)));
+    fsi_quat e =
+        fsi_quat_mul(body->q, fsi__quat_back(fsi_quat_mul(rigid->q, joint->rest_rotation)));
     if (e.w < 0) {
         e.w = -e.w;
         e.x = -e.x;
@@ -2931,8 +2935,8 @@ static void fsi__joint_geometry(const fsi_solids *solids, const fsi_joint *joint
                                 fsi__joint_rows *rows) {
     static const fsi_real unit[3][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}};
     const fsi_rigid *body = solids->body + joint->a, *rigid = solids->body + joint->b;
-    fsi_vec3 ra = fsi_mat3_mul_vec(&body->rotation, joint->pa),
-             rb = fsi_mat3_mul_vec(&rigid->rotation, joint->pb);
+    fsi_vec3 ra = fsi_mat3_mul_vec(&body->rotation, joint->anchor_a),
+             rb = fsi_mat3_mul_vec(&rigid->rotation, joint->anchor_b);
     fsi_vec3 d = fsi_vec_sub(fsi_vec_add(body->x, ra), fsi_vec_add(rigid->x, rb)),
              ua = fsi_mat3_mul_vec(&body->rotation, joint->axis_a);
     fsi_vec3 ub = fsi_mat3_mul_vec(&rigid->rotation, joint->axis_b), t1 = fsi__any_tangent(ub),
@@ -3106,7 +3110,7 @@ static void fsi__joint_warm(const fsi_solids *solids, const fsi_joint *joint,
 /* Motor: speed with a force limit. Spring: implicit, k and d folded into the effective mass, stable
  * for any stiffness. Stops: one-sided. */
 static void fsi__joint_free(const fsi_solids *solids, fsi_joint *joint, const fsi__joint_rows *rows,
-                            fsi_real h, const fsi__soft *soft, int push) {
+                            fsi_real h, const fsi__spring *soft, int push) {
     fsi_real m = rows->mass_free, v = fsi__row_velocity(solids, joint, rows, FSI__JOINT_FREE),
              before = joint->impulse_free, next = before;
     if (joint->motor)
@@ -3241,7 +3245,7 @@ static void fsi__joints_direct(fsi_solids *solids, fsi_real h, int push) {
 /* All joints: motors, springs and stops one by one, then the equality rows in one direct solve.
    Where many joints meet in one body and the band is too narrow: joint by joint, sweeping there and
    back. */
-static void fsi__joints_solve(fsi_solids *solids, fsi_real h, const fsi__soft *soft, int push) {
+static void fsi__joints_solve(fsi_solids *solids, fsi_real h, const fsi__spring *soft, int push) {
     int n = solids->joint_count;
     for (int pass = 0; pass < (solids->work->direct ? 1 : FSI__JOINT_SWEEPS) && n > 0; pass++) {
         for (int k = 0; k < n; k++) {
@@ -3316,11 +3320,11 @@ FSI_API fsi_result fsi_solids_join(fsi_solids *solids, const fsi_joint_desc *des
     joint->max_force = desc->max_force;
     joint->max_torque = desc->max_torque;
     fsi_vec3 pb = desc->kind == FSI_JOINT_SPRING ? desc->anchor_b : desc->anchor;
-    joint->pa = fsi_mat3_tmul_vec(&body->rotation, fsi_vec_sub(desc->anchor, body->x));
-    joint->pb = fsi_mat3_tmul_vec(&rigid->rotation, fsi_vec_sub(pb, rigid->x));
+    joint->anchor_a = fsi_mat3_tmul_vec(&body->rotation, fsi_vec_sub(desc->anchor, body->x));
+    joint->anchor_b = fsi_mat3_tmul_vec(&rigid->rotation, fsi_vec_sub(pb, rigid->x));
     joint->axis_a = fsi_mat3_tmul_vec(&body->rotation, axis);
     joint->axis_b = fsi_mat3_tmul_vec(&rigid->rotation, axis);
-    joint->q0 = fsi_quat_mul(fsi__quat_back(rigid->q), body->q);
+    joint->rest_rotation = fsi_quat_mul(fsi__quat_back(rigid->q), body->q);
     fsi__joint_rows rows;
     fsi__joint_geometry(solids, joint, &rows);
     joint->rows = rows.n;
@@ -3467,7 +3471,7 @@ static int fsi__motion_valid(const fsi_solids *solids, fsi_vec3 v, fsi_vec3 angu
 }
 
 static void fsi__set_spin(fsi_rigid *body, fsi_vec3 angular) { /* L = R I R^T w */
-    body->w = angular;
+    body->spin = angular;
     if (body->kind == FSI_RIGID_DYNAMIC)
         body->L = fsi_mat3_mul_vec(
             &body->rotation,
@@ -3521,7 +3525,8 @@ FSI_API fsi_result fsi_solids_add(fsi_solids *solids, const fsi_rigid_desc *desc
     for (int i = 0; i < 7; i++)
         if (v[i] < 0)
             return FSI_ERR_ARGUMENT;
-    if (!fsi__pose_valid(solids, desc->x, desc->q) || !fsi__motion_valid(solids, desc->v, desc->w))
+    if (!fsi__pose_valid(solids, desc->x, desc->q)
+        || !fsi__motion_valid(solids, desc->v, desc->spin))
         return FSI_ERR_ARGUMENT;
     if (desc->kind < FSI_RIGID_FIXED || desc->kind > FSI_RIGID_DYNAMIC)
         return FSI_ERR_ARGUMENT;
@@ -3547,7 +3552,7 @@ FSI_API fsi_result fsi_solids_add(fsi_solids *solids, const fsi_rigid_desc *desc
     fsi__rigid_refresh(&body, solids->desc.dim);
     if (body.kind != FSI_RIGID_FIXED) {
         body.v = desc->v;
-        fsi__set_spin(&body, desc->w);
+        fsi__set_spin(&body, desc->spin);
     }
     body.v_start = body.v;
     body.L_start = body.L;
@@ -3609,7 +3614,7 @@ FSI_API fsi_vec3 fsi_solids_velocity(const fsi_solids *solids, int body, fsi_vec
     if (!fsi__solids_has(solids, body))
         return fsi_vec(0, 0, 0);
     const fsi_rigid *rigid = solids->body + body;
-    return fsi_vec_add(rigid->v, fsi_vec_cross(rigid->w, fsi_vec_sub(p, rigid->x)));
+    return fsi_vec_add(rigid->v, fsi_vec_cross(rigid->spin, fsi_vec_sub(p, rigid->x)));
 }
 
 FSI_API void fsi_solids_inverse_mass(const fsi_solids *solids, int body, fsi_vec3 p, fsi_mat3 *K) {
@@ -3644,7 +3649,7 @@ FSI_API fsi_result fsi_solids_impulse(fsi_solids *solids, int body, fsi_vec3 p, 
     rigid->v = fsi_vec_mad(rigid->v, j, rigid->inverse_mass);
     j = fsi_vec_cross(fsi_vec_sub(p, rigid->x), j);
     rigid->L = fsi_vec_add(rigid->L, solids->desc.dim == 2 ? fsi_vec(0, 0, j.z) : j);
-    rigid->w = fsi_mat3_mul_vec(&rigid->inverse_inertia, rigid->L);
+    rigid->spin = fsi_mat3_mul_vec(&rigid->inverse_inertia, rigid->L);
     return FSI_OK;
 }
 
@@ -3702,7 +3707,7 @@ static void fsi__bounds_make(const fsi_solids *solids, int i, fsi_real dt) {
                          fsi__max(fsi__abs(body->v.y), fsi__abs(body->v_start.y)),
                          fsi__max(fsi__abs(body->v.z), fsi__abs(body->v_start.z)));
     fsi_real grow =
-        FSI_R(0.02) * shape->bound + fsi__min(dt * fsi__length(body->w), 4) * shape->bound;
+        FSI_R(0.02) * shape->bound + fsi__min(dt * fsi__length(body->spin), 4) * shape->bound;
     e = fsi_vec_add(fsi_vec_mad(e, v, dt), fsi_vec(grow, grow, grow));
     work->lo[i] = fsi_vec_sub(c, e);
     work->hi[i] = fsi_vec_add(c, e);
@@ -3952,11 +3957,11 @@ static fsi_contact *fsi__contact_push(fsi_solids *solids, int a, int b, const fs
     contact->gap = point->gap;
     contact->tangent = fsi__any_tangent(point->normal);
     if (a < solids->desc.max_bodies) {
-        contact->ra = fsi_vec_sub(contact->at, solids->body[a].x);
+        contact->arm_a = fsi_vec_sub(contact->at, solids->body[a].x);
         solids->body[a].touching++;
     }
     if (b < solids->desc.max_bodies) {
-        contact->rb = fsi_vec_sub(contact->at, solids->body[b].x);
+        contact->arm_b = fsi_vec_sub(contact->at, solids->body[b].x);
         solids->body[b].touching++;
     }
     fsi__contact_inherit(solids, contact, match, scale);
@@ -4025,7 +4030,7 @@ static fsi_real fsi__other_distance(const fsi_solids *solids, int other, fsi_vec
     if (other < m) {
         const fsi_rigid *body = solids->body + other;
         fsi_vec3 r = fsi_vec_sub(p, body->x);
-        *v = fsi_vec_add(body->v, fsi_vec_cross(body->w, r));
+        *v = fsi_vec_add(body->v, fsi_vec_cross(body->spin, r));
         d = fsi_shape_distance(body->shape, fsi_mat3_tmul_vec(&body->rotation, r), n);
         *n = fsi_mat3_mul_vec(&body->rotation, *n);
         return d;
@@ -4164,7 +4169,7 @@ static void fsi__external_samples(fsi_solids *solids, int a, int b, fsi_real dt,
     const fsi_external *external = solids->external + (b - solids->desc.max_bodies);
     const fsi_rigid *body = solids->body + a;
     for (int part = 0; part < fsi__part_count(body->shape); part++) {
-        fsi__side A = fsi__part_side(body, part);
+        fsi__placed A = fsi__part_side(body, part);
         for (int i = 0; i < A.s->point_count; i++) {
             fsi_vec3 p = fsi__pose_point(&A.f, fsi_vec_load(A.s->point + 3 * (size_t)i));
             fsi_real r = A.s->point_radius + external->radius;
@@ -4173,9 +4178,9 @@ static void fsi__external_samples(fsi_solids *solids, int a, int b, fsi_real dt,
             fsi_real d = external->distance_fn(external->user, p, &n, &hit);
             if (hit < 0 || !(d < FSI_REAL_MAX))
                 continue;
-            fsi_vec3 v =
-                fsi_vec_sub(fsi_vec_add(body->v, fsi_vec_cross(body->w, fsi_vec_sub(p, body->x))),
-                            external->velocity_fn(external->user, hit, p));
+            fsi_vec3 v = fsi_vec_sub(
+                fsi_vec_add(body->v, fsi_vec_cross(body->spin, fsi_vec_sub(p, body->x))),
+                external->velocity_fn(external->user, hit, p));
             if (!(d - r < dt * fsi__length(v) + FSI_R(0.02) * body->shape->bound))
                 continue;
             fsi__point point;
@@ -4253,7 +4258,7 @@ static fsi_real fsi__load_dot(const fsi_rigid *body, const fsi_vec3 *p, const fs
 static void fsi__hold_give(fsi_rigid *body, fsi_real share) {
     body->v = fsi_vec_mad(body->v, body->held[0], share * body->inverse_mass);
     body->L = fsi_vec_mad(body->L, body->held[1], share);
-    body->w = fsi_mat3_mul_vec(&body->inverse_inertia, body->L);
+    body->spin = fsi_mat3_mul_vec(&body->inverse_inertia, body->L);
 }
 
 static void fsi__hold_release(fsi_solids *solids) {
@@ -4318,7 +4323,7 @@ FSI_API fsi_result fsi_solids_forces(fsi_solids *solids, fsi_real dt) {
                 body->v = fsi_vec_scale(body->v, fsi__exp(-dt * body->linear_damping));
             if (body->angular_damping > 0)
                 body->L = fsi_vec_scale(body->L, fsi__exp(-dt * body->angular_damping));
-            body->w = fsi_mat3_mul_vec(&body->inverse_inertia, body->L);
+            body->spin = fsi_mat3_mul_vec(&body->inverse_inertia, body->L);
             body->load_before[0] = body->load[0];
             body->load_before[1] = body->load[1];
             body->load[0] = fsi_vec_scale(fsi_vec_sub(body->v, body->v_start), body->mass);
@@ -4332,7 +4337,7 @@ FSI_API fsi_result fsi_solids_forces(fsi_solids *solids, fsi_real dt) {
 /* The solver's velocities become the bodies': L takes I (w' - w), so bodies that were not touched
  * keep L to the bit. */
 static void fsi__velocity_take(fsi_rigid *body, const fsi__velocity *velocity) {
-    fsi_vec3 d = fsi_vec_sub(velocity->w, body->w);
+    fsi_vec3 d = fsi_vec_sub(velocity->w, body->spin);
     if (body->kind != FSI_RIGID_DYNAMIC)
         return;
     body->v = velocity->v;
@@ -4342,12 +4347,12 @@ static void fsi__velocity_take(fsi_rigid *body, const fsi__velocity *velocity) {
         body->L,
         fsi_mat3_mul_vec(&body->rotation, fsi_mat3_mul_vec(&body->inertia_body,
                                                            fsi_mat3_tmul_vec(&body->rotation, d))));
-    body->w = velocity->w;
+    body->spin = velocity->w;
 }
 
 static void fsi__velocity_give(const fsi_rigid *body, fsi__velocity *velocity) {
     velocity->v = body->v;
-    velocity->w = body->w;
+    velocity->w = body->spin;
     velocity->inverse_mass = body->inverse_mass;
     velocity->inverse_inertia = body->inverse_inertia;
 }
@@ -4356,7 +4361,7 @@ static void fsi__velocity_give(const fsi_rigid *body, fsi__velocity *velocity) {
 typedef struct fsi__step {
     fsi_real h, share, slop;
     int n;
-    fsi__soft contact;
+    fsi__spring contact;
     double lost;
 } fsi__step;
 
@@ -4369,7 +4374,7 @@ static void fsi__substep_begin(fsi_solids *solids, const fsi__step *st) {
         if (body->kind == FSI_RIGID_DYNAMIC) {
             body->v = fsi_vec_mad(body->v, body->v_start, st->share);
             body->L = fsi_vec_mad(body->L, body->L_start, st->share);
-            body->w = fsi_mat3_mul_vec(&body->inverse_inertia, body->L);
+            body->spin = fsi_mat3_mul_vec(&body->inverse_inertia, body->L);
         }
         fsi__velocity_give(body, solids->work->vel + i);
         solids->work->taken[2 * i] = solids->work->taken[2 * i + 1] = fsi_vec(0, 0, 0);
@@ -4447,7 +4452,7 @@ static double fsi__others_work(const fsi_solids *solids, double *known) {
             int e = side ? contact->b : contact->a;
             double x = (double)fsi_vec_dot(
                 j, fsi__side_velocity(solids, e, side ? contact->point_b : contact->point_a,
-                                      side ? contact->rb : contact->ra, contact->at));
+                                      side ? contact->arm_b : contact->arm_a, contact->at));
             if (!side)
                 x = -x;
             sum += x;
@@ -4470,7 +4475,7 @@ static double fsi__drive_work(const fsi_solids *solids, double share) {
     for (int i = 0; i < solids->body_count; i++)
         if (solids->body[i].kind == FSI_RIGID_SCRIPTED)
             sum -= (double)(fsi_vec_dot(solids->work->taken[2 * i], solids->body[i].v)
-                            + fsi_vec_dot(solids->work->taken[2 * i + 1], solids->body[i].w));
+                            + fsi_vec_dot(solids->work->taken[2 * i + 1], solids->body[i].spin));
     return sum;
 }
 
@@ -4580,18 +4585,18 @@ static void fsi__substep_move(fsi_solids *solids, const fsi__step *st) {
             solids->external[k].advance_fn(solids->external[k].user, st->h);
     for (int k = 0; k < solids->contact_count; k++) {
         fsi_contact *contact = solids->contact + k;
-        fsi_vec3 va = fsi__side_velocity(solids, contact->a, contact->point_a, contact->ra,
+        fsi_vec3 va = fsi__side_velocity(solids, contact->a, contact->point_a, contact->arm_a,
                                          contact->at),
-                 vb = fsi__side_velocity(solids, contact->b, contact->point_b, contact->rb,
+                 vb = fsi__side_velocity(solids, contact->b, contact->point_b, contact->arm_b,
                                          contact->at);
         fsi_real open = fsi__max(contact->gap, 0);
         contact->gap += st->h * fsi_vec_dot(contact->normal, fsi_vec_sub(va, vb));
         /* the point lies in the middle of the gap: it comes nearer as that closes */
         open = (open - fsi__max(contact->gap, 0)) / 2;
         if (contact->lead == contact->a)
-            contact->ra = fsi_vec_mad(contact->ra, contact->normal, open);
+            contact->arm_a = fsi_vec_mad(contact->arm_a, contact->normal, open);
         else
-            contact->rb = fsi_vec_mad(contact->rb, contact->normal, -open);
+            contact->arm_b = fsi_vec_mad(contact->arm_b, contact->normal, -open);
         if (contact->lead >= solids->desc.max_bodies)
             contact->at = fsi_vec_mad(contact->at, contact->lead == contact->a ? va : vb, st->h);
     }
@@ -4612,14 +4617,15 @@ static void fsi__substep_move(fsi_solids *solids, const fsi__step *st) {
     for (int k = 0; k < solids->contact_count; k++) {
         fsi_contact *contact = solids->contact + k;
         if (contact->lead < solids->desc.max_bodies)
-            contact->at = fsi_vec_add(solids->body[contact->lead].x,
-                                      contact->lead == contact->a ? contact->ra : contact->rb);
+            contact->at =
+                fsi_vec_add(solids->body[contact->lead].x,
+                            contact->lead == contact->a ? contact->arm_a : contact->arm_b);
         if (contact->a < solids->desc.max_bodies)
-            contact->ra = fsi_vec_sub(contact->at, solids->body[contact->a].x);
+            contact->arm_a = fsi_vec_sub(contact->at, solids->body[contact->a].x);
         if (contact->b < solids->desc.max_bodies)
-            contact->rb = fsi_vec_sub(contact->at, solids->body[contact->b].x);
-        if (fsi__arm_long(solids, contact->a, contact->ra)
-            || fsi__arm_long(solids, contact->b, contact->rb))
+            contact->arm_b = fsi_vec_sub(contact->at, solids->body[contact->b].x);
+        if (fsi__arm_long(solids, contact->a, contact->arm_a)
+            || fsi__arm_long(solids, contact->b, contact->arm_b))
             fsi__contact_masses(solids, contact);
     }
     fsi__joint_factor(solids);
@@ -4721,7 +4727,7 @@ static void fsi__step_prepare(fsi_solids *solids, fsi__step *st, fsi_real dt) {
     st->h = dt / (fsi_real)st->n;
     st->share = 1 / (fsi_real)st->n;
     st->slop = solids->desc.slop;
-    st->contact = fsi__soft_make(10, st->h);
+    st->contact = fsi__spring_make(10, st->h);
     st->lost = 0;
     /* v_start, L_start become the change of this step */
     for (int i = 0; i < solids->body_count; i++) {
@@ -4732,7 +4738,7 @@ static void fsi__step_prepare(fsi_solids *solids, fsi__step *st, fsi_real dt) {
             body->v_start = fsi_vec_sub(v, body->v_start);
             body->L = body->L_start;
             body->L_start = fsi_vec_sub(L, body->L_start);
-            body->w = fsi_mat3_mul_vec(&body->inverse_inertia, body->L);
+            body->spin = fsi_mat3_mul_vec(&body->inverse_inertia, body->L);
         }
         fsi__velocity_give(body, solids->work->vel + i);
     }
@@ -4787,11 +4793,11 @@ static int fsi__step_rescue(fsi_solids *solids) {
     int lost = 0;
     for (int i = 0; i < solids->body_count; i++) {
         fsi_rigid *body = solids->body + i;
-        if (fsi__finite_vec(body->x) && fsi__finite_vec(body->v) && fsi__finite_vec(body->w)
+        if (fsi__finite_vec(body->x) && fsi__finite_vec(body->v) && fsi__finite_vec(body->spin)
             && fsi__finite_vec(body->L) && fsi__finite(body->q.w))
             continue;
         *body = solids->work->before[i];
-        body->v = body->w = body->L = body->v_start = body->L_start = body->push[0] =
+        body->v = body->spin = body->L = body->v_start = body->L_start = body->push[0] =
             body->push[1] = fsi_vec(0, 0, 0);
         lost++;
     }
@@ -4914,7 +4920,7 @@ FSI_API fsi_real fsi_solids_max_dt(const fsi_solids *solids) {
     fsi_real dt = FSI_REAL_MAX;
     for (int i = 0; solids && i < solids->body_count; i++) {
         const fsi_rigid *body = solids->body + i;
-        fsi_real v = fsi__length(body->v), s = fsi__length(body->w);
+        fsi_real v = fsi__length(body->v), s = fsi__length(body->spin);
         if (v > 0 && body->shape->thin < FSI_REAL_MAX)
             dt = fsi__min(dt, body->shape->thin / v);
         if (s > 0)
@@ -4935,7 +4941,7 @@ FSI_API fsi_result fsi_solids_surface(const fsi_solids *solids, int body, fsi_re
         fsi_vec3 r = fsi_mat3_mul_vec(&rigid->rotation, fsi_vec_load(surface->x + 3 * (size_t)i));
         fsi_vec_store(x + 3 * (size_t)i, fsi_vec_add(rigid->x, r));
         if (v)
-            fsi_vec_store(v + 3 * (size_t)i, fsi_vec_add(rigid->v, fsi_vec_cross(rigid->w, r)));
+            fsi_vec_store(v + 3 * (size_t)i, fsi_vec_add(rigid->v, fsi_vec_cross(rigid->spin, r)));
     }
     *out = *surface;
     out->x = x;
@@ -5002,10 +5008,11 @@ static int fsi__door_joints(const fsi_solids *solids, int body, fsi__door *guest
             fsi_real r[6];
             fsi_vec_store(r, rows.l[j]);
             fsi_vec_store(r + 3, first ? rows.a[j] : rows.b[j]);
-            fsi__door_row(solids->body + body, r,
-                          fsi_vec_dot(rows.l[j], solids->body[other].v)
-                              + fsi_vec_dot(first ? rows.b[j] : rows.a[j], solids->body[other].w),
-                          guest);
+            fsi__door_row(
+                solids->body + body, r,
+                fsi_vec_dot(rows.l[j], solids->body[other].v)
+                    + fsi_vec_dot(first ? rows.b[j] : rows.a[j], solids->body[other].spin),
+                guest);
         }
     }
     return count;
@@ -5086,7 +5093,7 @@ FSI_API fsi_result fsi_solids_coupled(fsi_solids *solids, int body, fsi_coupled 
         }
     }
     fsi_vec_store(guest->v, rigid->v);
-    fsi_vec_store(guest->v + 3, rigid->w);
+    fsi_vec_store(guest->v + 3, rigid->spin);
     guest->x = rigid->x;
     guest->c.dof = 6;
     guest->c.v = guest->v;
@@ -5476,14 +5483,14 @@ FSI_API fsi_result fsi_solids_measure(const fsi_solids *solids, fsi_solids_repor
         if (body->kind != FSI_RIGID_DYNAMIC)
             continue;
         /* (m v^2 + w . L) / 2 */
-        report->kinetic += (double)(fsi_vec_dot(body->v, p) + fsi_vec_dot(body->w, body->L)) / 2;
+        report->kinetic += (double)(fsi_vec_dot(body->v, p) + fsi_vec_dot(body->spin, body->L)) / 2;
         report->potential -= (double)(body->mass * fsi_vec_dot(solids->desc.gravity, body->x));
         report->momentum[0] += (double)p.x;
         report->momentum[1] += (double)p.y;
         report->momentum[2] += (double)p.z;
-        report->angular[0] += (double)a.x;
-        report->angular[1] += (double)a.y;
-        report->angular[2] += (double)a.z;
+        report->angular_momentum[0] += (double)a.x;
+        report->angular_momentum[1] += (double)a.y;
+        report->angular_momentum[2] += (double)a.z;
     }
     for (int i = 0; i < solids->contact_count; i++) {
         const fsi_contact *contact = solids->contact + i;
@@ -5539,10 +5546,12 @@ FSI_API int fsi_solids_lines(const fsi_solids *solids, unsigned what, fsi_real s
     for (int i = 0; i < solids->joint_count && what & 2u; i++) {
         const fsi_joint *joint = solids->joint + i;
         fsi_vec3 a = solids->body[joint->a].x, b = solids->body[joint->b].x,
-                 p = fsi_vec_add(a, fsi_mat3_mul_vec(&solids->body[joint->a].rotation, joint->pa));
+                 p = fsi_vec_add(
+                     a, fsi_mat3_mul_vec(&solids->body[joint->a].rotation, joint->anchor_a));
         fsi__line(lines, room, &count, a, p);
-        fsi__line(lines, room, &count, p,
-                  fsi_vec_add(b, fsi_mat3_mul_vec(&solids->body[joint->b].rotation, joint->pb)));
+        fsi__line(
+            lines, room, &count, p,
+            fsi_vec_add(b, fsi_mat3_mul_vec(&solids->body[joint->b].rotation, joint->anchor_b)));
     }
     for (int i = 0; i < solids->body_count && what & 12u; i++) {
         const fsi_rigid *body = solids->body + i;

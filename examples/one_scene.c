@@ -63,7 +63,7 @@ static fsi_result begin(void *user, fsi_real dt) {
             t->grid.u[a][f] *= keep;
     if (result >= 0)
         result = fsi_solids_set_velocity(&t->solids, t->body, fsi_vec_scale(body->v, keep),
-                                         fsi_vec_scale(body->w, keep));
+                                         fsi_vec_scale(body->spin, keep));
     return result < 0 ? result : fsi_solids_coupled(&t->solids, t->body, &t->door);
 }
 

@@ -215,9 +215,9 @@ static fsi_rigid_desc fuzz_rigid(gene *g, const fsi_shape *shape, int dim) {
     desc.shape = shape;
     desc.x = gene_vec(g, 0, 1);
     desc.v = gene_vec(g, -3, 3);
-    desc.w = gene_vec(g, -10, 10);
+    desc.spin = gene_vec(g, -10, 10);
     if (dim == 2)
-        desc.x.z = desc.v.z = desc.w.x = desc.w.y = 0;
+        desc.x.z = desc.v.z = desc.spin.x = desc.spin.y = 0;
     desc.density = gene_real(g, 0.1, 5000);
     desc.friction = gene_real(g, 0, 1);
     desc.restitution = gene_real(g, 0, 1);

@@ -53,7 +53,7 @@ static void add(stage *s, int which, int kind, double x, double speed,
         desc.restitution = s->restitution;
         desc.x = fsi_vec((fsi_real)x, FSI_R(0.05), FSI_R(0.03));
         desc.v = fsi_vec((fsi_real)speed, 0, 0);
-        desc.w = fsi_vec(1, FSI_R(0.5), 2);
+        desc.spin = fsi_vec(1, FSI_R(0.5), 2);
         if (fsi_solids_add(&s->w, &desc, &a->at) != FSI_OK)
             printf("\n  body refused\n");
         return;
@@ -185,7 +185,7 @@ static void measure(const stage *s, double *o) {
             o[4] += (double)L.y;
             o[5] += (double)L.z;
             if (a->kind == BALL || a->kind == BOX)
-                t = (double)(fsi_vec_dot(body->v, p) + fsi_vec_dot(body->w, body->L)) / 2;
+                t = (double)(fsi_vec_dot(body->v, p) + fsi_vec_dot(body->spin, body->L)) / 2;
         }
         if (a->kind == REDUCED)
             fsi_reduced_energy(&a->copy, &e, &t);

@@ -888,7 +888,7 @@ TEST clamp_keeps_momentum_and_place(void) {
             gap = fmax(gap,
                        (double)fsi_vec_length(fsi_vec_sub(to, fsi_vec_load(flap.x + 3 * node[i]))));
         }
-        bend = fmax(bend, fabs((double)world.body[body].w.z));
+        bend = fmax(bend, fabs((double)world.body[body].spin.z));
         CHECK_OK(fsi_clamp_advance(&clamp, FSI_R(1e-3)));
         CHECK_OK(fsi_solids_step(&world, FSI_R(1e-3)));
     }

@@ -61,14 +61,14 @@ static fsi_solids top(double ix, double iy, double iz, double wx, double wy, dou
     fsi_solids solids;
     fsi_solids_init(&solids, &desc);
     given.inertia = fsi_vec((fsi_real)ix, (fsi_real)iy, (fsi_real)iz);
-    given.w = fsi_vec((fsi_real)wx, (fsi_real)wy, (fsi_real)wz);
+    given.spin = fsi_vec((fsi_real)wx, (fsi_real)wy, (fsi_real)wz);
     given.mass = 1;
     fsi_solids_add(&solids, &given, NULL);
     return solids;
 }
 
 static fsi_vec3 body_spin(const fsi_solids *solids) {
-    return fsi_mat3_tmul_vec(&solids->body[0].rotation, solids->body[0].w);
+    return fsi_mat3_tmul_vec(&solids->body[0].rotation, solids->body[0].spin);
 }
 
 TEST R_01_symmetric_top(void) {
@@ -146,8 +146,8 @@ TEST R_04_conservation_in_free_flight(void) {
         desc.group = 1;
         desc.v = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                          (fsi_real)check_random(&seed));
-        desc.w = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
-                         (fsi_real)check_random(&seed));
+        desc.spin = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
+                            (fsi_real)check_random(&seed));
         CHECK_OK(fsi_solids_add(&solids, &desc, NULL));
         v0[i] = solids.body[i].v;
         L0[i] = solids.body[i].L;
@@ -161,7 +161,7 @@ TEST R_04_conservation_in_free_flight(void) {
     for (int i = 0; i < 3; i++) {
         CHECK_NEAR(a.momentum[i], b.momentum[i], TOL(1e-12, 1e-5) * 1000);
         /* positions reach 100 m and are rounded 4e4 times */
-        CHECK_NEAR(a.angular[i], b.angular[i], TOL(1e-12, 1e-3) * 1e5);
+        CHECK_NEAR(a.angular_momentum[i], b.angular_momentum[i], TOL(1e-12, 1e-3) * 1e5);
     }
     CHECK_REL(a.kinetic, b.kinetic, TOL(1e-9, 1e-4));
     for (int i = 0; i < 8; i++)
@@ -289,7 +289,7 @@ TEST R_07_sliding_sphere_rolls(void) {
         fsi_solids_add(&solids, &given, NULL);
         for (int i = 1; i <= 480; i++) {
             fsi_solids_step(&solids, (fsi_real)dt);
-            double slip = (double)solids.body[1].v.x + .2 * (double)solids.body[1].w.z;
+            double slip = (double)solids.body[1].v.x + .2 * (double)solids.body[1].spin.z;
             /* the slip falls at mu g (1 + 1/k) to its end */
             if (slip < 1e-3 * v0 && found < 0)
                 found = (i - 1) * dt + dt * last / (mu * 9.81 * (1 + 1 / k) * dt);
@@ -370,10 +370,10 @@ TEST contact_momentum_through_every_impulse(void) {
             int hit = 0;
             desc.v = fsi_vec(3, 0, 0);
             given.v = fsi_vec(-3, 0, 0);
-            desc.w = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
-                             (fsi_real)check_random(&seed));
-            given.w = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
-                              (fsi_real)check_random(&seed));
+            desc.spin = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
+                                (fsi_real)check_random(&seed));
+            given.spin = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
+                                 (fsi_real)check_random(&seed));
             desc.restitution = FSI_R(0.3);
             fsi_solids_add(&solids, &desc, NULL);
             fsi_solids_add(&solids, &given, NULL);
@@ -391,7 +391,7 @@ TEST contact_momentum_through_every_impulse(void) {
                     solids.body[0].x.x < solids.body[1].x.x || i == 3 || k == 3);
             for (int c = 0; c < 3; c++) {
                 CHECK_NEAR(r0.momentum[c], r1.momentum[c], TOL(1e-12, 1e-5) * 2000);
-                CHECK_NEAR(r0.angular[c], r1.angular[c], TOL(1e-12, 1e-5) * 4000);
+                CHECK_NEAR(r0.angular_momentum[c], r1.angular_momentum[c], TOL(1e-12, 1e-5) * 4000);
             }
             fsi_solids_free(&solids);
         }
@@ -422,7 +422,7 @@ TEST contact_fast_thin_bodies_do_not_tunnel(void) {
                         turn == 1 ? fsi_vec(0, 0, FSI_R(1.5707963))
                                   : fsi_vec(FSI_R(0.7), FSI_R(0.2), FSI_R(0.4)));
                 if (turn == 2)
-                    given.w = fsi_vec(30, 10, 50);
+                    given.spin = fsi_vec(30, 10, 50);
                 if (both)
                     desc.v = fsi_vec(0, 200, 0);
                 fsi_solids_add(&solids, &desc, NULL);
@@ -557,7 +557,7 @@ static void zoo_make(zoo *z, int bodies) {
         if (i >= 2) {
             given.x = fsi_vec((fsi_real)(-1.2 + 1.2 * (i % 3)), (fsi_real)(.8 + .9 * (i / 9)),
                               (fsi_real)(-1.2 + 1.2 * (i / 3 % 3)));
-            given.w = fsi_vec(1, (fsi_real)(i % 5), 0);
+            given.spin = fsi_vec(1, (fsi_real)(i % 5), 0);
         }
         given.angular_damping = given.linear_damping = FSI_R(0.05);
         if (fsi_solids_add(&z->w, &given, NULL) != FSI_OK)
@@ -768,7 +768,7 @@ TEST joints_motor_limit_spring_weld(void) {
     fsi_solids_measure(&solids, &report);
     CHECK_MOST(report.joint_error, TOL(1e-4, 1e-3));
     CHECK_NEAR(-.5 * sin(.5), solids.body[1].x.y, 2e-3);
-    CHECK_NEAR(3, solids.body[2].w.x, 1e-3);
+    CHECK_NEAR(3, solids.body[2].spin.x, 1e-3);
     CHECK_NEAR(-(double)solids.body[3].mass * 9.81 / 4000, solids.body[3].x.y, 1e-3);
     CHECK_NEAR(0, solids.body[4].x.y, TOL(1e-4, 1e-3));
     CHECK_NEAR(-(double)solids.body[5].mass * 9.81 / 4000, solids.body[5].x.y, 2e-3);
@@ -843,7 +843,7 @@ TEST joints_with_limits_add_no_energy(void) {
                             v[k] = (fsi_real)(2 * check_random(&seed));
                         desc.density = 300 + 100 * (fsi_real)i;
                         desc.v = fsi_vec(v[0], v[1], dim == 3 ? v[2] : 0);
-                        desc.w = fsi_vec(dim == 3 ? v[3] : 0, dim == 3 ? v[4] : 0, v[5]);
+                        desc.spin = fsi_vec(dim == 3 ? v[3] : 0, dim == 3 ? v[4] : 0, v[5]);
                         fsi_solids_add(&solids, &desc, NULL);
                     }
                     fsi_joint_desc desc =
@@ -920,8 +920,8 @@ TEST joints_keep_momentum(void) {
         fsi_rigid_desc desc = body_at(FSI_RIGID_DYNAMIC, &box, i, 0, 0);
         desc.v = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                          (fsi_real)check_random(&seed));
-        desc.w = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
-                         (fsi_real)check_random(&seed));
+        desc.spin = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
+                            (fsi_real)check_random(&seed));
         desc.group = 1;
         fsi_solids_add(&solids, &desc, NULL);
         if (i > 0) {
@@ -938,7 +938,7 @@ TEST joints_keep_momentum(void) {
     fsi_solids_measure(&solids, &b);
     for (int c = 0; c < 3; c++) {
         CHECK_NEAR(a.momentum[c], b.momentum[c], TOL(1e-10, 1e-2));
-        CHECK_NEAR(a.angular[c], b.angular[c], TOL(1e-9, 1e-1));
+        CHECK_NEAR(a.angular_momentum[c], b.angular_momentum[c], TOL(1e-9, 1e-1));
     }
     CHECK_MOST(b.kinetic, a.kinetic);
     fsi_solids_free(&solids);
@@ -1060,7 +1060,7 @@ TEST energy_report_is_exact(void) {
     fsi_solids solids = make_world(3, 1, 0, fsi_vec(0, -G, 0));
     fsi_rigid_desc desc = body_at(FSI_RIGID_DYNAMIC, &box, 0, 0, 0);
     desc.v = fsi_vec(1, 2, 3);
-    desc.w = fsi_vec(1, 5, 2);
+    desc.spin = fsi_vec(1, 5, 2);
     desc.linear_damping = FSI_R(0.3);
     desc.angular_damping = FSI_R(0.1);
     fsi_solids_add(&solids, &desc, NULL);
@@ -1273,7 +1273,7 @@ TEST doors_coupled_body(void) {
         double k = 0, j = 5;
         desc.q = fsi_quat_from_rotation(fsi_vec(0, 0, 1));
         desc.v = fsi_vec(1, 2, 0);
-        desc.w = fsi_vec(0, 0, 3);
+        desc.spin = fsi_vec(0, 0, 3);
         fsi_solids_add(&solids, &desc, NULL);
         CHECK_RESULT(FSI_ERR_STATE, fsi_solids_take_coupled(&solids, 0));
         fsi_coupled *door;
@@ -1414,7 +1414,7 @@ TEST inverse_mass_room_compound_and_hub(void) {
         fsi_rigid_desc desc =
             body_at(FSI_RIGID_DYNAMIC, z.s, i ? cos(.3 * i) : 0, i ? sin(.3 * i) : 0, 0);
         desc.group = 1;
-        desc.w = fsi_vec(0, 0, i ? FSI_R(0.) : FSI_R(5.));
+        desc.spin = fsi_vec(0, 0, i ? FSI_R(0.) : FSI_R(5.));
         fsi_solids_add(&solids, &desc, NULL);
         fsi_joint_desc given = joint_of(
             FSI_JOINT_POINT, i, 0, fsi_vec((fsi_real)cos(.3 * i) / 2, (fsi_real)sin(.3 * i) / 2, 0),

@@ -554,7 +554,7 @@ TEST smoke_of_one_value_around_a_moving_body(void) {
     options.shape = &s.ball;
     options.x = fsi_vec(FSI_R(0.5), FSI_R(0.4), 0);
     options.v = fsi_vec(FSI_R(0.3), 1, 0);
-    options.w = fsi_vec(0, 0, 2);
+    options.spin = fsi_vec(0, 0, 2);
     CHECK_OK(fsi_world_add(&s.world, &options, NULL));
     CHECK_OK(fsi_grid_set_field(&s.world.grid, FSI_FIELD_DENSITY, one_everywhere, NULL));
     for (int i = 0; i < 20; i++) {
