@@ -291,10 +291,6 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid,
 /* Lists the sides and their rows of J for the present classification of the grid
  * (fsi_grid_classify). */
 FSI_API fsi_result fsi_interface_sides(fsi_interface *face, const fsi_grid *grid);
-/* fsi_grid_move_surface, but the level set does not reach through thin surfaces: a cell beside one
- * stays liquid (or air) when all it sees was. */
-FSI_API fsi_result fsi_interface_move_surface(fsi_interface *face, fsi_grid *grid, fsi_real dt,
-                                              fsi_report *report);
 /* After the solids moved in the same step: cells that an open surface passed over are on its other
    side now and take level set and scalars from there; markers it ran over go. The surfaces' arrays
    must be up to date. The number of cells that changed side goes to *passed (may be NULL). */
@@ -1963,22 +1959,9 @@ static void fsi__interface_clear(fsi_interface *iface) {
     iface->shells = 0;
 }
 
-/* Every scalar of cell c (phi: the level set too) becomes the mean of those of n other cells. */
-static void fsi__interface_mean(const fsi_grid *grid, size_t c, const size_t *from, int n,
-                                int phi) {
-    for (int q = FSI_FIELD_DENSITY; n && q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++) {
-        fsi_real *field = q == FSI_FIELD_PHI && !phi ? NULL : fsi_grid_field(grid, (fsi_field)q),
-                 sum = 0;
-        for (int k = 0; field && k < n; k++)
-            sum += field[from[k]];
-        if (field)
-            field[c] = sum / (fsi_real)n;
-    }
-}
-
 /* Smooth walls: the advection samples across them, so scalars, like the flow, go on a few cells
  * into closed solids: means of the layer before. */
-static void fsi__interface_continue(fsi_interface *iface, const fsi_grid *grid) {
+static void fsi__interface_continue(fsi_interface *iface, fsi_grid *grid) {
     enum {
         LAYERS = 4
     };
@@ -2006,7 +1989,7 @@ static void fsi__interface_continue(fsi_interface *iface, const fsi_grid *grid) 
                 }
                 if (n)
                     iface->delta[c] = (int8_t)layer;
-                fsi__interface_mean(grid, c, near_it, n, 0);
+                fsi_grid_take_mean(grid, c, n, near_it, 0);
             }
         }
 }
@@ -2170,86 +2153,6 @@ static int fsi__interface_new_side(const fsi_interface *iface, size_t c, size_t 
     return n;
 }
 
-static void fsi__interface_drop_markers(const fsi_interface *iface, fsi_levelset *ls) {
-    size_t n = 0;
-    for (size_t p = 0; p < ls->state->count; p++) {
-        fsi_real lo[3], hi[3];
-        int from[3], to[3];
-        lo[0] = hi[0] = ls->px[p];
-        lo[1] = hi[1] = ls->py[p];
-        lo[2] = hi[2] = iface->dim == 3 ? ls->pz[p] : 0;
-        if (fsi__cells_met(iface, lo, hi, from, to)
-            && (iface->delta[fsi__cell_index(iface, from)] & FSI__TOUCHED))
-            continue;
-        ls->px[n] = ls->px[p];
-        ls->py[n] = ls->py[p];
-        ls->pr[n] = ls->pr[p];
-        if (iface->dim == 3)
-            ls->pz[n] = ls->pz[p];
-        n++;
-    }
-    ls->state->count = n;
-}
-
-/* What a cell can see beside it: number of cells across open faces (into seen), or -1 when no face
- * of it is cut. */
-static int fsi__interface_seen(const fsi_interface *iface, size_t c, size_t *seen) {
-    int n = 0, cut = 0, i[3];
-    fsi__cell_ijk(iface, c, i);
-    for (int dir = 0; dir < 2 * iface->dim; dir++) {
-        size_t face;
-        ptrdiff_t m = fsi__beside(iface, i, dir, &face);
-        if (m < 0)
-            continue;
-        if (iface->blocked[dir / 2][face])
-            cut = 1;
-        else if (!iface->covered[m])
-            seen[n++] = (size_t)m;
-    }
-    return cut ? n : -1;
-}
-
-FSI_API fsi_result fsi_interface_move_surface(fsi_interface *face, fsi_grid *grid, fsi_real dt,
-                                              fsi_report *report) {
-    enum {
-        LIQUID = 1,
-        HELD = 2
-    };
-
-    size_t seen[6];
-    ptrdiff_t cells;
-    if (!face || !face->block || !grid || grid->cells != face->cells)
-        return FSI_ERR_STATE;
-    int guard = grid->phi && face->shells;
-    uint8_t *mark = face->mark;
-    cells = guard ? (ptrdiff_t)face->cells : 0;
-    FSI__OMP(parallel for schedule(static) if (cells > 20000))
-    for (ptrdiff_t q = 0; q < cells; q++) {
-        size_t view[6];
-        int same = 1, liquid = grid->phi[q] < 0,
-            count = face->covered[q] ? -1 : fsi__interface_seen(face, (size_t)q, view);
-        for (int m = 0; m < count; m++)
-            same &= (grid->phi[view[m]] < 0) == liquid;
-        mark[q] = (uint8_t)(liquid | (count >= 0 && same ? HELD : 0));
-    }
-    fsi_result result;
-    if ((result = fsi_grid_move_surface(grid, dt, report)) < 0)
-        return result;
-    /* what the other side put near 0 comes back to half a cell at least: all it sees is far from a
-     * surface */
-    for (size_t c = 0; guard && c < face->cells; c++) {
-        fsi_real sum = 0, sign = mark[c] & LIQUID ? FSI_R(-1.0) : FSI_R(1.0);
-        if (!(mark[c] & HELD) || sign * grid->phi[c] >= face->h / 2)
-            continue;
-        int n = sign * grid->phi[c] > 0 ? 0 : fsi__interface_seen(face, c, seen);
-        for (int k = 0; k < n; k++)
-            if ((grid->phi[seen[k]] < 0) == (mark[c] & LIQUID))
-                sum = fsi__max(sum, fsi__abs(grid->phi[seen[k]]));
-        grid->phi[c] = sign * fsi__max(sum / 2, face->h / 2);
-    }
-    return result;
-}
-
 FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int *passed) {
     size_t source[6];
     int n, count = 0, open = 0;
@@ -2269,7 +2172,7 @@ FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int 
                 continue;
             if ((n = fsi__interface_new_side(face, c, source)) == 0)
                 continue;
-            fsi__interface_mean(grid, c, source, n, 1);
+            fsi_grid_take_mean(grid, c, n, source, 1);
             /* known from the next round on: no order of cells matters */
             face->delta[c] |= FSI__TAKING;
             count++;
@@ -2279,7 +2182,7 @@ FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int 
                 face->delta[c] = (int8_t)((face->delta[c] & ~FSI__TAKING) | FSI__TAKEN);
     }
     if (grid->phi)
-        fsi__interface_drop_markers(face, &grid->levelset);
+        fsi_levelset_drop_markers(&grid->levelset, face->delta, FSI__TOUCHED);
     memset(face->delta, 0, face->cells);
     if (passed)
         *passed = count;
@@ -2331,6 +2234,7 @@ static fsi_result fsi__interface_occlude(fsi_interface *iface, fsi_grid *grid) {
     iface->occlusion.hit_fn = fsi__occlusion_hit;
     iface->occlusion.user = iface;
     iface->occlusion.smooth = iface->desc.smooth;
+    iface->occlusion.shells = iface->shells;
     return fsi_grid_set_occlusion(grid, &iface->occlusion);
 }
 
@@ -2359,7 +2263,7 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid,
     }
     /* room for bodies inside the liquid */
     if (!face->started && grid->phi)
-        grid->levelset.state->target = fsi_levelset_volume(&grid->levelset, face->covered, NULL);
+        fsi_levelset_keep_volume(&grid->levelset, face->covered);
     face->started = 1;
     if (face->desc.smooth)
         fsi__interface_continue(face, grid);
@@ -3876,36 +3780,19 @@ static fsi_bubble *fsi__bubble_next(const fsi_couple *couple, const int *number,
     return r < 0 ? NULL : couple->bubble + (number[r] < 0 ? couple->bubbles : number[r] - 1);
 }
 
-/* phi, and at the end the markers: left behind they would soon count as escaped and undo the shift.
- */
+/* The surfaces of the bubbles, and the open one, move outward by their last step; at the end
+   (markers) the markers by the whole shift. */
 static void fsi__bubble_shift(fsi_couple *couple, const int *number, int markers) {
-    fsi_levelset *ls = &couple->grid->levelset;
-    const fsi_interface *iface = &couple->iface;
-    const fsi_real end = (fsi_real)ls->desc.band * ls->desc.h;
-    const fsi_bubble *bubble;
-    for (size_t n = 0; n < ls->cells && !markers; n++)
-        if (fsi__abs(ls->phi[n]) < end && (bubble = fsi__bubble_next(couple, number, n)) != NULL)
-            ls->phi[n] -= (fsi_real)bubble->step;
-    for (size_t n = 0; n < ls->state->count && markers; n++) {
-        fsi_vec3 x = fsi_vec(ls->px[n], ls->py[n], iface->dim == 3 ? ls->pz[n] : 0);
-        fsi_real at[3];
-        int from[3], to[3];
-        fsi_vec_store(at, x);
-        if (!fsi__cells_met(iface, at, at, from, to)
-            || (bubble = fsi__bubble_next(couple, number, fsi__cell_index(iface, from))) == NULL)
-            continue;
-        fsi_vec3 normal;
-        fsi_levelset_sample(ls, x, &normal);
-        x = fsi_vec_mad(x, fsi__unit(normal), (fsi_real)bubble->shift);
-        fsi_vec_store(at, x);
-        if (!fsi__cells_met(iface, at, at, from, to)
-            || iface->covered[fsi__cell_index(iface, from)])
-            continue;
-        ls->px[n] = x.x;
-        ls->py[n] = x.y;
-        if (iface->dim == 3)
-            ls->pz[n] = x.z;
+    fsi_grid *grid = couple->grid;
+    for (int r = 0; r < grid->region_count; r++) {
+        const int open = number[r] < 0;
+        const fsi_bubble *bubble = couple->bubble + (open ? couple->bubbles : number[r] - 1);
+        grid->regions[r].shift = markers ? bubble->shift : bubble->step;
     }
+    if (markers)
+        fsi_grid_shift_markers(grid, couple->bubble_near);
+    else
+        fsi_grid_shift_phi(grid, couple->bubble_near);
 }
 
 /* Pieces too small for the grid to hold, and from the third pass on all that are still off, are
@@ -4933,7 +4820,7 @@ FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, f
     result = fsi_grid_extrapolate(grid);
     /* 6. the liquid's surface and the solids move */
     if (result >= 0)
-        result = fsi_interface_move_surface(&couple->iface, grid, dt, &rep);
+        result = fsi_grid_move_surface(grid, dt, &rep);
     if (result >= 0)
         result = fsi__bubble_settle(couple);
     if (result >= 0 && scene->move_fn)
@@ -7779,7 +7666,7 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
         fsi__slip_reflected(slip, reflect);
     result = fsi_grid_extrapolate(grid);
     if (result >= 0)
-        result = fsi_interface_move_surface(&slip->iface, grid, dt, &rep);
+        result = fsi_grid_move_surface(grid, dt, &rep);
     if (result >= 0 && slip->tracer) {
         if (slip->tracers < 0 || !fsi_all_finite(3 * (size_t)slip->tracers, slip->tracer))
             return FSI_ERR_ARGUMENT;
@@ -10176,7 +10063,7 @@ static fsi_result fsi__scene_step(fsi_partitioned_scene *scene, fsi_real dt, fsi
                < 0)
         return (fsi_result)i;
     /* 6. the liquid's surface and the solids move */
-    if ((i = fsi_interface_move_surface(scene->face, scene->grid, dt, NULL)) < 0)
+    if ((i = fsi_grid_move_surface(scene->grid, dt, NULL)) < 0)
         return (fsi_result)i;
     if (scene->move_fn && (i = scene->move_fn(scene->user, dt)) < 0)
         return (fsi_result)i;

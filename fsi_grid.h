@@ -302,6 +302,10 @@ FSI_API double fsi_levelset_volume(const fsi_levelset *ls, const uint8_t *solid,
    FSI_EMPTY without a surface; FSI_CAPPED at the limit. */
 FSI_API fsi_result fsi_levelset_correct_volume(fsi_levelset *ls, const uint8_t *solid,
                                                fsi_real limit, fsi_levelset_report *report);
+/* Takes the present volume outside the solid cells (may be NULL) as the one to keep. */
+FSI_API void fsi_levelset_keep_volume(fsi_levelset *ls, const uint8_t *solid);
+/* Takes out the markers of all cells c in which cell[c] has one of the bits set. */
+FSI_API void fsi_levelset_drop_markers(fsi_levelset *ls, const int8_t *cell, int bits);
 /* phi at any point, m (linear between cell centres, continued to the walls, clipped to the box);
  * and its gradient. */
 FSI_API fsi_real fsi_levelset_sample(const fsi_levelset *ls, fsi_vec3 x, fsi_vec3 *gradient);
@@ -429,6 +433,9 @@ typedef struct fsi_occlusion {
     /* 1: the velocity inside solid cells continues the flow outside (slip walls): only shells hide
      * anything from the advection */
     int smooth;
+    /* 1: blocked[] holds thin shells. The liquid's surface is then kept from moving through them: a
+     * cell beside a shell that sees only its own kind stays what it is */
+    int shells;
 } fsi_occlusion;
 
 typedef struct fsi_grid_desc {
@@ -486,6 +493,9 @@ typedef struct fsi_air_region {
     int open;
     int cells;     /* air cells */
     double volume; /* m^3 (2D: m^2), cells at the surface counted by their air share */
+    /* m, set by the caller of fsi_grid_shift_phi and fsi_grid_shift_markers: how far the liquid
+     * beside this air grows */
+    double shift;
 } fsi_air_region;
 
 /* What the last stages saw and did. */
@@ -622,6 +632,11 @@ FSI_API fsi_result fsi_grid_classify(fsi_grid *grid);
    as they were. */
 FSI_API void fsi_grid_air_near(const fsi_grid *grid, int32_t *nearby);
 FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *nearby);
+/* Moves the liquid's surface outward by regions[].shift, each part by that of the air region near
+   it (nearby as above): phi, where it is not clipped; and the markers, who left behind would soon
+   count as escaped and undo the shift. */
+FSI_API void fsi_grid_shift_phi(fsi_grid *grid, const int32_t *nearby);
+FSI_API void fsi_grid_shift_markers(fsi_grid *grid, const int32_t *nearby);
 /* boundary velocities, weight, rhs; the coupling sits after this */
 FSI_API fsi_result fsi_grid_build_pressure(fsi_grid *grid, fsi_real dt);
 FSI_API fsi_result fsi_grid_solve_pressure(fsi_grid *grid, fsi_report *report); /* A p^ = rhs */
@@ -653,6 +668,10 @@ FSI_API double fsi_grid_max_divergence(const fsi_grid *grid);
 /* Kinetic energy of the fluid, J (2D: per metre of depth), from faces beside fluid cells weighted
  * by their fluid share. */
 FSI_API double fsi_grid_kinetic_energy(const fsi_grid *grid);
+/* All fields of a cell but the pressure become the mean of those of `count` other cells, phi only
+   where with_phi: for cells that a solid has run over. */
+FSI_API void fsi_grid_take_mean(fsi_grid *grid, size_t cell, int count, const size_t *from,
+                                int with_phi);
 /* Bytes a save needs; save copies the state there; restore takes it back (FSI_ERR_SIZE when it is
  * from another kind of grid). */
 FSI_API size_t fsi_grid_state_size(const fsi_grid *grid);
@@ -3548,6 +3567,71 @@ FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid) {
 static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, fsi_real limit,
                                        double first, fsi_levelset_report *report);
 
+/* What cell (i,j,k) can see beside it: number of cells across open faces (into seen), or -1 when no
+   face of it is blocked. */
+static int fsi__cells_seen(const fsi_grid *grid, int i, int j, int k, size_t *seen) {
+    const fsi_occlusion *occlusion = &grid->occlusion;
+    const int cells[3] = {grid->nx, grid->ny, grid->nz}, at[3] = {i, j, k};
+    int count = 0, cut = 0;
+    for (int axis = 0; axis < grid->dim; axis++)
+        for (int up = 0; up < 2; up++) {
+            int face[3] = {i, j, k}, beside[3] = {i, j, k}, faces[3];
+            if (up ? at[axis] + 1 >= cells[axis] : at[axis] < 1)
+                continue;
+            face[axis] += up;
+            beside[axis] += up ? 1 : -1;
+            fsi__family_size(grid, axis, faces);
+            size_t other = fsi__at(cells, beside[0], beside[1], beside[2]);
+            if (occlusion->blocked[axis][fsi__at(faces, face[0], face[1], face[2])])
+                cut = 1;
+            else if (!occlusion->solid[other])
+                seen[count++] = other;
+        }
+    return cut ? count : -1;
+}
+
+enum {
+    FSI__LIQUID = 1, /* marks of cells before the surface moves */
+    FSI__HELD = 2    /* beside a shell and among its own kind: stays liquid, or air */
+};
+
+/* Marks the cells beside thin shells that see only their own kind. */
+static void fsi__hold_beside_shells(const fsi_grid *grid, uint8_t *mark) {
+    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
+    for (ptrdiff_t r = 0; r < (ptrdiff_t)grid->ny * grid->nz; r++)
+        for (int i = 0; i < grid->nx; i++) {
+            const ptrdiff_t c = r * grid->nx + i;
+            const int liquid = grid->phi[c] < 0;
+            size_t seen[6];
+            int same = 1, count = -1;
+            if (!grid->occlusion.solid[c])
+                count = fsi__cells_seen(grid, i, (int)(r % grid->ny), (int)(r / grid->ny), seen);
+            for (int m = 0; m < count; m++)
+                same &= (grid->phi[seen[m]] < 0) == liquid;
+            mark[c] = (uint8_t)((liquid ? FSI__LIQUID : 0) | (count >= 0 && same ? FSI__HELD : 0));
+        }
+}
+
+/* What the other side of a shell put near 0 comes back to half a cell at least: all that a held
+   cell sees is far from a surface. */
+static void fsi__restore_held(fsi_grid *grid, const uint8_t *mark) {
+    for (ptrdiff_t c = 0; c < (ptrdiff_t)grid->cells; c++) {
+        const fsi_real sign = mark[c] & FSI__LIQUID ? FSI_R(-1.0) : FSI_R(1.0);
+        if (!(mark[c] & FSI__HELD) || sign * grid->phi[c] >= grid->h / 2)
+            continue;
+        size_t seen[6];
+        fsi_real depth = 0;
+        const int row = (int)(c / grid->nx), i = (int)(c % grid->nx);
+        int count = 0;
+        if (!(sign * grid->phi[c] > 0))
+            count = fsi__cells_seen(grid, i, row % grid->ny, row / grid->ny, seen);
+        for (int m = 0; m < count; m++)
+            if ((grid->phi[seen[m]] < 0) == (mark[c] & FSI__LIQUID))
+                depth = fsi__max(depth, fsi__abs(grid->phi[seen[m]]));
+        grid->phi[c] = sign * fsi__max(depth / 2, grid->h / 2);
+    }
+}
+
 FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report *report) {
     fsi_grid *fluid = grid;
     fsi_result result = FSI_OK;
@@ -3569,6 +3653,9 @@ FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report
         u[0] = fluid->u[0];
         u[1] = fluid->u[1];
         u[2] = fluid->u[2];
+        const int held = fluid->occluded && fluid->occlusion.shells;
+        if (held)
+            fsi__hold_beside_shells(fluid, fluid->mark[0]);
         fluid->levelset.desc.settle = fsi_vec_dot(fluid->desc.gravity, fluid->desc.gravity) > 0;
         result = fsi_levelset_advance(&fluid->levelset, u, dt, &walls, &lr);
         if (result < 0)
@@ -3580,6 +3667,8 @@ FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report
             report->volume = lr.volume;
             report->volume_change = lr.volume_change;
         }
+        if (held)
+            fsi__restore_held(fluid, fluid->mark[0]);
     }
     fluid->time += (double)dt;
     fluid->steps++;
@@ -3718,6 +3807,18 @@ FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scala
         return result < 0 ? result : fsi__worse(result, fsi_grid_classify(grid));
     }
     return FSI_OK;
+}
+
+FSI_API void fsi_grid_take_mean(fsi_grid *grid, size_t cell, int count, const size_t *from,
+                                int with_phi) {
+    for (int q = FSI_FIELD_DENSITY; count && q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++) {
+        fsi_real *field = fsi_grid_field(grid, (fsi_field)q), sum = 0;
+        if (!field || (q == FSI_FIELD_PHI && !with_phi))
+            continue;
+        for (int i = 0; i < count; i++)
+            sum += field[from[i]];
+        field[cell] = sum / (fsi_real)count;
+    }
 }
 
 /* first 64 bytes of a saved block */
@@ -4855,28 +4956,54 @@ static double fsi__ls_area(const fsi_levelset *ls, const uint8_t *solid) {
     return (double)count / 4 * h * (ls->desc.nz > 1 ? h : 1);
 }
 
+/* Moves marker p outward along the normal by `by` (m), unless that leads into a solid cell. */
+static void fsi__ls_shift_marker(fsi_levelset *ls, const uint8_t *solid, ptrdiff_t p, fsi_real by) {
+    fsi_vec3 x = fsi_vec(ls->px[p], ls->py[p], ls->desc.nz > 1 ? ls->pz[p] : 0), normal;
+    fsi__ls_linear(ls, fsi__ls_lattice(ls, x), &normal);
+    fsi_vec3 g = fsi__ls_lattice(ls, fsi_vec_mad(x, fsi__unit(normal), by));
+    if (solid && solid[fsi__ls_cell(ls, g)])
+        return;
+    x = fsi__ls_world(ls, g);
+    ls->px[p] = x.x;
+    ls->py[p] = x.y;
+    if (ls->desc.nz > 1)
+        ls->pz[p] = x.z;
+}
+
 /* The surface goes outward by this much (m), and its markers with it: left behind they would soon
    count as escaped and undo the shift. Where phi is clipped it stays. */
 static void fsi__ls_shift(fsi_levelset *ls, const uint8_t *solid, double by) {
     ptrdiff_t n = (ptrdiff_t)ls->cells, count = (ptrdiff_t)ls->state->count;
     const fsi_real s = (fsi_real)by, end = (fsi_real)ls->desc.band * ls->desc.h;
     FSI__OMP(parallel for schedule(static) if (count > 1024))
-    for (ptrdiff_t p = 0; p < count; p++) {
-        fsi_vec3 x = fsi_vec(ls->px[p], ls->py[p], ls->desc.nz > 1 ? ls->pz[p] : 0), normal;
-        fsi__ls_linear(ls, fsi__ls_lattice(ls, x), &normal);
-        fsi_vec3 g = fsi__ls_lattice(ls, fsi_vec_mad(x, fsi__unit(normal), s));
-        if (solid && solid[fsi__ls_cell(ls, g)])
-            continue;
-        x = fsi__ls_world(ls, g);
-        ls->px[p] = x.x;
-        ls->py[p] = x.y;
-        if (ls->desc.nz > 1)
-            ls->pz[p] = x.z;
-    }
+    for (ptrdiff_t p = 0; p < count; p++)
+        fsi__ls_shift_marker(ls, solid, p, s);
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
     for (ptrdiff_t c = 0; c < n; c++)
         if (fsi__abs(ls->phi[c]) < end)
             ls->phi[c] -= s;
+}
+
+FSI_API void fsi_grid_shift_phi(fsi_grid *grid, const int32_t *nearby) {
+    const fsi_real end = (fsi_real)grid->levelset.desc.band * grid->h;
+    for (size_t c = 0; c < grid->cells; c++)
+        if (nearby[c] > 0 && fsi__abs(grid->phi[c]) < end)
+            grid->phi[c] -= (fsi_real)grid->regions[nearby[c] - 1].shift;
+}
+
+FSI_API void fsi_grid_shift_markers(fsi_grid *grid, const int32_t *nearby) {
+    fsi_levelset *ls = &grid->levelset;
+    const uint8_t *solid = grid->occluded ? grid->occlusion.solid : NULL;
+    for (ptrdiff_t p = 0; p < (ptrdiff_t)ls->state->count; p++) {
+        fsi_vec3 x = fsi_vec(ls->px[p], ls->py[p], ls->desc.nz > 1 ? ls->pz[p] : 0);
+        int32_t region = nearby[fsi__ls_cell(ls, fsi__ls_lattice(ls, x))] - 1;
+        if (region >= 0)
+            fsi__ls_shift_marker(ls, solid, p, (fsi_real)grid->regions[region].shift);
+    }
+}
+
+FSI_API void fsi_levelset_keep_volume(fsi_levelset *ls, const uint8_t *solid) {
+    ls->state->target = fsi_levelset_volume(ls, solid, NULL);
 }
 
 /* fsi_levelset_correct_volume from the present volume: secant steps; phi and markers move once, at
@@ -4960,6 +5087,14 @@ static size_t fsi__ls_compact(fsi_levelset *ls) {
     }
     ls->state->count = n;
     return count - n;
+}
+
+FSI_API void fsi_levelset_drop_markers(fsi_levelset *ls, const int8_t *cell, int bits) {
+    for (ptrdiff_t p = 0; p < (ptrdiff_t)ls->state->count; p++) {
+        size_t c = fsi__ls_cell(ls, fsi__ls_lattice(ls, fsi__ls_marker(ls, p)));
+        ls->pmark[p] = cell[c] & bits ? 2 : 0;
+    }
+    fsi__ls_compact(ls);
 }
 
 /* One escaped marker: its ball on the cells around it. work[0] = phi+ (air wins), work[1] = phi-
@@ -5258,7 +5393,7 @@ FSI_API fsi_result fsi_levelset_reset(fsi_levelset *ls, const fsi_levelset_walls
     fsi_levelset_redistance(ls);
     ls->state->count = 0;
     fsi__ls_reseed(ls, walls, &report);
-    ls->state->target = fsi_levelset_volume(ls, solid, NULL);
+    fsi_levelset_keep_volume(ls, solid);
     return report.room_full ? FSI_CAPPED : FSI_OK;
 }
 

@@ -87,7 +87,7 @@ static fsi_result pool_step(pool *p, plank *b, double time, double bounce, fsi_r
     b->vy = (double)p->body.velocity.y;
     b->spin = (double)p->body.spin.z;
     if ((result = fsi_grid_extrapolate(&p->grid)) < 0
-        || (result = fsi_interface_move_surface(&p->couple.iface, &p->grid, dt, NULL)) < 0)
+        || (result = fsi_grid_move_surface(&p->grid, dt, NULL)) < 0)
         return result;
     plank_move(b, time, bounce);
     return result;
