@@ -40,7 +40,7 @@
                }
                body.centre = fsi_vec(FSI_R(0.5), at, 0);
                body.velocity = fsi_vec(0, speed, 0);
-               fsi_body_give(&body, &outline, &door);
+               fsi_body_couple(&body, &outline, &door);
                fsi_couple_detect(&couple, list, 1);
                fsi_grid_advect(&grid, dt);
                fsi_grid_forces(&grid, dt);
@@ -83,7 +83,7 @@
 
    USAGE
    1. Everything of ours: fsi_world_init, fsi_world_add, fsi_world_step.
-   2. Rigid bodies of your engine: fsi_body_give, fsi_couple_detect, fsi_grid_advect,
+   2. Rigid bodies of your engine: fsi_body_couple, fsi_couple_detect, fsi_grid_advect,
       fsi_grid_forces, fsi_couple_solve, fsi_body_take.
    3. A solid of your own: fill an fsi_coupled (base header); every scheme then takes it.
    4. A solver as a black box: fsi_blackbox for it, fsi_partitioned_step between it and
@@ -212,10 +212,18 @@ typedef struct fsi_cut {
     fsi_real share;
 } fsi_cut;
 
+/* What a closed solid does to the faces of the grid that it cuts. */
+typedef enum fsi_boundary_kind {
+    /* A face is open or closed, and a closed one carries half a cell of fluid: first order. */
+    FSI_BOUNDARY_VOXEL = 0,
+    /* Cut cells: a face is closed by the share that lies inside the solid: second order. */
+    FSI_BOUNDARY_CUT,
+    FSI_BOUNDARY_FORCE_INT = 0x7fffffff
+} fsi_boundary_kind;
+
 typedef struct fsi_interface_desc {
-    /* 1: closed surfaces close a part of each face (area fractions, second order); 0: voxel faces
-     * with half dual mass */
-    int fractions;
+    /* of closed solids; open shells are voxel faces always */
+    fsi_boundary_kind boundary;
     /* nodal solids: 1 = J averages over the surface in the dual cell (SLIP app. A), 0 = J at the
      * crossing */
     int average;
@@ -342,8 +350,8 @@ typedef struct fsi_couple_desc {
     int terms;
     /* FULL: for the pressure block; the rest is scaled by its diagonal (none: not at all) */
     fsi_couple_precondition precondition;
-    /* 1: area fractions for closed solids (open shells keep the voxel form); 0: voxel faces */
-    int fractions;
+    /* of closed solids; open shells are voxel faces always */
+    fsi_boundary_kind boundary;
     /* nodal solids: 1 = J averages over the dual cell, 0 = J at the crossing */
     int average;
     int bubbles;      /* 1: closed air regions of a liquid keep their volume */
@@ -508,7 +516,7 @@ typedef struct fsi_body {
    place until fsi_body_take. surface->v, where given, is how fast it really moves (the fluid's
    advection asks); without it v* counts, which is far off when strong forces act on a light body.
  */
-FSI_API fsi_result fsi_body_give(fsi_body *body, const fsi_surface *surface, fsi_coupled *out);
+FSI_API fsi_result fsi_body_couple(fsi_body *body, const fsi_surface *surface, fsi_coupled *out);
 /* Copies velocity, spin, impulse and twist back. */
 FSI_API void fsi_body_take(fsi_body *body);
 #endif
@@ -571,8 +579,11 @@ typedef struct fsi_world {
 FSI_API fsi_result fsi_world_init(fsi_world *world, const fsi_world_desc *desc);
 /* Frees everything; safe on a zeroed struct and twice. Shapes given to bodies are the caller's. */
 FSI_API void fsi_world_free(fsi_world *world);
-/* Adds a rigid body (see fsi_rigid_desc); *id may be NULL. */
-FSI_API fsi_result fsi_world_add(fsi_world *world, const fsi_rigid_desc *desc, int *id);
+/* Adds a rigid body and returns its id, or a negative fsi_result. Use the id as it is: it is the
+   number of the body here, in world->solids.body and in every function of world->solids. */
+FSI_API int fsi_world_add(fsi_world *world, const fsi_rigid_desc *desc);
+/* Where the centre of mass of a rigid body is now, m. */
+FSI_API fsi_vec3 fsi_world_position(const fsi_world *world, int id);
 /* Adds a guest (struct copied). */
 FSI_API fsi_result fsi_world_add_guest(fsi_world *world, const fsi_guest *guest);
 /* One coupled step. report may be NULL. */
@@ -599,7 +610,7 @@ FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block);
    (I - N N^T)(V^ - V_s), V^ = mean of the cell's regular samples surface velocity after the solve
    V = V_s + (I - N N^T)(V^ - V_s)   (N.V = N.V_s exactly) friction, coefficient c < 1 wall stress
    -FSI_SLIP_STRESS (1 - c) / c rho |V - V_s| (V - V_s); c = 0: V = V_s For static closed solids
-   area fractions (fsi_couple_desc.fractions) are more accurate; this is for thin shells, and for
+   area fractions (fsi_couple_desc.boundary) are more accurate; this is for thin shells, and for
    closed solids on voxels. Solids with inverse_mass 0 (or dof 0: surface.v) are static or scripted;
    others are moved by the solve (two-way). */
 #define FSI__SLIP_GHOST_MASS                                                                       \
@@ -635,9 +646,8 @@ typedef struct fsi_slip_desc {
     /* [solids] 1 = slip, 0 = no-slip, between: friction (stress above; the same law for any
      * grid, step and viscosity); NULL = all 1. The caller's, read in every solve */
     const fsi_real *coefficient;
-    /* 1: closed solids by area fractions in place of ghost cells (second order field); open shells
-     * keep their ghosts. Fixed at init */
-    int fractions;
+    /* of closed solids; open shells are voxel faces always */
+    fsi_boundary_kind boundary;
     /* 0: steps are of second order in time (docs/slip.md: half of the last pressure gradient
      * travels with the fluid) while all solids are closed and scripted, there is no free surface
      * and max |u| dt / h <= 2; else, and with 1, of first. Fixed at init */
@@ -2210,7 +2220,8 @@ static int fsi__interface_cross(fsi_interface *iface) {
     for (int s = 0; s < iface->crossings; s++) {
         const fsi_crossing *crossing = iface->crossing + s;
         int i[3];
-        if (!iface->desc.fractions || !iface->solid[crossing->solid]->surface.closed)
+        if (iface->desc.boundary != FSI_BOUNDARY_CUT
+            || !iface->solid[crossing->solid]->surface.closed)
             iface->open[crossing->axis][crossing->face] = 0;
         fsi__face_ijk(iface, crossing->axis, (size_t)crossing->face, i);
         size_t cell = fsi__cell_index(iface, i);
@@ -2226,7 +2237,7 @@ static fsi_result fsi__interface_occlude(fsi_interface *iface, fsi_grid *grid) {
     memset(&iface->occlusion, 0, sizeof iface->occlusion);
     iface->occlusion.solid = iface->covered;
     for (int axis = 0; axis < iface->dim; axis++) {
-        if (iface->shells || iface->desc.fractions)
+        if (iface->shells || iface->desc.boundary == FSI_BOUNDARY_CUT)
             iface->occlusion.open[axis] = iface->open[axis];
         iface->occlusion.blocked[axis] = iface->blocked[axis];
         iface->occlusion.velocity[axis] = iface->velocity[axis];
@@ -2252,7 +2263,7 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid,
     face->solids = count;
     if (!fsi__interface_remember(face) || !fsi__interface_cross(face))
         return FSI_ERR_MEMORY;
-    if (face->desc.fractions) {
+    if (face->desc.boundary == FSI_BOUNDARY_CUT) {
         result = fsi__fractions(face);
         if (result != FSI_OK)
             return result;
@@ -2549,7 +2560,7 @@ FSI_API fsi_result fsi_interface_sides(fsi_interface *face, const fsi_grid *grid
                 break;
             b = c;
         }
-        if (face->desc.fractions
+        if (face->desc.boundary == FSI_BOUNDARY_CUT
             && (face->solid[a->solid]->surface.closed || face->solid[b->solid]->surface.closed))
             continue;
         fsi__face_ijk(face, a->axis, (size_t)a->face, ijk);
@@ -2562,7 +2573,7 @@ FSI_API fsi_result fsi_interface_sides(fsi_interface *face, const fsi_grid *grid
             return FSI_ERR_MEMORY;
     }
     fsi__interface_submerged(face, grid);
-    return face->desc.fractions ? fsi__fraction_sides(face, grid) : FSI_OK;
+    return face->desc.boundary == FSI_BOUNDARY_CUT ? fsi__fraction_sides(face, grid) : FSI_OK;
 }
 
 FSI_API fsi_real fsi_interface_velocity(const fsi_interface *face, const fsi_side *side,
@@ -2936,7 +2947,8 @@ FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
     }
     fsi_interface_desc id;
     memset(&id, 0, sizeof id);
-    id.fractions = id.smooth = desc->fractions;
+    id.boundary = desc->boundary;
+    id.smooth = desc->boundary == FSI_BOUNDARY_CUT;
     id.average = desc->average;
     id.allocator = desc->allocator;
     fsi_result result = fsi_interface_init(&couple->iface, grid, &id);
@@ -4088,7 +4100,8 @@ static void fsi__schur_apply(fsi_couple *couple, const fsi_real *r, fsi_real *z)
     }
     fsi_mg_cycle(&couple->second, r, z);
     /* no lambda to eliminate there, and no diag(mu) that keeps the sum definite */
-    for (int term = 0; term < couple->desc.terms && !couple->desc.fractions; term++) {
+    for (int term = 0; term < couple->desc.terms && couple->desc.boundary != FSI_BOUNDARY_CUT;
+         term++) {
         fsi_fill(iface->cells, 0, t);
         fsi__extra(z, t, couple);
         fsi_scale(iface->cells, -1, t);
@@ -4628,7 +4641,7 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    if (c->desc.fractions && c->desc.solver == FSI_COUPLE_FULL)
+    if (c->desc.boundary == FSI_BOUNDARY_CUT && c->desc.solver == FSI_COUPLE_FULL)
         return FSI_ERR_ARGUMENT;
     fsi_grid *grid = c->grid;
     fsi_interface *iface = &c->iface;
@@ -4947,7 +4960,7 @@ static void fsi__body_row(const fsi_coupled *self, int element, const fsi_real *
     fsi_vec_store(row + 3, fsi_vec_cross(fsi_vec_sub(point, body->centre), dir));
 }
 
-FSI_API fsi_result fsi_body_give(fsi_body *body, const fsi_surface *surface, fsi_coupled *out) {
+FSI_API fsi_result fsi_body_couple(fsi_body *body, const fsi_surface *surface, fsi_coupled *out) {
     fsi_mat3 inverse = {{0}};
     if (!body || !surface || !out || !(body->mass >= 0) || !fsi__finite(body->mass)
         || !fsi__finite_vec(body->centre) || !fsi__finite_vec(body->velocity)
@@ -5094,8 +5107,18 @@ FSI_API void fsi_world_free(fsi_world *world) {
     memset(world, 0, sizeof *world);
 }
 
-FSI_API fsi_result fsi_world_add(fsi_world *world, const fsi_rigid_desc *desc, int *id) {
-    return world ? fsi_solids_add(&world->solids, desc, id) : FSI_ERR_ARGUMENT;
+FSI_API int fsi_world_add(fsi_world *world, const fsi_rigid_desc *desc) {
+    if (!world)
+        return FSI_ERR_ARGUMENT;
+    int id;
+    fsi_result result = fsi_solids_add(&world->solids, desc, &id);
+    return result < 0 ? (int)result : id;
+}
+
+FSI_API fsi_vec3 fsi_world_position(const fsi_world *world, int id) {
+    if (!world || id < 0 || id >= world->solids.body_count)
+        return fsi_vec(0, 0, 0);
+    return world->solids.body[id].x;
 }
 
 FSI_API fsi_result fsi_world_add_guest(fsi_world *world, const fsi_guest *guest) {
@@ -5378,7 +5401,7 @@ FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_
         s.desc = *desc;
     s.grid = grid;
     fd.average = 1;
-    fd.fractions = s.desc.fractions;
+    fd.boundary = s.desc.boundary;
     fd.allocator = s.desc.allocator;
     fsi_result result = fsi_interface_init(&s.iface, grid, &fd);
     if (result != FSI_OK)
@@ -5661,7 +5684,7 @@ static int fsi__slip_samples(const fsi_slip *slip, size_t c, int axis, int steps
         for (int dir = 2 * axis; dir < 2 * axis + 2; dir++) {
             size_t face;
             ptrdiff_t m = fsi__slip_next(iface, c, dir, &face);
-            if (iface->desc.fractions
+            if (iface->desc.boundary == FSI_BOUNDARY_CUT
                     ? !(iface->open[axis][face] > 0)
                           || (m >= 0 && iface->covered[m] && !(slip->grid->weight[axis][face] > 0))
                     : iface->blocked[axis][face] || (m >= 0 && iface->covered[m]))
@@ -7496,7 +7519,7 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
             size_t face;
             ptrdiff_t m = fsi__slip_next(iface, c, dir, &face);
             if ((!iface->blocked[dir / 2][face] && (m < 0 || !iface->covered[m]))
-                || iface->desc.fractions)
+                || iface->desc.boundary == FSI_BOUNDARY_CUT)
                 out += (dir & 1 ? 1 : -1) * (double)iface->open[dir / 2][face]
                        * (double)slip->grid->u[dir / 2][face];
             if ((k = fsi__slip_side(iface, c, dir)) >= 0)

@@ -49,7 +49,7 @@ static void place(int dim, int bodies, int held) {
             body[k].velocity = fsi_vec(FSI_R(0.1), FSI_R(-0.1), 0);
             body[k].spin.z = FSI_R(0.1);
         }
-        fsi_body_give(&body[k], &surface, &door[k]);
+        fsi_body_couple(&body[k], &surface, &door[k]);
         list[k] = &door[k];
     }
 }
@@ -212,7 +212,7 @@ static void share_lines(void) {
         given.shape = &ball;
         given.density = (fsi_real)density[i];
         given.x = fsi_vec((fsi_real)(0.2 + 0.3 * i), FSI_R(0.5), FSI_R(0.5));
-        if (fsi_world_add(&world, &given, NULL) < 0)
+        if (fsi_world_add(&world, &given) < 0)
             return;
     }
     responder.soft = &soft;

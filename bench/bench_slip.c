@@ -59,7 +59,7 @@ static void give(fsi_body *body, const fsi_surface *surface, fsi_coupled *door) 
     body->mass = FSI_R(0.2);
     body->inertia.m[0] = body->inertia.m[4] = body->inertia.m[8] = FSI_R(0.003);
     body->centre = fsi_vec(FSI_R(0.5), FSI_R(0.5), 0);
-    if (fsi_body_give(body, surface, door) != FSI_OK)
+    if (fsi_body_couple(body, surface, door) != FSI_OK)
         exit(1);
 }
 

@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
         options.density = (fsi_real)(1000 * density[i]);
         options.x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / BALLS), FSI_R(0.8), 0);
         options.friction = FSI_R(0.2);
-        fsi_world_add(&world, &options, NULL);
+        fsi_world_add(&world, &options);
     }
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, NULL);
     for (int f = 0; f < FRAMES; f++) {

@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
     desc.grid.volume_correction = 1;
     desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_bodies = balls;
-    desc.couple.fractions = (int)ex_number(&args, "fractions");
+    desc.couple.boundary = (fsi_boundary_kind)ex_number(&args, "fractions");
     desc.damping = settle ? 2 : 0;
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK)
@@ -112,7 +112,7 @@ int main(int argc, char **argv) {
         given.density = (fsi_real)(1000 * density[i]);
         given.x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / balls), FSI_R(0.8), (fsi_real)z);
         given.friction = FSI_R(0.2);
-        fsi_world_add(&world, &given, &id[i]);
+        id[i] = fsi_world_add(&world, &given);
     }
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &p);
     fsi_grid_classify(&world.grid);

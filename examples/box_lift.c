@@ -90,7 +90,7 @@ static fsi_result begin(void *user, fsi_real dt) {
         else
             b->body.velocity.y -= s->g * dt * (fsi_real)(s->open ? 1 - 1 / b->density : 1);
         b->before = b->body.velocity.y;
-        result = fsi_body_give(&b->body, &b->surface, s->door + k);
+        result = fsi_body_couple(&b->body, &b->surface, s->door + k);
     }
     return result;
 }
@@ -275,9 +275,10 @@ int main(int argc, char **argv) {
     cd.precondition = which == 0 ? FSI_PRECONDITION_NONE : FSI_PRECONDITION_IC;
     cd.terms = which - 2;
     cd.max_iterations = (int)ex_number(&args, "budget");
-    cd.fractions = ex_is(&args, "boundary", "fraction");
+    if (ex_is(&args, "boundary", "fraction"))
+        cd.boundary = FSI_BOUNDARY_CUT;
     place(&s, (int)ex_number(&args, "bodies"), ex_number(&args, "density"));
-    if (which < 2 && cd.fractions) {
+    if (which < 2 && cd.boundary == FSI_BOUNDARY_CUT) {
         fprintf(stderr, "box_lift: precond none and ic need boundary=voxel\n");
         return 2;
     }

@@ -145,7 +145,7 @@ int main(int argc, char **argv) {
         given.q = fsi_quat_from_rotation(
             fsi_vec(0, dim == 3 ? (fsi_real)(1.3 * i) : 0, (fsi_real)(0.35 * (i % 5 - 2))));
         given.v.y = -1;
-        if (fsi_world_add(&world, &given, NULL) < 0)
+        if (fsi_world_add(&world, &given) < 0)
             return 1;
     }
     tap.lo = fsi_vec(FSI_R(0.05), FSI_R(0.78), FSI_R(0.4));

@@ -55,14 +55,14 @@ int main(int argc, char **argv) {
         given.shape = &post;
         given.x = pin;
         given.ghost = 1;
-        fsi_world_add(&world, &given, &options.b);
+        options.b = fsi_world_add(&world, &given);
         given.kind = FSI_RIGID_DYNAMIC;
         given.shape = &plank;
         given.density = (fsi_real)ex_number(&args, "density");
         given.x = fsi_vec(pin.x + FSI_R(0.14), pin.y, 0);
         given.ghost = 0;
         given.group = 1;
-        fsi_world_add(&world, &given, &options.a);
+        options.a = fsi_world_add(&world, &given);
         options.kind = FSI_JOINT_HINGE;
         options.anchor = pin;
         if (fsi_solids_join(&world.solids, &options, NULL) < 0)

@@ -73,7 +73,7 @@ static fsi_result pool_step(pool *p, plank *b, double time, double bounce, fsi_r
     p->body.spin = fsi_vec(0, 0, (fsi_real)b->spin);
     p->list[0] = &p->door;
     fsi_result result;
-    if ((result = fsi_body_give(&p->body, &p->outline, &p->door)) < 0
+    if ((result = fsi_body_couple(&p->body, &p->outline, &p->door)) < 0
         || (result = fsi_couple_detect(&p->couple, p->list, 1)) < 0)
         return result;
     if ((result = fsi_grid_advect(&p->grid, dt)) < 0

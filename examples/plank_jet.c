@@ -33,7 +33,8 @@ int main(int argc, char **argv) {
     /* off the middle: it turns */
     given.x = fsi_vec(FSI_R(0.56), FSI_R(0.45), dim == 3 ? FSI_R(0.5) : 0);
     int id;
-    if (fsi_world_add(&j.w, &given, &id) < 0)
+    id = fsi_world_add(&j.w, &given);
+    if (id < 0)
         return 1;
     int frame;
     for (frame = 0; frame < args.frames && stable; frame++) {

@@ -136,7 +136,7 @@ int main(int argc, char **argv) {
         given.friction = FSI_R(0.3);
         given.x = fsi_vec((fsi_real)(0.16 + 0.27 * (i % 4)), (fsi_real)(0.68 + 0.15 * (i / 4)),
                           (fsi_real)(i / 4 ? 0.72 : 0.28));
-        if (fsi_world_add(&world, &given, NULL) < 0)
+        if (fsi_world_add(&world, &given) < 0)
             return 1;
     }
     if (!make_cloth(&c, ex_number(&args, "mass_ratio") * 1000 * 2 * (double)desc.grid.h, 0.5))

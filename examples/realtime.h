@@ -65,7 +65,7 @@ static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance,
     desc.grid.volume_correction = 1;
     desc.grid.particles = particles;
     desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.couple.fractions = 1;
+    desc.couple.boundary = FSI_BOUNDARY_CUT;
     desc.couple.tolerance = tolerance;
     desc.couple.warm_start = 1;
     desc.couple.clock_fn = clock_fn;
@@ -98,7 +98,8 @@ static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance,
         given.friction = FSI_R(0.2);
         given.x = fsi_vec((fsi_real)(side * x), (fsi_real)(side * y),
                           (fsi_real)(dim == 3 ? side * (0.35 + 0.3 * (i % 2)) : 0));
-        if (fsi_world_add(&s->w, &given, &s->id[i]) != FSI_OK) {
+        s->id[i] = fsi_world_add(&s->w, &given);
+        if (s->id[i] < 0) {
             rt_end(s);
             return 0;
         }

@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
     desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_guests = balls;
     desc.damping = (fsi_real)ex_number(&args, "damping");
-    desc.couple.fractions = (int)ex_number(&args, "fractions");
+    desc.couple.boundary = (fsi_boundary_kind)ex_number(&args, "fractions");
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;

@@ -37,7 +37,7 @@ static fsi_result begin(void *user, fsi_real dt) {
             t->x[b][3 * i] = body->centre.x + (fsi_real)(radius * cos(a));
             t->x[b][3 * i + 1] = body->centre.y + (fsi_real)(radius * sin(a));
         }
-        if (fsi_body_give(body, &t->surface[b], &t->door[b]) != FSI_OK)
+        if (fsi_body_couple(body, &t->surface[b], &t->door[b]) != FSI_OK)
             return FSI_ERR_ARGUMENT;
     }
     return FSI_OK;

@@ -148,7 +148,7 @@ static int run(channel *c, int wall, int n, double blockage, int passes) {
     fsi_result result;
     if (wall == FRACTION || wall == VOXEL) { /* no ghosts: the monolithic solve */
         fsi_couple_desc cd = {0};
-        cd.fractions = wall == FRACTION;
+        cd.boundary = wall == FRACTION ? FSI_BOUNDARY_CUT : FSI_BOUNDARY_VOXEL;
         cd.tolerance = 1e-7;
         fsi_couple couple;
         if (fsi_couple_init(&couple, &c->grid, &cd) != FSI_OK)

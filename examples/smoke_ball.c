@@ -107,7 +107,7 @@ int main(int argc, char **argv) {
         given.restitution = FSI_R(0.3);
         given.x = fsi_vec((fsi_real)(0.5 + 0.04 * (i % 3 - 1)), (fsi_real)(0.25 + 0.19 * (i % 6)),
                           dim == 3 ? (fsi_real)(0.5 + 0.18 * (i / 6) + 0.03 * (i % 2)) : 0);
-        if (fsi_world_add(&world, &given, NULL) < 0)
+        if (fsi_world_add(&world, &given) < 0)
             return 1;
     }
     int frame;

@@ -421,7 +421,7 @@ static void fuzz_world(gene *g) {
     int dim = desc.grid.nz == 1 ? 2 : 3;
     desc.max_bodies = gene_int(g, 0, 4);
     desc.max_joints = gene_int(g, 0, 2);
-    desc.couple.fractions = gene_int(g, 0, 1);
+    desc.couple.boundary = (fsi_boundary_kind)gene_int(g, 0, 1);
     desc.couple.bubbles = gene_int(g, 0, 1);
     desc.couple.warm_start = gene_int(g, 0, 1);
     desc.couple.max_iterations = gene_int(g, 0, 1) ? gene_int(g, 0, 20) : 0;
@@ -433,7 +433,7 @@ static void fuzz_world(gene *g) {
             shapes++;
     for (int i = 0; i < desc.max_bodies && shapes > 0; i++) {
         fsi_rigid_desc given = fuzz_rigid(g, &shape[gene_int(g, 0, shapes - 1)], dim);
-        (void)fsi_world_add(&world, &given, NULL);
+        (void)fsi_world_add(&world, &given);
     }
     for (int i = 0; i < desc.max_joints; i++) { /* bodies on joints are one door */
         fsi_joint_desc options;
@@ -623,7 +623,7 @@ static void fuzz_slip(gene *g) {
     sd.form = (fsi_slip_form)gene_int(g, 0, 2);
     sd.solver = (fsi_slip_solver)gene_int(g, 0, 3);
     sd.passes = gene_int(g, 0, 3);
-    sd.fractions = gene_int(g, 0, 1);
+    sd.boundary = (fsi_boundary_kind)gene_int(g, 0, 1);
     sd.first_order = gene_int(g, 0, 1);
     sd.coefficient = gene_int(g, 0, 1) ? &friction : NULL;
     sd.max_iterations = gene_int(g, 0, 1) ? gene_int(g, 0, 20) : 0;
@@ -644,7 +644,8 @@ static void fuzz_slip(gene *g) {
             fsi_vec_store(x + 3 * i, fsi_vec(body.centre.x + radius * (fsi_real)cos(t),
                                              body.centre.y + radius * (fsi_real)sin(t), 0));
         }
-        if (fsi_body_give(&body, &surface, &door) < 0 || fsi_slip_step(&slip, &scene, dt, NULL) < 0)
+        if (fsi_body_couple(&body, &surface, &door) < 0
+            || fsi_slip_step(&slip, &scene, dt, NULL) < 0)
             break;
         fsi_body_take(&body);
         fuzz_grid_state(&grid);

@@ -593,7 +593,8 @@ static fsi_result world_make(void *scene, const fsi_allocator *allocator) {
         options.density = (i ? 3000 : 100) * scene_weight;
         /* one begins in the water */
         options.x = fsi_vec(i ? FSI_R(0.7) : FSI_R(0.3), i ? FSI_R(0.45) : FSI_R(0.7), 0);
-        result = fsi_world_add(&s->world, &options, NULL);
+        int id = fsi_world_add(&s->world, &options);
+        result = id < 0 ? (fsi_result)id : FSI_OK;
     }
     if (result >= 0)
         result = fsi_grid_set_field(&s->world.grid, FSI_FIELD_DENSITY, scene_haze, NULL);
@@ -849,7 +850,7 @@ static fsi_result square_begin(void *user, fsi_real dt) {
         fsi_vec_store(s->x + 3 * i,
                       fsi_vec_add(s->body.centre, fsi_vec(i % 3 ? FSI_R(0.12) : FSI_R(-0.12),
                                                           i / 2 ? FSI_R(0.12) : FSI_R(-0.12), 0)));
-    return fsi_body_give(&s->body, &s->surface, &s->door);
+    return fsi_body_couple(&s->body, &s->surface, &s->door);
 }
 
 static fsi_result square_move(void *user, fsi_real dt) {

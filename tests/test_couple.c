@@ -59,7 +59,7 @@ static int open_scene(scene *s, const fsi_grid_desc *desc, fsi_couple_solver sol
     fsi_couple_desc given;
     memset(&given, 0, sizeof given);
     given.solver = solver;
-    given.fractions = fractions;
+    given.boundary = (fsi_boundary_kind)fractions;
     return fsi_grid_init(&s->grid, desc) == FSI_OK
            && fsi_couple_init(&s->couple, &s->grid, &given) == FSI_OK;
 }
@@ -138,7 +138,7 @@ static fsi_result give(scene *s) {
     fsi_result result = FSI_OK;
     for (int k = 0; k < s->count && result == FSI_OK; k++)
         if (!s->door[k].node)
-            result = fsi_body_give(s->body + k, s->surface + k, s->door + k);
+            result = fsi_body_couple(s->body + k, s->surface + k, s->door + k);
     return result < 0 ? result : fsi_couple_detect(&s->couple, s->list, s->count);
 }
 
@@ -198,7 +198,7 @@ TEST C_01_archimedes_exact(void) {
 static fsi_result neutral_begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     s->body[0].velocity.y += s->grid.desc.gravity.y * dt;
-    return fsi_body_give(s->body, s->surface, s->door);
+    return fsi_body_couple(s->body, s->surface, s->door);
 }
 
 static fsi_result neutral_move(void *user, fsi_real dt) {
@@ -915,7 +915,7 @@ TEST fractions_are_exact_3d(void) {
         surface.x = x;
         surface.index = index;
         ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 1));
-        CHECK_OK(fsi_body_give(&body, &surface, &door));
+        CHECK_OK(fsi_body_couple(&body, &surface, &door));
         CHECK_OK(fsi_couple_detect(&S.couple, list, 1));
         for (int i = 0; i < S.couple.iface.cuts; i++) {
             const fsi_cut *cut = S.couple.iface.cut + i;
@@ -1155,7 +1155,7 @@ static fsi_result float_begin(void *user, fsi_real dt) {
             body->centre.y + FSI_R(0.15) * (fsi_real)sin(2 * 3.14159265358979 * i / n);
     }
     body->velocity.y += s->grid.desc.gravity.y * dt;
-    return fsi_body_give(body, s->surface, s->door);
+    return fsi_body_couple(body, s->surface, s->door);
 }
 
 static fsi_result float_move(void *user, fsi_real dt) {
@@ -1225,7 +1225,7 @@ static fsi_result free_begin(void *user, fsi_real dt) {
         body->velocity.y += s->grid.desc.gravity.y * dt;
     }
     for (int k = 0; k < s->count; k++)
-        if (fsi_body_give(s->body + k, s->surface + k, s->door + k) < 0)
+        if (fsi_body_couple(s->body + k, s->surface + k, s->door + k) < 0)
             return FSI_ERR_ARGUMENT;
     return FSI_OK;
 }
@@ -1458,14 +1458,16 @@ TEST hinged_body_sees_its_hinge(void) {
     given.shape = &post;
     given.x = fsi_vec(FSI_R(0.3), FSI_R(0.8), 0);
     given.ghost = 1;
-    CHECK_OK(fsi_world_add(&world, &given, &options.b));
+    options.b = fsi_world_add(&world, &given);
+    ASSERT(options.b >= 0);
     given.kind = FSI_RIGID_DYNAMIC;
     given.shape = &bar;
     given.density = 3;
     given.x.x += FSI_R(0.15);
     given.ghost = 0;
     given.group = 1;
-    CHECK_OK(fsi_world_add(&world, &given, &options.a));
+    options.a = fsi_world_add(&world, &given);
+    ASSERT(options.a >= 0);
     options.kind = FSI_JOINT_HINGE;
     options.anchor = fsi_vec(FSI_R(0.3), FSI_R(0.8), 0);
     CHECK_OK(fsi_solids_join(&world.solids, &options, NULL));
@@ -1526,7 +1528,8 @@ TEST jointed_bodies_see_their_joint(void) {
     for (int i = 0; i < 2; i++) {
         given.density = i ? FSI_R(0.2) : 3;
         given.x = fsi_vec(i ? FSI_R(0.63) : FSI_R(0.37), FSI_R(0.8), 0);
-        CHECK_OK(fsi_world_add(&world, &given, &id[i]));
+        id[i] = fsi_world_add(&world, &given);
+        ASSERT(id[i] >= 0);
     }
     options.kind = FSI_JOINT_HINGE;
     options.a = id[0];
@@ -1611,7 +1614,7 @@ TEST bad_input(void) {
     CHECK_RESULT(FSI_ERR_GEOMETRY, give(&S));
     S.x[0][4] = old;
     S.body[1].velocity.x = (fsi_real)NAN;
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_body_give(S.body + 1, S.surface + 1, S.door + 1));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_body_couple(S.body + 1, S.surface + 1, S.door + 1));
     S.body[1].velocity.x = 0;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_couple_solve(&S.couple, 0, NULL));
     CHECK_OK(fall(&S, FSI_R(0.01), NULL));
@@ -1761,7 +1764,7 @@ static fsi_real right_water(fsi_vec3 x, void *user) {
 static fsi_result plate_begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     (void)dt;
-    return fsi_body_give(s->body, s->surface, s->door);
+    return fsi_body_couple(s->body, s->surface, s->door);
 }
 
 static fsi_result plate_move(void *user, fsi_real dt) {
@@ -1994,7 +1997,7 @@ static fsi_result cubes_begin(void *user, fsi_real dt) {
     for (int k = 0; k < s->count && result >= 0; k++) {
         if (s->body[k].mass > 0)
             s->body[k].velocity.y += s->grid.desc.gravity.y * dt;
-        result = fsi_body_give(s->body + k, s->surface + k, s->door + k);
+        result = fsi_body_couple(s->body + k, s->surface + k, s->door + k);
     }
     return result;
 }

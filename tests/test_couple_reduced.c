@@ -351,7 +351,7 @@ TEST A_13_no_modes_is_rigid(void) {
         ASSERT(open_scene(&T, 8, 12, 8, FSI_COUPLE_DEFLATED));
         for (int i = 0; i < 3; i++)
             fsi_copy(S.grid.faces[i], S.grid.u[i], T.grid.u[i]);
-        CHECK_OK(fsi_body_give(&rigid, &S.door[0].surface, &T.door[0]));
+        CHECK_OK(fsi_body_couple(&rigid, &S.door[0].surface, &T.door[0]));
         T.list[0] = &T.door[0];
         T.doors = 1;
         CHECK_OK(fsi_couple_detect(&T.couple, T.list, 1));
@@ -836,7 +836,7 @@ TEST mixed_with_rigid_and_deformable(void) {
         for (i = 0; i < surface.vertex_count; i++)
             fsi_vec_store(x + 3 * i, fsi_vec_add(fsi_vec_load(surface.x + 3 * i), rigid.centre));
         surface.x = x;
-        CHECK_OK(fsi_body_give(&rigid, &surface, &S.door[3]));
+        CHECK_OK(fsi_body_couple(&rigid, &surface, &S.door[3]));
         S.list[2] = &S.door[2];
         S.list[3] = &S.door[3];
         S.doors = 4;
@@ -966,7 +966,7 @@ TEST A_12_13_two_dimensions(void) {
             rigid.centre = fsi_vec_load(S.body[0].T);
             rigid.velocity = fsi_vec(FSI_R(0.3), -1, 0);
             rigid.spin = fsi_vec(0, 0, FSI_R(0.7));
-            CHECK_OK(fsi_body_give(&rigid, &S.door[0].surface, &T.door[0]));
+            CHECK_OK(fsi_body_couple(&rigid, &S.door[0].surface, &T.door[0]));
             CHECK_OK(fsi_couple_detect(&T.couple, T.list, 1));
             /* sets the samples on closed faces, as below */
             ASSERT(sides_before(&T, side_u));
@@ -1244,7 +1244,7 @@ TEST rays_of_many_solids(void) {
             fsi_vec_store(x[k] + 3 * i, fsi_vec_add(fsi_vec_load(surface.x + 3 * i), c));
         surface.x = x[k];
         rigid[k].centre = c;
-        CHECK_OK(fsi_body_give(&rigid[k], &surface, &door[k]));
+        CHECK_OK(fsi_body_couple(&rigid[k], &surface, &door[k]));
         list[k] = &door[k];
     }
     CHECK_OK(fsi_couple_detect(&S.couple, list, 12));
@@ -1312,8 +1312,9 @@ static int twins(int fractions) { /* S: groups, T: copies on their own */
         seed = 21;
         if (!open_scene(s[k], 12, 14, 10, FSI_COUPLE_DEFLATED))
             return 0;
-        s[k]->couple.desc.fractions = s[k]->couple.iface.desc.fractions =
-            s[k]->couple.iface.desc.smooth = fractions;
+        s[k]->couple.desc.boundary = (fsi_boundary_kind)fractions;
+        s[k]->couple.iface.desc.boundary = (fsi_boundary_kind)fractions;
+        s[k]->couple.iface.desc.smooth = fractions;
         if (!add_brick(s[k], 2, 2, 2, 6, 0.45, 0.7, 0.6, 0.6)
             || !add_brick(s[k], 3, 2, 2, 4, 1.03, 0.8, 0.63, 2))
             return 0;

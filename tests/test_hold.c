@@ -53,7 +53,7 @@ static int tank_open(tank *t, int n, int dim, int full, double rho, double dampi
 static int tank_add(tank *t, double a, double b, double x, double y, double angle, double density,
                     double friction) {
     fsi_shape_desc desc;
-    int id = -1, deep = t->w.grid.dim == 3;
+    int deep = t->w.grid.dim == 3;
     memset(&desc, 0, sizeof desc);
     fsi_rigid_desc given;
     memset(&given, 0, sizeof given);
@@ -69,7 +69,7 @@ static int tank_add(tank *t, double a, double b, double x, double y, double angl
     given.friction = (fsi_real)friction;
     given.x = fsi_vec((fsi_real)x, (fsi_real)y, deep ? FSI_R(0.25) : 0);
     given.q = fsi_quat_from_rotation(fsi_vec(0, 0, (fsi_real)angle));
-    return fsi_world_add(&t->w, &given, &id) == FSI_OK ? id : -1;
+    return fsi_world_add(&t->w, &given);
 }
 
 static void tank_close(tank *t) {

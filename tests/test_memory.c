@@ -211,7 +211,9 @@ static fsi_result world_jointed(const fsi_allocator *allocator) {
         options.group = 1;
         for (int i = 0; i < 2 && result >= 0; i++) {
             options.x = fsi_vec(i ? FSI_R(0.62) : FSI_R(0.38), FSI_R(0.5), 0);
-            result = fsi_world_add(&w->world, &options, i ? &j.b : &j.a);
+            int *id = i ? &j.b : &j.a;
+            *id = fsi_world_add(&w->world, &options);
+            result = *id < 0 ? (fsi_result)*id : FSI_OK;
         }
         j.kind = FSI_JOINT_POINT;
         j.anchor = fsi_vec(FSI_R(0.5), FSI_R(0.5), 0);
@@ -308,7 +310,7 @@ static fsi_result slip_solvers(const fsi_allocator *allocator, int form, int sol
     if (result >= 0)
         result = fsi_slip_init(&slip, &s->grid, &desc);
     if (result >= 0)
-        result = cloth ? strip_begin(s, FSI_R(0.02)) : fsi_body_give(&body, &plate, &s->door);
+        result = cloth ? strip_begin(s, FSI_R(0.02)) : fsi_body_couple(&body, &plate, &s->door);
     one.solid = s->list;
     one.count = 1;
     if (result >= 0)
@@ -400,8 +402,10 @@ static fsi_result exchange(const fsi_allocator *allocator) {
         result = fsi_shape_init(&ball, &sd);
     if (result >= 0)
         result = fsi_world_init(&world, &desc);
-    if (result >= 0)
-        result = fsi_world_add(&world, &given, NULL);
+    if (result >= 0) {
+        int id = fsi_world_add(&world, &given);
+        result = id < 0 ? (fsi_result)id : FSI_OK;
+    }
     fsi_guest guest = fsi_soft_guest(&s->responder);
     if (result >= 0)
         result = fsi_world_add_guest(&world, &guest);

@@ -600,7 +600,7 @@ TEST C_27_free_plate_between_opposite_streams(void) {
             plane q;
             plane_make(&q, 2, 0.503, 0.491, 0, -t[1], t[0], 0, 3);
             fsi_surface surface = q.door.surface;
-            CHECK_OK(fsi_body_give(&body, &surface, &q.door));
+            CHECK_OK(fsi_body_couple(&body, &surface, &q.door));
             fsi_grid grid;
             fsi_slip slip;
             CHECK_OK(slip_open(&grid, &slip, &gd, &sd, q.list, 1));
@@ -636,7 +636,7 @@ static fsi_result two_way_run(two_way *w, int plate, int solver, int side, doubl
     /* 2: it cuts the box in two */
     plane_make(&q, 2, 0.5, 0.5, 0, -0.3, 1, 0, plate == 2 ? 3 : 0.25);
     w->body = rigid(0.05, 0.001, 0.52, 0.47, 0.3);
-    fsi_result result = fsi_body_give(&w->body, plate ? &q.door.surface : &surface, &door);
+    fsi_result result = fsi_body_couple(&w->body, plate ? &q.door.surface : &surface, &door);
     if (result == FSI_OK)
         result = slip_open(&w->g, &w->s, &gd, &sd, list, 1);
     for (int a = 0; a < 2; a++)
@@ -781,11 +781,11 @@ static fsi_result any_make(any_solid *w, int kind, int form, int solver) {
         surface.vertex_count = surface.element_count = 200;
         surface.x = w->x;
         surface.index = w->index;
-        result = fsi_body_give(&w->body, &surface, w->door);
+        result = fsi_body_couple(&w->body, &surface, w->door);
         w->count = 1;
     } else if (kind == KIND_PLATE3) {
         plane_make(&w->q, 3, 0.5, 0.5, 0.5, -0.3, 1, 0.2, 0.2);
-        result = fsi_body_give(&w->body, &w->q.door.surface, w->door);
+        result = fsi_body_couple(&w->body, &w->q.door.surface, w->door);
         w->count = 1;
     }
     if (result == FSI_OK && kind != KIND_DISK && kind != KIND_PLATE3)
@@ -1371,7 +1371,7 @@ TEST slip_costs_at_most_twice_the_monolithic_step(void) {
     for (int round = 0; round < ROUNDS; round++)
         for (int k = 0; k < 3; k++) {
             body[k] = rigid(0.2, 0.003, 0.5, 0.5, 0);
-            CHECK_OK(fsi_body_give(&body[k], &surface, &door[k]));
+            CHECK_OK(fsi_body_couple(&body[k], &surface, &door[k]));
             double t = any_clock();
             fsi_report report;
             ASSERT((k ? fsi_slip_step(&slip[k - 1], &scene[k], FSI_R(0.005), &report)
@@ -1419,8 +1419,8 @@ TEST C_03_falling_disk(void) {
             list[0] = &door;
             sd.tolerance = cd.tolerance = TOL(1e-10, 1e-6);
             sd.passes = 5;
-            cd.fractions = 1;
-            sd.fractions = scheme == 2;
+            cd.boundary = FSI_BOUNDARY_CUT;
+            sd.boundary = (fsi_boundary_kind)(scheme == 2);
             fsi_grid grid;
             CHECK_OK(fsi_grid_init(&grid, &gd));
             fsi_couple couple;
@@ -1429,7 +1429,7 @@ TEST C_03_falling_disk(void) {
                                  : fsi_slip_init(&slip, &grid, &sd));
             area = 3.14159265358979 * 0.04;
             fsi_body body = rigid(ratio[k] * area, ratio[k] * area * 0.02, 0.5, 0.5, -dt);
-            CHECK_OK(fsi_body_give(&body, &surface, &door));
+            CHECK_OK(fsi_body_couple(&body, &surface, &door));
             CHECK_OK(scheme == 1 ? fsi_couple_detect(&couple, list, 1)
                                  : fsi_slip_detect(&slip, list, 1));
             for (int i = 0; i < (int)grid.faces[1]; i++) {
@@ -1834,7 +1834,7 @@ TEST C_09_area_fractions(void) {
     static const double gate[3] = {0.07, 0.04, 0.02};
     for (int k = 0; k < (getenv("FSI_TEST_FULL") ? 3 : 2); k++) {
         fsi_slip_desc sd = {0};
-        sd.fractions = 1;
+        sd.boundary = FSI_BOUNDARY_CUT;
         channel c;
         CHECK_OK(channel_make(&c, 10 << k, 0.25, &sd));
         CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
@@ -1902,7 +1902,7 @@ TEST C_27_moving_plate_between_opposite_streams(void) {
         plane q;
         plane_make(&q, 2, 0.503, 0.491, 0, -t[1], t[0], 0, 3);
         fsi_surface surface = q.door.surface;
-        CHECK_OK(fsi_body_give(&body, &surface, &q.door));
+        CHECK_OK(fsi_body_couple(&body, &surface, &q.door));
         fsi_grid grid;
         fsi_slip slip;
         CHECK_OK(slip_open(&grid, &slip, &gd, &sd, q.list, 1));
@@ -2032,7 +2032,7 @@ TEST A_08_two_way_slip_takes_the_low_rank_solve(void) {
             surface.vertex_count = surface.element_count = ROUND;
             surface.x = round_x;
             surface.index = round_index;
-            CHECK_OK(fsi_body_give(&body, &surface, &door));
+            CHECK_OK(fsi_body_couple(&body, &surface, &door));
             fsi_grid grid;
             fsi_slip slip;
             CHECK_OK(slip_open(&grid, &slip, &gd, &sd, list, 1));

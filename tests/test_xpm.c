@@ -79,7 +79,7 @@ TEST P_05a_partitioned_equals_monolithic(void) {
         CHECK_OK(fsi_couple_init(&mono, &grid, &cd));
         s.body.velocity.y = -FSI_R(9.81) * dt;
         t.body.velocity.y = s.body.velocity.y;
-        CHECK_OK(fsi_body_give(&s.body, &s.surface, &s.door));
+        CHECK_OK(fsi_body_couple(&s.body, &s.surface, &s.door));
         list[0] = &s.door;
         CHECK_OK(fsi_couple_detect(&mono, list, 1));
         CHECK_OK(fsi_grid_advect(&grid, dt));
@@ -97,7 +97,7 @@ TEST P_05a_partitioned_equals_monolithic(void) {
             pd.tolerance = FSI_R(TOL(1e-13, 1e-7));
             pd.max_iterations = 30;
             CHECK_OK(fsi_partitioned_init(&scheme, &pd));
-            CHECK_OK(fsi_body_give(&t.body, &t.surface, &t.door));
+            CHECK_OK(fsi_body_couple(&t.body, &t.surface, &t.door));
             list[0] = &t.door;
             CHECK_OK(fsi_interface_detect(&face, &b, list, 1));
             CHECK_OK(fsi_grid_advect(&b, dt));
@@ -1556,7 +1556,7 @@ static fsi_result trial_solid(trial *t, double density) {
         t->rigid.body.velocity = fsi_vec(FSI_R(.3), FSI_R(-.4), 0);
         t->rigid.body.spin.z = FSI_R(.5);
         trial_ring(t, .21, 1.0 / 16);
-        if ((result = fsi_body_give(&t->rigid.body, &t->ring, &t->door)) < 0 || t->kind == RIGID)
+        if ((result = fsi_body_couple(&t->rigid.body, &t->ring, &t->door)) < 0 || t->kind == RIGID)
             return result;
         t->points.inner = &t->door;
         return fsi_embedded_begin(&t->points);
@@ -2042,7 +2042,8 @@ TEST A_04_floating_depths_by_exchange(void) {
         given.density = (fsi_real)(1000 * density[i]);
         given.x =
             fsi_vec((fsi_real)(.25 + .5 * i), (fsi_real)(i < 3 ? .56 - depth[i] * r + r : .2), 0);
-        ASSERT(fsi_world_add(&world, &given, &id[i]) >= 0);
+        id[i] = fsi_world_add(&world, &given);
+        ASSERT(id[i] >= 0);
     }
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, a04_water, NULL);
     fsi_grid_classify(&world.grid);
