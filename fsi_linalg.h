@@ -1056,6 +1056,16 @@ FSI_API void fsi_mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y);
 FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z);
 /* Takes the mean out of x in every region that touches no Dirichlet cell. */
 FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x);
+
+/* Closed regions (without Dirichlet cells) are numbered 0 .. mg->regions - 1. Number of the region
+   of a cell, -1 = none. */
+FSI__INLINE int32_t fsi_mg_region(const fsi_mg *mg, size_t cell) {
+    return mg->label[cell];
+}
+
+/* sum[mg->regions]: the sums of x over the closed regions; and x += constant[region] in each. */
+FSI_API void fsi_mg_region_sums(const fsi_mg *mg, const fsi_real *x, double *sum);
+FSI_API void fsi_mg_region_add(const fsi_mg *mg, const double *constant, fsi_real *x);
 /* Largest |sum of b| / sum of |b| over the regions without Dirichlet cells; 0 = compatible. */
 FSI_API double fsi_mg_incompatibility(const fsi_mg *mg, const fsi_real *b);
 /* Solves A p = b by conjugate gradients with the V-cycle. Regions without Dirichlet cells: mean of
@@ -1353,6 +1363,47 @@ FSI__INLINE fsi_real fsi__get(fsi_vec3 a, int axis) {
 
 FSI__INLINE fsi_vec3 fsi__axis(int axis) {
     return fsi_vec((fsi_real)(axis == 0), (fsi_real)(axis == 1), (fsi_real)(axis == 2));
+}
+
+/* A box of samples: cell centres, or the faces of one axis. Sample (i, j, k) has the number
+   i + step[1] j + step[2] k; the upper neighbour along an axis is step[axis] further on. */
+#define FSI__CELLS 3 /* as axis: cell centres */
+
+typedef struct fsi__lattice {
+    int n[3];          /* samples along each axis */
+    ptrdiff_t step[3]; /* 1, n[0], n[0] n[1] */
+    ptrdiff_t count;   /* of all samples */
+} fsi__lattice;
+
+/* The lattice of a box of nx * ny * nz cells: faces of an axis (one more along it), or FSI__CELLS.
+ */
+FSI__INLINE fsi__lattice fsi__lattice_of(int nx, int ny, int nz, int axis) {
+    fsi__lattice lattice;
+    lattice.n[0] = nx + (axis == 0);
+    lattice.n[1] = ny + (axis == 1);
+    lattice.n[2] = nz + (axis == 2);
+    lattice.step[0] = 1;
+    lattice.step[1] = lattice.n[0];
+    lattice.step[2] = (ptrdiff_t)lattice.n[0] * lattice.n[1];
+    lattice.count = lattice.step[2] * lattice.n[2];
+    return lattice;
+}
+
+FSI__INLINE ptrdiff_t fsi__lattice_at(const fsi__lattice *lattice, int i, int j, int k) {
+    return i + lattice->step[1] * j + lattice->step[2] * k;
+}
+
+/* (i, j, k) of a sample into at[3]. */
+FSI__INLINE void fsi__lattice_place(const fsi__lattice *lattice, ptrdiff_t sample, int *at) {
+    const ptrdiff_t row = sample / lattice->n[0];
+    at[0] = (int)(sample % lattice->n[0]);
+    at[1] = (int)(row % lattice->n[1]);
+    at[2] = (int)(row / lattice->n[1]);
+}
+
+/* Is there a sample behind place at[axis] upwards (up = 1) or downwards? */
+FSI__INLINE int fsi__lattice_has(const fsi__lattice *lattice, const int *at, int axis, int up) {
+    return up ? at[axis] + 1 < lattice->n[axis] : at[axis] > 0;
 }
 
 /* first of the set that i belongs to; shortens the way there */
@@ -7036,6 +7087,20 @@ static double fsi__mg_imbalance(const fsi_mg *mg, const fsi_real *b, double leas
             && !fsi__mg_hidden(mg, mg->label[c]))
             return 1;
     return worst;
+}
+
+FSI_API void fsi_mg_region_sums(const fsi_mg *mg, const fsi_real *x, double *sum) {
+    for (int r = 0; r < mg->regions; r++)
+        sum[r] = 0;
+    for (size_t c = 0; c < mg->cells && mg->regions; c++)
+        if (mg->label[c] >= 0)
+            sum[mg->label[c]] += (double)x[c];
+}
+
+FSI_API void fsi_mg_region_add(const fsi_mg *mg, const double *constant, fsi_real *x) {
+    for (size_t c = 0; c < mg->cells && mg->regions; c++)
+        if (mg->label[c] >= 0)
+            x[c] += (fsi_real)constant[mg->label[c]];
 }
 
 FSI_API double fsi_mg_incompatibility(const fsi_mg *mg, const fsi_real *b) {
