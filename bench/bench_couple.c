@@ -20,21 +20,27 @@ static fsi_coupled door[MOST], *list[MOST];
 /* Blocks on a lattice, turned; mixed densities 0.1, 1, 10 (one block: 0.1); held = 1: the fluid
  * alone around them. */
 static void place(int dim, int bodies, int held) {
-    int per = bodies == 1 ? 1 : bodies <= 12 ? 3 : 5, rows = (bodies + per - 1) / per;
-    double half = bodies == 1 ? 0.15 : bodies <= 12 ? 0.08 : 0.045, mix[3] = {0.1, 1, 10};
+    int per = bodies == 1 ? 1 : bodies <= 12 ? 3 : 5;
+    int rows = (bodies + per - 1) / per;
+    double half = bodies == 1 ? 0.15 : bodies <= 12 ? 0.08 : 0.045;
+    double mix[3] = {0.1, 1, 10};
+
     for (int k = 0; k < bodies; k++) {
         fsi_surface surface;
-        double cx = bodies == 1 ? 0.5 : (k % per + 0.5) / per,
-               cy = bodies == 1 ? 0.8 : 0.2 + 1.6 * (k / per + 0.5) / rows,
-               cz = 0.3 + 0.4 * (k % 2), a = 0.1 + 0.37 * k;
+        double cx = bodies == 1 ? 0.5 : (k % per + 0.5) / per;
+        double cy = bodies == 1 ? 0.8 : 0.2 + 1.6 * (k / per + 0.5) / rows;
+        double cz = 0.3 + 0.4 * (k % 2);
+        double a = 0.1 + 0.37 * k;
         memset(&surface, 0, sizeof surface);
         memset(&body[k], 0, sizeof body[k]);
         for (int i = 0; i < (dim == 3 ? 8 : 4); i++) {
-            double px = i % 4 == 1 || i % 4 == 2 ? half : -half, py = i % 4 >= 2 ? half : -half;
+            double px = i % 4 == 1 || i % 4 == 2 ? half : -half;
+            double py = i % 4 >= 2 ? half : -half;
             x[k][3 * i] = (fsi_real)(cx + cos(a) * px - sin(a) * py);
             x[k][3 * i + 1] = (fsi_real)(cy + sin(a) * px + cos(a) * py);
             x[k][3 * i + 2] = (fsi_real)(dim == 3 ? cz + (i >= 4 ? half : -half) : 0);
         }
+
         surface.dim = dim;
         surface.vertex_count = dim == 3 ? 8 : 4;
         surface.element_count = dim == 3 ? 12 : 4;
@@ -49,6 +55,7 @@ static void place(int dim, int bodies, int held) {
             body[k].velocity = fsi_vec(FSI_R(0.1), FSI_R(-0.1), 0);
             body[k].spin.z = FSI_R(0.1);
         }
+
         fsi_body_couple(&body[k], &surface, &door[k]);
         list[k] = &door[k];
     }
@@ -71,14 +78,17 @@ static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solv
     desc.rho = 1;
     desc.gravity.y = FSI_R(-9.81);
     desc.max_iterations = 5000;
+
     for (int k = 0; k < 6; k++)
         desc.side[k].kind = closed ? FSI_SIDE_SLIP : FSI_SIDE_OPEN;
     cd.solver = solver;
     cd.precondition = FSI_PRECONDITION_IC;
     fsi_grid grid;
+
     fsi_couple couple;
     if (fsi_grid_init(&grid, &desc) != FSI_OK || fsi_couple_init(&couple, &grid, &cd) != FSI_OK)
         return -1;
+
     for (int repeat = 0; repeat < many; repeat++) {
         place(dim, bodies, held);
         for (int k = 0; k < dim; k++)
@@ -97,6 +107,7 @@ static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solv
             best = t;
         *iterations = report.iterations;
     }
+
     fsi_couple_free(&couple);
     fsi_grid_free(&grid);
     return best;
@@ -107,6 +118,7 @@ static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solv
 static double realtime(int dim, int steps) {
     static rt_scene s;
     int ok = rt_begin(&s, dim, dim == 2 ? 128 : 48, dim == 2 ? 1.0 / 60 : 0.02, 1e-3, 2, 0, now_fn);
+
     while (ok && s.steps < steps)
         ok = rt_step(&s) >= 0;
     double ms = ok ? rt_mean(&s) : -1;
@@ -117,13 +129,15 @@ static double realtime(int dim, int steps) {
 static void realtime_lines(void) {
     for (int dim = 2; dim <= 3; dim++) {
         const char *name = dim == 2 ? "realtime_2d_128x128" : "realtime_3d_48";
-        double ms = 0, one = 0;
+        double ms = 0;
+        double one = 0;
         for (int threads = 1; threads <= most_threads(); threads++) {
             use_threads(threads);
             ms = realtime(dim, dim == 2 ? 100 : 20);
             if (threads == 1)
                 one = ms;
         }
+
         bench_pair(name, one, ms, "ms");
     }
 }
@@ -146,14 +160,20 @@ static int share_cloth(fsi_soft *soft) {
     fsi_soft_desc desc;
     int n = 0;
     memset(&desc, 0, sizeof desc);
+
     for (int i = 0; i < SHEET * SHEET; i++) {
-        const int a = i, b = i + 1, e = i + SHEET, f = e + 1, q[6] = {a, e, b, b, e, f};
+        const int a = i;
+        const int b = i + 1;
+        const int e = i + SHEET;
+        const int f = e + 1;
+        const int q[6] = {a, e, b, b, e, f};
         at[3 * i] = (fsi_real)(1.2 + 0.6 * (i % SHEET) / (SHEET - 1));
         at[3 * i + 1] = FSI_R(0.5);
         at[3 * i + 2] = (fsi_real)(0.2 + 0.6 * (i / SHEET) / (SHEET - 1));
         for (int k = 0; i % SHEET + 1 < SHEET && i / SHEET + 1 < SHEET && k < 6; k++)
             triangle[n++] = q[k];
     }
+
     desc.dim = 3;
     desc.vertex_count = SHEET * SHEET;
     desc.x = at;
@@ -175,7 +195,8 @@ static void share_lines(void) {
     fsi_world_desc desc;
     fsi_solid_part part[4];
     fsi_coupled *doors[4];
-    double spent = 0, pairs = 0;
+    double spent = 0;
+    double pairs = 0;
     int steps = 30;
     memset(&desc, 0, sizeof desc);
     fsi_partitioned_desc pd;
@@ -200,11 +221,13 @@ static void share_lines(void) {
     sd.resolution = 20;
     fsi_world world;
     fsi_shape ball;
+
     fsi_soft soft;
     if (fsi_world_init(&world, &desc) != FSI_OK || fsi_shape_init(&ball, &sd) != FSI_OK
         || !share_cloth(&soft))
         return;
     int i;
+
     for (i = 0; i < 3; i++) {
         fsi_rigid_desc given;
         memset(&given, 0, sizeof given);
@@ -215,6 +238,7 @@ static void share_lines(void) {
         if (fsi_world_add(&world, &given) < 0)
             return;
     }
+
     responder.soft = &soft;
     fsi_guest guest = fsi_soft_guest(&responder);
     fsi_world_add_guest(&world, &guest);
@@ -223,6 +247,7 @@ static void share_lines(void) {
     pd.group = 3;
     pd.tolerance = FSI_R(0.05) * desc.grid.h;
     pd.clock_fn = now_fn;
+
     fsi_partitioned scheme;
     if (fsi_partitioned_init(&scheme, &pd) != FSI_OK)
         return;
@@ -231,6 +256,7 @@ static void share_lines(void) {
     scene.solids.part = part;
     scene.fluid.bpp = 1;
     scene.fluid.tolerance = 1e-6;
+
     for (i = 0; i < steps; i++) {
         fsi_report report;
         double start = now();
@@ -239,6 +265,7 @@ static void share_lines(void) {
         spent += now() - start;
         pairs += report.iterations;
     }
+
     if (i == steps) {
         printf(
             "bench xpm_share %.4f x\nbench xpm_fluid_share %.4f x\nbench xpm_solid_share %.4f x\n",
@@ -247,6 +274,7 @@ static void share_lines(void) {
                1e3 * spent / steps);
         fflush(stdout);
     }
+
     fsi_partitioned_scene_free(&scene);
     fsi_partitioned_free(&scheme);
     fsi_soft_responder_free(&responder);
@@ -263,6 +291,7 @@ int main(int argc, char **argv) {
     realtime_lines();
     if (n < 1)
         return 0;
+
     for (int threads = 1; threads <= most_threads(); threads++) {
         use_threads(threads);
         for (int dim = 2; dim <= 3; dim++)
@@ -270,8 +299,8 @@ int main(int argc, char **argv) {
                 for (int b = 0; b < 3; b++) {
                     char name[80];
                     int i0, i1;
-                    double detect,
-                        t0 = run(dim, n, bodies[b], closed, FSI_COUPLE_DEFLATED, 1, &i0, NULL);
+                    double detect;
+                    double t0 = run(dim, n, bodies[b], closed, FSI_COUPLE_DEFLATED, 1, &i0, NULL);
                     double t1 =
                         run(dim, n, bodies[b], closed, FSI_COUPLE_DEFLATED, 0, &i1, &detect);
                     sprintf(name, "coupled_%s%dx%d_%dbodies_%s_%dthreads",
@@ -300,5 +329,6 @@ int main(int argc, char **argv) {
                     }
                 }
     }
+
     return 0;
 }

@@ -18,6 +18,7 @@ static int make_smoke(fsi_grid *grid, int nx, int ny, int nz, fsi_advection mode
     desc.buoyancy_temperature = 4;
     desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.advect_velocity = desc.advect_density = desc.advect_temperature = mode;
+
     if (fsi_grid_init(grid, &desc) < 0)
         return 0;
     fsi_grid_source source;
@@ -39,6 +40,7 @@ static int make_smoke(fsi_grid *grid, int nx, int ny, int nz, fsi_advection mode
 static double steps(fsi_grid *grid, int count, double share[3], double *iterations) {
     double t0 = now();
     share[0] = share[1] = share[2] = *iterations = 0;
+
     for (int i = 0; i < count; i++) {
         fsi_report report;
         if (fsi_grid_step(grid, grid->h / (fsi_real)0.8, &report) < 0)
@@ -48,6 +50,7 @@ static double steps(fsi_grid *grid, int count, double share[3], double *iteratio
         share[2] += grid->stats.seconds_project / count;
         *iterations += (double)report.iterations / count;
     }
+
     return (now() - t0) / count;
 }
 
@@ -121,6 +124,7 @@ static void liquid_memory(int n) {
     desc.gravity = fsi_vec(0, (fsi_real)-9.81, 0);
     desc.liquid = 1;
     desc.particles = -1;
+
     fsi_grid grid;
     if (fsi_grid_init(&grid, &desc) < 0 || fsi_grid_set_field(&grid, FSI_FIELD_PHI, pool, NULL) < 0)
         return;
@@ -154,6 +158,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "size must be 8..512\n");
         return 2;
     }
+
     double one = smoke_step(n, 1, FSI_ADVECT_MACCORMACK, "", 0, NULL, &advect[0]);
     smoke_step(n, 2, FSI_ADVECT_MACCORMACK, "", one, NULL, &advect[1]);
     bench_pair("advect", advect[0], advect[1], "ns/cell");
@@ -163,6 +168,7 @@ int main(int argc, char **argv) {
         smoke_step(n, 2, FSI_ADVECT_MACCORMACK, "_plume", one, &coarse, NULL);
         fsi_grid_free(&coarse);
     }
+
     smoke_step(n, 1, FSI_ADVECT_LINEAR, "_linear", 0, NULL, NULL);
     liquid_memory(n < 96 ? n : 96);
     realtime(1);

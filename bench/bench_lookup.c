@@ -23,20 +23,24 @@ static double cpu(void) {
 }
 
 static void tube(fsi_real *x, int32_t *index) {
-    int n = 0, e = 0;
+    int n = 0;
+    int e = 0;
+
     for (int k = 0; k < 2; k++)
         for (int j = 0; j <= ALONG; j++)
             for (int i = 0; i < AROUND; i++, n++) {
-                double angle = 6.283185307179586 * i / AROUND, R = k ? 0.11 : 0.1;
+                double angle = 6.283185307179586 * i / AROUND;
+                double R = k ? 0.11 : 0.1;
                 x[3 * n] = (fsi_real)j / ALONG;
                 x[3 * n + 1] = (fsi_real)(R * cos(angle));
                 x[3 * n + 2] = (fsi_real)(R * sin(angle));
             }
+
     for (int k = 0; k < 2; k++)
         for (int j = 0; j < ALONG; j++)
             for (int i = 0; i < AROUND; i++) {
-                int32_t v = (int32_t)(k * AROUND * (ALONG + 1) + j * AROUND + i),
-                        w = (int32_t)(v - i + (i + 1) % AROUND);
+                int32_t v = (int32_t)(k * AROUND * (ALONG + 1) + j * AROUND + i);
+                int32_t w = (int32_t)(v - i + (i + 1) % AROUND);
                 int32_t six[6];
                 six[0] = v;
                 six[1] = six[3] = w;
@@ -61,6 +65,7 @@ int main(void) {
     surface.element_count = TRIANGLES;
     surface.x = x;
     surface.index = index;
+
     for (int k = 0; (k + 0.5) * h < 1; k++)
         for (int j = -11; j <= 11; j++)
             for (int i = -11; i <= 11; i++)
@@ -71,10 +76,12 @@ int main(void) {
                     n++;
                 }
     fsi_bvh tree;
+
     fsi_lookup grid;
     if (fsi_bvh_init(&tree, TRIANGLES, NULL) != FSI_OK || fsi_bvh_build(&tree, &surface) != FSI_OK
         || fsi_lookup_init(&grid, TRIANGLES, NULL) != FSI_OK)
         return 1;
+
     for (int c = 0; c < 3; c++) {
         double best[2] = {1e9, 1e9};
         int differ = 0;
@@ -100,11 +107,13 @@ int main(void) {
                     fsi_lookup_closest(&grid, fsi_vec_load(p + 3 * k), r, &b) ? b.element + 1 : 0;
             best[1] = fmin(best[1], cpu() - t);
         }
+
         printf("bench lookup_tree_reach_%g %.4g ms\nbench lookup_grid_reach_%g %.4g ms\n", reach[c],
                1e3 * best[0], reach[c], 1e3 * best[1]);
         if (differ)
             printf("bench lookup failed: the answers differ\n");
     }
+
     fsi_bvh_free(&tree);
     fsi_lookup_free(&grid);
     return 0;

@@ -28,6 +28,7 @@ static double mix(uint64_t z) { /* splitmix64 to [0, 1) */
 
 static void boxes(double box[8][6]) {
     uint64_t s = 12345;
+
     for (int q = 0; q < 8; q++) {
         double r[6];
         for (int c = 0; c < 6; c++) {
@@ -35,9 +36,10 @@ static void boxes(double box[8][6]) {
                 + ((uint64_t)0x14057b7eu << 32 | 0xf767814fu);
             r[c] = (double)(s >> 11) / 9007199254740992.0;
         }
+
         for (int c = 0; c < 3; c++) {
-            double centre = c < 2 ? 0.1 + 0.8 * r[c] : 0.05 + 0.5 * r[c],
-                   half = 0.03 + 0.07 * r[3 + c];
+            double centre = c < 2 ? 0.1 + 0.8 * r[c] : 0.05 + 0.5 * r[c];
+            double half = 0.03 + 0.07 * r[3 + c];
             box[q][2 * c] = centre - half;
             box[q][2 * c + 1] = centre + half;
         }
@@ -52,6 +54,7 @@ static int cell_type(const bench_case *t, double x, double y, double z, double b
                    : f;
     if (z >= 0.6)
         f = FSI_CELL_DIRICHLET;
+
     for (int q = 0; q < 8; q++)
         if (x > box[q][0] && x < box[q][1] && y > box[q][2] && y < box[q][3] && z > box[q][4]
             && z < box[q][5])
@@ -70,16 +73,24 @@ static int type_at(const bench_case *t, int i, int j, int k) {
 
 /* Divergence of a smooth field with no flux through solids: what a fluid step asks for. */
 static double smooth_rhs(const bench_case *t, int i, int j, int k) {
-    double h = 1.0 / t->n, s = 0, tau = 6.283185307179586;
+    double h = 1.0 / t->n;
+    double s = 0;
+    double tau = 6.283185307179586;
+
     for (int d = 0; d < 6; d++) {
-        int a = d >> 1, sign = d & 1 ? 1 : -1, di = a == 0 ? sign : 0, dj = a == 1 ? sign : 0,
-            dk = a == 2 ? sign : 0;
-        double x = (i + 0.5 + 0.5 * di) * h, y = (j + 0.5 + 0.5 * dj) * h,
-               z = (k + 0.5 + 0.5 * dk) * h;
+        int a = d >> 1;
+        int sign = d & 1 ? 1 : -1;
+        int di = a == 0 ? sign : 0;
+        int dj = a == 1 ? sign : 0;
+        int dk = a == 2 ? sign : 0;
+        double x = (i + 0.5 + 0.5 * di) * h;
+        double y = (j + 0.5 + 0.5 * dj) * h;
+        double z = (k + 0.5 + 0.5 * dk) * h;
         if (type_at(t, i + di, j + dj, k + dk) == FSI_CELL_NEUMANN)
             continue;
         s -= sign * (a == 0 ? sin(tau * y) * cos(tau * z) : a == 1 ? 0.3 * cos(tau * x) : -1.0);
     }
+
     return s;
 }
 
@@ -97,26 +108,34 @@ static int case_make(bench_case *t, int n, int kind, int rhs) {
     t->p = (fsi_real *)calloc(t->cells, sizeof *t->p);
     desc.nx = desc.ny = desc.nz = n;
     desc.open[5] = 1;
+
     if (!t->cell || !t->b || !t->p || fsi_mg_init(&t->mg, &desc) < 0)
         return 0;
+
     for (size_t c = 0; c < t->cells; c++) {
-        int i = (int)(c % (size_t)n), j = (int)(c / (size_t)n % (size_t)n),
-            k = (int)(c / (size_t)n / (size_t)n);
+        int i = (int)(c % (size_t)n);
+        int j = (int)(c / (size_t)n % (size_t)n);
+        int k = (int)(c / (size_t)n / (size_t)n);
         t->cell[c] = (uint8_t)cell_type(t, (i + 0.5) / n, (j + 0.5) / n, (k + 0.5) / n, box);
     }
+
     fsi_mg_update(&t->mg, t->cell, NULL);
+
     /* pockets without air, as the peers do */
     for (size_t c = 0; c < t->cells; c++)
         if (t->mg.label[c] >= 0)
             t->cell[c] = FSI_CELL_NEUMANN;
     fsi_mg_update(&t->mg, t->cell, NULL);
+
     for (size_t c = 0; c < t->cells; c++) {
-        int i = (int)(c % (size_t)n), j = (int)(c / (size_t)n % (size_t)n),
-            k = (int)(c / (size_t)n / (size_t)n);
+        int i = (int)(c % (size_t)n);
+        int j = (int)(c / (size_t)n % (size_t)n);
+        int k = (int)(c / (size_t)n / (size_t)n);
         if (t->cell[c] == FSI_CELL_FLUID)
             t->b[c] = (fsi_real)(rhs ? smooth_rhs(t, i, j, k)
                                      : 2 * mix(c + (uint64_t)0x1234567 * (uint64_t)n) - 1);
     }
+
     return 1;
 }
 
@@ -129,8 +148,10 @@ static void case_free(bench_case *t) {
 
 /* Residual |b - A p| / |b| cell by cell, without the library. */
 static double residual(const bench_case *t) {
-    double rr = 0, bb = 0;
+    double rr = 0;
+    double bb = 0;
     int n = t->n;
+
     for (int k = 0; k < n; k++)
         for (int j = 0; j < n; j++)
             for (int i = 0; i < n; i++) {
@@ -140,8 +161,11 @@ static double residual(const bench_case *t) {
                     continue;
                 bb += r * r;
                 for (int d = 0; d < 6; d++) {
-                    int s = d & 1 ? 1 : -1, x = i + (d < 2 ? s : 0), y = j + (d >> 1 == 1 ? s : 0),
-                        z = k + (d > 3 ? s : 0), f = type_at(t, x, y, z);
+                    int s = d & 1 ? 1 : -1;
+                    int x = i + (d < 2 ? s : 0);
+                    int y = j + (d >> 1 == 1 ? s : 0);
+                    int z = k + (d > 3 ? s : 0);
+                    int f = type_at(t, x, y, z);
                     if (f == FSI_CELL_NEUMANN)
                         continue;
                     r -= (double)t->p[c]
@@ -157,7 +181,8 @@ static double residual(const bench_case *t) {
 
 /* The yardstick: one 7-point Laplacian without masks, compiled like the library. */
 static void plain_laplacian(int n, const fsi_real *x, fsi_real *y) {
-    ptrdiff_t sy = n, sz = (ptrdiff_t)n * n;
+    ptrdiff_t sy = n;
+    ptrdiff_t sz = (ptrdiff_t)n * n;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static)
 #endif
@@ -179,7 +204,8 @@ typedef struct timing {
 } timing;
 
 static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
+    double x = *(const double *)a;
+    double y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
@@ -195,6 +221,7 @@ static timing measure(bench_case *t, double tolerance) {
     desc.tolerance = tolerance;
     fsi_report report;
     fsi_mg_solve(&t->mg, &desc, t->b, t->p, &report);
+
     for (int q = 0; q < REPEATS; q++) {
         double t0 = now();
         fsi_mg_update(&t->mg, t->cell, NULL);
@@ -213,6 +240,7 @@ static timing measure(bench_case *t, double tolerance) {
         out.result = fsi_mg_solve(&t->mg, &desc, t->b, t->p, &report);
         s[1][q] = now() - t0;
     }
+
     for (int q = 0; q < 5; q++)
         qsort(s[q], REPEATS, sizeof(double), by_value);
     out.setup = s[0][REPEATS / 2];
@@ -227,12 +255,15 @@ static timing measure(bench_case *t, double tolerance) {
 /* Copy bandwidth in GB/s: bytes read plus bytes written. */
 static double copy_bandwidth(void) {
     ptrdiff_t n = 8 << 20;
-    double *a = (double *)calloc((size_t)n, sizeof *a), *b = (double *)calloc((size_t)n, sizeof *b),
-           best = 1e30;
+    double *a = (double *)calloc((size_t)n, sizeof *a);
+    double *b = (double *)calloc((size_t)n, sizeof *b);
+    double best = 1e30;
     if (!a || !b)
         return 0;
+
     for (ptrdiff_t i = 0; i < n; i++)
         a[i] = (double)i;
+
     for (int q = 0; q < 6; q++) {
         double t0 = now();
 #ifdef _OPENMP
@@ -243,6 +274,7 @@ static double copy_bandwidth(void) {
         if (now() - t0 < best)
             best = now() - t0;
     }
+
     free(a);
     free(b);
     return 16e-9 * (double)n / best;
@@ -256,6 +288,7 @@ static void bench_problem(const char *name, int n, int kind, int threads, double
         printf("bench %s 0 out_of_memory\n", name);
         return;
     }
+
     timing m = measure(&t, sizeof(fsi_real) == 8 ? 1e-6 : 1e-4);
     snprintf(full, sizeof full, "%s_t%d", name, threads);
     printf("bench %s %.4f s\n", full, m.solve);
@@ -273,6 +306,7 @@ static void bench_problem(const char *name, int n, int kind, int threads, double
         printf("bench %s_iterations %d iterations\nbench %s_applies %.1f applies\n", name,
                m.iterations, name, m.solve / m.plain);
     }
+
     if (threads == 1)
         printf("bench %s_memory %.1f bytes_per_cell\n", name,
                (double)t.mg.bytes / (double)t.cells + 2.0 * sizeof(fsi_real));
@@ -290,6 +324,7 @@ static void bench_kernels(int n, int threads, double alone[4]) {
     timing m = measure(&t, 1e-2);
     double copy = copy_bandwidth();
     double apply = (2.0 * sizeof(fsi_real) + 1) * cells / m.apply * 1e-9;
+
     /* with r in, z out and the projection's look at both */
     double cycle = (8.0 / 7.0 * (2 * 5 + 2 * 4) + 5.0 * sizeof(fsi_real)) * cells / m.cycle * 1e-9;
     printf("bench copy_t%d %.1f GB/s\n", threads, copy);
@@ -304,6 +339,7 @@ static void bench_kernels(int n, int threads, double alone[4]) {
         alone[2] = apply;
         alone[3] = cycle;
     }
+
     if (threads == most_threads()) {
         printf("bench laplacian %.4g GB/s\nbench laplacian_1thread %.4g GB/s\nbench "
                "laplacian_speedup %.2f x\nbench laplacian_share %.2f x\n",
@@ -312,6 +348,7 @@ static void bench_kernels(int n, int threads, double alone[4]) {
                "x\nbench vcycle_share %.2f x\n",
                cycle, alone[3], alone[1] / m.cycle, cycle / copy);
     }
+
     case_free(&t);
 }
 
@@ -331,6 +368,7 @@ static int peer_line(int n, int kind, int rhs) {
         whole = now() - whole;
         fsi_mg_free(&mg);
     }
+
     printf("fsi,%s%s,%d,%ld,%d,1e-06,%.4f,%.4f,%d,%.3e,%.0f,%.1f,%.2f,%.3f,%.1f\n",
            kind ? "pool" : "smoke", rhs ? "-grav" : "", n, (long)t.mg.fluid, max_threads(), whole,
            m.solve, m.iterations, r, bytes / 1048576.0,
@@ -347,11 +385,12 @@ static int scene_iterations(int scene, int dim, int n) {
                                      {0.5, 0.8, 0.1, 0.3, 0.0, 0.2},
                                      {0.45, 0.6, 0.5, 0.75, 0.3, 0.62}};
     int nz = dim == 3 ? n : 1;
-    size_t cells = (size_t)n * (size_t)n * (size_t)nz,
-           wide = (size_t)(n + 1) * (size_t)n * (size_t)nz;
+    size_t cells = (size_t)n * (size_t)n * (size_t)nz;
+    size_t wide = (size_t)(n + 1) * (size_t)n * (size_t)nz;
     uint8_t *cell = (uint8_t *)calloc(cells, 1);
-    fsi_real *b = (fsi_real *)calloc(cells, sizeof *b), *p = (fsi_real *)calloc(cells, sizeof *p),
-             *wx = scene == 3 ? (fsi_real *)malloc(wide * sizeof *wx) : NULL;
+    fsi_real *b = (fsi_real *)calloc(cells, sizeof *b);
+    fsi_real *p = (fsi_real *)calloc(cells, sizeof *p);
+    fsi_real *wx = scene == 3 ? (fsi_real *)malloc(wide * sizeof *wx) : NULL;
     const fsi_real *w[3] = {NULL, NULL, NULL};
     fsi_mg_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -363,15 +402,18 @@ static int scene_iterations(int scene, int dim, int n) {
     desc.nx = desc.ny = n;
     desc.nz = nz;
     desc.open[dim == 3 ? 5 : 3] = scene == 1 || scene == 3;
+
     for (size_t c = 0; c < wide && wx; c++)
         wx[c] = c % (size_t)(n + 1) == (size_t)(5 * n / 8 + 1) ? 0 : 1;
     w[0] = wx;
     int q;
+
     for (size_t c = 0; c < cells && cell; c++) {
-        double x = ((double)(c % (size_t)n) + 0.5) / n,
-               y = ((double)(c / (size_t)n % (size_t)n) + 0.5) / n,
-               z = dim == 3 ? ((double)(c / (size_t)n / (size_t)n) + 0.5) / n : 0.5;
-        double up = dim == 3 ? z : y, side = dim == 3 ? y : 0.25;
+        double x = ((double)(c % (size_t)n) + 0.5) / n;
+        double y = ((double)(c / (size_t)n % (size_t)n) + 0.5) / n;
+        double z = dim == 3 ? ((double)(c / (size_t)n / (size_t)n) + 0.5) / n : 0.5;
+        double up = dim == 3 ? z : y;
+        double side = dim == 3 ? y : 0.25;
         if (scene == 1
             && (x - 0.5) * (x - 0.5) + (y - 0.5) * (y - 0.5) + (z - 0.5) * (z - 0.5) < 0.04)
             cell[c] = FSI_CELL_NEUMANN;
@@ -384,7 +426,9 @@ static int scene_iterations(int scene, int dim, int n) {
         if (b && cell[c] == FSI_CELL_FLUID)
             b[c] = (fsi_real)(2 * mix(c) - 1);
     }
+
     q = -1;
+
     fsi_mg mg;
     if (cell && b && p && (scene != 3 || wx) && fsi_mg_init(&mg, &desc) == FSI_OK) {
         fsi_mg_update(&mg, cell, w);
@@ -393,6 +437,7 @@ static int scene_iterations(int scene, int dim, int n) {
             q = report.iterations;
         fsi_mg_free(&mg);
     }
+
     free(cell);
     free(b);
     free(p);
@@ -402,9 +447,11 @@ static int scene_iterations(int scene, int dim, int n) {
 
 static void bench_growth(void) {
     static const char *const name[4] = {"box", "sphere", "pool", "plate"};
+
     for (int dim = 2; dim <= 3; dim++)
         for (int scene = 0; scene < 4; scene++) {
-            int first = 0, worst = 0;
+            int first = 0;
+            int worst = 0;
             for (int n = 32; n <= 256; n *= 2) {
                 int it = scene_iterations(scene, dim, n);
                 if (n == 32)
@@ -418,16 +465,19 @@ static void bench_growth(void) {
 }
 
 int main(int argc, char **argv) {
-    double alone[3][1], kernels[4] = {0, 0, 0, 0};
+    double alone[3][1];
+    double kernels[4] = {0, 0, 0, 0};
     int limit = most_threads();
     if (argc > 3)
         return peer_line(atoi(argv[1]), atoi(argv[2]), atoi(argv[3]));
+
     for (int threads = 1; threads <= limit; threads++) {
         bench_problem("poisson_smoke_128", 128, 0, threads, alone[0]);
         bench_problem("poisson_pool_128", 128, 1, threads, alone[1]);
         bench_problem("poisson_smoke_256", 256, 0, threads, alone[2]);
         bench_kernels(128, threads, kernels);
     }
+
     bench_growth();
     return 0;
 }

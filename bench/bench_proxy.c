@@ -29,7 +29,8 @@ static fsi_vec3 at(double x, double y, double z) {
 }
 
 static fsi_vec3 hose_place(double u, double v, double w) {
-    double a = 6.283185307 * u, r = 0.1 + 0.012 * w;
+    double a = 6.283185307 * u;
+    double r = 0.1 + 0.012 * w;
     return at(1.2 * v, r * sin(a), r * cos(a));
 }
 
@@ -62,8 +63,12 @@ static int cloth_wet(double x, double y, double z, double r) {
 
 /* a square plate with round corners, bent into a bowl */
 static fsi_vec3 bowl_place(double u, double v, double w) {
-    double x = 2 * u - 1, z = 2 * v - 1, a = x * (0.4 + 0.6 * sqrt(1 - z * z / 2)),
-           b = z * (0.4 + 0.6 * sqrt(1 - x * x / 2)), r = hypot(a, b), size = 0.4 + 0.03 * w;
+    double x = 2 * u - 1;
+    double z = 2 * v - 1;
+    double a = x * (0.4 + 0.6 * sqrt(1 - z * z / 2));
+    double b = z * (0.4 + 0.6 * sqrt(1 - x * x / 2));
+    double r = hypot(a, b);
+    double size = 0.4 + 0.03 * w;
     double k = r > 0 ? size * sin(1.2 * r) / r : 0;
     return at(k * a, -size * cos(1.2 * r), k * b);
 }
@@ -73,7 +78,8 @@ static int bowl_wet(double x, double y, double z, double r) {
 }
 
 static fsi_vec3 funnel_place(double u, double v, double w) {
-    double a = 6.283185307 * u, r = 0.02 + 0.38 * v + 0.02 * w;
+    double a = 6.283185307 * u;
+    double r = 0.02 + 0.38 * v + 0.02 * w;
     return at(r * cos(a), 0.5 * v - 0.01 * w, r * sin(a));
 }
 
@@ -157,13 +163,18 @@ static const scene scenes[5] = {{"hose",
 static int32_t *mesh(const scene *s, fsi_real **x, int *nodes, int *tets) {
     static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-    int nu = s->nu + !s->wrap, nv = s->nv + 1, nw = s->nw + 1, n = 0,
-        *number = (int *)malloc((size_t)(nu * nv * nw) * sizeof *number);
+    int nu = s->nu + !s->wrap;
+    int nv = s->nv + 1;
+    int nw = s->nw + 1;
+    int n = 0;
+    int *number = (int *)malloc((size_t)(nu * nv * nw) * sizeof *number);
     int32_t *tet = (int32_t *)malloc((size_t)(24 * s->nu * s->nv * s->nw) * sizeof *tet);
     *x = (fsi_real *)malloc((size_t)(3 * nu * nv * nw) * sizeof **x);
+
     for (int i = 0; i < nu * nv * nw; i++)
         number[i] = -1;
     int k;
+
     for (*nodes = 0, k = 0; k < s->nw; k++)
         for (int j = 0; j < s->nv; j++)
             for (int i = 0; i < s->nu; i++) {
@@ -193,7 +204,9 @@ static int32_t *mesh(const scene *s, fsi_real **x, int *nodes, int *tets) {
 /* Held: the hose and the funnel at one end, the beam at its foot, the cloth at its rim, the bowl at
  * its bottom. */
 static int held(const scene *s, const fsi_real *p) {
-    double x = (double)p[0], y = (double)p[1], z = (double)p[2];
+    double x = (double)p[0];
+    double y = (double)p[1];
+    double z = (double)p[2];
     switch (s->name[0] == 'b' ? s->name[1] : s->name[0]) {
     case 'h':
         return x < 0.1;
@@ -210,6 +223,7 @@ static int held(const scene *s, const fsi_real *p) {
 
 static int fill(const scene *s, fsi_sph *sph, double d) {
     int n = 0;
+
     for (double y = s->lo[1] + d / 2; n < s->particles; y += d) {
         if (y > s->hi[1] && s->name[0] != 'c')
             break;
@@ -227,6 +241,7 @@ static int fill(const scene *s, fsi_sph *sph, double d) {
                 n += fsi_sph_add(sph, 1, p, v, NULL) == FSI_OK;
             }
     }
+
     return n;
 }
 
@@ -236,7 +251,8 @@ typedef struct answer {
 } answer;
 
 static answer measure(const scene *s, int threads, int skip, int count) {
-    double spacing = cbrt(s->volume / s->particles), dt = 0.4 * spacing / 25;
+    double spacing = cbrt(s->volume / s->particles);
+    double dt = 0.4 * spacing / 25;
     use_threads(threads);
     answer a;
     memset(&a, 0, sizeof a);
@@ -272,15 +288,19 @@ static answer measure(const scene *s, int threads, int skip, int count) {
     options.solid = &part;
     options.count = 1;
     options.clock_fn = now_fn;
+
     if (fsi_tled_init(&solid, &given) != FSI_OK || fsi_sph_init(&sph, &desc) != FSI_OK)
         return a;
+
     for (int i = 0; i < given.nodes; i++)
         if (held(s, x + 3 * i))
             fsi_tled_fix(&solid, i, fsi_vec(0, 0, 0));
+
     /* under pressure: it lies against the wall everywhere */
     a.particles = fill(s, &sph, 0.99 * spacing);
     fsi_proxy proxy;
     a.ok = fsi_proxy_init(&proxy, &options) == FSI_OK;
+
     for (int k = 0; k < skip + count && a.ok; k++) {
         a.ok = fsi_proxy_step(&proxy, (fsi_real)dt, NULL) >= 0;
         if (k < skip)
@@ -293,6 +313,7 @@ static answer measure(const scene *s, int threads, int skip, int count) {
         if ((double)sph.stats.max_density > a.density)
             a.density = (double)sph.stats.max_density;
     }
+
     a.tets = given.tets;
     a.triangles = solid.triangles;
     a.dt = dt;
@@ -312,10 +333,12 @@ static void line(const char *name, const char *what, double value, const char *u
 }
 
 int main(int argc, char **argv) {
-    int only = argc > 2 ? atoi(argv[2]) : -1, skip = argc > 3 ? atoi(argv[3]) : 60,
-        count = argc > 4 ? atoi(argv[4]) : 40;
+    int only = argc > 2 ? atoi(argv[2]) : -1;
+    int skip = argc > 3 ? atoi(argv[3]) : 60;
+    int count = argc > 4 ? atoi(argv[4]) : 40;
     if (argc > 1)
         tag = argv[1];
+
     for (int k = 0; k < 5; k++) {
         const scene *s = &scenes[k];
         double paper = s->paper[0] + s->paper[1] + s->paper[2];
@@ -329,6 +352,7 @@ int main(int argc, char **argv) {
             printf("bench %s%s failed\n", tag, name);
             continue;
         }
+
         line(name, "", sum, "ms");
         line(name, "_tled", a.ms[0], "ms");
         line(name, "_sph", a.ms[1], "ms");
@@ -354,5 +378,6 @@ int main(int argc, char **argv) {
         line("proxy_40k_15k", "_speedup", (one.ms[0] + one.ms[1] + one.ms[2]) / sum, "x");
         fflush(stdout);
     }
+
     return 0;
 }

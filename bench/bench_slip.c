@@ -20,6 +20,7 @@ static int32_t segment[2 * ROUND];
 static fsi_surface disk(void) {
     fsi_surface surface;
     memset(&surface, 0, sizeof surface);
+
     for (int i = 0; i < ROUND; i++) {
         double t = 2 * acos(-1.0) * i / ROUND;
         x[3 * i] = (fsi_real)(0.5 + 0.15 * cos(t));
@@ -27,6 +28,7 @@ static fsi_surface disk(void) {
         segment[2 * i] = i;
         segment[2 * i + 1] = (i + 1) % ROUND;
     }
+
     surface.dim = 2;
     surface.closed = 1;
     surface.vertex_count = surface.element_count = ROUND;
@@ -47,8 +49,10 @@ static int grid_make(fsi_grid *grid, int n) {
     desc.side[FSI_LEFT].kind = FSI_SIDE_INFLOW;
     desc.side[FSI_LEFT].velocity.x = 1;
     desc.side[FSI_RIGHT].kind = FSI_SIDE_OPEN;
+
     if (fsi_grid_init(grid, &desc) != FSI_OK)
         return 0;
+
     for (size_t i = 0; i < grid->faces[0]; i++)
         grid->u[0][i] = grid->u_plus[0][i] = 1;
     return 1;
@@ -75,6 +79,7 @@ static void steps(int n) {
     double best[3] = {1e30, 1e30, 1e30};
     int its[3] = {0, 0, 0};
     memset(scene, 0, sizeof scene);
+
     for (int k = 0; k < 3; k++) {
         fsi_slip_desc desc;
         memset(&desc, 0, sizeof desc);
@@ -88,6 +93,7 @@ static void steps(int n) {
                    != FSI_OK)
             exit(1);
     }
+
     for (int round = 0; round < ROUNDS; round++)
         for (int k = 0; k < 3; k++) {
             give(&body[k], &surface, &door[k]);
@@ -110,6 +116,7 @@ static void steps(int n) {
     printf(
         "bench slip_step_%d_over_noslip %.3f x\nbench slip_step_%d_one_pass_over_noslip %.3f x\n",
         n, best[2] / best[0], n, best[1] / best[0]);
+
     for (int k = 0; k < 3; k++) {
         if (k)
             fsi_slip_free(&slip[k - 1]);
@@ -124,9 +131,11 @@ static void steps(int n) {
 static void solvers(int n, int form) {
     static const char *const name[2] = {"repaired", "paper"};
     fsi_surface surface = disk();
-    double t[2], worst = 0;
+    double t[2];
+    double worst = 0;
     fsi_real v[2][6];
     int its[2];
+
     for (int k = 0; k < 2; k++) {
         fsi_coupled door, *list[1];
         list[0] = &door;
@@ -153,6 +162,7 @@ static void solvers(int n, int form) {
         fsi_slip_free(&slip);
         fsi_grid_free(&grid);
     }
+
     for (int i = 0; i < 6; i++)
         if (fabs((double)(v[0][i] - v[1][i])) > worst)
             worst = fabs((double)(v[0][i] - v[1][i]));

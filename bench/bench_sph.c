@@ -30,14 +30,16 @@ static double laplacian_ms(void) {
         S = N + 2
     };
 
-    float *x = (float *)calloc((size_t)S * S * S, sizeof *x),
-          *y = (float *)calloc((size_t)S * S * S, sizeof *y);
+    float *x = (float *)calloc((size_t)S * S * S, sizeof *x);
+    float *y = (float *)calloc((size_t)S * S * S, sizeof *y);
     double best = 1e9;
+
     /* written: untouched pages would all be one */
     for (int k = 0; k < S * S * S && x && y; k++) {
         x[k] = (float)(k % 1000) / 1000;
         y[k] = 0;
     }
+
     for (int r = 0; r < 41 && x && y; r++) {
         double t = now();
 #ifdef _OPENMP
@@ -48,12 +50,15 @@ static double laplacian_ms(void) {
                 laplacian_row(y + (size_t)k * S * S + (size_t)j * S + 1,
                               x + (size_t)k * S * S + (size_t)j * S + 1, N, S, S * S);
         }
+
         t = 1e3 * (now() - t);
+
         /* the peers' figure is a median: the best is the stricter scale, and load cannot flatter us
          */
         if (t < best)
             best = t;
     }
+
     free(x);
     free(y);
     return best;
@@ -79,6 +84,7 @@ static int dam(fsi_sph *sph, fsi_sph_solver solver, int n) {
     desc.gamma = 7;
     desc.sound_speed = (fsi_real)(10 * sqrt(2 * 9.81 * H));
     desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+
     /* 0.1 % is asked */
     if (solver == FSI_SPH_DFSPH) {
         desc.viscosity = 1;
@@ -87,6 +93,7 @@ static int dam(fsi_sph *sph, fsi_sph_solver solver, int n) {
         desc.density_error = FSI_R(1e-3);
     } else
         desc.artificial = FSI_R(0.05);
+
     if (fsi_sph_init(sph, &desc) != FSI_OK)
         return 0;
     return fsi_sph_add_block(sph, fsi_vec(0, 0, 0), fsi_vec((fsi_real)H, (fsi_real)H, (fsi_real)H),
@@ -103,11 +110,13 @@ static int dam(fsi_sph *sph, fsi_sph_solver solver, int n) {
 static double search_ms(const fsi_sph *from) {
     fsi_sph sph[2];
     double best[2] = {1e9, 1e9};
+
     for (int k = 0; k < 2; k++) {
         fsi_sph_desc desc = from->desc;
         fsi_real *x = (fsi_real *)malloc(3 * (size_t)from->now.count * sizeof *x);
         if (!x)
             return 0;
+
         /* so thin that lists are the same; nothing moves here, so they serve again */
         desc.skin = k ? desc.spacing * FSI_R(1e-6) : 0;
         if (fsi_sph_init(&sph[k], &desc) != FSI_OK)
@@ -117,12 +126,14 @@ static double search_ms(const fsi_sph *from) {
             x[3 * i + 1] = from->y[i];
             x[3 * i + 2] = from->z[i];
         }
+
         fsi_sph_add(&sph[k], from->now.count, x, NULL, from->mass);
         fsi_sph_add_boundary(&sph[k], from->now.boundary_count, from->bx, fsi_vec(0, 0, 0), 0,
                              NULL);
         fsi_sph_prepare(&sph[k], FSI_R(1e-3));
         free(x);
     }
+
     for (int r = 0; r < 8; r++)
         for (int k = 0; k < 2; k++) {
             double t = now();
@@ -149,6 +160,7 @@ static int measure(fsi_sph_solver solver, int n, int skip, int count, result *r)
     if (!dam(&sph, solver, n))
         return 0;
     r->bytes = fsi_sph_bytes_per_particle(&sph);
+
     for (int k = 0; k < skip + count; k++) {
         fsi_real dt = fsi_sph_max_dt(&sph);
         double t0 = now();
@@ -167,6 +179,7 @@ static int measure(fsi_sph_solver solver, int n, int skip, int count, result *r)
         r->divergence += (double)sph.stats.divergence_iterations / count;
         r->error += (double)sph.stats.density_error / count;
     }
+
     qsort(each, (size_t)count, sizeof *each, by_size);
     r->middle = each[count / 2];
     if (solver == FSI_SPH_WCSPH && count > 10)
@@ -199,6 +212,7 @@ static void report(const char *name, fsi_sph_solver solver, int n, int skip, int
         printf("bench %s%s failed\n", tag, name);
         return;
     }
+
     use_threads(2);
     result two;
     if (!measure_twice(solver, n, skip, count, &two))
@@ -214,11 +228,13 @@ static void report(const char *name, fsi_sph_solver solver, int n, int skip, int
         line(name, "_neighbours", two.search, "ms");
         line(name, "_neighbours_faster_than_peer", peer_search * scale / two.search, "x");
     }
+
     if (solver == FSI_SPH_DFSPH) {
         line(name, "_iterations", two.density, "density");
         line(name, "_divergence_iterations", two.divergence, "divergence");
         line(name, "_density_error", two.error, "relative");
     }
+
     line(name, "_bytes", two.bytes, "bytes/particle");
     fflush(stdout);
 }
@@ -227,10 +243,12 @@ static void report(const char *name, fsi_sph_solver solver, int n, int skip, int
 static double tled_ms(fsi_tled_material material, int nx, int ny, int nz, int count, int *tets) {
     static const int path[6][4] = {{0, 1, 3, 7}, {0, 3, 2, 7}, {0, 2, 6, 7},
                                    {0, 6, 4, 7}, {0, 4, 5, 7}, {0, 5, 1, 7}};
-    int nodes = (nx + 1) * (ny + 1) * (nz + 1), n = 0;
+    int nodes = (nx + 1) * (ny + 1) * (nz + 1);
+    int n = 0;
     fsi_real *x = (fsi_real *)malloc(3 * (size_t)nodes * sizeof *x);
     int32_t *tet = (int32_t *)malloc(24 * (size_t)(nx * ny * nz) * sizeof *tet);
     double best = 1e9;
+
     for (int k = 0; k <= nz; k++)
         for (int j = 0; j <= ny; j++)
             for (int i = 0; i <= nx; i++) {
@@ -239,6 +257,7 @@ static double tled_ms(fsi_tled_material material, int nx, int ny, int nz, int co
                 p[1] = (fsi_real)j;
                 p[2] = (fsi_real)k;
             }
+
     for (int k = 0; k < nz; k++)
         for (int j = 0; j < ny; j++)
             for (int i = 0; i < nx; i++)
@@ -260,12 +279,15 @@ static double tled_ms(fsi_tled_material material, int nx, int ny, int nz, int co
     desc.material = material;
     desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
     *tets = n;
+
     fsi_tled body;
     if (fsi_tled_init(&body, &desc) != FSI_OK)
         return -1;
+
     for (int i = 0; i < nodes; i++)
         if (x[3 * i] == 0)
             fsi_tled_fix(&body, i, fsi_vec(0, 0, 0));
+
     for (int k = 0; k < 5; k++) {
         double begin = now();
         for (int i = 0; i < count; i++)
@@ -274,6 +296,7 @@ static double tled_ms(fsi_tled_material material, int nx, int ny, int nz, int co
         if (begin < best)
             best = begin;
     }
+
     fsi_tled_free(&body);
     free(x);
     free(tet);
@@ -297,7 +320,9 @@ int main(int argc, char **argv) {
     /* 10,648  39,304  195,112  1,000,000 particles */
     static const int size[4] = {22, 34, 58, 100};
     int quick = argc > 2 && !strcmp(argv[2], "quick");
-    double low = 1e9, high = 0, yard[3];
+    double yard[3];
+    double low = 1e9;
+    double high = 0;
     result best[4];
     if (argc > 1)
         tag = argv[1];
@@ -313,6 +338,7 @@ int main(int argc, char **argv) {
     report("dfsph_40k", FSI_SPH_DFSPH, 34, 20, 80, 56.8, 0);
     report("wcsph_200k", FSI_SPH_WCSPH, 58, 3, 12, 257, 148);
     use_threads(2);
+
     /* sizes in turn, the best of three each: what else the machine does comes and goes */
     for (int round = 0; round < 3 && !quick; round++)
         for (int k = 0; k < 4; k++) {
@@ -325,6 +351,7 @@ int main(int argc, char **argv) {
             if (round == 0 || r.middle < best[k].middle)
                 best[k] = r;
         }
+
     for (int k = 0; k < 4 && !quick; k++) {
         char name[64];
         snprintf(name, sizeof name, "wcsph_ns_per_particle_%d", size[k] * size[k] * size[k]);
@@ -333,6 +360,7 @@ int main(int argc, char **argv) {
         low = fmin(low, best[k].middle);
         high = fmax(high, best[k].middle);
     }
+
     if (!quick)
         line("wcsph_flatness", "", high / low, "x");
     report_tled("tled_15k", FSI_TLED_NEARLY, 49, 10, 5);

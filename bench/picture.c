@@ -23,18 +23,22 @@ static fsi_real water(fsi_vec3 x, void *user) {
 /* Height of the water in a column: the highest cell where it ends, seen from below. */
 static float column(const fsi_grid *grid, int i) {
     for (int j = NY - 1; j > 0; j--) {
-        double a = (double)grid->phi[i + NX * (j - 1)], b = (double)grid->phi[i + NX * j];
+        double a = (double)grid->phi[i + NX * (j - 1)];
+        double b = (double)grid->phi[i + NX * j];
         if (a < 0 && b >= 0)
             return (float)((double)grid->h * (j - 0.5 + a / (a - b)));
     }
+
     return 0;
 }
 
 static void record(const fsi_world *world, int f) {
     for (int i = 0; i <= NX; i++) {
-        int l = i > 0 ? i - 1 : 0, r = i < NX ? i : NX - 1;
+        int l = i > 0 ? i - 1 : 0;
+        int r = i < NX ? i : NX - 1;
         height[f][i] = (column(&world->grid, l) + column(&world->grid, r)) / 2;
     }
+
     for (int i = 0; i < BALLS; i++) {
         const fsi_rigid *body = &world->solids.body[i + 1];
         at[f][i][0] = (float)body->x.x;
@@ -57,6 +61,7 @@ static void values(FILE *file, int ball, int what) {
 
 static void surface(FILE *file, int f) {
     fprintf(file, "M0 300");
+
     for (int i = 0; i <= NX; i += 2)
         fprintf(file, " %s%.4g %.0f", i ? "" : "L", 600.0 * i / NX,
                 300 - 300 * (double)height[f][i]);
@@ -66,55 +71,71 @@ static void surface(FILE *file, int f) {
 int main(int argc, char **argv) {
     static const double density[BALLS] = {0.1, 0.5, 0.9, 10};
     static const char *color[BALLS] = {"#f3c74f", "#ee964b", "#d1603d", "#59324c"};
-    fsi_world_desc desc = {0};
-    fsi_shape_desc given = {0};
+
     FILE *file = fopen(argc > 1 ? argv[1] : "docs/balls.svg", "w");
-    desc.grid.nx = NX;
-    desc.grid.ny = NY;
-    desc.grid.nz = 1;
-    desc.grid.h = FSI_R(2.0) / NX;
-    desc.grid.rho = 1000;
-    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    desc.grid.liquid = 1;
-    desc.grid.volume_correction = 1;
-    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.max_bodies = BALLS;
-    given.kind = FSI_SHAPE_SPHERE;
-    given.dim = 2;
-    given.radius = FSI_R(0.13);
-    given.resolution = 32;
+
+    fsi_world_desc desc = {
+        .grid.nx = NX,
+        .grid.ny = NY,
+        .grid.nz = 1,
+        .grid.h = FSI_R(2.0) / NX,
+        .grid.rho = 1000,
+        .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .grid.liquid = 1,
+        .grid.volume_correction = 1,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .max_bodies = BALLS,
+    };
+
+    fsi_shape_desc given = {
+        .kind = FSI_SHAPE_SPHERE,
+        .dim = 2,
+        .radius = FSI_R(0.13),
+        .resolution = 32,
+    };
+
     fsi_world world;
+
     fsi_shape ball;
     if (!file || fsi_world_init(&world, &desc) != FSI_OK || fsi_shape_init(&ball, &given) != FSI_OK)
         return 1;
+
     for (int i = 0; i < BALLS; i++) {
-        fsi_rigid_desc options = {0};
-        options.kind = FSI_RIGID_DYNAMIC;
-        options.shape = &ball;
-        options.density = (fsi_real)(1000 * density[i]);
-        options.x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / BALLS), FSI_R(0.8), 0);
-        options.friction = FSI_R(0.2);
+        fsi_rigid_desc options = {
+            .kind = FSI_RIGID_DYNAMIC,
+            .shape = &ball,
+            .density = (fsi_real)(1000 * density[i]),
+            .x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / BALLS), FSI_R(0.8), 0),
+            .friction = FSI_R(0.2),
+        };
+
         fsi_world_add(&world, &options);
     }
+
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, NULL);
+
     for (int f = 0; f < FRAMES; f++) {
         record(&world, f);
         for (int i = 0; i < 6; i++)
             if (fsi_world_step(&world, FSI_R(0.005), NULL) < 0)
                 return 1;
     }
+
     fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 600 300\" width=\"600\" "
                   "height=\"300\">\n<rect width=\"600\" height=\"300\" fill=\"#f6f8fa\"/>\n");
     fprintf(file, "<path fill=\"#4f9bd9\" d=\"");
     surface(file, STILL);
     fprintf(file,
             "\"><animate attributeName=\"d\" dur=\"2.7s\" repeatCount=\"indefinite\" values=\"");
+
     for (int f = 0; f < FRAMES; f++) {
         if (f)
             fprintf(file, ";\n");
         surface(file, f);
     }
+
     fprintf(file, "\"/></path>\n");
+
     for (int i = 0; i < BALLS; i++) {
         fprintf(
             file,
@@ -134,6 +155,7 @@ int main(int argc, char **argv) {
                 "fill=\"#fff\">%g</text></g>\n",
                 density[i]);
     }
+
     fprintf(file, "</svg>\n");
     fclose(file);
     fsi_world_free(&world);

@@ -15,6 +15,7 @@ int main(int argc, char **argv) {
                                          {30, 150, 160}, {180, 40, 60}};
     ex_curve curve[CURVES];
     int n = 0;
+
     for (int i = 7; i < argc && n < CURVES; i++, n++) {
         char *file = strchr(argv[i], '=');
         FILE *f = file ? fopen(file + 1, "r") : NULL;
@@ -22,6 +23,7 @@ int main(int argc, char **argv) {
             fprintf(stderr, "plot: cannot read %s\n", argv[i]);
             return 2;
         }
+
         *file = 0;
         curve[n].name = argv[i];
         curve[n].x = x[n];
@@ -31,11 +33,14 @@ int main(int argc, char **argv) {
              curve[n].n < POINTS && fscanf(f, "%lf %lf", &x[n][curve[n].n], &y[n][curve[n].n]) == 2;
              curve[n].n++) {
         }
+
         fclose(f);
     }
+
     if (n == 0) {
         fprintf(stderr, "plot OUT.svg TITLE XNAME YNAME LOGX LOGY NAME=FILE...\n");
         return 2;
     }
+
     return !ex_plot_svg(argv[1], argv[2], argv[3], argv[4], curve, n, atoi(argv[5]), atoi(argv[6]));
 }

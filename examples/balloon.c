@@ -24,11 +24,14 @@ typedef struct scene {
 /* Largest distance of a node of s from the same node of t, cells. */
 static double shape_distance(const scene *s, const scene *t) {
     double most = 0;
+
     for (int i = 0; i < s->rubber.desc.vertex_count; i++) {
-        const fsi_real *x = s->rubber.x + 3 * i, *y = t->rubber.x + 3 * i;
+        const fsi_real *x = s->rubber.x + 3 * i;
+        const fsi_real *y = t->rubber.x + 3 * i;
         most = fmax(most, sqrt(pow((double)(x[0] - y[0]), 2) + pow((double)(x[1] - y[1]), 2)
                                + pow((double)(x[2] - y[2]), 2)));
     }
+
     return most / s->h;
 }
 
@@ -53,7 +56,8 @@ static void draw(ex_args *args, scene *s) {
         ex_line(&image, 20, 420, 420, 420, 3, ex_rgb(90, 90, 90));
     } else {
         ex_camera camera = ex_camera_make(1.3, 0.7, 1.7, CX, 0.2, CX, 1, 28);
-        const double lo[3] = {0, 0, 0}, hi[3] = {1, 1, 1};
+        const double lo[3] = {0, 0, 0};
+        const double hi[3] = {1, 1, 1};
         ex_clear(&image, ex_rgb(246, 248, 250));
         ex_floor(&image, &camera, lo, hi, 1, 0, 0.1);
         cap_draw_open(&image, &camera, &s->rubber);
@@ -65,6 +69,7 @@ static void draw(ex_args *args, scene *s) {
                           ex_rgb(110, 114, 125));
         ex_box3(&image, &camera, lo, hi, ex_rgb(120, 120, 120));
     }
+
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -72,43 +77,54 @@ static void draw(ex_args *args, scene *s) {
 /* Grid, nozzle that makes rate m^3/s, rubber, and the scheme that couples them; 0 = lack of memory.
  */
 static int make_scene(scene *s, ex_args *args, int monolithic, double rate) {
-    fsi_world_desc desc = {0};
-    fsi_grid_source nozzle = {0};
-    fsi_soft_desc given = {0};
     fsi_partitioned_desc options = {0};
     double h = s->h = 1.0 / args->size;
     int water = ex_is(args, "fluid", "water");
     s->dim = (int)ex_number(args, "dim");
     s->monolithic = monolithic;
-    desc.grid.nx = desc.grid.ny = args->size;
-    desc.grid.nz = s->dim == 3 ? args->size : 1;
-    desc.grid.h = (fsi_real)h;
-    desc.grid.rho = 1;
-    desc.grid.shells = 1;
-    desc.grid.smoke = !water;
-    desc.grid.liquid = water;
-    desc.grid.advect_velocity = FSI_ADVECT_LINEAR;
-    desc.max_guests = desc.no_walls = 1;
-    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
+
+    fsi_world_desc desc = {
+        .grid.nx = args->size,
+        .grid.ny = args->size,
+        .grid.nz = s->dim == 3 ? args->size : 1,
+        .grid.h = (fsi_real)h,
+        .grid.rho = 1,
+        .grid.shells = 1,
+        .grid.smoke = !water,
+        .grid.liquid = water,
+        .grid.advect_velocity = FSI_ADVECT_LINEAR,
+        .max_guests = 1,
+        .no_walls = 1,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+    };
+
     if (fsi_world_init(&s->w, &desc) != FSI_OK)
         return 0;
     if (water)
         fsi_grid_set_field(&s->w.grid, FSI_FIELD_PHI, cap_distance, s);
-    nozzle.lo = fsi_vec(FSI_R(CX - 0.08), 0, FSI_R(CX - 0.08));
-    nozzle.hi = fsi_vec(FSI_R(CX + 0.08), (fsi_real)(1.01 * h), FSI_R(CX + 0.08));
+
+    fsi_grid_source nozzle = {
+        .lo = fsi_vec(FSI_R(CX - 0.08), 0, FSI_R(CX - 0.08)),
+        .hi = fsi_vec(FSI_R(CX + 0.08), (fsi_real)(1.01 * h), FSI_R(CX + 0.08)),
+    };
+
     /* cell centres inside, along one axis */
     double cells = floor((CX + 0.08) / h - 0.5) - ceil((CX - 0.08) / h - 0.5) + 1;
     nozzle.set = FSI_SOURCE_DIVERGENCE | (water ? 0u : (unsigned)FSI_SOURCE_DENSITY);
     nozzle.density = 1;
     nozzle.divergence = (fsi_real)(rate / ((s->dim == 2 ? cells : cells * cells) * pow(h, s->dim)));
     fsi_grid_add_source(&s->w.grid, &nozzle);
-    given.dim = s->dim;
-    given.stretch = (fsi_real)ex_number(args, "stiffness");
-    given.bend = FSI_R(1e-6);
-    given.damping_stiffness = FSI_R(0.01);
-    given.area_density = (fsi_real)(ex_number(args, "mass_ratio") * 2 * h);
-    given.integrator = monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
-    given.newton = (int)ex_number(args, "newton");
+
+    fsi_soft_desc given = {
+        .dim = s->dim,
+        .stretch = (fsi_real)ex_number(args, "stiffness"),
+        .bend = FSI_R(1e-6),
+        .damping_stiffness = FSI_R(0.01),
+        .area_density = (fsi_real)(ex_number(args, "mass_ratio") * 2 * h),
+        .integrator = monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT,
+        .newton = (int)ex_number(args, "newton"),
+    };
+
     options.gentle = given.newton > 1;
     if (!cap_make(&s->rubber, &given, h))
         return 0;
@@ -168,8 +184,15 @@ int main(int argc, char **argv) {
         {"compare", "", "1: the monolithic solve beside it", "0", 0, 1, NULL}};
     static scene s, other;
     ex_args args;
-    int stable = 1, most = 0, capped = 0;
-    double injected = 0, leak = 0, total = 0, third[3] = {0, 0, 0}, shape = 0;
+    int stable = 1;
+    int most = 0;
+    int capped = 0;
+    double injected = 0;
+    double leak = 0;
+    double total = 0;
+    double third[3] = {0, 0, 0};
+    double shape = 0;
+
     ex_begin(&args, argc, argv, "balloon",
              "A rubber cap is blown up through a nozzle in the floor.", keys, 12, 48, 120);
     double q = ex_number(&args, "rate")
@@ -179,6 +202,7 @@ int main(int argc, char **argv) {
         || (compare && !make_scene(&other, &args, 1, q)))
         return 1;
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
         stable = step_scene(&s, &report);
@@ -189,18 +213,24 @@ int main(int argc, char **argv) {
         third[3 * frame / args.frames] += report.iterations;
         if (report.iterations > most)
             most = report.iterations;
-        if (compare && stable)
-            stable = step_scene(&other, &report), shape = fmax(shape, shape_distance(&s, &other));
+        if (compare && stable) {
+            stable = step_scene(&other, &report);
+            shape = fmax(shape, shape_distance(&s, &other));
+        }
+
         if (args.out)
             draw(&args, &s);
         ex_progress(&args, frame);
     }
+
     ex_result("injected", "%.8f", injected);
     ex_result("gained", "%.8f", cap_volume(&s.rubber) - s.v0);
     ex_result("volume_error", "%.6f", (cap_volume(&s.rubber) - s.v0 - injected) / injected);
+
     /* what the steps' residuals left over, summed: it explains volume_error */
     if (!s.monolithic)
         ex_result("leak", "%.6f", leak / injected);
+
     /* cells from the monolithic surface, the largest of all steps */
     if (compare)
         ex_result("shape_error", "%.4f", shape);

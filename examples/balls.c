@@ -36,8 +36,8 @@ static void draw(ex_args *args, fsi_world *world, int balls, const int *id, cons
         }
     } else {
         ex_camera camera = ex_camera_make(1.0, 1.55, 3.1, 1.0, 0.42, 0.5, 1, 33);
-        const double lo[3] = {0, 0, 0},
-                     hi[3] = {(double)(grid->h * grid->nx), (double)(grid->h * grid->ny),
+        const double lo[3] = {0, 0, 0};
+        const double hi[3] = {(double)(grid->h * grid->nx), (double)(grid->h * grid->ny),
                               (double)(grid->h * grid->nz)};
         ex_clear(&image, ex_rgb(245, 248, 250));
         ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
@@ -46,10 +46,12 @@ static void draw(ex_args *args, fsi_world *world, int balls, const int *id, cons
             ex_draw_surface3(&image, &camera, &surface,
                              ex_map(0, 0.35 + 0.12 * log10(density[i] * 10)));
         }
+
         ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->phi,
                       ex_rgb(80, 160, 220), 0.5);
         ex_box3(&image, &camera, lo, hi, ex_rgb(110, 110, 110));
     }
+
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -66,13 +68,17 @@ int main(int argc, char **argv) {
     static fsi_solid_part part[MOST + 1];
     fsi_coupled *list[MOST + 1];
     fsi_partitioned scheme = {0};
-    fsi_partitioned_desc pd = {0};
-    fsi_world_desc desc = {0};
-    fsi_shape_desc sd = {0};
+
     ex_args args;
-    double density[MOST], depth[MOST], r = 0.13, total = 0, spent = 0;
-    int id[MOST], stable = 1, steps = 0;
+    double density[MOST], depth[MOST];
+    double r = 0.13;
+    double total = 0;
+    double spent = 0;
+    int id[MOST];
+    int stable = 1;
+    int steps = 0;
     char text[256] = "";
+
     ex_begin(&args, argc, argv, "balls", "Balls of several densities dropped into a pool of water.",
              keys, 6, 96, 100);
     pool p;
@@ -82,83 +88,108 @@ int main(int argc, char **argv) {
     int settle = (int)ex_number(&args, "settle");
     int xpm = ex_is(&args, "scheme", "xpm");
     int balls = ex_list(&args, "density", density, MOST);
-    desc.grid.nx = args.size;
-    desc.grid.ny = args.size / 2;
-    desc.grid.nz = p.dim == 3 ? args.size / 2 : 1;
-    desc.grid.h = FSI_R(2.0) / (fsi_real)args.size;
-    desc.grid.rho = 1000;
-    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    desc.grid.liquid = 1;
-    desc.grid.volume_correction = 1;
-    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.max_bodies = balls;
-    desc.couple.boundary = (fsi_boundary_kind)ex_number(&args, "fractions");
-    desc.damping = settle ? 2 : 0;
+
+    fsi_world_desc desc = {
+        .grid.nx = args.size,
+        .grid.ny = args.size / 2,
+        .grid.nz = p.dim == 3 ? args.size / 2 : 1,
+        .grid.h = FSI_R(2.0) / (fsi_real)args.size,
+        .grid.rho = 1000,
+        .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .grid.liquid = 1,
+        .grid.volume_correction = 1,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .max_bodies = balls,
+        .couple.boundary = (fsi_boundary_kind)ex_number(&args, "fractions"),
+        .damping = settle ? 2 : 0,
+    };
+
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
-    sd.kind = FSI_SHAPE_SPHERE;
-    sd.dim = p.dim;
-    sd.radius = (fsi_real)r;
-    sd.resolution = 32;
+
+    fsi_shape_desc sd = {
+        .kind = FSI_SHAPE_SPHERE,
+        .dim = p.dim,
+        .radius = (fsi_real)r,
+        .resolution = 32,
+    };
+
     fsi_shape ball;
     if (fsi_shape_init(&ball, &sd) != FSI_OK)
         return 1;
+
     for (int i = 0; i < balls; i++) {
-        fsi_rigid_desc given = {0};
         double z = p.dim == 3 ? 0.5 + 0.2 * (i % 2 ? 1 : -1) : 0;
-        given.kind = FSI_RIGID_DYNAMIC;
-        given.shape = &ball;
-        given.density = (fsi_real)(1000 * density[i]);
-        given.x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / balls), FSI_R(0.8), (fsi_real)z);
-        given.friction = FSI_R(0.2);
+        fsi_rigid_desc given = {
+            .kind = FSI_RIGID_DYNAMIC,
+            .shape = &ball,
+            .density = (fsi_real)(1000 * density[i]),
+            .x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / balls), FSI_R(0.8), (fsi_real)z),
+            .friction = FSI_R(0.2),
+        };
+
         id[i] = fsi_world_add(&world, &given);
     }
+
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &p);
     fsi_grid_classify(&world.grid);
-    pd.n = pd.m = 6 * MOST + 64;
-    pd.group = 3;
-    pd.tolerance = FSI_R(0.05) * world.grid.h;
-    pd.clock_fn = ex_clock;
+
+    fsi_partitioned_desc pd = {
+        .n = 6 * MOST + 64,
+        .m = 6 * MOST + 64,
+        .group = 3,
+        .tolerance = FSI_R(0.05) * world.grid.h,
+        .clock_fn = ex_clock,
+    };
+
     scene.scheme = &scheme;
     scene.list = list;
     scene.solids.part = part;
     scene.fluid.bpp = 1;
     scene.fluid.tolerance = 1e-6;
+
     if (xpm && fsi_partitioned_init(&scheme, &pd) != FSI_OK)
         return 1;
     double volume0 = world.grid.stats.liquid_volume;
     if (settle)
         printf("damping=2 1/s on bodies and fluid\n");
+
     for (int frame = 0; frame < (settle ? 4 : 1) * args.frames && stable; frame++) {
         for (int i = 0; i < 2 && stable; i++, steps++) {
             double start = ex_now();
             fsi_report report;
             fsi_result rc = xpm ? fsi_world_exchange(&world, &scene, (fsi_real)dt, &report)
                                 : fsi_world_step(&world, (fsi_real)dt, &report);
-            if (rc < 0)
-                stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            if (rc < 0) {
+                stable = 0;
+                fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            }
             spent += ex_now() - start;
             total += report.iterations;
         }
+
         if (args.out && frame < args.frames)
             draw(&args, &world, balls, id, density);
         ex_progress(&args, frame < args.frames ? frame : args.frames - 1);
     }
+
     /* submerged depth over the radius: below the mean level of the water */
     for (int i = 0; i < balls; i++) {
-        double area = 2.0 * (p.dim == 3 ? 1.0 : 1.0), below = 0;
+        double area = 2.0 * (p.dim == 3 ? 1.0 : 1.0);
+        double below = 0;
         for (int k = 0; k < world.door_count; k++)
             below += world.couple.iface.submerged[k];
         double level = (world.grid.stats.liquid_volume + below) / area;
         depth[i] = (level - ((double)world.solids.body[id[i]].x.y - r)) / r;
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.4f", i ? "," : "", depth[i]);
     }
+
     ex_result("depth", "%s", text);
-    if (xpm)
-        ex_result("mean_iterations", "%.3f", total / (steps ? steps : 1)),
-            ex_result("xpm_share", "%.4f", scheme.seconds[2] / spent);
-    else
+    if (xpm) {
+        ex_result("mean_iterations", "%.3f", total / (steps ? steps : 1));
+        ex_result("xpm_share", "%.4f", scheme.seconds[2] / spent);
+    } else
         ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     ex_result("volume_error", "%.6f", (world.grid.stats.liquid_volume - volume0) / volume0);
     fsi_partitioned_scene_free(&scene);

@@ -37,15 +37,20 @@ static const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0,
 int main(int argc, char **argv) {
     ex_args args;
     fsi_sph_desc desc = {0};
-    fsi_tled_desc given = {0};
-    fsi_proxy_desc options = {0};
+
     fsi_proxy_solid solid[2];
     fsi_coupled *door = &solid[1].door;
-    static fsi_real zero[24], one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    static fsi_real zero[24];
+    static fsi_real one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     static const int32_t node[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-    long bad = 0, lost = 0;
-    double hi[3] = {1.6, 0.8, 0.4}, bend = 0, now_bend = 0;
+    long bad = 0;
+    long lost = 0;
+    double hi[3] = {1.6, 0.8, 0.4};
+    double bend = 0;
+    double now_bend = 0;
+
     ex_begin(&args, argc, argv, "beam", "A wave bends an elastic beam.", keys, 7, 12, 50);
+
     /* n x 6 n x 4 n bricks */
     int n = (int)fmax(1, pow(ex_number(&args, "tets") / 6 / 24, 1.0 / 3) + 0.5);
     fsi_mesh mesh;
@@ -53,20 +58,27 @@ int main(int argc, char **argv) {
                      fsi_vec(FSI_R(1.01), FSI_R(0.4), FSI_R(0.3)), n, 6 * n, 4 * n, 1, NULL)
         != FSI_OK)
         return 1;
-    given.nodes = mesh.vertex_count;
-    given.tets = mesh.tet_count;
-    given.x = mesh.x;
-    given.tet = mesh.tet;
-    given.density = (fsi_real)ex_number(&args, "density");
-    given.young = (fsi_real)ex_number(&args, "young");
-    given.poisson = FSI_R(0.3);
-    given.damping = 2;
+
+    fsi_tled_desc given = {
+        .nodes = mesh.vertex_count,
+        .tets = mesh.tet_count,
+        .x = mesh.x,
+        .tet = mesh.tet,
+        .density = (fsi_real)ex_number(&args, "density"),
+        .young = (fsi_real)ex_number(&args, "young"),
+        .poisson = FSI_R(0.3),
+        .damping = 2,
+    };
+
     desc.capacity = (int)ex_number(&args, "particles");
+
     /* coarser where they would not fit */
     double dt;
+
     for (dt = 0.4 / args.size; ceil(0.5 / dt) * ceil(0.5 / dt) * ceil(0.4 / dt) > desc.capacity;
          dt *= 1.02) {
     }
+
     desc.spacing = (fsi_real)dt;
     desc.boundary_capacity = 40 * args.size * args.size + 4000;
     desc.density = 1000;
@@ -75,10 +87,12 @@ int main(int argc, char **argv) {
     desc.artificial = FSI_R(0.1);
     desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
     fsi_sph sph;
+
     fsi_tled beam;
     if (fsi_tled_init(&beam, &given) != FSI_OK || fsi_sph_init(&sph, &desc) != FSI_OK)
         return 1;
     int i;
+
     for (i = 0; i < beam.nodes; i++)
         if (beam.x[3 * i + 1] < FSI_R(0.01))
             fsi_tled_fix(&beam, i, fsi_vec(0, 0, 0));
@@ -96,6 +110,7 @@ int main(int argc, char **argv) {
                      1, 1, 1, 0, NULL)
         != FSI_OK)
         return 1;
+
     /* spray has no pressure and would pass boundary particles: a fixed sheet outside holds it */
     memset(solid, 0, sizeof solid);
     solid[1].advance_fn = stay;
@@ -110,16 +125,22 @@ int main(int argc, char **argv) {
     solid[0].tled = &beam;
     solid[0].restitution = (fsi_real)ex_number(&args, "restitution");
     solid[0].slip = (fsi_real)ex_number(&args, "slip");
-    options.sph = &sph;
-    options.solid = solid;
-    options.count = 2;
+
+    fsi_proxy_desc options = {
+        .sph = &sph,
+        .solid = solid,
+        .count = 2,
+    };
+
     fsi_proxy proxy;
     pour w;
     if (pour_begin(&w, &proxy, &options, 0.02) != FSI_OK)
         return 1;
+
     fsi_bvh tree;
     if (fsi_bvh_init(&tree, beam.triangles, NULL) != FSI_OK)
         return 1;
+
     for (int frame = 0; frame < args.frames && pour_frame(&w); frame++) {
         if (fsi_bvh_build(&tree, &solid[0].door.surface) != FSI_OK)
             return 1;
@@ -130,6 +151,7 @@ int main(int argc, char **argv) {
                 continue;
             bad += fsi_bvh_inside(&tree, x);
         }
+
         for (i = 0, now_bend = 0; i < beam.nodes; i++)
             now_bend = fmax(now_bend, (double)(beam.x[3 * i] - mesh.x[3 * i]));
         bend = fmax(bend, now_bend);
@@ -137,12 +159,15 @@ int main(int argc, char **argv) {
             draw(&args, &sph, &beam, hi);
         ex_progress(&args, frame);
     }
+
     for (i = 0; i < sph.now.count; i++)
         lost += !(sph.x[i] > -0.01 && sph.x[i] < hi[0] + 0.01 && sph.y[i] > -0.01
                   && sph.z[i] > -0.01 && sph.z[i] < hi[2] + 0.01);
     pour_results(&w, bad);
+
     ex_result("tets", "%d", mesh.tet_count);
     ex_result("lost", "%ld", lost); /* outside the tank */
+
     /* largest displacement along the flow, m */
     ex_result("bend", "%.4f", bend);
     ex_result("bend_end", "%.4f", now_bend);

@@ -16,13 +16,16 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_tled *tled) {
     static const char *name[BOARDS] = {"NO SLIP", "FREE SLIP", "ELASTIC", "INELASTIC"};
     ex_image image = ex_image_make(900, 420);
     ex_camera camera = ex_camera_make(1.35, 0.95, 3.6, 1.35, 0.33, 0, 1, 26);
-    double lo[3] = {-0.3, -0.05, -0.6}, hi[3] = {3, 1, 1};
+    double lo[3] = {-0.3, -0.05, -0.6};
+    double hi[3] = {3, 1, 1};
     ex_floor(&image, &camera, lo, hi, 1, -0.05, 0.2);
+
     for (int k = 0; k < BOARDS; k++) {
         fsi_surface surface = fsi_tled_surface(&tled[k]);
         ex_draw_surface3(&image, &camera, &surface, ex_rgb(190, 150, 100));
         ex_text(&image, 95 + 200 * k, 392, 1, ex_rgb(60, 60, 60), name[k]);
     }
+
     water_draw(&image, &camera, sph, lo, hi);
     ex_frame(args, &image);
     ex_image_free(&image);
@@ -32,11 +35,14 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_tled *tled) {
 static fsi_result lean(fsi_mesh *mesh, int n, double x0, double angle) {
     fsi_result result = fsi_mesh_box(mesh, fsi_vec(-FSI_R(0.3), -FSI_R(0.04), -FSI_R(0.25)),
                                      fsi_vec(FSI_R(0.3), 0, FSI_R(0.25)), n, 1, n, 0, NULL);
+
     for (int i = 0; result == FSI_OK && i < mesh->vertex_count; i++) {
-        double x = (double)mesh->x[3 * i], y = (double)mesh->x[3 * i + 1];
+        double x = (double)mesh->x[3 * i];
+        double y = (double)mesh->x[3 * i + 1];
         mesh->x[3 * i] = (fsi_real)(x0 + x * cos(angle) + y * sin(angle));
         mesh->x[3 * i + 1] = (fsi_real)(0.25 - x * sin(angle) + y * cos(angle));
     }
+
     return result;
 }
 
@@ -56,38 +62,49 @@ int main(int argc, char **argv) {
     ex_args args;
     fsi_sph_desc desc = {0};
     fsi_tled board[BOARDS];
-    fsi_tled_desc given = {0};
+
     fsi_mesh mesh[BOARDS];
-    fsi_proxy_desc options = {0};
+
     fsi_proxy_solid solid[BOARDS];
     fsi_bvh tree[BOARDS];
     int first[BOARDS + 1] = {0};
     long bad = 0;
-    double slide[BOARDS] = {0}, high[BOARDS] = {0};
+    double slide[BOARDS] = {0};
+    double high[BOARDS] = {0};
+
     ex_begin(&args, argc, argv, "board", "Four boundary conditions side by side.", keys, 6, 8, 40);
     double angle = ex_number(&args, "angle");
     memset(solid, 0, sizeof solid);
     int n = (int)fmax(3, sqrt(ex_number(&args, "tets") / 6) + 0.5);
     desc.capacity = (int)ex_number(&args, "particles");
+
     /* coarser where they would not fit */
     double dt;
+
     for (dt = 0.24 / args.size;
          BOARDS * ceil(0.24 / dt) * ceil(0.18 / dt) * ceil(0.24 / dt) > desc.capacity; dt *= 1.02) {
     }
+
     desc.spacing = (fsi_real)dt;
     desc.density = 1000;
     desc.sound_speed = 30;
     desc.viscosity = 1;
     desc.artificial = FSI_R(0.05);
     desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
+
     fsi_sph sph;
     if (fsi_sph_init(&sph, &desc) != FSI_OK)
         return 1;
-    given.density = 1000;
-    given.young = FSI_R(2e6);
-    given.poisson = FSI_R(0.3);
-    given.damping = 5;
+
+    fsi_tled_desc given = {
+        .density = 1000,
+        .young = FSI_R(2e6),
+        .poisson = FSI_R(0.3),
+        .damping = 5,
+    };
+
     int k;
+
     for (k = 0; k < BOARDS; k++) {
         double x0 = 0.9 * k;
         if (lean(&mesh[k], n, x0, angle) != FSI_OK)
@@ -98,6 +115,7 @@ int main(int argc, char **argv) {
         given.tet = mesh[k].tet;
         if (fsi_tled_init(&board[k], &given) != FSI_OK)
             return 1;
+
         /* both ends held */
         for (int i = 0; i < given.nodes; i++)
             if (fabs((double)mesh[k].x[3 * i] - x0) > 0.24)
@@ -112,17 +130,24 @@ int main(int argc, char **argv) {
         solid[k].slip = k == 0 ? 0 : (fsi_real)ex_number(&args, "slip");
         solid[k].restitution = k == 2 ? (fsi_real)ex_number(&args, "restitution") : 0;
     }
+
     solid[3].slip = FSI_R(0.9);
-    options.sph = &sph;
-    options.solid = solid;
-    options.count = BOARDS;
+
+    fsi_proxy_desc options = {
+        .sph = &sph,
+        .solid = solid,
+        .count = BOARDS,
+    };
+
     fsi_proxy proxy;
     pour w;
     if (pour_begin(&w, &proxy, &options, 0.01) != FSI_OK)
         return 1;
+
     for (k = 0; k < BOARDS; k++)
         if (fsi_bvh_init(&tree[k], board[k].triangles, NULL) != FSI_OK)
             return 1;
+
     for (int frame = 0; frame < args.frames && pour_frame(&w); frame++) {
         memset(slide, 0, sizeof slide);
         memset(high, 0, sizeof high);
@@ -141,22 +166,28 @@ int main(int argc, char **argv) {
                 continue;
             bad += fsi_bvh_inside(&tree[s], x);
         }
+
         if (args.out)
             draw(&args, &sph, board);
         ex_progress(&args, frame);
     }
+
     pour_results(&w, bad);
+
     /* mean way down the slope, m */
     for (k = 0; k < BOARDS; k++)
         ex_result(slide_name[k], "%.4f", slide[k]);
+
     for (k = 0; k < BOARDS; k++)
         ex_result(high_name[k], "%.4f", high[k]); /* mean height, m */
     fsi_proxy_free(&proxy);
     fsi_sph_free(&sph);
+
     for (k = 0; k < BOARDS; k++) {
         fsi_bvh_free(&tree[k]);
         fsi_tled_free(&board[k]);
         fsi_mesh_free(&mesh[k]);
     }
+
     return ex_end(&args, w.steps, w.stable);
 }

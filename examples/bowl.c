@@ -6,7 +6,8 @@
 #include "vessel.h"
 
 static void bend(double r, double top, double *wide, double *y) {
-    double angle = 1.25 * r, size = 0.4 + 0.035 * (1 - top);
+    double angle = 1.25 * r;
+    double size = 0.4 + 0.035 * (1 - top);
     *wide = r > 0 ? size * sin(angle) / r : 0;
     *y = 0.45 - size * cos(angle);
 }
@@ -17,6 +18,7 @@ static int held(const fsi_real *x) {
 
 static double rim(const fsi_tled *tled) { /* m */
     double most = 0;
+
     for (int i = 0; i < tled->nodes; i++)
         most = fmax(most, hypot((double)tled->x[3 * i], (double)tled->x[3 * i + 2]));
     return most;

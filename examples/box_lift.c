@@ -47,11 +47,14 @@ static void corners(block *b, int dim) {
 }
 
 static void place(scene *s, int bodies, double density) {
-    int per = bodies == 1 ? 1 : bodies <= 12 ? 3 : 5, rows = (bodies + per - 1) / per;
+    int per = bodies == 1 ? 1 : bodies <= 12 ? 3 : 5;
+    int rows = (bodies + per - 1) / per;
     s->count = bodies;
+
     for (int k = 0; k < bodies; k++) {
         block *b = s->block + k;
-        double mix[3] = {0.1, 1, 10}, angle = bodies == 1 ? 0.1 : 0.1 + 0.37 * k;
+        double mix[3] = {0.1, 1, 10};
+        double angle = bodies == 1 ? 0.1 : 0.1 + 0.37 * k;
         b->half = (fsi_real)(bodies == 1 ? 0.15 : bodies <= 12 ? 0.08 : 0.045);
         b->density = bodies == 1 ? density : density * mix[k % 3];
         double volume = pow(2 * (double)b->half, s->dim);
@@ -81,6 +84,7 @@ static void place(scene *s, int bodies, double density) {
 static fsi_result begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     fsi_result result = FSI_OK;
+
     for (int k = 0; k < s->count && result >= 0; k++) {
         block *b = s->block + k;
         b->surface.x = b->x;
@@ -92,14 +96,16 @@ static fsi_result begin(void *user, fsi_real dt) {
         b->before = b->body.velocity.y;
         result = fsi_body_couple(&b->body, &b->surface, s->door + k);
     }
+
     return result;
 }
 
 /* Round bumpers: two blocks that come near share their velocity along the line between them. */
 static void bump(block *a, block *b) {
     fsi_vec3 d = fsi_vec_sub(b->body.centre, a->body.centre);
-    fsi_real l = fsi_vec_length(d), gap = FSI_R(1.25) * (a->half + b->half) - l,
-             share = a->body.mass / (a->body.mass + b->body.mass);
+    fsi_real l = fsi_vec_length(d);
+    fsi_real gap = FSI_R(1.25) * (a->half + b->half) - l;
+    fsi_real share = a->body.mass / (a->body.mass + b->body.mass);
     if (!(gap > 0) || !(l > 0))
         return;
     d = fsi_vec_scale(d, 1 / l);
@@ -116,9 +122,11 @@ static void bump(block *a, block *b) {
  * stop at the box. */
 static fsi_result move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
+
     for (int k = 0; k < s->count; k++) {
         block *b = s->block + k;
-        fsi_vec3 *x = &b->body.centre, *v = &b->body.velocity;
+        fsi_vec3 *x = &b->body.centre;
+        fsi_vec3 *v = &b->body.velocity;
         fsi_real r = b->half * FSI_R(1.5);
         fsi_body_take(&b->body);
         b->solved = *v;
@@ -130,35 +138,42 @@ static fsi_result move(void *user, fsi_real dt) {
             if (v->x < 0)
                 v->x = 0;
         }
+
         if (x->x > 1 - r) {
             x->x = 1 - r;
             if (v->x > 0)
                 v->x = 0;
         }
+
         if (x->y < r) {
             x->y = r;
             if (v->y < 0)
                 v->y = 0;
         }
+
         if (x->y > 2 - r) {
             x->y = 2 - r;
             if (v->y > 0)
                 v->y = 0;
         }
+
         if (s->dim == 3 && x->z < r) {
             x->z = r;
             if (v->z < 0)
                 v->z = 0;
         }
+
         if (s->dim == 3 && x->z > 1 - r) {
             x->z = 1 - r;
             if (v->z > 0)
                 v->z = 0;
         }
     }
+
     for (int k = 0; k < s->count; k++)
         for (int l = 0; l < k; l++)
             bump(s->block + k, s->block + l);
+
     for (int k = 0; k < s->count; k++)
         corners(s->block + k, s->dim);
     return FSI_OK;
@@ -172,6 +187,7 @@ static fsi_result rough(fsi_couple *fluid, scene *s, const scene *at, int prescr
     uint64_t seed = s->seed;
     memcpy(s->block, at->block, sizeof s->block);
     s->prescribed = prescribed;
+
     for (int k = 0; k < s->count; k++)
         s->block[k].body.velocity = s->block[k].body.spin = fsi_vec(0, 0, 0);
     fsi_result result = begin(s, dt);
@@ -179,13 +195,16 @@ static fsi_result rough(fsi_couple *fluid, scene *s, const scene *at, int prescr
         result = fsi_couple_detect(fluid, s->list, s->count);
     if (result < 0)
         return result;
+
     for (int a = 0; a < s->dim; a++)
         fsi_fill(grid->faces[a], 0, grid->u[a]);
+
     for (size_t f = 0; f < grid->faces[1]; f++)
         grid->u[1][f] =
             (fsi_real)((double)((seed = seed * 6364136223846793005u + 1442695040888963407u) >> 40)
                            / 16777216.0
                        - 0.5);
+
     for (int a = 0; a < s->dim; a++)
         if (grid->u_plus[a])
             memcpy(grid->u_plus[a], grid->u[a], grid->faces[a] * sizeof *grid->u[a]);
@@ -198,22 +217,26 @@ static void draw(ex_args *args, scene *s) {
     ex_image image = ex_image_make(s->dim == 3 ? 420 : 380, 620);
     if (s->dim == 3) {
         ex_camera camera = ex_camera_make(3.4, 2.2, 4.2, 0.5, 0.95, 0.5, 1, 30);
-        double lo[3] = {0, 0, 0}, hi[3] = {1, 2, 1};
+        double lo[3] = {0, 0, 0};
+        double hi[3] = {1, 2, 1};
         for (int k = 0; k < s->count; k++)
             ex_draw_surface3(&image, &camera, &s->block[k].surface, ex_map(0, 0.3 + 0.2 * (k % 3)));
         ex_box3(&image, &camera, lo, hi, ex_rgb(60, 60, 80));
     } else {
         ex_view view = ex_view_make(0, 0, 1, 2, 15, 30, 280, 560);
         for (size_t c = 0; c < s->grid.cells; c++) {
-            int i = (int)(c % (size_t)s->grid.nx), j = (int)(c / (size_t)s->grid.nx);
+            int i = (int)(c % (size_t)s->grid.nx);
+            int j = (int)(c / (size_t)s->grid.nx);
             fsi_vec3 u = fsi_grid_velocity_at(&s->grid, fsi_grid_cell_centre(&s->grid, i, j, 0));
             s->grid.scratch[0][c] = fsi_vec_length(u);
         }
+
         ex_draw_field(&image, &view, s->grid.nx, s->grid.ny, s->grid.scratch[0], 0, 0.5, 0);
         for (int k = 0; k < s->count; k++)
             ex_draw_surface(&image, &view, &s->block[k].surface, ex_rgb(230, 230, 235));
         ex_colorbar(&image, &view, 0, 0, 0.5, "SPEED M/S");
     }
+
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -234,19 +257,27 @@ int main(int argc, char **argv) {
          "what iterations_fluid counts: same step with the blocks' motion prescribed, or held "
          "blocks in random flow (iterations_random: free ones)",
          "same", 0, 0, "same,held"}};
+
     /* as it was before the step; the same blocks with prescribed motion, in a fluid of their own */
     static scene s, before, alone;
     static const char *names[9] = {"none",   "ic",      "schur0",   "schur1",  "schur2",
                                    "schur3", "neumann", "woodbury", "deflated"};
-    fsi_grid_desc desc = {0};
-    fsi_couple_desc cd = {0};
-    fsi_couple couple = {0}, fluid = {0};
-    fsi_scene sc = {0}, same = {0};
+
+    fsi_couple couple = {0};
+    fsi_couple fluid = {0};
+
     ex_args args;
-    int stable = 1, which = 8;
-    double total = 0, total_fluid = 0, total_random = 0, acceleration = 0, momentum = 0;
+    int stable = 1;
+    int which = 8;
+    double total = 0;
+    double total_fluid = 0;
+    double total_random = 0;
+    double acceleration = 0;
+    double momentum = 0;
+
     ex_begin(&args, argc, argv, "box_lift",
              "Blocks rise in a fluid; every solver of the coupled system.", keys, 10, 256, 100);
+
     for (int k = 0; k < 9; k++)
         if (ex_is(&args, "precond", names[k]))
             which = k;
@@ -256,25 +287,34 @@ int main(int argc, char **argv) {
     fsi_real dt = (fsi_real)ex_number(&args, "dt");
     int strict = ex_is(&args, "alone", "held");
     int n = args.size / 2 > 4 ? args.size / 2 : 4;
-    desc.nx = n;
-    desc.ny = 2 * n;
-    desc.nz = s.dim == 3 ? n : 1;
-    desc.h = 1 / (fsi_real)n;
-    desc.rho = 1;
-    desc.shells = 1;
-    desc.max_iterations = 20000;
+
+    fsi_grid_desc desc = {
+        .nx = n,
+        .ny = 2 * n,
+        .nz = s.dim == 3 ? n : 1,
+        .h = 1 / (fsi_real)n,
+        .rho = 1,
+        .shells = 1,
+        .max_iterations = 20000,
+    };
+
     if (!s.open)
         desc.gravity.y = -s.g;
+
     for (int k = 0; k < 6; k++)
         desc.side[k].kind = s.open ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
-    cd.solver = which < 2    ? FSI_COUPLE_FULL
-                : which < 6  ? FSI_COUPLE_SCHUR
-                : which == 6 ? FSI_COUPLE_NEUMANN
-                : which == 7 ? FSI_COUPLE_WOODBURY
-                             : FSI_COUPLE_DEFLATED;
-    cd.precondition = which == 0 ? FSI_PRECONDITION_NONE : FSI_PRECONDITION_IC;
-    cd.terms = which - 2;
-    cd.max_iterations = (int)ex_number(&args, "budget");
+
+    fsi_couple_desc cd = {
+        .solver = which < 2    ? FSI_COUPLE_FULL
+                  : which < 6  ? FSI_COUPLE_SCHUR
+                  : which == 6 ? FSI_COUPLE_NEUMANN
+                  : which == 7 ? FSI_COUPLE_WOODBURY
+                               : FSI_COUPLE_DEFLATED,
+        .precondition = which == 0 ? FSI_PRECONDITION_NONE : FSI_PRECONDITION_IC,
+        .terms = which - 2,
+        .max_iterations = (int)ex_number(&args, "budget"),
+    };
+
     if (ex_is(&args, "boundary", "fraction"))
         cd.boundary = FSI_BOUNDARY_CUT;
     place(&s, (int)ex_number(&args, "bodies"), ex_number(&args, "density"));
@@ -282,28 +322,39 @@ int main(int argc, char **argv) {
         fprintf(stderr, "box_lift: precond none and ic need boundary=voxel\n");
         return 2;
     }
+
     if (which < 2 || which > 5)
         cd.terms = 0;
+
     if (fsi_grid_init(&s.grid, &desc) != FSI_OK || fsi_couple_init(&couple, &s.grid, &cd) != FSI_OK)
         return ex_end(&args, 0, 0);
     alone.dim = s.dim;
     place(&alone, s.count, 1);
     alone.prescribed = 1;
     alone.seed = 1;
+
     if (fsi_grid_init(&alone.grid, &desc) != FSI_OK
         || fsi_couple_init(&fluid, &alone.grid, NULL) != FSI_OK)
         return ex_end(&args, 0, 0);
-    same.solid = alone.list;
-    same.count = s.count;
-    same.begin_fn = begin;
-    same.user = &alone;
-    sc.solid = s.list;
-    sc.count = s.count;
-    sc.begin_fn = begin;
-    sc.move_fn = move;
-    sc.user = &s;
+
+    fsi_scene same = {
+        .solid = alone.list,
+        .count = s.count,
+        .begin_fn = begin,
+        .user = &alone,
+    };
+
+    fsi_scene sc = {
+        .solid = s.list,
+        .count = s.count,
+        .begin_fn = begin,
+        .move_fn = move,
+        .user = &s,
+    };
+
     double y0 = (double)s.block[0].body.centre.y;
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         memcpy(before.block, s.block, sizeof s.block); /* where the blocks are now */
         memcpy(alone.block, s.block, sizeof s.block);
@@ -315,6 +366,7 @@ int main(int argc, char **argv) {
             alone.block[k].body.velocity = s.block[k].solved;
             alone.block[k].body.spin = s.block[k].body.spin;
         }
+
         if ((strict ? rough(&fluid, &alone, &before, 1, dt, &report)
                     : fsi_couple_step(&fluid, &same, dt, &report))
             < 0)
@@ -326,8 +378,8 @@ int main(int argc, char **argv) {
         if (frame == 0)
             acceleration = (double)s.block[0].solved.y / (double)dt;
         for (int k = 0; k < s.count; k++) {
-            double speed = (double)fsi_vec_length(s.block[k].body.velocity),
-                   j = (double)s.block[k].body.impulse.y;
+            double speed = (double)fsi_vec_length(s.block[k].body.velocity);
+            double j = (double)s.block[k].body.impulse.y;
             double gained =
                 (double)s.block[k].body.mass * (double)(s.block[k].solved.y - s.block[k].before);
             if (!(speed < 100))
@@ -335,10 +387,12 @@ int main(int argc, char **argv) {
             if (fabs(gained - j) > momentum * fabs(j) && fabs(j) > 0)
                 momentum = fabs(gained - j) / fabs(j);
         }
+
         if (args.out)
             draw(&args, &s);
         ex_progress(&args, frame);
     }
+
     ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));
     ex_result("iterations_fluid", "%.2f", total_fluid / (frame > 0 ? frame : 1));
     if (strict)

@@ -9,9 +9,9 @@ static const double R = 0.15, X0 = 0.5, Y0 = 0.3, LEVEL = 1.1;
 
 static fsi_real water(fsi_vec3 x, void *user) { /* a pool with a round hole */
     int dim = *(int *)user;
-    double z = dim == 3 ? (double)x.z - 0.5 : 0,
-           hole = R - sqrt(pow((double)x.x - X0, 2) + pow((double)x.y - Y0, 2) + z * z),
-           top = (double)x.y - LEVEL;
+    double z = dim == 3 ? (double)x.z - 0.5 : 0;
+    double hole = R - sqrt(pow((double)x.x - X0, 2) + pow((double)x.y - Y0, 2) + z * z);
+    double top = (double)x.y - LEVEL;
     return (fsi_real)(hole > top ? hole : top);
 }
 
@@ -20,16 +20,27 @@ int main(int argc, char **argv) {
         {"dim", "", "2 or 3", "2", 2, 3, NULL},
         {"bubbles", "", "1: closed air keeps its volume", "1", 0, 1, NULL},
         {"dt", "s", "time step", "0.004", 1e-5, 0.05, NULL}};
-    fsi_world_desc desc = {0};
+
     ex_args args;
-    int stable = 1, alive = 1, pieces = 1;
-    double total = 0, v0 = 0, worst = 0, liquid = 0, rise = 0;
+    int stable = 1;
+    int alive = 1;
+    int pieces = 1;
+    double total = 0;
+    double v0 = 0;
+    double worst = 0;
+    double liquid = 0;
+    double rise = 0;
+
     ex_begin(&args, argc, argv, "bubble", "An air bubble rises in water.", keys, 3, 72, 320);
     int dim = (int)ex_number(&args, "dim");
     double dt = ex_number(&args, "dt");
-    desc.grid.ny = args.size;
-    desc.grid.nx = args.size * 2 / 3;
-    desc.grid.nz = dim == 3 ? args.size * 2 / 3 : 1;
+
+    fsi_world_desc desc = {
+        .grid.ny = args.size,
+        .grid.nx = args.size * 2 / 3,
+        .grid.nz = dim == 3 ? args.size * 2 / 3 : 1,
+    };
+
     desc.grid.h = FSI_R(1.5) / (fsi_real)desc.grid.ny;
     desc.grid.rho = 1000;
     desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
@@ -37,14 +48,19 @@ int main(int argc, char **argv) {
     desc.grid.volume_correction = 1;
     desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.couple.bubbles = (int)ex_number(&args, "bubbles");
+
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &dim);
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
-        double volume = 0, target = 0, y = 0, cells = 0;
+        double volume = 0;
+        double target = 0;
+        double y = 0;
+        double cells = 0;
         stable = fsi_world_step(&world, (fsi_real)dt, &report) >= 0;
         total += report.iterations;
         fsi_grid_classify(&world.grid);
@@ -52,20 +68,24 @@ int main(int argc, char **argv) {
             if (!world.grid.regions[i].open)
                 volume += world.grid.regions[i].volume;
         for (size_t c = 0; c < world.grid.cells; c++)
-            if (world.grid.region[c] >= 0 && !world.grid.regions[world.grid.region[c]].open)
+            if (world.grid.region[c] >= 0 && !world.grid.regions[world.grid.region[c]].open) {
                 y += ((double)(c / (size_t)world.grid.nx % (size_t)world.grid.ny) + 0.5)
-                     * (double)world.grid.h,
-                    cells += 1;
+                     * (double)world.grid.h;
+                cells += 1;
+            }
         for (int i = 0; i < world.couple.bubbles; i++)
             target += world.couple.bubble[i].target;
         if (frame == 0)
             v0 = volume;
+
         /* a piece has reached the surface, or all is gone */
         if (cells == 0 || (world.couple.bubbles && fabs(target - v0) > 0.001 * v0))
             alive = 0;
-        if (alive)
-            rise = y / cells - Y0,
+        if (alive) {
+            rise = y / cells - Y0;
             pieces = world.couple.bubbles > pieces ? world.couple.bubbles : pieces;
+        }
+
         if (alive
             && fabs(world.grid.stats.liquid_volume / world.grid.levelset.state->target - 1)
                    > fabs(liquid))
@@ -91,9 +111,12 @@ int main(int argc, char **argv) {
             ex_frame(&args, &image);
             ex_image_free(&image);
         }
+
         ex_progress(&args, frame);
     }
+
     ex_result("volume_error", "%.6f", worst);
+
     /* in diameters, while all of it was closed */
     ex_result("rise", "%.4f", rise / (2 * R));
     ex_result("pieces", "%d", pieces);

@@ -23,46 +23,63 @@ static const double blob[7][7] = {
  * lie in the plane. */
 static double bunny(double x, double y, double z, int dim) {
     double sum = 0;
+
     for (int i = 0; i < 7; i++) {
         const double *b = blob[i];
-        double dx = x - b[0], dy = y - b[1], p = (cos(b[6]) * dx + sin(b[6]) * dy) / b[3],
-               q = (cos(b[6]) * dy - sin(b[6]) * dx) / b[4];
-        double r = (dim == 3 ? fabs(z) - b[2] : 0) / b[5], s = sqrt(p * p + q * q + r * r),
-               thin = fmin(b[3], fmin(b[4], b[5]));
+        double dx = x - b[0];
+        double dy = y - b[1];
+        double p = (cos(b[6]) * dx + sin(b[6]) * dy) / b[3];
+        double q = (cos(b[6]) * dy - sin(b[6]) * dx) / b[4];
+        double r = (dim == 3 ? fabs(z) - b[2] : 0) / b[5];
+        double s = sqrt(p * p + q * q + r * r);
+        double thin = fmin(b[3], fmin(b[4], b[5]));
         sum += exp(-24 * (s - 1) * thin);
     }
+
     return -log(sum + 1e-300) / 24;
 }
 
 static fsi_result bunny_shape(fsi_shape *shape, int dim, double size) {
     static fsi_real value[N * N * N];
-    fsi_iso_desc desc = {0};
+
     fsi_iso_mesh mesh = {0};
-    fsi_surface surface = {0};
-    fsi_shape_desc sd = {0};
+
     double h = 2.7 / (N - 1);
+
     for (int k = 0; k < (dim == 3 ? N : 1); k++)
         for (int j = 0; j < N; j++)
             for (int i = 0; i < N; i++)
                 value[i + N * (j + N * k)] = (fsi_real)(size / 2
                                                         * bunny(-1.3 + h * i, -.9 + h * j,
                                                                 dim == 3 ? -1.35 + h * k : 0, dim));
-    desc.nx = desc.ny = N;
-    desc.nz = dim == 3 ? N : 1;
-    desc.h = (fsi_real)(size / 2 * h);
-    desc.value = value;
+
+    fsi_iso_desc desc = {
+        .nx = N,
+        .ny = N,
+        .nz = dim == 3 ? N : 1,
+        .h = (fsi_real)(size / 2 * h),
+        .value = value,
+    };
+
     fsi_result result;
     if ((result = fsi_iso_build(&desc, &mesh)) != FSI_OK)
         return result;
-    surface.dim = dim;
-    surface.vertex_count = mesh.vertex_count;
-    surface.element_count = mesh.element_count;
-    surface.closed = 1;
-    surface.x = mesh.x;
-    surface.index = mesh.index;
-    sd.kind = FSI_SHAPE_MESH;
-    sd.dim = dim;
-    sd.surface = &surface;
+
+    fsi_surface surface = {
+        .dim = dim,
+        .vertex_count = mesh.vertex_count,
+        .element_count = mesh.element_count,
+        .closed = 1,
+        .x = mesh.x,
+        .index = mesh.index,
+    };
+
+    fsi_shape_desc sd = {
+        .kind = FSI_SHAPE_MESH,
+        .dim = dim,
+        .surface = &surface,
+    };
+
     /* mass, centre and inertia come from the mesh; contact from its distance field */
     result = fsi_shape_init(shape, &sd);
     fsi_iso_free(&mesh);
@@ -85,7 +102,8 @@ static void draw(ex_args *args, fsi_world *world) {
                             ex_map(0, 0.45 + 0.5 * i / world->door_count));
     } else {
         ex_camera camera = ex_camera_make(1.5, 1.6, 3.0, 0.5, 0.38, 0.5, 1, 30);
-        const double lo[3] = {0, 0, 0}, hi[3] = {1, 1, 1};
+        const double lo[3] = {0, 0, 0};
+        const double hi[3] = {1, 1, 1};
         ex_clear(&image, ex_rgb(245, 248, 250));
         ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
         for (int i = 0; i < world->door_count; i++)
@@ -95,6 +113,7 @@ static void draw(ex_args *args, fsi_world *world) {
                       ex_rgb(80, 160, 220), 0.5);
         ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
     }
+
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -105,65 +124,84 @@ int main(int argc, char **argv) {
                                   {"density", "", "over the water's", "0.3", 1e-3, 1e3, NULL},
                                   {"pour", "s", "when water is poured in", "0.6", 0, 1e3, NULL},
                                   {"dt", "s", "time step", "0.01", 1e-4, 0.1, NULL}};
-    fsi_world_desc desc = {0};
-    fsi_grid_source tap = {0};
+
     fsi_real level = FSI_R(0.4);
     ex_args args;
     int stable = 1;
-    double total = 0, touch = 0, deep = 0;
+    double total = 0;
+    double touch = 0;
+    double deep = 0;
+
     ex_begin(&args, argc, argv, "bunnies",
              "Light bunnies fall into a pool; then water is poured on them.", keys, 5, 36, 120);
     int dim = (int)ex_number(&args, "dim");
     int bodies = (int)ex_number(&args, "bodies");
-    desc.grid.nx = desc.grid.ny = args.size;
-    desc.grid.nz = dim == 3 ? args.size : 1;
-    desc.grid.h = 1 / (fsi_real)args.size;
-    desc.grid.rho = 1000;
-    desc.grid.gravity.y = FSI_R(-9.81);
-    desc.grid.liquid = 1;
-    desc.grid.volume_correction = 1;
-    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.max_bodies = bodies;
+
+    fsi_world_desc desc = {
+        .grid.nx = args.size,
+        .grid.ny = args.size,
+        .grid.nz = dim == 3 ? args.size : 1,
+        .grid.h = 1 / (fsi_real)args.size,
+        .grid.rho = 1000,
+        .grid.gravity.y = FSI_R(-9.81),
+        .grid.liquid = 1,
+        .grid.volume_correction = 1,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .max_bodies = bodies,
+    };
+
     fsi_world world;
+
     fsi_shape shape;
     if (fsi_world_init(&world, &desc) != FSI_OK
         || bunny_shape(&shape, dim, dim == 3 ? 0.26 : 0.2) != FSI_OK)
         return 1;
+
     /* layers of 2 x 2 (2D: 3), each turned its own way */
     for (int i = 0; i < bodies; i++) {
-        fsi_rigid_desc given = {0};
         int row = dim == 3 ? i / 4 : i / 3;
-        given.kind = FSI_RIGID_DYNAMIC;
-        given.shape = &shape;
-        given.density = (fsi_real)(1000 * ex_number(&args, "density"));
-        given.friction = FSI_R(0.3);
-        given.restitution = FSI_R(0.2);
-        given.x = dim == 3
-                      ? fsi_vec((fsi_real)(0.3 + 0.4 * (i % 2) + 0.03 * (row % 2)),
-                                (fsi_real)(0.6 + 0.3 * row), (fsi_real)(0.3 + 0.4 * (i / 2 % 2)))
-                      : fsi_vec((fsi_real)(0.2 + 0.3 * (i % 3)), (fsi_real)(0.55 + 0.25 * row), 0);
-        given.q = fsi_quat_from_rotation(
-            fsi_vec(0, dim == 3 ? (fsi_real)(1.3 * i) : 0, (fsi_real)(0.35 * (i % 5 - 2))));
-        given.v.y = -1;
+        fsi_rigid_desc given = {
+            .kind = FSI_RIGID_DYNAMIC,
+            .shape = &shape,
+            .density = (fsi_real)(1000 * ex_number(&args, "density")),
+            .friction = FSI_R(0.3),
+            .restitution = FSI_R(0.2),
+            .x = dim == 3
+                     ? fsi_vec((fsi_real)(0.3 + 0.4 * (i % 2) + 0.03 * (row % 2)),
+                               (fsi_real)(0.6 + 0.3 * row), (fsi_real)(0.3 + 0.4 * (i / 2 % 2)))
+                     : fsi_vec((fsi_real)(0.2 + 0.3 * (i % 3)), (fsi_real)(0.55 + 0.25 * row), 0),
+            .q = fsi_quat_from_rotation(
+                fsi_vec(0, dim == 3 ? (fsi_real)(1.3 * i) : 0, (fsi_real)(0.35 * (i % 5 - 2)))),
+            .v.y = -1,
+        };
+
         if (fsi_world_add(&world, &given) < 0)
             return 1;
     }
-    tap.lo = fsi_vec(FSI_R(0.05), FSI_R(0.78), FSI_R(0.4));
-    tap.hi = fsi_vec(FSI_R(0.15), FSI_R(0.9), FSI_R(0.6));
-    tap.velocity = fsi_vec(FSI_R(1.5), -1, 0);
-    tap.set = FSI_SOURCE_LIQUID | FSI_SOURCE_VELOCITY;
-    tap.start = ex_number(&args, "pour");
-    tap.stop = 1e9;
+
+    fsi_grid_source tap = {
+        .lo = fsi_vec(FSI_R(0.05), FSI_R(0.78), FSI_R(0.4)),
+        .hi = fsi_vec(FSI_R(0.15), FSI_R(0.9), FSI_R(0.6)),
+        .velocity = fsi_vec(FSI_R(1.5), -1, 0),
+        .set = FSI_SOURCE_LIQUID | FSI_SOURCE_VELOCITY,
+        .start = ex_number(&args, "pour"),
+        .stop = 1e9,
+    };
+
     fsi_grid_add_source(&world.grid, &tap);
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&world.grid);
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report = {0};
         fsi_solids_report sr = {0};
         fsi_result result = fsi_world_step(&world, (fsi_real)ex_number(&args, "dt"), &report);
-        if (result < 0)
-            stable = 0, fprintf(stderr, "step %d: %s\n", frame, fsi_result_text(result));
+        if (result < 0) {
+            stable = 0;
+            fprintf(stderr, "step %d: %s\n", frame, fsi_result_text(result));
+        }
+
         fsi_solids_measure(&world.solids, &sr);
         total += report.iterations;
         touch += sr.contacts;
@@ -172,6 +210,7 @@ int main(int argc, char **argv) {
             draw(&args, &world);
         ex_progress(&args, frame);
     }
+
     ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));
     ex_result("contacts", "%.2f", touch / (frame > 0 ? frame : 1));
     ex_result("penetration", "%.5f", deep);

@@ -31,7 +31,8 @@ static int keep(fsi_vec3 c, void *user) { /* squares outside the hole */
 static void draw(ex_args *args, const fsi_soft *soft) {
     ex_image image = ex_image_make(640, 480);
     ex_camera camera = ex_camera_make(1.1, 1.15, 1.7, 0, 0.28, 0, 1, 36);
-    double lo[3] = {-1.2, 0, -1.2}, hi[3] = {1.2, 0, 1.2};
+    double lo[3] = {-1.2, 0, -1.2};
+    double hi[3] = {1.2, 0, 1.2};
     fsi_surface surface = fsi_soft_surface(soft);
     ex_floor(&image, &camera, lo, hi, 1, -0.004, 0.2);
     fsi_mesh sphere;
@@ -44,6 +45,7 @@ static void draw(ex_args *args, const fsi_soft *soft) {
         ex_draw_surface3(&image, &camera, &outline, ex_rgb(230, 170, 60));
         fsi_mesh_free(&sphere);
     }
+
     ex_draw_surface3(&image, &camera, &surface, ex_rgb(70, 110, 200));
     ex_frame(args, &image);
     ex_image_free(&image);
@@ -62,9 +64,12 @@ int main(int argc, char **argv) {
         {"solver", "", "of the linear systems", "cg", 0, 0, "cg,cholesky"}};
     ex_args args;
     fsi_obstacle obstacle[2];
-    double depth = 0, kinetic = 0;
-    int hits = 0, stable = 1;
+    double depth = 0;
+    double kinetic = 0;
+    int hits = 0;
+    int stable = 1;
     long steps = 0;
+
     ex_begin(&args, argc, argv, "cloth_drape", "A cloth drapes over a ball.", keys, 9, 32, 80);
     double hole = ex_number(&args, "hole");
     double dt = ex_number(&args, "dt");
@@ -95,9 +100,11 @@ int main(int argc, char **argv) {
     desc.friction = obstacle[0].friction;
     desc.self_collision = (int)ex_number(&args, "self");
     desc.use_cg = ex_is(&args, "solver", "cg");
+
     fsi_soft soft;
     if (fsi_soft_init(&soft, &desc) != FSI_OK)
         return 1;
+
     for (int frame = 0; frame < args.frames && stable; frame++) {
         int sub = (int)ceil(0.02 / dt);
         for (int i = 0; i < sub && stable; i++, steps++) {
@@ -105,15 +112,20 @@ int main(int argc, char **argv) {
                      && fsi_soft_contact(&soft, obstacle, 2, (fsi_real)(0.02 / sub), &hits) >= 0
                      && fsi_soft_move(&soft, (fsi_real)(0.02 / sub)) >= 0;
         }
+
         ex_progress(&args, frame);
         if (args.out)
             draw(&args, &soft);
     }
+
     for (int i = 0; i < soft.desc.vertex_count; i++) {
-        fsi_vec3 n, v, x = fsi_vec_load(soft.x + 3 * i);
+        fsi_vec3 n, v;
+        fsi_vec3 x = fsi_vec_load(soft.x + 3 * i);
         depth = fmax(depth, -fmin((double)ball(x, &n, &v, NULL), (double)ground(x, &n, &v, NULL)));
     }
+
     fsi_soft_energy(&soft, NULL, &kinetic);
+
     ex_result("contacts", "%d", hits);
     ex_result("penetration", "%.6f", depth);
     ex_result("kinetic", "%.6f", kinetic);

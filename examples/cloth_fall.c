@@ -16,7 +16,8 @@ enum {
 
 /* ground and side walls */
 static fsi_real room(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {
-    double side = fmin((double)x.x, 1 - (double)x.x) - 0.02, up = (double)x.y - 0.05;
+    double side = fmin((double)x.x, 1 - (double)x.x) - 0.02;
+    double up = (double)x.y - 0.05;
     (void)user;
     *normal = up < side ? fsi_vec(0, 1, 0) : fsi_vec(x.x < FSI_R(0.5) ? 1 : -1, 0, 0);
     *velocity = fsi_vec(0, 0, 0);
@@ -25,35 +26,42 @@ static fsi_real room(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *use
 
 static int make(sheet *s, const fsi_mesh *mesh, int size, double coefficient, double density,
                 double bend) {
-    fsi_grid_desc desc = {0};
-    fsi_soft_desc given = {0};
-    desc.nx = size * 2 / 3;
-    desc.ny = size;
-    desc.nz = 1;
-    desc.h = FSI_R(1.5) / (fsi_real)size;
-    desc.rho = 1;
-    desc.shells = 1;
-    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    given.dim = 2;
-    given.area_density = (fsi_real)density;
-    given.stretch = 20;
-    given.bend = (fsi_real)bend;
-    given.damping_stiffness = FSI_R(0.01);
-    given.gravity.y = FSI_R(-9.81);
+    fsi_grid_desc desc = {
+        .nx = size * 2 / 3,
+        .ny = size,
+        .nz = 1,
+        .h = FSI_R(1.5) / (fsi_real)size,
+        .rho = 1,
+        .shells = 1,
+        .side[FSI_TOP].kind = FSI_SIDE_OPEN,
+    };
+
+    fsi_soft_desc given = {
+        .dim = 2,
+        .area_density = (fsi_real)density,
+        .stretch = 20,
+        .bend = (fsi_real)bend,
+        .damping_stiffness = FSI_R(0.01),
+        .gravity.y = FSI_R(-9.81),
+    };
+
     int ok = sheet_make(s, &desc, &given, mesh, coefficient, TRACERS);
     s->wall[0].distance_fn = room;
     s->wall[0].friction = FSI_R(0.3);
     s->walls = 1;
+
     for (int i = 0; i < TRACERS; i++) {
         s->point[3 * i] =
             (fsi_real)(0.1 + 0.8 * (i * 0.618033988749895 - floor(i * 0.618033988749895)));
         s->point[3 * i + 1] = (fsi_real)(0.1 + 1.3 * i / TRACERS);
     }
+
     return ok;
 }
 
 static void centre(const sheet *s, double *x) {
     x[0] = x[1] = 0;
+
     for (int i = 0; i < NODES; i++) {
         x[0] += (double)s->cloth.x[3 * i] / NODES;
         x[1] += (double)s->cloth.x[3 * i + 1] / NODES;
@@ -68,6 +76,7 @@ static void draw(const sheet *s, ex_image *image, int at, int trails) {
     fsi_surface surface = fsi_soft_surface(&s->cloth);
     ex_line(image, ex_px(&view, 0), ex_py(&view, 0.05), ex_px(&view, 1), ex_py(&view, 0.05), 2,
             ex_rgb(120, 120, 120));
+
     for (int i = 0; i < TRACERS; i++) {
         double a[2], b[2];
         for (int k = 0; k < 2; k++) {
@@ -75,9 +84,11 @@ static void draw(const sheet *s, ex_image *image, int at, int trails) {
             b[k] = (double)s->point[3 * i + k];
             a[k] += 5 * (b[k] - a[k]);
         }
+
         ex_line(image, ex_px(&view, a[0]), ex_py(&view, a[1]), ex_px(&view, b[0]),
                 ex_py(&view, b[1]), 1.5, ex_rgb(90, 140, 200));
     }
+
     for (int k = 0; k < trails; k++)
         for (int i = 0; i < NODES - 1; i++) {
             const fsi_real *x = trail[at][k] + 3 * i;
@@ -85,6 +96,7 @@ static void draw(const sheet *s, ex_image *image, int at, int trails) {
                     ex_px(&view, (double)x[3]), ex_py(&view, (double)x[4]), 2,
                     ex_rgb(240, 180, 165));
         }
+
     for (int i = 0; i < surface.element_count; i++)
         ex_line(image, ex_px(&view, (double)surface.x[3 * surface.index[2 * i]]),
                 ex_py(&view, (double)surface.x[3 * surface.index[2 * i] + 1]),
@@ -102,8 +114,11 @@ int main(int argc, char **argv) {
     static sheet s[2];
     ex_args args;
     double from[2], to[2];
-    int frame = 0, stable = 1, trails = 0;
+    int frame = 0;
+    int stable = 1;
+    int trails = 0;
     long steps = 0;
+
     ex_begin(&args, argc, argv, "cloth_fall",
              "A light sheet falls through air, slip beside no-slip.", keys, 4, 60, 160);
     double dt = ex_number(&args, "dt");
@@ -112,11 +127,13 @@ int main(int argc, char **argv) {
                        fsi_vec(FSI_R(0.88), FSI_R(1.31), 0), NODES - 1, NULL)
         != FSI_OK)
         return 1;
+
     for (int w = SLIP; w <= NOSLIP; w++)
         stable = make(&s[w], &mesh, args.size, w == SLIP, ex_number(&args, "density"),
                       ex_number(&args, "bend"))
                  && stable;
     centre(&s[0], from);
+
     for (; frame < args.frames && stable; frame++) {
         for (int w = SLIP; w <= NOSLIP && stable; w++)
             if (!ex_is(&args, "wall", w ? "slip" : "noslip")) {
@@ -128,6 +145,7 @@ int main(int argc, char **argv) {
                 memcpy(trail[w][trails], s[w].cloth.x, sizeof trail[w][0]);
             trails++;
         }
+
         if (args.out && frame % 4 == 3) {
             ex_image image = ex_image_make(640, 500);
             for (int w = SLIP; w <= NOSLIP; w++)
@@ -135,8 +153,10 @@ int main(int argc, char **argv) {
             ex_frame(&args, &image);
             ex_image_free(&image);
         }
+
         ex_progress(&args, frame);
     }
+
     for (int w = SLIP; w <= NOSLIP; w++) {
         centre(&s[w], to);
         ex_result(w ? "slid_noslip" : "slid_slip", "%.4f", to[0] - from[0]);
@@ -145,6 +165,7 @@ int main(int argc, char **argv) {
         ex_result(w ? "crossed_noslip" : "crossed_slip", "%d", s[w].crossed);
         sheet_free(&s[w]);
     }
+
     /* share of the tracers */
     ex_result("leak", "%.5f", (double)s[ex_is(&args, "wall", "noslip")].crossed / TRACERS);
     fsi_mesh_free(&mesh);

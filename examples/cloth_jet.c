@@ -25,25 +25,30 @@ typedef struct scene {
 } scene;
 
 static void make_grid(scene *s, int nx) {
-    fsi_grid_desc desc = {0};
-    fsi_grid_source jet = {0};
-    desc.nx = nx;
-    desc.ny = nx * NY / NX;
-    desc.nz = 1;
-    desc.h = FSI_R(1) / (fsi_real)nx;
-    desc.rho = 1;
-    desc.smoke = 1;
-    desc.shells = 1;
-    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.advect_velocity = FSI_ADVECT_LINEAR;
+    fsi_grid_desc desc = {
+        .nx = nx,
+        .ny = nx * NY / NX,
+        .nz = 1,
+        .h = FSI_R(1) / (fsi_real)nx,
+        .rho = 1,
+        .smoke = 1,
+        .shells = 1,
+        .side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .advect_velocity = FSI_ADVECT_LINEAR,
+    };
+
     fsi_grid_init(&s->grid, &desc);
+
     /* the jet: 0.25 wide, 0.5 m/s, one row of cells that make volume */
-    jet.lo = fsi_vec(FSI_R(0.375), 0, 0);
-    jet.hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * desc.h, 0);
-    jet.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;
-    jet.velocity = fsi_vec(0, FSI_R(0.5), 0);
-    jet.divergence = FSI_R(0.5) / desc.h;
-    jet.density = 1;
+    fsi_grid_source jet = {
+        .lo = fsi_vec(FSI_R(0.375), 0, 0),
+        .hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * desc.h, 0),
+        .set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE,
+        .velocity = fsi_vec(0, FSI_R(0.5), 0),
+        .divergence = FSI_R(0.5) / desc.h,
+        .density = 1,
+    };
+
     fsi_grid_add_source(&s->grid, &jet);
 }
 
@@ -51,32 +56,41 @@ static void make_grid(scene *s, int nx) {
    starts as a shallow arc, pressed together by a tenth (nonlinear, it buckles in the first two
    steps: those have no single answer); else as it is at rest. */
 static void make_cloth(scene *s, double mass_ratio, int newton, int arc) {
-    fsi_soft_desc desc = {0};
     fsi_real x[3 * NODES] = {0};
     int32_t segment[2 * (NODES - 1)];
     unsigned char pin[NODES] = {0};
-    const double h = 1.0 / NX, L = 16 * h;
+    const double h = 1.0 / NX;
+    const double L = 16 * h;
+
     for (int i = 0; i < NODES; i++) {
         double t = (double)i / (NODES - 1);
         x[3 * i] = (fsi_real)(0.5 + L * (t - 0.5));
         x[3 * i + 1] = (fsi_real)(14.3 * h + 4 * 0.22 * L * t * (1 - t));
-        if (i)
-            segment[2 * i - 2] = i - 1, segment[2 * i - 1] = i;
+        if (i) {
+            segment[2 * i - 2] = i - 1;
+            segment[2 * i - 1] = i;
+        }
     }
+
     pin[0] = pin[NODES - 1] = 7;
-    desc.dim = 2;
-    desc.vertex_count = NODES;
-    desc.x = x;
-    desc.segment_count = NODES - 1;
-    desc.segment = segment;
-    desc.pin = pin;
-    desc.area_density = (fsi_real)(mass_ratio * 2 * h);
-    desc.stretch = 1;
-    desc.bend = FSI_R(1e-6);
-    desc.damping_stiffness = FSI_R(0.01);
-    desc.newton = newton;
-    desc.integrator = s->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+
+    fsi_soft_desc desc = {
+        .dim = 2,
+        .vertex_count = NODES,
+        .x = x,
+        .segment_count = NODES - 1,
+        .segment = segment,
+        .pin = pin,
+        .area_density = (fsi_real)(mass_ratio * 2 * h),
+        .stretch = 1,
+        .bend = FSI_R(1e-6),
+        .damping_stiffness = FSI_R(0.01),
+        .newton = newton,
+        .integrator = s->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT,
+    };
+
     fsi_soft_init(&s->cloth, &desc);
+
     for (int i = 0; i < NODES && arc; i++)
         s->cloth.x[3 * i + 1] =
             (fsi_real)(14.3 * h + 0.2 * L * i * (NODES - 1 - i) / ((NODES - 1) * (NODES - 1)));
@@ -88,10 +102,13 @@ static void make_cloth(scene *s, double mass_ratio, int newton, int arc) {
    docs/xpm.md. */
 static fsi_result carry(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v) {
     scene *s = (scene *)user;
-    fsi_real D[3 * NODES] = {0}, m[NODES], push[3 * NODES];
+    fsi_real m[NODES], push[3 * NODES];
+    fsi_real D[3 * NODES] = {0};
+
     for (int i = 0; i < s->face.sides; i++)
         for (int k = s->face.side[i].row; k < s->face.side[i].row_end; k++)
             D[s->face.col[k]] += s->face.val[k] * s->face.side[i].mass;
+
     for (int i = 0; i < NODES; i++) {
         fsi_real most = D[3 * i] > D[3 * i + 1] ? D[3 * i] : D[3 * i + 1];
         for (int k = 3 * i; k < 3 * i + 3; k++)
@@ -99,7 +116,9 @@ static fsi_result carry(void *user, fsi_real dt, const fsi_real *impulse, fsi_re
         m[i] = s->cloth.mass[i];
         s->cloth.mass[i] += most;
     }
+
     fsi_result result = fsi_soft_respond(&s->responder, dt, push, v);
+
     for (int i = 0; i < NODES; i++)
         s->cloth.mass[i] = m[i];
     return result;
@@ -131,14 +150,18 @@ int main(int argc, char **argv) {
         {"start", "", "share of the first load", "0.1", 1e-3, 1, NULL}};
     static scene s;
     static fsi_partitioned_scene p;
-    fsi_partitioned_desc desc = {0};
+
     fsi_couple mono = {0};
     fsi_scene solids = {0};
-    fsi_solid_part part = {0};
+
     fsi_coupled *list[1], *list2[1];
     ex_args args;
-    int stable = 1, most = 0, capped = 0;
-    double total = 0, peak = 0;
+    int stable = 1;
+    int most = 0;
+    int capped = 0;
+    double total = 0;
+    double peak = 0;
+
     ex_begin(&args, argc, argv, "cloth_jet",
              "A strip of cloth over a jet of smoke, by partitioned schemes and by one solve.", keys,
              9, NX, 120);
@@ -147,32 +170,48 @@ int main(int argc, char **argv) {
     s.dt = s.grid.h;
     make_cloth(&s, ex_number(&args, "mass_ratio"), (int)ex_number(&args, "newton"),
                ex_is(&args, "begin", "arc"));
-    desc.n = desc.m = 3 * NODES + 64;
-    desc.group = 3;
-    desc.tolerance = FSI_R(0.05) * s.grid.h;
-    desc.min_iterations = 2;
-    desc.scheme = ex_is(&args, "scheme", "aitken")     ? FSI_SCHEME_AITKEN
+
+    fsi_partitioned_desc desc = {
+        .n = 3 * NODES + 64,
+        .m = 3 * NODES + 64,
+        .group = 3,
+        .tolerance = FSI_R(0.05) * s.grid.h,
+        .min_iterations = 2,
+        .scheme = ex_is(&args, "scheme", "aitken")     ? FSI_SCHEME_AITKEN
                   : ex_word(&args, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED
-                                                       : FSI_SCHEME_REDUCED;
-    desc.omega = (fsi_real)ex_number(&args, "omega");
-    desc.reuse = (int)ex_number(&args, "reuse");
-    desc.gentle = ex_number(&args, "newton") > 1;
-    desc.filter = (fsi_real)ex_number(&args, "filter");
-    desc.start = (fsi_real)ex_number(&args, "start");
-    if (desc.reuse == 0)
-        desc.reuse = -1, desc.start = 1;
+                                                       : FSI_SCHEME_REDUCED,
+        .omega = (fsi_real)ex_number(&args, "omega"),
+        .reuse = (int)ex_number(&args, "reuse"),
+        .gentle = ex_number(&args, "newton") > 1,
+        .filter = (fsi_real)ex_number(&args, "filter"),
+        .start = (fsi_real)ex_number(&args, "start"),
+    };
+
+    if (desc.reuse == 0) {
+        desc.reuse = -1;
+        desc.start = 1;
+    }
+
     fsi_partitioned_init(&s.scheme, &desc);
     fsi_guest guest = fsi_soft_guest(&s.responder);
     list[0] = guest.door;
+
     if (s.monolithic)
         fsi_couple_init(&mono, &s.grid, NULL);
     else
         fsi_interface_init(&s.face, &s.grid, NULL);
-    part.solid = guest.door;
-    part.respond_fn = guest.respond_fn;
-    part.user = guest.user;
-    if (ex_is(&args, "scheme", "pcm"))
-        part.respond_fn = carry, part.user = &s;
+
+    fsi_solid_part part = {
+        .solid = guest.door,
+        .respond_fn = guest.respond_fn,
+        .user = guest.user,
+    };
+
+    if (ex_is(&args, "scheme", "pcm")) {
+        part.respond_fn = carry;
+        part.user = &s;
+    }
+
     p.grid = &s.grid;
     p.face = &s.face;
     p.scheme = &s.scheme;
@@ -188,6 +227,7 @@ int main(int argc, char **argv) {
     solids.solid = list;
     solids.count = 1;
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
         fsi_result result = s.monolithic ? fsi_couple_step(&mono, &solids, s.dt, &report)
@@ -205,6 +245,7 @@ int main(int argc, char **argv) {
             draw(&args, &s);
         ex_progress(&args, frame);
     }
+
     ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));
     ex_result("max_iterations", "%d", most);
     ex_result("capped_steps", "%d", capped);

@@ -28,26 +28,32 @@ static fsi_real below(fsi_vec3 x, void *user) {
 static int make(pool *p, const fsi_mesh *mesh, int size, double coefficient, double density,
                 double stiff) {
     static unsigned char pin[NODES];
-    fsi_grid_desc desc = {0};
-    fsi_soft_desc given = {0};
-    desc.nx = size * 2 / 3;
-    desc.ny = size;
-    desc.nz = 1;
-    desc.h = FSI_R(1.5) / (fsi_real)size;
-    desc.rho = 1000;
-    desc.gravity.y = FSI_R(-9.81);
-    desc.liquid = 1;
-    desc.shells = 1;
-    desc.volume_correction = 1;
-    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
+
+    fsi_grid_desc desc = {
+        .nx = size * 2 / 3,
+        .ny = size,
+        .nz = 1,
+        .h = FSI_R(1.5) / (fsi_real)size,
+        .rho = 1000,
+        .gravity.y = FSI_R(-9.81),
+        .liquid = 1,
+        .shells = 1,
+        .volume_correction = 1,
+        .side[FSI_TOP].kind = FSI_SIDE_OPEN,
+    };
+
     pin[NODES - 1] = 7;
-    given.dim = 2;
-    given.area_density = (fsi_real)density;
-    given.stretch = (fsi_real)stiff;
-    given.bend = FSI_R(0.02);
-    given.damping_stiffness = FSI_R(0.02);
-    given.gravity.y = FSI_R(-9.81);
-    given.pin = pin;
+
+    fsi_soft_desc given = {
+        .dim = 2,
+        .area_density = (fsi_real)density,
+        .stretch = (fsi_real)stiff,
+        .bend = FSI_R(0.02),
+        .damping_stiffness = FSI_R(0.02),
+        .gravity.y = FSI_R(-9.81),
+        .pin = pin,
+    };
+
     if (!sheet_make(&p->s, &desc, &given, mesh, coefficient, 0)
         || fsi_grid_set_field(&p->s.grid, FSI_FIELD_PHI, below, NULL) < 0)
         return 0;
@@ -64,6 +70,7 @@ static void pull(pool *p, double speed) {
 static double longer(const pool *p) { /* stretch of the whole sheet */
     const fsi_real *x = p->s.cloth.x;
     double sum = 0;
+
     for (int i = 0; i < NODES - 1; i++)
         sum += hypot((double)(x[3 * i + 3] - x[3 * i]), (double)(x[3 * i + 4] - x[3 * i + 1]));
     return sum / hypot(lean, length) - 1;
@@ -73,6 +80,7 @@ static double longer(const pool *p) { /* stretch of the whole sheet */
 static double lifted(const pool *p) {
     const fsi_grid *grid = &p->s.grid;
     double sum = 0;
+
     for (size_t c = 0; c < grid->cells; c++)
         if (grid->levelset.phi[c] < 0
             && ((double)(c / (size_t)grid->nx) + 0.5) * (double)grid->h > level + 0.06)
@@ -85,6 +93,7 @@ static void draw(const pool *p, ex_image *image, int at) {
     const fsi_real *x = p->s.cloth.x;
     ex_draw_liquid(image, &view, p->s.grid.nx, p->s.grid.ny, p->s.grid.levelset.phi,
                    ex_rgb(90, 150, 220));
+
     for (int i = 0; i < NODES - 1; i++)
         ex_line(image, ex_px(&view, (double)x[3 * i]), ex_py(&view, (double)x[3 * i + 1]),
                 ex_px(&view, (double)x[3 * i + 3]), ex_py(&view, (double)x[3 * i + 4]), 3,
@@ -103,8 +112,10 @@ int main(int argc, char **argv) {
     static pool p[2];
     ex_args args;
     double leak[2] = {0, 0};
-    int frame = 0, stable = 1;
+    int frame = 0;
+    int stable = 1;
     long steps = 0;
+
     ex_begin(&args, argc, argv, "cloth_pull", "A sheet pulled out of water, slip beside no-slip.",
              keys, 5, 72, 90);
     fsi_mesh mesh;
@@ -113,14 +124,17 @@ int main(int argc, char **argv) {
                        NULL)
         != FSI_OK)
         return 1;
+
     for (int w = SLIP; w <= NOSLIP; w++)
         stable = make(&p[w], &mesh, args.size, w == SLIP, ex_number(&args, "density"),
                       ex_number(&args, "stretch"))
                  && stable;
+
     for (; frame < args.frames && stable; frame++) {
         for (int w = SLIP; w <= NOSLIP && stable; w++) {
             if (ex_is(&args, "wall", w ? "slip" : "noslip"))
                 continue;
+
             /* it takes a tenth of a second to start */
             pull(&p[w], ex_number(&args, "speed") * fmin(1, frame * ex_number(&args, "dt") / 0.1));
             stable = sheet_step(&p[w].s, ex_number(&args, "dt")) >= 0
@@ -129,6 +143,7 @@ int main(int argc, char **argv) {
             p[w].stretch = fmax(p[w].stretch, longer(&p[w]));
             steps++;
         }
+
         if (args.out) {
             ex_image image = ex_image_make(640, 500);
             for (int w = SLIP; w <= NOSLIP; w++)
@@ -136,12 +151,16 @@ int main(int argc, char **argv) {
             ex_frame(&args, &image);
             ex_image_free(&image);
         }
+
         ex_progress(&args, frame);
     }
+
     for (int w = SLIP; w <= NOSLIP; w++) {
         ex_result(w ? "lifted_noslip" : "lifted_slip", "%.5f", p[w].most);
+
         /* largest of the whole sheet in the run */
         ex_result(w ? "stretch_noslip" : "stretch_slip", "%.5f", p[w].stretch);
+
         /* largest of one element at the end */
         ex_result(w ? "stretch_element_noslip" : "stretch_element_slip", "%.5f",
                   sheet_stretch(&p[w].s, &mesh));
@@ -152,6 +171,7 @@ int main(int argc, char **argv) {
                             / fmax(ex_number(&args, "speed"), 1e-9));
         sheet_free(&p[w].s);
     }
+
     /* worst flux out of a cell beside the sheet, over cell side and the hand's speed */
     ex_result("leak", "%.3e", leak[ex_is(&args, "wall", "noslip")]);
     fsi_mesh_free(&mesh);

@@ -11,7 +11,8 @@
 
 /* signed distance to the column in the left corner */
 static fsi_real column(fsi_vec3 x, void *user) {
-    double dx = (double)x.x - UNIT, dy = (double)x.y - 2 * UNIT;
+    double dx = (double)x.x - UNIT;
+    double dy = (double)x.y - 2 * UNIT;
     (void)user;
     return (fsi_real)(dx > 0 && dy > 0 ? sqrt(dx * dx + dy * dy) : fmax(dx, dy));
 }
@@ -19,6 +20,7 @@ static fsi_real column(fsi_vec3 x, void *user) {
 /* farthest wet place near the floor, m */
 static double front(const fsi_grid *grid) {
     double far_off = 0;
+
     for (int k = 0; k < grid->nz; k++)
         for (int j = 0; j < 3; j++)
             for (int i = grid->nx - 1; i >= 0; i--) {
@@ -46,24 +48,28 @@ static const double point_T[POINTS] = {1.219, 1.997, 2.547, 3.345},
 static void section(ex_image *image, const ex_view *view, const fsi_grid *grid, double T) {
     fsi_real *speed = (fsi_real *)malloc(grid->cells * sizeof *speed);
     double top = sqrt(4 * 9.81 * UNIT);
+
     for (int j = 0; speed && j < grid->ny; j++)
         for (int i = 0; i < grid->nx; i++) {
             double x = (double)(grid->u[0][i + (grid->nx + 1) * j]
                                 + grid->u[0][i + 1 + (grid->nx + 1) * j])
-                       / 2,
-                   y = (double)(grid->u[1][i + grid->nx * j] + grid->u[1][i + grid->nx * (j + 1)])
                        / 2;
+            double y =
+                (double)(grid->u[1][i + grid->nx * j] + grid->u[1][i + grid->nx * (j + 1)]) / 2;
             speed[i + grid->nx * j] = (fsi_real)(0.35 + 0.6 * fmin(1, sqrt(x * x + y * y) / top));
         }
     ex_draw_liquid(image, view, grid->nx, grid->ny, grid->phi, ex_rgb(60, 130, 205));
+
     for (int j = 0; speed && j < view->h; j++)
         for (int i = 0; i < view->w; i++) {
-            double x = (i + 0.5) / view->w, y = 1 - (j + 0.5) / view->h,
-                   d = ex_field_at(grid->phi, grid->nx, grid->ny, x, y) * view->w
-                       / (view->x1 - view->x0);
+            double x = (i + 0.5) / view->w;
+            double y = 1 - (j + 0.5) / view->h;
+            double d =
+                ex_field_at(grid->phi, grid->nx, grid->ny, x, y) * view->w / (view->x1 - view->x0);
             ex_blend(image, view->left + i, view->top + j,
                      ex_map(3, ex_field_at(speed, grid->nx, grid->ny, x, y)), -1.5 - d);
         }
+
     for (int k = 0; k < POINTS; k++)
         if (fabs(T + 0.15 - point_T[k]) < 0.25)
             ex_line(image, ex_px(view, point_Z[k] * UNIT), ex_py(view, 0) - 14,
@@ -72,8 +78,9 @@ static void section(ex_image *image, const ex_view *view, const fsi_grid *grid, 
 }
 
 static void picture(ex_args *args, const fsi_grid *grid, double T) {
-    double w = grid->nx * (double)grid->h, h = grid->ny * (double)grid->h,
-           d = grid->nz * (double)grid->h;
+    double w = grid->nx * (double)grid->h;
+    double h = grid->ny * (double)grid->h;
+    double d = grid->nz * (double)grid->h;
     ex_image image = ex_image_make(760, 480);
     char text[64];
     if (grid->dim == 2) {
@@ -88,7 +95,8 @@ static void picture(ex_args *args, const fsi_grid *grid, double T) {
     } else {
         ex_camera camera =
             ex_camera_make(0.62 * w, 0.85 * w, 1.35 * w, 0.49 * w, 0.26 * w, d / 2, 1, 38);
-        double lo[3] = {0, 0, 0}, hi[3];
+        double hi[3];
+        double lo[3] = {0, 0, 0};
         hi[0] = w;
         hi[1] = h;
         hi[2] = d;
@@ -119,13 +127,16 @@ static void picture(ex_args *args, const fsi_grid *grid, double T) {
             }
             fsi_iso_free(&mesh);
         }
+
         ex_box3(&image, &camera, lo, hi, ex_rgb(120, 120, 120));
     }
+
     if (ex_is(args, "export", "1")) {
         char path[512];
         snprintf(path, sizeof path, "%s/dam_break_%04d.vtk", args->out, args->written);
         ex_vtk(path, grid->nx, grid->ny, grid->nz, (double)grid->h, "phi", grid->phi);
     }
+
     snprintf(text, sizeof text, "T = %.2f   Z = %.2f", T, front(grid) / UNIT);
     ex_text(&image, 20, 14, 2, ex_rgb(40, 40, 40), text);
     ex_frame(args, &image);
@@ -141,11 +152,19 @@ int main(int argc, char **argv) {
         {"particles", "", "markers per cell side, -1 = none", "0", -1, 8, NULL},
         {"volume", "", "1: correct the volume", "0", 0, 0, "0,1"},
         {"export", "", "1: VTK and OBJ files too", "0", 0, 0, "0,1"}};
+
     /* the gate delays the experiment by up to 0.15 */
-    double worst = 0, iterations = 0, T = 0, before = 1, T_before = 0, shift = 0.15;
-    int stable = 1, point = 0;
+    double worst = 0;
+    double iterations = 0;
+    double T = 0;
+    double before = 1;
+    double T_before = 0;
+    double shift = 0.15;
+    int stable = 1;
+    int point = 0;
     long steps = 0;
     ex_args args;
+
     ex_begin(&args, argc, argv, "dam_break",
              "A column of water collapses; front against Martin and Moyce (1952).", keys, 7, 140,
              100);
@@ -161,14 +180,17 @@ int main(int argc, char **argv) {
     desc.cfl = (fsi_real)ex_number(&args, "cfl");
     desc.particles = (int)ex_number(&args, "particles");
     desc.volume_correction = ex_is(&args, "volume", "1");
+
     fsi_grid grid;
     if (desc.ny < 3 || fsi_grid_init(&grid, &desc) != FSI_OK
         || fsi_grid_set_field(&grid, FSI_FIELD_PHI, column, NULL) < 0) {
         fprintf(stderr, "dam_break: cannot set up this size\n");
         return 1;
     }
+
     double V = fsi_levelset_volume(&grid.levelset, NULL, NULL);
     double scale = sqrt(2 * ex_number(&args, "gravity") / UNIT);
+
     for (int frame = 0; frame < args.frames && stable; frame++) {
         /* a frame is 0.1 of the experiment's time unit */
         while (stable && T < 0.1 * (frame + 1)) {
@@ -193,10 +215,12 @@ int main(int argc, char **argv) {
                 T_before = T;
             }
         }
+
         if (args.out)
             picture(&args, &grid, T);
         ex_progress(&args, frame);
     }
+
     ex_result("front", "%.4f", before);
     if (point)
         ex_result("front_error", "%.4f", worst);

@@ -16,10 +16,11 @@ static int make_foam(foam *f, const int *n, const double *lo, const double *hi, 
                      double young) {
     static const int cube[6][4] = {{0, 1, 3, 7}, {0, 3, 2, 7}, {0, 2, 6, 7},
                                    {0, 6, 4, 7}, {0, 4, 5, 7}, {0, 5, 1, 7}};
-    fsi_soft_desc desc = {0};
+
     int nodes = (n[0] + 1) * (n[1] + 1) * (n[2] + 1);
     fsi_real *x = (fsi_real *)calloc((size_t)nodes * 3, sizeof *x);
     int32_t *tet = (int32_t *)calloc((size_t)(n[0] * n[1] * n[2]) * 24, sizeof *tet);
+
     for (int c = 0; c < nodes; c++) {
         int i[3];
         i[0] = c % (n[0] + 1);
@@ -28,23 +29,30 @@ static int make_foam(foam *f, const int *n, const double *lo, const double *hi, 
         for (int k = 0; k < 3; k++)
             x[3 * c + k] = (fsi_real)(lo[k] + (hi[k] - lo[k]) * i[k] / n[k]);
     }
+
     for (int c = 0; c < n[0] * n[1] * n[2]; c++)
         for (int t = 0; t < 6; t++)
             for (int k = 0; k < 4; k++) {
-                int q = cube[t][k], i = c % n[0] + (q & 1), j = c / n[0] % n[1] + (q >> 1 & 1),
-                    l = c / (n[0] * n[1]) + (q >> 2);
+                int q = cube[t][k];
+                int i = c % n[0] + (q & 1);
+                int j = c / n[0] % n[1] + (q >> 1 & 1);
+                int l = c / (n[0] * n[1]) + (q >> 2);
                 tet[24 * c + 4 * t + k] = i + (n[0] + 1) * (j + (n[1] + 1) * l);
             }
-    desc.dim = 3;
-    desc.vertex_count = nodes;
-    desc.x = x;
-    desc.tet_count = 6 * n[0] * n[1] * n[2];
-    desc.tet = tet;
-    desc.density = (fsi_real)density;
-    desc.young = (fsi_real)young;
-    desc.poisson = FSI_R(0.3);
-    desc.damping_stiffness = FSI_R(0.02);
-    desc.integrator = f->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+
+    fsi_soft_desc desc = {
+        .dim = 3,
+        .vertex_count = nodes,
+        .x = x,
+        .tet_count = 6 * n[0] * n[1] * n[2],
+        .tet = tet,
+        .density = (fsi_real)density,
+        .young = (fsi_real)young,
+        .poisson = FSI_R(0.3),
+        .damping_stiffness = FSI_R(0.02),
+        .integrator = f->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT,
+    };
+
     int ok = fsi_soft_init(&f->soft, &desc) == FSI_OK;
     f->responder.soft = &f->soft;
     free(x);
@@ -59,17 +67,23 @@ int main(int argc, char **argv) {
         JET_KEYS};
     static jet j;
     static foam f;
-    static const double lo[3] = {0.24, 0.42, 0.36}, hi[3] = {0.80, 0.52, 0.64};
+    static const double lo[3] = {0.24, 0.42, 0.36};
+    static const double hi[3] = {0.80, 0.52, 0.64};
     ex_args args;
-    int stable = 1, n[3];
-    double bend = 0, mean = 0;
+    int n[3];
+    int stable = 1;
+    double bend = 0;
+    double mean = 0;
+
     ex_begin(&args, argc, argv, "foam_jet", "A light block of soft foam in a jet of smoke.", keys,
              6, 36, 100);
+
     for (int k = 0; k < 3; k++) {
         n[k] = (int)((hi[k] - lo[k]) * args.size / 1.5 / 1.4 + 0.5);
         if (n[k] < 2)
             n[k] = 2;
     }
+
     f.monolithic = ex_is(&args, "scheme", "monolithic");
     if (!make_foam(&f, n, lo, hi, ex_number(&args, "mass_ratio"), ex_number(&args, "young")))
         return 1;
@@ -78,16 +92,20 @@ int main(int argc, char **argv) {
     fsi_guest guest = fsi_soft_guest(&f.responder);
     fsi_world_add_guest(&j.w, &guest);
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         stable = jet_step(&j);
         if (args.out)
             jet_draw(&j, &args);
         ex_progress(&args, frame);
     }
+
     for (int i = 0; i < f.soft.desc.vertex_count; i++)
         mean += (double)f.soft.x[3 * i + 1] / f.soft.desc.vertex_count;
+
     for (int i = 0; i < f.soft.desc.vertex_count; i++)
         bend = fmax(bend, fabs((double)f.soft.x[3 * i + 1] - mean));
+
     ex_result("rise", "%.5f", mean - 0.5 * (lo[1] + hi[1]));
     ex_result("half_height", "%.5f", bend); /* 0.05 when flat */
     jet_results(&j);

@@ -18,6 +18,7 @@ static int held(const fsi_real *x) {
 
 static double tip(const fsi_tled *tled) { /* lowest point, m; 0.1 at rest */
     double least = 1e9;
+
     for (int i = 0; i < tled->nodes; i++)
         least = fmin(least, (double)tled->x[3 * i + 1]);
     return least;

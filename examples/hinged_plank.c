@@ -10,51 +10,69 @@ int main(int argc, char **argv) {
         {"density", "", "of the plank over the smoke's", "1", 1e-4, 1e4, NULL},
         {"bodies", "", "planks, each on its own hinge", "1", 1, 3, NULL},
         {"dt", "s", "time step", "0.02", 1e-4, 0.2, NULL}};
-    fsi_world_desc desc = {0};
-    fsi_shape_desc sd = {0};
-    fsi_grid_source jet = {0};
+
     ex_args args;
     int stable = 1;
-    double total = 0, drift = 0, turned = 0;
+    double total = 0;
+    double drift = 0;
+    double turned = 0;
+
     ex_begin(&args, argc, argv, "hinged_plank", "Planks on hinges in a jet of smoke.", keys, 3, 72,
              160);
     int bodies = (int)ex_number(&args, "bodies");
-    desc.grid.ny = args.size;
-    desc.grid.nx = args.size * 2 / 3;
-    desc.grid.nz = 1;
+
+    fsi_world_desc desc = {
+        .grid.ny = args.size,
+        .grid.nx = args.size * 2 / 3,
+        .grid.nz = 1,
+    };
+
     desc.grid.h = FSI_R(1.5) / (fsi_real)desc.grid.ny;
     desc.grid.rho = 1;
     desc.grid.smoke = 1;
     desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_bodies = 2 * bodies;
     desc.max_joints = bodies;
+
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
-    jet.lo = fsi_vec(FSI_R(0.35), 0, 0);
-    jet.hi = fsi_vec(FSI_R(0.65), FSI_R(1.01) * world.grid.h, 0);
-    jet.set = FSI_SOURCE_DENSITY | FSI_SOURCE_VELOCITY | FSI_SOURCE_DIVERGENCE;
-    jet.velocity = fsi_vec(0, FSI_R(0.6), 0);
-    jet.divergence = FSI_R(0.6) / world.grid.h;
-    jet.density = 1;
+
+    fsi_grid_source jet = {
+        .lo = fsi_vec(FSI_R(0.35), 0, 0),
+        .hi = fsi_vec(FSI_R(0.65), FSI_R(1.01) * world.grid.h, 0),
+        .set = FSI_SOURCE_DENSITY | FSI_SOURCE_VELOCITY | FSI_SOURCE_DIVERGENCE,
+        .velocity = fsi_vec(0, FSI_R(0.6), 0),
+        .divergence = FSI_R(0.6) / world.grid.h,
+        .density = 1,
+    };
+
     fsi_grid_add_source(&world.grid, &jet);
-    sd.kind = FSI_SHAPE_BOX;
-    sd.dim = 2;
-    sd.half = fsi_vec(FSI_R(0.16), FSI_R(0.03), 0);
+
+    fsi_shape_desc sd = {
+        .kind = FSI_SHAPE_BOX,
+        .dim = 2,
+        .half = fsi_vec(FSI_R(0.16), FSI_R(0.03), 0),
+    };
+
     fsi_shape plank;
     if (fsi_shape_init(&plank, &sd) != FSI_OK)
         return 1;
     sd.half = fsi_vec(FSI_R(0.008), FSI_R(0.008), 0);
+
     fsi_shape post;
     if (fsi_shape_init(&post, &sd) != FSI_OK)
         return 1;
+
     for (int i = 0; i < bodies; i++) {
-        fsi_rigid_desc given = {0};
         fsi_joint_desc options = {0};
         fsi_vec3 pin = fsi_vec((fsi_real)(0.36 + 0.12 * i), (fsi_real)(0.5 + 0.35 * i), 0);
-        given.shape = &post;
-        given.x = pin;
-        given.ghost = 1;
+        fsi_rigid_desc given = {
+            .shape = &post,
+            .x = pin,
+            .ghost = 1,
+        };
+
         options.b = fsi_world_add(&world, &given);
         given.kind = FSI_RIGID_DYNAMIC;
         given.shape = &plank;
@@ -68,7 +86,9 @@ int main(int argc, char **argv) {
         if (fsi_solids_join(&world.solids, &options, NULL) < 0)
             return 1;
     }
+
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
         stable = fsi_world_step(&world, (fsi_real)ex_number(&args, "dt"), &report) >= 0;
@@ -96,8 +116,10 @@ int main(int argc, char **argv) {
             ex_frame(&args, &image);
             ex_image_free(&image);
         }
+
         ex_progress(&args, frame);
     }
+
     ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));
     ex_result("angle", "%.4f", turned);
     ex_result("joint_error", "%.2e", drift / 0.32);

@@ -15,14 +15,18 @@ static int32_t *tube(int nu, int nv, fsi_real *x, int *tets) {
                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     int32_t *tet = (int32_t *)malloc((size_t)(24 * nu * nv) * sizeof *tet);
     int n = 0;
+
     for (int l = 0; l < 2; l++)
         for (int j = 0; j <= nv; j++)
             for (int i = 0; i < nu; i++) {
-                double s = (double)j / nv, angle = 6.283185307 * i / nu, r = 0.1 + 0.024 * l;
+                double s = (double)j / nv;
+                double angle = 6.283185307 * i / nu;
+                double r = 0.1 + 0.024 * l;
                 fsi_vec_store(x + 3 * (i + nu * (j + (nv + 1) * l)),
                               fsi_vec((fsi_real)(1.2 * s), (fsi_real)(0.8 + r * sin(angle)),
                                       (fsi_real)(r * cos(angle))));
             }
+
     for (int j = 0; j < nv && tet; j++)
         for (int i = 0; i < nu; i++)
             /* along the edges of the brick in every order: neighbours fit */
@@ -42,8 +46,10 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_tled *tled) {
     ex_image image = ex_image_make(720, 480);
     ex_camera camera = ex_camera_make(1.05, 1.05, 2.5, 0.85, 0.42, 0, 1, 36);
     fsi_surface surface = fsi_tled_surface(tled);
-    double lo[3] = {-0.5, -0.3, -1}, hi[3] = {2, 1.5, 1}, flo[3] = {-1, 0, -1.4},
-           fhi[3] = {2.6, 0, 1.2};
+    double lo[3] = {-0.5, -0.3, -1};
+    double hi[3] = {2, 1.5, 1};
+    double flo[3] = {-1, 0, -1.4};
+    double fhi[3] = {2.6, 0, 1.2};
     ex_floor(&image, &camera, flo, fhi, 1, -0.3, 0.2);
     water_draw_as(&image, &camera, sph, lo, hi, 0);
     ex_mesh hose;
@@ -51,6 +57,7 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_tled *tled) {
     hose.triangles = surface.element_count;
     hose.x = surface.x;
     hose.index = surface.index;
+
     /* a clear wall: the water is seen in it */
     hose.color = ex_rgb(90, 170, 110);
     hose.glass = 0.15;
@@ -68,15 +75,13 @@ int main(int argc, char **argv) {
                                   {"speed", "m/s", "of the water at the inlet", "1", 0.1, 5, NULL},
                                   {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     ex_args args;
-    fsi_sph_desc desc = {0};
-    fsi_sph_emitter tap = {0};
+
     fsi_sph_box drain = {{0, 0, 0}, {0, 0, 0}, 0};
-    fsi_tled_desc given = {0};
-    fsi_proxy_desc options = {0};
-    fsi_proxy_solid solid = {0};
+
     int k;
     long bad = 0;
     double tip = 0;
+
     ex_begin(&args, argc, argv, "hose", "Water through a soft hose.", keys, 7, 12, 60);
     int nu = (int)(sqrt(ex_number(&args, "tets") / 12) + 0.5);
     int nv = 2 * nu;
@@ -86,56 +91,78 @@ int main(int argc, char **argv) {
     int32_t *tet = x ? tube(nu, nv, x, &tets) : NULL;
     if (!tet)
         return 1;
-    given.nodes = 2 * nu * (nv + 1);
-    given.tets = tets;
-    given.x = x;
-    given.tet = tet;
-    given.density = 1000;
-    given.young = (fsi_real)ex_number(&args, "young");
-    given.poisson = FSI_R(0.3);
-    given.damping = 2;
-    given.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
-    desc.capacity = (int)ex_number(&args, "particles");
-    desc.boundary_capacity = 2000;
-    desc.spacing = FSI_R(0.3) / (fsi_real)args.size;
-    desc.density = 1000;
-    desc.sound_speed = 30;
-    desc.viscosity = 2;
-    desc.artificial = FSI_R(0.1);
-    desc.gravity = given.gravity;
+
+    fsi_tled_desc given = {
+        .nodes = 2 * nu * (nv + 1),
+        .tets = tets,
+        .x = x,
+        .tet = tet,
+        .density = 1000,
+        .young = (fsi_real)ex_number(&args, "young"),
+        .poisson = FSI_R(0.3),
+        .damping = 2,
+        .gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0),
+    };
+
+    fsi_sph_desc desc = {
+        .capacity = (int)ex_number(&args, "particles"),
+        .boundary_capacity = 2000,
+        .spacing = FSI_R(0.3) / (fsi_real)args.size,
+        .density = 1000,
+        .sound_speed = 30,
+        .viscosity = 2,
+        .artificial = FSI_R(0.1),
+        .gravity = given.gravity,
+    };
+
     fsi_sph sph;
+
     fsi_tled hose;
     if (fsi_tled_init(&hose, &given) != FSI_OK || fsi_sph_init(&sph, &desc) != FSI_OK)
         return 1;
+
     for (int i = 0; i < hose.nodes; i++)
         if (x[3 * i] < FSI_R(0.25))
             fsi_tled_fix(&hose, i, fsi_vec(0, 0, 0));
-    tap.centre = fsi_vec(FSI_R(0.08), FSI_R(0.8), 0);
-    tap.direction = fsi_vec(1, 0, 0);
-    tap.radius = FSI_R(0.065);
-    tap.speed = (fsi_real)ex_number(&args, "speed");
+
+    fsi_sph_emitter tap = {
+        .centre = fsi_vec(FSI_R(0.08), FSI_R(0.8), 0),
+        .direction = fsi_vec(1, 0, 0),
+        .radius = FSI_R(0.065),
+        .speed = (fsi_real)ex_number(&args, "speed"),
+    };
+
     drain.lo = fsi_vec(-10, -10, -10);
     drain.hi = fsi_vec(10, FSI_R(-0.3), 10);
     fsi_sph_add_emitter(&sph, &tap);
     fsi_sph_add_removal(&sph, &drain);
     drain.hi = fsi_vec(FSI_R(-0.02), 10, 10);
     fsi_sph_add_removal(&sph, &drain);
+
     /* a lid behind the tap */
     if (fsi_sph_add_plane(&sph, fsi_vec(FSI_R(0.04), FSI_R(0.68), FSI_R(-0.12)),
                           fsi_vec(0, 0, FSI_R(0.24)), fsi_vec(0, FSI_R(0.24), 0), fsi_vec(1, 0, 0),
                           NULL)
         < 0)
         return 1;
-    solid.tled = &hose;
-    solid.restitution = (fsi_real)ex_number(&args, "restitution");
-    solid.slip = (fsi_real)ex_number(&args, "slip");
-    options.sph = &sph;
-    options.solid = &solid;
-    options.count = 1;
+
+    fsi_proxy_solid solid = {
+        .tled = &hose,
+        .restitution = (fsi_real)ex_number(&args, "restitution"),
+        .slip = (fsi_real)ex_number(&args, "slip"),
+    };
+
+    fsi_proxy_desc options = {
+        .sph = &sph,
+        .solid = &solid,
+        .count = 1,
+    };
+
     fsi_proxy proxy;
     pour w;
     if (pour_begin(&w, &proxy, &options, 0.02) != FSI_OK)
         return 1;
+
     for (int frame = 0; frame < args.frames && pour_frame(&w); frame++) {
         for (int i = 0; i < sph.now.count; i++) {
             fsi_vec3 q = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
@@ -144,17 +171,22 @@ int main(int argc, char **argv) {
                 continue;
             for (k = 0; k < 3 && hose.triangle[3 * hit.element + k] >= nu * (nv + 1); k++) {
             }
+
             /* nearest to the outer layer and well before the outlet */
             bad += k == 3 && q.x > FSI_R(0.05) && q.x < FSI_R(0.9);
         }
+
         if (args.out)
             draw(&args, &sph, &hose);
         ex_progress(&args, frame);
     }
+
     for (int i = 0; i < nu; i++)
         tip += (double)hose.x[3 * (i + nu * nv) + 1] / nu;
     pour_results(&w, bad);
+
     ex_result("tets", "%d", tets);
+
     /* height of the outlet, m; 0.8 at rest without load */
     ex_result("tip", "%.4f", tip);
     fsi_proxy_free(&proxy);

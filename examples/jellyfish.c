@@ -46,6 +46,7 @@ static fsi_vec3 spin(const fsi_reduced *reduced) {
     fsi_real inverse[26 * 26], w[3];
     int n = 6 + reduced->model->modes;
     fsi_reduced_mass(reduced, 0, NULL, inverse);
+
     for (int i = 0; i < 3; i++)
         w[i] = inverse[(3 + i) * n + 3] * reduced->L[0] + inverse[(3 + i) * n + 4] * reduced->L[1]
                + inverse[(3 + i) * n + 5] * reduced->L[2];
@@ -59,15 +60,17 @@ static void drive(swarm *w, fsi_real dt, void *user) {
     double c = phase < m->part
                    ? 0.5 - 0.5 * cos(3.14159265358979 * phase / m->part)
                    : 0.5 + 0.5 * cos(3.14159265358979 * (phase - m->part) / (1 - m->part));
+
     for (int i = 0; i < m->bodies; i++) {
         fsi_reduced *bell = &w->body[i * (ARMS + 1)];
-        fsi_vec3 axis = fsi_vec(bell->cache[1], bell->cache[4], bell->cache[7]),
-                 right =
-                     fsi_vec_scale(fsi_vec_cross(axis, fsi_vec(0, 1, 0)), (fsi_real)m->righting);
+        fsi_vec3 axis = fsi_vec(bell->cache[1], bell->cache[4], bell->cache[7]);
+        fsi_vec3 right =
+            fsi_vec_scale(fsi_vec_cross(axis, fsi_vec(0, 1, 0)), (fsi_real)m->righting);
         fsi_vec_store(bell->push + 3, fsi_vec_add(fsi_vec_load(bell->push + 3), right));
         for (int k = 0; k < BASIS; k++)
             bell->push[6 + k] +=
                 (fsi_real)(m->strength * c) * bell->model->omega2[k] * m->target[k];
+
         /* joints: friction, and a spring that keeps the arm along the bell's axis: opposite torques
          */
         for (int k = 1; k <= ARMS; k++) {
@@ -81,6 +84,7 @@ static void drive(swarm *w, fsi_real dt, void *user) {
             fsi_vec_store(bell->push + 3, fsi_vec_sub(fsi_vec_load(bell->push + 3), torque));
         }
     }
+
     m->time += (double)dt;
 }
 
@@ -90,7 +94,6 @@ static ex_color color(const swarm *q, int i) {
 }
 
 static int make_models(const ex_args *args, fsi_mesh *mesh, fsi_reduced_model *model, muscle *m) {
-    fsi_reduced_desc desc = {0};
     fsi_real top = FSI_R(-1e30);
     if (!swarm_mesh(&mesh[0], &bell_form, fsi_vec(FSI_R(0.3), FSI_R(0.3), FSI_R(0.3)),
                     (int)ex_number(args, "tets")))
@@ -102,22 +105,29 @@ static int make_models(const ex_args *args, fsi_mesh *mesh, fsi_reduced_model *m
     fsi_real *basis;
     basis = (fsi_real *)malloc(sizeof *basis * (size_t)(BASIS * n));
     int i;
+
     for (i = 0; i < n / 3; i++)
         if (mesh[0].x[3 * i + 1] > top)
             top = mesh[0].x[3 * i + 1];
+
     for (int k = 0; k < BASIS; k++)
         for (i = 0; i < n / 3; i++)
             fsi_vec_store(basis + k * n + 3 * i, field(k, fsi_vec_load(mesh[0].x + 3 * i), top));
-    desc.mesh = &mesh[0];
-    desc.modes = BASIS;
-    desc.basis = basis;
-    desc.density = 1000;
-    desc.young = (fsi_real)ex_number(args, "young");
-    desc.poisson = FSI_R(0.3);
-    desc.damping_stiffness = FSI_R(0.01);
-    desc.samples = 60;
-    desc.field = 16;
+
+    fsi_reduced_desc desc = {
+        .mesh = &mesh[0],
+        .modes = BASIS,
+        .basis = basis,
+        .density = 1000,
+        .young = (fsi_real)ex_number(args, "young"),
+        .poisson = FSI_R(0.3),
+        .damping_stiffness = FSI_R(0.01),
+        .samples = 60,
+        .field = 16,
+    };
+
     i = fsi_reduced_model_init(&model[0], &desc);
+
     /* q = S^T M u of the wanted contraction */
     for (int k = 0; k < BASIS && i == FSI_OK; k++) {
         m->target[k] = 0;
@@ -128,6 +138,7 @@ static int make_models(const ex_args *args, fsi_mesh *mesh, fsi_reduced_model *m
                 m->target[k] += model[0].S[(3 * n + c) * BASIS + k] * model[0].node_mass[n] * u[c];
         }
     }
+
     free(basis);
     desc.mesh = &mesh[1];
     desc.modes = (int)ex_number(args, "modes");
@@ -154,28 +165,39 @@ int main(int argc, char **argv) {
         {"newmark", "", "1: the two solves a step of the paper's section 6", "0", 0, 1, NULL},
         {"dt", "s", "time step, at most 0.04", "0.01", 1e-4, 0.04, NULL}};
     ex_args args;
-    fsi_world_desc desc = {0};
+
     fsi_mesh mesh[2];
     fsi_reduced_model model[2];
     muscle m = {0};
     swarm_hide hide = {0};
+
     swarm_view view = {
         480,      600,     {{0}, {0}, {0}, {0}, 0}, {14, 44, 72}, {150, 170, 190}, color, 0.2, 0,
         plankton, PLANKTON};
     form_body *forms[ARMS + 1] = {&bell_form, &arm_form, &arm_form, &arm_form, &arm_form};
-    double total = 0, y0[3], length = 0, swum = 0;
-    int steps = 0, stable = 1;
+    double y0[3];
+    double total = 0;
+    double length = 0;
+    double swum = 0;
+    int steps = 0;
+    int stable = 1;
+
     ex_begin(&args, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 13,
              27, 250);
     int bodies = (int)ex_number(&args, "bodies");
     double dt = ex_number(&args, "dt");
-    desc.grid.ny = args.size;
-    desc.grid.h = FSI_R(1.8) / (fsi_real)args.size;
-    desc.grid.nz = args.size * 4 / 9;
+
+    fsi_world_desc desc = {
+        .grid.ny = args.size,
+        .grid.h = FSI_R(1.8) / (fsi_real)args.size,
+        .grid.nz = args.size * 4 / 9,
+    };
+
     desc.grid.nx = bodies > 1 ? desc.grid.nz * (bodies * 3 + 1) / 4 : desc.grid.nz;
     desc.grid.rho = 1000;
     desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_guests = bodies;
+
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK || !make_models(&args, mesh, model, &m))
         return 1;
@@ -194,6 +216,7 @@ int main(int argc, char **argv) {
     m.friction = ex_number(&args, "friction");
     m.righting = ex_number(&args, "righting");
     m.spring = ex_number(&args, "spring");
+
     for (int i = 0; i < bodies; i++) {
         fsi_reduced_joint joint[ARMS];
         fsi_vec3 at = fsi_vec((fsi_real)((i + 0.5) * width / bodies),
@@ -202,8 +225,8 @@ int main(int argc, char **argv) {
             return 1;
         for (int k = 0; k < ARMS; k++) {
             double t = 1.5707963 * k + 0.785;
-            int up = swarm_nearest(&model[1], fsi_vec(0, 0, 0)),
-                under = swarm_nearest(&model[0], fsi_vec((fsi_real)(0.05 * cos(t)), FSI_R(0.1),
+            int up = swarm_nearest(&model[1], fsi_vec(0, 0, 0));
+            int under = swarm_nearest(&model[0], fsi_vec((fsi_real)(0.05 * cos(t)), FSI_R(0.1),
                                                          (fsi_real)(0.05 * sin(t))));
             fsi_reduced *bell = &s.body[i * (ARMS + 1)];
             fsi_vec3 T =
@@ -215,6 +238,7 @@ int main(int argc, char **argv) {
             if (!swarm_add(&s, &world, &model[1], T, swarm_turn(0, 0, 0)))
                 return 1;
         }
+
         if (i == 0 && ex_number(&args, "skin") > 0
             && !swarm_skin_forms(&hide, s.body, forms, ARMS + 1,
                                  fsi_vec_sub(at, fsi_vec(0, FSI_R(0.04), 0)), 0.28, 0.04))
@@ -222,18 +246,22 @@ int main(int argc, char **argv) {
         if (!swarm_group(&s, ARMS + 1, joint, ARMS, hide.skin.terms ? &hide.skin : NULL))
             return 1;
     }
+
     s.newmark = (int)ex_number(&args, "newmark");
     s.drive_fn = drive;
     s.user = &m;
     {
-        double lo = 1e9, hi = -1e9;
+        double lo = 1e9;
+        double hi = -1e9;
         fsi_surface surface = fsi_reduced_group_surface(&s.group[0]);
         for (int i = 0; i < surface.vertex_count; i++) {
             lo = fmin(lo, (double)surface.x[3 * i + 1]);
             hi = fmax(hi, (double)surface.x[3 * i + 1]);
         }
+
         length = hi - lo;
     }
+
     for (int i = 0; i < 3 * PLANKTON; i++) /* evenly spread */
         plankton[i] = (fsi_real)(fmod(0.5
                                           + (i / 3)
@@ -244,39 +272,50 @@ int main(int argc, char **argv) {
                                  * (i % 3 == 0   ? width
                                     : i % 3 == 1 ? tall
                                                  : deep));
+
     for (int i = 0; i < bodies; i++)
         y0[i] = (double)s.body[i * (ARMS + 1)].T[1];
+
     for (int frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < inner && stable; i++, steps++) {
             fsi_report report;
             fsi_result rc = fsi_world_step(&world, (fsi_real)dt, &report);
-            if (rc < 0)
-                stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            if (rc < 0) {
+                stable = 0;
+                fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            }
             total += report.iterations;
         }
+
         fsi_grid_trace(&world.grid, (fsi_real)(dt * inner), PLANKTON, plankton);
         if (args.out)
             swarm_draw(&args, &s, &view);
         ex_progress(&args, frame);
     }
+
     for (int i = 0; i < bodies; i++)
         swum += ((double)s.body[i * (ARMS + 1)].T[1] - y0[i]) / length / bodies;
+
     ex_result("length", "%.4f", length);      /* m */
     ex_result("swim_distance", "%.4f", swum); /* body lengths, upwards, mean */
+
     /* bell and arms */
     ex_result(
         "bytes_per_body", "%lu",
         (unsigned long)(s.body[0].size + ARMS * s.body[1].size + (ARMS + 1) * sizeof(fsi_reduced)));
+
     /* of the first bell under the top, over its radius */
     ex_result("depth", "%.4f", (tall - (double)s.body[0].T[1]) / RADIUS);
     ex_result("joint_error", "%.6f", (double)s.joint_error / length);
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     swarm_free(&s);
     swarm_skin_free(&hide);
+
     for (int i = 0; i < 2; i++) {
         fsi_reduced_model_free(&model[i]);
         fsi_mesh_free(&mesh[i]);
     }
+
     fsi_world_free(&world);
     return ex_end(&args, steps, stable);
 }

@@ -21,39 +21,49 @@ typedef struct jet {
 
 /* A box 1 x 1.5 (x 1) m, open above; the jet is 0.25 m wide. dof: of all solids together. */
 static int jet_make(jet *j, ex_args *args, int dim, int bodies, int guests, int dof) {
-    fsi_world_desc desc = {0};
-    fsi_grid_source source = {0};
-    fsi_partitioned_desc given = {0};
     double speed = ex_number(args, "speed");
     int relaxed = ex_is(args, "scheme", "p") || ex_is(args, "scheme", "pc");
-    desc.grid.ny = args->size;
-    desc.grid.nx = args->size * 2 / 3;
-    desc.grid.nz = dim == 3 ? args->size * 2 / 3 : 1;
-    desc.grid.h = FSI_R(1.5) / (fsi_real)args->size;
-    desc.grid.rho = 1;
-    desc.grid.smoke = 1;
-    desc.grid.shells = 0;
-    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.max_bodies = bodies;
-    desc.max_guests = guests;
+
+    fsi_world_desc desc = {
+        .grid.ny = args->size,
+        .grid.nx = args->size * 2 / 3,
+        .grid.nz = dim == 3 ? args->size * 2 / 3 : 1,
+        .grid.h = FSI_R(1.5) / (fsi_real)args->size,
+        .grid.rho = 1,
+        .grid.smoke = 1,
+        .grid.shells = 0,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .max_bodies = bodies,
+        .max_guests = guests,
+    };
+
     if (fsi_world_init(&j->w, &desc) != FSI_OK)
         return 0;
-    source.lo = fsi_vec(FSI_R(0.375), 0, FSI_R(0.375));
-    source.hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * desc.grid.h, FSI_R(0.625));
-    source.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;
-    source.velocity = fsi_vec(0, (fsi_real)speed, 0);
-    source.divergence = (fsi_real)speed / desc.grid.h;
-    source.density = 1;
+
+    fsi_grid_source source = {
+        .lo = fsi_vec(FSI_R(0.375), 0, FSI_R(0.375)),
+        .hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * desc.grid.h, FSI_R(0.625)),
+        .set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE,
+        .velocity = fsi_vec(0, (fsi_real)speed, 0),
+        .divergence = (fsi_real)speed / desc.grid.h,
+        .density = 1,
+    };
+
     fsi_grid_add_source(&j->w.grid, &source);
     j->dt = (double)desc.grid.h; /* half a cell a step at 0.5 m/s */
     j->monolithic = ex_is(args, "scheme", "monolithic");
-    given.n = given.m = dof + 64;
-    given.group = 3;
-    given.tolerance = (fsi_real)(ex_number(args, "tolerance") * (double)desc.grid.h);
-    given.clock_fn = ex_clock;
-    given.min_iterations = 2;
-    given.scheme = relaxed ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED;
-    given.omega = (fsi_real)ex_number(args, "omega");
+
+    fsi_partitioned_desc given = {
+        .n = dof + 64,
+        .m = dof + 64,
+        .group = 3,
+        .tolerance = (fsi_real)(ex_number(args, "tolerance") * (double)desc.grid.h),
+        .clock_fn = ex_clock,
+        .min_iterations = 2,
+        .scheme = relaxed ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED,
+        .omega = (fsi_real)ex_number(args, "omega"),
+    };
+
     j->x.scheme = &j->scheme;
     j->x.list = j->list;
     j->x.solids.part = j->part;
@@ -65,7 +75,8 @@ static int jet_make(jet *j, ex_args *args, int dim, int bodies, int guests, int 
 
 static int jet_step(jet *j) { /* 0 = it came apart */
     fsi_report report;
-    double start = ex_now(), speed = 0;
+    double start = ex_now();
+    double speed = 0;
     fsi_result result = j->monolithic ? fsi_world_step(&j->w, (fsi_real)j->dt, &report)
                                       : fsi_world_exchange(&j->w, &j->x, (fsi_real)j->dt, &report);
     j->spent += ex_now() - start;
@@ -74,6 +85,7 @@ static int jet_step(jet *j) { /* 0 = it came apart */
     j->steps++;
     if (report.iterations > j->most)
         j->most = report.iterations;
+
     for (int i = 0; i < j->w.door_count && result >= 0; i++)
         speed = fmax(speed, (double)fsi_max_abs((size_t)j->w.door[i]->dof, j->w.door[i]->v));
     return result >= 0 && speed < 50;
@@ -91,7 +103,8 @@ static void jet_draw(jet *j, ex_args *args) {
             ex_draw_surface(&image, &view, &j->w.door[i]->surface, ex_rgb(205, 120, 60));
     } else {
         ex_camera camera = ex_camera_make(1.9, 1.6, 2.7, 0.5, 0.7, 0.5, 1, 36);
-        const double lo[3] = {0, 0, 0}, hi[3] = {1, 1.5, 1};
+        const double lo[3] = {0, 0, 0};
+        const double hi[3] = {1, 1.5, 1};
         ex_clear(&image, ex_rgb(246, 248, 250));
         ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
         for (int i = 0; i < j->w.door_count; i++)
@@ -100,6 +113,7 @@ static void jet_draw(jet *j, ex_args *args) {
                       0.08, ex_rgb(120, 124, 135));
         ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
     }
+
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -112,12 +126,14 @@ static void jet_results(jet *j) {
         ex_result("mean_iterations", "%.3f", j->total / n);
         ex_result("max_iterations", "%d", j->most);
         ex_result("capped_steps", "%d", j->capped);
+
         /* the paper's count: iterations less one */
         ex_result("modes", "%.2f", j->total / n - 1);
         ex_result("fluid_share", "%.4f", j->scheme.seconds[0] / j->spent);
         ex_result("solid_share", "%.4f", j->scheme.seconds[1] / j->spent);
         ex_result("xpm_share", "%.4f", j->scheme.seconds[2] / j->spent);
     }
+
     fsi_partitioned_scene_free(&j->x);
     fsi_partitioned_free(&j->scheme);
     fsi_world_free(&j->w);

@@ -25,24 +25,32 @@ static fsi_real water(fsi_vec3 x, void *user) {
 
 /* The rigid world: the disk half above the water, in a box without a lid. */
 static int make_solids(tank *t, double density, double gravity) {
-    fsi_solids_desc desc = {0};
-    fsi_shape_desc given = {0};
-    fsi_rigid_desc options = {0};
-    desc.dim = 2;
-    desc.max_bodies = 2;
-    desc.gravity = fsi_vec(0, (fsi_real)-gravity, 0);
-    given.dim = 2;
-    given.kind = FSI_SHAPE_ROOM;
-    given.half = fsi_vec(width / 2, 1, 0);
+    fsi_solids_desc desc = {
+        .dim = 2,
+        .max_bodies = 2,
+        .gravity = fsi_vec(0, (fsi_real)-gravity, 0),
+    };
+
+    fsi_shape_desc given = {
+        .dim = 2,
+        .kind = FSI_SHAPE_ROOM,
+        .half = fsi_vec(width / 2, 1, 0),
+    };
+
     if (fsi_solids_init(&t->solids, &desc) != FSI_OK || fsi_shape_init(&t->room, &given) != FSI_OK)
         return 0;
-    options.kind = FSI_RIGID_FIXED;
-    options.shape = &t->room;
-    options.x = given.half;
+
+    fsi_rigid_desc options = {
+        .kind = FSI_RIGID_FIXED,
+        .shape = &t->room,
+        .x = given.half,
+    };
+
     fsi_solids_add(&t->solids, &options, NULL);
     given.kind = FSI_SHAPE_SPHERE;
     given.radius = radius;
     given.resolution = 48;
+
     if (fsi_shape_init(&t->ball, &given) != FSI_OK)
         return 0;
     options.kind = FSI_RIGID_DYNAMIC;
@@ -58,6 +66,7 @@ static fsi_result begin(void *user, fsi_real dt) {
     fsi_rigid *body = &t->solids.body[t->body];
     fsi_real keep = 1 / (1 + dt * t->damping);
     fsi_result result = fsi_solids_forces(&t->solids, dt);
+
     for (int a = 0; a < 2; a++)
         for (size_t f = 0; f < t->grid.faces[a]; f++)
             t->grid.u[a][f] *= keep;
@@ -76,21 +85,29 @@ static fsi_result move(void *user, fsi_real dt) {
 /* How deep the disk sits under the level of all the water and what it displaces, over its radius.
  */
 static double depth_of(const tank *t, double fluid_area) {
-    double y = (double)t->solids.body[t->body].x.y, r = (double)radius, below = 0,
-           top = (double)level;
+    double y = (double)t->solids.body[t->body].x.y;
+    double r = (double)radius;
+    double below = 0;
+    double top = (double)level;
+
     /* the level depends on what is under it */
     for (int k = 0; k < 60; k++) {
         double s = fmax(-1, fmin(1, (y - top) / r));
+
         /* area of the disk below the level */
         below = r * r * (acos(s) - s * sqrt(1 - s * s));
         top = 0.5 * top + 0.5 * (fluid_area + below) / (double)width;
     }
+
     return (top - (y - r)) / r;
 }
 
 /* depth over radius with that share of the disk under water */
 static double archimedes(double density) {
-    double lo = 0, hi = 2, m = 1;
+    double lo = 0;
+    double hi = 2;
+    double m = 1;
+
     for (int k = 0; k < 60; k++) {
         m = (lo + hi) / 2;
         if ((acos(1 - m) - (1 - m) * sqrt(m * (2 - m))) / 3.14159265358979 < density)
@@ -98,6 +115,7 @@ static double archimedes(double density) {
         else
             hi = m;
     }
+
     return m;
 }
 
@@ -122,37 +140,49 @@ static void draw(ex_args *args, const tank *t, const fsi_sph *sph) {
 /* On the grid: one solve, or an exchange between the two solvers. */
 static int run_grid(ex_args *args, tank *t, double dt, int *steps, double *iterations,
                     double *area) {
-    fsi_grid_desc desc = {0};
     fsi_couple couple = {0};
     fsi_couple_desc given = {0};
-    fsi_scene scene = {0};
+
     fsi_interface face = {0};
     fsi_partitioned scheme = {0};
-    fsi_partitioned_desc options = {0};
-    fsi_partitioned_scene parted = {0};
+
     fsi_solid_part part = {0};
     fsi_coupled *list[1];
-    int stable = 1, mono = ex_is(args, "method", "monolithic") || ex_is(args, "method", "schur");
-    desc.nx = desc.ny = args->size;
-    desc.nz = 1;
-    desc.h = width / (fsi_real)args->size;
-    desc.rho = 1000;
-    desc.gravity = t->solids.desc.gravity;
-    desc.liquid = 1;
-    desc.volume_correction = 1;
-    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
+    int stable = 1;
+    int mono = ex_is(args, "method", "monolithic") || ex_is(args, "method", "schur");
+
+    fsi_grid_desc desc = {
+        .nx = args->size,
+        .ny = args->size,
+        .nz = 1,
+        .h = width / (fsi_real)args->size,
+        .rho = 1000,
+        .gravity = t->solids.desc.gravity,
+        .liquid = 1,
+        .volume_correction = 1,
+        .side[FSI_TOP].kind = FSI_SIDE_OPEN,
+    };
+
     if (fsi_grid_init(&t->grid, &desc) != FSI_OK
         || fsi_grid_set_field(&t->grid, FSI_FIELD_PHI, water, NULL) != FSI_OK)
         return 0;
     if (ex_is(args, "method", "schur"))
         given.solver = FSI_COUPLE_SCHUR;
-    options.n = options.m = 6 + 16;
-    options.tolerance = FSI_R(0.001) * desc.h;
-    options.omega = (fsi_real)ex_number(args, "omega");
-    options.max_iterations = 60;
-    options.scheme = ex_is(args, "method", "xpm") ? FSI_SCHEME_REDUCED : FSI_SCHEME_RELAXED;
-    if (ex_is(args, "method", "weak"))
-        options.max_iterations = 1, options.omega = 1;
+
+    fsi_partitioned_desc options = {
+        .n = 6 + 16,
+        .m = 6 + 16,
+        .tolerance = FSI_R(0.001) * desc.h,
+        .omega = (fsi_real)ex_number(args, "omega"),
+        .max_iterations = 60,
+        .scheme = ex_is(args, "method", "xpm") ? FSI_SCHEME_REDUCED : FSI_SCHEME_RELAXED,
+    };
+
+    if (ex_is(args, "method", "weak")) {
+        options.max_iterations = 1;
+        options.omega = 1;
+    }
+
     if (mono ? fsi_couple_init(&couple, &t->grid, &given) != FSI_OK
              : fsi_interface_init(&face, &t->grid, NULL) != FSI_OK
                    || fsi_partitioned_init(&scheme, &options) != FSI_OK)
@@ -160,20 +190,27 @@ static int run_grid(ex_args *args, tank *t, double dt, int *steps, double *itera
     begin(t, (fsi_real)dt); /* once, so that the door exists */
     part.solid = t->door;
     list[0] = t->door;
-    scene.solid = list;
-    scene.count = 1;
-    scene.begin_fn = begin;
-    scene.move_fn = move;
-    scene.user = t;
-    parted.grid = &t->grid;
-    parted.face = &face;
-    parted.scheme = &scheme;
-    parted.list = list;
-    parted.solids.part = &part;
-    parted.solids.count = 1;
-    parted.begin_fn = begin;
-    parted.move_fn = move;
-    parted.user = t;
+
+    fsi_scene scene = {
+        .solid = list,
+        .count = 1,
+        .begin_fn = begin,
+        .move_fn = move,
+        .user = t,
+    };
+
+    fsi_partitioned_scene parted = {
+        .grid = &t->grid,
+        .face = &face,
+        .scheme = &scheme,
+        .list = list,
+        .solids.part = &part,
+        .solids.count = 1,
+        .begin_fn = begin,
+        .move_fn = move,
+        .user = t,
+    };
+
     for (int frame = 0; frame < args->frames && stable; frame++, ++*steps) {
         fsi_report report;
         fsi_result result = mono ? fsi_couple_step(&couple, &scene, (fsi_real)dt, &report)
@@ -184,6 +221,7 @@ static int run_grid(ex_args *args, tank *t, double dt, int *steps, double *itera
             draw(args, t, NULL);
         ex_progress(args, frame);
     }
+
     *area = t->grid.stats.liquid_volume;
     fsi_couple_free(&couple);
     fsi_partitioned_scene_free(&parted);
@@ -197,26 +235,32 @@ static int run_grid(ex_args *args, tank *t, double dt, int *steps, double *itera
  * particles. */
 static int run_sph(ex_args *args, tank *t, double dt, int *steps, double *iterations,
                    double *area) {
-    fsi_sph_desc desc = {0};
-    fsi_sph_rigid_desc given = {0};
-    int stable = 1, kept = 0;
-    double time = 0, end = args->frames * dt;
+    int stable = 1;
+    int kept = 0;
+    double time = 0;
+    double end = args->frames * dt;
     fsi_vec3 centre = t->solids.body[t->body].x;
-    desc.dim = 2;
-    desc.spacing = width / (fsi_real)args->size;
-    desc.capacity = args->size * args->size;
-    desc.boundary_capacity = 40 * args->size;
-    desc.solver = FSI_SPH_DFSPH;
-    desc.density = 1000;
-    desc.gravity = t->solids.desc.gravity;
-    desc.viscosity = 1;
-    desc.dt_max = (fsi_real)dt;
+
+    fsi_sph_desc desc = {
+        .dim = 2,
+        .spacing = width / (fsi_real)args->size,
+        .capacity = args->size * args->size,
+        .boundary_capacity = 40 * args->size,
+        .solver = FSI_SPH_DFSPH,
+        .density = 1000,
+        .gravity = t->solids.desc.gravity,
+        .viscosity = 1,
+        .dt_max = (fsi_real)dt,
+    };
+
     fsi_sph sph;
+
     int n;
     if (fsi_sph_init(&sph, &desc) != FSI_OK
         || fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(width, level, 0), fsi_vec(0, 0, 0), &n)
                != FSI_OK)
         return 0;
+
     for (int i = 0; i < n; i++) /* no particles where the disk is */
         if (hypot((double)(sph.x[i] - centre.x), (double)(sph.y[i] - centre.y))
             > (double)(radius + FSI_R(0.5) * desc.spacing)) {
@@ -232,18 +276,27 @@ static int run_sph(ex_args *args, tank *t, double dt, int *steps, double *iterat
     int object;
     if (fsi_sph_add_surface(&sph, &skin, centre, 1, &object) != FSI_OK)
         return 0;
-    given.sph = &sph;
-    given.world = &t->solids;
-    given.count = 1;
-    given.body = &t->body;
-    given.object = &object;
+
+    fsi_sph_rigid_desc given = {
+        .sph = &sph,
+        .world = &t->solids,
+        .count = 1,
+        .body = &t->body,
+        .object = &object,
+    };
+
     fsi_sph_rigid couple;
     if (fsi_sph_rigid_init(&couple, &given) != FSI_OK)
         return 0;
+
     for (int frame = 0; time < end && stable; ++*steps) {
-        fsi_real step = fsi_sph_max_dt(&sph), keep = 1 / (1 + step * t->damping);
-        for (int i = 0; i < sph.now.count; i++)
-            sph.vx[i] *= keep, sph.vy[i] *= keep;
+        fsi_real step = fsi_sph_max_dt(&sph);
+        fsi_real keep = 1 / (1 + step * t->damping);
+        for (int i = 0; i < sph.now.count; i++) {
+            sph.vx[i] *= keep;
+            sph.vy[i] *= keep;
+        }
+
         fsi_report report;
         stable = fsi_sph_rigid_step(&couple, step, &report) >= 0
                  && (double)fsi_vec_length(t->solids.body[t->body].v) < 10;
@@ -255,6 +308,7 @@ static int run_sph(ex_args *args, tank *t, double dt, int *steps, double *iterat
             draw(args, t, &sph);
         ex_progress(args, 4 * frame++);
     }
+
     *area = (double)(desc.spacing * desc.spacing) * sph.now.count;
     fsi_sph_rigid_free(&couple);
     fsi_mesh_free(&circle);
@@ -273,8 +327,10 @@ int main(int argc, char **argv) {
         {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     static tank t;
     ex_args args;
-    double iterations = 0, area = 0;
+    double iterations = 0;
+    double area = 0;
     int steps = 0;
+
     ex_begin(&args, argc, argv, "one_scene", "The same floating disk by every coupling method.",
              keys, 6, 64, 600);
     double density = ex_number(&args, "density");
@@ -286,8 +342,10 @@ int main(int argc, char **argv) {
                      : run_grid(&args, &t, ex_number(&args, "dt"), &steps, &iterations, &area);
     double depth = depth_of(&t, area);
     printf("damping=%g 1/s on disk and fluid\n", (double)t.damping);
+
     ex_result("depth", "%.4f", depth);
     ex_result("archimedes", "%.4f", density < 1 ? archimedes(density) : 2.0);
+
     /* cells, or particle spacings */
     ex_result("error_cells", "%.3f", (depth - archimedes(density)) * (double)radius * args.size);
     ex_result("iterations", "%.2f", iterations / (steps ? steps : 1));

@@ -13,10 +13,13 @@ typedef struct plank {
 
 static void plank_corners(plank *b) { /* counter-clockwise */
     static const double at[4][2] = {{-.2, -.1}, {.2, -.1}, {.2, .1}, {-.2, .1}};
-    double c = cos(b->angle), s = sin(b->angle);
-    for (int i = 0; i < 4; i++)
-        b->corner[i][0] = b->x + c * at[i][0] - s * at[i][1],
+    double c = cos(b->angle);
+    double s = sin(b->angle);
+
+    for (int i = 0; i < 4; i++) {
+        b->corner[i][0] = b->x + c * at[i][0] - s * at[i][1];
         b->corner[i][1] = b->y + s * at[i][0] + c * at[i][1];
+    }
 }
 
 /* Semi-implicit Euler: the velocity first (weight here, the water in water_step), then the pose
@@ -30,10 +33,12 @@ static void plank_move(plank *b, double dt, double bounce) {
     b->y += dt * b->vy;
     b->angle += dt * b->spin;
     plank_corners(b);
+
     /* a corner below the floor: lift the plank, and an impulse j that turns the corner's speed
      * around */
     for (int i = 0; i < 4; i++) {
-        double arm = b->corner[i][0] - b->x, speed = b->vy + b->spin * arm;
+        double arm = b->corner[i][0] - b->x;
+        double speed = b->vy + b->spin * arm;
         if (b->corner[i][1] >= 0)
             continue;
         b->y -= b->corner[i][1];
@@ -59,8 +64,12 @@ static fsi_result pool_step(pool *p, plank *b, double time, double bounce, fsi_r
     static const int32_t index[8] = {0, 1, 1, 2, 2, 3, 3, 0};
     fsi_real dt = (fsi_real)time;
     plank_weight(b, time);
-    for (int i = 0; i < 4; i++)
-        p->x[3 * i] = (fsi_real)b->corner[i][0], p->x[3 * i + 1] = (fsi_real)b->corner[i][1];
+
+    for (int i = 0; i < 4; i++) {
+        p->x[3 * i] = (fsi_real)b->corner[i][0];
+        p->x[3 * i + 1] = (fsi_real)b->corner[i][1];
+    }
+
     p->outline.dim = 2;
     p->outline.vertex_count = p->outline.element_count = 4;
     p->outline.closed = 1;
@@ -81,6 +90,7 @@ static fsi_result pool_step(pool *p, plank *b, double time, double bounce, fsi_r
         return result;
     if ((result = fsi_couple_solve(&p->couple, dt, report)) < 0)
         return result;
+
     /* an engine that wants forces takes body.impulse and body.twist instead */
     fsi_body_take(&p->body);
     b->vx = (double)p->body.velocity.x;
@@ -103,22 +113,30 @@ int main(int argc, char **argv) {
                                   {"bounce", "", "restitution at the floor", "0.4", 0, 1, NULL},
                                   {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL}};
     static pool p;
-    fsi_grid_desc desc = {0};
+
     plank b = {0};
     ex_args args;
     int stable = 1;
-    double total = 0, depth = 0, late = 0;
+    double total = 0;
+    double depth = 0;
+    double late = 0;
+
     ex_begin(&args, argc, argv, "own_body", "A hand-written rigid body coupled to water.", keys, 3,
              64, 400);
     double density = ex_number(&args, "density");
-    desc.nx = desc.ny = args.size;
-    desc.nz = 1;
-    desc.h = 1 / (fsi_real)args.size;
-    desc.rho = 1000;
-    desc.gravity.y = FSI_R(-9.81);
-    desc.liquid = 1;
-    desc.volume_correction = 1;
-    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
+
+    fsi_grid_desc desc = {
+        .nx = args.size,
+        .ny = args.size,
+        .nz = 1,
+        .h = 1 / (fsi_real)args.size,
+        .rho = 1000,
+        .gravity.y = FSI_R(-9.81),
+        .liquid = 1,
+        .volume_correction = 1,
+        .side[FSI_TOP].kind = FSI_SIDE_OPEN,
+    };
+
     if (fsi_grid_init(&p.grid, &desc) != FSI_OK
         || fsi_couple_init(&p.couple, &p.grid, NULL) != FSI_OK)
         return 1;
@@ -131,16 +149,22 @@ int main(int argc, char **argv) {
     b.angle = 0.3;
     plank_corners(&b);
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report = {0};
         stable = pool_step(&p, &b, ex_number(&args, "dt"), ex_number(&args, "bounce"), &report) >= 0
                  && fabs(b.vy) < 100;
         total += report.iterations;
+
         /* water and what the plank displaces fill the tank to share * 0.2 above its bottom */
         double share = (p.grid.stats.liquid_volume - (b.y - 0.1)) / (0.2 - 0.4 * 0.2);
+
         /* it bobs: mean of the second half */
-        if (2 * frame >= args.frames)
-            depth += share < 0 ? 0 : share > 1 ? 1 : share, late++;
+        if (2 * frame >= args.frames) {
+            depth += share < 0 ? 0 : share > 1 ? 1 : share;
+            late++;
+        }
+
         if (args.out) {
             ex_image image = ex_image_make(560, 560);
             ex_view view = ex_view_make(0, 0, 1, 1, 20, 20, 520, 520);
@@ -150,8 +174,10 @@ int main(int argc, char **argv) {
             ex_frame(&args, &image);
             ex_image_free(&image);
         }
+
         ex_progress(&args, frame);
     }
+
     ex_result("depth", "%.4f", depth / (late > 0 ? late : 1));
     ex_result("archimedes", "%.4f", density < 1 ? density : 1);
     ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));

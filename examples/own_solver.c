@@ -18,10 +18,12 @@ typedef struct string {
 /* from the same start every time: nothing to save or restore */
 static fsi_result string_solve(void *user, const fsi_real *impulse, fsi_real *move) {
     string *c = (string *)user;
-    double f[N][2], h = c->dt / SMALL;
+    double f[N][2];
+    double h = c->dt / SMALL;
     memcpy(c->x, c->x0, sizeof c->x);
     memcpy(c->v, c->v0, sizeof c->v);
     int i;
+
     for (int s = 0; s < SMALL; s++) {
         /* springs 0.0234 m long, a little damped */
         for (memset(f, 0, sizeof f), i = 0; i + 1 < N; i++) {
@@ -33,14 +35,18 @@ static fsi_result string_solve(void *user, const fsi_real *impulse, fsi_real *mo
                 f[i + 1][k] -= pull;
             }
         }
+
         for (i = 1; i + 1 < N; i++)
-            for (int k = 0; k < 2; k++)
-                c->v[i][k] += (h * f[i][k] + (double)impulse[3 * i + k] / SMALL) / c->mass,
-                    c->x[i][k] += h * c->v[i][k];
+            for (int k = 0; k < 2; k++) {
+                c->v[i][k] += (h * f[i][k] + (double)impulse[3 * i + k] / SMALL) / c->mass;
+                c->x[i][k] += h * c->v[i][k];
+            }
     }
+
     for (i = 0; i < N; i++)
         for (int k = 0; k < 3; k++)
             move[3 * i + k] = k < 2 ? (fsi_real)(c->x[i][k] - c->x0[i][k]) : 0;
+
     /* pressures of closed regions come back as they are */
     for (i = 3 * N; i < 3 * N + c->regions; i++)
         move[i] = impulse[i];
@@ -52,72 +58,106 @@ int main(int argc, char **argv) {
         {"mass_ratio", "", "string over a layer of smoke two cells thick", "0.5", 0.05, 1e3, NULL},
         {"spring", "N/m", "stiffness of a spring", "48", 1, 100, NULL}};
     fsi_grid grid = {0};
-    fsi_grid_desc desc = {0};
-    fsi_grid_source jet = {0};
+
     fsi_interface face = {0};
-    fsi_fluid_box fluid = {0};
+
     fsi_partitioned scheme = {0};
-    fsi_partitioned_desc given = {0};
-    fsi_blackbox own = {0};
-    fsi_coupled door = {0}, *list[1];
+
+    fsi_coupled *list[1];
+
     fsi_report report = {0};
-    fsi_real x[3 * N] = {0}, v[3 * N] = {0}, kg[N] = {0}, move[3 * N + 16] = {0}, load[3 * N + 16];
+    fsi_real load[3 * N + 16];
+    fsi_real x[3 * N] = {0};
+    fsi_real v[3 * N] = {0};
+    fsi_real kg[N] = {0};
+    fsi_real move[3 * N + 16] = {0};
     int32_t index[2 * N], node[N];
     string c = {0};
     ex_args args;
     double total = 0;
     int stable = 1;
+
     ex_begin(&args, argc, argv, "own_solver",
              "A hand-written spring-mass solver coupled to the grid.", keys, 2, 48, 100);
-    desc.nx = args.size;
-    desc.ny = args.size * 3 / 2;
-    desc.nz = 1;
-    desc.h = FSI_R(1) / (fsi_real)args.size;
-    desc.rho = 1;
-    desc.smoke = 1;
-    desc.shells = 1;
-    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    jet.lo.x = FSI_R(.375);
-    jet.hi = fsi_vec(FSI_R(.625), FSI_R(1.01) * desc.h, 0);
-    jet.set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE;
-    jet.velocity.y = FSI_R(.5);
-    jet.divergence = FSI_R(.5) / desc.h;
-    jet.density = 1;
+
+    fsi_grid_desc desc = {
+        .nx = args.size,
+        .ny = args.size * 3 / 2,
+        .nz = 1,
+        .h = FSI_R(1) / (fsi_real)args.size,
+        .rho = 1,
+        .smoke = 1,
+        .shells = 1,
+        .side[FSI_TOP].kind = FSI_SIDE_OPEN,
+    };
+
+    fsi_grid_source jet = {
+        .lo.x = FSI_R(.375),
+        .hi = fsi_vec(FSI_R(.625), FSI_R(1.01) * desc.h, 0),
+        .set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE,
+        .velocity.y = FSI_R(.5),
+        .divergence = FSI_R(.5) / desc.h,
+        .density = 1,
+    };
+
     c.dt = (double)desc.h;
     c.mass = ex_number(&args, "mass_ratio") * 2 * c.dt / 48;
     c.spring = ex_number(&args, "spring");
-    for (int i = 0; i < N; i++)
-        c.x0[i][0] = 1.0 / 3 + i / 48.0, c.x0[i][1] = 0.3 + i * (N - 1 - i) / 3840.0,
-        index[2 * i] = node[i] = i, index[2 * i + 1] = i + 1;
-    door.surface.dim = 2;
-    door.surface.vertex_count = N;
-    door.surface.element_count = N - 1;
-    door.surface.x = x;
-    door.surface.index = index;
-    /* where the grid finds it; the masses stay with the solver */
-    door.dof = 3 * N;
-    door.v = v;
-    door.mass = door.inverse_mass = kg;
-    door.node = node;
+
+    for (int i = 0; i < N; i++) {
+        c.x0[i][0] = 1.0 / 3 + i / 48.0;
+        c.x0[i][1] = 0.3 + i * (N - 1 - i) / 3840.0;
+        index[2 * i] = node[i] = i;
+        index[2 * i + 1] = i + 1;
+    }
+
+    fsi_coupled door = {
+        .surface.dim = 2,
+        .surface.vertex_count = N,
+        .surface.element_count = N - 1,
+        .surface.x = x,
+        .surface.index = index,
+        /* where the grid finds it; the masses stay with the solver */
+        .dof = 3 * N,
+        .v = v,
+        .mass = kg,
+        .inverse_mass = kg,
+        .node = node,
+    };
+
     list[0] = &door;
-    given.n = given.m = 3 * N + 16;
-    given.group = 3;
-    given.tolerance = FSI_R(.05) * desc.h;
-    fluid.grid = &grid;
-    fluid.face = &face;
-    fluid.bpp = 1;
+
+    fsi_partitioned_desc given = {
+        .n = 3 * N + 16,
+        .m = 3 * N + 16,
+        .group = 3,
+        .tolerance = FSI_R(.05) * desc.h,
+    };
+
+    fsi_fluid_box fluid = {
+        .grid = &grid,
+        .face = &face,
+        .bpp = 1,
+    };
+
     fsi_blackbox flow = fsi_fluid_box_door(&fluid);
-    own.solve_fn = string_solve;
-    own.user = &c;
+
+    fsi_blackbox own = {
+        .solve_fn = string_solve,
+        .user = &c,
+    };
+
     if (fsi_grid_init(&grid, &desc) || fsi_grid_add_source(&grid, &jet)
         || fsi_interface_init(&face, &grid, NULL) || fsi_partitioned_init(&scheme, &given))
         return 1;
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < N; i++)
-            for (int k = 0; k < 2; k++)
-                x[3 * i + k] = (fsi_real)c.x0[i][k],
-                          move[3 * i + k] = (fsi_real)(c.dt * c.v0[i][k]);
+            for (int k = 0; k < 2; k++) {
+                x[3 * i + k] = (fsi_real)c.x0[i][k];
+                move[3 * i + k] = (fsi_real)(c.dt * c.v0[i][k]);
+            }
         stable =
             fsi_interface_detect(&face, &grid, list, 1) >= 0 && fsi_grid_advect(&grid, desc.h) >= 0
             && fsi_grid_forces(&grid, desc.h) >= 0 && fsi_fluid_box_begin(&fluid, desc.h) >= 0 &&
@@ -128,11 +168,13 @@ int main(int argc, char **argv) {
             &&
             /* the fluid takes it, */
             fsi_fluid_box_finish(&fluid) >= 0 && fsi_grid_extrapolate(&grid) >= 0;
+
         /* and so does the string */
         memcpy(c.x0, c.x, sizeof c.x);
         memcpy(c.v0, c.v, sizeof c.v);
         for (int i = 0; i < 3 * N; i++)
             x[i] = i % 3 < 2 ? (fsi_real)c.x0[i / 3][i % 3] : 0;
+
         /* smoke it ran over stays on its side */
         stable = stable && fsi_interface_moved(&face, &grid, NULL) >= 0;
         total += report.iterations;
@@ -144,8 +186,10 @@ int main(int argc, char **argv) {
             ex_frame(&args, &image);
             ex_image_free(&image);
         }
+
         ex_progress(&args, frame);
     }
+
     ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));
     ex_result("height", "%.5f", c.x0[N / 2][1]);
     fsi_partitioned_free(&scheme);

@@ -12,37 +12,47 @@ int main(int argc, char **argv) {
         {"dim", "", "2 or 3", "3", 2, 3, NULL},
         JET_KEYS};
     static jet j;
-    fsi_shape_desc desc = {0};
-    fsi_rigid_desc given = {0};
+
     ex_args args;
     int stable = 1;
+
     ex_begin(&args, argc, argv, "plank_jet", "A light rigid plank in a jet of smoke.", keys, 6, 48,
              120);
     int dim = (int)ex_number(&args, "dim");
     if (!jet_make(&j, &args, dim, 1, 0, 6))
         return 1;
-    desc.kind = FSI_SHAPE_BOX;
-    desc.dim = dim;
-    desc.half = fsi_vec(FSI_R(0.28), FSI_R(0.05), FSI_R(0.1));
+
+    fsi_shape_desc desc = {
+        .kind = FSI_SHAPE_BOX,
+        .dim = dim,
+        .half = fsi_vec(FSI_R(0.28), FSI_R(0.05), FSI_R(0.1)),
+    };
+
     fsi_shape plank;
     if (fsi_shape_init(&plank, &desc) != FSI_OK)
         return 1;
-    given.kind = FSI_RIGID_DYNAMIC;
-    given.shape = &plank;
-    given.density = (fsi_real)ex_number(&args, "mass_ratio");
-    /* off the middle: it turns */
-    given.x = fsi_vec(FSI_R(0.56), FSI_R(0.45), dim == 3 ? FSI_R(0.5) : 0);
+
+    fsi_rigid_desc given = {
+        .kind = FSI_RIGID_DYNAMIC,
+        .shape = &plank,
+        .density = (fsi_real)ex_number(&args, "mass_ratio"),
+        /* off the middle: it turns */
+        .x = fsi_vec(FSI_R(0.56), FSI_R(0.45), dim == 3 ? FSI_R(0.5) : 0),
+    };
+
     int id;
     id = fsi_world_add(&j.w, &given);
     if (id < 0)
         return 1;
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         stable = jet_step(&j);
         if (args.out)
             jet_draw(&j, &args);
         ex_progress(&args, frame);
     }
+
     ex_result("rise", "%.5f", (double)j.w.solids.body[id].x.y - 0.45);
     jet_results(&j);
     fsi_shape_free(&plank);

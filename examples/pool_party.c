@@ -25,8 +25,9 @@ static int make_cloth(cloth *c, double mass, double y) {
     static fsi_real x[3 * SHEET * SHEET];
     static int32_t triangle[6 * (SHEET - 1) * (SHEET - 1)];
     static unsigned char pin[SHEET * SHEET];
-    fsi_soft_desc desc = {0};
+
     int n = 0;
+
     for (int j = 0; j < SHEET; j++)
         for (int i = 0; i < SHEET; i++) {
             fsi_real *p = x + 3 * (i + SHEET * j);
@@ -34,26 +35,33 @@ static int make_cloth(cloth *c, double mass, double y) {
             p[1] = (fsi_real)y;
             p[2] = (fsi_real)(0.2 + 0.6 * j / (SHEET - 1));
             if (i + 1 < SHEET && j + 1 < SHEET) {
-                int a = i + SHEET * j, b = a + 1, e = a + SHEET, f = e + 1;
+                int a = i + SHEET * j;
+                int b = a + 1;
+                int e = a + SHEET;
+                int f = e + 1;
                 const int q[6] = {a, e, b, b, e, f};
                 for (int k = 0; k < 6; k++)
                     triangle[n++] = q[k];
             }
         }
     pin[0] = pin[SHEET - 1] = pin[SHEET * (SHEET - 1)] = pin[SHEET * SHEET - 1] = 7;
-    desc.dim = 3;
-    desc.vertex_count = SHEET * SHEET;
-    desc.x = x;
-    desc.triangle_count = n / 3;
-    desc.triangle = triangle;
-    desc.pin = pin;
-    desc.area_density = (fsi_real)mass;
-    desc.stretch = 400;
-    desc.stretch_poisson = FSI_R(0.3);
-    desc.bend = FSI_R(1e-3);
-    desc.damping_stiffness = FSI_R(0.02);
-    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    desc.integrator = c->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT;
+
+    fsi_soft_desc desc = {
+        .dim = 3,
+        .vertex_count = SHEET * SHEET,
+        .x = x,
+        .triangle_count = n / 3,
+        .triangle = triangle,
+        .pin = pin,
+        .area_density = (fsi_real)mass,
+        .stretch = 400,
+        .stretch_poisson = FSI_R(0.3),
+        .bend = FSI_R(1e-3),
+        .damping_stiffness = FSI_R(0.02),
+        .gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .integrator = c->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT,
+    };
+
     c->responder.soft = &c->soft;
     return fsi_soft_init(&c->soft, &desc) == FSI_OK;
 }
@@ -62,11 +70,12 @@ static void draw(ex_args *args, fsi_world *world) {
     ex_image image = ex_image_make(720, 480);
     ex_camera camera = ex_camera_make(1.0, 1.7, 3.2, 1.0, 0.4, 0.5, 1, 33);
     fsi_grid *grid = &world->grid;
-    const double lo[3] = {0, 0, 0},
-                 hi[3] = {(double)(grid->h * grid->nx), (double)(grid->h * grid->ny),
+    const double lo[3] = {0, 0, 0};
+    const double hi[3] = {(double)(grid->h * grid->nx), (double)(grid->h * grid->ny),
                           (double)(grid->h * grid->nz)};
     ex_clear(&image, ex_rgb(245, 248, 250));
     ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
+
     for (int i = 0; i < world->door_count; i++)
         ex_draw_surface3(&image, &camera, &world->door[i]->surface,
                          world->door_body[i] < 0 ? ex_rgb(205, 60, 70)
@@ -91,54 +100,72 @@ int main(int argc, char **argv) {
     static cloth c;
     fsi_coupled *list[BODIES + 2];
     fsi_partitioned scheme = {0};
-    fsi_partitioned_desc pd = {0};
-    fsi_world_desc desc = {0};
+
     fsi_shape shape[2];
-    fsi_shape_desc sd = {0};
+
     fsi_real level = FSI_R(0.45);
     ex_args args;
-    double total = 0, spent = 0;
-    int steps = 0, stable = 1, most = 0, capped = 0;
+    double total = 0;
+    double spent = 0;
+    int steps = 0;
+    int stable = 1;
+    int most = 0;
+    int capped = 0;
+
     ex_begin(&args, argc, argv, "pool_party", "Balls, boxes and cloth fall into a pool.", keys, 5,
              48, 60);
     c.monolithic = ex_is(&args, "scheme", "monolithic");
     double dt = ex_number(&args, "dt");
     int pressure = ex_is(&args, "scheme", "p") || ex_is(&args, "scheme", "rmi");
-    desc.grid.nx = args.size;
-    desc.grid.ny = desc.grid.nz = args.size / 2;
-    desc.grid.h = FSI_R(2) / (fsi_real)args.size;
-    desc.grid.rho = 1000;
-    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    desc.grid.liquid = 1;
-    desc.grid.shells = 1;
-    desc.grid.volume_correction = 1;
-    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.max_bodies = BODIES;
-    desc.max_guests = 1;
+
+    fsi_world_desc desc = {
+        .grid.nx = args.size,
+        .grid.ny = args.size / 2,
+        .grid.nz = args.size / 2,
+        .grid.h = FSI_R(2) / (fsi_real)args.size,
+        .grid.rho = 1000,
+        .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .grid.liquid = 1,
+        .grid.shells = 1,
+        .grid.volume_correction = 1,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .max_bodies = BODIES,
+        .max_guests = 1,
+    };
+
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
-    sd.dim = 3;
-    sd.kind = FSI_SHAPE_SPHERE;
-    sd.radius = FSI_R(0.11);
-    sd.resolution = 20;
+
+    fsi_shape_desc sd = {
+        .dim = 3,
+        .kind = FSI_SHAPE_SPHERE,
+        .radius = FSI_R(0.11),
+        .resolution = 20,
+    };
+
     if (fsi_shape_init(&shape[0], &sd) != FSI_OK)
         return 1;
     sd.kind = FSI_SHAPE_BOX;
     sd.half = fsi_vec(FSI_R(0.1), FSI_R(0.08), FSI_R(0.1));
+
     if (fsi_shape_init(&shape[1], &sd) != FSI_OK)
         return 1;
+
     for (int i = 0; i < BODIES; i++) {
-        fsi_rigid_desc given = {0};
-        given.kind = FSI_RIGID_DYNAMIC;
-        given.shape = &shape[i % 2];
-        given.density = (fsi_real)(1000 * density[i]);
-        given.friction = FSI_R(0.3);
-        given.x = fsi_vec((fsi_real)(0.16 + 0.27 * (i % 4)), (fsi_real)(0.68 + 0.15 * (i / 4)),
-                          (fsi_real)(i / 4 ? 0.72 : 0.28));
+        fsi_rigid_desc given = {
+            .kind = FSI_RIGID_DYNAMIC,
+            .shape = &shape[i % 2],
+            .density = (fsi_real)(1000 * density[i]),
+            .friction = FSI_R(0.3),
+            .x = fsi_vec((fsi_real)(0.16 + 0.27 * (i % 4)), (fsi_real)(0.68 + 0.15 * (i / 4)),
+                         (fsi_real)(i / 4 ? 0.72 : 0.28)),
+        };
+
         if (fsi_world_add(&world, &given) < 0)
             return 1;
     }
+
     if (!make_cloth(&c, ex_number(&args, "mass_ratio") * 1000 * 2 * (double)desc.grid.h, 0.5))
         return 1;
     fsi_guest guest = fsi_soft_guest(&c.responder);
@@ -146,14 +173,19 @@ int main(int argc, char **argv) {
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&world.grid);
     double volume0 = world.grid.stats.liquid_volume;
-    pd.n = pd.m = 6 * (BODIES + 1) + 3 * SHEET * SHEET + 64;
-    pd.group = 3;
-    pd.max_iterations = (int)ex_number(&args, "cap");
-    pd.tolerance = FSI_R(0.05) * desc.grid.h;
-    pd.clock_fn = ex_clock;
-    pd.omega = (fsi_real)ex_number(&args, "omega");
-    pd.scheme = ex_is(&args, "scheme", "p") || ex_is(&args, "scheme", "pc") ? FSI_SCHEME_RELAXED
-                                                                            : FSI_SCHEME_REDUCED;
+
+    fsi_partitioned_desc pd = {
+        .n = 6 * (BODIES + 1) + 3 * SHEET * SHEET + 64,
+        .m = 6 * (BODIES + 1) + 3 * SHEET * SHEET + 64,
+        .group = 3,
+        .max_iterations = (int)ex_number(&args, "cap"),
+        .tolerance = FSI_R(0.05) * desc.grid.h,
+        .clock_fn = ex_clock,
+        .omega = (fsi_real)ex_number(&args, "omega"),
+        .scheme = ex_is(&args, "scheme", "p") || ex_is(&args, "scheme", "pc") ? FSI_SCHEME_RELAXED
+                                                                              : FSI_SCHEME_REDUCED,
+    };
+
     if (fsi_partitioned_init(&scheme, &pd) != FSI_OK)
         return 1;
     scene.scheme = &scheme;
@@ -162,6 +194,7 @@ int main(int argc, char **argv) {
     scene.fluid.bpp = 1;
     scene.fluid.tolerance = 1e-6;
     scene.fluid.pressure_form = pressure;
+
     for (int frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
@@ -170,17 +203,21 @@ int main(int argc, char **argv) {
                                     ? fsi_world_step(&world, (fsi_real)dt, &report)
                                     : fsi_world_exchange(&world, &scene, (fsi_real)dt, &report);
             spent += ex_now() - start;
-            if (result < 0 || !((double)fsi_max_abs(3 * SHEET * SHEET, c.soft.v) < 100))
-                stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(result));
+            if (result < 0 || !((double)fsi_max_abs(3 * SHEET * SHEET, c.soft.v) < 100)) {
+                stable = 0;
+                fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(result));
+            }
             total += report.iterations;
             capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
             if (report.iterations > most)
                 most = report.iterations;
         }
+
         if (args.out)
             draw(&args, &world);
         ex_progress(&args, frame);
     }
+
     ex_result(c.monolithic ? "iterations" : "mean_iterations", "%.3f", total / (steps ? steps : 1));
     if (!c.monolithic) {
         ex_result("max_iterations", "%d", most);
@@ -190,6 +227,7 @@ int main(int argc, char **argv) {
         ex_result("solid_share", "%.4f", scheme.seconds[1] / spent);
         ex_result("xpm_share", "%.4f", scheme.seconds[2] / spent);
     }
+
     ex_result("volume_error", "%.6f", (world.grid.stats.liquid_volume - volume0) / volume0);
     fsi_partitioned_scene_free(&scene);
     fsi_partitioned_free(&scheme);

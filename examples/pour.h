@@ -37,6 +37,7 @@ EX fsi_result pour_begin(pour *w, fsi_proxy *proxy, fsi_proxy_desc *desc, double
 
 EX int pour_frame(pour *w) {
     const fsi_proxy_stats *stats = &w->proxy->stats;
+
     for (int i = 0; i < w->per && w->stable; i++, w->steps++) {
         w->stable = fsi_proxy_step(w->proxy, (fsi_real)w->dt, NULL) >= 0;
         w->ms[0] += 1e3 * stats->seconds_sph;
@@ -46,6 +47,7 @@ EX int pour_frame(pour *w) {
         w->gain = fmax(w->gain, stats->energy_change);
         w->substeps += w->proxy->desc.solid[0].substeps;
     }
+
     return w->stable;
 }
 
@@ -74,16 +76,20 @@ EX void pour_results(const pour *w, long penetrations) {
     static const char *name[3] = {"ms_sph", "ms_tled", "ms_coupling"};
     const fsi_proxy_stats *stats = &w->proxy->stats;
     double steps = w->steps > 0 ? (double)w->steps : 1;
+
     for (int i = 0; i < 3; i++)
         ex_result(name[i], "%.4f", w->ms[i] / steps);
     ex_result("particles", "%d", w->proxy->desc.sph->now.count);
     ex_result("penetrations", "%ld", penetrations);
+
     /* over the particle radius */
     if (w->closest < 1e8)
         ex_result("closest", "%.4f", w->closest / (double)w->proxy->desc.radius);
     ex_result("contacts", "%ld", (long)stats->all_contacts);
+
     /* met the other side within a step and were taken back */
     ex_result("crossed", "%ld", (long)stats->all_crossed);
+
     /* corrections that found no way out */
     ex_result("skipped", "%ld", (long)stats->all_skipped);
     ex_result("max_density_ratio", "%.4f", w->density);

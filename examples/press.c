@@ -61,6 +61,7 @@ static void refresh(block *b) {
 
 static fsi_result begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
+
     for (int i = 0; i < 3; i++) {
         block *b = &s->part[i];
         b->inverse_mass = i == 2 || (i == 1 && s->held) ? 0 : 1 / b->mass;
@@ -70,14 +71,18 @@ static fsi_result begin(void *user, fsi_real dt) {
             b->v = 0;
         refresh(b);
     }
+
     return FSI_OK;
 }
 
 static fsi_result move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-    for (int i = 0; i < 2; i++)
-        s->part[i].lo[1] += (double)(dt * s->part[i].v),
-            s->part[i].hi[1] += (double)(dt * s->part[i].v);
+
+    for (int i = 0; i < 2; i++) {
+        s->part[i].lo[1] += (double)(dt * s->part[i].v);
+        s->part[i].hi[1] += (double)(dt * s->part[i].v);
+    }
+
     return FSI_OK;
 }
 
@@ -86,15 +91,23 @@ static void draw(ex_args *args, scene *s, const fsi_grid *grid) {
     ex_image image = ex_image_make(660, tall + 40);
     ex_view view = ex_view_make(0, 0, (double)(grid->nx * grid->h), (double)(grid->ny * grid->h),
                                 20, 20, 560, tall);
-    double lo = 0, hi = 1e-9;
+    double lo = 0;
+    double hi = 1e-9;
+
     /* less the mean of the closed chamber */
-    for (size_t i = 0; i < grid->cells; i++)
-        lo = fmin(lo, (double)grid->pressure[i]), hi = fmax(hi, (double)grid->pressure[i]);
+    for (size_t i = 0; i < grid->cells; i++) {
+        lo = fmin(lo, (double)grid->pressure[i]);
+        hi = fmax(hi, (double)grid->pressure[i]);
+    }
+
     ex_draw_field(&image, &view, grid->nx, grid->ny, grid->pressure, lo, hi, 3);
-    for (size_t i = 0; i < 3; i++)
-        refresh(&s->part[i]),
-            ex_draw_surface(&image, &view, &s->part[i].door.surface,
-                            i == 2 ? ex_rgb(150, 150, 150) : ex_rgb(205, 120, 60));
+
+    for (size_t i = 0; i < 3; i++) {
+        refresh(&s->part[i]);
+        ex_draw_surface(&image, &view, &s->part[i].door.surface,
+                        i == 2 ? ex_rgb(150, 150, 150) : ex_rgb(205, 120, 60));
+    }
+
     ex_colorbar(&image, &view, 3, lo, hi, "P DT");
     ex_frame(args, &image);
     ex_image_free(&image);
@@ -116,18 +129,22 @@ int main(int argc, char **argv) {
 
     static scene s;
     static fsi_partitioned_scene p;
-    fsi_grid_desc desc = {0};
+
     fsi_interface face = {0};
     fsi_couple mono = {0};
     fsi_couple_desc cd = {0};
     fsi_partitioned scheme = {0};
-    fsi_partitioned_desc given = {0};
+
     fsi_solid_part part[3] = {{0}};
     fsi_coupled *list[3], *doors[3];
     fsi_scene solids = {0};
     ex_args args;
     int stable = 1;
-    double force[2] = {0, 0}, speed[2] = {0, 0}, fall[2], total = 0;
+    double fall[2];
+    double force[2] = {0, 0};
+    double speed[2] = {0, 0};
+    double total = 0;
+
     ex_begin(&args, argc, argv, "press",
              "A hydraulic press: force and speed ratios of two pistons over closed fluid.", keys, 5,
              64, 60);
@@ -136,13 +153,18 @@ int main(int argc, char **argv) {
     if (little < 1)
         little = 1;
     int monolithic = ex_is(&args, "scheme", "monolithic");
-    desc.nx = little * (1 + ratio) + WALL;
-    desc.ny = 36;
-    desc.nz = 1;
+
+    fsi_grid_desc desc = {
+        .nx = little * (1 + ratio) + WALL,
+        .ny = 36,
+        .nz = 1,
+    };
+
     double h = 1.0 / args.size;
     desc.h = (fsi_real)h;
     desc.rho = 1000;
     desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
+
     fsi_grid grid;
     if (fsi_grid_init(&grid, &desc) != FSI_OK)
         return 1;
@@ -150,23 +172,32 @@ int main(int argc, char **argv) {
     make(&s.part[0], 0, 20 * h, little * h, (20 + PLATE) * h, m1);
     make(&s.part[1], (little + WALL) * h, 20 * h, desc.nx * h, (20 + PLATE) * h, m1 * ratio);
     make(&s.part[2], little * h, DEPTH * h, (little + WALL) * h, 36 * h, 0);
+
     /* N on the small plate, and half of what would balance on the large one */
     s.part[0].load = -10.0;
     s.part[1].load = -5.0 * ratio;
     double dt = 0.2 * sqrt(m1 * h / 10.0);
-    given.n = given.m = 16;
-    given.tolerance = (fsi_real)(1e-10 * h);
-    given.omega = (fsi_real)ex_number(&args, "omega");
-    given.scheme = ex_is(&args, "scheme", "aitken")     ? FSI_SCHEME_AITKEN
-                   : ex_word(&args, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED
-                                                        : FSI_SCHEME_REDUCED;
+
+    fsi_partitioned_desc given = {
+        .n = 16,
+        .m = 16,
+        .tolerance = (fsi_real)(1e-10 * h),
+        .omega = (fsi_real)ex_number(&args, "omega"),
+        .scheme = ex_is(&args, "scheme", "aitken")     ? FSI_SCHEME_AITKEN
+                  : ex_word(&args, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED
+                                                       : FSI_SCHEME_REDUCED,
+    };
+
     given.max_iterations = given.scheme == FSI_SCHEME_REDUCED ? 60 : 1000;
+
     if (fsi_partitioned_init(&scheme, &given) != FSI_OK)
         return 1;
     cd.tolerance = 1e-10;
+
     if ((monolithic ? fsi_couple_init(&mono, &grid, &cd) : fsi_interface_init(&face, &grid, NULL))
         != FSI_OK)
         return 1;
+
     for (int i = 0; i < 3; i++)
         part[i].solid = list[i] = &s.part[i].door;
     p.grid = &grid;
@@ -185,9 +216,11 @@ int main(int argc, char **argv) {
     solids.begin_fn = begin;
     solids.move_fn = move;
     solids.user = &s;
+
     for (int i = 0; i < 2; i++)
         fall[i] = s.part[i].lo[1];
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         s.held = frame < args.frames / 2;
         fsi_report report;
@@ -205,13 +238,17 @@ int main(int argc, char **argv) {
             draw(&args, &s, &grid);
         ex_progress(&args, frame);
     }
+
     for (int i = 0; i < 2; i++)
         fall[i] -= s.part[i].lo[1];
+
     ex_result("force_ratio", "%.9f", force[1] / force[0]);
     ex_result("speed_ratio", "%.9f", -speed[0] / speed[1]);
+
     /* share of the load that the fluid bears while the large piston is held */
     ex_result("support", "%.6f", force[0] / 10.0);
     ex_result("fall", "%.6f", fall[0] / h); /* cells the small plate went down */
+
     /* and the large one: < 0 = it was lifted */
     ex_result("fall_large", "%.6f", fall[1] / h);
     ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));

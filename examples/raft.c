@@ -11,8 +11,10 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_solids *solids, in
                  const fsi_tled *tled) {
     ex_image image = ex_image_make(720, 480);
     ex_camera camera = ex_camera_make(1.1, 1.05, 2.1, 0.62, 0.3, 0.3, 1, 33);
-    double lo[3] = {0, 0, 0}, hi[3] = {1.2, 0.8, 0.6}, flo[3] = {-0.8, 0, -0.8},
-           fhi[3] = {2, 0, 1.4};
+    double lo[3] = {0, 0, 0};
+    double hi[3] = {1.2, 0.8, 0.6};
+    double flo[3] = {-0.8, 0, -0.8};
+    double fhi[3] = {2, 0, 1.4};
     fsi_surface surface = fsi_tled_surface(tled);
     fsi_real *x = (fsi_real *)malloc((size_t)(3 * solids->body[body].shape->surface.vertex_count)
                                      * sizeof *x);
@@ -40,49 +42,69 @@ static const ex_key keys[] = {
 /* Longer than a page on purpose: what three couplings need, in the order in which they need it. */
 int main(int argc, char **argv) {
     ex_args args;
-    fsi_sph_desc desc = {0};
-    fsi_solids_desc given = {0};
-    fsi_shape_desc sd = {0};
-    fsi_rigid_desc options = {0};
-    fsi_tled_desc t = {0};
-    fsi_sph_rigid_desc d = {0};
-    fsi_proxy_desc p = {0};
-    fsi_proxy_solid solid = {0};
+
     fsi_report report;
-    int n = 0, stable = 1, capped = 0;
-    long steps = 0, bad = 0, lost = 0;
-    double total = 0, density = 0, momentum = 0, gap = 0, bend = 0;
+    int n = 0;
+    int stable = 1;
+    int capped = 0;
+    long steps = 0;
+    long bad = 0;
+    long lost = 0;
+    double total = 0;
+    double density = 0;
+    double momentum = 0;
+    double gap = 0;
+    double bend = 0;
+
     ex_begin(&args, argc, argv, "raft", "A soft part clamped to a floating raft.", keys, 7, 20, 50);
     double h = 1.2 / (2 * args.size);
-    desc.capacity = 4 * args.size * args.size * args.size;
-    desc.boundary_capacity = 80 * args.size * args.size + 4000;
-    desc.solver = FSI_SPH_DFSPH;
-    desc.spacing = (fsi_real)h;
-    desc.density = 1000;
-    desc.viscosity = 1;
-    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
-    desc.dt_max = (fsi_real)ex_number(&args, "dt");
-    desc.density_error = desc.divergence_error = FSI_R(1e-12);
-    desc.max_iterations = 5;
-    given.dim = 3;
-    given.max_bodies = 2;
-    given.gravity = desc.gravity;
-    given.substeps = 1;
+
+    fsi_sph_desc desc = {
+        .capacity = 4 * args.size * args.size * args.size,
+        .boundary_capacity = 80 * args.size * args.size + 4000,
+        .solver = FSI_SPH_DFSPH,
+        .spacing = (fsi_real)h,
+        .density = 1000,
+        .viscosity = 1,
+        .gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0),
+        .dt_max = (fsi_real)ex_number(&args, "dt"),
+        .density_error = FSI_R(1e-12),
+        .divergence_error = FSI_R(1e-12),
+        .max_iterations = 5,
+    };
+
+    fsi_solids_desc given = {
+        .dim = 3,
+        .max_bodies = 2,
+        .gravity = desc.gravity,
+        .substeps = 1,
+    };
+
     fsi_sph sph;
+
     fsi_solids world;
     if (fsi_sph_init(&sph, &desc) != FSI_OK || fsi_solids_init(&world, &given) != FSI_OK)
         return 1;
-    sd.kind = FSI_SHAPE_ROOM;
-    sd.half = fsi_vec(FSI_R(0.6), FSI_R(0.5), FSI_R(0.3));
+
+    fsi_shape_desc sd = {
+        .kind = FSI_SHAPE_ROOM,
+        .half = fsi_vec(FSI_R(0.6), FSI_R(0.5), FSI_R(0.3)),
+    };
+
     fsi_shape room;
     if (fsi_shape_init(&room, &sd) != FSI_OK)
         return 1;
-    options.shape = &room;
-    options.x = sd.half;
-    options.kind = FSI_RIGID_FIXED;
+
+    fsi_rigid_desc options = {
+        .shape = &room,
+        .x = sd.half,
+        .kind = FSI_RIGID_FIXED,
+    };
+
     fsi_solids_add(&world, &options, NULL);
     sd.kind = FSI_SHAPE_BOX;
     sd.half = fsi_vec(FSI_R(0.16), FSI_R(0.06), FSI_R(0.14));
+
     fsi_shape raft;
     if (fsi_shape_init(&raft, &sd) != FSI_OK)
         return 1;
@@ -109,6 +131,7 @@ int main(int argc, char **argv) {
             4, 2, 4, 0, NULL)
         != FSI_OK)
         return 1;
+
     /* boundary particles half a spacing inside */
     fsi_surface skin = fsi_mesh_surface(&mesh);
     int object;
@@ -119,41 +142,59 @@ int main(int argc, char **argv) {
                      fsi_vec(FSI_R(1.04), FSI_R(0.46), FSI_R(0.4)), 15, 1, 6, 0, NULL)
         != FSI_OK)
         return 1;
-    t.nodes = mesh.vertex_count;
-    t.tets = mesh.tet_count;
-    t.x = mesh.x;
-    t.tet = mesh.tet;
-    t.density = 400;
-    t.young = (fsi_real)ex_number(&args, "young");
-    t.poisson = FSI_R(0.3);
-    t.damping = 2;
-    t.gravity = desc.gravity;
+
+    fsi_tled_desc t = {
+        .nodes = mesh.vertex_count,
+        .tets = mesh.tet_count,
+        .x = mesh.x,
+        .tet = mesh.tet,
+        .density = 400,
+        .young = (fsi_real)ex_number(&args, "young"),
+        .poisson = FSI_R(0.3),
+        .damping = 2,
+        .gravity = desc.gravity,
+    };
+
     int32_t *node;
     node = (int32_t *)malloc((size_t)t.nodes * sizeof *node);
+
     fsi_tled flag;
     if (!node || fsi_tled_init(&flag, &t) != FSI_OK)
         return 1;
     int i;
+
     for (n = 0, i = 0; i < flag.nodes; i++)
         if (flag.x[3 * i] < FSI_R(0.58))
             node[n++] = i;
+
     fsi_clamp clamp;
     if (fsi_clamp_init(&clamp, &flag, &world, body, node, n, NULL) != FSI_OK)
         return 1;
-    d.sph = &sph;
-    d.world = &world;
-    d.count = 1;
-    d.body = &body;
-    d.object = &object;
-    d.tolerance = (fsi_real)ex_number(&args, "tolerance");
-    solid.tled = &flag;
-    solid.restitution = (fsi_real)ex_number(&args, "restitution");
-    solid.slip = (fsi_real)ex_number(&args, "slip");
-    p.sph = &sph;
-    p.solid = &solid;
-    p.count = 1;
+
+    fsi_sph_rigid_desc d = {
+        .sph = &sph,
+        .world = &world,
+        .count = 1,
+        .body = &body,
+        .object = &object,
+        .tolerance = (fsi_real)ex_number(&args, "tolerance"),
+    };
+
+    fsi_proxy_solid solid = {
+        .tled = &flag,
+        .restitution = (fsi_real)ex_number(&args, "restitution"),
+        .slip = (fsi_real)ex_number(&args, "slip"),
+    };
+
+    fsi_proxy_desc p = {
+        .sph = &sph,
+        .solid = &solid,
+        .count = 1,
+    };
+
     fsi_sph_rigid couple;
     fsi_proxy proxy;
+
     fsi_bvh tree;
     if (fsi_sph_rigid_init(&couple, &d) != FSI_OK || fsi_proxy_init(&proxy, &p) != FSI_OK
         || fsi_bvh_init(&tree, flag.triangles, NULL) != FSI_OK)
@@ -161,23 +202,29 @@ int main(int argc, char **argv) {
     n = sph.now.count;
     int frame;
     double time;
+
     for (frame = 0, time = 0; frame < args.frames && stable; frame++) {
         for (double start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
-            double rest = start + 0.03 - time,
-                   dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6);
+            double rest = start + 0.03 - time;
+            double dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6);
+
             /* sorted here: the order must not change between collide and correct */
             fsi_result result = fsi_sph_prepare(&sph, (fsi_real)dt);
+
             /* fluid hits the soft part */
             if (result >= 0)
                 result = fsi_proxy_collide(&proxy, (fsi_real)dt);
+
             /* the soft part moves and pulls at the raft */
             if (result >= 0)
                 result = fsi_clamp_advance(&clamp, (fsi_real)dt);
+
             /* fluid and raft move */
             if (result >= 0)
                 result = fsi_sph_rigid_step(&couple, (fsi_real)dt, &report);
             if (result == FSI_NOT_CONVERGED)
                 capped++;
+
             /* nothing stays in the soft part */
             if (result >= 0)
                 result = fsi_proxy_correct(&proxy);
@@ -188,6 +235,7 @@ int main(int argc, char **argv) {
             for (i = 0; i < 3; i++)
                 momentum = fmax(momentum, fabs(report.momentum[i]));
         }
+
         skin = fsi_tled_surface(&flag);
         if (fsi_bvh_build(&tree, &skin) != FSI_OK)
             return 1;
@@ -205,9 +253,11 @@ int main(int argc, char **argv) {
             draw(&args, &sph, &world, body, &flag);
         ex_progress(&args, frame);
     }
+
     for (i = 0; i < sph.now.count; i++)
         lost += !(sph.x[i] > -h && sph.x[i] < 1.2 + h && sph.y[i] > -h && sph.y[i] < 1 + h
                   && sph.z[i] > -h && sph.z[i] < 0.6 + h);
+
     ex_result("particles", "%d", n);
     ex_result("tets", "%d", mesh.tet_count);
     ex_result("mean_iterations", "%.3f", total / (steps > 0 ? (double)steps : 1));
@@ -216,6 +266,7 @@ int main(int argc, char **argv) {
     ex_result("skipped", "%ld", (long)proxy.stats.all_skipped);
     ex_result("contacts", "%ld", (long)proxy.stats.all_contacts);
     ex_result("max_density_ratio", "%.4f", density);
+
     /* largest distance of a clamped node from its place on the raft, m */
     ex_result("clamp_gap", "%.6f", gap);
     ex_result("sag", "%.4f", bend);

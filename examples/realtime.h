@@ -32,6 +32,7 @@ static fsi_real rt_water(fsi_vec3 x, void *user) {
 
 static void rt_end(rt_scene *s) {
     fsi_world_free(&s->w);
+
     for (int i = 0; i < RT_SHAPES; i++)
         fsi_shape_free(&s->shape[i]);
     free(s->frame);
@@ -46,9 +47,9 @@ static void rt_end(rt_scene *s) {
 static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance, int particles,
                     double budget, double (*clock_fn)(void *user)) {
     static const double density[RT_BODIES] = {0.4, 0.2, 0.6, 3, 0.5, 0.8, 0.3, 2, 0.15, 0.7};
-    fsi_world_desc desc = {0};
-    fsi_shape_desc sd = {0};
-    double side = dim == 2 ? 4 : 2, r = (dim == 2 ? 0.0425 : 0.085) * side;
+
+    double side = dim == 2 ? 4 : 2;
+    double r = (dim == 2 ? 0.0425 : 0.085) * side;
     memset(s, 0, sizeof *s);
     s->width = side;
     s->level = 0.45 * s->width;
@@ -56,54 +57,71 @@ static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance,
     s->budget = budget;
     s->clock_fn = clock_fn;
     s->bodies = dim == 2 ? RT_BODIES : 5;
-    desc.grid.nx = desc.grid.ny = size;
-    desc.grid.nz = dim == 3 ? size : 1;
-    desc.grid.h = (fsi_real)(s->width / size);
-    desc.grid.rho = 1000;
-    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    desc.grid.liquid = 1;
-    desc.grid.volume_correction = 1;
-    desc.grid.particles = particles;
-    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.couple.boundary = FSI_BOUNDARY_CUT;
-    desc.couple.tolerance = tolerance;
-    desc.couple.warm_start = 1;
-    desc.couple.clock_fn = clock_fn;
-    desc.max_bodies = s->bodies;
-    sd.dim = dim;
-    sd.radius = (fsi_real)r;
-    sd.resolution = 16;
+
+    fsi_world_desc desc = {
+        .grid.nx = size,
+        .grid.ny = size,
+        .grid.nz = dim == 3 ? size : 1,
+        .grid.h = (fsi_real)(s->width / size),
+        .grid.rho = 1000,
+        .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .grid.liquid = 1,
+        .grid.volume_correction = 1,
+        .grid.particles = particles,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .couple.boundary = FSI_BOUNDARY_CUT,
+        .couple.tolerance = tolerance,
+        .couple.warm_start = 1,
+        .couple.clock_fn = clock_fn,
+        .max_bodies = s->bodies,
+    };
+
+    fsi_shape_desc sd = {
+        .dim = dim,
+        .radius = (fsi_real)r,
+        .resolution = 16,
+    };
+
     s->frame = (double *)malloc(RT_FRAMES * sizeof *s->frame);
+
     if (!s->frame || fsi_world_init(&s->w, &desc) != FSI_OK) {
         rt_end(s);
         return 0;
     }
+
     for (int i = 0; i < RT_SHAPES; i++) {
         sd.kind = i == 0 ? FSI_SHAPE_SPHERE : i == 1 ? FSI_SHAPE_BOX : FSI_SHAPE_CAPSULE;
         sd.half = fsi_vec((fsi_real)(1.3 * r), (fsi_real)(0.8 * r), (fsi_real)r);
-        if (i == 2)
-            sd.radius = (fsi_real)(0.7 * r), sd.length = (fsi_real)(1.6 * r);
+        if (i == 2) {
+            sd.radius = (fsi_real)(0.7 * r);
+            sd.length = (fsi_real)(1.6 * r);
+        }
+
         if (fsi_shape_init(&s->shape[i], &sd) != FSI_OK) {
             rt_end(s);
             return 0;
         }
     }
+
     for (int i = 0; i < s->bodies; i++) {
-        fsi_rigid_desc given = {0};
-        double x = dim == 2 ? 0.1 + 0.2 * (i % 5) : 0.22 + 0.28 * (i % 3),
-               y = dim == 2 ? 0.55 + 0.17 * (i / 5) : 0.6 + 0.27 * (i / 3);
-        given.kind = FSI_RIGID_DYNAMIC;
-        given.shape = &s->shape[i % RT_SHAPES];
-        given.density = (fsi_real)(1000 * density[i]);
-        given.friction = FSI_R(0.2);
-        given.x = fsi_vec((fsi_real)(side * x), (fsi_real)(side * y),
-                          (fsi_real)(dim == 3 ? side * (0.35 + 0.3 * (i % 2)) : 0));
+        double x = dim == 2 ? 0.1 + 0.2 * (i % 5) : 0.22 + 0.28 * (i % 3);
+        double y = dim == 2 ? 0.55 + 0.17 * (i / 5) : 0.6 + 0.27 * (i / 3);
+        fsi_rigid_desc given = {
+            .kind = FSI_RIGID_DYNAMIC,
+            .shape = &s->shape[i % RT_SHAPES],
+            .density = (fsi_real)(1000 * density[i]),
+            .friction = FSI_R(0.2),
+            .x = fsi_vec((fsi_real)(side * x), (fsi_real)(side * y),
+                         (fsi_real)(dim == 3 ? side * (0.35 + 0.3 * (i % 2)) : 0)),
+        };
+
         s->id[i] = fsi_world_add(&s->w, &given);
         if (s->id[i] < 0) {
             rt_end(s);
             return 0;
         }
     }
+
     fsi_grid_set_field(&s->w.grid, FSI_FIELD_PHI, rt_water, s);
     fsi_grid_classify(&s->w.grid);
     return 1;
@@ -111,7 +129,8 @@ static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance,
 
 /* Where the mouse is: it sweeps through the tank and dips in and out of the water. */
 static fsi_vec3 rt_mouse(const rt_scene *s, double t) {
-    double c = s->width / 2, z = s->w.grid.dim == 3 ? c + 0.25 * s->width * sin(0.9 * t) : 0;
+    double c = s->width / 2;
+    double z = s->w.grid.dim == 3 ? c + 0.25 * s->width * sin(0.9 * t) : 0;
     return fsi_vec((fsi_real)(c - 0.32 * s->width * cos(1.5 * t)),
                    (fsi_real)(s->level + 0.16 * s->width * sin(2.4 * t)), (fsi_real)z);
 }
@@ -122,6 +141,7 @@ static fsi_result rt_step(rt_scene *s) {
     fsi_rigid *body = &s->w.solids.body[s->id[0]];
     fsi_vec3 pull = fsi_vec_sub(rt_mouse(s, s->time), body->x);
     double start = s->clock_fn(NULL);
+
     /* 80 1/s^2, damped with 10 1/s */
     body->force = fsi_vec_add(
         body->force, fsi_vec_scale(fsi_vec_sub(fsi_vec_scale(pull, 80), fsi_vec_scale(body->v, 10)),
@@ -134,6 +154,7 @@ static fsi_result rt_step(rt_scene *s) {
     if (result < 0)
         return result;
     double rest = spent - s->w.couple.report.seconds;
+
     /* rises at once, falls slowly */
     s->rest = rest > s->rest ? rest : 0.9 * s->rest + 0.1 * rest;
     s->late += s->w.couple.report.reason == FSI_NOT_CONVERGED;
@@ -161,7 +182,8 @@ static int rt_order(const void *a, const void *b) {
 /* The time within which a part of the frames was done, ms: 0.5 the median, 1 the worst. Sorts the
  * list. */
 static double rt_within(rt_scene *s, double part) {
-    int n = s->steps < RT_FRAMES ? s->steps : RT_FRAMES, k = (int)ceil(part * n) - 1;
+    int n = s->steps < RT_FRAMES ? s->steps : RT_FRAMES;
+    int k = (int)ceil(part * n) - 1;
     if (n < 1)
         return 0;
     qsort(s->frame, (size_t)n, sizeof *s->frame, rt_order);
@@ -173,6 +195,7 @@ static void rt_print(rt_scene *s, double volume_error) {
     ex_result("p95_ms", "%.3f", rt_within(s, 0.95));
     ex_result("worst_ms", "%.3f", rt_within(s, 1));
     ex_result("steps_per_second", "%.2f", s->total > 0 ? s->steps / s->total : 0.0);
+
     /* simulated over spent: 1 and more keeps up with the clock */
     ex_result("real_time", "%.3f", s->total > 0 ? s->time / s->total : 0.0);
     ex_result("cut_short", "%d", s->late);
@@ -190,16 +213,21 @@ static int rt_run(ex_args *a, int dim, void (*draw)(ex_args *a, rt_scene *s)) {
         return 1;
     double volume0 = s.w.grid.stats.liquid_volume;
     int i;
+
     for (int frame = 0; frame < a->frames && stable; frame++) {
         for (i = 0; i < 2 && stable; i++) {
             fsi_result result = rt_step(&s);
-            if (result < 0)
-                stable = 0, fprintf(stderr, "step %d: %s\n", s.steps, fsi_result_text(result));
+            if (result < 0) {
+                stable = 0;
+                fprintf(stderr, "step %d: %s\n", s.steps, fsi_result_text(result));
+            }
         }
+
         if (a->out)
             draw(a, &s);
         ex_progress(a, frame);
     }
+
     rt_print(&s, (s.w.grid.stats.liquid_volume - volume0) / volume0);
     i = s.steps;
     rt_end(&s);

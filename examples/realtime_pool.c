@@ -17,14 +17,17 @@ static void draw(ex_args *args, rt_scene *s) {
     char text[64];
     ex_draw_field(&image, &view, grid->nx, grid->ny, grid->phi, 1e8, 2e8, 2);
     ex_draw_liquid(&image, &view, grid->nx, grid->ny, grid->phi, ex_rgb(80, 155, 215));
+
     for (int i = 0; i < s->bodies; i++) {
         fsi_solids_surface(&s->w.solids, s->id[i], x, v, &surface);
         ex_draw_surface(&image, &view, &surface,
                         i ? ex_map(0, 0.3 + 0.06 * i) : ex_rgb(215, 60, 60));
     }
+
     ex_line(&image, ex_px(&view, (double)body->x.x), ex_py(&view, (double)body->x.y),
             ex_px(&view, (double)p.x), ex_py(&view, (double)p.y), 2, ex_rgb(40, 40, 40));
     ex_disk(&image, ex_px(&view, (double)p.x), ex_py(&view, (double)p.y), 5, ex_rgb(40, 40, 40));
+
     for (int i = 0; i < 4; i++)
         ex_line(&image, 20 + 520 * (i == 1), 20 + 520 * (i == 2), 20 + 520 * (i != 0),
                 20 + 520 * (i != 3), 1, ex_rgb(110, 110, 110));
@@ -41,6 +44,7 @@ int main(int argc, char **argv) {
         {"tolerance", "", "of the pressure, relative", "1e-3", 1e-10, 0.5, NULL},
         {"particles", "", "markers per cell side, -1 = none", "2", -1, 8, NULL}};
     ex_args args;
+
     ex_begin(&args, argc, argv, "realtime_pool",
              "Ten bodies in a pool, one pulled by a scripted mouse, in real time.", keys, 4, 128,
              150);

@@ -12,16 +12,19 @@ static void draw(ex_args *args, rt_scene *s) {
     ex_image image = ex_image_make(560, 520);
     ex_camera camera = ex_camera_make(2.7, 2.9, 6.0, 1.0, 0.84, 1.0, 1, 33);
     fsi_grid *grid = &s->w.grid;
-    const double lo[3] = {0, 0, 0}, hi[3] = {s->width, s->width, s->width};
+    const double lo[3] = {0, 0, 0};
+    const double hi[3] = {s->width, s->width, s->width};
     fsi_surface surface;
     char text[64];
     ex_clear(&image, ex_rgb(245, 248, 250));
     ex_floor(&image, &camera, lo, hi, 1, 0, 0.25);
+
     for (int i = 0; i < s->bodies; i++) {
         fsi_solids_surface(&s->w.solids, s->id[i], x, v, &surface);
         ex_draw_surface3(&image, &camera, &surface,
                          i ? ex_map(0, 0.3 + 0.12 * i) : ex_rgb(215, 60, 60));
     }
+
     ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->phi,
                   ex_rgb(80, 160, 220), 0.5);
     ex_box3(&image, &camera, lo, hi, ex_rgb(110, 110, 110));
@@ -38,6 +41,7 @@ int main(int argc, char **argv) {
         {"tolerance", "", "of the pressure, relative", "1e-3", 1e-10, 0.5, NULL},
         {"particles", "", "markers per cell side, -1 = none", "2", -1, 8, NULL}};
     ex_args args;
+
     ex_begin(&args, argc, argv, "realtime_tank",
              "Bodies in a tank, one pulled by a scripted mouse, in real time.", keys, 4, 48, 75);
     return rt_run(&args, 3, draw);

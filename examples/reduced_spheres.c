@@ -23,7 +23,9 @@ static ex_color color(const swarm *q, int i) {
 
 /* Submerged depth over radius of a ball with density ratio q < 1: y^2 (3 - y) / 4 = q (C-07). */
 static double archimedes(double q) {
-    double lo = 0, hi = 2;
+    double lo = 0;
+    double hi = 2;
+
     for (int i = 0; i < 60; i++) {
         double y = (lo + hi) / 2;
         if (y * y * (3 - y) / 4 < q)
@@ -31,6 +33,7 @@ static double archimedes(double q) {
         else
             hi = y;
     }
+
     return lo;
 }
 
@@ -45,36 +48,51 @@ int main(int argc, char **argv) {
         {"damping", "1/s", "on bodies and fluid", "2", 0, 100, NULL},
         {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
     ex_args args;
-    fsi_world_desc desc = {0};
+
     form_body form = {FORM_SPHERE, 0, 0, 0, 0, {0, 0, 0}};
     fsi_reduced_model model[MOST];
-    double density[MOST], r = 0.17, level = 0.55, total = 0, volume0 = 1, worst = 0, below = 0,
-                          out_of = 0;
-    int steps = 0, stable = 1;
+    double density[MOST];
+    double r = 0.17;
+    double level = 0.55;
+    double total = 0;
+    double volume0 = 1;
+    double worst = 0;
+    double below = 0;
+    double out_of = 0;
+    int steps = 0;
+    int stable = 1;
+
     swarm_view view = {
         720,  400, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.5,
         NULL, 0};
-    char text[256] = "", exact[256] = "";
+    char text[256] = "";
+    char exact[256] = "";
+
     ex_begin(&args, argc, argv, "reduced_spheres", "Soft balls of five densities in a tank.", keys,
              8, 60, 120);
     int balls = ex_list(&args, "density", density, MOST);
+
     for (int i = balls; i < (int)ex_number(&args, "bodies"); i++)
         density[i] = density[i - balls];
     if (ex_number(&args, "bodies") > 0)
         balls = (int)ex_number(&args, "bodies");
     double dt = ex_number(&args, "dt");
-    desc.grid.nx = args.size;
-    desc.grid.ny = args.size * 2 / 5;
-    desc.grid.nz = args.size / 5;
-    desc.grid.h = FSI_R(2.5) / (fsi_real)args.size;
-    desc.grid.rho = 1000;
-    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    desc.grid.liquid = 1;
-    desc.grid.volume_correction = 1;
-    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.max_guests = balls;
-    desc.damping = (fsi_real)ex_number(&args, "damping");
-    desc.couple.boundary = (fsi_boundary_kind)ex_number(&args, "fractions");
+
+    fsi_world_desc desc = {
+        .grid.nx = args.size,
+        .grid.ny = args.size * 2 / 5,
+        .grid.nz = args.size / 5,
+        .grid.h = FSI_R(2.5) / (fsi_real)args.size,
+        .grid.rho = 1000,
+        .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .grid.liquid = 1,
+        .grid.volume_correction = 1,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .max_guests = balls,
+        .damping = (fsi_real)ex_number(&args, "damping"),
+        .couple.boundary = (fsi_boundary_kind)ex_number(&args, "fractions"),
+    };
+
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
@@ -83,16 +101,19 @@ int main(int argc, char **argv) {
     if (!swarm_mesh(&mesh, &form, fsi_vec((fsi_real)r, (fsi_real)r, (fsi_real)r),
                     (int)ex_number(&args, "tets")))
         return 1;
+
     for (int i = 0; i < balls; i++) {
-        fsi_reduced_desc given = {0};
-        given.mesh = &mesh;
-        given.modes = (int)ex_number(&args, "modes");
-        given.density = (fsi_real)(1000 * density[i]);
-        given.young = (fsi_real)ex_number(&args, "young");
-        given.poisson = FSI_R(0.4);
-        given.damping_stiffness = FSI_R(0.01);
-        given.samples = 100;
-        given.field = 20;
+        fsi_reduced_desc given = {
+            .mesh = &mesh,
+            .modes = (int)ex_number(&args, "modes"),
+            .density = (fsi_real)(1000 * density[i]),
+            .young = (fsi_real)ex_number(&args, "young"),
+            .poisson = FSI_R(0.4),
+            .damping_stiffness = FSI_R(0.01),
+            .samples = 100,
+            .field = 20,
+        };
+
         if (fsi_reduced_model_init(&model[i], &given) != FSI_OK)
             return 1;
         if (!swarm_add(&s, &world, &model[i],
@@ -104,38 +125,48 @@ int main(int argc, char **argv) {
         if (!swarm_group(&s, 1, NULL, 0, NULL))
             return 1;
     }
+
     s.damping = desc.damping;
     view.camera = ex_camera_make(1.25, 1.15, 3.0, 1.25, 0.42, 0.25, 1, 42);
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&world.grid);
     printf("damping=%g 1/s on bodies and fluid, %d tetrahedra per ball\n", (double)desc.damping,
            mesh.tet_count);
+
     for (int frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
             fsi_result rc = fsi_world_step(&world, (fsi_real)dt, &report);
-            if (rc < 0)
-                stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            if (rc < 0) {
+                stable = 0;
+                fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            }
             total += report.iterations;
+
             /* the balls have pushed their place free */
             if (steps == 0)
                 volume0 = world.grid.stats.liquid_volume;
         }
+
         if (args.out)
             swarm_draw(&args, &s, &view);
         ex_progress(&args, frame);
     }
+
     for (int i = 0; i < balls; i++) {
         fsi_body_report b;
         if (fsi_couple_body(&world.couple, i, &b) == FSI_OK)
             below += b.submerged;
     }
+
     /* of the water at rest around them */
     level =
         (world.grid.stats.liquid_volume + below) / (2.5 * (double)(world.grid.h * world.grid.nz));
+
     for (int i = 0; i < balls; i++) {
         const fsi_reduced *reduced = &s.body[i];
-        double low = 1e9, want = density[i] < 1 ? archimedes(density[i]) : 2;
+        double low = 1e9;
+        double want = density[i] < 1 ? archimedes(density[i]) : 2;
         for (int k = 0; k < model[i].surface_count; k++)
             low = fmin(low, (double)fsi_reduced_point(reduced, model[i].surface[k]).y);
         double depth = (level - low) / r;
@@ -149,16 +180,20 @@ int main(int argc, char **argv) {
             ex_result("drift_neutral_cells", "%.3f",
                       ((double)reduced->T[1] - 0.3) / (double)world.grid.h);
     }
+
     ex_result("depth", "%s", text);
     swarm_results(&s, 2 * r);
+
     /* floating ones; others just covered */
     ex_result("depth_exact", "%s", exact);
     ex_result("depth_error_cells", "%.3f", worst); /* of those that float */
+
     /* lowest point of the heavy one above the floor */
     ex_result("sunk_gap_cells", "%.3f", out_of);
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     ex_result("volume_error", "%.6f", (world.grid.stats.liquid_volume - volume0) / volume0);
     swarm_free(&s);
+
     for (int i = 0; i < balls; i++)
         fsi_reduced_model_free(&model[i]);
     fsi_mesh_free(&mesh);

@@ -38,7 +38,8 @@ static ex_color color(const swarm *q, int i) {
 
 /* layers of 3 x 3 above the water, shifted against each other */
 static fsi_vec3 place(int i) {
-    int layer = i / 9, k = i % 9;
+    int layer = i / 9;
+    int k = i % 9;
     return fsi_vec((fsi_real)(0.2 + 0.28 * (k % 3) + 0.04 * (layer % 2)),
                    (fsi_real)(0.42 + 0.1 * layer),
                    (fsi_real)(0.2 + 0.28 * (k / 3) - 0.04 * (layer % 2)));
@@ -53,16 +54,19 @@ static int make_mesh(fsi_mesh *mesh, int tets) {
 }
 
 static int make_world(fsi_world *world, const ex_args *args, int guests, double *level) {
-    fsi_world_desc desc = {0};
-    desc.grid.nx = desc.grid.nz = args->size;
-    desc.grid.ny = args->size * 5 / 4;
-    desc.grid.h = 1 / (fsi_real)args->size;
-    desc.grid.rho = 1000;
-    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    desc.grid.liquid = 1;
-    desc.grid.volume_correction = 1;
-    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.max_guests = guests;
+    fsi_world_desc desc = {
+        .grid.nx = args->size,
+        .grid.nz = args->size,
+        .grid.ny = args->size * 5 / 4,
+        .grid.h = 1 / (fsi_real)args->size,
+        .grid.rho = 1000,
+        .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .grid.liquid = 1,
+        .grid.volume_correction = 1,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .max_guests = guests,
+    };
+
     if (fsi_world_init(world, &desc) != FSI_OK)
         return 0;
     fsi_grid_set_field(&world->grid, FSI_FIELD_PHI, water, level);
@@ -70,24 +74,28 @@ static int make_world(fsi_world *world, const ex_args *args, int guests, double 
 }
 
 static int open_scene(scene *q, ex_args *args, int tets, int bodies) {
-    fsi_reduced_desc desc = {0};
     q->level = 0.35;
     if (!make_world(&q->w, args, bodies, &q->level))
         return 0;
     if (bodies && !make_mesh(&q->mesh, tets))
         return 0;
-    desc.mesh = &q->mesh;
-    desc.modes = (int)ex_number(args, "modes");
-    desc.density = (fsi_real)(1000 * ex_number(args, "density"));
-    desc.young = FSI_R(3e4);
-    desc.poisson = FSI_R(0.4);
-    desc.damping_stiffness = FSI_R(0.005);
-    desc.samples = 80;
-    desc.field = 20;
+
+    fsi_reduced_desc desc = {
+        .mesh = &q->mesh,
+        .modes = (int)ex_number(args, "modes"),
+        .density = (fsi_real)(1000 * ex_number(args, "density")),
+        .young = FSI_R(3e4),
+        .poisson = FSI_R(0.4),
+        .damping_stiffness = FSI_R(0.005),
+        .samples = 80,
+        .field = 20,
+    };
+
     if (bodies
         && (fsi_reduced_model_init(&q->model, &desc) != FSI_OK
             || (ex_number(args, "skin") > 0 && !swarm_skin_model(&q->hide, &q->model))))
         return 0;
+
     for (int i = 0; i < bodies; i++)
         if (!swarm_add(&q->s, &q->w, &q->model, place(i),
                        swarm_turn(0.5 * sin(i * 2.0), 0, 0.5 * cos(i * 3.0)))
@@ -105,6 +113,7 @@ static int step(scene *q, ex_args *args) {
         fprintf(stderr, "step %d: %s\n", q->steps, fsi_result_text(rc));
         return 0;
     }
+
     if (q->steps++)
         q->seconds += cpu() - begin;
     else
@@ -149,24 +158,28 @@ static fsi_result soft_move(void *user, fsi_real dt) {
 static double run_full(ex_args *args, int tets, int bodies, int steps, double *iterations) {
     fsi_world world;
     fsi_mesh mesh;
-    double level = 0.35, begin = 0, seconds = 0;
+    double level = 0.35;
+    double begin = 0;
+    double seconds = 0;
     soft_door *q = (soft_door *)calloc((size_t)bodies, sizeof *q);
     if (!make_world(&world, args, bodies, &level) || !make_mesh(&mesh, tets))
         return 0;
+
     for (int i = 0; i < bodies; i++) {
-        fsi_soft_desc desc = {0};
-        fsi_guest guest = {0};
-        desc.dim = 3;
-        desc.vertex_count = mesh.vertex_count;
-        desc.x = mesh.x;
-        desc.tet = mesh.tet;
-        desc.tet_count = mesh.tet_count;
-        desc.density = (fsi_real)(1000 * ex_number(args, "density"));
-        desc.young = FSI_R(3e4);
-        desc.poisson = FSI_R(0.4);
-        desc.damping_stiffness = FSI_R(0.005);
-        desc.integrator = FSI_SOFT_SPLIT;
-        desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+        fsi_soft_desc desc = {
+            .dim = 3,
+            .vertex_count = mesh.vertex_count,
+            .x = mesh.x,
+            .tet = mesh.tet,
+            .tet_count = mesh.tet_count,
+            .density = (fsi_real)(1000 * ex_number(args, "density")),
+            .young = FSI_R(3e4),
+            .poisson = FSI_R(0.4),
+            .damping_stiffness = FSI_R(0.005),
+            .integrator = FSI_SOFT_SPLIT,
+            .gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        };
+
         if (fsi_soft_init(&q[i].soft, &desc) != FSI_OK)
             return 0;
         for (int v = 0; v < desc.vertex_count; v++)
@@ -174,13 +187,18 @@ static double run_full(ex_args *args, int tets, int bodies, int steps, double *i
                           fsi_vec_add(fsi_vec_load(q[i].soft.x + 3 * v), place(i)));
         q[i].wall.distance_fn = swarm_box;
         q[i].wall.user = &world.grid;
-        guest.door = &q[i].door;
-        guest.begin_fn = soft_begin;
-        guest.move_fn = soft_move;
-        guest.user = &q[i];
+        fsi_guest guest = {
+            .door = &q[i].door,
+            .begin_fn = soft_begin,
+            .move_fn = soft_move,
+            .user = &q[i],
+        };
+
         fsi_world_add_guest(&world, &guest);
     }
+
     int k;
+
     for (*iterations = 0, k = 0; k < steps; k++) {
         fsi_report report;
         fsi_result rc = fsi_world_step(&world, (fsi_real)ex_number(args, "dt"), &report);
@@ -188,11 +206,13 @@ static double run_full(ex_args *args, int tets, int bodies, int steps, double *i
             fprintf(stderr, "deformable step %d: %s\n", k, fsi_result_text(rc));
             break;
         }
+
         if (k == 0)
             begin = cpu();
         *iterations += (double)report.iterations / steps;
         seconds = (cpu() - begin) / (k ? k : 1);
     }
+
     for (int i = 0; i < bodies; i++)
         fsi_soft_free(&q[i].soft);
     free(q);
@@ -216,11 +236,13 @@ int main(int argc, char **argv) {
          "1: the fluid sees a skin whose size does not depend on the tetrahedra; 0: the mesh's own "
          "surface",
          "1", 0, 1, NULL}};
+
     swarm_view view = {
         640,  480, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.6,
         NULL, 0};
     view.camera = ex_camera_make(0.5, 1.55, 2.3, 0.5, 0.4, 0.5, 1, 40);
     ex_args args;
+
     ex_begin(&args, argc, argv, "reduced_torus",
              "Soft tori fall into a pool; cost against the number of tetrahedra.", keys, 9, 40, 80);
     int bodies = (int)ex_number(&args, "bodies");
@@ -230,6 +252,7 @@ int main(int argc, char **argv) {
         ok = ok && open_scene(&many, &args, (int)ex_number(&args, "tets_many"), bodies)
              && open_scene(&alone, &args, 0, 0);
     int k;
+
     for (int frame = 0; frame < args.frames && ok; frame++) {
         /* in turn: both see the same machine */
         for (k = 0; k < 2 && ok; k++)
@@ -238,12 +261,15 @@ int main(int argc, char **argv) {
             swarm_draw(&args, &few.s, &view);
         ex_progress(&args, frame);
     }
+
     /* of the lowest points under the first level, over the tube's radius, mean */
     ex_result("depth", "%.4f", swarm_depth(&few.s, few.level, TUBE));
     swarm_results(&few.s, 2 * (R + TUBE));
     ex_result("tets", "%d", few.mesh.tet_count);
+
     /* processor time per step, set-up excluded */
     ex_result("seconds_few", "%.5f", cost(&few));
+
     /* the bodies' own stages among them */
     ex_result("seconds_few_bodies", "%.5f", few.s.solid_seconds / fmax(1, few.steps - 1));
     if (compare && ok) {
@@ -266,6 +292,7 @@ int main(int argc, char **argv) {
         ex_result("seconds_deformable_many", "%.5f", full[1]);
         ex_result("ratio_deformable", "%.3f", full[0] > 0 ? full[1] / full[0] : 0);
     }
+
     ex_result("iterations", "%.2f", few.iterations / fmax(1, few.steps));
     k = few.steps;
     close_scene(&few);

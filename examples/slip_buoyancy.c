@@ -29,6 +29,7 @@ typedef struct tank {
 
 static fsi_result begin(void *user, fsi_real dt) {
     tank *t = (tank *)user;
+
     for (int b = 0; b < BODIES; b++) {
         fsi_body *body = &t->body[b];
         body->velocity.y -= FSI_R(9.81) * dt;
@@ -37,45 +38,55 @@ static fsi_result begin(void *user, fsi_real dt) {
             t->x[b][3 * i] = body->centre.x + (fsi_real)(radius * cos(a));
             t->x[b][3 * i + 1] = body->centre.y + (fsi_real)(radius * sin(a));
         }
+
         if (fsi_body_couple(body, &t->surface[b], &t->door[b]) != FSI_OK)
             return FSI_ERR_ARGUMENT;
     }
+
     return FSI_OK;
 }
 
 static fsi_result move(void *user, fsi_real dt) {
     tank *t = (tank *)user;
+
     for (int b = 0; b < BODIES; b++) {
         fsi_body *body = &t->body[b];
         fsi_body_take(body);
         if (!t->taken)
             t->first[b] = (double)body->velocity.y / (double)dt;
+
         /* floor and lid */
         if ((body->centre.y < FSI_R(0.12) && body->velocity.y < 0)
             || (body->centre.y > FSI_R(0.88) && body->velocity.y > 0))
             body->velocity.y = 0;
         body->centre = fsi_vec_mad(body->centre, body->velocity, dt);
     }
+
     t->taken = 1;
     return FSI_OK;
 }
 
 static int make(tank *t, int size, const double *density, double coefficient) {
-    fsi_grid_desc desc = {0};
-    fsi_slip_desc given = {0};
-    desc.nx = size;
-    desc.ny = size * 2 / 3;
-    desc.nz = 1;
-    desc.h = FSI_R(1.5) / (fsi_real)size;
-    desc.rho = 1000;
-    desc.gravity.y = FSI_R(-9.81);
-    desc.shells = 1;
-    given.passes = 3;
-    given.coefficient = t->coefficient;
+    fsi_grid_desc desc = {
+        .nx = size,
+        .ny = size * 2 / 3,
+        .nz = 1,
+        .h = FSI_R(1.5) / (fsi_real)size,
+        .rho = 1000,
+        .gravity.y = FSI_R(-9.81),
+        .shells = 1,
+    };
+
+    fsi_slip_desc given = {
+        .passes = 3,
+        .coefficient = t->coefficient,
+    };
+
     for (int i = 0; i < ROUND; i++) {
         t->index[2 * i] = i;
         t->index[2 * i + 1] = (i + 1) % ROUND;
     }
+
     for (int b = 0; b < BODIES; b++) {
         double m = density[b] * 1000 * acos(-1.0) * radius * radius;
         fsi_body *body = &t->body[b];
@@ -92,6 +103,7 @@ static int make(tank *t, int size, const double *density, double coefficient) {
         t->begin[b] = 0.5;
         t->coefficient[b] = (fsi_real)coefficient;
     }
+
     t->scene.solid = t->list;
     t->scene.count = BODIES;
     t->scene.begin_fn = begin;
@@ -104,12 +116,14 @@ static int make(tank *t, int size, const double *density, double coefficient) {
 static void draw(const tank *t, ex_image *image, int row) {
     ex_view view = ex_view_make(0, 0, 1.5, 1, 20, 26 + row * 372, 510, 340);
     fsi_real *speed = (fsi_real *)calloc(t->grid.cells, sizeof *speed);
+
     for (size_t c = 0; speed && c < t->grid.cells; c++)
         speed[c] = fsi_vec_length(fsi_grid_velocity_at(
             &t->grid, fsi_grid_cell_centre(&t->grid, (int)(c % (size_t)t->grid.nx),
                                            (int)(c / (size_t)t->grid.nx), 0)));
     if (speed)
         ex_draw_field(image, &view, t->grid.nx, t->grid.ny, speed, 0, 1, 0);
+
     for (int b = 0; b < BODIES; b++)
         ex_disk(image, ex_px(&view, (double)t->body[b].centre.x),
                 ex_py(&view, (double)t->body[b].centre.y), radius * 340,
@@ -126,15 +140,19 @@ int main(int argc, char **argv) {
         {"wall", "", "of the disks", "both", 0, 0, "both,slip,noslip"}};
     static tank t[2];
     ex_args args;
-    double density[BODIES] = {1, 1, 1}, its = 0;
+    double density[BODIES] = {1, 1, 1};
+    double its = 0;
     int frame = 0;
     long steps = 0;
+
     ex_begin(&args, argc, argv, "slip_buoyancy",
              "Disks of different density in water, slip above no-slip.", keys, 3, 96, 90);
     ex_list(&args, "density", density, BODIES);
+
     /* whose results have the plain names */
     int main_one = ex_is(&args, "wall", "noslip");
     int stable = make(&t[0], args.size, density, 1) && make(&t[1], args.size, density, 0);
+
     for (; frame < args.frames && stable; frame++) {
         for (int w = 0; w < 2 && stable; w++) {
             fsi_report report = {0};
@@ -146,6 +164,7 @@ int main(int argc, char **argv) {
             its += report.iterations;
             steps++;
         }
+
         if (args.out && frame % 3 == 2) {
             ex_image image = ex_image_make(620, 760);
             for (int w = 0; w < 2; w++)
@@ -153,8 +172,10 @@ int main(int argc, char **argv) {
             ex_frame(&args, &image);
             ex_image_free(&image);
         }
+
         ex_progress(&args, frame);
     }
+
     for (int b = 0; b < BODIES; b++) {
         char key[32];
         snprintf(key, sizeof key, "rise_%d", b);
@@ -166,12 +187,15 @@ int main(int argc, char **argv) {
         snprintf(key, sizeof key, "unbounded_%d", b);
         ex_result(key, "%.4f", (1 - density[b]) / (1 + density[b]));
     }
+
     ex_result("iterations", "%.2f", its / (double)(steps > 0 ? steps : 1));
     ex_result("leak", "%.3e",
               fsi_slip_max_divergence(&t[main_one].slip) * (double)t[main_one].grid.h);
+
     for (int w = 0; w < 2; w++) {
         fsi_slip_free(&t[w].slip);
         fsi_grid_free(&t[w].grid);
     }
+
     return ex_end(&args, steps, stable);
 }

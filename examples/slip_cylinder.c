@@ -35,18 +35,24 @@ typedef struct channel {
 } channel;
 
 static int make(channel *c, int n, double blockage, const fsi_slip_desc *desc) {
-    fsi_grid_desc given = {0};
     int ny = (int)(2 * n / blockage + 0.5);
     slip_exact_make(&c->exact, n, n / blockage);
-    given.nx = 2 * ny;
-    given.ny = ny;
-    given.nz = 1;
-    given.h = 1;
-    given.rho = 1;
-    given.side[FSI_LEFT].kind = given.side[FSI_RIGHT].kind = FSI_SIDE_INFLOW;
-    given.side[FSI_LEFT].velocity.x = given.side[FSI_RIGHT].velocity.x = 1;
+
+    fsi_grid_desc given = {
+        .nx = 2 * ny,
+        .ny = ny,
+        .nz = 1,
+        .h = 1,
+        .rho = 1,
+        .side[FSI_LEFT].kind = FSI_SIDE_INFLOW,
+        .side[FSI_RIGHT].kind = FSI_SIDE_INFLOW,
+        .side[FSI_LEFT].velocity.x = 1,
+        .side[FSI_RIGHT].velocity.x = 1,
+    };
+
     c->cx = ny + 0.13;
     c->cy = ny / 2.0;
+
     for (size_t i = 0; i < ROUND; i++) {
         double t = 2 * acos(-1.0) * (double)i / ROUND;
         c->x[3 * i] = (fsi_real)(c->cx + n * cos(t));
@@ -54,15 +60,18 @@ static int make(channel *c, int n, double blockage, const fsi_slip_desc *desc) {
         c->index[2 * i] = (int32_t)i;
         c->index[2 * i + 1] = (int32_t)((i + 1) % ROUND);
     }
+
     c->door.surface.dim = 2;
     c->door.surface.closed = 1;
     c->door.surface.vertex_count = c->door.surface.element_count = ROUND;
     c->door.surface.x = c->x;
     c->door.surface.index = c->index;
     c->list[0] = &c->door;
+
     if (fsi_grid_init(&c->grid, &given) != FSI_OK
         || fsi_slip_init(&c->slip, &c->grid, desc) != FSI_OK)
         return 0;
+
     for (size_t i = 0; i < c->grid.faces[0]; i++)
         c->grid.u[0][i] = 1;
     return 1;
@@ -72,11 +81,16 @@ static int make(channel *c, int n, double blockage, const fsi_slip_desc *desc) {
  * through the surface. */
 static double through(const channel *c) {
     const fsi_grid *grid = &c->grid;
-    int n = (int)c->exact.a + 3, x0 = (int)c->cx - n, x1 = (int)c->cx + n, y0 = (int)c->cy - n,
-        y1 = (int)c->cy + n;
+    int n = (int)c->exact.a + 3;
+    int x0 = (int)c->cx - n;
+    int x1 = (int)c->cx + n;
+    int y0 = (int)c->cy - n;
+    int y1 = (int)c->cy + n;
     double sum = 0;
+
     for (int i = y0; i < y1; i++)
         sum += (double)(grid->u[0][x1 + (grid->nx + 1) * i] - grid->u[0][x0 + (grid->nx + 1) * i]);
+
     for (int i = x0; i < x1; i++)
         sum += (double)(grid->u[1][i + grid->nx * y1] - grid->u[1][i + grid->nx * y0]);
     return fabs(sum) / (2 * c->exact.a);
@@ -84,13 +98,17 @@ static double through(const channel *c) {
 
 static void measure(channel *c) {
     const fsi_interface *iface = &c->slip.iface;
+
     /* one cell of arc around 90 degrees */
-    double sum = 0, nearby = 1.0 / c->exact.a, tops = 0;
+    double sum = 0;
+    double nearby = 1.0 / c->exact.a;
+    double tops = 0;
+
     for (int i = 0; i < iface->sides; i++) {
         fsi_vec3 x = fsi_interface_centre(iface, &iface->side[i]);
-        double t = atan2((double)x.y - c->cy, (double)x.x - c->cx),
-               got =
-                   (double)c->slip.velocity[i].x * sin(t) - (double)c->slip.velocity[i].y * cos(t);
+        double t = atan2((double)x.y - c->cy, (double)x.x - c->cx);
+        double got =
+            (double)c->slip.velocity[i].x * sin(t) - (double)c->slip.velocity[i].y * cos(t);
         double e = got - slip_exact_speed(&c->exact, t);
         int b = (int)(fabs(t) / acos(-1.0) * (BINS - 1) + 0.5);
         sum += e * e;
@@ -103,6 +121,7 @@ static void measure(channel *c) {
             tops += 1;
         }
     }
+
     c->rms = sqrt(sum / iface->sides);
     c->top /= tops > 0 ? tops : 1;
     c->leak = through(c);
@@ -112,14 +131,18 @@ static void measure(channel *c) {
  * of its cell, its tangential part. */
 static void open_faces(channel *c) {
     const fsi_grid *grid = &c->grid;
+
     for (int i = 0; i < c->slip.iface.sides; i++) {
         const fsi_side *side = &c->slip.iface.side[i];
-        int x = side->cell % grid->nx, y = side->cell / grid->nx;
+        int x = side->cell % grid->nx;
+        int y = side->cell / grid->nx;
         fsi_real v[3] = {0, 0, 0};
         for (int axis = 0; axis < 2; axis++) {
-            size_t lo = axis ? (size_t)(x + grid->nx * y) : (size_t)(x + (grid->nx + 1) * y),
-                   hi = lo + (size_t)(axis ? grid->nx : 1);
-            int a = grid->weight[axis][lo] > 0, b = grid->weight[axis][hi] > 0;
+            size_t lo = axis ? (size_t)(x + grid->nx * y) : (size_t)(x + (grid->nx + 1) * y);
+            size_t hi = lo + (size_t)(axis ? grid->nx : 1);
+            int a = grid->weight[axis][lo] > 0;
+            int b = grid->weight[axis][hi] > 0;
+
             /* the side's own sample */
             if (axis == side->axis && a && b) {
                 if ((size_t)side->face == hi)
@@ -131,6 +154,7 @@ static void open_faces(channel *c) {
                 v[axis] =
                     ((a ? grid->u[axis][lo] : 0) + (b ? grid->u[axis][hi] : 0)) / (fsi_real)(a + b);
         }
+
         c->slip.velocity[i] =
             fsi_vec_mad(fsi_vec_load(v), side->normal, -fsi_vec_dot(fsi_vec_load(v), side->normal));
     }
@@ -138,18 +162,24 @@ static void open_faces(channel *c) {
 
 static int run(channel *c, int wall, int n, double blockage, int passes) {
     fsi_real zero = 0;
-    fsi_slip_desc desc = {0};
-    desc.passes = passes;
-    desc.tolerance = 1e-7;
-    desc.form = wall == PAPER ? FSI_SLIP_PAPER : FSI_SLIP_REPAIRED;
-    desc.coefficient = wall == NOSLIP ? &zero : NULL;
+
+    fsi_slip_desc desc = {
+        .passes = passes,
+        .tolerance = 1e-7,
+        .form = wall == PAPER ? FSI_SLIP_PAPER : FSI_SLIP_REPAIRED,
+        .coefficient = wall == NOSLIP ? &zero : NULL,
+    };
+
     if (!make(c, n, blockage, &desc))
         return 0;
     fsi_result result;
     if (wall == FRACTION || wall == VOXEL) { /* no ghosts: the monolithic solve */
-        fsi_couple_desc cd = {0};
-        cd.boundary = wall == FRACTION ? FSI_BOUNDARY_CUT : FSI_BOUNDARY_VOXEL;
-        cd.tolerance = 1e-7;
+
+        fsi_couple_desc cd = {
+            .boundary = wall == FRACTION ? FSI_BOUNDARY_CUT : FSI_BOUNDARY_VOXEL,
+            .tolerance = 1e-7,
+        };
+
         fsi_couple couple;
         if (fsi_couple_init(&couple, &c->grid, &cd) != FSI_OK)
             return 0;
@@ -164,6 +194,7 @@ static int run(channel *c, int wall, int n, double blockage, int passes) {
         if (result >= 0)
             result = fsi_slip_solve(&c->slip, 1, NULL);
     }
+
     if (result >= 0 && (wall == VOXEL || wall == FRACTION))
         result = fsi_slip_surface(&c->slip);
     if (result >= 0 && wall == FRACTION)
@@ -183,10 +214,11 @@ static void draw(const channel *c, ex_image *image, int at, const char *name) {
     ex_view view = ex_view_make(x0, y0, x0 + w, y0 + w, 14 + at * 288, 40, 276, 276);
     fsi_real *speed;
     speed = (fsi_real *)calloc((size_t)w * (size_t)w, sizeof *speed);
+
     for (int j = 0; j < w; j++)
         for (int i = 0; i < w; i++) {
-            size_t f = (size_t)(i + x0) + (size_t)(grid->nx + 1) * (size_t)(j + y0),
-                   e = (size_t)(i + x0) + (size_t)grid->nx * (size_t)(j + y0);
+            size_t f = (size_t)(i + x0) + (size_t)(grid->nx + 1) * (size_t)(j + y0);
+            size_t e = (size_t)(i + x0) + (size_t)grid->nx * (size_t)(j + y0);
             speed[i + w * j] =
                 (fsi_real)hypot((double)(grid->u[0][f] + grid->u[0][f + 1]) / 2,
                                 (double)(grid->u[1][e] + grid->u[1][e + (size_t)grid->nx]) / 2);
@@ -207,18 +239,24 @@ int main(int argc, char **argv) {
         {"passes", "", "solves with fresh ghost fluxes (slip)", "5", 1, 100, NULL}};
     static channel c[WALLS];
     ex_args args;
-    int chosen = SLIP, stable = 1;
+    int chosen = SLIP;
+    int stable = 1;
+
     ex_begin(&args, argc, argv, "slip_cylinder",
              "Speed of an ideal fluid along a cylinder in a channel.", keys, 4, 320, 1);
     double blockage = ex_number(&args, "blockage");
+
     /* cells per radius; the channel is four half widths long */
     int n = (int)(args.size * blockage / 4 + 0.5);
     if (ex_number(&args, "radius_cells") > 0)
         n = (int)(ex_number(&args, "radius_cells") + 0.5);
+
     /* the box of through() stays inside the channel */
     if (n < 4)
         n = 4;
+
     ex_result("cells_per_radius", "%d", n);
+
     for (int w = 0; w < WALLS; w++) {
         char key[32];
         if (ex_is(&args, "wall", names[w]))
@@ -231,6 +269,7 @@ int main(int argc, char **argv) {
         snprintf(key, sizeof key, "%s_max", names[w]);
         ex_result(key, "%.4f", c[w].most);
     }
+
     ex_result("slip_rms_error", "%.4f", c[chosen].rms);
     ex_result("speed_90", "%.4f", c[chosen].top);
     ex_result("exact_90", "%.4f", slip_exact_speed(&c[chosen].exact, acos(-1.0) / 2));
@@ -249,6 +288,7 @@ int main(int argc, char **argv) {
             x[k] = 180.0 * k / (BINS - 1);
             y[WALLS][k] = fabs(slip_exact_speed(&c[0].exact, x[k] * acos(-1.0) / 180));
         }
+
         for (int w = 0; w < WALLS; w++) {
             static const int rgb[WALLS][3] = {
                 {20, 110, 200}, {200, 60, 60}, {150, 150, 150}, {220, 150, 30}, {40, 150, 80}};
@@ -263,6 +303,7 @@ int main(int argc, char **argv) {
                     y[w][curve[w].n++] = c[w].bin[k] / c[w].weight[k];
                 }
         }
+
         curve[WALLS].name = "exact";
         curve[WALLS].n = BINS;
         curve[WALLS].x = x;
@@ -273,9 +314,11 @@ int main(int argc, char **argv) {
         ex_frame(&args, &image);
         ex_image_free(&image);
     }
+
     for (int w = 0; w < WALLS; w++) {
         fsi_slip_free(&c[w].slip);
         fsi_grid_free(&c[w].grid);
     }
+
     return ex_end(&args, 1, stable);
 }

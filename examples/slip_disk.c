@@ -32,9 +32,10 @@ typedef struct scene {
 /* centre of the plate after so many steps */
 static void place(scene *s, int frame, double *c) {
     const double pi = acos(-1.0);
-    double phase = (double)(frame % PERIOD) / PERIOD, way = frame / PERIOD & 1 ? -1 : 1;
-    double a = way * reach * (phase < 0.5 ? -cos(2 * pi * phase) : 1),
-           b = phase < 0.5 ? 0 : sweep * (1 - cos(4 * pi * (phase - 0.5)));
+    double phase = (double)(frame % PERIOD) / PERIOD;
+    double way = frame / PERIOD & 1 ? -1 : 1;
+    double a = way * reach * (phase < 0.5 ? -cos(2 * pi * phase) : 1);
+    double b = phase < 0.5 ? 0 : sweep * (1 - cos(4 * pi * (phase - 0.5)));
     c[0] = 0.5 + a * s->t[0] - b * s->t[1];
     c[1] = 0.4 + a * s->t[1] + b * s->t[0];
 }
@@ -44,6 +45,7 @@ static fsi_result begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     double next[2];
     place(s, s->frame + 1, next);
+
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < 2; k++) {
             s->x[3 * i + k] = (fsi_real)(s->centre[k] + (i ? half : -half) * s->t[k]);
@@ -55,6 +57,7 @@ static fsi_result begin(void *user, fsi_real dt) {
 static fsi_result move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     place(s, ++s->frame, s->centre);
+
     for (int i = 0; i < 6; i++)
         s->x[i] += dt * s->v[i];
     return FSI_OK;
@@ -62,18 +65,26 @@ static fsi_result move(void *user, fsi_real dt) {
 
 static int make(scene *s, int size, double angle, double coefficient) {
     static const int32_t index[2] = {0, 1};
-    fsi_grid_desc desc = {0};
-    fsi_slip_desc given = {0};
+
     memset(s, 0, sizeof *s);
-    desc.nx = desc.ny = size;
-    desc.nz = 1;
-    desc.h = (fsi_real)(1.0 / size);
-    desc.rho = 1;
-    desc.shells = 1;
-    desc.scalars = 1;
+
+    fsi_grid_desc desc = {
+        .nx = size,
+        .ny = size,
+        .nz = 1,
+        .h = (fsi_real)(1.0 / size),
+        .rho = 1,
+        .shells = 1,
+        .scalars = 1,
+    };
+
     s->coefficient = (fsi_real)coefficient;
-    given.coefficient = &s->coefficient;
-    given.passes = 2;
+
+    fsi_slip_desc given = {
+        .coefficient = &s->coefficient,
+        .passes = 2,
+    };
+
     s->dt = 0.6 / size;
     s->t[0] = cos(angle);
     s->t[1] = sin(angle);
@@ -91,17 +102,21 @@ static int make(scene *s, int size, double angle, double coefficient) {
     s->step.move_fn = move;
     s->step.user = s;
     s->kept = (fsi_real *)calloc((size_t)size * (size_t)size, sizeof *s->kept);
+
     if (!s->kept || fsi_grid_init(&s->grid, &desc) != FSI_OK
         || fsi_slip_init(&s->slip, &s->grid, &given) != FSI_OK)
         return 0;
+
     for (int j = 0; j < size; j++)
         for (int k = 0; k < size; k++)
             s->grid.scalar[0][k + size * j] = (fsi_real)(k * 16 / size & 1);
+
     for (int k = 0; k < TRACERS; k++) {
         s->point[3 * k] =
             (fsi_real)(0.01 + 0.98 * (k * 0.618033988749895 - floor(k * 0.618033988749895)));
         s->point[3 * k + 1] = (fsi_real)(0.01 + 0.98 * (k + 0.5) / TRACERS);
     }
+
     s->slip.tracer = s->point;
     s->slip.tracers = TRACERS;
     return 1;
@@ -110,19 +125,23 @@ static int make(scene *s, int size, double angle, double coefficient) {
 /* One step; counts tracers whose straight path, seen from the plate, crosses it. */
 static int step(scene *s) {
     double c[2], a[2], b[2];
+
     for (int k = 0; k < 2; k++)
         c[k] = s->centre[k];
     memcpy(s->old, s->point, sizeof s->old);
     if (fsi_slip_step(&s->slip, &s->step, (fsi_real)s->dt, NULL) < 0)
         return 0;
+
     for (int i = 0; i < TRACERS; i++) {
         for (int k = 0; k < 2; k++) {
             a[k] = (double)s->old[3 * i + k] - c[k];
             b[k] = (double)s->point[3 * i + k] - s->centre[k];
         }
+
         {
-            double p = a[1] * s->t[0] - a[0] * s->t[1], q = b[1] * s->t[0] - b[0] * s->t[1],
-                   w = p / (p - q);
+            double p = a[1] * s->t[0] - a[0] * s->t[1];
+            double q = b[1] * s->t[0] - b[0] * s->t[1];
+            double w = p / (p - q);
             if ((p < 0) != (q < 0)
                 && fabs((1 - w) * (a[0] * s->t[0] + a[1] * s->t[1])
                         + w * (b[0] * s->t[0] + b[1] * s->t[1]))
@@ -130,6 +149,7 @@ static int step(scene *s) {
                 s->crossed++;
         }
     }
+
     if (s->frame == PERIOD / 2) { /* the first slide is over */
         double sum = 0;
         memcpy(s->kept, s->grid.scalar[0], s->grid.cells * sizeof *s->kept);
@@ -139,11 +159,13 @@ static int step(scene *s) {
                 (double)s->slip.velocity[i].x * s->t[0] + (double)s->slip.velocity[i].y * s->t[1];
         s->wall_speed = s->slip.iface.sides ? sum / s->slip.iface.sides : 0;
     }
+
     return 1;
 }
 
 static void draw(const scene *s, ex_image *image, int at) {
     const fsi_grid *grid = &s->grid;
+
     for (int row = 0; row < 2; row++) {
         ex_view view = ex_view_make(0, 0, 1, 1, 14 + at * 310, 40 + row * 310, 300, 300);
         if (row && s->frame < PERIOD / 2)
@@ -154,6 +176,7 @@ static void draw(const scene *s, ex_image *image, int at) {
                     ex_px(&view, (double)s->x[3]), ex_py(&view, (double)s->x[4]), 3,
                     ex_rgb(200, 50, 30));
     }
+
     ex_text(image, 14 + at * 310, 16, 2, ex_rgb(20, 20, 20),
             at || s->coefficient < FSI_R(0.5) ? "NO-SLIP" : "SLIP");
     ex_text(image, 20, 356, 1, ex_rgb(20, 20, 20), "AFTER THE SLIDE");
@@ -166,6 +189,7 @@ int main(int argc, char **argv) {
         {"coefficient", "", "of the left plate with wall=slip: 1 = slip", "1", 0, 1, NULL}};
     static scene s[2];
     ex_args args;
+
     ex_begin(&args, argc, argv, "slip_disk",
              "A thin plate slides and sweeps through smoke, slip beside no-slip.", keys, 3, 64,
              120);
@@ -173,6 +197,7 @@ int main(int argc, char **argv) {
                       ex_is(&args, "wall", "slip") ? ex_number(&args, "coefficient") : 0)
                  && make(&s[NOSLIP], args.size, ex_number(&args, "angle"), 0);
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         for (int w = SLIP; w <= NOSLIP && stable; w++)
             stable = step(&s[w]);
@@ -183,8 +208,10 @@ int main(int argc, char **argv) {
             ex_frame(&args, &image);
             ex_image_free(&image);
         }
+
         ex_progress(&args, frame);
     }
+
     for (int w = SLIP; w <= NOSLIP; w++) {
         ex_result(w ? "wall_speed_noslip" : "wall_speed_slip", "%.4f", s[w].wall_speed);
         ex_result(w ? "energy_noslip" : "energy_slip", "%.6f", s[w].energy);
@@ -193,6 +220,7 @@ int main(int argc, char **argv) {
         fsi_grid_free(&s[w].grid);
         free(s[w].kept);
     }
+
     ex_result("leak", "%.6f", (double)s[SLIP].crossed / TRACERS);
     return ex_end(&args, frame, stable);
 }

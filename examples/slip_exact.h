@@ -18,12 +18,15 @@ typedef struct slip_exact {
 static void slip_basis(const slip_exact *e, double complex z, int derivative, double complex *out) {
     const double pi = 3.14159265358979323846;
     double complex s = pi / (2 * e->H);
+
     for (int m = 1; m < SLIP_TERMS; m++)
         out[m] = 0;
     out[0] = derivative ? -s * s / (csinh(s * z) * csinh(s * z)) : s * ccosh(s * z) / csinh(s * z);
+
     for (int k = -60; k <= 60; k++) {
-        double complex w = 1 / (z - 2 * _Complex_I * e->H * k), w2 = w * w,
-                       power = derivative ? w2 * w2 : w * w2;
+        double complex w = 1 / (z - 2 * _Complex_I * e->H * k);
+        double complex w2 = w * w;
+        double complex power = derivative ? w2 * w2 : w * w2;
         for (int m = 1; m < SLIP_TERMS; m++, power *= w2)
             out[m] += derivative ? -(2 * m + 1) * power : power;
     }
@@ -41,10 +44,12 @@ static void slip_exact_make(slip_exact *e, double a, double H) {
     memset(A, 0, sizeof A);
     e->a = a;
     e->H = H;
+
     for (int k = 0; k < POINTS; k++) {
         double complex z = a * cexp(_Complex_I * pi * (k + 0.5) / (2 * POINTS));
         double complex basis[N];
-        double row[N], y = cimag(z);
+        double row[N];
+        double y = cimag(z);
         slip_basis(e, z, 0, basis);
         for (int i = 0; i < N; i++)
             row[i] = cimag(basis[i]) * pow(a, 2 * i + 1);
@@ -54,8 +59,10 @@ static void slip_exact_make(slip_exact *e, double a, double H) {
             A[i][N] -= row[i] * y;
         }
     }
+
     for (int i = 0; i < N; i++)
         A[i][i] += 1e-15 * A[i][i];
+
     /* positive definite: elimination without pivoting */
     for (int i = 0; i < N; i++)
         for (int k = i + 1; k < N; k++) {
@@ -63,19 +70,23 @@ static void slip_exact_make(slip_exact *e, double a, double H) {
             for (int j = i; j <= N; j++)
                 A[k][j] -= f * A[i][j];
         }
+
     for (int i = N - 1; i >= 0; i--) {
         e->c[i] = A[i][N];
         for (int j = i + 1; j < N; j++)
             e->c[i] -= A[i][j] * e->c[j];
         e->c[i] /= A[i][i];
     }
+
     for (int i = 0; i < N; i++)
         e->c[i] *= pow(a, 2 * i + 1);
 }
 
 static void slip_exact_velocity(const slip_exact *e, double x, double y, double *u, double *v) {
-    double complex w = 1, basis[SLIP_TERMS];
+    double complex basis[SLIP_TERMS];
+    double complex w = 1;
     slip_basis(e, x + _Complex_I * y, 1, basis);
+
     for (int m = 0; m < SLIP_TERMS; m++)
         w += e->c[m] * basis[m];
     *u = creal(w);

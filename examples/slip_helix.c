@@ -27,10 +27,12 @@ static void axis(double y, double *p) {
 
 static void make_tube(void) {
     int n = 0;
+
     for (int i = 0; i <= ALONG; i++)
         /* level circles: simple, and enough for a steep tube */
         for (int j = 0; j < AROUND; j++) {
-            double p[3], a = 2 * acos(-1.0) * j / AROUND;
+            double p[3];
+            double a = 2 * acos(-1.0) * j / AROUND;
             axis(high * i / ALONG, p);
             x[3 * (AROUND * i + j)] = (fsi_real)(p[0] + tube * cos(a));
             x[3 * (AROUND * i + j) + 1] = (fsi_real)p[1];
@@ -47,12 +49,16 @@ static void make_tube(void) {
 }
 
 static void measure(const fsi_grid *grid, double *outside, double *height) {
-    double all = 0, out = 0, up = 0;
+    double all = 0;
+    double out = 0;
+    double up = 0;
+
     for (size_t c = 0; c < grid->cells; c++) {
         fsi_vec3 q = fsi_grid_cell_centre(grid, (int)(c % (size_t)grid->nx),
                                           (int)(c / (size_t)grid->nx % (size_t)grid->ny),
                                           (int)(c / ((size_t)grid->nx * (size_t)grid->ny)));
-        double p[3], d = (double)grid->density[c];
+        double p[3];
+        double d = (double)grid->density[c];
         all += d;
         up += d * (double)q.y;
         if ((double)q.y > high)
@@ -61,6 +67,7 @@ static void measure(const fsi_grid *grid, double *outside, double *height) {
         if (hypot((double)q.x - p[0], (double)q.z - p[2]) > tube + 0.5 * (double)grid->h)
             out += d;
     }
+
     *outside = all > 0 ? out / all : 0;
     *height = all > 0 ? up / all : 0;
 }
@@ -68,27 +75,34 @@ static void measure(const fsi_grid *grid, double *outside, double *height) {
 static void draw(ex_image *all, fsi_grid *grid, const fsi_surface *surface, int at) {
     ex_image image = ex_image_make(400, 600);
     ex_camera camera = ex_camera_make(2.6, 1.7, 3.4, 0.5, 0.95, 0.5, 1, 34);
-    const double lo[3] = {0, 0, 0}, hi[3] = {1, 2, 1};
-    fsi_iso_desc desc = {0};
+    const double lo[3] = {0, 0, 0};
+    const double hi[3] = {1, 2, 1};
+
     fsi_iso_mesh mesh = {0};
     ex_mesh glass = {surface->vertex_count, surface->element_count, surface->x,
                      surface->index,        {150, 190, 220},        3.0};
     ex_floor(&image, &camera, lo, hi, 1, 0, 0.25);
+
     for (size_t i = 0; i < grid->cells; i++)
         grid->scratch[0][i] = FSI_R(0.25) - grid->density[i];
-    desc.nx = grid->nx;
-    desc.ny = grid->ny;
-    desc.nz = grid->nz;
-    desc.h = grid->h;
-    desc.value = grid->scratch[0];
-    desc.closed = 1;
-    desc.origin = fsi_vec(grid->h / 2, grid->h / 2, grid->h / 2);
+
+    fsi_iso_desc desc = {
+        .nx = grid->nx,
+        .ny = grid->ny,
+        .nz = grid->nz,
+        .h = grid->h,
+        .value = grid->scratch[0],
+        .closed = 1,
+        .origin = fsi_vec(grid->h / 2, grid->h / 2, grid->h / 2),
+    };
+
     if (fsi_iso_build(&desc, &mesh) == FSI_OK) {
         ex_mesh smoke = {mesh.vertex_count, mesh.element_count, mesh.x,
                          mesh.index,        {90, 94, 105},      0};
         ex_draw_mesh(&image, &camera, &smoke);
         fsi_iso_free(&mesh);
     }
+
     ex_draw_mesh(&image, &camera, &glass);
     ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
     ex_text(&image, 14, 14, 2, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
@@ -100,49 +114,69 @@ int main(int argc, char **argv) {
     static const ex_key keys[] = {
         {"wall", "", "of the tube", "both", 0, 0, "both,slip,noslip,none"},
         {"dt", "s", "time step", "0.03", 1e-4, 0.2, NULL}};
-    fsi_grid_desc desc = {0};
+
     fsi_slip_desc given = {0};
-    fsi_grid_source jet = {0};
-    fsi_coupled door = {0}, *list[1];
-    fsi_scene scene = {0};
+
+    fsi_coupled *list[1];
+
     fsi_real coefficient[2] = {1, 0};
     fsi_grid grid[2];
     fsi_slip slip[2];
     ex_args args;
-    double p[3], its = 0, outside[2], height[2];
-    int frame = 0, stable = 1;
+    double p[3], outside[2], height[2];
+    double its = 0;
+    int frame = 0;
+    int stable = 1;
     long steps = 0;
+
     ex_begin(&args, argc, argv, "slip_helix",
              "A helical surface that is no solid steers a jet of smoke.", keys, 2, 48, 60);
+
     /* whose results have the plain names */
     int main_one = ex_is(&args, "wall", "noslip");
     make_tube();
-    desc.nx = desc.nz = args.size / 2;
-    desc.ny = args.size;
-    desc.h = FSI_R(2) / (fsi_real)args.size;
-    desc.rho = 1;
-    desc.smoke = 1;
-    desc.shells = 1;
-    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.buoyancy_temperature = 1;
-    desc.up = fsi_vec(0, 1, 0);
+
+    fsi_grid_desc desc = {
+        .nx = args.size / 2,
+        .nz = args.size / 2,
+        .ny = args.size,
+        .h = FSI_R(2) / (fsi_real)args.size,
+        .rho = 1,
+        .smoke = 1,
+        .shells = 1,
+        .side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .buoyancy_temperature = 1,
+        .up = fsi_vec(0, 1, 0),
+    };
+
     axis(0, p);
-    jet.lo = fsi_vec((fsi_real)(p[0] - 0.12), 0, (fsi_real)(p[2] - 0.12));
-    jet.hi = fsi_vec((fsi_real)(p[0] + 0.12), FSI_R(0.2), (fsi_real)(p[2] + 0.12));
-    jet.set =
-        FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_TEMPERATURE | FSI_SOURCE_DIVERGENCE;
-    jet.velocity = fsi_vec(0, 1, 0);
-    jet.density = 1;
-    jet.temperature = 1;
-    jet.divergence = 2;
-    door.surface.dim = 3;
-    door.surface.vertex_count = VERTICES;
-    door.surface.element_count = TRIANGLES;
-    door.surface.x = x;
-    door.surface.index = index_of;
+
+    fsi_grid_source jet = {
+        .lo = fsi_vec((fsi_real)(p[0] - 0.12), 0, (fsi_real)(p[2] - 0.12)),
+        .hi = fsi_vec((fsi_real)(p[0] + 0.12), FSI_R(0.2), (fsi_real)(p[2] + 0.12)),
+        .set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_TEMPERATURE
+               | FSI_SOURCE_DIVERGENCE,
+        .velocity = fsi_vec(0, 1, 0),
+        .density = 1,
+        .temperature = 1,
+        .divergence = 2,
+    };
+
+    fsi_coupled door = {
+        .surface.dim = 3,
+        .surface.vertex_count = VERTICES,
+        .surface.element_count = TRIANGLES,
+        .surface.x = x,
+        .surface.index = index_of,
+    };
+
     list[0] = &door;
-    scene.solid = list;
-    scene.count = ex_is(&args, "wall", "none") ? 0 : 1;
+
+    fsi_scene scene = {
+        .solid = list,
+        .count = ex_is(&args, "wall", "none") ? 0 : 1,
+    };
+
     for (int w = 0; w < 2; w++) {
         given.coefficient = &coefficient[w];
         given.passes = 1;
@@ -150,6 +184,7 @@ int main(int argc, char **argv) {
                  && fsi_slip_init(&slip[w], &grid[w], &given) == FSI_OK
                  && fsi_grid_add_source(&grid[w], &jet) == FSI_OK && stable;
     }
+
     for (; frame < args.frames && stable; frame++) {
         for (int w = 0; w < 2 && stable; w++) {
             fsi_report report = {0};
@@ -160,6 +195,7 @@ int main(int argc, char **argv) {
             its += report.iterations;
             steps++;
         }
+
         if (args.out && frame % 3 == 2) {
             ex_image image = ex_image_make(800, 600);
             for (int w = 0; w < 2; w++)
@@ -167,18 +203,23 @@ int main(int argc, char **argv) {
             ex_frame(&args, &image);
             ex_image_free(&image);
         }
+
         ex_progress(&args, frame);
     }
+
     for (int w = 0; w < 2; w++)
         measure(&grid[w], &outside[w], &height[w]);
+
     ex_result("leak", "%.5f", outside[main_one]);
     ex_result("height", "%.4f", height[main_one]);
     ex_result("leak_noslip", "%.5f", outside[1]);
     ex_result("height_noslip", "%.4f", height[1]);
     ex_result("iterations", "%.2f", its / (double)(steps > 0 ? steps : 1));
+
     for (int w = 0; w < 2; w++) {
         fsi_slip_free(&slip[w]);
         fsi_grid_free(&grid[w]);
     }
+
     return ex_end(&args, steps, stable);
 }

@@ -30,13 +30,15 @@ static double height(const scene *s, double x, double y) {
 /* u = +t above, -t below; or the largest difference from that four cells off the box */
 static double streams(scene *s, int set) {
     fsi_grid *grid = &s->grid;
-    double worst = 0, h = (double)grid->h;
+    double worst = 0;
+    double h = (double)grid->h;
+
     for (int a = 0; a < 2; a++)
         for (int j = 0; j < grid->ny + (a == 1); j++)
             for (int i = 0; i < grid->nx + (a == 0); i++) {
                 size_t f = (size_t)(i + (grid->nx + (a == 0)) * j);
-                double x = fmin(fmax((i + (a ? 0.5 : 0)) * h, h / 2), 1 - h / 2),
-                       y = fmin(fmax((j + (a ? 0 : 0.5)) * h, h / 2), 1 - h / 2);
+                double x = fmin(fmax((i + (a ? 0.5 : 0)) * h, h / 2), 1 - h / 2);
+                double y = fmin(fmax((j + (a ? 0 : 0.5)) * h, h / 2), 1 - h / 2);
                 double want = height(s, x, y) > 0 ? s->t[a] : -s->t[a];
                 if (set)
                     grid->u[a][f] = grid->u_plus[a][f] = (fsi_real)want;
@@ -49,32 +51,43 @@ static double streams(scene *s, int set) {
 
 static int make(scene *s, int size, double angle, int wall) {
     static const int32_t index[2] = {0, 1};
-    fsi_grid_desc desc = {0};
-    fsi_slip_desc given = {0};
+
     memset(s, 0, sizeof *s);
-    desc.nx = desc.ny = size;
-    desc.nz = 1;
-    desc.h = (fsi_real)(1.0 / size);
-    desc.rho = 1;
-    desc.shells = 1;
+
+    fsi_grid_desc desc = {
+        .nx = size,
+        .ny = size,
+        .nz = 1,
+        .h = (fsi_real)(1.0 / size),
+        .rho = 1,
+        .shells = 1,
+    };
+
     for (int i = 0; i < 4; i++)
         desc.side[i].kind = FSI_SIDE_OPEN;
-    given.coefficient = wall == VOXEL ? &zero : NULL;
-    given.tolerance = 1e-10;
+
+    fsi_slip_desc given = {
+        .coefficient = wall == VOXEL ? &zero : NULL,
+        .tolerance = 1e-10,
+    };
+
     s->t[0] = cos(angle);
     s->t[1] = sin(angle);
     s->n[0] = -s->t[1];
     s->n[1] = s->t[0];
+
     for (int i = 0; i < 2; i++) {
         s->x[3 * i] = (fsi_real)(0.503 + (i ? 2 : -2) * s->t[0]);
         s->x[3 * i + 1] = (fsi_real)(0.4837 + (i ? 2 : -2) * s->t[1]);
     }
+
     s->door.surface.dim = 2;
     s->door.surface.vertex_count = 2;
     s->door.surface.element_count = 1;
     s->door.surface.x = s->x;
     s->door.surface.index = index;
     s->list[0] = &s->door;
+
     if (fsi_grid_init(&s->grid, &desc) != FSI_OK
         || fsi_slip_init(&s->slip, &s->grid, &given) != FSI_OK
         || fsi_slip_detect(&s->slip, s->list, 1) < 0)
@@ -85,19 +98,24 @@ static int make(scene *s, int size, double angle, int wall) {
     s->error = streams(s, 0);
     int *sign;
     sign = (int *)calloc((size_t)s->slip.groups + 1, sizeof *sign);
+
     for (int i = 0; i < s->slip.iface.sides; i++) {
-        int c = s->slip.iface.side[i].cell, *at = sign + s->slip.group[s->slip.ghost[i]],
-            w = height(s, (c % size + 0.5) / size, (c / size + 0.5) / size) > 0 ? 1 : -1;
+        int c = s->slip.iface.side[i].cell;
+        int *at = sign + s->slip.group[s->slip.ghost[i]];
+        int w = height(s, (c % size + 0.5) / size, (c / size + 0.5) / size) > 0 ? 1 : -1;
         if (*at && *at != w)
             s->leaks++;
         *at = w;
     }
+
     free(sign);
     srand(1);
+
     for (int i = 0; i < TRACERS; i++) {
         s->point[3 * i] = (fsi_real)(rand() / (RAND_MAX + 1.0));
         s->point[3 * i + 1] = (fsi_real)(rand() / (RAND_MAX + 1.0));
     }
+
     return 1;
 }
 
@@ -105,9 +123,11 @@ static void draw(const scene *s, ex_image *image, int at, const fsi_real *begin)
     ex_view view = ex_view_make(0, 0, 1, 1, 20 + at * 310, 40, 290, 290);
     const fsi_grid *grid = &s->grid;
     fsi_real *lost = (fsi_real *)calloc(grid->cells, sizeof *lost);
+
     /* difference from the streams: 0 white, 1 dark; each cell from its own side of the plate */
     for (int i = 0; lost && i < (int)grid->cells; i++) {
-        size_t f = (size_t)(i + i / grid->nx), e = (size_t)i;
+        size_t f = (size_t)(i + i / grid->nx);
+        size_t e = (size_t)i;
         double sign =
             height(s, (i % grid->nx + 0.5) / grid->nx, (i / grid->nx + 0.5) / grid->ny) > 0 ? 1
                                                                                             : -1;
@@ -115,17 +135,21 @@ static void draw(const scene *s, ex_image *image, int at, const fsi_real *begin)
             (double)(grid->u_plus[0][f] + grid->u[0][f + 1]) / 2 - sign * s->t[0],
             (double)(grid->u_plus[1][e] + grid->u[1][e + (size_t)grid->nx]) / 2 - sign * s->t[1]);
     }
+
     if (lost)
         ex_draw_field(image, &view, grid->nx, grid->ny, lost, 0, 1, 3);
     free(lost);
+
     for (int i = 0; i < TRACERS; i += 2) {
-        double x = (double)s->point[3 * i], y = (double)s->point[3 * i + 1];
+        double x = (double)s->point[3 * i];
+        double y = (double)s->point[3 * i + 1];
         if (x > 0.01 && x < 0.99 && y > 0.01 && y < 0.99)
             ex_disk(image, ex_px(&view, x), ex_py(&view, y), 1.3,
                     height(s, (double)begin[3 * i], (double)begin[3 * i + 1]) > 0
                         ? ex_rgb(20, 110, 200)
                         : ex_rgb(215, 90, 40));
     }
+
     ex_line(image, ex_px(&view, fmax(0, 0.503 - 0.6 * s->t[0])),
             ex_py(&view, 0.4837 - 0.5 * s->t[1]), ex_px(&view, fmin(1, 0.503 + 0.5 * s->t[0])),
             ex_py(&view, 0.4837 + 0.5 * s->t[1]), 2.5, ex_rgb(30, 30, 30));
@@ -139,11 +163,16 @@ int main(int argc, char **argv) {
     static scene s[2];
     static fsi_real begin[2][3 * TRACERS];
     ex_args args;
-    double angle[32], error[2] = {0, 0};
-    int leaks = 0, crossed = 0, stable = 1;
+    double angle[32];
+    double error[2] = {0, 0};
+    int leaks = 0;
+    int crossed = 0;
+    int stable = 1;
+
     ex_begin(&args, argc, argv, "slip_plane",
              "Opposite streams on the two sides of a thin sloping plate.", keys, 1, 64, 24);
     int n = ex_list(&args, "angle", angle, 32);
+
     /* the first angle last: it is shown */
     for (int k = n - 1; k >= 0; k--)
         for (int w = SLIP; w <= VOXEL; w++) {
@@ -155,9 +184,11 @@ int main(int argc, char **argv) {
             error[w] = fmax(error[w], s[w].error);
             leaks += s[w].leaks;
         }
+
     for (int w = SLIP; w <= VOXEL; w++)
         memcpy(begin[w], s[w].point, sizeof begin[w]);
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         for (int w = SLIP; w <= VOXEL; w++)
             (void)fsi_slip_trace(&s[w].slip, (fsi_real)(0.5 / args.size), TRACERS, s[w].point);
@@ -168,27 +199,34 @@ int main(int argc, char **argv) {
             ex_frame(&args, &image);
             ex_image_free(&image);
         }
+
         ex_progress(&args, frame);
     }
+
     for (int i = 0; i < TRACERS; i++) { /* those still in the box */
-        double x = (double)s[0].point[3 * i], y = (double)s[0].point[3 * i + 1],
-               h = 1.0 / args.size;
+        double x = (double)s[0].point[3 * i];
+        double y = (double)s[0].point[3 * i + 1];
+        double h = 1.0 / args.size;
         if (fmin(fmin(x, 1 - x), fmin(y, 1 - y)) < h)
             continue;
         crossed += (height(&s[0], (double)begin[0][3 * i], (double)begin[0][3 * i + 1]) > 0)
                    != (height(&s[0], x, y) > 0);
     }
+
     /* largest difference from the streams, which have speed 1; of all angles */
     ex_result("error", "%.3e", error[SLIP]);
+
     /* share of the tracers that changed sides */
     ex_result("leak", "%.5f", (double)crossed / TRACERS);
     ex_result("error_slip", "%.3e", error[SLIP]);
     ex_result("error_voxel", "%.3e", error[VOXEL]);
     ex_result("groups_on_both_sides", "%d", leaks);
     ex_result("tracers_crossed", "%d", crossed);
+
     for (int w = SLIP; w <= VOXEL; w++) {
         fsi_slip_free(&s[w].slip);
         fsi_grid_free(&s[w].grid);
     }
+
     return ex_end(&args, frame, stable);
 }

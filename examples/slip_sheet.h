@@ -31,7 +31,6 @@ static fsi_result sheet_move(void *user, fsi_real dt) {
 
 static int sheet_make(sheet *s, const fsi_grid_desc *desc, const fsi_soft_desc *given,
                       const fsi_mesh *mesh, double coefficient, int points) {
-    fsi_slip_desc options = {0};
     fsi_soft_desc cloth = *given;
     cloth.vertex_count = mesh->vertex_count;
     cloth.x = mesh->x;
@@ -42,11 +41,16 @@ static int sheet_make(sheet *s, const fsi_grid_desc *desc, const fsi_soft_desc *
         cloth.triangle_count = mesh->element_count;
         cloth.triangle = mesh->index;
     }
+
     /* stretching and bending stay in the coupled solve */
     cloth.integrator = FSI_SOFT_SPLIT;
     s->coefficient[0] = s->coefficient[1] = s->coefficient[2] = (fsi_real)coefficient;
-    options.coefficient = s->coefficient;
-    options.passes = 2;
+
+    fsi_slip_desc options = {
+        .coefficient = s->coefficient,
+        .passes = 2,
+    };
+
     s->points = points;
     s->point = (fsi_real *)calloc(3 * (size_t)points + 1, sizeof(fsi_real));
     s->before = (fsi_real *)calloc(3 * (size_t)points + 1, sizeof(fsi_real));
@@ -78,24 +82,33 @@ static void sheet_free(sheet *s) {
  * inside. */
 static double sheet_height(const sheet *s, const fsi_surface *surface, int e, const fsi_real *p,
                            const fsi_real *q, double t, int *in) {
-    double x[3][3] = {{0}}, c[3], u[3], v[3], n[3], w[3], d = 0, nn = 0;
+    double c[3], u[3], v[3], n[3], w[3];
+    double x[3][3] = {{0}};
+    double d = 0;
+    double nn = 0;
+
     for (int k = 0; k < 3; k++) {
         for (int i = 0; i < surface->dim; i++) {
             size_t at = 3 * (size_t)surface->index[surface->dim * e + i] + (size_t)k;
             x[i][k] = (1 - t) * (double)s->was[at] + t * (double)surface->x[at];
         }
+
         c[k] = (1 - t) * (double)p[k] + t * (double)q[k] - x[0][k];
         u[k] = x[1][k] - x[0][k];
         v[k] = surface->dim == 3 ? x[2][k] - x[0][k] : k == 2;
     }
+
     ex_cross(u, v, n);
+
     for (int k = 0; k < 3; k++) {
         d += n[k] * c[k];
         nn += n[k] * n[k];
     }
+
     /* weight of corner 1 */
     ex_cross(c, v, w);
     u[0] = (w[0] * n[0] + w[1] * n[1] + w[2] * n[2]) / nn;
+
     for (int k = 0; k < 3; k++)
         u[k] = k ? x[1][k] - x[0][k] : u[0];
     w[0] = u[0];
@@ -114,11 +127,15 @@ static fsi_result sheet_step(sheet *s, double dt) {
     memcpy(s->was, s->cloth.x, 3 * (size_t)s->cloth.desc.vertex_count * sizeof(fsi_real));
     fsi_result result = fsi_slip_step(&s->slip, &s->scene, (fsi_real)dt, &s->report);
     fsi_surface surface = fsi_soft_surface(&s->cloth);
+
     for (int p = 0; p < s->points; p++)
         for (int e = 0; e < surface.element_count; e++) {
-            const fsi_real *a = s->before + 3 * p, *b = s->point + 3 * p;
-            double h0 = sheet_height(s, &surface, e, a, b, 0, &in),
-                   h1 = sheet_height(s, &surface, e, a, b, 1, &in), lo = 0, hi = 1;
+            const fsi_real *a = s->before + 3 * p;
+            const fsi_real *b = s->point + 3 * p;
+            double h0 = sheet_height(s, &surface, e, a, b, 0, &in);
+            double h1 = sheet_height(s, &surface, e, a, b, 1, &in);
+            double lo = 0;
+            double hi = 1;
             if ((h0 < 0) == (h1 < 0))
                 continue;
             for (int k = 0; k < 40; k++) {
@@ -140,12 +157,14 @@ static fsi_result sheet_step(sheet *s, double dt) {
 static double sheet_stretch(const sheet *s, const fsi_mesh *rest) {
     fsi_surface surface = fsi_soft_surface(&s->cloth);
     double most = 0;
+
     for (int e = 0; e < surface.element_count; e++)
         for (int i = 0; i < (surface.dim == 2 ? 1 : 3); i++) {
-            double l = 0, m = 0;
+            double l = 0;
+            double m = 0;
             for (int k = 0; k < 3; k++) {
-                int a = 3 * surface.index[surface.dim * e + i] + k,
-                    b = 3 * surface.index[surface.dim * e + (i + 1) % surface.dim] + k;
+                int a = 3 * surface.index[surface.dim * e + i] + k;
+                int b = 3 * surface.index[surface.dim * e + (i + 1) % surface.dim] + k;
                 l += pow((double)(surface.x[a] - surface.x[b]), 2);
                 m += pow((double)(rest->x[a] - rest->x[b]), 2);
             }

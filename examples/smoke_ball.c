@@ -24,8 +24,9 @@ static void draw(ex_args *args, fsi_world *world) {
         }
     } else {
         ex_camera camera = ex_camera_make(1.9, 1.6, 2.7, 0.5, 0.7, 0.5, 1, 36);
-        const double lo[3] = {0, 0, 0}, hi[3] = {1, 1.5, 1};
-        fsi_iso_desc desc = {0};
+        const double lo[3] = {0, 0, 0};
+        const double hi[3] = {1, 1.5, 1};
+
         fsi_iso_mesh mesh = {0};
         ex_clear(&image, ex_rgb(246, 248, 250));
         ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
@@ -34,23 +35,29 @@ static void draw(ex_args *args, fsi_world *world) {
             ex_draw_surface3(&image, &camera, &surface,
                              ex_map(0, 0.3 + 0.6 * i / (world->door_count + 1.0)));
         }
+
         for (int i = 0; i < (int)grid->cells; i++)
             grid->scratch[0][i] = FSI_R(0.3) - grid->density[i];
-        desc.nx = grid->nx;
-        desc.ny = grid->ny;
-        desc.nz = grid->nz;
-        desc.h = grid->h;
-        desc.value = grid->scratch[0];
-        desc.closed = 1;
-        desc.origin = fsi_vec(grid->h / 2, grid->h / 2, grid->h / 2);
+        fsi_iso_desc desc = {
+            .nx = grid->nx,
+            .ny = grid->ny,
+            .nz = grid->nz,
+            .h = grid->h,
+            .value = grid->scratch[0],
+            .closed = 1,
+            .origin = fsi_vec(grid->h / 2, grid->h / 2, grid->h / 2),
+        };
+
         if (fsi_iso_build(&desc, &mesh) == FSI_OK) {
             ex_mesh smoke = {mesh.vertex_count, mesh.element_count, mesh.x,
                              mesh.index,        {120, 124, 135},    0.25};
             ex_draw_mesh(&image, &camera, &smoke);
             fsi_iso_free(&mesh);
         }
+
         ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
     }
+
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -60,19 +67,22 @@ int main(int argc, char **argv) {
                                   {"bodies", "", "number of balls", "3", 1, MOST, NULL},
                                   {"density", "", "over the smoke's", "0.2", 1e-4, 1e4, NULL},
                                   {"dt", "s", "time step", "0.02", 1e-4, 0.2, NULL}};
-    fsi_world_desc desc = {0};
-    fsi_shape_desc sd = {0};
-    fsi_grid_source jet = {0};
+
     ex_args args;
     int stable = 1;
     double total = 0;
+
     ex_begin(&args, argc, argv, "smoke_ball", "Light balls in a plume of smoke.", keys, 4, 72, 160);
     int dim = (int)ex_number(&args, "dim");
     int bodies = (int)ex_number(&args, "bodies");
     double dt = ex_number(&args, "dt");
-    desc.grid.ny = args.size;
-    desc.grid.nx = args.size * 2 / 3;
-    desc.grid.nz = dim == 3 ? args.size * 2 / 3 : 1;
+
+    fsi_world_desc desc = {
+        .grid.ny = args.size,
+        .grid.nx = args.size * 2 / 3,
+        .grid.nz = dim == 3 ? args.size * 2 / 3 : 1,
+    };
+
     desc.grid.h = FSI_R(1.5) / (fsi_real)desc.grid.ny;
     desc.grid.rho = 1;
     desc.grid.smoke = 1;
@@ -81,36 +91,50 @@ int main(int argc, char **argv) {
     desc.grid.up = fsi_vec(0, 1, 0);
     desc.grid.confinement = FSI_R(0.1);
     desc.max_bodies = bodies;
+
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
-    jet.lo = fsi_vec(FSI_R(0.4), 0, FSI_R(0.4));
-    jet.hi = fsi_vec(FSI_R(0.6), FSI_R(1.01) * world.grid.h, FSI_R(0.6));
-    jet.set =
-        FSI_SOURCE_DENSITY | FSI_SOURCE_TEMPERATURE | FSI_SOURCE_VELOCITY | FSI_SOURCE_DIVERGENCE;
-    jet.velocity = fsi_vec(0, FSI_R(0.6), 0);
-    jet.divergence = FSI_R(0.6) / world.grid.h;
-    jet.density = 1;
-    jet.temperature = 1;
+
+    fsi_grid_source jet = {
+        .lo = fsi_vec(FSI_R(0.4), 0, FSI_R(0.4)),
+        .hi = fsi_vec(FSI_R(0.6), FSI_R(1.01) * world.grid.h, FSI_R(0.6)),
+        .set = FSI_SOURCE_DENSITY | FSI_SOURCE_TEMPERATURE | FSI_SOURCE_VELOCITY
+               | FSI_SOURCE_DIVERGENCE,
+        .velocity = fsi_vec(0, FSI_R(0.6), 0),
+        .divergence = FSI_R(0.6) / world.grid.h,
+        .density = 1,
+        .temperature = 1,
+    };
+
     fsi_grid_add_source(&world.grid, &jet);
-    sd.kind = FSI_SHAPE_SPHERE;
-    sd.dim = dim;
-    sd.radius = FSI_R(0.08);
+
+    fsi_shape_desc sd = {
+        .kind = FSI_SHAPE_SPHERE,
+        .dim = dim,
+        .radius = FSI_R(0.08),
+    };
+
     fsi_shape ball;
     if (fsi_shape_init(&ball, &sd) != FSI_OK)
         return 1;
+
     for (int i = 0; i < bodies; i++) {
-        fsi_rigid_desc given = {0};
-        given.kind = FSI_RIGID_DYNAMIC;
-        given.shape = &ball;
-        given.density = (fsi_real)ex_number(&args, "density");
-        given.restitution = FSI_R(0.3);
-        given.x = fsi_vec((fsi_real)(0.5 + 0.04 * (i % 3 - 1)), (fsi_real)(0.25 + 0.19 * (i % 6)),
-                          dim == 3 ? (fsi_real)(0.5 + 0.18 * (i / 6) + 0.03 * (i % 2)) : 0);
+        fsi_rigid_desc given = {
+            .kind = FSI_RIGID_DYNAMIC,
+            .shape = &ball,
+            .density = (fsi_real)ex_number(&args, "density"),
+            .restitution = FSI_R(0.3),
+            .x = fsi_vec((fsi_real)(0.5 + 0.04 * (i % 3 - 1)), (fsi_real)(0.25 + 0.19 * (i % 6)),
+                         dim == 3 ? (fsi_real)(0.5 + 0.18 * (i / 6) + 0.03 * (i % 2)) : 0),
+        };
+
         if (fsi_world_add(&world, &given) < 0)
             return 1;
     }
+
     int frame;
+
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
         stable = fsi_world_step(&world, (fsi_real)dt, &report) >= 0;
@@ -119,6 +143,7 @@ int main(int argc, char **argv) {
             draw(&args, &world);
         ex_progress(&args, frame);
     }
+
     ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));
     fsi_world_free(&world);
     fsi_shape_free(&ball);

@@ -15,7 +15,8 @@ typedef struct ball {
 static int hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal,
                fsi_vec3 *velocity) {
     const ball *s = (const ball *)user;
-    fsi_vec3 d = fsi_vec_sub(b, a), o = fsi_vec_sub(a, s->centre);
+    fsi_vec3 d = fsi_vec_sub(b, a);
+    fsi_vec3 o = fsi_vec_sub(a, s->centre);
     if (s->dim == 2)
         d.z = o.z = 0;
     double A = (double)fsi_vec_dot(d, d);
@@ -37,9 +38,11 @@ static int hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal
 static void draw_ball(ex_image *image, const ex_camera *camera, const ball *b) {
     for (int y = 0; y < image->h; y++)
         for (int x = 0; x < image->w; x++) {
-            double px = (x + 0.5 - image->w / 2.0) * 2 / (image->h * camera->zoom),
-                   py = (image->h / 2.0 - y - 0.5) * 2 / (image->h * camera->zoom), d[3], o[3],
-                   n[3], A = 0, B = 0;
+            double d[3], o[3], n[3];
+            double px = (x + 0.5 - image->w / 2.0) * 2 / (image->h * camera->zoom);
+            double py = (image->h / 2.0 - y - 0.5) * 2 / (image->h * camera->zoom);
+            double A = 0;
+            double B = 0;
             const double at[3] = {(double)b->centre.x, (double)b->centre.y, (double)b->centre.z};
             double C = -(double)(b->radius * b->radius);
             for (int i = 0; i < 3; i++) {
@@ -61,11 +64,14 @@ static void draw_ball(ex_image *image, const ex_camera *camera, const ball *b) {
 
 /* 2D: the density. 3D: lit smoke before a dark room. */
 static void draw(ex_args *args, const fsi_grid *grid, const ball *b) {
-    int W = 480, H = grid->dim == 3 ? 660 : W * grid->ny / grid->nx;
-    double w = (double)(grid->nx * grid->h), h = (double)(grid->ny * grid->h);
+    int W = 480;
+    int H = grid->dim == 3 ? 660 : W * grid->ny / grid->nx;
+    double w = (double)(grid->nx * grid->h);
+    double h = (double)(grid->ny * grid->h);
     ex_image image = ex_image_make(W, H);
     if (grid->dim == 3) {
-        const double lo[3] = {0, 0, 0}, hi[3] = {w, h, w};
+        const double lo[3] = {0, 0, 0};
+        const double hi[3] = {w, h, w};
         ex_camera camera = ex_camera_make(1.35, 1.05, 3.6, 0.5 * w, 0.48 * h, 0.5 * w, 1, 36);
         for (int y = 0; y < H; y++)
             ex_line(&image, 0, y, W, y, 1.5,
@@ -83,6 +89,7 @@ static void draw(ex_args *args, const fsi_grid *grid, const ball *b) {
             ex_disk(&image, ex_px(&view, (double)b->centre.x), ex_py(&view, (double)b->centre.y),
                     (double)b->radius * W / w, ex_rgb(180, 110, 70));
     }
+
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -99,9 +106,13 @@ static const ex_key keys[] = {
 
 int main(int argc, char **argv) {
     ex_args args;
-    double top = 0, smoke = 0, worst = 0, iterations = 0;
+    double top = 0;
+    double smoke = 0;
+    double worst = 0;
+    double iterations = 0;
     long steps = 0;
     int stable = 1;
+
     ex_begin(&args, argc, argv, "smoke_plume", "Hot smoke rises past a ball.", keys, 7, 128, 160);
     int three = ex_number(&args, "dim") > 2.5;
     fsi_grid_desc desc;
@@ -118,14 +129,17 @@ int main(int argc, char **argv) {
     desc.cooling = (fsi_real)0.2;
     desc.advect_velocity = desc.advect_density = desc.advect_temperature =
         ex_is(&args, "advection", "linear") ? FSI_ADVECT_LINEAR : FSI_ADVECT_MACCORMACK;
+
     fsi_grid grid;
     if (fsi_grid_init(&grid, &desc) < 0) {
         fprintf(stderr, "no memory for this size\n");
         return 1;
     }
+
     fsi_grid_source vent;
     memset(&vent, 0, sizeof vent);
     vent.shape = FSI_SOURCE_SPHERE;
+
     /* a little off the middle, so that the plume sways */
     vent.centre = fsi_vec((fsi_real)0.49, (fsi_real)0.14, (fsi_real)0.5);
     vent.radius = (fsi_real)0.08;
@@ -137,6 +151,7 @@ int main(int argc, char **argv) {
     b.radius = (fsi_real)(ex_number(&args, "ball") > 0 ? 0.09 : 0);
     b.dim = grid.dim;
     uint8_t *solid = (uint8_t *)calloc(grid.cells, 1);
+
     for (int k = 0; k < grid.nz; k++)
         for (int j = 0; j < grid.ny; j++)
             for (int i = 0; i < grid.nx; i++) {
@@ -152,6 +167,7 @@ int main(int argc, char **argv) {
     occlusion.user = &b;
     if (b.radius > 0)
         fsi_grid_set_occlusion(&grid, &occlusion);
+
     for (int frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
         int n = 0;
@@ -166,18 +182,22 @@ int main(int argc, char **argv) {
             draw(&args, &grid, &b);
         ex_progress(&args, frame);
     }
+
     if (args.out && ex_number(&args, "export") > 0) {
         char path[1024];
         snprintf(path, sizeof path, "%s/smoke_plume.vtk", args.out);
         ex_vtk(path, grid.nx, grid.ny, grid.nz, (double)grid.h, "density", grid.density);
     }
+
     for (int i = 0; i < (int)grid.cells; i++) {
         double y = ((double)(i / grid.nx % grid.ny) + 0.5) * (double)grid.h;
         smoke += (double)grid.density[i];
         if ((double)grid.density[i] > 0.1 && y > top)
             top = y;
     }
+
     ex_result("iterations", "%.2f", steps ? iterations / (double)steps : 0);
+
     /* largest divergence times the frame time */
     ex_result("divergence", "%.3g", worst);
     ex_result("height", "%.4f", top);                                  /* m, of the smoke */

@@ -17,6 +17,7 @@ static fsi_real bars(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *use
     (void)user;
     *normal = fsi_vec(0, 1, 0);
     *velocity = fsi_vec(0, 0, 0);
+
     for (int i = 0; i < 2; i++) {
         fsi_vec3 d = fsi_vec_sub(x, bar_at(i));
         d.z = 0;
@@ -26,16 +27,19 @@ static fsi_real bars(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *use
             *normal = fsi_vec_unit(d);
         }
     }
+
     return best;
 }
 
 static void draw(ex_args *args, const fsi_soft *soft) {
     ex_image image = ex_image_make(640, 480);
     ex_camera camera = ex_camera_make(0.7, 0.95, 1.75, 0, 0.3, 0, 1, 40);
-    double lo[3] = {-1.2, 0, -1.2}, hi[3] = {1.2, 0, 1.2};
+    double lo[3] = {-1.2, 0, -1.2};
+    double hi[3] = {1.2, 0, 1.2};
     fsi_surface surface = fsi_soft_surface(soft);
     ex_floor(&image, &camera, lo, hi, 1, -0.004, 0.2);
     ex_shadow(&image, &camera, &surface, -0.002);
+
     for (int i = 0; i < 2; i++) {
         fsi_real x[3 * 66];
         int32_t index[6 * 32];
@@ -46,6 +50,7 @@ static void draw(ex_args *args, const fsi_soft *soft) {
                                              p.y + (fsi_real)(0.088 * sin(t)),
                                              k < 32 ? FSI_R(-0.5) : FSI_R(0.5)));
         }
+
         for (int k = 0; k < 32; k++) {
             int n = (k + 1) % 32;
             index[6 * k] = k;
@@ -55,6 +60,7 @@ static void draw(ex_args *args, const fsi_soft *soft) {
             index[6 * k + 4] = n + 32;
             index[6 * k + 5] = k + 32;
         }
+
         ex_mesh bar;
         bar.vertices = 64;
         bar.triangles = 64;
@@ -64,6 +70,7 @@ static void draw(ex_args *args, const fsi_soft *soft) {
         bar.glass = 0;
         ex_draw_mesh(&image, &camera, &bar);
     }
+
     ex_draw_surface3(&image, &camera, &surface, ex_rgb(215, 90, 70));
     ex_frame(args, &image);
     ex_image_free(&image);
@@ -85,6 +92,7 @@ int main(int argc, char **argv) {
     double lowest = 1e9;
     int stable = 1;
     long steps = 0;
+
     ex_begin(&args, argc, argv, "soft_torus", "A soft torus falls onto two bars.", keys, 8, 16, 80);
     double dt = ex_number(&args, "dt");
     form_body form;
@@ -121,10 +129,12 @@ int main(int argc, char **argv) {
     obstacle.distance_fn = bars;
     obstacle.friction = FSI_R(0.15);
     desc.use_cg = ex_is(&args, "solver", "cg");
+
     fsi_soft soft;
     if (fsi_soft_init(&soft, &desc) != FSI_OK)
         return 1;
     double volume = (double)fsi_soft_volume(&soft);
+
     for (int frame = 0; frame < args.frames && stable; frame++) {
         int sub = (int)ceil(0.02 / dt);
         for (int i = 0; i < sub && stable; i++, steps++)
@@ -133,11 +143,13 @@ int main(int argc, char **argv) {
         if (args.out)
             draw(&args, &soft);
     }
+
     for (int i = 0; i < mesh.vertex_count; i++)
         lowest = fmin(lowest, (double)soft.x[3 * i + 1]);
     double elastic;
     double kinetic;
     fsi_soft_energy(&soft, &elastic, &kinetic);
+
     ex_result("tets", "%d", mesh.tet_count);
     ex_result("angle_min", "%.2f", (double)mesh.angle_min * 57.29578);
     ex_result("angle_max", "%.2f", (double)mesh.angle_max * 57.29578);

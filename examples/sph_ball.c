@@ -18,6 +18,7 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_rigid *ball, const
         fsi_surface surface = fsi_mesh_surface(&ball_mesh);
         ex_draw_surface3(&image, &camera, &surface, ex_rgb(225, 120, 50));
     }
+
     fsi_mesh_free(&ball_mesh);
     water_draw(&image, &camera, sph, lo, hi);
     ex_box3(&image, &camera, lo, hi, ex_rgb(120, 120, 120));
@@ -39,56 +40,83 @@ static const ex_key keys[] = {
 
 int main(int argc, char **argv) {
     ex_args args;
-    fsi_sph_desc desc = {0};
-    fsi_solids_desc given = {0};
-    fsi_shape_desc sd = {0};
-    fsi_rigid_desc options = {0};
-    fsi_sph_rigid_desc d = {0};
+
     fsi_report report;
-    int stable = 1, worst = 0, capped = 0, hard = 0, last[20] = {0};
-    long steps = 0, lost = 0;
-    double total = 0, peak = 0, density = 0, momentum = 0, hard_total = 0, hi[3], window = 0,
-           hardest = 0;
+    int stable = 1;
+    int worst = 0;
+    int capped = 0;
+    int hard = 0;
+    int last[20] = {0};
+    long steps = 0;
+    long lost = 0;
+    double hi[3];
+    double total = 0;
+    double peak = 0;
+    double density = 0;
+    double momentum = 0;
+    double hard_total = 0;
+    double window = 0;
+    double hardest = 0;
     fsi_real r = FSI_R(0.2);
+
     ex_begin(&args, argc, argv, "sph_ball", "A light rigid ball in a fluid of particles.", keys, 10,
              14, 30);
     double h = 0.7 / args.size;
     fsi_real fall = ex_is(&args, "scene", "fall") ? (fsi_real)ex_number(&args, "height") : 0;
+
     /* 14 x 14 x 29 = 5684 particles */
     hi[0] = (2 * args.size + 1) * h;
     hi[1] = 2.2;
     hi[2] = args.size * h;
     int n = args.size * args.size * (2 * args.size + 1);
-    desc.capacity = n;
-    desc.boundary_capacity = 60 * args.size * args.size + 4000;
-    desc.solver = FSI_SPH_DFSPH;
-    desc.spacing = (fsi_real)h;
-    desc.density = 1000;
-    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
-    desc.viscosity = (fsi_real)ex_number(&args, "viscosity");
-    desc.dt_max = (fsi_real)ex_number(&args, "dt");
-    /* always five: the fluid's answer changes smoothly with the ball's motion */
-    desc.density_error = desc.divergence_error = FSI_R(1e-12);
-    desc.max_iterations = 5;
-    given.dim = 3;
-    given.max_bodies = 2;
-    given.gravity = desc.gravity;
-    given.substeps = 1;
+
+    fsi_sph_desc desc = {
+        .capacity = n,
+        .boundary_capacity = 60 * args.size * args.size + 4000,
+        .solver = FSI_SPH_DFSPH,
+        .spacing = (fsi_real)h,
+        .density = 1000,
+        .gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0),
+        .viscosity = (fsi_real)ex_number(&args, "viscosity"),
+        .dt_max = (fsi_real)ex_number(&args, "dt"),
+        /* always five: the fluid's answer changes smoothly with the ball's motion */
+        .density_error = FSI_R(1e-12),
+        .divergence_error = FSI_R(1e-12),
+        .max_iterations = 5,
+    };
+
+    fsi_solids_desc given = {
+        .dim = 3,
+        .max_bodies = 2,
+        .gravity = desc.gravity,
+        .substeps = 1,
+    };
+
     fsi_sph sph;
+
     fsi_solids world;
     if (fsi_sph_init(&sph, &desc) != FSI_OK || fsi_solids_init(&world, &given) != FSI_OK)
         return 1;
-    sd.kind = FSI_SHAPE_ROOM;
-    sd.half = fsi_vec((fsi_real)hi[0] / 2, (fsi_real)hi[1] / 2, (fsi_real)hi[2] / 2);
+
+    fsi_shape_desc sd = {
+        .kind = FSI_SHAPE_ROOM,
+        .half = fsi_vec((fsi_real)hi[0] / 2, (fsi_real)hi[1] / 2, (fsi_real)hi[2] / 2),
+    };
+
     fsi_shape room;
     if (fsi_shape_init(&room, &sd) != FSI_OK)
         return 1;
-    options.shape = &room;
-    options.x = sd.half;
-    options.kind = FSI_RIGID_FIXED;
+
+    fsi_rigid_desc options = {
+        .shape = &room,
+        .x = sd.half,
+        .kind = FSI_RIGID_FIXED,
+    };
+
     fsi_solids_add(&world, &options, NULL);
     sd.kind = FSI_SHAPE_SPHERE;
     sd.radius = r;
+
     fsi_shape ball;
     if (fsi_shape_init(&ball, &sd) != FSI_OK)
         return 1;
@@ -106,6 +134,7 @@ int main(int argc, char **argv) {
     water_disturb(&sph, (uint32_t)ex_number(&args, "seed"), 0.01 * h);
     fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0),
                           fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 0, NULL);
+
     /* particles sit half a spacing inside the surface */
     fsi_mesh mesh;
     if (fsi_mesh_sphere(&mesh, options.x, r - (fsi_real)h / 2, 6, NULL) != FSI_OK)
@@ -114,28 +143,33 @@ int main(int argc, char **argv) {
     int object;
     if (fsi_sph_add_surface(&sph, &skin, options.x, 1, &object) != FSI_OK)
         return 1;
-    d.sph = &sph;
-    d.world = &world;
-    d.count = 1;
-    d.body = &body;
-    d.object = &object;
-    d.scheme = ex_is(&args, "scheme", "weak")     ? FSI_SPH_WEAK
-               : ex_is(&args, "scheme", "p")      ? FSI_SPH_RELAXED
-               : ex_is(&args, "scheme", "aitken") ? FSI_SPH_AITKEN
-                                                  : FSI_SPH_XPM;
-    d.omega = (fsi_real)ex_number(&args, "omega");
-    d.tolerance = (fsi_real)ex_number(&args, "tolerance");
-    d.max_iterations = 200;
+
+    fsi_sph_rigid_desc d = {
+        .sph = &sph,
+        .world = &world,
+        .count = 1,
+        .body = &body,
+        .object = &object,
+        .scheme = ex_is(&args, "scheme", "weak")     ? FSI_SPH_WEAK
+                  : ex_is(&args, "scheme", "p")      ? FSI_SPH_RELAXED
+                  : ex_is(&args, "scheme", "aitken") ? FSI_SPH_AITKEN
+                                                     : FSI_SPH_XPM,
+        .omega = (fsi_real)ex_number(&args, "omega"),
+        .tolerance = (fsi_real)ex_number(&args, "tolerance"),
+        .max_iterations = 200,
+    };
+
     fsi_sph_rigid couple;
     if (fsi_sph_rigid_init(&couple, &d) != FSI_OK)
         return 1;
     int frame;
     double time;
+
     for (frame = 0, time = 0; frame < args.frames && stable; frame++) {
         for (double start = time; time < start + 0.02 - 1e-9 && stable; steps++) {
             /* equal steps, no sliver at the end */
-            double rest = start + 0.02 - time,
-                   dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6);
+            double rest = start + 0.02 - time;
+            double dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6);
             fsi_result result = fsi_sph_rigid_step(&couple, (fsi_real)dt, &report);
             double speed = (double)fsi_vec_length(world.body[body].v);
             stable = result >= 0 && speed < 100;
@@ -147,21 +181,27 @@ int main(int argc, char **argv) {
             hardest = fmax(hardest, window / 20);
             if (report.iterations > worst)
                 worst = report.iterations;
+
             /* the ball is wet */
-            if (sph.now.object[object].contact > 20)
-                hard++, hard_total += report.iterations;
+            if (sph.now.object[object].contact > 20) {
+                hard++;
+                hard_total += report.iterations;
+            }
             peak = fmax(peak, speed);
             density = fmax(density, (double)sph.stats.density_error);
             for (int i = 0; i < 3; i++)
                 momentum = fmax(momentum, fabs(report.momentum[i]));
         }
+
         if (args.out)
             draw(&args, &sph, &world.body[body], hi);
         ex_progress(&args, frame);
     }
+
     for (int i = 0; i < sph.now.count; i++)
         lost += !(sph.x[i] > -h && sph.x[i] < hi[0] + h && sph.y[i] > -h && sph.y[i] < hi[1] + h
                   && sph.z[i] > -h && sph.z[i] < hi[2] + h);
+
     ex_result("particles", "%d", n);
     ex_result("mean_iterations", "%.3f", total / (steps > 0 ? steps : 1));
     ex_result("wet_iterations", "%.3f", hard_total / (hard > 0 ? hard : 1));

@@ -7,9 +7,15 @@
 #include "common.h"
 
 static void draw(ex_args *args, const fsi_sph *sph, double H) {
-    int n = 36, nx = 3 * n, ny = 2 * n, nz = n;
-    double h = H / n, lo[3] = {0, 0, 0}, hi[3] = {3 * H, 2 * H, H}, flo[3] = {-2 * H, 0, -2 * H},
-           fhi[3] = {5 * H, 0, 3 * H};
+    int n = 36;
+    int nx = 3 * n;
+    int ny = 2 * n;
+    int nz = n;
+    double h = H / n;
+    double lo[3] = {0, 0, 0};
+    double hi[3] = {3 * H, 2 * H, H};
+    double flo[3] = {-2 * H, 0, -2 * H};
+    double fhi[3] = {5 * H, 0, 3 * H};
     fsi_real *phi = (fsi_real *)malloc((size_t)(nx * ny * nz) * sizeof *phi);
     ex_image image = ex_image_make(800, 500);
     ex_camera camera = ex_camera_make(3.6 * H, 2.3 * H, 4.3 * H, 1.5 * H, 0.75 * H, 0.5 * H, 1, 39);
@@ -37,9 +43,14 @@ int main(int argc, char **argv) {
                                   {"viscosity", "Pa s", "laminar", "0.5", 0, 1e3, NULL},
                                   {"frame", "s", "time between pictures", "0.025", 1e-4, 1, NULL}};
     ex_args args;
-    double mass = 0, error = 0, iterations = 0, top = 0, speed = 0;
+    double mass = 0;
+    double error = 0;
+    double iterations = 0;
+    double top = 0;
+    double speed = 0;
     int stable = 1;
     long steps = 0;
+
     ex_begin(&args, argc, argv, "sph_dam_break",
              "A block of water made of particles collapses in a tank.", keys, 6, 24, 80);
     int n = args.size;
@@ -52,11 +63,13 @@ int main(int argc, char **argv) {
     desc.spacing = (fsi_real)(H / n);
     desc.density = (fsi_real)ex_number(&args, "density");
     desc.gravity = fsi_vec(0, -(fsi_real)ex_number(&args, "gravity"), 0);
+
     /* ten times the top speed: 1 % compression */
     desc.sound_speed = (fsi_real)(10 * sqrt(2 * ex_number(&args, "gravity") * H) + 1e-3);
     desc.viscosity = (fsi_real)ex_number(&args, "viscosity");
     if (desc.solver == FSI_SPH_WCSPH)
         desc.artificial = FSI_R(0.05);
+
     fsi_sph sph;
     if (fsi_sph_init(&sph, &desc) != FSI_OK
         || fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec((fsi_real)H, (fsi_real)H, (fsi_real)H),
@@ -69,6 +82,7 @@ int main(int argc, char **argv) {
         return 1;
     double mass0;
     fsi_sph_totals(&sph, &mass0, NULL, NULL, NULL);
+
     for (int frame = 0; frame < args.frames && stable; frame++) {
         double until = ex_number(&args, "frame") * (frame + 1);
         while (stable && sph.now.time < until - 1e-9) {
@@ -83,18 +97,22 @@ int main(int argc, char **argv) {
             top = fmax(top, (double)sph.stats.max_density);
             speed = fmax(speed, (double)sph.stats.max_speed);
         }
+
         ex_progress(&args, frame);
         if (args.out)
             draw(&args, &sph, H);
     }
+
     fsi_sph_totals(&sph, &mass, NULL, NULL, NULL);
     int i;
+
     for (i = 0, n = 0; i < sph.now.count; i++)
         n += sph.x[i] < -desc.spacing || sph.y[i] < -desc.spacing || sph.z[i] < -desc.spacing
              || sph.x[i] > (fsi_real)(3 * H) + desc.spacing
              || sph.z[i] > (fsi_real)H + desc.spacing;
     if (!(speed < 100 * sqrt(2 * 9.81 * H) + 10))
         stable = 0;
+
     ex_result("particles", "%d", sph.now.count);
     ex_result("iterations", "%.3f", iterations / (double)(steps ? steps : 1));
     ex_result("density_error", "%.3e", error / (double)(steps ? steps : 1));

@@ -24,9 +24,13 @@ static void draw(ex_args *args, const scene *s, double top) {
     static const int color[SHAPES][3] = {{225, 120, 50}, {110, 115, 125}, {200, 60, 90}};
     ex_image image = ex_image_make(720, 520);
     ex_camera camera = ex_camera_make(1.9, 1.5, 2.5, 0.5, 0.42, 0.5, 1, 33);
-    double lo[3] = {0, 0, 0}, hi[3] = {1, 1, 1}, flo[3] = {-1.2, 0, -1.2}, fhi[3] = {2.2, 0, 2.2};
+    double lo[3] = {0, 0, 0};
+    double hi[3] = {1, 1, 1};
+    double flo[3] = {-1.2, 0, -1.2};
+    double fhi[3] = {2.2, 0, 2.2};
     hi[1] = top;
     ex_floor(&image, &camera, flo, fhi, 1, -0.003, 0.25);
+
     for (int k = 0; k < SHAPES; k++) {
         const fsi_surface *surface = &s->shape[k].surface;
         fsi_real *x = (fsi_real *)malloc((size_t)(3 * surface->vertex_count) * sizeof *x);
@@ -35,6 +39,7 @@ static void draw(ex_args *args, const scene *s, double top) {
             ex_draw_surface3(&image, &camera, &out, ex_rgb(color[k][0], color[k][1], color[k][2]));
         free(x);
     }
+
     water_draw(&image, &camera, &s->sph, lo, hi);
     ex_box3(&image, &camera, lo, hi, ex_rgb(110, 110, 110));
     ex_frame(args, &image);
@@ -44,8 +49,10 @@ static void draw(ex_args *args, const scene *s, double top) {
 /* A closed cylinder along y: 24 corners below, 24 above, two centres. */
 static fsi_surface cylinder(fsi_real radius, fsi_real half, fsi_real *x, int32_t *index) {
     fsi_surface surface;
-    int n = 24, t = 0;
+    int n = 24;
+    int t = 0;
     memset(&surface, 0, sizeof surface);
+
     for (int i = 0; i < n; i++)
         for (int k = 0; k < 2; k++)
             fsi_vec_store(x + 3 * (i + k * n),
@@ -53,8 +60,10 @@ static fsi_surface cylinder(fsi_real radius, fsi_real half, fsi_real *x, int32_t
                                   -radius * (fsi_real)sin(6.283185307 * i / n)));
     fsi_vec_store(x + 6 * n, fsi_vec(0, -half, 0));
     fsi_vec_store(x + 6 * n + 3, fsi_vec(0, half, 0));
+
     for (int i = 0; i < n; i++) {
-        int j = (i + 1) % n, q[12];
+        int q[12];
+        int j = (i + 1) % n;
         q[0] = i;
         q[1] = j;
         q[2] = j + n;
@@ -70,6 +79,7 @@ static fsi_surface cylinder(fsi_real radius, fsi_real half, fsi_real *x, int32_t
         for (int k = 0; k < 12; k++)
             index[t++] = q[k];
     }
+
     surface.dim = 3;
     surface.closed = 1;
     surface.vertex_count = 2 * n + 2;
@@ -82,7 +92,8 @@ static fsi_surface cylinder(fsi_real radius, fsi_real half, fsi_real *x, int32_t
 /* Shape k as a body, and its boundary particles half a spacing inside the surface. */
 static int add_shape(scene *s, int k, fsi_vec3 at, double ratio, double h) {
     fsi_shape_desc desc;
-    fsi_real half = (fsi_real)(h / 2), rod[150];
+    fsi_real rod[150];
+    fsi_real half = (fsi_real)(h / 2);
     int32_t index[288];
     memset(&desc, 0, sizeof desc);
     fsi_rigid_desc given;
@@ -92,6 +103,7 @@ static int add_shape(scene *s, int k, fsi_vec3 at, double ratio, double h) {
     desc.length = FSI_R(0.15);
     fsi_surface hull = cylinder(FSI_R(0.1), FSI_R(0.13), rod, index);
     desc.surface = &hull;
+
     if (fsi_shape_init(&s->shape[k], &desc) != FSI_OK)
         return 0;
     given.shape = &s->shape[k];
@@ -129,6 +141,7 @@ static int add_shape(scene *s, int k, fsi_vec3 at, double ratio, double h) {
         free(x);
         free(n);
     }
+
     return i && fsi_solids_set_pose(&s->world, s->body[k], at, given.q) == FSI_OK;
 }
 
@@ -144,15 +157,21 @@ int main(int argc, char **argv) {
         {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     ex_args args;
     static scene s;
-    fsi_sph_desc desc = {0};
-    fsi_solids_desc given = {0};
-    fsi_shape_desc sd = {0};
-    fsi_rigid_desc options = {0};
-    fsi_sph_rigid_desc d = {0};
+
     fsi_report report;
-    double ratio[SHAPES] = {0.05, 2, 0.7}, total = 0, peak = 0, error = 0, momentum = 0, top = 1.6;
-    int n = 0, stable = 1, worst = 0, capped = 0;
-    long steps = 0, lost = 0;
+    double ratio[SHAPES] = {0.05, 2, 0.7};
+    double total = 0;
+    double peak = 0;
+    double error = 0;
+    double momentum = 0;
+    double top = 1.6;
+    int n = 0;
+    int stable = 1;
+    int worst = 0;
+    int capped = 0;
+    long steps = 0;
+    long lost = 0;
+
     ex_begin(&args, argc, argv, "sph_shapes", "Ball, cylinder and torus in a fluid of particles.",
              keys, 8, 18, 50);
     int k = ex_list(&args, "density", ratio, SHAPES);
@@ -162,39 +181,57 @@ int main(int argc, char **argv) {
         fprintf(stderr, "sph_shapes: density takes one or three numbers\n");
         return 2;
     }
+
     double h = 1.0 / args.size;
     int fall = ex_is(&args, "scene", "fall");
-    desc.capacity = args.size * args.size * (args.size + 1) / 2 + args.size * args.size;
-    desc.boundary_capacity = 40 * args.size * args.size + 8000;
-    desc.solver = FSI_SPH_DFSPH;
-    desc.spacing = (fsi_real)h;
-    desc.density = 1000;
-    desc.viscosity = 1;
-    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
-    desc.dt_max = (fsi_real)ex_number(&args, "dt");
-    /* always five: the fluid's answer changes smoothly with the bodies' motion */
-    desc.density_error = desc.divergence_error = FSI_R(1e-12);
-    desc.max_iterations = 5;
-    given.dim = 3;
-    given.max_bodies = SHAPES + 1;
-    given.max_contacts = 2000;
-    given.gravity = desc.gravity;
-    given.substeps = 1;
-    given.iterations = 8;
+
+    fsi_sph_desc desc = {
+        .capacity = args.size * args.size * (args.size + 1) / 2 + args.size * args.size,
+        .boundary_capacity = 40 * args.size * args.size + 8000,
+        .solver = FSI_SPH_DFSPH,
+        .spacing = (fsi_real)h,
+        .density = 1000,
+        .viscosity = 1,
+        .gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0),
+        .dt_max = (fsi_real)ex_number(&args, "dt"),
+        /* always five: the fluid's answer changes smoothly with the bodies' motion */
+        .density_error = FSI_R(1e-12),
+        .divergence_error = FSI_R(1e-12),
+        .max_iterations = 5,
+    };
+
+    fsi_solids_desc given = {
+        .dim = 3,
+        .max_bodies = SHAPES + 1,
+        .max_contacts = 2000,
+        .gravity = desc.gravity,
+        .substeps = 1,
+        .iterations = 8,
+    };
+
     if (fsi_sph_init(&s.sph, &desc) != FSI_OK || fsi_solids_init(&s.world, &given) != FSI_OK)
         return 1;
-    sd.kind = FSI_SHAPE_ROOM;
-    sd.half = fsi_vec(FSI_R(0.5), (fsi_real)top / 2, FSI_R(0.5));
+
+    fsi_shape_desc sd = {
+        .kind = FSI_SHAPE_ROOM,
+        .half = fsi_vec(FSI_R(0.5), (fsi_real)top / 2, FSI_R(0.5)),
+    };
+
     if (fsi_shape_init(&s.room, &sd) != FSI_OK)
         return 1;
-    options.shape = &s.room;
-    options.x = sd.half;
-    options.kind = FSI_RIGID_FIXED;
+
+    fsi_rigid_desc options = {
+        .shape = &s.room,
+        .x = sd.half,
+        .kind = FSI_RIGID_FIXED,
+    };
+
     fsi_solids_add(&s.world, &options, NULL);
     fsi_sph_add_block(&s.sph, fsi_vec(0, fall ? FSI_R(0.6) : 0, 0),
                       fsi_vec(1, fall ? FSI_R(1.1) : FSI_R(0.5), 1), fsi_vec(0, 0, 0), &n);
     water_disturb(&s.sph, (uint32_t)ex_number(&args, "seed"), 0.01 * h);
     fsi_sph_add_box_walls(&s.sph, fsi_vec(0, 0, 0), fsi_vec(1, (fsi_real)top, 1), 0, NULL);
+
     for (k = 0; k < SHAPES; k++)
         if (!add_shape(&s, k,
                        fsi_vec(k == 0   ? FSI_R(0.25)
@@ -206,27 +243,32 @@ int main(int argc, char **argv) {
                                         : FSI_R(0.7)),
                        ratio[k], h))
             return 1;
-    d.sph = &s.sph;
-    d.world = &s.world;
-    d.count = SHAPES;
-    d.body = s.body;
-    d.object = s.object;
-    d.max_iterations = 100;
-    d.scheme = ex_is(&args, "scheme", "weak")     ? FSI_SPH_WEAK
-               : ex_is(&args, "scheme", "p")      ? FSI_SPH_RELAXED
-               : ex_is(&args, "scheme", "aitken") ? FSI_SPH_AITKEN
-                                                  : FSI_SPH_XPM;
-    d.omega = (fsi_real)ex_number(&args, "omega");
-    d.tolerance = (fsi_real)ex_number(&args, "tolerance");
+
+    fsi_sph_rigid_desc d = {
+        .sph = &s.sph,
+        .world = &s.world,
+        .count = SHAPES,
+        .body = s.body,
+        .object = s.object,
+        .max_iterations = 100,
+        .scheme = ex_is(&args, "scheme", "weak")     ? FSI_SPH_WEAK
+                  : ex_is(&args, "scheme", "p")      ? FSI_SPH_RELAXED
+                  : ex_is(&args, "scheme", "aitken") ? FSI_SPH_AITKEN
+                                                     : FSI_SPH_XPM,
+        .omega = (fsi_real)ex_number(&args, "omega"),
+        .tolerance = (fsi_real)ex_number(&args, "tolerance"),
+    };
+
     if (fsi_sph_rigid_init(&s.couple, &d) != FSI_OK)
         return 1;
     double time;
     int frame;
+
     for (frame = 0, time = 0; frame < args.frames && stable; frame++) {
         for (double start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
             /* equal steps, no sliver at the end */
-            double rest = start + 0.03 - time,
-                   dt = rest / ceil(rest / (double)fsi_sph_max_dt(&s.sph) - 1e-6);
+            double rest = start + 0.03 - time;
+            double dt = rest / ceil(rest / (double)fsi_sph_max_dt(&s.sph) - 1e-6);
             fsi_result result = fsi_sph_rigid_step(&s.couple, (fsi_real)dt, &report);
             time += dt;
             total += report.iterations;
@@ -240,13 +282,16 @@ int main(int argc, char **argv) {
                 momentum = fmax(momentum, fabs(report.momentum[i]));
             stable = result >= 0 && peak < 100;
         }
+
         if (args.out)
             draw(&args, &s, top);
         ex_progress(&args, frame);
     }
+
     for (int i = 0; i < s.sph.now.count; i++)
         lost += !(s.sph.x[i] > -h && s.sph.x[i] < 1 + h && s.sph.y[i] > -h && s.sph.y[i] < top + h
                   && s.sph.z[i] > -h && s.sph.z[i] < 1 + h);
+
     ex_result("particles", "%d", n);
     ex_result("mean_iterations", "%.3f", total / (steps > 0 ? (double)steps : 1));
     ex_result("max_iterations", "%d", worst);
@@ -261,6 +306,7 @@ int main(int argc, char **argv) {
     fsi_solids_free(&s.world);
     fsi_shape_free(&s.room);
     fsi_sph_free(&s.sph);
+
     for (k = 0; k < SHAPES; k++)
         fsi_shape_free(&s.shape[k]);
     return ex_end(&args, steps, stable);

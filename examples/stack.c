@@ -34,9 +34,11 @@ static void draw(ex_args *args, ex_image *image, const ex_camera *camera,
                  const fsi_solids *solids) {
     static fsi_real x[3 * 4096], flat[3 * 36];
     static int32_t corner[36];
-    double lo[3] = {-7, 0, -7}, hi[3] = {7, 0, 7};
+    double lo[3] = {-7, 0, -7};
+    double hi[3] = {7, 0, 7};
     ex_clear(image, ex_rgb(235, 240, 246));
     ex_floor(image, camera, lo, hi, 1, 0, 1);
+
     for (int i = 0; i < solids->body_count; i++) {
         if (solids->body[i].shape->surface.vertex_count == 0
             || solids->body[i].shape->surface.vertex_count > 4096)
@@ -53,6 +55,7 @@ static void draw(ex_args *args, ex_image *image, const ex_camera *camera,
         mesh.color = solids->body[i].shape->kind == FSI_SHAPE_SPHERE ? ex_rgb(60, 70, 90)
                      : i % 2                                         ? ex_rgb(222, 120, 62)
                                                                      : ex_rgb(70, 130, 180);
+
         /* corners of their own for every triangle: sharp edges */
         if (solids->body[i].shape->kind == FSI_SHAPE_BOX) {
             for (int k = 0; k < 36; k++) {
@@ -63,15 +66,20 @@ static void draw(ex_args *args, ex_image *image, const ex_camera *camera,
             mesh.x = flat;
             mesh.index = corner;
         }
+
         ex_draw_mesh(image, camera, &mesh);
     }
+
     for (int i = 0; i < solids->joint_count; i++) { /* the rope */
-        fsi_vec3 p = solids->body[solids->joint[i].a].x, q = solids->body[solids->joint[i].b].x;
-        double from[3] = {(double)p.x, (double)p.y, (double)p.z},
-               to[3] = {(double)q.x, (double)q.y, (double)q.z}, u[3], v[3];
+        fsi_vec3 p = solids->body[solids->joint[i].a].x;
+        fsi_vec3 q = solids->body[solids->joint[i].b].x;
+        double u[3], v[3];
+        double from[3] = {(double)p.x, (double)p.y, (double)p.z};
+        double to[3] = {(double)q.x, (double)q.y, (double)q.z};
         if (ex_project(image, camera, from, u) && ex_project(image, camera, to, v))
             ex_line(image, u[0], u[1], v[0], v[1], 2, ex_rgb(60, 60, 60));
     }
+
     ex_frame(args, image);
 }
 
@@ -82,12 +90,17 @@ int main(int argc, char **argv) {
         {"rest", "s", "seconds before the ball is let go", "10", 0, 60, NULL},
         {"density", "kg/m^3", "of the ball", "4000", 1, 1e5, NULL},
     };
+
     ex_args args;
     fsi_solids_report report;
     ex_image image = {0, 0, NULL, NULL};
-    double worst = 0, drift = 0, kinetic = 0, joint = 0;
+    double worst = 0;
+    double drift = 0;
+    double kinetic = 0;
+    double joint = 0;
     long steps = 0;
     int stable = 1;
+
     ex_begin(&args, argc, argv, "stack",
              "A tower of boxes (--size of them), ten seconds at rest, then a wrecking ball.", keys,
              4, 10, 175);
@@ -105,13 +118,16 @@ int main(int argc, char **argv) {
     desc.max_bodies = n + 3;
     desc.max_joints = 1;
     desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+
     fsi_solids solids;
     if (fsi_solids_init(&solids, &desc) != FSI_OK)
         return 1;
     add(&solids, FSI_RIGID_FIXED, &plane, 0, 0, 0, 0, mu);
     int i;
+
     for (i = 0; i < n; i++)
         add(&solids, FSI_RIGID_DYNAMIC, &box, 0, .5 + i, 0, 1000, mu);
+
     /* the ball hangs on a hinge whose motor holds it until then */
     fsi_joint_desc given;
     memset(&given, 0, sizeof given);
@@ -124,6 +140,7 @@ int main(int argc, char **argv) {
     given.motor_limit = FSI_R(1e9);
     if (fsi_solids_join(&solids, &given, NULL) != FSI_OK)
         return 1;
+
     /* the frames cover the rest and four seconds more */
     int per = (int)((rest + 4) / dt / args.frames + .5);
     if (per < 1)
@@ -132,6 +149,7 @@ int main(int argc, char **argv) {
     if (args.out)
         image = ex_image_make(640, 640);
     int k;
+
     for (int frame = 0; frame < args.frames && stable; frame++) {
         for (i = 0; i < per && stable; i++, steps++) {
             if (solids.time + dt / 2 >= rest)
@@ -147,12 +165,15 @@ int main(int argc, char **argv) {
             for (k = 1, drift = 0; k <= n; k++)
                 drift = fmax(drift, hypot((double)solids.body[k].x.x, (double)solids.body[k].x.z));
         }
+
         ex_progress(&args, frame);
         if (args.out)
             draw(&args, &image, &cam, &solids);
     }
+
     for (k = 1; k <= n; k++)
         stable = stable && fabs((double)solids.body[k].x.x) < 1e3;
+
     /* over the box edge, while at rest */
     ex_result("penetration", "%.6f", worst);
     ex_result("drift", "%.6f", drift);

@@ -24,11 +24,13 @@ static ex_color color(const swarm *q, int i) { /* soft ones red, rigid ones grey
 static double fastest(double *mean) { /* of the centres of mass, m/s */
     double most = 0;
     int i;
+
     for (*mean = 0, i = 0; i < s.bodies; i++) {
         double v = (double)(fsi_vec_length(fsi_vec_load(s.body[i].p)) / s.body[i].model->mass);
         most = fmax(most, v);
         *mean += v / s.bodies;
     }
+
     return most;
 }
 
@@ -42,31 +44,45 @@ int main(int argc, char **argv) {
                                   {"damping", "1/s", "on bodies and fluid", "0.5", 0, 100, NULL},
                                   {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL}};
     ex_args args;
-    fsi_world_desc desc = {0};
+
     form_body form = {FORM_STARFISH, FSI_R(0.13), FSI_R(0.035), FSI_R(0.045), 5, {0, 0, 0}};
     fsi_reduced_model model[2];
-    double total = 0, peak = 0, last = 0, mean = 0, deepest = 0, low = 1e9;
+    double total = 0;
+    double peak = 0;
+    double last = 0;
+    double mean = 0;
+    double deepest = 0;
+    double low = 1e9;
+
     swarm_view view = {
         640,  520, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.8,
         NULL, 0};
-    int steps = 0, stable = 1;
+    int steps = 0;
+    int stable = 1;
+
     ex_begin(&args, argc, argv, "starfish",
              "A heap of starfish, rigid ones beside soft ones, sinks through water.", keys, 8, 24,
              80);
     int bodies = (int)ex_number(&args, "bodies");
     double dt = ex_number(&args, "dt");
     double share = ex_number(&args, "rigid");
-    desc.grid.nx = desc.grid.nz = args.size;
-    desc.grid.ny = args.size * 5 / 4;
-    desc.grid.h = 1 / (fsi_real)args.size;
-    desc.grid.rho = 1000;
-    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-    desc.grid.liquid = 1;
-    desc.grid.volume_correction = 1;
-    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.max_guests = bodies;
-    desc.damping = (fsi_real)ex_number(&args, "damping");
+
+    fsi_world_desc desc = {
+        .grid.nx = args.size,
+        .grid.nz = args.size,
+        .grid.ny = args.size * 5 / 4,
+        .grid.h = 1 / (fsi_real)args.size,
+        .grid.rho = 1000,
+        .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .grid.liquid = 1,
+        .grid.volume_correction = 1,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .max_guests = bodies,
+        .damping = (fsi_real)ex_number(&args, "damping"),
+    };
+
     double level = 0.6;
+
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
@@ -74,21 +90,27 @@ int main(int argc, char **argv) {
     if (!swarm_mesh(&mesh, &form, fsi_vec(FSI_R(0.15), FSI_R(0.04), FSI_R(0.15)),
                     (int)ex_number(&args, "tets")))
         return 1;
+
     for (int i = 0; i < 2; i++) {
-        fsi_reduced_desc given = {0};
-        given.mesh = &mesh;
-        given.modes = i ? 0 : (int)ex_number(&args, "modes");
-        given.density = (fsi_real)(1000 * ex_number(&args, "density"));
-        given.young = (fsi_real)ex_number(&args, "young");
-        given.poisson = FSI_R(0.4);
-        given.damping_stiffness = FSI_R(0.01);
-        given.samples = 90;
-        given.field = 24;
+        fsi_reduced_desc given = {
+            .mesh = &mesh,
+            .modes = i ? 0 : (int)ex_number(&args, "modes"),
+            .density = (fsi_real)(1000 * ex_number(&args, "density")),
+            .young = (fsi_real)ex_number(&args, "young"),
+            .poisson = FSI_R(0.4),
+            .damping_stiffness = FSI_R(0.01),
+            .samples = 90,
+            .field = 24,
+        };
+
         if (fsi_reduced_model_init(&model[i], &given) != FSI_OK)
             return 1;
     }
+
     for (int i = 0; i < bodies; i++) { /* layers of 3 x 3 */
-        int layer = i / 9, q = i % 9, hard = (int)((i + 1) * share) > (int)(i * share);
+        int layer = i / 9;
+        int q = i % 9;
+        int hard = (int)((i + 1) * share) > (int)(i * share);
         fsi_vec3 T = fsi_vec((fsi_real)(0.19 + 0.3 * (q % 3) + 0.02 * (layer % 2)),
                              (fsi_real)(0.35 + 0.14 * layer),
                              (fsi_real)(0.19 + 0.3 * (q / 3) + 0.02 * (layer % 2)));
@@ -97,9 +119,11 @@ int main(int argc, char **argv) {
             T = fsi_vec(i ? FSI_R(0.25) : FSI_R(0.75), FSI_R(0.7), FSI_R(0.5));
             turn = swarm_turn(1.1, 0.2, 0.3);
         }
+
         if (!swarm_add(&s, &world, &model[hard], T, turn) || !swarm_group(&s, 1, NULL, 0, NULL))
             return 1;
     }
+
     view.camera = bodies == 2 ? ex_camera_make(0.5, 0.8, 2.2, 0.5, 0.4, 0.5, 1, 36)
                               : ex_camera_make(0.5, 1.5, 2.4, 0.5, 0.45, 0.5, 1, 38);
     s.damping = desc.damping;
@@ -110,40 +134,50 @@ int main(int argc, char **argv) {
     fsi_grid_classify(&world.grid);
     printf("damping=%g 1/s on bodies and fluid, %d tetrahedra each\n", (double)desc.damping,
            mesh.tet_count);
+
     for (int frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
             fsi_result rc = fsi_world_step(&world, (fsi_real)dt, &report);
-            if (rc < 0)
-                stable = 0, fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            if (rc < 0) {
+                stable = 0;
+                fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
+            }
             total += report.iterations;
             peak = fmax(peak, last = fastest(&mean));
             deepest = fmax(deepest, (double)s.contacts.depth);
         }
+
         if (args.out)
             swarm_draw(&args, &s, &view);
         ex_progress(&args, frame);
     }
+
     for (int i = 0; i < bodies; i++)
         for (int k = 0; k < s.body[i].model->surface_count; k++)
             low = fmin(low, (double)fsi_reduced_point(&s.body[i], s.body[i].model->surface[k]).y);
+
     ex_result("peak_speed", "%.4f", peak);
     ex_result("end_speed", "%.4f", last); /* of the fastest one, m/s */
     ex_result("end_speed_mean", "%.4f", mean);
     ex_result("at_rest", "%d", last < 0.05 && mean < 0.01);
+
     /* largest anywhere, also in the last pockets between the bodies */
     ex_result("water_speed", "%.3f", world.grid.stats.max_speed);
     ex_result("overlap_cells", "%.3f", deepest / (double)world.grid.h); /* deepest contact met */
     ex_result("below_floor_cells", "%.3f", fmax(0, -low / (double)world.grid.h));
     ex_result("contacts", "%d", s.contacts.count);
+
     /* mean, of the lowest points under the level of the start */
     ex_result("depth", "%.4f", swarm_depth(&s, level, (double)form.a));
     swarm_results(&s, 2 * (double)form.a);
     double begin = ex_now();
     swarm_memory(&desc, &model[0], water, &level);
     args.begin += ex_now() - begin; /* not the scene's time */
+
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     swarm_free(&s);
+
     for (int i = 0; i < 2; i++)
         fsi_reduced_model_free(&model[i]);
     fsi_mesh_free(&mesh);

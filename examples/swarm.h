@@ -47,9 +47,12 @@ static fsi_real swarm_box(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void
     d[4] = (fsi_real)grid->nz * grid->h - x.z;
     fsi_real best;
     int i;
+
     for (best = d[0], i = 1; i < 5; i++)
-        if (d[i] < best)
-            best = d[i], k = i;
+        if (d[i] < best) {
+            best = d[i];
+            k = i;
+        }
     *normal = k == 0   ? fsi_vec(0, 1, 0)
               : k == 1 ? fsi_vec(1, 0, 0)
               : k == 2 ? fsi_vec(-1, 0, 0)
@@ -61,17 +64,20 @@ static fsi_real swarm_box(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void
 
 static fsi_result swarm_doors(swarm *s, fsi_real dt) {
     fsi_result result = FSI_OK;
+
     for (int i = 0; i < s->groups && result >= 0; i++) {
         result = s->single[i] ? fsi_reduced_couple(s->single[i], &s->door[i])
                               : fsi_reduced_group_couple(&s->group[i], dt, &s->door[i]);
         if (s->group[i].joint_error > s->joint_error)
             s->joint_error = s->group[i].joint_error;
     }
+
     return result;
 }
 
 static fsi_result swarm_take(swarm *s) {
     fsi_result result = FSI_OK;
+
     for (int i = 0; i < s->groups && result >= 0; i++)
         result =
             s->single[i] ? fsi_reduced_take(s->single[i]) : fsi_reduced_group_take(&s->group[i]);
@@ -81,6 +87,7 @@ static fsi_result swarm_take(swarm *s) {
 /* Contact, then motion; Newmark: motion, v^n back, contact. */
 static fsi_result swarm_go(swarm *s, fsi_real dt) {
     fsi_result result = FSI_OK;
+
     for (int pass = 0; pass < 2 && result >= 0; pass++)
         if (pass == s->newmark) {
             /* copies on their own: by their samples */
@@ -104,6 +111,7 @@ static fsi_result swarm_begin(void *user, fsi_real dt) {
     fsi_result result = FSI_OK;
     if (s->drive_fn)
         s->drive_fn(s, dt, s->user);
+
     for (int i = 0; i < s->bodies && s->damping > 0; i++)
         for (int k = 0; k < 3; k++) {
             s->body[i].p[k] /= 1 + dt * s->damping;
@@ -121,6 +129,7 @@ static fsi_result swarm_begin(void *user, fsi_real dt) {
         if (result >= 0)
             result = swarm_go(s, dt);
     }
+
     for (int i = 0; i < s->bodies && result >= 0; i++)
         result = fsi_reduced_forces(&s->body[i], dt);
     if (result >= 0 && !s->newmark && !s->no_contact)
@@ -146,6 +155,7 @@ static int swarm_add(swarm *s, fsi_world *world, const fsi_reduced_model *model,
                      fsi_quat q) {
     fsi_reduced *reduced = &s->body[s->bodies];
     s->world = world;
+
     if (s->bodies == SWARM_BODIES || fsi_reduced_init(reduced, model, T, s->allocator) != FSI_OK)
         return 0;
     fsi_reduced_place(reduced, T, q, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0));
@@ -177,6 +187,7 @@ static int swarm_group(swarm *s, int count, const fsi_reduced_joint *joint, int 
         guest.move_fn = swarm_move;
         guest.user = s;
     }
+
     return fsi_world_add_guest(s->world, &guest) == FSI_OK;
 }
 
@@ -206,6 +217,7 @@ EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fs
     memset(bvh, 0, sizeof bvh);
     int ok = count >= 1 && count <= MOST && fsi_iso_build(desc, &hide->mesh) == FSI_OK;
     int n = hide->mesh.vertex_count;
+
     for (int b = 0; b < count && ok; b++) {
         const fsi_reduced_model *model = body[b].model;
         x[b] = (fsi_real *)malloc(3 * (size_t)model->surface_count * sizeof **x);
@@ -219,12 +231,15 @@ EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fs
         ok = fsi_bvh_init(&bvh[b], model->element_count, NULL) == FSI_OK
              && fsi_bvh_build(&bvh[b], &own[b]) == FSI_OK;
     }
+
     hide->body = (int32_t *)calloc((size_t)(terms * n), sizeof(int32_t));
     hide->vertex = (int32_t *)calloc((size_t)(terms * n), sizeof(int32_t));
     hide->weight = (fsi_real *)calloc((size_t)(terms * n), sizeof(fsi_real));
+
     for (int i = 0; i < n && ok; i++) {
         fsi_hit hit[2], h;
-        int near_body[2] = {0, 0}, found = 0;
+        int near_body[2] = {0, 0};
+        int found = 0;
         for (int b = 0; b < count; b++) {
             if (!fsi_bvh_closest(&bvh[b], fsi_vec_load(hide->mesh.x + 3 * i), FSI_R(1e3), &h))
                 continue;
@@ -239,10 +254,12 @@ EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fs
             }
             found++;
         }
+
         if (!found) {
             ok = 0;
             break;
         }
+
         double second =
             found > 1 && blend > 0 ? 0.5 * fmax(0, 1 - (double)(hit[1].t - hit[0].t) / blend) : 0;
         for (int b = 0; b < terms / 3; b++)
@@ -255,6 +272,7 @@ EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fs
                     hit[b].weight[k] * (fsi_real)(b ? second : 1 - second);
             }
     }
+
     hide->skin.vertex_count = n;
     hide->skin.element_count = hide->mesh.element_count;
     hide->skin.index = hide->mesh.index;
@@ -262,22 +280,26 @@ EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fs
     hide->skin.body = hide->body;
     hide->skin.vertex = hide->vertex;
     hide->skin.weight = hide->weight;
+
     for (int b = 0; b < MOST; b++) {
         fsi_bvh_free(&bvh[b]);
         free(x[b]);
     }
+
     return ok;
 }
 
 /* The same for every copy of one model, from the model's own distance field. */
 EX int swarm_skin_model(swarm_hide *hide, const fsi_reduced_model *model) {
-    fsi_iso_desc desc = {0};
-    desc.nx = model->nx;
-    desc.ny = model->ny;
-    desc.nz = model->nz;
-    desc.h = model->h;
-    desc.origin = model->origin;
-    desc.value = model->phi;
+    fsi_iso_desc desc = {
+        .nx = model->nx,
+        .ny = model->ny,
+        .nz = model->nz,
+        .h = model->h,
+        .origin = model->origin,
+        .value = model->phi,
+    };
+
     fsi_reduced reduced;
     if (fsi_reduced_init(&reduced, model, fsi_vec(0, 0, 0), NULL) != FSI_OK)
         return 0;
@@ -296,11 +318,16 @@ EX int swarm_skin_forms(swarm_hide *hide, const fsi_reduced *reduced, form_body 
     };
 
     static fsi_real value[N * N * N];
-    fsi_iso_desc desc = {0};
-    desc.nx = desc.ny = desc.nz = N;
-    desc.h = (fsi_real)(2 * half) / (N - 1);
-    desc.origin = fsi_vec_sub(at, fsi_vec((fsi_real)half, (fsi_real)half, (fsi_real)half));
-    desc.value = value;
+
+    fsi_iso_desc desc = {
+        .nx = N,
+        .ny = N,
+        .nz = N,
+        .h = (fsi_real)(2 * half) / (N - 1),
+        .origin = fsi_vec_sub(at, fsi_vec((fsi_real)half, (fsi_real)half, (fsi_real)half)),
+        .value = value,
+    };
+
     for (int i = 0; i < N * N * N; i++) {
         fsi_vec3 x = fsi_vec_mad(
             desc.origin, fsi_vec((fsi_real)(i % N), (fsi_real)(i / N % N), (fsi_real)(i / N / N)),
@@ -314,6 +341,7 @@ EX int swarm_skin_forms(swarm_hide *hide, const fsi_reduced *reduced, form_body 
                                             form[k]));
         value[i] = (fsi_real)fmin(-log(fmax(sum, 1e-30)) / 100, 0.2);
     }
+
     return swarm_skin(hide, reduced, count, &desc, blend);
 }
 
@@ -328,10 +356,13 @@ EX void swarm_skin_free(swarm_hide *hide) {
  * memory of a copy. */
 EX void swarm_results(const swarm *s, double length) {
     double way = 0;
+
     for (int i = 0; i < s->bodies; i++)
         way += ((double)s->body[i].T[1] - s->begin[i]) / s->bodies;
+
     ex_result("joint_error", "%.6f", (double)s->joint_error / length);
     ex_result("swim_distance", "%.4f", way / length);
+
     /* state of one copy */
     ex_result("bytes_per_body", "%lu",
               s->bodies ? (unsigned long)(s->body[0].size + sizeof(fsi_reduced)) : 0ul);
@@ -339,14 +370,17 @@ EX void swarm_results(const swarm *s, double length) {
 
 /* Mean depth of the lowest points under a level, over radius. */
 EX double swarm_depth(const swarm *s, double level, double radius) {
-    double sum = 0, low;
+    double low;
+    double sum = 0;
     int k;
+
     for (int i = 0; i < s->bodies; i++) {
         const fsi_reduced_model *model = s->body[i].model;
         for (low = 1e9, k = 0; k < model->surface_count; k++)
             low = fmin(low, (double)fsi_reduced_point(&s->body[i], model->surface[k]).y);
         sum += fmax(0, level - low) / radius / s->bodies;
     }
+
     return sum;
 }
 
@@ -365,12 +399,14 @@ typedef struct swarm_view {
 EX void swarm_draw(ex_args *args, swarm *s, const swarm_view *v) {
     const fsi_grid *grid = &s->world->grid;
     ex_image image = ex_image_make(v->width, v->height);
-    double lo[3] = {0, 0, 0}, hi[3], p[3], q[3];
+    double hi[3], p[3], q[3];
+    double lo[3] = {0, 0, 0};
     hi[0] = (double)(grid->h * grid->nx);
     hi[1] = (double)(grid->h * grid->ny);
     hi[2] = (double)(grid->h * grid->nz);
     ex_clear(&image, v->back);
     ex_floor(&image, &v->camera, lo, hi, 1, 0, v->tile);
+
     for (int i = 0; i < s->groups; i++) {
         fsi_surface surface =
             s->single[i] ? s->door[i].surface : fsi_reduced_group_surface(&s->group[i]);
@@ -381,6 +417,7 @@ EX void swarm_draw(ex_args *args, swarm *s, const swarm_view *v) {
         ex_draw_surface3(&image, &v->camera, &surface, v->color_fn(s, i));
         free(x);
     }
+
     for (int i = 0; i < v->dot_count; i++) {
         for (int k = 0; k < 3; k++)
             p[k] = (double)v->dots[3 * i + k];
@@ -388,6 +425,7 @@ EX void swarm_draw(ex_args *args, swarm *s, const swarm_view *v) {
             && q[1] < image.h && q[2] < (double)image.depth[(int)q[0] + image.w * (int)q[1]])
             ex_blend(&image, (int)q[0], (int)q[1], ex_rgb(190, 230, 200), 0.9);
     }
+
     if (v->water > 0)
         ex_draw_water(&image, &v->camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->phi,
                       ex_rgb(80, 160, 220), v->water);
@@ -401,17 +439,22 @@ EX int swarm_nearest(const fsi_reduced_model *model, fsi_vec3 x) {
     fsi_real best = FSI_R(1e30);
     int at = 0;
     x = fsi_vec_sub(x, model->center);
+
     for (int i = 0; i < model->vertex_count; i++) {
         fsi_vec3 d = fsi_vec_sub(fsi_vec_load(model->x0 + 3 * i), x);
-        if (fsi_vec_dot(d, d) < best)
-            best = fsi_vec_dot(d, d), at = i;
+        if (fsi_vec_dot(d, d) < best) {
+            best = fsi_vec_dot(d, d);
+            at = i;
+        }
     }
+
     return at;
 }
 
 static void swarm_free(swarm *s) {
     for (int i = 0; i < s->groups; i++)
         fsi_reduced_group_free(&s->group[i]);
+
     for (int i = 0; i < s->bodies; i++)
         fsi_reduced_free(&s->body[i]);
     fsi_reduced_contacts_free(&s->contacts);
@@ -445,7 +488,8 @@ EX double swarm_bytes(const fsi_world_desc *given, const fsi_reduced_model *mode
                       double aside, fsi_real (*phi)(fsi_vec3 x, void *user), void *user,
                       int *sides) {
     static swarm s;
-    double bytes = 0, held = 0;
+    double bytes = 0;
+    double held = 0;
     fsi_allocator allocator;
     fsi_world_desc desc = *given;
     allocator.alloc_fn = swarm_take_bytes;
@@ -457,10 +501,12 @@ EX double swarm_bytes(const fsi_world_desc *given, const fsi_reduced_model *mode
     s.allocator = &allocator;
     s.contacts.allocator = allocator;
     s.contacts.slop = given->grid.h / 10;
+
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK)
         return 0;
     int ok = fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, phi, user) >= 0;
+
     for (int i = 0; i < count && ok; i++)
         ok = swarm_add(&s, &world, model,
                        fsi_vec((fsi_real)(aside + 0.2 + 0.3 * (i % 3)),
@@ -469,6 +515,7 @@ EX double swarm_bytes(const fsi_world_desc *given, const fsi_reduced_model *mode
                        fsi_quat_from_rotation(fsi_vec(0, 0, 0)))
              && swarm_group(&s, 1, NULL, 0, NULL);
     s.no_contact = aside > 0;
+
     for (int i = 0; i < 2 && ok; i++)
         ok = fsi_world_step(&world, FSI_R(0.005), NULL) >= 0;
     *sides = world.couple.iface.sides;
@@ -493,6 +540,7 @@ EX void swarm_memory(const fsi_world_desc *desc, const fsi_reduced_model *model,
     own /= MORE - FEW;
     double wet = swarm_bytes(desc, model, MORE, 0, phi, user, sides)
                  - swarm_bytes(desc, model, FEW, 0, phi, user, sides + 1);
+
     ex_result("bytes_per_body_all", "%.0f", own);
     ex_result("bytes_per_side", "%.0f", (wet - (MORE - FEW) * own) / fmax(1, sides[0] - sides[1]));
 }
@@ -504,6 +552,7 @@ static fsi_quat swarm_turn(double x, double y, double z) {
 /* Tetrahedra of a form; the lattice is chosen so that there are about tets of them. */
 static int swarm_mesh(fsi_mesh *mesh, form_body *form, fsi_vec3 half, int tets) {
     double h = pow(8.0 * (double)(half.x * half.y * half.z) * 12 * 0.5 / tets, 1.0 / 3);
+
     for (int k = 0; k < 4; k++) {
         fsi_real m = (fsi_real)(2 * h);
         memset(mesh, 0, sizeof *mesh);
@@ -514,12 +563,14 @@ static int swarm_mesh(fsi_mesh *mesh, form_body *form, fsi_vec3 half, int tets) 
             h *= 0.7;
             continue;
         }
+
         double got = mesh->tet_count;
         if (k == 3 || fabs(got / tets - 1) < 0.1)
             return 1;
         fsi_mesh_free(mesh);
         h *= pow(got / tets, 1.0 / 3);
     }
+
     return 0;
 }
 #endif

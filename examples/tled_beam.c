@@ -23,11 +23,13 @@ static beam make_beam(int nx, int ny, int nz, double h) {
     b.tet = (int32_t *)malloc(24 * (size_t)(nx * ny * nz) * sizeof *b.tet);
     if (!b.x || !b.tet)
         ex_die("%s%s", "out of memory", "");
+
     for (int k = 0; k <= nz; k++)
         for (int j = 0; j <= ny; j++)
             for (int i = 0; i <= nx; i++)
                 fsi_vec_store(b.x + 3 * (i + (nx + 1) * (j + (ny + 1) * k)),
                               fsi_vec((fsi_real)(i * h), (fsi_real)(j * h), (fsi_real)(k * h)));
+
     for (int k = 0; k < nz; k++)
         for (int j = 0; j < ny; j++)
             for (int i = 0; i < nx; i++)
@@ -43,8 +45,10 @@ static beam make_beam(int nx, int ny, int nz, double h) {
 static void draw(ex_args *args, const fsi_tled *tled) {
     ex_image image = ex_image_make(720, 480);
     ex_camera camera = ex_camera_make(1.0, 0.45, 1.7, 0.5, -0.25, 0, 1, 40);
-    double lo[3] = {-0.06, -0.12, -0.1}, hi[3] = {0.0, 0.25, 0.25}, flo[3] = {-1, 0, -1.2},
-           fhi[3] = {2, 0, 1.2};
+    double lo[3] = {-0.06, -0.12, -0.1};
+    double hi[3] = {0.0, 0.25, 0.25};
+    double flo[3] = {-1, 0, -1.2};
+    double fhi[3] = {2, 0, 1.2};
     fsi_surface surface = fsi_tled_surface(tled);
     char text[96];
     ex_floor(&image, &camera, flo, fhi, 1, -0.9, 0.2);
@@ -68,8 +72,10 @@ int main(int argc, char **argv) {
         {"dt", "s", "time step, 0 = the safe one", "0", 0, 1, NULL}};
     ex_args args;
     double low = 0;
-    int stable = 1, inverted = 0;
+    int stable = 1;
+    int inverted = 0;
     long steps = 0;
+
     ex_begin(&args, argc, argv, "tled_beam",
              "A rubber beam clamped at one end swings under its own weight.", keys, 8, 32, 60);
     int thick = args.size / 8 > 1 ? args.size / 8 : 1;
@@ -90,14 +96,17 @@ int main(int argc, char **argv) {
     desc.average_pressure = ex_number(&args, "average") > 0.5 && desc.material != FSI_TLED_STVK;
     desc.damping = (fsi_real)ex_number(&args, "damping");
     desc.gravity = fsi_vec(0, -(fsi_real)ex_number(&args, "gravity"), 0);
+
     fsi_tled tled;
     if (fsi_tled_init(&tled, &desc) != FSI_OK)
         return 1;
+
     for (int i = 0; i < tled.nodes; i++)
         if (tled.x0[3 * i] < (fsi_real)(h / 2))
             fsi_tled_fix(&tled, i, fsi_vec(0, 0, 0));
     fsi_real dt =
         ex_number(&args, "dt") > 0 ? (fsi_real)ex_number(&args, "dt") : fsi_tled_max_dt(&tled);
+
     for (int frame = 0; frame < args.frames && stable; frame++) {
         while (stable && tled.clock[0] < 0.04 * (frame + 1)) {
             if (fsi_tled_step(&tled, dt) < 0)
@@ -105,15 +114,18 @@ int main(int argc, char **argv) {
             inverted = tled.inverted > inverted ? tled.inverted : inverted;
             steps++;
         }
+
         for (int i = 0; i < tled.nodes; i++)
             low = fmin(low, (double)tled.x[3 * i + 1]);
         ex_progress(&args, frame);
         if (args.out)
             draw(&args, &tled);
     }
+
     double kinetic;
     double elastic;
     fsi_tled_totals(&tled, &kinetic, &elastic, NULL, NULL);
+
     ex_result("tets", "%d", tled.tets);
     ex_result("dt", "%.3e", (double)dt);
     ex_result("dt_critical", "%.3e", (double)tled.dt_critical);

@@ -36,6 +36,7 @@ static fsi_result begin(void *user, fsi_real dt) {
 static fsi_result move(void *user, fsi_real dt) {
     pond *p = (pond *)user;
     fsi_result result = fsi_solids_take_coupled(&p->rigid, 0);
+
     /* contact of both, motion of the torus */
     if (result >= 0)
         result = fsi_solids_move(&p->rigid, dt);
@@ -45,10 +46,10 @@ static fsi_result move(void *user, fsi_real dt) {
 /* of a point inside the torus, m; negative: outside */
 static double depth(const pond *p, const fsi_real *x) {
     const fsi_rigid *body = &p->rigid.body[0];
-    fsi_vec3 d = fsi_vec_sub(fsi_vec_load(x), body->x),
-             y = fsi_vec(body->rotation.m[1], body->rotation.m[4], body->rotation.m[7]);
-    double up = (double)fsi_vec_dot(d, y),
-           out = sqrt(fmax(0, (double)fsi_vec_dot(d, d) - up * up)) - ring;
+    fsi_vec3 d = fsi_vec_sub(fsi_vec_load(x), body->x);
+    fsi_vec3 y = fsi_vec(body->rotation.m[1], body->rotation.m[4], body->rotation.m[7]);
+    double up = (double)fsi_vec_dot(d, y);
+    double out = sqrt(fmax(0, (double)fsi_vec_dot(d, d) - up * up)) - ring;
     return tube - hypot(up, out);
 }
 
@@ -60,8 +61,11 @@ static int above[TRACERS];
 /* tracers in a slice through the middle, none in the torus */
 static void seed(pond *p) {
     int n = 0;
+
     for (int i = 0; n < TRACERS; i++) {
-        double a = i * 0.8191725134, b = i * 0.6710436067, c = i * 0.5497004779;
+        double a = i * 0.8191725134;
+        double b = i * 0.6710436067;
+        double c = i * 0.5497004779;
         fsi_real *x = p->s.point + 3 * n;
         x[0] = (fsi_real)(0.05 + 0.9 * (a - floor(a)));
         x[1] = (fsi_real)(0.05 + 0.9 * (b - floor(b)));
@@ -73,7 +77,9 @@ static void seed(pond *p) {
 }
 
 static double dragged(const pond *p) { /* in the last step, m */
-    double sum = 0, n = 0;
+    double sum = 0;
+    double n = 0;
+
     for (int i = 0; i < TRACERS; i++)
         if (above[i]) {
             sum += (double)(p->s.before[3 * i + 1] - p->s.point[3 * i + 1]);
@@ -84,41 +90,59 @@ static double dragged(const pond *p) { /* in the last step, m */
 
 static int make(pond *p, const fsi_mesh *mesh, int size, double coefficient, double density,
                 double cloth, double tilt) {
-    fsi_grid_desc desc = {0};
-    fsi_soft_desc given = {0};
-    fsi_solids_desc options = {0};
-    fsi_shape_desc t = {0}, f = {0};
-    fsi_rigid_desc b = {0}, ground = {0};
-    desc.nx = desc.ny = desc.nz = size;
-    desc.h = 1 / (fsi_real)size;
-    desc.rho = FSI_R(1.2);
-    desc.gravity.y = FSI_R(-9.81);
-    desc.shells = 1;
-    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    given.dim = 3;
-    given.area_density = (fsi_real)cloth;
-    given.stretch = 200;
-    given.bend = FSI_R(0.0005);
-    given.damping_stiffness = FSI_R(0.01);
-    given.gravity.y = FSI_R(-9.81);
-    given.thickness = FSI_R(0.02);
-    given.friction = FSI_R(0.3);
-    t.kind = FSI_SHAPE_TORUS;
-    t.length = (fsi_real)ring;
-    t.radius = (fsi_real)tube;
+    fsi_shape_desc f = {0};
+
+    fsi_grid_desc desc = {
+        .nx = size,
+        .ny = size,
+        .nz = size,
+        .h = 1 / (fsi_real)size,
+        .rho = FSI_R(1.2),
+        .gravity.y = FSI_R(-9.81),
+        .shells = 1,
+        .side[FSI_TOP].kind = FSI_SIDE_OPEN,
+    };
+
+    fsi_soft_desc given = {
+        .dim = 3,
+        .area_density = (fsi_real)cloth,
+        .stretch = 200,
+        .bend = FSI_R(0.0005),
+        .damping_stiffness = FSI_R(0.01),
+        .gravity.y = FSI_R(-9.81),
+        .thickness = FSI_R(0.02),
+        .friction = FSI_R(0.3),
+    };
+
+    fsi_shape_desc t = {
+        .kind = FSI_SHAPE_TORUS,
+        .length = (fsi_real)ring,
+        .radius = (fsi_real)tube,
+    };
+
     f.kind = FSI_SHAPE_PLANE;
-    options.dim = 3;
-    options.max_bodies = 2;
-    options.max_contacts = 2000;
-    options.gravity.y = FSI_R(-9.81);
-    b.kind = FSI_RIGID_DYNAMIC;
-    b.shape = &p->torus;
-    b.x = fsi_vec(FSI_R(0.5), FSI_R(0.82), FSI_R(0.5));
-    b.q = fsi_quat_from_rotation(fsi_vec((fsi_real)tilt, 0, 0));
-    b.density = (fsi_real)density;
-    b.friction = FSI_R(0.3);
-    ground.kind = FSI_RIGID_FIXED;
-    ground.shape = &p->floor;
+
+    fsi_solids_desc options = {
+        .dim = 3,
+        .max_bodies = 2,
+        .max_contacts = 2000,
+        .gravity.y = FSI_R(-9.81),
+    };
+
+    fsi_rigid_desc b = {
+        .kind = FSI_RIGID_DYNAMIC,
+        .shape = &p->torus,
+        .x = fsi_vec(FSI_R(0.5), FSI_R(0.82), FSI_R(0.5)),
+        .q = fsi_quat_from_rotation(fsi_vec((fsi_real)tilt, 0, 0)),
+        .density = (fsi_real)density,
+        .friction = FSI_R(0.3),
+    };
+
+    fsi_rigid_desc ground = {
+        .kind = FSI_RIGID_FIXED,
+        .shape = &p->floor,
+    };
+
     if (fsi_shape_init(&p->torus, &t) != FSI_OK || fsi_shape_init(&p->floor, &f) != FSI_OK
         || fsi_solids_init(&p->rigid, &options) != FSI_OK)
         return 0;
@@ -142,7 +166,8 @@ static int make(pond *p, const fsi_mesh *mesh, int size, double coefficient, dou
 static void draw(ex_image *all, pond *p, int at, int frame) {
     ex_image image = ex_image_make(640, 600);
     ex_camera camera = ex_camera_make(0.5, 1.0, 2.9, 0.5, 0.48, 0.5, 1, 32);
-    const double lo[3] = {0, 0, 0}, hi[3] = {1, 1, 1};
+    const double lo[3] = {0, 0, 0};
+    const double hi[3] = {1, 1, 1};
     const ex_color color[2] = {ex_rgb(0, 130, 120), ex_rgb(215, 40, 40)};
     fsi_surface cloth = fsi_soft_surface(&p->s.cloth);
     char text[32];
@@ -151,13 +176,16 @@ static void draw(ex_image *all, pond *p, int at, int frame) {
     if (fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]) == FSI_OK)
         ex_draw_surface3(&image, &camera, &p->s.list[1]->surface, ex_rgb(225, 170, 60));
     ex_draw_surface3(&image, &camera, &cloth, ex_rgb(150, 175, 225));
+
     for (int i = 0; i < TRACERS; i++) {
         for (int k = frame >= KEEP ? frame - KEEP + 1 : 0; k < frame; k++) {
-            const fsi_real *u = trail[at][k % KEEP] + 3 * i, *v = trail[at][(k + 1) % KEEP] + 3 * i;
+            const fsi_real *u = trail[at][k % KEEP] + 3 * i;
+            const fsi_real *v = trail[at][(k + 1) % KEEP] + 3 * i;
             const double q[2][3] = {{(double)u[0], (double)u[1], (double)u[2]},
                                     {(double)v[0], (double)v[1], (double)v[2]}};
             ex_line3(&image, &camera, q[0], q[1], color[above[i]]);
         }
+
         fsi_mesh dot;
         if (fsi_mesh_sphere(&dot, fsi_vec_load(p->s.point + 3 * i), FSI_R(0.008), 3, NULL)
             != FSI_OK)
@@ -166,6 +194,7 @@ static void draw(ex_image *all, pond *p, int at, int frame) {
         ex_draw_surface3(&image, &camera, &surface, color[above[i]]);
         fsi_mesh_free(&dot);
     }
+
     ex_box3(&image, &camera, lo, hi, ex_rgb(120, 120, 120));
     ex_text(&image, 14, 12, 3, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
     snprintf(text, sizeof text, "FELL %.0f MM", 1e3 * (0.82 - (double)p->rigid.body[0].x.y));
@@ -183,12 +212,19 @@ int main(int argc, char **argv) {
         {"dt", "s", "time step", "0.005", 1e-4, 0.02, NULL}};
     static pond p[2];
     ex_args args;
-    double its = 0, deepest = 0, from = 0, down[2] = {0, 0};
-    int frame = 0, inside[2] = {0, 0}, stable = 1;
+    double its = 0;
+    double deepest = 0;
+    double from = 0;
+    double down[2] = {0, 0};
+    int frame = 0;
+    int inside[2] = {0, 0};
+    int stable = 1;
     long steps = 0;
+
     ex_begin(&args, argc, argv, "torus_cloth",
              "A torus falls onto a light cloth in air and drags it down, slip beside no-slip.",
              keys, 5, 20, 60);
+
     /* whose results have the plain names */
     int main_one = ex_is(&args, "wall", "noslip");
     fsi_mesh mesh;
@@ -197,11 +233,13 @@ int main(int argc, char **argv) {
                        NULL, NULL)
         != FSI_OK)
         return 1;
+
     for (int w = 0; w < 2; w++)
         stable = make(&p[w], &mesh, args.size, !w, ex_number(&args, "density"),
                       ex_number(&args, "cloth"), ex_number(&args, "tilt"))
                  && stable;
     from = stable ? (double)p[0].rigid.body[0].x.y : 0;
+
     for (; frame < args.frames && stable; frame++) {
         for (int w = 0; w < 2 && stable; w++) {
             if (ex_is(&args, "wall", w ? "slip" : "noslip"))
@@ -216,6 +254,7 @@ int main(int argc, char **argv) {
             its += p[w].s.report.iterations;
             steps++;
         }
+
         if (args.out && frame % 3 == 2) {
             ex_image image = ex_image_make(1280, 600);
             for (int w = 0; w < 2; w++)
@@ -223,11 +262,14 @@ int main(int argc, char **argv) {
             ex_frame(&args, &image);
             ex_image_free(&image);
         }
+
         ex_progress(&args, frame);
     }
+
     for (int w = 0; w < 2; w++)
         for (int i = 0; i < TRACERS && stable; i++)
             inside[w] += depth(&p[w], p[w].s.point + 3 * i) > 0.25 * (double)p[w].s.grid.h;
+
     ex_result("leak", "%.5f", (double)(p[main_one].s.crossed + inside[main_one]) / TRACERS);
     ex_result("crossed", "%d", p[main_one].s.crossed);
     ex_result("crossed_noslip", "%d", p[1].s.crossed);
@@ -240,12 +282,14 @@ int main(int argc, char **argv) {
     ex_result("penetration", "%.5f", deepest); /* of cloth into torus, m */
     ex_result("stretch", "%.4f", stable ? sheet_stretch(&p[main_one].s, &mesh) : 0);
     ex_result("iterations", "%.2f", its / (double)(steps > 0 ? steps : 1));
+
     for (int w = 0; w < 2; w++) {
         sheet_free(&p[w].s);
         fsi_solids_free(&p[w].rigid);
         fsi_shape_free(&p[w].torus);
         fsi_shape_free(&p[w].floor);
     }
+
     fsi_mesh_free(&mesh);
     return ex_end(&args, steps, stable);
 }

@@ -28,68 +28,92 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
                            {"density", "kg/m^3", "of the vessel", "1000", 10, 1e5, NULL},
                            {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
     ex_camera camera = ex_camera_make(v->eye[0], v->eye[1], v->eye[2], 0, v->look, 0, 1, 36);
-    double lo[3] = {-1, 0, -1}, hi[3] = {1, 1, 1};
+    double lo[3] = {-1, 0, -1};
+    double hi[3] = {1, 1, 1};
     ex_args args;
-    fsi_sph_desc desc = {0};
-    fsi_sph_emitter tap = {0};
-    fsi_tled_desc given = {0};
-    fsi_proxy_desc options = {0};
-    fsi_proxy_solid part = {0};
+
     long bad = 0;
+
     ex_begin(&args, argc, argv, v->name, v->what, keys, 7, 12, 60);
     int n = (int)(sqrt(ex_number(&args, "tets") / 6) / 2 + 0.5) * 2;
+
     /* vertex i + side * (j + 2 k), j = 0 below, 1 above */
     int side = n + 1;
     fsi_mesh mesh;
     if (fsi_mesh_box(&mesh, fsi_vec(-1, 0, -1), fsi_vec(1, 1, 1), n, 1, n, 0, NULL) != FSI_OK)
         return 1;
+
     /* the square becomes a disk, the disk is bent */
     for (int i = 0; i < mesh.vertex_count; i++) {
-        double x = (double)mesh.x[3 * i], z = (double)mesh.x[3 * i + 2],
-               u = x * sqrt(1 - z * z / 2), s = z * sqrt(1 - x * x / 2), k, y;
+        double k, y;
+        double x = (double)mesh.x[3 * i];
+        double z = (double)mesh.x[3 * i + 2];
+        double u = x * sqrt(1 - z * z / 2);
+        double s = z * sqrt(1 - x * x / 2);
         v->bend_fn(sqrt(u * u + s * s), (double)mesh.x[3 * i + 1], &k, &y);
         fsi_vec_store(mesh.x + 3 * i, fsi_vec((fsi_real)(k * u), (fsi_real)y, (fsi_real)(k * s)));
     }
-    given.nodes = mesh.vertex_count;
-    given.tets = mesh.tet_count;
-    given.x = mesh.x;
-    given.tet = mesh.tet;
-    given.density = (fsi_real)ex_number(&args, "density");
-    given.young = (fsi_real)ex_number(&args, "young");
-    given.poisson = FSI_R(0.3);
-    given.damping = 4;
-    given.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
-    desc.capacity = (int)ex_number(&args, "particles");
-    desc.spacing = FSI_R(0.36) / (fsi_real)args.size;
-    desc.density = 1000;
-    desc.sound_speed = 30;
-    desc.viscosity = 2;
-    desc.artificial = FSI_R(0.1);
-    desc.gravity = given.gravity;
+
+    fsi_tled_desc given = {
+        .nodes = mesh.vertex_count,
+        .tets = mesh.tet_count,
+        .x = mesh.x,
+        .tet = mesh.tet,
+        .density = (fsi_real)ex_number(&args, "density"),
+        .young = (fsi_real)ex_number(&args, "young"),
+        .poisson = FSI_R(0.3),
+        .damping = 4,
+        .gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0),
+    };
+
+    fsi_sph_desc desc = {
+        .capacity = (int)ex_number(&args, "particles"),
+        .spacing = FSI_R(0.36) / (fsi_real)args.size,
+        .density = 1000,
+        .sound_speed = 30,
+        .viscosity = 2,
+        .artificial = FSI_R(0.1),
+        .gravity = given.gravity,
+    };
+
     fsi_sph sph;
+
     fsi_tled solid;
     if (fsi_tled_init(&solid, &given) != FSI_OK || fsi_sph_init(&sph, &desc) != FSI_OK)
         return 1;
+
     for (int i = 0; i < solid.nodes; i++)
         if (v->held_fn(solid.x + 3 * i))
             fsi_tled_fix(&solid, i, fsi_vec(0, 0, 0));
-    tap.centre = fsi_vec(0, (fsi_real)v->tap, 0);
-    tap.direction = fsi_vec(0, -1, 0);
-    tap.radius = (fsi_real)v->radius;
-    tap.speed = FSI_R(1.5);
-    tap.until = (fsi_real)(desc.capacity * pow((double)desc.spacing, 3)
-                           / (3.14159 * v->radius * v->radius * 1.5));
+
+    fsi_sph_emitter tap = {
+        .centre = fsi_vec(0, (fsi_real)v->tap, 0),
+        .direction = fsi_vec(0, -1, 0),
+        .radius = (fsi_real)v->radius,
+        .speed = FSI_R(1.5),
+        .until = (fsi_real)(desc.capacity * pow((double)desc.spacing, 3)
+                            / (3.14159 * v->radius * v->radius * 1.5)),
+    };
+
     fsi_sph_add_emitter(&sph, &tap);
-    part.tled = &solid;
-    part.restitution = (fsi_real)ex_number(&args, "restitution");
-    part.slip = (fsi_real)ex_number(&args, "slip");
-    options.sph = &sph;
-    options.solid = &part;
-    options.count = 1;
+
+    fsi_proxy_solid part = {
+        .tled = &solid,
+        .restitution = (fsi_real)ex_number(&args, "restitution"),
+        .slip = (fsi_real)ex_number(&args, "slip"),
+    };
+
+    fsi_proxy_desc options = {
+        .sph = &sph,
+        .solid = &part,
+        .count = 1,
+    };
+
     fsi_proxy proxy;
     pour w;
     if (pour_begin(&w, &proxy, &options, 0.02) != FSI_OK)
         return 1;
+
     for (int frame = 0; frame < args.frames && pour_frame(&w); frame++) {
         /* on the wrong side: nearest to the lower layer of nodes */
         for (int i = 0; i < sph.now.count; i++) {
@@ -100,12 +124,15 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
             }
             bad += n == 3 && hypot((double)sph.x[i], (double)sph.z[i]) < 0.3;
         }
+
         fsi_surface surface = fsi_tled_surface(&solid);
         if (args.out)
             pour_draw(&args, &sph, &surface, &camera, 480, lo, hi, ex_rgb(215, 140, 70));
         ex_progress(&args, frame);
     }
+
     pour_results(&w, bad);
+
     ex_result("tets", "%d", mesh.tet_count);
     ex_result(v->result, "%.4f", v->measure_fn(&solid));
     fsi_proxy_free(&proxy);

@@ -8,22 +8,26 @@
 EX void water_draw_as(ex_image *image, const ex_camera *camera, const fsi_sph *sph,
                       const double *lo, const double *hi, int clear) {
     fsi_iso_desc desc;
-    double h = 0.5 * (double)sph->desc.spacing, a[3], b[3];
+    double a[3], b[3];
+    double h = 0.5 * (double)sph->desc.spacing;
     int i;
     memset(&desc, 0, sizeof desc);
     fsi_iso_mesh mesh;
     memset(&mesh, 0, sizeof mesh);
+
     for (int k = 0; k < 3; k++) { /* only where there is fluid */
         const fsi_real *x = k == 0 ? sph->x : k == 1 ? sph->y : sph->z;
         for (a[k] = hi[k], b[k] = lo[k], i = 0; i < sph->now.count; i++) {
             a[k] = fmin(a[k], (double)x[i]);
             b[k] = fmax(b[k], (double)x[i]);
         }
+
         a[k] = fmax(lo[k], a[k] - 4 * h);
         b[k] = fmin(hi[k], b[k] + 4 * h);
         if (!(a[k] < b[k]))
             return;
     }
+
     desc.nx = (int)ceil((b[0] - a[0]) / h) + 3;
     desc.ny = (int)ceil((b[1] - a[1]) / h) + 3;
     desc.nz = (int)ceil((b[2] - a[2]) / h) + 3;
@@ -47,6 +51,7 @@ EX void water_draw_as(ex_image *image, const ex_camera *camera, const fsi_sph *s
         ex_draw_mesh(image, camera, &e);
         fsi_iso_free(&mesh);
     }
+
     free(phi);
 }
 
@@ -58,6 +63,7 @@ EX void water_draw(ex_image *image, const ex_camera *camera, const fsi_sph *sph,
 /* Moves every particle by at most size m along each axis: another run of the same scene. */
 EX void water_disturb(fsi_sph *sph, uint32_t seed, double size) {
     uint32_t noise = seed * 2654435761u + 12345u;
+
     for (int i = 0; i < sph->now.count; i++)
         for (int k = 0; k < 3; k++) {
             fsi_real *x = (k == 0 ? sph->x : k == 1 ? sph->y : sph->z) + i;
