@@ -11271,10 +11271,12 @@ static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *floats, fsi_report *report) 
         fsi_copy((size_t)n, model.Xb, model.X);
         if (k < floats->desc.max_iterations && (result = fsi__sph_rigid_meet(floats, &model)) < 0)
             return result;
-        for (int i = 0; i < n && model.X[i] == model.Xb[i]; i++) {
-        }
+        int same = 0;
+        while (same < n && model.X[same] == model.Xb[same])
+            same++;
         /* no way down: relax, shorter each time */
-        for (int i = i == n && k < floats->desc.max_iterations ? n : 0; i > 0; i--) {
+        int stuck = same == n && k < floats->desc.max_iterations;
+        for (int i = stuck ? n : 0; i > 0; i--) {
             fsi_real mass = floats->desc.world->body[floats->body[(i - 1) / 6]].mass;
             model.X[i - 1] += model.rb[i - 1] * mass
                               / ((mass + fsi__abs(floats->K[(i - 1) * (n + 1)])) * (fsi_real)k);
