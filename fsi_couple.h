@@ -2980,67 +2980,22 @@ FSI_API fsi_result fsi_couple_detect(fsi_couple *couple, fsi_coupled *const *sol
 }
 
 /* ---- Small dense pieces. */
-/* C = F F^T for a positive semi-definite C [n * n]; F [n * rank] row major; returns the rank. Fixed
- * directions have no column. */
-static int fsi__psd_factor(int n, const fsi_real *C, fsi_real *F, fsi_real *work) {
-    /* work [n * n]: columns one after the other */
+/* C = F F^T for a positive semi-definite C [n * n]; F [n * rank] row major, work [n * n]. Returns
+ * the rank: fixed directions have no column. */
+static int fsi__psd_root(int n, const fsi_real *C, fsi_real *F, fsi_real *work) {
     int rank = 0;
-    for (int j = 0; j < n; j++) {
-        double d = (double)C[j * n + j], full = d;
-        fsi_real *col = work + rank * n;
-        for (int k = 0; k < rank; k++)
-            d -= (double)work[k * n + j] * (double)work[k * n + j];
-        if (!(d > 256 * (double)FSI_REAL_EPS * full) || !(d > 0))
+    fsi_copy((size_t)n * (size_t)n, C, work);
+    (void)fsi__psd_factor((size_t)n, work, 256 * (double)FSI_REAL_EPS);
+    for (int j = 0; j < n; j++)
+        rank += work[j * n + j] > 0;
+    for (int j = 0, column = 0; j < n; j++) {
+        if (!(work[j * n + j] > 0))
             continue;
-        for (int i = 0; i < n; i++) {
-            double s = (double)C[i * n + j];
-            for (int k = 0; k < rank; k++)
-                s -= (double)work[k * n + i] * (double)work[k * n + j];
-            col[i] = i < j && C[i * n + i] == 0 ? 0 : (fsi_real)(s / sqrt(d));
-        }
-        rank++;
+        for (int i = 0; i < n; i++)
+            F[i * rank + column] = i < j ? 0 : work[i * n + j];
+        column++;
     }
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < rank; k++)
-            F[i * rank + k] = work[k * n + i];
     return rank;
-}
-
-/* A = L L^T in place (lower triangle), dependent columns dropped: their diagonal becomes 0 and
- * solves give 0 there. */
-static void fsi__psd_cholesky(int n, fsi_real *A) {
-    for (int j = 0; j < n; j++) {
-        double d = (double)A[j * n + j], full = d;
-        for (int k = 0; k < j; k++)
-            d -= (double)A[j * n + k] * (double)A[j * n + k];
-        if (!(d > 1e4 * (double)FSI_REAL_EPS * full)) {
-            for (int i = 0; i < n; i++)
-                A[i >= j ? i * n + j : j * n + i] = 0;
-            continue;
-        }
-        A[j * n + j] = (fsi_real)sqrt(d);
-        for (int i = j + 1; i < n; i++) {
-            double s = (double)A[i * n + j];
-            for (int k = 0; k < j; k++)
-                s -= (double)A[i * n + k] * (double)A[j * n + k];
-            A[i * n + j] = (fsi_real)(s / (double)A[j * n + j]);
-        }
-    }
-}
-
-static void fsi__psd_solve(int n, const fsi_real *L, fsi_real *x) {
-    for (int i = 0; i < n; i++) {
-        double s = (double)x[i];
-        for (int k = 0; k < i; k++)
-            s -= (double)L[i * n + k] * (double)x[k];
-        x[i] = L[i * n + i] > 0 ? (fsi_real)(s / (double)L[i * n + i]) : 0;
-    }
-    for (int i = n - 1; i >= 0; i--) {
-        double s = (double)x[i];
-        for (int k = i + 1; k < n; k++)
-            s -= (double)L[k * n + i] * (double)x[k];
-        x[i] = L[i * n + i] > 0 ? (fsi_real)(s / (double)L[i * n + i]) : 0;
-    }
 }
 
 /* ---- Rows, K and right-hand side. */
@@ -3108,8 +3063,8 @@ static int fsi__mono_factor(const fsi_couple *couple, int s, fsi_real **F) {
     fsi_real *room = *F = (fsi_real *)couple->block[FSI__B_SMALL].ptr;
     if (!door->inverse_mass && door->dof)
         door->mass_fn(door, NULL, room + 2 * n);
-    return fsi__psd_factor(door->dof, door->inverse_mass ? door->inverse_mass : room + 2 * n, room,
-                           room + n);
+    return fsi__psd_root(door->dof, door->inverse_mass ? door->inverse_mass : room + 2 * n, room,
+                         room + n);
 }
 
 /* L in place of K = I + A, rows of the lower triangle: its pivots are at least 1, whatever rounding
@@ -3389,7 +3344,7 @@ static void fsi__keep_volumes(fsi_couple *couple, fsi_real *a) {
     for (int k = 0; k < n; k++)
         couple->coarse_work[k] = (fsi_real)fsi_dot(m, couple->GY + (size_t)k * m, a);
     if (n)
-        fsi__psd_solve(n, couple->E, couple->coarse_work);
+        fsi__psd_solve((size_t)n, couple->E, couple->coarse_work);
     for (int k = 0; k < n; k++)
         fsi_axpy(m, -couple->coarse_work[k], couple->GY + (size_t)(n + k) * m, a);
 }
@@ -3615,7 +3570,7 @@ static int fsi__coarse_build(fsi_couple *couple) {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++)
             couple->E[i * n + j] = (fsi_real)fsi_dot(m, G + (size_t)i * m, KG + (size_t)j * m);
-    fsi__psd_cholesky(n, couple->E);
+    (void)fsi__psd_factor((size_t)n, couple->E, 1e4 * (double)FSI_REAL_EPS);
     return 1;
 }
 
@@ -3631,7 +3586,7 @@ static void fsi__coarse_solve(fsi_couple *couple, const int32_t *label, const fs
     for (int k = 0; k < n; k++)
         couple->coarse_work[k] = factor * (fsi_real)constant[couple->region_of[k]];
     if (n)
-        fsi__psd_solve(n, couple->E, couple->coarse_work);
+        fsi__psd_solve((size_t)n, couple->E, couple->coarse_work);
     memset(constant, 0, FSI__REGIONS * sizeof *constant);
     for (int k = 0; k < n; k++)
         constant[couple->region_of[k]] = (double)couple->coarse_work[k];
@@ -4322,7 +4277,7 @@ static fsi_result fsi__full_regions(fsi_couple *couple) {
         if (k >= 0 && k < n)
             couple->E[k * n + k] += fsi__side_mu(couple, side);
     }
-    fsi__psd_cholesky(n, couple->E);
+    (void)fsi__psd_factor((size_t)n, couple->E, 1e4 * (double)FSI_REAL_EPS);
     return FSI_OK;
 }
 
@@ -8643,29 +8598,8 @@ static void fsi__region_add(const fsi_boundary_faces *faces, int f, fsi_real val
 /* x = K^-1 x for symmetric semi-definite K (overwritten) and x in its range: a pivot that vanishes
  * pins its unknown to zero. */
 static void fsi__semidefinite_solve(int n, fsi_real *K, fsi_real *x) {
-    for (int j = 0; j < n; j++) {
-        fsi_real d = K[j * n + j], limit = d * FSI_REAL_EPS * (fsi_real)(64 * n);
-        for (int k = 0; k < j; k++)
-            d -= K[j * n + k] * K[j * n + k];
-        d = d > limit ? fsi__sqrt(d) : 0;
-        K[j * n + j] = d;
-        for (int i = j + 1; i < n; i++) {
-            fsi_real s = K[i * n + j];
-            for (int k = 0; k < j; k++)
-                s -= K[i * n + k] * K[j * n + k];
-            K[i * n + j] = d > 0 ? s / d : 0;
-        }
-    }
-    for (int i = 0; i < n; i++) { /* L y = x */
-        for (int k = 0; k < i; k++)
-            x[i] -= K[i * n + k] * x[k];
-        x[i] = K[i * n + i] > 0 ? x[i] / K[i * n + i] : 0;
-    }
-    for (int i = n - 1; i >= 0; i--) { /* L^T x = y */
-        for (int k = i + 1; k < n; k++)
-            x[i] -= K[k * n + i] * x[k];
-        x[i] = K[i * n + i] > 0 ? x[i] / K[i * n + i] : 0;
-    }
+    (void)fsi__psd_factor((size_t)n, K, 64 * n * (double)FSI_REAL_EPS);
+    fsi__psd_solve((size_t)n, K, x);
 }
 
 FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *faces, fsi_real dt, fsi_real *p0,

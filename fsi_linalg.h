@@ -1118,8 +1118,6 @@ typedef struct fsi_mg_rank {
     float *defect;
     /* bit q: on level q the boxes cover so much that the defect is taken everywhere, once */
     uint32_t whole;
-    void *block[7];
-    size_t bytes[7];
 } fsi_mg_rank;
 
 /* Columns of all groups for the mask and weights mg has now. The V-cycle is used as work space.
@@ -1306,6 +1304,7 @@ FSI_API void fsi_iso_free(fsi_iso_mesh *mesh);
 #define fsi__acos FSI__MATH(acos)
 #define fsi__floor FSI__MATH(floor)
 #define fsi__ceil FSI__MATH(ceil)
+#define FSI__ROOT_EPS sqrt((double)FSI_REAL_EPS)
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -1474,6 +1473,182 @@ FSI__INLINE fsi_result fsi__arena_block(fsi_arena *arena, const fsi_allocator *a
     *block = arena->base;
     *size = arena->size;
     return result;
+}
+
+/* ---- Lists that grow. A list is a plain pointer to its items, NULL while it is empty; the 64
+   bytes in front of the items hold the size of the memory, so that a list needs no second field. */
+typedef union fsi__list_head {
+    size_t bytes;            /* room for items */
+    unsigned char space[64]; /* keeps the items aligned */
+} fsi__list_head;
+
+/* Bytes of items the list has room for. */
+FSI__INLINE size_t fsi__list_bytes(const void *list) {
+    return list ? ((const fsi__list_head *)list)[-1].bytes : 0;
+}
+
+/* Frees the list whose pointer stands at `at`, and makes it empty. */
+FSI__INLINE void fsi__list_free(void *at, const fsi_allocator *allocator) {
+    void *list;
+    memcpy(&list, at, sizeof list);
+    if (list)
+        fsi_free(allocator, (fsi__list_head *)list - 1,
+                 sizeof(fsi__list_head) + fsi__list_bytes(list));
+    memset(at, 0, sizeof list);
+}
+
+/* Makes room for count items in the list whose pointer stands at `at`. New items are zero; old ones
+   are kept if `keep` says so. The first allocation is exact, later ones leave a quarter to spare.
+   FSI_ERR_MEMORY, FSI_ERR_SIZE: the list is as before. */
+FSI__INLINE fsi_result fsi__list_room(void *at, size_t count, size_t item, int keep,
+                                      const fsi_allocator *allocator) {
+    void *list;
+    memcpy(&list, at, sizeof list);
+    size_t room = fsi__list_bytes(list);
+    size_t bytes;
+    if (!fsi_size_mul(count ? count : 1, item, &bytes) || bytes > (size_t)-1 / 4)
+        return FSI_ERR_SIZE;
+    if (bytes <= room)
+        return FSI_OK;
+    if (room)
+        bytes += bytes / 4 + 1024;
+
+    fsi__list_head *head = (fsi__list_head *)fsi_alloc(allocator, sizeof *head + bytes);
+    if (!head)
+        return FSI_ERR_MEMORY;
+    head->bytes = bytes;
+    void *fresh = head + 1;
+    if (keep && room)
+        memcpy(fresh, list, room);
+    fsi__list_free(at, allocator);
+    memcpy(at, &fresh, sizeof fresh);
+    return FSI_OK;
+}
+
+/* For a typed pointer `list`: if (FSI__LIST_ROOM(face->cut, cuts + 1, allocator) < 0) return ... */
+#define FSI__LIST_ROOM(list, count, allocator)                                                     \
+    fsi__list_room(&(list), (size_t)(count), sizeof *(list), 1, allocator)
+#define FSI__LIST_FREE(list, allocator) fsi__list_free(&(list), allocator)
+
+/* fsi__arena_open for a block that is kept from call to call: `block` is a list of bytes. What it
+   held is lost when it grows. */
+FSI__INLINE fsi_result fsi__arena_reopen(fsi_arena *arena, unsigned char **block,
+                                         const fsi_allocator *allocator) {
+    if (arena->failed)
+        return FSI_ERR_SIZE;
+    fsi_result result = fsi__list_room(block, arena->used, 1, 0, allocator);
+    arena->base = *block;
+    arena->size = fsi__list_bytes(*block);
+    arena->used = 0;
+    return result;
+}
+
+/* ---- State in one block without pointers. Each object lists its fields once, in one function
+   that calls fsi__state_match and fsi__state_field; the cursor says what that list is for:
+       fsi__state size = {NULL, NULL, 0, 0};     counts bytes: size.used
+       fsi__state save = {block, NULL, 0, 0};    object -> block
+       fsi__state load = {NULL, block, 0, 0};    block -> object */
+typedef struct fsi__state {
+    unsigned char *to;         /* block to write; NULL: none */
+    const unsigned char *from; /* block to read; NULL: none */
+    size_t used;               /* bytes passed so far */
+    int failed;                /* 1: the block is not of this object; nothing more is read */
+} fsi__state;
+
+/* A field: count items of size bytes, rounded up to 8 bytes with zeros. */
+FSI__INLINE void fsi__state_field(fsi__state *state, void *field, size_t count, size_t size) {
+    size_t bytes = count * size;
+    size_t whole = (bytes + 7) & ~(size_t)7;
+    if (bytes && state->from && !state->failed)
+        memcpy(field, state->from + state->used, bytes);
+    if (bytes && state->to) {
+        memcpy(state->to + state->used, field, bytes);
+        memset(state->to + state->used + bytes, 0, whole - bytes);
+    }
+    state->used += whole;
+}
+
+/* A number that object and block must agree on (a size, a count): stands before all fields. */
+FSI__INLINE void fsi__state_match(fsi__state *state, uint64_t number) {
+    uint64_t found = number;
+    fsi__state_field(state, &found, 1, sizeof found);
+    if (found != number)
+        state->failed = 1;
+}
+
+/* ---- Cells of a lattice. A face is the cell on whose lower side it lies, and an axis. */
+typedef struct fsi__ijk {
+    int i, j, k;
+} fsi__ijk;
+
+FSI__INLINE fsi__ijk fsi__ijk_of(int i, int j, int k) {
+    fsi__ijk cell;
+    cell.i = i;
+    cell.j = j;
+    cell.k = k;
+    return cell;
+}
+
+/* The number along one axis. */
+FSI__INLINE int fsi__ijk_get(fsi__ijk cell, int axis) {
+    return axis == 0 ? cell.i : axis == 1 ? cell.j : cell.k;
+}
+
+/* The cell `by` cells further along an axis. */
+FSI__INLINE fsi__ijk fsi__ijk_step(fsi__ijk cell, int axis, int by) {
+    return fsi__ijk_of(cell.i + (axis == 0 ? by : 0), cell.j + (axis == 1 ? by : 0),
+                       cell.k + (axis == 2 ? by : 0));
+}
+
+/* ---- Dense symmetric positive semi-definite matrices, row major [n * n], lower triangle.
+   A = L L^T in place, sums in double. A pivot that cancelled to `tolerance` of its diagonal entry
+   is rounding: its column of L becomes zero, and fsi__psd_solve leaves that unknown at zero.
+   Returns the rank, or -1 when A is indefinite or not finite (L is semi-definite all the same).
+   Inlined with a constant n the loops unroll. */
+FSI__INLINE int fsi__psd_factor(size_t n, fsi_real *A, double tolerance) {
+    int rank = 0;
+    int indefinite = 0;
+    for (size_t j = 0; j < n; j++) {
+        /* l_jj^2 = a_jj - l_j . l_j */
+        double whole = (double)A[j * n + j];
+        double pivot = whole;
+        for (size_t k = 0; k < j; k++)
+            pivot -= (double)A[j * n + k] * (double)A[j * n + k];
+        int good = fsi__finite64(pivot) && pivot > tolerance * whole && pivot > 0;
+        if (!good && !(pivot >= -tolerance * fabs(whole)))
+            indefinite = 1;
+        double root = good ? sqrt(pivot) : 0;
+        A[j * n + j] = (fsi_real)root;
+        rank += good;
+
+        /* l_ij = (a_ij - l_i . l_j) / l_jj; nothing can stand beside a zero */
+        for (size_t i = j + 1; i < n; i++) {
+            double sum = (double)A[i * n + j];
+            for (size_t k = 0; k < j; k++)
+                sum -= (double)A[i * n + k] * (double)A[j * n + k];
+            if (!good
+                && fabs(sum) > FSI__ROOT_EPS * sqrt(fabs(whole)) * sqrt(fabs((double)A[i * n + i])))
+                indefinite = 1;
+            A[i * n + j] = good ? (fsi_real)(sum / (double)A[j * n + j]) : 0;
+        }
+    }
+    return indefinite ? -1 : rank;
+}
+
+/* x = (L L^T)^-1 x; 0 where L has a zero pivot. */
+FSI__INLINE void fsi__psd_solve(size_t n, const fsi_real *L, fsi_real *x) {
+    for (size_t i = 0; i < n; i++) { /* x = L \ x */
+        double sum = (double)x[i];
+        for (size_t j = 0; j < i; j++)
+            sum -= (double)L[i * n + j] * (double)x[j];
+        x[i] = L[i * n + i] > 0 ? (fsi_real)(sum / (double)L[i * n + i]) : 0;
+    }
+    for (size_t i = n; i-- > 0;) { /* x = L^T \ x */
+        double sum = (double)x[i];
+        for (size_t j = i + 1; j < n; j++)
+            sum -= (double)L[j * n + i] * (double)x[j];
+        x[i] = L[i * n + i] > 0 ? (fsi_real)(sum / (double)L[i * n + i]) : 0;
+    }
 }
 
 /* Repeatable random numbers (splitmix64): state advances by one per call. */
@@ -2078,7 +2253,6 @@ FSI_API fsi_operator fsi_csr_operator(const fsi_csr *matrix) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>krylov */
-#define FSI__ROOT_EPS sqrt((double)FSI_REAL_EPS)
 
 /* What the three iterations share: the description with defaults, the target, the workspace and the
  * report. */
@@ -2787,25 +2961,6 @@ static int fsi__dense_valid(int n, const fsi_real *A) {
     return n >= 0 && (n == 0 || (A && fsi_all_finite((size_t)n * (size_t)n, A)));
 }
 
-/* Cholesky of the lower triangle, row by row, in doubles; 0 when a pivot is not positive. Inlined
- * with a constant n the loops unroll. */
-FSI__INLINE int fsi__cholesky_rows(size_t n, fsi_real *A) {
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j <= i; j++) {
-            double sum = (double)A[i * n + j], whole = sum;
-            for (size_t k = 0; k < j; k++)
-                sum -= (double)A[i * n + k] * (double)A[j * n + k];
-            if (j < i)
-                sum /= (double)A[j * n + j]; /* l_ij = (a_ij - l_i.l_j) / l_jj */
-            else if (sum > 4 * (double)FSI_REAL_EPS * whole && fsi__finite64(sum))
-                sum = sqrt(sum);
-            else
-                return 0;
-            A[i * n + j] = (fsi_real)sum;
-        }
-    return 1;
-}
-
 FSI_API fsi_result fsi_dense_cholesky(int n, fsi_real *A) {
     size_t m = (size_t)n;
     if (n < 0 || (n && !A))
@@ -2813,23 +2968,11 @@ FSI_API fsi_result fsi_dense_cholesky(int n, fsi_real *A) {
     for (size_t i = 0; i < m; i++)
         if (!fsi_all_finite(i + 1, A + i * m))
             return FSI_ERR_ARGUMENT;
-    return fsi__cholesky_rows(m, A) ? FSI_OK : FSI_ERR_SINGULAR;
+    return fsi__psd_factor(m, A, 4 * (double)FSI_REAL_EPS) == n ? FSI_OK : FSI_ERR_SINGULAR;
 }
 
 FSI_API void fsi_dense_cholesky_solve(int n, const fsi_real *L, fsi_real *x) {
-    size_t m = (size_t)n;
-    for (size_t i = 0; i < m; i++) { /* x = L \ x */
-        double sum = (double)x[i];
-        for (size_t j = 0; j < i; j++)
-            sum -= (double)L[i * m + j] * (double)x[j];
-        x[i] = (fsi_real)(sum / (double)L[i * m + i]);
-    }
-    for (size_t i = m; i-- > 0;) { /* x = L^T \ x */
-        double sum = (double)x[i];
-        for (size_t j = i + 1; j < m; j++)
-            sum -= (double)L[j * m + i] * (double)x[j];
-        x[i] = (fsi_real)(sum / (double)L[i * m + i]);
-    }
+    fsi__psd_solve((size_t)n, L, x);
 }
 
 static void fsi__swap(fsi_real *a, fsi_real *b) {
@@ -3009,11 +3152,11 @@ FSI__INLINE int fsi__spd_small(size_t n, const fsi_real *A, const fsi_real *b, f
     fsi_real L[36];
     for (size_t i = 0; i < n * n; i++)
         L[i] = A[i];
-    int good = fsi__cholesky_rows(n, L);
+    int good = fsi__psd_factor(n, L, 4 * (double)FSI_REAL_EPS) == (int)n;
     for (size_t i = 0; i < n; i++)
         x[i] = b[i];
     if (good)
-        fsi_dense_cholesky_solve((int)n, L, x);
+        fsi__psd_solve(n, L, x);
     for (size_t i = 0; i < n; i++)
         good &= fsi__finite(x[i]);
     for (size_t i = 0; i < n && !good; i++)
@@ -3379,32 +3522,6 @@ static void fsi__woodbury_inverse(const fsi_woodbury *woodbury, const fsi_real *
         y[i] = x[i] / d[i];
 }
 
-/* C = F F^T for semi-definite C: a pivot that is rounding gives a zero column. 0 when C is
- * indefinite. */
-static int fsi__woodbury_root(size_t n, const fsi_real *C, fsi_real *F) {
-    for (size_t j = 0; j < n; j++) {
-        double d = (double)C[j * n + j], whole = d;
-        for (size_t k = 0; k < j; k++)
-            d -= (double)F[j * n + k] * (double)F[j * n + k];
-        int zero = !(fabs(d) > 64 * (double)FSI_REAL_EPS * fabs(whole));
-        if (!zero && d < 0)
-            return 0;
-        F[j * n + j] = (fsi_real)(zero ? 0 : sqrt(d));
-        for (size_t i = j + 1; i < n; i++) {
-            double sum = (double)C[i * n + j];
-            for (size_t k = 0; k < j; k++)
-                sum -= (double)F[i * n + k] * (double)F[j * n + k];
-            if (!zero)
-                F[i * n + j] = (fsi_real)(sum / (double)F[j * n + j]);
-            /* nothing can stand beside a zero */
-            else if (fabs(sum)
-                     > FSI__ROOT_EPS * sqrt(fabs(whole)) * sqrt(fabs((double)C[i * n + i])))
-                return 0;
-        }
-    }
-    return 1;
-}
-
 /* y = U F t (s is scratch) and t = F^T U^T y */
 static void fsi__woodbury_out(const fsi_woodbury *woodbury, const fsi_real *t, fsi_real *y) {
     size_t k = (size_t)woodbury->k;
@@ -3431,7 +3548,8 @@ static void fsi__woodbury_in(const fsi_woodbury *woodbury, const fsi_real *y, fs
 /* S = chol(I + F^T U^T D^-1 U F), column by column */
 static fsi_result fsi__woodbury_factor(fsi_woodbury *woodbury) {
     size_t k = (size_t)woodbury->k;
-    if (!fsi__woodbury_root(k, woodbury->desc.C, woodbury->F))
+    fsi_copy(k * k, woodbury->desc.C, woodbury->F);
+    if (fsi__psd_factor(k, woodbury->F, 64 * (double)FSI_REAL_EPS) < 0)
         return FSI_ERR_SINGULAR;
     for (size_t j = 0; j < k; j++) {
         for (size_t i = 0; i < k; i++)
@@ -4758,26 +4876,12 @@ FSI__INLINE ptrdiff_t fsi__mg_number(const fsi_mg *mg, int i, int j, int k) {
 }
 
 /* A cell; the children of a coarse one, numbered by 3 bits; the cell behind face d. */
-typedef struct fsi__ijk {
-    int i, j, k;
-} fsi__ijk;
-
-FSI__INLINE fsi__ijk fsi__mg_cell(int i, int j, int k) {
-    fsi__ijk cell;
-    cell.i = i;
-    cell.j = j;
-    cell.k = k;
-    return cell;
-}
-
 FSI__INLINE fsi__ijk fsi__mg_child(fsi__ijk cell, int q) {
-    return fsi__mg_cell(2 * cell.i + (q & 1), 2 * cell.j + (q >> 1 & 1), 2 * cell.k + (q >> 2));
+    return fsi__ijk_of(2 * cell.i + (q & 1), 2 * cell.j + (q >> 1 & 1), 2 * cell.k + (q >> 2));
 }
 
 FSI__INLINE fsi__ijk fsi__mg_behind(fsi__ijk cell, int d) {
-    int s = d & 1 ? 1 : -1;
-    return fsi__mg_cell(cell.i + (d < 2 ? s : 0), cell.j + (d >> 1 == 1 ? s : 0),
-                        cell.k + (d >= 4 ? s : 0));
+    return fsi__ijk_step(cell, d >> 1, d & 1 ? 1 : -1);
 }
 
 /* Offsets of the cells of row (j, k) with even and odd i in the split arrays of the finest level.
@@ -5131,7 +5235,7 @@ static ptrdiff_t fsi__mg_parent(const fsi_mg_level *level, fsi__ijk c, int kind,
         return -1;
     if (d >= 0)
         c = fsi__mg_behind(c, d);
-    *p = fsi__mg_cell(c.i >> 1, c.j >> 1, c.k >> 1);
+    *p = fsi__ijk_of(c.i >> 1, c.j >> 1, c.k >> 1);
     return fsi__mg_id(level, p->i, p->j, p->k);
 }
 
@@ -5146,7 +5250,7 @@ static void fsi__mg_orphans(const fsi_mg *mg, int q, fsi__mg_orphan_fn fn) {
                  i < level->n[0] && level->row[fsi__mg_line(level, j, k)] & FSI__ROW_ORPHAN; i++) {
                 uint8_t *kind = level->kind + fsi__mg_id(level, i, j, k);
                 if (*kind >= FSI__ORPHAN)
-                    fn(mg, q, fsi__mg_cell(i, j, k), kind);
+                    fn(mg, q, fsi__ijk_of(i, j, k), kind);
             }
 }
 
@@ -5197,11 +5301,10 @@ static void fsi__mg_prolong(const fsi_mg_level *l, const fsi_mg_level *c, int k)
         }
         if (l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN)
             for (int h = 0; h < l->half; h++) {
-                ptrdiff_t parent =
-                    kind[h] < FSI__ORPHAN
-                        ? -1
-                        : fsi__mg_parent(c, fsi__mg_cell(2 * h + ((j + k) & 1), j, k), kind[h],
-                                         &cell);
+                ptrdiff_t parent = kind[h] < FSI__ORPHAN
+                                       ? -1
+                                       : fsi__mg_parent(c, fsi__ijk_of(2 * h + ((j + k) & 1), j, k),
+                                                        kind[h], &cell);
                 if (parent >= 0)
                     x[h] += c->x[parent];
             }
@@ -5732,7 +5835,7 @@ static void fsi__mg_parents(fsi_mg *mg, int q, int K) {
                 c->kind[fsi__mg_id(c, coarse_i, J, K)] =
                     (uint8_t)(plain ? FSI__MG_SOLID
                               : solid[coarse_i - h]
-                                  ? fsi__mg_cut(mg, q, fsi__mg_cell(coarse_i, J, K))
+                                  ? fsi__mg_cut(mg, q, fsi__ijk_of(coarse_i, J, K))
                                   : 0);
             }
         }
@@ -5925,8 +6028,8 @@ static void fsi__mg_coarse_row(fsi_mg *mg, int q, int color, int j, int k) {
                 continue;
             for (int axis = 0; axis < 3; axis++)
                 if (level->w[axis])
-                    level->w[axis][id] = fsi__mg_slot(mg, q, axis, fsi__mg_cell(i, j, k));
-            level->dir[id] = level->kind[id] ? fsi__mg_dir(mg, q, fsi__mg_cell(i, j, k)) : 0;
+                    level->w[axis][id] = fsi__mg_slot(mg, q, axis, fsi__ijk_of(i, j, k));
+            level->dir[id] = level->kind[id] ? fsi__mg_dir(mg, q, fsi__ijk_of(i, j, k)) : 0;
         }
     }
 }
@@ -5936,15 +6039,15 @@ static void fsi__mg_coarse_weights(fsi_mg *mg, int q, int k) {
     fsi_mg_level *level = mg->level + q + 1;
     for (int j = 0; j < level->n[1]; j++) {
         for (int i = 0; i < level->n[0] && k < 0; i++)
-            level->w[2][fsi__mg_id(level, i, j, k)] = fsi__mg_slot(mg, q, 2, fsi__mg_cell(i, j, k));
+            level->w[2][fsi__mg_id(level, i, j, k)] = fsi__mg_slot(mg, q, 2, fsi__ijk_of(i, j, k));
         if (k < 0)
             continue;
-        level->w[0][fsi__mg_id(level, -1, j, k)] = fsi__mg_slot(mg, q, 0, fsi__mg_cell(-1, j, k));
+        level->w[0][fsi__mg_id(level, -1, j, k)] = fsi__mg_slot(mg, q, 0, fsi__ijk_of(-1, j, k));
         fsi__mg_coarse_row(mg, q, 0, j, k);
         fsi__mg_coarse_row(mg, q, 1, j, k);
     }
     for (int i = 0; i < level->n[0] && k >= 0 && level->w[1]; i++)
-        level->w[1][fsi__mg_id(level, i, -1, k)] = fsi__mg_slot(mg, q, 1, fsi__mg_cell(i, -1, k));
+        level->w[1][fsi__mg_id(level, i, -1, k)] = fsi__mg_slot(mg, q, 1, fsi__ijk_of(i, -1, k));
 }
 
 /* Adds weight to the coarse face between cells a and b; nothing if they are not neighbours. */
@@ -6014,7 +6117,7 @@ static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
             int n = fsi__imin(FSI__MG_BLOCK, level->half - h0);
             fsi__mg_regular(mg, q, color, j, k, h0, n, regular);
             for (int t = 0; t < n; t++) {
-                fsi__ijk cell = fsi__mg_cell(2 * (h0 + t) + ((j + k + color) & 1), j, k);
+                fsi__ijk cell = fsi__ijk_of(2 * (h0 + t) + ((j + k + color) & 1), j, k);
                 int m = regular[t] == 1        ? ordinary
                         : !level->kind[at + t] ? 0
                                                : fsi__mg_diagonal(mg, q, cell);
@@ -6127,28 +6230,16 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
     4 /* groups are built in this many parts, each with work space of its own                      \
        */
 
-static void *fsi__mg_rank_room(fsi_mg_rank *rank, int slot, size_t count, size_t size) {
-    size_t bytes;
-    if (!fsi_size_mul(count ? count : 1, size, &bytes))
-        return NULL;
-    if (bytes <= rank->bytes[slot])
-        return rank->block[slot];
-    bytes += rank->bytes[slot] ? bytes / 4 : 0;
-    void *p = fsi_alloc(&rank->allocator, bytes);
-    if (!p)
-        return NULL;
-    fsi_free(&rank->allocator, rank->block[slot], rank->bytes[slot]);
-    rank->block[slot] = p;
-    rank->bytes[slot] = bytes;
-    return p;
-}
-
 FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank) {
     if (!rank)
         return;
-    fsi_allocator allocator = rank->allocator;
-    for (int i = 0; i < 7; i++)
-        fsi_free(&allocator, rank->block[i], rank->bytes[i]);
+    FSI__LIST_FREE(rank->offset, &rank->allocator);
+    FSI__LIST_FREE(rank->patch, &rank->allocator);
+    FSI__LIST_FREE(rank->data, &rank->allocator);
+    FSI__LIST_FREE(rank->work, &rank->allocator);
+    FSI__LIST_FREE(rank->E, &rank->allocator);
+    FSI__LIST_FREE(rank->sum, &rank->allocator);
+    FSI__LIST_FREE(rank->defect, &rank->allocator);
     memset(rank, 0, sizeof *rank);
 }
 
@@ -6398,7 +6489,7 @@ static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *
             for (int i = patch->mlo[0] + ((j + k) & 1); i < patch->mhi[0] && i < l->n[0]; i += 2) {
                 int kind = l->kind[fsi__mg_id(l, i, j, k)];
                 const float *from = d + FSI__LANES * fsi__box_at(patch->mlo, patch->mhi, i, j, k);
-                if (fsi__mg_parent(c, fsi__mg_cell(i, j, k), kind, &at) < 0 || at.i < up->lo[0]
+                if (fsi__mg_parent(c, fsi__ijk_of(i, j, k), kind, &at) < 0 || at.i < up->lo[0]
                     || at.i >= up->hi[0] || at.j < up->lo[1] || at.j >= up->hi[1]
                     || at.k < up->lo[2] || at.k >= up->hi[2])
                     continue;
@@ -6572,10 +6663,9 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank, const 
     int most = rank->max_columns ? rank->max_columns : 1000, n = 0;
     rank->groups = groups;
     rank->levels = mg->levels;
-    rank->offset = (int *)fsi__mg_rank_room(rank, 0, (size_t)groups + 1, sizeof(int));
-    rank->patch = (fsi__mg_patch *)fsi__mg_rank_room(rank, 1, (size_t)groups * (size_t)mg->levels,
-                                                     sizeof(fsi__mg_patch));
-    if (!rank->offset || !rank->patch)
+    const fsi_allocator *allocator = &rank->allocator;
+    if (FSI__LIST_ROOM(rank->offset, groups + 1, allocator) < 0
+        || FSI__LIST_ROOM(rank->patch, (size_t)groups * (size_t)mg->levels, allocator) < 0)
         return FSI_ERR_MEMORY;
     for (int g = 0; g < groups; g++) {
         rank->offset[g] = n;
@@ -6613,15 +6703,13 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank, const 
             if (size > biggest)
                 biggest = size;
         }
-    rank->data = (float *)fsi__mg_rank_room(rank, 2, data, sizeof(float));
     rank->part = (5 + 2 * FSI__LANES) * biggest;
-    rank->work =
-        (float *)fsi__mg_rank_room(rank, 3, work + FSI__RANK_PARTS * rank->part, sizeof(float));
-    rank->E = (fsi_real *)fsi__mg_rank_room(rank, 4, (size_t)n * (size_t)n, sizeof(fsi_real));
-    rank->sum = (double *)fsi__mg_rank_room(
-        rank, 5, 2 * (size_t)n + FSI__LANES * ((size_t)groups + 1), sizeof(double));
-    rank->defect = (float *)fsi__mg_rank_room(rank, 6, rank->whole ? all : 0, sizeof(float));
-    if (!rank->data || !rank->work || !rank->E || !rank->sum || !rank->defect)
+    size_t sums = 2 * (size_t)n + FSI__LANES * ((size_t)groups + 1);
+    if (FSI__LIST_ROOM(rank->data, data, allocator) < 0
+        || FSI__LIST_ROOM(rank->work, work + FSI__RANK_PARTS * rank->part, allocator) < 0
+        || FSI__LIST_ROOM(rank->E, (size_t)n * (size_t)n, allocator) < 0
+        || FSI__LIST_ROOM(rank->sum, sums, allocator) < 0
+        || FSI__LIST_ROOM(rank->defect, rank->whole ? all : 0, allocator) < 0)
         return FSI_ERR_MEMORY;
     rank->c = (fsi_real *)(rank->sum + n + FSI__LANES * (groups + 1));
     rank->local = rank->work + work;
