@@ -1,7 +1,7 @@
 #!/bin/sh
 # check.sh [GROUP...]: what make check runs. Every row is one command that must succeed; rows run two at a time: what finds a typo first, then the long
 # ones, and many short ones last so that both end together.
-# CHECK_JOBS=1: one at a time. CHECK_STRICT=1 (.ci/run): a tool that could not be installed is a failure, not a skipped row. Groups: hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind commands coverage (all by default; commands, coverage and
+# CHECK_JOBS=1: one at a time. CHECK_STRICT=1 (.ci/run): a tool that could not be installed is a failure, not a skipped row. Groups: hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind commands coverage (all by default; commands, coverage and
 # the long parts of the others only with CHECK_FULL=1).
 cd "$(dirname "$0")/.." || exit 1
 top=$(pwd) dir=$(mktemp -d) rows=$dir/rows
@@ -11,8 +11,8 @@ CC=${CC:-cc}
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual -Wdouble-promotion -Wundef -Wvla -Werror"
 strict_c="$strict -Wstrict-prototypes -Wmissing-prototypes"
 headers=${HEADERS:-$(ls fsi_*.h)}                               # HEADERS=fsi_linalg.h: only what concerns that one
-groups=${*:-hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind ${CHECK_FULL:+commands coverage}}
-for g in $groups; do case " hygiene readme matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind commands coverage " in *" $g "*) ;; *) echo "check: no group $g"; exit 1 ;; esac; done
+groups=${*:-hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind ${CHECK_FULL:+commands coverage}}
+for g in $groups; do case " hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind commands coverage " in *" $g "*) ;; *) echo "check: no group $g"; exit 1 ;; esac; done
 want() { case " $groups " in *" $1 "*) return 0 ;; esac; return 1; }
 row() { printf '%s\t%s\n' "$1" "$2" >>"$rows"; }             # row NAME COMMAND
 # lib NAME FLAGS: the five headers compiled once into $dir/NAME/libfsi.a; prog NAME FLAGS TARGET: a program of the Makefile linked to it
@@ -31,7 +31,9 @@ install_all() {
     (apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing) >"$dir/apt" 2>&1 ||
         for p in $missing; do DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$p" >>"$dir/apt" 2>&1; done
 }
+want hygiene && install clang-format
 want matrix && install clang g++
+want beside && install g++ gcc-mingw-w64-x86-64 g++-mingw-w64-x86-64 libx11-dev
 # not gcc-multilib, which throws the s390x compiler out
 want ports && install tcc "gcc-$(gcc -dumpversion | cut -d. -f1)-multilib" gcc-mingw-w64-x86-64 wine wine64 qemu-user gcc-s390x-linux-gnu libc6-dev-s390x-cross emscripten nodejs
 want tsan && install clang libomp-dev
@@ -59,6 +61,9 @@ done
 if want hygiene; then
     row "hygiene: only the rooms of design.md at the top" \
         "git ls-files >$dir/files && [ -s $dir/files ] && for f in \$(cut -d/ -f1 $dir/files | sort -u); do case \$f in fsi_*.h|examples|tests|bench|docs|Makefile|README.md|CHANGELOG.md|LICENSE|.ci|.clang-format|.editorconfig|.git-blame-ignore-revs|.gitignore) ;; *) echo \$f; exit 1;; esac; done"
+    row "hygiene: clang-format changes nothing" "make --no-print-directory format-check"
+    row "hygiene: names in comments and documents lead somewhere" "sh tests/names.sh"
+    row "hygiene: a line is as thick as it may be" "sh tests/density.sh"
     for h in $headers; do
         row "hygiene: $h names SPDX and the version, has no tab" "grep -q SPDX $h && grep -q '_VERSION' $h && awk '/\t/ { exit 1 }' $h"
         row "hygiene: declarations of $h need only stddef.h and stdint.h" "echo '#include \"$h\"' | cc -I. -M -MG -x c - | tr -d '\\\\' | tr ' ' '\n' | grep '/include/[a-z]*\.h' >$dir/${h%.h}.inc; grep -q stdint.h $dir/${h%.h}.inc && ! grep -E 'stdlib|string\.h|math\.h|stdio' $dir/${h%.h}.inc"
@@ -69,11 +74,32 @@ fi
 if want readme; then
     awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' README.md >"$dir/readme.c"
     row "readme: the program of the first screen compiles, runs and floats" "cc -O2 -I. $dir/readme.c -o $dir/readme -lm && $dir/readme >$dir/readme.out && grep -E 'floats at 0.5[0-9]+ m' $dir/readme.out"
+    row "readme: the same program is C++17 without a warning" "cp $dir/readme.c $dir/readme.cpp && g++ -std=c++17 -Wall -Wextra -Werror -I. -fsyntax-only $dir/readme.cpp"
 fi
 if want readme; then
     for n in fsi_linalg fsi_grid fsi_solids fsi_sph fsi_couple; do   # the quick starts are programs
         awk '/QUICK START/ { on = 1; next } /^   Compile:|^   WHAT IT/ { on = 0 } on' $n.h >"$dir/$n.quick.c"
         row "readme: the quick start of $n.h compiles and runs" "cc -std=c99 -I. $dir/$n.quick.c -o $dir/$n.quick -lm && $dir/$n.quick >$dir/$n.quick.out && grep '[0-9]' $dir/$n.quick.out"
+    done
+fi
+if want beside; then
+    # What windows.h, X11 and engines define as macros, as nonsense: no identifier of ours may be one of them.
+    nonsense="-Dnear= -Dfar= -Dsmall=char -Dinterface=struct -Dmin=1 -Dmax=1 -DIN= -DOUT= -DERROR=0 -DNone=0 -DBool=int -DStatus=int -DSuccess=0 -DTrue=1 -DFalse=0 -DComplex=0 -DI=1i"
+    for h in $headers; do
+        n=${h%.h}
+        printf '#include <windows.h>\n' | cat - "$dir/$n.impl.c" >"$dir/$n.windows.c"
+        printf '#include <windows.h>\n' | cat - "$dir/$n.user.c" >"$dir/$n.windows_user.c"
+        printf '#include <X11/Xlib.h>\n#include <X11/Xutil.h>\n' | cat - "$dir/$n.impl.c" >"$dir/$n.x11.c"
+        for v in windows windows_user x11; do cp "$dir/$n.$v.c" "$dir/$n.$v.cpp"; done
+        for v in impl user; do
+            row "beside: $n $v among macros of that name" "gcc -std=c99 $strict_c $nonsense -I. -fsyntax-only $dir/$n.$v.c && g++ -std=c++11 $strict $nonsense -I. -fsyntax-only $dir/$n.$v.cpp"
+        done
+        row "beside: $n after X11" "gcc -std=c99 -Wall -Werror -I. -fsyntax-only $dir/$n.x11.c && g++ -std=c++11 -Wall -Werror -I. -fsyntax-only $dir/$n.x11.cpp"
+        if have x86_64-w64-mingw32-g++; then
+            for v in windows windows_user; do
+                row "beside: $n after windows.h, $v" "x86_64-w64-mingw32-gcc -std=c99 -Wall -Werror -I. -fsyntax-only $dir/$n.$v.c && x86_64-w64-mingw32-g++ -std=c++11 -Wall -Werror -I. -fsyntax-only $dir/$n.$v.cpp"
+            done
+        else row "skip: mingw-w64" ""; fi
     done
 fi
 if want folded; then

@@ -489,7 +489,8 @@ TEST C_15_formulations_agree(void) {
     PASS();
 }
 
-/* The system of math.md 2 with p, lambda and v kept, dense, from the definitions alone. */
+/* The monolithic system of docs/mathematics.md with p, lambda and v kept, dense, from the
+ * definitions alone. */
 TEST C_15_dense_reference(void) {
     fsi_interface *iface = &S.couple.iface;
     ASSERT(crowd(&S, 10, FSI_COUPLE_DEFLATED, 2, 0));

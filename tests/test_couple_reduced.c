@@ -1,4 +1,4 @@
-/* Fluids and reduced deformable bodies (REDUCED, math.md section 5): the coupled system with 6 +
+/* Fluids and reduced deformable bodies (REDUCED, docs/mathematics.md): the coupled system with 6 +
  * modes columns per body. */
 #define FSI_IMPLEMENTATION
 #define FSI_SOLIDS_IMPLEMENTATION /* it looks inside, so it compiles this one itself */

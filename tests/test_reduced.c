@@ -298,7 +298,8 @@ TEST S_15_flat(void) {
     PASS();
 }
 
-/* ---------------------------------------------------------------- dense twins of math.md section 5
+/* ---------------------------------------------------------------- dense twins of
+ * docs/mathematics.md
  */
 /* J [n*6], RS [n*k], P_rig [n*n], P_d, B = P_d^T R S */
 typedef struct dense {
@@ -457,8 +458,8 @@ TEST S_17_projections(void) {
     PASS();
 }
 
-/* K_l of math.md from the dense projections against our inverse mass and rows; momentum of any
- * impulse; the update equations. */
+/* K_l of docs/mathematics.md from the dense projections against our inverse mass and rows; momentum
+ * of any impulse; the update equations. */
 static int kl_case(const fsi_reduced_model *model, double tol, int full) {
     fsi_reduced reduced;
     uint64_t seed = 11;
