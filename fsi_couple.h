@@ -81,6 +81,19 @@
    UNITS AND CONVENTIONS
    SI; in 2D masses and forces per metre of depth. p^ = pressure times dt, Pa s. Impulses N s.
 
+   GLOSSARY
+   door      what a solid hands to a coupling scheme: the struct fsi_coupled
+   guest     a solid that other code moves and that takes part through callbacks
+   side      one face of one cell with fluid on it and a solid in it or behind it
+   cut cell  a cell whose faces a surface leaves open in part
+   shell     a surface without inside, wet on both sides
+   region    fluid cells that are connected; closed without a free surface
+   bubble    a closed region of air whose volume is kept
+   hold      the part of a contact push that is repeated while the fluid is solved
+   push      impulse of one step, N s: of contacts, of stiff forces
+   box       black box: a solver that is only called, not looked into
+   room      space that is left: items a list or an array can take
+
    USAGE
    1. Everything of ours: fsi_world_init, fsi_world_add, fsi_world_step.
    2. Rigid bodies of your engine: fsi_body_couple, fsi_couple_detect, fsi_grid_advect,

@@ -71,6 +71,15 @@
    A desc struct may be zeroed: a numerical knob at 0 takes its default, a physical quantity at 0
    is really 0, a size at 0 is refused.
 
+   GLOSSARY
+   side      one of the six walls of the grid: FSI_LEFT ... FSI_FRONT
+   region    fluid cells that are connected; closed without a free surface
+   bubble    a closed region of air whose volume is kept
+   shell     a surface without inside, wet on both sides
+   level set phi, the signed distance to the free surface, negative in liquid
+   marker    a particle on the free surface that mends phi
+   room      space that is left: items a list or an array can take
+
    USAGE
    First calls to know: fsi_grid_init, fsi_grid_set_velocity, fsi_grid_set_field,
    fsi_grid_add_source, fsi_grid_step, fsi_grid_max_dt.

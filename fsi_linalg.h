@@ -88,6 +88,16 @@
    A desc struct may be zeroed: a numerical knob at 0 takes its default, a physical quantity at 0
    is really 0, a size at 0 is refused.
 
+   GLOSSARY
+   door      what a solid hands to a coupling scheme: the struct fsi_coupled
+   level     one grid of the multigrid hierarchy, half as fine as the one before
+   orphan    a cell whose coarse cell has no unknown; a neighbour adopts it
+   region    fluid cells that are connected; closed without a free surface
+   shell     a surface without inside, wet on both sides
+   hit       where a ray or the shortest way from a point meets a surface
+   pencil    the pair of matrices (A, B) of A x = w B x
+   room      space that is left: items a list or an array can take
+
    USAGE
    First calls to know: fsi_csr_from_triplets, fsi_cg_solve, fsi_ic_init, fsi_cholesky_init /
    _factor / _solve, fsi_modes_solve,

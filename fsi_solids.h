@@ -75,6 +75,14 @@
    A desc struct may be zeroed: a numerical knob at 0 takes its default, a physical quantity at 0
    is really 0, a size or density at 0 is refused.
 
+   GLOSSARY
+   door      what a solid hands to a coupling scheme: the struct fsi_coupled
+   guest     a solid that other code moves and that takes part through callbacks
+   hold      the part of a contact push that is repeated while the fluid is solved
+   push      impulse of one step, N s: of contacts, of stiff forces
+   shell     a surface without inside, wet on both sides
+   room      space that is left: items a list or an array can take
+
    USAGE
    First calls to know: fsi_shape_init, fsi_solids_init, fsi_solids_add, fsi_solids_join,
    fsi_solids_step, fsi_solids_measure.

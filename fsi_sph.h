@@ -47,6 +47,12 @@
    SI. 2D: z = 0 and everything per metre of depth. The support radius R of a kernel is where it
    ends; h = R / 2 in the formulas.
 
+   GLOSSARY
+   door      what a solid hands to a coupling scheme: the struct fsi_coupled
+   boundary  particles that stand for a wall or a solid and push fluid particles
+   look-up   a table of the triangles near every small cell of space
+   room      space that is left: items a list or an array can take
+
    USAGE
    fsi_sph_prepare     removal, emission, sorting by cells, neighbour lists, wall volumes,
                        densities   (here the particle order changes)
