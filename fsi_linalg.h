@@ -502,14 +502,18 @@ FSI__INLINE fsi_real fsi_mat3_det(const fsi_mat3 *A) { /* det A */
 
 /* R A R^T: an inertia tensor turned by R */
 FSI__INLINE fsi_mat3 fsi_mat3_rotate(const fsi_mat3 *R, const fsi_mat3 *A) {
-    fsi_mat3 RA = fsi_mat3_mul(R, A), Rt = fsi_mat3_transpose(R);
+    fsi_mat3 RA = fsi_mat3_mul(R, A);
+    fsi_mat3 Rt = fsi_mat3_transpose(R);
     return fsi_mat3_mul(&RA, &Rt);
 }
 
 /* rotation matrix of a unit quaternion */
 FSI__INLINE fsi_mat3 fsi_quat_matrix(fsi_quat q) {
     fsi_mat3 R;
-    fsi_real w = q.w, x = q.x, y = q.y, z = q.z;
+    fsi_real w = q.w;
+    fsi_real x = q.x;
+    fsi_real y = q.y;
+    fsi_real z = q.z;
     R.m[0] = 1 - 2 * (y * y + z * z);
     R.m[1] = 2 * (x * y - w * z);
     R.m[2] = 2 * (x * z + w * y);
@@ -533,7 +537,8 @@ FSI__INLINE fsi_quat fsi_quat_mul(fsi_quat a, fsi_quat b) {
 }
 
 FSI__INLINE fsi_vec3 fsi_quat_rotate(fsi_quat q, fsi_vec3 v) { /* R(q) v */
-    fsi_vec3 u = fsi_vec(q.x, q.y, q.z), t = fsi_vec_scale(fsi_vec_cross(u, v), 2);
+    fsi_vec3 u = fsi_vec(q.x, q.y, q.z);
+    fsi_vec3 t = fsi_vec_scale(fsi_vec_cross(u, v), 2);
     /* v + w t + u x t, t = 2 u x v */
     return fsi_vec_add(fsi_vec_mad(v, t, q.w), fsi_vec_cross(u, t));
 }
@@ -1426,7 +1431,8 @@ FSI__INLINE int32_t fsi__root(int32_t *parent, int32_t i) {
  * skipped. Returns key or scratch. */
 FSI__INLINE uint64_t *fsi__sort_keys(size_t n, uint64_t *key, uint64_t *scratch) {
     for (int shift = 0; shift < 64; shift += 8) {
-        size_t count[256], at = 0;
+        size_t count[256];
+        size_t at = 0;
         uint64_t *t = key;
         memset(count, 0, sizeof count);
         for (size_t i = 0; i < n; i++)
@@ -1448,7 +1454,8 @@ FSI__INLINE uint64_t *fsi__sort_keys(size_t n, uint64_t *key, uint64_t *scratch)
 
 /* first i with key[i] >= k */
 FSI__INLINE size_t fsi__lower_bound(size_t n, const uint64_t *key, uint64_t k) {
-    size_t lo = 0, hi = n;
+    size_t lo = 0;
+    size_t hi = n;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
         if (key[mid] < k)
@@ -1744,7 +1751,8 @@ FSI_API void fsi_free(const fsi_allocator *allocator, void *ptr, size_t size) {
 }
 
 FSI_API void *fsi_arena_take(fsi_arena *arena, size_t count, size_t size) {
-    size_t bytes, at = arena->used;
+    size_t bytes;
+    size_t at = arena->used;
     if (!fsi_size_mul(count, size, &bytes) || bytes > (size_t)-1 / 2 || at > (size_t)-1 / 4) {
         arena->failed = 1;
         return NULL;
@@ -1823,7 +1831,8 @@ FSI_API fsi_quat fsi_quat_unit(fsi_quat q) {
 }
 
 FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 a) {
-    fsi_real angle = fsi_vec_length(a), half = angle / 2;
+    fsi_real angle = fsi_vec_length(a);
+    fsi_real half = angle / 2;
     /* sin(t/2)/t near 0 */
     fsi_real s = angle > FSI_R(1e-4) ? fsi__sin(half) / angle : FSI_R(0.5) - angle * angle / 48;
     fsi_quat q;
@@ -1840,14 +1849,16 @@ FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 a) {
 #define FSI__GRAIN 8192 /* below this a loop runs on the caller's thread */
 
 FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), void *user) {
-    double part[FSI__CHUNKS], total = 0;
+    double part[FSI__CHUNKS];
+    double total = 0;
     size_t chunk = n / FSI__CHUNKS + 1;
     ptrdiff_t used = (ptrdiff_t)((n + chunk - 1) / chunk);
     if (n < 1024)
         return n ? range_fn(0, n, user) : 0;
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
     for (ptrdiff_t c = 0; c < used; c++) {
-        size_t begin = (size_t)c * chunk, end = begin + chunk < n ? begin + chunk : n;
+        size_t begin = (size_t)c * chunk;
+        size_t end = begin + chunk < n ? begin + chunk : n;
         part[c] = range_fn(begin, end, user);
     }
     for (ptrdiff_t c = 0; c < used; c++)
@@ -1870,7 +1881,8 @@ typedef struct fsi__pair {
 
 static double fsi__dot_range(size_t begin, size_t end, void *user) {
     const fsi__pair *pair = (const fsi__pair *)user;
-    const fsi_real *FSI__RESTRICT a = pair->a, *FSI__RESTRICT b = pair->b;
+    const fsi_real *FSI__RESTRICT a = pair->a;
+    const fsi_real *FSI__RESTRICT b = pair->b;
     /* four sums: no dependence between neighbours */
     double s[4] = {0, 0, 0, 0};
     size_t i = begin;
@@ -1925,9 +1937,11 @@ FSI__INLINE fsi__bits fsi__bits_max(fsi__bits m, const fsi_real *a) {
 
 static fsi__bits fsi__max_bits(size_t begin, size_t end, const fsi_real *a) {
     /* no sign; the lowest bit of the exponent */
-    const fsi__bits all = (fsi__bits)-1 >> 1, one = FSI__INF_BITS & (~FSI__INF_BITS + 1);
+    const fsi__bits all = (fsi__bits)-1 >> 1;
+    const fsi__bits one = FSI__INF_BITS & (~FSI__INF_BITS + 1);
     fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    fsi__bits wrong[8] = {0, 0, 0, 0, 0, 0, 0, 0}, m = 0;
+    fsi__bits wrong[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    fsi__bits m = 0;
     /* eight lanes: vector code */
     for (; begin + 8 <= end; begin += 8) {
         fsi__bits b[8];
@@ -1948,7 +1962,8 @@ static fsi__bits fsi__max_bits(size_t begin, size_t end, const fsi_real *a) {
 }
 
 static fsi__bits fsi__max_all(size_t n, const fsi_real *a) {
-    fsi__bits part[FSI__CHUNKS], most = 0;
+    fsi__bits part[FSI__CHUNKS];
+    fsi__bits most = 0;
     size_t chunk = n / FSI__CHUNKS + 1;
     ptrdiff_t used = (ptrdiff_t)((n + chunk - 1) / chunk);
     if (n < 1024)
@@ -1976,7 +1991,8 @@ FSI_API int fsi_all_finite(size_t n, const fsi_real *a) {
 /* squares of a in units of *b */
 static double fsi__scaled_range(size_t begin, size_t end, void *user) {
     const fsi__pair *pair = (const fsi__pair *)user;
-    double s = 0, size = (double)*pair->b;
+    double s = 0;
+    double size = (double)*pair->b;
     for (size_t i = begin; i < end; i++)
         s += ((double)pair->a[i] / size) * ((double)pair->a[i] / size);
     return s;
@@ -2073,10 +2089,12 @@ static void fsi__bucket_sort(size_t count, const int32_t *key, int bins, int32_t
 /* Writes the sorted items as rows; with A->row NULL it only counts the different places. */
 static size_t fsi__csr_gather(size_t count, const int32_t *i, const int32_t *j, const fsi_real *v,
                               const int32_t *item, fsi_csr *matrix) {
-    size_t k = 0, used = 0;
+    size_t k = 0;
+    size_t used = 0;
     int row = 0;
     while (k < count) {
-        int32_t r = i[item[k]], c = j[item[k]];
+        int32_t r = i[item[k]];
+        int32_t c = j[item[k]];
         double sum = 0;
         /* duplicates, in the order given */
         for (; k < count && i[item[k]] == r && j[item[k]] == c; k++)
@@ -2171,7 +2189,8 @@ FSI_API fsi_result fsi_csr_check(const fsi_csr *matrix) {
 }
 
 FSI_API void fsi_csr_mul(const fsi_csr *matrix, const fsi_real *x, fsi_real *y) {
-    const int32_t *row = matrix->row, *col = matrix->col;
+    const int32_t *row = matrix->row;
+    const int32_t *col = matrix->col;
     const fsi_real *val = matrix->val;
     ptrdiff_t rows = matrix->rows;
     FSI__OMP(parallel for schedule(static) if (rows > FSI__GRAIN))
@@ -2219,7 +2238,8 @@ FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_all
 
 /* Place of (i, j) in A, -1 when it is not stored. */
 static int32_t fsi__csr_find(const int32_t *row, const int32_t *col, int32_t i, int32_t j) {
-    int32_t lo = row[i], hi = row[i + 1];
+    int32_t lo = row[i];
+    int32_t hi = row[i + 1];
     while (lo < hi) {
         int32_t mid = lo + (hi - lo) / 2;
         if (col[mid] < j)
@@ -2231,7 +2251,8 @@ static int32_t fsi__csr_find(const int32_t *row, const int32_t *col, int32_t i, 
 }
 
 FSI_API double fsi_csr_asymmetry(const fsi_csr *matrix) {
-    double worst = 0, top = 0;
+    double worst = 0;
+    double top = 0;
     if (matrix->rows != matrix->cols)
         return 1e30;
     for (int i = 0; i < matrix->rows; i++)
@@ -2483,7 +2504,8 @@ static fsi_result fsi__krylov_finish(fsi__krylov *krylov, fsi_result result, fsi
                                      fsi_real *r, fsi_real *t, const fsi_real *start, int keep,
                                      int symmetric) {
     int whole = fsi_all_finite(krylov->n, x);
-    double first = krylov->report.residual_start, norm = krylov->report.residual;
+    double first = krylov->report.residual_start;
+    double norm = krylov->report.residual;
     /* FSI_OK was given on the true residual */
     if (whole && result != FSI_OK)
         norm = fsi__krylov_residual(krylov, x, r);
@@ -2581,8 +2603,10 @@ typedef struct fsi__cg_step {
 
 static double fsi__cg_step_range(size_t begin, size_t end, void *user) {
     const fsi__cg_step *step = (const fsi__cg_step *)user;
-    fsi_real *FSI__RESTRICT x = step->x, *FSI__RESTRICT r = step->r;
-    const fsi_real *FSI__RESTRICT p = step->p, *FSI__RESTRICT q = step->q;
+    fsi_real *FSI__RESTRICT x = step->x;
+    fsi_real *FSI__RESTRICT r = step->r;
+    const fsi_real *FSI__RESTRICT p = step->p;
+    const fsi_real *FSI__RESTRICT q = step->q;
     fsi_real alpha = step->alpha;
     double sum[2] = {0, 0};
     size_t i = begin;
@@ -2619,7 +2643,9 @@ static double fsi__cg_update(const fsi__krylov *krylov, fsi_real alpha, const fs
    Otherwise A is indefinite. t is scratch. */
 static fsi_result fsi__cg_flat(fsi__krylov *krylov, fsi_real *x, const fsi_real *p, fsi_real *q,
                                fsi_real *t, const fsi_real *saved) {
-    double pp = fsi_dot(krylov->n, p, p), image, size = fsi__krylov_magnitude(krylov, q, t, &image);
+    double pp = fsi_dot(krylov->n, p, p);
+    double image;
+    double size = fsi__krylov_magnitude(krylov, q, t, &image);
     if (!(image <= 16 * FSI__ROOT_EPS * size * sqrt(pp)))
         return FSI_BREAKDOWN;
     if (saved)
@@ -2635,9 +2661,15 @@ static fsi_result fsi__cg_flat(fsi__krylov *krylov, fsi_real *x, const fsi_real 
 /* Hestenes and Stiefel with preconditioner. pi = p.P^-1 p follows from rho and beta, so the
  * curvature test costs nothing. */
 static fsi_result fsi__cg_run(fsi__krylov *krylov, fsi_real *x) {
-    fsi_real *r = krylov->v[0], *z = krylov->v[1], *p = krylov->v[2], *q = krylov->v[3];
-    double rho = 0, pi = 0, steepest = 0, norm = fsi__krylov_start(krylov, x, r, z, 1),
-           first = norm;
+    fsi_real *r = krylov->v[0];
+    fsi_real *z = krylov->v[1];
+    fsi_real *p = krylov->v[2];
+    fsi_real *q = krylov->v[3];
+    double rho = 0;
+    double pi = 0;
+    double steepest = 0;
+    double norm = fsi__krylov_start(krylov, x, r, z, 1);
+    double first = norm;
     /* larger residuals mean a step along a null vector */
     double most = (krylov->size + norm) / FSI__ROOT_EPS * 16;
     /* residual of the best x so far, kept in v[4] */
@@ -2707,8 +2739,12 @@ typedef struct fsi__qmr {
 } fsi__qmr;
 
 static fsi_result fsi__symmqmr_step(fsi__krylov *krylov, fsi__qmr *qmr, fsi_real *x) {
-    fsi_real *r = krylov->v[0], *q = krylov->v[1], *t = krylov->v[2], *d = krylov->v[3],
-             *e = krylov->v[4], *s = krylov->v[5];
+    fsi_real *r = krylov->v[0];
+    fsi_real *q = krylov->v[1];
+    fsi_real *t = krylov->v[2];
+    fsi_real *d = krylov->v[3];
+    fsi_real *e = krylov->v[4];
+    fsi_real *s = krylov->v[5];
     krylov->d->A.apply_fn(q, t, krylov->d->A.user);
     krylov->report.iterations++;
     double sigma = fsi_dot(krylov->n, q, t);
@@ -2738,7 +2774,9 @@ static fsi_result fsi__symmqmr_step(fsi__krylov *krylov, fsi__qmr *qmr, fsi_real
 
 /* Next direction q = P r + beta q; FSI_BREAKDOWN when r.P r = 0. first: q = P r. */
 static fsi_result fsi__symmqmr_turn(fsi__krylov *krylov, fsi__qmr *qmr, int first) {
-    fsi_real *r = krylov->v[0], *q = krylov->v[1], *u = krylov->v[2];
+    fsi_real *r = krylov->v[0];
+    fsi_real *q = krylov->v[1];
+    fsi_real *u = krylov->v[2];
     fsi__krylov_precondition(krylov, r, u);
     double rho = fsi_dot(krylov->n, r, u);
     if (!fsi__finite64(rho))
@@ -2818,7 +2856,9 @@ static size_t fsi__gmres_restart(const fsi_krylov_desc *desc) {
 /* w = A P v_j made orthogonal to v_0..v_j (twice, for clusters); column j of H; returns |w| left
  * over. */
 static double fsi__gmres_extend(fsi__krylov *krylov, size_t j, double *h) {
-    fsi_real **V = krylov->v + 2, *z = krylov->v[0], *w = V[j + 1];
+    fsi_real **V = krylov->v + 2;
+    fsi_real *z = krylov->v[0];
+    fsi_real *w = V[j + 1];
     fsi__krylov_precondition(krylov, V[j], z);
     krylov->d->A.apply_fn(z, w, krylov->d->A.user);
     for (size_t i = 0; i <= j; i++)
@@ -2836,7 +2876,9 @@ static double fsi__gmres_extend(fsi__krylov *krylov, size_t j, double *h) {
  * Returns 0 when R is singular. */
 static int fsi__gmres_gather(fsi__krylov *krylov, size_t m, size_t used, const double *H, double *g,
                              fsi_real *x) {
-    fsi_real **V = krylov->v + 2, *z = krylov->v[0], *u = krylov->v[1];
+    fsi_real **V = krylov->v + 2;
+    fsi_real *z = krylov->v[0];
+    fsi_real *u = krylov->v[1];
     double top = 0;
     for (size_t j = 0; j < used; j++)
         if (fabs(H[j * (m + 1) + j]) > top)
@@ -2864,14 +2906,19 @@ static int fsi__gmres_gather(fsi__krylov *krylov, size_t m, size_t used, const d
 
 /* One cycle from the residual in V[0] (norm given). Afterwards x is updated. */
 static fsi_result fsi__gmres_cycle(fsi__krylov *krylov, size_t m, double norm, fsi_real *x) {
-    double *H = krylov->s, *g = H + m * (m + 1), *c = g + m + 1, *s = c + m;
+    double *H = krylov->s;
+    double *g = H + m * (m + 1);
+    double *c = g + m + 1;
+    double *s = c + m;
     fsi_real **V = krylov->v + 2;
     fsi_result stop = FSI_OK;
     fsi_scale(krylov->n, (fsi_real)(1 / norm), V[0]);
     g[0] = norm;
     size_t j;
     for (j = 0; j < m && stop == FSI_OK; j++) {
-        double *h = H + j * (m + 1), rest = fsi__gmres_extend(krylov, j, h), whole = rest;
+        double *h = H + j * (m + 1);
+        double rest = fsi__gmres_extend(krylov, j, h);
+        double whole = rest;
         if (!fsi__finite64(rest))
             return FSI_ERR_NUMERIC;
         for (size_t i = 0; i <= j; i++)
@@ -3010,7 +3057,9 @@ static void fsi__ldlt_swap(size_t n, fsi_real *A, size_t p, size_t q) {
 static int fsi__ldlt_pivot(size_t n, const fsi_real *A, size_t k, size_t *swap) {
     /* (1 + sqrt 17) / 8 bounds the growth */
     const fsi_real golden = FSI_R(0.6403882032022076);
-    fsi_real here = fsi__abs(A[k * n + k]), below = 0, other = 0;
+    fsi_real here = fsi__abs(A[k * n + k]);
+    fsi_real below = 0;
+    fsi_real other = 0;
     size_t r = k;
     for (size_t i = k + 1; i < n; i++)
         if (fsi__abs(A[i * n + k]) > below) {
@@ -3033,7 +3082,8 @@ static int fsi__ldlt_pivot(size_t n, const fsi_real *A, size_t k, size_t *swap) 
 }
 
 FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot) {
-    size_t m = (size_t)n, swap = 0;
+    size_t m = (size_t)n;
+    size_t swap = 0;
     if (!fsi__dense_valid(n, A) || (n && !pivot))
         return FSI_ERR_ARGUMENT;
     for (size_t k = 0; k < m;) {
@@ -3059,8 +3109,10 @@ FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot) {
             fsi_real c = A[(k + 1) * m + k + 1];
             fsi_real det = (a / b) * (c / b) - 1; /* det D / b^2, never 0 by the choice above */
             for (size_t j = k + 2; j < m; j++) {
-                fsi_real u = A[j * m + k] / b, v = A[j * m + k + 1] / b;
-                fsi_real lu = ((c / b) * u - v) / det, lv = ((a / b) * v - u) / det;
+                fsi_real u = A[j * m + k] / b;
+                fsi_real v = A[j * m + k + 1] / b;
+                fsi_real lu = ((c / b) * u - v) / det;
+                fsi_real lv = ((a / b) * v - u) / det;
                 for (size_t i = j; i < m; i++)
                     A[i * m + j] -= A[i * m + k] * lu + A[i * m + k + 1] * lv;
                 A[j * m + k] = lu;
@@ -3090,15 +3142,19 @@ FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot
         if (next == k + 1)
             x[k] /= A[k * m + k];
         else {
-            fsi_real b = A[(k + 1) * m + k], a = A[k * m + k] / b, c = A[(k + 1) * m + k + 1] / b,
-                     u = x[k] / b, v = x[k + 1] / b;
+            fsi_real b = A[(k + 1) * m + k];
+            fsi_real a = A[k * m + k] / b;
+            fsi_real c = A[(k + 1) * m + k + 1] / b;
+            fsi_real u = x[k] / b;
+            fsi_real v = x[k + 1] / b;
             x[k] = (c * u - v) / (a * c - 1);
             x[k + 1] = (a * v - u) / (a * c - 1);
             k++;
         }
     }
     for (size_t k = m; k-- > 0;) { /* x = L^T \ x */
-        size_t end = k + 1, first = pivot[k] >= 0 ? k : k - 1;
+        size_t end = k + 1;
+        size_t first = pivot[k] >= 0 ? k : k - 1;
         for (size_t j = first; j < end; j++)
             for (size_t i = end; i < m; i++)
                 x[j] -= A[i * m + j] * x[i];
@@ -3182,9 +3238,11 @@ typedef struct fsi__batch {
 
 static double fsi__batch_range(size_t begin, size_t end, void *user) {
     const fsi__batch *batch = (const fsi__batch *)user;
-    size_t n = batch->size, bad = 0;
+    size_t n = batch->size;
+    size_t bad = 0;
     for (size_t i = begin; i < end; i++) {
-        const fsi_real *A = batch->A + i * n * n, *b = batch->b + i * n;
+        const fsi_real *A = batch->A + i * n * n;
+        const fsi_real *b = batch->b + i * n;
         fsi_real *x = batch->x + i * n;
         bad += !(n == 3   ? fsi__spd_small(3, A, b, x)
                  : n == 6 ? fsi__spd_small(6, A, b, x)
@@ -3244,7 +3302,9 @@ static double fsi__qr_pivot(size_t rows, size_t cols, size_t k, fsi_real *A, int
 
 FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau, int32_t *pivot,
                                  double tolerance, int *rank) {
-    size_t m = (size_t)rows, n = (size_t)cols, least = (size_t)fsi__imin(rows, cols);
+    size_t m = (size_t)rows;
+    size_t n = (size_t)cols;
+    size_t least = (size_t)fsi__imin(rows, cols);
     double first = 0;
     if (rows < 0 || cols < 0 || !rank || (n && (!tau || !pivot)) || !(tolerance >= 0)
         || !fsi__finite64(tolerance))
@@ -3475,7 +3535,8 @@ FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *matrix, const fsi_ic_d
 }
 
 FSI_API void fsi_ic_solve(const fsi_ic *ic, const fsi_real *r, fsi_real *z) {
-    const int32_t *row = ic->row, *col = ic->col;
+    const int32_t *row = ic->row;
+    const int32_t *col = ic->col;
     const fsi_real *val = ic->val;
     for (int32_t i = 0; i < ic->n; i++) { /* z = L \ r */
         fsi_real sum = r[i];
@@ -3510,7 +3571,8 @@ FSI_API void fsi_ic_free(fsi_ic *ic) {
 /* ------------------------------------------------------------------------------------------------
  * >>woodbury */
 static void fsi__woodbury_layout(fsi_woodbury *woodbury, fsi_arena *arena) {
-    size_t k = (size_t)woodbury->k, n = woodbury->desc.n;
+    size_t k = (size_t)woodbury->k;
+    size_t n = woodbury->desc.n;
     FSI__TAKE(woodbury->F, fsi_real, arena, k * k);
     FSI__TAKE(woodbury->S, fsi_real, arena, k * k);
     FSI__TAKE(woodbury->t, fsi_real, arena, k);
@@ -3662,7 +3724,8 @@ static void fsi__amd_layout(fsi__amd *graph, size_t entries, fsi_arena *arena) {
 }
 
 static void fsi__amd_link(fsi__amd *graph, int32_t i) {
-    int32_t d = graph->degree[i], h = graph->head[d];
+    int32_t d = graph->degree[i];
+    int32_t h = graph->head[d];
     graph->prev[i] = -1;
     graph->next[i] = h;
     if (h >= 0)
@@ -3704,7 +3767,8 @@ static void fsi__amd_begin(fsi__amd *graph, const fsi_csr *matrix) {
 static void fsi__amd_compact(fsi__amd *graph, const int32_t *order, int32_t done) {
     int32_t at = 0;
     for (int32_t i = 0; i < done; i++) { /* elements lie in the pool in the order they were made */
-        int32_t e = order[i], from = graph->from[e];
+        int32_t e = order[i];
+        int32_t from = graph->from[e];
         if (graph->size[e] < 0)
             continue;
         graph->from[e] = at;
@@ -3716,10 +3780,14 @@ static void fsi__amd_compact(fsi__amd *graph, const int32_t *order, int32_t done
 
 /* The new element: living neighbours of p and members of its elements, which it absorbs. */
 static void fsi__amd_gather(fsi__amd *graph, int32_t p) {
-    int32_t base = graph->pool_used, at = base, mass = 0, tag = ++graph->stamp;
+    int32_t base = graph->pool_used;
+    int32_t at = base;
+    int32_t mass = 0;
+    int32_t tag = ++graph->stamp;
     graph->mark[p] = tag;
     for (int32_t a = 0; a < graph->length[p]; a++) {
-        int32_t e = graph->list[graph->start[p] + a], is = a < graph->elements[p];
+        int32_t e = graph->list[graph->start[p] + a];
+        int32_t is = a < graph->elements[p];
         const int32_t *from = is ? graph->pool + graph->from[e] : graph->list + graph->start[p] + a;
         int32_t count = is ? graph->size[e] : 1;
         for (int32_t k = 0; k < count; k++) {
@@ -3742,8 +3810,11 @@ static void fsi__amd_gather(fsi__amd *graph, int32_t p) {
 
 /* New lists and degree of i, a member of the new element p; `left` variables are not eliminated. */
 static void fsi__amd_update(fsi__amd *graph, int32_t p, int32_t i, int32_t left) {
-    int32_t a, kept = 0, *list = graph->list + graph->start[i], *out = graph->scratch,
-               d = graph->mass[p] - graph->weight[i];
+    int32_t a;
+    int32_t kept = 0;
+    int32_t *list = graph->list + graph->start[i];
+    int32_t *out = graph->scratch;
+    int32_t d = graph->mass[p] - graph->weight[i];
     uint32_t hash = (uint32_t)p;
     for (a = 0; a < graph->elements[i]; a++) {
         int32_t e = list[a];
@@ -3824,7 +3895,8 @@ static void fsi__amd_twins(fsi__amd *graph, int32_t p) {
 
 /* Eliminates p: element, degrees, merging. Returns how many variables went with it. */
 static int32_t fsi__amd_eliminate(fsi__amd *graph, int32_t p, int32_t left) {
-    int32_t kept = 0, gone = graph->weight[p];
+    int32_t kept = 0;
+    int32_t gone = graph->weight[p];
     fsi__amd_unlink(graph, p);
     fsi__amd_gather(graph, p);
     for (int32_t a = 0; a < graph->size[p];
@@ -3869,7 +3941,10 @@ static int32_t fsi__amd_eliminate(fsi__amd *graph, int32_t p, int32_t left) {
 /* order[n]; pivots is scratch [n]. The graph is laid out in g. */
 static void fsi__amd_order(fsi__amd *graph, const fsi_csr *matrix, int32_t *order,
                            int32_t *pivots) {
-    int32_t left = graph->n, made = 0, at = 0, room = matrix->row[graph->n] + graph->n;
+    int32_t left = graph->n;
+    int32_t made = 0;
+    int32_t at = 0;
+    int32_t room = matrix->row[graph->n] + graph->n;
     fsi__amd_begin(graph, matrix);
     while (left > 0) {
         while (graph->head[graph->lowest] < 0)
@@ -4021,7 +4096,8 @@ static fsi_result fsi__symbolic_run(fsi__symbolic *symbolic, const fsi_csr *matr
 
 FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *factor, const fsi_csr *matrix,
                                      const fsi_cholesky_desc *desc) {
-    fsi_arena arena = {NULL, 0, 0, 0}, room = {NULL, 0, 0, 0};
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena room = {NULL, 0, 0, 0};
     fsi_cholesky_desc given;
     memset(&given, 0, sizeof given);
     fsi__symbolic symbolic;
@@ -4116,7 +4192,8 @@ FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *factor, const fsi_csr *A, d
         y[k] = 0;
     }
     for (int32_t k = 0; k < n; k++) {
-        size_t first = factor->col[k], end = factor->col[k + 1];
+        size_t first = factor->col[k];
+        size_t end = factor->col[k + 1];
         for (size_t p = first; p < end; p++)
             mark[factor->row[p]] = k;
         if (!fsi__cholesky_load(factor, A, 1, k, y)
@@ -4127,7 +4204,8 @@ FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *factor, const fsi_csr *A, d
         double whole = y[k];
         for (int32_t j = head[k]; j >= 0;) {
             int32_t after = next[j];
-            size_t at = place[j], stop = factor->col[j + 1];
+            size_t at = place[j];
+            size_t stop = factor->col[j + 1];
             double l = factor->val[at];
             for (size_t p = at; p < stop; p++)
                 y[factor->row[p]] -= l * factor->val[p];
@@ -4232,7 +4310,8 @@ static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *
     double *scale = w + n;
     for (size_t k = 0; k + 2 < n; k++) {
         size_t m = n - k - 1;
-        double *v = A + k * n + k + 1, norm = sqrt(fsi__dot64(m, v, v));
+        double *v = A + k * n + k + 1;
+        double norm = sqrt(fsi__dot64(m, v, v));
         scale[k] = 0;
         e[k] = v[0];
         if (sqrt(fsi__dot64(m - 1, v + 1, v + 1)) <= 0)
@@ -4270,10 +4349,17 @@ static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *
 /* One implicit QL sweep over rows l..m of the tridiagonal matrix, rotations applied to the rows of
  * Z. */
 static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t l, size_t m) {
-    double g = (d[l + 1] - d[l]) / (2 * e[l]), r = sqrt(g * g + 1), s = 1, c = 1, shift = 0;
+    double g = (d[l + 1] - d[l]) / (2 * e[l]);
+    double r = sqrt(g * g + 1);
+    double s = 1;
+    double c = 1;
+    double shift = 0;
     g = d[m] - d[l] + e[l] / (g + (g < 0 ? -r : r)); /* Wilkinson's shift */
     for (size_t i = m; i-- > l;) {
-        double f = s * e[i], b = c * e[i], *lo = Z + i * n, *hi = lo + n;
+        double f = s * e[i];
+        double b = c * e[i];
+        double *lo = Z + i * n;
+        double *hi = lo + n;
         r = fabs(f) > fabs(g) ? fabs(f) * sqrt(1 + (g / f) * (g / f))
             : fabs(g) > 0     ? fabs(g) * sqrt(1 + (f / g) * (f / g))
                               : 0;
@@ -4304,7 +4390,9 @@ static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t l, s
 /* Eigenvalues of full symmetric A (destroyed) ascending in d, eigenvectors in the rows of Z. w is
  * scratch [3 n]. 0 when QL does not end. */
 static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *w) {
-    double *e = w + 2 * n, top = 0, unit = 1;
+    double *e = w + 2 * n;
+    double top = 0;
+    double unit = 1;
     size_t j, m;
     int power = 0;
     for (size_t i = 0; i < n * n; i++) {
@@ -4389,7 +4477,11 @@ static void fsi__widen(size_t n, const fsi_real *A, double *out) {
 FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, fsi_real *w,
                                    fsi_real *V, const fsi_allocator *allocator) {
     fsi_arena arena = {NULL, 0, 0, 0};
-    double *C = NULL, *Z = NULL, *L = NULL, *d = NULL, *s = NULL;
+    double *C = NULL;
+    double *Z = NULL;
+    double *L = NULL;
+    double *d = NULL;
+    double *s = NULL;
     size_t m = (size_t)n;
     fsi_result result = FSI_OK;
     if (n < 0 || !fsi_allocator_valid(allocator))
@@ -4497,7 +4589,9 @@ static void fsi__modes_mul(const fsi_csr *matrix, size_t n, const double *x, dou
  * the M-norm left, and *before. */
 static double fsi__modes_orthogonal(fsi__modes *modes, size_t count, double *w, double *c,
                                     double *before) {
-    ptrdiff_t n = (ptrdiff_t)modes->n, m = (ptrdiff_t)count, chunk = 1024;
+    ptrdiff_t n = (ptrdiff_t)modes->n;
+    ptrdiff_t m = (ptrdiff_t)count;
+    ptrdiff_t chunk = 1024;
     for (ptrdiff_t i = 0; i < m; i++)
         c[i] = 0;
     for (int pass = 0; pass < 2; pass++) {
@@ -4531,7 +4625,8 @@ static void fsi__modes_keep(fsi__modes *modes, double norm) {
 
 /* A random direction the basis does not have yet; 0 when there is none. */
 static int fsi__modes_random(fsi__modes *modes) {
-    double *w = modes->V + (modes->locked + modes->size) * modes->n, before = 0;
+    double *w = modes->V + (modes->locked + modes->size) * modes->n;
+    double before = 0;
     for (int tries = 0; tries < 3 && modes->size < modes->room && modes->size < modes->most;
          tries++) {
         for (size_t i = 0; i < modes->n; i++)
@@ -4548,8 +4643,10 @@ static int fsi__modes_random(fsi__modes *modes) {
 
 /* Basis vector j: w = (K + s M)^-1 M v_j, column j of H, and what is new in w joins the basis. */
 static void fsi__modes_process(fsi__modes *modes, size_t j) {
-    double *w = modes->V + (modes->locked + modes->size) * modes->n, before = 0,
-           *y = modes->factor.work, *c = modes->C;
+    double *w = modes->V + (modes->locked + modes->size) * modes->n;
+    double before = 0;
+    double *y = modes->factor.work;
+    double *c = modes->C;
     size_t n = modes->n;
     fsi__modes_mul(modes->d->M, n, modes->V + (modes->locked + j) * n, modes->t);
     size_t i;
@@ -4576,7 +4673,8 @@ static void fsi__modes_process(fsi__modes *modes, size_t j) {
 /* Ritz values (descending from the end of theta) and vectors (rows of S) of the processed part.
  * Returns the worst residual of the wanted. */
 static double fsi__modes_ritz(fsi__modes *modes) {
-    size_t m = modes->done, room = modes->room;
+    size_t m = modes->done;
+    size_t room = modes->room;
     double worst = 0;
     for (size_t i = 0; i < m; i++)
         for (size_t j = 0; j < m; j++)
@@ -4614,9 +4712,11 @@ static void fsi__modes_lift(fsi__modes *modes, size_t count) {
 /* Thick restart: the best Ritz vectors, then the vectors not processed yet. C holds the new
  * couplings meanwhile. */
 static void fsi__modes_restart(fsi__modes *modes) {
-    size_t keep = modes->wanted + modes->block < modes->done ? modes->wanted + modes->block
-                                                             : modes->done,
-           fresh = modes->size - modes->done, room = modes->room, n = modes->n;
+    size_t keep =
+        modes->wanted + modes->block < modes->done ? modes->wanted + modes->block : modes->done;
+    size_t fresh = modes->size - modes->done;
+    size_t room = modes->room;
+    size_t n = modes->n;
     double *V = modes->V + modes->locked * n;
     fsi__modes_lift(modes, keep);
     for (size_t i = 0; i < fresh; i++)
@@ -4701,7 +4801,8 @@ static fsi_result fsi__modes_iterate(fsi__modes *modes, fsi_report *report) {
 /* Writes the modes in ascending order of their Rayleigh quotients; 0 (and nothing written) if one
  * is not finite. */
 static int fsi__modes_write(fsi__modes *modes, fsi_real *w, fsi_real *V) {
-    size_t n = modes->n, skip = (size_t)modes->d->skip;
+    size_t n = modes->n;
+    size_t skip = (size_t)modes->d->skip;
     fsi__modes_lift(modes, modes->wanted);
     for (size_t k = 0; k < modes->wanted; k++) {
         double *y = modes->Y + k * n;
@@ -4713,7 +4814,8 @@ static int fsi__modes_write(fsi__modes *modes, fsi_real *w, fsi_real *V) {
             return 0;
     }
     for (size_t k = 0; k < modes->wanted; k++) {
-        size_t best = modes->wanted, top = 0;
+        size_t best = modes->wanted;
+        size_t top = 0;
         for (size_t i = 0; i < modes->wanted; i++)
             if (fsi__finite64(modes->theta[i])
                 && (best == modes->wanted || modes->theta[i] < modes->theta[best]))
@@ -4734,8 +4836,11 @@ static int fsi__modes_write(fsi__modes *modes, fsi_real *w, fsi_real *V) {
 
 /* Null vectors to the locked rows; the first shift from the traces. */
 static fsi_result fsi__modes_prepare(fsi__modes *modes) {
-    const fsi_csr *K = modes->d->K, *M = modes->d->M;
-    double stiff = 0, mass = 0, before = 0;
+    const fsi_csr *K = modes->d->K;
+    const fsi_csr *M = modes->d->M;
+    double stiff = 0;
+    double mass = 0;
+    double before = 0;
     size_t n = modes->n;
     for (size_t k = 0; k < modes->locked; k++) {
         double *w = modes->V + k * n;
@@ -4748,8 +4853,8 @@ static fsi_result fsi__modes_prepare(fsi__modes *modes) {
             w[i] /= norm;
     }
     for (size_t i = 0; i < n; i++) {
-        int32_t a = fsi__csr_find(K->row, K->col, (int32_t)i, (int32_t)i),
-                b = M ? fsi__csr_find(M->row, M->col, (int32_t)i, (int32_t)i) : -1;
+        int32_t a = fsi__csr_find(K->row, K->col, (int32_t)i, (int32_t)i);
+        int32_t b = M ? fsi__csr_find(M->row, M->col, (int32_t)i, (int32_t)i) : -1;
         if (a >= 0)
             stiff += (double)K->val[a];
         mass += M ? (b >= 0 ? (double)M->val[b] : 0) : 1;
@@ -4959,7 +5064,8 @@ static void fsi__mg_layout(fsi_mg *mg, fsi_arena *arena, fsi_mg_level *level) {
 }
 
 static int fsi__mg_level_count(const fsi_mg *mg) {
-    int n = fsi__imax(mg->n[0], fsi__imax(mg->n[1], mg->n[2])), levels = 1;
+    int n = fsi__imax(mg->n[0], fsi__imax(mg->n[1], mg->n[2]));
+    int levels = 1;
     for (; n > 2; n = (n + 1) / 2)
         levels++;
     return mg->desc.levels ? fsi__imin(levels, mg->desc.levels) : levels;
@@ -5021,12 +5127,12 @@ typedef void (*fsi__mg_stage)(void *user, int stage, int plane);
    stage at inner borders (parallel); the gaps left are filled afterwards. The last stage may work
    on pairs of planes (k - 1, k odd): a pair that is not whole above a border belongs to the gap. */
 static void fsi__mg_wave(int planes, int stages, int parallel, fsi__mg_stage fn, void *user) {
-    int room = fsi__imax(32, fsi__imax(2 * stages + 2, planes / 32)),
-        chunks = parallel && planes >= 2 * room ? planes / room : 1;
+    int room = fsi__imax(32, fsi__imax(2 * stages + 2, planes / 32));
+    int chunks = parallel && planes >= 2 * room ? planes / room : 1;
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
     for (int c = 0; c < chunks; c++) {
-        int a = (int)((ptrdiff_t)planes * c / chunks) & ~1,
-            b = c + 1 == chunks ? planes : (int)((ptrdiff_t)planes * (c + 1) / chunks) & ~1;
+        int a = (int)((ptrdiff_t)planes * c / chunks) & ~1;
+        int b = c + 1 == chunks ? planes : (int)((ptrdiff_t)planes * (c + 1) / chunks) & ~1;
         for (int k = a; k < b + stages - 1; k++)
             for (int t = 0; t < stages; t++)
                 if (k - t >= a + (c ? t + (t + 1 == stages && t & 1) : 0)
@@ -5062,11 +5168,14 @@ typedef struct fsi__mg_row {
 static fsi__mg_row fsi__mg_row_get(const fsi_mg_level *level, int c, int j, int k, int h0, int n,
                                    int zero) {
     fsi__mg_row row;
-    ptrdiff_t at = fsi__mg_at(level, j, k) + h0, own = (c ? (ptrdiff_t)level->size : 0) + at,
-              other = c ? 0 : (ptrdiff_t)level->size;
-    ptrdiff_t s = ((j + k + c) & 1) - 1, yd = fsi__mg_at(level, j - 1, k) + h0,
-              zd = fsi__mg_at(level, j, k - 1) + h0;
-    const float *o = level->x + other, *none = level->x + h0; /* plane -1 of x is zero */
+    ptrdiff_t at = fsi__mg_at(level, j, k) + h0;
+    ptrdiff_t own = (c ? (ptrdiff_t)level->size : 0) + at;
+    ptrdiff_t other = c ? 0 : (ptrdiff_t)level->size;
+    ptrdiff_t s = ((j + k + c) & 1) - 1;
+    ptrdiff_t yd = fsi__mg_at(level, j - 1, k) + h0;
+    ptrdiff_t zd = fsi__mg_at(level, j, k - 1) + h0;
+    const float *o = level->x + other;
+    const float *none = level->x + h0; /* plane -1 of x is zero */
     row.x = level->x + own;
     row.f = level->f + own;
     row.kind = level->kind + own;
@@ -5122,7 +5231,9 @@ FSI__HOT static void fsi__mg_smooth_weighted(const fsi__mg_row *row) {
     float *FSI__RESTRICT x = row->x;
     FSI__IVDEP
     for (h = 0; h < n; h++) {
-        float m = (float)kind[h], g = FSI__MG_DIAG, v = f[h] + FSI__MG_WSUM;
+        float m = (float)kind[h];
+        float g = FSI__MG_DIAG;
+        float v = f[h] + FSI__MG_WSUM;
         v /= g > 0.0f ? g : 1.0f;
         x[h] = m > 0.0f ? v : 0.0f;
     }
@@ -5221,11 +5332,14 @@ static void fsi__mg_restrict(const fsi_mg_level *l, const fsi_mg_level *c, int K
     for (int J = 0; J < c->n[1]; J++)
         for (int h = 0; h < l->half; h += FSI__MG_BLOCK) {
             /* red coarse cells are the odd ones of this row */
-            int n = fsi__imin(FSI__MG_BLOCK, l->half - h), red = (J + K) & 1;
-            float *f0 = c->f + fsi__mg_at(c, J, K) + h / 2, *f1 = f0 + c->size;
+            int n = fsi__imin(FSI__MG_BLOCK, l->half - h);
+            int red = (J + K) & 1;
+            float *f0 = c->f + fsi__mg_at(c, J, K) + h / 2;
+            float *f1 = f0 + c->size;
             memset(sum, 0, (size_t)n * sizeof *sum);
             for (int q = 0; q < 4; q++) {
-                int j = 2 * J + (q & 1), k = 2 * K + (q >> 1);
+                int j = 2 * J + (q & 1);
+                int k = 2 * K + (q >> 1);
                 if (j < l->n[1] && k < l->n[2]) {
                     fsi__mg_row row = fsi__mg_row_get(l, 0, j, k, h, n, 0);
                     if (row.plain)
@@ -5302,10 +5416,13 @@ static void fsi__mg_prolong(const fsi_mg_level *l, const fsi_mg_level *c, int k)
     for (int j = 0; j < l->n[1]; j++) {
         float *x = l->x + fsi__mg_at(l, j, k);
         const uint8_t *kind = l->kind + fsi__mg_at(l, j, k);
-        int J = j >> 1, K = k >> 1, red = (J + K) & 1;
+        int J = j >> 1;
+        int K = k >> 1;
+        int red = (J + K) & 1;
         for (int h = 0; h < l->half; h += FSI__MG_BLOCK) {
             int n = fsi__imin(FSI__MG_BLOCK, l->half - h);
-            const float *x0 = c->x + fsi__mg_at(c, J, K) + h / 2, *x1 = x0 + c->size;
+            const float *x0 = c->x + fsi__mg_at(c, J, K) + h / 2;
+            const float *x1 = x0 + c->size;
             fsi__mg_merge(n, red ? x1 : x0, red ? x0 : x1, buffer);
             fsi__mg_correct(n, buffer, kind + h, x + h);
         }
@@ -5473,7 +5590,9 @@ FSI__HOT static int fsi__mg_any(int n, const uint8_t *t) {
 
 /* First weight of the faces d of row (j, k); NULL = all 1 (the row of ones where wanted). */
 static const fsi_real *fsi__mg_weights(const fsi_mg *mg, int d, int j, int k) {
-    ptrdiff_t n0 = mg->n[0], n1 = mg->n[1], up = d & 1;
+    ptrdiff_t n0 = mg->n[0];
+    ptrdiff_t n1 = mg->n[1];
+    ptrdiff_t up = d & 1;
     const fsi_real *w = mg->w[d >> 1];
     if (!w)
         return NULL;
@@ -5486,7 +5605,8 @@ static const fsi_real *fsi__mg_weights(const fsi_mg *mg, int d, int j, int k) {
 
 /* Type of the cells across faces d of row (j, k): a row of the mask, or outside. */
 static const uint8_t *fsi__mg_across(const fsi_mg *mg, const uint8_t *cell, int d, int j, int k) {
-    int axis = d >> 1, at = (axis == 1 ? j : k) + (d & 1 ? 1 : -1);
+    int axis = d >> 1;
+    int at = (axis == 1 ? j : k) + (d & 1 ? 1 : -1);
     if (at < 0 || at >= mg->n[axis])
         return mg->edge + (mg->open[d] ? 0 : mg->n[0]);
     if (!cell)
@@ -5504,10 +5624,14 @@ static int fsi__mg_bits(int n, int d, const uint8_t *t, const fsi_real *w, uint8
 
 /* Faces of one row: bits, count, flags. */
 static void fsi__mg_faces(fsi_mg *mg, const uint8_t *cell, int j, int k) {
-    int n = mg->n[0], odd = 0, other = 0;
-    size_t line = fsi__mg_line(mg->level, j, k), c = (size_t)n * line;
+    int n = mg->n[0];
+    int odd = 0;
+    int other = 0;
+    size_t line = fsi__mg_line(mg->level, j, k);
+    size_t c = (size_t)n * line;
     const uint8_t *t = cell ? cell + c : (const uint8_t *)mg->zero;
-    uint8_t *face = mg->face + c, *count = mg->count + c;
+    uint8_t *face = mg->face + c;
+    uint8_t *count = mg->count + c;
     const fsi_real *w = fsi__mg_weights(mg, 0, j, k);
     memset(count, 0, (size_t)n);
     fsi__mg_face_start(n, t, face);
@@ -5544,7 +5668,8 @@ FSI__INLINE int fsi__mg_run_at(const fsi__mg_runs *runs, ptrdiff_t line, ptrdiff
 static void fsi__mg_find_runs(const fsi_mg *mg, const fsi__mg_runs *runs, ptrdiff_t line) {
     const uint8_t *face = mg->face + line * runs->n;
     int flags = mg->level->row[line];
-    ptrdiff_t q = 0, e;
+    ptrdiff_t q = 0;
+    ptrdiff_t e;
     for (ptrdiff_t i = 0; i < runs->n; i = e) {
         int32_t c = (int32_t)(line * runs->n + i);
         e = i + 1;
@@ -5568,12 +5693,16 @@ static void fsi__mg_find_runs(const fsi_mg *mg, const fsi__mg_runs *runs, ptrdif
  * them. */
 static void fsi__mg_join_rows(const fsi_mg *mg, const fsi__mg_runs *runs, ptrdiff_t line,
                               ptrdiff_t below, int d) {
-    ptrdiff_t a = 0, b = 0, shift = (line - below) * runs->n;
+    ptrdiff_t a = 0;
+    ptrdiff_t b = 0;
+    ptrdiff_t shift = (line - below) * runs->n;
     while (fsi__mg_run_at(runs, line, a) && fsi__mg_run_at(runs, below, b)) {
-        int32_t a0 = runs->begin[line * runs->n + a], a1 = runs->end[line * runs->n + a],
-                b0 = runs->begin[below * runs->n + b], b1 = runs->end[below * runs->n + b];
-        ptrdiff_t first = a0 > b0 + shift ? a0 : b0 + shift,
-                  last = a1 < b1 + shift ? a1 : b1 + shift;
+        int32_t a0 = runs->begin[line * runs->n + a];
+        int32_t a1 = runs->end[line * runs->n + a];
+        int32_t b0 = runs->begin[below * runs->n + b];
+        int32_t b1 = runs->end[below * runs->n + b];
+        ptrdiff_t first = a0 > b0 + shift ? a0 : b0 + shift;
+        ptrdiff_t last = a1 < b1 + shift ? a1 : b1 + shift;
         for (ptrdiff_t c = first; c < last; c++) {
             if (!(mg->face[c] >> d & 1))
                 continue;
@@ -5607,7 +5736,8 @@ static void fsi__mg_fill(int32_t *label, ptrdiff_t begin, ptrdiff_t end, int32_t
 static void fsi__mg_label_row(const fsi__mg_runs *runs, ptrdiff_t line, int32_t *label) {
     ptrdiff_t done = line * runs->n;
     for (ptrdiff_t q = 0; fsi__mg_run_at(runs, line, q); q++) {
-        int32_t c = runs->begin[line * runs->n + q], value = runs->size[c];
+        int32_t c = runs->begin[line * runs->n + q];
+        int32_t value = runs->size[c];
         fsi__mg_fill(label, done, c, -1);
         done = runs->end[line * runs->n + q];
         fsi__mg_fill(label, c, done, value);
@@ -5620,7 +5750,8 @@ static void fsi__mg_label_row(const fsi__mg_runs *runs, ptrdiff_t line, int32_t 
    must not depend on threads. Sizes live in label until the numbers replace them. */
 static void fsi__mg_regions(fsi_mg *mg) {
     ptrdiff_t lines = (ptrdiff_t)mg->n[1] * mg->n[2];
-    int32_t *label = mg->label, large = 0;
+    int32_t *label = mg->label;
+    int32_t large = 0;
     fsi__mg_runs runs;
     runs.begin = (int32_t *)(void *)mg->r;
     runs.end = (int32_t *)(void *)mg->d;
@@ -5649,7 +5780,8 @@ static void fsi__mg_regions(fsi_mg *mg) {
     /* the first run of a region comes first: its number is there when the others ask */
     for (ptrdiff_t line = 0; line < lines; line++)
         for (ptrdiff_t q = 0; fsi__mg_run_at(&runs, line, q); q++) {
-            int32_t c = runs.begin[line * runs.n + q], root = fsi__root(runs.parent, c);
+            int32_t c = runs.begin[line * runs.n + q];
+            int32_t root = fsi__root(runs.parent, c);
             if (root == c && label[c] >= 0)
                 label[c] = label[c] > 1 ? large++ : single++;
             label[c] = label[root];
@@ -5702,8 +5834,8 @@ static void fsi__mg_finest_weights(fsi_mg *mg, int axis, int j, int k) {
     fsi_mg_level *level = mg->level;
     ptrdiff_t stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
     ptrdiff_t c = fsi__mg_number(mg, 0, j, k);
-    int inside = j >= 0 && k >= 0,
-        last = axis == 1 ? j + 1 == level->n[1] : axis == 2 && k + 1 == level->n[2];
+    int inside = j >= 0 && k >= 0;
+    int last = axis == 1 ? j + 1 == level->n[1] : axis == 2 && k + 1 == level->n[2];
     const fsi_real *w = fsi__mg_weights(mg, 2 * axis + 1, j, k);
     for (int i = axis ? 0 : -1; i < level->n[0]; i++) {
         int lower = inside && i >= 0 && mg->face[c + i] & FSI__FLUID
@@ -5718,7 +5850,8 @@ static void fsi__mg_finest_weights(fsi_mg *mg, int axis, int j, int k) {
 /* a single row: its faces along y are all Dirichlet */
 static void fsi__mg_finest_dir(fsi_mg *mg, int k) {
     fsi_mg_level *level = mg->level;
-    const fsi_real *a = fsi__mg_weights(mg, 2, 0, k), *b = fsi__mg_weights(mg, 3, 0, k);
+    const fsi_real *a = fsi__mg_weights(mg, 2, 0, k);
+    const fsi_real *b = fsi__mg_weights(mg, 3, 0, k);
     for (int i = 0; i < level->n[0]; i++) {
         int f = mg->face[i + (ptrdiff_t)level->n[0] * k];
         level->dir[fsi__mg_id(level, i, 0, k)] = (f >> 2 & 1 ? (a ? (float)a[i] : 1.0f) : 0.0f)
@@ -5771,7 +5904,8 @@ static void fsi__mg_solid(const fsi_mg_level *level, int J, int K, int h0, int n
     int whole = 1;
     memset(solid, 1, (size_t)n);
     for (int q = 0; q < 4; q++) {
-        int j = 2 * J + (q & 1), k = 2 * K + (q >> 1);
+        int j = 2 * J + (q & 1);
+        int k = 2 * K + (q >> 1);
         if ((level->n[1] == 1 && q & 1) || (level->n[2] == 1 && q >> 1))
             continue;
         if (j >= level->n[1] || k >= level->n[2]) {
@@ -5787,9 +5921,13 @@ static void fsi__mg_solid(const fsi_mg_level *level, int J, int K, int h0, int n
 
 /* Largest connected part of the children in mask. */
 static int fsi__mg_main_part(const fsi_mg *mg, int q, fsi__ijk block, int mask) {
-    int best = 0, size = 0;
+    int best = 0;
+    int size = 0;
     while (mask) {
-        int part = mask & -mask, grown = 1, c, count = 0;
+        int part = mask & -mask;
+        int grown = 1;
+        int c;
+        int count = 0;
         while (grown)
             for (grown = 0, c = 0; c < 8; c++)
                 for (int axis = 0; axis < 3 && part >> c & 1; axis++) {
@@ -5832,7 +5970,8 @@ static int fsi__mg_cut(fsi_mg *mg, int q, fsi__ijk block) {
 
 /* Parents of the fine cells under coarse plane K, and provisional kinds of that plane. */
 static void fsi__mg_parents(fsi_mg *mg, int q, int K) {
-    fsi_mg_level *l = mg->level + q, *c = l + 1;
+    fsi_mg_level *l = mg->level + q;
+    fsi_mg_level *c = l + 1;
     uint8_t solid[FSI__MG_BLOCK];
     /* Dirichlet faces beside the one coarse row */
     int beside = q == 0 && c->n[1] == 1 && (mg->open[2] || mg->open[3]);
@@ -5861,7 +6000,8 @@ static float fsi__mg_face(const fsi_mg *mg, int q, int d, fsi__ijk c, int *behin
 /* Orphans are adopted by the block behind their strongest open face. */
 static void fsi__mg_adopt(const fsi_mg *mg, int q, fsi__ijk cell, uint8_t *kind) {
     float best = 0;
-    int to = 7, behind;
+    int to = 7;
+    int behind;
     for (int d = 0; d < 6; d++) {
         float w = fsi__mg_face(mg, q, d, cell, &behind);
         if (behind && behind < FSI__ORPHAN && w > best) {
@@ -5925,7 +6065,8 @@ static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, fsi__ijk block) {
 static float fsi__mg_slot(const fsi_mg *mg, int q, int axis, fsi__ijk block) {
     const fsi_mg_level *level = mg->level + q;
     fsi__ijk next = fsi__mg_behind(block, 2 * axis + 1);
-    int a = fsi__mg_kind(level + 1, block), b = fsi__mg_kind(level + 1, next);
+    int a = fsi__mg_kind(level + 1, block);
+    int b = fsi__mg_kind(level + 1, next);
     float sum = 0;
     if (a == FSI__MG_SOLID && b == FSI__MG_SOLID)
         return 1;
@@ -6001,11 +6142,15 @@ fsi__mg_all_solid(int n, const uint8_t *FSI__RESTRICT own, const uint8_t *FSI__R
 static void fsi__mg_regular(const fsi_mg *mg, int q, int color, int j, int k, int h0, int n,
                             uint8_t *regular) {
     const fsi_mg_level *level = mg->level + q;
-    const uint8_t *kind = level->kind + h0, *o = kind + (color ? 0 : level->size),
-                  *own = kind + fsi__mg_of(level, color, j, k), *side[4];
+    const uint8_t *kind = level->kind + h0;
+    const uint8_t *o = kind + (color ? 0 : level->size);
+    const uint8_t *own = kind + fsi__mg_of(level, color, j, k);
+    const uint8_t *side[4];
     for (int d = 0; d < 4; d++) {
-        int axis = 1 + (d >> 1), s = d & 1 ? 1 : -1, at = (d < 2 ? j : k) + s,
-            outside = at < 0 || at == level->n[axis];
+        int axis = 1 + (d >> 1);
+        int s = d & 1 ? 1 : -1;
+        int at = (d < 2 ? j : k) + s;
+        int outside = at < 0 || at == level->n[axis];
         side[d] = (outside && !mg->open[2 + d]) || (d < 2 && level->n[1] == 1)
                       ? own
                       : o + fsi__mg_at(level, d < 2 ? at : j, d < 2 ? k : at);
@@ -6062,7 +6207,9 @@ static void fsi__mg_coarse_weights(fsi_mg *mg, int q, int k) {
 
 /* Adds weight to the coarse face between cells a and b; nothing if they are not neighbours. */
 static void fsi__mg_link(const fsi_mg_level *level, fsi__ijk a, fsi__ijk b, float w) {
-    int x = b.i - a.i, y = b.j - a.j, z = b.k - a.k;
+    int x = b.i - a.i;
+    int y = b.j - a.j;
+    int z = b.k - a.k;
     if (abs(x) + abs(y) + abs(z) != 1)
         return;
     if (x + y + z < 0)
@@ -6073,7 +6220,8 @@ static void fsi__mg_link(const fsi_mg_level *level, fsi__ijk a, fsi__ijk b, floa
 /* Faces of one orphan, added to the coarse faces between the blocks they joined; what fits on no
  * coarse face is left out. */
 static void fsi__mg_coarse_orphan(const fsi_mg *mg, int q, fsi__ijk cell, uint8_t *kind) {
-    const fsi_mg_level *level = mg->level + q, *up = level + 1;
+    const fsi_mg_level *level = mg->level + q;
+    const fsi_mg_level *up = level + 1;
     fsi__ijk own, to;
     ptrdiff_t at = fsi__mg_parent(up, cell, *kind, &own);
     int behind;
@@ -6100,7 +6248,8 @@ static void fsi__mg_coarse_orphan(const fsi_mg *mg, int q, fsi__ijk cell, uint8_
 /* Whether all weights around the unknown c are 1 or lead nowhere, and how many are 1; -1 if not, or
  * where one leads to a Dirichlet value. */
 static int fsi__mg_diagonal(const fsi_mg *mg, int q, fsi__ijk cell) {
-    int count = 0, behind;
+    int count = 0;
+    int behind;
     if (mg->level[q].dir[fsi__mg_id(mg->level + q, cell.i, cell.j, cell.k)] > 0)
         return -1;
     for (int d = 0; d < 6; d++) {
@@ -6118,8 +6267,9 @@ static int fsi__mg_diagonal(const fsi_mg *mg, int q, fsi__ijk cell) {
 static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
     const fsi_mg_level *level = mg->level + q;
     uint8_t regular[FSI__MG_BLOCK];
-    int plain = 1, band = 0,
-        ordinary = 2 + (level->n[1] > 1 ? (j > 0) + (j + 1 < level->n[1]) : 0) + (k > 0)
+    int plain = 1;
+    int band = 0;
+    int ordinary = 2 + (level->n[1] > 1 ? (j > 0) + (j + 1 < level->n[1]) : 0) + (k > 0)
                    + (k + 1 < level->n[2]);
     for (int color = 0; color < 2; color++)
         for (int h0 = 0; h0 < level->half; h0 += FSI__MG_BLOCK) {
@@ -6147,8 +6297,10 @@ FSI__HOT static void fsi__mg_kinds(int n, const float *FSI__RESTRICT f,
 }
 
 static void fsi__mg_coarsen(fsi_mg *mg, int q) {
-    fsi_mg_level *l = mg->level + q, *c = l + 1;
-    int j, big = fsi__mg_big(l);
+    fsi_mg_level *l = mg->level + q;
+    fsi_mg_level *c = l + 1;
+    int j;
+    int big = fsi__mg_big(l);
     (void)big;
     FSI__OMP(parallel for schedule(static) if (big))
     for (int k = 0; k < c->n[2]; k++)
@@ -6165,7 +6317,8 @@ static void fsi__mg_coarsen(fsi_mg *mg, int q) {
     FSI__OMP(parallel for schedule(static) private(j) if (big))
     for (int k = 0; k < c->n[2]; k++)
         for (j = 0; j < c->n[1]; j++) {
-            ptrdiff_t red = fsi__mg_of(c, 0, j, k), black = fsi__mg_of(c, 1, j, k);
+            ptrdiff_t red = fsi__mg_of(c, 0, j, k);
+            ptrdiff_t black = fsi__mg_of(c, 1, j, k);
             fsi__mg_kinds(c->half, c->f + red, c->kind + red);
             fsi__mg_kinds(c->half, c->f + black, c->kind + black);
         }
@@ -6351,11 +6504,11 @@ FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *level, const fsi__mg
                                         const fsi__mg_local *local, int j, int k) {
     for (int c = 0; c < 2; c++) {
         fsi__mg_row row = fsi__mg_row_get(level, c, j, k, patch->mlo[0] / 2, local->n[0] / 2, 0);
-        const uint8_t *x0 = level->kind + (row.o - level->x),
-                      *y0 = level->kind + (row.y0 - level->x),
-                      *y1 = level->kind + (row.y1 - level->x),
-                      *z0 = level->kind + (row.z0 - level->x),
-                      *z1 = level->kind + (row.z1 - level->x);
+        const uint8_t *x0 = level->kind + (row.o - level->x);
+        const uint8_t *y0 = level->kind + (row.y0 - level->x);
+        const uint8_t *y1 = level->kind + (row.y1 - level->x);
+        const uint8_t *z0 = level->kind + (row.z0 - level->x);
+        const uint8_t *z1 = level->kind + (row.z1 - level->x);
         ptrdiff_t at = fsi__local_at(local, (j + k + c) & 1, j - patch->mlo[1], k - patch->mlo[2]);
         int edge[6];
         edge[2] = j == patch->mlo[1];
@@ -6363,8 +6516,10 @@ FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *level, const fsi__mg
         edge[4] = k == patch->mlo[2];
         edge[5] = k + 1 == patch->mhi[2];
         for (int h = 0; h < row.n; h++, at += 2) {
-            float w[6], diagonal = 0;
-            int behind[6], kind = row.kind[h];
+            float w[6];
+            float diagonal = 0;
+            int behind[6];
+            int kind = row.kind[h];
             if (!kind)
                 continue;
             behind[0] = x0[h];
@@ -6461,7 +6616,8 @@ FSI__HOT static void fsi__mg_local_row(const fsi__mg_local *local, ptrdiff_t fro
 FSI__HOT static void fsi__mg_local_defect(const fsi__mg_local *local, ptrdiff_t from, ptrdiff_t to,
                                           float *FSI__RESTRICT out) {
     FSI__LOCAL_NAMES;
-    const float *x = local->x, *diagonal = local->diagonal;
+    const float *x = local->x;
+    const float *diagonal = local->diagonal;
     for (c = from; c < to; c += 2, out += 2 * FSI__LANES) {
         float g = diagonal[c];
         FSI__LOCAL_SUM
@@ -6474,7 +6630,8 @@ FSI__HOT static void fsi__mg_local_defect(const fsi__mg_local *local, ptrdiff_t 
 static void fsi__mg_local_smooth(const fsi_mg *mg, int q, const fsi__mg_patch *patch,
                                  const fsi__mg_local *local) {
     const fsi_mg_level *level = mg->level + q;
-    int band = 2 * mg->band, stages = band + 2 * fsi__mg_sweeps(mg, q, 1);
+    int band = 2 * mg->band;
+    int stages = band + 2 * fsi__mg_sweeps(mg, q, 1);
     for (int t = 0; t < stages; t++)
         for (int k = 0; k < local->n[2]; k++)
             for (int j = 0; j < local->n[1]; j++) {
@@ -6492,7 +6649,8 @@ static void fsi__mg_local_smooth(const fsi_mg *mg, int q, const fsi__mg_patch *p
 /* Coarse columns from the defects of the red cells. */
 static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *patch,
                                   const fsi__mg_patch *up, const float *d, float *t) {
-    const fsi_mg_level *l = mg->level + q, *c = l + 1;
+    const fsi_mg_level *l = mg->level + q;
+    const fsi_mg_level *c = l + 1;
     fsi__ijk at;
     for (int k = patch->mlo[2]; k < patch->mhi[2]; k++)
         for (int j = patch->mlo[1]; j < patch->mhi[1]; j++)
@@ -6513,9 +6671,11 @@ static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *
  * the next level. */
 static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *rank, int q, int g, float *memory,
                                float *x, float *d) {
-    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g), *up = patch + rank->groups;
-    size_t cells = fsi__box_cells(patch->mlo, patch->mhi),
-           tc = fsi__box_cells(patch->lo, patch->hi), uc = fsi__box_cells(up->lo, up->hi);
+    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
+    const fsi__mg_patch *up = patch + rank->groups;
+    size_t cells = fsi__box_cells(patch->mlo, patch->mhi);
+    size_t tc = fsi__box_cells(patch->lo, patch->hi);
+    size_t uc = fsi__box_cells(up->lo, up->hi);
     fsi__mg_local local;
     fsi__mg_local_set(mg, q, patch, memory, &local);
     memset(rank->data + up->t, 0,
@@ -6557,7 +6717,10 @@ static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *rank, int q, int g
 FSI__HOT static void fsi__mg_rank_outer(const int *alo, const int *ahi, const float *a,
                                         const int *blo, const int *bhi, const float *b, int step,
                                         float *FSI__RESTRICT sum) {
-    float s0[FSI__LANES] = {0}, s1[FSI__LANES] = {0}, s2[FSI__LANES] = {0}, s3[FSI__LANES] = {0};
+    float s0[FSI__LANES] = {0};
+    float s1[FSI__LANES] = {0};
+    float s2[FSI__LANES] = {0};
+    float s3[FSI__LANES] = {0};
     int lo[3], hi[3];
     for (int i = 0; i < 3; i++) {
         lo[i] = fsi__imax(alo[i], blo[i]);
@@ -6566,8 +6729,8 @@ FSI__HOT static void fsi__mg_rank_outer(const int *alo, const int *ahi, const fl
     for (int k = lo[2]; k < hi[2]; k++)
         for (int j = lo[1]; j < hi[1]; j++) {
             int first = lo[0] + (step == 2 ? (j + k) & 1 : 0);
-            const float *p = a + FSI__LANES * fsi__box_at(alo, ahi, first, j, k),
-                        *q = b + FSI__LANES * fsi__box_at(blo, bhi, first, j, k);
+            const float *p = a + FSI__LANES * fsi__box_at(alo, ahi, first, j, k);
+            const float *q = b + FSI__LANES * fsi__box_at(blo, bhi, first, j, k);
             for (int i = first; i < hi[0];
                  i += step, p += FSI__LANES * step, q += FSI__LANES * step)
                 for (int v = 0; v < FSI__LANES; v++) {
@@ -6602,9 +6765,10 @@ FSI__INLINE float fsi__mg_rank_weight(const fsi_mg *mg, int q) {
 /* E_gh += what a level adds to Z^T B Z: t_g^T m_h + m_g^T (t_h - A m_h). The other order gives the
  * same, and differs a little only where the columns are cut. */
 static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *rank, int q, int g, int h) {
-    const fsi__mg_patch *p = fsi__mg_patch_of(rank, q, g), *o = p + (h - g);
-    size_t cp = FSI__LANES * fsi__box_cells(p->mlo, p->mhi),
-           co = FSI__LANES * fsi__box_cells(o->mlo, o->mhi);
+    const fsi__mg_patch *p = fsi__mg_patch_of(rank, q, g);
+    const fsi__mg_patch *o = p + (h - g);
+    size_t cp = FSI__LANES * fsi__box_cells(p->mlo, p->mhi);
+    size_t co = FSI__LANES * fsi__box_cells(o->mlo, o->mhi);
     size_t tp = FSI__LANES * fsi__box_cells(p->lo, p->hi);
     float weight = fsi__mg_rank_weight(mg, q);
     int n = rank->columns;
@@ -6613,16 +6777,16 @@ static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *rank, int q, int g,
     for (int a = 0; a < fsi__mg_packs(rank, g); a++)
         for (int b = 0; b < fsi__mg_packs(rank, h); b++) {
             float s[FSI__LANES * FSI__LANES] = {0};
-            const float *xp = rank->work + p->x + cp * (size_t)a,
-                        *xo = rank->work + o->x + co * (size_t)b,
-                        *dd = xo + co * (size_t)fsi__mg_packs(rank, h);
+            const float *xp = rank->work + p->x + cp * (size_t)a;
+            const float *xo = rank->work + o->x + co * (size_t)b;
+            const float *dd = xo + co * (size_t)fsi__mg_packs(rank, h);
             fsi__mg_rank_outer(p->lo, p->hi, rank->data + p->t + tp * (size_t)a, o->mlo, o->mhi, xo,
                                1, s);
             fsi__mg_rank_outer(p->mlo, p->mhi, xp, o->mlo, o->mhi, dd, 2, s);
             for (int u = 0; u < FSI__LANES; u++)
                 for (int v = 0; v < FSI__LANES; v++) {
-                    int i = rank->offset[g] + FSI__LANES * a + u,
-                        j = rank->offset[h] + FSI__LANES * b + v;
+                    int i = rank->offset[g] + FSI__LANES * a + u;
+                    int j = rank->offset[h] + FSI__LANES * b + v;
                     if (i < rank->offset[g + 1] && j < rank->offset[h + 1])
                         rank->E[(size_t)j * (size_t)n + (size_t)i] +=
                             (fsi_real)(weight * s[FSI__LANES * u + v]);
@@ -6634,8 +6798,8 @@ static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *rank, int q, int g,
 static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *rank, int g, float *x) {
     const fsi_mg_level *level = mg->level + rank->levels - 1;
     const fsi__mg_patch *patch = fsi__mg_patch_of(rank, rank->levels - 1, g);
-    size_t cells = fsi__box_cells(patch->mlo, patch->mhi),
-           tc = fsi__box_cells(patch->lo, patch->hi);
+    size_t cells = fsi__box_cells(patch->mlo, patch->mhi);
+    size_t tc = fsi__box_cells(patch->lo, patch->hi);
     memset(x, 0, 2 * FSI__LANES * cells * (size_t)fsi__mg_packs(rank, g) * sizeof *x);
     for (int c = 0; c < fsi__mg_columns(rank, g); c++) {
         const float *t =
@@ -6669,8 +6833,12 @@ static fsi_real fsi__mg_group_K(const fsi_mg_group *group, int i, int j) { /* j 
 /* Sizes, places and the columns on the finest level. */
 static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg_group *group,
                                      int groups) {
-    size_t data = 0, work = 0, biggest = 0, all = 0;
-    int most = rank->max_columns ? rank->max_columns : 1000, n = 0;
+    size_t data = 0;
+    size_t work = 0;
+    size_t biggest = 0;
+    size_t all = 0;
+    int most = rank->max_columns ? rank->max_columns : 1000;
+    int n = 0;
     rank->groups = groups;
     rank->levels = mg->levels;
     const fsi_allocator *allocator = &rank->allocator;
@@ -6693,7 +6861,8 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank, const 
                 memset(fsi__mg_patch_of(rank, q, g), 0, sizeof *rank->patch);
     /* x and d of all groups on one level share the work space */
     for (q = 0, rank->whole = 0; q < rank->levels; q++) {
-        size_t used = 0, covered = 0;
+        size_t used = 0;
+        size_t covered = 0;
         for (int g = 0; g < groups; g++) {
             fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
             patch->x = used;
@@ -6753,8 +6922,8 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank, const 
 }
 
 static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *group) {
-    size_t columns = (size_t)fsi__imax(group->columns, 0),
-           entries = (size_t)fsi__imax(group->entries, 0);
+    size_t columns = (size_t)fsi__imax(group->columns, 0);
+    size_t entries = (size_t)fsi__imax(group->entries, 0);
     if (group->columns < 0 || group->entries < 0 || group->columns > 30000)
         return 0;
     if (!columns || !entries)
@@ -6835,8 +7004,8 @@ static void fsi__mg_rank_dot_t(const fsi_mg_level *level, const fsi__mg_patch *p
         for (int j = patch->lo[1]; j < patch->hi[1]; j++, t += 2 * n * FSI__LANES) {
             float s[FSI__LANES] = {0};
             for (int c = 0; c < 2; c++) {
-                const float *from = x + fsi__mg_of(level, c, j, k) + patch->lo[0] / 2,
-                            *tt = t + FSI__LANES * ((j + k + c) & 1);
+                const float *from = x + fsi__mg_of(level, c, j, k) + patch->lo[0] / 2;
+                const float *tt = t + FSI__LANES * ((j + k + c) & 1);
                 for (int h = 0; h < n; h++)
                     for (int e = 0; e < FSI__LANES; e++)
                         s[e] += tt[2 * FSI__LANES * h + e] * from[h];
@@ -6969,8 +7138,8 @@ static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *rank) {
     for (q = 0; q < rank->levels; q++)
         for (int g = 0; g < rank->groups; g++) {
             const fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
-            size_t tc = FSI__LANES * fsi__box_cells(patch->lo, patch->hi),
-                   mc = FSI__LANES * (fsi__box_cells(patch->mlo, patch->mhi) / 2);
+            size_t tc = FSI__LANES * fsi__box_cells(patch->lo, patch->hi);
+            size_t mc = FSI__LANES * (fsi__box_cells(patch->mlo, patch->mhi) / 2);
             for (int pack = 0; pack < fsi__mg_packs(rank, g); pack++) {
                 float c[FSI__LANES] = {0};
                 for (int e = 0; e < FSI__LANES
@@ -7015,7 +7184,8 @@ FSI__HOT static void fsi__mg_face_terms(int n, int d, const uint8_t *FSI__RESTRI
                                         const fsi_real *FSI__RESTRICT xn,
                                         fsi_real *FSI__RESTRICT y) {
     for (int i = 0; i < n; i++) {
-        fsi_real v = xn[i], wi = w[i];
+        fsi_real v = xn[i];
+        fsi_real wi = w[i];
         v = across[i] & FSI__FLUID ? v : 0;
         v = wi * (x[i] - v);
         y[i] += face[i] >> d & 1 ? v : 0;
@@ -7044,16 +7214,22 @@ fsi__mg_apply_plain(int n, const uint8_t *FSI__RESTRICT count, const fsi_real *F
 /* Row (j, k) of y = A x. trusted: x is 0 in cells that are not fluid. */
 static void fsi__mg_apply_row(const fsi_mg *mg, const fsi_real *x, fsi_real *y, int j, int k,
                               int trusted) {
-    ptrdiff_t n = mg->n[0], at = fsi__mg_number(mg, 0, j, k), stride[2];
+    ptrdiff_t n = mg->n[0];
+    ptrdiff_t at = fsi__mg_number(mg, 0, j, k);
+    ptrdiff_t stride[2];
     const fsi_real *xn[4];
-    const uint8_t *face = mg->face + at, *none = (const uint8_t *)mg->zero, *across[4];
-    int flags = mg->level->row[fsi__mg_line(mg->level, j, k)], m = mg->n[0];
+    const uint8_t *face = mg->face + at;
+    const uint8_t *none = (const uint8_t *)mg->zero;
+    const uint8_t *across[4];
+    int flags = mg->level->row[fsi__mg_line(mg->level, j, k)];
+    int m = mg->n[0];
     stride[0] = n;
     stride[1] = n * mg->n[1];
     x += at;
     y += at;
     for (int d = 0; d < 4; d++) {
-        int p = (d < 2 ? j : k) + (d & 1 ? 1 : -1), inside = p >= 0 && p < mg->n[1 + (d >> 1)];
+        int p = (d < 2 ? j : k) + (d & 1 ? 1 : -1);
+        int inside = p >= 0 && p < mg->n[1 + (d >> 1)];
         ptrdiff_t s = d & 1 ? stride[d >> 1] : -stride[d >> 1];
         xn[d] = inside ? x + s : mg->zero;
         across[d] = inside ? face + s : none;
@@ -7106,7 +7282,8 @@ static void fsi__mg_room_clear(const fsi_mg *mg, int which) {
  * both in the room. */
 static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int absolute, double *sum,
                                 double *size) {
-    ptrdiff_t cells = (ptrdiff_t)mg->cells, c;
+    ptrdiff_t cells = (ptrdiff_t)mg->cells;
+    ptrdiff_t c;
     unsigned large = (unsigned)mg->large;
     int chunks = fsi__mg_chunks(mg);
     fsi__mg_room_clear(mg, sum != fsi__mg_room(mg, 0));
@@ -7115,7 +7292,8 @@ static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int absolut
     FSI__OMP(parallel for schedule(static) private(c) if (chunks > 1))
     for (int chunk = 0; chunk < chunks; chunk++) {
         ptrdiff_t end = cells * (chunk + 1) / chunks;
-        double *s = sum + 64 * chunk, *n = size ? size + 64 * chunk : NULL;
+        double *s = sum + 64 * chunk;
+        double *n = size ? size + 64 * chunk : NULL;
         for (c = cells * chunk / chunks; c < end; c++) {
             unsigned a = (unsigned)mg->label[c]; /* -1: beyond all */
             if (a >= large)
@@ -7227,7 +7405,8 @@ FSI__HOT static void fsi__mg_direction(int n, const float *FSI__RESTRICT even,
                                        fsi_real *FSI__RESTRICT d) {
     int pairs = n / 2;
     for (int h = 0; h < pairs; h++) {
-        fsi_real d0 = d[2 * h], d1 = d[2 * h + 1];
+        fsi_real d0 = d[2 * h];
+        fsi_real d1 = d[2 * h + 1];
         p[2 * h] += alpha * d0;
         p[2 * h + 1] += alpha * d1;
         d[2 * h] = s * (fsi_real)even[h] + beta * d0;
@@ -7254,7 +7433,8 @@ FSI__HOT static void fsi__mg_residual_row(int n, fsi_real alpha, const fsi_real 
                                           float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
     int pairs = n / 2;
     for (int h = 0; h < pairs; h++) {
-        fsi_real r0 = r[2 * h] - alpha * q[2 * h], r1 = r[2 * h + 1] - alpha * q[2 * h + 1];
+        fsi_real r0 = r[2 * h] - alpha * q[2 * h];
+        fsi_real r1 = r[2 * h + 1] - alpha * q[2 * h + 1];
         r[2 * h] = r0;
         r[2 * h + 1] = r1;
         even[h] = (float)(s * r0);
@@ -7318,7 +7498,8 @@ static double fsi__mg_all_rows(fsi__mg_cg *cg, fsi__mg_pass pass) {
 static double fsi__mg_pass_direction(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
     const fsi_mg_level *level = mg->level;
-    fsi_real alpha = (fsi_real)cg->alpha, beta = (fsi_real)cg->beta;
+    fsi_real alpha = (fsi_real)cg->alpha;
+    fsi_real beta = (fsi_real)cg->beta;
     if (cg->s->precondition.apply_fn)
         fsi__mg_direction_plain(mg->n[0], mg->q + at, alpha, beta, cg->p + at, mg->d + at);
     else
@@ -7342,8 +7523,8 @@ static void fsi__mg_step(void *user, int t, int k) {
 /* r -= alpha q, f = scale r; r . r */
 static double fsi__mg_pass_residual(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
-    float *even = mg->level->f + fsi__mg_even(mg->level, j, k),
-          *odd = mg->level->f + fsi__mg_odd(mg->level, j, k);
+    float *even = mg->level->f + fsi__mg_even(mg->level, j, k);
+    float *odd = mg->level->f + fsi__mg_odd(mg->level, j, k);
     if (cg->alpha > 0)
         fsi__mg_residual_row(mg->n[0], (fsi_real)cg->alpha, mg->q + at, mg->r + at,
                              (fsi_real)cg->scale, even, odd);
@@ -7356,7 +7537,8 @@ static double fsi__mg_pass_residual(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) 
 /* The power of two that brings cells with this sum of squares near 1, for the float cycle. */
 static double fsi__mg_scale(const fsi_mg *mg, double square) {
     double rms = sqrt(square / (double)(mg->fluid ? mg->fluid : 1));
-    int e = 0, most = sizeof(fsi_real) == 8 ? 1000 : 120;
+    int e = 0;
+    int most = sizeof(fsi_real) == 8 ? 1000 : 120;
     if (rms > 0 && rms <= 1e300)
         (void)frexp(rms, &e);
     return ldexp(1.0, -fsi__iclamp(e, -most, most));
@@ -7511,7 +7693,8 @@ static void fsi__mg_true_residual(fsi__mg_cg *cg) {
    the solve. Overwrites r, d, q. */
 static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *desc) {
     ptrdiff_t n = (ptrdiff_t)mg->cells;
-    double *sum = fsi__mg_room(mg, 0), *noise = fsi__mg_room(mg, 1);
+    double *sum = fsi__mg_room(mg, 0);
+    double *noise = fsi__mg_room(mg, 1);
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
     for (ptrdiff_t c = 0; c < n; c++) {
         uint64_t seed = (uint64_t)((int64_t)mg->label[c] + 1);
@@ -7565,8 +7748,8 @@ static int fsi__mg_load_guess(fsi_mg *mg, fsi_real *p, int guess) {
 
 /* The right-hand side in its unit, and the limit; 0 if b is not finite. */
 static int fsi__mg_load(fsi__mg_cg *cg) {
-    double tolerance = cg->s->tolerance > 0 ? cg->s->tolerance : 1e-6,
-           safe = sizeof(fsi_real) == 8 ? 1e60 : 1e16;
+    double tolerance = cg->s->tolerance > 0 ? cg->s->tolerance : 1e-6;
+    double safe = sizeof(fsi_real) == 8 ? 1e60 : 1e16;
     cg->unit = 1;
     cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
     if (!(cg->rr >= 1 / safe && cg->rr <= safe)) {
@@ -7603,7 +7786,8 @@ static double fsi__mg_floor(const fsi__mg_cg *cg) {
         for (int pass = 0; pass < 2; pass++) {
             for (int k = 0; k < mg->n[2]; k++)
                 for (int j = 0; j < mg->n[1]; j++) {
-                    ptrdiff_t at = fsi__mg_number(mg, 0, j, k), first = (j + k + color) & 1;
+                    ptrdiff_t at = fsi__mg_number(mg, 0, j, k);
+                    ptrdiff_t first = (j + k + color) & 1;
                     for (ptrdiff_t i = 0; i < n && !pass; i++)
                         mg->d[at + i] = (i & 1) == first ? cg->p[at + i] : 0;
                     for (ptrdiff_t i = first; i < n && pass; i += 2)
@@ -7754,8 +7938,10 @@ FSI__INLINE fsi_vec3 fsi__surface_vertex(const fsi_surface *surface, int e, int 
 }
 
 FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_real weight[2]) {
-    fsi_vec3 ab = fsi_vec_sub(b, a), ap = fsi_vec_sub(p, a);
-    fsi_real l2 = fsi_vec_dot(ab, ab), t = l2 > 0 ? fsi__clamp(fsi_vec_dot(ap, ab) / l2, 0, 1) : 0;
+    fsi_vec3 ab = fsi_vec_sub(b, a);
+    fsi_vec3 ap = fsi_vec_sub(p, a);
+    fsi_real l2 = fsi_vec_dot(ab, ab);
+    fsi_real t = l2 > 0 ? fsi__clamp(fsi_vec_dot(ap, ab) / l2, 0, 1) : 0;
     weight[0] = 1 - t;
     weight[1] = t;
     fsi_vec3 d = fsi_vec_sub(ap, fsi_vec_scale(ab, t));
@@ -7765,7 +7951,8 @@ FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_
 /* Nearest of the three edges; for points that do not project into the triangle, and for triangles
  * without area. */
 static fsi_real fsi__closest_edge(fsi_vec3 p, const fsi_vec3 *x, fsi_real *weight) {
-    fsi_real best = FSI_REAL_MAX, w[2];
+    fsi_real best = FSI_REAL_MAX;
+    fsi_real w[2];
     for (int i = 0; i < 3; i++) {
         int j = (i + 1) % 3;
         fsi_real d = fsi_closest_on_segment(p, x[i], x[j], w);
@@ -7781,9 +7968,13 @@ static fsi_real fsi__closest_edge(fsi_vec3 p, const fsi_vec3 *x, fsi_real *weigh
 
 FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_vec3 c,
                                          fsi_real weight[3]) {
-    fsi_vec3 x[3], ab = fsi_vec_sub(b, a), ac = fsi_vec_sub(c, a), ap = fsi_vec_sub(p, a),
-                   n = fsi_vec_cross(ab, ac);
-    fsi_real n2 = fsi_vec_dot(n, n), scale = fsi_vec_dot(ab, ab) * fsi_vec_dot(ac, ac);
+    fsi_vec3 x[3];
+    fsi_vec3 ab = fsi_vec_sub(b, a);
+    fsi_vec3 ac = fsi_vec_sub(c, a);
+    fsi_vec3 ap = fsi_vec_sub(p, a);
+    fsi_vec3 n = fsi_vec_cross(ab, ac);
+    fsi_real n2 = fsi_vec_dot(n, n);
+    fsi_real scale = fsi_vec_dot(ab, ab) * fsi_vec_dot(ac, ac);
     if (n2 > 16 * FSI_REAL_EPS * FSI_REAL_EPS * scale && n2 > 0) {
         weight[1] = fsi_vec_dot(fsi_vec_cross(ap, ac), n) / n2;
         weight[2] = fsi_vec_dot(fsi_vec_cross(ab, ap), n) / n2;
@@ -7803,8 +7994,9 @@ FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi
 }
 
 FSI_API void fsi_surface_closest(const fsi_surface *surface, int e, fsi_vec3 p, fsi_hit *hit) {
-    fsi_vec3 a = fsi__surface_vertex(surface, e, 0), b = fsi__surface_vertex(surface, e, 1),
-             c = fsi_vec(0, 0, 0);
+    fsi_vec3 a = fsi__surface_vertex(surface, e, 0);
+    fsi_vec3 b = fsi__surface_vertex(surface, e, 1);
+    fsi_vec3 c = fsi_vec(0, 0, 0);
     fsi_real d2;
     if (surface->dim == 2) {
         a.z = b.z = p.z = 0;
@@ -7822,8 +8014,8 @@ FSI_API void fsi_surface_closest(const fsi_surface *surface, int e, fsi_vec3 p, 
 }
 
 FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *surface, int e) {
-    fsi_vec3 a = fsi__surface_vertex(surface, e, 0),
-             ab = fsi_vec_sub(fsi__surface_vertex(surface, e, 1), a);
+    fsi_vec3 a = fsi__surface_vertex(surface, e, 0);
+    fsi_vec3 ab = fsi_vec_sub(fsi__surface_vertex(surface, e, 1), a);
     if (surface->dim == 2)
         return fsi_vec(ab.y, -ab.x, 0);
     return fsi_vec_scale(fsi_vec_cross(ab, fsi_vec_sub(fsi__surface_vertex(surface, e, 2), a)),
@@ -7904,7 +8096,8 @@ static void fsi__ray_init(fsi__ray *ray, int dim, fsi_vec3 p, fsi_vec3 q) {
  * b. */
 static double fsi__edge(const double *a, const double *b, int *sign) {
     int swap = a[0] > b[0] || (a[0] == b[0] && a[1] > b[1]);
-    const double *lo = swap ? b : a, *hi = swap ? a : b;
+    const double *lo = swap ? b : a;
+    const double *hi = swap ? a : b;
     double e = lo[0] * hi[1] - lo[1] * hi[0];
     int s = e > 0 ? 1 : e < 0 ? -1 : lo[1] > hi[1] ? 1 : lo[1] < hi[1] ? -1 : hi[0] > lo[0] ? 1 : 0;
     *sign = swap ? -s : s;
@@ -7968,7 +8161,8 @@ static int fsi__clip_plane(fsi_real (*w)[3], int n, const fsi_real *x, fsi_real 
     fsi_real out[12][3];
     int m = 0;
     for (int i = 0; i < n; i++) {
-        const fsi_real *a = w[i], *b = w[(i + 1) % n];
+        const fsi_real *a = w[i];
+        const fsi_real *b = w[(i + 1) % n];
         fsi_real f = sign * (a[0] * x[0] + a[1] * x[1] + a[2] * x[2] - at);
         fsi_real g = sign * (b[0] * x[0] + b[1] * x[1] + b[2] * x[2] - at);
         if (f >= 0) {
@@ -7992,7 +8186,9 @@ static fsi_real fsi__clip_moments(fsi_real (*w)[3], int n, int dim, fsi_real *ce
     centroid[0] = centroid[1] = centroid[2] = 0;
     /* fan (0, i, i+1), or the one interval (0, 1) */
     for (int i = 1; i + dim - 2 < n; i++) {
-        const fsi_real *a = w[0], *b = w[i], *c = dim == 2 ? w[0] : w[i + 1];
+        const fsi_real *a = w[0];
+        const fsi_real *b = w[i];
+        const fsi_real *c = dim == 2 ? w[0] : w[i + 1];
         fsi_real part =
             dim == 2 ? fsi__abs(b[1] - a[1])
                      : fsi__abs((b[1] - a[1]) * (c[2] - a[2]) - (b[2] - a[2]) * (c[1] - a[1]));
@@ -8009,7 +8205,8 @@ static fsi_real fsi__clip_moments(fsi_real (*w)[3], int n, int dim, fsi_real *ce
 
 FSI_API int fsi_surface_clip(const fsi_surface *surface, int e, fsi_vec3 lo, fsi_vec3 hi,
                              fsi_clip *out) {
-    fsi_real w[12][3] = {{0}}, x[3];
+    fsi_real w[12][3] = {{0}};
+    fsi_real x[3];
     fsi_vec3 n = fsi_surface_normal(surface, e);
     int count = surface->dim;
     for (int i = 0; i < count; i++)
@@ -8097,11 +8294,14 @@ static fsi_real fsi__bvh_key(const fsi_surface *surface, int e,
 static void fsi__bvh_select(fsi_bvh *bvh, int begin, int end, int middle, int axis) {
     const fsi_surface *surface = &bvh->surface;
     int32_t *o = bvh->order;
-    int lo = begin, hi = end - 1;
+    int lo = begin;
+    int hi = end - 1;
     while (lo < hi) {
         int32_t pivot = o[lo + (hi - lo) / 2];
-        fsi_real key = fsi__bvh_key(surface, pivot, axis), k;
-        int i = lo, j = hi;
+        fsi_real key = fsi__bvh_key(surface, pivot, axis);
+        fsi_real k;
+        int i = lo;
+        int j = hi;
         while (i <= j) {
             for (;; i++) {
                 k = fsi__bvh_key(surface, o[i], axis);
@@ -8140,7 +8340,8 @@ static void fsi__bvh_pad(fsi_real *lo, fsi_real *hi) {
 }
 
 static void fsi__bvh_fit(fsi_bvh *bvh, fsi_bvh_node *n) {
-    const fsi_bvh_node *l = n + 1, *r = bvh->node + n->right;
+    const fsi_bvh_node *l = n + 1;
+    const fsi_bvh_node *r = bvh->node + n->right;
     for (int k = 0; k < 3 && n->right; k++) {
         n->lo[k] = fsi__min(l->lo[k], r->lo[k]);
         n->hi[k] = fsi__max(l->hi[k], r->hi[k]);
@@ -8155,7 +8356,9 @@ static void fsi__bvh_fit(fsi_bvh *bvh, fsi_bvh_node *n) {
 
 /* returns the node's number; depth is log2 n */
 static int fsi__bvh_split(fsi_bvh *bvh, int begin, int end) {
-    int self = bvh->nodes++, axis = 0, middle = begin + (end - begin) / 2;
+    int self = bvh->nodes++;
+    int axis = 0;
+    int middle = begin + (end - begin) / 2;
     fsi_bvh_node *node = bvh->node + self;
     fsi_real lo[3], hi[3], x[3];
     node->begin = begin;
@@ -8262,7 +8465,8 @@ static fsi_real fsi__box_distance2(const fsi_bvh_node *node, const fsi_real *p, 
 }
 
 static int fsi__walk_test(const fsi__walk *walk, const fsi_bvh_node *node, fsi_real off) {
-    fsi_real t0 = 0, t1 = walk->reach;
+    fsi_real t0 = 0;
+    fsi_real t1 = walk->reach;
     if (walk->kind == FSI__WALK_BALL)
         return fsi__box_distance2(node, walk->lo, walk->dim, off) <= walk->reach;
     for (int k = 0; k < walk->dim; k++)
@@ -8442,8 +8646,10 @@ FSI_API int fsi_bvh_all_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit
 FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi,
                             int (*visit_fn)(int element, void *user), void *user) {
     fsi__walk walk;
-    fsi_real off = fsi__bvh_off(bvh), room[3][3];
-    int k, dim = bvh->surface.dim;
+    fsi_real off = fsi__bvh_off(bvh);
+    fsi_real room[3][3];
+    int k;
+    int dim = bvh->surface.dim;
     fsi__walk_start(&walk, bvh, FSI__WALK_BOX, lo, hi, 0);
     const fsi_bvh_node *node;
     while ((node = fsi__walk_next(&walk, off)) != NULL)
@@ -8453,7 +8659,8 @@ FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi,
                 x[c] = fsi__surface_corner(&bvh->surface, walk.tree->order[i], c, room[c]);
             /* bounds of the element, axis by axis: most are out along the first */
             for (k = 0; k < dim; k++) {
-                fsi_real least = x[0][k], most = least;
+                fsi_real least = x[0][k];
+                fsi_real most = least;
                 for (int c = 1; c < dim; c++) {
                     fsi_real y = x[c][k];
                     least = fsi__min(least, y);
@@ -8472,8 +8679,10 @@ FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi,
 }
 
 FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p) {
-    fsi_real x[3], size = 0;
-    int winding[3], dim = bvh->surface.dim;
+    fsi_real x[3];
+    fsi_real size = 0;
+    int winding[3];
+    int dim = bvh->surface.dim;
     if (!bvh->nodes || !bvh->surface.closed || !fsi__finite_vec(p))
         return 0;
     fsi_vec_store(x, p);
@@ -8520,8 +8729,9 @@ typedef struct fsi__iso {
 /* Value minus level; outside the lattice the lid: the mirrored sample, always outside, so that a
  * crossing lies half way. */
 static fsi_real fsi__iso_value(const fsi_iso_desc *desc, int i, int j, int k) {
-    int a = fsi__iclamp(i, 0, desc->nx - 1), b = fsi__iclamp(j, 0, desc->ny - 1),
-        c = fsi__iclamp(k, 0, desc->nz - 1);
+    int a = fsi__iclamp(i, 0, desc->nx - 1);
+    int b = fsi__iclamp(j, 0, desc->ny - 1);
+    int c = fsi__iclamp(k, 0, desc->nz - 1);
     fsi_real v =
         desc->value[(size_t)a + (size_t)desc->nx * ((size_t)b + (size_t)desc->ny * (size_t)c)]
         - desc->level;
@@ -8530,9 +8740,13 @@ static fsi_real fsi__iso_value(const fsi_iso_desc *desc, int i, int j, int k) {
 
 static fsi_vec3 fsi__iso_gradient(const fsi__iso *iso, int i, int j, int k) {
     const fsi_iso_desc *desc = iso->d;
-    int lid = desc->closed, x0 = i > 0 || lid, x1 = i < desc->nx - 1 || lid, y0 = j > 0 || lid,
-        y1 = j < desc->ny - 1 || lid;
-    int z0 = desc->nz > 1 && (k > 0 || lid), z1 = desc->nz > 1 && (k < desc->nz - 1 || lid);
+    int lid = desc->closed;
+    int x0 = i > 0 || lid;
+    int x1 = i < desc->nx - 1 || lid;
+    int y0 = j > 0 || lid;
+    int y1 = j < desc->ny - 1 || lid;
+    int z0 = desc->nz > 1 && (k > 0 || lid);
+    int z1 = desc->nz > 1 && (k < desc->nz - 1 || lid);
     return fsi_vec((fsi__iso_value(desc, i + x1, j, k) - fsi__iso_value(desc, i - x0, j, k))
                        / (fsi_real)fsi__imax(x0 + x1, 1),
                    (fsi__iso_value(desc, i, j + y1, k) - fsi__iso_value(desc, i, j - y0, k))
@@ -8583,7 +8797,8 @@ static void fsi__iso_element(fsi__iso *iso, int a, int b, int c) {
 
 /* The vertex on an edge of cell (i, j, k), made on first use. */
 static int fsi__iso_edge(fsi__iso *iso, int i, int j, int k, int edge) {
-    int axis = edge >> 3, a[3], b[3];
+    int axis = edge >> 3;
+    int a[3], b[3];
     a[0] = i + (edge & 1);
     a[1] = j + (edge >> 1 & 1);
     a[2] = k + (edge >> 2 & 1);
@@ -8613,15 +8828,20 @@ static int fsi__iso_edge(fsi__iso *iso, int i, int j, int k, int edge) {
 
 /* Successors of the crossed edges on the face `side` of `axis`; v: the values at the 8 corners. */
 static void fsi__iso_face(const fsi_real v[8], int axis, int side, signed char next[24]) {
-    int p = 1 << (axis + 1) % 3, q = 1 << (axis + 2) % 3, base = side << axis, corner[4], edge[4],
-        kind[4], count = 0;
+    int p = 1 << (axis + 1) % 3;
+    int q = 1 << (axis + 2) % 3;
+    int base = side << axis;
+    int corner[4], edge[4], kind[4];
+    int count = 0;
     /* counter-clockwise seen from outside the cell */
     corner[0] = base;
     corner[2] = base | p | q;
     corner[side ? 1 : 3] = base | p;
     corner[side ? 3 : 1] = base | q;
     for (int m = 0; m < 4; m++) {
-        int a = corner[m], b = corner[(m + 1) & 3], bit = a ^ b;
+        int a = corner[m];
+        int b = corner[(m + 1) & 3];
+        int bit = a ^ b;
         /* bits 1, 2, 4 -> axes 0, 1, 2 */
         edge[m] = (bit >> 1) * 8 + (a & b);
         /* 1: enters the inside, -1: leaves it, 0: not crossed */
@@ -8642,7 +8862,8 @@ static void fsi__iso_face(const fsi_real v[8], int axis, int side, signed char n
 /* One loop of vertices to triangles. */
 static void fsi__iso_loop(fsi__iso *iso, const int *v, int n) {
     const fsi_iso_mesh *mesh = iso->mesh;
-    fsi_vec3 x = fsi_vec(0, 0, 0), normal = x;
+    fsi_vec3 x = fsi_vec(0, 0, 0);
+    fsi_vec3 normal = x;
     for (int m = 1; m + 1 < n && n < 6; m++)
         fsi__iso_element(iso, v[0], v[m], v[m + 1]);
     if (n < 6)
@@ -8660,7 +8881,9 @@ static void fsi__iso_loop(fsi__iso *iso, const int *v, int n) {
 static void fsi__iso_cell(fsi__iso *iso, int i, int j, int k) {
     fsi_real v[8];
     signed char next[24];
-    int inside = 0, two = iso->mesh->dim == 2, corners = two ? 4 : 8;
+    int inside = 0;
+    int two = iso->mesh->dim == 2;
+    int corners = two ? 4 : 8;
     for (int c = 0; c < corners; c++) {
         v[c] = fsi__iso_value(iso->d, i + (c & 1), j + (c >> 1 & 1), k + (c >> 2));
         inside += v[c] < 0;
@@ -8672,7 +8895,9 @@ static void fsi__iso_cell(fsi__iso *iso, int i, int j, int k) {
     for (int c = two ? 4 : 0; c < (two ? 5 : 6); c++)
         fsi__iso_face(v, c >> 1, c & 1, next);
     for (int e = 0; e < 24; e++) {
-        int loop[12], n = 0, at = e;
+        int loop[12];
+        int n = 0;
+        int at = e;
         while (next[at] >= 0) {
             int to = next[at];
             loop[n++] = fsi__iso_edge(iso, i, j, k, at);
