@@ -681,16 +681,16 @@ FSI_API fsi_result fsi_mesh_box(fsi_mesh *mesh, fsi_vec3 lo, fsi_vec3 hi, int nx
    square, user) == 0 leaves a hole; NULL = no holes; unused vertices are dropped. */
 FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *mesh, fsi_vec3 origin, fsi_vec3 along_x,
                                   fsi_vec3 along_y, int nx, int ny, int alternate,
-                                  int (*keep_fn)(fsi_vec3 center, void *user), void *user,
+                                  int (*keep_fn)(fsi_vec3 centre, void *user), void *user,
                                   const fsi_allocator *allocator);
-/* A chain of n segments from p to q (2D strip of cloth). */
-FSI_API fsi_result fsi_mesh_strip(fsi_mesh *mesh, fsi_vec3 p, fsi_vec3 q, int n,
+/* A chain of n segments (2D strip of cloth). */
+FSI_API fsi_result fsi_mesh_strip(fsi_mesh *mesh, fsi_vec3 from, fsi_vec3 to, int n,
                                   const fsi_allocator *allocator);
-/* A closed loop of n >= 3 segments around center (2D balloon or disk), counter-clockwise. */
-FSI_API fsi_result fsi_mesh_circle(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n,
+/* A closed loop of n >= 3 segments around centre (2D balloon or disk), counter-clockwise. */
+FSI_API fsi_result fsi_mesh_circle(fsi_mesh *mesh, fsi_vec3 centre, fsi_real radius, int n,
                                    const fsi_allocator *allocator);
 /* A closed sphere of triangles: an icosahedron with every edge cut into n >= 1 parts. */
-FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n,
+FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *mesh, fsi_vec3 centre, fsi_real radius, int n,
                                    const fsi_allocator *allocator);
 /* The faces of tet [4 * tet_count] that belong to one tetrahedron only, oriented outwards. triangle
  *[3 * room] may be NULL to count; count is always set. scratch comes from a. FSI_ERR_SIZE when room
@@ -908,7 +908,7 @@ typedef struct fsi_reduced_model {
     fsi_real mass; /* kg */
     /* of a sphere about the centre of mass that holds the rest shape, m */
     fsi_real radius;
-    fsi_vec3 center;     /* centre of mass in the mesh's coordinates, m */
+    fsi_vec3 centre;     /* centre of mass in the mesh's coordinates, m */
     fsi_real *x0;        /* [3 * vertex_count] rest positions about the centre of mass, m */
     fsi_real *node_mass; /* [vertex_count] kg, lumped */
     /* [vertex_count * 3 * modes] S[(3 i + axis) * modes + k], 1/sqrt(kg): M_r = S^T M S = 1 */
@@ -5588,18 +5588,42 @@ FSI_API int fsi_solids_lines(const fsi_solids *solids, unsigned what, fsi_real s
 
 /* ------------------------------------------------------------------------------------------------
  * >>mesh memory */
+/* Vector i of an array [3 * n], and the ways to change it. */
+FSI__INLINE fsi_vec3 fsi__vec_at(const fsi_real *list, ptrdiff_t i) {
+    return fsi_vec_load(list + 3 * i);
+}
+
+FSI__INLINE void fsi__vec_put(fsi_real *list, ptrdiff_t i, fsi_vec3 value) {
+    fsi_vec_store(list + 3 * i, value);
+}
+
+FSI__INLINE void fsi__vec_add_at(fsi_real *list, ptrdiff_t i, fsi_vec3 value) {
+    fsi__vec_put(list, i, fsi_vec_add(fsi__vec_at(list, i), value));
+}
+
+/* Sorts a handful of vertex numbers. */
+static void fsi__sort_few(int count, int32_t *list) {
+    for (int i = 1; i < count; i++)
+        for (int j = i; j > 0 && list[j - 1] > list[j]; j--) {
+            int32_t swap = list[j];
+            list[j] = list[j - 1];
+            list[j - 1] = swap;
+        }
+}
+
+/* An empty mesh with room for so many vertices, elements and tetrahedra, in one block. */
 static fsi_result fsi__mesh_alloc(fsi_mesh *mesh, int dim, int vertices, int elements, int tets,
                                   const fsi_allocator *allocator) {
     memset(mesh, 0, sizeof *mesh);
     if (!fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
+
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
     for (int pass = 0; pass < 2; pass++) {
-        mesh->x = (fsi_real *)fsi_arena_take(&arena, (size_t)vertices, 3 * sizeof(fsi_real));
-        mesh->index =
-            (int32_t *)fsi_arena_take(&arena, (size_t)elements, (size_t)dim * sizeof(int32_t));
-        mesh->tet = (int32_t *)fsi_arena_take(&arena, (size_t)tets, 4 * sizeof(int32_t));
+        FSI__TAKE(mesh->x, fsi_real, &arena, 3 * (size_t)vertices);
+        FSI__TAKE(mesh->index, int32_t, &arena, (size_t)dim * (size_t)elements);
+        FSI__TAKE(mesh->tet, int32_t, &arena, 4 * (size_t)tets);
         if (pass)
             break;
         fsi_result result = fsi__arena_block(&arena, allocator, &mesh->block, &mesh->size);
@@ -5608,6 +5632,7 @@ static fsi_result fsi__mesh_alloc(fsi_mesh *mesh, int dim, int vertices, int ele
             return result;
         }
     }
+
     if (!tets)
         mesh->tet = NULL;
     mesh->dim = dim;
@@ -5638,53 +5663,72 @@ FSI_API fsi_surface fsi_mesh_surface(const fsi_mesh *mesh) {
     return surface;
 }
 
-static fsi_real fsi__tet_volume6(const fsi_real *x, const int32_t *t) { /* 6 V, signed */
-    fsi_vec3 o = fsi_vec_load(x + 3 * t[0]);
-    fsi_vec3 a = fsi_vec_sub(fsi_vec_load(x + 3 * t[1]), o),
-             b = fsi_vec_sub(fsi_vec_load(x + 3 * t[2]), o);
-    return fsi_vec_dot(fsi_vec_cross(a, b), fsi_vec_sub(fsi_vec_load(x + 3 * t[3]), o));
+/* Six times the signed volume of a tetrahedron. */
+static fsi_real fsi__tet_volume6(const fsi_real *x, const int32_t *tet) {
+    fsi_vec3 origin = fsi__vec_at(x, tet[0]);
+    fsi_vec3 a = fsi_vec_sub(fsi__vec_at(x, tet[1]), origin);
+    fsi_vec3 b = fsi_vec_sub(fsi__vec_at(x, tet[2]), origin);
+    fsi_vec3 c = fsi_vec_sub(fsi__vec_at(x, tet[3]), origin);
+    return fsi_vec_dot(fsi_vec_cross(a, b), c);
 }
 
-static void fsi__mesh_angle(fsi_mesh *mesh, fsi_vec3 u, fsi_vec3 v) { /* between u and v */
+/* The angle between two directions goes into the mesh's smallest and largest. */
+static void fsi__mesh_angle(fsi_mesh *mesh, fsi_vec3 u, fsi_vec3 v) {
     fsi_real angle = fsi__acos(fsi__clamp(fsi_vec_dot(fsi__unit(u), fsi__unit(v)), -1, 1));
     mesh->angle_min = fsi__min(mesh->angle_min, angle);
     mesh->angle_max = fsi__max(mesh->angle_max, angle);
 }
 
-/* A finished mesh goes out to the caller, with its quality: dihedral angles of tetrahedra, or
- * corner angles of triangles. */
-static fsi_result fsi__mesh_finish(fsi_mesh *out, fsi_mesh *mesh, int closed) {
-    fsi_vec3 x[4];
-    int n = mesh->dim == 2    ? 0
-            : mesh->tet_count ? mesh->tet_count
-                              : mesh->element_count,
-        corners = mesh->tet_count ? 4 : 3;
-    mesh->closed = closed;
-    if (n)
-        mesh->angle_min = FSI_PI;
-    for (int e = 0; e < n; e++) {
-        for (int i = 0; i < corners; i++)
-            x[i] = fsi_vec_load(mesh->x
-                                + 3 * (mesh->tet_count ? mesh->tet : mesh->index)[corners * e + i]);
-        for (int i = 0; i < 3 && corners == 3; i++)
-            fsi__mesh_angle(mesh, fsi_vec_sub(x[(i + 1) % 3], x[i]),
-                            fsi_vec_sub(x[(i + 2) % 3], x[i]));
-        for (int i = 0; i < 3 && corners == 4; i++)
-            /* faces opposite to i and j meet in the edge of the other two, k and 6 - i - j - k */
-            for (int j = i + 1; j < 4; j++) {
-                int k = i > 0 ? 0 : j > 1 ? 1 : 2;
-                fsi_vec3 d = fsi__unit(fsi_vec_sub(x[6 - i - j - k], x[k])),
-                         u = fsi_vec_sub(x[i], x[k]), v = fsi_vec_sub(x[j], x[k]);
-                fsi__mesh_angle(mesh, fsi_vec_mad(u, d, -fsi_vec_dot(u, d)),
-                                fsi_vec_mad(v, d, -fsi_vec_dot(v, d)));
-            }
+/* The three corner angles of a triangle. */
+static void fsi__triangle_angles(fsi_mesh *mesh, const int32_t *corner) {
+    for (int i = 0; i < 3; i++) {
+        fsi_vec3 here = fsi__vec_at(mesh->x, corner[i]);
+        fsi__mesh_angle(mesh, fsi_vec_sub(fsi__vec_at(mesh->x, corner[(i + 1) % 3]), here),
+                        fsi_vec_sub(fsi__vec_at(mesh->x, corner[(i + 2) % 3]), here));
     }
+}
+
+/* The six dihedral angles of a tetrahedron: the faces opposite to corners i and j meet in the edge
+   of the other two corners. */
+static void fsi__tet_angles(fsi_mesh *mesh, const int32_t *corner) {
+    for (int i = 0; i < 3; i++)
+        for (int j = i + 1; j < 4; j++) {
+            int from = 2;
+            if (i > 0)
+                from = 0;
+            else if (j > 1)
+                from = 1;
+            int to = 6 - i - j - from;
+
+            /* What is left of both directions across the edge spans the angle. */
+            fsi_vec3 start = fsi__vec_at(mesh->x, corner[from]);
+            fsi_vec3 edge = fsi__unit(fsi_vec_sub(fsi__vec_at(mesh->x, corner[to]), start));
+            fsi_vec3 u = fsi_vec_sub(fsi__vec_at(mesh->x, corner[i]), start);
+            fsi_vec3 v = fsi_vec_sub(fsi__vec_at(mesh->x, corner[j]), start);
+            fsi__mesh_angle(mesh, fsi_vec_mad(u, edge, -fsi_vec_dot(u, edge)),
+                            fsi_vec_mad(v, edge, -fsi_vec_dot(v, edge)));
+        }
+}
+
+/* A finished mesh goes out to the caller, with the angles that tell its quality. */
+static fsi_result fsi__mesh_finish(fsi_mesh *out, fsi_mesh *mesh, int closed) {
+    mesh->closed = closed;
+    if (mesh->dim == 3)
+        mesh->angle_min = FSI_PI;
+    for (int i = 0; i < mesh->tet_count; i++)
+        fsi__tet_angles(mesh, mesh->tet + 4 * i);
+    if (mesh->dim == 3 && !mesh->tet_count)
+        for (int i = 0; i < mesh->element_count; i++)
+            fsi__triangle_angles(mesh, mesh->index + 3 * i);
     *out = *mesh;
     return FSI_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>boundary */
+/* An edge of a triangle or a face of a tetrahedron. `key` holds its sorted vertices (an edge leaves
+   the last at 0), `from` counts corners of all simplices: the edge from that corner of a triangle
+   to the next, the face opposite to that corner of a tetrahedron. */
 typedef struct fsi__face {
     int32_t key[3];
     int32_t from;
@@ -5698,361 +5742,411 @@ static int fsi__face_order(const void *pa, const void *pb) {
     return a->from < b->from ? -1 : a->from > b->from;
 }
 
-/* outwards for positive volume */
+/* Faces of a tetrahedron, opposite to each corner; outwards for positive volume. */
 static const int fsi__tet_faces[4][3] = {{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}};
+
+/* Vertex k of face `from` of simplices with 3 or 4 corners; the simplex lies to its left, or behind
+   it. k = 2 of a triangle's edge is the corner opposite to it. */
+FSI__INLINE int32_t fsi__face_vertex(int corners, const int32_t *simplex, int from, int k) {
+    int own = from % corners;
+    return simplex[from - own + (corners == 4 ? fsi__tet_faces[own][k] : (own + k) % 3)];
+}
+
+/* All faces of `count` simplices, sorted: the same ones stand side by side. */
+static void fsi__faces_sorted(int corners, int count, const int32_t *simplex, fsi__face *face) {
+    for (int i = 0; i < corners * count; i++) {
+        for (int k = 0; k < corners - 1; k++)
+            face[i].key[k] = fsi__face_vertex(corners, simplex, i, k);
+        fsi__sort_few(corners - 1, face[i].key);
+        face[i].from = i;
+    }
+    qsort(face, (size_t)corners * (size_t)count, sizeof *face, fsi__face_order);
+}
+
+/* How many of the sorted faces from i on are the same. */
+static int fsi__face_run(const fsi__face *face, int i, int count) {
+    int end = i + 1;
+    while (end < count && !memcmp(face[i].key, face[end].key, sizeof face[i].key))
+        end++;
+    return end - i;
+}
+
+/* Faces that belong to one simplex only, [corners - 1] vertices each, at most `room` of them; *used
+   counts all. */
+static fsi_result fsi__boundary(int corners, int vertex_count, int count, const int32_t *simplex,
+                                int32_t *out, int room, int *used, const fsi_allocator *allocator) {
+    *used = 0;
+    if (!count)
+        return FSI_OK;
+    int faces = corners * count;
+    for (int i = 0; i < faces; i++)
+        if (simplex[i] < 0 || simplex[i] >= vertex_count)
+            return FSI_ERR_GEOMETRY;
+    size_t size;
+    if (!fsi_size_mul((size_t)faces, sizeof(fsi__face), &size))
+        return FSI_ERR_SIZE;
+    fsi__face *face = (fsi__face *)fsi_alloc(allocator, size);
+    if (!face)
+        return FSI_ERR_MEMORY;
+
+    fsi__faces_sorted(corners, count, simplex, face);
+    int run;
+    for (int i = 0; i < faces; i += run) {
+        run = fsi__face_run(face, i, faces);
+        if (run > 1)
+            continue;
+        for (int k = 0; out && *used < room && k < corners - 1; k++)
+            out[(corners - 1) * *used + k] = fsi__face_vertex(corners, simplex, face[i].from, k);
+        ++*used;
+    }
+    fsi_free(allocator, face, size);
+    return out && *used > room ? FSI_ERR_SIZE : FSI_OK;
+}
 
 FSI_API fsi_result fsi_mesh_boundary(int vertex_count, int tet_count, const int32_t *tet,
                                      int32_t *triangle, int room, int *count,
                                      const fsi_allocator *allocator) {
-    int used = 0;
-    if (vertex_count < 0 || tet_count < 0 || (tet_count && !tet) || !count)
+    if (vertex_count < 0 || tet_count < 0 || tet_count > 500000000)
         return FSI_ERR_ARGUMENT;
-    *count = 0;
-    if (!tet_count)
-        return FSI_OK;
-    size_t n = 4 * (size_t)tet_count;
-    for (size_t i = 0; i < n; i++)
-        if (tet[i] < 0 || tet[i] >= vertex_count)
-            return FSI_ERR_GEOMETRY;
-    fsi__face *face;
-    size_t size;
-    if (!fsi_size_mul(n, sizeof *face, &size))
-        return FSI_ERR_SIZE;
-    face = (fsi__face *)fsi_alloc(allocator, size);
-    if (!face)
-        return FSI_ERR_MEMORY;
-    for (size_t i = 0; i < n; i++) {
-        const int *c = fsi__tet_faces[i % 4];
-        int32_t p = tet[i - i % 4 + (size_t)c[0]], q = tet[i - i % 4 + (size_t)c[1]],
-                r = tet[i - i % 4 + (size_t)c[2]], t;
-        if (p > q) {
-            t = p;
-            p = q;
-            q = t;
-        }
-        if (q > r) {
-            t = q;
-            q = r;
-            r = t;
-        }
-        if (p > q) {
-            t = p;
-            p = q;
-            q = t;
-        }
-        face[i].key[0] = p;
-        face[i].key[1] = q;
-        face[i].key[2] = r;
-        face[i].from = (int32_t)i;
-    }
-    qsort(face, n, sizeof *face, fsi__face_order);
-    for (size_t i = 0; i < n; i++) {
-        size_t j = i + 1;
-        while (j < n && !memcmp(face[i].key, face[j].key, sizeof face[i].key))
-            j++;
-        if (j == i + 1) {
-            int32_t from = face[i].from;
-            if (triangle && used < room)
-                for (int k = 0; k < 3; k++)
-                    triangle[3 * used + k] = tet[from - from % 4 + fsi__tet_faces[from % 4][k]];
-            used++;
-        }
-        i = j - 1;
-    }
-    fsi_free(allocator, face, size);
-    *count = used;
-    return triangle && used > room ? FSI_ERR_SIZE : FSI_OK;
+    if ((tet_count && !tet) || !count)
+        return FSI_ERR_ARGUMENT;
+    return fsi__boundary(4, vertex_count, tet_count, tet, triangle, room, count, allocator);
 }
 
 /* The mesh of given vertices and tetrahedra with its boundary and quality. */
-static fsi_result fsi__mesh_solid(fsi_mesh *mesh, int vertices, const fsi_real *x, int tets,
+static fsi_result fsi__mesh_solid(fsi_mesh *out, int vertices, const fsi_real *x, int tets,
                                   const int32_t *tet, const fsi_allocator *allocator) {
     int faces;
     fsi_result result = fsi_mesh_boundary(vertices, tets, tet, NULL, 0, &faces, allocator);
     if (result != FSI_OK)
         return result;
-    fsi_mesh m;
-    result = fsi__mesh_alloc(&m, 3, vertices, faces, tets, allocator);
+    fsi_mesh mesh;
+    result = fsi__mesh_alloc(&mesh, 3, vertices, faces, tets, allocator);
     if (result != FSI_OK)
         return result;
-    memcpy(m.x, x, (size_t)vertices * 3 * sizeof *x);
-    memcpy(m.tet, tet, (size_t)tets * 4 * sizeof *tet);
-    result = fsi_mesh_boundary(vertices, tets, tet, m.index, faces, &faces, allocator);
+
+    memcpy(mesh.x, x, (size_t)vertices * 3 * sizeof *x);
+    memcpy(mesh.tet, tet, (size_t)tets * 4 * sizeof *tet);
+    result = fsi_mesh_boundary(vertices, tets, tet, mesh.index, faces, &faces, allocator);
     if (result != FSI_OK) {
-        fsi_mesh_free(&m);
+        fsi_mesh_free(&mesh);
         return result;
     }
-    return fsi__mesh_finish(mesh, &m, 1);
+    return fsi__mesh_finish(out, &mesh, 1);
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>stuffing */
-/* Isosurface stuffing on a body-centred cubic lattice. Coordinates of nodes count halves of h: all
-   even at a corner of a cube, all odd at a centre. Every node owns 7 of its 14 edges: long ones to
-   its own kind along +x, +y, +z, short ones to the four nodes of the other kind below it. */
+/* Isosurface stuffing on a body-centred cubic lattice. Places of nodes count halves of h: all even
+   at a corner of a cube, all odd at a centre. Every node owns 7 of its 14 edges:
+
+     edges 0, 1, 2   long, to its own kind along +x, +y, +z
+     edges 3 .. 6    short, to the four nodes of the other kind below it */
 typedef struct fsi__stuff {
-    int n[3]; /* cubes */
+    int cubes[3];
     /* corners first, then centres, as many (their last layers are not used) */
     int nodes;
-    /* position (warped) and value (0 when warped onto the surface) of each node */
+    /* position (moved onto the surface where it is close) and distance (then 0) of each node */
     fsi_real *x, *phi;
     /* [8 nodes] output vertex in the cut of each own edge, then at the node; -1 = none yet */
     int32_t *id;
     fsi_real *out_x;
-    int32_t *out_tet;
-    int vertices, tets; /* NULL in the counting pass */
+    int32_t *out_tet; /* NULL in the counting pass, as out_x */
+    int vertices, tets;
 } fsi__stuff;
 
-/* number of the node there; -1: outside */
-FSI__INLINE int fsi__stuff_node(const fsi__stuff *stuff, const int c[3]) {
-    if (c[0] < 0 || c[1] < 0 || c[2] < 0 || c[0] > 2 * stuff->n[0] || c[1] > 2 * stuff->n[1]
-        || c[2] > 2 * stuff->n[2])
-        return -1;
-    return (c[0] >> 1)
-           + (stuff->n[0] + 1)
-                 * ((c[1] >> 1)
-                    + (stuff->n[1] + 1) * ((c[2] >> 1) + (stuff->n[2] + 1) * (c[0] & 1)));
-}
-
-static void fsi__stuff_place(const fsi__stuff *stuff, int node, int c[3]) {
-    int nx = stuff->n[0] + 1, ny = stuff->n[1] + 1, corners = stuff->nodes / 2,
-        centre = node >= corners;
-    node %= corners;
-    c[0] = 2 * (node % nx) + centre;
-    c[1] = 2 * (node / nx % ny) + centre;
-    c[2] = 2 * (node / (nx * ny)) + centre;
-}
-
-/* other end of own edge e of the node at c, or -1 */
-static int fsi__stuff_other(const fsi__stuff *stuff, const int c[3], int e) {
-    int d[3] = {c[0], c[1], c[2]}, sign = c[0] & 1 ? 1 : -1;
-    if (e < 3)
-        d[e] += 2;
-    else {
-        d[0] += (e - 3) & 1 ? sign : -sign;
-        d[1] += (e - 3) & 2 ? sign : -sign;
-        d[2]--;
+/* Number of the node at a place; -1 outside the lattice. */
+FSI__INLINE int fsi__stuff_node(const fsi__stuff *stuff, const int place[3]) {
+    int number = place[0] & 1;
+    for (int axis = 2; axis >= 0; axis--) {
+        if (place[axis] < 0 || place[axis] > 2 * stuff->cubes[axis])
+            return -1;
+        number = (place[axis] >> 1) + (stuff->cubes[axis] + 1) * number;
     }
-    return fsi__stuff_node(stuff, d);
+    return number;
 }
 
+static void fsi__stuff_place(const fsi__stuff *stuff, int node, int place[3]) {
+    int corners = stuff->nodes / 2;
+    int centre = node >= corners;
+    node %= corners;
+    for (int axis = 0; axis < 3; axis++) {
+        place[axis] = 2 * (node % (stuff->cubes[axis] + 1)) + centre;
+        node /= stuff->cubes[axis] + 1;
+    }
+}
+
+/* Node at the other end of an own edge of the node at a place; -1 outside. */
+static int fsi__stuff_other(const fsi__stuff *stuff, const int place[3], int edge) {
+    int there[3] = {place[0], place[1], place[2]};
+    if (edge < 3)
+        there[edge] += 2;
+    else {
+        int step = place[0] & 1 ? 1 : -1;
+        there[0] += (edge - 3) & 1 ? step : -step;
+        there[1] += (edge - 3) & 2 ? step : -step;
+        there[2]--;
+    }
+    return fsi__stuff_node(stuff, there);
+}
+
+/* Where the vertex in the cut between nodes a and b is noted: with the node that owns the edge. */
 static int32_t *fsi__stuff_cut_id(const fsi__stuff *stuff, int a, int b) {
-    int c[3];
     for (int swap = 0; swap < 2; swap++) {
-        int own = swap ? b : a, other = swap ? a : b;
-        fsi__stuff_place(stuff, own, c);
-        for (int e = 0; e < 7; e++)
-            if (fsi__stuff_other(stuff, c, e) == other)
-                return stuff->id + 8 * own + e;
+        int own = swap ? b : a;
+        int place[3];
+        fsi__stuff_place(stuff, own, place);
+        for (int edge = 0; edge < 7; edge++)
+            if (fsi__stuff_other(stuff, place, edge) == (swap ? a : b))
+                return stuff->id + 8 * own + edge;
     }
     return NULL;
 }
 
-/* zero of phi on the edge, linear */
-static fsi_vec3 fsi__stuff_cut(const fsi__stuff *stuff, int a, int b) {
-    fsi_real t = stuff->phi[a] / (stuff->phi[a] - stuff->phi[b]);
-    fsi_vec3 p = fsi_vec_load(stuff->x + 3 * a);
-    return fsi_vec_mad(p, fsi_vec_sub(fsi_vec_load(stuff->x + 3 * b), p), t);
+/* Share of the edge from a to b at which the linear distance is zero. */
+static fsi_real fsi__stuff_share(const fsi__stuff *stuff, int a, int b) {
+    return stuff->phi[a] / (stuff->phi[a] - stuff->phi[b]);
 }
 
-/* at the node itself (other < 0) or in the cut between the two */
-static int32_t fsi__stuff_vertex(fsi__stuff *stuff, int in, int other) {
-    int32_t *id = other < 0 ? stuff->id + 8 * in + 7 : fsi__stuff_cut_id(stuff, in, other);
-    if (*id < 0) {
-        *id = stuff->vertices++;
-        if (stuff->out_x)
-            fsi_vec_store(stuff->out_x + 3 * *id, other < 0 ? fsi_vec_load(stuff->x + 3 * in)
-                                                            : fsi__stuff_cut(stuff, in, other));
-    }
+static fsi_vec3 fsi__stuff_cut(const fsi__stuff *stuff, int a, int b) {
+    fsi_vec3 from = fsi__vec_at(stuff->x, a);
+    fsi_vec3 along = fsi_vec_sub(fsi__vec_at(stuff->x, b), from);
+    return fsi_vec_mad(from, along, fsi__stuff_share(stuff, a, b));
+}
+
+/* Output vertex at a node (other < 0) or in the cut between it and another. */
+static int32_t fsi__stuff_vertex(fsi__stuff *stuff, int node, int other) {
+    int32_t *id = other < 0 ? stuff->id + 8 * node + 7 : fsi__stuff_cut_id(stuff, node, other);
+    if (*id >= 0)
+        return *id;
+    *id = stuff->vertices++;
+    if (stuff->out_x)
+        fsi__vec_put(stuff->out_x, *id,
+                     other < 0 ? fsi__vec_at(stuff->x, node) : fsi__stuff_cut(stuff, node, other));
     return *id;
 }
 
+/* Puts out a tetrahedron with positive volume, unless two of its corners are one. */
 static void fsi__stuff_tet(fsi__stuff *stuff, int32_t a, int32_t b, int32_t c, int32_t d) {
-    int32_t t[4];
-    if (a == b || a == c || a == d || b == c || b == d || c == d)
+    if (a == b || a == c || a == d)
         return;
-    t[0] = a;
-    t[1] = b;
-    t[2] = c;
-    t[3] = d;
+    if (b == c || b == d || c == d)
+        return;
     if (stuff->out_tet) {
-        if (fsi__tet_volume6(stuff->out_x, t) < 0) {
-            t[2] = d;
-            t[3] = c;
+        int32_t *tet = stuff->out_tet + 4 * stuff->tets;
+        tet[0] = a;
+        tet[1] = b;
+        tet[2] = c;
+        tet[3] = d;
+        if (fsi__tet_volume6(stuff->out_x, tet) < 0) {
+            tet[2] = d;
+            tet[3] = c;
         }
-        memcpy(stuff->out_tet + 4 * stuff->tets, t, sizeof t);
     }
     stuff->tets++;
 }
 
-/* The inside part of one lattice tetrahedron: p nodes inside, z on the surface, n outside. */
+/* The inside part of one lattice tetrahedron. With its nodes inside, on and outside the surface:
+
+     none outside, or one inside   a smaller tetrahedron
+     two outside                   a wedge: each inside node with its two cuts is a triangle
+     one outside                   a frustum: inside nodes and their cuts; a node on the surface
+                                   closes it to a point
+
+   Wedge and frustum are prisms from triangle a to triangle b. */
 static void fsi__stuff_clip(fsi__stuff *stuff, const int *node) {
-    int p[4], z[4], n[4], np = 0, nz = 0, nn = 0, i;
-    int32_t a[4], b[3];
-    for (i = 0; i < 4; i++) {
-        fsi_real f = stuff->phi[node[i]];
-        if (f < 0)
-            p[np++] = node[i];
-        else if (f > 0)
-            n[nn++] = node[i];
+    int32_t inside[4], on[4], outside[4];
+    int insides = 0, ons = 0, outsides = 0;
+    for (int i = 0; i < 4; i++) {
+        fsi_real phi = stuff->phi[node[i]];
+        if (phi < 0)
+            inside[insides++] = node[i];
+        else if (phi > 0)
+            outside[outsides++] = node[i];
         else
-            z[nz++] = node[i];
+            on[ons++] = node[i];
     }
-    if (!np)
+    if (!insides)
         return;
-    for (i = 1; i < np; i++)
-        for (int j = i; j > 0 && p[j - 1] > p[j]; j--) {
-            int t = p[j];
-            p[j] = p[j - 1];
-            p[j - 1] = t;
-        }
-    if (nn == 0 || np == 1) { /* whole, or one corner cut off */
-        for (i = 0; i < np; i++)
-            a[i] = fsi__stuff_vertex(stuff, p[i], -1);
-        for (int j = 0; j < nz; j++)
-            a[i++] = fsi__stuff_vertex(stuff, z[j], -1);
-        for (int j = 0; j < nn; j++)
-            a[i++] = fsi__stuff_vertex(stuff, p[0], n[j]);
+    fsi__sort_few(insides, inside);
+
+    int32_t a[4], b[3];
+    if (outsides == 0 || insides == 1) {
+        int count = 0;
+        for (int i = 0; i < insides; i++)
+            a[count++] = fsi__stuff_vertex(stuff, inside[i], -1);
+        for (int i = 0; i < ons; i++)
+            a[count++] = fsi__stuff_vertex(stuff, on[i], -1);
+        for (int i = 0; i < outsides; i++)
+            a[count++] = fsi__stuff_vertex(stuff, inside[0], outside[i]);
         fsi__stuff_tet(stuff, a[0], a[1], a[2], a[3]);
         return;
     }
-    if (nn == 2) { /* wedge: triangles (p0, cuts), (p1, cuts) */
-        for (i = 0; i < 3; i++)
-            a[i] = fsi__stuff_vertex(stuff, p[0], i ? n[i - 1] : -1);
-        for (i = 0; i < 3; i++)
-            b[i] = fsi__stuff_vertex(stuff, p[1], i ? n[i - 1] : -1);
-        /* one outside: frustum, a surface node closes it to a point */
+    if (outsides == 2) {
+        for (int i = 0; i < 3; i++)
+            a[i] = fsi__stuff_vertex(stuff, inside[0], i ? outside[i - 1] : -1);
+        for (int i = 0; i < 3; i++)
+            b[i] = fsi__stuff_vertex(stuff, inside[1], i ? outside[i - 1] : -1);
     } else {
-        for (i = 0; i < 3; i++) {
-            a[i] = fsi__stuff_vertex(stuff, i < np ? p[i] : z[0], -1);
-            b[i] = i < np ? fsi__stuff_vertex(stuff, p[i], n[0]) : a[i];
+        for (int i = 0; i < 3; i++) {
+            a[i] = fsi__stuff_vertex(stuff, i < insides ? inside[i] : on[0], -1);
+            b[i] = i < insides ? fsi__stuff_vertex(stuff, inside[i], outside[0]) : a[i];
         }
     }
-    /* prism from a to b; diagonals leave the a with the smaller number: neighbours agree */
+    /* Diagonals leave the a with the smaller number: neighbours cut their common face alike. */
     fsi__stuff_tet(stuff, a[0], a[1], a[2], b[2]);
     fsi__stuff_tet(stuff, a[0], a[1], b[1], b[2]);
     fsi__stuff_tet(stuff, a[0], b[0], b[1], b[2]);
 }
 
-/* Nodes whose surface cut lies close are moved onto it (Labelle and Shewchuk's limits for long and
- * short edges). */
+/* Nodes whose surface cut lies close are moved onto it, so that no sliver is cut off (Labelle and
+   Shewchuk's limits for long and short edges). best [nodes] and goal [3 * nodes] are scratch. */
 static void fsi__stuff_snap(fsi__stuff *stuff, fsi_real *best, fsi_real *goal) {
-    int c[3];
-    for (int n = 0; n < stuff->nodes; n++)
-        best[n] = 1;
-    for (int n = 0; n < stuff->nodes; n++) {
-        fsi__stuff_place(stuff, n, c);
-        for (int e = 0; e < 7 && fsi__stuff_node(stuff, c) >= 0; e++) {
-            int m = fsi__stuff_other(stuff, c, e);
-            if (m < 0 || !(stuff->phi[n] * stuff->phi[m] < 0))
+    for (int node = 0; node < stuff->nodes; node++)
+        best[node] = 1;
+
+    /* The nearest cut on the edges of each node, looked at from both ends. */
+    for (int node = 0; node < stuff->nodes; node++) {
+        int place[3];
+        fsi__stuff_place(stuff, node, place);
+        for (int edge = 0; edge < 7 && fsi__stuff_node(stuff, place) >= 0; edge++) {
+            fsi_real limit = edge < 3 ? FSI_R(0.25) : FSI_R(0.41189);
+            int other = fsi__stuff_other(stuff, place, edge);
+            if (other < 0 || !(stuff->phi[node] * stuff->phi[other] < 0))
                 continue;
-            for (int side = 0; side < 2; side++) {
-                int u = side ? m : n, v = side ? n : m;
-                /* distance of the cut from u over the edge */
-                fsi_real t = stuff->phi[u] / (stuff->phi[u] - stuff->phi[v]);
-                if (t < (e < 3 ? FSI_R(0.25) : FSI_R(0.41189)) && t < best[u]) {
-                    best[u] = t;
-                    fsi_vec_store(goal + 3 * u, fsi__stuff_cut(stuff, u, v));
+            for (int end = 0; end < 2; end++) {
+                int from = end ? other : node, to = end ? node : other;
+                fsi_real share = fsi__stuff_share(stuff, from, to);
+                if (share < limit && share < best[from]) {
+                    best[from] = share;
+                    fsi__vec_put(goal, from, fsi__stuff_cut(stuff, from, to));
                 }
             }
         }
     }
-    for (int n = 0; n < stuff->nodes; n++)
-        if (best[n] < 1) {
-            memcpy(stuff->x + 3 * n, goal + 3 * n, 3 * sizeof(fsi_real));
-            stuff->phi[n] = 0;
+
+    for (int node = 0; node < stuff->nodes; node++)
+        if (best[node] < 1) {
+            fsi__vec_put(stuff->x, node, fsi__vec_at(goal, node));
+            stuff->phi[node] = 0;
         }
 }
 
-/* 4 tetrahedra around every pair of neighbouring centres */
-static void fsi__stuff_all(fsi__stuff *stuff) {
+/* The four tetrahedra around the edge from a cube's centre to the next one along an axis: the edge
+   and two neighbouring corners of the square between both cubes. */
+static void fsi__stuff_ring(fsi__stuff *stuff, const int cube[3], int axis) {
     static const int ring[4][2] = {{-1, -1}, {1, -1}, {1, 1}, {-1, 1}};
+    int place[3] = {2 * cube[0] + 1, 2 * cube[1] + 1, 2 * cube[2] + 1};
+    int node[4], corner[4];
+    node[0] = fsi__stuff_node(stuff, place);
+    place[axis] += 2;
+    node[1] = fsi__stuff_node(stuff, place);
+    if (node[1] < 0)
+        return;
+    for (int i = 0; i < 4; i++) {
+        int there[3] = {place[0], place[1], place[2]};
+        there[axis]--;
+        there[(axis + 1) % 3] += ring[i][0];
+        there[(axis + 2) % 3] += ring[i][1];
+        corner[i] = fsi__stuff_node(stuff, there);
+    }
+    for (int i = 0; i < 4; i++) {
+        node[2] = corner[i];
+        node[3] = corner[(i + 1) % 4];
+        fsi__stuff_clip(stuff, node);
+    }
+}
+
+/* All tetrahedra: counts them, and writes them where out_x and out_tet are there. */
+static void fsi__stuff_all(fsi__stuff *stuff) {
     for (int i = 0; i < 8 * stuff->nodes; i++)
         stuff->id[i] = -1;
     stuff->vertices = stuff->tets = 0;
     for (int axis = 0; axis < 3; axis++)
-        for (int k = 0; k < stuff->n[2]; k++)
-            for (int j = 0; j < stuff->n[1]; j++)
-                for (int i = 0; i < stuff->n[0]; i++) {
-                    int c[3] = {2 * i + 1, 2 * j + 1, 2 * k + 1}, node[4], corner[4];
-                    node[0] = fsi__stuff_node(stuff, c);
-                    c[axis] += 2;
-                    node[1] = fsi__stuff_node(stuff, c);
-                    if (node[1] < 0)
-                        continue;
-                    for (int r = 0; r < 4; r++) { /* of the square between them */
-                        int d[3] = {c[0], c[1], c[2]};
-                        d[axis]--;
-                        d[(axis + 1) % 3] += ring[r][0];
-                        d[(axis + 2) % 3] += ring[r][1];
-                        corner[r] = fsi__stuff_node(stuff, d);
-                    }
-                    for (int r = 0; r < 4; r++) {
-                        node[2] = corner[r];
-                        node[3] = corner[(r + 1) % 4];
-                        fsi__stuff_clip(stuff, node);
-                    }
+        for (int k = 0; k < stuff->cubes[2]; k++)
+            for (int j = 0; j < stuff->cubes[1]; j++)
+                for (int i = 0; i < stuff->cubes[0]; i++) {
+                    int cube[3] = {i, j, k};
+                    fsi__stuff_ring(stuff, cube, axis);
                 }
 }
 
+/* Position and distance of every node; unused ones count as outside. */
 static fsi_result fsi__stuff_sample(fsi__stuff *stuff, fsi_vec3 lo, fsi_real h, fsi_sdf_fn sdf,
                                     void *user) {
-    int c[3];
-    for (int n = 0; n < stuff->nodes; n++) {
-        fsi__stuff_place(stuff, n, c);
-        fsi_vec3 x =
-            fsi_vec_mad(lo, fsi_vec((fsi_real)c[0] / 2, (fsi_real)c[1] / 2, (fsi_real)c[2] / 2), h);
-        fsi_vec_store(stuff->x + 3 * n, x);
-        stuff->phi[n] = fsi__stuff_node(stuff, c) < 0 ? 1 : sdf(x, user);
-        if (!fsi__finite(stuff->phi[n]))
+    for (int node = 0; node < stuff->nodes; node++) {
+        int place[3];
+        fsi__stuff_place(stuff, node, place);
+        fsi_vec3 halves =
+            fsi_vec((fsi_real)place[0] / 2, (fsi_real)place[1] / 2, (fsi_real)place[2] / 2);
+        fsi_vec3 x = fsi_vec_mad(lo, halves, h);
+        fsi__vec_put(stuff->x, node, x);
+        stuff->phi[node] = fsi__stuff_node(stuff, place) < 0 ? 1 : sdf(x, user);
+        if (!fsi__finite(stuff->phi[node]))
             return FSI_ERR_CALLBACK;
     }
     return FSI_OK;
 }
 
+/* Counts the tetrahedra of a sampled lattice, then writes them into a mesh. */
+static fsi_result fsi__stuff_mesh(fsi__stuff *stuff, fsi_mesh *mesh,
+                                  const fsi_allocator *allocator) {
+    fsi__stuff_all(stuff);
+    if (!stuff->tets)
+        return FSI_EMPTY;
+    size_t size =
+        (size_t)stuff->vertices * 3 * sizeof(fsi_real) + (size_t)stuff->tets * 4 * sizeof(int32_t);
+    stuff->out_x = (fsi_real *)fsi_alloc(allocator, size);
+    if (!stuff->out_x)
+        return FSI_ERR_MEMORY;
+    stuff->out_tet = (int32_t *)(void *)(stuff->out_x + 3 * stuff->vertices);
+    fsi__stuff_all(stuff);
+    fsi_result result = fsi__mesh_solid(mesh, stuff->vertices, stuff->out_x, stuff->tets,
+                                        stuff->out_tet, allocator);
+    fsi_free(allocator, stuff->out_x, size);
+    return result;
+}
+
+/* Finite corners with a volume between them. */
+static int fsi__box_valid(fsi_vec3 lo, fsi_vec3 hi) {
+    int finite = fsi__finite_vec(lo) && fsi__finite_vec(hi);
+    return finite && hi.x - lo.x > 0 && hi.y - lo.y > 0 && hi.z - lo.z > 0;
+}
+
 FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user, fsi_vec3 lo,
                                      fsi_vec3 hi, fsi_real h, const fsi_allocator *allocator) {
-    fsi_vec3 d = fsi_vec_sub(hi, lo);
-    if (!mesh || !sdf || !fsi_allocator_valid(allocator) || !fsi__finite_vec(lo)
-        || !fsi__finite_vec(hi) || !fsi__finite(h))
+    if (!mesh || !sdf || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
-    if (!(h > 0) || !(d.x > 0) || !(d.y > 0) || !(d.z > 0))
+    if (!fsi__box_valid(lo, hi) || !fsi__finite(h) || !(h > 0))
         return FSI_ERR_ARGUMENT;
-    if (d.x / h > 2000 || d.y / h > 2000 || d.z / h > 2000
-        || (d.x / h + 2) * (d.y / h + 2) * (d.z / h + 2) > FSI_R(1e8))
+    fsi_vec3 cells = fsi_vec_sub(hi, lo);
+    cells = fsi_vec(cells.x / h, cells.y / h, cells.z / h);
+    if (cells.x > 2000 || cells.y > 2000 || cells.z > 2000
+        || (cells.x + 2) * (cells.y + 2) * (cells.z + 2) > FSI_R(1e8))
         return FSI_ERR_SIZE;
+
     fsi__stuff stuff;
     memset(&stuff, 0, sizeof stuff);
-    size_t n;
-    for (n = 0; n < 3; n++)
-        stuff.n[n] = (int)fsi__ceil(fsi__get(d, (int)n) / h - FSI_R(1e-4));
-    stuff.nodes = 2 * (stuff.n[0] + 1) * (stuff.n[1] + 1) * (stuff.n[2] + 1);
-    n = (size_t)stuff.nodes;
+    stuff.nodes = 2;
+    for (int axis = 0; axis < 3; axis++) {
+        stuff.cubes[axis] = (int)fsi__ceil(fsi__get(cells, axis) - FSI_R(1e-4));
+        stuff.nodes *= stuff.cubes[axis] + 1;
+    }
+    /* One block: x, phi, the scratch of snapping, id. */
+    size_t n = (size_t)stuff.nodes;
     size_t size = n * (8 * sizeof(fsi_real) + 8 * sizeof(int32_t));
     stuff.x = (fsi_real *)fsi_alloc(allocator, size);
     if (!stuff.x)
         return FSI_ERR_MEMORY;
     stuff.phi = stuff.x + 3 * n;
-    stuff.id = (int32_t *)(void *)(stuff.phi + 5 * n);
+    fsi_real *best = stuff.phi + n;
+    fsi_real *goal = best + n;
+    stuff.id = (int32_t *)(void *)(goal + 3 * n);
+
     fsi_result result = fsi__stuff_sample(&stuff, lo, h, sdf, user);
     if (result == FSI_OK) {
-        fsi__stuff_snap(&stuff, stuff.phi + n, stuff.phi + 2 * n);
-        fsi__stuff_all(&stuff); /* counts */
-        result = stuff.tets ? FSI_OK : FSI_EMPTY;
-    }
-    if (result == FSI_OK) {
-        size_t out_size = (size_t)stuff.vertices * 3 * sizeof(fsi_real)
-                          + (size_t)stuff.tets * 4 * sizeof(int32_t);
-        stuff.out_x = (fsi_real *)fsi_alloc(allocator, out_size);
-        if (!stuff.out_x)
-            result = FSI_ERR_MEMORY;
-        else {
-            stuff.out_tet = (int32_t *)(void *)(stuff.out_x + 3 * stuff.vertices);
-            fsi__stuff_all(&stuff);
-            result = fsi__mesh_solid(mesh, stuff.vertices, stuff.out_x, stuff.tets, stuff.out_tet,
-                                     allocator);
-            fsi_free(allocator, stuff.out_x, out_size);
-        }
+        fsi__stuff_snap(&stuff, best, goal);
+        result = fsi__stuff_mesh(&stuff, mesh, allocator);
     }
     fsi_free(allocator, stuff.x, size);
     return result;
@@ -6060,247 +6154,272 @@ FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user,
 
 /* ------------------------------------------------------------------------------------------------
  * >>regular meshes */
+/* Tetrahedra of a cube whose corner c stands at (c & 1, c >> 1 & 1, c >> 2). */
 static const int fsi__cube_six[6][4] = {{0, 1, 3, 7}, {0, 3, 2, 7}, {0, 2, 6, 7},
                                         {0, 6, 4, 7}, {0, 4, 5, 7}, {0, 5, 1, 7}};
 static const int fsi__cube_five[5][4] = {
     {0, 1, 3, 5}, {0, 3, 2, 6}, {0, 5, 6, 4}, {3, 6, 5, 7}, {0, 3, 6, 5}};
 
-FSI_API fsi_result fsi_mesh_box(fsi_mesh *mesh, fsi_vec3 lo, fsi_vec3 hi, int nx, int ny, int nz,
-                                int alternate, const fsi_allocator *allocator) {
-    fsi_vec3 d = fsi_vec_sub(hi, lo);
-    int per = alternate ? 5 : 6, tets = 0;
-    if (!mesh || !fsi_allocator_valid(allocator) || !fsi__finite_vec(lo) || !fsi__finite_vec(hi)
-        || nx < 1 || ny < 1 || nz < 1)
-        return FSI_ERR_ARGUMENT;
-    if (!(d.x > 0) || !(d.y > 0) || !(d.z > 0))
-        return FSI_ERR_ARGUMENT;
-    if ((double)nx * ny * nz > 1e8 || nx > 100000 || ny > 100000 || nz > 100000)
-        return FSI_ERR_SIZE;
-    int vertices = (nx + 1) * (ny + 1) * (nz + 1);
-    fsi_real *x;
-    int32_t *tet;
-    size_t size =
-        (size_t)vertices * 3 * sizeof *x + (size_t)(nx * ny * nz) * (size_t)(4 * per) * sizeof *tet;
-    x = (fsi_real *)fsi_alloc(allocator, size);
-    if (!x)
-        return FSI_ERR_MEMORY;
-    tet = (int32_t *)(void *)(x + 3 * vertices);
-    for (int i = 0; i < vertices; i++)
-        fsi_vec_store(x + 3 * i,
-                      fsi_vec(lo.x + d.x * (fsi_real)(i % (nx + 1)) / (fsi_real)nx,
-                              lo.y + d.y * (fsi_real)(i / (nx + 1) % (ny + 1)) / (fsi_real)ny,
-                              lo.z + d.z * (fsi_real)(i / ((nx + 1) * (ny + 1))) / (fsi_real)nz));
-    for (int k = 0; k < nz; k++)
-        for (int j = 0; j < ny; j++)
-            for (int i = 0; i < nx; i++)
-                for (int t = 0; t < per; t++, tets++) {
-                    for (int c = 0; c < 4; c++) {
-                        /* odd cubes: mirrored in x */
-                        int v = alternate ? fsi__cube_five[t][c] ^ ((i + j + k) & 1)
-                                          : fsi__cube_six[t][c];
-                        tet[4 * tets + c] =
-                            i + (v & 1) + (nx + 1) * (j + (v >> 1 & 1) + (ny + 1) * (k + (v >> 2)));
+/* (i / n) as a real number. */
+static fsi_real fsi__share_of(int i, int n) {
+    return (fsi_real)i / (fsi_real)n;
+}
+
+/* Vertices and tetrahedra of fsi_mesh_box; returns how many tetrahedra there are. */
+static int fsi__box_fill(fsi_vec3 lo, fsi_vec3 hi, const int n[3], int alternate, fsi_real *x,
+                         int32_t *tet) {
+    fsi_vec3 size = fsi_vec_sub(hi, lo);
+    int row = n[0] + 1, layer = row * (n[1] + 1), per_cube = alternate ? 5 : 6, tets = 0;
+    for (int i = 0; i < layer * (n[2] + 1); i++)
+        fsi__vec_put(x, i,
+                     fsi_vec(lo.x + size.x * (fsi_real)(i % row) / (fsi_real)n[0],
+                             lo.y + size.y * (fsi_real)(i % layer / row) / (fsi_real)n[1],
+                             lo.z + size.z * (fsi_real)(i / layer) / (fsi_real)n[2]));
+    for (int k = 0; k < n[2]; k++)
+        for (int j = 0; j < n[1]; j++)
+            for (int i = 0; i < n[0]; i++)
+                for (int part = 0; part < per_cube; part++) {
+                    int32_t *corner = tet + 4 * tets++;
+                    for (int a = 0; a < 4; a++) {
+                        /* Odd cubes are mirrored in x. */
+                        int c = alternate ? fsi__cube_five[part][a] ^ ((i + j + k) & 1)
+                                          : fsi__cube_six[part][a];
+                        corner[a] = i + (c & 1) + row * (j + (c >> 1 & 1)) + layer * (k + (c >> 2));
                     }
-                    if (fsi__tet_volume6(x, tet + 4 * tets) < 0) {
-                        int32_t swap = tet[4 * tets];
-                        tet[4 * tets] = tet[4 * tets + 1];
-                        tet[4 * tets + 1] = swap;
+                    if (fsi__tet_volume6(x, corner) < 0) {
+                        int32_t swap = corner[0];
+                        corner[0] = corner[1];
+                        corner[1] = swap;
                     }
                 }
+    return tets;
+}
+
+FSI_API fsi_result fsi_mesh_box(fsi_mesh *mesh, fsi_vec3 lo, fsi_vec3 hi, int nx, int ny, int nz,
+                                int alternate, const fsi_allocator *allocator) {
+    if (!mesh || !fsi_allocator_valid(allocator) || !fsi__box_valid(lo, hi))
+        return FSI_ERR_ARGUMENT;
+    if (nx < 1 || ny < 1 || nz < 1)
+        return FSI_ERR_ARGUMENT;
+    if ((double)nx * ny * nz > 1e8 || fsi__imax(nx, fsi__imax(ny, nz)) > 100000)
+        return FSI_ERR_SIZE;
+
+    const int n[3] = {nx, ny, nz};
+    int vertices = (nx + 1) * (ny + 1) * (nz + 1);
+    size_t most_tets = 6 * (size_t)(nx * ny * nz);
+    size_t size = (size_t)vertices * 3 * sizeof(fsi_real) + most_tets * 4 * sizeof(int32_t);
+    fsi_real *x = (fsi_real *)fsi_alloc(allocator, size);
+    if (!x)
+        return FSI_ERR_MEMORY;
+    int32_t *tet = (int32_t *)(void *)(x + 3 * vertices);
+    int tets = fsi__box_fill(lo, hi, n, alternate, x, tet);
     fsi_result result = fsi__mesh_solid(mesh, vertices, x, tets, tet, allocator);
     fsi_free(allocator, x, size);
     return result;
 }
 
-/* Drops vertices no element uses. */
+/* Drops vertices that no element uses. */
 static fsi_result fsi__mesh_compact(fsi_mesh *mesh) {
-    int n = 0, count = mesh->dim * mesh->element_count;
+    int used = 0, corners = mesh->dim * mesh->element_count;
     size_t size = (size_t)mesh->vertex_count * sizeof(int32_t);
-    /* 0 until used; then the new one + 1 */
+    /* 0 until used; then the new number + 1 */
     int32_t *number = (int32_t *)fsi_alloc(&mesh->allocator, size);
     if (!number)
         return FSI_ERR_MEMORY;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < corners; i++)
         number[mesh->index[i]] = 1;
     for (int i = 0; i < mesh->vertex_count; i++)
         if (number[i]) {
-            memmove(mesh->x + 3 * n, mesh->x + 3 * i, 3 * sizeof *mesh->x);
-            number[i] = ++n;
+            fsi__vec_put(mesh->x, used, fsi__vec_at(mesh->x, i));
+            number[i] = ++used;
         }
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < corners; i++)
         mesh->index[i] = number[mesh->index[i]] - 1;
-    mesh->vertex_count = n;
+    mesh->vertex_count = used;
     fsi_free(&mesh->allocator, number, size);
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *mesh, fsi_vec3 origin, fsi_vec3 along_x,
+FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *out, fsi_vec3 origin, fsi_vec3 along_x,
                                   fsi_vec3 along_y, int nx, int ny, int alternate,
-                                  int (*keep_fn)(fsi_vec3 center, void *user), void *user,
+                                  int (*keep_fn)(fsi_vec3 centre, void *user), void *user,
                                   const fsi_allocator *allocator) {
-    int n = 0;
-    if (!mesh || nx < 1 || ny < 1 || (double)nx * ny > 1e8)
+    if (!out || nx < 1 || ny < 1)
         return FSI_ERR_ARGUMENT;
-    if (!fsi__finite_vec(origin) || !fsi__finite(fsi__length(along_x))
-        || !(fsi__length(fsi_vec_cross(along_x, along_y)) > 0))
+    if ((double)nx * ny > 1e8 || !fsi__finite_vec(origin) || !fsi__finite(fsi__length(along_x)))
         return FSI_ERR_ARGUMENT;
-    fsi_mesh m;
-    fsi_result result = fsi__mesh_alloc(&m, 3, (nx + 1) * (ny + 1), 2 * nx * ny, 0, allocator);
+    if (!(fsi__length(fsi_vec_cross(along_x, along_y)) > 0))
+        return FSI_ERR_ARGUMENT;
+    fsi_mesh mesh;
+    fsi_result result = fsi__mesh_alloc(&mesh, 3, (nx + 1) * (ny + 1), 2 * nx * ny, 0, allocator);
     if (result != FSI_OK)
         return result;
-    for (int i = 0; i < m.vertex_count; i++)
-        fsi_vec_store(m.x + 3 * i, fsi_vec_mad(fsi_vec_mad(origin, along_x,
-                                                           (fsi_real)(i % (nx + 1)) / (fsi_real)nx),
-                                               along_y, (fsi_real)(i / (nx + 1)) / (fsi_real)ny));
+
+    for (int i = 0; i < mesh.vertex_count; i++) {
+        fsi_vec3 x = fsi_vec_mad(origin, along_x, fsi__share_of(i % (nx + 1), nx));
+        fsi__vec_put(mesh.x, i, fsi_vec_mad(x, along_y, fsi__share_of(i / (nx + 1), ny)));
+    }
+    /* Squares with corners 0 1 / 2 3, cut along the diagonal 0 3 or 1 2. */
+    static const int cut[2][6] = {{0, 1, 3, 0, 3, 2}, {0, 1, 2, 1, 3, 2}};
+    int squares = 0;
     for (int j = 0; j < ny; j++)
         for (int i = 0; i < nx; i++) {
-            int v[4], flip = alternate && ((i + j) & 1);
-            static const int cut[2][6] = {{0, 1, 3, 0, 3, 2}, {0, 1, 2, 1, 3, 2}};
+            int corner[4], flip = alternate && ((i + j) & 1);
             for (int c = 0; c < 4; c++)
-                v[c] = i + (c & 1) + (nx + 1) * (j + (c >> 1));
-            if (keep_fn
-                && !keep_fn(fsi_vec_scale(fsi_vec_add(fsi_vec_load(m.x + 3 * v[0]),
-                                                      fsi_vec_load(m.x + 3 * v[3])),
-                                          FSI_R(0.5)),
-                            user))
+                corner[c] = i + (c & 1) + (nx + 1) * (j + (c >> 1));
+            fsi_vec3 sum =
+                fsi_vec_add(fsi__vec_at(mesh.x, corner[0]), fsi__vec_at(mesh.x, corner[3]));
+            if (keep_fn && !keep_fn(fsi_vec_scale(sum, FSI_R(0.5)), user))
                 continue;
             for (int c = 0; c < 6; c++)
-                m.index[6 * n + c] = v[cut[flip][c]];
-            n++;
+                mesh.index[6 * squares + c] = corner[cut[flip][c]];
+            squares++;
         }
-    m.element_count = 2 * n;
-    result = !n ? FSI_EMPTY : keep_fn ? fsi__mesh_compact(&m) : FSI_OK;
+
+    mesh.element_count = 2 * squares;
+    if (!squares)
+        result = FSI_EMPTY;
+    else if (keep_fn)
+        result = fsi__mesh_compact(&mesh);
     if (result != FSI_OK) {
-        fsi_mesh_free(&m);
+        fsi_mesh_free(&mesh);
         return result;
     }
-    return fsi__mesh_finish(mesh, &m, 0);
+    return fsi__mesh_finish(out, &mesh, 0);
 }
 
-FSI_API fsi_result fsi_mesh_strip(fsi_mesh *mesh, fsi_vec3 p, fsi_vec3 q, int n,
+FSI_API fsi_result fsi_mesh_strip(fsi_mesh *out, fsi_vec3 from, fsi_vec3 to, int n,
                                   const fsi_allocator *allocator) {
-    if (!mesh || n < 1 || n > 100000000 || !fsi__finite_vec(p) || !fsi__finite_vec(q)
-        || !(fsi__length(fsi_vec_sub(q, p)) > 0))
+    fsi_vec3 along = fsi_vec_sub(to, from);
+    if (!out || n < 1 || n > 100000000)
         return FSI_ERR_ARGUMENT;
-    fsi_mesh m;
-    fsi_result result = fsi__mesh_alloc(&m, 2, n + 1, n, 0, allocator);
+    if (!fsi__finite_vec(from) || !fsi__finite_vec(to) || !(fsi__length(along) > 0))
+        return FSI_ERR_ARGUMENT;
+    fsi_mesh mesh;
+    fsi_result result = fsi__mesh_alloc(&mesh, 2, n + 1, n, 0, allocator);
     if (result != FSI_OK)
         return result;
     for (int i = 0; i <= n; i++)
-        fsi_vec_store(m.x + 3 * i, fsi_vec_mad(p, fsi_vec_sub(q, p), (fsi_real)i / (fsi_real)n));
+        fsi__vec_put(mesh.x, i, fsi_vec_mad(from, along, fsi__share_of(i, n)));
     for (int i = 0; i < 2 * n; i++)
-        m.index[i] = (i + 1) / 2;
-    return fsi__mesh_finish(mesh, &m, 0);
+        mesh.index[i] = (i + 1) / 2;
+    return fsi__mesh_finish(out, &mesh, 0);
 }
 
-FSI_API fsi_result fsi_mesh_circle(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n,
+/* A finite centre and a radius. */
+static int fsi__ball_valid(fsi_vec3 centre, fsi_real radius) {
+    return fsi__finite_vec(centre) && fsi__finite(radius) && radius > 0;
+}
+
+FSI_API fsi_result fsi_mesh_circle(fsi_mesh *out, fsi_vec3 centre, fsi_real radius, int n,
                                    const fsi_allocator *allocator) {
-    if (!mesh || n < 3 || n > 100000000 || !fsi__finite_vec(center) || !fsi__finite(radius)
-        || !(radius > 0))
+    if (!out || n < 3 || n > 100000000 || !fsi__ball_valid(centre, radius))
         return FSI_ERR_ARGUMENT;
-    fsi_mesh m;
-    fsi_result result = fsi__mesh_alloc(&m, 2, n, n, 0, allocator);
+    fsi_mesh mesh;
+    fsi_result result = fsi__mesh_alloc(&mesh, 2, n, n, 0, allocator);
     if (result != FSI_OK)
         return result;
     for (int i = 0; i < n; i++) {
-        fsi_real t = 2 * FSI_PI * (fsi_real)i / (fsi_real)n;
-        fsi_vec_store(m.x + 3 * i, fsi_vec(center.x + radius * fsi__cos(t),
-                                           center.y + radius * fsi__sin(t), center.z));
-        m.index[2 * i] = i;
-        m.index[2 * i + 1] = (i + 1) % n;
+        fsi_real angle = 2 * FSI_PI * (fsi_real)i / (fsi_real)n;
+        fsi__vec_put(mesh.x, i,
+                     fsi_vec(centre.x + radius * fsi__cos(angle),
+                             centre.y + radius * fsi__sin(angle), centre.z));
+        mesh.index[2 * i] = i;
+        mesh.index[2 * i + 1] = (i + 1) % n;
     }
-    return fsi__mesh_finish(mesh, &m, 1);
+    return fsi__mesh_finish(out, &mesh, 1);
 }
 
-/* Icosahedron, vertex numbers of its faces, outward. */
+/* Faces of an icosahedron, outward. */
 static const int fsi__ico_face[20][3] = {
     {0, 11, 5},  {0, 5, 1},  {0, 1, 7},  {0, 7, 10}, {0, 10, 11}, {1, 5, 9}, {5, 11, 4},
     {11, 10, 2}, {10, 7, 6}, {7, 1, 8},  {3, 9, 4},  {3, 4, 2},   {3, 2, 6}, {3, 6, 8},
     {3, 8, 9},   {4, 9, 5},  {2, 4, 11}, {6, 2, 10}, {8, 6, 7},   {9, 8, 1}};
 
-static fsi_vec3 fsi__ico_vertex(int i) { /* (+-1, +-g, 0) and its rotations */
-    fsi_real g = FSI_R(1.6180339887498949), u = i & 1 ? 1 : -1, v = i & 2 ? -g : g;
-    return i < 4 ? fsi_vec(u, v, 0) : i < 8 ? fsi_vec(0, u, v) : fsi_vec(v, 0, u);
+/* Its vertices: (+-1, +-golden ratio, 0) and the rotations of that. */
+static fsi_vec3 fsi__ico_vertex(int i) {
+    fsi_real golden = FSI_R(1.6180339887498949);
+    fsi_real u = i & 1 ? 1 : -1, v = i & 2 ? -golden : golden;
+    if (i < 4)
+        return fsi_vec(u, v, 0);
+    return i < 8 ? fsi_vec(0, u, v) : fsi_vec(v, 0, u);
 }
 
-/* Vertex number of lattice point (i, j) of face f: corners, edges (shared by both faces, in the
- * direction of the smaller corner), inside. */
-static int fsi__ico_number(int edge_of[12][12], int f, int i, int j, int n) {
-    const int *c = fsi__ico_face[f];
-    int k = n - i - j;
-    if (i == n)
-        return c[1];
-    if (j == n)
-        return c[2];
-    if (k == n)
-        return c[0];
-    int p;
-    int q;
-    int along;
-    if (j == 0) {
-        p = c[0];
-        q = c[1];
-        along = i;
-    } else if (k == 0) {
-        p = c[1];
-        q = c[2];
-        along = j;
-    } else if (i == 0) {
-        p = c[0];
-        q = c[2];
-        along = j;
-    } else
-        return 12 + 30 * (n - 1) + f * ((n - 1) * (n - 2) / 2) + (j - 1) * (n - 1) - (j - 1) * j / 2
-               + (i - 1);
-    if (p > q) {
-        int t = p;
-        p = q;
-        q = t;
-        along = n - along;
-    }
-    return 12 + edge_of[p][q] * (n - 1) + along - 1;
+/* A face whose edges are cut into n parts. Lattice point (i, j) lies i steps towards corner 1 and j
+   towards corner 2:
+
+     2
+     | \       i = 0 along the left edge, j = 0 along the bottom,
+     |   \     i + j = n along the third
+     0 --- 1                                                              */
+typedef struct fsi__ico {
+    int n;
+    int edge_of[12][12]; /* number of the edge from a corner to a larger one */
+} fsi__ico;
+
+/* Vertex number of a lattice point: first the 12 corners, then the points on edges (counted from
+   the edge's smaller corner, so that both faces agree), then those inside the faces. */
+static int fsi__ico_number(const fsi__ico *ico, int face, int i, int j) {
+    const int *corner = fsi__ico_face[face];
+    int n = ico->n, k = n - i - j;
+    if (i == n || j == n || k == n)
+        return i == n ? corner[1] : corner[j == n ? 2 : 0];
+    if (i > 0 && j > 0 && k > 0)
+        return 12 + 30 * (n - 1) + face * ((n - 1) * (n - 2) / 2) + (j - 1) * (n - 1)
+               - (j - 1) * j / 2 + (i - 1);
+
+    int from = corner[k == 0 ? 1 : 0], to = corner[j == 0 ? 1 : 2];
+    int along = j == 0 ? i : j;
+    if (from < to)
+        return 12 + ico->edge_of[from][to] * (n - 1) + along - 1;
+    return 12 + ico->edge_of[to][from] * (n - 1) + n - along - 1;
 }
 
-FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *mesh, fsi_vec3 center, fsi_real radius, int n,
+FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *out, fsi_vec3 centre, fsi_real radius, int n,
                                    const fsi_allocator *allocator) {
-    int edge_of[12][12], edges = 0;
-    if (!mesh || n < 1 || n > 2000 || !fsi__finite_vec(center) || !fsi__finite(radius)
-        || !(radius > 0))
+    if (!out || n < 1 || n > 2000 || !fsi__ball_valid(centre, radius))
         return FSI_ERR_ARGUMENT;
-    fsi_mesh m;
-    fsi_result result = fsi__mesh_alloc(&m, 3, 10 * n * n + 2, 20 * n * n, 0, allocator);
+    fsi_mesh mesh;
+    fsi_result result = fsi__mesh_alloc(&mesh, 3, 10 * n * n + 2, 20 * n * n, 0, allocator);
     if (result != FSI_OK)
         return result;
-    memset(edge_of, 0, sizeof edge_of);
-    int32_t *t = m.index;
-    for (int f = 0; f < 20; f++)
-        for (int i = 0; i < 3; i++) {
-            int p = fsi__ico_face[f][i], q = fsi__ico_face[f][(i + 1) % 3];
-            /* each edge once: the other face has it the other way round */
-            if (p < q)
-                edge_of[p][q] = edges++;
-        }
-    for (int f = 0; f < 20; f++) {
-        const int *c = fsi__ico_face[f];
+
+    /* Every edge once: its other face has it the other way round. */
+    fsi__ico ico;
+    memset(&ico, 0, sizeof ico);
+    ico.n = n;
+    int edges = 0;
+    for (int i = 0; i < 60; i++) {
+        int from = fsi__ico_face[i / 3][i % 3], to = fsi__ico_face[i / 3][(i + 1) % 3];
+        if (from < to)
+            ico.edge_of[from][to] = edges++;
+    }
+
+    int32_t *triangle = mesh.index;
+    for (int face = 0; face < 20; face++) {
+        fsi_vec3 corner[3];
+        for (int c = 0; c < 3; c++)
+            corner[c] = fsi__ico_vertex(fsi__ico_face[face][c]);
         for (int j = 0; j <= n; j++)
             for (int i = 0; i + j <= n; i++) {
-                fsi_vec3 p = fsi_vec_scale(fsi__ico_vertex(c[0]), (fsi_real)(n - i - j));
-                p = fsi_vec_mad(fsi_vec_mad(p, fsi__ico_vertex(c[1]), (fsi_real)i),
-                                fsi__ico_vertex(c[2]), (fsi_real)j);
-                fsi_vec_store(m.x + 3 * fsi__ico_number(edge_of, f, i, j, n),
-                              fsi_vec_mad(center, fsi__unit(p), radius));
+                fsi_vec3 x = fsi_vec_scale(corner[0], (fsi_real)(n - i - j));
+                x = fsi_vec_mad(x, corner[1], (fsi_real)i);
+                x = fsi_vec_mad(x, corner[2], (fsi_real)j);
+                fsi__vec_put(mesh.x, fsi__ico_number(&ico, face, i, j),
+                             fsi_vec_mad(centre, fsi__unit(x), radius));
             }
         for (int j = 0; j < n; j++)
             for (int i = 0; i + j < n; i++) {
-                int p = fsi__ico_number(edge_of, f, i, j, n),
-                    q = fsi__ico_number(edge_of, f, i + 1, j, n),
-                    s = fsi__ico_number(edge_of, f, i, j + 1, n);
-                t = fsi__triangle(t, p, q, s);
+                int here = fsi__ico_number(&ico, face, i, j);
+                int next = fsi__ico_number(&ico, face, i + 1, j);
+                int above = fsi__ico_number(&ico, face, i, j + 1);
+                triangle = fsi__triangle(triangle, here, next, above);
                 if (i + j + 1 < n)
-                    t = fsi__triangle(t, q, fsi__ico_number(edge_of, f, i + 1, j + 1, n), s);
+                    triangle = fsi__triangle(triangle, next,
+                                             fsi__ico_number(&ico, face, i + 1, j + 1), above);
             }
     }
-    return fsi__mesh_finish(mesh, &m, 1);
+    return fsi__mesh_finish(out, &mesh, 1);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -8678,17 +8797,6 @@ static int fsi__soft_bends(const fsi_soft_desc *desc, int32_t *out) {
     return n;
 }
 
-/* edges of triangles, sorted: the same ones side by side */
-static void fsi__face_edges(int edges, const int32_t *triangle, fsi__face *face) {
-    for (int i = 0; i < edges; i++) {
-        int32_t a = triangle[i], b = triangle[i - i % 3 + (i + 1) % 3];
-        face[i].key[0] = a < b ? a : b;
-        face[i].key[1] = a < b ? b : a;
-        face[i].from = i;
-    }
-    qsort(face, (size_t)edges, sizeof *face, fsi__face_order);
-}
-
 static int fsi__soft_folds(const fsi_soft_desc *desc, int32_t *out) {
     int n = 0, edges = 3 * desc->triangle_count;
     size_t size = (size_t)edges * sizeof(fsi__face);
@@ -8697,7 +8805,7 @@ static int fsi__soft_folds(const fsi_soft_desc *desc, int32_t *out) {
     fsi__face *face = (fsi__face *)fsi_alloc(&desc->allocator, size);
     if (!face)
         return -1;
-    fsi__face_edges(edges, desc->triangle, face);
+    fsi__faces_sorted(3, desc->triangle_count, desc->triangle, face);
     for (int i = 0; i + 1 < edges; i++)
         if (!memcmp(face[i].key, face[i + 1].key, sizeof face[i].key)
             && (i + 2 >= edges || memcmp(face[i].key, face[i + 2].key, sizeof face[i].key))) {
@@ -8861,7 +8969,7 @@ static int fsi__soft_edges(fsi_soft *soft) {
     fsi__face *face = (fsi__face *)fsi_alloc(&soft->desc.allocator, size);
     if (!face)
         return 0;
-    fsi__face_edges(corners, soft->surface, face);
+    fsi__faces_sorted(3, soft->surface_count, soft->surface, face);
     /* mark the first of each in the place of its element */
     for (int i = 0; i < corners; i++)
         face[face[i].from].key[2] =
@@ -9344,12 +9452,12 @@ static fsi_result fsi__reduced_place(fsi_reduced_model *model, fsi__reduced_buil
             c[a] += (double)(build->soft.mass[i] * mesh->x[3 * i + a]);
     }
     model->mass = mass;
-    model->center = fsi_vec((fsi_real)(c[0] / (double)mass), (fsi_real)(c[1] / (double)mass),
+    model->centre = fsi_vec((fsi_real)(c[0] / (double)mass), (fsi_real)(c[1] / (double)mass),
                             (fsi_real)(c[2] / (double)mass));
     fsi_vec3 hi;
-    fsi_vec3 lo = hi = fsi_vec_sub(fsi_vec_load(mesh->x), model->center);
+    fsi_vec3 lo = hi = fsi_vec_sub(fsi_vec_load(mesh->x), model->centre);
     for (int i = 0; i < n; i++) {
-        fsi_vec3 x = fsi_vec_sub(fsi_vec_load(mesh->x + 3 * i), model->center);
+        fsi_vec3 x = fsi_vec_sub(fsi_vec_load(mesh->x + 3 * i), model->centre);
         lo = fsi_vec(fsi__min(lo.x, x.x), fsi__min(lo.y, x.y), fsi__min(lo.z, x.z));
         hi = fsi_vec(fsi__max(hi.x, x.x), fsi__max(hi.y, x.y), fsi__max(hi.z, x.z));
         model->radius = fsi__max(model->radius, fsi__length(x));
@@ -9370,7 +9478,7 @@ static fsi_result fsi__reduced_place(fsi_reduced_model *model, fsi__reduced_buil
         return result;
     fsi__reduced_layout(model, &arena, model->nx * model->ny * model->nz);
     for (int i = 0; i < n; i++) {
-        fsi_vec_store(model->x0 + 3 * i, fsi_vec_sub(fsi_vec_load(mesh->x + 3 * i), model->center));
+        fsi_vec_store(model->x0 + 3 * i, fsi_vec_sub(fsi_vec_load(mesh->x + 3 * i), model->centre));
         model->node_mass[i] = build->soft.mass[i];
         if (build->map[i] >= 0)
             model->surface[build->map[i]] = i;

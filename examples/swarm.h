@@ -337,7 +337,7 @@ EX int swarm_skin_forms(swarm_hide *hide, const fsi_reduced *reduced, form_body 
             sum +=
                 exp(-100
                     * (double)form_distance(fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(reduced[k].T)),
-                                                        reduced[k].model->center),
+                                                        reduced[k].model->centre),
                                             form[k]));
         value[i] = (fsi_real)fmin(-log(fmax(sum, 1e-30)) / 100, 0.2);
     }
@@ -438,7 +438,7 @@ EX void swarm_draw(ex_args *args, swarm *s, const swarm_view *v) {
 EX int swarm_nearest(const fsi_reduced_model *model, fsi_vec3 x) {
     fsi_real best = FSI_R(1e30);
     int at = 0;
-    x = fsi_vec_sub(x, model->center);
+    x = fsi_vec_sub(x, model->centre);
 
     for (int i = 0; i < model->vertex_count; i++) {
         fsi_vec3 d = fsi_vec_sub(fsi_vec_load(model->x0 + 3 * i), x);

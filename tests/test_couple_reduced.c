@@ -650,7 +650,7 @@ TEST S_19_full_basis_is_deformable(void) {
     desc.integrator = FSI_SOFT_SPLIT;
     fsi_soft soft;
     CHECK_OK(fsi_soft_init(&soft, &desc));
-    fsi_vec_store(S.body[0].T, S.model[0].center);
+    fsi_vec_store(S.body[0].T, S.model[0].centre);
     for (int a = 0; a < 3; a++)
         S.body[0].T[a] += a == 0 ? FSI_R(0.51) : a == 1 ? FSI_R(0.73) : FSI_R(0.49);
     stir(&S.body[0], 0);

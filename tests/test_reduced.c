@@ -263,7 +263,7 @@ TEST S_15_flat(void) {
     fsi_reduced reduced;
     CHECK_OK(fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), NULL));
     CHECK_REL(1000 * 0.1, model.mass, TOL(1e-12, 1e-5));
-    CHECK_NEAR(2.5, model.center.x, TOL(1e-12, 1e-5));
+    CHECK_NEAR(2.5, model.centre.x, TOL(1e-12, 1e-5));
     ASSERT_EQ(88, model.element_count); /* the rim, the sheet on its left */
     for (int k = 0; k < 4; k++) {
         ASSERT(model.omega2[k] > 0);
