@@ -2288,13 +2288,13 @@ FSI_API fsi_operator fsi_csr_operator(const fsi_csr *matrix) {
 /* What the three iterations share: the description with defaults, the target, the workspace and the
  * report. */
 typedef struct fsi__krylov {
-    const fsi_krylov_desc *d;
+    const fsi_krylov_desc *desc;
     size_t n;
     const fsi_real *b;
-    fsi_real **v;  /* vectors of length n */
-    double *s;     /* small arrays */
-    double target; /* stop when |b - A x| <= target */
-    double size;   /* |b| */
+    fsi_real **vector; /* work vectors of length n */
+    double *doubles;   /* GMRES: Hessenberg matrix and rotations */
+    double target;     /* stop when |b - A x| <= target */
+    double size;       /* |b| */
     /* b and x are multiplied by this power of two where their squares would overflow or vanish; 1
      * elsewhere */
     double unit;
@@ -2316,13 +2316,13 @@ static int fsi__krylov_valid(const fsi_krylov_desc *desc) {
 }
 
 static void fsi__krylov_layout(fsi__krylov *krylov, size_t vectors, size_t little) {
-    krylov->v = (fsi_real **)fsi_arena_take(&krylov->arena, vectors, sizeof(fsi_real *));
-    FSI__TAKE(krylov->s, double, &krylov->arena, little);
+    krylov->vector = (fsi_real **)fsi_arena_take(&krylov->arena, vectors, sizeof(fsi_real *));
+    FSI__TAKE(krylov->doubles, double, &krylov->arena, little);
     for (size_t i = 0; i < vectors; i++) {
         fsi_real *p;
         FSI__TAKE(p, fsi_real, &krylov->arena, krylov->n);
-        if (krylov->v)
-            krylov->v[i] = p;
+        if (krylov->vector)
+            krylov->vector[i] = p;
     }
 }
 
@@ -2339,7 +2339,7 @@ static size_t fsi__krylov_size(const fsi_krylov_desc *desc, size_t vectors, size
 /* Room for the vectors: the caller's block or one of our own. */
 static fsi_result fsi__krylov_room(fsi__krylov *krylov, size_t vectors, size_t little, void *work,
                                    size_t work_size) {
-    size_t need = fsi__krylov_size(krylov->d, vectors, little);
+    size_t need = fsi__krylov_size(krylov->desc, vectors, little);
     if (need == 0)
         return FSI_ERR_SIZE;
     if (work) {
@@ -2350,7 +2350,7 @@ static fsi_result fsi__krylov_room(fsi__krylov *krylov, size_t vectors, size_t l
         krylov->arena.size = work_size - skip;
     } else {
         krylov->arena.used = need;
-        if (fsi__arena_open(&krylov->arena, &krylov->d->allocator) != FSI_OK)
+        if (fsi__arena_open(&krylov->arena, &krylov->desc->allocator) != FSI_OK)
             return FSI_ERR_MEMORY;
         krylov->owned = 1;
     }
@@ -2390,7 +2390,7 @@ static fsi_result fsi__krylov_open(fsi__krylov *krylov, const fsi_krylov_desc *d
         return FSI_ERR_ARGUMENT;
     if (!fsi_all_finite(desc->n, b))
         return FSI_ERR_ARGUMENT;
-    krylov->d = desc;
+    krylov->desc = desc;
     krylov->n = desc->n;
     krylov->b = b;
     krylov->checked = -1;
@@ -2399,8 +2399,8 @@ static fsi_result fsi__krylov_open(fsi__krylov *krylov, const fsi_krylov_desc *d
     if (result != FSI_OK)
         return result;
     krylov->unit = fsi__krylov_unit((double)fsi_max_abs(desc->n, b));
-    fsi__krylov_rhs(krylov, krylov->v[0]);
-    krylov->size = fsi_norm(desc->n, krylov->v[0]);
+    fsi__krylov_rhs(krylov, krylov->vector[0]);
+    krylov->size = fsi_norm(desc->n, krylov->vector[0]);
     krylov->target = (desc->tolerance > 0 ? desc->tolerance : 1e-6) * krylov->size;
     if (desc->tolerance_abs * krylov->unit > krylov->target)
         krylov->target = desc->tolerance_abs * krylov->unit;
@@ -2421,10 +2421,10 @@ static fsi_result fsi__krylov_close(fsi__krylov *krylov, fsi_result result, fsi_
         krylov->report.residual /= krylov->unit;
         krylov->report.residual_start /= krylov->unit;
     }
-    if (krylov->d && krylov->d->clock_fn)
-        krylov->report.seconds = krylov->d->clock_fn(krylov->d->clock_user) - krylov->began;
+    if (krylov->desc && krylov->desc->clock_fn)
+        krylov->report.seconds = krylov->desc->clock_fn(krylov->desc->clock_user) - krylov->began;
     if (krylov->owned)
-        fsi_free(&krylov->d->allocator, krylov->arena.base, krylov->arena.size);
+        fsi_free(&krylov->desc->allocator, krylov->arena.base, krylov->arena.size);
     /* the caller's block has no gaps */
     else if (krylov->arena.base)
         FSI__CLOSE(krylov->arena.base, krylov->arena.size, krylov->arena.size);
@@ -2435,13 +2435,18 @@ static fsi_result fsi__krylov_close(fsi__krylov *krylov, fsi_result result, fsi_
 
 static void fsi__krylov_project(const fsi__krylov *krylov, fsi_real *x) {
     if (krylov->project)
-        krylov->d->project_fn(x, krylov->d->project_user);
+        krylov->desc->project_fn(x, krylov->desc->project_user);
+}
+
+/* y = A x */
+static void fsi__krylov_apply(const fsi__krylov *krylov, const fsi_real *x, fsi_real *y) {
+    krylov->desc->A.apply_fn(x, y, krylov->desc->A.user);
 }
 
 /* z = P r */
 static void fsi__krylov_precondition(const fsi__krylov *krylov, const fsi_real *r, fsi_real *z) {
-    if (krylov->d->precondition.apply_fn) {
-        krylov->d->precondition.apply_fn(r, z, krylov->d->precondition.user);
+    if (krylov->desc->precondition.apply_fn) {
+        krylov->desc->precondition.apply_fn(r, z, krylov->desc->precondition.user);
         fsi__krylov_project(krylov, z);
     } else
         fsi_copy(krylov->n, r, z);
@@ -2449,7 +2454,7 @@ static void fsi__krylov_precondition(const fsi__krylov *krylov, const fsi_real *
 
 /* r = b - A x without its null-space part; returns |r| */
 static double fsi__krylov_residual(const fsi__krylov *krylov, const fsi_real *x, fsi_real *r) {
-    krylov->d->A.apply_fn(x, r, krylov->d->A.user);
+    fsi__krylov_apply(krylov, x, r);
     fsi_scale(krylov->n, -1, r);
     fsi_axpy(krylov->n, (fsi_real)krylov->unit, krylov->b, r);
     fsi__krylov_project(krylov, r);
@@ -2466,10 +2471,10 @@ static double fsi__krylov_start(fsi__krylov *krylov, fsi_real *x, fsi_real *r, f
     fsi_axpy(krylov->n, -1, r, t);
     double loss = fsi_norm(krylov->n, t); /* the part of b that A cannot reach */
     krylov->incompatible = loss > krylov->target && loss > 64 * (double)FSI_REAL_EPS * krylov->size;
-    if (krylov->d->guess && norm > 0) {
+    if (krylov->desc->guess && norm > 0) {
         fsi_scale(krylov->n, (fsi_real)krylov->unit, x);
         fsi__krylov_project(krylov, x);
-        krylov->d->A.apply_fn(x, t, krylov->d->A.user);
+        fsi__krylov_apply(krylov, x, t);
         double q =
             fsi_dot(krylov->n, x, t) / 2 - fsi_dot(krylov->n, x, r); /* q(x) = x.A x / 2 - b.x */
         fsi_xpay(krylov->n, r, -1, t);                               /* t = b - A x */
@@ -2493,7 +2498,7 @@ static double fsi__krylov_magnitude(fsi__krylov *krylov, fsi_real *q, fsi_real *
         return 0;
     /* squares of A A p would overflow or vanish sooner */
     fsi_scale(krylov->n, (fsi_real)(1 / *image), q);
-    krylov->d->A.apply_fn(q, t, krylov->d->A.user);
+    fsi__krylov_apply(krylov, q, t);
     return fsi_norm(krylov->n, t);
 }
 
@@ -2525,7 +2530,7 @@ static fsi_result fsi__krylov_finish(fsi__krylov *krylov, fsi_result result, fsi
     if (result > 0 && norm <= krylov->target)
         result = FSI_OK;
     if (symmetric && result > 0 && result != FSI_INCOMPATIBLE) {
-        krylov->d->A.apply_fn(r, t, krylov->d->A.user);
+        fsi__krylov_apply(krylov, r, t);
         double image;
         double size = fsi__krylov_magnitude(krylov, t, r, &image);
         if (image <= FSI__ROOT_EPS * size * norm)
@@ -2546,16 +2551,18 @@ static fsi_result fsi__krylov_finish(fsi__krylov *krylov, fsi_result result, fsi
 static fsi_result fsi__krylov_limit(fsi__krylov *krylov) {
     if (krylov->report.iterations >= krylov->cap)
         return FSI_NOT_CONVERGED;
-    if (krylov->d->seconds > 0
-        && krylov->d->clock_fn(krylov->d->clock_user) - krylov->began >= krylov->d->seconds)
+    if (krylov->desc->seconds > 0
+        && krylov->desc->clock_fn(krylov->desc->clock_user) - krylov->began
+               >= krylov->desc->seconds)
         return FSI_NOT_CONVERGED;
     return FSI_OK;
 }
 
 static int fsi__krylov_told(fsi__krylov *krylov, double residual, const fsi_real *x) {
     krylov->report.residual = residual;
-    return krylov->d->history_fn
-           && krylov->d->history_fn(krylov->report.iterations, residual, x, krylov->d->history_user)
+    return krylov->desc->history_fn
+           && krylov->desc->history_fn(krylov->report.iterations, residual, x,
+                                       krylov->desc->history_user)
                   != 0;
 }
 
@@ -2661,10 +2668,10 @@ static fsi_result fsi__cg_flat(fsi__krylov *krylov, fsi_real *x, const fsi_real 
 /* Hestenes and Stiefel with preconditioner. pi = p.P^-1 p follows from rho and beta, so the
  * curvature test costs nothing. */
 static fsi_result fsi__cg_run(fsi__krylov *krylov, fsi_real *x) {
-    fsi_real *r = krylov->v[0];
-    fsi_real *z = krylov->v[1];
-    fsi_real *p = krylov->v[2];
-    fsi_real *q = krylov->v[3];
+    fsi_real *r = krylov->vector[0];
+    fsi_real *z = krylov->vector[1];
+    fsi_real *p = krylov->vector[2];
+    fsi_real *q = krylov->vector[3];
     double rho = 0;
     double pi = 0;
     double steepest = 0;
@@ -2692,26 +2699,26 @@ static fsi_result fsi__cg_run(fsi__krylov *krylov, fsi_real *x) {
             fsi_copy(krylov->n, z, p);
         pi = rz + beta * beta * pi;
         rho = rz;
-        krylov->d->A.apply_fn(p, q, krylov->d->A.user);
+        fsi__krylov_apply(krylov, p, q);
         double curvature = fsi_dot(krylov->n, p, q);
         if (!fsi__finite64(curvature))
             return FSI_ERR_NUMERIC;
         krylov->report.iterations++;
         if (curvature <= 64 * (double)FSI_REAL_EPS * steepest * pi
             || !fsi__finite((fsi_real)(rz / curvature)))
-            return fsi__cg_flat(krylov, x, p, q, z, best < first ? krylov->v[4] : NULL);
+            return fsi__cg_flat(krylov, x, p, q, z, best < first ? krylov->vector[4] : NULL);
         if (curvature > steepest * pi)
             steepest = curvature / pi;
         /* p may be turning into a null vector: keep the best x */
         if (curvature < 0.1 * steepest * pi && norm < 0.8 * best) {
-            fsi_copy(krylov->n, x, krylov->v[4]);
+            fsi_copy(krylov->n, x, krylov->vector[4]);
             best = norm;
         }
         norm = fsi__cg_update(krylov, (fsi_real)(rz / curvature), p, q, x, r);
         if (norm > most) {
             krylov->report.residual = was;
             fsi__cg_update(krylov, (fsi_real)(-rz / curvature), p, q, x, r); /* undo */
-            return fsi__cg_flat(krylov, x, p, q, z, best < first ? krylov->v[4] : NULL);
+            return fsi__cg_flat(krylov, x, p, q, z, best < first ? krylov->vector[4] : NULL);
         }
     }
 }
@@ -2725,8 +2732,8 @@ FSI_API fsi_result fsi_cg_solve(const fsi_krylov_desc *desc, const fsi_real *b, 
     fsi__krylov krylov;
     fsi_result result = fsi__krylov_open(&krylov, desc, b, x, 5, 0, work, work_size);
     if (result == FSI_OK)
-        result = fsi__krylov_finish(&krylov, fsi__cg_run(&krylov, x), x, krylov.v[0], krylov.v[1],
-                                    NULL, 0, 1);
+        result = fsi__krylov_finish(&krylov, fsi__cg_run(&krylov, x), x, krylov.vector[0],
+                                    krylov.vector[1], NULL, 0, 1);
     return fsi__krylov_close(&krylov, result, report);
 }
 
@@ -2739,13 +2746,13 @@ typedef struct fsi__qmr {
 } fsi__qmr;
 
 static fsi_result fsi__symmqmr_step(fsi__krylov *krylov, fsi__qmr *qmr, fsi_real *x) {
-    fsi_real *r = krylov->v[0];
-    fsi_real *q = krylov->v[1];
-    fsi_real *t = krylov->v[2];
-    fsi_real *d = krylov->v[3];
-    fsi_real *e = krylov->v[4];
-    fsi_real *s = krylov->v[5];
-    krylov->d->A.apply_fn(q, t, krylov->d->A.user);
+    fsi_real *r = krylov->vector[0];
+    fsi_real *q = krylov->vector[1];
+    fsi_real *t = krylov->vector[2];
+    fsi_real *d = krylov->vector[3];
+    fsi_real *e = krylov->vector[4];
+    fsi_real *s = krylov->vector[5];
+    fsi__krylov_apply(krylov, q, t);
     krylov->report.iterations++;
     double sigma = fsi_dot(krylov->n, q, t);
     if (!fsi__finite64(sigma))
@@ -2774,9 +2781,9 @@ static fsi_result fsi__symmqmr_step(fsi__krylov *krylov, fsi__qmr *qmr, fsi_real
 
 /* Next direction q = P r + beta q; FSI_BREAKDOWN when r.P r = 0. first: q = P r. */
 static fsi_result fsi__symmqmr_turn(fsi__krylov *krylov, fsi__qmr *qmr, int first) {
-    fsi_real *r = krylov->v[0];
-    fsi_real *q = krylov->v[1];
-    fsi_real *u = krylov->v[2];
+    fsi_real *r = krylov->vector[0];
+    fsi_real *q = krylov->vector[1];
+    fsi_real *u = krylov->vector[2];
     fsi__krylov_precondition(krylov, r, u);
     double rho = fsi_dot(krylov->n, r, u);
     if (!fsi__finite64(rho))
@@ -2793,21 +2800,21 @@ static fsi_result fsi__symmqmr_turn(fsi__krylov *krylov, fsi__qmr *qmr, int firs
 
 /* (Re)start from the residual s. */
 static fsi_result fsi__symmqmr_begin(fsi__krylov *krylov, fsi__qmr *qmr, double norm) {
-    fsi_copy(krylov->n, krylov->v[5], krylov->v[0]);
-    fsi_fill(krylov->n, 0, krylov->v[3]);
-    fsi_fill(krylov->n, 0, krylov->v[4]);
+    fsi_copy(krylov->n, krylov->vector[5], krylov->vector[0]);
+    fsi_fill(krylov->n, 0, krylov->vector[3]);
+    fsi_fill(krylov->n, 0, krylov->vector[4]);
     qmr->tau = norm;
     qmr->theta = 0;
     return fsi__symmqmr_turn(krylov, qmr, 1);
 }
 
 static fsi_result fsi__symmqmr_run(fsi__krylov *krylov, fsi_real *x) {
-    fsi_real *s = krylov->v[5];
+    fsi_real *s = krylov->vector[5];
     fsi__qmr qmr = {0, 0, 0};
-    double norm = fsi__krylov_start(krylov, x, s, krylov->v[2], 0);
+    double norm = fsi__krylov_start(krylov, x, s, krylov->vector[2], 0);
     int steps = 0;
-    if (krylov->d->guess)
-        fsi_copy(krylov->n, x, krylov->v[6]);
+    if (krylov->desc->guess)
+        fsi_copy(krylov->n, x, krylov->vector[6]);
     for (;;) {
         fsi_result stop = fsi__krylov_next(krylov, x, s, &norm, &steps);
         if (stop != FSI_EMPTY)
@@ -2843,8 +2850,8 @@ FSI_API fsi_result fsi_symmqmr_solve(const fsi_krylov_desc *desc, const fsi_real
     fsi_result result =
         fsi__krylov_open(&krylov, desc, b, x, fsi__symmqmr_vectors(desc), 0, work, work_size);
     if (result == FSI_OK)
-        result = fsi__krylov_finish(&krylov, fsi__symmqmr_run(&krylov, x), x, krylov.v[5],
-                                    krylov.v[2], desc->guess ? krylov.v[6] : NULL, 1, 1);
+        result = fsi__krylov_finish(&krylov, fsi__symmqmr_run(&krylov, x), x, krylov.vector[5],
+                                    krylov.vector[2], desc->guess ? krylov.vector[6] : NULL, 1, 1);
     return fsi__krylov_close(&krylov, result, report);
 }
 
@@ -2856,11 +2863,11 @@ static size_t fsi__gmres_restart(const fsi_krylov_desc *desc) {
 /* w = A P v_j made orthogonal to v_0..v_j (twice, for clusters); column j of H; returns |w| left
  * over. */
 static double fsi__gmres_extend(fsi__krylov *krylov, size_t j, double *h) {
-    fsi_real **V = krylov->v + 2;
-    fsi_real *z = krylov->v[0];
+    fsi_real **V = krylov->vector + 2;
+    fsi_real *z = krylov->vector[0];
     fsi_real *w = V[j + 1];
     fsi__krylov_precondition(krylov, V[j], z);
-    krylov->d->A.apply_fn(z, w, krylov->d->A.user);
+    fsi__krylov_apply(krylov, z, w);
     for (size_t i = 0; i <= j; i++)
         h[i] = 0;
     for (int pass = 0; pass < 2; pass++)
@@ -2876,9 +2883,9 @@ static double fsi__gmres_extend(fsi__krylov *krylov, size_t j, double *h) {
  * Returns 0 when R is singular. */
 static int fsi__gmres_gather(fsi__krylov *krylov, size_t m, size_t used, const double *H, double *g,
                              fsi_real *x) {
-    fsi_real **V = krylov->v + 2;
-    fsi_real *z = krylov->v[0];
-    fsi_real *u = krylov->v[1];
+    fsi_real **V = krylov->vector + 2;
+    fsi_real *z = krylov->vector[0];
+    fsi_real *u = krylov->vector[1];
     double top = 0;
     for (size_t j = 0; j < used; j++)
         if (fabs(H[j * (m + 1) + j]) > top)
@@ -2906,11 +2913,11 @@ static int fsi__gmres_gather(fsi__krylov *krylov, size_t m, size_t used, const d
 
 /* One cycle from the residual in V[0] (norm given). Afterwards x is updated. */
 static fsi_result fsi__gmres_cycle(fsi__krylov *krylov, size_t m, double norm, fsi_real *x) {
-    double *H = krylov->s;
+    double *H = krylov->doubles;
     double *g = H + m * (m + 1);
     double *c = g + m + 1;
     double *s = c + m;
-    fsi_real **V = krylov->v + 2;
+    fsi_real **V = krylov->vector + 2;
     fsi_result stop = FSI_OK;
     fsi_scale(krylov->n, (fsi_real)(1 / norm), V[0]);
     g[0] = norm;
@@ -2954,8 +2961,8 @@ static fsi_result fsi__gmres_cycle(fsi__krylov *krylov, size_t m, double norm, f
 }
 
 static fsi_result fsi__gmres_run(fsi__krylov *krylov, fsi_real *x) {
-    size_t m = fsi__gmres_restart(krylov->d);
-    double norm = fsi__krylov_start(krylov, x, krylov->v[2], krylov->v[0], 0);
+    size_t m = fsi__gmres_restart(krylov->desc);
+    double norm = fsi__krylov_start(krylov, x, krylov->vector[2], krylov->vector[0], 0);
     if (fsi__finite64(norm) && fsi__krylov_told(krylov, norm, x) && norm > krylov->target)
         return FSI_NOT_CONVERGED;
     for (;;) {
@@ -2970,10 +2977,10 @@ static fsi_result fsi__gmres_run(fsi__krylov *krylov, fsi_real *x) {
         stop = fsi__gmres_cycle(krylov, m, norm, x);
         if (stop < 0)
             return stop;
-        norm = fsi__krylov_residual(krylov, x, krylov->v[2]);
+        norm = fsi__krylov_residual(krylov, x, krylov->vector[2]);
         /* rounding spoilt the step: back to the x before */
         if (!(norm <= was)) {
-            fsi_copy(krylov->n, krylov->v[1], x);
+            fsi_copy(krylov->n, krylov->vector[1], x);
             norm = was;
             if (stop == FSI_OK)
                 stop = FSI_STALLED;
@@ -3007,8 +3014,8 @@ FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *
         fsi__krylov_open(&krylov, desc, b, x, m + 3, fsi__gmres_small(m), work, work_size);
     krylov.project = 0;
     if (result == FSI_OK)
-        result = fsi__krylov_finish(&krylov, fsi__gmres_run(&krylov, x), x, krylov.v[2],
-                                    krylov.v[0], NULL, 0, 0);
+        result = fsi__krylov_finish(&krylov, fsi__gmres_run(&krylov, x), x, krylov.vector[2],
+                                    krylov.vector[0], NULL, 0, 0);
     return fsi__krylov_close(&krylov, result, report);
 }
 
@@ -4985,12 +4992,21 @@ FSI__INLINE ptrdiff_t fsi__mg_id(const fsi_mg_level *level, int i, int j, int k)
     return fsi__mg_of(level, (i + j + k) & 1, j, k) + ((i + 2) >> 1) - 1;
 }
 
+FSI__INLINE ptrdiff_t fsi__mg_cell_id(const fsi_mg_level *level, fsi__ijk cell) {
+    return fsi__mg_id(level, cell.i, cell.j, cell.k);
+}
+
 /* Number of a cell in the caller's arrays. */
 FSI__INLINE ptrdiff_t fsi__mg_number(const fsi_mg *mg, int i, int j, int k) {
     return i + (ptrdiff_t)mg->n[0] * (j + (ptrdiff_t)mg->n[1] * k);
 }
 
-/* A cell; the children of a coarse one, numbered by 3 bits; the cell behind face d. */
+/* From a cell to the next one along an axis, in the caller's arrays. */
+FSI__INLINE ptrdiff_t fsi__mg_stride(const fsi_mg *mg, int axis) {
+    return axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
+}
+
+/* The children of a coarse cell, numbered by 3 bits; the cell behind face d. */
 FSI__INLINE fsi__ijk fsi__mg_child(fsi__ijk cell, int q) {
     return fsi__ijk_of(2 * cell.i + (q & 1), 2 * cell.j + (q >> 1 & 1), 2 * cell.k + (q >> 2));
 }
@@ -5263,6 +5279,13 @@ FSI__HOT static void fsi__mg_defect_weighted(const fsi__mg_row *row, float *FSI_
     }
 }
 
+static void fsi__mg_defect(const fsi__mg_row *row, float *sum) {
+    if (row->plain)
+        fsi__mg_defect_plain(row, sum);
+    else
+        fsi__mg_defect_weighted(row, sum);
+}
+
 /* even[h] = s a[2h], odd[h] = s a[2h + 1] and back */
 FSI__HOT static void fsi__mg_split(int n, const float *FSI__RESTRICT a, float s,
                                    float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
@@ -5342,10 +5365,7 @@ static void fsi__mg_restrict(const fsi_mg_level *l, const fsi_mg_level *c, int K
                 int k = 2 * K + (q >> 1);
                 if (j < l->n[1] && k < l->n[2]) {
                     fsi__mg_row row = fsi__mg_row_get(l, 0, j, k, h, n, 0);
-                    if (row.plain)
-                        fsi__mg_defect_plain(&row, sum);
-                    else
-                        fsi__mg_defect_weighted(&row, sum);
+                    fsi__mg_defect(&row, sum);
                 }
             }
             fsi__mg_split(n, sum, l->scale, red ? f1 : f0, red ? f0 : f1);
@@ -5360,7 +5380,7 @@ static ptrdiff_t fsi__mg_parent(const fsi_mg_level *level, fsi__ijk c, int kind,
     if (d >= 0)
         c = fsi__mg_behind(c, d);
     *p = fsi__ijk_of(c.i >> 1, c.j >> 1, c.k >> 1);
-    return fsi__mg_id(level, p->i, p->j, p->k);
+    return fsi__mg_cell_id(level, *p);
 }
 
 /* Every orphan of level q, in order. */
@@ -5389,10 +5409,7 @@ static void fsi__mg_defect_orphans(const fsi_mg_level *level, int j, int k, int 
         fsi__mg_row row = fsi__mg_row_get(level, 0, j, k, h0 + t, 1, 0);
         row.kind = &own;
         d[t] = 0;
-        if (row.plain)
-            fsi__mg_defect_plain(&row, d + t);
-        else
-            fsi__mg_defect_weighted(&row, d + t);
+        fsi__mg_defect(&row, d + t);
     }
 }
 
@@ -5440,7 +5457,7 @@ static void fsi__mg_prolong(const fsi_mg_level *l, const fsi_mg_level *c, int k)
 
 /* band: half sweeps along boundaries */
 typedef struct fsi__mg_job {
-    const fsi_mg_level *l;
+    const fsi_mg_level *level;
     int half_sweeps, band;
     double *part;
 } fsi__mg_job;
@@ -5458,13 +5475,13 @@ static void fsi__mg_down(void *user, int t, int k) {
     const fsi__mg_job *job = (const fsi__mg_job *)user;
     int full = t - job->band - (job->band > 0); /* stage of the full sweeps */
     if (job->band && t == 0)
-        fsi__mg_clear(job->l, k);
+        fsi__mg_clear(job->level, k);
     else if (full < 0)
-        fsi__mg_sweep(job->l, !(t & 1), k, 0, 1);
+        fsi__mg_sweep(job->level, !(t & 1), k, 0, 1);
     else if (full < job->half_sweeps)
-        fsi__mg_sweep(job->l, full & 1, k, t == 0, 0);
-    else if (k & 1 || k == job->l->n[2] - 1)
-        fsi__mg_restrict(job->l, job->l + 1, k >> 1);
+        fsi__mg_sweep(job->level, full & 1, k, t == 0, 0);
+    else if (k & 1 || k == job->level->n[2] - 1)
+        fsi__mg_restrict(job->level, job->level + 1, k >> 1);
 }
 
 static double fsi__mg_plane_dot(const fsi_mg_level *level, int k) {
@@ -5482,12 +5499,12 @@ static double fsi__mg_plane_dot(const fsi_mg_level *level, int k) {
 static void fsi__mg_up(void *user, int t, int k) {
     const fsi__mg_job *job = (const fsi__mg_job *)user;
     if (t == 0) {
-        fsi__mg_prolong(job->l, job->l + 1, k);
+        fsi__mg_prolong(job->level, job->level + 1, k);
         return;
     }
-    fsi__mg_sweep(job->l, t & 1, k, 0, t > job->half_sweeps);
+    fsi__mg_sweep(job->level, t & 1, k, 0, t > job->half_sweeps);
     if (job->part && t == job->half_sweeps + job->band)
-        job->part[k] = fsi__mg_plane_dot(job->l, k);
+        job->part[k] = fsi__mg_plane_dot(job->level, k);
 }
 
 /* Coarsest level: sweeps, mirrored. */
@@ -5514,10 +5531,10 @@ static double fsi__mg_vcycle(fsi_mg *mg) {
     job.band = 2 * mg->band;
     job.part = NULL;
     for (int q = 0; q < last; q++) {
-        job.l = mg->level + q;
+        job.level = mg->level + q;
         job.half_sweeps = 2 * fsi__mg_sweeps(mg, q, mg->rank != NULL);
-        fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + (job.band > 0) + 1,
-                     fsi__mg_big(job.l), fsi__mg_down, &job);
+        fsi__mg_wave(job.level->n[2], job.half_sweeps + job.band + (job.band > 0) + 1,
+                     fsi__mg_big(job.level), fsi__mg_down, &job);
         fsi__mg_orphans(mg, q, fsi__mg_restrict_orphan);
     }
     fsi__mg_bottom(mg->level + last, 8);
@@ -5526,11 +5543,11 @@ static double fsi__mg_vcycle(fsi_mg *mg) {
         fsi__mg_bottom(mg->level + last, 8);
     }
     for (int q = last - 1; q >= 0; q--) {
-        job.l = mg->level + q;
+        job.level = mg->level + q;
         job.half_sweeps = 2 * fsi__mg_sweeps(mg, q, mg->rank != NULL);
         job.part = q ? NULL : mg->part;
-        fsi__mg_wave(job.l->n[2], job.half_sweeps + job.band + 1, fsi__mg_big(job.l), fsi__mg_up,
-                     &job);
+        fsi__mg_wave(job.level->n[2], job.half_sweeps + job.band + 1, fsi__mg_big(job.level),
+                     fsi__mg_up, &job);
     }
     for (int k = 0; k < mg->n[2]; k++)
         s += last ? mg->part[k] : fsi__mg_plane_dot(mg->level, k);
@@ -5795,12 +5812,12 @@ static void fsi__mg_regions(fsi_mg *mg) {
  * are not stored on the finest level. */
 static float fsi__mg_w(const fsi_mg *mg, int q, int axis, fsi__ijk cell) {
     const fsi_mg_level *level = mg->level + q;
-    ptrdiff_t stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
-    int at = axis == 0 ? cell.i : axis == 1 ? cell.j : cell.k;
+    ptrdiff_t stride = fsi__mg_stride(mg, axis);
+    int at = fsi__ijk_get(cell, axis);
     if (axis == 1 && level->n[1] == 1)
         return 0;
     if (q || mg->weighted)
-        return level->w[axis][fsi__mg_id(level, cell.i, cell.j, cell.k)];
+        return level->w[axis][fsi__mg_cell_id(level, cell)];
     const uint8_t *face = mg->face + fsi__mg_number(mg, cell.i, cell.j, cell.k);
     if (at >= 0 && *face & FSI__FLUID)
         return (float)(*face >> (2 * axis + 1) & 1);
@@ -5811,7 +5828,7 @@ FSI__INLINE int fsi__mg_kind(const fsi_mg_level *level, fsi__ijk cell) {
     if (cell.i < 0 || cell.j < 0 || cell.k < 0 || cell.i >= level->n[0] || cell.j >= level->n[1]
         || cell.k >= level->n[2])
         return 0;
-    return level->kind[fsi__mg_id(level, cell.i, cell.j, cell.k)];
+    return level->kind[fsi__mg_cell_id(level, cell)];
 }
 
 /* Kinds of a row of the finest level: the number of faces, 1 for a fluid cell without any. */
@@ -5832,7 +5849,7 @@ FSI__HOT static void fsi__mg_finest_kinds(int n, const uint8_t *FSI__RESTRICT fa
  * the caller's arrays. */
 static void fsi__mg_finest_weights(fsi_mg *mg, int axis, int j, int k) {
     fsi_mg_level *level = mg->level;
-    ptrdiff_t stride = axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
+    ptrdiff_t stride = fsi__mg_stride(mg, axis);
     ptrdiff_t c = fsi__mg_number(mg, 0, j, k);
     int inside = j >= 0 && k >= 0;
     int last = axis == 1 ? j + 1 == level->n[1] : axis == 2 && k + 1 == level->n[2];
@@ -5962,7 +5979,7 @@ static int fsi__mg_cut(fsi_mg *mg, int q, fsi__ijk block) {
         fsi__ijk cell = fsi__mg_child(block, child);
         if (!((mask & ~part) >> child & 1))
             continue;
-        level->kind[fsi__mg_id(level, cell.i, cell.j, cell.k)] |= 7 << 4;
+        level->kind[fsi__mg_cell_id(level, cell)] |= 7 << 4;
         level->row[fsi__mg_line(level, cell.j, cell.k)] |= FSI__ROW_ORPHAN;
     }
     return mask ? FSI__MG_SOME : 0;
@@ -6016,7 +6033,7 @@ static void fsi__mg_adopt(const fsi_mg *mg, int q, fsi__ijk cell, uint8_t *kind)
    1/w and half of the inner face. Returns the resistance, or 0 if the face is closed. */
 static float fsi__mg_resistance(const fsi_mg *mg, int q, int d, fsi__ijk cell, int *behind) {
     float w = fsi__mg_face(mg, q, d, cell, behind);
-    int at = d < 2 ? cell.i : d < 4 ? cell.j : cell.k;
+    int at = fsi__ijk_get(cell, d >> 1);
     if (!(w > 0))
         return 0;
     if ((at & 1) == (d & 1)) { /* the opposite face is inside the block */
@@ -6040,7 +6057,7 @@ static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, fsi__ijk block) {
     float sum = 0;
     /* then only the outer children count */
     int solid = fsi__mg_kind(level + 1, block) == FSI__MG_SOLID;
-    int at = d < 2 ? block.i : d < 4 ? block.j : block.k;
+    int at = fsi__ijk_get(block, d >> 1);
     /* a wall */
     if (solid && !mg->open[d] && (d & 1 ? at + 1 == level[1].n[d >> 1] : at == 0))
         return 0;
@@ -6107,7 +6124,7 @@ static float fsi__mg_dir(const fsi_mg *mg, int q, fsi__ijk block) {
             continue;
         airy |= fsi__mg_airy(mg, q, cell, m);
         if (level->dir && (q || mg->weighted))
-            sum += level->dir[fsi__mg_id(level, cell.i, cell.j, cell.k)];
+            sum += level->dir[fsi__mg_cell_id(level, cell)];
         else if (level->n[1] == 1)
             sum += (float)((mg->face[cell.i + (ptrdiff_t)level->n[0] * cell.k] >> 2 & 1)
                            + (mg->face[cell.i + (ptrdiff_t)level->n[0] * cell.k] >> 3 & 1));
@@ -6214,7 +6231,7 @@ static void fsi__mg_link(const fsi_mg_level *level, fsi__ijk a, fsi__ijk b, floa
         return;
     if (x + y + z < 0)
         a = b; /* the lower one has the face */
-    level->w[x ? 0 : y ? 1 : 2][fsi__mg_id(level, a.i, a.j, a.k)] += w;
+    level->w[x ? 0 : y ? 1 : 2][fsi__mg_cell_id(level, a)] += w;
 }
 
 /* Faces of one orphan, added to the coarse faces between the blocks they joined; what fits on no
@@ -6228,7 +6245,7 @@ static void fsi__mg_coarse_orphan(const fsi_mg *mg, int q, fsi__ijk cell, uint8_
     if (at < 0)
         return;
     if (level->dir && (q || mg->weighted))
-        up->dir[at] += level->scale * level->dir[fsi__mg_id(level, cell.i, cell.j, cell.k)];
+        up->dir[at] += level->scale * level->dir[fsi__mg_cell_id(level, cell)];
     for (int d = 0; d < 6; d++) {
         float w = fsi__mg_face(mg, q, d, cell, &behind);
         if (!(w > 0))
@@ -6250,7 +6267,7 @@ static void fsi__mg_coarse_orphan(const fsi_mg *mg, int q, fsi__ijk cell, uint8_
 static int fsi__mg_diagonal(const fsi_mg *mg, int q, fsi__ijk cell) {
     int count = 0;
     int behind;
-    if (mg->level[q].dir[fsi__mg_id(mg->level + q, cell.i, cell.j, cell.k)] > 0)
+    if (mg->level[q].dir[fsi__mg_cell_id(mg->level + q, cell)] > 0)
         return -1;
     for (int d = 0; d < 6; d++) {
         float w = fsi__mg_face(mg, q, d, cell, &behind);
@@ -7019,10 +7036,7 @@ static void fsi__mg_rank_dot_t(const fsi_mg_level *level, const fsi__mg_patch *p
 static void fsi__mg_rank_defect(const fsi_mg_level *level, int j, int k, int h0, int n, float *d) {
     fsi__mg_row row = fsi__mg_row_get(level, 0, j, k, h0, n, 0);
     memset(d, 0, (size_t)n * sizeof *d);
-    if (row.plain)
-        fsi__mg_defect_plain(&row, d);
-    else
-        fsi__mg_defect_weighted(&row, d);
+    fsi__mg_defect(&row, d);
     if (level->row[fsi__mg_line(level, j, k)] & FSI__ROW_ORPHAN)
         fsi__mg_defect_orphans(level, j, k, h0, n, d);
 }
@@ -7386,7 +7400,7 @@ FSI_API double fsi_mg_incompatibility(const fsi_mg *mg, const fsi_real *b) {
 /* ---- conjugate gradients around the cycle */
 typedef struct fsi__mg_cg {
     fsi_mg *mg;
-    const fsi_mg_solve_desc *s;
+    const fsi_mg_solve_desc *desc;
     const fsi_real *b;
     fsi_real *p;
     double alpha, beta; /* alpha: step along d that p has not taken yet */
@@ -7397,55 +7411,17 @@ typedef struct fsi__mg_cg {
     double unit;
 } fsi__mg_cg;
 
-/* The pending step of p, then the next direction d = z / scale + beta d; z comes split by colour,
- * or (even NULL) plain. */
-FSI__HOT static void fsi__mg_direction(int n, const float *FSI__RESTRICT even,
-                                       const float *FSI__RESTRICT odd, fsi_real s, fsi_real alpha,
+/* The pending step of p, then the next direction d = z + beta d. */
+FSI__HOT static void fsi__mg_direction(int n, const fsi_real *FSI__RESTRICT z, fsi_real alpha,
                                        fsi_real beta, fsi_real *FSI__RESTRICT p,
                                        fsi_real *FSI__RESTRICT d) {
-    int pairs = n / 2;
-    for (int h = 0; h < pairs; h++) {
-        fsi_real d0 = d[2 * h];
-        fsi_real d1 = d[2 * h + 1];
-        p[2 * h] += alpha * d0;
-        p[2 * h + 1] += alpha * d1;
-        d[2 * h] = s * (fsi_real)even[h] + beta * d0;
-        d[2 * h + 1] = s * (fsi_real)odd[h] + beta * d1;
-    }
-    if (n & 1) {
-        p[n - 1] += alpha * d[n - 1];
-        d[n - 1] = s * (fsi_real)even[pairs] + beta * d[n - 1];
-    }
-}
-
-FSI__HOT static void fsi__mg_direction_plain(int n, const fsi_real *FSI__RESTRICT z, fsi_real alpha,
-                                             fsi_real beta, fsi_real *FSI__RESTRICT p,
-                                             fsi_real *FSI__RESTRICT d) {
     for (int i = 0; i < n; i++) {
         p[i] += alpha * d[i];
         d[i] = z[i] + beta * d[i];
     }
 }
 
-/* r -= alpha q, and r into the right-hand side of the cycle */
-FSI__HOT static void fsi__mg_residual_row(int n, fsi_real alpha, const fsi_real *FSI__RESTRICT q,
-                                          fsi_real *FSI__RESTRICT r, fsi_real s,
-                                          float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
-    int pairs = n / 2;
-    for (int h = 0; h < pairs; h++) {
-        fsi_real r0 = r[2 * h] - alpha * q[2 * h];
-        fsi_real r1 = r[2 * h + 1] - alpha * q[2 * h + 1];
-        r[2 * h] = r0;
-        r[2 * h + 1] = r1;
-        even[h] = (float)(s * r0);
-        odd[h] = (float)(s * r1);
-    }
-    if (n & 1) {
-        r[n - 1] -= alpha * q[n - 1];
-        even[pairs] = (float)(s * r[n - 1]);
-    }
-}
-
+/* A row of the caller's order, times s, into a row split by colour; and back. */
 FSI__HOT static void fsi__mg_to_cycle(int n, const fsi_real *FSI__RESTRICT r, fsi_real s,
                                       float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
     int pairs = n / 2;
@@ -7498,14 +7474,13 @@ static double fsi__mg_all_rows(fsi__mg_cg *cg, fsi__mg_pass pass) {
 static double fsi__mg_pass_direction(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
     const fsi_mg_level *level = mg->level;
-    fsi_real alpha = (fsi_real)cg->alpha;
-    fsi_real beta = (fsi_real)cg->beta;
-    if (cg->s->precondition.apply_fn)
-        fsi__mg_direction_plain(mg->n[0], mg->q + at, alpha, beta, cg->p + at, mg->d + at);
-    else
-        fsi__mg_direction(mg->n[0], level->x + fsi__mg_even(level, j, k),
-                          level->x + fsi__mg_odd(level, j, k), (fsi_real)(1 / cg->scale), alpha,
-                          beta, cg->p + at, mg->d + at);
+    /* z, which the caller's preconditioner has left in q already */
+    if (!cg->desc->precondition.apply_fn)
+        fsi__mg_from_cycle(mg->n[0], level->x + fsi__mg_even(level, j, k),
+                           level->x + fsi__mg_odd(level, j, k), (fsi_real)(1 / cg->scale),
+                           mg->q + at);
+    fsi__mg_direction(mg->n[0], mg->q + at, (fsi_real)cg->alpha, (fsi_real)cg->beta, cg->p + at,
+                      mg->d + at);
     return 0;
 }
 
@@ -7525,12 +7500,10 @@ static double fsi__mg_pass_residual(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) 
     const fsi_mg *mg = cg->mg;
     float *even = mg->level->f + fsi__mg_even(mg->level, j, k);
     float *odd = mg->level->f + fsi__mg_odd(mg->level, j, k);
-    if (cg->alpha > 0)
-        fsi__mg_residual_row(mg->n[0], (fsi_real)cg->alpha, mg->q + at, mg->r + at,
-                             (fsi_real)cg->scale, even, odd);
     /* q may hold anything before the first step */
-    else
-        fsi__mg_to_cycle(mg->n[0], mg->r + at, (fsi_real)cg->scale, even, odd);
+    if (cg->alpha > 0)
+        fsi_axpy((size_t)mg->n[0], (fsi_real)-cg->alpha, mg->q + at, mg->r + at);
+    fsi__mg_to_cycle(mg->n[0], mg->r + at, (fsi_real)cg->scale, even, odd);
     return fsi__mg_dot_real(mg->n[0], mg->r + at, mg->r + at);
 }
 
@@ -7586,11 +7559,17 @@ FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
     fsi_mg_project(mg, z);
 }
 
+/* y += E x where the caller has given an extra term. */
+static void fsi__mg_extra(const fsi__mg_cg *cg, const fsi_real *x, fsi_real *y) {
+    if (cg->desc->extra.apply_fn)
+        cg->desc->extra.apply_fn(x, y, cg->desc->extra.user);
+}
+
 /* Iterates from r = b - (A + E) p until |r| <= limit by the recurrence; the last step of p is left
  * in alpha. */
 static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, double begin) {
     fsi_mg *mg = cg->mg;
-    const fsi_mg_solve_desc *desc = cg->s;
+    const fsi_mg_solve_desc *desc = cg->desc;
     double rz = 0;
     memset(mg->d, 0, mg->cells * sizeof *mg->d);
     cg->alpha = cg->beta = 0;
@@ -7611,7 +7590,7 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
         cg->alpha = 0;
         double dq = fsi__mg_parts(mg);
         if (desc->extra.apply_fn) {
-            desc->extra.apply_fn(mg->d, mg->q, desc->extra.user);
+            fsi__mg_extra(cg, mg->d, mg->q);
             dq = fsi_dot(mg->cells, mg->d, mg->q);
         }
         if (!(dq > 0) || !(dq <= 1e300))
@@ -7677,14 +7656,14 @@ static void fsi__mg_true_residual(fsi__mg_cg *cg) {
     fsi__mg_wave(mg->n[2], 2, mg->cells > FSI__GRAIN, fsi__mg_finish, cg);
     cg->alpha = 0;
     cg->rr = fsi__mg_parts(mg);
-    if (cg->s->extra.apply_fn) {
+    if (cg->desc->extra.apply_fn) {
         memset(mg->q, 0, mg->cells * sizeof *mg->q);
-        cg->s->extra.apply_fn(cg->p, mg->q, cg->s->extra.user);
+        fsi__mg_extra(cg, cg->p, mg->q);
         for (ptrdiff_t c = 0; c < n; c++)
             mg->r[c] -= mg->face[c] & FSI__FLUID ? mg->q[c] : 0;
     }
     fsi_mg_project(mg, mg->r);
-    if (mg->regions || cg->s->extra.apply_fn)
+    if (mg->regions || cg->desc->extra.apply_fn)
         cg->rr = fsi_dot(mg->cells, mg->r, mg->r);
 }
 
@@ -7748,7 +7727,7 @@ static int fsi__mg_load_guess(fsi_mg *mg, fsi_real *p, int guess) {
 
 /* The right-hand side in its unit, and the limit; 0 if b is not finite. */
 static int fsi__mg_load(fsi__mg_cg *cg) {
-    double tolerance = cg->s->tolerance > 0 ? cg->s->tolerance : 1e-6;
+    double tolerance = cg->desc->tolerance > 0 ? cg->desc->tolerance : 1e-6;
     double safe = sizeof(fsi_real) == 8 ? 1e60 : 1e16;
     cg->unit = 1;
     cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
@@ -7759,7 +7738,7 @@ static int fsi__mg_load(fsi__mg_cg *cg) {
         if (cg->unit < 1 || cg->unit > 1)
             cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
     }
-    double absolute = cg->s->tolerance_abs * cg->unit;
+    double absolute = cg->desc->tolerance_abs * cg->unit;
     cg->limit = tolerance * sqrt(cg->rr) > absolute ? tolerance * sqrt(cg->rr) : absolute;
     return 1;
 }
@@ -7769,8 +7748,7 @@ static int fsi__mg_load(fsi__mg_cg *cg) {
 static int fsi__mg_guess_good(fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
     fsi_mg_apply(mg, cg->p, mg->q);
-    if (cg->s->extra.apply_fn)
-        cg->s->extra.apply_fn(cg->p, mg->q, cg->s->extra.user);
+    fsi__mg_extra(cg, cg->p, mg->q);
     return fsi_dot(mg->cells, cg->p, mg->q) / 2 - fsi_dot(mg->cells, cg->p, mg->r) <= 0
            && fsi__finite64(fsi_dot(mg->cells, mg->q, mg->q));
 }
@@ -7796,13 +7774,13 @@ static double fsi__mg_floor(const fsi__mg_cg *cg) {
             if (!pass)
                 fsi_mg_apply(mg, mg->d, mg->q);
         }
-    if (cg->s->extra.apply_fn) { /* and E applied to such a rounding */
+    if (cg->desc->extra.apply_fn) { /* and E applied to such a rounding */
         uint64_t seed = 1;
         for (size_t c = 0; c < mg->cells; c++) {
             mg->d[c] = cg->p[c] * FSI_REAL_EPS * (fsi__random_unit(&seed) < FSI_R(0.5) ? 1 : -1);
             mg->q[c] = 0;
         }
-        cg->s->extra.apply_fn(mg->d, mg->q, cg->s->extra.user);
+        fsi__mg_extra(cg, mg->d, mg->q);
         s += fsi_dot(mg->cells, mg->q, mg->q) / ((double)FSI_REAL_EPS * (double)FSI_REAL_EPS);
     }
     return 2 * (double)FSI_REAL_EPS * sqrt(s);
@@ -7811,7 +7789,7 @@ static double fsi__mg_floor(const fsi__mg_cg *cg) {
 /* Conjugate gradients, checked against the true residual: where the recurrence was too hopeful, it
  * starts again from there. */
 static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
-    double begin = cg->s->clock_fn ? cg->s->clock_fn(cg->s->clock_user) : 0;
+    double begin = cg->desc->clock_fn ? cg->desc->clock_fn(cg->desc->clock_user) : 0;
     fsi_result reason;
     int tries = 0;
     do {
@@ -7857,7 +7835,7 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
     if (desc)
         given = *desc;
     cg.mg = mg;
-    cg.s = &given;
+    cg.desc = &given;
     cg.b = b;
     cg.p = p;
     if (!b || !p || !fsi__mg_desc_valid(&given))
