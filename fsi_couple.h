@@ -780,11 +780,14 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip);
 
 /* ------------------------------------------------------------------------------------------------
  * >>partitioned */
-/* Partitioned coupling of two solvers nobody looks into (paper XPM). Symbols:
-       X [n]   what the solid tells the fluid (positions of interface nodes, m)     F: X -> p   the
-   fluid p [m]   what the fluid tells the solid (forces or impulses on those nodes)   S: p -> X the
-   solid X_F, p_F   last input and output of F;   p_S, X_S   last input and output of S;   R =
-   S(F(X)) - X   the residual F_X, S_p   reduced Jacobians from the pairs seen so far */
+/* Partitioned coupling of two closed (black-box) solvers (paper XPM). Symbols:
+
+       X [n]       what the solid tells the fluid: positions of the interface's nodes, m
+       p [m]       what the fluid tells the solid: forces or impulses on those nodes
+       F: X -> p   the fluid            X_F, p_F   its last input and output
+       S: p -> X   the solid            p_S, X_S   its last input and output
+       R           the residual S(F(X)) - X
+       F_X, S_p    reduced Jacobians, made of the pairs (input, output) seen so far */
 
 /* One black box. Every solve starts from the state of the last accepted step: either the box has no
    memory inside a step, or it gives save_fn and restore_fn. All callbacks return FSI_OK or a
@@ -801,12 +804,16 @@ typedef struct fsi_blackbox {
 } fsi_blackbox;
 
 typedef enum fsi_scheme {
-    /* reduced model interface: eq. (6) before the fluid, (7) before the solid. XPM when p are
-     * conservative impulses */
+    /* reduced model interface: eq. (6) before the fluid, (7) before the solid. This is XPM when p
+     * are conservative impulses */
     FSI_SCHEME_REDUCED = 0,
-    /* Gauss-Seidel with under-relaxation omega (P, and P-C with impulses) */
-    FSI_SCHEME_RELAXED = 1,
-    FSI_SCHEME_AITKEN = 2 /* the same with Aitken's omega */
+    FSI_SCHEME_RELAXED = 1, /* Gauss-Seidel with under-relaxation omega */
+    FSI_SCHEME_AITKEN = 2,  /* the same with Aitken's omega */
+    /* papers: REDUCED with eq. (6), (7) solved matrix-free by GMRES, not exactly by a small system
+     */
+    FSI_SCHEME_PAPER_GMRES = 3,
+    /* papers: RELAXED as the paper's P and P-C stop, on omega |R|, which flatters a small omega */
+    FSI_SCHEME_PAPER_RELAXED = 4
 } fsi_scheme;
 
 typedef struct fsi_partitioned_desc {
@@ -827,11 +834,6 @@ typedef struct fsi_partitioned_desc {
      * solids; closed regions take longer then); 0 = it is p_F there */
     int gentle;
     fsi_real filter; /* REDUCED: an old pair is used if this share of it is new; 0 = 0.1 */
-    /* REDUCED: 1 = eq. (6), (7) matrix-free by GMRES as in the paper, 0 = exactly by the small
-     * system */
-    int gmres;
-    /* RELAXED: 1 = stop on omega |R| as the paper does (flatters small omega), 0 = on |R| */
-    int relaxed_residual;
     /* 1: the solid keeps the load of the reduced model; 0: it is solved once more with p_F
      * itself, so that what the fluid lost is what the solid got, and |R| is the true one (that
      * call is not counted as an iteration) */
@@ -841,44 +843,59 @@ typedef struct fsi_partitioned_desc {
     fsi_allocator allocator;        /* zero = malloc */
 } fsi_partitioned_desc;
 
-/* Pairs of one solver. Inputs of this step are orthonormal, q_i -> y_i; those of earlier steps stay
-   as they are, d_j -> e_j. With C = Q^T D and L L^T = D^T D - C^T C (what is new in D), Jacobian =
-   [Y E] R [Q D]^T, R = [[1 + C W C^T, -C W], [-W C^T, W]], W = (L L^T)^-1. A product of two columns
-   is formed once in their life, when first asked for, so an iteration costs some columns' length
-   and no square of their number. */
-typedef struct fsi__pairs {
-    fsi_real *dq, *dy; /* [columns * in], [columns * out] unit differences, in slots */
-    /* [columns] slots of the current step's, then of earlier steps', newest first; then free ones
-     */
-    int32_t *slot;
-    /* [basis * in], [basis * out] those of this step made orthonormal, and their images */
-    fsi_real *q, *y;
-    int in, out;      /* lengths */
+/* One call of each solver: F(x_f) = p_f and S(p_s) = x_s. */
+typedef struct fsi_exchange_pair {
+    fsi_real *x_f, *p_f; /* [n], [m] */
+    fsi_real *p_s, *x_s; /* [m], [n] */
+} fsi_exchange_pair;
+
+/* Counters, and what decides the next step beside the pairs. No addresses: a state holds it. */
+typedef struct fsi_partitioned_now {
+    int64_t steps, fluid_calls, solid_calls; /* since init; the final solid call is not counted */
+    double used_columns;      /* mean columns of the fluid's reduced model per step */
+    int32_t n, m;             /* lengths of the last step; another length forgets the pairs */
+    int32_t capped, stalled;  /* steps that ended at the cap, or without progress, since init */
+    int32_t has_load;         /* 1: the load of the last step is known */
+    int32_t kept_steps;       /* earlier steps whose pairs are stored */
+    int32_t step_columns[16]; /* pairs stored per earlier step */
+} fsi_partitioned_now;
+
+/* Reduced model of one solver (private), made of differences between its calls. Those of this step
+   are made orthonormal, q_i -> y_i; those of earlier steps stay as they are, d_j -> e_j:
+
+       Q, Y   columns q_i and their images y_i            D, E   columns d_j and their images e_j
+       C      Q^T D                   G   D^T D           L L^T  G - C^T C: what is new in D
+       W      (L L^T)^-1
+       R      [[1 + C W C^T, -C W], [-W C^T, W]], the inverse of [Q D]^T [Q D]
+       J      [Y E] R [Q D]^T, the Jacobian
+
+   A product of two columns is formed once in their life, when it is first asked for, so an
+   iteration costs some columns' length and no square of their number. */
+typedef struct fsi__model {
+    int in, out;      /* lengths of an input and of an output */
+    int room;         /* differences that can be stored */
+    int basis;        /* most columns of q */
+    fsi_real *d, *e;  /* [room * in], [room * out] unit differences, in slots */
+    int32_t *slot;    /* [room] slots of this step's, of earlier steps', newest first; free ones */
+    fsi_real *q, *y;  /* [basis * in], [basis * out] */
     int current, old; /* stored differences of this step and of earlier ones */
     int kept, chosen; /* columns in q; old ones in use */
     int used;         /* kept + chosen */
     int stale;        /* 1: chosen is not up to date */
-    /* newest pairs of this step that said nothing new: round-off, or in the span of the others */
-    int dependent;
-    int columns, basis; /* room */
-    int32_t *choice;    /* [columns] numbers of the old ones in use, newest first */
-    /* [columns] an old pair that said nothing new: it cannot later in the same step, when more is
-     * known */
-    uint8_t *dropped;
-    /* [basis * columns], [columns * columns] products q . d and d . d by slots; factor.
-     * FSI_REAL_MAX = not formed yet */
-    fsi_real *C, *G, *L;
-    fsi_real *part; /* [columns] scratch */
-    /* both: [most * most] products of the fluid's inputs with the solid's images, and of the
-     * solid's with the fluid's */
-    fsi_real *cross[2];
-    size_t most; /* basis + columns */
-} fsi__pairs;
+    int dependent;   /* differences of this step that said nothing new: round-off, or in the span */
+    int32_t *choice; /* [room] numbers of the old ones in use, newest first */
+    uint8_t *dropped; /* [room] 1: an old one that said nothing new; it cannot later in this step */
+    fsi_real *C, *G;  /* [basis * room], [room * room] by slots; FSI_REAL_MAX = not formed yet */
+    fsi_real *L;      /* [room * room] */
+    fsi_real *weight; /* [basis + room] work: coefficients of the columns in use */
+    size_t most;      /* basis + room */
+    fsi_real *with_other; /* [most * most] products of these inputs with the other model's images */
+    fsi_real *of_other;   /* the other model's with_other */
+} fsi__model;
 
 typedef struct fsi_partitioned {
     fsi_partitioned_desc desc; /* defaults filled in */
-    int n, m;                  /* lengths of the last step; another length forgets the pairs */
-    int capped, stalled;       /* steps that ended at the cap, or without progress, since init */
+    fsi_partitioned_now now;
     /* pairs of the last step that said nothing new and were left out (see report.restarts) */
     int dependent;
     /* pairs of earlier steps that the filter left out at the end of the last step, of both models
@@ -887,61 +904,60 @@ typedef struct fsi_partitioned {
     /* positive results of the fluid's and the solid's last call, FSI_OK = none: they do not stop a
      * step */
     fsi_result told[2];
-    int64_t steps, fluid_calls, solid_calls; /* since init; the final solid call is not counted */
-    double used_columns; /* mean columns of the fluid's reduced model per step */
     /* since init, with clock_fn: in the fluid, in the solid, in the scheme itself */
     double seconds[3];
-    fsi_real *xf; /* [n] X that the fluid was told last */
-    /* [m] p_F, its answer: p less this is what the solid got and the fluid did not give */
-    fsi_real *pf;
+    /* the last calls: p less last.p_f is what the solid got and the fluid did not give */
+    fsi_exchange_pair last;
     /* private */
-    int columns;                      /* room in fluid and solid */
-    int step_columns[16], kept_steps; /* pairs stored per earlier step */
-    fsi__pairs fluid, solid;
-    fsi_real *xs, *ps;               /* X_S p_S */
-    fsi_real *xf0, *xs0, *pf0, *ps0; /* of the pair before */
-    fsi_real *xfb, *xsb, *pfb, *psb; /* of the pair with the smallest residual in this step */
-    fsi_real *r, *r0, *p_last;       /* residual, the one before, load of the last step */
-    fsi_real *little, *work;         /* k x k system, vectors of length n + m */
+    fsi_exchange_pair before;  /* the calls before */
+    fsi_exchange_pair nearest; /* those of this step with the smallest residual */
+    fsi__model fluid, solid;
+    fsi_real *residual, *residual_before; /* [n] */
+    fsi_real *p_last;                     /* [m] load of the last step */
+    fsi_real *gap, *change, *step;        /* [n + m] work of the predictions */
+    fsi_real *matrix;                     /* their small system and its two factors */
     int32_t *pivot;
-    void *gmres;
-    size_t gmres_size; /* its work space */
-    int has_load;      /* p_last is valid */
+    void *gmres; /* work of FSI_SCHEME_PAPER_GMRES */
+    size_t gmres_size;
     void *block;
-    size_t size; /* the one allocation; state (pairs, p_last) is all of it */
+    size_t size; /* the one allocation */
 } fsi_partitioned;
 
 /* Makes the scheme's memory (one allocation). */
-FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *partitioned,
-                                        const fsi_partitioned_desc *desc);
+FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *scheme, const fsi_partitioned_desc *desc);
 /* Frees it; safe on a zeroed struct and twice. */
-FSI_API void fsi_partitioned_free(fsi_partitioned *partitioned);
+FSI_API void fsi_partitioned_free(fsi_partitioned *scheme);
 /* One coupled step. x[n]: in the extrapolated X, out the X the fluid saw last; p[m]: out the load
-   the solid got. n, m at most those of the desc. FSI_NOT_CONVERGED at the cap, FSI_STALLED when the
-   residual no longer falls (both leave the solvers at their last call, and REDUCED the solid with
-   the load of the reduced model: p_F itself would throw a light one off by the whole residual; what
-   the two loads differ by is momentum lost); report: iterations = pairs, residual_start, residual =
-   |R| in the unit of X, restarts = times the reduced model was dropped, plus pairs that were left
-   out because they depend on others. */
-FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *partitioned, int n, int m,
+   the solid got. n, m are at most those of the desc.
+   FSI_NOT_CONVERGED: the cap is reached. FSI_STALLED: the residual no longer falls. Both leave the
+   solvers at their last call, and REDUCED leaves the solid with the load of the reduced model: p_F
+   itself would throw a light one off by the whole residual; what the two loads differ by is
+   momentum lost.
+   report: iterations = pairs, residual_start, residual = |R| in the unit of X, restarts = times the
+   reduced model was dropped, plus pairs that were left out because they depend on others. */
+FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *scheme, int n, int m,
                                         const fsi_blackbox *fluid, const fsi_blackbox *solid,
                                         fsi_real *x, fsi_real *p, fsi_report *report);
 /* Forgets all pairs of earlier steps, e.g. after a jump. */
-FSI_API void fsi_partitioned_forget(fsi_partitioned *partitioned);
-/* Bytes of the memory that decides the next step; save and restore copy it, so a restored run
- * continues bit for bit. */
-FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *partitioned);
-FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *partitioned, void *block);
-FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *partitioned, const void *block);
+FSI_API void fsi_partitioned_forget(fsi_partitioned *scheme);
+/* Bytes of the memory that decides the next step; save and restore copy it, and a restored run
+ * gives identical bits. */
+FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *scheme);
+FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *scheme, void *block);
+FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *scheme, const void *block);
 
 /* Boundary pressure projection (XPM section 6): makes boundary velocities of closed regions
-   compatible with incompressible fluid. Face f has area[f] (m^2), dual mass[f] (kg, of dynamic
-   faces), velocity u[f] (m/s along its axis), region_minus[f] and region_plus[f]: the closed region
-   on its lower and upper side (-1 = none), fixed[f] = 1 for sources and scripted faces (NULL =
-   none). Outward sign: + on the minus side. Every closed region gets sum A u n = 0 with the least
-   change of kinetic energy; p0[region] (Pa) is the pressure that does it in dt seconds. m regions:
-   an m x m system, work[m * m + 2 m]. FSI_INCOMPATIBLE: a region with no dynamic face and net flow
-   (it is left alone). */
+   compatible with incompressible fluid.
+
+           region_minus | face | region_plus        u > 0 is flow out of region_minus
+                        |----->|                    and into region_plus
+
+   Face f has area[f] (m^2), dual mass[f] (kg, of dynamic faces), velocity u[f] (m/s along its
+   axis), the closed region on its lower and upper side (-1 = none), and fixed[f] = 1 for sources
+   and scripted faces (NULL = none). Every closed region gets zero net outflow with the least change
+   of kinetic energy; p0[region] (Pa) is the pressure that does it in dt seconds. m regions: an
+   m x m system, work[m * m]. FSI_INCOMPATIBLE: a region with no dynamic face has net flow (it
+   is left alone). */
 typedef struct fsi_boundary_faces {
     int faces, regions;
     const fsi_real *area, *mass;
@@ -7686,16 +7702,14 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
 /* ------------------------------------------------------------------------------------------------
  * >>partitioned */
 #define FSI__BASIS 128 /* most pairs of one step in a reduced model */
-#define FSI__KEEP                                                                                  \
-    (sizeof(fsi_real) == 4                                                                         \
-         ? 2e-4                                                                                    \
-         : 1e-9) /* a pair of this step is kept unless it depends on newer ones to this share */
 
-static void fsi__rmi_apply(const fsi_real *x, fsi_real *y, void *user);
+/* A difference of this step joins the model unless it depends on newer ones to this share. */
+#define FSI__KEEP (sizeof(fsi_real) == 4 ? 2e-4 : 1e-9)
 
-#define FSI__REALS(p, a, n)                                                                        \
-    ((p) = (fsi_real *)fsi_arena_take(a, n, sizeof(fsi_real))) /* p[n] and so on of an arena */
-#define FSI__INTS(p, a, n) ((p) = (int32_t *)fsi_arena_take(a, n, sizeof(int32_t)))
+/* papers: the prediction by GMRES, see the last chapter. */
+static size_t fsi__paper_gmres_size(const fsi_partitioned *scheme);
+static int fsi__paper_gmres(fsi_partitioned *scheme, const fsi__model *other, const fsi__model *own,
+                            const fsi_real *r, fsi_real *d);
 
 /* Room for what the arena counted, in a block that is kept while it is large enough (new ones get a
  * share 1 / spare more); the arena is rewound. */
@@ -7706,7 +7720,8 @@ static fsi_result fsi__arena_room(fsi_arena *arena, void **block, size_t *size, 
     if (arena->used > *size) {
         fsi_free(allocator, *block, *size);
         *size = arena->used + (spare ? arena->used / spare : 0);
-        if (!(*block = fsi_alloc(allocator, *size))) {
+        *block = fsi_alloc(allocator, *size);
+        if (!*block) {
             *size = 0;
             return FSI_ERR_MEMORY;
         }
@@ -7717,212 +7732,210 @@ static fsi_result fsi__arena_room(fsi_arena *arena, void **block, size_t *size, 
     return FSI_OK;
 }
 
-static void fsi__partitioned_layout(fsi_partitioned *partitioned, fsi_arena *arena) {
-    size_t n = (size_t)partitioned->desc.n, m = (size_t)partitioned->desc.m,
-           k = (size_t)partitioned->columns, basis = (size_t)partitioned->fluid.basis,
-           most = k + basis;
-    fsi__pairs *f = &partitioned->fluid, *s = &partitioned->solid;
-    FSI__REALS(f->dq, arena, k * n);
-    FSI__REALS(f->dy, arena, k * m);
-    FSI__REALS(s->dq, arena, k * m);
-    FSI__REALS(s->dy, arena, k * n);
-    FSI__INTS(f->slot, arena, k);
-    FSI__INTS(s->slot, arena, k);
-    FSI__REALS(partitioned->p_last, arena, m);
-    FSI__REALS(f->q, arena, basis * n);
-    FSI__REALS(f->y, arena, basis * m);
-    FSI__REALS(s->q, arena, basis * m);
-    FSI__REALS(s->y, arena, basis * n);
-    FSI__REALS(partitioned->xf, arena, n);
-    FSI__REALS(partitioned->xs, arena, n);
-    FSI__REALS(partitioned->xf0, arena, n);
-    FSI__REALS(partitioned->xs0, arena, n);
-    FSI__REALS(partitioned->pf, arena, m);
-    FSI__REALS(partitioned->ps, arena, m);
-    FSI__REALS(partitioned->pf0, arena, m);
-    FSI__REALS(partitioned->ps0, arena, m);
-    FSI__REALS(partitioned->xfb, arena, n);
-    FSI__REALS(partitioned->xsb, arena, n);
-    FSI__REALS(partitioned->pfb, arena, m);
-    FSI__REALS(partitioned->psb, arena, m);
-    FSI__REALS(partitioned->r, arena, n);
-    FSI__REALS(partitioned->r0, arena, n);
-    FSI__REALS(partitioned->little, arena, 3 * most * most + most);
-    for (size_t i = 0; i < 2; i++)
-        f->cross[i] = FSI__REALS(s->cross[i], arena, most * most);
-    f->most = s->most = most;
-    FSI__REALS(partitioned->work, arena, 4 * (n + m));
-    FSI__INTS(partitioned->pivot, arena, most);
-    for (size_t i = 0; i < 2; i++) {
-        fsi__pairs *p = i ? s : f;
-        FSI__REALS(p->C, arena, basis * k);
-        FSI__REALS(p->G, arena, k * k);
-        FSI__REALS(p->L, arena, k * k);
-        FSI__REALS(p->part, arena, most);
-        FSI__INTS(p->choice, arena, k);
-        p->dropped = (uint8_t *)fsi_arena_take(arena, k, 1);
-    }
-    partitioned->gmres_size = 0;
-    if (partitioned->desc.gmres) {
-        fsi_krylov_desc desc;
-        memset(&desc, 0, sizeof desc);
-        desc.n = n > m ? n : m;
-        desc.A.apply_fn = fsi__rmi_apply;
-        desc.restart = fsi__imin((int)desc.n, partitioned->columns + 2);
-        partitioned->gmres_size = fsi_gmres_work_size(&desc);
-        partitioned->gmres = fsi_arena_take(arena, partitioned->gmres_size, 1);
+/* 1: the scheme predicts with reduced models. */
+static int fsi__reduced_scheme(const fsi_partitioned *scheme) {
+    return scheme->desc.scheme == FSI_SCHEME_REDUCED
+           || scheme->desc.scheme == FSI_SCHEME_PAPER_GMRES;
+}
+
+/* ---- Memory and state. */
+/* What a model keeps from step to step; this stands first in the block, because a state is a copy
+ * of its beginning. */
+static void fsi__model_layout_kept(fsi__model *model, fsi_arena *arena) {
+    size_t room = (size_t)model->room;
+    FSI__TAKE(model->d, fsi_real, arena, room * (size_t)model->in);
+    FSI__TAKE(model->e, fsi_real, arena, room * (size_t)model->out);
+    FSI__TAKE(model->slot, int32_t, arena, room);
+}
+
+static void fsi__model_layout(fsi__model *model, fsi__model *other, fsi_arena *arena) {
+    size_t room = (size_t)model->room, basis = (size_t)model->basis;
+    model->most = room + basis;
+    FSI__TAKE(model->q, fsi_real, arena, basis * (size_t)model->in);
+    FSI__TAKE(model->y, fsi_real, arena, basis * (size_t)model->out);
+    FSI__TAKE(model->C, fsi_real, arena, basis * room);
+    FSI__TAKE(model->G, fsi_real, arena, room * room);
+    FSI__TAKE(model->L, fsi_real, arena, room * room);
+    FSI__TAKE(model->weight, fsi_real, arena, model->most);
+    FSI__TAKE(model->choice, int32_t, arena, room);
+    FSI__TAKE(model->dropped, uint8_t, arena, room);
+    FSI__TAKE(model->with_other, fsi_real, arena, model->most * model->most);
+    other->of_other = model->with_other;
+}
+
+static void fsi__exchange_pair_layout(fsi_exchange_pair *pair, size_t n, size_t m,
+                                      fsi_arena *arena) {
+    FSI__TAKE(pair->x_f, fsi_real, arena, n);
+    FSI__TAKE(pair->p_f, fsi_real, arena, m);
+    FSI__TAKE(pair->p_s, fsi_real, arena, m);
+    FSI__TAKE(pair->x_s, fsi_real, arena, n);
+}
+
+static void fsi__partitioned_layout(fsi_partitioned *scheme, fsi_arena *arena) {
+    size_t n = (size_t)scheme->desc.n, m = (size_t)scheme->desc.m;
+    fsi__model *fluid = &scheme->fluid, *solid = &scheme->solid;
+
+    /* The state, up to the fluid's q. */
+    fsi__model_layout_kept(fluid, arena);
+    fsi__model_layout_kept(solid, arena);
+    FSI__TAKE(scheme->p_last, fsi_real, arena, m);
+
+    fsi__model_layout(fluid, solid, arena);
+    fsi__model_layout(solid, fluid, arena);
+    fsi__exchange_pair_layout(&scheme->last, n, m, arena);
+    fsi__exchange_pair_layout(&scheme->before, n, m, arena);
+    fsi__exchange_pair_layout(&scheme->nearest, n, m, arena);
+    FSI__TAKE(scheme->residual, fsi_real, arena, n);
+    FSI__TAKE(scheme->residual_before, fsi_real, arena, n);
+    FSI__TAKE(scheme->gap, fsi_real, arena, n + m);
+    FSI__TAKE(scheme->change, fsi_real, arena, n + m);
+    FSI__TAKE(scheme->step, fsi_real, arena, n + m);
+
+    size_t most = fluid->most;
+    FSI__TAKE(scheme->matrix, fsi_real, arena, 3 * most * most + most);
+    FSI__TAKE(scheme->pivot, int32_t, arena, most);
+    if (scheme->desc.scheme == FSI_SCHEME_PAPER_GMRES) {
+        scheme->gmres_size = fsi__paper_gmres_size(scheme);
+        scheme->gmres = fsi_arena_take(arena, scheme->gmres_size, 1);
     }
 }
 
 /* No product of two columns is known. */
-static void fsi__pairs_unknown(fsi_partitioned *partitioned) {
-    fsi__pairs *f = &partitioned->fluid, *s = &partitioned->solid;
-    size_t k = (size_t)partitioned->columns;
-    for (size_t i = 0; i < k * k; i++)
-        f->G[i] = s->G[i] = FSI_REAL_MAX;
-    for (size_t i = 0; i < f->most * f->most; i++)
-        f->cross[0][i] = f->cross[1][i] = FSI_REAL_MAX;
+static void fsi__model_unknown(fsi__model *model) {
+    fsi_fill((size_t)model->room * (size_t)model->room, FSI_REAL_MAX, model->G);
+    fsi_fill(model->most * model->most, FSI_REAL_MAX, model->with_other);
 }
 
-FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *partitioned,
-                                        const fsi_partitioned_desc *desc) {
-    if (!partitioned || !desc)
+/* The description with its defaults; 0: it is not valid. */
+static int fsi__partitioned_defaults(fsi_partitioned_desc *desc) {
+    if (desc->group == 0)
+        desc->group = 1;
+    if (desc->omega == 0)
+        desc->omega = FSI_R(0.5);
+    if (desc->max_iterations == 0)
+        desc->max_iterations = 30;
+    if (desc->min_iterations == 0)
+        desc->min_iterations = 1;
+    if (desc->reuse == 0)
+        desc->reuse = 5;
+    else if (desc->reuse < 0)
+        desc->reuse = 0;
+    if (desc->start == 0)
+        desc->start = FSI_R(0.1);
+    if (desc->filter == 0)
+        desc->filter = FSI_R(0.1);
+
+    int lengths = desc->n >= 1 && desc->m >= 1 && desc->group >= 1;
+    int counts = desc->max_iterations >= 1 && desc->max_iterations <= 10000 && desc->reuse <= 16;
+    int shares = desc->omega > 0 && desc->omega < 2 && desc->filter > 0 && desc->filter < 1;
+    int start = desc->start > 0 && desc->start <= 1;
+    int tolerance = desc->tolerance > 0 && fsi__finite(desc->tolerance);
+    int named = (int)desc->scheme >= 0 && desc->scheme <= FSI_SCHEME_PAPER_RELAXED;
+    if (!lengths || !counts || desc->min_iterations > desc->max_iterations)
+        return 0;
+    return shares && start && tolerance && named && fsi_allocator_valid(&desc->allocator);
+}
+
+FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *scheme, const fsi_partitioned_desc *desc) {
+    if (!scheme || !desc)
         return FSI_ERR_ARGUMENT;
-    memset(partitioned, 0, sizeof *partitioned);
+    memset(scheme, 0, sizeof *scheme);
     fsi_partitioned_desc given = *desc;
-    if (given.group == 0)
-        given.group = 1;
-    if (given.omega == 0)
-        given.omega = FSI_R(0.5);
-    if (given.max_iterations == 0)
-        given.max_iterations = 30;
-    if (given.min_iterations == 0)
-        given.min_iterations = 1;
-    given.reuse = given.reuse == 0 ? 5 : given.reuse < 0 ? 0 : given.reuse;
-    if (given.start == 0)
-        given.start = FSI_R(0.1);
-    if (given.filter == 0)
-        given.filter = FSI_R(0.1);
-    if (given.n < 1 || given.m < 1 || given.group < 1 || given.max_iterations < 1
-        || given.max_iterations > 10000 || given.min_iterations > given.max_iterations
-        || given.reuse > 16 || !(given.omega > 0 && given.omega < 2) || !(given.tolerance > 0)
-        || !(given.start > 0 && given.start <= 1) || !(given.filter > 0 && given.filter < 1)
-        || (int)given.scheme < 0 || (int)given.scheme > 2 || !fsi__finite(given.tolerance)
-        || !fsi_allocator_valid(&given.allocator))
+    if (!fsi__partitioned_defaults(&given))
         return FSI_ERR_ARGUMENT;
-    partitioned->desc = given;
-    partitioned->fluid.basis = partitioned->solid.basis =
-        given.scheme == FSI_SCHEME_REDUCED ? fsi__imin(given.max_iterations + 1, FSI__BASIS) : 1;
-    /* old steps keep at most 8 pairs each on average */
-    partitioned->columns =
-        given.scheme == FSI_SCHEME_REDUCED ? partitioned->fluid.basis + 8 * given.reuse : 1;
-    partitioned->fluid.columns = partitioned->solid.columns = partitioned->columns;
+    scheme->desc = given;
+
+    /* Old steps keep at most 8 pairs each on average. */
+    int basis = 1, room = 1;
+    if (fsi__reduced_scheme(scheme)) {
+        basis = fsi__imin(given.max_iterations + 1, FSI__BASIS);
+        room = basis + 8 * given.reuse;
+    }
+    scheme->fluid.basis = scheme->solid.basis = basis;
+    scheme->fluid.room = scheme->solid.room = room;
+    scheme->fluid.in = scheme->solid.out = given.n;
+    scheme->fluid.out = scheme->solid.in = given.m;
+
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
-    fsi__partitioned_layout(partitioned, &arena);
-    fsi_result result;
-    if ((result =
-             fsi__arena_room(&arena, &partitioned->block, &partitioned->size, 0, &given.allocator))
-        < 0) {
-        memset(partitioned, 0, sizeof *partitioned);
+    fsi__partitioned_layout(scheme, &arena);
+    fsi_result result = fsi__arena_block(&arena, &given.allocator, &scheme->block, &scheme->size);
+    if (result < 0) {
+        memset(scheme, 0, sizeof *scheme);
         return result;
     }
-    fsi__partitioned_layout(partitioned, &arena);
-    for (int i = 0; i < partitioned->columns; i++)
-        partitioned->fluid.slot[i] = partitioned->solid.slot[i] = i;
-    fsi__pairs_unknown(partitioned);
+    fsi__partitioned_layout(scheme, &arena);
+
+    for (int i = 0; i < room; i++)
+        scheme->fluid.slot[i] = scheme->solid.slot[i] = i;
+    fsi__model_unknown(&scheme->fluid);
+    fsi__model_unknown(&scheme->solid);
     return FSI_OK;
 }
 
-FSI_API void fsi_partitioned_free(fsi_partitioned *partitioned) {
-    if (!partitioned)
+FSI_API void fsi_partitioned_free(fsi_partitioned *scheme) {
+    if (!scheme)
         return;
-    fsi_free(&partitioned->desc.allocator, partitioned->block, partitioned->size);
-    memset(partitioned, 0, sizeof *partitioned);
+    fsi_free(&scheme->desc.allocator, scheme->block, scheme->size);
+    memset(scheme, 0, sizeof *scheme);
 }
 
-FSI_API void fsi_partitioned_forget(fsi_partitioned *partitioned) {
-    partitioned->fluid.current = partitioned->fluid.old = partitioned->solid.current =
-        partitioned->solid.old = 0;
-    partitioned->kept_steps = 0;
-    partitioned->has_load = 0;
-    if (partitioned->block)
-        memset(partitioned->p_last, 0, (size_t)partitioned->desc.m * sizeof(fsi_real));
+FSI_API void fsi_partitioned_forget(fsi_partitioned *scheme) {
+    scheme->fluid.current = scheme->fluid.old = 0;
+    scheme->solid.current = scheme->solid.old = 0;
+    scheme->now.kept_steps = 0;
+    scheme->now.has_load = 0;
+    if (scheme->block)
+        fsi_fill((size_t)scheme->desc.m, 0, scheme->p_last);
 }
 
-/* Dynamic state: the counters, then the part of the block before q. No addresses, so the same run
- * gives the same bytes everywhere. */
+/* A state is this head, then the block up to the fluid's q. Between steps no difference belongs to
+ * the current one, so the numbers of old ones are enough. */
 typedef struct fsi__partitioned_head {
-    size_t size;
-    int64_t steps, fluid_calls, solid_calls;
-    double used_columns;
-    int columns, n, m, capped, stalled, kept_steps, has_load, current[2], old[2], step_columns[16];
+    uint64_t size;
+    fsi_partitioned_now now;
+    int32_t room, fluid_old, solid_old, unused;
 } fsi__partitioned_head;
 
-static size_t fsi__partitioned_kept(const fsi_partitioned *partitioned) {
-    return (size_t)((const unsigned char *)partitioned->fluid.q
-                    - (const unsigned char *)partitioned->block);
+static size_t fsi__partitioned_kept(const fsi_partitioned *scheme) {
+    return (size_t)((const unsigned char *)scheme->fluid.q - (const unsigned char *)scheme->block);
 }
 
-FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *partitioned) {
-    return partitioned && partitioned->block
-               ? sizeof(fsi__partitioned_head) + fsi__partitioned_kept(partitioned)
-               : 0;
+FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *scheme) {
+    if (!scheme || !scheme->block)
+        return 0;
+    return sizeof(fsi__partitioned_head) + fsi__partitioned_kept(scheme);
 }
 
-FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *partitioned, void *block) {
-    if (!partitioned || !partitioned->block || !block)
+FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *scheme, void *block) {
+    if (!scheme || !scheme->block || !block)
         return FSI_ERR_STATE;
     fsi__partitioned_head head;
     memset(&head, 0, sizeof head);
-    head.size = partitioned->size;
-    head.columns = partitioned->columns;
-    head.n = partitioned->n;
-    head.m = partitioned->m;
-    head.capped = partitioned->capped;
-    head.stalled = partitioned->stalled;
-    head.steps = partitioned->steps;
-    head.fluid_calls = partitioned->fluid_calls;
-    head.solid_calls = partitioned->solid_calls;
-    head.used_columns = partitioned->used_columns;
-    head.kept_steps = partitioned->kept_steps;
-    head.has_load = partitioned->has_load;
-    head.current[0] = partitioned->fluid.current;
-    head.old[0] = partitioned->fluid.old;
-    head.current[1] = partitioned->solid.current;
-    head.old[1] = partitioned->solid.old;
-    memcpy(head.step_columns, partitioned->step_columns, sizeof head.step_columns);
+    head.size = scheme->size;
+    head.now = scheme->now;
+    head.room = scheme->fluid.room;
+    head.fluid_old = scheme->fluid.old;
+    head.solid_old = scheme->solid.old;
     memcpy(block, &head, sizeof head);
-    memcpy((unsigned char *)block + sizeof head, partitioned->block,
-           fsi__partitioned_kept(partitioned));
+    memcpy((unsigned char *)block + sizeof head, scheme->block, fsi__partitioned_kept(scheme));
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *partitioned, const void *block) {
-    if (!partitioned || !partitioned->block || !block)
+FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *scheme, const void *block) {
+    if (!scheme || !scheme->block || !block)
         return FSI_ERR_STATE;
     fsi__partitioned_head head;
     memcpy(&head, block, sizeof head);
-    if (head.size != partitioned->size || head.columns != partitioned->columns)
+    if (head.size != scheme->size || head.room != scheme->fluid.room)
         return FSI_ERR_SIZE;
-    partitioned->n = head.n;
-    partitioned->m = head.m;
-    partitioned->capped = head.capped;
-    partitioned->stalled = head.stalled;
-    partitioned->steps = head.steps;
-    partitioned->fluid_calls = head.fluid_calls;
-    partitioned->solid_calls = head.solid_calls;
-    partitioned->used_columns = head.used_columns;
-    partitioned->kept_steps = head.kept_steps;
-    partitioned->has_load = head.has_load;
-    partitioned->fluid.current = head.current[0];
-    partitioned->fluid.old = head.old[0];
-    partitioned->solid.current = head.current[1];
-    partitioned->solid.old = head.old[1];
-    memcpy(partitioned->step_columns, head.step_columns, sizeof head.step_columns);
-    memcpy(partitioned->block, (const unsigned char *)block + sizeof head,
-           fsi__partitioned_kept(partitioned));
-    fsi__pairs_unknown(partitioned);
+    scheme->now = head.now;
+    scheme->fluid.old = head.fluid_old;
+    scheme->solid.old = head.solid_old;
+    memcpy(scheme->block, (const unsigned char *)block + sizeof head,
+           fsi__partitioned_kept(scheme));
+    fsi__model_unknown(&scheme->fluid);
+    fsi__model_unknown(&scheme->solid);
     return FSI_OK;
 }
 
@@ -7930,684 +7943,726 @@ FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *partitioned, const v
 static fsi_real fsi__node_norm(int n, int group, const fsi_real *r) {
     fsi_real most = 0;
     for (int i = 0; i < n; i += group) {
-        fsi_real s = 0;
+        fsi_real sum = 0;
         for (int j = i; j < i + group && j < n; j++)
-            s += r[j] * r[j];
-        if (!(s <= most))
-            most = s;
+            sum += r[j] * r[j];
+        if (!(sum <= most))
+            most = sum;
     }
     return fsi__sqrt(most);
 }
 
+/* ---- A reduced model. */
 /* 1 when |a - a0| <= share |a| */
 static int fsi__round_off(size_t n, const fsi_real *a, const fsi_real *a0, fsi_real share) {
-    fsi_real d = 0, s = 0;
-    for (size_t i = 0; i < n; i++)
-        d += (a[i] - a0[i]) * (a[i] - a0[i]), s += a[i] * a[i];
-    return !(d > s * share * share);
+    fsi_real gap = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        gap += (a[i] - a0[i]) * (a[i] - a0[i]);
+        size += a[i] * a[i];
+    }
+    return !(gap > size * share * share);
 }
 
-/* Old column j, and column i of those in use: its input, its image, its number among all products.
+/* Slot of old difference j; its input and image. */
+FSI__INLINE int fsi__old_slot(const fsi__model *model, int j) {
+    return model->slot[model->current + j];
+}
+
+FSI__INLINE const fsi_real *fsi__old_input(const fsi__model *model, int j) {
+    return model->d + (size_t)fsi__old_slot(model, j) * (size_t)model->in;
+}
+
+FSI__INLINE const fsi_real *fsi__old_image(const fsi__model *model, int j) {
+    return model->e + (size_t)fsi__old_slot(model, j) * (size_t)model->out;
+}
+
+/* Column i of those in use, this step's first: its input, its image, its number among all products.
  */
-FSI__INLINE int fsi__old_slot(const fsi__pairs *pairs, int j) {
-    return pairs->slot[pairs->current + j];
+FSI__INLINE const fsi_real *fsi__column_input(const fsi__model *model, int i) {
+    return i < model->kept ? model->q + (size_t)i * (size_t)model->in
+                           : fsi__old_input(model, model->choice[i - model->kept]);
 }
 
-FSI__INLINE fsi_real *fsi__old_input(const fsi__pairs *pairs, int j) {
-    return pairs->dq + (size_t)fsi__old_slot(pairs, j) * (size_t)pairs->in;
+FSI__INLINE const fsi_real *fsi__column_image(const fsi__model *model, int i) {
+    return i < model->kept ? model->y + (size_t)i * (size_t)model->out
+                           : fsi__old_image(model, model->choice[i - model->kept]);
 }
 
-FSI__INLINE fsi_real *fsi__old_image(const fsi__pairs *pairs, int j) {
-    return pairs->dy + (size_t)fsi__old_slot(pairs, j) * (size_t)pairs->out;
-}
-
-FSI__INLINE const fsi_real *fsi__pair_input(const fsi__pairs *pairs, int i) {
-    return i < pairs->kept ? pairs->q + (size_t)i * (size_t)pairs->in
-                           : fsi__old_input(pairs, pairs->choice[i - pairs->kept]);
-}
-
-FSI__INLINE const fsi_real *fsi__pair_image(const fsi__pairs *pairs, int i) {
-    return i < pairs->kept ? pairs->y + (size_t)i * (size_t)pairs->out
-                           : fsi__old_image(pairs, pairs->choice[i - pairs->kept]);
-}
-
-FSI__INLINE int fsi__pair_number(const fsi__pairs *pairs, int i) {
-    return i < pairs->kept ? i
-                           : pairs->basis + fsi__old_slot(pairs, pairs->choice[i - pairs->kept]);
+FSI__INLINE int fsi__column_number(const fsi__model *model, int i) {
+    return i < model->kept ? i
+                           : model->basis + fsi__old_slot(model, model->choice[i - model->kept]);
 }
 
 /* a . b, formed when first asked for */
-FSI__INLINE fsi_real fsi__once(fsi_real *slot, int n, const fsi_real *a, const fsi_real *b) {
-    if (!(*slot < FSI_REAL_MAX))
-        *slot = (fsi_real)fsi_dot((size_t)n, a, b);
-    return *slot;
+FSI__INLINE fsi_real fsi__once(fsi_real *product, int n, const fsi_real *a, const fsi_real *b) {
+    if (!(*product < FSI_REAL_MAX))
+        *product = (fsi_real)fsi_dot((size_t)n, a, b);
+    return *product;
 }
 
-/* Products with columns from .. to - 1 (numbers among all products) are not known any more. */
-static void fsi__pairs_changed(fsi__pairs *pairs, size_t from, size_t to) {
-    for (size_t i = from; i < to; i++)
-        for (size_t j = 0; j < pairs->most; j++)
-            pairs->cross[0][i * pairs->most + j] = pairs->cross[0][j * pairs->most + i] =
-                pairs->cross[1][i * pairs->most + j] = pairs->cross[1][j * pairs->most + i] =
-                    FSI_REAL_MAX;
+/* Column `number` changes: its input is a row of one table of products, its image a column of the
+ * other. */
+static void fsi__model_changed(fsi__model *model, size_t number) {
+    fsi_fill(model->most, FSI_REAL_MAX, model->with_other + number * model->most);
+    for (size_t i = 0; i < model->most; i++)
+        model->of_other[i * model->most + number] = FSI_REAL_MAX;
 }
 
 /* The orthonormal columns of this step are about to change. */
-static void fsi__pairs_restart(fsi__pairs *pairs) {
-    for (size_t i = 0; i < (size_t)pairs->columns * (size_t)pairs->basis; i++)
-        pairs->C[i] = FSI_REAL_MAX;
-    fsi__pairs_changed(pairs, 0, (size_t)pairs->kept);
-    pairs->kept = 0;
+static void fsi__model_restart(fsi__model *model) {
+    fsi_fill((size_t)model->room * (size_t)model->basis, FSI_REAL_MAX, model->C);
+    for (int i = 0; i < model->kept; i++)
+        fsi__model_changed(model, (size_t)i);
+    model->kept = 0;
 }
 
 /* A new step: nothing of this step is known. */
-static void fsi__pairs_begin(fsi__pairs *pairs) {
-    fsi__pairs_restart(pairs);
-    pairs->current = pairs->chosen = pairs->used = pairs->dependent = 0;
-    pairs->stale = 1;
-    memset(pairs->dropped, 0, (size_t)pairs->columns);
+static void fsi__model_begin(fsi__model *model, int in, int out) {
+    model->in = in;
+    model->out = out;
+    fsi__model_restart(model);
+    model->current = model->chosen = model->used = model->dependent = 0;
+    model->stale = 1;
+    memset(model->dropped, 0, (size_t)model->room);
 }
 
-/* Difference c joins the orthonormal ones of this step (twice is enough); 0 when it says nothing
- * new. */
-static int fsi__pairs_join(fsi__pairs *pairs, int c) {
-    size_t in = (size_t)pairs->in, out = (size_t)pairs->out;
-    fsi_real *q = pairs->q + (size_t)pairs->kept * in, *y = pairs->y + (size_t)pairs->kept * out,
-             length = 1;
-    if (pairs->kept == pairs->basis)
+/* Difference c of this step joins the orthonormal ones (two passes of Gram-Schmidt are enough); 0
+ * when it says nothing new. */
+static int fsi__model_join(fsi__model *model, int c) {
+    if (model->kept == model->basis)
         return 0;
-    fsi_copy(in, pairs->dq + (size_t)pairs->slot[c] * in, q);
-    fsi_copy(out, pairs->dy + (size_t)pairs->slot[c] * out, y);
-    memset(pairs->part, 0, (size_t)pairs->kept * sizeof(fsi_real));
+    size_t in = (size_t)model->in, out = (size_t)model->out;
+    fsi_real *q = model->q + (size_t)model->kept * in;
+    fsi_real *y = model->y + (size_t)model->kept * out;
+    fsi_copy(in, model->d + (size_t)model->slot[c] * in, q);
+    fsi_copy(out, model->e + (size_t)model->slot[c] * out, y);
+
+    /* q -= q_i (q_i . q), and the same combination of the images */
+    fsi_fill((size_t)model->kept, 0, model->weight);
     for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < pairs->kept; i++) {
-            /* q -= q_i (q_i . q) */
-            fsi_real s = (fsi_real)fsi_dot(in, pairs->q + (size_t)i * in, q);
-            fsi_axpy(in, -s, pairs->q + (size_t)i * in, q);
-            pairs->part[i] += s;
+        for (int i = 0; i < model->kept; i++) {
+            const fsi_real *q_i = model->q + (size_t)i * in;
+            fsi_real part = (fsi_real)fsi_dot(in, q_i, q);
+            fsi_axpy(in, -part, q_i, q);
+            model->weight[i] += part;
         }
-    for (int i = 0; i < pairs->kept; i++)
-        fsi_axpy(out, -pairs->part[i], pairs->y + (size_t)i * out, y);
-    length = (fsi_real)fsi_norm(in, q);
+    for (int i = 0; i < model->kept; i++)
+        fsi_axpy(out, -model->weight[i], model->y + (size_t)i * out, y);
+
+    fsi_real length = (fsi_real)fsi_norm(in, q);
     if (!(length > (fsi_real)FSI__KEEP) || !fsi_all_finite(out, y))
         return 0;
     fsi_scale(in, 1 / length, q);
     fsi_scale(out, 1 / length, y);
-    pairs->kept++;
+    model->kept++;
     return 1;
 }
 
-/* New difference (a - a0 -> b - b0) in front of all others; both scaled by the length of the input.
- */
-static void fsi__pairs_push(fsi__pairs *pairs, const fsi_real *a, const fsi_real *a0,
+/* Stores the difference (a - a0 -> b - b0), scaled by the length of its input, in front of all
+ * others. 0: it says nothing. */
+static int fsi__model_store(fsi__model *model, const fsi_real *a, const fsi_real *a0,
                             const fsi_real *b, const fsi_real *b0) {
-    size_t in = (size_t)pairs->in, out = (size_t)pairs->out, k = (size_t)pairs->columns,
-           keep = (size_t)pairs->current + (size_t)pairs->old;
-    /* a difference of round-off says nothing */
-    if (fsi__round_off(in, a, a0, 256 * FSI_REAL_EPS)
-        || (fsi__round_off(in, a, a0, fsi__sqrt(FSI_REAL_EPS))
-            && fsi__round_off(out, b, b0, 256 * FSI_REAL_EPS))) {
-        pairs->dependent++;
-        return;
-    }
-    if (keep == k) {
-        keep--;
-        if (pairs->old > 0)
-            pairs->old--;
-        else
-            pairs->current--;
-    }
-    size_t at = (size_t)pairs->slot[keep];
-    fsi_real *dq = pairs->dq + at * in;
-    fsi_real *dy = pairs->dy + at * out;
-    size_t i;
-    for (i = 0; i < in; i++)
-        dq[i] = a[i] - a0[i];
-    for (i = 0; i < out; i++)
-        dy[i] = b[i] - b0[i];
-    fsi_real length = (fsi_real)fsi_norm(in, dq);
-    fsi_real s = length > 0 ? 1 / length : 0;
-    if (!fsi__finite(s))
-        s = 0;
-    fsi_scale(in, s, dq);
-    fsi_scale(out, s, dy);
-    if (!fsi_all_finite(out, dy)) {
-        pairs->dependent++;
-        return;
-    }
-    memmove(pairs->slot + 1, pairs->slot, keep * sizeof *pairs->slot);
-    pairs->slot[0] = (int32_t)at;
-    for (i = 0; i < k; i++)
-        pairs->G[at * k + i] = pairs->G[i * k + at] = FSI_REAL_MAX;
-    fsi__pairs_changed(pairs, (size_t)pairs->basis + at, (size_t)pairs->basis + at + 1);
-    pairs->current++;
-    pairs->stale = 1;
-    /* single: always newest first, round-off decides there */
-    if (fsi__pairs_join(pairs, 0)) {
-        if (sizeof(fsi_real) == 8)
-            return;
-    }
-    /* the newest counts most: all anew, newest first, and older ones leave */
-    else
-        pairs->dependent++;
-    for (fsi__pairs_restart(pairs), i = 0;
-         i < (size_t)pairs->current && 4 * pairs->kept < 3 * pairs->basis; i++)
-        (void)fsi__pairs_join(pairs, (int)i);
-}
+    size_t in = (size_t)model->in, out = (size_t)model->out, room = (size_t)model->room;
 
-/* Chooses old pairs, newest first, where more than filter of one is new to this step's and to newer
- * ones: rows of L. */
-static void fsi__pairs_build(fsi__pairs *pairs, fsi_real filter) {
-    size_t k = (size_t)pairs->columns;
-    if (!pairs->stale)
-        return;
-    pairs->stale = pairs->chosen = 0;
-    for (int j = 0; j < pairs->old; j++) {
-        fsi_real *row = pairs->L + (size_t)pairs->chosen * k;
-        if (pairs->dropped[j])
-            continue;
-        /* d_j . d_l - (C^T C)_jl, then L row = L^-1 of it */
-        for (int l = 0; l <= pairs->chosen; l++) {
-            int o = l < pairs->chosen ? pairs->choice[l] : j;
-            size_t sj = (size_t)fsi__old_slot(pairs, j), so = (size_t)fsi__old_slot(pairs, o);
-            fsi_real sum = fsi__once(pairs->G + sj * k + so, pairs->in, fsi__old_input(pairs, j),
-                                     fsi__old_input(pairs, o));
-            for (int i = 0; i < pairs->kept; i++)
-                sum -= fsi__once(pairs->C + (size_t)i * k + sj, pairs->in,
-                                 pairs->q + (size_t)i * (size_t)pairs->in, fsi__old_input(pairs, j))
-                       * pairs->C[(size_t)i * k + so];
-            for (int m = 0; m < l; m++)
-                sum -= row[m] * (l < pairs->chosen ? pairs->L[(size_t)l * k + (size_t)m] : row[m]);
-            row[l] = l < pairs->chosen ? sum / pairs->L[(size_t)l * k + (size_t)l] : sum;
-        }
-        fsi_real rest = row[pairs->chosen];
-        if (!(rest > filter * filter)) {
-            pairs->dropped[j] = 1;
-            continue;
-        }
-        row[pairs->chosen] = fsi__sqrt(rest);
-        pairs->choice[pairs->chosen++] = j;
-    }
-    pairs->used = pairs->kept + pairs->chosen;
-}
-
-/* T = R T for count sets of coefficients of the columns in use, T[used * count] by columns in use.
- */
-static void fsi__pairs_weigh(const fsi__pairs *pairs, int count, fsi_real *T) {
-    size_t k = (size_t)pairs->columns, n = (size_t)count;
-    fsi_real *W = T + (size_t)pairs->kept * n;
-    for (int j = 0; j < pairs->chosen; j++) { /* W = (L L^T)^-1 (W - C^T T) */
-        const fsi_real *C = pairs->C + fsi__old_slot(pairs, pairs->choice[j]),
-                       *L = pairs->L + (size_t)j * k;
-        fsi_real *w = W + (size_t)j * n;
-        for (int i = 0; i < pairs->kept; i++)
-            fsi_axpy((size_t)count, -C[(size_t)i * k], T + (size_t)i * n, w);
-        for (int i = 0; i < j; i++)
-            fsi_axpy((size_t)count, -L[i], W + (size_t)i * n, w);
-        for (int i = 0; i < count; i++)
-            w[i] /= L[j];
-    }
-    for (int j = pairs->chosen - 1; j >= 0; j--) {
-        const fsi_real *C = pairs->C + fsi__old_slot(pairs, pairs->choice[j]),
-                       *L = pairs->L + (size_t)j * k;
-        fsi_real *w = W + (size_t)j * n;
-        for (int i = 0; i < count; i++)
-            w[i] /= L[j];
-        for (int i = 0; i < j; i++)
-            fsi_axpy((size_t)count, -L[i], w, W + (size_t)i * n);
-        for (int i = 0; i < pairs->kept; i++)
-            fsi_axpy((size_t)count, -C[(size_t)i * k], w, T + (size_t)i * n);
-    }
-}
-
-/* y = J x from the pairs; add = 1: y += J x. */
-static void fsi__pairs_apply(const fsi__pairs *pairs, const fsi_real *x, int add, fsi_real *y) {
-    if (!add)
-        memset(y, 0, (size_t)pairs->out * sizeof(fsi_real));
-    for (int i = 0; i < pairs->used; i++)
-        pairs->part[i] = (fsi_real)fsi_dot((size_t)pairs->in, fsi__pair_input(pairs, i), x);
-    fsi__pairs_weigh(pairs, 1, pairs->part);
-    for (int i = 0; i < pairs->used; i++)
-        fsi_axpy((size_t)pairs->out, pairs->part[i], fsi__pair_image(pairs, i), y);
-}
-
-/* out[i * v->used + j] = product of input i of p with image j of v. */
-static void fsi__rmi_products(fsi_partitioned *partitioned, const fsi__pairs *p,
-                              const fsi__pairs *v, fsi_real *out) {
-    fsi_real *table = p->cross[p == &partitioned->solid];
-    for (int i = 0; i < p->used; i++) {
-        fsi_real *at = table + (size_t)fsi__pair_number(p, i) * p->most;
-        for (int j = 0; j < v->used; j++)
-            *out++ = fsi__once(at + fsi__pair_number(v, j), p->in, fsi__pair_input(p, i),
-                               fsi__pair_image(v, j));
-    }
-}
-
-/* Product of inputs i and j, i <= j: the inverse of R, known from the choice of columns. */
-static fsi_real fsi__pairs_gram(const fsi__pairs *pairs, int i, int j) {
-    size_t k = (size_t)pairs->columns;
-    if (j < pairs->kept)
-        return (fsi_real)(i == j);
-    size_t sj = (size_t)fsi__old_slot(pairs, pairs->choice[j - pairs->kept]);
-    return i < pairs->kept
-               ? pairs->C[(size_t)i * k + sj]
-               : pairs->G[sj * k + (size_t)fsi__old_slot(pairs, pairs->choice[i - pairs->kept])];
-}
-
-/* d solves (I - A B) d = r, where A maps p->X (or X->p) and B back. With the columns D and images Y
-   of each and b = R_B D_B^T d: (R_B^-1 - D_B^T Y_A N) b = D_B^T r, d = r + Y_A N b, N = R_A D_A^T
-   Y_B. */
-static int fsi__rmi_solve(fsi_partitioned *partitioned, const fsi__pairs *A, const fsi__pairs *B,
-                          const fsi_real *r, fsi_real *d) {
-    int ka = A->used, kb = B->used;
-    size_t n = (size_t)A->out, sa = (size_t)ka, sb = (size_t)kb; /* d has length n = B->in */
-    fsi_real *M = partitioned->little, *N = M + sb * sb, *BA = N + sa * sb, *b = BA + sa * sb;
-    fsi_copy(n, r, d);
-    if (!ka || !kb)
-        return 1;
-    fsi__rmi_products(partitioned, A, B, N);
-    fsi__rmi_products(partitioned, B, A, BA);
-    fsi__pairs_weigh(A, kb, N);
-    for (int i = 0; i < kb; i++) {
-        fsi_real *row = M + (size_t)i * sb;
-        for (int j = 0; j < kb; j++)
-            row[j] = i <= j ? fsi__pairs_gram(B, i, j) : fsi__pairs_gram(B, j, i);
-        for (int j = 0; j < ka; j++)
-            fsi_axpy((size_t)kb, -BA[(size_t)i * sa + (size_t)j], N + (size_t)j * sb, row);
-        b[i] = (fsi_real)fsi_dot(n, fsi__pair_input(B, i), r);
-    }
-    if (fsi_dense_lu(kb, M, partitioned->pivot) != FSI_OK)
+    /* A difference of round-off says nothing. */
+    fsi_real round_off = 256 * FSI_REAL_EPS;
+    if (fsi__round_off(in, a, a0, round_off))
         return 0;
-    fsi_dense_lu_solve(kb, M, partitioned->pivot, b);
-    for (int i = 0; i < ka; i++) {
-        fsi_real s = 0;
-        for (int j = 0; j < kb; j++)
-            s += N[(size_t)i * sb + (size_t)j] * b[j];
-        fsi_axpy(n, s, fsi__pair_image(A, i), d);
+    if (fsi__round_off(in, a, a0, fsi__sqrt(FSI_REAL_EPS)) && fsi__round_off(out, b, b0, round_off))
+        return 0;
+
+    /* Where there is no room the oldest leaves. */
+    size_t stored = (size_t)model->current + (size_t)model->old;
+    if (stored == room) {
+        stored--;
+        if (model->old > 0)
+            model->old--;
+        else
+            model->current--;
+    }
+    size_t slot = (size_t)model->slot[stored];
+    fsi_real *d = model->d + slot * in;
+    fsi_real *e = model->e + slot * out;
+    for (size_t i = 0; i < in; i++)
+        d[i] = a[i] - a0[i];
+    for (size_t i = 0; i < out; i++)
+        e[i] = b[i] - b0[i];
+    fsi_real length = (fsi_real)fsi_norm(in, d);
+    fsi_real scale = length > 0 ? 1 / length : 0;
+    if (!fsi__finite(scale))
+        scale = 0;
+    fsi_scale(in, scale, d);
+    fsi_scale(out, scale, e);
+    if (!fsi_all_finite(out, e))
+        return 0;
+
+    memmove(model->slot + 1, model->slot, stored * sizeof *model->slot);
+    model->slot[0] = (int32_t)slot;
+    for (size_t i = 0; i < room; i++)
+        model->G[slot * room + i] = model->G[i * room + slot] = FSI_REAL_MAX;
+    fsi__model_changed(model, (size_t)model->basis + slot);
+    model->current++;
+    model->stale = 1;
+    return 1;
+}
+
+/* The model learns what a call said against the call before. */
+static void fsi__model_learn(fsi__model *model, const fsi_real *a, const fsi_real *a0,
+                             const fsi_real *b, const fsi_real *b0) {
+    if (!fsi__model_store(model, a, a0, b, b0)) {
+        model->dependent++;
+        return;
+    }
+    int joined = fsi__model_join(model, 0);
+    if (!joined)
+        model->dependent++;
+    if (joined && sizeof(fsi_real) == 8)
+        return;
+
+    /* The newest counts most: all of them anew, newest first, and older ones leave. In single
+     * precision always, because round-off decides there. */
+    fsi__model_restart(model);
+    for (int i = 0; i < model->current && 4 * model->kept < 3 * model->basis; i++)
+        (void)fsi__model_join(model, i);
+}
+
+/* Entry (j, l) of G - C^T C, where j and l are old differences. */
+static fsi_real fsi__model_new_part(fsi__model *model, int j, int l) {
+    size_t room = (size_t)model->room;
+    size_t slot_j = (size_t)fsi__old_slot(model, j), slot_l = (size_t)fsi__old_slot(model, l);
+    const fsi_real *d_j = fsi__old_input(model, j);
+    fsi_real sum =
+        fsi__once(model->G + slot_j * room + slot_l, model->in, d_j, fsi__old_input(model, l));
+    for (int i = 0; i < model->kept; i++) {
+        fsi_real *C_i = model->C + (size_t)i * room;
+        const fsi_real *q_i = model->q + (size_t)i * (size_t)model->in;
+        sum -= fsi__once(C_i + slot_j, model->in, q_i, d_j) * C_i[slot_l];
+    }
+    return sum;
+}
+
+/* Chooses old differences, newest first, where more than filter of one is new to this step's and to
+ * newer ones. Each choice is a row of the Cholesky factor L. */
+static void fsi__model_build(fsi__model *model, fsi_real filter) {
+    size_t room = (size_t)model->room;
+    if (!model->stale)
+        return;
+    model->stale = model->chosen = 0;
+    for (int j = 0; j < model->old; j++) {
+        if (model->dropped[j])
+            continue;
+        fsi_real *row = model->L + (size_t)model->chosen * room;
+        for (int l = 0; l < model->chosen; l++) {
+            const fsi_real *row_l = model->L + (size_t)l * room;
+            fsi_real sum = fsi__model_new_part(model, j, model->choice[l]);
+            for (int k = 0; k < l; k++)
+                sum -= row[k] * row_l[k];
+            row[l] = sum / row_l[l];
+        }
+        fsi_real rest = fsi__model_new_part(model, j, j);
+        for (int k = 0; k < model->chosen; k++)
+            rest -= row[k] * row[k];
+        if (!(rest > filter * filter)) {
+            model->dropped[j] = 1;
+            continue;
+        }
+        row[model->chosen] = fsi__sqrt(rest);
+        model->choice[model->chosen++] = j;
+    }
+    model->used = model->kept + model->chosen;
+}
+
+/* T = R T for count sets of coefficients, T[used * count] by columns in use. */
+static void fsi__model_weigh(const fsi__model *model, size_t count, fsi_real *T) {
+    size_t room = (size_t)model->room;
+    fsi_real *old = T + (size_t)model->kept * count;
+
+    /* old = (L L^T)^-1 (old - C^T new), forward and then backward; new -= C old on the way back */
+    for (int j = 0; j < model->chosen; j++) {
+        const fsi_real *C_j = model->C + fsi__old_slot(model, model->choice[j]);
+        const fsi_real *L_j = model->L + (size_t)j * room;
+        fsi_real *row = old + (size_t)j * count;
+        for (int i = 0; i < model->kept; i++)
+            fsi_axpy(count, -C_j[(size_t)i * room], T + (size_t)i * count, row);
+        for (int i = 0; i < j; i++)
+            fsi_axpy(count, -L_j[i], old + (size_t)i * count, row);
+        for (size_t i = 0; i < count; i++)
+            row[i] /= L_j[j];
+    }
+    for (int j = model->chosen - 1; j >= 0; j--) {
+        const fsi_real *C_j = model->C + fsi__old_slot(model, model->choice[j]);
+        const fsi_real *L_j = model->L + (size_t)j * room;
+        fsi_real *row = old + (size_t)j * count;
+        for (size_t i = 0; i < count; i++)
+            row[i] /= L_j[j];
+        for (int i = 0; i < j; i++)
+            fsi_axpy(count, -L_j[i], row, old + (size_t)i * count);
+        for (int i = 0; i < model->kept; i++)
+            fsi_axpy(count, -C_j[(size_t)i * room], row, T + (size_t)i * count);
+    }
+}
+
+/* y += J x. */
+static void fsi__model_add(const fsi__model *model, const fsi_real *x, fsi_real *y) {
+    for (int i = 0; i < model->used; i++)
+        model->weight[i] = (fsi_real)fsi_dot((size_t)model->in, fsi__column_input(model, i), x);
+    fsi__model_weigh(model, 1, model->weight);
+    for (int i = 0; i < model->used; i++)
+        fsi_axpy((size_t)model->out, model->weight[i], fsi__column_image(model, i), y);
+}
+
+/* Product of inputs i <= j of columns in use: the inverse of R, known from the choice of columns.
+ */
+static fsi_real fsi__model_gram(const fsi__model *model, int i, int j) {
+    size_t room = (size_t)model->room;
+    if (j < model->kept)
+        return (fsi_real)(i == j);
+    size_t slot = (size_t)fsi__old_slot(model, model->choice[j - model->kept]);
+    if (i < model->kept)
+        return model->C[(size_t)i * room + slot];
+    return model->G[slot * room + (size_t)fsi__old_slot(model, model->choice[i - model->kept])];
+}
+
+/* out[i * other->used + j] = product of input i of model with image j of the other. */
+static void fsi__model_products(const fsi__model *model, const fsi__model *other, fsi_real *out) {
+    for (int i = 0; i < model->used; i++) {
+        const fsi_real *input = fsi__column_input(model, i);
+        fsi_real *row = model->with_other + (size_t)fsi__column_number(model, i) * model->most;
+        for (int j = 0; j < other->used; j++)
+            *out++ = fsi__once(row + fsi__column_number(other, j), model->in, input,
+                               fsi__column_image(other, j));
+    }
+}
+
+/* ---- Prediction with both models. */
+/* d solves (I - A B) d = r, A and B the Jacobians of two models. With inputs D and images Y of each
+   and b = R_B D_B^T d: (R_B^-1 - D_B^T Y_A N) b = D_B^T r, d = r + Y_A N b, N = R_A D_A^T Y_B. */
+static int fsi__reduced_solve(fsi_partitioned *scheme, const fsi__model *A, const fsi__model *B,
+                              const fsi_real *r, fsi_real *d) {
+    size_t n = (size_t)A->out, used_a = (size_t)A->used, used_b = (size_t)B->used;
+    fsi_copy(n, r, d);
+    if (!used_a || !used_b)
+        return 1;
+    fsi_real *M = scheme->matrix, *N = M + used_b * used_b;
+    fsi_real *BA = N + used_a * used_b, *b = BA + used_a * used_b;
+
+    fsi__model_products(A, B, N);
+    fsi__model_products(B, A, BA);
+    fsi__model_weigh(A, used_b, N);
+    for (int i = 0; i < B->used; i++) {
+        fsi_real *row = M + (size_t)i * used_b;
+        for (int j = 0; j < B->used; j++)
+            row[j] = fsi__model_gram(B, fsi__imin(i, j), fsi__imax(i, j));
+        for (size_t j = 0; j < used_a; j++)
+            fsi_axpy(used_b, -BA[(size_t)i * used_a + j], N + j * used_b, row);
+        b[i] = (fsi_real)fsi_dot(n, fsi__column_input(B, i), r);
+    }
+    if (fsi_dense_lu(B->used, M, scheme->pivot) != FSI_OK)
+        return 0;
+    fsi_dense_lu_solve(B->used, M, scheme->pivot, b);
+
+    for (int i = 0; i < A->used; i++) {
+        fsi_real weight = 0;
+        for (size_t j = 0; j < used_b; j++)
+            weight += N[(size_t)i * used_b + j] * b[j];
+        fsi_axpy(n, weight, fsi__column_image(A, i), d);
     }
     return fsi_all_finite(n, d);
 }
 
-typedef struct fsi__rmi_op {
-    const fsi__pairs *A, *B;
-    fsi_real *t;
-} fsi__rmi_op;
-
-/* y = x - A B x */
-static void fsi__rmi_apply(const fsi_real *x, fsi_real *y, void *user) {
-    const fsi__rmi_op *rmiop = (const fsi__rmi_op *)user;
-    fsi__pairs_apply(rmiop->B, x, 0, rmiop->t);
-    fsi__pairs_apply(rmiop->A, rmiop->t, 0, y);
-    for (size_t i = 0; i < (size_t)rmiop->A->out; i++)
-        y[i] = x[i] - y[i];
-}
-
-/* The same by GMRES, as the paper does: at most rank + 1 iterations. */
-static int fsi__rmi_gmres(fsi_partitioned *partitioned, const fsi__pairs *A, const fsi__pairs *B,
-                          const fsi_real *rhs, fsi_real *x) {
-    fsi_krylov_desc desc;
-    memset(&desc, 0, sizeof desc);
-    fsi__rmi_op rmiop;
-    rmiop.A = A;
-    rmiop.B = B;
-    rmiop.t = partitioned->work + 2 * (size_t)(partitioned->n + partitioned->m);
-    desc.n = (size_t)A->out;
-    desc.A.apply_fn = fsi__rmi_apply;
-    desc.A.user = &rmiop;
-    desc.restart = fsi__imin(A->out, B->used + 2);
-    desc.tolerance = sizeof(fsi_real) == 4 ? 1e-6 : 1e-12;
-    desc.allocator = partitioned->desc.allocator;
-    fsi_copy((size_t)A->out, rhs, x);
-    fsi_result result =
-        fsi_gmres_solve(&desc, rhs, x, partitioned->gmres, partitioned->gmres_size, NULL);
-    return result >= 0 && result != FSI_BREAKDOWN && fsi_all_finite((size_t)A->out, x);
-}
-
-/* Residual of the reduced monolithic model at a known input of one solver, in -> out, whose output
- * the other takes, from -> to: r = to - in + J (out - from). */
-static void fsi__rmi_residual(fsi_partitioned *partitioned, const fsi__pairs *other,
-                              const fsi_real *in, const fsi_real *out, const fsi_real *from,
-                              const fsi_real *to, fsi_real *r) {
+/* Residual of the reduced monolithic model at a known call of one solver, in -> out, whose output
+ * the other took as from -> to: r = to - in + J (out - from). */
+static void fsi__reduced_residual(fsi_partitioned *scheme, const fsi__model *other,
+                                  const fsi_real *in, const fsi_real *out, const fsi_real *from,
+                                  const fsi_real *to, fsi_real *r) {
     for (int i = 0; i < other->out; i++)
         r[i] = to[i] - in[i];
     for (int i = 0; i < other->in; i++)
-        partitioned->work[i] = out[i] - from[i];
-    fsi__pairs_apply(other, partitioned->work, 1, r);
+        scheme->change[i] = out[i] - from[i];
+    fsi__model_add(other, scheme->change, r);
 }
 
-/* in += d, the root of that model: (I - J J_own) d = r. Eq. (6) with own = fluid, (7) with own =
- * solid, less what holds at that input. */
-static int fsi__rmi_predict(fsi_partitioned *partitioned, const fsi__pairs *own,
-                            const fsi__pairs *other, const fsi_real *r, fsi_real *in) {
-    fsi_real *d = partitioned->work + partitioned->n + partitioned->m;
-    int done = partitioned->desc.gmres ? fsi__rmi_gmres(partitioned, other, own, r, d)
-                                       : fsi__rmi_solve(partitioned, other, own, r, d);
-    for (int i = 0; done && i < own->in; i++)
-        in[i] += d[i];
+/* in += d, the root of that model: (I - J J_own) d = r. This is eq. (6) with own = fluid and (7)
+ * with own = solid, less what holds at that input. */
+static int fsi__reduced_predict(fsi_partitioned *scheme, const fsi__model *own,
+                                const fsi__model *other, const fsi_real *r, fsi_real *in) {
+    fsi_real *d = scheme->step;
+    int done = scheme->desc.scheme == FSI_SCHEME_PAPER_GMRES
+                   ? fsi__paper_gmres(scheme, other, own, r, d)
+                   : fsi__reduced_solve(scheme, other, own, r, d);
+    if (done)
+        fsi_axpy((size_t)own->in, 1, d, in);
     return done;
 }
 
-static double fsi__partitioned_clock(const fsi_partitioned *partitioned) {
-    return partitioned->desc.clock_fn ? partitioned->desc.clock_fn(partitioned->desc.clock_user)
-                                      : 0;
+/* ---- One step of the exchange. */
+typedef struct fsi__exchange {
+    const fsi_blackbox *fluid, *solid;
+    int pairs;        /* calls of each solver so far */
+    int exact;        /* 1: the solid got p_F itself, so X_S - X_F is the true residual */
+    int dropped;      /* times a reduced model was given up */
+    int lean;         /* pairs without progress */
+    fsi_real omega;   /* Aitken's */
+    fsi_real first;   /* norm of the first residual */
+    fsi_real norm;    /* of the last */
+    fsi_real best;    /* least norm that counts as progress */
+    fsi_real nearest; /* norm of the pair kept in scheme->nearest */
+} fsi__exchange;
+
+static double fsi__partitioned_clock(const fsi_partitioned *scheme) {
+    return scheme->desc.clock_fn ? scheme->desc.clock_fn(scheme->desc.clock_user) : 0;
 }
 
-/* One call of a black box from the state of the last accepted step; its time goes to
- * seconds[which]. */
-static fsi_result fsi__box_solve(fsi_partitioned *partitioned, int which, const fsi_blackbox *box,
-                                 int first, const fsi_real *in, fsi_real *out, int out_count) {
-    double start = fsi__partitioned_clock(partitioned);
+static void fsi__exchange_copy(const fsi_partitioned *scheme, const fsi_exchange_pair *from,
+                               fsi_exchange_pair *to) {
+    size_t n = (size_t)scheme->now.n, m = (size_t)scheme->now.m;
+    fsi_copy(n, from->x_f, to->x_f);
+    fsi_copy(m, from->p_f, to->p_f);
+    fsi_copy(m, from->p_s, to->p_s);
+    fsi_copy(n, from->x_s, to->x_s);
+}
+
+/* One call of a black box (which: 0 the fluid, 1 the solid) from the state of the last accepted
+ * step. */
+static fsi_result fsi__exchange_call(fsi_partitioned *scheme, int which, const fsi_blackbox *box,
+                                     int first, const fsi_real *in, fsi_real *out, int out_count) {
+    double start = fsi__partitioned_clock(scheme);
     fsi_result result = !first && box->restore_fn ? box->restore_fn(box->user) : FSI_OK;
     if (result >= 0)
         result = box->solve_fn(box->user, in, out);
-    double took = fsi__partitioned_clock(partitioned) - start;
-    partitioned->seconds[which] += took;
-    partitioned->seconds[2] -= took;
+    double took = fsi__partitioned_clock(scheme) - start;
+    scheme->seconds[which] += took;
+    scheme->seconds[2] -= took;
     if (result < 0)
         return result;
-    partitioned->told[which] = result;
+    scheme->told[which] = result;
     return fsi_all_finite((size_t)out_count, out) ? FSI_OK : FSI_ERR_NUMERIC;
 }
 
-/* The state of one step's iteration. */
-typedef struct fsi__exchange {
-    const fsi_blackbox *fluid, *solid;
-    int k;             /* pairs done */
-    int exact;         /* the solid got p_F itself: X_S - X_F is the true residual */
-    int dropped, lean; /* reduced models given up; pairs without progress */
-    fsi_real norm, best, omega;
-    fsi_real nearest; /* norm of the pair kept in xfb, xsb, pfb, psb */
-} fsi__exchange;
+/* X_S = S(p_S); the model of the solid learns from it (but for the first call of a step). */
+static fsi_result fsi__exchange_solid(fsi_partitioned *scheme, const fsi__exchange *exchange) {
+    fsi_exchange_pair *last = &scheme->last, *before = &scheme->before;
+    int first = exchange->pairs == 0;
+    fsi_result result =
+        fsi__exchange_call(scheme, 1, exchange->solid, first, last->p_s, last->x_s, scheme->now.n);
+    if (result >= 0 && !first && fsi__reduced_scheme(scheme))
+        fsi__model_learn(&scheme->solid, last->p_s, before->p_s, last->x_s, before->x_s);
+    return result;
+}
 
-/* One pair of calls: p_F = F(X_F), then the solid with p_F, or with the prediction of eq. (7). */
-static fsi_result fsi__call_pair(fsi_partitioned *partitioned, fsi__exchange *exchange) {
-    int n = partitioned->n, m = partitioned->m,
-        reduced = partitioned->desc.scheme == FSI_SCHEME_REDUCED;
-    fsi_result result = fsi__box_solve(partitioned, 0, exchange->fluid, exchange->k == 0,
-                                       partitioned->xf, partitioned->pf, m);
-    if (result < 0)
-        return result;
-    partitioned->fluid_calls++;
-    fsi_copy((size_t)m, partitioned->pf, partitioned->ps);
+/* The load that the solid gets: p_F itself, or what the reduced models make of it. */
+static void fsi__exchange_load(fsi_partitioned *scheme, fsi__exchange *exchange) {
+    fsi_exchange_pair *last = &scheme->last, *nearest = &scheme->nearest;
+    size_t m = (size_t)scheme->now.m;
+    int mild = scheme->now.has_load || scheme->desc.gentle;
+    fsi_copy(m, last->p_f, last->p_s);
     exchange->exact = 1;
-    if (reduced && exchange->k > 0) {
-        fsi__pairs_push(&partitioned->fluid, partitioned->xf, partitioned->xf0, partitioned->pf,
-                        partitioned->pf0);
-        fsi__pairs_build(&partitioned->fluid, partitioned->desc.filter);
-        /* eq. (7); the second start-up pair of Algorithm 1 takes p_F */
-        if (exchange->k > 1 || partitioned->solid.used > 0) {
-            fsi_real *gap = partitioned->work + 3 * (n + m);
-            fsi__rmi_residual(partitioned, &partitioned->fluid, partitioned->psb, partitioned->xsb,
-                              partitioned->xf, partitioned->pf, gap);
-            fsi_copy((size_t)m, partitioned->psb, partitioned->ps);
-            if (fsi__rmi_predict(partitioned, &partitioned->solid, &partitioned->fluid, gap,
-                                 partitioned->ps))
-                exchange->exact = 0;
-            else
-                fsi_copy((size_t)m, partitioned->pf, partitioned->ps), exchange->dropped++;
-        }
-        /* mild start from the load of the last step, or from none */
-    } else if (reduced && (partitioned->has_load || partitioned->desc.gentle)
-               && partitioned->desc.start < 1) {
-        for (int i = 0; i < m; i++)
-            partitioned->ps[i] =
-                partitioned->p_last[i]
-                + partitioned->desc.start * (partitioned->pf[i] - partitioned->p_last[i]);
+    if (!fsi__reduced_scheme(scheme))
+        return;
+
+    /* First call: from the load of the last step, or from none, a share of the way to p_F. */
+    if (exchange->pairs == 0) {
+        if (!mild || !(scheme->desc.start < 1))
+            return;
+        for (size_t i = 0; i < m; i++)
+            last->p_s[i] =
+                scheme->p_last[i] + scheme->desc.start * (last->p_f[i] - scheme->p_last[i]);
         exchange->exact = 0;
+        return;
     }
-    result = fsi__box_solve(partitioned, 1, exchange->solid, exchange->k == 0, partitioned->ps,
-                            partitioned->xs, n);
+
+    /* Later ones: eq. (7). The second start-up pair of Algorithm 1 takes p_F. */
+    if (exchange->pairs == 1 && scheme->solid.used == 0)
+        return;
+    fsi__reduced_residual(scheme, &scheme->fluid, nearest->p_s, nearest->x_s, last->x_f, last->p_f,
+                          scheme->gap);
+    fsi_copy(m, nearest->p_s, last->p_s);
+    if (fsi__reduced_predict(scheme, &scheme->solid, &scheme->fluid, scheme->gap, last->p_s)) {
+        exchange->exact = 0;
+        return;
+    }
+    fsi_copy(m, last->p_f, last->p_s);
+    exchange->dropped++;
+}
+
+/* One pair of calls: p_F = F(X_F), then the solid with p_F or with the prediction of eq. (7). */
+static fsi_result fsi__exchange_pair_of_calls(fsi_partitioned *scheme, fsi__exchange *exchange) {
+    fsi_exchange_pair *last = &scheme->last, *before = &scheme->before;
+    int learns = exchange->pairs > 0 && fsi__reduced_scheme(scheme);
+    fsi_result result = fsi__exchange_call(scheme, 0, exchange->fluid, exchange->pairs == 0,
+                                           last->x_f, last->p_f, scheme->now.m);
     if (result < 0)
         return result;
-    partitioned->solid_calls++;
-    if (reduced && exchange->k > 0) {
-        fsi__pairs_push(&partitioned->solid, partitioned->ps, partitioned->ps0, partitioned->xs,
-                        partitioned->xs0);
-        fsi__pairs_build(&partitioned->solid, partitioned->desc.filter);
+    scheme->now.fluid_calls++;
+    if (learns) {
+        fsi__model_learn(&scheme->fluid, last->x_f, before->x_f, last->p_f, before->p_f);
+        fsi__model_build(&scheme->fluid, scheme->desc.filter);
     }
-    exchange->k++;
+
+    fsi__exchange_load(scheme, exchange);
+    if ((result = fsi__exchange_solid(scheme, exchange)) < 0)
+        return result;
+    scheme->now.solid_calls++;
+    if (learns)
+        fsi__model_build(&scheme->solid, scheme->desc.filter);
+    exchange->pairs++;
     return FSI_OK;
 }
 
 /* r = S(p_F) - X_F: exact, or estimated through the reduced solid X_S - X_F + S_p (p_F - p_S). */
-static void fsi__residual(fsi_partitioned *partitioned, fsi__exchange *exchange) {
+static void fsi__exchange_residual(fsi_partitioned *scheme, fsi__exchange *exchange) {
+    const fsi_exchange_pair *last = &scheme->last;
     if (exchange->exact)
-        for (int i = 0; i < partitioned->n; i++)
-            partitioned->r[i] = partitioned->xs[i] - partitioned->xf[i];
+        for (int i = 0; i < scheme->now.n; i++)
+            scheme->residual[i] = last->x_s[i] - last->x_f[i];
     else
-        fsi__rmi_residual(partitioned, &partitioned->solid, partitioned->xf, partitioned->pf,
-                          partitioned->ps, partitioned->xs, partitioned->r);
-    exchange->norm = fsi__node_norm(partitioned->n, partitioned->desc.group, partitioned->r);
+        fsi__reduced_residual(scheme, &scheme->solid, last->x_f, last->p_f, last->p_s, last->x_s,
+                              scheme->residual);
+    exchange->norm = fsi__node_norm(scheme->now.n, scheme->desc.group, scheme->residual);
 }
 
 /* The solid once more with p_F itself: what the fluid lost is what the solid gets. */
-static fsi_result fsi__final_solve(fsi_partitioned *partitioned, fsi__exchange *exchange) {
-    if (exchange->exact || partitioned->desc.no_final_solve)
+static fsi_result fsi__exchange_final(fsi_partitioned *scheme, fsi__exchange *exchange) {
+    size_t m = (size_t)scheme->now.m, n = (size_t)scheme->now.n;
+    if (exchange->exact || scheme->desc.no_final_solve)
         return FSI_OK;
-    fsi_copy((size_t)partitioned->m, partitioned->ps, partitioned->ps0);
-    fsi_copy((size_t)partitioned->n, partitioned->xs, partitioned->xs0);
-    fsi_copy((size_t)partitioned->m, partitioned->pf, partitioned->ps);
-    fsi_result result = fsi__box_solve(partitioned, 1, exchange->solid, 0, partitioned->ps,
-                                       partitioned->xs, partitioned->n);
+    fsi_copy(m, scheme->last.p_s, scheme->before.p_s);
+    fsi_copy(n, scheme->last.x_s, scheme->before.x_s);
+    fsi_copy(m, scheme->last.p_f, scheme->last.p_s);
+    fsi_result result = fsi__exchange_solid(scheme, exchange);
     if (result < 0)
         return result;
-    if (partitioned->desc.scheme == FSI_SCHEME_REDUCED)
-        fsi__pairs_push(&partitioned->solid, partitioned->ps, partitioned->ps0, partitioned->xs,
-                        partitioned->xs0);
     exchange->exact = 1;
-    fsi__residual(partitioned, exchange);
+    fsi__exchange_residual(scheme, exchange);
     return FSI_OK;
 }
 
-/* Predictions are made about the pair with the smallest residual: about a far one, rounding of
- * large numbers is what they would end with. */
-static void fsi__keep_nearest(fsi_partitioned *partitioned, fsi__exchange *exchange) {
-    if (exchange->k > 1 && !(exchange->norm < exchange->nearest))
-        return;
-    /* the answer to a mild load says nothing */
-    exchange->nearest = exchange->k == 1 && !exchange->exact ? FSI_REAL_MAX : exchange->norm;
-    fsi_copy((size_t)partitioned->n, partitioned->xf, partitioned->xfb);
-    fsi_copy((size_t)partitioned->n, partitioned->xs, partitioned->xsb);
-    fsi_copy((size_t)partitioned->m, partitioned->pf, partitioned->pfb);
-    fsi_copy((size_t)partitioned->m, partitioned->ps, partitioned->psb);
+/* Aitken's factor: omega' = -omega r0 . (r - r0) / |r - r0|^2. */
+static fsi_real fsi__exchange_aitken(const fsi_partitioned *scheme, fsi__exchange *exchange) {
+    double along = 0, square = 0, size = 0, least = 256 * (double)FSI_REAL_EPS;
+    for (int i = 0; i < scheme->now.n; i++) {
+        double r = (double)scheme->residual[i], r0 = (double)scheme->residual_before[i];
+        double change = (double)(scheme->residual[i] - scheme->residual_before[i]);
+        along += r0 * change;
+        square += change * change;
+        size += r * r;
+    }
+    if (square > least * least * size)
+        exchange->omega = -exchange->omega * (fsi_real)(along / square);
+    return exchange->omega;
 }
 
-/* The next X_F: under-relaxed, Aitken, or eq. (6). */
-static void fsi__next_input(fsi_partitioned *partitioned, fsi__exchange *exchange) {
-    size_t n = (size_t)partitioned->n;
-    fsi_real omega = partitioned->desc.omega;
-    /* omega' = -omega r0.(r - r0) / |r - r0|^2 */
-    if (partitioned->desc.scheme == FSI_SCHEME_AITKEN && exchange->k > 1) {
-        double a = 0, b = 0, size = 0, least = 256 * (double)FSI_REAL_EPS;
-        for (size_t i = 0; i < n; i++) {
-            double d = (double)(partitioned->r[i] - partitioned->r0[i]);
-            a += (double)partitioned->r0[i] * d;
-            b += d * d;
-            size += (double)partitioned->r[i] * (double)partitioned->r[i];
-        }
-        if (b > least * least * size)
-            exchange->omega = -exchange->omega * (fsi_real)(a / b);
-        omega = exchange->omega;
+/* Predictions are made about the pair with the smallest residual: about a distant one, rounding of
+ * large numbers is what they would end with. */
+static void fsi__exchange_keep_nearest(fsi_partitioned *scheme, fsi__exchange *exchange) {
+    if (exchange->pairs > 1 && !(exchange->norm < exchange->nearest))
+        return;
+    /* The answer to a mild first load says nothing about the residual. */
+    int unknown = exchange->pairs == 1 && !exchange->exact;
+    exchange->nearest = unknown ? FSI_REAL_MAX : exchange->norm;
+    fsi__exchange_copy(scheme, &scheme->last, &scheme->nearest);
+}
+
+/* X_F by eq. (6). 0: the models give none. */
+static int fsi__exchange_predict(fsi_partitioned *scheme, fsi__exchange *exchange) {
+    const fsi_exchange_pair *nearest = &scheme->nearest;
+    size_t n = (size_t)scheme->now.n;
+    fsi_real *X = scheme->last.x_f, *r = scheme->residual_before;
+    fsi__model_build(&scheme->solid, scheme->desc.filter);
+    fsi__model_build(&scheme->fluid, scheme->desc.filter);
+    if (exchange->norm > exchange->nearest)
+        fsi__reduced_residual(scheme, &scheme->solid, nearest->x_f, nearest->p_f, nearest->p_s,
+                              nearest->x_s, r);
+    fsi_copy(n, nearest->x_f, X);
+    if (fsi__reduced_predict(scheme, &scheme->fluid, &scheme->solid, r, X))
+        return 1;
+    fsi_copy(n, scheme->before.x_f, X);
+    exchange->dropped++;
+    return 0;
+}
+
+/* The next X_F: eq. (6), or X + omega R with a fixed omega or Aitken's. */
+static void fsi__exchange_next(fsi_partitioned *scheme, fsi__exchange *exchange) {
+    size_t n = (size_t)scheme->now.n;
+    fsi_real omega = scheme->desc.omega;
+    if (scheme->desc.scheme == FSI_SCHEME_AITKEN && exchange->pairs > 1)
+        omega = fsi__exchange_aitken(scheme, exchange);
+    fsi_copy(n, scheme->residual, scheme->residual_before);
+    fsi__exchange_copy(scheme, &scheme->last, &scheme->before);
+
+    if (fsi__reduced_scheme(scheme)) {
+        fsi__exchange_keep_nearest(scheme, exchange);
+        int nothing_known = exchange->pairs == 1 && scheme->fluid.old == 0;
+        if (!nothing_known && fsi__exchange_predict(scheme, exchange))
+            return;
+        omega = scheme->desc.start;
     }
-    fsi_copy(n, partitioned->r, partitioned->r0);
-    fsi_copy(n, partitioned->xf, partitioned->xf0);
-    fsi_copy(n, partitioned->xs, partitioned->xs0);
-    fsi_copy((size_t)partitioned->m, partitioned->pf, partitioned->pf0);
-    fsi_copy((size_t)partitioned->m, partitioned->ps, partitioned->ps0);
-    if (partitioned->desc.scheme == FSI_SCHEME_REDUCED) {
-        fsi__keep_nearest(partitioned, exchange);
-        /* nothing known yet */
-        if (exchange->k == 1 && partitioned->fluid.old == 0)
-            omega = partitioned->desc.start;
-        else {
-            fsi__pairs_build(&partitioned->solid, partitioned->desc.filter);
-            fsi__pairs_build(&partitioned->fluid, partitioned->desc.filter);
-            if (exchange->norm > exchange->nearest)
-                fsi__rmi_residual(partitioned, &partitioned->solid, partitioned->xfb,
-                                  partitioned->pfb, partitioned->psb, partitioned->xsb,
-                                  partitioned->r0);
-            fsi_copy(n, partitioned->xfb, partitioned->xf);
-            if (fsi__rmi_predict(partitioned, &partitioned->fluid, &partitioned->solid,
-                                 partitioned->r0, partitioned->xf))
-                return;
-            fsi_copy(n, partitioned->xf0, partitioned->xf);
-            exchange->dropped++;
-            omega = partitioned->desc.start;
-        }
+    fsi_axpy(n, omega, scheme->residual, scheme->last.x_f);
+}
+
+/* Counts pairs without progress. After five of them pairs of earlier steps mislead: the exchange
+ * goes on without them. */
+static void fsi__exchange_progress(fsi_partitioned *scheme, fsi__exchange *exchange) {
+    /* The solid's answer to a mild load is no measure of progress. */
+    if (exchange->pairs == 1 && !exchange->exact)
+        return;
+    if (exchange->norm < FSI_R(0.999) * exchange->best) {
+        exchange->best = exchange->norm;
+        exchange->lean = 0;
+        return;
     }
-    fsi_axpy(n, omega, partitioned->r, partitioned->xf); /* X + omega R */
+    if (++exchange->lean != 5 || scheme->fluid.old + scheme->solid.old == 0)
+        return;
+    memset(scheme->fluid.dropped, 1, (size_t)scheme->fluid.room);
+    memset(scheme->solid.dropped, 1, (size_t)scheme->solid.room);
+    scheme->fluid.stale = scheme->solid.stale = 1;
+    scheme->fluid.old = scheme->solid.old = 0;
+    exchange->dropped++;
+}
+
+/* 1 when the iteration may end: converged, capped or stalled (*why). */
+static int fsi__exchange_finished(fsi_partitioned *scheme, fsi__exchange *exchange,
+                                  fsi_result *why) {
+    int most = scheme->desc.max_iterations;
+    fsi_real norm = exchange->norm;
+    if (scheme->desc.scheme == FSI_SCHEME_PAPER_RELAXED)
+        norm *= scheme->desc.omega;
+    *why = FSI_OK;
+    if (norm <= scheme->desc.tolerance && exchange->pairs >= scheme->desc.min_iterations)
+        return 1;
+    fsi__exchange_progress(scheme, exchange);
+
+    /* The models stall after two fifths of the cap without progress, 12 to 24 pairs. */
+    int patience = fsi__imin(24, fsi__imax(12, 2 * most / 5));
+    int capped = exchange->pairs >= most;
+    *why = capped ? FSI_NOT_CONVERGED : FSI_STALLED;
+    return capped || (fsi__reduced_scheme(scheme) && exchange->lean >= patience);
+}
+
+static fsi_result fsi__exchange_loop(fsi_partitioned *scheme, fsi__exchange *exchange) {
+    fsi_result why = FSI_OK;
+    int estimate_ends = scheme->desc.scheme == FSI_SCHEME_PAPER_RELAXED;
+    for (;;) {
+        fsi_result result = fsi__exchange_pair_of_calls(scheme, exchange);
+        if (result < 0)
+            return result;
+        fsi__exchange_residual(scheme, exchange);
+        if (exchange->pairs == 1) {
+            exchange->first = exchange->norm;
+            exchange->best = FSI_REAL_MAX;
+        }
+        if (fsi__exchange_finished(scheme, exchange, &why)) {
+            if (why != FSI_OK)
+                return why;
+            /* The true residual decides. */
+            if ((result = fsi__exchange_final(scheme, exchange)) < 0)
+                return result;
+            if (exchange->norm <= scheme->desc.tolerance || estimate_ends)
+                return FSI_OK;
+            if (exchange->pairs >= scheme->desc.max_iterations)
+                return FSI_NOT_CONVERGED;
+        }
+        fsi__exchange_next(scheme, exchange);
+        if (!fsi_all_finite((size_t)scheme->now.n, scheme->last.x_f))
+            return FSI_ERR_NUMERIC;
+    }
 }
 
 /* The pairs of this step become the newest old ones; the oldest step leaves. */
-static void fsi__pairs_age(fsi_partitioned *partitioned) {
-    int keep = partitioned->desc.reuse, total = 0,
-        newest = fsi__imin(partitioned->fluid.current, partitioned->solid.current);
-    for (int i = fsi__imin(partitioned->kept_steps, 15); i > 0; i--)
-        partitioned->step_columns[i] = partitioned->step_columns[i - 1];
-    partitioned->step_columns[0] = newest;
-    partitioned->kept_steps = fsi__imin(partitioned->kept_steps + 1, keep);
-    for (int i = 0; i < partitioned->kept_steps; i++)
-        total += partitioned->step_columns[i];
-    partitioned->fluid.old =
-        fsi__imin(total, fsi__imin(partitioned->fluid.current + partitioned->fluid.old,
-                                   partitioned->columns - partitioned->fluid.basis));
-    partitioned->solid.old =
-        fsi__imin(total, fsi__imin(partitioned->solid.current + partitioned->solid.old,
-                                   partitioned->columns - partitioned->fluid.basis));
-    partitioned->fluid.current = partitioned->solid.current = 0;
-}
-
-/* 1 when the iteration may end: converged, capped or stalled. */
-static int fsi__finished(fsi_partitioned *partitioned, fsi__exchange *exchange, fsi_result *why) {
-    fsi_real norm =
-        partitioned->desc.scheme == FSI_SCHEME_RELAXED && partitioned->desc.relaxed_residual
-            ? partitioned->desc.omega * exchange->norm
-            : exchange->norm;
-    *why = FSI_OK;
-    if (norm <= partitioned->desc.tolerance && exchange->k >= partitioned->desc.min_iterations)
-        return 1;
-    /* the solid's answer to a mild load: no measure of progress */
-    if (exchange->k == 1 && !exchange->exact) {
-    } else if (exchange->norm < FSI_R(0.999) * exchange->best)
-        exchange->best = exchange->norm, exchange->lean = 0;
-    /* pairs of earlier steps mislead: go on without them */
-    else if (++exchange->lean == 5 && partitioned->fluid.old + partitioned->solid.old > 0) {
-        memset(partitioned->fluid.dropped, 1, (size_t)partitioned->columns);
-        memset(partitioned->solid.dropped, 1, (size_t)partitioned->columns);
-        partitioned->fluid.stale = partitioned->solid.stale = 1;
-        partitioned->fluid.old = partitioned->solid.old = 0;
-        exchange->dropped++;
+static void fsi__partitioned_age(fsi_partitioned *scheme) {
+    fsi__model *model[2] = {&scheme->fluid, &scheme->solid};
+    int32_t *columns = scheme->now.step_columns;
+    for (int i = fsi__imin(scheme->now.kept_steps, 15); i > 0; i--)
+        columns[i] = columns[i - 1];
+    columns[0] = fsi__imin(scheme->fluid.current, scheme->solid.current);
+    scheme->now.kept_steps = fsi__imin(scheme->now.kept_steps + 1, scheme->desc.reuse);
+    int total = 0;
+    for (int i = 0; i < scheme->now.kept_steps; i++)
+        total += columns[i];
+    for (int i = 0; i < 2; i++) {
+        int stored = fsi__imin(model[i]->current + model[i]->old, model[i]->room - model[i]->basis);
+        model[i]->old = fsi__imin(total, stored);
+        model[i]->current = 0;
     }
-    /* two fifths of the cap without progress, 12 to 24 */
-    *why = exchange->k >= partitioned->desc.max_iterations ? FSI_NOT_CONVERGED : FSI_STALLED;
-    return exchange->k >= partitioned->desc.max_iterations
-           || (partitioned->desc.scheme == FSI_SCHEME_REDUCED
-               && exchange->lean
-                      >= fsi__imin(24, fsi__imax(12, 2 * partitioned->desc.max_iterations / 5)));
 }
 
-static fsi_result fsi__partitioned_loop(fsi_partitioned *partitioned, fsi__exchange *exchange,
-                                        double *first) {
-    fsi_result result, why = FSI_OK;
-    for (;;) {
-        if ((result = fsi__call_pair(partitioned, exchange)) < 0)
-            return result;
-        fsi__residual(partitioned, exchange);
-        if (exchange->k == 1)
-            *first = (double)exchange->norm, exchange->best = FSI_REAL_MAX;
-        if (fsi__finished(partitioned, exchange, &why)) {
-            /* the true residual decides */
-            if (why == FSI_OK && (result = fsi__final_solve(partitioned, exchange)) < 0)
-                return result;
-            if (why != FSI_OK || exchange->norm <= partitioned->desc.tolerance
-                || partitioned->desc.relaxed_residual
-                || exchange->k >= partitioned->desc.max_iterations)
-                break;
-        }
-        fsi__next_input(partitioned, exchange);
-        if (!fsi_all_finite((size_t)partitioned->n, partitioned->xf))
-            return FSI_ERR_NUMERIC;
-    }
-    if (why == FSI_OK && !(exchange->norm <= partitioned->desc.tolerance)
-        && !partitioned->desc.relaxed_residual)
-        why = FSI_NOT_CONVERGED;
-    return why;
+/* Counters of a step that ended with this result. */
+static void fsi__partitioned_count(fsi_partitioned *scheme, fsi_result result) {
+    const fsi__model *fluid = &scheme->fluid, *solid = &scheme->solid;
+    fsi_partitioned_now *now = &scheme->now;
+    now->steps++;
+    now->capped += result == FSI_NOT_CONVERGED;
+    now->stalled += result == FSI_STALLED;
+    now->used_columns += ((double)fluid->used - now->used_columns) / (double)now->steps;
+    scheme->dependent = fluid->dependent + solid->dependent;
+    scheme->filtered = fluid->old - fluid->chosen + solid->old - solid->chosen;
 }
 
-FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *partitioned, int n, int m,
+FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *scheme, int n, int m,
                                         const fsi_blackbox *fluid, const fsi_blackbox *solid,
                                         fsi_real *x, fsi_real *p, fsi_report *report) {
-    double first = 0;
     if (report)
         memset(report, 0, sizeof *report);
-    if (!partitioned || !partitioned->block)
+    if (!scheme || !scheme->block)
         return FSI_ERR_STATE;
-    double start = fsi__partitioned_clock(partitioned);
-    if (!fluid || !solid || !fluid->solve_fn || !solid->solve_fn || !x || !p || n < 1 || m < 1
-        || n > partitioned->desc.n || m > partitioned->desc.m || !fsi_all_finite((size_t)n, x))
+    double start = fsi__partitioned_clock(scheme);
+    int boxes = fluid && solid && fluid->solve_fn && solid->solve_fn;
+    int lengths = n >= 1 && m >= 1 && n <= scheme->desc.n && m <= scheme->desc.m;
+    if (!boxes || !lengths || !x || !p || !fsi_all_finite((size_t)n, x))
         return FSI_ERR_ARGUMENT;
-    if (n != partitioned->n || m != partitioned->m)
-        fsi_partitioned_forget(partitioned);
-    partitioned->n = partitioned->fluid.in = partitioned->solid.out = n;
-    partitioned->m = partitioned->fluid.out = partitioned->solid.in = m;
-    if (partitioned->desc.reuse == 0)
-        partitioned->fluid.old = partitioned->solid.old = 0;
-    fsi__pairs_begin(&partitioned->fluid);
-    fsi__pairs_begin(&partitioned->solid);
+
+    /* Begin: pairs of another length are of no use. */
+    if (n != scheme->now.n || m != scheme->now.m)
+        fsi_partitioned_forget(scheme);
+    scheme->now.n = n;
+    scheme->now.m = m;
+    if (scheme->desc.reuse == 0)
+        scheme->fluid.old = scheme->solid.old = 0;
+    fsi__model_begin(&scheme->fluid, n, m);
+    fsi__model_begin(&scheme->solid, m, n);
+    fsi_result result = fluid->save_fn ? fluid->save_fn(fluid->user) : FSI_OK;
+    if (result >= 0 && solid->save_fn)
+        result = solid->save_fn(solid->user);
+    if (result < 0)
+        return result;
+    if (fsi__reduced_scheme(scheme)) {
+        fsi__model_build(&scheme->fluid, scheme->desc.filter);
+        fsi__model_build(&scheme->solid, scheme->desc.filter);
+    }
+
+    /* Exchange until both agree. */
     fsi__exchange exchange;
     memset(&exchange, 0, sizeof exchange);
     exchange.fluid = fluid;
     exchange.solid = solid;
-    exchange.omega = partitioned->desc.omega;
-    fsi_result result;
-    if ((fluid->save_fn && (result = fluid->save_fn(fluid->user)) < 0)
-        || (solid->save_fn && (result = solid->save_fn(solid->user)) < 0))
-        return result;
-    if (partitioned->desc.scheme == FSI_SCHEME_REDUCED) {
-        fsi__pairs_build(&partitioned->fluid, partitioned->desc.filter);
-        fsi__pairs_build(&partitioned->solid, partitioned->desc.filter);
-    }
-    fsi_copy((size_t)n, x, partitioned->xf);
-    partitioned->seconds[2] -= start;
-    result = fsi__partitioned_loop(partitioned, &exchange, &first);
-    partitioned->steps++;
-    partitioned->capped += result == FSI_NOT_CONVERGED;
-    partitioned->stalled += result == FSI_STALLED;
-    partitioned->dependent = partitioned->fluid.dependent + partitioned->solid.dependent;
-    partitioned->filtered = partitioned->fluid.old - partitioned->fluid.chosen
-                            + partitioned->solid.old - partitioned->solid.chosen;
-    partitioned->used_columns +=
-        ((double)partitioned->fluid.used - partitioned->used_columns) / (double)partitioned->steps;
+    exchange.omega = scheme->desc.omega;
+    fsi_copy((size_t)n, x, scheme->last.x_f);
+    scheme->seconds[2] -= start;
+    result = fsi__exchange_loop(scheme, &exchange);
+
+    /* End: the answer, and what the next step starts from. */
+    fsi__partitioned_count(scheme, result);
     if (result >= 0) {
-        fsi_copy((size_t)n, partitioned->xf, x);
-        fsi_copy((size_t)m, partitioned->ps, p);
-        fsi_copy((size_t)m, partitioned->ps, partitioned->p_last);
-        partitioned->has_load = 1;
-        fsi__pairs_age(partitioned);
+        fsi_copy((size_t)n, scheme->last.x_f, x);
+        fsi_copy((size_t)m, scheme->last.p_s, p);
+        fsi_copy((size_t)m, scheme->last.p_s, scheme->p_last);
+        scheme->now.has_load = 1;
+        fsi__partitioned_age(scheme);
     } else
-        fsi_partitioned_forget(partitioned);
+        fsi_partitioned_forget(scheme);
     if (report) {
         report->reason = result;
-        report->iterations = exchange.k;
-        report->restarts = exchange.dropped + partitioned->dependent;
-        report->residual_start = first;
+        report->iterations = exchange.pairs;
+        report->restarts = exchange.dropped + scheme->dependent;
+        report->residual_start = (double)exchange.first;
         report->residual = (double)exchange.norm;
     }
-    partitioned->seconds[2] += fsi__partitioned_clock(partitioned);
+    scheme->seconds[2] += fsi__partitioned_clock(scheme);
     return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>boundary pressure projection */
-/* Adds sign * value to the regions on both sides: + where the face leaves the region (its minus
- * side), - on the other. */
-static void fsi__region_add(const fsi_boundary_faces *faces, int f, fsi_real value, fsi_real *sum) {
-    if (faces->region_minus[f] >= 0)
-        sum[faces->region_minus[f]] += value;
-    if (faces->region_plus[f] >= 0)
-        sum[faces->region_plus[f]] -= value;
-}
-
 /* x = K^-1 x for symmetric semi-definite K (overwritten) and x in its range: a pivot that vanishes
  * pins its unknown to zero. */
 static void fsi__semidefinite_solve(int n, fsi_real *K, fsi_real *x) {
@@ -8615,53 +8670,71 @@ static void fsi__semidefinite_solve(int n, fsi_real *K, fsi_real *x) {
     fsi__psd_solve((size_t)n, K, x);
 }
 
+static int fsi__boundary_dynamic(const fsi_boundary_faces *faces, int f) {
+    return !faces->fixed || !faces->fixed[f];
+}
+
+static int fsi__boundary_valid(const fsi_boundary_faces *faces) {
+    for (int f = 0; f < faces->faces; f++) {
+        int regions =
+            faces->region_minus[f] < faces->regions && faces->region_plus[f] < faces->regions;
+        int mass = !fsi__boundary_dynamic(faces, f) || faces->mass[f] > 0;
+        if (!regions || !mass || !fsi__finite(faces->u[f]) || !(faces->area[f] >= 0))
+            return 0;
+    }
+    return 1;
+}
+
+/* Row f of C has area on its minus side and -area on its plus side. The projection is
+ * U -= M^-1 C (C^T M^-1 C)^-1 C^T U. */
 FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *faces, fsi_real dt, fsi_real *p0,
                                         fsi_real *work) {
-    fsi_result result = FSI_OK;
-    if (!faces || !p0 || !work || faces->faces < 0 || faces->regions < 0 || !(dt > 0)
-        || !fsi__finite(dt))
+    int counts = faces && faces->faces >= 0 && faces->regions >= 0;
+    if (!counts || !p0 || !work || !(dt > 0) || !fsi__finite(dt) || !fsi__boundary_valid(faces))
         return FSI_ERR_ARGUMENT;
     int m = faces->regions;
     fsi_real *K = work;
-    fsi_real *flux = work + (size_t)m * (size_t)m;
-    for (int f = 0; f < faces->faces; f++)
-        if (faces->region_minus[f] >= m || faces->region_plus[f] >= m || !fsi__finite(faces->u[f])
-            || !(faces->area[f] >= 0)
-            || (!(faces->fixed && faces->fixed[f]) && !(faces->mass[f] > 0)))
-            return FSI_ERR_ARGUMENT;
-    memset(work, 0, ((size_t)m * (size_t)m + 2 * (size_t)m) * sizeof(fsi_real));
+    memset(K, 0, (size_t)m * (size_t)m * sizeof *K);
+    fsi_fill((size_t)m, 0, p0);
+
+    /* C^T U, scripted faces included, and K = C^T M^-1 C */
     for (int f = 0; f < faces->faces; f++) {
-        int r[2];
-        r[0] = faces->region_minus[f];
-        r[1] = faces->region_plus[f];
-        /* C^T U, scripted faces included */
-        fsi__region_add(faces, f, faces->area[f] * faces->u[f], flux);
-        if (faces->fixed && faces->fixed[f])
+        int minus = faces->region_minus[f], plus = faces->region_plus[f];
+        fsi_real flux = faces->area[f] * faces->u[f];
+        if (minus >= 0)
+            p0[minus] += flux;
+        if (plus >= 0)
+            p0[plus] -= flux;
+        if (!fsi__boundary_dynamic(faces, f))
             continue;
-        for (int s = 0; s < 2; s++)
-            for (int t = 0; t < 2; t++)
-                /* C^T M^-1 C */
-                if (r[s] >= 0 && r[t] >= 0)
-                    K[r[s] * m + r[t]] +=
-                        (s == t ? 1 : -1) * faces->area[f] * faces->area[f] / faces->mass[f];
-    }
-    for (int i = 0; i < m; i++)
-        /* nothing here can move */
-        if (!(K[i * m + i] > 0)) {
-            if (fsi__abs(flux[i]) > 0)
-                result = FSI_INCOMPATIBLE;
-            K[i * m + i] = 1;
-            flux[i] = 0;
+        fsi_real yields = faces->area[f] * faces->area[f] / faces->mass[f];
+        if (minus >= 0)
+            K[minus * m + minus] += yields;
+        if (plus >= 0)
+            K[plus * m + plus] += yields;
+        if (minus >= 0 && plus >= 0) {
+            K[minus * m + plus] -= yields;
+            K[plus * m + minus] -= yields;
         }
-    for (int i = 0; i < m; i++)
-        p0[i] = flux[i];
+    }
+
+    /* A region where nothing can move is left alone. */
+    fsi_result result = FSI_OK;
+    for (int i = 0; i < m; i++) {
+        if (K[i * m + i] > 0)
+            continue;
+        if (fsi__abs(p0[i]) > 0)
+            result = FSI_INCOMPATIBLE;
+        K[i * m + i] = 1;
+        p0[i] = 0;
+    }
+
     /* dt p0 with the opposite sign */
     fsi__semidefinite_solve(m, K, p0);
     for (int f = 0; f < faces->faces; f++) {
-        fsi_real jump = (faces->region_minus[f] >= 0 ? p0[faces->region_minus[f]] : 0)
-                        - (faces->region_plus[f] >= 0 ? p0[faces->region_plus[f]] : 0);
-        /* U -= M^-1 C (C^T M^-1 C)^-1 C^T U */
-        if (!(faces->fixed && faces->fixed[f]))
+        int minus = faces->region_minus[f], plus = faces->region_plus[f];
+        fsi_real jump = (minus >= 0 ? p0[minus] : 0) - (plus >= 0 ? p0[plus] : 0);
+        if (fsi__boundary_dynamic(faces, f))
             faces->u[f] -= faces->area[f] / faces->mass[f] * jump;
     }
     for (int i = 0; i < m; i++)
@@ -8672,6 +8745,9 @@ FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *faces, fsi_rea
 /* ------------------------------------------------------------------------------------------------
  * >>boxes */
 #ifndef FSI_COUPLE_NO_GRID
+#define FSI__REALS(p, a, n) FSI__TAKE(p, fsi_real, a, n)
+#define FSI__INTS(p, a, n) FSI__TAKE(p, int32_t, a, n)
+
 static void fsi__fluid_box_layout(fsi_fluid_box *box, fsi_arena *arena, int sides) {
     size_t s = (size_t)(sides > 0 ? sides : 1);
     box->offset = (int *)fsi_arena_take(arena, (size_t)box->face->solids + 1, sizeof(int));
@@ -9643,7 +9719,7 @@ static fsi_result fsi__scene_room(fsi_partitioned_scene *scene) {
         scene->room = n;
     }
     memset(scene->x + scene->fluid.dof, 0, (size_t)scene->fluid.regions * sizeof(fsi_real));
-    if (scene->scheme->has_load && scene->scheme->n == scene->fluid.n)
+    if (scene->scheme->now.has_load && scene->scheme->now.n == scene->fluid.n)
         fsi_copy((size_t)scene->fluid.regions, scene->scheme->p_last + scene->fluid.dof,
                  scene->x + scene->fluid.dof);
     scene->solids.regions = scene->fluid.regions;
@@ -9703,7 +9779,7 @@ static void fsi__compatible_sides(const fsi_closed_regions *closed, const fsi_re
 static void fsi__compatible_flux(const fsi_closed_regions *closed, const fsi__compatible *compat,
                                  const fsi_real *X, fsi_real *flux) {
     const fsi_fluid_box *box = closed->fluid;
-    const fsi_real *told = closed->scheme->xf;
+    const fsi_real *told = closed->scheme->last.x_f;
     for (int i = 0; i < box->n; i++)
         compat->at[i] = X[i] - told[i];
     fsi_real far_off = 2 * fsi__node_norm(box->dof, closed->scheme->desc.group, compat->at);
@@ -9818,7 +9894,7 @@ static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real
     size_t n = (size_t)closed->fluid->n, m = (size_t)closed->fluid->regions;
     fsi_real enough = closed->scheme->desc.tolerance / 100, share = 1;
     int solvable = 1;
-    fsi__compatible_sides(closed, closed->scheme->xf, compat.told);
+    fsi__compatible_sides(closed, closed->scheme->last.x_f, compat.told);
     fsi_result result;
     if ((result = fsi__compatible_answer(closed, &compat, in, compat.best)) < 0
         || (!closed->known && (result = fsi__compatible_measure(closed, &compat, in)) < 0))
@@ -9856,9 +9932,9 @@ static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real
                                      compat.flux[i] * fsi__fluid_box_per_region(closed->fluid)))
             result = FSI_INCOMPATIBLE;
     fsi_copy(n - m, compat.best, out);
-    fsi_copy(m, closed->scheme->xf + n - m, out + n - m);
+    fsi_copy(m, closed->scheme->last.x_f + n - m, out + n - m);
     /* what the fluid was told stays its last solve */
-    (void)fsi__fluid_box_sides(closed->fluid, closed->scheme->xf);
+    (void)fsi__fluid_box_sides(closed->fluid, closed->scheme->last.x_f);
     return result;
 }
 
@@ -9970,7 +10046,7 @@ static fsi_result fsi__scene_exchange(fsi_partitioned_scene *scene, fsi_report *
 static void fsi__scene_ledger(fsi_partitioned_scene *scene, fsi_report *report) {
     fsi_fluid_box *box = &scene->fluid;
     for (int k = 0; k < box->n; k++)
-        scene->seen[k] = scene->scheme->ps[k] - scene->scheme->pf[k];
+        scene->seen[k] = scene->scheme->last.p_s[k] - scene->scheme->last.p_f[k];
     if (box->pressure_form)
         fsi__fluid_box_give(box, box->pressure_form, 1, scene->seen),
             fsi__fluid_box_give(box, 0, -1, scene->seen);
@@ -11350,6 +11426,53 @@ FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *floats, const void *stat
     return fsi_partitioned_restore(&floats->scheme, from + fsi__sph_rigid_at(floats, 3));
 }
 #endif
+
+/* ------------------------------------------------------------------------------------------------
+ * >>papers */
+/* Forms that a paper prints and a table compares with; none is on the way of a default step. */
+/* ---- Exchange: eq. (6), (7) of XPM by GMRES, FSI_SCHEME_PAPER_GMRES. */
+typedef struct fsi__paper_operator {
+    const fsi__model *A, *B;
+    fsi_real *between; /* [length between the two] */
+} fsi__paper_operator;
+
+/* y = x - A B x */
+static void fsi__paper_operator_apply(const fsi_real *x, fsi_real *y, void *user) {
+    const fsi__paper_operator *op = (const fsi__paper_operator *)user;
+    fsi_fill((size_t)op->B->out, 0, op->between);
+    fsi__model_add(op->B, x, op->between);
+    fsi_fill((size_t)op->A->out, 0, y);
+    fsi__model_add(op->A, op->between, y);
+    for (size_t i = 0; i < (size_t)op->A->out; i++)
+        y[i] = x[i] - y[i];
+}
+
+static size_t fsi__paper_gmres_size(const fsi_partitioned *scheme) {
+    fsi_krylov_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.n = (size_t)fsi__imax(scheme->desc.n, scheme->desc.m);
+    desc.A.apply_fn = fsi__paper_operator_apply;
+    desc.restart = fsi__imin((int)desc.n, scheme->fluid.room + 2);
+    return fsi_gmres_work_size(&desc);
+}
+
+/* d solves (I - A B) d = r in at most rank + 1 iterations, as fsi__reduced_solve does exactly. */
+static int fsi__paper_gmres(fsi_partitioned *scheme, const fsi__model *A, const fsi__model *B,
+                            const fsi_real *r, fsi_real *d) {
+    size_t n = (size_t)A->out;
+    fsi__paper_operator op = {A, B, scheme->change};
+    fsi_krylov_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.n = n;
+    desc.A.apply_fn = fsi__paper_operator_apply;
+    desc.A.user = &op;
+    desc.restart = fsi__imin(A->out, B->used + 2);
+    desc.tolerance = sizeof(fsi_real) == 4 ? 1e-6 : 1e-12;
+    desc.allocator = scheme->desc.allocator;
+    fsi_copy(n, r, d);
+    fsi_result result = fsi_gmres_solve(&desc, r, d, scheme->gmres, scheme->gmres_size, NULL);
+    return result >= 0 && result != FSI_BREAKDOWN && fsi_all_finite(n, d);
+}
 
 #ifdef __cplusplus
 }

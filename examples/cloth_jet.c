@@ -112,7 +112,7 @@ static fsi_result carry(void *user, fsi_real dt, const fsi_real *impulse, fsi_re
     for (int i = 0; i < NODES; i++) {
         fsi_real most = D[3 * i] > D[3 * i + 1] ? D[3 * i] : D[3 * i + 1];
         for (int k = 3 * i; k < 3 * i + 3; k++)
-            push[k] = impulse[k] + most * (s->scheme.xf[k] / dt - v[k]);
+            push[k] = impulse[k] + most * (s->scheme.last.x_f[k] / dt - v[k]);
         m[i] = s->cloth.mass[i];
         s->cloth.mass[i] += most;
     }
@@ -249,7 +249,7 @@ int main(int argc, char **argv) {
     ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));
     ex_result("max_iterations", "%d", most);
     ex_result("capped_steps", "%d", capped);
-    ex_result("modes", "%.2f", s.scheme.used_columns);
+    ex_result("modes", "%.2f", s.scheme.now.used_columns);
     ex_result("peak_speed", "%.4f", peak);
     fsi_partitioned_scene_free(&p);
     fsi_partitioned_free(&s.scheme);

@@ -506,7 +506,8 @@ static void fuzz_parted(gene *g) {
     desc.tolerance = gene_real(g, 1e-8, 1e-2);
     desc.max_iterations = gene_int(g, 0, 20);
     desc.reuse = gene_int(g, 0, 6) - 1;
-    desc.gmres = gene_int(g, 0, 1);
+    if (gene_int(g, 0, 1) && desc.scheme == FSI_SCHEME_REDUCED)
+        desc.scheme = FSI_SCHEME_PAPER_GMRES;
     desc.start = gene_real(g, 0.05, 1);
     desc.group = gene_int(g, 0, 3);
     desc.no_final_solve = gene_int(g, 0, 1);

@@ -252,7 +252,7 @@ static fsi_result pair_run(pair_box *p, int n, int gmres, double tolerance, fsi_
     desc.tolerance = (fsi_real)tolerance;
     desc.start = 1;
     desc.reuse = -1;
-    desc.gmres = gmres;
+    desc.scheme = gmres ? FSI_SCHEME_PAPER_GMRES : FSI_SCHEME_REDUCED;
     desc.no_final_solve = 1;
     desc.min_iterations = 2;
     fsi_partitioned partitioned;
@@ -697,10 +697,10 @@ TEST P_stall_is_told(void) {
         fsi_report report;
         CHECK_RESULT(scheme == FSI_SCHEME_REDUCED ? FSI_STALLED : FSI_NOT_CONVERGED,
                      fsi_partitioned_step(&partitioned, 1, 1, &box, &blackbox, &x, &p, &report));
-        ASSERT_EQ(scheme == FSI_SCHEME_REDUCED, partitioned.stalled == 1 && partitioned.capped == 0
-                                                    && report.restarts > 0
-                                                    && report.iterations < 30);
-        ASSERT_EQ(scheme != FSI_SCHEME_REDUCED, partitioned.capped == 1);
+        ASSERT_EQ(scheme == FSI_SCHEME_REDUCED,
+                  partitioned.now.stalled == 1 && partitioned.now.capped == 0 && report.restarts > 0
+                      && report.iterations < 30);
+        ASSERT_EQ(scheme != FSI_SCHEME_REDUCED, partitioned.now.capped == 1);
         CHECK_NEAR(1, report.residual, TOL(1e-12, 1e-4));
         s.A = &half;
         x = 0;
@@ -754,7 +754,7 @@ TEST P_no_allocation_in_a_step(void) {
         memset(&desc, 0, sizeof desc);
         desc.n = desc.m = 6;
         desc.tolerance = FSI_R(TOL(1e-8, 2e-2));
-        desc.gmres = gmres;
+        desc.scheme = gmres ? FSI_SCHEME_PAPER_GMRES : FSI_SCHEME_REDUCED;
         desc.allocator = fail_make(&count);
         pair_box p;
         pair_make(&p, 6, 6, 20, 4);
