@@ -7904,12 +7904,14 @@ FSI__INLINE const fsi_real *fsi__surface_at(const fsi_surface *surface, int vert
     return room;
 }
 
+/* The same for a corner of an element. */
 FSI__INLINE const fsi_real *fsi__surface_corner(const fsi_surface *surface, int e, int corner,
                                                 fsi_real *room) {
     return fsi__surface_at(surface,
                            surface->index[(size_t)e * (size_t)surface->dim + (size_t)corner], room);
 }
 
+/* The same as a vector. */
 FSI__INLINE fsi_vec3 fsi__surface_vertex(const fsi_surface *surface, int e, int corner) {
     return fsi_surface_place(surface,
                              surface->index[(size_t)e * (size_t)surface->dim + (size_t)corner]);
@@ -7918,57 +7920,64 @@ FSI__INLINE fsi_vec3 fsi__surface_vertex(const fsi_surface *surface, int e, int 
 FSI_API fsi_real fsi_closest_on_segment(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_real weight[2]) {
     fsi_vec3 ab = fsi_vec_sub(b, a);
     fsi_vec3 ap = fsi_vec_sub(p, a);
-    fsi_real l2 = fsi_vec_dot(ab, ab);
-    fsi_real t = l2 > 0 ? fsi__clamp(fsi_vec_dot(ap, ab) / l2, 0, 1) : 0;
-    weight[0] = 1 - t;
-    weight[1] = t;
-    fsi_vec3 d = fsi_vec_sub(ap, fsi_vec_scale(ab, t));
-    return fsi_vec_dot(d, d);
+    fsi_real length2 = fsi_vec_dot(ab, ab);
+    fsi_real share = length2 > 0 ? fsi__clamp(fsi_vec_dot(ap, ab) / length2, 0, 1) : 0;
+    weight[0] = 1 - share;
+    weight[1] = share;
+    fsi_vec3 gap = fsi_vec_sub(ap, fsi_vec_scale(ab, share));
+    return fsi_vec_dot(gap, gap);
 }
 
 /* Nearest of the three edges; for points that do not project into the triangle, and for triangles
  * without area. */
-static fsi_real fsi__closest_edge(fsi_vec3 p, const fsi_vec3 *x, fsi_real *weight) {
+static fsi_real fsi__closest_edge(fsi_vec3 p, const fsi_vec3 *corner, fsi_real *weight) {
     fsi_real best = FSI_REAL_MAX;
-    fsi_real w[2];
+    fsi_real pair[2];
     for (int i = 0; i < 3; i++) {
         int j = (i + 1) % 3;
-        fsi_real d = fsi_closest_on_segment(p, x[i], x[j], w);
-        if (!(d < best))
+        fsi_real distance2 = fsi_closest_on_segment(p, corner[i], corner[j], pair);
+        if (!(distance2 < best))
             continue;
-        best = d;
-        weight[i] = w[0];
-        weight[j] = w[1];
+        best = distance2;
+        weight[i] = pair[0];
+        weight[j] = pair[1];
         weight[3 - i - j] = 0;
     }
     return best;
 }
 
+/* Squared distance from a plane: volume is that of the parallelepiped over two edges, normal2 the
+   squared area below it. The square of a volume leaves the range of numbers long before the
+   distance does. */
+static fsi_real fsi__plane_distance2(fsi_real volume, fsi_real normal2) {
+    fsi_real square = volume * volume;
+    int in_range = square > 1 / (FSI_REAL_MAX * FSI_REAL_EPS) && square <= FSI_REAL_MAX;
+    return in_range ? square / normal2 : volume * (volume / normal2);
+}
+
 FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi_vec3 c,
                                          fsi_real weight[3]) {
-    fsi_vec3 x[3];
     fsi_vec3 ab = fsi_vec_sub(b, a);
     fsi_vec3 ac = fsi_vec_sub(c, a);
     fsi_vec3 ap = fsi_vec_sub(p, a);
-    fsi_vec3 n = fsi_vec_cross(ab, ac);
-    fsi_real n2 = fsi_vec_dot(n, n);
+    fsi_vec3 normal = fsi_vec_cross(ab, ac);
+    fsi_real normal2 = fsi_vec_dot(normal, normal);
     fsi_real scale = fsi_vec_dot(ab, ab) * fsi_vec_dot(ac, ac);
-    if (n2 > 16 * FSI_REAL_EPS * FSI_REAL_EPS * scale && n2 > 0) {
-        weight[1] = fsi_vec_dot(fsi_vec_cross(ap, ac), n) / n2;
-        weight[2] = fsi_vec_dot(fsi_vec_cross(ab, ap), n) / n2;
+
+    /* A triangle with an area: does the point project into it? */
+    if (normal2 > 16 * FSI_REAL_EPS * FSI_REAL_EPS * scale && normal2 > 0) {
+        weight[1] = fsi_vec_dot(fsi_vec_cross(ap, ac), normal) / normal2;
+        weight[2] = fsi_vec_dot(fsi_vec_cross(ab, ap), normal) / normal2;
         weight[0] = 1 - weight[1] - weight[2];
-        if (weight[0] >= 0 && weight[1] >= 0 && weight[2] >= 0) {
-            /* a volume: its square leaves the range of numbers long before the distance does */
-            fsi_real d = fsi_vec_dot(ap, n);
-            return d * d > 1 / (FSI_REAL_MAX * FSI_REAL_EPS) && d * d <= FSI_REAL_MAX
-                       ? d * d / n2
-                       : d * (d / n2);
-        }
+        if (weight[0] >= 0 && weight[1] >= 0 && weight[2] >= 0)
+            return fsi__plane_distance2(fsi_vec_dot(ap, normal), normal2);
     }
-    x[0] = a;
-    x[1] = b;
-    x[2] = c;
-    return fsi__closest_edge(p, x, weight);
+
+    fsi_vec3 corner[3];
+    corner[0] = a;
+    corner[1] = b;
+    corner[2] = c;
+    return fsi__closest_edge(p, corner, weight);
 }
 
 FSI_API void fsi_surface_closest(const fsi_surface *surface, int e, fsi_vec3 p, fsi_hit *hit) {
@@ -8000,36 +8009,50 @@ FSI_API fsi_vec3 fsi_surface_normal(const fsi_surface *surface, int e) {
                          FSI_R(0.5));
 }
 
-FSI_API fsi_result fsi_surface_check(const fsi_surface *surface) {
-    /* areas are squared */
+/* A surface that shares the tree of its shape at rest must fit to that tree. */
+static int fsi__surface_rest_fits(const fsi_surface *surface) {
+    const fsi_surface *rest = &surface->rest->surface;
+    int same_elements = rest->element_count == surface->element_count && rest->dim == surface->dim;
+    int posed = !surface->x && surface->R && surface->T;
+    return same_elements && posed && surface->off >= 0;
+}
+
+/* Finite, and small enough for areas to be squared. */
+static int fsi__places_fine(size_t count, const fsi_real *x) {
     const fsi_real most = sizeof(fsi_real) == 8 ? FSI_R(1e70) : FSI_R(1e9);
-    if (!surface || (surface->dim != 2 && surface->dim != 3) || surface->vertex_count < 0
-        || surface->element_count < 0)
+    return fsi_all_finite(count, x) && fsi_max_abs(count, x) <= most;
+}
+
+FSI_API fsi_result fsi_surface_check(const fsi_surface *surface) {
+    /* Do the fields go together? */
+    if (!surface || (surface->dim != 2 && surface->dim != 3))
         return FSI_ERR_ARGUMENT;
-    if ((surface->vertex_count && !surface->x && !surface->place_fn)
-        || (surface->element_count && !surface->index))
+    if (surface->vertex_count < 0 || surface->element_count < 0)
         return FSI_ERR_ARGUMENT;
-    if (surface->rest
-        && (surface->x || surface->rest->surface.element_count != surface->element_count
-            || surface->rest->surface.dim != surface->dim || !surface->R || !surface->T
-            || !(surface->off >= 0)))
+    if (surface->vertex_count && !surface->x && !surface->place_fn)
         return FSI_ERR_ARGUMENT;
-    size_t n = (size_t)surface->element_count * (size_t)surface->dim;
-    for (size_t i = 0; i < n; i++)
+    if (surface->element_count && !surface->index)
+        return FSI_ERR_ARGUMENT;
+    if (surface->rest && !fsi__surface_rest_fits(surface))
+        return FSI_ERR_ARGUMENT;
+
+    /* Are the numbers in the arrays sound? */
+    size_t corners = (size_t)surface->element_count * (size_t)surface->dim;
+    for (size_t i = 0; i < corners; i++)
         if (surface->index[i] < 0 || surface->index[i] >= surface->vertex_count)
             return FSI_ERR_GEOMETRY;
-    n = 3 * (size_t)surface->vertex_count;
-    if (surface->v && !fsi_all_finite(n, surface->v))
+    size_t count = 3 * (size_t)surface->vertex_count;
+    if (surface->v && !fsi_all_finite(count, surface->v))
         return FSI_ERR_GEOMETRY;
-    for (size_t i = 0; !surface->x && i < n; i += 3) {
+    if (surface->x)
+        return fsi__places_fine(count, surface->x) ? FSI_OK : FSI_ERR_GEOMETRY;
+    for (int i = 0; i < surface->vertex_count; i++) {
         fsi_real x[3];
-        surface->place_fn(surface->user, (int)(i / 3), x);
-        if (!fsi_all_finite(3, x) || !(fsi_max_abs(3, x) <= most))
+        surface->place_fn(surface->user, i, x);
+        if (!fsi__places_fine(3, x))
             return FSI_ERR_GEOMETRY;
     }
-    return !surface->x || (fsi_all_finite(n, surface->x) && fsi_max_abs(n, surface->x) <= most)
-               ? FSI_OK
-               : FSI_ERR_GEOMETRY;
+    return FSI_OK;
 }
 
 /* ---- Crossings. The query segment becomes the axis w of a sheared frame in which it runs from 0
@@ -8038,89 +8061,119 @@ FSI_API fsi_result fsi_surface_check(const fsi_surface *surface) {
    exactly through the origin is decided by moving the origin to (eps, eps^2), eps -> 0: one answer
    for all. */
 typedef struct fsi__ray {
-    double p[3], su, sv, sw; /* origin; shears u += su w, v += sv w; t = w * sw */
+    double origin[3];
+    double shear_u, shear_v; /* u += shear_u * w, v += shear_v * w */
+    double per_w;            /* t = w * per_w */
     fsi_vec3 from, dir;
-    /* axes; (u, v, w) keeps its handedness when the segment runs backwards along w */
-    int u, v, w;
-    int dim; /* 0: no direction, hits nothing */
+    int u, v, w; /* axes: a right-handed frame, also when the segment runs backwards along w */
+    int dim;     /* 0: the segment has no direction and hits nothing */
 } fsi__ray;
 
 static void fsi__ray_init(fsi__ray *ray, int dim, fsi_vec3 p, fsi_vec3 q) {
-    double d[3];
+    double way[3];
     ray->from = p;
     ray->dir = fsi_vec_sub(q, p);
     for (int i = 0; i < 3; i++) {
-        ray->p[i] = (double)fsi__get(p, i);
-        d[i] = (double)fsi__get(q, i) - ray->p[i];
+        ray->origin[i] = (double)fsi__get(p, i);
+        way[i] = (double)fsi__get(q, i) - ray->origin[i];
     }
-    ray->w = fabs(d[1]) > fabs(d[0]) ? 1 : 0;
-    if (dim == 3 && fabs(d[2]) > fabs(d[ray->w]))
+
+    /* w is the axis along which the segment is longest. */
+    ray->w = fabs(way[1]) > fabs(way[0]) ? 1 : 0;
+    if (dim == 3 && fabs(way[2]) > fabs(way[ray->w]))
         ray->w = 2;
-    ray->dim = d[ray->w] != 0 ? dim : 0;
+    ray->dim = way[ray->w] != 0 ? dim : 0;
     if (!ray->dim)
         return;
-    if (dim == 2)
-        ray->u = 1 - ray->w, ray->v = 2;
-    else if (d[ray->w] > 0)
-        ray->u = (ray->w + 1) % 3, ray->v = (ray->w + 2) % 3;
-    else
-        ray->u = (ray->w + 2) % 3, ray->v = (ray->w + 1) % 3;
-    ray->sw = 1 / d[ray->w];
-    ray->su = -d[ray->u] * ray->sw;
-    ray->sv = dim == 3 ? -d[ray->v] * ray->sw : 0;
+
+    /* u and v are the other two, in the order that keeps the frame right-handed. */
+    int next = (ray->w + 1) % 3;
+    int last = (ray->w + 2) % 3;
+    int forward = way[ray->w] > 0;
+    ray->u = forward ? next : last;
+    ray->v = forward ? last : next;
+    if (dim == 2) {
+        ray->u = 1 - ray->w;
+        ray->v = 2;
+    }
+    ray->per_w = 1 / way[ray->w];
+    ray->shear_u = -way[ray->u] * ray->per_w;
+    ray->shear_v = dim == 3 ? -way[ray->v] * ray->per_w : 0;
 }
 
-/* Twice the signed area of (0, a, b), exactly antisymmetric in a and b; *sign is never 0 unless a =
- * b. */
+/* Sign of a number, -1, 0 or 1. */
+FSI__INLINE int fsi__sign_of(double x) {
+    return (x > 0) - (x < 0);
+}
+
+/* Twice the signed area of (0, a, b), exactly antisymmetric in a and b. *sign is 0 only if a = b:
+   where the area vanishes it is that of the origin moved to (eps, eps^2). */
 static double fsi__edge(const double *a, const double *b, int *sign) {
     int swap = a[0] > b[0] || (a[0] == b[0] && a[1] > b[1]);
     const double *lo = swap ? b : a;
     const double *hi = swap ? a : b;
-    double e = lo[0] * hi[1] - lo[1] * hi[0];
-    int s = e > 0 ? 1 : e < 0 ? -1 : lo[1] > hi[1] ? 1 : lo[1] < hi[1] ? -1 : hi[0] > lo[0] ? 1 : 0;
-    *sign = swap ? -s : s;
-    return swap ? -e : e;
+    double area = lo[0] * hi[1] - lo[1] * hi[0];
+    int side = fsi__sign_of(area);
+    if (side == 0)
+        side = fsi__sign_of(lo[1] - hi[1]);
+    if (side == 0)
+        side = hi[0] > lo[0];
+    *sign = swap ? -side : side;
+    return swap ? -area : area;
 }
 
+/* Does the ray cross an element? In its frame the element does so if it has the origin of (u, v)
+   inside; the areas that the origin makes with the edges are the weights of the corners. */
 static int fsi__ray_cross(const fsi__ray *ray, const fsi_surface *surface, int e, fsi_hit *hit) {
-    /* corners (u, v, w); weights before division */
-    double c[3][3], k[3];
-    int sign[3];
     if (!ray->dim)
         return 0;
+
+    /* Corners in the ray's frame. */
+    double corner[3][3]; /* (u, v, w) */
     for (int i = 0; i < surface->dim; i++) {
         fsi_real room[3];
         const fsi_real *x = fsi__surface_corner(surface, e, i, room);
-        c[i][2] = (double)x[ray->w] - ray->p[ray->w];
-        c[i][0] = ((double)x[ray->u] - ray->p[ray->u]) + ray->su * c[i][2];
-        c[i][1] = surface->dim == 3 ? ((double)x[ray->v] - ray->p[ray->v]) + ray->sv * c[i][2] : 0;
+        double w = (double)x[ray->w] - ray->origin[ray->w];
+        corner[i][0] = ((double)x[ray->u] - ray->origin[ray->u]) + ray->shear_u * w;
+        corner[i][1] = 0;
+        if (surface->dim == 3)
+            corner[i][1] = ((double)x[ray->v] - ray->origin[ray->v]) + ray->shear_v * w;
+        corner[i][2] = w;
     }
+
+    /* Is the origin inside? Weights of the corners, not yet divided by their sum. */
+    double area[3];
+    int sign[3];
     if (surface->dim == 2) {
-        if ((c[0][0] >= 0) == (c[1][0] >= 0))
+        if ((corner[0][0] >= 0) == (corner[1][0] >= 0))
             return 0;
-        k[0] = c[1][0];
-        k[1] = -c[0][0];
-        k[2] = 0;
-        c[2][2] = 0;
-        sign[0] = ((c[1][0] > c[0][0]) == (ray->w == 0)) == (ray->sw > 0) ? 1 : -1;
+        area[0] = corner[1][0];
+        area[1] = -corner[0][0];
+        area[2] = 0;
+        corner[2][2] = 0;
+        int ascends = corner[1][0] > corner[0][0];
+        sign[0] = (ascends == (ray->w == 0)) == (ray->per_w > 0) ? 1 : -1;
     } else {
-        k[0] = fsi__edge(c[1], c[2], sign);
-        k[1] = fsi__edge(c[2], c[0], sign + 1);
-        k[2] = fsi__edge(c[0], c[1], sign + 2);
+        area[0] = fsi__edge(corner[1], corner[2], sign);
+        area[1] = fsi__edge(corner[2], corner[0], sign + 1);
+        area[2] = fsi__edge(corner[0], corner[1], sign + 2);
         if (sign[0] == 0 || sign[0] != sign[1] || sign[0] != sign[2])
             return 0;
     }
-    double det = k[0] + k[1] + k[2];
-    if (det == 0)
+
+    /* Where along the segment? */
+    double whole = area[0] + area[1] + area[2];
+    if (whole == 0)
         return 0;
-    double t = (k[0] * c[0][2] + k[1] * c[1][2] + k[2] * c[2][2]) / det * ray->sw;
+    double w = area[0] * corner[0][2] + area[1] * corner[1][2] + area[2] * corner[2][2];
+    double t = w / whole * ray->per_w;
     if (!(t >= 0 && t < 1))
         return 0;
     hit->element = e;
     hit->side = sign[0];
     hit->t = (fsi_real)t;
     for (int i = 0; i < 3; i++)
-        hit->weight[i] = (fsi_real)(k[i] / det);
+        hit->weight[i] = (fsi_real)(area[i] / whole);
     hit->point = fsi_vec_mad(ray->from, ray->dir, hit->t);
     return 1;
 }
@@ -8134,39 +8187,40 @@ FSI_API int fsi_surface_cross(const fsi_surface *surface, int e, fsi_vec3 p, fsi
 
 /* ---- Clipping: the polygon is kept in barycentric weights, so areas and centroids are sums over
  * weights. */
-static int fsi__clip_plane(fsi_real (*w)[3], int n, const fsi_real *x, fsi_real at, fsi_real sign) {
+static int fsi__clip_plane(fsi_real (*polygon)[3], int count, const fsi_real *corner, fsi_real at,
+                           fsi_real sign) {
     /* x: coordinate of the three corners along the axis; keep sign (x - at) >= 0 */
     fsi_real out[12][3];
-    int m = 0;
-    for (int i = 0; i < n; i++) {
-        const fsi_real *a = w[i];
-        const fsi_real *b = w[(i + 1) % n];
-        fsi_real f = sign * (a[0] * x[0] + a[1] * x[1] + a[2] * x[2] - at);
-        fsi_real g = sign * (b[0] * x[0] + b[1] * x[1] + b[2] * x[2] - at);
-        if (f >= 0) {
-            memcpy(out[m], a, sizeof out[m]);
-            m++;
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        const fsi_real *a = polygon[i];
+        const fsi_real *b = polygon[(i + 1) % count];
+        fsi_real here = sign * (a[0] * corner[0] + a[1] * corner[1] + a[2] * corner[2] - at);
+        fsi_real there = sign * (b[0] * corner[0] + b[1] * corner[1] + b[2] * corner[2] - at);
+        if (here >= 0) {
+            memcpy(out[kept], a, sizeof out[kept]);
+            kept++;
         }
-        if ((f >= 0) == (g >= 0))
+        if ((here >= 0) == (there >= 0))
             continue;
         for (int k = 0; k < 3; k++)
-            out[m][k] = (a[k] * g - b[k] * f) / (g - f);
-        m++;
+            out[kept][k] = (a[k] * there - b[k] * here) / (there - here);
+        kept++;
     }
-    memcpy(w, out, (size_t)m * sizeof out[0]);
-    return m;
+    memcpy(polygon, out, (size_t)kept * sizeof out[0]);
+    return kept;
 }
 
 /* Share of the polygon in the triangle (2D: of the interval in the segment) and the weights of its
  * centroid. */
-static fsi_real fsi__clip_moments(fsi_real (*w)[3], int n, int dim, fsi_real *centroid) {
+static fsi_real fsi__clip_moments(fsi_real (*polygon)[3], int count, int dim, fsi_real *centroid) {
     fsi_real total = 0;
     centroid[0] = centroid[1] = centroid[2] = 0;
     /* fan (0, i, i+1), or the one interval (0, 1) */
-    for (int i = 1; i + dim - 2 < n; i++) {
-        const fsi_real *a = w[0];
-        const fsi_real *b = w[i];
-        const fsi_real *c = dim == 2 ? w[0] : w[i + 1];
+    for (int i = 1; i + dim - 2 < count; i++) {
+        const fsi_real *a = polygon[0];
+        const fsi_real *b = polygon[i];
+        const fsi_real *c = dim == 2 ? polygon[0] : polygon[i + 1];
         fsi_real part =
             dim == 2 ? fsi__abs(b[1] - a[1])
                      : fsi__abs((b[1] - a[1]) * (c[2] - a[2]) - (b[2] - a[2]) * (c[1] - a[1]));
@@ -8183,21 +8237,21 @@ static fsi_real fsi__clip_moments(fsi_real (*w)[3], int n, int dim, fsi_real *ce
 
 FSI_API int fsi_surface_clip(const fsi_surface *surface, int e, fsi_vec3 lo, fsi_vec3 hi,
                              fsi_clip *out) {
-    fsi_real w[12][3] = {{0}};
-    fsi_real x[3];
-    fsi_vec3 n = fsi_surface_normal(surface, e);
+    fsi_real polygon[12][3] = {{0}};
+    fsi_real corner[3];
+    fsi_vec3 normal = fsi_surface_normal(surface, e);
     int count = surface->dim;
     for (int i = 0; i < count; i++)
-        w[i][i] = 1;
+        polygon[i][i] = 1;
     for (int axis = 0; axis < surface->dim && count > 0; axis++) {
         for (int i = 0; i < 3; i++)
-            x[i] = i < surface->dim ? fsi__get(fsi__surface_vertex(surface, e, i), axis) : 0;
-        count = fsi__clip_plane(w, count, x, fsi__get(lo, axis), 1);
+            corner[i] = i < surface->dim ? fsi__get(fsi__surface_vertex(surface, e, i), axis) : 0;
+        count = fsi__clip_plane(polygon, count, corner, fsi__get(lo, axis), 1);
         if (count > 0)
-            count = fsi__clip_plane(w, count, x, fsi__get(hi, axis), -1);
+            count = fsi__clip_plane(polygon, count, corner, fsi__get(hi, axis), -1);
     }
-    fsi_real share = fsi__clip_moments(w, count, surface->dim, out->weight);
-    out->normal = fsi_vec_scale(n, share);
+    fsi_real share = fsi__clip_moments(polygon, count, surface->dim, out->weight);
+    out->normal = fsi_vec_scale(normal, share);
     out->area = fsi__length(out->normal);
     return out->area > 0;
 }
@@ -8259,8 +8313,8 @@ FSI_API void fsi_surface_bounds(const fsi_surface *surface, int e, fsi_real lo[3
     fsi__bounds_element(surface, e, lo, hi);
 }
 
-static fsi_real fsi__bvh_key(const fsi_surface *surface, int e,
-                             int axis) { /* dim times the centroid */
+/* What elements are sorted by: dim times the centroid along the axis. */
+static fsi_real fsi__bvh_key(const fsi_surface *surface, int e, int axis) {
     fsi_real sum = 0;
     for (int i = 0; i < surface->dim; i++)
         sum += fsi__get(fsi__surface_vertex(surface, e, i), axis);
@@ -8271,31 +8325,31 @@ static fsi_real fsi__bvh_key(const fsi_surface *surface, int e,
  * ties by element number. */
 static void fsi__bvh_select(fsi_bvh *bvh, int begin, int end, int middle, int axis) {
     const fsi_surface *surface = &bvh->surface;
-    int32_t *o = bvh->order;
+    int32_t *order = bvh->order;
     int lo = begin;
     int hi = end - 1;
     while (lo < hi) {
-        int32_t pivot = o[lo + (hi - lo) / 2];
+        int32_t pivot = order[lo + (hi - lo) / 2];
         fsi_real key = fsi__bvh_key(surface, pivot, axis);
-        fsi_real k;
+        fsi_real value;
         int i = lo;
         int j = hi;
         while (i <= j) {
             for (;; i++) {
-                k = fsi__bvh_key(surface, o[i], axis);
-                if (!(k < key || (k == key && o[i] < pivot)))
+                value = fsi__bvh_key(surface, order[i], axis);
+                if (!(value < key || (value == key && order[i] < pivot)))
                     break;
             }
             for (;; j--) {
-                k = fsi__bvh_key(surface, o[j], axis);
-                if (!(k > key || (k == key && o[j] > pivot)))
+                value = fsi__bvh_key(surface, order[j], axis);
+                if (!(value > key || (value == key && order[j] > pivot)))
                     break;
             }
             if (i > j)
                 break;
-            int32_t swap = o[i];
-            o[i] = o[j];
-            o[j] = swap;
+            int32_t swap = order[i];
+            order[i] = order[j];
+            order[j] = swap;
             i++;
             j--;
         }
@@ -8317,22 +8371,24 @@ static void fsi__bvh_pad(fsi_real *lo, fsi_real *hi) {
     }
 }
 
-static void fsi__bvh_fit(fsi_bvh *bvh, fsi_bvh_node *n) {
-    const fsi_bvh_node *l = n + 1;
-    const fsi_bvh_node *r = bvh->node + n->right;
-    for (int k = 0; k < 3 && n->right; k++) {
-        n->lo[k] = fsi__min(l->lo[k], r->lo[k]);
-        n->hi[k] = fsi__max(l->hi[k], r->hi[k]);
+/* The box of a node: around its children, or around the elements of a leaf. */
+static void fsi__bvh_fit(fsi_bvh *bvh, fsi_bvh_node *node) {
+    const fsi_bvh_node *left = node + 1;
+    const fsi_bvh_node *right = bvh->node + node->right;
+    for (int k = 0; k < 3 && node->right; k++) {
+        node->lo[k] = fsi__min(left->lo[k], right->lo[k]);
+        node->hi[k] = fsi__max(left->hi[k], right->hi[k]);
     }
-    if (n->right)
+    if (node->right)
         return;
-    fsi__bounds_none(bvh->surface.dim, n->lo, n->hi);
-    for (int i = n->begin; i < n->end; i++)
-        fsi__bounds_element(&bvh->surface, bvh->order[i], n->lo, n->hi);
-    fsi__bvh_pad(n->lo, n->hi);
+    fsi__bounds_none(bvh->surface.dim, node->lo, node->hi);
+    for (int i = node->begin; i < node->end; i++)
+        fsi__bounds_element(&bvh->surface, bvh->order[i], node->lo, node->hi);
+    fsi__bvh_pad(node->lo, node->hi);
 }
 
-/* returns the node's number; depth is log2 n */
+/* Makes the node of order[begin, end) and all below it, halved along the longest axis; returns its
+   number. The depth is log2 of the number of elements. */
 static int fsi__bvh_split(fsi_bvh *bvh, int begin, int end) {
     int self = bvh->nodes++;
     int axis = 0;
@@ -8432,19 +8488,21 @@ typedef struct fsi__walk {
     fsi_real reach;            /* ball: squared radius; ray: largest t; shrinks as hits are found */
 } fsi__walk;
 
-static fsi_real fsi__box_distance2(const fsi_bvh_node *node, const fsi_real *p, int dim,
+/* Squared distance from a point to the box of a node that is larger by off. */
+static fsi_real fsi__box_distance2(const fsi_bvh_node *node, const fsi_real *point, int dim,
                                    fsi_real off) {
-    fsi_real d2 = 0;
+    fsi_real sum = 0;
     for (int k = 0; k < dim; k++) {
-        fsi_real d = fsi__max(fsi__max(node->lo[k] - p[k], p[k] - node->hi[k]) - off, 0);
-        d2 += d * d;
+        fsi_real gap = fsi__max(fsi__max(node->lo[k] - point[k], point[k] - node->hi[k]) - off, 0);
+        sum += gap * gap;
     }
-    return d2;
+    return sum;
 }
 
+/* May the box of a node, larger by off, hold what is asked for? */
 static int fsi__walk_test(const fsi__walk *walk, const fsi_bvh_node *node, fsi_real off) {
-    fsi_real t0 = 0;
-    fsi_real t1 = walk->reach;
+    fsi_real enter = 0;
+    fsi_real leave = walk->reach;
     if (walk->kind == FSI__WALK_BALL)
         return fsi__box_distance2(node, walk->lo, walk->dim, off) <= walk->reach;
     for (int k = 0; k < walk->dim; k++)
@@ -8453,66 +8511,84 @@ static int fsi__walk_test(const fsi__walk *walk, const fsi_bvh_node *node, fsi_r
     for (int k = 0; k < walk->dim && walk->kind == FSI__WALK_RAY; k++) {
         if (walk->over[k] == 0)
             continue;
-        fsi_real a = (node->lo[k] - off - walk->from[k]) * walk->over[k];
-        fsi_real b = (node->hi[k] + off - walk->from[k]) * walk->over[k];
-        t0 = fsi__max(t0, fsi__min(a, b));
-        t1 = fsi__min(t1, fsi__max(a, b));
+        fsi_real first = (node->lo[k] - off - walk->from[k]) * walk->over[k];
+        fsi_real second = (node->hi[k] + off - walk->from[k]) * walk->over[k];
+        enter = fsi__max(enter, fsi__min(first, second));
+        leave = fsi__min(leave, fsi__max(first, second));
     }
-    return t0 <= t1 + 16 * FSI_REAL_EPS;
+    return enter <= leave + 16 * FSI_REAL_EPS;
 }
 
-/* Box lo .. hi, segment lo -> hi or ball about lo: x R + T gives back what is asked for in the
- * frame at rest. */
+/* A point in the frame of the surface at rest: R^T (x - T). */
+static void fsi__to_rest(const fsi_surface *surface, fsi_real *x) {
+    const fsi_real *R = surface->R;
+    fsi_real arm[3];
+    for (int k = 0; k < 3; k++)
+        arm[k] = k < surface->dim ? x[k] - surface->T[k] : 0;
+    for (int k = 0; k < 3; k++)
+        x[k] = R[k] * arm[0] + R[3 + k] * arm[1] + R[6 + k] * arm[2];
+}
+
+/* The box around a box that is seen from the frame at rest. */
+static void fsi__box_to_rest(const fsi_surface *surface, fsi_real *lo, fsi_real *hi) {
+    fsi_real middle[3] = {0, 0, 0};
+    fsi_real half[3] = {0, 0, 0};
+    for (int k = 0; k < surface->dim; k++) {
+        middle[k] = (lo[k] + hi[k]) / 2 - surface->T[k];
+        half[k] = (hi[k] - lo[k]) / 2;
+    }
+    for (int k = 0; k < 3; k++) {
+        fsi_real centre = 0;
+        fsi_real reach = 0;
+        for (int i = 0; i < 3; i++) {
+            centre += surface->R[3 * i + k] * middle[i];
+            reach += fsi__abs(surface->R[3 * i + k]) * half[i];
+        }
+        lo[k] = centre - reach;
+        hi[k] = centre + reach;
+    }
+}
+
+/* Begins a walk: box from .. to, segment from -> to, or ball about from. */
 static void fsi__walk_start(fsi__walk *walk, const fsi_bvh *bvh, enum fsi__walk_kind kind,
-                            fsi_vec3 lo, fsi_vec3 hi, fsi_real reach) {
+                            fsi_vec3 from, fsi_vec3 to, fsi_real reach) {
     const fsi_surface *surface = &bvh->surface;
-    fsi_real p[2][3];
-    int i;
     walk->tree = surface->rest ? surface->rest : bvh;
     walk->top = 0;
     walk->kind = kind;
     walk->dim = surface->dim;
     walk->reach = reach;
-    fsi_vec_store(p[0], lo);
-    fsi_vec_store(p[1], hi);
-    fsi_real d;
-    if (surface->rest && kind == FSI__WALK_BOX) { /* the box's box in the other frame */
-        fsi_real middle[3], half[3], x[3];
-        for (int k = 0; k < 3; k++) {
-            middle[k] = k < surface->dim ? (p[0][k] + p[1][k]) / 2 - surface->T[k] : 0;
-            half[k] = k < surface->dim ? (p[1][k] - p[0][k]) / 2 : 0;
-        }
-        for (int k = 0; k < 3; k++) {
-            for (x[k] = d = 0, i = 0; i < 3; i++) {
-                x[k] += surface->R[3 * i + k] * middle[i];
-                d += fsi__abs(surface->R[3 * i + k]) * half[i];
-            }
-            p[0][k] = x[k] - d;
-            p[1][k] = x[k] + d;
-        }
-    } else if (surface->rest)
-        for (int e = 0; e < 2; e++) {
-            fsi_real x[3];
-            for (int k = 0; k < 3; k++)
-                x[k] = k < surface->dim ? p[e][k] - surface->T[k] : 0;
-            for (int k = 0; k < 3; k++)
-                p[e][k] =
-                    surface->R[k] * x[0] + surface->R[3 + k] * x[1] + surface->R[6 + k] * x[2];
-        }
-    for (int k = 0; k < 3; k++) {
-        walk->from[k] = p[0][k];
-        d = p[1][k] - p[0][k];
-        walk->over[k] = kind == FSI__WALK_RAY && d != 0 ? 1 / d : 0;
-        /* hardly any way along this axis: the segment's box decides */
+
+    /* What is asked for, in the tree's own frame. */
+    fsi_real *lo = walk->lo;
+    fsi_real *hi = walk->hi;
+    fsi_vec_store(lo, from);
+    fsi_vec_store(hi, to);
+    if (surface->rest && kind == FSI__WALK_BOX)
+        fsi__box_to_rest(surface, lo, hi);
+    else if (surface->rest) {
+        fsi__to_rest(surface, lo);
+        fsi__to_rest(surface, hi);
+    }
+
+    /* A ray is tested by its box first. Along an axis that it hardly follows that decides alone. */
+    for (int k = 0; k < 3 && kind == FSI__WALK_RAY; k++) {
+        fsi_real way = hi[k] - lo[k];
+        walk->from[k] = lo[k];
+        walk->over[k] = way != 0 ? 1 / way : 0;
         if (!fsi__finite(walk->over[k]))
             walk->over[k] = 0;
-        walk->lo[k] = kind == FSI__WALK_RAY ? fsi__min(p[0][k], p[1][k]) : p[0][k];
-        walk->hi[k] = kind == FSI__WALK_RAY ? fsi__max(p[0][k], p[1][k]) : p[1][k];
+        if (way < 0) {
+            fsi_real swap = lo[k];
+            lo[k] = hi[k];
+            hi[k] = swap;
+        }
     }
     if (bvh->nodes)
         walk->stack[walk->top++] = 0;
 }
 
+/* The next leaf that may hold what is asked for; NULL: none is left. */
 static const fsi_bvh_node *fsi__walk_next(fsi__walk *walk, fsi_real off) {
     const fsi_bvh_node *nodes = walk->tree->node;
     while (walk->top > 0) {
@@ -8521,17 +8597,17 @@ static const fsi_bvh_node *fsi__walk_next(fsi__walk *walk, fsi_real off) {
             continue;
         if (!node->right)
             return node;
-        int l = (int)(node - nodes) + 1;
-        int r = node->right;
+        int left = (int)(node - nodes) + 1;
+        int right = node->right;
         if (walk->kind == FSI__WALK_BALL
-            && fsi__box_distance2(nodes + r, walk->lo, walk->dim, 0)
-                   < fsi__box_distance2(nodes + l, walk->lo, walk->dim, 0)) {
-            int swap = l;
-            l = r;
-            r = swap;
+            && fsi__box_distance2(nodes + right, walk->lo, walk->dim, 0)
+                   < fsi__box_distance2(nodes + left, walk->lo, walk->dim, 0)) {
+            int swap = left;
+            left = right;
+            right = swap;
         }
-        walk->stack[walk->top++] = r;
-        walk->stack[walk->top++] = l;
+        walk->stack[walk->top++] = right;
+        walk->stack[walk->top++] = left;
     }
     return NULL;
 }
@@ -8548,8 +8624,13 @@ static fsi_real fsi__bvh_off(const fsi_bvh *bvh) {
     return surface->off + 64 * FSI_REAL_EPS * most;
 }
 
+/* Order of hits: by distance, then by element, so that it does not depend on the tree. */
+FSI__INLINE int fsi__hit_before(const fsi_hit *a, const fsi_hit *b) {
+    return a->t < b->t || (a->t == b->t && a->element < b->element);
+}
+
 FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi_hit *hit) {
-    fsi_hit h;
+    fsi_hit candidate;
     fsi_real off = fsi__bvh_off(bvh);
     int found = 0;
     if (!(radius >= 0) || !fsi__finite_vec(p))
@@ -8563,13 +8644,12 @@ FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi
     const fsi_bvh_node *node;
     while ((node = fsi__walk_next(&walk, off)) != NULL)
         for (int i = node->begin; i < node->end; i++) {
-            fsi_surface_closest(&bvh->surface, walk.tree->order[i], p, &h);
-            if (h.t > radius
-                || (found && (h.t > hit->t || (h.t == hit->t && h.element > hit->element))))
+            fsi_surface_closest(&bvh->surface, walk.tree->order[i], p, &candidate);
+            if (candidate.t > radius || (found && !fsi__hit_before(&candidate, hit)))
                 continue;
-            *hit = h;
+            *hit = candidate;
             found = 1;
-            walk.reach = fsi__min(walk.reach, h.t * h.t * (1 + 8 * FSI_REAL_EPS));
+            walk.reach = fsi__min(walk.reach, candidate.t * candidate.t * (1 + 8 * FSI_REAL_EPS));
         }
     return found;
 }
@@ -8595,10 +8675,7 @@ static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hi
                 continue;
             /* insertion into the sorted list of the nearest ones */
             int j = count < room ? count : room;
-            for (; j > 0
-                   && (hit.t < hits[j - 1].t
-                       || (hit.t == hits[j - 1].t && hit.element < hits[j - 1].element));
-                 j--)
+            for (; j > 0 && fsi__hit_before(&hit, hits + j - 1); j--)
                 if (j < room)
                     hits[j] = hits[j - 1];
             if (j < room)
@@ -8669,7 +8746,9 @@ FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p) {
             return 0;
         size += bvh->hi[k] - bvh->lo[k];
     }
-    /* winding number = signed crossings of a ray to the outside */
+
+    /* The winding number is the number of signed crossings of a ray to the outside. Two rays that
+     * agree decide; otherwise a third, oblique one does. */
     int ray;
     for (ray = 0; ray < 3; ray++) {
         fsi_vec3 q = p;
@@ -8695,11 +8774,12 @@ FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p) {
    loops get a vertex in the middle, so that no two cells can share a diagonal. A corner is 3 bits
    (x, y, z); an edge is axis * 8 + its lower corner. */
 typedef struct fsi__iso {
-    const fsi_iso_desc *d;
-    fsi_iso_mesh *mesh; /* x == NULL: count only */
-    int lo, mx, my, mz; /* first sample (-1 with a lid) and samples per axis with the lid */
-    /* [3 * mx * my] vertex of the edges that start at the samples of the layers k and k + 1; -1 =
-     * none yet */
+    const fsi_iso_desc *desc;
+    fsi_iso_mesh *mesh;                  /* x == NULL: count only */
+    int first;                           /* number of the first sample: -1 with a lid */
+    int samples_x, samples_y, samples_z; /* per axis, the lid's included */
+    /* [3 * samples_x * samples_y] vertex on the edges that start at the samples of the layers k and
+     * k + 1; -1: none yet */
     int32_t *map[2];
     int full; /* 1: did not fit */
 } fsi__iso;
@@ -8710,14 +8790,15 @@ static fsi_real fsi__iso_value(const fsi_iso_desc *desc, int i, int j, int k) {
     int a = fsi__iclamp(i, 0, desc->nx - 1);
     int b = fsi__iclamp(j, 0, desc->ny - 1);
     int c = fsi__iclamp(k, 0, desc->nz - 1);
-    fsi_real v =
+    fsi_real value =
         desc->value[(size_t)a + (size_t)desc->nx * ((size_t)b + (size_t)desc->ny * (size_t)c)]
         - desc->level;
-    return a == i && b == j && c == k ? v : fsi__abs(v);
+    return a == i && b == j && c == k ? value : fsi__abs(value);
 }
 
+/* Slope at a sample, by central differences inside the lattice and one-sided ones at its rim. */
 static fsi_vec3 fsi__iso_gradient(const fsi__iso *iso, int i, int j, int k) {
-    const fsi_iso_desc *desc = iso->d;
+    const fsi_iso_desc *desc = iso->desc;
     int lid = desc->closed;
     int x0 = i > 0 || lid;
     int x1 = i < desc->nx - 1 || lid;
@@ -8733,168 +8814,172 @@ static fsi_vec3 fsi__iso_gradient(const fsi__iso *iso, int i, int j, int k) {
                        / (fsi_real)fsi__imax(z0 + z1, 1));
 }
 
-static int fsi__iso_vertex(fsi__iso *iso, fsi_vec3 x, fsi_vec3 normal) {
-    fsi_iso_mesh *mesh = iso->mesh;
-    int v = mesh->vertex_count;
-    if (v == 0x7ffffffe)
+/* Counts one more item and returns its number; where it finds no room the mesh is full. A mesh
+   without arrays is only counted. */
+static int fsi__iso_count(fsi__iso *iso, int *count, int room) {
+    int number = *count;
+    if (number == 0x7ffffffe)
         iso->full = 1;
     else
-        mesh->vertex_count++;
-    if (!mesh->x)
-        return v;
-    if (v >= mesh->vertex_room) {
+        (*count)++;
+    if (iso->mesh->x && number >= room)
         iso->full = 1;
-        return 0;
-    }
-    fsi_vec_store(mesh->x + 3 * (size_t)v, x);
-    if (mesh->normal)
-        fsi_vec_store(mesh->normal + 3 * (size_t)v,
-                      fsi__finite_vec(normal) ? fsi_vec_unit(normal) : fsi_vec(0, 0, 0));
-    return v;
+    return number;
 }
 
+/* A new vertex with its normal; returns its number. */
+static int fsi__iso_vertex(fsi__iso *iso, fsi_vec3 x, fsi_vec3 normal) {
+    fsi_iso_mesh *mesh = iso->mesh;
+    int vertex = fsi__iso_count(iso, &mesh->vertex_count, mesh->vertex_room);
+    if (!mesh->x)
+        return vertex;
+    if (vertex >= mesh->vertex_room)
+        return 0;
+    fsi_vec_store(mesh->x + 3 * (size_t)vertex, x);
+    if (mesh->normal)
+        fsi_vec_store(mesh->normal + 3 * (size_t)vertex,
+                      fsi__finite_vec(normal) ? fsi_vec_unit(normal) : fsi_vec(0, 0, 0));
+    return vertex;
+}
+
+/* A new triangle, or in 2D the segment from a to b. */
 static void fsi__iso_element(fsi__iso *iso, int a, int b, int c) {
     fsi_iso_mesh *mesh = iso->mesh;
-    int e = mesh->element_count;
-    if (e == 0x7ffffffe)
-        iso->full = 1;
-    else
-        mesh->element_count++;
-    if (!mesh->x)
+    int element = fsi__iso_count(iso, &mesh->element_count, mesh->element_room);
+    if (!mesh->x || element >= mesh->element_room)
         return;
-    if (e >= mesh->element_room) {
-        iso->full = 1;
-        return;
-    }
-    int32_t *at = mesh->index + (size_t)mesh->dim * (size_t)e;
-    at[0] = a;
-    at[1] = b;
+    int32_t *corner = mesh->index + (size_t)mesh->dim * (size_t)element;
+    corner[0] = a;
+    corner[1] = b;
     if (mesh->dim == 3)
-        at[2] = c;
+        corner[2] = c;
 }
 
 /* The vertex on an edge of cell (i, j, k), made on first use. */
 static int fsi__iso_edge(fsi__iso *iso, int i, int j, int k, int edge) {
+    /* The edge runs from sample `from` one step along its axis; was it met before? */
     int axis = edge >> 3;
-    int a[3], b[3];
-    a[0] = i + (edge & 1);
-    a[1] = j + (edge >> 1 & 1);
-    a[2] = k + (edge >> 2 & 1);
-    int32_t *slot = iso->map[a[2] - k]
-                    + 3 * ((size_t)(a[0] - iso->lo) + (size_t)iso->mx * (size_t)(a[1] - iso->lo))
-                    + axis;
+    fsi__ijk from = fsi__ijk_of(i + (edge & 1), j + (edge >> 1 & 1), k + (edge >> 2 & 1));
+    fsi__ijk to = fsi__ijk_step(from, axis, 1);
+    size_t row = (size_t)iso->samples_x * (size_t)(from.j - iso->first);
+    int32_t *slot = iso->map[from.k - k] + 3 * ((size_t)(from.i - iso->first) + row) + axis;
     if (*slot >= 0)
         return *slot;
-    b[0] = a[0];
-    b[1] = a[1];
-    b[2] = a[2];
-    b[axis]++;
-    fsi_real va = fsi__iso_value(iso->d, a[0], a[1], a[2]);
-    fsi_real vb = fsi__iso_value(iso->d, b[0], b[1], b[2]);
-    fsi_real t = fsi__finite(va - vb) ? va / (va - vb) : FSI_R(0.5);
-    fsi_vec3 p = fsi_vec((fsi_real)a[0], (fsi_real)a[1], (fsi_real)a[2]);
-    if (axis == 0)
-        p.x += t;
-    else if (axis == 1)
-        p.y += t;
-    else
-        p.z += t;
-    fsi_vec3 n = fsi_vec_add(fsi_vec_scale(fsi__iso_gradient(iso, a[0], a[1], a[2]), 1 - t),
-                             fsi_vec_scale(fsi__iso_gradient(iso, b[0], b[1], b[2]), t));
-    return *slot = fsi__iso_vertex(iso, fsi_vec_mad(iso->d->origin, p, iso->d->h), n);
+
+    /* Linear along the edge: values and slopes of both ends give place and normal. */
+    fsi_real value = fsi__iso_value(iso->desc, from.i, from.j, from.k);
+    fsi_real rise = value - fsi__iso_value(iso->desc, to.i, to.j, to.k);
+    fsi_real share = fsi__finite(rise) ? value / rise : FSI_R(0.5);
+    fsi_real place[3] = {(fsi_real)from.i, (fsi_real)from.j, (fsi_real)from.k};
+    place[axis] += share;
+    fsi_vec3 normal =
+        fsi_vec_add(fsi_vec_scale(fsi__iso_gradient(iso, from.i, from.j, from.k), 1 - share),
+                    fsi_vec_scale(fsi__iso_gradient(iso, to.i, to.j, to.k), share));
+    *slot = fsi__iso_vertex(iso, fsi_vec_mad(iso->desc->origin, fsi_vec_load(place), iso->desc->h),
+                            normal);
+    return *slot;
 }
 
 /* Successors of the crossed edges on the face `side` of `axis`; v: the values at the 8 corners. */
-static void fsi__iso_face(const fsi_real v[8], int axis, int side, signed char next[24]) {
-    int p = 1 << (axis + 1) % 3;
-    int q = 1 << (axis + 2) % 3;
+static void fsi__iso_face(const fsi_real value[8], int axis, int side, signed char next[24]) {
+    int first = 1 << (axis + 1) % 3;
+    int second = 1 << (axis + 2) % 3;
     int base = side << axis;
     int corner[4], edge[4], kind[4];
     int count = 0;
     /* counter-clockwise seen from outside the cell */
     corner[0] = base;
-    corner[2] = base | p | q;
-    corner[side ? 1 : 3] = base | p;
-    corner[side ? 3 : 1] = base | q;
-    for (int m = 0; m < 4; m++) {
-        int a = corner[m];
-        int b = corner[(m + 1) & 3];
+    corner[2] = base | first | second;
+    corner[side ? 1 : 3] = base | first;
+    corner[side ? 3 : 1] = base | second;
+    for (int at = 0; at < 4; at++) {
+        int a = corner[at];
+        int b = corner[(at + 1) & 3];
         int bit = a ^ b;
         /* bits 1, 2, 4 -> axes 0, 1, 2 */
-        edge[m] = (bit >> 1) * 8 + (a & b);
+        edge[at] = (bit >> 1) * 8 + (a & b);
         /* 1: enters the inside, -1: leaves it, 0: not crossed */
-        kind[m] = (v[b] < 0) - (v[a] < 0);
-        count += kind[m] != 0;
+        kind[at] = (value[b] < 0) - (value[a] < 0);
+        count += kind[at] != 0;
     }
-    int join = count == 4 && (v[corner[0]] + v[corner[2]]) + (v[corner[1]] + v[corner[3]]) < 0;
-    for (int m = 0; m < 4; m++) {
-        if (kind[m] != 1)
+
+    /* Four crossings: the sign of the mean value says which pairs belong together. */
+    fsi_real mean4 = (value[corner[0]] + value[corner[2]]) + (value[corner[1]] + value[corner[3]]);
+    int step = count == 4 && mean4 < 0 ? 3 : 1;
+    for (int at = 0; at < 4; at++) {
+        if (kind[at] != 1)
             continue;
-        int o;
-        for (o = 1; kind[(m + (join ? 4 - o : o)) & 3] != -1; o++) {
-        }
-        next[edge[m]] = (signed char)edge[(m + (join ? 4 - o : o)) & 3];
+        int out = (at + step) & 3;
+        while (kind[out] != -1)
+            out = (out + step) & 3;
+        next[edge[at]] = (signed char)edge[out];
     }
 }
 
-/* One loop of vertices to triangles. */
-static void fsi__iso_loop(fsi__iso *iso, const int *v, int n) {
+/* One loop of vertices to triangles: a fan, about a new vertex in the middle if it is long. */
+static void fsi__iso_loop(fsi__iso *iso, const int *vertex, int count) {
     const fsi_iso_mesh *mesh = iso->mesh;
+    if (count < 6) {
+        for (int at = 1; at + 1 < count; at++)
+            fsi__iso_element(iso, vertex[0], vertex[at], vertex[at + 1]);
+        return;
+    }
     fsi_vec3 x = fsi_vec(0, 0, 0);
     fsi_vec3 normal = x;
-    for (int m = 1; m + 1 < n && n < 6; m++)
-        fsi__iso_element(iso, v[0], v[m], v[m + 1]);
-    if (n < 6)
-        return;
-    for (int m = 0; m < n && mesh->x && !iso->full; m++) {
-        x = fsi_vec_mad(x, fsi_vec_load(mesh->x + 3 * (size_t)v[m]), 1 / (fsi_real)n);
+    for (int at = 0; at < count && mesh->x && !iso->full; at++) {
+        x = fsi_vec_mad(x, fsi_vec_load(mesh->x + 3 * (size_t)vertex[at]), 1 / (fsi_real)count);
         if (mesh->normal)
-            normal = fsi_vec_add(normal, fsi_vec_load(mesh->normal + 3 * (size_t)v[m]));
+            normal = fsi_vec_add(normal, fsi_vec_load(mesh->normal + 3 * (size_t)vertex[at]));
     }
-    int c = fsi__iso_vertex(iso, x, normal);
-    for (int m = 0; m < n; m++)
-        fsi__iso_element(iso, c, v[m], v[m + 1 < n ? m + 1 : 0]);
+    int centre = fsi__iso_vertex(iso, x, normal);
+    for (int at = 0; at < count; at++)
+        fsi__iso_element(iso, centre, vertex[at], vertex[at + 1 < count ? at + 1 : 0]);
 }
 
+/* One cell: values at its corners, successors of its crossed edges, loops, triangles. */
 static void fsi__iso_cell(fsi__iso *iso, int i, int j, int k) {
-    fsi_real v[8];
+    fsi_real value[8];
     signed char next[24];
     int inside = 0;
     int two = iso->mesh->dim == 2;
     int corners = two ? 4 : 8;
-    for (int c = 0; c < corners; c++) {
-        v[c] = fsi__iso_value(iso->d, i + (c & 1), j + (c >> 1 & 1), k + (c >> 2));
-        inside += v[c] < 0;
+    for (int corner = 0; corner < corners; corner++) {
+        value[corner] =
+            fsi__iso_value(iso->desc, i + (corner & 1), j + (corner >> 1 & 1), k + (corner >> 2));
+        inside += value[corner] < 0;
     }
     if (inside == 0 || inside == corners)
         return;
     memset(next, -1, sizeof next);
     /* a square is the lower z face of a cube */
-    for (int c = two ? 4 : 0; c < (two ? 5 : 6); c++)
-        fsi__iso_face(v, c >> 1, c & 1, next);
-    for (int e = 0; e < 24; e++) {
+    for (int corner = two ? 4 : 0; corner < (two ? 5 : 6); corner++)
+        fsi__iso_face(value, corner >> 1, corner & 1, next);
+    for (int edge = 0; edge < 24; edge++) {
         int loop[12];
-        int n = 0;
-        int at = e;
+        int count = 0;
+        int at = edge;
         while (next[at] >= 0) {
             int to = next[at];
-            loop[n++] = fsi__iso_edge(iso, i, j, k, at);
+            loop[count++] = fsi__iso_edge(iso, i, j, k, at);
             next[at] = -1;
             at = to;
         }
         /* a segment: `at` has no successor */
-        if (n && two)
+        if (count && two)
             fsi__iso_element(iso, loop[0], fsi__iso_edge(iso, i, j, k, at), 0);
-        else if (n)
-            fsi__iso_loop(iso, loop, n);
+        else if (count)
+            fsi__iso_loop(iso, loop, count);
     }
 }
 
 FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
-    if (!desc || !mesh || desc->nx < 1 || desc->ny < 1 || desc->nz < 1 || !desc->value
-        || !fsi__finite(desc->h) || !(desc->h > 0) || !fsi__finite(desc->level)
-        || !fsi__finite_vec(desc->origin) || !fsi_allocator_valid(&desc->allocator)
-        || (mesh->x && !mesh->index))
+    if (!desc || !mesh || !desc->value || (mesh->x && !mesh->index))
+        return FSI_ERR_ARGUMENT;
+    if (desc->nx < 1 || desc->ny < 1 || desc->nz < 1)
+        return FSI_ERR_ARGUMENT;
+    if (!fsi__finite(desc->h) || !(desc->h > 0) || !fsi__finite(desc->level))
+        return FSI_ERR_ARGUMENT;
+    if (!fsi__finite_vec(desc->origin) || !fsi_allocator_valid(&desc->allocator))
         return FSI_ERR_ARGUMENT;
     size_t n;
     if (!fsi_size_mul((size_t)desc->nx, (size_t)desc->ny, &n)
@@ -8902,18 +8987,22 @@ FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh)
         return FSI_ERR_SIZE;
     if (!fsi_all_finite(n, desc->value))
         return FSI_ERR_ARGUMENT;
+
     fsi__iso iso;
-    iso.d = desc;
+    iso.desc = desc;
     iso.mesh = mesh;
     iso.full = 0;
-    iso.lo = desc->closed ? -1 : 0;
-    iso.mx = desc->nx + (desc->closed ? 2 : 0);
-    iso.my = desc->ny + (desc->closed ? 2 : 0);
-    iso.mz = desc->nz + (desc->closed ? 2 : 0);
+    int lid = desc->closed ? 2 : 0;
+    iso.first = -lid / 2;
+    iso.samples_x = desc->nx + lid;
+    iso.samples_y = desc->ny + lid;
+    iso.samples_z = desc->nz + lid;
     mesh->dim = desc->nz > 1 ? 3 : 2;
     mesh->vertex_count = mesh->element_count = 0;
+
+    /* Vertices on the edges of two layers of samples. */
     size_t layer;
-    if (!fsi_size_mul((size_t)iso.mx, (size_t)iso.my, &layer)
+    if (!fsi_size_mul((size_t)iso.samples_x, (size_t)iso.samples_y, &layer)
         || !fsi_size_mul(layer, 3 * sizeof(int32_t), &layer) || layer > (size_t)-1 / 4)
         return FSI_ERR_SIZE;
     int32_t *block = (int32_t *)fsi_alloc(&desc->allocator, 2 * layer);
@@ -8922,10 +9011,13 @@ FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh)
     iso.map[0] = block;
     iso.map[1] = block + layer / sizeof(int32_t);
     memset(block, -1, 2 * layer);
-    int k1 = mesh->dim == 3 ? iso.lo + iso.mz - 1 : 1;
-    for (int k = mesh->dim == 3 ? iso.lo : 0; k < k1; k++) {
-        for (int j = iso.lo; j < iso.lo + iso.my - 1; j++)
-            for (int i = iso.lo; i < iso.lo + iso.mx - 1; i++)
+
+    /* Slab by slab. A plane is one slab. */
+    int first = mesh->dim == 3 ? iso.first : 0;
+    int end = mesh->dim == 3 ? iso.first + iso.samples_z - 1 : 1;
+    for (int k = first; k < end; k++) {
+        for (int j = iso.first; j < iso.first + iso.samples_y - 1; j++)
+            for (int i = iso.first; i < iso.first + iso.samples_x - 1; i++)
                 fsi__iso_cell(&iso, i, j, k);
         /* the upper layer is the next slab's lower one */
         int32_t *swap = iso.map[0];
@@ -8937,6 +9029,7 @@ FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh)
     return iso.full ? FSI_ERR_SIZE : FSI_OK;
 }
 
+/* The arrays of a mesh whose sizes are known. */
 static void fsi__iso_place(fsi_iso_mesh *mesh, fsi_arena *arena) {
     FSI__TAKE(mesh->x, fsi_real, arena, 3 * (size_t)mesh->vertex_room);
     FSI__TAKE(mesh->normal, fsi_real, arena, 3 * (size_t)mesh->vertex_room);
@@ -8946,30 +9039,30 @@ static void fsi__iso_place(fsi_iso_mesh *mesh, fsi_arena *arena) {
 FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
     if (!mesh)
         return FSI_ERR_ARGUMENT;
-    fsi_iso_mesh m;
-    memset(&m, 0, sizeof m);
+    fsi_iso_mesh made;
+    memset(&made, 0, sizeof made);
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
-    fsi_result result = fsi_iso_extract(desc, &m);
+    fsi_result result = fsi_iso_extract(desc, &made);
     if (result != FSI_OK)
         return result;
-    m.vertex_room = m.vertex_count;
-    m.element_room = m.element_count;
-    m.allocator = desc->allocator;
-    if (m.element_count) {
-        fsi__iso_place(&m, &arena);
-        result = fsi__arena_block(&arena, &m.allocator, &m.block, &m.block_size);
+    made.vertex_room = made.vertex_count;
+    made.element_room = made.element_count;
+    made.allocator = desc->allocator;
+    if (made.element_count) {
+        fsi__iso_place(&made, &arena);
+        result = fsi__arena_block(&arena, &made.allocator, &made.block, &made.block_size);
         if (result != FSI_OK)
             return result;
-        fsi__iso_place(&m, &arena);
-        result = fsi_iso_extract(desc, &m);
+        fsi__iso_place(&made, &arena);
+        result = fsi_iso_extract(desc, &made);
         if (result != FSI_OK) {
-            fsi_iso_free(&m);
+            fsi_iso_free(&made);
             return result;
         }
     }
-    *mesh = m;
-    return m.element_count ? FSI_OK : FSI_EMPTY;
+    *mesh = made;
+    return made.element_count ? FSI_OK : FSI_EMPTY;
 }
 
 FSI_API void fsi_iso_free(fsi_iso_mesh *mesh) {
