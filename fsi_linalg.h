@@ -1105,10 +1105,17 @@ typedef struct fsi_mg_group {
     fsi_real unit; /* > 0 */
 } fsi_mg_group;
 
-/* private: where a group lives on one level, cells lo .. hi-1 in the internal axes */
+/* private: cells lo .. hi - 1 along each of the internal axes */
+typedef struct fsi__box {
+    int lo[3], hi[3];
+} fsi__box;
+
+/* private: where a group lives on one level */
 typedef struct fsi__mg_patch {
-    int lo[3], hi[3], mlo[3], mhi[3]; /* of its columns t; of the smoothed columns m */
-    size_t t, m, x;                   /* their places in data; of all cells of m in work */
+    fsi__box own;  /* of its columns t */
+    fsi__box wide; /* of the smoothed columns m */
+    size_t t, m;   /* their places in data */
+    size_t x;      /* place of m on all cells in work */
 } fsi__mg_patch;
 
 typedef struct fsi_mg_rank {
@@ -6396,19 +6403,31 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
 }
 
 /* ---- low-rank terms */
-/* Let D r = (r_0, r_1, ...) be the right-hand sides of the way down, M the sweeps before and M^T
-   those after the coarse correction of a level: B = D^T S D,  S = M + M^T - M^T A M on every level.
-   Columns on every level: t_0 = Z, m = M t, t_(l+1) = R (t - A m). Woodbury: P r = B (r - Z c),  (K
-   + Z^T B Z) c = Z^T B r = sum over levels of t^T x + m^T (f - A x) with x, f after the way down,
-   so between down and up only f -= t c and x -= m c near the solids. (R is s P^T, so level l counts
-   1 / s^l in those sums.) m may be cut off anywhere: the same vector t^T M + m^T (1 - A M) stands
-   on both sides, so P stays symmetric; the less is cut the nearer to Woodbury. Here m lives in
-   boxes that end `reach` cells around t, closed so that no level gains a constant. Black cells have
-   no defect and are overwritten by the first sweep up: m is kept on red cells. */
-#define FSI__LANES 4 /* columns side by side */
-#define FSI__RANK_PARTS                                                                            \
-    4 /* groups are built in this many parts, each with work space of its own                      \
-       */
+/* The V-cycle takes the term along by P = (B^-1 + Z K^-1 Z^T)^-1 with B one V-cycle. Symbols:
+
+       Z    columns, one per degree of freedom of a solid, on the cells of the finest level
+       D r  the right-hand sides (r_0, r_1, ...) of all levels on the way down
+       M    the sweeps before the coarse correction of a level, M^T those after it
+       S    M + M^T - M^T A M on every level, so that B = D^T S D
+       R    restriction to the next level: s times the transpose of the prolongation
+       t    columns as right-hand sides: t_0 = Z, t_(l+1) = R (t - A m)
+       m    smoothed columns, m = M t
+       c    coefficients of the columns
+       E    K + Z^T B Z
+
+   Woodbury's formula gives P r = B (r - Z c) with E c = Z^T B r, and
+   Z^T B r = sum over levels of (t^T x + m^T (f - A x)) / s^l with x, f after the way down.
+   Between down and up only f -= t c and x -= m c near the solids.
+
+   m may be cut off anywhere: the same vector t^T M + m^T (1 - A M) stands on both sides, so P stays
+   symmetric; the less is cut the nearer to Woodbury. Here m lives in boxes that end `reach` cells
+   around t, closed so that no level gains a constant. Black cells have no defect and are
+   overwritten by the first sweep up: m is kept on red cells.
+
+   Columns of a group stand in packs of FSI__LANES: a pack holds FSI__LANES numbers for each cell.
+ */
+#define FSI__LANES 4
+#define FSI__RANK_PARTS 4 /* groups are built in so many parts, each with work space of its own */
 
 FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank) {
     if (!rank)
@@ -6423,85 +6442,113 @@ FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank) {
     memset(rank, 0, sizeof *rank);
 }
 
-FSI__INLINE int fsi__mg_columns(const fsi_mg_rank *rank, int g) {
-    return rank->offset[g + 1] - rank->offset[g];
+FSI__INLINE int fsi__mg_columns(const fsi_mg_rank *rank, int group) {
+    return rank->offset[group + 1] - rank->offset[group];
 }
 
-FSI__INLINE int fsi__mg_packs(const fsi_mg_rank *rank, int g) {
-    return (fsi__mg_columns(rank, g) + FSI__LANES - 1) / FSI__LANES;
+FSI__INLINE int fsi__mg_packs(const fsi_mg_rank *rank, int group) {
+    return (fsi__mg_columns(rank, group) + FSI__LANES - 1) / FSI__LANES;
 }
 
-FSI__INLINE fsi__mg_patch *fsi__mg_patch_of(const fsi_mg_rank *rank, int q, int g) {
-    return rank->patch + (size_t)q * (size_t)rank->groups + (size_t)g;
+FSI__INLINE fsi__mg_patch *fsi__mg_patch_of(const fsi_mg_rank *rank, int depth, int group) {
+    return rank->patch + (size_t)depth * (size_t)rank->groups + (size_t)group;
 }
 
-FSI__INLINE size_t fsi__box_cells(const int *lo, const int *hi) {
-    return (size_t)(hi[0] - lo[0]) * (size_t)(hi[1] - lo[1]) * (size_t)(hi[2] - lo[2]);
+FSI__INLINE size_t fsi__box_cells(const fsi__box *box) {
+    return (size_t)(box->hi[0] - box->lo[0]) * (size_t)(box->hi[1] - box->lo[1])
+           * (size_t)(box->hi[2] - box->lo[2]);
 }
 
-FSI__INLINE size_t fsi__box_at(const int *lo, const int *hi, int i, int j, int k) {
-    return (size_t)(i - lo[0])
-           + (size_t)(hi[0] - lo[0])
-                 * ((size_t)(j - lo[1]) + (size_t)(hi[1] - lo[1]) * (size_t)(k - lo[2]));
+/* Number of a cell in a box. */
+FSI__INLINE size_t fsi__box_at(const fsi__box *box, int i, int j, int k) {
+    size_t rows = (size_t)(box->hi[1] - box->lo[1]);
+    size_t line = (size_t)(j - box->lo[1]) + rows * (size_t)(k - box->lo[2]);
+    return (size_t)(i - box->lo[0]) + (size_t)(box->hi[0] - box->lo[0]) * line;
 }
 
-static void fsi__box_grow(const fsi_mg_level *level, int by, const int *lo, const int *hi,
-                          int *out_lo, int *out_hi) {
-    for (int a = 0; a < 3; a++) {
-        out_lo[a] = fsi__imax(lo[a] - by, 0);
-        out_hi[a] = fsi__imin(hi[a] + by, level->n[a]);
+/* The box with `by` cells more on all sides, inside the level, in whole pairs of colours along x.
+ */
+static fsi__box fsi__box_around(const fsi_mg_level *level, const fsi__box *box, int by) {
+    fsi__box out;
+    for (int axis = 0; axis < 3; axis++) {
+        out.lo[axis] = fsi__imax(box->lo[axis] - by, 0);
+        out.hi[axis] = fsi__imin(box->hi[axis] + by, level->n[axis]);
     }
-    out_lo[0] &= ~1;
-    out_hi[0] = (out_hi[0] + 1) & ~1; /* whole pairs of colours */
+    out.lo[0] &= ~1;
+    out.hi[0] = (out.hi[0] + 1) & ~1;
+    return out;
 }
 
-/* Boxes of a group on all levels, and their places. Returns 0 if it touches no cell. */
+/* Floats of one pack in a box. */
+FSI__INLINE size_t fsi__pack_size(const fsi__box *box) {
+    return FSI__LANES * fsi__box_cells(box);
+}
+
+/* The columns t of a pack (all cells of patch->own) and m (red cells of patch->wide). */
+FSI__INLINE float *fsi__pack_t(const fsi_mg_rank *rank, const fsi__mg_patch *patch, int pack) {
+    return rank->data + patch->t + fsi__pack_size(&patch->own) * (size_t)pack;
+}
+
+FSI__INLINE float *fsi__pack_m(const fsi_mg_rank *rank, const fsi__mg_patch *patch, int pack) {
+    return rank->data + patch->m + fsi__pack_size(&patch->wide) / 2 * (size_t)pack;
+}
+
+/* Indices of a cell of the caller's arrays. */
+FSI__INLINE fsi__ijk fsi__mg_ijk(const fsi_mg *mg, int32_t cell) {
+    return fsi__ijk_of(cell % mg->n[0], cell / mg->n[0] % mg->n[1], cell / (mg->n[0] * mg->n[1]));
+}
+
+/* Boxes of a group on all levels, and the places of its columns; data counts floats. */
 static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg_group *group,
-                               int g, size_t *data, size_t *work) {
-    int lo[3], hi[3];
-    size_t lanes = (size_t)(FSI__LANES * fsi__mg_packs(rank, g));
-    for (int a = 0; a < 3; a++) {
-        lo[a] = mg->n[a];
-        hi[a] = 0;
+                               int number, size_t *data) {
+    /* the cells the group touches */
+    fsi__box touched;
+    for (int axis = 0; axis < 3; axis++) {
+        touched.lo[axis] = mg->n[axis];
+        touched.hi[axis] = 0;
     }
-    for (int e = 0; e < group->entries; e++) {
-        int at[3];
-        at[0] = group->cell[e] % mg->n[0];
-        at[1] = group->cell[e] / mg->n[0] % mg->n[1];
-        at[2] = group->cell[e] / (mg->n[0] * mg->n[1]);
-        for (int a = 0; a < 3; a++) {
-            lo[a] = fsi__imin(lo[a], at[a]);
-            hi[a] = fsi__imax(hi[a], at[a] + 1);
+    for (int entry = 0; entry < group->entries; entry++) {
+        fsi__ijk cell = fsi__mg_ijk(mg, group->cell[entry]);
+        for (int axis = 0; axis < 3; axis++) {
+            int at = fsi__ijk_get(cell, axis);
+            touched.lo[axis] = fsi__imin(touched.lo[axis], at);
+            touched.hi[axis] = fsi__imax(touched.hi[axis], at + 1);
         }
     }
-    for (int q = 0; q < rank->levels; q++) {
-        const fsi_mg_level *level = mg->level + q;
-        fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
-        int orphans = 0;
-        fsi__box_grow(level, 0, lo, hi, patch->lo, patch->hi);
-        fsi__box_grow(level, rank->spread, lo, hi, patch->mlo, patch->mhi);
+
+    size_t packs = (size_t)fsi__mg_packs(rank, number);
+    for (int depth = 0; depth < rank->levels; depth++) {
+        const fsi_mg_level *level = mg->level + depth;
+        fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, number);
+        patch->own = fsi__box_around(level, &touched, 0);
+        patch->wide = fsi__box_around(level, &touched, rank->spread);
         patch->t = *data;
-        *data += lanes * fsi__box_cells(patch->lo, patch->hi);
+        *data += packs * fsi__pack_size(&patch->own);
         patch->m = *data;
-        *data += lanes * (fsi__box_cells(patch->mlo, patch->mhi) / 2);
-        if (lanes * fsi__box_cells(patch->mlo, patch->mhi) > *work)
-            *work = lanes * fsi__box_cells(patch->mlo, patch->mhi);
-        for (int kk = patch->mlo[2]; kk < patch->mhi[2]; kk++)
-            for (int j = patch->mlo[1]; j < patch->mhi[1]; j++)
-                orphans |= level->row[fsi__mg_line(level, j, kk)] & FSI__ROW_ORPHAN;
-        for (int a = 0; a < 3 && q + 1 < rank->levels; a++) {
-            lo[a] = fsi__imax((patch->mlo[a] >> 1) - (orphans != 0), 0);
-            hi[a] = fsi__imin(((patch->mhi[a] + 1) >> 1) + (orphans != 0), level[1].n[a]);
+        *data += packs * fsi__pack_size(&patch->wide) / 2;
+        if (depth + 1 == rank->levels)
+            break;
+
+        /* the coarse cells they touch: one more on each side where a neighbour may adopt */
+        int orphans = 0;
+        for (int k = patch->wide.lo[2]; k < patch->wide.hi[2]; k++)
+            for (int j = patch->wide.lo[1]; j < patch->wide.hi[1]; j++)
+                if (level->row[fsi__mg_line(level, j, k)] & FSI__ROW_ORPHAN)
+                    orphans = 1;
+        for (int axis = 0; axis < 3; axis++) {
+            int hi = ((patch->wide.hi[axis] + 1) >> 1) + orphans;
+            touched.lo[axis] = fsi__imax((patch->wide.lo[axis] >> 1) - orphans, 0);
+            touched.hi[axis] = fsi__imin(hi, level[1].n[axis]);
         }
     }
 }
 
 /* The level's operator in a box with closed sides, one layer of zeros around: weights of upper
- * faces, diagonal and its inverse. */
+ * faces, diagonal and its inverse; x and f hold a pack. */
 typedef struct fsi__mg_local {
-    int n[3], three;
+    int n[3], three;  /* cells of the box; 1: 3D */
     ptrdiff_t sy, sz; /* strides; sy is not used in 2D */
-    size_t cells;
+    size_t cells;     /* with the layer around */
     float *w[3], *diagonal, *inverse, *x, *f;
 } fsi__mg_local;
 
@@ -6509,447 +6556,459 @@ FSI__INLINE ptrdiff_t fsi__local_at(const fsi__mg_local *local, int i, int j, in
     return (i + 1) + local->sy * (j + local->three) + local->sz * (k + 1);
 }
 
-static size_t fsi__mg_local_size(const fsi__mg_patch *patch, int three) {
-    return (size_t)(patch->mhi[0] - patch->mlo[0] + 2)
-           * (size_t)(patch->mhi[1] - patch->mlo[1] + 2 * three)
-           * (size_t)(patch->mhi[2] - patch->mlo[2] + 2);
+static size_t fsi__mg_local_size(const fsi__box *box, int three) {
+    return (size_t)(box->hi[0] - box->lo[0] + 2) * (size_t)(box->hi[1] - box->lo[1] + 2 * three)
+           * (size_t)(box->hi[2] - box->lo[2] + 2);
 }
 
 /* One row of it. Weights lead from unknown to unknown; what crosses the box's side leaves the
  * diagonal. */
-FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *level, const fsi__mg_patch *patch,
+FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *level, const fsi__box *box,
                                         const fsi__mg_local *local, int j, int k) {
-    for (int c = 0; c < 2; c++) {
-        fsi__mg_row row = fsi__mg_row_get(level, c, j, k, patch->mlo[0] / 2, local->n[0] / 2, 0);
+    for (int color = 0; color < 2; color++) {
+        int odd = (j + k + color) & 1;
+        fsi__mg_row row = fsi__mg_row_get(level, color, j, k, box->lo[0] / 2, local->n[0] / 2, 0);
+
+        /* kinds of the cells around, at the places of their unknowns */
         const uint8_t *x0 = level->kind + (row.o - level->x);
         const uint8_t *y0 = level->kind + (row.y0 - level->x);
         const uint8_t *y1 = level->kind + (row.y1 - level->x);
         const uint8_t *z0 = level->kind + (row.z0 - level->x);
         const uint8_t *z1 = level->kind + (row.z1 - level->x);
-        ptrdiff_t at = fsi__local_at(local, (j + k + c) & 1, j - patch->mlo[1], k - patch->mlo[2]);
-        int edge[6];
-        edge[2] = j == patch->mlo[1];
-        edge[3] = j + 1 == patch->mhi[1];
-        edge[4] = k == patch->mlo[2];
-        edge[5] = k + 1 == patch->mhi[2];
+        ptrdiff_t at = fsi__local_at(local, odd, j - box->lo[1], k - box->lo[2]);
         for (int h = 0; h < row.n; h++, at += 2) {
-            float w[6];
-            float diagonal = 0;
-            int behind[6];
             int kind = row.kind[h];
             if (!kind)
                 continue;
-            behind[0] = x0[h];
-            behind[1] = x0[h + 1];
-            behind[2] = y0[h];
-            behind[3] = y1[h];
-            behind[4] = z0[h];
-            behind[5] = z1[h];
-            edge[0] = h == 0 && !((j + k + c) & 1);
-            edge[1] = h + 1 == row.n && ((j + k + c) & 1);
-            if (row.plain) {
-                diagonal = (float)(kind & 7);
-                for (int d = 0; d < 6; d++)
-                    w[d] = 1;
-            } else {
-                w[0] = row.wx0[h];
-                w[1] = row.wx1[h];
-                w[2] = row.wy0[h];
-                w[3] = row.wy1[h];
-                w[4] = row.wz0[h];
-                w[5] = row.wz1[h];
-                diagonal = ((w[0] + w[1]) + (w[2] + w[3])) + ((w[4] + w[5]) + row.dir[h]);
+            const int behind[6] = {x0[h], x0[h + 1], y0[h], y1[h], z0[h], z1[h]};
+            const int edge[6] = {h == 0 && !odd,      h + 1 == row.n && odd, j == box->lo[1],
+                                 j + 1 == box->hi[1], k == box->lo[2],       k + 1 == box->hi[2]};
+            float weight[6] = {1, 1, 1, 1, 1, 1};
+            float diagonal = (float)(kind & 7);
+            if (!row.plain) {
+                weight[0] = row.wx0[h];
+                weight[1] = row.wx1[h];
+                weight[2] = row.wy0[h];
+                weight[3] = row.wy1[h];
+                weight[4] = row.wz0[h];
+                weight[5] = row.wz1[h];
+                diagonal = ((weight[0] + weight[1]) + (weight[2] + weight[3]))
+                           + ((weight[4] + weight[5]) + row.dir[h]);
             }
-            for (int d = 0; d < 6; d++) {
-                w[d] = behind[d] ? w[d] : 0.0f;
-                if (edge[d]) {
-                    diagonal -= w[d];
-                    w[d] = 0;
+            for (int side = 0; side < 6; side++) {
+                if (!behind[side])
+                    weight[side] = 0;
+                if (edge[side]) {
+                    diagonal -= weight[side];
+                    weight[side] = 0;
                 }
             }
-            local->w[0][at] = w[1];
-            local->w[1][at] = w[3];
-            local->w[2][at] = w[5];
+            for (int axis = 0; axis < 3; axis++)
+                local->w[axis][at] = weight[2 * axis + 1];
             local->diagonal[at] = diagonal;
             local->inverse[at] = diagonal > 1e-6f ? 1 / diagonal : 0;
         }
     }
 }
 
-static void fsi__mg_local_set(const fsi_mg *mg, int q, const fsi__mg_patch *patch, float *memory,
+static void fsi__mg_local_set(const fsi_mg *mg, int depth, const fsi__box *box, float *memory,
                               fsi__mg_local *local) {
-    const fsi_mg_level *level = mg->level + q;
-    local->three = level->n[1] > 1 || mg->n[1] > 1;
-    for (int a = 0; a < 3; a++)
-        local->n[a] = patch->mhi[a] - patch->mlo[a];
+    const fsi_mg_level *level = mg->level + depth;
+    local->three = mg->n[1] > 1;
+    local->cells = fsi__mg_local_size(box, local->three);
+    for (int axis = 0; axis < 3; axis++) {
+        local->n[axis] = box->hi[axis] - box->lo[axis];
+        local->w[axis] = memory + (size_t)axis * local->cells;
+    }
     local->sy = local->n[0] + 2;
     local->sz = local->sy * (local->n[1] + 2 * local->three);
-    local->cells = fsi__mg_local_size(patch, local->three);
-    for (int a = 0; a < 3; a++)
-        local->w[a] = memory + (size_t)a * local->cells;
     local->diagonal = memory + 3 * local->cells;
     local->inverse = memory + 4 * local->cells;
     local->x = memory + 5 * local->cells;
     local->f = local->x + FSI__LANES * local->cells;
     memset(memory, 0, 5 * local->cells * sizeof *memory);
-    for (int k = patch->mlo[2]; k < patch->mhi[2]; k++)
-        for (int j = patch->mlo[1]; j < patch->mhi[1]; j++)
-            fsi__mg_local_line(level, patch, local, j, k);
+    for (int k = box->lo[2]; k < box->hi[2]; k++)
+        for (int j = box->lo[1]; j < box->hi[1]; j++)
+            fsi__mg_local_line(level, box, local, j, k);
 }
 
-/* v = f + sum of w x over the neighbours, in four lanes. */
-#define FSI__LOCAL_SUM                                                                             \
-    float a0 = wx[c - 1], a1 = wx[c], c0 = wz[c - sz], c1 = wz[c], v[FSI__LANES];                  \
-    const float *u = x + FSI__LANES * c;                                                           \
-    for (e = 0; e < FSI__LANES; e++)                                                               \
-        v[e] = f[FSI__LANES * c + e]                                                               \
-               + ((a0 * u[e - FSI__LANES] + a1 * u[e + FSI__LANES])                                \
-                  + (c0 * u[e - FSI__LANES * sz] + c1 * u[e + FSI__LANES * sz]));                  \
-    if (local->three) {                                                                            \
-        float b0 = wy[c - sy], b1 = wy[c];                                                         \
-        for (e = 0; e < FSI__LANES; e++)                                                           \
-            v[e] += b0 * u[e - FSI__LANES * sy] + b1 * u[e + FSI__LANES * sy];                     \
-    }
-#define FSI__LOCAL_NAMES                                                                           \
-    const float *FSI__RESTRICT wx = local->w[0], *FSI__RESTRICT wy = local->w[1],                  \
-                               *FSI__RESTRICT wz = local->w[2], *FSI__RESTRICT f = local->f;       \
-    ptrdiff_t sy = local->sy, sz = local->sz, c;                                                   \
-    int e
+/* sum = f + sum of w x over the neighbours of a cell, in all lanes. */
+FSI__HOT FSI__INLINE void fsi__mg_local_sum(const fsi__mg_local *local, ptrdiff_t cell,
+                                            float *sum) {
+    ptrdiff_t sy = FSI__LANES * local->sy;
+    ptrdiff_t sz = FSI__LANES * local->sz;
+    float x0 = local->w[0][cell - 1];
+    float x1 = local->w[0][cell];
+    float z0 = local->w[2][cell - local->sz];
+    float z1 = local->w[2][cell];
+    const float *u = local->x + FSI__LANES * cell;
+    const float *f = local->f + FSI__LANES * cell;
+    for (int e = 0; e < FSI__LANES; e++)
+        sum[e] = f[e]
+                 + ((x0 * u[e - FSI__LANES] + x1 * u[e + FSI__LANES])
+                    + (z0 * u[e - sz] + z1 * u[e + sz]));
+    if (!local->three)
+        return;
+    float y0 = local->w[1][cell - local->sy];
+    float y1 = local->w[1][cell];
+    for (int e = 0; e < FSI__LANES; e++)
+        sum[e] += y0 * u[e - sy] + y1 * u[e + sy];
+}
 
 /* Cells from, from + 2, ... before to: one half sweep of a row. */
 FSI__HOT static void fsi__mg_local_row(const fsi__mg_local *local, ptrdiff_t from, ptrdiff_t to) {
-    FSI__LOCAL_NAMES;
-    float *x = local->x;
-    const float *inverse = local->inverse;
-    for (c = from; c < to; c += 2) {
-        float g = inverse[c];
-        FSI__LOCAL_SUM
-        for (e = 0; e < FSI__LANES; e++)
-            x[FSI__LANES * c + e] = g * v[e];
+    for (ptrdiff_t cell = from; cell < to; cell += 2) {
+        float inverse = local->inverse[cell];
+        float sum[FSI__LANES];
+        fsi__mg_local_sum(local, cell, sum);
+        for (int e = 0; e < FSI__LANES; e++)
+            local->x[FSI__LANES * cell + e] = inverse * sum[e];
     }
 }
 
 /* The same cells: out = f - A x, out in steps of two cells. */
 FSI__HOT static void fsi__mg_local_defect(const fsi__mg_local *local, ptrdiff_t from, ptrdiff_t to,
                                           float *FSI__RESTRICT out) {
-    FSI__LOCAL_NAMES;
-    const float *x = local->x;
-    const float *diagonal = local->diagonal;
-    for (c = from; c < to; c += 2, out += 2 * FSI__LANES) {
-        float g = diagonal[c];
-        FSI__LOCAL_SUM
-        for (e = 0; e < FSI__LANES; e++)
-            out[e] = v[e] - g * u[e];
+    for (ptrdiff_t cell = from; cell < to; cell += 2, out += 2 * FSI__LANES) {
+        float diagonal = local->diagonal[cell];
+        float sum[FSI__LANES];
+        fsi__mg_local_sum(local, cell, sum);
+        for (int e = 0; e < FSI__LANES; e++)
+            out[e] = sum[e] - diagonal * local->x[FSI__LANES * cell + e];
     }
 }
 
 /* The sweeps of the way down in the box. */
-static void fsi__mg_local_smooth(const fsi_mg *mg, int q, const fsi__mg_patch *patch,
+static void fsi__mg_local_smooth(const fsi_mg *mg, int depth, const fsi__box *box,
                                  const fsi__mg_local *local) {
-    const fsi_mg_level *level = mg->level + q;
+    const fsi_mg_level *level = mg->level + depth;
     int band = 2 * mg->band;
-    int stages = band + 2 * fsi__mg_sweeps(mg, q, 1);
-    for (int t = 0; t < stages; t++)
-        for (int k = 0; k < local->n[2]; k++)
-            for (int j = 0; j < local->n[1]; j++) {
-                /* mlo[0] is even; sweeps start with red */
-                int first = (patch->mlo[1] + j + patch->mlo[2] + k + t) & 1;
-                if (t < band
-                    && !(level->row[fsi__mg_line(level, patch->mlo[1] + j, patch->mlo[2] + k)]
-                         & FSI__ROW_BAND))
+    int stages = band + 2 * fsi__mg_sweeps(mg, depth, 1);
+    for (int stage = 0; stage < stages; stage++)
+        for (int k = box->lo[2]; k < box->hi[2]; k++)
+            for (int j = box->lo[1]; j < box->hi[1]; j++) {
+                int along = level->row[fsi__mg_line(level, j, k)] & FSI__ROW_BAND;
+                if (stage < band && !along)
                     continue;
-                fsi__mg_local_row(local, fsi__local_at(local, first, j, k),
-                                  fsi__local_at(local, local->n[0], j, k));
+                /* box->lo[0] is even; sweeps start with red */
+                int first = (j + k + stage) & 1;
+                ptrdiff_t at = fsi__local_at(local, 0, j - box->lo[1], k - box->lo[2]);
+                fsi__mg_local_row(local, at + first, at + local->n[0]);
             }
 }
 
-/* Coarse columns from the defects of the red cells. */
-static void fsi__mg_rank_restrict(const fsi_mg *mg, int q, const fsi__mg_patch *patch,
-                                  const fsi__mg_patch *up, const float *d, float *t) {
-    const fsi_mg_level *l = mg->level + q;
-    const fsi_mg_level *c = l + 1;
-    fsi__ijk at;
-    for (int k = patch->mlo[2]; k < patch->mhi[2]; k++)
-        for (int j = patch->mlo[1]; j < patch->mhi[1]; j++)
-            for (int i = patch->mlo[0] + ((j + k) & 1); i < patch->mhi[0] && i < l->n[0]; i += 2) {
-                int kind = l->kind[fsi__mg_id(l, i, j, k)];
-                const float *from = d + FSI__LANES * fsi__box_at(patch->mlo, patch->mhi, i, j, k);
-                if (fsi__mg_parent(c, fsi__ijk_of(i, j, k), kind, &at) < 0 || at.i < up->lo[0]
-                    || at.i >= up->hi[0] || at.j < up->lo[1] || at.j >= up->hi[1]
-                    || at.k < up->lo[2] || at.k >= up->hi[2])
+static int fsi__box_holds(const fsi__box *box, fsi__ijk cell) {
+    for (int axis = 0; axis < 3; axis++) {
+        int at = fsi__ijk_get(cell, axis);
+        if (at < box->lo[axis] || at >= box->hi[axis])
+            return 0;
+    }
+    return 1;
+}
+
+/* Coarse columns t (in box up) from the defects of the red cells of a box. */
+static void fsi__mg_rank_restrict(const fsi_mg_level *fine, const fsi__box *box, const fsi__box *up,
+                                  const float *defect, float *t) {
+    fsi__ijk parent;
+    for (int k = box->lo[2]; k < box->hi[2]; k++)
+        for (int j = box->lo[1]; j < box->hi[1]; j++)
+            for (int i = box->lo[0] + ((j + k) & 1); i < box->hi[0] && i < fine->n[0]; i += 2) {
+                int kind = fine->kind[fsi__mg_id(fine, i, j, k)];
+                if (fsi__mg_parent(fine + 1, fsi__ijk_of(i, j, k), kind, &parent) < 0
+                    || !fsi__box_holds(up, parent))
                     continue;
-                float *to = t + FSI__LANES * fsi__box_at(up->lo, up->hi, at.i, at.j, at.k);
+                const float *from = defect + FSI__LANES * fsi__box_at(box, i, j, k);
+                float *to = t + FSI__LANES * fsi__box_at(up, parent.i, parent.j, parent.k);
                 for (int e = 0; e < FSI__LANES; e++)
-                    to[e] += l->scale * from[e];
+                    to[e] += fine->scale * from[e];
             }
 }
 
-/* One group on one level: x = m on all cells and d = t - A m (for E), m of red cells kept, and t of
- * the next level. */
-static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *rank, int q, int g, float *memory,
-                               float *x, float *d) {
-    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
+/* One pack of a group on one level: smooths t; x = m on all cells, defect = t - A m (for E), m of
+ * red cells. */
+static void fsi__mg_rank_pack(const fsi_mg *mg, int depth, const fsi__mg_patch *patch,
+                              const fsi__mg_local *local, const float *t, float *m, float *x,
+                              float *defect) {
+    const fsi__box *own = &patch->own;
+    const fsi__box *wide = &patch->wide;
+    memset(local->x, 0, 2 * FSI__LANES * local->cells * sizeof(float));
+    memset(defect, 0, fsi__pack_size(wide) * sizeof(float));
+
+    /* t is the right-hand side */
+    size_t row = FSI__LANES * (size_t)(own->hi[0] - own->lo[0]);
+    for (int k = own->lo[2]; k < own->hi[2]; k++)
+        for (int j = own->lo[1]; j < own->hi[1]; j++, t += row) {
+            ptrdiff_t at =
+                fsi__local_at(local, own->lo[0] - wide->lo[0], j - wide->lo[1], k - wide->lo[2]);
+            memcpy(local->f + FSI__LANES * at, t, row * sizeof(float));
+        }
+    fsi__mg_local_smooth(mg, depth, wide, local);
+
+    /* out of the box with its layer of zeros */
+    row = FSI__LANES * (size_t)local->n[0];
+    for (int k = wide->lo[2]; k < wide->hi[2]; k++)
+        for (int j = wide->lo[1]; j < wide->hi[1]; j++) {
+            int first = (j + k) & 1;
+            ptrdiff_t at = fsi__local_at(local, 0, j - wide->lo[1], k - wide->lo[2]);
+            const float *from = local->x + FSI__LANES * at;
+            memcpy(x, from, row * sizeof(float));
+            fsi__mg_local_defect(local, at + first, at + local->n[0], defect + FSI__LANES * first);
+            for (int i = first; i < local->n[0]; i += 2, m += FSI__LANES)
+                memcpy(m, from + FSI__LANES * i, FSI__LANES * sizeof(float));
+            x += row;
+            defect += row;
+        }
+}
+
+/* One group on one level, and its columns t of the next level. */
+static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *rank, int depth, int group,
+                               float *memory, float *x, float *defect) {
+    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, group);
     const fsi__mg_patch *up = patch + rank->groups;
-    size_t cells = fsi__box_cells(patch->mlo, patch->mhi);
-    size_t tc = fsi__box_cells(patch->lo, patch->hi);
-    size_t uc = fsi__box_cells(up->lo, up->hi);
+    size_t size = fsi__pack_size(&patch->wide);
+    int packs = fsi__mg_packs(rank, group);
     fsi__mg_local local;
-    fsi__mg_local_set(mg, q, patch, memory, &local);
-    memset(rank->data + up->t, 0,
-           (size_t)(FSI__LANES * fsi__mg_packs(rank, g)) * uc * sizeof(float));
-    for (int pack = 0; pack < fsi__mg_packs(rank, g);
-         pack++, x += FSI__LANES * cells, d += FSI__LANES * cells) {
-        const float *t = rank->data + patch->t + FSI__LANES * tc * (size_t)pack;
-        float *m = rank->data + patch->m + FSI__LANES * (cells / 2) * (size_t)pack;
-        memset(local.x, 0, 2 * FSI__LANES * local.cells * sizeof(float));
-        memset(d, 0, FSI__LANES * cells * sizeof(float));
-        size_t row = FSI__LANES * (size_t)(patch->hi[0] - patch->lo[0]);
-        for (int k = patch->lo[2]; k < patch->hi[2]; k++)
-            for (int j = patch->lo[1]; j < patch->hi[1]; j++, t += row)
-                memcpy(local.f
-                           + FSI__LANES
-                                 * fsi__local_at(&local, patch->lo[0] - patch->mlo[0],
-                                                 j - patch->mlo[1], k - patch->mlo[2]),
-                       t, row * sizeof(float));
-        fsi__mg_local_smooth(mg, q, patch, &local);
-        row = FSI__LANES * (size_t)local.n[0];
-        for (int k = 0; k < local.n[2]; k++)
-            for (int j = 0; j < local.n[1]; j++) {
-                int first = (patch->mlo[1] + j + patch->mlo[2] + k) & 1;
-                size_t line = (size_t)j + (size_t)local.n[1] * (size_t)k;
-                ptrdiff_t at = fsi__local_at(&local, 0, j, k);
-                memcpy(x + row * line, local.x + FSI__LANES * at, row * sizeof(float));
-                fsi__mg_local_defect(&local, at + first, at + local.n[0],
-                                     d + row * line + FSI__LANES * first);
-                for (int i = 0; i < local.n[0] / 2; i++)
-                    memcpy(m + row / 2 * line + FSI__LANES * (size_t)i,
-                           local.x + FSI__LANES * (at + first + 2 * i), FSI__LANES * sizeof(float));
-            }
-        fsi__mg_rank_restrict(mg, q, patch, up, d,
-                              rank->data + up->t + FSI__LANES * uc * (size_t)pack);
+    fsi__mg_local_set(mg, depth, &patch->wide, memory, &local);
+    memset(rank->data + up->t, 0, (size_t)packs * fsi__pack_size(&up->own) * sizeof(float));
+    for (int pack = 0; pack < packs; pack++, x += size, defect += size) {
+        fsi__mg_rank_pack(mg, depth, patch, &local, fsi__pack_t(rank, patch, pack),
+                          fsi__pack_m(rank, patch, pack), x, defect);
+        fsi__mg_rank_restrict(mg->level + depth, &patch->wide, &up->own, defect,
+                              fsi__pack_t(rank, up, pack));
     }
 }
 
-/* sum[i][j] += a_i . b_j over the cells of both boxes; step 2: red ones only. */
-FSI__HOT static void fsi__mg_rank_outer(const int *alo, const int *ahi, const float *a,
-                                        const int *blo, const int *bhi, const float *b, int step,
+/* sum[i][j] += a_i . b_j of two packs over the cells of both boxes; step 2: red ones only. */
+FSI__HOT static void fsi__mg_rank_outer(const fsi__box *box_a, const float *a,
+                                        const fsi__box *box_b, const float *b, int step,
                                         float *FSI__RESTRICT sum) {
     float s0[FSI__LANES] = {0};
     float s1[FSI__LANES] = {0};
     float s2[FSI__LANES] = {0};
     float s3[FSI__LANES] = {0};
-    int lo[3], hi[3];
-    for (int i = 0; i < 3; i++) {
-        lo[i] = fsi__imax(alo[i], blo[i]);
-        hi[i] = fsi__imin(ahi[i], bhi[i]);
+    fsi__box both;
+    for (int axis = 0; axis < 3; axis++) {
+        both.lo[axis] = fsi__imax(box_a->lo[axis], box_b->lo[axis]);
+        both.hi[axis] = fsi__imin(box_a->hi[axis], box_b->hi[axis]);
     }
-    for (int k = lo[2]; k < hi[2]; k++)
-        for (int j = lo[1]; j < hi[1]; j++) {
-            int first = lo[0] + (step == 2 ? (j + k) & 1 : 0);
-            const float *p = a + FSI__LANES * fsi__box_at(alo, ahi, first, j, k);
-            const float *q = b + FSI__LANES * fsi__box_at(blo, bhi, first, j, k);
-            for (int i = first; i < hi[0];
-                 i += step, p += FSI__LANES * step, q += FSI__LANES * step)
-                for (int v = 0; v < FSI__LANES; v++) {
-                    s0[v] += p[0] * q[v];
-                    s1[v] += p[1] * q[v];
-                    s2[v] += p[2] * q[v];
-                    s3[v] += p[3] * q[v];
+    for (int k = both.lo[2]; k < both.hi[2]; k++)
+        for (int j = both.lo[1]; j < both.hi[1]; j++) {
+            int first = both.lo[0] + (step == 2 ? (j + k) & 1 : 0);
+            const float *p = a + FSI__LANES * fsi__box_at(box_a, first, j, k);
+            const float *q = b + FSI__LANES * fsi__box_at(box_b, first, j, k);
+            for (int i = first; i < both.hi[0]; i += step) {
+                for (int e = 0; e < FSI__LANES; e++) {
+                    s0[e] += p[0] * q[e];
+                    s1[e] += p[1] * q[e];
+                    s2[e] += p[2] * q[e];
+                    s3[e] += p[3] * q[e];
                 }
+                p += FSI__LANES * step;
+                q += FSI__LANES * step;
+            }
         }
-    for (int v = 0; v < FSI__LANES; v++) {
-        sum[v] += s0[v];
-        sum[4 + v] += s1[v];
-        sum[8 + v] += s2[v];
-        sum[12 + v] += s3[v];
+    for (int e = 0; e < FSI__LANES; e++) {
+        sum[e] += s0[e];
+        sum[FSI__LANES + e] += s1[e];
+        sum[2 * FSI__LANES + e] += s2[e];
+        sum[3 * FSI__LANES + e] += s3[e];
     }
 }
 
-static int fsi__mg_boxes_meet(const int *alo, const int *ahi, const int *blo, const int *bhi) {
-    int k;
-    for (k = 0; k < 3 && alo[k] < bhi[k] && blo[k] < ahi[k]; k++) {
-    }
-    return k == 3;
+static int fsi__box_meets(const fsi__box *a, const fsi__box *b) {
+    for (int axis = 0; axis < 3; axis++)
+        if (a->lo[axis] >= b->hi[axis] || b->lo[axis] >= a->hi[axis])
+            return 0;
+    return 1;
 }
 
-FSI__INLINE float fsi__mg_rank_weight(const fsi_mg *mg, int q) {
-    float w = 1;
-    while (q-- > 0)
-        w /= mg->level[q].scale;
-    return w;
-}
-
-/* E_gh += what a level adds to Z^T B Z: t_g^T m_h + m_g^T (t_h - A m_h). The other order gives the
- * same, and differs a little only where the columns are cut. */
-static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *rank, int q, int g, int h) {
-    const fsi__mg_patch *p = fsi__mg_patch_of(rank, q, g);
-    const fsi__mg_patch *o = p + (h - g);
-    size_t cp = FSI__LANES * fsi__box_cells(p->mlo, p->mhi);
-    size_t co = FSI__LANES * fsi__box_cells(o->mlo, o->mhi);
-    size_t tp = FSI__LANES * fsi__box_cells(p->lo, p->hi);
-    float weight = fsi__mg_rank_weight(mg, q);
-    int n = rank->columns;
-    if (!fsi__mg_boxes_meet(p->mlo, p->mhi, o->mlo, o->mhi))
+/* E_gh += what a level adds to Z^T B Z for groups g <= h: t_g^T m_h + m_g^T (t_h - A m_h). The
+ * other order gives the same, and differs a little only where the columns are cut. */
+static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *rank, int depth, int g, int h) {
+    const fsi__mg_patch *patch_g = fsi__mg_patch_of(rank, depth, g);
+    const fsi__mg_patch *patch_h = fsi__mg_patch_of(rank, depth, h);
+    size_t size_g = fsi__pack_size(&patch_g->wide);
+    size_t size_h = fsi__pack_size(&patch_h->wide);
+    int packs_h = fsi__mg_packs(rank, h);
+    if (!fsi__box_meets(&patch_g->wide, &patch_h->wide))
         return;
+
+    /* 1 / s^depth */
+    float weight = 1;
+    for (int level = depth - 1; level >= 0; level--)
+        weight /= mg->level[level].scale;
+
     for (int a = 0; a < fsi__mg_packs(rank, g); a++)
-        for (int b = 0; b < fsi__mg_packs(rank, h); b++) {
-            float s[FSI__LANES * FSI__LANES] = {0};
-            const float *xp = rank->work + p->x + cp * (size_t)a;
-            const float *xo = rank->work + o->x + co * (size_t)b;
-            const float *dd = xo + co * (size_t)fsi__mg_packs(rank, h);
-            fsi__mg_rank_outer(p->lo, p->hi, rank->data + p->t + tp * (size_t)a, o->mlo, o->mhi, xo,
-                               1, s);
-            fsi__mg_rank_outer(p->mlo, p->mhi, xp, o->mlo, o->mhi, dd, 2, s);
-            for (int u = 0; u < FSI__LANES; u++)
-                for (int v = 0; v < FSI__LANES; v++) {
-                    int i = rank->offset[g] + FSI__LANES * a + u;
-                    int j = rank->offset[h] + FSI__LANES * b + v;
-                    if (i < rank->offset[g + 1] && j < rank->offset[h + 1])
-                        rank->E[(size_t)j * (size_t)n + (size_t)i] +=
-                            (fsi_real)(weight * s[FSI__LANES * u + v]);
+        for (int b = 0; b < packs_h; b++) {
+            float sum[FSI__LANES * FSI__LANES] = {0};
+            const float *m_g = rank->work + patch_g->x + size_g * (size_t)a;
+            const float *m_h = rank->work + patch_h->x + size_h * (size_t)b;
+            const float *defect_h = m_h + size_h * (size_t)packs_h;
+            fsi__mg_rank_outer(&patch_g->own, fsi__pack_t(rank, patch_g, a), &patch_h->wide, m_h, 1,
+                               sum);
+            fsi__mg_rank_outer(&patch_g->wide, m_g, &patch_h->wide, defect_h, 2, sum);
+
+            int column_g = rank->offset[g] + FSI__LANES * a;
+            int column_h = rank->offset[h] + FSI__LANES * b;
+            int count_g = fsi__imin(FSI__LANES, rank->offset[g + 1] - column_g);
+            int count_h = fsi__imin(FSI__LANES, rank->offset[h + 1] - column_h);
+            for (int i = 0; i < count_g; i++)
+                for (int j = 0; j < count_h; j++) {
+                    size_t row = (size_t)(column_h + j) * (size_t)rank->columns;
+                    rank->E[row + (size_t)(column_g + i)] +=
+                        (fsi_real)(weight * sum[FSI__LANES * i + j]);
                 }
         }
 }
 
 /* The coarsest level: x = its sweeps on t, column by column. */
-static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *rank, int g, float *x) {
+static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *rank, int group, float *x) {
     const fsi_mg_level *level = mg->level + rank->levels - 1;
-    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, rank->levels - 1, g);
-    size_t cells = fsi__box_cells(patch->mlo, patch->mhi);
-    size_t tc = fsi__box_cells(patch->lo, patch->hi);
-    memset(x, 0, 2 * FSI__LANES * cells * (size_t)fsi__mg_packs(rank, g) * sizeof *x);
-    for (int c = 0; c < fsi__mg_columns(rank, g); c++) {
-        const float *t =
-            rank->data + patch->t + FSI__LANES * tc * (size_t)(c / FSI__LANES) + c % FSI__LANES;
-        float *to = x + FSI__LANES * cells * (size_t)(c / FSI__LANES) + c % FSI__LANES;
+    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, rank->levels - 1, group);
+    const fsi__box *own = &patch->own;
+    const fsi__box *wide = &patch->wide;
+    size_t size = fsi__pack_size(wide);
+    memset(x, 0, 2 * size * (size_t)fsi__mg_packs(rank, group) * sizeof *x);
+    for (int column = 0; column < fsi__mg_columns(rank, group); column++) {
+        int pack = column / FSI__LANES;
+        int lane = column % FSI__LANES;
+        const float *from = fsi__pack_t(rank, patch, pack) + lane;
+        float *to = x + size * (size_t)pack + lane;
         memset(level->f, 0, 2 * level->size * sizeof *level->f);
-        for (int k = patch->lo[2]; k < patch->hi[2]; k++)
-            for (int j = patch->lo[1]; j < patch->hi[1]; j++)
-                for (int i = patch->lo[0]; i < patch->hi[0] && i < level->n[0]; i++)
+        for (int k = own->lo[2]; k < own->hi[2]; k++)
+            for (int j = own->lo[1]; j < own->hi[1]; j++)
+                for (int i = own->lo[0]; i < own->hi[0] && i < level->n[0]; i++)
                     level->f[fsi__mg_id(level, i, j, k)] =
-                        t[FSI__LANES * fsi__box_at(patch->lo, patch->hi, i, j, k)];
+                        from[FSI__LANES * fsi__box_at(own, i, j, k)];
         fsi__mg_bottom(level, 8);
-        for (int k = patch->mlo[2]; k < patch->mhi[2]; k++)
-            for (int j = patch->mlo[1]; j < patch->mhi[1]; j++)
-                for (int i = patch->mlo[0]; i < patch->mhi[0] && i < level->n[0]; i++)
-                    to[FSI__LANES * fsi__box_at(patch->mlo, patch->mhi, i, j, k)] =
+        for (int k = wide->lo[2]; k < wide->hi[2]; k++)
+            for (int j = wide->lo[1]; j < wide->hi[1]; j++)
+                for (int i = wide->lo[0]; i < wide->hi[0] && i < level->n[0]; i++)
+                    to[FSI__LANES * fsi__box_at(wide, i, j, k)] =
                         level->x[fsi__mg_id(level, i, j, k)];
     }
     memset(level->f, 0, 2 * level->size * sizeof *level->f);
 }
 
-static fsi_real fsi__mg_group_K(const fsi_mg_group *group, int i, int j) { /* j <= i */
-    fsi_real sum = 0;
+/* Entry (i, j), j <= i, of a group's K. */
+static fsi_real fsi__mg_group_K(const fsi_mg_group *group, int i, int j) {
     if (group->K)
         return group->K[i * group->columns + j];
+    fsi_real sum = 0;
     for (int k = 0; k <= j; k++)
         sum += group->L[i * (i + 1) / 2 + k] * group->L[j * (j + 1) / 2 + k];
     return group->unit * sum;
 }
 
+/* Which groups are taken, and where their columns begin. */
+static fsi_result fsi__mg_rank_choose(const fsi_mg *mg, fsi_mg_rank *rank,
+                                      const fsi_mg_group *group, int groups) {
+    if (FSI__LIST_ROOM(rank->offset, groups + 1, &rank->allocator) < 0
+        || FSI__LIST_ROOM(rank->patch, (size_t)groups * (size_t)mg->levels, &rank->allocator) < 0)
+        return FSI_ERR_MEMORY;
+    int most = rank->max_columns ? rank->max_columns : 1000;
+    int columns = 0;
+    for (int g = 0; g < groups; g++) {
+        rank->offset[g] = columns;
+        if (group[g].entries > 0 && columns + group[g].columns <= most)
+            columns += group[g].columns;
+    }
+    rank->groups = groups;
+    rank->levels = mg->levels;
+    rank->offset[groups] = rank->columns = columns;
+    rank->spread = rank->reach ? rank->reach : columns > 80 ? 2 : 3;
+    return FSI_OK;
+}
+
+/* The columns of a group on the finest level, and its K as the start of E. */
+static void fsi__mg_rank_load(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg_group *group,
+                              int number) {
+    const fsi__mg_patch *patch = rank->patch + number;
+    int columns = fsi__mg_columns(rank, number);
+    size_t packs = (size_t)fsi__mg_packs(rank, number);
+    memset(rank->data + patch->t, 0, packs * fsi__pack_size(&patch->own) * sizeof(float));
+    for (int entry = 0; entry < group->entries && columns; entry++) {
+        fsi__ijk cell = fsi__mg_ijk(mg, group->cell[entry]);
+        size_t at = FSI__LANES * fsi__box_at(&patch->own, cell.i, cell.j, cell.k);
+        const fsi_real *val = group->val + (size_t)entry * (size_t)columns;
+        for (int column = 0; column < columns; column++) {
+            float *t = fsi__pack_t(rank, patch, column / FSI__LANES) + at;
+            t[column % FSI__LANES] += (float)(group->factor[entry] * val[column]);
+        }
+    }
+    for (int i = 0; i < columns; i++)
+        for (int j = 0; j <= i; j++) {
+            size_t row = (size_t)(rank->offset[number] + i) * (size_t)rank->columns;
+            rank->E[row + (size_t)(rank->offset[number] + j)] = fsi__mg_group_K(group, i, j);
+        }
+}
+
 /* Sizes, places and the columns on the finest level. */
 static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg_group *group,
                                      int groups) {
+    fsi_result result = fsi__mg_rank_choose(mg, rank, group, groups);
+    if (result < 0)
+        return result;
+
+    /* boxes; x and defect of all groups on one level share the work space */
     size_t data = 0;
-    size_t work = 0;
-    size_t biggest = 0;
-    size_t all = 0;
-    int most = rank->max_columns ? rank->max_columns : 1000;
-    int n = 0;
-    rank->groups = groups;
-    rank->levels = mg->levels;
-    const fsi_allocator *allocator = &rank->allocator;
-    if (FSI__LIST_ROOM(rank->offset, groups + 1, allocator) < 0
-        || FSI__LIST_ROOM(rank->patch, (size_t)groups * (size_t)mg->levels, allocator) < 0)
-        return FSI_ERR_MEMORY;
-    for (int g = 0; g < groups; g++) {
-        rank->offset[g] = n;
-        if (group[g].entries > 0 && n + group[g].columns <= most)
-            n += group[g].columns;
-    }
-    rank->offset[groups] = rank->columns = n;
-    rank->spread = rank->reach ? rank->reach : n > 80 ? 2 : 3;
-    int q;
+    memset(rank->patch, 0, (size_t)groups * (size_t)mg->levels * sizeof *rank->patch);
     for (int g = 0; g < groups; g++)
         if (fsi__mg_columns(rank, g))
-            fsi__mg_rank_boxes(mg, rank, group + g, g, &data, &biggest);
-        else
-            for (q = 0; q < rank->levels; q++)
-                memset(fsi__mg_patch_of(rank, q, g), 0, sizeof *rank->patch);
-    /* x and d of all groups on one level share the work space */
-    for (q = 0, rank->whole = 0; q < rank->levels; q++) {
+            fsi__mg_rank_boxes(mg, rank, group + g, g, &data);
+    size_t work = 0;    /* floats for x and defect of a level */
+    size_t biggest = 0; /* cells of the largest box with its layer */
+    size_t all = 0;     /* cells of one colour on all levels */
+    rank->whole = 0;
+    for (int depth = 0; depth < rank->levels; depth++) {
         size_t used = 0;
         size_t covered = 0;
         for (int g = 0; g < groups; g++) {
-            fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
+            fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, g);
+            size_t local = fsi__mg_local_size(&patch->wide, mg->n[1] > 1);
             patch->x = used;
-            used += 2 * FSI__LANES * (size_t)fsi__mg_packs(rank, g)
-                    * fsi__box_cells(patch->mlo, patch->mhi);
-            covered += fsi__box_cells(patch->mlo, patch->mhi);
+            used += 2 * (size_t)fsi__mg_packs(rank, g) * fsi__pack_size(&patch->wide);
+            covered += fsi__box_cells(&patch->wide);
+            biggest = local > biggest ? local : biggest;
         }
-        if (used > work)
-            work = used;
-        if (covered > mg->level[q].size)
-            rank->whole |= (uint32_t)1 << q;
-        all += mg->level[q].size;
+        work = used > work ? used : work;
+        if (covered > mg->level[depth].size)
+            rank->whole |= (uint32_t)1 << depth;
+        all += mg->level[depth].size;
     }
-    for (int g = 0; g < groups; g++)
-        for (q = 0; q < rank->levels; q++) {
-            size_t size = fsi__mg_local_size(fsi__mg_patch_of(rank, q, g), mg->n[1] > 1);
-            if (size > biggest)
-                biggest = size;
-        }
+
+    /* memory */
+    size_t columns = (size_t)rank->columns;
+    size_t sums = columns + FSI__LANES * ((size_t)groups + 1);
+    const fsi_allocator *allocator = &rank->allocator;
     rank->part = (5 + 2 * FSI__LANES) * biggest;
-    size_t sums = 2 * (size_t)n + FSI__LANES * ((size_t)groups + 1);
     if (FSI__LIST_ROOM(rank->data, data, allocator) < 0
         || FSI__LIST_ROOM(rank->work, work + FSI__RANK_PARTS * rank->part, allocator) < 0
-        || FSI__LIST_ROOM(rank->E, (size_t)n * (size_t)n, allocator) < 0
-        || FSI__LIST_ROOM(rank->sum, sums, allocator) < 0
+        || FSI__LIST_ROOM(rank->E, columns * columns, allocator) < 0
+        || FSI__LIST_ROOM(rank->sum, sums + columns, allocator) < 0
         || FSI__LIST_ROOM(rank->defect, rank->whole ? all : 0, allocator) < 0)
         return FSI_ERR_MEMORY;
-    rank->c = (fsi_real *)(rank->sum + n + FSI__LANES * (groups + 1));
+    rank->c = (fsi_real *)(rank->sum + sums);
     rank->local = rank->work + work;
-    memset(rank->E, 0, (size_t)n * (size_t)n * sizeof *rank->E);
-    for (int g = 0; g < groups; g++) {
-        const fsi__mg_patch *patch = rank->patch + g;
-        size_t tc = fsi__box_cells(patch->lo, patch->hi);
-        int columns = fsi__mg_columns(rank, g);
-        if (!columns)
-            continue;
-        memset(rank->data + patch->t, 0,
-               FSI__LANES * tc * (size_t)fsi__mg_packs(rank, g) * sizeof(float));
-        for (int e = 0; e < group[g].entries; e++) {
-            int32_t cell = group[g].cell[e];
-            float *t =
-                rank->data + patch->t
-                + FSI__LANES
-                      * fsi__box_at(patch->lo, patch->hi, cell % mg->n[0],
-                                    cell / mg->n[0] % mg->n[1], cell / (mg->n[0] * mg->n[1]));
-            for (int c = 0; c < columns; c++)
-                t[FSI__LANES * tc * (size_t)(c / FSI__LANES) + (size_t)(c % FSI__LANES)] +=
-                    (float)(group[g].factor[e]
-                            * group[g].val[(size_t)e * (size_t)columns + (size_t)c]);
-        }
-        for (int c = 0; c < columns; c++)
-            for (int e = 0; e <= c; e++)
-                rank->E[(size_t)(rank->offset[g] + c) * (size_t)n + (size_t)(rank->offset[g] + e)] =
-                    fsi__mg_group_K(group + g, c, e);
-    }
+
+    memset(rank->E, 0, columns * columns * sizeof *rank->E);
+    for (int g = 0; g < groups; g++)
+        fsi__mg_rank_load(mg, rank, group + g, g);
     return FSI_OK;
 }
 
 static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *group) {
-    size_t columns = (size_t)fsi__imax(group->columns, 0);
-    size_t entries = (size_t)fsi__imax(group->entries, 0);
     if (group->columns < 0 || group->entries < 0 || group->columns > 30000)
         return 0;
+    size_t columns = (size_t)group->columns;
+    size_t entries = (size_t)group->entries;
     if (!columns || !entries)
         return 1;
-    if (!group->cell || !group->factor || !group->val
-        || (!group->K && (!group->L || !(group->unit > 0))))
+    int has_K = group->K || (group->L && group->unit > 0);
+    if (!group->cell || !group->factor || !group->val || !has_K)
         return 0;
-    for (size_t e = 0; e < entries; e++)
-        if (group->cell[e] < 0 || (size_t)group->cell[e] >= mg->cells)
+    for (size_t entry = 0; entry < entries; entry++)
+        if (group->cell[entry] < 0 || (size_t)group->cell[entry] >= mg->cells)
             return 0;
     return fsi_all_finite(entries, group->factor) && fsi_all_finite(entries * columns, group->val)
            && (group->K ? fsi_all_finite(columns * columns, group->K)
@@ -6958,235 +7017,236 @@ static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *group) {
 
 /* Every FSI__RANK_PARTS-th group of one level (all on the coarsest, which works in the level's own
  * arrays), and its pairs with the groups after it. */
-static void fsi__mg_rank_part(const fsi_mg *mg, fsi_mg_rank *rank, int q, int part) {
-    int bottom = q + 1 == rank->levels;
+static void fsi__mg_rank_part(const fsi_mg *mg, fsi_mg_rank *rank, int depth, int part) {
+    int bottom = depth + 1 == rank->levels;
+    float *memory = rank->local + rank->part * (size_t)part;
     for (int g = part; g < rank->groups; g += bottom ? 1 : FSI__RANK_PARTS) {
-        const fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
-        size_t all =
-            FSI__LANES * (size_t)fsi__mg_packs(rank, g) * fsi__box_cells(patch->mlo, patch->mhi);
+        const fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, g);
+        float *x = rank->work + patch->x;
+        float *defect = x + (size_t)fsi__mg_packs(rank, g) * fsi__pack_size(&patch->wide);
         if (!fsi__mg_columns(rank, g))
             continue;
         if (bottom)
-            fsi__mg_rank_bottom(mg, rank, g, rank->work + patch->x);
+            fsi__mg_rank_bottom(mg, rank, g, x);
         else
-            fsi__mg_rank_level(mg, rank, q, g, rank->local + rank->part * (size_t)part,
-                               rank->work + patch->x, rank->work + patch->x + all);
+            fsi__mg_rank_level(mg, rank, depth, g, memory, x, defect);
     }
 }
 
-static void fsi__mg_rank_pairs(const fsi_mg *mg, fsi_mg_rank *rank, int q, int part) {
+static void fsi__mg_rank_pairs(const fsi_mg *mg, fsi_mg_rank *rank, int depth, int part) {
     for (int g = part; g < rank->groups; g += FSI__RANK_PARTS)
         for (int h = g; h < rank->groups; h++)
             if (fsi__mg_columns(rank, g) && fsi__mg_columns(rank, h))
-                fsi__mg_rank_pair(mg, rank, q, g, h);
+                fsi__mg_rank_pair(mg, rank, depth, g, h);
 }
 
 FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group,
                                      int groups) {
-    fsi_mg_rank *r = rank;
-    int bottom;
-    if (!r || !mg || !mg->block || groups < 0 || (groups && !group) || r->reach < 0
-        || r->max_columns < 0 || !fsi_allocator_valid(&r->allocator))
+    if (!rank || !mg || !mg->block || groups < 0 || (groups && !group))
         return FSI_ERR_ARGUMENT;
-    r->columns = 0;
-    r->cells = mg->cells;
+    if (rank->reach < 0 || rank->max_columns < 0 || !fsi_allocator_valid(&rank->allocator))
+        return FSI_ERR_ARGUMENT;
+    rank->columns = 0;
+    rank->cells = mg->cells;
     for (int g = 0; g < groups; g++)
         if (!fsi__mg_group_valid(mg, group + g))
             return FSI_ERR_ARGUMENT;
-    fsi_result result = fsi__mg_rank_begin(mg, r, group, groups);
-    if (result != FSI_OK) {
-        r->columns = 0;
-        return result;
+    fsi_result result = fsi__mg_rank_begin(mg, rank, group, groups);
+    for (int depth = 0; depth < rank->levels && rank->columns && result == FSI_OK; depth++) {
+        int bottom = depth + 1 == rank->levels;
+        FSI__OMP(parallel for schedule(static) if (rank->columns > 12 && !bottom))
+        for (int part = 0; part < (bottom ? 1 : FSI__RANK_PARTS); part++)
+            fsi__mg_rank_part(mg, rank, depth, part);
+        FSI__OMP(parallel for schedule(static) if (rank->columns > 12))
+        for (int part = 0; part < FSI__RANK_PARTS; part++)
+            fsi__mg_rank_pairs(mg, rank, depth, part);
     }
-    for (int q = 0; q < r->levels && r->columns; q++) {
-        bottom = q + 1 == r->levels;
-        FSI__OMP(parallel for schedule(static) if (r->columns > 12 && !bottom))
-        for (int k = 0; k < (bottom ? 1 : FSI__RANK_PARTS); k++)
-            fsi__mg_rank_part(mg, r, q, k);
-        FSI__OMP(parallel for schedule(static) if (r->columns > 12))
-        for (int k = 0; k < FSI__RANK_PARTS; k++)
-            fsi__mg_rank_pairs(mg, r, q, k);
-    }
-    result = fsi_dense_cholesky(r->columns, r->E);
+    if (result == FSI_OK)
+        result = fsi_dense_cholesky(rank->columns, rank->E);
     if (result != FSI_OK)
-        r->columns = 0;
+        rank->columns = 0;
     return result;
 }
 
-/* sum[c] += t_c . x over the box of the columns (both colours). */
-static void fsi__mg_rank_dot_t(const fsi_mg_level *level, const fsi__mg_patch *patch,
-                               const float *t, const float *x, double *sum) {
-    int n = (patch->hi[0] - patch->lo[0]) / 2;
-    for (int k = patch->lo[2]; k < patch->hi[2]; k++)
-        for (int j = patch->lo[1]; j < patch->hi[1]; j++, t += 2 * n * FSI__LANES) {
-            float s[FSI__LANES] = {0};
-            for (int c = 0; c < 2; c++) {
-                const float *from = x + fsi__mg_of(level, c, j, k) + patch->lo[0] / 2;
-                const float *tt = t + FSI__LANES * ((j + k + c) & 1);
-                for (int h = 0; h < n; h++)
+/* sum[c] += t_c . x of a pack over the box of the columns (both colours). */
+static void fsi__mg_rank_dot_t(const fsi_mg_level *level, const fsi__box *box, const float *t,
+                               double *sum) {
+    int pairs = (box->hi[0] - box->lo[0]) / 2;
+    for (int k = box->lo[2]; k < box->hi[2]; k++)
+        for (int j = box->lo[1]; j < box->hi[1]; j++, t += 2 * pairs * FSI__LANES) {
+            float row[FSI__LANES] = {0};
+            for (int color = 0; color < 2; color++) {
+                const float *x = level->x + fsi__mg_of(level, color, j, k) + box->lo[0] / 2;
+                const float *from = t + FSI__LANES * ((j + k + color) & 1);
+                for (int h = 0; h < pairs; h++)
                     for (int e = 0; e < FSI__LANES; e++)
-                        s[e] += tt[2 * FSI__LANES * h + e] * from[h];
+                        row[e] += from[2 * FSI__LANES * h + e] * x[h];
             }
             for (int e = 0; e < FSI__LANES; e++)
-                sum[e] += (double)s[e];
+                sum[e] += (double)row[e];
         }
 }
 
 /* f - A x of n red cells of a row. */
-static void fsi__mg_rank_defect(const fsi_mg_level *level, int j, int k, int h0, int n, float *d) {
+static void fsi__mg_rank_defect(const fsi_mg_level *level, int j, int k, int h0, int n,
+                                float *defect) {
     fsi__mg_row row = fsi__mg_row_get(level, 0, j, k, h0, n, 0);
-    memset(d, 0, (size_t)n * sizeof *d);
-    fsi__mg_defect(&row, d);
+    memset(defect, 0, (size_t)n * sizeof *defect);
+    fsi__mg_defect(&row, defect);
     if (level->row[fsi__mg_line(level, j, k)] & FSI__ROW_ORPHAN)
-        fsi__mg_defect_orphans(level, j, k, h0, n, d);
+        fsi__mg_defect_orphans(level, j, k, h0, n, defect);
 }
 
-/* Place of a level in r->defect, or NULL where boxes take their own. */
-static float *fsi__mg_rank_whole(const fsi_mg *mg, const fsi_mg_rank *rank, int q) {
-    float *d = rank->defect;
-    if (!(rank->whole >> q & 1))
+/* Place of a level in rank->defect, or NULL where boxes take their own. */
+static float *fsi__mg_rank_whole(const fsi_mg *mg, const fsi_mg_rank *rank, int depth) {
+    float *defect = rank->defect;
+    if (!(rank->whole >> depth & 1))
         return NULL;
-    for (int i = 0; i < q; i++)
-        d += mg->level[i].size;
-    return d;
+    for (int i = 0; i < depth; i++)
+        defect += mg->level[i].size;
+    return defect;
 }
 
 static void fsi__mg_rank_defects(const fsi_mg *mg, const fsi_mg_rank *rank) {
-    for (int q = 0; q + 1 < rank->levels; q++) {
-        const fsi_mg_level *level = mg->level + q;
-        float *d = fsi__mg_rank_whole(mg, rank, q);
-        if (!d)
+    for (int depth = 0; depth + 1 < rank->levels; depth++) {
+        const fsi_mg_level *level = mg->level + depth;
+        float *defect = fsi__mg_rank_whole(mg, rank, depth);
+        if (!defect)
             continue;
         FSI__OMP(parallel for schedule(static) if (level->size > 2000))
-        for (int k = 0; k < level->n[2]; k++) {
+        for (int k = 0; k < level->n[2]; k++)
             for (int j = 0; j < level->n[1]; j++)
-                fsi__mg_rank_defect(level, j, k, 0, (level->n[0] + 1) / 2,
-                                    d + fsi__mg_at(level, j, k));
-        }
+                fsi__mg_rank_defect(level, j, k, 0, level->half, defect + fsi__mg_at(level, j, k));
     }
 }
 
-/* sum[c] += m_c . (f - A x) over red cells; whole: that defect, or NULL. */
-static void fsi__mg_rank_dot_m(const fsi_mg_level *level, const fsi__mg_patch *patch, int packs,
+/* sum[c] += m_c . (f - A x) of all packs over red cells; whole: that defect, or NULL. */
+static void fsi__mg_rank_dot_m(const fsi_mg_level *level, const fsi__box *box, int packs,
                                const float *m, const float *whole, double *sum) {
     float own[FSI__MG_BLOCK];
-    int half = (patch->mhi[0] - patch->mlo[0]) / 2;
-    size_t one = FSI__LANES * (fsi__box_cells(patch->mlo, patch->mhi) / 2);
-    for (int k = patch->mlo[2]; k < patch->mhi[2]; k++)
-        for (int j = patch->mlo[1]; j < patch->mhi[1]; j++, m += FSI__LANES * half)
+    int half = (box->hi[0] - box->lo[0]) / 2;
+    int start = box->lo[0] / 2;
+    size_t size = fsi__pack_size(box) / 2;
+    for (int k = box->lo[2]; k < box->hi[2]; k++)
+        for (int j = box->lo[1]; j < box->hi[1]; j++, m += FSI__LANES * half)
             for (int h0 = 0; h0 < half; h0 += FSI__MG_BLOCK) {
                 int n = fsi__imin(FSI__MG_BLOCK, half - h0);
-                const float *d =
-                    whole ? whole + fsi__mg_at(level, j, k) + patch->mlo[0] / 2 + h0 : own;
-                if (!whole)
-                    fsi__mg_rank_defect(level, j, k, patch->mlo[0] / 2 + h0, n, own);
+                const float *defect = own;
+                if (whole)
+                    defect = whole + fsi__mg_at(level, j, k) + start + h0;
+                else
+                    fsi__mg_rank_defect(level, j, k, start + h0, n, own);
                 for (int pack = 0; pack < packs; pack++) {
-                    const float *a = m + one * (size_t)pack + FSI__LANES * h0;
-                    float s[FSI__LANES] = {0};
+                    const float *from = m + size * (size_t)pack + FSI__LANES * h0;
+                    float row[FSI__LANES] = {0};
                     for (int h = 0; h < n; h++)
                         for (int e = 0; e < FSI__LANES; e++)
-                            s[e] += a[FSI__LANES * h + e] * d[h];
+                            row[e] += from[FSI__LANES * h + e] * defect[h];
                     for (int e = 0; e < FSI__LANES; e++)
-                        sum[FSI__LANES * pack + e] += (double)s[e];
+                        sum[FSI__LANES * pack + e] += (double)row[e];
                 }
             }
 }
 
+/* The columns of one cell times their coefficients. */
+FSI__INLINE float fsi__lanes_dot(const float *a, const float *c) {
+    return (a[0] * c[0] + a[1] * c[1]) + (a[2] * c[2] + a[3] * c[3]);
+}
+
 /* f -= t c on both colours; x -= m c on red cells. */
-static void fsi__mg_rank_sub_t(const fsi_mg_level *level, const fsi__mg_patch *patch,
-                               const float *t, const float *c) {
-    int n = (patch->hi[0] - patch->lo[0]) / 2;
-    for (int k = patch->lo[2]; k < patch->hi[2]; k++)
-        for (int j = patch->lo[1]; j < patch->hi[1]; j++, t += 2 * n * FSI__LANES)
+static void fsi__mg_rank_sub_t(const fsi_mg_level *level, const fsi__box *box, const float *t,
+                               const float *c) {
+    int pairs = (box->hi[0] - box->lo[0]) / 2;
+    for (int k = box->lo[2]; k < box->hi[2]; k++)
+        for (int j = box->lo[1]; j < box->hi[1]; j++, t += 2 * pairs * FSI__LANES)
             for (int color = 0; color < 2; color++) {
-                float *f = level->f + fsi__mg_of(level, color, j, k) + patch->lo[0] / 2;
-                const float *a = t + FSI__LANES * ((j + k + color) & 1);
-                for (int h = 0; h < n; h++, a += 2 * FSI__LANES)
-                    f[h] -= (a[0] * c[0] + a[1] * c[1]) + (a[2] * c[2] + a[3] * c[3]);
+                float *f = level->f + fsi__mg_of(level, color, j, k) + box->lo[0] / 2;
+                const float *from = t + FSI__LANES * ((j + k + color) & 1);
+                for (int h = 0; h < pairs; h++, from += 2 * FSI__LANES)
+                    f[h] -= fsi__lanes_dot(from, c);
             }
 }
 
-static void fsi__mg_rank_sub_m(const fsi_mg_level *level, const fsi__mg_patch *patch,
-                               const float *m, const float *c) {
-    int n = (patch->mhi[0] - patch->mlo[0]) / 2;
-    for (int k = patch->mlo[2]; k < patch->mhi[2]; k++)
-        for (int j = patch->mlo[1]; j < patch->mhi[1]; j++) {
-            float *x = level->x + fsi__mg_at(level, j, k) + patch->mlo[0] / 2;
-            for (int h = 0; h < n; h++, m += FSI__LANES)
-                x[h] -= (m[0] * c[0] + m[1] * c[1]) + (m[2] * c[2] + m[3] * c[3]);
+static void fsi__mg_rank_sub_m(const fsi_mg_level *level, const fsi__box *box, const float *m,
+                               const float *c) {
+    int pairs = (box->hi[0] - box->lo[0]) / 2;
+    for (int k = box->lo[2]; k < box->hi[2]; k++)
+        for (int j = box->lo[1]; j < box->hi[1]; j++) {
+            float *x = level->x + fsi__mg_at(level, j, k) + box->lo[0] / 2;
+            for (int h = 0; h < pairs; h++, m += FSI__LANES)
+                x[h] -= fsi__lanes_dot(m, c);
         }
 }
 
-/* t^T x of one level (and m^T of the defect above the coarsest one) for group g, added to
+/* t^T x of one level (and m^T of the defect above the coarsest one) for a group, added to
  * sum[padded columns]. Called from coarse to fine. */
-static void fsi__mg_rank_gather(const fsi_mg *mg, const fsi_mg_rank *rank, int q, int g,
+static void fsi__mg_rank_gather(const fsi_mg *mg, const fsi_mg_rank *rank, int depth, int group,
                                 double *sum) {
-    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
-    int packs = fsi__mg_packs(rank, g);
-    size_t tc = FSI__LANES * fsi__box_cells(patch->lo, patch->hi);
-    for (int pack = 0; pack < FSI__LANES * packs; pack++)
-        sum[pack] /= (double)mg->level[q].scale;
+    const fsi_mg_level *level = mg->level + depth;
+    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, group);
+    int packs = fsi__mg_packs(rank, group);
+    for (int i = 0; i < FSI__LANES * packs; i++)
+        sum[i] /= (double)level->scale;
     for (int pack = 0; pack < packs; pack++)
-        fsi__mg_rank_dot_t(mg->level + q, patch, rank->data + patch->t + tc * (size_t)pack,
-                           mg->level[q].x, sum + FSI__LANES * pack);
-    if (q + 1 < rank->levels)
-        fsi__mg_rank_dot_m(mg->level + q, patch, packs, rank->data + patch->m,
-                           fsi__mg_rank_whole(mg, rank, q), sum);
+        fsi__mg_rank_dot_t(level, &patch->own, fsi__pack_t(rank, patch, pack),
+                           sum + FSI__LANES * pack);
+    if (depth + 1 < rank->levels)
+        fsi__mg_rank_dot_m(level, &patch->wide, packs, rank->data + patch->m,
+                           fsi__mg_rank_whole(mg, rank, depth), sum);
+}
+
+/* Sums of a group's columns, padded to lanes, as zeros. */
+static double *fsi__mg_rank_sums(const fsi_mg_rank *rank, int group) {
+    double *sum = rank->sum + rank->offset[group] + FSI__LANES * group;
+    memset(sum, 0, (size_t)(fsi__mg_columns(rank, group) + FSI__LANES - 1) * sizeof *sum);
+    return sum;
 }
 
 /* After the way down: c, and the corrections of all levels. */
 static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *rank) {
-    int q;
+    int depth;
     fsi__mg_rank_defects(mg, rank);
-    FSI__OMP(parallel for schedule(static) private(q) if (rank->columns > 12))
+    FSI__OMP(parallel for schedule(static) private(depth) if (rank->columns > 12))
     for (int g = 0; g < rank->groups; g++) {
-        double *sum = rank->sum + rank->offset[g] + FSI__LANES * g;
-        int n = fsi__mg_columns(rank, g);
-        memset(sum, 0, (size_t)(n + FSI__LANES - 1) * sizeof *sum);
-        for (q = rank->levels - 1; q >= 0 && n; q--)
-            fsi__mg_rank_gather(mg, rank, q, g, sum);
-        for (int c = 0; c < n; c++)
-            rank->c[rank->offset[g] + c] = (fsi_real)sum[c];
+        double *sum = fsi__mg_rank_sums(rank, g);
+        int columns = fsi__mg_columns(rank, g);
+        for (depth = rank->levels - 1; depth >= 0 && columns; depth--)
+            fsi__mg_rank_gather(mg, rank, depth, g, sum);
+        for (int i = 0; i < columns; i++)
+            rank->c[rank->offset[g] + i] = (fsi_real)sum[i];
     }
     fsi_dense_cholesky_solve(rank->columns, rank->E, rank->c);
-    for (q = 0; q < rank->levels; q++)
+
+    for (depth = 0; depth < rank->levels; depth++)
         for (int g = 0; g < rank->groups; g++) {
-            const fsi__mg_patch *patch = fsi__mg_patch_of(rank, q, g);
-            size_t tc = FSI__LANES * fsi__box_cells(patch->lo, patch->hi);
-            size_t mc = FSI__LANES * (fsi__box_cells(patch->mlo, patch->mhi) / 2);
+            const fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, g);
             for (int pack = 0; pack < fsi__mg_packs(rank, g); pack++) {
                 float c[FSI__LANES] = {0};
-                for (int e = 0; e < FSI__LANES
-                                && rank->offset[g] + FSI__LANES * pack + e < rank->offset[g + 1];
-                     e++)
-                    c[e] = (float)rank->c[rank->offset[g] + FSI__LANES * pack + e];
-                fsi__mg_rank_sub_t(mg->level + q, patch, rank->data + patch->t + tc * (size_t)pack,
+                int first = rank->offset[g] + FSI__LANES * pack;
+                for (int e = 0; e < FSI__LANES && first + e < rank->offset[g + 1]; e++)
+                    c[e] = (float)rank->c[first + e];
+                fsi__mg_rank_sub_t(mg->level + depth, &patch->own, fsi__pack_t(rank, patch, pack),
                                    c);
-                if (q + 1 < rank->levels)
-                    fsi__mg_rank_sub_m(mg->level + q, patch,
-                                       rank->data + patch->m + mc * (size_t)pack, c);
+                if (depth + 1 < rank->levels)
+                    fsi__mg_rank_sub_m(mg->level + depth, &patch->wide,
+                                       fsi__pack_m(rank, patch, pack), c);
             }
         }
 }
 
 /* What f . x lacks of r . z on the finest level: c . t^T x. */
 static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *rank) {
-    double s = 0;
+    double energy = 0;
     for (int g = 0; g < rank->groups; g++) {
         const fsi__mg_patch *patch = rank->patch + g;
-        double *sum = rank->sum + rank->offset[g] + FSI__LANES * g;
-        int n = fsi__mg_columns(rank, g);
-        memset(sum, 0, (size_t)(n + FSI__LANES - 1) * sizeof *sum);
+        double *sum = fsi__mg_rank_sums(rank, g);
         for (int pack = 0; pack < fsi__mg_packs(rank, g); pack++)
-            fsi__mg_rank_dot_t(mg->level, patch,
-                               rank->data + patch->t
-                                   + FSI__LANES * fsi__box_cells(patch->lo, patch->hi)
-                                         * (size_t)pack,
-                               mg->level->x, sum + FSI__LANES * pack);
-        for (int c = 0; c < n; c++)
-            s += sum[c] * (double)rank->c[rank->offset[g] + c];
+            fsi__mg_rank_dot_t(mg->level, &patch->own, fsi__pack_t(rank, patch, pack),
+                               sum + FSI__LANES * pack);
+        for (int i = 0; i < fsi__mg_columns(rank, g); i++)
+            energy += sum[i] * (double)rank->c[rank->offset[g] + i];
     }
-    return s;
+    return energy;
 }
 
 /* ---- the operator */
