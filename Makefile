@@ -65,7 +65,7 @@ example-programs: $(EXAMPLES)
 
 gallery: examples $(B)/plot
 	@sh bench/gallery.sh
-$(B)/plot $(B)/picture: $(B)/%: bench/%.c examples/common.h $(B)/fsi.o
+$(B)/plot $(B)/picture: $(B)/%: bench/%.c $(wildcard examples/*.h) $(B)/fsi.o
 	$(CC) $(FLAGS) -DFSI_DECLARATIONS_ONLY -Iexamples $< $(B)/fsi.o -o $@ -lm
 picture: $(B)/picture
 	$(B)/picture docs/balls.svg

@@ -28,16 +28,15 @@ static double shape_distance(const scene *s, const scene *t) {
     for (int i = 0; i < s->rubber.desc.vertex_count; i++) {
         const fsi_real *x = s->rubber.x + 3 * i;
         const fsi_real *y = t->rubber.x + 3 * i;
-        most = fmax(most, sqrt(pow((double)(x[0] - y[0]), 2) + pow((double)(x[1] - y[1]), 2)
-                               + pow((double)(x[2] - y[2]), 2)));
+        most = fmax(most, sqrt(pow(x[0] - y[0], 2) + pow(x[1] - y[1], 2) + pow(x[2] - y[2], 2)));
     }
 
     return most / s->h;
 }
 
 static fsi_real cap_distance(fsi_vec3 x, void *user) {
-    double z = ((scene *)user)->dim == 2 ? 0 : (double)x.z - CX;
-    return (fsi_real)(sqrt(pow((double)x.x - CX, 2) + (double)(x.y * x.y) + z * z) - R);
+    double z = ((scene *)user)->dim == 2 ? 0 : x.z - CX;
+    return sqrt(pow(x.x - CX, 2) + (x.y * x.y) + z * z) - R;
 }
 
 static void draw(ex_args *args, scene *s) {
@@ -80,14 +79,14 @@ static int make_scene(scene *s, ex_args *args, int monolithic, double rate) {
     fsi_partitioned_desc options = {0};
     double h = s->h = 1.0 / args->size;
     int water = ex_is(args, "fluid", "water");
-    s->dim = (int)ex_number(args, "dim");
+    s->dim = ex_whole(args, "dim");
     s->monolithic = monolithic;
 
     fsi_world_desc desc = {
         .grid.nx = args->size,
         .grid.ny = args->size,
         .grid.nz = s->dim == 3 ? args->size : 1,
-        .grid.h = (fsi_real)h,
+        .grid.h = h,
         .grid.rho = 1,
         .grid.shells = 1,
         .grid.smoke = !water,
@@ -105,24 +104,24 @@ static int make_scene(scene *s, ex_args *args, int monolithic, double rate) {
 
     fsi_grid_source nozzle = {
         .lo = fsi_vec(FSI_R(CX - 0.08), 0, FSI_R(CX - 0.08)),
-        .hi = fsi_vec(FSI_R(CX + 0.08), (fsi_real)(1.01 * h), FSI_R(CX + 0.08)),
+        .hi = fsi_vec(FSI_R(CX + 0.08), 1.01 * h, FSI_R(CX + 0.08)),
     };
 
     /* cell centres inside, along one axis */
     double cells = floor((CX + 0.08) / h - 0.5) - ceil((CX - 0.08) / h - 0.5) + 1;
     nozzle.set = FSI_SOURCE_DIVERGENCE | (water ? 0u : (unsigned)FSI_SOURCE_DENSITY);
     nozzle.density = 1;
-    nozzle.divergence = (fsi_real)(rate / ((s->dim == 2 ? cells : cells * cells) * pow(h, s->dim)));
+    nozzle.divergence = (rate / ((s->dim == 2 ? cells : cells * cells) * pow(h, s->dim)));
     fsi_grid_add_source(&s->w.grid, &nozzle);
 
     fsi_soft_desc given = {
         .dim = s->dim,
-        .stretch = (fsi_real)ex_number(args, "stiffness"),
-        .bend = FSI_R(1e-6),
-        .damping_stiffness = FSI_R(0.01),
-        .area_density = (fsi_real)(ex_number(args, "mass_ratio") * 2 * h),
+        .stretch = ex_number(args, "stiffness"),
+        .bend = 1e-6,
+        .damping_stiffness = 0.01,
+        .area_density = ex_number(args, "mass_ratio") * 2 * h,
         .integrator = monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT,
-        .newton = (int)ex_number(args, "newton"),
+        .newton = ex_whole(args, "newton"),
     };
 
     options.gentle = given.newton > 1;
@@ -135,26 +134,25 @@ static int make_scene(scene *s, ex_args *args, int monolithic, double rate) {
     options.n = options.m = 3 * s->rubber.desc.vertex_count + 64;
     options.group = 3;
     options.min_iterations = 2;
-    options.max_iterations = (int)ex_number(args, "cap");
-    options.tolerance = (fsi_real)(ex_number(args, "tolerance") * h);
-    options.omega = (fsi_real)ex_number(args, "omega");
+    options.max_iterations = ex_whole(args, "cap");
+    options.tolerance = ex_number(args, "tolerance") * h;
+    options.omega = ex_number(args, "omega");
     options.scheme = ex_is(args, "scheme", "p") || ex_is(args, "scheme", "pc") ? FSI_SCHEME_RELAXED
                      : ex_is(args, "scheme", "aitken")                         ? FSI_SCHEME_AITKEN
                                                                                : FSI_SCHEME_REDUCED;
     s->p.scheme = &s->scheme;
     s->p.list = s->list;
     s->p.solids.part = s->part;
-    s->p.fluid.bpp = s->p.fluid.swept = (int)ex_number(args, "bpp");
+    s->p.fluid.bpp = s->p.fluid.swept = ex_whole(args, "bpp");
     s->p.fluid.pressure_form = ex_is(args, "scheme", "p") || ex_is(args, "scheme", "rmi");
     return fsi_partitioned_init(&s->scheme, &options) == FSI_OK;
 }
 
 /* 0 = it came apart. */
 static int step_scene(scene *s, fsi_report *report) {
-    fsi_result result = s->monolithic ? fsi_world_step(&s->w, (fsi_real)s->h, report)
-                                      : fsi_world_exchange(&s->w, &s->p, (fsi_real)s->h, report);
-    if (result >= 0
-        && (double)fsi_max_abs(3 * (size_t)s->rubber.desc.vertex_count, s->rubber.v) < 50)
+    fsi_result result = s->monolithic ? fsi_world_step(&s->w, s->h, report)
+                                      : fsi_world_exchange(&s->w, &s->p, s->h, report);
+    if (result >= 0 && fsi_max_abs(3 * (size_t)s->rubber.desc.vertex_count, s->rubber.v) < 50)
         return 1;
     fprintf(stderr, "%s\n", fsi_result_text(result));
     return 0;
@@ -169,19 +167,31 @@ static void free_scene(scene *s) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"dim", "", "2 or 3", "2", 2, 3, NULL},
-        {"fluid", "", "what is blown in", "smoke", 0, 0, "smoke,water"},
-        {"bpp", "", "1: boundary pressure projection", "1", 0, 1, NULL},
-        {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,aitken,rmi,xpm,monolithic"},
-        {"omega", "", "relaxation of p and pc, aitken's first", "0.2", 1e-3, 1.9, NULL},
-        {"mass_ratio", "", "rubber over a fluid layer two cells thick", "0.8", 1e-6, 1e3, NULL},
-        {"rate", "1/s", "volume injected per second over the rest volume", "0.6", 0, 10, NULL},
-        {"stiffness", "N/m", "of the rubber", "2", 0, 1e6, NULL},
-        {"tolerance", "cells", "residual of the partitioned schemes", "0.05", 1e-9, 1, NULL},
-        {"cap", "", "most iterations of a step", "30", 2, 1000, NULL},
-        {"newton", "", "most Newton iterations of the rubber in a step", "1", 1, 100, NULL},
-        {"compare", "", "1: the monolithic solve beside it", "0", 0, 1, NULL}};
+    static const ex_about about = {
+        .name = "balloon",
+        .what = "A rubber cap is blown up through a nozzle in the floor.",
+        .size = 48,
+        .frames = 120,
+        .keys =
+            {
+                EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
+                EX_WORD("fluid", "what is blown in", "smoke", "smoke,water"),
+                EX_NUMBER("bpp", "", "1: boundary pressure projection", "1", 0, 1),
+                EX_WORD("scheme", "coupling", "xpm", "p,pc,aitken,rmi,xpm,monolithic"),
+                EX_NUMBER("omega", "", "relaxation of p and pc, aitken's first", "0.2", 1e-3, 1.9),
+                EX_NUMBER("mass_ratio", "", "rubber over a fluid layer two cells thick", "0.8",
+                          1e-6, 1e3),
+                EX_NUMBER("rate", "1/s", "volume injected per second over the rest volume", "0.6",
+                          0, 10),
+                EX_NUMBER("stiffness", "N/m", "of the rubber", "2", 0, 1e6),
+                EX_NUMBER("tolerance", "cells", "residual of the partitioned schemes", "0.05", 1e-9,
+                          1),
+                EX_NUMBER("cap", "", "most iterations of a step", "30", 2, 1000),
+                EX_NUMBER("newton", "", "most Newton iterations of the rubber in a step", "1", 1,
+                          100),
+                EX_NUMBER("compare", "", "1: the monolithic solve beside it", "0", 0, 1),
+            },
+    };
     static scene s, other;
     ex_args args;
     int stable = 1;
@@ -193,11 +203,10 @@ int main(int argc, char **argv) {
     double third[3] = {0, 0, 0};
     double shape = 0;
 
-    ex_begin(&args, argc, argv, "balloon",
-             "A rubber cap is blown up through a nozzle in the floor.", keys, 12, 48, 120);
+    ex_begin(&args, argc, argv, &about);
     double q = ex_number(&args, "rate")
                * (ex_number(&args, "dim") < 3 ? PI / 2 * R * R : 2 * PI / 3 * R * R * R);
-    int compare = (int)ex_number(&args, "compare");
+    int compare = ex_whole(&args, "compare");
     if (!make_scene(&s, &args, ex_is(&args, "scheme", "monolithic"), q)
         || (compare && !make_scene(&other, &args, 1, q)))
         return 1;

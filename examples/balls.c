@@ -15,7 +15,7 @@ typedef struct pool {
 } pool;
 
 static fsi_real water(fsi_vec3 x, void *user) {
-    return x.y - (fsi_real)((pool *)user)->level;
+    return x.y - ((pool *)user)->level;
 }
 
 static void draw(ex_args *args, fsi_world *world, int balls, const int *id, const double *density) {
@@ -24,9 +24,8 @@ static void draw(ex_args *args, fsi_world *world, int balls, const int *id, cons
     ex_image image = ex_image_make(720, grid->dim == 3 ? 480 : 40 + 680 * grid->ny / grid->nx);
     fsi_surface surface;
     if (grid->dim == 2) {
-        ex_view view =
-            ex_view_make(0, 0, (double)(grid->h * grid->nx), (double)(grid->h * grid->ny), 20, 20,
-                         680, (int)(680.0 * grid->ny / grid->nx));
+        ex_view view = ex_view_make(0, 0, grid->h * grid->nx, grid->h * grid->ny, 20, 20, 680,
+                                    (int)(680.0 * grid->ny / grid->nx));
         ex_draw_field(&image, &view, grid->nx, grid->ny, grid->phi, 1e8, 2e8, 2);
         ex_draw_liquid(&image, &view, grid->nx, grid->ny, grid->phi, ex_rgb(80, 155, 215));
         for (int i = 0; i < balls; i++) {
@@ -35,10 +34,9 @@ static void draw(ex_args *args, fsi_world *world, int balls, const int *id, cons
                             ex_map(0, 0.35 + 0.12 * log10(density[i] * 10)));
         }
     } else {
-        ex_camera camera = ex_camera_make(1.0, 1.55, 3.1, 1.0, 0.42, 0.5, 1, 33);
+        ex_camera camera = ex_camera_make(1, 1.55, 3.1, 1, 0.42, 0.5, 1, 33);
         const double lo[3] = {0, 0, 0};
-        const double hi[3] = {(double)(grid->h * grid->nx), (double)(grid->h * grid->ny),
-                              (double)(grid->h * grid->nz)};
+        const double hi[3] = {grid->h * grid->nx, grid->h * grid->ny, grid->h * grid->nz};
         ex_clear(&image, ex_rgb(245, 248, 250));
         ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
         for (int i = 0; i < balls; i++) {
@@ -47,7 +45,7 @@ static void draw(ex_args *args, fsi_world *world, int balls, const int *id, cons
                              ex_map(0, 0.35 + 0.12 * log10(density[i] * 10)));
         }
 
-        ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->phi,
+        ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, grid->h, grid->phi,
                       ex_rgb(80, 160, 220), 0.5);
         ex_box3(&image, &camera, lo, hi, ex_rgb(110, 110, 110));
     }
@@ -57,13 +55,21 @@ static void draw(ex_args *args, fsi_world *world, int balls, const int *id, cons
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"dim", "", "2 or 3", "2", 2, 3, NULL},
-        {"density", "", "list, over the water's", "0.1,0.5,0.9,10", 1e-6, 1e6, NULL},
-        {"scheme", "", "coupling", "monolithic", 0, 0, "monolithic,xpm"},
-        {"settle", "", "1: run on until at rest, with damping", "0", 0, 1, NULL},
-        {"dt", "s", "time step", "0.005", 1e-5, 0.1, NULL},
-        {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
+    static const ex_about about = {
+        .name = "balls",
+        .what = "Balls of several densities dropped into a pool of water.",
+        .size = 96,
+        .frames = 100,
+        .keys =
+            {
+                EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
+                EX_NUMBER("density", "", "list, over the water's", "0.1,0.5,0.9,10", 1e-6, 1e6),
+                EX_WORD("scheme", "coupling", "monolithic", "monolithic,xpm"),
+                EX_NUMBER("settle", "", "1: run on until at rest, with damping", "0", 0, 1),
+                EX_NUMBER("dt", "s", "time step", "0.005", 1e-5, 0.1),
+                EX_NUMBER("fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1),
+            },
+    };
     static fsi_partitioned_scene scene;
     static fsi_solid_part part[MOST + 1];
     fsi_coupled *list[MOST + 1];
@@ -79,13 +85,12 @@ int main(int argc, char **argv) {
     int steps = 0;
     char text[256] = "";
 
-    ex_begin(&args, argc, argv, "balls", "Balls of several densities dropped into a pool of water.",
-             keys, 6, 96, 100);
+    ex_begin(&args, argc, argv, &about);
     pool p;
-    p.dim = (int)ex_number(&args, "dim");
+    p.dim = ex_whole(&args, "dim");
     p.level = 0.55;
     double dt = ex_number(&args, "dt");
-    int settle = (int)ex_number(&args, "settle");
+    int settle = ex_whole(&args, "settle");
     int xpm = ex_is(&args, "scheme", "xpm");
     int balls = ex_list(&args, "density", density, MOST);
 
@@ -93,9 +98,9 @@ int main(int argc, char **argv) {
         .grid.nx = args.size,
         .grid.ny = args.size / 2,
         .grid.nz = p.dim == 3 ? args.size / 2 : 1,
-        .grid.h = FSI_R(2.0) / (fsi_real)args.size,
+        .grid.h = 2.0 / args.size,
         .grid.rho = 1000,
-        .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .grid.gravity = fsi_vec(0, -9.81, 0),
         .grid.liquid = 1,
         .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
@@ -111,7 +116,7 @@ int main(int argc, char **argv) {
     fsi_shape_desc sd = {
         .kind = FSI_SHAPE_SPHERE,
         .dim = p.dim,
-        .radius = (fsi_real)r,
+        .radius = r,
         .resolution = 32,
     };
 
@@ -124,9 +129,9 @@ int main(int argc, char **argv) {
         fsi_rigid_desc given = {
             .kind = FSI_RIGID_DYNAMIC,
             .shape = &ball,
-            .density = (fsi_real)(1000 * density[i]),
-            .x = fsi_vec((fsi_real)(2.0 * (i + 0.5) / balls), FSI_R(0.8), (fsi_real)z),
-            .friction = FSI_R(0.2),
+            .density = 1000 * density[i],
+            .x = fsi_vec(2.0 * (i + 0.5) / balls, 0.8, z),
+            .friction = 0.2,
         };
 
         id[i] = fsi_world_add(&world, &given);
@@ -139,7 +144,7 @@ int main(int argc, char **argv) {
         .n = 6 * MOST + 64,
         .m = 6 * MOST + 64,
         .group = 3,
-        .tolerance = FSI_R(0.05) * world.grid.h,
+        .tolerance = 0.05 * world.grid.h,
         .clock_fn = ex_clock,
     };
 
@@ -159,8 +164,8 @@ int main(int argc, char **argv) {
         for (int i = 0; i < 2 && stable; i++, steps++) {
             double start = ex_now();
             fsi_report report;
-            fsi_result rc = xpm ? fsi_world_exchange(&world, &scene, (fsi_real)dt, &report)
-                                : fsi_world_step(&world, (fsi_real)dt, &report);
+            fsi_result rc = xpm ? fsi_world_exchange(&world, &scene, dt, &report)
+                                : fsi_world_step(&world, dt, &report);
             if (rc < 0) {
                 stable = 0;
                 fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
@@ -181,7 +186,7 @@ int main(int argc, char **argv) {
         for (int k = 0; k < world.door_count; k++)
             below += world.couple.iface.submerged[k];
         double level = (world.grid.stats.liquid_volume + below) / area;
-        depth[i] = (level - ((double)world.solids.body[id[i]].x.y - r)) / r;
+        depth[i] = (level - (world.solids.body[id[i]].x.y - r)) / r;
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.4f", i ? "," : "", depth[i]);
     }
 

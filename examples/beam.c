@@ -26,13 +26,22 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_tled *tled, const 
     ex_image_free(&image);
 }
 
-static const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0, 1, NULL},
-                              {"slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1, NULL},
-                              {"particles", "", "most fluid particles", "20000", 100, 1e6, NULL},
-                              {"tets", "", "about so many tetrahedra", "1150", 100, 1e6, NULL},
-                              {"young", "Pa", "Young's modulus", "3e5", 1e3, 1e8, NULL},
-                              {"density", "kg/m^3", "of the beam", "1000", 10, 1e5, NULL},
-                              {"gravity", "m/s^2", "on the fluid", "9.81", 0, 100, NULL}};
+static const ex_about about = {
+    .name = "beam",
+    .what = "A wave bends an elastic beam.",
+    .size = 12,
+    .frames = 50,
+    .keys =
+        {
+            EX_NUMBER("restitution", "", "e of the collisions", "0", 0, 1),
+            EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1),
+            EX_NUMBER("particles", "", "most fluid particles", "20000", 100, 1e6),
+            EX_NUMBER("tets", "", "about so many tetrahedra", "1150", 100, 1e6),
+            EX_NUMBER("young", "Pa", "Young's modulus", "3e5", 1e3, 1e8),
+            EX_NUMBER("density", "kg/m^3", "of the beam", "1000", 10, 1e5),
+            EX_NUMBER("gravity", "m/s^2", "on the fluid", "9.81", 0, 100),
+        },
+};
 
 int main(int argc, char **argv) {
     ex_args args;
@@ -49,13 +58,13 @@ int main(int argc, char **argv) {
     double bend = 0;
     double now_bend = 0;
 
-    ex_begin(&args, argc, argv, "beam", "A wave bends an elastic beam.", keys, 7, 12, 50);
+    ex_begin(&args, argc, argv, &about);
 
     /* n x 6 n x 4 n bricks */
     int n = (int)fmax(1, pow(ex_number(&args, "tets") / 6 / 24, 1.0 / 3) + 0.5);
     fsi_mesh mesh;
-    if (fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.95), FSI_R(0.005), FSI_R(0.1)),
-                     fsi_vec(FSI_R(1.01), FSI_R(0.4), FSI_R(0.3)), n, 6 * n, 4 * n, 1, NULL)
+    if (fsi_mesh_box(&mesh, fsi_vec(0.95, 0.005, 0.1), fsi_vec(1.01, 0.4, 0.3), n, 6 * n, 4 * n, 1,
+                     NULL)
         != FSI_OK)
         return 1;
 
@@ -64,13 +73,13 @@ int main(int argc, char **argv) {
         .tets = mesh.tet_count,
         .x = mesh.x,
         .tet = mesh.tet,
-        .density = (fsi_real)ex_number(&args, "density"),
-        .young = (fsi_real)ex_number(&args, "young"),
-        .poisson = FSI_R(0.3),
+        .density = ex_number(&args, "density"),
+        .young = ex_number(&args, "young"),
+        .poisson = 0.3,
         .damping = 2,
     };
 
-    desc.capacity = (int)ex_number(&args, "particles");
+    desc.capacity = ex_whole(&args, "particles");
 
     /* coarser where they would not fit */
     double dt;
@@ -79,13 +88,13 @@ int main(int argc, char **argv) {
          dt *= 1.02) {
     }
 
-    desc.spacing = (fsi_real)dt;
+    desc.spacing = dt;
     desc.boundary_capacity = 40 * args.size * args.size + 4000;
     desc.density = 1000;
     desc.sound_speed = 30;
     desc.viscosity = 1;
-    desc.artificial = FSI_R(0.1);
-    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
+    desc.artificial = 0.1;
+    desc.gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0);
     fsi_sph sph;
 
     fsi_tled beam;
@@ -94,20 +103,16 @@ int main(int argc, char **argv) {
     int i;
 
     for (i = 0; i < beam.nodes; i++)
-        if (beam.x[3 * i + 1] < FSI_R(0.01))
+        if (beam.x[3 * i + 1] < 0.01)
             fsi_tled_fix(&beam, i, fsi_vec(0, 0, 0));
-    if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.4)),
-                          fsi_vec(0, 0, 0), NULL)
+    if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(0.5, 0.5, 0.4), fsi_vec(0, 0, 0), NULL)
         != FSI_OK)
         return 1;
-    fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0),
-                          fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 1u << 3,
-                          NULL);
+    fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(hi[0], hi[1], hi[2]), 1u << 3, NULL);
     fsi_mesh tank;
-    if (fsi_mesh_box(&tank, fsi_vec_scale(fsi_vec(1, 1, 1), FSI_R(-0.4) * desc.spacing),
-                     fsi_vec((fsi_real)hi[0] + FSI_R(0.4) * desc.spacing, 2,
-                             (fsi_real)hi[2] + FSI_R(0.4) * desc.spacing),
-                     1, 1, 1, 0, NULL)
+    if (fsi_mesh_box(&tank, fsi_vec_scale(fsi_vec(1, 1, 1), -0.4 * desc.spacing),
+                     fsi_vec(hi[0] + 0.4 * desc.spacing, 2, hi[2] + 0.4 * desc.spacing), 1, 1, 1, 0,
+                     NULL)
         != FSI_OK)
         return 1;
 
@@ -123,8 +128,8 @@ int main(int argc, char **argv) {
     door->inverse_mass = zero;
     door->node = node;
     solid[0].tled = &beam;
-    solid[0].restitution = (fsi_real)ex_number(&args, "restitution");
-    solid[0].slip = (fsi_real)ex_number(&args, "slip");
+    solid[0].restitution = ex_number(&args, "restitution");
+    solid[0].slip = ex_number(&args, "slip");
 
     fsi_proxy_desc options = {
         .sph = &sph,
@@ -153,7 +158,7 @@ int main(int argc, char **argv) {
         }
 
         for (i = 0, now_bend = 0; i < beam.nodes; i++)
-            now_bend = fmax(now_bend, (double)(beam.x[3 * i] - mesh.x[3 * i]));
+            now_bend = fmax(now_bend, beam.x[3 * i] - mesh.x[3 * i]);
         bend = fmax(bend, now_bend);
         if (args.out)
             draw(&args, &sph, &beam, hi);

@@ -33,26 +33,34 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_tled *tled) {
 
 /* A board of n x n bricks, leant and put in its place. */
 static fsi_result lean(fsi_mesh *mesh, int n, double x0, double angle) {
-    fsi_result result = fsi_mesh_box(mesh, fsi_vec(-FSI_R(0.3), -FSI_R(0.04), -FSI_R(0.25)),
-                                     fsi_vec(FSI_R(0.3), 0, FSI_R(0.25)), n, 1, n, 0, NULL);
+    fsi_result result =
+        fsi_mesh_box(mesh, fsi_vec(-0.3, -0.04, -0.25), fsi_vec(0.3, 0, 0.25), n, 1, n, 0, NULL);
 
     for (int i = 0; result == FSI_OK && i < mesh->vertex_count; i++) {
-        double x = (double)mesh->x[3 * i];
-        double y = (double)mesh->x[3 * i + 1];
-        mesh->x[3 * i] = (fsi_real)(x0 + x * cos(angle) + y * sin(angle));
-        mesh->x[3 * i + 1] = (fsi_real)(0.25 - x * sin(angle) + y * cos(angle));
+        double x = mesh->x[3 * i];
+        double y = mesh->x[3 * i + 1];
+        mesh->x[3 * i] = x0 + x * cos(angle) + y * sin(angle);
+        mesh->x[3 * i + 1] = 0.25 - x * sin(angle) + y * cos(angle);
     }
 
     return result;
 }
 
-static const ex_key keys[] = {
-    {"restitution", "", "e of the elastic board", "0.8", 0, 1, NULL},
-    {"slip", "", "delta of the slippery boards", "1", 0, 1, NULL},
-    {"particles", "", "most fluid particles", "10000", 100, 1e6, NULL},
-    {"tets", "", "about so many tetrahedra per board", "400", 50, 1e6, NULL},
-    {"angle", "rad", "of the boards", "0.5", 0, 1.4, NULL},
-    {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+static const ex_about about = {
+    .name = "board",
+    .what = "Four boundary conditions side by side.",
+    .size = 8,
+    .frames = 40,
+    .keys =
+        {
+            EX_NUMBER("restitution", "", "e of the elastic board", "0.8", 0, 1),
+            EX_NUMBER("slip", "", "delta of the slippery boards", "1", 0, 1),
+            EX_NUMBER("particles", "", "most fluid particles", "10000", 100, 1e6),
+            EX_NUMBER("tets", "", "about so many tetrahedra per board", "400", 50, 1e6),
+            EX_NUMBER("angle", "rad", "of the boards", "0.5", 0, 1.4),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+        },
+};
 
 int main(int argc, char **argv) {
     static const char *slide_name[BOARDS] = {"slide_noslip", "slide_slip", "slide_elastic",
@@ -72,11 +80,11 @@ int main(int argc, char **argv) {
     double slide[BOARDS] = {0};
     double high[BOARDS] = {0};
 
-    ex_begin(&args, argc, argv, "board", "Four boundary conditions side by side.", keys, 6, 8, 40);
+    ex_begin(&args, argc, argv, &about);
     double angle = ex_number(&args, "angle");
     memset(solid, 0, sizeof solid);
     int n = (int)fmax(3, sqrt(ex_number(&args, "tets") / 6) + 0.5);
-    desc.capacity = (int)ex_number(&args, "particles");
+    desc.capacity = ex_whole(&args, "particles");
 
     /* coarser where they would not fit */
     double dt;
@@ -85,12 +93,12 @@ int main(int argc, char **argv) {
          BOARDS * ceil(0.24 / dt) * ceil(0.18 / dt) * ceil(0.24 / dt) > desc.capacity; dt *= 1.02) {
     }
 
-    desc.spacing = (fsi_real)dt;
+    desc.spacing = dt;
     desc.density = 1000;
     desc.sound_speed = 30;
     desc.viscosity = 1;
-    desc.artificial = FSI_R(0.05);
-    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
+    desc.artificial = 0.05;
+    desc.gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0);
 
     fsi_sph sph;
     if (fsi_sph_init(&sph, &desc) != FSI_OK)
@@ -98,8 +106,8 @@ int main(int argc, char **argv) {
 
     fsi_tled_desc given = {
         .density = 1000,
-        .young = FSI_R(2e6),
-        .poisson = FSI_R(0.3),
+        .young = 2e6,
+        .poisson = 0.3,
         .damping = 5,
     };
 
@@ -118,20 +126,19 @@ int main(int argc, char **argv) {
 
         /* both ends held */
         for (int i = 0; i < given.nodes; i++)
-            if (fabs((double)mesh[k].x[3 * i] - x0) > 0.24)
+            if (fabs(mesh[k].x[3 * i] - x0) > 0.24)
                 fsi_tled_fix(&board[k], i, fsi_vec(0, 0, 0));
-        if (fsi_sph_add_block(&sph, fsi_vec((fsi_real)x0 - FSI_R(0.22), FSI_R(0.5), -FSI_R(0.12)),
-                              fsi_vec((fsi_real)x0 + FSI_R(0.02), FSI_R(0.68), FSI_R(0.12)),
+        if (fsi_sph_add_block(&sph, fsi_vec(x0 - 0.22, 0.5, -0.12), fsi_vec(x0 + 0.02, 0.68, 0.12),
                               fsi_vec(0, -1, 0), NULL)
             != FSI_OK)
             return 1;
         first[k + 1] = sph.now.count; /* ids of this board's fluid */
         solid[k].tled = &board[k];
-        solid[k].slip = k == 0 ? 0 : (fsi_real)ex_number(&args, "slip");
-        solid[k].restitution = k == 2 ? (fsi_real)ex_number(&args, "restitution") : 0;
+        solid[k].slip = k == 0 ? 0 : ex_number(&args, "slip");
+        solid[k].restitution = k == 2 ? ex_number(&args, "restitution") : 0;
     }
 
-    solid[3].slip = FSI_R(0.9);
+    solid[3].slip = 0.9;
 
     fsi_proxy_desc options = {
         .sph = &sph,
@@ -158,8 +165,8 @@ int main(int argc, char **argv) {
             fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
             for (k = 0; sph.id[i] >= first[k + 1]; k++) {
             }
-            slide[k] += ((double)x.x - 0.9 * k + 0.1) / (first[k + 1] - first[k]);
-            high[k] += (double)x.y / (first[k + 1] - first[k]);
+            slide[k] += (x.x - 0.9 * k + 0.1) / (first[k + 1] - first[k]);
+            high[k] += x.y / (first[k + 1] - first[k]);
             fsi_hit hit;
             int s;
             if (!pour_near(&w, i, desc.spacing, &s, &hit))

@@ -13,14 +13,14 @@ static void bend(double r, double top, double *wide, double *y) {
 }
 
 static int held(const fsi_real *x) {
-    return x[1] < FSI_R(0.035);
+    return x[1] < 0.035;
 }
 
 static double rim(const fsi_tled *tled) { /* m */
     double most = 0;
 
     for (int i = 0; i < tled->nodes; i++)
-        most = fmax(most, hypot((double)tled->x[3 * i], (double)tled->x[3 * i + 2]));
+        most = fmax(most, hypot(tled->x[3 * i], tled->x[3 * i + 2]));
     return most;
 }
 

@@ -55,18 +55,18 @@ static void place(scene *s, int bodies, double density) {
         block *b = s->block + k;
         double mix[3] = {0.1, 1, 10};
         double angle = bodies == 1 ? 0.1 : 0.1 + 0.37 * k;
-        b->half = (fsi_real)(bodies == 1 ? 0.15 : bodies <= 12 ? 0.08 : 0.045);
+        b->half = bodies == 1 ? 0.15 : bodies <= 12 ? 0.08 : 0.045;
         b->density = bodies == 1 ? density : density * mix[k % 3];
-        double volume = pow(2 * (double)b->half, s->dim);
-        b->body.mass = (fsi_real)(b->density * volume);
-        b->inertia = b->body.mass * b->half * b->half * FSI_R(2.0) / FSI_R(3.0);
+        double volume = pow(2 * b->half, s->dim);
+        b->body.mass = b->density * volume;
+        b->inertia = b->body.mass * b->half * b->half * 2.0 / 3.0;
         for (int a = 0; a < 9; a += 4)
             b->body.inertia.m[a] = b->inertia;
-        b->body.centre = bodies == 1 ? fsi_vec(FSI_R(0.5), FSI_R(0.5), s->dim == 3 ? FSI_R(0.5) : 0)
-                                     : fsi_vec((fsi_real)((k % per + 0.5) / per),
-                                               (fsi_real)(0.2 + 1.6 * (k / per + 0.5) / rows),
-                                               s->dim == 3 ? (fsi_real)(0.3 + 0.4 * (k % 2)) : 0);
-        b->turn = fsi_quat_from_rotation(fsi_vec(0, 0, (fsi_real)angle));
+        b->body.centre = bodies == 1
+                             ? fsi_vec(0.5, 0.5, s->dim == 3 ? 0.5 : 0)
+                             : fsi_vec((k % per + 0.5) / per, 0.2 + 1.6 * (k / per + 0.5) / rows,
+                                       s->dim == 3 ? (0.3 + 0.4 * (k % 2)) : 0);
+        b->turn = fsi_quat_from_rotation(fsi_vec(0, 0, angle));
         b->surface.dim = s->dim;
         b->surface.vertex_count = s->dim == 3 ? 8 : 4;
         b->surface.element_count = s->dim == 3 ? 12 : 4;
@@ -92,7 +92,7 @@ static fsi_result begin(void *user, fsi_real dt) {
         if (s->prescribed)
             b->body.mass = 0;
         else
-            b->body.velocity.y -= s->g * dt * (fsi_real)(s->open ? 1 - 1 / b->density : 1);
+            b->body.velocity.y -= s->g * dt * (s->open ? 1 - 1 / b->density : 1);
         b->before = b->body.velocity.y;
         result = fsi_body_couple(&b->body, &b->surface, s->door + k);
     }
@@ -104,7 +104,7 @@ static fsi_result begin(void *user, fsi_real dt) {
 static void bump(block *a, block *b) {
     fsi_vec3 d = fsi_vec_sub(b->body.centre, a->body.centre);
     fsi_real l = fsi_vec_length(d);
-    fsi_real gap = FSI_R(1.25) * (a->half + b->half) - l;
+    fsi_real gap = 1.25 * (a->half + b->half) - l;
     fsi_real share = a->body.mass / (a->body.mass + b->body.mass);
     if (!(gap > 0) || !(l > 0))
         return;
@@ -127,7 +127,7 @@ static fsi_result move(void *user, fsi_real dt) {
         block *b = s->block + k;
         fsi_vec3 *x = &b->body.centre;
         fsi_vec3 *v = &b->body.velocity;
-        fsi_real r = b->half * FSI_R(1.5);
+        fsi_real r = b->half * 1.5;
         fsi_body_take(&b->body);
         b->solved = *v;
         *x = fsi_vec_mad(*x, *v, dt);
@@ -200,10 +200,9 @@ static fsi_result rough(fsi_couple *fluid, scene *s, const scene *at, int prescr
         fsi_fill(grid->faces[a], 0, grid->u[a]);
 
     for (size_t f = 0; f < grid->faces[1]; f++)
-        grid->u[1][f] =
-            (fsi_real)((double)((seed = seed * 6364136223846793005u + 1442695040888963407u) >> 40)
-                           / 16777216.0
-                       - 0.5);
+        grid->u[1][f] = ((double)((seed = seed * 6364136223846793005u + 1442695040888963407u) >> 40)
+                             / 16777216.0
+                         - 0.5);
 
     for (int a = 0; a < s->dim; a++)
         if (grid->u_plus[a])
@@ -242,21 +241,31 @@ static void draw(ex_args *args, scene *s) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"dim", "", "2 or 3", "2", 2, 3, NULL},
-        {"bodies", "", "number of blocks", "1", 1, MOST, NULL},
-        {"density", "", "block over fluid (many blocks: times 0.1, 1, 10)", "0.1", 1e-6, 1e6, NULL},
-        {"precond", "", "solver", "deflated", 0, 0,
-         "none,ic,schur0,schur1,schur2,schur3,neumann,woodbury,deflated"},
-        {"budget", "iterations", "cap of the solve, 0 = none", "0", 0, 1e6, NULL},
-        {"walls", "", "the box", "open", 0, 0, "open,closed"},
-        {"boundary", "", "form of the solids", "voxel", 0, 0, "voxel,fraction"},
-        {"dt", "s", "time step", "0.01", 1e-6, 1, NULL},
-        {"gravity", "m/s^2", "downward", "1", 0, 100, NULL},
-        {"alone", "",
-         "what iterations_fluid counts: same step with the blocks' motion prescribed, or held "
-         "blocks in random flow (iterations_random: free ones)",
-         "same", 0, 0, "same,held"}};
+    static const ex_about about = {
+        .name = "box_lift",
+        .what = "Blocks rise in a fluid; every solver of the coupled system.",
+        .size = 256,
+        .frames = 100,
+        .keys =
+            {
+                EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
+                EX_NUMBER("bodies", "", "number of blocks", "1", 1, MOST),
+                EX_NUMBER("density", "", "block over fluid (many blocks: times 0.1, 1, 10)", "0.1",
+                          1e-6, 1e6),
+                EX_WORD("precond", "solver", "deflated",
+                        "none,ic,schur0,schur1,schur2,schur3,neumann,woodbury,deflated"),
+                EX_NUMBER("budget", "iterations", "cap of the solve, 0 = none", "0", 0, 1e6),
+                EX_WORD("walls", "the box", "open", "open,closed"),
+                EX_WORD("boundary", "form of the solids", "voxel", "voxel,fraction"),
+                EX_NUMBER("dt", "s", "time step", "0.01", 1e-6, 1),
+                EX_NUMBER("gravity", "m/s^2", "downward", "1", 0, 100),
+                EX_WORD("alone",
+                        "what iterations_fluid counts: same step with the blocks' motion "
+                        "prescribed, or held "
+                        "blocks in random flow (iterations_random: free ones)",
+                        "same", "same,held"),
+            },
+    };
 
     /* as it was before the step; the same blocks with prescribed motion, in a fluid of their own */
     static scene s, before, alone;
@@ -275,16 +284,15 @@ int main(int argc, char **argv) {
     double acceleration = 0;
     double momentum = 0;
 
-    ex_begin(&args, argc, argv, "box_lift",
-             "Blocks rise in a fluid; every solver of the coupled system.", keys, 10, 256, 100);
+    ex_begin(&args, argc, argv, &about);
 
     for (int k = 0; k < 9; k++)
         if (ex_is(&args, "precond", names[k]))
             which = k;
-    s.dim = (int)ex_number(&args, "dim");
+    s.dim = ex_whole(&args, "dim");
     s.open = ex_is(&args, "walls", "open");
-    s.g = (fsi_real)ex_number(&args, "gravity");
-    fsi_real dt = (fsi_real)ex_number(&args, "dt");
+    s.g = ex_number(&args, "gravity");
+    fsi_real dt = ex_number(&args, "dt");
     int strict = ex_is(&args, "alone", "held");
     int n = args.size / 2 > 4 ? args.size / 2 : 4;
 
@@ -292,7 +300,7 @@ int main(int argc, char **argv) {
         .nx = n,
         .ny = 2 * n,
         .nz = s.dim == 3 ? n : 1,
-        .h = 1 / (fsi_real)n,
+        .h = 1.0 / n,
         .rho = 1,
         .shells = 1,
         .max_iterations = 20000,
@@ -312,12 +320,12 @@ int main(int argc, char **argv) {
                                : FSI_COUPLE_DEFLATED,
         .precondition = which == 0 ? FSI_PRECONDITION_NONE : FSI_PRECONDITION_IC,
         .terms = which - 2,
-        .max_iterations = (int)ex_number(&args, "budget"),
+        .max_iterations = ex_whole(&args, "budget"),
     };
 
     if (ex_is(&args, "boundary", "fraction"))
         cd.boundary = FSI_BOUNDARY_CUT;
-    place(&s, (int)ex_number(&args, "bodies"), ex_number(&args, "density"));
+    place(&s, ex_whole(&args, "bodies"), ex_number(&args, "density"));
     if (which < 2 && cd.boundary == FSI_BOUNDARY_CUT) {
         fprintf(stderr, "box_lift: precond none and ic need boundary=voxel\n");
         return 2;
@@ -352,7 +360,7 @@ int main(int argc, char **argv) {
         .user = &s,
     };
 
-    double y0 = (double)s.block[0].body.centre.y;
+    double y0 = s.block[0].body.centre.y;
     int frame;
 
     for (frame = 0; frame < args.frames && stable; frame++) {
@@ -376,12 +384,11 @@ int main(int argc, char **argv) {
             stable = 0;
         total_random += strict ? report.iterations : 0;
         if (frame == 0)
-            acceleration = (double)s.block[0].solved.y / (double)dt;
+            acceleration = s.block[0].solved.y / dt;
         for (int k = 0; k < s.count; k++) {
-            double speed = (double)fsi_vec_length(s.block[k].body.velocity);
-            double j = (double)s.block[k].body.impulse.y;
-            double gained =
-                (double)s.block[k].body.mass * (double)(s.block[k].solved.y - s.block[k].before);
+            double speed = fsi_vec_length(s.block[k].body.velocity);
+            double j = s.block[k].body.impulse.y;
+            double gained = s.block[k].body.mass * (s.block[k].solved.y - s.block[k].before);
             if (!(speed < 100))
                 stable = 0;
             if (fabs(gained - j) > momentum * fabs(j) && fabs(j) > 0)
@@ -398,7 +405,7 @@ int main(int argc, char **argv) {
     if (strict)
         ex_result("iterations_random", "%.2f", total_random / (frame > 0 ? frame : 1));
     ex_result("acceleration", "%.6f", acceleration);
-    ex_result("rise", "%.6f", (double)s.block[0].body.centre.y - y0);
+    ex_result("rise", "%.6f", s.block[0].body.centre.y - y0);
     ex_result("momentum_error", "%.3g", momentum);
     fsi_couple_free(&couple);
     fsi_couple_free(&fluid);

@@ -9,17 +9,25 @@ static const double R = 0.15, X0 = 0.5, Y0 = 0.3, LEVEL = 1.1;
 
 static fsi_real water(fsi_vec3 x, void *user) { /* a pool with a round hole */
     int dim = *(int *)user;
-    double z = dim == 3 ? (double)x.z - 0.5 : 0;
-    double hole = R - sqrt(pow((double)x.x - X0, 2) + pow((double)x.y - Y0, 2) + z * z);
-    double top = (double)x.y - LEVEL;
-    return (fsi_real)(hole > top ? hole : top);
+    double z = dim == 3 ? x.z - 0.5 : 0;
+    double hole = R - sqrt(pow(x.x - X0, 2) + pow(x.y - Y0, 2) + z * z);
+    double top = x.y - LEVEL;
+    return hole > top ? hole : top;
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"dim", "", "2 or 3", "2", 2, 3, NULL},
-        {"bubbles", "", "1: closed air keeps its volume", "1", 0, 1, NULL},
-        {"dt", "s", "time step", "0.004", 1e-5, 0.05, NULL}};
+    static const ex_about about = {
+        .name = "bubble",
+        .what = "An air bubble rises in water.",
+        .size = 72,
+        .frames = 320,
+        .keys =
+            {
+                EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
+                EX_NUMBER("bubbles", "", "1: closed air keeps its volume", "1", 0, 1),
+                EX_NUMBER("dt", "s", "time step", "0.004", 1e-5, 0.05),
+            },
+    };
 
     ex_args args;
     int stable = 1;
@@ -31,8 +39,8 @@ int main(int argc, char **argv) {
     double liquid = 0;
     double rise = 0;
 
-    ex_begin(&args, argc, argv, "bubble", "An air bubble rises in water.", keys, 3, 72, 320);
-    int dim = (int)ex_number(&args, "dim");
+    ex_begin(&args, argc, argv, &about);
+    int dim = ex_whole(&args, "dim");
     double dt = ex_number(&args, "dt");
 
     fsi_world_desc desc = {
@@ -41,13 +49,13 @@ int main(int argc, char **argv) {
         .grid.nz = dim == 3 ? args.size * 2 / 3 : 1,
     };
 
-    desc.grid.h = FSI_R(1.5) / (fsi_real)desc.grid.ny;
+    desc.grid.h = 1.5 / desc.grid.ny;
     desc.grid.rho = 1000;
-    desc.grid.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.grid.gravity = fsi_vec(0, -9.81, 0);
     desc.grid.liquid = 1;
     desc.grid.volume_correction = 1;
     desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.couple.bubbles = (int)ex_number(&args, "bubbles");
+    desc.couple.bubbles = ex_whole(&args, "bubbles");
 
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK)
@@ -61,7 +69,7 @@ int main(int argc, char **argv) {
         double target = 0;
         double y = 0;
         double cells = 0;
-        stable = fsi_world_step(&world, (fsi_real)dt, &report) >= 0;
+        stable = fsi_world_step(&world, dt, &report) >= 0;
         total += report.iterations;
         fsi_grid_classify(&world.grid);
         for (int i = 0; i < world.grid.region_count; i++)
@@ -70,7 +78,7 @@ int main(int argc, char **argv) {
         for (size_t c = 0; c < world.grid.cells; c++)
             if (world.grid.region[c] >= 0 && !world.grid.regions[world.grid.region[c]].open) {
                 y += ((double)(c / (size_t)world.grid.nx % (size_t)world.grid.ny) + 0.5)
-                     * (double)world.grid.h;
+                     * world.grid.h;
                 cells += 1;
             }
         for (int i = 0; i < world.couple.bubbles; i++)

@@ -49,15 +49,15 @@ static fsi_result bunny_shape(fsi_shape *shape, int dim, double size) {
     for (int k = 0; k < (dim == 3 ? N : 1); k++)
         for (int j = 0; j < N; j++)
             for (int i = 0; i < N; i++)
-                value[i + N * (j + N * k)] = (fsi_real)(size / 2
-                                                        * bunny(-1.3 + h * i, -.9 + h * j,
-                                                                dim == 3 ? -1.35 + h * k : 0, dim));
+                value[i + N * (j + N * k)] =
+                    (size / 2
+                     * bunny(-1.3 + h * i, -.9 + h * j, dim == 3 ? -1.35 + h * k : 0, dim));
 
     fsi_iso_desc desc = {
         .nx = N,
         .ny = N,
         .nz = dim == 3 ? N : 1,
-        .h = (fsi_real)(size / 2 * h),
+        .h = size / 2 * h,
         .value = value,
     };
 
@@ -101,7 +101,7 @@ static void draw(ex_args *args, fsi_world *world) {
             ex_draw_surface(&image, &view, &world->door[i]->surface,
                             ex_map(0, 0.45 + 0.5 * i / world->door_count));
     } else {
-        ex_camera camera = ex_camera_make(1.5, 1.6, 3.0, 0.5, 0.38, 0.5, 1, 30);
+        ex_camera camera = ex_camera_make(1.5, 1.6, 3, 0.5, 0.38, 0.5, 1, 30);
         const double lo[3] = {0, 0, 0};
         const double hi[3] = {1, 1, 1};
         ex_clear(&image, ex_rgb(245, 248, 250));
@@ -109,7 +109,7 @@ static void draw(ex_args *args, fsi_world *world) {
         for (int i = 0; i < world->door_count; i++)
             ex_draw_surface3(&image, &camera, &world->door[i]->surface,
                              ex_map(0, 0.45 + 0.5 * i / world->door_count));
-        ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->phi,
+        ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, grid->h, grid->phi,
                       ex_rgb(80, 160, 220), 0.5);
         ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
     }
@@ -119,31 +119,39 @@ static void draw(ex_args *args, fsi_world *world) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"dim", "", "2 or 3", "3", 2, 3, NULL},
-                                  {"bodies", "", "number of bunnies", "8", 1, MOST, NULL},
-                                  {"density", "", "over the water's", "0.3", 1e-3, 1e3, NULL},
-                                  {"pour", "s", "when water is poured in", "0.6", 0, 1e3, NULL},
-                                  {"dt", "s", "time step", "0.01", 1e-4, 0.1, NULL}};
+    static const ex_about about = {
+        .name = "bunnies",
+        .what = "Light bunnies fall into a pool; then water is poured on them.",
+        .size = 36,
+        .frames = 120,
+        .keys =
+            {
+                EX_NUMBER("dim", "", "2 or 3", "3", 2, 3),
+                EX_NUMBER("bodies", "", "number of bunnies", "8", 1, MOST),
+                EX_NUMBER("density", "", "over the water's", "0.3", 1e-3, 1e3),
+                EX_NUMBER("pour", "s", "when water is poured in", "0.6", 0, 1e3),
+                EX_NUMBER("dt", "s", "time step", "0.01", 1e-4, 0.1),
+            },
+    };
 
-    fsi_real level = FSI_R(0.4);
+    fsi_real level = 0.4;
     ex_args args;
     int stable = 1;
     double total = 0;
     double touch = 0;
     double deep = 0;
 
-    ex_begin(&args, argc, argv, "bunnies",
-             "Light bunnies fall into a pool; then water is poured on them.", keys, 5, 36, 120);
-    int dim = (int)ex_number(&args, "dim");
-    int bodies = (int)ex_number(&args, "bodies");
+    ex_begin(&args, argc, argv, &about);
+    int dim = ex_whole(&args, "dim");
+    int bodies = ex_whole(&args, "bodies");
 
     fsi_world_desc desc = {
         .grid.nx = args.size,
         .grid.ny = args.size,
         .grid.nz = dim == 3 ? args.size : 1,
-        .grid.h = 1 / (fsi_real)args.size,
+        .grid.h = 1.0 / args.size,
         .grid.rho = 1000,
-        .grid.gravity.y = FSI_R(-9.81),
+        .grid.gravity.y = -9.81,
         .grid.liquid = 1,
         .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
@@ -163,15 +171,13 @@ int main(int argc, char **argv) {
         fsi_rigid_desc given = {
             .kind = FSI_RIGID_DYNAMIC,
             .shape = &shape,
-            .density = (fsi_real)(1000 * ex_number(&args, "density")),
-            .friction = FSI_R(0.3),
-            .restitution = FSI_R(0.2),
-            .x = dim == 3
-                     ? fsi_vec((fsi_real)(0.3 + 0.4 * (i % 2) + 0.03 * (row % 2)),
-                               (fsi_real)(0.6 + 0.3 * row), (fsi_real)(0.3 + 0.4 * (i / 2 % 2)))
-                     : fsi_vec((fsi_real)(0.2 + 0.3 * (i % 3)), (fsi_real)(0.55 + 0.25 * row), 0),
-            .q = fsi_quat_from_rotation(
-                fsi_vec(0, dim == 3 ? (fsi_real)(1.3 * i) : 0, (fsi_real)(0.35 * (i % 5 - 2)))),
+            .density = 1000 * ex_number(&args, "density"),
+            .friction = 0.3,
+            .restitution = 0.2,
+            .x = dim == 3 ? fsi_vec(0.3 + 0.4 * (i % 2) + 0.03 * (row % 2), 0.6 + 0.3 * row,
+                                    0.3 + 0.4 * (i / 2 % 2))
+                          : fsi_vec(0.2 + 0.3 * (i % 3), 0.55 + 0.25 * row, 0),
+            .q = fsi_quat_from_rotation(fsi_vec(0, dim == 3 ? (1.3 * i) : 0, 0.35 * (i % 5 - 2))),
             .v.y = -1,
         };
 
@@ -180,9 +186,9 @@ int main(int argc, char **argv) {
     }
 
     fsi_grid_source tap = {
-        .lo = fsi_vec(FSI_R(0.05), FSI_R(0.78), FSI_R(0.4)),
-        .hi = fsi_vec(FSI_R(0.15), FSI_R(0.9), FSI_R(0.6)),
-        .velocity = fsi_vec(FSI_R(1.5), -1, 0),
+        .lo = fsi_vec(0.05, 0.78, 0.4),
+        .hi = fsi_vec(0.15, 0.9, 0.6),
+        .velocity = fsi_vec(1.5, -1, 0),
         .set = FSI_SOURCE_LIQUID | FSI_SOURCE_VELOCITY,
         .start = ex_number(&args, "pour"),
         .stop = 1e9,
@@ -196,7 +202,7 @@ int main(int argc, char **argv) {
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report = {0};
         fsi_solids_report sr = {0};
-        fsi_result result = fsi_world_step(&world, (fsi_real)ex_number(&args, "dt"), &report);
+        fsi_result result = fsi_world_step(&world, ex_number(&args, "dt"), &report);
         if (result < 0) {
             stable = 0;
             fprintf(stderr, "step %d: %s\n", frame, fsi_result_text(result));

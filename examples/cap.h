@@ -21,10 +21,10 @@ static int cap_make(fsi_soft *cap, fsi_soft_desc *desc, double h) {
     for (int i = 0; i < nodes; i++) {
         double t = desc->dim == 2 ? PI * i / (nodes - 1) : PI / 2 * (i / around) / (rings - 1);
         double p = desc->dim == 2 ? 0 : 2 * PI * (i % around) / around;
-        x[3 * i] = (fsi_real)(CX + R * cos(t) * cos(p));
-        x[3 * i + 1] = (fsi_real)(R * sin(t));
+        x[3 * i] = CX + R * cos(t) * cos(p);
+        x[3 * i + 1] = R * sin(t);
         if (desc->dim == 3)
-            x[3 * i + 2] = (fsi_real)(CX + R * cos(t) * sin(p));
+            x[3 * i + 2] = CX + R * cos(t) * sin(p);
         pin[i] = i < around || (desc->dim == 2 && i == nodes - 1) ? 7 : 0;
     }
 
@@ -56,7 +56,7 @@ static int cap_make(fsi_soft *cap, fsi_soft_desc *desc, double h) {
     } else {
         desc->triangle_count = f / 3;
         desc->triangle = index;
-        desc->stretch_poisson = FSI_R(0.3);
+        desc->stretch_poisson = 0.3;
     }
 
     int ok = fsi_soft_init(cap, desc) == FSI_OK;
@@ -76,10 +76,10 @@ static double cap_volume(const fsi_soft *cap) {
         const fsi_real *b = surface.x + 3 * surface.index[surface.dim * f + 1];
         const fsi_real *c = surface.x + 3 * surface.index[surface.dim * f + surface.dim - 1];
         if (surface.dim == 2)
-            v += 0.5 * (double)(a[1] + b[1]) * (double)(a[0] - b[0]);
+            v += 0.5 * (a[1] + b[1]) * (a[0] - b[0]);
         else
-            v += (double)((a[1] + b[1] + c[1]) / 3) * 0.5
-                 * (double)((b[2] - a[2]) * (c[0] - a[0]) - (b[0] - a[0]) * (c[2] - a[2]));
+            v += ((a[1] + b[1] + c[1]) / 3) * 0.5
+                 * ((b[2] - a[2]) * (c[0] - a[0]) - (b[0] - a[0]) * (c[2] - a[2]));
     }
 
     return fabs(v);
@@ -93,7 +93,7 @@ static void cap_draw_open(ex_image *image, const ex_camera *camera, const fsi_so
 
     for (int e = 0; half && e < surface.element_count; e++) {
         const fsi_real *x = surface.x + 3 * surface.index[3 * e];
-        if (0.8 * ((double)x[0] - CX) + 1.2 * ((double)x[2] - CX) < 0)
+        if (0.8 * (x[0] - CX) + 1.2 * (x[2] - CX) < 0)
             memcpy(half + 3 * n++, surface.index + 3 * e, 3 * sizeof *half);
     }
 

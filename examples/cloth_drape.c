@@ -9,11 +9,11 @@
 static const double radius = 0.3, height = 0.34; /* the ball, m */
 
 static fsi_real ball(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {
-    fsi_vec3 d = fsi_vec(x.x, x.y - (fsi_real)height, x.z);
+    fsi_vec3 d = fsi_vec(x.x, x.y - height, x.z);
     (void)user;
     *normal = fsi_vec_unit(d);
     *velocity = fsi_vec(0, 0, 0);
-    return fsi_vec_length(d) - (fsi_real)radius;
+    return fsi_vec_length(d) - radius;
 }
 
 static fsi_real ground(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {
@@ -25,7 +25,7 @@ static fsi_real ground(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *u
 
 static int keep(fsi_vec3 c, void *user) { /* squares outside the hole */
     const double *hole = (const double *)user;
-    return sqrt((double)(c.x * c.x + c.z * c.z)) >= hole[0];
+    return sqrt(c.x * c.x + c.z * c.z) >= hole[0];
 }
 
 static void draw(ex_args *args, const fsi_soft *soft) {
@@ -36,9 +36,7 @@ static void draw(ex_args *args, const fsi_soft *soft) {
     fsi_surface surface = fsi_soft_surface(soft);
     ex_floor(&image, &camera, lo, hi, 1, -0.004, 0.2);
     fsi_mesh sphere;
-    if (fsi_mesh_sphere(&sphere, fsi_vec(0, (fsi_real)height, 0), (fsi_real)radius * FSI_R(0.985),
-                        16, NULL)
-        == FSI_OK) {
+    if (fsi_mesh_sphere(&sphere, fsi_vec(0, height, 0), radius * 0.985, 16, NULL) == FSI_OK) {
         fsi_surface outline = fsi_mesh_surface(&sphere);
         ex_shadow(&image, &camera, &outline, -0.002);
         ex_shadow(&image, &camera, &surface, -0.002);
@@ -52,16 +50,24 @@ static void draw(ex_args *args, const fsi_soft *soft) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"stretch", "N/m", "Young's modulus times thickness", "400", 1, 1e6, NULL},
-        {"bend", "N m", "bending stiffness: folds of two cells", "1e-3", 0, 10, NULL},
-        {"density", "kg/m^2", "of the cloth", "0.2", 1e-3, 100, NULL},
-        {"friction", "", "Coulomb coefficient", "0.3", 0, 2, NULL},
-        {"hole", "m", "radius of a hole in the middle", "0", 0, 0.4, NULL},
-        {"self", "", "self-collision", "1", 0, 1, NULL},
-        {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL},
-        {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL},
-        {"solver", "", "of the linear systems", "cg", 0, 0, "cg,cholesky"}};
+    static const ex_about about = {
+        .name = "cloth_drape",
+        .what = "A cloth drapes over a ball.",
+        .size = 32,
+        .frames = 80,
+        .keys =
+            {
+                EX_NUMBER("stretch", "N/m", "Young's modulus times thickness", "400", 1, 1e6),
+                EX_NUMBER("bend", "N m", "bending stiffness: folds of two cells", "1e-3", 0, 10),
+                EX_NUMBER("density", "kg/m^2", "of the cloth", "0.2", 1e-3, 100),
+                EX_NUMBER("friction", "", "Coulomb coefficient", "0.3", 0, 2),
+                EX_NUMBER("hole", "m", "radius of a hole in the middle", "0", 0, 0.4),
+                EX_NUMBER("self", "", "self-collision", "1", 0, 1),
+                EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+                EX_NUMBER("dt", "s", "time step", "0.01", 1e-4, 0.05),
+                EX_WORD("solver", "of the linear systems", "cg", "cg,cholesky"),
+            },
+    };
     ex_args args;
     fsi_obstacle obstacle[2];
     double depth = 0;
@@ -70,7 +76,7 @@ int main(int argc, char **argv) {
     int stable = 1;
     long steps = 0;
 
-    ex_begin(&args, argc, argv, "cloth_drape", "A cloth drapes over a ball.", keys, 9, 32, 80);
+    ex_begin(&args, argc, argv, &about);
     double hole = ex_number(&args, "hole");
     double dt = ex_number(&args, "dt");
     fsi_soft_desc desc;
@@ -78,11 +84,10 @@ int main(int argc, char **argv) {
     memset(obstacle, 0, sizeof obstacle);
     obstacle[0].distance_fn = ball;
     obstacle[1].distance_fn = ground;
-    obstacle[0].friction = obstacle[1].friction = (fsi_real)ex_number(&args, "friction");
+    obstacle[0].friction = obstacle[1].friction = ex_number(&args, "friction");
     fsi_mesh mesh;
-    if (fsi_mesh_sheet(&mesh, fsi_vec(-FSI_R(0.6), FSI_R(0.72), -FSI_R(0.6)),
-                       fsi_vec(FSI_R(1.2), 0, 0), fsi_vec(0, 0, FSI_R(1.2)), args.size, args.size,
-                       1, hole > 0 ? keep : NULL, &hole, NULL)
+    if (fsi_mesh_sheet(&mesh, fsi_vec(-0.6, 0.72, -0.6), fsi_vec(1.2, 0, 0), fsi_vec(0, 0, 1.2),
+                       args.size, args.size, 1, hole > 0 ? keep : NULL, &hole, NULL)
         != FSI_OK)
         return 1;
     desc.dim = 3;
@@ -90,15 +95,15 @@ int main(int argc, char **argv) {
     desc.x = mesh.x;
     desc.triangle_count = mesh.element_count;
     desc.triangle = mesh.index;
-    desc.area_density = (fsi_real)ex_number(&args, "density");
-    desc.stretch = (fsi_real)ex_number(&args, "stretch");
-    desc.stretch_poisson = FSI_R(0.2);
-    desc.bend = (fsi_real)ex_number(&args, "bend");
-    desc.damping_stiffness = FSI_R(0.004);
-    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
-    desc.thickness = (fsi_real)(0.6 * 1.2 / args.size);
+    desc.area_density = ex_number(&args, "density");
+    desc.stretch = ex_number(&args, "stretch");
+    desc.stretch_poisson = 0.2;
+    desc.bend = ex_number(&args, "bend");
+    desc.damping_stiffness = 0.004;
+    desc.gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0);
+    desc.thickness = 0.6 * 1.2 / args.size;
     desc.friction = obstacle[0].friction;
-    desc.self_collision = (int)ex_number(&args, "self");
+    desc.self_collision = ex_whole(&args, "self");
     desc.use_cg = ex_is(&args, "solver", "cg");
 
     fsi_soft soft;
@@ -108,9 +113,9 @@ int main(int argc, char **argv) {
     for (int frame = 0; frame < args.frames && stable; frame++) {
         int sub = (int)ceil(0.02 / dt);
         for (int i = 0; i < sub && stable; i++, steps++) {
-            stable = fsi_soft_forces(&soft, (fsi_real)(0.02 / sub)) >= 0
-                     && fsi_soft_contact(&soft, obstacle, 2, (fsi_real)(0.02 / sub), &hits) >= 0
-                     && fsi_soft_move(&soft, (fsi_real)(0.02 / sub)) >= 0;
+            stable = fsi_soft_forces(&soft, 0.02 / sub) >= 0
+                     && fsi_soft_contact(&soft, obstacle, 2, 0.02 / sub, &hits) >= 0
+                     && fsi_soft_move(&soft, 0.02 / sub) >= 0;
         }
 
         ex_progress(&args, frame);
@@ -121,7 +126,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < soft.desc.vertex_count; i++) {
         fsi_vec3 n, v;
         fsi_vec3 x = fsi_vec_load(soft.x + 3 * i);
-        depth = fmax(depth, -fmin((double)ball(x, &n, &v, NULL), (double)ground(x, &n, &v, NULL)));
+        depth = fmax(depth, -fmin(ball(x, &n, &v, NULL), ground(x, &n, &v, NULL)));
     }
 
     fsi_soft_energy(&soft, NULL, &kinetic);

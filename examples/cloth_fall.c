@@ -16,12 +16,12 @@ enum {
 
 /* ground and side walls */
 static fsi_real room(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {
-    double side = fmin((double)x.x, 1 - (double)x.x) - 0.02;
-    double up = (double)x.y - 0.05;
+    double side = fmin(x.x, 1 - x.x) - 0.02;
+    double up = x.y - 0.05;
     (void)user;
-    *normal = up < side ? fsi_vec(0, 1, 0) : fsi_vec(x.x < FSI_R(0.5) ? 1 : -1, 0, 0);
+    *normal = up < side ? fsi_vec(0, 1, 0) : fsi_vec(x.x < 0.5 ? 1 : -1, 0, 0);
     *velocity = fsi_vec(0, 0, 0);
-    return (fsi_real)fmin(up, side);
+    return fmin(up, side);
 }
 
 static int make(sheet *s, const fsi_mesh *mesh, int size, double coefficient, double density,
@@ -30,7 +30,7 @@ static int make(sheet *s, const fsi_mesh *mesh, int size, double coefficient, do
         .nx = size * 2 / 3,
         .ny = size,
         .nz = 1,
-        .h = FSI_R(1.5) / (fsi_real)size,
+        .h = 1.5 / size,
         .rho = 1,
         .shells = 1,
         .side[FSI_TOP].kind = FSI_SIDE_OPEN,
@@ -38,22 +38,21 @@ static int make(sheet *s, const fsi_mesh *mesh, int size, double coefficient, do
 
     fsi_soft_desc given = {
         .dim = 2,
-        .area_density = (fsi_real)density,
+        .area_density = density,
         .stretch = 20,
-        .bend = (fsi_real)bend,
-        .damping_stiffness = FSI_R(0.01),
-        .gravity.y = FSI_R(-9.81),
+        .bend = bend,
+        .damping_stiffness = 0.01,
+        .gravity.y = -9.81,
     };
 
     int ok = sheet_make(s, &desc, &given, mesh, coefficient, TRACERS);
     s->wall[0].distance_fn = room;
-    s->wall[0].friction = FSI_R(0.3);
+    s->wall[0].friction = 0.3;
     s->walls = 1;
 
     for (int i = 0; i < TRACERS; i++) {
-        s->point[3 * i] =
-            (fsi_real)(0.1 + 0.8 * (i * 0.618033988749895 - floor(i * 0.618033988749895)));
-        s->point[3 * i + 1] = (fsi_real)(0.1 + 1.3 * i / TRACERS);
+        s->point[3 * i] = (0.1 + 0.8 * (i * 0.618033988749895 - floor(i * 0.618033988749895)));
+        s->point[3 * i + 1] = 0.1 + 1.3 * i / TRACERS;
     }
 
     return ok;
@@ -63,8 +62,8 @@ static void centre(const sheet *s, double *x) {
     x[0] = x[1] = 0;
 
     for (int i = 0; i < NODES; i++) {
-        x[0] += (double)s->cloth.x[3 * i] / NODES;
-        x[1] += (double)s->cloth.x[3 * i + 1] / NODES;
+        x[0] += s->cloth.x[3 * i] / NODES;
+        x[1] += s->cloth.x[3 * i + 1] / NODES;
     }
 }
 
@@ -80,8 +79,8 @@ static void draw(const sheet *s, ex_image *image, int at, int trails) {
     for (int i = 0; i < TRACERS; i++) {
         double a[2], b[2];
         for (int k = 0; k < 2; k++) {
-            a[k] = (double)s->before[3 * i + k];
-            b[k] = (double)s->point[3 * i + k];
+            a[k] = s->before[3 * i + k];
+            b[k] = s->point[3 * i + k];
             a[k] += 5 * (b[k] - a[k]);
         }
 
@@ -92,25 +91,32 @@ static void draw(const sheet *s, ex_image *image, int at, int trails) {
     for (int k = 0; k < trails; k++)
         for (int i = 0; i < NODES - 1; i++) {
             const fsi_real *x = trail[at][k] + 3 * i;
-            ex_line(image, ex_px(&view, (double)x[0]), ex_py(&view, (double)x[1]),
-                    ex_px(&view, (double)x[3]), ex_py(&view, (double)x[4]), 2,
-                    ex_rgb(240, 180, 165));
+            ex_line(image, ex_px(&view, x[0]), ex_py(&view, x[1]), ex_px(&view, x[3]),
+                    ex_py(&view, x[4]), 2, ex_rgb(240, 180, 165));
         }
 
     for (int i = 0; i < surface.element_count; i++)
-        ex_line(image, ex_px(&view, (double)surface.x[3 * surface.index[2 * i]]),
-                ex_py(&view, (double)surface.x[3 * surface.index[2 * i] + 1]),
-                ex_px(&view, (double)surface.x[3 * surface.index[2 * i + 1]]),
-                ex_py(&view, (double)surface.x[3 * surface.index[2 * i + 1] + 1]), 4,
-                ex_rgb(200, 50, 30));
+        ex_line(image, ex_px(&view, surface.x[3 * surface.index[2 * i]]),
+                ex_py(&view, surface.x[3 * surface.index[2 * i] + 1]),
+                ex_px(&view, surface.x[3 * surface.index[2 * i + 1]]),
+                ex_py(&view, surface.x[3 * surface.index[2 * i + 1] + 1]), 4, ex_rgb(200, 50, 30));
     ex_text(image, view.left, 16, 2, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"wall", "", "which to run", "both", 0, 0, "both,slip,noslip"},
-                                  {"density", "kg/m^2", "of the sheet", "0.3", 0.01, 100, NULL},
-                                  {"bend", "N m", "bending stiffness", "0.02", 0, 100, NULL},
-                                  {"dt", "s", "time step", "0.005", 1e-4, 0.05, NULL}};
+    static const ex_about about = {
+        .name = "cloth_fall",
+        .what = "A light sheet falls through air, slip beside no-slip.",
+        .size = 60,
+        .frames = 160,
+        .keys =
+            {
+                EX_WORD("wall", "which to run", "both", "both,slip,noslip"),
+                EX_NUMBER("density", "kg/m^2", "of the sheet", "0.3", 0.01, 100),
+                EX_NUMBER("bend", "N m", "bending stiffness", "0.02", 0, 100),
+                EX_NUMBER("dt", "s", "time step", "0.005", 1e-4, 0.05),
+            },
+    };
     static sheet s[2];
     ex_args args;
     double from[2], to[2];
@@ -119,12 +125,10 @@ int main(int argc, char **argv) {
     int trails = 0;
     long steps = 0;
 
-    ex_begin(&args, argc, argv, "cloth_fall",
-             "A light sheet falls through air, slip beside no-slip.", keys, 4, 60, 160);
+    ex_begin(&args, argc, argv, &about);
     double dt = ex_number(&args, "dt");
     fsi_mesh mesh;
-    if (fsi_mesh_strip(&mesh, fsi_vec(FSI_R(0.48), FSI_R(1.13), 0),
-                       fsi_vec(FSI_R(0.88), FSI_R(1.31), 0), NODES - 1, NULL)
+    if (fsi_mesh_strip(&mesh, fsi_vec(0.48, 1.13, 0), fsi_vec(0.88, 1.31, 0), NODES - 1, NULL)
         != FSI_OK)
         return 1;
 

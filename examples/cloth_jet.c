@@ -29,7 +29,7 @@ static void make_grid(scene *s, int nx) {
         .nx = nx,
         .ny = nx * NY / NX,
         .nz = 1,
-        .h = FSI_R(1) / (fsi_real)nx,
+        .h = 1.0 / nx,
         .rho = 1,
         .smoke = 1,
         .shells = 1,
@@ -41,11 +41,11 @@ static void make_grid(scene *s, int nx) {
 
     /* the jet: 0.25 wide, 0.5 m/s, one row of cells that make volume */
     fsi_grid_source jet = {
-        .lo = fsi_vec(FSI_R(0.375), 0, 0),
-        .hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * desc.h, 0),
+        .lo = fsi_vec(0.375, 0, 0),
+        .hi = fsi_vec(0.625, 1.01 * desc.h, 0),
         .set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE,
-        .velocity = fsi_vec(0, FSI_R(0.5), 0),
-        .divergence = FSI_R(0.5) / desc.h,
+        .velocity = fsi_vec(0, 0.5, 0),
+        .divergence = 0.5 / desc.h,
         .density = 1,
     };
 
@@ -64,8 +64,8 @@ static void make_cloth(scene *s, double mass_ratio, int newton, int arc) {
 
     for (int i = 0; i < NODES; i++) {
         double t = (double)i / (NODES - 1);
-        x[3 * i] = (fsi_real)(0.5 + L * (t - 0.5));
-        x[3 * i + 1] = (fsi_real)(14.3 * h + 4 * 0.22 * L * t * (1 - t));
+        x[3 * i] = 0.5 + L * (t - 0.5);
+        x[3 * i + 1] = 14.3 * h + 4 * 0.22 * L * t * (1 - t);
         if (i) {
             segment[2 * i - 2] = i - 1;
             segment[2 * i - 1] = i;
@@ -81,10 +81,10 @@ static void make_cloth(scene *s, double mass_ratio, int newton, int arc) {
         .segment_count = NODES - 1,
         .segment = segment,
         .pin = pin,
-        .area_density = (fsi_real)(mass_ratio * 2 * h),
+        .area_density = mass_ratio * 2 * h,
         .stretch = 1,
-        .bend = FSI_R(1e-6),
-        .damping_stiffness = FSI_R(0.01),
+        .bend = 1e-6,
+        .damping_stiffness = 0.01,
         .newton = newton,
         .integrator = s->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT,
     };
@@ -93,7 +93,7 @@ static void make_cloth(scene *s, double mass_ratio, int newton, int arc) {
 
     for (int i = 0; i < NODES && arc; i++)
         s->cloth.x[3 * i + 1] =
-            (fsi_real)(14.3 * h + 0.2 * L * i * (NODES - 1 - i) / ((NODES - 1) * (NODES - 1)));
+            (14.3 * h + 0.2 * L * i * (NODES - 1 - i) / ((NODES - 1) * (NODES - 1)));
     s->responder.soft = &s->cloth;
 }
 
@@ -136,18 +136,30 @@ static void draw(ex_args *args, scene *s) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"mass_ratio", "", "cloth over a fluid layer two cells thick", "1", 1e-6, 1e3, NULL},
-        {"scheme", "", "how they are coupled", "xpm", 0, 0, "p,pc,pcm,rmi,xpm,aitken,monolithic"},
-        {"omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9, NULL},
-        {"reuse", "steps", "whose pairs rmi and xpm keep; 0 = the paper's algorithm", "5", 0, 16,
-         NULL},
-        {"newton", "", "iterations of the cloth: 1 = linear in a step", "1", 1, 50, NULL},
-        {"follow", "", "most times a step finds the geometry anew at its end; 0 = frozen", "0", 0,
-         30, NULL},
-        {"begin", "", "shape at first: a shallow arc, or as at rest", "arc", 0, 0, "arc,rest"},
-        {"filter", "", "share of a kept pair that must be new", "0.1", 1e-6, 0.99, NULL},
-        {"start", "", "share of the first load", "0.1", 1e-3, 1, NULL}};
+    static const ex_about about = {
+        .name = "cloth_jet",
+        .what = "A strip of cloth over a jet of smoke, by partitioned schemes and by one solve.",
+        .size = NX,
+        .frames = 120,
+        .keys =
+            {
+                EX_NUMBER("mass_ratio", "", "cloth over a fluid layer two cells thick", "1", 1e-6,
+                          1e3),
+                EX_WORD("scheme", "how they are coupled", "xpm",
+                        "p,pc,pcm,rmi,xpm,aitken,monolithic"),
+                EX_NUMBER("omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9),
+                EX_NUMBER("reuse", "steps",
+                          "whose pairs rmi and xpm keep; 0 = the paper's algorithm", "5", 0, 16),
+                EX_NUMBER("newton", "", "iterations of the cloth: 1 = linear in a step", "1", 1,
+                          50),
+                EX_NUMBER("follow", "",
+                          "most times a step finds the geometry anew at its end; 0 = frozen", "0",
+                          0, 30),
+                EX_WORD("begin", "shape at first: a shallow arc, or as at rest", "arc", "arc,rest"),
+                EX_NUMBER("filter", "", "share of a kept pair that must be new", "0.1", 1e-6, 0.99),
+                EX_NUMBER("start", "", "share of the first load", "0.1", 1e-3, 1),
+            },
+    };
     static scene s;
     static fsi_partitioned_scene p;
 
@@ -162,29 +174,27 @@ int main(int argc, char **argv) {
     double total = 0;
     double peak = 0;
 
-    ex_begin(&args, argc, argv, "cloth_jet",
-             "A strip of cloth over a jet of smoke, by partitioned schemes and by one solve.", keys,
-             9, NX, 120);
+    ex_begin(&args, argc, argv, &about);
     s.monolithic = ex_is(&args, "scheme", "monolithic");
     make_grid(&s, args.size);
     s.dt = s.grid.h;
-    make_cloth(&s, ex_number(&args, "mass_ratio"), (int)ex_number(&args, "newton"),
+    make_cloth(&s, ex_number(&args, "mass_ratio"), ex_whole(&args, "newton"),
                ex_is(&args, "begin", "arc"));
 
     fsi_partitioned_desc desc = {
         .n = 3 * NODES + 64,
         .m = 3 * NODES + 64,
         .group = 3,
-        .tolerance = FSI_R(0.05) * s.grid.h,
+        .tolerance = 0.05 * s.grid.h,
         .min_iterations = 2,
         .scheme = ex_is(&args, "scheme", "aitken")     ? FSI_SCHEME_AITKEN
                   : ex_word(&args, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED
                                                        : FSI_SCHEME_REDUCED,
-        .omega = (fsi_real)ex_number(&args, "omega"),
-        .reuse = (int)ex_number(&args, "reuse"),
+        .omega = ex_number(&args, "omega"),
+        .reuse = ex_whole(&args, "reuse"),
         .gentle = ex_number(&args, "newton") > 1,
-        .filter = (fsi_real)ex_number(&args, "filter"),
-        .start = (fsi_real)ex_number(&args, "start"),
+        .filter = ex_number(&args, "filter"),
+        .start = ex_number(&args, "start"),
     };
 
     if (desc.reuse == 0) {
@@ -220,7 +230,7 @@ int main(int argc, char **argv) {
     p.solids.count = 1;
     p.fluid.pressure_form = ex_is(&args, "scheme", "p") || ex_is(&args, "scheme", "rmi");
     p.fluid.bpp = 1;
-    p.fluid.follow = (int)ex_number(&args, "follow");
+    p.fluid.follow = ex_whole(&args, "follow");
     p.begin_fn = solids.begin_fn = guest.begin_fn;
     p.move_fn = solids.move_fn = guest.move_fn;
     p.user = solids.user = guest.user;
@@ -232,7 +242,7 @@ int main(int argc, char **argv) {
         fsi_report report;
         fsi_result result = s.monolithic ? fsi_couple_step(&mono, &solids, s.dt, &report)
                                          : fsi_partitioned_scene_step(&p, s.dt, &report);
-        double speed = (double)fsi_max_abs(3 * NODES, s.cloth.v);
+        double speed = fsi_max_abs(3 * NODES, s.cloth.v);
         if (result < 0 || !(speed <= 10))
             stable = 0;
         if (speed > peak)

@@ -22,7 +22,7 @@ typedef struct pool {
 
 static fsi_real below(fsi_vec3 x, void *user) {
     (void)user;
-    return x.y - (fsi_real)level;
+    return x.y - level;
 }
 
 static int make(pool *p, const fsi_mesh *mesh, int size, double coefficient, double density,
@@ -33,9 +33,9 @@ static int make(pool *p, const fsi_mesh *mesh, int size, double coefficient, dou
         .nx = size * 2 / 3,
         .ny = size,
         .nz = 1,
-        .h = FSI_R(1.5) / (fsi_real)size,
+        .h = 1.5 / size,
         .rho = 1000,
-        .gravity.y = FSI_R(-9.81),
+        .gravity.y = -9.81,
         .liquid = 1,
         .shells = 1,
         .volume_correction = 1,
@@ -46,11 +46,11 @@ static int make(pool *p, const fsi_mesh *mesh, int size, double coefficient, dou
 
     fsi_soft_desc given = {
         .dim = 2,
-        .area_density = (fsi_real)density,
-        .stretch = (fsi_real)stiff,
-        .bend = FSI_R(0.02),
-        .damping_stiffness = FSI_R(0.02),
-        .gravity.y = FSI_R(-9.81),
+        .area_density = density,
+        .stretch = stiff,
+        .bend = 0.02,
+        .damping_stiffness = 0.02,
+        .gravity.y = -9.81,
         .pin = pin,
     };
 
@@ -63,8 +63,8 @@ static int make(pool *p, const fsi_mesh *mesh, int size, double coefficient, dou
 
 /* the hand, along the sheet as it was */
 static void pull(pool *p, double speed) {
-    p->s.cloth.drive[3 * (NODES - 1)] = (fsi_real)(speed * lean / hypot(lean, length));
-    p->s.cloth.drive[3 * (NODES - 1) + 1] = (fsi_real)(speed * length / hypot(lean, length));
+    p->s.cloth.drive[3 * (NODES - 1)] = speed * lean / hypot(lean, length);
+    p->s.cloth.drive[3 * (NODES - 1) + 1] = speed * length / hypot(lean, length);
 }
 
 static double longer(const pool *p) { /* stretch of the whole sheet */
@@ -72,7 +72,7 @@ static double longer(const pool *p) { /* stretch of the whole sheet */
     double sum = 0;
 
     for (int i = 0; i < NODES - 1; i++)
-        sum += hypot((double)(x[3 * i + 3] - x[3 * i]), (double)(x[3 * i + 4] - x[3 * i + 1]));
+        sum += hypot(x[3 * i + 3] - x[3 * i], x[3 * i + 4] - x[3 * i + 1]);
     return sum / hypot(lean, length) - 1;
 }
 
@@ -83,8 +83,8 @@ static double lifted(const pool *p) {
 
     for (size_t c = 0; c < grid->cells; c++)
         if (grid->levelset.phi[c] < 0
-            && ((double)(c / (size_t)grid->nx) + 0.5) * (double)grid->h > level + 0.06)
-            sum += (double)(grid->h * grid->h);
+            && ((double)(c / (size_t)grid->nx) + 0.5) * grid->h > level + 0.06)
+            sum += grid->h * grid->h;
     return sum;
 }
 
@@ -95,20 +95,28 @@ static void draw(const pool *p, ex_image *image, int at) {
                    ex_rgb(90, 150, 220));
 
     for (int i = 0; i < NODES - 1; i++)
-        ex_line(image, ex_px(&view, (double)x[3 * i]), ex_py(&view, (double)x[3 * i + 1]),
-                ex_px(&view, (double)x[3 * i + 3]), ex_py(&view, (double)x[3 * i + 4]), 3,
-                ex_rgb(200, 50, 30));
-    ex_disk(image, ex_px(&view, (double)x[3 * NODES - 3]), ex_py(&view, (double)x[3 * NODES - 2]),
-            5, ex_rgb(60, 60, 60));
+        ex_line(image, ex_px(&view, x[3 * i]), ex_py(&view, x[3 * i + 1]),
+                ex_px(&view, x[3 * i + 3]), ex_py(&view, x[3 * i + 4]), 3, ex_rgb(200, 50, 30));
+    ex_disk(image, ex_px(&view, x[3 * NODES - 3]), ex_py(&view, x[3 * NODES - 2]), 5,
+            ex_rgb(60, 60, 60));
     ex_text(image, view.left, 16, 2, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"wall", "", "which to run", "both", 0, 0, "both,slip,noslip"},
-                                  {"speed", "m/s", "of the hand", "1.5", 0, 10, NULL},
-                                  {"dt", "s", "time step", "0.005", 1e-4, 0.05, NULL},
-                                  {"density", "kg/m", "of the sheet", "2", 0.01, 1000, NULL},
-                                  {"stretch", "N", "stiffness of the sheet", "4000", 1, 1e6, NULL}};
+    static const ex_about about = {
+        .name = "cloth_pull",
+        .what = "A sheet pulled out of water, slip beside no-slip.",
+        .size = 72,
+        .frames = 90,
+        .keys =
+            {
+                EX_WORD("wall", "which to run", "both", "both,slip,noslip"),
+                EX_NUMBER("speed", "m/s", "of the hand", "1.5", 0, 10),
+                EX_NUMBER("dt", "s", "time step", "0.005", 1e-4, 0.05),
+                EX_NUMBER("density", "kg/m", "of the sheet", "2", 0.01, 1000),
+                EX_NUMBER("stretch", "N", "stiffness of the sheet", "4000", 1, 1e6),
+            },
+    };
     static pool p[2];
     ex_args args;
     double leak[2] = {0, 0};
@@ -116,12 +124,10 @@ int main(int argc, char **argv) {
     int stable = 1;
     long steps = 0;
 
-    ex_begin(&args, argc, argv, "cloth_pull", "A sheet pulled out of water, slip beside no-slip.",
-             keys, 5, 72, 90);
+    ex_begin(&args, argc, argv, &about);
     fsi_mesh mesh;
-    if (fsi_mesh_strip(&mesh, fsi_vec((fsi_real)(0.5 - lean / 2), FSI_R(0.1), 0),
-                       fsi_vec((fsi_real)(0.5 + lean / 2), (fsi_real)(0.1 + length), 0), NODES - 1,
-                       NULL)
+    if (fsi_mesh_strip(&mesh, fsi_vec(0.5 - lean / 2, 0.1, 0),
+                       fsi_vec(0.5 + lean / 2, 0.1 + length, 0), NODES - 1, NULL)
         != FSI_OK)
         return 1;
 
@@ -167,7 +173,7 @@ int main(int argc, char **argv) {
         ex_result(w ? "volume_error_noslip" : "volume_error", "%.5f",
                   fsi_levelset_volume(&p[w].s.grid.levelset, NULL, NULL) / p[w].volume - 1);
         ex_result(w ? "leak_noslip" : "leak_slip", "%.3e",
-                  leak[w] = p[w].s.report.divergence * (double)p[w].s.grid.h
+                  leak[w] = p[w].s.report.divergence * p[w].s.grid.h
                             / fmax(ex_number(&args, "speed"), 1e-9));
         sheet_free(&p[w].s);
     }

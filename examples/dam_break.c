@@ -11,10 +11,10 @@
 
 /* signed distance to the column in the left corner */
 static fsi_real column(fsi_vec3 x, void *user) {
-    double dx = (double)x.x - UNIT;
-    double dy = (double)x.y - 2 * UNIT;
+    double dx = x.x - UNIT;
+    double dy = x.y - 2 * UNIT;
     (void)user;
-    return (fsi_real)(dx > 0 && dy > 0 ? sqrt(dx * dx + dy * dy) : fmax(dx, dy));
+    return dx > 0 && dy > 0 ? sqrt(dx * dx + dy * dy) : fmax(dx, dy);
 }
 
 /* farthest wet place near the floor, m */
@@ -27,9 +27,9 @@ static double front(const fsi_grid *grid) {
                 const fsi_real *p = grid->phi + i + grid->nx * (j + grid->ny * k);
                 if (!(p[0] < 0))
                     continue;
-                far_off = fmax(far_off,
-                               (i + 0.5 + (i + 1 < grid->nx ? (double)(p[0] / (p[0] - p[1])) : 0.5))
-                                   * (double)grid->h);
+                far_off =
+                    fmax(far_off,
+                         (i + 0.5 + (i + 1 < grid->nx ? (p[0] / (p[0] - p[1])) : 0.5)) * grid->h);
                 break;
             }
     return far_off;
@@ -51,12 +51,10 @@ static void section(ex_image *image, const ex_view *view, const fsi_grid *grid, 
 
     for (int j = 0; speed && j < grid->ny; j++)
         for (int i = 0; i < grid->nx; i++) {
-            double x = (double)(grid->u[0][i + (grid->nx + 1) * j]
-                                + grid->u[0][i + 1 + (grid->nx + 1) * j])
-                       / 2;
-            double y =
-                (double)(grid->u[1][i + grid->nx * j] + grid->u[1][i + grid->nx * (j + 1)]) / 2;
-            speed[i + grid->nx * j] = (fsi_real)(0.35 + 0.6 * fmin(1, sqrt(x * x + y * y) / top));
+            double x =
+                (grid->u[0][i + (grid->nx + 1) * j] + grid->u[0][i + 1 + (grid->nx + 1) * j]) / 2;
+            double y = (grid->u[1][i + grid->nx * j] + grid->u[1][i + grid->nx * (j + 1)]) / 2;
+            speed[i + grid->nx * j] = (0.35 + 0.6 * fmin(1, sqrt(x * x + y * y) / top));
         }
     ex_draw_liquid(image, view, grid->nx, grid->ny, grid->phi, ex_rgb(60, 130, 205));
 
@@ -78,9 +76,9 @@ static void section(ex_image *image, const ex_view *view, const fsi_grid *grid, 
 }
 
 static void picture(ex_args *args, const fsi_grid *grid, double T) {
-    double w = grid->nx * (double)grid->h;
-    double h = grid->ny * (double)grid->h;
-    double d = grid->nz * (double)grid->h;
+    double w = grid->nx * grid->h;
+    double h = grid->ny * grid->h;
+    double d = grid->nz * grid->h;
     ex_image image = ex_image_make(760, 480);
     char text[64];
     if (grid->dim == 2) {
@@ -134,7 +132,7 @@ static void picture(ex_args *args, const fsi_grid *grid, double T) {
     if (ex_is(args, "export", "1")) {
         char path[512];
         snprintf(path, sizeof path, "%s/dam_break_%04d.vtk", args->out, args->written);
-        ex_vtk(path, grid->nx, grid->ny, grid->nz, (double)grid->h, "phi", grid->phi);
+        ex_vtk(path, grid->nx, grid->ny, grid->nz, grid->h, "phi", grid->phi);
     }
 
     snprintf(text, sizeof text, "T = %.2f   Z = %.2f", T, front(grid) / UNIT);
@@ -144,14 +142,22 @@ static void picture(ex_args *args, const fsi_grid *grid, double T) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"dim", "", "dimensions", "2", 0, 0, "2,3"},
-        {"gravity", "m/s^2", "downward", "9.81", 0.1, 100, NULL},
-        {"density", "kg/m^3", "of the water", "1000", 1e-3, 1e5, NULL},
-        {"cfl", "cells", "longest way in a step", "1", 0.05, 5, NULL},
-        {"particles", "", "markers per cell side, -1 = none", "0", -1, 8, NULL},
-        {"volume", "", "1: correct the volume", "0", 0, 0, "0,1"},
-        {"export", "", "1: VTK and OBJ files too", "0", 0, 0, "0,1"}};
+    static const ex_about about = {
+        .name = "dam_break",
+        .what = "A column of water collapses; front against Martin and Moyce (1952).",
+        .size = 140,
+        .frames = 100,
+        .keys =
+            {
+                EX_WORD("dim", "dimensions", "2", "2,3"),
+                EX_NUMBER("gravity", "m/s^2", "downward", "9.81", 0.1, 100),
+                EX_NUMBER("density", "kg/m^3", "of the water", "1000", 1e-3, 1e5),
+                EX_NUMBER("cfl", "cells", "longest way in a step", "1", 0.05, 5),
+                EX_NUMBER("particles", "", "markers per cell side, -1 = none", "0", -1, 8),
+                EX_WORD("volume", "1: correct the volume", "0", "0,1"),
+                EX_WORD("export", "1: VTK and OBJ files too", "0", "0,1"),
+            },
+    };
 
     /* the gate delays the experiment by up to 0.15 */
     double worst = 0;
@@ -165,20 +171,18 @@ int main(int argc, char **argv) {
     long steps = 0;
     ex_args args;
 
-    ex_begin(&args, argc, argv, "dam_break",
-             "A column of water collapses; front against Martin and Moyce (1952).", keys, 7, 140,
-             100);
+    ex_begin(&args, argc, argv, &about);
     fsi_grid_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.nx = args.size;
     desc.ny = args.size * 4 / 7;
     desc.nz = ex_is(&args, "dim", "3") ? args.size * 2 / 7 : 1;
-    desc.h = (fsi_real)(7 * UNIT / args.size);
-    desc.rho = (fsi_real)ex_number(&args, "density");
-    desc.gravity.y = -(fsi_real)ex_number(&args, "gravity");
+    desc.h = 7 * UNIT / args.size;
+    desc.rho = ex_number(&args, "density");
+    desc.gravity.y = -ex_number(&args, "gravity");
     desc.liquid = 1;
-    desc.cfl = (fsi_real)ex_number(&args, "cfl");
-    desc.particles = (int)ex_number(&args, "particles");
+    desc.cfl = ex_number(&args, "cfl");
+    desc.particles = ex_whole(&args, "particles");
     desc.volume_correction = ex_is(&args, "volume", "1");
 
     fsi_grid grid;
@@ -196,8 +200,8 @@ int main(int argc, char **argv) {
         while (stable && T < 0.1 * (frame + 1)) {
             /* the start is the delicate part */
             fsi_real dt = fsi_grid_max_dt(&grid) / (T < 1 ? 4 : 1);
-            if ((double)dt * scale > 0.1 * (frame + 1) - T)
-                dt = (fsi_real)((0.1 * (frame + 1) - T) / scale * 1.000001);
+            if (dt * scale > 0.1 * (frame + 1) - T)
+                dt = ((0.1 * (frame + 1) - T) / scale * 1.000001);
             fsi_report report;
             stable = fsi_grid_step(&grid, dt, &report) >= 0;
             iterations += report.iterations;

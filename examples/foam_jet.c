@@ -27,7 +27,7 @@ static int make_foam(foam *f, const int *n, const double *lo, const double *hi, 
         i[1] = c / (n[0] + 1) % (n[1] + 1);
         i[2] = c / ((n[0] + 1) * (n[1] + 1));
         for (int k = 0; k < 3; k++)
-            x[3 * c + k] = (fsi_real)(lo[k] + (hi[k] - lo[k]) * i[k] / n[k]);
+            x[3 * c + k] = lo[k] + (hi[k] - lo[k]) * i[k] / n[k];
     }
 
     for (int c = 0; c < n[0] * n[1] * n[2]; c++)
@@ -46,10 +46,10 @@ static int make_foam(foam *f, const int *n, const double *lo, const double *hi, 
         .x = x,
         .tet_count = 6 * n[0] * n[1] * n[2],
         .tet = tet,
-        .density = (fsi_real)density,
-        .young = (fsi_real)young,
-        .poisson = FSI_R(0.3),
-        .damping_stiffness = FSI_R(0.02),
+        .density = density,
+        .young = young,
+        .poisson = 0.3,
+        .damping_stiffness = 0.02,
         .integrator = f->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT,
     };
 
@@ -61,10 +61,19 @@ static int make_foam(foam *f, const int *n, const double *lo, const double *hi, 
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"mass_ratio", "", "density of the foam over the smoke's", "0.2", 1e-4, 1e4, NULL},
-        {"young", "Pa", "stiffness of the foam", "2", 1e-3, 1e6, NULL},
-        JET_KEYS};
+    static const ex_about about = {
+        .name = "foam_jet",
+        .what = "A light block of soft foam in a jet of smoke.",
+        .size = 36,
+        .frames = 100,
+        .keys =
+            {
+                EX_NUMBER("mass_ratio", "", "density of the foam over the smoke's", "0.2", 1e-4,
+                          1e4),
+                EX_NUMBER("young", "Pa", "stiffness of the foam", "2", 1e-3, 1e6),
+                JET_KEYS,
+            },
+    };
     static jet j;
     static foam f;
     static const double lo[3] = {0.24, 0.42, 0.36};
@@ -75,8 +84,7 @@ int main(int argc, char **argv) {
     double bend = 0;
     double mean = 0;
 
-    ex_begin(&args, argc, argv, "foam_jet", "A light block of soft foam in a jet of smoke.", keys,
-             6, 36, 100);
+    ex_begin(&args, argc, argv, &about);
 
     for (int k = 0; k < 3; k++) {
         n[k] = (int)((hi[k] - lo[k]) * args.size / 1.5 / 1.4 + 0.5);
@@ -101,10 +109,10 @@ int main(int argc, char **argv) {
     }
 
     for (int i = 0; i < f.soft.desc.vertex_count; i++)
-        mean += (double)f.soft.x[3 * i + 1] / f.soft.desc.vertex_count;
+        mean += f.soft.x[3 * i + 1] / f.soft.desc.vertex_count;
 
     for (int i = 0; i < f.soft.desc.vertex_count; i++)
-        bend = fmax(bend, fabs((double)f.soft.x[3 * i + 1] - mean));
+        bend = fmax(bend, fabs(f.soft.x[3 * i + 1] - mean));
 
     ex_result("rise", "%.5f", mean - 0.5 * (lo[1] + hi[1]));
     ex_result("half_height", "%.5f", bend); /* 0.05 when flat */

@@ -36,7 +36,7 @@ static fsi_real form_least(fsi_real a, fsi_real b) {
 }
 
 static fsi_real form_length(fsi_real x, fsi_real y, fsi_real z) {
-    return (fsi_real)sqrt((double)(x * x + y * y + z * z));
+    return sqrt(x * x + y * y + z * z);
 }
 
 /* A rod from p to q whose radius goes linearly from radius_p to radius_q. */
@@ -44,13 +44,13 @@ static fsi_real form_rod(fsi_vec3 x, fsi_vec3 p, fsi_vec3 q, fsi_real radius_p, 
     fsi_real weight[2];
     fsi_real squared = fsi_closest_on_segment(x, p, q, weight);
     fsi_real radius = radius_p * weight[0] + radius_q * weight[1];
-    return (fsi_real)sqrt((double)squared) - radius;
+    return sqrt(squared) - radius;
 }
 
 static fsi_real form_box(const form_body *box, fsi_vec3 x) {
-    fsi_real out_x = (fsi_real)fabs((double)x.x) - box->a;
-    fsi_real out_y = (fsi_real)fabs((double)x.y) - box->b;
-    fsi_real out_z = (fsi_real)fabs((double)x.z) - box->c;
+    fsi_real out_x = fabs(x.x) - box->a;
+    fsi_real out_y = fabs(x.y) - box->b;
+    fsi_real out_z = fabs(x.z) - box->c;
 
     /* Inside all three are negative, and the nearest face is the largest of them. */
     fsi_real inside = -form_least(-out_x, form_least(-out_y, -out_z));
@@ -68,15 +68,15 @@ static fsi_real form_torus(const form_body *torus, fsi_vec3 x) {
    become flat ones. */
 static fsi_real form_starfish(const form_body *star, fsi_vec3 x) {
     fsi_real flat = star->b / star->c;
-    fsi_real tip = star->c * FSI_R(0.45);
+    fsi_real tip = star->c * 0.45;
     fsi_real reach = star->a - tip;
     int arms = star->count > 0 ? star->count : 5;
     fsi_real distance = FSI_REAL_MAX;
 
     x.y /= flat;
     for (int i = 0; i < arms; i++) {
-        double turn = 2 * (double)FSI_PI * i / arms;
-        fsi_vec3 end = fsi_vec(reach * (fsi_real)cos(turn), 0, reach * (fsi_real)sin(turn));
+        double turn = 2 * FSI_PI * i / arms;
+        fsi_vec3 end = fsi_vec(reach * cos(turn), 0, reach * sin(turn));
         distance = form_least(distance, form_rod(x, fsi_vec(0, 0, 0), end, star->c, tip));
     }
     return distance * form_least(flat, 1);
@@ -96,9 +96,9 @@ static fsi_real form_bell(const form_body *bell, fsi_vec3 x) {
 
     for (int i = 1; i <= rods; i++) {
         fsi_real share = (fsi_real)i / (fsi_real)rods;
-        double turn = (double)(FSI_PI / 2 * share);
-        fsi_real radius_to = bell->b / 2 * (1 - FSI_R(0.4) * share);
-        fsi_vec3 to = fsi_vec(bell->a * (fsi_real)sin(turn), bell->c * (fsi_real)cos(turn), 0);
+        double turn = FSI_PI / 2 * share;
+        fsi_real radius_to = bell->b / 2 * (1 - 0.4 * share);
+        fsi_vec3 to = fsi_vec(bell->a * sin(turn), bell->c * cos(turn), 0);
         distance = form_least(distance, form_rod(in_profile, from, to, radius_from, radius_to));
         from = to;
         radius_from = radius_to;
@@ -114,9 +114,8 @@ static fsi_real form_helix(const form_body *helix, fsi_vec3 x) {
 
     for (int i = 1; i <= rods; i++) {
         fsi_real share = (fsi_real)i / (fsi_real)rods;
-        double turn = (double)(2 * FSI_PI * (fsi_real)turns * share);
-        fsi_vec3 to = fsi_vec(helix->a * (fsi_real)cos(turn), helix->c * (share - FSI_R(0.5)),
-                              helix->a * (fsi_real)sin(turn));
+        double turn = 2 * FSI_PI * (fsi_real)turns * share;
+        fsi_vec3 to = fsi_vec(helix->a * cos(turn), helix->c * (share - 0.5), helix->a * sin(turn));
         distance = form_least(distance, form_rod(x, from, to, helix->b, helix->b));
         from = to;
     }
@@ -130,7 +129,7 @@ static fsi_real form_distance(fsi_vec3 x, void *user) {
     int needs_b = body->kind != FORM_SPHERE;
     int needs_c = needs_b && body->kind != FORM_TORUS;
     if (!(body->a > 0) || (needs_b && !(body->b > 0)) || (needs_c && !(body->c > 0)))
-        return FSI_R(1e30);
+        return 1e30;
 
     x = fsi_vec_sub(x, body->centre);
     switch (body->kind) {
@@ -149,7 +148,7 @@ static fsi_real form_distance(fsi_vec3 x, void *user) {
     case FORM_HELIX:
         return form_helix(body, x);
     }
-    return FSI_R(1e30);
+    return 1e30;
 }
 
 #endif /* FORMS_H */

@@ -13,14 +13,14 @@ static void bend(double r, double top, double *wide, double *y) {
 }
 
 static int held(const fsi_real *x) {
-    return hypot((double)x[0], (double)x[2]) > 0.35;
+    return hypot(x[0], x[2]) > 0.35;
 }
 
 static double tip(const fsi_tled *tled) { /* lowest point, m; 0.1 at rest */
     double least = 1e9;
 
     for (int i = 0; i < tled->nodes; i++)
-        least = fmin(least, (double)tled->x[3 * i + 1]);
+        least = fmin(least, tled->x[3 * i + 1]);
     return least;
 }
 

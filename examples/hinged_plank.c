@@ -6,10 +6,18 @@
 #include "common.h"
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"density", "", "of the plank over the smoke's", "1", 1e-4, 1e4, NULL},
-        {"bodies", "", "planks, each on its own hinge", "1", 1, 3, NULL},
-        {"dt", "s", "time step", "0.02", 1e-4, 0.2, NULL}};
+    static const ex_about about = {
+        .name = "hinged_plank",
+        .what = "Planks on hinges in a jet of smoke.",
+        .size = 72,
+        .frames = 160,
+        .keys =
+            {
+                EX_NUMBER("density", "", "of the plank over the smoke's", "1", 1e-4, 1e4),
+                EX_NUMBER("bodies", "", "planks, each on its own hinge", "1", 1, 3),
+                EX_NUMBER("dt", "s", "time step", "0.02", 1e-4, 0.2),
+            },
+    };
 
     ex_args args;
     int stable = 1;
@@ -17,9 +25,8 @@ int main(int argc, char **argv) {
     double drift = 0;
     double turned = 0;
 
-    ex_begin(&args, argc, argv, "hinged_plank", "Planks on hinges in a jet of smoke.", keys, 3, 72,
-             160);
-    int bodies = (int)ex_number(&args, "bodies");
+    ex_begin(&args, argc, argv, &about);
+    int bodies = ex_whole(&args, "bodies");
 
     fsi_world_desc desc = {
         .grid.ny = args.size,
@@ -27,7 +34,7 @@ int main(int argc, char **argv) {
         .grid.nz = 1,
     };
 
-    desc.grid.h = FSI_R(1.5) / (fsi_real)desc.grid.ny;
+    desc.grid.h = 1.5 / desc.grid.ny;
     desc.grid.rho = 1;
     desc.grid.smoke = 1;
     desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
@@ -39,11 +46,11 @@ int main(int argc, char **argv) {
         return 1;
 
     fsi_grid_source jet = {
-        .lo = fsi_vec(FSI_R(0.35), 0, 0),
-        .hi = fsi_vec(FSI_R(0.65), FSI_R(1.01) * world.grid.h, 0),
+        .lo = fsi_vec(0.35, 0, 0),
+        .hi = fsi_vec(0.65, 1.01 * world.grid.h, 0),
         .set = FSI_SOURCE_DENSITY | FSI_SOURCE_VELOCITY | FSI_SOURCE_DIVERGENCE,
-        .velocity = fsi_vec(0, FSI_R(0.6), 0),
-        .divergence = FSI_R(0.6) / world.grid.h,
+        .velocity = fsi_vec(0, 0.6, 0),
+        .divergence = 0.6 / world.grid.h,
         .density = 1,
     };
 
@@ -52,13 +59,13 @@ int main(int argc, char **argv) {
     fsi_shape_desc sd = {
         .kind = FSI_SHAPE_BOX,
         .dim = 2,
-        .half = fsi_vec(FSI_R(0.16), FSI_R(0.03), 0),
+        .half = fsi_vec(0.16, 0.03, 0),
     };
 
     fsi_shape plank;
     if (fsi_shape_init(&plank, &sd) != FSI_OK)
         return 1;
-    sd.half = fsi_vec(FSI_R(0.008), FSI_R(0.008), 0);
+    sd.half = fsi_vec(0.008, 0.008, 0);
 
     fsi_shape post;
     if (fsi_shape_init(&post, &sd) != FSI_OK)
@@ -66,7 +73,7 @@ int main(int argc, char **argv) {
 
     for (int i = 0; i < bodies; i++) {
         fsi_joint_desc options = {0};
-        fsi_vec3 pin = fsi_vec((fsi_real)(0.36 + 0.12 * i), (fsi_real)(0.5 + 0.35 * i), 0);
+        fsi_vec3 pin = fsi_vec(0.36 + 0.12 * i, 0.5 + 0.35 * i, 0);
         fsi_rigid_desc given = {
             .shape = &post,
             .x = pin,
@@ -76,8 +83,8 @@ int main(int argc, char **argv) {
         options.b = fsi_world_add(&world, &given);
         given.kind = FSI_RIGID_DYNAMIC;
         given.shape = &plank;
-        given.density = (fsi_real)ex_number(&args, "density");
-        given.x = fsi_vec(pin.x + FSI_R(0.14), pin.y, 0);
+        given.density = ex_number(&args, "density");
+        given.x = fsi_vec(pin.x + 0.14, pin.y, 0);
         given.ghost = 0;
         given.group = 1;
         options.a = fsi_world_add(&world, &given);
@@ -91,13 +98,13 @@ int main(int argc, char **argv) {
 
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
-        stable = fsi_world_step(&world, (fsi_real)ex_number(&args, "dt"), &report) >= 0;
+        stable = fsi_world_step(&world, ex_number(&args, "dt"), &report) >= 0;
         total += report.iterations;
         fsi_solids_report sr;
         fsi_solids_measure(&world.solids, &sr);
         if (sr.joint_error > drift)
             drift = sr.joint_error;
-        turned = 2 * atan2((double)world.solids.body[2].q.z, (double)world.solids.body[2].q.w);
+        turned = 2 * atan2(world.solids.body[2].q.z, world.solids.body[2].q.w);
         if (args.out) {
             static fsi_real x[3 * 64], v[3 * 64];
             ex_image image = ex_image_make(400, 560);
@@ -108,8 +115,8 @@ int main(int argc, char **argv) {
             for (int i = world.solids.body_count - 1; i > 0; i--) { /* pins over their planks */
                 fsi_solids_surface(&world.solids, i, x, v, &surface);
                 if (i % 2)
-                    ex_disk(&image, ex_px(&view, (double)world.solids.body[i].x.x),
-                            ex_py(&view, (double)world.solids.body[i].x.y), 4, ex_rgb(30, 30, 30));
+                    ex_disk(&image, ex_px(&view, world.solids.body[i].x.x),
+                            ex_py(&view, world.solids.body[i].x.y), 4, ex_rgb(30, 30, 30));
                 else
                     ex_draw_surface(&image, &view, &surface, ex_rgb(205, 120, 50));
             }

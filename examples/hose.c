@@ -23,8 +23,7 @@ static int32_t *tube(int nu, int nv, fsi_real *x, int *tets) {
                 double angle = 6.283185307 * i / nu;
                 double r = 0.1 + 0.024 * l;
                 fsi_vec_store(x + 3 * (i + nu * (j + (nv + 1) * l)),
-                              fsi_vec((fsi_real)(1.2 * s), (fsi_real)(0.8 + r * sin(angle)),
-                                      (fsi_real)(r * cos(angle))));
+                              fsi_vec(1.2 * s, 0.8 + r * sin(angle), r * cos(angle)));
             }
 
     for (int j = 0; j < nv && tet; j++)
@@ -67,13 +66,22 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_tled *tled) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0, 1, NULL},
-                                  {"slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1, NULL},
-                                  {"particles", "", "most fluid particles", "4000", 100, 1e6, NULL},
-                                  {"tets", "", "about so many tetrahedra", "2900", 500, 1e6, NULL},
-                                  {"young", "Pa", "Young's modulus", "6e5", 1e3, 1e8, NULL},
-                                  {"speed", "m/s", "of the water at the inlet", "1", 0.1, 5, NULL},
-                                  {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+    static const ex_about about = {
+        .name = "hose",
+        .what = "Water through a soft hose.",
+        .size = 12,
+        .frames = 60,
+        .keys =
+            {
+                EX_NUMBER("restitution", "", "e of the collisions", "0", 0, 1),
+                EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1),
+                EX_NUMBER("particles", "", "most fluid particles", "4000", 100, 1e6),
+                EX_NUMBER("tets", "", "about so many tetrahedra", "2900", 500, 1e6),
+                EX_NUMBER("young", "Pa", "Young's modulus", "6e5", 1e3, 1e8),
+                EX_NUMBER("speed", "m/s", "of the water at the inlet", "1", 0.1, 5),
+                EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+            },
+    };
     ex_args args;
 
     fsi_sph_box drain = {{0, 0, 0}, {0, 0, 0}, 0};
@@ -82,7 +90,7 @@ int main(int argc, char **argv) {
     long bad = 0;
     double tip = 0;
 
-    ex_begin(&args, argc, argv, "hose", "Water through a soft hose.", keys, 7, 12, 60);
+    ex_begin(&args, argc, argv, &about);
     int nu = (int)(sqrt(ex_number(&args, "tets") / 12) + 0.5);
     int nv = 2 * nu;
     fsi_real *x;
@@ -98,20 +106,20 @@ int main(int argc, char **argv) {
         .x = x,
         .tet = tet,
         .density = 1000,
-        .young = (fsi_real)ex_number(&args, "young"),
-        .poisson = FSI_R(0.3),
+        .young = ex_number(&args, "young"),
+        .poisson = 0.3,
         .damping = 2,
-        .gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0),
+        .gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0),
     };
 
     fsi_sph_desc desc = {
-        .capacity = (int)ex_number(&args, "particles"),
+        .capacity = ex_whole(&args, "particles"),
         .boundary_capacity = 2000,
-        .spacing = FSI_R(0.3) / (fsi_real)args.size,
+        .spacing = 0.3 / args.size,
         .density = 1000,
         .sound_speed = 30,
         .viscosity = 2,
-        .artificial = FSI_R(0.1),
+        .artificial = 0.1,
         .gravity = given.gravity,
     };
 
@@ -122,34 +130,33 @@ int main(int argc, char **argv) {
         return 1;
 
     for (int i = 0; i < hose.nodes; i++)
-        if (x[3 * i] < FSI_R(0.25))
+        if (x[3 * i] < 0.25)
             fsi_tled_fix(&hose, i, fsi_vec(0, 0, 0));
 
     fsi_sph_emitter tap = {
-        .centre = fsi_vec(FSI_R(0.08), FSI_R(0.8), 0),
+        .centre = fsi_vec(0.08, 0.8, 0),
         .direction = fsi_vec(1, 0, 0),
-        .radius = FSI_R(0.065),
-        .speed = (fsi_real)ex_number(&args, "speed"),
+        .radius = 0.065,
+        .speed = ex_number(&args, "speed"),
     };
 
     drain.lo = fsi_vec(-10, -10, -10);
-    drain.hi = fsi_vec(10, FSI_R(-0.3), 10);
+    drain.hi = fsi_vec(10, -0.3, 10);
     fsi_sph_add_emitter(&sph, &tap);
     fsi_sph_add_removal(&sph, &drain);
-    drain.hi = fsi_vec(FSI_R(-0.02), 10, 10);
+    drain.hi = fsi_vec(-0.02, 10, 10);
     fsi_sph_add_removal(&sph, &drain);
 
     /* a lid behind the tap */
-    if (fsi_sph_add_plane(&sph, fsi_vec(FSI_R(0.04), FSI_R(0.68), FSI_R(-0.12)),
-                          fsi_vec(0, 0, FSI_R(0.24)), fsi_vec(0, FSI_R(0.24), 0), fsi_vec(1, 0, 0),
-                          NULL)
+    if (fsi_sph_add_plane(&sph, fsi_vec(0.04, 0.68, -0.12), fsi_vec(0, 0, 0.24),
+                          fsi_vec(0, 0.24, 0), fsi_vec(1, 0, 0), NULL)
         < 0)
         return 1;
 
     fsi_proxy_solid solid = {
         .tled = &hose,
-        .restitution = (fsi_real)ex_number(&args, "restitution"),
-        .slip = (fsi_real)ex_number(&args, "slip"),
+        .restitution = ex_number(&args, "restitution"),
+        .slip = ex_number(&args, "slip"),
     };
 
     fsi_proxy_desc options = {
@@ -167,13 +174,13 @@ int main(int argc, char **argv) {
         for (int i = 0; i < sph.now.count; i++) {
             fsi_vec3 q = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
             fsi_hit hit;
-            if (!pour_near(&w, i, FSI_R(0.3), NULL, &hit))
+            if (!pour_near(&w, i, 0.3, NULL, &hit))
                 continue;
             for (k = 0; k < 3 && hose.triangle[3 * hit.element + k] >= nu * (nv + 1); k++) {
             }
 
             /* nearest to the outer layer and well before the outlet */
-            bad += k == 3 && q.x > FSI_R(0.05) && q.x < FSI_R(0.9);
+            bad += k == 3 && q.x > 0.05 && q.x < 0.9;
         }
 
         if (args.out)
@@ -182,7 +189,7 @@ int main(int argc, char **argv) {
     }
 
     for (int i = 0; i < nu; i++)
-        tip += (double)hose.x[3 * (i + nu * nv) + 1] / nu;
+        tip += hose.x[3 * (i + nu * nv) + 1] / nu;
     pour_results(&w, bad);
 
     ex_result("tets", "%d", tets);

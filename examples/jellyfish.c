@@ -30,7 +30,7 @@ typedef struct muscle {
 
 /* Field k of the bell at x, t = 0 at the top to 1 at the rim. */
 static fsi_vec3 field(int k, fsi_vec3 x, fsi_real top) {
-    fsi_real t = (top - x.y) / (fsi_real)HEIGHT;
+    fsi_real t = (top - x.y) / HEIGHT;
     switch (k) {
     case 0:
         return fsi_vec(-t * x.x, 0, -t * x.z); /* contraction */
@@ -56,7 +56,7 @@ static fsi_vec3 spin(const fsi_reduced *reduced) {
 /* Contracts during `part` of the period, relaxes during the rest; part 0.5 is the sine. */
 static void drive(swarm *w, fsi_real dt, void *user) {
     muscle *m = (muscle *)user;
-    double phase = fmod(m->time / m->period, 1.0);
+    double phase = fmod(m->time / m->period, 1);
     double c = phase < m->part
                    ? 0.5 - 0.5 * cos(3.14159265358979 * phase / m->part)
                    : 0.5 + 0.5 * cos(3.14159265358979 * (phase - m->part) / (1 - m->part));
@@ -64,28 +64,25 @@ static void drive(swarm *w, fsi_real dt, void *user) {
     for (int i = 0; i < m->bodies; i++) {
         fsi_reduced *bell = &w->body[i * (ARMS + 1)];
         fsi_vec3 axis = fsi_vec(bell->cache[1], bell->cache[4], bell->cache[7]);
-        fsi_vec3 right =
-            fsi_vec_scale(fsi_vec_cross(axis, fsi_vec(0, 1, 0)), (fsi_real)m->righting);
+        fsi_vec3 right = fsi_vec_scale(fsi_vec_cross(axis, fsi_vec(0, 1, 0)), m->righting);
         fsi_vec_store(bell->push + 3, fsi_vec_add(fsi_vec_load(bell->push + 3), right));
         for (int k = 0; k < BASIS; k++)
-            bell->push[6 + k] +=
-                (fsi_real)(m->strength * c) * bell->model->omega2[k] * m->target[k];
+            bell->push[6 + k] += (m->strength * c) * bell->model->omega2[k] * m->target[k];
 
         /* joints: friction, and a spring that keeps the arm along the bell's axis: opposite torques
          */
         for (int k = 1; k <= ARMS; k++) {
-            fsi_vec3 torque =
-                fsi_vec_scale(fsi_vec_sub(spin(bell), spin(bell + k)), (fsi_real)m->friction);
+            fsi_vec3 torque = fsi_vec_scale(fsi_vec_sub(spin(bell), spin(bell + k)), m->friction);
             torque = fsi_vec_mad(
                 torque,
                 fsi_vec_cross(fsi_vec(bell[k].cache[1], bell[k].cache[4], bell[k].cache[7]), axis),
-                (fsi_real)m->spring);
+                m->spring);
             fsi_vec_store(bell[k].push + 3, fsi_vec_add(fsi_vec_load(bell[k].push + 3), torque));
             fsi_vec_store(bell->push + 3, fsi_vec_sub(fsi_vec_load(bell->push + 3), torque));
         }
     }
 
-    m->time += (double)dt;
+    m->time += dt;
 }
 
 static ex_color color(const swarm *q, int i) {
@@ -94,12 +91,10 @@ static ex_color color(const swarm *q, int i) {
 }
 
 static int make_models(const ex_args *args, fsi_mesh *mesh, fsi_reduced_model *model, muscle *m) {
-    fsi_real top = FSI_R(-1e30);
-    if (!swarm_mesh(&mesh[0], &bell_form, fsi_vec(FSI_R(0.3), FSI_R(0.3), FSI_R(0.3)),
-                    (int)ex_number(args, "tets")))
+    fsi_real top = -1e30;
+    if (!swarm_mesh(&mesh[0], &bell_form, fsi_vec(0.3, 0.3, 0.3), ex_whole(args, "tets")))
         return 0;
-    if (!swarm_mesh(&mesh[1], &arm_form, fsi_vec(FSI_R(0.06), FSI_R(0.26), FSI_R(0.06)),
-                    (int)ex_number(args, "tets") / 10))
+    if (!swarm_mesh(&mesh[1], &arm_form, fsi_vec(0.06, 0.26, 0.06), ex_whole(args, "tets") / 10))
         return 0;
     int n = 3 * mesh[0].vertex_count;
     fsi_real *basis;
@@ -119,9 +114,9 @@ static int make_models(const ex_args *args, fsi_mesh *mesh, fsi_reduced_model *m
         .modes = BASIS,
         .basis = basis,
         .density = 1000,
-        .young = (fsi_real)ex_number(args, "young"),
-        .poisson = FSI_R(0.3),
-        .damping_stiffness = FSI_R(0.01),
+        .young = ex_number(args, "young"),
+        .poisson = 0.3,
+        .damping_stiffness = 0.01,
         .samples = 60,
         .field = 16,
     };
@@ -141,29 +136,43 @@ static int make_models(const ex_args *args, fsi_mesh *mesh, fsi_reduced_model *m
 
     free(basis);
     desc.mesh = &mesh[1];
-    desc.modes = (int)ex_number(args, "modes");
+    desc.modes = ex_whole(args, "modes");
     desc.basis = NULL;
-    desc.young = FSI_R(2e4);
-    desc.poisson = FSI_R(0.4);
+    desc.young = 2e4;
+    desc.poisson = 0.4;
     return i == FSI_OK && fsi_reduced_model_init(&model[1], &desc) == FSI_OK;
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"bodies", "", "jellyfish", "1", 1, 3, NULL},
-        {"modes", "", "per arm", "4", 0, 20, NULL},
-        {"tets", "", "of the bell, about", "4000", 300, 50000, NULL},
-        {"actuation", "", "share of the bell's radius taken in at the rim", "0.4", 0, 0.8, NULL},
-        {"period", "s", "of a stroke", "0.5", 0.05, 10, NULL},
-        {"part", "", "of the period in which it contracts; 0.5 = sine", "0.3", 0.05, 0.95, NULL},
-        {"young", "Pa", "stiffness of the bell", "2e5", 100, 1e8, NULL},
-        {"friction", "N m s", "of the joints", "0.02", 0, 0.02, NULL},
-        {"spring", "N m", "of the joints, at a right angle", "1", 0, 10, NULL},
-        {"righting", "N m", "couple of weight and buoyancy at a right angle", "0.4", 0, 10, NULL},
-        {"skin", "", "1: fluid and contact see one skin over bell and arms; 0: their own surfaces",
-         "1", 0, 1, NULL},
-        {"newmark", "", "1: the two solves a step of the paper's section 6", "0", 0, 1, NULL},
-        {"dt", "s", "time step, at most 0.04", "0.01", 1e-4, 0.04, NULL}};
+    static const ex_about about = {
+        .name = "jellyfish",
+        .what = "Jellyfish swim by contracting their bells.",
+        .size = 27,
+        .frames = 250,
+        .keys =
+            {
+                EX_NUMBER("bodies", "", "jellyfish", "1", 1, 3),
+                EX_NUMBER("modes", "", "per arm", "4", 0, 20),
+                EX_NUMBER("tets", "", "of the bell, about", "4000", 300, 50000),
+                EX_NUMBER("actuation", "", "share of the bell's radius taken in at the rim", "0.4",
+                          0, 0.8),
+                EX_NUMBER("period", "s", "of a stroke", "0.5", 0.05, 10),
+                EX_NUMBER("part", "", "of the period in which it contracts; 0.5 = sine", "0.3",
+                          0.05, 0.95),
+                EX_NUMBER("young", "Pa", "stiffness of the bell", "2e5", 100, 1e8),
+                EX_NUMBER("friction", "N m s", "of the joints", "0.02", 0, 0.02),
+                EX_NUMBER("spring", "N m", "of the joints, at a right angle", "1", 0, 10),
+                EX_NUMBER("righting", "N m", "couple of weight and buoyancy at a right angle",
+                          "0.4", 0, 10),
+                EX_NUMBER(
+                    "skin", "",
+                    "1: fluid and contact see one skin over bell and arms; 0: their own surfaces",
+                    "1", 0, 1),
+                EX_NUMBER("newmark", "", "1: the two solves a step of the paper's section 6", "0",
+                          0, 1),
+                EX_NUMBER("dt", "s", "time step, at most 0.04", "0.01", 1e-4, 0.04),
+            },
+    };
     ex_args args;
 
     fsi_mesh mesh[2];
@@ -182,14 +191,13 @@ int main(int argc, char **argv) {
     int steps = 0;
     int stable = 1;
 
-    ex_begin(&args, argc, argv, "jellyfish", "Jellyfish swim by contracting their bells.", keys, 13,
-             27, 250);
-    int bodies = (int)ex_number(&args, "bodies");
+    ex_begin(&args, argc, argv, &about);
+    int bodies = ex_whole(&args, "bodies");
     double dt = ex_number(&args, "dt");
 
     fsi_world_desc desc = {
         .grid.ny = args.size,
-        .grid.h = FSI_R(1.8) / (fsi_real)args.size,
+        .grid.h = 1.8 / args.size,
         .grid.nz = args.size * 4 / 9,
     };
 
@@ -201,9 +209,9 @@ int main(int argc, char **argv) {
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK || !make_models(&args, mesh, model, &m))
         return 1;
-    double width = (double)(world.grid.h * world.grid.nx);
-    double tall = (double)(world.grid.h * world.grid.ny);
-    double deep = (double)(world.grid.h * world.grid.nz);
+    double width = world.grid.h * world.grid.nx;
+    double tall = world.grid.h * world.grid.ny;
+    double deep = world.grid.h * world.grid.nz;
     int inner = (int)(0.04 / dt + 0.5);
     view.camera = ex_camera_make(0.5 * width + 0.6, 0.35, 0.5 * deep + 2.3 + 0.5 * width,
                                  0.5 * width, 0.5 * tall, 0.5 * deep, 1, 40);
@@ -219,15 +227,14 @@ int main(int argc, char **argv) {
 
     for (int i = 0; i < bodies; i++) {
         fsi_reduced_joint joint[ARMS];
-        fsi_vec3 at = fsi_vec((fsi_real)((i + 0.5) * width / bodies),
-                              FSI_R(0.5) + FSI_R(0.05) * (fsi_real)(i % 2), (fsi_real)(0.5 * deep));
+        fsi_vec3 at =
+            fsi_vec((i + 0.5) * width / bodies, 0.5 + 0.05 * (fsi_real)(i % 2), 0.5 * deep);
         if (!swarm_add(&s, &world, &model[0], at, swarm_turn(0, 0.4 * i, 0)))
             return 1;
         for (int k = 0; k < ARMS; k++) {
             double t = 1.5707963 * k + 0.785;
             int up = swarm_nearest(&model[1], fsi_vec(0, 0, 0));
-            int under = swarm_nearest(&model[0], fsi_vec((fsi_real)(0.05 * cos(t)), FSI_R(0.1),
-                                                         (fsi_real)(0.05 * sin(t))));
+            int under = swarm_nearest(&model[0], fsi_vec(0.05 * cos(t), 0.1, 0.05 * sin(t)));
             fsi_reduced *bell = &s.body[i * (ARMS + 1)];
             fsi_vec3 T =
                 fsi_vec_sub(fsi_reduced_point(bell, under), fsi_vec_load(model[1].x0 + 3 * up));
@@ -241,13 +248,13 @@ int main(int argc, char **argv) {
 
         if (i == 0 && ex_number(&args, "skin") > 0
             && !swarm_skin_forms(&hide, s.body, forms, ARMS + 1,
-                                 fsi_vec_sub(at, fsi_vec(0, FSI_R(0.04), 0)), 0.28, 0.04))
+                                 fsi_vec_sub(at, fsi_vec(0, 0.04, 0)), 0.28, 0.04))
             return 1;
         if (!swarm_group(&s, ARMS + 1, joint, ARMS, hide.skin.terms ? &hide.skin : NULL))
             return 1;
     }
 
-    s.newmark = (int)ex_number(&args, "newmark");
+    s.newmark = ex_whole(&args, "newmark");
     s.drive_fn = drive;
     s.user = &m;
     {
@@ -255,31 +262,31 @@ int main(int argc, char **argv) {
         double hi = -1e9;
         fsi_surface surface = fsi_reduced_group_surface(&s.group[0]);
         for (int i = 0; i < surface.vertex_count; i++) {
-            lo = fmin(lo, (double)surface.x[3 * i + 1]);
-            hi = fmax(hi, (double)surface.x[3 * i + 1]);
+            lo = fmin(lo, surface.x[3 * i + 1]);
+            hi = fmax(hi, surface.x[3 * i + 1]);
         }
 
         length = hi - lo;
     }
 
     for (int i = 0; i < 3 * PLANKTON; i++) /* evenly spread */
-        plankton[i] = (fsi_real)(fmod(0.5
-                                          + (i / 3)
-                                                * (i % 3 == 0   ? 0.8191725134
-                                                   : i % 3 == 1 ? 0.6710436067
-                                                                : 0.5497004779),
-                                      1)
-                                 * (i % 3 == 0   ? width
-                                    : i % 3 == 1 ? tall
-                                                 : deep));
+        plankton[i] = (fmod(0.5
+                                + (i / 3)
+                                      * (i % 3 == 0   ? 0.8191725134
+                                         : i % 3 == 1 ? 0.6710436067
+                                                      : 0.5497004779),
+                            1)
+                       * (i % 3 == 0   ? width
+                          : i % 3 == 1 ? tall
+                                       : deep));
 
     for (int i = 0; i < bodies; i++)
-        y0[i] = (double)s.body[i * (ARMS + 1)].T[1];
+        y0[i] = s.body[i * (ARMS + 1)].T[1];
 
     for (int frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < inner && stable; i++, steps++) {
             fsi_report report;
-            fsi_result rc = fsi_world_step(&world, (fsi_real)dt, &report);
+            fsi_result rc = fsi_world_step(&world, dt, &report);
             if (rc < 0) {
                 stable = 0;
                 fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
@@ -287,14 +294,14 @@ int main(int argc, char **argv) {
             total += report.iterations;
         }
 
-        fsi_grid_trace(&world.grid, (fsi_real)(dt * inner), PLANKTON, plankton);
+        fsi_grid_trace(&world.grid, dt * inner, PLANKTON, plankton);
         if (args.out)
             swarm_draw(&args, &s, &view);
         ex_progress(&args, frame);
     }
 
     for (int i = 0; i < bodies; i++)
-        swum += ((double)s.body[i * (ARMS + 1)].T[1] - y0[i]) / length / bodies;
+        swum += (s.body[i * (ARMS + 1)].T[1] - y0[i]) / length / bodies;
 
     ex_result("length", "%.4f", length);      /* m */
     ex_result("swim_distance", "%.4f", swum); /* body lengths, upwards, mean */
@@ -305,8 +312,8 @@ int main(int argc, char **argv) {
         (unsigned long)(s.body[0].size + ARMS * s.body[1].size + (ARMS + 1) * sizeof(fsi_reduced)));
 
     /* of the first bell under the top, over its radius */
-    ex_result("depth", "%.4f", (tall - (double)s.body[0].T[1]) / RADIUS);
-    ex_result("joint_error", "%.6f", (double)s.joint_error / length);
+    ex_result("depth", "%.4f", (tall - s.body[0].T[1]) / RADIUS);
+    ex_result("joint_error", "%.6f", s.joint_error / length);
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     swarm_free(&s);
     swarm_skin_free(&hide);

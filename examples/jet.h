@@ -3,11 +3,10 @@
 #ifndef JET_H
 #define JET_H
 #define JET_KEYS                                                                                   \
-    {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,rmi,xpm,monolithic"},                            \
-        {"omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9, NULL},                          \
-        {"speed", "m/s", "of the jet", "0.5", 0, 10, NULL}, {                                      \
-        "tolerance", "cells", "residual of the partitioned schemes", "0.05", 1e-9, 1, NULL         \
-    }
+    EX_WORD("scheme", "coupling", "xpm", "p,pc,rmi,xpm,monolithic"),                               \
+        EX_NUMBER("omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9),                       \
+        EX_NUMBER("speed", "m/s", "of the jet", "0.5", 0, 10),                                     \
+        EX_NUMBER("tolerance", "cells", "residual of the partitioned schemes", "0.05", 1e-9, 1)
 
 typedef struct jet {
     fsi_world w;
@@ -28,7 +27,7 @@ static int jet_make(jet *j, ex_args *args, int dim, int bodies, int guests, int 
         .grid.ny = args->size,
         .grid.nx = args->size * 2 / 3,
         .grid.nz = dim == 3 ? args->size * 2 / 3 : 1,
-        .grid.h = FSI_R(1.5) / (fsi_real)args->size,
+        .grid.h = 1.5 / args->size,
         .grid.rho = 1,
         .grid.smoke = 1,
         .grid.shells = 0,
@@ -41,27 +40,27 @@ static int jet_make(jet *j, ex_args *args, int dim, int bodies, int guests, int 
         return 0;
 
     fsi_grid_source source = {
-        .lo = fsi_vec(FSI_R(0.375), 0, FSI_R(0.375)),
-        .hi = fsi_vec(FSI_R(0.625), FSI_R(1.01) * desc.grid.h, FSI_R(0.625)),
+        .lo = fsi_vec(0.375, 0, 0.375),
+        .hi = fsi_vec(0.625, 1.01 * desc.grid.h, 0.625),
         .set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE,
-        .velocity = fsi_vec(0, (fsi_real)speed, 0),
-        .divergence = (fsi_real)speed / desc.grid.h,
+        .velocity = fsi_vec(0, speed, 0),
+        .divergence = speed / desc.grid.h,
         .density = 1,
     };
 
     fsi_grid_add_source(&j->w.grid, &source);
-    j->dt = (double)desc.grid.h; /* half a cell a step at 0.5 m/s */
+    j->dt = desc.grid.h; /* half a cell a step at 0.5 m/s */
     j->monolithic = ex_is(args, "scheme", "monolithic");
 
     fsi_partitioned_desc given = {
         .n = dof + 64,
         .m = dof + 64,
         .group = 3,
-        .tolerance = (fsi_real)(ex_number(args, "tolerance") * (double)desc.grid.h),
+        .tolerance = ex_number(args, "tolerance") * desc.grid.h,
         .clock_fn = ex_clock,
         .min_iterations = 2,
         .scheme = relaxed ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED,
-        .omega = (fsi_real)ex_number(args, "omega"),
+        .omega = ex_number(args, "omega"),
     };
 
     j->x.scheme = &j->scheme;
@@ -77,8 +76,8 @@ static int jet_step(jet *j) { /* 0 = it came apart */
     fsi_report report;
     double start = ex_now();
     double speed = 0;
-    fsi_result result = j->monolithic ? fsi_world_step(&j->w, (fsi_real)j->dt, &report)
-                                      : fsi_world_exchange(&j->w, &j->x, (fsi_real)j->dt, &report);
+    fsi_result result = j->monolithic ? fsi_world_step(&j->w, j->dt, &report)
+                                      : fsi_world_exchange(&j->w, &j->x, j->dt, &report);
     j->spent += ex_now() - start;
     j->total += report.iterations;
     j->capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
@@ -87,7 +86,7 @@ static int jet_step(jet *j) { /* 0 = it came apart */
         j->most = report.iterations;
 
     for (int i = 0; i < j->w.door_count && result >= 0; i++)
-        speed = fmax(speed, (double)fsi_max_abs((size_t)j->w.door[i]->dof, j->w.door[i]->v));
+        speed = fmax(speed, fsi_max_abs((size_t)j->w.door[i]->dof, j->w.door[i]->v));
     return result >= 0 && speed < 50;
 }
 
@@ -109,8 +108,8 @@ static void jet_draw(jet *j, ex_args *args) {
         ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
         for (int i = 0; i < j->w.door_count; i++)
             ex_draw_surface3(&image, &camera, &j->w.door[i]->surface, ex_rgb(215, 120, 60));
-        ex_draw_smoke(&image, &camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->density,
-                      0.08, ex_rgb(120, 124, 135));
+        ex_draw_smoke(&image, &camera, grid->nx, grid->ny, grid->nz, grid->h, grid->density, 0.08,
+                      ex_rgb(120, 124, 135));
         ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
     }
 

@@ -28,7 +28,7 @@ static int make_solids(tank *t, double density, double gravity) {
     fsi_solids_desc desc = {
         .dim = 2,
         .max_bodies = 2,
-        .gravity = fsi_vec(0, (fsi_real)-gravity, 0),
+        .gravity = fsi_vec(0, -gravity, 0),
     };
 
     fsi_shape_desc given = {
@@ -55,8 +55,8 @@ static int make_solids(tank *t, double density, double gravity) {
         return 0;
     options.kind = FSI_RIGID_DYNAMIC;
     options.shape = &t->ball;
-    options.density = (fsi_real)(1000 * density);
-    options.x = fsi_vec(width / 2, level + FSI_R(0.04), 0);
+    options.density = 1000 * density;
+    options.x = fsi_vec(width / 2, level + 0.04, 0);
     return fsi_solids_add(&t->solids, &options, &t->body) == FSI_OK;
 }
 
@@ -85,10 +85,10 @@ static fsi_result move(void *user, fsi_real dt) {
 /* How deep the disk sits under the level of all the water and what it displaces, over its radius.
  */
 static double depth_of(const tank *t, double fluid_area) {
-    double y = (double)t->solids.body[t->body].x.y;
-    double r = (double)radius;
+    double y = t->solids.body[t->body].x.y;
+    double r = radius;
     double below = 0;
-    double top = (double)level;
+    double top = level;
 
     /* the level depends on what is under it */
     for (int k = 0; k < 60; k++) {
@@ -96,7 +96,7 @@ static double depth_of(const tank *t, double fluid_area) {
 
         /* area of the disk below the level */
         below = r * r * (acos(s) - s * sqrt(1 - s * s));
-        top = 0.5 * top + 0.5 * (fluid_area + below) / (double)width;
+        top = 0.5 * top + 0.5 * (fluid_area + below) / width;
     }
 
     return (top - (y - r)) / r;
@@ -122,13 +122,12 @@ static double archimedes(double density) {
 static void draw(ex_args *args, const tank *t, const fsi_sph *sph) {
     static fsi_real x[3 * 256], v[3 * 256];
     ex_image image = ex_image_make(480, 500);
-    ex_view view = ex_view_make(0, 0, (double)width, 1, 20, 20, 440, 440);
+    ex_view view = ex_view_make(0, 0, width, 1, 20, 20, 440, 440);
     if (!sph)
         ex_draw_liquid(&image, &view, t->grid.nx, t->grid.ny, t->grid.phi, ex_rgb(80, 155, 215));
     else
         for (int i = 0; i < sph->now.count; i++)
-            ex_disk(&image, 20 + 440 * (double)sph->x[i], 460 - 440 * (double)sph->y[i], 2.5,
-                    ex_rgb(80, 155, 215));
+            ex_disk(&image, 20 + 440 * sph->x[i], 460 - 440 * sph->y[i], 2.5, ex_rgb(80, 155, 215));
     fsi_surface surface;
     fsi_solids_surface(&t->solids, t->body, x, v, &surface);
     ex_draw_surface(&image, &view, &surface, ex_rgb(220, 120, 50));
@@ -172,8 +171,8 @@ static int run_grid(ex_args *args, tank *t, double dt, int *steps, double *itera
     fsi_partitioned_desc options = {
         .n = 6 + 16,
         .m = 6 + 16,
-        .tolerance = FSI_R(0.001) * desc.h,
-        .omega = (fsi_real)ex_number(args, "omega"),
+        .tolerance = 0.001 * desc.h,
+        .omega = ex_number(args, "omega"),
         .max_iterations = 60,
         .scheme = ex_is(args, "method", "xpm") ? FSI_SCHEME_REDUCED : FSI_SCHEME_RELAXED,
     };
@@ -187,7 +186,7 @@ static int run_grid(ex_args *args, tank *t, double dt, int *steps, double *itera
              : fsi_interface_init(&face, &t->grid, NULL) != FSI_OK
                    || fsi_partitioned_init(&scheme, &options) != FSI_OK)
         return 0;
-    begin(t, (fsi_real)dt); /* once, so that the door exists */
+    begin(t, dt); /* once, so that the door exists */
     part.solid = t->door;
     list[0] = t->door;
 
@@ -213,9 +212,9 @@ static int run_grid(ex_args *args, tank *t, double dt, int *steps, double *itera
 
     for (int frame = 0; frame < args->frames && stable; frame++, ++*steps) {
         fsi_report report;
-        fsi_result result = mono ? fsi_couple_step(&couple, &scene, (fsi_real)dt, &report)
-                                 : fsi_partitioned_scene_step(&parted, (fsi_real)dt, &report);
-        stable = result >= 0 && (double)fsi_vec_length(t->solids.body[t->body].v) < 10;
+        fsi_result result = mono ? fsi_couple_step(&couple, &scene, dt, &report)
+                                 : fsi_partitioned_scene_step(&parted, dt, &report);
+        stable = result >= 0 && fsi_vec_length(t->solids.body[t->body].v) < 10;
         *iterations += result >= 0 ? report.iterations : 0;
         if (args->out && frame % 4 == 0)
             draw(args, t, NULL);
@@ -250,7 +249,7 @@ static int run_sph(ex_args *args, tank *t, double dt, int *steps, double *iterat
         .density = 1000,
         .gravity = t->solids.desc.gravity,
         .viscosity = 1,
-        .dt_max = (fsi_real)dt,
+        .dt_max = dt,
     };
 
     fsi_sph sph;
@@ -262,8 +261,7 @@ static int run_sph(ex_args *args, tank *t, double dt, int *steps, double *iterat
         return 0;
 
     for (int i = 0; i < n; i++) /* no particles where the disk is */
-        if (hypot((double)(sph.x[i] - centre.x), (double)(sph.y[i] - centre.y))
-            > (double)(radius + FSI_R(0.5) * desc.spacing)) {
+        if (hypot(sph.x[i] - centre.x, sph.y[i] - centre.y) > (radius + 0.5 * desc.spacing)) {
             sph.x[kept] = sph.x[i];
             sph.y[kept++] = sph.y[i];
         }
@@ -299,8 +297,8 @@ static int run_sph(ex_args *args, tank *t, double dt, int *steps, double *iterat
 
         fsi_report report;
         stable = fsi_sph_rigid_step(&couple, step, &report) >= 0
-                 && (double)fsi_vec_length(t->solids.body[t->body].v) < 10;
-        time += (double)step;
+                 && fsi_vec_length(t->solids.body[t->body].v) < 10;
+        time += step;
         *iterations += report.iterations;
         if (time < (frame + 1) * 4 * dt)
             continue;
@@ -309,7 +307,7 @@ static int run_sph(ex_args *args, tank *t, double dt, int *steps, double *iterat
         ex_progress(args, 4 * frame++);
     }
 
-    *area = (double)(desc.spacing * desc.spacing) * sph.now.count;
+    *area = (desc.spacing * desc.spacing) * sph.now.count;
     fsi_sph_rigid_free(&couple);
     fsi_mesh_free(&circle);
     fsi_sph_free(&sph);
@@ -317,37 +315,44 @@ static int run_sph(ex_args *args, tank *t, double dt, int *steps, double *iterat
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"method", "", "of coupling", "monolithic", 0, 0,
-         "weak,partitioned,xpm,monolithic,schur,sph"},
-        {"density", "", "of the disk over the water's", "0.5", 1e-6, 1e6, NULL},
-        {"omega", "", "relaxation of partitioned", "0.2", 1e-3, 1.9, NULL},
-        {"damping", "1/s", "on disk and fluid, to come to rest", "2", 0, 100, NULL},
-        {"dt", "s", "time step", "0.005", 1e-5, 0.1, NULL},
-        {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+    static const ex_about about = {
+        .name = "one_scene",
+        .what = "The same floating disk by every coupling method.",
+        .size = 64,
+        .frames = 600,
+        .keys =
+            {
+                EX_WORD("method", "of coupling", "monolithic",
+                        "weak,partitioned,xpm,monolithic,schur,sph"),
+                EX_NUMBER("density", "", "of the disk over the water's", "0.5", 1e-6, 1e6),
+                EX_NUMBER("omega", "", "relaxation of partitioned", "0.2", 1e-3, 1.9),
+                EX_NUMBER("damping", "1/s", "on disk and fluid, to come to rest", "2", 0, 100),
+                EX_NUMBER("dt", "s", "time step", "0.005", 1e-5, 0.1),
+                EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+            },
+    };
     static tank t;
     ex_args args;
     double iterations = 0;
     double area = 0;
     int steps = 0;
 
-    ex_begin(&args, argc, argv, "one_scene", "The same floating disk by every coupling method.",
-             keys, 6, 64, 600);
+    ex_begin(&args, argc, argv, &about);
     double density = ex_number(&args, "density");
-    t.damping = (fsi_real)ex_number(&args, "damping");
+    t.damping = ex_number(&args, "damping");
     if (!make_solids(&t, density, ex_number(&args, "gravity")))
         return 1;
     int stable = ex_is(&args, "method", "sph")
                      ? run_sph(&args, &t, ex_number(&args, "dt"), &steps, &iterations, &area)
                      : run_grid(&args, &t, ex_number(&args, "dt"), &steps, &iterations, &area);
     double depth = depth_of(&t, area);
-    printf("damping=%g 1/s on disk and fluid\n", (double)t.damping);
+    printf("damping=%g 1/s on disk and fluid\n", t.damping);
 
     ex_result("depth", "%.4f", depth);
     ex_result("archimedes", "%.4f", density < 1 ? archimedes(density) : 2.0);
 
     /* cells, or particle spacings */
-    ex_result("error_cells", "%.3f", (depth - archimedes(density)) * (double)radius * args.size);
+    ex_result("error_cells", "%.3f", (depth - archimedes(density)) * radius * args.size);
     ex_result("iterations", "%.2f", iterations / (steps ? steps : 1));
     fsi_solids_free(&t.solids);
     fsi_shape_free(&t.ball);

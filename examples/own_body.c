@@ -62,12 +62,12 @@ typedef struct pool {
 
 static fsi_result pool_step(pool *p, plank *b, double time, double bounce, fsi_report *report) {
     static const int32_t index[8] = {0, 1, 1, 2, 2, 3, 3, 0};
-    fsi_real dt = (fsi_real)time;
+    fsi_real dt = time;
     plank_weight(b, time);
 
     for (int i = 0; i < 4; i++) {
-        p->x[3 * i] = (fsi_real)b->corner[i][0];
-        p->x[3 * i + 1] = (fsi_real)b->corner[i][1];
+        p->x[3 * i] = b->corner[i][0];
+        p->x[3 * i + 1] = b->corner[i][1];
     }
 
     p->outline.dim = 2;
@@ -75,11 +75,11 @@ static fsi_result pool_step(pool *p, plank *b, double time, double bounce, fsi_r
     p->outline.closed = 1;
     p->outline.x = p->x;
     p->outline.index = index;
-    p->body.mass = (fsi_real)b->mass;
-    p->body.inertia.m[8] = (fsi_real)b->inertia;
-    p->body.centre = fsi_vec((fsi_real)b->x, (fsi_real)b->y, 0);
-    p->body.velocity = fsi_vec((fsi_real)b->vx, (fsi_real)b->vy, 0);
-    p->body.spin = fsi_vec(0, 0, (fsi_real)b->spin);
+    p->body.mass = b->mass;
+    p->body.inertia.m[8] = b->inertia;
+    p->body.centre = fsi_vec(b->x, b->y, 0);
+    p->body.velocity = fsi_vec(b->vx, b->vy, 0);
+    p->body.spin = fsi_vec(0, 0, b->spin);
     p->list[0] = &p->door;
     fsi_result result;
     if ((result = fsi_body_couple(&p->body, &p->outline, &p->door)) < 0
@@ -93,9 +93,9 @@ static fsi_result pool_step(pool *p, plank *b, double time, double bounce, fsi_r
 
     /* an engine that wants forces takes body.impulse and body.twist instead */
     fsi_body_take(&p->body);
-    b->vx = (double)p->body.velocity.x;
-    b->vy = (double)p->body.velocity.y;
-    b->spin = (double)p->body.spin.z;
+    b->vx = p->body.velocity.x;
+    b->vy = p->body.velocity.y;
+    b->spin = p->body.spin.z;
     if ((result = fsi_grid_extrapolate(&p->grid)) < 0
         || (result = fsi_grid_move_surface(&p->grid, dt, NULL)) < 0)
         return result;
@@ -105,13 +105,22 @@ static fsi_result pool_step(pool *p, plank *b, double time, double bounce, fsi_r
 
 static fsi_real water(fsi_vec3 x, void *user) {
     (void)user;
-    return x.y - FSI_R(0.5);
+    return x.y - 0.5;
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"density", "", "plank over water", "0.4", 1e-3, 1e3, NULL},
-                                  {"bounce", "", "restitution at the floor", "0.4", 0, 1, NULL},
-                                  {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL}};
+    static const ex_about about = {
+        .name = "own_body",
+        .what = "A hand-written rigid body coupled to water.",
+        .size = 64,
+        .frames = 400,
+        .keys =
+            {
+                EX_NUMBER("density", "", "plank over water", "0.4", 1e-3, 1e3),
+                EX_NUMBER("bounce", "", "restitution at the floor", "0.4", 0, 1),
+                EX_NUMBER("dt", "s", "time step", "0.01", 1e-4, 0.05),
+            },
+    };
     static pool p;
 
     plank b = {0};
@@ -121,17 +130,16 @@ int main(int argc, char **argv) {
     double depth = 0;
     double late = 0;
 
-    ex_begin(&args, argc, argv, "own_body", "A hand-written rigid body coupled to water.", keys, 3,
-             64, 400);
+    ex_begin(&args, argc, argv, &about);
     double density = ex_number(&args, "density");
 
     fsi_grid_desc desc = {
         .nx = args.size,
         .ny = args.size,
         .nz = 1,
-        .h = 1 / (fsi_real)args.size,
+        .h = 1.0 / args.size,
         .rho = 1000,
-        .gravity.y = FSI_R(-9.81),
+        .gravity.y = -9.81,
         .liquid = 1,
         .volume_correction = 1,
         .side[FSI_TOP].kind = FSI_SIDE_OPEN,

@@ -38,14 +38,14 @@ static fsi_result string_solve(void *user, const fsi_real *impulse, fsi_real *mo
 
         for (i = 1; i + 1 < N; i++)
             for (int k = 0; k < 2; k++) {
-                c->v[i][k] += (h * f[i][k] + (double)impulse[3 * i + k] / SMALL) / c->mass;
+                c->v[i][k] += (h * f[i][k] + impulse[3 * i + k] / SMALL) / c->mass;
                 c->x[i][k] += h * c->v[i][k];
             }
     }
 
     for (i = 0; i < N; i++)
         for (int k = 0; k < 3; k++)
-            move[3 * i + k] = k < 2 ? (fsi_real)(c->x[i][k] - c->x0[i][k]) : 0;
+            move[3 * i + k] = k < 2 ? (c->x[i][k] - c->x0[i][k]) : 0;
 
     /* pressures of closed regions come back as they are */
     for (i = 3 * N; i < 3 * N + c->regions; i++)
@@ -54,9 +54,18 @@ static fsi_result string_solve(void *user, const fsi_real *impulse, fsi_real *mo
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"mass_ratio", "", "string over a layer of smoke two cells thick", "0.5", 0.05, 1e3, NULL},
-        {"spring", "N/m", "stiffness of a spring", "48", 1, 100, NULL}};
+    static const ex_about about = {
+        .name = "own_solver",
+        .what = "A hand-written spring-mass solver coupled to the grid.",
+        .size = 48,
+        .frames = 100,
+        .keys =
+            {
+                EX_NUMBER("mass_ratio", "", "string over a layer of smoke two cells thick", "0.5",
+                          0.05, 1e3),
+                EX_NUMBER("spring", "N/m", "stiffness of a spring", "48", 1, 100),
+            },
+    };
     fsi_grid grid = {0};
 
     fsi_interface face = {0};
@@ -77,14 +86,13 @@ int main(int argc, char **argv) {
     double total = 0;
     int stable = 1;
 
-    ex_begin(&args, argc, argv, "own_solver",
-             "A hand-written spring-mass solver coupled to the grid.", keys, 2, 48, 100);
+    ex_begin(&args, argc, argv, &about);
 
     fsi_grid_desc desc = {
         .nx = args.size,
         .ny = args.size * 3 / 2,
         .nz = 1,
-        .h = FSI_R(1) / (fsi_real)args.size,
+        .h = 1.0 / args.size,
         .rho = 1,
         .smoke = 1,
         .shells = 1,
@@ -92,15 +100,15 @@ int main(int argc, char **argv) {
     };
 
     fsi_grid_source jet = {
-        .lo.x = FSI_R(.375),
-        .hi = fsi_vec(FSI_R(.625), FSI_R(1.01) * desc.h, 0),
+        .lo.x = .375,
+        .hi = fsi_vec(.625, 1.01 * desc.h, 0),
         .set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_DIVERGENCE,
-        .velocity.y = FSI_R(.5),
-        .divergence = FSI_R(.5) / desc.h,
+        .velocity.y = .5,
+        .divergence = .5 / desc.h,
         .density = 1,
     };
 
-    c.dt = (double)desc.h;
+    c.dt = desc.h;
     c.mass = ex_number(&args, "mass_ratio") * 2 * c.dt / 48;
     c.spring = ex_number(&args, "spring");
 
@@ -131,7 +139,7 @@ int main(int argc, char **argv) {
         .n = 3 * N + 16,
         .m = 3 * N + 16,
         .group = 3,
-        .tolerance = FSI_R(.05) * desc.h,
+        .tolerance = .05 * desc.h,
     };
 
     fsi_fluid_box fluid = {
@@ -155,8 +163,8 @@ int main(int argc, char **argv) {
     for (frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < N; i++)
             for (int k = 0; k < 2; k++) {
-                x[3 * i + k] = (fsi_real)c.x0[i][k];
-                move[3 * i + k] = (fsi_real)(c.dt * c.v0[i][k]);
+                x[3 * i + k] = c.x0[i][k];
+                move[3 * i + k] = c.dt * c.v0[i][k];
             }
         stable =
             fsi_interface_detect(&face, &grid, list, 1) >= 0 && fsi_grid_advect(&grid, desc.h) >= 0
@@ -173,7 +181,7 @@ int main(int argc, char **argv) {
         memcpy(c.x0, c.x, sizeof c.x);
         memcpy(c.v0, c.v, sizeof c.v);
         for (int i = 0; i < 3 * N; i++)
-            x[i] = i % 3 < 2 ? (fsi_real)c.x0[i / 3][i % 3] : 0;
+            x[i] = i % 3 < 2 ? c.x0[i / 3][i % 3] : 0;
 
         /* smoke it ran over stays on its side */
         stable = stable && fsi_interface_moved(&face, &grid, NULL) >= 0;

@@ -7,25 +7,33 @@
 #include "jet.h"
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"mass_ratio", "", "density of the plank over the smoke's", "0.1", 1e-4, 1e4, NULL},
-        {"dim", "", "2 or 3", "3", 2, 3, NULL},
-        JET_KEYS};
+    static const ex_about about = {
+        .name = "plank_jet",
+        .what = "A light rigid plank in a jet of smoke.",
+        .size = 48,
+        .frames = 120,
+        .keys =
+            {
+                EX_NUMBER("mass_ratio", "", "density of the plank over the smoke's", "0.1", 1e-4,
+                          1e4),
+                EX_NUMBER("dim", "", "2 or 3", "3", 2, 3),
+                JET_KEYS,
+            },
+    };
     static jet j;
 
     ex_args args;
     int stable = 1;
 
-    ex_begin(&args, argc, argv, "plank_jet", "A light rigid plank in a jet of smoke.", keys, 6, 48,
-             120);
-    int dim = (int)ex_number(&args, "dim");
+    ex_begin(&args, argc, argv, &about);
+    int dim = ex_whole(&args, "dim");
     if (!jet_make(&j, &args, dim, 1, 0, 6))
         return 1;
 
     fsi_shape_desc desc = {
         .kind = FSI_SHAPE_BOX,
         .dim = dim,
-        .half = fsi_vec(FSI_R(0.28), FSI_R(0.05), FSI_R(0.1)),
+        .half = fsi_vec(0.28, 0.05, 0.1),
     };
 
     fsi_shape plank;
@@ -35,9 +43,9 @@ int main(int argc, char **argv) {
     fsi_rigid_desc given = {
         .kind = FSI_RIGID_DYNAMIC,
         .shape = &plank,
-        .density = (fsi_real)ex_number(&args, "mass_ratio"),
+        .density = ex_number(&args, "mass_ratio"),
         /* off the middle: it turns */
-        .x = fsi_vec(FSI_R(0.56), FSI_R(0.45), dim == 3 ? FSI_R(0.5) : 0),
+        .x = fsi_vec(0.56, 0.45, dim == 3 ? 0.5 : 0),
     };
 
     int id;
@@ -53,7 +61,7 @@ int main(int argc, char **argv) {
         ex_progress(&args, frame);
     }
 
-    ex_result("rise", "%.5f", (double)j.w.solids.body[id].x.y - 0.45);
+    ex_result("rise", "%.5f", j.w.solids.body[id].x.y - 0.45);
     jet_results(&j);
     fsi_shape_free(&plank);
     return ex_end(&args, frame, stable);

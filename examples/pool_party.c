@@ -31,9 +31,9 @@ static int make_cloth(cloth *c, double mass, double y) {
     for (int j = 0; j < SHEET; j++)
         for (int i = 0; i < SHEET; i++) {
             fsi_real *p = x + 3 * (i + SHEET * j);
-            p[0] = (fsi_real)(1.2 + 0.6 * i / (SHEET - 1));
-            p[1] = (fsi_real)y;
-            p[2] = (fsi_real)(0.2 + 0.6 * j / (SHEET - 1));
+            p[0] = 1.2 + 0.6 * i / (SHEET - 1);
+            p[1] = y;
+            p[2] = 0.2 + 0.6 * j / (SHEET - 1);
             if (i + 1 < SHEET && j + 1 < SHEET) {
                 int a = i + SHEET * j;
                 int b = a + 1;
@@ -53,12 +53,12 @@ static int make_cloth(cloth *c, double mass, double y) {
         .triangle_count = n / 3,
         .triangle = triangle,
         .pin = pin,
-        .area_density = (fsi_real)mass,
+        .area_density = mass,
         .stretch = 400,
-        .stretch_poisson = FSI_R(0.3),
-        .bend = FSI_R(1e-3),
-        .damping_stiffness = FSI_R(0.02),
-        .gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .stretch_poisson = 0.3,
+        .bend = 1e-3,
+        .damping_stiffness = 0.02,
+        .gravity = fsi_vec(0, -9.81, 0),
         .integrator = c->monolithic ? FSI_SOFT_SPLIT : FSI_SOFT_IMPLICIT,
     };
 
@@ -68,11 +68,10 @@ static int make_cloth(cloth *c, double mass, double y) {
 
 static void draw(ex_args *args, fsi_world *world) {
     ex_image image = ex_image_make(720, 480);
-    ex_camera camera = ex_camera_make(1.0, 1.7, 3.2, 1.0, 0.4, 0.5, 1, 33);
+    ex_camera camera = ex_camera_make(1, 1.7, 3.2, 1, 0.4, 0.5, 1, 33);
     fsi_grid *grid = &world->grid;
     const double lo[3] = {0, 0, 0};
-    const double hi[3] = {(double)(grid->h * grid->nx), (double)(grid->h * grid->ny),
-                          (double)(grid->h * grid->nz)};
+    const double hi[3] = {grid->h * grid->nx, grid->h * grid->ny, grid->h * grid->nz};
     ex_clear(&image, ex_rgb(245, 248, 250));
     ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
 
@@ -80,7 +79,7 @@ static void draw(ex_args *args, fsi_world *world) {
         ex_draw_surface3(&image, &camera, &world->door[i]->surface,
                          world->door_body[i] < 0 ? ex_rgb(205, 60, 70)
                                                  : ex_map(0, 0.25 + 0.7 * i / BODIES));
-    ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->phi,
+    ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, grid->h, grid->phi,
                   ex_rgb(80, 160, 220), 0.5);
     ex_box3(&image, &camera, lo, hi, ex_rgb(110, 110, 110));
     ex_frame(args, &image);
@@ -88,12 +87,21 @@ static void draw(ex_args *args, fsi_world *world) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"mass_ratio", "", "cloth over a layer of water two cells thick", "0.1", 1e-3, 1e3, NULL},
-        {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,rmi,xpm,monolithic"},
-        {"omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9, NULL},
-        {"dt", "s", "time step", "0.005", 1e-4, 0.1, NULL},
-        {"cap", "", "most iterations of a step", "60", 2, 1000, NULL}};
+    static const ex_about about = {
+        .name = "pool_party",
+        .what = "Balls, boxes and cloth fall into a pool.",
+        .size = 48,
+        .frames = 60,
+        .keys =
+            {
+                EX_NUMBER("mass_ratio", "", "cloth over a layer of water two cells thick", "0.1",
+                          1e-3, 1e3),
+                EX_WORD("scheme", "coupling", "xpm", "p,pc,rmi,xpm,monolithic"),
+                EX_NUMBER("omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9),
+                EX_NUMBER("dt", "s", "time step", "0.005", 1e-4, 0.1),
+                EX_NUMBER("cap", "", "most iterations of a step", "60", 2, 1000),
+            },
+    };
     static const double density[BODIES] = {0.1, 0.3, 0.5, 0.9, 2, 0.2, 0.6, 8};
     static fsi_partitioned_scene scene;
     static fsi_solid_part part[BODIES + 2];
@@ -103,7 +111,7 @@ int main(int argc, char **argv) {
 
     fsi_shape shape[2];
 
-    fsi_real level = FSI_R(0.45);
+    fsi_real level = 0.45;
     ex_args args;
     double total = 0;
     double spent = 0;
@@ -112,8 +120,7 @@ int main(int argc, char **argv) {
     int most = 0;
     int capped = 0;
 
-    ex_begin(&args, argc, argv, "pool_party", "Balls, boxes and cloth fall into a pool.", keys, 5,
-             48, 60);
+    ex_begin(&args, argc, argv, &about);
     c.monolithic = ex_is(&args, "scheme", "monolithic");
     double dt = ex_number(&args, "dt");
     int pressure = ex_is(&args, "scheme", "p") || ex_is(&args, "scheme", "rmi");
@@ -122,9 +129,9 @@ int main(int argc, char **argv) {
         .grid.nx = args.size,
         .grid.ny = args.size / 2,
         .grid.nz = args.size / 2,
-        .grid.h = FSI_R(2) / (fsi_real)args.size,
+        .grid.h = 2.0 / args.size,
         .grid.rho = 1000,
-        .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .grid.gravity = fsi_vec(0, -9.81, 0),
         .grid.liquid = 1,
         .grid.shells = 1,
         .grid.volume_correction = 1,
@@ -140,14 +147,14 @@ int main(int argc, char **argv) {
     fsi_shape_desc sd = {
         .dim = 3,
         .kind = FSI_SHAPE_SPHERE,
-        .radius = FSI_R(0.11),
+        .radius = 0.11,
         .resolution = 20,
     };
 
     if (fsi_shape_init(&shape[0], &sd) != FSI_OK)
         return 1;
     sd.kind = FSI_SHAPE_BOX;
-    sd.half = fsi_vec(FSI_R(0.1), FSI_R(0.08), FSI_R(0.1));
+    sd.half = fsi_vec(0.1, 0.08, 0.1);
 
     if (fsi_shape_init(&shape[1], &sd) != FSI_OK)
         return 1;
@@ -156,17 +163,16 @@ int main(int argc, char **argv) {
         fsi_rigid_desc given = {
             .kind = FSI_RIGID_DYNAMIC,
             .shape = &shape[i % 2],
-            .density = (fsi_real)(1000 * density[i]),
-            .friction = FSI_R(0.3),
-            .x = fsi_vec((fsi_real)(0.16 + 0.27 * (i % 4)), (fsi_real)(0.68 + 0.15 * (i / 4)),
-                         (fsi_real)(i / 4 ? 0.72 : 0.28)),
+            .density = 1000 * density[i],
+            .friction = 0.3,
+            .x = fsi_vec(0.16 + 0.27 * (i % 4), 0.68 + 0.15 * (i / 4), i / 4 ? 0.72 : 0.28),
         };
 
         if (fsi_world_add(&world, &given) < 0)
             return 1;
     }
 
-    if (!make_cloth(&c, ex_number(&args, "mass_ratio") * 1000 * 2 * (double)desc.grid.h, 0.5))
+    if (!make_cloth(&c, ex_number(&args, "mass_ratio") * 1000 * 2 * desc.grid.h, 0.5))
         return 1;
     fsi_guest guest = fsi_soft_guest(&c.responder);
     fsi_world_add_guest(&world, &guest);
@@ -178,10 +184,10 @@ int main(int argc, char **argv) {
         .n = 6 * (BODIES + 1) + 3 * SHEET * SHEET + 64,
         .m = 6 * (BODIES + 1) + 3 * SHEET * SHEET + 64,
         .group = 3,
-        .max_iterations = (int)ex_number(&args, "cap"),
-        .tolerance = FSI_R(0.05) * desc.grid.h,
+        .max_iterations = ex_whole(&args, "cap"),
+        .tolerance = 0.05 * desc.grid.h,
         .clock_fn = ex_clock,
-        .omega = (fsi_real)ex_number(&args, "omega"),
+        .omega = ex_number(&args, "omega"),
         .scheme = ex_is(&args, "scheme", "p") || ex_is(&args, "scheme", "pc") ? FSI_SCHEME_RELAXED
                                                                               : FSI_SCHEME_REDUCED,
     };
@@ -199,11 +205,10 @@ int main(int argc, char **argv) {
         for (int i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
             double start = ex_now();
-            fsi_result result = c.monolithic
-                                    ? fsi_world_step(&world, (fsi_real)dt, &report)
-                                    : fsi_world_exchange(&world, &scene, (fsi_real)dt, &report);
+            fsi_result result = c.monolithic ? fsi_world_step(&world, dt, &report)
+                                             : fsi_world_exchange(&world, &scene, dt, &report);
             spent += ex_now() - start;
-            if (result < 0 || !((double)fsi_max_abs(3 * SHEET * SHEET, c.soft.v) < 100)) {
+            if (result < 0 || !(fsi_max_abs(3 * SHEET * SHEET, c.soft.v) < 100)) {
                 stable = 0;
                 fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(result));
             }

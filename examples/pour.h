@@ -28,8 +28,7 @@ EX fsi_result pour_begin(pour *w, fsi_proxy *proxy, fsi_proxy_desc *desc, double
     w->closest = 1e9;
     w->gain = -1e9;
     w->stable = 1;
-    w->per = (int)ceil(frame * ((double)desc->sph->desc.sound_speed + 5)
-                       / (0.4 * (double)desc->sph->desc.spacing));
+    w->per = (int)ceil(frame * (desc->sph->desc.sound_speed + 5) / (0.4 * desc->sph->desc.spacing));
     w->dt = frame / w->per;
     desc->clock_fn = pour_clock;
     return fsi_proxy_init(proxy, desc);
@@ -39,11 +38,11 @@ EX int pour_frame(pour *w) {
     const fsi_proxy_stats *stats = &w->proxy->stats;
 
     for (int i = 0; i < w->per && w->stable; i++, w->steps++) {
-        w->stable = fsi_proxy_step(w->proxy, (fsi_real)w->dt, NULL) >= 0;
+        w->stable = fsi_proxy_step(w->proxy, w->dt, NULL) >= 0;
         w->ms[0] += 1e3 * stats->seconds_sph;
         w->ms[1] += 1e3 * stats->seconds_solid;
         w->ms[2] += 1e3 * stats->seconds_coupling;
-        w->density = fmax(w->density, (double)w->proxy->desc.sph->stats.max_density);
+        w->density = fmax(w->density, w->proxy->desc.sph->stats.max_density);
         w->gain = fmax(w->gain, stats->energy_change);
         w->substeps += w->proxy->desc.solid[0].substeps;
     }
@@ -56,7 +55,7 @@ EX int pour_near(pour *w, int i, fsi_real reach, int *solid, fsi_hit *hit) {
     const fsi_sph *sph = w->proxy->desc.sph;
     if (!fsi_proxy_closest(w->proxy, fsi_vec(sph->x[i], sph->y[i], sph->z[i]), reach, solid, hit))
         return 0;
-    w->closest = fmin(w->closest, (double)hit->t);
+    w->closest = fmin(w->closest, hit->t);
     return 1;
 }
 
@@ -84,7 +83,7 @@ EX void pour_results(const pour *w, long penetrations) {
 
     /* over the particle radius */
     if (w->closest < 1e8)
-        ex_result("closest", "%.4f", w->closest / (double)w->proxy->desc.radius);
+        ex_result("closest", "%.4f", w->closest / w->proxy->desc.radius);
     ex_result("contacts", "%ld", (long)stats->all_contacts);
 
     /* met the other side within a step and were taken back */

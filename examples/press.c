@@ -37,8 +37,8 @@ static void make(block *b, double x0, double y0, double x1, double y1, double ma
     b->lo[1] = y0;
     b->hi[0] = x1;
     b->hi[1] = y1;
-    b->mass = (fsi_real)(mass > 0 ? mass : 1);
-    b->inverse_mass = (fsi_real)(mass > 0 ? 1 / mass : 0);
+    b->mass = mass > 0 ? mass : 1;
+    b->inverse_mass = mass > 0 ? 1 / mass : 0;
     surface->dim = 2;
     surface->vertex_count = surface->element_count = 4;
     surface->closed = 1;
@@ -54,8 +54,8 @@ static void make(block *b, double x0, double y0, double x1, double y1, double ma
 
 static void refresh(block *b) {
     for (int i = 0; i < 4; i++) {
-        b->x[3 * i] = (fsi_real)(i == 1 || i == 2 ? b->hi[0] : b->lo[0]);
-        b->x[3 * i + 1] = (fsi_real)(i >= 2 ? b->hi[1] : b->lo[1]);
+        b->x[3 * i] = i == 1 || i == 2 ? b->hi[0] : b->lo[0];
+        b->x[3 * i + 1] = i >= 2 ? b->hi[1] : b->lo[1];
     }
 }
 
@@ -66,7 +66,7 @@ static fsi_result begin(void *user, fsi_real dt) {
         block *b = &s->part[i];
         b->inverse_mass = i == 2 || (i == 1 && s->held) ? 0 : 1 / b->mass;
         if (b->inverse_mass > 0)
-            b->v += dt * (fsi_real)b->load * b->inverse_mass;
+            b->v += dt * b->load * b->inverse_mass;
         else
             b->v = 0;
         refresh(b);
@@ -79,8 +79,8 @@ static fsi_result move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
 
     for (int i = 0; i < 2; i++) {
-        s->part[i].lo[1] += (double)(dt * s->part[i].v);
-        s->part[i].hi[1] += (double)(dt * s->part[i].v);
+        s->part[i].lo[1] += dt * s->part[i].v;
+        s->part[i].hi[1] += dt * s->part[i].v;
     }
 
     return FSI_OK;
@@ -89,15 +89,14 @@ static fsi_result move(void *user, fsi_real dt) {
 static void draw(ex_args *args, scene *s, const fsi_grid *grid) {
     int tall = (int)(560.0 * grid->ny / grid->nx);
     ex_image image = ex_image_make(660, tall + 40);
-    ex_view view = ex_view_make(0, 0, (double)(grid->nx * grid->h), (double)(grid->ny * grid->h),
-                                20, 20, 560, tall);
+    ex_view view = ex_view_make(0, 0, grid->nx * grid->h, grid->ny * grid->h, 20, 20, 560, tall);
     double lo = 0;
     double hi = 1e-9;
 
     /* less the mean of the closed chamber */
     for (size_t i = 0; i < grid->cells; i++) {
-        lo = fmin(lo, (double)grid->pressure[i]);
-        hi = fmax(hi, (double)grid->pressure[i]);
+        lo = fmin(lo, grid->pressure[i]);
+        hi = fmax(hi, grid->pressure[i]);
     }
 
     ex_draw_field(&image, &view, grid->nx, grid->ny, grid->pressure, lo, hi, 3);
@@ -114,12 +113,21 @@ static void draw(ex_args *args, scene *s, const fsi_grid *grid) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"area_ratio", "", "large piston over small piston", "5", 1, 20, NULL},
-        {"bpp", "", "1: boundary pressure projection", "1", 0, 1, NULL},
-        {"scheme", "", "coupling", "xpm", 0, 0, "p,pc,xpm,rmi,aitken,monolithic"},
-        {"omega", "", "relaxation of p and pc", "0.1", 1e-4, 1.9, NULL},
-        {"mass", "", "of the small piston over the fluid it displaces", "0.5", 1e-3, 1e4, NULL}};
+    static const ex_about about = {
+        .name = "press",
+        .what = "A hydraulic press: force and speed ratios of two pistons over closed fluid.",
+        .size = 64,
+        .frames = 60,
+        .keys =
+            {
+                EX_NUMBER("area_ratio", "", "large piston over small piston", "5", 1, 20),
+                EX_NUMBER("bpp", "", "1: boundary pressure projection", "1", 0, 1),
+                EX_WORD("scheme", "coupling", "xpm", "p,pc,xpm,rmi,aitken,monolithic"),
+                EX_NUMBER("omega", "", "relaxation of p and pc", "0.1", 1e-4, 1.9),
+                EX_NUMBER("mass", "", "of the small piston over the fluid it displaces", "0.5",
+                          1e-3, 1e4),
+            },
+    };
 
     enum {
         WALL = 4,
@@ -145,10 +153,8 @@ int main(int argc, char **argv) {
     double speed[2] = {0, 0};
     double total = 0;
 
-    ex_begin(&args, argc, argv, "press",
-             "A hydraulic press: force and speed ratios of two pistons over closed fluid.", keys, 5,
-             64, 60);
-    int ratio = (int)ex_number(&args, "area_ratio");
+    ex_begin(&args, argc, argv, &about);
+    int ratio = ex_whole(&args, "area_ratio");
     int little = (args.size - WALL) / (1 + ratio);
     if (little < 1)
         little = 1;
@@ -161,7 +167,7 @@ int main(int argc, char **argv) {
     };
 
     double h = 1.0 / args.size;
-    desc.h = (fsi_real)h;
+    desc.h = h;
     desc.rho = 1000;
     desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
 
@@ -174,15 +180,15 @@ int main(int argc, char **argv) {
     make(&s.part[2], little * h, DEPTH * h, (little + WALL) * h, 36 * h, 0);
 
     /* N on the small plate, and half of what would balance on the large one */
-    s.part[0].load = -10.0;
+    s.part[0].load = -10;
     s.part[1].load = -5.0 * ratio;
     double dt = 0.2 * sqrt(m1 * h / 10.0);
 
     fsi_partitioned_desc given = {
         .n = 16,
         .m = 16,
-        .tolerance = (fsi_real)(1e-10 * h),
-        .omega = (fsi_real)ex_number(&args, "omega"),
+        .tolerance = 1e-10 * h,
+        .omega = ex_number(&args, "omega"),
         .scheme = ex_is(&args, "scheme", "aitken")     ? FSI_SCHEME_AITKEN
                   : ex_word(&args, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED
                                                        : FSI_SCHEME_REDUCED,
@@ -206,7 +212,7 @@ int main(int argc, char **argv) {
     p.list = doors;
     p.solids.part = part;
     p.solids.count = 3;
-    p.fluid.bpp = (int)ex_number(&args, "bpp");
+    p.fluid.bpp = ex_whole(&args, "bpp");
     p.fluid.pressure_form = ex_is(&args, "scheme", "rmi") || ex_is(&args, "scheme", "p");
     p.begin_fn = begin;
     p.move_fn = move;
@@ -224,16 +230,16 @@ int main(int argc, char **argv) {
     for (frame = 0; frame < args.frames && stable; frame++) {
         s.held = frame < args.frames / 2;
         fsi_report report;
-        stable = (monolithic ? fsi_couple_step(&mono, &solids, (fsi_real)dt, &report)
-                             : fsi_partitioned_scene_step(&p, (fsi_real)dt, &report))
+        stable = (monolithic ? fsi_couple_step(&mono, &solids, dt, &report)
+                             : fsi_partitioned_scene_step(&p, dt, &report))
                  >= 0;
         total += report.iterations;
         if (s.held)
             for (int i = 0; i < 2; i++)
-                force[i] = (double)s.part[i].impulse / dt;
+                force[i] = s.part[i].impulse / dt;
         else
             for (int i = 0; i < 2; i++)
-                speed[i] = (double)s.part[i].v;
+                speed[i] = s.part[i].v;
         if (args.out)
             draw(&args, &s, &grid);
         ex_progress(&args, frame);

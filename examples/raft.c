@@ -30,14 +30,23 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_solids *solids, in
     free(x);
 }
 
-static const ex_key keys[] = {
-    {"density", "", "raft over fluid", "0.3", 0.02, 1, NULL},
-    {"young", "Pa", "Young's modulus of the soft part", "1e5", 1e4, 1e8, NULL},
-    {"tolerance", "", "of the raft's motion, over the particle radius", "0.05", 1e-6, 10, NULL},
-    {"restitution", "", "e of the collisions", "0", 0, 1, NULL},
-    {"slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1, NULL},
-    {"dt", "s", "largest step", "0.001", 1e-5, 0.02, NULL},
-    {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+static const ex_about about = {
+    .name = "raft",
+    .what = "A soft part clamped to a floating raft.",
+    .size = 20,
+    .frames = 50,
+    .keys =
+        {
+            EX_NUMBER("density", "", "raft over fluid", "0.3", 0.02, 1),
+            EX_NUMBER("young", "Pa", "Young's modulus of the soft part", "1e5", 1e4, 1e8),
+            EX_NUMBER("tolerance", "", "of the raft's motion, over the particle radius", "0.05",
+                      1e-6, 10),
+            EX_NUMBER("restitution", "", "e of the collisions", "0", 0, 1),
+            EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1),
+            EX_NUMBER("dt", "s", "largest step", "0.001", 1e-5, 0.02),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+        },
+};
 
 /* Longer than a page on purpose: what three couplings need, in the order in which they need it. */
 int main(int argc, char **argv) {
@@ -56,20 +65,20 @@ int main(int argc, char **argv) {
     double gap = 0;
     double bend = 0;
 
-    ex_begin(&args, argc, argv, "raft", "A soft part clamped to a floating raft.", keys, 7, 20, 50);
+    ex_begin(&args, argc, argv, &about);
     double h = 1.2 / (2 * args.size);
 
     fsi_sph_desc desc = {
         .capacity = 4 * args.size * args.size * args.size,
         .boundary_capacity = 80 * args.size * args.size + 4000,
         .solver = FSI_SPH_DFSPH,
-        .spacing = (fsi_real)h,
+        .spacing = h,
         .density = 1000,
         .viscosity = 1,
-        .gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0),
-        .dt_max = (fsi_real)ex_number(&args, "dt"),
-        .density_error = FSI_R(1e-12),
-        .divergence_error = FSI_R(1e-12),
+        .gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0),
+        .dt_max = ex_number(&args, "dt"),
+        .density_error = 1e-12,
+        .divergence_error = 1e-12,
         .max_iterations = 5,
     };
 
@@ -88,7 +97,7 @@ int main(int argc, char **argv) {
 
     fsi_shape_desc sd = {
         .kind = FSI_SHAPE_ROOM,
-        .half = fsi_vec(FSI_R(0.6), FSI_R(0.5), FSI_R(0.3)),
+        .half = fsi_vec(0.6, 0.5, 0.3),
     };
 
     fsi_shape room;
@@ -103,32 +112,26 @@ int main(int argc, char **argv) {
 
     fsi_solids_add(&world, &options, NULL);
     sd.kind = FSI_SHAPE_BOX;
-    sd.half = fsi_vec(FSI_R(0.16), FSI_R(0.06), FSI_R(0.14));
+    sd.half = fsi_vec(0.16, 0.06, 0.14);
 
     fsi_shape raft;
     if (fsi_shape_init(&raft, &sd) != FSI_OK)
         return 1;
     options.shape = &raft;
     options.kind = FSI_RIGID_DYNAMIC;
-    options.density = (fsi_real)(1000 * ex_number(&args, "density"));
-    options.x = fsi_vec(FSI_R(0.4), FSI_R(0.42), FSI_R(0.3));
+    options.density = 1000 * ex_number(&args, "density");
+    options.x = fsi_vec(0.4, 0.42, 0.3);
     int body;
     fsi_solids_add(&world, &options, &body);
-    if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(1.2), FSI_R(0.3), FSI_R(0.6)),
-                          fsi_vec(0, 0, 0), &n)
+    if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(1.2, 0.3, 0.6), fsi_vec(0, 0, 0), &n)
             != FSI_OK
-        || fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(FSI_R(1.2), 1, FSI_R(0.6)), 0,
-                                 NULL)
-               != FSI_OK)
+        || fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(1.2, 1, 0.6), 0, NULL) != FSI_OK)
         return 1;
     fsi_mesh mesh;
-    if (fsi_mesh_box(
-            &mesh,
-            fsi_vec_sub(options.x, fsi_vec_sub(sd.half, fsi_vec((fsi_real)h / 2, (fsi_real)h / 2,
-                                                                (fsi_real)h / 2))),
-            fsi_vec_add(options.x, fsi_vec_sub(sd.half, fsi_vec((fsi_real)h / 2, (fsi_real)h / 2,
-                                                                (fsi_real)h / 2))),
-            4, 2, 4, 0, NULL)
+    if (fsi_mesh_box(&mesh,
+                     fsi_vec_sub(options.x, fsi_vec_sub(sd.half, fsi_vec(h / 2, h / 2, h / 2))),
+                     fsi_vec_add(options.x, fsi_vec_sub(sd.half, fsi_vec(h / 2, h / 2, h / 2))), 4,
+                     2, 4, 0, NULL)
         != FSI_OK)
         return 1;
 
@@ -138,8 +141,7 @@ int main(int argc, char **argv) {
     if (fsi_sph_add_surface(&sph, &skin, options.x, 1, &object) != FSI_OK)
         return 1;
     fsi_mesh_free(&mesh);
-    if (fsi_mesh_box(&mesh, fsi_vec(FSI_R(0.54), FSI_R(0.43), FSI_R(0.2)),
-                     fsi_vec(FSI_R(1.04), FSI_R(0.46), FSI_R(0.4)), 15, 1, 6, 0, NULL)
+    if (fsi_mesh_box(&mesh, fsi_vec(0.54, 0.43, 0.2), fsi_vec(1.04, 0.46, 0.4), 15, 1, 6, 0, NULL)
         != FSI_OK)
         return 1;
 
@@ -149,8 +151,8 @@ int main(int argc, char **argv) {
         .x = mesh.x,
         .tet = mesh.tet,
         .density = 400,
-        .young = (fsi_real)ex_number(&args, "young"),
-        .poisson = FSI_R(0.3),
+        .young = ex_number(&args, "young"),
+        .poisson = 0.3,
         .damping = 2,
         .gravity = desc.gravity,
     };
@@ -164,7 +166,7 @@ int main(int argc, char **argv) {
     int i;
 
     for (n = 0, i = 0; i < flag.nodes; i++)
-        if (flag.x[3 * i] < FSI_R(0.58))
+        if (flag.x[3 * i] < 0.58)
             node[n++] = i;
 
     fsi_clamp clamp;
@@ -177,13 +179,13 @@ int main(int argc, char **argv) {
         .count = 1,
         .body = &body,
         .object = &object,
-        .tolerance = (fsi_real)ex_number(&args, "tolerance"),
+        .tolerance = ex_number(&args, "tolerance"),
     };
 
     fsi_proxy_solid solid = {
         .tled = &flag,
-        .restitution = (fsi_real)ex_number(&args, "restitution"),
-        .slip = (fsi_real)ex_number(&args, "slip"),
+        .restitution = ex_number(&args, "restitution"),
+        .slip = ex_number(&args, "slip"),
     };
 
     fsi_proxy_desc p = {
@@ -206,32 +208,32 @@ int main(int argc, char **argv) {
     for (frame = 0, time = 0; frame < args.frames && stable; frame++) {
         for (double start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
             double rest = start + 0.03 - time;
-            double dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6);
+            double dt = rest / ceil(rest / fsi_sph_max_dt(&sph) - 1e-6);
 
             /* sorted here: the order must not change between collide and correct */
-            fsi_result result = fsi_sph_prepare(&sph, (fsi_real)dt);
+            fsi_result result = fsi_sph_prepare(&sph, dt);
 
             /* fluid hits the soft part */
             if (result >= 0)
-                result = fsi_proxy_collide(&proxy, (fsi_real)dt);
+                result = fsi_proxy_collide(&proxy, dt);
 
             /* the soft part moves and pulls at the raft */
             if (result >= 0)
-                result = fsi_clamp_advance(&clamp, (fsi_real)dt);
+                result = fsi_clamp_advance(&clamp, dt);
 
             /* fluid and raft move */
             if (result >= 0)
-                result = fsi_sph_rigid_step(&couple, (fsi_real)dt, &report);
+                result = fsi_sph_rigid_step(&couple, dt, &report);
             if (result == FSI_NOT_CONVERGED)
                 capped++;
 
             /* nothing stays in the soft part */
             if (result >= 0)
                 result = fsi_proxy_correct(&proxy);
-            stable = result >= 0 && (double)fsi_vec_length(world.body[body].v) < 50;
+            stable = result >= 0 && fsi_vec_length(world.body[body].v) < 50;
             time += dt;
             total += report.iterations;
-            density = fmax(density, (double)sph.stats.max_density);
+            density = fmax(density, sph.stats.max_density);
             for (i = 0; i < 3; i++)
                 momentum = fmax(momentum, fabs(report.momentum[i]));
         }
@@ -242,13 +244,13 @@ int main(int argc, char **argv) {
         for (i = 0; i < sph.now.count; i++)
             bad += fsi_bvh_inside(&tree, fsi_vec(sph.x[i], sph.y[i], sph.z[i]));
         for (i = 0; i < clamp.count; i++)
-            gap = fmax(gap, (double)fsi_vec_length(fsi_vec_sub(
+            gap = fmax(gap, fsi_vec_length(fsi_vec_sub(
                                 fsi_vec_load(flag.x + 3 * clamp.node[i]),
                                 fsi_vec_add(world.body[body].x,
                                             fsi_quat_rotate(world.body[body].q,
                                                             fsi_vec_load(clamp.local + 3 * i))))));
         for (i = 0; i < flag.nodes; i++)
-            bend = fmax(bend, 0.43 - (double)flag.x[3 * i + 1]);
+            bend = fmax(bend, 0.43 - flag.x[3 * i + 1]);
         if (args.out)
             draw(&args, &sph, &world, body, &flag);
         ex_progress(&args, frame);
@@ -270,7 +272,7 @@ int main(int argc, char **argv) {
     /* largest distance of a clamped node from its place on the raft, m */
     ex_result("clamp_gap", "%.6f", gap);
     ex_result("sag", "%.4f", bend);
-    ex_result("height", "%.4f", (double)world.body[body].x.y);
+    ex_result("height", "%.4f", world.body[body].x.y);
     ex_result("lost", "%ld", lost + n - sph.now.count);
     ex_result("momentum_error", "%.3g", momentum);
     fsi_bvh_free(&tree);

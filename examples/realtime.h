@@ -27,7 +27,7 @@ typedef struct rt_scene {
 } rt_scene;
 
 static fsi_real rt_water(fsi_vec3 x, void *user) {
-    return x.y - (fsi_real)((rt_scene *)user)->level;
+    return x.y - ((rt_scene *)user)->level;
 }
 
 static void rt_end(rt_scene *s) {
@@ -62,9 +62,9 @@ static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance,
         .grid.nx = size,
         .grid.ny = size,
         .grid.nz = dim == 3 ? size : 1,
-        .grid.h = (fsi_real)(s->width / size),
+        .grid.h = s->width / size,
         .grid.rho = 1000,
-        .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .grid.gravity = fsi_vec(0, -9.81, 0),
         .grid.liquid = 1,
         .grid.volume_correction = 1,
         .grid.particles = particles,
@@ -78,7 +78,7 @@ static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance,
 
     fsi_shape_desc sd = {
         .dim = dim,
-        .radius = (fsi_real)r,
+        .radius = r,
         .resolution = 16,
     };
 
@@ -91,10 +91,10 @@ static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance,
 
     for (int i = 0; i < RT_SHAPES; i++) {
         sd.kind = i == 0 ? FSI_SHAPE_SPHERE : i == 1 ? FSI_SHAPE_BOX : FSI_SHAPE_CAPSULE;
-        sd.half = fsi_vec((fsi_real)(1.3 * r), (fsi_real)(0.8 * r), (fsi_real)r);
+        sd.half = fsi_vec(1.3 * r, 0.8 * r, r);
         if (i == 2) {
-            sd.radius = (fsi_real)(0.7 * r);
-            sd.length = (fsi_real)(1.6 * r);
+            sd.radius = 0.7 * r;
+            sd.length = 1.6 * r;
         }
 
         if (fsi_shape_init(&s->shape[i], &sd) != FSI_OK) {
@@ -109,10 +109,9 @@ static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance,
         fsi_rigid_desc given = {
             .kind = FSI_RIGID_DYNAMIC,
             .shape = &s->shape[i % RT_SHAPES],
-            .density = (fsi_real)(1000 * density[i]),
-            .friction = FSI_R(0.2),
-            .x = fsi_vec((fsi_real)(side * x), (fsi_real)(side * y),
-                         (fsi_real)(dim == 3 ? side * (0.35 + 0.3 * (i % 2)) : 0)),
+            .density = 1000 * density[i],
+            .friction = 0.2,
+            .x = fsi_vec(side * x, side * y, dim == 3 ? side * (0.35 + 0.3 * (i % 2)) : 0),
         };
 
         s->id[i] = fsi_world_add(&s->w, &given);
@@ -131,8 +130,8 @@ static int rt_begin(rt_scene *s, int dim, int size, double dt, double tolerance,
 static fsi_vec3 rt_mouse(const rt_scene *s, double t) {
     double c = s->width / 2;
     double z = s->w.grid.dim == 3 ? c + 0.25 * s->width * sin(0.9 * t) : 0;
-    return fsi_vec((fsi_real)(c - 0.32 * s->width * cos(1.5 * t)),
-                   (fsi_real)(s->level + 0.16 * s->width * sin(2.4 * t)), (fsi_real)z);
+    return fsi_vec(c - 0.32 * s->width * cos(1.5 * t), s->level + 0.16 * s->width * sin(2.4 * t),
+                   z);
 }
 
 /* One frame: a spring from the first body to the mouse, the solve's share of the budget, the whole
@@ -149,7 +148,7 @@ static fsi_result rt_step(rt_scene *s) {
     if (s->budget > 0)
         s->w.couple.desc.seconds = s->budget > 1.25 * s->rest ? s->budget - s->rest : s->budget / 5;
     fsi_report report;
-    fsi_result result = fsi_world_step(&s->w, (fsi_real)s->dt, &report);
+    fsi_result result = fsi_world_step(&s->w, s->dt, &report);
     double spent = s->clock_fn(NULL) - start;
     if (result < 0)
         return result;

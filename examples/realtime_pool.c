@@ -24,9 +24,9 @@ static void draw(ex_args *args, rt_scene *s) {
                         i ? ex_map(0, 0.3 + 0.06 * i) : ex_rgb(215, 60, 60));
     }
 
-    ex_line(&image, ex_px(&view, (double)body->x.x), ex_py(&view, (double)body->x.y),
-            ex_px(&view, (double)p.x), ex_py(&view, (double)p.y), 2, ex_rgb(40, 40, 40));
-    ex_disk(&image, ex_px(&view, (double)p.x), ex_py(&view, (double)p.y), 5, ex_rgb(40, 40, 40));
+    ex_line(&image, ex_px(&view, body->x.x), ex_py(&view, body->x.y), ex_px(&view, p.x),
+            ex_py(&view, p.y), 2, ex_rgb(40, 40, 40));
+    ex_disk(&image, ex_px(&view, p.x), ex_py(&view, p.y), 5, ex_rgb(40, 40, 40));
 
     for (int i = 0; i < 4; i++)
         ex_line(&image, 20 + 520 * (i == 1), 20 + 520 * (i == 2), 20 + 520 * (i != 0),
@@ -38,15 +38,21 @@ static void draw(ex_args *args, rt_scene *s) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"dt", "s", "time step", "0.016667", 1e-4, 0.1, NULL},
-        {"budget", "ms", "for a whole step, 0 = none", "16.7", 0, 1e4, NULL},
-        {"tolerance", "", "of the pressure, relative", "1e-3", 1e-10, 0.5, NULL},
-        {"particles", "", "markers per cell side, -1 = none", "2", -1, 8, NULL}};
+    static const ex_about about = {
+        .name = "realtime_pool",
+        .what = "Ten bodies in a pool, one pulled by a scripted mouse, in real time.",
+        .size = 128,
+        .frames = 150,
+        .keys =
+            {
+                EX_NUMBER("dt", "s", "time step", "0.016667", 1e-4, 0.1),
+                EX_NUMBER("budget", "ms", "for a whole step, 0 = none", "16.7", 0, 1e4),
+                EX_NUMBER("tolerance", "", "of the pressure, relative", "1e-3", 1e-10, 0.5),
+                EX_NUMBER("particles", "", "markers per cell side, -1 = none", "2", -1, 8),
+            },
+    };
     ex_args args;
 
-    ex_begin(&args, argc, argv, "realtime_pool",
-             "Ten bodies in a pool, one pulled by a scripted mouse, in real time.", keys, 4, 128,
-             150);
+    ex_begin(&args, argc, argv, &about);
     return rt_run(&args, 2, draw);
 }

@@ -10,7 +10,7 @@
 static void draw(ex_args *args, rt_scene *s) {
     static fsi_real x[3 * 4096], v[3 * 4096];
     ex_image image = ex_image_make(560, 520);
-    ex_camera camera = ex_camera_make(2.7, 2.9, 6.0, 1.0, 0.84, 1.0, 1, 33);
+    ex_camera camera = ex_camera_make(2.7, 2.9, 6, 1, 0.84, 1, 1, 33);
     fsi_grid *grid = &s->w.grid;
     const double lo[3] = {0, 0, 0};
     const double hi[3] = {s->width, s->width, s->width};
@@ -25,7 +25,7 @@ static void draw(ex_args *args, rt_scene *s) {
                          i ? ex_map(0, 0.3 + 0.12 * i) : ex_rgb(215, 60, 60));
     }
 
-    ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->phi,
+    ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, grid->h, grid->phi,
                   ex_rgb(80, 160, 220), 0.5);
     ex_box3(&image, &camera, lo, hi, ex_rgb(110, 110, 110));
     snprintf(text, sizeof text, "%.2f s  %.1f ms a step", s->time, rt_mean(s));
@@ -35,14 +35,21 @@ static void draw(ex_args *args, rt_scene *s) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"dt", "s", "time step", "0.02", 1e-4, 0.1, NULL},
-        {"budget", "ms", "for a whole step, 0 = none", "66", 0, 1e4, NULL},
-        {"tolerance", "", "of the pressure, relative", "1e-3", 1e-10, 0.5, NULL},
-        {"particles", "", "markers per cell side, -1 = none", "2", -1, 8, NULL}};
+    static const ex_about about = {
+        .name = "realtime_tank",
+        .what = "Bodies in a tank, one pulled by a scripted mouse, in real time.",
+        .size = 48,
+        .frames = 75,
+        .keys =
+            {
+                EX_NUMBER("dt", "s", "time step", "0.02", 1e-4, 0.1),
+                EX_NUMBER("budget", "ms", "for a whole step, 0 = none", "66", 0, 1e4),
+                EX_NUMBER("tolerance", "", "of the pressure, relative", "1e-3", 1e-10, 0.5),
+                EX_NUMBER("particles", "", "markers per cell side, -1 = none", "2", -1, 8),
+            },
+    };
     ex_args args;
 
-    ex_begin(&args, argc, argv, "realtime_tank",
-             "Bodies in a tank, one pulled by a scripted mouse, in real time.", keys, 4, 48, 75);
+    ex_begin(&args, argc, argv, &about);
     return rt_run(&args, 3, draw);
 }

@@ -13,7 +13,7 @@ enum {
 static swarm s;
 
 static fsi_real water(fsi_vec3 x, void *user) {
-    return x.y - (fsi_real) * (double *)user;
+    return x.y - *(double *)user;
 }
 
 static ex_color color(const swarm *q, int i) {
@@ -38,15 +38,25 @@ static double archimedes(double q) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"density", "", "list, over the water's", "0.3,0.6,0.9,1.0,1.2", 1e-3, 100, NULL},
-        {"bodies", "", "balls; 0: one of each density; else densities in turn", "0", 0, MOST, NULL},
-        {"modes", "", "vibration modes per ball", "10", 0, 40, NULL},
-        {"tets", "", "tetrahedra per ball, about", "1500", 50, 100000, NULL},
-        {"young", "Pa", "stiffness", "2e4", 100, 1e9, NULL},
-        {"dt", "s", "time step", "0.01", 1e-5, 0.1, NULL},
-        {"damping", "1/s", "on bodies and fluid", "2", 0, 100, NULL},
-        {"fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1, NULL}};
+    static const ex_about about = {
+        .name = "reduced_spheres",
+        .what = "Soft balls of five densities in a tank.",
+        .size = 60,
+        .frames = 120,
+        .keys =
+            {
+                EX_NUMBER("density", "", "list, over the water's", "0.3,0.6,0.9,1.0,1.2", 1e-3,
+                          100),
+                EX_NUMBER("bodies", "", "balls; 0: one of each density; else densities in turn",
+                          "0", 0, MOST),
+                EX_NUMBER("modes", "", "vibration modes per ball", "10", 0, 40),
+                EX_NUMBER("tets", "", "tetrahedra per ball, about", "1500", 50, 100000),
+                EX_NUMBER("young", "Pa", "stiffness", "2e4", 100, 1e9),
+                EX_NUMBER("dt", "s", "time step", "0.01", 1e-5, 0.1),
+                EX_NUMBER("damping", "1/s", "on bodies and fluid", "2", 0, 100),
+                EX_NUMBER("fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1),
+            },
+    };
     ex_args args;
 
     form_body form = {FORM_SPHERE, 0, 0, 0, 0, {0, 0, 0}};
@@ -68,48 +78,46 @@ int main(int argc, char **argv) {
     char text[256] = "";
     char exact[256] = "";
 
-    ex_begin(&args, argc, argv, "reduced_spheres", "Soft balls of five densities in a tank.", keys,
-             8, 60, 120);
+    ex_begin(&args, argc, argv, &about);
     int balls = ex_list(&args, "density", density, MOST);
 
-    for (int i = balls; i < (int)ex_number(&args, "bodies"); i++)
+    for (int i = balls; i < ex_whole(&args, "bodies"); i++)
         density[i] = density[i - balls];
     if (ex_number(&args, "bodies") > 0)
-        balls = (int)ex_number(&args, "bodies");
+        balls = ex_whole(&args, "bodies");
     double dt = ex_number(&args, "dt");
 
     fsi_world_desc desc = {
         .grid.nx = args.size,
         .grid.ny = args.size * 2 / 5,
         .grid.nz = args.size / 5,
-        .grid.h = FSI_R(2.5) / (fsi_real)args.size,
+        .grid.h = 2.5 / args.size,
         .grid.rho = 1000,
-        .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .grid.gravity = fsi_vec(0, -9.81, 0),
         .grid.liquid = 1,
         .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
         .max_guests = balls,
-        .damping = (fsi_real)ex_number(&args, "damping"),
+        .damping = ex_number(&args, "damping"),
         .couple.boundary = (fsi_boundary_kind)ex_number(&args, "fractions"),
     };
 
     fsi_world world;
     if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
-    form.a = (fsi_real)r;
+    form.a = r;
     fsi_mesh mesh;
-    if (!swarm_mesh(&mesh, &form, fsi_vec((fsi_real)r, (fsi_real)r, (fsi_real)r),
-                    (int)ex_number(&args, "tets")))
+    if (!swarm_mesh(&mesh, &form, fsi_vec(r, r, r), ex_whole(&args, "tets")))
         return 1;
 
     for (int i = 0; i < balls; i++) {
         fsi_reduced_desc given = {
             .mesh = &mesh,
-            .modes = (int)ex_number(&args, "modes"),
-            .density = (fsi_real)(1000 * density[i]),
-            .young = (fsi_real)ex_number(&args, "young"),
-            .poisson = FSI_R(0.4),
-            .damping_stiffness = FSI_R(0.01),
+            .modes = ex_whole(&args, "modes"),
+            .density = 1000 * density[i],
+            .young = ex_number(&args, "young"),
+            .poisson = 0.4,
+            .damping_stiffness = 0.01,
             .samples = 100,
             .field = 20,
         };
@@ -117,9 +125,8 @@ int main(int argc, char **argv) {
         if (fsi_reduced_model_init(&model[i], &given) != FSI_OK)
             return 1;
         if (!swarm_add(&s, &world, &model[i],
-                       fsi_vec((fsi_real)(2.5 * (i + 0.5) / balls),
-                               (fsi_real)(density[i] >= 1 && density[i] < 1.1 ? 0.3 : 0.6),
-                               FSI_R(0.25)),
+                       fsi_vec(2.5 * (i + 0.5) / balls,
+                               density[i] >= 1 && density[i] < 1.1 ? 0.3 : 0.6, 0.25),
                        swarm_turn(0, 0.3 * i, 0)))
             return 1;
         if (!swarm_group(&s, 1, NULL, 0, NULL))
@@ -127,16 +134,16 @@ int main(int argc, char **argv) {
     }
 
     s.damping = desc.damping;
-    view.camera = ex_camera_make(1.25, 1.15, 3.0, 1.25, 0.42, 0.25, 1, 42);
+    view.camera = ex_camera_make(1.25, 1.15, 3, 1.25, 0.42, 0.25, 1, 42);
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&world.grid);
-    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra per ball\n", (double)desc.damping,
+    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra per ball\n", desc.damping,
            mesh.tet_count);
 
     for (int frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
-            fsi_result rc = fsi_world_step(&world, (fsi_real)dt, &report);
+            fsi_result rc = fsi_world_step(&world, dt, &report);
             if (rc < 0) {
                 stable = 0;
                 fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
@@ -160,25 +167,23 @@ int main(int argc, char **argv) {
     }
 
     /* of the water at rest around them */
-    level =
-        (world.grid.stats.liquid_volume + below) / (2.5 * (double)(world.grid.h * world.grid.nz));
+    level = (world.grid.stats.liquid_volume + below) / (2.5 * (world.grid.h * world.grid.nz));
 
     for (int i = 0; i < balls; i++) {
         const fsi_reduced *reduced = &s.body[i];
         double low = 1e9;
         double want = density[i] < 1 ? archimedes(density[i]) : 2;
         for (int k = 0; k < model[i].surface_count; k++)
-            low = fmin(low, (double)fsi_reduced_point(reduced, model[i].surface[k]).y);
+            low = fmin(low, fsi_reduced_point(reduced, model[i].surface[k]).y);
         double depth = (level - low) / r;
         if (density[i] < 1)
-            worst = fmax(worst, fabs(depth - want) * r / (double)world.grid.h);
+            worst = fmax(worst, fabs(depth - want) * r / world.grid.h);
         if (density[i] > 1)
-            out_of = low / (double)world.grid.h;
+            out_of = low / world.grid.h;
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.4f", i ? "," : "", depth);
         snprintf(exact + strlen(exact), sizeof exact - strlen(exact), "%s%.4f", i ? "," : "", want);
         if (density[i] >= 1 && density[i] < 1.1)
-            ex_result("drift_neutral_cells", "%.3f",
-                      ((double)reduced->T[1] - 0.3) / (double)world.grid.h);
+            ex_result("drift_neutral_cells", "%.3f", (reduced->T[1] - 0.3) / world.grid.h);
     }
 
     ex_result("depth", "%s", text);

@@ -28,7 +28,7 @@ static double cpu(void) {
 static const double R = 0.085, TUBE = 0.035;
 
 static fsi_real water(fsi_vec3 x, void *user) {
-    return x.y - (fsi_real) * (double *)user;
+    return x.y - *(double *)user;
 }
 
 static ex_color color(const swarm *q, int i) {
@@ -40,17 +40,15 @@ static ex_color color(const swarm *q, int i) {
 static fsi_vec3 place(int i) {
     int layer = i / 9;
     int k = i % 9;
-    return fsi_vec((fsi_real)(0.2 + 0.28 * (k % 3) + 0.04 * (layer % 2)),
-                   (fsi_real)(0.42 + 0.1 * layer),
-                   (fsi_real)(0.2 + 0.28 * (k / 3) - 0.04 * (layer % 2)));
+    return fsi_vec(0.2 + 0.28 * (k % 3) + 0.04 * (layer % 2), 0.42 + 0.1 * layer,
+                   0.2 + 0.28 * (k / 3) - 0.04 * (layer % 2));
 }
 
 static int make_mesh(fsi_mesh *mesh, int tets) {
     form_body form = {FORM_TORUS, 0, 0, 0, 0, {0, 0, 0}};
-    form.a = (fsi_real)R;
-    form.b = (fsi_real)TUBE;
-    return swarm_mesh(mesh, &form,
-                      fsi_vec((fsi_real)(R + TUBE), (fsi_real)TUBE, (fsi_real)(R + TUBE)), tets);
+    form.a = R;
+    form.b = TUBE;
+    return swarm_mesh(mesh, &form, fsi_vec(R + TUBE, TUBE, R + TUBE), tets);
 }
 
 static int make_world(fsi_world *world, const ex_args *args, int guests, double *level) {
@@ -58,9 +56,9 @@ static int make_world(fsi_world *world, const ex_args *args, int guests, double 
         .grid.nx = args->size,
         .grid.nz = args->size,
         .grid.ny = args->size * 5 / 4,
-        .grid.h = 1 / (fsi_real)args->size,
+        .grid.h = 1.0 / args->size,
         .grid.rho = 1000,
-        .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .grid.gravity = fsi_vec(0, -9.81, 0),
         .grid.liquid = 1,
         .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
@@ -82,11 +80,11 @@ static int open_scene(scene *q, ex_args *args, int tets, int bodies) {
 
     fsi_reduced_desc desc = {
         .mesh = &q->mesh,
-        .modes = (int)ex_number(args, "modes"),
-        .density = (fsi_real)(1000 * ex_number(args, "density")),
-        .young = FSI_R(3e4),
-        .poisson = FSI_R(0.4),
-        .damping_stiffness = FSI_R(0.005),
+        .modes = ex_whole(args, "modes"),
+        .density = 1000 * ex_number(args, "density"),
+        .young = 3e4,
+        .poisson = 0.4,
+        .damping_stiffness = 0.005,
         .samples = 80,
         .field = 20,
     };
@@ -108,7 +106,7 @@ static int open_scene(scene *q, ex_args *args, int tets, int bodies) {
 static int step(scene *q, ex_args *args) {
     fsi_report report;
     double begin = cpu();
-    fsi_result rc = fsi_world_step(&q->w, (fsi_real)ex_number(args, "dt"), &report);
+    fsi_result rc = fsi_world_step(&q->w, ex_number(args, "dt"), &report);
     if (rc < 0) {
         fprintf(stderr, "step %d: %s\n", q->steps, fsi_result_text(rc));
         return 0;
@@ -172,12 +170,12 @@ static double run_full(ex_args *args, int tets, int bodies, int steps, double *i
             .x = mesh.x,
             .tet = mesh.tet,
             .tet_count = mesh.tet_count,
-            .density = (fsi_real)(1000 * ex_number(args, "density")),
-            .young = FSI_R(3e4),
-            .poisson = FSI_R(0.4),
-            .damping_stiffness = FSI_R(0.005),
+            .density = 1000 * ex_number(args, "density"),
+            .young = 3e4,
+            .poisson = 0.4,
+            .damping_stiffness = 0.005,
             .integrator = FSI_SOFT_SPLIT,
-            .gravity = fsi_vec(0, FSI_R(-9.81), 0),
+            .gravity = fsi_vec(0, -9.81, 0),
         };
 
         if (fsi_soft_init(&q[i].soft, &desc) != FSI_OK)
@@ -201,7 +199,7 @@ static double run_full(ex_args *args, int tets, int bodies, int steps, double *i
 
     for (*iterations = 0, k = 0; k < steps; k++) {
         fsi_report report;
-        fsi_result rc = fsi_world_step(&world, (fsi_real)ex_number(args, "dt"), &report);
+        fsi_result rc = fsi_world_step(&world, ex_number(args, "dt"), &report);
         if (rc < 0) {
             fprintf(stderr, "deformable step %d: %s\n", k, fsi_result_text(rc));
             break;
@@ -222,20 +220,30 @@ static double run_full(ex_args *args, int tets, int bodies, int steps, double *i
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"bodies", "", "tori; 0 = the water alone", "9", 0, 200, NULL},
-        {"modes", "", "per torus", "10", 0, 40, NULL},
-        {"tets", "", "tetrahedra per torus, about", "1000", 100, 100000, NULL},
-        {"density", "", "over the water's", "0.7", 1e-4, 100, NULL},
-        {"dt", "s", "time step", "0.008", 1e-5, 0.1, NULL},
-        {"compare", "", "1: cost with tets and tets_many, reduced and fully deformable", "0", 0, 1,
-         NULL},
-        {"tets_many", "", "for compare", "8000", 100, 200000, NULL},
-        {"full_bodies", "", "fully deformable tori for compare", "2", 1, 50, NULL},
-        {"skin", "",
-         "1: the fluid sees a skin whose size does not depend on the tetrahedra; 0: the mesh's own "
-         "surface",
-         "1", 0, 1, NULL}};
+    static const ex_about about = {
+        .name = "reduced_torus",
+        .what = "Soft tori fall into a pool; cost against the number of tetrahedra.",
+        .size = 40,
+        .frames = 80,
+        .keys =
+            {
+                EX_NUMBER("bodies", "", "tori; 0 = the water alone", "9", 0, 200),
+                EX_NUMBER("modes", "", "per torus", "10", 0, 40),
+                EX_NUMBER("tets", "", "tetrahedra per torus, about", "1000", 100, 100000),
+                EX_NUMBER("density", "", "over the water's", "0.7", 1e-4, 100),
+                EX_NUMBER("dt", "s", "time step", "0.008", 1e-5, 0.1),
+                EX_NUMBER("compare", "",
+                          "1: cost with tets and tets_many, reduced and fully deformable", "0", 0,
+                          1),
+                EX_NUMBER("tets_many", "", "for compare", "8000", 100, 200000),
+                EX_NUMBER("full_bodies", "", "fully deformable tori for compare", "2", 1, 50),
+                EX_NUMBER("skin", "",
+                          "1: the fluid sees a skin whose size does not depend on the tetrahedra; "
+                          "0: the mesh's own "
+                          "surface",
+                          "1", 0, 1),
+            },
+    };
 
     swarm_view view = {
         640,  480, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.6,
@@ -243,13 +251,12 @@ int main(int argc, char **argv) {
     view.camera = ex_camera_make(0.5, 1.55, 2.3, 0.5, 0.4, 0.5, 1, 40);
     ex_args args;
 
-    ex_begin(&args, argc, argv, "reduced_torus",
-             "Soft tori fall into a pool; cost against the number of tetrahedra.", keys, 9, 40, 80);
-    int bodies = (int)ex_number(&args, "bodies");
+    ex_begin(&args, argc, argv, &about);
+    int bodies = ex_whole(&args, "bodies");
     int compare = ex_number(&args, "compare") > 0;
-    int ok = open_scene(&few, &args, (int)ex_number(&args, "tets"), bodies);
+    int ok = open_scene(&few, &args, ex_whole(&args, "tets"), bodies);
     if (compare)
-        ok = ok && open_scene(&many, &args, (int)ex_number(&args, "tets_many"), bodies)
+        ok = ok && open_scene(&many, &args, ex_whole(&args, "tets_many"), bodies)
              && open_scene(&alone, &args, 0, 0);
     int k;
 
@@ -274,19 +281,19 @@ int main(int argc, char **argv) {
     ex_result("seconds_few_bodies", "%.5f", few.s.solid_seconds / fmax(1, few.steps - 1));
     if (compare && ok) {
         double full[2];
-        int n = (int)ex_number(&args, "full_bodies");
+        int n = ex_whole(&args, "full_bodies");
         ex_result("tets_many", "%d", many.mesh.tet_count);
         ex_result("seconds_many", "%.5f", cost(&many));
         ex_result("seconds_many_bodies", "%.5f", many.s.solid_seconds / fmax(1, many.steps - 1));
         ex_result("ratio", "%.3f", cost(&many) / cost(&few));
         ex_result("seconds_water", "%.5f", cost(&alone));
         ex_result("iterations_water", "%.2f", alone.iterations / alone.steps);
-        if (open_scene(&reduced, &args, (int)ex_number(&args, "tets"), n))
+        if (open_scene(&reduced, &args, ex_whole(&args, "tets"), n))
             for (k = 0; k < 5; k++)
                 step(&reduced, &args);
         double its;
-        full[0] = run_full(&args, (int)ex_number(&args, "tets"), n, 5, &its);
-        full[1] = run_full(&args, (int)ex_number(&args, "tets_many"), n, 5, &its);
+        full[0] = run_full(&args, ex_whole(&args, "tets"), n, 5, &its);
+        full[1] = run_full(&args, ex_whole(&args, "tets_many"), n, 5, &its);
         ex_result("seconds_reduced_full_bodies", "%.5f", cost(&reduced));
         ex_result("seconds_deformable_few", "%.5f", full[0]);
         ex_result("seconds_deformable_many", "%.5f", full[1]);

@@ -32,11 +32,11 @@ static fsi_result begin(void *user, fsi_real dt) {
 
     for (int b = 0; b < BODIES; b++) {
         fsi_body *body = &t->body[b];
-        body->velocity.y -= FSI_R(9.81) * dt;
+        body->velocity.y -= 9.81 * dt;
         for (int i = 0; i < ROUND; i++) {
-            double a = 2 * acos(-1.0) * i / ROUND;
-            t->x[b][3 * i] = body->centre.x + (fsi_real)(radius * cos(a));
-            t->x[b][3 * i + 1] = body->centre.y + (fsi_real)(radius * sin(a));
+            double a = 2 * acos(-1) * i / ROUND;
+            t->x[b][3 * i] = body->centre.x + (radius * cos(a));
+            t->x[b][3 * i + 1] = body->centre.y + (radius * sin(a));
         }
 
         if (fsi_body_couple(body, &t->surface[b], &t->door[b]) != FSI_OK)
@@ -53,11 +53,11 @@ static fsi_result move(void *user, fsi_real dt) {
         fsi_body *body = &t->body[b];
         fsi_body_take(body);
         if (!t->taken)
-            t->first[b] = (double)body->velocity.y / (double)dt;
+            t->first[b] = body->velocity.y / dt;
 
         /* floor and lid */
-        if ((body->centre.y < FSI_R(0.12) && body->velocity.y < 0)
-            || (body->centre.y > FSI_R(0.88) && body->velocity.y > 0))
+        if ((body->centre.y < 0.12 && body->velocity.y < 0)
+            || (body->centre.y > 0.88 && body->velocity.y > 0))
             body->velocity.y = 0;
         body->centre = fsi_vec_mad(body->centre, body->velocity, dt);
     }
@@ -71,9 +71,9 @@ static int make(tank *t, int size, const double *density, double coefficient) {
         .nx = size,
         .ny = size * 2 / 3,
         .nz = 1,
-        .h = FSI_R(1.5) / (fsi_real)size,
+        .h = 1.5 / size,
         .rho = 1000,
-        .gravity.y = FSI_R(-9.81),
+        .gravity.y = -9.81,
         .shells = 1,
     };
 
@@ -88,12 +88,11 @@ static int make(tank *t, int size, const double *density, double coefficient) {
     }
 
     for (int b = 0; b < BODIES; b++) {
-        double m = density[b] * 1000 * acos(-1.0) * radius * radius;
+        double m = density[b] * 1000 * acos(-1) * radius * radius;
         fsi_body *body = &t->body[b];
-        body->mass = (fsi_real)m;
-        body->inertia.m[0] = body->inertia.m[4] = body->inertia.m[8] =
-            (fsi_real)(m * radius * radius / 2);
-        body->centre = fsi_vec((fsi_real)(0.3 + 0.45 * b), FSI_R(0.5), 0);
+        body->mass = m;
+        body->inertia.m[0] = body->inertia.m[4] = body->inertia.m[8] = m * radius * radius / 2;
+        body->centre = fsi_vec(0.3 + 0.45 * b, 0.5, 0);
         t->surface[b].dim = 2;
         t->surface[b].closed = 1;
         t->surface[b].vertex_count = t->surface[b].element_count = ROUND;
@@ -101,7 +100,7 @@ static int make(tank *t, int size, const double *density, double coefficient) {
         t->surface[b].index = t->index;
         t->list[b] = &t->door[b];
         t->begin[b] = 0.5;
-        t->coefficient[b] = (fsi_real)coefficient;
+        t->coefficient[b] = coefficient;
     }
 
     t->scene.solid = t->list;
@@ -125,19 +124,27 @@ static void draw(const tank *t, ex_image *image, int row) {
         ex_draw_field(image, &view, t->grid.nx, t->grid.ny, speed, 0, 1, 0);
 
     for (int b = 0; b < BODIES; b++)
-        ex_disk(image, ex_px(&view, (double)t->body[b].centre.x),
-                ex_py(&view, (double)t->body[b].centre.y), radius * 340,
-                ex_map(2, 0.15 + 0.35 * b));
+        ex_disk(image, ex_px(&view, t->body[b].centre.x), ex_py(&view, t->body[b].centre.y),
+                radius * 340, ex_map(2, 0.15 + 0.35 * b));
     ex_text(image, view.left, view.top - 18, 2, ex_rgb(20, 20, 20), row ? "NO-SLIP" : "SLIP");
     ex_colorbar(image, &view, 0, 0, 1, "SPEED");
     free(speed);
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"density", "", "of the three disks over the water's", "0.3,1,3", 0.01, 100, NULL},
-        {"dt", "s", "time step", "0.005", 1e-4, 0.05, NULL},
-        {"wall", "", "of the disks", "both", 0, 0, "both,slip,noslip"}};
+    static const ex_about about = {
+        .name = "slip_buoyancy",
+        .what = "Disks of different density in water, slip above no-slip.",
+        .size = 96,
+        .frames = 90,
+        .keys =
+            {
+                EX_NUMBER("density", "", "of the three disks over the water's", "0.3,1,3", 0.01,
+                          100),
+                EX_NUMBER("dt", "s", "time step", "0.005", 1e-4, 0.05),
+                EX_WORD("wall", "of the disks", "both", "both,slip,noslip"),
+            },
+    };
     static tank t[2];
     ex_args args;
     double density[BODIES] = {1, 1, 1};
@@ -145,8 +152,7 @@ int main(int argc, char **argv) {
     int frame = 0;
     long steps = 0;
 
-    ex_begin(&args, argc, argv, "slip_buoyancy",
-             "Disks of different density in water, slip above no-slip.", keys, 3, 96, 90);
+    ex_begin(&args, argc, argv, &about);
     ex_list(&args, "density", density, BODIES);
 
     /* whose results have the plain names */
@@ -158,9 +164,7 @@ int main(int argc, char **argv) {
             fsi_report report = {0};
             if (ex_is(&args, "wall", w ? "slip" : "noslip"))
                 continue;
-            stable =
-                fsi_slip_step(&t[w].slip, &t[w].scene, (fsi_real)ex_number(&args, "dt"), &report)
-                >= 0;
+            stable = fsi_slip_step(&t[w].slip, &t[w].scene, ex_number(&args, "dt"), &report) >= 0;
             its += report.iterations;
             steps++;
         }
@@ -179,9 +183,9 @@ int main(int argc, char **argv) {
     for (int b = 0; b < BODIES; b++) {
         char key[32];
         snprintf(key, sizeof key, "rise_%d", b);
-        ex_result(key, "%.4f", (double)t[main_one].body[b].centre.y - t[main_one].begin[b]);
+        ex_result(key, "%.4f", t[main_one].body[b].centre.y - t[main_one].begin[b]);
         snprintf(key, sizeof key, "rise_noslip_%d", b);
-        ex_result(key, "%.4f", (double)t[1].body[b].centre.y - t[1].begin[b]);
+        ex_result(key, "%.4f", t[1].body[b].centre.y - t[1].begin[b]);
         snprintf(key, sizeof key, "acceleration_%d", b);
         ex_result(key, "%.4f", t[main_one].first[b] / 9.81);
         snprintf(key, sizeof key, "unbounded_%d", b);
@@ -189,8 +193,7 @@ int main(int argc, char **argv) {
     }
 
     ex_result("iterations", "%.2f", its / (double)(steps > 0 ? steps : 1));
-    ex_result("leak", "%.3e",
-              fsi_slip_max_divergence(&t[main_one].slip) * (double)t[main_one].grid.h);
+    ex_result("leak", "%.3e", fsi_slip_max_divergence(&t[main_one].slip) * t[main_one].grid.h);
 
     for (int w = 0; w < 2; w++) {
         fsi_slip_free(&t[w].slip);

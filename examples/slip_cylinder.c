@@ -54,9 +54,9 @@ static int make(channel *c, int n, double blockage, const fsi_slip_desc *desc) {
     c->cy = ny / 2.0;
 
     for (size_t i = 0; i < ROUND; i++) {
-        double t = 2 * acos(-1.0) * (double)i / ROUND;
-        c->x[3 * i] = (fsi_real)(c->cx + n * cos(t));
-        c->x[3 * i + 1] = (fsi_real)(c->cy + n * sin(t));
+        double t = 2 * acos(-1) * (double)i / ROUND;
+        c->x[3 * i] = c->cx + n * cos(t);
+        c->x[3 * i + 1] = c->cy + n * sin(t);
         c->index[2 * i] = (int32_t)i;
         c->index[2 * i + 1] = (int32_t)((i + 1) % ROUND);
     }
@@ -89,10 +89,10 @@ static double through(const channel *c) {
     double sum = 0;
 
     for (int i = y0; i < y1; i++)
-        sum += (double)(grid->u[0][x1 + (grid->nx + 1) * i] - grid->u[0][x0 + (grid->nx + 1) * i]);
+        sum += grid->u[0][x1 + (grid->nx + 1) * i] - grid->u[0][x0 + (grid->nx + 1) * i];
 
     for (int i = x0; i < x1; i++)
-        sum += (double)(grid->u[1][i + grid->nx * y1] - grid->u[1][i + grid->nx * y0]);
+        sum += grid->u[1][i + grid->nx * y1] - grid->u[1][i + grid->nx * y0];
     return fabs(sum) / (2 * c->exact.a);
 }
 
@@ -106,17 +106,16 @@ static void measure(channel *c) {
 
     for (int i = 0; i < iface->sides; i++) {
         fsi_vec3 x = fsi_interface_centre(iface, &iface->side[i]);
-        double t = atan2((double)x.y - c->cy, (double)x.x - c->cx);
-        double got =
-            (double)c->slip.velocity[i].x * sin(t) - (double)c->slip.velocity[i].y * cos(t);
+        double t = atan2(x.y - c->cy, x.x - c->cx);
+        double got = c->slip.velocity[i].x * sin(t) - c->slip.velocity[i].y * cos(t);
         double e = got - slip_exact_speed(&c->exact, t);
-        int b = (int)(fabs(t) / acos(-1.0) * (BINS - 1) + 0.5);
+        int b = (int)(fabs(t) / acos(-1) * (BINS - 1) + 0.5);
         sum += e * e;
         if (fabs(e) > c->most)
             c->most = fabs(e);
         c->bin[b] += fabs(got);
         c->weight[b] += 1;
-        if (fabs(fabs(t) - acos(-1.0) / 2) < nearby) {
+        if (fabs(fabs(t) - acos(-1) / 2) < nearby) {
             c->top += fabs(got);
             tops += 1;
         }
@@ -219,9 +218,8 @@ static void draw(const channel *c, ex_image *image, int at, const char *name) {
         for (int i = 0; i < w; i++) {
             size_t f = (size_t)(i + x0) + (size_t)(grid->nx + 1) * (size_t)(j + y0);
             size_t e = (size_t)(i + x0) + (size_t)grid->nx * (size_t)(j + y0);
-            speed[i + w * j] =
-                (fsi_real)hypot((double)(grid->u[0][f] + grid->u[0][f + 1]) / 2,
-                                (double)(grid->u[1][e] + grid->u[1][e + (size_t)grid->nx]) / 2);
+            speed[i + w * j] = hypot((grid->u[0][f] + grid->u[0][f + 1]) / 2,
+                                     (grid->u[1][e] + grid->u[1][e + (size_t)grid->nx]) / 2);
         }
     ex_draw_field(image, &view, w, w, speed, 0, 2.2, 0);
     ex_draw_surface(image, &view, &c->door.surface, ex_rgb(200, 200, 200));
@@ -232,18 +230,26 @@ static void draw(const channel *c, ex_image *image, int at, const char *name) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"blockage", "", "radius over half the width of the channel", "0.25", 0.05, 0.6, NULL},
-        {"radius_cells", "", "cells per radius; 0: from --size", "0", 0, 200, NULL},
-        {"wall", "", "which treatment", "all", 0, 0, "all,slip,paper,noslip,voxel,fraction"},
-        {"passes", "", "solves with fresh ghost fluxes (slip)", "5", 1, 100, NULL}};
+    static const ex_about about = {
+        .name = "slip_cylinder",
+        .what = "Speed of an ideal fluid along a cylinder in a channel.",
+        .size = 320,
+        .frames = 1,
+        .keys =
+            {
+                EX_NUMBER("blockage", "", "radius over half the width of the channel", "0.25", 0.05,
+                          0.6),
+                EX_NUMBER("radius_cells", "", "cells per radius; 0: from --size", "0", 0, 200),
+                EX_WORD("wall", "which treatment", "all", "all,slip,paper,noslip,voxel,fraction"),
+                EX_NUMBER("passes", "", "solves with fresh ghost fluxes (slip)", "5", 1, 100),
+            },
+    };
     static channel c[WALLS];
     ex_args args;
     int chosen = SLIP;
     int stable = 1;
 
-    ex_begin(&args, argc, argv, "slip_cylinder",
-             "Speed of an ideal fluid along a cylinder in a channel.", keys, 4, 320, 1);
+    ex_begin(&args, argc, argv, &about);
     double blockage = ex_number(&args, "blockage");
 
     /* cells per radius; the channel is four half widths long */
@@ -263,7 +269,7 @@ int main(int argc, char **argv) {
             chosen = w;
         else if (!ex_is(&args, "wall", "all"))
             continue;
-        stable = run(&c[w], w, n, blockage, (int)ex_number(&args, "passes")) && stable;
+        stable = run(&c[w], w, n, blockage, ex_whole(&args, "passes")) && stable;
         snprintf(key, sizeof key, "%s_rms", names[w]);
         ex_result(key, "%.4f", c[w].rms);
         snprintf(key, sizeof key, "%s_max", names[w]);
@@ -272,7 +278,7 @@ int main(int argc, char **argv) {
 
     ex_result("slip_rms_error", "%.4f", c[chosen].rms);
     ex_result("speed_90", "%.4f", c[chosen].top);
-    ex_result("exact_90", "%.4f", slip_exact_speed(&c[chosen].exact, acos(-1.0) / 2));
+    ex_result("exact_90", "%.4f", slip_exact_speed(&c[chosen].exact, acos(-1) / 2));
     ex_result("leak", "%.3e", c[chosen].leak);
     if (args.out && ex_is(&args, "wall", "all")) {
         static double x[BINS], y[WALLS + 1][BINS];
@@ -286,7 +292,7 @@ int main(int argc, char **argv) {
         image = ex_image_make(640, 340);
         for (int k = 0; k < BINS; k++) {
             x[k] = 180.0 * k / (BINS - 1);
-            y[WALLS][k] = fabs(slip_exact_speed(&c[0].exact, x[k] * acos(-1.0) / 180));
+            y[WALLS][k] = fabs(slip_exact_speed(&c[0].exact, x[k] * acos(-1) / 180));
         }
 
         for (int w = 0; w < WALLS; w++) {

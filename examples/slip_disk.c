@@ -31,7 +31,7 @@ typedef struct scene {
 
 /* centre of the plate after so many steps */
 static void place(scene *s, int frame, double *c) {
-    const double pi = acos(-1.0);
+    const double pi = acos(-1);
     double phase = (double)(frame % PERIOD) / PERIOD;
     double way = frame / PERIOD & 1 ? -1 : 1;
     double a = way * reach * (phase < 0.5 ? -cos(2 * pi * phase) : 1);
@@ -48,8 +48,8 @@ static fsi_result begin(void *user, fsi_real dt) {
 
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < 2; k++) {
-            s->x[3 * i + k] = (fsi_real)(s->centre[k] + (i ? half : -half) * s->t[k]);
-            s->v[3 * i + k] = (fsi_real)((next[k] - s->centre[k]) / (double)dt);
+            s->x[3 * i + k] = s->centre[k] + (i ? half : -half) * s->t[k];
+            s->v[3 * i + k] = (next[k] - s->centre[k]) / dt;
         }
     return FSI_OK;
 }
@@ -72,13 +72,13 @@ static int make(scene *s, int size, double angle, double coefficient) {
         .nx = size,
         .ny = size,
         .nz = 1,
-        .h = (fsi_real)(1.0 / size),
+        .h = 1.0 / size,
         .rho = 1,
         .shells = 1,
         .scalars = 1,
     };
 
-    s->coefficient = (fsi_real)coefficient;
+    s->coefficient = coefficient;
 
     fsi_slip_desc given = {
         .coefficient = &s->coefficient,
@@ -112,9 +112,8 @@ static int make(scene *s, int size, double angle, double coefficient) {
             s->grid.scalar[0][k + size * j] = (fsi_real)(k * 16 / size & 1);
 
     for (int k = 0; k < TRACERS; k++) {
-        s->point[3 * k] =
-            (fsi_real)(0.01 + 0.98 * (k * 0.618033988749895 - floor(k * 0.618033988749895)));
-        s->point[3 * k + 1] = (fsi_real)(0.01 + 0.98 * (k + 0.5) / TRACERS);
+        s->point[3 * k] = (0.01 + 0.98 * (k * 0.618033988749895 - floor(k * 0.618033988749895)));
+        s->point[3 * k + 1] = 0.01 + 0.98 * (k + 0.5) / TRACERS;
     }
 
     s->slip.tracer = s->point;
@@ -129,13 +128,13 @@ static int step(scene *s) {
     for (int k = 0; k < 2; k++)
         c[k] = s->centre[k];
     memcpy(s->old, s->point, sizeof s->old);
-    if (fsi_slip_step(&s->slip, &s->step, (fsi_real)s->dt, NULL) < 0)
+    if (fsi_slip_step(&s->slip, &s->step, s->dt, NULL) < 0)
         return 0;
 
     for (int i = 0; i < TRACERS; i++) {
         for (int k = 0; k < 2; k++) {
-            a[k] = (double)s->old[3 * i + k] - c[k];
-            b[k] = (double)s->point[3 * i + k] - s->centre[k];
+            a[k] = s->old[3 * i + k] - c[k];
+            b[k] = s->point[3 * i + k] - s->centre[k];
         }
 
         {
@@ -155,8 +154,7 @@ static int step(scene *s) {
         memcpy(s->kept, s->grid.scalar[0], s->grid.cells * sizeof *s->kept);
         s->energy = fsi_grid_kinetic_energy(&s->grid);
         for (int i = 0; i < s->slip.iface.sides; i++)
-            sum +=
-                (double)s->slip.velocity[i].x * s->t[0] + (double)s->slip.velocity[i].y * s->t[1];
+            sum += s->slip.velocity[i].x * s->t[0] + s->slip.velocity[i].y * s->t[1];
         s->wall_speed = s->slip.iface.sides ? sum / s->slip.iface.sides : 0;
     }
 
@@ -172,27 +170,33 @@ static void draw(const scene *s, ex_image *image, int at) {
             continue;
         ex_draw_field(image, &view, grid->nx, grid->ny, row ? s->kept : grid->scalar[0], 0, 1, 3);
         if (!row)
-            ex_line(image, ex_px(&view, (double)s->x[0]), ex_py(&view, (double)s->x[1]),
-                    ex_px(&view, (double)s->x[3]), ex_py(&view, (double)s->x[4]), 3,
-                    ex_rgb(200, 50, 30));
+            ex_line(image, ex_px(&view, s->x[0]), ex_py(&view, s->x[1]), ex_px(&view, s->x[3]),
+                    ex_py(&view, s->x[4]), 3, ex_rgb(200, 50, 30));
     }
 
     ex_text(image, 14 + at * 310, 16, 2, ex_rgb(20, 20, 20),
-            at || s->coefficient < FSI_R(0.5) ? "NO-SLIP" : "SLIP");
+            at || s->coefficient < 0.5 ? "NO-SLIP" : "SLIP");
     ex_text(image, 20, 356, 1, ex_rgb(20, 20, 20), "AFTER THE SLIDE");
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"wall", "", "of the left plate", "slip", 0, 0, "slip,noslip"},
-        {"angle", "rad", "of the plate", "0.3", 0, 1.5, NULL},
-        {"coefficient", "", "of the left plate with wall=slip: 1 = slip", "1", 0, 1, NULL}};
+    static const ex_about about = {
+        .name = "slip_disk",
+        .what = "A thin plate slides and sweeps through smoke, slip beside no-slip.",
+        .size = 64,
+        .frames = 120,
+        .keys =
+            {
+                EX_WORD("wall", "of the left plate", "slip", "slip,noslip"),
+                EX_NUMBER("angle", "rad", "of the plate", "0.3", 0, 1.5),
+                EX_NUMBER("coefficient", "", "of the left plate with wall=slip: 1 = slip", "1", 0,
+                          1),
+            },
+    };
     static scene s[2];
     ex_args args;
 
-    ex_begin(&args, argc, argv, "slip_disk",
-             "A thin plate slides and sweeps through smoke, slip beside no-slip.", keys, 3, 64,
-             120);
+    ex_begin(&args, argc, argv, &about);
     int stable = make(&s[SLIP], args.size, ex_number(&args, "angle"),
                       ex_is(&args, "wall", "slip") ? ex_number(&args, "coefficient") : 0)
                  && make(&s[NOSLIP], args.size, ex_number(&args, "angle"), 0);

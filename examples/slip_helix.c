@@ -19,7 +19,7 @@ static fsi_real x[3 * VERTICES];
 static int32_t index_of[3 * TRIANGLES];
 
 static void axis(double y, double *p) {
-    double t = 2 * acos(-1.0) * 1.25 * fmax(0, y - straight) / (high - straight);
+    double t = 2 * acos(-1) * 1.25 * fmax(0, y - straight) / (high - straight);
     p[0] = 0.5 + turn * cos(t);
     p[1] = y;
     p[2] = 0.5 + turn * sin(t);
@@ -32,11 +32,11 @@ static void make_tube(void) {
         /* level circles: simple, and enough for a steep tube */
         for (int j = 0; j < AROUND; j++) {
             double p[3];
-            double a = 2 * acos(-1.0) * j / AROUND;
+            double a = 2 * acos(-1) * j / AROUND;
             axis(high * i / ALONG, p);
-            x[3 * (AROUND * i + j)] = (fsi_real)(p[0] + tube * cos(a));
-            x[3 * (AROUND * i + j) + 1] = (fsi_real)p[1];
-            x[3 * (AROUND * i + j) + 2] = (fsi_real)(p[2] + tube * sin(a));
+            x[3 * (AROUND * i + j)] = p[0] + tube * cos(a);
+            x[3 * (AROUND * i + j) + 1] = p[1];
+            x[3 * (AROUND * i + j) + 2] = p[2] + tube * sin(a);
             if (i == ALONG)
                 continue;
             index_of[n++] = AROUND * i + j;
@@ -58,13 +58,13 @@ static void measure(const fsi_grid *grid, double *outside, double *height) {
                                           (int)(c / (size_t)grid->nx % (size_t)grid->ny),
                                           (int)(c / ((size_t)grid->nx * (size_t)grid->ny)));
         double p[3];
-        double d = (double)grid->density[c];
+        double d = grid->density[c];
         all += d;
-        up += d * (double)q.y;
-        if ((double)q.y > high)
+        up += d * q.y;
+        if (q.y > high)
             continue;
-        axis((double)q.y, p);
-        if (hypot((double)q.x - p[0], (double)q.z - p[2]) > tube + 0.5 * (double)grid->h)
+        axis(q.y, p);
+        if (hypot(q.x - p[0], q.z - p[2]) > tube + 0.5 * grid->h)
             out += d;
     }
 
@@ -84,7 +84,7 @@ static void draw(ex_image *all, fsi_grid *grid, const fsi_surface *surface, int 
     ex_floor(&image, &camera, lo, hi, 1, 0, 0.25);
 
     for (size_t i = 0; i < grid->cells; i++)
-        grid->scratch[0][i] = FSI_R(0.25) - grid->density[i];
+        grid->scratch[0][i] = 0.25 - grid->density[i];
 
     fsi_iso_desc desc = {
         .nx = grid->nx,
@@ -111,9 +111,17 @@ static void draw(ex_image *all, fsi_grid *grid, const fsi_surface *surface, int 
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"wall", "", "of the tube", "both", 0, 0, "both,slip,noslip,none"},
-        {"dt", "s", "time step", "0.03", 1e-4, 0.2, NULL}};
+    static const ex_about about = {
+        .name = "slip_helix",
+        .what = "A helical surface that is no solid steers a jet of smoke.",
+        .size = 48,
+        .frames = 60,
+        .keys =
+            {
+                EX_WORD("wall", "of the tube", "both", "both,slip,noslip,none"),
+                EX_NUMBER("dt", "s", "time step", "0.03", 1e-4, 0.2),
+            },
+    };
 
     fsi_slip_desc given = {0};
 
@@ -129,8 +137,7 @@ int main(int argc, char **argv) {
     int stable = 1;
     long steps = 0;
 
-    ex_begin(&args, argc, argv, "slip_helix",
-             "A helical surface that is no solid steers a jet of smoke.", keys, 2, 48, 60);
+    ex_begin(&args, argc, argv, &about);
 
     /* whose results have the plain names */
     int main_one = ex_is(&args, "wall", "noslip");
@@ -140,7 +147,7 @@ int main(int argc, char **argv) {
         .nx = args.size / 2,
         .nz = args.size / 2,
         .ny = args.size,
-        .h = FSI_R(2) / (fsi_real)args.size,
+        .h = 2.0 / args.size,
         .rho = 1,
         .smoke = 1,
         .shells = 1,
@@ -152,8 +159,8 @@ int main(int argc, char **argv) {
     axis(0, p);
 
     fsi_grid_source jet = {
-        .lo = fsi_vec((fsi_real)(p[0] - 0.12), 0, (fsi_real)(p[2] - 0.12)),
-        .hi = fsi_vec((fsi_real)(p[0] + 0.12), FSI_R(0.2), (fsi_real)(p[2] + 0.12)),
+        .lo = fsi_vec(p[0] - 0.12, 0, p[2] - 0.12),
+        .hi = fsi_vec(p[0] + 0.12, 0.2, p[2] + 0.12),
         .set = FSI_SOURCE_VELOCITY | FSI_SOURCE_DENSITY | FSI_SOURCE_TEMPERATURE
                | FSI_SOURCE_DIVERGENCE,
         .velocity = fsi_vec(0, 1, 0),
@@ -190,8 +197,7 @@ int main(int argc, char **argv) {
             fsi_report report = {0};
             if (w ? ex_is(&args, "wall", "slip") || ex_is(&args, "wall", "none") : main_one)
                 continue;
-            stable =
-                fsi_slip_step(&slip[w], &scene, (fsi_real)ex_number(&args, "dt"), &report) >= 0;
+            stable = fsi_slip_step(&slip[w], &scene, ex_number(&args, "dt"), &report) >= 0;
             its += report.iterations;
             steps++;
         }

@@ -31,7 +31,7 @@ static double height(const scene *s, double x, double y) {
 static double streams(scene *s, int set) {
     fsi_grid *grid = &s->grid;
     double worst = 0;
-    double h = (double)grid->h;
+    double h = grid->h;
 
     for (int a = 0; a < 2; a++)
         for (int j = 0; j < grid->ny + (a == 1); j++)
@@ -41,10 +41,10 @@ static double streams(scene *s, int set) {
                 double y = fmin(fmax((j + (a ? 0 : 0.5)) * h, h / 2), 1 - h / 2);
                 double want = height(s, x, y) > 0 ? s->t[a] : -s->t[a];
                 if (set)
-                    grid->u[a][f] = grid->u_plus[a][f] = (fsi_real)want;
+                    grid->u[a][f] = grid->u_plus[a][f] = want;
                 else if (!s->slip.iface.blocked[a][f]
                          && fmin(fmin(x, 1 - x), fmin(y, 1 - y)) > 4 * h)
-                    worst = fmax(worst, fabs((double)grid->u[a][f] - want));
+                    worst = fmax(worst, fabs(grid->u[a][f] - want));
             }
     return worst;
 }
@@ -58,7 +58,7 @@ static int make(scene *s, int size, double angle, int wall) {
         .nx = size,
         .ny = size,
         .nz = 1,
-        .h = (fsi_real)(1.0 / size),
+        .h = 1.0 / size,
         .rho = 1,
         .shells = 1,
     };
@@ -77,8 +77,8 @@ static int make(scene *s, int size, double angle, int wall) {
     s->n[1] = s->t[0];
 
     for (int i = 0; i < 2; i++) {
-        s->x[3 * i] = (fsi_real)(0.503 + (i ? 2 : -2) * s->t[0]);
-        s->x[3 * i + 1] = (fsi_real)(0.4837 + (i ? 2 : -2) * s->t[1]);
+        s->x[3 * i] = 0.503 + (i ? 2 : -2) * s->t[0];
+        s->x[3 * i + 1] = 0.4837 + (i ? 2 : -2) * s->t[1];
     }
 
     s->door.surface.dim = 2;
@@ -112,8 +112,8 @@ static int make(scene *s, int size, double angle, int wall) {
     srand(1);
 
     for (int i = 0; i < TRACERS; i++) {
-        s->point[3 * i] = (fsi_real)(rand() / (RAND_MAX + 1.0));
-        s->point[3 * i + 1] = (fsi_real)(rand() / (RAND_MAX + 1.0));
+        s->point[3 * i] = rand() / (RAND_MAX + 1.0);
+        s->point[3 * i + 1] = rand() / (RAND_MAX + 1.0);
     }
 
     return 1;
@@ -131,9 +131,9 @@ static void draw(const scene *s, ex_image *image, int at, const fsi_real *begin)
         double sign =
             height(s, (i % grid->nx + 0.5) / grid->nx, (i / grid->nx + 0.5) / grid->ny) > 0 ? 1
                                                                                             : -1;
-        lost[i] = (fsi_real)hypot(
-            (double)(grid->u_plus[0][f] + grid->u[0][f + 1]) / 2 - sign * s->t[0],
-            (double)(grid->u_plus[1][e] + grid->u[1][e + (size_t)grid->nx]) / 2 - sign * s->t[1]);
+        lost[i] =
+            hypot((grid->u_plus[0][f] + grid->u[0][f + 1]) / 2 - sign * s->t[0],
+                  (grid->u_plus[1][e] + grid->u[1][e + (size_t)grid->nx]) / 2 - sign * s->t[1]);
     }
 
     if (lost)
@@ -141,13 +141,12 @@ static void draw(const scene *s, ex_image *image, int at, const fsi_real *begin)
     free(lost);
 
     for (int i = 0; i < TRACERS; i += 2) {
-        double x = (double)s->point[3 * i];
-        double y = (double)s->point[3 * i + 1];
+        double x = s->point[3 * i];
+        double y = s->point[3 * i + 1];
         if (x > 0.01 && x < 0.99 && y > 0.01 && y < 0.99)
             ex_disk(image, ex_px(&view, x), ex_py(&view, y), 1.3,
-                    height(s, (double)begin[3 * i], (double)begin[3 * i + 1]) > 0
-                        ? ex_rgb(20, 110, 200)
-                        : ex_rgb(215, 90, 40));
+                    height(s, begin[3 * i], begin[3 * i + 1]) > 0 ? ex_rgb(20, 110, 200)
+                                                                  : ex_rgb(215, 90, 40));
     }
 
     ex_line(image, ex_px(&view, fmax(0, 0.503 - 0.6 * s->t[0])),
@@ -158,8 +157,17 @@ static void draw(const scene *s, ex_image *image, int at, const fsi_real *begin)
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"angle", "rad", "of the plate, list", "0.19634954,0.11,0.37,0.731,1.3", 0, 3.1415, NULL}};
+    static const ex_about about = {
+        .name = "slip_plane",
+        .what = "Opposite streams on the two sides of a thin sloping plate.",
+        .size = 64,
+        .frames = 24,
+        .keys =
+            {
+                EX_NUMBER("angle", "rad", "of the plate, list", "0.19634954,0.11,0.37,0.731,1.3", 0,
+                          3.1415),
+            },
+    };
     static scene s[2];
     static fsi_real begin[2][3 * TRACERS];
     ex_args args;
@@ -169,8 +177,7 @@ int main(int argc, char **argv) {
     int crossed = 0;
     int stable = 1;
 
-    ex_begin(&args, argc, argv, "slip_plane",
-             "Opposite streams on the two sides of a thin sloping plate.", keys, 1, 64, 24);
+    ex_begin(&args, argc, argv, &about);
     int n = ex_list(&args, "angle", angle, 32);
 
     /* the first angle last: it is shown */
@@ -191,7 +198,7 @@ int main(int argc, char **argv) {
 
     for (frame = 0; frame < args.frames && stable; frame++) {
         for (int w = SLIP; w <= VOXEL; w++)
-            (void)fsi_slip_trace(&s[w].slip, (fsi_real)(0.5 / args.size), TRACERS, s[w].point);
+            (void)fsi_slip_trace(&s[w].slip, 0.5 / args.size, TRACERS, s[w].point);
         if (args.out) {
             ex_image image = ex_image_make(640, 350);
             for (int w = SLIP; w <= VOXEL; w++)
@@ -204,13 +211,14 @@ int main(int argc, char **argv) {
     }
 
     for (int i = 0; i < TRACERS; i++) { /* those still in the box */
-        double x = (double)s[0].point[3 * i];
-        double y = (double)s[0].point[3 * i + 1];
+        double x = s[0].point[3 * i];
+        double y = s[0].point[3 * i + 1];
         double h = 1.0 / args.size;
         if (fmin(fmin(x, 1 - x), fmin(y, 1 - y)) < h)
             continue;
-        crossed += (height(&s[0], (double)begin[0][3 * i], (double)begin[0][3 * i + 1]) > 0)
-                   != (height(&s[0], x, y) > 0);
+        int began_above = height(&s[0], begin[0][3 * i], begin[0][3 * i + 1]) > 0;
+        int is_above = height(&s[0], x, y) > 0;
+        crossed += began_above != is_above;
     }
 
     /* largest difference from the streams, which have speed 1; of all angles */

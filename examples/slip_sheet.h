@@ -44,7 +44,7 @@ static int sheet_make(sheet *s, const fsi_grid_desc *desc, const fsi_soft_desc *
 
     /* stretching and bending stay in the coupled solve */
     cloth.integrator = FSI_SOFT_SPLIT;
-    s->coefficient[0] = s->coefficient[1] = s->coefficient[2] = (fsi_real)coefficient;
+    s->coefficient[0] = s->coefficient[1] = s->coefficient[2] = coefficient;
 
     fsi_slip_desc options = {
         .coefficient = s->coefficient,
@@ -90,10 +90,10 @@ static double sheet_height(const sheet *s, const fsi_surface *surface, int e, co
     for (int k = 0; k < 3; k++) {
         for (int i = 0; i < surface->dim; i++) {
             size_t at = 3 * (size_t)surface->index[surface->dim * e + i] + (size_t)k;
-            x[i][k] = (1 - t) * (double)s->was[at] + t * (double)surface->x[at];
+            x[i][k] = (1 - t) * s->was[at] + t * surface->x[at];
         }
 
-        c[k] = (1 - t) * (double)p[k] + t * (double)q[k] - x[0][k];
+        c[k] = (1 - t) * p[k] + t * q[k] - x[0][k];
         u[k] = x[1][k] - x[0][k];
         v[k] = surface->dim == 3 ? x[2][k] - x[0][k] : k == 2;
     }
@@ -125,7 +125,7 @@ static fsi_result sheet_step(sheet *s, double dt) {
     int in;
     memcpy(s->before, s->point, 3 * (size_t)s->points * sizeof(fsi_real));
     memcpy(s->was, s->cloth.x, 3 * (size_t)s->cloth.desc.vertex_count * sizeof(fsi_real));
-    fsi_result result = fsi_slip_step(&s->slip, &s->scene, (fsi_real)dt, &s->report);
+    fsi_result result = fsi_slip_step(&s->slip, &s->scene, dt, &s->report);
     fsi_surface surface = fsi_soft_surface(&s->cloth);
 
     for (int p = 0; p < s->points; p++)
@@ -165,8 +165,8 @@ static double sheet_stretch(const sheet *s, const fsi_mesh *rest) {
             for (int k = 0; k < 3; k++) {
                 int a = 3 * surface.index[surface.dim * e + i] + k;
                 int b = 3 * surface.index[surface.dim * e + (i + 1) % surface.dim] + k;
-                l += pow((double)(surface.x[a] - surface.x[b]), 2);
-                m += pow((double)(rest->x[a] - rest->x[b]), 2);
+                l += pow(surface.x[a] - surface.x[b], 2);
+                m += pow(rest->x[a] - rest->x[b], 2);
             }
             if (sqrt(l / m) - 1 > most)
                 most = sqrt(l / m) - 1;

@@ -37,7 +37,7 @@ static void draw(ex_args *args, fsi_world *world) {
         }
 
         for (int i = 0; i < (int)grid->cells; i++)
-            grid->scratch[0][i] = FSI_R(0.3) - grid->density[i];
+            grid->scratch[0][i] = 0.3 - grid->density[i];
         fsi_iso_desc desc = {
             .nx = grid->nx,
             .ny = grid->ny,
@@ -63,18 +63,27 @@ static void draw(ex_args *args, fsi_world *world) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"dim", "", "2 or 3", "2", 2, 3, NULL},
-                                  {"bodies", "", "number of balls", "3", 1, MOST, NULL},
-                                  {"density", "", "over the smoke's", "0.2", 1e-4, 1e4, NULL},
-                                  {"dt", "s", "time step", "0.02", 1e-4, 0.2, NULL}};
+    static const ex_about about = {
+        .name = "smoke_ball",
+        .what = "Light balls in a plume of smoke.",
+        .size = 72,
+        .frames = 160,
+        .keys =
+            {
+                EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
+                EX_NUMBER("bodies", "", "number of balls", "3", 1, MOST),
+                EX_NUMBER("density", "", "over the smoke's", "0.2", 1e-4, 1e4),
+                EX_NUMBER("dt", "s", "time step", "0.02", 1e-4, 0.2),
+            },
+    };
 
     ex_args args;
     int stable = 1;
     double total = 0;
 
-    ex_begin(&args, argc, argv, "smoke_ball", "Light balls in a plume of smoke.", keys, 4, 72, 160);
-    int dim = (int)ex_number(&args, "dim");
-    int bodies = (int)ex_number(&args, "bodies");
+    ex_begin(&args, argc, argv, &about);
+    int dim = ex_whole(&args, "dim");
+    int bodies = ex_whole(&args, "bodies");
     double dt = ex_number(&args, "dt");
 
     fsi_world_desc desc = {
@@ -83,13 +92,13 @@ int main(int argc, char **argv) {
         .grid.nz = dim == 3 ? args.size * 2 / 3 : 1,
     };
 
-    desc.grid.h = FSI_R(1.5) / (fsi_real)desc.grid.ny;
+    desc.grid.h = 1.5 / desc.grid.ny;
     desc.grid.rho = 1;
     desc.grid.smoke = 1;
     desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.grid.buoyancy_temperature = 1;
     desc.grid.up = fsi_vec(0, 1, 0);
-    desc.grid.confinement = FSI_R(0.1);
+    desc.grid.confinement = 0.1;
     desc.max_bodies = bodies;
 
     fsi_world world;
@@ -97,12 +106,12 @@ int main(int argc, char **argv) {
         return 1;
 
     fsi_grid_source jet = {
-        .lo = fsi_vec(FSI_R(0.4), 0, FSI_R(0.4)),
-        .hi = fsi_vec(FSI_R(0.6), FSI_R(1.01) * world.grid.h, FSI_R(0.6)),
+        .lo = fsi_vec(0.4, 0, 0.4),
+        .hi = fsi_vec(0.6, 1.01 * world.grid.h, 0.6),
         .set = FSI_SOURCE_DENSITY | FSI_SOURCE_TEMPERATURE | FSI_SOURCE_VELOCITY
                | FSI_SOURCE_DIVERGENCE,
-        .velocity = fsi_vec(0, FSI_R(0.6), 0),
-        .divergence = FSI_R(0.6) / world.grid.h,
+        .velocity = fsi_vec(0, 0.6, 0),
+        .divergence = 0.6 / world.grid.h,
         .density = 1,
         .temperature = 1,
     };
@@ -112,7 +121,7 @@ int main(int argc, char **argv) {
     fsi_shape_desc sd = {
         .kind = FSI_SHAPE_SPHERE,
         .dim = dim,
-        .radius = FSI_R(0.08),
+        .radius = 0.08,
     };
 
     fsi_shape ball;
@@ -123,10 +132,10 @@ int main(int argc, char **argv) {
         fsi_rigid_desc given = {
             .kind = FSI_RIGID_DYNAMIC,
             .shape = &ball,
-            .density = (fsi_real)ex_number(&args, "density"),
-            .restitution = FSI_R(0.3),
-            .x = fsi_vec((fsi_real)(0.5 + 0.04 * (i % 3 - 1)), (fsi_real)(0.25 + 0.19 * (i % 6)),
-                         dim == 3 ? (fsi_real)(0.5 + 0.18 * (i / 6) + 0.03 * (i % 2)) : 0),
+            .density = ex_number(&args, "density"),
+            .restitution = 0.3,
+            .x = fsi_vec(0.5 + 0.04 * (i % 3 - 1), 0.25 + 0.19 * (i % 6),
+                         dim == 3 ? (0.5 + 0.18 * (i / 6) + 0.03 * (i % 2)) : 0),
         };
 
         if (fsi_world_add(&world, &given) < 0)
@@ -137,7 +146,7 @@ int main(int argc, char **argv) {
 
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
-        stable = fsi_world_step(&world, (fsi_real)dt, &report) >= 0;
+        stable = fsi_world_step(&world, dt, &report) >= 0;
         total += report.iterations;
         if (args.out)
             draw(&args, &world);

@@ -19,16 +19,16 @@ static int hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal
     fsi_vec3 o = fsi_vec_sub(a, s->centre);
     if (s->dim == 2)
         d.z = o.z = 0;
-    double A = (double)fsi_vec_dot(d, d);
-    double B = (double)fsi_vec_dot(d, o);
-    double C = (double)fsi_vec_dot(o, o) - (double)(s->radius * s->radius);
+    double A = fsi_vec_dot(d, d);
+    double B = fsi_vec_dot(d, o);
+    double C = fsi_vec_dot(o, o) - (s->radius * s->radius);
     double q = B * B - A * C;
     if (!(A > 0) || q < 0)
         return 0;
     double x = (-B - sqrt(q)) / A;
     if (x < 0 || x > 1)
         return 0;
-    *t = (fsi_real)x;
+    *t = x;
     *normal = fsi_vec_unit(fsi_vec_mad(o, d, *t));
     *velocity = fsi_vec(0, 0, 0);
     return 1;
@@ -43,8 +43,8 @@ static void draw_ball(ex_image *image, const ex_camera *camera, const ball *b) {
             double py = (image->h / 2.0 - y - 0.5) * 2 / (image->h * camera->zoom);
             double A = 0;
             double B = 0;
-            const double at[3] = {(double)b->centre.x, (double)b->centre.y, (double)b->centre.z};
-            double C = -(double)(b->radius * b->radius);
+            const double at[3] = {b->centre.x, b->centre.y, b->centre.z};
+            double C = -(b->radius * b->radius);
             for (int i = 0; i < 3; i++) {
                 d[i] = camera->ahead[i] + px * camera->right[i] + py * camera->up[i];
                 o[i] = camera->eye[i] - at[i];
@@ -66,8 +66,8 @@ static void draw_ball(ex_image *image, const ex_camera *camera, const ball *b) {
 static void draw(ex_args *args, const fsi_grid *grid, const ball *b) {
     int W = 480;
     int H = grid->dim == 3 ? 660 : W * grid->ny / grid->nx;
-    double w = (double)(grid->nx * grid->h);
-    double h = (double)(grid->ny * grid->h);
+    double w = grid->nx * grid->h;
+    double h = grid->ny * grid->h;
     ex_image image = ex_image_make(W, H);
     if (grid->dim == 3) {
         const double lo[3] = {0, 0, 0};
@@ -80,29 +80,37 @@ static void draw(ex_args *args, const fsi_grid *grid, const ball *b) {
         if (b->radius > 0)
             draw_ball(&image, &camera, b);
         ex_box3(&image, &camera, lo, hi, ex_rgb(120, 128, 145));
-        ex_draw_smoke(&image, &camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->density,
-                      0.06, ex_rgb(250, 244, 236));
+        ex_draw_smoke(&image, &camera, grid->nx, grid->ny, grid->nz, grid->h, grid->density, 0.06,
+                      ex_rgb(250, 244, 236));
     } else {
         ex_view view = ex_view_make(0, 0, w, h, 0, 0, W, H);
         ex_draw_field(&image, &view, grid->nx, grid->ny, grid->density, 0, 1, 0);
         if (b->radius > 0)
-            ex_disk(&image, ex_px(&view, (double)b->centre.x), ex_py(&view, (double)b->centre.y),
-                    (double)b->radius * W / w, ex_rgb(180, 110, 70));
+            ex_disk(&image, ex_px(&view, b->centre.x), ex_py(&view, b->centre.y), b->radius * W / w,
+                    ex_rgb(180, 110, 70));
     }
 
     ex_frame(args, &image);
     ex_image_free(&image);
 }
 
-static const ex_key keys[] = {
-    {"dim", "", "2 or 3", "2", 2, 3, NULL},
-    {"ball", "", "1: a ball in the way", "1", 0, 1, NULL},
-    {"advection", "", "how velocity and smoke are carried", "maccormack", 0, 0,
-     "maccormack,linear"},
-    {"buoyancy", "m/s^2", "acceleration of the hottest smoke", "8", 0, 100, NULL},
-    {"confinement", "", "vorticity confinement", "0.06", 0, 5, NULL},
-    {"dt", "s", "time of one frame", "0.025", 1e-4, 1, NULL},
-    {"export", "", "1: write the density as VTK", "0", 0, 1, NULL}};
+static const ex_about about = {
+    .name = "smoke_plume",
+    .what = "Hot smoke rises past a ball.",
+    .size = 128,
+    .frames = 160,
+    .keys =
+        {
+            EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
+            EX_NUMBER("ball", "", "1: a ball in the way", "1", 0, 1),
+            EX_WORD("advection", "how velocity and smoke are carried", "maccormack",
+                    "maccormack,linear"),
+            EX_NUMBER("buoyancy", "m/s^2", "acceleration of the hottest smoke", "8", 0, 100),
+            EX_NUMBER("confinement", "", "vorticity confinement", "0.06", 0, 5),
+            EX_NUMBER("dt", "s", "time of one frame", "0.025", 1e-4, 1),
+            EX_NUMBER("export", "", "1: write the density as VTK", "0", 0, 1),
+        },
+};
 
 int main(int argc, char **argv) {
     ex_args args;
@@ -113,20 +121,20 @@ int main(int argc, char **argv) {
     long steps = 0;
     int stable = 1;
 
-    ex_begin(&args, argc, argv, "smoke_plume", "Hot smoke rises past a ball.", keys, 7, 128, 160);
+    ex_begin(&args, argc, argv, &about);
     int three = ex_number(&args, "dim") > 2.5;
     fsi_grid_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.ny = args.size < 16 ? 16 : args.size; /* the box is 1 x 1.5 (x 1) m */
     desc.nx = desc.ny * 2 / 3;
     desc.nz = three ? desc.nx : 1;
-    desc.h = (fsi_real)(1.0 / desc.nx);
-    desc.rho = (fsi_real)1.2;
+    desc.h = 1.0 / desc.nx;
+    desc.rho = 1.2;
     desc.smoke = 1;
     desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.buoyancy_temperature = (fsi_real)ex_number(&args, "buoyancy");
-    desc.confinement = (fsi_real)ex_number(&args, "confinement");
-    desc.cooling = (fsi_real)0.2;
+    desc.buoyancy_temperature = ex_number(&args, "buoyancy");
+    desc.confinement = ex_number(&args, "confinement");
+    desc.cooling = 0.2;
     desc.advect_velocity = desc.advect_density = desc.advect_temperature =
         ex_is(&args, "advection", "linear") ? FSI_ADVECT_LINEAR : FSI_ADVECT_MACCORMACK;
 
@@ -141,14 +149,14 @@ int main(int argc, char **argv) {
     vent.shape = FSI_SOURCE_SPHERE;
 
     /* a little off the middle, so that the plume sways */
-    vent.centre = fsi_vec((fsi_real)0.49, (fsi_real)0.14, (fsi_real)0.5);
-    vent.radius = (fsi_real)0.08;
+    vent.centre = fsi_vec(0.49, 0.14, 0.5);
+    vent.radius = 0.08;
     vent.set = FSI_SOURCE_DENSITY | FSI_SOURCE_TEMPERATURE;
     vent.density = vent.temperature = 1;
     fsi_grid_add_source(&grid, &vent);
     ball b;
-    b.centre = fsi_vec((fsi_real)0.52, (fsi_real)0.72, (fsi_real)0.5);
-    b.radius = (fsi_real)(ex_number(&args, "ball") > 0 ? 0.09 : 0);
+    b.centre = fsi_vec(0.52, 0.72, 0.5);
+    b.radius = ex_number(&args, "ball") > 0 ? 0.09 : 0;
     b.dim = grid.dim;
     uint8_t *solid = (uint8_t *)calloc(grid.cells, 1);
 
@@ -171,13 +179,12 @@ int main(int argc, char **argv) {
     for (int frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
         int n = 0;
-        fsi_result result =
-            fsi_grid_advance(&grid, (fsi_real)ex_number(&args, "dt"), 20, &n, &report);
+        fsi_result result = fsi_grid_advance(&grid, ex_number(&args, "dt"), 20, &n, &report);
         stable = result >= 0 && fsi_all_finite(grid.cells, grid.density);
         steps += n;
         iterations += report.iterations;
-        if (report.divergence * (double)ex_number(&args, "dt") > worst)
-            worst = report.divergence * (double)ex_number(&args, "dt");
+        if (report.divergence * ex_number(&args, "dt") > worst)
+            worst = report.divergence * ex_number(&args, "dt");
         if (args.out)
             draw(&args, &grid, &b);
         ex_progress(&args, frame);
@@ -186,13 +193,13 @@ int main(int argc, char **argv) {
     if (args.out && ex_number(&args, "export") > 0) {
         char path[1024];
         snprintf(path, sizeof path, "%s/smoke_plume.vtk", args.out);
-        ex_vtk(path, grid.nx, grid.ny, grid.nz, (double)grid.h, "density", grid.density);
+        ex_vtk(path, grid.nx, grid.ny, grid.nz, grid.h, "density", grid.density);
     }
 
     for (int i = 0; i < (int)grid.cells; i++) {
-        double y = ((double)(i / grid.nx % grid.ny) + 0.5) * (double)grid.h;
-        smoke += (double)grid.density[i];
-        if ((double)grid.density[i] > 0.1 && y > top)
+        double y = ((double)(i / grid.nx % grid.ny) + 0.5) * grid.h;
+        smoke += grid.density[i];
+        if (grid.density[i] > 0.1 && y > top)
             top = y;
     }
 
@@ -200,8 +207,8 @@ int main(int argc, char **argv) {
 
     /* largest divergence times the frame time */
     ex_result("divergence", "%.3g", worst);
-    ex_result("height", "%.4f", top);                                  /* m, of the smoke */
-    ex_result("smoke", "%.6g", smoke * pow((double)grid.h, grid.dim)); /* what is in the box */
+    ex_result("height", "%.4f", top);                          /* m, of the smoke */
+    ex_result("smoke", "%.6g", smoke * pow(grid.h, grid.dim)); /* what is in the box */
     fsi_grid_free(&grid);
     free(solid);
     return ex_end(&args, steps, stable);

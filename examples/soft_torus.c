@@ -9,7 +9,7 @@
 
 /* two bars along z, radius 0.09 */
 static fsi_vec3 bar_at(int i) {
-    return fsi_vec(i ? FSI_R(0.24) : -FSI_R(0.24), i ? FSI_R(0.20) : FSI_R(0.32), 0);
+    return fsi_vec(i ? 0.24 : -0.24, i ? 0.20 : 0.32, 0);
 }
 
 static fsi_real bars(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *user) {
@@ -21,7 +21,7 @@ static fsi_real bars(fsi_vec3 x, fsi_vec3 *normal, fsi_vec3 *velocity, void *use
     for (int i = 0; i < 2; i++) {
         fsi_vec3 d = fsi_vec_sub(x, bar_at(i));
         d.z = 0;
-        fsi_real r = fsi_vec_length(d) - FSI_R(0.09);
+        fsi_real r = fsi_vec_length(d) - 0.09;
         if (r < best) {
             best = r;
             *normal = fsi_vec_unit(d);
@@ -46,9 +46,8 @@ static void draw(ex_args *args, const fsi_soft *soft) {
         fsi_vec3 p = bar_at(i);
         for (int k = 0; k < 64; k++) {
             double t = 2 * 3.14159265358979 * (k % 32) / 32;
-            fsi_vec_store(x + 3 * k, fsi_vec(p.x + (fsi_real)(0.088 * cos(t)),
-                                             p.y + (fsi_real)(0.088 * sin(t)),
-                                             k < 32 ? FSI_R(-0.5) : FSI_R(0.5)));
+            fsi_vec_store(x + 3 * k, fsi_vec(p.x + (0.088 * cos(t)), p.y + (0.088 * sin(t)),
+                                             k < 32 ? -0.5 : 0.5));
         }
 
         for (int k = 0; k < 32; k++) {
@@ -77,23 +76,33 @@ static void draw(ex_args *args, const fsi_soft *soft) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"material", "", "constitutive model", "neohookean", 0, 0, "corotated,stvk,neohookean"},
-        {"young", "Pa", "Young's modulus", "5e4", 1e3, 1e8, NULL},
-        {"poisson", "", "ratio", "0.4", 0, 0.49, NULL},
-        {"density", "kg/m^3", "of the torus", "1000", 1, 1e5, NULL},
-        {"newton", "",
-         "Newton iterations per step (more: less numerical damping, needs a smaller dt)", "1", 1,
-         100, NULL},
-        {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL},
-        {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL},
-        {"solver", "", "of the linear systems", "cg", 0, 0, "cg,cholesky"}};
+    static const ex_about about = {
+        .name = "soft_torus",
+        .what = "A soft torus falls onto two bars.",
+        .size = 16,
+        .frames = 80,
+        .keys =
+            {
+                EX_WORD("material", "constitutive model", "neohookean",
+                        "corotated,stvk,neohookean"),
+                EX_NUMBER("young", "Pa", "Young's modulus", "5e4", 1e3, 1e8),
+                EX_NUMBER("poisson", "", "ratio", "0.4", 0, 0.49),
+                EX_NUMBER("density", "kg/m^3", "of the torus", "1000", 1, 1e5),
+                EX_NUMBER(
+                    "newton", "",
+                    "Newton iterations per step (more: less numerical damping, needs a smaller dt)",
+                    "1", 1, 100),
+                EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+                EX_NUMBER("dt", "s", "time step", "0.01", 1e-4, 0.05),
+                EX_WORD("solver", "of the linear systems", "cg", "cg,cholesky"),
+            },
+    };
     ex_args args;
     double lowest = 1e9;
     int stable = 1;
     long steps = 0;
 
-    ex_begin(&args, argc, argv, "soft_torus", "A soft torus falls onto two bars.", keys, 8, 16, 80);
+    ex_begin(&args, argc, argv, &about);
     double dt = ex_number(&args, "dt");
     form_body form;
     memset(&form, 0, sizeof form);
@@ -102,13 +111,12 @@ int main(int argc, char **argv) {
     fsi_obstacle obstacle;
     memset(&obstacle, 0, sizeof obstacle);
     form.kind = FORM_TORUS;
-    form.a = FSI_R(0.28);
-    form.b = FSI_R(0.1);
-    form.centre = fsi_vec(0, FSI_R(0.75), 0);
+    form.a = 0.28;
+    form.b = 0.1;
+    form.centre = fsi_vec(0, 0.75, 0);
     fsi_mesh mesh;
-    if (fsi_mesh_from_sdf(&mesh, form_distance, &form,
-                          fsi_vec(-FSI_R(0.5), FSI_R(0.5), -FSI_R(0.5)),
-                          fsi_vec(FSI_R(0.5), 1, FSI_R(0.5)), 1 / (fsi_real)args.size, NULL)
+    if (fsi_mesh_from_sdf(&mesh, form_distance, &form, fsi_vec(-0.5, 0.5, -0.5),
+                          fsi_vec(0.5, 1, 0.5), 1.0 / args.size, NULL)
         != FSI_OK)
         return 1;
     desc.dim = 3;
@@ -116,46 +124,46 @@ int main(int argc, char **argv) {
     desc.x = mesh.x;
     desc.tet_count = mesh.tet_count;
     desc.tet = mesh.tet;
-    desc.density = (fsi_real)ex_number(&args, "density");
-    desc.young = (fsi_real)ex_number(&args, "young");
-    desc.poisson = (fsi_real)ex_number(&args, "poisson");
+    desc.density = ex_number(&args, "density");
+    desc.young = ex_number(&args, "young");
+    desc.poisson = ex_number(&args, "poisson");
     desc.model = ex_is(&args, "material", "stvk")        ? FSI_SOFT_STVK
                  : ex_is(&args, "material", "corotated") ? FSI_SOFT_COROTATED
                                                          : FSI_SOFT_NEOHOOKEAN;
-    desc.damping_stiffness = FSI_R(0.005);
-    desc.gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0);
-    desc.newton = (int)ex_number(&args, "newton");
+    desc.damping_stiffness = 0.005;
+    desc.gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0);
+    desc.newton = ex_whole(&args, "newton");
     desc.tolerance = 1e-5;
     obstacle.distance_fn = bars;
-    obstacle.friction = FSI_R(0.15);
+    obstacle.friction = 0.15;
     desc.use_cg = ex_is(&args, "solver", "cg");
 
     fsi_soft soft;
     if (fsi_soft_init(&soft, &desc) != FSI_OK)
         return 1;
-    double volume = (double)fsi_soft_volume(&soft);
+    double volume = fsi_soft_volume(&soft);
 
     for (int frame = 0; frame < args.frames && stable; frame++) {
         int sub = (int)ceil(0.02 / dt);
         for (int i = 0; i < sub && stable; i++, steps++)
-            stable = fsi_soft_step(&soft, (fsi_real)(0.02 / sub), &obstacle, 1) >= 0;
+            stable = fsi_soft_step(&soft, 0.02 / sub, &obstacle, 1) >= 0;
         ex_progress(&args, frame);
         if (args.out)
             draw(&args, &soft);
     }
 
     for (int i = 0; i < mesh.vertex_count; i++)
-        lowest = fmin(lowest, (double)soft.x[3 * i + 1]);
+        lowest = fmin(lowest, soft.x[3 * i + 1]);
     double elastic;
     double kinetic;
     fsi_soft_energy(&soft, &elastic, &kinetic);
 
     ex_result("tets", "%d", mesh.tet_count);
-    ex_result("angle_min", "%.2f", (double)mesh.angle_min * 57.29578);
-    ex_result("angle_max", "%.2f", (double)mesh.angle_max * 57.29578);
+    ex_result("angle_min", "%.2f", mesh.angle_min * 57.29578);
+    ex_result("angle_max", "%.2f", mesh.angle_max * 57.29578);
     ex_result("lowest", "%.4f", lowest);
     ex_result("kinetic", "%.5f", kinetic);
-    ex_result("volume_error", "%.5f", fabs((double)fsi_soft_volume(&soft) / volume - 1));
+    ex_result("volume_error", "%.5f", fabs(fsi_soft_volume(&soft) / volume - 1));
     fsi_soft_free(&soft);
     fsi_mesh_free(&mesh);
     return ex_end(&args, steps, stable);

@@ -14,7 +14,7 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_rigid *ball, const
     double lo[3] = {0, 0, 0};
     ex_floor(&image, &camera, lo, hi, 1, -0.002, 0.2);
     fsi_mesh ball_mesh;
-    if (fsi_mesh_sphere(&ball_mesh, ball->x, FSI_R(0.2), 12, NULL) == FSI_OK) {
+    if (fsi_mesh_sphere(&ball_mesh, ball->x, 0.2, 12, NULL) == FSI_OK) {
         fsi_surface surface = fsi_mesh_surface(&ball_mesh);
         ex_draw_surface3(&image, &camera, &surface, ex_rgb(225, 120, 50));
     }
@@ -26,17 +26,26 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_rigid *ball, const
     ex_image_free(&image);
 }
 
-static const ex_key keys[] = {
-    {"density", "", "ball over fluid", "0.05", 1e-3, 100, NULL},
-    {"scheme", "", "coupling", "xpm", 0, 0, "weak,p,aitken,xpm"},
-    {"scene", "", "what falls", "fall", 0, 0, "drop,fall"},
-    {"seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6, NULL},
-    {"omega", "", "under-relaxation of p", "0.05", 1e-3, 1, NULL},
-    {"tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10, NULL},
-    {"dt", "s", "largest step", "0.002", 1e-5, 0.05, NULL},
-    {"height", "m", "fall: of the fluid's lower side above the floor", "0.5", 0.46, 1.4, NULL},
-    {"viscosity", "Pa s", "of the fluid", "1", 0, 100, NULL},
-    {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+static const ex_about about = {
+    .name = "sph_ball",
+    .what = "A light rigid ball in a fluid of particles.",
+    .size = 14,
+    .frames = 30,
+    .keys =
+        {
+            EX_NUMBER("density", "", "ball over fluid", "0.05", 1e-3, 100),
+            EX_WORD("scheme", "coupling", "xpm", "weak,p,aitken,xpm"),
+            EX_WORD("scene", "what falls", "fall", "drop,fall"),
+            EX_NUMBER("seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6),
+            EX_NUMBER("omega", "", "under-relaxation of p", "0.05", 1e-3, 1),
+            EX_NUMBER("tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10),
+            EX_NUMBER("dt", "s", "largest step", "0.002", 1e-5, 0.05),
+            EX_NUMBER("height", "m", "fall: of the fluid's lower side above the floor", "0.5", 0.46,
+                      1.4),
+            EX_NUMBER("viscosity", "Pa s", "of the fluid", "1", 0, 100),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+        },
+};
 
 int main(int argc, char **argv) {
     ex_args args;
@@ -57,12 +66,11 @@ int main(int argc, char **argv) {
     double hard_total = 0;
     double window = 0;
     double hardest = 0;
-    fsi_real r = FSI_R(0.2);
+    fsi_real r = 0.2;
 
-    ex_begin(&args, argc, argv, "sph_ball", "A light rigid ball in a fluid of particles.", keys, 10,
-             14, 30);
+    ex_begin(&args, argc, argv, &about);
     double h = 0.7 / args.size;
-    fsi_real fall = ex_is(&args, "scene", "fall") ? (fsi_real)ex_number(&args, "height") : 0;
+    fsi_real fall = ex_is(&args, "scene", "fall") ? ex_number(&args, "height") : 0;
 
     /* 14 x 14 x 29 = 5684 particles */
     hi[0] = (2 * args.size + 1) * h;
@@ -74,14 +82,14 @@ int main(int argc, char **argv) {
         .capacity = n,
         .boundary_capacity = 60 * args.size * args.size + 4000,
         .solver = FSI_SPH_DFSPH,
-        .spacing = (fsi_real)h,
+        .spacing = h,
         .density = 1000,
-        .gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0),
-        .viscosity = (fsi_real)ex_number(&args, "viscosity"),
-        .dt_max = (fsi_real)ex_number(&args, "dt"),
+        .gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0),
+        .viscosity = ex_number(&args, "viscosity"),
+        .dt_max = ex_number(&args, "dt"),
         /* always five: the fluid's answer changes smoothly with the ball's motion */
-        .density_error = FSI_R(1e-12),
-        .divergence_error = FSI_R(1e-12),
+        .density_error = 1e-12,
+        .divergence_error = 1e-12,
         .max_iterations = 5,
     };
 
@@ -100,7 +108,7 @@ int main(int argc, char **argv) {
 
     fsi_shape_desc sd = {
         .kind = FSI_SHAPE_ROOM,
-        .half = fsi_vec((fsi_real)hi[0] / 2, (fsi_real)hi[1] / 2, (fsi_real)hi[2] / 2),
+        .half = fsi_vec(hi[0] / 2, hi[1] / 2, hi[2] / 2),
     };
 
     fsi_shape room;
@@ -122,22 +130,18 @@ int main(int argc, char **argv) {
         return 1;
     options.shape = &ball;
     options.kind = FSI_RIGID_DYNAMIC;
-    options.density = (fsi_real)(1000 * ex_number(&args, "density"));
-    options.x =
-        fsi_vec((fsi_real)hi[0] / 2, fall > 0 ? r + FSI_R(0.05) : FSI_R(0.7) + r + FSI_R(0.1),
-                (fsi_real)hi[2] / 2);
+    options.density = 1000 * ex_number(&args, "density");
+    options.x = fsi_vec(hi[0] / 2, fall > 0 ? r + 0.05 : 0.7 + r + 0.1, hi[2] / 2);
     int body;
     fsi_solids_add(&world, &options, &body);
-    fsi_sph_add_block(&sph, fsi_vec(0, fall, 0),
-                      fsi_vec((fsi_real)hi[0], fall + FSI_R(0.7), (fsi_real)hi[2]),
+    fsi_sph_add_block(&sph, fsi_vec(0, fall, 0), fsi_vec(hi[0], fall + 0.7, hi[2]),
                       fsi_vec(0, 0, 0), &n);
     water_disturb(&sph, (uint32_t)ex_number(&args, "seed"), 0.01 * h);
-    fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0),
-                          fsi_vec((fsi_real)hi[0], (fsi_real)hi[1], (fsi_real)hi[2]), 0, NULL);
+    fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(hi[0], hi[1], hi[2]), 0, NULL);
 
     /* particles sit half a spacing inside the surface */
     fsi_mesh mesh;
-    if (fsi_mesh_sphere(&mesh, options.x, r - (fsi_real)h / 2, 6, NULL) != FSI_OK)
+    if (fsi_mesh_sphere(&mesh, options.x, r - h / 2, 6, NULL) != FSI_OK)
         return 1;
     fsi_surface skin = fsi_mesh_surface(&mesh);
     int object;
@@ -154,8 +158,8 @@ int main(int argc, char **argv) {
                   : ex_is(&args, "scheme", "p")      ? FSI_SPH_RELAXED
                   : ex_is(&args, "scheme", "aitken") ? FSI_SPH_AITKEN
                                                      : FSI_SPH_XPM,
-        .omega = (fsi_real)ex_number(&args, "omega"),
-        .tolerance = (fsi_real)ex_number(&args, "tolerance"),
+        .omega = ex_number(&args, "omega"),
+        .tolerance = ex_number(&args, "tolerance"),
         .max_iterations = 200,
     };
 
@@ -169,9 +173,9 @@ int main(int argc, char **argv) {
         for (double start = time; time < start + 0.02 - 1e-9 && stable; steps++) {
             /* equal steps, no sliver at the end */
             double rest = start + 0.02 - time;
-            double dt = rest / ceil(rest / (double)fsi_sph_max_dt(&sph) - 1e-6);
-            fsi_result result = fsi_sph_rigid_step(&couple, (fsi_real)dt, &report);
-            double speed = (double)fsi_vec_length(world.body[body].v);
+            double dt = rest / ceil(rest / fsi_sph_max_dt(&sph) - 1e-6);
+            fsi_result result = fsi_sph_rigid_step(&couple, dt, &report);
+            double speed = fsi_vec_length(world.body[body].v);
             stable = result >= 0 && speed < 100;
             capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
             time += dt;
@@ -188,7 +192,7 @@ int main(int argc, char **argv) {
                 hard_total += report.iterations;
             }
             peak = fmax(peak, speed);
-            density = fmax(density, (double)sph.stats.density_error);
+            density = fmax(density, sph.stats.density_error);
             for (int i = 0; i < 3; i++)
                 momentum = fmax(momentum, fabs(report.momentum[i]));
         }
@@ -210,7 +214,7 @@ int main(int argc, char **argv) {
     ex_result("capped", "%d", capped);
     ex_result("max_density_error", "%.5f", density);
     ex_result("peak_speed", "%.3f", peak);
-    ex_result("height", "%.4f", (double)world.body[body].x.y);
+    ex_result("height", "%.4f", world.body[body].x.y);
     ex_result("lost", "%ld", lost + n - sph.now.count);
     ex_result("momentum_error", "%.3g", momentum);
     fsi_sph_rigid_free(&couple);

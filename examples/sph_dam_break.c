@@ -23,9 +23,7 @@ static void draw(ex_args *args, const fsi_sph *sph, double H) {
     if (!phi)
         return;
     ex_floor(&image, &camera, flo, fhi, 1, -0.01 * H, H / 2);
-    if (fsi_sph_level(sph, fsi_vec((fsi_real)(h / 2), (fsi_real)(h / 2), (fsi_real)(h / 2)),
-                      (fsi_real)h, nx, ny, nz, 0, phi)
-        == FSI_OK)
+    if (fsi_sph_level(sph, fsi_vec(h / 2, h / 2, h / 2), h, nx, ny, nz, 0, phi) == FSI_OK)
         ex_draw_water(&image, &camera, nx, ny, nz, h, phi, ex_rgb(60, 130, 200), 0.45);
     ex_box3(&image, &camera, lo, hi, ex_rgb(90, 90, 90));
     snprintf(text, sizeof text, "%d particles, t = %.2f s", sph->now.count, sph->now.time);
@@ -36,12 +34,21 @@ static void draw(ex_args *args, const fsi_sph *sph, double H) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"solver", "", "pressure", "dfsph", 0, 0, "wcsph,dfsph"},
-                                  {"height", "m", "of the block", "1", 0.01, 100, NULL},
-                                  {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL},
-                                  {"density", "kg/m^3", "of the water", "1000", 1, 1e5, NULL},
-                                  {"viscosity", "Pa s", "laminar", "0.5", 0, 1e3, NULL},
-                                  {"frame", "s", "time between pictures", "0.025", 1e-4, 1, NULL}};
+    static const ex_about about = {
+        .name = "sph_dam_break",
+        .what = "A block of water made of particles collapses in a tank.",
+        .size = 24,
+        .frames = 80,
+        .keys =
+            {
+                EX_WORD("solver", "pressure", "dfsph", "wcsph,dfsph"),
+                EX_NUMBER("height", "m", "of the block", "1", 0.01, 100),
+                EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+                EX_NUMBER("density", "kg/m^3", "of the water", "1000", 1, 1e5),
+                EX_NUMBER("viscosity", "Pa s", "laminar", "0.5", 0, 1e3),
+                EX_NUMBER("frame", "s", "time between pictures", "0.025", 1e-4, 1),
+            },
+    };
     ex_args args;
     double mass = 0;
     double error = 0;
@@ -51,8 +58,7 @@ int main(int argc, char **argv) {
     int stable = 1;
     long steps = 0;
 
-    ex_begin(&args, argc, argv, "sph_dam_break",
-             "A block of water made of particles collapses in a tank.", keys, 6, 24, 80);
+    ex_begin(&args, argc, argv, &about);
     int n = args.size;
     double H = ex_number(&args, "height");
     fsi_sph_desc desc;
@@ -60,24 +66,21 @@ int main(int argc, char **argv) {
     desc.solver = ex_is(&args, "solver", "wcsph") ? FSI_SPH_WCSPH : FSI_SPH_DFSPH;
     desc.capacity = n * n * n;
     desc.boundary_capacity = 22 * n * n + 60 * n + 100;
-    desc.spacing = (fsi_real)(H / n);
-    desc.density = (fsi_real)ex_number(&args, "density");
-    desc.gravity = fsi_vec(0, -(fsi_real)ex_number(&args, "gravity"), 0);
+    desc.spacing = H / n;
+    desc.density = ex_number(&args, "density");
+    desc.gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0);
 
     /* ten times the top speed: 1 % compression */
-    desc.sound_speed = (fsi_real)(10 * sqrt(2 * ex_number(&args, "gravity") * H) + 1e-3);
-    desc.viscosity = (fsi_real)ex_number(&args, "viscosity");
+    desc.sound_speed = (10 * sqrt(2 * ex_number(&args, "gravity") * H) + 1e-3);
+    desc.viscosity = ex_number(&args, "viscosity");
     if (desc.solver == FSI_SPH_WCSPH)
-        desc.artificial = FSI_R(0.05);
+        desc.artificial = 0.05;
 
     fsi_sph sph;
     if (fsi_sph_init(&sph, &desc) != FSI_OK
-        || fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec((fsi_real)H, (fsi_real)H, (fsi_real)H),
-                             fsi_vec(0, 0, 0), NULL)
+        || fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(H, H, H), fsi_vec(0, 0, 0), NULL)
                != FSI_OK
-        || fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0),
-                                 fsi_vec((fsi_real)(3 * H), (fsi_real)(2 * H), (fsi_real)H), 0,
-                                 NULL)
+        || fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(3 * H, 2 * H, H), 0, NULL)
                != FSI_OK)
         return 1;
     double mass0;
@@ -86,16 +89,16 @@ int main(int argc, char **argv) {
     for (int frame = 0; frame < args.frames && stable; frame++) {
         double until = ex_number(&args, "frame") * (frame + 1);
         while (stable && sph.now.time < until - 1e-9) {
-            double dt = fmin((double)fsi_sph_max_dt(&sph), until - sph.now.time);
-            if (fsi_sph_step(&sph, (fsi_real)dt, NULL) < 0) {
+            double dt = fmin(fsi_sph_max_dt(&sph), until - sph.now.time);
+            if (fsi_sph_step(&sph, dt, NULL) < 0) {
                 stable = 0;
                 break;
             }
             steps++;
-            error += (double)sph.stats.density_error;
+            error += sph.stats.density_error;
             iterations += sph.stats.density_iterations + sph.stats.divergence_iterations;
-            top = fmax(top, (double)sph.stats.max_density);
-            speed = fmax(speed, (double)sph.stats.max_speed);
+            top = fmax(top, sph.stats.max_density);
+            speed = fmax(speed, sph.stats.max_speed);
         }
 
         ex_progress(&args, frame);
@@ -108,8 +111,7 @@ int main(int argc, char **argv) {
 
     for (i = 0, n = 0; i < sph.now.count; i++)
         n += sph.x[i] < -desc.spacing || sph.y[i] < -desc.spacing || sph.z[i] < -desc.spacing
-             || sph.x[i] > (fsi_real)(3 * H) + desc.spacing
-             || sph.z[i] > (fsi_real)H + desc.spacing;
+             || sph.x[i] > (3 * H) + desc.spacing || sph.z[i] > H + desc.spacing;
     if (!(speed < 100 * sqrt(2 * 9.81 * H) + 10))
         stable = 0;
 

@@ -56,8 +56,8 @@ static fsi_surface cylinder(fsi_real radius, fsi_real half, fsi_real *x, int32_t
     for (int i = 0; i < n; i++)
         for (int k = 0; k < 2; k++)
             fsi_vec_store(x + 3 * (i + k * n),
-                          fsi_vec(radius * (fsi_real)cos(6.283185307 * i / n), k ? half : -half,
-                                  -radius * (fsi_real)sin(6.283185307 * i / n)));
+                          fsi_vec(radius * cos(6.283185307 * i / n), k ? half : -half,
+                                  -radius * sin(6.283185307 * i / n)));
     fsi_vec_store(x + 6 * n, fsi_vec(0, -half, 0));
     fsi_vec_store(x + 6 * n + 3, fsi_vec(0, half, 0));
 
@@ -93,25 +93,25 @@ static fsi_surface cylinder(fsi_real radius, fsi_real half, fsi_real *x, int32_t
 static int add_shape(scene *s, int k, fsi_vec3 at, double ratio, double h) {
     fsi_shape_desc desc;
     fsi_real rod[150];
-    fsi_real half = (fsi_real)(h / 2);
+    fsi_real half = h / 2;
     int32_t index[288];
     memset(&desc, 0, sizeof desc);
     fsi_rigid_desc given;
     memset(&given, 0, sizeof given);
     desc.kind = k == 0 ? FSI_SHAPE_SPHERE : k == 1 ? FSI_SHAPE_MESH : FSI_SHAPE_TORUS;
-    desc.radius = k == 0 ? FSI_R(0.14) : FSI_R(0.065);
-    desc.length = FSI_R(0.15);
-    fsi_surface hull = cylinder(FSI_R(0.1), FSI_R(0.13), rod, index);
+    desc.radius = k == 0 ? 0.14 : 0.065;
+    desc.length = 0.15;
+    fsi_surface hull = cylinder(0.1, 0.13, rod, index);
     desc.surface = &hull;
 
     if (fsi_shape_init(&s->shape[k], &desc) != FSI_OK)
         return 0;
     given.shape = &s->shape[k];
     given.kind = FSI_RIGID_DYNAMIC;
-    given.density = (fsi_real)(1000 * ratio);
+    given.density = 1000 * ratio;
     given.x = at;
-    given.friction = FSI_R(0.2);
-    given.q = fsi_quat_from_rotation(fsi_vec(k == 1 ? FSI_R(0.9) : k == 2 ? FSI_R(0.4) : 0, 0, 0));
+    given.friction = 0.2;
+    given.q = fsi_quat_from_rotation(fsi_vec(k == 1 ? 0.9 : k == 2 ? 0.4 : 0, 0, 0));
     if (fsi_solids_add(&s->world, &given, &s->body[k]) != FSI_OK)
         return 0;
     fsi_surface skin = s->shape[k].surface; /* shrunk along the vertex normals */
@@ -128,13 +128,12 @@ static int add_shape(scene *s, int k, fsi_vec3 at, double ratio, double h) {
         mesh.index = skin.index;
         ex_normals(&mesh, n);
         for (i = 0; i < skin.vertex_count; i++)
-            fsi_vec_store(x + 3 * i,
-                          fsi_vec_add(at, fsi_quat_rotate(
-                                              given.q, fsi_vec_mad(fsi_vec_load(skin.x + 3 * i),
-                                                                   fsi_vec((fsi_real)n[3 * i],
-                                                                           (fsi_real)n[3 * i + 1],
-                                                                           (fsi_real)n[3 * i + 2]),
-                                                                   -half))));
+            fsi_vec_store(
+                x + 3 * i,
+                fsi_vec_add(at, fsi_quat_rotate(given.q, fsi_vec_mad(fsi_vec_load(skin.x + 3 * i),
+                                                                     fsi_vec(n[3 * i], n[3 * i + 1],
+                                                                             n[3 * i + 2]),
+                                                                     -half))));
         skin.x = x;
         skin.v = NULL;
         i = fsi_sph_add_surface(&s->sph, &skin, at, 1, &s->object[k]) == FSI_OK;
@@ -146,15 +145,26 @@ static int add_shape(scene *s, int k, fsi_vec3 at, double ratio, double h) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"density", "", "ball, cylinder, torus over fluid", "0.05,2,0.7", 1e-3, 100, NULL},
-        {"scheme", "", "coupling", "xpm", 0, 0, "weak,p,aitken,xpm"},
-        {"scene", "", "what falls", "drop", 0, 0, "drop,fall"},
-        {"seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6, NULL},
-        {"omega", "", "under-relaxation of p", "0.05", 1e-3, 1, NULL},
-        {"tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10, NULL},
-        {"dt", "s", "largest step", "0.002", 1e-5, 0.05, NULL},
-        {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+    static const ex_about about = {
+        .name = "sph_shapes",
+        .what = "Ball, cylinder and torus in a fluid of particles.",
+        .size = 18,
+        .frames = 50,
+        .keys =
+            {
+                EX_NUMBER("density", "", "ball, cylinder, torus over fluid", "0.05,2,0.7", 1e-3,
+                          100),
+                EX_WORD("scheme", "coupling", "xpm", "weak,p,aitken,xpm"),
+                EX_WORD("scene", "what falls", "drop", "drop,fall"),
+                EX_NUMBER("seed", "", "disturbs the particles by 1 % of their spacing", "1", 0,
+                          1e6),
+                EX_NUMBER("omega", "", "under-relaxation of p", "0.05", 1e-3, 1),
+                EX_NUMBER("tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6,
+                          10),
+                EX_NUMBER("dt", "s", "largest step", "0.002", 1e-5, 0.05),
+                EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+            },
+    };
     ex_args args;
     static scene s;
 
@@ -172,8 +182,7 @@ int main(int argc, char **argv) {
     long steps = 0;
     long lost = 0;
 
-    ex_begin(&args, argc, argv, "sph_shapes", "Ball, cylinder and torus in a fluid of particles.",
-             keys, 8, 18, 50);
+    ex_begin(&args, argc, argv, &about);
     int k = ex_list(&args, "density", ratio, SHAPES);
     if (k == 1)
         ratio[1] = ratio[2] = ratio[0]; /* one for all */
@@ -189,14 +198,14 @@ int main(int argc, char **argv) {
         .capacity = args.size * args.size * (args.size + 1) / 2 + args.size * args.size,
         .boundary_capacity = 40 * args.size * args.size + 8000,
         .solver = FSI_SPH_DFSPH,
-        .spacing = (fsi_real)h,
+        .spacing = h,
         .density = 1000,
         .viscosity = 1,
-        .gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0),
-        .dt_max = (fsi_real)ex_number(&args, "dt"),
+        .gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0),
+        .dt_max = ex_number(&args, "dt"),
         /* always five: the fluid's answer changes smoothly with the bodies' motion */
-        .density_error = FSI_R(1e-12),
-        .divergence_error = FSI_R(1e-12),
+        .density_error = 1e-12,
+        .divergence_error = 1e-12,
         .max_iterations = 5,
     };
 
@@ -214,7 +223,7 @@ int main(int argc, char **argv) {
 
     fsi_shape_desc sd = {
         .kind = FSI_SHAPE_ROOM,
-        .half = fsi_vec(FSI_R(0.5), (fsi_real)top / 2, FSI_R(0.5)),
+        .half = fsi_vec(0.5, top / 2, 0.5),
     };
 
     if (fsi_shape_init(&s.room, &sd) != FSI_OK)
@@ -227,20 +236,20 @@ int main(int argc, char **argv) {
     };
 
     fsi_solids_add(&s.world, &options, NULL);
-    fsi_sph_add_block(&s.sph, fsi_vec(0, fall ? FSI_R(0.6) : 0, 0),
-                      fsi_vec(1, fall ? FSI_R(1.1) : FSI_R(0.5), 1), fsi_vec(0, 0, 0), &n);
+    fsi_sph_add_block(&s.sph, fsi_vec(0, fall ? 0.6 : 0, 0), fsi_vec(1, fall ? 1.1 : 0.5, 1),
+                      fsi_vec(0, 0, 0), &n);
     water_disturb(&s.sph, (uint32_t)ex_number(&args, "seed"), 0.01 * h);
-    fsi_sph_add_box_walls(&s.sph, fsi_vec(0, 0, 0), fsi_vec(1, (fsi_real)top, 1), 0, NULL);
+    fsi_sph_add_box_walls(&s.sph, fsi_vec(0, 0, 0), fsi_vec(1, top, 1), 0, NULL);
 
     for (k = 0; k < SHAPES; k++)
         if (!add_shape(&s, k,
-                       fsi_vec(k == 0   ? FSI_R(0.25)
-                               : k == 1 ? FSI_R(0.7)
-                                        : FSI_R(0.55),
-                               (fall ? FSI_R(0.2) : FSI_R(0.72)) + FSI_R(0.02) * (fsi_real)k,
-                               k == 0   ? FSI_R(0.3)
-                               : k == 1 ? FSI_R(0.25)
-                                        : FSI_R(0.7)),
+                       fsi_vec(k == 0   ? 0.25
+                               : k == 1 ? 0.7
+                                        : 0.55,
+                               (fall ? 0.2 : 0.72) + 0.02 * (fsi_real)k,
+                               k == 0   ? 0.3
+                               : k == 1 ? 0.25
+                                        : 0.7),
                        ratio[k], h))
             return 1;
 
@@ -255,8 +264,8 @@ int main(int argc, char **argv) {
                   : ex_is(&args, "scheme", "p")      ? FSI_SPH_RELAXED
                   : ex_is(&args, "scheme", "aitken") ? FSI_SPH_AITKEN
                                                      : FSI_SPH_XPM,
-        .omega = (fsi_real)ex_number(&args, "omega"),
-        .tolerance = (fsi_real)ex_number(&args, "tolerance"),
+        .omega = ex_number(&args, "omega"),
+        .tolerance = ex_number(&args, "tolerance"),
     };
 
     if (fsi_sph_rigid_init(&s.couple, &d) != FSI_OK)
@@ -268,16 +277,16 @@ int main(int argc, char **argv) {
         for (double start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
             /* equal steps, no sliver at the end */
             double rest = start + 0.03 - time;
-            double dt = rest / ceil(rest / (double)fsi_sph_max_dt(&s.sph) - 1e-6);
-            fsi_result result = fsi_sph_rigid_step(&s.couple, (fsi_real)dt, &report);
+            double dt = rest / ceil(rest / fsi_sph_max_dt(&s.sph) - 1e-6);
+            fsi_result result = fsi_sph_rigid_step(&s.couple, dt, &report);
             time += dt;
             total += report.iterations;
             if (report.iterations > worst)
                 worst = report.iterations;
             capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
-            error = fmax(error, (double)s.sph.stats.density_error);
+            error = fmax(error, s.sph.stats.density_error);
             for (k = 0; k < SHAPES; k++)
-                peak = fmax(peak, (double)fsi_vec_length(s.world.body[s.body[k]].v));
+                peak = fmax(peak, fsi_vec_length(s.world.body[s.body[k]].v));
             for (int i = 0; i < 3; i++)
                 momentum = fmax(momentum, fabs(report.momentum[i]));
             stable = result >= 0 && peak < 100;
@@ -298,8 +307,8 @@ int main(int argc, char **argv) {
     ex_result("capped", "%d", capped);
     ex_result("max_density_error", "%.5f", error);
     ex_result("peak_speed", "%.3f", peak);
-    ex_result("height", "%.3f,%.3f,%.3f", (double)s.world.body[s.body[0]].x.y,
-              (double)s.world.body[s.body[1]].x.y, (double)s.world.body[s.body[2]].x.y);
+    ex_result("height", "%.3f,%.3f,%.3f", s.world.body[s.body[0]].x.y, s.world.body[s.body[1]].x.y,
+              s.world.body[s.body[2]].x.y);
     ex_result("lost", "%ld", lost + n - s.sph.now.count);
     ex_result("momentum_error", "%.3g", momentum);
     fsi_sph_rigid_free(&s.couple);

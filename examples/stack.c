@@ -8,8 +8,8 @@ static fsi_shape shape(fsi_shape_kind kind, double radius, double hx, double hy,
     fsi_shape_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.kind = kind;
-    desc.radius = (fsi_real)radius;
-    desc.half = fsi_vec((fsi_real)hx, (fsi_real)hy, (fsi_real)hz);
+    desc.radius = radius;
+    desc.half = fsi_vec(hx, hy, hz);
     desc.resolution = 32;
     fsi_shape form;
     fsi_shape_init(&form, &desc);
@@ -23,9 +23,9 @@ static int add(fsi_solids *solids, fsi_rigid_kind kind, const fsi_shape *shape, 
     memset(&desc, 0, sizeof desc);
     desc.kind = kind;
     desc.shape = shape;
-    desc.x = fsi_vec((fsi_real)x, (fsi_real)y, (fsi_real)z);
-    desc.density = (fsi_real)density;
-    desc.friction = (fsi_real)friction;
+    desc.x = fsi_vec(x, y, z);
+    desc.density = density;
+    desc.friction = friction;
     fsi_solids_add(solids, &desc, &id);
     return id;
 }
@@ -74,8 +74,8 @@ static void draw(ex_args *args, ex_image *image, const ex_camera *camera,
         fsi_vec3 p = solids->body[solids->joint[i].a].x;
         fsi_vec3 q = solids->body[solids->joint[i].b].x;
         double u[3], v[3];
-        double from[3] = {(double)p.x, (double)p.y, (double)p.z};
-        double to[3] = {(double)q.x, (double)q.y, (double)q.z};
+        double from[3] = {p.x, p.y, p.z};
+        double to[3] = {q.x, q.y, q.z};
         if (ex_project(image, camera, from, u) && ex_project(image, camera, to, v))
             ex_line(image, u[0], u[1], v[0], v[1], 2, ex_rgb(60, 60, 60));
     }
@@ -84,11 +84,18 @@ static void draw(ex_args *args, ex_image *image, const ex_camera *camera,
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"friction", "1", "Coulomb friction of boxes and floor", "0.5", 0, 2, NULL},
-        {"dt", "s", "time step", "0.016666666666666666", 1e-4, 0.05, NULL},
-        {"rest", "s", "seconds before the ball is let go", "10", 0, 60, NULL},
-        {"density", "kg/m^3", "of the ball", "4000", 1, 1e5, NULL},
+    static const ex_about about = {
+        .name = "stack",
+        .what = "A tower of boxes (--size of them), ten seconds at rest, then a wrecking ball.",
+        .size = 10,
+        .frames = 175,
+        .keys =
+            {
+                EX_NUMBER("friction", "1", "Coulomb friction of boxes and floor", "0.5", 0, 2),
+                EX_NUMBER("dt", "s", "time step", "0.016666666666666666", 1e-4, 0.05),
+                EX_NUMBER("rest", "s", "seconds before the ball is let go", "10", 0, 60),
+                EX_NUMBER("density", "kg/m^3", "of the ball", "4000", 1, 1e5),
+            },
     };
 
     ex_args args;
@@ -101,9 +108,7 @@ int main(int argc, char **argv) {
     long steps = 0;
     int stable = 1;
 
-    ex_begin(&args, argc, argv, "stack",
-             "A tower of boxes (--size of them), ten seconds at rest, then a wrecking ball.", keys,
-             4, 10, 175);
+    ex_begin(&args, argc, argv, &about);
     int n = args.size;
     double dt = ex_number(&args, "dt");
     double mu = ex_number(&args, "friction");
@@ -117,7 +122,7 @@ int main(int argc, char **argv) {
     desc.dim = 3;
     desc.max_bodies = n + 3;
     desc.max_joints = 1;
-    desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
+    desc.gravity = fsi_vec(0, -9.81, 0);
 
     fsi_solids solids;
     if (fsi_solids_init(&solids, &desc) != FSI_OK)
@@ -132,12 +137,12 @@ int main(int argc, char **argv) {
     fsi_joint_desc given;
     memset(&given, 0, sizeof given);
     given.kind = FSI_JOINT_HINGE;
-    given.anchor = fsi_vec(FSI_R(-1.4), (fsi_real)(n + 1), 0);
+    given.anchor = fsi_vec(-1.4, n + 1, 0);
     given.a = add(&solids, FSI_RIGID_DYNAMIC, &ball, -1.4 - .6 * n, n + 1., 0,
                   ex_number(&args, "density"), mu);
     given.b = add(&solids, FSI_RIGID_FIXED, &pin, -1.4, n + 1., 0, 0, mu);
     given.motor = 1;
-    given.motor_limit = FSI_R(1e9);
+    given.motor_limit = 1e9;
     if (fsi_solids_join(&solids, &given, NULL) != FSI_OK)
         return 1;
 
@@ -154,7 +159,7 @@ int main(int argc, char **argv) {
         for (i = 0; i < per && stable; i++, steps++) {
             if (solids.time + dt / 2 >= rest)
                 solids.joint[0].motor_limit = 0; /* let go */
-            if (fsi_solids_step(&solids, (fsi_real)dt) < 0)
+            if (fsi_solids_step(&solids, dt) < 0)
                 stable = 0;
             fsi_solids_measure(&solids, &report);
             joint = report.joint_error > joint ? report.joint_error : joint;
@@ -163,7 +168,7 @@ int main(int argc, char **argv) {
             kinetic = report.kinetic;
             worst = report.penetration > worst ? report.penetration : worst;
             for (k = 1, drift = 0; k <= n; k++)
-                drift = fmax(drift, hypot((double)solids.body[k].x.x, (double)solids.body[k].x.z));
+                drift = fmax(drift, hypot(solids.body[k].x.x, solids.body[k].x.z));
         }
 
         ex_progress(&args, frame);
@@ -172,7 +177,7 @@ int main(int argc, char **argv) {
     }
 
     for (k = 1; k <= n; k++)
-        stable = stable && fabs((double)solids.body[k].x.x) < 1e3;
+        stable = stable && fabs(solids.body[k].x.x) < 1e3;
 
     /* over the box edge, while at rest */
     ex_result("penetration", "%.6f", worst);

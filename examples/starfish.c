@@ -12,7 +12,7 @@
 static swarm s;
 
 static fsi_real water(fsi_vec3 x, void *user) {
-    return x.y - (fsi_real) * (double *)user;
+    return x.y - *(double *)user;
 }
 
 static ex_color color(const swarm *q, int i) { /* soft ones red, rigid ones grey */
@@ -26,7 +26,7 @@ static double fastest(double *mean) { /* of the centres of mass, m/s */
     int i;
 
     for (*mean = 0, i = 0; i < s.bodies; i++) {
-        double v = (double)(fsi_vec_length(fsi_vec_load(s.body[i].p)) / s.body[i].model->mass);
+        double v = fsi_vec_length(fsi_vec_load(s.body[i].p)) / s.body[i].model->mass;
         most = fmax(most, v);
         *mean += v / s.bodies;
     }
@@ -35,17 +35,26 @@ static double fastest(double *mean) { /* of the centres of mass, m/s */
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {{"bodies", "", "starfish", "18", 1, 200, NULL},
-                                  {"modes", "", "of the soft ones", "8", 1, 30, NULL},
-                                  {"tets", "", "tetrahedra each, about", "400", 100, 50000, NULL},
-                                  {"rigid", "", "share without modes", "0.5", 0, 1, NULL},
-                                  {"density", "", "over the water's", "1.6", 1e-4, 20, NULL},
-                                  {"young", "Pa", "stiffness", "3e4", 100, 1e9, NULL},
-                                  {"damping", "1/s", "on bodies and fluid", "0.5", 0, 100, NULL},
-                                  {"dt", "s", "time step", "0.01", 1e-4, 0.05, NULL}};
+    static const ex_about about = {
+        .name = "starfish",
+        .what = "A heap of starfish, rigid ones beside soft ones, sinks through water.",
+        .size = 24,
+        .frames = 80,
+        .keys =
+            {
+                EX_NUMBER("bodies", "", "starfish", "18", 1, 200),
+                EX_NUMBER("modes", "", "of the soft ones", "8", 1, 30),
+                EX_NUMBER("tets", "", "tetrahedra each, about", "400", 100, 50000),
+                EX_NUMBER("rigid", "", "share without modes", "0.5", 0, 1),
+                EX_NUMBER("density", "", "over the water's", "1.6", 1e-4, 20),
+                EX_NUMBER("young", "Pa", "stiffness", "3e4", 100, 1e9),
+                EX_NUMBER("damping", "1/s", "on bodies and fluid", "0.5", 0, 100),
+                EX_NUMBER("dt", "s", "time step", "0.01", 1e-4, 0.05),
+            },
+    };
     ex_args args;
 
-    form_body form = {FORM_STARFISH, FSI_R(0.13), FSI_R(0.035), FSI_R(0.045), 5, {0, 0, 0}};
+    form_body form = {FORM_STARFISH, 0.13, 0.035, 0.045, 5, {0, 0, 0}};
     fsi_reduced_model model[2];
     double total = 0;
     double peak = 0;
@@ -60,10 +69,8 @@ int main(int argc, char **argv) {
     int steps = 0;
     int stable = 1;
 
-    ex_begin(&args, argc, argv, "starfish",
-             "A heap of starfish, rigid ones beside soft ones, sinks through water.", keys, 8, 24,
-             80);
-    int bodies = (int)ex_number(&args, "bodies");
+    ex_begin(&args, argc, argv, &about);
+    int bodies = ex_whole(&args, "bodies");
     double dt = ex_number(&args, "dt");
     double share = ex_number(&args, "rigid");
 
@@ -71,14 +78,14 @@ int main(int argc, char **argv) {
         .grid.nx = args.size,
         .grid.nz = args.size,
         .grid.ny = args.size * 5 / 4,
-        .grid.h = 1 / (fsi_real)args.size,
+        .grid.h = 1.0 / args.size,
         .grid.rho = 1000,
-        .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
+        .grid.gravity = fsi_vec(0, -9.81, 0),
         .grid.liquid = 1,
         .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
         .max_guests = bodies,
-        .damping = (fsi_real)ex_number(&args, "damping"),
+        .damping = ex_number(&args, "damping"),
     };
 
     double level = 0.6;
@@ -87,18 +94,17 @@ int main(int argc, char **argv) {
     if (fsi_world_init(&world, &desc) != FSI_OK)
         return 1;
     fsi_mesh mesh;
-    if (!swarm_mesh(&mesh, &form, fsi_vec(FSI_R(0.15), FSI_R(0.04), FSI_R(0.15)),
-                    (int)ex_number(&args, "tets")))
+    if (!swarm_mesh(&mesh, &form, fsi_vec(0.15, 0.04, 0.15), ex_whole(&args, "tets")))
         return 1;
 
     for (int i = 0; i < 2; i++) {
         fsi_reduced_desc given = {
             .mesh = &mesh,
-            .modes = i ? 0 : (int)ex_number(&args, "modes"),
-            .density = (fsi_real)(1000 * ex_number(&args, "density")),
-            .young = (fsi_real)ex_number(&args, "young"),
-            .poisson = FSI_R(0.4),
-            .damping_stiffness = FSI_R(0.01),
+            .modes = i ? 0 : ex_whole(&args, "modes"),
+            .density = 1000 * ex_number(&args, "density"),
+            .young = ex_number(&args, "young"),
+            .poisson = 0.4,
+            .damping_stiffness = 0.01,
             .samples = 90,
             .field = 24,
         };
@@ -111,12 +117,11 @@ int main(int argc, char **argv) {
         int layer = i / 9;
         int q = i % 9;
         int hard = (int)((i + 1) * share) > (int)(i * share);
-        fsi_vec3 T = fsi_vec((fsi_real)(0.19 + 0.3 * (q % 3) + 0.02 * (layer % 2)),
-                             (fsi_real)(0.35 + 0.14 * layer),
-                             (fsi_real)(0.19 + 0.3 * (q / 3) + 0.02 * (layer % 2)));
+        fsi_vec3 T = fsi_vec(0.19 + 0.3 * (q % 3) + 0.02 * (layer % 2), 0.35 + 0.14 * layer,
+                             0.19 + 0.3 * (q / 3) + 0.02 * (layer % 2));
         fsi_quat turn = swarm_turn(0.4 * sin(i * 2.3), i * 0.7, 0.4 * cos(i * 1.7));
         if (bodies == 2) {
-            T = fsi_vec(i ? FSI_R(0.25) : FSI_R(0.75), FSI_R(0.7), FSI_R(0.5));
+            T = fsi_vec(i ? 0.25 : 0.75, 0.7, 0.5);
             turn = swarm_turn(1.1, 0.2, 0.3);
         }
 
@@ -127,25 +132,25 @@ int main(int argc, char **argv) {
     view.camera = bodies == 2 ? ex_camera_make(0.5, 0.8, 2.2, 0.5, 0.4, 0.5, 1, 36)
                               : ex_camera_make(0.5, 1.5, 2.4, 0.5, 0.45, 0.5, 1, 38);
     s.damping = desc.damping;
-    s.contacts.friction = FSI_R(0.3);
-    s.contacts.slop = FSI_R(0.1) * world.grid.h;
+    s.contacts.friction = 0.3;
+    s.contacts.slop = 0.1 * world.grid.h;
     s.contacts.iterations = 100;
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &level);
     fsi_grid_classify(&world.grid);
-    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra each\n", (double)desc.damping,
+    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra each\n", desc.damping,
            mesh.tet_count);
 
     for (int frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
-            fsi_result rc = fsi_world_step(&world, (fsi_real)dt, &report);
+            fsi_result rc = fsi_world_step(&world, dt, &report);
             if (rc < 0) {
                 stable = 0;
                 fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
             }
             total += report.iterations;
             peak = fmax(peak, last = fastest(&mean));
-            deepest = fmax(deepest, (double)s.contacts.depth);
+            deepest = fmax(deepest, s.contacts.depth);
         }
 
         if (args.out)
@@ -155,7 +160,7 @@ int main(int argc, char **argv) {
 
     for (int i = 0; i < bodies; i++)
         for (int k = 0; k < s.body[i].model->surface_count; k++)
-            low = fmin(low, (double)fsi_reduced_point(&s.body[i], s.body[i].model->surface[k]).y);
+            low = fmin(low, fsi_reduced_point(&s.body[i], s.body[i].model->surface[k]).y);
 
     ex_result("peak_speed", "%.4f", peak);
     ex_result("end_speed", "%.4f", last); /* of the fastest one, m/s */
@@ -164,13 +169,13 @@ int main(int argc, char **argv) {
 
     /* largest anywhere, also in the last pockets between the bodies */
     ex_result("water_speed", "%.3f", world.grid.stats.max_speed);
-    ex_result("overlap_cells", "%.3f", deepest / (double)world.grid.h); /* deepest contact met */
-    ex_result("below_floor_cells", "%.3f", fmax(0, -low / (double)world.grid.h));
+    ex_result("overlap_cells", "%.3f", deepest / world.grid.h); /* deepest contact met */
+    ex_result("below_floor_cells", "%.3f", fmax(0, -low / world.grid.h));
     ex_result("contacts", "%d", s.contacts.count);
 
     /* mean, of the lowest points under the level of the start */
-    ex_result("depth", "%.4f", swarm_depth(&s, level, (double)form.a));
-    swarm_results(&s, 2 * (double)form.a);
+    ex_result("depth", "%.4f", swarm_depth(&s, level, form.a));
+    swarm_results(&s, 2 * form.a);
     double begin = ex_now();
     swarm_memory(&desc, &model[0], water, &level);
     args.begin += ex_now() - begin; /* not the scene's time */

@@ -162,8 +162,8 @@ static int swarm_add(swarm *s, fsi_world *world, const fsi_reduced_model *model,
     reduced->gravity = world->grid.desc.gravity;
     s->wall.distance_fn = swarm_box;
     s->wall.user = &world->grid;
-    s->wall.friction = FSI_R(0.2);
-    s->begin[s->bodies] = (double)T.y;
+    s->wall.friction = 0.2;
+    s->begin[s->bodies] = T.y;
     s->list[s->bodies++] = reduced;
     return 1;
 }
@@ -241,7 +241,7 @@ EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fs
         int near_body[2] = {0, 0};
         int found = 0;
         for (int b = 0; b < count; b++) {
-            if (!fsi_bvh_closest(&bvh[b], fsi_vec_load(hide->mesh.x + 3 * i), FSI_R(1e3), &h))
+            if (!fsi_bvh_closest(&bvh[b], fsi_vec_load(hide->mesh.x + 3 * i), 1e3, &h))
                 continue;
             if (!found || h.t < hit[0].t) {
                 hit[1] = hit[0];
@@ -261,15 +261,14 @@ EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fs
         }
 
         double second =
-            found > 1 && blend > 0 ? 0.5 * fmax(0, 1 - (double)(hit[1].t - hit[0].t) / blend) : 0;
+            found > 1 && blend > 0 ? 0.5 * fmax(0, 1 - (hit[1].t - hit[0].t) / blend) : 0;
         for (int b = 0; b < terms / 3; b++)
             for (int k = 0; k < 3; k++) {
                 const fsi_reduced_model *model = body[near_body[b]].model;
                 hide->body[terms * i + 3 * b + k] = near_body[b];
                 hide->vertex[terms * i + 3 * b + k] =
                     model->surface[model->index[3 * hit[b].element + k]];
-                hide->weight[terms * i + 3 * b + k] =
-                    hit[b].weight[k] * (fsi_real)(b ? second : 1 - second);
+                hide->weight[terms * i + 3 * b + k] = hit[b].weight[k] * (b ? second : 1 - second);
             }
     }
 
@@ -323,23 +322,20 @@ EX int swarm_skin_forms(swarm_hide *hide, const fsi_reduced *reduced, form_body 
         .nx = N,
         .ny = N,
         .nz = N,
-        .h = (fsi_real)(2 * half) / (N - 1),
-        .origin = fsi_vec_sub(at, fsi_vec((fsi_real)half, (fsi_real)half, (fsi_real)half)),
+        .h = (2 * half) / (N - 1),
+        .origin = fsi_vec_sub(at, fsi_vec(half, half, half)),
         .value = value,
     };
 
     for (int i = 0; i < N * N * N; i++) {
-        fsi_vec3 x = fsi_vec_mad(
-            desc.origin, fsi_vec((fsi_real)(i % N), (fsi_real)(i / N % N), (fsi_real)(i / N / N)),
-            desc.h);
+        fsi_vec3 x = fsi_vec_mad(desc.origin, fsi_vec(i % N, i / N % N, i / N / N), desc.h);
         double sum = 0;
         for (int k = 0; k < count; k++) /* x in the mesh's coordinates */
-            sum +=
-                exp(-100
-                    * (double)form_distance(fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(reduced[k].T)),
-                                                        reduced[k].model->centre),
-                                            form[k]));
-        value[i] = (fsi_real)fmin(-log(fmax(sum, 1e-30)) / 100, 0.2);
+            sum += exp(-100
+                       * form_distance(fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(reduced[k].T)),
+                                                   reduced[k].model->centre),
+                                       form[k]));
+        value[i] = fmin(-log(fmax(sum, 1e-30)) / 100, 0.2);
     }
 
     return swarm_skin(hide, reduced, count, &desc, blend);
@@ -358,9 +354,9 @@ EX void swarm_results(const swarm *s, double length) {
     double way = 0;
 
     for (int i = 0; i < s->bodies; i++)
-        way += ((double)s->body[i].T[1] - s->begin[i]) / s->bodies;
+        way += (s->body[i].T[1] - s->begin[i]) / s->bodies;
 
-    ex_result("joint_error", "%.6f", (double)s->joint_error / length);
+    ex_result("joint_error", "%.6f", s->joint_error / length);
     ex_result("swim_distance", "%.4f", way / length);
 
     /* state of one copy */
@@ -377,7 +373,7 @@ EX double swarm_depth(const swarm *s, double level, double radius) {
     for (int i = 0; i < s->bodies; i++) {
         const fsi_reduced_model *model = s->body[i].model;
         for (low = 1e9, k = 0; k < model->surface_count; k++)
-            low = fmin(low, (double)fsi_reduced_point(&s->body[i], model->surface[k]).y);
+            low = fmin(low, fsi_reduced_point(&s->body[i], model->surface[k]).y);
         sum += fmax(0, level - low) / radius / s->bodies;
     }
 
@@ -401,9 +397,9 @@ EX void swarm_draw(ex_args *args, swarm *s, const swarm_view *v) {
     ex_image image = ex_image_make(v->width, v->height);
     double hi[3], p[3], q[3];
     double lo[3] = {0, 0, 0};
-    hi[0] = (double)(grid->h * grid->nx);
-    hi[1] = (double)(grid->h * grid->ny);
-    hi[2] = (double)(grid->h * grid->nz);
+    hi[0] = (grid->h * grid->nx);
+    hi[1] = (grid->h * grid->ny);
+    hi[2] = (grid->h * grid->nz);
     ex_clear(&image, v->back);
     ex_floor(&image, &v->camera, lo, hi, 1, 0, v->tile);
 
@@ -420,14 +416,14 @@ EX void swarm_draw(ex_args *args, swarm *s, const swarm_view *v) {
 
     for (int i = 0; i < v->dot_count; i++) {
         for (int k = 0; k < 3; k++)
-            p[k] = (double)v->dots[3 * i + k];
+            p[k] = v->dots[3 * i + k];
         if (ex_project(&image, &v->camera, p, q) && q[0] >= 0 && q[1] >= 0 && q[0] < image.w
-            && q[1] < image.h && q[2] < (double)image.depth[(int)q[0] + image.w * (int)q[1]])
+            && q[1] < image.h && q[2] < image.depth[(int)q[0] + image.w * (int)q[1]])
             ex_blend(&image, (int)q[0], (int)q[1], ex_rgb(190, 230, 200), 0.9);
     }
 
     if (v->water > 0)
-        ex_draw_water(&image, &v->camera, grid->nx, grid->ny, grid->nz, (double)grid->h, grid->phi,
+        ex_draw_water(&image, &v->camera, grid->nx, grid->ny, grid->nz, grid->h, grid->phi,
                       ex_rgb(80, 160, 220), v->water);
     ex_box3(&image, &v->camera, lo, hi, v->edge);
     ex_frame(args, &image);
@@ -436,7 +432,7 @@ EX void swarm_draw(ex_args *args, swarm *s, const swarm_view *v) {
 
 /* Vertex of a model nearest to x, in the mesh's coordinates. */
 EX int swarm_nearest(const fsi_reduced_model *model, fsi_vec3 x) {
-    fsi_real best = FSI_R(1e30);
+    fsi_real best = 1e30;
     int at = 0;
     x = fsi_vec_sub(x, model->centre);
 
@@ -468,7 +464,7 @@ EX void *swarm_take_bytes(size_t size, size_t align, void *user) {
         return NULL;
     unsigned char *p = raw + 128 - ((uintptr_t)raw & 63u);
     memcpy(p - 16, &raw, sizeof raw);
-    *(double *)user += (double)size;
+    *(double *)user += size;
     return p;
 }
 
@@ -477,7 +473,7 @@ EX void swarm_give_bytes(void *ptr, size_t size, void *user) {
         return;
     void *raw;
     memcpy(&raw, (unsigned char *)ptr - 16, sizeof raw);
-    *(double *)user -= (double)size;
+    *(double *)user -= size;
     free(raw);
 }
 
@@ -509,15 +505,14 @@ EX double swarm_bytes(const fsi_world_desc *given, const fsi_reduced_model *mode
 
     for (int i = 0; i < count && ok; i++)
         ok = swarm_add(&s, &world, model,
-                       fsi_vec((fsi_real)(aside + 0.2 + 0.3 * (i % 3)),
-                               (fsi_real)(0.2 + 0.14 * (i / 9)),
-                               (fsi_real)(0.2 + 0.3 * (i / 3 % 3))),
+                       fsi_vec(aside + 0.2 + 0.3 * (i % 3), 0.2 + 0.14 * (i / 9),
+                               0.2 + 0.3 * (i / 3 % 3)),
                        fsi_quat_from_rotation(fsi_vec(0, 0, 0)))
              && swarm_group(&s, 1, NULL, 0, NULL);
     s.no_contact = aside > 0;
 
     for (int i = 0; i < 2 && ok; i++)
-        ok = fsi_world_step(&world, FSI_R(0.005), NULL) >= 0;
+        ok = fsi_world_step(&world, 0.005, NULL) >= 0;
     *sides = world.couple.iface.sides;
     held = bytes + count * (double)(sizeof(fsi_reduced) + sizeof(fsi_coupled) + 2 * sizeof(void *));
     swarm_free(&s);
@@ -546,19 +541,19 @@ EX void swarm_memory(const fsi_world_desc *desc, const fsi_reduced_model *model,
 }
 
 static fsi_quat swarm_turn(double x, double y, double z) {
-    return fsi_quat_from_rotation(fsi_vec((fsi_real)x, (fsi_real)y, (fsi_real)z));
+    return fsi_quat_from_rotation(fsi_vec(x, y, z));
 }
 
 /* Tetrahedra of a form; the lattice is chosen so that there are about tets of them. */
 static int swarm_mesh(fsi_mesh *mesh, form_body *form, fsi_vec3 half, int tets) {
-    double h = pow(8.0 * (double)(half.x * half.y * half.z) * 12 * 0.5 / tets, 1.0 / 3);
+    double h = pow(8.0 * (half.x * half.y * half.z) * 12 * 0.5 / tets, 1.0 / 3);
 
     for (int k = 0; k < 4; k++) {
-        fsi_real m = (fsi_real)(2 * h);
+        fsi_real m = 2 * h;
         memset(mesh, 0, sizeof *mesh);
         if (fsi_mesh_from_sdf(mesh, form_distance, form,
                               fsi_vec(-half.x - m, -half.y - m, -half.z - m),
-                              fsi_vec(half.x + m, half.y + m, half.z + m), (fsi_real)h, NULL)
+                              fsi_vec(half.x + m, half.y + m, half.z + m), h, NULL)
             != FSI_OK) {
             h *= 0.7;
             continue;

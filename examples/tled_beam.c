@@ -28,7 +28,7 @@ static beam make_beam(int nx, int ny, int nz, double h) {
         for (int j = 0; j <= ny; j++)
             for (int i = 0; i <= nx; i++)
                 fsi_vec_store(b.x + 3 * (i + (nx + 1) * (j + (ny + 1) * k)),
-                              fsi_vec((fsi_real)(i * h), (fsi_real)(j * h), (fsi_real)(k * h)));
+                              fsi_vec(i * h, j * h, k * h));
 
     for (int k = 0; k < nz; k++)
         for (int j = 0; j < ny; j++)
@@ -44,7 +44,7 @@ static beam make_beam(int nx, int ny, int nz, double h) {
 
 static void draw(ex_args *args, const fsi_tled *tled) {
     ex_image image = ex_image_make(720, 480);
-    ex_camera camera = ex_camera_make(1.0, 0.45, 1.7, 0.5, -0.25, 0, 1, 40);
+    ex_camera camera = ex_camera_make(1, 0.45, 1.7, 0.5, -0.25, 0, 1, 40);
     double lo[3] = {-0.06, -0.12, -0.1};
     double hi[3] = {0.0, 0.25, 0.25};
     double flo[3] = {-1, 0, -1.2};
@@ -61,23 +61,30 @@ static void draw(ex_args *args, const fsi_tled *tled) {
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"material", "", "constitutive law", "nearly", 0, 0, "nearly,neohookean,stvk"},
-        {"young", "Pa", "Young's modulus", "3e5", 1e3, 1e9, NULL},
-        {"poisson", "", "ratio", "0.45", 0, 0.495, NULL},
-        {"average", "", "pressure from nodal volumes", "1", 0, 1, NULL},
-        {"density", "kg/m^3", "of the beam", "1000", 1, 1e5, NULL},
-        {"damping", "1/s", "mass-proportional", "1", 0, 1e3, NULL},
-        {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL},
-        {"dt", "s", "time step, 0 = the safe one", "0", 0, 1, NULL}};
+    static const ex_about about = {
+        .name = "tled_beam",
+        .what = "A rubber beam clamped at one end swings under its own weight.",
+        .size = 32,
+        .frames = 60,
+        .keys =
+            {
+                EX_WORD("material", "constitutive law", "nearly", "nearly,neohookean,stvk"),
+                EX_NUMBER("young", "Pa", "Young's modulus", "3e5", 1e3, 1e9),
+                EX_NUMBER("poisson", "", "ratio", "0.45", 0, 0.495),
+                EX_NUMBER("average", "", "pressure from nodal volumes", "1", 0, 1),
+                EX_NUMBER("density", "kg/m^3", "of the beam", "1000", 1, 1e5),
+                EX_NUMBER("damping", "1/s", "mass-proportional", "1", 0, 1e3),
+                EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+                EX_NUMBER("dt", "s", "time step, 0 = the safe one", "0", 0, 1),
+            },
+    };
     ex_args args;
     double low = 0;
     int stable = 1;
     int inverted = 0;
     long steps = 0;
 
-    ex_begin(&args, argc, argv, "tled_beam",
-             "A rubber beam clamped at one end swings under its own weight.", keys, 8, 32, 60);
+    ex_begin(&args, argc, argv, &about);
     int thick = args.size / 8 > 1 ? args.size / 8 : 1;
     double h = 1.0 / args.size;
     beam b = make_beam(args.size, thick, thick, h);
@@ -87,25 +94,24 @@ int main(int argc, char **argv) {
     desc.tets = b.tets;
     desc.x = b.x;
     desc.tet = b.tet;
-    desc.density = (fsi_real)ex_number(&args, "density");
-    desc.young = (fsi_real)ex_number(&args, "young");
-    desc.poisson = (fsi_real)ex_number(&args, "poisson");
+    desc.density = ex_number(&args, "density");
+    desc.young = ex_number(&args, "young");
+    desc.poisson = ex_number(&args, "poisson");
     desc.material = ex_is(&args, "material", "stvk")     ? FSI_TLED_STVK
                     : ex_is(&args, "material", "nearly") ? FSI_TLED_NEARLY
                                                          : FSI_TLED_NEOHOOKEAN;
     desc.average_pressure = ex_number(&args, "average") > 0.5 && desc.material != FSI_TLED_STVK;
-    desc.damping = (fsi_real)ex_number(&args, "damping");
-    desc.gravity = fsi_vec(0, -(fsi_real)ex_number(&args, "gravity"), 0);
+    desc.damping = ex_number(&args, "damping");
+    desc.gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0);
 
     fsi_tled tled;
     if (fsi_tled_init(&tled, &desc) != FSI_OK)
         return 1;
 
     for (int i = 0; i < tled.nodes; i++)
-        if (tled.x0[3 * i] < (fsi_real)(h / 2))
+        if (tled.x0[3 * i] < (h / 2))
             fsi_tled_fix(&tled, i, fsi_vec(0, 0, 0));
-    fsi_real dt =
-        ex_number(&args, "dt") > 0 ? (fsi_real)ex_number(&args, "dt") : fsi_tled_max_dt(&tled);
+    fsi_real dt = ex_number(&args, "dt") > 0 ? ex_number(&args, "dt") : fsi_tled_max_dt(&tled);
 
     for (int frame = 0; frame < args.frames && stable; frame++) {
         while (stable && tled.clock[0] < 0.04 * (frame + 1)) {
@@ -116,7 +122,7 @@ int main(int argc, char **argv) {
         }
 
         for (int i = 0; i < tled.nodes; i++)
-            low = fmin(low, (double)tled.x[3 * i + 1]);
+            low = fmin(low, tled.x[3 * i + 1]);
         ex_progress(&args, frame);
         if (args.out)
             draw(&args, &tled);
@@ -127,8 +133,8 @@ int main(int argc, char **argv) {
     fsi_tled_totals(&tled, &kinetic, &elastic, NULL, NULL);
 
     ex_result("tets", "%d", tled.tets);
-    ex_result("dt", "%.3e", (double)dt);
-    ex_result("dt_critical", "%.3e", (double)tled.dt_critical);
+    ex_result("dt", "%.3e", dt);
+    ex_result("dt_critical", "%.3e", tled.dt_critical);
     ex_result("lowest", "%.4f", low);
     ex_result("kinetic", "%.4e", kinetic);
     ex_result("elastic", "%.4e", elastic);

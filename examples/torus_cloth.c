@@ -48,8 +48,8 @@ static double depth(const pond *p, const fsi_real *x) {
     const fsi_rigid *body = &p->rigid.body[0];
     fsi_vec3 d = fsi_vec_sub(fsi_vec_load(x), body->x);
     fsi_vec3 y = fsi_vec(body->rotation.m[1], body->rotation.m[4], body->rotation.m[7]);
-    double up = (double)fsi_vec_dot(d, y);
-    double out = sqrt(fmax(0, (double)fsi_vec_dot(d, d) - up * up)) - ring;
+    double up = fsi_vec_dot(d, y);
+    double out = sqrt(fmax(0, fsi_vec_dot(d, d) - up * up)) - ring;
     return tube - hypot(up, out);
 }
 
@@ -67,11 +67,11 @@ static void seed(pond *p) {
         double b = i * 0.6710436067;
         double c = i * 0.5497004779;
         fsi_real *x = p->s.point + 3 * n;
-        x[0] = (fsi_real)(0.05 + 0.9 * (a - floor(a)));
-        x[1] = (fsi_real)(0.05 + 0.9 * (b - floor(b)));
-        x[2] = (fsi_real)(0.44 + 0.12 * (c - floor(c)));
-        above[n] = (double)x[1] > start;
-        if (depth(p, x) < -0.005 && fabs((double)x[1] - start) > 0.005)
+        x[0] = (0.05 + 0.9 * (a - floor(a)));
+        x[1] = (0.05 + 0.9 * (b - floor(b)));
+        x[2] = (0.44 + 0.12 * (c - floor(c)));
+        above[n] = x[1] > start;
+        if (depth(p, x) < -0.005 && fabs(x[1] - start) > 0.005)
             n++;
     }
 }
@@ -82,7 +82,7 @@ static double dragged(const pond *p) { /* in the last step, m */
 
     for (int i = 0; i < TRACERS; i++)
         if (above[i]) {
-            sum += (double)(p->s.before[3 * i + 1] - p->s.point[3 * i + 1]);
+            sum += p->s.before[3 * i + 1] - p->s.point[3 * i + 1];
             n++;
         }
     return sum / n;
@@ -96,28 +96,28 @@ static int make(pond *p, const fsi_mesh *mesh, int size, double coefficient, dou
         .nx = size,
         .ny = size,
         .nz = size,
-        .h = 1 / (fsi_real)size,
-        .rho = FSI_R(1.2),
-        .gravity.y = FSI_R(-9.81),
+        .h = 1.0 / size,
+        .rho = 1.2,
+        .gravity.y = -9.81,
         .shells = 1,
         .side[FSI_TOP].kind = FSI_SIDE_OPEN,
     };
 
     fsi_soft_desc given = {
         .dim = 3,
-        .area_density = (fsi_real)cloth,
+        .area_density = cloth,
         .stretch = 200,
-        .bend = FSI_R(0.0005),
-        .damping_stiffness = FSI_R(0.01),
-        .gravity.y = FSI_R(-9.81),
-        .thickness = FSI_R(0.02),
-        .friction = FSI_R(0.3),
+        .bend = 0.0005,
+        .damping_stiffness = 0.01,
+        .gravity.y = -9.81,
+        .thickness = 0.02,
+        .friction = 0.3,
     };
 
     fsi_shape_desc t = {
         .kind = FSI_SHAPE_TORUS,
-        .length = (fsi_real)ring,
-        .radius = (fsi_real)tube,
+        .length = ring,
+        .radius = tube,
     };
 
     f.kind = FSI_SHAPE_PLANE;
@@ -126,16 +126,16 @@ static int make(pond *p, const fsi_mesh *mesh, int size, double coefficient, dou
         .dim = 3,
         .max_bodies = 2,
         .max_contacts = 2000,
-        .gravity.y = FSI_R(-9.81),
+        .gravity.y = -9.81,
     };
 
     fsi_rigid_desc b = {
         .kind = FSI_RIGID_DYNAMIC,
         .shape = &p->torus,
-        .x = fsi_vec(FSI_R(0.5), FSI_R(0.82), FSI_R(0.5)),
-        .q = fsi_quat_from_rotation(fsi_vec((fsi_real)tilt, 0, 0)),
-        .density = (fsi_real)density,
-        .friction = FSI_R(0.3),
+        .x = fsi_vec(0.5, 0.82, 0.5),
+        .q = fsi_quat_from_rotation(fsi_vec(tilt, 0, 0)),
+        .density = density,
+        .friction = 0.3,
     };
 
     fsi_rigid_desc ground = {
@@ -165,7 +165,7 @@ static int make(pond *p, const fsi_mesh *mesh, int size, double coefficient, dou
 
 static void draw(ex_image *all, pond *p, int at, int frame) {
     ex_image image = ex_image_make(640, 600);
-    ex_camera camera = ex_camera_make(0.5, 1.0, 2.9, 0.5, 0.48, 0.5, 1, 32);
+    ex_camera camera = ex_camera_make(0.5, 1, 2.9, 0.5, 0.48, 0.5, 1, 32);
     const double lo[3] = {0, 0, 0};
     const double hi[3] = {1, 1, 1};
     const ex_color color[2] = {ex_rgb(0, 130, 120), ex_rgb(215, 40, 40)};
@@ -181,14 +181,12 @@ static void draw(ex_image *all, pond *p, int at, int frame) {
         for (int k = frame >= KEEP ? frame - KEEP + 1 : 0; k < frame; k++) {
             const fsi_real *u = trail[at][k % KEEP] + 3 * i;
             const fsi_real *v = trail[at][(k + 1) % KEEP] + 3 * i;
-            const double q[2][3] = {{(double)u[0], (double)u[1], (double)u[2]},
-                                    {(double)v[0], (double)v[1], (double)v[2]}};
+            const double q[2][3] = {{u[0], u[1], u[2]}, {v[0], v[1], v[2]}};
             ex_line3(&image, &camera, q[0], q[1], color[above[i]]);
         }
 
         fsi_mesh dot;
-        if (fsi_mesh_sphere(&dot, fsi_vec_load(p->s.point + 3 * i), FSI_R(0.008), 3, NULL)
-            != FSI_OK)
+        if (fsi_mesh_sphere(&dot, fsi_vec_load(p->s.point + 3 * i), 0.008, 3, NULL) != FSI_OK)
             continue;
         fsi_surface surface = fsi_mesh_surface(&dot);
         ex_draw_surface3(&image, &camera, &surface, color[above[i]]);
@@ -197,19 +195,27 @@ static void draw(ex_image *all, pond *p, int at, int frame) {
 
     ex_box3(&image, &camera, lo, hi, ex_rgb(120, 120, 120));
     ex_text(&image, 14, 12, 3, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
-    snprintf(text, sizeof text, "FELL %.0f MM", 1e3 * (0.82 - (double)p->rigid.body[0].x.y));
+    snprintf(text, sizeof text, "FELL %.0f MM", 1e3 * (0.82 - p->rigid.body[0].x.y));
     ex_text(&image, 14, 40, 2, ex_rgb(90, 90, 90), text);
     ex_paste(all, &image, at * image.w, 0);
     ex_image_free(&image);
 }
 
 int main(int argc, char **argv) {
-    static const ex_key keys[] = {
-        {"wall", "", "of cloth and torus", "both", 0, 0, "both,slip,noslip"},
-        {"density", "kg/m^3", "of the torus; the air has 1.2", "60", 1, 10000, NULL},
-        {"cloth", "kg/m^2", "of the cloth", "0.1", 0.01, 10, NULL},
-        {"tilt", "rad", "of the torus at first", "0.25", -1.5, 1.5, NULL},
-        {"dt", "s", "time step", "0.005", 1e-4, 0.02, NULL}};
+    static const ex_about about = {
+        .name = "torus_cloth",
+        .what = "A torus falls onto a light cloth in air and drags it down, slip beside no-slip.",
+        .size = 20,
+        .frames = 60,
+        .keys =
+            {
+                EX_WORD("wall", "of cloth and torus", "both", "both,slip,noslip"),
+                EX_NUMBER("density", "kg/m^3", "of the torus; the air has 1.2", "60", 1, 10000),
+                EX_NUMBER("cloth", "kg/m^2", "of the cloth", "0.1", 0.01, 10),
+                EX_NUMBER("tilt", "rad", "of the torus at first", "0.25", -1.5, 1.5),
+                EX_NUMBER("dt", "s", "time step", "0.005", 1e-4, 0.02),
+            },
+    };
     static pond p[2];
     ex_args args;
     double its = 0;
@@ -221,16 +227,13 @@ int main(int argc, char **argv) {
     int stable = 1;
     long steps = 0;
 
-    ex_begin(&args, argc, argv, "torus_cloth",
-             "A torus falls onto a light cloth in air and drags it down, slip beside no-slip.",
-             keys, 5, 20, 60);
+    ex_begin(&args, argc, argv, &about);
 
     /* whose results have the plain names */
     int main_one = ex_is(&args, "wall", "noslip");
     fsi_mesh mesh;
-    if (fsi_mesh_sheet(&mesh, fsi_vec(FSI_R(0.15), (fsi_real)start, FSI_R(0.85)),
-                       fsi_vec(FSI_R(0.7), 0, 0), fsi_vec(0, 0, FSI_R(-0.7)), SIDE, SIDE, 1, NULL,
-                       NULL, NULL)
+    if (fsi_mesh_sheet(&mesh, fsi_vec(0.15, start, 0.85), fsi_vec(0.7, 0, 0), fsi_vec(0, 0, -0.7),
+                       SIDE, SIDE, 1, NULL, NULL, NULL)
         != FSI_OK)
         return 1;
 
@@ -238,7 +241,7 @@ int main(int argc, char **argv) {
         stable = make(&p[w], &mesh, args.size, !w, ex_number(&args, "density"),
                       ex_number(&args, "cloth"), ex_number(&args, "tilt"))
                  && stable;
-    from = stable ? (double)p[0].rigid.body[0].x.y : 0;
+    from = stable ? p[0].rigid.body[0].x.y : 0;
 
     for (; frame < args.frames && stable; frame++) {
         for (int w = 0; w < 2 && stable; w++) {
@@ -268,15 +271,15 @@ int main(int argc, char **argv) {
 
     for (int w = 0; w < 2; w++)
         for (int i = 0; i < TRACERS && stable; i++)
-            inside[w] += depth(&p[w], p[w].s.point + 3 * i) > 0.25 * (double)p[w].s.grid.h;
+            inside[w] += depth(&p[w], p[w].s.point + 3 * i) > 0.25 * p[w].s.grid.h;
 
     ex_result("leak", "%.5f", (double)(p[main_one].s.crossed + inside[main_one]) / TRACERS);
     ex_result("crossed", "%d", p[main_one].s.crossed);
     ex_result("crossed_noslip", "%d", p[1].s.crossed);
     ex_result("inside", "%d", inside[main_one]);
     ex_result("inside_noslip", "%d", inside[1]);
-    ex_result("fell", "%.4f", stable ? from - (double)p[main_one].rigid.body[0].x.y : 0);
-    ex_result("fell_noslip", "%.4f", stable ? from - (double)p[1].rigid.body[0].x.y : 0);
+    ex_result("fell", "%.4f", stable ? from - p[main_one].rigid.body[0].x.y : 0);
+    ex_result("fell_noslip", "%.4f", stable ? from - p[1].rigid.body[0].x.y : 0);
     ex_result("dragged", "%.4f", down[main_one]);
     ex_result("dragged_noslip", "%.4f", down[1]);
     ex_result("penetration", "%.5f", deepest); /* of cloth into torus, m */

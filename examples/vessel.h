@@ -20,13 +20,22 @@ typedef struct vessel {
 } vessel;
 
 EX int vessel_run(const vessel *v, int argc, char **argv) {
-    const ex_key keys[] = {{"restitution", "", "e of the collisions", "0", 0, 1, NULL},
-                           {"slip", "", "delta: 0 no slip, 1 free slip", "0.9", 0, 1, NULL},
-                           {"particles", "", "most fluid particles", v->particles, 100, 1e6, NULL},
-                           {"tets", "", "about so many tetrahedra", "900", 100, 1e6, NULL},
-                           {"young", "Pa", "Young's modulus of the vessel", "1e6", 1e3, 1e8, NULL},
-                           {"density", "kg/m^3", "of the vessel", "1000", 10, 1e5, NULL},
-                           {"gravity", "m/s^2", "downwards", "9.81", 0, 100, NULL}};
+    const ex_about about = {
+        .name = v->name,
+        .what = v->what,
+        .size = 12,
+        .frames = 60,
+        .keys =
+            {
+                EX_NUMBER("restitution", "", "e of the collisions", "0", 0, 1),
+                EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "0.9", 0, 1),
+                EX_NUMBER("particles", "", "most fluid particles", v->particles, 100, 1e6),
+                EX_NUMBER("tets", "", "about so many tetrahedra", "900", 100, 1e6),
+                EX_NUMBER("young", "Pa", "Young's modulus of the vessel", "1e6", 1e3, 1e8),
+                EX_NUMBER("density", "kg/m^3", "of the vessel", "1000", 10, 1e5),
+                EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+            },
+    };
     ex_camera camera = ex_camera_make(v->eye[0], v->eye[1], v->eye[2], 0, v->look, 0, 1, 36);
     double lo[3] = {-1, 0, -1};
     double hi[3] = {1, 1, 1};
@@ -34,7 +43,7 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
 
     long bad = 0;
 
-    ex_begin(&args, argc, argv, v->name, v->what, keys, 7, 12, 60);
+    ex_begin(&args, argc, argv, &about);
     int n = (int)(sqrt(ex_number(&args, "tets") / 6) / 2 + 0.5) * 2;
 
     /* vertex i + side * (j + 2 k), j = 0 below, 1 above */
@@ -46,12 +55,12 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
     /* the square becomes a disk, the disk is bent */
     for (int i = 0; i < mesh.vertex_count; i++) {
         double k, y;
-        double x = (double)mesh.x[3 * i];
-        double z = (double)mesh.x[3 * i + 2];
+        double x = mesh.x[3 * i];
+        double z = mesh.x[3 * i + 2];
         double u = x * sqrt(1 - z * z / 2);
         double s = z * sqrt(1 - x * x / 2);
-        v->bend_fn(sqrt(u * u + s * s), (double)mesh.x[3 * i + 1], &k, &y);
-        fsi_vec_store(mesh.x + 3 * i, fsi_vec((fsi_real)(k * u), (fsi_real)y, (fsi_real)(k * s)));
+        v->bend_fn(sqrt(u * u + s * s), mesh.x[3 * i + 1], &k, &y);
+        fsi_vec_store(mesh.x + 3 * i, fsi_vec(k * u, y, k * s));
     }
 
     fsi_tled_desc given = {
@@ -59,20 +68,20 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
         .tets = mesh.tet_count,
         .x = mesh.x,
         .tet = mesh.tet,
-        .density = (fsi_real)ex_number(&args, "density"),
-        .young = (fsi_real)ex_number(&args, "young"),
-        .poisson = FSI_R(0.3),
+        .density = ex_number(&args, "density"),
+        .young = ex_number(&args, "young"),
+        .poisson = 0.3,
         .damping = 4,
-        .gravity = fsi_vec(0, (fsi_real)-ex_number(&args, "gravity"), 0),
+        .gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0),
     };
 
     fsi_sph_desc desc = {
-        .capacity = (int)ex_number(&args, "particles"),
-        .spacing = FSI_R(0.36) / (fsi_real)args.size,
+        .capacity = ex_whole(&args, "particles"),
+        .spacing = 0.36 / args.size,
         .density = 1000,
         .sound_speed = 30,
         .viscosity = 2,
-        .artificial = FSI_R(0.1),
+        .artificial = 0.1,
         .gravity = given.gravity,
     };
 
@@ -87,20 +96,19 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
             fsi_tled_fix(&solid, i, fsi_vec(0, 0, 0));
 
     fsi_sph_emitter tap = {
-        .centre = fsi_vec(0, (fsi_real)v->tap, 0),
+        .centre = fsi_vec(0, v->tap, 0),
         .direction = fsi_vec(0, -1, 0),
-        .radius = (fsi_real)v->radius,
-        .speed = FSI_R(1.5),
-        .until = (fsi_real)(desc.capacity * pow((double)desc.spacing, 3)
-                            / (3.14159 * v->radius * v->radius * 1.5)),
+        .radius = v->radius,
+        .speed = 1.5,
+        .until = desc.capacity * pow(desc.spacing, 3) / (3.14159 * v->radius * v->radius * 1.5),
     };
 
     fsi_sph_add_emitter(&sph, &tap);
 
     fsi_proxy_solid part = {
         .tled = &solid,
-        .restitution = (fsi_real)ex_number(&args, "restitution"),
-        .slip = (fsi_real)ex_number(&args, "slip"),
+        .restitution = ex_number(&args, "restitution"),
+        .slip = ex_number(&args, "slip"),
     };
 
     fsi_proxy_desc options = {
@@ -118,11 +126,11 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
         /* on the wrong side: nearest to the lower layer of nodes */
         for (int i = 0; i < sph.now.count; i++) {
             fsi_hit hit;
-            if (!pour_near(&w, i, FSI_R(0.5), NULL, &hit))
+            if (!pour_near(&w, i, 0.5, NULL, &hit))
                 continue;
             for (n = 0; n < 3 && solid.triangle[3 * hit.element + n] / side % 2 == 0; n++) {
             }
-            bad += n == 3 && hypot((double)sph.x[i], (double)sph.z[i]) < 0.3;
+            bad += n == 3 && hypot(sph.x[i], sph.z[i]) < 0.3;
         }
 
         fsi_surface surface = fsi_tled_surface(&solid);

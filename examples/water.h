@@ -9,7 +9,7 @@ EX void water_draw_as(ex_image *image, const ex_camera *camera, const fsi_sph *s
                       const double *lo, const double *hi, int clear) {
     fsi_iso_desc desc;
     double a[3], b[3];
-    double h = 0.5 * (double)sph->desc.spacing;
+    double h = 0.5 * sph->desc.spacing;
     int i;
     memset(&desc, 0, sizeof desc);
     fsi_iso_mesh mesh;
@@ -18,8 +18,8 @@ EX void water_draw_as(ex_image *image, const ex_camera *camera, const fsi_sph *s
     for (int k = 0; k < 3; k++) { /* only where there is fluid */
         const fsi_real *x = k == 0 ? sph->x : k == 1 ? sph->y : sph->z;
         for (a[k] = hi[k], b[k] = lo[k], i = 0; i < sph->now.count; i++) {
-            a[k] = fmin(a[k], (double)x[i]);
-            b[k] = fmax(b[k], (double)x[i]);
+            a[k] = fmin(a[k], x[i]);
+            b[k] = fmax(b[k], x[i]);
         }
 
         a[k] = fmax(lo[k], a[k] - 4 * h);
@@ -31,14 +31,14 @@ EX void water_draw_as(ex_image *image, const ex_camera *camera, const fsi_sph *s
     desc.nx = (int)ceil((b[0] - a[0]) / h) + 3;
     desc.ny = (int)ceil((b[1] - a[1]) / h) + 3;
     desc.nz = (int)ceil((b[2] - a[2]) / h) + 3;
-    desc.h = (fsi_real)h;
-    desc.origin = fsi_vec((fsi_real)(a[0] - h), (fsi_real)(a[1] - h), (fsi_real)(a[2] - h));
+    desc.h = h;
+    desc.origin = fsi_vec(a[0] - h, a[1] - h, a[2] - h);
     fsi_real *phi;
     phi = (fsi_real *)malloc((size_t)desc.nx * (size_t)desc.ny * (size_t)desc.nz * sizeof *phi);
     desc.value = phi;
     if (phi
         && fsi_sph_level(sph, desc.origin, desc.h, desc.nx, desc.ny, desc.nz,
-                         FSI_R(0.6) * sph->desc.spacing, phi)
+                         0.6 * sph->desc.spacing, phi)
                == FSI_OK
         && fsi_iso_build(&desc, &mesh) == FSI_OK) {
         ex_mesh e;
@@ -47,7 +47,7 @@ EX void water_draw_as(ex_image *image, const ex_camera *camera, const fsi_sph *s
         e.x = mesh.x;
         e.index = mesh.index;
         e.color = clear ? ex_rgb(60, 130, 205) : ex_rgb(80, 150, 220);
-        e.glass = clear ? 8 * (double)sph->desc.spacing : 0;
+        e.glass = clear ? 8 * sph->desc.spacing : 0;
         ex_draw_mesh(image, camera, &e);
         fsi_iso_free(&mesh);
     }
@@ -68,7 +68,7 @@ EX void water_disturb(fsi_sph *sph, uint32_t seed, double size) {
         for (int k = 0; k < 3; k++) {
             fsi_real *x = (k == 0 ? sph->x : k == 1 ? sph->y : sph->z) + i;
             noise = noise * 1664525u + 1013904223u;
-            *x += (fsi_real)(size * ((double)noise / 2147483648.0 - 1));
+            *x += size * ((double)noise / 2147483648.0 - 1);
         }
 }
 #endif

@@ -336,8 +336,17 @@ TEST vtk_files_are_whole(void) {
 
 /* exit status of ex_begin on these arguments, in a child */
 static int status_of(const char *arg, const char *value) {
-    static const ex_key keys[] = {{"density", "kg/m^3", "of the body", "500", 1, 1000, NULL},
-                                  {"scheme", "", "coupling", "xpm", 0, 0, "xpm,weak"}};
+    static const ex_about about = {
+        .name = "x",
+        .what = "Nothing.",
+        .size = 64,
+        .frames = 10,
+        .keys =
+            {
+                EX_NUMBER("density", "kg/m^3", "of the body", "500", 1, 1000),
+                EX_WORD("scheme", "coupling", "xpm", "xpm,weak"),
+            },
+    };
     int status = 0;
     fflush(stdout);
     pid_t child = fork();
@@ -350,7 +359,7 @@ static int status_of(const char *arg, const char *value) {
         if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout))
             _exit(9);
         ex_args args;
-        ex_begin(&args, value ? 3 : 2, argv, "x", "Nothing.", keys, 2, 64, 10);
+        ex_begin(&args, value ? 3 : 2, argv, &about);
         _exit(0);
     }
     waitpid(child, &status, 0);
