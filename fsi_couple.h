@@ -412,11 +412,6 @@ typedef struct fsi_body_report {
     int sides;        /* coupling sides */
 } fsi_body_report;
 
-typedef struct fsi__block {
-    void *ptr;
-    size_t bytes;
-} fsi__block; /* private */
-
 typedef struct fsi_couple {
     /* as given; solver, terms, tolerance, budgets, warm_start may be changed between solves */
     fsi_couple_desc desc;
@@ -429,37 +424,49 @@ typedef struct fsi_couple {
     fsi_real *lambda; /* [sides] impulse of the last solve on the fluid side, N s */
     /* [sides] fluid velocity along the axis at the side: u* before the solve, u after, m/s */
     fsi_real *side_velocity;
-    /* private */
-    fsi_mg second;     /* V-cycle on A11 (SCHUR, FULL); made when first needed */
-    int columns;       /* all reduced degrees of freedom */
+    /* private: the system of the last solve, symbols as in chapter monolithic of the
+     * implementation */
+    int columns;       /* of Z: degrees of freedom of all solids, fixed directions left out */
     int *offset;       /* [solids + 1] first column of each solid */
     int *first;        /* [solids + 1] first of each solid in by_solid */
     int32_t *by_solid; /* [sides] sides ordered by solid */
     size_t *row;       /* [sides] first entry of the side in q (dense solids) */
+    fsi_real *q;       /* rows of J F, F F^T = M^-1 (dense solids) */
+    /* dense: L, rows of its lower triangle, L L^T = I + F^T J^T b J F; nodal: diagonal of K */
+    fsi_real *K;
+    size_t *K_at;          /* [solids + 1] first entry of each solid in K */
+    fsi_real *k;           /* [columns] right-hand side of the solids */
+    fsi_real *free_answer; /* [columns] K^-1 k: the answer without pressure */
+    fsi_real *answer;      /* [columns] the answer to the pressure */
+    fsi_real *load;        /* [columns] work: Z^T p */
+    fsi_real *reaction;    /* [columns] work: K^-1 Z^T p, volumes of closed regions kept */
+    /* [columns] conjugate gradients of nodal solids */
+    fsi_real *cg_residual, *cg_direction, *cg_image;
+    fsi_real *mass_work; /* [3 * dof^2 of the largest dense solid] */
     /* v* of the dense solids that take impulses, one after the other: for the ledger */
     fsi_real *v_before;
-    fsi_real *q; /* rows of J F, F F^T = M^-1 (dense solids) */
-    /* dense: L, rows of its lower triangle, L L^T = I + F^T J^T beta J F; nodal: diagonal of K */
-    fsi_real *K;
-    size_t *K_at;        /* [solids + 1] */
-    fsi_real *coef[8];   /* [columns] work; the last three only with nodal solids */
-    fsi_real *cells[3];  /* [cells] work */
-    fsi_mg_group *group; /* [solids] columns of the dense solids */
+    fsi_real *cell_residual, *cell_step, *cell_work; /* [cells] */
+    fsi_mg_group *group;                             /* [solids] columns of the dense solids */
     fsi_mg_rank rank;
     int32_t *side_cell; /* [sides] cell and factor of Z, ordered by solid */
     fsi_real *side_factor;
-    fsi_real *E, *coarse_work; /* [regions^2] factor; [regions] */
-    /* [2 * regions * columns] Z^T 1 of the regions, and K^-1 times that */
-    fsi_real *GY;
-    int regions, region_of[64]; /* closed regions that solids feel */
-    /* [label] pressure level p^ of closed regions, beside grid.pressure until the velocities are
-     * made */
-    double constant[64];
+    unsigned char *lists; /* memory of the lists above */
+    /* private: closed regions that solids feel, [regions] of them */
+    int regions, region_of[64];
+    double *constant; /* [regions of mg] pressure level p^, beside grid.pressure until the end */
+    fsi_real *E;      /* [regions^2] factor of G K^-1 G^T */
+    fsi_real *G, *KG; /* [regions * columns] Z^T 1 of the regions, and K^-1 times that */
+    fsi_real *region_work;       /* [regions] */
+    unsigned char *region_lists; /* memory of these */
+    /* private: bubbles */
     int32_t *bubble_cell; /* [cells] bubble of the step before + 1; 0 = none, -1 = open air */
     /* [cells] 1 + the air region whose surface is next; 0 = far from all */
     int32_t *bubble_near;
     fsi__bubble_face *bubble_face; /* faces between fluid and bubbles, by bubble */
-    fsi__block block[40];          /* the lists above */
+    int *bubble_share;             /* cells that went from bubble to bubble */
+    /* private: state of the fluid during fsi_couple_half; memory of the papers' solvers */
+    unsigned char *kept, *paper_lists, *paper_vectors;
+    fsi_mg second; /* V-cycle on A11 (SCHUR, FULL); made when first needed */
 } fsi_couple;
 
 /* Ties a coupling to a grid (which must outlive it). Area fractions or shells need nothing special
@@ -2892,109 +2899,93 @@ static fsi_result fsi__fraction_sides(fsi_interface *iface, const fsi_grid *grid
 /* ------------------------------------------------------------------------------------------------
  * >>monolithic */
 #ifndef FSI_COUPLE_NO_GRID
-/* One system for everything (math.md 2, 2.1). Per solid: M^-1 = F F^T, v = v* + F a (nodal solids:
-   F = 1). Per side s of cell c: U_s  row of J F          b_s  mass of the side          A =
-   h^(dim-1)       o_s = sign, share_s: outward closed part of the face Z    = -A o share U^T in
-   column s, row c:  G^T of the closed faces times J F K    = F^T M F + U^T b U  (dense: I + U^T b
-   U)          k = U^T b (u* - J v*) (+ push - B^T B v* with implicit forces B) (L_N + Z K^-1 Z^T)
-   p^ = G^T u*_open + Z_0 v* + Z K^-1 k,   a = K^-1 (k - Z^T p^) lambda = b (J v - u*) - A o share
-   p^_c                     impulse on the solid = -J^T lambda The grid's matrix and right-hand side
-   are rho h^(2-dim) times these: `scale`. */
-#define FSI__REGIONS 64 /* closed regions told apart */
+/* One linear system for the fluid and all solids (docs/mathematics.md, monolithic system).
+
+     p^      pressure times dt in every fluid cell: the unknowns
+     u*, v*  velocities of fluid and solids before the solve
+     s, c    a coupling side and its fluid cell
+     A       area of a face, h^(dim-1)
+     o       sign of the side: +1 when the face is the upper one of its cell
+     b       fluid mass of the side
+     J       row of the side: J v is the solid's velocity there along the axis of the face
+     M, F    mass of a solid and a factor of its inverse, M^-1 = F F^T (nodal solids: F = 1)
+     a       answer of a solid, one number a column: v = v* + F a
+     U       row of J F
+     Z       -A o share U^T in row c: what the solids' columns do to the divergence of the cells
+     B       implicit forces of a nodal solid, M + B^T B in place of M
+     K       F^T M F + U^T b U + B^T B (dense solids: I + U^T b U)
+     k       U^T b (u* - J v*) + push - B^T B v*
+
+     (L_N + Z K^-1 Z^T) p^ = G^T u*_open + Z_0 v* + Z K^-1 k,        a = K^-1 (k - Z^T p^)
+     lambda = b (J v - u*) - A o share p^_c,                         impulse on the solid -J^T
+   lambda
+
+   Sigma is the matrix in brackets; L_N is the fluid's own one with closed faces at the solids. The
+   grid's matrix and right-hand side are rho h^(2-dim) times these: fsi__scale_of. */
+#define FSI__REGIONS 64 /* closed regions whose volume is kept */
+
+/* Of later chapters: bubbles; the variants of the papers. */
 static void fsi__bubble_extra(const fsi_couple *couple, const fsi_real *x, fsi_real *y);
-
-enum {
-    FSI__B_OFFSET,
-    FSI__B_FIRST,
-    FSI__B_BY,
-    FSI__B_ROW,
-    FSI__B_Q,
-    FSI__B_K,
-    FSI__B_KAT,
-    FSI__B_COEF,
-    FSI__B_CELLS,
-    FSI__B_LAMBDA,
-    FSI__B_VELOCITY,
-    FSI__B_BEFORE,
-    FSI__B_GROUP,
-    FSI__B_SCELL,
-    FSI__B_SFACTOR,
-    FSI__B_E,
-    FSI__B_CWORK,
-    FSI__B_GY,
-    FSI__B_BUBBLE,
-    FSI__B_BW,
-    FSI__B_BF,
-    FSI__B_BNEAR,
-    FSI__B_KRYLOV,
-    FSI__B_VECTOR,
-    FSI__B_WEIGHT,
-    FSI__B_SMALL,
-    FSI__B_BFACE,
-    FSI__B_HALF,
-    FSI__B_COUNT
-};
-
-/* Room for count items in list number slot; old contents are kept. NULL: no memory (the old list
- * stays). */
-static void *fsi__room(fsi_couple *couple, int slot, size_t count, size_t size) {
-    fsi__block *block = couple->block + slot;
-    size_t bytes;
-    if (!fsi_size_mul(count ? count : 1, size, &bytes))
-        return NULL;
-    if (bytes <= block->bytes)
-        return block->ptr;
-    if (block->bytes)
-        bytes += bytes / 4; /* it has grown once: leave some room */
-    void *p = fsi_alloc(&couple->desc.allocator, bytes);
-    if (!p)
-        return NULL;
-    if (block->bytes)
-        memcpy(p, block->ptr, block->bytes);
-    fsi_free(&couple->desc.allocator, block->ptr, block->bytes);
-    block->ptr = p;
-    block->bytes = bytes;
-    return p;
-}
-
-#define FSI__ROOM(c, field, type, slot, count)                                                     \
-    (((c)->field = (type *)fsi__room(c, slot, (size_t)(count), sizeof(type))) != NULL)
+static fsi_result fsi__schur_begin(fsi_couple *couple, fsi_mg_solve_desc *desc);
+static fsi_result fsi__variant_solve(fsi_couple *couple, fsi_report *report);
 
 FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
                                    const fsi_couple_desc *desc) {
     if (!couple || !grid || !grid->block)
         return FSI_ERR_ARGUMENT;
     memset(couple, 0, sizeof *couple);
+    fsi_couple_desc given;
+    memset(&given, 0, sizeof given);
     if (desc)
-        couple->desc = *desc;
-    desc = &couple->desc;
-    if (!fsi_allocator_valid(&desc->allocator) || desc->terms < -1 || desc->terms > 16
-        || desc->max_iterations < 0 || desc->band < 0 || !(desc->tolerance >= 0)
-        || !(desc->seconds >= 0) || (int)desc->solver < 0 || desc->solver > FSI_COUPLE_INDEFINITE) {
-        memset(couple, 0, sizeof *couple);
+        given = *desc;
+
+    int solver = (int)given.solver;
+    if (!fsi_allocator_valid(&given.allocator) || solver < 0 || solver > FSI_COUPLE_INDEFINITE)
         return FSI_ERR_ARGUMENT;
-    }
-    fsi_interface_desc id;
-    memset(&id, 0, sizeof id);
-    id.boundary = desc->boundary;
-    id.smooth = desc->boundary == FSI_BOUNDARY_CUT;
-    id.average = desc->average;
-    id.allocator = desc->allocator;
-    fsi_result result = fsi_interface_init(&couple->iface, grid, &id);
-    if (result != FSI_OK) {
-        memset(couple, 0, sizeof *couple);
+    if (given.terms < -1 || given.terms > 16 || given.max_iterations < 0)
+        return FSI_ERR_ARGUMENT;
+    if (given.band < 0 || !(given.tolerance >= 0) || !(given.seconds >= 0))
+        return FSI_ERR_ARGUMENT;
+
+    fsi_interface_desc face;
+    memset(&face, 0, sizeof face);
+    face.boundary = given.boundary;
+    face.smooth = given.boundary == FSI_BOUNDARY_CUT;
+    face.average = given.average;
+    face.allocator = given.allocator;
+    fsi_result result = fsi_interface_init(&couple->iface, grid, &face);
+    if (result != FSI_OK)
         return result;
-    }
+    couple->desc = given;
     couple->grid = grid;
-    couple->rank.allocator = desc->allocator;
-    return FSI_OK;
+    couple->rank.allocator = given.allocator;
+
+    /* A liquid has air regions: what becomes of them is part of the state. */
+    if (grid->region) {
+        size_t most = (size_t)grid->desc.max_regions;
+        result = FSI__LIST_ROOM(couple->bubble_cell, grid->cells, &given.allocator);
+        if (result >= 0)
+            result = FSI__LIST_ROOM(couple->bubble, 4 * most + 1, &given.allocator);
+    }
+    if (result < 0)
+        fsi_couple_free(couple);
+    return result;
 }
 
 FSI_API void fsi_couple_free(fsi_couple *couple) {
     if (!couple || !couple->grid)
         return;
-    for (int i = 0; i < FSI__B_COUNT; i++)
-        fsi_free(&couple->desc.allocator, couple->block[i].ptr, couple->block[i].bytes);
+    const fsi_allocator *allocator = &couple->desc.allocator;
+    FSI__LIST_FREE(couple->lists, allocator);
+    FSI__LIST_FREE(couple->region_lists, allocator);
+    FSI__LIST_FREE(couple->paper_lists, allocator);
+    FSI__LIST_FREE(couple->paper_vectors, allocator);
+    FSI__LIST_FREE(couple->kept, allocator);
+    FSI__LIST_FREE(couple->bubble, allocator);
+    FSI__LIST_FREE(couple->bubble_cell, allocator);
+    FSI__LIST_FREE(couple->bubble_near, allocator);
+    FSI__LIST_FREE(couple->bubble_face, allocator);
+    FSI__LIST_FREE(couple->bubble_share, allocator);
     fsi_mg_free(&couple->second);
     fsi_mg_rank_free(&couple->rank);
     fsi_interface_free(&couple->iface);
@@ -3009,15 +3000,17 @@ FSI_API fsi_result fsi_couple_detect(fsi_couple *couple, fsi_coupled *const *sol
 }
 
 /* ---- Small dense pieces. */
+
 /* C = F F^T for a positive semi-definite C [n * n]; F [n * rank] row major, work [n * n]. Returns
- * the rank: fixed directions have no column. */
+   the rank: fixed directions have no column. */
 static int fsi__psd_root(int n, const fsi_real *C, fsi_real *F, fsi_real *work) {
-    int rank = 0;
     fsi_copy((size_t)n * (size_t)n, C, work);
     (void)fsi__psd_factor((size_t)n, work, 256 * (double)FSI_REAL_EPS);
+    int rank = 0;
     for (int j = 0; j < n; j++)
         rank += work[j * n + j] > 0;
-    for (int j = 0, column = 0; j < n; j++) {
+    int column = 0;
+    for (int j = 0; j < n; j++) {
         if (!(work[j * n + j] > 0))
             continue;
         for (int i = 0; i < n; i++)
@@ -3027,120 +3020,220 @@ static int fsi__psd_root(int n, const fsi_real *C, fsi_real *F, fsi_real *work) 
     return rank;
 }
 
-/* ---- Rows, K and right-hand side. */
+/* L in place of K = I + U^T b U, rows of the lower triangle one after the other. Not the base's
+   factor, which drops a pivot that rounding has eaten: those of K are at least 1, and a body of a
+   millionth of the fluid's mass has to move. */
+static void fsi__k_factor(int n, fsi_real *K) {
+    fsi_real *row = K;
+    for (int i = 0; i < n; i++) {
+        const fsi_real *other = K;
+        for (int j = 0; j <= i; j++) {
+            double sum = (double)row[j];
+            for (int k = 0; k < j; k++)
+                sum -= (double)row[k] * (double)other[k];
+            row[j] = (fsi_real)(j < i ? sum / (double)other[j] : sqrt(fmax(sum, 1)));
+            other += j + 1;
+        }
+        row += i + 1;
+    }
+}
+
+/* x = (L L^T)^-1 b with the rows of fsi__k_factor; b may be x. */
+static void fsi__k_back(int n, const fsi_real *L, const fsi_real *b, fsi_real *x) {
+    const fsi_real *row = L;
+    for (int i = 0; i < n; i++) {
+        double sum = (double)b[i];
+        for (int k = 0; k < i; k++)
+            sum -= (double)row[k] * (double)x[k];
+        x[i] = (fsi_real)(sum / (double)row[i]);
+        row += i + 1;
+    }
+    /* Row k begins k (k + 1) / 2 numbers behind the start. */
+    for (int i = n - 1; i >= 0; i--) {
+        double sum = (double)x[i];
+        for (int k = i + 1; k < n; k++)
+            sum -= (double)L[k * (k + 1) / 2 + i] * (double)x[k];
+        x[i] = (fsi_real)(sum / (double)L[i * (i + 1) / 2 + i]);
+    }
+}
+
+/* ---- Short names for what the formulas are made of. */
+
 FSI__INLINE fsi_real fsi__area(const fsi_interface *iface) {
     return iface->dim == 3 ? iface->h * iface->h : iface->h;
 }
 
+/* Factor between the system above and the grid's. */
 FSI__INLINE fsi_real fsi__scale_of(const fsi_couple *couple) {
     return couple->grid->desc.rho / (couple->iface.dim == 3 ? couple->iface.h : 1);
 }
 
+/* -A o share: entry of Z for a row U = 1. */
 FSI__INLINE fsi_real fsi__side_z(const fsi_interface *iface, const fsi_side *side) {
     return -fsi__area(iface) * side->share * (fsi_real)side->sign;
 }
 
+/* Number i of the sides ordered by solid. */
 FSI__INLINE const fsi_side *fsi__side_of(const fsi_couple *couple, int i) {
     return couple->iface.side + couple->by_solid[i];
 }
 
-/* Sides sorted by solid, columns of every solid. */
-static int fsi__mono_lists(fsi_couple *couple) {
-    fsi_interface *iface = &couple->iface;
-    size_t entries = 0, ks = 0;
-    int biggest = 0;
-    if (!FSI__ROOM(couple, offset, int, FSI__B_OFFSET, iface->solids + 1)
-        || !FSI__ROOM(couple, first, int, FSI__B_FIRST, iface->solids + 2)
-        || !FSI__ROOM(couple, by_solid, int32_t, FSI__B_BY, iface->sides)
-        || !FSI__ROOM(couple, row, size_t, FSI__B_ROW, iface->sides)
-        || !FSI__ROOM(couple, K_at, size_t, FSI__B_KAT, iface->solids + 1)
-        || !FSI__ROOM(couple, lambda, fsi_real, FSI__B_LAMBDA, iface->sides)
-        || !FSI__ROOM(couple, side_velocity, fsi_real, FSI__B_VELOCITY, iface->sides))
-        return 0;
-    memset(couple->first, 0, (size_t)(iface->solids + 2) * sizeof *couple->first);
-    for (int i = 0; i < iface->sides; i++)
-        couple->first[iface->side[i].solid + 2]++;
-    for (int s = 0; s < iface->solids; s++)
-        couple->first[s + 2] += couple->first[s + 1];
-    for (int i = 0; i < iface->sides; i++)
-        couple->by_solid[couple->first[iface->side[i].solid + 1]++] = i;
+/* Columns of one solid: its degrees of freedom, fixed directions of dense solids left out. */
+FSI__INLINE int fsi__columns_of(const fsi_couple *couple, int solid) {
+    return couple->offset[solid + 1] - couple->offset[solid];
+}
+
+FSI__INLINE const fsi_real *fsi__k_of(const fsi_couple *couple, int solid) {
+    return couple->K + couple->K_at[solid];
+}
+
+/* ---- The lists of one solve. */
+
+typedef struct fsi__list_sizes {
+    size_t solids, sides, cells;
+    size_t columns;  /* all degrees of freedom */
+    size_t nodal;    /* those of nodal solids */
+    size_t factors;  /* entries of all K */
+    size_t products; /* entries of all rows U of dense solids */
+    size_t square;   /* largest mass matrix */
+} fsi__list_sizes;
+
+static fsi__list_sizes fsi__couple_sizes(const fsi_couple *couple) {
+    const fsi_interface *iface = &couple->iface;
+    fsi__list_sizes sizes;
+    memset(&sizes, 0, sizeof sizes);
+    sizes.solids = (size_t)iface->solids;
+    sizes.sides = (size_t)iface->sides;
+    sizes.cells = iface->cells;
     for (int s = 0; s < iface->solids; s++) {
-        const fsi_coupled *door = iface->solid[s];
-        size_t dof = (size_t)door->dof;
-        couple->K_at[s] = ks;
-        if (!door->node) {
-            ks += dof * (dof + 1) / 2;
-            entries += dof * (size_t)(couple->first[s + 1] - couple->first[s]);
-        } else
-            ks += dof;
-        if (!door->node)
-            biggest = fsi__imax(biggest, door->dof);
-    }
-    couple->K_at[iface->solids] = ks;
-    return FSI__ROOM(couple, K, fsi_real, FSI__B_K, ks)
-           && FSI__ROOM(couple, q, fsi_real, FSI__B_Q, entries)
-           && fsi__room(couple, FSI__B_SMALL, 3 * (size_t)biggest * (size_t)biggest,
-                        sizeof(fsi_real))
-                  != NULL;
-}
-
-/* F of a dense solid, F F^T = M^-1, [dof * rank] in scratch: the same bits whenever it is asked
- * for. Returns the rank. */
-static int fsi__mono_factor(const fsi_couple *couple, int s, fsi_real **F) {
-    const fsi_coupled *door = couple->iface.solid[s];
-    size_t n = (size_t)door->dof * (size_t)door->dof;
-    fsi_real *room = *F = (fsi_real *)couple->block[FSI__B_SMALL].ptr;
-    if (!door->inverse_mass && door->dof)
-        door->mass_fn(door, NULL, room + 2 * n);
-    return fsi__psd_root(door->dof, door->inverse_mass ? door->inverse_mass : room + 2 * n, room,
-                         room + n);
-}
-
-/* L in place of K = I + A, rows of the lower triangle: its pivots are at least 1, whatever rounding
- * says. */
-static void fsi__k_factor(int n, fsi_real *K) {
-    fsi_real *a = K, *b;
-    int j;
-    for (int i = 0; i < n; a += ++i)
-        for (b = K, j = 0; j <= i; b += ++j) {
-            double sum = (double)a[j];
-            for (int k = 0; k < j; k++)
-                sum -= (double)a[k] * (double)b[k];
-            a[j] = (fsi_real)(j < i ? sum / (double)b[j] : sqrt(fmax(sum, 1)));
+        size_t dof = (size_t)iface->solid[s]->dof;
+        sizes.columns += dof;
+        if (iface->solid[s]->node) {
+            sizes.nodal += dof;
+            sizes.factors += dof;
+            continue;
         }
+        sizes.factors += dof * (dof + 1) / 2;
+        sizes.square = dof * dof > sizes.square ? dof * dof : sizes.square;
+    }
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_coupled *door = iface->solid[iface->side[i].solid];
+        sizes.products += door->node ? 0 : (size_t)door->dof;
+    }
+    return sizes;
 }
 
-/* Dense solid: rows J F and the factor L of K = I + U^T b U. */
+static void fsi__couple_layout(fsi_couple *couple, const fsi__list_sizes *sizes, fsi_arena *arena) {
+    FSI__TAKE(couple->offset, int, arena, sizes->solids + 1);
+    FSI__TAKE(couple->first, int, arena, sizes->solids + 2);
+    FSI__TAKE(couple->K_at, size_t, arena, sizes->solids + 1);
+    FSI__TAKE(couple->group, fsi_mg_group, arena, sizes->solids);
+    FSI__TAKE(couple->by_solid, int32_t, arena, sizes->sides);
+    FSI__TAKE(couple->row, size_t, arena, sizes->sides);
+    FSI__TAKE(couple->lambda, fsi_real, arena, sizes->sides);
+    FSI__TAKE(couple->side_velocity, fsi_real, arena, sizes->sides);
+    FSI__TAKE(couple->side_cell, int32_t, arena, sizes->sides);
+    FSI__TAKE(couple->side_factor, fsi_real, arena, sizes->sides);
+    FSI__TAKE(couple->K, fsi_real, arena, sizes->factors);
+    FSI__TAKE(couple->q, fsi_real, arena, sizes->products);
+    FSI__TAKE(couple->mass_work, fsi_real, arena, 3 * sizes->square);
+    FSI__TAKE(couple->v_before, fsi_real, arena, sizes->columns);
+    FSI__TAKE(couple->load, fsi_real, arena, sizes->columns);
+    FSI__TAKE(couple->reaction, fsi_real, arena, sizes->columns);
+    FSI__TAKE(couple->k, fsi_real, arena, sizes->columns);
+    FSI__TAKE(couple->free_answer, fsi_real, arena, sizes->columns);
+    FSI__TAKE(couple->answer, fsi_real, arena, sizes->columns);
+    size_t nodal = sizes->nodal ? sizes->columns : 0;
+    FSI__TAKE(couple->cg_residual, fsi_real, arena, nodal);
+    FSI__TAKE(couple->cg_direction, fsi_real, arena, nodal);
+    FSI__TAKE(couple->cg_image, fsi_real, arena, nodal);
+    FSI__TAKE(couple->cell_residual, fsi_real, arena, sizes->cells);
+    FSI__TAKE(couple->cell_step, fsi_real, arena, sizes->cells);
+    FSI__TAKE(couple->cell_work, fsi_real, arena, sizes->cells);
+}
+
+/* Places all lists of this solve. Without memory for them those of the last one stay. */
+static fsi_result fsi__couple_lists(fsi_couple *couple) {
+    fsi__list_sizes sizes = fsi__couple_sizes(couple);
+    fsi_couple next = *couple;
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi__couple_layout(&next, &sizes, &arena);
+    fsi_result result = fsi__arena_reopen(&arena, &next.lists, &couple->desc.allocator);
+    if (result < 0)
+        return result;
+    fsi__couple_layout(&next, &sizes, &arena);
+    *couple = next;
+    return FSI_OK;
+}
+
+/* Orders the sides by their solid: first[s] .. first[s + 1] - 1 of by_solid. */
+static void fsi__sides_by_solid(fsi_couple *couple) {
+    const fsi_interface *iface = &couple->iface;
+    int *first = couple->first;
+    memset(first, 0, (size_t)(iface->solids + 2) * sizeof *first);
+    for (int i = 0; i < iface->sides; i++)
+        first[iface->side[i].solid + 2]++;
+    for (int s = 0; s < iface->solids; s++)
+        first[s + 2] += first[s + 1];
+    for (int i = 0; i < iface->sides; i++)
+        couple->by_solid[first[iface->side[i].solid + 1]++] = i;
+}
+
+/* ---- Rows of U and K of every solid. */
+
+/* F of a dense solid, F F^T = M^-1, [dof * rank]: the same bits whenever it is asked for. Returns
+   the rank. */
+static int fsi__mono_factor(const fsi_couple *couple, int s, const fsi_real **F) {
+    const fsi_coupled *door = couple->iface.solid[s];
+    size_t square = (size_t)door->dof * (size_t)door->dof;
+    fsi_real *factor = couple->mass_work;
+    fsi_real *work = factor + square;
+    fsi_real *asked = work + square;
+    *F = factor;
+    if (door->inverse_mass)
+        return fsi__psd_root(door->dof, door->inverse_mass, factor, work);
+    if (door->dof)
+        door->mass_fn(door, NULL, asked);
+    return fsi__psd_root(door->dof, asked, factor, work);
+}
+
+/* Dense solid: rows U = J F and the factor L of K = I + U^T b U. */
 static void fsi__mono_dense(fsi_couple *couple, int s, size_t *entry) {
-    fsi_interface *iface = &couple->iface;
-    fsi_real *F, *K = couple->K + couple->K_at[s];
-    int r = fsi__mono_factor(couple, s, &F);
-    couple->offset[s + 1] = couple->offset[s] + r;
-    fsi_real *to;
-    int j;
-    for (to = K, j = 0; j < r; j++)
+    const fsi_interface *iface = &couple->iface;
+    const fsi_real *F;
+    int rank = fsi__mono_factor(couple, s, &F);
+    couple->offset[s + 1] = couple->offset[s] + rank;
+
+    /* K begins as the identity, */
+    fsi_real *K = couple->K + couple->K_at[s];
+    fsi_real *to = K;
+    for (int j = 0; j < rank; j++)
         for (int k = 0; k <= j; k++)
             *to++ = (fsi_real)(j == k);
+
     for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
         const fsi_side *side = fsi__side_of(couple, i);
         fsi_real *q = couple->q + *entry;
         couple->row[i] = *entry;
-        *entry += (size_t)r;
-        for (int k = 0; k < r; k++)
+        *entry += (size_t)rank;
+        for (int k = 0; k < rank; k++)
             q[k] = 0;
         for (int e = side->row; e < side->row_end; e++)
-            for (int k = 0; k < r; k++)
-                q[k] += iface->val[e] * F[iface->col[e] * r + k];
-        for (to = K, j = 0; j < r; j++)
+            for (int k = 0; k < rank; k++)
+                q[k] += iface->val[e] * F[iface->col[e] * rank + k];
+
+        /* and every side adds its fluid mass. */
+        to = K;
+        for (int j = 0; j < rank; j++)
             for (int k = 0; k <= j; k++)
                 *to++ += side->mass * q[j] * q[k];
     }
-    fsi__k_factor(r, K);
+    fsi__k_factor(rank, K);
 }
 
-/* Nodal solid: diagonal of K = M + U^T b U + B^T B; 0 marks nodes that are fixed. */
+/* Nodal solid: the diagonal of K = M + U^T b U + B^T B; 0 marks nodes that are fixed. */
 static void fsi__mono_nodal(fsi_couple *couple, int s) {
-    fsi_interface *iface = &couple->iface;
+    const fsi_interface *iface = &couple->iface;
     const fsi_coupled *door = iface->solid[s];
     fsi_real *K = couple->K + couple->K_at[s];
     couple->offset[s + 1] = couple->offset[s] + door->dof;
@@ -3152,258 +3245,248 @@ static void fsi__mono_nodal(fsi_couple *couple, int s) {
             if (K[iface->col[e]] > 0)
                 K[iface->col[e]] += side->mass * iface->val[e] * iface->val[e];
     }
-    if (door->implicit)
-        for (int e = 0; e < door->implicit->row[door->implicit->rows]; e++)
-            if (K[door->implicit->col[e]] > 0)
-                K[door->implicit->col[e]] += door->implicit->val[e] * door->implicit->val[e];
+    const fsi_csr *implicit = door->implicit;
+    for (int e = 0; implicit && e < implicit->row[implicit->rows]; e++)
+        if (K[implicit->col[e]] > 0)
+            K[implicit->col[e]] += implicit->val[e] * implicit->val[e];
 }
 
+/* U and K of all solids. */
 static fsi_result fsi__mono_rows(fsi_couple *couple) {
-    fsi_interface *iface = &couple->iface;
+    const fsi_interface *iface = &couple->iface;
+    fsi_result result = fsi__couple_lists(couple);
+    if (result < 0)
+        return result;
+    fsi__sides_by_solid(couple);
     size_t entry = 0;
-    if (!fsi__mono_lists(couple))
-        return FSI_ERR_MEMORY;
+    size_t factors = 0;
     couple->offset[0] = 0;
-    int s;
-    for (s = 0; s < iface->solids; s++)
-        if (iface->solid[s]->node)
+    for (int s = 0; s < iface->solids; s++) {
+        size_t dof = (size_t)iface->solid[s]->dof;
+        couple->K_at[s] = factors;
+        if (iface->solid[s]->node) {
             fsi__mono_nodal(couple, s);
-        else
+            factors += dof;
+        } else {
             fsi__mono_dense(couple, s, &entry);
-    couple->columns = couple->offset[iface->solids];
-    int k;
-    for (s = 0, k = 5; s < iface->solids; s++)
-        if (iface->solid[s]->node)
-            k = 8;
-    fsi_real *p;
-    p = (fsi_real *)fsi__room(couple, FSI__B_COEF, (size_t)k * (size_t)couple->columns, sizeof *p);
-    for (; p && k-- > 0;)
-        couple->coef[k] = p + (size_t)k * (size_t)couple->columns;
-    if (!p)
-        return FSI_ERR_MEMORY;
-    p = (fsi_real *)fsi__room(couple, FSI__B_CELLS, 3 * iface->cells, sizeof *p);
-    for (k = 0; p && k < 3; k++)
-        couple->cells[k] = p + (size_t)k * iface->cells;
-    return p ? FSI_OK : FSI_ERR_MEMORY;
-}
-
-/* out += sum over the solid's sides of x_s times its row of U (x [sides], in side order). */
-static void fsi__ut_add(const fsi_couple *couple, int s, const fsi_real *x, fsi_real *out) {
-    const fsi_interface *iface = &couple->iface;
-    int r = couple->offset[s + 1] - couple->offset[s], nodal = iface->solid[s]->node != NULL;
-    const fsi_real *K = couple->K + couple->K_at[s];
-    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
-        const fsi_side *side = fsi__side_of(couple, i);
-        fsi_real w = x[couple->by_solid[i]];
-        const fsi_real *q = couple->q + couple->row[i];
-        if (w == 0)
-            continue;
-        if (!nodal)
-            for (int k = 0; k < r; k++)
-                out[k] += w * q[k];
-        else
-            for (int e = side->row; e < side->row_end; e++)
-                if (K[iface->col[e]] > 0)
-                    out[iface->col[e]] += w * iface->val[e];
+            factors += dof * (dof + 1) / 2;
+        }
     }
+    couple->K_at[iface->solids] = factors;
+    couple->columns = couple->offset[iface->solids];
+    return FSI_OK;
 }
 
-/* U_s a for position i of by_solid. */
-FSI__INLINE fsi_real fsi__u_row(const fsi_couple *couple, int s, int i, const fsi_real *a) {
+/* ---- Products with U, Z, B and K. */
+
+/* U a for the row of side number i of by_solid; a is 0 at fixed nodes. */
+FSI__INLINE fsi_real fsi__row_dot(const fsi_couple *couple, int s, int i, const fsi_real *a) {
     const fsi_interface *iface = &couple->iface;
-    const fsi_side *side = fsi__side_of(couple, i);
-    int r = couple->offset[s + 1] - couple->offset[s];
     fsi_real sum = 0;
     if (!iface->solid[s]->node) {
         const fsi_real *q = couple->q + couple->row[i];
-        for (int k = 0; k < r; k++)
+        int columns = fsi__columns_of(couple, s);
+        for (int k = 0; k < columns; k++)
             sum += q[k] * a[k];
         return sum;
     }
-    /* a is 0 at fixed nodes */
+    const fsi_side *side = fsi__side_of(couple, i);
     for (int e = side->row; e < side->row_end; e++)
         sum += iface->val[e] * a[iface->col[e]];
     return sum;
 }
 
-/* out = Z^T x for one solid; y += s Z a. */
-static void fsi__zt(const fsi_couple *couple, int s, const fsi_real *x, fsi_real *out) {
+/* out += w U^T for that row; fixed nodes get nothing. */
+FSI__INLINE void fsi__row_add(const fsi_couple *couple, int s, int i, fsi_real w, fsi_real *out) {
     const fsi_interface *iface = &couple->iface;
-    int r = couple->offset[s + 1] - couple->offset[s];
-    const fsi_real *K = couple->K + couple->K_at[s];
-    /* summed in double: the pressures around a light body nearly cancel */
     if (!iface->solid[s]->node) {
-        for (int k0 = 0; k0 < r; k0 += 8) {
-            double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-            int n = fsi__imin(r - k0, 8);
-            for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
-                const fsi_side *side = fsi__side_of(couple, i);
-                const fsi_real *q = couple->q + couple->row[i] + k0;
-                double w = (double)fsi__side_z(iface, side) * (double)x[side->cell];
-                for (int k = 0; k < n; k++)
-                    sum[k] += w * (double)q[k];
-            }
-            for (int k = 0; k < n; k++)
-                out[k0 + k] = (fsi_real)sum[k];
+        const fsi_real *q = couple->q + couple->row[i];
+        int columns = fsi__columns_of(couple, s);
+        for (int k = 0; k < columns; k++)
+            out[k] += w * q[k];
+        return;
+    }
+    const fsi_real *K = fsi__k_of(couple, s);
+    const fsi_side *side = fsi__side_of(couple, i);
+    for (int e = side->row; e < side->row_end; e++)
+        if (K[iface->col[e]] > 0)
+            out[iface->col[e]] += w * iface->val[e];
+}
+
+/* out += U^T x for one solid; x [sides] in the interface's order. */
+static void fsi__ut_add(const fsi_couple *couple, int s, const fsi_real *x, fsi_real *out) {
+    for (int i = couple->first[s]; i < couple->first[s + 1]; i++)
+        fsi__row_add(couple, s, i, x[couple->by_solid[i]], out);
+}
+
+/* out = Z^T x for one solid. Dense solids sum in double, eight columns at a time: the pressures
+   around a light body nearly cancel. */
+static void fsi__z_transposed(const fsi_couple *couple, int s, const fsi_real *x, fsi_real *out) {
+    const fsi_interface *iface = &couple->iface;
+    int columns = fsi__columns_of(couple, s);
+    if (iface->solid[s]->node) {
+        for (int k = 0; k < columns; k++)
+            out[k] = 0;
+        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+            const fsi_side *side = fsi__side_of(couple, i);
+            fsi__row_add(couple, s, i, fsi__side_z(iface, side) * x[side->cell], out);
         }
         return;
     }
-    for (int k = 0; k < r; k++)
-        out[k] = 0;
-    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
-        const fsi_side *side = fsi__side_of(couple, i);
-        fsi_real w = fsi__side_z(iface, side) * x[side->cell];
-        for (int e = side->row; e < side->row_end; e++)
-            if (K[iface->col[e]] > 0)
-                out[iface->col[e]] += w * iface->val[e];
+    for (int begin = 0; begin < columns; begin += 8) {
+        double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        int n = fsi__imin(columns - begin, 8);
+        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+            const fsi_side *side = fsi__side_of(couple, i);
+            const fsi_real *q = couple->q + couple->row[i] + begin;
+            double w = (double)fsi__side_z(iface, side) * (double)x[side->cell];
+            for (int k = 0; k < n; k++)
+                sum[k] += w * (double)q[k];
+        }
+        for (int k = 0; k < n; k++)
+            out[begin + k] = (fsi_real)sum[k];
     }
 }
 
-static void fsi__z_add(const fsi_couple *couple, int s, const fsi_real *a, fsi_real scale,
-                       fsi_real *y) {
+/* y += factor Z a of all solids; a [columns]. */
+static void fsi__z_add(const fsi_couple *couple, const fsi_real *a, fsi_real factor, fsi_real *y) {
     const fsi_interface *iface = &couple->iface;
-    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
-        const fsi_side *side = fsi__side_of(couple, i);
-        y[side->cell] += scale * fsi__side_z(iface, side) * fsi__u_row(couple, s, i, a);
+    for (int s = 0; s < iface->solids; s++) {
+        if (!fsi__columns_of(couple, s))
+            continue;
+        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+            const fsi_side *side = fsi__side_of(couple, i);
+            fsi_real change = fsi__row_dot(couple, s, i, a + couple->offset[s]);
+            y[side->cell] += factor * fsi__side_z(iface, side) * change;
+        }
     }
 }
 
-/* y += scale B^T B x on the nodes that move. */
-static void fsi__implicit_add(const fsi_couple *couple, int s, const fsi_real *x, fsi_real scale,
+/* y += factor B^T B x on the nodes that move. */
+static void fsi__implicit_add(const fsi_couple *couple, int s, const fsi_real *x, fsi_real factor,
                               fsi_real *y) {
     const fsi_csr *matrix = couple->iface.solid[s]->implicit;
-    const fsi_real *K = couple->K + couple->K_at[s];
+    const fsi_real *K = fsi__k_of(couple, s);
     for (int i = 0; i < matrix->rows; i++) {
         fsi_real w = 0;
-        for (int k = matrix->row[i]; k < matrix->row[i + 1]; k++)
-            w += matrix->val[k] * x[matrix->col[k]];
-        for (int k = matrix->row[i]; k < matrix->row[i + 1]; k++)
-            if (K[matrix->col[k]] > 0)
-                y[matrix->col[k]] += scale * w * matrix->val[k];
+        for (int e = matrix->row[i]; e < matrix->row[i + 1]; e++)
+            w += matrix->val[e] * x[matrix->col[e]];
+        for (int e = matrix->row[i]; e < matrix->row[i + 1]; e++)
+            if (K[matrix->col[e]] > 0)
+                y[matrix->col[e]] += factor * w * matrix->val[e];
     }
 }
 
-/* y += push on the nodes that move. */
-static void fsi__push_add(const fsi_couple *couple, int s, fsi_real *y) {
-    const fsi_coupled *door = couple->iface.solid[s];
-    for (int i = 0; door->node && door->push && i < door->dof; i++)
-        if (couple->K[couple->K_at[s] + (size_t)i] > 0)
-            y[i] += door->push[i];
-}
-
-/* y = K x of a nodal solid. */
+/* y = K x of one solid. */
 static void fsi__k_apply(const fsi_couple *couple, int s, const fsi_real *x, fsi_real *y) {
-    const fsi_interface *iface = &couple->iface;
-    const fsi_coupled *door = iface->solid[s];
-    const fsi_real *K = couple->K + couple->K_at[s];
-    for (int i = 0; i < door->dof; i++)
-        y[i] = K[i] > 0 ? x[i] / door->inverse_mass[i / 3] : 0;
-    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
-        const fsi_side *side = fsi__side_of(couple, i);
-        fsi_real w = side->mass * fsi__u_row(couple, s, i, x);
-        for (int e = side->row; e < side->row_end; e++)
-            if (K[iface->col[e]] > 0)
-                y[iface->col[e]] += w * iface->val[e];
+    const fsi_coupled *door = couple->iface.solid[s];
+    const fsi_real *K = fsi__k_of(couple, s);
+    int columns = fsi__columns_of(couple, s);
+    for (int i = 0; i < columns; i++) {
+        int moves = !door->node || K[i] > 0;
+        y[i] = moves ? x[i] : 0;
+        if (door->node && moves)
+            y[i] /= door->inverse_mass[i / 3];
     }
-    if (door->implicit)
+    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+        fsi_real w = fsi__side_of(couple, i)->mass * fsi__row_dot(couple, s, i, x);
+        fsi__row_add(couple, s, i, w, y);
+    }
+    if (door->node && door->implicit)
         fsi__implicit_add(couple, s, x, 1, y);
 }
 
-/* x = K^-1 b with L of a dense solid; b may be x. */
-static void fsi__k_back(int n, const fsi_real *L, const fsi_real *b, fsi_real *x) {
-    const fsi_real *row = L;
-    for (int i = 0; i < n; row += ++i) {
-        double sum = (double)b[i];
-        for (int k = 0; k < i; k++)
-            sum -= (double)row[k] * (double)x[k];
-        x[i] = (fsi_real)(sum / (double)row[i]);
-    }
-    /* row k of L begins k (k + 1) / 2 numbers behind its start */
-    for (int i = n - 1; i >= 0; i--) {
-        double sum = (double)x[i];
-        for (int k = i + 1; k < n; k++)
-            sum -= (double)L[k * (k + 1) / 2 + i] * (double)x[k];
-        x[i] = (fsi_real)(sum / (double)L[i * (i + 1) / 2 + i]);
-    }
-}
-
-/* x = K^-1 b of one solid. Nodal: conjugate gradients with the diagonal, to round-off; touches only
- * the solid, so it is cheap. */
+/* x = K^-1 b of one solid. Dense: by its factor. Nodal: conjugate gradients with the diagonal, to
+   round-off; they touch only the solid, so they are cheap. */
 static void fsi__k_solve(fsi_couple *couple, int s, const fsi_real *b, fsi_real *x) {
-    const fsi_real *K = couple->K + couple->K_at[s];
-    int r = couple->offset[s + 1] - couple->offset[s];
-    double rz = 0, start = 0;
-    size_t n = (size_t)r;
+    const fsi_real *K = fsi__k_of(couple, s);
+    int columns = fsi__columns_of(couple, s);
     if (!couple->iface.solid[s]->node) {
-        fsi__k_back(r, K, b, x);
+        fsi__k_back(columns, K, b, x);
         return;
     }
-    fsi_real *res = couple->coef[5] + couple->offset[s];
-    fsi_real *d = couple->coef[6] + couple->offset[s];
-    fsi_real *y = couple->coef[7] + couple->offset[s];
-    int i;
-    for (i = 0; i < r; i++) {
-        x[i] = d[i] = 0;
-        res[i] = K[i] > 0 ? b[i] : 0;
+    const double enough = sizeof(fsi_real) == 8 ? 1e-28 : 1e-13;
+    fsi_real *residual = couple->cg_residual + couple->offset[s];
+    fsi_real *direction = couple->cg_direction + couple->offset[s];
+    fsi_real *image = couple->cg_image + couple->offset[s];
+    for (int i = 0; i < columns; i++) {
+        x[i] = direction[i] = 0;
+        residual[i] = K[i] > 0 ? b[i] : 0;
     }
-    for (int it = 0; it < 1000; it++) {
-        double old = rz;
-        for (i = 0, rz = 0; i < r; i++)
-            rz += K[i] > 0 ? (double)res[i] * (double)res[i] / (double)K[i] : 0;
-        if (it == 0)
-            start = rz;
-        if (!(rz > start * (sizeof(fsi_real) == 8 ? 1e-28 : 1e-13)) || !(rz > 0))
+
+    double size = 0;
+    double start = 0;
+    for (int round = 0; round < 1000; round++) {
+        /* size = r . diag(K)^-1 r */
+        double last = size;
+        size = 0;
+        for (int i = 0; i < columns; i++)
+            size += K[i] > 0 ? (double)residual[i] * (double)residual[i] / (double)K[i] : 0;
+        if (round == 0)
+            start = size;
+        if (!(size > start * enough) || !(size > 0))
             break;
-        for (i = 0; i < r; i++)
-            d[i] = (K[i] > 0 ? res[i] / K[i] : 0) + (fsi_real)(it ? rz / old : 0) * d[i];
-        fsi__k_apply(couple, s, d, y);
-        double dy = fsi_dot(n, d, y);
-        if (!(dy > 0))
+
+        fsi_real keep = (fsi_real)(round ? size / last : 0);
+        for (int i = 0; i < columns; i++)
+            direction[i] = (K[i] > 0 ? residual[i] / K[i] : 0) + keep * direction[i];
+        fsi__k_apply(couple, s, direction, image);
+        double curvature = fsi_dot((size_t)columns, direction, image);
+        if (!(curvature > 0))
             break;
-        fsi_axpy(n, (fsi_real)(rz / dy), d, x);
-        fsi_axpy(n, (fsi_real)(-rz / dy), y, res);
+        fsi_axpy((size_t)columns, (fsi_real)(size / curvature), direction, x);
+        fsi_axpy((size_t)columns, (fsi_real)(-size / curvature), image, residual);
     }
 }
+
+/* ---- The solids' answer to a pressure. */
 
 /* a -= K^-1 G^T e with e = E^-1 G a: the part of the answer a that changes no closed region's
- * volume. e is left in coarse_work. */
+   volume. e is left in region_work. See the closed regions below. */
 static void fsi__keep_volumes(fsi_couple *couple, fsi_real *a) {
-    const size_t m = (size_t)couple->columns;
+    const size_t columns = (size_t)couple->columns;
     int n = couple->regions;
-    for (int k = 0; k < n; k++)
-        couple->coarse_work[k] = (fsi_real)fsi_dot(m, couple->GY + (size_t)k * m, a);
+    for (int r = 0; r < n; r++)
+        couple->region_work[r] = (fsi_real)fsi_dot(columns, couple->G + (size_t)r * columns, a);
     if (n)
-        fsi__psd_solve((size_t)n, couple->E, couple->coarse_work);
-    for (int k = 0; k < n; k++)
-        fsi_axpy(m, -couple->coarse_work[k], couple->GY + (size_t)(n + k) * m, a);
+        fsi__psd_solve((size_t)n, couple->E, couple->region_work);
+    for (int r = 0; r < n; r++)
+        fsi_axpy(columns, -couple->region_work[r], couple->KG + (size_t)r * columns, a);
 }
 
-/* coef[1] = K^-1 Z^T x of all solids, volumes of closed regions kept. */
+/* reaction = K^-1 Z^T x of all solids, volumes of closed regions kept. */
 static void fsi__respond(fsi_couple *couple, const fsi_real *x) {
     for (int s = 0; s < couple->iface.solids; s++) {
-        fsi_real *a = couple->coef[0] + couple->offset[s];
-        if (couple->offset[s + 1] == couple->offset[s])
+        if (!fsi__columns_of(couple, s))
             continue;
-        fsi__zt(couple, s, x, a);
-        fsi__k_solve(couple, s, a, couple->coef[1] + couple->offset[s]);
+        fsi_real *load = couple->load + couple->offset[s];
+        fsi__z_transposed(couple, s, x, load);
+        fsi__k_solve(couple, s, load, couple->reaction + couple->offset[s]);
     }
-    fsi__keep_volumes(couple, couple->coef[1]);
+    fsi__keep_volumes(couple, couple->reaction);
 }
 
 /* y += (Sigma - L_N) x. */
 static void fsi__extra(const fsi_real *x, fsi_real *y, void *user) {
     fsi_couple *couple = (fsi_couple *)user;
     fsi__respond(couple, x);
-    for (int s = 0; s < couple->iface.solids; s++)
-        if (couple->offset[s + 1] > couple->offset[s])
-            fsi__z_add(couple, s, couple->coef[1] + couple->offset[s], fsi__scale_of(couple), y);
+    fsi__z_add(couple, couple->reaction, fsi__scale_of(couple), y);
     fsi__bubble_extra(couple, x, y);
 }
 
-/* k = U^T b (u* - J v*) into coef[2], a_hat = K^-1 k into coef[3], and the grid's right-hand side
- * completed with Z_0 v* (+ Z a_hat). */
-static void fsi__mono_rhs(fsi_couple *couple, int eliminate) {
-    fsi_interface *iface = &couple->iface;
+/* answer = start - K^-1 Z^T p^ (start NULL: 0; may be the answer itself), and the constants of the
+   closed regions that go with it. */
+static void fsi__answer(fsi_couple *couple, const fsi_real *p, const fsi_real *start) {
+    fsi__respond(couple, p);
+    for (int i = 0; i < couple->columns; i++)
+        couple->answer[i] = (start ? start[i] : 0) - couple->reaction[i];
+    for (int r = 0; r < couple->regions; r++)
+        couple->constant[couple->region_of[r]] -= (double)couple->region_work[r];
+}
+
+/* k, the answer without pressure K^-1 k, and the grid's right-hand side completed with Z_0 v*. */
+static void fsi__mono_rhs(fsi_couple *couple) {
+    const fsi_interface *iface = &couple->iface;
     fsi_real scale = fsi__scale_of(couple);
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
@@ -3411,369 +3494,351 @@ static void fsi__mono_rhs(fsi_couple *couple, int eliminate) {
         couple->grid->rhs[side->cell] += scale * fsi__side_z(iface, side) * v;
         couple->lambda[i] = side->mass * (couple->side_velocity[i] - v);
     }
-    fsi_fill((size_t)couple->columns, 0, couple->coef[2]);
+    fsi_fill((size_t)couple->columns, 0, couple->k);
     for (int s = 0; s < iface->solids; s++) {
-        fsi_real *k = couple->coef[2] + couple->offset[s], *a = couple->coef[3] + couple->offset[s];
-        if (couple->offset[s + 1] == couple->offset[s])
+        const fsi_coupled *door = iface->solid[s];
+        fsi_real *k = couple->k + couple->offset[s];
+        if (!fsi__columns_of(couple, s))
             continue;
         fsi__ut_add(couple, s, couple->lambda, k);
-        if (iface->solid[s]->implicit)
-            fsi__implicit_add(couple, s, iface->solid[s]->v, -1, k);
-        fsi__push_add(couple, s, k);
-        fsi__k_solve(couple, s, k, a);
-        if (eliminate)
-            fsi__z_add(couple, s, a, scale, couple->grid->rhs);
+        if (door->implicit)
+            fsi__implicit_add(couple, s, door->v, -1, k);
+        const fsi_real *K = fsi__k_of(couple, s);
+        for (int i = 0; door->node && door->push && i < door->dof; i++)
+            if (K[i] > 0)
+                k[i] += door->push[i];
+        fsi__k_solve(couple, s, k, couple->free_answer + couple->offset[s]);
     }
 }
 
-/* v += F a. */
+/* v += F a of one solid. */
 static void fsi__solid_add(fsi_couple *couple, int s, const fsi_real *a) {
     const fsi_coupled *door = couple->iface.solid[s];
-    fsi_real *F = NULL;
-    int r = door->node ? 0 : fsi__mono_factor(couple, s, &F);
-    for (int i = 0; i < door->dof; i++) {
-        if (door->node) {
+    if (door->node) {
+        for (int i = 0; i < door->dof; i++)
             door->v[i] += a[i];
-            continue;
-        }
-        for (int k = 0; k < r; k++)
-            door->v[i] += F[i * r + k] * a[k];
+        return;
     }
-}
-
-/* coef[4] = start - K^-1 Z^T p, the solids' answer to p^ (start NULL: 0; may be coef[4] itself),
- * and the constants that go with it. */
-static void fsi__answer(fsi_couple *couple, const fsi_real *p, const fsi_real *start) {
-    fsi__respond(couple, p);
-    for (int k = 0; k < couple->columns; k++)
-        couple->coef[4][k] = (start ? start[k] : 0) - couple->coef[1][k];
-    for (int k = 0; k < couple->regions; k++)
-        couple->constant[couple->region_of[k]] -= (double)couple->coarse_work[k];
+    const fsi_real *F;
+    int rank = fsi__mono_factor(couple, s, &F);
+    for (int i = 0; i < door->dof; i++)
+        for (int k = 0; k < rank; k++)
+            door->v[i] += F[i * rank + k] * a[k];
 }
 
 /* The constant of the closed region that the cell belongs to. */
 FSI__INLINE fsi_real fsi__constant_at(const fsi_couple *couple, size_t cell) {
-    int label = couple->regions ? couple->grid->mg->label[cell] : -1;
-    return label >= 0 && label < FSI__REGIONS ? (fsi_real)couple->constant[label] : 0;
+    int region = couple->regions ? fsi_mg_region(couple->grid->mg, cell) : -1;
+    return region >= 0 ? (fsi_real)couple->constant[region] : 0;
 }
 
-/* Velocities and impulses that belong to p^ and the answer in coef[4]: exact momentum for any p^.
- */
+/* Velocities and impulses that belong to p^ and the answer to it: momentum is exact for any p^. */
 static void fsi__mono_finish(fsi_couple *couple, const fsi_real *p) {
-    fsi_interface *iface = &couple->iface;
-    for (int s = 0; s < iface->solids; s++)
-        if (couple->offset[s + 1] > couple->offset[s]) {
-            /* a_hat - K^-1 Z^T p */
-            fsi_axpy((size_t)(couple->offset[s + 1] - couple->offset[s]), 1,
-                     couple->coef[3] + couple->offset[s], couple->coef[4] + couple->offset[s]);
-            fsi__solid_add(couple, s, couple->coef[4] + couple->offset[s]);
-        }
+    const fsi_interface *iface = &couple->iface;
+    for (int s = 0; s < iface->solids; s++) {
+        int columns = fsi__columns_of(couple, s);
+        fsi_real *a = couple->answer + couple->offset[s];
+        if (!columns)
+            continue;
+        fsi_axpy((size_t)columns, 1, couple->free_answer + couple->offset[s], a);
+        fsi__solid_add(couple, s, a);
+    }
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
         fsi_real v = fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
-        couple->lambda[i] = side->mass * (v - couple->side_velocity[i])
-                            + fsi__side_z(iface, side)
-                                  * (p[side->cell] + fsi__constant_at(couple, (size_t)side->cell));
+        fsi_real pressure = p[side->cell] + fsi__constant_at(couple, (size_t)side->cell);
+        couple->lambda[i] =
+            side->mass * (v - couple->side_velocity[i]) + fsi__side_z(iface, side) * pressure;
         couple->side_velocity[i] = v;
     }
 }
 
 /* ---- Closed regions. A constant pressure there moves no fluid, it only pushes solids: it is the
-   multiplier of the constraint that their motion keeps the region's volume. With G_k = Z^T 1 on
-   region k and E = G K^-1 G^T, K^-1 - K^-1 G^T E^-1 G K^-1 takes the place of K^-1 in Sigma
-   (fsi__keep_volumes). All constants are null vectors then, which fsi_mg_solve takes out by itself,
-   and a large one (a heavy solid with no room to fall) costs p^ no digits. */
-typedef struct fsi__cellfaces {
-    ptrdiff_t cell[6];
-    fsi_real w[6];
-    fsi_real diagonal;
-} fsi__cellfaces;
+   multiplier of the constraint that their motion keeps the region's volume. With G_r = Z^T 1 on
+   region r and E = G K^-1 G^T, the matrix K^-1 - K^-1 G^T E^-1 G K^-1 takes the place of K^-1 in
+   Sigma (fsi__keep_volumes). All constants are null vectors then, which fsi_mg_solve takes out by
+   itself, and a large one (a heavy solid with no room to fall) costs p^ no digits. */
 
-/* Row c of L_N: fluid neighbours (or -1) and weights. */
-static void fsi__cell_row(const fsi_couple *couple, ptrdiff_t cell, fsi__cellfaces *out) {
+/* G of one region: Z^T 1. Returns its size if nothing cancelled, squared. */
+static double fsi__region_row(const fsi_couple *couple, int region, fsi_real *out) {
     const fsi_interface *iface = &couple->iface;
-    const fsi_grid *grid = couple->grid;
-    int i[3];
-    i[0] = (int)(cell % iface->nx);
-    i[1] = (int)(cell / iface->nx % iface->ny);
-    i[2] = (int)(cell / ((ptrdiff_t)iface->nx * iface->ny));
-    memset(out, 0, sizeof *out);
-    for (int axis = 0; axis < 3; axis++)
-        for (int up = 0; up < 2; up++) {
-            int k = 2 * axis + up;
-            ptrdiff_t n = cell + (up ? 1 : -1) * fsi__stride(iface, axis);
-            out->cell[k] = -1;
-            out->w[k] = 0;
-            if (axis >= iface->dim)
-                continue;
-            int inside = up ? i[axis] + 1 < iface->n[axis] : i[axis] > 0;
-            if (inside && grid->cell[n] == FSI_CELL_NEUMANN)
-                continue;
-            i[axis] += up;
-            out->w[k] = grid->weight[axis][fsi__face_index(iface, axis, i)];
-            i[axis] -= up;
-            if (!(out->w[k] > 0))
-                continue;
-            out->diagonal += out->w[k];
-            if (inside && grid->cell[n] == FSI_CELL_FLUID)
-                out->cell[k] = n;
-        }
-}
-
-/* Which closed regions a solid that can move feels: those get a column; GY row = Z^T 1 on the
- * region. */
-static void fsi__region_row(const fsi_couple *couple, int region, fsi_real *out) {
-    const fsi_interface *iface = &couple->iface;
+    double size = 0;
     fsi_fill((size_t)couple->columns, 0, out);
     for (int s = 0; s < iface->solids; s++) {
-        int r = couple->offset[s + 1] - couple->offset[s];
-        const fsi_real *K = couple->K + couple->K_at[s];
-        fsi_real *a = out + couple->offset[s];
-        if (!r)
-            continue;
-        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+        int columns = fsi__columns_of(couple, s);
+        for (int i = couple->first[s]; columns && i < couple->first[s + 1]; i++) {
             const fsi_side *side = fsi__side_of(couple, i);
-            fsi_real z = fsi__side_z(iface, side);
-            if (couple->grid->mg->label[side->cell] != region)
+            if (fsi_mg_region(couple->grid->mg, (size_t)side->cell) != region)
                 continue;
-            if (!iface->solid[s]->node)
-                for (int k = 0; k < r; k++)
-                    a[k] += z * couple->q[couple->row[i] + (size_t)k];
-            else
-                for (int e = side->row; e < side->row_end; e++)
-                    if (K[iface->col[e]] > 0)
-                        a[iface->col[e]] += z * iface->val[e];
+            fsi_real z = fsi__side_z(iface, side);
+            fsi__row_add(couple, s, i, z, out + couple->offset[s]);
+
+            double row = iface->solid[s]->node ? 1 : 0;
+            for (int k = 0; !iface->solid[s]->node && k < columns; k++) {
+                double q = (double)couple->q[couple->row[i] + (size_t)k];
+                row += q * q;
+            }
+            size += (double)z * (double)z * row;
         }
     }
+    return size;
 }
 
-static void fsi__coarse_regions(fsi_couple *couple) {
-    const fsi_interface *iface = &couple->iface;
-    int n = fsi__imin(couple->grid->mg->regions, FSI__REGIONS);
-    couple->regions = 0;
-    for (int k = 0; k < n; k++) {
-        double size = 0; /* the same sum without cancellation */
-        fsi__region_row(couple, k, couple->coef[4]);
-        for (int s = 0; s < iface->solids; s++)
-            for (int i = couple->first[s];
-                 i < couple->first[s + 1] && couple->offset[s + 1] > couple->offset[s]; i++) {
-                const fsi_side *side = fsi__side_of(couple, i);
-                double z = (double)fsi__side_z(iface, side), u = iface->solid[s]->node ? 1 : 0;
-                if (couple->grid->mg->label[side->cell] != k)
-                    continue;
-                for (int j = 0;
-                     !iface->solid[s]->node && j < couple->offset[s + 1] - couple->offset[s]; j++)
-                    u += (double)couple->q[couple->row[i] + (size_t)j]
-                         * (double)couple->q[couple->row[i] + (size_t)j];
-                size += z * z * u;
-            }
-        if (fsi_norm((size_t)couple->columns, couple->coef[4])
-            > (sizeof(fsi_real) == 8 ? 1e-6 : 1e-3) * sqrt(size))
-            couple->region_of[couple->regions++] = k;
+/* all: closed regions of a multigrid; felt: those that get a row of G. */
+static void fsi__region_layout(fsi_couple *couple, size_t all, size_t felt, fsi_arena *arena) {
+    FSI__TAKE(couple->constant, double, arena, all);
+    FSI__TAKE(couple->E, fsi_real, arena, felt * felt);
+    FSI__TAKE(couple->region_work, fsi_real, arena, felt);
+    FSI__TAKE(couple->G, fsi_real, arena, felt * (size_t)couple->columns);
+    FSI__TAKE(couple->KG, fsi_real, arena, felt * (size_t)couple->columns);
+}
+
+/* Room for closed regions; contents are lost. */
+static fsi_result fsi__region_lists(fsi_couple *couple, int all, int felt) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi__region_layout(couple, (size_t)all, (size_t)felt, &arena);
+    fsi_result result = fsi__arena_reopen(&arena, &couple->region_lists, &couple->desc.allocator);
+    if (result < 0)
+        return result;
+    fsi__region_layout(couple, (size_t)all, (size_t)felt, &arena);
+    return FSI_OK;
+}
+
+/* G, K^-1 G^T and the factor of E of the regions that a solid which can move feels. */
+static fsi_result fsi__regions_build(fsi_couple *couple) {
+    const double noise = sizeof(fsi_real) == 8 ? 1e-6 : 1e-3;
+    const size_t columns = (size_t)couple->columns;
+    int all = fsi__imin(couple->grid->mg->regions, FSI__REGIONS);
+    if (!couple->columns || !all)
+        return FSI_OK;
+
+    /* Which ones are felt? More than rounding is left of their sums. */
+    int n = 0;
+    for (int r = 0; r < all; r++) {
+        double size = fsi__region_row(couple, r, couple->answer);
+        if (fsi_norm(columns, couple->answer) > noise * sqrt(size))
+            couple->region_of[n++] = r;
     }
-}
+    fsi_result result = fsi__region_lists(couple, couple->grid->mg->regions, n);
+    if (result < 0)
+        return result;
 
-/* G, K^-1 G^T and the factor of E of the felt regions. */
-static int fsi__coarse_build(fsi_couple *couple) {
-    fsi_interface *iface = &couple->iface;
-    size_t m = (size_t)couple->columns;
-    if (!couple->columns || !couple->grid->mg->regions)
-        return 1;
-    fsi__coarse_regions(couple);
-    int n = couple->regions;
-    couple->regions = 0;
-    if (!FSI__ROOM(couple, E, fsi_real, FSI__B_E, n * n)
-        || !FSI__ROOM(couple, coarse_work, fsi_real, FSI__B_CWORK, n)
-        || !FSI__ROOM(couple, GY, fsi_real, FSI__B_GY, 2 * (size_t)n * m))
-        return 0;
     couple->regions = n;
-    fsi_real *G = couple->GY;
-    fsi_real *KG = couple->GY + (size_t)n * m;
-    for (int k = 0; k < n; k++)
-        fsi__region_row(couple, couple->region_of[k], G + (size_t)k * m);
-    for (int j = 0; j < n; j++)
-        for (int s = 0; s < iface->solids; s++)
-            if (couple->offset[s + 1] > couple->offset[s])
-                fsi__k_solve(couple, s, G + (size_t)j * m + couple->offset[s],
-                             KG + (size_t)j * m + couple->offset[s]);
+    for (int r = 0; r < n; r++) {
+        fsi_real *G = couple->G + (size_t)r * columns;
+        fsi_real *KG = couple->KG + (size_t)r * columns;
+        fsi__region_row(couple, couple->region_of[r], G);
+        for (int s = 0; s < couple->iface.solids; s++)
+            if (fsi__columns_of(couple, s))
+                fsi__k_solve(couple, s, G + couple->offset[s], KG + couple->offset[s]);
+    }
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++)
-            couple->E[i * n + j] = (fsi_real)fsi_dot(m, G + (size_t)i * m, KG + (size_t)j * m);
+            couple->E[i * n + j] = (fsi_real)fsi_dot(columns, couple->G + (size_t)i * columns,
+                                                     couple->KG + (size_t)j * columns);
     (void)fsi__psd_factor((size_t)n, couple->E, 1e4 * (double)FSI_REAL_EPS);
-    return 1;
+    return FSI_OK;
 }
 
-/* coarse_work = factor E^-1 (sums of x over the felt regions, numbered by label), and the same by
- * label. */
-static void fsi__coarse_solve(fsi_couple *couple, const int32_t *label, const fsi_real *x,
-                              fsi_real factor, double *constant) {
+/* region_work = factor E^-1 (sums of x over the felt regions); constant: the same by the number of
+   the region in mg. */
+static void fsi__regions_solve(fsi_couple *couple, const fsi_mg *mg, const fsi_real *x,
+                               fsi_real factor) {
     int n = couple->regions;
-    memset(constant, 0, FSI__REGIONS * sizeof *constant);
-    for (size_t i = 0; n && i < couple->iface.cells; i++)
-        if (label[i] >= 0 && label[i] < FSI__REGIONS)
-            constant[label[i]] += (double)x[i];
-    for (int k = 0; k < n; k++)
-        couple->coarse_work[k] = factor * (fsi_real)constant[couple->region_of[k]];
-    if (n)
-        fsi__psd_solve((size_t)n, couple->E, couple->coarse_work);
-    memset(constant, 0, FSI__REGIONS * sizeof *constant);
-    for (int k = 0; k < n; k++)
-        constant[couple->region_of[k]] = (double)couple->coarse_work[k];
+    if (!n)
+        return;
+    double *constant = couple->constant;
+    fsi_mg_region_sums(mg, x, constant);
+    for (int r = 0; r < n; r++)
+        couple->region_work[r] = factor * (fsi_real)constant[couple->region_of[r]];
+    fsi__psd_solve((size_t)n, couple->E, couple->region_work);
+    memset(constant, 0, (size_t)mg->regions * sizeof *constant);
+    for (int r = 0; r < n; r++)
+        constant[couple->region_of[r]] = (double)couple->region_work[r];
 }
 
-/* Constants that make up for the flux into the felt regions, and what they do to a_hat (coef[3])
- * and to the right-hand side. */
-static void fsi__coarse_start(fsi_couple *couple) {
-    const size_t m = (size_t)couple->columns;
-    int n = couple->regions;
-    fsi__coarse_solve(couple, couple->grid->mg->label, couple->grid->rhs, 1 / fsi__scale_of(couple),
-                      couple->constant);
-    fsi_fill(m, 0, couple->coef[1]);
-    for (int k = 0; k < n; k++)
-        fsi_axpy(m, -couple->coarse_work[k], couple->GY + (size_t)(n + k) * m, couple->coef[1]);
-    fsi_axpy(m, 1, couple->coef[1], couple->coef[3]);
-    for (int s = 0; s < couple->iface.solids && n; s++)
-        if (couple->offset[s + 1] > couple->offset[s])
-            fsi__z_add(couple, s, couple->coef[1] + couple->offset[s], fsi__scale_of(couple),
-                       couple->grid->rhs);
-}
-
-/* For solvers that keep the constants among their unknowns: z += 1 (factor E^-1) 1^T r, the part
- * that a V-cycle leaves out. */
-static void fsi__coarse_add(fsi_couple *couple, const int32_t *label, const fsi_real *r,
-                            fsi_real factor, fsi_real *z) {
-    double constant[FSI__REGIONS];
-    fsi__coarse_solve(couple, label, r, factor, constant);
-    for (size_t i = 0; couple->regions && i < couple->iface.cells; i++)
-        if (label[i] >= 0 && label[i] < FSI__REGIONS)
-            z[i] += (fsi_real)constant[label[i]];
+/* Constants that make up for the flux into the felt regions, and what they do to the solids'
+   answer and to the right-hand side. */
+static void fsi__regions_start(fsi_couple *couple) {
+    const size_t columns = (size_t)couple->columns;
+    fsi_grid *grid = couple->grid;
+    fsi_real scale = fsi__scale_of(couple);
+    if (!couple->regions)
+        return;
+    fsi__regions_solve(couple, grid->mg, grid->rhs, 1 / scale);
+    fsi_fill(columns, 0, couple->reaction);
+    for (int r = 0; r < couple->regions; r++)
+        fsi_axpy(columns, -couple->region_work[r], couple->KG + (size_t)r * columns,
+                 couple->reaction);
+    fsi_axpy(columns, 1, couple->reaction, couple->free_answer);
+    fsi__z_add(couple, couple->reaction, scale, grid->rhs);
 }
 #endif
 
 #ifndef FSI_COUPLE_NO_GRID
 /* ------------------------------------------------------------------------------------------------
  * >>bubbles */
-/* A closed air region is one more unknown p_b: sum of w (p_b - p_c) over its faces = rhs_b.
-   Eliminated, with W = sum of w: p_b = (rhs_b + sum w p_c) / W,  row of a fluid cell c: ... + w p_c
-   - w (sum w p) / W = rhs_c + w rhs_b / W. */
+/* A closed air region is one more unknown p_b: sum of w (p_b - p_c) over its faces = rhs_b, w the
+   weight of a face and c the fluid cell behind it. Eliminated, with W = sum of w:
+
+     p_b = (rhs_b + sum w p_c) / W,      row of cell c: ... + w p_c - w (sum w p) / W = rhs_c + w
+   rhs_b / W */
+
+/* sum of w x over the faces of a bubble */
+static double fsi__bubble_sum(const fsi_couple *couple, const fsi_bubble *bubble, double sum,
+                              const fsi_real *x) {
+    for (int i = bubble->first; i < bubble->last; i++) {
+        const fsi__bubble_face *face = couple->bubble_face + i;
+        sum += (double)(face->w * x[face->cell]);
+    }
+    return sum;
+}
+
+/* y += w value on the faces of a bubble */
+static void fsi__bubble_add(const fsi_couple *couple, const fsi_bubble *bubble, fsi_real value,
+                            fsi_real *y) {
+    for (int i = bubble->first; i < bubble->last; i++) {
+        const fsi__bubble_face *face = couple->bubble_face + i;
+        y[face->cell] += face->w * value;
+    }
+}
+
+/* y -= w (sum w x) / W: what the bubbles add to L_N. */
 static void fsi__bubble_extra(const fsi_couple *couple, const fsi_real *x, fsi_real *y) {
     for (int b = 0; b < couple->bubbles; b++) {
         const fsi_bubble *bubble = couple->bubble + b;
-        double sum = 0;
-        for (int i = bubble->first; i < bubble->last; i++)
-            sum += (double)(couple->bubble_face[i].w * x[couple->bubble_face[i].cell]);
-        for (int i = bubble->first; i < bubble->last; i++)
-            y[couple->bubble_face[i].cell] -=
-                couple->bubble_face[i].w * (fsi_real)(sum / (double)bubble->weight);
+        double mean = fsi__bubble_sum(couple, bubble, 0, x) / (double)bubble->weight;
+        fsi__bubble_add(couple, bubble, -(fsi_real)mean, y);
     }
 }
 
-/* Volumes carried over: a new region takes each old bubble's target in proportion to the cells it
- * got from it; what opened to the air is gone. */
-static void fsi__bubble_targets(fsi_couple *couple, const fsi_bubble *old, int olds,
-                                const int *number, int *share) {
-    fsi_grid *grid = couple->grid;
-    /* lost: of bubbles too small for the grid to hold: the largest one takes it on */
-    double debt = 0, lost = 0;
-    int largest = 0;
-    /* [old][new], last column: all; last row: from the open air */
-    memset(share, 0, (size_t)((olds + 1) * (couple->bubbles + 1)) * sizeof *share);
-    int b;
-    int o;
-    for (size_t n = 0; n < grid->cells; n++) {
-        o = couple->bubble_cell[n] < 0 ? olds : couple->bubble_cell[n] - 1;
-        if (o < 0 || o > olds || grid->region[n] < 0)
+/* ---- Which bubble is which: volumes are carried from step to step. */
+
+/* Cells that went from each old bubble (row; the last: open air) to each new one (column; the last:
+   all regions), [(olds + 1) * (bubbles + 1)]. */
+static void fsi__bubble_count(const fsi_couple *couple, int olds, const int *number, int *share) {
+    const fsi_grid *grid = couple->grid;
+    int width = couple->bubbles + 1;
+    memset(share, 0, (size_t)((olds + 1) * width) * sizeof *share);
+    for (size_t cell = 0; cell < grid->cells; cell++) {
+        int old = couple->bubble_cell[cell] < 0 ? olds : couple->bubble_cell[cell] - 1;
+        if (old < 0 || old > olds || grid->region[cell] < 0)
             continue;
-        b = number[grid->region[n]] - 1;
+        int b = number[grid->region[cell]] - 1;
         if (b >= 0)
-            share[o * (couple->bubbles + 1) + b]++;
-        share[o * (couple->bubbles + 1) + couple->bubbles]++;
+            share[old * width + b]++;
+        share[old * width + couple->bubbles]++;
     }
-    for (o = 0; o < olds; o++)
-        if (!share[o * (couple->bubbles + 1) + couple->bubbles])
+}
+
+static fsi_bubble *fsi__bubble_largest(const fsi_couple *couple) {
+    fsi_bubble *largest = couple->bubble;
+    for (int b = 1; b < couple->bubbles; b++)
+        if (couple->bubble[b].volume > largest->volume)
+            largest = couple->bubble + b;
+    return largest;
+}
+
+/* A new region takes each old bubble's target in proportion to the cells it got from it; what
+   opened to the air is gone. Bubbles that have become too small for the grid leave theirs to the
+   largest, which also pays for pockets that came off unseen. */
+static void fsi__bubble_targets(fsi_couple *couple, const fsi_bubble *old, int olds,
+                                const int *share) {
+    int width = couple->bubbles + 1;
+    double lost = 0;
+    for (int o = 0; o < olds; o++)
+        if (!share[o * width + couple->bubbles])
             lost += old[o].target;
-    for (b = 1; b < couple->bubbles; b++)
-        if (couple->bubble[b].volume > couple->bubble[largest].volume)
-            largest = b;
-    for (b = 0; b < couple->bubbles; b++) {
-        double target = b == largest ? lost : 0;
+    fsi_bubble *largest = fsi__bubble_largest(couple);
+    double debt = 0;
+    for (int b = 0; b < couple->bubbles; b++) {
+        fsi_bubble *bubble = couple->bubble + b;
+        double begin = bubble == largest ? lost : 0;
+        double target = begin;
         int most = 0;
-        for (o = 0; o < olds; o++) {
-            int total = share[o * (couple->bubbles + 1) + couple->bubbles];
+        for (int o = 0; o < olds; o++) {
+            int cells = share[o * width + b];
+            int total = share[o * width + couple->bubbles];
             if (!total)
                 continue;
-            if (share[o * (couple->bubbles + 1) + b] > most) {
-                most = share[o * (couple->bubbles + 1) + b];
-                couple->bubble[b].pressure = old[o].pressure;
+            if (cells > most) {
+                most = cells;
+                bubble->pressure = old[o].pressure;
             }
-            target += old[o].target * (double)share[o * (couple->bubbles + 1) + b] / (double)total;
+            target += old[o].target * (double)cells / (double)total;
         }
-        /* without a past: air caught from outside is new, a pocket that came off unseen is not */
-        if (!(target > (b == largest ? lost : 0))) {
-            target += couple->bubble[b].volume;
-            if (olds && !share[olds * (couple->bubbles + 1) + b])
-                debt += couple->bubble[b].volume;
+
+        /* Without a past: air caught from outside is new, a pocket that came off unseen is not. */
+        if (!(target > begin)) {
+            target += bubble->volume;
+            if (olds && !share[olds * width + b])
+                debt += bubble->volume;
         }
-        couple->bubble[b].target = target;
+        bubble->target = target;
     }
     if (couple->bubbles)
-        couple->bubble[largest].target =
-            fmax(couple->bubble[largest].target - debt, couple->bubble[largest].target / 2);
+        largest->target = fmax(largest->target - debt, largest->target / 2);
 }
 
-/* number[region]: its bubble + 1, -1 for open air. NULL: no memory. */
+FSI__INLINE int fsi__bubble_is(const fsi_air_region *region) {
+    return !region->open && region->cells > 0;
+}
+
+/* Lists the bubbles of the grid's air regions. Returns number[region]: its bubble + 1, or -1 for
+   open air. NULL: no memory. */
 static const int *fsi__bubble_list(fsi_couple *couple) {
-    fsi_grid *grid = couple->grid;
-    int r, olds = couple->bubbles, count = 0;
-    for (r = 0; r < grid->region_count; r++)
-        count += !grid->regions[r].open && grid->regions[r].cells > 0;
-    fsi_bubble *list;
-    list = (fsi_bubble *)fsi__room(couple, FSI__B_BUBBLE, 2 * (size_t)(olds + count) + 1,
-                                   sizeof *list);
-    int *share;
-    share = (int *)fsi__room(couple, FSI__B_BW,
-                             (size_t)(olds + 1) * (size_t)(count + 1) + (size_t)grid->region_count,
-                             sizeof *share);
-    if (!list || !share || !FSI__ROOM(couple, bubble_cell, int32_t, FSI__B_BF, grid->cells))
+    const fsi_allocator *allocator = &couple->desc.allocator;
+    const fsi_grid *grid = couple->grid;
+    int olds = couple->bubbles;
+    int count = 0;
+    for (int r = 0; r < grid->region_count; r++)
+        count += fsi__bubble_is(grid->regions + r);
+
+    /* The old list moves behind the new one and the place of the open surface (bubble_match). */
+    size_t shares = (size_t)(olds + 1) * (size_t)(count + 1);
+    if (FSI__LIST_ROOM(couple->bubble, 2 * (olds + count) + 1, allocator) < 0)
         return NULL;
-    /* one place more for the open surface, see fsi__bubble_settle */
-    fsi_bubble *old = list + count + 1;
-    int *number = share + (olds + 1) * (count + 1); /* [regions] */
-    memmove(old, list, (size_t)olds * sizeof *list);
-    couple->bubble = list;
-    for (r = 0, couple->bubbles = 0; r < grid->region_count; r++) {
+    if (FSI__LIST_ROOM(couple->bubble_share, shares + (size_t)grid->region_count, allocator) < 0)
+        return NULL;
+    fsi_bubble *old = couple->bubble + count + 1;
+    memmove(old, couple->bubble, (size_t)olds * sizeof *old);
+    int *number = couple->bubble_share + shares;
+
+    couple->bubbles = 0;
+    for (int r = 0; r < grid->region_count; r++) {
         number[r] = -1;
-        if (grid->regions[r].open || grid->regions[r].cells <= 0)
+        if (!fsi__bubble_is(grid->regions + r))
             continue;
-        number[r] = couple->bubbles + 1;
-        memset(list + couple->bubbles, 0, sizeof *list);
-        list[couple->bubbles].region = r;
-        list[couple->bubbles++].volume = grid->regions[r].volume;
+        fsi_bubble *bubble = couple->bubble + couple->bubbles++;
+        memset(bubble, 0, sizeof *bubble);
+        bubble->region = r;
+        bubble->volume = grid->regions[r].volume;
+        number[r] = couple->bubbles;
     }
-    fsi__bubble_targets(couple, old, olds, number, share);
-    for (size_t n = 0; n < grid->cells; n++)
-        couple->bubble_cell[n] = grid->region[n] < 0 ? 0 : number[grid->region[n]];
+    fsi__bubble_count(couple, olds, number, couple->bubble_share);
+    fsi__bubble_targets(couple, old, olds, couple->bubble_share);
+    for (size_t cell = 0; cell < grid->cells; cell++)
+        couple->bubble_cell[cell] = grid->region[cell] < 0 ? 0 : number[grid->region[cell]];
     return number;
 }
 
-/* The level set gains and loses volume by itself (a few 1e-5 of a bubble a step, per cents of the
-   pieces when it breaks up). That is made good where it arises: the surface of every bubble moves
-   by its own small shift until its volume is the target's, then the open surface's until the
-   liquid's is. */
+/* ---- Volumes. The level set gains and loses volume by itself (a few 1e-5 of a bubble a step, per
+   cents of the pieces when it breaks up). That is made good where it arises: the surface of every
+   bubble moves by its own small shift until its volume is the target's, then the open surface's
+   until the liquid's is. */
+
 /* Volumes of the bubbles, and of the liquid in place of the open surface's (negative: it grows when
- * the surface goes outward). */
+   the surface goes outward). */
 static void fsi__bubble_volumes(fsi_couple *couple) {
     fsi_grid_air_volumes(couple->grid, couple->bubble_near);
-    int b;
-    for (b = 0; b < couple->bubbles; b++)
+    for (int b = 0; b < couple->bubbles; b++)
         couple->bubble[b].volume = couple->grid->regions[couple->bubble[b].region].volume;
-    couple->bubble[b].volume = -couple->grid->stats.liquid_volume;
+    couple->bubble[couple->bubbles].volume = -couple->grid->stats.liquid_volume;
 }
 
-/* The bubble (after the last: the open surface) whose surface is next to cell n. */
-static fsi_bubble *fsi__bubble_next(const fsi_couple *couple, const int *number, size_t n) {
-    int r = couple->bubble_near[n] - 1;
-    return r < 0 ? NULL : couple->bubble + (number[r] < 0 ? couple->bubbles : number[r] - 1);
+/* The bubble of an air region; after the last one stands the open surface. */
+FSI__INLINE fsi_bubble *fsi__bubble_of(const fsi_couple *couple, const int *number, int region) {
+    return couple->bubble + (number[region] < 0 ? couple->bubbles : number[region] - 1);
 }
 
 /* The surfaces of the bubbles, and the open one, move outward by their last step; at the end
@@ -3781,8 +3846,7 @@ static fsi_bubble *fsi__bubble_next(const fsi_couple *couple, const int *number,
 static void fsi__bubble_shift(fsi_couple *couple, const int *number, int markers) {
     fsi_grid *grid = couple->grid;
     for (int r = 0; r < grid->region_count; r++) {
-        const int open = number[r] < 0;
-        const fsi_bubble *bubble = couple->bubble + (open ? couple->bubbles : number[r] - 1);
+        const fsi_bubble *bubble = fsi__bubble_of(couple, number, r);
         grid->regions[r].shift = markers ? bubble->shift : bubble->step;
     }
     if (markers)
@@ -3792,79 +3856,84 @@ static void fsi__bubble_shift(fsi_couple *couple, const int *number, int markers
 }
 
 /* Pieces too small for the grid to hold, and from the third pass on all that are still off, are
- * left alone; the largest bubble makes up for them. */
+   left alone; the largest bubble makes up for them. */
 static void fsi__bubble_lend(fsi_couple *couple, int pass) {
-    const double least = pass > 1 ? (double)FSI_REAL_MAX
-                                  : (couple->iface.dim == 3 ? 8 : 4) * (double)couple->grid->h
-                                        * (double)fsi__area(&couple->iface);
-    int largest = 0;
-    for (int b = 1; b < couple->bubbles; b++)
-        if (couple->bubble[b].volume > couple->bubble[largest].volume)
-            largest = b;
+    double cell = (double)couple->grid->h * (double)fsi__area(&couple->iface);
+    double least = (couple->iface.dim == 3 ? 8 : 4) * cell;
+    if (pass > 1)
+        least = (double)FSI_REAL_MAX;
+    fsi_bubble *largest = fsi__bubble_largest(couple);
     for (int b = 0; b < couple->bubbles; b++) {
-        if (b == largest || couple->bubble[b].volume >= least)
+        fsi_bubble *bubble = couple->bubble + b;
+        if (bubble == largest || bubble->volume >= least)
             continue;
-        couple->bubble[largest].target += couple->bubble[b].target - couple->bubble[b].volume;
-        couple->bubble[b].target = couple->bubble[b].volume;
+        largest->target += bubble->target - bubble->volume;
+        bubble->target = bubble->volume;
     }
 }
 
-/* Shifts, by secant steps, of at most a tenth of a cell. */
+/* A secant step of one surface towards its volume, by at most a tenth of a cell in all. */
+static void fsi__bubble_secant(fsi_bubble *bubble, double h) {
+    double most = 0.1 * h;
+    if (fabs(bubble->step) > 1e-9 * h) {
+        double area = (bubble->before - bubble->volume) / bubble->step;
+        if (area > 0.1 * bubble->area)
+            bubble->area = area;
+    }
+    bubble->before = bubble->volume;
+    bubble->step = 0;
+    if (bubble->area > 0) {
+        double wanted = bubble->shift + (bubble->volume - bubble->target) / bubble->area;
+        bubble->step = fmin(fmax(wanted, -most), most) - bubble->shift;
+    }
+    bubble->shift += bubble->step;
+}
+
+/* Shifts all surfaces until the volumes are right. */
 static void fsi__bubble_match(fsi_couple *couple, const int *number, int pass) {
     fsi_grid *grid = couple->grid;
-    const double most = 0.1 * (double)grid->h;
-    memset(couple->bubble + couple->bubbles, 0, sizeof *couple->bubble); /* the open surface */
-    couple->bubble[couple->bubbles].target = -grid->levelset.state->target;
+    fsi_bubble *open = couple->bubble + couple->bubbles;
+    memset(open, 0, sizeof *open);
+    open->target = -grid->levelset.state->target;
     for (int b = 0; b < couple->bubbles; b++)
         couple->bubble[b].area = couple->bubble[b].shift = couple->bubble[b].step = 0;
-    fsi_bubble *bubble;
-    for (size_t n = 0; n < grid->cells; n++)
-        if (fsi__abs(grid->phi[n]) < 2 * grid->h
-            && (bubble = fsi__bubble_next(couple, number, n)) != NULL)
-            bubble->area += (double)fsi__area(&couple->iface) / 4;
+    for (size_t cell = 0; cell < grid->cells; cell++) {
+        int region = couple->bubble_near[cell] - 1;
+        if (fsi__abs(grid->phi[cell]) < 2 * grid->h && region >= 0)
+            fsi__bubble_of(couple, number, region)->area += (double)fsi__area(&couple->iface) / 4;
+    }
     int count = couple->bubbles + (grid->desc.volume_correction != 0);
     for (int round = 0; round < 4; round++) {
         fsi__bubble_volumes(couple);
         fsi__bubble_lend(couple, pass);
-        for (int b = 0; b < count; b++) {
-            bubble = couple->bubble + b;
-            if (fabs(bubble->step) > 1e-9 * (double)grid->h
-                && (bubble->before - bubble->volume) / bubble->step > 0.1 * bubble->area)
-                bubble->area = (bubble->before - bubble->volume) / bubble->step;
-            bubble->before = bubble->volume;
-            bubble->step =
-                bubble->area > 0
-                    ? fmin(fmax(bubble->shift + (bubble->volume - bubble->target) / bubble->area,
-                                -most),
-                           most)
-                          - bubble->shift
-                    : 0;
-            bubble->shift += bubble->step;
-        }
+        for (int b = 0; b < count; b++)
+            fsi__bubble_secant(couple->bubble + b, (double)grid->h);
         fsi__bubble_shift(couple, number, 0);
     }
     fsi__bubble_shift(couple, number, 1);
 }
 
+/* After the surface has moved: all bubbles get their volumes back. */
 static fsi_result fsi__bubble_settle(fsi_couple *couple) {
     fsi_grid *grid = couple->grid;
-    const int *number;
     if (!couple->desc.bubbles || !grid->region || !couple->bubbles)
         return FSI_OK;
-    if (!FSI__ROOM(couple, bubble_near, int32_t, FSI__B_BNEAR, grid->cells))
-        return FSI_ERR_MEMORY;
-    /* again where a shift has parted or joined what it moved */
+    fsi_result result = FSI__LIST_ROOM(couple->bubble_near, grid->cells, &couple->desc.allocator);
+    if (result < 0)
+        return result;
+    /* Again where a shift has parted or joined what it moved. */
     for (int pass = 0; pass < 6; pass++) {
-        double off = 0, all = 0;
-        fsi_result result = fsi_grid_classify(grid);
-        if (result < 0)
+        if ((result = fsi_grid_classify(grid)) < 0)
             return result;
-        if ((number = fsi__bubble_list(couple)) == NULL)
+        const int *number = fsi__bubble_list(couple);
+        if (!number)
             return FSI_ERR_MEMORY;
         fsi__bubble_lend(couple, pass);
-        for (int b = 0; b < couple->bubbles; b++)
-            off += fabs(couple->bubble[b].volume - couple->bubble[b].target),
-                all += couple->bubble[b].target;
+        double off = 0, all = 0;
+        for (int b = 0; b < couple->bubbles; b++) {
+            off += fabs(couple->bubble[b].volume - couple->bubble[b].target);
+            all += couple->bubble[b].target;
+        }
         if (pass == 5 || (pass && off < 1e-3 * all))
             break;
         fsi_grid_air_near(grid, couple->bubble_near);
@@ -3873,121 +3942,139 @@ static fsi_result fsi__bubble_settle(fsi_couple *couple) {
     return FSI_OK;
 }
 
-/* The face of air cell n on one side, when there is liquid behind it. */
-static int fsi__bubble_face_at(const fsi_couple *couple, size_t n, int axis, int up,
-                               fsi__bubble_face *out) {
+/* ---- The rows of the bubbles in the pressure system. */
+
+/* The face of air cell n in a direction (2 axis + up), when there is liquid behind it. */
+static int fsi__bubble_face_at(const fsi_couple *couple, size_t n, int dir, fsi__bubble_face *out) {
     const fsi_grid *grid = couple->grid;
-    const fsi_interface *iface = &couple->iface;
-    ptrdiff_t m = (ptrdiff_t)n + (up ? 1 : -1) * fsi__stride(iface, axis);
-    int i[3];
-    fsi__cell_ijk(iface, n, i);
-    if ((up ? i[axis] + 1 >= iface->n[axis] : i[axis] < 1) || grid->cell[m] != FSI_CELL_FLUID)
+    int at[3];
+    size_t face;
+    fsi__cell_ijk(&couple->iface, n, at);
+    ptrdiff_t other = fsi__beside(&couple->iface, at, dir, &face);
+    if (other < 0 || grid->cell[other] != FSI_CELL_FLUID)
         return 0;
-    i[axis] += up;
-    out->face = (int32_t)fsi__face_index(iface, axis, i);
-    out->cell = (int32_t)m;
-    out->axis = (int8_t)axis;
-    out->sign = (int8_t)(up ? 1 : -1);
-    out->w = grid->weight[axis][out->face];
+    out->face = (int32_t)face;
+    out->cell = (int32_t)other;
+    out->axis = (int8_t)(dir / 2);
+    out->sign = (int8_t)(dir % 2 ? 1 : -1);
+    out->w = grid->weight[out->axis][face];
     return out->w > 0;
 }
 
 /* Faces of all bubbles, those of one after the other: counted, then listed. */
-static int fsi__bubble_faces(fsi_couple *couple) {
-    fsi__bubble_face face;
-    int b, k, count = 0;
-    for (b = 0; b < couple->bubbles; b++)
+static fsi_result fsi__bubble_faces(fsi_couple *couple) {
+    for (int b = 0; b < couple->bubbles; b++)
         couple->bubble[b].first = couple->bubble[b].last = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (size_t n = 0; n < couple->grid->cells; n++)
-            for (k = 0; k < 2 * couple->iface.dim && couple->bubble_cell[n] > 0; k++) {
-                if (!fsi__bubble_face_at(couple, n, k / 2, k % 2, &face))
+    for (int listing = 0; listing < 2; listing++) {
+        for (size_t n = 0; n < couple->grid->cells; n++) {
+            if (couple->bubble_cell[n] <= 0)
+                continue;
+            fsi_bubble *bubble = couple->bubble + (couple->bubble_cell[n] - 1);
+            for (int dir = 0; dir < 2 * couple->iface.dim; dir++) {
+                fsi__bubble_face face;
+                if (!fsi__bubble_face_at(couple, n, dir, &face))
                     continue;
-                b = couple->bubble[couple->bubble_cell[n] - 1].last++;
-                if (pass)
-                    couple->bubble_face[b] = face;
+                if (listing)
+                    couple->bubble_face[bubble->last] = face;
+                bubble->last++;
             }
-        for (b = 0; b < couple->bubbles && !pass; b++) {
-            k = couple->bubble[b].last;
-            couple->bubble[b].first = couple->bubble[b].last = count;
-            count += k;
         }
-        if (!pass && !FSI__ROOM(couple, bubble_face, fsi__bubble_face, FSI__B_BFACE, count + 1))
-            return 0;
+        if (listing)
+            break;
+        int count = 0;
+        for (int b = 0; b < couple->bubbles; b++) {
+            int faces = couple->bubble[b].last;
+            couple->bubble[b].first = couple->bubble[b].last = count;
+            count += faces;
+        }
+        fsi_result result = FSI__LIST_ROOM(couple->bubble_face, count, &couple->desc.allocator);
+        if (result < 0)
+            return result;
     }
-    return 1;
+    return FSI_OK;
 }
 
 /* The row of every bubble; adds w rhs_b / W to the grid's right-hand side. */
 static fsi_result fsi__bubble_build(fsi_couple *couple, fsi_real dt) {
     fsi_grid *grid = couple->grid;
-    double h = (double)grid->h, area = (double)fsi__area(&couple->iface);
-    int n;
+    double h = (double)grid->h;
+    double area = (double)fsi__area(&couple->iface);
     if (!couple->desc.bubbles || !grid->region) {
         couple->bubbles = 0;
         return FSI_OK;
     }
-    if (!fsi__bubble_list(couple) || !fsi__bubble_faces(couple))
+    if (!fsi__bubble_list(couple))
         return FSI_ERR_MEMORY;
+    fsi_result result = fsi__bubble_faces(couple);
+    if (result < 0)
+        return result;
     for (int b = 0; b < couple->bubbles; b++) {
         fsi_bubble *bubble = couple->bubble + b;
-        /* what fsi__bubble_settle could not mend */
-        double flux = 0,
-               change = fmin(fmax(bubble->target - bubble->volume, -0.03 * bubble->volume),
-                             0.03 * bubble->volume);
-        for (n = bubble->first, bubble->weight = 0; n < bubble->last; n++) {
-            const fsi__bubble_face *face = couple->bubble_face + n;
-            /* out of the bubble */
+        double flux = 0; /* out of the bubble */
+        bubble->weight = 0;
+        for (int i = bubble->first; i < bubble->last; i++) {
+            const fsi__bubble_face *face = couple->bubble_face + i;
             flux += face->sign * (double)grid->u[face->axis][face->face];
             bubble->weight += face->w;
         }
-        bubble->rhs = (fsi_real)(-(double)grid->desc.rho * h * (flux - change / (double)dt / area));
-        for (n = bubble->first; n < bubble->last; n++)
-            grid->rhs[couple->bubble_face[n].cell] +=
-                couple->bubble_face[n].w * bubble->rhs / bubble->weight;
+
+        /* Its volume has to grow by what fsi__bubble_settle could not mend. */
+        double most = 0.03 * bubble->volume;
+        double growth = fmin(fmax(bubble->target - bubble->volume, -most), most);
+        bubble->rhs = (fsi_real)(-(double)grid->desc.rho * h * (flux - growth / (double)dt / area));
+        for (int i = bubble->first; i < bubble->last; i++) {
+            const fsi__bubble_face *face = couple->bubble_face + i;
+            grid->rhs[face->cell] += face->w * bubble->rhs / bubble->weight;
+        }
     }
     return FSI_OK;
 }
 
+/* Pressures of the bubbles after the solve. The grid reads them when it takes the gradient. */
 static void fsi__bubble_finish(fsi_couple *couple, fsi_real dt) {
+    fsi_grid *grid = couple->grid;
     for (int b = 0; b < couple->bubbles; b++) {
         fsi_bubble *bubble = couple->bubble + b;
-        double sum = (double)bubble->rhs;
-        for (int i = bubble->first; i < bubble->last; i++)
-            sum += (double)(couple->bubble_face[i].w
-                            * couple->grid->pressure[couple->bubble_face[i].cell]);
-        bubble->pressure = bubble->weight > 0 ? (fsi_real)(sum / (double)bubble->weight) / dt : 0;
+        double sum = fsi__bubble_sum(couple, bubble, (double)bubble->rhs, grid->pressure);
+        bubble->pressure = 0;
+        if (bubble->weight > 0)
+            bubble->pressure = (fsi_real)(sum / (double)bubble->weight) / dt;
     }
-    /* the grid reads the air's pressure when it takes the gradient */
-    for (size_t n = 0; couple->bubbles && n < couple->grid->cells; n++)
-        if (couple->bubble_cell[n] > 0)
-            couple->grid->pressure[n] = couple->bubble[couple->bubble_cell[n] - 1].pressure * dt;
+    for (size_t cell = 0; couple->bubbles && cell < grid->cells; cell++)
+        if (couple->bubble_cell[cell] > 0)
+            grid->pressure[cell] = couple->bubble[couple->bubble_cell[cell] - 1].pressure * dt;
 }
-
 #endif
 
 #ifndef FSI_COUPLE_NO_GRID
 /* ------------------------------------------------------------------------------------------------
  * >>coupled solvers */
+/* Sigma p^ = rhs by conjugate gradients. The default takes the columns Z of the dense solids
+   through the V-cycle (fsi_mg_rank), so that it needs as many iterations as the fluid alone. */
+
 /* How far columns have to spread: what is cut off falls by about ten with every cell, and K^-1
    multiplies it. The largest diagonal entry of K^-1 Z^T Z against a face's weight is at most 2 with
-   voxel faces, whose mass is in K; with area fractions it is the mass of the fluid at the surface
-   over the body's. */
+   voxel faces, whose mass is in K; with cut cells it is the mass of the fluid at the surface over
+   the body's. */
 static int fsi__rank_reach(const fsi_couple *couple) {
     double most = 0;
     for (int s = 0; s < couple->iface.solids; s++) {
-        const fsi_real *L = couple->K + couple->K_at[s];
-        int n = couple->iface.solid[s]->node ? 0 : couple->offset[s + 1] - couple->offset[s];
-        for (int k = 0; k < n; L += ++k) {
-            double K = 0, z = 0;
+        if (couple->iface.solid[s]->node)
+            continue;
+        const fsi_real *L = fsi__k_of(couple, s);
+        int columns = fsi__columns_of(couple, s);
+        for (int k = 0; k < columns; k++) {
+            double K = 0;
             for (int j = 0; j <= k; j++)
                 K += (double)L[j] * (double)L[j];
+            L += k + 1;
+            double z2 = 0;
             for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
-                double w = (double)fsi__side_z(&couple->iface, fsi__side_of(couple, i))
+                double z = (double)fsi__side_z(&couple->iface, fsi__side_of(couple, i))
                            * (double)couple->q[couple->row[i] + (size_t)k];
-                z += w * w;
+                z2 += z * z;
             }
-            most = fmax(most, (double)fsi__scale_of(couple) * z / K);
+            most = fmax(most, (double)fsi__scale_of(couple) * z2 / K);
         }
     }
     return most > 2.5 ? 3 + (int)fmin(log10(most), 30) : 0;
@@ -3995,163 +4082,120 @@ static int fsi__rank_reach(const fsi_couple *couple) {
 
 /* The columns of the dense solids for the V-cycle. */
 static fsi_result fsi__rank_build(fsi_couple *couple) {
-    fsi_interface *iface = &couple->iface;
-    int full = 2 * (couple->grid->mg->sweeps + couple->grid->mg->band) + 3;
-    if (!FSI__ROOM(couple, group, fsi_mg_group, FSI__B_GROUP, iface->solids)
-        || !FSI__ROOM(couple, side_cell, int32_t, FSI__B_SCELL, iface->sides)
-        || !FSI__ROOM(couple, side_factor, fsi_real, FSI__B_SFACTOR, iface->sides))
-        return FSI_ERR_MEMORY;
+    const fsi_interface *iface = &couple->iface;
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = fsi__side_of(couple, i);
         couple->side_cell[i] = side->cell;
         couple->side_factor[i] = fsi__side_z(iface, side);
     }
     for (int s = 0; s < iface->solids; s++) {
-        fsi_mg_group *g = couple->group + s;
-        memset(g, 0, sizeof *g);
+        fsi_mg_group *group = couple->group + s;
+        memset(group, 0, sizeof *group);
         if (iface->solid[s]->node)
             continue;
-        g->columns = couple->offset[s + 1] - couple->offset[s];
-        g->entries = g->columns ? couple->first[s + 1] - couple->first[s] : 0;
-        g->cell = couple->side_cell + couple->first[s];
-        g->factor = couple->side_factor + couple->first[s];
-        g->val = g->entries ? couple->q + couple->row[couple->first[s]] : NULL;
-        g->L = couple->K + couple->K_at[s];
-        g->unit = 1 / fsi__scale_of(couple);
+        int first = couple->first[s];
+        group->columns = fsi__columns_of(couple, s);
+        group->entries = group->columns ? couple->first[s + 1] - first : 0;
+        group->cell = couple->side_cell + first;
+        group->factor = couple->side_factor + first;
+        group->val = group->entries ? couple->q + couple->row[first] : NULL;
+        group->L = fsi__k_of(couple, s);
+        group->unit = 1 / fsi__scale_of(couple);
     }
-    couple->rank.reach = couple->desc.solver == FSI_COUPLE_WOODBURY ? full
-                         : couple->desc.band                        ? couple->desc.band
-                                             : fsi__imin(fsi__rank_reach(couple), full);
+
+    /* As far as a V-cycle can spread anything: nothing is cut off. */
+    int full = 2 * (couple->grid->mg->sweeps + couple->grid->mg->band) + 3;
+    if (couple->desc.solver == FSI_COUPLE_WOODBURY)
+        couple->rank.reach = full;
+    else if (couple->desc.band)
+        couple->rank.reach = couple->desc.band;
+    else
+        couple->rank.reach = fsi__imin(fsi__rank_reach(couple), full);
     fsi_result result =
         fsi_mg_rank_build(&couple->rank, couple->grid->mg, couple->group, iface->solids);
-    return result == FSI_ERR_SINGULAR ? FSI_OK : result; /* then the plain V-cycle has to do */
-}
-
-/* Weight of a side in A11: G^T b^-1 G of its cell, in the grid's scale. */
-FSI__INLINE fsi_real fsi__side_mu(const fsi_couple *couple, const fsi_side *side) {
-    fsi_real a = fsi__area(&couple->iface);
-    return side->mass > 0 ? a * a / side->mass * fsi__scale_of(couple) : 0;
-}
-
-/* V-cycle for A11: solids become Dirichlet cells behind faces of weight mu. Shells stay closed (the
- * cycle only preconditions). */
-static fsi_result fsi__second_build(fsi_couple *couple) {
-    fsi_interface *iface = &couple->iface;
-    fsi_grid *grid = couple->grid;
-    const fsi_real *w[3] = {NULL, NULL, NULL};
-    size_t total = iface->faces[0] + iface->faces[1] + (iface->dim == 3 ? iface->faces[2] : 0);
-    fsi_real *copy = (fsi_real *)fsi__room(couple, FSI__B_WEIGHT, total, sizeof *copy);
-    uint8_t *cell = (uint8_t *)couple->cells[2];
-    if (!copy)
-        return FSI_ERR_MEMORY;
-    fsi_result result;
-    if (!couple->second.block) {
-        fsi_mg_desc desc = grid->mg->desc;
-        desc.allocator = couple->desc.allocator;
-        result = fsi_mg_init(&couple->second, &desc);
-        if (result < 0)
-            return result;
-    }
-    for (int a = 0; a < iface->dim; copy += iface->faces[a], a++) {
-        memcpy(copy, grid->weight[a], iface->faces[a] * sizeof *copy);
-        w[a] = copy;
-    }
-    copy = (fsi_real *)couple->block[FSI__B_WEIGHT].ptr;
-    for (size_t n = 0; n < iface->cells; n++)
-        cell[n] = iface->covered[n] && grid->cell[n] == FSI_CELL_NEUMANN
-                      ? (uint8_t)FSI_CELL_DIRICHLET
-                      : grid->cell[n];
-    for (int i = 0; i < iface->sides; i++) {
-        const fsi_side *side = iface->side + i;
-        size_t at = (size_t)side->face + (side->axis > 0 ? iface->faces[0] : 0)
-                    + (side->axis > 1 ? iface->faces[1] : 0);
-        /* area fractions: the open share stays */
-        if (!side->shell && side->mass > 0)
-            copy[at] = fsi__side_mu(couple, side);
-    }
-    result = fsi_mg_update(&couple->second, cell, w);
-    return result < 0 ? result : FSI_OK;
-}
-
-/* P(s) r, SCHUR algorithm 1: z = V r; s times z = V (r + A12 A22^-1 A21 z), and A12 A22^-1 A21 =
- * diag(mu) - Z K^-1 Z^T. */
-static void fsi__schur_apply(fsi_couple *couple, const fsi_real *r, fsi_real *z) {
-    fsi_interface *iface = &couple->iface;
-    fsi_real *t = couple->cells[0];
-    if (couple->desc.terms < 0) {
-        fsi_copy(iface->cells, r, z);
-        return;
-    }
-    fsi_mg_cycle(&couple->second, r, z);
-    /* no lambda to eliminate there, and no diag(mu) that keeps the sum definite */
-    for (int term = 0; term < couple->desc.terms && couple->desc.boundary != FSI_BOUNDARY_CUT;
-         term++) {
-        fsi_fill(iface->cells, 0, t);
-        fsi__extra(z, t, couple);
-        fsi_scale(iface->cells, -1, t);
-        for (int i = 0; i < iface->sides; i++)
-            t[iface->side[i].cell] +=
-                fsi__side_mu(couple, iface->side + i) * z[iface->side[i].cell];
-        fsi_axpy(iface->cells, 1, r, t);
-        fsi_mg_cycle(&couple->second, t, z);
-    }
-}
-
-static void fsi__precondition(const fsi_real *r, fsi_real *z, void *user) {
-    fsi__schur_apply((fsi_couple *)user, r, z);
+    /* Columns that have lost definiteness: the plain V-cycle has to do. */
+    return result == FSI_ERR_SINGULAR ? FSI_OK : result;
 }
 
 static double fsi__tolerance(const fsi_couple *couple) {
     return couple->desc.tolerance > 0 ? couple->desc.tolerance : couple->grid->desc.tolerance;
 }
 
+/* out = rhs - L_N p^ + Z a in the fluid cells, with a the answer: what is left to solve. */
+static void fsi__sigma_residual(fsi_couple *couple, fsi_real *out) {
+    const fsi_grid *grid = couple->grid;
+    fsi_real *bubbles = couple->cell_work;
+    fsi_mg_apply(grid->mg, grid->pressure, out);
+    fsi_fill(grid->cells, 0, bubbles);
+    fsi__bubble_extra(couple, grid->pressure, bubbles);
+    for (size_t i = 0; i < grid->cells; i++)
+        out[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] - out[i] - bubbles[i] : 0;
+    fsi__z_add(couple, couple->answer, fsi__scale_of(couple), out);
+}
+
 /* Single precision: rounding of p times K^-1 Z^T is a large velocity for a light solid. The solids'
-   answer a is kept beside p and improved with it: Sigma x = r = b - L_N p + Z a, p += x, a -= K^-1
+   answer a is kept beside p and improved with it: Sigma x = rhs - L_N p + Z a, p += x, a -= K^-1
    Z^T x. What rounding of x does to a shrinks with x. */
-static fsi_result fsi__sigma_refine(fsi_couple *couple, fsi_mg_solve_desc *desc, double tolerance,
-                                    fsi_report *report, fsi_result result) {
+static fsi_result fsi__sigma_refine(fsi_couple *couple, fsi_mg_solve_desc *desc,
+                                    fsi_report *report) {
     fsi_grid *grid = couple->grid;
-    fsi_real *r = couple->cells[0], *x = couple->cells[1], *t = couple->cells[2];
-    size_t n = couple->iface.cells;
-    double limit = tolerance * fsi_norm(n, grid->rhs), last = 0;
+    fsi_real *residual = couple->cell_residual;
+    fsi_real *step = couple->cell_step;
+    double limit = fsi__tolerance(couple) * fsi_norm(grid->cells, grid->rhs);
+    double last = 0;
     int cap = desc->max_iterations;
-    for (int pass = 0; pass < 4 && desc->tolerance > tolerance && result != FSI_NOT_CONVERGED;
-         pass++) {
-        fsi_mg_apply(grid->mg, grid->pressure, r);
-        fsi_fill(n, 0, t);
-        fsi__bubble_extra(couple, grid->pressure, t);
-        for (size_t i = 0; i < n; i++)
-            r[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] - r[i] - t[i] : 0;
-        for (int s = 0; s < couple->iface.solids; s++)
-            if (couple->offset[s + 1] > couple->offset[s])
-                fsi__z_add(couple, s, couple->coef[4] + couple->offset[s], fsi__scale_of(couple),
-                           r);
-        double size = fsi_norm(n, r);
+    for (int pass = 0; pass < 4; pass++) {
+        fsi__sigma_residual(couple, residual);
+        double size = fsi_norm(grid->cells, residual);
         if (!(size > 2 * limit) || (pass && size > last / 2))
-            break;
+            return FSI_OK;
         last = size;
+
         desc->tolerance = fmin(fmax(limit / size, 1e-3), 0.1);
         desc->guess = 0;
-        if ((desc->max_iterations = cap - report->iterations) < 1)
+        desc->max_iterations = cap - report->iterations;
+        if (desc->max_iterations < 1)
             return FSI_NOT_CONVERGED;
-        fsi_fill(n, 0, x);
+        fsi_fill(grid->cells, 0, step);
         fsi_report more;
-        fsi_result again;
-        if ((again = fsi_mg_solve(grid->mg, desc, r, x, &more)) < 0)
-            return again;
-        fsi_axpy(n, 1, x, grid->pressure);
-        fsi__answer(couple, x, couple->coef[4]);
+        fsi_result result = fsi_mg_solve(grid->mg, desc, residual, step, &more);
+        if (result < 0)
+            return result;
+        fsi_axpy(grid->cells, 1, step, grid->pressure);
+        fsi__answer(couple, step, couple->answer);
         report->iterations += more.iterations;
         report->residual = more.residual;
     }
-    return result;
+    return FSI_OK;
 }
 
-/* Sigma p = b; b = grid.rhs, p = grid.pressure; the solids' answer to it into coef[4]. */
-static fsi_result fsi__solve_sigma(fsi_couple *couple, fsi_report *report) {
+/* What the solve needs when there is more than fluid: the extra term, its preconditioner, the
+   closed regions. */
+static fsi_result fsi__sigma_begin(fsi_couple *couple, fsi_mg_solve_desc *desc) {
+    fsi_grid *grid = couple->grid;
+    fsi_couple_solver solver = couple->desc.solver;
+    fsi_result result;
+    desc->extra.apply_fn = fsi__extra;
+    desc->extra.user = couple;
+    if (solver == FSI_COUPLE_SCHUR && (result = fsi__schur_begin(couple, desc)) < 0)
+        return result;
+    if ((result = fsi__regions_build(couple)) < 0)
+        return result;
+    if (solver == FSI_COUPLE_DEFLATED || solver == FSI_COUPLE_WOODBURY) {
+        if ((result = fsi__rank_build(couple)) < 0)
+            return result;
+        desc->rank = &couple->rank;
+    }
+    for (size_t i = 0; i < grid->cells; i++)
+        grid->rhs[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] : 0;
+    fsi__regions_start(couple);
+    return FSI_OK;
+}
+
+/* Sigma p^ = rhs, and all velocities that follow from it. */
+static fsi_result fsi__sigma_solve(fsi_couple *couple, fsi_report *report) {
     fsi_grid *grid = couple->grid;
     fsi_mg_solve_desc desc;
-    size_t n = couple->iface.cells;
     memset(&desc, 0, sizeof desc);
     desc.tolerance = fsi__tolerance(couple);
     desc.max_iterations =
@@ -4161,451 +4205,98 @@ static fsi_result fsi__solve_sigma(fsi_couple *couple, fsi_report *report) {
     desc.seconds = couple->desc.seconds;
     desc.guess = couple->desc.warm_start;
     if (!couple->desc.warm_start)
-        fsi_fill(n, 0, grid->pressure);
+        fsi_fill(grid->cells, 0, grid->pressure);
+
+    /* The solids' v* and k go to the right-hand side. */
+    fsi__mono_rhs(couple);
+    fsi__z_add(couple, couple->free_answer, fsi__scale_of(couple), grid->rhs);
     fsi_result result;
-    if (couple->columns || couple->bubbles) {
-        desc.extra.apply_fn = fsi__extra;
-        desc.extra.user = couple;
-        if (couple->desc.solver == FSI_COUPLE_SCHUR && (result = fsi__second_build(couple)) < 0)
-            return result;
-        if (!fsi__coarse_build(couple))
-            return FSI_ERR_MEMORY;
-        if (couple->desc.solver <= FSI_COUPLE_WOODBURY && (result = fsi__rank_build(couple)) < 0)
-            return result;
-        if (couple->desc.solver <= FSI_COUPLE_WOODBURY)
-            desc.rank = &couple->rank;
-        if (couple->desc.solver == FSI_COUPLE_SCHUR) {
-            desc.precondition.apply_fn = fsi__precondition;
-            desc.precondition.user = couple;
-        }
-        for (size_t i = 0; i < n; i++)
-            grid->rhs[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] : 0;
-        fsi__coarse_start(couple);
-    }
-    /* the rest by fsi__sigma_refine */
+    if ((couple->columns || couple->bubbles) && (result = fsi__sigma_begin(couple, &desc)) < 0)
+        return result;
+
+    /* In single precision the last digits come from fsi__sigma_refine. */
+    double tolerance = desc.tolerance;
     if (sizeof(fsi_real) == 4 && couple->columns && couple->desc.solver != FSI_COUPLE_SCHUR)
         desc.tolerance = fmax(desc.tolerance, 1e-3);
     result = fsi_mg_solve(grid->mg, &desc, grid->rhs, grid->pressure, report);
     if (result < 0)
         return result;
     fsi__answer(couple, grid->pressure, NULL);
-    return report->reason =
-               fsi__sigma_refine(couple, &desc, fsi__tolerance(couple), report, result);
-}
-
-/* ---- The full system in (p^, l, w), its v* with push in it, l = lambda / A, w = B v / A, all rows
-   times scale (A for those of l and w): L_N p + sum mu (p + o l)                            = rhs*
-   with the sides' own u* mu (o p + l) + A^2 scale J M^-1 (J^T l + B^T w)     = A scale (J v* - u*)
-       A^2 scale (w + B M^-1 (J^T l + B^T w))              = A scale B v* (RMSF11) */
-typedef struct fsi__full {
-    fsi_couple *c;
-    fsi_ic *ic;
-    size_t cells, sides, rows;
-    fsi_real *diagonal; /* [sides + rows] */
-} fsi__full;
-
-/* a = J^T l + B^T w per solid, then a = M^-1 a (in F coordinates for dense solids: a = U^T l). */
-static void fsi__full_gather(const fsi__full *full, const fsi_real *l, const fsi_real *w) {
-    fsi_couple *couple = full->c;
-    fsi_fill((size_t)couple->columns, 0, couple->coef[0]);
-    for (int s = 0; s < couple->iface.solids; s++) {
-        const fsi_coupled *door = couple->iface.solid[s];
-        fsi_real *a = couple->coef[0] + couple->offset[s];
-        fsi__ut_add(couple, s, l, a);
-        if (!door->node)
-            continue;
-        for (int i = 0; door->implicit && i < door->implicit->rows; i++, w++)
-            for (int k = door->implicit->row[i]; k < door->implicit->row[i + 1]; k++)
-                a[door->implicit->col[k]] += door->implicit->val[k] * *w;
-        for (int i = 0; i < door->dof; i++)
-            a[i] *= door->inverse_mass[i / 3];
+    if (desc.tolerance > tolerance && result != FSI_NOT_CONVERGED) {
+        fsi_result refined = fsi__sigma_refine(couple, &desc, report);
+        if (refined != FSI_OK)
+            result = refined;
+        if (result < 0)
+            return result;
     }
-}
-
-static void fsi__full_apply(const fsi_real *x, fsi_real *y, void *user) {
-    const fsi__full *full = (const fsi__full *)user;
-    fsi_couple *couple = full->c;
-    const fsi_real *l = x + full->cells, *w = l + full->sides;
-    fsi_real *yl = y + full->cells, *yw = yl + full->sides,
-             a2 = fsi__area(&couple->iface) * fsi__area(&couple->iface) * fsi__scale_of(couple);
-    fsi_mg_apply(couple->grid->mg, x, y);
-    fsi__full_gather(full, l, w);
-    for (int s = 0; s < couple->iface.solids; s++) {
-        const fsi_coupled *door = couple->iface.solid[s];
-        const fsi_real *a = couple->coef[0] + couple->offset[s];
-        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
-            const fsi_side *side = fsi__side_of(couple, i);
-            int n = couple->by_solid[i];
-            fsi_real mu = fsi__side_mu(couple, side), o = (fsi_real)side->sign;
-            y[side->cell] += mu * (x[side->cell] + o * l[n]);
-            yl[n] = mu * (o * x[side->cell] + l[n]) + a2 * fsi__u_row(couple, s, i, a);
-        }
-        for (int i = 0; door->node && door->implicit && i < door->implicit->rows; i++, w++, yw++) {
-            fsi_real sum = *w;
-            for (int k = door->implicit->row[i]; k < door->implicit->row[i + 1]; k++)
-                sum += door->implicit->val[k] * a[door->implicit->col[k]];
-            *yw = a2 * sum;
-        }
-    }
-}
-
-static void fsi__full_precondition(const fsi_real *r, fsi_real *z, void *user) {
-    const fsi__full *full = (const fsi__full *)user;
-    if (full->ic)
-        fsi_ic_solve(full->ic, r, z);
-    else {
-        fsi_mg_cycle(&full->c->second, r, z);
-        fsi__coarse_add(full->c, full->c->second.label, r, 1, z);
-    }
-    for (size_t i = 0; i < full->sides + full->rows; i++)
-        z[full->cells + i] = r[full->cells + i] / full->diagonal[i];
-}
-
-static void fsi__full_diagonal(const fsi__full *full) {
-    fsi_couple *couple = full->c;
-    fsi_real a2 = fsi__area(&couple->iface) * fsi__area(&couple->iface) * fsi__scale_of(couple),
-             *w = full->diagonal + full->sides;
-    for (int s = 0; s < couple->iface.solids; s++) {
-        const fsi_coupled *door = couple->iface.solid[s];
-        int r = couple->offset[s + 1] - couple->offset[s];
-        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
-            const fsi_side *side = fsi__side_of(couple, i);
-            fsi_real sum = 0;
-            for (int k = 0; !door->node && k < r; k++)
-                sum +=
-                    couple->q[couple->row[i] + (size_t)k] * couple->q[couple->row[i] + (size_t)k];
-            for (int e = side->row; door->node && e < side->row_end; e++)
-                sum += couple->iface.val[e] * couple->iface.val[e]
-                       * door->inverse_mass[couple->iface.col[e] / 3];
-            full->diagonal[couple->by_solid[i]] = fsi__side_mu(couple, side) + a2 * sum;
-        }
-        for (int i = 0; door->node && door->implicit && i < door->implicit->rows; i++, w++) {
-            fsi_real sum = 1;
-            for (int k = door->implicit->row[i]; k < door->implicit->row[i + 1]; k++)
-                sum += door->implicit->val[k] * door->implicit->val[k]
-                       * door->inverse_mass[door->implicit->col[k] / 3];
-            *w = a2 * sum;
-        }
-    }
-}
-
-/* The V-cycle on A11 with closed shells: E = 1^T A11 1 of the regions that they cut off, the sum of
- * mu over their sides. */
-static fsi_result fsi__full_regions(fsi_couple *couple) {
-    int n = fsi__imin(couple->second.regions, FSI__REGIONS);
-    if (!FSI__ROOM(couple, E, fsi_real, FSI__B_E, n * n)
-        || !FSI__ROOM(couple, coarse_work, fsi_real, FSI__B_CWORK, n))
-        return FSI_ERR_MEMORY;
-    couple->regions = n;
-    fsi_fill((size_t)n * (size_t)n, 0, couple->E);
-    for (int i = 0; i < n; i++)
-        couple->region_of[i] = i;
-    for (int i = 0; i < couple->iface.sides; i++) {
-        const fsi_side *side = couple->iface.side + i;
-        int k = couple->second.label[side->cell];
-        if (k >= 0 && k < n)
-            couple->E[k * n + k] += fsi__side_mu(couple, side);
-    }
-    (void)fsi__psd_factor((size_t)n, couple->E, 1e4 * (double)FSI_REAL_EPS);
-    return FSI_OK;
-}
-
-/* A11 as a sparse matrix for IC (rows of cells that are not fluid: 1 on the diagonal). */
-static fsi_result fsi__full_ic(const fsi__full *full, fsi_ic *ic) {
-    fsi_couple *couple = full->c;
-    size_t n = full->cells, count = 0, cap = 7 * n + full->sides;
-    const fsi_allocator *allocator = &couple->desc.allocator;
-    int32_t *ri = (int32_t *)fsi_alloc(allocator, cap * sizeof *ri),
-            *rj = (int32_t *)fsi_alloc(allocator, cap * sizeof *rj);
-    fsi_real *v = (fsi_real *)fsi_alloc(allocator, cap * sizeof *v);
-    fsi_csr matrix;
-    fsi__cellfaces row;
-    fsi_result result = FSI_ERR_MEMORY;
-    memset(&matrix, 0, sizeof matrix);
-    fsi_ic_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.allocator = *allocator;
-    for (size_t i = 0; ri && rj && v && i < n; i++) {
-        row.diagonal = 1;
-        if (couple->grid->cell[i] == FSI_CELL_FLUID) {
-            fsi__cell_row(couple, (ptrdiff_t)i, &row);
-            for (int k = 0; k < 6; k++)
-                if (row.cell[k] >= 0) {
-                    ri[count] = (int32_t)i;
-                    rj[count] = (int32_t)row.cell[k];
-                    v[count++] = -row.w[k];
-                }
-        }
-        ri[count] = rj[count] = (int32_t)i;
-        v[count++] = row.diagonal > 0 ? row.diagonal : FSI_R(1e-3);
-    }
-    for (size_t i = 0; ri && rj && v && i < full->sides; i++) {
-        const fsi_side *side = couple->iface.side + i;
-        ri[count] = rj[count] = side->cell;
-        v[count++] = fsi__side_mu(couple, side);
-    }
-    if (ri && rj && v)
-        result = fsi_csr_from_triplets(&matrix, (int)n, (int)n, count, ri, rj, v, allocator);
-    if (result == FSI_OK)
-        result = fsi_ic_init(ic, &matrix, &desc);
-    fsi_csr_free(&matrix, allocator);
-    fsi_free(allocator, ri, cap * sizeof *ri);
-    fsi_free(allocator, rj, cap * sizeof *rj);
-    fsi_free(allocator, v, cap * sizeof *v);
-    return result < 0 ? result : FSI_OK;
-}
-
-/* The answer of the full system as velocities and impulses: u = u* + (lambda + A o p) / b,  v = v*
- * - M^-1 (J^T lambda + B^T w A). */
-static void fsi__full_finish(const fsi__full *full, const fsi_real *x) {
-    fsi_couple *couple = full->c;
-    fsi_interface *in = &couple->iface;
-    fsi_real area = fsi__area(in);
-    fsi__full_gather(full, x + full->cells, x + full->cells + full->sides);
-    for (int s = 0; s < in->solids; s++) {
-        size_t n = (size_t)(couple->offset[s + 1] - couple->offset[s]);
-        fsi_scale(n, -area, couple->coef[0] + couple->offset[s]);
-        if (n)
-            fsi__solid_add(couple, s, couple->coef[0] + couple->offset[s]);
-    }
-    for (int i = 0; i < in->sides; i++) {
-        const fsi_side *side = in->side + i;
-        couple->lambda[i] = area * x[full->cells + (size_t)i];
-        couple->side_velocity[i] +=
-            (couple->lambda[i] + area * (fsi_real)side->sign * x[side->cell]) / side->mass;
-    }
-}
-
-static void fsi__full_star(fsi_couple *couple) { /* v* += M^-1 push */
-    for (int s = 0; s < couple->iface.solids; s++) {
-        const fsi_coupled *door = couple->iface.solid[s];
-        for (int i = 0; door->node && door->push && i < door->dof; i++)
-            door->v[i] += door->inverse_mass[i / 3] * door->push[i];
-    }
-}
-
-static fsi_result fsi__solve_full(fsi_couple *couple, fsi_report *report) {
-    fsi_interface *in = &couple->iface;
-    fsi__full full;
-    fsi_real area = fsi__area(in), scale = fsi__scale_of(couple);
-    fsi_result result = FSI_OK;
-    int e;
-    memset(&full, 0, sizeof full);
-    fsi_ic ic;
-    memset(&ic, 0, sizeof ic);
-    fsi_krylov_desc desc;
-    memset(&desc, 0, sizeof desc);
-    full.c = couple;
-    full.cells = in->cells;
-    full.sides = (size_t)in->sides;
-    for (int s = 0; s < in->solids; s++)
-        if (in->solid[s]->node && in->solid[s]->implicit)
-            full.rows += (size_t)in->solid[s]->implicit->rows;
-    size_t n = full.cells + full.sides + full.rows;
-    desc.n = n;
-    desc.A.apply_fn = fsi__full_apply;
-    desc.A.user = &full;
-    desc.tolerance = fsi__tolerance(couple);
-    desc.max_iterations = couple->desc.max_iterations ? couple->desc.max_iterations : 20000;
-    desc.clock_fn = couple->desc.clock_fn;
-    desc.clock_user = couple->desc.clock_user;
-    desc.seconds = couple->desc.seconds;
-    desc.guess = 0;
-    size_t work = fsi_cg_work_size(&desc);
-    fsi_real *x;
-    x = (fsi_real *)fsi__room(couple, FSI__B_VECTOR, 2 * n + full.sides + full.rows, sizeof *x);
-    if (!x || !fsi__room(couple, FSI__B_KRYLOV, work, 1))
-        return FSI_ERR_MEMORY;
-    fsi_real *b = x + n;
-    full.diagonal = b + n;
-    fsi_real *wr = b + full.cells + full.sides;
-    for (size_t i = 0; i < full.cells; i++)
-        b[i] = couple->grid->cell[i] == FSI_CELL_FLUID ? couple->grid->rhs[i] : 0;
-    for (size_t i = 0; i < full.sides; i++) {
-        const fsi_side *side = in->side + i;
-        fsi_real v = fsi_interface_velocity(in, side, in->solid[side->solid]->v);
-        /* the side's own u* in place of J v* */
-        b[side->cell] += scale * fsi__side_z(in, side) * (couple->side_velocity[i] - v);
-        b[full.cells + i] = area * scale * (v - couple->side_velocity[i]);
-    }
-    for (int s = 0; s < in->solids; s++) {
-        const fsi_coupled *body = in->solid[s];
-        for (int k = 0; body->node && body->implicit && k < body->implicit->rows; k++, wr++)
-            for (*wr = 0, e = body->implicit->row[k]; e < body->implicit->row[k + 1]; e++)
-                *wr += area * scale * body->implicit->val[e] * body->v[body->implicit->col[e]];
-    }
-    fsi__full_diagonal(&full);
-    if (couple->desc.precondition == FSI_PRECONDITION_MULTIGRID
-        && (result = fsi__second_build(couple)) >= 0)
-        result = fsi__full_regions(couple);
-    if (couple->desc.precondition == FSI_PRECONDITION_IC) {
-        result = fsi__full_ic(&full, &ic);
-        full.ic = &ic;
-    }
-    if (couple->desc.precondition != FSI_PRECONDITION_NONE) {
-        desc.precondition.apply_fn = fsi__full_precondition;
-        desc.precondition.user = &full;
-    }
-    if (result == FSI_OK)
-        result = fsi_cg_solve(&desc, b, x, couple->block[FSI__B_KRYLOV].ptr,
-                              couple->block[FSI__B_KRYLOV].bytes, report);
-    fsi_ic_free(&ic);
-    couple->regions = 0;
-    if (result < 0)
-        return result;
-    fsi_copy(full.cells, x, couple->grid->pressure);
-    fsi__full_finish(&full, x);
+    fsi__mono_finish(couple, grid->pressure);
     return result;
 }
 
-/* ---- The indefinite system in (p^, a), rows times scale: L_N p - scale Z a = rhs, -scale Z^T p -
- * scale K a = -scale k. */
-static void fsi__indefinite_apply(const fsi_real *x, fsi_real *y, void *user) {
-    fsi_couple *couple = (fsi_couple *)user;
-    const fsi_real *a = x + couple->iface.cells;
-    fsi_real *ya = y + couple->iface.cells, scale = fsi__scale_of(couple);
-    fsi_mg_apply(couple->grid->mg, x, y);
-    for (int s = 0; s < couple->iface.solids; s++) {
-        int r = couple->offset[s + 1] - couple->offset[s], o = couple->offset[s];
-        if (!r)
-            continue;
-        fsi__z_add(couple, s, a + o, -scale, y);
-        fsi__zt(couple, s, x, ya + o);
-        if (couple->iface.solid[s]->node)
-            fsi__k_apply(couple, s, a + o, couple->coef[0] + o);
-        else {
-            for (int k = 0; k < r; k++)
-                couple->coef[0][o + k] = a[o + k];
-            for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
-                fsi_real w = fsi__side_of(couple, i)->mass * fsi__u_row(couple, s, i, a + o);
-                for (int k = 0; k < r; k++)
-                    couple->coef[0][o + k] += w * couple->q[couple->row[i] + (size_t)k];
-            }
-        }
-        for (int k = 0; k < r; k++)
-            ya[o + k] = -scale * (ya[o + k] + couple->coef[0][o + k]);
-    }
-}
+/* ---- The coupled solve. */
 
-static void fsi__indefinite_precondition(const fsi_real *r, fsi_real *z, void *user) {
-    fsi_couple *couple = (fsi_couple *)user;
-    size_t n = couple->iface.cells;
-    fsi_mg_cycle(couple->grid->mg, r, z);
-    fsi__coarse_add(couple, couple->grid->mg->label, r, 1 / fsi__scale_of(couple), z);
-    for (int s = 0; s < couple->iface.solids; s++) {
-        const fsi_real *K = couple->K + couple->K_at[s], *ra = r + n + couple->offset[s];
-        fsi_real *za = z + n + couple->offset[s];
-        int m = couple->offset[s + 1] - couple->offset[s];
-        if (couple->iface.solid[s]->node)
-            for (int k = 0; k < m; k++)
-                za[k] = K[k] > 0 ? ra[k] / K[k] : 0;
-        else
-            fsi__k_solve(couple, s, ra, za);
-        for (int k = 0; k < m; k++)
-            za[k] /= -fsi__scale_of(couple);
-    }
-}
-
-static fsi_result fsi__solve_indefinite(fsi_couple *couple, fsi_report *report) {
-    size_t cells = couple->iface.cells, n = cells + (size_t)couple->columns;
-    fsi_krylov_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.n = n;
-    desc.A.apply_fn = fsi__indefinite_apply;
-    desc.A.user = couple;
-    desc.precondition.apply_fn = fsi__indefinite_precondition;
-    desc.precondition.user = couple;
-    desc.tolerance = fsi__tolerance(couple);
-    desc.max_iterations = couple->desc.max_iterations ? couple->desc.max_iterations : 20000;
-    desc.clock_fn = couple->desc.clock_fn;
-    desc.clock_user = couple->desc.clock_user;
-    desc.seconds = couple->desc.seconds;
-    fsi_real *x;
-    x = (fsi_real *)fsi__room(couple, FSI__B_VECTOR, 2 * n, sizeof *x);
-    if (!x || !fsi__room(couple, FSI__B_KRYLOV, fsi_symmqmr_work_size(&desc), 1)
-        || !fsi__coarse_build(couple))
-        return FSI_ERR_MEMORY;
-    for (size_t i = 0; i < cells; i++)
-        x[n + i] = couple->grid->cell[i] == FSI_CELL_FLUID ? couple->grid->rhs[i] : 0;
-    for (size_t i = 0; i < (size_t)couple->columns; i++)
-        x[n + cells + i] = -fsi__scale_of(couple) * couple->coef[2][i];
-    fsi_result result = fsi_symmqmr_solve(&desc, x + n, x, couple->block[FSI__B_KRYLOV].ptr,
-                                          couple->block[FSI__B_KRYLOV].bytes, report);
-    couple->regions = 0; /* the constants are in x */
-    if (result < 0)
-        return result;
-    fsi_copy(cells, x, couple->grid->pressure);
-    fsi__answer(couple, x, NULL);
-    return result;
-}
-
-/* ---- The step. */
-/* Solids' generalised impulses -J^T lambda. */
+/* The solids' generalised impulses -J^T lambda. */
 static void fsi__give_impulses(fsi_couple *couple) {
-    fsi_interface *iface = &couple->iface;
+    const fsi_interface *iface = &couple->iface;
     for (int s = 0; s < iface->solids; s++)
         if (iface->solid[s]->impulse && iface->solid[s]->dof)
             fsi_fill((size_t)iface->solid[s]->dof, 0, iface->solid[s]->impulse);
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
         fsi_real *out = iface->solid[side->solid]->impulse;
-        if (!out)
-            continue;
-        for (int e = side->row; e < side->row_end; e++)
+        for (int e = side->row; out && e < side->row_end; e++)
             out[iface->col[e]] -= couple->lambda[i] * iface->val[e];
     }
 }
 
-/* Keeps v* of the dense solids; afterwards: what they gained less what the fluid gave, mass (v -
- * v*) - impulse, over free ones. */
-static int fsi__ledger_begin(fsi_couple *couple) {
-    fsi_interface *iface = &couple->iface;
-    size_t n = 0;
-    int s;
-    for (s = 0; s < iface->solids; s++)
-        n += iface->solid[s]->node || !iface->solid[s]->impulse ? 0 : (size_t)iface->solid[s]->dof;
-    if (!FSI__ROOM(couple, v_before, fsi_real, FSI__B_BEFORE, n))
-        return 0;
-    for (s = 0, n = 0; s < iface->solids; s++) {
-        if (iface->solid[s]->node || !iface->solid[s]->dof || !iface->solid[s]->impulse)
-            continue;
-        fsi_copy((size_t)iface->solid[s]->dof, iface->solid[s]->v, couple->v_before + n);
-        n += (size_t)iface->solid[s]->dof;
-    }
-    return 1;
+/* Does the ledger count this solid? Dense ones that take impulses. */
+FSI__INLINE int fsi__in_ledger(const fsi_coupled *door) {
+    return !door->node && door->dof && door->impulse;
 }
 
-static void fsi__ledger_end(const fsi_couple *couple, fsi_report *rep) {
+/* Keeps v* of the solids in the ledger. */
+static void fsi__ledger_begin(fsi_couple *couple) {
+    const fsi_interface *iface = &couple->iface;
+    fsi_real *before = couple->v_before;
+    for (int s = 0; s < iface->solids; s++) {
+        const fsi_coupled *door = iface->solid[s];
+        if (!fsi__in_ledger(door))
+            continue;
+        fsi_copy((size_t)door->dof, door->v, before);
+        before += door->dof;
+    }
+}
+
+/* What free solids gained less what the fluid gave: M (v - v*) - impulse, linear momentum. */
+static void fsi__ledger_end(const fsi_couple *couple, fsi_report *report) {
     const fsi_interface *iface = &couple->iface;
     const fsi_real *before = couple->v_before;
     for (int s = 0; s < iface->solids; s++) {
         const fsi_coupled *door = iface->solid[s];
-        if (door->node || !door->dof || !door->impulse)
+        if (!fsi__in_ledger(door))
             continue;
-        for (int k = 0;
-             k < iface->dim && door->dof >= 6 && door->mass
-             && couple->offset[s + 1] - couple->offset[s] == door->dof - (iface->dim == 2 ? 3 : 0);
-             k++) {
+        int rigid = door->dof >= 6 && door->mass;
+        int is_free = fsi__columns_of(couple, s) == door->dof - (iface->dim == 2 ? 3 : 0);
+        for (int k = 0; rigid && is_free && k < iface->dim; k++) {
             double gained = -(double)door->impulse[k];
             for (int i = 0; i < door->dof; i++)
                 gained += (double)door->mass[k * door->dof + i] * (double)(door->v[i] - before[i]);
-            rep->momentum[k] += gained;
+            report->momentum[k] += gained;
         }
         before += door->dof;
     }
 }
 
 /* Puts the answer into the grid: pressure gradient on open faces, the sides' own samples, solid
- * velocities for whoever asks later. */
+   velocities for whoever asks later, the constants of closed regions. */
 static fsi_result fsi__mono_write(fsi_couple *couple) {
     fsi_interface *iface = &couple->iface;
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
-        if (side->mass > 0)
-            iface->velocity[side->axis][side->face] = couple->side_velocity[i];
-        else
-            iface->velocity[side->axis][side->face] =
-                fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
+        fsi_real v = couple->side_velocity[i];
+        if (!(side->mass > 0))
+            v = fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
+        iface->velocity[side->axis][side->face] = v;
     }
     fsi_result result = fsi_grid_apply_pressure(couple->grid);
     if (result < 0)
@@ -4614,118 +4305,129 @@ static fsi_result fsi__mono_write(fsi_couple *couple) {
         if (iface->side[i].mass > 0)
             fsi_interface_set_sample(iface, couple->grid, iface->side + i,
                                      couple->side_velocity[i]);
-    for (size_t n = 0; n < iface->cells && couple->regions; n++)
-        couple->grid->pressure[n] += fsi__constant_at(couple, n);
+    if (couple->regions)
+        fsi_mg_region_add(couple->grid->mg, couple->constant, couple->grid->pressure);
     return result;
 }
 
+/* The fluid's matrix and right-hand side, sides and rows of the solids, rows of the bubbles. */
+static fsi_result fsi__mono_begin(fsi_couple *couple, fsi_real dt) {
+    fsi_grid *grid = couple->grid;
+    fsi_interface *iface = &couple->iface;
+    fsi_result result;
+    if ((result = fsi_grid_classify(grid)) < 0)
+        return result;
+    if ((result = fsi_interface_sides(iface, grid)) < 0)
+        return result;
+    if ((result = fsi__mono_rows(couple)) < 0)
+        return result;
+
+    /* The solids' part of the divergence is in Z: the grid sees walls at rest. */
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        couple->side_velocity[i] = fsi_interface_sample(grid, side);
+        iface->velocity[side->axis][side->face] = 0;
+    }
+    if ((result = fsi_grid_build_pressure(grid, dt)) < 0)
+        return result;
+    const fsi_real *const *weight = (const fsi_real *const *)grid->weight;
+    if ((result = fsi_mg_update(grid->mg, grid->cell, grid->weights_are_one ? NULL : weight)) < 0)
+        return result;
+    return fsi__bubble_build(couple, dt);
+}
+
 FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report *report) {
-    fsi_couple *c = couple;
-    if (!c || !c->grid)
+    if (!couple || !couple->grid)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    if (c->desc.boundary == FSI_BOUNDARY_CUT && c->desc.solver == FSI_COUPLE_FULL)
+    fsi_couple_solver solver = couple->desc.solver;
+    if (couple->desc.boundary == FSI_BOUNDARY_CUT && solver == FSI_COUPLE_FULL)
         return FSI_ERR_ARGUMENT;
-    fsi_grid *grid = c->grid;
-    fsi_interface *iface = &c->iface;
     fsi_report rep;
     memset(&rep, 0, sizeof rep);
-    int low_rank = c->desc.solver <= FSI_COUPLE_SCHUR;
-    c->regions = 0;
-    c->dt = (double)dt;
-    fsi_result result = fsi_grid_classify(grid);
-    if (result >= 0)
-        result = fsi_interface_sides(iface, grid);
-    if (result >= 0)
-        result = fsi__mono_rows(c);
+    couple->regions = 0;
+    couple->dt = (double)dt;
+
+    /* 1. The system. */
+    fsi_result result = fsi__mono_begin(couple, dt);
     if (result < 0)
         return result;
-    for (int i = 0; i < iface->sides; i++) {
-        c->side_velocity[i] = fsi_interface_sample(grid, iface->side + i);
-        iface->velocity[iface->side[i].axis][iface->side[i].face] = 0;
-    }
-    result = fsi_grid_build_pressure(grid, dt);
-    if (result < 0)
-        return result;
-    result = fsi_mg_update(grid->mg, grid->cell,
-                           grid->weights_are_one ? NULL : (const fsi_real *const *)grid->weight);
-    if (result < 0)
-        return result;
-    result = fsi__bubble_build(c, dt);
-    if (result < 0)
-        return result;
-    if (!fsi__ledger_begin(c))
-        return FSI_ERR_MEMORY;
-    if (c->desc.solver == FSI_COUPLE_FULL)
-        fsi__full_star(c);
-    fsi__mono_rhs(c, low_rank);
-    if (c->desc.solver == FSI_COUPLE_FULL)
-        result = fsi__solve_full(c, &rep);
-    else if (c->desc.solver == FSI_COUPLE_INDEFINITE)
-        result = fsi__solve_indefinite(c, &rep);
+
+    /* 2. Pressures and velocities. */
+    fsi__ledger_begin(couple);
+    if (solver == FSI_COUPLE_FULL || solver == FSI_COUPLE_INDEFINITE)
+        result = fsi__variant_solve(couple, &rep);
     else
-        result = fsi__solve_sigma(c, &rep);
+        result = fsi__sigma_solve(couple, &rep);
     if (result < 0)
         return result;
-    if (result == FSI_OK && !grid->mg->fluid)
+    if (result == FSI_OK && !couple->grid->mg->fluid)
         result = FSI_EMPTY;
-    if (c->desc.solver != FSI_COUPLE_FULL)
-        fsi__mono_finish(c, grid->pressure);
-    fsi__give_impulses(c);
-    fsi__ledger_end(c, &rep);
-    fsi__bubble_finish(c, dt);
+
+    /* 3. Solids take impulses, the fluid takes pressures. */
+    fsi__give_impulses(couple);
+    fsi__ledger_end(couple, &rep);
+    fsi__bubble_finish(couple, dt);
     rep.reason = result;
-    result = fsi__mono_write(c);
-    if (result < 0)
+    if ((result = fsi__mono_write(couple)) < 0)
         return result;
-    c->report = rep;
+    couple->report = rep;
     if (report)
         *report = rep;
     return rep.reason;
 }
 
-/* Of elements first .. last - 1 of a solid's surface. */
+/* ---- Questions after the solve. */
+
+/* Mean of the vertices of a surface, or of the corners of elements first .. last - 1 of it. */
+static fsi_vec3 fsi__surface_middle(const fsi_surface *surface, int first, int last) {
+    fsi_vec3 sum = {0, 0, 0};
+    int all = first == 0 && last == surface->element_count;
+    int count = all ? surface->vertex_count : surface->dim * (last - first);
+    for (int i = 0; i < count; i++) {
+        int vertex = all ? i : surface->index[surface->dim * first + i];
+        sum = fsi_vec_add(sum, fsi_surface_place(surface, vertex));
+    }
+    return count ? fsi_vec_scale(sum, 1 / (fsi_real)count) : sum;
+}
+
+/* Submerged volume of elements first .. last - 1 of a solid's surface, closed by themselves. */
+static double fsi__part_submerged(const fsi_couple *couple, int solid, int first, int last) {
+    const fsi_surface *surface = &couple->iface.solid[solid]->surface;
+    if (first == 0 && last == surface->element_count)
+        return couple->iface.submerged[solid];
+    fsi_real lo[3] = {FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX};
+    fsi_real hi[3] = {-FSI_REAL_MAX, -FSI_REAL_MAX, -FSI_REAL_MAX};
+    for (int i = surface->dim * first; i < surface->dim * last; i++) {
+        fsi_vec3 x = fsi_surface_place(surface, surface->index[i]);
+        for (int k = 0; k < 3; k++) {
+            lo[k] = fsi__min(lo[k], fsi__get(x, k));
+            hi[k] = fsi__max(hi[k], fsi__get(x, k));
+        }
+    }
+    fsi_surface part = *surface;
+    part.index += surface->dim * first;
+    part.element_count = last - first;
+    return fsi__submerged(&couple->iface, couple->grid, &part, lo, hi);
+}
+
+/* The report of elements first .. last - 1 of a solid's surface. */
 static void fsi__body_part(const fsi_couple *couple, int solid, int first, int last,
                            fsi_body_report *out) {
     const fsi_interface *iface = &couple->iface;
-    const fsi_surface *surface = &iface->solid[solid]->surface;
-    fsi_vec3 sum = {0, 0, 0};
-    int all = first == 0 && last == surface->element_count;
     memset(out, 0, sizeof *out);
-    int i;
-    for (i = surface->dim * first; i < surface->dim * last && !all; i++)
-        sum = fsi_vec_add(sum, fsi_surface_place(surface, surface->index[i]));
-    for (i = 0; i < surface->vertex_count && all; i++)
-        sum = fsi_vec_add(sum, fsi_surface_place(surface, i));
-    i = all ? surface->vertex_count : surface->dim * (last - first);
-    if (i)
-        out->about = fsi_vec_scale(sum, 1 / (fsi_real)i);
-    out->submerged = iface->submerged[solid];
-    if (!all) {
-        fsi_real lo[3] = {FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX},
-                 hi[3] = {-FSI_REAL_MAX, -FSI_REAL_MAX, -FSI_REAL_MAX};
-        fsi_surface part = *surface;
-        for (i = 3 * surface->dim * first; i < 3 * surface->dim * last; i++) {
-            fsi_real x = fsi__get(fsi_surface_place(surface, surface->index[i / 3]), i % 3);
-            lo[i % 3] = fsi__min(lo[i % 3], x);
-            hi[i % 3] = fsi__max(hi[i % 3], x);
-        }
-        part.index += surface->dim * first;
-        part.element_count = last - first;
-        out->submerged = fsi__submerged(iface, couple->grid, &part, lo, hi);
-    }
-    for (i = couple->first[solid]; i < couple->first[solid + 1]; i++) {
+    out->about = fsi__surface_middle(&iface->solid[solid]->surface, first, last);
+    out->submerged = fsi__part_submerged(couple, solid, first, last);
+    for (int i = couple->first[solid]; i < couple->first[solid + 1]; i++) {
         const fsi_side *side = fsi__side_of(couple, i);
-        fsi_real j = -couple->lambda[couple->by_solid[i]] / (fsi_real)couple->dt;
-        fsi_vec3 force =
-            fsi_vec(side->axis == 0 ? j : 0, side->axis == 1 ? j : 0, side->axis == 2 ? j : 0);
         if (side->element < first || side->element >= last)
             continue;
+        fsi_real size = -couple->lambda[couple->by_solid[i]] / (fsi_real)couple->dt;
+        fsi_vec3 force = fsi_vec_scale(fsi__axis(side->axis), size);
+        fsi_vec3 arm = fsi_vec_sub(fsi_interface_centre(iface, side), out->about);
         out->force = fsi_vec_add(out->force, force);
-        out->torque = fsi_vec_add(
-            out->torque,
-            fsi_vec_cross(fsi_vec_sub(fsi_interface_centre(iface, side), out->about), force));
+        out->torque = fsi_vec_add(out->torque, fsi_vec_cross(arm, force));
         out->sides++;
     }
 }
@@ -4739,42 +4441,47 @@ FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body
     return FSI_OK;
 }
 
-/* m_a = J^T b J + Z^T L_N^-1 Z in the solid's own degrees of freedom. */
+/* J^T b J + Z^T L_N^-1 Z in the solid's own degrees of freedom: a pressure solve for each. */
 FSI_API fsi_result fsi_couple_added_mass(fsi_couple *couple, int solid, fsi_real *out) {
-    fsi_couple *c = couple;
-    fsi_result result = FSI_OK;
-    if (!c || !c->grid || !out || solid < 0 || solid >= c->iface.solids)
+    if (!couple || !couple->grid || !out || solid < 0 || solid >= couple->iface.solids)
         return FSI_ERR_ARGUMENT;
-    fsi_interface *iface = &c->iface;
-    if (iface->solid[solid]->node || !(c->dt > 0))
+    const fsi_interface *iface = &couple->iface;
+    if (iface->solid[solid]->node || !(couple->dt > 0))
         return FSI_ERR_STATE;
     int dof = iface->solid[solid]->dof;
+    fsi_real scale = fsi__scale_of(couple);
+    fsi_real *flux = couple->cell_residual;
+    fsi_real *pressure = couple->cell_step;
     fsi_mg_solve_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.tolerance = 1e-12;
     desc.max_iterations = 500;
     for (int j = 0; j < dof; j++) {
+        /* The flux of a unit velocity, and the pressure that it makes. */
         double norm = 0;
-        fsi_fill(iface->cells, 0, c->cells[0]);
-        fsi_fill(iface->cells, 0, c->cells[1]);
-        for (int i = c->first[solid]; i < c->first[solid + 1]; i++) {
-            const fsi_side *side = fsi__side_of(c, i);
-            c->cells[0][side->cell] +=
-                fsi__scale_of(c) * fsi__side_z(iface, side) * iface->val[side->row + j];
-            norm += fabs((double)iface->val[side->row + j]);
+        fsi_fill(iface->cells, 0, flux);
+        fsi_fill(iface->cells, 0, pressure);
+        for (int i = couple->first[solid]; i < couple->first[solid + 1]; i++) {
+            const fsi_side *side = fsi__side_of(couple, i);
+            fsi_real velocity = iface->val[side->row + j];
+            flux[side->cell] += scale * fsi__side_z(iface, side) * velocity;
+            norm += fabs((double)velocity);
         }
+        fsi_result result = FSI_OK;
         if (norm > 0)
-            result = fsi_mg_solve(c->grid->mg, &desc, c->cells[0], c->cells[1], NULL);
+            result = fsi_mg_solve(couple->grid->mg, &desc, flux, pressure, NULL);
         if (result < 0)
             return result;
+
+        /* The impulse of that pressure and of the sides' own mass. */
         for (int k = 0; k < dof; k++)
             out[k * dof + j] = 0;
-        for (int i = c->first[solid]; i < c->first[solid + 1]; i++) {
-            const fsi_side *side = fsi__side_of(c, i);
+        for (int i = couple->first[solid]; i < couple->first[solid + 1]; i++) {
+            const fsi_side *side = fsi__side_of(couple, i);
+            fsi_real impulse = side->mass * iface->val[side->row + j]
+                               + fsi__side_z(iface, side) * pressure[side->cell];
             for (int k = 0; k < dof; k++)
-                out[k * dof + j] += iface->val[side->row + k]
-                                    * (side->mass * iface->val[side->row + j]
-                                       + fsi__side_z(iface, side) * c->cells[1][side->cell]);
+                out[k * dof + j] += iface->val[side->row + k] * impulse;
         }
     }
     return FSI_OK;
@@ -4838,126 +4545,148 @@ FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, f
     return solve;
 }
 
-/* ---- State: header, bubble of every cell, bubbles (room for as many as the grid can tell apart).
- */
-typedef struct fsi__couple_state {
-    int64_t cells;
-    int32_t bubbles, started, tracked, unused;
-} fsi__couple_state;
+/* ---- State: what the bubbles were. */
+static void fsi__couple_state(fsi_couple *couple, fsi__state *state) {
+    int32_t started = couple->iface.started;
+    int32_t bubbles = couple->bubbles;
+    size_t most = (size_t)couple->grid->desc.max_regions;
+    int tracked = couple->bubble_cell != NULL;
+    fsi__state_match(state, couple->iface.cells);
+    fsi__state_match(state, most);
+    fsi__state_match(state, (uint64_t)tracked);
+    fsi__state_field(state, &started, 1, sizeof started);
+    fsi__state_field(state, &bubbles, 1, sizeof bubbles);
+    if (bubbles < 0 || (size_t)bubbles > (tracked ? most : 0))
+        state->failed = 1;
+    if (!state->failed) {
+        couple->iface.started = started;
+        couple->bubbles = bubbles;
+    }
+    if (tracked) {
+        fsi__state_field(state, couple->bubble_cell, couple->iface.cells, sizeof(int32_t));
+        /* Places without a bubble are zeros. */
+        for (size_t i = 0; i < most; i++) {
+            fsi_bubble none;
+            memset(&none, 0, sizeof none);
+            fsi_bubble *bubble = i < (size_t)couple->bubbles ? couple->bubble + i : &none;
+            fsi__state_field(state, bubble, 1, sizeof *bubble);
+        }
+    }
+}
 
 FSI_API size_t fsi_couple_state_size(const fsi_couple *couple) {
     if (!couple || !couple->grid)
         return 0;
-    return sizeof(fsi__couple_state) + couple->iface.cells * sizeof(int32_t)
-           + (size_t)couple->grid->desc.max_regions * sizeof(fsi_bubble);
+    fsi__state state = {NULL, NULL, 0, 0};
+    fsi_couple copy = *couple;
+    fsi__couple_state(&copy, &state);
+    return state.used;
 }
 
 FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block) {
-    unsigned char *p = (unsigned char *)block;
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
-    size_t cells = couple->iface.cells;
-    memset(p, 0, fsi_couple_state_size(couple));
-    fsi__couple_state state;
-    memset(&state, 0, sizeof state);
-    state.cells = (int64_t)cells;
-    state.bubbles = couple->bubbles;
-    state.started = couple->iface.started;
-    state.tracked = couple->bubble_cell != NULL;
-    memcpy(p, &state, sizeof state);
-    if (state.tracked)
-        memcpy(p + sizeof state, couple->bubble_cell, cells * sizeof(int32_t));
-    if (state.bubbles)
-        memcpy(p + sizeof state + cells * sizeof(int32_t), couple->bubble,
-               (size_t)state.bubbles * sizeof(fsi_bubble));
+    fsi__state state = {(unsigned char *)block, NULL, 0, 0};
+    fsi_couple copy = *couple;
+    fsi__couple_state(&copy, &state);
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block) {
-    const unsigned char *p = (const unsigned char *)block;
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
-    size_t cells = couple->iface.cells;
-    fsi__couple_state state;
-    memcpy(&state, p, sizeof state);
-    if (state.cells != (int64_t)cells || state.bubbles < 0
-        || state.bubbles > couple->grid->desc.max_regions)
+    fsi__state state = {NULL, (const unsigned char *)block, 0, 0};
+    fsi__couple_state(couple, &state);
+    if (state.failed)
         return FSI_ERR_SIZE;
-    if (state.tracked
-        && (!FSI__ROOM(couple, bubble_cell, int32_t, FSI__B_BF, cells)
-            || !FSI__ROOM(couple, bubble, fsi_bubble, FSI__B_BUBBLE, 2 * (size_t)state.bubbles)))
-        return FSI_ERR_MEMORY;
-    /* what is covered and cut is found again by the next detect */
+    /* What is covered and cut is found again by the next detect. */
     fsi__interface_clear(&couple->iface);
-    couple->iface.started = state.started;
-    couple->bubbles = state.bubbles;
-    if (state.tracked)
-        memcpy(couple->bubble_cell, p + sizeof state, cells * sizeof(int32_t));
-    if (state.bubbles)
-        memcpy(couple->bubble, p + sizeof state + cells * sizeof(int32_t),
-               (size_t)state.bubbles * sizeof(fsi_bubble));
     return FSI_OK;
+}
+
+/* A multiple of 64 bytes. */
+FSI__INLINE size_t fsi__rounded(size_t bytes) {
+    return (bytes + 63) & ~(size_t)63;
 }
 
 FSI_API fsi_result fsi_couple_half(fsi_couple *couple, fsi_coupled *const *solid, int count,
                                    fsi_real dt, fsi_report *report) {
-    fsi_result solve = FSI_OK;
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    size_t fluid = (fsi_grid_state_size(couple->grid) + 63) & ~(size_t)63;
-    unsigned char *keep =
-        (unsigned char *)fsi__room(couple, FSI__B_HALF, fluid + fsi_couple_state_size(couple), 1);
-    if (!keep)
-        return FSI_ERR_MEMORY;
-    fsi_result result = fsi_grid_save(couple->grid, keep);
-    if (result >= 0)
-        result = fsi_couple_save(couple, keep + fluid);
+
+    /* Keep the fluid as it is. */
+    size_t fluid = fsi__rounded(fsi_grid_state_size(couple->grid));
+    fsi_result result = FSI__LIST_ROOM(couple->kept, fluid + fsi_couple_state_size(couple),
+                                       &couple->desc.allocator);
     if (result < 0)
         return result;
+    if ((result = fsi_grid_save(couple->grid, couple->kept)) < 0)
+        return result;
+    if ((result = fsi_couple_save(couple, couple->kept + fluid)) < 0)
+        return result;
+
+    /* Half a step without advection. */
     result = fsi_couple_detect(couple, solid, count);
     if (result >= 0)
         result = fsi_grid_forces(couple->grid, dt / 2);
     if (result >= 0)
         result = fsi_grid_viscosity(couple->grid, dt / 2, NULL);
     if (result >= 0)
-        result = solve = fsi_couple_solve(couple, dt / 2, report);
-    fsi_result back = fsi_grid_restore(couple->grid, keep);
-    if (back >= 0)
-        back = fsi_couple_restore(couple, keep + fluid);
-    return result < 0 ? result : back < 0 ? back : solve;
-}
+        result = fsi_couple_solve(couple, dt / 2, report);
 
-/* ---- A body of somebody else's engine. */
+    /* The fluid goes back, also after a failure. */
+    fsi_result back = fsi_grid_restore(couple->grid, couple->kept);
+    if (back >= 0)
+        back = fsi_couple_restore(couple, couple->kept + fluid);
+    return result >= 0 && back < 0 ? back : result;
+}
+#endif
+
+/* ------------------------------------------------------------------------------------------------
+ * >>body */
+#ifndef FSI_COUPLE_NO_GRID
+/* A rigid body of somebody else's engine: (velocity, spin) are its six degrees of freedom. */
 static void fsi__body_row(const fsi_coupled *self, int element, const fsi_real *weight,
                           fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
     const fsi_body *body = (const fsi_body *)self->user;
     (void)element;
     (void)weight;
     fsi_vec_store(row, dir);
-    /* (w x r) . d = w . (r x d) */
+    /* (spin x r) . d = spin . (r x d) */
     fsi_vec_store(row + 3, fsi_vec_cross(fsi_vec_sub(point, body->centre), dir));
 }
 
+/* The inverse of the inertia, in 2D of its last entry; a scripted body has none. */
+static fsi_result fsi__body_inverse(const fsi_body *body, int dim, fsi_mat3 *inverse) {
+    memset(inverse, 0, sizeof *inverse);
+    if (!(body->mass > 0))
+        return FSI_OK;
+    if (dim == 3)
+        return fsi_mat3_inverse(&body->inertia, inverse) ? FSI_OK : FSI_ERR_SINGULAR;
+    if (!(body->inertia.m[8] > 0))
+        return FSI_ERR_SINGULAR;
+    inverse->m[8] = 1 / body->inertia.m[8];
+    return FSI_OK;
+}
+
 FSI_API fsi_result fsi_body_couple(fsi_body *body, const fsi_surface *surface, fsi_coupled *out) {
-    fsi_mat3 inverse = {{0}};
-    if (!body || !surface || !out || !(body->mass >= 0) || !fsi__finite(body->mass)
-        || !fsi__finite_vec(body->centre) || !fsi__finite_vec(body->velocity)
+    if (!body || !surface || !out || !(body->mass >= 0) || !fsi__finite(body->mass))
+        return FSI_ERR_ARGUMENT;
+    if (!fsi__finite_vec(body->centre) || !fsi__finite_vec(body->velocity)
         || !fsi__finite_vec(body->spin))
         return FSI_ERR_ARGUMENT;
-    if (body->mass > 0 && surface->dim == 3 && !fsi_mat3_inverse(&body->inertia, &inverse))
-        return FSI_ERR_SINGULAR;
-    if (body->mass > 0 && surface->dim == 2) {
-        if (!(body->inertia.m[8] > 0))
-            return FSI_ERR_SINGULAR;
-        inverse.m[8] = 1 / body->inertia.m[8];
-    }
-    memset(out, 0, sizeof *out);
+    fsi_mat3 inverse;
+    fsi_result result = fsi__body_inverse(body, surface->dim, &inverse);
+    if (result < 0)
+        return result;
+
+    /* Mass matrices of (velocity, spin): diag(mass), then the inertia. */
     memset(body->mass_matrix, 0, sizeof body->mass_matrix);
     memset(body->inverse_mass, 0, sizeof body->inverse_mass);
     for (int i = 0; i < 3; i++) {
@@ -4965,12 +4694,13 @@ FSI_API fsi_result fsi_body_couple(fsi_body *body, const fsi_surface *surface, f
         body->inverse_mass[7 * i] = body->mass > 0 && i < surface->dim ? 1 / body->mass : 0;
         for (int j = 0; j < 3; j++) {
             body->mass_matrix[6 * (i + 3) + j + 3] = body->inertia.m[3 * i + j];
-            if (body->mass > 0)
-                body->inverse_mass[6 * (i + 3) + j + 3] = inverse.m[3 * i + j];
+            body->inverse_mass[6 * (i + 3) + j + 3] = inverse.m[3 * i + j];
         }
     }
     fsi_vec_store(body->v, body->velocity);
     fsi_vec_store(body->v + 3, body->spin);
+
+    memset(out, 0, sizeof *out);
     out->surface = *surface;
     out->dof = 6;
     out->v = body->v;
@@ -4993,88 +4723,103 @@ FSI_API void fsi_body_take(fsi_body *body) {
 /* ------------------------------------------------------------------------------------------------
  * >>world */
 #ifndef FSI_COUPLE_NO_GRID
-static void fsi__world_layout(fsi_world *world, fsi_arena *arena, size_t bodies, size_t guests) {
-    world->guest = (fsi_guest *)fsi_arena_take(arena, guests, sizeof(fsi_guest));
-    world->door = (fsi_coupled **)fsi_arena_take(arena, bodies + guests, sizeof(fsi_coupled *));
-    world->door_body = (int *)fsi_arena_take(arena, bodies + guests, sizeof(int));
+static void fsi__world_layout(fsi_world *world, size_t bodies, size_t guests, fsi_arena *arena) {
+    FSI__TAKE(world->guest, fsi_guest, arena, guests);
+    FSI__TAKE(world->door, fsi_coupled *, arena, bodies + guests);
+    FSI__TAKE(world->door_body, int, arena, bodies + guests);
 }
 
 /* The room: a fixed body around the grid's box, moved far out at open sides. */
 static fsi_result fsi__world_walls(fsi_world *world, const fsi_grid_desc *desc) {
+    const int cells[3] = {desc->nx, desc->ny, desc->nz};
     fsi_real lo[3], hi[3];
-    lo[0] = desc->origin.x;
-    lo[1] = desc->origin.y;
-    lo[2] = desc->origin.z;
-    hi[0] = lo[0] + (fsi_real)desc->nx * desc->h;
-    hi[1] = lo[1] + (fsi_real)desc->ny * desc->h;
-    hi[2] = lo[2] + (fsi_real)desc->nz * desc->h;
-    fsi_real far_out = 100 * (hi[0] - lo[0] + hi[1] - lo[1] + hi[2] - lo[2]);
-    for (int a = 0; a < 3; a++) {
-        if (desc->side[2 * a].kind >= FSI_SIDE_OPEN)
-            lo[a] -= far_out;
-        if (desc->side[2 * a + 1].kind >= FSI_SIDE_OPEN)
-            hi[a] += far_out;
+    fsi_real far_out = 0;
+    fsi_vec_store(lo, desc->origin);
+    for (int axis = 0; axis < 3; axis++) {
+        hi[axis] = lo[axis] + (fsi_real)cells[axis] * desc->h;
+        far_out += 100 * (hi[axis] - lo[axis]);
     }
-    fsi_shape_desc given;
-    memset(&given, 0, sizeof given);
-    fsi_rigid_desc options;
-    memset(&options, 0, sizeof options);
-    given.kind = FSI_SHAPE_ROOM;
-    given.dim = world->grid.dim;
-    given.allocator = desc->allocator;
-    given.half = fsi_vec((hi[0] - lo[0]) / 2, (hi[1] - lo[1]) / 2, (hi[2] - lo[2]) / 2);
-    fsi_result result;
-    if ((result = fsi_shape_init(&world->room, &given)) < 0)
+    for (int axis = 0; axis < 3; axis++) {
+        if (desc->side[2 * axis].kind >= FSI_SIDE_OPEN)
+            lo[axis] -= far_out;
+        if (desc->side[2 * axis + 1].kind >= FSI_SIDE_OPEN)
+            hi[axis] += far_out;
+    }
+    fsi_vec3 low = fsi_vec_load(lo);
+    fsi_vec3 high = fsi_vec_load(hi);
+
+    fsi_shape_desc shape;
+    memset(&shape, 0, sizeof shape);
+    shape.kind = FSI_SHAPE_ROOM;
+    shape.dim = world->grid.dim;
+    shape.allocator = desc->allocator;
+    shape.half = fsi_vec_scale(fsi_vec_sub(high, low), FSI_R(0.5));
+    fsi_result result = fsi_shape_init(&world->room, &shape);
+    if (result < 0)
         return result;
-    options.shape = &world->room;
-    options.x = fsi_vec((hi[0] + lo[0]) / 2, (hi[1] + lo[1]) / 2,
-                        world->grid.dim == 2 ? 0 : (hi[2] + lo[2]) / 2);
-    options.friction = FSI_R(0.3);
-    return fsi_solids_add(&world->solids, &options, NULL);
+    fsi_rigid_desc body;
+    memset(&body, 0, sizeof body);
+    body.shape = &world->room;
+    body.x = fsi_vec_scale(fsi_vec_add(high, low), FSI_R(0.5));
+    if (world->grid.dim == 2)
+        body.x.z = 0;
+    body.friction = FSI_R(0.3);
+    return fsi_solids_add(&world->solids, &body, NULL);
+}
+
+/* Grid, rigid bodies, coupling, walls and lists; what there is at a failure, fsi_world_free frees.
+ */
+static fsi_result fsi__world_parts(fsi_world *world, const fsi_world_desc *desc) {
+    const fsi_allocator *allocator = &desc->grid.allocator;
+    fsi_result result;
+    if ((result = fsi_grid_init(&world->grid, &desc->grid)) < 0)
+        return result;
+
+    fsi_solids_desc solids;
+    memset(&solids, 0, sizeof solids);
+    solids.dim = world->grid.dim;
+    solids.max_bodies = desc->max_bodies + 1; /* and the room */
+    solids.max_joints = desc->max_joints;
+    solids.gravity = desc->grid.gravity;
+    solids.substeps = desc->substeps;
+    solids.iterations = desc->iterations;
+    solids.allocator = *allocator;
+    if ((result = fsi_solids_init(&world->solids, &solids)) < 0)
+        return result;
+
+    fsi_couple_desc couple = desc->couple;
+    if (!couple.allocator.alloc_fn && !couple.allocator.free_fn)
+        couple.allocator = *allocator;
+    if ((result = fsi_couple_init(&world->couple, &world->grid, &couple)) < 0)
+        return result;
+    if (!desc->no_walls && (result = fsi__world_walls(world, &world->grid.desc)) < 0)
+        return result;
+
+    fsi_arena arena = {NULL, 0, 0, 0};
+    size_t bodies = (size_t)solids.max_bodies;
+    fsi__world_layout(world, bodies, (size_t)desc->max_guests, &arena);
+    if ((result = fsi__arena_block(&arena, allocator, &world->block, &world->size)) < 0)
+        return result;
+    fsi__world_layout(world, bodies, (size_t)desc->max_guests, &arena);
+    return FSI_OK;
 }
 
 FSI_API fsi_result fsi_world_init(fsi_world *world, const fsi_world_desc *desc) {
     if (!world || !desc)
         return FSI_ERR_ARGUMENT;
     memset(world, 0, sizeof *world);
-    if (desc->max_bodies < 0 || desc->max_guests < 0 || desc->max_joints < 0
-        || desc->max_bodies > 1000000 || desc->max_guests > 1000000 || !(desc->damping >= 0)
-        || !fsi__finite(desc->damping))
+    const int most = 1000000;
+    if (desc->max_bodies < 0 || desc->max_bodies > most || desc->max_joints < 0)
         return FSI_ERR_ARGUMENT;
-    fsi_result result;
-    if ((result = fsi_grid_init(&world->grid, &desc->grid)) < 0)
-        return result;
-    fsi_solids_desc given;
-    memset(&given, 0, sizeof given);
-    given.dim = world->grid.dim;
-    given.max_bodies = desc->max_bodies + 1;
-    given.max_joints = desc->max_joints;
-    given.gravity = desc->grid.gravity;
-    given.substeps = desc->substeps;
-    given.iterations = desc->iterations;
-    given.allocator = desc->grid.allocator;
-    result = fsi_solids_init(&world->solids, &given);
-    fsi_couple_desc options = desc->couple;
-    if (!options.allocator.alloc_fn && !options.allocator.free_fn)
-        options.allocator = desc->grid.allocator;
-    if (result >= 0)
-        result = fsi_couple_init(&world->couple, &world->grid, &options);
-    if (result >= 0 && !desc->no_walls)
-        result = fsi__world_walls(world, &world->grid.desc);
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
-    fsi__world_layout(world, &arena, (size_t)given.max_bodies, (size_t)desc->max_guests);
-    world->size = arena.used;
-    if (result >= 0 && !(world->block = fsi_alloc(&desc->grid.allocator, world->size)))
-        result = FSI_ERR_MEMORY;
+    if (desc->max_guests < 0 || desc->max_guests > most)
+        return FSI_ERR_ARGUMENT;
+    if (!(desc->damping >= 0) || !fsi__finite(desc->damping))
+        return FSI_ERR_ARGUMENT;
+    fsi_result result = fsi__world_parts(world, desc);
     if (result < 0) {
         fsi_world_free(world);
         return result;
     }
-    memset(&arena, 0, sizeof arena);
-    arena.base = (unsigned char *)world->block;
-    arena.size = world->size;
-    fsi__world_layout(world, &arena, (size_t)given.max_bodies, (size_t)desc->max_guests);
     world->guest_room = desc->max_guests;
     world->damping = desc->damping;
     return FSI_OK;
@@ -5114,46 +4859,56 @@ FSI_API fsi_result fsi_world_add_guest(fsi_world *world, const fsi_guest *guest)
     return FSI_OK;
 }
 
-/* v* of all solids, and their doors. */
-static fsi_result fsi__world_begin(fsi_world *world, fsi_real dt, int joined) {
+/* dv/dt = -damping v on fluid and rigid bodies, implicitly. */
+static fsi_result fsi__world_damp(fsi_world *world, fsi_real dt) {
+    if (!(world->damping > 0))
+        return FSI_OK;
     fsi_real keep = 1 / (1 + dt * world->damping);
-    fsi_result result;
-    int i;
-    if (world->damping > 0) {
-        for (int a = 0; a < world->grid.dim; a++)
-            for (size_t f = 0; f < world->grid.faces[a]; f++)
-                world->grid.u[a][f] *= keep;
-        for (i = 0; i < world->solids.body_count; i++) {
-            fsi_rigid *body = &world->solids.body[i];
-            if (body->kind == FSI_RIGID_DYNAMIC
-                && (result =
-                        fsi_solids_set_velocity(&world->solids, i, fsi_vec_scale(body->v, keep),
-                                                fsi_vec_scale(body->spin, keep)))
-                       < 0)
-                return result;
-        }
-    }
-    if ((result = fsi_solids_forces(&world->solids, dt)) < 0)
-        return result;
-    if ((result = fsi_solids_hold(&world->solids, dt)) < 0)
-        return result;
-    for (world->door_count = 0, i = 0; i < world->solids.body_count; i++) {
-        /* planes, rooms, height fields */
-        if (world->solids.body[i].shape->surface.vertex_count == 0)
+    for (int axis = 0; axis < world->grid.dim; axis++)
+        for (size_t f = 0; f < world->grid.faces[axis]; f++)
+            world->grid.u[axis][f] *= keep;
+    for (int i = 0; i < world->solids.body_count; i++) {
+        const fsi_rigid *body = &world->solids.body[i];
+        if (body->kind != FSI_RIGID_DYNAMIC)
             continue;
-        result = joined
-                     ? fsi_solids_coupled_joined(&world->solids, i, &world->door[world->door_count])
-                     : fsi_solids_coupled(&world->solids, i, &world->door[world->door_count]);
+        fsi_vec3 v = fsi_vec_scale(body->v, keep);
+        fsi_vec3 spin = fsi_vec_scale(body->spin, keep);
+        fsi_result result = fsi_solids_set_velocity(&world->solids, i, v, spin);
         if (result < 0)
             return result;
-        if (world->door[world->door_count])
+    }
+    return FSI_OK;
+}
+
+/* v* of all solids, and their doors. joined: bodies on joints have one door together. */
+static fsi_result fsi__world_begin(fsi_world *world, fsi_real dt, int joined) {
+    fsi_solids *solids = &world->solids;
+    fsi_result result;
+    if ((result = fsi__world_damp(world, dt)) < 0)
+        return result;
+    if ((result = fsi_solids_forces(solids, dt)) < 0)
+        return result;
+    if ((result = fsi_solids_hold(solids, dt)) < 0)
+        return result;
+
+    world->door_count = 0;
+    for (int i = 0; i < solids->body_count; i++) {
+        /* Planes, rooms and height fields have no surface. */
+        if (solids->body[i].shape->surface.vertex_count == 0)
+            continue;
+        fsi_coupled **door = world->door + world->door_count;
+        result = joined ? fsi_solids_coupled_joined(solids, i, door)
+                        : fsi_solids_coupled(solids, i, door);
+        if (result < 0)
+            return result;
+        if (*door)
             world->door_body[world->door_count++] = i;
     }
-    for (i = 0; i < world->guest_count; i++) {
-        if (world->guest[i].begin_fn
-            && (result = world->guest[i].begin_fn(world->guest[i].user, dt)) < 0)
+    for (int i = 0; i < world->guest_count; i++) {
+        const fsi_guest *guest = world->guest + i;
+        if (guest->begin_fn && (result = guest->begin_fn(guest->user, dt)) < 0)
             return result;
-        world->door[world->door_count] = world->guest[i].door;
+        world->door[world->door_count] = guest->door;
         world->door_body[world->door_count++] = -1;
     }
     return FSI_OK;
@@ -5162,16 +4917,21 @@ static fsi_result fsi__world_begin(fsi_world *world, fsi_real dt, int joined) {
 /* Velocities back, contact and joints, new positions. */
 static fsi_result fsi__world_move(void *user, fsi_real dt) {
     fsi_world *world = (fsi_world *)user;
-    fsi_result result = FSI_OK;
-    for (int i = 0; i < world->solids.body_count && result >= 0; i++)
-        if (world->solids.body[i].shape->surface.vertex_count > 0
-            && world->solids.body[i].kind == FSI_RIGID_DYNAMIC)
-            result = fsi_solids_take_coupled(&world->solids, i);
-    if (result >= 0)
-        result = fsi_solids_move(&world->solids, dt);
-    for (int i = 0; i < world->guest_count && result >= 0; i++)
-        if (world->guest[i].move_fn)
-            result = world->guest[i].move_fn(world->guest[i].user, dt);
+    fsi_result result;
+    for (int i = 0; i < world->solids.body_count; i++) {
+        const fsi_rigid *body = &world->solids.body[i];
+        if (body->kind != FSI_RIGID_DYNAMIC || body->shape->surface.vertex_count == 0)
+            continue;
+        if ((result = fsi_solids_take_coupled(&world->solids, i)) < 0)
+            return result;
+    }
+    if ((result = fsi_solids_move(&world->solids, dt)) < 0)
+        return result;
+    for (int i = 0; i < world->guest_count; i++) {
+        const fsi_guest *guest = world->guest + i;
+        if (guest->move_fn && (result = guest->move_fn(guest->user, dt)) < 0)
+            return result;
+    }
     return result;
 }
 
@@ -5180,11 +4940,11 @@ FSI_API fsi_result fsi_world_step(fsi_world *world, fsi_real dt, fsi_report *rep
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
+    fsi_result result = fsi__world_begin(world, dt, 1);
+    if (result < 0)
+        return result;
     fsi_scene scene;
     memset(&scene, 0, sizeof scene);
-    fsi_result result;
-    if ((result = fsi__world_begin(world, dt, 1)) < 0)
-        return result;
     scene.solid = world->door;
     scene.count = world->door_count;
     scene.move_fn = fsi__world_move;
@@ -5194,8 +4954,9 @@ FSI_API fsi_result fsi_world_step(fsi_world *world, fsi_real dt, fsi_report *rep
 
 FSI_API fsi_result fsi_world_body(const fsi_world *world, int body, fsi_body_report *out) {
     int owner, first, elements;
-    if (!world || !world->block || !out || !(world->couple.dt > 0)
-        || fsi_solids_joined_part(&world->solids, body, &owner, &first, &elements) < 0)
+    if (!world || !world->block || !out || !(world->couple.dt > 0))
+        return FSI_ERR_ARGUMENT;
+    if (fsi_solids_joined_part(&world->solids, body, &owner, &first, &elements) < 0)
         return FSI_ERR_ARGUMENT;
     for (int i = 0; i < world->door_count; i++)
         if (world->door_body[i] == owner) {
@@ -5205,40 +4966,44 @@ FSI_API fsi_result fsi_world_body(const fsi_world *world, int body, fsi_body_rep
     return FSI_ERR_ARGUMENT;
 }
 
-/* State: grid, rigid bodies, coupling, each on a multiple of 64 bytes. */
-static size_t fsi__world_at(const fsi_world *world, int part) {
-    size_t at = 0;
-    if (part > 0)
-        at += (fsi_grid_state_size(&world->grid) + 63) & ~(size_t)63;
-    if (part > 1)
-        at += (fsi_solids_state_size(&world->solids) + 63) & ~(size_t)63;
-    if (part > 2)
-        at += fsi_couple_state_size(&world->couple);
-    return at;
+/* State: grid, rigid bodies, coupling, each on a multiple of 64 bytes. Where the second and the
+   third begin: */
+static size_t fsi__world_solids_at(const fsi_world *world) {
+    return fsi__rounded(fsi_grid_state_size(&world->grid));
+}
+
+static size_t fsi__world_couple_at(const fsi_world *world) {
+    return fsi__world_solids_at(world) + fsi__rounded(fsi_solids_state_size(&world->solids));
 }
 
 FSI_API size_t fsi_world_state_size(const fsi_world *world) {
-    return world && world->block ? fsi__world_at(world, 3) : 0;
+    if (!world || !world->block)
+        return 0;
+    return fsi__world_couple_at(world) + fsi_couple_state_size(&world->couple);
 }
 
 FSI_API fsi_result fsi_world_save(const fsi_world *world, void *block) {
-    unsigned char *p = (unsigned char *)block;
+    unsigned char *to = (unsigned char *)block;
     if (!world || !world->block || !block)
         return FSI_ERR_STATE;
-    fsi_result result = fsi_grid_save(&world->grid, p);
-    if (result >= 0)
-        result = fsi_solids_save(&world->solids, p + fsi__world_at(world, 1));
-    return result < 0 ? result : fsi_couple_save(&world->couple, p + fsi__world_at(world, 2));
+    fsi_result result;
+    if ((result = fsi_grid_save(&world->grid, to)) < 0)
+        return result;
+    if ((result = fsi_solids_save(&world->solids, to + fsi__world_solids_at(world))) < 0)
+        return result;
+    return fsi_couple_save(&world->couple, to + fsi__world_couple_at(world));
 }
 
 FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block) {
-    const unsigned char *p = (const unsigned char *)block;
+    const unsigned char *from = (const unsigned char *)block;
     if (!world || !world->block || !block)
         return FSI_ERR_STATE;
-    fsi_result result = fsi_grid_restore(&world->grid, p);
-    if (result >= 0)
-        result = fsi_solids_restore(&world->solids, p + fsi__world_at(world, 1));
-    return result < 0 ? result : fsi_couple_restore(&world->couple, p + fsi__world_at(world, 2));
+    fsi_result result;
+    if ((result = fsi_grid_restore(&world->grid, from)) < 0)
+        return result;
+    if ((result = fsi_solids_restore(&world->solids, from + fsi__world_solids_at(world))) < 0)
+        return result;
+    return fsi_couple_restore(&world->couple, from + fsi__world_couple_at(world));
 }
 #endif
 
@@ -11473,6 +11238,545 @@ static int fsi__paper_gmres(fsi_partitioned *scheme, const fsi__model *A, const 
     fsi_result result = fsi_gmres_solve(&desc, r, d, scheme->gmres, scheme->gmres_size, NULL);
     return result >= 0 && result != FSI_BREAKDOWN && fsi_all_finite(n, d);
 }
+
+/* ------------------------------------------------------------------------------------------------
+ * >>papers */
+/* Solvers that the tables of the papers need. They give the same answer as the default one, mostly
+   later; symbols as in >>monolithic. */
+#ifndef FSI_COUPLE_NO_GRID
+
+/* ---- SCHUR: Sigma by conjugate gradients with P(s). */
+
+/* mu: weight of a side in A11, G^T b^-1 G of its cell in the grid's scale. */
+FSI__INLINE fsi_real fsi__side_mu(const fsi_couple *couple, const fsi_side *side) {
+    fsi_real area = fsi__area(&couple->iface);
+    return side->mass > 0 ? area * area / side->mass * fsi__scale_of(couple) : 0;
+}
+
+/* A V-cycle for A11: solids become Dirichlet cells behind faces of weight mu. Shells stay closed
+   (the cycle only preconditions), and so do the open shares of cut cells stay open. */
+static fsi_result fsi__second_build(fsi_couple *couple) {
+    const fsi_interface *iface = &couple->iface;
+    const fsi_grid *grid = couple->grid;
+    fsi_result result;
+    if (!couple->second.block) {
+        fsi_mg_desc desc = grid->mg->desc;
+        desc.allocator = couple->desc.allocator;
+        if ((result = fsi_mg_init(&couple->second, &desc)) < 0)
+            return result;
+    }
+
+    /* Weights and kinds of cells: the grid's, */
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_real *weight[3] = {NULL, NULL, NULL};
+    for (int pass = 0; pass < 2; pass++) {
+        for (int axis = 0; axis < iface->dim; axis++)
+            FSI__TAKE(weight[axis], fsi_real, &arena, iface->faces[axis]);
+        if (pass)
+            break;
+        result = fsi__arena_reopen(&arena, &couple->paper_lists, &couple->desc.allocator);
+        if (result < 0)
+            return result;
+    }
+    for (int axis = 0; axis < iface->dim; axis++)
+        fsi_copy(iface->faces[axis], grid->weight[axis], weight[axis]);
+    uint8_t *cell = (uint8_t *)couple->cell_work;
+    for (size_t i = 0; i < iface->cells; i++) {
+        int inside = iface->covered[i] && grid->cell[i] == FSI_CELL_NEUMANN;
+        cell[i] = inside ? (uint8_t)FSI_CELL_DIRICHLET : grid->cell[i];
+    }
+
+    /* but for the closed faces of solids. */
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        if (!side->shell && side->mass > 0)
+            weight[side->axis][side->face] = fsi__side_mu(couple, side);
+    }
+    const fsi_real *const *given = (const fsi_real *const *)weight;
+    result = fsi_mg_update(&couple->second, cell, given);
+    return result < 0 ? result : FSI_OK;
+}
+
+/* P(s) r, algorithm 1 of SCHUR: z = V r; s times z = V (r + A12 A22^-1 A21 z), where
+   A12 A22^-1 A21 = diag(mu) - Z K^-1 Z^T. */
+static void fsi__schur_apply(const fsi_real *r, fsi_real *z, void *user) {
+    fsi_couple *couple = (fsi_couple *)user;
+    const fsi_interface *iface = &couple->iface;
+    if (couple->desc.terms < 0) {
+        fsi_copy(iface->cells, r, z);
+        return;
+    }
+    fsi_mg_cycle(&couple->second, r, z);
+    /* Cut cells have no lambda to eliminate, and no diag(mu) that keeps the sum definite. */
+    if (couple->desc.boundary == FSI_BOUNDARY_CUT)
+        return;
+    fsi_real *sum = couple->cell_residual;
+    for (int term = 0; term < couple->desc.terms; term++) {
+        fsi_fill(iface->cells, 0, sum);
+        fsi__extra(z, sum, couple);
+        fsi_scale(iface->cells, -1, sum);
+        for (int i = 0; i < iface->sides; i++) {
+            const fsi_side *side = iface->side + i;
+            sum[side->cell] += fsi__side_mu(couple, side) * z[side->cell];
+        }
+        fsi_axpy(iface->cells, 1, r, sum);
+        fsi_mg_cycle(&couple->second, sum, z);
+    }
+}
+
+static fsi_result fsi__schur_begin(fsi_couple *couple, fsi_mg_solve_desc *desc) {
+    desc->precondition.apply_fn = fsi__schur_apply;
+    desc->precondition.user = couple;
+    return fsi__second_build(couple);
+}
+
+/* ---- What FULL and INDEFINITE have in common. */
+
+/* x, right-hand side, more and the work space of a Krylov solver. */
+typedef struct fsi__variant {
+    fsi_real *x, *b, *more;
+    void *work;
+    size_t work_size;
+} fsi__variant;
+
+static fsi_result fsi__variant_lists(fsi_couple *couple, size_t n, size_t more, size_t work,
+                                     fsi__variant *out) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    for (int pass = 0; pass < 2; pass++) {
+        FSI__TAKE(out->x, fsi_real, &arena, n);
+        FSI__TAKE(out->b, fsi_real, &arena, n);
+        FSI__TAKE(out->more, fsi_real, &arena, more);
+        out->work = fsi_arena_take(&arena, work, 1);
+        out->work_size = work;
+        if (pass)
+            break;
+        fsi_result result =
+            fsi__arena_reopen(&arena, &couple->paper_vectors, &couple->desc.allocator);
+        if (result < 0)
+            return result;
+    }
+    return FSI_OK;
+}
+
+static void fsi__variant_options(const fsi_couple *couple, fsi_krylov_desc *desc) {
+    memset(desc, 0, sizeof *desc);
+    desc->tolerance = fsi__tolerance(couple);
+    desc->max_iterations = couple->desc.max_iterations ? couple->desc.max_iterations : 20000;
+    desc->clock_fn = couple->desc.clock_fn;
+    desc->clock_user = couple->desc.clock_user;
+    desc->seconds = couple->desc.seconds;
+}
+
+/* The fluid's part of a right-hand side. */
+static void fsi__variant_rhs(const fsi_couple *couple, fsi_real *b) {
+    const fsi_grid *grid = couple->grid;
+    for (size_t i = 0; i < grid->cells; i++)
+        b[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] : 0;
+}
+
+/* z += 1 (factor E^-1) 1^T r: the constants of closed regions, which a V-cycle leaves out and these
+   solvers keep among their unknowns. */
+static void fsi__regions_add(fsi_couple *couple, const fsi_mg *mg, const fsi_real *r,
+                             fsi_real factor, fsi_real *z) {
+    if (!couple->regions)
+        return;
+    fsi__regions_solve(couple, mg, r, factor);
+    fsi_mg_region_add(mg, couple->constant, z);
+}
+
+/* ---- FULL: the system in (p^, l, w) with l = lambda / A, w = B v / A, where v* has push in it;
+   all rows times scale, those of l and w times A:
+
+       L_N p + sum mu (p + o l)                              = rhs* with the sides' own u*
+       mu (o p + l) + A^2 scale J M^-1 (J^T l + B^T w)       = A scale (J v* - u*)
+       A^2 scale (w + B M^-1 (J^T l + B^T w))                = A scale B v*              (RMSF11) */
+typedef struct fsi__full {
+    fsi_couple *couple;
+    fsi_ic *ic;
+    size_t cells, sides, rows;
+    fsi_real *diagonal; /* [sides + rows] */
+} fsi__full;
+
+/* A^2 scale */
+FSI__INLINE fsi_real fsi__full_scale(const fsi_couple *couple) {
+    return fsi__area(&couple->iface) * fsi__area(&couple->iface) * fsi__scale_of(couple);
+}
+
+/* Rows of B of one solid. */
+FSI__INLINE int fsi__full_rows(const fsi_coupled *door) {
+    return door->node && door->implicit ? door->implicit->rows : 0;
+}
+
+/* load = M^-1 (J^T l + B^T w) per solid (dense solids in the coordinates of F: U^T l). */
+static void fsi__full_gather(const fsi__full *full, const fsi_real *l, const fsi_real *w) {
+    fsi_couple *couple = full->couple;
+    fsi_fill((size_t)couple->columns, 0, couple->load);
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi_coupled *door = couple->iface.solid[s];
+        fsi_real *a = couple->load + couple->offset[s];
+        fsi__ut_add(couple, s, l, a);
+        if (!door->node)
+            continue;
+        for (int i = 0; i < fsi__full_rows(door); i++, w++)
+            for (int e = door->implicit->row[i]; e < door->implicit->row[i + 1]; e++)
+                a[door->implicit->col[e]] += door->implicit->val[e] * *w;
+        for (int i = 0; i < door->dof; i++)
+            a[i] *= door->inverse_mass[i / 3];
+    }
+}
+
+static void fsi__full_apply(const fsi_real *x, fsi_real *y, void *user) {
+    const fsi__full *full = (const fsi__full *)user;
+    fsi_couple *couple = full->couple;
+    const fsi_real *l = x + full->cells;
+    const fsi_real *w = l + full->sides;
+    fsi_real *yl = y + full->cells;
+    fsi_real *yw = yl + full->sides;
+    fsi_real scale = fsi__full_scale(couple);
+    fsi_mg_apply(couple->grid->mg, x, y);
+    fsi__full_gather(full, l, w);
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi_coupled *door = couple->iface.solid[s];
+        const fsi_real *a = couple->load + couple->offset[s];
+        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+            const fsi_side *side = fsi__side_of(couple, i);
+            int n = couple->by_solid[i];
+            fsi_real mu = fsi__side_mu(couple, side);
+            fsi_real sign = (fsi_real)side->sign;
+            y[side->cell] += mu * (x[side->cell] + sign * l[n]);
+            yl[n] = mu * (sign * x[side->cell] + l[n]) + scale * fsi__row_dot(couple, s, i, a);
+        }
+        for (int i = 0; i < fsi__full_rows(door); i++) {
+            fsi_real sum = *w++;
+            for (int e = door->implicit->row[i]; e < door->implicit->row[i + 1]; e++)
+                sum += door->implicit->val[e] * a[door->implicit->col[e]];
+            *yw++ = scale * sum;
+        }
+    }
+}
+
+static void fsi__full_precondition(const fsi_real *r, fsi_real *z, void *user) {
+    const fsi__full *full = (const fsi__full *)user;
+    fsi_couple *couple = full->couple;
+    if (full->ic)
+        fsi_ic_solve(full->ic, r, z);
+    else {
+        fsi_mg_cycle(&couple->second, r, z);
+        fsi__regions_add(couple, &couple->second, r, 1, z);
+    }
+    for (size_t i = 0; i < full->sides + full->rows; i++)
+        z[full->cells + i] = r[full->cells + i] / full->diagonal[i];
+}
+
+/* Diagonal of the rows of l and w. */
+static void fsi__full_diagonal(const fsi__full *full) {
+    const fsi_couple *couple = full->couple;
+    const fsi_interface *iface = &couple->iface;
+    fsi_real scale = fsi__full_scale(couple);
+    fsi_real *w = full->diagonal + full->sides;
+    for (int s = 0; s < iface->solids; s++) {
+        const fsi_coupled *door = iface->solid[s];
+        int columns = fsi__columns_of(couple, s);
+        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+            const fsi_side *side = fsi__side_of(couple, i);
+            const fsi_real *q = couple->q + couple->row[i];
+            fsi_real sum = 0;
+            for (int k = 0; !door->node && k < columns; k++)
+                sum += q[k] * q[k];
+            for (int e = side->row; door->node && e < side->row_end; e++)
+                sum += iface->val[e] * iface->val[e] * door->inverse_mass[iface->col[e] / 3];
+            full->diagonal[couple->by_solid[i]] = fsi__side_mu(couple, side) + scale * sum;
+        }
+        for (int i = 0; i < fsi__full_rows(door); i++) {
+            fsi_real sum = 1;
+            for (int e = door->implicit->row[i]; e < door->implicit->row[i + 1]; e++)
+                sum += door->implicit->val[e] * door->implicit->val[e]
+                       * door->inverse_mass[door->implicit->col[e] / 3];
+            *w++ = scale * sum;
+        }
+    }
+}
+
+/* The V-cycle on A11 with closed shells: E = 1^T A11 1 of the regions that they cut off, the sum of
+   mu over their sides. */
+static fsi_result fsi__full_regions(fsi_couple *couple) {
+    int n = fsi__imin(couple->second.regions, FSI__REGIONS);
+    fsi_result result = fsi__region_lists(couple, couple->second.regions, n);
+    if (result < 0)
+        return result;
+    couple->regions = n;
+    fsi_fill((size_t)n * (size_t)n, 0, couple->E);
+    for (int i = 0; i < n; i++)
+        couple->region_of[i] = i;
+    for (int i = 0; i < couple->iface.sides; i++) {
+        const fsi_side *side = couple->iface.side + i;
+        int region = fsi_mg_region(&couple->second, (size_t)side->cell);
+        if (region >= 0 && region < n)
+            couple->E[region * n + region] += fsi__side_mu(couple, side);
+    }
+    (void)fsi__psd_factor((size_t)n, couple->E, 1e4 * (double)FSI_REAL_EPS);
+    return FSI_OK;
+}
+
+/* Entries of a matrix, collected one by one. */
+typedef struct fsi__triplets {
+    int32_t *row, *col;
+    fsi_real *val;
+    size_t count;
+} fsi__triplets;
+
+FSI__INLINE void fsi__triplet(fsi__triplets *list, size_t row, size_t col, fsi_real value) {
+    list->row[list->count] = (int32_t)row;
+    list->col[list->count] = (int32_t)col;
+    list->val[list->count++] = value;
+}
+
+/* A11: L_N with mu on the diagonal (rows of cells that are not fluid: 1 there). */
+static void fsi__full_matrix(const fsi_couple *couple, fsi__triplets *list) {
+    const fsi_interface *iface = &couple->iface;
+    const fsi_grid *grid = couple->grid;
+    for (size_t cell = 0; cell < iface->cells; cell++) {
+        if (grid->cell[cell] != FSI_CELL_FLUID) {
+            fsi__triplet(list, cell, cell, 1);
+            continue;
+        }
+        int at[3];
+        fsi__cell_ijk(iface, cell, at);
+        fsi_real diagonal = 0;
+        for (int dir = 0; dir < 2 * iface->dim; dir++) {
+            size_t face;
+            ptrdiff_t other = fsi__beside(iface, at, dir, &face);
+            fsi_real weight = grid->weight[dir / 2][face];
+            if (other >= 0 && grid->cell[other] == FSI_CELL_NEUMANN)
+                continue;
+            if (!(weight > 0))
+                continue;
+            diagonal += weight;
+            if (other >= 0 && grid->cell[other] == FSI_CELL_FLUID)
+                fsi__triplet(list, cell, (size_t)other, -weight);
+        }
+        fsi__triplet(list, cell, cell, diagonal > 0 ? diagonal : FSI_R(1e-3));
+    }
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        size_t cell = (size_t)side->cell;
+        fsi__triplet(list, cell, cell, fsi__side_mu(couple, side));
+    }
+}
+
+static fsi_result fsi__full_ic(const fsi__full *full, fsi_ic *ic) {
+    const fsi_couple *couple = full->couple;
+    const fsi_allocator *allocator = &couple->desc.allocator;
+    size_t most = 7 * full->cells + full->sides;
+    fsi__triplets list;
+    list.row = (int32_t *)fsi_alloc(allocator, most * sizeof *list.row);
+    list.col = (int32_t *)fsi_alloc(allocator, most * sizeof *list.col);
+    list.val = (fsi_real *)fsi_alloc(allocator, most * sizeof *list.val);
+    list.count = 0;
+    fsi_csr matrix;
+    memset(&matrix, 0, sizeof matrix);
+    fsi_ic_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.allocator = *allocator;
+
+    fsi_result result = FSI_ERR_MEMORY;
+    if (list.row && list.col && list.val) {
+        int n = (int)full->cells;
+        fsi__full_matrix(couple, &list);
+        result = fsi_csr_from_triplets(&matrix, n, n, list.count, list.row, list.col, list.val,
+                                       allocator);
+    }
+    if (result == FSI_OK)
+        result = fsi_ic_init(ic, &matrix, &desc);
+    fsi_csr_free(&matrix, allocator);
+    fsi_free(allocator, list.row, most * sizeof *list.row);
+    fsi_free(allocator, list.col, most * sizeof *list.col);
+    fsi_free(allocator, list.val, most * sizeof *list.val);
+    return result < 0 ? result : FSI_OK;
+}
+
+/* v* += M^-1 push */
+static void fsi__full_star(fsi_couple *couple) {
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi_coupled *door = couple->iface.solid[s];
+        for (int i = 0; door->node && door->push && i < door->dof; i++)
+            door->v[i] += door->inverse_mass[i / 3] * door->push[i];
+    }
+}
+
+static void fsi__full_rhs(const fsi__full *full, fsi_real *b) {
+    const fsi_couple *couple = full->couple;
+    const fsi_interface *iface = &couple->iface;
+    fsi_real area = fsi__area(iface);
+    fsi_real scale = fsi__scale_of(couple);
+    fsi__variant_rhs(couple, b);
+    for (size_t i = 0; i < full->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        fsi_real v = fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
+        /* the side's own u* in place of J v* */
+        b[side->cell] += scale * fsi__side_z(iface, side) * (couple->side_velocity[i] - v);
+        b[full->cells + i] = area * scale * (v - couple->side_velocity[i]);
+    }
+    fsi_real *w = b + full->cells + full->sides;
+    for (int s = 0; s < iface->solids; s++) {
+        const fsi_coupled *door = iface->solid[s];
+        for (int i = 0; i < fsi__full_rows(door); i++, w++) {
+            *w = 0;
+            for (int e = door->implicit->row[i]; e < door->implicit->row[i + 1]; e++)
+                *w += area * scale * door->implicit->val[e] * door->v[door->implicit->col[e]];
+        }
+    }
+}
+
+/* Velocities and impulses: u = u* + (lambda + A o p) / b, v = v* - M^-1 (J^T lambda + B^T w A). */
+static void fsi__full_finish(const fsi__full *full, const fsi_real *x) {
+    fsi_couple *couple = full->couple;
+    const fsi_interface *iface = &couple->iface;
+    fsi_real area = fsi__area(iface);
+    fsi__full_gather(full, x + full->cells, x + full->cells + full->sides);
+    fsi_scale((size_t)couple->columns, -area, couple->load);
+    for (int s = 0; s < iface->solids; s++)
+        if (fsi__columns_of(couple, s))
+            fsi__solid_add(couple, s, couple->load + couple->offset[s]);
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        fsi_real push = area * (fsi_real)side->sign * x[side->cell];
+        couple->lambda[i] = area * x[full->cells + (size_t)i];
+        couple->side_velocity[i] += (couple->lambda[i] + push) / side->mass;
+    }
+}
+
+static fsi_result fsi__full_solve(fsi_couple *couple, fsi_report *report) {
+    const fsi_interface *iface = &couple->iface;
+    fsi__full full;
+    memset(&full, 0, sizeof full);
+    full.couple = couple;
+    full.cells = iface->cells;
+    full.sides = (size_t)iface->sides;
+    for (int s = 0; s < iface->solids; s++)
+        full.rows += (size_t)fsi__full_rows(iface->solid[s]);
+
+    fsi_krylov_desc desc;
+    fsi__variant_options(couple, &desc);
+    desc.n = full.cells + full.sides + full.rows;
+    desc.A.apply_fn = fsi__full_apply;
+    desc.A.user = &full;
+    fsi__variant lists;
+    fsi_result result =
+        fsi__variant_lists(couple, desc.n, full.sides + full.rows, fsi_cg_work_size(&desc), &lists);
+    if (result < 0)
+        return result;
+    full.diagonal = lists.more;
+    fsi__full_rhs(&full, lists.b);
+    fsi__full_diagonal(&full);
+
+    fsi_ic ic;
+    memset(&ic, 0, sizeof ic);
+    fsi_couple_precondition precondition = couple->desc.precondition;
+    if (precondition == FSI_PRECONDITION_MULTIGRID) {
+        result = fsi__second_build(couple);
+        if (result >= 0)
+            result = fsi__full_regions(couple);
+    }
+    if (precondition == FSI_PRECONDITION_IC) {
+        result = fsi__full_ic(&full, &ic);
+        full.ic = &ic;
+    }
+    if (precondition != FSI_PRECONDITION_NONE) {
+        desc.precondition.apply_fn = fsi__full_precondition;
+        desc.precondition.user = &full;
+    }
+    if (result == FSI_OK)
+        result = fsi_cg_solve(&desc, lists.b, lists.x, lists.work, lists.work_size, report);
+    fsi_ic_free(&ic);
+    couple->regions = 0;
+    if (result < 0)
+        return result;
+    fsi_copy(full.cells, lists.x, couple->grid->pressure);
+    fsi__full_finish(&full, lists.x);
+    return result;
+}
+
+/* ---- INDEFINITE: the system in (p^, a), rows times scale, by SYMMQMR:
+
+       L_N p - scale Z a = rhs,      -scale Z^T p - scale K a = -scale k */
+static void fsi__indefinite_apply(const fsi_real *x, fsi_real *y, void *user) {
+    fsi_couple *couple = (fsi_couple *)user;
+    const fsi_real *a = x + couple->iface.cells;
+    fsi_real *ya = y + couple->iface.cells;
+    fsi_real scale = fsi__scale_of(couple);
+    fsi_mg_apply(couple->grid->mg, x, y);
+    fsi__z_add(couple, a, -scale, y);
+    for (int s = 0; s < couple->iface.solids; s++) {
+        int first = couple->offset[s];
+        if (!fsi__columns_of(couple, s))
+            continue;
+        fsi__z_transposed(couple, s, x, ya + first);
+        fsi__k_apply(couple, s, a + first, couple->load + first);
+        for (int k = first; k < couple->offset[s + 1]; k++)
+            ya[k] = -scale * (ya[k] + couple->load[k]);
+    }
+}
+
+static void fsi__indefinite_precondition(const fsi_real *r, fsi_real *z, void *user) {
+    fsi_couple *couple = (fsi_couple *)user;
+    fsi_real scale = fsi__scale_of(couple);
+    fsi_mg_cycle(couple->grid->mg, r, z);
+    fsi__regions_add(couple, couple->grid->mg, r, 1 / scale, z);
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi_real *K = fsi__k_of(couple, s);
+        const fsi_real *ra = r + couple->iface.cells + couple->offset[s];
+        fsi_real *za = z + couple->iface.cells + couple->offset[s];
+        int columns = fsi__columns_of(couple, s);
+        int nodal = couple->iface.solid[s]->node != NULL;
+        if (!nodal)
+            fsi__k_solve(couple, s, ra, za);
+        for (int k = 0; nodal && k < columns; k++)
+            za[k] = K[k] > 0 ? ra[k] / K[k] : 0;
+        for (int k = 0; k < columns; k++)
+            za[k] /= -scale;
+    }
+}
+
+static fsi_result fsi__indefinite_solve(fsi_couple *couple, fsi_report *report) {
+    size_t cells = couple->iface.cells;
+    fsi_krylov_desc desc;
+    fsi__variant_options(couple, &desc);
+    desc.n = cells + (size_t)couple->columns;
+    desc.A.apply_fn = fsi__indefinite_apply;
+    desc.A.user = couple;
+    desc.precondition.apply_fn = fsi__indefinite_precondition;
+    desc.precondition.user = couple;
+    fsi__variant lists;
+    fsi_result result = fsi__variant_lists(couple, desc.n, 0, fsi_symmqmr_work_size(&desc), &lists);
+    if (result < 0)
+        return result;
+    if ((result = fsi__regions_build(couple)) < 0)
+        return result;
+
+    fsi__variant_rhs(couple, lists.b);
+    for (int k = 0; k < couple->columns; k++)
+        lists.b[cells + (size_t)k] = -fsi__scale_of(couple) * couple->k[k];
+    result = fsi_symmqmr_solve(&desc, lists.b, lists.x, lists.work, lists.work_size, report);
+    couple->regions = 0; /* their constants are in x */
+    if (result < 0)
+        return result;
+    fsi_copy(cells, lists.x, couple->grid->pressure);
+    fsi__answer(couple, lists.x, NULL);
+    fsi__mono_finish(couple, couple->grid->pressure);
+    return result;
+}
+
+/* FULL or INDEFINITE, up to the velocities of the solids and the impulses of the sides. */
+static fsi_result fsi__variant_solve(fsi_couple *couple, fsi_report *report) {
+    if (couple->desc.solver == FSI_COUPLE_FULL)
+        fsi__full_star(couple);
+    fsi__mono_rhs(couple);
+    if (couple->desc.solver == FSI_COUPLE_FULL)
+        return fsi__full_solve(couple, report);
+    return fsi__indefinite_solve(couple, report);
+}
+#endif
 
 #ifdef __cplusplus
 }

@@ -314,7 +314,7 @@ TEST C_14_symmetric_positive(void) {
                  *ay = m + 3 * n;
         fsi__full full;
         memset(&full, 0, sizeof full);
-        full.c = &S.couple;
+        full.couple = &S.couple;
         full.cells = cells;
         full.sides = (size_t)S.couple.iface.sides;
         full.rows = (size_t)springs.rows;
@@ -323,7 +323,7 @@ TEST C_14_symmetric_positive(void) {
                                            : FSI_COUPLE_SCHUR;
         S.grid.mg->rank = NULL;
         if (what >= 6) {
-            ASSERT(fsi__coarse_build(&S.couple));
+            CHECK_OK(fsi__regions_build(&S.couple));
             CHECK_OK(fsi__rank_build(&S.couple));
             S.grid.mg->rank = &S.couple.rank;
             ASSERT(S.couple.rank.columns > 0);
@@ -354,8 +354,8 @@ TEST C_14_symmetric_positive(void) {
                 fsi_mg_apply(S.grid.mg, y, ay);
                 fsi__extra(y, ay, &S.couple);
             } else {
-                fsi__precondition(x, ax, &S.couple);
-                fsi__precondition(y, ay, &S.couple);
+                fsi__schur_apply(x, ax, &S.couple);
+                fsi__schur_apply(y, ay, &S.couple);
             }
             double xy = fsi_dot(n, x, ay);
             double yx = fsi_dot(n, y, ax);
@@ -440,10 +440,10 @@ TEST L_20_columns_through_the_cycle_are_woodbury(void) {
             fsi_mg_cycle(S.grid.mg, r, w);
             S.grid.mg->rank = NULL;
             for (int j = 0; j < n; j++)
-                S.couple.coef[0][j] = (fsi_real)fsi_dot(cells, BZ + (size_t)j * cells, r);
-            fsi_dense_cholesky_solve(n, E, S.couple.coef[0]);
+                S.couple.load[j] = (fsi_real)fsi_dot(cells, BZ + (size_t)j * cells, r);
+            fsi_dense_cholesky_solve(n, E, S.couple.load);
             for (int j = 0; j < n; j++)
-                fsi_axpy(cells, -S.couple.coef[0][j], BZ + (size_t)j * cells, w);
+                fsi_axpy(cells, -S.couple.load[j], BZ + (size_t)j * cells, w);
             for (size_t i = 0; i < cells; i++) {
                 err = fmax(err, fabs((double)(z[i] - w[i])));
                 size = fmax(size, fabs((double)w[i]));
