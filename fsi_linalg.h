@@ -993,7 +993,7 @@ typedef struct fsi_mg_level {
     size_t pitch, plane, size; /* row, plane and whole array of one colour */
     float *x, *f;              /* [2 * size] unknown and right-hand side */
     /* [2 * size] weight of the upper face of each cell along each axis, Dirichlet faces included */
-    float *w[3];
+    float *weight[3];
     /* [2 * size] Dirichlet weight that belongs to no face; NULL on the finest level in 3D */
     float *dir;
     /* [2 * size] 0 no unknown; bits 0-2: diagonal (plain rows); bits 4-6: where the coarse value
@@ -1020,14 +1020,15 @@ typedef struct fsi_mg {
      */
     int hidden;
     size_t cells;
-    const fsi_real *w[3]; /* the caller's weights, internal axes; NULL = 1 */
+    const fsi_real *weight[3]; /* the caller's weights, internal axes; NULL = 1 */
     /* [cells] bits 0-5: face -x +x -y +y -z +z enters A; bit 6: fluid; bit 7: a Dirichlet face */
     uint8_t *face;
     uint8_t *count; /* [cells] number of those faces */
     /* [cells] number of the region if it has no Dirichlet cells (single cells last), else -1 */
     int32_t *label;
-    uint8_t *regular;    /* [cells / 8 + 1] a bit per region: hidden now */
-    fsi_real *r, *d, *q; /* [cells] conjugate gradients */
+    uint8_t *regular; /* [cells / 8 + 1] a bit per region: hidden now */
+    /* [cells] conjugate gradients: r = b - A p, the direction d, and A d */
+    fsi_real *residual, *direction, *image;
     /* [nx], [nx + 1] zeros: the row outside the grid; ones: missing weights */
     fsi_real *zero, *one;
     /* [2 * nx] rows of Dirichlet and Neumann cells: outside an open and a closed side */
@@ -1062,7 +1063,7 @@ FSI_API void fsi_mg_free(fsi_mg *mg);
 /* New mask and weights on the same memory. cell: [cells] of fsi_cell, NULL = all fluid. w: wx, wy,
    wz or NULL = all one (each may be NULL); weights finite and >= 0, referenced (not copied) until
    the next update. */
-FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real *const w[3]);
+FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real *const weight[3]);
 /* y = A x (0 in cells that are not fluid). */
 FSI_API void fsi_mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y);
 /* z = one symmetric V-cycle on r from zero: a symmetric positive (semi-)definite preconditioner.
@@ -1622,6 +1623,27 @@ FSI__INLINE int fsi__ijk_get(fsi__ijk cell, int axis) {
 FSI__INLINE fsi__ijk fsi__ijk_step(fsi__ijk cell, int axis, int by) {
     return fsi__ijk_of(cell.i + (axis == 0 ? by : 0), cell.j + (axis == 1 ? by : 0),
                        cell.k + (axis == 2 ? by : 0));
+}
+
+/* ---- Nodal doors. y += scale B^T B x, on the nodes that move. */
+FSI__INLINE void fsi__door_implicit(const fsi_coupled *door, const fsi_real *x, fsi_real scale,
+                                    fsi_real *y) {
+    const fsi_csr *matrix = door->implicit;
+    for (int i = 0; matrix && i < matrix->rows; i++) {
+        fsi_real image = 0;
+        for (int k = matrix->row[i]; k < matrix->row[i + 1]; k++)
+            image += matrix->val[k] * x[matrix->col[k]];
+        for (int k = matrix->row[i]; k < matrix->row[i + 1]; k++)
+            if (door->inverse_mass[matrix->col[k] / 3] > 0)
+                y[matrix->col[k]] += scale * image * matrix->val[k];
+    }
+}
+
+/* y += scale push, on the nodes that move. */
+FSI__INLINE void fsi__door_push(const fsi_coupled *door, fsi_real scale, fsi_real *y) {
+    for (int i = 0; door->node && door->push && i < door->dof; i++)
+        if (door->inverse_mass[i / 3] > 0)
+            y[i] += scale * door->push[i];
 }
 
 /* ---- Dense symmetric positive semi-definite matrices, row major [n * n], lower triangle.
@@ -5014,12 +5036,13 @@ FSI__INLINE ptrdiff_t fsi__mg_stride(const fsi_mg *mg, int axis) {
 }
 
 /* The children of a coarse cell, numbered by 3 bits; the cell behind face d. */
-FSI__INLINE fsi__ijk fsi__mg_child(fsi__ijk cell, int q) {
-    return fsi__ijk_of(2 * cell.i + (q & 1), 2 * cell.j + (q >> 1 & 1), 2 * cell.k + (q >> 2));
+FSI__INLINE fsi__ijk fsi__mg_child(fsi__ijk cell, int child) {
+    return fsi__ijk_of(2 * cell.i + (child & 1), 2 * cell.j + (child >> 1 & 1),
+                       2 * cell.k + (child >> 2));
 }
 
-FSI__INLINE fsi__ijk fsi__mg_behind(fsi__ijk cell, int d) {
-    return fsi__ijk_step(cell, d >> 1, d & 1 ? 1 : -1);
+FSI__INLINE fsi__ijk fsi__mg_behind(fsi__ijk cell, int direction) {
+    return fsi__ijk_step(cell, direction >> 1, direction & 1 ? 1 : -1);
 }
 
 /* Offsets of the cells of row (j, k) with even and odd i in the split arrays of the finest level.
@@ -5046,7 +5069,7 @@ static void fsi__mg_layout_level(fsi_mg_level *level, fsi_arena *arena, int fine
     FSI__TAKE(level->f, float, arena, both);
     for (int axis = 0; axis < 3; axis++)
         if (axis != 1 || level->n[1] > 1)
-            FSI__TAKE(level->w[axis], float, arena, both);
+            FSI__TAKE(level->weight[axis], float, arena, both);
     if (!finest || level->n[1] == 1)
         FSI__TAKE(level->dir, float, arena, both);
     FSI__TAKE(level->kind, uint8_t, arena, both);
@@ -5062,27 +5085,27 @@ static void fsi__mg_layout(fsi_mg *mg, fsi_arena *arena, fsi_mg_level *level) {
     FSI__TAKE(mg->count, uint8_t, arena, mg->cells);
     FSI__TAKE(mg->label, int32_t, arena, mg->cells);
     FSI__TAKE(mg->regular, uint8_t, arena, mg->cells / 8 + 1);
-    FSI__TAKE(mg->r, fsi_real, arena, mg->cells);
-    FSI__TAKE(mg->d, fsi_real, arena, mg->cells);
-    FSI__TAKE(mg->q, fsi_real, arena, mg->cells);
+    FSI__TAKE(mg->residual, fsi_real, arena, mg->cells);
+    FSI__TAKE(mg->direction, fsi_real, arena, mg->cells);
+    FSI__TAKE(mg->image, fsi_real, arena, mg->cells);
     FSI__TAKE(mg->zero, fsi_real, arena, row);
     FSI__TAKE(mg->one, fsi_real, arena, row + 1);
     FSI__TAKE(mg->edge, uint8_t, arena, 2 * row);
     FSI__TAKE(mg->part, double, arena, (size_t)mg->n[2]);
-    for (int q = 0; q < mg->levels; q++) {
-        fsi_mg_level l;
+    for (int depth = 0; depth < mg->levels; depth++) {
+        fsi_mg_level fresh;
         float children = 1;
-        memset(&l, 0, sizeof l);
+        memset(&fresh, 0, sizeof fresh);
         for (int axis = 0; axis < 3; axis++)
-            l.n[axis] = q ? (level->n[axis] + 1) / 2 : mg->n[axis];
+            fresh.n[axis] = depth ? (level->n[axis] + 1) / 2 : mg->n[axis];
         for (int axis = 0; axis < 3; axis++)
-            if (l.n[axis] > 1)
+            if (fresh.n[axis] > 1)
                 children *= 2;
-        l.scale = 4 / children;
-        fsi__mg_layout_level(&l, arena, q == 0);
-        *level = l;
+        fresh.scale = 4 / children;
+        fsi__mg_layout_level(&fresh, arena, depth == 0);
+        *level = fresh;
         if (mg->level)
-            mg->level[q] = l;
+            mg->level[depth] = fresh;
     }
 }
 
@@ -5099,38 +5122,38 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
         || desc->sweeps < 0 || desc->sweeps > 8 || desc->band_sweeps < -1 || desc->band_sweeps > 8
         || !fsi_allocator_valid(&desc->allocator))
         return FSI_ERR_ARGUMENT;
-    fsi_mg m;
-    memset(&m, 0, sizeof m);
+    fsi_mg out;
+    memset(&out, 0, sizeof out);
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
-    m.desc = *desc;
-    m.n[0] = desc->nx;
-    m.n[1] = desc->nz == 1 ? 1 : desc->ny;
-    m.n[2] = desc->nz == 1 ? desc->ny : desc->nz;
-    for (int s = 0; s < 6; s++)
-        m.open[s] = desc->open[s] != 0;
+    out.desc = *desc;
+    out.n[0] = desc->nx;
+    out.n[1] = desc->nz == 1 ? 1 : desc->ny;
+    out.n[2] = desc->nz == 1 ? desc->ny : desc->nz;
+    for (int side = 0; side < 6; side++)
+        out.open[side] = desc->open[side] != 0;
     if (desc->nz == 1) {
-        m.open[4] = m.open[2];
-        m.open[5] = m.open[3];
-        m.open[2] = m.open[3] = 0;
+        out.open[4] = out.open[2];
+        out.open[5] = out.open[3];
+        out.open[2] = out.open[3] = 0;
     }
     size_t plane;
-    if (!fsi_size_mul((size_t)m.n[0], (size_t)m.n[1], &plane)
-        || !fsi_size_mul(plane, (size_t)m.n[2], &m.cells) || m.cells > 0x7ffffff0)
+    if (!fsi_size_mul((size_t)out.n[0], (size_t)out.n[1], &plane)
+        || !fsi_size_mul(plane, (size_t)out.n[2], &out.cells) || out.cells > 0x7ffffff0)
         return FSI_ERR_SIZE;
-    m.levels = fsi__mg_level_count(&m);
-    m.sweeps = desc->sweeps ? desc->sweeps : 2;
-    m.band = desc->band_sweeps > 0 ? desc->band_sweeps : desc->band_sweeps < 0 ? 0 : 1;
+    out.levels = fsi__mg_level_count(&out);
+    out.sweeps = desc->sweeps ? desc->sweeps : 2;
+    out.band = desc->band_sweeps > 0 ? desc->band_sweeps : desc->band_sweeps < 0 ? 0 : 1;
     fsi_mg_level scratch;
-    fsi__mg_layout(&m, &arena, &scratch);
-    fsi_result result = fsi__arena_block(&arena, &desc->allocator, &m.block, &m.bytes);
+    fsi__mg_layout(&out, &arena, &scratch);
+    fsi_result result = fsi__arena_block(&arena, &desc->allocator, &out.block, &out.bytes);
     if (result != FSI_OK)
         return result;
-    fsi__mg_layout(&m, &arena, &scratch);
-    fsi_fill((size_t)m.n[0] + 1, 1, m.one);
-    memset(m.edge, FSI_CELL_DIRICHLET, (size_t)m.n[0]);
-    memset(m.edge + m.n[0], FSI_CELL_NEUMANN, (size_t)m.n[0]);
-    *mg = m;
+    fsi__mg_layout(&out, &arena, &scratch);
+    fsi_fill((size_t)out.n[0] + 1, 1, out.one);
+    memset(out.edge, FSI_CELL_DIRICHLET, (size_t)out.n[0]);
+    memset(out.edge + out.n[0], FSI_CELL_NEUMANN, (size_t)out.n[0]);
+    *mg = out;
     result = fsi_mg_update(mg, NULL, NULL);
     return result == FSI_EMPTY ? FSI_OK : result;
 }
@@ -5153,23 +5176,25 @@ static void fsi__mg_wave(int planes, int stages, int parallel, fsi__mg_stage fn,
     int room = fsi__imax(32, fsi__imax(2 * stages + 2, planes / 32));
     int chunks = parallel && planes >= 2 * room ? planes / room : 1;
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
-    for (int c = 0; c < chunks; c++) {
-        int a = (int)((ptrdiff_t)planes * c / chunks) & ~1;
-        int b = c + 1 == chunks ? planes : (int)((ptrdiff_t)planes * (c + 1) / chunks) & ~1;
-        for (int k = a; k < b + stages - 1; k++)
-            for (int t = 0; t < stages; t++)
-                if (k - t >= a + (c ? t + (t + 1 == stages && t & 1) : 0)
-                    && k - t < b - (c + 1 < chunks ? t : 0))
-                    fn(user, t, k - t);
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        int begin = (int)((ptrdiff_t)planes * chunk / chunks) & ~1;
+        int end =
+            chunk + 1 == chunks ? planes : (int)((ptrdiff_t)planes * (chunk + 1) / chunks) & ~1;
+        for (int k = begin; k < end + stages - 1; k++)
+            for (int stage = 0; stage < stages; stage++)
+                if (k - stage >= begin + (chunk ? stage + (stage + 1 == stages && stage & 1) : 0)
+                    && k - stage < end - (chunk + 1 < chunks ? stage : 0))
+                    fn(user, stage, k - stage);
     }
     if (chunks == 1)
         return;
     FSI__OMP(parallel for schedule(static))
-    for (int c = 1; c < chunks; c++) {
-        int border = (int)((ptrdiff_t)planes * c / chunks) & ~1;
-        for (int t = 1; t < stages; t++)
-            for (int k = border - t; k < border + t + (t + 1 == stages && t & 1); k++)
-                fn(user, t, k);
+    for (int chunk = 1; chunk < chunks; chunk++) {
+        int border = (int)((ptrdiff_t)planes * chunk / chunks) & ~1;
+        for (int stage = 1; stage < stages; stage++)
+            for (int k = border - stage; k < border + stage + (stage + 1 == stages && stage & 1);
+                 k++)
+                fn(user, stage, k);
     }
 }
 
@@ -5188,33 +5213,33 @@ typedef struct fsi__mg_row {
 
 /* Row (j, k) of colour c from cell h0 on, n cells; zero: the other colour counts as 0 (first sweep
  * of a cycle). */
-static fsi__mg_row fsi__mg_row_get(const fsi_mg_level *level, int c, int j, int k, int h0, int n,
-                                   int zero) {
+static fsi__mg_row fsi__mg_row_get(const fsi_mg_level *level, int color, int j, int k, int h0,
+                                   int cells, int zero) {
     fsi__mg_row row;
     ptrdiff_t at = fsi__mg_at(level, j, k) + h0;
-    ptrdiff_t own = (c ? (ptrdiff_t)level->size : 0) + at;
-    ptrdiff_t other = c ? 0 : (ptrdiff_t)level->size;
-    ptrdiff_t s = ((j + k + c) & 1) - 1;
+    ptrdiff_t own = (color ? (ptrdiff_t)level->size : 0) + at;
+    ptrdiff_t other = color ? 0 : (ptrdiff_t)level->size;
+    ptrdiff_t shift = ((j + k + color) & 1) - 1;
     ptrdiff_t yd = fsi__mg_at(level, j - 1, k) + h0;
     ptrdiff_t zd = fsi__mg_at(level, j, k - 1) + h0;
-    const float *o = level->x + other;
+    const float *other_x = level->x + other;
     const float *none = level->x + h0; /* plane -1 of x is zero */
     row.x = level->x + own;
     row.f = level->f + own;
     row.kind = level->kind + own;
-    row.n = n;
+    row.n = cells;
     row.plain = level->row[fsi__mg_line(level, j, k)] & FSI__ROW_PLAIN;
-    row.o = zero ? none : o + at + s;
-    row.y0 = zero ? none : o + yd;
-    row.y1 = zero ? none : o + fsi__mg_at(level, j + 1, k) + h0;
-    row.z0 = zero ? none : o + zd;
-    row.z1 = zero ? none : o + fsi__mg_at(level, j, k + 1) + h0;
-    row.wx0 = level->w[0] + other + at + s;
-    row.wx1 = level->w[0] + own;
-    row.wy0 = level->w[1] ? level->w[1] + other + yd : none;
-    row.wy1 = level->w[1] ? level->w[1] + own : none;
-    row.wz0 = level->w[2] + other + zd;
-    row.wz1 = level->w[2] + own;
+    row.o = zero ? none : other_x + at + shift;
+    row.y0 = zero ? none : other_x + yd;
+    row.y1 = zero ? none : other_x + fsi__mg_at(level, j + 1, k) + h0;
+    row.z0 = zero ? none : other_x + zd;
+    row.z1 = zero ? none : other_x + fsi__mg_at(level, j, k + 1) + h0;
+    row.wx0 = level->weight[0] + other + at + shift;
+    row.wx1 = level->weight[0] + own;
+    row.wy0 = level->weight[1] ? level->weight[1] + other + yd : none;
+    row.wy1 = level->weight[1] ? level->weight[1] + own : none;
+    row.wz0 = level->weight[2] + other + zd;
+    row.wz1 = level->weight[2] + own;
     row.dir = level->dir ? level->dir + own : none;
     return row;
 }
@@ -5294,34 +5319,34 @@ static void fsi__mg_defect(const fsi__mg_row *row, float *sum) {
 }
 
 /* even[h] = s a[2h], odd[h] = s a[2h + 1] and back */
-FSI__HOT static void fsi__mg_split(int n, const float *FSI__RESTRICT a, float s,
+FSI__HOT static void fsi__mg_split(int count, const float *FSI__RESTRICT row, float scale,
                                    float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
-    int pairs = n / 2;
-    for (int h = 0; h < pairs; h++) {
-        even[h] = s * a[2 * h];
-        odd[h] = s * a[2 * h + 1];
+    int pairs = count / 2;
+    for (int pair = 0; pair < pairs; pair++) {
+        even[pair] = scale * row[2 * pair];
+        odd[pair] = scale * row[2 * pair + 1];
     }
-    if (n & 1)
-        even[pairs] = s * a[n - 1];
+    if (count & 1)
+        even[pairs] = scale * row[count - 1];
 }
 
-FSI__HOT static void fsi__mg_merge(int n, const float *FSI__RESTRICT even,
-                                   const float *FSI__RESTRICT odd, float *FSI__RESTRICT a) {
-    int pairs = n / 2;
-    for (int h = 0; h < pairs; h++) {
-        a[2 * h] = even[h];
-        a[2 * h + 1] = odd[h];
+FSI__HOT static void fsi__mg_merge(int count, const float *FSI__RESTRICT even,
+                                   const float *FSI__RESTRICT odd, float *FSI__RESTRICT row) {
+    int pairs = count / 2;
+    for (int pair = 0; pair < pairs; pair++) {
+        row[2 * pair] = even[pair];
+        row[2 * pair + 1] = odd[pair];
     }
-    if (n & 1)
-        a[n - 1] = even[pairs];
+    if (count & 1)
+        row[count - 1] = even[pairs];
 }
 
-FSI__HOT static void fsi__mg_correct(int n, const float *FSI__RESTRICT a,
+FSI__HOT static void fsi__mg_correct(int count, const float *FSI__RESTRICT value,
                                      const uint8_t *FSI__RESTRICT kind, float *FSI__RESTRICT x) {
-    for (int h = 0; h < n; h++) {
-        int m = kind[h];
-        float v = a[h];
-        x[h] += ((m > 0) & (m < FSI__ORPHAN)) ? v : 0.0f;
+    for (int cell = 0; cell < count; cell++) {
+        int own = kind[cell];
+        float add = value[cell];
+        x[cell] += ((own > 0) & (own < FSI__ORPHAN)) ? add : 0.0f;
     }
 }
 
@@ -5343,11 +5368,11 @@ FSI__MG_DOT(fsi__mg_dot_real, fsi_real)
 #undef FSI__MG_DOT
 
 /* ---- the V-cycle */
-static void fsi__mg_sweep(const fsi_mg_level *level, int c, int k, int zero, int band) {
+static void fsi__mg_sweep(const fsi_mg_level *level, int color, int k, int zero, int band) {
     for (int j = 0; j < level->n[1]; j++) {
         if (band && !(level->row[fsi__mg_line(level, j, k)] & FSI__ROW_BAND))
             continue;
-        fsi__mg_row row = fsi__mg_row_get(level, c, j, k, 0, level->half, zero);
+        fsi__mg_row row = fsi__mg_row_get(level, color, j, k, 0, level->half, zero);
         if (row.plain)
             fsi__mg_smooth_plain(&row);
         else
@@ -5357,107 +5382,110 @@ static void fsi__mg_sweep(const fsi_mg_level *level, int c, int k, int zero, int
 
 /* Right-hand side of coarse plane K: the defects of the red children (black ones are zero after a
  * black sweep). */
-static void fsi__mg_restrict(const fsi_mg_level *l, const fsi_mg_level *c, int K) {
+static void fsi__mg_restrict(const fsi_mg_level *fine, const fsi_mg_level *coarse, int coarse_k) {
     float sum[FSI__MG_BLOCK];
-    for (int J = 0; J < c->n[1]; J++)
-        for (int h = 0; h < l->half; h += FSI__MG_BLOCK) {
+    for (int coarse_j = 0; coarse_j < coarse->n[1]; coarse_j++)
+        for (int first = 0; first < fine->half; first += FSI__MG_BLOCK) {
             /* red coarse cells are the odd ones of this row */
-            int n = fsi__imin(FSI__MG_BLOCK, l->half - h);
-            int red = (J + K) & 1;
-            float *f0 = c->f + fsi__mg_at(c, J, K) + h / 2;
-            float *f1 = f0 + c->size;
-            memset(sum, 0, (size_t)n * sizeof *sum);
-            for (int q = 0; q < 4; q++) {
-                int j = 2 * J + (q & 1);
-                int k = 2 * K + (q >> 1);
-                if (j < l->n[1] && k < l->n[2]) {
-                    fsi__mg_row row = fsi__mg_row_get(l, 0, j, k, h, n, 0);
+            int count = fsi__imin(FSI__MG_BLOCK, fine->half - first);
+            int red = (coarse_j + coarse_k) & 1;
+            float *f0 = coarse->f + fsi__mg_at(coarse, coarse_j, coarse_k) + first / 2;
+            float *f1 = f0 + coarse->size;
+            memset(sum, 0, (size_t)count * sizeof *sum);
+            for (int child = 0; child < 4; child++) {
+                int j = 2 * coarse_j + (child & 1);
+                int k = 2 * coarse_k + (child >> 1);
+                if (j < fine->n[1] && k < fine->n[2]) {
+                    fsi__mg_row row = fsi__mg_row_get(fine, 0, j, k, first, count, 0);
                     fsi__mg_defect(&row, sum);
                 }
             }
-            fsi__mg_split(n, sum, l->scale, red ? f1 : f0, red ? f0 : f1);
+            fsi__mg_split(count, sum, fine->scale, red ? f1 : f0, red ? f0 : f1);
         }
 }
 
 /* Coarse cell p that fine cell c of this kind belongs to, and its index; -1 if none. */
-static ptrdiff_t fsi__mg_parent(const fsi_mg_level *level, fsi__ijk c, int kind, fsi__ijk *p) {
-    int d = (kind >> 4) - 1;
-    if (!kind || d == 6)
+static ptrdiff_t fsi__mg_parent(const fsi_mg_level *level, fsi__ijk cell, int kind,
+                                fsi__ijk *parent) {
+    int direction = (kind >> 4) - 1;
+    if (!kind || direction == 6)
         return -1;
-    if (d >= 0)
-        c = fsi__mg_behind(c, d);
-    *p = fsi__ijk_of(c.i >> 1, c.j >> 1, c.k >> 1);
-    return fsi__mg_cell_id(level, *p);
+    if (direction >= 0)
+        cell = fsi__mg_behind(cell, direction);
+    *parent = fsi__ijk_of(cell.i >> 1, cell.j >> 1, cell.k >> 1);
+    return fsi__mg_cell_id(level, *parent);
 }
 
 /* Every orphan of level q, in order. */
 typedef void (*fsi__mg_orphan_fn)(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind);
 
-static void fsi__mg_orphans(const fsi_mg *mg, int q, fsi__mg_orphan_fn fn) {
-    const fsi_mg_level *level = mg->level + q;
+static void fsi__mg_orphans(const fsi_mg *mg, int depth, fsi__mg_orphan_fn fn) {
+    const fsi_mg_level *level = mg->level + depth;
     for (int k = 0; k < level->n[2]; k++)
         for (int j = 0; j < level->n[1]; j++)
             for (int i = 0;
                  i < level->n[0] && level->row[fsi__mg_line(level, j, k)] & FSI__ROW_ORPHAN; i++) {
                 uint8_t *kind = level->kind + fsi__mg_id(level, i, j, k);
                 if (*kind >= FSI__ORPHAN)
-                    fn(mg, q, fsi__ijk_of(i, j, k), kind);
+                    fn(mg, depth, fsi__ijk_of(i, j, k), kind);
             }
 }
 
 /* d[t] = f - A x where cell h0 + t of row (j, k), red, is an orphan. */
-static void fsi__mg_defect_orphans(const fsi_mg_level *level, int j, int k, int h0, int n,
-                                   float *d) {
-    for (int t = 0; t < n; t++) {
-        int kind = level->kind[fsi__mg_at(level, j, k) + h0 + t];
+static void fsi__mg_defect_orphans(const fsi_mg_level *level, int j, int k, int h0, int count,
+                                   float *defect) {
+    for (int cell = 0; cell < count; cell++) {
+        int kind = level->kind[fsi__mg_at(level, j, k) + h0 + cell];
         uint8_t own = (uint8_t)(kind & 15); /* without the orphan's mark */
         if (kind < FSI__ORPHAN)
             continue;
-        fsi__mg_row row = fsi__mg_row_get(level, 0, j, k, h0 + t, 1, 0);
+        fsi__mg_row row = fsi__mg_row_get(level, 0, j, k, h0 + cell, 1, 0);
         row.kind = &own;
-        d[t] = 0;
-        fsi__mg_defect(&row, d + t);
+        defect[cell] = 0;
+        fsi__mg_defect(&row, defect + cell);
     }
 }
 
 /* Orphans of red colour: adds their defect to the right-hand side of their parents (serial: parents
  * are shared). */
-static void fsi__mg_restrict_orphan(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind) {
-    const fsi_mg_level *level = mg->level + q;
-    fsi__ijk p;
-    ptrdiff_t parent = (c.i + c.j + c.k) & 1 ? -1 : fsi__mg_parent(level + 1, c, *kind, &p);
+static void fsi__mg_restrict_orphan(const fsi_mg *mg, int depth, fsi__ijk cell, uint8_t *kind) {
+    const fsi_mg_level *level = mg->level + depth;
+    fsi__ijk block;
+    ptrdiff_t parent =
+        (cell.i + cell.j + cell.k) & 1 ? -1 : fsi__mg_parent(level + 1, cell, *kind, &block);
     float sum = 0;
     if (parent < 0)
         return;
-    fsi__mg_defect_orphans(level, c.j, c.k, c.i >> 1, 1, &sum);
+    fsi__mg_defect_orphans(level, cell.j, cell.k, cell.i >> 1, 1, &sum);
     level[1].f[parent] += level->scale * sum;
 }
 
 /* x += P x_c on the red cells of plane k (black ones are overwritten by the next sweep). */
-static void fsi__mg_prolong(const fsi_mg_level *l, const fsi_mg_level *c, int k) {
+static void fsi__mg_prolong(const fsi_mg_level *fine, const fsi_mg_level *coarse, int k) {
     float buffer[FSI__MG_BLOCK];
     fsi__ijk cell;
-    for (int j = 0; j < l->n[1]; j++) {
-        float *x = l->x + fsi__mg_at(l, j, k);
-        const uint8_t *kind = l->kind + fsi__mg_at(l, j, k);
-        int J = j >> 1;
-        int K = k >> 1;
-        int red = (J + K) & 1;
-        for (int h = 0; h < l->half; h += FSI__MG_BLOCK) {
-            int n = fsi__imin(FSI__MG_BLOCK, l->half - h);
-            const float *x0 = c->x + fsi__mg_at(c, J, K) + h / 2;
-            const float *x1 = x0 + c->size;
-            fsi__mg_merge(n, red ? x1 : x0, red ? x0 : x1, buffer);
-            fsi__mg_correct(n, buffer, kind + h, x + h);
+    for (int j = 0; j < fine->n[1]; j++) {
+        float *x = fine->x + fsi__mg_at(fine, j, k);
+        const uint8_t *kind = fine->kind + fsi__mg_at(fine, j, k);
+        int coarse_j = j >> 1;
+        int coarse_k = k >> 1;
+        int red = (coarse_j + coarse_k) & 1;
+        for (int h = 0; h < fine->half; h += FSI__MG_BLOCK) {
+            int count = fsi__imin(FSI__MG_BLOCK, fine->half - h);
+            const float *x0 = coarse->x + fsi__mg_at(coarse, coarse_j, coarse_k) + h / 2;
+            const float *x1 = x0 + coarse->size;
+            fsi__mg_merge(count, red ? x1 : x0, red ? x0 : x1, buffer);
+            fsi__mg_correct(count, buffer, kind + h, x + h);
         }
-        if (l->row[fsi__mg_line(l, j, k)] & FSI__ROW_ORPHAN)
-            for (int h = 0; h < l->half; h++) {
-                ptrdiff_t parent = kind[h] < FSI__ORPHAN
-                                       ? -1
-                                       : fsi__mg_parent(c, fsi__ijk_of(2 * h + ((j + k) & 1), j, k),
-                                                        kind[h], &cell);
+        if (fine->row[fsi__mg_line(fine, j, k)] & FSI__ROW_ORPHAN)
+            for (int h = 0; h < fine->half; h++) {
+                ptrdiff_t parent =
+                    kind[h] < FSI__ORPHAN
+                        ? -1
+                        : fsi__mg_parent(coarse, fsi__ijk_of(2 * h + ((j + k) & 1), j, k), kind[h],
+                                         &cell);
                 if (parent >= 0)
-                    x[h] += c->x[parent];
+                    x[h] += coarse->x[parent];
             }
     }
 }
@@ -5478,47 +5506,47 @@ static void fsi__mg_clear(const fsi_mg_level *level, int k) {
 
 /* Way down: (zeros and red, black, ... along boundaries,) red, black, ..., black, then the coarse
  * right-hand side of each pair of planes. */
-static void fsi__mg_down(void *user, int t, int k) {
+static void fsi__mg_down(void *user, int stage, int k) {
     const fsi__mg_job *job = (const fsi__mg_job *)user;
-    int full = t - job->band - (job->band > 0); /* stage of the full sweeps */
-    if (job->band && t == 0)
+    int full = stage - job->band - (job->band > 0); /* stage of the full sweeps */
+    if (job->band && stage == 0)
         fsi__mg_clear(job->level, k);
     else if (full < 0)
-        fsi__mg_sweep(job->level, !(t & 1), k, 0, 1);
+        fsi__mg_sweep(job->level, !(stage & 1), k, 0, 1);
     else if (full < job->half_sweeps)
-        fsi__mg_sweep(job->level, full & 1, k, t == 0, 0);
+        fsi__mg_sweep(job->level, full & 1, k, stage == 0, 0);
     else if (k & 1 || k == job->level->n[2] - 1)
         fsi__mg_restrict(job->level, job->level + 1, k >> 1);
 }
 
 static double fsi__mg_plane_dot(const fsi_mg_level *level, int k) {
-    double s = 0;
+    double sum = 0;
     for (int j = 0; j < level->n[1]; j++)
-        for (int c = 0; c < 2; c++) {
-            ptrdiff_t at = fsi__mg_of(level, c, j, k);
-            s += fsi__mg_dot_float(level->half, level->f + at, level->x + at);
+        for (int color = 0; color < 2; color++) {
+            ptrdiff_t at = fsi__mg_of(level, color, j, k);
+            sum += fsi__mg_dot_float(level->half, level->f + at, level->x + at);
         }
-    return s;
+    return sum;
 }
 
 /* Way up: coarse correction, black, red, ..., red (and the same along boundaries); then f . x of
  * the plane where asked. */
-static void fsi__mg_up(void *user, int t, int k) {
+static void fsi__mg_up(void *user, int stage, int k) {
     const fsi__mg_job *job = (const fsi__mg_job *)user;
-    if (t == 0) {
+    if (stage == 0) {
         fsi__mg_prolong(job->level, job->level + 1, k);
         return;
     }
-    fsi__mg_sweep(job->level, t & 1, k, 0, t > job->half_sweeps);
-    if (job->part && t == job->half_sweeps + job->band)
+    fsi__mg_sweep(job->level, stage & 1, k, 0, stage > job->half_sweeps);
+    if (job->part && stage == job->half_sweeps + job->band)
         job->part[k] = fsi__mg_plane_dot(job->level, k);
 }
 
 /* Coarsest level: sweeps, mirrored. */
 static void fsi__mg_bottom(const fsi_mg_level *level, int pairs) {
-    for (int t = 0; t < 4 * pairs; t++)
+    for (int stage = 0; stage < 4 * pairs; stage++)
         for (int k = 0; k < level->n[2]; k++)
-            fsi__mg_sweep(level, t < 2 * pairs ? t & 1 : !(t & 1), k, t == 0, 0);
+            fsi__mg_sweep(level, stage < 2 * pairs ? stage & 1 : !(stage & 1), k, stage == 0, 0);
 }
 
 static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *rank);
@@ -5526,153 +5554,156 @@ static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *rank);
 
 /* Sweeps each way on level q. What solids that move leave to do is smooth: one more on the coarse
  * levels takes an iteration less there. */
-FSI__INLINE int fsi__mg_sweeps(const fsi_mg *mg, int q, int columns) {
-    return mg->sweeps + (q > 0 && columns);
+FSI__INLINE int fsi__mg_sweeps(const fsi_mg *mg, int depth, int columns) {
+    return mg->sweeps + (depth > 0 && columns);
 }
 
 /* x of the finest level = V-cycle on f of the finest level; returns f . x. */
 static double fsi__mg_vcycle(fsi_mg *mg) {
     fsi__mg_job job;
-    double s = 0;
+    double energy = 0;
     int last = mg->levels - 1;
     job.band = 2 * mg->band;
     job.part = NULL;
-    for (int q = 0; q < last; q++) {
-        job.level = mg->level + q;
-        job.half_sweeps = 2 * fsi__mg_sweeps(mg, q, mg->rank != NULL);
+    for (int depth = 0; depth < last; depth++) {
+        job.level = mg->level + depth;
+        job.half_sweeps = 2 * fsi__mg_sweeps(mg, depth, mg->rank != NULL);
         fsi__mg_wave(job.level->n[2], job.half_sweeps + job.band + (job.band > 0) + 1,
                      fsi__mg_big(job.level), fsi__mg_down, &job);
-        fsi__mg_orphans(mg, q, fsi__mg_restrict_orphan);
+        fsi__mg_orphans(mg, depth, fsi__mg_restrict_orphan);
     }
     fsi__mg_bottom(mg->level + last, 8);
     if (mg->rank && mg->rank->columns) {
         fsi__mg_rank_correct(mg, mg->rank);
         fsi__mg_bottom(mg->level + last, 8);
     }
-    for (int q = last - 1; q >= 0; q--) {
-        job.level = mg->level + q;
-        job.half_sweeps = 2 * fsi__mg_sweeps(mg, q, mg->rank != NULL);
-        job.part = q ? NULL : mg->part;
+    for (int depth = last - 1; depth >= 0; depth--) {
+        job.level = mg->level + depth;
+        job.half_sweeps = 2 * fsi__mg_sweeps(mg, depth, mg->rank != NULL);
+        job.part = depth ? NULL : mg->part;
         fsi__mg_wave(job.level->n[2], job.half_sweeps + job.band + 1, fsi__mg_big(job.level),
                      fsi__mg_up, &job);
     }
     for (int k = 0; k < mg->n[2]; k++)
-        s += last ? mg->part[k] : fsi__mg_plane_dot(mg->level, k);
-    return mg->rank && mg->rank->columns ? s + fsi__mg_rank_energy(mg, mg->rank) : s;
+        energy += last ? mg->part[k] : fsi__mg_plane_dot(mg->level, k);
+    return mg->rank && mg->rank->columns ? energy + fsi__mg_rank_energy(mg, mg->rank) : energy;
 }
 
 /* ---- set-up: faces, regions, coarse levels */
 /* Adds face bit d for a run of cells with neighbours of type t; Neumann neighbours and zero weights
  * do not count. */
-FSI__HOT static void fsi__mg_face_bits(int n, int d, const uint8_t *FSI__RESTRICT t,
+FSI__HOT static void fsi__mg_face_bits(int count, int direction, const uint8_t *FSI__RESTRICT type,
                                        uint8_t *FSI__RESTRICT face) {
-    uint8_t bit = (uint8_t)(1 << d);
-    for (int i = 0; i < n; i++)
-        face[i] = (uint8_t)(face[i] | (t[i] != FSI_CELL_NEUMANN ? bit : 0)
-                            | (t[i] == FSI_CELL_DIRICHLET ? FSI__AIR : 0));
+    uint8_t bit = (uint8_t)(1 << direction);
+    for (int i = 0; i < count; i++)
+        face[i] = (uint8_t)(face[i] | (type[i] != FSI_CELL_NEUMANN ? bit : 0)
+                            | (type[i] == FSI_CELL_DIRICHLET ? FSI__AIR : 0));
 }
 
 /* The same with weights; returns nonzero if a face of a fluid cell has a weight other than 1, and
  * counts 7 there. */
-static int fsi__mg_face_bits_weighted(int n, int d, const uint8_t *t, const fsi_real *w,
-                                      uint8_t *face, uint8_t *count) {
+static int fsi__mg_face_bits_weighted(int n, int direction, const uint8_t *type,
+                                      const fsi_real *weight, uint8_t *face, uint8_t *count) {
     int odd = 0;
     for (int i = 0; i < n; i++) {
-        if (t[i] == FSI_CELL_NEUMANN || !(face[i] & FSI__FLUID))
+        if (type[i] == FSI_CELL_NEUMANN || !(face[i] & FSI__FLUID))
             continue;
-        if (!(w[i] >= 1 && w[i] <= 1))
+        if (!(weight[i] >= 1 && weight[i] <= 1))
             odd = count[i] = 7;
-        if (w[i] > 0)
-            face[i] = (uint8_t)(face[i] | 1 << d | (t[i] == FSI_CELL_DIRICHLET ? FSI__AIR : 0));
+        if (weight[i] > 0)
+            face[i] = (uint8_t)(face[i] | 1 << direction
+                                | (type[i] == FSI_CELL_DIRICHLET ? FSI__AIR : 0));
     }
     return odd;
 }
 
-FSI__HOT static void fsi__mg_face_start(int n, const uint8_t *FSI__RESTRICT t,
+FSI__HOT static void fsi__mg_face_start(int count, const uint8_t *FSI__RESTRICT type,
                                         uint8_t *FSI__RESTRICT face) {
-    for (int i = 0; i < n; i++)
-        face[i] = t[i] == FSI_CELL_FLUID ? FSI__FLUID : 0;
+    for (int i = 0; i < count; i++)
+        face[i] = type[i] == FSI_CELL_FLUID ? FSI__FLUID : 0;
 }
 
-FSI__HOT static void fsi__mg_face_finish(int n, uint8_t *FSI__RESTRICT face,
+FSI__HOT static void fsi__mg_face_finish(int cells, uint8_t *FSI__RESTRICT face,
                                          uint8_t *FSI__RESTRICT count) {
-    for (int i = 0; i < n; i++) {
-        uint8_t f = face[i] & FSI__FLUID ? face[i] : (uint8_t)0;
-        face[i] = f;
-        f = (uint8_t)((f & 1) + (f >> 1 & 1) + (f >> 2 & 1) + (f >> 3 & 1) + (f >> 4 & 1)
-                      + (f >> 5 & 1));
-        count[i] = count[i] == 7 ? (uint8_t)7 : f;
+    for (int i = 0; i < cells; i++) {
+        uint8_t bits = face[i] & FSI__FLUID ? face[i] : (uint8_t)0;
+        face[i] = bits;
+        bits = (uint8_t)((bits & 1) + (bits >> 1 & 1) + (bits >> 2 & 1) + (bits >> 3 & 1)
+                         + (bits >> 4 & 1) + (bits >> 5 & 1));
+        count[i] = count[i] == 7 ? (uint8_t)7 : bits;
     }
 }
 
-FSI__HOT static int fsi__mg_any(int n, const uint8_t *t) {
+FSI__HOT static int fsi__mg_any(int count, const uint8_t *type) {
     uint8_t any = 0;
-    for (int i = 0; i < n; i++)
-        any = (uint8_t)(any | t[i]);
+    for (int i = 0; i < count; i++)
+        any = (uint8_t)(any | type[i]);
     return any;
 }
 
 /* First weight of the faces d of row (j, k); NULL = all 1 (the row of ones where wanted). */
-static const fsi_real *fsi__mg_weights(const fsi_mg *mg, int d, int j, int k) {
+static const fsi_real *fsi__mg_weights(const fsi_mg *mg, int direction, int j, int k) {
     ptrdiff_t n0 = mg->n[0];
     ptrdiff_t n1 = mg->n[1];
-    ptrdiff_t up = d & 1;
-    const fsi_real *w = mg->w[d >> 1];
-    if (!w)
+    ptrdiff_t up = direction & 1;
+    const fsi_real *weight = mg->weight[direction >> 1];
+    if (!weight)
         return NULL;
-    if (d < 2)
-        return w + (n0 + 1) * (j + n1 * k) + up;
-    if (d < 4)
-        return w + n0 * (j + up + (n1 + 1) * k);
-    return w + n0 * (j + n1 * (k + up));
+    if (direction < 2)
+        return weight + (n0 + 1) * (j + n1 * k) + up;
+    if (direction < 4)
+        return weight + n0 * (j + up + (n1 + 1) * k);
+    return weight + n0 * (j + n1 * (k + up));
 }
 
 /* Type of the cells across faces d of row (j, k): a row of the mask, or outside. */
-static const uint8_t *fsi__mg_across(const fsi_mg *mg, const uint8_t *cell, int d, int j, int k) {
-    int axis = d >> 1;
-    int at = (axis == 1 ? j : k) + (d & 1 ? 1 : -1);
+static const uint8_t *fsi__mg_across(const fsi_mg *mg, const uint8_t *cell, int direction, int j,
+                                     int k) {
+    int axis = direction >> 1;
+    int at = (axis == 1 ? j : k) + (direction & 1 ? 1 : -1);
     if (at < 0 || at >= mg->n[axis])
-        return mg->edge + (mg->open[d] ? 0 : mg->n[0]);
+        return mg->edge + (mg->open[direction] ? 0 : mg->n[0]);
     if (!cell)
         return (const uint8_t *)mg->zero;
     return cell + fsi__mg_number(mg, 0, axis == 1 ? at : j, axis == 2 ? at : k);
 }
 
-static int fsi__mg_bits(int n, int d, const uint8_t *t, const fsi_real *w, uint8_t *face,
-                        uint8_t *count) {
-    if (w)
-        return fsi__mg_face_bits_weighted(n, d, t, w, face, count);
-    fsi__mg_face_bits(n, d, t, face);
+static int fsi__mg_bits(int cells, int direction, const uint8_t *type, const fsi_real *weight,
+                        uint8_t *face, uint8_t *count) {
+    if (weight)
+        return fsi__mg_face_bits_weighted(cells, direction, type, weight, face, count);
+    fsi__mg_face_bits(cells, direction, type, face);
     return 0;
 }
 
 /* Faces of one row: bits, count, flags. */
 static void fsi__mg_faces(fsi_mg *mg, const uint8_t *cell, int j, int k) {
-    int n = mg->n[0];
+    int cells = mg->n[0];
     int odd = 0;
     int other = 0;
     size_t line = fsi__mg_line(mg->level, j, k);
-    size_t c = (size_t)n * line;
-    const uint8_t *t = cell ? cell + c : (const uint8_t *)mg->zero;
-    uint8_t *face = mg->face + c;
-    uint8_t *count = mg->count + c;
-    const fsi_real *w = fsi__mg_weights(mg, 0, j, k);
-    memset(count, 0, (size_t)n);
-    fsi__mg_face_start(n, t, face);
-    odd |= fsi__mg_bits(1, 0, mg->edge + (mg->open[0] ? 0 : n), w, face, count);
-    odd |= fsi__mg_bits(n - 1, 0, t, w ? w + 1 : NULL, face + 1, count + 1);
-    odd |= fsi__mg_bits(n - 1, 1, t + 1, w ? w + 1 : NULL, face, count);
-    odd |= fsi__mg_bits(1, 1, mg->edge + (mg->open[1] ? 0 : n), w ? w + n : NULL, face + n - 1,
-                        count + n - 1);
-    for (int d = 2; d < 6; d++) {
-        const uint8_t *a = fsi__mg_across(mg, cell, d, j, k);
-        int p = (d < 4 ? j : k) + (d & 1 ? 1 : -1);
-        odd |= fsi__mg_bits(n, d, a, fsi__mg_weights(mg, d, j, k), face, count);
-        if (p >= 0 && p < mg->n[d >> 1])
-            other |= fsi__mg_any(n, a);
+    size_t first = (size_t)cells * line;
+    const uint8_t *type = cell ? cell + first : (const uint8_t *)mg->zero;
+    uint8_t *face = mg->face + first;
+    uint8_t *count = mg->count + first;
+    const fsi_real *weight = fsi__mg_weights(mg, 0, j, k);
+    memset(count, 0, (size_t)cells);
+    fsi__mg_face_start(cells, type, face);
+    odd |= fsi__mg_bits(1, 0, mg->edge + (mg->open[0] ? 0 : cells), weight, face, count);
+    odd |= fsi__mg_bits(cells - 1, 0, type, weight ? weight + 1 : NULL, face + 1, count + 1);
+    odd |= fsi__mg_bits(cells - 1, 1, type + 1, weight ? weight + 1 : NULL, face, count);
+    odd |= fsi__mg_bits(1, 1, mg->edge + (mg->open[1] ? 0 : cells), weight ? weight + cells : NULL,
+                        face + cells - 1, count + cells - 1);
+    for (int direction = 2; direction < 6; direction++) {
+        const uint8_t *across = fsi__mg_across(mg, cell, direction, j, k);
+        int at = (direction < 4 ? j : k) + (direction & 1 ? 1 : -1);
+        odd |= fsi__mg_bits(cells, direction, across, fsi__mg_weights(mg, direction, j, k), face,
+                            count);
+        if (at >= 0 && at < mg->n[direction >> 1])
+            other |= fsi__mg_any(cells, across);
     }
-    fsi__mg_face_finish(n, face, count);
-    other |= fsi__mg_any(n, t);
+    fsi__mg_face_finish(cells, face, count);
+    other |= fsi__mg_any(cells, type);
     mg->level->row[line] = (uint8_t)((odd ? FSI__ROW_BAND : FSI__ROW_PLAIN)
                                      | (other ? FSI__ROW_BAND : FSI__ROW_CLEAN));
 }
@@ -5685,69 +5716,70 @@ typedef struct fsi__mg_runs {
     ptrdiff_t n;
 } fsi__mg_runs;
 
-FSI__INLINE int fsi__mg_run_at(const fsi__mg_runs *runs, ptrdiff_t line, ptrdiff_t q) {
-    return q < runs->n && runs->begin[line * runs->n + q] >= 0;
+FSI__INLINE int fsi__mg_run_at(const fsi__mg_runs *runs, ptrdiff_t line, ptrdiff_t run) {
+    return run < runs->n && runs->begin[line * runs->n + run] >= 0;
 }
 
 static void fsi__mg_find_runs(const fsi_mg *mg, const fsi__mg_runs *runs, ptrdiff_t line) {
     const uint8_t *face = mg->face + line * runs->n;
     int flags = mg->level->row[line];
-    ptrdiff_t q = 0;
-    ptrdiff_t e;
-    for (ptrdiff_t i = 0; i < runs->n; i = e) {
-        int32_t c = (int32_t)(line * runs->n + i);
-        e = i + 1;
+    ptrdiff_t run = 0;
+    ptrdiff_t end;
+    for (ptrdiff_t i = 0; i < runs->n; i = end) {
+        int32_t first = (int32_t)(line * runs->n + i);
+        end = i + 1;
         if (!(face[i] & FSI__FLUID))
             continue;
         if (flags & FSI__ROW_CLEAN && flags & FSI__ROW_PLAIN)
-            e = runs->n;
-        while (e < runs->n && face[e] & FSI__FLUID && face[e] & 1)
-            e++;
-        int air = fsi__mg_any((int)(e - i), face + i) & FSI__AIR;
-        runs->begin[line * runs->n + q] = c;
-        runs->end[line * runs->n + q++] = (int32_t)(line * runs->n + e);
-        runs->parent[c] = c;
-        runs->size[c] = air ? -1 : (int32_t)(e - i);
+            end = runs->n;
+        while (end < runs->n && face[end] & FSI__FLUID && face[end] & 1)
+            end++;
+        int air = fsi__mg_any((int)(end - i), face + i) & FSI__AIR;
+        runs->begin[line * runs->n + run] = first;
+        runs->end[line * runs->n + run++] = (int32_t)(line * runs->n + end);
+        runs->parent[first] = first;
+        runs->size[first] = air ? -1 : (int32_t)(end - i);
     }
-    if (q < runs->n)
-        runs->begin[line * runs->n + q] = -1;
+    if (run < runs->n)
+        runs->begin[line * runs->n + run] = -1;
 }
 
 /* Joins the runs of a row with those of the row `below` where a face with bit d is open between
  * them. */
 static void fsi__mg_join_rows(const fsi_mg *mg, const fsi__mg_runs *runs, ptrdiff_t line,
-                              ptrdiff_t below, int d) {
-    ptrdiff_t a = 0;
-    ptrdiff_t b = 0;
+                              ptrdiff_t below, int direction) {
+    ptrdiff_t run = 0;
+    ptrdiff_t below_run = 0;
     ptrdiff_t shift = (line - below) * runs->n;
-    while (fsi__mg_run_at(runs, line, a) && fsi__mg_run_at(runs, below, b)) {
-        int32_t a0 = runs->begin[line * runs->n + a];
-        int32_t a1 = runs->end[line * runs->n + a];
-        int32_t b0 = runs->begin[below * runs->n + b];
-        int32_t b1 = runs->end[below * runs->n + b];
+    while (fsi__mg_run_at(runs, line, run) && fsi__mg_run_at(runs, below, below_run)) {
+        int32_t a0 = runs->begin[line * runs->n + run];
+        int32_t a1 = runs->end[line * runs->n + run];
+        int32_t b0 = runs->begin[below * runs->n + below_run];
+        int32_t b1 = runs->end[below * runs->n + below_run];
         ptrdiff_t first = a0 > b0 + shift ? a0 : b0 + shift;
         ptrdiff_t last = a1 < b1 + shift ? a1 : b1 + shift;
-        for (ptrdiff_t c = first; c < last; c++) {
-            if (!(mg->face[c] >> d & 1))
+        for (ptrdiff_t cell = first; cell < last; cell++) {
+            if (!(mg->face[cell] >> direction & 1))
                 continue;
-            int32_t x = fsi__root(runs->parent, a0);
-            int32_t y = fsi__root(runs->parent, b0);
-            if (x == y)
+            int32_t root = fsi__root(runs->parent, a0);
+            int32_t other = fsi__root(runs->parent, b0);
+            if (root == other)
                 break;
-            if (x > y) {
-                int32_t swap = x;
-                x = y;
-                y = swap;
+            if (root > other) {
+                int32_t swap = root;
+                root = other;
+                other = swap;
             }
-            runs->parent[y] = x;
-            runs->size[x] =
-                runs->size[x] < 0 || runs->size[y] < 0 ? -1 : runs->size[x] + runs->size[y];
+            runs->parent[other] = root;
+            runs->size[root] = runs->size[root] < 0 || runs->size[other] < 0
+                                   ? -1
+                                   : runs->size[root] + runs->size[other];
             break;
         }
         if (a1 < b1 + shift)
-            a++;
+            run++;
         else
-            b++;
+            below_run++;
     }
 }
 
@@ -5759,12 +5791,12 @@ static void fsi__mg_fill(int32_t *label, ptrdiff_t begin, ptrdiff_t end, int32_t
 /* Labels of one row from the numbers of its runs' regions. */
 static void fsi__mg_label_row(const fsi__mg_runs *runs, ptrdiff_t line, int32_t *label) {
     ptrdiff_t done = line * runs->n;
-    for (ptrdiff_t q = 0; fsi__mg_run_at(runs, line, q); q++) {
-        int32_t c = runs->begin[line * runs->n + q];
-        int32_t value = runs->size[c];
-        fsi__mg_fill(label, done, c, -1);
-        done = runs->end[line * runs->n + q];
-        fsi__mg_fill(label, c, done, value);
+    for (ptrdiff_t run = 0; fsi__mg_run_at(runs, line, run); run++) {
+        int32_t first = runs->begin[line * runs->n + run];
+        int32_t value = runs->size[first];
+        fsi__mg_fill(label, done, first, -1);
+        done = runs->end[line * runs->n + run];
+        fsi__mg_fill(label, first, done, value);
     }
     fsi__mg_fill(label, done, (line + 1) * runs->n, -1);
 }
@@ -5777,9 +5809,9 @@ static void fsi__mg_regions(fsi_mg *mg) {
     int32_t *label = mg->label;
     int32_t large = 0;
     fsi__mg_runs runs;
-    runs.begin = (int32_t *)(void *)mg->r;
-    runs.end = (int32_t *)(void *)mg->d;
-    runs.parent = (int32_t *)(void *)mg->q;
+    runs.begin = (int32_t *)(void *)mg->residual;
+    runs.end = (int32_t *)(void *)mg->direction;
+    runs.parent = (int32_t *)(void *)mg->image;
     runs.size = label;
     runs.n = mg->n[0];
     mg->regions = mg->large = 0;
@@ -5793,22 +5825,22 @@ static void fsi__mg_regions(fsi_mg *mg) {
             fsi__mg_join_rows(mg, &runs, line, line - mg->n[1], 4);
     }
     for (ptrdiff_t line = 0; line < lines; line++)
-        for (ptrdiff_t q = 0; fsi__mg_run_at(&runs, line, q); q++) {
-            int32_t c = runs.begin[line * runs.n + q];
-            if (runs.parent[c] == c && label[c] >= 0) {
+        for (ptrdiff_t run = 0; fsi__mg_run_at(&runs, line, run); run++) {
+            int32_t first = runs.begin[line * runs.n + run];
+            if (runs.parent[first] == first && label[first] >= 0) {
                 mg->regions++;
-                mg->large += label[c] > 1;
+                mg->large += label[first] > 1;
             }
         }
     int32_t single = mg->large;
     /* the first run of a region comes first: its number is there when the others ask */
     for (ptrdiff_t line = 0; line < lines; line++)
-        for (ptrdiff_t q = 0; fsi__mg_run_at(&runs, line, q); q++) {
-            int32_t c = runs.begin[line * runs.n + q];
-            int32_t root = fsi__root(runs.parent, c);
-            if (root == c && label[c] >= 0)
-                label[c] = label[c] > 1 ? large++ : single++;
-            label[c] = label[root];
+        for (ptrdiff_t run = 0; fsi__mg_run_at(&runs, line, run); run++) {
+            int32_t first = runs.begin[line * runs.n + run];
+            int32_t root = fsi__root(runs.parent, first);
+            if (root == first && label[first] >= 0)
+                label[first] = label[first] > 1 ? large++ : single++;
+            label[first] = label[root];
         }
     FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
     for (ptrdiff_t line = 0; line < lines; line++)
@@ -5817,14 +5849,14 @@ static void fsi__mg_regions(fsi_mg *mg) {
 
 /* Weight of the upper face of a cell of level q along an axis; one index may be -1. Unit weights
  * are not stored on the finest level. */
-static float fsi__mg_w(const fsi_mg *mg, int q, int axis, fsi__ijk cell) {
-    const fsi_mg_level *level = mg->level + q;
+static float fsi__mg_w(const fsi_mg *mg, int depth, int axis, fsi__ijk cell) {
+    const fsi_mg_level *level = mg->level + depth;
     ptrdiff_t stride = fsi__mg_stride(mg, axis);
     int at = fsi__ijk_get(cell, axis);
     if (axis == 1 && level->n[1] == 1)
         return 0;
-    if (q || mg->weighted)
-        return level->w[axis][fsi__mg_cell_id(level, cell)];
+    if (depth || mg->weighted)
+        return level->weight[axis][fsi__mg_cell_id(level, cell)];
     const uint8_t *face = mg->face + fsi__mg_number(mg, cell.i, cell.j, cell.k);
     if (at >= 0 && *face & FSI__FLUID)
         return (float)(*face >> (2 * axis + 1) & 1);
@@ -5839,17 +5871,19 @@ FSI__INLINE int fsi__mg_kind(const fsi_mg_level *level, fsi__ijk cell) {
 }
 
 /* Kinds of a row of the finest level: the number of faces, 1 for a fluid cell without any. */
-FSI__HOT static void fsi__mg_finest_kinds(int n, const uint8_t *FSI__RESTRICT face,
+FSI__HOT static void fsi__mg_finest_kinds(int cells, const uint8_t *FSI__RESTRICT face,
                                           const uint8_t *FSI__RESTRICT count,
                                           uint8_t *FSI__RESTRICT even, uint8_t *FSI__RESTRICT odd) {
-    int pairs = n / 2;
-    for (int h = 0; h < pairs; h++) {
-        even[h] = (uint8_t)(count[2 * h] | ((face[2 * h] >> 6 & 1) & (count[2 * h] == 0)));
-        odd[h] =
-            (uint8_t)(count[2 * h + 1] | ((face[2 * h + 1] >> 6 & 1) & (count[2 * h + 1] == 0)));
+    int pairs = cells / 2;
+    for (int pair = 0; pair < pairs; pair++) {
+        even[pair] =
+            (uint8_t)(count[2 * pair] | ((face[2 * pair] >> 6 & 1) & (count[2 * pair] == 0)));
+        odd[pair] = (uint8_t)(count[2 * pair + 1]
+                              | ((face[2 * pair + 1] >> 6 & 1) & (count[2 * pair + 1] == 0)));
     }
-    if (n & 1)
-        even[pairs] = (uint8_t)(count[n - 1] | ((face[n - 1] >> 6 & 1) & (count[n - 1] == 0)));
+    if (cells & 1)
+        even[pairs] =
+            (uint8_t)(count[cells - 1] | ((face[cells - 1] >> 6 & 1) & (count[cells - 1] == 0)));
 }
 
 /* Weights of face slots (i, j, k), i = -1 .. n-1, of one row (j or k may be -1) along an axis, from
@@ -5857,29 +5891,31 @@ FSI__HOT static void fsi__mg_finest_kinds(int n, const uint8_t *FSI__RESTRICT fa
 static void fsi__mg_finest_weights(fsi_mg *mg, int axis, int j, int k) {
     fsi_mg_level *level = mg->level;
     ptrdiff_t stride = fsi__mg_stride(mg, axis);
-    ptrdiff_t c = fsi__mg_number(mg, 0, j, k);
+    ptrdiff_t first = fsi__mg_number(mg, 0, j, k);
     int inside = j >= 0 && k >= 0;
     int last = axis == 1 ? j + 1 == level->n[1] : axis == 2 && k + 1 == level->n[2];
-    const fsi_real *w = fsi__mg_weights(mg, 2 * axis + 1, j, k);
+    const fsi_real *weight = fsi__mg_weights(mg, 2 * axis + 1, j, k);
     for (int i = axis ? 0 : -1; i < level->n[0]; i++) {
-        int lower = inside && i >= 0 && mg->face[c + i] & FSI__FLUID
-                    && mg->face[c + i] >> (2 * axis + 1) & 1;
-        int upper = !last && (axis || i + 1 < level->n[0]) && mg->face[c + i + stride] & FSI__FLUID
-                    && mg->face[c + i + stride] >> (2 * axis) & 1;
-        level->w[axis][fsi__mg_id(level, i, j, k)] =
-            lower || upper ? (w ? (float)w[i] : 1.0f) : 0.0f;
+        int lower = inside && i >= 0 && mg->face[first + i] & FSI__FLUID
+                    && mg->face[first + i] >> (2 * axis + 1) & 1;
+        int upper = !last && (axis || i + 1 < level->n[0])
+                    && mg->face[first + i + stride] & FSI__FLUID
+                    && mg->face[first + i + stride] >> (2 * axis) & 1;
+        level->weight[axis][fsi__mg_id(level, i, j, k)] =
+            lower || upper ? (weight ? (float)weight[i] : 1.0f) : 0.0f;
     }
 }
 
 /* a single row: its faces along y are all Dirichlet */
 static void fsi__mg_finest_dir(fsi_mg *mg, int k) {
     fsi_mg_level *level = mg->level;
-    const fsi_real *a = fsi__mg_weights(mg, 2, 0, k);
-    const fsi_real *b = fsi__mg_weights(mg, 3, 0, k);
+    const fsi_real *lower = fsi__mg_weights(mg, 2, 0, k);
+    const fsi_real *upper = fsi__mg_weights(mg, 3, 0, k);
     for (int i = 0; i < level->n[0]; i++) {
-        int f = mg->face[i + (ptrdiff_t)level->n[0] * k];
-        level->dir[fsi__mg_id(level, i, 0, k)] = (f >> 2 & 1 ? (a ? (float)a[i] : 1.0f) : 0.0f)
-                                                 + (f >> 3 & 1 ? (b ? (float)b[i] : 1.0f) : 0.0f);
+        int bits = mg->face[i + (ptrdiff_t)level->n[0] * k];
+        level->dir[fsi__mg_id(level, i, 0, k)] =
+            (bits >> 2 & 1 ? (lower ? (float)lower[i] : 1.0f) : 0.0f)
+            + (bits >> 3 & 1 ? (upper ? (float)upper[i] : 1.0f) : 0.0f);
     }
 }
 
@@ -5889,8 +5925,8 @@ static void fsi__mg_finest(fsi_mg *mg) {
     FSI__OMP(parallel for schedule(static) private(j) if (fsi__mg_big(level)))
     for (int k = -1; k < level->n[2]; k++) {
         for (j = 0; j < level->n[1] && k >= 0; j++) {
-            size_t c = (size_t)mg->n[0] * fsi__mg_line(level, j, k);
-            fsi__mg_finest_kinds(mg->n[0], mg->face + c, mg->count + c,
+            size_t first = (size_t)mg->n[0] * fsi__mg_line(level, j, k);
+            fsi__mg_finest_kinds(mg->n[0], mg->face + first, mg->count + first,
                                  level->kind + fsi__mg_even(level, j, k),
                                  level->kind + fsi__mg_odd(level, j, k));
         }
@@ -5915,55 +5951,60 @@ static void fsi__mg_finest(fsi_mg *mg) {
 
 /* solid[h] loses bit 0 unless both cells of a pair are unknowns with unit weights around, and gets
  * bit 1 if one is an unknown */
-FSI__HOT static void fsi__mg_pairs(int n, const uint8_t *FSI__RESTRICT a,
-                                   const uint8_t *FSI__RESTRICT b, uint8_t *FSI__RESTRICT solid) {
-    for (int h = 0; h < n; h++)
-        solid[h] = (uint8_t)((solid[h] & (2 | ((a[h] > 0) & (a[h] < 7) & (b[h] > 0) & (b[h] < 7))))
-                             | (((a[h] | b[h]) > 0) << 1));
+FSI__HOT static void fsi__mg_pairs(int count, const uint8_t *FSI__RESTRICT red,
+                                   const uint8_t *FSI__RESTRICT black,
+                                   uint8_t *FSI__RESTRICT solid) {
+    for (int pair = 0; pair < count; pair++)
+        solid[pair] = (uint8_t)((solid[pair]
+                                 & (2
+                                    | ((red[pair] > 0) & (red[pair] < 7) & (black[pair] > 0)
+                                       & (black[pair] < 7))))
+                                | (((red[pair] | black[pair]) > 0) << 1));
 }
 
 /* solid[t]: bit 0 where block h0 + t of coarse row (J, K) is SOLID, bit 1 where it has an unknown.
  */
-static void fsi__mg_solid(const fsi_mg_level *level, int J, int K, int h0, int n, uint8_t *solid) {
+static void fsi__mg_solid(const fsi_mg_level *level, int coarse_j, int coarse_k, int h0, int count,
+                          uint8_t *solid) {
     int whole = 1;
-    memset(solid, 1, (size_t)n);
-    for (int q = 0; q < 4; q++) {
-        int j = 2 * J + (q & 1);
-        int k = 2 * K + (q >> 1);
-        if ((level->n[1] == 1 && q & 1) || (level->n[2] == 1 && q >> 1))
+    memset(solid, 1, (size_t)count);
+    for (int child = 0; child < 4; child++) {
+        int j = 2 * coarse_j + (child & 1);
+        int k = 2 * coarse_k + (child >> 1);
+        if ((level->n[1] == 1 && child & 1) || (level->n[2] == 1 && child >> 1))
             continue;
         if (j >= level->n[1] || k >= level->n[2]) {
             whole = 0;
             continue;
         }
         const uint8_t *kind = level->kind + fsi__mg_at(level, j, k) + h0;
-        fsi__mg_pairs(n, kind, kind + level->size, solid);
+        fsi__mg_pairs(count, kind, kind + level->size, solid);
     }
-    for (int t = 0; t < n && !whole; t++)
-        solid[t] &= 2;
+    for (int pair = 0; pair < count && !whole; pair++)
+        solid[pair] &= 2;
 }
 
 /* Largest connected part of the children in mask. */
-static int fsi__mg_main_part(const fsi_mg *mg, int q, fsi__ijk block, int mask) {
+static int fsi__mg_main_part(const fsi_mg *mg, int depth, fsi__ijk block, int mask) {
     int best = 0;
     int size = 0;
     while (mask) {
         int part = mask & -mask;
         int grown = 1;
-        int c;
+        int child;
         int count = 0;
         while (grown)
-            for (grown = 0, c = 0; c < 8; c++)
-                for (int axis = 0; axis < 3 && part >> c & 1; axis++) {
-                    int o = c ^ 1 << axis;
-                    if (mask >> o & 1 && !(part >> o & 1)
-                        && fsi__mg_w(mg, q, axis, fsi__mg_child(block, c & o)) > 0) {
-                        part |= 1 << o;
+            for (grown = 0, child = 0; child < 8; child++)
+                for (int axis = 0; axis < 3 && part >> child & 1; axis++) {
+                    int other = child ^ 1 << axis;
+                    if (mask >> other & 1 && !(part >> other & 1)
+                        && fsi__mg_w(mg, depth, axis, fsi__mg_child(block, child & other)) > 0) {
+                        part |= 1 << other;
                         grown = 1;
                     }
                 }
-        for (c = 0; c < 8; c++)
-            count += part >> c & 1;
+        for (child = 0; child < 8; child++)
+            count += part >> child & 1;
         if (count > size) {
             size = count;
             best = part;
@@ -5975,13 +6016,13 @@ static int fsi__mg_main_part(const fsi_mg *mg, int q, fsi__ijk block, int mask) 
 
 /* Marks the children of a block that are not connected to its largest part; returns the kind of the
  * coarse cell. */
-static int fsi__mg_cut(fsi_mg *mg, int q, fsi__ijk block) {
-    fsi_mg_level *level = mg->level + q;
+static int fsi__mg_cut(fsi_mg *mg, int depth, fsi__ijk block) {
+    fsi_mg_level *level = mg->level + depth;
     int mask = 0;
     for (int child = 0; child < 8; child++)
         if (fsi__mg_kind(level, fsi__mg_child(block, child)))
             mask |= 1 << child;
-    int part = mask ? fsi__mg_main_part(mg, q, block, mask) : 0;
+    int part = mask ? fsi__mg_main_part(mg, depth, block, mask) : 0;
     for (int child = 0; child < 8 && part != mask; child++) {
         fsi__ijk cell = fsi__mg_child(block, child);
         if (!((mask & ~part) >> child & 1))
@@ -5993,44 +6034,44 @@ static int fsi__mg_cut(fsi_mg *mg, int q, fsi__ijk block) {
 }
 
 /* Parents of the fine cells under coarse plane K, and provisional kinds of that plane. */
-static void fsi__mg_parents(fsi_mg *mg, int q, int K) {
-    fsi_mg_level *l = mg->level + q;
-    fsi_mg_level *c = l + 1;
+static void fsi__mg_parents(fsi_mg *mg, int depth, int coarse_k) {
+    fsi_mg_level *fine = mg->level + depth;
+    fsi_mg_level *coarse = fine + 1;
     uint8_t solid[FSI__MG_BLOCK];
     /* Dirichlet faces beside the one coarse row */
-    int beside = q == 0 && c->n[1] == 1 && (mg->open[2] || mg->open[3]);
-    for (int J = 0; J < c->n[1]; J++)
-        for (int h = 0; h < c->n[0]; h += FSI__MG_BLOCK) {
-            int n = fsi__imin(FSI__MG_BLOCK, c->n[0] - h);
-            fsi__mg_solid(l, J, K, h, n, solid);
-            for (int coarse_i = h; coarse_i < h + n; coarse_i++) {
-                int plain = solid[coarse_i - h] & 1 && !beside;
-                c->kind[fsi__mg_id(c, coarse_i, J, K)] =
-                    (uint8_t)(plain ? FSI__MG_SOLID
-                              : solid[coarse_i - h]
-                                  ? fsi__mg_cut(mg, q, fsi__ijk_of(coarse_i, J, K))
-                                  : 0);
+    int beside = depth == 0 && coarse->n[1] == 1 && (mg->open[2] || mg->open[3]);
+    for (int coarse_j = 0; coarse_j < coarse->n[1]; coarse_j++)
+        for (int first = 0; first < coarse->n[0]; first += FSI__MG_BLOCK) {
+            int count = fsi__imin(FSI__MG_BLOCK, coarse->n[0] - first);
+            fsi__mg_solid(fine, coarse_j, coarse_k, first, count, solid);
+            for (int coarse_i = first; coarse_i < first + count; coarse_i++) {
+                int plain = solid[coarse_i - first] & 1 && !beside;
+                coarse->kind[fsi__mg_id(coarse, coarse_i, coarse_j, coarse_k)] =
+                    (uint8_t)(plain                     ? FSI__MG_SOLID
+                              : solid[coarse_i - first] ? fsi__mg_cut(
+                                    mg, depth, fsi__ijk_of(coarse_i, coarse_j, coarse_k))
+                                                        : 0);
             }
         }
 }
 
 /* Weight of face d of a fine cell, and the kind of the cell behind it. */
-static float fsi__mg_face(const fsi_mg *mg, int q, int d, fsi__ijk c, int *behind) {
-    fsi__ijk o = fsi__mg_behind(c, d);
-    *behind = fsi__mg_kind(mg->level + q, o);
-    return fsi__mg_w(mg, q, d >> 1, d & 1 ? c : o);
+static float fsi__mg_face(const fsi_mg *mg, int depth, int direction, fsi__ijk cell, int *behind) {
+    fsi__ijk other = fsi__mg_behind(cell, direction);
+    *behind = fsi__mg_kind(mg->level + depth, other);
+    return fsi__mg_w(mg, depth, direction >> 1, direction & 1 ? cell : other);
 }
 
 /* Orphans are adopted by the block behind their strongest open face. */
-static void fsi__mg_adopt(const fsi_mg *mg, int q, fsi__ijk cell, uint8_t *kind) {
+static void fsi__mg_adopt(const fsi_mg *mg, int depth, fsi__ijk cell, uint8_t *kind) {
     float best = 0;
     int to = 7;
     int behind;
-    for (int d = 0; d < 6; d++) {
-        float w = fsi__mg_face(mg, q, d, cell, &behind);
-        if (behind && behind < FSI__ORPHAN && w > best) {
-            best = w;
-            to = d + 1;
+    for (int direction = 0; direction < 6; direction++) {
+        float weight = fsi__mg_face(mg, depth, direction, cell, &behind);
+        if (behind && behind < FSI__ORPHAN && weight > best) {
+            best = weight;
+            to = direction + 1;
         }
     }
     *kind = (uint8_t)((*kind & 15) | to << 4);
@@ -6038,111 +6079,116 @@ static void fsi__mg_adopt(const fsi_mg *mg, int q, fsi__ijk cell, uint8_t *kind)
 
 /* Conductance from the middle of fine cell's block through its face d, as far as this side goes:
    1/w and half of the inner face. Returns the resistance, or 0 if the face is closed. */
-static float fsi__mg_resistance(const fsi_mg *mg, int q, int d, fsi__ijk cell, int *behind) {
-    float w = fsi__mg_face(mg, q, d, cell, behind);
-    int at = fsi__ijk_get(cell, d >> 1);
-    if (!(w > 0))
+static float fsi__mg_resistance(const fsi_mg *mg, int depth, int direction, fsi__ijk cell,
+                                int *behind) {
+    float weight = fsi__mg_face(mg, depth, direction, cell, behind);
+    int at = fsi__ijk_get(cell, direction >> 1);
+    if (!(weight > 0))
         return 0;
-    if ((at & 1) == (d & 1)) { /* the opposite face is inside the block */
+    if ((at & 1) == (direction & 1)) { /* the opposite face is inside the block */
         int back;
-        float inner = fsi__mg_face(mg, q, d ^ 1, cell, &back);
+        float inner = fsi__mg_face(mg, depth, direction ^ 1, cell, &back);
         if (inner > 0 && back && back < FSI__ORPHAN)
-            return 1 / w + 1 / (2 * inner);
+            return 1 / weight + 1 / (2 * inner);
     }
-    return 1 / w;
+    return 1 / weight;
 }
 
 /* Whether a cell of this kind can have Dirichlet faces: a bit of the finest level; above it such
  * cells are never plain (fsi__mg_diagonal). */
-FSI__INLINE int fsi__mg_airy(const fsi_mg *mg, int q, fsi__ijk cell, int kind) {
-    return q ? (kind & 7) == 7 : mg->face[fsi__mg_number(mg, cell.i, cell.j, cell.k)] & FSI__AIR;
+FSI__INLINE int fsi__mg_airy(const fsi_mg *mg, int depth, fsi__ijk cell, int kind) {
+    return depth ? (kind & 7) == 7
+                 : mg->face[fsi__mg_number(mg, cell.i, cell.j, cell.k)] & FSI__AIR;
 }
 
 /* Sum over the children of a block of the Dirichlet faces in direction d. */
-static float fsi__mg_dirichlet(const fsi_mg *mg, int q, int d, fsi__ijk block) {
-    const fsi_mg_level *level = mg->level + q;
+static float fsi__mg_dirichlet(const fsi_mg *mg, int depth, int direction, fsi__ijk block) {
+    const fsi_mg_level *level = mg->level + depth;
     float sum = 0;
     /* then only the outer children count */
     int solid = fsi__mg_kind(level + 1, block) == FSI__MG_SOLID;
-    int at = fsi__ijk_get(block, d >> 1);
+    int at = fsi__ijk_get(block, direction >> 1);
     /* a wall */
-    if (solid && !mg->open[d] && (d & 1 ? at + 1 == level[1].n[d >> 1] : at == 0))
+    if (solid && !mg->open[direction]
+        && (direction & 1 ? at + 1 == level[1].n[direction >> 1] : at == 0))
         return 0;
-    for (int n = 0; n < 8; n++) {
-        fsi__ijk cell = fsi__mg_child(block, n);
-        int m = fsi__mg_kind(level, cell);
-        if ((solid && (n >> (d >> 1) & 1) != (d & 1) && level->n[d >> 1] > 1) || !m
-            || m >= FSI__ORPHAN)
+    for (int child = 0; child < 8; child++) {
+        fsi__ijk cell = fsi__mg_child(block, child);
+        int kind = fsi__mg_kind(level, cell);
+        if ((solid && (child >> (direction >> 1) & 1) != (direction & 1)
+             && level->n[direction >> 1] > 1)
+            || !kind || kind >= FSI__ORPHAN)
             continue;
-        if (!fsi__mg_airy(mg, q, cell, m))
+        if (!fsi__mg_airy(mg, depth, cell, kind))
             continue;
         int behind;
-        float r = fsi__mg_resistance(mg, q, d, cell, &behind);
-        if (r > 0 && !behind)
-            sum += 1 / r;
+        float resistance = fsi__mg_resistance(mg, depth, direction, cell, &behind);
+        if (resistance > 0 && !behind)
+            sum += 1 / resistance;
     }
     return sum * level->scale;
 }
 
 /* Weight of the upper face of a coarse cell along an axis: between two blocks, or towards Dirichlet
  * values if only one holds unknowns. */
-static float fsi__mg_slot(const fsi_mg *mg, int q, int axis, fsi__ijk block) {
-    const fsi_mg_level *level = mg->level + q;
+static float fsi__mg_slot(const fsi_mg *mg, int depth, int axis, fsi__ijk block) {
+    const fsi_mg_level *level = mg->level + depth;
     fsi__ijk next = fsi__mg_behind(block, 2 * axis + 1);
-    int a = fsi__mg_kind(level + 1, block);
-    int b = fsi__mg_kind(level + 1, next);
+    int lower = fsi__mg_kind(level + 1, block);
+    int upper = fsi__mg_kind(level + 1, next);
     float sum = 0;
-    if (a == FSI__MG_SOLID && b == FSI__MG_SOLID)
+    if (lower == FSI__MG_SOLID && upper == FSI__MG_SOLID)
         return 1;
-    if (!a && !b)
+    if (!lower && !upper)
         return 0;
-    if (!b)
-        return fsi__mg_dirichlet(mg, q, 2 * axis + 1, block);
-    if (!a)
-        return fsi__mg_dirichlet(mg, q, 2 * axis, next);
-    for (int n = 0; n < 8; n++) {
-        fsi__ijk cell = fsi__mg_child(block, n);
-        if (!(n >> axis & 1))
+    if (!upper)
+        return fsi__mg_dirichlet(mg, depth, 2 * axis + 1, block);
+    if (!lower)
+        return fsi__mg_dirichlet(mg, depth, 2 * axis, next);
+    for (int child = 0; child < 8; child++) {
+        fsi__ijk cell = fsi__mg_child(block, child);
+        if (!(child >> axis & 1))
             continue;
-        int m = fsi__mg_kind(level, cell);
-        if (!m || m >= FSI__ORPHAN)
+        int kind = fsi__mg_kind(level, cell);
+        if (!kind || kind >= FSI__ORPHAN)
             continue;
         int behind;
-        float r = fsi__mg_resistance(mg, q, 2 * axis + 1, cell, &behind);
-        if (!(r > 0) || !behind || behind >= FSI__ORPHAN)
+        float resistance = fsi__mg_resistance(mg, depth, 2 * axis + 1, cell, &behind);
+        if (!(resistance > 0) || !behind || behind >= FSI__ORPHAN)
             continue;
         int skip;
-        float s = fsi__mg_resistance(mg, q, 2 * axis, fsi__mg_behind(cell, 2 * axis + 1), &skip);
-        float w = fsi__mg_face(mg, q, 2 * axis + 1, cell, &skip);
-        sum += 1 / (r + s - 1 / w);
+        float beyond =
+            fsi__mg_resistance(mg, depth, 2 * axis, fsi__mg_behind(cell, 2 * axis + 1), &skip);
+        float weight = fsi__mg_face(mg, depth, 2 * axis + 1, cell, &skip);
+        sum += 1 / (resistance + beyond - 1 / weight);
     }
     return sum * level->scale;
 }
 
 /* Dirichlet weight of a coarse cell that fits on none of its faces. */
-static float fsi__mg_dir(const fsi_mg *mg, int q, fsi__ijk block) {
-    const fsi_mg_level *level = mg->level + q;
+static float fsi__mg_dir(const fsi_mg *mg, int depth, fsi__ijk block) {
+    const fsi_mg_level *level = mg->level + depth;
     float sum = 0;
     int airy = 0;
-    for (int n = 0; n < 8; n++) {
-        fsi__ijk cell = fsi__mg_child(block, n);
-        int m = fsi__mg_kind(level, cell);
-        if (!m || m >= FSI__ORPHAN)
+    for (int child = 0; child < 8; child++) {
+        fsi__ijk cell = fsi__mg_child(block, child);
+        int kind = fsi__mg_kind(level, cell);
+        if (!kind || kind >= FSI__ORPHAN)
             continue;
-        airy |= fsi__mg_airy(mg, q, cell, m);
-        if (level->dir && (q || mg->weighted))
+        airy |= fsi__mg_airy(mg, depth, cell, kind);
+        if (level->dir && (depth || mg->weighted))
             sum += level->dir[fsi__mg_cell_id(level, cell)];
         else if (level->n[1] == 1)
             sum += (float)((mg->face[cell.i + (ptrdiff_t)level->n[0] * cell.k] >> 2 & 1)
                            + (mg->face[cell.i + (ptrdiff_t)level->n[0] * cell.k] >> 3 & 1));
     }
     sum *= level->scale;
-    for (int d = 0; d < 6 && airy; d++) {
-        int next = fsi__mg_kind(level + 1, fsi__mg_behind(block, d));
+    for (int direction = 0; direction < 6 && airy; direction++) {
+        int next = fsi__mg_kind(level + 1, fsi__mg_behind(block, direction));
         if (next == FSI__MG_SOLID && fsi__mg_kind(level + 1, block) == FSI__MG_SOLID)
             continue;
-        if (next || (d >> 1 == 1 && level[1].n[1] == 1 && level->n[1] > 1))
-            sum += fsi__mg_dirichlet(mg, q, d, block);
+        if (next || (direction >> 1 == 1 && level[1].n[1] == 1 && level->n[1] > 1))
+            sum += fsi__mg_dirichlet(mg, depth, direction, block);
     }
     return sum;
 }
@@ -6150,137 +6196,143 @@ static float fsi__mg_dir(const fsi_mg *mg, int q, fsi__ijk block) {
 /* regular[t] = 1 where cell h0 + t of a row and colour and its six neighbours are SOLID: unit
  * weights all around; 2 where none holds unknowns. */
 FSI__HOT static void
-fsi__mg_all_solid(int n, const uint8_t *FSI__RESTRICT own, const uint8_t *FSI__RESTRICT o,
+fsi__mg_all_solid(int count, const uint8_t *FSI__RESTRICT own, const uint8_t *FSI__RESTRICT along,
                   const uint8_t *FSI__RESTRICT y0, const uint8_t *FSI__RESTRICT y1,
                   const uint8_t *FSI__RESTRICT z0, const uint8_t *FSI__RESTRICT z1,
                   uint8_t *FSI__RESTRICT regular) {
-    for (int h = 0; h < n; h++) {
-        uint8_t all = (uint8_t)(own[h] & o[h] & o[h + 1] & y0[h] & y1[h] & z0[h] & z1[h]);
-        uint8_t any = (uint8_t)(own[h] | o[h] | o[h + 1] | y0[h] | y1[h] | z0[h] | z1[h]);
-        regular[h] =
+    for (int cell = 0; cell < count; cell++) {
+        uint8_t all = (uint8_t)(own[cell] & along[cell] & along[cell + 1] & y0[cell] & y1[cell]
+                                & z0[cell] & z1[cell]);
+        uint8_t any = (uint8_t)(own[cell] | along[cell] | along[cell + 1] | y0[cell] | y1[cell]
+                                | z0[cell] | z1[cell]);
+        regular[cell] =
             (uint8_t)((all == FSI__MG_SOLID) & (any == FSI__MG_SOLID)) | (uint8_t)((any == 0) << 1);
     }
 }
 
 /* A neighbour behind a wall, or along y in a single row, counts as the cell itself. */
-static void fsi__mg_regular(const fsi_mg *mg, int q, int color, int j, int k, int h0, int n,
+static void fsi__mg_regular(const fsi_mg *mg, int depth, int color, int j, int k, int h0, int count,
                             uint8_t *regular) {
-    const fsi_mg_level *level = mg->level + q;
+    const fsi_mg_level *level = mg->level + depth;
     const uint8_t *kind = level->kind + h0;
-    const uint8_t *o = kind + (color ? 0 : level->size);
+    const uint8_t *other = kind + (color ? 0 : level->size);
     const uint8_t *own = kind + fsi__mg_of(level, color, j, k);
     const uint8_t *side[4];
-    for (int d = 0; d < 4; d++) {
-        int axis = 1 + (d >> 1);
-        int s = d & 1 ? 1 : -1;
-        int at = (d < 2 ? j : k) + s;
+    for (int direction = 0; direction < 4; direction++) {
+        int axis = 1 + (direction >> 1);
+        int shift = direction & 1 ? 1 : -1;
+        int at = (direction < 2 ? j : k) + shift;
         int outside = at < 0 || at == level->n[axis];
-        side[d] = (outside && !mg->open[2 + d]) || (d < 2 && level->n[1] == 1)
-                      ? own
-                      : o + fsi__mg_at(level, d < 2 ? at : j, d < 2 ? k : at);
+        side[direction] =
+            (outside && !mg->open[2 + direction]) || (direction < 2 && level->n[1] == 1)
+                ? own
+                : other + fsi__mg_at(level, direction < 2 ? at : j, direction < 2 ? k : at);
     }
-    fsi__mg_all_solid(n, own, o + fsi__mg_at(level, j, k) + ((j + k + color) & 1) - 1, side[0],
-                      side[1], side[2], side[3], regular);
+    fsi__mg_all_solid(count, own, other + fsi__mg_at(level, j, k) + ((j + k + color) & 1) - 1,
+                      side[0], side[1], side[2], side[3], regular);
 }
 
 /* Weights of coarse row (j, k), one colour; regular cells in bulk. */
-static void fsi__mg_coarse_row(fsi_mg *mg, int q, int color, int j, int k) {
-    fsi_mg_level *level = mg->level + q + 1;
+static void fsi__mg_coarse_row(fsi_mg *mg, int depth, int color, int j, int k) {
+    fsi_mg_level *level = mg->level + depth + 1;
     ptrdiff_t at = fsi__mg_of(level, color, j, k);
     uint8_t regular[FSI__MG_BLOCK];
-    int s = (j + k + color) & 1;
+    int odd = (j + k + color) & 1;
     for (int h0 = 0; h0 < level->half; h0 += FSI__MG_BLOCK) {
-        int n = fsi__imin(FSI__MG_BLOCK, level->half - h0);
-        fsi__mg_regular(mg, q + 1, color, j, k, h0, n, regular);
-        for (int t = 0; t < n; t++) {
-            ptrdiff_t id = at + h0 + t;
-            int i = 2 * (h0 + t) + s;
-            if (regular[t]) {
-                level->w[0][id] = (float)(regular[t] & 1);
-                level->w[2][id] = k + 1 < level->n[2] ? (float)(regular[t] & 1) : 0;
+        int count = fsi__imin(FSI__MG_BLOCK, level->half - h0);
+        fsi__mg_regular(mg, depth + 1, color, j, k, h0, count, regular);
+        for (int cell = 0; cell < count; cell++) {
+            ptrdiff_t id = at + h0 + cell;
+            int i = 2 * (h0 + cell) + odd;
+            if (regular[cell]) {
+                level->weight[0][id] = (float)(regular[cell] & 1);
+                level->weight[2][id] = k + 1 < level->n[2] ? (float)(regular[cell] & 1) : 0;
                 level->dir[id] = 0;
-                if (level->w[1])
-                    level->w[1][id] = j + 1 < level->n[1] ? (float)(regular[t] & 1) : 0;
+                if (level->weight[1])
+                    level->weight[1][id] = j + 1 < level->n[1] ? (float)(regular[cell] & 1) : 0;
                 continue;
             }
             if (i >= level->n[0])
                 continue;
             for (int axis = 0; axis < 3; axis++)
-                if (level->w[axis])
-                    level->w[axis][id] = fsi__mg_slot(mg, q, axis, fsi__ijk_of(i, j, k));
-            level->dir[id] = level->kind[id] ? fsi__mg_dir(mg, q, fsi__ijk_of(i, j, k)) : 0;
+                if (level->weight[axis])
+                    level->weight[axis][id] = fsi__mg_slot(mg, depth, axis, fsi__ijk_of(i, j, k));
+            level->dir[id] = level->kind[id] ? fsi__mg_dir(mg, depth, fsi__ijk_of(i, j, k)) : 0;
         }
     }
 }
 
 /* Weights of coarse plane k and of the faces below the grid (k = -1, j = -1, i = -1). */
-static void fsi__mg_coarse_weights(fsi_mg *mg, int q, int k) {
-    fsi_mg_level *level = mg->level + q + 1;
+static void fsi__mg_coarse_weights(fsi_mg *mg, int depth, int k) {
+    fsi_mg_level *level = mg->level + depth + 1;
     for (int j = 0; j < level->n[1]; j++) {
         for (int i = 0; i < level->n[0] && k < 0; i++)
-            level->w[2][fsi__mg_id(level, i, j, k)] = fsi__mg_slot(mg, q, 2, fsi__ijk_of(i, j, k));
+            level->weight[2][fsi__mg_id(level, i, j, k)] =
+                fsi__mg_slot(mg, depth, 2, fsi__ijk_of(i, j, k));
         if (k < 0)
             continue;
-        level->w[0][fsi__mg_id(level, -1, j, k)] = fsi__mg_slot(mg, q, 0, fsi__ijk_of(-1, j, k));
-        fsi__mg_coarse_row(mg, q, 0, j, k);
-        fsi__mg_coarse_row(mg, q, 1, j, k);
+        level->weight[0][fsi__mg_id(level, -1, j, k)] =
+            fsi__mg_slot(mg, depth, 0, fsi__ijk_of(-1, j, k));
+        fsi__mg_coarse_row(mg, depth, 0, j, k);
+        fsi__mg_coarse_row(mg, depth, 1, j, k);
     }
-    for (int i = 0; i < level->n[0] && k >= 0 && level->w[1]; i++)
-        level->w[1][fsi__mg_id(level, i, -1, k)] = fsi__mg_slot(mg, q, 1, fsi__ijk_of(i, -1, k));
+    for (int i = 0; i < level->n[0] && k >= 0 && level->weight[1]; i++)
+        level->weight[1][fsi__mg_id(level, i, -1, k)] =
+            fsi__mg_slot(mg, depth, 1, fsi__ijk_of(i, -1, k));
 }
 
 /* Adds weight to the coarse face between cells a and b; nothing if they are not neighbours. */
-static void fsi__mg_link(const fsi_mg_level *level, fsi__ijk a, fsi__ijk b, float w) {
-    int x = b.i - a.i;
-    int y = b.j - a.j;
-    int z = b.k - a.k;
+static void fsi__mg_link(const fsi_mg_level *level, fsi__ijk from, fsi__ijk to, float weight) {
+    int x = to.i - from.i;
+    int y = to.j - from.j;
+    int z = to.k - from.k;
     if (abs(x) + abs(y) + abs(z) != 1)
         return;
     if (x + y + z < 0)
-        a = b; /* the lower one has the face */
-    level->w[x ? 0 : y ? 1 : 2][fsi__mg_cell_id(level, a)] += w;
+        from = to; /* the lower one has the face */
+    level->weight[x ? 0 : y ? 1 : 2][fsi__mg_cell_id(level, from)] += weight;
 }
 
 /* Faces of one orphan, added to the coarse faces between the blocks they joined; what fits on no
  * coarse face is left out. */
-static void fsi__mg_coarse_orphan(const fsi_mg *mg, int q, fsi__ijk cell, uint8_t *kind) {
-    const fsi_mg_level *level = mg->level + q;
+static void fsi__mg_coarse_orphan(const fsi_mg *mg, int depth, fsi__ijk cell, uint8_t *kind) {
+    const fsi_mg_level *level = mg->level + depth;
     const fsi_mg_level *up = level + 1;
     fsi__ijk own, to;
     ptrdiff_t at = fsi__mg_parent(up, cell, *kind, &own);
     int behind;
     if (at < 0)
         return;
-    if (level->dir && (q || mg->weighted))
+    if (level->dir && (depth || mg->weighted))
         up->dir[at] += level->scale * level->dir[fsi__mg_cell_id(level, cell)];
-    for (int d = 0; d < 6; d++) {
-        float w = fsi__mg_face(mg, q, d, cell, &behind);
-        if (!(w > 0))
+    for (int direction = 0; direction < 6; direction++) {
+        float weight = fsi__mg_face(mg, depth, direction, cell, &behind);
+        if (!(weight > 0))
             continue;
         if (!behind) {
-            up->dir[at] += level->scale * w;
+            up->dir[at] += level->scale * weight;
             continue;
         }
         /* two orphans: count their face once */
-        if (behind >= FSI__ORPHAN && !(d & 1))
+        if (behind >= FSI__ORPHAN && !(direction & 1))
             continue;
-        if (fsi__mg_parent(up, fsi__mg_behind(cell, d), behind, &to) >= 0)
-            fsi__mg_link(up, own, to, level->scale * w / 2);
+        if (fsi__mg_parent(up, fsi__mg_behind(cell, direction), behind, &to) >= 0)
+            fsi__mg_link(up, own, to, level->scale * weight / 2);
     }
 }
 
 /* Whether all weights around the unknown c are 1 or lead nowhere, and how many are 1; -1 if not, or
  * where one leads to a Dirichlet value. */
-static int fsi__mg_diagonal(const fsi_mg *mg, int q, fsi__ijk cell) {
+static int fsi__mg_diagonal(const fsi_mg *mg, int depth, fsi__ijk cell) {
     int count = 0;
     int behind;
-    if (mg->level[q].dir[fsi__mg_cell_id(mg->level + q, cell)] > 0)
+    if (mg->level[depth].dir[fsi__mg_cell_id(mg->level + depth, cell)] > 0)
         return -1;
-    for (int d = 0; d < 6; d++) {
-        float w = fsi__mg_face(mg, q, d, cell, &behind);
-        if (w >= 1 && w <= 1 && behind)
+    for (int direction = 0; direction < 6; direction++) {
+        float weight = fsi__mg_face(mg, depth, direction, cell, &behind);
+        if (weight >= 1 && weight <= 1 && behind)
             count++;
-        else if (w > 0 || behind)
+        else if (weight > 0 || behind)
             return -1;
     }
     return count ? count : 1;
@@ -6288,8 +6340,8 @@ static int fsi__mg_diagonal(const fsi_mg *mg, int q, fsi__ijk cell) {
 
 /* Flags of a coarse row; the final kinds (diagonals) go into f, where they wait until all rows have
  * looked at their neighbours. */
-static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
-    const fsi_mg_level *level = mg->level + q;
+static void fsi__mg_classify(const fsi_mg *mg, int depth, int j, int k) {
+    const fsi_mg_level *level = mg->level + depth;
     uint8_t regular[FSI__MG_BLOCK];
     int plain = 1;
     int band = 0;
@@ -6298,96 +6350,97 @@ static void fsi__mg_classify(const fsi_mg *mg, int q, int j, int k) {
     for (int color = 0; color < 2; color++)
         for (int h0 = 0; h0 < level->half; h0 += FSI__MG_BLOCK) {
             ptrdiff_t at = fsi__mg_of(level, color, j, k) + h0;
-            int n = fsi__imin(FSI__MG_BLOCK, level->half - h0);
-            fsi__mg_regular(mg, q, color, j, k, h0, n, regular);
-            for (int t = 0; t < n; t++) {
-                fsi__ijk cell = fsi__ijk_of(2 * (h0 + t) + ((j + k + color) & 1), j, k);
-                int m = regular[t] == 1        ? ordinary
-                        : !level->kind[at + t] ? 0
-                                               : fsi__mg_diagonal(mg, q, cell);
-                plain &= m >= 0;
-                band |= m < 0 || (level->kind[at + t] && level->kind[at + t] != FSI__MG_SOLID);
-                level->f[at + t] = (float)(m < 0 ? 7 : m);
+            int count = fsi__imin(FSI__MG_BLOCK, level->half - h0);
+            fsi__mg_regular(mg, depth, color, j, k, h0, count, regular);
+            for (int pair = 0; pair < count; pair++) {
+                fsi__ijk cell = fsi__ijk_of(2 * (h0 + pair) + ((j + k + color) & 1), j, k);
+                int diagonal = regular[pair] == 1        ? ordinary
+                               : !level->kind[at + pair] ? 0
+                                                         : fsi__mg_diagonal(mg, depth, cell);
+                plain &= diagonal >= 0;
+                band |= diagonal < 0
+                        || (level->kind[at + pair] && level->kind[at + pair] != FSI__MG_SOLID);
+                level->f[at + pair] = (float)(diagonal < 0 ? 7 : diagonal);
             }
         }
     level->row[fsi__mg_line(level, j, k)] =
         (uint8_t)((plain ? FSI__ROW_PLAIN : 0) | (band ? FSI__ROW_BAND : 0));
 }
 
-FSI__HOT static void fsi__mg_kinds(int n, const float *FSI__RESTRICT f,
+FSI__HOT static void fsi__mg_kinds(int count, const float *FSI__RESTRICT value,
                                    uint8_t *FSI__RESTRICT kind) {
-    for (int h = 0; h < n; h++)
-        kind[h] = (uint8_t)(int)f[h];
+    for (int cell = 0; cell < count; cell++)
+        kind[cell] = (uint8_t)(int)value[cell];
 }
 
-static void fsi__mg_coarsen(fsi_mg *mg, int q) {
-    fsi_mg_level *l = mg->level + q;
-    fsi_mg_level *c = l + 1;
+static void fsi__mg_coarsen(fsi_mg *mg, int depth) {
+    fsi_mg_level *fine = mg->level + depth;
+    fsi_mg_level *coarse = fine + 1;
     int j;
-    int big = fsi__mg_big(l);
+    int big = fsi__mg_big(fine);
     (void)big;
     FSI__OMP(parallel for schedule(static) if (big))
-    for (int k = 0; k < c->n[2]; k++)
-        fsi__mg_parents(mg, q, k);
-    fsi__mg_orphans(mg, q, fsi__mg_adopt);
+    for (int k = 0; k < coarse->n[2]; k++)
+        fsi__mg_parents(mg, depth, k);
+    fsi__mg_orphans(mg, depth, fsi__mg_adopt);
     FSI__OMP(parallel for schedule(static) if (big))
-    for (int k = -1; k < c->n[2]; k++)
-        fsi__mg_coarse_weights(mg, q, k);
-    fsi__mg_orphans(mg, q, fsi__mg_coarse_orphan);
+    for (int k = -1; k < coarse->n[2]; k++)
+        fsi__mg_coarse_weights(mg, depth, k);
+    fsi__mg_orphans(mg, depth, fsi__mg_coarse_orphan);
     FSI__OMP(parallel for schedule(static) private(j) if (big))
-    for (int k = 0; k < c->n[2]; k++)
-        for (j = 0; j < c->n[1]; j++)
-            fsi__mg_classify(mg, q + 1, j, k);
+    for (int k = 0; k < coarse->n[2]; k++)
+        for (j = 0; j < coarse->n[1]; j++)
+            fsi__mg_classify(mg, depth + 1, j, k);
     FSI__OMP(parallel for schedule(static) private(j) if (big))
-    for (int k = 0; k < c->n[2]; k++)
-        for (j = 0; j < c->n[1]; j++) {
-            ptrdiff_t red = fsi__mg_of(c, 0, j, k);
-            ptrdiff_t black = fsi__mg_of(c, 1, j, k);
-            fsi__mg_kinds(c->half, c->f + red, c->kind + red);
-            fsi__mg_kinds(c->half, c->f + black, c->kind + black);
+    for (int k = 0; k < coarse->n[2]; k++)
+        for (j = 0; j < coarse->n[1]; j++) {
+            ptrdiff_t red = fsi__mg_of(coarse, 0, j, k);
+            ptrdiff_t black = fsi__mg_of(coarse, 1, j, k);
+            fsi__mg_kinds(coarse->half, coarse->f + red, coarse->kind + red);
+            fsi__mg_kinds(coarse->half, coarse->f + black, coarse->kind + black);
         }
 }
 
-FSI__HOT static int fsi__mg_mask_valid(size_t n, const uint8_t *cell) {
+FSI__HOT static int fsi__mg_mask_valid(size_t count, const uint8_t *cell) {
     uint8_t bad = 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < count; i++)
         bad = (uint8_t)(bad | (cell[i] > FSI_CELL_NEUMANN));
     return !bad;
 }
 
-static int fsi__mg_weights_valid(size_t n, const fsi_real *w) {
-    ptrdiff_t last = (ptrdiff_t)n;
+static int fsi__mg_weights_valid(size_t count, const fsi_real *weight) {
+    ptrdiff_t last = (ptrdiff_t)count;
     int bad = 0;
-    FSI__OMP(parallel for schedule(static) reduction(| : bad) if (n > FSI__GRAIN))
+    FSI__OMP(parallel for schedule(static) reduction(| : bad) if (count > FSI__GRAIN))
     for (ptrdiff_t i = 0; i < last; i++)
-        bad |= !fsi__finite(w[i]) || w[i] < 0;
+        bad |= !fsi__finite(weight[i]) || weight[i] < 0;
     return !bad;
 }
 
-FSI__HOT static int fsi__mg_count_fluid(int n, const uint8_t *face) {
+FSI__HOT static int fsi__mg_count_fluid(int count, const uint8_t *face) {
     int sum = 0;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < count; i++)
         sum += face[i] >> 6 & 1;
     return sum;
 }
 
-FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real *const w[3]) {
+FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real *const weight[3]) {
     int j;
     if (!mg || !mg->block)
         return FSI_ERR_STATE;
     int two = mg->desc.nz == 1;
     if (cell && !fsi__mg_mask_valid(mg->cells, cell))
         return FSI_ERR_ARGUMENT;
-    for (int axis = 0; w && axis < (two ? 2 : 3); axis++) {
-        size_t n = (size_t)(mg->desc.nx + (axis == 0)) * (size_t)(mg->desc.ny + (axis == 1))
-                   * (size_t)(mg->desc.nz + (axis == 2));
-        if (w[axis] && !fsi__mg_weights_valid(n, w[axis]))
+    for (int axis = 0; weight && axis < (two ? 2 : 3); axis++) {
+        size_t count = (size_t)(mg->desc.nx + (axis == 0)) * (size_t)(mg->desc.ny + (axis == 1))
+                       * (size_t)(mg->desc.nz + (axis == 2));
+        if (weight[axis] && !fsi__mg_weights_valid(count, weight[axis]))
             return FSI_ERR_ARGUMENT;
     }
-    mg->w[0] = w ? w[0] : NULL;
-    mg->w[1] = !w || two ? NULL : w[1];
-    mg->w[2] = !w ? NULL : two ? w[1] : w[2];
-    mg->weighted = mg->w[0] || mg->w[1] || mg->w[2];
+    mg->weight[0] = weight ? weight[0] : NULL;
+    mg->weight[1] = !weight || two ? NULL : weight[1];
+    mg->weight[2] = !weight ? NULL : two ? weight[1] : weight[2];
+    mg->weighted = mg->weight[0] || mg->weight[1] || mg->weight[2];
     FSI__OMP(parallel for schedule(static) private(j) if (mg->cells > FSI__GRAIN))
     for (int k = 0; k < mg->n[2]; k++)
         for (j = 0; j < mg->n[1]; j++)
@@ -6397,8 +6450,8 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
         mg->fluid += (size_t)fsi__mg_count_fluid(mg->n[0], mg->face + i);
     fsi__mg_regions(mg);
     fsi__mg_finest(mg);
-    for (int q = 0; q + 1 < mg->levels; q++)
-        fsi__mg_coarsen(mg, q);
+    for (int depth = 0; depth + 1 < mg->levels; depth++)
+        fsi__mg_coarsen(mg, depth);
     return mg->fluid ? FSI_OK : FSI_EMPTY;
 }
 
@@ -7251,18 +7304,18 @@ static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *rank) {
 
 /* ---- the operator */
 /* Faces d of a run of cells: y += w (x - x_n), x_n = 0 where the neighbour is not fluid. */
-FSI__HOT static void fsi__mg_face_terms(int n, int d, const uint8_t *FSI__RESTRICT face,
+FSI__HOT static void fsi__mg_face_terms(int count, int direction, const uint8_t *FSI__RESTRICT face,
                                         const uint8_t *FSI__RESTRICT across,
-                                        const fsi_real *FSI__RESTRICT w,
+                                        const fsi_real *FSI__RESTRICT weight,
                                         const fsi_real *FSI__RESTRICT x,
                                         const fsi_real *FSI__RESTRICT xn,
                                         fsi_real *FSI__RESTRICT y) {
-    for (int i = 0; i < n; i++) {
-        fsi_real v = xn[i];
-        fsi_real wi = w[i];
-        v = across[i] & FSI__FLUID ? v : 0;
-        v = wi * (x[i] - v);
-        y[i] += face[i] >> d & 1 ? v : 0;
+    for (int i = 0; i < count; i++) {
+        fsi_real term = xn[i];
+        fsi_real wi = weight[i];
+        term = across[i] & FSI__FLUID ? term : 0;
+        term = wi * (x[i] - term);
+        y[i] += face[i] >> direction & 1 ? term : 0;
     }
 }
 
@@ -7274,9 +7327,9 @@ fsi__mg_apply_plain(int n, const uint8_t *FSI__RESTRICT count, const fsi_real *F
                     fsi_real *FSI__RESTRICT y) {
     int last = n - 1;
     for (int i = 1; i < last; i++) {
-        fsi_real v = (fsi_real)count[i] * x[i]
-                     - (((x[i - 1] + x[i + 1]) + (y0[i] + y1[i])) + (z0[i] + z1[i]));
-        y[i] = count[i] ? v : 0;
+        fsi_real value = (fsi_real)count[i] * x[i]
+                         - (((x[i - 1] + x[i + 1]) + (y0[i] + y1[i])) + (z0[i] + z1[i]));
+        y[i] = count[i] ? value : 0;
     }
     for (int i = 0; i<n; i += last> 0 ? last : 1)
         y[i] = count[i] ? (fsi_real)count[i] * x[i]
@@ -7296,33 +7349,35 @@ static void fsi__mg_apply_row(const fsi_mg *mg, const fsi_real *x, fsi_real *y, 
     const uint8_t *none = (const uint8_t *)mg->zero;
     const uint8_t *across[4];
     int flags = mg->level->row[fsi__mg_line(mg->level, j, k)];
-    int m = mg->n[0];
+    int cells = mg->n[0];
     stride[0] = n;
     stride[1] = n * mg->n[1];
     x += at;
     y += at;
-    for (int d = 0; d < 4; d++) {
-        int p = (d < 2 ? j : k) + (d & 1 ? 1 : -1);
-        int inside = p >= 0 && p < mg->n[1 + (d >> 1)];
-        ptrdiff_t s = d & 1 ? stride[d >> 1] : -stride[d >> 1];
-        xn[d] = inside ? x + s : mg->zero;
-        across[d] = inside ? face + s : none;
+    for (int direction = 0; direction < 4; direction++) {
+        int at_row = (direction < 2 ? j : k) + (direction & 1 ? 1 : -1);
+        int inside = at_row >= 0 && at_row < mg->n[1 + (direction >> 1)];
+        ptrdiff_t shift = direction & 1 ? stride[direction >> 1] : -stride[direction >> 1];
+        xn[direction] = inside ? x + shift : mg->zero;
+        across[direction] = inside ? face + shift : none;
     }
     if (flags & FSI__ROW_PLAIN && (trusted || flags & FSI__ROW_CLEAN)) {
-        fsi__mg_apply_plain(m, mg->count + at, x, xn[0], xn[1], xn[2], xn[3], y);
+        fsi__mg_apply_plain(cells, mg->count + at, x, xn[0], xn[1], xn[2], xn[3], y);
         return;
     }
     memset(y, 0, (size_t)n * sizeof *y);
-    const fsi_real *w = fsi__mg_weights(mg, 0, j, k);
-    if (!w)
-        w = mg->one;
-    fsi__mg_face_terms(1, 0, face, none, w, x, mg->zero, y);
-    fsi__mg_face_terms(m - 1, 0, face + 1, face, w + 1, x + 1, x, y + 1);
-    fsi__mg_face_terms(m - 1, 1, face, face + 1, w + 1, x, x + 1, y);
-    fsi__mg_face_terms(1, 1, face + m - 1, none, w + m, x + m - 1, mg->zero, y + m - 1);
-    for (int d = 2; d < 6; d++) {
-        w = fsi__mg_weights(mg, d, j, k);
-        fsi__mg_face_terms(m, d, face, across[d - 2], w ? w : mg->one, x, xn[d - 2], y);
+    const fsi_real *weight = fsi__mg_weights(mg, 0, j, k);
+    if (!weight)
+        weight = mg->one;
+    fsi__mg_face_terms(1, 0, face, none, weight, x, mg->zero, y);
+    fsi__mg_face_terms(cells - 1, 0, face + 1, face, weight + 1, x + 1, x, y + 1);
+    fsi__mg_face_terms(cells - 1, 1, face, face + 1, weight + 1, x, x + 1, y);
+    fsi__mg_face_terms(1, 1, face + cells - 1, none, weight + cells, x + cells - 1, mg->zero,
+                       y + cells - 1);
+    for (int direction = 2; direction < 6; direction++) {
+        weight = fsi__mg_weights(mg, direction, j, k);
+        fsi__mg_face_terms(cells, direction, face, across[direction - 2], weight ? weight : mg->one,
+                           x, xn[direction - 2], y);
     }
 }
 
@@ -7357,31 +7412,31 @@ static void fsi__mg_room_clear(const fsi_mg *mg, int which) {
 static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int absolute, double *sum,
                                 double *size) {
     ptrdiff_t cells = (ptrdiff_t)mg->cells;
-    ptrdiff_t c;
+    ptrdiff_t cell;
     unsigned large = (unsigned)mg->large;
     int chunks = fsi__mg_chunks(mg);
     fsi__mg_room_clear(mg, sum != fsi__mg_room(mg, 0));
     if (size)
         fsi__mg_room_clear(mg, 1);
-    FSI__OMP(parallel for schedule(static) private(c) if (chunks > 1))
+    FSI__OMP(parallel for schedule(static) private(cell) if (chunks > 1))
     for (int chunk = 0; chunk < chunks; chunk++) {
         ptrdiff_t end = cells * (chunk + 1) / chunks;
-        double *s = sum + 64 * chunk;
-        double *n = size ? size + 64 * chunk : NULL;
-        for (c = cells * chunk / chunks; c < end; c++) {
-            unsigned a = (unsigned)mg->label[c]; /* -1: beyond all */
-            if (a >= large)
+        double *part = sum + 64 * chunk;
+        double *part_size = size ? size + 64 * chunk : NULL;
+        for (cell = cells * chunk / chunks; cell < end; cell++) {
+            unsigned region_of = (unsigned)mg->label[cell]; /* -1: beyond all */
+            if (region_of >= large)
                 continue;
-            s[a] += absolute ? fabs((double)x[c]) : (double)x[c];
-            if (n)
-                n[a] += 1;
+            part[region_of] += absolute ? fabs((double)x[cell]) : (double)x[cell];
+            if (part_size)
+                part_size[region_of] += 1;
         }
     }
     for (int chunk = 1; chunk < chunks; chunk++)
-        for (int r = 0; r < mg->large; r++) {
-            sum[r] += sum[64 * chunk + r];
+        for (int region = 0; region < mg->large; region++) {
+            sum[region] += sum[64 * chunk + region];
             if (size)
-                size[r] += size[64 * chunk + r];
+                size[region] += size[64 * chunk + region];
         }
 }
 
@@ -7396,15 +7451,15 @@ FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x) {
     double *mean = fsi__mg_room(mg, 0);
     double *size = fsi__mg_room(mg, 1);
     fsi__mg_region_sums(mg, x, 0, mean, size);
-    for (int r = 0; r < mg->large; r++)
-        mean[r] = fsi__mg_hidden(mg, r) ? 0 : mean[r] / size[r];
+    for (int region = 0; region < mg->large; region++)
+        mean[region] = fsi__mg_hidden(mg, region) ? 0 : mean[region] / size[region];
     FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
-    for (ptrdiff_t c = 0; c < cells; c++) {
-        int a = mg->label[c];
-        if (a >= mg->large)
-            x[c] = fsi__mg_hidden(mg, a) ? x[c] : 0;
-        else if (a >= 0)
-            x[c] -= (fsi_real)mean[a];
+    for (ptrdiff_t cell = 0; cell < cells; cell++) {
+        int own = mg->label[cell];
+        if (own >= mg->large)
+            x[cell] = fsi__mg_hidden(mg, own) ? x[cell] : 0;
+        else if (own >= 0)
+            x[cell] -= (fsi_real)mean[own];
     }
     fsi__mg_room_clear(mg, 0);
     fsi__mg_room_clear(mg, 1);
@@ -7420,37 +7475,37 @@ static double fsi__mg_imbalance(const fsi_mg *mg, const fsi_real *b, double leas
     double *sum = fsi__mg_room(mg, 0);
     double *other = fsi__mg_room(mg, 1);
     fsi__mg_region_sums(mg, b, 0, sum, other);
-    for (int r = 0; r < mg->large; r++) {
-        if (fsi__mg_hidden(mg, r) || !(fabs(sum[r]) > least * sqrt(other[r])))
-            sum[r] = 0;
-        any |= sum[r] != 0;
+    for (int region = 0; region < mg->large; region++) {
+        if (fsi__mg_hidden(mg, region) || !(fabs(sum[region]) > least * sqrt(other[region])))
+            sum[region] = 0;
+        any |= sum[region] != 0;
     }
     if (any)
         fsi__mg_region_sums(mg, b, 1, other, NULL);
-    for (int r = 0; r < mg->large; r++)
-        if (fabs(sum[r]) > worst * other[r])
-            worst = fabs(sum[r]) / other[r];
+    for (int region = 0; region < mg->large; region++)
+        if (fabs(sum[region]) > worst * other[region])
+            worst = fabs(sum[region]) / other[region];
     fsi__mg_room_clear(mg, 0);
     fsi__mg_room_clear(mg, 1);
-    for (size_t c = 0; c < mg->cells && mg->regions > mg->large; c++)
-        if (mg->label[c] >= mg->large && fabs((double)b[c]) > least
-            && !fsi__mg_hidden(mg, mg->label[c]))
+    for (size_t cell = 0; cell < mg->cells && mg->regions > mg->large; cell++)
+        if (mg->label[cell] >= mg->large && fabs((double)b[cell]) > least
+            && !fsi__mg_hidden(mg, mg->label[cell]))
             return 1;
     return worst;
 }
 
 FSI_API void fsi_mg_region_sums(const fsi_mg *mg, const fsi_real *x, double *sum) {
-    for (int r = 0; r < mg->regions; r++)
-        sum[r] = 0;
-    for (size_t c = 0; c < mg->cells && mg->regions; c++)
-        if (mg->label[c] >= 0)
-            sum[mg->label[c]] += (double)x[c];
+    for (int region = 0; region < mg->regions; region++)
+        sum[region] = 0;
+    for (size_t cell = 0; cell < mg->cells && mg->regions; cell++)
+        if (mg->label[cell] >= 0)
+            sum[mg->label[cell]] += (double)x[cell];
 }
 
 FSI_API void fsi_mg_region_add(const fsi_mg *mg, const double *constant, fsi_real *x) {
-    for (size_t c = 0; c < mg->cells && mg->regions; c++)
-        if (mg->label[c] >= 0)
-            x[c] += (fsi_real)constant[mg->label[c]];
+    for (size_t cell = 0; cell < mg->cells && mg->regions; cell++)
+        if (mg->label[cell] >= 0)
+            x[cell] += (fsi_real)constant[mg->label[cell]];
 }
 
 FSI_API double fsi_mg_incompatibility(const fsi_mg *mg, const fsi_real *b) {
@@ -7472,37 +7527,37 @@ typedef struct fsi__mg_cg {
 } fsi__mg_cg;
 
 /* The pending step of p, then the next direction d = z + beta d. */
-FSI__HOT static void fsi__mg_direction(int n, const fsi_real *FSI__RESTRICT z, fsi_real alpha,
+FSI__HOT static void fsi__mg_direction(int count, const fsi_real *FSI__RESTRICT z, fsi_real alpha,
                                        fsi_real beta, fsi_real *FSI__RESTRICT p,
                                        fsi_real *FSI__RESTRICT d) {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < count; i++) {
         p[i] += alpha * d[i];
         d[i] = z[i] + beta * d[i];
     }
 }
 
 /* A row of the caller's order, times s, into a row split by colour; and back. */
-FSI__HOT static void fsi__mg_to_cycle(int n, const fsi_real *FSI__RESTRICT r, fsi_real s,
+FSI__HOT static void fsi__mg_to_cycle(int cells, const fsi_real *FSI__RESTRICT r, fsi_real scale,
                                       float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
-    int pairs = n / 2;
-    for (int h = 0; h < pairs; h++) {
-        even[h] = (float)(s * r[2 * h]);
-        odd[h] = (float)(s * r[2 * h + 1]);
+    int pairs = cells / 2;
+    for (int pair = 0; pair < pairs; pair++) {
+        even[pair] = (float)(scale * r[2 * pair]);
+        odd[pair] = (float)(scale * r[2 * pair + 1]);
     }
-    if (n & 1)
-        even[pairs] = (float)(s * r[n - 1]);
+    if (cells & 1)
+        even[pairs] = (float)(scale * r[cells - 1]);
 }
 
-FSI__HOT static void fsi__mg_from_cycle(int n, const float *FSI__RESTRICT even,
-                                        const float *FSI__RESTRICT odd, fsi_real s,
+FSI__HOT static void fsi__mg_from_cycle(int cells, const float *FSI__RESTRICT even,
+                                        const float *FSI__RESTRICT odd, fsi_real scale,
                                         fsi_real *FSI__RESTRICT z) {
-    int pairs = n / 2;
-    for (int h = 0; h < pairs; h++) {
-        z[2 * h] = s * (fsi_real)even[h];
-        z[2 * h + 1] = s * (fsi_real)odd[h];
+    int pairs = cells / 2;
+    for (int pair = 0; pair < pairs; pair++) {
+        z[2 * pair] = scale * (fsi_real)even[pair];
+        z[2 * pair + 1] = scale * (fsi_real)odd[pair];
     }
-    if (n & 1)
-        z[n - 1] = s * (fsi_real)even[pairs];
+    if (cells & 1)
+        z[cells - 1] = scale * (fsi_real)even[pairs];
 }
 
 /* What a pass does to row (j, k), whose cells begin at `at`, and its share of the pass's sum. */
@@ -7510,17 +7565,17 @@ typedef double (*fsi__mg_pass)(fsi__mg_cg *cg, int j, int k, ptrdiff_t at);
 
 static void fsi__mg_plane(fsi__mg_cg *cg, fsi__mg_pass pass, int k) {
     const fsi_mg *mg = cg->mg;
-    double s = 0;
+    double sum = 0;
     for (int j = 0; j < mg->n[1]; j++)
-        s += pass(cg, j, k, fsi__mg_number(mg, 0, j, k));
-    mg->part[k] = s;
+        sum += pass(cg, j, k, fsi__mg_number(mg, 0, j, k));
+    mg->part[k] = sum;
 }
 
 static double fsi__mg_parts(const fsi_mg *mg) {
-    double s = 0;
+    double sum = 0;
     for (int k = 0; k < mg->n[2]; k++)
-        s += mg->part[k];
-    return s;
+        sum += mg->part[k];
+    return sum;
 }
 
 static double fsi__mg_all_rows(fsi__mg_cg *cg, fsi__mg_pass pass) {
@@ -7538,21 +7593,21 @@ static double fsi__mg_pass_direction(fsi__mg_cg *cg, int j, int k, ptrdiff_t at)
     if (!cg->desc->precondition.apply_fn)
         fsi__mg_from_cycle(mg->n[0], level->x + fsi__mg_even(level, j, k),
                            level->x + fsi__mg_odd(level, j, k), (fsi_real)(1 / cg->scale),
-                           mg->q + at);
-    fsi__mg_direction(mg->n[0], mg->q + at, (fsi_real)cg->alpha, (fsi_real)cg->beta, cg->p + at,
-                      mg->d + at);
+                           mg->image + at);
+    fsi__mg_direction(mg->n[0], mg->image + at, (fsi_real)cg->alpha, (fsi_real)cg->beta, cg->p + at,
+                      mg->direction + at);
     return 0;
 }
 
 /* q = A d; d . q */
 static double fsi__mg_pass_image(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
-    fsi__mg_apply_row(mg, mg->d, mg->q, j, k, 1);
-    return fsi__mg_dot_real(mg->n[0], mg->d + at, mg->q + at);
+    fsi__mg_apply_row(mg, mg->direction, mg->image, j, k, 1);
+    return fsi__mg_dot_real(mg->n[0], mg->direction + at, mg->image + at);
 }
 
-static void fsi__mg_step(void *user, int t, int k) {
-    fsi__mg_plane((fsi__mg_cg *)user, t ? fsi__mg_pass_image : fsi__mg_pass_direction, k);
+static void fsi__mg_step(void *user, int stage, int k) {
+    fsi__mg_plane((fsi__mg_cg *)user, stage ? fsi__mg_pass_image : fsi__mg_pass_direction, k);
 }
 
 /* r -= alpha q, f = scale r; r . r */
@@ -7562,19 +7617,19 @@ static double fsi__mg_pass_residual(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) 
     float *odd = mg->level->f + fsi__mg_odd(mg->level, j, k);
     /* q may hold anything before the first step */
     if (cg->alpha > 0)
-        fsi_axpy((size_t)mg->n[0], (fsi_real)-cg->alpha, mg->q + at, mg->r + at);
-    fsi__mg_to_cycle(mg->n[0], mg->r + at, (fsi_real)cg->scale, even, odd);
-    return fsi__mg_dot_real(mg->n[0], mg->r + at, mg->r + at);
+        fsi_axpy((size_t)mg->n[0], (fsi_real)-cg->alpha, mg->image + at, mg->residual + at);
+    fsi__mg_to_cycle(mg->n[0], mg->residual + at, (fsi_real)cg->scale, even, odd);
+    return fsi__mg_dot_real(mg->n[0], mg->residual + at, mg->residual + at);
 }
 
 /* The power of two that brings cells with this sum of squares near 1, for the float cycle. */
 static double fsi__mg_scale(const fsi_mg *mg, double square) {
     double rms = sqrt(square / (double)(mg->fluid ? mg->fluid : 1));
-    int e = 0;
+    int exponent = 0;
     int most = sizeof(fsi_real) == 8 ? 1000 : 120;
     if (rms > 0 && rms <= 1e300)
-        (void)frexp(rms, &e);
-    return ldexp(1.0, -fsi__iclamp(e, -most, most));
+        (void)frexp(rms, &exponent);
+    return ldexp(1.0, -fsi__iclamp(exponent, -most, most));
 }
 
 /* r -= alpha q and the right-hand side of the next cycle, scaled by the residual of the step
@@ -7609,8 +7664,8 @@ FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
     cg.mg = mg;
     cg.p = z;
     FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
-    for (ptrdiff_t c = 0; c < cells; c++)
-        z[c] = mg->face[c] & FSI__FLUID ? r[c] : 0;
+    for (ptrdiff_t cell = 0; cell < cells; cell++)
+        z[cell] = mg->face[cell] & FSI__FLUID ? r[cell] : 0;
     fsi_mg_project(mg, z);
     cg.scale = fsi__mg_scale(mg, fsi_dot(mg->cells, z, z));
     fsi__mg_all_rows(&cg, fsi__mg_pass_in);
@@ -7631,7 +7686,7 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
     fsi_mg *mg = cg->mg;
     const fsi_mg_solve_desc *desc = cg->desc;
     double rz = 0;
-    memset(mg->d, 0, mg->cells * sizeof *mg->d);
+    memset(mg->direction, 0, mg->cells * sizeof *mg->direction);
     cg->alpha = cg->beta = 0;
     while (sqrt(cg->rr) > cg->limit) {
         if (*iterations >= cap
@@ -7639,8 +7694,8 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
             return FSI_NOT_CONVERGED;
         double old = rz;
         if (desc->precondition.apply_fn) {
-            desc->precondition.apply_fn(mg->r, mg->q, desc->precondition.user);
-            rz = fsi_dot(mg->cells, mg->r, mg->q);
+            desc->precondition.apply_fn(mg->residual, mg->image, desc->precondition.user);
+            rz = fsi_dot(mg->cells, mg->residual, mg->image);
         } else
             rz = fsi__mg_vcycle(mg) / (cg->scale * cg->scale); /* r . z = f . x / scale^2 */
         if (!(rz > 0) || !(rz <= 1e300))
@@ -7650,8 +7705,8 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
         cg->alpha = 0;
         double dq = fsi__mg_parts(mg);
         if (desc->extra.apply_fn) {
-            fsi__mg_extra(cg, mg->d, mg->q);
-            dq = fsi_dot(mg->cells, mg->d, mg->q);
+            fsi__mg_extra(cg, mg->direction, mg->image);
+            dq = fsi_dot(mg->cells, mg->direction, mg->image);
         }
         if (!(dq > 0) || !(dq <= 1e300))
             return FSI_BREAKDOWN;
@@ -7667,13 +7722,13 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
 }
 
 /* r = unit b - q on the fluid */
-FSI__HOT static void fsi__mg_difference(int n, const uint8_t *FSI__RESTRICT face,
+FSI__HOT static void fsi__mg_difference(int count, const uint8_t *FSI__RESTRICT face,
                                         const fsi_real *FSI__RESTRICT b, fsi_real unit,
                                         const fsi_real *FSI__RESTRICT q,
                                         fsi_real *FSI__RESTRICT r) {
-    for (int i = 0; i < n; i++) {
-        fsi_real v = unit * b[i] - q[i];
-        r[i] = face[i] & FSI__FLUID ? v : 0;
+    for (int i = 0; i < count; i++) {
+        fsi_real value = unit * b[i] - q[i];
+        r[i] = face[i] & FSI__FLUID ? value : 0;
     }
 }
 
@@ -7681,7 +7736,7 @@ FSI__HOT static void fsi__mg_difference(int n, const uint8_t *FSI__RESTRICT face
 static double fsi__mg_pass_last(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     (void)j;
     (void)k;
-    fsi_axpy((size_t)cg->mg->n[0], (fsi_real)cg->alpha, cg->mg->d + at, cg->p + at);
+    fsi_axpy((size_t)cg->mg->n[0], (fsi_real)cg->alpha, cg->mg->direction + at, cg->p + at);
     return 0;
 }
 
@@ -7691,97 +7746,98 @@ static double fsi__mg_pass_rhs(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     (void)j;
     (void)k;
     fsi__mg_difference(mg->n[0], mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->zero,
-                       mg->r + at);
-    return fsi__mg_dot_real(mg->n[0], mg->r + at, mg->r + at);
+                       mg->residual + at);
+    return fsi__mg_dot_real(mg->n[0], mg->residual + at, mg->residual + at);
 }
 
 /* r = b - A p; r . r */
 static double fsi__mg_pass_truth(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
-    fsi__mg_apply_row(mg, cg->p, mg->q, j, k, 1);
-    fsi__mg_difference(mg->n[0], mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->q + at,
-                       mg->r + at);
-    return fsi__mg_dot_real(mg->n[0], mg->r + at, mg->r + at);
+    fsi__mg_apply_row(mg, cg->p, mg->image, j, k, 1);
+    fsi__mg_difference(mg->n[0], mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->image + at,
+                       mg->residual + at);
+    return fsi__mg_dot_real(mg->n[0], mg->residual + at, mg->residual + at);
 }
 
-static void fsi__mg_finish(void *user, int t, int k) {
-    fsi__mg_plane((fsi__mg_cg *)user, t ? fsi__mg_pass_truth : fsi__mg_pass_last, k);
+static void fsi__mg_finish(void *user, int stage, int k) {
+    fsi__mg_plane((fsi__mg_cg *)user, stage ? fsi__mg_pass_truth : fsi__mg_pass_last, k);
 }
 
 /* Takes the last step, then the true residual r = b - (A + E) p without its part outside the range;
  * sets r . r. */
 static void fsi__mg_true_residual(fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
-    ptrdiff_t n = (ptrdiff_t)mg->cells;
+    ptrdiff_t cells = (ptrdiff_t)mg->cells;
     fsi__mg_wave(mg->n[2], 2, mg->cells > FSI__GRAIN, fsi__mg_finish, cg);
     cg->alpha = 0;
     cg->rr = fsi__mg_parts(mg);
     if (cg->desc->extra.apply_fn) {
-        memset(mg->q, 0, mg->cells * sizeof *mg->q);
-        fsi__mg_extra(cg, cg->p, mg->q);
-        for (ptrdiff_t c = 0; c < n; c++)
-            mg->r[c] -= mg->face[c] & FSI__FLUID ? mg->q[c] : 0;
+        memset(mg->image, 0, mg->cells * sizeof *mg->image);
+        fsi__mg_extra(cg, cg->p, mg->image);
+        for (ptrdiff_t cell = 0; cell < cells; cell++)
+            mg->residual[cell] -= mg->face[cell] & FSI__FLUID ? mg->image[cell] : 0;
     }
-    fsi_mg_project(mg, mg->r);
+    fsi_mg_project(mg, mg->residual);
     if (mg->regions || cg->desc->extra.apply_fn)
-        cg->rr = fsi_dot(mg->cells, mg->r, mg->r);
+        cg->rr = fsi_dot(mg->cells, mg->residual, mg->residual);
 }
 
 /* With an extra term a region without Dirichlet cells may have no null vector: E applied to
    constants of random size per region tells. Such regions are left alone by fsi_mg_project during
    the solve. Overwrites r, d, q. */
 static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *desc) {
-    ptrdiff_t n = (ptrdiff_t)mg->cells;
+    ptrdiff_t cells = (ptrdiff_t)mg->cells;
     double *sum = fsi__mg_room(mg, 0);
     double *noise = fsi__mg_room(mg, 1);
-    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (ptrdiff_t c = 0; c < n; c++) {
-        uint64_t seed = (uint64_t)((int64_t)mg->label[c] + 1);
-        mg->d[c] = mg->label[c] < 0 ? 0 : 1 + fsi__random_unit(&seed);
-        mg->q[c] = mg->r[c] = 0;
+    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+    for (ptrdiff_t cell = 0; cell < cells; cell++) {
+        uint64_t seed = (uint64_t)((int64_t)mg->label[cell] + 1);
+        mg->direction[cell] = mg->label[cell] < 0 ? 0 : 1 + fsi__random_unit(&seed);
+        mg->image[cell] = mg->residual[cell] = 0;
     }
-    desc->extra.apply_fn(mg->d, mg->q, desc->extra.user);
-    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+    desc->extra.apply_fn(mg->direction, mg->image, desc->extra.user);
+    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
     /* noise of the same size gives the scale of E */
-    for (ptrdiff_t c = 0; c < n; c++) {
-        uint64_t seed = (uint64_t)c + 1;
-        mg->d[c] *= 2 * fsi__random_unit(&seed) - 1;
+    for (ptrdiff_t cell = 0; cell < cells; cell++) {
+        uint64_t seed = (uint64_t)cell + 1;
+        mg->direction[cell] *= 2 * fsi__random_unit(&seed) - 1;
     }
-    desc->extra.apply_fn(mg->d, mg->r, desc->extra.user);
-    memset(mg->d, 0, mg->cells * sizeof *mg->d);
+    desc->extra.apply_fn(mg->direction, mg->residual, desc->extra.user);
+    memset(mg->direction, 0, mg->cells * sizeof *mg->direction);
     memset(mg->regular, 0, mg->cells / 8 + 1);
-    fsi__mg_region_sums(mg, mg->q, 0, sum, NULL);
-    fsi__mg_region_sums(mg, mg->r, 1, noise, NULL);
+    fsi__mg_region_sums(mg, mg->image, 0, sum, NULL);
+    fsi__mg_region_sums(mg, mg->residual, 1, noise, NULL);
     /* cells of each region */
-    for (ptrdiff_t c = 0; c < n; c++)
-        if (mg->label[c] >= 0)
-            mg->d[mg->label[c]] += 1;
-    for (int r = 0; r < mg->large; r++)
-        if (fabs(sum[r]) > 1e4 * (double)FSI_REAL_EPS * sqrt((double)mg->d[r]) * noise[r])
-            mg->regular[r >> 3] |= (uint8_t)(1 << (r & 7));
-    for (ptrdiff_t c = 0; c < n; c++)
-        if (mg->label[c] >= mg->large && fsi__abs(mg->q[c]) > 0)
-            mg->regular[mg->label[c] >> 3] |= (uint8_t)(1 << (mg->label[c] & 7));
-    for (int r = 0; r < mg->regions; r++)
-        mg->hidden += mg->regular[r >> 3] >> (r & 7) & 1;
+    for (ptrdiff_t cell = 0; cell < cells; cell++)
+        if (mg->label[cell] >= 0)
+            mg->direction[mg->label[cell]] += 1;
+    for (int region = 0; region < mg->large; region++)
+        if (fabs(sum[region])
+            > 1e4 * (double)FSI_REAL_EPS * sqrt((double)mg->direction[region]) * noise[region])
+            mg->regular[region >> 3] |= (uint8_t)(1 << (region & 7));
+    for (ptrdiff_t cell = 0; cell < cells; cell++)
+        if (mg->label[cell] >= mg->large && fsi__abs(mg->image[cell]) > 0)
+            mg->regular[mg->label[cell] >> 3] |= (uint8_t)(1 << (mg->label[cell] & 7));
+    for (int region = 0; region < mg->regions; region++)
+        mg->hidden += mg->regular[region >> 3] >> (region & 7) & 1;
     fsi__mg_room_clear(mg, 0);
     fsi__mg_room_clear(mg, 1);
-    memset(mg->q, 0, mg->cells * sizeof *mg->q);
+    memset(mg->image, 0, mg->cells * sizeof *mg->image);
 }
 
 /* Clears p outside the fluid, everywhere without a guess; 0 (and p untouched) if the guess is not
  * finite. */
 static int fsi__mg_load_guess(fsi_mg *mg, fsi_real *p, int guess) {
-    ptrdiff_t n = (ptrdiff_t)mg->cells;
+    ptrdiff_t cells = (ptrdiff_t)mg->cells;
     if (!guess) {
         fsi_fill(mg->cells, 0, p);
         return 1;
     }
-    for (ptrdiff_t c = 0; c < n; c++)
-        if (mg->face[c] & FSI__FLUID && !fsi__finite(p[c]))
+    for (ptrdiff_t cell = 0; cell < cells; cell++)
+        if (mg->face[cell] & FSI__FLUID && !fsi__finite(p[cell]))
             return 0;
-    for (ptrdiff_t c = 0; c < n; c++)
-        p[c] = mg->face[c] & FSI__FLUID ? p[c] : 0;
+    for (ptrdiff_t cell = 0; cell < cells; cell++)
+        p[cell] = mg->face[cell] & FSI__FLUID ? p[cell] : 0;
     return 1;
 }
 
@@ -7792,9 +7848,9 @@ static int fsi__mg_load(fsi__mg_cg *cg) {
     cg->unit = 1;
     cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
     if (!(cg->rr >= 1 / safe && cg->rr <= safe)) {
-        if (!fsi_all_finite(cg->mg->cells, cg->mg->r))
+        if (!fsi_all_finite(cg->mg->cells, cg->mg->residual))
             return 0;
-        cg->unit = fsi__krylov_unit((double)fsi_max_abs(cg->mg->cells, cg->mg->r));
+        cg->unit = fsi__krylov_unit((double)fsi_max_abs(cg->mg->cells, cg->mg->residual));
         if (cg->unit < 1 || cg->unit > 1)
             cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
     }
@@ -7807,10 +7863,10 @@ static int fsi__mg_load(fsi__mg_cg *cg) {
  * 0. */
 static int fsi__mg_guess_good(fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
-    fsi_mg_apply(mg, cg->p, mg->q);
-    fsi__mg_extra(cg, cg->p, mg->q);
-    return fsi_dot(mg->cells, cg->p, mg->q) / 2 - fsi_dot(mg->cells, cg->p, mg->r) <= 0
-           && fsi__finite64(fsi_dot(mg->cells, mg->q, mg->q));
+    fsi_mg_apply(mg, cg->p, mg->image);
+    fsi__mg_extra(cg, cg->p, mg->image);
+    return fsi_dot(mg->cells, cg->p, mg->image) / 2 - fsi_dot(mg->cells, cg->p, mg->residual) <= 0
+           && fsi__finite64(fsi_dot(mg->cells, mg->image, mg->image));
 }
 
 /* The residual that rounding of p alone leaves: a few units of |D p|, D the diagonal of A. Below it
@@ -7818,32 +7874,34 @@ static int fsi__mg_guess_good(fsi__mg_cg *cg) {
    zero. Overwrites d and q. */
 static double fsi__mg_floor(const fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
-    double s = 0;
-    int n = mg->n[0];
+    double square = 0;
+    int row = mg->n[0];
     for (int color = 0; color < 2; color++)
         for (int pass = 0; pass < 2; pass++) {
             for (int k = 0; k < mg->n[2]; k++)
                 for (int j = 0; j < mg->n[1]; j++) {
                     ptrdiff_t at = fsi__mg_number(mg, 0, j, k);
                     ptrdiff_t first = (j + k + color) & 1;
-                    for (ptrdiff_t i = 0; i < n && !pass; i++)
-                        mg->d[at + i] = (i & 1) == first ? cg->p[at + i] : 0;
-                    for (ptrdiff_t i = first; i < n && pass; i += 2)
-                        s += (double)mg->q[at + i] * (double)mg->q[at + i];
+                    for (ptrdiff_t i = 0; i < row && !pass; i++)
+                        mg->direction[at + i] = (i & 1) == first ? cg->p[at + i] : 0;
+                    for (ptrdiff_t i = first; i < row && pass; i += 2)
+                        square += (double)mg->image[at + i] * (double)mg->image[at + i];
                 }
             if (!pass)
-                fsi_mg_apply(mg, mg->d, mg->q);
+                fsi_mg_apply(mg, mg->direction, mg->image);
         }
     if (cg->desc->extra.apply_fn) { /* and E applied to such a rounding */
         uint64_t seed = 1;
-        for (size_t c = 0; c < mg->cells; c++) {
-            mg->d[c] = cg->p[c] * FSI_REAL_EPS * (fsi__random_unit(&seed) < FSI_R(0.5) ? 1 : -1);
-            mg->q[c] = 0;
+        for (size_t cell = 0; cell < mg->cells; cell++) {
+            mg->direction[cell] =
+                cg->p[cell] * FSI_REAL_EPS * (fsi__random_unit(&seed) < FSI_R(0.5) ? 1 : -1);
+            mg->image[cell] = 0;
         }
-        fsi__mg_extra(cg, mg->d, mg->q);
-        s += fsi_dot(mg->cells, mg->q, mg->q) / ((double)FSI_REAL_EPS * (double)FSI_REAL_EPS);
+        fsi__mg_extra(cg, mg->direction, mg->image);
+        square += fsi_dot(mg->cells, mg->image, mg->image)
+                  / ((double)FSI_REAL_EPS * (double)FSI_REAL_EPS);
     }
-    return 2 * (double)FSI_REAL_EPS * sqrt(s);
+    return 2 * (double)FSI_REAL_EPS * sqrt(square);
 }
 
 /* Conjugate gradients, checked against the true residual: where the recurrence was too hopeful, it
@@ -7914,10 +7972,10 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
     }
     double least = given.tolerance_abs * cg.unit > 1e-4 * cg.limit ? given.tolerance_abs * cg.unit
                                                                    : 1e-4 * cg.limit;
-    double imbalance = fsi__mg_imbalance(mg, mg->r, least);
-    fsi_mg_project(mg, mg->r);
+    double imbalance = fsi__mg_imbalance(mg, mg->residual, least);
+    fsi_mg_project(mg, mg->residual);
     if (mg->regions)
-        cg.rr = fsi_dot(mg->cells, mg->r, mg->r);
+        cg.rr = fsi_dot(mg->cells, mg->residual, mg->residual);
     if (given.guess) {
         if (cg.unit < 1 || cg.unit > 1)
             fsi_scale(mg->cells, (fsi_real)cg.unit, p);
