@@ -6,48 +6,65 @@
        #include "fsi_couple.h"
        #include <stdio.h>
 
-       int main(void) { // a light box of your own engine rises in a closed tank
-           fsi_real x[12] = {0}, dt = FSI_R(0.01), at = FSI_R(0.5),
-                    speed = 0;                         // yours: corners, height of the centre
-           int32_t loop[8] = {0, 1, 1, 2, 2, 3, 3, 0}; // counter-clockwise
-           fsi_grid_desc desc = {0};
+       // A light box of your own engine rises in a closed tank of gas.
+       int main(void) {
+           // The tank: 1 m x 2 m in 32 x 64 cells; one layer of cells makes it two-dimensional.
+           fsi_grid_desc desc = {
+               .nx = 32,
+               .ny = 64,
+               .nz = 1,
+               .h = FSI_R(1) / 32,
+               .rho = 1,
+               .gravity = fsi_vec(0, FSI_R(-9.81), 0),
+           };
            fsi_grid grid;
            fsi_couple couple;
-           fsi_body body = {0};
-           fsi_surface outline = {0};
-           fsi_coupled door, *list[1] = {&door};
-           desc.nx = 32;
-           desc.ny = 64;
-           desc.nz = 1;
-           desc.h = FSI_R(1) / 32;
-           desc.rho = 1;
-           desc.gravity.y = FSI_R(-9.81);
            if (fsi_grid_init(&grid, &desc) < 0 || fsi_couple_init(&couple, &grid, NULL) < 0)
                return 1;
-           outline.dim = 2;
-           outline.closed = 1;
-           outline.vertex_count = outline.element_count = 4;
-           outline.x = x;
-           outline.index = loop;
-           body.mass = FSI_R(0.01);
-           body.inertia.m[8] =
-               body.mass * FSI_R(0.08) / 12; // 0.2 m x 0.2 m, a quarter of the fluid's density
+
+           // Yours: height and speed of a box of 0.2 m x 0.2 m, and its four corners.
+           fsi_real height = FSI_R(0.5), speed = 0, dt = FSI_R(0.01);
+           fsi_real corner[12] = {0};
+           int32_t edge[8] = {0, 1, 1, 2, 2, 3, 3, 0}; // counter-clockwise
+
+           // What the coupling sees of it: an outline and a mass, a quarter of the fluid's.
+           fsi_surface outline = {
+               .dim = 2,
+               .closed = 1,
+               .vertex_count = 4,
+               .element_count = 4,
+               .x = corner,
+               .index = edge,
+           };
+           fsi_body body = {.mass = FSI_R(0.01)};
+           body.inertia.m[8] = body.mass * FSI_R(0.08) / 12; // about the z axis
+           fsi_coupled door;
+           fsi_coupled *doors[1] = {&door};
+
            for (int step = 0; step < 20; step++) {
-               speed -= FSI_R(9.81) * dt; // your forces, then the fluid's, then you move it
-               for (int k = 0; k < 4; k++) {
-                   x[3 * k] = FSI_R(k == 0 || k == 3 ? 0.4 : 0.6);
-                   x[3 * k + 1] = at + FSI_R(k < 2 ? -0.1 : 0.1);
-               }
-               body.centre = fsi_vec(FSI_R(0.5), at, 0);
+               // Your engine: its own forces, and where the corners are.
+               speed -= FSI_R(9.81) * dt;
+               fsi_vec_store(corner + 0, fsi_vec(FSI_R(0.4), height - FSI_R(0.1), 0));
+               fsi_vec_store(corner + 3, fsi_vec(FSI_R(0.6), height - FSI_R(0.1), 0));
+               fsi_vec_store(corner + 6, fsi_vec(FSI_R(0.6), height + FSI_R(0.1), 0));
+               fsi_vec_store(corner + 9, fsi_vec(FSI_R(0.4), height + FSI_R(0.1), 0));
+
+               // Hand pose and velocity over, and find out which cells the box covers.
+               body.centre = fsi_vec(FSI_R(0.5), height, 0);
                body.velocity = fsi_vec(0, speed, 0);
                fsi_body_couple(&body, &outline, &door);
-               fsi_couple_detect(&couple, list, 1);
+               fsi_couple_detect(&couple, doors, 1);
+
+               // The fluid moves on; then both are solved for together.
                fsi_grid_advect(&grid, dt);
                fsi_grid_forces(&grid, dt);
-               fsi_couple_solve(&couple, dt, NULL);
+               if (fsi_couple_solve(&couple, dt, NULL) < 0)
+                   return 1;
+
+               // Take the new velocity back and move the box with it.
                fsi_body_take(&body);
                speed = body.velocity.y;
-               at += dt * speed;
+               height += dt * speed;
            }
            printf("after 0.2 s it rises at %.2f m/s\n", (double)speed);
            fsi_couple_free(&couple);

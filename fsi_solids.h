@@ -10,39 +10,54 @@
        #include "fsi_solids.h"
        #include <stdio.h>
 
-       int main(void) { // a box falls on the floor
-           fsi_shape_desc shape = {0};
-           fsi_shape floor, box;
-           fsi_solids_desc desc = {0};
+       // A box falls on the floor.
+       int main(void) {
+           // Shapes: the plane y = 0, and a cube with edges of 1 m.
+           fsi_shape_desc plane = {.kind = FSI_SHAPE_PLANE};
+           fsi_shape_desc cube = {
+               .kind = FSI_SHAPE_BOX,
+               .half = fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5)),
+           };
+           fsi_shape plane_shape, cube_shape;
+           if (fsi_shape_init(&plane_shape, &plane) < 0 || fsi_shape_init(&cube_shape, &cube) < 0)
+               return 1;
+
+           // A world with room for two bodies.
+           fsi_solids_desc desc = {
+               .dim = 3,
+               .max_bodies = 2,
+               .gravity = fsi_vec(0, FSI_R(-9.81), 0),
+           };
            fsi_solids world;
-           fsi_rigid_desc body = {0};
-           int id;
-           shape.kind = FSI_SHAPE_PLANE;
-           if (fsi_shape_init(&floor, &shape) < 0)
-               return 1;
-           shape.kind = FSI_SHAPE_BOX;
-           shape.half = fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5));
-           if (fsi_shape_init(&box, &shape) < 0)
-               return 1;
-           desc.dim = 3;
-           desc.max_bodies = 2;
-           desc.gravity = fsi_vec(0, FSI_R(-9.81), 0);
            if (fsi_solids_init(&world, &desc) < 0)
                return 1;
-           body.shape = &floor;
-           body.friction = FSI_R(0.5);
-           fsi_solids_add(&world, &body, NULL); // kind 0: fixed
-           body.kind = FSI_RIGID_DYNAMIC;
-           body.shape = &box;
-           body.density = 500;
-           body.x.y = 2;
-           fsi_solids_add(&world, &body, &id);
+
+           // The floor does not move; the box starts two metres above it.
+           fsi_rigid_desc ground = {
+               .kind = FSI_RIGID_FIXED,
+               .shape = &plane_shape,
+               .friction = FSI_R(0.5),
+           };
+           fsi_rigid_desc box = {
+               .kind = FSI_RIGID_DYNAMIC,
+               .shape = &cube_shape,
+               .density = 500,
+               .friction = FSI_R(0.5),
+               .x = fsi_vec(0, 2, 0),
+           };
+           int id;
+           fsi_solids_add(&world, &ground, NULL);
+           fsi_solids_add(&world, &box, &id);
+
+           // Two seconds: it falls, hits the floor and comes to rest.
            for (int step = 0; step < 120; step++)
-               fsi_solids_step(&world, FSI_R(1) / 60);
+               if (fsi_solids_step(&world, FSI_R(1) / 60) < 0)
+                   return 1;
            printf("the box rests at y = %g\n", (double)world.body[id].x.y);
            fsi_solids_free(&world);
-           fsi_shape_free(&box);
-           fsi_shape_free(&floor);
+           fsi_shape_free(&cube_shape);
+           fsi_shape_free(&plane_shape);
+           return 0;
        }
    Compile: cc main.c -lm          (add -fopenmp for threads)
 

@@ -3,27 +3,36 @@
    SPDX-License-Identifier: see the end of this file.
 
    QUICK START
-       #define FSI_IMPLEMENTATION
+       #define FSI_IMPLEMENTATION // in exactly one file, before the include
        #include "fsi_sph.h"
        #include <stdio.h>
 
-       int main(void) { // a block of water breaks down in a tank
-           fsi_sph s;
-           fsi_sph_desc d = {0};
-           d.solver = FSI_SPH_DFSPH;
-           d.capacity = 1000;
-           d.boundary_capacity = 6000;
-           d.spacing = FSI_R(0.1);
-           d.density = 1000;
-           d.gravity = fsi_vec(0, FSI_R(-9.81), 0);
-           if (fsi_sph_init(&s, &d) != FSI_OK)
+       // A block of water collapses in a tank.
+       int main(void) {
+           // Water as particles 0.1 m apart, kept at their density by the DFSPH solver.
+           fsi_sph_desc desc = {
+               .solver = FSI_SPH_DFSPH,
+               .capacity = 1000,
+               .boundary_capacity = 6000,
+               .spacing = FSI_R(0.1),
+               .density = 1000,
+               .gravity = fsi_vec(0, FSI_R(-9.81), 0),
+           };
+           fsi_sph sph;
+           if (fsi_sph_init(&sph, &desc) != FSI_OK)
                return 1;
-           fsi_sph_add_block(&s, fsi_vec(0, 0, 0), fsi_vec(1, 1, 1), fsi_vec(0, 0, 0), NULL);
-           fsi_sph_add_box_walls(&s, fsi_vec(0, 0, 0), fsi_vec(3, 2, 1), 0, NULL);
-           fsi_sph_advance(&s, FSI_R(0.5), 0, NULL,
-                           NULL); // steps of max_dt until half a second is over
-           printf("%d particles after %g s\n", s.now.count, s.now.time);
-           fsi_sph_free(&s);
+
+           // A cube of 1 m at rest in the corner of a tank of 3 m x 2 m x 1 m.
+           fsi_vec3 corner = fsi_vec(0, 0, 0);
+           fsi_vec3 at_rest = fsi_vec(0, 0, 0);
+           fsi_sph_add_block(&sph, corner, fsi_vec(1, 1, 1), at_rest, NULL);
+           fsi_sph_add_box_walls(&sph, corner, fsi_vec(3, 2, 1), 0, NULL);
+
+           // Half a second, in steps that the solver chooses.
+           if (fsi_sph_advance(&sph, FSI_R(0.5), 0, NULL, NULL) < 0)
+               return 1;
+           printf("%d particles after %g s\n", sph.now.count, sph.now.time);
+           fsi_sph_free(&sph);
            return 0;
        }
    Compile: cc main.c -lm          (a first TLED: examples/tled_beam.c)
