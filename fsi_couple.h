@@ -1227,16 +1227,25 @@ FSI_API fsi_result fsi_world_exchange(fsi_world *world, fsi_partitioned_scene *s
 /* ------------------------------------------------------------------------------------------------
  * >>proxy */
 #ifndef FSI_COUPLE_NO_SPH
-/* SPH with deformable solids by proxy particles (paper 004). Symbols:
-       r0   radius of fluid and proxy particles         n_c   normal of a contact from all its
-   triangles, eq. (6), (7) w_j  weights of the nodes around, m_j / d_j^2, normalised: proxy velocity
-   (8) and impulse hand-out (14) use the same e    restitution (11)      delta   slip (12)     m_f,
-   m_p   masses of fluid particle and proxy What we changed, and why: collisions are looked up with
-   the relative motion of the coming step, so that a fast particle cannot jump a thin shell; a fluid
-   particle stays on the side where it was, so shells are wet on both sides and fluid inside a
-   closed skin's wall is not needed; where several proxies share a node its mass is split among
-   them, 1/m_p = sum_j w_j W_j / m_j with W_j the sum of all weights at node j. Then kinetic energy
-   cannot grow for any e, delta in [0, 1], however many particles hit at once. */
+/* SPH with deformable solids by proxy particles (PROXY). Every fluid particle that is about to
+   touch a solid meets a proxy: a particle behind the surface that stands for the nodes around.
+
+       r0      radius of fluid and proxy particles, m
+       n_c     normal of a contact, from all its triangles, eq. (6), (7)
+       w_j     weights of the nodes around, m_j / d_j^2, normalised; the proxy's velocity (8) and
+               the hand-out of its impulse (14) use the same
+       e       restitution (11)
+       delta   slip (12)
+       m_f     mass of a fluid particle
+       m_p     mass of a proxy
+
+   Where this differs from the paper:
+   - Collisions are looked up with the relative motion of the coming step, so that a fast particle
+     cannot jump over a thin shell.
+   - A fluid particle stays on the side where it is, so shells are wet on both sides.
+   - Where several proxies share a node its mass is split among them, 1/m_p = sum_j w_j W_j / m_j
+     with W_j the sum of all weights at node j. Then kinetic energy cannot grow for any e and delta
+     in [0, 1], however many particles hit at once. */
 #define FSI_PROXY_NODES 12     /* most nodes of one proxy; further ones are left out */
 #define FSI_PROXY_TRIANGLES 24 /* most triangles one particle is checked against */
 
@@ -1299,7 +1308,7 @@ typedef struct fsi__proxy_near {      /* private: a fluid particle near a surfac
     fsi_vec3 at;                      /* where the proxy is */
     fsi_vec3 impulse;                 /* on the proxy, N s */
     fsi_vec3 out;                     /* corrected position */
-    int32_t state;                    /* of the correction: 1 moved, 2 crossed, 4 skipped */
+    int32_t state;                    /* of the correction: FSI__PROXY_MOVED ... */
 } fsi__proxy_near;
 
 typedef struct fsi_proxy {
@@ -1374,7 +1383,7 @@ FSI_API void fsi_clamp_free(fsi_clamp *clamp);
 /* Takes the solid through dt s in as many steps as it needs, its clamped nodes with the body's
    motion; what they feel (and what a collide before handed to them) becomes force and torque on the
    body, for the next step of world. An advance_fn with user = the clamp. */
-FSI_API fsi_result fsi_clamp_advance(void *clamp, fsi_real dt);
+FSI_API fsi_result fsi_clamp_advance(void *user, fsi_real dt);
 #endif
 
 /* ------------------------------------------------------------------------------------------------
@@ -9967,7 +9976,8 @@ FSI_API fsi_result fsi_world_exchange(fsi_world *world, fsi_partitioned_scene *s
 /* ------------------------------------------------------------------------------------------------
  * >>proxy */
 #ifndef FSI_COUPLE_NO_SPH
-static fsi_coupled fsi__proxy_door(fsi_proxy_solid *solid) { /* the solid as it is now */
+/* The door of a solid as it is now. */
+static fsi_coupled fsi__proxy_door(fsi_proxy_solid *solid) {
     fsi_coupled door = solid->door;
     if (solid->tled)
         door = fsi_tled_coupled(solid->tled);
@@ -9976,38 +9986,44 @@ static fsi_coupled fsi__proxy_door(fsi_proxy_solid *solid) { /* the solid as it 
     return door;
 }
 
-static void fsi__proxy_layout(fsi_proxy *proxy, fsi_arena *arena, int nodes) {
-    size_t n = (size_t)proxy->desc.sph->desc.capacity, k = (size_t)proxy->desc.count;
-    proxy->lookup = (fsi_lookup *)fsi_arena_take(arena, k, sizeof(fsi_lookup));
-    proxy->offset = (int *)fsi_arena_take(arena, k + 1, sizeof(int));
-    proxy->nearby = (fsi__proxy_near *)fsi_arena_take(arena, n, sizeof(fsi__proxy_near));
-    proxy->mark = (int32_t *)fsi_arena_take(arena, n, sizeof(int32_t));
-    proxy->node = (int32_t *)fsi_arena_take(arena, n * FSI_PROXY_NODES, sizeof(int32_t));
-    proxy->weight = (fsi_real *)fsi_arena_take(arena, n * FSI_PROXY_NODES, sizeof(fsi_real));
-    proxy->order = (int32_t *)fsi_arena_take(arena, n * FSI_PROXY_NODES, sizeof(int32_t));
-    proxy->start = (int32_t *)fsi_arena_take(arena, (size_t)nodes + 2, sizeof(int32_t));
-    proxy->load = (fsi_real *)fsi_arena_take(arena, (size_t)nodes, sizeof(fsi_real));
-    proxy->energy = (double *)fsi_arena_take(arena, (size_t)nodes, sizeof(double));
-    proxy->x_old = (fsi_real *)fsi_arena_take(arena, 3 * (size_t)nodes, sizeof(fsi_real));
+static void fsi__proxy_layout(fsi_proxy *proxy, fsi_arena *arena, size_t nodes) {
+    size_t particles = (size_t)proxy->desc.sph->desc.capacity;
+    size_t entries = particles * FSI_PROXY_NODES;
+    size_t solids = (size_t)proxy->desc.count;
+    FSI__TAKE(proxy->lookup, fsi_lookup, arena, solids);
+    FSI__TAKE(proxy->offset, int, arena, solids + 1);
+    FSI__TAKE(proxy->nearby, fsi__proxy_near, arena, particles);
+    FSI__TAKE(proxy->mark, int32_t, arena, particles);
+    FSI__TAKE(proxy->node, int32_t, arena, entries);
+    FSI__TAKE(proxy->weight, fsi_real, arena, entries);
+    FSI__TAKE(proxy->order, int32_t, arena, entries);
+    FSI__TAKE(proxy->start, int32_t, arena, nodes + 2);
+    FSI__TAKE(proxy->load, fsi_real, arena, nodes);
+    FSI__TAKE(proxy->energy, double, arena, nodes);
+    FSI__TAKE(proxy->x_old, fsi_real, arena, 3 * nodes);
 }
 
+/* May this solid be touched by proxies? Its door must be nodal, with masses, in 3D. */
+static int fsi__proxy_solid_valid(const fsi_proxy_solid *solid, const fsi_coupled *door) {
+    int law = solid->restitution >= 0 && solid->restitution <= 1 && solid->slip >= 0
+              && solid->slip <= 1 && solid->density >= 0 && fsi__finite(solid->density);
+    int nodal = door->node && door->dof >= 3 && door->surface.dim == 3;
+    int moves = door->v && door->mass && door->inverse_mass;
+    return law && nodal && moves && (solid->tled || solid->soft || solid->advance_fn);
+}
+
+/* Checks a desc; *nodes: of all solids together. */
 static fsi_result fsi__proxy_check(const fsi_proxy_desc *desc, int *nodes) {
-    if (!desc || !desc->sph || !desc->sph->block || desc->sph->desc.dim != 3 || !desc->solid
-        || desc->count < 1 || !(desc->radius >= 0) || !fsi__finite(desc->radius)
-        || desc->iterations < 0)
+    if (!desc || !desc->sph || !desc->sph->block || desc->sph->desc.dim != 3)
         return FSI_ERR_ARGUMENT;
-    int i;
-    for (*nodes = 0, i = 0; i < desc->count; i++) {
-        fsi_proxy_solid *solid = &desc->solid[i];
-        fsi_coupled door = fsi__proxy_door(solid);
-        if (!(solid->restitution >= 0 && solid->restitution <= 1)
-            || !(solid->slip >= 0 && solid->slip <= 1) || !(solid->density >= 0)
-            || !fsi__finite(solid->density))
-            return FSI_ERR_ARGUMENT;
-        if (!door.node || door.dof < 3 || door.surface.dim != 3 || !door.v || !door.mass
-            || !door.inverse_mass)
-            return FSI_ERR_ARGUMENT;
-        if (!solid->tled && !solid->soft && !solid->advance_fn)
+    if (!desc->solid || desc->count < 1 || desc->iterations < 0)
+        return FSI_ERR_ARGUMENT;
+    if (!(desc->radius >= 0) || !fsi__finite(desc->radius))
+        return FSI_ERR_ARGUMENT;
+    *nodes = 0;
+    for (int i = 0; i < desc->count; i++) {
+        fsi_coupled door = fsi__proxy_door(&desc->solid[i]);
+        if (!fsi__proxy_solid_valid(&desc->solid[i], &door))
             return FSI_ERR_ARGUMENT;
         if (door.dof / 3 > INT32_MAX / 4 - *nodes)
             return FSI_ERR_SIZE;
@@ -10029,27 +10045,24 @@ FSI_API fsi_result fsi_proxy_init(fsi_proxy *proxy, const fsi_proxy_desc *desc) 
         proxy->desc.radius = desc->sph->desc.spacing / 2;
     if (proxy->desc.iterations == 0)
         proxy->desc.iterations = 12;
+
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
-    fsi__proxy_layout(proxy, &arena, nodes);
-    if (arena.failed)
-        return FSI_ERR_SIZE;
-    proxy->size = arena.used;
-    proxy->block = fsi_alloc(&proxy->desc.allocator, proxy->size);
-    if (!proxy->block) {
+    fsi__proxy_layout(proxy, &arena, (size_t)nodes);
+    result = fsi__arena_block(&arena, &proxy->desc.allocator, &proxy->block, &proxy->size);
+    if (result < 0) {
         memset(proxy, 0, sizeof *proxy);
-        return FSI_ERR_MEMORY;
+        return result;
     }
-    memset(&arena, 0, sizeof arena);
-    arena.base = (unsigned char *)proxy->block;
-    arena.size = proxy->size;
-    fsi__proxy_layout(proxy, &arena, nodes);
+    fsi__proxy_layout(proxy, &arena, (size_t)nodes);
+
+    /* Nodes of all solids are numbered one after the other. */
     for (int i = 0; i < desc->count && result >= 0; i++) {
         fsi_coupled door = fsi__proxy_door(&desc->solid[i]);
         proxy->offset[i + 1] = proxy->offset[i] + door.dof / 3;
-        if ((result = fsi_lookup_init(&proxy->lookup[i], fsi__imax(door.surface.element_count, 1),
-                                      &proxy->desc.allocator))
-            >= 0)
+        result = fsi_lookup_init(&proxy->lookup[i], fsi__imax(door.surface.element_count, 1),
+                                 &proxy->desc.allocator);
+        if (result >= 0)
             result = fsi_lookup_build(&proxy->lookup[i], &door.surface, proxy->desc.radius);
     }
     if (result < 0)
@@ -10066,11 +10079,6 @@ FSI_API void fsi_proxy_free(fsi_proxy *proxy) {
     memset(proxy, 0, sizeof *proxy);
 }
 
-static void fsi__proxy_doors(fsi_proxy *proxy) {
-    for (int i = 0; i < proxy->desc.count; i++)
-        proxy->desc.solid[i].door = fsi__proxy_door(&proxy->desc.solid[i]);
-}
-
 /* Look-ups of the present positions; reach: of most queries, m. */
 static fsi_result fsi__proxy_look(fsi_proxy *proxy, fsi_real reach) {
     fsi_result result = FSI_OK;
@@ -10081,198 +10089,237 @@ static fsi_result fsi__proxy_look(fsi_proxy *proxy, fsi_real reach) {
 
 FSI_API int fsi_proxy_closest(const fsi_proxy *proxy, fsi_vec3 p, fsi_real reach, int *solid,
                               fsi_hit *hit) {
-    fsi_hit h;
     int found = 0;
-    for (int i = 0; proxy && proxy->block && i < proxy->desc.count; i++)
-        if (fsi_lookup_closest(&proxy->lookup[i], p, reach, &h)) {
-            reach = h.t;
-            found = 1;
-            if (solid)
-                *solid = i;
-            if (hit)
-                *hit = h;
-        }
+    for (int i = 0; proxy && proxy->block && i < proxy->desc.count; i++) {
+        fsi_hit candidate;
+        if (!fsi_lookup_closest(&proxy->lookup[i], p, reach, &candidate))
+            continue;
+        reach = candidate.t;
+        found = 1;
+        if (solid)
+            *solid = i;
+        if (hit)
+            *hit = candidate;
+    }
     return found;
 }
 
-/* ---- what a particle at x touches, when it came from from */
+/* ---- Particles and nodes. */
+FSI__INLINE fsi_vec3 fsi__particle_place(const fsi_sph *sph, int i) {
+    return fsi_vec(sph->x[i], sph->y[i], sph->z[i]);
+}
+
+FSI__INLINE fsi_vec3 fsi__particle_velocity(const fsi_sph *sph, int i) {
+    return fsi_vec(sph->vx[i], sph->vy[i], sph->vz[i]);
+}
+
+/* A node of the common numbering: its solid's door and its number there. */
+typedef struct fsi__proxy_node {
+    const fsi_coupled *door;
+    size_t node;
+} fsi__proxy_node;
+
+static fsi__proxy_node fsi__proxy_node_of(const fsi_proxy *proxy, int number) {
+    int solid = 0;
+    while (number >= proxy->offset[solid + 1])
+        solid++;
+    fsi__proxy_node found;
+    found.door = &proxy->desc.solid[solid].door;
+    found.node = (size_t)(number - proxy->offset[solid]);
+    return found;
+}
+
+/* ---- What a particle at x touches, when it came from `from`. */
 typedef struct fsi__proxy_touch {
     int count; /* triangles */
     int32_t solid[FSI_PROXY_TRIANGLES], element[FSI_PROXY_TRIANGLES];
-    fsi_real d[FSI_PROXY_TRIANGLES]; /* distances d_ij */
-    fsi_vec3 n[FSI_PROXY_TRIANGLES]; /* normals n_j on the particle's side */
+    fsi_real distance[FSI_PROXY_TRIANGLES]; /* d_ij */
+    fsi_vec3 normal[FSI_PROXY_TRIANGLES];   /* n_j on the particle's side */
 } fsi__proxy_touch;
 
-/* The triangle of hit h at x, unless it is on the far side of a thin wall. */
+/* Adds the triangle of a hit at x, unless it is on the other side of a thin wall. */
 static void fsi__proxy_add(fsi__proxy_touch *touch, const fsi_surface *surface, int solid,
                            const fsi_hit *hit, fsi_vec3 from, fsi_vec3 x, fsi_real reach) {
-    fsi_vec3 n = fsi__unit(fsi_surface_normal(surface, hit->element));
-    fsi_hit h0;
-    fsi_surface_closest(surface, hit->element, from, &h0);
-    fsi_real side = fsi_vec_dot(fsi_vec_sub(from, h0.point), n);
-    if ((surface->closed && !(side > 0)) || touch->count == FSI_PROXY_TRIANGLES)
+    /* On which side of the triangle did the particle start? */
+    fsi_vec3 normal = fsi__unit(fsi_surface_normal(surface, hit->element));
+    fsi_hit start;
+    fsi_surface_closest(surface, hit->element, from, &start);
+    fsi_real height = fsi_vec_dot(fsi_vec_sub(from, start.point), normal);
+    if ((surface->closed && !(height > 0)) || touch->count == FSI_PROXY_TRIANGLES)
         return;
-    if (side < 0)
-        n = fsi_vec_scale(n, -1);
-    /* near a rim or hole the way out is beside the face, not above it */
-    fsi_vec3 dir = fsi_vec_sub(x, hit->point);
-    if (hit->t > FSI_R(1e-3) * reach && fsi_vec_dot(dir, n) < FSI_R(0.3) * hit->t)
-        n = fsi_vec_scale(dir, 1 / hit->t);
-    touch->solid[touch->count] = solid;
-    touch->element[touch->count] = hit->element;
-    touch->d[touch->count] = hit->t;
-    touch->n[touch->count] = n;
-    touch->count++;
+    if (height < 0)
+        normal = fsi_vec_scale(normal, -1);
+
+    /* Near a rim or a hole the way out is beside the face, not above it. */
+    fsi_vec3 way = fsi_vec_sub(x, hit->point);
+    if (hit->t > FSI_R(1e-3) * reach && fsi_vec_dot(way, normal) < FSI_R(0.3) * hit->t)
+        normal = fsi_vec_scale(way, 1 / hit->t);
+
+    int last = touch->count++;
+    touch->solid[last] = solid;
+    touch->element[last] = hit->element;
+    touch->distance[last] = hit->t;
+    touch->normal[last] = normal;
 }
 
-/* First crossing of from -> x with any solid: 1, and x becomes a point just before it. */
+/* First crossing of from -> x with any solid: returns 1, and x becomes a point just before it. */
 static int fsi__proxy_cross(const fsi_proxy *proxy, fsi_vec3 from, fsi_vec3 *x) {
-    fsi_vec3 way = fsi_vec_sub(*x, from), n;
+    fsi_vec3 way = fsi_vec_sub(*x, from);
+    fsi_vec3 normal = way;
     fsi_real best = 2;
-    fsi_hit hit;
     for (int i = 0; i < proxy->desc.count; i++) {
         const fsi_surface *surface = &proxy->lookup[i].surface;
+        fsi_hit hit;
         if (!fsi_lookup_first_hit(&proxy->lookup[i], from, *x, &hit) || !(hit.t < best))
             continue;
-        /* leaves a solid it should not have been in: let it */
+        /* It leaves a solid that it should not have been in: let it. */
         if (surface->closed && hit.side > 0)
             continue;
         best = hit.t;
-        n = fsi__unit(fsi_surface_normal(surface, hit.element));
-        if (fsi_vec_dot(n, way) > 0)
-            n = fsi_vec_scale(n, -1);
+        normal = fsi__unit(fsi_surface_normal(surface, hit.element));
+        if (fsi_vec_dot(normal, way) > 0)
+            normal = fsi_vec_scale(normal, -1);
     }
     if (best > 1)
         return 0;
-    *x = fsi_vec_mad(fsi_vec_mad(from, way, best), n, FSI_R(0.01) * proxy->desc.radius);
+    *x = fsi_vec_mad(fsi_vec_mad(from, way, best), normal, FSI_R(0.01) * proxy->desc.radius);
     return 1;
 }
 
-/* Triangles nearer than reach to x; walls of thin solids show both sides, hence the room. */
+/* Triangles nearer than reach to x. Walls of thin solids show both sides, hence the room. */
 static void fsi__proxy_gather(const fsi_proxy *proxy, fsi_vec3 from, fsi_vec3 x, fsi_real reach,
                               fsi__proxy_touch *touch) {
-    fsi_hit hit[3 * FSI_PROXY_TRIANGLES];
-    int i;
-    for (touch->count = i = 0; i < proxy->desc.count; i++) {
-        int n =
-            fsi__imin(fsi_lookup_sphere(&proxy->lookup[i], x, reach, hit, 3 * FSI_PROXY_TRIANGLES),
-                      3 * FSI_PROXY_TRIANGLES);
-        for (int k = 0; k < n && hit[k].t < reach; k++)
+    enum {
+        ROOM = 3 * FSI_PROXY_TRIANGLES
+    };
+
+    fsi_hit hit[ROOM];
+    touch->count = 0;
+    for (int i = 0; i < proxy->desc.count; i++) {
+        int found = fsi_lookup_sphere(&proxy->lookup[i], x, reach, hit, ROOM);
+        for (int k = 0; k < fsi__imin(found, ROOM) && hit[k].t < reach; k++)
             fsi__proxy_add(touch, &proxy->lookup[i].surface, i, &hit[k], from, x, reach);
     }
 }
 
-/* n_c of eq. (6), (7); where the normals cancel, the nearest triangle's. */
+/* n_c of eq. (6), (7); where the normals cancel, that of the nearest triangle. */
 static fsi_vec3 fsi__proxy_normal(const fsi__proxy_touch *touch, fsi_real r0) {
     fsi_vec3 sum = fsi_vec(0, 0, 0);
     fsi_real all = 0;
     int nearest = 0;
     for (int j = 0; j < touch->count; j++) {
-        fsi_real w = fsi__max(0, (r0 - touch->d[j]) / r0);
-        sum = fsi_vec_mad(sum, touch->n[j], w);
-        all += w;
-        if (touch->d[j] < touch->d[nearest])
+        fsi_real weight = fsi__max(0, (r0 - touch->distance[j]) / r0);
+        sum = fsi_vec_mad(sum, touch->normal[j], weight);
+        all += weight;
+        if (touch->distance[j] < touch->distance[nearest])
             nearest = j;
     }
-    return fsi__length(sum) > FSI_R(1e-3) * all ? fsi__unit(sum) : touch->n[nearest];
+    return fsi__length(sum) > FSI_R(1e-3) * all ? fsi__unit(sum) : touch->normal[nearest];
 }
 
-/* ---- collisions */
-/* nearest surface of particle i; mark = 1 when near */
-static void fsi__proxy_find(fsi_proxy *proxy, int i, fsi_real dt, const fsi_real top) {
+/* ---- Collisions. */
+/* Finds the nearest surface of particle i; mark = 1 when one is in reach of the coming step. top:
+   the fastest node, m/s. */
+static void fsi__proxy_find(fsi_proxy *proxy, int i, fsi_real dt, fsi_real top) {
     const fsi_sph *sph = proxy->desc.sph;
     fsi__proxy_near *nearby = &proxy->nearby[i];
-    fsi_vec3 x = fsi_vec(sph->x[i], sph->y[i], sph->z[i]),
-             v = fsi_vec(sph->vx[i], sph->vy[i], sph->vz[i]);
-    fsi_real reach = FSI_R(1.5) * proxy->desc.radius + 2 * dt * (fsi__length(v) + top);
+    fsi_vec3 x = fsi__particle_place(sph, i);
+    fsi_real speed = fsi__length(fsi__particle_velocity(sph, i));
+    fsi_real reach = FSI_R(1.5) * proxy->desc.radius + 2 * dt * (speed + top);
     fsi_hit hit;
-    proxy->mark[i] = 0;
-    for (int k = 0; k < proxy->desc.count; k++) {
-        if (!fsi_lookup_closest(&proxy->lookup[k], x, reach, &hit))
-            continue;
-        reach = hit.t;
-        proxy->mark[i] = 1;
-        nearby->particle = i;
-        nearby->solid = k;
-        nearby->element = hit.element;
-        nearby->weight[0] = hit.weight[0];
-        nearby->weight[1] = hit.weight[1];
-        nearby->weight[2] = hit.weight[2];
-        nearby->offset = fsi_vec_sub(x, hit.point);
-        nearby->start = x;
-    }
+    int solid = 0;
+    proxy->mark[i] = fsi_proxy_closest(proxy, x, reach, &solid, &hit);
+    if (!proxy->mark[i])
+        return;
+    nearby->particle = i;
+    nearby->solid = solid;
+    nearby->element = hit.element;
+    memcpy(nearby->weight, hit.weight, sizeof nearby->weight);
+    nearby->offset = fsi_vec_sub(x, hit.point);
+    nearby->start = x;
 }
 
-/* nearest point, or its velocity, now */
-static fsi_vec3 fsi__proxy_at(const fsi_coupled *door, const fsi__proxy_near *nearby,
-                              int velocity) {
-    const int32_t *e = door->surface.index + 3 * (size_t)nearby->element;
+/* Mean over the corners of the nearest triangle: of x its nearest point, of v its velocity. at:
+   values of the surface's vertices, or by way of `node` those of the solid's nodes. */
+static fsi_vec3 fsi__proxy_mean(const fsi_coupled *door, const fsi__proxy_near *nearby,
+                                const fsi_real *at, const int32_t *node) {
+    const int32_t *corner = door->surface.index + 3 * (size_t)nearby->element;
     fsi_vec3 sum = fsi_vec(0, 0, 0);
-    for (int k = 0; k < 3; k++)
-        sum = fsi_vec_mad(sum,
-                          fsi_vec_load(velocity ? door->v + 3 * (size_t)door->node[e[k]]
-                                                : door->surface.x + 3 * (size_t)e[k]),
-                          nearby->weight[k]);
+    for (int k = 0; k < 3; k++) {
+        size_t place = (size_t)(node ? node[corner[k]] : corner[k]);
+        sum = fsi_vec_mad(sum, fsi_vec_load(at + 3 * place), nearby->weight[k]);
+    }
     return sum;
 }
 
-/* Nodes and weights m_j / d_j^2 of the proxy, from the corners of the touched triangles. */
+/* Nodes and weights m_j / d_j^2 of a proxy, from the corners of the touched triangles. */
 static void fsi__proxy_sample(fsi_proxy *proxy, const fsi__proxy_touch *touch,
-                              fsi__proxy_near *nearby, int32_t *node, fsi_real *w) {
-    fsi_real sum = 0, least = FSI_R(1e-4) * proxy->desc.radius * proxy->desc.radius;
-    int j, m;
-    for (nearby->nodes = 0, j = 0; j < touch->count; j++) {
-        const fsi_coupled *door = &proxy->desc.solid[touch->solid[j]].door;
-        const int32_t *e = door->surface.index + 3 * (size_t)touch->element[j];
-        for (int k = 0; k < 3; k++) {
-            int32_t id = proxy->offset[touch->solid[j]] + door->node[e[k]];
-            fsi_vec3 gap =
-                fsi_vec_sub(fsi_vec_load(door->surface.x + 3 * (size_t)e[k]), nearby->at);
-            for (m = 0; m < nearby->nodes && node[m] != id; m++) {
-            }
-            if (m < nearby->nodes || m == FSI_PROXY_NODES)
-                continue;
-            node[m] = id;
-            w[m] = door->mass[door->node[e[k]]] / fsi__max(fsi_vec_dot(gap, gap), least);
-            sum += w[m];
-            nearby->nodes++;
-        }
+                              fsi__proxy_near *nearby, int32_t *node, fsi_real *weight) {
+    fsi_real sum = 0;
+    fsi_real least = FSI_R(1e-4) * proxy->desc.radius * proxy->desc.radius;
+    int used = 0;
+    for (int j = 0; j < 3 * touch->count; j++) {
+        int solid = touch->solid[j / 3];
+        const fsi_coupled *door = &proxy->desc.solid[solid].door;
+        int32_t vertex = door->surface.index[3 * (size_t)touch->element[j / 3] + (size_t)(j % 3)];
+
+        /* Corners that triangles share count once. */
+        int32_t number = proxy->offset[solid] + door->node[vertex];
+        int k = 0;
+        while (k < used && node[k] != number)
+            k++;
+        if (k < used || k == FSI_PROXY_NODES)
+            continue;
+        fsi_vec3 gap = fsi_vec_sub(fsi_vec_load(door->surface.x + 3 * (size_t)vertex), nearby->at);
+        node[k] = number;
+        weight[k] = door->mass[door->node[vertex]] / fsi__max(fsi_vec_dot(gap, gap), least);
+        sum += weight[k];
+        used++;
     }
-    for (m = 0; m < nearby->nodes; m++)
-        w[m] /= sum;
+    for (int k = 0; k < used; k++)
+        weight[k] /= sum;
+    nearby->nodes = used;
 }
 
-/* The proxy of near particle k: nodes 0 when the coming step brings no contact. */
+/* Makes the proxy of the k-th particle near a surface; it has no nodes when the coming step brings
+   no contact. Only relative motion counts: the surface is taken to stand still.
+
+       from o----.                   o  where the particle would be, x
+                  `--o x             |  r0 along n_c
+       ---------------|------        |
+                      o proxy        o  the proxy, behind the surface
+*/
 static void fsi__proxy_make(fsi_proxy *proxy, int k, fsi_real dt) {
     fsi__proxy_near *nearby = &proxy->nearby[k];
     const fsi_sph *sph = proxy->desc.sph;
     const fsi_coupled *door = &proxy->desc.solid[nearby->solid].door;
-    int i = nearby->particle;
-    fsi_vec3 from = fsi_vec(sph->x[i], sph->y[i], sph->z[i]), x;
+    fsi_real radius = proxy->desc.radius;
     nearby->nodes = 0;
     nearby->impulse = fsi_vec(0, 0, 0);
-    /* relative motion: the surface stands still */
-    x = fsi_vec_mad(
-        from,
-        fsi_vec_sub(fsi_vec(sph->vx[i], sph->vy[i], sph->vz[i]), fsi__proxy_at(door, nearby, 1)),
-        dt);
-    /* too far to touch anything */
-    if (fsi__length(nearby->offset) - fsi__length(fsi_vec_sub(x, from))
-        > FSI_R(1.001) * proxy->desc.radius)
+
+    /* Where does it go, and can it touch anything on the way? */
+    fsi_vec3 from = fsi__particle_place(sph, nearby->particle);
+    fsi_vec3 surface_v = fsi__proxy_mean(door, nearby, door->v, door->node);
+    fsi_vec3 relative = fsi_vec_sub(fsi__particle_velocity(sph, nearby->particle), surface_v);
+    fsi_vec3 x = fsi_vec_mad(from, relative, dt);
+    fsi_real way = fsi__length(fsi_vec_sub(x, from));
+    if (fsi__length(nearby->offset) - way > FSI_R(1.001) * radius)
         return;
+
+    /* What does it touch there? */
     fsi__proxy_cross(proxy, from, &x);
     fsi__proxy_touch touch;
-    fsi__proxy_gather(proxy, from, x, proxy->desc.radius, &touch);
+    fsi__proxy_gather(proxy, from, x, radius, &touch);
     if (!touch.count)
         return;
-    nearby->normal = fsi__proxy_normal(&touch, proxy->desc.radius);
-    nearby->at =
-        fsi_vec_mad(x, nearby->normal, -proxy->desc.radius); /* behind the fluid particle */
-    fsi__proxy_sample(proxy, &touch, nearby, proxy->node + (size_t)k * FSI_PROXY_NODES,
-                      proxy->weight + (size_t)k * FSI_PROXY_NODES);
+    nearby->normal = fsi__proxy_normal(&touch, radius);
+    nearby->at = fsi_vec_mad(x, nearby->normal, -radius);
+    size_t entry = (size_t)k * FSI_PROXY_NODES;
+    fsi__proxy_sample(proxy, &touch, nearby, proxy->node + entry, proxy->weight + entry);
 }
 
-/* Entries (near particle, slot) sorted by node: each node then sums its own, in one fixed order. */
+/* Sorts the entries (near particle, slot) by node: each node then sums its own, in one fixed
+ * order. */
 static void fsi__proxy_sort(fsi_proxy *proxy) {
     int nodes = proxy->offset[proxy->desc.count];
     int32_t *start = proxy->start;
@@ -10283,384 +10330,457 @@ static void fsi__proxy_sort(fsi_proxy *proxy) {
     for (int k = 2; k < nodes + 2; k++)
         start[k] += start[k - 1];
     for (int k = 0; k < proxy->stats.nearby; k++)
-        for (int m = 0; m < proxy->nearby[k].nodes; m++)
-            proxy->order[start[proxy->node[k * FSI_PROXY_NODES + m] + 1]++] =
-                k * FSI_PROXY_NODES + m;
-}
-
-/* solid of a node of the common numbering */
-static int fsi__proxy_owner(const fsi_proxy *proxy, int node) {
-    int i = 0;
-    while (node >= proxy->offset[i + 1])
-        i++;
-    return i;
+        for (int m = 0; m < proxy->nearby[k].nodes; m++) {
+            int entry = k * FSI_PROXY_NODES + m;
+            proxy->order[start[proxy->node[entry] + 1]++] = entry;
+        }
 }
 
 FSI_API fsi_vec3 fsi_proxy_response(fsi_vec3 v_f, fsi_vec3 v_p, fsi_real inverse_f,
                                     fsi_real inverse_p, fsi_vec3 n, fsi_real restitution,
                                     fsi_real slip) {
-    fsi_vec3 rel = fsi_vec_sub(v_f, v_p);
-    fsi_real along = fsi_vec_dot(rel, n), sum = inverse_f + inverse_p;
-    if (!(sum > 0) || !(along < 0))
-        return fsi_vec(0, 0, 0); /* parting */
+    fsi_vec3 relative = fsi_vec_sub(v_f, v_p);
+    fsi_real along = fsi_vec_dot(relative, n);
+    fsi_real sum = inverse_f + inverse_p;
+    int parting = !(along < 0);
+    if (parting || !(sum > 0))
+        return fsi_vec(0, 0, 0);
     fsi_vec3 normal = fsi_vec_scale(n, along);
-    return fsi_vec_scale(fsi_vec_add(fsi_vec_scale(normal, 1 + restitution),
-                                     fsi_vec_scale(fsi_vec_sub(rel, normal), 1 - slip)),
-                         1 / sum);
+    fsi_vec3 tangential = fsi_vec_sub(relative, normal);
+    return fsi_vec_scale(
+        fsi_vec_add(fsi_vec_scale(normal, 1 + restitution), fsi_vec_scale(tangential, 1 - slip)),
+        1 / sum);
 }
 
+/* The impulse of one proxy, from its velocity (8) and its mass. The mass of a node is shared by
+ * all its proxies. */
 static void fsi__proxy_hit(fsi_proxy *proxy, int k) {
     fsi__proxy_near *nearby = &proxy->nearby[k];
     const fsi_sph *sph = proxy->desc.sph;
     const fsi_proxy_solid *own = &proxy->desc.solid[nearby->solid];
-    fsi_vec3 v = fsi_vec(0, 0, 0),
-             vf = fsi_vec(sph->vx[nearby->particle], sph->vy[nearby->particle],
-                          sph->vz[nearby->particle]);
-    fsi_real inverse = 0, r = 2 * proxy->desc.radius;
+    fsi_vec3 v = fsi_vec(0, 0, 0);
+    fsi_real inverse = 0;
     for (int m = 0; m < nearby->nodes; m++) {
-        int id = proxy->node[k * FSI_PROXY_NODES + m], solid = fsi__proxy_owner(proxy, id),
-            j = id - proxy->offset[solid];
-        const fsi_coupled *door = &proxy->desc.solid[solid].door;
-        fsi_real w = proxy->weight[k * FSI_PROXY_NODES + m];
-        v = fsi_vec_mad(v, fsi_vec_load(door->v + 3 * (size_t)j), w); /* (8) */
-        /* the mass of a node is shared by its proxies */
-        inverse += w * proxy->load[id] * door->inverse_mass[j];
+        int number = proxy->node[k * FSI_PROXY_NODES + m];
+        fsi__proxy_node at = fsi__proxy_node_of(proxy, number);
+        fsi_real weight = proxy->weight[k * FSI_PROXY_NODES + m];
+        v = fsi_vec_mad(v, fsi_vec_load(at.door->v + 3 * at.node), weight);
+        inverse += weight * proxy->load[number] * at.door->inverse_mass[at.node];
     }
+    fsi_real size = 2 * proxy->desc.radius;
     if (own->density > 0 && inverse > 0)
-        inverse = fsi__max(inverse, 1 / (own->density * r * r * r));
-    nearby->impulse = fsi_proxy_response(vf, v, 1 / sph->mass[nearby->particle], inverse,
-                                         nearby->normal, own->restitution, own->slip);
+        inverse = fsi__max(inverse, 1 / (own->density * size * size * size));
+    nearby->impulse = fsi_proxy_response(fsi__particle_velocity(sph, nearby->particle), v,
+                                         1 / sph->mass[nearby->particle], inverse, nearby->normal,
+                                         own->restitution, own->slip);
 }
 
-/* Node j takes its share of all impulses; energy gets its change of kinetic energy. */
-static void fsi__proxy_give(fsi_proxy *proxy, int id) {
-    int solid = fsi__proxy_owner(proxy, id), j = id - proxy->offset[solid];
-    const fsi_coupled *door = &proxy->desc.solid[solid].door;
-    fsi_vec3 sum = fsi_vec(0, 0, 0), v = fsi_vec_load(door->v + 3 * (size_t)j);
-    for (int e = proxy->start[id]; e < proxy->start[id + 1]; e++)
-        sum = fsi_vec_mad(sum, proxy->nearby[proxy->order[e] / FSI_PROXY_NODES].impulse,
-                          proxy->weight[proxy->order[e]]);
-    fsi_vec3 half = fsi_vec_mad(v, sum, door->inverse_mass[j] / 2);
-    /* m/2 (v'^2 - v^2) = (v + dv/2) . J */
-    proxy->energy[id] = door->inverse_mass[j] > 0 ? (double)fsi_vec_dot(half, sum) : 0;
-    fsi_vec_store(door->v + 3 * (size_t)j, fsi_vec_mad(v, sum, door->inverse_mass[j]));
-    if (door->impulse)
-        fsi_vec_store(door->impulse + 3 * (size_t)j, sum);
+/* A node takes its share of all impulses; energy gets the change of its kinetic energy,
+ * m/2 (v'^2 - v^2) = (v + dv/2) . J. */
+static void fsi__proxy_give(fsi_proxy *proxy, int number) {
+    fsi__proxy_node at = fsi__proxy_node_of(proxy, number);
+    fsi_real inverse_mass = at.door->inverse_mass[at.node];
+    fsi_vec3 v = fsi_vec_load(at.door->v + 3 * at.node);
+    fsi_vec3 sum = fsi_vec(0, 0, 0);
+    for (int e = proxy->start[number]; e < proxy->start[number + 1]; e++) {
+        int entry = proxy->order[e];
+        sum =
+            fsi_vec_mad(sum, proxy->nearby[entry / FSI_PROXY_NODES].impulse, proxy->weight[entry]);
+    }
+    fsi_vec3 half = fsi_vec_mad(v, sum, inverse_mass / 2);
+    proxy->energy[number] = inverse_mass > 0 ? (double)fsi_vec_dot(half, sum) : 0;
+    fsi_vec_store(at.door->v + 3 * at.node, fsi_vec_mad(v, sum, inverse_mass));
+    if (at.door->impulse)
+        fsi_vec_store(at.door->impulse + 3 * at.node, sum);
 }
 
-/* Fluid particles take the opposite impulses; ledger. Serial: a few thousand contacts. */
+/* total += share * J */
+static void fsi__ledger_add(double total[3], fsi_vec3 impulse, fsi_real share) {
+    for (int d = 0; d < 3; d++)
+        total[d] += (double)(fsi__get(impulse, d) * share);
+}
+
+FSI__INLINE fsi_vec3 fsi__ledger_vec(const double total[3]) {
+    return fsi_vec((fsi_real)total[0], (fsi_real)total[1], (fsi_real)total[2]);
+}
+
+/* Fluid particles take the opposite impulses, and the step's ledger is written. Serial: there are a
+ * few thousand contacts. */
 static void fsi__proxy_account(fsi_proxy *proxy) {
     fsi_sph *sph = proxy->desc.sph;
-    double total[3] = {0, 0, 0}, held[3] = {0, 0, 0}, energy = 0;
-    proxy->stats.contacts = 0;
-    proxy->stats.torque_defect = proxy->stats.arm = 0;
-    int id;
-    for (int k = 0; k < proxy->stats.nearby; k++) {
+    fsi_proxy_stats *stats = &proxy->stats;
+    double total[3] = {0, 0, 0};
+    double held[3] = {0, 0, 0};
+    double energy = 0;
+    stats->contacts = 0;
+    stats->torque_defect = stats->arm = 0;
+    for (int k = 0; k < stats->nearby; k++) {
         const fsi__proxy_near *nearby = &proxy->nearby[k];
-        fsi_vec3 J = nearby->impulse,
-                 v = fsi_vec(sph->vx[nearby->particle], sph->vy[nearby->particle],
-                             sph->vz[nearby->particle]),
-                 mean = fsi_vec(0, 0, 0);
-        fsi_real inverse = 1 / sph->mass[nearby->particle];
+        int i = nearby->particle;
         if (!nearby->nodes)
             continue;
-        proxy->stats.contacts++;
+        stats->contacts++;
+
+        /* The particle. */
+        fsi_vec3 J = nearby->impulse;
+        fsi_real inverse = 1 / sph->mass[i];
+        fsi_vec3 v = fsi__particle_velocity(sph, i);
         energy -= (double)fsi_vec_dot(fsi_vec_mad(v, J, -inverse / 2), J);
-        sph->vx[nearby->particle] -= inverse * J.x;
-        sph->vy[nearby->particle] -= inverse * J.y;
-        sph->vz[nearby->particle] -= inverse * J.z;
+        sph->vx[i] -= inverse * J.x;
+        sph->vy[i] -= inverse * J.y;
+        sph->vz[i] -= inverse * J.z;
+
+        /* The nodes: where their mean is, and what fixed ones took. */
+        fsi_vec3 mean = fsi_vec(0, 0, 0);
         for (int m = 0; m < nearby->nodes; m++) {
-            id = proxy->node[k * FSI_PROXY_NODES + m];
-            int solid = fsi__proxy_owner(proxy, id);
-            mean = fsi_vec_mad(mean,
-                               fsi_vec_load(proxy->desc.solid[solid].door.surface.x
-                                            + 3 * (size_t)(id - proxy->offset[solid])),
-                               proxy->weight[k * FSI_PROXY_NODES + m]);
-            for (int d = 0;
-                 d < 3
-                 && !(proxy->desc.solid[solid].door.inverse_mass[id - proxy->offset[solid]] > 0);
-                 d++)
-                held[d] += (double)(fsi__get(J, d) * proxy->weight[k * FSI_PROXY_NODES + m]);
+            int entry = k * FSI_PROXY_NODES + m;
+            fsi__proxy_node at = fsi__proxy_node_of(proxy, proxy->node[entry]);
+            fsi_vec3 place = fsi_vec_load(at.door->surface.x + 3 * at.node);
+            mean = fsi_vec_mad(mean, place, proxy->weight[entry]);
+            if (!(at.door->inverse_mass[at.node] > 0))
+                fsi__ledger_add(held, J, proxy->weight[entry]);
         }
-        for (int d = 0; d < 3; d++)
-            total[d] += (double)fsi__get(J, d);
+        fsi__ledger_add(total, J, 1);
         fsi_vec3 arm = fsi_vec_sub(nearby->at, mean);
-        if ((double)fsi__length(fsi_vec_cross(J, arm)) > proxy->stats.torque_defect) {
-            proxy->stats.torque_defect = (double)fsi__length(fsi_vec_cross(J, arm));
-            proxy->stats.arm = (double)fsi__length(arm);
+        double defect = (double)fsi__length(fsi_vec_cross(J, arm));
+        if (defect > stats->torque_defect) {
+            stats->torque_defect = defect;
+            stats->arm = (double)fsi__length(arm);
         }
     }
-    for (id = 0; id < proxy->offset[proxy->desc.count]; id++)
-        energy += proxy->energy[id];
-    proxy->stats.all_contacts += proxy->stats.contacts;
-    proxy->stats.energy_change = energy;
-    proxy->stats.impulse = fsi_vec((fsi_real)total[0], (fsi_real)total[1], (fsi_real)total[2]);
-    proxy->stats.held = fsi_vec((fsi_real)held[0], (fsi_real)held[1], (fsi_real)held[2]);
+    for (int number = 0; number < proxy->offset[proxy->desc.count]; number++)
+        energy += proxy->energy[number];
+    stats->all_contacts += stats->contacts;
+    stats->energy_change = energy;
+    stats->impulse = fsi__ledger_vec(total);
+    stats->held = fsi__ledger_vec(held);
+}
+
+/* Doors of this stage. Returns the speed of the fastest node; keeps where all vertices are. */
+static fsi_real fsi__proxy_begin(fsi_proxy *proxy) {
+    fsi_real top = 0;
+    for (int k = 0; k < proxy->desc.count; k++) {
+        proxy->desc.solid[k].door = fsi__proxy_door(&proxy->desc.solid[k]);
+        const fsi_coupled *door = &proxy->desc.solid[k].door;
+        for (int i = 0; i < door->dof / 3; i++)
+            top = fsi__max(top, fsi__length(fsi_vec_load(door->v + 3 * i)));
+        for (int i = 0; i < door->surface.vertex_count; i++)
+            fsi_vec_store(proxy->x_old + 3 * (proxy->offset[k] + door->node[i]),
+                          fsi_vec_load(door->surface.x + 3 * i));
+    }
+    return top;
 }
 
 FSI_API fsi_result fsi_proxy_collide(fsi_proxy *proxy, fsi_real dt) {
-    fsi_real top = 0, fast = 0;
-    ptrdiff_t n, nodes;
     if (!proxy || !proxy->block)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    fsi__proxy_doors(proxy);
-    n = proxy->desc.sph->now.count;
-    nodes = proxy->offset[proxy->desc.count];
-    ptrdiff_t i;
-    for (int k = 0; k < proxy->desc.count; k++) {
-        const fsi_coupled *door = &proxy->desc.solid[k].door;
-        for (i = 0; i < door->dof / 3; i++)
-            top = fsi__max(top, fsi__length(fsi_vec_load(door->v + 3 * i)));
-        for (i = 0; i < door->surface.vertex_count; i++)
-            fsi_vec_store(proxy->x_old + 3 * (proxy->offset[k] + door->node[i]),
-                          fsi_vec_load(door->surface.x + 3 * i));
-    }
-    for (i = 0; i < n; i++)
-        fast = fsi__max(fast, fsi__length(fsi_vec(proxy->desc.sph->vx[i], proxy->desc.sph->vy[i],
-                                                  proxy->desc.sph->vz[i])));
+
+    /* How far can anybody reach in this step? A few particles may be faster than the look-ups are
+     * made for. */
+    fsi_real top = fsi__proxy_begin(proxy);
+    fsi_real fast = 0;
+    ptrdiff_t particles = proxy->desc.sph->now.count;
+    for (ptrdiff_t i = 0; i < particles; i++)
+        fast = fsi__max(fast, fsi__length(fsi__particle_velocity(proxy->desc.sph, (int)i)));
     if (!fsi__finite(top) || !fsi__finite(fast))
         return FSI_ERR_NUMERIC;
-    /* a few may be faster */
+    fsi_real radius = proxy->desc.radius;
+    fsi_real reach = fsi__min(FSI_R(1.5) * radius + 2 * dt * (fast + top), 4 * radius);
     fsi_result result;
-    if ((result = fsi__proxy_look(proxy,
-                                  fsi__min(FSI_R(1.5) * proxy->desc.radius + 2 * dt * (fast + top),
-                                           4 * proxy->desc.radius)))
-        < 0)
+    if ((result = fsi__proxy_look(proxy, reach)) < 0)
         return result;
-    FSI__OMP(parallel for schedule(static) if (n > 256))
-    for (i = 0; i < n; i++)
+
+    /* Particles near a surface, close together and in their order. */
+    FSI__OMP(parallel for schedule(static) if (particles > 256))
+    for (ptrdiff_t i = 0; i < particles; i++)
         fsi__proxy_find(proxy, (int)i, dt, top);
-    for (proxy->stats.nearby = 0, i = 0; i < n; i++)
+    proxy->stats.nearby = 0;
+    for (ptrdiff_t i = 0; i < particles; i++)
         if (proxy->mark[i])
-            proxy->nearby[proxy->stats.nearby++] = proxy->nearby[i]; /* never ahead of i */
-    n = proxy->stats.nearby;
-    FSI__OMP(parallel for schedule(static) if (n > 64))
-    for (i = 0; i < n; i++)
+            proxy->nearby[proxy->stats.nearby++] = proxy->nearby[i];
+
+    /* Their proxies, and what each node has to share. */
+    ptrdiff_t count = proxy->stats.nearby;
+    ptrdiff_t nodes = proxy->offset[proxy->desc.count];
+    FSI__OMP(parallel for schedule(static) if (count > 64))
+    for (ptrdiff_t i = 0; i < count; i++)
         fsi__proxy_make(proxy, (int)i, dt);
     fsi__proxy_sort(proxy);
     FSI__OMP(parallel for schedule(static) if (nodes > 256))
-    for (i = 0; i < nodes; i++) {
-        int e;
-        for (proxy->load[i] = 0, e = proxy->start[i]; e < proxy->start[i + 1]; e++)
+    for (ptrdiff_t i = 0; i < nodes; i++) {
+        proxy->load[i] = 0;
+        for (int e = proxy->start[i]; e < proxy->start[i + 1]; e++)
             proxy->load[i] += proxy->weight[proxy->order[e]];
     }
-    FSI__OMP(parallel for schedule(static) if (n > 64))
-    for (i = 0; i < n; i++)
+
+    /* Impulses, handed out to nodes and particles. */
+    FSI__OMP(parallel for schedule(static) if (count > 64))
+    for (ptrdiff_t i = 0; i < count; i++)
         if (proxy->nearby[i].nodes)
             fsi__proxy_hit(proxy, (int)i);
     FSI__OMP(parallel for schedule(static) if (nodes > 256))
-    for (i = 0; i < nodes; i++)
+    for (ptrdiff_t i = 0; i < nodes; i++)
         fsi__proxy_give(proxy, (int)i);
     fsi__proxy_account(proxy);
     proxy->ready = 1;
     return FSI_OK;
 }
 
-/* ---- positions */
-/* Displacement that takes the particle to r0 from all triangles it touches: along n_c by (15);
-   where a normal points against n_c (the paper's figure 4 c, d) the least u with n_j . u >= r0 -
-   d_j: u = sum l_j n_j with l_j >= 0, one l_j after the other (Hildreth). */
+/* ---- Positions. */
+/* The way that takes a particle to r0 from all triangles it touches: along n_c by (15). Where a
+   normal points against n_c (the paper's figure 4 c, d) it is the least u with n_j . u >= r0 - d_j:
+   u = sum l_j n_j with l_j >= 0, one l_j after the other (Hildreth). */
 static fsi_vec3 fsi__proxy_way(const fsi__proxy_touch *touch, fsi_real r0) {
-    fsi_vec3 dir = fsi__proxy_normal(touch, r0), u = fsi_vec(0, 0, 0);
-    fsi_real dis = 0, worst = 1, push[FSI_PROXY_TRIANGLES] = {0};
-    int j, moved = 1;
-    for (j = 0; j < touch->count; j++)
-        worst = fsi__min(worst, fsi_vec_dot(touch->n[j], dir));
+    fsi_vec3 dir = fsi__proxy_normal(touch, r0);
+    fsi_real worst = 1;
+    for (int j = 0; j < touch->count; j++)
+        worst = fsi__min(worst, fsi_vec_dot(touch->normal[j], dir));
     if (worst > FSI_R(0.7)) {
-        for (j = 0; j < touch->count; j++)
-            dis = fsi__max(dis, (r0 - touch->d[j]) * fsi_vec_dot(touch->n[j], dir));
-        return fsi_vec_scale(dir, dis);
-    }
-    for (int sweep = 0; sweep < 100 && moved; sweep++)
-        for (moved = 0, j = 0; j < touch->count; j++) {
-            fsi_real gap = fsi__max(r0 - touch->d[j] - fsi_vec_dot(touch->n[j], u), -push[j]);
-            u = fsi_vec_mad(u, touch->n[j], gap);
-            push[j] += gap;
-            moved |= fsi__abs(gap) > FSI_R(1e-4) * r0;
+        fsi_real way = 0;
+        for (int j = 0; j < touch->count; j++) {
+            fsi_real missing = r0 - touch->distance[j];
+            way = fsi__max(way, missing * fsi_vec_dot(touch->normal[j], dir));
         }
+        return fsi_vec_scale(dir, way);
+    }
+
+    fsi_vec3 u = fsi_vec(0, 0, 0);
+    fsi_real part[FSI_PROXY_TRIANGLES] = {0}; /* l_j */
+    int moved = 1;
+    for (int sweep = 0; sweep < 100 && moved; sweep++) {
+        moved = 0;
+        for (int j = 0; j < touch->count; j++) {
+            fsi_real missing = r0 - touch->distance[j] - fsi_vec_dot(touch->normal[j], u);
+            fsi_real more = fsi__max(missing, -part[j]);
+            u = fsi_vec_mad(u, touch->normal[j], more);
+            part[j] += more;
+            moved |= fsi__abs(more) > FSI_R(1e-4) * r0;
+        }
+    }
     return u;
 }
 
+/* What the correction did to a particle. */
+enum {
+    FSI__PROXY_MOVED = 1,
+    FSI__PROXY_CROSSED = 2, /* it had crossed a surface and was taken back */
+    FSI__PROXY_SKIPPED = 4  /* there is no way out, or only one through a wall */
+};
+
+/* Takes a particle to a place at least r0 from every surface and on its own side of all. */
 static void fsi__proxy_settle(const fsi_proxy *proxy, fsi__proxy_near *nearby) {
-    const fsi_sph *sph = proxy->desc.sph;
-    fsi_real r0 = proxy->desc.radius, ok = r0 * (1 - FSI_R(0.0009)), least = 0;
-    fsi_vec3 x = fsi_vec(sph->x[nearby->particle], sph->y[nearby->particle],
-                         sph->z[nearby->particle]),
-             y;
-    /* where it was, carried along by the surface */
-    fsi_vec3 from = fsi_vec_add(fsi__proxy_at(&proxy->desc.solid[nearby->solid].door, nearby, 0),
-                                nearby->offset);
-    fsi__proxy_touch touch;
-    int j;
+    const fsi_coupled *door = &proxy->desc.solid[nearby->solid].door;
+    fsi_real r0 = proxy->desc.radius;
+    fsi_real enough = r0 * (1 - FSI_R(0.0009));
+    fsi_vec3 x = fsi__particle_place(proxy->desc.sph, nearby->particle);
     nearby->state = 0;
     nearby->out = x;
-    /* nothing can be near */
-    if (fsi__length(nearby->offset) - fsi__length(fsi_vec_sub(x, nearby->start)) - proxy->moved
-        > FSI_R(1.001) * r0)
+
+    /* Can anything be near? */
+    fsi_real way = fsi__length(fsi_vec_sub(x, nearby->start));
+    if (fsi__length(nearby->offset) - way - proxy->moved > FSI_R(1.001) * r0)
         return;
-    nearby->state = fsi__proxy_cross(proxy, from, &x) ? 2 : 0;
-    int k;
-    for (y = x, k = 0; k <= proxy->desc.iterations; k++) {
-        fsi__proxy_gather(proxy, from, y, r0, &touch);
-        for (least = r0, j = 0; j < touch.count; j++)
-            least = fsi__min(least, touch.d[j]);
-        if (least >= ok || k == proxy->desc.iterations)
+
+    /* Where it was, carried along by the surface: the side it belongs to. */
+    fsi_vec3 surface = fsi__proxy_mean(door, nearby, door->surface.x, NULL);
+    fsi_vec3 from = fsi_vec_add(surface, nearby->offset);
+    if (fsi__proxy_cross(proxy, from, &x))
+        nearby->state = FSI__PROXY_CROSSED;
+
+    /* Away from what it touches, until nothing is nearer than r0. */
+    fsi_vec3 place = x;
+    fsi_real least = 0;
+    for (int k = 0; k <= proxy->desc.iterations; k++) {
+        fsi__proxy_touch touch;
+        fsi__proxy_gather(proxy, from, place, r0, &touch);
+        least = r0;
+        for (int j = 0; j < touch.count; j++)
+            least = fsi__min(least, touch.distance[j]);
+        if (least >= enough || k == proxy->desc.iterations)
             break;
-        /* what lies behind counts too, or two walls of a wedge take turns */
+        /* What lies behind counts too, or two walls of a wedge take turns. */
         if (k)
-            fsi__proxy_gather(proxy, from, y, FSI_R(1.25) * r0, &touch);
-        y = fsi_vec_add(y, fsi__proxy_way(&touch, r0 * FSI_R(1.0002)));
-        nearby->state |= 1;
-        if (!(fsi__length(fsi_vec_sub(y, x)) < 4 * r0))
+            fsi__proxy_gather(proxy, from, place, FSI_R(1.25) * r0, &touch);
+        place = fsi_vec_add(place, fsi__proxy_way(&touch, r0 * FSI_R(1.0002)));
+        nearby->state |= FSI__PROXY_MOVED;
+        if (!(fsi__length(fsi_vec_sub(place, x)) < 4 * r0))
             break;
     }
-    /* no way out, or one through a wall: stay on the own side, later steps will do */
-    if (nearby->state & 1) {
-        fsi_vec3 z = y;
-        if (!(least >= ok) || fsi__proxy_cross(proxy, from, &z)) {
-            nearby->state |= 4;
-            if (fsi__proxy_cross(proxy, from, &y))
-                y = nearby->state & 2 ? from : x;
+
+    /* Without a good way out it stays on its own side; later steps will do. */
+    if (nearby->state & FSI__PROXY_MOVED) {
+        fsi_vec3 end = place;
+        if (!(least >= enough) || fsi__proxy_cross(proxy, from, &end)) {
+            nearby->state |= FSI__PROXY_SKIPPED;
+            if (fsi__proxy_cross(proxy, from, &place))
+                place = nearby->state & FSI__PROXY_CROSSED ? from : x;
         }
     }
-    nearby->out = y;
+    nearby->out = place;
+}
+
+/* The longest way of a vertex since collide, m. */
+static fsi_real fsi__proxy_moved(fsi_proxy *proxy) {
+    fsi_real most = 0;
+    for (int k = 0; k < proxy->desc.count; k++) {
+        const fsi_coupled *door = &proxy->desc.solid[k].door;
+        for (int i = 0; i < door->surface.vertex_count; i++) {
+            fsi_vec3 old = fsi_vec_load(proxy->x_old + 3 * (proxy->offset[k] + door->node[i]));
+            fsi_vec3 now = fsi_vec_load(door->surface.x + 3 * i);
+            most = fsi__max(most, fsi__length(fsi_vec_sub(old, now)));
+        }
+    }
+    return most;
 }
 
 FSI_API fsi_result fsi_proxy_correct(fsi_proxy *proxy) {
-    ptrdiff_t n;
     if (!proxy || !proxy->block || !proxy->ready)
         return FSI_ERR_STATE;
-    fsi__proxy_doors(proxy);
+    for (int i = 0; i < proxy->desc.count; i++)
+        proxy->desc.solid[i].door = fsi__proxy_door(&proxy->desc.solid[i]);
     fsi_result result;
     if ((result = fsi__proxy_look(proxy, FSI_R(1.25) * proxy->desc.radius)) < 0)
         return result;
-    fsi_sph *sph = proxy->desc.sph;
-    n = proxy->stats.nearby;
-    int k;
-    for (proxy->moved = 0, k = 0; k < proxy->desc.count; k++) {
-        const fsi_coupled *door = &proxy->desc.solid[k].door;
-        for (ptrdiff_t i = 0; i < door->surface.vertex_count; i++)
-            proxy->moved =
-                fsi__max(proxy->moved,
-                         fsi__length(fsi_vec_sub(
-                             fsi_vec_load(proxy->x_old + 3 * (proxy->offset[k] + door->node[i])),
-                             fsi_vec_load(door->surface.x + 3 * i))));
-    }
-    FSI__OMP(parallel for schedule(static) if (n > 64))
-    for (ptrdiff_t i = 0; i < n; i++)
+    proxy->moved = fsi__proxy_moved(proxy);
+
+    ptrdiff_t count = proxy->stats.nearby;
+    FSI__OMP(parallel for schedule(static) if (count > 64))
+    for (ptrdiff_t i = 0; i < count; i++)
         fsi__proxy_settle(proxy, &proxy->nearby[i]);
-    proxy->stats.corrected = proxy->stats.crossed = proxy->stats.skipped = 0;
-    for (ptrdiff_t i = 0; i < n; i++) {
+
+    fsi_sph *sph = proxy->desc.sph;
+    fsi_proxy_stats *stats = &proxy->stats;
+    stats->corrected = stats->crossed = stats->skipped = 0;
+    for (ptrdiff_t i = 0; i < count; i++) {
         const fsi__proxy_near *nearby = &proxy->nearby[i];
         if (nearby->state) {
             sph->x[nearby->particle] = nearby->out.x;
             sph->y[nearby->particle] = nearby->out.y;
             sph->z[nearby->particle] = nearby->out.z;
         }
-        proxy->stats.corrected += nearby->state & 1;
-        proxy->stats.crossed += (nearby->state & 2) != 0;
-        proxy->stats.skipped += (nearby->state & 4) != 0;
+        stats->corrected += (nearby->state & FSI__PROXY_MOVED) != 0;
+        stats->crossed += (nearby->state & FSI__PROXY_CROSSED) != 0;
+        stats->skipped += (nearby->state & FSI__PROXY_SKIPPED) != 0;
     }
-    proxy->stats.all_corrected += proxy->stats.corrected;
-    proxy->stats.all_crossed += proxy->stats.crossed;
-    proxy->stats.all_skipped += proxy->stats.skipped;
+    stats->all_corrected += stats->corrected;
+    stats->all_crossed += stats->crossed;
+    stats->all_skipped += stats->skipped;
     proxy->ready = 0;
     return FSI_OK;
 }
 
+/* Steps of equal length that a TLED solid needs for dt. */
+static int fsi__tled_substeps(const fsi_tled *tled, fsi_real dt) {
+    fsi_real steps = fsi__ceil(dt / fsi_tled_max_dt(tled) - FSI_R(1e-3));
+    return fsi__imax((int)fsi__min(steps, FSI_R(1e6)), 1);
+}
+
+/* A solid moves on by dt, in as many steps as it needs. */
 static fsi_result fsi__proxy_advance(fsi_proxy_solid *solid, fsi_real dt) {
-    fsi_result result = FSI_OK, worst = FSI_OK;
     solid->substeps = 1;
     if (solid->soft)
         return fsi_soft_step(solid->soft, dt, NULL, 0);
     if (!solid->tled)
         return solid->advance_fn(solid->user, dt);
-    solid->substeps =
-        (int)fsi__min(fsi__ceil(dt / fsi_tled_max_dt(solid->tled) - FSI_R(1e-3)), FSI_R(1e6));
-    solid->substeps = fsi__imax(solid->substeps, 1);
-    for (int k = 0; k < solid->substeps && result >= 0; k++)
-        if ((result = fsi_tled_step(solid->tled, dt / (fsi_real)solid->substeps)) != FSI_OK)
+    solid->substeps = fsi__tled_substeps(solid->tled, dt);
+    fsi_result result = FSI_OK;
+    fsi_result worst = FSI_OK;
+    for (int k = 0; k < solid->substeps && result >= 0; k++) {
+        result = fsi_tled_step(solid->tled, dt / (fsi_real)solid->substeps);
+        if (result != FSI_OK)
             worst = result;
+    }
     return worst;
 }
 
-static double fsi__proxy_time(const fsi_proxy *proxy) {
-    return proxy->desc.clock_fn ? proxy->desc.clock_fn(proxy->desc.clock_user) : 0;
+/* Seconds since the last call go to *spent. */
+static void fsi__proxy_clock(const fsi_proxy *proxy, double *last, double *spent) {
+    if (!proxy->desc.clock_fn)
+        return;
+    double now = proxy->desc.clock_fn(proxy->desc.clock_user);
+    *spent += now - *last;
+    *last = now;
 }
 
 FSI_API fsi_result fsi_proxy_step(fsi_proxy *proxy, fsi_real dt, fsi_report *report) {
-    fsi_result worst = FSI_OK;
-    double t[6];
     if (!proxy || !proxy->block)
         return FSI_ERR_STATE;
-    t[0] = fsi__proxy_time(proxy);
+    fsi_proxy_stats *stats = &proxy->stats;
+    fsi_sph *sph = proxy->desc.sph;
     fsi_result result;
-    if ((result = fsi_sph_prepare(proxy->desc.sph, dt)) < 0
-        || (result = fsi_sph_accelerate(proxy->desc.sph, dt, report)) < 0)
+    double last = 0;
+    fsi__proxy_clock(proxy, &last, &stats->seconds_sph);
+    stats->seconds_sph = stats->seconds_coupling = stats->seconds_solid = 0;
+
+    /* The fluid's forces, then collisions with the solids. */
+    if ((result = fsi_sph_prepare(sph, dt)) < 0)
         return result;
-    if (result != FSI_EMPTY)
-        worst = result;
-    t[1] = fsi__proxy_time(proxy);
+    if ((result = fsi_sph_accelerate(sph, dt, report)) < 0)
+        return result;
+    fsi_result worst = result == FSI_EMPTY ? FSI_OK : result;
+    fsi__proxy_clock(proxy, &last, &stats->seconds_sph);
     if ((result = fsi_proxy_collide(proxy, dt)) < 0)
         return result;
-    t[2] = fsi__proxy_time(proxy);
-    if ((result = fsi_sph_move(proxy->desc.sph, dt)) < 0)
+    fsi__proxy_clock(proxy, &last, &stats->seconds_coupling);
+
+    /* Both move. */
+    if ((result = fsi_sph_move(sph, dt)) < 0)
         return result;
-    t[3] = fsi__proxy_time(proxy);
+    fsi__proxy_clock(proxy, &last, &stats->seconds_sph);
     for (int i = 0; i < proxy->desc.count; i++) {
         if ((result = fsi__proxy_advance(&proxy->desc.solid[i], dt)) < 0)
             return result;
         if (worst == FSI_OK)
             worst = result;
     }
-    t[4] = fsi__proxy_time(proxy);
+    fsi__proxy_clock(proxy, &last, &stats->seconds_solid);
+
+    /* No particle stays too near to a surface. */
     if ((result = fsi_proxy_correct(proxy)) < 0)
         return result;
-    t[5] = fsi__proxy_time(proxy);
-    proxy->stats.seconds_sph = t[1] - t[0] + t[3] - t[2];
-    proxy->stats.seconds_coupling = t[2] - t[1] + t[5] - t[4];
-    proxy->stats.seconds_solid = t[4] - t[3];
+    fsi__proxy_clock(proxy, &last, &stats->seconds_coupling);
     if (report)
-        report->energy_change = proxy->stats.energy_change;
+        report->energy_change = stats->energy_change;
     return worst;
 }
 
-/* ---- clamp */
+/* ---- Clamp: a flexible part on a rigid body. */
 FSI_API fsi_result fsi_clamp_init(fsi_clamp *clamp, fsi_tled *tled, fsi_solids *world, int body,
                                   const int32_t *node, int count, const fsi_allocator *allocator) {
-    size_t n = (size_t)(count > 0 ? count : 0);
     if (!clamp)
         return FSI_ERR_ARGUMENT;
     memset(clamp, 0, sizeof *clamp);
-    if (!tled || !tled->block || !world || !world->block || body < 0 || body >= world->body_count
-        || !node || count < 1)
+    if (!tled || !tled->block || !world || !world->block)
+        return FSI_ERR_ARGUMENT;
+    if (body < 0 || body >= world->body_count || !node || count < 1)
         return FSI_ERR_ARGUMENT;
     for (int i = 0; i < count; i++)
         if (node[i] < 0 || node[i] >= tled->nodes)
             return FSI_ERR_ARGUMENT;
+
     if (allocator)
         clamp->allocator = *allocator;
-    clamp->size = n * 3 * sizeof(fsi_real) + n * sizeof(int32_t);
+    clamp->size = (size_t)count * (3 * sizeof(fsi_real) + sizeof(int32_t));
     clamp->block = fsi_alloc(&clamp->allocator, clamp->size);
     if (!clamp->block) {
         memset(clamp, 0, sizeof *clamp);
         return FSI_ERR_MEMORY;
     }
     clamp->local = (fsi_real *)clamp->block;
-    clamp->node = (int32_t *)(clamp->local + 3 * n);
+    clamp->node = (int32_t *)(clamp->local + 3 * (size_t)count);
     clamp->tled = tled;
     clamp->world = world;
     clamp->body = body;
     clamp->count = count;
+
+    /* Places in the body's frame; the nodes follow from now on. */
     const fsi_rigid *rigid = &world->body[body];
     for (int i = 0; i < count; i++) {
+        fsi_vec3 arm = fsi_vec_sub(fsi_vec_load(tled->x + 3 * node[i]), rigid->x);
         clamp->node[i] = node[i];
-        fsi_vec_store(
-            clamp->local + 3 * i,
-            fsi_mat3_tmul_vec(&rigid->rotation,
-                              fsi_vec_sub(fsi_vec_load(tled->x + 3 * node[i]), rigid->x)));
+        fsi_vec_store(clamp->local + 3 * i, fsi_mat3_tmul_vec(&rigid->rotation, arm));
         fsi_tled_fix(tled, node[i], fsi_vec(0, 0, 0));
     }
     return FSI_OK;
@@ -10673,52 +10793,58 @@ FSI_API void fsi_clamp_free(fsi_clamp *clamp) {
     memset(clamp, 0, sizeof *clamp);
 }
 
-FSI_API fsi_result fsi_clamp_advance(void *clamp, fsi_real dt) {
-    fsi_clamp *c = (fsi_clamp *)clamp;
-    fsi_result result, worst = FSI_OK;
-    if (!c || !c->block)
+/* The body gets an impulse at the place of a clamped node. */
+static void fsi__clamp_give(fsi_clamp *clamp, fsi_vec3 place, fsi_vec3 impulse) {
+    fsi_vec3 arm = fsi_vec_sub(place, clamp->world->body[clamp->body].x);
+    clamp->impulse = fsi_vec_add(clamp->impulse, impulse);
+    clamp->angular = fsi_vec_add(clamp->angular, fsi_vec_cross(arm, impulse));
+}
+
+FSI_API fsi_result fsi_clamp_advance(void *user, fsi_real dt) {
+    fsi_clamp *clamp = (fsi_clamp *)user;
+    if (!clamp || !clamp->block)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    fsi_tled *tled = c->tled;
-    fsi_rigid *body = &c->world->body[c->body];
-    c->substeps = fsi__imax(
-        (int)fsi__min(fsi__ceil(dt / fsi_tled_max_dt(tled) - FSI_R(1e-3)), FSI_R(1e6)), 1);
-    fsi_real h = dt / (fsi_real)c->substeps;
+    fsi_tled *tled = clamp->tled;
+    fsi_rigid *body = &clamp->world->body[clamp->body];
+    clamp->impulse = clamp->angular = fsi_vec(0, 0, 0);
+
+    /* Clamped nodes go straight to where the body will be; what a collide gave them is its. */
     fsi_quat turn = fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(body->spin, dt)), body->q);
-    c->impulse = c->angular = fsi_vec(0, 0, 0);
-    /* straight to where the body will be */
-    for (int i = 0; i < c->count; i++) {
-        fsi_vec3 x = fsi_vec_load(tled->x + 3 * c->node[i]),
-                 to = fsi_vec_mad(
-                     fsi_vec_add(body->x, fsi_quat_rotate(turn, fsi_vec_load(c->local + 3 * i))),
-                     body->v, dt);
-        fsi_vec3 J = fsi_vec_load(tled->impulse + 3 * c->node[i]);
-        fsi_vec_store(tled->drive + 3 * c->node[i], fsi_vec_scale(fsi_vec_sub(to, x), 1 / dt));
-        fsi_vec_store(tled->impulse + 3 * c->node[i], fsi_vec(0, 0, 0));
-        c->impulse = fsi_vec_add(c->impulse, J);
-        c->angular = fsi_vec_add(c->angular, fsi_vec_cross(fsi_vec_sub(x, body->x), J));
+    for (int i = 0; i < clamp->count; i++) {
+        size_t at = 3 * (size_t)clamp->node[i];
+        fsi_vec3 x = fsi_vec_load(tled->x + at);
+        fsi_vec3 arm = fsi_quat_rotate(turn, fsi_vec_load(clamp->local + 3 * i));
+        fsi_vec3 to = fsi_vec_mad(fsi_vec_add(body->x, arm), body->v, dt);
+        fsi__clamp_give(clamp, x, fsi_vec_load(tled->impulse + at));
+        fsi_vec_store(tled->drive + at, fsi_vec_scale(fsi_vec_sub(to, x), 1 / dt));
+        fsi_vec_store(tled->impulse + at, fsi_vec(0, 0, 0));
     }
-    for (int k = 0; k < c->substeps; k++) {
-        /* as fsi_tled_accelerate weighs the forces */
+
+    /* The solid's own steps; its forces on clamped nodes are weighed as fsi_tled_accelerate does.
+     */
+    clamp->substeps = fsi__tled_substeps(tled, dt);
+    fsi_real h = dt / (fsi_real)clamp->substeps;
+    fsi_result result;
+    fsi_result worst = FSI_OK;
+    for (int k = 0; k < clamp->substeps; k++) {
         fsi_real gain = ((fsi_real)tled->clock[1] + h) / 2;
         gain /= 1 + tled->desc.damping * gain / 2;
         if ((result = fsi_tled_accelerate(tled, h)) < 0)
             return result;
         if (result != FSI_OK)
             worst = result;
-        for (int i = 0; i < c->count; i++) {
-            fsi_vec3 J = fsi_vec_scale(fsi_vec_load(tled->force + 3 * c->node[i]), gain);
-            c->impulse = fsi_vec_add(c->impulse, J);
-            c->angular = fsi_vec_add(
-                c->angular,
-                fsi_vec_cross(fsi_vec_sub(fsi_vec_load(tled->x + 3 * c->node[i]), body->x), J));
+        for (int i = 0; i < clamp->count; i++) {
+            size_t at = 3 * (size_t)clamp->node[i];
+            fsi__clamp_give(clamp, fsi_vec_load(tled->x + at),
+                            fsi_vec_scale(fsi_vec_load(tled->force + at), gain));
         }
         if ((result = fsi_tled_move(tled, h)) < 0)
             return result;
     }
-    body->force = fsi_vec_mad(body->force, c->impulse, 1 / dt);
-    body->torque = fsi_vec_mad(body->torque, c->angular, 1 / dt);
+    body->force = fsi_vec_mad(body->force, clamp->impulse, 1 / dt);
+    body->torque = fsi_vec_mad(body->torque, clamp->angular, 1 / dt);
     return worst;
 }
 #endif

@@ -497,26 +497,28 @@ TEST figure_4_least_way_out(void) {
         double angle = 0.05 + 2.5 * fabs(check_random(&seed));
         memset(&touch, 0, sizeof touch);
         touch.count = i % 5 ? 2 : 1;
-        touch.n[0] =
+        touch.normal[0] =
             fsi_vec_unit(fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                                  (fsi_real)check_random(&seed)));
         fsi_vec3 u = fsi_vec_unit(fsi_vec_cross(
-            touch.n[0], fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
-                                (fsi_real)check_random(&seed))));
-        touch.n[1] =
-            fsi_vec_mad(fsi_vec_scale(touch.n[0], (fsi_real)cos(angle)), u, (fsi_real)sin(angle));
+            touch.normal[0], fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
+                                     (fsi_real)check_random(&seed))));
+        touch.normal[1] = fsi_vec_mad(fsi_vec_scale(touch.normal[0], (fsi_real)cos(angle)), u,
+                                      (fsi_real)sin(angle));
         for (int j = 0; j < 2; j++)
-            touch.d[j] = (fsi_real)(0.05 * fabs(check_random(&seed)));
+            touch.distance[j] = (fsi_real)(0.05 * fabs(check_random(&seed)));
         u = fsi__proxy_way(&touch, FSI_R(0.05));
         for (int j = 0; j < touch.count; j++)
             if (touch.count == 1 || angle > 1.6)
-                CHECK_MOST(0.05 - (double)touch.d[j] - (double)fsi_vec_dot(u, touch.n[j]),
+                CHECK_MOST(0.05 - (double)touch.distance[j]
+                               - (double)fsi_vec_dot(u, touch.normal[j]),
                            2e-4 * 0.05 + TOL(1e-12, 1e-7));
         if (touch.count == 1)
-            CHECK_NEAR(0.05 - (double)touch.d[0], (double)fsi_vec_length(u), TOL(1e-12, 1e-7));
+            CHECK_NEAR(0.05 - (double)touch.distance[0], (double)fsi_vec_length(u),
+                       TOL(1e-12, 1e-7));
         if (touch.count == 2 && angle > 1.6) { /* conflict: n_j . n_c <= 0.7 */
-            double best = least_of_two(touch.n[0], 0.05 - (double)touch.d[0], touch.n[1],
-                                       0.05 - (double)touch.d[1]);
+            double best = least_of_two(touch.normal[0], 0.05 - (double)touch.distance[0],
+                                       touch.normal[1], 0.05 - (double)touch.distance[1]);
             CHECK_NEAR(best, (double)fsi_vec_length(u), 0.01 * best + TOL(1e-9, 1e-6));
         }
     }
