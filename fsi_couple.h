@@ -996,10 +996,13 @@ FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *faces, fsi_rea
 /* ------------------------------------------------------------------------------------------------
  * >>boxes */
 #ifndef FSI_COUPLE_NO_GRID
-/* Our own solvers behind the black-box door. The interface variables are generalised: X = dt v of
-   every solid's degrees of freedom, one after the other (a rigid body 6, cloth 3 per node), then
-   one entry per closed fluid region; p = the impulses on the same degrees of freedom, N s, then the
-   regions' pressure. Residuals are therefore displacements in one step, m (rotations: rad).
+/* Our own solvers behind the black-box door. The interface variables are generalised:
+
+       X = [ dt v of every solid's degrees of freedom, one after the other | one entry per region ]
+       p = [ impulses on the same degrees of freedom, N s                  | the regions' pressure ]
+
+   A rigid body has 6 degrees of freedom, cloth 3 per node; the regions are the closed ones of the
+   fluid. Residuals are therefore displacements in one step, m (rotations: rad).
 
    Closed regions (boundary pressure projection, XPM section 6): the fluid makes the solids'
    velocities compatible and tells by which pressure. The paper hands that pressure p0 to the solid
@@ -1008,22 +1011,44 @@ FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *faces, fsi_rea
    convergence. fsi_closed_regions does better (a scene's step uses it): the solids find the pi for
    which their answer is compatible, in every call, so X and p only have to agree on compatible
    motion. */
-/* Solids as given to detect, and their doubles under X; velocities before the solve. */
+typedef enum fsi_load_form {
+    FSI_LOAD_IMPULSES = 0, /* conservative impulses, XPM section 5 */
+    /* papers: pressure forces alone (P and RMI of the paper), through the same rows of J */
+    FSI_LOAD_PAPER_PRESSURE = 1,
+    /* papers: pressure forces at the vertices, means of the faces around each (XPM section 4.5):
+     * smoother, loses momentum */
+    FSI_LOAD_PAPER_VERTICES = 2
+} fsi_load_form;
+
+/* Solids as given to detect, and their doubles under X; velocities before the solve (private). */
 typedef struct fsi__follow {
     fsi_coupled *const *given;
     fsi_coupled **list, *copy;
     fsi_real *x, *u[3], *plus[3];
-    void *block;
-    size_t size;
+    unsigned char *block;
 } fsi__follow;
 
+/* papers: what FSI_LOAD_PAPER_VERTICES keeps (private). */
+typedef struct fsi__kernel_entry {
+    int32_t side, vertex;
+    fsi_real weight; /* of the side's pressure at the vertex */
+} fsi__kernel_entry;
+
+typedef struct fsi__paper_vertices {
+    fsi__kernel_entry *kernel; /* [kernels] */
+    int kernels, vertices;
+    fsi_real *push;   /* [vertices] mean pressure */
+    fsi_real *normal; /* [3 * vertices] area normal */
+    int32_t *stamp;   /* [vertices] last side seen */
+    int32_t *corner;  /* [vertices] an element of the vertex */
+    fsi_real *row;    /* [dof of the largest dense solid] */
+    unsigned char *block;
+} fsi__paper_vertices;
+
 typedef struct fsi_fluid_box {
-    fsi_grid *grid;      /* the caller's; after advection, forces and viscosity */
-    fsi_interface *face; /* the caller's; detected, see fsi_fluid_box_begin */
-    /* 0: conservative impulses, XPM section 5; 1: pressure forces alone (P and RMI of the
-     * paper), through the same rows of J; 2: pressure forces at the vertices, means of the faces
-     * around each (XPM section 4.5): smoother, loses momentum */
-    int pressure_form;
+    fsi_grid *grid;              /* the caller's; after advection, forces and viscosity */
+    fsi_interface *face;         /* the caller's; detected, see fsi_fluid_box_begin */
+    fsi_load_form pressure_form; /* 0 = conservative impulses */
     /* 1: closed regions push the solids (a scene's step then calls them twice an iteration, and
      * once more per region and step); 0: velocities are made compatible, but the solids do not
      * feel it */
@@ -1053,33 +1078,21 @@ typedef struct fsi_fluid_box {
     double leak;
     /* private */
     int *offset;           /* [solids + 1] first degree of freedom of each solid */
+    int *first_element;    /* [solids + 1] first element of each solid's surface */
     fsi_real *rhs0;        /* [cells] right-hand side with the solids at rest */
     fsi_real *u, *u_star;  /* [sides] velocity at the sides, and the fluid's before the solve */
     fsi_real *area, *mass; /* [sides] */
-    int32_t *minus, *plus; /* [sides] */
-    /* [regions] pressure of the projection, C^T M^-1 C, flux by swept volumes less that through the
-     * sides, m^3/s */
-    fsi_real *p0, *stiff, *sweep;
-    fsi_real *source; /* [regions] what sources and scripted faces push in, m^3/s */
-    int region_room;
-    /* swept: [2 * elements], [2 * vertices] closed region behind and before each, -1 none, -2 not
-     * known */
-    int32_t *element, *vertex;
-
-    /* pressure_form 2: what a side adds to a vertex; [kernels] */
-    struct fsi__kernel_entry {
-        int32_t side, vertex;
-        fsi_real weight;
-    } * kernel;
-
-    int kernels, kernel_room, vertices;
-    fsi_real *push, *normal; /* [vertices] mean pressure, [3 * vertices] area normal */
-    fsi_real *jump;          /* [sides] impulse, N s; pressure_form 2: signed pressure, Pa s */
-    int32_t *stamp, *corner; /* [vertices] last side seen; an element of the vertex */
-    fsi_real *row;           /* [dof of the largest dense solid] */
-    fsi__follow moved;       /* follow */
-    void *block;
-    size_t size;
+    int32_t *region;       /* [sides] closed region of the side's cell, -1 none */
+    fsi_real *jump;        /* [sides] impulse, N s; at vertices: signed pressure, Pa s */
+    fsi_real *p0;          /* [regions] pressure of the projection, Pa s */
+    fsi_real *stiff;       /* [regions] C^T M^-1 C */
+    fsi_real *sweep;       /* [regions] flux by swept volumes less that through the sides, m^3/s */
+    double *source;        /* [regions] what sources and scripted faces push in, m^3/s */
+    int32_t *behind, *before; /* swept: [elements] closed region on either side, -1 none */
+    int32_t *vertex;          /* swept: [vertices] work */
+    fsi__follow moved;        /* follow */
+    fsi__paper_vertices vertices;
+    unsigned char *block, *region_block;
 } fsi_fluid_box;
 
 /* Lists the sides for the present solids, builds the pressure system and keeps it for all solves of
@@ -1113,9 +1126,10 @@ typedef struct fsi_solid_box {
     int regions; /* as the fluid box says */
     fsi_real dt;
     fsi_allocator allocator;
-    fsi_real *v0;
-    size_t v0_room;    /* private: v*, then work space of doors with an implicit part */
     fsi_result status; /* last positive result of a respond_fn since begin, FSI_OK = none */
+    /* private */
+    fsi_real *v0;        /* v* of all solids */
+    unsigned char *work; /* of doors with an implicit part */
 } fsi_solid_box;
 
 /* Remembers v* of all solids. */
@@ -1126,13 +1140,11 @@ FSI_API void fsi_solid_box_free(fsi_solid_box *box);
 
 /* respond_fn of fsi_soft (any integrator, nonlinear too). The step begins with
  * fsi_soft_responder_begin, which keeps the soft body's state. */
-/* door: of fsi_soft_guest */
 typedef struct fsi_soft_responder {
     fsi_soft *soft;
-    fsi_coupled door;
-    void *state;
-    size_t room;
+    fsi_coupled door; /* of fsi_soft_guest */
     fsi_allocator allocator;
+    unsigned char *state; /* private */
 } fsi_soft_responder;
 
 FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *responder);
@@ -1143,21 +1155,20 @@ FSI_API void fsi_soft_responder_free(fsi_soft_responder *responder);
  * FSI_SOFT_SPLIT for fsi_world_step too. */
 FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder);
 
-/* Embedded points (XPM section 4.4): any dense solid (rigid, reduced, your own) that the schemes
-   see by the points of its surface instead of its degrees of freedom. The surface should have its
-   vertices 1 to 1.5 cells apart. begin after the solid's v* stands; then use door,
+/* papers: embedded points (XPM section 4.4), any dense solid (rigid, reduced, your own) that the
+   schemes see by the points of its surface instead of its degrees of freedom. The surface should
+   have its vertices 1 to 1.5 cells apart. begin after the solid's v* stands; then use door,
    fsi_embedded_respond and the struct as user in fsi_solid_part. The answer is in inner->v. */
 typedef struct fsi_embedded {
     fsi_coupled *inner;      /* the caller's, dense */
     fsi_coupled door;        /* nodal: 3 per vertex of the surface */
     fsi_allocator allocator; /* zero = malloc */
     /* private */
-    fsi_real *J; /* [3 vertices * inner->dof] rows */
-    /* [3 vertices], [dof], [vertices], [dof], [vertices] x 2 */
-    fsi_real *v, *v0, *ones, *load;
-    int32_t *node, *element;
-    void *block;
-    size_t size;
+    fsi_real *J;             /* [3 vertices * inner->dof] rows */
+    fsi_real *v, *ones;      /* [3 vertices], [vertices] */
+    fsi_real *v0, *load;     /* [inner->dof] v*, impulse */
+    int32_t *node, *element; /* [vertices] */
+    unsigned char *block;
 } fsi_embedded;
 
 FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded);
@@ -1174,10 +1185,19 @@ typedef struct fsi_closed_regions {
     fsi_blackbox solid;      /* the solids' door */
     fsi_partitioned *scheme; /* the caller's: the one that will do the step */
     fsi_allocator allocator; /* zero = malloc */
-    /* private: load, pi, answers to unit pressures, work space; those answers are measured */
-    fsi_real *work;
-    size_t room;
-    int known;
+    /* private: n = length of X, m = regions */
+    int measured;           /* 1: W is known in this step */
+    fsi_real *load;         /* [n] what the solids got last */
+    fsi_real *best, *other; /* [n] nearest answer, another */
+    fsi_real *at;           /* [n] where volumes are looked at */
+    fsi_real *W;            /* [m * n] answers to a unit of each region's pressure, S_p G */
+    fsi_real *pi;           /* [m] pressures, as X entries */
+    fsi_real *step, *more;  /* [m] change of pi in one correction, the last part of it */
+    /* [m] incompatibility, m^3/s, of what the fluid was told, of best and of other */
+    fsi_real *told, *flux, *next;
+    /* [m * m] C^T W; 0 on the diagonal: this region's pressure moves nobody. Its factor */
+    fsi_real *K, *L;
+    unsigned char *block;
 } fsi_closed_regions;
 
 /* *door: what to give to fsi_partitioned_step; the solids' own where no region is closed. Allocates
@@ -1203,22 +1223,21 @@ typedef struct fsi_partitioned_scene {
     fsi_result (*begin_fn)(void *user, fsi_real dt);
     fsi_result (*move_fn)(void *user, fsi_real dt);
     void *user;
-    /* private: [room] X, load, X that the geometry was found at */
-    fsi_real *x, *p, *seen;
-    size_t room;
-    fsi_closed_regions closed; /* private */
     fsi_allocator allocator;
+    /* private: [n] X, load, X that the geometry was found at */
+    fsi_real *x, *p, *seen;
+    fsi_closed_regions closed;
 } fsi_partitioned_scene;
 
 /* Results: those of fsi_partitioned_step, FSI_INCOMPATIBLE where a closed region cannot take what
    is put in (fluid.leak), FSI_DT_TOO_LARGE; also report->reason. report->momentum: what the solids
-   got less what the fluid gave; not 0 after a step that did not converge, or with pressure forms 1
-   and 2. */
+   got less what the fluid gave; not 0 after a step that did not converge, or with the papers' load
+   forms. */
 FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *scene, fsi_real dt,
                                               fsi_report *report);
 FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *scene);
-/* fsi_world_step by exchange instead of one solve: s gives scheme, options of the fluid box, and
-   room for one solids.part and one list entry per rigid body and guest; grid, interface and
+/* fsi_world_step by exchange instead of one solve: scene gives scheme, options of the fluid box,
+   and room for one solids.part and one list entry per rigid body and guest; grid, interface and
    callbacks are the world's. fsi_world_body then reports nothing. */
 FSI_API fsi_result fsi_world_exchange(fsi_world *world, fsi_partitioned_scene *scene, fsi_real dt,
                                       fsi_report *report);
@@ -4518,23 +4537,37 @@ static fsi_result fsi__step_result(const fsi_grid *grid, fsi_result solve) {
     return solve == FSI_OK && grid->stats.cfl > (double)grid->desc.cfl ? FSI_DT_TOO_LARGE : solve;
 }
 
-FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt,
-                                   fsi_report *report) {
+/* What a scheme does on the page of the step. Stages but detect and solve may be NULL. */
+typedef struct fsi__stages {
+    fsi_grid *grid;
+    fsi_interface *iface;
+    void *scheme; /* handed to the stages */
+    fsi_result (*detect_fn)(void *scheme, fsi_coupled *const *solid, int count);
+    fsi_result (*start_fn)(void *scheme, fsi_real dt); /* before the fluid is advected */
+    fsi_result (*solve_fn)(void *scheme, fsi_real dt, fsi_report *report);
+    fsi_result (*settle_fn)(void *scheme, fsi_real dt); /* before the surface moves */
+    fsi_result (*flow_fn)(void *scheme, fsi_real dt);   /* what the fluid carries moves */
+    fsi_result (*moved_fn)(void *scheme, fsi_real dt);  /* after the solids moved */
+} fsi__stages;
+
+/* One coupled step of any scheme. report (required) is the solve's, with volume and reason. */
+static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *scene, fsi_real dt,
+                                 fsi_report *report) {
+    fsi_grid *grid = stages->grid;
+    void *scheme = stages->scheme;
     fsi_result result = FSI_OK;
-    if (!couple || !couple->grid || !scene)
-        return FSI_ERR_ARGUMENT;
-    if (!(dt > 0) || !fsi__finite(dt))
-        return FSI_ERR_ARGUMENT;
-    fsi_grid *grid = couple->grid;
-    fsi_report rep;
-    memset(&rep, 0, sizeof rep);
-    /* 1. solids: explicit forces, v* */
+
+    /* 1. Solids: explicit forces, v*. */
     if (scene->begin_fn)
         result = scene->begin_fn(scene->user, dt);
-    /* 3. surfaces -> interface (the fluid's rays need it) */
+
+    /* 2. Surfaces -> interface (the fluid's rays need it). */
     if (result >= 0)
-        result = fsi_couple_detect(couple, scene->solid, scene->count);
-    /* 2. fluid: u* */
+        result = stages->detect_fn(scheme, scene->solid, scene->count);
+    if (result >= 0 && stages->start_fn)
+        result = stages->start_fn(scheme, dt);
+
+    /* 3. Fluid: u*. */
     if (result >= 0)
         result = fsi_grid_advect(grid, dt);
     if (result >= 0)
@@ -4543,32 +4576,65 @@ FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, f
         result = fsi_grid_viscosity(grid, dt, NULL);
     if (result < 0)
         return result;
-    /* 4., 5. one solve; pressures and impulses */
-    fsi_result solve = fsi_couple_solve(couple, dt, &rep);
+
+    /* 4., 5. The solve: pressures and impulses, taken by both. */
+    fsi_result solve = stages->solve_fn(scheme, dt, report);
     if (solve < 0)
         return solve;
     result = fsi_grid_extrapolate(grid);
-    /* 6. the liquid's surface and the solids move */
+    if (result >= 0 && stages->settle_fn)
+        result = stages->settle_fn(scheme, dt);
+
+    /* 6. The liquid's surface and the solids move. */
     if (result >= 0)
-        result = fsi_grid_move_surface(grid, dt, &rep);
-    if (result >= 0)
-        result = fsi__bubble_settle(couple);
+        result = fsi_grid_move_surface(grid, dt, report);
+    if (result >= 0 && stages->flow_fn)
+        result = stages->flow_fn(scheme, dt);
     if (result >= 0 && scene->move_fn)
         result = scene->move_fn(scene->user, dt);
     if (result >= 0)
-        result = fsi_interface_moved(&couple->iface, grid, NULL);
+        result = fsi_interface_moved(stages->iface, grid, NULL);
+    if (result >= 0 && stages->moved_fn)
+        result = stages->moved_fn(scheme, dt);
     if (result < 0)
         return result;
-    rep.reason = solve = fsi__step_result(grid, solve);
-    rep.iterations = couple->report.iterations;
-    rep.residual = couple->report.residual;
-    rep.residual_start = couple->report.residual_start;
-    memcpy(rep.momentum, couple->report.momentum, sizeof rep.momentum);
-    if (report) {
-        rep.divergence = fsi_grid_max_divergence(grid);
-        *report = rep;
+    report->reason = fsi__step_result(grid, solve);
+    return report->reason;
+}
+
+static fsi_result fsi__couple_detect_stage(void *scheme, fsi_coupled *const *solid, int count) {
+    return fsi_couple_detect((fsi_couple *)scheme, solid, count);
+}
+
+static fsi_result fsi__couple_solve_stage(void *scheme, fsi_real dt, fsi_report *report) {
+    return fsi_couple_solve((fsi_couple *)scheme, dt, report);
+}
+
+static fsi_result fsi__couple_flow_stage(void *scheme, fsi_real dt) {
+    (void)dt;
+    return fsi__bubble_settle((fsi_couple *)scheme);
+}
+
+FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt,
+                                   fsi_report *report) {
+    if (!couple || !couple->grid || !scene || !(dt > 0) || !fsi__finite(dt))
+        return FSI_ERR_ARGUMENT;
+    fsi__stages stages;
+    memset(&stages, 0, sizeof stages);
+    stages.grid = couple->grid;
+    stages.iface = &couple->iface;
+    stages.scheme = couple;
+    stages.detect_fn = fsi__couple_detect_stage;
+    stages.solve_fn = fsi__couple_solve_stage;
+    stages.flow_fn = fsi__couple_flow_stage;
+    fsi_report own;
+    memset(&own, 0, sizeof own);
+    fsi_result result = fsi__step_page(&stages, scene, dt, &own);
+    if (result >= 0 && report) {
+        *report = own;
+        report->divergence = fsi_grid_max_divergence(couple->grid);
     }
-    return solve;
+    return result;
 }
 
 /* ---- State: what the bubbles were. */
@@ -7502,27 +7568,6 @@ static size_t fsi__paper_gmres_size(const fsi_partitioned *scheme);
 static int fsi__paper_gmres(fsi_partitioned *scheme, const fsi__model *other, const fsi__model *own,
                             const fsi_real *r, fsi_real *d);
 
-/* Room for what the arena counted, in a block that is kept while it is large enough (new ones get a
- * share 1 / spare more); the arena is rewound. */
-static fsi_result fsi__arena_room(fsi_arena *arena, void **block, size_t *size, size_t spare,
-                                  const fsi_allocator *allocator) {
-    if (arena->failed)
-        return FSI_ERR_SIZE;
-    if (arena->used > *size) {
-        fsi_free(allocator, *block, *size);
-        *size = arena->used + (spare ? arena->used / spare : 0);
-        *block = fsi_alloc(allocator, *size);
-        if (!*block) {
-            *size = 0;
-            return FSI_ERR_MEMORY;
-        }
-    }
-    memset(arena, 0, sizeof *arena);
-    arena->base = (unsigned char *)*block;
-    arena->size = *size;
-    return FSI_OK;
-}
-
 /* 1: the scheme predicts with reduced models. */
 static int fsi__reduced_scheme(const fsi_partitioned *scheme) {
     return scheme->desc.scheme == FSI_SCHEME_REDUCED
@@ -8454,13 +8499,6 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *scheme, int n, int m,
 
 /* ------------------------------------------------------------------------------------------------
  * >>boundary pressure projection */
-/* x = K^-1 x for symmetric semi-definite K (overwritten) and x in its range: a pivot that vanishes
- * pins its unknown to zero. */
-static void fsi__semidefinite_solve(int n, fsi_real *K, fsi_real *x) {
-    (void)fsi__psd_factor((size_t)n, K, 64 * n * (double)FSI_REAL_EPS);
-    fsi__psd_solve((size_t)n, K, x);
-}
-
 static int fsi__boundary_dynamic(const fsi_boundary_faces *faces, int f) {
     return !faces->fixed || !faces->fixed[f];
 }
@@ -8521,7 +8559,8 @@ FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *faces, fsi_rea
     }
 
     /* dt p0 with the opposite sign */
-    fsi__semidefinite_solve(m, K, p0);
+    (void)fsi__psd_factor((size_t)m, K, 64 * (double)m * (double)FSI_REAL_EPS);
+    fsi__psd_solve((size_t)m, K, p0);
     for (int f = 0; f < faces->faces; f++) {
         int minus = faces->region_minus[f], plus = faces->region_plus[f];
         fsi_real jump = (minus >= 0 ? p0[minus] : 0) - (plus >= 0 ? p0[plus] : 0);
@@ -8536,269 +8575,126 @@ FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *faces, fsi_rea
 /* ------------------------------------------------------------------------------------------------
  * >>boxes */
 #ifndef FSI_COUPLE_NO_GRID
-#define FSI__REALS(p, a, n) FSI__TAKE(p, fsi_real, a, n)
-#define FSI__INTS(p, a, n) FSI__TAKE(p, int32_t, a, n)
+/* papers: pressure forces at the vertices, see the last chapter. */
+static fsi_result fsi__paper_vertices_build(fsi_fluid_box *box);
+static void fsi__paper_vertices_push(fsi_fluid_box *box, const fsi_real *p, fsi_real *out);
+static void fsi__paper_vertices_free(fsi_fluid_box *box);
 
-static void fsi__fluid_box_layout(fsi_fluid_box *box, fsi_arena *arena, int sides) {
-    size_t s = (size_t)(sides > 0 ? sides : 1);
-    box->offset = (int *)fsi_arena_take(arena, (size_t)box->face->solids + 1, sizeof(int));
-    FSI__REALS(box->rhs0, arena, box->grid->cells);
-    FSI__REALS(box->u, arena, s);
-    FSI__REALS(box->u_star, arena, s);
-    FSI__REALS(box->area, arena, s);
-    FSI__REALS(box->mass, arena, s);
-    FSI__REALS(box->jump, arena, s);
-    FSI__INTS(box->minus, arena, s);
-    FSI__INTS(box->plus, arena, s);
-    if (box->swept) {
-        size_t elements = 0, vertices = 0;
-        for (int i = 0; i < box->face->solids; i++)
-            elements += (size_t)box->face->solid[i]->surface.element_count,
-                vertices += (size_t)box->face->solid[i]->surface.vertex_count;
-        FSI__INTS(box->element, arena, 2 * elements);
-        FSI__INTS(box->vertex, arena, 2 * vertices);
-    }
-    if (box->pressure_form == 2) {
-        size_t vertices = 0, dof = 1;
-        for (int i = 0; i < box->face->solids; i++) {
-            vertices += (size_t)box->face->solid[i]->surface.vertex_count;
-            if (!box->face->solid[i]->node && (size_t)box->face->solid[i]->dof > dof)
-                dof = (size_t)box->face->solid[i]->dof;
-        }
-        box->vertices = (int)vertices;
-        FSI__REALS(box->push, arena, vertices);
-        FSI__REALS(box->normal, arena, 3 * vertices);
-        FSI__INTS(box->stamp, arena, vertices);
-        FSI__INTS(box->corner, arena, vertices);
-        FSI__REALS(box->row, arena, dof);
-    }
+/* A black box that has no memory inside a step. */
+static fsi_blackbox fsi__plain_box(fsi_result (*solve_fn)(void *, const fsi_real *, fsi_real *),
+                                   void *user) {
+    fsi_blackbox box = {solve_fn, NULL, NULL, user};
+    return box;
 }
 
-/* Room for this many sides, with some to spare; keeps the block when it is large enough. */
-static fsi_result fsi__fluid_box_reserve(fsi_fluid_box *box, int sides) {
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
-    fsi__fluid_box_layout(box, &arena, sides);
-    fsi_result result = fsi__arena_room(&arena, &box->block, &box->size, 4, &box->allocator);
+/* ---- The fluid: memory. */
+static void fsi__fluid_box_layout(fsi_fluid_box *box, fsi_arena *arena) {
+    const fsi_interface *iface = box->face;
+    size_t sides = (size_t)fsi__imax(iface->sides, 1);
+    size_t solids = (size_t)iface->solids + 1;
+    FSI__TAKE(box->offset, int, arena, solids);
+    FSI__TAKE(box->first_element, int, arena, solids);
+    FSI__TAKE(box->rhs0, fsi_real, arena, box->grid->cells);
+    FSI__TAKE(box->u, fsi_real, arena, sides);
+    FSI__TAKE(box->u_star, fsi_real, arena, sides);
+    FSI__TAKE(box->area, fsi_real, arena, sides);
+    FSI__TAKE(box->mass, fsi_real, arena, sides);
+    FSI__TAKE(box->jump, fsi_real, arena, sides);
+    FSI__TAKE(box->region, int32_t, arena, sides);
+    if (!box->swept)
+        return;
+    size_t elements = 0, vertices = 0;
+    for (int i = 0; i < iface->solids; i++) {
+        elements += (size_t)iface->solid[i]->surface.element_count;
+        vertices += (size_t)iface->solid[i]->surface.vertex_count;
+    }
+    FSI__TAKE(box->behind, int32_t, arena, elements);
+    FSI__TAKE(box->before, int32_t, arena, elements);
+    FSI__TAKE(box->vertex, int32_t, arena, vertices);
+}
+
+/* Closed regions are known only when the pressure system stands. */
+static void fsi__fluid_box_region_layout(fsi_fluid_box *box, fsi_arena *arena) {
+    size_t regions = (size_t)box->regions;
+    FSI__TAKE(box->p0, fsi_real, arena, regions);
+    FSI__TAKE(box->stiff, fsi_real, arena, regions);
+    FSI__TAKE(box->sweep, fsi_real, arena, regions);
+    FSI__TAKE(box->source, double, arena, regions);
+}
+
+/* Places the arrays of a layout in a block that is kept while it is large enough. */
+static fsi_result fsi__fluid_box_place(fsi_fluid_box *box,
+                                       void (*layout)(fsi_fluid_box *box, fsi_arena *arena),
+                                       unsigned char **block) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    layout(box, &arena);
+    fsi_result result = fsi__arena_reopen(&arena, block, &box->allocator);
     if (result >= 0)
-        fsi__fluid_box_layout(box, &arena, sides);
+        layout(box, &arena);
     return result;
-}
-
-/* The same for closed regions, which are known only when the pressure system stands. */
-static fsi_result fsi__fluid_box_regions(fsi_fluid_box *box, int regions) {
-    if (regions > box->region_room) {
-        fsi_free(&box->allocator, box->p0, 4 * (size_t)box->region_room * sizeof(fsi_real));
-        box->region_room = regions + 8;
-        box->p0 =
-            (fsi_real *)fsi_alloc(&box->allocator, 4 * (size_t)box->region_room * sizeof(fsi_real));
-        if (!box->p0) {
-            box->region_room = 0;
-            return FSI_ERR_MEMORY;
-        }
-        box->stiff = box->p0 + box->region_room;
-        box->sweep = box->stiff + box->region_room;
-        box->source = box->sweep + box->region_room;
-    }
-    box->regions = regions;
-    return FSI_OK;
 }
 
 FSI_API void fsi_fluid_box_free(fsi_fluid_box *box) {
     if (!box)
         return;
-    fsi_free(&box->allocator, box->block, box->size);
-    fsi_free(&box->allocator, box->p0, 4 * (size_t)box->region_room * sizeof(fsi_real));
-    fsi_free(&box->allocator, box->kernel, (size_t)box->kernel_room * sizeof *box->kernel);
-    fsi_free(&box->allocator, box->moved.block, box->moved.size);
-    memset(&box->moved, 0, sizeof box->moved);
-    box->kernel = NULL;
-    box->kernels = box->kernel_room = 0;
-    box->block = NULL;
-    box->p0 = NULL;
-    box->size = 0;
-    box->region_room = 0;
+    FSI__LIST_FREE(box->block, &box->allocator);
+    FSI__LIST_FREE(box->region_block, &box->allocator);
+    FSI__LIST_FREE(box->moved.block, &box->allocator);
+    fsi__paper_vertices_free(box);
 }
 
-/* Closed region of a cell, or -1. */
-static int fsi__closed_region(const fsi_grid *grid, int32_t cell) {
-    int32_t r = grid->mg->label[cell];
-    return r >= 0 ? (int)r : -1;
+/* ---- Swept volumes. */
+#define FSI__UNKNOWN (-2) /* region of an element that nobody has told yet */
+
+/* The solid with its surface where the step began. */
+static const fsi_coupled *fsi__fluid_box_solid(const fsi_fluid_box *box, int i) {
+    return box->follow ? box->moved.given[i] : box->face->solid[i];
 }
 
-/* ---- Forces at the vertices (XPM section 4.5). f_i = A_i n_i sum_f K_if dp_f (n_f . n_i) / sum_f
-   K_if |n_f . n_i| over the cut faces within 1.5 cells. The paper divides by sum K_if alone, which
-   loses the mean of |n_f . n_i| on slanted surfaces; so divided a constant jump gives its exact
-   force. */
-typedef struct fsi__kernel_visit {
-    fsi_fluid_box *b;
-    const fsi_surface *u;
-    fsi_vec3 centre;
-    int side, first, failed;
-    fsi_real share;
-} fsi__kernel_visit;
-
-static int fsi__kernel_add(int e, void *user) {
-    fsi__kernel_visit *visit = (fsi__kernel_visit *)user;
-    fsi_fluid_box *box = visit->b;
-    const fsi_side *side = &box->face->side[visit->side];
-    fsi_real reach = FSI_R(1.5) * box->face->h;
-    for (int c = 0; c < visit->u->dim; c++) {
-        int v = visit->u->index[visit->u->dim * e + c];
-        const fsi_real *x = visit->u->x + 3 * v, *n = box->normal + 3 * (visit->first + v);
-        fsi_vec3 d = fsi_vec_sub(fsi_vec(x[0], x[1], visit->u->dim == 2 ? 0 : x[2]), visit->centre);
-        fsi_real r = fsi_vec_dot(d, d) / (reach * reach),
-                 length = fsi__sqrt(n[0] * n[0] + n[1] * n[1] + n[2] * n[2]);
-        if (box->stamp[visit->first + v] == visit->side || !(r < 1) || !(length > 0))
-            continue;
-        /* a face around the corner of a closed body */
-        if (visit->u->closed && n[side->axis] * (fsi_real)side->sign > 0)
-            continue;
-        box->stamp[visit->first + v] = visit->side;
-        if (!fsi__list_grow(&box->allocator, (void **)(void *)&box->kernel, &box->kernel_room,
-                            box->kernels, (size_t)box->kernels + 1, sizeof *box->kernel)) {
-            visit->failed = 1;
-            return 1;
-        }
-        fsi_real w = (1 - r) * (1 - r) * n[side->axis] / length;
-        box->kernel[box->kernels].side = visit->side;
-        box->kernel[box->kernels].vertex = visit->first + v;
-        box->kernel[box->kernels++].weight = w;
-        box->push[visit->first + v] += visit->share * fsi__abs(w);
-    }
-    return 0;
-}
-
-static fsi_result fsi__fluid_box_kernel(fsi_fluid_box *box) {
-    const fsi_interface *iface = box->face;
-    fsi_real reach = FSI_R(1.5) * iface->h;
-    int first = 0;
-    box->kernels = 0;
-    memset(box->push, 0, (size_t)box->vertices * sizeof(fsi_real));
-    memset(box->normal, 0, 3 * (size_t)box->vertices * sizeof(fsi_real));
-    /* area normals, shared out to the vertices */
-    int i;
-    for (i = 0; i < iface->solids; first += iface->solid[i]->surface.vertex_count, i++) {
-        const fsi_surface *surface = &iface->solid[i]->surface;
+/* Elements that no line of cell centres meets get their region from neighbours, over shared
+ * vertices. */
+static void fsi__spread_regions(const fsi_surface *surface, int32_t *element, int32_t *vertex) {
+    int missing = 1, corners = surface->dim;
+    for (int v = 0; v < surface->vertex_count; v++)
+        vertex[v] = FSI__UNKNOWN;
+    for (int round = 0; missing && round < 64; round++) {
+        missing = 0;
+        /* Known elements tell their vertices, */
         for (int e = 0; e < surface->element_count; e++)
-            for (int c = 0; c < surface->dim; c++) {
-                fsi_vec3 n =
-                    fsi_vec_scale(fsi_surface_normal(surface, e), 1 / (fsi_real)surface->dim);
-                fsi_real *to = box->normal + 3 * (first + surface->index[surface->dim * e + c]);
-                to[0] += n.x;
-                to[1] += n.y;
-                to[2] += n.z;
-                box->corner[first + surface->index[surface->dim * e + c]] = e;
-            }
-    }
-    for (i = 0; i < box->vertices; i++)
-        box->stamp[i] = -1;
-    fsi__kernel_visit visit;
-    memset(&visit, 0, sizeof visit);
-    visit.b = box;
-    for (int s = 0; s < iface->sides && !visit.failed; s++) {
-        const fsi_side *side = &iface->side[s];
-        int twin =
-            (s && side[-1].face == side->face && side[-1].axis == side->axis)
-            || (s + 1 < iface->sides && side[1].face == side->face && side[1].axis == side->axis);
-        for (visit.first = 0, i = 0; i < side->solid; i++)
-            visit.first += iface->solid[i]->surface.vertex_count;
-        visit.u = &iface->solid[side->solid]->surface;
-        visit.side = s;
-        visit.centre = fsi_interface_centre(iface, side);
-        /* a face counts once, with fluid on one side or on both */
-        visit.share = twin && !visit.u->closed ? FSI_R(0.5) : 1;
-        (void)fsi_bvh_overlap(
-            iface->bvh + side->solid, fsi_vec_sub(visit.centre, fsi_vec(reach, reach, reach)),
-            fsi_vec_add(visit.centre, fsi_vec(reach, reach, reach)), fsi__kernel_add, &visit);
-    }
-    if (visit.failed)
-        return FSI_ERR_MEMORY;
-    for (int e = 0; e < box->kernels; e++)
-        if (box->push[box->kernel[e].vertex] > 0)
-            box->kernel[e].weight /= box->push[box->kernel[e].vertex];
-    return FSI_OK;
-}
-
-/* out += the impulses of the sides' signed pressures p, Pa s, at the vertices. */
-static void fsi__fluid_box_push(fsi_fluid_box *box, const fsi_real *p, fsi_real *out) {
-    const fsi_interface *iface = box->face;
-    int first = 0;
-    memset(box->push, 0, (size_t)box->vertices * sizeof(fsi_real));
-    for (int e = 0; e < box->kernels; e++)
-        box->push[box->kernel[e].vertex] += box->kernel[e].weight * p[box->kernel[e].side];
-    for (int i = 0; i < iface->solids; first += iface->solid[i]->surface.vertex_count, i++) {
-        const fsi_coupled *door = iface->solid[i];
-        fsi_real *to = out + box->offset[i];
-        for (int v = 0; v < door->surface.vertex_count; v++) {
-            const fsi_real *x = door->surface.x + 3 * v;
-            for (int c = 0; c < iface->dim && box->push[first + v] != 0; c++) {
-                fsi_real w[3] = {0, 0, 0},
-                         push = box->push[first + v] * box->normal[3 * (first + v) + c];
-                if (door->node) {
-                    to[3 * door->node[v] + c] += push;
-                    continue;
-                }
-                for (int k = 0; k < iface->dim; k++)
-                    w[k] = door->surface.index[iface->dim * box->corner[first + v] + k] == v;
-                door->row_fn(door, box->corner[first + v], w, fsi_vec(x[0], x[1], x[2]),
-                             fsi_vec((fsi_real)(c == 0), (fsi_real)(c == 1), (fsi_real)(c == 2)),
-                             box->row);
-                for (int k = 0; k < door->dof; k++)
-                    to[k] += box->row[k] * push;
-            }
+            for (int k = 0; element[e] != FSI__UNKNOWN && k < corners; k++)
+                vertex[surface->index[corners * e + k]] = element[e];
+        /* and these the unknown ones. */
+        for (int e = 0; e < surface->element_count; e++) {
+            for (int k = 0; element[e] == FSI__UNKNOWN && k < corners; k++)
+                element[e] = vertex[surface->index[corners * e + k]];
+            missing |= element[e] == FSI__UNKNOWN;
         }
     }
 }
 
-/* Which closed regions each element of a nodal surface lies between: told by the sides it makes,
-   and carried on over shared vertices to elements that no line of cell centres meets. element[2 e +
-   0] is behind the element (against its normal), [2 e + 1] before it. */
+/* Which closed regions each element of a nodal surface lies between: told by the sides it makes.
+
+        behind   |   before        the normal points from behind to before
+                 |---> n
+              element                                                                            */
 static void fsi__fluid_box_elements(fsi_fluid_box *box) {
     const fsi_interface *iface = box->face;
-    size_t first = 0, total = 0, corner = 0;
-    int i, missing = 1;
-    for (i = 0; i < iface->solids; i++)
-        total += (size_t)iface->solid[i]->surface.element_count,
-            corner += (size_t)iface->solid[i]->surface.vertex_count;
-    for (size_t e = 0; e < 2 * total; e++)
-        box->element[e] = -2;
-    for (size_t v = 0; v < 2 * corner; v++)
-        box->vertex[v] = -2;
-    int k;
+    for (int e = 0; e < box->first_element[iface->solids]; e++)
+        box->behind[e] = box->before[e] = FSI__UNKNOWN;
     for (int s = 0; s < iface->sides; s++) {
         const fsi_side *side = &iface->side[s];
-        fsi_vec3 n = fsi_surface_normal(&iface->solid[side->solid]->surface, side->element);
-        for (first = 0, i = 0; i < side->solid; i++)
-            first += (size_t)iface->solid[i]->surface.element_count;
-        /* the cell lies where the normal points to */
-        k = fsi__get(n, side->axis) * (fsi_real)side->sign < 0;
-        box->element[2 * (first + (size_t)side->element) + (size_t)k] =
-            box->minus[s] >= 0 ? box->minus[s] : box->plus[s];
+        fsi_vec3 normal = fsi_surface_normal(&iface->solid[side->solid]->surface, side->element);
+        int cell_before = fsi__get(normal, side->axis) * (fsi_real)side->sign < 0;
+        int32_t *told = cell_before ? box->before : box->behind;
+        told[box->first_element[side->solid] + side->element] = box->region[s];
     }
-    for (int round = 0; missing && round < 64; round++)
-        for (missing = 0, first = corner = 0, i = 0; i < iface->solids;
-             first += (size_t)iface->solid[i]->surface.element_count,
-            corner += (size_t)iface->solid[i]->surface.vertex_count, i++) {
-            const fsi_surface *surface = &iface->solid[i]->surface;
-            /* known elements tell their vertices */
-            for (int c = 0; c < 2 * surface->element_count; c++) {
-                int32_t r = box->element[2 * first + (size_t)c];
-                for (k = 0; r != -2 && k < surface->dim; k++)
-                    box->vertex[2 * (corner + (size_t)surface->index[surface->dim * (c / 2) + k])
-                                + (size_t)(c & 1)] = r;
-            }
-            /* and these the unknown ones */
-            for (int c = 0; c < 2 * surface->element_count; c++) {
-                int32_t *r = &box->element[2 * first + (size_t)c];
-                for (k = 0; *r == -2 && k < surface->dim; k++)
-                    *r = box->vertex[2
-                                         * (corner
-                                            + (size_t)surface->index[surface->dim * (c / 2) + k])
-                                     + (size_t)(c & 1)];
-                missing |= *r == -2;
-            }
-        }
+    for (int i = 0; i < iface->solids; i++) {
+        const fsi_coupled *door = iface->solid[i];
+        if (!door->node)
+            continue;
+        fsi__spread_regions(&door->surface, box->behind + box->first_element[i], box->vertex);
+        fsi__spread_regions(&door->surface, box->before + box->first_element[i], box->vertex);
+    }
 }
 
 /* Volume that an element sweeps along its normal while its vertices go from x to x + d: in 2D twice
@@ -8806,56 +8702,65 @@ static void fsi__fluid_box_elements(fsi_fluid_box *box) {
    exact for motion along straight lines. */
 static double fsi__swept_volume(int dim, const fsi_vec3 *x, const fsi_vec3 *d) {
     fsi_vec3 p = fsi_vec_sub(x[1], x[0]), u = fsi_vec_sub(d[1], d[0]);
-    /* mean displacement . normal (y, -x) of the mean edge */
+
+    /* 2D: mean displacement . normal (y, -x) of the mean edge */
     if (dim == 2) {
-        fsi_vec3 m = fsi_vec_scale(fsi_vec_add(d[0], d[1]), FSI_R(0.5)),
-                 e = fsi_vec_mad(p, u, FSI_R(0.5));
-        return (double)m.x * (double)e.y - (double)m.y * (double)e.x;
+        fsi_vec3 mean = fsi_vec_scale(fsi_vec_add(d[0], d[1]), FSI_R(0.5));
+        fsi_vec3 edge = fsi_vec_mad(p, u, FSI_R(0.5));
+        return (double)mean.x * (double)edge.y - (double)mean.y * (double)edge.x;
     }
-    fsi_vec3 q = fsi_vec_sub(x[2], x[0]);
-    fsi_vec3 w = fsi_vec_sub(d[2], d[0]);
-    /* mean displacement / 2 */
-    fsi_vec3 sum = fsi_vec_scale(fsi_vec_add(fsi_vec_add(d[0], d[1]), d[2]), FSI_R(1) / 6);
-    /* area normal n0 + t n1 + t^2 n2 */
+
+    /* 3D: mean displacement / 2 . mean of the area normal n0 + t n1 + t^2 n2 */
+    fsi_vec3 q = fsi_vec_sub(x[2], x[0]), w = fsi_vec_sub(d[2], d[0]);
+    fsi_vec3 mean = fsi_vec_scale(fsi_vec_add(fsi_vec_add(d[0], d[1]), d[2]), FSI_R(1) / 6);
     fsi_vec3 n0 = fsi_vec_cross(p, q);
     fsi_vec3 n1 = fsi_vec_add(fsi_vec_cross(p, w), fsi_vec_cross(u, q));
     fsi_vec3 n2 = fsi_vec_cross(u, w);
-    return (double)fsi_vec_dot(sum, fsi_vec_mad(fsi_vec_mad(n0, n1, FSI_R(0.5)), n2, FSI_R(1) / 3));
+    return (double)fsi_vec_dot(mean,
+                               fsi_vec_mad(fsi_vec_mad(n0, n1, FSI_R(0.5)), n2, FSI_R(1) / 3));
 }
 
-/* sweep[region] += volume that the nodal surfaces around it sweep under X, per second, less what
+/* sweep[region] = volume that the nodal surfaces around it sweep under X, per second, less what
  * their sides make of it. */
 static void fsi__fluid_box_sweep(fsi_fluid_box *box, const fsi_real *X) {
     const fsi_interface *iface = box->face;
-    size_t first = 0;
-    memset(box->sweep, 0, (size_t)box->regions * sizeof(fsi_real));
-    for (int i = 0; i < iface->solids;
-         first += (size_t)iface->solid[i]->surface.element_count, i++) {
-        const fsi_coupled *door = box->follow ? box->moved.given[i] : iface->solid[i];
-        for (int e = 0; door->node && e < door->surface.element_count; e++) {
-            int32_t back = box->element[2 * (first + (size_t)e)],
-                    front = box->element[2 * (first + (size_t)e) + 1];
-            fsi_vec3 x[3], d[3];
-            if (back < 0 && front < 0)
+    fsi_fill((size_t)box->regions, 0, box->sweep);
+    for (int i = 0; i < iface->solids; i++) {
+        const fsi_coupled *door = fsi__fluid_box_solid(box, i);
+        const fsi_surface *surface = &door->surface;
+        for (int e = 0; door->node && e < surface->element_count; e++) {
+            int32_t behind = box->behind[box->first_element[i] + e];
+            int32_t before = box->before[box->first_element[i] + e];
+            if (behind < 0 && before < 0)
                 continue;
-            for (int k = 0; k < door->surface.dim; k++) {
-                int v = door->surface.index[door->surface.dim * e + k];
-                const fsi_real *at = door->surface.x + 3 * v,
-                               *move = X + box->offset[i] + 3 * door->node[v];
-                x[k] = fsi_vec(at[0], at[1], at[2]);
-                d[k] = fsi_vec(move[0], move[1], move[2]);
+            fsi_vec3 x[3], d[3];
+            for (int k = 0; k < surface->dim; k++) {
+                int v = surface->index[surface->dim * e + k];
+                x[k] = fsi_vec_load(surface->x + 3 * v);
+                d[k] = fsi_vec_load(X + box->offset[i] + 3 * door->node[v]);
             }
-            double volume = fsi__swept_volume(door->surface.dim, x, d) / (double)box->dt;
-            if (back >= 0)
-                box->sweep[back] += (fsi_real)volume;
-            if (front >= 0)
-                box->sweep[front] -= (fsi_real)volume;
+            double volume = fsi__swept_volume(surface->dim, x, d) / (double)box->dt;
+            if (behind >= 0)
+                box->sweep[behind] += (fsi_real)volume;
+            if (before >= 0)
+                box->sweep[before] -= (fsi_real)volume;
         }
     }
-    for (int s = 0; s < iface->sides; s++) {
-        int region = box->minus[s] >= 0 ? box->minus[s] : box->plus[s];
-        if (region >= 0 && iface->solid[iface->side[s].solid]->node)
-            box->sweep[region] -= (fsi_real)iface->side[s].sign * box->area[s] * box->u[s];
+    for (int s = 0; s < iface->sides; s++)
+        if (box->region[s] >= 0 && iface->solid[iface->side[s].solid]->node)
+            box->sweep[box->region[s]] -= (fsi_real)iface->side[s].sign * box->area[s] * box->u[s];
+}
+
+/* ---- The fluid: system. */
+/* What the solids at rest leave over in every closed region, m^3/s: sources and scripted faces. */
+static void fsi__fluid_box_sources(fsi_fluid_box *box) {
+    const fsi_grid *grid = box->grid;
+    double volume = (double)(fsi__area(box->face) / (grid->desc.rho * grid->h));
+    fsi_mg_region_sums(grid->mg, grid->rhs, box->source);
+    box->injected = 0;
+    for (int i = 0; i < box->regions; i++) {
+        box->source[i] *= volume;
+        box->injected += box->source[i];
     }
 }
 
@@ -8863,201 +8768,227 @@ static void fsi__fluid_box_sweep(fsi_fluid_box *box, const fsi_real *X) {
 static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
     fsi_grid *grid = box->grid;
     fsi_interface *iface = box->face;
-    const fsi_real *w[3];
-    fsi_real area = grid->dim == 2 ? grid->h : grid->h * grid->h;
     fsi_result result;
-    if ((result = fsi_interface_sides(iface, grid)) < 0
-        || (result = fsi__fluid_box_reserve(box, iface->sides)) < 0)
+    if ((result = fsi_interface_sides(iface, grid)) < 0)
         return result;
-    int s;
-    for (s = 0; s < iface->sides; s++) {
-        /* solids at rest; their flux is added in every solve */
-        iface->velocity[iface->side[s].axis][iface->side[s].face] = 0;
-        /* build_pressure writes over it */
-        box->u_star[s] = fsi_interface_sample(grid, &iface->side[s]);
+    if ((result = fsi__fluid_box_place(box, fsi__fluid_box_layout, &box->block)) < 0)
+        return result;
+
+    /* The matrix with the solids at rest: their flux is added in every solve. The samples are read
+     * before, because building the matrix writes over them. */
+    for (int s = 0; s < iface->sides; s++) {
+        const fsi_side *side = &iface->side[s];
+        iface->velocity[side->axis][side->face] = 0;
+        box->u_star[s] = fsi_interface_sample(grid, side);
     }
     if ((result = fsi_grid_build_pressure(grid, box->dt)) < 0)
         return result;
-    for (int a = 0; a < 3; a++)
-        w[a] = grid->weight[a];
-    /* labels of the closed regions */
-    if ((result = fsi_mg_update(grid->mg, grid->cell, w)) < 0)
+    const fsi_real *weight[3] = {grid->weight[0], grid->weight[1], grid->weight[2]};
+    if ((result = fsi_mg_update(grid->mg, grid->cell, weight)) < 0)
         return result;
     fsi_copy(grid->cells, grid->rhs, box->rhs0);
-    if ((result = fsi__fluid_box_regions(box, grid->mg->regions)) < 0)
+
+    /* Closed regions, and what is pushed into them. */
+    box->regions = grid->mg->regions;
+    result = fsi__fluid_box_place(box, fsi__fluid_box_region_layout, &box->region_block);
+    if (result < 0)
         return result;
-    int c;
-    for (c = 0; c < box->regions; c++)
-        box->source[c] = 0;
-    /* what the solids at rest leave over */
-    for (c = 0; box->regions && c < (int)grid->cells; c++)
-        if (grid->cell[c] == FSI_CELL_FLUID && fsi__closed_region(grid, c) >= 0)
-            box->source[fsi__closed_region(grid, c)] +=
-                grid->rhs[c] * area / (grid->desc.rho * grid->h);
-    for (box->injected = 0, c = 0; c < box->regions; c++)
-        box->injected += (double)box->source[c];
-    for (box->offset[0] = 0, s = 0; s < iface->solids; s++)
-        box->offset[s + 1] = box->offset[s] + iface->solid[s]->dof;
+    fsi__fluid_box_sources(box);
+
+    /* Numbers of the solids' degrees of freedom and elements; sides. */
+    box->offset[0] = box->first_element[0] = 0;
+    for (int i = 0; i < iface->solids; i++) {
+        box->offset[i + 1] = box->offset[i] + iface->solid[i]->dof;
+        box->first_element[i + 1] = box->first_element[i] + iface->solid[i]->surface.element_count;
+    }
     box->dof = box->offset[iface->solids];
     box->n = box->dof + box->regions;
-    for (s = 0; s < iface->sides; s++) {
+    fsi_real area = fsi__area(iface);
+    for (int s = 0; s < iface->sides; s++) {
         const fsi_side *side = &iface->side[s];
-        int region = fsi__closed_region(grid, side->cell);
         box->area[s] = area * side->share;
         box->mass[s] = side->mass > 0 ? side->mass : area * grid->h * grid->desc.rho / 2;
-        box->minus[s] = side->sign > 0 ? region : -1;
-        box->plus[s] = side->sign > 0 ? -1 : region;
+        box->region[s] = fsi_mg_region(grid->mg, (size_t)side->cell);
     }
     if (box->swept && box->regions)
         fsi__fluid_box_elements(box);
-    return box->pressure_form == 2 ? fsi__fluid_box_kernel(box) : FSI_OK;
+    if (box->pressure_form == FSI_LOAD_PAPER_VERTICES)
+        return fsi__paper_vertices_build(box);
+    return FSI_OK;
 }
 
 /* ---- Geometry that follows: doubles of the solids whose open nodal surfaces go where X says. */
 static void fsi__follow_layout(fsi_fluid_box *box, fsi_arena *arena) {
     const fsi_interface *iface = box->face;
+    const fsi_grid *grid = box->grid;
     fsi__follow *follow = &box->moved;
-    size_t vertices = 0;
+    size_t solids = (size_t)iface->solids + 1, vertices = 0;
     for (int i = 0; i < iface->solids; i++)
         vertices += (size_t)iface->solid[i]->surface.vertex_count;
-    follow->list =
-        (fsi_coupled **)fsi_arena_take(arena, (size_t)iface->solids + 1, sizeof *follow->list);
-    follow->copy =
-        (fsi_coupled *)fsi_arena_take(arena, (size_t)iface->solids + 1, sizeof *follow->copy);
-    FSI__REALS(follow->x, arena, 3 * vertices + 1);
-    for (int i = 0; i < box->grid->dim; i++) {
-        FSI__REALS(follow->u[i], arena, box->grid->faces[i]);
-        follow->plus[i] =
-            box->grid->u_plus[i]
-                ? (fsi_real *)fsi_arena_take(arena, box->grid->faces[i], sizeof(fsi_real))
-                : NULL;
+    FSI__TAKE(follow->list, fsi_coupled *, arena, solids);
+    FSI__TAKE(follow->copy, fsi_coupled, arena, solids);
+    FSI__TAKE(follow->x, fsi_real, arena, 3 * vertices + 1);
+    for (int axis = 0; axis < grid->dim; axis++) {
+        FSI__TAKE(follow->u[axis], fsi_real, arena, grid->faces[axis]);
+        follow->plus[axis] = NULL;
+        if (grid->u_plus[axis])
+            FSI__TAKE(follow->plus[axis], fsi_real, arena, grid->faces[axis]);
     }
 }
 
+/* Keeps the solids as given and the velocities u*. */
 static fsi_result fsi__follow_begin(fsi_fluid_box *box) {
+    const fsi_grid *grid = box->grid;
     fsi__follow *follow = &box->moved;
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
-    fsi__follow_layout(box, &arena);
-    fsi_result result;
-    if ((result = fsi__arena_room(&arena, &follow->block, &follow->size, 0, &box->allocator)) < 0)
+    fsi_result result = fsi__fluid_box_place(box, fsi__follow_layout, &follow->block);
+    if (result < 0)
         return result;
-    fsi__follow_layout(box, &arena);
     follow->given = box->face->solid;
     for (int i = 0; i < box->face->solids; i++)
         follow->list[i] = &follow->copy[i];
-    for (int i = 0; i < box->grid->dim; i++) {
-        fsi_copy(box->grid->faces[i], box->grid->u[i], follow->u[i]);
-        if (follow->plus[i])
-            fsi_copy(box->grid->faces[i], box->grid->u_plus[i], follow->plus[i]);
+    for (int axis = 0; axis < grid->dim; axis++) {
+        fsi_copy(grid->faces[axis], grid->u[axis], follow->u[axis]);
+        if (follow->plus[axis])
+            fsi_copy(grid->faces[axis], grid->u_plus[axis], follow->plus[axis]);
     }
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_fluid_box_follow(fsi_fluid_box *box, const fsi_real *X) {
-    fsi_fluid_box *blackbox = box;
-    fsi__follow *follow = &blackbox->moved;
-    fsi_interface *iface = blackbox->face;
-    fsi_grid *grid = blackbox->grid;
+    fsi__follow *follow = &box->moved;
+    fsi_interface *iface = box->face;
+    fsi_grid *grid = box->grid;
     fsi_real *x = follow->x;
-    if (!blackbox->follow || !follow->block)
+    if (!box->follow || !follow->block)
         return FSI_ERR_STATE;
-    for (int i = 0; i < iface->solids; X += follow->given[i]->dof, i++) {
+
+    /* Doubles of the solids, open nodal surfaces moved by X. */
+    for (int i = 0; i < iface->solids; i++) {
         const fsi_coupled *from = follow->given[i];
         follow->copy[i] = *from;
-        if (!from->node || from->surface.closed)
-            continue;
-        for (int v = 0; v < from->surface.vertex_count; v++)
-            for (int k = 0; k < 3; k++)
-                x[3 * v + k] = from->surface.x[3 * v + k] + X[3 * from->node[v] + k];
-        follow->copy[i].surface.x = x;
-        x += 3 * (size_t)from->surface.vertex_count;
+        if (from->node && !from->surface.closed) {
+            for (int v = 0; v < from->surface.vertex_count; v++)
+                for (int k = 0; k < 3; k++)
+                    x[3 * v + k] = from->surface.x[3 * v + k] + X[3 * from->node[v] + k];
+            follow->copy[i].surface.x = x;
+            x += 3 * (size_t)from->surface.vertex_count;
+        }
+        X += from->dof;
     }
     fsi_result result;
     if ((result = fsi_interface_detect(iface, grid, follow->list, iface->solids)) < 0)
         return result;
-    for (int i = 0; i < grid->dim; i++) {
-        fsi_copy(grid->faces[i], follow->u[i], grid->u[i]);
-        /* no longer cut: both sides' samples become one, momentum stays */
-        for (size_t q = 0; follow->plus[i] && q < grid->faces[i]; q++)
-            if (iface->blocked[i][q])
-                grid->u_plus[i][q] = follow->plus[i][q];
+
+    /* Back to u*. Where a face is no longer cut both sides' samples become one: momentum stays. */
+    for (int axis = 0; axis < grid->dim; axis++) {
+        const fsi_real *minus = follow->u[axis], *plus = follow->plus[axis];
+        fsi_copy(grid->faces[axis], minus, grid->u[axis]);
+        for (size_t i = 0; plus && i < grid->faces[axis]; i++)
+            if (iface->blocked[axis][i])
+                grid->u_plus[axis][i] = plus[i];
             else
-                grid->u[i][q] = grid->u_plus[i][q] = (follow->u[i][q] + follow->plus[i][q]) / 2;
+                grid->u[axis][i] = grid->u_plus[axis][i] = (minus[i] + plus[i]) / 2;
     }
-    return fsi__fluid_box_system(blackbox);
+    return fsi__fluid_box_system(box);
 }
 
 FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
-    fsi_grid *grid = box ? box->grid : NULL;
-    if (!grid || !box->face || !(dt > 0) || !fsi__finite(dt))
+    if (!box || !box->grid || !box->face || !(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
     box->dt = dt;
-    fsi_result result;
-    if ((result = fsi_grid_classify(grid)) < 0
-        || (box->follow && (result = fsi__follow_begin(box)) < 0)
-        || (result = fsi__fluid_box_system(box)) < 0)
+    fsi_result result = fsi_grid_classify(box->grid);
+    if (result >= 0 && box->follow)
+        result = fsi__follow_begin(box);
+    if (result >= 0)
+        result = fsi__fluid_box_system(box);
+    if (result < 0)
         return result;
     box->solves = box->iterations = 0;
     return FSI_OK;
 }
 
+/* ---- The fluid: one solve. */
 /* 1: a flux of a closed region is more than round-off, by the part of a cell that it fills in the
  * step. */
 static int fsi__fluid_box_excess(const fsi_fluid_box *box, fsi_real flux) {
-    fsi_real cell = box->grid->h * box->grid->h * (box->grid->dim == 2 ? 1 : box->grid->h);
+    fsi_real h = box->grid->h, cell = h * h * (box->grid->dim == 2 ? 1 : h);
     return fsi__abs(flux) * box->dt > fsi__sqrt(FSI_REAL_EPS) * cell;
 }
 
 /* Makes box->u compatible with every closed region: sum over its sides of outward flux = what is
- * injected there. p0 in Pa s. */
+   injected there; p0 in Pa s. This is fsi_boundary_project for sides that have a sample of their
+   own each, where the m x m system is diagonal: it costs m numbers however many regions there are.
+ */
 static fsi_result fsi__fluid_box_project(fsi_fluid_box *box) {
+    const fsi_interface *iface = box->face;
     fsi_result result = FSI_OK;
-    for (int i = 0; i < box->regions; i++)
-        box->p0[i] = -box->source[i], box->stiff[i] = 0;
-    box->leak = 0;
-    for (int s = 0; s < box->face->sides; s++) {
-        int region = box->minus[s] >= 0 ? box->minus[s] : box->plus[s];
+
+    /* C^T U and C^T M^-1 C */
+    for (int i = 0; i < box->regions; i++) {
+        box->p0[i] = -(fsi_real)box->source[i];
+        box->stiff[i] = 0;
+    }
+    for (int s = 0; s < iface->sides; s++) {
+        int region = box->region[s];
         if (region < 0)
             continue;
-        /* C^T U */
-        box->p0[region] += (fsi_real)box->face->side[s].sign * box->area[s] * box->u[s];
-        /* C^T M^-1 C: every side has its own sample, so regions do not mix here */
+        box->p0[region] += (fsi_real)iface->side[s].sign * box->area[s] * box->u[s];
         box->stiff[region] += box->area[s] * box->area[s] / box->mass[s];
     }
+
+    /* The pressure, times dt; a region where nothing can give way has none. */
+    box->leak = 0;
     for (int i = 0; i < box->regions; i++) {
-        box->leak += (double)((box->p0[i] + (box->swept ? box->sweep[i] : 0)) * box->dt);
-        /* nothing can give way */
-        if (!(box->stiff[i] > 0) && fsi__fluid_box_excess(box, box->p0[i]))
+        fsi_real flux = box->p0[i], stiff = box->stiff[i];
+        box->leak += (double)((flux + (box->swept ? box->sweep[i] : 0)) * box->dt);
+        if (!(stiff > 0) && fsi__fluid_box_excess(box, flux))
             result = FSI_INCOMPATIBLE;
-        box->p0[i] = box->stiff[i] > 0 ? -box->p0[i] / box->stiff[i] : 0; /* p0 dt */
+        box->p0[i] = stiff > 0 ? -flux / stiff : 0;
     }
-    for (int s = 0; s < box->face->sides; s++) {
-        int region = box->minus[s] >= 0 ? box->minus[s] : box->plus[s];
-        if (region >= 0)
-            box->u[s] +=
-                (fsi_real)box->face->side[s].sign * box->area[s] / box->mass[s] * box->p0[region];
-    }
+    for (int s = 0; s < iface->sides; s++)
+        if (box->region[s] >= 0)
+            box->u[s] += (fsi_real)iface->side[s].sign * box->area[s] / box->mass[s]
+                         * box->p0[box->region[s]];
+
+    /* The solids have to make good for what the elements sweep. */
     for (int i = 0; box->swept && i < box->regions; i++)
         if (box->stiff[i] > 0)
             box->p0[i] -= box->sweep[i] / box->stiff[i];
     return result;
 }
 
+/* Velocities at the sides for X, J X / dt, made compatible with the closed regions. */
+static fsi_result fsi__fluid_box_sides(fsi_fluid_box *box, const fsi_real *X) {
+    const fsi_interface *iface = box->face;
+    for (int s = 0; s < iface->sides; s++) {
+        const fsi_side *side = &iface->side[s];
+        const fsi_real *x = X + box->offset[side->solid];
+        fsi_real way = 0;
+        for (int e = side->row; e < side->row_end; e++)
+            way += iface->val[e] * x[iface->col[e]];
+        box->u[s] = way / box->dt;
+    }
+    if (box->swept && box->regions)
+        fsi__fluid_box_sweep(box, X);
+    return fsi__fluid_box_project(box);
+}
+
 /* Pressure for the side velocities in box->u. */
 static fsi_result fsi__fluid_box_pressure(fsi_fluid_box *box) {
     fsi_grid *grid = box->grid;
-    fsi_mg_solve_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.tolerance = box->tolerance > 0 ? box->tolerance : sizeof(fsi_real) == 4 ? 1e-5 : 1e-10;
     fsi_copy(grid->cells, box->rhs0, grid->rhs);
     for (int s = 0; s < box->face->sides; s++) {
         const fsi_side *side = &box->face->side[s];
         grid->rhs[side->cell] -=
             grid->desc.rho * grid->h * side->share * (fsi_real)side->sign * box->u[s];
     }
-    /* round-off of the projection above */
-    fsi_mg_project(grid->mg, grid->rhs);
+    fsi_mg_project(grid->mg, grid->rhs); /* round-off of the projection above */
+
+    fsi_mg_solve_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.tolerance = box->tolerance;
+    if (!(desc.tolerance > 0))
+        desc.tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-10;
     fsi_report report;
     fsi_result result = fsi_mg_solve(grid->mg, &desc, grid->rhs, grid->pressure, &report);
     box->solves++;
@@ -9065,43 +8996,35 @@ static fsi_result fsi__fluid_box_pressure(fsi_fluid_box *box) {
     return result;
 }
 
-/* Velocities at the sides for X, made compatible with the closed regions. */
-static fsi_result fsi__fluid_box_sides(fsi_fluid_box *box, const fsi_real *X) {
-    const fsi_interface *iface = box->face;
-    for (int s = 0; s < iface->sides; s++) {
-        const fsi_side *side = &iface->side[s];
-        const fsi_real *x = X + box->offset[side->solid];
-        fsi_real v = 0;
-        for (int e = side->row; e < side->row_end; e++)
-            v += iface->val[e] * x[iface->col[e]];
-        box->u[s] = v / box->dt; /* J v */
-    }
-    if (box->swept && box->regions)
-        fsi__fluid_box_sweep(box, X);
-    return fsi__fluid_box_project(box);
-}
-
 /* What the sides take in box->jump, handed to the solids: out += J^T jump, or the means around the
  * vertices. */
-static void fsi__fluid_box_hand(fsi_fluid_box *box, int form, fsi_real *out) {
+static void fsi__fluid_box_hand(fsi_fluid_box *box, fsi_load_form form, fsi_real *out) {
     const fsi_interface *iface = box->face;
-    if (form == 2) {
-        fsi__fluid_box_push(box, box->jump, out);
+    if (form == FSI_LOAD_PAPER_VERTICES) {
+        fsi__paper_vertices_push(box, box->jump, out);
         return;
     }
-    for (int s = 0; s < iface->sides; s++)
+    for (int s = 0; s < iface->sides; s++) {
+        fsi_real *to = out + box->offset[iface->side[s].solid];
         for (int e = iface->side[s].row; e < iface->side[s].row_end; e++)
-            out[box->offset[iface->side[s].solid] + iface->col[e]] += iface->val[e] * box->jump[s];
+            to[iface->col[e]] += iface->val[e] * box->jump[s];
+    }
+}
+
+/* A pressure's share of the jump at a side: over its area, or as it is for the vertices. */
+static fsi_real fsi__fluid_box_area(const fsi_fluid_box *box, fsi_load_form form, int side) {
+    return form == FSI_LOAD_PAPER_VERTICES ? 1 : box->area[side];
 }
 
 /* out += share of what the last solve gives the solids in this form: -lambda = sign A p dt - beta
  * (u - u*), or pressure alone. */
-static void fsi__fluid_box_give(fsi_fluid_box *box, int form, fsi_real share, fsi_real *out) {
+static void fsi__fluid_box_give(fsi_fluid_box *box, fsi_load_form form, fsi_real share,
+                                fsi_real *out) {
     for (int s = 0; s < box->face->sides; s++) {
         const fsi_side *side = &box->face->side[s];
-        box->jump[s] = share * (fsi_real)side->sign * (form == 2 ? 1 : box->area[s])
+        box->jump[s] = share * (fsi_real)side->sign * fsi__fluid_box_area(box, form, s)
                        * box->grid->pressure[side->cell];
-        if (!form)
+        if (form == FSI_LOAD_IMPULSES)
             box->jump[s] -= share * side->mass * (box->u[s] - box->u_star[s]);
     }
     fsi__fluid_box_hand(box, form, out);
@@ -9112,175 +9035,178 @@ static fsi_real fsi__fluid_box_per_region(const fsi_fluid_box *box) {
     return box->grid->desc.rho * box->grid->h / (2 * box->dt);
 }
 
+/* out += what the regions' pressures pi do to the elements of one nodal surface. */
+static void fsi__fluid_box_inflate_elements(const fsi_fluid_box *box, int solid, const fsi_real *pi,
+                                            fsi_real *out) {
+    const fsi_coupled *door = box->face->solid[solid];
+    const fsi_surface *surface = &door->surface;
+    fsi_real unit = fsi__fluid_box_per_region(box);
+    for (int e = 0; e < surface->element_count; e++) {
+        int32_t behind = box->behind[box->first_element[solid] + e];
+        int32_t before = box->before[box->first_element[solid] + e];
+        fsi_real jump = (behind >= 0 ? pi[behind] : 0) - (before >= 0 ? pi[before] : 0);
+        fsi_real p = jump * unit / (fsi_real)surface->dim;
+        if (!(p < 0 || p > 0))
+            continue;
+        fsi_vec3 normal = fsi_surface_normal(surface, e);
+        for (int k = 0; k < surface->dim; k++) {
+            fsi_real *to = out + 3 * door->node[surface->index[surface->dim * e + k]];
+            for (int axis = 0; axis < surface->dim; axis++)
+                to[axis] += p * fsi__get(normal, axis);
+        }
+    }
+}
+
 /* out += what one pressure pi per region (as X entries) does to the solids: p dt times the gradient
    of the region's volume, which is the area of sides, or of the elements of nodal surfaces where
    the volume is what they sweep. */
 static void fsi__fluid_box_inflate(fsi_fluid_box *box, const fsi_real *pi, fsi_real *out) {
     const fsi_interface *iface = box->face;
-    fsi_real per_region = fsi__fluid_box_per_region(box);
-    size_t first = 0;
+    fsi_real unit = fsi__fluid_box_per_region(box);
     for (int s = 0; s < iface->sides; s++) {
-        int region = box->minus[s] >= 0 ? box->minus[s] : box->plus[s],
-            by_element = box->swept && iface->solid[iface->side[s].solid]->node != NULL;
-        box->jump[s] = region >= 0 && !by_element
-                           ? (fsi_real)iface->side[s].sign
-                                 * (box->pressure_form == 2 ? 1 : box->area[s]) * pi[region]
-                                 * per_region
-                           : 0;
+        const fsi_side *side = &iface->side[s];
+        int region = box->region[s], by_element = box->swept && iface->solid[side->solid]->node;
+        box->jump[s] = 0;
+        if (region >= 0 && !by_element)
+            box->jump[s] = (fsi_real)side->sign * fsi__fluid_box_area(box, box->pressure_form, s)
+                           * pi[region] * unit;
     }
     fsi__fluid_box_hand(box, box->pressure_form, out);
-    for (int i = 0; box->swept && i < iface->solids;
-         first += (size_t)iface->solid[i]->surface.element_count, i++) {
-        const fsi_coupled *door = iface->solid[i];
-        for (int e = 0; door->node && e < door->surface.element_count; e++) {
-            int32_t back = box->element[2 * (first + (size_t)e)],
-                    front = box->element[2 * (first + (size_t)e) + 1];
-            fsi_real p = ((back >= 0 ? pi[back] : 0) - (front >= 0 ? pi[front] : 0)) * per_region
-                         / (fsi_real)door->surface.dim;
-            fsi_vec3 n = fsi_surface_normal(&door->surface, e);
-            for (int k = 0; p != 0 && k < door->surface.dim; k++)
-                for (int c = 0; c < iface->dim; c++)
-                    out[box->offset[i]
-                        + 3 * door->node[door->surface.index[door->surface.dim * e + k]] + c] +=
-                        p * fsi__get(n, c);
-        }
-    }
+    for (int i = 0; box->swept && i < iface->solids; i++)
+        if (iface->solid[i]->node)
+            fsi__fluid_box_inflate_elements(box, i, pi, out + box->offset[i]);
 }
 
+/* X -> p. */
 static fsi_result fsi__fluid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
     fsi_fluid_box *box = (fsi_fluid_box *)user;
-    fsi_real per_region = fsi__fluid_box_per_region(box);
-    fsi_result result, worst = fsi__fluid_box_sides(box, in);
-    if ((result = fsi__fluid_box_pressure(box)) < 0)
+    const fsi_real *regions_in = in + box->dof;
+    fsi_real *regions_out = out + box->dof, unit = fsi__fluid_box_per_region(box);
+    fsi_result worst = fsi__fluid_box_sides(box, in);
+    fsi_result result = fsi__fluid_box_pressure(box);
+    if (result < 0)
         return result;
-    memset(out, 0, (size_t)box->n * sizeof(fsi_real));
+    fsi_fill((size_t)box->n, 0, out);
     for (int i = 0; i < box->regions; i++)
-        out[box->dof + i] = in[box->dof + i] + (box->bpp ? box->p0[i] / per_region : 0);
+        regions_out[i] = regions_in[i] + (box->bpp ? box->p0[i] / unit : 0);
     fsi__fluid_box_give(box, box->pressure_form, 1, out);
     if (box->bpp && box->regions)
-        fsi__fluid_box_inflate(box, out + box->dof, out);
+        fsi__fluid_box_inflate(box, regions_out, out);
     return worst ? worst : result;
 }
 
 FSI_API fsi_blackbox fsi_fluid_box_door(fsi_fluid_box *box) {
-    fsi_blackbox blackbox;
-    memset(&blackbox, 0, sizeof blackbox);
-    blackbox.solve_fn = fsi__fluid_box_solve;
-    blackbox.user = box;
-    return blackbox;
+    return fsi__plain_box(fsi__fluid_box_solve, box);
 }
 
 FSI_API fsi_result fsi_fluid_box_finish(fsi_fluid_box *box) {
     fsi_interface *iface = box->face;
     for (int s = 0; s < iface->sides; s++)
         iface->velocity[iface->side[s].axis][iface->side[s].face] = box->u[s];
-    fsi_result result;
-    if ((result = fsi_grid_apply_pressure(box->grid)) < 0)
+    fsi_result result = fsi_grid_apply_pressure(box->grid);
+    if (result < 0)
         return result;
     for (int s = 0; s < iface->sides; s++)
         fsi_interface_set_sample(iface, box->grid, &iface->side[s], box->u[s]);
     return result;
 }
 
-/* ---- solids */
-typedef struct fsi__implicit_mass {
-    const fsi_coupled *s;
-    fsi_real *t;
-} fsi__implicit_mass;
+/* ---- Solids. */
+/* Work of a door with an implicit part: (M + B^T B) x = b by conjugate gradients. The monolithic
+   solve has another K (its own plus the fluid's mass at the sides) and slip a factored one: they
+   solve it hundreds of times a step, this one once a call. */
+typedef struct fsi__door_work {
+    const fsi_coupled *door;
+    fsi_real *b, *x;   /* [dof] */
+    fsi_real *stretch; /* [rows of B] B x */
+    void *krylov;
+    size_t krylov_size;
+} fsi__door_work;
 
 /* y = (M + B^T B) x, fixed nodes as identity */
-static void fsi__implicit_mass_apply(const fsi_real *x, fsi_real *y, void *user) {
-    const fsi__implicit_mass *mass = (const fsi__implicit_mass *)user;
-    fsi_csr_mul(mass->s->implicit, x, mass->t);
-    fsi_csr_tmul(mass->s->implicit, mass->t, y);
-    for (int i = 0; i < mass->s->dof; i++) {
-        fsi_real w = mass->s->inverse_mass[i / 3];
-        y[i] = w > 0 ? y[i] + x[i] / w : x[i];
+static void fsi__door_apply(const fsi_real *x, fsi_real *y, void *user) {
+    const fsi__door_work *work = (const fsi__door_work *)user;
+    fsi_csr_mul(work->door->implicit, x, work->stretch);
+    fsi_csr_tmul(work->door->implicit, work->stretch, y);
+    for (int i = 0; i < work->door->dof; i++) {
+        fsi_real inverse = work->door->inverse_mass[i / 3];
+        y[i] = inverse > 0 ? y[i] + x[i] / inverse : x[i];
     }
 }
 
-/* The linear system of a door with an implicit part; m->t, b and x of length rows, dof, dof stand
- * at the head of its work space. */
-static void fsi__door_system(const fsi_coupled *door, fsi__implicit_mass *mass,
-                             fsi_krylov_desc *desc) {
-    memset(desc, 0, sizeof *desc);
-    mass->s = door;
-    desc->n = (size_t)door->dof;
-    desc->A.apply_fn = fsi__implicit_mass_apply;
-    desc->A.user = mass;
-    desc->tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-12;
+static void fsi__door_layout(fsi__door_work *work, fsi_arena *arena) {
+    FSI__TAKE(work->stretch, fsi_real, arena, (size_t)work->door->implicit->rows);
+    FSI__TAKE(work->b, fsi_real, arena, (size_t)work->door->dof);
+    FSI__TAKE(work->x, fsi_real, arena, (size_t)work->door->dof);
+    work->krylov = fsi_arena_take(arena, work->krylov_size, 1);
 }
 
-/* Reals of work space that the response of a door needs. */
-static size_t fsi__door_work(const fsi_coupled *door) {
-    if (!door->node || !door->implicit)
-        return 0;
+/* v: in v*, out (M + B^T B)^-1 (M v* + push + impulse). */
+static fsi_result fsi__door_solve(fsi_solid_box *box, const fsi_coupled *door,
+                                  const fsi_real *impulse, fsi_real *v) {
+    fsi__door_work work;
+    memset(&work, 0, sizeof work);
+    work.door = door;
     fsi_krylov_desc desc;
-    fsi__implicit_mass mass;
-    fsi__door_system(door, &mass, &desc);
-    return (size_t)door->implicit->rows + 2 * (size_t)door->dof + 16
-           + fsi_cg_work_size(&desc) / sizeof(fsi_real);
+    memset(&desc, 0, sizeof desc);
+    desc.n = (size_t)door->dof;
+    desc.A.apply_fn = fsi__door_apply;
+    desc.A.user = &work;
+    desc.tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-12;
+    work.krylov_size = fsi_cg_work_size(&desc);
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi__door_layout(&work, &arena);
+    fsi_result result = fsi__arena_reopen(&arena, &box->work, &box->allocator);
+    if (result < 0)
+        return result;
+    fsi__door_layout(&work, &arena);
+
+    for (int i = 0; i < door->dof; i++) {
+        fsi_real inverse = door->inverse_mass[i / 3];
+        work.b[i] = v[i];
+        if (inverse > 0)
+            work.b[i] = v[i] / inverse + impulse[i] + (door->push ? door->push[i] : 0);
+    }
+    result = fsi_cg_solve(&desc, work.b, work.x, work.krylov, work.krylov_size, NULL);
+    if (result < 0)
+        return result;
+    fsi_copy(desc.n, work.x, v);
+    return FSI_OK;
 }
 
-/* dv = (M + B^T B)^-1 (impulse + push) of one solid through its door. */
-static fsi_result fsi__door_respond(const fsi_coupled *door, fsi_real *work,
+/* v += (M + B^T B)^-1 (impulse + push) of one solid through its door. */
+static fsi_result fsi__door_respond(fsi_solid_box *box, const fsi_coupled *door,
                                     const fsi_real *impulse, fsi_real *v) {
     int n = door->dof;
-    if (!door->node) {
-        for (int i = 0; i < n; i++)
-            for (int j = 0; j < n; j++)
-                v[i] += door->inverse_mass[i * n + j] * impulse[j];
-        return FSI_OK;
-    }
-    if (!door->implicit) {
-        for (int i = 0; i < n; i++)
+    if (door->node && door->implicit)
+        return fsi__door_solve(box, door, impulse, v);
+    for (int i = 0; i < n; i++) {
+        if (door->node)
             v[i] += door->inverse_mass[i / 3] * (impulse[i] + (door->push ? door->push[i] : 0));
-        return FSI_OK;
+        for (int j = 0; !door->node && j < n; j++)
+            v[i] += door->inverse_mass[i * n + j] * impulse[j];
     }
-    /* (M + B^T B) v = M v* + push + impulse */
-    {
-        fsi_real *b = work + door->implicit->rows, *x = b + n;
-        unsigned char *rest = (unsigned char *)(x + n);
-        rest += (64 - (size_t)((uintptr_t)rest & 63)) & 63;
-        fsi__implicit_mass mass;
-        mass.t = work;
-        fsi_krylov_desc desc;
-        fsi__door_system(door, &mass, &desc);
-        for (int i = 0; i < n; i++)
-            b[i] = door->inverse_mass[i / 3] > 0 ? v[i] / door->inverse_mass[i / 3] + impulse[i]
-                                                       + (door->push ? door->push[i] : 0)
-                                                 : v[i];
-        fsi_result result = fsi_cg_solve(&desc, b, x, rest, fsi_cg_work_size(&desc), NULL);
-        if (result >= 0)
-            fsi_copy((size_t)n, x, v);
-        return result < 0 ? result : FSI_OK;
-    }
+    return FSI_OK;
 }
 
 FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regions) {
-    size_t n = 0, work = 0;
+    size_t n = 0;
     if (!box || (!box->part && box->count) || box->count < 0 || regions < 0 || !(dt > 0))
         return FSI_ERR_ARGUMENT;
-    int i;
-    for (i = 0; i < box->count; i++) {
+    for (int i = 0; i < box->count; i++) {
         if (!box->part[i].solid || !box->part[i].solid->v)
             return FSI_ERR_ARGUMENT;
         n += (size_t)box->part[i].solid->dof;
-        if (!box->part[i].respond_fn && fsi__door_work(box->part[i].solid) > work)
-            work = fsi__door_work(box->part[i].solid);
     }
-    if (n + work > box->v0_room) {
-        fsi_free(&box->allocator, box->v0, box->v0_room * sizeof(fsi_real));
-        /* rows of an implicit part may grow a little */
-        box->v0_room = n + work + work / 8;
-        box->v0 = (fsi_real *)fsi_alloc(&box->allocator, box->v0_room * sizeof(fsi_real));
-        if (!box->v0) {
-            box->v0_room = 0;
-            return FSI_ERR_MEMORY;
-        }
+    fsi_result result = FSI__LIST_ROOM(box->v0, n, &box->allocator);
+    if (result < 0)
+        return result;
+    fsi_real *v0 = box->v0;
+    for (int i = 0; i < box->count; i++) {
+        const fsi_coupled *door = box->part[i].solid;
+        fsi_copy((size_t)door->dof, door->v, v0);
+        v0 += door->dof;
     }
-    for (n = 0, i = 0; i < box->count; n += (size_t)box->part[i].solid->dof, i++)
-        fsi_copy((size_t)box->part[i].solid->dof, box->part[i].solid->v, box->v0 + n);
     box->dt = dt;
     box->regions = regions;
     box->status = FSI_OK;
@@ -9290,95 +9216,83 @@ FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regi
 FSI_API void fsi_solid_box_free(fsi_solid_box *box) {
     if (!box)
         return;
-    fsi_free(&box->allocator, box->v0, box->v0_room * sizeof(fsi_real));
-    box->v0 = NULL;
-    box->v0_room = 0;
+    FSI__LIST_FREE(box->v0, &box->allocator);
+    FSI__LIST_FREE(box->work, &box->allocator);
 }
 
+/* p -> X: every solid's answer to its impulses, from v*. */
 static fsi_result fsi__solid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
     fsi_solid_box *box = (fsi_solid_box *)user;
+    const fsi_real *v0 = box->v0;
     fsi_result worst = FSI_OK;
-    size_t at = 0;
     for (int i = 0; i < box->count; i++) {
-        fsi_solid_part *part = &box->part[i];
-        fsi_real *v = part->solid->v;
-        fsi_copy((size_t)part->solid->dof, box->v0 + at, v);
-        fsi_result result =
-            part->respond_fn
-                ? part->respond_fn(part->user, box->dt, in + at, v)
-                : fsi__door_respond(
-                    part->solid, box->v0 + box->v0_room - fsi__door_work(part->solid), in + at, v);
+        const fsi_solid_part *part = &box->part[i];
+        const fsi_coupled *door = part->solid;
+        size_t dof = (size_t)door->dof;
+        fsi_copy(dof, v0, door->v);
+        fsi_result result = part->respond_fn ? part->respond_fn(part->user, box->dt, in, door->v)
+                                             : fsi__door_respond(box, door, in, door->v);
         if (result < 0)
             return result;
         if (result > 0)
             box->status = worst = result;
-        if (part->solid->impulse)
-            fsi_copy((size_t)part->solid->dof, in + at, part->solid->impulse);
-        for (int k = 0; k < part->solid->dof; k++)
-            out[at + (size_t)k] = box->dt * v[k];
-        at += (size_t)part->solid->dof;
+        if (door->impulse)
+            fsi_copy(dof, in, door->impulse);
+        for (size_t k = 0; k < dof; k++)
+            out[k] = box->dt * door->v[k];
+        v0 += dof;
+        in += dof;
+        out += dof;
     }
-    for (int k = 0; k < box->regions; k++)
-        out[at + (size_t)k] = in[at + (size_t)k];
+    fsi_copy((size_t)box->regions, in, out);
     return worst;
 }
 
 FSI_API fsi_blackbox fsi_solid_box_door(fsi_solid_box *box) {
-    fsi_blackbox blackbox;
-    memset(&blackbox, 0, sizeof blackbox);
-    blackbox.solve_fn = fsi__solid_box_solve;
-    blackbox.user = box;
-    return blackbox;
+    return fsi__plain_box(fsi__solid_box_solve, box);
 }
 
 FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *responder) {
     size_t need = fsi_soft_state_size(responder->soft);
-    if (need > responder->room) {
-        fsi_free(&responder->allocator, responder->state, responder->room);
-        responder->state = fsi_alloc(&responder->allocator, need);
-        responder->room = responder->state ? need : 0;
-        if (!responder->state)
-            return FSI_ERR_MEMORY;
-    }
-    return fsi_soft_save(responder->soft, responder->state);
+    fsi_result result = FSI__LIST_ROOM(responder->state, need, &responder->allocator);
+    return result < 0 ? result : fsi_soft_save(responder->soft, responder->state);
 }
 
+/* A whole step of the soft body from the kept state, the impulse as a force. */
 FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse,
                                     fsi_real *v) {
-    fsi_soft_responder *r = (fsi_soft_responder *)responder;
-    int n = 3 * r->soft->desc.vertex_count;
-    fsi_result result = fsi_soft_restore(r->soft, r->state);
+    fsi_soft_responder *own = (fsi_soft_responder *)responder;
+    fsi_soft *soft = own->soft;
+    int n = 3 * soft->desc.vertex_count;
+    fsi_result result = fsi_soft_restore(soft, own->state);
     if (result < 0)
         return result;
     for (int i = 0; i < n; i++)
-        r->soft->force[i] += impulse[i] / dt;
-    result = fsi_soft_forces(r->soft, dt);
+        soft->force[i] += impulse[i] / dt;
+    result = fsi_soft_forces(soft, dt);
     for (int i = 0; i < n; i++)
-        r->soft->force[i] -= impulse[i] / dt;
-    if (result < 0)
-        return result;
-    if ((result = fsi_soft_finish(r->soft)) < 0)
-        return result;
-    fsi_copy((size_t)n, r->soft->v, v);
+        soft->force[i] -= impulse[i] / dt;
+    if (result >= 0)
+        result = fsi_soft_finish(soft);
+    if (result >= 0)
+        fsi_copy((size_t)n, soft->v, v);
     return result;
 }
 
 FSI_API void fsi_soft_responder_free(fsi_soft_responder *responder) {
-    if (!responder)
-        return;
-    fsi_free(&responder->allocator, responder->state, responder->room);
-    responder->state = NULL;
-    responder->room = 0;
+    if (responder)
+        FSI__LIST_FREE(responder->state, &responder->allocator);
 }
 
 static fsi_result fsi__soft_guest_begin(void *responder, fsi_real dt) {
-    fsi_soft_responder *r = (fsi_soft_responder *)responder;
-    fsi_result result =
-        r->soft->desc.integrator == FSI_SOFT_SPLIT ? fsi_soft_forces(r->soft, dt) : FSI_OK;
+    fsi_soft_responder *own = (fsi_soft_responder *)responder;
+    fsi_result result = FSI_OK;
+    if (own->soft->desc.integrator == FSI_SOFT_SPLIT)
+        result = fsi_soft_forces(own->soft, dt);
     if (result < 0)
         return result;
-    fsi_soft_coupled(r->soft, &r->door);
-    return fsi_soft_responder_begin(r);
+    fsi_soft_coupled(own->soft, &own->door);
+    return fsi_soft_responder_begin(own);
 }
 
 static fsi_result fsi__soft_guest_move(void *responder, fsi_real dt) {
@@ -9397,160 +9311,28 @@ FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder) {
     return guest;
 }
 
-/* ---- embedded points */
-static void fsi__embedded_layout(fsi_embedded *embedded, fsi_arena *arena) {
-    size_t n = (size_t)embedded->inner->surface.vertex_count, dof = (size_t)embedded->inner->dof;
-    FSI__REALS(embedded->J, arena, 3 * n * dof);
-    FSI__REALS(embedded->v, arena, 3 * n);
-    FSI__REALS(embedded->v0, arena, dof);
-    FSI__REALS(embedded->ones, arena, n);
-    FSI__REALS(embedded->load, arena, dof);
-    FSI__INTS(embedded->node, arena, n);
-    FSI__INTS(embedded->element, arena, n);
-}
-
-FSI_API void fsi_embedded_free(fsi_embedded *embedded) {
-    if (!embedded)
-        return;
-    fsi_free(&embedded->allocator, embedded->block, embedded->size);
-    embedded->block = NULL;
-    embedded->size = 0;
-}
-
-/* v = J v of the solid */
-static void fsi__embedded_velocity(const fsi_embedded *embedded, fsi_real *v) {
-    int k, dof = embedded->inner->dof;
-    for (int i = 0; i < embedded->door.dof; i++)
-        for (v[i] = 0, k = 0; k < dof; k++)
-            v[i] += embedded->J[(size_t)i * (size_t)dof + (size_t)k] * embedded->inner->v[k];
-}
-
-FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded) {
-    if (!embedded || !embedded->inner || embedded->inner->node || !embedded->inner->row_fn)
-        return FSI_ERR_ARGUMENT;
-    const fsi_surface *surface = &embedded->inner->surface;
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
-    fsi__embedded_layout(embedded, &arena);
-    fsi_result result;
-    if ((result =
-             fsi__arena_room(&arena, &embedded->block, &embedded->size, 0, &embedded->allocator))
-        < 0)
-        return result;
-    fsi__embedded_layout(embedded, &arena);
-    for (int i = 0; i < surface->element_count * surface->dim; i++)
-        embedded->element[surface->index[i]] = i / surface->dim;
-    for (int i = 0; i < surface->vertex_count; i++) {
-        fsi_real w[3] = {0, 0, 0};
-        embedded->node[i] = i;
-        embedded->ones[i] = 1;
-        for (int k = 0; k < surface->dim; k++)
-            w[k] = surface->index[surface->dim * embedded->element[i] + k] == i;
-        for (int c = 0; c < 3; c++)
-            embedded->inner->row_fn(
-                embedded->inner, embedded->element[i], w,
-                fsi_vec(surface->x[3 * i], surface->x[3 * i + 1], surface->x[3 * i + 2]),
-                fsi_vec((fsi_real)(c == 0), (fsi_real)(c == 1), (fsi_real)(c == 2)),
-                embedded->J + (size_t)(3 * i + c) * (size_t)embedded->inner->dof);
-    }
-    fsi_copy((size_t)embedded->inner->dof, embedded->inner->v, embedded->v0);
-    memset(&embedded->door, 0, sizeof embedded->door);
-    embedded->door.surface = *surface;
-    embedded->door.dof = 3 * surface->vertex_count;
-    embedded->door.node = embedded->node;
-    embedded->door.mass = embedded->door.inverse_mass = embedded->ones;
-    embedded->door.v = embedded->v;
-    fsi__embedded_velocity(embedded, embedded->v);
-    return FSI_OK;
-}
-
-FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_real *impulse,
-                                        fsi_real *v) {
-    fsi_embedded *e = (fsi_embedded *)embedded;
-    int n = e->inner->dof;
-    (void)dt;
-    memset(e->load, 0, (size_t)n * sizeof(fsi_real));
-    /* force and torque */
-    int k;
-    for (int i = 0; i < e->door.dof; i++)
-        for (k = 0; k < n; k++)
-            e->load[k] += e->J[(size_t)i * (size_t)n + (size_t)k] * impulse[i];
-    for (int i = 0; i < n; i++)
-        for (e->inner->v[i] = e->v0[i], k = 0; k < n; k++)
-            e->inner->v[i] += e->inner->inverse_mass[i * n + k] * e->load[k];
-    if (e->inner->impulse)
-        fsi_copy((size_t)n, e->load, e->inner->impulse);
-    fsi__embedded_velocity(e, v);
-    return FSI_OK;
-}
-
-/* ---- the whole step, design.md's six lines */
-/* X = dt v of all solids */
-static void fsi__scene_motion(fsi_partitioned_scene *scene, fsi_real dt) {
-    fsi_real *x = scene->x;
-    for (int i = 0; i < scene->solids.count; x += scene->list[i]->dof, i++)
-        for (int k = 0; k < scene->list[i]->dof; k++)
-            x[k] = dt * scene->list[i]->v[k];
-}
-
-/* Room for X and p of the present length; region entries of X from the last load, 0 where there is
- * none. */
-static fsi_result fsi__scene_room(fsi_partitioned_scene *scene) {
-    size_t n = (size_t)fsi__imax(scene->fluid.n, 1);
-    if (n > scene->room) {
-        fsi_real *x = (fsi_real *)fsi_alloc(&scene->allocator, 3 * n * sizeof(fsi_real));
-        if (!x)
-            return FSI_ERR_MEMORY;
-        if (scene->x)
-            fsi_copy(scene->room, scene->x, x);
-        fsi_free(&scene->allocator, scene->x, 3 * scene->room * sizeof(fsi_real));
-        scene->x = x;
-        scene->p = x + n;
-        scene->seen = x + 2 * n;
-        scene->room = n;
-    }
-    memset(scene->x + scene->fluid.dof, 0, (size_t)scene->fluid.regions * sizeof(fsi_real));
-    if (scene->scheme->now.has_load && scene->scheme->now.n == scene->fluid.n)
-        fsi_copy((size_t)scene->fluid.regions, scene->scheme->p_last + scene->fluid.dof,
-                 scene->x + scene->fluid.dof);
-    scene->solids.regions = scene->fluid.regions;
-    return FSI_OK;
-}
-
 /* ---- Closed regions. Handed to and fro like the rest, a region's pressure is slow to find: the
    solid obeys p0 by the ratio of dual to own mass, less for every bit of added mass (docs/xpm.md).
    So every scheme sees solids that keep the volumes themselves: their load is in + G pi with the m
    pressures pi for which the answer is compatible, by their answers W to one pressure each. All
-   motion is then compatible, and the scheme has only that to agree on. */
-typedef struct fsi__compatible {
-    /* [n] load the solids got last; nearest answer and another; where volumes are looked at */
-    fsi_real *load, *best, *other, *at;
-    fsi_real *W; /* [m * n] answers to a unit of each region's pressure, S_p G */
-    /* [m] pressures, their change in one correction, the last part of it */
-    fsi_real *pi, *step, *more;
-    /* [m] incompatibility, m^3/s, of what the fluid was told, of best and of other */
-    fsi_real *told, *flux, *next;
-    /* [m * m] C^T W; 0 on the diagonal: this region's pressure moves nobody. Its factor */
-    fsi_real *K, *L;
-} fsi__compatible;
-
-static fsi__compatible fsi__compatible_room(const fsi_closed_regions *closed) {
+   motion is then compatible, and the scheme has only that to agree on. The monolithic solve does
+   the same with the solids' own matrix (fsi__keep_volumes); here they are a closed solver, so W is
+   measured and volumes need not be linear. */
+static void fsi__compatible_layout(fsi_closed_regions *closed, fsi_arena *arena) {
     size_t n = (size_t)closed->fluid->n, m = (size_t)closed->fluid->regions;
-    fsi__compatible compat;
-    compat.load = closed->work;
-    compat.pi = compat.load + n;
-    compat.W = compat.pi + m;
-    compat.best = compat.W + n * m;
-    compat.other = compat.best + n;
-    compat.at = compat.other + n;
-    compat.step = compat.at + n;
-    compat.more = compat.step + m;
-    compat.told = compat.more + m;
-    compat.flux = compat.told + m;
-    compat.next = compat.flux + m;
-    compat.K = compat.next + m;
-    compat.L = compat.K + m * m;
-    return compat;
+    FSI__TAKE(closed->load, fsi_real, arena, n);
+    FSI__TAKE(closed->best, fsi_real, arena, n);
+    FSI__TAKE(closed->other, fsi_real, arena, n);
+    FSI__TAKE(closed->at, fsi_real, arena, n);
+    FSI__TAKE(closed->W, fsi_real, arena, n * m);
+    FSI__TAKE(closed->pi, fsi_real, arena, m);
+    FSI__TAKE(closed->step, fsi_real, arena, m);
+    FSI__TAKE(closed->more, fsi_real, arena, m);
+    FSI__TAKE(closed->told, fsi_real, arena, m);
+    FSI__TAKE(closed->flux, fsi_real, arena, m);
+    FSI__TAKE(closed->next, fsi_real, arena, m);
+    FSI__TAKE(closed->K, fsi_real, arena, m * m);
+    FSI__TAKE(closed->L, fsi_real, arena, m * m);
 }
 
 /* C^T v less what is injected, for X. */
@@ -9567,165 +9349,183 @@ static void fsi__compatible_sides(const fsi_closed_regions *closed, const fsi_re
    within half a cell of X_F, what the fluid was told: with d = X - X_F and theta = min(1, h / (2
    |d|)) flux = flux(X_F) + (flux(X_F + theta d) - flux(X_F)) / theta. At the end, where X and X_F
    agree, this is the volume itself. */
-static void fsi__compatible_flux(const fsi_closed_regions *closed, const fsi__compatible *compat,
-                                 const fsi_real *X, fsi_real *flux) {
+static void fsi__compatible_flux(const fsi_closed_regions *closed, const fsi_real *X,
+                                 fsi_real *flux) {
     const fsi_fluid_box *box = closed->fluid;
-    const fsi_real *told = closed->scheme->last.x_f;
+    const fsi_real *told = closed->scheme->last.x_f, h = box->grid->h;
     for (int i = 0; i < box->n; i++)
-        compat->at[i] = X[i] - told[i];
-    fsi_real far_off = 2 * fsi__node_norm(box->dof, closed->scheme->desc.group, compat->at);
-    fsi_real theta = far_off > box->grid->h ? box->grid->h / far_off : 1;
+        closed->at[i] = X[i] - told[i];
+    fsi_real twice = 2 * fsi__node_norm(box->dof, closed->scheme->desc.group, closed->at);
+    fsi_real theta = twice > h ? h / twice : 1;
     for (int i = 0; i < box->n; i++)
-        compat->at[i] = told[i] + theta * compat->at[i];
-    fsi__compatible_sides(closed, compat->at, flux);
+        closed->at[i] = told[i] + theta * closed->at[i];
+    fsi__compatible_sides(closed, closed->at, flux);
     for (int i = 0; i < box->regions; i++)
-        flux[i] = (flux[i] - (1 - theta) * compat->told[i]) / theta;
+        flux[i] = (flux[i] - (1 - theta) * closed->told[i]) / theta;
 }
 
 /* The largest of them that somebody can mend, as an X entry, m. */
-static fsi_real fsi__compatible_most(const fsi_closed_regions *closed,
-                                     const fsi__compatible *compat, const fsi_real *flux) {
+static fsi_real fsi__compatible_most(const fsi_closed_regions *closed, const fsi_real *flux) {
     fsi_real most = 0;
     int m = closed->fluid->regions;
     for (int i = 0; i < m; i++)
-        if (compat->K[i * m + i] > 0)
+        if (closed->K[i * m + i] > 0)
             most = fsi__max(most, fsi__abs(flux[i]) / closed->fluid->stiff[i]);
     return most;
 }
 
 /* The solids' answer to in + G pi. */
-static fsi_result fsi__compatible_answer(const fsi_closed_regions *closed,
-                                         const fsi__compatible *compat, const fsi_real *in,
+static fsi_result fsi__compatible_answer(const fsi_closed_regions *closed, const fsi_real *in,
                                          fsi_real *out) {
-    fsi_fluid_box *box = closed->fluid;
-    fsi_copy((size_t)box->n, in, compat->load);
-    fsi__fluid_box_inflate(box, compat->pi, compat->load);
-    fsi_result result;
-    if (closed->solid.restore_fn && (result = closed->solid.restore_fn(closed->solid.user)) < 0)
+    const fsi_blackbox *solid = &closed->solid;
+    size_t n = (size_t)closed->fluid->n;
+    fsi_copy(n, in, closed->load);
+    fsi__fluid_box_inflate(closed->fluid, closed->pi, closed->load);
+    fsi_result result = solid->restore_fn ? solid->restore_fn(solid->user) : FSI_OK;
+    if (result >= 0)
+        result = solid->solve_fn(solid->user, closed->load, out);
+    if (result < 0)
         return result;
-    if ((result = closed->solid.solve_fn(closed->solid.user, compat->load, out)) < 0)
-        return result;
-    return fsi_all_finite((size_t)box->n, out) ? result : FSI_ERR_NUMERIC;
+    return fsi_all_finite(n, out) ? result : FSI_ERR_NUMERIC;
 }
 
-/* W through the door, about the best answer. */
-static fsi_result fsi__compatible_measure(const fsi_closed_regions *closed,
-                                          const fsi__compatible *compat, const fsi_real *in) {
+/* W through the door, about the best answer; once a step. */
+static fsi_result fsi__compatible_measure(fsi_closed_regions *closed, const fsi_real *in) {
     fsi_real unit = closed->fluid->grid->h / 64;
-    fsi_result result = FSI_OK;
     int n = closed->fluid->n;
-    for (int j = 0; result >= 0 && j < closed->fluid->regions; j++) {
-        fsi_real *w = compat->W + (size_t)j * (size_t)n;
-        compat->pi[j] += unit;
-        result = fsi__compatible_answer(closed, compat, in, w);
-        compat->pi[j] -= unit;
+    for (int j = 0; j < closed->fluid->regions; j++) {
+        fsi_real *answer = closed->W + (size_t)j * (size_t)n;
+        closed->pi[j] += unit;
+        fsi_result result = fsi__compatible_answer(closed, in, answer);
+        closed->pi[j] -= unit;
+        if (result < 0)
+            return result;
         for (int i = 0; i < n; i++)
-            w[i] = (w[i] - compat->best[i]) / unit;
+            answer[i] = (answer[i] - closed->best[i]) / unit;
     }
-    return result;
+    closed->measured = 1;
+    return FSI_OK;
 }
 
 /* What linear solids would answer after the step: other = best + W step, and its flux. */
-static void fsi__compatible_model(const fsi_closed_regions *closed, const fsi__compatible *compat) {
+static void fsi__compatible_model(const fsi_closed_regions *closed) {
     size_t n = (size_t)closed->fluid->n;
-    fsi_copy(n, compat->best, compat->other);
+    fsi_copy(n, closed->best, closed->other);
     for (size_t j = 0; j < (size_t)closed->fluid->regions; j++)
-        fsi_axpy(n, compat->step[j], compat->W + j * n, compat->other);
-    fsi__compatible_flux(closed, compat, compat->other, compat->next);
+        fsi_axpy(n, closed->step[j], closed->W + j * n, closed->other);
+    fsi__compatible_flux(closed, closed->other, closed->next);
+}
+
+/* Columns of K = C^T W, by the volume of a 64th of a cell; L, the factor of its symmetric part. A
+ * region whose diagonal is round-off (W is known to h / 64) moves nobody. */
+static void fsi__compatible_matrix(fsi_closed_regions *closed) {
+    const fsi_fluid_box *box = closed->fluid;
+    size_t m = (size_t)box->regions;
+    fsi_real *K = closed->K;
+    for (size_t j = 0; j < m; j++) {
+        fsi_real size = fsi_max_abs((size_t)box->dof, closed->W + j * (size_t)box->n);
+        fsi_real unit = size > 0 ? box->grid->h / (64 * size) : 1;
+        fsi_fill(m, 0, closed->step);
+        closed->step[j] = unit;
+        fsi__compatible_model(closed);
+        for (size_t i = 0; i < m; i++)
+            K[i * m + j] = (closed->next[i] - closed->flux[i]) / unit;
+        if (!(K[j * m + j] > 256 * FSI_REAL_EPS * box->stiff[j]))
+            K[j * m + j] = 0;
+    }
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < m; j++) {
+            int moves = K[i * m + i] > 0 && K[j * m + j] > 0;
+            closed->L[i * m + j] = moves ? (K[i * m + j] + K[j * m + i]) / 2 : 0;
+        }
+    (void)fsi__psd_factor(m, closed->L, 64 * (double)m * (double)FSI_REAL_EPS);
 }
 
 /* The step of pi that makes the model compatible, to round-off: Newton with the K of where it
  * begins, which asks no solids. 0: no step does, regions stand against each other. */
-static int fsi__compatible_step(const fsi_closed_regions *closed, const fsi__compatible *compat) {
-    const fsi_fluid_box *box = closed->fluid;
-    size_t m = (size_t)box->regions;
+static int fsi__compatible_step(fsi_closed_regions *closed) {
+    size_t m = (size_t)closed->fluid->regions;
     fsi_real most = FSI_REAL_MAX;
-    /* columns of K, by the volume of a 64th of a cell */
-    for (size_t j = 0; j < m; j++) {
-        fsi_real size = fsi_max_abs((size_t)box->dof, compat->W + j * (size_t)box->n),
-                 unit = size > 0 ? box->grid->h / (64 * size) : 1;
-        memset(compat->step, 0, m * sizeof(fsi_real));
-        compat->step[j] = unit;
-        fsi__compatible_model(closed, compat);
-        for (size_t i = 0; i < m; i++)
-            compat->K[i * m + j] = (compat->next[i] - compat->flux[i]) / unit;
-        /* round-off: W by h / 64 */
-        if (!(compat->K[j * m + j] > 256 * FSI_REAL_EPS * box->stiff[j]))
-            compat->K[j * m + j] = 0;
-    }
-    memset(compat->step, 0, m * sizeof(fsi_real));
-    fsi_copy(m, compat->flux, compat->more);
+    fsi__compatible_matrix(closed);
+    fsi_fill(m, 0, closed->step);
+    fsi_copy(m, closed->flux, closed->more);
     for (int round = 0; round < 16; round++) {
-        for (size_t i = 0; i < m; i++)
-            for (size_t j = 0; j < m; j++)
-                compat->L[i * m + j] = compat->K[i * m + i] > 0 && compat->K[j * m + j] > 0
-                                           ? (compat->K[i * m + j] + compat->K[j * m + i]) / 2
-                                           : 0;
-        fsi__semidefinite_solve((int)m, compat->L, compat->more);
-        fsi_axpy(m, -1, compat->more, compat->step);
-        fsi__compatible_model(closed, compat);
-        fsi_real now = fsi__compatible_most(closed, compat, compat->next);
-        /* the last one said nothing new */
+        fsi__psd_solve(m, closed->L, closed->more);
+        fsi_axpy(m, -1, closed->more, closed->step);
+        fsi__compatible_model(closed);
+        fsi_real now = fsi__compatible_most(closed, closed->next);
         if (!(now < most / 2)) {
+            /* The last one said nothing new: without it. */
             if (round)
-                fsi_axpy(m, 1, compat->more, compat->step);
+                fsi_axpy(m, 1, closed->more, closed->step);
             break;
         }
         most = now;
-        fsi_copy(m, compat->next, compat->more);
+        fsi_copy(m, closed->next, closed->more);
     }
-    return most <= fsi__compatible_most(closed, compat, compat->flux) / 10;
+    return most <= fsi__compatible_most(closed, closed->flux) / 10;
 }
 
-/* The door: the solids' answer, corrected until it is compatible; linear solids need one
- * correction. */
-static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real *out) {
-    fsi_closed_regions *closed = (fsi_closed_regions *)user;
-    fsi__compatible compat = fsi__compatible_room(closed);
-    size_t n = (size_t)closed->fluid->n, m = (size_t)closed->fluid->regions;
+/* Corrects pi until the solids' answer (best, with its flux) is compatible; linear solids need one
+ * correction. *solvable: a step was found. */
+static fsi_result fsi__compatible_correct(fsi_closed_regions *closed, const fsi_real *in,
+                                          int *solvable) {
+    size_t m = (size_t)closed->fluid->regions;
     fsi_real enough = closed->scheme->desc.tolerance / 100, share = 1;
-    int solvable = 1;
-    fsi__compatible_sides(closed, closed->scheme->last.x_f, compat.told);
-    fsi_result result;
-    if ((result = fsi__compatible_answer(closed, &compat, in, compat.best)) < 0
-        || (!closed->known && (result = fsi__compatible_measure(closed, &compat, in)) < 0))
-        return result;
-    closed->known = 1;
-    fsi__compatible_flux(closed, &compat, compat.best, compat.flux);
-    for (int round = 0;
-         round == 0 || (round < 4 && fsi__compatible_most(closed, &compat, compat.flux) > enough);
-         round++) {
-        solvable = fsi__compatible_step(closed, &compat);
-        fsi_axpy(m, share, compat.step, compat.pi);
-        if ((result = fsi__compatible_answer(closed, &compat, in, compat.other)) < 0)
+    fsi_result result = FSI_OK;
+    for (int round = 0; round < 4; round++) {
+        if (round && !(fsi__compatible_most(closed, closed->flux) > enough))
+            break;
+        *solvable = fsi__compatible_step(closed);
+        fsi_axpy(m, share, closed->step, closed->pi);
+        if ((result = fsi__compatible_answer(closed, in, closed->other)) < 0)
             return result;
-        fsi__compatible_flux(closed, &compat, compat.other, compat.next);
-        if (fsi__compatible_most(closed, &compat, compat.next)
-            > fsi__max(enough, fsi__compatible_most(closed, &compat, compat.flux))) {
-            /* worse: not so far */
-            fsi_axpy(m, -share, compat.step, compat.pi);
+        fsi__compatible_flux(closed, closed->other, closed->next);
+
+        /* Worse than before: not so far. */
+        fsi_real limit = fsi__max(enough, fsi__compatible_most(closed, closed->flux));
+        if (fsi__compatible_most(closed, closed->next) > limit) {
+            fsi_axpy(m, -share, closed->step, closed->pi);
             share /= 4;
             continue;
         }
-        fsi_real *t = compat.best;
-        compat.best = compat.other;
-        compat.other = t;
-        fsi_copy(m, compat.next, compat.flux);
+        fsi_real *best = closed->other;
+        closed->other = closed->best;
+        closed->best = best;
+        fsi_copy(m, closed->next, closed->flux);
         share = 1;
     }
-    /* the last call was not the best */
-    if (share < 1 && (result = fsi__compatible_answer(closed, &compat, in, compat.best)) < 0)
+    /* The last call was not the best: the solids' state must be of the best one. */
+    return share < 1 ? fsi__compatible_answer(closed, in, closed->best) : result;
+}
+
+/* The door: the solids' answer, made compatible. */
+static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real *out) {
+    fsi_closed_regions *closed = (fsi_closed_regions *)user;
+    fsi_fluid_box *box = closed->fluid;
+    const fsi_real *told = closed->scheme->last.x_f;
+    size_t dof = (size_t)box->dof, m = (size_t)box->regions;
+    fsi__compatible_sides(closed, told, closed->told);
+    fsi_result result;
+    if ((result = fsi__compatible_answer(closed, in, closed->best)) < 0)
         return result;
-    /* nobody can make room */
-    for (size_t i = 0; i < m; i++)
-        if ((!solvable || !(compat.K[i * m + i] > 0))
-            && fsi__fluid_box_excess(closed->fluid,
-                                     compat.flux[i] * fsi__fluid_box_per_region(closed->fluid)))
+    if (!closed->measured && (result = fsi__compatible_measure(closed, in)) < 0)
+        return result;
+    fsi__compatible_flux(closed, closed->best, closed->flux);
+    int solvable = 1;
+    if ((result = fsi__compatible_correct(closed, in, &solvable)) < 0)
+        return result;
+
+    /* Where nobody can make room the step says so. */
+    for (size_t i = 0; i < m; i++) {
+        int mended = solvable && closed->K[i * m + i] > 0;
+        fsi_real flux = closed->flux[i] * fsi__fluid_box_per_region(box);
+        if (!mended && fsi__fluid_box_excess(box, flux))
             result = FSI_INCOMPATIBLE;
-    fsi_copy(n - m, compat.best, out);
-    fsi_copy(m, closed->scheme->last.x_f + n - m, out + n - m);
-    /* what the fluid was told stays its last solve */
-    (void)fsi__fluid_box_sides(closed->fluid, closed->scheme->last.x_f);
+    }
+    fsi_copy(dof, closed->best, out);
+    fsi_copy(m, told + dof, out + dof);
+    (void)fsi__fluid_box_sides(box, told); /* what the fluid was told stays its last solve */
     return result;
 }
 
@@ -9734,179 +9534,202 @@ static fsi_result fsi__compatible_save(void *user) {
     return closed->solid.save_fn ? closed->solid.save_fn(closed->solid.user) : FSI_OK;
 }
 
+/* 1: there are regions whose pressure the solids feel. */
+static int fsi__compatible_needed(const fsi_closed_regions *closed) {
+    return closed->fluid->regions && closed->fluid->bpp;
+}
+
 FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *closed, fsi_blackbox *door) {
-    if (!closed || !door || !closed->fluid || !closed->fluid->block || !closed->scheme
-        || !closed->solid.solve_fn)
+    if (!closed || !door || !closed->scheme || !closed->solid.solve_fn)
+        return FSI_ERR_ARGUMENT;
+    if (!closed->fluid || !closed->fluid->block)
         return FSI_ERR_ARGUMENT;
     *door = closed->solid;
-    if (!closed->fluid->regions || !closed->fluid->bpp)
+    if (!fsi__compatible_needed(closed))
         return FSI_OK;
-    size_t n = (size_t)closed->fluid->n;
-    size_t m = (size_t)closed->fluid->regions;
-    size_t need = 4 * n + n * m + 6 * m + 2 * m * m;
-    if (need > closed->room) {
-        fsi_closed_regions_free(closed);
-        if (!(closed->work = (fsi_real *)fsi_alloc(&closed->allocator, need * sizeof(fsi_real))))
-            return FSI_ERR_MEMORY;
-        closed->room = need;
-    }
-    memset(closed->work + n, 0, m * sizeof(fsi_real));
-    closed->known = 0;
-    door->solve_fn = fsi__compatible_solve;
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi__compatible_layout(closed, &arena);
+    fsi_result result = fsi__arena_reopen(&arena, &closed->block, &closed->allocator);
+    if (result < 0)
+        return result;
+    fsi__compatible_layout(closed, &arena);
+    fsi_fill((size_t)closed->fluid->regions, 0, closed->pi);
+    closed->measured = 0;
+    *door = fsi__plain_box(fsi__compatible_solve, closed);
     door->save_fn = fsi__compatible_save;
-    door->restore_fn = NULL;
-    door->user = closed;
     return FSI_OK;
 }
 
 FSI_API void fsi_closed_regions_finish(fsi_closed_regions *closed, fsi_real *p) {
-    if (!closed->fluid->regions || !closed->fluid->bpp)
+    if (!fsi__compatible_needed(closed))
         return;
     size_t n = (size_t)closed->fluid->n;
-    size_t m = (size_t)closed->fluid->regions;
-    fsi_copy(n, closed->work, p);
-    for (size_t i = 0; i < m; i++)
-        p[n - m + i] += closed->work[n + i];
+    fsi_copy(n, closed->load, p);
+    fsi_axpy((size_t)closed->fluid->regions, 1, closed->pi, p + closed->fluid->dof);
     fsi_copy(n, p, closed->scheme->p_last);
 }
 
 FSI_API void fsi_closed_regions_free(fsi_closed_regions *closed) {
-    if (!closed)
-        return;
-    fsi_free(&closed->allocator, closed->work, closed->room * sizeof(fsi_real));
-    closed->work = NULL;
-    closed->room = 0;
+    if (closed)
+        FSI__LIST_FREE(closed->block, &closed->allocator);
 }
 
-/* Design's line 4: the exchange; where the geometry follows, again at the place that came out,
- * until it stays. */
-static fsi_result fsi__scene_exchange(fsi_partitioned_scene *scene, fsi_report *report) {
+/* ---- The whole step of a scene. */
+/* X = dt v of all solids */
+static void fsi__scene_motion(fsi_partitioned_scene *scene, fsi_real dt) {
+    fsi_real *x = scene->x;
+    for (int i = 0; i < scene->solids.count; i++)
+        for (int k = 0; k < scene->list[i]->dof; k++)
+            *x++ = dt * scene->list[i]->v[k];
+}
+
+/* Room for X and p of the present length; region entries of X from the last load, 0 where there is
+ * none. */
+static fsi_result fsi__scene_room(fsi_partitioned_scene *scene) {
+    const fsi_fluid_box *fluid = &scene->fluid;
+    const fsi_partitioned *scheme = scene->scheme;
+    size_t regions = (size_t)fluid->regions;
+    fsi_result result = FSI__LIST_ROOM(scene->x, fluid->n, &scene->allocator);
+    if (result >= 0)
+        result = FSI__LIST_ROOM(scene->p, fluid->n, &scene->allocator);
+    if (result >= 0)
+        result = FSI__LIST_ROOM(scene->seen, fluid->n, &scene->allocator);
+    if (result < 0)
+        return result;
+    fsi_fill(regions, 0, scene->x + fluid->dof);
+    if (scheme->now.has_load && scheme->now.n == fluid->n)
+        fsi_copy(regions, scheme->p_last + fluid->dof, scene->x + fluid->dof);
+    scene->solids.regions = fluid->regions;
+    return FSI_OK;
+}
+
+/* One exchange with the geometry as it is; counts go on from those in report. */
+static fsi_result fsi__scene_exchange_once(fsi_partitioned_scene *scene, fsi_report *report) {
+    fsi_partitioned *scheme = scene->scheme;
     fsi_blackbox fluid = fsi_fluid_box_door(&scene->fluid), solid;
-    fsi_report all, one;
-    fsi_result result;
-    memset(&all, 0, sizeof all);
-    scene->closed.fluid = &scene->fluid;
+    int n = scene->fluid.n;
+    if (n > scheme->desc.n)
+        return FSI_ERR_SIZE;
+    if (!n) /* nobody to exchange with */
+        return fluid.solve_fn(fluid.user, scene->x, scene->p);
+    fsi_result result = fsi_closed_regions_begin(&scene->closed, &solid);
+    if (result < 0)
+        return result;
+    fsi_report one;
+    result = fsi_partitioned_step(scheme, n, n, &fluid, &solid, scene->x, scene->p, &one);
+    one.restarts += report->restarts;
+    if (report->iterations)
+        one.residual_start = report->residual_start;
+    one.iterations += report->iterations;
+    one.regions = scene->fluid.regions;
+    *report = one;
+    if (result >= 0)
+        fsi_closed_regions_finish(&scene->closed, scene->p);
+
+    /* A source pushes into a region where nobody makes room. */
+    int incompatible = scheme->told[0] == FSI_INCOMPATIBLE || scheme->told[1] == FSI_INCOMPATIBLE;
+    return result == FSI_OK && incompatible ? FSI_INCOMPATIBLE : result;
+}
+
+/* The exchange; where the geometry follows, again at the place that came out, until it stays. */
+static fsi_result fsi__scene_exchange(fsi_partitioned_scene *scene, fsi_report *report) {
+    fsi_fluid_box *fluid = &scene->fluid;
+    scene->closed.fluid = fluid;
     scene->closed.solid = fsi_solid_box_door(&scene->solids);
     scene->closed.scheme = scene->scheme;
     scene->closed.allocator = scene->allocator;
     for (int round = 0;; round++) {
-        if (scene->fluid.follow) {
-            fsi_copy((size_t)scene->fluid.dof, scene->x, scene->seen);
-            if ((result = fsi_fluid_box_follow(&scene->fluid, scene->seen)) < 0)
-                return result;
+        fsi_result result = FSI_OK;
+        if (fluid->follow) {
+            fsi_copy((size_t)fluid->dof, scene->x, scene->seen);
+            result = fsi_fluid_box_follow(fluid, scene->seen);
         }
-        if ((result = fsi__scene_room(scene)) < 0)
-            return result;
-        if (scene->fluid.n > scene->scheme->desc.n)
-            return FSI_ERR_SIZE;
-        /* nobody to exchange with */
-        if (!scene->fluid.n)
-            return fluid.solve_fn(fluid.user, scene->x, scene->p);
-        if ((result = fsi_closed_regions_begin(&scene->closed, &solid)) < 0)
-            return result;
-        result = fsi_partitioned_step(scene->scheme, scene->fluid.n, scene->fluid.n, &fluid, &solid,
-                                      scene->x, scene->p, &one);
-        one.iterations += all.iterations;
-        one.restarts += all.restarts;
-        if (round)
-            one.residual_start = all.residual_start;
-        all = one;
-        *report = all;
-        report->regions = scene->fluid.regions;
         if (result >= 0)
-            fsi_closed_regions_finish(&scene->closed, scene->p);
-        /* a source where nobody makes room */
-        if (!result
-            && (scene->scheme->told[0] == FSI_INCOMPATIBLE
-                || scene->scheme->told[1] == FSI_INCOMPATIBLE))
-            result = FSI_INCOMPATIBLE;
-        if (result < 0 || !scene->fluid.follow)
+            result = fsi__scene_room(scene);
+        if (result >= 0)
+            result = fsi__scene_exchange_once(scene, report);
+        if (result < 0 || !fluid->follow || !fluid->n)
             return result;
-        for (int i = 0; i < scene->fluid.dof; i++)
+        for (int i = 0; i < fluid->dof; i++)
             scene->p[i] = scene->x[i] - scene->seen[i];
-        scene->fluid.lag =
-            (double)fsi__node_norm(scene->fluid.dof, scene->scheme->desc.group, scene->p);
-        if (result != FSI_OK || scene->fluid.lag <= (double)scene->scheme->desc.tolerance
-            || round + 1 >= scene->fluid.follow)
+        fluid->lag = (double)fsi__node_norm(fluid->dof, scene->scheme->desc.group, scene->p);
+        int stays = fluid->lag <= (double)scene->scheme->desc.tolerance;
+        if (result != FSI_OK || stays || round + 1 >= fluid->follow)
             return result;
     }
+}
+
+/* Degrees of freedom of a solid that are a momentum: all of a nodal one, 3 of a dense one with 6
+ * and more. */
+static int fsi__momentum_dof(const fsi_coupled *door) {
+    if (door->node)
+        return door->dof;
+    return door->dof < 6 ? 0 : 3;
 }
 
 /* Ledger: what the free solids got less what the fluid gave, N s: 0 where the step ended with p_F
- * as impulses. Solids that have a momentum: nodal, and dense ones of 6 and more. */
+ * as impulses. */
 static void fsi__scene_ledger(fsi_partitioned_scene *scene, fsi_report *report) {
+    const fsi_exchange_pair *last = &scene->scheme->last;
     fsi_fluid_box *box = &scene->fluid;
     for (int k = 0; k < box->n; k++)
-        scene->seen[k] = scene->scheme->last.p_s[k] - scene->scheme->last.p_f[k];
-    if (box->pressure_form)
-        fsi__fluid_box_give(box, box->pressure_form, 1, scene->seen),
-            fsi__fluid_box_give(box, 0, -1, scene->seen);
+        scene->seen[k] = last->p_s[k] - last->p_f[k];
+    if (box->pressure_form != FSI_LOAD_IMPULSES) {
+        fsi__fluid_box_give(box, box->pressure_form, 1, scene->seen);
+        fsi__fluid_box_give(box, FSI_LOAD_IMPULSES, -1, scene->seen);
+    }
     for (int i = 0; i < scene->solids.count; i++) {
         const fsi_coupled *door = scene->list[i];
-        for (int k = 0; k < (door->node ? door->dof : door->dof < 6 ? 0 : 3); k++)
-            if (!door->inverse_mass
-                || door->inverse_mass[door->node ? k / 3 : k * (door->dof + 1)] > 0)
-                report->momentum[k % 3] += (double)scene->seen[box->offset[i] + k];
+        const fsi_real *lost = scene->seen + box->offset[i];
+        for (int k = 0; k < fsi__momentum_dof(door); k++) {
+            int diagonal = door->node ? k / 3 : k * (door->dof + 1);
+            if (!door->inverse_mass || door->inverse_mass[diagonal] > 0)
+                report->momentum[k % 3] += (double)lost[k];
+        }
     }
 }
 
-/* The step; every end of it is in report->reason. */
-static fsi_result fsi__scene_step(fsi_partitioned_scene *scene, fsi_real dt, fsi_report *report) {
-    if (!scene || !scene->grid || !scene->face || !scene->scheme || !scene->list)
-        return FSI_ERR_ARGUMENT;
-    scene->fluid.grid = scene->grid;
-    scene->fluid.face = scene->face;
-    /* 1. solids: v* */
-    fsi_result result;
-    if (scene->begin_fn && (result = scene->begin_fn(scene->user, dt)) < 0)
-        return result;
-    int i;
-    for (i = 0; i < scene->solids.count; i++)
+/* Stages of a scene on the page of the step (fsi__step_page). */
+static fsi_result fsi__scene_detect(void *user, fsi_coupled *const *solid, int count) {
+    fsi_partitioned_scene *scene = (fsi_partitioned_scene *)user;
+    (void)solid;
+    (void)count;
+    for (int i = 0; i < scene->solids.count; i++)
         scene->list[i] = scene->solids.part[i].solid;
-    /* 3. surfaces -> interface */
-    if ((result = fsi_interface_detect(scene->face, scene->grid, scene->list, scene->solids.count))
-        < 0)
+    return fsi_interface_detect(scene->face, scene->grid, scene->list, scene->solids.count);
+}
+
+static fsi_result fsi__scene_solve(void *user, fsi_real dt, fsi_report *report) {
+    fsi_partitioned_scene *scene = (fsi_partitioned_scene *)user;
+    fsi_result result = fsi_fluid_box_begin(&scene->fluid, dt);
+    if (result >= 0)
+        result = fsi_solid_box_begin(&scene->solids, dt, scene->fluid.regions);
+    if (result >= 0)
+        result = fsi__scene_room(scene);
+    if (result < 0)
         return result;
-    /* 2. fluid: u* */
-    if ((result = fsi_grid_advect(scene->grid, dt)) < 0
-        || (result = fsi_grid_forces(scene->grid, dt)) < 0)
-        return result;
-    if ((result = fsi_grid_viscosity(scene->grid, dt, NULL)) < 0
-        || (result = fsi_fluid_box_begin(&scene->fluid, dt)) < 0)
-        return result;
-    if ((result = fsi_solid_box_begin(&scene->solids, dt, scene->fluid.regions)) < 0
-        || (result = fsi__scene_room(scene)) < 0)
-        return result;
-    /* extrapolated X: the velocity the solid has */
-    fsi__scene_motion(scene, dt);
-    /* 4. the exchange; where it fails solids keep v* */
-    if ((result = fsi__scene_exchange(scene, report)) < 0) {
-        size_t at = 0;
-        for (i = 0; i < scene->solids.count; at += (size_t)scene->list[i]->dof, i++)
-            fsi_copy((size_t)scene->list[i]->dof, scene->solids.v0 + at, scene->list[i]->v);
+    fsi__scene_motion(scene, dt); /* extrapolated X: the velocity the solid has */
+    result = fsi__scene_exchange(scene, report);
+    if (result < 0) {
+        /* Where the exchange fails solids keep v*. */
+        const fsi_real *v0 = scene->solids.v0;
+        for (int i = 0; i < scene->solids.count; i++) {
+            fsi_copy((size_t)scene->list[i]->dof, v0, scene->list[i]->v);
+            v0 += scene->list[i]->dof;
+        }
         return result;
     }
     fsi__scene_ledger(scene, report);
-    /* 5. both take what they agreed on */
-    if ((i = fsi_fluid_box_finish(&scene->fluid)) < 0
-        || (i = fsi_grid_extrapolate(scene->grid)) < 0)
-        return (fsi_result)i;
+    fsi_result finish = fsi_fluid_box_finish(&scene->fluid);
+    return finish < 0 ? finish : result;
+}
+
+/* The leak by the solids' own motion; the interface where the step began. */
+static fsi_result fsi__scene_settle(void *user, fsi_real dt) {
+    fsi_partitioned_scene *scene = (fsi_partitioned_scene *)user;
     fsi__scene_motion(scene, dt);
-    /* leak: by the solids' own motion */
     (void)fsi__fluid_box_sides(&scene->fluid, scene->x);
-    /* where the step began */
-    if (scene->fluid.follow
-        && (i = fsi_interface_detect(scene->face, scene->grid, scene->list, scene->solids.count))
-               < 0)
-        return (fsi_result)i;
-    /* 6. the liquid's surface and the solids move */
-    if ((i = fsi_grid_move_surface(scene->grid, dt, NULL)) < 0)
-        return (fsi_result)i;
-    if (scene->move_fn && (i = scene->move_fn(scene->user, dt)) < 0)
-        return (fsi_result)i;
-    if ((i = fsi_interface_moved(scene->face, scene->grid, NULL)) < 0)
-        return (fsi_result)i;
-    return fsi__step_result(scene->grid, result);
+    return scene->fluid.follow ? fsi__scene_detect(scene, NULL, 0) : FSI_OK;
 }
 
 FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *scene, fsi_real dt,
@@ -9915,7 +9738,20 @@ FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *scene, fsi_
     if (!report)
         report = &own;
     memset(report, 0, sizeof *report);
-    return report->reason = fsi__scene_step(scene, dt, report);
+    if (!scene || !scene->grid || !scene->face || !scene->scheme || !scene->list)
+        return report->reason = FSI_ERR_ARGUMENT;
+    scene->fluid.grid = scene->grid;
+    scene->fluid.face = scene->face;
+    fsi_scene callbacks = {NULL, 0, scene->begin_fn, scene->move_fn, scene->user};
+    fsi__stages stages;
+    memset(&stages, 0, sizeof stages);
+    stages.grid = scene->grid;
+    stages.iface = scene->face;
+    stages.scheme = scene;
+    stages.detect_fn = fsi__scene_detect;
+    stages.solve_fn = fsi__scene_solve;
+    stages.settle_fn = fsi__scene_settle;
+    return report->reason = fsi__step_page(&stages, &callbacks, dt, report);
 }
 
 FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *scene) {
@@ -9923,45 +9759,48 @@ FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *scene) {
         return;
     fsi_fluid_box_free(&scene->fluid);
     fsi_solid_box_free(&scene->solids);
-    fsi_free(&scene->allocator, scene->x, 3 * scene->room * sizeof(fsi_real));
     fsi_closed_regions_free(&scene->closed);
-    scene->x = scene->p = scene->seen = NULL;
-    scene->room = 0;
+    FSI__LIST_FREE(scene->x, &scene->allocator);
+    FSI__LIST_FREE(scene->p, &scene->allocator);
+    FSI__LIST_FREE(scene->seen, &scene->allocator);
 }
 
+/* ---- A world by exchange. */
 typedef struct fsi__world_boxes {
-    fsi_world *w;
-    fsi_partitioned_scene *s;
+    fsi_world *world;
+    fsi_partitioned_scene *scene;
 } fsi__world_boxes;
 
 static fsi_result fsi__world_boxes_begin(void *user, fsi_real dt) {
-    fsi__world_boxes *boxes = (fsi__world_boxes *)user;
-    fsi_result result = fsi__world_begin(boxes->w, dt, 0);
-    int guest = 0;
-    for (int i = 0; result >= 0 && i < boxes->w->door_count; i++) {
-        fsi_solid_part *part = &boxes->s->solids.part[i];
+    fsi_world *world = ((fsi__world_boxes *)user)->world;
+    fsi_solid_box *solids = &((fsi__world_boxes *)user)->scene->solids;
+    fsi_result result = fsi__world_begin(world, dt, 0);
+    if (result < 0)
+        return result;
+    const fsi_guest *guest = world->guest;
+    for (int i = 0; i < world->door_count; i++) {
+        fsi_solid_part *part = &solids->part[i];
         memset(part, 0, sizeof *part);
-        part->solid = boxes->w->door[i];
-        if (boxes->w->door_body[i] >= 0)
+        part->solid = world->door[i];
+        if (world->door_body[i] >= 0)
             continue;
-        part->respond_fn = boxes->w->guest[guest].respond_fn;
-        part->user = boxes->w->guest[guest++].respond_user;
+        part->respond_fn = guest->respond_fn;
+        part->user = guest->respond_user;
+        guest++;
     }
-    boxes->s->solids.count = boxes->w->door_count;
+    solids->count = world->door_count;
     return result;
 }
 
 static fsi_result fsi__world_boxes_move(void *user, fsi_real dt) {
-    return fsi__world_move(((fsi__world_boxes *)user)->w, dt);
+    return fsi__world_move(((fsi__world_boxes *)user)->world, dt);
 }
 
 FSI_API fsi_result fsi_world_exchange(fsi_world *world, fsi_partitioned_scene *scene, fsi_real dt,
                                       fsi_report *report) {
     if (!world || !world->block || !scene || !scene->solids.part)
         return FSI_ERR_ARGUMENT;
-    fsi__world_boxes boxes;
-    boxes.w = world;
-    boxes.s = scene;
+    fsi__world_boxes boxes = {world, scene};
     scene->grid = &world->grid;
     scene->face = &world->couple.iface;
     scene->begin_fn = fsi__world_boxes_begin;
@@ -11337,53 +11176,6 @@ FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *floats, const void *stat
 
 /* ------------------------------------------------------------------------------------------------
  * >>papers */
-/* Forms that a paper prints and a table compares with; none is on the way of a default step. */
-/* ---- Exchange: eq. (6), (7) of XPM by GMRES, FSI_SCHEME_PAPER_GMRES. */
-typedef struct fsi__paper_operator {
-    const fsi__model *A, *B;
-    fsi_real *between; /* [length between the two] */
-} fsi__paper_operator;
-
-/* y = x - A B x */
-static void fsi__paper_operator_apply(const fsi_real *x, fsi_real *y, void *user) {
-    const fsi__paper_operator *op = (const fsi__paper_operator *)user;
-    fsi_fill((size_t)op->B->out, 0, op->between);
-    fsi__model_add(op->B, x, op->between);
-    fsi_fill((size_t)op->A->out, 0, y);
-    fsi__model_add(op->A, op->between, y);
-    for (size_t i = 0; i < (size_t)op->A->out; i++)
-        y[i] = x[i] - y[i];
-}
-
-static size_t fsi__paper_gmres_size(const fsi_partitioned *scheme) {
-    fsi_krylov_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.n = (size_t)fsi__imax(scheme->desc.n, scheme->desc.m);
-    desc.A.apply_fn = fsi__paper_operator_apply;
-    desc.restart = fsi__imin((int)desc.n, scheme->fluid.room + 2);
-    return fsi_gmres_work_size(&desc);
-}
-
-/* d solves (I - A B) d = r in at most rank + 1 iterations, as fsi__reduced_solve does exactly. */
-static int fsi__paper_gmres(fsi_partitioned *scheme, const fsi__model *A, const fsi__model *B,
-                            const fsi_real *r, fsi_real *d) {
-    size_t n = (size_t)A->out;
-    fsi__paper_operator op = {A, B, scheme->change};
-    fsi_krylov_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.n = n;
-    desc.A.apply_fn = fsi__paper_operator_apply;
-    desc.A.user = &op;
-    desc.restart = fsi__imin(A->out, B->used + 2);
-    desc.tolerance = sizeof(fsi_real) == 4 ? 1e-6 : 1e-12;
-    desc.allocator = scheme->desc.allocator;
-    fsi_copy(n, r, d);
-    fsi_result result = fsi_gmres_solve(&desc, r, d, scheme->gmres, scheme->gmres_size, NULL);
-    return result >= 0 && result != FSI_BREAKDOWN && fsi_all_finite(n, d);
-}
-
-/* ------------------------------------------------------------------------------------------------
- * >>papers */
 /* Solvers that the tables of the papers need. They give the same answer as the default one, mostly
    later; symbols as in >>monolithic. */
 #ifndef FSI_COUPLE_NO_GRID
@@ -11918,6 +11710,314 @@ static fsi_result fsi__variant_solve(fsi_couple *couple, fsi_report *report) {
     if (couple->desc.solver == FSI_COUPLE_FULL)
         return fsi__full_solve(couple, report);
     return fsi__indefinite_solve(couple, report);
+}
+#endif
+
+/* ---- Exchange: eq. (6), (7) of XPM by GMRES, FSI_SCHEME_PAPER_GMRES. */
+typedef struct fsi__paper_operator {
+    const fsi__model *A, *B;
+    fsi_real *between; /* [length between the two] */
+} fsi__paper_operator;
+
+/* y = x - A B x */
+static void fsi__paper_operator_apply(const fsi_real *x, fsi_real *y, void *user) {
+    const fsi__paper_operator *op = (const fsi__paper_operator *)user;
+    fsi_fill((size_t)op->B->out, 0, op->between);
+    fsi__model_add(op->B, x, op->between);
+    fsi_fill((size_t)op->A->out, 0, y);
+    fsi__model_add(op->A, op->between, y);
+    for (size_t i = 0; i < (size_t)op->A->out; i++)
+        y[i] = x[i] - y[i];
+}
+
+static size_t fsi__paper_gmres_size(const fsi_partitioned *scheme) {
+    fsi_krylov_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.n = (size_t)fsi__imax(scheme->desc.n, scheme->desc.m);
+    desc.A.apply_fn = fsi__paper_operator_apply;
+    desc.restart = fsi__imin((int)desc.n, scheme->fluid.room + 2);
+    return fsi_gmres_work_size(&desc);
+}
+
+/* d solves (I - A B) d = r in at most rank + 1 iterations, as fsi__reduced_solve does exactly. */
+static int fsi__paper_gmres(fsi_partitioned *scheme, const fsi__model *A, const fsi__model *B,
+                            const fsi_real *r, fsi_real *d) {
+    size_t n = (size_t)A->out;
+    fsi__paper_operator op = {A, B, scheme->change};
+    fsi_krylov_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.n = n;
+    desc.A.apply_fn = fsi__paper_operator_apply;
+    desc.A.user = &op;
+    desc.restart = fsi__imin(A->out, B->used + 2);
+    desc.tolerance = sizeof(fsi_real) == 4 ? 1e-6 : 1e-12;
+    desc.allocator = scheme->desc.allocator;
+    fsi_copy(n, r, d);
+    fsi_result result = fsi_gmres_solve(&desc, r, d, scheme->gmres, scheme->gmres_size, NULL);
+    return result >= 0 && result != FSI_BREAKDOWN && fsi_all_finite(n, d);
+}
+
+#ifndef FSI_COUPLE_NO_GRID
+/* ---- Exchange: forces at the vertices (XPM section 4.5), FSI_LOAD_PAPER_VERTICES.
+   f_i = A_i n_i sum_f K_if dp_f (n_f . n_i) / sum_f K_if |n_f . n_i| over the cut faces within 1.5
+   cells. The paper divides by sum K_if alone, which loses the mean of |n_f . n_i| on slanted
+   surfaces; so divided a constant jump gives its exact force. */
+static void fsi__paper_vertices_layout(fsi_fluid_box *box, fsi_arena *arena) {
+    fsi__paper_vertices *paper = &box->vertices;
+    size_t vertices = 0, dof = 1;
+    for (int i = 0; i < box->face->solids; i++) {
+        const fsi_coupled *door = box->face->solid[i];
+        vertices += (size_t)door->surface.vertex_count;
+        if (!door->node && (size_t)door->dof > dof)
+            dof = (size_t)door->dof;
+    }
+    paper->vertices = (int)vertices;
+    FSI__TAKE(paper->push, fsi_real, arena, vertices);
+    FSI__TAKE(paper->normal, fsi_real, arena, 3 * vertices);
+    FSI__TAKE(paper->stamp, int32_t, arena, vertices);
+    FSI__TAKE(paper->corner, int32_t, arena, vertices);
+    FSI__TAKE(paper->row, fsi_real, arena, dof);
+}
+
+static void fsi__paper_vertices_free(fsi_fluid_box *box) {
+    FSI__LIST_FREE(box->vertices.kernel, &box->allocator);
+    FSI__LIST_FREE(box->vertices.block, &box->allocator);
+    box->vertices.kernels = 0;
+}
+
+/* One side looks for the vertices around it. */
+typedef struct fsi__kernel_visit {
+    fsi_fluid_box *box;
+    const fsi_surface *surface;
+    fsi_vec3 centre;
+    int side, first_vertex, failed;
+    fsi_real share; /* a face counts once, with fluid on one side or on both */
+} fsi__kernel_visit;
+
+static int fsi__kernel_add(int element, void *user) {
+    fsi__kernel_visit *visit = (fsi__kernel_visit *)user;
+    fsi_fluid_box *box = visit->box;
+    fsi__paper_vertices *paper = &box->vertices;
+    const fsi_surface *surface = visit->surface;
+    const fsi_side *side = &box->face->side[visit->side];
+    fsi_real reach = FSI_R(1.5) * box->face->h;
+    for (int c = 0; c < surface->dim; c++) {
+        int v = surface->index[surface->dim * element + c], vertex = visit->first_vertex + v;
+        fsi_vec3 normal = fsi_vec_load(paper->normal + 3 * vertex);
+        fsi_vec3 gap = fsi_vec_sub(fsi_surface_place(surface, v), visit->centre);
+        fsi_real r = fsi_vec_dot(gap, gap) / (reach * reach), length = fsi__length(normal);
+        fsi_real along = fsi__get(normal, side->axis);
+        if (paper->stamp[vertex] == visit->side || !(r < 1) || !(length > 0))
+            continue;
+        /* a face around the corner of a closed body */
+        if (surface->closed && along * (fsi_real)side->sign > 0)
+            continue;
+        paper->stamp[vertex] = visit->side;
+        if (FSI__LIST_ROOM(paper->kernel, paper->kernels + 1, &box->allocator) < 0) {
+            visit->failed = 1;
+            return 1;
+        }
+        fsi__kernel_entry *entry = &paper->kernel[paper->kernels++];
+        entry->side = visit->side;
+        entry->vertex = vertex;
+        entry->weight = (1 - r) * (1 - r) * along / length;
+        paper->push[vertex] += visit->share * fsi__abs(entry->weight);
+    }
+    return 0;
+}
+
+/* Area normals, shared out to the vertices; an element of each. */
+static void fsi__paper_vertices_normals(fsi_fluid_box *box) {
+    fsi__paper_vertices *paper = &box->vertices;
+    int first = 0;
+    fsi_fill(3 * (size_t)paper->vertices, 0, paper->normal);
+    for (int i = 0; i < box->face->solids; i++) {
+        const fsi_surface *surface = &box->face->solid[i]->surface;
+        for (int e = 0; e < surface->element_count; e++) {
+            fsi_vec3 share =
+                fsi_vec_scale(fsi_surface_normal(surface, e), 1 / (fsi_real)surface->dim);
+            for (int c = 0; c < surface->dim; c++) {
+                int vertex = first + surface->index[surface->dim * e + c];
+                fsi_real *sum = paper->normal + 3 * vertex;
+                fsi_vec_store(sum, fsi_vec_add(fsi_vec_load(sum), share));
+                paper->corner[vertex] = e;
+            }
+        }
+        first += surface->vertex_count;
+    }
+}
+
+/* 1: two sides lie at the same face. */
+static int fsi__same_face(const fsi_side *a, const fsi_side *b) {
+    return a->face == b->face && a->axis == b->axis;
+}
+
+/* The weights of all sides at all vertices around them. */
+static fsi_result fsi__paper_vertices_build(fsi_fluid_box *box) {
+    const fsi_interface *iface = box->face;
+    fsi__paper_vertices *paper = &box->vertices;
+    fsi_result result = fsi__fluid_box_place(box, fsi__paper_vertices_layout, &paper->block);
+    if (result < 0)
+        return result;
+    paper->kernels = 0;
+    fsi_fill((size_t)paper->vertices, 0, paper->push);
+    fsi__paper_vertices_normals(box);
+    for (int i = 0; i < paper->vertices; i++)
+        paper->stamp[i] = -1;
+
+    fsi_real reach = FSI_R(1.5) * iface->h;
+    fsi_vec3 corner = fsi_vec(reach, reach, reach);
+    fsi__kernel_visit visit;
+    memset(&visit, 0, sizeof visit);
+    visit.box = box;
+    for (int s = 0; s < iface->sides && !visit.failed; s++) {
+        const fsi_side *side = &iface->side[s];
+        int twin = (s && fsi__same_face(side - 1, side))
+                   || (s + 1 < iface->sides && fsi__same_face(side + 1, side));
+        visit.first_vertex = 0;
+        for (int i = 0; i < side->solid; i++)
+            visit.first_vertex += iface->solid[i]->surface.vertex_count;
+        visit.surface = &iface->solid[side->solid]->surface;
+        visit.side = s;
+        visit.centre = fsi_interface_centre(iface, side);
+        visit.share = twin && !visit.surface->closed ? FSI_R(0.5) : 1;
+        (void)fsi_bvh_overlap(iface->bvh + side->solid, fsi_vec_sub(visit.centre, corner),
+                              fsi_vec_add(visit.centre, corner), fsi__kernel_add, &visit);
+    }
+    if (visit.failed)
+        return FSI_ERR_MEMORY;
+    for (int k = 0; k < paper->kernels; k++)
+        if (paper->push[paper->kernel[k].vertex] > 0)
+            paper->kernel[k].weight /= paper->push[paper->kernel[k].vertex];
+    return FSI_OK;
+}
+
+/* 1 at this vertex, 0 at the element's others: where row_fn takes the point. */
+static void fsi__vertex_weight(const fsi_surface *surface, int element, int vertex,
+                               fsi_real weight[3]) {
+    weight[0] = weight[1] = weight[2] = 0;
+    for (int k = 0; k < surface->dim; k++)
+        weight[k] = (fsi_real)(surface->index[surface->dim * element + k] == vertex);
+}
+
+/* out += the impulses of the sides' signed pressures p, Pa s, at the vertices. */
+static void fsi__paper_vertices_push(fsi_fluid_box *box, const fsi_real *p, fsi_real *out) {
+    const fsi_interface *iface = box->face;
+    const fsi__paper_vertices *paper = &box->vertices;
+    fsi_fill((size_t)paper->vertices, 0, paper->push);
+    for (int k = 0; k < paper->kernels; k++)
+        paper->push[paper->kernel[k].vertex] += paper->kernel[k].weight * p[paper->kernel[k].side];
+
+    int vertex = 0;
+    for (int i = 0; i < iface->solids; i++) {
+        const fsi_coupled *door = iface->solid[i];
+        fsi_real *to = out + box->offset[i];
+        for (int v = 0; v < door->surface.vertex_count; v++, vertex++) {
+            int element = paper->corner[vertex];
+            fsi_real weight[3];
+            if (!(paper->push[vertex] < 0 || paper->push[vertex] > 0))
+                continue;
+            fsi__vertex_weight(&door->surface, element, v, weight);
+            for (int axis = 0; axis < iface->dim; axis++) {
+                fsi_real push = paper->push[vertex] * paper->normal[3 * vertex + axis];
+                if (door->node) {
+                    to[3 * door->node[v] + axis] += push;
+                    continue;
+                }
+                door->row_fn(door, element, weight, fsi_vec_load(door->surface.x + 3 * v),
+                             fsi__axis(axis), paper->row);
+                fsi_axpy((size_t)door->dof, push, paper->row, to);
+            }
+        }
+    }
+}
+
+/* ---- Exchange: embedded points (XPM section 4.4). */
+static void fsi__embedded_layout(fsi_embedded *embedded, fsi_arena *arena) {
+    size_t n = (size_t)embedded->inner->surface.vertex_count, dof = (size_t)embedded->inner->dof;
+    FSI__TAKE(embedded->J, fsi_real, arena, 3 * n * dof);
+    FSI__TAKE(embedded->v, fsi_real, arena, 3 * n);
+    FSI__TAKE(embedded->v0, fsi_real, arena, dof);
+    FSI__TAKE(embedded->ones, fsi_real, arena, n);
+    FSI__TAKE(embedded->load, fsi_real, arena, dof);
+    FSI__TAKE(embedded->node, int32_t, arena, n);
+    FSI__TAKE(embedded->element, int32_t, arena, n);
+}
+
+FSI_API void fsi_embedded_free(fsi_embedded *embedded) {
+    if (embedded)
+        FSI__LIST_FREE(embedded->block, &embedded->allocator);
+}
+
+/* v = J v of the solid */
+static void fsi__embedded_velocity(const fsi_embedded *embedded, fsi_real *v) {
+    int dof = embedded->inner->dof;
+    const fsi_real *row = embedded->J;
+    for (int i = 0; i < embedded->door.dof; i++) {
+        v[i] = 0;
+        for (int k = 0; k < dof; k++)
+            v[i] += *row++ * embedded->inner->v[k];
+    }
+}
+
+FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded) {
+    if (!embedded || !embedded->inner || embedded->inner->node || !embedded->inner->row_fn)
+        return FSI_ERR_ARGUMENT;
+    const fsi_coupled *inner = embedded->inner;
+    const fsi_surface *surface = &inner->surface;
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi__embedded_layout(embedded, &arena);
+    fsi_result result = fsi__arena_reopen(&arena, &embedded->block, &embedded->allocator);
+    if (result < 0)
+        return result;
+    fsi__embedded_layout(embedded, &arena);
+
+    /* Rows of J: velocity of each vertex along each axis. */
+    for (int i = 0; i < surface->element_count * surface->dim; i++)
+        embedded->element[surface->index[i]] = i / surface->dim;
+    fsi_real *row = embedded->J;
+    for (int i = 0; i < surface->vertex_count; i++) {
+        fsi_real weight[3];
+        embedded->node[i] = i;
+        embedded->ones[i] = 1;
+        fsi__vertex_weight(surface, embedded->element[i], i, weight);
+        for (int axis = 0; axis < 3; axis++) {
+            inner->row_fn(inner, embedded->element[i], weight, fsi_vec_load(surface->x + 3 * i),
+                          fsi__axis(axis), row);
+            row += inner->dof;
+        }
+    }
+
+    /* The door of the points. */
+    fsi_copy((size_t)inner->dof, inner->v, embedded->v0);
+    memset(&embedded->door, 0, sizeof embedded->door);
+    embedded->door.surface = *surface;
+    embedded->door.dof = 3 * surface->vertex_count;
+    embedded->door.node = embedded->node;
+    embedded->door.mass = embedded->door.inverse_mass = embedded->ones;
+    embedded->door.v = embedded->v;
+    fsi__embedded_velocity(embedded, embedded->v);
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_real *impulse,
+                                        fsi_real *v) {
+    fsi_embedded *own = (fsi_embedded *)embedded;
+    fsi_coupled *inner = own->inner;
+    size_t n = (size_t)inner->dof;
+    (void)dt;
+    /* force and torque of all points */
+    fsi_fill(n, 0, own->load);
+    for (int i = 0; i < own->door.dof; i++)
+        fsi_axpy(n, impulse[i], own->J + (size_t)i * n, own->load);
+    fsi_copy(n, own->v0, inner->v);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n; k++)
+            inner->v[i] += inner->inverse_mass[i * n + k] * own->load[k];
+    if (inner->impulse)
+        fsi_copy(n, own->load, inner->impulse);
+    fsi__embedded_velocity(own, v);
+    return FSI_OK;
 }
 #endif
 

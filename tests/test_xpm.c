@@ -1890,17 +1890,17 @@ TEST A_01_kernel_forces_are_exact_for_a_constant_jump(void) {
                 jump[s] = FSI_R(3) * (fsi_real)iface->side[s].sign;
         }
         memset(out, 0, sizeof out);
-        fsi__fluid_box_push(&T1.fluid, jump, out);
+        fsi__paper_vertices_push(&T1.fluid, jump, out);
         for (int v = 0; v < surface->vertex_count; v++)
             for (int c = 0; c < T1.grid.dim; c++)
-                CHECK_NEAR((surface->closed ? -3 : 3) * (double)T1.fluid.normal[3 * v + c],
+                CHECK_NEAR((surface->closed ? -3 : 3) * (double)T1.fluid.vertices.normal[3 * v + c],
                            out[3 * v + c], TOL(1e-14, 1e-6));
         for (int s = 0; s < iface->sides; s++)
             jump[s] = (fsi_real)sin(7.0 * s);
         memset(out, 0, sizeof out);
         memset(sum, 0, sizeof sum);
         memset(weight, 0, sizeof weight);
-        fsi__fluid_box_push(&T1.fluid, jump, out);
+        fsi__paper_vertices_push(&T1.fluid, jump, out);
         for (int v = 0; v < surface->vertex_count; v++)
             for (int s = 0; s < iface->sides; s++) {
                 fsi_vec3 d = fsi_vec_sub(fsi_vec_load(surface->x + 3 * v),
@@ -1913,14 +1913,14 @@ TEST A_01_kernel_forces_are_exact_for_a_constant_jump(void) {
                     twin += e != s && iface->side[e].face == iface->side[s].face
                             && iface->side[e].axis == iface->side[s].axis;
                 for (int c = 0; c < 3; c++)
-                    n += pow((double)T1.fluid.normal[3 * v + c], 2);
+                    n += pow((double)T1.fluid.vertices.normal[3 * v + c], 2);
                 double w = r < 1
                                    && !(surface->closed
-                                        && T1.fluid.normal[3 * v + iface->side[s].axis]
+                                        && T1.fluid.vertices.normal[3 * v + iface->side[s].axis]
                                                    * (fsi_real)iface->side[s].sign
                                                > 0)
                                ? (1 - r) * (1 - r)
-                                     * (double)T1.fluid.normal[3 * v + iface->side[s].axis]
+                                     * (double)T1.fluid.vertices.normal[3 * v + iface->side[s].axis]
                                      / sqrt(n)
                                : 0;
                 weight[v] += (fsi_real)(fabs(w) / (surface->closed ? 1 : twin));
@@ -1928,7 +1928,8 @@ TEST A_01_kernel_forces_are_exact_for_a_constant_jump(void) {
             }
         for (int v = 0; v < surface->vertex_count; v++)
             for (int c = 0; c < T1.grid.dim; c++)
-                CHECK_NEAR((double)sum[v] / (double)weight[v] * (double)T1.fluid.normal[3 * v + c],
+                CHECK_NEAR((double)sum[v] / (double)weight[v]
+                               * (double)T1.fluid.vertices.normal[3 * v + c],
                            out[3 * v + c], TOL(1e-13, 1e-5));
         trial_free(&T1);
     }
