@@ -5009,9 +5009,11 @@ FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_
     __attribute__((optimize(                                                                       \
         "O3", "no-trapping-math")))     /* gcc -O2 leaves these loops scalar: a factor three */
 #define FSI__IVDEP _Pragma("GCC ivdep") /* rows of different arrays do not overlap */
+#define FSI__FORCE_INLINE static inline __attribute__((always_inline))
 #else
 #define FSI__HOT
 #define FSI__IVDEP
+#define FSI__FORCE_INLINE static inline
 #endif
 
 /* Offset of cell h = 0 of row (j, k) in an array of one colour. A single row has no neighbours:
@@ -5068,6 +5070,11 @@ FSI__INLINE ptrdiff_t fsi__mg_odd(const fsi_mg_level *level, int j, int k) {
 
 FSI__INLINE size_t fsi__mg_line(const fsi_mg_level *level, int j, int k) {
     return (size_t)j + (size_t)level->n[1] * (size_t)k;
+}
+
+/* FSI__ROW_ flags of a row. */
+FSI__INLINE int fsi__mg_flags(const fsi_mg_level *level, int j, int k) {
+    return level->row[fsi__mg_line(level, j, k)];
 }
 
 static void fsi__mg_layout_level(fsi_mg_level *level, fsi_arena *arena, int finest) {
@@ -5213,8 +5220,15 @@ FSI__INLINE int fsi__mg_big(const fsi_mg_level *level) {
     return level->size > 16384;
 }
 
-/* ---- kernels of one row and colour; o[h], o[h + 1] are the neighbours along x, all of the other
- * colour */
+/* ---- kernels of one row and colour */
+/* Row of n cells and what stands around them. The neighbours are of the other colour; o[h] and
+   o[h + 1] are those along x.
+
+                 y1, wy1
+                    |
+       o[h], wx0 -- x -- o[h + 1], wx1      z0, wz0 and z1, wz1 below and above
+                    |
+                 y0, wy0 */
 typedef struct fsi__mg_row {
     float *x;
     const float *f, *o, *y0, *y1, *z0, *z1, *wx0, *wx1, *wy0, *wy1, *wz0, *wz1, *dir;
@@ -5222,111 +5236,98 @@ typedef struct fsi__mg_row {
     int n, plain;
 } fsi__mg_row;
 
-/* Row (j, k) of colour c from cell h0 on, n cells; zero: the other colour counts as 0 (first sweep
+/* Row (j, k) of a colour from cell h0 on, n cells; zero: the other colour counts as 0 (first sweep
  * of a cycle). */
 static fsi__mg_row fsi__mg_row_get(const fsi_mg_level *level, int color, int j, int k, int h0,
                                    int cells, int zero) {
     fsi__mg_row row;
+    ptrdiff_t other = color ? 0 : (ptrdiff_t)level->size; /* where the other colour begins */
     ptrdiff_t at = fsi__mg_at(level, j, k) + h0;
-    ptrdiff_t own = (color ? (ptrdiff_t)level->size : 0) + at;
-    ptrdiff_t other = color ? 0 : (ptrdiff_t)level->size;
-    ptrdiff_t shift = ((j + k + color) & 1) - 1;
-    ptrdiff_t yd = fsi__mg_at(level, j - 1, k) + h0;
-    ptrdiff_t zd = fsi__mg_at(level, j, k - 1) + h0;
-    const float *other_x = level->x + other;
+    ptrdiff_t own = fsi__mg_of(level, color, j, k) + h0;
+    ptrdiff_t x0 = other + at + ((j + k + color) & 1) - 1;
+    ptrdiff_t y0 = other + fsi__mg_at(level, j - 1, k) + h0;
+    ptrdiff_t y1 = other + fsi__mg_at(level, j + 1, k) + h0;
+    ptrdiff_t z0 = other + fsi__mg_at(level, j, k - 1) + h0;
+    ptrdiff_t z1 = other + fsi__mg_at(level, j, k + 1) + h0;
     const float *none = level->x + h0; /* plane -1 of x is zero */
     row.x = level->x + own;
     row.f = level->f + own;
     row.kind = level->kind + own;
     row.n = cells;
-    row.plain = level->row[fsi__mg_line(level, j, k)] & FSI__ROW_PLAIN;
-    row.o = zero ? none : other_x + at + shift;
-    row.y0 = zero ? none : other_x + yd;
-    row.y1 = zero ? none : other_x + fsi__mg_at(level, j + 1, k) + h0;
-    row.z0 = zero ? none : other_x + zd;
-    row.z1 = zero ? none : other_x + fsi__mg_at(level, j, k + 1) + h0;
-    row.wx0 = level->weight[0] + other + at + shift;
+    row.plain = fsi__mg_flags(level, j, k) & FSI__ROW_PLAIN;
+    row.o = zero ? none : level->x + x0;
+    row.y0 = zero ? none : level->x + y0;
+    row.y1 = zero ? none : level->x + y1;
+    row.z0 = zero ? none : level->x + z0;
+    row.z1 = zero ? none : level->x + z1;
+    row.wx0 = level->weight[0] + x0;
     row.wx1 = level->weight[0] + own;
-    row.wy0 = level->weight[1] ? level->weight[1] + other + yd : none;
+    row.wy0 = level->weight[1] ? level->weight[1] + y0 : none;
     row.wy1 = level->weight[1] ? level->weight[1] + own : none;
-    row.wz0 = level->weight[2] + other + zd;
+    row.wz0 = level->weight[2] + z0;
     row.wz1 = level->weight[2] + own;
     row.dir = level->dir ? level->dir + own : none;
     return row;
 }
 
-#define FSI__MG_ROW_LOCALS                                                                         \
-    const float *FSI__RESTRICT f = row->f, *FSI__RESTRICT o = row->o, *FSI__RESTRICT y0 = row->y0, \
-                               *FSI__RESTRICT y1 = row->y1;                                        \
-    const float *FSI__RESTRICT z0 = row->z0, *FSI__RESTRICT z1 = row->z1;                          \
-    const uint8_t *FSI__RESTRICT kind = row->kind;                                                 \
-    int h, n = row->n
-#define FSI__MG_ROW_WEIGHTS                                                                        \
-    const float *FSI__RESTRICT wx0 = row->wx0, *FSI__RESTRICT wx1 = row->wx1,                      \
-                               *FSI__RESTRICT wy0 = row->wy0;                                      \
-    const float *FSI__RESTRICT wy1 = row->wy1, *FSI__RESTRICT wz0 = row->wz0,                      \
-                               *FSI__RESTRICT wz1 = row->wz1, *FSI__RESTRICT dir = row->dir
-#define FSI__MG_SUM (((o[h] + o[h + 1]) + (y0[h] + y1[h])) + (z0[h] + z1[h]))
-#define FSI__MG_WSUM                                                                               \
-    (((wx0[h] * o[h] + wx1[h] * o[h + 1]) + (wy0[h] * y0[h] + wy1[h] * y1[h]))                     \
-     + (wz0[h] * z0[h] + wz1[h] * z1[h]))
-#define FSI__MG_DIAG (((wx0[h] + wx1[h]) + (wy0[h] + wy1[h])) + ((wz0[h] + wz1[h]) + dir[h]))
-
-FSI__HOT static void fsi__mg_smooth_plain(const fsi__mg_row *row) {
-    FSI__MG_ROW_LOCALS;
+/* What all kernels are made of, inlined with constants for plain and defect. Unit weights (plain)
+   need no arrays of weights: the diagonal is in kind.
+       defect 0   x = (f + sum over the neighbours of w x) / diagonal: a Gauss-Seidel sweep
+       defect 1   sum += f - A x where the cell has its parent in the same block */
+FSI__HOT FSI__FORCE_INLINE void fsi__mg_row_kernel(const fsi__mg_row *row, int plain, int defect,
+                                                   float *FSI__RESTRICT sum) {
     float *FSI__RESTRICT x = row->x;
+    const float *FSI__RESTRICT f = row->f;
+    const float *FSI__RESTRICT o = row->o;
+    const float *FSI__RESTRICT y0 = row->y0;
+    const float *FSI__RESTRICT y1 = row->y1;
+    const float *FSI__RESTRICT z0 = row->z0;
+    const float *FSI__RESTRICT z1 = row->z1;
+    const float *FSI__RESTRICT wx0 = row->wx0;
+    const float *FSI__RESTRICT wx1 = row->wx1;
+    const float *FSI__RESTRICT wy0 = row->wy0;
+    const float *FSI__RESTRICT wy1 = row->wy1;
+    const float *FSI__RESTRICT wz0 = row->wz0;
+    const float *FSI__RESTRICT wz1 = row->wz1;
+    const float *FSI__RESTRICT dir = row->dir;
+    const uint8_t *FSI__RESTRICT kind = row->kind;
+    int n = row->n;
     FSI__IVDEP
-    for (h = 0; h < n; h++) {
-        int m = kind[h] & 7;
-        /* x = (f + sum of neighbours) / diagonal */
-        float g = (f[h] + FSI__MG_SUM) / (float)(m + (m == 0));
-        x[h] = m ? g : 0.0f;
+    for (int h = 0; h < n; h++) {
+        int unknown = plain ? kind[h] & 7 : kind[h];
+        float diagonal, around;
+        if (plain) {
+            diagonal = (float)(defect ? unknown : unknown + (unknown == 0));
+            around = ((o[h] + o[h + 1]) + (y0[h] + y1[h])) + (z0[h] + z1[h]);
+        } else {
+            diagonal = ((wx0[h] + wx1[h]) + (wy0[h] + wy1[h])) + ((wz0[h] + wz1[h]) + dir[h]);
+            diagonal = diagonal > 0.0f ? diagonal : 1.0f;
+            around = ((wx0[h] * o[h] + wx1[h] * o[h + 1]) + (wy0[h] * y0[h] + wy1[h] * y1[h]))
+                     + (wz0[h] * z0[h] + wz1[h] * z1[h]);
+        }
+        float value = f[h] + around;
+        if (defect) {
+            value -= diagonal * x[h];
+            sum[h] += unknown && kind[h] < FSI__ORPHAN ? value : 0.0f;
+        } else {
+            value /= diagonal;
+            x[h] = unknown ? value : 0.0f;
+        }
     }
 }
 
-FSI__HOT static void fsi__mg_smooth_weighted(const fsi__mg_row *row) {
-    FSI__MG_ROW_LOCALS;
-    FSI__MG_ROW_WEIGHTS;
-    float *FSI__RESTRICT x = row->x;
-    FSI__IVDEP
-    for (h = 0; h < n; h++) {
-        float m = (float)kind[h];
-        float g = FSI__MG_DIAG;
-        float v = f[h] + FSI__MG_WSUM;
-        v /= g > 0.0f ? g : 1.0f;
-        x[h] = m > 0.0f ? v : 0.0f;
-    }
-}
-
-/* sum += f - A x where the cell has its parent in the same block */
-FSI__HOT static void fsi__mg_defect_plain(const fsi__mg_row *row, float *FSI__RESTRICT sum) {
-    FSI__MG_ROW_LOCALS;
-    const float *FSI__RESTRICT x = row->x;
-    FSI__IVDEP
-    for (h = 0; h < n; h++) {
-        int m = kind[h] & 7;
-        float g = f[h] + FSI__MG_SUM - (float)m * x[h];
-        sum[h] += m && kind[h] < FSI__ORPHAN ? g : 0.0f;
-    }
-}
-
-FSI__HOT static void fsi__mg_defect_weighted(const fsi__mg_row *row, float *FSI__RESTRICT sum) {
-    FSI__MG_ROW_LOCALS;
-    FSI__MG_ROW_WEIGHTS;
-    const float *FSI__RESTRICT x = row->x;
-    FSI__IVDEP
-    for (h = 0; h < n; h++) {
-        float g = FSI__MG_DIAG;
-        g = f[h] + FSI__MG_WSUM - (g > 0.0f ? g : 1.0f) * x[h];
-        sum[h] += kind[h] && kind[h] < FSI__ORPHAN ? g : 0.0f;
-    }
-}
-
-static void fsi__mg_defect(const fsi__mg_row *row, float *sum) {
+FSI__HOT static void fsi__mg_smooth(const fsi__mg_row *row) {
     if (row->plain)
-        fsi__mg_defect_plain(row, sum);
+        fsi__mg_row_kernel(row, 1, 0, NULL);
     else
-        fsi__mg_defect_weighted(row, sum);
+        fsi__mg_row_kernel(row, 0, 0, NULL);
+}
+
+FSI__HOT static void fsi__mg_defect(const fsi__mg_row *row, float *FSI__RESTRICT sum) {
+    if (row->plain)
+        fsi__mg_row_kernel(row, 1, 1, sum);
+    else
+        fsi__mg_row_kernel(row, 0, 1, sum);
 }
 
 /* even[h] = s a[2h], odd[h] = s a[2h + 1] and back */
@@ -5381,13 +5382,10 @@ FSI__MG_DOT(fsi__mg_dot_real, fsi_real)
 /* ---- the V-cycle */
 static void fsi__mg_sweep(const fsi_mg_level *level, int color, int k, int zero, int band) {
     for (int j = 0; j < level->n[1]; j++) {
-        if (band && !(level->row[fsi__mg_line(level, j, k)] & FSI__ROW_BAND))
+        if (band && !(fsi__mg_flags(level, j, k) & FSI__ROW_BAND))
             continue;
         fsi__mg_row row = fsi__mg_row_get(level, color, j, k, 0, level->half, zero);
-        if (row.plain)
-            fsi__mg_smooth_plain(&row);
-        else
-            fsi__mg_smooth_weighted(&row);
+        fsi__mg_smooth(&row);
     }
 }
 
@@ -5434,8 +5432,7 @@ static void fsi__mg_orphans(const fsi_mg *mg, int depth, fsi__mg_orphan_fn fn) {
     const fsi_mg_level *level = mg->level + depth;
     for (int k = 0; k < level->n[2]; k++)
         for (int j = 0; j < level->n[1]; j++)
-            for (int i = 0;
-                 i < level->n[0] && level->row[fsi__mg_line(level, j, k)] & FSI__ROW_ORPHAN; i++) {
+            for (int i = 0; i < level->n[0] && fsi__mg_flags(level, j, k) & FSI__ROW_ORPHAN; i++) {
                 uint8_t *kind = level->kind + fsi__mg_id(level, i, j, k);
                 if (*kind >= FSI__ORPHAN)
                     fn(mg, depth, fsi__ijk_of(i, j, k), kind);
@@ -5488,7 +5485,7 @@ static void fsi__mg_prolong(const fsi_mg_level *fine, const fsi_mg_level *coarse
             fsi__mg_merge(count, red ? x1 : x0, red ? x0 : x1, buffer);
             fsi__mg_correct(count, buffer, kind + h, x + h);
         }
-        if (fine->row[fsi__mg_line(fine, j, k)] & FSI__ROW_ORPHAN)
+        if (fsi__mg_flags(fine, j, k) & FSI__ROW_ORPHAN)
             for (int h = 0; h < fine->half; h++) {
                 ptrdiff_t parent =
                     kind[h] < FSI__ORPHAN
@@ -6597,7 +6594,7 @@ static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg
         int orphans = 0;
         for (int k = patch->wide.lo[2]; k < patch->wide.hi[2]; k++)
             for (int j = patch->wide.lo[1]; j < patch->wide.hi[1]; j++)
-                if (level->row[fsi__mg_line(level, j, k)] & FSI__ROW_ORPHAN)
+                if (fsi__mg_flags(level, j, k) & FSI__ROW_ORPHAN)
                     orphans = 1;
         for (int axis = 0; axis < 3; axis++) {
             int hi = ((patch->wide.hi[axis] + 1) >> 1) + orphans;
@@ -6751,7 +6748,7 @@ static void fsi__mg_local_smooth(const fsi_mg *mg, int depth, const fsi__box *bo
     for (int stage = 0; stage < stages; stage++)
         for (int k = box->lo[2]; k < box->hi[2]; k++)
             for (int j = box->lo[1]; j < box->hi[1]; j++) {
-                int along = level->row[fsi__mg_line(level, j, k)] & FSI__ROW_BAND;
+                int along = fsi__mg_flags(level, j, k) & FSI__ROW_BAND;
                 if (stage < band && !along)
                     continue;
                 /* box->lo[0] is even; sweeps start with red */
@@ -7157,7 +7154,7 @@ static void fsi__mg_rank_defect(const fsi_mg_level *level, int j, int k, int h0,
     fsi__mg_row row = fsi__mg_row_get(level, 0, j, k, h0, n, 0);
     memset(defect, 0, (size_t)n * sizeof *defect);
     fsi__mg_defect(&row, defect);
-    if (level->row[fsi__mg_line(level, j, k)] & FSI__ROW_ORPHAN)
+    if (fsi__mg_flags(level, j, k) & FSI__ROW_ORPHAN)
         fsi__mg_defect_orphans(level, j, k, h0, n, defect);
 }
 
@@ -7359,7 +7356,7 @@ static void fsi__mg_apply_row(const fsi_mg *mg, const fsi_real *x, fsi_real *y, 
     const uint8_t *face = mg->face + at;
     const uint8_t *none = (const uint8_t *)mg->zero;
     const uint8_t *across[4];
-    int flags = mg->level->row[fsi__mg_line(mg->level, j, k)];
+    int flags = fsi__mg_flags(mg->level, j, k);
     int cells = mg->n[0];
     stride[0] = n;
     stride[1] = n * mg->n[1];
