@@ -952,24 +952,32 @@ typedef struct fsi_reduced_model {
 FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *model, const fsi_reduced_desc *desc);
 FSI_API void fsi_reduced_model_free(fsi_reduced_model *model);
 
+/* Rigid part of the state of a copy: 13 reals side by side. */
+typedef struct fsi_reduced_rigid {
+    fsi_vec3 position;         /* centre of mass, m */
+    fsi_quat rotation;         /* of the frame: body to world */
+    fsi_vec3 momentum;         /* N s, world frame */
+    fsi_vec3 angular_momentum; /* about the centre of mass, N m s, world frame */
+} fsi_reduced_rigid;
+
 typedef struct fsi_reduced {
     const fsi_reduced_model *model; /* shared, must outlive the copy */
-    fsi_real *state;                /* [13 + 2 modes] the state range: T .. dq point into it */
-    fsi_real *T;                    /* [3] centre of mass, m */
-    fsi_real *Q;                    /* [4] rotation of the frame, w x y z */
-    fsi_real *p, *L;  /* [3] momentum, N s; angular momentum about T, N m s; world frame */
+    fsi_real *state;                /* [13 + 2 modes] the state range: rigid, q, dq */
+    fsi_reduced_rigid *rigid;
     fsi_real *q, *dq; /* [modes] modal displacement and velocity */
-    /* [27 + 3 modes] R, I (body), I^-1 (body), H = sum m r x s_k; follows the state */
-    fsi_real *cache;
-    /* [6 + modes] generalised force (force, torque about T, modal), cleared by fsi_reduced_forces
-     */
-    fsi_real *push;
+    /* These follow the state: the rotation as a matrix, inertia about the centre of mass and its
+       inverse (body frame), H = sum m r x s_k [modes]. */
+    fsi_mat3 axes, inertia, inverse_inertia;
+    fsi_vec3 *H;
+    /* [6 + modes] generalised force (force, torque about the centre, modal), cleared by
+       fsi_reduced_forces */
+    fsi_real *force;
     /* [6 + modes] velocity between fsi_reduced_couple and fsi_reduced_take */
     fsi_real *v;
     fsi_real *aside; /* [modes] private: q while a move is tried out */
-    /* [12 + 3 modes] private: p, L, q, q' and push at the start of a Newmark step; from the first
-     * one on */
-    fsi_real *begin;
+    /* [12 + 3 modes] private: momenta, q, q' and force at the start of a Newmark step; from the
+       first one on */
+    fsi_real *start;
     int half;         /* 1: between fsi_reduced_half and fsi_reduced_forces */
     fsi_vec3 gravity; /* m/s^2 */
     int fixed;        /* 1: does not move */
@@ -984,27 +992,19 @@ typedef struct fsi_reduced {
     size_t size; /* the one allocation */
 } fsi_reduced;
 
-/* A copy at rest at position T with the identity rotation. allocator may be NULL. */
+/* A copy at rest at a position with the identity rotation. allocator may be NULL. */
 FSI_API fsi_result fsi_reduced_init(fsi_reduced *reduced, const fsi_reduced_model *model,
-                                    fsi_vec3 T, const fsi_allocator *allocator);
+                                    fsi_vec3 position, const fsi_allocator *allocator);
 FSI_API void fsi_reduced_free(fsi_reduced *reduced);
 /* Sets pose and rigid velocity (velocity of the centre of mass, angular velocity); deformation and
  * modal velocity become 0. NaN is refused. */
-FSI_API fsi_result fsi_reduced_place(fsi_reduced *reduced, fsi_vec3 T, fsi_quat Q,
+FSI_API fsi_result fsi_reduced_place(fsi_reduced *reduced, fsi_vec3 position, fsi_quat rotation,
                                      fsi_vec3 velocity, fsi_vec3 spin);
 /* World position and velocity of mesh vertex i. */
 FSI_API fsi_vec3 fsi_reduced_point(const fsi_reduced *reduced, int i);
 FSI_API fsi_vec3 fsi_reduced_velocity(const fsi_reduced *reduced, int i);
 /* Adds a force, N, at mesh vertex i for the next fsi_reduced_forces (actuation, springs). */
-FSI_API void fsi_reduced_push(fsi_reduced *reduced, int i, fsi_vec3 force);
-/* Applies an impulse, N s, at mesh vertex i at once; implicit = 1 uses M^_r of the running step, 0
- * M_r. */
-FSI_API void fsi_reduced_impulse(fsi_reduced *reduced, int i, fsi_vec3 impulse, int implicit);
-/* Row of J for dir at the world point x that moves with the weighted vertices (count of them):
- * row[6 + modes]. */
-FSI_API void fsi_reduced_row(const fsi_reduced *reduced, fsi_vec3 x, int count,
-                             const int32_t *vertex, const fsi_real *weight, fsi_vec3 dir,
-                             fsi_real *row);
+FSI_API void fsi_reduced_add_force(fsi_reduced *reduced, int i, fsi_vec3 force);
 /* Generalised mass and inverse [(6 + modes)^2]: M_rig and M^_r of the running step (dt = 0: M_r).
  * Either may be NULL. */
 FSI_API void fsi_reduced_mass(const fsi_reduced *reduced, fsi_real dt, fsi_real *mass,
@@ -1070,11 +1070,13 @@ typedef struct fsi_reduced_group {
     int vertex_count, element_count; /* of the surface */
     fsi_real *v, *impulse;           /* [dof] */
     fsi_real *mass, *inverse;        /* [dof * dof] */
-    fsi_real *A, *AK, *LA; /* joints: [3 joints * dof], [3 joints * dof], [(3 joints)^2] */
-    fsi_real *scratch;     /* [dof * dof] for several bodies */
+    /* private: rows of the joints A and A M^-1 [3 joints * dof], factor of A M^-1 A^T
+       [(3 joints)^2], gaps now and what a move leaves of them [3 joints] */
+    fsi_real *joint_row, *joint_answer, *joint_factor, *joint_gap, *joint_left;
+    fsi_real *scratch; /* [dof * dof] for several bodies */
     /* joints: [dof + bodies] place, rotation and q of the bodies before they move */
     fsi_real *pose;
-    int32_t *skin_body;
+    int32_t *skin_body, *skin_vertex;
     fsi_real *skin_weight; /* the copy behind skin */
     fsi_real joint_error;  /* largest distance of joined points when last coupled, m */
     fsi_allocator allocator;
@@ -1118,21 +1120,19 @@ typedef struct fsi_reduced_contacts {
     fsi_real friction, restitution;       /* between copies */
     fsi_real slop;                        /* depth that is left alone, m */
     int iterations;                       /* 0 = 20 */
-    int count, room;                      /* contacts of the last call */
-    struct fsi__reduced_contact *contact; /* [room] */
-    fsi_real *row, *u;
-    size_t row_room, u_room; /* private */
-    int parts;               /* private: bodies behind one contact at most */
-    /* private: [bodies] group + 1 of each body, then the bodies' numbers group after group */
-    int32_t *where;
-    size_t where_room;
+    int count;                            /* contacts of the last call */
+    struct fsi__reduced_contact *contact; /* [count] a list */
+    /* private lists: rows of the contacts, memory of a call */
+    fsi_real *row;
+    unsigned char *memory;
+    int parts; /* private: bodies behind one contact at most */
+    /* private: [bodies] group + 1 of each body; the bodies' numbers, group after group */
+    int32_t *group_of, *member;
     /* private: impulses of the call before, sorted */
     struct fsi__reduced_past *past;
-    size_t past_room;
     int past_count;
     /* private: [all degrees of freedom] what fsi_reduced_contact_hold gave */
     fsi_real *held;
-    size_t held_room;
     int bodies, holds; /* private: bodies of the last call; 1: held is in their velocities */
     fsi_real dt;       /* private: of the last call */
     fsi_real depth;    /* deepest overlap met by the last call, m */
@@ -9170,29 +9170,39 @@ FSI_API fsi_result fsi_soft_restore(fsi_soft *soft, const void *in) {
 }
 
 /* ------------------------------------------------------------------------------------------------
-   >>reduced model Symbols (REDUCED): x = R (S q + x0) + T, r = S q + x0 in the body frame, m_i
-   lumped masses, s_k mode k, I inertia about T (body frame), H = sum m r x s (3 x modes), A_k = sum
-   m s_k r^T. J_rig^T M R S = (0, R H): so P_d^T R S q' = R (S q' - (I^-1 H q') x r). */
+ * >>reduced model */
+/* Symbols of REDUCED (docs/reduced.md):
+
+     x = R r + T       place of a particle, r = S q + x0 in the body frame
+     m_i               lumped masses            s_k, S      mode k, all modes
+     I                 inertia about T, body frame
+     H = sum m r x s   angular momentum of each mode at unit speed (3 x modes)
+     C0, G0, G         sum m x0 x0^T, sum m s_k x0^T, sum m s_k s_l^T
+     A_k = sum m s_k r^T = G0_k + sum over l of q_l G_kl
+     P_d               takes the rigid motion out of a velocity field
+
+   J_rig^T M R S = (0, R H), so P_d^T R S q' = R (S q' - (I^-1 H q') x r). */
+
 /* sum m r x s of A = sum m s r^T */
 static fsi_vec3 fsi__skew(const fsi_real *A) {
     return fsi_vec(A[7] - A[5], A[2] - A[6], A[3] - A[1]);
 }
 
-/* what init works with, one temporary block besides soft */
+/* What init works with, besides the model. */
 typedef struct fsi__reduced_build {
-    fsi_soft soft;
-    fsi_real *V, *w, *null; /* [modes * 3n] vectors, [modes], [6 * 3n] */
-    int32_t *map;           /* [n] mesh vertex -> surface vertex or -1 */
-    const int32_t *index;   /* the surface: triangles of the mesh, 2D: edge below */
-    /* 2D: directed edges, sorted; then the segments of the boundary in the same block */
-    uint64_t *edge;
-    size_t edges;
+    fsi_soft soft;        /* the elastic body: masses and K */
+    int32_t *edge;        /* 2D: segments of the sheet's boundary; a list */
+    const int32_t *index; /* the surface: triangles of the mesh, or edge */
+    fsi_real *V, *omega2; /* [modes * 3 vertices] vectors, [modes] */
+    fsi_real *rigid;      /* [6 * 3 vertices] rigid motions; later the surface's vertices */
+    int32_t *map;         /* [vertices] mesh vertex -> surface vertex or -1 */
     void *block;
     size_t size;
 } fsi__reduced_build;
 
-static void fsi__reduced_layout(fsi_reduced_model *model, fsi_arena *arena, int cells) {
+static void fsi__reduced_layout(fsi_reduced_model *model, fsi_arena *arena) {
     size_t n = (size_t)model->vertex_count, k = (size_t)model->modes;
+    size_t nodes = (size_t)model->nx * (size_t)model->ny * (size_t)model->nz;
     FSI__TAKE(model->x0, fsi_real, arena, 3 * n);
     FSI__TAKE(model->node_mass, fsi_real, arena, n);
     FSI__TAKE(model->S, fsi_real, arena, 3 * n * k);
@@ -9203,186 +9213,214 @@ static void fsi__reduced_layout(fsi_reduced_model *model, fsi_arena *arena, int 
     FSI__TAKE(model->surface, int32_t, arena, (size_t)model->surface_count);
     FSI__TAKE(model->index, int32_t, arena, (size_t)model->dim * (size_t)model->element_count);
     FSI__TAKE(model->sample, int32_t, arena, (size_t)model->sample_count);
-    FSI__TAKE(model->phi, fsi_real, arena, (size_t)cells);
-    FSI__TAKE(model->near_vertex, int32_t, arena, (size_t)cells);
+    FSI__TAKE(model->phi, fsi_real, arena, nodes);
+    FSI__TAKE(model->near_vertex, int32_t, arena, nodes);
 }
 
-/* K of a flat sheet has nothing across its plane: a spring on every vertex above all its own
- * frequencies. */
+static void fsi__reduced_build_layout(const fsi_reduced_model *model, fsi__reduced_build *build,
+                                      fsi_arena *arena) {
+    size_t n = 3 * (size_t)model->vertex_count, k = (size_t)model->modes;
+    FSI__TAKE(build->V, fsi_real, arena, k * n);
+    FSI__TAKE(build->omega2, fsi_real, arena, k);
+    FSI__TAKE(build->rigid, fsi_real, arena, 6 * n);
+    FSI__TAKE(build->map, int32_t, arena, n);
+}
+
+/* Diagonal entry i of K. */
+static fsi_real *fsi__csr_diagonal(fsi_csr *matrix, int i) {
+    int32_t at = matrix->row[i];
+    while (matrix->col[at] != i)
+        at++;
+    return matrix->val + at;
+}
+
+/* K of a flat sheet has nothing across its plane: a spring on every vertex, above all its own
+   frequencies. */
 static void fsi__reduced_flat(fsi_soft *soft) {
     fsi_real most = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < soft->K.rows; i++)
-            for (int j = soft->K.row[i]; j < soft->K.row[i + 1]; j++)
-                if (soft->K.col[j] == i) {
-                    if (!pass)
-                        most = fsi__max(most, soft->K.val[j] / soft->mass[i / 3]);
-                    else if (i % 3 == 2)
-                        soft->K.val[j] = 4 * most * soft->mass[i / 3];
-                }
+    for (int i = 0; i < soft->K.rows; i++)
+        most = fsi__max(most, *fsi__csr_diagonal(&soft->K, i) / soft->mass[i / 3]);
+    for (int i = 2; i < soft->K.rows; i += 3)
+        *fsi__csr_diagonal(&soft->K, i) = 4 * most * soft->mass[i / 3];
 }
 
-/* The edges of a sheet that belong to one triangle only, the sheet on their left. */
+/* The surface of a sheet in the plane z = 0: the edges of single triangles, the sheet on their
+   left. */
 static fsi_result fsi__reduced_edges(fsi_reduced_model *model, fsi__reduced_build *build,
                                      const fsi_mesh *mesh) {
-    size_t n = 3 * (size_t)mesh->element_count, i;
-    for (i = 0; i < n; i++)
-        if (mesh->index[i] < 0 || mesh->index[i] >= mesh->vertex_count)
-            return FSI_ERR_GEOMETRY;
-    for (i = 0; i < (size_t)mesh->vertex_count; i++)
+    const fsi_allocator *allocator = &model->desc.allocator;
+    int edges;
+    fsi_result result = fsi__boundary(3, mesh->vertex_count, mesh->element_count, mesh->index, NULL,
+                                      0, &edges, allocator);
+    if (result == FSI_OK)
+        result = FSI__LIST_ROOM(build->edge, 2 * (size_t)edges, allocator);
+    if (result == FSI_OK)
+        result = fsi__boundary(3, mesh->vertex_count, mesh->element_count, mesh->index, build->edge,
+                               edges, &edges, allocator);
+    if (result != FSI_OK)
+        return result;
+    build->index = build->edge;
+    model->element_count = edges;
+
+    for (int i = 0; i < mesh->vertex_count; i++)
         if (fsi__abs(mesh->x[3 * i + 2]) > 0)
             return FSI_ERR_GEOMETRY;
-    for (i = 0; i < n; i += 3)
-        if (!(fsi_vec_cross(fsi_vec_sub(fsi_vec_load(mesh->x + 3 * mesh->index[i + 1]),
-                                        fsi_vec_load(mesh->x + 3 * mesh->index[i])),
-                            fsi_vec_sub(fsi_vec_load(mesh->x + 3 * mesh->index[i + 2]),
-                                        fsi_vec_load(mesh->x + 3 * mesh->index[i])))
-                  .z
-              > 0))
+    for (int i = 0; i < mesh->element_count; i++) {
+        const int32_t *corner = mesh->index + 3 * i;
+        fsi_vec3 origin = fsi__vec_at(mesh->x, corner[0]);
+        fsi_vec3 u = fsi_vec_sub(fsi__vec_at(mesh->x, corner[1]), origin);
+        fsi_vec3 v = fsi_vec_sub(fsi__vec_at(mesh->x, corner[2]), origin);
+        if (!(fsi_vec_cross(u, v).z > 0))
             return FSI_ERR_GEOMETRY;
-    build->edges = n;
-    build->edge = (uint64_t *)fsi_alloc(&model->desc.allocator, 3 * n * sizeof *build->edge);
-    if (!build->edge)
-        return FSI_ERR_MEMORY;
-    for (i = 0; i < n; i++)
-        build->edge[i] = fsi__pair_key(mesh->index[i], mesh->index[i - i % 3 + (i + 1) % 3]);
-    uint64_t *sorted = fsi__sort_keys(n, build->edge, build->edge + n);
-    int32_t *out = (int32_t *)(void *)(build->edge + 2 * n);
-    build->index = out;
-    for (model->element_count = 0, i = 0; i < n; i++) {
-        uint64_t back = sorted[i] >> 32 | sorted[i] << 32;
-        size_t at = fsi__lower_bound(n, sorted, back);
-        if (i && sorted[i] == sorted[i - 1])
-            return FSI_ERR_GEOMETRY;
-        if (at < n && sorted[at] == back)
-            continue;
-        out[2 * model->element_count] = (int32_t)(sorted[i] >> 32);
-        out[2 * model->element_count++ + 1] = (int32_t)(sorted[i] & 0xffffffffu);
     }
     return FSI_OK;
 }
 
-/* Modes of the free body by the eigen solver, or the given basis turned into eigenvectors of its
- * own M_r, K_r. */
-static fsi_result fsi__reduced_modes(fsi_reduced_model *model, fsi__reduced_build *build,
-                                     const fsi_reduced_desc *desc) {
-    int n = 3 * model->vertex_count, k = model->modes;
+/* The lowest vibration modes of the free body. */
+static fsi_result fsi__reduced_vibration(const fsi_reduced_model *model,
+                                         fsi__reduced_build *build) {
     fsi_soft *soft = &build->soft;
-    fsi_result result;
-    if (!desc->basis) {
-        fsi_modes_desc given;
-        memset(&given, 0, sizeof given);
-        fsi_csr matrix;
-        matrix.rows = matrix.cols = n;
-        matrix.row =
-            (int32_t *)fsi_alloc(&desc->allocator, (size_t)(2 * n + 1) * sizeof(int32_t)
-                                                       + (size_t)n * sizeof(fsi_real) + 16);
-        if (!matrix.row)
-            return FSI_ERR_MEMORY;
-        matrix.col = matrix.row + n + 1;
-        matrix.val = (fsi_real *)(void *)(matrix.row + 2 * n + 2);
-        for (int i = 0; i < n; i++) {
-            matrix.row[i] = matrix.col[i] = i;
-            matrix.val[i] = soft->mass[i / 3];
-        }
-        matrix.row[n] = n;
-        /* rigid motions: translations, x -> e_a x r */
-        for (int i = 0; i < n / 3; i++) {
-            fsi_vec3 x = fsi_vec_load(model->x0 + 3 * i);
-            for (int a = 0; a < 3; a++) {
-                build->null[a * n + 3 * i + a] = 1;
-                fsi_vec_store(build->null + (3 + a) * n + 3 * i,
-                              fsi_vec_cross(fsi_vec(a == 0, a == 1, a == 2), x));
-            }
-        }
-        given.null_count = 6;
-        /* x, y and the turn about z; across the plane far stiffer than anything inside it */
-        if (model->dim == 2) {
-            fsi__reduced_flat(soft);
-            fsi_copy((size_t)n, build->null + 5 * n, build->null + 2 * n);
-            given.null_count = 3;
-        }
-        given.K = &soft->K;
-        given.M = &matrix;
-        given.count = k;
-        given.null_vectors = build->null;
-        given.allocator = desc->allocator;
-        result = fsi_modes_solve(&given, build->w, build->V, NULL);
-        fsi_free(&desc->allocator, matrix.row,
-                 (size_t)(2 * n + 1) * sizeof(int32_t) + (size_t)n * sizeof(fsi_real) + 16);
-        for (int i = 2; i < k * n && model->dim == 2; i += 3)
-            build->V[i] = 0;
-        return result < 0 ? result : result == FSI_NOT_CONVERGED ? FSI_ERR_NUMERIC : FSI_OK;
+    const fsi_allocator *allocator = &model->desc.allocator;
+    int n = 3 * model->vertex_count;
+
+    /* The lumped masses as a matrix. */
+    size_t size = (size_t)n * sizeof(fsi_real) + (2 * (size_t)n + 1) * sizeof(int32_t);
+    fsi_csr mass;
+    mass.rows = mass.cols = n;
+    mass.val = (fsi_real *)fsi_alloc(allocator, size);
+    if (!mass.val)
+        return FSI_ERR_MEMORY;
+    mass.row = (int32_t *)(void *)(mass.val + n);
+    mass.col = mass.row + n + 1;
+    for (int i = 0; i < n; i++) {
+        mass.row[i] = mass.col[i] = i;
+        mass.val[i] = soft->mass[i / 3];
     }
-    fsi_copy((size_t)k * (size_t)n, desc->basis, build->V);
-    for (int i = 2; i < k * n && model->dim == 2; i += 3)
-        build->V[i] = 0;
-    for (int a = 0; a < 3 * k; a++) { /* mass-weighted column sums become zero */
+    mass.row[n] = n;
+
+    /* Rigid motions: translations, and x -> e_a x r. */
+    for (int i = 0; i < n / 3; i++)
+        for (int axis = 0; axis < 3; axis++) {
+            fsi__vec_put(build->rigid + axis * n, i, fsi__axis(axis));
+            fsi__vec_put(build->rigid + (3 + axis) * n, i,
+                         fsi_vec_cross(fsi__axis(axis), fsi__vec_at(model->x0, i)));
+        }
+    fsi_modes_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.null_count = 6;
+    /* 2D: x, y and the turn about z; across the plane it is far stiffer than anything inside. */
+    if (model->dim == 2) {
+        fsi__reduced_flat(soft);
+        fsi_copy((size_t)n, build->rigid + 5 * n, build->rigid + 2 * n);
+        desc.null_count = 3;
+    }
+    desc.K = &soft->K;
+    desc.M = &mass;
+    desc.count = model->modes;
+    desc.null_vectors = build->rigid;
+    desc.allocator = *allocator;
+    fsi_result result = fsi_modes_solve(&desc, build->omega2, build->V, NULL);
+    fsi_free(allocator, mass.val, size);
+    if (result == FSI_NOT_CONVERGED)
+        return FSI_ERR_NUMERIC;
+    return result < 0 ? result : FSI_OK;
+}
+
+/* A given basis: its mean translation is taken out, and it is turned into the eigenvectors of its
+   own M_r = V M V^T and K_r = V K V^T. */
+static fsi_result fsi__reduced_own_basis(const fsi_reduced_model *model, fsi__reduced_build *build,
+                                         const fsi_real *basis) {
+    const fsi_soft *soft = &build->soft;
+    const fsi_allocator *allocator = &model->desc.allocator;
+    int n = 3 * model->vertex_count, modes = model->modes;
+    fsi_copy((size_t)modes * (size_t)n, basis, build->V);
+    for (int a = 0; a < 3 * modes; a++) {
+        fsi_real *column = build->V + (size_t)(a / 3) * (size_t)n + a % 3;
         double sum = 0;
-        fsi_real *v = build->V + (size_t)(a / 3) * (size_t)n + a % 3;
         for (int i = 0; i < n / 3; i++)
-            sum += (double)(soft->mass[i] * v[3 * i]);
+            sum += (double)(soft->mass[i] * column[3 * i]);
         for (int i = 0; i < n / 3; i++)
-            v[3 * i] -= (fsi_real)(sum / (double)model->mass);
+            column[3 * i] -= (fsi_real)(sum / (double)model->mass);
     }
-    {
-        size_t kk = (size_t)k * (size_t)k, bytes = (3 * kk + (size_t)n) * sizeof(fsi_real);
-        fsi_real *M_r = (fsi_real *)fsi_alloc(&desc->allocator, bytes), *K_r = M_r + kk,
-                 *Y = K_r + kk, *f = Y + kk;
-        if (!M_r)
-            return FSI_ERR_MEMORY;
-        for (int a = 0; a < k; a++) {
-            fsi_real *va = build->V + (size_t)a * (size_t)n;
-            fsi_csr_mul(&soft->K, va, f);
-            for (int b = 0; b < k; b++) {
-                const fsi_real *vb = build->V + (size_t)b * (size_t)n;
-                double sum = 0;
-                for (int i = 0; i < n; i++)
-                    sum += (double)(soft->mass[i / 3] * va[i] * vb[i]);
-                M_r[a * k + b] = (fsi_real)sum;
-                K_r[a * k + b] = (fsi_real)fsi_dot((size_t)n, f, vb);
-            }
+
+    size_t square = (size_t)modes * (size_t)modes;
+    size_t size = (3 * square + (size_t)n + (size_t)modes) * sizeof(fsi_real);
+    fsi_real *M_r = (fsi_real *)fsi_alloc(allocator, size);
+    if (!M_r)
+        return FSI_ERR_MEMORY;
+    fsi_real *K_r = M_r + square, *Y = K_r + square, *force = Y + square, *old = force + n;
+    for (int a = 0; a < modes; a++) {
+        const fsi_real *va = build->V + (size_t)a * (size_t)n;
+        fsi_csr_mul(&soft->K, va, force);
+        for (int b = 0; b < modes; b++) {
+            const fsi_real *vb = build->V + (size_t)b * (size_t)n;
+            double sum = 0;
+            for (int i = 0; i < n; i++)
+                sum += (double)(soft->mass[i / 3] * va[i] * vb[i]);
+            M_r[a * modes + b] = (fsi_real)sum;
+            K_r[a * modes + b] = (fsi_real)fsi_dot((size_t)n, force, vb);
         }
-        result = fsi_eigen_dense(k, K_r, M_r, build->w, Y, &desc->allocator);
-        /* V <- Y V, one particle coordinate after the other */
-        for (int i = 0; i < n && result == FSI_OK; i++) {
-            for (int a = 0; a < k; a++)
-                f[a] = build->V[(size_t)a * (size_t)n + (size_t)i];
-            for (int a = 0; a < k; a++) {
-                double sum = 0;
-                for (int b = 0; b < k; b++)
-                    sum += (double)(Y[a * k + b] * f[b]);
-                M_r[a] = (fsi_real)sum;
-            }
-            for (int a = 0; a < k; a++)
-                build->V[(size_t)a * (size_t)n + (size_t)i] = M_r[a];
-        }
-        fsi_free(&desc->allocator, M_r, bytes);
     }
-    for (int a = 0; a < k; a++)
-        build->w[a] = fsi__max(build->w[a], 0);
+    fsi_result result = fsi_eigen_dense(modes, K_r, M_r, build->omega2, Y, allocator);
+
+    /* V <- Y V, one particle coordinate after the other. */
+    for (int i = 0; i < n && result == FSI_OK; i++) {
+        for (int a = 0; a < modes; a++)
+            old[a] = build->V[(size_t)a * (size_t)n + (size_t)i];
+        for (int a = 0; a < modes; a++) {
+            double sum = 0;
+            for (int b = 0; b < modes; b++)
+                sum += (double)(Y[a * modes + b] * old[b]);
+            build->V[(size_t)a * (size_t)n + (size_t)i] = (fsi_real)sum;
+        }
+    }
+    fsi_free(allocator, M_r, size);
+    for (int a = 0; a < modes; a++)
+        build->omega2[a] = fsi__max(build->omega2[a], 0);
     return result;
 }
 
+/* Modes of the free body or the given basis, into S and omega2. */
+static fsi_result fsi__reduced_modes(fsi_reduced_model *model, fsi__reduced_build *build,
+                                     const fsi_real *basis) {
+    size_t n = 3 * (size_t)model->vertex_count, modes = (size_t)model->modes;
+    if (!modes)
+        return FSI_OK;
+    fsi_result result = fsi_soft_stiffness(&build->soft);
+    if (result == FSI_OK)
+        result = basis ? fsi__reduced_own_basis(model, build, basis)
+                       : fsi__reduced_vibration(model, build);
+    for (size_t a = 0; a < modes && result == FSI_OK; a++) {
+        model->omega2[a] = build->omega2[a];
+        for (size_t i = 0; i < n; i++)
+            model->S[i * modes + a] = model->dim == 2 && i % 3 == 2 ? 0 : build->V[a * n + i];
+    }
+    return result;
+}
+
+/* sum over all particles of m a_i b_i, where a and b stand stride_a and stride_b apart. */
+static fsi_real fsi__reduced_sum(const fsi_reduced_model *model, const fsi_real *a, int stride_a,
+                                 const fsi_real *b, int stride_b) {
+    double sum = 0;
+    for (int i = 0; i < model->vertex_count; i++)
+        sum += (double)(model->node_mass[i] * a[i * stride_a] * b[i * stride_b]);
+    return (fsi_real)sum;
+}
+
+/* C0, G0 and G. */
 static void fsi__reduced_integrals(fsi_reduced_model *model) {
-    int i, n = model->modes;
+    int n = model->modes;
     for (int a = 0; a < 3; a++)
         for (int b = 0; b < 3; b++) {
-            double c = 0;
-            for (i = 0; i < model->vertex_count; i++)
-                c += (double)(model->node_mass[i] * model->x0[3 * i + a] * model->x0[3 * i + b]);
-            model->C0[3 * a + b] = (fsi_real)c;
+            const fsi_real *xa = model->x0 + a, *xb = model->x0 + b;
+            const fsi_real *Sa = model->S + a * n, *Sb = model->S + b * n;
+            int at = 3 * a + b;
+            model->C0[at] = fsi__reduced_sum(model, xa, 3, xb, 3);
             for (int k = 0; k < n; k++) {
-                for (c = 0, i = 0; i < model->vertex_count; i++)
-                    c += (double)(model->node_mass[i] * model->S[(3 * i + a) * n + k]
-                                  * model->x0[3 * i + b]);
-                model->G0[9 * k + 3 * a + b] = (fsi_real)c;
-                for (int l = 0; l < n; l++) {
-                    for (c = 0, i = 0; i < model->vertex_count; i++)
-                        c += (double)(model->node_mass[i] * model->S[(3 * i + a) * n + k]
-                                      * model->S[(3 * i + b) * n + l]);
-                    model->G[9 * (k * n + l) + 3 * a + b] = (fsi_real)c;
-                }
+                model->G0[9 * k + at] = fsi__reduced_sum(model, Sa + k, 3 * n, xb, 3);
+                for (int l = 0; l < n; l++)
+                    model->G[9 * (k * n + l) + at] =
+                        fsi__reduced_sum(model, Sa + k, 3 * n, Sb + l, 3 * n);
             }
         }
 }
@@ -9391,114 +9429,124 @@ static int fsi__reduced_node(const fsi_reduced_model *model, int i, int j, int k
     return i + model->nx * (j + model->ny * k);
 }
 
-/* Distance field of the rest shape, nearest surface vertices, and contact samples (each next one
- * farthest from the others). */
-static fsi_result fsi__reduced_field(fsi_reduced_model *model, fsi_real *apart) {
+/* Distance and nearest surface vertex at one node of the field. */
+static fsi_result fsi__reduced_field_node(fsi_reduced_model *model, int i, int j, int k) {
+    fsi_vec3 cell = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
+    fsi_vec3 p = fsi_vec_mad(model->origin, cell, model->h);
+    int at = fsi__reduced_node(model, i, j, k);
+    if (model->dim == 2)
+        p.z = 0; /* every layer is the plane */
+    fsi_hit hit;
+    if (!fsi_bvh_closest(&model->tree, p, FSI_R(1e18), &hit))
+        return FSI_ERR_GEOMETRY;
+    int corner = hit.weight[1] > hit.weight[0] ? 1 : 0;
+    if (model->dim == 3 && hit.weight[2] > hit.weight[corner])
+        corner = 2;
+    model->near_vertex[at] = model->surface[model->index[model->dim * hit.element + corner]];
+    model->phi[at] = fsi_bvh_inside(&model->tree, p) ? -hit.t : hit.t;
+    return FSI_OK;
+}
+
+/* Tree over the rest surface and distance field of the rest shape. x [3 * surface_count]. */
+static fsi_result fsi__reduced_field(fsi_reduced_model *model, fsi_real *x) {
+    for (int i = 0; i < model->surface_count; i++)
+        fsi__vec_put(x, i, fsi__vec_at(model->x0, model->surface[i]));
     fsi_surface surface;
     memset(&surface, 0, sizeof surface);
-    int i;
-    for (i = 0; i < model->surface_count; i++)
-        memcpy(apart + 3 * i, model->x0 + 3 * model->surface[i], 3 * sizeof *apart);
     surface.dim = model->dim;
     surface.closed = 1;
     surface.vertex_count = model->surface_count;
     surface.element_count = model->element_count;
-    surface.x = apart;
+    surface.x = x;
     surface.index = model->index;
     fsi_result result = fsi_bvh_init(&model->tree, model->element_count, &model->desc.allocator);
-    /* boxes are shared, corners have to be worked out: let boxes decide */
+    /* Boxes are shared by all copies, corners have to be worked out: boxes decide. */
     model->tree.leaf = 1;
     if (result == FSI_OK)
         result = fsi_bvh_build(&model->tree, &surface);
-    int k;
-    int best;
-    for (k = 0; k < model->nz && result == FSI_OK; k++)
+    for (int k = 0; k < model->nz; k++)
         for (int j = 0; j < model->ny; j++)
-            for (i = 0; i < model->nx; i++) {
-                fsi_vec3 p = fsi_vec_mad(model->origin,
-                                         fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k), model->h);
-                int at = fsi__reduced_node(model, i, j, k);
-                if (model->dim == 2)
-                    p.z = 0; /* every layer is the plane */
-                fsi_hit hit;
-                if (!fsi_bvh_closest(&model->tree, p, FSI_R(1e18), &hit)) {
-                    result = FSI_ERR_GEOMETRY;
-                    break;
-                }
-                best = hit.weight[1] > hit.weight[0] ? 1 : 0;
-                if (model->dim == 3 && hit.weight[2] > hit.weight[best])
-                    best = 2;
-                model->near_vertex[at] =
-                    model->surface[model->index[model->dim * hit.element + best]];
-                model->phi[at] = fsi_bvh_inside(&model->tree, p) ? -hit.t : hit.t;
-            }
-    /* from now on for copies only, which have places of their own */
+            for (int i = 0; i < model->nx && result == FSI_OK; i++)
+                result = fsi__reduced_field_node(model, i, j, k);
+    /* From now on the tree serves copies only, which have places of their own. */
     model->tree.surface.x = NULL;
-    for (i = 0; i < model->surface_count; i++)
-        apart[i] = FSI_REAL_MAX;
-    for (best = 0, k = 0; k < model->sample_count; k++) {
-        fsi_vec3 c = fsi_vec_load(model->x0 + 3 * model->surface[best]);
-        model->sample[k] = model->surface[best];
-        for (i = 0; i < model->surface_count; i++) {
-            fsi_vec3 d = fsi_vec_sub(fsi_vec_load(model->x0 + 3 * model->surface[i]), c);
-            apart[i] = fsi__min(apart[i], fsi_vec_dot(d, d));
-        }
-        for (best = 0, i = 1; i < model->surface_count; i++)
-            if (apart[i] > apart[best])
-                best = i;
-    }
     return result;
 }
 
-/* Places the block and fills everything that needs no eigen solver. */
-static fsi_result fsi__reduced_place(fsi_reduced_model *model, fsi__reduced_build *build,
-                                     const fsi_mesh *mesh) {
-    double c[3] = {0, 0, 0};
-    int n = mesh->vertex_count;
-    fsi_real mass = 0;
-    for (int i = 0; i < n; i++)
-        build->map[i] = -1;
-    for (int i = 0; i < model->dim * model->element_count; i++)
-        if (build->map[build->index[i]] < 0)
-            build->map[build->index[i]] = model->surface_count++;
-    for (int i = 0; i < n; i++) {
-        mass += build->soft.mass[i];
-        for (int a = 0; a < 3; a++)
-            c[a] += (double)(build->soft.mass[i] * mesh->x[3 * i + a]);
+/* Contact samples: each next one is the surface vertex farthest from all before it. apart:
+   [surface_count] scratch. */
+static void fsi__reduced_samples(fsi_reduced_model *model, fsi_real *apart) {
+    for (int i = 0; i < model->surface_count; i++)
+        apart[i] = FSI_REAL_MAX;
+    int farthest = 0;
+    for (int k = 0; k < model->sample_count; k++) {
+        fsi_vec3 here = fsi__vec_at(model->x0, model->surface[farthest]);
+        model->sample[k] = model->surface[farthest];
+        farthest = 0;
+        for (int i = 0; i < model->surface_count; i++) {
+            fsi_vec3 d = fsi_vec_sub(fsi__vec_at(model->x0, model->surface[i]), here);
+            apart[i] = fsi__min(apart[i], fsi_vec_dot(d, d));
+            if (apart[i] > apart[farthest])
+                farthest = i;
+        }
     }
-    model->mass = mass;
-    model->centre = fsi_vec((fsi_real)(c[0] / (double)mass), (fsi_real)(c[1] / (double)mass),
-                            (fsi_real)(c[2] / (double)mass));
-    fsi_vec3 hi;
-    fsi_vec3 lo = hi = fsi_vec_sub(fsi_vec_load(mesh->x), model->centre);
-    for (int i = 0; i < n; i++) {
-        fsi_vec3 x = fsi_vec_sub(fsi_vec_load(mesh->x + 3 * i), model->centre);
-        lo = fsi_vec(fsi__min(lo.x, x.x), fsi__min(lo.y, x.y), fsi__min(lo.z, x.z));
-        hi = fsi_vec(fsi__max(hi.x, x.x), fsi__max(hi.y, x.y), fsi__max(hi.z, x.z));
+}
+
+/* Mass, centre of mass, radius and the lattice of the distance field. */
+static void fsi__reduced_measure(fsi_reduced_model *model, const fsi_soft *soft,
+                                 const fsi_mesh *mesh) {
+    double sum[3] = {0, 0, 0};
+    for (int i = 0; i < mesh->vertex_count; i++) {
+        model->mass += soft->mass[i];
+        for (int axis = 0; axis < 3; axis++)
+            sum[axis] += (double)(soft->mass[i] * mesh->x[3 * i + axis]);
+    }
+    double mass = (double)model->mass;
+    model->centre =
+        fsi_vec((fsi_real)(sum[0] / mass), (fsi_real)(sum[1] / mass), (fsi_real)(sum[2] / mass));
+
+    fsi_vec3 lo = fsi_vec_sub(fsi_vec_load(mesh->x), model->centre), hi = lo;
+    for (int i = 0; i < mesh->vertex_count; i++) {
+        fsi_vec3 x = fsi_vec_sub(fsi__vec_at(mesh->x, i), model->centre);
+        fsi__grow(&lo, &hi, x);
         model->radius = fsi__max(model->radius, fsi__length(x));
     }
-    fsi_real size = fsi__max(hi.x - lo.x, fsi__max(hi.y - lo.y, hi.z - lo.z));
-    model->h = size / (fsi_real)model->desc.field;
+    fsi_vec3 size = fsi_vec_sub(hi, lo);
+    model->h = fsi__max(size.x, fsi__max(size.y, size.z)) / (fsi_real)model->desc.field;
     model->origin = fsi_vec_mad(lo, fsi_vec(1, 1, 1), -2 * model->h);
-    model->nx = (int)fsi__ceil((hi.x - lo.x) / model->h) + 5;
-    model->ny = (int)fsi__ceil((hi.y - lo.y) / model->h) + 5;
-    model->nz = (int)fsi__ceil((hi.z - lo.z) / model->h) + 5;
+    model->nx = (int)fsi__ceil(size.x / model->h) + 5;
+    model->ny = (int)fsi__ceil(size.y / model->h) + 5;
+    model->nz = (int)fsi__ceil(size.z / model->h) + 5;
+}
+
+/* Numbers the surface vertices, places the block and fills everything that needs no eigen solver.
+ */
+static fsi_result fsi__reduced_arrange(fsi_reduced_model *model, fsi__reduced_build *build,
+                                       const fsi_mesh *mesh) {
+    int n = mesh->vertex_count, corners = model->dim * model->element_count;
+    for (int i = 0; i < n; i++)
+        build->map[i] = -1;
+    for (int i = 0; i < corners; i++)
+        if (build->map[build->index[i]] < 0)
+            build->map[build->index[i]] = model->surface_count++;
+    fsi__reduced_measure(model, &build->soft, mesh);
     model->sample_count = fsi__imin(model->desc.samples, model->surface_count);
+
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
-    fsi__reduced_layout(model, &arena, model->nx * model->ny * model->nz);
+    fsi__reduced_layout(model, &arena);
     fsi_result result =
         fsi__arena_block(&arena, &model->desc.allocator, &model->block, &model->size);
     if (result != FSI_OK)
         return result;
-    fsi__reduced_layout(model, &arena, model->nx * model->ny * model->nz);
+    fsi__reduced_layout(model, &arena);
     for (int i = 0; i < n; i++) {
-        fsi_vec_store(model->x0 + 3 * i, fsi_vec_sub(fsi_vec_load(mesh->x + 3 * i), model->centre));
+        fsi__vec_put(model->x0, i, fsi_vec_sub(fsi__vec_at(mesh->x, i), model->centre));
         model->node_mass[i] = build->soft.mass[i];
         if (build->map[i] >= 0)
             model->surface[build->map[i]] = i;
     }
-    for (int i = 0; i < model->dim * model->element_count; i++)
+    for (int i = 0; i < corners; i++)
         model->index[i] = build->map[build->index[i]];
     return FSI_OK;
 }
@@ -9534,22 +9582,57 @@ static fsi_result fsi__reduced_soft(fsi_reduced_model *model, fsi__reduced_build
     return fsi_soft_init(&build->soft, &given);
 }
 
-FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_reduced_desc *desc) {
-    if (!out || !desc || !desc->mesh || !fsi_allocator_valid(&desc->allocator)
-        || (desc->dim != 0 && desc->dim != 2 && desc->dim != 3))
-        return FSI_ERR_ARGUMENT;
-    if (desc->dim == 2 ? desc->mesh->dim != 3 || desc->mesh->element_count < 1
-                       : desc->mesh->tet_count < 1)
-        return FSI_ERR_ARGUMENT;
-    if (desc->modes < 0 || desc->modes > 3 * desc->mesh->vertex_count || !(desc->density > 0)
-        || (desc->modes && !(desc->young > 0)))
-        return FSI_ERR_ARGUMENT;
+static int fsi__reduced_desc_valid(const fsi_reduced_desc *desc) {
+    const fsi_mesh *mesh = desc->mesh;
+    if (!mesh || !fsi_allocator_valid(&desc->allocator))
+        return 0;
+    if (desc->dim != 0 && desc->dim != 2 && desc->dim != 3)
+        return 0;
+    int has_elements =
+        desc->dim == 2 ? mesh->dim == 3 && mesh->element_count > 0 : mesh->tet_count > 0;
+    if (!has_elements || desc->modes < 0 || desc->modes > 3 * mesh->vertex_count)
+        return 0;
+    if (!(desc->density > 0) || (desc->modes && !(desc->young > 0)))
+        return 0;
     if (desc->samples < 0 || desc->field < 0 || desc->field > 512)
+        return 0;
+    size_t reals = 3 * (size_t)mesh->vertex_count * (size_t)desc->modes;
+    return !desc->basis || fsi_all_finite(reals, desc->basis);
+}
+
+/* All of init once the elastic body is there. */
+static fsi_result fsi__reduced_model_fill(fsi_reduced_model *model, fsi__reduced_build *build,
+                                          const fsi_reduced_desc *desc) {
+    fsi_result result = FSI_OK;
+    if (model->dim == 2)
+        result = fsi__reduced_edges(model, build, desc->mesh);
+    if (result != FSI_OK)
+        return result;
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    fsi__reduced_build_layout(model, build, &arena);
+    result = fsi__arena_block(&arena, &desc->allocator, &build->block, &build->size);
+    if (result != FSI_OK)
+        return result;
+    fsi__reduced_build_layout(model, build, &arena);
+
+    result = fsi__reduced_arrange(model, build, desc->mesh);
+    if (result == FSI_OK)
+        result = fsi__reduced_modes(model, build, desc->basis);
+    if (result != FSI_OK)
+        return result;
+    fsi__reduced_integrals(model);
+    result = fsi__reduced_field(model, build->rigid);
+    if (result == FSI_OK)
+        fsi__reduced_samples(model, build->rigid);
+    return result;
+}
+
+FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_reduced_desc *desc) {
+    if (!out || !desc || !fsi__reduced_desc_valid(desc))
         return FSI_ERR_ARGUMENT;
     fsi_reduced_model model;
     memset(&model, 0, sizeof model);
-    fsi__reduced_build build;
-    memset(&build, 0, sizeof build);
     model.desc = *desc;
     model.desc.mesh = NULL;
     model.desc.basis = NULL;
@@ -9561,40 +9644,14 @@ FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_redu
     model.vertex_count = desc->mesh->vertex_count;
     model.element_count = desc->mesh->element_count;
     model.modes = desc->modes;
-    size_t n = 3 * (size_t)model.vertex_count;
-    size_t k = (size_t)model.modes;
-    if (desc->basis && !fsi_all_finite(n * k, desc->basis))
-        return FSI_ERR_ARGUMENT;
+
+    fsi__reduced_build build;
+    memset(&build, 0, sizeof build);
     fsi_result result = fsi__reduced_soft(&model, &build, desc);
-    if (result != FSI_OK)
-        return result;
-    if (model.dim == 2)
-        result = fsi__reduced_edges(&model, &build, desc->mesh);
-    build.size = (k * n + k + 7 * n) * sizeof(fsi_real) + n * sizeof(int32_t);
-    if (result == FSI_OK && !(build.block = fsi_alloc(&desc->allocator, build.size)))
-        result = FSI_ERR_MEMORY;
-    build.V = (fsi_real *)build.block;
-    if (result == FSI_OK) {
-        build.w = build.V + k * n;
-        build.null = build.w + k;
-        build.map = (int32_t *)(void *)(build.null + 7 * n);
-        result = fsi__reduced_place(&model, &build, desc->mesh);
-    }
-    if (result == FSI_OK && k)
-        result = fsi_soft_stiffness(&build.soft);
-    if (result == FSI_OK && k)
-        result = fsi__reduced_modes(&model, &build, desc);
-    if (result == FSI_OK) {
-        for (size_t a = 0; a < k; a++) {
-            model.omega2[a] = build.w[a];
-            for (size_t i = 0; i < n; i++)
-                model.S[i * k + a] = build.V[a * n + i];
-        }
-        fsi__reduced_integrals(&model);
-        result = fsi__reduced_field(&model, build.null);
-    }
+    if (result == FSI_OK)
+        result = fsi__reduced_model_fill(&model, &build, desc);
     fsi_free(&desc->allocator, build.block, build.size);
-    fsi_free(&desc->allocator, build.edge, 3 * build.edges * sizeof *build.edge);
+    FSI__LIST_FREE(build.edge, &desc->allocator);
     fsi_soft_free(&build.soft);
     if (result != FSI_OK) {
         fsi_reduced_model_free(&model);
@@ -9614,302 +9671,347 @@ FSI_API void fsi_reduced_model_free(fsi_reduced_model *model) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>reduced body */
-/* 0: R, 1: I, 2: I^-1 */
-static fsi_mat3 fsi__reduced_matrix(const fsi_reduced *reduced, int which) {
-    fsi_mat3 m;
-    memcpy(m.m, reduced->cache + 9 * which, sizeof m.m);
-    return m;
+FSI__INLINE fsi_vec3 fsi__to_world(const fsi_reduced *reduced, fsi_vec3 v) {
+    return fsi_mat3_mul_vec(&reduced->axes, v);
 }
 
-/* A_k = sum m s_k r^T at q. */
-static void fsi__reduced_A(const fsi_reduced_model *model, const fsi_real *q, int k,
-                           const fsi_real *start, fsi_real *A) {
+FSI__INLINE fsi_vec3 fsi__to_body(const fsi_reduced *reduced, fsi_vec3 v) {
+    return fsi_mat3_tmul_vec(&reduced->axes, v);
+}
+
+/* Reals of the state: the rigid part, then q and q'. Momenta are 6 of them side by side. */
+static size_t fsi__reduced_reals(const fsi_reduced *reduced) {
+    return 13 + 2 * (size_t)reduced->model->modes;
+}
+
+static fsi_real *fsi__reduced_momenta(const fsi_reduced *reduced) {
+    return reduced->state + 7;
+}
+
+/* start + sum over l of q_l G_kl: A_k with start = G0_k, its derivative along q without start. */
+static fsi_mat3 fsi__reduced_A(const fsi_reduced_model *model, const fsi_real *q, int k,
+                               const fsi_real *start) {
+    fsi_mat3 A;
     for (int i = 0; i < 9; i++)
-        A[i] = start ? start[i] : 0;
+        A.m[i] = start ? start[i] : 0;
     for (int l = 0; l < model->modes; l++)
         for (int i = 0; i < 9; i++)
-            A[i] += q[l] * model->G[9 * (k * model->modes + l) + i];
+            A.m[i] += q[l] * model->G[9 * (k * model->modes + l) + i];
+    return A;
 }
 
-/* R, I(q) = tr(C) - C with C = sum m r r^T, its inverse, H(q). */
+/* What follows the state: axes, inertia tr(C) - C with C = sum m r r^T, its inverse, H. */
 static void fsi__reduced_update(fsi_reduced *reduced) {
     const fsi_reduced_model *model = reduced->model;
-    fsi_quat Q;
-    fsi_real C[9], A[9];
-    Q.w = reduced->Q[0];
-    Q.x = reduced->Q[1];
-    Q.y = reduced->Q[2];
-    Q.z = reduced->Q[3];
-    fsi_mat3 R = fsi_quat_matrix(Q);
+    fsi_real C[9];
     memcpy(C, model->C0, sizeof C);
     for (int k = 0; k < model->modes; k++) {
-        fsi__reduced_A(model, reduced->q, k, model->G0 + 9 * k, A);
-        fsi_vec_store(reduced->cache + 27 + 3 * k, fsi__skew(A));
+        fsi_mat3 A = fsi__reduced_A(model, reduced->q, k, model->G0 + 9 * k);
+        reduced->H[k] = fsi__skew(A.m);
         for (int i = 0; i < 9; i++)
-            C[i] += reduced->q[k] * (A[i] + model->G0[9 * k + 3 * (i % 3) + i / 3]);
+            C[i] += reduced->q[k] * (A.m[i] + model->G0[9 * k + 3 * (i % 3) + i / 3]);
     }
+
     fsi_real trace = C[0] + C[4] + C[8];
-    fsi_mat3 inertia;
     for (int i = 0; i < 9; i++)
-        inertia.m[i] = (i % 4 == 0 ? trace : 0) - C[i];
-    fsi_mat3 inverse;
-    memset(&inverse, 0, sizeof inverse);
-    fsi_mat3_inverse(&inertia, &inverse);
-    memcpy(reduced->cache, R.m, sizeof R.m);
-    memcpy(reduced->cache + 9, inertia.m, sizeof inertia.m);
-    memcpy(reduced->cache + 18, inverse.m, sizeof inverse.m);
+        reduced->inertia.m[i] = (i % 4 == 0 ? trace : 0) - C[i];
+    memset(&reduced->inverse_inertia, 0, sizeof reduced->inverse_inertia);
+    fsi_mat3_inverse(&reduced->inertia, &reduced->inverse_inertia);
+    reduced->axes = fsi_quat_matrix(reduced->rigid->rotation);
 }
 
 FSI_API fsi_result fsi_reduced_init(fsi_reduced *reduced, const fsi_reduced_model *model,
-                                    fsi_vec3 T, const fsi_allocator *allocator) {
-    if (!reduced || !model || !model->block || !fsi_allocator_valid(allocator)
-        || !fsi__finite_vec(T))
+                                    fsi_vec3 position, const fsi_allocator *allocator) {
+    if (!reduced || !model || !model->block)
+        return FSI_ERR_ARGUMENT;
+    if (!fsi_allocator_valid(allocator) || !fsi__finite_vec(position))
         return FSI_ERR_ARGUMENT;
     memset(reduced, 0, sizeof *reduced);
-    size_t k = (size_t)model->modes;
-    size_t n = 13 + 2 * k + 27 + 3 * k + 2 * (6 + k) + k;
-    reduced->size = n * sizeof(fsi_real);
+    size_t modes = (size_t)model->modes;
+    reduced->size = (13 + 2 * modes + 3 * modes + 2 * (6 + modes) + modes) * sizeof(fsi_real);
     reduced->block = fsi_alloc(allocator, reduced->size);
     if (!reduced->block) {
         memset(reduced, 0, sizeof *reduced);
         return FSI_ERR_MEMORY;
     }
+
     if (allocator)
         reduced->allocator = *allocator;
     reduced->model = model;
     reduced->state = (fsi_real *)reduced->block;
-    reduced->T = reduced->state;
-    reduced->Q = reduced->T + 3;
-    reduced->p = reduced->Q + 4;
-    reduced->L = reduced->p + 3;
-    reduced->q = reduced->L + 3;
-    reduced->dq = reduced->q + k;
-    reduced->cache = reduced->dq + k;
-    reduced->push = reduced->cache + 27 + 3 * k;
-    reduced->v = reduced->push + 6 + k;
-    reduced->aside = reduced->v + 6 + k;
-    fsi_vec_store(reduced->T, T);
-    reduced->Q[0] = 1;
+    reduced->rigid = (fsi_reduced_rigid *)reduced->block;
+    reduced->q = reduced->state + 13;
+    reduced->dq = reduced->q + modes;
+    reduced->H = (fsi_vec3 *)(void *)(reduced->dq + modes);
+    reduced->force = (fsi_real *)(void *)(reduced->H + modes);
+    reduced->v = reduced->force + 6 + modes;
+    reduced->aside = reduced->v + 6 + modes;
+    reduced->rigid->position = position;
+    reduced->rigid->rotation.w = 1;
     fsi__reduced_update(reduced);
     return FSI_OK;
+}
+
+/* Bytes of what the Newmark step keeps aside. */
+static size_t fsi__reduced_start_size(const fsi_reduced *reduced) {
+    return (12 + 3 * (size_t)reduced->model->modes) * sizeof(fsi_real);
 }
 
 FSI_API void fsi_reduced_free(fsi_reduced *reduced) {
     if (!reduced)
         return;
-    if (reduced->begin)
-        fsi_free(&reduced->allocator, reduced->begin,
-                 (12 + 3 * (size_t)reduced->model->modes) * sizeof *reduced->begin);
+    if (reduced->start)
+        fsi_free(&reduced->allocator, reduced->start, fsi__reduced_start_size(reduced));
     fsi_free(&reduced->allocator, reduced->block, reduced->size);
     memset(reduced, 0, sizeof *reduced);
 }
 
-/* r = x0 + S q, body frame */
-static fsi_vec3 fsi__reduced_lever(const fsi_reduced *reduced, int i) {
-    const fsi_reduced_model *model = reduced->model;
-    fsi_real r[3];
-    for (int a = 0; a < 3; a++) {
-        const fsi_real *S = model->S + (3 * i + a) * model->modes;
-        r[a] = model->x0[3 * i + a];
+/* x0 + sum over k of S_k a_k at mesh vertex i, body frame; x0 may be left out. */
+static fsi_vec3 fsi__reduced_blend(const fsi_reduced_model *model, int i, const fsi_real *amount,
+                                   const fsi_real *x0) {
+    fsi_real sum[3];
+    for (int axis = 0; axis < 3; axis++) {
+        const fsi_real *S = model->S + (3 * i + axis) * model->modes;
+        sum[axis] = x0 ? x0[3 * i + axis] : 0;
         for (int k = 0; k < model->modes; k++)
-            r[a] += S[k] * reduced->q[k];
+            sum[axis] += S[k] * amount[k];
     }
-    return fsi_vec_load(r);
+    return fsi_vec_load(sum);
 }
 
-/* w: velocity of the centre of mass and angular velocity of the momentum, world; *frame (may be
- * NULL): angular velocity of the frame, world. */
-static void fsi__reduced_spin(const fsi_reduced *reduced, fsi_vec3 *v, fsi_vec3 *w,
-                              fsi_vec3 *frame) {
-    fsi_mat3 R = fsi__reduced_matrix(reduced, 0), inverse = fsi__reduced_matrix(reduced, 2);
-    fsi_vec3 L = fsi_mat3_tmul_vec(&R, fsi_vec_load(reduced->L));
-    if (v)
-        *v = fsi_vec_scale(fsi_vec_load(reduced->p), 1 / reduced->model->mass);
-    if (w)
-        *w = fsi_mat3_mul_vec(&R, fsi_mat3_mul_vec(&inverse, L));
-    if (!frame)
-        return;
+/* r = x0 + S q of mesh vertex i. */
+static fsi_vec3 fsi__reduced_lever(const fsi_reduced *reduced, int i) {
+    return fsi__reduced_blend(reduced->model, i, reduced->q, reduced->model->x0);
+}
+
+/* Velocity of the centre of mass. */
+static fsi_vec3 fsi__reduced_drift(const fsi_reduced *reduced) {
+    return fsi_vec_scale(reduced->rigid->momentum, 1 / reduced->model->mass);
+}
+
+/* Angular velocity that carries the angular momentum L (body frame), world frame. */
+static fsi_vec3 fsi__reduced_turning(const fsi_reduced *reduced, fsi_vec3 L) {
+    return fsi__to_world(reduced, fsi_mat3_mul_vec(&reduced->inverse_inertia, L));
+}
+
+/* w of the velocity (w, q'): all of the angular momentum belongs to it. */
+static fsi_vec3 fsi__reduced_spin(const fsi_reduced *reduced) {
+    return fsi__reduced_turning(reduced, fsi__to_body(reduced, reduced->rigid->angular_momentum));
+}
+
+/* Angular velocity of the frame: the modes carry H q' of the angular momentum. */
+static fsi_vec3 fsi__reduced_frame_spin(const fsi_reduced *reduced) {
+    fsi_vec3 L = fsi__to_body(reduced, reduced->rigid->angular_momentum);
     for (int k = 0; k < reduced->model->modes; k++)
-        L = fsi_vec_mad(L, fsi_vec_load(reduced->cache + 27 + 3 * k), -reduced->dq[k]);
-    *frame = fsi_mat3_mul_vec(&R, fsi_mat3_mul_vec(&inverse, L)); /* I^-1 (L - H q') */
+        L = fsi_vec_mad(L, reduced->H[k], -reduced->dq[k]);
+    return fsi__reduced_turning(reduced, L);
 }
 
-FSI_API fsi_result fsi_reduced_place(fsi_reduced *reduced, fsi_vec3 T, fsi_quat Q,
+FSI_API fsi_result fsi_reduced_place(fsi_reduced *reduced, fsi_vec3 position, fsi_quat rotation,
                                      fsi_vec3 velocity, fsi_vec3 spin) {
     if (!reduced || !reduced->block)
         return FSI_ERR_STATE;
-    if (!fsi__finite_vec(T) || !fsi__finite_vec(velocity) || !fsi__finite_vec(spin)
-        || !fsi__finite(Q.w) || !fsi__finite_vec(fsi_vec(Q.x, Q.y, Q.z)))
+    fsi_quat Q = rotation;
+    int finite_pose = fsi__finite_vec(position) && fsi__finite_vec(fsi_vec(Q.x, Q.y, Q.z));
+    if (!finite_pose || !fsi__finite(Q.w))
         return FSI_ERR_ARGUMENT;
-    Q = fsi_quat_unit(Q);
-    fsi_vec_store(reduced->T, T);
-    reduced->Q[0] = Q.w;
-    reduced->Q[1] = Q.x;
-    reduced->Q[2] = Q.y;
-    reduced->Q[3] = Q.z;
-    for (int k = 0; k < 2 * reduced->model->modes; k++)
-        reduced->q[k] = 0;
+    if (!fsi__finite_vec(velocity) || !fsi__finite_vec(spin))
+        return FSI_ERR_ARGUMENT;
+
+    fsi_reduced_rigid *rigid = reduced->rigid;
+    rigid->position = position;
+    rigid->rotation = fsi_quat_unit(rotation);
+    fsi_fill(2 * (size_t)reduced->model->modes, 0, reduced->q);
     fsi__reduced_update(reduced);
-    fsi_mat3 R = fsi__reduced_matrix(reduced, 0);
-    fsi_mat3 inertia = fsi__reduced_matrix(reduced, 1);
-    fsi_vec_store(reduced->p, fsi_vec_scale(velocity, reduced->model->mass));
-    fsi_vec_store(reduced->L,
-                  fsi_mat3_mul_vec(&R, fsi_mat3_mul_vec(&inertia, fsi_mat3_tmul_vec(&R, spin))));
+    rigid->momentum = fsi_vec_scale(velocity, reduced->model->mass);
+    rigid->angular_momentum =
+        fsi__to_world(reduced, fsi_mat3_mul_vec(&reduced->inertia, fsi__to_body(reduced, spin)));
     return FSI_OK;
 }
 
 FSI_API fsi_vec3 fsi_reduced_point(const fsi_reduced *reduced, int i) {
-    fsi_mat3 R = fsi__reduced_matrix(reduced, 0);
-    return fsi_vec_add(fsi_vec_load(reduced->T),
-                       fsi_mat3_mul_vec(&R, fsi__reduced_lever(reduced, i)));
+    return fsi_vec_add(reduced->rigid->position,
+                       fsi__to_world(reduced, fsi__reduced_lever(reduced, i)));
 }
 
-/* R S q' + v + frame x R r */
+/* v + frame spin x R r + R S q' */
 FSI_API fsi_vec3 fsi_reduced_velocity(const fsi_reduced *reduced, int i) {
-    const fsi_reduced_model *model = reduced->model;
-    fsi_mat3 R = fsi__reduced_matrix(reduced, 0);
-    fsi_vec3 v, frame;
-    fsi_real u[3];
-    fsi__reduced_spin(reduced, &v, NULL, &frame);
-    int k;
-    for (int a = 0; a < 3; a++)
-        for (u[a] = 0, k = 0; k < model->modes; k++)
-            u[a] += model->S[(3 * i + a) * model->modes + k] * reduced->dq[k];
-    v = fsi_vec_add(v, fsi_vec_cross(frame, fsi_mat3_mul_vec(&R, fsi__reduced_lever(reduced, i))));
-    return fsi_vec_add(v, fsi_mat3_mul_vec(&R, fsi_vec_load(u)));
+    fsi_vec3 lever = fsi__to_world(reduced, fsi__reduced_lever(reduced, i));
+    fsi_vec3 turning = fsi_vec_cross(fsi__reduced_frame_spin(reduced), lever);
+    fsi_vec3 inner = fsi__reduced_blend(reduced->model, i, reduced->dq, NULL);
+    return fsi_vec_add(fsi_vec_add(fsi__reduced_drift(reduced), turning),
+                       fsi__to_world(reduced, inner));
 }
 
-/* M^_r of mode k; 1 for dt = 0 */
+/* M^_r of mode k: mass, damping and stiffness of an implicit step; 1 for dt = 0. */
 static fsi_real fsi__reduced_stiff(const fsi_reduced_model *model, int k, fsi_real dt) {
     return 1 + dt * (model->desc.damping_mass + model->desc.damping_stiffness * model->omega2[k])
            + dt * dt * model->omega2[k];
 }
 
-/* Adds J^T j: j to linear, arm x j to angular, S^T R^-1 P_d j over M^_r(dt) to modal. Force,
- * impulse and row of J are all this one map. */
-static void fsi__reduced_apply(const fsi_reduced *reduced, fsi_vec3 x, int count,
-                               const int32_t *vertex, const fsi_real *weight, fsi_vec3 j,
-                               fsi_real dt, fsi_real *linear, fsi_real *angular, fsi_real *modal) {
+/* Where a body is touched: the world point x, which moves with `count` weighted mesh vertices. */
+typedef struct fsi__spot {
+    fsi_vec3 x;
+    int count;
+    const int32_t *vertex;
+    const fsi_real *weight;
+} fsi__spot;
+
+static fsi__spot fsi__spot_of(fsi_vec3 x, int count, const int32_t *vertex,
+                              const fsi_real *weight) {
+    fsi__spot spot;
+    spot.x = x;
+    spot.count = count;
+    spot.vertex = vertex;
+    spot.weight = weight;
+    return spot;
+}
+
+/* The spot of a single mesh vertex; x its place, or what counts as it. */
+static fsi__spot fsi__spot_at(fsi_vec3 x, const int32_t *vertex) {
+    static const fsi_real one = 1;
+    return fsi__spot_of(x, 1, vertex, &one);
+}
+
+/* Adds J^T j: j and arm x j to rigid[6], S^T R^-1 P_d j over M^_r(dt) to modal. Force, impulse and
+   row of J are all this one map. */
+static void fsi__reduced_apply(const fsi_reduced *reduced, const fsi__spot *spot, fsi_vec3 j,
+                               fsi_real dt, fsi_real *rigid, fsi_real *modal) {
     const fsi_reduced_model *model = reduced->model;
-    fsi_mat3 R = fsi__reduced_matrix(reduced, 0), inverse = fsi__reduced_matrix(reduced, 2);
-    fsi_vec3 turn = fsi_vec_cross(fsi_vec_sub(x, fsi_vec_load(reduced->T)), j),
-             d = fsi_mat3_tmul_vec(&R, j);
     int n = model->modes;
-    fsi_vec_store(linear, fsi_vec_add(fsi_vec_load(linear), j));
-    fsi_vec_store(angular, fsi_vec_add(fsi_vec_load(angular), turn));
-    /* I^-1 (r x j), body frame */
-    fsi_vec3 y = fsi_mat3_mul_vec(&inverse, fsi_mat3_tmul_vec(&R, turn));
+    fsi_vec3 torque = fsi_vec_cross(fsi_vec_sub(spot->x, reduced->rigid->position), j);
+    fsi__vec_add_at(rigid, 0, j);
+    fsi__vec_add_at(rigid, 1, torque);
+
+    /* In the body frame: j, and what the projection P_d takes off, I^-1 (r x j). */
+    fsi_vec3 d = fsi__to_body(reduced, j);
+    fsi_vec3 turn = fsi_mat3_mul_vec(&reduced->inverse_inertia, fsi__to_body(reduced, torque));
     for (int k = 0; k < n; k++) {
-        fsi_real f = -fsi_vec_dot(fsi_vec_load(reduced->cache + 27 + 3 * k), y);
-        for (int c = 0; c < count; c++) {
-            const fsi_real *S = model->S + 3 * vertex[c] * n + k;
-            f += weight[c] * (S[0] * d.x + S[n] * d.y + S[2 * n] * d.z);
+        fsi_real f = -fsi_vec_dot(reduced->H[k], turn);
+        for (int c = 0; c < spot->count; c++) {
+            const fsi_real *S = model->S + 3 * spot->vertex[c] * n + k;
+            f += spot->weight[c] * (S[0] * d.x + S[n] * d.y + S[2 * n] * d.z);
         }
         modal[k] += dt > 0 ? f / fsi__reduced_stiff(model, k, dt) : f;
     }
 }
 
-FSI_API void fsi_reduced_row(const fsi_reduced *reduced, fsi_vec3 x, int count,
-                             const int32_t *vertex, const fsi_real *weight, fsi_vec3 dir,
-                             fsi_real *row) {
-    memset(row, 0, (size_t)(6 + reduced->model->modes) * sizeof *row);
-    fsi__reduced_apply(reduced, x, count, vertex, weight, dir, 0, row, row + 3, row + 6);
+/* Adds the row of J along dir to row[6 + modes]. */
+static void fsi__reduced_row_add(const fsi_reduced *reduced, const fsi__spot *spot, fsi_vec3 dir,
+                                 fsi_real *row) {
+    fsi__reduced_apply(reduced, spot, dir, 0, row, row + 6);
 }
 
-FSI_API void fsi_reduced_push(fsi_reduced *reduced, int i, fsi_vec3 force) {
-    int32_t v = i;
-    fsi_real one = 1;
-    fsi__reduced_apply(reduced, fsi_reduced_point(reduced, i), 1, &v, &one, force, 0, reduced->push,
-                       reduced->push + 3, reduced->push + 6);
-}
-
-FSI_API void fsi_reduced_impulse(fsi_reduced *reduced, int i, fsi_vec3 impulse, int implicit) {
-    int32_t v = i;
-    fsi_real one = 1;
+/* An impulse at a spot changes momenta and q' at once, with the masses of a step of dt. */
+static void fsi__reduced_impulse(fsi_reduced *reduced, const fsi__spot *spot, fsi_vec3 impulse,
+                                 fsi_real dt) {
     if (!reduced->fixed)
-        fsi__reduced_apply(reduced, fsi_reduced_point(reduced, i), 1, &v, &one, impulse,
-                           implicit ? reduced->dt : 0, reduced->p, reduced->L, reduced->dq);
+        fsi__reduced_apply(reduced, spot, impulse, dt, fsi__reduced_momenta(reduced), reduced->dq);
+}
+
+FSI_API void fsi_reduced_add_force(fsi_reduced *reduced, int i, fsi_vec3 force) {
+    int32_t vertex = i;
+    fsi__spot spot = fsi__spot_at(fsi_reduced_point(reduced, i), &vertex);
+    fsi__reduced_row_add(reduced, &spot, force, reduced->force);
+}
+
+/* Mass matrix [(6 + modes)^2] or its inverse. */
+static void fsi__reduced_matrix(const fsi_reduced *reduced, fsi_real dt, int inverse,
+                                fsi_real *out) {
+    const fsi_reduced_model *model = reduced->model;
+    int n = 6 + model->modes;
+    memset(out, 0, (size_t)(n * n) * sizeof *out);
+    if (inverse && reduced->fixed)
+        return;
+
+    fsi_mat3 inertia =
+        fsi_mat3_rotate(&reduced->axes, inverse ? &reduced->inverse_inertia : &reduced->inertia);
+    for (int i = 0; i < 3; i++) {
+        out[i * (n + 1)] = inverse ? 1 / model->mass : model->mass;
+        for (int j = 0; j < 3; j++)
+            out[(3 + i) * n + 3 + j] = (inertia.m[3 * i + j] + inertia.m[3 * j + i]) / 2;
+    }
+    for (int i = 6; i < n; i++) {
+        fsi_real stiff = fsi__reduced_stiff(model, i - 6, dt);
+        out[i * (n + 1)] = inverse ? 1 / stiff : stiff;
+    }
+    /* 2D: z and the spins about x and y do not move. */
+    for (int i = 2; i < 5 && inverse && model->dim == 2; i++)
+        for (int j = 2; j < 5; j++)
+            out[i * n + j] = 0;
 }
 
 FSI_API void fsi_reduced_mass(const fsi_reduced *reduced, fsi_real dt, fsi_real *mass,
                               fsi_real *inverse) {
-    int n = 6 + reduced->model->modes;
-    for (int which = 0; which < 2; which++) {
-        fsi_real *out = which ? inverse : mass;
-        fsi_mat3 R = fsi__reduced_matrix(reduced, 0),
-                 inertia = fsi__reduced_matrix(reduced, 1 + which);
-        if (!out)
-            continue;
-        memset(out, 0, (size_t)(n * n) * sizeof *out);
-        if (which && reduced->fixed)
-            continue;
-        inertia = fsi_mat3_rotate(&R, &inertia);
-        for (int i = 0; i < 3; i++) {
-            out[i * (n + 1)] = which ? 1 / reduced->model->mass : reduced->model->mass;
-            for (int j = 0; j < 3; j++)
-                out[(3 + i) * n + 3 + j] = (inertia.m[3 * i + j] + inertia.m[3 * j + i]) / 2;
-        }
-        for (int i = 6; i < n; i++) {
-            fsi_real s = fsi__reduced_stiff(reduced->model, i - 6, dt);
-            out[i * (n + 1)] = which ? 1 / s : s;
-        }
-        /* z and the spins about x and y do not move */
-        for (int i = 2; i < 5 && which && reduced->model->dim == 2; i++)
-            for (int j = 2; j < 5; j++)
-                out[i * n + j] = 0;
-    }
+    if (mass)
+        fsi__reduced_matrix(reduced, dt, 0, mass);
+    if (inverse)
+        fsi__reduced_matrix(reduced, dt, 1, inverse);
 }
 
-/* kinetic energy of q' alone: q' (1 - H^T I^-1 H) q' / 2 */
+/* Kinetic energy of q' alone: q' (1 - H^T I^-1 H) q' / 2. */
 static double fsi__reduced_inside(const fsi_reduced *reduced) {
-    fsi_mat3 inverse = fsi__reduced_matrix(reduced, 2);
-    fsi_vec3 h = fsi_vec(0, 0, 0);
-    double t = 0;
+    fsi_vec3 carried = fsi_vec(0, 0, 0);
+    double energy = 0;
     for (int k = 0; k < reduced->model->modes; k++) {
-        t += 0.5 * (double)(reduced->dq[k] * reduced->dq[k]);
-        h = fsi_vec_mad(h, fsi_vec_load(reduced->cache + 27 + 3 * k), reduced->dq[k]);
+        energy += 0.5 * (double)(reduced->dq[k] * reduced->dq[k]);
+        carried = fsi_vec_mad(carried, reduced->H[k], reduced->dq[k]);
     }
-    return t - 0.5 * (double)fsi_vec_dot(h, fsi_mat3_mul_vec(&inverse, h));
+    fsi_vec3 spin = fsi_mat3_mul_vec(&reduced->inverse_inertia, carried);
+    return energy - 0.5 * (double)fsi_vec_dot(carried, spin);
 }
 
 FSI_API void fsi_reduced_energy(const fsi_reduced *reduced, double *elastic, double *kinetic) {
-    fsi_vec3 v, w;
-    fsi__reduced_spin(reduced, &v, &w, NULL);
-    int k;
-    if (elastic)
-        for (*elastic = 0, k = 0; k < reduced->model->modes; k++)
-            *elastic += 0.5 * (double)(reduced->model->omega2[k] * reduced->q[k] * reduced->q[k]);
-    if (kinetic)
-        *kinetic = fsi__reduced_inside(reduced)
-                   + 0.5
-                         * (double)(fsi_vec_dot(fsi_vec_load(reduced->p), v)
-                                    + fsi_vec_dot(fsi_vec_load(reduced->L), w));
+    const fsi_reduced_model *model = reduced->model;
+    if (elastic) {
+        *elastic = 0;
+        for (int k = 0; k < model->modes; k++)
+            *elastic += 0.5 * (double)(model->omega2[k] * reduced->q[k] * reduced->q[k]);
+    }
+    if (kinetic) {
+        fsi_real linear = fsi_vec_dot(reduced->rigid->momentum, fsi__reduced_drift(reduced));
+        fsi_real angular =
+            fsi_vec_dot(reduced->rigid->angular_momentum, fsi__reduced_spin(reduced));
+        *kinetic = fsi__reduced_inside(reduced) + 0.5 * (double)(linear + angular);
+    }
 }
 
-/* elastic, kinetic and gravity's energy */
+/* Elastic, kinetic and gravity's energy. */
 static double fsi__reduced_total(const fsi_reduced *reduced) {
-    double e, k;
-    fsi_reduced_energy(reduced, &e, &k);
-    return e + k
-           - (double)(reduced->model->mass
-                      * fsi_vec_dot(reduced->gravity, fsi_vec_load(reduced->T)));
+    double elastic, kinetic;
+    fsi_reduced_energy(reduced, &elastic, &kinetic);
+    fsi_real height = fsi_vec_dot(reduced->gravity, reduced->rigid->position);
+    return elastic + kinetic - (double)(reduced->model->mass * height);
 }
 
-/* P_d-projected fictitious force of mode k (times M): centrifugal and Coriolis; the Euler force is
- * a rigid field and drops out. w: body frame. */
+/* Fictitious force on mode k, centrifugal and Coriolis, with the rigid part taken out: the Euler
+   force is a rigid field and drops out. w: spin of the frame, y: I^-1 of the fictitious torque,
+   both in the body frame. */
 static fsi_real fsi__reduced_fictitious(const fsi_reduced *reduced, int k, fsi_vec3 w, fsi_vec3 y) {
     const fsi_reduced_model *model = reduced->model;
-    fsi_real A[9], D[9], u[3], ww = fsi_vec_dot(w, w);
-    fsi__reduced_A(model, reduced->q, k, model->G0 + 9 * k, A);
-    fsi__reduced_A(model, reduced->dq, k, NULL, D);
-    fsi_vec_store(u, w);
-    fsi_real f = 2 * fsi_vec_dot(w, fsi__skew(D))
-                 - fsi_vec_dot(fsi_vec_load(reduced->cache + 27 + 3 * k), y);
+    fsi_mat3 A = fsi__reduced_A(model, reduced->q, k, model->G0 + 9 * k);
+    fsi_mat3 A_rate = fsi__reduced_A(model, reduced->dq, k, NULL);
+    fsi_real force = 2 * fsi_vec_dot(w, fsi__skew(A_rate.m)) - fsi_vec_dot(reduced->H[k], y);
+
+    /* s . w x (w x r), summed over all particles */
+    fsi_real ww = fsi_vec_dot(w, w);
     for (int i = 0; i < 3; i++)
-        /* s . w x (w x r) */
         for (int j = 0; j < 3; j++)
-            f += A[3 * i + j] * (u[i] * u[j] - (i == j ? ww : 0));
-    return f;
+            force += A.m[3 * i + j] * (fsi__get(w, i) * fsi__get(w, j) - (i == j ? ww : 0));
+    return force;
+}
+
+/* I^-1 of the fictitious torque: sum m r x (w x (w x r)) + 2 sum m r x (w x s_l) q'_l, where the
+   last sum is 2 (tr A_l - A_l) w q'_l. Body frame. */
+static fsi_vec3 fsi__reduced_fictitious_turn(const fsi_reduced *reduced, fsi_vec3 w) {
+    const fsi_reduced_model *model = reduced->model;
+    fsi_vec3 torque = fsi_vec_cross(w, fsi_mat3_mul_vec(&reduced->inertia, w));
+    for (int l = 0; l < model->modes; l++) {
+        fsi_mat3 A = fsi__reduced_A(model, reduced->q, l, model->G0 + 9 * l);
+        fsi_vec3 all = fsi_vec_scale(w, A.m[0] + A.m[4] + A.m[8]);
+        torque = fsi_vec_mad(torque, fsi_vec_sub(all, fsi_mat3_mul_vec(&A, w)), 2 * reduced->dq[l]);
+    }
+    return fsi_mat3_mul_vec(&reduced->inverse_inertia, torque);
 }
 
 FSI_API fsi_result fsi_reduced_forces(fsi_reduced *reduced, fsi_real dt) {
@@ -9918,53 +10020,39 @@ FSI_API fsi_result fsi_reduced_forces(fsi_reduced *reduced, fsi_real dt) {
     if (!fsi__finite(dt) || !(dt > 0))
         return FSI_ERR_ARGUMENT;
     const fsi_reduced_model *model = reduced->model;
-    if (!fsi_all_finite(13 + 2 * (size_t)model->modes, reduced->state)
-        || !fsi_all_finite(6 + (size_t)model->modes, reduced->push))
+    size_t dof = 6 + (size_t)model->modes;
+    if (!fsi_all_finite(fsi__reduced_reals(reduced), reduced->state)
+        || !fsi_all_finite(dof, reduced->force))
         return FSI_ERR_NUMERIC;
     reduced->dt = dt;
     reduced->moved = 0;
     if (reduced->fixed) {
-        memset(reduced->push, 0, (size_t)(6 + model->modes) * sizeof *reduced->push);
+        fsi_fill(dof, 0, reduced->force);
         return FSI_OK;
     }
+
+    /* Modal forces become q'* in place, so that all of them see the old q'. */
     fsi__reduced_update(reduced);
     reduced->energy = fsi__reduced_total(reduced);
-    fsi_mat3 R = fsi__reduced_matrix(reduced, 0);
-    fsi_mat3 inertia = fsi__reduced_matrix(reduced, 1);
-    fsi_mat3 inverse = fsi__reduced_matrix(reduced, 2);
-    fsi_vec3 w;
-    fsi__reduced_spin(reduced, NULL, NULL, &w);
-    w = fsi_mat3_tmul_vec(&R, w);
-    /* sum m r x (w x (w x r)) */
-    fsi_vec3 torque = fsi_vec_cross(w, fsi_mat3_mul_vec(&inertia, w));
-    /* + 2 sum m r x (w x s_l) q'_l = 2 (tr A_l - A_l) w q'_l */
-    for (int l = 0; l < model->modes; l++) {
-        fsi_mat3 A;
-        fsi__reduced_A(model, reduced->q, l, model->G0 + 9 * l, A.m);
-        torque = fsi_vec_mad(
-            torque,
-            fsi_vec_sub(fsi_vec_scale(w, A.m[0] + A.m[4] + A.m[8]), fsi_mat3_mul_vec(&A, w)),
-            2 * reduced->dq[l]);
+    fsi_vec3 w = fsi__to_body(reduced, fsi__reduced_frame_spin(reduced));
+    fsi_vec3 turn = fsi__reduced_fictitious_turn(reduced, w);
+    fsi_real *modal = reduced->force + 6;
+    const fsi_real *q = reduced->half ? reduced->start + 6 : reduced->q;
+    for (int k = 0; k < model->modes; k++) {
+        fsi_real force = modal[k] - fsi__reduced_fictitious(reduced, k, w, turn);
+        modal[k] = reduced->dq[k] + dt * (force - model->omega2[k] * q[k]);
     }
-    torque = fsi_mat3_mul_vec(&inverse, torque);
-    for (int k = 0; k < model->modes; k++) /* push is the scratch: all see the old q' */
-        /* q'* */
-        reduced->push[6 + k] =
-            reduced->dq[k]
-            + dt
-                  * (reduced->push[6 + k] - fsi__reduced_fictitious(reduced, k, w, torque)
-                     - model->omega2[k] * (reduced->half ? reduced->begin[6 + k] : reduced->q[k]));
     reduced->half = 0;
-    /* M^_r^-1 M_r q'* */
+
+    /* M^_r^-1 M_r q'*, and the momenta. */
     for (int k = 0; k < model->modes; k++)
-        reduced->dq[k] = reduced->push[6 + k] / fsi__reduced_stiff(model, k, dt);
-    fsi_vec_store(
-        reduced->p,
-        fsi_vec_mad(fsi_vec_load(reduced->p),
-                    fsi_vec_mad(fsi_vec_load(reduced->push), reduced->gravity, model->mass), dt));
-    fsi_vec_store(reduced->L,
-                  fsi_vec_mad(fsi_vec_load(reduced->L), fsi_vec_load(reduced->push + 3), dt));
-    memset(reduced->push, 0, (size_t)(6 + model->modes) * sizeof *reduced->push);
+        reduced->dq[k] = modal[k] / fsi__reduced_stiff(model, k, dt);
+    fsi_reduced_rigid *rigid = reduced->rigid;
+    fsi_vec3 force = fsi_vec_mad(fsi_vec_load(reduced->force), reduced->gravity, model->mass);
+    rigid->momentum = fsi_vec_mad(rigid->momentum, force, dt);
+    rigid->angular_momentum =
+        fsi_vec_mad(rigid->angular_momentum, fsi_vec_load(reduced->force + 3), dt);
+    fsi_fill(dof, 0, reduced->force);
     return FSI_OK;
 }
 
@@ -9972,16 +10060,16 @@ FSI_API fsi_result fsi_reduced_half(fsi_reduced *reduced, fsi_real dt) {
     if (!reduced || !reduced->block)
         return FSI_ERR_STATE;
     reduced->half = 0;
-    if (!reduced->begin
-        && !(reduced->begin =
-                 (fsi_real *)fsi_alloc(&reduced->allocator, (12 + 3 * (size_t)reduced->model->modes)
-                                                                * sizeof *reduced->begin)))
+    if (!reduced->start)
+        reduced->start =
+            (fsi_real *)fsi_alloc(&reduced->allocator, fsi__reduced_start_size(reduced));
+    if (!reduced->start)
         return FSI_ERR_MEMORY;
-    /* p, L, q, q' lie side by side */
-    memcpy(reduced->begin, reduced->p,
-           (6 + 2 * (size_t)reduced->model->modes) * sizeof *reduced->begin);
-    memcpy(reduced->begin + 6 + 2 * reduced->model->modes, reduced->push,
-           (6 + (size_t)reduced->model->modes) * sizeof *reduced->begin);
+
+    /* Momenta, q and q' lie side by side; the forces follow them. */
+    size_t modes = (size_t)reduced->model->modes;
+    fsi_copy(6 + 2 * modes, fsi__reduced_momenta(reduced), reduced->start);
+    fsi_copy(6 + modes, reduced->force, reduced->start + 6 + 2 * modes);
     fsi_result result = fsi_reduced_forces(reduced, dt / 2);
     reduced->half = result >= 0;
     return result;
@@ -9990,64 +10078,55 @@ FSI_API fsi_result fsi_reduced_half(fsi_reduced *reduced, fsi_real dt) {
 FSI_API fsi_result fsi_reduced_rewind(fsi_reduced *reduced) {
     if (!reduced || !reduced->block || !reduced->half)
         return FSI_ERR_STATE;
-    size_t n = (size_t)reduced->model->modes;
-    memcpy(reduced->p, reduced->begin, 6 * sizeof *reduced->p);
-    memcpy(reduced->dq, reduced->begin + 6 + n, n * sizeof *reduced->dq);
-    memcpy(reduced->push, reduced->begin + 6 + 2 * n, (6 + n) * sizeof *reduced->push);
+    size_t modes = (size_t)reduced->model->modes;
+    fsi_copy(6, reduced->start, fsi__reduced_momenta(reduced));
+    fsi_copy(modes, reduced->start + 6 + modes, reduced->dq);
+    fsi_copy(6 + modes, reduced->start + 6 + 2 * modes, reduced->force);
     return FSI_OK;
 }
 
-static void fsi__reduced_turn(fsi_reduced *reduced, const fsi_real *from, fsi_vec3 rotation) {
-    fsi_quat q, r = fsi_quat_from_rotation(rotation);
-    q.w = from[0];
-    q.x = from[1];
-    q.y = from[2];
-    q.z = from[3];
-    q = fsi_quat_unit(fsi_quat_mul(r, q));
-    reduced->Q[0] = q.w;
-    reduced->Q[1] = q.x;
-    reduced->Q[2] = q.y;
-    reduced->Q[3] = q.z;
+/* The frame turns from a rotation on. */
+static void fsi__reduced_turn(fsi_reduced *reduced, fsi_quat from, fsi_vec3 rotation) {
+    reduced->rigid->rotation = fsi_quat_unit(fsi_quat_mul(fsi_quat_from_rotation(rotation), from));
     fsi__reduced_update(reduced);
 }
 
+/* Moves for dt with the present momenta and q', by the midpoint rule: the angular momentum stays,
+   the frame's spin follows the shape. dt = 0 begins a step of the rigid world. */
 static void fsi__reduced_advance(void *user, fsi_real dt) {
     fsi_reduced *reduced = (fsi_reduced *)user;
-    fsi_real from[4];
     if (dt == 0)
         reduced->touched = 0;
     if (reduced->fixed || !(dt > 0))
         return;
-    memcpy(from, reduced->Q, sizeof from);
-    fsi_vec3 v;
-    fsi_vec3 frame;
-    fsi__reduced_spin(reduced, &v, NULL, &frame);
-    for (int k = 0; k < reduced->model->modes; k++)
-        reduced->q[k] += dt / 2 * reduced->dq[k];
-    /* midpoint: L stays, the frame's spin follows the shape */
-    fsi__reduced_turn(reduced, from, fsi_vec_scale(frame, dt / 2));
-    fsi__reduced_spin(reduced, NULL, NULL, &frame);
-    for (int k = 0; k < reduced->model->modes; k++)
-        reduced->q[k] += dt / 2 * reduced->dq[k];
-    fsi__reduced_turn(reduced, from, fsi_vec_scale(frame, dt));
-    fsi_vec_store(reduced->T, fsi_vec_mad(fsi_vec_load(reduced->T), v, dt));
+    fsi_quat from = reduced->rigid->rotation;
+    fsi_vec3 drift = fsi__reduced_drift(reduced);
+    for (int half = 1; half <= 2; half++) {
+        fsi_vec3 spin = fsi__reduced_frame_spin(reduced);
+        for (int k = 0; k < reduced->model->modes; k++)
+            reduced->q[k] += dt / 2 * reduced->dq[k];
+        fsi__reduced_turn(reduced, from, fsi_vec_scale(spin, half == 1 ? dt / 2 : dt));
+    }
+    reduced->rigid->position = fsi_vec_mad(reduced->rigid->position, drift, dt);
     reduced->moved += dt;
 }
 
-/* energy at the end of the running step if nothing else happens: tried out */
+/* Energy at the end of the running step if nothing else happens: the move is tried out. */
 static double fsi__reduced_next(fsi_reduced *reduced) {
-    fsi_real pose[7], moved = reduced->moved, *q = reduced->aside;
     if (reduced->fixed || !(reduced->dt > 0))
         return fsi__reduced_total(reduced);
-    memcpy(pose, reduced->T, sizeof pose); /* T and Q lie side by side */
-    fsi_copy((size_t)reduced->model->modes, reduced->q, q);
+    size_t modes = (size_t)reduced->model->modes;
+    fsi_reduced_rigid rigid = *reduced->rigid;
+    fsi_real moved = reduced->moved;
+    fsi_copy(modes, reduced->q, reduced->aside);
     fsi__reduced_advance(reduced, reduced->dt);
-    double e = fsi__reduced_total(reduced);
-    memcpy(reduced->T, pose, sizeof pose);
-    fsi_copy((size_t)reduced->model->modes, q, reduced->q);
+    double energy = fsi__reduced_total(reduced);
+
+    *reduced->rigid = rigid;
+    fsi_copy(modes, reduced->aside, reduced->q);
     reduced->moved = moved;
     fsi__reduced_update(reduced);
-    return e;
+    return energy;
 }
 
 FSI_API fsi_result fsi_reduced_move(fsi_reduced *reduced, fsi_real dt) {
@@ -10055,7 +10134,7 @@ FSI_API fsi_result fsi_reduced_move(fsi_reduced *reduced, fsi_real dt) {
         return FSI_ERR_STATE;
     if (!fsi__finite(dt) || !(dt > 0))
         return FSI_ERR_ARGUMENT;
-    if (!fsi_all_finite(13 + 2 * (size_t)reduced->model->modes, reduced->state))
+    if (!fsi_all_finite(fsi__reduced_reals(reduced), reduced->state))
         return FSI_ERR_NUMERIC;
     dt -= reduced->moved;
     if (dt > 16 * FSI_REAL_EPS * reduced->moved)
@@ -10065,8 +10144,7 @@ FSI_API fsi_result fsi_reduced_move(fsi_reduced *reduced, fsi_real dt) {
 }
 
 FSI_API size_t fsi_reduced_state_size(const fsi_reduced *reduced) {
-    return reduced && reduced->model ? (13 + 2 * (size_t)reduced->model->modes) * sizeof(fsi_real)
-                                     : 0;
+    return reduced && reduced->model ? fsi__reduced_reals(reduced) * sizeof(fsi_real) : 0;
 }
 
 FSI_API fsi_result fsi_reduced_save(const fsi_reduced *reduced, void *out) {
@@ -10087,48 +10165,45 @@ FSI_API fsi_result fsi_reduced_restore(fsi_reduced *reduced, const void *in) {
 }
 
 /* ---- A copy on its own as a coupled solid. */
-/* Between v [6 + modes] and the state. */
-static void fsi__reduced_exchange(fsi_reduced *reduced, fsi_real *v, int take) {
-    size_t n = (size_t)reduced->model->modes;
-    if (take) {
-        fsi_mat3 R = fsi__reduced_matrix(reduced, 0), inertia = fsi__reduced_matrix(reduced, 1);
-        if (reduced->fixed)
-            return;
-        inertia = fsi_mat3_rotate(&R, &inertia);
-        fsi_vec_store(reduced->p, fsi_vec_scale(fsi_vec_load(v), reduced->model->mass));
-        fsi_vec_store(reduced->L, fsi_mat3_mul_vec(&inertia, fsi_vec_load(v + 3)));
-        fsi_copy(n, v + 6, reduced->dq);
-    } else {
-        fsi_vec3 lin;
-        fsi_vec3 ang;
-        fsi__reduced_spin(reduced, &lin, &ang, NULL);
-        fsi_vec_store(v, lin);
-        fsi_vec_store(v + 3, ang);
-        fsi_copy(n, reduced->dq, v + 6);
-    }
+/* The velocity (v, w, q') of the state into v[6 + modes]. */
+static void fsi__reduced_velocity_out(const fsi_reduced *reduced, fsi_real *v) {
+    fsi_vec_store(v, fsi__reduced_drift(reduced));
+    fsi_vec_store(v + 3, fsi__reduced_spin(reduced));
+    fsi_copy((size_t)reduced->model->modes, reduced->dq, v + 6);
 }
 
-/* place of a surface vertex */
+/* And back: the state takes the velocity v[6 + modes]. */
+static void fsi__reduced_velocity_in(fsi_reduced *reduced, const fsi_real *v) {
+    if (reduced->fixed)
+        return;
+    fsi_mat3 inertia = fsi_mat3_rotate(&reduced->axes, &reduced->inertia);
+    reduced->rigid->momentum = fsi_vec_scale(fsi_vec_load(v), reduced->model->mass);
+    reduced->rigid->angular_momentum = fsi_mat3_mul_vec(&inertia, fsi_vec_load(v + 3));
+    fsi_copy((size_t)reduced->model->modes, v + 6, reduced->dq);
+}
+
+/* Place of a surface vertex. */
 static void fsi__reduced_at(const void *user, int vertex, fsi_real *x) {
     const fsi_reduced *reduced = (const fsi_reduced *)user;
     fsi_vec_store(x, fsi_reduced_point(reduced, reduced->model->surface[vertex]));
 }
 
-/* Row of J: the point's own arm, the element's vertices for the modes. */
+/* Adds the row of J at a point of a surface element: the point's own arm, the element's vertices
+   for the modes. `first` is the number of the body's first surface vertex. */
 static void fsi__reduced_element_row(const fsi_reduced *reduced, const int32_t *corner, int first,
                                      const fsi_real *weight, fsi_vec3 point, fsi_vec3 dir,
                                      fsi_real *row) {
     int32_t vertex[3];
     for (int a = 0; a < reduced->model->dim; a++)
         vertex[a] = reduced->model->surface[corner[a] - first];
-    fsi__reduced_apply(reduced, point, reduced->model->dim, vertex, weight, dir, 0, row, row + 3,
-                       row + 6);
+    fsi__spot spot = fsi__spot_of(point, reduced->model->dim, vertex, weight);
+    fsi__reduced_row_add(reduced, &spot, dir, row);
 }
 
 static void fsi__reduced_door_row(const fsi_coupled *self, int element, const fsi_real *weight,
                                   fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
     const fsi_reduced *reduced = (const fsi_reduced *)self->user;
-    memset(row, 0, (size_t)self->dof * sizeof *row);
+    fsi_fill((size_t)self->dof, 0, row);
     fsi__reduced_element_row(reduced, reduced->model->index + reduced->model->dim * element, 0,
                              weight, point, dir, row);
 }
@@ -10138,20 +10213,26 @@ static void fsi__reduced_door_mass(const fsi_coupled *self, fsi_real *mass, fsi_
     fsi_reduced_mass(reduced, reduced->dt, mass, inverse);
 }
 
+/* What S q adds to the rest place of a mesh vertex, body frame. */
+static fsi_vec3 fsi__reduced_deformed(const fsi_reduced *reduced, int i) {
+    return fsi_vec_sub(fsi__reduced_lever(reduced, i), fsi__vec_at(reduced->model->x0, i));
+}
+
 FSI_API fsi_result fsi_reduced_couple(fsi_reduced *reduced, fsi_coupled *out) {
-    fsi_real most = 0;
     if (!reduced || !reduced->block || !(reduced->dt > 0))
         return FSI_ERR_STATE;
     const fsi_reduced_model *model = reduced->model;
     if (!out || 6 + model->modes > FSI__ROW_MOST)
         return FSI_ERR_ARGUMENT;
-    /* how far S q takes the surface at most */
+
+    /* How far the deformation takes the surface at most: the tree of the rest shape is searched
+       that much wider. */
+    fsi_real most = 0;
     for (int i = 0; i < model->surface_count && model->modes; i++) {
-        fsi_vec3 d = fsi_vec_sub(fsi__reduced_lever(reduced, model->surface[i]),
-                                 fsi_vec_load(model->x0 + 3 * model->surface[i]));
-        most = fsi__max(most, fsi_vec_dot(d, d));
+        fsi_vec3 moved = fsi__reduced_deformed(reduced, model->surface[i]);
+        most = fsi__max(most, fsi_vec_dot(moved, moved));
     }
-    fsi__reduced_exchange(reduced, reduced->v, 0);
+    fsi__reduced_velocity_out(reduced, reduced->v);
     memset(out, 0, sizeof *out);
     out->surface.dim = model->dim;
     out->surface.closed = 1;
@@ -10161,8 +10242,8 @@ FSI_API fsi_result fsi_reduced_couple(fsi_reduced *reduced, fsi_coupled *out) {
     out->surface.place_fn = fsi__reduced_at;
     out->surface.user = reduced;
     out->surface.rest = &model->tree;
-    out->surface.R = reduced->cache;
-    out->surface.T = reduced->T;
+    out->surface.R = reduced->axes.m;
+    out->surface.T = reduced->state;
     out->surface.off = fsi__sqrt(most);
     out->dof = 6 + model->modes;
     out->v = reduced->v;
@@ -10177,104 +10258,138 @@ FSI_API fsi_result fsi_reduced_take(fsi_reduced *reduced) {
         return FSI_ERR_STATE;
     if (!fsi_all_finite(6 + (size_t)reduced->model->modes, reduced->v))
         return FSI_ERR_NUMERIC;
-    fsi__reduced_exchange(reduced, reduced->v, 1);
+    fsi__reduced_velocity_in(reduced, reduced->v);
     return FSI_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>reduced group */
+/* K: inverse mass of all bodies, A = J_0 - J_1: rows of the joints (three each), A v = relative
+   velocity of the joined points. */
 enum {
-    FSI__REDUCED_PARTS = 4
-}; /* bodies behind one skin vertex at most */
+    FSI__REDUCED_PARTS = 4, /* bodies behind one skin vertex at most */
+    FSI__SKIN_TERMS = 16    /* component vertices per skin vertex at most */
+};
 
 static void fsi__group_layout(fsi_reduced_group *group, fsi_arena *arena) {
-    size_t r = sizeof(fsi_real), n = (size_t)group->dof, j = 3 * (size_t)group->joint_count,
-           v = (size_t)group->vertex_count,
-           k = (size_t)group->skin.terms * (size_t)group->skin.vertex_count;
-    /* one body without skin shares what its model has */
-    int several = group->body_count > 1, own = several || group->skin.terms;
-    group->body =
-        (fsi_reduced **)fsi_arena_take(arena, (size_t)group->body_count, sizeof *group->body);
-    group->joint = (fsi_reduced_joint *)fsi_arena_take(arena, (size_t)group->joint_count,
-                                                       sizeof *group->joint);
-    group->x = (fsi_real *)fsi_arena_take(arena, 3 * v, r);
-    group->velocity =
-        own || group->dof > FSI__ROW_MOST ? (fsi_real *)fsi_arena_take(arena, 3 * v, r) : NULL;
-    /* [dim * elements] */
-    group->index = (int32_t *)fsi_arena_take(arena, own ? 3 * (size_t)group->element_count : 0,
-                                             sizeof(int32_t));
-    group->owner = (int32_t *)fsi_arena_take(
-        arena, (size_t)group->skin.vertex_count + (size_t)group->body_count, sizeof(int32_t));
-    group->first = group->owner ? group->owner + group->skin.vertex_count : NULL;
-    group->v = (fsi_real *)fsi_arena_take(arena, n, r);
-    group->impulse = (fsi_real *)fsi_arena_take(arena, n, r);
-    group->mass = (fsi_real *)fsi_arena_take(arena, n * n, r);
-    group->inverse = (fsi_real *)fsi_arena_take(arena, n * n, r);
-    group->A = (fsi_real *)fsi_arena_take(arena, j * n, r);
-    group->AK = (fsi_real *)fsi_arena_take(arena, j * n, r);
-    group->LA = (fsi_real *)fsi_arena_take(arena, j * j + 2 * j, r);
-    group->scratch = (fsi_real *)fsi_arena_take(arena, several ? n * n : 0, r);
-    group->pose = (fsi_real *)fsi_arena_take(arena, j ? n + (size_t)group->body_count : 0, r);
-    group->skin_body = (int32_t *)fsi_arena_take(arena, 2 * k, sizeof(int32_t));
-    group->skin_weight = (fsi_real *)fsi_arena_take(arena, k, r);
+    size_t dof = (size_t)group->dof;
+    size_t rows = 3 * (size_t)group->joint_count;
+    size_t bodies = (size_t)group->body_count;
+    size_t vertices = 3 * (size_t)group->vertex_count;
+    size_t skin = (size_t)group->skin.vertex_count;
+    size_t terms = (size_t)group->skin.terms * skin;
+    /* One body without skin shares what its model has. */
+    int several = group->body_count > 1;
+    int own = several || group->skin.terms;
+    FSI__TAKE(group->body, fsi_reduced *, arena, bodies);
+    FSI__TAKE(group->joint, fsi_reduced_joint, arena, (size_t)group->joint_count);
+    FSI__TAKE(group->x, fsi_real, arena, vertices);
+    FSI__TAKE(group->velocity, fsi_real, arena, own || group->dof > FSI__ROW_MOST ? vertices : 0);
+    FSI__TAKE(group->index, int32_t, arena, own ? 3 * (size_t)group->element_count : 0);
+    FSI__TAKE(group->owner, int32_t, arena, skin);
+    FSI__TAKE(group->first, int32_t, arena, bodies);
+    FSI__TAKE(group->v, fsi_real, arena, dof);
+    FSI__TAKE(group->impulse, fsi_real, arena, dof);
+    FSI__TAKE(group->mass, fsi_real, arena, dof * dof);
+    FSI__TAKE(group->inverse, fsi_real, arena, dof * dof);
+    FSI__TAKE(group->joint_row, fsi_real, arena, rows * dof);
+    FSI__TAKE(group->joint_answer, fsi_real, arena, rows * dof);
+    FSI__TAKE(group->joint_factor, fsi_real, arena, rows * rows);
+    FSI__TAKE(group->joint_gap, fsi_real, arena, rows);
+    FSI__TAKE(group->joint_left, fsi_real, arena, rows);
+    FSI__TAKE(group->scratch, fsi_real, arena, several ? dof * dof : 0);
+    FSI__TAKE(group->pose, fsi_real, arena, rows ? dof + bodies : 0);
+    FSI__TAKE(group->skin_body, int32_t, arena, terms);
+    FSI__TAKE(group->skin_vertex, int32_t, arena, terms);
+    FSI__TAKE(group->skin_weight, fsi_real, arena, terms);
+    if (!own && group->dof <= FSI__ROW_MOST)
+        group->velocity = NULL;
 }
 
+/* Do the terms from `first` on name valid vertices of at most FSI__REDUCED_PARTS bodies? */
+static int fsi__skin_terms_valid(const fsi_reduced_skin *skin, fsi_reduced **body, int body_count,
+                                 int first) {
+    int bodies = 0;
+    for (int i = first; i < first + skin->terms; i++) {
+        int number = skin->body[i], known = first;
+        if (number < 0 || number >= body_count || !fsi__finite(skin->weight[i]))
+            return 0;
+        if (skin->vertex[i] < 0 || skin->vertex[i] >= body[number]->model->vertex_count)
+            return 0;
+        while (skin->body[known] != number)
+            known++;
+        bodies += known == i;
+    }
+    return bodies <= FSI__REDUCED_PARTS;
+}
+
+static int fsi__skin_valid(const fsi_reduced_skin *skin, fsi_reduced **body, int body_count) {
+    if (skin->terms < 1 || skin->terms > FSI__SKIN_TERMS)
+        return 0;
+    if (skin->vertex_count < 1 || skin->element_count < 1 || !skin->index)
+        return 0;
+    if (!skin->body || !skin->vertex || !skin->weight)
+        return 0;
+    for (int i = 0; i < body[0]->model->dim * skin->element_count; i++)
+        if (skin->index[i] < 0 || skin->index[i] >= skin->vertex_count)
+            return 0;
+    for (int i = 0; i < skin->vertex_count; i++)
+        if (!fsi__skin_terms_valid(skin, body, body_count, skin->terms * i))
+            return 0;
+    return 1;
+}
+
+/* Counts degrees of freedom, vertices and elements; 0 where something given is not valid. */
 static int fsi__group_check(fsi_reduced_group *group, fsi_reduced **body,
                             const fsi_reduced_joint *joint, const fsi_reduced_skin *skin) {
     for (int i = 0; i < group->body_count; i++) {
         if (!body[i] || !body[i]->block || body[i]->model->dim != body[0]->model->dim)
             return 0;
         group->dof += 6 + body[i]->model->modes;
-        if (!skin) {
-            group->vertex_count += body[i]->model->surface_count;
-            group->element_count += body[i]->model->element_count;
-        }
+        group->vertex_count += body[i]->model->surface_count;
+        group->element_count += body[i]->model->element_count;
     }
-    for (int i = 0; i < group->joint_count; i++)
-        for (int s = 0; s < 2; s++)
-            if (joint[i].body[s] < 0 || joint[i].body[s] >= group->body_count
-                || joint[i].body[0] == joint[i].body[1] || joint[i].vertex[s] < 0
-                || joint[i].vertex[s] >= body[joint[i].body[s]]->model->vertex_count)
-                return 0;
+    for (int i = 0; i < 2 * group->joint_count; i++) {
+        int number = joint[i / 2].body[i % 2], vertex = joint[i / 2].vertex[i % 2];
+        if (number < 0 || number >= group->body_count)
+            return 0;
+        if (joint[i / 2].body[0] == joint[i / 2].body[1])
+            return 0;
+        if (vertex < 0 || vertex >= body[number]->model->vertex_count)
+            return 0;
+    }
     if (!skin)
         return 1;
-    if (skin->terms < 1 || skin->terms > 16 || skin->vertex_count < 1 || skin->element_count < 1
-        || !skin->index || !skin->body || !skin->vertex || !skin->weight)
+    if (!fsi__skin_valid(skin, body, group->body_count))
         return 0;
-    for (int i = 0; i < body[0]->model->dim * skin->element_count; i++)
-        if (skin->index[i] < 0 || skin->index[i] >= skin->vertex_count)
-            return 0;
-    for (int i = 0; i < skin->terms * skin->vertex_count; i++) {
-        int t = i - i % skin->terms, other = 0, k;
-        if (skin->body[i] < 0 || skin->body[i] >= group->body_count || skin->vertex[i] < 0
-            || !fsi__finite(skin->weight[i])
-            || skin->vertex[i] >= body[skin->body[i]]->model->vertex_count)
-            return 0;
-        for (; t < i; t++) { /* bodies met before this one, each once */
-            for (k = i - i % skin->terms; k < t && skin->body[k] != skin->body[t]; k++) {
-            }
-            if (k == t && skin->body[t] != skin->body[i])
-                other++;
-        }
-        if (other >= FSI__REDUCED_PARTS)
-            return 0;
-    }
     group->skin = *skin;
     group->vertex_count = skin->vertex_count;
     group->element_count = skin->element_count;
     return 1;
 }
 
-/* The body that carries most of each skin vertex. */
-static void fsi__group_owners(fsi_reduced_group *group, const fsi_reduced_skin *skin) {
+/* Copies the skin, and finds the body that carries most of each of its vertices. */
+static void fsi__group_skin(fsi_reduced_group *group, const fsi_reduced_skin *skin, int dim) {
+    size_t terms = (size_t)skin->terms * (size_t)skin->vertex_count;
+    memcpy(group->index, skin->index, (size_t)dim * (size_t)skin->element_count * sizeof(int32_t));
+    memcpy(group->skin_body, skin->body, terms * sizeof(int32_t));
+    memcpy(group->skin_vertex, skin->vertex, terms * sizeof(int32_t));
+    memcpy(group->skin_weight, skin->weight, terms * sizeof(fsi_real));
+    group->skin.index = group->index;
+    group->skin.body = group->skin_body;
+    group->skin.vertex = group->skin_vertex;
+    group->skin.weight = group->skin_weight;
     for (int i = 0; i < skin->vertex_count; i++) {
         fsi_real most = -1;
-        for (int k = skin->terms * i; k < skin->terms * (i + 1); k++) {
+        int first = skin->terms * i, end = first + skin->terms;
+        for (int k = first; k < end; k++) {
             fsi_real share = 0;
-            for (int t = skin->terms * i; t < skin->terms * (i + 1); t++)
+            for (int t = first; t < end; t++)
                 share += skin->body[t] == skin->body[k] ? skin->weight[t] : 0;
-            if (share > most)
-                most = share, group->owner[i] = skin->body[k];
+            if (share > most) {
+                most = share;
+                group->owner[i] = skin->body[k];
+            }
         }
     }
 }
@@ -10283,9 +10398,9 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
                                           int body_count, const fsi_reduced_joint *joint,
                                           int joint_count, const fsi_reduced_skin *skin,
                                           const fsi_allocator *allocator) {
-    int vertex = 0, element = 0, dof = 0;
-    if (!out || !body || body_count < 1 || joint_count < 0 || (joint_count && !joint)
-        || !fsi_allocator_valid(allocator))
+    if (!out || !body || body_count < 1)
+        return FSI_ERR_ARGUMENT;
+    if (joint_count < 0 || (joint_count && !joint) || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
     fsi_reduced_group group;
     memset(&group, 0, sizeof group);
@@ -10293,6 +10408,7 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
     group.joint_count = joint_count;
     if (!fsi__group_check(&group, body, joint, skin))
         return FSI_ERR_ARGUMENT;
+
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
     fsi__group_layout(&group, &arena);
@@ -10304,32 +10420,24 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
         group.allocator = *allocator;
     if (joint_count)
         memcpy(group.joint, joint, (size_t)joint_count * sizeof *joint);
+
+    /* The bodies stand one after the other, and so do their surfaces where no skin covers them. */
+    int vertex = 0, corner = 0, dof = 0;
     for (int i = 0; i < body_count; i++) {
         const fsi_reduced_model *model = body[i]->model;
         group.body[i] = body[i];
         group.first[i] = dof;
         dof += 6 + model->modes;
-        if (!skin && body_count == 1)
+        if (skin)
+            continue;
+        if (body_count == 1)
             group.index = model->index;
-        else
-            for (int k = 0; !skin && k < model->dim * model->element_count; k++)
-                group.index[model->dim * element + k] = model->index[k] + vertex;
+        for (int k = 0; body_count > 1 && k < model->dim * model->element_count; k++)
+            group.index[corner++] = model->index[k] + vertex;
         vertex += model->surface_count;
-        element += model->element_count;
     }
-    if (skin) {
-        size_t n = (size_t)skin->terms * (size_t)skin->vertex_count;
-        memcpy(group.index, skin->index,
-               (size_t)body[0]->model->dim * (size_t)skin->element_count * sizeof(int32_t));
-        memcpy(group.skin_body, skin->body, n * sizeof(int32_t));
-        memcpy(group.skin_body + n, skin->vertex, n * sizeof(int32_t));
-        memcpy(group.skin_weight, skin->weight, n * sizeof(fsi_real));
-        fsi__group_owners(&group, skin);
-        group.skin.index = group.index;
-        group.skin.body = group.skin_body;
-        group.skin.vertex = group.skin_body + n;
-        group.skin.weight = group.skin_weight;
-    }
+    if (skin)
+        fsi__group_skin(&group, skin, body[0]->model->dim);
     *out = group;
     return FSI_OK;
 }
@@ -10341,33 +10449,44 @@ FSI_API void fsi_reduced_group_free(fsi_reduced_group *group) {
     memset(group, 0, sizeof *group);
 }
 
+/* Places and velocities of the bodies' own surface vertices. */
+static void fsi__group_places(fsi_reduced_group *group) {
+    int vertex = 0;
+    for (int i = 0; i < group->body_count; i++) {
+        const fsi_reduced *reduced = group->body[i];
+        for (int k = 0; k < reduced->model->surface_count; k++, vertex++) {
+            int at = reduced->model->surface[k];
+            fsi__vec_put(group->x, vertex, fsi_reduced_point(reduced, at));
+            if (group->velocity)
+                fsi__vec_put(group->velocity, vertex, fsi_reduced_velocity(reduced, at));
+        }
+    }
+}
+
+/* The same for the skin: weighted means of the vertices behind it. */
+static void fsi__group_skin_places(fsi_reduced_group *group) {
+    const fsi_reduced_skin *skin = &group->skin;
+    for (int i = 0; i < skin->vertex_count; i++) {
+        fsi_vec3 x = fsi_vec(0, 0, 0), v = x;
+        for (int t = skin->terms * i; t < skin->terms * (i + 1); t++) {
+            const fsi_reduced *reduced = group->body[skin->body[t]];
+            x = fsi_vec_mad(x, fsi_reduced_point(reduced, skin->vertex[t]), skin->weight[t]);
+            v = fsi_vec_mad(v, fsi_reduced_velocity(reduced, skin->vertex[t]), skin->weight[t]);
+        }
+        fsi__vec_put(group->x, i, x);
+        fsi__vec_put(group->velocity, i, v);
+    }
+}
+
 FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *group) {
     fsi_surface surface;
-    int vertex = 0;
     memset(&surface, 0, sizeof surface);
     if (!group || !group->block)
         return surface;
-    for (int i = 0; i < group->body_count && !group->skin.terms; i++)
-        for (int k = 0; k < group->body[i]->model->surface_count; k++, vertex++) {
-            fsi_vec_store(group->x + 3 * vertex,
-                          fsi_reduced_point(group->body[i], group->body[i]->model->surface[k]));
-            if (group->velocity)
-                fsi_vec_store(
-                    group->velocity + 3 * vertex,
-                    fsi_reduced_velocity(group->body[i], group->body[i]->model->surface[k]));
-        }
-    for (int i = 0; i < group->skin.vertex_count; i++) {
-        fsi_vec3 x = fsi_vec(0, 0, 0), v = x;
-        for (int t = group->skin.terms * i; t < group->skin.terms * (i + 1); t++) {
-            const fsi_reduced *reduced = group->body[group->skin.body[t]];
-            x = fsi_vec_mad(x, fsi_reduced_point(reduced, group->skin.vertex[t]),
-                            group->skin.weight[t]);
-            v = fsi_vec_mad(v, fsi_reduced_velocity(reduced, group->skin.vertex[t]),
-                            group->skin.weight[t]);
-        }
-        fsi_vec_store(group->x + 3 * i, x);
-        fsi_vec_store(group->velocity + 3 * i, v);
-    }
+    if (group->skin.terms)
+        fsi__group_skin_places(group);
+    else
+        fsi__group_places(group);
     surface.dim = group->body[0]->model->dim;
     surface.closed = 1;
     surface.vertex_count = group->vertex_count;
@@ -10384,161 +10503,190 @@ FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *group) {
 static void fsi__group_row(const fsi_coupled *self, int element, const fsi_real *weight,
                            fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
     const fsi_reduced_group *group = (const fsi_reduced_group *)self->user;
+    const fsi_reduced_skin *skin = &group->skin;
     int dim = group->body[0]->model->dim;
-    const int32_t *t = group->index + dim * element;
-    memset(row, 0, (size_t)group->dof * sizeof *row);
-    int k;
-    if (!group->skin.terms) {
-        int body = 0;
-        for (k = 0; t[0] - k >= group->body[body]->model->surface_count; body++)
-            k += group->body[body]->model->surface_count;
-        fsi__reduced_element_row(group->body[body], t, k, weight, point, dir,
+    const int32_t *corner = group->index + dim * element;
+    fsi_fill((size_t)group->dof, 0, row);
+    if (!skin->terms) {
+        int body = 0, first = 0;
+        while (corner[0] - first >= group->body[body]->model->surface_count)
+            first += group->body[body++]->model->surface_count;
+        fsi__reduced_element_row(group->body[body], corner, first, weight, point, dir,
                                  row + group->first[body]);
         return;
     }
-    /* from the skin to the face's centre */
+
+    /* From the skin to the point. */
+    fsi_vec3 off = point;
     for (int a = 0; a < dim; a++)
-        point = fsi_vec_mad(point, fsi_vec_load(group->x + 3 * t[a]), -weight[a]);
+        off = fsi_vec_mad(off, fsi__vec_at(group->x, corner[a]), -weight[a]);
     for (int a = 0; a < dim; a++)
-        for (k = group->skin.terms * t[a]; k < group->skin.terms * (t[a] + 1); k++) {
-            const fsi_reduced *reduced = group->body[group->skin.body[k]];
-            fsi_real *r = row + group->first[group->skin.body[k]], one = 1;
-            fsi__reduced_apply(
-                reduced, fsi_vec_add(fsi_reduced_point(reduced, group->skin.vertex[k]), point), 1,
-                group->skin.vertex + k, &one, fsi_vec_scale(dir, weight[a] * group->skin.weight[k]),
-                0, r, r + 3, r + 6);
+        for (int t = skin->terms * corner[a]; t < skin->terms * (corner[a] + 1); t++) {
+            const fsi_reduced *reduced = group->body[skin->body[t]];
+            fsi_vec3 x = fsi_vec_add(fsi_reduced_point(reduced, skin->vertex[t]), off);
+            fsi__spot spot = fsi__spot_at(x, skin->vertex + t);
+            fsi__reduced_row_add(reduced, &spot, fsi_vec_scale(dir, weight[a] * skin->weight[t]),
+                                 row + group->first[skin->body[t]]);
         }
 }
 
-/* What the joined points are apart, [3 joints]; the longest of them, m. */
-static fsi_real fsi__group_gaps(const fsi_reduced_group *group, fsi_real *gap) {
+/* What the joined points are apart, into joint_gap; returns the longest of them, m. */
+static fsi_real fsi__group_gaps(fsi_reduced_group *group) {
     fsi_real most = 0;
     for (int i = 0; i < group->joint_count; i++) {
-        fsi_vec3 x[2];
-        for (int k = 0; k < 2; k++)
-            x[k] =
-                fsi_reduced_point(group->body[group->joint[i].body[k]], group->joint[i].vertex[k]);
-        fsi_vec_store(gap + 3 * i, fsi_vec_sub(x[0], x[1]));
-        most = fsi__max(most, fsi__length(fsi_vec_load(gap + 3 * i)));
+        const fsi_reduced_joint *joint = group->joint + i;
+        fsi_vec3 gap =
+            fsi_vec_sub(fsi_reduced_point(group->body[joint->body[0]], joint->vertex[0]),
+                        fsi_reduced_point(group->body[joint->body[1]], joint->vertex[1]));
+        fsi__vec_put(group->joint_gap, i, gap);
+        most = fsi__max(most, fsi__length(gap));
     }
     return most;
 }
 
-/* The part of a gap that one step may close: torn apart, a quarter of a radius. */
-static fsi_vec3 fsi__group_closes(const fsi_reduced_group *group, int joint, fsi_vec3 gap) {
-    fsi_real far_off = FSI_R(0.25)
-                       * fsi__min(group->body[group->joint[joint].body[0]]->model->radius,
-                                  group->body[group->joint[joint].body[1]]->model->radius);
-    return fsi__length(gap) > far_off ? fsi_vec_scale(gap, far_off / fsi__length(gap)) : gap;
+/* The part of a joint's gap that one step may close: where it is torn apart, a quarter of the
+   smaller radius. */
+static fsi_vec3 fsi__group_closes(const fsi_reduced_group *group, int i) {
+    fsi_vec3 gap = fsi__vec_at(group->joint_gap, i);
+    fsi_real most = FSI_R(0.25)
+                    * fsi__min(group->body[group->joint[i].body[0]]->model->radius,
+                               group->body[group->joint[i].body[1]]->model->radius);
+    return fsi__length(gap) > most ? fsi_vec_scale(gap, most / fsi__length(gap)) : gap;
+}
+
+/* A: three rows for each joint. */
+static void fsi__group_joint_rows(fsi_reduced_group *group) {
+    int n = group->dof;
+    fsi_fill((size_t)(3 * group->joint_count * n), 0, group->joint_row);
+    for (int i = 0; i < 2 * group->joint_count; i++) {
+        int end = i % 2, body = group->joint[i / 2].body[end];
+        const fsi_reduced *reduced = group->body[body];
+        int32_t vertex = group->joint[i / 2].vertex[end];
+        fsi__spot spot = fsi__spot_at(fsi_reduced_point(reduced, vertex), &vertex);
+        for (int axis = 0; axis < 3; axis++)
+            fsi__reduced_row_add(reduced, &spot,
+                                 fsi_vec_scale(fsi__axis(axis), end ? FSI_R(-1.0) : FSI_R(1.0)),
+                                 group->joint_row + (3 * (i / 2) + axis) * n + group->first[body]);
+    }
+}
+
+/* v <- v - (A K)^T impulse / dt */
+static void fsi__group_pull(fsi_reduced_group *group, const fsi_real *impulse, fsi_real dt) {
+    int n = group->dof;
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < 3 * group->joint_count; i++)
+            group->v[j] -= group->joint_answer[i * n + j] * impulse[i] / dt;
 }
 
 /* Joint impulses eliminated: K <- K - K A^T (A K A^T)^-1 A K, v <- v - K A^T (A K A^T)^-1 (A v +
- * gap / dt). A = J_0 - J_1. */
+   gap / dt). */
 static fsi_result fsi__group_joints(fsi_reduced_group *group, fsi_real dt) {
-    int n = group->dof, m = 3 * group->joint_count;
-    fsi_real *rhs = group->LA + m * m, most = 0;
-    memset(group->A, 0, (size_t)(m * n) * sizeof *group->A);
-    group->joint_error = fsi__group_gaps(group, rhs);
-    for (int i = 0; i < group->joint_count; i++) {
-        for (int s = 0; s < 2; s++) {
-            fsi_reduced *reduced = group->body[group->joint[i].body[s]];
-            int32_t vertex = group->joint[i].vertex[s];
-            fsi_real one = 1;
-            for (int k = 0; k < 3; k++) {
-                fsi_real *r = group->A + (3 * i + k) * n + group->first[group->joint[i].body[s]],
-                         sign = s ? FSI_R(-1.0) : FSI_R(1.0);
-                fsi__reduced_apply(reduced, fsi_reduced_point(reduced, vertex), 1, &vertex, &one,
-                                   fsi_vec(k == 0 ? sign : 0, k == 1 ? sign : 0, k == 2 ? sign : 0),
-                                   0, r, r + 3, r + 6);
-            }
-        }
-        fsi_vec_store(
-            rhs + 3 * i,
-            fsi_vec_scale(fsi__group_closes(group, i, fsi_vec_load(rhs + 3 * i)), 1 / dt));
-    }
-    for (int i = 0; i < m; i++) {
+    int n = group->dof, rows = 3 * group->joint_count;
+    const fsi_real *A = group->joint_row;
+    fsi_real *AK = group->joint_answer, *factor = group->joint_factor;
+    fsi_real *impulse = group->joint_left;
+    fsi__group_joint_rows(group);
+    group->joint_error = fsi__group_gaps(group);
+    for (int i = 0; i < group->joint_count; i++)
+        fsi__vec_put(impulse, i, fsi_vec_scale(fsi__group_closes(group, i), 1 / dt));
+
+    /* A K and A v, then A K A^T. */
+    for (int i = 0; i < rows; i++) {
         for (int j = 0; j < n; j++) {
-            fsi_real c = 0;
+            fsi_real sum = 0;
             for (int k = 0; k < n; k++)
-                c += group->A[i * n + k] * group->inverse[k * n + j];
-            group->AK[i * n + j] = c;
+                sum += A[i * n + k] * group->inverse[k * n + j];
+            AK[i * n + j] = sum;
         }
         for (int j = 0; j < n; j++)
-            rhs[i] += group->A[i * n + j] * group->v[j];
+            impulse[i] += A[i * n + j] * group->v[j];
     }
-    for (int i = 0; i < m; i++) {
-        for (int j = 0; j < m; j++) {
-            fsi_real c = 0;
+    fsi_real most = 0;
+    for (int i = 0; i < rows; i++) {
+        for (int j = 0; j < rows; j++) {
+            fsi_real sum = 0;
             for (int k = 0; k < n; k++)
-                c += group->AK[i * n + k] * group->A[j * n + k];
-            group->LA[i * m + j] = c;
+                sum += AK[i * n + k] * A[j * n + k];
+            factor[i * rows + j] = sum;
         }
-        most = fsi__max(most, group->LA[i * m + i]);
+        most = fsi__max(most, factor[i * rows + i]);
     }
-    /* joints may be redundant */
-    for (int i = 0; i < m; i++)
-        group->LA[i * m + i] += 64 * FSI_REAL_EPS * most;
-    if (fsi_dense_cholesky(m, group->LA) != FSI_OK)
+
+    /* Joints may be redundant: a trace on the diagonal. */
+    for (int i = 0; i < rows; i++)
+        factor[i * rows + i] += 64 * FSI_REAL_EPS * most;
+    if (fsi_dense_cholesky(rows, factor) != FSI_OK)
         return FSI_ERR_SINGULAR;
-    fsi_dense_cholesky_solve(m, group->LA, rhs);
-    for (int j = 0; j < n; j++)
-        for (int i = 0; i < m; i++)
-            group->v[j] -= group->AK[i * n + j] * rhs[i];
-    /* column j of (A K A^T)^-1 A K, one at a time */
+    fsi_dense_cholesky_solve(rows, factor, impulse);
+    fsi__group_pull(group, impulse, 1);
+
+    /* Column j of (A K A^T)^-1 A K, one at a time; K stays symmetric. */
     for (int j = 0; j < n; j++) {
-        for (int i = 0; i < m; i++)
-            rhs[i] = group->AK[i * n + j];
-        fsi_dense_cholesky_solve(m, group->LA, rhs);
+        for (int i = 0; i < rows; i++)
+            impulse[i] = AK[i * n + j];
+        fsi_dense_cholesky_solve(rows, factor, impulse);
         for (int k = 0; k < n; k++) {
-            fsi_real c = 0;
-            for (int i = 0; i < m; i++)
-                c += group->AK[i * n + k] * rhs[i];
-            group->inverse[k * n + j] -= c;
+            fsi_real sum = 0;
+            for (int i = 0; i < rows; i++)
+                sum += AK[i * n + k] * impulse[i];
+            group->inverse[k * n + j] -= sum;
         }
     }
     for (int j = 0; j < n; j++)
-        for (int k = 0; k < j; k++)
-            group->inverse[k * n + j] = group->inverse[j * n + k] =
-                (group->inverse[k * n + j] + group->inverse[j * n + k]) / 2;
+        for (int k = 0; k < j; k++) {
+            fsi_real *upper = group->inverse + k * n + j, *lower = group->inverse + j * n + k;
+            *upper = *lower = (*upper + *lower) / 2;
+        }
     return FSI_OK;
 }
 
-/* Body k's block between g->v and its state. */
-static void fsi__group_exchange(fsi_reduced_group *group, int k, int take) {
-    fsi__reduced_exchange(group->body[k], group->v + group->first[k], take);
+/* One matrix of the group, block after block of its bodies. */
+static void fsi__group_matrix(fsi_reduced_group *group, fsi_real dt, int inverse, fsi_real *out) {
+    int n = group->dof;
+    if (group->body_count == 1) {
+        fsi__reduced_matrix(group->body[0], dt, inverse, out);
+        return;
+    }
+    fsi_fill((size_t)(n * n), 0, out);
+    for (int k = 0; k < group->body_count; k++) {
+        int first = group->first[k], own = 6 + group->body[k]->model->modes;
+        fsi__reduced_matrix(group->body[k], dt, inverse, group->scratch);
+        for (int i = 0; i < own; i++)
+            fsi_copy((size_t)own, group->scratch + i * own, out + (first + i) * n + first);
+    }
+}
+
+/* The velocities of all bodies to g->v, and back. */
+static void fsi__group_velocity_out(fsi_reduced_group *group) {
+    for (int k = 0; k < group->body_count; k++)
+        fsi__reduced_velocity_out(group->body[k], group->v + group->first[k]);
+}
+
+static void fsi__group_velocity_in(fsi_reduced_group *group) {
+    for (int k = 0; k < group->body_count; k++)
+        fsi__reduced_velocity_in(group->body[k], group->v + group->first[k]);
 }
 
 FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *group, fsi_real dt,
                                             fsi_coupled *out) {
-    fsi_result result = FSI_OK;
     if (!group || !group->block)
         return FSI_ERR_STATE;
     if (!fsi__finite(dt) || !(dt > 0))
         return FSI_ERR_ARGUMENT;
-    int n = group->dof;
-    memset(group->mass, 0, (size_t)(n * n) * sizeof *group->mass);
-    memset(group->inverse, 0, (size_t)(n * n) * sizeof *group->inverse);
-    for (int k = 0; k < group->body_count; k++) {
-        int first = group->first[k], m = 6 + group->body[k]->model->modes;
-        fsi__group_exchange(group, k, 0);
-        for (int which = 0; which < 2; which++) {
-            fsi_real *to = which ? group->inverse : group->mass,
-                     *from = m == n ? to : group->scratch;
-            fsi_reduced_mass(group->body[k], dt, which ? NULL : from, which ? from : NULL);
-            for (int i = 0; i < m && m < n; i++)
-                memcpy(to + (first + i) * n + first, from + i * m, (size_t)m * sizeof *to);
-        }
+    fsi__group_velocity_out(group);
+    fsi__group_matrix(group, dt, 0, group->mass);
+    fsi__group_matrix(group, dt, 1, group->inverse);
+    if (group->joint_count) {
+        fsi_result result = fsi__group_joints(group, dt);
+        if (result != FSI_OK)
+            return result;
     }
-    if (group->joint_count)
-        result = fsi__group_joints(group, dt);
-    if (result != FSI_OK)
-        return result;
-    fsi_fill((size_t)n, 0, group->impulse);
+    fsi_fill((size_t)group->dof, 0, group->impulse);
     if (!out)
         return FSI_OK;
     memset(out, 0, sizeof *out);
     out->surface = fsi_reduced_group_surface(group);
-    out->dof = n;
+    out->dof = group->dof;
     out->v = group->v;
     out->impulse = group->impulse;
     out->mass = group->mass;
@@ -10553,119 +10701,124 @@ FSI_API fsi_result fsi_reduced_group_take(fsi_reduced_group *group) {
         return FSI_ERR_STATE;
     if (!fsi_all_finite((size_t)group->dof, group->v))
         return FSI_ERR_NUMERIC;
-    for (int k = 0; k < group->body_count; k++)
-        fsi__group_exchange(group, k, 1);
+    fsi__group_velocity_in(group);
     return FSI_OK;
 }
 
-/* Place, rotation and q of all bodies to or from g->pose. */
+/* Place, rotation (side by side in the state) and q of all bodies to g->pose, or back. */
 static void fsi__group_pose(fsi_reduced_group *group, int back) {
-    fsi_real *p = group->pose;
+    fsi_real *pose = group->pose;
     for (int k = 0; k < group->body_count; k++) {
         fsi_reduced *reduced = group->body[k];
-        size_t n = (size_t)reduced->model->modes;
-        /* T and Q lie side by side */
-        memcpy(back ? reduced->T : p, back ? p : reduced->T, 7 * sizeof *p);
-        memcpy(back ? reduced->q : p + 7, back ? p + 7 : reduced->q, n * sizeof *p);
+        size_t modes = (size_t)reduced->model->modes;
+        fsi_real *q = pose + 7;
+        fsi_copy(7, back ? pose : reduced->state, back ? reduced->state : pose);
+        fsi_copy(modes, back ? q : reduced->q, back ? reduced->q : q);
         if (back)
             fsi__reduced_update(reduced);
-        p += 7 + n;
+        pose = q + modes;
     }
 }
 
-/* Fixed-point iteration with the matrices of the last fsi_reduced_group_couple: each pass takes the
- * gap down by about the angle turned in a step. */
-FSI_API fsi_result fsi_reduced_group_move(fsi_reduced_group *group, fsi_real dt) {
-    fsi_real least = 0;
+static fsi_result fsi__group_move_all(fsi_reduced_group *group, fsi_real dt) {
     fsi_result result = FSI_OK;
+    for (int k = 0; k < group->body_count && result == FSI_OK; k++)
+        result = fsi_reduced_move(group->body[k], dt);
+    return result;
+}
+
+/* Fixed-point iteration with the matrices of the last fsi_reduced_group_couple: each pass takes the
+   gap down by about the angle turned in a step. */
+FSI_API fsi_result fsi_reduced_group_move(fsi_reduced_group *group, fsi_real dt) {
     if (!group || !group->block)
         return FSI_ERR_STATE;
-    int m = 3 * group->joint_count;
-    int n = group->dof;
-    for (int k = 0; !m && k < group->body_count && result == FSI_OK; k++)
-        result = fsi_reduced_move(group->body[k], dt);
-    if (!m)
-        return result;
-    fsi_real *gap = group->LA + m * m;
-    fsi_real *left = gap + m;
+    if (!group->joint_count)
+        return fsi__group_move_all(group, dt);
+
+    /* What is to be left of the gaps, and what counts as closed. */
+    size_t rows = 3 * (size_t)group->joint_count;
+    fsi_real *gap = group->joint_gap;
     fsi__group_pose(group, 0);
-    fsi__group_gaps(group, left);
-    for (int i = 0; i < group->joint_count; i++) { /* what is to be left of them */
-        fsi_vec3 all = fsi_vec_load(left + 3 * i);
-        fsi_vec_store(left + 3 * i, fsi_vec_sub(all, fsi__group_closes(group, i, all)));
-    }
+    fsi__group_gaps(group);
+    for (int i = 0; i < group->joint_count; i++)
+        fsi__vec_put(group->joint_left, i,
+                     fsi_vec_sub(fsi__vec_at(gap, i), fsi__group_closes(group, i)));
+    fsi__group_velocity_out(group);
+    fsi_real least = 0;
     for (int k = 0; k < group->body_count; k++) {
-        fsi__group_exchange(group, k, 0);
-        least = fsi__max(least, 64 * FSI_REAL_EPS
-                                    * (group->body[k]->model->radius
-                                       + fsi__length(fsi_vec_load(group->body[k]->T))));
+        const fsi_reduced *reduced = group->body[k];
+        fsi_real reach = reduced->model->radius + fsi__length(reduced->rigid->position);
+        least = fsi__max(least, 64 * FSI_REAL_EPS * reach);
     }
+
     for (int pass = 0;; pass++) {
-        fsi_real moved = group->body[0]->moved;
-        for (int k = 0; k < group->body_count && result == FSI_OK; k++)
-            result = fsi_reduced_move(group->body[k], dt);
+        /* The rigid world has moved them already: nothing is tried again. */
+        int moved = group->body[0]->moved > 0;
+        fsi_result result = fsi__group_move_all(group, dt);
         if (result != FSI_OK)
             return result;
-        fsi__group_gaps(group, gap);
-        fsi_axpy((size_t)m, -1, left, gap);
-        if (pass == 15 || moved > 0 || !(fsi_max_abs((size_t)m, gap) > least))
+        fsi__group_gaps(group);
+        fsi_axpy(rows, -1, group->joint_left, gap);
+        if (pass == 15 || moved || !(fsi_max_abs(rows, gap) > least))
             return FSI_OK;
-        fsi_dense_cholesky_solve(m, group->LA, gap);
-        for (int j = 0; j < n; j++)
-            for (int i = 0; i < m; i++)
-                group->v[j] -= group->AK[i * n + j] * gap[i] / dt;
+        fsi_dense_cholesky_solve((int)rows, group->joint_factor, gap);
+        fsi__group_pull(group, gap, dt);
         fsi__group_pose(group, 1);
-        for (int k = 0; k < group->body_count; k++)
-            fsi__group_exchange(group, k, 1);
+        fsi__group_velocity_in(group);
     }
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>reduced contact */
+/* The rigid solver takes single reduced bodies as guests (fsi_reduced_external); the contact of
+   many copies has a solver of its own, because it works on velocities only: bodies move later,
+   after coupling and joints, and a fluid sees the held velocities (fsi_reduced_contact_hold).
+
+   Velocities are kept in coordinates with unit mass, u = (sqrt(m) v, C^T w, sqrt(M^) q') with the
+   world inertia I = C C^T: impulse and velocity then use the same rows. */
+
 /* Signed distance of world point p to the deformed body: the displacement of the nearest surface
- * vertex is taken back, then the rest field is read. */
+   vertex is taken back, then the rest field is read. */
 static fsi_real fsi__reduced_distance(const fsi_reduced *reduced, fsi_vec3 p, fsi_vec3 *normal,
                                       int *vertex) {
     const fsi_reduced_model *model = reduced->model;
-    fsi_mat3 R = fsi__reduced_matrix(reduced, 0);
-    fsi_vec3 local = fsi_mat3_tmul_vec(&R, fsi_vec_sub(p, fsi_vec_load(reduced->T))), x = local;
-    fsi_real f[8], c[3];
+    const int size[3] = {model->nx, model->ny, model->nz};
+    fsi_vec3 local = fsi__to_body(reduced, fsi_vec_sub(p, reduced->rigid->position)), x = local;
+    fsi_real cell[3];
     int nearest = 0;
     for (int pass = 0; pass < 2; pass++) {
-        c[0] = (x.x - model->origin.x) / model->h;
-        c[1] = (x.y - model->origin.y) / model->h;
-        c[2] = (x.z - model->origin.z) / model->h;
-        if (!(c[0] >= 0 && c[1] >= 0 && c[2] >= 0 && c[0] < (fsi_real)(model->nx - 1)
-              && c[1] < (fsi_real)(model->ny - 1) && c[2] < (fsi_real)(model->nz - 1)))
-            return FSI_REAL_MAX;
-        nearest = model->near_vertex[fsi__reduced_node(
-            model, (int)(c[0] + FSI_R(0.5)), (int)(c[1] + FSI_R(0.5)), (int)(c[2] + FSI_R(0.5)))];
-        x = fsi_vec_sub(local, fsi_vec_sub(fsi__reduced_lever(reduced, nearest),
-                                           fsi_vec_load(model->x0 + 3 * nearest)));
+        int node[3];
+        for (int axis = 0; axis < 3; axis++) {
+            cell[axis] = (fsi__get(x, axis) - fsi__get(model->origin, axis)) / model->h;
+            if (!(cell[axis] >= 0 && cell[axis] < (fsi_real)(size[axis] - 1)))
+                return FSI_REAL_MAX;
+            node[axis] = (int)(cell[axis] + FSI_R(0.5));
+        }
+        nearest = model->near_vertex[fsi__reduced_node(model, node[0], node[1], node[2])];
+        x = fsi_vec_sub(local, fsi__reduced_deformed(reduced, nearest));
     }
-    c[0] =
-        fsi__clamp((x.x - model->origin.x) / model->h, 0, (fsi_real)(model->nx - 1) - FSI_R(1e-3));
-    c[1] =
-        fsi__clamp((x.y - model->origin.y) / model->h, 0, (fsi_real)(model->ny - 1) - FSI_R(1e-3));
-    c[2] =
-        fsi__clamp((x.z - model->origin.z) / model->h, 0, (fsi_real)(model->nz - 1) - FSI_R(1e-3));
-    int i = (int)c[0];
-    int j = (int)c[1];
-    int k = (int)c[2];
-    fsi_real u = c[0] - (fsi_real)i;
-    fsi_real v = c[1] - (fsi_real)j;
-    fsi_real w = c[2] - (fsi_real)k;
-    for (int pass = 0; pass < 8; pass++)
-        f[pass] = model->phi[fsi__reduced_node(model, i + (pass & 1), j + (pass >> 1 & 1),
-                                               k + (pass >> 2))];
-    fsi_vec3 g;
-    g.x = (1 - w) * ((1 - v) * (f[1] - f[0]) + v * (f[3] - f[2]))
-          + w * ((1 - v) * (f[5] - f[4]) + v * (f[7] - f[6]));
-    g.y = (1 - w) * ((1 - u) * (f[2] - f[0]) + u * (f[3] - f[1]))
-          + w * ((1 - u) * (f[6] - f[4]) + u * (f[7] - f[5]));
-    g.z = (1 - v) * ((1 - u) * (f[4] - f[0]) + u * (f[5] - f[1]))
-          + v * ((1 - u) * (f[6] - f[2]) + u * (f[7] - f[3]));
-    *normal = fsi_mat3_mul_vec(&R, fsi__unit(g));
+
+    /* Values at the corners of the cell and the place in it, u, v, w. */
+    int low[3];
+    for (int axis = 0; axis < 3; axis++) {
+        cell[axis] = fsi__clamp((fsi__get(x, axis) - fsi__get(model->origin, axis)) / model->h, 0,
+                                (fsi_real)(size[axis] - 1) - FSI_R(1e-3));
+        low[axis] = (int)cell[axis];
+        cell[axis] -= (fsi_real)low[axis];
+    }
+    fsi_real u = cell[0], v = cell[1], w = cell[2], f[8];
+    for (int c = 0; c < 8; c++)
+        f[c] = model->phi[fsi__reduced_node(model, low[0] + (c & 1), low[1] + (c >> 1 & 1),
+                                            low[2] + (c >> 2))];
+
+    fsi_vec3 gradient;
+    gradient.x = (1 - w) * ((1 - v) * (f[1] - f[0]) + v * (f[3] - f[2]))
+                 + w * ((1 - v) * (f[5] - f[4]) + v * (f[7] - f[6]));
+    gradient.y = (1 - w) * ((1 - u) * (f[2] - f[0]) + u * (f[3] - f[1]))
+                 + w * ((1 - u) * (f[6] - f[4]) + u * (f[7] - f[5]));
+    gradient.z = (1 - v) * ((1 - u) * (f[4] - f[0]) + u * (f[5] - f[1]))
+                 + v * ((1 - u) * (f[6] - f[2]) + u * (f[7] - f[3]));
+    *normal = fsi__to_world(reduced, fsi__unit(gradient));
     *vertex = nearest;
     return (1 - w) * ((1 - v) * ((1 - u) * f[0] + u * f[1]) + v * ((1 - u) * f[2] + u * f[3]))
            + w * ((1 - v) * ((1 - u) * f[4] + u * f[5]) + v * ((1 - u) * f[6] + u * f[7]));
@@ -10686,553 +10839,501 @@ typedef struct fsi__reduced_contact {
     fsi_real open, before;
 } fsi__reduced_contact;
 
-/* body, vertex, other; N s, on body */
+/* An impulse of the call before and where it acted: body, its vertex, the other; N s, on body. */
 typedef struct fsi__reduced_past {
     int32_t name[3];
     fsi_vec3 impulse;
 } fsi__reduced_past;
 
-/* keeps the content */
-static fsi_result fsi__reduced_grow(const fsi_allocator *allocator, void **p, size_t *room,
-                                    size_t need, size_t item) {
-    size_t next = need + need / 2 + 64;
-    if (need <= *room)
-        return FSI_OK;
-    size_t bytes;
-    if (!fsi_size_mul(next, item, &bytes))
-        return FSI_ERR_SIZE;
-    void *q = fsi_alloc(allocator, bytes);
-    if (!q)
-        return FSI_ERR_MEMORY;
-    if (*p)
-        memcpy(q, *p, *room * item);
-    fsi_free(allocator, *p, *room * item);
-    *p = q;
-    *room = next;
+/* A body in the order of its lower end along x. */
+typedef struct fsi__reduced_lower {
+    fsi_real x;
+    int32_t body;
+} fsi__reduced_lower;
+
+/* One call of contact or hold: who takes part, and its memory. */
+typedef struct fsi__reduced_call {
+    fsi_reduced_contacts *contacts;
+    fsi_reduced **body;
+    int bodies;
+    fsi_real dt;
+    int dofs;                  /* of all bodies */
+    int stride;                /* most that one body has: reals between the rows of two parts */
+    int32_t *dof;              /* [bodies + 1] first degree of freedom of each */
+    fsi_real *u, *start;       /* [dofs] velocities now and before contact */
+    fsi_real *trial;           /* [dofs] velocities that are tried out */
+    fsi_real *C;               /* [9 * bodies] factor of each inertia */
+    fsi_real *bound;           /* [4 * bodies] centre and radius of what a body can touch */
+    fsi__reduced_lower *lower; /* [bodies] */
+    /* points that look for contact: places, vertices of body or skin, where each body's begin */
+    int points;
+    fsi_real *point_x;
+    int32_t *point_vertex, *point_first;
+    /* largest energy but for the work of obstacles; that work for all of the impulses, J */
+    double allowed, work;
+} fsi__reduced_call;
+
+static int fsi__reduced_dofs(const fsi_reduced *reduced) {
+    return 6 + reduced->model->modes;
+}
+
+/* Group of a body with a skin, which touches others in place of its bodies; else NULL. */
+static fsi_reduced_group *fsi__reduced_hide(const fsi_reduced_contacts *contacts, int body) {
+    int group = contacts->group_of[body];
+    return group && contacts->group[group - 1]->skin.terms ? contacts->group[group - 1] : NULL;
+}
+
+/* ---- Memory of a call. */
+/* Which group each body is in, and where the bodies of each group are in the list. FSI_ERR_ARGUMENT
+   when a group's body is not in the list, or in two groups. */
+static fsi_result fsi__reduced_members(fsi__reduced_call *call) {
+    fsi_reduced_contacts *contacts = call->contacts;
+    int members = 0;
+    for (int i = 0; i < contacts->group_count; i++) {
+        if (!contacts->group[i] || !contacts->group[i]->block)
+            return FSI_ERR_ARGUMENT;
+        members += contacts->group[i]->body_count;
+    }
+    fsi_result result = FSI__LIST_ROOM(contacts->group_of, call->bodies, &contacts->allocator);
+    if (result == FSI_OK)
+        result = FSI__LIST_ROOM(contacts->member, members, &contacts->allocator);
+    if (result != FSI_OK)
+        return result;
+
+    memset(contacts->group_of, 0, (size_t)call->bodies * sizeof *contacts->group_of);
+    int32_t *member = contacts->member;
+    for (int j = 0; j < contacts->group_count; j++)
+        for (int k = 0; k < contacts->group[j]->body_count; k++) {
+            int i = 0;
+            while (i < call->bodies && call->body[i] != contacts->group[j]->body[k])
+                i++;
+            if (i == call->bodies || contacts->group_of[i])
+                return FSI_ERR_ARGUMENT;
+            contacts->group_of[i] = j + 1;
+            *member++ = i;
+        }
     return FSI_OK;
 }
 
-static fsi_result fsi__reduced_contact_room(fsi_reduced_contacts *contacts, int count) {
-    void *p = contacts->contact;
-    size_t room = (size_t)contacts->room;
-    fsi_result result = fsi__reduced_grow(&contacts->allocator, &p, &room, (size_t)count,
-                                          sizeof *contacts->contact);
-    contacts->contact = (fsi__reduced_contact *)p;
-    contacts->room = (int)room;
-    return result;
+/* Numbers of a group's bodies in the list of the call. */
+static const int32_t *fsi__reduced_numbers(const fsi_reduced_contacts *contacts, int group) {
+    const int32_t *at = contacts->member;
+    for (int i = 0; i < group; i++)
+        at += contacts->group[i]->body_count;
+    return at;
 }
 
+static void fsi__reduced_call_layout(fsi__reduced_call *call, fsi_arena *arena) {
+    size_t n = (size_t)call->bodies, dofs = (size_t)call->dofs, points = (size_t)call->points;
+    FSI__TAKE(call->u, fsi_real, arena, dofs);
+    FSI__TAKE(call->start, fsi_real, arena, dofs);
+    FSI__TAKE(call->trial, fsi_real, arena, dofs);
+    FSI__TAKE(call->C, fsi_real, arena, 9 * n);
+    FSI__TAKE(call->bound, fsi_real, arena, 4 * n);
+    FSI__TAKE(call->lower, fsi__reduced_lower, arena, n);
+    FSI__TAKE(call->dof, int32_t, arena, n + 1);
+    FSI__TAKE(call->point_first, int32_t, arena, n + 1);
+    FSI__TAKE(call->point_x, fsi_real, arena, 3 * points);
+    FSI__TAKE(call->point_vertex, int32_t, arena, points);
+}
+
+/* Checks what is given, brings skins up to date and makes room for everything but contacts. */
+static fsi_result fsi__reduced_call_begin(fsi__reduced_call *call, fsi_reduced_contacts *contacts,
+                                          fsi_reduced **body, int n, fsi_real dt) {
+    memset(call, 0, sizeof *call);
+    call->contacts = contacts;
+    call->body = body;
+    call->bodies = n;
+    call->dt = dt;
+    call->stride = 6;
+    for (int i = 0; i < n; i++) {
+        if (!body[i] || !body[i]->block)
+            return FSI_ERR_ARGUMENT;
+        call->stride = fsi__imax(call->stride, fsi__reduced_dofs(body[i]));
+        call->dofs += fsi__reduced_dofs(body[i]);
+    }
+    if (!n)
+        return FSI_OK;
+    fsi_result result = fsi__reduced_members(call);
+    if (result != FSI_OK)
+        return result;
+
+    contacts->parts = 2;
+    for (int i = 0; i < contacts->group_count; i++)
+        if (contacts->group[i]->skin.terms) {
+            call->points += contacts->group[i]->skin.vertex_count;
+            contacts->parts = FSI__REDUCED_PARTS + 1;
+            fsi_reduced_group_surface(contacts->group[i]);
+        }
+    for (int i = 0; i < n; i++)
+        if (!fsi__reduced_hide(contacts, i))
+            call->points += body[i]->model->sample_count;
+
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    fsi__reduced_call_layout(call, &arena);
+    result = fsi__arena_reopen(&arena, &contacts->memory, &contacts->allocator);
+    if (result != FSI_OK)
+        return result;
+    fsi__reduced_call_layout(call, &arena);
+    call->dof[0] = 0;
+    for (int i = 0; i < n; i++)
+        call->dof[i + 1] = call->dof[i] + fsi__reduced_dofs(body[i]);
+    return FSI_OK;
+}
+
+/* ---- Coordinates with unit mass. */
+/* Velocity of body i into u, and the factor of its inertia. */
+static void fsi__reduced_unit_out(const fsi__reduced_call *call, int i, fsi_real *u) {
+    const fsi_reduced *reduced = call->body[i];
+    fsi_real *C = call->C + 9 * i;
+    fsi_mat3 inertia = fsi_mat3_rotate(&reduced->axes, &reduced->inertia);
+    memcpy(C, inertia.m, sizeof inertia.m);
+    fsi_dense_cholesky(3, C);
+    fsi_vec3 w = fsi__reduced_spin(reduced);
+    fsi_vec_store(u, fsi_vec_scale(fsi__reduced_drift(reduced), fsi__sqrt(reduced->model->mass)));
+    u[3] = C[0] * w.x + C[3] * w.y + C[6] * w.z;
+    u[4] = C[4] * w.y + C[7] * w.z;
+    u[5] = C[8] * w.z;
+    for (int k = 0; k < reduced->model->modes; k++)
+        u[6 + k] = reduced->dq[k] * fsi__sqrt(fsi__reduced_stiff(reduced->model, k, call->dt));
+}
+
+/* And back: the state of body i takes the velocity u. */
+static void fsi__reduced_unit_in(const fsi__reduced_call *call, int i, const fsi_real *u) {
+    fsi_reduced *reduced = call->body[i];
+    const fsi_real *C = call->C + 9 * i;
+    if (reduced->fixed)
+        return;
+    fsi_real root = fsi__sqrt(reduced->model->mass);
+    reduced->rigid->momentum = fsi_vec(u[0] * root, u[1] * root, u[2] * root);
+    reduced->rigid->angular_momentum =
+        fsi_vec(C[0] * u[3], C[3] * u[3] + C[4] * u[4], C[6] * u[3] + C[7] * u[4] + C[8] * u[5]);
+    for (int k = 0; k < reduced->model->modes; k++)
+        reduced->dq[k] = u[6 + k] / fsi__sqrt(fsi__reduced_stiff(reduced->model, k, call->dt));
+}
+
+static void fsi__reduced_unit_out_all(fsi__reduced_call *call) {
+    for (int i = 0; i < call->bodies; i++)
+        fsi__reduced_unit_out(call, i, call->u + call->dof[i]);
+}
+
+static void fsi__reduced_unit_in_all(fsi__reduced_call *call) {
+    for (int i = 0; i < call->bodies; i++)
+        fsi__reduced_unit_in(call, i, call->u + call->dof[i]);
+}
+
+/* Row of J of body i along dir. */
+static void fsi__reduced_unit_row(const fsi__reduced_call *call, int i, const fsi__spot *spot,
+                                  fsi_vec3 dir, fsi_real *row) {
+    const fsi_reduced *reduced = call->body[i];
+    const fsi_real *C = call->C + 9 * i;
+    fsi_fill((size_t)fsi__reduced_dofs(reduced), 0, row);
+    if (reduced->fixed)
+        return;
+    fsi__reduced_row_add(reduced, spot, dir, row);
+    for (int k = 0; k < 3; k++)
+        row[k] *= 1 / fsi__sqrt(reduced->model->mass);
+    /* C^-1 of the angular part */
+    row[3] /= C[0];
+    row[4] = (row[4] - C[3] * row[3]) / C[4];
+    row[5] = (row[5] - C[6] * row[3] - C[7] * row[4]) / C[8];
+    for (int k = 0; k < reduced->model->modes; k++)
+        row[6 + k] /= fsi__sqrt(fsi__reduced_stiff(reduced->model, k, call->dt));
+}
+
+/* ---- Finding contacts. */
+/* Points of all bodies: samples, or the vertices of the skin that hang on the body most. */
+static void fsi__reduced_sample(const fsi__reduced_call *call) {
+    int at = 0;
+    for (int i = 0; i < call->bodies; i++) {
+        const fsi_reduced *reduced = call->body[i];
+        const fsi_reduced_group *group = fsi__reduced_hide(call->contacts, i);
+        call->point_first[i] = at;
+        for (int k = 0; group && k < group->skin.vertex_count; k++)
+            if (group->body[group->owner[k]] == reduced) {
+                call->point_vertex[at] = k;
+                fsi__vec_put(call->point_x, at++, fsi__vec_at(group->x, k));
+            }
+        for (int k = 0; !group && k < reduced->model->sample_count; k++) {
+            int vertex = reduced->model->sample[k];
+            call->point_vertex[at] = vertex;
+            fsi__vec_put(call->point_x, at++, fsi_reduced_point(reduced, vertex));
+        }
+    }
+    call->point_first[call->bodies] = at;
+}
+
+/* Adds a contact whose normal is known. */
 static fsi_result fsi__reduced_add(fsi_reduced_contacts *contacts,
                                    const fsi__reduced_contact *from) {
-    fsi_result result = fsi__reduced_contact_room(contacts, contacts->count + 1);
+    fsi_result result =
+        FSI__LIST_ROOM(contacts->contact, contacts->count + 1, &contacts->allocator);
     if (result != FSI_OK)
         return result;
     fsi__reduced_contact *contact = &contacts->contact[contacts->count++];
     *contact = *from;
-    contact->dir[1] = fsi__unit(fsi_vec_cross(
-        contact->dir[0],
-        fsi__abs(contact->dir[0].x) < FSI_R(0.7) ? fsi_vec(1, 0, 0) : fsi_vec(0, 1, 0)));
-    contact->dir[2] = fsi_vec_cross(contact->dir[0], contact->dir[1]);
+    fsi_vec3 normal = contact->dir[0];
+    int steep = fsi__abs(normal.x) < FSI_R(0.7);
+    contact->dir[1] = fsi__unit(fsi_vec_cross(normal, fsi__axis(steep ? 0 : 1)));
+    contact->dir[2] = fsi_vec_cross(normal, contact->dir[1]);
     contacts->depth = fsi__max(contacts->depth, -contact->gap);
     return FSI_OK;
 }
 
-/* Points first .. last - 1 of body a against body b's field, or against an obstacle (b < 0).
- * bound[4]: centre and radius of each body. */
-/* places; vertices of body or skin; where each body's begin */
-typedef struct fsi__reduced_points {
-    fsi_real *x;
-    int32_t *name, *first;
-} fsi__reduced_points;
-
-static fsi_result fsi__reduced_narrow(fsi_reduced_contacts *contacts, fsi_reduced **body, int a,
-                                      int b, const fsi_obstacle *obstacle,
-                                      const fsi__reduced_points *points, const fsi_real *bound,
-                                      fsi_real dt) {
+/* Points of body a against body b's field, or against an obstacle (b < 0). */
+static fsi_result fsi__reduced_narrow(fsi__reduced_call *call, int a, int b,
+                                      const fsi_obstacle *obstacle) {
+    fsi_reduced_contacts *contacts = call->contacts;
+    const fsi_reduced_group *hide = fsi__reduced_hide(contacts, a);
+    const fsi_real *bound = call->bound;
     fsi__reduced_contact contact;
-    const fsi_reduced_model *model = body[a]->model;
-    fsi_result result = FSI_OK;
-    int nearest = 0;
     memset(&contact, 0, sizeof contact);
     contact.body[0] = a;
-    contact.body[1] = b; /* b < 0: obstacle */
-    contact.skin = contacts->where[a] && contacts->group[contacts->where[a] - 1]->skin.terms
-                       ? contacts->where[a]
-                       : 0;
+    contact.body[1] = b;
+    contact.skin = hide ? contacts->group_of[a] : 0;
     contact.friction = obstacle ? obstacle->friction : contacts->friction;
     contact.restitution = obstacle ? obstacle->restitution : contacts->restitution;
-    for (int i = points->first[a]; i < points->first[a + 1] && result == FSI_OK; i++) {
-        fsi_vec3 x = fsi_vec_load(points->x + 3 * i), d;
+    for (int i = call->point_first[a]; i < call->point_first[a + 1]; i++) {
+        /* How far is the point from the other? */
+        int vertex = call->point_vertex[i], nearest = 0;
+        contact.at = fsi__vec_at(call->point_x, i);
         if (obstacle)
-            contact.gap =
-                obstacle->distance_fn(x, &contact.dir[0], &contact.velocity, obstacle->user);
+            contact.gap = obstacle->distance_fn(contact.at, &contact.dir[0], &contact.velocity,
+                                                obstacle->user);
         else {
-            d = fsi_vec_sub(x, fsi_vec_load(bound + 4 * b));
+            fsi_vec3 d = fsi_vec_sub(contact.at, fsi_vec_load(bound + 4 * b));
             if (fsi_vec_dot(d, d) > bound[4 * b + 3] * bound[4 * b + 3])
                 continue;
-            contact.gap = fsi__reduced_distance(body[b], x, &contact.dir[0], &nearest);
+            contact.gap =
+                fsi__reduced_distance(call->body[b], contact.at, &contact.dir[0], &nearest);
         }
         if (!(contact.gap < bound[4 * a + 3]))
             continue;
         if (!fsi__finite_vec(contact.dir[0]))
             return FSI_ERR_CALLBACK;
-        contact.vertex[0] = points->name[i];
+
+        /* Do they touch within this step? */
+        fsi_vec3 own = hide ? fsi__vec_at(hide->velocity, vertex)
+                            : fsi_reduced_velocity(call->body[a], vertex);
+        fsi_vec3 other = obstacle ? contact.velocity : fsi_reduced_velocity(call->body[b], nearest);
+        fsi_real approach = fsi_vec_dot(fsi_vec_sub(own, other), contact.dir[0]);
+        if (contact.gap + call->dt * approach > call->body[a]->model->h / 4)
+            continue;
+        contact.vertex[0] = vertex;
         contact.vertex[1] = nearest;
-        d = contact.skin
-                ? fsi_vec_load(contacts->group[contact.skin - 1]->velocity + 3 * contact.vertex[0])
-                : fsi_reduced_velocity(body[a], contact.vertex[0]);
-        d = fsi_vec_sub(d, obstacle ? contact.velocity : fsi_reduced_velocity(body[b], nearest));
-        /* does not touch within this step */
-        if (contact.gap + dt * fsi_vec_dot(d, contact.dir[0]) > model->h / 4)
-            continue;
-        contact.at = x;
-        result = fsi__reduced_add(contacts, &contact);
+        fsi_result result = fsi__reduced_add(contacts, &contact);
+        if (result != FSI_OK)
+            return result;
     }
-    return result;
+    return FSI_OK;
 }
 
-/* p and L of unit-mass coordinates, L = C u */
-static void fsi__reduced_momentum(fsi_reduced *reduced, const fsi_real *u, const fsi_real *C) {
-    for (int i = 0; i < 3; i++)
-        reduced->p[i] = u[i] * fsi__sqrt(reduced->model->mass);
-    reduced->L[0] = C[0] * u[3];
-    reduced->L[1] = C[3] * u[3] + C[4] * u[4];
-    reduced->L[2] = C[6] * u[3] + C[7] * u[4] + C[8] * u[5];
+static int fsi__reduced_lower_order(const void *pa, const void *pb) {
+    const fsi__reduced_lower *a = (const fsi__reduced_lower *)pa;
+    const fsi__reduced_lower *b = (const fsi__reduced_lower *)pb;
+    if (a->x < b->x || a->x > b->x)
+        return a->x < b->x ? -1 : 1;
+    return a->body < b->body ? -1 : a->body > b->body;
 }
 
-/* Velocity of every body in coordinates with unit mass: u = (sqrt(m) v, C^T w, sqrt(M^) q'), world
- * inertia I = C C^T. fold -1: back to the state. */
-static void fsi__reduced_unit(fsi_reduced *reduced, fsi_real dt, fsi_real *u, fsi_real *C,
-                              int back) {
-    const fsi_reduced_model *model = reduced->model;
-    fsi_mat3 R = fsi__reduced_matrix(reduced, 0), inertia = fsi__reduced_matrix(reduced, 1);
-    if (!back) {
-        inertia = fsi_mat3_rotate(&R, &inertia);
-        memcpy(C, inertia.m, sizeof inertia.m);
-        fsi_dense_cholesky(3, C);
-        fsi_vec3 v;
-        fsi_vec3 w;
-        fsi__reduced_spin(reduced, &v, &w, NULL);
-        fsi_vec_store(u, fsi_vec_scale(v, fsi__sqrt(model->mass)));
-        u[3] = C[0] * w.x + C[3] * w.y + C[6] * w.z;
-        u[4] = C[4] * w.y + C[7] * w.z;
-        u[5] = C[8] * w.z;
-        for (int k = 0; k < model->modes; k++)
-            u[6 + k] = reduced->dq[k] * fsi__sqrt(fsi__reduced_stiff(model, k, dt));
-        return;
+/* Spheres around what each body can touch in this step, in order of their lower ends along x. */
+static void fsi__reduced_bounds(fsi__reduced_call *call) {
+    for (int i = 0; i < call->bodies; i++) {
+        const fsi_reduced *reduced = call->body[i];
+        fsi_vec3 centre = reduced->rigid->position;
+        fsi_real reach = 0;
+        for (int k = call->point_first[i]; k < call->point_first[i + 1]; k++)
+            reach =
+                fsi__max(reach, fsi__length(fsi_vec_sub(fsi__vec_at(call->point_x, k), centre)));
+        fsi_real way = call->dt * fsi__length(reduced->rigid->momentum) / reduced->model->mass;
+        fsi_vec_store(call->bound + 4 * i, centre);
+        call->bound[4 * i + 3] = reach + reduced->model->h + way;
+        call->lower[i].x = centre.x - call->bound[4 * i + 3];
+        call->lower[i].body = i;
     }
-    if (reduced->fixed)
-        return;
-    fsi__reduced_momentum(reduced, u, C);
-    for (int k = 0; k < model->modes; k++)
-        reduced->dq[k] = u[6 + k] / fsi__sqrt(fsi__reduced_stiff(model, k, dt));
+    qsort(call->lower, (size_t)call->bodies, sizeof *call->lower, fsi__reduced_lower_order);
 }
 
-/* Row of one body in unit-mass coordinates. */
-static void fsi__reduced_unit_row(const fsi_reduced *reduced, fsi_vec3 at, int count,
-                                  const int32_t *vertex, const fsi_real *weight, fsi_vec3 dir,
-                                  fsi_real dt, const fsi_real *C, fsi_real *row) {
-    fsi_real s = 1 / fsi__sqrt(reduced->model->mass);
-    fsi_reduced_row(reduced, at, count, vertex, weight, dir, row);
-    if (reduced->fixed)
-        s = 0;
-    for (int k = 0; k < 3; k++)
-        row[k] *= s;
-    row[3] /= C[0]; /* C^-1 of the angular part */
-    row[4] = (row[4] - C[3] * row[3]) / C[4];
-    row[5] = (row[5] - C[6] * row[3] - C[7] * row[4]) / C[8];
-    for (int k = 0; k < reduced->model->modes; k++)
-        row[6 + k] /= fsi__sqrt(fsi__reduced_stiff(reduced->model, k, dt));
-    for (int k = 3; reduced->fixed && k < 6 + reduced->model->modes; k++)
-        row[k] = 0;
+/* Can bodies a and b touch at all? */
+static int fsi__reduced_meets(const fsi__reduced_call *call, int a, int b) {
+    const int32_t *group_of = call->contacts->group_of;
+    const fsi_real *own = call->bound + 4 * a, *other = call->bound + 4 * b;
+    if (call->body[a]->fixed && call->body[b]->fixed)
+        return 0;
+    if (group_of[a] && group_of[a] == group_of[b])
+        return 0;
+    fsi_vec3 d = fsi_vec_sub(fsi_vec_load(own), fsi_vec_load(other));
+    fsi_real reach = own[3] + other[3];
+    return !(fsi_vec_dot(d, d) > reach * reach);
 }
 
-static double fsi__reduced_dot(const fsi_real *a, const fsi_real *b, int n) {
-    fsi_real s = 0;
-    for (int k = 0; k < n; k++)
-        s += a[k] * b[k];
-    return (double)s;
-}
-
-/* Rows of contact i along direction d, one per part; two parts where no skin is about. */
-static fsi_real *fsi__reduced_row_of(const fsi_reduced_contacts *contacts, int i, int d,
-                                     int stride) {
-    return contacts->row + (size_t)(3 * i + d) * (size_t)contacts->parts * (size_t)stride;
-}
-
-/* One sweep of sequential impulses: normal, then friction inside the cone. */
-static void fsi__reduced_sweep(fsi_reduced_contacts *contacts, const int32_t *dof, int stride) {
-    for (int i = 0; i < contacts->count; i++) {
-        fsi__reduced_contact *contact = &contacts->contact[i];
-        fsi_real lambda[3];
-        for (int d = 0; d < 3; d++) {
-            fsi_real *row = fsi__reduced_row_of(contacts, i, d, stride),
-                     vel = -fsi_vec_dot(contact->velocity, contact->dir[d]);
-            for (int s = 0; s < contact->parts; s++)
-                vel += (fsi_real)fsi__reduced_dot(
-                    row + s * stride, contacts->u + dof[contact->part[s]],
-                    dof[contact->part[s] + 1] - dof[contact->part[s]]);
-            lambda[d] =
-                contact->impulse[d] + contact->weight[d] * ((d ? 0 : contact->target) - vel);
-            if (d == 0)
-                lambda[0] = fsi__max(lambda[0], 0);
-            else {
-                fsi_real most = contact->friction * contact->impulse[0];
-                lambda[d] = fsi__clamp(lambda[d], -most, most);
-                if (d == 2
-                    && lambda[2] * lambda[2] + contact->impulse[1] * contact->impulse[1]
-                           > most * most) {
-                    fsi_real left = fsi__sqrt(
-                        fsi__max(most * most - contact->impulse[1] * contact->impulse[1], 0));
-                    lambda[2] = fsi__clamp(lambda[2], -left, left);
-                }
-            }
-            fsi_real change = lambda[d] - contact->impulse[d];
-            contact->impulse[d] = lambda[d];
-            for (int s = 0; s < contact->parts; s++) {
-                fsi_real *u = contacts->u + dof[contact->part[s]];
-                int n = dof[contact->part[s] + 1] - dof[contact->part[s]];
-                for (int k = 0; k < n; k++)
-                    u[k] += change * row[s * stride + k];
-            }
-        }
-    }
-}
-
-static int fsi__reduced_sweep_order(const void *pa, const void *pb) {
-    const fsi_real *a = (const fsi_real *)pa, *b = (const fsi_real *)pb;
-    return a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : a[1] < b[1] ? -1 : a[1] > b[1];
-}
-
-/* Candidates: samples in world space, spheres around them, sweep along x. */
-static fsi_result fsi__reduced_broad(fsi_reduced_contacts *contacts, fsi_reduced **body, int n,
-                                     const fsi_obstacle *obstacle, int obstacles, fsi_real dt,
-                                     fsi_real *bound, fsi_real *order,
-                                     const fsi__reduced_points *points) {
+/* All contacts: with obstacles, and between bodies whose spheres overlap. */
+static fsi_result fsi__reduced_find(fsi__reduced_call *call, const fsi_obstacle *obstacle,
+                                    int obstacles) {
     fsi_result result = FSI_OK;
-    for (int i = 0; i < n; i++) {
-        const fsi_reduced_model *model = body[i]->model;
-        fsi_vec3 T = fsi_vec_load(body[i]->T);
-        fsi_real apart = 0;
-        for (int k = points->first[i]; k < points->first[i + 1]; k++)
-            apart = fsi__max(apart, fsi__length(fsi_vec_sub(fsi_vec_load(points->x + 3 * k), T)));
-        fsi_vec_store(bound + 4 * i, T);
-        bound[4 * i + 3] =
-            apart + model->h + dt * fsi__length(fsi_vec_load(body[i]->p)) / model->mass;
-        order[2 * i] = T.x - bound[4 * i + 3];
-        order[2 * i + 1] = (fsi_real)i;
-    }
-    qsort(order, (size_t)n, 2 * sizeof *order, fsi__reduced_sweep_order);
-    for (int i = 0; i < n && result == FSI_OK; i++) {
-        int a = (int)order[2 * i + 1];
-        for (int k = 0; k < obstacles && result == FSI_OK && !body[a]->fixed; k++)
-            result =
-                fsi__reduced_narrow(contacts, body, a, -1 - k, obstacle + k, points, bound, dt);
-        for (int j = i + 1;
-             j < n && result == FSI_OK && order[2 * j] < bound[4 * a] + bound[4 * a + 3]; j++) {
-            int b = (int)order[2 * j + 1];
-            fsi_vec3 d = fsi_vec_sub(fsi_vec_load(bound + 4 * a), fsi_vec_load(bound + 4 * b));
-            fsi_real reach = bound[4 * a + 3] + bound[4 * b + 3];
-            if (fsi_vec_dot(d, d) > reach * reach || (body[a]->fixed && body[b]->fixed)
-                || (contacts->where[a] && contacts->where[a] == contacts->where[b]))
-                continue;
-            result = fsi__reduced_narrow(contacts, body, a, b, NULL, points, bound, dt);
-            if (result == FSI_OK)
-                result = fsi__reduced_narrow(contacts, body, b, a, NULL, points, bound, dt);
+    fsi__reduced_sample(call);
+    fsi__reduced_bounds(call);
+    for (int i = 0; i < call->bodies; i++) {
+        int a = call->lower[i].body;
+        fsi_real upper = call->bound[4 * a] + call->bound[4 * a + 3];
+        for (int k = 0; k < obstacles && result == FSI_OK && !call->body[a]->fixed; k++)
+            result = fsi__reduced_narrow(call, a, -1 - k, obstacle + k);
+        for (int j = i + 1; j < call->bodies && call->lower[j].x < upper; j++) {
+            int b = call->lower[j].body;
+            if (result == FSI_OK && fsi__reduced_meets(call, a, b)) {
+                result = fsi__reduced_narrow(call, a, b, NULL);
+                if (result == FSI_OK)
+                    result = fsi__reduced_narrow(call, b, a, NULL);
+            }
         }
+        if (result != FSI_OK)
+            return result;
     }
-    return result;
+    return FSI_OK;
 }
 
-/* Numbers of a group's bodies in the list given: behind the groups of all n bodies. */
-static const int32_t *fsi__reduced_numbers(const fsi_reduced_contacts *contacts, int n, int group) {
-    const int32_t *at = contacts->where + n;
-    while (group-- > 0)
-        at += contacts->group[group]->body_count;
-    return at;
+/* ---- Rows of a contact. */
+/* Row of a part of contact i along direction d; the rows of its parts lie side by side. */
+static fsi_real *fsi__reduced_part_row(const fsi__reduced_call *call, int i, int d, int part) {
+    size_t row = (size_t)(3 * i + d) * (size_t)call->contacts->parts + (size_t)part;
+    return call->contacts->row + row * (size_t)call->stride;
 }
 
-/* Parts of contact i and their rows: the bodies behind its first point, then the one it touches. */
-static void fsi__reduced_part_rows(fsi_reduced_contacts *contacts, fsi_reduced **body, int n, int i,
-                                   int stride, fsi_real dt, const fsi_real *chol) {
-    fsi__reduced_contact *contact = &contacts->contact[i];
-    const fsi_reduced_group *group = contact->skin ? contacts->group[contact->skin - 1] : NULL;
-    const int32_t *number = group ? fsi__reduced_numbers(contacts, n, contact->skin - 1) : NULL;
-    int s, terms = group ? group->skin.terms : 1, from = group ? terms * contact->vertex[0] : 0;
-    contact->parts = 0;
-    for (int k = from; k < from + terms; k++) { /* each body once, with all its particles */
-        int32_t vertex[16], count = 0, b = group ? number[group->skin.body[k]] : contact->body[0];
-        fsi_real weight[16], share = 0;
-        fsi_vec3 at = fsi_vec(0, 0, 0);
-        for (s = 0; s < contact->parts && contact->part[s] != b; s++) {
-        }
-        if (s < contact->parts)
+/* Velocity of contact i along direction d, with the velocities u; start: what is added to. */
+static fsi_real fsi__reduced_speed(const fsi__reduced_call *call, int i, int d, fsi_real start) {
+    const fsi__reduced_contact *contact = &call->contacts->contact[i];
+    for (int s = 0; s < contact->parts; s++) {
+        const fsi_real *row = fsi__reduced_part_row(call, i, d, s);
+        const int32_t *dof = call->dof + contact->part[s];
+        const fsi_real *u = call->u + dof[0];
+        fsi_real sum = 0;
+        for (int k = 0; k < dof[1] - dof[0]; k++)
+            sum += row[k] * u[k];
+        start += sum;
+    }
+    return start;
+}
+
+/* Minus the velocity of the obstacle along direction d. */
+static fsi_real fsi__reduced_carried(const fsi__reduced_contact *contact, int d) {
+    return -fsi_vec_dot(contact->velocity, contact->dir[d]);
+}
+
+/* An impulse on contact i along direction d changes u. */
+static void fsi__reduced_press(const fsi__reduced_call *call, int i, int d, fsi_real impulse) {
+    const fsi__reduced_contact *contact = &call->contacts->contact[i];
+    for (int s = 0; s < contact->parts; s++) {
+        const fsi_real *row = fsi__reduced_part_row(call, i, d, s);
+        const int32_t *dof = call->dof + contact->part[s];
+        fsi_real *u = call->u + dof[0];
+        for (int k = 0; k < dof[1] - dof[0]; k++)
+            u[k] += impulse * row[k];
+    }
+}
+
+/* One more part of contact i: body b, which takes `share` of the impulse at a spot. */
+static void fsi__reduced_part_add(fsi__reduced_call *call, int i, int b, const fsi__spot *spot,
+                                  fsi_real share) {
+    fsi__reduced_contact *contact = &call->contacts->contact[i];
+    contact->part[contact->parts] = b;
+    contact->share[contact->parts] = share;
+    for (int d = 0; d < 3; d++)
+        fsi__reduced_unit_row(call, b, spot, fsi_vec_scale(contact->dir[d], share),
+                              fsi__reduced_part_row(call, i, d, contact->parts));
+    contact->parts++;
+}
+
+/* The bodies behind a skin vertex, each once with all its particles. */
+static void fsi__reduced_skin_parts(fsi__reduced_call *call, int i) {
+    fsi__reduced_contact *contact = &call->contacts->contact[i];
+    const fsi_reduced_skin *skin = &call->contacts->group[contact->skin - 1]->skin;
+    const int32_t *number = fsi__reduced_numbers(call->contacts, contact->skin - 1);
+    int first = skin->terms * contact->vertex[0], end = first + skin->terms;
+    for (int k = first; k < end; k++) {
+        int known = first;
+        while (skin->body[known] != skin->body[k])
+            known++;
+        if (known < k)
             continue;
-        for (int t = k; t < from + terms; t++) {
-            if (group && group->skin.body[t] != group->skin.body[k])
-                continue;
-            vertex[count] = group ? group->skin.vertex[t] : contact->vertex[0];
-            weight[count] = group ? group->skin.weight[t] : 1;
-            if (group)
-                at = fsi_vec_mad(at, fsi_reduced_point(body[b], vertex[count]), weight[count]);
-            share += weight[count++];
-        }
+
+        int32_t vertex[FSI__SKIN_TERMS];
+        fsi_real weight[FSI__SKIN_TERMS], share = 0;
+        fsi_vec3 at = fsi_vec(0, 0, 0);
+        int b = number[skin->body[k]], count = 0;
+        for (int t = k; t < end; t++)
+            if (skin->body[t] == skin->body[k]) {
+                vertex[count] = skin->vertex[t];
+                weight[count] = skin->weight[t];
+                at =
+                    fsi_vec_mad(at, fsi_reduced_point(call->body[b], vertex[count]), weight[count]);
+                share += weight[count++];
+            }
         if (!(fsi__abs(share) > 0))
             continue;
         for (int t = 0; t < count; t++)
             weight[t] /= share;
-        contact->part[contact->parts] = b;
-        contact->share[contact->parts] = share;
-        for (int d = 0; d < 3; d++)
-            fsi__reduced_unit_row(
-                body[b], group ? fsi_vec_scale(at, 1 / share) : contact->at, count, vertex, weight,
-                fsi_vec_scale(contact->dir[d], share), dt, chol + 9 * b,
-                fsi__reduced_row_of(contacts, i, d, stride) + contact->parts * stride);
-        contact->parts++;
-    }
-    if (contact->body[1] >= 0) {
-        fsi_real one = 1;
-        contact->part[contact->parts] = contact->body[1];
-        contact->share[contact->parts] = -1;
-        for (int d = 0; d < 3; d++)
-            fsi__reduced_unit_row(
-                body[contact->body[1]], contact->at, 1, contact->vertex + 1, &one,
-                fsi_vec_scale(contact->dir[d], -1), dt, chol + 9 * contact->body[1],
-                fsi__reduced_row_of(contacts, i, d, stride) + contact->parts * stride);
-        contact->parts++;
+        fsi__spot spot = fsi__spot_of(fsi_vec_scale(at, 1 / share), count, vertex, weight);
+        fsi__reduced_part_add(call, i, b, &spot, share);
     }
 }
 
+/* Parts of contact i and their rows: the bodies behind its first point, then the one it touches. */
+static void fsi__reduced_parts(fsi__reduced_call *call, int i) {
+    fsi__reduced_contact *contact = &call->contacts->contact[i];
+    fsi__spot spot = fsi__spot_at(contact->at, contact->vertex);
+    contact->parts = 0;
+    if (contact->skin)
+        fsi__reduced_skin_parts(call, i);
+    else
+        fsi__reduced_part_add(call, i, contact->body[0], &spot, 1);
+    if (contact->body[1] >= 0) {
+        spot.vertex = contact->vertex + 1;
+        fsi__reduced_part_add(call, i, contact->body[1], &spot, -1);
+    }
+}
+
+/* Room for the rows of all contacts. */
+static fsi_result fsi__reduced_row_room(fsi__reduced_call *call) {
+    fsi_reduced_contacts *contacts = call->contacts;
+    size_t rows = 3 * (size_t)contacts->count * (size_t)contacts->parts;
+    return FSI__LIST_ROOM(contacts->row, rows * (size_t)call->stride, &contacts->allocator);
+}
+
 /* Rows, weights and wanted normal velocities of all contacts. */
-static fsi_result fsi__reduced_prepare(fsi_reduced_contacts *contacts, fsi_reduced **body, int n,
-                                       const int32_t *dof, const fsi_real *chol, int stride,
-                                       fsi_real dt) {
-    void *p = contacts->row;
-    fsi_result result = fsi__reduced_grow(
-        &contacts->allocator, &p, &contacts->row_room,
-        (size_t)contacts->count * 3 * (size_t)contacts->parts * (size_t)stride, sizeof(fsi_real));
-    contacts->row = (fsi_real *)p;
+static fsi_result fsi__reduced_prepare(fsi__reduced_call *call) {
+    fsi_reduced_contacts *contacts = call->contacts;
+    fsi_result result = fsi__reduced_row_room(call);
     for (int i = 0; i < contacts->count && result == FSI_OK; i++) {
         fsi__reduced_contact *contact = &contacts->contact[i];
-        const fsi_reduced_model *model = body[contact->body[0]]->model;
-        fsi__reduced_part_rows(contacts, body, n, i, stride, dt, chol);
+        fsi__reduced_parts(call, i);
         for (int d = 0; d < 3; d++) {
-            fsi_real *row = fsi__reduced_row_of(contacts, i, d, stride),
-                     vel = -fsi_vec_dot(contact->velocity, contact->dir[d]);
-            double k = 0;
+            double length = 0;
             for (int s = 0; s < contact->parts; s++) {
-                int b = contact->part[s], m_b = dof[b + 1] - dof[b];
-                k += fsi__reduced_dot(row + s * stride, row + s * stride, m_b);
-                vel += (fsi_real)fsi__reduced_dot(row + s * stride, contacts->u + dof[b], m_b);
+                const fsi_real *row = fsi__reduced_part_row(call, i, d, s);
+                fsi_real sum = 0;
+                for (int k = 0; k < fsi__reduced_dofs(call->body[contact->part[s]]); k++)
+                    sum += row[k] * row[k];
+                length += (double)sum;
             }
-            contact->weight[d] = k > 0 ? (fsi_real)(1 / k) : 0;
-            if (d)
-                continue;
-            contact->target = contact->gap > 0 ? -contact->gap / dt : 0;
-            if (vel < -model->radius)
-                contact->target = fsi__max(contact->target, -contact->restitution * vel);
+            contact->weight[d] = length > 0 ? (fsi_real)(1 / length) : 0;
         }
+
+        /* A gap may close in this step, and who comes fast bounces. */
+        fsi_real speed = fsi__reduced_speed(call, i, 0, fsi__reduced_carried(contact, 0));
+        contact->target = contact->gap > 0 ? -contact->gap / call->dt : 0;
+        if (speed < -call->body[contact->body[0]]->model->radius)
+            contact->target = fsi__max(contact->target, -contact->restitution * speed);
     }
     return result;
 }
 
-/* A fifth of every overlap is opened by moving the bodies: the same impulses without friction on
-   velocities of their own (c->u from zero), which move the bodies for dt and are forgotten.
-   Momentum and modal velocity stay. */
-static void fsi__reduced_open(fsi_reduced_contacts *contacts, fsi_reduced **body, int n,
-                              const int32_t *dof, const fsi_real *chol, int stride, fsi_real dt) {
-    fsi_real keep[6];
-    int any = 0;
-    fsi_fill((size_t)dof[n], 0, contacts->u);
-    for (int i = 0; i < contacts->count; i++) {
-        fsi__reduced_contact *contact = &contacts->contact[i];
-        contact->target = fsi__min(fsi__max(-contact->gap - contacts->slop, 0) * FSI_R(0.2) / dt,
-                                   body[contact->body[0]]->model->radius);
-        contact->open = 0;
-        any |= contact->target > 0;
-    }
-    for (int pass = 0; any && pass < (contacts->iterations ? contacts->iterations : 20); pass++)
-        for (int i = 0; i < contacts->count; i++) {
-            fsi__reduced_contact *contact = &contacts->contact[i];
-            fsi_real vel = 0;
-            if (contact->gap > 0)
-                continue;
-            fsi_real *row = fsi__reduced_row_of(contacts, i, 0, stride);
-            for (int s = 0; s < contact->parts; s++)
-                vel += (fsi_real)fsi__reduced_dot(
-                    row + s * stride, contacts->u + dof[contact->part[s]],
-                    dof[contact->part[s] + 1] - dof[contact->part[s]]);
-            fsi_real next =
-                fsi__max(contact->open + contact->weight[0] * (contact->target - vel), 0);
-            for (int s = 0; s < contact->parts; s++)
-                fsi_axpy((size_t)(dof[contact->part[s] + 1] - dof[contact->part[s]]),
-                         next - contact->open, row + s * stride,
-                         contacts->u + dof[contact->part[s]]);
-            contact->open = next;
-        }
-    /* the move that follows crosses with it */
-    for (int i = 0; i < n && any; i++)
-        contacts->work -= fsi__reduced_next(body[i]);
-    for (int i = 0; i < n && any; i++) {
-        fsi_reduced *reduced = body[i];
-        size_t modes = (size_t)reduced->model->modes;
-        fsi_real *u = contacts->u + dof[i];
-        if (reduced->fixed || !(fsi_max_abs(6 + modes, u) > 0))
-            continue;
-        memcpy(keep, reduced->p, sizeof keep); /* p and L lie side by side */
-        for (int k = 0; k < (int)modes; k++) {
-            fsi_real dq = reduced->dq[k];
-            reduced->dq[k] = u[6 + k] / fsi__sqrt(fsi__reduced_stiff(reduced->model, k, dt));
-            u[6 + k] = dq;
-        }
-        fsi__reduced_momentum(reduced, u, chol + 9 * i);
-        fsi__reduced_advance(reduced, dt);
-        reduced->moved -= dt;
-        memcpy(reduced->p, keep, sizeof keep);
-        fsi_copy(modes, u + 6, reduced->dq);
-    }
-    /* moving two bodies that pass each other apart turns them: m dx x v is taken from their spin */
-    for (int i = 0; i < contacts->count && any; i++) {
-        fsi__reduced_contact *contact = &contacts->contact[i];
-        fsi_vec3 turn = fsi_vec(0, 0, 0);
-        if (contact->gap > 0 || contact->body[1] < 0 || body[contact->body[0]]->fixed
-            || body[contact->body[1]]->fixed)
-            continue;
-        for (int s = 0; s < contact->parts; s++)
-            turn = fsi_vec_mad(turn, fsi_vec_load(body[contact->part[s]]->p),
-                               contact->share[s] / body[contact->part[s]]->model->mass);
-        turn = fsi_vec_scale(fsi_vec_cross(contact->dir[0], turn), -dt * contact->open / 2);
-        for (int s = 0; s < 2; s++)
-            fsi_vec_store(body[contact->body[s]]->L,
-                          fsi_vec_add(fsi_vec_load(body[contact->body[s]]->L), turn));
-    }
-    for (int i = 0; i < n && any; i++)
-        contacts->work += fsi__reduced_next(body[i]);
-}
-
-/* Which group each body is in; how many points touch in all, or -1 when a group's body is not in
- * the list. Skins come up to date. */
-static int fsi__reduced_gather(fsi_reduced_contacts *contacts, fsi_reduced **body, int n) {
-    int32_t *at = contacts->where + n;
-    int points = 0;
-    contacts->parts = 2;
-    memset(contacts->where, 0, (size_t)n * sizeof *contacts->where);
-    int i;
-    for (int j = 0; j < contacts->group_count; j++) {
-        fsi_reduced_group *group = contacts->group[j];
-        for (int k = 0; k < group->body_count; k++) {
-            for (i = 0; i < n && body[i] != group->body[k]; i++) {
-            }
-            if (i == n || contacts->where[i])
-                return -1;
-            contacts->where[i] = j + 1;
-            *at++ = i;
-        }
-        if (!group->skin.terms)
-            continue;
-        points += group->skin.vertex_count;
-        contacts->parts = FSI__REDUCED_PARTS + 1;
-        fsi_reduced_group_surface(group);
-    }
-    for (i = 0; i < n; i++)
-        if (!contacts->where[i] || !contacts->group[contacts->where[i] - 1]->skin.terms)
-            points += body[i]->model->sample_count;
-    return points;
-}
-
-/* Points of all bodies: samples, or the vertices of the skin that hang on the body most. */
-static void fsi__reduced_sample(const fsi_reduced_contacts *contacts, fsi_reduced **body, int n,
-                                const fsi__reduced_points *points) {
-    int at = 0;
-    for (int i = 0; i < n; i++) {
-        const fsi_reduced_model *model = body[i]->model;
-        const fsi_reduced_group *group =
-            contacts->where[i] ? contacts->group[contacts->where[i] - 1] : NULL;
-        points->first[i] = at;
-        for (int k = 0; group && k < group->skin.vertex_count; k++)
-            if (group->body[group->owner[k]] == body[i]) {
-                points->name[at] = k;
-                fsi_vec_store(points->x + 3 * at++, fsi_vec_load(group->x + 3 * k));
-            }
-        for (int k = 0; k < model->sample_count && !(group && group->skin.terms); k++) {
-            points->name[at] = model->sample[k];
-            fsi_vec_store(points->x + 3 * at++, fsi_reduced_point(body[i], model->sample[k]));
-        }
-    }
-    points->first[n] = at;
-}
-
-/* Energy at the end of the step, of all bodies with the velocities start + share (u - start), J. */
-static double fsi__reduced_ahead(fsi_reduced_contacts *contacts, fsi_reduced **body, int n,
-                                 const int32_t *dof, fsi_real *chol, fsi_real dt, double share) {
-    fsi_real *start = contacts->u + dof[n];
-    double e = 0;
-    for (int i = 0; i < n; i++) {
-        fsi_real *u = contacts->u + dof[i], *v = start + dof[i];
-        for (int k = 0; k < dof[i + 1] - dof[i]; k++) {
-            fsi_real x = u[k];
-            u[k] = v[k] + (fsi_real)share * (u[k] - v[k]);
-            v[k] = v[k] - x;
-        }
-        fsi__reduced_unit(body[i], dt, u, chol + 9 * i, 1);
-        for (int k = 0; k < dof[i + 1] - dof[i]; k++) {
-            fsi_real d = v[k];
-            v[k] = u[k] + (fsi_real)share * d;
-            u[k] = v[k] - d;
-        }
-        e += fsi__reduced_next(body[i]);
-    }
-    return e;
-}
-
-typedef struct fsi__reduced_trial {
-    fsi_reduced_contacts *c;
-    fsi_reduced **body;
-    int n;
-    const int32_t *dof;
-    fsi_real *chol;
-    fsi_real dt;
-    double allowed, work;
-} fsi__reduced_trial;
-
-static double fsi__reduced_excess(double share, void *user) {
-    const fsi__reduced_trial *trial = (const fsi__reduced_trial *)user;
-    return fsi__reduced_ahead(trial->c, trial->body, trial->n, trial->dof, trial->chol, trial->dt,
-                              share)
-           - trial->allowed - share * trial->work;
-}
-
-/* The bodies take the velocities u. Their energy at the end of the step is at most what they had,
-   or would have without contact (allowed), and the work of obstacles that move: where bounces at
-   many points would add some, a share of all impulses is taken back. */
-static void fsi__reduced_take(fsi_reduced_contacts *contacts, fsi_reduced **body, int n,
-                              const int32_t *dof, fsi_real *chol, fsi_real dt, double allowed) {
-    fsi__reduced_trial trial;
-    trial.c = contacts;
-    trial.body = body;
-    trial.n = n;
-    trial.dof = dof;
-    trial.chol = chol;
-    trial.dt = dt;
-    trial.allowed = allowed;
-    trial.work = 0;
-    for (int i = 0; i < contacts->count; i++)
-        for (int d = 0; d < 3; d++)
-            trial.work +=
-                (double)(contacts->contact[i].impulse[d]
-                         * fsi_vec_dot(contacts->contact[i].velocity, contacts->contact[i].dir[d]));
-    double share = fsi__safe_share(fsi__reduced_excess, &trial);
-    contacts->work += share * trial.work;
-    for (int i = 0; i < contacts->count && share < 1; i++)
-        for (int d = 0; d < 3; d++)
-            contacts->contact[i].impulse[d] *= (fsi_real)share;
-}
-
+/* ---- Impulses of the call before. */
 static int fsi__reduced_past_order(const void *pa, const void *pb) {
     const fsi__reduced_past *a = (const fsi__reduced_past *)pa, *b = (const fsi__reduced_past *)pb;
-    int k;
-    for (k = 0; k < 2 && a->name[k] == b->name[k]; k++) {
-    }
+    int k = 0;
+    while (k < 2 && a->name[k] == b->name[k])
+        k++;
     return a->name[k] < b->name[k] ? -1 : a->name[k] > b->name[k];
 }
 
@@ -11241,197 +11342,281 @@ static fsi__reduced_past fsi__reduced_named(const fsi__reduced_contact *contact)
     past.name[0] = contact->body[0];
     past.name[1] = contact->vertex[0];
     past.name[2] = contact->body[1];
-    int d;
-    for (past.impulse = fsi_vec(0, 0, 0), d = 0; d < 3; d++)
+    past.impulse = fsi_vec(0, 0, 0);
+    for (int d = 0; d < 3; d++)
         past.impulse = fsi_vec_mad(past.impulse, contact->dir[d], contact->impulse[d]);
     return past;
 }
 
 /* The impulses of the last call, as they would be in a step of dt. */
-static fsi_result fsi__reduced_remember(fsi_reduced_contacts *contacts, int n, fsi_real dt) {
-    void *p = contacts->past;
+static fsi_result fsi__reduced_remember(const fsi__reduced_call *call) {
+    fsi_reduced_contacts *contacts = call->contacts;
     contacts->past_count = 0;
-    if (n != contacts->bodies || !(contacts->dt > 0))
+    if (call->bodies != contacts->bodies || !(contacts->dt > 0) || !contacts->count)
         return FSI_OK;
-    fsi_result result = fsi__reduced_grow(&contacts->allocator, &p, &contacts->past_room,
-                                          (size_t)contacts->count, sizeof *contacts->past);
-    contacts->past = (fsi__reduced_past *)p;
+    fsi_result result = FSI__LIST_ROOM(contacts->past, contacts->count, &contacts->allocator);
     if (result != FSI_OK)
         return result;
     for (int i = 0; i < contacts->count; i++) {
-        contacts->past[i] = fsi__reduced_named(&contacts->contact[i]);
-        contacts->past[i].impulse = fsi_vec_scale(contacts->past[i].impulse, dt / contacts->dt);
+        fsi__reduced_past *past = contacts->past + i;
+        *past = fsi__reduced_named(&contacts->contact[i]);
+        past->impulse = fsi_vec_scale(past->impulse, call->dt / contacts->dt);
     }
     contacts->past_count = contacts->count;
-    if (contacts->count)
-        qsort(contacts->past, (size_t)contacts->count, sizeof *contacts->past,
-              fsi__reduced_past_order);
+    qsort(contacts->past, (size_t)contacts->count, sizeof *contacts->past, fsi__reduced_past_order);
     return FSI_OK;
-}
-
-/* Adds share times the impulses of contact q to the velocities u. */
-static void fsi__reduced_press(fsi_reduced_contacts *contacts, int i, const int32_t *dof,
-                               int stride, fsi_real share) {
-    const fsi__reduced_contact *contact = &contacts->contact[i];
-    for (int d = 0; d < 3; d++)
-        for (int s = 0; s < contact->parts; s++)
-            fsi_axpy((size_t)(dof[contact->part[s] + 1] - dof[contact->part[s]]),
-                     share * contact->impulse[d],
-                     fsi__reduced_row_of(contacts, i, d, stride) + s * stride,
-                     contacts->u + dof[contact->part[s]]);
 }
 
 /* Warm start: a contact of the same vertex with the same body or obstacle begins with what it
- * carried. */
-static void fsi__reduced_inherit(fsi_reduced_contacts *contacts, const int32_t *dof, int stride) {
-    for (int i = 0; i < contacts->count; i++) {
+   carried. */
+static void fsi__reduced_inherit(fsi__reduced_call *call) {
+    fsi_reduced_contacts *contacts = call->contacts;
+    for (int i = 0; i < contacts->count && contacts->past_count; i++) {
         fsi__reduced_contact *contact = &contacts->contact[i];
-        fsi__reduced_past name = fsi__reduced_named(contact), *was = NULL;
-        if (contacts->past_count)
-            was = (fsi__reduced_past *)bsearch(&name, contacts->past, (size_t)contacts->past_count,
-                                               sizeof name, fsi__reduced_past_order);
+        fsi__reduced_past name = fsi__reduced_named(contact);
+        const fsi__reduced_past *was =
+            (fsi__reduced_past *)bsearch(&name, contacts->past, (size_t)contacts->past_count,
+                                         sizeof name, fsi__reduced_past_order);
         if (!was || !(fsi_vec_dot(was->impulse, contact->dir[0]) > 0))
             continue;
+        fsi_real *impulse = contact->impulse;
         for (int d = 0; d < 3; d++)
-            contact->impulse[d] = fsi_vec_dot(was->impulse, contact->dir[d]);
-        contact->before = contact->impulse[0];
-        fsi_real side = fsi__sqrt(contact->impulse[1] * contact->impulse[1]
-                                  + contact->impulse[2] * contact->impulse[2]);
-        for (int d = 1; d < 3 && side > contact->friction * contact->impulse[0]; d++)
-            contact->impulse[d] *= contact->friction * contact->impulse[0] / side;
-        fsi__reduced_press(contacts, i, dof, stride, 1);
+            impulse[d] = fsi_vec_dot(was->impulse, contact->dir[d]);
+        contact->before = impulse[0];
+
+        /* Friction stays inside the cone. */
+        fsi_real across = fsi__sqrt(impulse[1] * impulse[1] + impulse[2] * impulse[2]);
+        for (int d = 1; d < 3 && across > contact->friction * impulse[0]; d++)
+            impulse[d] *= contact->friction * impulse[0] / across;
+        for (int d = 0; d < 3; d++)
+            fsi__reduced_press(call, i, d, impulse[d]);
     }
 }
 
-/* Work space of a call: velocities u in unit-mass coordinates at dof, their start behind them. */
-typedef struct fsi__reduced_work {
-    fsi_real *bound, *order, *chol;
-    fsi__reduced_points point;
-    int32_t *dof;
-    int dofs, stride;
-} fsi__reduced_work;
+/* ---- The solve. */
+/* One sweep of sequential impulses: normal, then friction inside the cone. */
+static void fsi__reduced_sweep(fsi__reduced_call *call) {
+    for (int i = 0; i < call->contacts->count; i++) {
+        fsi__reduced_contact *contact = &call->contacts->contact[i];
+        fsi_real *impulse = contact->impulse;
+        for (int d = 0; d < 3; d++) {
+            fsi_real speed = fsi__reduced_speed(call, i, d, fsi__reduced_carried(contact, d));
+            fsi_real next = impulse[d] + contact->weight[d] * ((d ? 0 : contact->target) - speed);
+            if (d == 0)
+                next = fsi__max(next, 0);
+            else {
+                fsi_real most = contact->friction * impulse[0];
+                next = fsi__clamp(next, -most, most);
+                if (d == 2 && next * next + impulse[1] * impulse[1] > most * most) {
+                    fsi_real left = fsi__sqrt(fsi__max(most * most - impulse[1] * impulse[1], 0));
+                    next = fsi__clamp(next, -left, left);
+                }
+            }
+            fsi__reduced_press(call, i, d, next - impulse[d]);
+            impulse[d] = next;
+        }
+    }
+}
 
-static fsi_result fsi__reduced_room(fsi_reduced_contacts *contacts, fsi_reduced **body, int n,
-                                    fsi__reduced_work *work) {
-    int members = 0;
-    void *p = contacts->where;
-    work->stride = 6;
-    work->dofs = 0;
-    int i;
-    for (i = 0; i < n; i++) {
-        if (!body[i] || !body[i]->block)
-            return FSI_ERR_ARGUMENT;
-        work->stride = fsi__imax(work->stride, 6 + body[i]->model->modes);
-        work->dofs += 6 + body[i]->model->modes;
+/* Energy at the end of the step beyond what is allowed, with `share` of all impulses, J. The bodies
+   keep the velocities of the share. */
+static double fsi__reduced_excess(double share, void *user) {
+    const fsi__reduced_call *call = (const fsi__reduced_call *)user;
+    double energy = 0;
+    for (int k = 0; k < call->dofs; k++)
+        call->trial[k] = call->start[k] + (fsi_real)share * (call->u[k] - call->start[k]);
+    for (int i = 0; i < call->bodies; i++) {
+        fsi__reduced_unit_in(call, i, call->trial + call->dof[i]);
+        energy += fsi__reduced_next(call->body[i]);
     }
-    for (i = 0; i < contacts->group_count; i++) {
-        if (!contacts->group[i] || !contacts->group[i]->block)
-            return FSI_ERR_ARGUMENT;
-        members += contacts->group[i]->body_count;
+    return energy - call->allowed - share * call->work;
+}
+
+/* The bodies take the velocities u. Their energy at the end of the step is at most what they had,
+   or would have without contact (allowed), and the work of obstacles that move: where bounces at
+   many points would add some, a share of all impulses is taken back. */
+static void fsi__reduced_settle(fsi__reduced_call *call) {
+    fsi_reduced_contacts *contacts = call->contacts;
+    call->work = 0;
+    for (int i = 0; i < contacts->count; i++)
+        for (int d = 0; d < 3; d++) {
+            const fsi__reduced_contact *contact = &contacts->contact[i];
+            fsi_real speed = fsi_vec_dot(contact->velocity, contact->dir[d]);
+            call->work += (double)(contact->impulse[d] * speed);
+        }
+    double share = fsi__safe_share(fsi__reduced_excess, call);
+    contacts->work += share * call->work;
+    for (int i = 0; i < contacts->count && share < 1; i++)
+        for (int d = 0; d < 3; d++)
+            contacts->contact[i].impulse[d] *= (fsi_real)share;
+}
+
+static int fsi__reduced_passes(const fsi_reduced_contacts *contacts) {
+    return contacts->iterations ? contacts->iterations : 20;
+}
+
+/* Energy of all bodies at the end of the step, J. */
+static double fsi__reduced_next_all(const fsi__reduced_call *call) {
+    double energy = 0;
+    for (int i = 0; i < call->bodies; i++)
+        energy += fsi__reduced_next(call->body[i]);
+    return energy;
+}
+
+/* The body moves for dt with the velocity u and keeps its own velocity. */
+static void fsi__reduced_shift(fsi__reduced_call *call, int i, const fsi_real *u) {
+    fsi_reduced *reduced = call->body[i];
+    size_t modes = (size_t)reduced->model->modes;
+    if (reduced->fixed || !(fsi_max_abs(6 + modes, u) > 0))
+        return;
+    fsi_vec3 momentum = reduced->rigid->momentum;
+    fsi_vec3 angular_momentum = reduced->rigid->angular_momentum;
+    fsi_copy(modes, reduced->dq, reduced->aside);
+    fsi__reduced_unit_in(call, i, u);
+    fsi__reduced_advance(reduced, call->dt);
+    reduced->moved -= call->dt;
+    reduced->rigid->momentum = momentum;
+    reduced->rigid->angular_momentum = angular_momentum;
+    fsi_copy(modes, reduced->aside, reduced->dq);
+}
+
+/* Moving two bodies that pass each other apart turns them: m dx x v is taken from their spin. */
+static void fsi__reduced_unturn(const fsi__reduced_call *call,
+                                const fsi__reduced_contact *contact) {
+    if (contact->gap > 0 || contact->body[1] < 0)
+        return;
+    fsi_reduced *own = call->body[contact->body[0]], *other = call->body[contact->body[1]];
+    if (own->fixed || other->fixed)
+        return;
+    fsi_vec3 passing = fsi_vec(0, 0, 0);
+    for (int s = 0; s < contact->parts; s++) {
+        const fsi_reduced *part = call->body[contact->part[s]];
+        passing =
+            fsi_vec_mad(passing, part->rigid->momentum, contact->share[s] / part->model->mass);
     }
-    fsi_result result = fsi__reduced_grow(&contacts->allocator, &p, &contacts->where_room,
-                                          (size_t)n + (size_t)members, sizeof *contacts->where);
-    contacts->where = (int32_t *)p;
-    if (result != FSI_OK || !n)
-        return result;
-    int points = fsi__reduced_gather(contacts, body, n);
-    if (points < 0)
-        return FSI_ERR_ARGUMENT;
-    p = contacts->u;
-    result = fsi__reduced_grow(&contacts->allocator, &p, &contacts->u_room,
-                               2 * (size_t)work->dofs + 17 * (size_t)n + 4 * (size_t)points + 4,
-                               sizeof(fsi_real));
-    contacts->u = (fsi_real *)p;
-    if (result != FSI_OK)
-        return result;
-    work->bound = contacts->u + 2 * work->dofs;
-    work->order = work->bound + 4 * n;
-    work->chol = work->order + 2 * n;
-    work->point.x = work->chol + 9 * n;
-    work->point.first = (int32_t *)(void *)(work->point.x + 3 * points);
-    work->dof = work->point.first + n + 1;
-    work->point.name = work->dof + n + 1;
-    for (work->dof[0] = 0, i = 0; i < n; i++)
-        work->dof[i + 1] = work->dof[i] + 6 + body[i]->model->modes;
-    return FSI_OK;
+    fsi_vec3 turn =
+        fsi_vec_scale(fsi_vec_cross(contact->dir[0], passing), -call->dt * contact->open / 2);
+    own->rigid->angular_momentum = fsi_vec_add(own->rigid->angular_momentum, turn);
+    other->rigid->angular_momentum = fsi_vec_add(other->rigid->angular_momentum, turn);
+}
+
+/* A fifth of every overlap is opened by moving the bodies: the same impulses without friction on
+   velocities of their own (u from zero), which move the bodies for dt and are forgotten. Momentum
+   and modal velocity stay. */
+static void fsi__reduced_open(fsi__reduced_call *call) {
+    fsi_reduced_contacts *contacts = call->contacts;
+    int any = 0;
+    for (int i = 0; i < contacts->count; i++) {
+        fsi__reduced_contact *contact = &contacts->contact[i];
+        fsi_real depth = fsi__max(-contact->gap - contacts->slop, 0);
+        contact->target =
+            fsi__min(depth * FSI_R(0.2) / call->dt, call->body[contact->body[0]]->model->radius);
+        contact->open = 0;
+        any |= contact->target > 0;
+    }
+    if (!any)
+        return;
+
+    fsi_fill((size_t)call->dofs, 0, call->u);
+    for (int pass = 0; pass < fsi__reduced_passes(contacts); pass++)
+        for (int i = 0; i < contacts->count; i++) {
+            fsi__reduced_contact *contact = &contacts->contact[i];
+            if (contact->gap > 0)
+                continue;
+            fsi_real speed = fsi__reduced_speed(call, i, 0, 0);
+            fsi_real next =
+                fsi__max(contact->open + contact->weight[0] * (contact->target - speed), 0);
+            fsi__reduced_press(call, i, 0, next - contact->open);
+            contact->open = next;
+        }
+
+    /* What this puts into elasticity, gravity and rotation by the end of the step is work. */
+    contacts->work -= fsi__reduced_next_all(call);
+    for (int i = 0; i < call->bodies; i++)
+        fsi__reduced_shift(call, i, call->u + call->dof[i]);
+    for (int i = 0; i < contacts->count; i++)
+        fsi__reduced_unturn(call, &contacts->contact[i]);
+    contacts->work += fsi__reduced_next_all(call);
 }
 
 /* Takes back what fsi_reduced_contact_hold gave. */
-static void fsi__reduced_release(fsi_reduced_contacts *contacts, fsi_reduced **body, int n,
-                                 const fsi__reduced_work *work, fsi_real dt) {
-    int any = contacts->holds && n == contacts->bodies;
+static void fsi__reduced_release(fsi__reduced_call *call) {
+    fsi_reduced_contacts *contacts = call->contacts;
+    int held = contacts->holds && call->bodies == contacts->bodies;
     contacts->holds = 0;
-    for (int i = 0; i < n && any; i++) {
-        fsi__reduced_unit(body[i], dt, contacts->u + work->dof[i], work->chol + 9 * i, 0);
-        fsi_axpy((size_t)(work->dof[i + 1] - work->dof[i]), -1, contacts->held + work->dof[i],
-                 contacts->u + work->dof[i]);
-        fsi__reduced_unit(body[i], dt, contacts->u + work->dof[i], work->chol + 9 * i, 1);
-    }
-    for (int i = 0; i < contacts->group_count && any; i++)
+    if (!held)
+        return;
+    fsi__reduced_unit_out_all(call);
+    fsi_axpy((size_t)call->dofs, -1, contacts->held, call->u);
+    fsi__reduced_unit_in_all(call);
+    for (int i = 0; i < contacts->group_count; i++)
         if (contacts->group[i]->skin.terms)
             fsi_reduced_group_surface(contacts->group[i]);
 }
 
-/* the list may have changed: nothing outside it is read */
-static int fsi__reduced_knows(const fsi_reduced_contacts *contacts, fsi_reduced **body,
-                              const fsi__reduced_contact *contact) {
-    int count = contact->skin > contacts->group_count ? 0
-                : contact->skin ? contacts->group[contact->skin - 1]->skin.vertex_count
-                                : body[contact->body[0]]->model->vertex_count;
-    return (!contact->skin || contacts->where[contact->body[0]] == contact->skin)
-           && contact->vertex[0] < count
-           && (contact->body[1] < 0
-               || contact->vertex[1] < body[contact->body[1]]->model->vertex_count);
+/* Are the bodies and vertices of an old contact still there? The list may have changed. */
+static int fsi__reduced_knows(const fsi__reduced_call *call, const fsi__reduced_contact *contact) {
+    const fsi_reduced_contacts *contacts = call->contacts;
+    int own = contact->body[0], other = contact->body[1];
+    int count = call->body[own]->model->vertex_count;
+    if (contact->skin) {
+        if (contact->skin > contacts->group_count || contacts->group_of[own] != contact->skin)
+            return 0;
+        count = contacts->group[contact->skin - 1]->skin.vertex_count;
+    }
+    if (contact->vertex[0] >= count)
+        return 0;
+    return other < 0 || contact->vertex[1] < call->body[other]->model->vertex_count;
+}
+
+/* Is what both public calls are given valid? */
+static int fsi__reduced_call_valid(const fsi_reduced_contacts *contacts, fsi_reduced **body, int n,
+                                   fsi_real dt) {
+    if (!contacts || !fsi_allocator_valid(&contacts->allocator))
+        return 0;
+    if (n < 0 || (n && !body) || !fsi__finite(dt) || !(dt > 0))
+        return 0;
+    return contacts->group_count >= 0 && (!contacts->group_count || contacts->group);
 }
 
 FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *contacts, fsi_reduced **body,
                                             int n, fsi_real dt) {
-    if (!contacts || n < 0 || (n && !body) || !fsi__finite(dt) || !(dt > 0)
-        || contacts->group_count < 0 || (contacts->group_count && !contacts->group)
-        || !fsi_allocator_valid(&contacts->allocator))
+    if (!fsi__reduced_call_valid(contacts, body, n, dt))
         return FSI_ERR_ARGUMENT;
     contacts->holds = 0;
     if (!contacts->count || n != contacts->bodies)
         return FSI_OK;
-    fsi__reduced_work work;
-    fsi_result result = fsi__reduced_room(contacts, body, n, &work);
+    fsi__reduced_call call;
+    fsi_result result = fsi__reduced_call_begin(&call, contacts, body, n, dt);
+    if (result == FSI_OK)
+        result = FSI__LIST_ROOM(contacts->held, call.dofs, &contacts->allocator);
+    if (result == FSI_OK)
+        result = fsi__reduced_row_room(&call);
     if (result != FSI_OK)
         return result;
-    void *p = contacts->held;
-    result = fsi__reduced_grow(&contacts->allocator, &p, &contacts->held_room, (size_t)work.dofs,
-                               sizeof *contacts->held);
-    contacts->held = (fsi_real *)p;
-    if (result != FSI_OK)
-        return result;
-    p = contacts->row;
-    result = fsi__reduced_grow(&contacts->allocator, &p, &contacts->row_room,
-                               (size_t)contacts->count * 3 * (size_t)contacts->parts
-                                   * (size_t)work.stride,
-                               sizeof(fsi_real));
-    contacts->row = (fsi_real *)p;
-    if (result != FSI_OK)
-        return result;
-    for (int i = 0; i < n; i++)
-        fsi__reduced_unit(body[i], dt, contacts->u + work.dof[i], work.chol + 9 * i, 0);
-    fsi_copy((size_t)work.dofs, contacts->u, contacts->u + work.dofs);
+
+    /* The impulses of the last call at the present places, as far as they have lasted for two
+       steps: the fluid is not to meet an impact again. */
+    fsi__reduced_unit_out_all(&call);
+    fsi_copy((size_t)call.dofs, call.u, call.start);
     for (int i = 0; i < contacts->count; i++) {
         fsi__reduced_contact *contact = &contacts->contact[i];
-        /* an impact lasts one step: the fluid is not to meet it again */
-        fsi_real still = fsi__min(contact->impulse[0], contact->before);
-        if (!(still > 0) || !fsi__reduced_knows(contacts, body, contact))
+        fsi_real lasting = fsi__min(contact->impulse[0], contact->before);
+        if (!(lasting > 0) || !fsi__reduced_knows(&call, contact))
             continue;
         if (!contact->skin)
             contact->at = fsi_reduced_point(body[contact->body[0]], contact->vertex[0]);
-        fsi__reduced_part_rows(contacts, body, n, i, work.stride, dt, work.chol);
-        fsi__reduced_press(contacts, i, work.dof, work.stride,
-                           still / contact->impulse[0] * dt / contacts->dt);
+        fsi__reduced_parts(&call, i);
+        fsi_real share = lasting / contact->impulse[0] * dt / contacts->dt;
+        for (int d = 0; d < 3; d++)
+            fsi__reduced_press(&call, i, d, share * contact->impulse[d]);
     }
-    if (!fsi_all_finite((size_t)work.dofs, contacts->u))
+    if (!fsi_all_finite((size_t)call.dofs, call.u))
         return FSI_ERR_NUMERIC;
-    for (int i = 0; i < work.dofs; i++)
-        contacts->held[i] = contacts->u[i] - contacts->u[work.dofs + i];
-    for (int i = 0; i < n; i++)
-        fsi__reduced_unit(body[i], dt, contacts->u + work.dof[i], work.chol + 9 * i, 1);
+
+    for (int i = 0; i < call.dofs; i++)
+        contacts->held[i] = call.u[i] - call.start[i];
+    fsi__reduced_unit_in_all(&call);
     contacts->holds = 1;
     return FSI_OK;
 }
@@ -11439,178 +11624,175 @@ FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *contacts, fsi_
 FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *contacts, fsi_reduced **body, int n,
                                        const fsi_obstacle *obstacle, int obstacle_count,
                                        fsi_real dt) {
-    double allowed = 0;
-    if (!contacts || n < 0 || (n && !body) || obstacle_count < 0 || (obstacle_count && !obstacle)
-        || !fsi__finite(dt) || !(dt > 0))
+    if (!fsi__reduced_call_valid(contacts, body, n, dt))
         return FSI_ERR_ARGUMENT;
-    if (!(contacts->friction >= 0) || !(contacts->restitution >= 0) || !(contacts->slop >= 0)
-        || contacts->iterations < 0 || !fsi_allocator_valid(&contacts->allocator))
+    if (obstacle_count < 0 || (obstacle_count && !obstacle) || contacts->iterations < 0)
         return FSI_ERR_ARGUMENT;
-    if (contacts->group_count < 0 || (contacts->group_count && !contacts->group))
+    if (!(contacts->friction >= 0) || !(contacts->restitution >= 0) || !(contacts->slop >= 0))
         return FSI_ERR_ARGUMENT;
-    fsi__reduced_work work;
-    fsi_result result = fsi__reduced_room(contacts, body, n, &work);
+
+    /* The last call: its impulses are remembered, what it held is given back. */
+    fsi__reduced_call call;
+    fsi_result result = fsi__reduced_call_begin(&call, contacts, body, n, dt);
     if (result == FSI_OK)
-        result = fsi__reduced_remember(contacts, n, dt);
+        result = fsi__reduced_remember(&call);
     contacts->count = 0;
     contacts->depth = 0;
     contacts->work = 0;
     if (result != FSI_OK || !n)
         return result;
-    fsi__reduced_release(contacts, body, n, &work, dt);
+    fsi__reduced_release(&call);
     contacts->bodies = n;
     contacts->dt = dt;
-    fsi__reduced_sample(contacts, body, n, &work.point);
-    result = fsi__reduced_broad(contacts, body, n, obstacle, obstacle_count, dt, work.bound,
-                                work.order, &work.point);
-    for (int i = 0; i < n && result == FSI_OK; i++)
-        fsi__reduced_unit(body[i], dt, contacts->u + work.dof[i], work.chol + 9 * i, 0);
-    if (result == FSI_OK)
-        result = fsi__reduced_prepare(contacts, body, n, work.dof, work.chol, work.stride, dt);
+
+    /* Who touches whom? */
+    result = fsi__reduced_find(&call, obstacle, obstacle_count);
     if (result != FSI_OK)
         return result;
-    fsi_copy((size_t)work.dofs, contacts->u, contacts->u + work.dofs);
-    for (int i = 0; i < n && contacts->count; i++) {
-        double next = fsi__reduced_next(body[i]);
-        allowed += next > body[i]->energy ? next : body[i]->energy;
-    }
-    fsi__reduced_inherit(contacts, work.dof, work.stride);
-    for (int i = 0; i < (contacts->iterations ? contacts->iterations : 20); i++)
-        fsi__reduced_sweep(contacts, work.dof, work.stride);
-    if (!fsi_all_finite((size_t)work.dofs, contacts->u))
+    fsi__reduced_unit_out_all(&call);
+    if (!fsi_all_finite((size_t)call.dofs, call.u))
         return FSI_ERR_NUMERIC;
-    if (contacts->count)
-        fsi__reduced_take(contacts, body, n, work.dof, work.chol, dt, allowed);
-    fsi__reduced_open(contacts, body, n, work.dof, work.chol, work.stride, dt);
+    if (!contacts->count)
+        return FSI_OK;
+    result = fsi__reduced_prepare(&call);
+    if (result != FSI_OK)
+        return result;
+    fsi_copy((size_t)call.dofs, call.u, call.start);
+    for (int i = 0; i < n; i++) {
+        double next = fsi__reduced_next(body[i]);
+        call.allowed += next > body[i]->energy ? next : body[i]->energy;
+    }
+
+    /* Impulses, the share of them that energy allows, overlaps. */
+    fsi__reduced_inherit(&call);
+    for (int i = 0; i < fsi__reduced_passes(contacts); i++)
+        fsi__reduced_sweep(&call);
+    if (!fsi_all_finite((size_t)call.dofs, call.u))
+        return FSI_ERR_NUMERIC;
+    fsi__reduced_settle(&call);
+    fsi__reduced_open(&call);
     return FSI_OK;
 }
 
-/* then the contacts */
-typedef struct fsi__reduced_state {
-    double dt;
-    int32_t count, bodies;
-} fsi__reduced_state;
+/* ---- State: the impulses that the next call starts from. */
+static fsi_result fsi__reduced_contacts_state(fsi_reduced_contacts *contacts, fsi__state *state) {
+    double dt = (double)contacts->dt;
+    int32_t counts[2] = {contacts->count, contacts->bodies};
+    fsi__state_field(state, &dt, 1, sizeof dt);
+    fsi__state_field(state, counts, 2, sizeof *counts);
+    if (state->from) {
+        fsi_result result = FSI__LIST_ROOM(contacts->contact, counts[0], &contacts->allocator);
+        if (result != FSI_OK)
+            return result;
+    }
+    contacts->dt = (fsi_real)dt;
+    contacts->count = counts[0];
+    contacts->bodies = counts[1];
+    fsi__state_field(state, contacts->contact, (size_t)contacts->count, sizeof *contacts->contact);
+    return FSI_OK;
+}
 
 FSI_API size_t fsi_reduced_contacts_state_size(const fsi_reduced_contacts *contacts) {
-    return sizeof(fsi__reduced_state)
-           + (contacts ? (size_t)contacts->count * sizeof(fsi__reduced_contact) : 0);
+    fsi_reduced_contacts copy;
+    memset(&copy, 0, sizeof copy);
+    if (contacts)
+        copy = *contacts;
+    fsi__state state = {NULL, NULL, 0, 0};
+    fsi__reduced_contacts_state(&copy, &state);
+    return state.used;
 }
 
 FSI_API fsi_result fsi_reduced_contacts_save(const fsi_reduced_contacts *contacts, void *out) {
     if (!contacts || !out)
         return FSI_ERR_ARGUMENT;
-    fsi__reduced_state state;
-    state.dt = (double)contacts->dt;
-    state.count = contacts->count;
-    state.bodies = contacts->bodies;
-    memcpy(out, &state, sizeof state);
-    if (contacts->count)
-        memcpy((unsigned char *)out + sizeof state, contacts->contact,
-               (size_t)contacts->count * sizeof *contacts->contact);
-    return FSI_OK;
+    fsi_reduced_contacts copy = *contacts;
+    fsi__state state = {(unsigned char *)out, NULL, 0, 0};
+    return fsi__reduced_contacts_state(&copy, &state);
 }
 
 FSI_API fsi_result fsi_reduced_contacts_restore(fsi_reduced_contacts *contacts, const void *in) {
     if (!contacts || !in || !fsi_allocator_valid(&contacts->allocator))
         return FSI_ERR_ARGUMENT;
-    fsi__reduced_state state;
-    memcpy(&state, in, sizeof state);
-    fsi_result result = fsi__reduced_contact_room(contacts, state.count);
-    if (result != FSI_OK)
-        return result;
-    if (state.count)
-        memcpy(contacts->contact, (const unsigned char *)in + sizeof state,
-               (size_t)state.count * sizeof *contacts->contact);
-    contacts->dt = (fsi_real)state.dt;
-    contacts->count = state.count;
-    contacts->bodies = state.bodies;
     contacts->holds = 0;
-    return FSI_OK;
+    fsi__state state = {NULL, (const unsigned char *)in, 0, 0};
+    return fsi__reduced_contacts_state(contacts, &state);
 }
 
 FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *contacts) {
     if (!contacts)
         return;
-    fsi_free(&contacts->allocator, contacts->contact,
-             (size_t)contacts->room * sizeof *contacts->contact);
-    fsi_free(&contacts->allocator, contacts->row, contacts->row_room * sizeof *contacts->row);
-    fsi_free(&contacts->allocator, contacts->u, contacts->u_room * sizeof *contacts->u);
-    fsi_free(&contacts->allocator, contacts->where, contacts->where_room * sizeof *contacts->where);
-    fsi_free(&contacts->allocator, contacts->past, contacts->past_room * sizeof *contacts->past);
-    fsi_free(&contacts->allocator, contacts->held, contacts->held_room * sizeof *contacts->held);
-    contacts->contact = NULL;
-    contacts->row = contacts->u = contacts->held = NULL;
-    contacts->where = NULL;
-    contacts->past = NULL;
-    contacts->room = contacts->count = contacts->past_count = contacts->bodies = contacts->holds =
-        0;
-    contacts->row_room = contacts->u_room = contacts->where_room = contacts->past_room =
-        contacts->held_room = 0;
+    FSI__LIST_FREE(contacts->contact, &contacts->allocator);
+    FSI__LIST_FREE(contacts->row, &contacts->allocator);
+    FSI__LIST_FREE(contacts->memory, &contacts->allocator);
+    FSI__LIST_FREE(contacts->group_of, &contacts->allocator);
+    FSI__LIST_FREE(contacts->member, &contacts->allocator);
+    FSI__LIST_FREE(contacts->past, &contacts->allocator);
+    FSI__LIST_FREE(contacts->held, &contacts->allocator);
+    contacts->count = contacts->past_count = contacts->bodies = contacts->holds = 0;
 }
 
-/* The rigid world's view: points are the samples. */
+/* ---- The rigid world's view: points are the samples. */
 static fsi_vec3 fsi__reduced_point_velocity(void *user, int point, fsi_vec3 at) {
+    const fsi_reduced *reduced = (const fsi_reduced *)user;
     (void)at;
-    return fsi_reduced_velocity((fsi_reduced *)user, ((fsi_reduced *)user)->model->sample[point]);
+    return fsi_reduced_velocity(reduced, reduced->model->sample[point]);
 }
 
 static void fsi__reduced_point_impulse(void *user, int point, fsi_vec3 at, fsi_vec3 j) {
     fsi_reduced *reduced = (fsi_reduced *)user;
-    fsi_real one = 1;
-    if (!reduced->fixed)
-        fsi__reduced_apply(reduced, at, 1, reduced->model->sample + point, &one, j, reduced->dt,
-                           reduced->p, reduced->L, reduced->dq);
+    fsi__spot spot = fsi__spot_at(at, reduced->model->sample + point);
+    fsi__reduced_impulse(reduced, &spot, j, reduced->dt);
 }
 
-/* J M^-1 J^T, body frame first */
+/* J M^-1 J^T of a point, 3 x 3: worked out in the body frame. */
 static void fsi__reduced_point_inverse(void *user, int point, fsi_vec3 at, fsi_mat3 *K) {
     const fsi_reduced *reduced = (const fsi_reduced *)user;
     const fsi_reduced_model *model = reduced->model;
-    fsi_mat3 R = fsi__reduced_matrix(reduced, 0), inverse = fsi__reduced_matrix(reduced, 2);
-    fsi_vec3 r = fsi_mat3_tmul_vec(&R, fsi_vec_sub(at, fsi_vec_load(reduced->T)));
-    int n = model->modes;
+    const fsi_mat3 *inverse = &reduced->inverse_inertia;
+    fsi_vec3 arm = fsi__to_body(reduced, fsi_vec_sub(at, reduced->rigid->position));
     memset(K, 0, sizeof *K);
     if (reduced->fixed)
         return;
     for (int j = 0; j < 3; j++) {
-        fsi_vec3 e = fsi_vec(j == 0, j == 1, j == 2),
-                 c = fsi_vec_cross(fsi_mat3_mul_vec(&inverse, fsi_vec_cross(r, e)), r);
+        fsi_vec3 spin = fsi_mat3_mul_vec(inverse, fsi_vec_cross(arm, fsi__axis(j)));
+        fsi_vec3 column = fsi_vec_cross(spin, arm);
         for (int i = 0; i < 3; i++)
-            K->m[3 * i + j] = fsi__get(c, i) + (i == j ? 1 / model->mass : 0);
+            K->m[3 * i + j] = fsi__get(column, i) + (i == j ? 1 / model->mass : 0);
     }
-    /* column of P_d^T S at the point: s - (I^-1 h) x r */
-    for (int k = 0; k < n; k++) {
-        const fsi_real *S = model->S + 3 * model->sample[point] * n + k;
-        fsi_vec3 u = fsi_vec_sub(
-            fsi_vec(S[0], S[n], S[2 * n]),
-            fsi_vec_cross(fsi_mat3_mul_vec(&inverse, fsi_vec_load(reduced->cache + 27 + 3 * k)),
-                          r));
+
+    /* Column of P_d^T S at the point: s - (I^-1 h) x r. */
+    for (int k = 0; k < model->modes; k++) {
+        const fsi_real *S = model->S + 3 * model->sample[point] * model->modes + k;
+        fsi_vec3 mode = fsi_vec(S[0], S[model->modes], S[2 * model->modes]);
+        fsi_vec3 turn = fsi_vec_cross(fsi_mat3_mul_vec(inverse, reduced->H[k]), arm);
+        fsi_vec3 u = fsi_vec_sub(mode, turn);
+        fsi_real stiff = fsi__reduced_stiff(model, k, reduced->dt);
         for (int i = 0; i < 9; i++)
-            K->m[i] +=
-                fsi__get(u, i / 3) * fsi__get(u, i % 3) / fsi__reduced_stiff(model, k, reduced->dt);
+            K->m[i] += fsi__get(u, i / 3) * fsi__get(u, i % 3) / stiff;
     }
-    *K = fsi_mat3_rotate(&R, K);
+    *K = fsi_mat3_rotate(&reduced->axes, K);
 }
 
-/* nearest sample, for the callbacks above */
+/* Distance of p; *point: nearest sample, for the functions above. */
 static fsi_real fsi__reduced_point_distance(void *user, fsi_vec3 p, fsi_vec3 *normal, int *point) {
     const fsi_reduced *reduced = (const fsi_reduced *)user;
+    const fsi_reduced_model *model = reduced->model;
     fsi_real least = FSI_REAL_MAX;
     int vertex = 0;
     *point = 0;
-    fsi_real d = fsi__reduced_distance(reduced, p, normal, &vertex);
-    for (int i = 0; i < reduced->model->sample_count && d < reduced->model->radius; i++) {
-        fsi_vec3 e = fsi_vec_sub(fsi_vec_load(reduced->model->x0 + 3 * reduced->model->sample[i]),
-                                 fsi_vec_load(reduced->model->x0 + 3 * vertex));
-        if (fsi_vec_dot(e, e) < least) {
-            least = fsi_vec_dot(e, e);
+    fsi_real distance = fsi__reduced_distance(reduced, p, normal, &vertex);
+    for (int i = 0; i < model->sample_count && distance < model->radius; i++) {
+        fsi_vec3 d =
+            fsi_vec_sub(fsi__vec_at(model->x0, model->sample[i]), fsi__vec_at(model->x0, vertex));
+        if (fsi_vec_dot(d, d) < least) {
+            least = fsi_vec_dot(d, d);
             *point = i;
         }
     }
-    return d;
+    return distance;
 }
 
-/* what it would have without contact, or had */
+/* First touch in a step: what the body would have without contact, or had, bounds its energy. */
 static void fsi__reduced_touch(void *user, int point, fsi_vec3 at) {
     fsi_reduced *reduced = (fsi_reduced *)user;
     (void)point;
@@ -11623,7 +11805,7 @@ static void fsi__reduced_touch(void *user, int point, fsi_vec3 at) {
     reduced->touched = 1;
 }
 
-/* see fsi_external; motion inside is q' */
+/* energy_fn of fsi_external: the motion inside is q'. */
 static double fsi__reduced_surplus(void *user, double take) {
     fsi_reduced *reduced = (fsi_reduced *)user;
     if (!reduced->touched || reduced->fixed)
@@ -11644,7 +11826,7 @@ FSI_API void fsi_reduced_external(fsi_reduced *reduced, fsi_real *x, fsi_externa
     if (!reduced || !reduced->block || !x)
         return;
     for (int i = 0; i < reduced->model->sample_count; i++)
-        fsi_vec_store(x + 3 * i, fsi_reduced_point(reduced, reduced->model->sample[i]));
+        fsi__vec_put(x, i, fsi_reduced_point(reduced, reduced->model->sample[i]));
     out->point_count = reduced->model->sample_count;
     out->x = x;
     out->user = reduced;

@@ -48,8 +48,9 @@ static fsi_vec3 spin(const fsi_reduced *reduced) {
     fsi_reduced_mass(reduced, 0, NULL, inverse);
 
     for (int i = 0; i < 3; i++)
-        w[i] = inverse[(3 + i) * n + 3] * reduced->L[0] + inverse[(3 + i) * n + 4] * reduced->L[1]
-               + inverse[(3 + i) * n + 5] * reduced->L[2];
+        w[i] = inverse[(3 + i) * n + 3] * reduced->rigid->angular_momentum.x
+               + inverse[(3 + i) * n + 4] * reduced->rigid->angular_momentum.y
+               + inverse[(3 + i) * n + 5] * reduced->rigid->angular_momentum.z;
     return fsi_vec_load(w);
 }
 
@@ -63,11 +64,11 @@ static void drive(swarm *w, fsi_real dt, void *user) {
 
     for (int i = 0; i < m->bodies; i++) {
         fsi_reduced *bell = &w->body[i * (ARMS + 1)];
-        fsi_vec3 axis = fsi_vec(bell->cache[1], bell->cache[4], bell->cache[7]);
+        fsi_vec3 axis = fsi_vec(bell->axes.m[1], bell->axes.m[4], bell->axes.m[7]);
         fsi_vec3 right = fsi_vec_scale(fsi_vec_cross(axis, fsi_vec(0, 1, 0)), m->righting);
-        fsi_vec_store(bell->push + 3, fsi_vec_add(fsi_vec_load(bell->push + 3), right));
+        fsi_vec_store(bell->force + 3, fsi_vec_add(fsi_vec_load(bell->force + 3), right));
         for (int k = 0; k < BASIS; k++)
-            bell->push[6 + k] += (m->strength * c) * bell->model->omega2[k] * m->target[k];
+            bell->force[6 + k] += (m->strength * c) * bell->model->omega2[k] * m->target[k];
 
         /* joints: friction, and a spring that keeps the arm along the bell's axis: opposite torques
          */
@@ -75,10 +76,11 @@ static void drive(swarm *w, fsi_real dt, void *user) {
             fsi_vec3 torque = fsi_vec_scale(fsi_vec_sub(spin(bell), spin(bell + k)), m->friction);
             torque = fsi_vec_mad(
                 torque,
-                fsi_vec_cross(fsi_vec(bell[k].cache[1], bell[k].cache[4], bell[k].cache[7]), axis),
+                fsi_vec_cross(fsi_vec(bell[k].axes.m[1], bell[k].axes.m[4], bell[k].axes.m[7]),
+                              axis),
                 m->spring);
-            fsi_vec_store(bell[k].push + 3, fsi_vec_add(fsi_vec_load(bell[k].push + 3), torque));
-            fsi_vec_store(bell->push + 3, fsi_vec_sub(fsi_vec_load(bell->push + 3), torque));
+            fsi_vec_store(bell[k].force + 3, fsi_vec_add(fsi_vec_load(bell[k].force + 3), torque));
+            fsi_vec_store(bell->force + 3, fsi_vec_sub(fsi_vec_load(bell->force + 3), torque));
         }
     }
 
@@ -281,7 +283,7 @@ int main(int argc, char **argv) {
                                        : deep));
 
     for (int i = 0; i < bodies; i++)
-        y0[i] = s.body[i * (ARMS + 1)].T[1];
+        y0[i] = s.body[i * (ARMS + 1)].rigid->position.y;
 
     for (int frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < inner && stable; i++, steps++) {
@@ -301,7 +303,7 @@ int main(int argc, char **argv) {
     }
 
     for (int i = 0; i < bodies; i++)
-        swum += (s.body[i * (ARMS + 1)].T[1] - y0[i]) / length / bodies;
+        swum += (s.body[i * (ARMS + 1)].rigid->position.y - y0[i]) / length / bodies;
 
     ex_result("length", "%.4f", length);      /* m */
     ex_result("swim_distance", "%.4f", swum); /* body lengths, upwards, mean */
@@ -312,7 +314,7 @@ int main(int argc, char **argv) {
         (unsigned long)(s.body[0].size + ARMS * s.body[1].size + (ARMS + 1) * sizeof(fsi_reduced)));
 
     /* of the first bell under the top, over its radius */
-    ex_result("depth", "%.4f", (tall - s.body[0].T[1]) / RADIUS);
+    ex_result("depth", "%.4f", (tall - s.body[0].rigid->position.y) / RADIUS);
     ex_result("joint_error", "%.6f", s.joint_error / length);
     ex_result("iterations", "%.2f", total / (steps ? steps : 1));
     swarm_free(&s);

@@ -183,7 +183,8 @@ int main(int argc, char **argv) {
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.4f", i ? "," : "", depth);
         snprintf(exact + strlen(exact), sizeof exact - strlen(exact), "%s%.4f", i ? "," : "", want);
         if (density[i] >= 1 && density[i] < 1.1)
-            ex_result("drift_neutral_cells", "%.3f", (reduced->T[1] - 0.3) / world.grid.h);
+            ex_result("drift_neutral_cells", "%.3f",
+                      (reduced->rigid->position.y - 0.3) / world.grid.h);
     }
 
     ex_result("depth", "%s", text);

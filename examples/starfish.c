@@ -26,7 +26,7 @@ static double fastest(double *mean) { /* of the centres of mass, m/s */
     int i;
 
     for (*mean = 0, i = 0; i < s.bodies; i++) {
-        double v = fsi_vec_length(fsi_vec_load(s.body[i].p)) / s.body[i].model->mass;
+        double v = fsi_vec_length(s.body[i].rigid->momentum) / s.body[i].model->mass;
         most = fmax(most, v);
         *mean += v / s.bodies;
     }

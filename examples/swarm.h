@@ -112,11 +112,12 @@ static fsi_result swarm_begin(void *user, fsi_real dt) {
     if (s->drive_fn)
         s->drive_fn(s, dt, s->user);
 
-    for (int i = 0; i < s->bodies && s->damping > 0; i++)
-        for (int k = 0; k < 3; k++) {
-            s->body[i].p[k] /= 1 + dt * s->damping;
-            s->body[i].L[k] /= 1 + dt * s->damping;
-        }
+    fsi_real kept = 1 / (1 + dt * s->damping);
+    for (int i = 0; i < s->bodies && s->damping > 0; i++) {
+        fsi_reduced_rigid *rigid = s->body[i].rigid;
+        rigid->momentum = fsi_vec_scale(rigid->momentum, kept);
+        rigid->angular_momentum = fsi_vec_scale(rigid->angular_momentum, kept);
+    }
     if (s->newmark) {
         for (int i = 0; i < s->bodies && result >= 0; i++)
             result = fsi_reduced_half(&s->body[i], dt);
@@ -332,7 +333,7 @@ EX int swarm_skin_forms(swarm_hide *hide, const fsi_reduced *reduced, form_body 
         double sum = 0;
         for (int k = 0; k < count; k++) /* x in the mesh's coordinates */
             sum += exp(-100
-                       * form_distance(fsi_vec_add(fsi_vec_sub(x, fsi_vec_load(reduced[k].T)),
+                       * form_distance(fsi_vec_add(fsi_vec_sub(x, reduced[k].rigid->position),
                                                    reduced[k].model->centre),
                                        form[k]));
         value[i] = fmin(-log(fmax(sum, 1e-30)) / 100, 0.2);
@@ -354,7 +355,7 @@ EX void swarm_results(const swarm *s, double length) {
     double way = 0;
 
     for (int i = 0; i < s->bodies; i++)
-        way += (s->body[i].T[1] - s->begin[i]) / s->bodies;
+        way += (s->body[i].rigid->position.y - s->begin[i]) / s->bodies;
 
     ex_result("joint_error", "%.6f", s->joint_error / length);
     ex_result("swim_distance", "%.4f", way / length);

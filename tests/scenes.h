@@ -1186,7 +1186,7 @@ static CHECK_UNUSED void scene_measure(const scene_kind *k, void *scene, scene_m
                               ((const fsi_tled *)o)->v, m);
         if (part[i].what == PART_REDUCED) {
             const fsi_reduced *reduced = (const fsi_reduced *)o;
-            m->place += (double)reduced->T[1];
+            m->place += (double)reduced->rigid->position.y;
             for (int j = 0; j < 8; j++) {
                 fsi_vec3 v = fsi_reduced_velocity(reduced, j);
                 m->speed = scene_most(m->speed, sqrt((double)fsi_vec_dot(v, v)));

@@ -170,9 +170,9 @@ static void measure(const stage *s, double *o) {
                 x = body->x;
                 L = body->L;
             } else if (a->kind == REDUCED) {
-                p = fsi_vec_load(a->copy.p);
-                x = fsi_vec_load(a->copy.T);
-                L = fsi_vec_load(a->copy.L);
+                p = a->copy.rigid->momentum;
+                x = a->copy.rigid->position;
+                L = a->copy.rigid->angular_momentum;
             } else {
                 p = fsi_vec_scale(fsi_vec_load(a->soft.v + 3 * i), a->soft.mass[i]);
                 x = fsi_vec_load(a->soft.x + 3 * i);
@@ -203,7 +203,7 @@ static fsi_vec3 middle(const stage *s, int k) {
     if (a->kind == BALL || a->kind == BOX)
         return s->w.body[a->at].x;
     if (a->kind == REDUCED)
-        return fsi_vec_load(a->copy.T);
+        return a->copy.rigid->position;
     if (a->kind == CLOTH)
         return fsi_vec_load(a->soft.x + 3 * (n / 2));
     for (int i = 0; i < n; i++)
@@ -751,7 +751,7 @@ static double mixed_energy(const mixed *s, fsi_solids_report *report) {
             e += 10 * (double)(soft->mass[i] * soft->x[3 * i + 1]);
         sum += e + k;
         fsi_reduced_energy(s->star + q, &e, &k);
-        sum += e + k + 10 * (double)(s->model.mass * s->star[q].T[1]);
+        sum += e + k + 10 * (double)(s->model.mass * s->star[q].rigid->position.y);
     }
     return sum;
 }

@@ -121,7 +121,7 @@ static void stir(fsi_reduced *reduced, double bend) {
     q.x = q.y = q.z = 0;
     if (bend > 0)
         q.x = FSI_R(0.1) * rnd(), q.y = FSI_R(0.1) * rnd(), q.z = FSI_R(0.3) * rnd();
-    fsi_reduced_place(reduced, fsi_vec_load(reduced->T), q, fsi_vec(rnd(), rnd(), rnd()),
+    fsi_reduced_place(reduced, reduced->rigid->position, q, fsi_vec(rnd(), rnd(), rnd()),
                       fsi_vec(rnd(), rnd(), rnd()));
     for (int k = 0; k < reduced->model->modes; k++) {
         reduced->q[k] = (fsi_real)bend * rnd();
@@ -220,7 +220,7 @@ static void ledger(const scene *s, const everything *e, double *out) {
             fsi_reduced_mass(reduced, 0, mass, NULL);
             for (a = 0; a < 3; a++) {
                 p[a] = (double)reduced->model->mass * e->v[at + a];
-                x[a] = (double)reduced->T[a];
+                x[a] = (double)fsi__get(reduced->rigid->position, a);
                 out[a] += p[a];
             }
             for (a = 0; a < 3; a++) {
@@ -343,7 +343,7 @@ TEST A_13_no_modes_is_rigid(void) {
         for (int i = 0; i < 3; i++)
             for (int k = 0; k < 3; k++)
                 rigid.inertia.m[3 * i + k] = mass[(3 + i) * n + 3 + k];
-        rigid.centre = fsi_vec_load(S.body[0].T);
+        rigid.centre = S.body[0].rigid->position;
         rigid.velocity = fsi_vec_load(S.group[0].v);
         rigid.spin = fsi_vec_load(S.group[0].v + 3);
         seed = 3;
@@ -398,9 +398,8 @@ static void bodies_apart(const fsi_reduced_group *group, double *K, double *v) {
         for (int i = 0; i < d && K; i++)
             for (int j = 0; j < d; j++)
                 K[(at + i) * group->dof + at + j] = (double)inverse[i * d + j];
-        fsi_vec3 lin;
-        fsi_vec3 ang;
-        fsi__reduced_spin(group->body[k], &lin, &ang, NULL);
+        fsi_vec3 lin = fsi__reduced_drift(group->body[k]);
+        fsi_vec3 ang = fsi__reduced_spin(group->body[k]);
         for (int i = 0; i < 3 && v; i++) {
             v[at + i] = (double)fsi__get(lin, i);
             v[at + 3 + i] = (double)fsi__get(ang, i);
@@ -449,7 +448,7 @@ static int dense_twin(const scene *s, const everything *e, double *y, double *le
     for (i = 0; i < joints; i++)
         for (int k = 0; k < s->group[0].dof; k++)
             C[(size_t)(cells + iface->sides + i) * (size_t)n + (size_t)(e->faces + e->sides + k)] =
-                (double)s->group[0].A[i * s->group[0].dof + k];
+                (double)s->group[0].joint_row[i * s->group[0].dof + k];
     int j;
     for (i = 0; i < m; i++) {
         const double *c = C + (size_t)i * (size_t)n;
@@ -649,9 +648,8 @@ TEST S_19_full_basis_is_deformable(void) {
     desc.integrator = FSI_SOFT_SPLIT;
     fsi_soft soft;
     CHECK_OK(fsi_soft_init(&soft, &desc));
-    fsi_vec_store(S.body[0].T, S.model[0].centre);
-    for (int a = 0; a < 3; a++)
-        S.body[0].T[a] += a == 0 ? FSI_R(0.51) : a == 1 ? FSI_R(0.73) : FSI_R(0.49);
+    S.body[0].rigid->position =
+        fsi_vec_add(S.model[0].centre, fsi_vec(FSI_R(0.51), FSI_R(0.73), FSI_R(0.49)));
     stir(&S.body[0], 0);
     for (int i = 0; i < desc.vertex_count; i++)
         fsi_vec_store(soft.v + 3 * i, fsi_reduced_velocity(&S.body[0], i));
@@ -962,7 +960,7 @@ TEST A_12_13_two_dimensions(void) {
                 fsi_copy(S.grid.faces[a], S.grid.u[a], T.grid.u[a]);
             rigid.mass = S.model[0].mass;
             rigid.inertia.m[8] = S.model[0].C0[0] + S.model[0].C0[4];
-            rigid.centre = fsi_vec_load(S.body[0].T);
+            rigid.centre = S.body[0].rigid->position;
             rigid.velocity = fsi_vec(FSI_R(0.3), -1, 0);
             rigid.spin = fsi_vec(0, 0, FSI_R(0.7));
             CHECK_OK(fsi_body_couple(&rigid, &S.door[0].surface, &T.door[0]));
@@ -999,8 +997,8 @@ TEST A_12_13_two_dimensions(void) {
             ASSERT(ready(&S, 0));
             ASSERT(fsi_couple_solve(&S.couple, DT, NULL) >= 0);
         }
-        CHECK_NEAR(0, S.body[0].T[2], 0);
-        CHECK_NEAR(0, S.body[0].Q[1], TOL(1e-14, 1e-6));
+        CHECK_NEAR(0, S.body[0].rigid->position.z, 0);
+        CHECK_NEAR(0, S.body[0].rigid->rotation.x, TOL(1e-14, 1e-6));
         close_scene(&S);
     }
     PASS();
@@ -1059,19 +1057,21 @@ TEST newmark_in_the_fluid(void) {
         fsi_reduced *reduced = &T.body[i];
         fsi_real pose[7], q[64];
         int n = reduced->model->modes;
-        memcpy(pose, reduced->T, sizeof pose);
+        memcpy(pose, reduced->state, sizeof pose);
         fsi_copy((size_t)n, reduced->q, q);
         stir(reduced, i ? 0 : 0.01);
         for (int k = 0; k < n; k++)
-            reduced->push[6 + k] = reduced->model->omega2[k] * (q[k] - reduced->q[k]);
-        memcpy(reduced->T, pose, sizeof pose);
+            reduced->force[6 + k] = reduced->model->omega2[k] * (q[k] - reduced->q[k]);
+        memcpy(reduced->state, pose, sizeof pose);
         fsi_copy((size_t)n, q, reduced->q);
         fsi__reduced_update(reduced);
     }
     for (int i = 0; i < 3; i++) {
         for (int k = 0; k < 3; k++) {
-            CHECK_NEAR(T.body[i].p[k], S.body[i].p[k], TOL(1e-12, 1e-5));
-            CHECK_NEAR(T.body[i].L[k], S.body[i].L[k], TOL(1e-12, 1e-5));
+            CHECK_NEAR(fsi__get(T.body[i].rigid->momentum, k),
+                       fsi__get(S.body[i].rigid->momentum, k), TOL(1e-12, 1e-5));
+            CHECK_NEAR(fsi__get(T.body[i].rigid->angular_momentum, k),
+                       fsi__get(S.body[i].rigid->angular_momentum, k), TOL(1e-12, 1e-5));
         }
         CHECK_OK(fsi_reduced_forces(&S.body[i], DT));
         CHECK_OK(fsi_reduced_forces(&T.body[i], DT));
@@ -1110,9 +1110,9 @@ static double momentum_of(const scene *s, double *p) {
     double most = 0;
     memset(p, 0, 6 * sizeof *p);
     for (int i = 0; i < s->bodies; i++) {
-        fsi_vec3 q = fsi_vec_load(s->body[i].p),
-                 L = fsi_vec_add(fsi_vec_load(s->body[i].L),
-                                 fsi_vec_cross(fsi_vec_load(s->body[i].T), q));
+        fsi_vec3 q = s->body[i].rigid->momentum,
+                 L = fsi_vec_add(s->body[i].rigid->angular_momentum,
+                                 fsi_vec_cross(s->body[i].rigid->position, q));
         p[0] += (double)q.x;
         p[1] += (double)q.y;
         p[2] += (double)q.z;
@@ -1190,7 +1190,7 @@ static int rest_under_water(int hold, double *water, double *speed, double *bala
     *speed = *water = 0;
     for (i = 0; i < 2; i++)
         *speed =
-            fmax(*speed, (double)(fsi_vec_length(fsi_vec_load(S.body[i].p)) / S.model[i].mass));
+            fmax(*speed, (double)(fsi_vec_length(S.body[i].rigid->momentum) / S.model[i].mass));
     for (int a = 0; a < 3; a++)
         for (size_t k = 0; k < S.grid.faces[a]; k++)
             *water = fmax(*water, fabs((double)S.grid.u[a][k]));

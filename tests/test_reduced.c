@@ -231,7 +231,7 @@ TEST S_16_newmark_step(void) {
     for (int n = 0; n < 40; n++) {
         double h = dt / 2, half = (v + h * (f - w2 * q)) / (1 + h * c + h * h * w2),
                next = (v + dt * (f - w2 * q)) / (1 + dt * c + dt * dt * w2);
-        reduced.push[7] = (fsi_real)f;
+        reduced.force[7] = (fsi_real)f;
         CHECK_OK(fsi_reduced_half(&reduced, (fsi_real)dt));
         CHECK_REL(half, reduced.dq[1], TOL(1e-11, 1e-3));
         CHECK_OK(fsi_reduced_move(&reduced, (fsi_real)dt));
@@ -340,7 +340,7 @@ static dense dense_make(const fsi_reduced *reduced) {
     dense d;
     const fsi_reduced_model *model = reduced->model;
     int n = 3 * model->vertex_count, k = model->modes;
-    fsi_mat3 R = fsi__reduced_matrix(reduced, 0);
+    fsi_mat3 R = reduced->axes;
     d.n = n;
     d.k = k;
     d.M = (double *)calloc((size_t)n, sizeof(double));
@@ -352,7 +352,7 @@ static dense dense_make(const fsi_reduced *reduced) {
     d.Pd = (double *)calloc((size_t)(n * n), sizeof(double));
     d.B = (double *)calloc((size_t)(n * (k + 1)), sizeof(double));
     for (int i = 0; i < model->vertex_count; i++) {
-        fsi_vec3 r = fsi_vec_sub(fsi_reduced_point(reduced, i), fsi_vec_load(reduced->T));
+        fsi_vec3 r = fsi_vec_sub(fsi_reduced_point(reduced, i), reduced->rigid->position);
         double x[3];
         x[0] = (double)r.x;
         x[1] = (double)r.y;
@@ -442,9 +442,9 @@ TEST S_17_projections(void) {
     /* rows of (J_rig, P_d^T R S) agree with the dense matrices */
     for (int i = 0; i < n; i++) {
         int32_t v = i / 3;
-        fsi_real one = 1;
-        fsi_reduced_row(&reduced, fsi_reduced_point(&reduced, v), 1, &v, &one,
-                        fsi_vec(i % 3 == 0, i % 3 == 1, i % 3 == 2), row);
+        fsi__spot spot = fsi__spot_at(fsi_reduced_point(&reduced, v), &v);
+        fsi_fill((size_t)(6 + k), 0, row);
+        fsi__reduced_row_add(&reduced, &spot, fsi_vec(i % 3 == 0, i % 3 == 1, i % 3 == 2), row);
         for (int j = 0; j < 6; j++)
             worst_b = fmax(worst_b, fabs((double)row[j] - D.J[6 * i + j]));
         for (int j = 0; j < k; j++)
@@ -490,9 +490,10 @@ static int kl_case(const fsi_reduced_model *model, double tol, int full) {
         }
     for (int i = 0; i < n; i++) {
         int32_t v = i / 3;
-        fsi_real one = 1;
-        fsi_reduced_row(&reduced, fsi_reduced_point(&reduced, v), 1, &v, &one,
-                        fsi_vec(i % 3 == 0, i % 3 == 1, i % 3 == 2), rows + i * (6 + k));
+        fsi__spot spot = fsi__spot_at(fsi_reduced_point(&reduced, v), &v);
+        fsi_fill((size_t)(6 + k), 0, rows + i * (6 + k));
+        fsi__reduced_row_add(&reduced, &spot, fsi_vec(i % 3 == 0, i % 3 == 1, i % 3 == 2),
+                             rows + i * (6 + k));
     }
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++) {
@@ -594,7 +595,7 @@ static void momentum_by_points(const fsi_reduced *reduced, double *p, double *L)
     for (int i = 0; i < reduced->model->vertex_count; i++) {
         fsi_vec3 v = fsi_vec_scale(fsi_reduced_velocity(reduced, i), reduced->model->node_mass[i]),
                  l = fsi_vec_cross(
-                     fsi_vec_sub(fsi_reduced_point(reduced, i), fsi_vec_load(reduced->T)), v);
+                     fsi_vec_sub(fsi_reduced_point(reduced, i), reduced->rigid->position), v);
         p[0] += (double)v.x;
         p[1] += (double)v.y;
         p[2] += (double)v.z;
@@ -617,15 +618,14 @@ TEST free_flight(void) {
     fsi_reduced reduced;
     CHECK_OK(fsi_reduced_init(&reduced, &model, fsi_vec(0, 0, 0), NULL));
     stir(&reduced, &seed, 0.3);
-    for (int i = 0; i < 3; i++)
-        reduced.L[i] *= 2;
+    reduced.rigid->angular_momentum = fsi_vec_scale(reduced.rigid->angular_momentum, 2);
     double e;
     double t;
     fsi_reduced_energy(&reduced, &e, &t);
     momentum_by_points(&reduced, p0, L0);
     for (int i = 0; i < 3; i++) {
-        CHECK_NEAR(reduced.p[i], p0[i], TOL(1e-10, 1e-2));
-        CHECK_NEAR(reduced.L[i], L0[i], TOL(1e-10, 1e-2));
+        CHECK_NEAR(fsi__get(reduced.rigid->momentum, i), p0[i], TOL(1e-10, 1e-2));
+        CHECK_NEAR(fsi__get(reduced.rigid->angular_momentum, i), L0[i], TOL(1e-10, 1e-2));
     }
     {
         double k = 0;
@@ -671,8 +671,10 @@ TEST impulses(void) {
         reduced.dt = FSI_R(0.01);
         momentum_by_points(&reduced, p0, L0);
         fsi_vec3 l =
-            fsi_vec_cross(fsi_vec_sub(fsi_reduced_point(&reduced, 7), fsi_vec_load(reduced.T)), j);
-        fsi_reduced_impulse(&reduced, 7, j, implicit);
+            fsi_vec_cross(fsi_vec_sub(fsi_reduced_point(&reduced, 7), reduced.rigid->position), j);
+        int32_t vertex = 7;
+        fsi__spot spot = fsi__spot_at(fsi_reduced_point(&reduced, 7), &vertex);
+        fsi__reduced_impulse(&reduced, &spot, j, implicit ? reduced.dt : 0);
         momentum_by_points(&reduced, p, L);
         for (int i = 0; i < 3; i++) {
             CHECK_NEAR(p0[i] + (double)fsi__get(j, i), p[i], TOL(1e-11, 1e-2));
@@ -695,8 +697,8 @@ TEST actuation(void) {
         fsi_vec3 along = fsi_vec_scale(fsi_vec_unit(fsi_vec_sub(fsi_reduced_point(&reduced, 0),
                                                                 fsi_reduced_point(&reduced, 11))),
                                        500);
-        fsi_reduced_push(&reduced, 0, along);
-        fsi_reduced_push(&reduced, 11, fsi_vec_scale(along, -1));
+        fsi_reduced_add_force(&reduced, 0, along);
+        fsi_reduced_add_force(&reduced, 11, fsi_vec_scale(along, -1));
         CHECK_OK(fsi_reduced_forces(&reduced, FSI_R(0.01)));
         CHECK_OK(fsi_reduced_move(&reduced, FSI_R(0.01)));
     }
@@ -705,12 +707,12 @@ TEST actuation(void) {
         > fsi_vec_length(fsi_vec_sub(fsi_vec_load(model.x0), fsi_vec_load(model.x0 + 33)))
               * FSI_R(1.0001));
     for (int i = 0; i < 3; i++) {
-        CHECK_NEAR(0, reduced.p[i], TOL(1e-12, 1e-4));
-        CHECK_NEAR(0, reduced.L[i], TOL(1e-12, 1e-4));
+        CHECK_NEAR(0, fsi__get(reduced.rigid->momentum, i), TOL(1e-12, 1e-4));
+        CHECK_NEAR(0, fsi__get(reduced.rigid->angular_momentum, i), TOL(1e-12, 1e-4));
     }
-    fsi_reduced_push(&reduced, 3, fsi_vec(0, 7, 0));
+    fsi_reduced_add_force(&reduced, 3, fsi_vec(0, 7, 0));
     CHECK_OK(fsi_reduced_forces(&reduced, FSI_R(0.01)));
-    CHECK_NEAR(0.07, reduced.p[1], TOL(1e-12, 1e-5));
+    CHECK_NEAR(0.07, reduced.rigid->momentum.y, TOL(1e-12, 1e-5));
     fsi_reduced_free(&reduced);
     fsi_reduced_model_free(&model);
     PASS();
@@ -761,9 +763,11 @@ TEST S_20_articulation(void) {
             for (int i = 0; i < 3; i++) {
                 int a = (i + 1) % 3, e = (i + 2) % 3;
                 out[i] = p[0][i] + p[1][i];
-                out[3 + i] = L[0][i] + L[1][i] + (double)reduced[0].T[a] * p[0][e]
-                             - (double)reduced[0].T[e] * p[0][a] + (double)reduced[1].T[a] * p[1][e]
-                             - (double)reduced[1].T[e] * p[1][a];
+                out[3 + i] = L[0][i] + L[1][i]
+                             + (double)fsi__get(reduced[0].rigid->position, a) * p[0][e]
+                             - (double)fsi__get(reduced[0].rigid->position, e) * p[0][a]
+                             + (double)fsi__get(reduced[1].rigid->position, a) * p[1][e]
+                             - (double)fsi__get(reduced[1].rigid->position, e) * p[1][a];
             }
             if (!k) {
                 CHECK_OK(fsi_reduced_group_couple(&group, FSI_R(0.01), &door));
@@ -788,9 +792,10 @@ TEST S_20_articulation(void) {
             int a = (i + 1) % 3, e = (i + 2) % 3;
             CHECK_NEAR(after[i], p[0][i] + p[1][i], TOL(1e-8, 2e-1));
             CHECK_NEAR(after[3 + i],
-                       L[0][i] + L[1][i] + (double)reduced[0].T[a] * p[0][e]
-                           - (double)reduced[0].T[e] * p[0][a] + (double)reduced[1].T[a] * p[1][e]
-                           - (double)reduced[1].T[e] * p[1][a],
+                       L[0][i] + L[1][i] + (double)fsi__get(reduced[0].rigid->position, a) * p[0][e]
+                           - (double)fsi__get(reduced[0].rigid->position, e) * p[0][a]
+                           + (double)fsi__get(reduced[1].rigid->position, a) * p[1][e]
+                           - (double)fsi__get(reduced[1].rigid->position, e) * p[1][a],
                        TOL(1e-8, 2e-1));
         }
     }
@@ -857,7 +862,7 @@ static double pile_energy(fsi_reduced *reduced, int count, double *kinetic) {
     for (int i = 0; i < count; i++) {
         fsi_reduced_energy(&reduced[i], &e, &k);
         *kinetic += k;
-        sum += e + k + (double)(reduced[i].model->mass * 10 * reduced[i].T[1]);
+        sum += e + k + (double)(reduced[i].model->mass * 10 * reduced[i].rigid->position.y);
     }
     return sum;
 }
@@ -934,7 +939,7 @@ static int pile(int count, int steps, int threads, int restart, uint64_t *hash, 
         fsi_reduced_save(&reduced[i], keep + bytes * (size_t)i);
         fsi_vec3 nn;
         fsi_vec3 v;
-        *out = fmax(*out, -(double)bumpy(fsi_vec_load(reduced[i].T), &nn, &v, NULL));
+        *out = fmax(*out, -(double)bumpy(reduced[i].rigid->position, &nn, &v, NULL));
         fsi_reduced_free(&reduced[i]);
     }
     *hash = check_hash(keep, bytes * (size_t)count, 1);
@@ -1072,9 +1077,12 @@ TEST collision_momentum(void) {
             double *P = n < 0 ? p0 : p, *A = n < 0 ? L0 : L;
             P[i] = A[i] = 0;
             for (int k = 0; k < 2; k++) {
-                P[i] += (double)reduced[k].p[i];
-                A[i] += (double)reduced[k].L[i] + (double)reduced[k].T[a] * (double)reduced[k].p[e]
-                        - (double)reduced[k].T[e] * (double)reduced[k].p[a];
+                P[i] += (double)fsi__get(reduced[k].rigid->momentum, i);
+                A[i] += (double)fsi__get(reduced[k].rigid->angular_momentum, i)
+                        + (double)fsi__get(reduced[k].rigid->position, a)
+                              * (double)fsi__get(reduced[k].rigid->momentum, e)
+                        - (double)fsi__get(reduced[k].rigid->position, e)
+                              * (double)fsi__get(reduced[k].rigid->momentum, a);
             }
         }
     }
@@ -1083,7 +1091,7 @@ TEST collision_momentum(void) {
         CHECK_NEAR(p0[i], p[i], TOL(1e-12, 1e-4));
         CHECK_NEAR(L0[i], L[i], TOL(1e-12, 1e-4));
     }
-    ASSERT((double)reduced[0].p[1] < -0.1 * (double)model.mass); /* it was hit */
+    ASSERT((double)reduced[0].rigid->momentum.y < -0.1 * (double)model.mass); /* it was hit */
     for (int i = 0; i < 2; i++)
         fsi_reduced_free(&reduced[i]);
     fsi_reduced_contacts_free(&contacts);
@@ -1116,10 +1124,10 @@ TEST opening_overlaps_keeps_momentum(void) {
         memset(sum[k], 0, sizeof sum[k]);
         for (int i = 0; i < 2; i++) {
             fsi_vec3 l =
-                fsi_vec_add(fsi_vec_load(reduced[i].L),
-                            fsi_vec_cross(fsi_vec_load(reduced[i].T), fsi_vec_load(reduced[i].p)));
+                fsi_vec_add(reduced[i].rigid->angular_momentum,
+                            fsi_vec_cross(reduced[i].rigid->position, reduced[i].rigid->momentum));
             for (int n = 0; n < 3; n++) {
-                sum[k][n] += (double)reduced[i].p[n];
+                sum[k][n] += (double)fsi__get(reduced[i].rigid->momentum, n);
                 sum[k][3 + n] += (double)fsi__get(l, n);
             }
         }
@@ -1310,9 +1318,11 @@ TEST contact_through_the_skin(void) {
     ASSERT_EQ(1, contacts.count);
     /* the skin stopped */
     CHECK_NEAR(0, fsi_reduced_group_surface(&group).v[1], TOL(1e-12, 1e-4));
-    CHECK_NEAR(0.75 / 0.25, (reduced[0].p[1] / model.mass + 1) / (reduced[1].p[1] / model.mass + 1),
+    CHECK_NEAR(0.75 / 0.25,
+               (reduced[0].rigid->momentum.y / model.mass + 1)
+                   / (reduced[1].rigid->momentum.y / model.mass + 1),
                TOL(1e-9, 1e-3));
-    CHECK_NEAR(0, reduced[0].p[0], TOL(1e-12, 1e-4));
+    CHECK_NEAR(0, reduced[0].rigid->momentum.x, TOL(1e-12, 1e-4));
     for (i = 0; i < 2; i++)
         CHECK_OK(fsi_reduced_place(&reduced[i], fsi_vec((fsi_real)(4 * i), i == 1 ? 6 : 3, 0), one,
                                    fsi_vec(0, -1, 0), fsi_vec(FSI_R(0.2), 0, FSI_R(0.1))));
@@ -1332,8 +1342,8 @@ TEST contact_through_the_skin(void) {
             for (int k = 0; k < 3; k++) {
                 int a = (k + 1) % 3, e = (k + 2) % 3;
                 out[k] += p[i][k];
-                out[3 + k] +=
-                    L[i][k] + (double)reduced[i].T[a] * p[i][e] - (double)reduced[i].T[e] * p[i][a];
+                out[3 + k] += L[i][k] + (double)fsi__get(reduced[i].rigid->position, a) * p[i][e]
+                              - (double)fsi__get(reduced[i].rigid->position, e) * p[i][a];
             }
         }
         if (!pass) {
@@ -1345,8 +1355,8 @@ TEST contact_through_the_skin(void) {
     for (int k = 0; k < 6; k++)
         CHECK_NEAR(before[k], after[k], TOL(1e-9, 1e-1));
     /* both took part */
-    ASSERT(fsi__abs(reduced[0].p[1] + model.mass) > FSI_R(1e-3)
-           && fsi__abs(reduced[1].p[1] + model.mass) > FSI_R(1e-3));
+    ASSERT(fsi__abs(reduced[0].rigid->momentum.y + model.mass) > FSI_R(1e-3)
+           && fsi__abs(reduced[1].rigid->momentum.y + model.mass) > FSI_R(1e-3));
     /* a body of the group is missing */
     ASSERT(fsi_reduced_contact(&contacts, list + 1, 2, NULL, 0, FSI_R(0.01)) == FSI_ERR_ARGUMENT);
     fsi_reduced_contacts_free(&contacts);

@@ -444,7 +444,7 @@ static void bad_speed(const scene_part *p, fsi_vec3 v) {
         if (solids->body[i].kind == FSI_RIGID_DYNAMIC)
             solids->body[i].v = v;
     if (reduced)
-        (void)fsi_reduced_place(reduced, fsi_vec_load(reduced->T),
+        (void)fsi_reduced_place(reduced, reduced->rigid->position,
                                 fsi_quat_from_rotation(fsi_vec(0, 0, 0)), v, fsi_vec(0, 0, 0));
 }
 
