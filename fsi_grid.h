@@ -240,16 +240,17 @@ typedef struct fsi_levelset {
     size_t cells, room;        /* cells; markers that fit */
     fsi_levelset_state *state; /* head of the state block; then phi and the markers */
     fsi_real *phi;             /* [cells] signed distance, m, negative in the liquid */
-    /* [room] positions of the markers, m; the first state->count are alive */
-    fsi_real *px, *py, *pz;
+    /* [room] positions of the markers, m; the first state->count are alive. 2D: no marker_z */
+    fsi_real *marker_x, *marker_y, *marker_z;
     /* [room] signed radius of the markers, m: > 0 marks air, < 0 marks liquid */
-    fsi_real *pr;
-    fsi_real *work[2];    /* [cells] scratch */
+    fsi_real *marker_radius;
+    /* private */
+    fsi_real *next_phi;   /* [cells] phi in the making: advected, marched, where air wins */
+    fsi_real *other_phi;  /* [cells] a second one: where liquid wins, a shape to be added */
     int32_t *heap, *slot; /* [most faces of an axis] scratch of the marching */
     uint8_t *mark;        /* [most faces of an axis] scratch flags */
-    /* [room] scratch flags of the markers: 1 = escaped, 2 = to be deleted */
-    uint8_t *pmark;
-    void *block;                   /* the one allocation */
+    uint8_t *marker_flag; /* [room] scratch: 1 = escaped, 2 = to be deleted */
+    void *block;          /* the one allocation */
     size_t block_size, state_size; /* bytes; the state is the head of the block */
 } fsi_levelset;
 
@@ -717,17 +718,32 @@ extern "C" {
 #endif
 
 /* ------------------------------------------------------------------------------------------------
-   >>grid basics Symbols.  X: position in cells, (x - origin) / h.  family: 0..2 faces of that axis,
-   3 cell centres.  s = dt / h. Sample (i,j,k) of a family sits at X = (i,j,k) + o with o = 0 along
-   the family's own axis and 1/2 along the others. */
-static void fsi__family_size(const fsi_grid *grid, int family, int *n) {
-    n[0] = grid->nx + (family == 0);
-    n[1] = grid->ny + (family == 1);
-    n[2] = grid->nz + (family == 2);
-}
+ * >>grid basics */
+/* Symbols of all grid chapters:
+     x, X    a point in metres; the same point in cells, (x - origin) / h
+     u       velocity; u[axis] lies on the lower faces of the cells along that axis
+     family  which samples are meant: 0, 1, 2 the faces of that axis, FSI__CELLS the cell centres
+     dth     dt / h: how many cells a speed of 1 m/s covers in a step
+     phi     signed distance to the liquid's surface, negative in the liquid
+   Sample (i, j, k) of a family sits at X = (i, j, k) + offset, with offset 0 along the family's own
+   axis and 1/2 along the others:
 
-FSI__INLINE size_t fsi__at(const int *n, int i, int j, int k) {
-    return (size_t)i + (size_t)n[0] * ((size_t)j + (size_t)n[1] * (size_t)k);
+       +-- u[1] --+
+       |          |        u[0] at (i,       j + 1/2)
+     u[0]   p   u[0]       u[1] at (i + 1/2, j      )
+       |          |        p    at (i + 1/2, j + 1/2)
+       +-- u[1] --+
+*/
+#if defined(__GNUC__) || defined(__clang__)
+/* The compiler must specialise these functions for 2D and 3D. */
+#define FSI__FLAT static inline __attribute__((always_inline, unused))
+#else
+#define FSI__FLAT FSI__INLINE
+#endif
+#define FSI__MANY 20000 /* cells from which on a loop is worth several threads */
+
+static fsi__lattice fsi__grid_lattice(const fsi_grid *grid, int family) {
+    return fsi__lattice_of(grid->nx, grid->ny, grid->nz, family);
 }
 
 static fsi_vec3 fsi__to_cells(const fsi_grid *grid, fsi_vec3 x) {
@@ -738,6 +754,13 @@ static fsi_vec3 fsi__grid_point(const fsi_grid *grid, fsi_vec3 X) {
     return fsi_vec_mad(grid->origin, X, grid->h);
 }
 
+/* The point, in cells, of the box that is closest to X. */
+static fsi_vec3 fsi__keep_in_box(const fsi_grid *grid, fsi_vec3 X) {
+    return fsi_vec(fsi__clamp(X.x, 0, (fsi_real)grid->nx), fsi__clamp(X.y, 0, (fsi_real)grid->ny),
+                   fsi__clamp(X.z, 0, (fsi_real)grid->nz));
+}
+
+/* Where sample (i, j, k) of a family sits, in cells. */
 static fsi_vec3 fsi__sample_place(int family, int i, int j, int k) {
     return fsi_vec((fsi_real)i + (family == 0 ? 0 : FSI_R(0.5)),
                    (fsi_real)j + (family == 1 ? 0 : FSI_R(0.5)),
@@ -745,7 +768,7 @@ static fsi_vec3 fsi__sample_place(int family, int i, int j, int k) {
 }
 
 FSI_API fsi_vec3 fsi_grid_cell_centre(const fsi_grid *grid, int i, int j, int k) {
-    return fsi__grid_point(grid, fsi__sample_place(3, i, j, k));
+    return fsi__grid_point(grid, fsi__sample_place(FSI__CELLS, i, j, k));
 }
 
 FSI_API fsi_vec3 fsi_grid_face_centre(const fsi_grid *grid, int axis, int i, int j, int k) {
@@ -753,117 +776,138 @@ FSI_API fsi_vec3 fsi_grid_face_centre(const fsi_grid *grid, int axis, int i, int
 }
 
 FSI_API fsi_real *fsi_grid_field(const fsi_grid *grid, fsi_field field) {
-    int i = (int)field - (int)FSI_FIELD_SCALAR;
     if (!grid)
         return NULL;
-    if (field == FSI_FIELD_PRESSURE)
+    switch (field) {
+    case FSI_FIELD_PRESSURE:
         return grid->pressure;
-    if (field == FSI_FIELD_DENSITY)
+    case FSI_FIELD_DENSITY:
         return grid->density;
-    if (field == FSI_FIELD_TEMPERATURE)
+    case FSI_FIELD_TEMPERATURE:
         return grid->temperature;
-    if (field == FSI_FIELD_PHI)
+    case FSI_FIELD_PHI:
         return grid->phi;
-    return i >= 0 && i < FSI_GRID_SCALARS ? grid->scalar[i] : NULL;
+    default:
+        break;
+    }
+    int number = (int)field - (int)FSI_FIELD_SCALAR;
+    return number >= 0 && number < FSI_GRID_SCALARS ? grid->scalar[number] : NULL;
 }
 
-/* All advected scalars by number: density, temperature, user scalars. NULL past the end of a kind
- * the grid does not have. */
-static fsi_real *fsi__scalar(const fsi_grid *grid, int q, fsi_advection *mode) {
-    fsi_advection m = q == 0   ? grid->desc.advect_density
-                      : q == 1 ? grid->desc.advect_temperature
-                               : grid->desc.advect_scalar;
-    if (mode)
-        *mode = m == FSI_ADVECT_DEFAULT ? FSI_ADVECT_MACCORMACK : m;
-    return q == 0 ? grid->density : q == 1 ? grid->temperature : grid->scalar[q - 2];
+/* The advected scalars by number: 0 density, 1 temperature, then the user's. Returns NULL where the
+   grid does not have it. */
+static fsi_real *fsi__scalar(const fsi_grid *grid, int number) {
+    if (number == 0)
+        return grid->density;
+    return number == 1 ? grid->temperature : grid->scalar[number - 2];
 }
 
+/* How the scalar of this number is advected. */
+static fsi_advection fsi__scalar_mode(const fsi_grid *grid, int number) {
+    fsi_advection mode = grid->desc.advect_scalar;
+    if (number == 0)
+        mode = grid->desc.advect_density;
+    if (number == 1)
+        mode = grid->desc.advect_temperature;
+    return mode == FSI_ADVECT_DEFAULT ? FSI_ADVECT_MACCORMACK : mode;
+}
+
+static double fsi__now(const fsi_grid *grid) {
+    return grid->clock_fn ? grid->clock_fn(grid->clock_user) : 0;
+}
+
+static int fsi__dt_valid(fsi_real dt) {
+    return fsi__finite(dt) && dt > 0;
+}
+
+static int fsi__not_negative(fsi_real value) {
+    return fsi__finite(value) && value >= 0;
+}
+
+/* What every stage asks before it begins: is there a grid, and is dt a step? */
+static fsi_result fsi__stage_check(const fsi_grid *grid, fsi_real dt) {
+    if (!grid || !grid->block)
+        return FSI_ERR_STATE;
+    return fsi__dt_valid(dt) ? FSI_OK : FSI_ERR_ARGUMENT;
+}
+
+/* The first error, else the first warning, of two results. */
+static fsi_result fsi__worse(fsi_result first, fsi_result second) {
+    if (first < 0 || second == FSI_OK)
+        return first;
+    return second < 0 || first == FSI_OK ? second : first;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>grid life */
 static int fsi__side_valid(const fsi_grid_side *side) {
     return (int)side->kind >= FSI_SIDE_SLIP && (int)side->kind <= FSI_SIDE_INFLOW
            && fsi__finite_vec(side->velocity);
 }
 
-static int fsi__not_negative(fsi_real x) {
-    return fsi__finite(x) && x >= 0;
+static int fsi__advection_valid(fsi_advection mode) {
+    return (int)mode >= 0 && (int)mode <= FSI_ADVECT_NONE;
 }
 
+/* Refuses a description by its values; every group of like fields is checked in one go. */
 static fsi_result fsi__grid_check_desc(const fsi_grid_desc *desc) {
-    if (!desc || desc->nx < 2 || desc->ny < 2 || desc->nz < 1 || !fsi__finite(desc->h)
-        || !(desc->h > 0) || !fsi__finite(desc->rho) || !(desc->rho > 0))
+    if (!desc || desc->nx < 2 || desc->ny < 2 || desc->nz < 1)
         return FSI_ERR_ARGUMENT;
-    for (int i = 0; i < 6; i++)
-        if (!fsi__side_valid(&desc->side[i]))
+
+    const fsi_real positive[] = {desc->h, desc->rho};
+    for (int i = 0; i < 2; i++)
+        if (!fsi__finite(positive[i]) || !(positive[i] > 0))
             return FSI_ERR_ARGUMENT;
-    int bad = !fsi__finite_vec(desc->origin) || !fsi__finite_vec(desc->gravity)
-              || !fsi__finite_vec(desc->up) || !fsi__finite(desc->buoyancy_density)
-              || !fsi__finite(desc->buoyancy_temperature) || !fsi__finite(desc->ambient)
-              || !fsi__finite(desc->confinement) || !fsi__not_negative(desc->cooling)
-              || !fsi__not_negative(desc->dissipation) || !fsi__not_negative(desc->viscosity)
-              || !fsi__not_negative(desc->cfl) || !fsi__not_negative(desc->theta_min)
-              || desc->theta_min > FSI_R(0.5) || !(desc->tolerance >= 0 && desc->tolerance < 1)
-              || desc->max_iterations < 0 || desc->scalars < 0 || desc->scalars > FSI_GRID_SCALARS
-              || desc->extrapolate < 0 || desc->max_regions < 0
-              || !fsi_allocator_valid(&desc->allocator) || (int)desc->advect_velocity < 0
-              || (int)desc->advect_velocity > FSI_ADVECT_NONE || (int)desc->advect_density < 0
-              || (int)desc->advect_density > FSI_ADVECT_NONE || (int)desc->advect_temperature < 0
-              || (int)desc->advect_temperature > FSI_ADVECT_NONE || (int)desc->advect_scalar < 0
-              || (int)desc->advect_scalar > FSI_ADVECT_NONE;
-    if (bad)
+
+    for (int side = FSI_LEFT; side <= FSI_FRONT; side++)
+        if (!fsi__side_valid(&desc->side[side]))
+            return FSI_ERR_ARGUMENT;
+
+    const fsi_vec3 vectors[] = {desc->origin, desc->gravity, desc->up};
+    for (int i = 0; i < 3; i++)
+        if (!fsi__finite_vec(vectors[i]))
+            return FSI_ERR_ARGUMENT;
+
+    const fsi_real finite[] = {desc->buoyancy_density, desc->buoyancy_temperature, desc->ambient,
+                               desc->confinement};
+    for (int i = 0; i < 4; i++)
+        if (!fsi__finite(finite[i]))
+            return FSI_ERR_ARGUMENT;
+
+    const fsi_real not_negative[] = {desc->cooling, desc->dissipation, desc->viscosity, desc->cfl,
+                                     desc->theta_min};
+    for (int i = 0; i < 5; i++)
+        if (!fsi__not_negative(not_negative[i]))
+            return FSI_ERR_ARGUMENT;
+
+    const int counts[] = {desc->max_iterations, desc->scalars, desc->extrapolate,
+                          desc->max_regions};
+    for (int i = 0; i < 4; i++)
+        if (counts[i] < 0)
+            return FSI_ERR_ARGUMENT;
+
+    const fsi_advection modes[] = {desc->advect_velocity, desc->advect_density,
+                                   desc->advect_temperature, desc->advect_scalar};
+    for (int i = 0; i < 4; i++)
+        if (!fsi__advection_valid(modes[i]))
+            return FSI_ERR_ARGUMENT;
+
+    if (desc->theta_min > FSI_R(0.5) || !(desc->tolerance >= 0 && desc->tolerance < 1))
         return FSI_ERR_ARGUMENT;
-    size_t n;
-    if (!fsi_size_mul((size_t)desc->nx + 1, (size_t)desc->ny + 1, &n)
-        || !fsi_size_mul(n, (size_t)desc->nz + 1, &n) || n > 0x7fffffff / 2)
+    if (desc->scalars > FSI_GRID_SCALARS || !fsi_allocator_valid(&desc->allocator))
+        return FSI_ERR_ARGUMENT;
+
+    /* Indices are int32. */
+    size_t samples;
+    if (!fsi_size_mul((size_t)desc->nx + 1, (size_t)desc->ny + 1, &samples)
+        || !fsi_size_mul(samples, (size_t)desc->nz + 1, &samples) || samples > 0x7fffffff / 2)
         return FSI_ERR_SIZE;
-    return FSI_OK; /* indices are int32 */
+    return FSI_OK;
 }
 
-/* Run twice: first to count, then to place. The state comes first and is contiguous. */
-static void fsi__grid_layout(fsi_grid *grid, fsi_arena *arena) {
-    size_t most = grid->cells, R = sizeof(fsi_real);
-    for (int d = 0; d < grid->dim; d++)
-        if (grid->faces[d] > most)
-            most = grid->faces[d];
-    for (int d = 0; d < grid->dim; d++)
-        grid->u[d] = (fsi_real *)fsi_arena_take(arena, grid->faces[d], R);
-    for (int d = 0; d < grid->dim && grid->desc.shells; d++)
-        grid->u_plus[d] = (fsi_real *)fsi_arena_take(arena, grid->faces[d], R);
-    grid->pressure = (fsi_real *)fsi_arena_take(arena, grid->cells, R);
-    if (grid->desc.smoke)
-        grid->density = (fsi_real *)fsi_arena_take(arena, grid->cells, R);
-    if (grid->desc.smoke)
-        grid->temperature = (fsi_real *)fsi_arena_take(arena, grid->cells, R);
-    for (int d = 0; d < grid->desc.scalars; d++)
-        grid->scalar[d] = (fsi_real *)fsi_arena_take(arena, grid->cells, R);
-    grid->state_bytes = arena->used;
-    grid->rhs = (fsi_real *)fsi_arena_take(arena, most, R);
-    for (int d = 0; d < grid->dim; d++)
-        grid->weight[d] = (fsi_real *)fsi_arena_take(arena, grid->faces[d], R);
-    /* weights and scratch lie side by side: together the workspace of the viscosity's CG */
-    most = (most + 7) & ~(size_t)7;
-    unsigned char *end = (unsigned char *)fsi_arena_take(arena, most + 16, 4 * R);
-    for (int d = 0; d < 4; d++)
-        grid->scratch[d] = end ? (fsi_real *)(void *)end + (size_t)d * most : NULL;
-    for (int d = 0; d < grid->dim && grid->desc.shells; d++)
-        grid->plus_work[d] = (fsi_real *)fsi_arena_take(arena, grid->faces[d], R);
-    grid->stencil = (int32_t *)fsi_arena_take(arena, most, sizeof(int32_t));
-    for (int d = 0; d < grid->dim - 1; d++)
-        grid->way[d] = (fsi_real *)fsi_arena_take(arena, grid->cells, R);
-    for (int d = 0; d < grid->dim; d++)
-        grid->mark[d] = (uint8_t *)fsi_arena_take(arena, grid->faces[d], 1);
-    grid->cell = (uint8_t *)fsi_arena_take(arena, grid->cells, 1);
-    grid->near_cell = (uint8_t *)fsi_arena_take(arena, grid->cells, 1);
-    if (grid->desc.liquid)
-        grid->region = (int32_t *)fsi_arena_take(arena, grid->cells, sizeof(int32_t));
-    if (grid->desc.liquid)
-        grid->regions = (fsi_air_region *)fsi_arena_take(arena, (size_t)grid->desc.max_regions,
-                                                         sizeof(fsi_air_region));
-    grid->mg = (fsi_mg *)fsi_arena_take(arena, 1, sizeof(fsi_mg));
-}
-
+/* Copies the description and fills in the defaults. */
 static void fsi__grid_defaults(fsi_grid *grid, const fsi_grid_desc *desc) {
     fsi_grid_desc *given = &grid->desc;
-    int n[3];
-    memset(grid, 0, sizeof *grid);
     *given = *desc;
     if (given->tolerance <= 0)
         given->tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-6;
@@ -877,231 +921,114 @@ static void fsi__grid_defaults(fsi_grid *grid, const fsi_grid_desc *desc) {
         given->extrapolate = 6;
     if (given->max_regions == 0)
         given->max_regions = 256;
-    if (!(fsi__length(given->up) > 0))
-        given->up =
-            fsi__length(given->gravity) > 0 ? fsi_vec_scale(given->gravity, -1) : fsi_vec(0, 1, 0);
-    given->up = fsi__unit(given->up);
     if (given->advect_velocity == FSI_ADVECT_DEFAULT)
         given->advect_velocity = FSI_ADVECT_MACCORMACK;
+
+    /* Buoyancy acts against gravity, and upwards where there is none. */
+    if (!(fsi__length(given->up) > 0)) {
+        const int weight = fsi__length(given->gravity) > 0;
+        given->up = weight ? fsi_vec_scale(given->gravity, -1) : fsi_vec(0, 1, 0);
+    }
+    given->up = fsi__unit(given->up);
+
     grid->nx = given->nx;
     grid->ny = given->ny;
     grid->nz = given->nz;
     grid->dim = given->nz == 1 ? 2 : 3;
     grid->h = given->h;
     grid->origin = given->origin;
-    for (int a = 0; a < 4; a++) {
-        fsi__family_size(grid, a, n);
-        if (a < 3)
-            grid->faces[a] = a < grid->dim ? (size_t)n[0] * (size_t)n[1] * (size_t)n[2] : 0;
-        else
-            grid->cells = (size_t)n[0] * (size_t)n[1] * (size_t)n[2];
+    grid->cells = (size_t)fsi__grid_lattice(grid, FSI__CELLS).count;
+    for (int axis = 0; axis < grid->dim; axis++)
+        grid->faces[axis] = (size_t)fsi__grid_lattice(grid, axis).count;
+}
+
+/* Places all arrays in the arena. Run twice, first to count and then to place. The state comes
+   first and is contiguous. */
+static void fsi__grid_layout(fsi_grid *grid, fsi_arena *arena) {
+    const fsi_grid_desc *desc = &grid->desc;
+    size_t most = grid->cells;
+    for (int axis = 0; axis < grid->dim; axis++)
+        if (grid->faces[axis] > most)
+            most = grid->faces[axis];
+
+    /* State. */
+    for (int axis = 0; axis < grid->dim; axis++)
+        FSI__TAKE(grid->u[axis], fsi_real, arena, grid->faces[axis]);
+    for (int axis = 0; axis < grid->dim && desc->shells; axis++)
+        FSI__TAKE(grid->u_plus[axis], fsi_real, arena, grid->faces[axis]);
+    FSI__TAKE(grid->pressure, fsi_real, arena, grid->cells);
+    if (desc->smoke) {
+        FSI__TAKE(grid->density, fsi_real, arena, grid->cells);
+        FSI__TAKE(grid->temperature, fsi_real, arena, grid->cells);
     }
-}
+    for (int number = 0; number < desc->scalars; number++)
+        FSI__TAKE(grid->scalar[number], fsi_real, arena, grid->cells);
+    grid->state_bytes = arena->used;
 
-static fsi_result fsi__grid_init_parts(fsi_grid *grid) {
-    fsi_mg_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.nx = grid->nx;
-    desc.ny = grid->ny;
-    desc.nz = grid->nz;
-    for (int i = 0; i < 6; i++)
-        desc.open[i] = i < 2 * grid->dim && grid->desc.side[i].kind == FSI_SIDE_OPEN;
-    desc.allocator = grid->desc.allocator;
-    fsi_result result = fsi_mg_init(grid->mg, &desc);
-    if (result < 0 || !grid->desc.liquid)
-        return result;
-    fsi_levelset_desc given;
-    memset(&given, 0, sizeof given);
-    given.nx = grid->nx;
-    given.ny = grid->ny;
-    given.nz = grid->nz;
-    given.h = grid->h;
-    given.origin = grid->origin;
-    given.particles = grid->desc.particles;
-    given.allocator = grid->desc.allocator;
-    result = fsi_levelset_init(&grid->levelset, &given);
-    if (result >= 0)
-        grid->phi = grid->levelset.phi;
-    return result;
-}
+    /* The system of the pressure. */
+    FSI__TAKE(grid->rhs, fsi_real, arena, most);
+    for (int axis = 0; axis < grid->dim; axis++)
+        FSI__TAKE(grid->weight[axis], fsi_real, arena, grid->faces[axis]);
 
-/* ------------------------------------------------------------------------------------------------
- * >>grid solids and sides */
-/* Is face (i,j,k) of axis a, between cell - and cell +, blocked to the eye? Faces of the box are
- * not. */
-static int fsi__blocked(const fsi_grid *grid, int a, int i, int j, int k) {
-    static const int e[3][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}};
-    const fsi_occlusion *occlusion = &grid->occlusion;
-    int n[3], m[3], at = a == 0 ? i : a == 1 ? j : k;
-    m[0] = grid->nx;
-    m[1] = grid->ny;
-    m[2] = grid->nz;
-    if (!grid->occluded || at <= 0 || at >= m[a])
-        return 0;
-    fsi__family_size(grid, a, n);
-    if (occlusion->blocked[a] && occlusion->blocked[a][fsi__at(n, i, j, k)])
-        return 1;
-    return occlusion->solid
-           && (occlusion->solid[fsi__at(m, i, j, k)]
-               || occlusion->solid[fsi__at(m, i - e[a][0], j - e[a][1], k - e[a][2])]);
+    /* Weights and scratch lie side by side: together they are the work space of the viscosity. */
+    most = (most + 7) & ~(size_t)7;
+    fsi_real *scratch;
+    FSI__TAKE(scratch, fsi_real, arena, 4 * (most + 16));
+    for (int part = 0; part < 4; part++)
+        grid->scratch[part] = scratch ? scratch + (size_t)part * most : NULL;
+
+    /* Work space of the advection, marks and cells. */
+    for (int axis = 0; axis < grid->dim && desc->shells; axis++)
+        FSI__TAKE(grid->plus_work[axis], fsi_real, arena, grid->faces[axis]);
+    FSI__TAKE(grid->stencil, int32_t, arena, most);
+    for (int axis = 0; axis < grid->dim - 1; axis++)
+        FSI__TAKE(grid->way[axis], fsi_real, arena, grid->cells);
+    for (int axis = 0; axis < grid->dim; axis++)
+        FSI__TAKE(grid->mark[axis], uint8_t, arena, grid->faces[axis]);
+    FSI__TAKE(grid->cell, uint8_t, arena, grid->cells);
+    FSI__TAKE(grid->near_cell, uint8_t, arena, grid->cells);
+    if (desc->liquid) {
+        FSI__TAKE(grid->region, int32_t, arena, grid->cells);
+        FSI__TAKE(grid->regions, fsi_air_region, arena, (size_t)desc->max_regions);
+    }
+    FSI__TAKE(grid->mg, fsi_mg, arena, 1);
 }
 
 static int fsi__side_open(const fsi_grid *grid, int side) {
     return side < 2 * grid->dim && grid->desc.side[side].kind == FSI_SIDE_OPEN;
 }
 
-/* Open fraction of a face; sides of the box: 1 where open. A blocked face is closed unless open[]
-   says otherwise. f: the face, number at along its axis of last; hi: the cell above it, step from
-   it to the one below. */
-FSI__INLINE fsi_real fsi__open_at(const fsi_grid *grid, int a, int at, int last, ptrdiff_t f,
-                                  ptrdiff_t hi, ptrdiff_t step) {
-    const fsi_occlusion *occlusion = &grid->occlusion;
-    if ((at == 0 || at == last) && !fsi__side_open(grid, 2 * a + (at > 0)))
-        return 0;
-    if (!grid->occluded)
-        return 1;
-    if (occlusion->solid
-        && ((at < last && occlusion->solid[hi]) || (at > 0 && occlusion->solid[hi - step])))
-        return 0;
-    if (occlusion->open[a])
-        return occlusion->open[a][f];
-    return occlusion->blocked[a] && occlusion->blocked[a][f] ? 0 : FSI_R(1.0);
+/* The pressure solver and the level set of a liquid. */
+static fsi_result fsi__grid_init_parts(fsi_grid *grid) {
+    fsi_mg_desc solver;
+    memset(&solver, 0, sizeof solver);
+    solver.nx = grid->nx;
+    solver.ny = grid->ny;
+    solver.nz = grid->nz;
+    for (int side = FSI_LEFT; side <= FSI_FRONT; side++)
+        solver.open[side] = fsi__side_open(grid, side);
+    solver.allocator = grid->desc.allocator;
+    fsi_result result = fsi_mg_init(grid->mg, &solver);
+    if (result < 0 || !grid->desc.liquid)
+        return result;
+
+    fsi_levelset_desc surface;
+    memset(&surface, 0, sizeof surface);
+    surface.nx = grid->nx;
+    surface.ny = grid->ny;
+    surface.nz = grid->nz;
+    surface.h = grid->h;
+    surface.origin = grid->origin;
+    surface.particles = grid->desc.particles;
+    surface.allocator = grid->desc.allocator;
+    result = fsi_levelset_init(&grid->levelset, &surface);
+    if (result >= 0)
+        grid->phi = grid->levelset.phi;
+    return result;
 }
 
-static fsi_real fsi__open(const fsi_grid *grid, int a, int i, int j, int k) {
-    const ptrdiff_t nx = grid->nx, ny = grid->ny, step = a == 0 ? 1 : a == 1 ? nx : nx * ny;
-    return fsi__open_at(grid, a,
-                        a == 0   ? i
-                        : a == 1 ? j
-                                 : k,
-                        a == 0   ? grid->nx
-                        : a == 1 ? grid->ny
-                                 : grid->nz,
-                        i + (nx + (a == 0)) * (j + (ny + (a == 1)) * k), i + nx * (j + ny * k),
-                        step);
-}
+static void fsi__set_walls(fsi_grid *grid, int solids);
 
-/* Faces that are prescribed take their velocity: closed sides 0, inflow its own; with solids = 1
- * closed faces the solid's (not before the solve: a coupled solve needs u* there). */
-static void fsi__grid_walls(fsi_grid *grid, int solids) {
-    for (int a = 0; a < grid->dim; a++) {
-        int n[3];
-        fsi_real *u = grid->u[a], *up = grid->u_plus[a];
-        /* else the sides of the box are enough */
-        const int all = grid->occluded && (solids || up);
-        const ptrdiff_t below = a == 0 ? 1 : a == 1 ? grid->nx : (ptrdiff_t)grid->nx * grid->ny;
-        fsi__family_size(grid, a, n);
-        int rows = n[1] * n[2];
-        FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
-        for (ptrdiff_t r = 0; r < rows; r++) {
-            int j = (int)r % n[1], k = (int)r / n[1];
-            int at = a == 1 ? j : k, step = a == 0 ? n[0] - 1 : 1;
-            if (!all && a != 0 && at != 0 && at != n[a] - 1)
-                continue;
-            if (all)
-                step = 1;
-            for (int i = 0; i < n[0]; i += step) {
-                size_t f = fsi__at(n, i, j, k);
-                if (a == 0)
-                    at = i;
-                if (at == 0 || at == n[a] - 1) {
-                    const fsi_grid_side *sd = &grid->desc.side[2 * a + (at > 0)];
-                    if (sd->kind != FSI_SIDE_OPEN)
-                        u[f] = sd->kind == FSI_SIDE_INFLOW ? fsi__get(sd->velocity, a) : 0;
-                } else if (solids && grid->occluded
-                           && !(fsi__open_at(grid, a, at, n[a] - 1, (ptrdiff_t)f,
-                                             i + grid->nx * (j + (ptrdiff_t)grid->ny * k), below)
-                                > 0)
-                           && !(up && grid->occlusion.blocked[a]
-                                && grid->occlusion.blocked[a][f])) {
-                    u[f] = grid->occlusion.velocity[a] ? grid->occlusion.velocity[a][f] : 0;
-                }
-                if (up && !fsi__blocked(grid, a, i, j, k))
-                    up[f] = u[f];
-            }
-        }
-    }
-}
-
-FSI_API fsi_result fsi_grid_set_occlusion(fsi_grid *grid, const fsi_occlusion *occlusion) {
-    if (!grid || !grid->block)
-        return FSI_ERR_STATE;
-    for (int a = 0; occlusion && a < grid->dim; a++) {
-        if (occlusion->velocity[a] && !fsi_all_finite(grid->faces[a], occlusion->velocity[a]))
-            return FSI_ERR_NUMERIC;
-        for (size_t f = 0; occlusion->open[a] && f < grid->faces[a]; f++)
-            if (!(occlusion->open[a][f] >= 0 && occlusion->open[a][f] <= 1))
-                return FSI_ERR_ARGUMENT;
-    }
-    memset(&grid->occlusion, 0, sizeof grid->occlusion);
-    if (occlusion)
-        grid->occlusion = *occlusion;
-    grid->occluded = occlusion != NULL;
-    grid->weights_are_one = 0;
-    grid->mg_plain = 0;
-    return FSI_OK;
-}
-
-/* ------------------------------------------------------------------------------------------------
- * >>grid checks */
-static double fsi__now(const fsi_grid *grid) {
-    return grid->clock_fn ? grid->clock_fn(grid->clock_user) : 0;
-}
-
-static int fsi__dt_valid(fsi_real dt) {
-    return fsi__finite(dt) && dt > 0;
-}
-
-/* Largest velocity component, and that of each axis (speed, may be NULL); not finite when one of
- * them is not. */
-static fsi_real fsi__max_speed(const fsi_grid *grid, fsi_real *speed) {
-    fsi_real m = 0;
-    for (int a = 0; a < grid->dim; a++) {
-        fsi_real v = fsi_max_abs(grid->faces[a], grid->u[a]),
-                 w = grid->u_plus[a] ? fsi_max_abs(grid->faces[a], grid->u_plus[a]) : 0;
-        if (!fsi__finite(v) || !fsi__finite(w))
-            return v - w;
-        m = fsi__max(m, fsi__max(v, w));
-        if (speed)
-            speed[a] = fsi__max(v, w);
-    }
-    return m;
-}
-
-/* Density and temperature are looked at by fsi__find_calm_rows when they are advected. */
-static fsi_result fsi__check_state(const fsi_grid *grid, fsi_real *most, fsi_real *speed) {
-    *most = fsi__max_speed(grid, speed);
-    if (!fsi__finite(*most) || !fsi_all_finite(grid->cells, grid->pressure))
-        return FSI_ERR_NUMERIC;
-    for (int q = 0; q < 2 + grid->desc.scalars; q++) {
-        fsi_advection mode;
-        const fsi_real *s = fsi__scalar(grid, q, &mode);
-        if (s && (q >= 2 || mode == FSI_ADVECT_NONE) && !fsi_all_finite(grid->cells, s))
-            return FSI_ERR_NUMERIC;
-    }
-    if (grid->phi && !fsi_all_finite(grid->cells, grid->phi))
-        return FSI_ERR_NUMERIC;
-    return FSI_OK;
-}
-
-FSI_API fsi_real fsi_grid_cfl(const fsi_grid *grid, fsi_real dt) {
-    return grid && grid->block && fsi__dt_valid(dt) ? fsi__max_speed(grid, NULL) * dt / grid->h : 0;
-}
-
-FSI_API fsi_real fsi_grid_max_dt(const fsi_grid *grid) {
-    if (!grid || !grid->block)
-        return 0;
-    fsi_real v = fsi__max_speed(grid, NULL);
-    if (!fsi__finite(v))
-        return 0;
-    fsi_real c = grid->desc.cfl * grid->h;
-    /* speed gained while falling over cfl cells */
-    v += fsi__sqrt(c * fsi__length(grid->desc.gravity));
-    return v > c / FSI_REAL_MAX ? c / v : FSI_REAL_MAX;
-}
-
-/* ------------------------------------------------------------------------------------------------
- * >>grid life */
 FSI_API fsi_result fsi_grid_init(fsi_grid *grid, const fsi_grid_desc *desc) {
     if (!grid)
         return FSI_ERR_ARGUMENT;
@@ -1110,19 +1037,13 @@ FSI_API fsi_result fsi_grid_init(fsi_grid *grid, const fsi_grid_desc *desc) {
     if (result < 0)
         return result;
     fsi__grid_defaults(grid, desc);
+
+    /* One block, whose size the first layout counts. */
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
     fsi__grid_layout(grid, &arena);
-    result = arena.failed ? FSI_ERR_SIZE : FSI_OK;
+    result = fsi__arena_block(&arena, &grid->desc.allocator, &grid->block, &grid->block_size);
     if (result >= 0) {
-        arena.size = arena.used;
-        arena.base = (unsigned char *)fsi_alloc(&grid->desc.allocator, arena.size);
-        grid->block = arena.base;
-        grid->block_size = arena.size;
-        result = arena.base ? FSI_OK : FSI_ERR_MEMORY;
-    }
-    if (result >= 0) {
-        arena.used = 0;
         fsi__grid_layout(grid, &arena);
         grid->state = grid->block;
         result = fsi__grid_init_parts(grid);
@@ -1131,9 +1052,11 @@ FSI_API fsi_result fsi_grid_init(fsi_grid *grid, const fsi_grid_desc *desc) {
         fsi_grid_free(grid);
         return result;
     }
-    for (size_t i = 0; grid->temperature && i < grid->cells; i++)
-        grid->temperature[i] = grid->desc.ambient;
-    fsi__grid_walls(grid, 1);
+
+    /* At rest, at ambient temperature. */
+    if (grid->temperature)
+        fsi_fill(grid->cells, grid->desc.ambient, grid->temperature);
+    fsi__set_walls(grid, 1);
     return fsi_grid_classify(grid);
 }
 
@@ -1147,497 +1070,1535 @@ FSI_API void fsi_grid_free(fsi_grid *grid) {
     memset(grid, 0, sizeof *grid);
 }
 
+FSI_API size_t fsi_grid_memory(const fsi_grid *grid) {
+    return grid && grid->block ? grid->block_size + grid->mg->bytes + grid->levelset.block_size : 0;
+}
+
+/* Sets the velocity at the face centres; nothing changes before all answers are known. */
+FSI_API fsi_result fsi_grid_set_velocity(fsi_grid *grid, fsi_vector_fn fn, void *user) {
+    if (!grid || !grid->block)
+        return FSI_ERR_STATE;
+    if (!fn)
+        return FSI_ERR_ARGUMENT;
+
+    for (int axis = 0; axis < grid->dim; axis++) {
+        const fsi__lattice faces = fsi__grid_lattice(grid, axis);
+        for (ptrdiff_t face = 0; face < faces.count; face++) {
+            int at[3];
+            fsi__lattice_place(&faces, face, at);
+            fsi_vec3 x = fsi_grid_face_centre(grid, axis, at[0], at[1], at[2]);
+            fsi_real speed = fsi__get(fn(x, 0, user), axis);
+            if (!fsi__finite(speed))
+                return FSI_ERR_CALLBACK;
+            grid->scratch[axis][face] = speed;
+        }
+    }
+
+    for (int axis = 0; axis < grid->dim; axis++) {
+        fsi_copy(grid->faces[axis], grid->scratch[axis], grid->u[axis]);
+        if (grid->u_plus[axis])
+            fsi_copy(grid->faces[axis], grid->scratch[axis], grid->u_plus[axis]);
+    }
+    fsi__set_walls(grid, 1);
+    return FSI_OK;
+}
+
+static void fsi__surface_walls(fsi_grid *grid, fsi_levelset_walls *walls, int *open);
+
+/* Sets a field at the cell centres; nothing changes before all answers are known. */
+FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scalar_fn fn,
+                                      void *user) {
+    fsi_real *out = fsi_grid_field(grid, field);
+    if (!grid || !grid->block)
+        return FSI_ERR_STATE;
+    if (!fn || !out)
+        return FSI_ERR_ARGUMENT;
+
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    fsi_real *answer = grid->scratch[0];
+    for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
+        int at[3];
+        fsi__lattice_place(&cells, cell, at);
+        answer[cell] = fn(fsi_grid_cell_centre(grid, at[0], at[1], at[2]), user);
+        if (!fsi__finite(answer[cell]))
+            return FSI_ERR_CALLBACK;
+    }
+    fsi_copy(grid->cells, answer, out);
+    if (field != FSI_FIELD_PHI)
+        return FSI_OK;
+
+    /* A new surface: a distance again, with new markers and new air regions. */
+    fsi_levelset_walls walls;
+    int open[6];
+    fsi__surface_walls(grid, &walls, open);
+    fsi_result result = fsi_levelset_reset(&grid->levelset, &walls);
+    return result < 0 ? result : fsi__worse(result, fsi_grid_classify(grid));
+}
+
+FSI_API void fsi_grid_take_mean(fsi_grid *grid, size_t cell, int count, const size_t *from,
+                                int with_phi) {
+    for (int which = FSI_FIELD_DENSITY; which < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; which++) {
+        fsi_real *field = fsi_grid_field(grid, (fsi_field)which), sum = 0;
+        if (!field || !count || (which == FSI_FIELD_PHI && !with_phi))
+            continue;
+        for (int i = 0; i < count; i++)
+            sum += field[from[i]];
+        field[cell] = sum / (fsi_real)count;
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------
- * >>grid interpolation */
-#if defined(__GNUC__) || defined(__clang__)
-#define FSI__FLAT                                                                                  \
-    static inline __attribute__((always_inline,                                                    \
-                                 unused)) /* the compiler must specialise these for 2D and 3D */
-#else
-#define FSI__FLAT FSI__INLINE
-#endif
-/* Lower sample and weight of the upper one on a line of n >= 2 samples; x is clamped to the line.
- */
-FSI__FLAT int fsi__cut(fsi_real x, int n, fsi_real *f) {
+ * >>grid solids and sides */
+/* A face of an axis, and the cells below and above it:
+
+        low  |  high          place: which face along its axis, 0 .. last; the first and the last
+             |                one lie on the box and have only one of the cells
+           face
+*/
+typedef struct fsi__mac_face {
+    int axis, place, last;
+    ptrdiff_t face;      /* number in the arrays of the axis */
+    ptrdiff_t low, high; /* numbers of the cells; high is wrong at place last, low at place 0 */
+} fsi__mac_face;
+
+FSI__INLINE fsi__mac_face fsi__face_at(const fsi_grid *grid, int axis, int i, int j, int k) {
+    const ptrdiff_t nx = grid->nx, ny = grid->ny;
+    fsi__mac_face face;
+    face.axis = axis;
+    face.face = i + (nx + (axis == 0)) * (j + (ny + (axis == 1)) * k);
+    face.high = i + nx * (j + ny * k);
+    if (axis == 0) {
+        face.place = i;
+        face.last = grid->nx;
+        face.low = face.high - 1;
+    } else if (axis == 1) {
+        face.place = j;
+        face.last = grid->ny;
+        face.low = face.high - nx;
+    } else {
+        face.place = k;
+        face.last = grid->nz;
+        face.low = face.high - nx * ny;
+    }
+    return face;
+}
+
+FSI__INLINE int fsi__has_low(const fsi__mac_face *face) {
+    return face->place > 0;
+}
+
+FSI__INLINE int fsi__has_high(const fsi__mac_face *face) {
+    return face->place < face->last;
+}
+
+FSI__INLINE int fsi__on_box(const fsi__mac_face *face) {
+    return face->place == 0 || face->place == face->last;
+}
+
+/* The side of the box on which a face lies. */
+FSI__INLINE int fsi__side_of_face(const fsi__mac_face *face) {
+    return 2 * face->axis + (face->place > 0);
+}
+
+/* Is one of the cells beside the face of this kind? */
+FSI__INLINE int fsi__beside_kind(const fsi_grid *grid, const fsi__mac_face *face, int kind) {
+    return (fsi__has_low(face) && grid->cell[face->low] == kind)
+           || (fsi__has_high(face) && grid->cell[face->high] == kind);
+}
+
+/* Does a solid cell lie beside the face? */
+FSI__INLINE int fsi__beside_solid(const fsi_grid *grid, const fsi__mac_face *face) {
+    const uint8_t *solid = grid->occlusion.solid;
+    return solid
+           && ((fsi__has_high(face) && solid[face->high])
+               || (fsi__has_low(face) && solid[face->low]));
+}
+
+FSI__INLINE int fsi__in_shell(const fsi_grid *grid, const fsi__mac_face *face) {
+    const uint8_t *blocked = grid->occlusion.blocked[face->axis];
+    return blocked && blocked[face->face];
+}
+
+/* Is the face blocked to the eye? Faces of the box are not. */
+static int fsi__blocked(const fsi_grid *grid, const fsi__mac_face *face) {
+    if (!grid->occluded || fsi__on_box(face))
+        return 0;
+    return fsi__in_shell(grid, face) || fsi__beside_solid(grid, face);
+}
+
+/* Open fraction of a face; on the box 1 where the side is open. A blocked face is closed unless
+   open[] says otherwise. */
+FSI__INLINE fsi_real fsi__open_share(const fsi_grid *grid, const fsi__mac_face *face) {
+    const fsi_real *open = grid->occlusion.open[face->axis];
+    if (fsi__on_box(face) && !fsi__side_open(grid, fsi__side_of_face(face)))
+        return 0;
+    if (!grid->occluded)
+        return 1;
+    if (fsi__beside_solid(grid, face))
+        return 0;
+    if (open)
+        return open[face->face];
+    return fsi__in_shell(grid, face) ? 0 : FSI_R(1.0);
+}
+
+/* Can fluid pass through the face (i, j, k)? */
+static int fsi__passes(const fsi_grid *grid, int axis, int i, int j, int k) {
+    const fsi__mac_face face = fsi__face_at(grid, axis, i, j, k);
+    return fsi__open_share(grid, &face) > 0;
+}
+
+/* Velocity of the solid at a face along its axis, m/s. */
+FSI__INLINE fsi_real fsi__solid_velocity(const fsi_grid *grid, int axis, ptrdiff_t face) {
+    return grid->occlusion.velocity[axis] ? grid->occlusion.velocity[axis][face] : 0;
+}
+
+/* A face that is prescribed takes its velocity: on closed sides 0, on an inflow the side's; with
+   solids = 1 a closed face the solid's. */
+static void fsi__set_wall(fsi_grid *grid, const fsi__mac_face *face, int solids) {
+    const int axis = face->axis;
+    fsi_real *u = grid->u[axis] + face->face, *plus = grid->u_plus[axis];
+    if (fsi__on_box(face)) {
+        const fsi_grid_side *side = &grid->desc.side[fsi__side_of_face(face)];
+        if (side->kind == FSI_SIDE_INFLOW)
+            *u = fsi__get(side->velocity, axis);
+        else if (side->kind != FSI_SIDE_OPEN)
+            *u = 0;
+    } else if (solids && grid->occluded && !(fsi__open_share(grid, face) > 0)) {
+        /* The two sides of a shell keep their own samples. */
+        if (!(plus && fsi__in_shell(grid, face)))
+            *u = fsi__solid_velocity(grid, axis, face->face);
+    }
+    if (plus && !fsi__blocked(grid, face))
+        plus[face->face] = *u;
+}
+
+/* Prescribed velocities on the box, and with solids = 1 at closed faces (not before the solve: a
+   coupled solve needs u* there). */
+static void fsi__set_walls(fsi_grid *grid, int solids) {
+    for (int axis = 0; axis < grid->dim; axis++) {
+        const fsi__lattice faces = fsi__grid_lattice(grid, axis);
+        const int last = faces.n[axis] - 1;
+        /* Without solids the sides of the box are enough. */
+        const int all = grid->occluded && (solids || grid->u_plus[axis]);
+        const int stride = axis == 0 && !all ? last : 1;
+        FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+        for (ptrdiff_t row = 0; row < (ptrdiff_t)faces.n[1] * faces.n[2]; row++) {
+            const int j = (int)(row % faces.n[1]), k = (int)(row / faces.n[1]);
+            const int place = axis == 1 ? j : k;
+            if (!all && axis != 0 && place > 0 && place < last)
+                continue;
+            for (int i = 0; i < faces.n[0]; i += stride) {
+                const fsi__mac_face face = fsi__face_at(grid, axis, i, j, k);
+                fsi__set_wall(grid, &face, solids);
+            }
+        }
+    }
+}
+
+FSI_API fsi_result fsi_grid_set_occlusion(fsi_grid *grid, const fsi_occlusion *occlusion) {
+    if (!grid || !grid->block)
+        return FSI_ERR_STATE;
+    for (int axis = 0; occlusion && axis < grid->dim; axis++) {
+        const fsi_real *open = occlusion->open[axis], *velocity = occlusion->velocity[axis];
+        if (velocity && !fsi_all_finite(grid->faces[axis], velocity))
+            return FSI_ERR_NUMERIC;
+        for (size_t face = 0; open && face < grid->faces[axis]; face++)
+            if (!(open[face] >= 0 && open[face] <= 1))
+                return FSI_ERR_ARGUMENT;
+    }
+    memset(&grid->occlusion, 0, sizeof grid->occlusion);
+    if (occlusion)
+        grid->occlusion = *occlusion;
+    grid->occluded = occlusion != NULL;
+    grid->weights_are_one = 0;
+    grid->mg_plain = 0;
+    return FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>grid speed */
+/* Largest velocity component, and that of each axis (axis_speed, may be NULL); not finite when one
+   of them is not. */
+static fsi_real fsi__max_speed(const fsi_grid *grid, fsi_real *axis_speed) {
+    fsi_real most = 0;
+    for (int axis = 0; axis < grid->dim; axis++) {
+        const fsi_real *plus = grid->u_plus[axis];
+        fsi_real speed = fsi_max_abs(grid->faces[axis], grid->u[axis]);
+        fsi_real beyond = plus ? fsi_max_abs(grid->faces[axis], plus) : 0;
+        if (!fsi__finite(speed) || !fsi__finite(beyond))
+            return speed - beyond;
+        most = fsi__max(most, fsi__max(speed, beyond));
+        if (axis_speed)
+            axis_speed[axis] = fsi__max(speed, beyond);
+    }
+    return most;
+}
+
+/* Refuses fields that are not finite. Density and temperature are looked at when they are advected,
+   by fsi__find_calm_rows. */
+static fsi_result fsi__check_state(const fsi_grid *grid, fsi_real *most, fsi_real *axis_speed) {
+    *most = fsi__max_speed(grid, axis_speed);
+    if (!fsi__finite(*most) || !fsi_all_finite(grid->cells, grid->pressure))
+        return FSI_ERR_NUMERIC;
+    for (int number = 0; number < 2 + grid->desc.scalars; number++) {
+        const fsi_real *values = fsi__scalar(grid, number);
+        const int later = number < 2 && fsi__scalar_mode(grid, number) != FSI_ADVECT_NONE;
+        if (values && !later && !fsi_all_finite(grid->cells, values))
+            return FSI_ERR_NUMERIC;
+    }
+    if (grid->phi && !fsi_all_finite(grid->cells, grid->phi))
+        return FSI_ERR_NUMERIC;
+    return FSI_OK;
+}
+
+FSI_API fsi_real fsi_grid_cfl(const fsi_grid *grid, fsi_real dt) {
+    return fsi__stage_check(grid, dt) < 0 ? 0 : fsi__max_speed(grid, NULL) * dt / grid->h;
+}
+
+FSI_API fsi_real fsi_grid_max_dt(const fsi_grid *grid) {
+    if (!grid || !grid->block)
+        return 0;
+    fsi_real speed = fsi__max_speed(grid, NULL);
+    if (!fsi__finite(speed))
+        return 0;
+
+    /* Also the speed gained while falling over cfl cells. */
+    fsi_real length = grid->desc.cfl * grid->h;
+    speed += fsi__sqrt(length * fsi__length(grid->desc.gravity));
+    return speed > length / FSI_REAL_MAX ? length / speed : FSI_REAL_MAX;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>grid step */
+static fsi_result fsi__check_callbacks(const fsi_grid *grid);
+
+/* The stages of a step in order. worst: the first warning; returns the first error. */
+static fsi_result fsi__run_stages(fsi_grid *grid, fsi_real dt, fsi_report *report, int measure,
+                                  fsi_result *worst) {
+    fsi_result result;
+
+    /* The old velocity carries itself and all scalars; forces make it u*. */
+    if ((result = fsi_grid_advect(grid, dt)) < 0)
+        return result;
+    if ((result = fsi_grid_forces(grid, dt)) < 0)
+        return result;
+    *worst = fsi__worse(*worst, result);
+
+    /* Where is fluid, air, solid? */
+    if ((result = fsi_grid_classify(grid)) < 0)
+        return result;
+    *worst = fsi__worse(*worst, result);
+    if ((result = fsi_grid_viscosity(grid, dt, NULL)) < 0)
+        return result;
+    *worst = fsi__worse(*worst, result);
+
+    /* The pressure that makes the flow free of divergence. */
+    if ((result = fsi_grid_build_pressure(grid, dt)) < 0)
+        return result;
+    if ((result = fsi_grid_solve_pressure(grid, report)) < 0)
+        return result;
+    *worst = fsi__worse(*worst, result);
+    if ((result = fsi_grid_apply_pressure(grid)) < 0)
+        return result;
+    if (measure) {
+        report->divergence = fsi_grid_max_divergence(grid);
+        grid->stats.kinetic_energy = fsi_grid_kinetic_energy(grid);
+    }
+
+    /* The new velocity reaches beyond the surface, and the surface moves with it. */
+    if ((result = fsi_grid_extrapolate(grid)) < 0)
+        return result;
+    if ((result = fsi_grid_move_surface(grid, dt, report)) < 0)
+        return result;
+    *worst = fsi__worse(*worst, result);
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report) {
+    fsi_report local, *out = report ? report : &local;
+    fsi_result result = fsi__stage_check(grid, dt), worst = FSI_OK;
+    if (result < 0)
+        return result;
+    memset(out, 0, sizeof *out);
+
+    /* What can be refused is refused before anything changes. */
+    if ((result = fsi__check_callbacks(grid)) < 0)
+        return result;
+    result = fsi__run_stages(grid, dt, out, report != NULL, &worst);
+    worst = fsi__worse(result, worst);
+    if (worst == FSI_OK && grid->stats.cfl > (double)grid->desc.cfl)
+        worst = FSI_DT_TOO_LARGE;
+    out->reason = worst;
+    if (worst != FSI_OK)
+        fsi_log(&grid->desc.logger, worst < 0 ? 2 : 1, fsi_result_text(worst));
+    return worst;
+}
+
+FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, int *steps,
+                                    fsi_report *report) {
+    fsi_report local, *out = report ? report : &local;
+    fsi_result result = fsi__stage_check(grid, dt), worst = FSI_OK;
+    if (result < 0 || max_steps < 0)
+        return result < 0 ? result : FSI_ERR_ARGUMENT;
+    if (max_steps == 0)
+        max_steps = 1000;
+
+    fsi_real left = dt;
+    int done = 0, iterations = 0;
+    while (left > 0 && result >= 0) {
+        fsi_real part = fsi_grid_max_dt(grid);
+        if (!(part > 0))
+            return FSI_ERR_NUMERIC;
+        /* Equal parts rather than a crumb at the end; the last step takes what is left. */
+        const fsi_real pieces = fsi__ceil(left / part);
+        const int last = done + 1 >= max_steps;
+        part = last || pieces <= 1 ? left : left / pieces;
+        if (last && pieces > 1)
+            worst = fsi__worse(worst, FSI_CAPPED);
+        result = fsi_grid_step(grid, part, out);
+        worst = fsi__worse(worst, result);
+        iterations += out->iterations;
+        done++;
+        left = part < left ? left - part : 0;
+    }
+    out->iterations = iterations;
+    if (steps)
+        *steps = done;
+    return worst;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>grid sampling */
+/* Every value between samples comes from fsi__corner_mix, linear interpolation in the block of
+   2^dim samples around a point. What differs is only how a coordinate is cut into the lower sample
+   and the weight of the upper one:
+     fsi__cut        kept on the line of samples; exact at its end, so that a wall stays a wall
+     fsi__cut_line   the same in the rows of the advection, without branches (see there)
+     fsi__ls_linear  continued by half a cell beyond the last samples, as a surface meets a wall
+     fsi__seen_value next to solids, where samples that the point cannot see are left out */
+
+/* Lower sample and weight of the upper one on a line of n >= 2 samples; x is kept on the line. */
+FSI__FLAT int fsi__cut(fsi_real x, int n, fsi_real *weight) {
     x = x > 0 ? x : 0;
     x = x < (fsi_real)(n - 1) ? x : (fsi_real)(n - 1);
-    int i = (int)x;
-    i = i < n - 2 ? i : n - 2;
-    *f = x - (fsi_real)i;
-    return i;
+    int lower = (int)x;
+    lower = lower < n - 2 ? lower : n - 2;
+    *weight = x - (fsi_real)lower;
+    return lower;
 }
 
-FSI__FLAT fsi_real fsi__mix(fsi_real a, fsi_real b, fsi_real f) {
-    return a + f * (b - a);
+FSI__FLAT fsi_real fsi__mix(fsi_real low, fsi_real high, fsi_real weight) {
+    return low + weight * (high - low);
 }
 
-/* Linear interpolation from the lower corner p; three = 0: in the plane. */
-FSI__FLAT fsi_real fsi__corner_mix(const fsi_real *p, size_t sy, size_t sz, fsi_real fx,
-                                   fsi_real fy, fsi_real fz, int three) {
-    fsi_real a = fsi__mix(fsi__mix(p[0], p[1], fx), fsi__mix(p[sy], p[sy + 1], fx), fy);
-    if (!three)
-        return a;
-    p += sz;
-    fsi_real b = fsi__mix(fsi__mix(p[0], p[1], fx), fsi__mix(p[sy], p[sy + 1], fx), fy);
-    return fsi__mix(a, b, fz);
+/* Linear interpolation in the plane from the lower corner p. */
+FSI__FLAT fsi_real fsi__plane_mix(const fsi_real *p, size_t step_y, fsi_real wx, fsi_real wy) {
+    return fsi__mix(fsi__mix(p[0], p[1], wx), fsi__mix(p[step_y], p[step_y + 1], wx), wy);
 }
 
-/* What the hot loops need of the grid, by value. */
+/* Linear interpolation from the lower corner p with the weights of the upper samples; three = 0: in
+   the plane. */
+FSI__FLAT fsi_real fsi__corner_mix(const fsi_real *p, size_t step_y, size_t step_z, fsi_real wx,
+                                   fsi_real wy, fsi_real wz, int three) {
+    fsi_real low = fsi__plane_mix(p, step_y, wx, wy);
+    return three ? fsi__mix(low, fsi__plane_mix(p + step_z, step_y, wx, wy), wz) : low;
+}
+
+/* What the hot loops need of the velocity, by value. */
 typedef struct fsi__mac {
     const fsi_real *u[3];
-    int n[3];  /* cells */
+    int cells[3];
     int three; /* 1 in 3D */
 } fsi__mac;
 
-static fsi__mac fsi__mac_of(const fsi_grid *grid) {
+static fsi__mac fsi__mac_of(int nx, int ny, int nz, const fsi_real *const *u) {
     fsi__mac mac;
-    for (int a = 0; a < 3; a++)
-        mac.u[a] = grid->u[a];
-    mac.n[0] = grid->nx;
-    mac.n[1] = grid->ny;
-    mac.n[2] = grid->nz;
-    mac.three = grid->dim == 3;
+    for (int axis = 0; axis < 3; axis++)
+        mac.u[axis] = u[axis];
+    mac.cells[0] = nx;
+    mac.cells[1] = ny;
+    mac.cells[2] = nz;
+    mac.three = nz > 1;
     return mac;
 }
 
-/* Velocity at X: each axis is cut twice, at faces (f) and at centres (c), and the three components
- * share the cuts. */
-FSI__FLAT void fsi__mac_at(const fsi__mac *mac, int three, fsi_real x, fsi_real y, fsi_real z,
-                           fsi_real *v0, fsi_real *v1, fsi_real *v2) {
-    const size_t nx = (size_t)mac->n[0], ny = (size_t)mac->n[1];
-    fsi_real fx, fy, fz = 0, cx, cy, cz = 0;
-    const size_t ix = (size_t)fsi__cut(x, mac->n[0] + 1, &fx),
-                 jx = (size_t)fsi__cut(x - FSI_R(0.5), mac->n[0], &cx);
-    const size_t iy = (size_t)fsi__cut(y, mac->n[1] + 1, &fy),
-                 jy = (size_t)fsi__cut(y - FSI_R(0.5), mac->n[1], &cy);
-    const size_t iz = three ? (size_t)fsi__cut(z, mac->n[2] + 1, &fz) : 0,
-                 jz = three ? (size_t)fsi__cut(z - FSI_R(0.5), mac->n[2], &cz) : 0;
-    *v0 = fsi__corner_mix(mac->u[0] + ix + (nx + 1) * (jy + ny * jz), nx + 1, (nx + 1) * ny, fx, cy,
-                          cz, three);
-    *v1 = fsi__corner_mix(mac->u[1] + jx + nx * (iy + (ny + 1) * jz), nx, nx * (ny + 1), cx, fy, cz,
-                          three);
-    *v2 = three ? fsi__corner_mix(mac->u[2] + jx + nx * (jy + ny * iz), nx, nx * ny, cx, cy, fz,
-                                  three)
-                : 0;
+static fsi__mac fsi__grid_mac(const fsi_grid *grid) {
+    return fsi__mac_of(grid->nx, grid->ny, grid->nz, (const fsi_real *const *)grid->u);
+}
+
+/* Velocity at X. Each axis is cut twice, at faces (i, with weights f) and at centres (c, with
+   weights g), and the three components share the cuts. */
+FSI__FLAT fsi_vec3 fsi__mac_at(const fsi__mac *mac, int three, fsi_real x, fsi_real y, fsi_real z) {
+    const size_t nx = (size_t)mac->cells[0], ny = (size_t)mac->cells[1];
+    fsi_real fx, fy, fz = 0, gx, gy, gz = 0;
+    const size_t ix = (size_t)fsi__cut(x, mac->cells[0] + 1, &fx);
+    const size_t cx = (size_t)fsi__cut(x - FSI_R(0.5), mac->cells[0], &gx);
+    const size_t iy = (size_t)fsi__cut(y, mac->cells[1] + 1, &fy);
+    const size_t cy = (size_t)fsi__cut(y - FSI_R(0.5), mac->cells[1], &gy);
+    const size_t iz = three ? (size_t)fsi__cut(z, mac->cells[2] + 1, &fz) : 0;
+    const size_t cz = three ? (size_t)fsi__cut(z - FSI_R(0.5), mac->cells[2], &gz) : 0;
+
+    const fsi_real *u0 = mac->u[0] + ix + (nx + 1) * (cy + ny * cz);
+    const fsi_real *u1 = mac->u[1] + cx + nx * (iy + (ny + 1) * cz);
+    fsi_vec3 velocity;
+    velocity.x = fsi__corner_mix(u0, nx + 1, (nx + 1) * ny, fx, gy, gz, three);
+    velocity.y = fsi__corner_mix(u1, nx, nx * (ny + 1), gx, fy, gz, three);
+    velocity.z = 0;
+    if (three) {
+        const fsi_real *u2 = mac->u[2] + cx + nx * (cy + ny * iz);
+        velocity.z = fsi__corner_mix(u2, nx, nx * ny, gx, gy, fz, three);
+    }
+    return velocity;
 }
 
 /* ------------------------------------------------------------------------------------------------
-   >>grid advection Paths are quadratic with the acceleration from the midpoint rule, once per cell:
-   with m = x0 - dt/2 u the backward path ends at x0 - dt u(m), the forward path, bent the same way,
-   at x0 + dt (2 u - u(m)): second order. A face takes the mean of the ways of its two cells.
-   Samples are traced row by row in chunks, in loops without branches; tests/test_grid.c has the
-   same in plain words (advection_equals_its_slow_twin). Semi-Lagrangian: new = old at the end of
-   the backward path. MacCormack: hat = that; out = hat + (old - hat carried forward) / 2, limited
-   to the old values around the end of the backward path. Within a cell of a liquid's surface it
-   stays at hat: stencils there hold velocities carried on into the air, to which the correction
-   answers by feeding waves (test_liquid.c, slosh_comes_to_rest). */
-#define FSI__CHUNK 136
-#define FSI__NO_STENCIL INT32_MIN
+ * >>grid sight */
+/* Next to solids nothing may look through a surface (SLIP section 3.3, figure 6). A sight is a
+   point and the block of 2^dim cells around it:
 
-typedef struct fsi__job {
-    fsi__mac mac;
-    int family, n[3];             /* samples of the family */
-    fsi_real o[3];                /* offset of sample 0 */
-    fsi_real s;                   /* dt / h */
-    fsi_real *back[3], *forth[3]; /* [cells] half the ways from the cell centres, in cells */
-    /* [3 rows] pass 0: longest half way forth of the row along each axis */
-    fsi_real *most;
-    /* cells: samples this far from a side are not led out of the box by their path, stencil
-     * included */
-    int reach[3];
-    int count; /* quantities carried along the same paths, 1 or 2 */
-    const fsi_real *old[2];
-    fsi_real *hat[2], *out[2];
-    /* hat and stencil begin with this sample, out with that one: they hold the layers in work only
-     */
-    ptrdiff_t base, out_base;
-    int keep[2], limit[2]; /* keep: MacCormack; limit: with limiter */
-    /* lower corner at the end of the backward path, relative to the sample; FSI__NO_STENCIL: it
-     * left the box, no correction */
-    int32_t *stencil;
-    /* faces of a liquid: correction only below the surface; NULL: everywhere */
-    const fsi_real *phi;
-    fsi_real half_inv_h; /* 1 / (2 h) */
-    /* [rows] bit p: pass p has to look at the row; NULL: at all of them */
-    uint8_t *rows;
-    fsi_real still[2]; /* cells: value of fresh air, which comes in through open sides */
-    int open[6];       /* sides, not 0: open */
-} fsi__job;
-
-/* ------------------------------------------------------------------------------------------------
-   >>grid sight Next to solids nothing may look through a surface (SLIP section 3.3, figure 6).
-   Every sample belongs to a cell; a sample counts when the centre of its cell is seen from the
-   point. The samples not seen are replaced by the mean of those seen. */
+       +-------+-------+      A sample counts when the centre of its cell is seen from the point.
+       |       | shell |      The samples not seen are replaced by the mean of those seen.
+       |   o   |#  o   |
+       |     X |#      |      bit dx + 2 dy + 4 dz of `seen`: that cell of the block is seen
+       +-------+#------+
+*/
 typedef struct fsi__sight {
     fsi_vec3 X;    /* the point, in cells */
     int own[3];    /* cell the point counts to */
-    int base[3];   /* lower cell of the 2^dim cells around the point (may be -1) */
-    unsigned seen; /* bit dx + 2 dy + 4 dz: that cell is seen */
+    int base[3];   /* lower cell of the block (may be -1) */
+    unsigned seen; /* bits of the cells seen */
 } fsi__sight;
 
+/* The cell of the box that holds X, or the one closest to it. */
 static void fsi__own_cell(const fsi_grid *grid, fsi_vec3 X, int *own) {
     own[0] = (int)fsi__clamp(fsi__floor(X.x), 0, (fsi_real)(grid->nx - 1));
     own[1] = (int)fsi__clamp(fsi__floor(X.y), 0, (fsi_real)(grid->ny - 1));
     own[2] = grid->dim == 3 ? (int)fsi__clamp(fsi__floor(X.z), 0, (fsi_real)(grid->nz - 1)) : 0;
 }
 
-static int fsi__solid_at(const fsi_grid *grid, const int *c) {
-    return grid->occlusion.solid
-           && grid->occlusion
-                  .solid[(size_t)c[0]
-                         + (size_t)grid->nx * ((size_t)c[1] + (size_t)grid->ny * (size_t)c[2])];
+static int fsi__solid_at(const fsi_grid *grid, const int *cell) {
+    const ptrdiff_t row = cell[1] + (ptrdiff_t)grid->ny * cell[2];
+    return grid->occlusion.solid && grid->occlusion.solid[cell[0] + grid->nx * row];
 }
 
-/* Cell of a bit of the block around the point, kept inside the box. */
-static void fsi__block_cell(const fsi_grid *grid, const fsi__sight *sight, unsigned bit, int *c) {
-    c[0] = fsi__iclamp(sight->base[0] + (int)(bit & 1u), 0, grid->nx - 1);
-    c[1] = fsi__iclamp(sight->base[1] + (int)(bit >> 1 & 1u), 0, grid->ny - 1);
-    c[2] = grid->dim == 3 ? fsi__iclamp(sight->base[2] + (int)(bit >> 2 & 1u), 0, grid->nz - 1) : 0;
+static unsigned fsi__block_bits(const fsi_grid *grid) {
+    return grid->dim == 3 ? 8 : 4;
 }
 
-static int fsi__ray_hits(const fsi_grid *grid, fsi_vec3 A, fsi_vec3 B, fsi_real *t,
+/* The cell of a bit of the block around the point, kept inside the box. */
+static void fsi__block_cell(const fsi_grid *grid, const fsi__sight *sight, unsigned bit,
+                            int *cell) {
+    cell[0] = fsi__iclamp(sight->base[0] + (int)(bit & 1u), 0, grid->nx - 1);
+    cell[1] = fsi__iclamp(sight->base[1] + (int)(bit >> 1 & 1u), 0, grid->ny - 1);
+    cell[2] = 0;
+    if (grid->dim == 3)
+        cell[2] = fsi__iclamp(sight->base[2] + (int)(bit >> 2 & 1u), 0, grid->nz - 1);
+}
+
+/* Asks hit_fn for the first surface between two points in cells. Answers that are no numbers count
+   as a wall at rest, right here. */
+static int fsi__ray_hits(const fsi_grid *grid, fsi_vec3 from, fsi_vec3 to, fsi_real *t,
                          fsi_vec3 *velocity) {
+    const fsi_occlusion *occlusion = &grid->occlusion;
+    fsi_vec3 normal, a = fsi__grid_point(grid, from), b = fsi__grid_point(grid, to);
     *t = 1;
-    fsi_vec3 normal;
-    int hit = grid->occlusion.hit_fn(grid->occlusion.user, fsi__grid_point(grid, A),
-                                     fsi__grid_point(grid, B), t, &normal, velocity);
-    /* garbage counts as a wall at rest, right here */
-    if (hit && !(*t >= 0 && *t <= 1))
-        *t = 0;
-    if (hit && !fsi__finite_vec(*velocity))
-        *velocity = fsi_vec(0, 0, 0);
-    return hit;
-}
-
-/* Which of the cells around X does the eye see? Without hit_fn: those reached from the own cell
- * through faces that are not blocked. */
-static void fsi__look(const fsi_grid *grid, fsi_vec3 X, const int *own, fsi_vec3 eye,
-                      fsi__sight *sight) {
-    unsigned bits = grid->dim == 3 ? 8 : 4, own_bit = 0;
-    int c[3];
-    sight->X = X;
-    sight->seen = 0;
-    for (int a = 0; a < 3; a++) {
-        fsi_real x = fsi__get(X, a) - FSI_R(0.5);
-        sight->own[a] = own[a];
-        /* the own cell is always in the block */
-        sight->base[a] = a < grid->dim ? own[a] - (x < (fsi_real)own[a]) : 0;
-        own_bit |= (unsigned)(own[a] - sight->base[a]) << a;
-    }
-    if (grid->occlusion.hit_fn) {
-        for (unsigned bit = 0; bit < bits; bit++) {
-            fsi__block_cell(grid, sight, bit, c);
-            fsi_real t;
-            fsi_vec3 v;
-            if (!fsi__solid_at(grid, c)
-                && !fsi__ray_hits(grid, eye, fsi__sample_place(3, c[0], c[1], c[2]), &t, &v))
-                sight->seen |= 1u << bit;
-        }
-        return;
-    }
-    fsi__block_cell(grid, sight, own_bit, c);
-    if (fsi__solid_at(grid, c))
-        return;
-    sight->seen = 1u << own_bit;
-    for (int round = 0; round < grid->dim; round++)
-        for (unsigned bit = 0; bit < bits; bit++)
-            for (int a = 0; a < grid->dim && (sight->seen >> bit & 1u); a++) {
-                unsigned other = bit ^ (1u << a);
-                /* the upper of the two cells names the face between them */
-                fsi__block_cell(grid, sight, bit | (1u << a), c);
-                if (sight->base[a] < 0
-                    || sight->base[a] + 1 >= (a == 0   ? grid->nx
-                                              : a == 1 ? grid->ny
-                                                       : grid->nz)
-                    || !fsi__blocked(grid, a, c[0], c[1], c[2]))
-                    sight->seen |= 1u << other;
-            }
-}
-
-/* Component a of the velocity at the point of s: the two faces of each seen cell in the plane of
- * the own cell. 0 when nothing is seen. */
-static int fsi__seen_component(const fsi_grid *grid, const fsi__sight *sight, int a,
-                               fsi_real *value) {
-    unsigned bits = grid->dim == 3 ? 8 : 4, along = (unsigned)(sight->own[a] - sight->base[a]);
-    const fsi_real *minus = grid->u[a], *plus = grid->u_plus[a] ? grid->u_plus[a] : grid->u[a];
-    fsi_real f = fsi__clamp(fsi__get(sight->X, a) - (fsi_real)sight->own[a], 0, 1), sum = 0,
-             mean = 0, lost = 0;
-    int n[3], c[3], count = 0;
-    fsi__family_size(grid, a, n);
-    for (unsigned bit = 0; bit < bits; bit++) {
-        fsi_real w = 1;
-        if ((bit >> a & 1u) != along)
-            continue;
-        for (int b = 0; b < grid->dim; b++) {
-            fsi_real t =
-                fsi__clamp(fsi__get(sight->X, b) - FSI_R(0.5) - (fsi_real)sight->base[b], 0, 1);
-            if (b != a)
-                w *= (bit >> b & 1u) ? t : 1 - t;
-        }
-        if (!(sight->seen >> bit & 1u)) {
-            lost += w;
-            continue;
-        }
-        fsi__block_cell(grid, sight, bit, c);
-        size_t at = fsi__at(n, c[0], c[1], c[2]);
-        /* the cell lies on the plus side of its lower face */
-        fsi_real lo = plus[at];
-        fsi_real hi = minus[at
-                            + (a == 0   ? 1
-                               : a == 1 ? (size_t)n[0]
-                                        : (size_t)n[0] * (size_t)n[1])];
-        sum += w * fsi__mix(lo, hi, f);
-        mean += FSI_R(0.5) * (lo + hi);
-        count++;
-    }
-    if (!count)
+    if (!occlusion->hit_fn(occlusion->user, a, b, t, &normal, velocity))
         return 0;
-    *value = sum + lost * mean / (fsi_real)count;
+    if (!(*t >= 0 && *t <= 1))
+        *t = 0;
+    if (!fsi__finite_vec(*velocity))
+        *velocity = fsi_vec(0, 0, 0);
     return 1;
 }
 
-static fsi_vec3 fsi__seen_velocity(const fsi_grid *grid, const fsi__sight *sight,
-                                   fsi_vec3 otherwise) {
-    fsi_real v[3];
-    v[0] = otherwise.x;
-    v[1] = otherwise.y;
-    v[2] = grid->dim == 3 ? otherwise.z : 0;
-    for (int a = 0; a < grid->dim; a++)
-        fsi__seen_component(grid, sight, a, &v[a]);
-    return fsi_vec(v[0], v[1], v[2]);
+/* Places the block of cells around X, all of them seen. The own cell is always one of them. Returns
+   its bit. */
+static unsigned fsi__sight_place(const fsi_grid *grid, fsi_vec3 X, const int *own,
+                                 fsi__sight *sight) {
+    unsigned own_bit = 0;
+    sight->X = X;
+    sight->seen = 0xff;
+    for (int axis = 0; axis < 3; axis++) {
+        const int below = fsi__get(X, axis) - FSI_R(0.5) < (fsi_real)own[axis];
+        sight->own[axis] = own[axis];
+        sight->base[axis] = axis < grid->dim ? own[axis] - below : 0;
+        own_bit |= (unsigned)(own[axis] - sight->base[axis]) << axis;
+    }
+    return own_bit;
 }
 
-static fsi_real fsi__seen_scalar(const fsi_grid *grid, const fsi__sight *sight,
-                                 const fsi_real *field, fsi_real otherwise) {
-    unsigned bits = grid->dim == 3 ? 8 : 4;
+/* The cells of the block that a ray from the eye to their centre reaches. */
+static unsigned fsi__seen_by_rays(const fsi_grid *grid, const fsi__sight *sight, fsi_vec3 eye) {
+    unsigned seen = 0;
+    for (unsigned bit = 0; bit < fsi__block_bits(grid); bit++) {
+        int cell[3];
+        fsi_real t;
+        fsi_vec3 velocity;
+        fsi__block_cell(grid, sight, bit, cell);
+        if (fsi__solid_at(grid, cell))
+            continue;
+        fsi_vec3 centre = fsi__sample_place(FSI__CELLS, cell[0], cell[1], cell[2]);
+        if (!fsi__ray_hits(grid, eye, centre, &t, &velocity))
+            seen |= 1u << bit;
+    }
+    return seen;
+}
+
+/* The cells of the block that are reached from the own cell through faces that are not blocked. */
+static unsigned fsi__seen_by_faces(const fsi_grid *grid, const fsi__sight *sight,
+                                   unsigned own_bit) {
+    const int cells[3] = {grid->nx, grid->ny, grid->nz};
+    int cell[3];
+    fsi__block_cell(grid, sight, own_bit, cell);
+    if (fsi__solid_at(grid, cell))
+        return 0;
+    unsigned seen = 1u << own_bit;
+    for (int round = 0; round < grid->dim; round++)
+        for (unsigned bit = 0; bit < fsi__block_bits(grid); bit++)
+            for (int axis = 0; axis < grid->dim && (seen >> bit & 1u); axis++) {
+                /* The upper of two neighbours names the face between them. */
+                fsi__block_cell(grid, sight, bit | (1u << axis), cell);
+                const fsi__mac_face face = fsi__face_at(grid, axis, cell[0], cell[1], cell[2]);
+                const int outside = sight->base[axis] < 0 || sight->base[axis] + 1 >= cells[axis];
+                if (outside || !fsi__blocked(grid, &face))
+                    seen |= 1u << (bit ^ (1u << axis));
+            }
+    return seen;
+}
+
+/* Which of the cells around X, a point that counts to the cell own, does the eye see? */
+static void fsi__look(const fsi_grid *grid, fsi_vec3 X, const int *own, fsi_vec3 eye,
+                      fsi__sight *sight) {
+    const unsigned own_bit = fsi__sight_place(grid, X, own, sight);
+    if (grid->occlusion.hit_fn)
+        sight->seen = fsi__seen_by_rays(grid, sight, eye);
+    else
+        sight->seen = fsi__seen_by_faces(grid, sight, own_bit);
+}
+
+/* Weight of a cell of the block in the interpolation between centres, along all axes but `except`.
+ */
+static fsi_real fsi__block_weight(const fsi_grid *grid, const fsi__sight *sight, unsigned bit,
+                                  int except) {
+    fsi_real weight = 1;
+    for (int axis = 0; axis < grid->dim; axis++) {
+        fsi_real x = fsi__get(sight->X, axis) - FSI_R(0.5) - (fsi_real)sight->base[axis];
+        fsi_real upper = fsi__clamp(x, 0, 1);
+        if (axis != except)
+            weight *= (bit >> axis & 1u) ? upper : 1 - upper;
+    }
+    return weight;
+}
+
+/* Value at the point of a sight: of cell samples, or of face samples, where the two faces of each
+   seen cell in the plane of the own cell count. minus, plus: the samples of a face for the cells
+   below and above it (equal away from shells). Returns 0, and leaves *value, when nothing is seen.
+ */
+static int fsi__seen_value(const fsi_grid *grid, const fsi__sight *sight, int family,
+                           const fsi_real *minus, const fsi_real *plus, fsi_real *value) {
+    const fsi__lattice samples = fsi__grid_lattice(grid, family);
+    const int faces = family != FSI__CELLS;
+    unsigned plane = 0; /* bit of the own cell along the family's axis */
+    fsi_real along = 0; /* where the point lies between the two faces */
+    if (faces) {
+        plane = (unsigned)(sight->own[family] - sight->base[family]);
+        along = fsi__clamp(fsi__get(sight->X, family) - (fsi_real)sight->own[family], 0, 1);
+    }
+
     fsi_real sum = 0, mean = 0, lost = 0;
-    int c[3], n[3], count = 0;
-    fsi__family_size(grid, 3, n);
-    for (unsigned bit = 0; bit < bits; bit++) {
-        fsi_real w = 1;
-        for (int b = 0; b < grid->dim; b++) {
-            fsi_real t =
-                fsi__clamp(fsi__get(sight->X, b) - FSI_R(0.5) - (fsi_real)sight->base[b], 0, 1);
-            w *= (bit >> b & 1u) ? t : 1 - t;
-        }
+    int count = 0;
+    for (unsigned bit = 0; bit < fsi__block_bits(grid); bit++) {
+        if (faces && (bit >> family & 1u) != plane)
+            continue;
+        fsi_real weight = fsi__block_weight(grid, sight, bit, family);
         if (!(sight->seen >> bit & 1u)) {
-            lost += w;
+            lost += weight;
             continue;
         }
-        fsi__block_cell(grid, sight, bit, c);
-        fsi_real v = field[fsi__at(n, c[0], c[1], c[2])];
-        sum += w * v;
-        mean += v;
+        int cell[3];
+        fsi__block_cell(grid, sight, bit, cell);
+        /* The cell lies on the plus side of its lower face, and on the minus side of its upper. */
+        const ptrdiff_t at = fsi__lattice_at(&samples, cell[0], cell[1], cell[2]);
+        fsi_real low = plus[at], high = faces ? minus[at + samples.step[family]] : low;
+        sum += weight * fsi__mix(low, high, along);
+        mean += FSI_R(0.5) * (low + high);
         count++;
     }
-    return count ? sum + lost * mean / (fsi_real)count : otherwise;
+    if (count)
+        *value = sum + lost * mean / (fsi_real)count;
+    return count > 0;
 }
 
-/* Walks from the centre of the own cell towards B and stops short of the first surface; own
-   follows. Returns the point reached. Without hit_fn the walk goes from cell to cell and ends at a
-   blocked face. */
-static fsi_vec3 fsi__reach(const fsi_grid *grid, int *own, fsi_vec3 B, fsi_vec3 *velocity) {
-    fsi_vec3 A = fsi__sample_place(3, own[0], own[1], own[2]);
-    fsi_real end = 1, next[3], d[3];
-    int n[3];
-    fsi__family_size(grid, 3, n);
-    B = fsi_vec(fsi__clamp(B.x, 0, (fsi_real)n[0]), fsi__clamp(B.y, 0, (fsi_real)n[1]),
-                grid->dim == 3 ? fsi__clamp(B.z, 0, (fsi_real)n[2]) : A.z);
-    fsi_vec3 D = fsi_vec_sub(B, A);
-    /* a thousandth of a cell short of the surface */
-    fsi_real margin = FSI_R(1e-3) / fsi__max(fsi__length(D), FSI_R(1e-3));
-    if (grid->occlusion.hit_fn) {
-        fsi_real t;
-        if (fsi__ray_hits(grid, A, B, &t, velocity))
-            end = fsi__max(t - margin, 0);
-        B = fsi_vec_mad(A, D, end);
-        fsi__own_cell(grid, B, own);
-        return B;
+/* Velocity at the point of a sight; components of which nothing is seen are taken from otherwise.
+ */
+static fsi_vec3 fsi__seen_velocity(const fsi_grid *grid, const fsi__sight *sight,
+                                   fsi_vec3 otherwise) {
+    fsi_real velocity[3] = {otherwise.x, otherwise.y, grid->dim == 3 ? otherwise.z : 0};
+    for (int axis = 0; axis < grid->dim; axis++) {
+        const fsi_real *minus = grid->u[axis], *plus = grid->u_plus[axis];
+        fsi__seen_value(grid, sight, axis, minus, plus ? plus : minus, &velocity[axis]);
     }
-    d[0] = D.x;
-    d[1] = D.y;
-    d[2] = D.z;
-    int a;
-    for (a = 0; a < 3; a++)
-        next[a] = d[a] < 0 || d[a] > 0 ? FSI_R(0.5) / fsi__abs(d[a]) : FSI_REAL_MAX;
-    for (int steps = n[0] + n[1] + n[2]; steps > 0; steps--) {
-        int c[3];
-        a = next[0] <= next[1] ? (next[0] <= next[2] ? 0 : 2) : (next[1] <= next[2] ? 1 : 2);
-        if (next[a] >= 1)
+    return fsi_vec_load(velocity);
+}
+
+/* Walks in cells from the centre of the own cell by `way`, until a blocked face; own follows.
+   Returns the part of the way gone. */
+static fsi_real fsi__walk_cells(const fsi_grid *grid, int *own, fsi_vec3 way, fsi_real margin) {
+    const int cells[3] = {grid->nx, grid->ny, grid->nz};
+    fsi_real next[3], along[3]; /* next: part of the way at which the next face is met */
+    fsi_vec_store(along, way);
+    for (int axis = 0; axis < 3; axis++) {
+        const int moves = along[axis] < 0 || along[axis] > 0;
+        next[axis] = moves ? FSI_R(0.5) / fsi__abs(along[axis]) : FSI_REAL_MAX;
+    }
+    for (int steps = cells[0] + cells[1] + cells[2]; steps > 0; steps--) {
+        int axis = next[0] <= next[1] ? 0 : 1;
+        if (next[2] < next[axis])
+            axis = 2;
+        if (next[axis] >= 1)
             break;
-        c[0] = own[0];
-        c[1] = own[1];
-        c[2] = own[2];
-        if (d[a] > 0)
-            c[a]++;
-        if (c[a] <= 0 || c[a] >= n[a]) {
-            next[a] = FSI_REAL_MAX;
+        int place[3] = {own[0], own[1], own[2]};
+        place[axis] += along[axis] > 0;
+        if (place[axis] <= 0 || place[axis] >= cells[axis]) {
+            next[axis] = FSI_REAL_MAX;
             continue;
         }
-        if (fsi__blocked(grid, a, c[0], c[1], c[2])) {
-            end = fsi__max(next[a] - margin, 0);
-            break;
-        }
-        own[a] += d[a] > 0 ? 1 : -1;
-        next[a] += 1 / fsi__abs(d[a]);
+        const fsi__mac_face face = fsi__face_at(grid, axis, place[0], place[1], place[2]);
+        if (fsi__blocked(grid, &face))
+            return fsi__max(next[axis] - margin, 0);
+        own[axis] += along[axis] > 0 ? 1 : -1;
+        next[axis] += 1 / fsi__abs(along[axis]);
     }
-    return fsi_vec_mad(A, D, end);
+    return 1;
 }
 
-/* End of the path over s from X (which counts to the cell *own), midpoint rule, stopped at
- * surfaces; own and sight follow. */
-static fsi_vec3 fsi__seen_path(const fsi_grid *grid, fsi_vec3 X, int *own, fsi_real s,
+/* How far before a surface a way of this length stops, as part of the way: a thousandth of a cell.
+ */
+static fsi_real fsi__margin(fsi_vec3 way) {
+    return FSI_R(1e-3) / fsi__max(fsi__length(way), FSI_R(1e-3));
+}
+
+/* Walks from the centre of the own cell towards a target and stops short of the first surface,
+   whose velocity it notes; own follows. Returns the point reached. */
+static fsi_vec3 fsi__reach(const fsi_grid *grid, int *own, fsi_vec3 target, fsi_vec3 *velocity) {
+    fsi_vec3 from = fsi__sample_place(FSI__CELLS, own[0], own[1], own[2]);
+    target = fsi__keep_in_box(grid, target);
+    if (grid->dim == 2)
+        target.z = from.z;
+    const fsi_vec3 way = fsi_vec_sub(target, from);
+    const fsi_real margin = fsi__margin(way);
+    if (!grid->occlusion.hit_fn)
+        return fsi_vec_mad(from, way, fsi__walk_cells(grid, own, way, margin));
+
+    fsi_real t, part = 1;
+    if (fsi__ray_hits(grid, from, target, &t, velocity))
+        part = fsi__max(t - margin, 0);
+    fsi_vec3 end = fsi_vec_mad(from, way, part);
+    fsi__own_cell(grid, end, own);
+    return end;
+}
+
+/* Follows the flow from X (which counts to the cell own) for dth, by the midpoint rule, and stops
+   at surfaces; own and sight follow. Returns the velocity of the surface that was hit, or 0. */
+static fsi_vec3 fsi__seen_path(const fsi_grid *grid, fsi_vec3 X, int *own, fsi_real dth,
                                fsi__sight *sight) {
-    int cell[3];
-    fsi_vec3 zero = fsi_vec(0, 0, 0), hit = zero;
-    cell[0] = own[0];
-    cell[1] = own[1];
-    cell[2] = own[2];
-    fsi__look(grid, X, own, fsi__sample_place(3, own[0], own[1], own[2]), sight);
-    fsi_vec3 v = fsi__seen_velocity(grid, sight, zero);
-    fsi_vec3 end = fsi__reach(grid, cell, fsi_vec_mad(X, v, FSI_R(0.5) * s), &hit);
-    fsi__look(grid, end, cell, end, sight);
-    v = fsi__seen_velocity(grid, sight, v);
+    const fsi_vec3 zero = fsi_vec(0, 0, 0);
+    fsi_vec3 hit = zero;
+
+    /* Half a step with the velocity at the start. */
+    int middle_cell[3] = {own[0], own[1], own[2]};
+    fsi__look(grid, X, own, fsi__sample_place(FSI__CELLS, own[0], own[1], own[2]), sight);
+    fsi_vec3 velocity = fsi__seen_velocity(grid, sight, zero);
+    fsi_vec3 target = fsi_vec_mad(X, velocity, FSI_R(0.5) * dth);
+    fsi_vec3 middle = fsi__reach(grid, middle_cell, target, &hit);
+
+    /* The whole step with the velocity there. */
+    fsi__look(grid, middle, middle_cell, middle, sight);
+    velocity = fsi__seen_velocity(grid, sight, velocity);
     hit = zero;
-    end = fsi__reach(grid, own, fsi_vec_mad(X, v, s), &hit);
+    fsi_vec3 end = fsi__reach(grid, own, fsi_vec_mad(X, velocity, dth), &hit);
     fsi__look(grid, end, own, end, sight);
     return hit;
 }
 
-/* Sample (i,j,k) of the family as its cell sees it: side 0 the minus cell of a face, 1 the plus
- * cell. Returns 0 where both cells are solid. */
-static int fsi__seen_sample(const fsi_grid *grid, const fsi__job *job, int i, int j, int k,
-                            int side, fsi_real *value) {
-    const int a = job->family;
-    int own[3];
-    own[0] = i;
-    own[1] = j;
-    own[2] = k;
-    if (a < 3) {
-        own[a] -= side == 0;
-        if (own[a] < 0 || (own[a] < job->mac.n[a] && fsi__solid_at(grid, own)))
-            own[a] += side == 0 ? 1 : -1;
-        if (own[a] < 0 || own[a] >= job->mac.n[a])
-            own[a] += own[a] < 0 ? 1 : -1;
+/* ------------------------------------------------------------------------------------------------
+ * >>grid queries */
+FSI_API fsi_vec3 fsi_grid_velocity_at(const fsi_grid *grid, fsi_vec3 x) {
+    const fsi_vec3 zero = fsi_vec(0, 0, 0);
+    if (!grid || !grid->block || !fsi__finite_vec(x))
+        return zero;
+    fsi_vec3 X = fsi__to_cells(grid, x);
+    if (!grid->occluded) {
+        const fsi__mac mac = fsi__grid_mac(grid);
+        return fsi__mac_at(&mac, mac.three, X.x, X.y, X.z);
     }
-    if (fsi__solid_at(grid, own))
-        return 0;
+    int own[3];
     fsi__sight sight;
-    fsi_vec3 hit = fsi__seen_path(grid, fsi__sample_place(a, i, j, k), own, -job->s, &sight);
-    for (int m = 0; m < job->count; m++)
-        value[m] = a < 3 ? fsi__get(fsi__seen_velocity(grid, &sight, hit), a)
-                         : fsi__seen_scalar(grid, &sight, job->old[m],
-                                            job->old[m][fsi__at(job->n, i, j, k)]);
-    return 1;
+    X = fsi__keep_in_box(grid, X);
+    fsi__own_cell(grid, X, own);
+    fsi__look(grid, X, own, X, &sight);
+    return fsi__seen_velocity(grid, &sight, zero);
 }
 
-/* The samples whose paths may meet a solid, done again with sight; linear interpolation only (no
- * stencil: no correction). */
+FSI_API fsi_real fsi_grid_field_at(const fsi_grid *grid, fsi_field field, fsi_vec3 x) {
+    const fsi_real *values = fsi_grid_field(grid, field);
+    if (!values || !fsi__finite_vec(x))
+        return 0;
+    int own[3];
+    fsi__sight sight;
+    fsi_vec3 X = fsi__keep_in_box(grid, fsi__to_cells(grid, x));
+    fsi__own_cell(grid, X, own);
+    /* phi is continued into solids. */
+    if (!grid->occluded || field == FSI_FIELD_PHI)
+        fsi__sight_place(grid, X, own, &sight);
+    else
+        fsi__look(grid, X, own, X, &sight);
+
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    fsi_real value = values[fsi__lattice_at(&cells, own[0], own[1], own[2])];
+    fsi__seen_value(grid, &sight, FSI__CELLS, values, values, &value);
+    return value;
+}
+
+/* Where a tracer at x comes to in dt: the midpoint rule. */
+static fsi_vec3 fsi__trace_point(const fsi_grid *grid, fsi_vec3 x, fsi_real dt) {
+    if (!grid->occluded) {
+        fsi_vec3 velocity = fsi_grid_velocity_at(grid, x);
+        velocity = fsi_grid_velocity_at(grid, fsi_vec_mad(x, velocity, FSI_R(0.5) * dt));
+        return fsi__to_cells(grid, fsi_vec_mad(x, velocity, dt));
+    }
+    int own[3];
+    fsi__sight sight;
+    fsi_vec3 X = fsi__to_cells(grid, x);
+    fsi__own_cell(grid, X, own);
+    fsi__seen_path(grid, X, own, dt / grid->h, &sight);
+    return sight.X;
+}
+
+FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, fsi_real dt, int count, fsi_real *x) {
+    if (!grid || !grid->block)
+        return FSI_ERR_STATE;
+    if (!fsi__finite(dt) || count < 0 || (count > 0 && !x))
+        return FSI_ERR_ARGUMENT;
+    if (!fsi_all_finite(3 * (size_t)count, x))
+        return FSI_ERR_ARGUMENT;
+    FSI__OMP(parallel for schedule(static) if (count > 1000))
+    for (ptrdiff_t point = 0; point < count; point++) {
+        fsi_real *place = x + 3 * point;
+        fsi_vec3 X = fsi__trace_point(grid, fsi_vec_load(place), dt);
+        fsi_vec3 end = fsi__grid_point(grid, fsi__keep_in_box(grid, X));
+        place[0] = end.x;
+        place[1] = end.y;
+        if (grid->dim == 3)
+            place[2] = end.z;
+    }
+    return FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>grid advection */
+/* Paths are quadratic, with the acceleration from the midpoint rule, once per cell. With m the
+   middle of the straight path back, m = x0 - dt/2 u,
+     the backward path ends at      x0 - dt u(m),
+     the forward path, bent alike,  x0 + dt (2 u - u(m)):      second order.
+   A face takes the mean of the ways of its two cells. Samples are traced row by row in chunks, in
+   loops without branches; tests/test_grid.c has the same in plain words
+   (advection_equals_its_slow_twin).
+
+   Semi-Lagrangian: new = old at the end of the backward path. MacCormack: hat = that;
+   new = hat + (old - hat carried forward) / 2, limited to the old values around the end of the
+   backward path. Within a cell of a liquid's surface it stays at hat: stencils there hold
+   velocities carried on into the air, to which the correction answers by feeding waves
+   (test_liquid.c, slosh_comes_to_rest).
+
+   A job carries one or two quantities along the same paths in three passes over the rows:
+     0 ways   half the ways of all cells, once for all jobs
+     1 back   hat and the stencil around the end of the backward path
+     2 forth  the correction */
+#define FSI__CHUNK 136 /* samples of a row that are worked on together */
+#define FSI__ROUND 8   /* loops of whole vectors take this many samples at a time */
+#define FSI__BLOCK 4   /* samples whose stencils are looked at together */
+#define FSI__NO_STENCIL INT32_MIN
+
+/* One of the quantities of a job. */
+typedef struct fsi__carried {
+    const fsi_real *old;
+    fsi_real *hat, *out;
+    int correct, limit; /* correct: MacCormack; limit: with limiter */
+    fsi_real still;     /* cells: value of fresh air, which comes in through open sides */
+} fsi__carried;
+
+typedef struct fsi__job {
+    fsi__mac mac;
+    int family, samples[3];       /* the samples of the family along each axis */
+    fsi_real offset[3];           /* of sample 0, in cells */
+    fsi_real dth;                 /* dt / h */
+    fsi_real *back[3], *forth[3]; /* [cells] half the ways from the cell centres, in cells */
+    fsi_real *most;               /* [3 rows] pass 0: longest half way forth along each axis */
+    /* cells: samples this far from a side are not led out of the box by their path, stencil
+     * included */
+    int reach[3];
+    int count; /* quantities, 1 or 2 */
+    fsi__carried carried[2];
+    /* hat and stencil begin with this sample, out with that one: they hold the layers in work only
+     */
+    ptrdiff_t base, out_base;
+    /* lower corner at the end of the backward path, relative to the sample; FSI__NO_STENCIL: it
+     * left the box, no correction */
+    int32_t *stencil;
+    const fsi_real *phi;  /* faces of a liquid: correction only below the surface; or NULL */
+    fsi_real half_over_h; /* 1 / (2 h) */
+    uint8_t *rows;        /* [rows] bit p: pass p has to look at the row; NULL: at all of them */
+    int open[6];          /* sides of the box, not 0: open */
+} fsi__job;
+
+/* Samples start .. start + count - 1 of row (j, k). */
+typedef struct fsi__chunk {
+    int j, k, start, count;
+} fsi__chunk;
+
+/* Ends of the paths of a chunk, cut into stencils. */
+typedef struct fsi__ends {
+    fsi_real weight[3][FSI__CHUNK]; /* of the upper samples along each axis */
+    int32_t shift[FSI__CHUNK];      /* lower corner of the stencil, relative to the sample itself */
+    fsi_real off[FSI__CHUNK];       /* > 0: the path left the box */
+} fsi__ends;
+
+/* Coordinate x >= 0: the lower sample, as a real number, and the weight of the upper one. */
+FSI__FLAT fsi_real fsi__cut_line(fsi_real x, fsi_real *weight) {
+    const fsi_real lower = (fsi_real)(int32_t)x;
+    *weight = x - lower;
+    return lower;
+}
+
+/* Coordinate kept on a line of n samples, just short of the last one: its stencil must not begin
+   there. */
+FSI__FLAT fsi_real fsi__keep_on(fsi_real x, int n) {
+    const fsi_real end = (fsi_real)(n - 1) * (1 - FSI_REAL_EPS);
+    x = x > 0 ? x : 0;
+    return x < end ? x : end;
+}
+
+/* How far x lies outside of the box, which ends an offset before the first and one behind the last
+   sample. */
+FSI__FLAT fsi_real fsi__beyond(fsi_real x, int n, fsi_real offset) {
+    fsi_real kept = x > -offset ? x : -offset;
+    kept = kept < (fsi_real)(n - 1) + offset ? kept : (fsi_real)(n - 1) + offset;
+    return fsi__abs(x - kept);
+}
+
+/* Largest |a| of a chunk, in lanes: vector code. */
+FSI__FLAT fsi_real fsi__chunk_most(int count, const fsi_real *a) {
+    fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int i;
+    for (i = 0; i + 8 <= count; i += 8) {
+        FSI__OMP(simd)
+        for (int k = 0; k < 8; k++) {
+            const fsi_real size = fsi__abs(a[i + k]);
+            lane[k] = size > lane[k] ? size : lane[k];
+        }
+    }
+    for (; i < count; i++)
+        lane[0] = fsi__max(lane[0], fsi__abs(a[i]));
+    for (int k = 1; k < 8; k++)
+        lane[0] = fsi__max(lane[0], lane[k]);
+    return lane[0];
+}
+
+/* A range of the samples of a chunk; edge: their paths may leave the box. */
+typedef struct fsi__part {
+    int from, to;
+} fsi__part;
+
+FSI__FLAT int fsi__round_up(int count) {
+    return (count + FSI__ROUND - 1) & ~(FSI__ROUND - 1);
+}
+
+FSI__FLAT fsi__part fsi__part_of(int from, int to) {
+    fsi__part part;
+    part.from = from;
+    part.to = to;
+    return part;
+}
+
+/* Cuts the samples first .. last-1 of a chunk, of a line of n cells, into parts whose loops are
+   whole vectors wherever the line allows (parts overlap then):
+
+       first    low                high    last
+         | edges  | inside: part 0   | edge  |
+
+   Part 0 holds all samples whose paths surely stay inside, if the row is safe; the parts behind it,
+   made after it, all others. Returns the number of parts. */
+FSI__FLAT int fsi__cut_parts(int n, int reach, int safe, int start, int first, int last,
+                             fsi__part *part) {
+    const int below = fsi__iclamp(reach - start, first, last) - first;
+    const int above = last - fsi__iclamp(n - reach - start, first, last);
+    int low = first + fsi__round_up(below), high = last - fsi__round_up(above);
+    if (!safe || low >= high)
+        low = high = last;
+
+    int parts = 1;
+    part[0] = fsi__part_of(low, fsi__imin(low + fsi__round_up(high - low), last));
+    if (low > first) {
+        const int whole = (low - first) & ~(FSI__ROUND - 1);
+        if (whole)
+            part[parts++] = fsi__part_of(first, first + whole);
+        if (whole < low - first)
+            part[parts++] = fsi__part_of(whole ? low - FSI__ROUND : first, low);
+    }
+    if (high < last)
+        part[parts++] = fsi__part_of(high, last);
+    return parts;
+}
+
+/* Do the paths of row (j, k) stay inside across the row? */
+FSI__FLAT int fsi__row_safe(const fsi__job *job, int three, const fsi__chunk *chunk) {
+    const int *n = job->mac.cells, *reach = job->reach;
+    const int safe_y = chunk->j >= reach[1] && chunk->j < n[1] - reach[1];
+    return safe_y && (!three || (chunk->k >= reach[2] && chunk->k < n[2] - reach[2]));
+}
+
+/* Cuts the ends of the paths of a part of a chunk. above, below: half ways of the cells on the two
+   sides of the samples. edge = 0: all paths stay inside, and instead of its own number a sample may
+   take any (reach) that keeps the coordinate positive; edge = 1: first kept on the lines, in a loop
+   of its own (a compiler that sees both at once makes branches of them). No branches: vector code.
+   The shift is summed up in doubles: exact, and products of these are vector code where those of
+   ints are not. */
+FSI__FLAT void fsi__cut_ends(const fsi__job *job, int three, int edge, const fsi__chunk *chunk,
+                             fsi__part part, const fsi_real *const *above,
+                             const fsi_real *const *below, fsi__ends *ends) {
+    const int start = chunk->start, nx = job->samples[0], ny = job->samples[1];
+    const int nz = job->samples[2];
+    const fsi_real *ax = above[0] + start, *ay = above[1] + start, *bx = below[0] + start;
+    const fsi_real *by = below[1] + start, *az = three ? above[2] + start : ay;
+    const fsi_real *bz = three ? below[2] + start : by;
+    const fsi_real x0 = (fsi_real)(edge ? start : job->reach[0]);
+    const fsi_real y0 = (fsi_real)(edge ? chunk->j : job->reach[1]);
+    const fsi_real z0 = (fsi_real)(edge ? chunk->k : job->reach[2]);
+    const double step_y = nx, step_z = step_y * ny;
+    const double here = (double)x0 + step_y * (double)y0 + (three ? step_z * (double)z0 : 0);
+    fsi_real *FSI__RESTRICT wx = ends->weight[0], *FSI__RESTRICT wy = ends->weight[1];
+    fsi_real *FSI__RESTRICT wz = ends->weight[2], *FSI__RESTRICT off = ends->off;
+    int32_t *FSI__RESTRICT shift = ends->shift;
+
+    /* Coordinates kept on the lines; the weights' room holds them until they are cut. */
+    if (edge) {
+        const fsi_real ox = job->offset[0], oy = job->offset[1], oz = job->offset[2];
+        FSI__OMP(simd)
+        for (int i = part.from; i < part.to; i++) {
+            const fsi_real x = x0 + (fsi_real)i + (ax[i] + bx[i]), y = y0 + (ay[i] + by[i]);
+            const fsi_real z = three ? z0 + (az[i] + bz[i]) : 0;
+            off[i] = fsi__beyond(x, nx, ox) + fsi__beyond(y, ny, oy)
+                     + (three ? fsi__beyond(z, nz, oz) : 0);
+            wx[i] = fsi__keep_on(x, nx);
+            wy[i] = fsi__keep_on(y, ny);
+            if (three)
+                wz[i] = fsi__keep_on(z, nz);
+        }
+    }
+
+    /* Lower corners and weights. */
+    FSI__OMP(simd)
+    for (int i = part.from; i < part.to; i++) {
+        const fsi_real x = edge ? wx[i] : x0 + (ax[i] + bx[i]);
+        const fsi_real y = edge ? wy[i] : y0 + (ay[i] + by[i]);
+        double sum = (double)fsi__cut_line(x, &wx[i]) + step_y * (double)fsi__cut_line(y, &wy[i]);
+        if (three) {
+            const fsi_real z = edge ? wz[i] : z0 + (az[i] + bz[i]);
+            sum += step_z * (double)fsi__cut_line(z, &wz[i]);
+        }
+        shift[i] = (int32_t)(sum - (edge ? here + (double)i : here));
+    }
+}
+
+/* Ends of the paths of a chunk of the family: by the way of a cell, or the mean of the two cells
+   beside a face. Returns 1 when one of them left the box. */
+FSI__FLAT int fsi__find_ends(const fsi__job *job, int three, int back, const fsi__chunk *chunk,
+                             fsi__ends *ends) {
+    const int *n = job->mac.cells, family = job->family, count = chunk->count;
+    const int j = chunk->j, k = chunk->k, safe = fsi__row_safe(job, three, chunk);
+
+    /* Rows of the cells above and below the samples. */
+    const int high_j = family == 1 ? fsi__imin(j, n[1] - 1) : j;
+    const int high_k = family == 2 ? fsi__imin(k, n[2] - 1) : k;
+    const int low_j = family == 1 ? fsi__imax(j - 1, 0) : j;
+    const int low_k = family == 2 ? fsi__imax(k - 1, 0) : k;
+    const ptrdiff_t high_row = n[0] * (high_j + (ptrdiff_t)n[1] * high_k);
+    const ptrdiff_t low_row = n[0] * (low_j + (ptrdiff_t)n[1] * low_k) - (family == 0);
+    const fsi_real *above[3], *below[3], *before[3];
+    for (int axis = 0; axis < 3; axis++) {
+        /* 2D: z is not read. */
+        const fsi_real *way = (back ? job->back : job->forth)[axis < 2 || three ? axis : 0];
+        above[axis] = way + high_row;
+        below[axis] = way + low_row;
+        before[axis] = above[axis] - 1;
+    }
+
+    /* The x faces on the box have one cell. */
+    const int first = family == 0 && chunk->start == 0;
+    const int last = count - (family == 0 && chunk->start + count == job->samples[0]);
+    fsi__part part[5];
+    int parts = fsi__cut_parts(n[0], job->reach[0], safe, chunk->start, first, last, part);
+    fsi__cut_ends(job, three, 0, chunk, part[0], above, below, ends);
+    for (int i = part[0].from; i < part[0].to; i++)
+        ends->off[i] = 0;
+    for (int number = 1; number < parts; number++)
+        fsi__cut_ends(job, three, 1, chunk, part[number], above, below, ends);
+    if (first)
+        fsi__cut_ends(job, three, 1, chunk, fsi__part_of(0, 1), above, above, ends);
+    if (last < count)
+        fsi__cut_ends(job, three, 1, chunk, fsi__part_of(last, count), before, before, ends);
+    return fsi__chunk_most(count, ends->off) > 0;
+}
+
+/* 1 when all samples of a block have the same shift, as they do where neighbours have gone the same
+   number of cells: the loads are contiguous. */
+FSI__FLAT int fsi__side_by_side(const int32_t *shift) {
+    uint64_t pair[FSI__BLOCK / 2]; /* two at a time */
+    memcpy(pair, shift, sizeof pair);
+    return !((pair[0] ^ pair[1]) | (pair[0] ^ (pair[0] << 32 | pair[0] >> 32)));
+}
+
+/* out[i] = interpolated at the cut points; a: the array at the first sample of the chunk. */
+FSI__FLAT void fsi__mix_chunk(const fsi_real *a, size_t step_y, size_t step_z, int three, int count,
+                              const int32_t *shift, const fsi_real *wx, const fsi_real *wy,
+                              const fsi_real *wz, fsi_real *FSI__RESTRICT out) {
+    for (int from = 0; from < count; from += FSI__BLOCK) {
+        if (from + FSI__BLOCK <= count && fsi__side_by_side(shift + from)) {
+            const fsi_real *p = a + (ptrdiff_t)shift[from];
+            FSI__OMP(simd)
+            for (int i = from; i < from + FSI__BLOCK; i++)
+                out[i] =
+                    fsi__corner_mix(p + i, step_y, step_z, wx[i], wy[i], three ? wz[i] : 0, three);
+        } else
+            for (int i = from; i < fsi__imin(from + FSI__BLOCK, count); i++)
+                out[i] = fsi__corner_mix(a + i + shift[i], step_y, step_z, wx[i], wy[i],
+                                         three ? wz[i] : 0, three);
+    }
+}
+
+/* The middles of the straight paths back from the cells of a chunk. */
+typedef struct fsi__middles {
+    fsi_real velocity[3][FSI__CHUNK];  /* at the cells */
+    fsi_real weight[3][2][FSI__CHUNK]; /* of the upper sample among centres [0], among faces [1] */
+    int32_t shift[3][FSI__CHUNK];      /* of the stencil of each component */
+} fsi__middles;
+
+/* Cuts the middles of a part of a chunk at the centres and at the faces of each axis; component c
+   uses the faces along c and the centres across. u: the rows of the faces. edge as in
+   fsi__cut_ends. Suffix c: among centres, f: among faces. */
+FSI__FLAT void fsi__cut_middles(const fsi__job *job, int three, int edge, const fsi__chunk *chunk,
+                                fsi__part part, const fsi_real *const *u, fsi__middles *middles) {
+    const fsi_real half = FSI_R(0.5), back = -half * job->dth;
+    const int start = chunk->start, nx = job->samples[0], ny = job->samples[1];
+    const int nz = job->samples[2];
+    const fsi_real *u0 = u[0] + start, *u1 = u[1] + start, *u2 = three ? u[2] + start : u1;
+    const fsi_real x0 = (fsi_real)(edge ? start : job->reach[0]);
+    const fsi_real y0 = (fsi_real)(edge ? chunk->j : job->reach[1]);
+    const fsi_real z0 = (fsi_real)(edge ? chunk->k : job->reach[2]);
+    const ptrdiff_t up_y = nx, up_z = (ptrdiff_t)nx * ny;
+    /* From row to row and from plane to plane in the arrays of the three components. */
+    const double row = nx, plane0 = (row + 1) * ny, plane1 = row * (ny + 1), plane2 = row * ny;
+    fsi_real *FSI__RESTRICT v0 = middles->velocity[0], *FSI__RESTRICT v1 = middles->velocity[1];
+    fsi_real *FSI__RESTRICT v2 = middles->velocity[2];
+    fsi_real *FSI__RESTRICT xc = middles->weight[0][0], *FSI__RESTRICT xf = middles->weight[0][1];
+    fsi_real *FSI__RESTRICT yc = middles->weight[1][0], *FSI__RESTRICT yf = middles->weight[1][1];
+    fsi_real *FSI__RESTRICT zc = middles->weight[2][0], *FSI__RESTRICT zf = middles->weight[2][1];
+    int32_t *FSI__RESTRICT shift0 = middles->shift[0], *FSI__RESTRICT shift1 = middles->shift[1];
+    int32_t *FSI__RESTRICT shift2 = middles->shift[2];
+
+    /* Velocities at the centres; at an edge the coordinates, kept on the lines. */
+    FSI__OMP(simd)
+    for (int i = part.from; i < part.to; i++) {
+        v0[i] = half * (u0[i] + u0[i + 1]);
+        v1[i] = half * (u1[i] + u1[i + up_y]);
+        if (three)
+            v2[i] = half * (u2[i] + u2[i + up_z]);
+        if (!edge)
+            continue;
+        xc[i] = fsi__keep_on(x0 + (fsi_real)i + back * v0[i], nx);
+        xf[i] = fsi__keep_on(x0 + (fsi_real)i + back * v0[i] + half, nx + 1);
+        yc[i] = fsi__keep_on(y0 + back * v1[i], ny);
+        yf[i] = fsi__keep_on(y0 + back * v1[i] + half, ny + 1);
+        if (three) {
+            zc[i] = fsi__keep_on(z0 + back * v2[i], nz);
+            zf[i] = fsi__keep_on(z0 + back * v2[i] + half, nz + 1);
+        }
+    }
+
+    /* Lower corners, relative to the sample, and weights. */
+    FSI__OMP(simd)
+    for (int i = part.from; i < part.to; i++) {
+        const fsi_real here = edge ? x0 + (fsi_real)i : x0;
+        const fsi_real x = here + back * v0[i], y = y0 + back * v1[i];
+        const fsi_real z = three ? z0 + back * v2[i] : 0;
+        const fsi_real cx = fsi__cut_line(edge ? xc[i] : x, &xc[i]) - here;
+        const fsi_real fx = fsi__cut_line(edge ? xf[i] : x + half, &xf[i]) - here;
+        const fsi_real cy = fsi__cut_line(edge ? yc[i] : y, &yc[i]) - y0;
+        const fsi_real fy = fsi__cut_line(edge ? yf[i] : y + half, &yf[i]) - y0;
+        fsi_real cz = 0, fz = 0;
+        if (three) {
+            cz = fsi__cut_line(edge ? zc[i] : z, &zc[i]) - z0;
+            fz = fsi__cut_line(edge ? zf[i] : z + half, &zf[i]) - z0;
+        }
+        shift0[i] =
+            (int32_t)((double)fx + (row + 1) * (double)cy + (three ? plane0 * (double)cz : 0));
+        shift1[i] = (int32_t)((double)cx + row * (double)fy + (three ? plane1 * (double)cz : 0));
+        if (three)
+            shift2[i] = (int32_t)((double)cx + row * (double)cy + plane2 * (double)fz);
+    }
+}
+
+/* Pass 0. Half the ways of the cells of a chunk: back -dt u(m), forth dt (2 u - u(m)), with m the
+   middle of the straight path back. The job is one of cells. */
+FSI__FLAT void fsi__ways_chunk(const fsi__job *job, int three, const fsi__chunk *chunk) {
+    const ptrdiff_t nx = job->samples[0], ny = job->samples[1];
+    const ptrdiff_t line = chunk->j + ny * chunk->k, row = chunk->start + nx * line;
+    const int start = chunk->start, count = chunk->count;
+    const fsi_real half = FSI_R(-0.5) * job->dth, *u[3];
+    for (int axis = 0; axis < 3; axis++) {
+        const ptrdiff_t face_row = chunk->j + (ny + (axis == 1)) * chunk->k;
+        u[axis] = job->mac.u[axis] ? job->mac.u[axis] + (nx + (axis == 0)) * face_row : NULL;
+    }
+
+    fsi__middles middles;
+    fsi__part part[5];
+    const int safe = fsi__row_safe(job, three, chunk);
+    int parts = fsi__cut_parts(job->samples[0], job->reach[0], safe, start, 0, count, part);
+    fsi__cut_middles(job, three, 0, chunk, part[0], u, &middles);
+    for (int number = 1; number < parts; number++)
+        fsi__cut_middles(job, three, 1, chunk, part[number], u, &middles);
+
+    for (int axis = 0; axis < 2 + three; axis++) {
+        const size_t width = (size_t)nx + (axis == 0), height = (size_t)ny + (axis == 1);
+        const fsi_real *velocity = middles.velocity[axis];
+        fsi_real *FSI__RESTRICT back = job->back[axis] + row;
+        fsi_real *FSI__RESTRICT forth = job->forth[axis] + row;
+        fsi_real at_middle[FSI__CHUNK];
+        fsi__mix_chunk(u[axis] + start, width, width * height, three, count, middles.shift[axis],
+                       middles.weight[0][axis == 0], middles.weight[1][axis == 1],
+                       middles.weight[2][axis == 2], at_middle);
+        FSI__OMP(simd)
+        for (int i = 0; i < count; i++) {
+            back[i] = half * at_middle[i];
+            forth[i] = half * (at_middle[i] - 2 * velocity[i]);
+        }
+        fsi_real *most = job->most + 3 * line + axis, longest = fsi__chunk_most(count, forth);
+        *most = start > 0 ? fsi__max(*most, longest) : longest;
+    }
+}
+
+/* Does the path back from cell (i, j, k) lead out through an open side, so that fresh air comes in?
+ */
+static int fsi__enters(const fsi__job *job, int i, int j, int k) {
+    const ptrdiff_t cell = i + job->samples[0] * (j + (ptrdiff_t)job->samples[1] * k);
+    const int at[3] = {i, j, k};
+    for (int axis = 0; axis < 2 + job->mac.three; axis++) {
+        const fsi_real x = (fsi_real)at[axis] + 2 * job->back[axis][cell];
+        if (x < FSI_R(-0.5) && job->open[2 * axis])
+            return 1;
+        if (x > (fsi_real)job->samples[axis] - FSI_R(0.5) && job->open[2 * axis + 1])
+            return 1;
+    }
+    return 0;
+}
+
+/* Where pass 1 puts the value of sample `sample`: into hat, when a correction follows. */
+FSI__FLAT fsi_real *fsi__back_value(const fsi__job *job, int which, ptrdiff_t sample) {
+    const fsi__carried *carried = &job->carried[which];
+    return carried->correct ? carried->hat + (sample - job->base)
+                            : carried->out + (sample - job->out_base);
+}
+
+/* Pass 1. The old values at the ends of the backward paths. */
+FSI__FLAT void fsi__advect_back(const fsi__job *job, int three, const fsi__chunk *chunk) {
+    const size_t step_y = (size_t)job->samples[0], step_z = step_y * (size_t)job->samples[1];
+    const ptrdiff_t row =
+        (ptrdiff_t)((size_t)chunk->start + step_y * (size_t)chunk->j + step_z * (size_t)chunk->k);
+    fsi__ends ends;
+    int off = fsi__find_ends(job, three, 1, chunk, &ends);
+    for (int which = 0; which < job->count; which++)
+        fsi__mix_chunk(job->carried[which].old + row, step_y, step_z, three, chunk->count,
+                       ends.shift, ends.weight[0], ends.weight[1], ends.weight[2],
+                       fsi__back_value(job, which, row));
+
+    /* Paths that left the box: no correction, and fresh air where they left through an open side.
+     */
+    for (int i = 0; off && i < chunk->count; i++) {
+        if (!(ends.off[i] > 0))
+            continue;
+        ends.shift[i] = FSI__NO_STENCIL;
+        if (job->family != FSI__CELLS || !fsi__enters(job, chunk->start + i, chunk->j, chunk->k))
+            continue;
+        for (int which = 0; which < job->count; which++)
+            *fsi__back_value(job, which, row + i) = job->carried[which].still;
+    }
+    memcpy(job->stencil + (row - job->base), ends.shift,
+           (size_t)chunk->count * sizeof ends.shift[0]);
+}
+
+/* Value kept between the least and the largest of the corners of a stencil. */
+FSI__FLAT fsi_real fsi__limit(const fsi_real *p, size_t step_y, size_t step_z, int three,
+                              fsi_real value) {
+    const size_t y = step_y;
+    fsi_real lo = fsi__min(fsi__min(p[0], p[1]), fsi__min(p[y], p[y + 1]));
+    fsi_real hi = fsi__max(fsi__max(p[0], p[1]), fsi__max(p[y], p[y + 1]));
+    if (three) {
+        p += step_z;
+        lo = fsi__min(lo, fsi__min(fsi__min(p[0], p[1]), fsi__min(p[y], p[y + 1])));
+        hi = fsi__max(hi, fsi__max(fsi__max(p[0], p[1]), fsi__max(p[y], p[y + 1])));
+    }
+    return fsi__min(fsi__max(value, lo), hi);
+}
+
+/* out = MacCormack where both paths stay in the box and away from solids (shift), else hat. limit:
+   to the old values around the end of the backward path. */
+FSI__FLAT void fsi__correct_chunk(size_t step_y, size_t step_z, int three, int limit, int count,
+                                  const int32_t *shift, const fsi_real *hat, const fsi_real *old,
+                                  const fsi_real *forth, fsi_real *FSI__RESTRICT out) {
+    for (int from = 0; from < count; from += FSI__BLOCK) {
+        const int whole = from + FSI__BLOCK <= count;
+        if (whole && shift[from] != FSI__NO_STENCIL && fsi__side_by_side(shift + from)) {
+            const fsi_real *p = old + (ptrdiff_t)shift[from];
+            FSI__OMP(simd)
+            for (int i = from; i < from + FSI__BLOCK; i++) {
+                const fsi_real value = hat[i] + FSI_R(0.5) * (old[i] - forth[i]);
+                out[i] = limit ? fsi__limit(p + i, step_y, step_z, three, value) : value;
+            }
+        } else
+            for (int i = from; i < fsi__imin(from + FSI__BLOCK, count); i++) {
+                fsi_real value = hat[i] + FSI_R(0.5) * (old[i] - forth[i]);
+                if (shift[i] == FSI__NO_STENCIL)
+                    value = hat[i];
+                else if (limit)
+                    value = fsi__limit(old + i + shift[i], step_y, step_z, three, value);
+                out[i] = value;
+            }
+    }
+}
+
+/* Takes the correction, old - forth, away where a face lies within a cell of the liquid's surface
+   or above it; two cells deep it is whole. */
+FSI__FLAT void fsi__spare_surface(const fsi__job *job, const fsi__chunk *chunk, const fsi_real *old,
+                                  fsi_real *forth) {
+    const int family = job->family, *n = job->mac.cells, j = chunk->j, k = chunk->k;
+    const int low_j = family == 1 ? fsi__imax(j - 1, 0) : j;
+    const int low_k = family == 2 ? fsi__imax(k - 1, 0) : k;
+    const int high_j = fsi__imin(j, n[1] - 1), high_k = fsi__imin(k, n[2] - 1);
+    const fsi_real *low = job->phi + (ptrdiff_t)n[0] * (low_j + (ptrdiff_t)n[1] * low_k);
+    const fsi_real *high = job->phi + (ptrdiff_t)n[0] * (high_j + (ptrdiff_t)n[1] * high_k);
+    for (int i = 0; i < chunk->count; i++) {
+        const int x = chunk->start + i, low_x = family == 0 ? fsi__imax(x - 1, 0) : x;
+        const fsi_real depth = -job->half_over_h * (low[low_x] + high[fsi__imin(x, n[0] - 1)]);
+        forth[i] = old[i] + fsi__min(fsi__max(depth - 1, 0), 1) * (forth[i] - old[i]);
+    }
+}
+
+/* Pass 2. hat is carried forward again, and half of what that misses corrects it. */
+FSI__FLAT void fsi__advect_forth(const fsi__job *job, int three, const fsi__chunk *chunk) {
+    const size_t step_y = (size_t)job->samples[0], step_z = step_y * (size_t)job->samples[1];
+    const ptrdiff_t row =
+        (ptrdiff_t)((size_t)chunk->start + step_y * (size_t)chunk->j + step_z * (size_t)chunk->k);
+    const int count = chunk->count;
+    int32_t *stencil = job->stencil + (row - job->base);
+    fsi__ends ends;
+    int off = fsi__find_ends(job, three, 0, chunk, &ends);
+    for (int i = 0; off && i < count; i++)
+        if (ends.off[i] > 0)
+            stencil[i] = FSI__NO_STENCIL;
+
+    for (int which = 0; which < job->count; which++) {
+        const fsi__carried *carried = &job->carried[which];
+        if (!carried->correct)
+            continue;
+        const fsi_real *hat = carried->hat + (row - job->base), *old = carried->old + row;
+        fsi_real *out = carried->out + (row - job->out_base), forth[FSI__CHUNK];
+        fsi__mix_chunk(hat, step_y, step_z, three, count, ends.shift, ends.weight[0],
+                       ends.weight[1], ends.weight[2], forth);
+        if (job->phi)
+            fsi__spare_surface(job, chunk, old, forth);
+        /* Two versions: the compiler must not ask for the limiter in the loop. */
+        if (carried->limit)
+            fsi__correct_chunk(step_y, step_z, three, 1, count, stencil, hat, old, forth, out);
+        else
+            fsi__correct_chunk(step_y, step_z, three, 0, count, stencil, hat, old, forth, out);
+    }
+}
+
+/* One row of a pass. The compiler makes one version of each for 2D and one for 3D. */
+FSI__FLAT void fsi__advect_row(const fsi__job *job, int pass, ptrdiff_t row) {
+    const int three = job->mac.three;
+    fsi__chunk chunk;
+    chunk.j = (int)(row % job->samples[1]);
+    chunk.k = (int)(row / job->samples[1]);
+    for (chunk.start = 0; chunk.start < job->samples[0]; chunk.start += FSI__CHUNK) {
+        chunk.count = fsi__imin(FSI__CHUNK, job->samples[0] - chunk.start);
+        if (pass == 0 && three)
+            fsi__ways_chunk(job, 1, &chunk);
+        else if (pass == 0)
+            fsi__ways_chunk(job, 0, &chunk);
+        else if (pass == 1 && three)
+            fsi__advect_back(job, 1, &chunk);
+        else if (pass == 1)
+            fsi__advect_back(job, 0, &chunk);
+        else if (three)
+            fsi__advect_forth(job, 1, &chunk);
+        else
+            fsi__advect_forth(job, 0, &chunk);
+    }
+}
+
+static void fsi__advect_row_plain(const fsi__job *job, int pass, ptrdiff_t row) {
+    fsi__advect_row(job, pass, row);
+}
+
+/* The same plain loops once more for processors with wider vectors (no fused operations: same
+   bits), chosen when the program runs. */
+#if defined(__x86_64__) && !defined(__AVX2__) && (defined(__GNUC__) || defined(__clang__))         \
+    && !defined(__TINYC__)
+__attribute__((target("avx2"))) static void fsi__advect_row_wide(const fsi__job *job, int pass,
+                                                                 ptrdiff_t row) {
+    fsi__advect_row(job, pass, row);
+}
+
+static int fsi__wide(void) {
+    return __builtin_cpu_supports("avx2") != 0;
+}
+#else
+#define fsi__advect_row_wide fsi__advect_row_plain
+
+static int fsi__wide(void) {
+    return 0;
+}
+#endif
+
+static void fsi__advect_pass(const fsi__job *job, int pass, ptrdiff_t from, ptrdiff_t to) {
+    void (*const advect)(const fsi__job *, int, ptrdiff_t) =
+        fsi__wide() ? fsi__advect_row_wide : fsi__advect_row_plain;
+    FSI__OMP(parallel for schedule(static) if ((to - from) * job->samples[0] > 8000))
+    for (ptrdiff_t row = from; row < to; row++)
+        if (!job->rows || (job->rows[row] & pass))
+            advect(job, pass, row);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>grid advection beside solids */
+/* Sample (i, j, k) of the job's family as a cell sees it: above = 0 the cell below a face, 1 the
+   one above it. Leaves value where both cells are solid. */
+static void fsi__seen_sample(const fsi_grid *grid, const fsi__job *job, int i, int j, int k,
+                             int above, fsi_real *value) {
+    const int family = job->family;
+    int own[3] = {i, j, k};
+    if (family != FSI__CELLS) {
+        /* The cell of that side; the other one when it is solid or outside the box. */
+        const int last = job->mac.cells[family] - 1;
+        own[family] -= !above;
+        if (own[family] < 0 || (own[family] <= last && fsi__solid_at(grid, own)))
+            own[family] += above ? -1 : 1;
+        own[family] = fsi__iclamp(own[family], 0, last);
+    }
+    if (fsi__solid_at(grid, own))
+        return;
+
+    fsi__sight sight;
+    fsi_vec3 X = fsi__sample_place(family, i, j, k);
+    fsi_vec3 hit = fsi__seen_path(grid, X, own, -job->dth, &sight);
+    for (int which = 0; which < job->count; which++) {
+        const fsi_real *old = job->carried[which].old;
+        if (family != FSI__CELLS)
+            value[which] = fsi__get(fsi__seen_velocity(grid, &sight, hit), family);
+        else
+            fsi__seen_value(grid, &sight, FSI__CELLS, old, old, &value[which]);
+    }
+}
+
+/* The samples of rows from .. to-1 whose paths may meet a solid, done again with sight; linear
+   interpolation only (no stencil: no correction). */
 static void fsi__advect_seen(const fsi_grid *grid, const fsi__job *job, ptrdiff_t from,
                              ptrdiff_t to) {
-    const int a = job->family;
+    const int family = job->family;
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     FSI__OMP(parallel for schedule(static))
-    for (ptrdiff_t r = from; r < to; r++) {
-        int j = (int)(r % job->n[1]), k = (int)(r / job->n[1]);
-        for (int i = 0; i < job->n[0]; i++) {
-            size_t f = fsi__at(job->n, i, j, k);
-            fsi_real v[2];
-            int c[3];
-            c[0] = fsi__imin(i, grid->nx - 1);
-            c[1] = fsi__imin(j, grid->ny - 1);
-            c[2] = fsi__imin(k, grid->nz - 1);
-            if (!grid->near_cell[fsi__at(job->mac.n, c[0], c[1], c[2])])
+    for (ptrdiff_t row = from; row < to; row++) {
+        const int j = (int)(row % job->samples[1]), k = (int)(row / job->samples[1]);
+        const int cell_j = fsi__imin(j, grid->ny - 1), cell_k = fsi__imin(k, grid->nz - 1);
+        for (int i = 0; i < job->samples[0]; i++) {
+            const int cell_i = fsi__imin(i, grid->nx - 1);
+            if (!grid->near_cell[fsi__lattice_at(&cells, cell_i, cell_j, cell_k)])
                 continue;
-            v[0] = job->old[0][f];
-            v[1] = job->count > 1 ? job->old[1][f] : 0;
-            fsi__seen_sample(grid, job, i, j, k, 0, v);
-            for (int m = 0; m < job->count; m++) {
-                if (job->keep[m])
-                    job->hat[m][(ptrdiff_t)f - job->base] = v[m];
-                else
-                    job->out[m][(ptrdiff_t)f - job->out_base] = v[m];
+
+            /* The common sample, or that of the cell below a shell. */
+            const ptrdiff_t sample = row * job->samples[0] + i;
+            fsi_real value[2] = {0, 0};
+            for (int which = 0; which < job->count; which++)
+                value[which] = job->carried[which].old[sample];
+            fsi__seen_sample(grid, job, i, j, k, 0, value);
+            for (int which = 0; which < job->count; which++)
+                *fsi__back_value(job, which, sample) = value[which];
+            job->stencil[sample - job->base] = FSI__NO_STENCIL;
+            if (family == FSI__CELLS || !grid->u_plus[family])
+                continue;
+
+            /* That of the cell above it. */
+            const fsi__mac_face face = fsi__face_at(grid, family, i, j, k);
+            if (fsi__blocked(grid, &face)) {
+                value[0] = grid->u_plus[family][sample];
+                fsi__seen_sample(grid, job, i, j, k, 1, value);
             }
-            job->stencil[(ptrdiff_t)f - job->base] = FSI__NO_STENCIL;
-            if (a == 3 || !grid->u_plus[a])
-                continue;
-            grid->plus_work[a][f] = v[0];
-            if (!fsi__blocked(grid, a, i, j, k))
-                continue;
-            v[0] = grid->u_plus[a][f];
-            fsi__seen_sample(grid, job, i, j, k, 1, v);
-            grid->plus_work[a][f] = v[0];
+            grid->plus_work[family][sample] = value[0];
         }
     }
 }
 
-/* Plus samples: the common one where the face is not blocked; after the advection (work given)
- * their own elsewhere. */
-static void fsi__plus_equal(fsi_grid *grid, int a, const fsi_real *work) {
-    int n[3];
-    fsi__family_size(grid, a, n);
-    for (int k = 0; k < n[2]; k++)
-        for (int j = 0; j < n[1]; j++)
-            for (int i = 0; i < n[0]; i++) {
-                size_t f = fsi__at(n, i, j, k);
-                if (!fsi__blocked(grid, a, i, j, k))
-                    grid->u_plus[a][f] = grid->u[a][f];
-                else if (work)
-                    grid->u_plus[a][f] = work[f];
+/* Plus samples: the common one where the face is not blocked; elsewhere their own, new ones where
+   they are given. */
+static void fsi__renew_plus(fsi_grid *grid, int axis, const fsi_real *given) {
+    const fsi__lattice faces = fsi__grid_lattice(grid, axis);
+    for (int k = 0; k < faces.n[2]; k++)
+        for (int j = 0; j < faces.n[1]; j++)
+            for (int i = 0; i < faces.n[0]; i++) {
+                const fsi__mac_face face = fsi__face_at(grid, axis, i, j, k);
+                if (!fsi__blocked(grid, &face))
+                    grid->u_plus[axis][face.face] = grid->u[axis][face.face];
+                else if (given)
+                    grid->u_plus[axis][face.face] = given[face.face];
             }
 }
 
-static void fsi__grow_line(uint8_t *p, size_t step, int n, int reach) {
-    int last = -reach - 1;
-    /* value 1: source; 2: reached from below; 4: from above */
-    for (int i = 0; i < n; i++) {
-        if (p[(size_t)i * step] & 1u)
-            last = i;
-        if (i - last <= reach)
-            p[(size_t)i * step] |= 2u;
-    }
-    last = n + reach;
-    for (int i = n - 1; i >= 0; i--) {
-        if (p[(size_t)i * step] & 1u)
-            last = i;
-        if (last - i <= reach)
-            p[(size_t)i * step] |= 4u;
-    }
-    for (int i = 0; i < n; i++)
-        p[(size_t)i * step] = p[(size_t)i * step] != 0;
-}
-
-/* Marks (0 or 1) grow along one axis by `reach`: count lines of `width` neighbours each, `step`
- * apart. */
+/* Marks (0 or 1) grow along one axis by reach: `count` lines of `width` neighbours each, `step`
+   apart. A mark counts down from reach + 1 as it is carried from line to line, forth and back. */
 static void fsi__grow_marks(uint8_t *mark, size_t width, size_t step, int count, int reach) {
     const uint8_t full = (uint8_t)(reach + 1);
     if (reach > 250) {
-        for (int j = 0; j < count; j++)
-            memset(mark + (size_t)j * step, 1, width);
+        for (int line = 0; line < count; line++)
+            memset(mark + (size_t)line * step, 1, width);
         return;
     }
-    /* a mark counts down from full as it is carried from line to line */
     for (int back = 0; back < 2; back++)
-        for (int j = 0; j < count; j++) {
-            uint8_t *p = mark + (size_t)(back ? count - 1 - j : j) * step;
-            const uint8_t *q = j == 0 ? p : back ? p + step : p - step;
+        for (int line = 0; line < count; line++) {
+            uint8_t *own = mark + (size_t)(back ? count - 1 - line : line) * step;
+            const uint8_t *before = own;
+            if (line > 0)
+                before = back ? own + step : own - step;
             FSI__OMP(simd)
             for (size_t i = 0; i < width; i++) {
-                const uint8_t here = back ? p[i] : (uint8_t)(p[i] ? full : 0),
-                              left = (uint8_t)(q[i] > 0 ? q[i] - 1 : 0);
-                p[i] = here > left || j == 0 ? here : left;
+                const uint8_t here = back ? own[i] : (uint8_t)(own[i] ? full : 0);
+                const uint8_t left = (uint8_t)(before[i] > 0 ? before[i] - 1 : 0);
+                own[i] = here > left || line == 0 ? here : left;
             }
         }
-    for (int j = 0; j < count; j++)
+    for (int line = 0; line < count; line++)
         for (size_t i = 0; i < width; i++)
-            mark[(size_t)j * step + i] = mark[(size_t)j * step + i] != 0;
+            mark[(size_t)line * step + i] = mark[(size_t)line * step + i] != 0;
 }
 
-static void fsi__grow_all(uint8_t *mark, const int *n, const int *reach) { /* along all axes */
+/* Marks of a box of n[0] * n[1] * n[2] samples grow along all axes. */
+static void fsi__grow_all(uint8_t *mark, const int *n, const int *reach) {
     const size_t nx = (size_t)n[0], plane = nx * (size_t)n[1];
-    FSI__OMP(parallel for schedule(static) if (plane * (size_t)n[2] > 20000))
+    FSI__OMP(parallel for schedule(static) if (plane * (size_t)n[2] > FSI__MANY))
     for (ptrdiff_t k = 0; k < n[2]; k++) {
         for (int j = 0; j < n[1]; j++)
-            fsi__grow_line(mark + (size_t)k * plane + (size_t)j * nx, 1, n[0], reach[0]);
+            fsi__grow_marks(mark + (size_t)k * plane + (size_t)j * nx, 1, 1, n[0], reach[0]);
         fsi__grow_marks(mark + (size_t)k * plane, nx, nx, n[1], reach[1]);
     }
     if (n[2] > 1)
@@ -1648,665 +2609,153 @@ static void fsi__grow_all(uint8_t *mark, const int *n, const int *reach) { /* al
    the stencils. shells: of shells only (where the flow goes on into closed solids only they hide
    anything from the advection). */
 static void fsi__mark_near(fsi_grid *grid, fsi_real dt, int shells) {
-    const fsi_real cfl = fsi__max_speed(grid, NULL) * dt / grid->h;
-    const uint8_t *solid = grid->occlusion.solid;
-    int n[3], reach[3];
-    fsi__family_size(grid, 3, n);
-    reach[0] = reach[1] = reach[2] = cfl < FSI_R(1e6) ? 4 + (int)cfl : 1000000;
-    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
-    for (ptrdiff_t r = 0; r < (ptrdiff_t)n[1] * n[2]; r++) {
-        const ptrdiff_t row = r * n[0];
-        int j = (int)(r % n[1]), k = (int)(r / n[1]);
-        for (int i = 0; i < n[0]; i++)
-            grid->near_cell[row + i] = (uint8_t)(solid && !shells && solid[row + i]);
-        for (int a = 0; a < grid->dim; a++) {
-            const ptrdiff_t step = a == 0 ? 1 : a == 1 ? n[0] : (ptrdiff_t)n[0] * n[1];
-            const ptrdiff_t at = (n[0] + (a == 0)) * (j + (ptrdiff_t)(n[1] + (a == 1)) * k);
-            const uint8_t *blocked = grid->occlusion.blocked[a];
-            const fsi_real *open = grid->occlusion.open[a];
-            if ((a == 1 && j == 0) || (a == 2 && k == 0))
+    const fsi_occlusion *occlusion = &grid->occlusion;
+    const uint8_t *solid = occlusion->solid;
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    for (ptrdiff_t row = 0; row < (ptrdiff_t)cells.n[1] * cells.n[2]; row++) {
+        const int j = (int)(row % cells.n[1]), k = (int)(row / cells.n[1]);
+        const ptrdiff_t first = row * cells.n[0];
+        uint8_t *mark = grid->near_cell + first;
+        for (int i = 0; i < cells.n[0]; i++)
+            mark[i] = (uint8_t)(solid && !shells && solid[first + i]);
+
+        for (int axis = 0; axis < grid->dim; axis++) {
+            const ptrdiff_t step = cells.step[axis];
+            const ptrdiff_t at = fsi__face_at(grid, axis, 0, j, k).face;
+            const uint8_t *blocked = occlusion->blocked[axis];
+            const fsi_real *open = occlusion->open[axis];
+            if ((axis == 1 && j == 0) || (axis == 2 && k == 0))
                 continue;
-            for (int i = a == 0; blocked && i < n[0]; i++)
-                if (blocked[at + i]
-                    && !(shells && solid && (solid[row + i] || solid[row + i - step])))
-                    grid->near_cell[row + i] = 1;
-            for (int i = a == 0; open && !shells && i < n[0]; i++)
+            for (int i = axis == 0; blocked && i < cells.n[0]; i++) {
+                const int hidden = shells && solid && (solid[first + i] || solid[first + i - step]);
+                if (blocked[at + i] && !hidden)
+                    mark[i] = 1;
+            }
+            for (int i = axis == 0; open && !shells && i < cells.n[0]; i++)
                 if (open[at + i] < 1)
-                    grid->near_cell[row + i] = 1;
+                    mark[i] = 1;
         }
     }
-    fsi__grow_all(grid->near_cell, n, reach);
+
+    const fsi_real cfl = fsi__max_speed(grid, NULL) * dt / grid->h;
+    const int far_off = cfl < FSI_R(1e6) ? 4 + (int)cfl : 1000000;
+    const int reach[3] = {far_off, far_off, far_off};
+    fsi__grow_all(grid->near_cell, cells.n, reach);
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>grid sampling */
-FSI_API fsi_vec3 fsi_grid_velocity_at(const fsi_grid *grid, fsi_vec3 x) {
-    fsi_vec3 v = fsi_vec(0, 0, 0);
-    if (!grid || !grid->block || !fsi__finite_vec(x))
-        return v;
-    fsi_vec3 X = fsi__to_cells(grid, x);
-    if (grid->occluded) {
-        int own[3];
-        X = fsi_vec(fsi__clamp(X.x, 0, (fsi_real)grid->nx), fsi__clamp(X.y, 0, (fsi_real)grid->ny),
-                    fsi__clamp(X.z, 0, (fsi_real)grid->nz));
-        fsi__own_cell(grid, X, own);
-        fsi__sight sight;
-        fsi__look(grid, X, own, X, &sight);
-        return fsi__seen_velocity(grid, &sight, v);
-    } else {
-        fsi__mac mac = fsi__mac_of(grid);
-        fsi__mac_at(&mac, mac.three, X.x, X.y, X.z, &v.x, &v.y, &v.z);
-        return v;
-    }
-}
-
-FSI_API fsi_real fsi_grid_field_at(const fsi_grid *grid, fsi_field field, fsi_vec3 x) {
-    const fsi_real *f = fsi_grid_field(grid, field);
-    int own[3], n[3];
-    if (!f || !fsi__finite_vec(x))
-        return 0;
-    fsi_vec3 X = fsi__to_cells(grid, x);
-    X = fsi_vec(fsi__clamp(X.x, 0, (fsi_real)grid->nx), fsi__clamp(X.y, 0, (fsi_real)grid->ny),
-                fsi__clamp(X.z, 0, (fsi_real)grid->nz));
-    fsi__own_cell(grid, X, own);
-    fsi__family_size(grid, 3, n);
-    fsi__sight sight;
-    fsi__look(grid, X, own, X, &sight);
-    /* phi is continued into solids */
-    if (!grid->occluded || field == FSI_FIELD_PHI)
-        sight.seen = 0xff;
-    return fsi__seen_scalar(grid, &sight, f, f[fsi__at(n, own[0], own[1], own[2])]);
-}
-
-FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, fsi_real dt, int count, fsi_real *x) {
-    if (!grid || !grid->block)
-        return FSI_ERR_STATE;
-    if (!fsi__finite(dt) || count < 0 || (count > 0 && !x) || !fsi_all_finite(3 * (size_t)count, x))
-        return FSI_ERR_ARGUMENT;
-    FSI__OMP(parallel for schedule(static) if (count > 1000))
-    for (ptrdiff_t p = 0; p < count; p++) {
-        fsi_vec3 a = fsi_vec_load(x + 3 * p), X;
-        if (grid->occluded) {
-            int own[3];
-            X = fsi__to_cells(grid, a);
-            fsi__own_cell(grid, X, own);
-            fsi__sight sight;
-            fsi__seen_path(grid, X, own, dt / grid->h, &sight);
-            X = sight.X;
-        } else {
-            fsi_vec3 v = fsi_grid_velocity_at(grid, a);
-            v = fsi_grid_velocity_at(grid, fsi_vec_mad(a, v, FSI_R(0.5) * dt));
-            X = fsi__to_cells(grid, fsi_vec_mad(a, v, dt));
-        }
-        X = fsi_vec(fsi__clamp(X.x, 0, (fsi_real)grid->nx), fsi__clamp(X.y, 0, (fsi_real)grid->ny),
-                    fsi__clamp(X.z, 0, (fsi_real)grid->nz));
-        a = fsi__grid_point(grid, X);
-        x[3 * p] = a.x;
-        x[3 * p + 1] = a.y;
-        if (grid->dim == 3)
-            x[3 * p + 2] = a.z;
-    }
-    return FSI_OK;
-}
-
-/* ------------------------------------------------------------------------------------------------
- * >>grid advection rows */
-/* Ends of the paths of a chunk of samples, cut into stencils. */
-typedef struct fsi__ends {
-    fsi_real F[3][FSI__CHUNK]; /* weight of the upper samples along each axis */
-    /* lower corner of the stencil in the family's array, relative to the sample itself */
-    int32_t shift[FSI__CHUNK];
-    fsi_real off[FSI__CHUNK]; /* > 0: the path left the box */
-} fsi__ends;
-
-/* Coordinate x >= 0: lower sample (as a real number: see below), weight of the upper one. */
-FSI__FLAT fsi_real fsi__cut_line(fsi_real x, fsi_real *F) {
-    const fsi_real b = (fsi_real)(int32_t)x;
-    *F = x - b;
-    return b;
-}
-
-/* Coordinate kept on a line of n samples, just short of the last one: its stencil must not begin
- * there. */
-FSI__FLAT fsi_real fsi__keep_on(fsi_real x, int n) {
-    const fsi_real end = (fsi_real)(n - 1) * (1 - FSI_REAL_EPS);
-    x = x > 0 ? x : 0;
-    return x < end ? x : end;
-}
-
-/* How far x lies outside of the box, which ends o before the first and o behind the last sample. */
-FSI__FLAT fsi_real fsi__beyond(fsi_real x, int n, fsi_real o) {
-    fsi_real y = x > -o ? x : -o;
-    y = y < (fsi_real)(n - 1) + o ? y : (fsi_real)(n - 1) + o;
-    return fsi__abs(x - y);
-}
-
-/* Largest |a| of a chunk, in lanes: vector code. */
-FSI__FLAT fsi_real fsi__chunk_most(int count, const fsi_real *a) {
-    fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    int i;
-    for (i = 0; i + 8 <= count; i += 8) {
-        FSI__OMP(simd)
-        for (int k = 0; k < 8; k++) {
-            const fsi_real x = fsi__abs(a[i + k]);
-            lane[k] = x > lane[k] ? x : lane[k];
-        }
-    }
-    for (; i < count; i++)
-        lane[0] = fsi__max(lane[0], fsi__abs(a[i]));
-    for (int k = 1; k < 8; k++)
-        lane[0] = fsi__max(lane[0], lane[k]);
-    return lane[0];
-}
-
-/* The samples of a chunk that starts at sample i0 of a line of n cells, in parts [from, to) whose
-   loops are whole vectors wherever the line allows (parts overlap then): part 0 holds all samples
-   of first .. last-1 whose paths surely stay inside, if safe; the parts behind it, made after it,
-   all others. Returns the number of parts. */
-#define FSI__ROUND 8
-
-FSI__FLAT int fsi__parts(int n, int reach, int safe, int i0, int first, int last, int (*part)[2]) {
-    int lo =
-        first
-        + ((fsi__iclamp(reach - i0, first, last) - first + FSI__ROUND - 1) & ~(FSI__ROUND - 1));
-    int hi = last
-             - ((last - fsi__iclamp(n - reach - i0, first, last) + FSI__ROUND - 1)
-                & ~(FSI__ROUND - 1)),
-        parts = 1;
-    if (!safe || lo >= hi)
-        lo = hi = last;
-    part[0][0] = lo;
-    part[0][1] = fsi__imin(lo + ((hi - lo + FSI__ROUND - 1) & ~(FSI__ROUND - 1)), last);
-    if (lo > first) {
-        const int whole = (lo - first) & ~(FSI__ROUND - 1);
-        if (whole) {
-            part[parts][0] = first;
-            part[parts++][1] = first + whole;
-        }
-        if (whole < lo - first) {
-            part[parts][0] = whole ? lo - FSI__ROUND : first;
-            part[parts++][1] = lo;
-        }
-    }
-    if (hi < last) {
-        part[parts][0] = hi;
-        part[parts++][1] = last;
-    }
-    return parts;
-}
-
-/* Cuts the ends of the paths of samples from .. to-1 of a chunk that starts at sample i0 of row
-   (j,k). r, t: half ways of the cells on the two sides of the samples. edge = 0: all paths stay
-   inside, and instead of its own number a sample may take any (reach) that keeps the coordinate
-   positive; edge = 1: first kept on the lines, in a loop of its own (a compiler that sees both at
-   once makes branches of them). No branches: vector code. The shift is summed up in doubles: exact,
-   and products of these are vector code where those of ints are not. */
-FSI__FLAT void fsi__cut_ends(const fsi__job *job, int three, int edge, int j, int k, int i0,
-                             int from, int to, const fsi_real *const *r, const fsi_real *const *t,
-                             fsi__ends *ends) {
-    const fsi_real *r0 = r[0] + i0, *r1 = r[1] + i0, *r2 = three ? r[2] + i0 : r1, *t0 = t[0] + i0,
-                   *t1 = t[1] + i0, *t2 = three ? t[2] + i0 : t1;
-    const fsi_real x0 = (fsi_real)(edge ? i0 : job->reach[0]),
-                   y = (fsi_real)(edge ? j : job->reach[1]),
-                   z = (fsi_real)(edge ? k : job->reach[2]);
-    const fsi_real ox = job->o[0], oy = job->o[1], oz = job->o[2];
-    const int nx = job->n[0], ny = job->n[1], nz = job->n[2];
-    const double sy = nx, sz = sy * ny,
-                 here = (double)x0 + sy * (double)y + (three ? sz * (double)z : 0);
-    fsi_real *FSI__RESTRICT F0 = ends->F[0], *FSI__RESTRICT F1 = ends->F[1],
-                            *FSI__RESTRICT F2 = ends->F[2], *FSI__RESTRICT off = ends->off;
-    int32_t *FSI__RESTRICT shift = ends->shift;
-    if (edge) {
-        FSI__OMP(simd)
-        for (int i = from; i < to; i++) {
-            const fsi_real X = x0 + (fsi_real)i + (r0[i] + t0[i]), Y = y + (r1[i] + t1[i]),
-                           Z = three ? z + (r2[i] + t2[i]) : 0;
-            off[i] = fsi__beyond(X, nx, ox) + fsi__beyond(Y, ny, oy)
-                     + (three ? fsi__beyond(Z, nz, oz) : 0);
-            F0[i] = fsi__keep_on(X, nx);
-            F1[i] = fsi__keep_on(Y, ny);
-            if (three)
-                F2[i] = fsi__keep_on(Z, nz);
-        }
-    }
-    FSI__OMP(simd)
-    for (int i = from; i < to; i++) {
-        const fsi_real X = edge ? F0[i] : x0 + (r0[i] + t0[i]),
-                       Y = edge ? F1[i] : y + (r1[i] + t1[i]);
-        double sum = (double)fsi__cut_line(X, &F0[i]) + sy * (double)fsi__cut_line(Y, &F1[i]);
-        if (three)
-            sum += sz * (double)fsi__cut_line(edge ? F2[i] : z + (r2[i] + t2[i]), &F2[i]);
-        shift[i] = (int32_t)(sum - (edge ? here + (double)i : here));
-    }
-}
-
-/* Ends of the paths of samples i0 .. i0+count of row (j,k) of the family: the way of a cell, or the
-   mean of the two cells beside a face. Returns 1 when one of them left the box. */
-FSI__FLAT int fsi__find_ends(const fsi__job *job, int three, int back, int j, int k, int i0,
-                             int count, fsi__ends *ends) {
-    const int *n = job->mac.n, a = job->family,
-              safe = j >= job->reach[1] && j < n[1] - job->reach[1]
-                     && (!three || (k >= job->reach[2] && k < n[2] - job->reach[2]));
-    /* x faces on the box have one cell */
-    const int first = a == 0 && i0 == 0, last = count - (a == 0 && i0 + count == job->n[0]);
-    const fsi_real *r[3], *t[3], *one[3];
-    int part[5][2];
-    for (int c = 0; c < 3; c++) {
-        /* 2D: z is not read */
-        const fsi_real *way = (back ? job->back : job->forth)[c < 2 || three ? c : 0];
-        r[c] = way
-               + (n[0]
-                  * ((a == 1 ? fsi__imin(j, n[1] - 1) : j)
-                     + (ptrdiff_t)n[1] * (a == 2 ? fsi__imin(k, n[2] - 1) : k)));
-        t[c] = way
-               + (n[0]
-                      * ((a == 1 ? fsi__imax(j - 1, 0) : j)
-                         + (ptrdiff_t)n[1] * (a == 2 ? fsi__imax(k - 1, 0) : k))
-                  - (a == 0));
-        one[c] = r[c] - 1;
-    }
-    int parts = fsi__parts(n[0], job->reach[0], safe, i0, first, last, part);
-    fsi__cut_ends(job, three, 0, j, k, i0, part[0][0], part[0][1], r, t, ends);
-    for (int i = part[0][0]; i < part[0][1]; i++)
-        ends->off[i] = 0;
-    for (int p = 1; p < parts; p++)
-        fsi__cut_ends(job, three, 1, j, k, i0, part[p][0], part[p][1], r, t, ends);
-    if (first)
-        fsi__cut_ends(job, three, 1, j, k, 0, 0, 1, r, r, ends);
-    if (last < count)
-        fsi__cut_ends(job, three, 1, j, k, i0, last, count, one, one, ends);
-    return fsi__chunk_most(count, ends->off) > 0;
-}
-
-#define FSI__BLOCK 4 /* samples whose stencils are looked at together */
-
-/* 1 when all samples of a block have the same shift, as they do where neighbours have gone the same
- * number of cells: the loads are contiguous. */
-FSI__FLAT int fsi__side_by_side(const int32_t *shift) {
-    uint64_t w[FSI__BLOCK / 2]; /* two at a time */
-    memcpy(w, shift, sizeof w);
-    return !((w[0] ^ w[1]) | (w[0] ^ (w[0] << 32 | w[0] >> 32)));
-}
-
-/* out[i] = interpolated at the cut points; a: the array at the first sample of the chunk. */
-FSI__FLAT void fsi__mix_chunk(const fsi_real *a, size_t sy, size_t sz, int three, int count,
-                              const int32_t *shift, const fsi_real *fx, const fsi_real *fy,
-                              const fsi_real *fz, fsi_real *FSI__RESTRICT out) {
-    for (int from = 0; from < count; from += FSI__BLOCK) {
-        if (from + FSI__BLOCK <= count && fsi__side_by_side(shift + from)) {
-            const fsi_real *p = a + (ptrdiff_t)shift[from];
-            FSI__OMP(simd)
-            for (int i = from; i < from + FSI__BLOCK; i++)
-                out[i] = fsi__corner_mix(p + i, sy, sz, fx[i], fy[i], three ? fz[i] : 0, three);
-        } else
-            for (int i = from; i < fsi__imin(from + FSI__BLOCK, count); i++)
-                out[i] = fsi__corner_mix(a + i + shift[i], sy, sz, fx[i], fy[i], three ? fz[i] : 0,
-                                         three);
-    }
-}
-
-/* The middles of the straight paths back from the cells from .. to-1 of a chunk, cut at centres
-   (F[.][0]) and at faces (F[.][1]) of each axis; component c uses the faces along c and the centres
-   across, shift[c]. v: velocity at the cells. edge as in fsi__cut_ends. */
-FSI__FLAT void fsi__cut_middles(const fsi__job *job, int three, int edge, int j, int k, int i0,
-                                int from, int to, const fsi_real *const *p,
-                                fsi_real (*V)[FSI__CHUNK], fsi_real (*F)[2][FSI__CHUNK],
-                                int32_t (*shift)[FSI__CHUNK]) {
-    const fsi_real *p0 = p[0] + i0, *p1 = p[1] + i0, *p2 = three ? p[2] + i0 : p1,
-                   half = FSI_R(0.5), s = -half * job->s;
-    const fsi_real x0 = (fsi_real)(edge ? i0 : job->reach[0]),
-                   y = (fsi_real)(edge ? j : job->reach[1]),
-                   z = (fsi_real)(edge ? k : job->reach[2]);
-    const int nx = job->n[0], ny = job->n[1], nz = job->n[2];
-    const ptrdiff_t up1 = nx, up2 = (ptrdiff_t)nx * ny;
-    /* from plane to plane in the three arrays */
-    const double w = nx, s0 = (w + 1) * ny, s1 = w * (ny + 1), s2 = w * ny;
-    fsi_real *FSI__RESTRICT V0 = V[0], *FSI__RESTRICT V1 = V[1], *FSI__RESTRICT V2 = V[2];
-    fsi_real *FSI__RESTRICT E0 = F[0][0], *FSI__RESTRICT E1 = F[1][0], *FSI__RESTRICT E2 = F[2][0],
-                            *FSI__RESTRICT F0 = F[0][1], *FSI__RESTRICT F1 = F[1][1],
-                            *FSI__RESTRICT F2 = F[2][1];
-    int32_t *FSI__RESTRICT a0 = shift[0], *FSI__RESTRICT a1 = shift[1],
-                           *FSI__RESTRICT a2 = shift[2];
-    FSI__OMP(simd)
-    for (int i = from; i < to; i++) {
-        V0[i] = half * (p0[i] + p0[i + 1]);
-        V1[i] = half * (p1[i] + p1[i + up1]);
-        if (three)
-            V2[i] = half * (p2[i] + p2[i + up2]);
-        if (!edge)
-            continue;
-        E0[i] = fsi__keep_on(x0 + (fsi_real)i + s * V0[i], nx);
-        F0[i] = fsi__keep_on(x0 + (fsi_real)i + s * V0[i] + half, nx + 1);
-        E1[i] = fsi__keep_on(y + s * V1[i], ny);
-        F1[i] = fsi__keep_on(y + s * V1[i] + half, ny + 1);
-        if (three) {
-            E2[i] = fsi__keep_on(z + s * V2[i], nz);
-            F2[i] = fsi__keep_on(z + s * V2[i] + half, nz + 1);
-        }
-    }
-    FSI__OMP(simd)
-    for (int i = from; i < to; i++) {
-        const fsi_real x = edge ? x0 + (fsi_real)i : x0, X = x + s * V0[i], Y = y + s * V1[i],
-                       Z = three ? z + s * V2[i] : 0;
-        const fsi_real bx = fsi__cut_line(edge ? E0[i] : X, &E0[i]) - x,
-                       fx = fsi__cut_line(edge ? F0[i] : X + half, &F0[i]) - x;
-        const fsi_real by = fsi__cut_line(edge ? E1[i] : Y, &E1[i]) - y,
-                       fy = fsi__cut_line(edge ? F1[i] : Y + half, &F1[i]) - y;
-        fsi_real bz = 0, fz = 0;
-        if (three) {
-            bz = fsi__cut_line(edge ? E2[i] : Z, &E2[i]) - z;
-            fz = fsi__cut_line(edge ? F2[i] : Z + half, &F2[i]) - z;
-        }
-        a0[i] = (int32_t)((double)fx + (w + 1) * (double)by + (three ? s0 * (double)bz : 0));
-        a1[i] = (int32_t)((double)bx + w * (double)fy + (three ? s1 * (double)bz : 0));
-        if (three)
-            a2[i] = (int32_t)((double)bx + w * (double)by + s2 * (double)fz);
-    }
-}
-
-/* Half the ways of the cells of a chunk: back -dt u(m), forth dt (2 u - u(m)), with u at the middle
- * m of the straight path back. q is a job of family 3. */
-FSI__FLAT void fsi__ways_chunk(const fsi__job *job, int three, int j, int k, int i0, int count) {
-    const ptrdiff_t nx = job->n[0], ny = job->n[1], row = i0 + nx * (j + ny * k);
-    const int *n = job->n, safe = j >= job->reach[1] && j < n[1] - job->reach[1]
-                                  && (!three || (k >= job->reach[2] && k < n[2] - job->reach[2]));
-    fsi_real V[3][FSI__CHUNK], F[3][2][FSI__CHUNK], mid[FSI__CHUNK];
-    int32_t shift[3][FSI__CHUNK];
-    const fsi_real half = FSI_R(-0.5) * job->s, *p[3];
-    int part[5][2], parts = fsi__parts(n[0], job->reach[0], safe, i0, 0, count, part);
-    for (int c = 0; c < 3; c++)
-        p[c] = job->mac.u[c] ? job->mac.u[c] + (nx + (c == 0)) * (j + (ny + (c == 1)) * k) : NULL;
-    fsi__cut_middles(job, three, 0, j, k, i0, part[0][0], part[0][1], p, V, F, shift);
-    for (int i = 1; i < parts; i++)
-        fsi__cut_middles(job, three, 1, j, k, i0, part[i][0], part[i][1], p, V, F, shift);
-    for (int c = 0; c < 2 + three; c++) {
-        const size_t w = (size_t)nx + (c == 0), hgt = (size_t)ny + (c == 1);
-        const fsi_real *v = V[c];
-        fsi_real *FSI__RESTRICT back = job->back[c] + row,
-                                *FSI__RESTRICT forth = job->forth[c] + row;
-        fsi__mix_chunk(p[c] + i0, w, w * hgt, three, count, shift[c], F[0][c == 0], F[1][c == 1],
-                       F[2][c == 2], mid);
-        FSI__OMP(simd)
-        for (int i = 0; i < count; i++) {
-            back[i] = half * mid[i];
-            forth[i] = half * (mid[i] - 2 * v[i]);
-        }
-        {
-            fsi_real *most = job->most + 3 * (j + ny * k) + c, m = fsi__chunk_most(count, forth);
-            *most = i0 > 0 ? fsi__max(*most, m) : m;
-        }
-    }
-}
-
-/* Where the path back from cell (i,j,k) leads out through an open side, fresh air comes in. */
-static int fsi__enters(const fsi__job *job, int i, int j, int k) {
-    const ptrdiff_t c = i + job->n[0] * (j + (ptrdiff_t)job->n[1] * k);
-    const int at[3] = {i, j, k};
-    for (int a = 0; a < 2 + job->mac.three; a++) {
-        const fsi_real x = (fsi_real)at[a] + 2 * job->back[a][c];
-        if ((x < FSI_R(-0.5) && job->open[2 * a])
-            || (x > (fsi_real)job->n[a] - FSI_R(0.5) && job->open[2 * a + 1]))
-            return 1;
-    }
-    return 0;
-}
-
-FSI__FLAT void fsi__advect_back(const fsi__job *job, int three, int j, int k, int i0, int count) {
-    const size_t sy = (size_t)job->n[0], sz = sy * (size_t)job->n[1];
-    const ptrdiff_t row = (ptrdiff_t)((size_t)i0 + sy * (size_t)j + sz * (size_t)k),
-                    in = row - job->base;
-    fsi__ends ends;
-    int off = fsi__find_ends(job, three, 1, j, k, i0, count, &ends);
-    for (int m = 0; m < job->count; m++)
-        fsi__mix_chunk(job->old[m] + row, sy, sz, three, count, ends.shift, ends.F[0], ends.F[1],
-                       ends.F[2],
-                       job->keep[m] ? job->hat[m] + in : job->out[m] + (row - job->out_base));
-    for (int i = 0; off && i < count; i++) {
-        if (!(ends.off[i] > 0))
-            continue;
-        ends.shift[i] = FSI__NO_STENCIL;
-        for (int m = 0; m < job->count && job->family == 3 && fsi__enters(job, i0 + i, j, k); m++)
-            *(job->keep[m] ? job->hat[m] + in + i : job->out[m] + (row - job->out_base) + i) =
-                job->still[m];
-    }
-    memcpy(job->stencil + in, ends.shift, (size_t)count * sizeof ends.shift[0]);
-}
-
-/* min and max over the corners of a stencil, then clamp. */
-FSI__FLAT fsi_real fsi__limit(const fsi_real *p, size_t sy, size_t sz, int three, fsi_real v) {
-    fsi_real lo = fsi__min(fsi__min(p[0], p[1]), fsi__min(p[sy], p[sy + 1])),
-             hi = fsi__max(fsi__max(p[0], p[1]), fsi__max(p[sy], p[sy + 1]));
-    if (three) {
-        p += sz;
-        lo = fsi__min(lo, fsi__min(fsi__min(p[0], p[1]), fsi__min(p[sy], p[sy + 1])));
-        hi = fsi__max(hi, fsi__max(fsi__max(p[0], p[1]), fsi__max(p[sy], p[sy + 1])));
-    }
-    return fsi__min(fsi__max(v, lo), hi);
-}
-
-/* out = MacCormack where both paths stay in the box and away from solids (st), else hat. limit: to
- * the old values around the end of the backward path. */
-FSI__FLAT void fsi__correct_chunk(size_t sy, size_t sz, int three, int limit, int count,
-                                  const int32_t *st, const fsi_real *hat, const fsi_real *old,
-                                  const fsi_real *forth, fsi_real *FSI__RESTRICT out) {
-    for (int from = 0; from < count; from += FSI__BLOCK) {
-        if (from + FSI__BLOCK <= count && st[from] != FSI__NO_STENCIL
-            && fsi__side_by_side(st + from)) {
-            const fsi_real *p = old + (ptrdiff_t)st[from];
-            FSI__OMP(simd)
-            for (int i = from; i < from + FSI__BLOCK; i++) {
-                const fsi_real v = hat[i] + FSI_R(0.5) * (old[i] - forth[i]);
-                out[i] = limit ? fsi__limit(p + i, sy, sz, three, v) : v;
-            }
-        } else
-            for (int i = from; i < fsi__imin(from + FSI__BLOCK, count); i++) {
-                const fsi_real v = hat[i] + FSI_R(0.5) * (old[i] - forth[i]);
-                out[i] = st[i] == FSI__NO_STENCIL ? hat[i]
-                         : limit                  ? fsi__limit(old + i + st[i], sy, sz, three, v)
-                                                  : v;
-            }
-    }
-}
-
-/* Takes the correction, old - forth, away where a face lies within a cell of the liquid's surface
- * or above it; two cells deep it is whole. */
-FSI__FLAT void fsi__spare_surface(const fsi__job *job, int j, int k, int i0, int count,
-                                  const fsi_real *old, fsi_real *forth) {
-    const int a = job->family, *n = job->mac.n, j0 = a == 1 ? fsi__imax(j - 1, 0) : j,
-              k0 = a == 2 ? fsi__imax(k - 1, 0) : k;
-    const fsi_real *low = job->phi + (ptrdiff_t)n[0] * (j0 + (ptrdiff_t)n[1] * k0),
-                   *high =
-                       job->phi
-                       + (ptrdiff_t)n[0]
-                             * (fsi__imin(j, n[1] - 1) + (ptrdiff_t)n[1] * fsi__imin(k, n[2] - 1));
-    for (int i = 0; i < count; i++) {
-        const fsi_real depth =
-            -job->half_inv_h
-            * (low[a == 0 ? fsi__imax(i0 + i - 1, 0) : i0 + i] + high[fsi__imin(i0 + i, n[0] - 1)]);
-        forth[i] = old[i] + fsi__min(fsi__max(depth - 1, 0), 1) * (forth[i] - old[i]);
-    }
-}
-
-FSI__FLAT void fsi__advect_forth(const fsi__job *job, int three, int j, int k, int i0, int count) {
-    const size_t sy = (size_t)job->n[0], sz = sy * (size_t)job->n[1];
-    const ptrdiff_t row = (ptrdiff_t)((size_t)i0 + sy * (size_t)j + sz * (size_t)k),
-                    in = row - job->base;
-    fsi_real forth[FSI__CHUNK];
-    fsi__ends ends;
-    int off = fsi__find_ends(job, three, 0, j, k, i0, count, &ends);
-    for (int i = 0; off && i < count; i++)
-        if (ends.off[i] > 0)
-            job->stencil[in + i] = FSI__NO_STENCIL;
-    for (int m = 0; m < job->count; m++) {
-        if (!job->keep[m])
-            continue;
-        fsi__mix_chunk(job->hat[m] + in, sy, sz, three, count, ends.shift, ends.F[0], ends.F[1],
-                       ends.F[2], forth);
-        if (job->phi)
-            fsi__spare_surface(job, j, k, i0, count, job->old[m] + row, forth);
-        if (job->limit[m])
-            fsi__correct_chunk(sy, sz, three, 1, count, job->stencil + in, job->hat[m] + in,
-                               job->old[m] + row, forth, job->out[m] + (row - job->out_base));
-        else
-            fsi__correct_chunk(sy, sz, three, 0, count, job->stencil + in, job->hat[m] + in,
-                               job->old[m] + row, forth, job->out[m] + (row - job->out_base));
-    }
-}
-
-/* One row of a pass: 0 the ways, 1 backward, 2 correction. The compiler makes one version of each
- * for 2D and one for 3D. */
-FSI__FLAT void fsi__advect_row(const fsi__job *job, int pass, ptrdiff_t r) {
-    const int three = job->mac.three;
-    int j = (int)(r % job->n[1]), k = (int)(r / job->n[1]);
-    for (int i0 = 0; i0 < job->n[0]; i0 += FSI__CHUNK) {
-        const int count = fsi__imin(FSI__CHUNK, job->n[0] - i0);
-        if (pass == 0 && three)
-            fsi__ways_chunk(job, 1, j, k, i0, count);
-        else if (pass == 0)
-            fsi__ways_chunk(job, 0, j, k, i0, count);
-        else if (pass == 1 && three)
-            fsi__advect_back(job, 1, j, k, i0, count);
-        else if (pass == 1)
-            fsi__advect_back(job, 0, j, k, i0, count);
-        else if (three)
-            fsi__advect_forth(job, 1, j, k, i0, count);
-        else
-            fsi__advect_forth(job, 0, j, k, i0, count);
-    }
-}
-
-/* The same plain loops once more for processors with wider vectors (no fused operations: same
- * bits), chosen when the program runs. */
-#if defined(__x86_64__) && !defined(__AVX2__) && (defined(__GNUC__) || defined(__clang__))         \
-    && !defined(__TINYC__)
-__attribute__((target("avx2"))) static void fsi__advect_row_wide(const fsi__job *job, int pass,
-                                                                 ptrdiff_t r) {
-    fsi__advect_row(job, pass, r);
-}
-
-static int fsi__wide(void) {
-    return __builtin_cpu_supports("avx2") != 0;
-}
-#else
-static void fsi__advect_row_wide(const fsi__job *q, int pass, ptrdiff_t r) {
-    (void)q;
-    (void)pass;
-    (void)r;
-}
-
-static int fsi__wide(void) {
-    return 0;
-}
-#endif
-static void fsi__advect_row_plain(const fsi__job *job, int pass, ptrdiff_t r) {
-    fsi__advect_row(job, pass, r);
-}
-
-static void fsi__advect_pass(const fsi__job *job, int pass, ptrdiff_t from, ptrdiff_t to) {
-    void (*const row)(const fsi__job *, int, ptrdiff_t) =
-        fsi__wide() ? fsi__advect_row_wide : fsi__advect_row_plain;
-    FSI__OMP(parallel for schedule(static) if ((to - from) * job->n[0] > 8000))
-    for (ptrdiff_t r = from; r < to; r++)
-        if (!job->rows || (job->rows[r] & pass))
-            row(job, pass, r);
-}
-
-static void fsi__job_begin(const fsi_grid *grid, int family, fsi_real dt, const fsi_real *way,
+ * >>grid advection jobs */
+/* A job without quantities; longest: the longest ways along each axis, cells. */
+static void fsi__job_begin(const fsi_grid *grid, int family, fsi_real dt, const fsi_real *longest,
                            fsi__job *job) {
-    fsi_vec3 o = fsi__sample_place(family, 0, 0, 0);
     memset(job, 0, sizeof *job);
-    job->mac = fsi__mac_of(grid);
+    job->mac = fsi__grid_mac(grid);
     job->family = family;
-    fsi__family_size(grid, family, job->n);
-    job->o[0] = o.x;
-    job->o[1] = o.y;
-    job->o[2] = o.z;
-    job->s = dt / grid->h;
+    const fsi__lattice samples = fsi__grid_lattice(grid, family);
+    memcpy(job->samples, samples.n, sizeof job->samples);
+    fsi_vec_store(job->offset, fsi__sample_place(family, 0, 0, 0));
+    job->dth = dt / grid->h;
     job->stencil = grid->stencil;
-    job->phi = family < 3 ? grid->phi : NULL;
-    job->half_inv_h = FSI_R(0.5) / grid->h;
-    for (int a = 0; a < 6; a++)
-        job->open[a] = fsi__side_open(grid, a);
-    for (int a = 0; a < 3; a++) {
-        job->reach[a] = way[a] < FSI_R(1e6) ? 2 + (int)way[a] : 1 << 29;
-        /* not needed before build_pressure makes new ones */
-        job->back[a] = grid->weight[a];
-        job->forth[a] = a == 0 ? grid->rhs : grid->way[a - 1];
+    job->phi = family != FSI__CELLS ? grid->phi : NULL;
+    job->half_over_h = FSI_R(0.5) / grid->h;
+    for (int side = FSI_LEFT; side <= FSI_FRONT; side++)
+        job->open[side] = fsi__side_open(grid, side);
+    for (int axis = 0; axis < 3; axis++) {
+        job->reach[axis] = longest[axis] < FSI_R(1e6) ? 2 + (int)longest[axis] : 1 << 29;
+        /* weight and rhs are free until build_pressure makes new ones. */
+        job->back[axis] = grid->weight[axis];
+        job->forth[axis] = axis == 0 ? grid->rhs : grid->way[axis - 1];
     }
 }
 
 static void fsi__job_add(fsi__job *job, const fsi_real *old, fsi_real *hat, fsi_real *out,
-                         fsi_advection mode) {
-    int m = job->count++;
-    job->old[m] = old;
-    job->hat[m] = hat;
-    job->out[m] = out;
-    job->keep[m] = mode == FSI_ADVECT_MACCORMACK || mode == FSI_ADVECT_MACCORMACK_FREE;
-    job->limit[m] = mode == FSI_ADVECT_MACCORMACK;
+                         fsi_advection mode, fsi_real still) {
+    fsi__carried *carried = &job->carried[job->count++];
+    carried->old = old;
+    carried->hat = hat;
+    carried->out = out;
+    carried->correct = mode == FSI_ADVECT_MACCORMACK || mode == FSI_ADVECT_MACCORMACK_FREE;
+    carried->limit = mode == FSI_ADVECT_MACCORMACK;
+    carried->still = still;
+}
+
+/* How far the values of a row are from the still value. Not finite when one of them is not. */
+static fsi_real fsi__row_stirred(int count, const fsi_real *values, fsi_real still) {
+    fsi_real most = fsi_max_abs((size_t)count, values);
+    if (!(fsi__abs(still) > 0) || !fsi__finite(most))
+        return most;
+    most = 0;
+    for (int i = 0; i < count; i++)
+        most = fsi__max(most, fsi__abs(values[i] - still));
+    return most;
+}
+
+/* Marks of rows (j, k) of cells grow by the reach of the job. */
+static void fsi__grow_rows(const fsi__job *job, uint8_t *mark) {
+    const int ny = job->samples[1], nz = job->samples[2];
+    for (int k = 0; k < nz; k++)
+        fsi__grow_marks(mark + (size_t)k * (size_t)ny, 1, 1, ny, job->reach[1]);
+    if (nz > 1)
+        fsi__grow_marks(mark, (size_t)ny, (size_t)ny, nz, job->reach[2]);
 }
 
 /* Smoke fills a part of the box only. Rows whose values lie within round-off (of the largest) of
    the still value, and whose neighbours within reach do, keep them: no work there. Bit 2 of rows:
-   the row may change; bit 1: a row that may change needs its hat. q carries scalars. Returns 0 when
-   one of them is not finite. */
+   the row may change; bit 1: a row that may change needs its hat. The job carries scalars. Returns
+   0 when one of them is not finite. */
 static int fsi__find_calm_rows(fsi_grid *grid, fsi__job *job) {
-    ptrdiff_t rows = (ptrdiff_t)grid->ny * grid->nz;
-    uint8_t *may = grid->mark[0], *near_it = grid->mark[1];
-    fsi_real *most = grid->scratch[3];
+    const ptrdiff_t rows = (ptrdiff_t)grid->ny * grid->nz;
+    uint8_t *may = grid->mark[0], *needed = grid->mark[1];
+    fsi_real *stirred = grid->scratch[3];
     memset(may, 0, (size_t)rows);
-    for (int m = 0; m < job->count; m++) {
-        FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
-        for (ptrdiff_t r = 0; r < rows; r++) {
-            const fsi_real *s = job->old[m] + r * grid->nx;
-            fsi_real far_off = fsi_max_abs((size_t)grid->nx, s);
-            int n;
-            if (fsi__abs(job->still[m]) > 0 && fsi__finite(far_off))
-                for (far_off = 0, n = 0; n < grid->nx; n++)
-                    far_off = fsi__max(far_off, fsi__abs(s[n] - job->still[m]));
-            most[r] = far_off;
-        }
-        fsi_real limit = FSI_REAL_EPS * fsi_max_abs((size_t)rows, most);
+    for (int which = 0; which < job->count; which++) {
+        const fsi__carried *carried = &job->carried[which];
+        FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+        for (ptrdiff_t row = 0; row < rows; row++)
+            stirred[row] =
+                fsi__row_stirred(grid->nx, carried->old + row * grid->nx, carried->still);
+        fsi_real limit = FSI_REAL_EPS * fsi_max_abs((size_t)rows, stirred);
         if (!fsi__finite(limit))
             return 0;
-        for (ptrdiff_t r = 0; r < rows; r++)
-            may[r] |= most[r] > limit;
+        for (ptrdiff_t row = 0; row < rows; row++)
+            may[row] |= stirred[row] > limit;
     }
-    for (int pass = 0; pass < 2; pass++) {
-        uint8_t *p = pass ? near_it : may;
-        if (pass)
-            memcpy(near_it, may, (size_t)rows);
-        for (int i = 0; i < grid->nz; i++)
-            fsi__grow_line(p + (size_t)i * (size_t)grid->ny, 1, grid->ny, job->reach[1]);
-        if (grid->dim == 3)
-            fsi__grow_marks(p, (size_t)grid->ny, (size_t)grid->ny, grid->nz, job->reach[2]);
-    }
-    for (ptrdiff_t r = 0; r < rows; r++)
-        may[r] = (uint8_t)(near_it[r] + 2 * may[r]);
+    fsi__grow_rows(job, may);
+    memcpy(needed, may, (size_t)rows);
+    fsi__grow_rows(job, needed);
+    for (ptrdiff_t row = 0; row < rows; row++)
+        may[row] = (uint8_t)(needed[row] + 2 * may[row]);
     job->rows = may;
     return 1;
 }
 
-static void fsi__copy_rows(const fsi__job *job, int m, ptrdiff_t from, ptrdiff_t to,
+/* Brings finished rows of a quantity to where they belong. */
+static void fsi__copy_rows(const fsi__job *job, int which, ptrdiff_t from, ptrdiff_t to,
                            fsi_real *field) {
-    const ptrdiff_t w = job->n[0];
-    FSI__OMP(parallel for schedule(static) if ((to - from) * w > 8000))
-    for (ptrdiff_t r = from; r < to; r++)
-        if (!job->rows || (job->rows[r] & 2u))
-            memcpy(field + r * w, job->out[m] + (r * w - job->out_base), (size_t)w * sizeof *field);
+    const ptrdiff_t width = job->samples[0];
+    const fsi_real *out = job->carried[which].out;
+    FSI__OMP(parallel for schedule(static) if ((to - from) * width > 8000))
+    for (ptrdiff_t row = from; row < to; row++)
+        if (!job->rows || (job->rows[row] & 2u))
+            memcpy(field + row * width, out + (row * width - job->out_base),
+                   (size_t)width * sizeof *field);
 }
 
-/* Moves what is still needed of hat, stencil and out, samples from .. to-1, to the front. */
-static void fsi__job_slide(fsi__job *job, int early, ptrdiff_t from, ptrdiff_t to) {
-    const size_t n = (size_t)(to - from);
-    for (int m = 0; m < job->count; m++) {
-        if (job->keep[m])
-            memmove(job->hat[m], job->hat[m] + (from - job->base), n * sizeof *job->hat[m]);
-        if (early)
-            memmove(job->out[m], job->out[m] + (from - job->out_base), n * sizeof *job->out[m]);
+/* Moves what is still needed of hat, stencil and (slide_out) out, samples from .. to-1, to the
+   front. */
+static void fsi__job_slide(fsi__job *job, int slide_out, ptrdiff_t from, ptrdiff_t to) {
+    const size_t count = (size_t)(to - from);
+    for (int which = 0; which < job->count; which++) {
+        fsi__carried *carried = &job->carried[which];
+        if (carried->correct)
+            memmove(carried->hat, carried->hat + (from - job->base), count * sizeof(fsi_real));
+        if (slide_out)
+            memmove(carried->out, carried->out + (from - job->out_base), count * sizeof(fsi_real));
     }
-    memmove(job->stencil, job->stencil + (from - job->base), n * sizeof *job->stencil);
+    memmove(job->stencil, job->stencil + (from - job->base), count * sizeof *job->stencil);
     job->base = from;
-    if (early)
+    if (slide_out)
         job->out_base = from;
 }
 
@@ -2315,551 +2764,604 @@ static void fsi__job_slide(fsi__job *job, int early, ptrdiff_t from, ptrdiff_t t
    hat, stencil and out need room for some layers only. field: where the results go; NULL: they stay
    in out. */
 static void fsi__job_run(fsi_grid *grid, fsi__job *job, fsi_real *const *field) {
-    const int three = job->mac.three, layers = three ? job->n[2] : job->n[1],
-              per = three ? job->n[1] : 1, reach = fsi__imin(job->reach[1 + three], layers);
-    const ptrdiff_t size = (ptrdiff_t)per * job->n[0]; /* samples of a layer */
+    const int three = job->mac.three, layers = job->samples[1 + three];
+    const int reach = fsi__imin(job->reach[1 + three], layers);
+    const ptrdiff_t rows = three ? job->samples[1] : 1; /* of a layer */
+    const ptrdiff_t size = rows * job->samples[0];      /* samples of a layer */
     const int step = (int)(1 + 131072 / size), room = 2 * reach + 4 * step;
-    int back = 0, forth = 0, copied = 0; /* layers done */
+    int back = 0, forth = 0, copied = 0; /* layers done by each pass */
     while (forth < layers || (field && copied < layers)) {
+        /* Room for the next layers. */
         int to = fsi__imin(back + step, layers), from = fsi__imin(copied, forth - reach);
         if (to * size - job->base > room * size && from * size > job->base)
             fsi__job_slide(job, field != NULL, from * size, back * size);
-        fsi__advect_pass(job, 1, (ptrdiff_t)back * per, (ptrdiff_t)to * per);
+
+        /* Backward. */
+        fsi__advect_pass(job, 1, back * rows, to * rows);
         if (grid->occluded)
-            fsi__advect_seen(grid, job, (ptrdiff_t)back * per, (ptrdiff_t)to * per);
+            fsi__advect_seen(grid, job, back * rows, to * rows);
         back = to;
+
+        /* Correction, as far as hat is known. */
         to = back == layers ? layers : fsi__imax(back - reach, forth);
-        if (job->keep[0] || job->keep[1])
-            fsi__advect_pass(job, 2, (ptrdiff_t)forth * per, (ptrdiff_t)to * per);
+        if (job->carried[0].correct || job->carried[1].correct)
+            fsi__advect_pass(job, 2, forth * rows, to * rows);
         forth = to;
+
+        /* Old values are overwritten where no correction looks at them any more. */
         to = forth == layers ? layers : fsi__imax(forth - reach, copied);
-        for (int m = 0; m < job->count && field; m++)
-            fsi__copy_rows(job, m, (ptrdiff_t)copied * per, (ptrdiff_t)to * per, field[m]);
+        for (int which = 0; which < job->count && field; which++)
+            fsi__copy_rows(job, which, copied * rows, to * rows, field[which]);
         copied = to;
     }
 }
 
-/* Pass 0: the ways of all cells; way: the longest ones along each axis, cells. */
-static void fsi__find_ways(fsi_grid *grid, fsi_real dt, const fsi_real *axis_speed, fsi_real *way) {
+/* Pass 0: the ways of all cells; longest: the longest ones along each axis, cells. */
+static void fsi__find_ways(fsi_grid *grid, fsi_real dt, const fsi_real *axis_speed,
+                           fsi_real *longest) {
     const ptrdiff_t rows = (ptrdiff_t)grid->ny * grid->nz;
-    for (int a = 0; a < 3; a++)
-        way[a] = FSI_R(0.5) * (dt / grid->h * axis_speed[a] + 1);
+    for (int axis = 0; axis < 3; axis++)
+        longest[axis] = FSI_R(0.5) * (dt / grid->h * axis_speed[axis] + 1);
     fsi__job job;
-    fsi__job_begin(grid, 3, dt, way, &job);
+    fsi__job_begin(grid, FSI__CELLS, dt, longest, &job);
     job.most = grid->scratch[0];
     fsi__advect_pass(&job, 0, 0, rows);
-    for (int a = 0; a < 3; a++) {
-        way[a] = dt / grid->h * axis_speed[a]; /* back */
-        for (ptrdiff_t r = 0; r < rows && a < grid->dim; r++)
-            way[a] = fsi__max(way[a], 2 * job.most[3 * r + a]);
+    for (int axis = 0; axis < 3; axis++) {
+        longest[axis] = dt / grid->h * axis_speed[axis]; /* back */
+        for (ptrdiff_t row = 0; row < rows && axis < grid->dim; row++)
+            longest[axis] = fsi__max(longest[axis], 2 * job.most[3 * row + axis]);
+    }
+}
+
+/* All scalars, two at a time, by the old velocity. */
+static fsi_result fsi__advect_scalars(fsi_grid *grid, fsi_real dt, const fsi_real *longest) {
+    const int total = 2 + grid->desc.scalars;
+    for (int number = 0; number < total;) {
+        fsi__job job;
+        fsi_real *field[2];
+        fsi__job_begin(grid, FSI__CELLS, dt, longest, &job);
+        for (; number < total && job.count < 2; number++) {
+            const int place = job.count;
+            const fsi_advection mode = fsi__scalar_mode(grid, number);
+            fsi_real *values = fsi__scalar(grid, number);
+            if (!values || mode == FSI_ADVECT_NONE)
+                continue;
+            field[place] = values;
+            fsi__job_add(&job, values, grid->scratch[place], grid->scratch[2 + place], mode,
+                         number == 1 ? grid->desc.ambient : 0);
+        }
+        if (!job.count)
+            continue;
+        /* Only the first ones can be not finite: nothing has changed yet. */
+        if (!fsi__find_calm_rows(grid, &job))
+            return FSI_ERR_NUMERIC;
+        fsi__job_run(grid, &job, field);
+    }
+    return FSI_OK;
+}
+
+/* The velocity by itself, axis by axis. Next to solids all components of the old velocity are
+   looked at again: there the new ones wait in scratch. */
+static void fsi__advect_velocity(fsi_grid *grid, fsi_real dt, const fsi_real *longest) {
+    for (int axis = 0; axis < grid->dim; axis++) {
+        const fsi_real *carried = grid->carried[axis] ? grid->carried[axis] : grid->u[axis];
+        fsi__job job;
+        fsi__job_begin(grid, axis, dt, longest, &job);
+        fsi__job_add(&job, carried, grid->scratch[3], grid->scratch[axis],
+                     grid->desc.advect_velocity, 0);
+        fsi__job_run(grid, &job, grid->occluded ? NULL : &grid->u[axis]);
+    }
+    for (int axis = 0; axis < grid->dim; axis++) {
+        if (grid->occluded)
+            fsi_copy(grid->faces[axis], grid->scratch[axis], grid->u[axis]);
+        grid->carried[axis] = NULL;
+        if (grid->u_plus[axis])
+            fsi__renew_plus(grid, axis, grid->plus_work[axis]);
     }
 }
 
 FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
-    fsi_grid *fluid = grid;
-    fsi_real axis_speed[3] = {0, 0, 0}, way[3];
-    fsi_real *field[2];
-    if (!fluid || !fluid->block)
-        return FSI_ERR_STATE;
-    if (!fsi__dt_valid(dt))
-        return FSI_ERR_ARGUMENT;
-    double t0 = fsi__now(fluid);
-    fsi_real speed;
-    fsi_result result = fsi__check_state(fluid, &speed, axis_speed);
+    fsi_result result = fsi__stage_check(grid, dt);
     if (result < 0)
         return result;
-    fluid->stats.max_speed = (double)speed;
-    fluid->stats.cfl = fluid->stats.max_speed * (double)dt / (double)fluid->h;
-    if (fluid->occluded)
-        fsi__mark_near(fluid, dt, fluid->occlusion.smooth);
-    for (int i = 0; i < 3; i++)
-        way[i] = FSI_R(0.5) * (dt / fluid->h * axis_speed[i] + 1);
-    fsi__find_ways(fluid, dt, axis_speed, way);
-    fluid->weights_are_one = 0;
-    int total = 2 + fluid->desc.scalars;
-    /* scalars first, two at a time, all by the old velocity */
-    fsi__job job;
-    for (int i = 0; i < total;) {
-        fsi__job_begin(fluid, 3, dt, way, &job);
-        for (; i < total && job.count < 2; i++) {
-            fsi_advection mode;
-            fsi_real *s = fsi__scalar(fluid, i, &mode);
-            if (!s || mode == FSI_ADVECT_NONE)
-                continue;
-            field[job.count] = s;
-            job.still[job.count] = i == 1 ? fluid->desc.ambient : 0;
-            fsi__job_add(&job, s, fluid->scratch[job.count], fluid->scratch[2 + job.count], mode);
-        }
-        if (!job.count)
-            continue;
-        /* only the first ones can be: nothing has changed yet */
-        if (!fsi__find_calm_rows(fluid, &job))
-            return FSI_ERR_NUMERIC;
-        fsi__job_run(fluid, &job, field);
-    }
-    for (int i = 0; i < fluid->dim && fluid->desc.advect_velocity != FSI_ADVECT_NONE; i++) {
-        fsi__job_begin(fluid, i, dt, way, &job);
-        fsi__job_add(&job, fluid->carried[i] ? fluid->carried[i] : fluid->u[i], fluid->scratch[3],
-                     fluid->scratch[i], fluid->desc.advect_velocity);
-        field[0] = fluid->u[i];
-        /* next to solids all components of the old velocity are looked at again */
-        fsi__job_run(fluid, &job, fluid->occluded ? NULL : field);
-    }
-    for (int i = 0; i < fluid->dim && fluid->desc.advect_velocity != FSI_ADVECT_NONE; i++) {
-        if (fluid->occluded)
-            fsi_copy(fluid->faces[i], fluid->scratch[i], fluid->u[i]);
-        fluid->carried[i] = NULL;
-        if (fluid->u_plus[i])
-            fsi__plus_equal(fluid, i, fluid->plus_work[i]);
-    }
-    fsi__grid_walls(fluid, 0);
-    fluid->stats.seconds_advect = fsi__now(fluid) - t0;
+    double start = fsi__now(grid);
+    fsi_real speed, axis_speed[3] = {0, 0, 0}, longest[3];
+    if ((result = fsi__check_state(grid, &speed, axis_speed)) < 0)
+        return result;
+    grid->stats.max_speed = (double)speed;
+    grid->stats.cfl = grid->stats.max_speed * (double)dt / (double)grid->h;
+
+    if (grid->occluded)
+        fsi__mark_near(grid, dt, grid->occlusion.smooth);
+    fsi__find_ways(grid, dt, axis_speed, longest);
+    grid->weights_are_one = 0; /* the weights' room holds the ways */
+    if ((result = fsi__advect_scalars(grid, dt, longest)) < 0)
+        return result;
+    if (grid->desc.advect_velocity != FSI_ADVECT_NONE)
+        fsi__advect_velocity(grid, dt, longest);
+    fsi__set_walls(grid, 0);
+    grid->stats.seconds_advect = fsi__now(grid) - start;
     return FSI_OK;
-}
-
-/* ------------------------------------------------------------------------------------------------
- * >>grid walls of the surface */
-static fsi_vec3 fsi__clip_way(fsi_vec3 from, fsi_vec3 to, void *user) {
-    const fsi_grid *grid = (const fsi_grid *)user;
-    fsi_vec3 A = fsi__to_cells(grid, from), B = fsi__to_cells(grid, to), v;
-    int own[3];
-    if (grid->occlusion.hit_fn) {
-        fsi_real t;
-        if (!fsi__ray_hits(grid, A, B, &t, &v))
-            return to;
-        t -= FSI_R(1e-3) / fsi__max(fsi__length(fsi_vec_sub(B, A)), FSI_R(1e-3));
-        return fsi_vec_mad(from, fsi_vec_sub(to, from), fsi__max(t, 0));
-    }
-    fsi__own_cell(grid, A, own);
-    return fsi__grid_point(grid, fsi__reach(grid, own, B, &v));
-}
-
-static void fsi__surface_walls(fsi_grid *grid, fsi_levelset_walls *walls, int *open) {
-    memset(walls, 0, sizeof *walls);
-    for (int i = 0; i < 6; i++)
-        open[i] = fsi__side_open(grid, i);
-    walls->open = open;
-    if (!grid->occluded)
-        return;
-    walls->solid = grid->occlusion.solid;
-    walls->clip_fn = fsi__clip_way;
-    walls->user = grid;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid sources */
-/* Signed distance to the source's region at x, negative inside (box: exact outside, by the nearest
- * side inside). */
-static fsi_real fsi__source_distance(fsi_vec3 x, const fsi_grid_source *source, int dim) {
-    fsi_real out = 0, in = -FSI_REAL_MAX;
-    if (source->shape == FSI_SOURCE_CALLBACK)
-        return source->distance_fn(x, source->user);
+/* Extent of a source along an axis, m; 0 when it has none (a callback). */
+static int fsi__source_extent(const fsi_grid_source *source, int axis, fsi_real *lo, fsi_real *hi) {
+    *lo = fsi__get(source->lo, axis);
+    *hi = fsi__get(source->hi, axis);
     if (source->shape == FSI_SOURCE_SPHERE) {
-        fsi_vec3 d = fsi_vec_sub(x, source->centre);
-        if (dim == 2)
-            d.z = 0;
-        return fsi__length(d) - source->radius;
+        *lo = fsi__get(source->centre, axis) - source->radius;
+        *hi = fsi__get(source->centre, axis) + source->radius;
     }
-    for (int a = 0; a < dim; a++) {
-        fsi_real d = fsi__max(fsi__get(source->lo, a) - fsi__get(x, a),
-                              fsi__get(x, a) - fsi__get(source->hi, a));
-        if (d > 0)
-            out += d * d;
-        in = fsi__max(in, d);
-    }
-    return in > 0 ? fsi__sqrt(out) : in;
+    return source->shape != FSI_SOURCE_CALLBACK;
 }
 
-typedef struct fsi__source_shape_user {
-    const fsi_grid_source *source;
-    int dim;
-} fsi__source_shape_user;
+/* Refuses values that are not finite and shapes that are empty or outside the box. */
+static int fsi__source_valid(const fsi_grid *grid, const fsi_grid_source *source) {
+    if (source->set == 0 || (int)source->shape < 0 || (int)source->shape > FSI_SOURCE_CALLBACK)
+        return 0;
+    if (source->shape == FSI_SOURCE_CALLBACK && !source->distance_fn)
+        return 0;
+    const fsi_real values[] = {source->density, source->temperature, source->divergence};
+    for (int i = 0; i < 3; i++)
+        if (!fsi__finite(values[i]))
+            return 0;
+    for (int i = 0; i < FSI_GRID_SCALARS; i++)
+        if (!fsi__finite(source->scalar[i]))
+            return 0;
+    /* Times may be infinite, but not no numbers. */
+    if (!(source->start <= source->start + 1) || !(source->stop <= source->stop + 1))
+        return 0;
+    if (!fsi__finite_vec(source->velocity))
+        return 0;
 
-static fsi_real fsi__source_shape(fsi_vec3 x, void *user) {
-    const fsi__source_shape_user *u = (const fsi__source_shape_user *)user;
-    return fsi__source_distance(x, u->source, u->dim);
-}
-
-static int fsi__source_active(const fsi_grid *grid, const fsi_grid_source *source) {
-    return (source->start >= source->stop && source->stop <= 0)
-           || (grid->time >= source->start && grid->time < source->stop);
+    const int cells[3] = {grid->nx, grid->ny, grid->nz};
+    for (int axis = 0; axis < grid->dim; axis++) {
+        const fsi_real origin = fsi__get(grid->origin, axis);
+        fsi_real lo, hi;
+        if (!fsi__source_extent(source, axis, &lo, &hi))
+            break;
+        if (!fsi__finite(lo) || !fsi__finite(hi) || !(lo < hi))
+            return 0;
+        if (hi < origin || lo > origin + (fsi_real)cells[axis] * grid->h)
+            return 0;
+    }
+    return 1;
 }
 
 FSI_API fsi_result fsi_grid_add_source(fsi_grid *grid, const fsi_grid_source *source) {
-    const fsi_grid_source *s = source;
-    fsi_real size[3];
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
-    if (!s || s->set == 0 || (int)s->shape < 0 || (int)s->shape > FSI_SOURCE_CALLBACK
-        || !fsi__finite_vec(s->velocity) || !fsi__finite(s->density) || !fsi__finite(s->temperature)
-        || !fsi__finite(s->divergence) || !(s->start <= s->start + 1) || !(s->stop <= s->stop + 1))
-        return FSI_ERR_ARGUMENT;
-    for (int i = 0; i < FSI_GRID_SCALARS; i++)
-        if (!fsi__finite(s->scalar[i]))
-            return FSI_ERR_ARGUMENT;
-    size[0] = (fsi_real)grid->nx * grid->h;
-    size[1] = (fsi_real)grid->ny * grid->h;
-    size[2] = (fsi_real)grid->nz * grid->h;
-    for (int a = 0; a < grid->dim && s->shape != FSI_SOURCE_CALLBACK; a++) {
-        fsi_real o = fsi__get(grid->origin, a), lo = fsi__get(s->lo, a), hi = fsi__get(s->hi, a);
-        if (s->shape == FSI_SOURCE_SPHERE) {
-            lo = fsi__get(s->centre, a) - s->radius;
-            hi = fsi__get(s->centre, a) + s->radius;
-        }
-        if (!fsi__finite(lo) || !fsi__finite(hi) || !(lo < hi) || hi < o || lo > o + size[a])
-            return FSI_ERR_ARGUMENT;
-    }
-    if (s->shape == FSI_SOURCE_CALLBACK && !s->distance_fn)
+    if (!source || !fsi__source_valid(grid, source))
         return FSI_ERR_ARGUMENT;
     if (grid->source_count >= FSI_GRID_SOURCES)
         return FSI_ERR_SIZE;
-    grid->source[grid->source_count++] = *s;
+    grid->source[grid->source_count++] = *source;
     return FSI_OK;
 }
 
+/* Signed distance to the source's region at x, negative inside (box: exact outside, by the nearest
+   side inside). */
+static fsi_real fsi__source_distance(fsi_vec3 x, const fsi_grid_source *source, int dim) {
+    if (source->shape == FSI_SOURCE_CALLBACK)
+        return source->distance_fn(x, source->user);
+    if (source->shape == FSI_SOURCE_SPHERE) {
+        fsi_vec3 from = fsi_vec_sub(x, source->centre);
+        if (dim == 2)
+            from.z = 0;
+        return fsi__length(from) - source->radius;
+    }
+    fsi_real outside = 0, inside = -FSI_REAL_MAX;
+    for (int axis = 0; axis < dim; axis++) {
+        fsi_real at = fsi__get(x, axis), lo = fsi__get(source->lo, axis);
+        fsi_real beyond = fsi__max(lo - at, at - fsi__get(source->hi, axis));
+        if (beyond > 0)
+            outside += beyond * beyond;
+        inside = fsi__max(inside, beyond);
+    }
+    return inside > 0 ? fsi__sqrt(outside) : inside;
+}
+
+/* A source as a shape for fsi_levelset_shape. */
+typedef struct fsi__source_form {
+    const fsi_grid_source *source;
+    int dim;
+} fsi__source_form;
+
+static fsi_real fsi__source_shape(fsi_vec3 x, void *user) {
+    const fsi__source_form *form = (const fsi__source_form *)user;
+    return fsi__source_distance(x, form->source, form->dim);
+}
+
+static int fsi__source_active(const fsi_grid *grid, const fsi_grid_source *source) {
+    const int always = source->start >= source->stop && source->stop <= 0;
+    return always || (grid->time >= source->start && grid->time < source->stop);
+}
+
 /* Samples lo .. hi-1 of a family that may lie inside the source. */
-static void fsi__source_range(const fsi_grid *grid, const fsi_grid_source *source, const int *n,
-                              int *lo, int *hi) {
-    for (int a = 0; a < 3; a++) {
-        fsi_real x0 = fsi__get(source->lo, a), x1 = fsi__get(source->hi, a),
-                 o = fsi__get(grid->origin, a);
-        lo[a] = 0;
-        hi[a] = n[a];
-        if (source->shape == FSI_SOURCE_CALLBACK || a >= grid->dim)
+static void fsi__source_range(const fsi_grid *grid, const fsi_grid_source *source,
+                              const fsi__lattice *samples, int *lo, int *hi) {
+    for (int axis = 0; axis < 3; axis++) {
+        const fsi_real origin = fsi__get(grid->origin, axis), n = (fsi_real)samples->n[axis];
+        fsi_real from, to;
+        lo[axis] = 0;
+        hi[axis] = samples->n[axis];
+        if (!fsi__source_extent(source, axis, &from, &to) || axis >= grid->dim)
             continue;
-        if (source->shape == FSI_SOURCE_SPHERE) {
-            x0 = fsi__get(source->centre, a) - source->radius;
-            x1 = fsi__get(source->centre, a) + source->radius;
-        }
-        lo[a] = (int)fsi__clamp((x0 - o) / grid->h - 1, 0, (fsi_real)n[a]);
-        hi[a] = (int)fsi__clamp((x1 - o) / grid->h + 2, 0, (fsi_real)n[a]);
+        lo[axis] = (int)fsi__clamp((from - origin) / grid->h - 1, 0, n);
+        hi[axis] = (int)fsi__clamp((to - origin) / grid->h + 2, 0, n);
     }
 }
 
 /* Writes value into the samples of a family inside the source (add: adds it); out NULL: only asks.
- * Returns 0 when a callback gave garbage. */
+   Returns 0 when a callback gave a number that is not finite. */
 static int fsi__source_fill(const fsi_grid *grid, const fsi_grid_source *source, int family,
                             fsi_real value, int add, fsi_real *out) {
-    int n[3], lo[3], hi[3], good = 1;
-    fsi__family_size(grid, family, n);
-    fsi__source_range(grid, source, n, lo, hi);
+    const fsi__lattice samples = fsi__grid_lattice(grid, family);
+    int lo[3], hi[3], good = 1;
+    fsi__source_range(grid, source, &samples, lo, hi);
     for (int k = lo[2]; k < hi[2]; k++)
         for (int j = lo[1]; j < hi[1]; j++)
             for (int i = lo[0]; i < hi[0]; i++) {
-                fsi_real d = fsi__source_distance(
-                    fsi__grid_point(grid, fsi__sample_place(family, i, j, k)), source, grid->dim);
-                if (!fsi__finite(d))
+                fsi_vec3 x = fsi__grid_point(grid, fsi__sample_place(family, i, j, k));
+                fsi_real distance = fsi__source_distance(x, source, grid->dim);
+                const ptrdiff_t sample = fsi__lattice_at(&samples, i, j, k);
+                if (!fsi__finite(distance))
                     good = 0;
-                else if (d < 0 && out)
-                    out[fsi__at(n, i, j, k)] = value + (add ? out[fsi__at(n, i, j, k)] : 0);
+                else if (distance < 0 && out)
+                    out[sample] = value + (add ? out[sample] : 0);
             }
     return good;
 }
 
+/* The user's force at a face, m/s^2. */
+static fsi_vec3 fsi__force_at(const fsi_grid *grid, int axis, const int *at) {
+    fsi_vec3 x = fsi_grid_face_centre(grid, axis, at[0], at[1], at[2]);
+    return grid->desc.force_fn(x, grid->time, grid->desc.force_user);
+}
+
 /* Asks every callback once without using the answers, so that a step can be refused before it
- * changed anything. */
+   changed anything. */
 static fsi_result fsi__check_callbacks(const fsi_grid *grid) {
-    int n[3];
-    for (int i = 0; i < grid->source_count; i++)
-        for (int a = 0; a < 4 && grid->source[i].shape == FSI_SOURCE_CALLBACK
-                        && fsi__source_active(grid, &grid->source[i]);
-             a++)
-            if ((a == 3 || a < grid->dim)
-                && !fsi__source_fill(grid, &grid->source[i], a, 0, 0, NULL))
+    for (int number = 0; number < grid->source_count; number++) {
+        const fsi_grid_source *source = &grid->source[number];
+        if (source->shape != FSI_SOURCE_CALLBACK || !fsi__source_active(grid, source))
+            continue;
+        for (int family = 0; family <= FSI__CELLS; family++)
+            if ((family == FSI__CELLS || family < grid->dim)
+                && !fsi__source_fill(grid, source, family, 0, 0, NULL))
                 return FSI_ERR_CALLBACK;
-    for (int a = 0; a < grid->dim && grid->desc.force_fn; a++) {
-        fsi__family_size(grid, a, n);
-        for (int z = 0; z < n[2]; z++)
-            for (int y = 0; y < n[1]; y++)
-                for (int x = 0; x < n[0]; x++)
-                    if (!fsi__finite_vec(grid->desc.force_fn(fsi_grid_face_centre(grid, a, x, y, z),
-                                                             grid->time, grid->desc.force_user)))
-                        return FSI_ERR_CALLBACK;
     }
-    for (int i = 0; grid->desc.viscosity_cells && i < (int)grid->cells; i++)
-        if (!fsi__not_negative(grid->desc.viscosity_cells[i]))
+    for (int axis = 0; axis < grid->dim && grid->desc.force_fn; axis++) {
+        const fsi__lattice faces = fsi__grid_lattice(grid, axis);
+        for (ptrdiff_t face = 0; face < faces.count; face++) {
+            int at[3];
+            fsi__lattice_place(&faces, face, at);
+            if (!fsi__finite_vec(fsi__force_at(grid, axis, at)))
+                return FSI_ERR_CALLBACK;
+        }
+    }
+    for (size_t cell = 0; grid->desc.viscosity_cells && cell < grid->cells; cell++)
+        if (!fsi__not_negative(grid->desc.viscosity_cells[cell]))
             return FSI_ERR_ARGUMENT;
     return FSI_OK;
 }
 
+/* What one source prescribes in its region. */
+static fsi_result fsi__apply_source(fsi_grid *grid, const fsi_grid_source *source) {
+    for (int axis = 0; axis < grid->dim && (source->set & FSI_SOURCE_VELOCITY); axis++)
+        fsi__source_fill(grid, source, axis, fsi__get(source->velocity, axis), 0, grid->u[axis]);
+    if ((source->set & FSI_SOURCE_DENSITY) && grid->density)
+        fsi__source_fill(grid, source, FSI__CELLS, source->density, 0, grid->density);
+    if ((source->set & FSI_SOURCE_TEMPERATURE) && grid->temperature)
+        fsi__source_fill(grid, source, FSI__CELLS, source->temperature, 0, grid->temperature);
+    for (int number = 0; number < grid->desc.scalars; number++)
+        if (source->set & ((unsigned)FSI_SOURCE_SCALAR << number))
+            fsi__source_fill(grid, source, FSI__CELLS, source->scalar[number], 0,
+                             grid->scalar[number]);
+    if (!grid->phi || !(source->set & (FSI_SOURCE_LIQUID | FSI_SOURCE_DRAIN)))
+        return FSI_OK;
+
+    fsi__source_form form;
+    fsi_levelset_walls walls;
+    int open[6];
+    form.source = source;
+    form.dim = grid->dim;
+    fsi__surface_walls(grid, &walls, open);
+    return fsi_levelset_shape(&grid->levelset, fsi__source_shape, &form,
+                              (source->set & FSI_SOURCE_LIQUID) != 0, &walls);
+}
+
 static fsi_result fsi__apply_sources(fsi_grid *grid) {
     fsi_result result = FSI_OK;
-    for (int i = 0; i < grid->source_count; i++) {
-        const fsi_grid_source *source = &grid->source[i];
-        if (!fsi__source_active(grid, source))
-            continue;
-        for (int a = 0; a < grid->dim && (source->set & FSI_SOURCE_VELOCITY); a++)
-            fsi__source_fill(grid, source, a, fsi__get(source->velocity, a), 0, grid->u[a]);
-        if ((source->set & FSI_SOURCE_DENSITY) && grid->density)
-            fsi__source_fill(grid, source, 3, source->density, 0, grid->density);
-        if ((source->set & FSI_SOURCE_TEMPERATURE) && grid->temperature)
-            fsi__source_fill(grid, source, 3, source->temperature, 0, grid->temperature);
-        for (int a = 0; a < grid->desc.scalars; a++)
-            if (source->set & ((unsigned)FSI_SOURCE_SCALAR << a))
-                fsi__source_fill(grid, source, 3, source->scalar[a], 0, grid->scalar[a]);
-        fsi__source_shape_user shape;
-        shape.source = source;
-        shape.dim = grid->dim;
-        if (grid->phi && (source->set & (FSI_SOURCE_LIQUID | FSI_SOURCE_DRAIN))) {
-            fsi_levelset_walls walls;
-            int open[6];
-            fsi__surface_walls(grid, &walls, open);
-            result = fsi_levelset_shape(&grid->levelset, fsi__source_shape, &shape,
-                                        (source->set & FSI_SOURCE_LIQUID) != 0, &walls);
-        }
-        if (result < 0)
-            return result;
+    for (int number = 0; number < grid->source_count && result >= 0; number++) {
+        const fsi_grid_source *source = &grid->source[number];
+        if (fsi__source_active(grid, source))
+            result = fsi__worse(result, fsi__apply_source(grid, source));
     }
     return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid forces */
-/* Adds dt times an acceleration of the cells to the faces of axis a inside the box: the mean of the
- * two cells beside a face. f holds half of it. */
-static void fsi__push_faces(fsi_grid *grid, int a, fsi_real dt, const fsi_real *f) {
-    const ptrdiff_t below = a == 0 ? 1 : a == 1 ? grid->nx : (ptrdiff_t)grid->nx * grid->ny;
-    const int first = a == 0,
-              rows = (a == 1 ? grid->ny - 1 : grid->ny) * (a == 2 ? grid->nz - 1 : grid->nz),
-              per = a == 1 ? grid->ny - 1 : grid->ny;
-    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        const ptrdiff_t j = r % per + (a == 1), k = r / per + (a == 2);
-        const fsi_real *hi = f + grid->nx * (j + (ptrdiff_t)grid->ny * k), *lo = hi - below;
-        fsi_real *FSI__RESTRICT u =
-            grid->u[a] + (grid->nx + (a == 0)) * (j + (ptrdiff_t)(grid->ny + (a == 1)) * k);
+/* The rows of faces of an axis that have two cells each: row `number` of them. */
+typedef struct fsi__inner_row {
+    ptrdiff_t face, cell; /* first face of the row, and the cell above it */
+} fsi__inner_row;
+
+static ptrdiff_t fsi__inner_rows(const fsi_grid *grid, int axis) {
+    return (ptrdiff_t)(grid->ny - (axis == 1)) * (grid->nz - (axis == 2));
+}
+
+static fsi__inner_row fsi__inner_row_at(const fsi_grid *grid, int axis, ptrdiff_t number) {
+    const int rows = grid->ny - (axis == 1);
+    const int j = (int)(number % rows) + (axis == 1), k = (int)(number / rows) + (axis == 2);
+    const fsi__mac_face face = fsi__face_at(grid, axis, 0, j, k);
+    fsi__inner_row row;
+    row.face = face.face;
+    row.cell = face.high;
+    return row;
+}
+
+/* Adds dt times an acceleration of the cells to the faces of an axis inside the box: the mean of
+   the two cells beside a face. half: half of the acceleration. */
+static void fsi__push_faces(fsi_grid *grid, int axis, fsi_real dt, const fsi_real *half) {
+    const ptrdiff_t below = fsi__grid_lattice(grid, FSI__CELLS).step[axis];
+    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    for (ptrdiff_t number = 0; number < fsi__inner_rows(grid, axis); number++) {
+        const fsi__inner_row row = fsi__inner_row_at(grid, axis, number);
+        const fsi_real *high = half + row.cell, *low = high - below;
+        fsi_real *FSI__RESTRICT u = grid->u[axis] + row.face;
         FSI__OMP(simd)
-        for (int i = first; i < grid->nx; i++)
-            u[i] += dt * (lo[i] + hi[i]);
+        for (int i = axis == 0; i < grid->nx; i++)
+            u[i] += dt * (low[i] + high[i]);
     }
 }
 
-/* Adds dt up (-alpha density + beta (T - T0)) to the faces of axis a inside the box: the mean of
- * the two cells beside a face. */
-static void fsi__buoyancy(fsi_grid *grid, int a, fsi_real dt) {
-    const fsi_real scale = FSI_R(0.5) * dt * fsi__get(grid->desc.up, a),
-                   alpha = scale * grid->desc.buoyancy_density,
-                   beta = scale * grid->desc.buoyancy_temperature, T0 = 2 * grid->desc.ambient;
-    const ptrdiff_t below = a == 0 ? 1 : a == 1 ? grid->nx : (ptrdiff_t)grid->nx * grid->ny;
-    const int first = a == 0, per = a == 1 ? grid->ny - 1 : grid->ny,
-              rows = per * (a == 2 ? grid->nz - 1 : grid->nz);
-    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        const ptrdiff_t j = r % per + (a == 1), k = r / per + (a == 2),
-                        at = grid->nx * (j + (ptrdiff_t)grid->ny * k);
-        const fsi_real *s = grid->density + at, *t = s - below, *S = grid->temperature + at,
-                       *T = S - below;
-        fsi_real *FSI__RESTRICT u =
-            grid->u[a] + (grid->nx + (a == 0)) * (j + (ptrdiff_t)(grid->ny + (a == 1)) * k);
+/* Adds dt up (-alpha density + beta (T - T0)) to the faces of an axis inside the box: the mean of
+   the two cells beside a face. */
+static void fsi__buoyancy(fsi_grid *grid, int axis, fsi_real dt) {
+    const fsi_real scale = FSI_R(0.5) * dt * fsi__get(grid->desc.up, axis);
+    const fsi_real alpha = scale * grid->desc.buoyancy_density;
+    const fsi_real beta = scale * grid->desc.buoyancy_temperature;
+    const fsi_real twice_ambient = 2 * grid->desc.ambient;
+    const ptrdiff_t below = fsi__grid_lattice(grid, FSI__CELLS).step[axis];
+    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    for (ptrdiff_t number = 0; number < fsi__inner_rows(grid, axis); number++) {
+        const fsi__inner_row row = fsi__inner_row_at(grid, axis, number);
+        const fsi_real *dense = grid->density + row.cell, *dense_low = dense - below;
+        const fsi_real *warm = grid->temperature + row.cell, *warm_low = warm - below;
+        fsi_real *FSI__RESTRICT u = grid->u[axis] + row.face;
         FSI__OMP(simd)
-        for (int i = first; i < grid->nx; i++)
-            u[i] += beta * (S[i] + T[i] - T0) - alpha * (s[i] + t[i]);
+        for (int i = axis == 0; i < grid->nx; i++)
+            u[i] +=
+                beta * (warm[i] + warm_low[i] - twice_ambient) - alpha * (dense[i] + dense_low[i]);
     }
 }
 
-/* Vorticity at cell centres by central differences of the cell means (one-sided at the box), into
- * scratch[0..2]; |omega| into scratch[3]. */
-/* d u_c / d x_a */
-static fsi_real fsi__cell_difference(const fsi_grid *grid, int c, int a, int i, int j, int k) {
-    int lo[3], hi[3], n[3], m[3];
-    const fsi_real *u = grid->u[c];
-    fsi__family_size(grid, c, n);
-    fsi__family_size(grid, 3, m);
-    size_t s = c == 0 ? 1 : c == 1 ? (size_t)n[0] : (size_t)n[0] * (size_t)n[1];
-    lo[0] = hi[0] = i;
-    lo[1] = hi[1] = j;
-    lo[2] = hi[2] = k;
-    if (lo[a] > 0)
-        lo[a]--;
-    if (hi[a] < m[a] - 1)
-        hi[a]++;
-    if (lo[a] == hi[a])
+/* d u_component / d x_axis at cell (i, j, k): central difference of the cell means, one-sided at
+   the box. */
+static fsi_real fsi__cell_difference(const fsi_grid *grid, int component, int axis, int i, int j,
+                                     int k) {
+    const fsi__lattice faces = fsi__grid_lattice(grid, component);
+    const int cells[3] = {grid->nx, grid->ny, grid->nz};
+    const fsi_real *u = grid->u[component];
+    const ptrdiff_t next = faces.step[component];
+    int lo[3] = {i, j, k}, hi[3] = {i, j, k};
+    lo[axis] -= lo[axis] > 0;
+    hi[axis] += hi[axis] < cells[axis] - 1;
+    if (lo[axis] == hi[axis])
         return 0;
-    return FSI_R(0.5)
-           * ((u[fsi__at(n, hi[0], hi[1], hi[2])] + u[fsi__at(n, hi[0], hi[1], hi[2]) + s])
-              - (u[fsi__at(n, lo[0], lo[1], lo[2])] + u[fsi__at(n, lo[0], lo[1], lo[2]) + s]))
-           / ((fsi_real)(hi[a] - lo[a]) * grid->h);
+    const fsi_real *high = u + fsi__lattice_at(&faces, hi[0], hi[1], hi[2]);
+    const fsi_real *low = u + fsi__lattice_at(&faces, lo[0], lo[1], lo[2]);
+    return FSI_R(0.5) * ((high[0] + high[next]) - (low[0] + low[next]))
+           / ((fsi_real)(hi[axis] - lo[axis]) * grid->h);
 }
 
+/* One component of the vorticity at a cell: d u_b / d x_a - d u_a / d x_b. */
+static fsi_real fsi__curl(const fsi_grid *grid, int a, int b, int i, int j, int k) {
+    return fsi__cell_difference(grid, b, a, i, j, k) - fsi__cell_difference(grid, a, b, i, j, k);
+}
+
+/* Vorticity omega at cell centres into scratch[0..2], |omega| into scratch[3]. */
 static void fsi__vorticity(fsi_grid *grid) {
-    ptrdiff_t rows = (ptrdiff_t)grid->ny * grid->nz;
-    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        int j = (int)(r % grid->ny), k = (int)(r / grid->ny);
+    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    for (ptrdiff_t row = 0; row < (ptrdiff_t)grid->ny * grid->nz; row++) {
+        const int j = (int)(row % grid->ny), k = (int)(row / grid->ny);
         for (int i = 0; i < grid->nx; i++) {
-            size_t c = (size_t)r * (size_t)grid->nx + (size_t)i;
-            fsi_vec3 w = fsi_vec(0, 0,
-                                 fsi__cell_difference(grid, 1, 0, i, j, k)
-                                     - fsi__cell_difference(grid, 0, 1, i, j, k));
+            const ptrdiff_t cell = row * grid->nx + i;
+            fsi_vec3 omega = fsi_vec(0, 0, fsi__curl(grid, 0, 1, i, j, k));
             if (grid->dim == 3) {
-                w.x = fsi__cell_difference(grid, 2, 1, i, j, k)
-                      - fsi__cell_difference(grid, 1, 2, i, j, k);
-                w.y = fsi__cell_difference(grid, 0, 2, i, j, k)
-                      - fsi__cell_difference(grid, 2, 0, i, j, k);
+                omega.x = fsi__curl(grid, 1, 2, i, j, k);
+                omega.y = fsi__curl(grid, 2, 0, i, j, k);
             }
-            grid->scratch[0][c] = w.x;
-            grid->scratch[1][c] = w.y;
-            grid->scratch[2][c] = w.z;
-            grid->scratch[3][c] = fsi__length(w);
+            grid->scratch[0][cell] = omega.x;
+            grid->scratch[1][cell] = omega.y;
+            grid->scratch[2][cell] = omega.z;
+            grid->scratch[3][cell] = fsi__length(omega);
         }
     }
 }
 
-/* f = eps h (N x omega), N = grad |omega| / |grad |omega||, component a. */
-static fsi_real fsi__confine(const fsi_grid *grid, int a, int i, int j, int k) {
-    const fsi_real *w = grid->scratch[3];
-    const size_t sy = (size_t)grid->nx, sz = sy * (size_t)grid->ny,
-                 c = (size_t)i + sy * (size_t)j + sz * (size_t)k;
-    fsi_vec3 N;
-    N.x = w[i < grid->nx - 1 ? c + 1 : c] - w[i > 0 ? c - 1 : c];
-    N.y = w[j < grid->ny - 1 ? c + sy : c] - w[j > 0 ? c - sy : c];
-    N.z = w[k < grid->nz - 1 ? c + sz : c] - w[k > 0 ? c - sz : c];
-    return grid->desc.confinement * grid->h
-           * fsi__get(fsi_vec_cross(fsi__unit(N), fsi_vec(grid->scratch[0][c], grid->scratch[1][c],
-                                                          grid->scratch[2][c])),
-                      a);
+/* Vorticity confinement at a cell, m/s^2: eps h (N x omega) with N = grad |omega| / |grad |omega||,
+   one component. */
+static fsi_real fsi__confine(const fsi_grid *grid, int axis, int i, int j, int k) {
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    const ptrdiff_t cell = fsi__lattice_at(&cells, i, j, k);
+    const fsi_real *size = grid->scratch[3];
+    const int at[3] = {i, j, k};
+    fsi_real slope[3];
+    for (int b = 0; b < 3; b++) {
+        const ptrdiff_t high = fsi__lattice_has(&cells, at, b, 1) ? cells.step[b] : 0;
+        const ptrdiff_t low = fsi__lattice_has(&cells, at, b, 0) ? cells.step[b] : 0;
+        slope[b] = size[cell + high] - size[cell - low];
+    }
+    const fsi_vec3 normal = fsi__unit(fsi_vec_load(slope));
+    const fsi_vec3 omega =
+        fsi_vec(grid->scratch[0][cell], grid->scratch[1][cell], grid->scratch[2][cell]);
+    return grid->desc.confinement * grid->h * fsi__get(fsi_vec_cross(normal, omega), axis);
 }
 
-/* half of it, of all cells */
-static void fsi__confinement(const fsi_grid *grid, int a, fsi_real *f) {
-    ptrdiff_t rows = (ptrdiff_t)grid->ny * grid->nz;
-    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
-    for (ptrdiff_t r = 0; r < rows; r++) {
+/* Pushes the faces of an axis by the confinement; rhs is free here and holds half of it. */
+static void fsi__confinement(fsi_grid *grid, int axis, fsi_real dt) {
+    fsi_real *half = grid->rhs;
+    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    for (ptrdiff_t row = 0; row < (ptrdiff_t)grid->ny * grid->nz; row++) {
+        const int j = (int)(row % grid->ny), k = (int)(row / grid->ny);
         for (int i = 0; i < grid->nx; i++)
-            f[r * grid->nx + i] =
-                FSI_R(0.5) * fsi__confine(grid, a, i, (int)(r % grid->ny), (int)(r / grid->ny));
+            half[row * grid->nx + i] = FSI_R(0.5) * fsi__confine(grid, axis, i, j, k);
+    }
+    fsi__push_faces(grid, axis, dt, half);
+}
+
+static void fsi__user_force(fsi_grid *grid, int axis, fsi_real dt) {
+    const fsi__lattice faces = fsi__grid_lattice(grid, axis);
+    for (ptrdiff_t face = 0; face < faces.count; face++) {
+        int at[3];
+        fsi__lattice_place(&faces, face, at);
+        fsi_real force = fsi__get(fsi__force_at(grid, axis, at), axis);
+        if (fsi__finite(force))
+            grid->u[axis][face] += dt * force;
     }
 }
 
-static void fsi__user_force(fsi_grid *grid, int a, fsi_real dt) {
-    int n[3];
-    fsi__family_size(grid, a, n);
-    for (int k = 0; k < n[2]; k++)
-        for (int j = 0; j < n[1]; j++)
-            for (int i = 0; i < n[0]; i++) {
-                fsi_real f = fsi__get(grid->desc.force_fn(fsi_grid_face_centre(grid, a, i, j, k),
-                                                          grid->time, grid->desc.force_user),
-                                      a);
-                if (fsi__finite(f))
-                    grid->u[a][fsi__at(n, i, j, k)] += dt * f;
-            }
-}
-
+/* Smoke fades, and heat goes to the ambient temperature. */
 static void fsi__decay(fsi_grid *grid, fsi_real dt) {
-    fsi_real keep = fsi__exp(-dt * grid->desc.dissipation),
-             warm = fsi__exp(-dt * grid->desc.cooling);
-    for (size_t i = 0; grid->density && grid->desc.dissipation > 0 && i < grid->cells; i++)
-        grid->density[i] *= keep;
-    for (size_t i = 0; grid->temperature && grid->desc.cooling > 0 && i < grid->cells; i++)
-        grid->temperature[i] =
-            grid->desc.ambient + (grid->temperature[i] - grid->desc.ambient) * warm;
+    const fsi_real keep = fsi__exp(-dt * grid->desc.dissipation);
+    const fsi_real warm = fsi__exp(-dt * grid->desc.cooling), ambient = grid->desc.ambient;
+    if (grid->density && grid->desc.dissipation > 0)
+        for (size_t cell = 0; cell < grid->cells; cell++)
+            grid->density[cell] *= keep;
+    if (grid->temperature && grid->desc.cooling > 0)
+        for (size_t cell = 0; cell < grid->cells; cell++)
+            grid->temperature[cell] = ambient + (grid->temperature[cell] - ambient) * warm;
 }
 
-static void fsi__add_to_all(size_t n, fsi_real by, fsi_real *v) {
-    FSI__OMP(parallel for schedule(static) if (n > 20000))
-    for (ptrdiff_t f = 0; f < (ptrdiff_t)n; f++)
-        v[f] += by;
+static void fsi__add_to_all(size_t count, fsi_real by, fsi_real *values) {
+    FSI__OMP(parallel for schedule(static) if (count > FSI__MANY))
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)count; i++)
+        values[i] += by;
 }
 
 FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
-    fsi_grid *fluid = grid;
-    if (!fluid || !fluid->block)
-        return FSI_ERR_STATE;
-    if (!fsi__dt_valid(dt))
-        return FSI_ERR_ARGUMENT;
-    fsi_result result = fsi__check_callbacks(fluid);
+    fsi_result result = fsi__stage_check(grid, dt);
     if (result < 0)
         return result;
-    double t0 = fsi__now(fluid);
-    /* of the velocity before any force */
-    if (fsi__abs(fluid->desc.confinement) > 0)
-        fsi__vorticity(fluid);
-    if (fluid->density
-        && (fsi__abs(fluid->desc.buoyancy_density) > 0
-            || fsi__abs(fluid->desc.buoyancy_temperature) > 0)) {
-        for (int a = 0; a < fluid->dim; a++)
-            if (fsi__abs(fsi__get(fluid->desc.up, a)) > 0)
-                fsi__buoyancy(fluid, a, dt);
-    }
-    for (int a = 0; a < fluid->dim; a++) {
-        fsi_real kick = dt * fsi__get(fluid->desc.gravity, a);
-        if (fsi__abs(fluid->desc.confinement) > 0) {
-            fsi__confinement(fluid, a, fluid->rhs);
-            fsi__push_faces(fluid, a, dt, fluid->rhs);
-        }
-        if (fluid->desc.force_fn)
-            fsi__user_force(fluid, a, dt);
-        if (!(fsi__abs(kick) > 0))
+    if ((result = fsi__check_callbacks(grid)) < 0)
+        return result;
+    double start = fsi__now(grid);
+    const fsi_grid_desc *desc = &grid->desc;
+
+    /* The vorticity is that of the velocity before any force. */
+    const int confined = fsi__abs(desc->confinement) > 0;
+    if (confined)
+        fsi__vorticity(grid);
+
+    const int buoyant =
+        fsi__abs(desc->buoyancy_density) > 0 || fsi__abs(desc->buoyancy_temperature) > 0;
+    for (int axis = 0; axis < grid->dim && grid->density && buoyant; axis++)
+        if (fsi__abs(fsi__get(desc->up, axis)) > 0)
+            fsi__buoyancy(grid, axis, dt);
+
+    for (int axis = 0; axis < grid->dim; axis++) {
+        if (confined)
+            fsi__confinement(grid, axis, dt);
+        if (desc->force_fn)
+            fsi__user_force(grid, axis, dt);
+        fsi_real gravity = dt * fsi__get(desc->gravity, axis);
+        if (!(fsi__abs(gravity) > 0))
             continue;
-        fsi__add_to_all(fluid->faces[a], kick, fluid->u[a]);
-        if (fluid->u_plus[a])
-            fsi__add_to_all(fluid->faces[a], kick, fluid->u_plus[a]);
+        fsi__add_to_all(grid->faces[axis], gravity, grid->u[axis]);
+        if (grid->u_plus[axis])
+            fsi__add_to_all(grid->faces[axis], gravity, grid->u_plus[axis]);
     }
-    fsi__decay(fluid, dt);
-    result = fsi__apply_sources(fluid);
-    fsi__grid_walls(fluid, 0);
-    fluid->stats.seconds_forces = fsi__now(fluid) - t0;
+
+    fsi__decay(grid, dt);
+    result = fsi__apply_sources(grid);
+    fsi__set_walls(grid, 0);
+    grid->stats.seconds_forces = fsi__now(grid) - start;
     return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid cells and air */
-/* a face inside the box */
-static int fsi__passes(const fsi_grid *grid, int a, int i, int j, int k) {
-    return !grid->occluded || fsi__open(grid, a, i, j, k) > 0;
+/* Is there a cell beside cell at[], along an axis up or down, to which fluid can pass? */
+static int fsi__can_pass(const fsi_grid *grid, const int *at, int axis, int up) {
+    const int cells[3] = {grid->nx, grid->ny, grid->nz};
+    int face[3] = {at[0], at[1], at[2]};
+    if (up ? at[axis] + 1 >= cells[axis] : at[axis] < 1)
+        return 0;
+    face[axis] += up;
+    return !grid->occluded || fsi__passes(grid, axis, face[0], face[1], face[2]);
 }
 
-static int fsi__new_air(const fsi_grid *grid, size_t c) {
-    return grid->cell[c] == FSI_CELL_DIRICHLET && grid->region[c] < 0;
+static int fsi__new_air(const fsi_grid *grid, ptrdiff_t cell) {
+    return grid->cell[cell] == FSI_CELL_DIRICHLET && grid->region[cell] < 0;
 }
 
-/* The run lo .. hi of air around cell i of row (j,k), numbered. */
-static void fsi__flood_run(fsi_grid *grid, int i, int j, int k, int number, int *lo, int *hi) {
-    const size_t row = (size_t)grid->nx * ((size_t)j + (size_t)grid->ny * (size_t)k);
-    for (*lo = i;
-         *lo > 0 && fsi__new_air(grid, row + (size_t)*lo - 1) && fsi__passes(grid, 0, *lo, j, k);
-         (*lo)--)
-        grid->region[row + (size_t)*lo - 1] = number;
-    for (*hi = i; *hi + 1 < grid->nx && fsi__new_air(grid, row + (size_t)*hi + 1)
-                  && fsi__passes(grid, 0, *hi + 1, j, k);
-         (*hi)++)
-        grid->region[row + (size_t)*hi + 1] = number;
+/* Numbers the run lo .. hi of air around cell at[] along its row. */
+static void fsi__flood_run(fsi_grid *grid, const int *at, int number, int *lo, int *hi) {
+    const ptrdiff_t row = grid->nx * (at[1] + (ptrdiff_t)grid->ny * at[2]);
+    int place[3] = {at[0], at[1], at[2]};
+    for (; fsi__can_pass(grid, place, 0, 0) && fsi__new_air(grid, row + place[0] - 1); place[0]--)
+        grid->region[row + place[0] - 1] = number;
+    *lo = place[0];
+    place[0] = at[0];
+    for (; fsi__can_pass(grid, place, 0, 1) && fsi__new_air(grid, row + place[0] + 1); place[0]++)
+        grid->region[row + place[0] + 1] = number;
+    *hi = place[0];
 }
 
-/* Flood fill of one air region from cell start, run by run (the stencil array is the stack, every
-   cell lies there once at most); passes faces that are not closed. Fills r. */
-static void fsi__flood_air(fsi_grid *grid, size_t start, int number, fsi_air_region *region) {
-    const int n[3] = {grid->nx, grid->ny, grid->nz};
+/* Does one of the cells lo .. hi of row (j, k) touch an open side at its faces of an axis? up: the
+   upper faces. The row lies at that side of the box. */
+static int fsi__run_open(const fsi_grid *grid, int axis, int up, int lo, int hi, int j, int k) {
+    if (!fsi__side_open(grid, 2 * axis + up))
+        return 0;
+    for (int i = lo; i <= hi; i++)
+        if (fsi__passes(grid, axis, i + (axis == 0 && up), j + (axis == 1 && up),
+                        k + (axis == 2 && up)))
+            return 1;
+    return 0;
+}
+
+/* Flood fill of one air region from a cell, run by run (the stencil array is the stack, every cell
+   lies there once at most); passes faces that are not closed. Fills region. */
+static void fsi__flood_air(fsi_grid *grid, ptrdiff_t start, int number, fsi_air_region *region) {
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     int32_t *stack = grid->stencil;
     size_t top = 0;
     memset(region, 0, sizeof *region);
     stack[top++] = (int32_t)start;
     grid->region[start] = number;
     while (top) {
-        const int32_t c = stack[--top];
-        const int j = c / n[0] % n[1], k = c / n[0] / n[1];
-        int lo, hi;
-        fsi__flood_run(grid, c % n[0], j, k, number, &lo, &hi);
+        int at[3], lo, hi;
+        fsi__lattice_place(&cells, stack[--top], at);
+        fsi__flood_run(grid, at, number, &lo, &hi);
         region->cells += hi - lo + 1;
-        if ((lo == 0 && fsi__open(grid, 0, 0, j, k) > 0)
-            || (hi == n[0] - 1 && fsi__open(grid, 0, n[0], j, k) > 0))
+        if (lo == 0 && fsi__run_open(grid, 0, 0, 0, 0, at[1], at[2]))
             region->open = 1;
-        for (int a = 1; a < grid->dim; a++)
+        if (hi == grid->nx - 1 && fsi__run_open(grid, 0, 1, hi, hi, at[1], at[2]))
+            region->open = 1;
+
+        /* The rows beside the run: above and below, before and behind. */
+        for (int axis = 1; axis < grid->dim; axis++)
             for (int up = 0; up < 2; up++) {
-                const int y = j + (a == 1 ? 2 * up - 1 : 0), z = k + (a == 2 ? 2 * up - 1 : 0),
-                          fy = j + (a == 1 && up), fz = k + (a == 2 && up);
-                /* the cell before this one is on the stack and its run will reach this one */
-                int before = 0;
-                if (y < 0 || y >= n[1] || z < 0 || z >= n[2]) {
-                    for (int i = lo; i <= hi && !region->open && fsi__side_open(grid, 2 * a + up);
-                         i++)
-                        region->open = fsi__open(grid, a, i, fy, fz) > 0;
+                if (!fsi__lattice_has(&cells, at, axis, up)) {
+                    if (!region->open)
+                        region->open = fsi__run_open(grid, axis, up, lo, hi, at[1], at[2]);
                     continue;
                 }
-                for (int i = lo; i <= hi; i++) {
-                    const size_t other = fsi__at(n, i, y, z);
-                    const int found = fsi__new_air(grid, other) && fsi__passes(grid, a, i, fy, fz);
-                    if (found && !(before && fsi__passes(grid, 0, i, y, z))) {
+                /* before: the cell before this one is on the stack, and its run will reach this one
+                 * unless the face between them is closed. */
+                int before = 0, place[3] = {lo, at[1], at[2]}, beside[3] = {lo, at[1], at[2]};
+                beside[axis] += up ? 1 : -1;
+                for (; place[0] <= hi; place[0]++, beside[0]++) {
+                    const ptrdiff_t other =
+                        fsi__lattice_at(&cells, beside[0], beside[1], beside[2]);
+                    const int found =
+                        fsi__new_air(grid, other) && fsi__can_pass(grid, place, axis, up);
+                    if (found && !(before && fsi__can_pass(grid, beside, 0, 0))) {
                         grid->region[other] = number;
                         stack[top++] = (int32_t)other;
                     }
@@ -2869,20 +3371,19 @@ static void fsi__flood_air(fsi_grid *grid, size_t start, int number, fsi_air_reg
     }
 }
 
-/* Of the first neighbour that has one in an earlier layer, one layer on; 0 without. */
-static int32_t fsi__air_beside(const fsi_grid *grid, const int32_t *nearby, int i, int j, int k,
-                               int layer) {
-    const int n[3] = {grid->nx, grid->ny, grid->nz}, at[3] = {i, j, k},
-              codes = grid->desc.max_regions + 1;
-    const ptrdiff_t step[3] = {1, grid->nx, (ptrdiff_t)grid->nx * grid->ny},
-                    c = i + n[0] * (j + (ptrdiff_t)n[1] * k);
-    for (int a = 0; a < grid->dim; a++)
+/* The region of the first neighbour that has one from an earlier layer, coded for this one; 0
+   without. Codes are 1 + region + layer * codes. */
+static int32_t fsi__air_beside(const fsi_grid *grid, const fsi__lattice *cells,
+                               const int32_t *nearby, ptrdiff_t cell, int layer) {
+    const int codes = grid->desc.max_regions + 1;
+    int at[3];
+    fsi__lattice_place(cells, cell, at);
+    for (int axis = 0; axis < grid->dim; axis++)
         for (int up = 0; up < 2; up++) {
-            if (up ? at[a] + 1 >= n[a] : at[a] < 1)
+            if (!fsi__lattice_has(cells, at, axis, up))
                 continue;
-            int32_t next = nearby[c + (up ? step[a] : -step[a])];
-            if (next > 0 && next < layer * codes
-                && fsi__passes(grid, a, i + (up && a == 0), j + (up && a == 1), k + (up && a == 2)))
+            int32_t next = nearby[cell + (up ? cells->step[axis] : -cells->step[axis])];
+            if (next > 0 && next < layer * codes && fsi__can_pass(grid, at, axis, up))
                 return next % codes + layer * codes;
         }
     return 0;
@@ -2893,320 +3394,313 @@ FSI_API void fsi_grid_air_near(const fsi_grid *grid, int32_t *nearby) {
         LAYERS = 4
     };
 
-    const fsi_grid *fluid = grid;
-    const fsi_real deep = -(LAYERS + 1) * fluid->h;
-    size_t c;
-    for (c = 0; c < fluid->cells; c++)
-        nearby[c] = fluid->region[c] >= 0 ? fluid->region[c] + 1
-                    : fluid->cell[c] == FSI_CELL_FLUID && fluid->phi[c] >= deep ? 0
-                                                                                : -1;
-    int k;
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    const fsi_real deep = -(LAYERS + 1) * grid->h;
+    /* Air knows its region; liquid near the surface (0) is to be found; -1: all else. */
+    for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
+        const int shallow = grid->cell[cell] == FSI_CELL_FLUID && grid->phi[cell] >= deep;
+        nearby[cell] = shallow ? 0 : -1;
+        if (grid->region[cell] >= 0)
+            nearby[cell] = grid->region[cell] + 1;
+    }
     for (int layer = 1; layer <= LAYERS; layer++)
-        for (k = 0, c = 0; k < fluid->nz; k++)
-            for (int j = 0; j < fluid->ny; j++)
-                for (int i = 0; i < fluid->nx; i++, c++)
-                    if (nearby[c] == 0)
-                        nearby[c] = fsi__air_beside(fluid, nearby, i, j, k, layer);
-    for (c = 0; c < fluid->cells; c++)
-        nearby[c] = nearby[c] > 0 ? nearby[c] % (fluid->desc.max_regions + 1) : 0;
+        for (ptrdiff_t cell = 0; cell < cells.count; cell++)
+            if (nearby[cell] == 0)
+                nearby[cell] = fsi__air_beside(grid, &cells, nearby, cell, layer);
+    for (ptrdiff_t cell = 0; cell < cells.count; cell++)
+        nearby[cell] = nearby[cell] > 0 ? nearby[cell] % (grid->desc.max_regions + 1) : 0;
 }
 
 /* The air share of a liquid cell belongs to the air cells beside it, each in proportion to its phi:
    a film thinner than a cell has air on both sides, and no volume jumps when a cell changes sides.
    Nothing beside it: to the region near it, for the same reason. */
-static void fsi__air_share(fsi_grid *grid, const int32_t *nearby, int i, int j, int k,
-                           double share) {
-    const int n[3] = {grid->nx, grid->ny, grid->nz}, at[3] = {i, j, k};
-    const ptrdiff_t step[3] = {1, grid->nx, (ptrdiff_t)grid->nx * grid->ny},
-                    c = i + n[0] * (j + (ptrdiff_t)n[1] * k);
-    double w[6] = {0}, sum = 0;
-    for (int q = 0; q < 2 * grid->dim; q++) {
-        const int a = q / 2, up = q % 2;
-        const ptrdiff_t b = c + (up ? step[a] : -step[a]);
-        if ((up ? at[a] + 1 >= n[a] : at[a] < 1) || nearby[b] <= 0 || !(grid->phi[b] > 0)
-            || !fsi__passes(grid, a, i + (up && a == 0), j + (up && a == 1), k + (up && a == 2)))
+static void fsi__air_share(fsi_grid *grid, const fsi__lattice *cells, const int32_t *nearby,
+                           ptrdiff_t cell, double share) {
+    double weight[6] = {0}, sum = 0;
+    int at[3];
+    fsi__lattice_place(cells, cell, at);
+    for (int side = 0; side < 2 * grid->dim; side++) {
+        const int axis = side / 2, up = side % 2;
+        if (!fsi__lattice_has(cells, at, axis, up))
             continue;
-        sum += w[q] = (double)grid->phi[b];
+        const ptrdiff_t other = cell + (up ? cells->step[axis] : -cells->step[axis]);
+        const int air = nearby[other] > 0 && grid->phi[other] > 0;
+        if (air && fsi__can_pass(grid, at, axis, up))
+            weight[side] = (double)grid->phi[other];
+        sum += weight[side];
     }
-    for (int q = 0; q < 2 * grid->dim; q++)
-        if (w[q] > 0)
-            grid->regions[nearby[c + (q % 2 ? step[q / 2] : -step[q / 2])] - 1].volume +=
-                share * w[q] / sum;
-    if (!(sum > 0) && nearby[c] > 0)
-        grid->regions[nearby[c] - 1].volume += share;
+    for (int side = 0; side < 2 * grid->dim; side++) {
+        const ptrdiff_t step = cells->step[side / 2];
+        if (weight[side] > 0)
+            grid->regions[nearby[cell + (side % 2 ? step : -step)] - 1].volume +=
+                share * weight[side] / sum;
+    }
+    if (!(sum > 0) && nearby[cell] > 0)
+        grid->regions[nearby[cell] - 1].volume += share;
 }
 
 FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *nearby) {
-    fsi_grid *fluid = grid;
-    const double cell = fluid->dim == 2 ? (double)fluid->h * (double)fluid->h
-                                        : (double)fluid->h * (double)fluid->h * (double)fluid->h;
-    const fsi_real *liquid = fluid->scratch[0];
-    fluid->stats.liquid_volume = fsi_levelset_volume(
-        &fluid->levelset, fluid->occluded ? fluid->occlusion.solid : NULL, fluid->scratch[0]);
-    for (int r = 0; r < fluid->region_count; r++)
-        fluid->regions[r].volume = 0;
-    size_t c;
-    int k;
-    for (k = 0, c = 0; k < fluid->nz; k++)
-        for (int j = 0; j < fluid->ny; j++)
-            for (int i = 0; i < fluid->nx; i++, c++) {
-                if (!(liquid[c] < 1) || fluid->cell[c] == FSI_CELL_NEUMANN)
-                    continue;
-                if (fluid->phi[c] < 0)
-                    fsi__air_share(fluid, nearby, i, j, k, cell * (1 - (double)liquid[c]));
-                else if (nearby[c] > 0)
-                    fluid->regions[nearby[c] - 1].volume += cell * (1 - (double)liquid[c]);
-            }
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    const double h = (double)grid->h, cell_volume = grid->dim == 2 ? h * h : h * h * h;
+    const uint8_t *solid = grid->occluded ? grid->occlusion.solid : NULL;
+    fsi_real *liquid = grid->scratch[0];
+    grid->stats.liquid_volume = fsi_levelset_volume(&grid->levelset, solid, liquid);
+    for (int number = 0; number < grid->region_count; number++)
+        grid->regions[number].volume = 0;
+    for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
+        if (!(liquid[cell] < 1) || grid->cell[cell] == FSI_CELL_NEUMANN)
+            continue;
+        const double air = cell_volume * (1 - (double)liquid[cell]);
+        if (grid->phi[cell] < 0)
+            fsi__air_share(grid, &cells, nearby, cell, air);
+        else if (nearby[cell] > 0)
+            grid->regions[nearby[cell] - 1].volume += air;
+    }
 }
 
-FSI_API fsi_result fsi_grid_classify(fsi_grid *grid) {
-    fsi_grid *fluid = grid;
+/* Finds the connected air regions; the last one that fits collects the rest and counts as open. */
+static fsi_result fsi__find_regions(fsi_grid *grid) {
+    const int most = grid->desc.max_regions;
     fsi_result result = FSI_OK;
-    if (!fluid || !fluid->block)
-        return FSI_ERR_STATE;
-    FSI__OMP(parallel for schedule(static) if (fluid->cells > 20000))
-    for (ptrdiff_t c = 0; c < (ptrdiff_t)fluid->cells; c++) {
-        int solid = fluid->occluded && fluid->occlusion.solid && fluid->occlusion.solid[c];
-        fluid->cell[c] = (uint8_t)(solid                                ? FSI_CELL_NEUMANN
-                                   : fluid->phi && !(fluid->phi[c] < 0) ? FSI_CELL_DIRICHLET
-                                                                        : FSI_CELL_FLUID);
-        if (fluid->region)
-            fluid->region[c] = -1;
-    }
-    if (!fluid->phi)
-        return FSI_OK;
-    fluid->region_count = 0;
-    for (ptrdiff_t c = 0; c < (ptrdiff_t)fluid->cells; c++) {
-        int number = fsi__imin(fluid->region_count, fluid->desc.max_regions - 1);
-        if (fluid->cell[c] != FSI_CELL_DIRICHLET || fluid->region[c] >= 0)
+    grid->region_count = 0;
+    for (ptrdiff_t cell = 0; cell < (ptrdiff_t)grid->cells; cell++) {
+        if (!fsi__new_air(grid, cell))
             continue;
+        const int number = fsi__imin(grid->region_count, most - 1);
         fsi_air_region region;
-        fsi__flood_air(fluid, (size_t)c, number, &region);
-        if (fluid->region_count < fluid->desc.max_regions) {
-            fluid->regions[number] = region;
-            fluid->region_count++;
-        }
-        /* the last one collects the rest */
-        else {
-            fluid->regions[number].open = 1;
-            fluid->regions[number].cells += region.cells;
+        fsi__flood_air(grid, cell, number, &region);
+        if (grid->region_count < most) {
+            grid->regions[number] = region;
+            grid->region_count++;
+        } else {
+            grid->regions[number].open = 1;
+            grid->regions[number].cells += region.cells;
             result = FSI_CAPPED;
         }
     }
-    fsi_grid_air_near(fluid, fluid->stencil);
-    fsi_grid_air_volumes(fluid, fluid->stencil);
+    return result;
+}
+
+FSI_API fsi_result fsi_grid_classify(fsi_grid *grid) {
+    if (!grid || !grid->block)
+        return FSI_ERR_STATE;
+    const uint8_t *solid = grid->occluded ? grid->occlusion.solid : NULL;
+    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    for (ptrdiff_t cell = 0; cell < (ptrdiff_t)grid->cells; cell++) {
+        int kind = FSI_CELL_FLUID;
+        if (grid->phi && !(grid->phi[cell] < 0))
+            kind = FSI_CELL_DIRICHLET; /* air */
+        if (solid && solid[cell])
+            kind = FSI_CELL_NEUMANN;
+        grid->cell[cell] = (uint8_t)kind;
+        if (grid->region)
+            grid->region[cell] = -1;
+    }
+    if (!grid->phi)
+        return FSI_OK;
+    fsi_result result = fsi__find_regions(grid);
+    fsi_grid_air_near(grid, grid->stencil);
+    fsi_grid_air_volumes(grid, grid->stencil);
     return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
-   >>grid pressure A p^ = rhs with w = open / theta. Ghost fluid: the surface cuts the segment
-   between a liquid and an air cell centre at the share theta = phi_l / (phi_l - phi_a) from the
-   liquid one, where p = 0, so the gradient is (0 - p_l) / (theta h). */
-static fsi_real fsi__ghost(const fsi_grid *grid, size_t liquid, size_t air) {
-    fsi_real a = grid->phi[liquid], b = grid->phi[air];
-    return fsi__max(a / (a - b), grid->desc.theta_min); /* a < 0 <= b */
+ * >>grid pressure */
+/* A p^ = rhs with the face weights w = open / theta. Ghost fluid: the surface cuts the segment
+   between the centres of a liquid and an air cell at the share theta from the liquid one, where
+   p = 0, so that the gradient is (0 - p_liquid) / (theta h):
+
+       liquid        surface       air
+         o--------------|-----------o        theta = phi_liquid / (phi_liquid - phi_air)
+         |<- theta h -->|
+*/
+static fsi_real fsi__ghost_theta(const fsi_grid *grid, ptrdiff_t liquid, ptrdiff_t air) {
+    const fsi_real inside = grid->phi[liquid], outside = grid->phi[air];
+    return fsi__max(inside / (inside - outside), grid->desc.theta_min);
 }
 
-/* Weight of the face between cells lo and hi (cells, -1 = outside), open fraction given. */
-static fsi_real fsi__face_weight(const fsi_grid *grid, ptrdiff_t lo, ptrdiff_t hi, fsi_real open) {
-    if (!(open > 0))
+/* Weight of a face in the matrix. */
+static fsi_real fsi__face_weight(const fsi_grid *grid, const fsi__mac_face *face) {
+    const fsi_real open = fsi__open_share(grid, face);
+    if (!(open > 0) || fsi__beside_kind(grid, face, FSI_CELL_NEUMANN))
         return 0;
-    int a = lo < 0 ? (int)FSI_CELL_DIRICHLET : grid->cell[lo];
-    int b = hi < 0 ? (int)FSI_CELL_DIRICHLET : grid->cell[hi];
-    if (a == FSI_CELL_NEUMANN || b == FSI_CELL_NEUMANN)
-        return 0;
-    if (!grid->phi || a == b || lo < 0 || hi < 0)
+    if (!grid->phi || fsi__on_box(face) || grid->cell[face->low] == grid->cell[face->high])
         return open;
-    return open
-           / (a == FSI_CELL_FLUID ? fsi__ghost(grid, (size_t)lo, (size_t)hi)
-                                  : fsi__ghost(grid, (size_t)hi, (size_t)lo));
+    if (grid->cell[face->low] == FSI_CELL_FLUID)
+        return open / fsi__ghost_theta(grid, face->low, face->high);
+    return open / fsi__ghost_theta(grid, face->high, face->low);
 }
 
-static void fsi__build_weights(fsi_grid *grid, int a) {
-    int n[3], m[3];
-    const ptrdiff_t step = a == 0 ? 1 : a == 1 ? grid->nx : (ptrdiff_t)grid->nx * grid->ny;
-    fsi__family_size(grid, a, n);
-    fsi__family_size(grid, 3, m);
-    ptrdiff_t rows = (ptrdiff_t)n[1] * n[2];
-    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        int j = (int)(r % n[1]), k = (int)(r / n[1]), across = a == 1 ? j : k,
-            plain = !grid->phi && !grid->occluded && (a == 0 || (across > 0 && across < m[a]));
-        for (int i = 0; plain && i < n[0]; i++)
-            grid->weight[a][r * n[0] + i] = 1;
-        for (int i = 0; i < n[0]; i += plain ? n[0] - 1 : 1) {
-            int at = a == 0 ? i : across;
-            ptrdiff_t hi = (ptrdiff_t)i + m[0] * ((ptrdiff_t)j + (ptrdiff_t)m[1] * k);
-            grid->weight[a][r * n[0] + i] =
-                fsi__face_weight(grid, at > 0 ? hi - step : -1, at < m[a] ? hi : -1,
-                                 fsi__open_at(grid, a, at, m[a], r * n[0] + i, hi, step));
+/* Weights of all faces of an axis; in rows of plain fluid they are 1 but at the ends. */
+static void fsi__build_weights(fsi_grid *grid, int axis) {
+    const fsi__lattice faces = fsi__grid_lattice(grid, axis);
+    const int last = faces.n[axis] - 1;
+    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    for (ptrdiff_t row = 0; row < (ptrdiff_t)faces.n[1] * faces.n[2]; row++) {
+        const int j = (int)(row % faces.n[1]), k = (int)(row / faces.n[1]);
+        const int place = axis == 1 ? j : k, inner = axis == 0 || (place > 0 && place < last);
+        const int plain = !grid->phi && !grid->occluded && inner;
+        fsi_real *weight = grid->weight[axis] + row * faces.n[0];
+        for (int i = 0; plain && i < faces.n[0]; i++)
+            weight[i] = 1;
+        for (int i = 0; i < faces.n[0]; i += plain ? faces.n[0] - 1 : 1) {
+            const fsi__mac_face face = fsi__face_at(grid, axis, i, j, k);
+            weight[i] = fsi__face_weight(grid, &face);
         }
     }
 }
 
-/* Flow out of cell (i,j,k), sum of (open u + closed u_solid) over its faces, m/s. */
+/* Flow through a face as the cell on its upper (above = 1) or lower side has it, m/s: open u plus
+   closed u_solid. */
+static fsi_real fsi__face_flow(const fsi_grid *grid, const fsi__mac_face *face, int above) {
+    const fsi_real *plus = grid->u_plus[face->axis];
+    const fsi_real *u = above && plus ? plus : grid->u[face->axis];
+    if (fsi__on_box(face))
+        return u[face->face];
+    const fsi_real open = fsi__open_share(grid, face);
+    return open * u[face->face] + (1 - open) * fsi__solid_velocity(grid, face->axis, face->face);
+}
+
+/* Flow out of cell (i, j, k), the sum over its faces, m/s. */
 static fsi_real fsi__outflow(const fsi_grid *grid, int i, int j, int k) {
-    const ptrdiff_t nx = grid->nx, ny = grid->ny, c = i + nx * (j + ny * k);
     fsi_real sum = 0;
-    for (int a = 0; a < grid->dim; a++) {
-        const ptrdiff_t w = nx + (a == 0), height = ny + (a == 1),
-                        step = a == 0   ? 1
-                               : a == 1 ? nx
-                                        : nx * ny;
-        const int last = a == 0   ? grid->nx
-                         : a == 1 ? grid->ny
-                                  : grid->nz,
-                  at = a == 0   ? i
-                       : a == 1 ? j
-                                : k;
-        for (int up = 0; up < 2; up++) {
-            /* the cell's own sample */
-            const fsi_real *u = up || !grid->u_plus[a] ? grid->u[a] : grid->u_plus[a];
-            const ptrdiff_t f = i + w * (j + height * k)
-                                + (up ? (a == 0   ? 1
-                                         : a == 1 ? w
-                                                  : w * height)
-                                      : 0);
-            fsi_real v = u[f];
-            if (at + up > 0 && at + up < last) {
-                const fsi_real open =
-                    fsi__open_at(grid, a, at + up, last, f, c + (up ? step : 0), step);
-                v = open * v
-                    + (1 - open)
-                          * (grid->occlusion.velocity[a] ? grid->occlusion.velocity[a][f] : 0);
-            }
-            sum += up ? v : -v;
-        }
+    for (int axis = 0; axis < grid->dim; axis++) {
+        const fsi__mac_face low = fsi__face_at(grid, axis, i, j, k);
+        const fsi__mac_face high =
+            fsi__face_at(grid, axis, i + (axis == 0), j + (axis == 1), k + (axis == 2));
+        sum += -fsi__face_flow(grid, &low, 1);
+        sum += fsi__face_flow(grid, &high, 0);
     }
     return sum;
 }
 
-static void fsi__add_divergence_sources(const fsi_grid *grid, fsi_real *out, fsi_real scale) {
-    for (int s = 0; s < grid->source_count; s++)
-        if ((grid->source[s].set & FSI_SOURCE_DIVERGENCE)
-            && fsi__source_active(grid, &grid->source[s]))
-            fsi__source_fill(grid, &grid->source[s], 3, scale * grid->source[s].divergence, 1, out);
+/* The same of row `row` of cells where there are no solids, scaled. */
+static void fsi__plain_outflow(const fsi_grid *grid, ptrdiff_t row, fsi_real scale, fsi_real *out) {
+    const ptrdiff_t nx = grid->nx, j = row % grid->ny, k = row / grid->ny;
+    const uint8_t *cell = grid->cell + row * nx;
+    const fsi_real *u0 = grid->u[0] + row * (nx + 1);
+    const fsi_real *u1 = grid->u[1] + nx * (j + (grid->ny + 1) * k);
+    for (ptrdiff_t i = 0; i < nx; i++)
+        out[i] = (u0[i + 1] - u0[i]) + (u1[i + nx] - u1[i]);
+    if (grid->dim == 3) {
+        const fsi_real *u2 = grid->u[2] + row * nx, *above = u2 + nx * grid->ny;
+        for (ptrdiff_t i = 0; i < nx; i++)
+            out[i] += above[i] - u2[i];
+    }
+    for (ptrdiff_t i = 0; i < nx; i++)
+        out[i] = cell[i] == FSI_CELL_FLUID ? scale * out[i] : 0;
 }
 
 /* out = scale * outflow of every fluid cell, 0 elsewhere. */
 static void fsi__all_outflow(const fsi_grid *grid, fsi_real scale, fsi_real *out) {
-    ptrdiff_t rows = (ptrdiff_t)grid->ny * grid->nz;
-    const size_t nx = (size_t)grid->nx, sy = nx, sz = nx * ((size_t)grid->ny + 1),
-                 sz2 = nx * (size_t)grid->ny;
-    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        int j = (int)(r % grid->ny), k = (int)(r / grid->ny);
-        const uint8_t *cell = grid->cell + (size_t)r * nx;
-        fsi_real *o = out + (size_t)r * nx;
-        if (grid->occluded) {
-            for (int i = 0; i < grid->nx; i++)
-                o[i] = cell[i] == FSI_CELL_FLUID ? scale * fsi__outflow(grid, i, j, k) : 0;
-        } else {
-            const fsi_real *u = grid->u[0] + (size_t)r * (nx + 1),
-                           *v = grid->u[1] + sy * (size_t)j + sz * (size_t)k;
-            for (int i = 0; i < grid->nx; i++)
-                o[i] = (u[i + 1] - u[i]) + (v[(size_t)i + sy] - v[i]);
-            if (grid->dim == 3) {
-                const fsi_real *w = grid->u[2] + (size_t)r * nx;
-                for (int i = 0; i < grid->nx; i++)
-                    o[i] += w[(size_t)i + sz2] - w[i];
-            }
-            for (int i = 0; i < grid->nx; i++)
-                o[i] = cell[i] == FSI_CELL_FLUID ? scale * o[i] : 0;
+    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    for (ptrdiff_t row = 0; row < (ptrdiff_t)grid->ny * grid->nz; row++) {
+        const ptrdiff_t first = row * grid->nx;
+        const int j = (int)(row % grid->ny), k = (int)(row / grid->ny);
+        if (!grid->occluded) {
+            fsi__plain_outflow(grid, row, scale, out + first);
+            continue;
         }
+        for (int i = 0; i < grid->nx; i++) {
+            const int fluid = grid->cell[first + i] == FSI_CELL_FLUID;
+            out[first + i] = fluid ? scale * fsi__outflow(grid, i, j, k) : 0;
+        }
+    }
+}
+
+/* Adds scale times what the sources of volume make to the cells. */
+static void fsi__add_divergence_sources(const fsi_grid *grid, fsi_real *out, fsi_real scale) {
+    for (int number = 0; number < grid->source_count; number++) {
+        const fsi_grid_source *source = &grid->source[number];
+        if ((source->set & FSI_SOURCE_DIVERGENCE) && fsi__source_active(grid, source))
+            fsi__source_fill(grid, source, FSI__CELLS, scale * source->divergence, 1, out);
     }
 }
 
 FSI_API fsi_result fsi_grid_build_pressure(fsi_grid *grid, fsi_real dt) {
-    fsi_grid *fluid = grid;
-    if (!fluid || !fluid->block)
-        return FSI_ERR_STATE;
-    if (!fsi__dt_valid(dt))
-        return FSI_ERR_ARGUMENT;
-    double t0 = fsi__now(fluid);
-    fsi__grid_walls(fluid, 1);
-    if (!fluid->weights_are_one)
-        for (int a = 0; a < fluid->dim; a++)
-            fsi__build_weights(fluid, a);
-    fluid->weights_are_one = !fluid->phi && !fluid->occluded;
-    fsi_real scale = -fluid->desc.rho * fluid->h;
-    fluid->noise = (4 + fsi__imax(fluid->nx, fsi__imax(fluid->ny, fluid->nz)))
-                   * (double)FSI_REAL_EPS * (double)(-scale * fsi__max_speed(fluid, NULL))
-                   * sqrt((double)fluid->cells);
-    fsi__all_outflow(fluid, scale, fluid->rhs);
-    fsi__add_divergence_sources(fluid, fluid->rhs, -scale * fluid->h);
-    fluid->stats.seconds_project = fsi__now(fluid) - t0;
+    fsi_result result = fsi__stage_check(grid, dt);
+    if (result < 0)
+        return result;
+    double start = fsi__now(grid);
+    fsi__set_walls(grid, 1);
+
+    /* The matrix. */
+    for (int axis = 0; axis < grid->dim && !grid->weights_are_one; axis++)
+        fsi__build_weights(grid, axis);
+    grid->weights_are_one = !grid->phi && !grid->occluded;
+
+    /* The right-hand side, and the part of it that is only round-off. */
+    const fsi_real scale = -grid->desc.rho * grid->h;
+    const int longest = fsi__imax(grid->nx, fsi__imax(grid->ny, grid->nz));
+    grid->noise = (4 + longest) * (double)FSI_REAL_EPS
+                  * (double)(-scale * fsi__max_speed(grid, NULL)) * sqrt((double)grid->cells);
+    fsi__all_outflow(grid, scale, grid->rhs);
+    fsi__add_divergence_sources(grid, grid->rhs, -scale * grid->h);
+    grid->stats.seconds_project = fsi__now(grid) - start;
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_grid_solve_pressure(fsi_grid *grid, fsi_report *report) {
-    fsi_grid *fluid = grid;
-    fsi_result result = FSI_OK;
-    if (!fluid || !fluid->block)
+    if (!grid || !grid->block)
         return FSI_ERR_STATE;
-    double t0 = fsi__now(fluid);
-    if (!fluid->weights_are_one || !fluid->mg_plain) {
-        const fsi_real *w[3];
-        w[0] = fluid->weight[0];
-        w[1] = fluid->weight[1];
-        w[2] = fluid->weight[2];
-        result = fluid->weights_are_one ? fsi_mg_update(fluid->mg, NULL, NULL)
-                                        : fsi_mg_update(fluid->mg, fluid->cell, w);
+    double start = fsi__now(grid);
+    fsi_result result;
+
+    /* A plain box that the solver holds already needs no update. */
+    const int plain = grid->weights_are_one;
+    if (!plain || !grid->mg_plain) {
+        const fsi_real *const *weight = (const fsi_real *const *)grid->weight;
+        result = fsi_mg_update(grid->mg, plain ? NULL : grid->cell, plain ? NULL : weight);
         if (result < 0)
             return result;
-        fluid->mg_plain = fluid->weights_are_one;
+        grid->mg_plain = plain;
     }
+
     fsi_mg_solve_desc desc;
     memset(&desc, 0, sizeof desc);
-    desc.tolerance = fluid->desc.tolerance;
-    desc.tolerance_abs = fluid->noise;
-    desc.max_iterations = fluid->desc.max_iterations;
+    desc.tolerance = grid->desc.tolerance;
+    desc.tolerance_abs = grid->noise;
+    desc.max_iterations = grid->desc.max_iterations;
     desc.guess = 1;
-    result = fsi_mg_solve(fluid->mg, &desc, fluid->rhs, fluid->pressure, report);
-    if (result == FSI_EMPTY)
-        result = FSI_OK; /* no liquid yet */
-    fluid->stats.seconds_project += fsi__now(fluid) - t0;
-    return result;
+    result = fsi_mg_solve(grid->mg, &desc, grid->rhs, grid->pressure, report);
+    grid->stats.seconds_project += fsi__now(grid) - start;
+    return result == FSI_EMPTY ? FSI_OK : result; /* empty: no liquid yet */
+}
+
+/* u -= grad p^ / rho at one face; scale is 1 / (rho h). */
+FSI__INLINE void fsi__take_gradient(fsi_grid *grid, const fsi__mac_face *face, fsi_real scale) {
+    fsi_real weight = grid->weight[face->axis][face->face];
+    fsi_real high = fsi__has_high(face) ? grid->pressure[face->high] : 0;
+    fsi_real low = fsi__has_low(face) ? grid->pressure[face->low] : 0;
+    if (!(weight > 0))
+        return;
+    if (!grid->weights_are_one && !fsi__beside_kind(grid, face, FSI_CELL_FLUID))
+        return;
+    if (grid->occluded)
+        weight /= fsi__open_share(grid, face);
+    grid->u[face->axis][face->face] -= weight * scale * (high - low);
+    if (grid->u_plus[face->axis])
+        grid->u_plus[face->axis][face->face] = grid->u[face->axis][face->face];
 }
 
 FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid) {
-    fsi_grid *fluid = grid;
-    if (!fluid || !fluid->block)
+    if (!grid || !grid->block)
         return FSI_ERR_STATE;
-    double t0 = fsi__now(fluid);
-    fsi_real scale = 1 / (fluid->desc.rho * fluid->h);
-    for (int a = 0; a < fluid->dim; a++) {
-        int n[3], m[3];
-        const ptrdiff_t step = a == 0 ? 1 : a == 1 ? fluid->nx : (ptrdiff_t)fluid->nx * fluid->ny;
-        const int plain = fluid->weights_are_one;
-        fsi__family_size(fluid, a, n);
-        fsi__family_size(fluid, 3, m);
-        ptrdiff_t rows = (ptrdiff_t)n[1] * n[2];
-        FSI__OMP(parallel for schedule(static) if (fluid->cells > 20000))
-        for (ptrdiff_t r = 0; r < rows; r++) {
-            int j = (int)(r % n[1]), k = (int)(r / n[1]);
-            for (int i = 0; i < n[0]; i++) {
-                const int at = a == 0 ? i : a == 1 ? j : k;
-                const ptrdiff_t f = r * n[0] + i,
-                                hi = (ptrdiff_t)i + m[0] * ((ptrdiff_t)j + (ptrdiff_t)m[1] * k),
-                                lo = hi - step;
-                fsi_real w = fluid->weight[a][f], jump = (at < m[a] ? fluid->pressure[hi] : 0)
-                                                         - (at > 0 ? fluid->pressure[lo] : 0);
-                if (!(w > 0))
-                    continue;
-                if (!plain && (at == m[a] || fluid->cell[hi] != FSI_CELL_FLUID)
-                    && (at == 0 || fluid->cell[lo] != FSI_CELL_FLUID))
-                    continue;
-                if (fluid->occluded)
-                    w /= fsi__open_at(fluid, a, at, m[a], f, hi, step);
-                fluid->u[a][f] -= w * scale * jump; /* u -= dt/rho grad p */
-                if (fluid->u_plus[a])
-                    fluid->u_plus[a][f] = fluid->u[a][f];
+    double start = fsi__now(grid);
+    const fsi_real scale = 1 / (grid->desc.rho * grid->h);
+    for (int axis = 0; axis < grid->dim; axis++) {
+        const fsi__lattice faces = fsi__grid_lattice(grid, axis);
+        FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+        for (ptrdiff_t row = 0; row < (ptrdiff_t)faces.n[1] * faces.n[2]; row++) {
+            const int j = (int)(row % faces.n[1]), k = (int)(row / faces.n[1]);
+            for (int i = 0; i < faces.n[0]; i++) {
+                const fsi__mac_face face = fsi__face_at(grid, axis, i, j, k);
+                fsi__take_gradient(grid, &face, scale);
             }
         }
     }
-    fsi__grid_walls(fluid, 1);
-    fluid->stats.seconds_project += fsi__now(fluid) - t0;
+    fsi__set_walls(grid, 1);
+    grid->stats.seconds_project += fsi__now(grid) - start;
     return FSI_OK;
 }
 
@@ -3219,190 +3713,184 @@ FSI_API double fsi_grid_max_divergence(const fsi_grid *grid) {
     return (double)fsi_max_abs(grid->cells, out);
 }
 
-/* Sum over faces of rho V/2 per fluid neighbour times u^2 / 2. */
+/* The faces of one axis for the kinetic energy. */
 typedef struct fsi__energy {
-    const fsi_grid *g;
-    int a;
+    const fsi_grid *grid;
+    int axis;
 } fsi__energy;
 
+/* Sum of the squares of both faces' velocities over the fluid cells begin .. end-1. */
 static double fsi__energy_range(size_t begin, size_t end, void *user) {
     const fsi__energy *energy = (const fsi__energy *)user;
-    const fsi_grid *grid = energy->g;
-    const int a = energy->a;
-    const fsi_real *plus = grid->u_plus[a] ? grid->u_plus[a] : grid->u[a];
+    const fsi_grid *grid = energy->grid;
+    const int axis = energy->axis;
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    const fsi__lattice faces = fsi__grid_lattice(grid, axis);
+    const fsi_real *plus = grid->u_plus[axis] ? grid->u_plus[axis] : grid->u[axis];
     double sum = 0;
-    int n[3], i = (int)(begin % (size_t)grid->nx),
-              j = (int)(begin / (size_t)grid->nx % (size_t)grid->ny),
-              k = (int)(begin / (size_t)grid->nx / (size_t)grid->ny);
-    fsi__family_size(grid, a, n);
-    size_t step = a == 0 ? 1 : a == 1 ? (size_t)n[0] : (size_t)n[0] * (size_t)n[1];
-    for (size_t c = begin; c < end; c++) {
-        size_t lo = fsi__at(n, i, j, k);
-        double x = (double)plus[lo], y = (double)grid->u[a][lo + step];
-        if (grid->cell[c] == FSI_CELL_FLUID)
-            sum += x * x + y * y;
-        if (++i == grid->nx) {
-            i = 0;
-            if (++j == grid->ny) {
-                j = 0;
-                k++;
-            }
-        }
+    for (size_t cell = begin; cell < end; cell++) {
+        int at[3];
+        if (grid->cell[cell] != FSI_CELL_FLUID)
+            continue;
+        fsi__lattice_place(&cells, (ptrdiff_t)cell, at);
+        const ptrdiff_t face = fsi__lattice_at(&faces, at[0], at[1], at[2]);
+        double low = (double)plus[face], high = (double)grid->u[axis][face + faces.step[axis]];
+        sum += low * low + high * high;
     }
     return sum;
 }
 
+/* Sum over faces of rho V / 2 per fluid neighbour times u^2 / 2. */
 FSI_API double fsi_grid_kinetic_energy(const fsi_grid *grid) {
-    double sum = 0;
     if (!grid || !grid->block)
         return 0;
+    double sum = 0, h = (double)grid->h, volume = h * h * (grid->dim == 3 ? h : 1);
     fsi__energy energy;
-    energy.g = grid;
-    for (energy.a = 0; energy.a < grid->dim; energy.a++)
+    energy.grid = grid;
+    for (energy.axis = 0; energy.axis < grid->dim; energy.axis++)
         sum += fsi_reduce(grid->cells, fsi__energy_range, &energy);
-    double v = (double)grid->h * (double)grid->h * (grid->dim == 3 ? (double)grid->h : 1);
-    return 0.25 * (double)grid->desc.rho * v * sum;
+    return 0.25 * (double)grid->desc.rho * volume * sum;
 }
 
 /* ------------------------------------------------------------------------------------------------
-   >>grid viscosity (1 - dt nu laplacian) u = u*, one component at a time, conjugate gradients.
-   Marks of faces: */
+ * >>grid viscosity */
+/* (1 - dt nu laplacian) u = u*, one component at a time, by conjugate gradients. Marks of faces: */
 enum {
     FSI__FREE = 0,
-    FSI__PLAIN = 1 /* free, all neighbours free, constant nu */,
-    FSI__FIXED = 2,
-    FSI__BURIED = 3 /* inside a solid */,
+    FSI__PLAIN = 1,  /* free, all neighbours free, constant nu */
+    FSI__FIXED = 2,  /* prescribed */
+    FSI__BURIED = 3, /* inside a solid */
     FSI__NONE = 4
 };
 
+/* The system of one component. */
 typedef struct fsi__visc {
-    const fsi_grid *g;
-    int a, n[3];
-    fsi_real k; /* dt / h^2 */
-    const uint8_t *mark;
+    const fsi_grid *grid;
+    int axis;
+    fsi__lattice faces;
+    fsi_real dt_over_h2; /* dt / h^2 */
+    uint8_t *mark;
 } fsi__visc;
 
-static void fsi__visc_marks(fsi_grid *grid, int a) {
-    int n[3], m[3];
-    const ptrdiff_t step = a == 0 ? 1 : a == 1 ? grid->nx : (ptrdiff_t)grid->nx * grid->ny;
-    fsi__family_size(grid, a, n);
-    fsi__family_size(grid, 3, m);
-    for (int k = 0; k < n[2]; k++)
-        for (int j = 0; j < n[1]; j++)
-            for (int i = 0; i < n[0]; i++) {
-                int at = a == 0 ? i : a == 1 ? j : k, mark = FSI__FREE;
-                ptrdiff_t hi = (ptrdiff_t)i + m[0] * ((ptrdiff_t)j + (ptrdiff_t)m[1] * k),
-                          lo = hi - step;
-                int cl = at > 0 ? grid->cell[lo] : -1, ch = at < m[a] ? grid->cell[hi] : -1;
-                int fluid = cl == FSI_CELL_FLUID || ch == FSI_CELL_FLUID;
-                int solid =
-                    (cl < 0 || cl == FSI_CELL_NEUMANN) && (ch < 0 || ch == FSI_CELL_NEUMANN);
-                if (!fluid)
-                    mark = solid && grid->desc.solid_noslip ? FSI__BURIED : FSI__NONE;
-                else if (!(fsi__open(grid, a, i, j, k) > 0))
-                    mark = FSI__FIXED;
-                grid->mark[a][fsi__at(n, i, j, k)] = (uint8_t)mark;
+static int fsi__visc_mark(const fsi_grid *grid, const fsi__mac_face *face) {
+    if (fsi__beside_kind(grid, face, FSI_CELL_FLUID))
+        return fsi__open_share(grid, face) > 0 ? FSI__FREE : FSI__FIXED;
+    /* Between two solids, or a solid and the box. */
+    const int solid = !fsi__beside_kind(grid, face, FSI_CELL_DIRICHLET);
+    return solid && grid->desc.solid_noslip ? FSI__BURIED : FSI__NONE;
+}
+
+static void fsi__visc_marks(const fsi__visc *visc) {
+    const fsi__lattice *faces = &visc->faces;
+    for (int k = 0; k < faces->n[2]; k++)
+        for (int j = 0; j < faces->n[1]; j++)
+            for (int i = 0; i < faces->n[0]; i++) {
+                const fsi__mac_face face = fsi__face_at(visc->grid, visc->axis, i, j, k);
+                visc->mark[face.face] = (uint8_t)fsi__visc_mark(visc->grid, &face);
             }
 }
 
-/* Viscosity between face (i,j,k) and its neighbour up/down along b. */
-static fsi_real fsi__nu(const fsi__visc *visc, int i, int j, int k, int b, int up) {
-    const fsi_real *nu = visc->g->desc.viscosity_cells;
-    fsi_real sum = 0;
-    int m[3];
+/* Viscosity between face at[] and its neighbour up or down along an axis. Along the own axis it is
+   that of the cell between the faces; across, the mean of the four cells around the edge. */
+static fsi_real fsi__nu(const fsi__visc *visc, const int *at, int axis, int up) {
+    const fsi_grid *grid = visc->grid;
+    const fsi_real *nu = grid->desc.viscosity_cells;
     if (!nu)
-        return visc->g->desc.viscosity;
-    fsi__family_size(visc->g, 3, m);
-    /* own axis: the cell between the faces; across: the four cells around the edge */
-    for (int t = 0; t < 4; t++) {
-        int c[3];
-        c[0] = i;
-        c[1] = j;
-        c[2] = k;
-        if (b == visc->a)
-            c[b] -= !up;
+        return grid->desc.viscosity;
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    fsi_real sum = 0;
+    for (int corner = 0; corner < 4; corner++) {
+        int cell[3] = {at[0], at[1], at[2]};
+        if (axis == visc->axis)
+            cell[axis] -= !up;
         else {
-            c[visc->a] -= t & 1;
-            c[b] += (t >> 1) * (up ? 1 : -1);
+            cell[visc->axis] -= corner & 1;
+            cell[axis] += (corner >> 1) * (up ? 1 : -1);
         }
-        c[0] = fsi__iclamp(c[0], 0, m[0] - 1);
-        c[1] = fsi__iclamp(c[1], 0, m[1] - 1);
-        c[2] = fsi__iclamp(c[2], 0, m[2] - 1);
-        sum += FSI_R(0.25) * nu[fsi__at(m, c[0], c[1], c[2])];
+        for (int b = 0; b < 3; b++)
+            cell[b] = fsi__iclamp(cell[b], 0, cells.n[b] - 1);
+        sum += FSI_R(0.25) * nu[fsi__lattice_at(&cells, cell[0], cell[1], cell[2])];
     }
     return sum;
 }
 
-/* Link of a free face to its neighbour along b: coefficient (0 = none); *other = free neighbour, or
- * -1 and *value = the prescribed one. */
-static fsi_real fsi__visc_link(const fsi__visc *visc, const fsi_real *u, int i, int j, int k, int b,
-                               int up, ptrdiff_t *other, fsi_real *value) {
-    const fsi_grid *grid = visc->g;
-    int q[3];
-    fsi_real nu = visc->k * fsi__nu(visc, i, j, k, b, up);
-    q[0] = i;
-    q[1] = j;
-    q[2] = k;
-    q[b] += up ? 1 : -1;
-    *other = -1;
-    *value = 0;
-    if (q[b] < 0 || q[b] >= visc->n[b]) { /* outside the box */
-        const fsi_grid_side *side = &grid->desc.side[2 * b + up];
-        if (b == visc->a || (side->kind != FSI_SIDE_NOSLIP && side->kind != FSI_SIDE_INFLOW))
-            return 0;
-        *value = fsi__get(side->velocity, visc->a);
-        return 2 * nu; /* the wall is half a cell away */
+/* A neighbour in the matrix: its coefficient (0 = none), and either the free face it is, or -1 and
+   the prescribed value. */
+typedef struct fsi__visc_link {
+    fsi_real coefficient, value;
+    ptrdiff_t other;
+} fsi__visc_link;
+
+/* Link of the free face at[] to its neighbour along an axis. */
+static fsi__visc_link fsi__visc_link_of(const fsi__visc *visc, const int *at, int axis, int up) {
+    const fsi_grid *grid = visc->grid;
+    const int own = visc->axis, along = axis == own;
+    const fsi_real nu = visc->dt_over_h2 * fsi__nu(visc, at, axis, up);
+    fsi__visc_link link = {0, 0, -1};
+    if (!fsi__lattice_has(&visc->faces, at, axis, up)) {
+        /* Outside the box: the wall is half a cell away. */
+        const fsi_grid_side *side = &grid->desc.side[2 * axis + up];
+        const int drags = side->kind == FSI_SIDE_NOSLIP || side->kind == FSI_SIDE_INFLOW;
+        if (!along && drags) {
+            link.coefficient = 2 * nu;
+            link.value = fsi__get(side->velocity, own);
+        }
+        return link;
     }
-    size_t at = fsi__at(visc->n, q[0], q[1], q[2]);
-    switch (visc->mark[at]) {
+    int place[3] = {at[0], at[1], at[2]};
+    place[axis] += up ? 1 : -1;
+    const ptrdiff_t other = fsi__lattice_at(&visc->faces, place[0], place[1], place[2]);
+    const int inside = place[own] > 0 && place[own] < visc->faces.n[own] - 1;
+    switch (visc->mark[other]) {
     case FSI__FREE:
     case FSI__PLAIN:
-        *other = (ptrdiff_t)at;
-        return nu;
+        link.other = other;
+        link.coefficient = nu;
+        break;
     case FSI__FIXED:
-        if (b != visc->a && !grid->desc.solid_noslip && grid->occluded)
-            return 0;
-        *value = u[at];
-        if (grid->occluded && q[visc->a] > 0 && q[visc->a] < visc->n[visc->a] - 1)
-            *value = grid->occlusion.velocity[visc->a] ? grid->occlusion.velocity[visc->a][at] : 0;
-        return nu;
+        if (!along && !grid->desc.solid_noslip && grid->occluded)
+            break;
+        link.coefficient = nu;
+        link.value =
+            grid->occluded && inside ? fsi__solid_velocity(grid, own, other) : grid->u[own][other];
+        break;
     case FSI__BURIED:
-        *value = grid->occlusion.velocity[visc->a] ? grid->occlusion.velocity[visc->a][at] : 0;
-        return b == visc->a ? nu : 2 * nu;
+        link.coefficient = along ? nu : 2 * nu;
+        link.value = fsi__solid_velocity(grid, own, other);
+        break;
     default:
-        return 0;
+        break;
     }
+    return link;
 }
 
-/* y = A x over a row range; diag: y = 1 / diagonal of A instead (the preconditioner). */
-static void fsi__visc_rows(const fsi__visc *visc, const fsi_real *x, fsi_real *y, int diag) {
-    const ptrdiff_t sy = visc->n[0], sz = sy * visc->n[1];
-    const int dim = visc->g->dim;
-    const fsi_real kn = visc->k * visc->g->desc.viscosity;
-    ptrdiff_t rows = (ptrdiff_t)visc->n[1] * visc->n[2];
-    FSI__OMP(parallel for schedule(static) if (rows * sy > 20000))
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        int j = (int)(r % visc->n[1]), k = (int)(r / visc->n[1]);
-        for (int i = 0; i < visc->n[0]; i++) {
-            const ptrdiff_t f = r * sy + i;
-            fsi_real sum = 0, d = 1, value;
-            ptrdiff_t other;
-            if (visc->mark[f] == FSI__PLAIN) {
-                sum = x[f - 1] + x[f + 1] + x[f - sy] + x[f + sy]
-                      + (dim == 3 ? x[f - sz] + x[f + sz] : 0);
-                d = 1 + (fsi_real)(2 * dim) * kn;
-                sum *= kn;
-            } else if (visc->mark[f] == FSI__FREE) {
-                for (int b = 0; b < dim; b++)
-                    for (int up = 0; up < 2; up++) {
-                        fsi_real c = fsi__visc_link(visc, visc->g->u[visc->a], i, j, k, b, up,
-                                                    &other, &value);
-                        d += c;
-                        if (other >= 0)
-                            sum += c * x[other];
-                    }
+/* y = A x; diagonal: y = x / diagonal of A instead (the preconditioner). */
+static void fsi__visc_rows(const fsi__visc *visc, const fsi_real *x, fsi_real *y, int diagonal) {
+    const fsi__lattice *faces = &visc->faces;
+    const ptrdiff_t step_y = faces->step[1], step_z = faces->step[2];
+    const int dim = visc->grid->dim;
+    const fsi_real nu = visc->dt_over_h2 * visc->grid->desc.viscosity;
+    FSI__OMP(parallel for schedule(static) if (faces->count > FSI__MANY))
+    for (ptrdiff_t row = 0; row < (ptrdiff_t)faces->n[1] * faces->n[2]; row++) {
+        int at[3] = {0, (int)(row % faces->n[1]), (int)(row / faces->n[1])};
+        for (; at[0] < faces->n[0]; at[0]++) {
+            const ptrdiff_t face = row * faces->n[0] + at[0];
+            const fsi_real *p = x + face;
+            fsi_real sum = 0, own = 1;
+            if (visc->mark[face] == FSI__PLAIN) {
+                sum =
+                    p[-1] + p[1] + p[-step_y] + p[step_y] + (dim == 3 ? p[-step_z] + p[step_z] : 0);
+                own = 1 + (fsi_real)(2 * dim) * nu;
+                sum *= nu;
+            } else if (visc->mark[face] == FSI__FREE) {
+                for (int side = 0; side < 2 * dim; side++) {
+                    const fsi__visc_link link = fsi__visc_link_of(visc, at, side / 2, side % 2);
+                    own += link.coefficient;
+                    if (link.other >= 0)
+                        sum += link.coefficient * x[link.other];
+                }
             }
-            y[f] = diag ? x[f] / d : d * x[f] - sum;
+            y[face] = diagonal ? x[face] / own : own * x[face] - sum;
         }
     }
 }
@@ -3416,198 +3904,206 @@ static void fsi__visc_jacobi(const fsi_real *x, fsi_real *y, void *user) {
 }
 
 /* rhs = u* plus what the prescribed neighbours add; also finds the plain faces. */
-static void fsi__visc_rhs(fsi__visc *visc, uint8_t *mark, fsi_real *rhs) {
-    const fsi_grid *grid = visc->g;
-    const fsi_real *u = grid->u[visc->a];
-    for (int k = 0; k < visc->n[2]; k++)
-        for (int j = 0; j < visc->n[1]; j++)
-            for (int i = 0; i < visc->n[0]; i++) {
-                size_t f = fsi__at(visc->n, i, j, k);
-                int plain = !grid->desc.viscosity_cells;
-                rhs[f] = u[f];
-                for (int b = 0; b < grid->dim && mark[f] == FSI__FREE; b++)
-                    for (int up = 0; up < 2; up++) {
-                        ptrdiff_t other;
-                        fsi_real value, c = fsi__visc_link(visc, u, i, j, k, b, up, &other, &value);
-                        if (other < 0) {
-                            rhs[f] += c * value;
-                            plain = 0;
-                        }
-                    }
-                if (plain && mark[f] == FSI__FREE)
-                    mark[f] = FSI__PLAIN;
-            }
+static void fsi__visc_rhs(const fsi__visc *visc, fsi_real *rhs) {
+    const fsi_grid *grid = visc->grid;
+    for (ptrdiff_t face = 0; face < visc->faces.count; face++) {
+        int at[3], plain = !grid->desc.viscosity_cells;
+        rhs[face] = grid->u[visc->axis][face];
+        if (visc->mark[face] != FSI__FREE)
+            continue;
+        fsi__lattice_place(&visc->faces, face, at);
+        for (int side = 0; side < 2 * grid->dim; side++) {
+            const fsi__visc_link link = fsi__visc_link_of(visc, at, side / 2, side % 2);
+            if (link.other >= 0)
+                continue;
+            rhs[face] += link.coefficient * link.value;
+            plain = 0;
+        }
+        if (plain)
+            visc->mark[face] = FSI__PLAIN;
+    }
+}
+
+/* One component. The weights and scratch lie side by side and are lent to the solver. */
+static fsi_result fsi__visc_solve(fsi_grid *grid, int axis, fsi_real dt, fsi_report *report) {
+    fsi__visc visc;
+    visc.grid = grid;
+    visc.axis = axis;
+    visc.faces = fsi__grid_lattice(grid, axis);
+    visc.dt_over_h2 = dt / (grid->h * grid->h);
+    visc.mark = grid->mark[axis];
+    fsi__visc_marks(&visc);
+    fsi__visc_rhs(&visc, grid->rhs);
+
+    fsi_krylov_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.n = grid->faces[axis];
+    desc.A.apply_fn = fsi__visc_apply;
+    desc.A.user = &visc;
+    desc.precondition.apply_fn = fsi__visc_jacobi;
+    desc.precondition.user = &visc;
+    desc.tolerance = (double)fsi__max((fsi_real)(0.01 * grid->desc.tolerance), 20 * FSI_REAL_EPS);
+    desc.max_iterations = 1000;
+    desc.guess = 1;
+    desc.allocator = grid->desc.allocator;
+
+    const ptrdiff_t part = grid->scratch[1] - grid->scratch[0];
+    size_t room = (size_t)(grid->scratch[3] - grid->weight[0] + part) * sizeof(fsi_real);
+    const int fits = fsi_cg_work_size(&desc) <= room;
+    return fsi_cg_solve(&desc, grid->rhs, grid->u[axis], fits ? grid->weight[0] : NULL,
+                        fits ? room : 0, report);
 }
 
 FSI_API fsi_result fsi_grid_viscosity(fsi_grid *grid, fsi_real dt, fsi_report *report) {
-    fsi_grid *fluid = grid;
-    fsi_krylov_desc desc;
-    fsi_result result = FSI_OK;
-    if (!fluid || !fluid->block)
-        return FSI_ERR_STATE;
-    if (!fsi__dt_valid(dt))
-        return FSI_ERR_ARGUMENT;
-    if (!(fluid->desc.viscosity > 0) && !fluid->desc.viscosity_cells)
+    fsi_result result = fsi__stage_check(grid, dt);
+    if (result < 0)
+        return result;
+    if (!(grid->desc.viscosity > 0) && !grid->desc.viscosity_cells)
         return FSI_OK;
-    fsi__grid_walls(fluid, 0);
-    fluid->weights_are_one = 0; /* the weights' room is lent to the solver */
-    fsi__visc visc;
-    for (visc.a = 0; visc.a < fluid->dim; visc.a++) {
-        fsi__visc_marks(fluid, visc.a);
-        visc.g = fluid;
-        visc.k = dt / (fluid->h * fluid->h);
-        visc.mark = fluid->mark[visc.a];
-        fsi__family_size(fluid, visc.a, visc.n);
-        fsi__visc_rhs(&visc, fluid->mark[visc.a], fluid->rhs);
-        memset(&desc, 0, sizeof desc);
-        desc.n = fluid->faces[visc.a];
-        desc.A.apply_fn = fsi__visc_apply;
-        desc.A.user = &visc;
-        desc.precondition.apply_fn = fsi__visc_jacobi;
-        desc.precondition.user = &visc;
-        desc.tolerance =
-            (double)fsi__max((fsi_real)(0.01 * fluid->desc.tolerance), 20 * FSI_REAL_EPS);
-        desc.max_iterations = 1000;
-        desc.guess = 1;
-        desc.allocator = fluid->desc.allocator;
-        size_t room =
-            (size_t)(fluid->scratch[3] - fluid->weight[0] + (fluid->scratch[1] - fluid->scratch[0]))
-            * sizeof(fsi_real);
-        size_t need = fsi_cg_work_size(&desc);
-        fsi_result status_now =
-            fsi_cg_solve(&desc, fluid->rhs, fluid->u[visc.a],
-                         need <= room ? fluid->weight[0] : NULL, need <= room ? room : 0, report);
-        if (status_now < 0)
-            return status_now;
-        if (status_now > 0 && result == FSI_OK)
-            result = status_now;
-    }
-    fsi__grid_walls(fluid, 0);
+    fsi__set_walls(grid, 0);
+    grid->weights_are_one = 0;
+    for (int axis = 0; axis < grid->dim && result >= 0; axis++)
+        result = fsi__worse(result, fsi__visc_solve(grid, axis, dt, report));
+    if (result >= 0)
+        fsi__set_walls(grid, 0);
     return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid extrapolation */
 /* Carries values outward layer by layer: a sample with mark 0 takes the mean of its neighbours that
- * have one. */
-static void fsi__spread(const int *n, int dim, fsi_real *v, uint8_t *mark, int layers) {
-    const ptrdiff_t step[3] = {1, n[0], (ptrdiff_t)n[0] * n[1]};
+   have one from an earlier layer. */
+static void fsi__spread(const fsi__lattice *samples, int layers, fsi_real *values, uint8_t *mark) {
+    const size_t width = (size_t)samples->n[0];
     for (int layer = 1; layer <= layers && layer < 250; layer++)
-        for (int k = 0; k < n[2]; k++)
-            for (int j = 0; j < n[1]; j++)
-                for (int i = 0; i < n[0]; i++) {
-                    ptrdiff_t f = (ptrdiff_t)fsi__at(n, i, j, k);
-                    fsi_real sum = 0;
-                    int count = 0, at[3];
-                    if (mark[f])
+        for (ptrdiff_t first = 0; first < samples->count; first += samples->n[0]) {
+            if (!memchr(mark + first, 0, width))
+                continue;
+            int at[3];
+            fsi__lattice_place(samples, first, at);
+            for (; at[0] < samples->n[0]; at[0]++) {
+                const ptrdiff_t sample = first + at[0];
+                fsi_real sum = 0;
+                int count = 0;
+                for (int side = 0; side < 6 && !mark[sample]; side++) {
+                    const int axis = side / 2, up = side % 2;
+                    if (!fsi__lattice_has(samples, at, axis, up))
                         continue;
-                    at[0] = i;
-                    at[1] = j;
-                    at[2] = k;
-                    for (int a = 0; a < dim; a++) {
-                        if (at[a] > 0 && mark[f - step[a]] && mark[f - step[a]] <= layer) {
-                            sum += v[f - step[a]];
-                            count++;
-                        }
-                        if (at[a] < n[a] - 1 && mark[f + step[a]] && mark[f + step[a]] <= layer) {
-                            sum += v[f + step[a]];
-                            count++;
-                        }
-                    }
-                    if (count) {
-                        v[f] = sum / (fsi_real)count;
-                        mark[f] = (uint8_t)(layer + 1);
+                    const ptrdiff_t step = samples->step[axis];
+                    const ptrdiff_t other = sample + (up ? step : -step);
+                    if (mark[other] && mark[other] <= layer) {
+                        sum += values[other];
+                        count++;
                     }
                 }
+                if (count) {
+                    values[sample] = sum / (fsi_real)count;
+                    mark[sample] = (uint8_t)(layer + 1);
+                }
+            }
+        }
 }
 
-/* mark: 1 = known (beside a fluid cell), 2 = a wall of the box (liquid: left alone), 0 = to be
- * filled. */
-static void fsi__velocity_marks(fsi_grid *grid, int a) {
-    int n[3], m[3];
-    const ptrdiff_t step = a == 0 ? 1 : a == 1 ? grid->nx : (ptrdiff_t)grid->nx * grid->ny;
-    fsi__family_size(grid, a, n);
-    fsi__family_size(grid, 3, m);
-    ptrdiff_t rows = (ptrdiff_t)n[1] * n[2];
-    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        int j = (int)(r % n[1]), k = (int)(r / n[1]);
-        for (int i = 0; i < n[0]; i++) {
-            const int at = a == 0 ? i : a == 1 ? j : k;
-            const ptrdiff_t hi = (ptrdiff_t)i + m[0] * ((ptrdiff_t)j + (ptrdiff_t)m[1] * k),
-                            lo = hi - step;
-            int fluid = (at > 0 && grid->cell[lo] == FSI_CELL_FLUID)
-                        || (at < m[a] && grid->cell[hi] == FSI_CELL_FLUID);
-            int wall = at == 0 || at == m[a] ? !fsi__side_open(grid, 2 * a + (at > 0))
-                                             : fluid && !(grid->weight[a][r * n[0] + i] > 0);
-            grid->mark[a][r * n[0] + i] = (uint8_t)(wall && grid->phi ? 2 : fluid || wall);
+/* Marks of the faces of an axis: 1 = known (beside a fluid cell), 2 = a wall (liquid: left alone),
+   0 = to be filled. */
+static void fsi__velocity_marks(fsi_grid *grid, int axis) {
+    const fsi__lattice faces = fsi__grid_lattice(grid, axis);
+    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    for (ptrdiff_t row = 0; row < (ptrdiff_t)faces.n[1] * faces.n[2]; row++) {
+        const int j = (int)(row % faces.n[1]), k = (int)(row / faces.n[1]);
+        for (int i = 0; i < faces.n[0]; i++) {
+            const fsi__mac_face face = fsi__face_at(grid, axis, i, j, k);
+            const int fluid = fsi__beside_kind(grid, &face, FSI_CELL_FLUID);
+            int wall = fluid && !(grid->weight[axis][face.face] > 0);
+            if (fsi__on_box(&face))
+                wall = !fsi__side_open(grid, fsi__side_of_face(&face));
+            grid->mark[axis][face.face] = (uint8_t)(wall && grid->phi ? 2 : fluid || wall);
         }
     }
 }
 
 FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid) {
-    fsi_grid *fluid = grid;
-    const uint8_t *valid[3];
-    int n[3];
-    if (!fluid || !fluid->block)
+    if (!grid || !grid->block)
         return FSI_ERR_STATE;
-    if (!fluid->phi && !(fluid->occluded && fluid->occlusion.solid))
+    const uint8_t *solid = grid->occluded ? grid->occlusion.solid : NULL;
+    if (!grid->phi && !solid)
         return FSI_OK;
-    for (int a = 0; a < 3; a++)
-        valid[a] = fluid->mark[a];
-    for (int a = 0; a < fluid->dim; a++) {
-        fsi__velocity_marks(fluid, a);
-        fsi__family_size(fluid, a, n);
-        if (!fluid->phi)
-            fsi__spread(n, fluid->dim, fluid->u[a], fluid->mark[a], fluid->desc.extrapolate);
+
+    /* Velocity: liquid along the normals of its surface, else by means. */
+    for (int axis = 0; axis < grid->dim; axis++) {
+        fsi__velocity_marks(grid, axis);
+        const fsi__lattice faces = fsi__grid_lattice(grid, axis);
+        if (!grid->phi)
+            fsi__spread(&faces, grid->desc.extrapolate, grid->u[axis], grid->mark[axis]);
     }
-    if (fluid->phi) {
-        fsi_real *u[3];
-        u[0] = fluid->u[0];
-        u[1] = fluid->u[1];
-        u[2] = fluid->u[2];
-        fsi_levelset_extrapolate(&fluid->levelset, u, valid, fluid->desc.extrapolate);
-    }
-    fsi__family_size(fluid, 3, n);
-    /* cells a solid uncovers start with sane values */
-    for (int q = 0; q < 2 + fluid->desc.scalars && fluid->occluded && fluid->occlusion.solid; q++) {
-        fsi_real *s = fsi__scalar(fluid, q, NULL);
-        if (!s)
+    if (grid->phi)
+        fsi_levelset_extrapolate(&grid->levelset, grid->u, (const uint8_t *const *)grid->mark,
+                                 grid->desc.extrapolate);
+
+    /* Scalars: cells that a solid uncovers start with sane values. */
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    for (int number = 0; number < 2 + grid->desc.scalars && solid; number++) {
+        fsi_real *values = fsi__scalar(grid, number);
+        if (!values)
             continue;
-        for (size_t c = 0; c < fluid->cells; c++)
-            fluid->mark[0][c] = !fluid->occlusion.solid[c];
-        fsi__spread(n, fluid->dim, s, fluid->mark[0], 3);
+        for (size_t cell = 0; cell < grid->cells; cell++)
+            grid->mark[0][cell] = !solid[cell];
+        fsi__spread(&cells, 3, values, grid->mark[0]);
     }
-    for (int a = 0; a < fluid->dim && fluid->u_plus[a]; a++)
-        fsi__plus_equal(fluid, a, NULL);
+    for (int axis = 0; axis < grid->dim && grid->u_plus[axis]; axis++)
+        fsi__renew_plus(grid, axis, NULL);
     return FSI_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid surface */
-static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, fsi_real limit,
-                                       double first, fsi_levelset_report *report);
+/* The way of a marker or of a phi sample ends at the first solid: clip_fn of fsi_levelset_walls. */
+static fsi_vec3 fsi__clip_way(fsi_vec3 from, fsi_vec3 to, void *user) {
+    const fsi_grid *grid = (const fsi_grid *)user;
+    fsi_vec3 start = fsi__to_cells(grid, from), end = fsi__to_cells(grid, to), velocity;
+    if (!grid->occlusion.hit_fn) {
+        int own[3];
+        fsi__own_cell(grid, start, own);
+        return fsi__grid_point(grid, fsi__reach(grid, own, end, &velocity));
+    }
+    fsi_real t;
+    if (!fsi__ray_hits(grid, start, end, &t, &velocity))
+        return to;
+    t -= fsi__margin(fsi_vec_sub(end, start));
+    return fsi_vec_mad(from, fsi_vec_sub(to, from), fsi__max(t, 0));
+}
 
-/* What cell (i,j,k) can see beside it: number of cells across open faces (into seen), or -1 when no
-   face of it is blocked. */
-static int fsi__cells_seen(const fsi_grid *grid, int i, int j, int k, size_t *seen) {
-    const fsi_occlusion *occlusion = &grid->occlusion;
-    const int cells[3] = {grid->nx, grid->ny, grid->nz}, at[3] = {i, j, k};
+/* What the level set has to know of the box and the solids; open[6] is its list of open sides. */
+static void fsi__surface_walls(fsi_grid *grid, fsi_levelset_walls *walls, int *open) {
+    memset(walls, 0, sizeof *walls);
+    for (int side = FSI_LEFT; side <= FSI_FRONT; side++)
+        open[side] = fsi__side_open(grid, side);
+    walls->open = open;
+    if (!grid->occluded)
+        return;
+    walls->solid = grid->occlusion.solid;
+    walls->clip_fn = fsi__clip_way;
+    walls->user = grid;
+}
+
+/* What cell at[] can see beside it: the number of cells across open faces (into seen), or -1 when
+   no face of it is blocked. */
+static int fsi__cells_seen(const fsi_grid *grid, const int *at, size_t *seen) {
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     int count = 0, cut = 0;
-    for (int axis = 0; axis < grid->dim; axis++)
-        for (int up = 0; up < 2; up++) {
-            int face[3] = {i, j, k}, beside[3] = {i, j, k}, faces[3];
-            if (up ? at[axis] + 1 >= cells[axis] : at[axis] < 1)
-                continue;
-            face[axis] += up;
-            beside[axis] += up ? 1 : -1;
-            fsi__family_size(grid, axis, faces);
-            size_t other = fsi__at(cells, beside[0], beside[1], beside[2]);
-            if (occlusion->blocked[axis][fsi__at(faces, face[0], face[1], face[2])])
-                cut = 1;
-            else if (!occlusion->solid[other])
-                seen[count++] = other;
-        }
+    for (int side = 0; side < 2 * grid->dim; side++) {
+        const int axis = side / 2, up = side % 2;
+        if (!fsi__lattice_has(&cells, at, axis, up))
+            continue;
+        int place[3] = {at[0], at[1], at[2]};
+        place[axis] += up;
+        const fsi__mac_face face = fsi__face_at(grid, axis, place[0], place[1], place[2]);
+        const ptrdiff_t other = up ? face.high : face.low;
+        if (fsi__in_shell(grid, &face))
+            cut = 1;
+        else if (!grid->occlusion.solid[other])
+            seen[count++] = (size_t)other;
+    }
     return cut ? count : -1;
 }
 
@@ -3618,547 +4114,374 @@ enum {
 
 /* Marks the cells beside thin shells that see only their own kind. */
 static void fsi__hold_beside_shells(const fsi_grid *grid, uint8_t *mark) {
-    FSI__OMP(parallel for schedule(static) if (grid->cells > 20000))
-    for (ptrdiff_t r = 0; r < (ptrdiff_t)grid->ny * grid->nz; r++)
-        for (int i = 0; i < grid->nx; i++) {
-            const ptrdiff_t c = r * grid->nx + i;
-            const int liquid = grid->phi[c] < 0;
-            size_t seen[6];
-            int same = 1, count = -1;
-            if (!grid->occlusion.solid[c])
-                count = fsi__cells_seen(grid, i, (int)(r % grid->ny), (int)(r / grid->ny), seen);
-            for (int m = 0; m < count; m++)
-                same &= (grid->phi[seen[m]] < 0) == liquid;
-            mark[c] = (uint8_t)((liquid ? FSI__LIQUID : 0) | (count >= 0 && same ? FSI__HELD : 0));
-        }
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
+        const int liquid = grid->phi[cell] < 0;
+        size_t seen[6];
+        int at[3], same = 1, count = -1;
+        fsi__lattice_place(&cells, cell, at);
+        if (!grid->occlusion.solid[cell])
+            count = fsi__cells_seen(grid, at, seen);
+        for (int i = 0; i < count; i++)
+            same &= (grid->phi[seen[i]] < 0) == liquid;
+        mark[cell] = (uint8_t)((liquid ? FSI__LIQUID : 0) | (count >= 0 && same ? FSI__HELD : 0));
+    }
 }
 
 /* What the other side of a shell put near 0 comes back to half a cell at least: all that a held
    cell sees is far from a surface. */
 static void fsi__restore_held(fsi_grid *grid, const uint8_t *mark) {
-    for (ptrdiff_t c = 0; c < (ptrdiff_t)grid->cells; c++) {
-        const fsi_real sign = mark[c] & FSI__LIQUID ? FSI_R(-1.0) : FSI_R(1.0);
-        if (!(mark[c] & FSI__HELD) || sign * grid->phi[c] >= grid->h / 2)
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
+        const int liquid = mark[cell] & FSI__LIQUID;
+        const fsi_real sign = liquid ? FSI_R(-1.0) : FSI_R(1.0);
+        if (!(mark[cell] & FSI__HELD) || sign * grid->phi[cell] >= grid->h / 2)
             continue;
         size_t seen[6];
         fsi_real depth = 0;
-        const int row = (int)(c / grid->nx), i = (int)(c % grid->nx);
-        int count = 0;
-        if (!(sign * grid->phi[c] > 0))
-            count = fsi__cells_seen(grid, i, row % grid->ny, row / grid->ny, seen);
-        for (int m = 0; m < count; m++)
-            if ((grid->phi[seen[m]] < 0) == (mark[c] & FSI__LIQUID))
-                depth = fsi__max(depth, fsi__abs(grid->phi[seen[m]]));
-        grid->phi[c] = sign * fsi__max(depth / 2, grid->h / 2);
+        int at[3], count = 0;
+        fsi__lattice_place(&cells, cell, at);
+        if (!(sign * grid->phi[cell] > 0))
+            count = fsi__cells_seen(grid, at, seen);
+        for (int i = 0; i < count; i++)
+            if ((grid->phi[seen[i]] < 0) == liquid)
+                depth = fsi__max(depth, fsi__abs(grid->phi[seen[i]]));
+        grid->phi[cell] = sign * fsi__max(depth / 2, grid->h / 2);
     }
 }
 
-FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report *report) {
-    fsi_grid *fluid = grid;
-    fsi_result result = FSI_OK;
-    if (!fluid || !fluid->block)
-        return FSI_ERR_STATE;
-    if (!fsi__dt_valid(dt))
-        return FSI_ERR_ARGUMENT;
-    if (fluid->phi) {
-        fsi_levelset_report lr;
-        const fsi_real *u[3];
-        int open[6];
-        memset(&lr, 0, sizeof lr);
-        fsi_levelset_walls walls;
-        fsi__surface_walls(fluid, &walls, open);
-        if (fluid->occluded) {
-            fsi__mark_near(fluid, dt, 0);
-            walls.near_cell = fluid->near_cell;
-        }
-        u[0] = fluid->u[0];
-        u[1] = fluid->u[1];
-        u[2] = fluid->u[2];
-        const int held = fluid->occluded && fluid->occlusion.shells;
-        if (held)
-            fsi__hold_beside_shells(fluid, fluid->mark[0]);
-        fluid->levelset.desc.settle = fsi_vec_dot(fluid->desc.gravity, fluid->desc.gravity) > 0;
-        result = fsi_levelset_advance(&fluid->levelset, u, dt, &walls, &lr);
-        if (result < 0)
-            return result;
-        if (fluid->desc.volume_correction)
-            fsi__ls_correct_from(&fluid->levelset, walls.solid, FSI_R(0.1), lr.volume, &lr);
-        fluid->stats.liquid_volume = lr.volume;
-        if (report) {
-            report->volume = lr.volume;
-            report->volume_change = lr.volume_change;
-        }
-        if (held)
-            fsi__restore_held(fluid, fluid->mark[0]);
+static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, fsi_real limit,
+                                       double first, fsi_levelset_report *report);
+
+/* The liquid moves with the velocity, keeps to its side of shells, and gets its volume back. */
+static fsi_result fsi__move_liquid(fsi_grid *grid, fsi_real dt, fsi_levelset_report *report) {
+    fsi_levelset *ls = &grid->levelset;
+    fsi_levelset_walls walls;
+    int open[6];
+    fsi__surface_walls(grid, &walls, open);
+    if (grid->occluded) {
+        fsi__mark_near(grid, dt, 0);
+        walls.near_cell = grid->near_cell;
     }
-    fluid->time += (double)dt;
-    fluid->steps++;
+    const int held = grid->occluded && grid->occlusion.shells;
+    if (held)
+        fsi__hold_beside_shells(grid, grid->mark[0]);
+
+    ls->desc.settle = fsi_vec_dot(grid->desc.gravity, grid->desc.gravity) > 0;
+    fsi_result result =
+        fsi_levelset_advance(ls, (const fsi_real *const *)grid->u, dt, &walls, report);
+    if (result < 0)
+        return result;
+    if (grid->desc.volume_correction)
+        fsi__ls_correct_from(ls, walls.solid, FSI_R(0.1), report->volume, report);
+    grid->stats.liquid_volume = report->volume;
+    if (held)
+        fsi__restore_held(grid, grid->mark[0]);
+    return result;
+}
+
+FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report *report) {
+    fsi_result result = fsi__stage_check(grid, dt);
+    if (result < 0)
+        return result;
+    if (grid->phi) {
+        fsi_levelset_report liquid;
+        memset(&liquid, 0, sizeof liquid);
+        if ((result = fsi__move_liquid(grid, dt, &liquid)) < 0)
+            return result;
+        if (report) {
+            report->volume = liquid.volume;
+            report->volume_change = liquid.volume_change;
+        }
+    }
+    grid->time += (double)dt;
+    grid->steps++;
     return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>grid step */
-static fsi_result fsi__worse(fsi_result result, fsi_result status_now) {
-    return result < 0 ? result : status_now < 0 ? status_now : result > 0 ? result : status_now;
-}
-
-FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report) {
-    fsi_grid *fluid = grid;
-    fsi_report local, *rep = report ? report : &local;
-    if (!fluid || !fluid->block)
-        return FSI_ERR_STATE;
-    if (!fsi__dt_valid(dt))
-        return FSI_ERR_ARGUMENT;
-    memset(rep, 0, sizeof *rep);
-    fsi_result result = fsi__check_callbacks(fluid); /* refuse before anything changed */
-    if (result < 0)
-        return result;
-    result = fsi_grid_advect(fluid, dt); /* u, scalars -> transported by u */
-    if (result < 0)
-        return result;
-    fsi_result worst = result = fsi_grid_forces(fluid, dt); /* u* */
-    if (result >= 0)
-        worst = fsi__worse(worst, result = fsi_grid_classify(fluid));
-    if (result >= 0)
-        worst = fsi__worse(worst, result = fsi_grid_viscosity(fluid, dt, NULL));
-    if (result >= 0)
-        worst = fsi__worse(worst, result = fsi_grid_build_pressure(fluid, dt));
-    if (result >= 0)
-        worst = fsi__worse(worst, result = fsi_grid_solve_pressure(fluid, rep));
-    if (result >= 0)
-        worst = fsi__worse(worst, result = fsi_grid_apply_pressure(fluid));
-    if (result >= 0 && report) {
-        report->divergence = fsi_grid_max_divergence(fluid);
-        fluid->stats.kinetic_energy = fsi_grid_kinetic_energy(fluid);
-    }
-    if (result >= 0)
-        worst = fsi__worse(worst, result = fsi_grid_extrapolate(fluid));
-    if (result >= 0)
-        worst = fsi__worse(worst, fsi_grid_move_surface(fluid, dt, rep));
-    if (worst == FSI_OK && fluid->stats.cfl > (double)fluid->desc.cfl)
-        worst = FSI_DT_TOO_LARGE;
-    rep->reason = worst;
-    if (worst != FSI_OK)
-        fsi_log(&fluid->desc.logger, worst < 0 ? 2 : 1, fsi_result_text(worst));
-    return worst;
-}
-
-FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, int *steps,
-                                    fsi_report *report) {
-    fsi_report local, *rep = report ? report : &local;
-    fsi_result result = FSI_OK, worst = FSI_OK;
-    fsi_real left = dt;
-    int n = 0, iterations = 0;
-    if (!grid || !grid->block)
-        return FSI_ERR_STATE;
-    if (!fsi__dt_valid(dt) || max_steps < 0)
-        return FSI_ERR_ARGUMENT;
-    if (max_steps == 0)
-        max_steps = 1000;
-    while (left > 0 && result >= 0) {
-        fsi_real part = fsi_grid_max_dt(grid);
-        if (!(part > 0))
-            return FSI_ERR_NUMERIC;
-        /* equal parts rather than a crumb at the end */
-        fsi_real pieces = fsi__ceil(left / part);
-        part = n + 1 >= max_steps || pieces <= 1 ? left : left / pieces;
-        if (n + 1 >= max_steps && pieces > 1)
-            worst = fsi__worse(worst, FSI_CAPPED);
-        result = fsi_grid_step(grid, part, rep);
-        worst = fsi__worse(worst, result);
-        iterations += rep->iterations;
-        n++;
-        left = part < left ? left - part : 0;
-    }
-    rep->iterations = iterations;
-    if (steps)
-        *steps = n;
-    return worst;
-}
-
-/* ------------------------------------------------------------------------------------------------
- * >>grid setters and state */
-FSI_API fsi_result fsi_grid_set_velocity(fsi_grid *grid, fsi_vector_fn fn, void *user) {
-    int n[3];
-    if (!grid || !grid->block)
-        return FSI_ERR_STATE;
-    if (!fn)
-        return FSI_ERR_ARGUMENT;
-    for (int a = 0; a < grid->dim; a++) {
-        fsi__family_size(grid, a, n);
-        for (int k = 0; k < n[2]; k++)
-            for (int j = 0; j < n[1]; j++)
-                for (int i = 0; i < n[0]; i++) {
-                    fsi_real v = fsi__get(fn(fsi_grid_face_centre(grid, a, i, j, k), 0, user), a);
-                    if (!fsi__finite(v))
-                        return FSI_ERR_CALLBACK;
-                    grid->scratch[a][fsi__at(n, i, j, k)] = v;
-                }
-    }
-    for (int a = 0; a < grid->dim; a++) {
-        fsi_copy(grid->faces[a], grid->scratch[a], grid->u[a]);
-        if (grid->u_plus[a])
-            fsi_copy(grid->faces[a], grid->scratch[a], grid->u_plus[a]);
-    }
-    fsi__grid_walls(grid, 1);
-    return FSI_OK;
-}
-
-FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scalar_fn fn,
-                                      void *user) {
-    fsi_real *out = fsi_grid_field(grid, field);
-    size_t c = 0;
-    if (!grid || !grid->block)
-        return FSI_ERR_STATE;
-    if (!fn || !out)
-        return FSI_ERR_ARGUMENT;
-    for (int k = 0; k < grid->nz; k++)
-        for (int j = 0; j < grid->ny; j++)
-            for (int i = 0; i < grid->nx; i++, c++) {
-                grid->scratch[0][c] = fn(fsi_grid_cell_centre(grid, i, j, k), user);
-                if (!fsi__finite(grid->scratch[0][c]))
-                    return FSI_ERR_CALLBACK;
-            }
-    fsi_copy(grid->cells, grid->scratch[0], out);
-    if (field == FSI_FIELD_PHI) {
-        fsi_levelset_walls walls;
-        int open[6];
-        fsi__surface_walls(grid, &walls, open);
-        fsi_result result = fsi_levelset_reset(&grid->levelset, &walls);
-        return result < 0 ? result : fsi__worse(result, fsi_grid_classify(grid));
-    }
-    return FSI_OK;
-}
-
-FSI_API void fsi_grid_take_mean(fsi_grid *grid, size_t cell, int count, const size_t *from,
-                                int with_phi) {
-    for (int q = FSI_FIELD_DENSITY; count && q < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; q++) {
-        fsi_real *field = fsi_grid_field(grid, (fsi_field)q), sum = 0;
-        if (!field || (q == FSI_FIELD_PHI && !with_phi))
-            continue;
-        for (int i = 0; i < count; i++)
-            sum += field[from[i]];
-        field[cell] = sum / (fsi_real)count;
-    }
-}
-
-/* first 64 bytes of a saved block */
-typedef struct fsi__grid_head {
-    uint64_t bytes, levelset_bytes;
-    double time;
-    int64_t steps;
-} fsi__grid_head;
-
-FSI_API size_t fsi_grid_state_size(const fsi_grid *grid) {
-    if (!grid || !grid->block)
-        return 0;
-    return 64 + grid->state_bytes + (grid->phi ? fsi_levelset_state_size(&grid->levelset) : 0);
-}
-
-FSI_API fsi_result fsi_grid_save(const fsi_grid *grid, void *block) {
-    unsigned char *out = (unsigned char *)block;
-    if (!grid || !grid->block)
-        return FSI_ERR_STATE;
-    if (!block)
-        return FSI_ERR_ARGUMENT;
-    memset(out, 0, 64);
-    fsi__grid_head head;
-    head.bytes = grid->state_bytes;
-    head.levelset_bytes = grid->phi ? fsi_levelset_state_size(&grid->levelset) : 0;
-    head.time = grid->time;
-    head.steps = grid->steps;
-    memcpy(out, &head, sizeof head);
-    memcpy(out + 64, grid->state, grid->state_bytes);
-    if (grid->phi)
-        fsi_levelset_save(&grid->levelset, out + 64 + grid->state_bytes);
-    return FSI_OK;
-}
-
-FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block) {
-    const unsigned char *in = (const unsigned char *)block;
-    fsi_result result = FSI_OK;
-    if (!grid || !grid->block)
-        return FSI_ERR_STATE;
-    if (!block)
-        return FSI_ERR_ARGUMENT;
-    fsi__grid_head head;
-    memcpy(&head, in, sizeof head);
-    if (head.bytes != grid->state_bytes
-        || head.levelset_bytes != (grid->phi ? fsi_levelset_state_size(&grid->levelset) : 0))
-        return FSI_ERR_SIZE;
-    if (grid->phi)
-        result = fsi_levelset_restore(&grid->levelset, in + 64 + grid->state_bytes);
-    if (result < 0)
-        return result;
-    memcpy(grid->state, in + 64, grid->state_bytes);
-    grid->time = head.time;
-    grid->steps = head.steps;
-    return fsi_grid_classify(grid);
-}
-
-FSI_API size_t fsi_grid_memory(const fsi_grid *grid) {
-    return grid && grid->block ? grid->block_size + grid->mg->bytes + grid->levelset.block_size : 0;
-}
-
-/* ------------------------------------------------------------------------------------------------
- * >>levelset */
-/* Particle level set (Enright et al. 2002) on cell centres.
-   phi   signed distance, < 0 in the liquid       s, r  sign and radius of a marker (stored as s r)
-   g     lattice coordinate x / h - 1/2           band  cells in which phi is a distance
+ * >>levelset sampling */
+/* Particle level set (Enright et al. 2002) on cell centres. Symbols:
+     phi    signed distance, < 0 in the liquid
+     place  lattice coordinates of a point, (x - origin) / h - 1/2: a cell centre has whole numbers
+     band   number of cells from the surface in which phi is a distance
    A step: markers and phi move, escaped markers repair phi, phi is redistanced, repaired again,
    radii are renewed. */
 #define FSI__LS_RMIN FSI_R(0.1) /* smallest and largest marker radius, cells */
 #define FSI__LS_RMAX FSI_R(0.5)
-#define FSI__LS_BEND                                                                               \
-    FSI_R(0.3) /* phi bends this much over two cells, relative to its slope: a corner */
-#define FSI__LS_AIR                                                                                \
-    FSI_R(0.5) /* air markers deeper in the liquid, cells, are dropped: the gap they marked has    \
-                  closed */
+/* phi bends this much over two cells, relative to its slope: a corner */
+#define FSI__LS_BEND FSI_R(0.3)
+/* air markers deeper in the liquid, cells, are dropped: the gap they marked has closed */
+#define FSI__LS_AIR FSI_R(0.5)
 #define FSI__LS_SEED FSI_R(3.0) /* markers live this close to the surface, cells */
 
-/* Four weights of a sample at lattice coordinate g on n samples, on indices i .. i+3 clamped to the
-   lattice, and their derivatives. Cubic (Catmull-Rom) where four samples are there, else linear,
-   continued to half a cell outside. */
+static fsi__lattice fsi__ls_cells(const fsi_levelset *ls) {
+    return fsi__lattice_of(ls->desc.nx, ls->desc.ny, ls->desc.nz, FSI__CELLS);
+}
+
+static int fsi__ls_dim(const fsi_levelset *ls) {
+    return ls->desc.nz > 1 ? 3 : 2;
+}
+
+/* Weights of a sample on a line: four samples (numbers kept on the line), their weights, and the
+   derivatives of these. */
 typedef struct fsi__ls_axis {
-    int i[4];
-    fsi_real w[4], d[4];
+    int sample[4];
+    fsi_real weight[4], slope[4];
 } fsi__ls_axis;
 
-static fsi__ls_axis fsi__ls_weights(fsi_real g, int n) {
+/* Cubic weights (Catmull-Rom) at lattice coordinate x on n samples where four samples are there,
+   else linear, continued to half a cell outside. */
+static fsi__ls_axis fsi__ls_weights(fsi_real x, int n) {
     fsi__ls_axis axis;
-    int b = fsi__iclamp((int)g, 0, fsi__imax(n - 2, 0)); /* g > -1 */
-    fsi_real t = n > 1 ? g - (fsi_real)b : 0, s = 1 - t;
+    const int base = fsi__iclamp((int)x, 0, fsi__imax(n - 2, 0)); /* x > -1 */
+    const fsi_real t = n > 1 ? x - (fsi_real)base : 0, s = 1 - t;
     for (int m = 0; m < 4; m++)
-        axis.i[m] = fsi__iclamp(b - 1 + m, 0, n - 1);
-    if (b > 0 && b < n - 2) {
-        axis.w[0] = -t * s * s / 2;
-        axis.w[3] = -s * t * t / 2;
-        axis.w[1] = s * (1 + t - FSI_R(1.5) * t * t);
-        axis.w[2] = t * (1 + s - FSI_R(1.5) * s * s);
-        axis.d[0] = -s * (s - 2 * t) / 2;
-        axis.d[3] = t * (t - 2 * s) / 2;
-        axis.d[1] = t * (FSI_R(4.5) * t - 5);
-        axis.d[2] = -s * (FSI_R(4.5) * s - 5);
-    } else {
-        axis.w[0] = axis.w[3] = axis.d[0] = axis.d[3] = 0;
-        axis.w[1] = s;
-        axis.w[2] = n > 1 ? t : 0;
-        axis.d[1] = n > 1 ? FSI_R(-1.0) : 0;
-        axis.d[2] = n > 1 ? FSI_R(1.0) : 0;
+        axis.sample[m] = fsi__iclamp(base - 1 + m, 0, n - 1);
+    if (base > 0 && base < n - 2) {
+        axis.weight[0] = -t * s * s / 2;
+        axis.weight[3] = -s * t * t / 2;
+        axis.weight[1] = s * (1 + t - FSI_R(1.5) * t * t);
+        axis.weight[2] = t * (1 + s - FSI_R(1.5) * s * s);
+        axis.slope[0] = -s * (s - 2 * t) / 2;
+        axis.slope[3] = t * (t - 2 * s) / 2;
+        axis.slope[1] = t * (FSI_R(4.5) * t - 5);
+        axis.slope[2] = -s * (FSI_R(4.5) * s - 5);
+        return axis;
     }
+    axis.weight[0] = axis.weight[3] = axis.slope[0] = axis.slope[3] = 0;
+    axis.weight[1] = s;
+    axis.weight[2] = n > 1 ? t : 0;
+    axis.slope[1] = n > 1 ? FSI_R(-1.0) : 0;
+    axis.slope[2] = n > 1 ? FSI_R(1.0) : 0;
     return axis;
 }
 
-/* phi at lattice point g by cubics (linear along an axis next to its ends); gradient per cell if
- * asked for. limit: not beyond the samples around it. */
-static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 g, int limit, fsi_vec3 *gradient) {
-    int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
-    fsi__ls_axis X = fsi__ls_weights(g.x, nx), Y = fsi__ls_weights(g.y, ny),
-                 Z = fsi__ls_weights(g.z, nz);
-    fsi_real v = 0, lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX, dx = 0, dy = 0, dz = 0;
-    const int k0 = nz > 1 ? 0 : 1, k1 = nz > 1 ? 4 : 2;
-    for (int k = k0; k < k1; k++)
+/* phi at a place by cubics (linear along an axis next to its ends); gradient per cell if asked for.
+   limit: not beyond the samples around it. */
+static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 place, int limit,
+                              fsi_vec3 *gradient) {
+    const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
+    const fsi__ls_axis x = fsi__ls_weights(place.x, nx), y = fsi__ls_weights(place.y, ny);
+    const fsi__ls_axis z = fsi__ls_weights(place.z, nz);
+    fsi_real value = 0, lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX, dx = 0, dy = 0, dz = 0;
+    const int first = nz > 1 ? 0 : 1, last = nz > 1 ? 4 : 2; /* 2D: one layer */
+    for (int k = first; k < last; k++)
         for (int j = 0; j < 4; j++) {
-            const fsi_real *row =
-                ls->phi + (size_t)nx * ((size_t)Y.i[j] + (size_t)ny * (size_t)Z.i[k]);
-            fsi_real a = 0, b = 0, yz = Y.w[j] * Z.w[k];
+            const size_t line = (size_t)y.sample[j] + (size_t)ny * (size_t)z.sample[k];
+            const fsi_real *row = ls->phi + (size_t)nx * line;
+            fsi_real along = 0, change = 0, across = y.weight[j] * z.weight[k];
             for (int i = 0; i < 4; i++)
-                a += X.w[i] * row[X.i[i]];
-            v += a * yz;
+                along += x.weight[i] * row[x.sample[i]];
+            value += along * across;
             if (gradient) {
                 for (int i = 0; i < 4; i++)
-                    b += X.d[i] * row[X.i[i]];
-                dx += b * yz;
-                dy += a * Y.d[j] * Z.w[k];
-                dz += a * Y.w[j] * Z.d[k];
+                    change += x.slope[i] * row[x.sample[i]];
+                dx += change * across;
+                dy += along * y.slope[j] * z.weight[k];
+                dz += along * y.weight[j] * z.slope[k];
             }
             if (limit && (j == 1 || j == 2) && (k == 1 || k == 2)) {
-                lo = fsi__min(lo, fsi__min(row[X.i[1]], row[X.i[2]]));
-                hi = fsi__max(hi, fsi__max(row[X.i[1]], row[X.i[2]]));
+                lo = fsi__min(lo, fsi__min(row[x.sample[1]], row[x.sample[2]]));
+                hi = fsi__max(hi, fsi__max(row[x.sample[1]], row[x.sample[2]]));
             }
         }
     if (gradient)
         *gradient = fsi_vec(dx, dy, dz);
-    return limit ? fsi__clamp(v, lo, hi) : v;
+    return limit ? fsi__clamp(value, lo, hi) : value;
 }
 
-/* Lattice coordinates of a world point, clipped to the box. */
-FSI__FLAT fsi_vec3 fsi__ls_lattice(const fsi_levelset *ls, fsi_vec3 x) {
-    const fsi_levelset_desc *desc = &ls->desc;
-    fsi_real s = 1 / desc->h, half = FSI_R(0.5);
-    return fsi_vec(fsi__clamp((x.x - desc->origin.x) * s - half, -half, (fsi_real)desc->nx - half),
-                   fsi__clamp((x.y - desc->origin.y) * s - half, -half, (fsi_real)desc->ny - half),
-                   desc->nz > 1 ? fsi__clamp((x.z - desc->origin.z) * s - half, -half,
-                                             (fsi_real)desc->nz - half)
-                                : 0);
+/* Lattice coordinates of a world point. */
+FSI__FLAT fsi_vec3 fsi__ls_place(const fsi_levelset *ls, fsi_vec3 x) {
+    const fsi_vec3 origin = ls->desc.origin;
+    const fsi_real per_h = 1 / ls->desc.h, half = FSI_R(0.5);
+    return fsi_vec((x.x - origin.x) * per_h - half, (x.y - origin.y) * per_h - half,
+                   ls->desc.nz > 1 ? (x.z - origin.z) * per_h - half : 0);
 }
 
-/* phi at a lattice point, linear, continued to half a cell outside; its gradient per cell if asked
- * for. */
-FSI__FLAT fsi_real fsi__ls_linear(const fsi_levelset *ls, fsi_vec3 g, fsi_vec3 *gradient) {
+/* The same, clipped to the box. */
+FSI__FLAT fsi_vec3 fsi__ls_place_inside(const fsi_levelset *ls, fsi_vec3 x) {
+    const fsi_real half = FSI_R(0.5);
+    fsi_vec3 place = fsi__ls_place(ls, x);
+    place.x = fsi__clamp(place.x, -half, (fsi_real)ls->desc.nx - half);
+    place.y = fsi__clamp(place.y, -half, (fsi_real)ls->desc.ny - half);
+    if (ls->desc.nz > 1)
+        place.z = fsi__clamp(place.z, -half, (fsi_real)ls->desc.nz - half);
+    return place;
+}
+
+/* The world point of a place. */
+FSI__FLAT fsi_vec3 fsi__ls_world(const fsi_levelset *ls, fsi_vec3 place) {
+    const fsi_vec3 origin = ls->desc.origin;
+    const fsi_real h = ls->desc.h, half = FSI_R(0.5);
+    return fsi_vec(origin.x + (place.x + half) * h, origin.y + (place.y + half) * h,
+                   ls->desc.nz > 1 ? origin.z + (place.z + half) * h : 0);
+}
+
+/* Cell of a place inside the box. */
+FSI__FLAT ptrdiff_t fsi__ls_cell(const fsi_levelset *ls, fsi_vec3 place) {
+    const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
+    const int i = fsi__iclamp((int)(place.x + FSI_R(0.5)), 0, nx - 1);
+    const int j = fsi__iclamp((int)(place.y + FSI_R(0.5)), 0, ny - 1);
+    const int k = nz > 1 ? fsi__iclamp((int)(place.z + FSI_R(0.5)), 0, nz - 1) : 0;
+    return i + nx * (j + (ptrdiff_t)ny * k);
+}
+
+/* The place of the centre of a cell. */
+static fsi_vec3 fsi__ls_centre(const fsi_levelset *ls, ptrdiff_t cell) {
+    const fsi__lattice cells = fsi__ls_cells(ls);
+    int at[3];
+    fsi__lattice_place(&cells, cell, at);
+    return fsi_vec((fsi_real)at[0], (fsi_real)at[1], (fsi_real)at[2]);
+}
+
+/* Gradient, per cell, of the linear interpolation from the lower corners of two layers. */
+FSI__FLAT fsi_vec3 fsi__ls_slope(const fsi_real *low, const fsi_real *high, size_t step_y,
+                                 fsi_real wx, fsi_real wy, fsi_real wz) {
+    const size_t y = step_y;
+    /* The four corners of the plane between the layers: a b below, c d above. */
+    const fsi_real a = fsi__mix(low[0], high[0], wz), b = fsi__mix(low[1], high[1], wz);
+    const fsi_real c = fsi__mix(low[y], high[y], wz), d = fsi__mix(low[y + 1], high[y + 1], wz);
+    const fsi_real rise_y0 = fsi__mix(high[0] - low[0], high[1] - low[1], wx);
+    const fsi_real rise_y1 = fsi__mix(high[y] - low[y], high[y + 1] - low[y + 1], wx);
+    return fsi_vec(fsi__mix(b - a, d - c, wy), fsi__mix(c - a, d - b, wx),
+                   fsi__mix(rise_y0, rise_y1, wy));
+}
+
+/* phi at a place, linear, continued to half a cell outside; its gradient per cell if asked for. */
+FSI__FLAT fsi_real fsi__ls_linear(const fsi_levelset *ls, fsi_vec3 place, fsi_vec3 *gradient) {
     const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz, three = nz > 1;
-    const int i = fsi__iclamp((int)g.x, 0, nx - 2), j = fsi__iclamp((int)g.y, 0, ny - 2),
-              k = three ? fsi__iclamp((int)g.z, 0, nz - 2) : 0;
-    const size_t sy = (size_t)nx, sz = sy * (size_t)ny;
-    const fsi_real *p = ls->phi + ((size_t)i + sy * (size_t)j + sz * (size_t)k),
-                   *q = three ? p + sz : p;
-    const fsi_real fx = g.x - (fsi_real)i, fy = g.y - (fsi_real)j,
-                   fz = three ? g.z - (fsi_real)k : 0;
-    if (gradient) {
-        const fsi_real a = fsi__mix(p[0], q[0], fz), b = fsi__mix(p[1], q[1], fz),
-                       c = fsi__mix(p[sy], q[sy], fz), d = fsi__mix(p[sy + 1], q[sy + 1], fz);
-        *gradient = fsi_vec(fsi__mix(b - a, d - c, fy), fsi__mix(c - a, d - b, fx),
-                            fsi__mix(fsi__mix(q[0] - p[0], q[1] - p[1], fx),
-                                     fsi__mix(q[sy] - p[sy], q[sy + 1] - p[sy + 1], fx), fy));
-    }
-    return fsi__corner_mix(p, sy, sz, fx, fy, fz, three);
+    const int i = fsi__iclamp((int)place.x, 0, nx - 2), j = fsi__iclamp((int)place.y, 0, ny - 2);
+    const int k = three ? fsi__iclamp((int)place.z, 0, nz - 2) : 0;
+    const size_t step_y = (size_t)nx, step_z = step_y * (size_t)ny;
+    const fsi_real *corner = ls->phi + ((size_t)i + step_y * (size_t)j + step_z * (size_t)k);
+    const fsi_real wx = place.x - (fsi_real)i, wy = place.y - (fsi_real)j;
+    const fsi_real wz = three ? place.z - (fsi_real)k : 0;
+    if (gradient)
+        *gradient = fsi__ls_slope(corner, three ? corner + step_z : corner, step_y, wx, wy, wz);
+    return fsi__corner_mix(corner, step_y, step_z, wx, wy, wz, three);
 }
 
+/* phi at a world point. */
 static fsi_real fsi__ls_phi(const fsi_levelset *ls, fsi_vec3 x) {
-    return fsi__ls_linear(ls, fsi__ls_lattice(ls, x), NULL);
+    return fsi__ls_linear(ls, fsi__ls_place_inside(ls, x), NULL);
 }
 
 FSI_API fsi_real fsi_levelset_sample(const fsi_levelset *ls, fsi_vec3 x, fsi_vec3 *gradient) {
-    fsi_real v = fsi__ls_linear(ls, fsi__ls_lattice(ls, x), gradient);
+    fsi_real value = fsi__ls_linear(ls, fsi__ls_place_inside(ls, x), gradient);
     if (gradient)
         *gradient = fsi_vec_scale(*gradient, 1 / ls->desc.h);
-    return v;
+    return value;
 }
 
-/* Velocity at lattice point g (cell centres): linear on the faces of each component, constant
- * beyond the outermost ones. */
-FSI__FLAT fsi_vec3 fsi__ls_velocity(const fsi__mac *mac, fsi_vec3 g) {
-    const fsi_real half = FSI_R(0.5);
-    fsi_vec3 v;
+/* Velocity at a place: linear on the faces of each component, constant beyond the outermost ones.
+ */
+FSI__FLAT fsi_vec3 fsi__ls_velocity(const fsi__mac *mac, fsi_vec3 place) {
+    const fsi_real half = FSI_R(0.5), x = place.x + half, y = place.y + half;
     if (mac->three)
-        fsi__mac_at(mac, 1, g.x + half, g.y + half, g.z + half, &v.x, &v.y, &v.z);
-    else
-        fsi__mac_at(mac, 0, g.x + half, g.y + half, half, &v.x, &v.y, &v.z);
-    return v;
+        return fsi__mac_at(mac, 1, x, y, place.z + half);
+    return fsi__mac_at(mac, 0, x, y, half);
 }
 
-static fsi__mac fsi__ls_mac(const fsi_levelset *ls, const fsi_real *const u[3]) {
-    fsi__mac mac;
-    mac.u[0] = u[0];
-    mac.u[1] = u[1];
-    mac.u[2] = u[2];
-    mac.n[0] = ls->desc.nx;
-    mac.n[1] = ls->desc.ny;
-    mac.n[2] = ls->desc.nz;
-    mac.three = ls->desc.nz > 1;
-    return mac;
-}
-
-/* At the centre of cell (i,j,k): the means of its faces. */
+/* Velocity at the centre of cell (i, j, k): the means of its faces. */
 FSI__FLAT fsi_vec3 fsi__ls_centre_velocity(const fsi__mac *mac, ptrdiff_t i, ptrdiff_t j,
                                            ptrdiff_t k) {
-    const ptrdiff_t nx = mac->n[0], ny = mac->n[1];
-    const fsi_real *u = mac->u[0] + i + (nx + 1) * (j + ny * k),
-                   *v = mac->u[1] + i + nx * (j + (ny + 1) * k),
-                   *w = mac->three ? mac->u[2] + i + nx * (j + ny * k) : NULL;
-    return fsi_vec(FSI_R(0.5) * (u[0] + u[1]), FSI_R(0.5) * (v[0] + v[nx]),
-                   w ? FSI_R(0.5) * (w[0] + w[nx * ny]) : 0);
+    const ptrdiff_t nx = mac->cells[0], ny = mac->cells[1];
+    const fsi_real *u0 = mac->u[0] + i + (nx + 1) * (j + ny * k);
+    const fsi_real *u1 = mac->u[1] + i + nx * (j + (ny + 1) * k);
+    const fsi_real *u2 = mac->three ? mac->u[2] + i + nx * (j + ny * k) : NULL;
+    return fsi_vec(FSI_R(0.5) * (u0[0] + u0[1]), FSI_R(0.5) * (u1[0] + u1[nx]),
+                   u2 ? FSI_R(0.5) * (u2[0] + u2[nx * ny]) : 0);
 }
 
-/* Where lattice point g with velocity v comes to in dt / h (negative: comes from): the midpoint
- * rule. */
-FSI__FLAT fsi_vec3 fsi__ls_trace(const fsi__mac *mac, fsi_vec3 g, fsi_vec3 v, fsi_real dth) {
-    return fsi_vec_mad(g, fsi__ls_velocity(mac, fsi_vec_mad(g, v, dth / 2)), dth);
+/* Where a place with this velocity comes to in dth = dt / h (negative: comes from): the midpoint
+   rule. */
+FSI__FLAT fsi_vec3 fsi__ls_trace(const fsi__mac *mac, fsi_vec3 place, fsi_vec3 velocity,
+                                 fsi_real dth) {
+    fsi_vec3 middle = fsi_vec_mad(place, velocity, dth / 2);
+    return fsi_vec_mad(place, fsi__ls_velocity(mac, middle), dth);
 }
 
-FSI__FLAT fsi_vec3 fsi__ls_world(const fsi_levelset *ls, fsi_vec3 g) {
-    fsi_real h = ls->desc.h, half = FSI_R(0.5);
-    return fsi_vec(ls->desc.origin.x + (g.x + half) * h, ls->desc.origin.y + (g.y + half) * h,
-                   ls->desc.nz > 1 ? ls->desc.origin.z + (g.z + half) * h : 0);
+/* Does clip_fn have to be asked about ways that begin in this cell? */
+FSI__FLAT int fsi__ls_guarded(const fsi_levelset_walls *walls, ptrdiff_t cell) {
+    return walls && walls->clip_fn && (!walls->near_cell || walls->near_cell[cell]);
 }
 
-/* Cell of a lattice point inside the box. */
-FSI__FLAT size_t fsi__ls_cell(const fsi_levelset *ls, fsi_vec3 g) {
-    int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
-    int i = fsi__iclamp((int)(g.x + FSI_R(0.5)), 0, nx - 1),
-        j = fsi__iclamp((int)(g.y + FSI_R(0.5)), 0, ny - 1);
-    int k = nz > 1 ? fsi__iclamp((int)(g.z + FSI_R(0.5)), 0, nz - 1) : 0;
-    return (size_t)i + (size_t)nx * ((size_t)j + (size_t)ny * (size_t)k);
-}
-
-/* The way from a to b (lattice) ends at a solid; *out is how far b lies outside an open side to
-   which the way leads, cells (negative: inside, by that much). Closed sides clip. */
-FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls *walls, fsi_vec3 a,
-                                fsi_vec3 b, fsi_real *out) {
-    fsi_real p[3], from[3], lo = FSI_R(-0.5), far_off = FSI_R(-1e6);
-    int n[3];
-    if (walls && walls->clip_fn && (!walls->near_cell || walls->near_cell[fsi__ls_cell(ls, a)])) {
-        fsi_vec3 x = walls->clip_fn(fsi__ls_world(ls, a), fsi__ls_world(ls, b), walls->user);
-        fsi_real s = 1 / ls->desc.h;
-        if (fsi__finite_vec(x)) {
-            b = fsi_vec((x.x - ls->desc.origin.x) * s - FSI_R(0.5),
-                        (x.y - ls->desc.origin.y) * s - FSI_R(0.5),
-                        ls->desc.nz > 1 ? (x.z - ls->desc.origin.z) * s - FSI_R(0.5) : 0);
-        }
+/* The way between two places ends at a solid; *beyond is how far its end lies outside an open side
+   to which the way leads, cells (negative: inside, by that much). Closed sides clip. */
+FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls *walls,
+                                fsi_vec3 from, fsi_vec3 to, fsi_real *beyond) {
+    if (fsi__ls_guarded(walls, fsi__ls_cell(ls, from))) {
+        fsi_vec3 x = walls->clip_fn(fsi__ls_world(ls, from), fsi__ls_world(ls, to), walls->user);
+        if (fsi__finite_vec(x))
+            to = fsi__ls_place(ls, x);
     }
-    n[0] = ls->desc.nx;
-    n[1] = ls->desc.ny;
-    n[2] = ls->desc.nz;
-    p[0] = b.x;
-    p[1] = b.y;
-    p[2] = b.z;
-    from[0] = a.x;
-    from[1] = a.y;
-    from[2] = a.z;
-    for (int m = 0; m < (n[2] > 1 ? 3 : 2); m++) {
-        fsi_real hi = (fsi_real)n[m] + lo;
-        if (walls && walls->open && p[m] < from[m] && walls->open[2 * m])
-            far_off = fsi__max(far_off, lo - p[m]);
-        if (walls && walls->open && p[m] > from[m] && walls->open[2 * m + 1])
-            far_off = fsi__max(far_off, p[m] - hi);
-        p[m] = fsi__clamp(p[m], lo, hi);
+    const int n[3] = {ls->desc.nx, ls->desc.ny, ls->desc.nz};
+    const int *open = walls ? walls->open : NULL;
+    const fsi_real lo = FSI_R(-0.5);
+    fsi_real start[3], end[3];
+    fsi_vec_store(start, from);
+    fsi_vec_store(end, to);
+    *beyond = FSI_R(-1e6);
+    for (int axis = 0; axis < (n[2] > 1 ? 3 : 2); axis++) {
+        const fsi_real hi = (fsi_real)n[axis] + lo;
+        if (open && end[axis] < start[axis] && open[2 * axis])
+            *beyond = fsi__max(*beyond, lo - end[axis]);
+        if (open && end[axis] > start[axis] && open[2 * axis + 1])
+            *beyond = fsi__max(*beyond, end[axis] - hi);
+        end[axis] = fsi__clamp(end[axis], lo, hi);
     }
-    *out = far_off;
-    return fsi_vec(p[0], p[1], n[2] > 1 ? p[2] : 0);
+    return fsi_vec(end[0], end[1], n[2] > 1 ? end[2] : 0);
 }
 
-/* lattice coordinates of cell c */
-static fsi_vec3 fsi__ls_centre(const fsi_levelset *ls, ptrdiff_t c) {
-    ptrdiff_t nx = ls->desc.nx, ny = ls->desc.ny;
-    return fsi_vec((fsi_real)(c % nx), (fsi_real)(c / nx % ny), (fsi_real)(c / (nx * ny)));
-}
-
-static void fsi__ls_place(fsi_levelset *ls, fsi_arena *arena) {
-    size_t n = ls->cells, nx = (size_t)ls->desc.nx, ny = (size_t)ls->desc.ny,
-           nz = (size_t)ls->desc.nz;
-    size_t faces = (nx + 1) * ny * nz;
-    if (nx * (ny + 1) * nz > faces)
-        faces = nx * (ny + 1) * nz;
-    if (nz > 1 && nx * ny * (nz + 1) > faces)
-        faces = nx * ny * (nz + 1);
-    ls->state = (fsi_levelset_state *)fsi_arena_take(arena, 1, sizeof *ls->state);
-    ls->phi = (fsi_real *)fsi_arena_take(arena, n, sizeof *ls->phi);
-    ls->px = (fsi_real *)fsi_arena_take(arena, ls->room, sizeof *ls->px);
-    ls->py = (fsi_real *)fsi_arena_take(arena, ls->room, sizeof *ls->py);
-    ls->pz = (fsi_real *)fsi_arena_take(arena, nz > 1 ? ls->room : 0, sizeof *ls->pz);
-    ls->pr = (fsi_real *)fsi_arena_take(arena, ls->room, sizeof *ls->pr);
+/* ------------------------------------------------------------------------------------------------
+ * >>levelset life */
+static void fsi__ls_layout(fsi_levelset *ls, fsi_arena *arena) {
+    const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
+    size_t faces = 0; /* most of an axis */
+    for (int axis = 0; axis < fsi__ls_dim(ls); axis++) {
+        const size_t count = (size_t)fsi__lattice_of(nx, ny, nz, axis).count;
+        faces = count > faces ? count : faces;
+    }
+    FSI__TAKE(ls->state, fsi_levelset_state, arena, 1);
+    FSI__TAKE(ls->phi, fsi_real, arena, ls->cells);
+    FSI__TAKE(ls->marker_x, fsi_real, arena, ls->room);
+    FSI__TAKE(ls->marker_y, fsi_real, arena, ls->room);
+    FSI__TAKE(ls->marker_z, fsi_real, arena, nz > 1 ? ls->room : 0);
+    FSI__TAKE(ls->marker_radius, fsi_real, arena, ls->room);
     ls->state_size = arena->used;
-    for (size_t m = 0; m < 2; m++)
-        ls->work[m] = (fsi_real *)fsi_arena_take(arena, n, sizeof(fsi_real));
-    ls->heap = (int32_t *)fsi_arena_take(arena, faces, sizeof *ls->heap);
-    ls->slot = (int32_t *)fsi_arena_take(arena, faces, sizeof *ls->slot);
-    ls->mark = (uint8_t *)fsi_arena_take(arena, faces, 1);
-    ls->pmark = (uint8_t *)fsi_arena_take(arena, ls->room, 1);
+    FSI__TAKE(ls->next_phi, fsi_real, arena, ls->cells);
+    FSI__TAKE(ls->other_phi, fsi_real, arena, ls->cells);
+    FSI__TAKE(ls->heap, int32_t, arena, faces);
+    FSI__TAKE(ls->slot, int32_t, arena, faces);
+    FSI__TAKE(ls->mark, uint8_t, arena, faces);
+    FSI__TAKE(ls->marker_flag, uint8_t, arena, ls->room);
 }
 
+/* Markers of a cell that is full. */
+static int fsi__ls_full(const fsi_levelset *ls) {
+    const int along = ls->desc.particles;
+    return along < 0 ? 0 : along * along * (ls->desc.nz > 1 ? along : 1);
+}
+
+/* Checks the description and fills in the defaults. */
 static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *desc) {
     fsi_levelset_desc *given = &ls->desc;
     *given = *desc;
-    if (given->nx < 2 || given->ny < 2 || given->nz < 1 || !fsi__finite(given->h) || !(given->h > 0)
-        || !fsi__finite_vec(given->origin))
+    if (given->nx < 2 || given->ny < 2 || given->nz < 1)
         return FSI_ERR_ARGUMENT;
-    if (given->particles < -1 || given->particles > 8 || given->reseed < -1
-        || given->redistance < -1 || given->band < 0 || !fsi_allocator_valid(&given->allocator))
+    if (!fsi__finite(given->h) || !(given->h > 0) || !fsi__finite_vec(given->origin))
         return FSI_ERR_ARGUMENT;
-    size_t n;
-    if (!fsi_size_mul((size_t)given->nx + 1, (size_t)given->ny + 1, &n)
-        || !fsi_size_mul(n, (size_t)given->nz + 1, &n) || n > 0x7fffffffu)
+    if (given->particles < -1 || given->particles > 8 || given->reseed < -1)
+        return FSI_ERR_ARGUMENT;
+    if (given->redistance < -1 || given->band < 0 || !fsi_allocator_valid(&given->allocator))
+        return FSI_ERR_ARGUMENT;
+    size_t samples;
+    if (!fsi_size_mul((size_t)given->nx + 1, (size_t)given->ny + 1, &samples)
+        || !fsi_size_mul(samples, (size_t)given->nz + 1, &samples) || samples > 0x7fffffffu)
         return FSI_ERR_SIZE;
+
     ls->cells = (size_t)given->nx * (size_t)given->ny * (size_t)given->nz;
     if (!given->particles)
         given->particles = given->nz > 1 ? 3 : 4;
@@ -4167,16 +4490,15 @@ static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *des
     if (!given->redistance)
         given->redistance = 5;
     given->band = given->band ? fsi__imax(given->band, 5) : 8;
-    size_t full = given->particles < 0 ? 0
-                                       : (size_t)(given->particles * given->particles
-                                                  * (given->nz > 1 ? given->particles : 1));
+
+    /* Room for markers: all cells full on small grids, else an eighth (2D: half) of them. */
+    size_t seeded = given->nz > 1 ? ls->cells / 8 + 28672 : ls->cells / 2 + 16384;
+    if (ls->cells < 32768)
+        seeded = ls->cells;
     if (given->particles < 0)
         given->particle_room = 0;
     else if (!given->particle_room)
-        given->particle_room = full
-                               * (ls->cells < 32768 ? ls->cells
-                                  : given->nz > 1   ? ls->cells / 8 + 28672
-                                                    : ls->cells / 2 + 16384);
+        given->particle_room = (size_t)fsi__ls_full(ls) * seeded;
     if (given->particle_room > 0x7fffffffu)
         return FSI_ERR_SIZE;
     ls->room = given->particle_room;
@@ -4187,22 +4509,19 @@ FSI_API fsi_result fsi_levelset_init(fsi_levelset *ls, const fsi_levelset_desc *
     if (!ls || !desc)
         return FSI_ERR_ARGUMENT;
     fsi_levelset fresh;
-    memset(&fresh, 0, sizeof fresh);
     fsi_arena arena;
+    memset(&fresh, 0, sizeof fresh);
     memset(&arena, 0, sizeof arena);
     fsi_result result = fsi__ls_resolve(&fresh, desc);
-    if (result != FSI_OK)
+    if (result < 0)
         return result;
-    fsi__ls_place(&fresh, &arena);
-    if (arena.failed)
-        return FSI_ERR_SIZE;
-    arena.size = fresh.block_size = arena.used;
-    arena.base = (unsigned char *)fsi_alloc(&fresh.desc.allocator, arena.size);
-    if (!arena.base)
-        return FSI_ERR_MEMORY;
-    fresh.block = arena.base;
-    arena.used = 0;
-    fsi__ls_place(&fresh, &arena);
+
+    /* One block, whose size the first layout counts. */
+    fsi__ls_layout(&fresh, &arena);
+    result = fsi__arena_block(&arena, &fresh.desc.allocator, &fresh.block, &fresh.block_size);
+    if (result < 0)
+        return result;
+    fsi__ls_layout(&fresh, &arena);
     fresh.state->random = desc->seed;
     fsi_fill(fresh.cells, (fsi_real)fresh.desc.band * fresh.desc.h, fresh.phi);
     *ls = fresh;
@@ -4236,137 +4555,185 @@ FSI_API fsi_result fsi_levelset_restore(fsi_levelset *ls, const void *in) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>redistance */
-/* Distances along the axes to the nearest change of sign, linear between samples: d[axis] in cells,
- * >= 2 where there is none. */
-static void fsi__ls_crossings(const fsi_levelset *ls, ptrdiff_t c, fsi_real d[3]) {
-    ptrdiff_t n[3], step[3], q = c;
-    const fsi_real *phi = ls->phi;
-    n[0] = ls->desc.nx;
-    n[1] = ls->desc.ny;
-    n[2] = ls->desc.nz;
-    step[0] = 1;
-    step[1] = n[0];
-    step[2] = n[0] * n[1];
-    for (int m = 0; m < 3; q /= n[m], m++) {
-        ptrdiff_t i = q % n[m];
-        d[m] = 2;
-        for (int s = 0; s < 2; s++) {
-            if (s ? i + 1 >= n[m] : i < 1)
-                continue;
-            fsi_real b = phi[c + (s ? step[m] : -step[m])];
-            if ((phi[c] < 0) != (b < 0))
-                d[m] = fsi__min(d[m], phi[c] / (phi[c] - b));
+ * >>levelset redistance */
+/* The two rings of cells next to the surface get their distance to the zero set of phi itself, the
+   rest by fast marching from there. Marks of cells: 1 = their distance is fixed. Slots of cells: */
+enum {
+    FSI__LS_UNSEEN = -1, /* 0 and more: the place in the heap */
+    FSI__LS_SETTLED = -2,
+    FSI__LS_EXACT = -3 /* not beside the surface, but its distance is fixed all the same */
+};
+
+/* Sorts three numbers upwards. */
+static void fsi__sort3(fsi_real *v) {
+    for (int pass = 0; pass < 3; pass++) {
+        const int i = pass % 2;
+        if (v[i] > v[i + 1]) {
+            const fsi_real larger = v[i];
+            v[i] = v[i + 1];
+            v[i + 1] = larger;
         }
     }
 }
 
-/* 1 when phi bends within less than about two cells at c or a neighbour of it across the surface: a
-   corner or a film, where the cubic interpolant would move the surface. */
-/* depth 0: c alone, 1: neighbours across the surface, 2: all */
-static int fsi__ls_sharp(const fsi_levelset *ls, ptrdiff_t c, int depth) {
-    ptrdiff_t n[3], step[3], q = c;
-    const fsi_real *phi = ls->phi;
-    fsi_real bend = 0, slope = 0;
-    n[0] = ls->desc.nx;
-    n[1] = ls->desc.ny;
-    n[2] = ls->desc.nz;
-    step[0] = 1;
-    step[1] = n[0];
-    step[2] = n[0] * n[1];
-    for (int m = 0; m < 3; q /= n[m], m++) {
-        ptrdiff_t i = q % n[m];
-        fsi_real lo = i > 0 ? phi[c] - phi[c - step[m]] : 0,
-                 hi = i + 1 < n[m] ? phi[c + step[m]] - phi[c] : 0;
-        slope += fsi__max(lo * lo, hi * hi);
-        if (i > 0 && i + 1 < n[m])
-            bend = fsi__max(bend, fsi__abs(hi - lo));
-        for (int s = 0; depth && s < 2; s++) {
-            ptrdiff_t o = c + (s ? step[m] : -step[m]);
-            if ((s ? i + 1 < n[m] : i > 0) && (depth == 2 || (phi[o] < 0) != (phi[c] < 0))
-                && fsi__ls_sharp(ls, o, 0))
-                return 1;
+/* Has one of the neighbours of the sample at[] this mark? */
+static int fsi__beside_mark(const fsi__lattice *samples, const int *at, const uint8_t *mark,
+                            int value) {
+    mark += fsi__lattice_at(samples, at[0], at[1], at[2]);
+    for (int axis = 0; axis < 3; axis++) {
+        const ptrdiff_t step = samples->step[axis];
+        if (fsi__lattice_has(samples, at, axis, 0) && mark[-step] == value)
+            return 1;
+        if (fsi__lattice_has(samples, at, axis, 1) && mark[step] == value)
+            return 1;
+    }
+    return 0;
+}
+
+/* Distances along the axes to the nearest change of sign, linear between samples: in cells, >= 2
+   where there is none. */
+static void fsi__ls_crossings(const fsi_levelset *ls, ptrdiff_t cell, fsi_real distance[3]) {
+    const fsi__lattice cells = fsi__ls_cells(ls);
+    const fsi_real *phi = ls->phi + cell;
+    int at[3];
+    fsi__lattice_place(&cells, cell, at);
+    for (int axis = 0; axis < 3; axis++) {
+        distance[axis] = 2;
+        for (int up = 0; up < 2; up++) {
+            if (!fsi__lattice_has(&cells, at, axis, up))
+                continue;
+            const fsi_real other = phi[up ? cells.step[axis] : -cells.step[axis]];
+            if ((phi[0] < 0) != (other < 0))
+                distance[axis] = fsi__min(distance[axis], phi[0] / (phi[0] - other));
         }
+    }
+}
+
+/* Does phi bend within less than about two cells at this cell: a corner or a film, where the cubic
+   interpolant would move the surface? */
+static int fsi__ls_bent(const fsi_levelset *ls, const fsi__lattice *cells, ptrdiff_t cell,
+                        const int *at) {
+    const fsi_real *phi = ls->phi + cell;
+    fsi_real bend = 0, slope = 0;
+    for (int axis = 0; axis < 3; axis++) {
+        const ptrdiff_t step = cells->step[axis];
+        const int below = fsi__lattice_has(cells, at, axis, 0);
+        const int above = fsi__lattice_has(cells, at, axis, 1);
+        const fsi_real lo = below ? phi[0] - phi[-step] : 0, hi = above ? phi[step] - phi[0] : 0;
+        slope += fsi__max(lo * lo, hi * hi);
+        if (below && above)
+            bend = fsi__max(bend, fsi__abs(hi - lo));
     }
     return bend * bend > FSI__LS_BEND * FSI__LS_BEND * slope;
 }
 
-/* Distance in cells of cell c to the zero set of the cubic interpolant, by Chopp's iteration for
+/* The same at the cell or a neighbour of it: at one across the surface, or (all) at any. */
+static int fsi__ls_sharp(const fsi_levelset *ls, ptrdiff_t cell, int all) {
+    const fsi__lattice cells = fsi__ls_cells(ls);
+    int at[3];
+    fsi__lattice_place(&cells, cell, at);
+    if (fsi__ls_bent(ls, &cells, cell, at))
+        return 1;
+    for (int axis = 0; axis < 3; axis++)
+        for (int up = 0; up < 2; up++) {
+            if (!fsi__lattice_has(&cells, at, axis, up))
+                continue;
+            const ptrdiff_t other = cell + (up ? cells.step[axis] : -cells.step[axis]);
+            if (!all && (ls->phi[other] < 0) == (ls->phi[cell] < 0))
+                continue;
+            int place[3] = {at[0], at[1], at[2]};
+            place[axis] += up ? 1 : -1;
+            if (fsi__ls_bent(ls, &cells, other, place))
+                return 1;
+        }
+    return 0;
+}
+
+/* Distance in cells of a cell to the zero set of the cubic interpolant, by Chopp's iteration for
    the closest point (one part of the step goes down to the surface, the other one along it).
    Negative when it does not settle within two and a half cells. */
-static fsi_real fsi__ls_closest(const fsi_levelset *ls, ptrdiff_t c) {
-    fsi_vec3 x0 = fsi__ls_centre(ls, c), x = x0, g;
-    fsi_real hs = 1 / ls->desc.h, move = 1;
-    for (int m = 0; m < 6 && move > 16 * FSI_REAL_EPS * FSI_REAL_EPS; m++) {
-        fsi_real f = fsi__ls_cubic(ls, x, 0, &g) * hs;
-        g = fsi_vec_scale(g, hs);
-        fsi_real gg = fsi_vec_dot(g, g);
-        if (!(gg > FSI_R(0.01)))
+static fsi_real fsi__ls_closest(const fsi_levelset *ls, ptrdiff_t cell) {
+    const fsi_vec3 start = fsi__ls_centre(ls, cell);
+    const fsi_real per_h = 1 / ls->desc.h;
+    fsi_vec3 place = start;
+    fsi_real move = 1;
+    for (int round = 0; round < 6 && move > 16 * FSI_REAL_EPS * FSI_REAL_EPS; round++) {
+        fsi_vec3 slope;
+        fsi_real value = fsi__ls_cubic(ls, place, 0, &slope) * per_h;
+        slope = fsi_vec_scale(slope, per_h);
+        const fsi_real square = fsi_vec_dot(slope, slope);
+        if (!(square > FSI_R(0.01)))
             return -1;
-        fsi_vec3 e = fsi_vec_sub(x0, x);
-        fsi_vec3 to = fsi_vec_scale(g, -f / gg); /* down to the surface */
-        /* x0 - x without its part along the normal */
-        fsi_vec3 slide = fsi_vec_mad(e, g, -fsi_vec_dot(e, g) / gg);
-        x = fsi_vec_add(x, fsi_vec_add(to, slide));
-        e = fsi_vec_sub(x, x0);
-        if (fsi_vec_dot(e, e) > FSI_R(6.25))
+
+        /* Down to the surface; and towards the start, without the part along the normal. */
+        const fsi_vec3 back = fsi_vec_sub(start, place);
+        const fsi_vec3 down = fsi_vec_scale(slope, -value / square);
+        const fsi_vec3 slide = fsi_vec_mad(back, slope, -fsi_vec_dot(back, slope) / square);
+        place = fsi_vec_add(place, fsi_vec_add(down, slide));
+        const fsi_vec3 gone = fsi_vec_sub(place, start);
+        if (fsi_vec_dot(gone, gone) > FSI_R(6.25))
             return -1;
-        move = fsi_vec_dot(to, to) + fsi_vec_dot(slide, slide);
+        move = fsi_vec_dot(down, down) + fsi_vec_dot(slide, slide);
     }
-    return move < FSI_R(1e-8) ? fsi__length(fsi_vec_sub(x, x0)) : -1;
+    return move < FSI_R(1e-8) ? fsi__length(fsi_vec_sub(place, start)) : -1;
 }
 
-/* Distance of a cell next to the surface, in cells: the closest point where phi is smooth, else
-   from the axis crossings: 1 / d^2 = sum 1 / d_i^2, exact for planes. */
-static fsi_real fsi__ls_near(const fsi_levelset *ls, ptrdiff_t c) {
-    fsi_real d[3], inv = 0;
-    fsi__ls_crossings(ls, c, d);
-    fsi_real least = fsi__min(d[0], fsi__min(d[1], d[2]));
-    for (int m = 0; m < 3; m++)
-        if (d[m] < 2)
-            inv += 1 / fsi__max(d[m] * d[m], FSI_R(1e-24));
-    fsi_real plane = 1 / fsi__sqrt(inv);
-    fsi_real f = fsi__ls_sharp(ls, c, 1) ? FSI_R(-1.0) : fsi__ls_closest(ls, c);
-    return f < 0 || f > least * FSI_R(1.05) + FSI_R(1e-3) || f < least * FSI_R(0.55) - FSI_R(0.02)
-               ? plane
-               : f;
+/* Distance of a cell next to the surface, in cells: the closest point where phi is smooth and the
+   answer sane, else from the axis crossings: 1 / d^2 = sum 1 / d_i^2, exact for planes. */
+static fsi_real fsi__ls_near(const fsi_levelset *ls, ptrdiff_t cell) {
+    fsi_real crossing[3], sum = 0;
+    fsi__ls_crossings(ls, cell, crossing);
+    const fsi_real least = fsi__min(crossing[0], fsi__min(crossing[1], crossing[2]));
+    for (int axis = 0; axis < 3; axis++)
+        if (crossing[axis] < 2)
+            sum += 1 / fsi__max(crossing[axis] * crossing[axis], FSI_R(1e-24));
+    const fsi_real plane = 1 / fsi__sqrt(sum);
+    if (fsi__ls_sharp(ls, cell, 0))
+        return plane;
+    const fsi_real closest = fsi__ls_closest(ls, cell);
+    const int too_far = closest > least * FSI_R(1.05) + FSI_R(1e-3);
+    const int too_close = closest < least * FSI_R(0.55) - FSI_R(0.02);
+    return closest < 0 || too_far || too_close ? plane : closest;
 }
 
-/* mark[c] = 1 where phi changes its sign towards a neighbour: the cells next to the surface. */
+/* mark = 1 where phi changes its sign towards a neighbour: the cells next to the surface. */
 static void fsi__ls_mark_near(fsi_levelset *ls) {
     const ptrdiff_t nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz, plane = nx * ny;
     FSI__OMP(parallel for schedule(static) if (ls->cells > FSI__GRAIN))
-    for (ptrdiff_t r = 0; r < ny * nz; r++) {
-        const fsi_real *p = ls->phi + r * nx, *s = r % ny > 0 ? p - nx : p,
-                       *n = r % ny < ny - 1 ? p + nx : p, *b = r >= ny ? p - plane : p,
-                       *t = r < ny * (nz - 1) ? p + plane : p;
-        uint8_t *mark = ls->mark + r * nx;
+    for (ptrdiff_t row = 0; row < ny * nz; row++) {
+        /* The row and its four neighbours; itself where there is none. */
+        const fsi_real *own = ls->phi + row * nx, *south = row % ny > 0 ? own - nx : own;
+        const fsi_real *north = row % ny < ny - 1 ? own + nx : own;
+        const fsi_real *back = row >= ny ? own - plane : own;
+        const fsi_real *front = row < ny * (nz - 1) ? own + plane : own;
+        uint8_t *mark = ls->mark + row * nx;
         for (ptrdiff_t i = 0; i < nx; i++) {
-            const int in = p[i] < 0;
-            mark[i] = (uint8_t)((in ^ (p[i > 0 ? i - 1 : i] < 0))
-                                | (in ^ (p[i < nx - 1 ? i + 1 : i] < 0)) | (in ^ (s[i] < 0))
-                                | (in ^ (n[i] < 0)) | (in ^ (b[i] < 0)) | (in ^ (t[i] < 0)));
+            const int wet = own[i] < 0;
+            const int west = own[i > 0 ? i - 1 : i] < 0, east = own[i < nx - 1 ? i + 1 : i] < 0;
+            mark[i] = (uint8_t)((wet ^ west) | (wet ^ east) | (wet ^ (south[i] < 0))
+                                | (wet ^ (north[i] < 0)) | (wet ^ (back[i] < 0))
+                                | (wet ^ (front[i] < 0)));
         }
     }
 }
 
-/* Cells of the second ring: exact too where phi is smooth, so that the next call sees the same
- * cubic; negative: leave it to the marching. */
-static fsi_real fsi__ls_second(const fsi_levelset *ls, ptrdiff_t c) {
-    const ptrdiff_t nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz, plane = nx * ny,
-                    i = c % nx, j = c / nx % ny, k = c / plane;
-    const uint8_t *m = ls->mark + c;
-    const int found = (i > 0 && m[-1]) || (i < nx - 1 && m[1]) || (j > 0 && m[-nx])
-                      || (j < ny - 1 && m[nx]) || (k > 0 && m[-plane]) || (k < nz - 1 && m[plane]);
-    return found && !fsi__ls_sharp(ls, c, 2) ? fsi__ls_closest(ls, c) : FSI_R(-1.0);
+/* Distance of a cell of the second ring: exact too where phi is smooth, so that the next call sees
+   the same cubic; negative: leave it to the marching. */
+static fsi_real fsi__ls_second(const fsi_levelset *ls, ptrdiff_t cell) {
+    const fsi__lattice cells = fsi__ls_cells(ls);
+    int at[3];
+    fsi__lattice_place(&cells, cell, at);
+    if (!fsi__beside_mark(&cells, at, ls->mark, 1) || fsi__ls_sharp(ls, cell, 1))
+        return -1;
+    return fsi__ls_closest(ls, cell);
 }
 
-/* Binary heap of cells by distance (work[0]); slot[c] is the place in the heap, -1 never seen, -2
- * settled. */
+/* Brings the cell at a place of the heap to where it belongs by its distance (next_phi). */
 static void fsi__ls_sift(fsi_levelset *ls, int at, int count) {
-    const fsi_real *T = ls->work[0];
-    int32_t *heap = ls->heap, *slot = ls->slot, c = heap[at];
-    while (at > 0 && T[heap[(at - 1) / 2]] > T[c]) {
+    const fsi_real *distance = ls->next_phi;
+    int32_t *heap = ls->heap, *slot = ls->slot;
+    const int32_t cell = heap[at];
+    while (at > 0 && distance[heap[(at - 1) / 2]] > distance[cell]) {
         heap[at] = heap[(at - 1) / 2];
         slot[heap[at]] = at;
         at = (at - 1) / 2;
@@ -4375,172 +4742,161 @@ static void fsi__ls_sift(fsi_levelset *ls, int at, int count) {
         int child = 2 * at + 1;
         if (child >= count)
             break;
-        if (child + 1 < count && T[heap[child + 1]] < T[heap[child]])
+        if (child + 1 < count && distance[heap[child + 1]] < distance[heap[child]])
             child++;
-        if (!(T[heap[child]] < T[c]))
+        if (!(distance[heap[child]] < distance[cell]))
             break;
         heap[at] = heap[child];
         slot[heap[at]] = at;
         at = child;
     }
-    heap[at] = c;
-    slot[c] = at;
+    heap[at] = cell;
+    slot[cell] = at;
 }
 
-/* |grad T| = 1 at cell c from the settled neighbours on its own side, upwind (in cells). First
+static void fsi__ls_push(fsi_levelset *ls, ptrdiff_t cell, int *count) {
+    ls->heap[*count] = (int32_t)cell;
+    ls->slot[cell] = *count;
+    *count += 1;
+}
+
+/* Takes the closest cell out of the heap. */
+static ptrdiff_t fsi__ls_pop(fsi_levelset *ls, int *count) {
+    const ptrdiff_t cell = ls->heap[0];
+    *count -= 1;
+    ls->heap[0] = ls->heap[*count];
+    if (*count) {
+        ls->slot[ls->heap[0]] = 0;
+        fsi__ls_sift(ls, 0, *count);
+    }
+    ls->slot[cell] = FSI__LS_SETTLED;
+    return cell;
+}
+
+/* |grad T| = 1 at a cell from the settled neighbours on its own side, upwind (in cells). First
    order on purpose: then T depends continuously on the two exact rings, whatever the order of
    nearly equal distances, and a mirrored scene stays mirrored. */
-static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, ptrdiff_t c) {
-    const fsi_real *T = ls->work[0], *phi = ls->phi;
-    ptrdiff_t n[3], step[3], q = c;
-    /* count T^2 - 2 sum T + square = 0 */
-    fsi_real v[3], sum = 0, square = -1;
-    int count = 0;
-    n[0] = ls->desc.nx;
-    n[1] = ls->desc.ny;
-    n[2] = ls->desc.nz;
-    step[0] = 1;
-    step[1] = n[0];
-    step[2] = n[0] * n[1];
-    for (int m = 0; m < 3; q /= n[m], m++) {
-        ptrdiff_t i = q % n[m];
-        v[m] = FSI_REAL_MAX;
-        for (int s = 0; s < 2; s++) {
-            ptrdiff_t o = s ? step[m] : -step[m];
-            if ((s ? i + 1 >= n[m] : i < 1) || ls->slot[c + o] != -2
-                || (phi[c + o] < 0) != (phi[c] < 0))
+static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, const fsi__lattice *cells, ptrdiff_t cell) {
+    const fsi_real *distance = ls->next_phi, *phi = ls->phi;
+    fsi_real nearest[3];
+    int at[3];
+    fsi__lattice_place(cells, cell, at);
+    for (int axis = 0; axis < 3; axis++) {
+        nearest[axis] = FSI_REAL_MAX;
+        for (int up = 0; up < 2; up++) {
+            if (!fsi__lattice_has(cells, at, axis, up))
                 continue;
-            v[m] = fsi__min(v[m], T[c + o]);
+            const ptrdiff_t other = cell + (up ? cells->step[axis] : -cells->step[axis]);
+            const int same = (phi[other] < 0) == (phi[cell] < 0);
+            if (same && ls->slot[other] == FSI__LS_SETTLED)
+                nearest[axis] = fsi__min(nearest[axis], distance[other]);
         }
     }
-    fsi_real t;
-    if (v[0] > v[1]) {
-        t = v[0];
-        v[0] = v[1];
-        v[1] = t;
+    fsi__sort3(nearest);
+
+    /* One axis after the other, as long as it lies below the result T:
+       count T^2 - 2 sum T + square = 0. */
+    fsi_real result = nearest[0] + 1, sum = 0, square = -1;
+    for (int count = 1; count <= 3 && nearest[count - 1] < result; count++) {
+        const fsi_real next = nearest[count - 1];
+        sum += next;
+        square += next * next;
+        const fsi_real root = sum * sum - (fsi_real)count * square;
+        result = root > 0 ? (sum + fsi__sqrt(root)) / (fsi_real)count : result;
     }
-    if (v[1] > v[2]) {
-        t = v[1];
-        v[1] = v[2];
-        v[2] = t;
-    }
-    if (v[0] > v[1]) {
-        t = v[0];
-        v[0] = v[1];
-        v[1] = t;
-    }
-    t = v[0] + 1;
-    /* one axis after the other, as long as it lies below the result */
-    for (int m = 0; m < 3 && v[m] < t; m++) {
-        sum += v[m];
-        square += v[m] * v[m];
-        count++;
-        fsi_real root = sum * sum - (fsi_real)count * square;
-        t = root > 0 ? (sum + fsi__sqrt(root)) / (fsi_real)count : t;
-    }
-    return t;
+    return result;
 }
 
 /* Settles cells in the order of their distance until the band is filled. */
 static void fsi__ls_march(fsi_levelset *ls, int count) {
-    ptrdiff_t n[3], step[3];
-    fsi_real limit = (fsi_real)ls->desc.band;
-    n[0] = ls->desc.nx;
-    n[1] = ls->desc.ny;
-    n[2] = ls->desc.nz;
-    step[0] = 1;
-    step[1] = n[0];
-    step[2] = n[0] * n[1];
-    while (count > 0) {
-        ptrdiff_t c = ls->heap[0], q = c;
-        if (ls->work[0][c] >= limit)
-            break;
-        ls->heap[0] = ls->heap[--count];
-        if (count) {
-            ls->slot[ls->heap[0]] = 0;
-            fsi__ls_sift(ls, 0, count);
+    const fsi__lattice cells = fsi__ls_cells(ls);
+    const fsi_real limit = (fsi_real)ls->desc.band;
+    while (count > 0 && !(ls->next_phi[ls->heap[0]] >= limit)) {
+        const ptrdiff_t cell = fsi__ls_pop(ls, &count);
+        int at[3];
+        fsi__lattice_place(&cells, cell, at);
+        for (int side = 0; side < 6; side++) {
+            const int axis = side / 2, up = side % 2;
+            if (!fsi__lattice_has(&cells, at, axis, up))
+                continue;
+            const ptrdiff_t other = cell + (up ? cells.step[axis] : -cells.step[axis]);
+            const int same = (ls->phi[other] < 0) == (ls->phi[cell] < 0);
+            if (!same || ls->slot[other] == FSI__LS_SETTLED || ls->mark[other])
+                continue;
+
+            /* A neighbour that is new, or closer than it was known to be. */
+            const fsi_real distance = fsi__ls_eikonal(ls, &cells, other);
+            const int fresh = ls->slot[other] == FSI__LS_UNSEEN;
+            if (!fresh && !(distance < ls->next_phi[other]))
+                continue;
+            ls->next_phi[other] = distance;
+            if (fresh)
+                fsi__ls_push(ls, other, &count);
+            fsi__ls_sift(ls, ls->slot[other], count);
         }
-        ls->slot[c] = -2;
-        for (int m = 0; m < 3; q /= n[m], m++)
-            for (int s = 0; s < 2; s++) {
-                ptrdiff_t i = q % n[m], o = c + (s ? step[m] : -step[m]);
-                if ((s ? i + 1 >= n[m] : i < 1) || ls->slot[o] == -2 || ls->mark[o]
-                    || (ls->phi[o] < 0) != (ls->phi[c] < 0))
-                    continue;
-                fsi_real t = fsi__ls_eikonal(ls, o);
-                if (ls->slot[o] == -1) {
-                    ls->heap[count] = (int32_t)o;
-                    ls->slot[o] = count++;
-                    ls->work[0][o] = t;
-                } else if (t < ls->work[0][o])
-                    ls->work[0][o] = t;
-                else
-                    continue;
-                fsi__ls_sift(ls, ls->slot[o], count);
-            }
     }
 }
 
 /* Liquid cells at an open side with the surface between their centre and the side: air that came in
    must not be forgotten before it reaches a centre. open as in fsi_levelset_walls. */
 static void fsi__ls_side_films(fsi_levelset *ls, const int *open) {
-    ptrdiff_t n[3], step[3];
-    n[0] = ls->desc.nx;
-    n[1] = ls->desc.ny;
-    n[2] = ls->desc.nz;
-    step[0] = 1;
-    step[1] = n[0];
-    step[2] = n[0] * n[1];
-    for (int side = 0; side < (n[2] > 1 ? 6 : 4); side++)
-        for (ptrdiff_t c = 0; open[side] && c < (ptrdiff_t)ls->cells; c++) {
-            const int m = side / 2;
-            const ptrdiff_t at = c / step[m] % n[m], in = side & 1 ? -step[m] : step[m];
-            fsi_real v = ls->phi[c];
-            if (at != (side & 1 ? n[m] - 1 : 0) || ls->mark[c])
+    const fsi__lattice cells = fsi__ls_cells(ls);
+    for (int side = 0; side < 2 * fsi__ls_dim(ls); side++)
+        for (ptrdiff_t cell = 0; open[side] && cell < cells.count; cell++) {
+            const int axis = side / 2, up = side % 2;
+            int at[3];
+            fsi__lattice_place(&cells, cell, at);
+            if (fsi__lattice_has(&cells, at, axis, up) || ls->mark[cell])
                 continue;
-            fsi_real slope = ls->phi[c + in] - v;
-            if (v < 0 && slope < 2 * v) {
-                ls->work[0][c] = v / slope;
-                ls->slot[c] = -3;
+            const ptrdiff_t inward = up ? -cells.step[axis] : cells.step[axis];
+            const fsi_real phi = ls->phi[cell], slope = ls->phi[cell + inward] - phi;
+            if (phi < 0 && slope < 2 * phi) {
+                ls->next_phi[cell] = phi / slope;
+                ls->slot[cell] = FSI__LS_EXACT;
             }
         }
 }
 
+/* Redistances; open (may be NULL): sides through which air comes in. */
 static void fsi__ls_redistance(fsi_levelset *ls, const int *open) {
-    ptrdiff_t n = (ptrdiff_t)ls->cells;
-    fsi_real *T = ls->work[0], h = ls->desc.h, band = (fsi_real)ls->desc.band;
-    int count = 0;
+    const ptrdiff_t cells = (ptrdiff_t)ls->cells;
+    const fsi_real h = ls->desc.h, band = (fsi_real)ls->desc.band;
+    fsi_real *distance = ls->next_phi;
+
+    /* The two exact rings. */
     fsi__ls_mark_near(ls);
-    FSI__OMP(parallel for schedule(dynamic, 512) if (n > FSI__GRAIN))
-    for (ptrdiff_t c = 0; c < n; c++) {
-        ls->slot[c] = -1;
-        T[c] = band;
-        if (ls->mark[c])
-            T[c] = fsi__ls_near(ls, c);
-        else if (fsi__abs(ls->phi[c]) < 8 * h) {
-            fsi_real t = fsi__ls_second(ls, c);
-            if (t >= FSI_R(0.1)) {
-                T[c] = t;
-                ls->slot[c] = -3;
+    FSI__OMP(parallel for schedule(dynamic, 512) if (cells > FSI__GRAIN))
+    for (ptrdiff_t cell = 0; cell < cells; cell++) {
+        ls->slot[cell] = FSI__LS_UNSEEN;
+        distance[cell] = band;
+        if (ls->mark[cell])
+            distance[cell] = fsi__ls_near(ls, cell);
+        else if (fsi__abs(ls->phi[cell]) < 8 * h) {
+            const fsi_real second = fsi__ls_second(ls, cell);
+            if (second >= FSI_R(0.1)) {
+                distance[cell] = second;
+                ls->slot[cell] = FSI__LS_EXACT;
             }
         }
     }
     if (open)
         fsi__ls_side_films(ls, open);
-    /* near cells go through the heap too: settled in order, value fixed */
-    for (ptrdiff_t c = 0; c < n; c++)
-        if (ls->mark[c] || ls->slot[c] == -3) {
-            ls->mark[c] = 1;
-            ls->heap[count] = (int32_t)c;
-            ls->slot[c] = count++;
+
+    /* They go through the heap too: settled in order, value fixed. */
+    int count = 0;
+    for (ptrdiff_t cell = 0; cell < cells; cell++)
+        if (ls->mark[cell] || ls->slot[cell] == FSI__LS_EXACT) {
+            ls->mark[cell] = 1;
+            fsi__ls_push(ls, cell, &count);
             fsi__ls_sift(ls, count - 1, count);
         }
     fsi__ls_march(ls, count);
-    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (ptrdiff_t c = 0; c < n; c++) {
-        fsi_real t = fsi__min(T[c], band) * h;
-        /* the sign never changes here */
-        ls->phi[c] = ls->phi[c] < 0 ? -fsi__max(t, FSI_REAL_EPS * h) : t;
+
+    /* The sign never changes here. */
+    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+    for (ptrdiff_t cell = 0; cell < cells; cell++) {
+        const fsi_real size = fsi__min(distance[cell], band) * h;
+        ls->phi[cell] = ls->phi[cell] < 0 ? -fsi__max(size, FSI_REAL_EPS * h) : size;
     }
 }
 
@@ -4548,388 +4904,359 @@ FSI_API void fsi_levelset_redistance(fsi_levelset *ls) {
     fsi__ls_redistance(ls, NULL);
 }
 
+/* Three layers of solid cells take the mean of what is known next to them. */
 FSI_API void fsi_levelset_continue(fsi_levelset *ls, const uint8_t *solid) {
-    ptrdiff_t n[3], step[3], left = 0, cells = (ptrdiff_t)ls->cells;
-    uint8_t *known = ls->mark;
-    /* solid cells not known yet */
-    int32_t *list = ls->heap;
     if (!solid)
         return;
-    n[0] = ls->desc.nx;
-    n[1] = ls->desc.ny;
-    n[2] = ls->desc.nz;
-    step[0] = 1;
-    step[1] = n[0];
-    step[2] = n[0] * n[1];
-    for (ptrdiff_t c = 0; c < cells; c++) {
-        known[c] = !solid[c];
-        if (solid[c])
-            list[left++] = (int32_t)c;
-    }
-    /* three layers: mean of what is known next to the cell */
-    for (uint8_t pass = 1; pass < 4; pass++) {
-        ptrdiff_t kept = 0;
-        FSI__OMP(parallel for schedule(static) if (left > FSI__GRAIN))
-        for (ptrdiff_t p = 0; p < left; p++) {
-            ptrdiff_t at = list[p], q = at;
-            fsi_real sum = 0, w = 0;
-            for (int m = 0; m < 3; q /= n[m], m++) {
-                if (q % n[m] > 0 && known[at - step[m]]) {
-                    sum += ls->phi[at - step[m]];
-                    w += 1;
-                }
-                if (q % n[m] + 1 < n[m] && known[at + step[m]]) {
-                    sum += ls->phi[at + step[m]];
-                    w += 1;
-                }
-            }
-            if (w > 0)
-                ls->work[0][at] = sum / w;
-            ls->slot[p] = w > 0;
-        }
-        for (ptrdiff_t p = 0; p < left; p++) {
-            if (ls->slot[p]) {
-                ls->phi[list[p]] = ls->work[0][list[p]];
-                known[list[p]] = 1;
-            } else
-                list[kept++] = list[p];
-        }
-        left = kept;
-    }
+    const fsi__lattice cells = fsi__ls_cells(ls);
+    for (ptrdiff_t cell = 0; cell < cells.count; cell++)
+        ls->mark[cell] = !solid[cell];
+    fsi__spread(&cells, 3, ls->phi, ls->mark);
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>extrapolation */
-/* step, cell: from face to face, from cell to cell */
+ * >>levelset extrapolation */
+/* n . grad u = 0, solved outward from the liquid. Marks of faces: 1 known, 0 not, 2 not to be used.
+   Slots of faces: 1 to be filled, 2 in the list, 3 filled in this round. */
 typedef struct fsi__ls_faces {
-    ptrdiff_t n[3], step[3], cell[3], count;
+    fsi__lattice faces, cells;
     int axis, dim;
 } fsi__ls_faces;
 
 static fsi__ls_faces fsi__ls_faces_of(const fsi_levelset *ls, int axis) {
-    fsi__ls_faces faces;
-    faces.n[0] = ls->desc.nx;
-    faces.n[1] = ls->desc.ny;
-    faces.n[2] = ls->desc.nz;
-    faces.cell[0] = 1;
-    faces.cell[1] = faces.n[0];
-    faces.cell[2] = faces.n[0] * faces.n[1];
-    faces.n[axis]++;
-    faces.step[0] = 1;
-    faces.step[1] = faces.n[0];
-    faces.step[2] = faces.n[0] * faces.n[1];
-    faces.count = faces.step[2] * faces.n[2];
-    faces.axis = axis;
-    faces.dim = ls->desc.nz > 1 ? 3 : 2;
-    return faces;
+    fsi__ls_faces mesh;
+    mesh.faces = fsi__lattice_of(ls->desc.nx, ls->desc.ny, ls->desc.nz, axis);
+    mesh.cells = fsi__ls_cells(ls);
+    mesh.axis = axis;
+    mesh.dim = fsi__ls_dim(ls);
+    return mesh;
 }
 
-/* Twice the mean of phi over the two cells of the face `place` along its axis, below cell c (one
- * cell at the border). */
-FSI__INLINE fsi_real fsi__ls_face_phi(const fsi_real *phi, const fsi__ls_faces *faces, ptrdiff_t c,
-                                      ptrdiff_t place) {
-    const ptrdiff_t step = faces->cell[faces->axis];
-    return phi[place > 0 ? c - step : c] + phi[place + 1 < faces->n[faces->axis] ? c : c - step];
+/* Twice the mean of phi over the two cells of a face, the `place`-th along its axis, below a cell
+   (one cell at the border). */
+FSI__INLINE fsi_real fsi__ls_face_phi(const fsi_real *phi, const fsi__ls_faces *mesh,
+                                      ptrdiff_t cell, ptrdiff_t place) {
+    const ptrdiff_t step = mesh->cells.step[mesh->axis];
+    const int inside = place < mesh->cells.n[mesh->axis];
+    return phi[place > 0 ? cell - step : cell] + phi[inside ? cell : cell - step];
 }
 
-/* The value neighbour o hands on to the next face in direction -step: constant, or (linear)
-   continued by the smaller of the two slopes behind it where they agree in sign. A surface wave
-   needs the slope: with constant values its frequency is off by k h / 3. */
-static fsi_real fsi__ls_handed(const fsi_levelset *ls, const fsi_real *u, ptrdiff_t o,
+/* The value that a face hands on to the next one in direction -step: constant, or continued by the
+   smaller of the two slopes behind it where they agree in sign. A surface wave needs the slope:
+   with constant values its frequency is off by k h / 3. behind: faces behind it. */
+static fsi_real fsi__ls_handed(const fsi_levelset *ls, const fsi_real *u, ptrdiff_t face,
                                ptrdiff_t step, ptrdiff_t behind) {
-    if (behind < 2 || !ls->mark[o + step] || !ls->mark[o + 2 * step])
-        return u[o];
-    fsi_real a = u[o] - u[o + step];
-    fsi_real b = u[o + step] - u[o + 2 * step];
-    return a * b > 0 ? u[o] + (fsi__abs(a) < fsi__abs(b) ? a : b) : u[o];
+    const fsi_real own = u[face];
+    if (behind < 2 || !ls->mark[face + step] || !ls->mark[face + 2 * step])
+        return own;
+    const fsi_real first = own - u[face + step];
+    const fsi_real second = u[face + step] - u[face + 2 * step];
+    if (!(first * second > 0))
+        return own;
+    return own + (fsi__abs(first) < fsi__abs(second) ? first : second);
 }
 
-/* n . grad u = 0 at a face, upwind in phi: the mean of the neighbours with lower phi, weighted by
-   the drop. Returns 0 while one of them is not known yet; with force it takes what is known, and
-   the plain mean where none of that lies lower. */
-static int fsi__ls_extend(const fsi_levelset *ls, const fsi__ls_faces *faces, const fsi_real *u,
-                          ptrdiff_t at, int force, fsi_real *out) {
-    const fsi_real h = ls->desc.h;
-    fsi_real wsum = 0, sum = 0, mean = 0;
-    ptrdiff_t place[3];
-    int count = 0, wait = 0;
-    place[0] = at % faces->n[0];
-    place[1] = at / faces->n[0] % faces->n[1];
-    place[2] = at / faces->step[2];
-    ptrdiff_t c = place[0] + faces->cell[1] * place[1] + faces->cell[2] * place[2];
-    fsi_real here = fsi__ls_face_phi(ls->phi, faces, c, place[faces->axis]) / 2;
-    for (int m = 0; m < faces->dim; m++) {
-        /* smaller drops count as level */
-        fsi_real best = FSI_R(1e-3) * h, v = 0, w = 0;
-        int known = 1;
-        for (int s = 0; s < 2; s++) {
-            const ptrdiff_t i = place[m], step = s ? faces->step[m] : -faces->step[m],
-                            o = at + step, turn = s ? 1 : -1;
-            fsi_real from = 0;
-            if ((s ? i + 1 >= faces->n[m] : i < 1) || ls->mark[o] == 2)
-                continue;
-            int is = ls->mark[o] == 1;
-            if (is) {
-                mean += u[o];
-                count++;
-                from = fsi__ls_handed(ls, u, o, step,
-                                      here < 2 * h ? (s ? faces->n[m] - 2 - i : i - 1) : 0);
-            } else if (force)
-                continue;
-            fsi_real drop = here
-                            - fsi__ls_face_phi(ls->phi, faces, c + turn * faces->cell[m],
-                                               place[faces->axis] + (m == faces->axis ? turn : 0))
-                                  / 2;
-            if (drop > best + FSI_R(1e-6) * h) {
-                best = w = drop;
-                v = from;
-                known = is;
-            }
-            /* both sides alike: stays mirrored */
-            else if (drop > best - FSI_R(1e-6) * h) {
-                v = (v + from) / 2;
-                known = known && is;
-            }
+/* What the lower of the two neighbours of a face along one axis hands on. */
+typedef struct fsi__ls_upwind {
+    fsi_real drop, value; /* of phi towards it; what it hands on */
+    int known;
+} fsi__ls_upwind;
+
+/* The lower neighbour along an axis. force: only known ones. mean, count: all known ones are added
+   here. */
+static fsi__ls_upwind fsi__ls_lower(const fsi_levelset *ls, const fsi__ls_faces *mesh,
+                                    const fsi_real *u, const int *at, int axis, int force,
+                                    fsi_real *mean, int *count) {
+    const fsi_real h = ls->desc.h, level = FSI_R(1e-6) * h;
+    const ptrdiff_t face = fsi__lattice_at(&mesh->faces, at[0], at[1], at[2]);
+    const ptrdiff_t cell = fsi__lattice_at(&mesh->cells, at[0], at[1], at[2]);
+    const int along = axis == mesh->axis, place = at[mesh->axis];
+    const fsi_real here = fsi__ls_face_phi(ls->phi, mesh, cell, place) / 2;
+    fsi__ls_upwind best = {0, 0, 1};
+    fsi_real most = FSI_R(1e-3) * h; /* smaller drops count as level */
+    for (int up = 0; up < 2; up++) {
+        const int turn = up ? 1 : -1;
+        const ptrdiff_t step = turn * mesh->faces.step[axis], other = face + step;
+        if (!fsi__lattice_has(&mesh->faces, at, axis, up) || ls->mark[other] == 2)
+            continue;
+        const int known = ls->mark[other] == 1;
+        if (!known && force)
+            continue;
+        fsi_real value = 0;
+        if (known) {
+            const int behind = up ? mesh->faces.n[axis] - 2 - at[axis] : at[axis] - 1;
+            *mean += u[other];
+            *count += 1;
+            value = fsi__ls_handed(ls, u, other, step, here < 2 * h ? behind : 0);
         }
-        wait |= !known;
-        wsum += w;
-        sum += w * v;
+        const ptrdiff_t other_cell = cell + turn * mesh->cells.step[axis];
+        const int other_place = place + (along ? turn : 0);
+        const fsi_real drop = here - fsi__ls_face_phi(ls->phi, mesh, other_cell, other_place) / 2;
+        if (drop > most + level) {
+            most = best.drop = drop;
+            best.value = value;
+            best.known = known;
+        } else if (drop > most - level) {
+            /* Both sides alike: a mirrored scene stays mirrored. */
+            best.value = (best.value + value) / 2;
+            best.known = best.known && known;
+        }
     }
-    if (!count || (wait && !force) || (!(wsum > 0) && !force))
+    return best;
+}
+
+/* The value of a face: the mean of the neighbours with lower phi, weighted by the drop. Returns 0
+   while one of them is not known yet; with force it takes what is known, and the plain mean where
+   none of that lies lower. */
+static int fsi__ls_extend(const fsi_levelset *ls, const fsi__ls_faces *mesh, const fsi_real *u,
+                          ptrdiff_t face, int force, fsi_real *out) {
+    fsi_real drops = 0, sum = 0, mean = 0;
+    int at[3], count = 0, wait = 0;
+    fsi__lattice_place(&mesh->faces, face, at);
+    for (int axis = 0; axis < mesh->dim; axis++) {
+        const fsi__ls_upwind lower = fsi__ls_lower(ls, mesh, u, at, axis, force, &mean, &count);
+        wait |= !lower.known;
+        drops += lower.drop;
+        sum += lower.drop * lower.value;
+    }
+    if (!count || (!force && (wait || !(drops > 0))))
         return 0;
-    *out = wsum > 0 ? sum / wsum : mean / (fsi_real)count;
+    *out = drops > 0 ? sum / drops : mean / (fsi_real)count;
     return 1;
 }
 
-/* mark: 1 known, 0 not, 2 not to be used; slot: 1 = to be filled. Faces that are not known are
- * zeroed. */
-static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *faces, const uint8_t *given,
-                               int layers, fsi_real *v) {
+/* Marks the faces and which of them are to be filled; those that are not known are zeroed. given:
+   the marks, or NULL = known beside liquid. */
+static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *mesh, const uint8_t *given,
+                               int layers, fsi_real *u) {
+    const fsi__lattice *faces = &mesh->faces;
     const fsi_real reach = 2 * (fsi_real)layers * ls->desc.h;
+    const ptrdiff_t step = mesh->cells.step[mesh->axis];
     FSI__OMP(parallel for schedule(static) if (faces->count > FSI__GRAIN))
-    for (ptrdiff_t r = 0; r < faces->n[1] * faces->n[2]; r++) {
-        ptrdiff_t to = r * faces->n[0],
-                  c = faces->cell[1] * (r % faces->n[1]) + faces->cell[2] * (r / faces->n[1]);
-        const ptrdiff_t across = faces->axis == 1 ? r % faces->n[1] : r / faces->n[1],
-                        step = faces->cell[faces->axis];
-        for (ptrdiff_t i = 0; i < faces->n[0]; i++, to++, c++) {
-            const ptrdiff_t place = faces->axis == 0 ? i : across;
-            const fsi_real far_off = fsi__ls_face_phi(ls->phi, faces, c, place);
-            ls->mark[to] =
-                given ? given[to]
-                      : (uint8_t)((place > 0 && ls->phi[c - step] < 0)
-                                  || (place + 1 < faces->n[faces->axis] && ls->phi[c] < 0));
-            ls->slot[to] = ls->mark[to] == 0 && far_off < reach;
-            if (ls->mark[to] == 0)
-                v[to] = 0;
+    for (ptrdiff_t row = 0; row < (ptrdiff_t)faces->n[1] * faces->n[2]; row++) {
+        int at[3] = {0, (int)(row % faces->n[1]), (int)(row / faces->n[1])};
+        for (; at[0] < faces->n[0]; at[0]++) {
+            const ptrdiff_t face = row * faces->n[0] + at[0];
+            const ptrdiff_t cell = fsi__lattice_at(&mesh->cells, at[0], at[1], at[2]);
+            const int place = at[mesh->axis], inside = place < mesh->cells.n[mesh->axis];
+            if (given)
+                ls->mark[face] = given[face];
+            else
+                ls->mark[face] = (uint8_t)((place > 0 && ls->phi[cell - step] < 0)
+                                           || (inside && ls->phi[cell] < 0));
+            const int unknown = ls->mark[face] == 0;
+            ls->slot[face] = unknown && fsi__ls_face_phi(ls->phi, mesh, cell, place) < reach;
+            if (unknown)
+                u[face] = 0;
         }
     }
 }
 
-/* Faces to be filled with a known neighbour, into the heap. */
-static int fsi__ls_front(fsi_levelset *ls, const fsi__ls_faces *faces) {
+/* Lists the faces to be filled that have a known neighbour, in the heap. */
+static int fsi__ls_front(fsi_levelset *ls, const fsi__lattice *faces) {
     int count = 0;
     FSI__OMP(parallel for schedule(static) if (faces->count > FSI__GRAIN))
-    for (ptrdiff_t r = 0; r < faces->n[1] * faces->n[2]; r++) {
-        const ptrdiff_t j = r % faces->n[1], k = r / faces->n[1];
-        ptrdiff_t o = r * faces->n[0];
-        for (ptrdiff_t i = 0; i < faces->n[0]; i++, o++)
-            if (ls->slot[o] == 1 && ls->mark[o] == 0
-                && ((i > 0 && ls->mark[o - 1] == 1) || (i + 1 < faces->n[0] && ls->mark[o + 1] == 1)
-                    || (j > 0 && ls->mark[o - faces->step[1]] == 1)
-                    || (j + 1 < faces->n[1] && ls->mark[o + faces->step[1]] == 1)
-                    || (k > 0 && ls->mark[o - faces->step[2]] == 1)
-                    || (k + 1 < faces->n[2] && ls->mark[o + faces->step[2]] == 1)))
-                ls->slot[o] = 2;
+    for (ptrdiff_t row = 0; row < (ptrdiff_t)faces->n[1] * faces->n[2]; row++) {
+        int at[3] = {0, (int)(row % faces->n[1]), (int)(row / faces->n[1])};
+        for (; at[0] < faces->n[0]; at[0]++) {
+            const ptrdiff_t face = row * faces->n[0] + at[0];
+            const int open = ls->slot[face] == 1 && ls->mark[face] == 0;
+            if (open && fsi__beside_mark(faces, at, ls->mark, 1))
+                ls->slot[face] = 2;
+        }
     }
-    for (ptrdiff_t at = 0; at < faces->count; at++)
-        if (ls->slot[at] == 2) {
-            ls->slot[at] = 1;
-            ls->heap[count++] = (int32_t)at;
+    for (ptrdiff_t face = 0; face < faces->count; face++)
+        if (ls->slot[face] == 2) {
+            ls->slot[face] = 1;
+            ls->heap[count++] = (int32_t)face;
         }
     return count;
 }
 
-/* Fills faces from a front outward. A round sees only what earlier ones made known; the next one
- * tries the neighbours of what this one made known. */
-static void fsi__ls_fill(fsi_levelset *ls, const fsi__ls_faces *faces, fsi_real *u, int force) {
-    /* the next front grows down from the end: known and unknown faces are not more than all */
-    int32_t *list = ls->heap, *end = ls->heap + faces->count;
-    int count = fsi__ls_front(ls, faces);
-    while (count > 0) {
-        int done = 0, next = 0;
-        FSI__OMP(parallel for schedule(static) if (count > 1024))
-        for (ptrdiff_t p = 0; p < count; p++)
-            ls->slot[list[p]] = fsi__ls_extend(ls, faces, u, list[p], force, &u[list[p]]) ? 3 : 1;
-        for (ptrdiff_t p = 0; p < count; p++)
-            if (ls->slot[list[p]] == 3) {
-                ls->mark[list[p]] = 1;
-                list[done++] = list[p];
-            }
-        for (ptrdiff_t p = 0; p < done; p++) {
-            const int32_t nx = (int32_t)faces->n[0], row = list[p] / nx,
-                          place[3] = {list[p] % nx, row % (int32_t)faces->n[1],
-                                      row / (int32_t)faces->n[1]};
-            for (int m = 0; m < faces->dim; m++)
-                for (int s = 0; s < 2; s++) {
-                    const ptrdiff_t o = list[p] + (s ? faces->step[m] : -faces->step[m]);
-                    if ((s ? place[m] + 1 >= faces->n[m] : place[m] < 1) || ls->mark[o]
-                        || ls->slot[o] != 1)
-                        continue;
-                    ls->slot[o] = 2; /* is in the list */
-                    end[-++next] = (int32_t)o;
-                }
+/* Lists the neighbours of the first `done` faces of the list that are to be filled. The list grows
+   down from the end of the heap: known and unknown faces are not more than all. Returns their
+   number. */
+static int fsi__ls_next_front(fsi_levelset *ls, const fsi__ls_faces *mesh, int done) {
+    const fsi__lattice *faces = &mesh->faces;
+    int32_t *end = ls->heap + faces->count;
+    int next = 0;
+    for (int i = 0; i < done; i++) {
+        const ptrdiff_t face = ls->heap[i];
+        int at[3];
+        fsi__lattice_place(faces, face, at);
+        for (int side = 0; side < 2 * mesh->dim; side++) {
+            const int axis = side / 2, up = side % 2;
+            const ptrdiff_t other = face + (up ? faces->step[axis] : -faces->step[axis]);
+            if (!fsi__lattice_has(faces, at, axis, up) || ls->mark[other] || ls->slot[other] != 1)
+                continue;
+            ls->slot[other] = 2;
+            next++;
+            end[-next] = (int32_t)other;
         }
-        for (ptrdiff_t p = 0; p < next; p++)
-            list[p] = end[-next + p];
-        count = next;
+    }
+    return next;
+}
+
+/* Fills faces from a front outward. A round sees only what earlier ones made known; the next one
+   tries the neighbours of what this one made known. */
+static void fsi__ls_fill(fsi_levelset *ls, const fsi__ls_faces *mesh, fsi_real *u, int force) {
+    int32_t *list = ls->heap, *end = ls->heap + mesh->faces.count;
+    int count = fsi__ls_front(ls, &mesh->faces);
+    while (count > 0) {
+        FSI__OMP(parallel for schedule(static) if (count > 1024))
+        for (ptrdiff_t i = 0; i < count; i++) {
+            const ptrdiff_t face = list[i];
+            ls->slot[face] = fsi__ls_extend(ls, mesh, u, face, force, &u[face]) ? 3 : 1;
+        }
+        int done = 0;
+        for (int i = 0; i < count; i++)
+            if (ls->slot[list[i]] == 3) {
+                ls->mark[list[i]] = 1;
+                list[done++] = list[i];
+            }
+        count = fsi__ls_next_front(ls, mesh, done);
+        for (int i = 0; i < count; i++)
+            list[i] = end[i - count];
     }
 }
 
 FSI_API void fsi_levelset_extrapolate(fsi_levelset *ls, fsi_real *const u[3],
                                       const uint8_t *const valid[3], int layers) {
-    for (int axis = 0; axis < (ls->desc.nz > 1 ? 3 : 2); axis++) {
-        fsi__ls_faces faces = fsi__ls_faces_of(ls, axis);
-        fsi__ls_mark_faces(ls, &faces, valid ? valid[axis] : NULL, layers, u[axis]);
-        fsi__ls_fill(ls, &faces, u[axis], 0);
-        /* in nooks no order may be found */
-        fsi__ls_fill(ls, &faces, u[axis], 1);
+    for (int axis = 0; axis < fsi__ls_dim(ls); axis++) {
+        const fsi__ls_faces mesh = fsi__ls_faces_of(ls, axis);
+        fsi__ls_mark_faces(ls, &mesh, valid ? valid[axis] : NULL, layers, u[axis]);
+        fsi__ls_fill(ls, &mesh, u[axis], 0);
+        /* In nooks no order may be found. */
+        fsi__ls_fill(ls, &mesh, u[axis], 1);
     }
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>liquid volume */
-/* Part of the unit cube where a + m . x < 0, x in [-1/2, 1/2]^3 (Scardovelli and Zaleski 2000). */
-static fsi_real fsi__ls_cut(fsi_real a, fsi_real m1, fsi_real m2, fsi_real m3) {
-    m1 = fsi__abs(m1);
-    m2 = fsi__abs(m2);
-    m3 = fsi__abs(m3);
-    fsi_real t;
-    if (m1 > m2) {
-        t = m1;
-        m1 = m2;
-        m2 = t;
-    }
-    if (m2 > m3) {
-        t = m2;
-        m2 = m3;
-        m3 = t;
-    }
-    if (m1 > m2) {
-        t = m1;
-        m1 = m2;
-        m2 = t;
-    }
-    fsi_real s = m1 + m2 + m3;
-    if (!(s > 0) || 2 * fsi__abs(a) >= s)
-        return a < 0 ? FSI_R(1.0) : FSI_R(0.0);
-    m1 /= s;
-    m2 /= s;
-    m3 /= s;
-    fsi_real q = FSI_R(0.5) - a / s;
-    int flip = q > FSI_R(0.5);
+ * >>levelset volume */
+/* Part of the unit cube where offset + slope . x < 0, x in [-1/2, 1/2]^3 (Scardovelli and Zaleski
+   2000). m1 <= m2 <= m3: the slopes, scaled to sum to 1; q: the plane's offset from the corner. */
+static fsi_real fsi__ls_cut(fsi_real offset, fsi_real sx, fsi_real sy, fsi_real sz) {
+    fsi_real m[3] = {fsi__abs(sx), fsi__abs(sy), fsi__abs(sz)};
+    fsi__sort3(m);
+    const fsi_real sum = m[0] + m[1] + m[2];
+    if (!(sum > 0) || 2 * fsi__abs(offset) >= sum)
+        return offset < 0 ? FSI_R(1.0) : FSI_R(0.0);
+    const fsi_real m1 = m[0] / sum, m2 = m[1] / sum, m3 = m[2] / sum, m12 = m1 + m2;
+
+    /* The larger half is 1 - the smaller one: q <= 1/2 from here. */
+    fsi_real q = FSI_R(0.5) - offset / sum, volume;
+    const int flip = q > FSI_R(0.5);
     if (flip)
-        q = 1 - q; /* q <= 1/2 from here */
-    fsi_real m12 = m1 + m2;
-    fsi_real v;
+        q = 1 - q;
     if (q < m1)
-        v = q * q * q / (6 * m1 * m2 * m3);
+        volume = q * q * q / (6 * m1 * m2 * m3);
     else if (q < m2)
-        v = q * (q - m1) / (2 * m2 * m3) + m1 * m1 / (6 * m2 * m3);
+        volume = q * (q - m1) / (2 * m2 * m3) + m1 * m1 / (6 * m2 * m3);
     else if (q < fsi__min(m12, m3))
-        v = (q * q * (3 * m12 - q) + m1 * m1 * (m1 - 3 * q) + m2 * m2 * (m2 - 3 * q))
-            / (6 * m1 * m2 * m3);
+        volume = (q * q * (3 * m12 - q) + m1 * m1 * (m1 - 3 * q) + m2 * m2 * (m2 - 3 * q))
+                 / (6 * m1 * m2 * m3);
     else if (m12 <= m3)
-        v = (2 * q - m12) / (2 * m3);
+        volume = (2 * q - m12) / (2 * m3);
     else
-        v = (q * q * (3 - 2 * q) + m1 * m1 * (m1 - 3 * q) + m2 * m2 * (m2 - 3 * q)
-             + m3 * m3 * (m3 - 3 * q))
-            / (6 * m1 * m2 * m3);
-    return flip ? 1 - v : v;
+        volume = (q * q * (3 - 2 * q) + m1 * m1 * (m1 - 3 * q) + m2 * m2 * (m2 - 3 * q)
+                  + m3 * m3 * (m3 - 3 * q))
+                 / (6 * m1 * m2 * m3);
+    return flip ? 1 - volume : volume;
 }
 
-/* The 3^3 samples around cell c, continued linearly beyond the box (2D: the middle layer three
- * times). */
-static void fsi__ls_patch(const fsi_levelset *ls, ptrdiff_t c, fsi_real p[27]) {
-    static const int stride[3] = {1, 3, 9};
-    ptrdiff_t n[3], i[3], d[3];
-    n[0] = ls->desc.nx;
-    n[1] = ls->desc.ny;
-    n[2] = ls->desc.nz;
-    i[0] = c % n[0];
-    i[1] = c / n[0] % n[1];
-    i[2] = c / (n[0] * n[1]);
-    if (i[0] > 0 && i[0] + 1 < n[0] && i[1] > 0 && i[1] + 1 < n[1]
-        && (n[2] == 1 || (i[2] > 0 && i[2] + 1 < n[2]))) {
-        const ptrdiff_t up = n[2] > 1 ? n[0] * n[1] : 0;
-        for (int at = 0; at < 9; at++)
-            memcpy(p + 3 * at, ls->phi + c - 1 + (at % 3 - 1) * n[0] + (at / 3 - 1) * up,
-                   3 * sizeof *p);
+/* A patch: the 3^3 samples around a cell; the cell is number 13, neighbours along the axes are 1, 3
+   and 9 away. */
+static const int fsi__ls_stride[3] = {1, 3, 9};
+
+/* Continues a patch linearly beyond the box: the samples on its lower (end = 0) or upper side along
+   an axis. */
+static void fsi__ls_patch_end(int axis, int end, fsi_real patch[27]) {
+    const int stride = fsi__ls_stride[axis], inward = end ? -stride : stride;
+    for (int i = 0; i < 27; i++)
+        if (i / stride % 3 == 2 * end)
+            patch[i] = 2 * patch[i + inward] - patch[i + 2 * inward];
+}
+
+/* The patch around a cell (2D: the middle layer three times). */
+static void fsi__ls_patch(const fsi_levelset *ls, ptrdiff_t cell, fsi_real patch[27]) {
+    const fsi__lattice cells = fsi__ls_cells(ls);
+    int at[3], inside = 1;
+    fsi__lattice_place(&cells, cell, at);
+    for (int axis = 0; axis < fsi__ls_dim(ls); axis++)
+        inside &= at[axis] > 0 && at[axis] + 1 < cells.n[axis];
+    if (inside) {
+        const ptrdiff_t up = cells.n[2] > 1 ? cells.step[2] : 0;
+        for (int row = 0; row < 9; row++) {
+            const ptrdiff_t shift = (row % 3 - 1) * cells.step[1] + (row / 3 - 1) * up;
+            memcpy(patch + 3 * row, ls->phi + cell - 1 + shift, 3 * sizeof *patch);
+        }
         return;
     }
-    for (int at = 0; at < 27; at++) {
-        d[0] = at % 3 - 1;
-        d[1] = at / 3 % 3 - 1;
-        d[2] = at / 9 - 1;
-        for (int m = 0; m < 3; m++)
-            d[m] = i[m] + d[m] < 0 ? 0 : i[m] + d[m] >= n[m] ? n[m] - 1 : i[m] + d[m];
-        p[at] = ls->phi[d[0] + n[0] * (d[1] + n[1] * d[2])];
+    for (int i = 0; i < 27; i++) {
+        int place[3];
+        for (int axis = 0; axis < 3; axis++)
+            place[axis] =
+                fsi__iclamp(at[axis] + i / fsi__ls_stride[axis] % 3 - 1, 0, cells.n[axis] - 1);
+        patch[i] = ls->phi[fsi__lattice_at(&cells, place[0], place[1], place[2])];
     }
-    for (int m = 0; m < 3; m++)
-        for (int e = 0; e < 2; e++)
-            if (n[m] > 1 && (e ? i[m] + 1 >= n[m] : i[m] < 1))
-                for (int at = 0; at < 27; at++)
-                    if (at / stride[m] % 3 == 2 * e)
-                        p[at] =
-                            2 * p[at + (e ? -1 : 1) * stride[m]] - p[at + (e ? -2 : 2) * stride[m]];
+    for (int axis = 0; axis < fsi__ls_dim(ls); axis++)
+        for (int end = 0; end < 2; end++)
+            if (!fsi__lattice_has(&cells, at, axis, end))
+                fsi__ls_patch_end(axis, end, patch);
 }
 
-/* Liquid part of the octant (2D: quarter) of a cell towards the corner sx, sy, sz of its patch p,
-   values in cells: the plane that fits the linear interpolant there. */
-static fsi_real fsi__ls_octant(const fsi_real *p, int sx, int sy, int sz, fsi_real bend) {
-    const fsi_real w = FSI_R(0.75), e = FSI_R(0.25);
-    const fsi_real v0 = p[13], v1 = p[13 + sx], v2 = p[13 + sy], v3 = p[13 + sx + sy],
-                   v4 = p[13 + sz], v5 = p[13 + sx + sz], v6 = p[13 + sy + sz],
-                   v7 = p[13 + sx + sy + sz];
-    /* values at a quarter of the way, per axis */
-    const fsi_real x0 = w * (w * v0 + e * v2) + e * (w * v4 + e * v6),
-                   x1 = w * (w * v1 + e * v3) + e * (w * v5 + e * v7);
-    const fsi_real y0 = w * (w * v0 + e * v1) + e * (w * v4 + e * v5),
-                   y1 = w * (w * v2 + e * v3) + e * (w * v6 + e * v7);
-    const fsi_real z0 = w * (w * v0 + e * v1) + e * (w * v2 + e * v3),
-                   z1 = w * (w * v4 + e * v5) + e * (w * v6 + e * v7);
+/* Liquid part of the octant (2D: quarter) of a cell towards the corner sx, sy, sz of its patch,
+   values in cells: the plane that fits the linear interpolant there. v0 .. v7: the corners of the
+   octant's cube; x0, x1 ...: its values at a quarter of the way, per axis. */
+static fsi_real fsi__ls_octant(const fsi_real *patch, int sx, int sy, int sz, fsi_real bend) {
+    const fsi_real w = FSI_R(0.75), e = FSI_R(0.25), *p = patch + 13;
+    const fsi_real v0 = p[0], v1 = p[sx], v2 = p[sy], v3 = p[sx + sy];
+    const fsi_real v4 = p[sz], v5 = p[sx + sz], v6 = p[sy + sz], v7 = p[sx + sy + sz];
+    const fsi_real x0 = w * (w * v0 + e * v2) + e * (w * v4 + e * v6);
+    const fsi_real x1 = w * (w * v1 + e * v3) + e * (w * v5 + e * v7);
+    const fsi_real y0 = w * (w * v0 + e * v1) + e * (w * v4 + e * v5);
+    const fsi_real y1 = w * (w * v2 + e * v3) + e * (w * v6 + e * v7);
+    const fsi_real z0 = w * (w * v0 + e * v1) + e * (w * v2 + e * v3);
+    const fsi_real z1 = w * (w * v4 + e * v5) + e * (w * v6 + e * v7);
     return fsi__ls_cut(w * x0 + e * x1 - bend, (x1 - x0) / 2, (y1 - y0) / 2, (z1 - z0) / 2);
 }
 
-/* Liquid part of cell c with the surface moved outward by `by` (m): the sum over its 2^dim quarters
- * or octants. */
-static fsi_real fsi__ls_fraction(const fsi_levelset *ls, ptrdiff_t c, fsi_real by) {
-    fsi_real p[27], sum = 0, bend = 0, hs = 1 / ls->desc.h, f = (ls->phi[c] - by) * hs;
-    int nq = ls->desc.nz > 1 ? 8 : 4;
-    if (fsi__abs(f) > 2)
-        return f < 0 ? FSI_R(1.0) : FSI_R(0.0);
-    fsi__ls_patch(ls, c, p);
-    fsi_real hi;
-    fsi_real lo = hi = f;
-    for (int q = 0; q < 27; q++) {
-        p[q] = (p[q] - by) * hs;
-        lo = fsi__min(lo, p[q]);
-        hi = fsi__max(hi, p[q]);
+/* Liquid part of a cell with the surface moved outward by `by` (m): the sum over its 2^dim quarters
+   or octants. */
+static fsi_real fsi__ls_fraction(const fsi_levelset *ls, ptrdiff_t cell, fsi_real by) {
+    const fsi_real per_h = 1 / ls->desc.h, value = (ls->phi[cell] - by) * per_h;
+    const fsi_real whole = value < 0 ? FSI_R(1.0) : FSI_R(0.0);
+    if (fsi__abs(value) > 2)
+        return whole;
+
+    /* Does the surface come near? The bend below is less than 0.04. */
+    fsi_real patch[27], lo = value, hi = value;
+    fsi__ls_patch(ls, cell, patch);
+    for (int i = 0; i < 27; i++) {
+        patch[i] = (patch[i] - by) * per_h;
+        lo = fsi__min(lo, patch[i]);
+        hi = fsi__max(hi, patch[i]);
     }
-    /* bend is less than 0.04 */
     if (lo > FSI_R(0.1) || hi < FSI_R(-0.1))
-        return f < 0 ? FSI_R(1.0) : FSI_R(0.0);
-    /* a straight line through a bent phi is off by t (1 - t) phi'' / 2, t = 1/4 */
-    for (int q = 0; q < 3; q++) {
-        static const int stride[3] = {1, 3, 9};
-        fsi_real b = p[13 + stride[q]] - 2 * p[13] + p[13 - stride[q]];
-        /* not at corners and films */
-        bend += b * fsi__max(0, 1 - 2 * fsi__abs(b)) * FSI_R(0.09375);
+        return whole;
+
+    /* A straight line through a bent phi is off by t (1 - t) phi'' / 2, t = 1/4; not at corners and
+     * films. */
+    fsi_real bend = 0;
+    for (int axis = 0; axis < 3; axis++) {
+        const int stride = fsi__ls_stride[axis];
+        const fsi_real second = patch[13 + stride] - 2 * patch[13] + patch[13 - stride];
+        bend += second * fsi__max(0, 1 - 2 * fsi__abs(second)) * FSI_R(0.09375);
     }
-    for (int q = 0; q < nq; q++)
+
+    const int parts = ls->desc.nz > 1 ? 8 : 4;
+    fsi_real sum = 0;
+    for (int part = 0; part < parts; part++) {
+        const int sz = part & 4 ? 9 : -9;
         sum +=
-            fsi__ls_octant(p, q & 1 ? 1 : -1, q & 2 ? 3 : -3, nq == 8 ? (q & 4 ? 9 : -9) : 0, bend);
-    return sum / (fsi_real)nq;
+            fsi__ls_octant(patch, part & 1 ? 1 : -1, part & 2 ? 3 : -3, parts == 8 ? sz : 0, bend);
+    }
+    return sum / (fsi_real)parts;
 }
 
 typedef struct fsi__ls_sum {
@@ -4938,24 +5265,26 @@ typedef struct fsi__ls_sum {
     fsi_real *fraction, by;
 } fsi__ls_sum;
 
+/* Sum of the liquid parts of cells begin .. end-1. */
 static double fsi__ls_volume_range(size_t begin, size_t end, void *user) {
-    const fsi__ls_sum *s = (const fsi__ls_sum *)user;
-    double sum = 0;
-    for (size_t c = begin; c < end; c++) {
-        fsi_real f =
-            s->solid && s->solid[c] ? FSI_R(0.0) : fsi__ls_fraction(s->ls, (ptrdiff_t)c, s->by);
-        if (s->fraction)
-            s->fraction[c] = f;
-        sum += (double)f;
+    const fsi__ls_sum *sum = (const fsi__ls_sum *)user;
+    double total = 0;
+    for (size_t cell = begin; cell < end; cell++) {
+        fsi_real part = 0;
+        if (!sum->solid || !sum->solid[cell])
+            part = fsi__ls_fraction(sum->ls, (ptrdiff_t)cell, sum->by);
+        if (sum->fraction)
+            sum->fraction[cell] = part;
+        total += (double)part;
     }
-    return sum;
+    return total;
 }
 
 /* Volume with the surface moved outward by `by`. */
 static double fsi__ls_volume_at(const fsi_levelset *ls, const uint8_t *solid, fsi_real *fraction,
                                 double by) {
+    const double h = (double)ls->desc.h;
     fsi__ls_sum sum;
-    double h = (double)ls->desc.h;
     sum.ls = ls;
     sum.solid = solid;
     sum.fraction = fraction;
@@ -4968,88 +5297,107 @@ FSI_API double fsi_levelset_volume(const fsi_levelset *ls, const uint8_t *solid,
     return fsi__ls_volume_at(ls, solid, fraction, 0);
 }
 
+FSI_API void fsi_levelset_keep_volume(fsi_levelset *ls, const uint8_t *solid) {
+    ls->state->target = fsi_levelset_volume(ls, solid, NULL);
+}
+
 /* Surface area by the number of cells within two of it: good enough to begin a secant with. */
 static double fsi__ls_area(const fsi_levelset *ls, const uint8_t *solid) {
+    const double h = (double)ls->desc.h;
     size_t count = 0;
-    double h = (double)ls->desc.h;
-    for (size_t c = 0; c < ls->cells; c++)
-        count += fsi__abs(ls->phi[c]) < 2 * ls->desc.h && !(solid && solid[c]);
+    for (size_t cell = 0; cell < ls->cells; cell++)
+        count += fsi__abs(ls->phi[cell]) < 2 * ls->desc.h && !(solid && solid[cell]);
     return (double)count / 4 * h * (ls->desc.nz > 1 ? h : 1);
 }
 
-/* Moves marker p outward along the normal by `by` (m), unless that leads into a solid cell. */
-static void fsi__ls_shift_marker(fsi_levelset *ls, const uint8_t *solid, ptrdiff_t p, fsi_real by) {
-    fsi_vec3 x = fsi_vec(ls->px[p], ls->py[p], ls->desc.nz > 1 ? ls->pz[p] : 0), normal;
-    fsi__ls_linear(ls, fsi__ls_lattice(ls, x), &normal);
-    fsi_vec3 g = fsi__ls_lattice(ls, fsi_vec_mad(x, fsi__unit(normal), by));
-    if (solid && solid[fsi__ls_cell(ls, g)])
-        return;
-    x = fsi__ls_world(ls, g);
-    ls->px[p] = x.x;
-    ls->py[p] = x.y;
+FSI__FLAT fsi_vec3 fsi__ls_marker(const fsi_levelset *ls, ptrdiff_t marker) {
+    return fsi_vec(ls->marker_x[marker], ls->marker_y[marker],
+                   ls->desc.nz > 1 ? ls->marker_z[marker] : 0);
+}
+
+FSI__FLAT void fsi__ls_set_marker(fsi_levelset *ls, ptrdiff_t marker, fsi_vec3 x) {
+    ls->marker_x[marker] = x.x;
+    ls->marker_y[marker] = x.y;
     if (ls->desc.nz > 1)
-        ls->pz[p] = x.z;
+        ls->marker_z[marker] = x.z;
+}
+
+FSI__FLAT ptrdiff_t fsi__ls_marker_cell(const fsi_levelset *ls, ptrdiff_t marker) {
+    return fsi__ls_cell(ls, fsi__ls_place_inside(ls, fsi__ls_marker(ls, marker)));
+}
+
+/* Moves a marker outward along the normal by `by` (m), unless that leads into a solid cell. */
+static void fsi__ls_shift_marker(fsi_levelset *ls, const uint8_t *solid, ptrdiff_t marker,
+                                 fsi_real by) {
+    const fsi_vec3 x = fsi__ls_marker(ls, marker);
+    fsi_vec3 normal;
+    fsi__ls_linear(ls, fsi__ls_place_inside(ls, x), &normal);
+    const fsi_vec3 place = fsi__ls_place_inside(ls, fsi_vec_mad(x, fsi__unit(normal), by));
+    if (!solid || !solid[fsi__ls_cell(ls, place)])
+        fsi__ls_set_marker(ls, marker, fsi__ls_world(ls, place));
+}
+
+/* Moves the surface at a cell outward by `by` (m); where phi is clipped it stays. */
+FSI__INLINE void fsi__ls_shift_phi(fsi_levelset *ls, ptrdiff_t cell, fsi_real by) {
+    if (fsi__abs(ls->phi[cell]) < (fsi_real)ls->desc.band * ls->desc.h)
+        ls->phi[cell] -= by;
 }
 
 /* The surface goes outward by this much (m), and its markers with it: left behind they would soon
-   count as escaped and undo the shift. Where phi is clipped it stays. */
+   count as escaped and undo the shift. */
 static void fsi__ls_shift(fsi_levelset *ls, const uint8_t *solid, double by) {
-    ptrdiff_t n = (ptrdiff_t)ls->cells, count = (ptrdiff_t)ls->state->count;
-    const fsi_real s = (fsi_real)by, end = (fsi_real)ls->desc.band * ls->desc.h;
-    FSI__OMP(parallel for schedule(static) if (count > 1024))
-    for (ptrdiff_t p = 0; p < count; p++)
-        fsi__ls_shift_marker(ls, solid, p, s);
-    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (ptrdiff_t c = 0; c < n; c++)
-        if (fsi__abs(ls->phi[c]) < end)
-            ls->phi[c] -= s;
+    const ptrdiff_t cells = (ptrdiff_t)ls->cells, markers = (ptrdiff_t)ls->state->count;
+    FSI__OMP(parallel for schedule(static) if (markers > 1024))
+    for (ptrdiff_t marker = 0; marker < markers; marker++)
+        fsi__ls_shift_marker(ls, solid, marker, (fsi_real)by);
+    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+    for (ptrdiff_t cell = 0; cell < cells; cell++)
+        fsi__ls_shift_phi(ls, cell, (fsi_real)by);
 }
 
 FSI_API void fsi_grid_shift_phi(fsi_grid *grid, const int32_t *nearby) {
-    const fsi_real end = (fsi_real)grid->levelset.desc.band * grid->h;
-    for (size_t c = 0; c < grid->cells; c++)
-        if (nearby[c] > 0 && fsi__abs(grid->phi[c]) < end)
-            grid->phi[c] -= (fsi_real)grid->regions[nearby[c] - 1].shift;
+    for (ptrdiff_t cell = 0; cell < (ptrdiff_t)grid->cells; cell++)
+        if (nearby[cell] > 0)
+            fsi__ls_shift_phi(&grid->levelset, cell,
+                              (fsi_real)grid->regions[nearby[cell] - 1].shift);
 }
 
 FSI_API void fsi_grid_shift_markers(fsi_grid *grid, const int32_t *nearby) {
     fsi_levelset *ls = &grid->levelset;
     const uint8_t *solid = grid->occluded ? grid->occlusion.solid : NULL;
-    for (ptrdiff_t p = 0; p < (ptrdiff_t)ls->state->count; p++) {
-        fsi_vec3 x = fsi_vec(ls->px[p], ls->py[p], ls->desc.nz > 1 ? ls->pz[p] : 0);
-        int32_t region = nearby[fsi__ls_cell(ls, fsi__ls_lattice(ls, x))] - 1;
+    for (ptrdiff_t marker = 0; marker < (ptrdiff_t)ls->state->count; marker++) {
+        const int32_t region = nearby[fsi__ls_marker_cell(ls, marker)] - 1;
         if (region >= 0)
-            fsi__ls_shift_marker(ls, solid, p, (fsi_real)grid->regions[region].shift);
+            fsi__ls_shift_marker(ls, solid, marker, (fsi_real)grid->regions[region].shift);
     }
 }
 
-FSI_API void fsi_levelset_keep_volume(fsi_levelset *ls, const uint8_t *solid) {
-    ls->state->target = fsi_levelset_volume(ls, solid, NULL);
-}
-
-/* fsi_levelset_correct_volume from the present volume: secant steps; phi and markers move once, at
- * the end. */
+/* fsi_levelset_correct_volume from the present volume (first): secant steps; phi and markers move
+   once, at the end. */
 static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, fsi_real limit,
                                        double first, fsi_levelset_report *report) {
-    double v = first, h = (double)ls->desc.h, most = (double)limit * h, shift = 0,
-           area = fsi__ls_area(ls, solid), target = ls->state->target;
+    const double h = (double)ls->desc.h, most = (double)limit * h, target = ls->state->target;
+    double volume = first, shift = 0, area = fsi__ls_area(ls, solid);
     fsi_result result = area > 0 ? FSI_OK : FSI_EMPTY;
-    for (int m = 0; m < 5 && result == FSI_OK && fabs(target - v) > 1e-9 * target; m++) {
-        double step = (target - v) / area, last = v;
+    for (int round = 0; round < 5 && result == FSI_OK; round++) {
+        if (!(fabs(target - volume) > 1e-9 * target))
+            break;
+        const double last = volume;
+        double step = (target - volume) / area;
         if (fabs(shift + step) > most) {
             step = (step > 0 ? most : -most) - shift;
             result = FSI_CAPPED;
         }
         shift += step;
-        v = fsi__ls_volume_at(ls, solid, NULL, shift);
-        if (fabs(step) > 1e-12 * h && (v - last) / step > 0.1 * area)
-            area = (v - last) / step;
+        volume = fsi__ls_volume_at(ls, solid, NULL, shift);
+        if (fabs(step) > 1e-12 * h && (volume - last) / step > 0.1 * area)
+            area = (volume - last) / step;
     }
     if (fabs(shift) > 0)
         fsi__ls_shift(ls, solid, shift);
     if (report) {
-        report->volume = v;
-        report->volume_change = v - first;
+        report->volume = volume;
+        report->volume_change = volume - first;
         report->shift = shift;
     }
     return result;
@@ -5063,80 +5411,88 @@ FSI_API fsi_result fsi_levelset_correct_volume(fsi_levelset *ls, const uint8_t *
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>markers */
-FSI__FLAT fsi_vec3 fsi__ls_marker(const fsi_levelset *ls, ptrdiff_t p) {
-    return fsi_vec(ls->px[p], ls->py[p], ls->desc.nz > 1 ? ls->pz[p] : 0);
-}
+ * >>levelset markers */
+enum {
+    FSI__LS_STAYS = 0,   /* flags of markers */
+    FSI__LS_ESCAPED = 1, /* on the wrong side of the surface */
+    FSI__LS_GOES = 2
+};
 
-static void fsi__ls_markers_move(fsi_levelset *ls, const fsi_real *const u[3], fsi_real dt,
-                                 const fsi_levelset_walls *walls) {
-    ptrdiff_t n = (ptrdiff_t)ls->state->count;
-    const fsi_real dth = dt / ls->desc.h;
-    const fsi__mac mac = fsi__ls_mac(ls, u);
-    FSI__OMP(parallel for schedule(static) if (n > 1024))
-    for (ptrdiff_t p = 0; p < n; p++) {
-        fsi_vec3 g = fsi__ls_lattice(ls, fsi__ls_marker(ls, p));
-        fsi_real out;
-        fsi_vec3 x = fsi__ls_clip(ls, walls, g,
-                                  fsi__ls_trace(&mac, g, fsi__ls_velocity(&mac, g), dth), &out);
-        ls->pmark[p] = out > 0 ? 2 : 0;
-        if (walls && walls->solid && walls->solid[fsi__ls_cell(ls, x)])
-            x = g;
-        x = fsi__ls_world(ls, x);
-        ls->px[p] = x.x;
-        ls->py[p] = x.y;
-        if (ls->desc.nz > 1)
-            ls->pz[p] = x.z;
-    }
-}
-
-/* Takes out the markers flagged 2; the others keep their order. */
+/* Takes out the markers flagged FSI__LS_GOES; the others keep their order. Returns how many. */
 static size_t fsi__ls_compact(fsi_levelset *ls) {
-    size_t n = 0, count = ls->state->count;
-    for (size_t p = 0; p < count; p++) {
-        if (ls->pmark[p] == 2)
+    const ptrdiff_t count = (ptrdiff_t)ls->state->count;
+    ptrdiff_t kept = 0;
+    for (ptrdiff_t marker = 0; marker < count; marker++) {
+        if (ls->marker_flag[marker] == FSI__LS_GOES)
             continue;
-        if (n != p) {
-            ls->px[n] = ls->px[p];
-            ls->py[n] = ls->py[p];
-            ls->pr[n] = ls->pr[p];
-            ls->pmark[n] = ls->pmark[p];
-            if (ls->desc.nz > 1)
-                ls->pz[n] = ls->pz[p];
+        if (kept < marker) {
+            fsi__ls_set_marker(ls, kept, fsi__ls_marker(ls, marker));
+            ls->marker_radius[kept] = ls->marker_radius[marker];
+            ls->marker_flag[kept] = ls->marker_flag[marker];
         }
-        n++;
+        kept++;
     }
-    ls->state->count = n;
-    return count - n;
+    ls->state->count = (size_t)kept;
+    return (size_t)(count - kept);
 }
 
 FSI_API void fsi_levelset_drop_markers(fsi_levelset *ls, const int8_t *cell, int bits) {
-    for (ptrdiff_t p = 0; p < (ptrdiff_t)ls->state->count; p++) {
-        size_t c = fsi__ls_cell(ls, fsi__ls_lattice(ls, fsi__ls_marker(ls, p)));
-        ls->pmark[p] = cell[c] & bits ? 2 : 0;
+    for (ptrdiff_t marker = 0; marker < (ptrdiff_t)ls->state->count; marker++) {
+        const int goes = cell[fsi__ls_marker_cell(ls, marker)] & bits;
+        ls->marker_flag[marker] = goes ? FSI__LS_GOES : FSI__LS_STAYS;
     }
     fsi__ls_compact(ls);
 }
 
-/* One escaped marker: its ball on the cells around it. work[0] = phi+ (air wins), work[1] = phi-
- * (liquid wins). */
-static void fsi__ls_ball(fsi_levelset *ls, ptrdiff_t p) {
-    fsi_vec3 x = fsi__ls_marker(ls, p), g = fsi__ls_lattice(ls, x);
-    int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
-    int i = (int)fsi__floor(g.x), j = (int)fsi__floor(g.y), k = nz > 1 ? (int)fsi__floor(g.z) : 0;
-    for (int q = 0; q < (nz > 1 ? 8 : 4); q++) {
-        int a = i + (q & 1), b = j + (q >> 1 & 1), e = k + (q >> 2);
-        fsi_real r = fsi__abs(ls->pr[p]);
-        if (a < 0 || b < 0 || e < 0 || a >= nx || b >= ny || e >= nz)
+/* Markers move with the velocity, up to solids; those that leave through an open side go. */
+static void fsi__ls_move_markers(fsi_levelset *ls, const fsi__mac *mac, fsi_real dth,
+                                 const fsi_levelset_walls *walls) {
+    const ptrdiff_t count = (ptrdiff_t)ls->state->count;
+    FSI__OMP(parallel for schedule(static) if (count > 1024))
+    for (ptrdiff_t marker = 0; marker < count; marker++) {
+        const fsi_vec3 start = fsi__ls_place_inside(ls, fsi__ls_marker(ls, marker));
+        fsi_vec3 end = fsi__ls_trace(mac, start, fsi__ls_velocity(mac, start), dth);
+        fsi_real beyond;
+        end = fsi__ls_clip(ls, walls, start, end, &beyond);
+        ls->marker_flag[marker] = beyond > 0 ? FSI__LS_GOES : FSI__LS_STAYS;
+        if (walls && walls->solid && walls->solid[fsi__ls_cell(ls, end)])
+            end = start;
+        fsi__ls_set_marker(ls, marker, fsi__ls_world(ls, end));
+    }
+}
+
+/* The cell of a corner of the block of 2^dim cells around a place, -1 outside the box. centre: its
+   place. */
+static ptrdiff_t fsi__ls_corner(const fsi_levelset *ls, fsi_vec3 place, int corner,
+                                fsi_vec3 *centre) {
+    const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
+    const int i = (int)fsi__floor(place.x) + (corner & 1);
+    const int j = (int)fsi__floor(place.y) + (corner >> 1 & 1);
+    const int k = (nz > 1 ? (int)fsi__floor(place.z) : 0) + (corner >> 2);
+    *centre = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
+    const int inside = i >= 0 && i < nx && j >= 0 && j < ny;
+    return inside && k >= 0 && k < nz ? i + nx * (j + (ptrdiff_t)ny * k) : -1;
+}
+
+static int fsi__ls_corners(const fsi_levelset *ls) {
+    return ls->desc.nz > 1 ? 8 : 4;
+}
+
+/* One escaped marker: its ball, phi_p = sign (r - |x - x_p|), on the cells around it. next_phi
+   holds phi where air wins, other_phi where liquid wins. */
+static void fsi__ls_ball(fsi_levelset *ls, ptrdiff_t marker) {
+    const fsi_vec3 place = fsi__ls_place_inside(ls, fsi__ls_marker(ls, marker));
+    const fsi_real radius = fsi__abs(ls->marker_radius[marker]);
+    for (int corner = 0; corner < fsi__ls_corners(ls); corner++) {
+        fsi_vec3 centre;
+        const ptrdiff_t cell = fsi__ls_corner(ls, place, corner, &centre);
+        if (cell < 0)
             continue;
-        size_t c = (size_t)a + (size_t)nx * ((size_t)b + (size_t)ny * (size_t)e);
-        fsi_real d = ls->desc.h
-                     * fsi__length(fsi_vec_sub(g, fsi_vec((fsi_real)a, (fsi_real)b, (fsi_real)e)));
-        /* phi_p = s (r - |x - x_p|) */
-        if (ls->pr[p] > 0)
-            ls->work[0][c] = fsi__max(ls->work[0][c], r - d);
+        const fsi_real distance = ls->desc.h * fsi__length(fsi_vec_sub(place, centre));
+        if (ls->marker_radius[marker] > 0)
+            ls->next_phi[cell] = fsi__max(ls->next_phi[cell], radius - distance);
         else
-            ls->work[1][c] = fsi__min(ls->work[1][c], d - r);
+            ls->other_phi[cell] = fsi__min(ls->other_phi[cell], distance - radius);
     }
 }
 
@@ -5144,27 +5500,31 @@ static void fsi__ls_ball(fsi_levelset *ls, ptrdiff_t p) {
    where a closing gap is squeezed out (an impact on a wall) they would eat the liquid, a third of
    it in a second of splashing. Returns how many repaired phi. */
 static size_t fsi__ls_repair(fsi_levelset *ls) {
-    ptrdiff_t n = (ptrdiff_t)ls->state->count, cells = (ptrdiff_t)ls->cells;
-    size_t escaped = 0;
-    FSI__OMP(parallel for schedule(static) if (n > 1024))
-    for (ptrdiff_t p = 0; p < n; p++) {
-        fsi_real f = fsi__ls_phi(ls, fsi__ls_marker(ls, p)), r = ls->pr[p];
-        ls->pmark[p] = r > 0 ? f < -r && f > -FSI__LS_AIR * ls->desc.h : f > -r;
+    const ptrdiff_t count = (ptrdiff_t)ls->state->count, cells = (ptrdiff_t)ls->cells;
+    const fsi_real deep = -FSI__LS_AIR * ls->desc.h;
+    FSI__OMP(parallel for schedule(static) if (count > 1024))
+    for (ptrdiff_t marker = 0; marker < count; marker++) {
+        const fsi_real phi = fsi__ls_phi(ls, fsi__ls_marker(ls, marker));
+        const fsi_real radius = ls->marker_radius[marker];
+        const int escaped = radius > 0 ? phi < -radius && phi > deep : phi > -radius;
+        ls->marker_flag[marker] = escaped ? FSI__LS_ESCAPED : FSI__LS_STAYS;
     }
-    for (ptrdiff_t p = 0; p < n; p++)
-        escaped += ls->pmark[p];
+    size_t escaped = 0;
+    for (ptrdiff_t marker = 0; marker < count; marker++)
+        escaped += ls->marker_flag[marker] == FSI__LS_ESCAPED;
     if (!escaped)
         return 0;
-    fsi_copy(ls->cells, ls->phi, ls->work[0]);
-    fsi_copy(ls->cells, ls->phi, ls->work[1]);
-    for (ptrdiff_t p = 0; p < n; p++)
-        if (ls->pmark[p])
-            fsi__ls_ball(ls, p);
+
+    /* The balls of both kinds apart, then of the two the one nearer to the surface. */
+    fsi_copy(ls->cells, ls->phi, ls->next_phi);
+    fsi_copy(ls->cells, ls->phi, ls->other_phi);
+    for (ptrdiff_t marker = 0; marker < count; marker++)
+        if (ls->marker_flag[marker])
+            fsi__ls_ball(ls, marker);
     FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
-    for (ptrdiff_t c = 0; c < cells; c++) {
-        fsi_real plus = ls->work[0][c], minus = ls->work[1][c];
-        /* the one nearer to the surface */
-        ls->phi[c] = fsi__abs(plus) <= fsi__abs(minus) ? plus : minus;
+    for (ptrdiff_t cell = 0; cell < cells; cell++) {
+        const fsi_real air = ls->next_phi[cell], liquid = ls->other_phi[cell];
+        ls->phi[cell] = fsi__abs(air) <= fsi__abs(liquid) ? air : liquid;
     }
     return escaped;
 }
@@ -5174,192 +5534,195 @@ static size_t fsi__ls_repair(fsi_levelset *ls) {
    cell. They would bend phi step after step and, carried by a velocity continued from the surface,
    neither fall nor rise: the surface would never come to rest. */
 static void fsi__ls_radii(fsi_levelset *ls) {
-    ptrdiff_t n = (ptrdiff_t)ls->state->count;
-    const fsi_real h = ls->desc.h;
-    const int settle = ls->desc.settle;
-    FSI__OMP(parallel for schedule(static) if (n > 1024))
-    for (ptrdiff_t p = 0; p < n; p++) {
-        fsi_real s = ls->pr[p] > 0 ? FSI_R(1.0) : FSI_R(-1.0),
-                 f = s * fsi__ls_phi(ls, fsi__ls_marker(ls, p));
-        ls->pr[p] = s * fsi__clamp(f, FSI__LS_RMIN * h, FSI__LS_RMAX * h);
-        ls->pmark[p] = f > (FSI__LS_SEED + 1) * h
-                               || (settle ? f < -FSI__LS_RMIN * h : s > 0 && f < -FSI__LS_AIR * h)
-                           ? 2
-                       : f < 0 ? 1
-                               : 0;
+    const ptrdiff_t count = (ptrdiff_t)ls->state->count;
+    const fsi_real h = ls->desc.h, least = FSI__LS_RMIN * h;
+    FSI__OMP(parallel for schedule(static) if (count > 1024))
+    for (ptrdiff_t marker = 0; marker < count; marker++) {
+        const fsi_real sign = ls->marker_radius[marker] > 0 ? FSI_R(1.0) : FSI_R(-1.0);
+        /* How deep it lies on its own side. */
+        const fsi_real depth = sign * fsi__ls_phi(ls, fsi__ls_marker(ls, marker));
+        ls->marker_radius[marker] = sign * fsi__clamp(depth, least, FSI__LS_RMAX * h);
+        int lost = sign > 0 && depth < -FSI__LS_AIR * h;
+        if (ls->desc.settle)
+            lost = depth < -least;
+        ls->marker_flag[marker] = depth < 0 ? FSI__LS_ESCAPED : FSI__LS_STAYS;
+        if (lost || depth > (FSI__LS_SEED + 1) * h)
+            ls->marker_flag[marker] = FSI__LS_GOES;
     }
 }
 
-/* Nothing stands between two lattice points. */
-static int fsi__ls_seen(const fsi_levelset *ls, const fsi_levelset_walls *walls, fsi_vec3 a,
-                        fsi_vec3 b) {
-    fsi_real out;
-    return fsi__length(fsi_vec_sub(fsi__ls_clip(ls, walls, a, b, &out), b)) < FSI_R(1e-3);
+/* Does nothing stand between two places? */
+static int fsi__ls_seen(const fsi_levelset *ls, const fsi_levelset_walls *walls, fsi_vec3 from,
+                        fsi_vec3 to) {
+    fsi_real beyond;
+    const fsi_vec3 end = fsi__ls_clip(ls, walls, from, to, &beyond);
+    return fsi__length(fsi_vec_sub(end, to)) < FSI_R(1e-3);
 }
 
-/* A place g in cell c where phi is f may have a marker: the cell's centre sees it, and so does one
- * with the sign of f. Interpolated across a shell phi puts liquid on its dry side. */
-static int fsi__ls_seed_valid(const fsi_levelset *ls, const fsi_levelset_walls *walls, ptrdiff_t c,
-                              fsi_vec3 g, fsi_real f) {
-    const ptrdiff_t nx = ls->desc.nx, ny = ls->desc.ny;
-    int i = (int)fsi__floor(g.x), j = (int)fsi__floor(g.y),
-        k = ls->desc.nz > 1 ? (int)fsi__floor(g.z) : 0;
-    if (!walls || !walls->clip_fn || (walls->near_cell && !walls->near_cell[c]))
+/* May there be a marker at this place in the cell, where phi has the value given? The cell's centre
+   must see it, and so must one with the sign of phi: interpolated across a shell phi puts liquid on
+   its dry side. */
+static int fsi__ls_seed_valid(const fsi_levelset *ls, const fsi_levelset_walls *walls,
+                              ptrdiff_t cell, fsi_vec3 place, fsi_real phi) {
+    const int liquid = phi < 0;
+    if (!fsi__ls_guarded(walls, cell))
         return 1;
-    if (!fsi__ls_seen(ls, walls, fsi__ls_centre(ls, c), g))
+    if (!fsi__ls_seen(ls, walls, fsi__ls_centre(ls, cell), place))
         return 0;
-    for (int q = 0; q < (ls->desc.nz > 1 ? 8 : 4) && (f < 0) != (ls->phi[c] < 0); q++) {
-        int a = i + (q & 1), b = j + (q >> 1 & 1), e = k + (q >> 2);
-        if (a < 0 || b < 0 || e < 0 || a >= ls->desc.nx || b >= ls->desc.ny || e >= ls->desc.nz
-            || (f < 0) != (ls->phi[a + nx * (b + ny * e)] < 0))
+    if (liquid == (ls->phi[cell] < 0))
+        return 1;
+    for (int corner = 0; corner < fsi__ls_corners(ls); corner++) {
+        fsi_vec3 centre;
+        const ptrdiff_t other = fsi__ls_corner(ls, place, corner, &centre);
+        if (other < 0 || liquid != (ls->phi[other] < 0))
             continue;
-        if (fsi__ls_seen(ls, walls, g, fsi_vec((fsi_real)a, (fsi_real)b, (fsi_real)e)))
+        if (fsi__ls_seen(ls, walls, place, centre))
             return 1;
     }
-    return (f < 0) == (ls->phi[c] < 0);
+    return 0;
 }
 
-/* Puts the markers of one cell: a full lattice of m^dim (jittered inside its boxes unless
- * desc.even), or `want` anywhere. Returns 0 when full. */
-static int fsi__ls_seed_cell(fsi_levelset *ls, const fsi_levelset_walls *walls, ptrdiff_t c,
+/* Where marker `number` of a cell goes, relative to its centre: its box of the full lattice
+   (jittered inside it unless desc.even), or, spread = 0, anywhere. */
+static fsi_vec3 fsi__ls_seed_offset(fsi_levelset *ls, int number, int spread) {
+    const int along = ls->desc.particles;
+    const int at[3] = {number % along, number / along % along, number / (along * along)};
+    const fsi_real box = 1 / (fsi_real)along;
+    fsi_real offset[3];
+    for (int axis = 0; axis < 3; axis++) {
+        fsi_real t = ls->desc.even ? FSI_R(0.5) : fsi__random_unit(&ls->state->random);
+        offset[axis] = (spread ? ((fsi_real)at[axis] + t) * box : t) - FSI_R(0.5);
+    }
+    return fsi_vec(offset[0], offset[1], ls->desc.nz > 1 ? offset[2] : 0);
+}
+
+/* Puts markers into one cell: a full lattice, or `want` anywhere. Returns 0 when there is no room.
+ */
+static int fsi__ls_seed_cell(fsi_levelset *ls, const fsi_levelset_walls *walls, ptrdiff_t cell,
                              int want) {
-    int m = ls->desc.particles, n = m * m * (ls->desc.nz > 1 ? m : 1);
-    fsi_vec3 g = fsi__ls_centre(ls, c);
-    uint64_t *rng = &ls->state->random;
-    for (int q = 0; q < fsi__imin(want, n); q++) {
-        size_t p = ls->state->count;
-        fsi_real e[3], box = want < n ? FSI_R(1.0) : 1 / (fsi_real)m;
-        int at[3];
-        at[0] = q % m;
-        at[1] = q / m % m;
-        at[2] = q / (m * m);
-        for (int a = 0; a < 3; a++) {
-            fsi_real t = ls->desc.even ? FSI_R(0.5) : fsi__random_unit(rng);
-            e[a] = (want < n ? t : ((fsi_real)at[a] + t) * box) - FSI_R(0.5);
-        }
-        if (p >= ls->room)
+    const fsi_real h = ls->desc.h;
+    const fsi_vec3 centre = fsi__ls_centre(ls, cell);
+    const int full = fsi__ls_full(ls);
+    for (int number = 0; number < fsi__imin(want, full); number++) {
+        const size_t marker = ls->state->count;
+        const fsi_vec3 offset = fsi__ls_seed_offset(ls, number, want >= full);
+        if (marker >= ls->room)
             return 0;
-        fsi_vec3 x = fsi_vec_add(g, fsi_vec(e[0], e[1], ls->desc.nz > 1 ? e[2] : 0));
-        fsi_real f = fsi__ls_phi(ls, fsi__ls_world(ls, x));
-        if (!fsi__ls_seed_valid(ls, walls, c, x, f))
+        const fsi_vec3 place = fsi_vec_add(centre, offset), x = fsi__ls_world(ls, place);
+        const fsi_real phi = fsi__ls_phi(ls, x);
+        if (!fsi__ls_seed_valid(ls, walls, cell, place, phi))
             continue;
-        x = fsi__ls_world(ls, x);
-        fsi_real r = fsi__clamp(fsi__abs(f), FSI__LS_RMIN * ls->desc.h, FSI__LS_RMAX * ls->desc.h);
-        ls->px[p] = x.x;
-        ls->py[p] = x.y;
-        ls->pr[p] = f < 0 ? -r : r;
-        ls->pmark[p] = 0;
-        if (ls->desc.nz > 1)
-            ls->pz[p] = x.z;
+        const fsi_real radius = fsi__clamp(fsi__abs(phi), FSI__LS_RMIN * h, FSI__LS_RMAX * h);
+        fsi__ls_set_marker(ls, (ptrdiff_t)marker, x);
+        ls->marker_radius[marker] = phi < 0 ? -radius : radius;
+        ls->marker_flag[marker] = FSI__LS_STAYS;
         ls->state->count++;
     }
     return 1;
 }
 
 /* Every cell near the surface gets its full number again: sparse cells are topped up, crowded ones
-   (and sparse ones on an even lattice) are swept and seeded anew. Escaped markers (pmark 1, set by
-   fsi__ls_radii) always stay. */
+   (and sparse ones on an even lattice) are swept and seeded anew. Escaped markers (as
+   fsi__ls_radii found them) always stay. */
 static void fsi__ls_reseed(fsi_levelset *ls, const fsi_levelset_walls *walls,
                            fsi_levelset_report *report) {
     const uint8_t *solid = walls ? walls->solid : NULL;
-    int m = ls->desc.particles, full = m * m * (ls->desc.nz > 1 ? m : 1);
-    ptrdiff_t n = (ptrdiff_t)ls->state->count, cells = (ptrdiff_t)ls->cells;
-    int32_t *have = ls->slot;
-    if (m < 1)
+    const ptrdiff_t count = (ptrdiff_t)ls->state->count, cells = (ptrdiff_t)ls->cells;
+    const int full = fsi__ls_full(ls);
+    int32_t *have = ls->slot; /* markers of each cell; -1: it is swept */
+    if (full < 1)
         return;
-    for (ptrdiff_t c = 0; c < cells; c++)
-        have[c] = 0;
-    for (ptrdiff_t p = 0; p < n; p++)
-        if (!ls->pmark[p])
-            have[fsi__ls_cell(ls, fsi__ls_lattice(ls, fsi__ls_marker(ls, p)))]++;
-    for (ptrdiff_t p = 0; p < n; p++) {
-        int32_t *a = &have[fsi__ls_cell(ls, fsi__ls_lattice(ls, fsi__ls_marker(ls, p)))];
-        if (!ls->pmark[p] && (*a > 2 * full || *a < 0 || (ls->desc.even && *a < full))) {
-            ls->pmark[p] = 2;
-            *a = -1;
+    memset(have, 0, ls->cells * sizeof *have);
+    for (ptrdiff_t marker = 0; marker < count; marker++)
+        if (!ls->marker_flag[marker])
+            have[fsi__ls_marker_cell(ls, marker)]++;
+
+    for (ptrdiff_t marker = 0; marker < count; marker++) {
+        int32_t *in_cell = &have[fsi__ls_marker_cell(ls, marker)];
+        const int crowded = *in_cell > 2 * full || *in_cell < 0;
+        const int uneven = ls->desc.even && *in_cell < full;
+        if (!ls->marker_flag[marker] && (crowded || uneven)) {
+            ls->marker_flag[marker] = FSI__LS_GOES;
+            *in_cell = -1;
         }
     }
     report->deleted += fsi__ls_compact(ls);
-    n = (ptrdiff_t)ls->state->count;
-    for (ptrdiff_t c = 0; c < cells; c++) {
-        int want = have[c] < 0 ? full : full - have[c];
-        if (want <= 0 || fsi__abs(ls->phi[c]) > FSI__LS_SEED * ls->desc.h || (solid && solid[c]))
-            continue;
-        if (!fsi__ls_seed_cell(ls, walls, c, want)) {
-            report->room_full = 1;
-            break;
-        }
+
+    const size_t before = ls->state->count;
+    for (ptrdiff_t cell = 0; cell < cells && !report->room_full; cell++) {
+        const int want = have[cell] < 0 ? full : full - have[cell];
+        const int close = !(fsi__abs(ls->phi[cell]) > FSI__LS_SEED * ls->desc.h);
+        if (want > 0 && close && !(solid && solid[cell]))
+            report->room_full = !fsi__ls_seed_cell(ls, walls, cell, want);
     }
-    report->seeded += ls->state->count - (size_t)n;
+    report->seeded += ls->state->count - before;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>levelset steps */
-/* mark[c] = 1 where the new phi may differ from the old one: within reach of a cell where phi is
- * not clipped, or of an open side. */
+/* mark = 1 where the new phi may differ from the old one: within reach of a cell where phi is not
+   clipped, or of an open side. */
 static void fsi__ls_mark_moving(fsi_levelset *ls, const fsi_levelset_walls *walls,
                                 const int *reach) {
+    const fsi__lattice cells = fsi__ls_cells(ls);
     const fsi_real end = (fsi_real)ls->desc.band * ls->desc.h;
-    int n[3];
-    n[0] = ls->desc.nx;
-    n[1] = ls->desc.ny;
-    n[2] = ls->desc.nz;
+    const int *open = walls ? walls->open : NULL;
     FSI__OMP(parallel for schedule(static) if (ls->cells > FSI__GRAIN))
-    for (ptrdiff_t r = 0; r < (ptrdiff_t)n[1] * n[2]; r++) {
-        const int *open = walls ? walls->open : NULL;
-        const int j = (int)(r % n[1]), k = (int)(r / n[1]),
-                  all = open
-                        && ((open[2] && j == 0) || (open[3] && j == n[1] - 1) || (open[4] && k == 0)
-                            || (open[5] && k == n[2] - 1));
-        uint8_t *mark = ls->mark + r * n[0];
-        for (int i = 0; i < n[0]; i++)
-            mark[i] = (uint8_t)(all || fsi__abs(ls->phi[r * n[0] + i]) < end);
-        if (open && open[0])
+    for (ptrdiff_t row = 0; row < (ptrdiff_t)cells.n[1] * cells.n[2]; row++) {
+        const int at[3] = {0, (int)(row % cells.n[1]), (int)(row / cells.n[1])};
+        int all = 0; /* the row lies at an open side */
+        for (int side = FSI_BOTTOM; open && side <= FSI_FRONT; side++)
+            all |= open[side] && !fsi__lattice_has(&cells, at, side / 2, side % 2);
+        uint8_t *mark = ls->mark + row * cells.n[0];
+        for (int i = 0; i < cells.n[0]; i++)
+            mark[i] = (uint8_t)(all || fsi__abs(ls->phi[row * cells.n[0] + i]) < end);
+        if (open && open[FSI_LEFT])
             mark[0] = 1;
-        if (open && open[1])
-            mark[n[0] - 1] = 1;
+        if (open && open[FSI_RIGHT])
+            mark[cells.n[0] - 1] = 1;
     }
-    fsi__grow_all(ls->mark, n, reach);
+    fsi__grow_all(ls->mark, cells.n, reach);
 }
 
-static void fsi__ls_advect(fsi_levelset *ls, const fsi_real *const u[3], fsi_real dt,
+/* phi is carried along: semi-Lagrangian, by limited cubics near the surface. */
+static void fsi__ls_advect(fsi_levelset *ls, const fsi__mac *mac, fsi_real dth,
                            const fsi_levelset_walls *walls, const int *reach) {
-    const fsi_real h = ls->desc.h, dth = dt / h;
-    const fsi__mac mac = fsi__ls_mac(ls, u);
-    const int nx = mac.n[0], cubic = !ls->desc.linear;
+    const fsi_real h = ls->desc.h;
+    const int nx = mac->cells[0], ny = mac->cells[1], cubic = !ls->desc.linear;
     fsi__ls_mark_moving(ls, walls, reach);
     FSI__OMP(parallel for schedule(dynamic, 16) if (ls->cells > FSI__GRAIN))
-    for (ptrdiff_t r = 0; r < (ptrdiff_t)mac.n[1] * mac.n[2]; r++) {
-        const int j = (int)(r % mac.n[1]), k = (int)(r / mac.n[1]);
+    for (ptrdiff_t row = 0; row < (ptrdiff_t)ny * mac->cells[2]; row++) {
+        const int j = (int)(row % ny), k = (int)(row / ny);
         for (int i = 0; i < nx; i++) {
-            const ptrdiff_t c = r * nx + i;
-            const fsi_vec3 g = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
-            ls->work[0][c] = ls->phi[c];
-            if (!ls->mark[c])
+            const ptrdiff_t cell = row * nx + i;
+            const fsi_vec3 place = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
+            ls->next_phi[cell] = ls->phi[cell];
+            if (!ls->mark[cell])
                 continue;
-            fsi_real out;
-            fsi_vec3 x = fsi__ls_clip(
-                ls, walls, g, fsi__ls_trace(&mac, g, fsi__ls_centre_velocity(&mac, i, j, k), -dth),
-                &out);
-            fsi_real v = fsi__ls_linear(ls, x, NULL);
-            /* beyond the last centre: continued, not limited */
-            if (cubic && fsi__abs(v) < 4 * h && out < FSI_R(-0.5))
-                v = fsi__ls_cubic(ls, x, 1, NULL);
-            /* what comes in from outside is air */
-            ls->work[0][c] = fsi__max(v, out * h);
+            const fsi_vec3 velocity = fsi__ls_centre_velocity(mac, i, j, k);
+            fsi_vec3 from = fsi__ls_trace(mac, place, velocity, -dth);
+            fsi_real beyond;
+            from = fsi__ls_clip(ls, walls, place, from, &beyond);
+            /* Beyond the last centre phi is continued, not limited. */
+            fsi_real value = fsi__ls_linear(ls, from, NULL);
+            if (cubic && fsi__abs(value) < 4 * h && beyond < FSI_R(-0.5))
+                value = fsi__ls_cubic(ls, from, 1, NULL);
+            /* What comes in from outside is air. */
+            ls->next_phi[cell] = fsi__max(value, beyond * h);
         }
     }
-    fsi_copy(ls->cells, ls->work[0], ls->phi);
+    fsi_copy(ls->cells, ls->next_phi, ls->phi);
 }
 
 /* How many cells phi may be carried along each axis, stencil included. */
 static fsi_result fsi__ls_find_reach(const fsi_levelset *ls, const fsi_real *const u[3],
                                      fsi_real dth, int *reach) {
     reach[2] = 0;
-    for (int axis = 0; axis < (ls->desc.nz > 1 ? 3 : 2); axis++) {
+    for (int axis = 0; axis < fsi__ls_dim(ls); axis++) {
+        const fsi__ls_faces mesh = fsi__ls_faces_of(ls, axis);
         if (!u[axis])
             return FSI_ERR_ARGUMENT;
-        fsi_real most = dth * fsi_max_abs((size_t)fsi__ls_faces_of(ls, axis).count, u[axis]);
+        const fsi_real most = dth * fsi_max_abs((size_t)mesh.faces.count, u[axis]);
         if (!fsi__finite(most))
             return FSI_ERR_NUMERIC;
         reach[axis] = most < FSI_R(1e6) ? 3 + (int)most : 1000000;
@@ -5370,31 +5733,39 @@ static fsi_result fsi__ls_find_reach(const fsi_levelset *ls, const fsi_real *con
 FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const u[3], fsi_real dt,
                                         const fsi_levelset_walls *walls,
                                         fsi_levelset_report *report) {
-    fsi_levelset_report own;
-    const uint8_t *solid = walls ? walls->solid : NULL;
-    int reach[3];
-    memset(&own, 0, sizeof own);
-    if (!ls || !ls->block || !u || !fsi__finite(dt) || dt < 0)
+    if (!ls || !ls->block || !u || !fsi__not_negative(dt))
         return FSI_ERR_ARGUMENT;
-    fsi_result result = fsi__ls_find_reach(ls, u, dt / ls->desc.h, reach);
-    if (result != FSI_OK)
+    const uint8_t *solid = walls ? walls->solid : NULL;
+    const fsi_real dth = dt / ls->desc.h;
+    int reach[3];
+    fsi_result result = fsi__ls_find_reach(ls, u, dth, reach);
+    if (result < 0)
         return result;
+    const fsi__mac mac = fsi__mac_of(ls->desc.nx, ls->desc.ny, ls->desc.nz, u);
+    fsi_levelset_report own;
+    memset(&own, 0, sizeof own);
     ls->state->steps++;
-    fsi__ls_markers_move(ls, u, dt, walls);
-    /* those that left through open sides */
+
+    /* Markers and phi move. */
+    fsi__ls_move_markers(ls, &mac, dth, walls);
     own.deleted = fsi__ls_compact(ls);
-    fsi__ls_advect(ls, u, dt, walls, reach);
+    fsi__ls_advect(ls, &mac, dth, walls, reach);
+
+    /* Markers repair phi; now and then it is made a distance again. */
     own.escaped = fsi__ls_repair(ls);
     fsi_levelset_continue(ls, solid);
     if (ls->desc.redistance > 0 && ls->state->steps % ls->desc.redistance == 0) {
         fsi__ls_redistance(ls, walls ? walls->open : NULL);
         fsi__ls_repair(ls);
     }
+
+    /* Radii follow the repaired phi; now and then markers are seeded anew. */
     fsi__ls_radii(ls);
     if (ls->desc.reseed > 0 && ls->state->steps % ls->desc.reseed == 0)
         fsi__ls_reseed(ls, walls, &own);
     else if (ls->desc.settle)
         own.deleted += fsi__ls_compact(ls);
+
     own.markers = ls->state->count;
     own.volume = fsi_levelset_volume(ls, solid, NULL);
     if (report)
@@ -5403,13 +5774,13 @@ FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const 
 }
 
 FSI_API fsi_result fsi_levelset_reset(fsi_levelset *ls, const fsi_levelset_walls *walls) {
-    fsi_levelset_report report;
-    const uint8_t *solid = walls ? walls->solid : NULL;
-    memset(&report, 0, sizeof report);
     if (!ls || !ls->block)
         return FSI_ERR_ARGUMENT;
     if (!fsi_all_finite(ls->cells, ls->phi))
         return FSI_ERR_NUMERIC;
+    const uint8_t *solid = walls ? walls->solid : NULL;
+    fsi_levelset_report report;
+    memset(&report, 0, sizeof report);
     fsi_levelset_continue(ls, solid);
     fsi_levelset_redistance(ls);
     ls->state->count = 0;
@@ -5420,31 +5791,100 @@ FSI_API fsi_result fsi_levelset_reset(fsi_levelset *ls, const fsi_levelset_walls
 
 FSI_API fsi_result fsi_levelset_shape(fsi_levelset *ls, fsi_shape_fn shape_fn, void *user, int add,
                                       const fsi_levelset_walls *walls) {
-    const uint8_t *solid = walls ? walls->solid : NULL;
     if (!ls || !ls->block || !shape_fn)
         return FSI_ERR_ARGUMENT;
-    fsi_levelset_report report;
-    memset(&report, 0, sizeof report);
-    ptrdiff_t n = (ptrdiff_t)ls->cells;
-    double before = fsi_levelset_volume(ls, solid, NULL);
-    for (ptrdiff_t c = 0; c < n; c++) {
-        ls->work[1][c] = shape_fn(fsi__ls_world(ls, fsi__ls_centre(ls, c)), user);
-        if (!fsi__finite(ls->work[1][c]))
+    const uint8_t *solid = walls ? walls->solid : NULL;
+    const ptrdiff_t cells = (ptrdiff_t)ls->cells;
+    const double before = fsi_levelset_volume(ls, solid, NULL);
+
+    /* The shape at all cells first: nothing changes when an answer is not finite. */
+    fsi_real *shape = ls->other_phi;
+    for (ptrdiff_t cell = 0; cell < cells; cell++) {
+        shape[cell] = shape_fn(fsi__ls_world(ls, fsi__ls_centre(ls, cell)), user);
+        if (!fsi__finite(shape[cell]))
             return FSI_ERR_CALLBACK;
     }
-    for (ptrdiff_t c = 0; c < n; c++)
-        ls->phi[c] =
-            add ? fsi__min(ls->phi[c], ls->work[1][c]) : fsi__max(ls->phi[c], -ls->work[1][c]);
-    fsi_levelset_redistance(ls);
-    /* markers that now mark the wrong thing go */
-    for (ptrdiff_t c = 0; c < (ptrdiff_t)ls->state->count; c++) {
-        fsi_real f = fsi__ls_phi(ls, fsi__ls_marker(ls, c));
-        ls->pmark[c] = (f < 0) != (ls->pr[c] < 0) ? 2 : 0;
+    for (ptrdiff_t cell = 0; cell < cells; cell++) {
+        const fsi_real phi = ls->phi[cell];
+        ls->phi[cell] = add ? fsi__min(phi, shape[cell]) : fsi__max(phi, -shape[cell]);
     }
+    fsi_levelset_redistance(ls);
+
+    /* Markers that now mark the wrong thing go. */
+    for (ptrdiff_t marker = 0; marker < (ptrdiff_t)ls->state->count; marker++) {
+        const fsi_real phi = fsi__ls_phi(ls, fsi__ls_marker(ls, marker));
+        const int wrong = (phi < 0) != (ls->marker_radius[marker] < 0);
+        ls->marker_flag[marker] = wrong ? FSI__LS_GOES : FSI__LS_STAYS;
+    }
+    fsi_levelset_report report;
+    memset(&report, 0, sizeof report);
     fsi__ls_compact(ls);
     fsi__ls_reseed(ls, walls, &report);
     ls->state->target += fsi_levelset_volume(ls, solid, NULL) - before;
     return report.room_full ? FSI_CAPPED : FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>grid state */
+#define FSI__GRID_HEAD 64 /* bytes of the head of a saved block */
+
+typedef struct fsi__grid_head {
+    uint64_t bytes, levelset_bytes;
+    double time;
+    int64_t steps;
+} fsi__grid_head;
+
+static fsi__grid_head fsi__grid_head_of(const fsi_grid *grid) {
+    fsi__grid_head head;
+    head.bytes = grid->state_bytes;
+    head.levelset_bytes = grid->phi ? fsi_levelset_state_size(&grid->levelset) : 0;
+    head.time = grid->time;
+    head.steps = grid->steps;
+    return head;
+}
+
+FSI_API size_t fsi_grid_state_size(const fsi_grid *grid) {
+    if (!grid || !grid->block)
+        return 0;
+    const fsi__grid_head head = fsi__grid_head_of(grid);
+    return FSI__GRID_HEAD + (size_t)head.bytes + (size_t)head.levelset_bytes;
+}
+
+FSI_API fsi_result fsi_grid_save(const fsi_grid *grid, void *block) {
+    unsigned char *out = (unsigned char *)block;
+    if (!grid || !grid->block)
+        return FSI_ERR_STATE;
+    if (!block)
+        return FSI_ERR_ARGUMENT;
+    const fsi__grid_head head = fsi__grid_head_of(grid);
+    memset(out, 0, FSI__GRID_HEAD);
+    memcpy(out, &head, sizeof head);
+    memcpy(out + FSI__GRID_HEAD, grid->state, grid->state_bytes);
+    if (grid->phi)
+        fsi_levelset_save(&grid->levelset, out + FSI__GRID_HEAD + grid->state_bytes);
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block) {
+    const unsigned char *in = (const unsigned char *)block;
+    if (!grid || !grid->block)
+        return FSI_ERR_STATE;
+    if (!block)
+        return FSI_ERR_ARGUMENT;
+    const fsi__grid_head own = fsi__grid_head_of(grid);
+    fsi__grid_head head;
+    memcpy(&head, in, sizeof head);
+    if (head.bytes != own.bytes || head.levelset_bytes != own.levelset_bytes)
+        return FSI_ERR_SIZE;
+    fsi_result result = FSI_OK;
+    if (grid->phi)
+        result = fsi_levelset_restore(&grid->levelset, in + FSI__GRID_HEAD + grid->state_bytes);
+    if (result < 0)
+        return result;
+    memcpy(grid->state, in + FSI__GRID_HEAD, grid->state_bytes);
+    grid->time = head.time;
+    grid->steps = head.steps;
+    return fsi_grid_classify(grid);
 }
 
 #ifdef __cplusplus

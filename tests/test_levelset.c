@@ -510,7 +510,7 @@ TEST E_03_seeds_stay_on_their_side_of_a_shell(void) {
         CHECK_OK(fsi_levelset_shape(&ls, left_fn, &at, 1, &walls));
         CHECK_OK(fsi_levelset_reset(&ls, &walls));
         for (size_t p = 0; p < ls.state->count; p++)
-            wrong += (ls.pr[p] < 0) != ((double)ls.px[p] < at);
+            wrong += (ls.marker_radius[p] < 0) != ((double)ls.marker_x[p] < at);
         if (getenv("FSI_VERBOSE"))
             printf("  shell at %g, %dD: %d of %d markers on the wrong side\n", at, dim, (int)wrong,
                    (int)ls.state->count);

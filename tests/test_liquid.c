@@ -537,7 +537,7 @@ static uint64_t short_liquid(int threads, int dim, void *block, int restore) {
         check_hash(grid.phi, grid.cells * sizeof *grid.phi, 1)
         + 3 * check_hash(grid.u[0], grid.faces[0] * sizeof *grid.phi, 2)
         + 5 * check_hash(grid.u[1], grid.faces[1] * sizeof *grid.phi, 3)
-        + check_hash(grid.levelset.px, grid.levelset.state->count * sizeof *grid.phi, 4);
+        + check_hash(grid.levelset.marker_x, grid.levelset.state->count * sizeof *grid.phi, 4);
     fsi_grid_free(&grid);
     check_threads(1);
     return hash;
@@ -646,8 +646,9 @@ static fsi_real corner_fn(fsi_vec3 x, void *user) {
 static size_t wrong_side(const fsi_levelset *ls) { /* markers there */
     size_t count = 0;
     for (size_t p = 0; p < ls->state->count; p++) {
-        fsi_real f = fsi_levelset_sample(ls, fsi_vec(ls->px[p], ls->py[p], ls->pz[p]), NULL);
-        count += (ls->pr[p] > 0 ? -f : f) > FSI_R(0.11) * ls->desc.h;
+        fsi_real f = fsi_levelset_sample(
+            ls, fsi_vec(ls->marker_x[p], ls->marker_y[p], ls->marker_z[p]), NULL);
+        count += (ls->marker_radius[p] > 0 ? -f : f) > FSI_R(0.11) * ls->desc.h;
     }
     return count;
 }
