@@ -271,7 +271,7 @@ typedef struct fsi_interface {
     fsi_coupled *const *solid; /* [solids] as given to detect; read until the next detect */
     int solids;
     uint8_t *covered; /* [cells] 1: the cell is solid */
-    uint8_t *mark;    /* [cells] private */
+    int8_t *mark;     /* [cells] private: marks of one pass, zero between calls */
     /* [cells] number of the solid that covers the cell; undefined elsewhere */
     int32_t *owner;
     /* [faces] 1: a surface cuts the segment between the two cell centres */
@@ -280,36 +280,32 @@ typedef struct fsi_interface {
     fsi_real *velocity[3]; /* [faces] solid velocity along the axis where closed, m/s */
     int shells;            /* 1: some cut face has fluid on both sides */
     fsi_side *side;        /* [sides] ordered by axis, face, minus cell first */
-    int sides, side_room;
+    int sides;
     int32_t *col;  /* [entries] degree of freedom of the side's solid */
     fsi_real *val; /* [entries] */
-    int entries, entry_room, val_room;
+    int entries;
     fsi_crossing *crossing; /* [crossings] */
-    int crossings, crossing_room;
+    int crossings;
     uint64_t *order; /* [crossings] by axis, face, t */
-    int order_room;
-    fsi_cut *cut; /* [cuts] */
-    int cuts, cut_room;
-    int8_t *delta; /* [cells] private: winding number steps, zero between calls */
+    fsi_cut *cut;    /* [cuts] */
+    int cuts;
+    int8_t *winding; /* [cells] private: winding number steps, zero between calls */
     /* [3 vertices of all open surfaces] where they were in the last detect */
     fsi_real *was;
-    int was_count, was_room;
+    int was_count;
     int started; /* 1 after the first detect */
     /* private, set by fsi_couple: 1 = solids may work out places and masses when asked */
     int lean;
     fsi_bvh *bvh; /* [solids] tree over each surface */
-    int bvh_room;
     /* private: the box in bins, so that a ray asks only the solids near it; 0 = few solids, asked
      * one after the other */
     int bins[3];
     /* [6 * solids] bins of each solid's bounds, then [all bins + 1] where each bin's list begins,
      * then the lists */
     int32_t *bin;
-    int bin_room;
     /* [solids] volume of each solid below the liquid's surface (smoke: inside the box), m^3 (m^2 in
      * 2D) */
     double *submerged;
-    int submerged_room;
     fsi_occlusion occlusion; /* what the grid is given */
     /* cell and face arrays; the lists grow on their own when they run out of room */
     void *block;
@@ -317,34 +313,34 @@ typedef struct fsi_interface {
 } fsi_interface;
 
 /* Memory for the grid's size. desc may be NULL. */
-FSI_API fsi_result fsi_interface_init(fsi_interface *face, const fsi_grid *grid,
+FSI_API fsi_result fsi_interface_init(fsi_interface *iface, const fsi_grid *grid,
                                       const fsi_interface_desc *desc);
 /* Frees everything; safe on a zeroed struct and twice. */
-FSI_API void fsi_interface_free(fsi_interface *face);
+FSI_API void fsi_interface_free(fsi_interface *iface);
 /* Finds covered cells and cut faces for the surfaces as they are now and hands them to the grid
    (fsi_grid_set_occlusion). count may be 0. FSI_ERR_GEOMETRY / FSI_ERR_ARGUMENT: a surface or solid
    is bad; nothing changed. Parts outside the box are ignored. */
-FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid,
+FSI_API fsi_result fsi_interface_detect(fsi_interface *iface, fsi_grid *grid,
                                         fsi_coupled *const *solid, int count);
 /* Lists the sides and their rows of J for the present classification of the grid
  * (fsi_grid_classify). */
-FSI_API fsi_result fsi_interface_sides(fsi_interface *face, const fsi_grid *grid);
+FSI_API fsi_result fsi_interface_sides(fsi_interface *iface, const fsi_grid *grid);
 /* After the solids moved in the same step: cells that an open surface passed over are on its other
    side now and take level set and scalars from there; markers it ran over go. The surfaces' arrays
    must be up to date. The number of cells that changed side goes to *passed (may be NULL). */
-FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int *passed);
+FSI_API fsi_result fsi_interface_moved(fsi_interface *iface, fsi_grid *grid, int *passed);
 /* (J v)_s of one side, m/s. v: generalised velocity of its solid. */
-FSI_API fsi_real fsi_interface_velocity(const fsi_interface *face, const fsi_side *side,
+FSI_API fsi_real fsi_interface_velocity(const fsi_interface *iface, const fsi_side *side,
                                         const fsi_real *v);
 /* The fluid's velocity sample at a side, m/s; and setting it. */
 FSI_API fsi_real fsi_interface_sample(const fsi_grid *grid, const fsi_side *side);
-FSI_API void fsi_interface_set_sample(const fsi_interface *face, fsi_grid *grid,
+FSI_API void fsi_interface_set_sample(const fsi_interface *iface, fsi_grid *grid,
                                       const fsi_side *side, fsi_real u);
 /* Centre of the side's face, m. */
-FSI_API fsi_vec3 fsi_interface_centre(const fsi_interface *face, const fsi_side *side);
+FSI_API fsi_vec3 fsi_interface_centre(const fsi_interface *iface, const fsi_side *side);
 /* First surface on a -> b over all solids: 1 and *hit, *solid, or 0. Safe from several threads. */
-FSI_API int fsi_interface_first_hit(const fsi_interface *face, fsi_vec3 a, fsi_vec3 b, fsi_hit *hit,
-                                    int *solid);
+FSI_API int fsi_interface_first_hit(const fsi_interface *iface, fsi_vec3 a, fsi_vec3 b,
+                                    fsi_hit *hit, int *solid);
 #endif
 
 /* ------------------------------------------------------------------------------------------------
@@ -1501,38 +1497,18 @@ extern "C" {
 /* ------------------------------------------------------------------------------------------------
  * >>interface */
 #ifndef FSI_COUPLE_NO_GRID
-static fsi_result fsi__fractions(fsi_interface *iface);
-static fsi_result fsi__fraction_sides(fsi_interface *iface, const fsi_grid *grid);
-
-/* Grows *list to at least need items (keeps the first used ones); 0 on lack of memory, the old list
- * stays then. */
-static int fsi__list_grow(const fsi_allocator *allocator, void **list, int *room, int used,
-                          size_t need, size_t size) {
-    size_t n = need + need / 2 + 64;
-    if (need <= (size_t)*room)
-        return 1;
-    size_t bytes;
-    if (n > 0x7fffffff || !fsi_size_mul(n, size, &bytes))
-        return 0;
-    void *p = fsi_alloc(allocator, bytes);
-    if (!p)
-        return 0;
-    if (used)
-        memcpy(p, *list, (size_t)used * size);
-    fsi_free(allocator, *list, (size_t)*room * size);
-    *list = p;
-    *room = (int)n;
-    return 1;
-}
-
-#define FSI__GROW(face, list, room, used, need)                                                    \
-    fsi__list_grow(&(face)->desc.allocator, (void **)(void *)&(face)->list, &(face)->room, used,   \
-                   (size_t)(need), sizeof *(face)->list)
+/* From surfaces to coupling sides, in the order of the step:
+     detect   trees over the surfaces; crossings of the lines between cell centres; covered cells;
+              cut faces (chapter cut cells); what the grid has to know of it
+     sides    one for each fluid cell that meets a solid across a face; the rows of J
+     moved    cells that a thin surface has passed over change side */
+static fsi_result fsi__cut_faces(fsi_interface *iface);
+static fsi_result fsi__cut_sides(fsi_interface *iface, const fsi_grid *grid);
 
 static void fsi__interface_layout(fsi_interface *iface, fsi_arena *arena) {
     FSI__TAKE(iface->covered, uint8_t, arena, iface->cells);
-    FSI__TAKE(iface->mark, uint8_t, arena, iface->cells);
-    FSI__TAKE(iface->delta, int8_t, arena, iface->cells);
+    FSI__TAKE(iface->mark, int8_t, arena, iface->cells);
+    FSI__TAKE(iface->winding, int8_t, arena, iface->cells);
     FSI__TAKE(iface->owner, int32_t, arena, iface->cells);
     for (int a = 0; a < iface->dim; a++) {
         FSI__TAKE(iface->blocked[a], uint8_t, arena, iface->faces[a]);
@@ -1541,103 +1517,118 @@ static void fsi__interface_layout(fsi_interface *iface, fsi_arena *arena) {
     }
 }
 
-FSI_API fsi_result fsi_interface_init(fsi_interface *face, const fsi_grid *grid,
+FSI_API fsi_result fsi_interface_init(fsi_interface *iface, const fsi_grid *grid,
                                       const fsi_interface_desc *desc) {
-    fsi_arena arena = {NULL, 0, 0, 0};
-    if (!face || !grid || !grid->block || (desc && !fsi_allocator_valid(&desc->allocator)))
+    if (!iface || !grid || !grid->block || (desc && !fsi_allocator_valid(&desc->allocator)))
         return FSI_ERR_ARGUMENT;
-    fsi_interface iface;
-    memset(&iface, 0, sizeof iface);
+    fsi_interface next;
+    memset(&next, 0, sizeof next);
     if (desc)
-        iface.desc = *desc;
-    iface.nx = grid->nx;
-    iface.ny = grid->ny;
-    iface.nz = grid->nz;
-    iface.dim = grid->dim;
-    iface.h = grid->h;
-    iface.origin = grid->origin;
-    iface.n[0] = iface.nx;
-    iface.n[1] = iface.ny;
-    iface.n[2] = iface.nz;
-    iface.cells = grid->cells;
-    for (int a = 0; a < iface.dim; a++)
-        iface.faces[a] = grid->faces[a];
-    fsi__interface_layout(&iface, &arena);
-    fsi_result result = fsi__arena_block(&arena, &iface.desc.allocator, &iface.block, &iface.size);
+        next.desc = *desc;
+    next.nx = next.n[0] = grid->nx;
+    next.ny = next.n[1] = grid->ny;
+    next.nz = next.n[2] = grid->nz;
+    next.dim = grid->dim;
+    next.h = grid->h;
+    next.origin = grid->origin;
+    next.cells = grid->cells;
+    for (int a = 0; a < next.dim; a++)
+        next.faces[a] = grid->faces[a];
+
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi__interface_layout(&next, &arena);
+    fsi_result result = fsi__arena_block(&arena, &next.desc.allocator, &next.block, &next.size);
     if (result != FSI_OK)
         return result;
-    fsi__interface_layout(&iface, &arena);
-    for (int a = 0; a < iface.dim; a++)
-        fsi_fill(iface.faces[a], 1, iface.open[a]);
-    *face = iface;
+    fsi__interface_layout(&next, &arena);
+    for (int a = 0; a < next.dim; a++)
+        fsi_fill(next.faces[a], 1, next.open[a]);
+    *iface = next;
     return FSI_OK;
 }
 
-FSI_API void fsi_interface_free(fsi_interface *face) {
-    if (!face || !face->block)
+FSI_API void fsi_interface_free(fsi_interface *iface) {
+    if (!iface || !iface->block)
         return;
-    const fsi_allocator *allocator = &face->desc.allocator;
-    for (int i = 0; i < face->bvh_room; i++)
-        fsi_bvh_free(face->bvh + i);
-    fsi_free(allocator, face->bvh, (size_t)face->bvh_room * sizeof *face->bvh);
-    fsi_free(allocator, face->bin, (size_t)face->bin_room * sizeof *face->bin);
-    fsi_free(allocator, face->side, (size_t)face->side_room * sizeof *face->side);
-    fsi_free(allocator, face->col, (size_t)face->entry_room * sizeof *face->col);
-    fsi_free(allocator, face->val, (size_t)face->val_room * sizeof *face->val);
-    fsi_free(allocator, face->crossing, (size_t)face->crossing_room * sizeof *face->crossing);
-    fsi_free(allocator, face->order, (size_t)face->order_room * sizeof *face->order);
-    fsi_free(allocator, face->cut, (size_t)face->cut_room * sizeof *face->cut);
-    fsi_free(allocator, face->was, (size_t)face->was_room * sizeof *face->was);
-    fsi_free(allocator, face->submerged, (size_t)face->submerged_room * sizeof *face->submerged);
-    fsi_free(allocator, face->block, face->size);
-    memset(face, 0, sizeof *face);
+    const fsi_allocator *allocator = &iface->desc.allocator;
+    size_t trees = fsi__list_bytes(iface->bvh) / sizeof *iface->bvh;
+    for (size_t i = 0; i < trees; i++)
+        fsi_bvh_free(iface->bvh + i);
+    FSI__LIST_FREE(iface->bvh, allocator);
+    FSI__LIST_FREE(iface->bin, allocator);
+    FSI__LIST_FREE(iface->side, allocator);
+    FSI__LIST_FREE(iface->col, allocator);
+    FSI__LIST_FREE(iface->val, allocator);
+    FSI__LIST_FREE(iface->crossing, allocator);
+    FSI__LIST_FREE(iface->order, allocator);
+    FSI__LIST_FREE(iface->cut, allocator);
+    FSI__LIST_FREE(iface->was, allocator);
+    FSI__LIST_FREE(iface->submerged, allocator);
+    fsi_free(allocator, iface->block, iface->size);
+    memset(iface, 0, sizeof *iface);
 }
 
-/* face (i) of an axis, lower face of cell (i) */
+/* ---- Cells and faces. Face (i, j, k) of an axis is the lower face of cell (i, j, k). */
+
 FSI__INLINE size_t fsi__face_index(const fsi_interface *iface, int axis, const int *i) {
-    size_t nx = (size_t)iface->nx + (axis == 0), ny = (size_t)iface->ny + (axis == 1);
+    size_t nx = (size_t)iface->nx + (axis == 0);
+    size_t ny = (size_t)iface->ny + (axis == 1);
     return (size_t)i[0] + nx * ((size_t)i[1] + ny * (size_t)i[2]);
 }
 
 FSI__INLINE size_t fsi__cell_index(const fsi_interface *iface, const int *i) {
-    return (size_t)i[0] + (size_t)iface->nx * ((size_t)i[1] + (size_t)iface->ny * (size_t)i[2]);
-}
-
-FSI__INLINE void fsi__cell_ijk(const fsi_interface *iface, size_t c, int *i) {
-    i[0] = (int)(c % (size_t)iface->nx);
-    i[1] = (int)(c / (size_t)iface->nx % (size_t)iface->ny);
-    i[2] = (int)(c / ((size_t)iface->nx * (size_t)iface->ny));
+    return fsi__face_index(iface, FSI__CELLS, i);
 }
 
 FSI__INLINE void fsi__face_ijk(const fsi_interface *iface, int axis, size_t face, int *i) {
-    size_t nx = (size_t)iface->nx + (axis == 0), ny = (size_t)iface->ny + (axis == 1);
+    size_t nx = (size_t)iface->nx + (axis == 0);
+    size_t ny = (size_t)iface->ny + (axis == 1);
     i[0] = (int)(face % nx);
     i[1] = (int)(face / nx % ny);
     i[2] = (int)(face / (nx * ny));
 }
 
+FSI__INLINE void fsi__cell_ijk(const fsi_interface *iface, size_t cell, int *i) {
+    fsi__face_ijk(iface, FSI__CELLS, cell, i);
+}
+
+/* Centre of face i of an axis, or of a cell (FSI__CELLS); z = 0 in 2D. */
+static fsi_vec3 fsi__centre_of(const fsi_interface *iface, int axis, const int *i) {
+    fsi_real x[3] = {0, 0, 0};
+    for (int k = 0; k < iface->dim; k++) {
+        fsi_real half = axis == k ? 0 : FSI_R(0.5);
+        x[k] = fsi__get(iface->origin, k) + iface->h * ((fsi_real)i[k] + half);
+    }
+    return fsi_vec_load(x);
+}
+
 static fsi_vec3 fsi__face_centre(const fsi_interface *iface, int axis, size_t face) {
     int i[3];
     fsi__face_ijk(iface, axis, face, i);
-    return fsi_vec(iface->origin.x + iface->h * ((fsi_real)i[0] + (axis == 0 ? 0 : FSI_R(0.5))),
-                   iface->origin.y + iface->h * ((fsi_real)i[1] + (axis == 1 ? 0 : FSI_R(0.5))),
-                   iface->dim == 2
-                       ? 0
-                       : iface->origin.z
-                             + iface->h * ((fsi_real)i[2] + (axis == 2 ? 0 : FSI_R(0.5))));
+    return fsi__centre_of(iface, axis, i);
 }
 
 FSI__INLINE ptrdiff_t fsi__stride(const fsi_interface *iface, int axis) {
-    return axis == 0 ? 1 : axis == 1 ? iface->nx : (ptrdiff_t)iface->nx * iface->ny;
+    if (axis == 0)
+        return 1;
+    return axis == 1 ? iface->nx : (ptrdiff_t)iface->nx * iface->ny;
+}
+
+/* The cells below and above a face. */
+FSI__INLINE void fsi__face_cells(const fsi_interface *iface, int axis, size_t face, size_t *minus,
+                                 size_t *plus) {
+    int i[3];
+    fsi__face_ijk(iface, axis, face, i);
+    *plus = fsi__cell_index(iface, i);
+    *minus = *plus - (size_t)fsi__stride(iface, axis);
 }
 
 /* The cell beside cell i in direction dir = 2 axis + up, or -1 outside the box; and the face
- * between them. */
+   between them. */
 FSI__INLINE ptrdiff_t fsi__beside(const fsi_interface *iface, const int *i, int dir, size_t *face) {
-    int j[3], axis = dir / 2, up = dir & 1;
-    j[0] = i[0];
-    j[1] = i[1];
-    j[2] = i[2];
+    int axis = dir / 2;
+    int up = dir & 1;
+    int j[3] = {i[0], i[1], i[2]};
     j[axis] += up;
     *face = fsi__face_index(iface, axis, j);
     if (up ? i[axis] + 1 >= iface->n[axis] : i[axis] < 1)
@@ -1660,49 +1651,57 @@ FSI__INLINE void fsi__range_next(const int *from, const int *to, int *i) {
 #define FSI__EACH_CELL(i, from, to)                                                                \
     for (memcpy(i, from, 3 * sizeof *(i)); (i)[2] < (to)[2]; fsi__range_next(from, to, i))
 
-/* Cells whose centres lie in [lo, hi] of the surface's bounds, one more on each side, cut to the
- * box. 0: none. */
+/* Cells whose centres lie between lo and hi, one more on each side, clipped to the grid. 0: none.
+ */
 static int fsi__cell_range(const fsi_interface *iface, const fsi_real *lo, const fsi_real *hi,
                            int *from, int *to) {
     from[2] = 0;
     to[2] = 1;
     for (int k = 0; k < iface->dim; k++) {
-        fsi_real o = fsi__get(iface->origin, k), n = (fsi_real)iface->n[k];
-        from[k] = (int)fsi__clamp(fsi__floor((lo[k] - o) / iface->h - FSI_R(0.5)) - 1, 0, n);
-        to[k] = (int)fsi__clamp(fsi__ceil((hi[k] - o) / iface->h - FSI_R(0.5)) + 2, 0, n);
+        fsi_real begin = fsi__get(iface->origin, k);
+        fsi_real n = (fsi_real)iface->n[k];
+        fsi_real first = fsi__floor((lo[k] - begin) / iface->h - FSI_R(0.5)) - 1;
+        fsi_real last = fsi__ceil((hi[k] - begin) / iface->h - FSI_R(0.5)) + 2;
+        from[k] = (int)fsi__clamp(first, 0, n);
+        to[k] = (int)fsi__clamp(last, 0, n);
         if (from[k] >= to[k])
             return 0;
     }
     return 1;
 }
 
-/* the same of a solid; 0: none, or it is not closed */
-static int fsi__closed_range(const fsi_interface *iface, int solid, int *from, int *to) {
-    const fsi_surface *surface = &iface->solid[solid]->surface;
-    return surface->closed && surface->element_count
-           && fsi__cell_range(iface, iface->bvh[solid].lo, iface->bvh[solid].hi, from, to);
+/* Cells that a box meets, clipped to the grid. 0: none. */
+static int fsi__cells_met(const fsi_interface *iface, const fsi_real *lo, const fsi_real *hi,
+                          int *from, int *to) {
+    from[2] = 0;
+    to[2] = 1;
+    for (int k = 0; k < iface->dim; k++) {
+        fsi_real begin = fsi__get(iface->origin, k);
+        fsi_real last = (fsi_real)(iface->n[k] - 1);
+        if (hi[k] < begin || lo[k] > begin + iface->h * (last + 1))
+            return 0;
+        from[k] = (int)fsi__clamp(fsi__floor((lo[k] - begin) / iface->h), 0, last);
+        to[k] = (int)fsi__clamp(fsi__floor((hi[k] - begin) / iface->h), 0, last) + 1;
+    }
+    return 1;
 }
 
-static fsi_result fsi__coupled_check(const fsi_coupled *door, int dim, int lean) {
-    if (!door)
-        return FSI_ERR_ARGUMENT;
-    fsi_result result = fsi_surface_check(&door->surface);
-    if (result != FSI_OK)
-        return result;
-    if (door->surface.dim != dim || door->dof < 0
-        || (door->dof
-            && (!door->v || (!door->inverse_mass && !(lean && door->mass_fn && !door->node))))
-        || (!door->node && door->dof && !door->row_fn))
-        return FSI_ERR_ARGUMENT;
-    if (door->surface.vertex_count && !door->surface.x && !(lean && door->surface.closed))
-        return FSI_ERR_ARGUMENT;
-    if (door->dof && !fsi_all_finite((size_t)door->dof, door->v))
-        return FSI_ERR_ARGUMENT;
-    if (!door->node)
-        return !door->inverse_mass
-                       || fsi_all_finite((size_t)door->dof * (size_t)door->dof, door->inverse_mass)
-                   ? FSI_OK
-                   : FSI_ERR_ARGUMENT;
+/* fsi__cell_range of a solid's surface; 0: none. */
+static int fsi__solid_range(const fsi_interface *iface, int solid, int *from, int *to) {
+    const fsi_bvh *root = iface->bvh + solid;
+    return iface->solid[solid]->surface.element_count
+           && fsi__cell_range(iface, root->lo, root->hi, from, to);
+}
+
+/* The same of a closed solid; 0: none, or it is open. */
+static int fsi__closed_range(const fsi_interface *iface, int solid, int *from, int *to) {
+    return iface->solid[solid]->surface.closed && fsi__solid_range(iface, solid, from, to);
+}
+
+/* ---- Checks and search trees. */
+
+/* Nodal solid: masses, nodes of the surface, implicit part. */
+static fsi_result fsi__nodal_check(const fsi_coupled *door) {
     int nodes = door->dof / 3;
     for (int i = 0; i < nodes; i++)
         if (!fsi__finite(door->inverse_mass[i]) || door->inverse_mass[i] < 0)
@@ -1710,171 +1709,220 @@ static fsi_result fsi__coupled_check(const fsi_coupled *door, int dim, int lean)
     for (int i = 0; i < door->surface.vertex_count; i++)
         if (door->node[i] < 0 || door->node[i] >= nodes)
             return FSI_ERR_GEOMETRY;
-    if (door->implicit
-        && (door->implicit->cols != door->dof || fsi_csr_check(door->implicit) != FSI_OK))
+    const fsi_csr *implicit = door->implicit;
+    if (implicit && (implicit->cols != door->dof || fsi_csr_check(implicit) != FSI_OK))
         return FSI_ERR_ARGUMENT;
-    return !door->push || fsi_all_finite((size_t)door->dof, door->push) ? FSI_OK : FSI_ERR_ARGUMENT;
+    if (door->push && !fsi_all_finite((size_t)door->dof, door->push))
+        return FSI_ERR_ARGUMENT;
+    return FSI_OK;
 }
 
-static int fsi__crossing_add(fsi_interface *iface, int axis, size_t face, int solid,
-                             const fsi_hit *hit, fsi_real t) {
-    if (!FSI__GROW(iface, crossing, crossing_room, iface->crossings, iface->crossings + 1))
-        return 0;
-    fsi_crossing *c = iface->crossing + iface->crossings++;
-    c->face = (int32_t)face;
-    c->solid = solid;
-    c->element = hit->element;
-    c->axis = (int8_t)axis;
-    c->side = (int8_t)hit->side;
-    c->t = t;
-    memcpy(c->weight, hit->weight, sizeof c->weight);
-    iface->blocked[axis][face] = 1;
-    return 1;
+/* Is the door complete and finite? lean: places and masses may come from callbacks. */
+static fsi_result fsi__coupled_check(const fsi_coupled *door, int dim, int lean) {
+    if (!door)
+        return FSI_ERR_ARGUMENT;
+    fsi_result result = fsi_surface_check(&door->surface);
+    if (result != FSI_OK)
+        return result;
+    if (door->surface.dim != dim || door->dof < 0)
+        return FSI_ERR_ARGUMENT;
+    int places = door->surface.x || (lean && door->surface.closed);
+    if (door->surface.vertex_count && !places)
+        return FSI_ERR_ARGUMENT;
+
+    size_t dof = (size_t)door->dof;
+    int masses = door->inverse_mass || (lean && door->mass_fn && !door->node);
+    int rows = door->node || door->row_fn;
+    if (dof && (!door->v || !masses || !rows || !fsi_all_finite(dof, door->v)))
+        return FSI_ERR_ARGUMENT;
+    if (door->node)
+        return fsi__nodal_check(door);
+    if (door->inverse_mass && !fsi_all_finite(dof * dof, door->inverse_mass))
+        return FSI_ERR_ARGUMENT;
+    return FSI_OK;
 }
 
-/* All crossings of element e with the lines of cell centres along one axis. A line runs over all of
-   the surface's bounds (lo, hi), so that the winding number starts at 0 outside: cells to the right
-   of a crossing get -side (a closed surface is entered where side = -1). */
-static int fsi__cross_lines(fsi_interface *iface, int solid, int e, int axis, const fsi_real *lo,
-                            const fsi_real *hi, const int *from, const int *to) {
-    const fsi_surface *surface = &iface->solid[solid]->surface;
-    fsi_real a[3], b[3], h = iface->h, o = fsi__get(iface->origin, axis), x[3];
-    int i[3], first[3], last[3], u = (axis + 1) % 3, v = (axis + 2) % 3;
-    int begin =
-        fsi__imin(-1, (int)fsi__max(fsi__floor((lo[axis] - o) / h - FSI_R(0.5)), -1000000) - 1);
-    int segments = fsi__imax(iface->n[axis],
-                             (int)fsi__min(fsi__ceil((hi[axis] - o) / h - FSI_R(0.5)), 1000000) + 1)
-                   - begin;
-    fsi_surface_bounds(surface, e, a, b);
-    for (int k = 0; k < 3; k++) {
-        fsi_real ok = fsi__get(iface->origin, k);
-        first[k] = from[k];
-        last[k] = to[k];
-        if (k >= iface->dim)
+/* Bins lo[3], hi[3] of a box; what lies outside the grid counts as its rim. */
+static void fsi__interface_bins(const fsi_interface *iface, fsi_vec3 lo, fsi_vec3 hi,
+                                int32_t *out) {
+    for (int a = 0; a < 3; a++) {
+        out[a] = out[3 + a] = 0;
+        if (iface->bins[a] < 2)
             continue;
-        first[k] = fsi__imax(from[k],
-                             (int)fsi__clamp(fsi__ceil((a[k] - ok) / h - FSI_R(0.5) - FSI_R(1e-3)),
-                                             0, (fsi_real)iface->n[k]));
-        last[k] =
-            fsi__imin(to[k], (int)fsi__clamp(fsi__floor((b[k] - ok) / h - FSI_R(0.5) + FSI_R(1e-3)),
-                                             -1, (fsi_real)iface->n[k])
-                                 + 1);
+        fsi_real scale = (fsi_real)iface->bins[a] / ((fsi_real)iface->n[a] * iface->h);
+        fsi_real last = (fsi_real)(iface->bins[a] - 1);
+        fsi_real begin = fsi__get(iface->origin, a);
+        out[a] = (int32_t)fsi__clamp((fsi__get(lo, a) - begin) * scale, 0, last);
+        out[3 + a] = (int32_t)fsi__clamp((fsi__get(hi, a) - begin) * scale, 0, last);
     }
-    for (i[v] = first[v]; i[v] < last[v]; i[v]++)
-        for (i[u] = first[u]; i[u] < last[u]; i[u]++) {
-            for (int k = 0; k < 3; k++)
-                x[k] = fsi__get(iface->origin, k)
-                       + h * ((fsi_real)(k == axis ? begin : i[k]) + FSI_R(0.5));
-            fsi_vec3 p = fsi_vec_load(x);
-            x[axis] += h * (fsi_real)segments;
-            fsi_vec3 q = fsi_vec_load(x);
-            fsi_hit hit;
-            if (!fsi_surface_cross(surface, e, p, q, &hit))
-                continue;
-            fsi_real at = hit.t * (fsi_real)segments;
-            int cut = fsi__imin((int)at, segments - 1);
-            /* the crossing lies just below the centre of this cell */
-            i[axis] = begin + 1 + cut;
-            if (surface->closed && axis == 0 && i[0] < iface->nx) {
-                int c0 = i[0];
-                i[0] = fsi__imax(c0, from[0]);
-                iface->delta[fsi__cell_index(iface, i)] =
-                    (int8_t)(iface->delta[fsi__cell_index(iface, i)] - hit.side);
-                i[0] = c0;
-            }
-            if (i[axis] < 1 || i[axis] >= iface->n[axis])
-                continue;
-            if (!fsi__crossing_add(iface, axis, fsi__face_index(iface, axis, i), solid, &hit,
-                                   at - (fsi_real)cut))
-                return 0;
-        }
-    return 1;
 }
 
-/* Covered cells from the winding numbers along the rows of the range. */
-static void fsi__cover(fsi_interface *iface, int solid, const int *from, const int *to) {
-    int i[3], winding;
-    for (i[2] = from[2]; i[2] < to[2]; i[2]++)
-        for (i[1] = from[1]; i[1] < to[1]; i[1]++)
-            for (winding = 0, i[0] = from[0]; i[0] < iface->nx; i[0]++) {
-                size_t c = fsi__cell_index(iface, i);
-                winding += iface->delta[c];
-                if (i[0] >= to[0] && !winding)
-                    break;
-                iface->delta[c] = 0;
-                if (!winding)
-                    continue;
-                iface->covered[c] = 1;
-                iface->owner[c] = solid;
-            }
-}
-
-/* Faces between a covered and a free cell that no ray found cut (a surface within round-off of a
- * cell centre): cut them at the nearest point. */
-static int fsi__cover_seams(fsi_interface *iface, int solid, const int *from, const int *to) {
-    int i[3];
-    for (int axis = 0; axis < iface->dim; axis++)
-        FSI__EACH_CELL(i, from, to) {
-            size_t c = fsi__cell_index(iface, i), face;
-            ptrdiff_t m = fsi__beside(iface, i, 2 * axis, &face);
-            if (m < 0 || iface->covered[c] == iface->covered[m] || iface->blocked[axis][face]
-                || iface->owner[iface->covered[c] ? c : (size_t)m] != solid)
-                continue;
-            fsi_hit hit;
-            if (!fsi_bvh_closest(iface->bvh + solid, fsi__face_centre(iface, axis, face),
-                                 FSI_REAL_MAX, &hit))
-                continue;
-            hit.side = iface->covered[c] ? -1 : 1;
-            if (!fsi__crossing_add(iface, axis, face, solid, &hit, FSI_R(0.5)))
-                return 0;
-        }
-    return 1;
-}
-
-/* order = crossings sorted by axis, face, t, number: by one key, then by insertion inside a face.
- */
-static int fsi__crossing_sort(fsi_interface *iface) {
-    int n = iface->crossings, j;
-    if (!FSI__GROW(iface, order, order_room, 0, 2 * (size_t)n + 1))
-        return 0;
-    for (int i = 0; i < n; i++)
-        iface->order[i] = (uint64_t)iface->crossing[i].axis << 62
-                          | (uint64_t)iface->crossing[i].face << 31 | (uint64_t)i;
-    const uint64_t *key = fsi__sort_keys((size_t)n, iface->order, iface->order + n);
-    for (int i = 0; i < n; i++) {
-        const fsi_crossing *c = iface->crossing + (key[i] & 0x7fffffff);
-        for (j = i; j > 0; j--) {
-            const fsi_crossing *d = iface->crossing + iface->order[j - 1];
-            if (d->face != c->face || d->axis != c->axis || d->t <= c->t)
-                break;
-            iface->order[j] = iface->order[j - 1];
-        }
-        iface->order[j] = (uint64_t)(c - iface->crossing);
+/* Bins of each solid's bounds into the beginning of bin; returns the entries of all lists. */
+static size_t fsi__solid_bins(fsi_interface *iface, int count) {
+    size_t entries = 0;
+    for (int i = 0; i < count; i++) {
+        const fsi_bvh *bvh = iface->bvh + i;
+        int32_t *box = iface->bin + 6 * i;
+        memset(box, 0, 6 * sizeof *box);
+        box[3] = -1; /* no surface: nowhere */
+        if (bvh->nodes)
+            fsi__interface_bins(iface, fsi_vec_load(bvh->lo), fsi_vec_load(bvh->hi), box);
+        entries += (size_t)(box[3] - box[0] + 1) * (size_t)(box[4] - box[1] + 1)
+                   * (size_t)(box[5] - box[2] + 1);
     }
-    return 1;
+    return entries;
+}
+
+/* Lists of the solids in every bin of about three cells, where there are many solids. */
+static fsi_result fsi__interface_sort(fsi_interface *iface, int count) {
+    const fsi_allocator *allocator = &iface->desc.allocator;
+    iface->bins[0] = 0;
+    if (count < 8)
+        return FSI_OK;
+    fsi_result result = FSI__LIST_ROOM(iface->bin, 6 * count, allocator);
+    if (result < 0)
+        return result;
+    for (int a = 0; a < 3; a++)
+        iface->bins[a] = fsi__imax(1, fsi__imin(iface->n[a] / 3, 64));
+    int all = iface->bins[0] * iface->bins[1] * iface->bins[2];
+    size_t entries = fsi__solid_bins(iface, count);
+    size_t begin = 6 * (size_t)count + (size_t)all + 1;
+    if ((result = FSI__LIST_ROOM(iface->bin, begin + entries, allocator)) < 0) {
+        iface->bins[0] = 0;
+        return result;
+    }
+
+    /* Count, then fill backwards so that lists ascend. */
+    int32_t *first = iface->bin + 6 * count;
+    int32_t *list = iface->bin + begin;
+    memset(first, 0, (size_t)(all + 1) * sizeof *first);
+    for (int filling = 0; filling < 2; filling++) {
+        for (int i = count - 1; i >= 0; i--) {
+            const int32_t *box = iface->bin + 6 * i;
+            for (int z = box[2]; z <= box[5]; z++)
+                for (int y = box[1]; y <= box[4]; y++)
+                    for (int x = box[0]; x <= box[3]; x++) {
+                        int at = x + iface->bins[0] * (y + iface->bins[1] * z);
+                        if (filling)
+                            list[--first[at]] = i;
+                        else
+                            first[at]++;
+                    }
+        }
+        for (int i = 1; i <= all && !filling; i++)
+            first[i] += first[i - 1];
+    }
+    return FSI_OK;
+}
+
+/* Checks the solids and builds the trees; the first thing of a detect, so that a bad solid changes
+   nothing. */
+static fsi_result fsi__interface_trees(fsi_interface *iface, fsi_coupled *const *solid, int count) {
+    const fsi_allocator *allocator = &iface->desc.allocator;
+    fsi_result result;
+    for (int i = 0; i < count; i++)
+        if ((result = fsi__coupled_check(solid[i], iface->dim, iface->lean)) != FSI_OK)
+            return result;
+    if ((result = FSI__LIST_ROOM(iface->bvh, count, allocator)) < 0)
+        return result;
+    if ((result = FSI__LIST_ROOM(iface->submerged, count, allocator)) < 0)
+        return result;
+    for (int i = 0; i < count; i++) {
+        const fsi_surface *surface = &solid[i]->surface;
+        fsi_bvh *bvh = iface->bvh + i;
+        if (surface->element_count > bvh->capacity && !surface->rest) {
+            fsi_bvh_free(bvh);
+            if ((result = fsi_bvh_init(bvh, surface->element_count, allocator)) != FSI_OK)
+                return result;
+        }
+        int ready = bvh->block || surface->rest;
+        if (ready && (result = fsi_bvh_build(bvh, surface)) != FSI_OK)
+            return result;
+    }
+    return fsi__interface_sort(iface, count);
+}
+
+/* ---- Rays of others: the grid's advection asks what it meets. */
+
+/* Takes the hit of solid i when it is nearer, ties to the lower number. */
+static void fsi__interface_try(const fsi_interface *iface, int i, fsi_vec3 a, fsi_vec3 b,
+                               fsi_hit *hit, int *solid, int *found) {
+    const fsi_bvh *bvh = iface->bvh + i;
+    if (bvh->nodes == 0)
+        return;
+    for (int k = 0; k < iface->dim; k++) { /* 2D surfaces ignore z */
+        fsi_real p = fsi__get(a, k);
+        fsi_real q = fsi__get(b, k);
+        if (fsi__max(p, q) < bvh->lo[k] || fsi__min(p, q) > bvh->hi[k])
+            return;
+    }
+    fsi_hit candidate;
+    if (!fsi_bvh_first_hit(bvh, a, b, &candidate))
+        return;
+    int tie = !(candidate.t < hit->t);
+    if (*found && (candidate.t > hit->t || (tie && i > *solid)))
+        return;
+    *hit = candidate;
+    *solid = i;
+    *found = 1;
+}
+
+FSI_API int fsi_interface_first_hit(const fsi_interface *iface, fsi_vec3 a, fsi_vec3 b,
+                                    fsi_hit *hit, int *solid) {
+    int found = 0;
+    hit->t = FSI_REAL_MAX;
+    if (!iface->bins[0]) {
+        for (int i = 0; i < iface->solids; i++)
+            fsi__interface_try(iface, i, a, b, hit, solid, &found);
+        return found;
+    }
+    const int32_t *first = iface->bin + 6 * iface->solids;
+    const int32_t *list = first + iface->bins[0] * iface->bins[1] * iface->bins[2] + 1;
+    fsi_vec3 lo = fsi_vec(fsi__min(a.x, b.x), fsi__min(a.y, b.y), fsi__min(a.z, b.z));
+    fsi_vec3 hi = fsi_vec(fsi__max(a.x, b.x), fsi__max(a.y, b.y), fsi__max(a.z, b.z));
+    int32_t ray[6];
+    fsi__interface_bins(iface, lo, hi, ray);
+    for (int k = ray[2]; k <= ray[5]; k++)
+        for (int j = ray[1]; j <= ray[4]; j++)
+            for (int i = ray[0]; i <= ray[3]; i++) {
+                int at = i + iface->bins[0] * (j + iface->bins[1] * k);
+                for (int e = first[at]; e < first[at + 1]; e++) {
+                    /* Only in the first bin that ray and solid share. */
+                    const int32_t *box = iface->bin + 6 * list[e];
+                    if (i == fsi__imax(ray[0], box[0]) && j == fsi__imax(ray[1], box[1])
+                        && k == fsi__imax(ray[2], box[2]))
+                        fsi__interface_try(iface, list[e], a, b, hit, solid, &found);
+                }
+            }
+    return found;
 }
 
 /* Velocity of a solid where a ray met it: from the surface where that has velocities, else from the
- * solid's own. */
+   solid's own. */
 static fsi_vec3 fsi__hit_velocity(const fsi_coupled *door, const fsi_hit *hit, fsi_vec3 at) {
     const fsi_surface *surface = &door->surface;
-    fsi_real row[FSI__ROW_MOST], out[3] = {0, 0, 0};
-    for (int k = 0; k < surface->dim && (surface->v || door->node); k++) {
-        int vertex = surface->index[surface->dim * hit->element + k];
-        const fsi_real *v = surface->v ? surface->v + 3 * vertex : door->v + 3 * door->node[vertex];
-        for (int i = 0; i < 3; i++)
-            out[i] += hit->weight[k] * v[i];
+    fsi_real out[3] = {0, 0, 0};
+    if (surface->v || door->node) {
+        for (int k = 0; k < surface->dim; k++) {
+            int vertex = surface->index[surface->dim * hit->element + k];
+            const fsi_real *v =
+                surface->v ? surface->v + 3 * vertex : door->v + 3 * door->node[vertex];
+            for (int i = 0; i < 3; i++)
+                out[i] += hit->weight[k] * v[i];
+        }
+        return fsi_vec_load(out);
     }
-    for (int k = 0; k < surface->dim && !surface->v && !door->node && door->dof > 0
-                    && door->dof <= FSI__ROW_MOST;
-         k++) {
-        door->row_fn(door, hit->element, hit->weight, at, fsi__axis(k), row);
+    fsi_real row[FSI__ROW_MOST];
+    for (int k = 0; k < surface->dim && door->dof <= FSI__ROW_MOST; k++) {
+        if (door->dof > 0)
+            door->row_fn(door, hit->element, hit->weight, at, fsi__axis(k), row);
         for (int i = 0; i < door->dof; i++)
             out[k] += row[i] * door->v[i];
     }
     return fsi_vec_load(out);
 }
 
+/* The grid's question (fsi_occlusion): what is met first between a and b? */
 static int fsi__occlusion_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal,
                               fsi_vec3 *velocity) {
     const fsi_interface *iface = (const fsi_interface *)user;
@@ -1882,156 +1930,246 @@ static int fsi__occlusion_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, f
     int solid;
     if (!fsi_interface_first_hit(iface, a, b, &hit, &solid))
         return 0;
-    const fsi_surface *surface = &iface->solid[solid]->surface;
+    const fsi_coupled *door = iface->solid[solid];
     *t = hit.t;
-    *normal = fsi__unit(fsi_surface_normal(surface, hit.element));
-    if (hit.side > 0)
-        *normal = fsi_vec_scale(*normal, -1); /* towards a */
-    *velocity =
-        fsi__hit_velocity(iface->solid[solid], &hit, fsi_vec_mad(a, fsi_vec_sub(b, a), hit.t));
+    *normal = fsi__unit(fsi_surface_normal(&door->surface, hit.element));
+    if (hit.side > 0) /* towards a */
+        *normal = fsi_vec_scale(*normal, -1);
+    *velocity = fsi__hit_velocity(door, &hit, fsi_vec_mad(a, fsi_vec_sub(b, a), hit.t));
     return 1;
 }
 
-/* Nearer hit of solid i, ties to the lower number. */
-static void fsi__interface_try(const fsi_interface *face, int i, fsi_vec3 a, fsi_vec3 b,
-                               fsi_hit *hit, int *solid, int *found) {
-    const fsi_bvh *root = face->bvh + i;
-    if (root->nodes == 0 || fsi__max(a.x, b.x) < root->lo[0] || fsi__min(a.x, b.x) > root->hi[0]
-        || fsi__max(a.y, b.y) < root->lo[1] ||
-        /* nowhere near; 2D surfaces ignore z */
-        fsi__min(a.y, b.y) > root->hi[1])
-        return;
-    if (face->dim == 3 && (fsi__max(a.z, b.z) < root->lo[2] || fsi__min(a.z, b.z) > root->hi[2]))
-        return;
-    fsi_hit h;
-    if (!fsi_bvh_first_hit(face->bvh + i, a, b, &h))
-        return;
-    if (*found && (h.t > hit->t || (!(h.t < hit->t) && i > *solid)))
-        return;
-    *hit = h;
-    *solid = i;
-    *found = 1;
+/* ---- Crossings: where surfaces meet lines of lattice points. */
+
+/* The lines along an axis through the points origin + h (i + shift): cell centres (shift 1/2) or
+   corners (0). A line has points begin .. begin + segments, over all of the surface's bounds and of
+   the box:
+
+       o-----o--x--o-----o-----o      x: crossing at 1.5 segments from begin
+     begin   1     2     3     4 = segments */
+typedef struct fsi__lines {
+    int axis;
+    fsi_real shift;
+    int begin, segments;
+    int first[3], last[3]; /* lines that one element may meet: first <= i < last */
+} fsi__lines;
+
+static fsi__lines fsi__lines_along(const fsi_interface *iface, const fsi_bvh *root, int axis,
+                                   fsi_real shift) {
+    fsi_real origin = fsi__get(iface->origin, axis);
+    fsi_real lowest = fsi__floor((root->lo[axis] - origin) / iface->h - shift);
+    fsi_real highest = fsi__ceil((root->hi[axis] - origin) / iface->h - shift);
+    fsi__lines lines;
+    memset(&lines, 0, sizeof lines);
+    lines.axis = axis;
+    lines.shift = shift;
+    lines.begin = fsi__imin(-1, (int)fsi__max(lowest, -1000000) - 1);
+    lines.segments = fsi__imax(iface->n[axis], (int)fsi__min(highest, 1000000) + 1) - lines.begin;
+    return lines;
 }
 
-/* Bins lo[3], hi[3] of a box; what lies outside the grid counts as its rim. */
-static void fsi__interface_bins(const fsi_interface *iface, fsi_vec3 lo, fsi_vec3 hi,
-                                int32_t *out) {
-    for (int a = 0; a < 3; a++) {
-        fsi_real scale = (fsi_real)iface->bins[a] / ((fsi_real)iface->n[a] * iface->h),
-                 most = (fsi_real)(iface->bins[a] - 1), from = fsi__get(iface->origin, a);
-        out[a] =
-            iface->bins[a] > 1 ? (int32_t)fsi__clamp((fsi__get(lo, a) - from) * scale, 0, most) : 0;
-        out[3 + a] =
-            iface->bins[a] > 1 ? (int32_t)fsi__clamp((fsi__get(hi, a) - from) * scale, 0, most) : 0;
+/* The lines with from <= i < to that pass the bounds of element e. */
+static void fsi__lines_near(const fsi_interface *iface, const fsi_surface *surface, int e,
+                            const int *from, const int *to, fsi__lines *lines) {
+    const fsi_real margin = FSI_R(1e-3);
+    fsi_real lo[3], hi[3];
+    fsi_surface_bounds(surface, e, lo, hi);
+    for (int k = 0; k < 3; k++) {
+        lines->first[k] = from[k];
+        lines->last[k] = to[k];
+        if (k >= iface->dim)
+            continue;
+        fsi_real origin = fsi__get(iface->origin, k);
+        fsi_real first = fsi__ceil((lo[k] - origin) / iface->h - lines->shift - margin);
+        fsi_real last = fsi__floor((hi[k] - origin) / iface->h - lines->shift + margin) + 1;
+        lines->first[k] = (int)fsi__clamp(first, (fsi_real)from[k], (fsi_real)to[k]);
+        lines->last[k] = (int)fsi__clamp(last, (fsi_real)from[k], (fsi_real)to[k]);
     }
 }
 
-FSI_API int fsi_interface_first_hit(const fsi_interface *face, fsi_vec3 a, fsi_vec3 b, fsi_hit *hit,
-                                    int *solid) {
-    int32_t box[6];
-    int found = 0;
-    if (!face->bins[0]) {
-        for (int i = 0; i < face->solids; i++)
-            fsi__interface_try(face, i, a, b, hit, solid, &found);
-        return found;
+/* Does element e cross line i? Then *at: how many segments from the begin. */
+FSI__INLINE int fsi__line_cross(const fsi_interface *iface, const fsi_surface *surface, int e,
+                                const fsi__lines *lines, const int *i, fsi_hit *hit, fsi_real *at) {
+    fsi_real x[3];
+    for (int k = 0; k < 3; k++) {
+        fsi_real place = (fsi_real)(k == lines->axis ? lines->begin : i[k]);
+        x[k] = fsi__get(iface->origin, k) + iface->h * (place + lines->shift);
     }
-    const int32_t *first = face->bin + 6 * face->solids;
-    const int32_t *list = first + face->bins[0] * face->bins[1] * face->bins[2] + 1;
-    fsi__interface_bins(face, fsi_vec(fsi__min(a.x, b.x), fsi__min(a.y, b.y), fsi__min(a.z, b.z)),
-                        fsi_vec(fsi__max(a.x, b.x), fsi__max(a.y, b.y), fsi__max(a.z, b.z)), box);
-    for (int k = box[2]; k <= box[5]; k++)
-        for (int j = box[1]; j <= box[4]; j++)
-            for (int i = box[0]; i <= box[3]; i++) {
-                int at = i + face->bins[0] * (j + face->bins[1] * k);
-                /* in the first bin that ray and solid share */
-                for (int e = first[at]; e < first[at + 1]; e++) {
-                    const int32_t *r = face->bin + 6 * list[e];
-                    if (i == fsi__imax(box[0], r[0]) && j == fsi__imax(box[1], r[1])
-                        && k == fsi__imax(box[2], r[2]))
-                        fsi__interface_try(face, list[e], a, b, hit, solid, &found);
-                }
+    fsi_vec3 begin = fsi_vec_load(x);
+    x[lines->axis] += iface->h * (fsi_real)lines->segments;
+    if (!fsi_surface_cross(surface, e, begin, fsi_vec_load(x), hit))
+        return 0;
+    *at = hit->t * (fsi_real)lines->segments;
+    return 1;
+}
+
+static fsi_result fsi__crossing_add(fsi_interface *iface, int axis, size_t face, int solid,
+                                    const fsi_hit *hit, fsi_real t) {
+    fsi_result result =
+        FSI__LIST_ROOM(iface->crossing, iface->crossings + 1, &iface->desc.allocator);
+    if (result < 0)
+        return result;
+    fsi_crossing *crossing = iface->crossing + iface->crossings++;
+    crossing->face = (int32_t)face;
+    crossing->solid = solid;
+    crossing->element = hit->element;
+    crossing->axis = (int8_t)axis;
+    crossing->side = (int8_t)hit->side;
+    crossing->t = t;
+    memcpy(crossing->weight, hit->weight, sizeof crossing->weight);
+    iface->blocked[axis][face] = 1;
+    return FSI_OK;
+}
+
+/* All crossings of element e with the lines of cell centres along one axis, within the solid's
+   range. The winding number starts at 0 outside: cells to the right of a crossing get -side (a
+   closed surface is entered where side = -1). */
+static fsi_result fsi__cross_lines(fsi_interface *iface, int solid, int e, fsi__lines *lines,
+                                   const int *from, const int *to) {
+    const fsi_surface *surface = &iface->solid[solid]->surface;
+    int axis = lines->axis;
+    int u = (axis + 1) % 3;
+    int v = (axis + 2) % 3;
+    int i[3];
+    fsi__lines_near(iface, surface, e, from, to, lines);
+    for (i[v] = lines->first[v]; i[v] < lines->last[v]; i[v]++)
+        for (i[u] = lines->first[u]; i[u] < lines->last[u]; i[u]++) {
+            fsi_hit hit;
+            fsi_real at;
+            if (!fsi__line_cross(iface, surface, e, lines, i, &hit, &at))
+                continue;
+
+            /* It lies just below the centre of cell i. */
+            int segment = fsi__imin((int)at, lines->segments - 1);
+            int above = lines->begin + 1 + segment;
+            if (surface->closed && axis == 0 && above < iface->nx) {
+                i[0] = fsi__imax(above, from[0]);
+                int8_t *winding = iface->winding + fsi__cell_index(iface, i);
+                *winding = (int8_t)(*winding - hit.side);
             }
-    return found;
+            if (above < 1 || above >= iface->n[axis])
+                continue;
+            i[axis] = above;
+            fsi_result result = fsi__crossing_add(iface, axis, fsi__face_index(iface, axis, i),
+                                                  solid, &hit, at - (fsi_real)segment);
+            if (result < 0)
+                return result;
+        }
+    return FSI_OK;
 }
 
-/* Lists of the solids in every bin of about three cells. */
-static fsi_result fsi__interface_sort(fsi_interface *iface, int count) {
-    size_t entries = 0;
-    iface->bins[0] = 0;
-    if (count < 8)
-        return FSI_OK;
-    for (int a = 0; a < 3; a++)
-        iface->bins[a] = fsi__imax(1, fsi__imin(iface->n[a] / 3, 64));
-    int all = iface->bins[0] * iface->bins[1] * iface->bins[2];
-    if (!FSI__GROW(iface, bin, bin_room, 0, 6 * (size_t)count)) {
-        iface->bins[0] = 0;
-        return FSI_ERR_MEMORY;
-    }
-    for (int i = 0; i < count; i++) {
-        const fsi_bvh *bvh = iface->bvh + i;
-        int32_t *r = iface->bin + 6 * i;
-        memset(r, 0, 6 * sizeof *r);
-        /* no surface: nowhere */
-        r[3] = -1;
-        if (iface->bvh[i].nodes)
-            fsi__interface_bins(iface, fsi_vec_load(bvh->lo), fsi_vec_load(bvh->hi), r);
-        entries +=
-            (size_t)(r[3] - r[0] + 1) * (size_t)(r[4] - r[1] + 1) * (size_t)(r[5] - r[2] + 1);
-    }
-    if (!FSI__GROW(iface, bin, bin_room, 6 * count,
-                   6 * (size_t)count + (size_t)all + 1 + entries)) {
-        iface->bins[0] = 0;
-        return FSI_ERR_MEMORY;
-    }
-    int32_t *first = iface->bin + 6 * count;
-    int32_t *list = first + all + 1;
-    memset(first, 0, (size_t)(all + 1) * sizeof *first);
-    /* count, then fill backwards so that lists ascend */
-    for (int pass = 0; pass < 2; pass++) {
-        for (int i = count - 1; i >= 0; i--) {
-            const int32_t *r = iface->bin + 6 * i;
-            for (int z = r[2]; z <= r[5]; z++)
-                for (int y = r[1]; y <= r[4]; y++)
-                    for (int x = r[0]; x <= r[3]; x++) {
-                        int at = x + iface->bins[0] * (y + iface->bins[1] * z);
-                        if (pass)
-                            list[--first[at]] = i;
-                        else
-                            first[at]++;
-                    }
+/* Covered cells from the winding numbers along the rows of the range. */
+static void fsi__cover(fsi_interface *iface, int solid, const int *from, const int *to) {
+    int i[3];
+    for (i[2] = from[2]; i[2] < to[2]; i[2]++)
+        for (i[1] = from[1]; i[1] < to[1]; i[1]++) {
+            int winding = 0;
+            for (i[0] = from[0]; i[0] < iface->nx; i[0]++) {
+                size_t cell = fsi__cell_index(iface, i);
+                winding += iface->winding[cell];
+                if (i[0] >= to[0] && !winding)
+                    break;
+                iface->winding[cell] = 0;
+                if (!winding)
+                    continue;
+                iface->covered[cell] = 1;
+                iface->owner[cell] = solid;
+            }
         }
-        for (int i = 1; i <= all && !pass; i++)
-            first[i] += first[i - 1];
+}
+
+/* Faces between a covered and a free cell that no ray found cut (a surface within round-off of a
+   cell centre): they are cut at the nearest point. */
+static fsi_result fsi__cover_seams(fsi_interface *iface, int solid, const int *from,
+                                   const int *to) {
+    int i[3];
+    for (int axis = 0; axis < iface->dim; axis++)
+        FSI__EACH_CELL(i, from, to) {
+            size_t cell = fsi__cell_index(iface, i);
+            size_t face;
+            ptrdiff_t below = fsi__beside(iface, i, 2 * axis, &face);
+            if (below < 0 || iface->covered[cell] == iface->covered[below])
+                continue;
+            size_t inside = iface->covered[cell] ? cell : (size_t)below;
+            if (iface->blocked[axis][face] || iface->owner[inside] != solid)
+                continue;
+            fsi_hit hit;
+            fsi_vec3 centre = fsi__centre_of(iface, axis, i);
+            if (!fsi_bvh_closest(iface->bvh + solid, centre, FSI_REAL_MAX, &hit))
+                continue;
+            hit.side = iface->covered[cell] ? -1 : 1;
+            fsi_result result = fsi__crossing_add(iface, axis, face, solid, &hit, FSI_R(0.5));
+            if (result < 0)
+                return result;
+        }
+    return FSI_OK;
+}
+
+/* order: the crossings by axis, face, t, number; by one key, then by insertion inside a face. */
+static fsi_result fsi__crossing_sort(fsi_interface *iface) {
+    int n = iface->crossings;
+    fsi_result result = FSI__LIST_ROOM(iface->order, 2 * n + 1, &iface->desc.allocator);
+    if (result < 0)
+        return result;
+    for (int i = 0; i < n; i++) {
+        const fsi_crossing *crossing = iface->crossing + i;
+        uint64_t face = (uint64_t)crossing->axis << 62 | (uint64_t)crossing->face << 31;
+        iface->order[i] = face | (uint64_t)i;
+    }
+    const uint64_t *key = fsi__sort_keys((size_t)n, iface->order, iface->order + n);
+    for (int i = 0; i < n; i++) {
+        uint64_t number = key[i] & 0x7fffffff;
+        const fsi_crossing *crossing = iface->crossing + number;
+        int j;
+        for (j = i; j > 0; j--) {
+            const fsi_crossing *other = iface->crossing + iface->order[j - 1];
+            int same = other->face == crossing->face && other->axis == crossing->axis;
+            if (!same || other->t <= crossing->t)
+                break;
+            iface->order[j] = iface->order[j - 1];
+        }
+        iface->order[j] = number;
     }
     return FSI_OK;
 }
 
-/* Check and build the trees; the first thing of a detect, so that a bad solid changes nothing. */
-static fsi_result fsi__interface_trees(fsi_interface *iface, fsi_coupled *const *solid, int count) {
+/* Crossings, covered cells and closed faces of all solids. */
+static fsi_result fsi__interface_cross(fsi_interface *iface) {
+    int from[3], to[3];
     fsi_result result;
-    for (int i = 0; i < count; i++) {
-        result = fsi__coupled_check(solid[i], iface->dim, iface->lean);
-        if (result != FSI_OK)
-            return result;
+    for (int s = 0; s < iface->solids; s++) {
+        const fsi_surface *surface = &iface->solid[s]->surface;
+        if (!fsi__solid_range(iface, s, from, to))
+            continue;
+        fsi__lines lines[3];
+        for (int axis = 0; axis < iface->dim; axis++)
+            lines[axis] = fsi__lines_along(iface, iface->bvh + s, axis, FSI_R(0.5));
+        for (int e = 0; e < surface->element_count; e++)
+            for (int axis = 0; axis < iface->dim; axis++)
+                if ((result = fsi__cross_lines(iface, s, e, lines + axis, from, to)) < 0)
+                    return result;
+        if (surface->closed)
+            fsi__cover(iface, s, from, to);
     }
-    if (!FSI__GROW(iface, bvh, bvh_room, iface->bvh_room, count)
-        || !FSI__GROW(iface, submerged, submerged_room, 0, count))
-        return FSI_ERR_MEMORY;
-    for (int i = 0; i < count; i++) {
-        const fsi_surface *surface = &solid[i]->surface;
-        if (surface->element_count > iface->bvh[i].capacity && !surface->rest) {
-            fsi_bvh_free(iface->bvh + i);
-            result = fsi_bvh_init(iface->bvh + i, surface->element_count, &iface->desc.allocator);
-            if (result != FSI_OK)
-                return result;
-        }
-        if (iface->bvh[i].block || surface->rest)
-            result = fsi_bvh_build(iface->bvh + i, surface);
-        if (result != FSI_OK)
+    for (int s = 0; s < iface->solids; s++)
+        if (fsi__closed_range(iface, s, from, to)
+            && (result = fsi__cover_seams(iface, s, from, to)) < 0)
             return result;
+
+    for (int i = 0; i < iface->crossings; i++) {
+        const fsi_crossing *crossing = iface->crossing + i;
+        int closed = iface->solid[crossing->solid]->surface.closed;
+        if (!closed || iface->desc.boundary != FSI_BOUNDARY_CUT)
+            iface->open[crossing->axis][crossing->face] = 0;
+        size_t minus, plus;
+        fsi__face_cells(iface, crossing->axis, (size_t)crossing->face, &minus, &plus);
+        if (!iface->covered[minus] && !iface->covered[plus])
+            iface->shells = 1;
     }
-    return fsi__interface_sort(iface, count);
+    return fsi__crossing_sort(iface);
 }
+
+/* ---- Detect. */
 
 static void fsi__interface_clear(fsi_interface *iface) {
     for (int i = 0; i < iface->crossings; i++) {
@@ -2041,328 +2179,129 @@ static void fsi__interface_clear(fsi_interface *iface) {
         iface->velocity[crossing->axis][crossing->face] = 0;
     }
     for (int i = 0; i < iface->cuts; i++) {
-        iface->open[iface->cut[i].axis][iface->cut[i].face] = 1;
-        iface->velocity[iface->cut[i].axis][iface->cut[i].face] = 0;
+        const fsi_cut *cut = iface->cut + i;
+        iface->open[cut->axis][cut->face] = 1;
+        iface->velocity[cut->axis][cut->face] = 0;
     }
-    iface->cuts = 0;
     memset(iface->covered, 0, iface->cells);
-    iface->crossings = iface->sides = iface->entries = 0;
+    iface->crossings = iface->cuts = iface->sides = iface->entries = 0;
     iface->shells = 0;
 }
 
+/* Numbers of the open surfaces' vertices. */
+static size_t fsi__open_numbers(const fsi_interface *iface) {
+    size_t n = 0;
+    for (int i = 0; i < iface->solids; i++)
+        if (!iface->solid[i]->surface.closed)
+            n += 3 * (size_t)iface->solid[i]->surface.vertex_count;
+    return n;
+}
+
+/* Keeps where the open surfaces are, for fsi_interface_moved. */
+static fsi_result fsi__interface_remember(fsi_interface *iface) {
+    size_t n = fsi__open_numbers(iface);
+    fsi_result result = FSI__LIST_ROOM(iface->was, n, &iface->desc.allocator);
+    if (result < 0)
+        return result;
+    iface->was_count = (int)n;
+    fsi_real *to = iface->was;
+    for (int i = 0; i < iface->solids; i++) {
+        const fsi_surface *surface = &iface->solid[i]->surface;
+        size_t numbers = 3 * (size_t)surface->vertex_count;
+        if (surface->closed || !numbers)
+            continue;
+        fsi_copy(numbers, surface->x, to);
+        to += numbers;
+    }
+    return FSI_OK;
+}
+
 /* Smooth walls: the advection samples across them, so scalars, like the flow, go on a few cells
- * into closed solids: means of the layer before. */
+   into closed solids. Each layer takes means of the ones before; mark holds its number. */
 static void fsi__interface_continue(fsi_interface *iface, fsi_grid *grid) {
     enum {
         LAYERS = 4
     };
 
     int i[3], from[3], to[3];
-    /* the last pass clears the marks */
-    for (int layer = 1; layer <= LAYERS + 1; layer++)
+    for (int layer = 1; layer <= LAYERS; layer++)
         for (int s = 0; s < iface->solids; s++) {
             if (!fsi__closed_range(iface, s, from, to))
                 continue;
             FSI__EACH_CELL(i, from, to) {
-                size_t c = fsi__cell_index(iface, i), face, near_it[6];
-                int n = 0;
-                if (layer > LAYERS) {
-                    iface->delta[c] = 0;
+                size_t cell = fsi__cell_index(iface, i);
+                if (!iface->covered[cell] || iface->mark[cell])
                     continue;
-                }
-                if (!iface->covered[c] || iface->delta[c])
-                    continue;
+                size_t known[6];
+                int count = 0;
                 for (int dir = 0; dir < 2 * iface->dim; dir++) {
-                    ptrdiff_t m = fsi__beside(iface, i, dir, &face);
-                    if (m >= 0
-                        && (!iface->covered[m] || (iface->delta[m] && iface->delta[m] < layer)))
-                        near_it[n++] = (size_t)m;
+                    size_t face;
+                    ptrdiff_t other = fsi__beside(iface, i, dir, &face);
+                    if (other < 0)
+                        continue;
+                    int before = iface->mark[other] && iface->mark[other] < layer;
+                    if (!iface->covered[other] || before)
+                        known[count++] = (size_t)other;
                 }
-                if (n)
-                    iface->delta[c] = (int8_t)layer;
-                fsi_grid_take_mean(grid, c, n, near_it, 0);
+                if (count)
+                    iface->mark[cell] = (int8_t)layer;
+                fsi_grid_take_mean(grid, cell, count, known, 0);
             }
         }
+    memset(iface->mark, 0, iface->cells);
 }
 
-/* ---- Cells that a thin surface runs over. */
-static int fsi__interface_remember(fsi_interface *iface) {
-    size_t n = 0;
-    int i;
-    for (i = 0; i < iface->solids; i++)
-        n +=
-            iface->solid[i]->surface.closed ? 0 : 3 * (size_t)iface->solid[i]->surface.vertex_count;
-    if (!FSI__GROW(iface, was, was_room, 0, n))
-        return 0;
-    iface->was_count = (int)n;
-    for (n = 0, i = 0; i < iface->solids; i++) {
-        const fsi_surface *surface = &iface->solid[i]->surface;
-        if (surface->closed)
-            continue;
-        memcpy(iface->was + n, surface->x, 3 * (size_t)surface->vertex_count * sizeof(fsi_real));
-        n += 3 * (size_t)surface->vertex_count;
-    }
-    return 1;
-}
-
-/* Height of c over the element at time t of its way from a to b, times its area; w: weights of its
- * foot, not normalised. */
-static fsi_real fsi__element_height(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi_real t,
-                                    fsi_vec3 c, fsi_real *w) {
-    fsi_vec3 x[3];
-    for (int k = 0; k < dim; k++)
-        x[k] = fsi_vec_mad(a[k], fsi_vec_sub(b[k], a[k]), t);
-    fsi_vec3 p = fsi_vec_sub(x[1], x[0]);
-    fsi_vec3 q = fsi_vec_sub(c, x[0]);
-    if (dim == 2) {
-        w[1] = fsi_vec_dot(p, q);
-        w[0] = fsi_vec_dot(p, p) - w[1];
-        w[2] = 0;
-        return p.x * q.y - p.y * q.x;
-    }
-    fsi_vec3 n = fsi_vec_cross(p, fsi_vec_sub(x[2], x[0]));
-    for (int k = 0; k < 3; k++)
-        w[k] = fsi_vec_dot(n, fsi_vec_cross(fsi_vec_sub(x[(k + 2) % 3], x[(k + 1) % 3]),
-                                            fsi_vec_sub(c, x[(k + 1) % 3])));
-    return fsi_vec_dot(n, q);
-}
-
-/* When the element goes over c on its way: 1 + the direction (2 axis + up) that leads most straight
- * to where it came from, else 0. */
-static int fsi__element_passes(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi_vec3 c) {
-    fsi_real w[3], lo = 0, hi = 1;
-    int below = fsi__element_height(dim, a, b, 0, c, w) < 0;
-    if (below == (fsi__element_height(dim, a, b, 1, c, w) < 0))
-        return 0;
-    int k;
-    for (k = 0; k < 30; k++) {
-        fsi_real mid = (lo + hi) / 2;
-        if ((fsi__element_height(dim, a, b, mid, c, w) < 0) == below)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    /* over a seam: both elements say so */
-    lo = -FSI_R(1e-6) * (fsi__abs(w[0]) + fsi__abs(w[1]) + fsi__abs(w[2]));
-    if (!(w[0] >= lo && w[1] >= lo && w[2] >= lo))
-        return 0;
-    fsi_vec3 n = fsi_vec_sub(a[1], a[0]);
-    /* height grows along n: c came from above when it is below now */
-    n = dim == 2 ? fsi_vec(-n.y, n.x, 0) : fsi_vec_cross(n, fsi_vec_sub(a[2], a[0]));
-    if (!below)
-        n = fsi_vec_scale(n, -1);
-    for (k = 0; k < 3; k++)
-        w[k] = fsi__get(n, k);
-    k = fsi__abs(w[1]) > fsi__abs(w[0]) ? 1 : 0;
-    if (dim == 3 && fsi__abs(w[2]) > fsi__abs(w[k]))
-        k = 2;
-    return 1 + 2 * k + (w[k] > 0);
-}
-
-/* Cells from <= i < to that a box meets, clipped to the grid; 0 when there are none. */
-static int fsi__cells_met(const fsi_interface *iface, const fsi_real *lo, const fsi_real *hi,
-                          int *from, int *to) {
-    from[2] = 0;
-    to[2] = 1;
-    for (int k = 0; k < iface->dim; k++) {
-        fsi_real o = fsi__get(iface->origin, k), last = (fsi_real)(iface->n[k] - 1);
-        if (hi[k] < o || lo[k] > o + iface->h * (last + 1))
-            return 0;
-        from[k] = (int)fsi__clamp(fsi__floor((lo[k] - o) / iface->h), 0, last);
-        to[k] = (int)fsi__clamp(fsi__floor((hi[k] - o) / iface->h), 0, last) + 1;
-    }
-    return 1;
-}
-
-/* CAME * direction the surface came from */
-enum {
-    FSI__PASSED = 1,
-    FSI__TOUCHED = 2,
-    FSI__TAKEN = 4,
-    FSI__TAKING = 8,
-    FSI__CAME = 16
-};
-
-/* delta: cells whose centre a surface went over, and cells that any of them touched. Two layers
- * that go over a cell in one step are taken for one. */
-static void fsi__interface_sweep(fsi_interface *iface) {
-    const fsi_real *was = iface->was;
-    int k, c[3], from[3], to[3];
-    for (int i = 0; i < iface->solids; i++) {
-        const fsi_surface *surface = &iface->solid[i]->surface;
-        if (surface->closed)
-            continue;
-        for (int e = 0; e < surface->element_count; e++) {
-            fsi_vec3 a[3], b[3];
-            fsi_real lo[3] = {FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX},
-                     hi[3] = {-FSI_REAL_MAX, -FSI_REAL_MAX, -FSI_REAL_MAX};
-            for (k = 0; k < 2 * surface->dim; k++) {
-                const fsi_real *x = (k < surface->dim ? was : surface->x)
-                                    + 3 * surface->index[surface->dim * e + k % surface->dim];
-                (k < surface->dim ? a : b)[k % surface->dim] = fsi_vec(x[0], x[1], x[2]);
-                for (int q = 0; q < 3; q++)
-                    lo[q] = fsi__min(lo[q], x[q]), hi[q] = fsi__max(hi[q], x[q]);
-            }
-            if (!fsi__cells_met(iface, lo, hi, from, to))
-                continue;
-            FSI__EACH_CELL(c, from, to) {
-                fsi_vec3 x = fsi_vec(
-                    iface->origin.x + iface->h * ((fsi_real)c[0] + FSI_R(0.5)),
-                    iface->origin.y + iface->h * ((fsi_real)c[1] + FSI_R(0.5)),
-                    iface->dim == 2 ? a[0].z
-                                    : iface->origin.z + iface->h * ((fsi_real)c[2] + FSI_R(0.5)));
-                int8_t *mark = iface->delta + fsi__cell_index(iface, c);
-                *mark |= FSI__TOUCHED;
-                if (!(*mark & FSI__PASSED) && (k = fsi__element_passes(iface->dim, a, b, x)) != 0)
-                    *mark = (int8_t)(*mark | FSI__PASSED | (k - 1) * FSI__CAME);
-            }
-        }
-        was += 3 * (size_t)surface->vertex_count;
-    }
-}
-
-/* Cells on the new side of cell c: those that a surface hid from it and that stayed, and those that
- * came along and know already. */
-static int fsi__interface_new_side(const fsi_interface *iface, size_t c, size_t *out) {
-    int n = 0, i[3];
-    fsi__cell_ijk(iface, c, i);
-    for (int dir = 0; dir < 2 * iface->dim; dir++) {
-        size_t face;
-        ptrdiff_t m = fsi__beside(iface, i, dir, &face);
-        int hidden = iface->blocked[dir / 2][face];
-        if (m < 0 || iface->covered[m])
-            continue;
-        if (!(iface->delta[m] & FSI__PASSED ? !hidden && (iface->delta[m] & FSI__TAKEN) : hidden))
-            continue;
-        /* others may be hidden twice, by a fold */
-        if (dir == iface->delta[c] / FSI__CAME) {
-            out[0] = (size_t)m;
-            return 1;
-        }
-        out[n++] = (size_t)m;
-    }
-    return n;
-}
-
-FSI_API fsi_result fsi_interface_moved(fsi_interface *face, fsi_grid *grid, int *passed) {
-    size_t source[6];
-    int n, count = 0, open = 0;
-    if (passed)
-        *passed = 0;
-    if (!face || !face->block || !grid || grid->cells != face->cells)
-        return FSI_ERR_STATE;
-    for (int i = 0; i < face->solids; i++)
-        open += face->solid[i]->surface.closed ? 0 : 3 * face->solid[i]->surface.vertex_count;
-    if (!open || open != face->was_count)
-        return FSI_OK;
-    fsi__interface_sweep(face);
-    /* several rounds where it ran over several layers */
-    for (int round = 0; round < 8; round++) {
-        for (size_t c = 0; c < face->cells; c++) {
-            if ((face->delta[c] & (FSI__PASSED | FSI__TAKEN)) != FSI__PASSED || face->covered[c])
-                continue;
-            if ((n = fsi__interface_new_side(face, c, source)) == 0)
-                continue;
-            fsi_grid_take_mean(grid, c, n, source, 1);
-            /* known from the next round on: no order of cells matters */
-            face->delta[c] |= FSI__TAKING;
-            count++;
-        }
-        for (size_t c = 0; c < face->cells; c++)
-            if (face->delta[c] & FSI__TAKING)
-                face->delta[c] = (int8_t)((face->delta[c] & ~FSI__TAKING) | FSI__TAKEN);
-    }
-    if (grid->phi)
-        fsi_levelset_drop_markers(&grid->levelset, face->delta, FSI__TOUCHED);
-    memset(face->delta, 0, face->cells);
-    if (passed)
-        *passed = count;
-    return FSI_OK;
-}
-
-/* Crossings, covered cells and closed faces of all solids; 0: no memory. */
-static int fsi__interface_cross(fsi_interface *iface) {
-    int from[3], to[3];
-    for (int s = 0; s < iface->solids; s++) {
-        const fsi_surface *surface = &iface->solid[s]->surface;
-        const fsi_bvh *root = iface->bvh + s;
-        if (!surface->element_count || !fsi__cell_range(iface, root->lo, root->hi, from, to))
-            continue;
-        for (int e = 0; e < surface->element_count; e++)
-            for (int axis = 0; axis < iface->dim; axis++)
-                if (!fsi__cross_lines(iface, s, e, axis, root->lo, root->hi, from, to))
-                    return 0;
-        if (surface->closed)
-            fsi__cover(iface, s, from, to);
-    }
-    for (int s = 0; s < iface->solids; s++)
-        if (fsi__closed_range(iface, s, from, to) && !fsi__cover_seams(iface, s, from, to))
-            return 0;
-    for (int s = 0; s < iface->crossings; s++) {
-        const fsi_crossing *crossing = iface->crossing + s;
-        int i[3];
-        if (iface->desc.boundary != FSI_BOUNDARY_CUT
-            || !iface->solid[crossing->solid]->surface.closed)
-            iface->open[crossing->axis][crossing->face] = 0;
-        fsi__face_ijk(iface, crossing->axis, (size_t)crossing->face, i);
-        size_t cell = fsi__cell_index(iface, i);
-        if (!iface->covered[cell]
-            && !iface->covered[cell - (size_t)fsi__stride(iface, crossing->axis)])
-            iface->shells = 1;
-    }
-    return fsi__crossing_sort(iface);
-}
-
-/* hands it to the grid */
+/* Hands it to the grid. */
 static fsi_result fsi__interface_occlude(fsi_interface *iface, fsi_grid *grid) {
-    memset(&iface->occlusion, 0, sizeof iface->occlusion);
-    iface->occlusion.solid = iface->covered;
+    fsi_occlusion *occlusion = &iface->occlusion;
+    memset(occlusion, 0, sizeof *occlusion);
+    occlusion->solid = iface->covered;
     for (int axis = 0; axis < iface->dim; axis++) {
         if (iface->shells || iface->desc.boundary == FSI_BOUNDARY_CUT)
-            iface->occlusion.open[axis] = iface->open[axis];
-        iface->occlusion.blocked[axis] = iface->blocked[axis];
-        iface->occlusion.velocity[axis] = iface->velocity[axis];
+            occlusion->open[axis] = iface->open[axis];
+        occlusion->blocked[axis] = iface->blocked[axis];
+        occlusion->velocity[axis] = iface->velocity[axis];
     }
-    iface->occlusion.hit_fn = fsi__occlusion_hit;
-    iface->occlusion.user = iface;
-    iface->occlusion.smooth = iface->desc.smooth;
-    iface->occlusion.shells = iface->shells;
-    return fsi_grid_set_occlusion(grid, &iface->occlusion);
+    occlusion->hit_fn = fsi__occlusion_hit;
+    occlusion->user = iface;
+    occlusion->smooth = iface->desc.smooth;
+    occlusion->shells = iface->shells;
+    return fsi_grid_set_occlusion(grid, occlusion);
 }
 
-FSI_API fsi_result fsi_interface_detect(fsi_interface *face, fsi_grid *grid,
+FSI_API fsi_result fsi_interface_detect(fsi_interface *iface, fsi_grid *grid,
                                         fsi_coupled *const *solid, int count) {
-    if (!face || !face->block || !grid || !grid->block || grid->cells != face->cells)
+    if (!iface || !iface->block || !grid || !grid->block || grid->cells != iface->cells)
         return FSI_ERR_STATE;
     if (count < 0 || (count && !solid))
         return FSI_ERR_ARGUMENT;
-    fsi_result result = fsi__interface_trees(face, solid, count);
+    fsi_result result = fsi__interface_trees(iface, solid, count);
     if (result != FSI_OK)
         return result;
-    fsi__interface_clear(face);
-    face->solid = solid;
-    face->solids = count;
-    if (!fsi__interface_remember(face) || !fsi__interface_cross(face))
-        return FSI_ERR_MEMORY;
-    if (face->desc.boundary == FSI_BOUNDARY_CUT) {
-        result = fsi__fractions(face);
-        if (result != FSI_OK)
-            return result;
-        /* the flow goes on into closed solids: only shells hide */
-        for (int k = 0; k < face->crossings && face->desc.smooth; k++)
-            if (solid[face->crossing[k].solid]->surface.closed)
-                face->blocked[face->crossing[k].axis][face->crossing[k].face] = 0;
-    }
-    /* room for bodies inside the liquid */
-    if (!face->started && grid->phi)
-        fsi_levelset_keep_volume(&grid->levelset, face->covered);
-    face->started = 1;
-    if (face->desc.smooth)
-        fsi__interface_continue(face, grid);
-    return fsi__interface_occlude(face, grid);
+
+    /* What is covered, cut and closed. */
+    fsi__interface_clear(iface);
+    iface->solid = solid;
+    iface->solids = count;
+    if ((result = fsi__interface_remember(iface)) < 0)
+        return result;
+    if ((result = fsi__interface_cross(iface)) < 0)
+        return result;
+    if (iface->desc.boundary == FSI_BOUNDARY_CUT && (result = fsi__cut_faces(iface)) < 0)
+        return result;
+
+    /* Bodies inside the liquid at the start displace it. */
+    if (!iface->started && grid->phi)
+        fsi_levelset_keep_volume(&grid->levelset, iface->covered);
+    iface->started = 1;
+    if (iface->desc.smooth)
+        fsi__interface_continue(iface, grid);
+    return fsi__interface_occlude(iface, grid);
 }
 
-/* ---- Rows of J. */
+/* ---- Sides and rows of J. */
+
+/* Mean of a surface over a box: weights of its vertices (or nodes), area, normal. */
 typedef struct fsi__average {
     const fsi_surface *surface;
     const int32_t *node;
@@ -2372,12 +2311,12 @@ typedef struct fsi__average {
     int count;
 } fsi__average;
 
-static void fsi__average_add(fsi__average *average, int vertex, fsi_real w) {
+static void fsi__average_add(fsi__average *average, int vertex, fsi_real weight) {
     int32_t id = average->node ? average->node[vertex] : vertex;
-    int k;
-    for (k = 0; k < average->count && average->id[k] != id; k++) {
-    }
-    /* more than 64 nodes in one dual cell: the rest weighs little */
+    int k = 0;
+    while (k < average->count && average->id[k] != id)
+        k++;
+    /* More than 64 nodes in one dual cell: the rest weighs little. */
     if (k == 64)
         return;
     if (k == average->count) {
@@ -2385,17 +2324,28 @@ static void fsi__average_add(fsi__average *average, int vertex, fsi_real w) {
         average->id[k] = id;
         average->weight[k] = 0;
     }
-    average->weight[k] += w;
+    average->weight[k] += weight;
+}
+
+/* The element at the side's crossing alone. */
+static void fsi__average_point(const fsi_interface *iface, const fsi_side *side,
+                               fsi__average *average) {
+    average->count = 0;
+    for (int k = 0; k < iface->dim; k++) {
+        int vertex = average->surface->index[iface->dim * side->element + k];
+        fsi__average_add(average, vertex, side->weight[k]);
+    }
 }
 
 static int fsi__average_visit(int e, void *user) {
     fsi__average *average = (fsi__average *)user;
+    const fsi_surface *surface = average->surface;
     fsi_clip part;
-    if (!fsi_surface_clip(average->surface, e, average->lo, average->hi, &part))
+    if (!fsi_surface_clip(surface, e, average->lo, average->hi, &part))
         return 0;
-    for (int k = 0; k < average->surface->dim; k++)
+    for (int k = 0; k < surface->dim; k++)
         if (part.weight[k] > 0)
-            fsi__average_add(average, average->surface->index[average->surface->dim * e + k],
+            fsi__average_add(average, surface->index[surface->dim * e + k],
                              part.area * part.weight[k]);
     average->normal = fsi_vec_add(average->normal, part.normal);
     average->area += part.area;
@@ -2403,202 +2353,207 @@ static int fsi__average_visit(int e, void *user) {
 }
 
 /* Mean over the surface of the side's solid inside the dual cell (SLIP appendix A); the crossing
- * alone where nothing is found there. */
+   alone where nothing is found there. */
 static void fsi__side_average(const fsi_interface *iface, const fsi_side *side,
                               fsi__average *average) {
-    const fsi_coupled *body = iface->solid[side->solid];
-    fsi_vec3 c = fsi_interface_centre(iface, side),
-             half = fsi_vec(iface->h / 2, iface->h / 2, iface->h / 2);
-    double sum = 0;
+    const fsi_coupled *door = iface->solid[side->solid];
+    fsi_vec3 centre = fsi_interface_centre(iface, side);
+    fsi_vec3 half = fsi_vec(iface->h / 2, iface->h / 2, iface->h / 2);
     memset(average, 0, sizeof *average);
-    average->surface = &body->surface;
-    average->node = body->node;
-    average->lo = fsi_vec_sub(c, half);
-    average->hi = fsi_vec_add(c, half);
+    average->surface = &door->surface;
+    average->node = door->node;
+    average->lo = fsi_vec_sub(centre, half);
+    average->hi = fsi_vec_add(centre, half);
     (void)fsi_bvh_overlap(iface->bvh + side->solid, average->lo, average->hi, fsi__average_visit,
                           average);
-    if (!(average->area > 0)) {
-        average->count = 0;
-        for (int k = 0; k < iface->dim; k++)
-            fsi__average_add(average, body->surface.index[iface->dim * side->element + k],
-                             side->weight[k]);
-    }
+    if (!(average->area > 0))
+        fsi__average_point(iface, side, average);
+
+    /* Rows sum to one: J^T loses nothing. */
+    double sum = 0;
     for (int k = 0; k < average->count; k++)
         sum += (double)average->weight[k];
-    /* rows sum to one: J^T loses nothing */
     for (int k = 0; k < average->count; k++)
         average->weight[k] = (fsi_real)((double)average->weight[k] / sum);
 }
 
+/* Unit normal towards the cell's side: of the element, or the average's where there is one. */
 static void fsi__side_normal(const fsi_interface *iface, fsi_side *side,
                              const fsi__average *average) {
-    fsi_vec3 n = fsi_surface_normal(&iface->solid[side->solid]->surface, side->element);
-    /* outward of the cell = away from it */
-    int flip = fsi__get(n, side->axis) * (fsi_real)side->sign > 0;
-    if (average && average->area > 0
-        && fsi__length(average->normal) > FSI_R(1e-6) * average->area) {
-        if (fsi_vec_dot(average->normal, n) < 0)
-            flip = !flip;
-        n = average->normal;
+    fsi_vec3 normal = fsi_surface_normal(&iface->solid[side->solid]->surface, side->element);
+    int away = fsi__get(normal, side->axis) * (fsi_real)side->sign > 0;
+    if (average->area > 0 && fsi__length(average->normal) > FSI_R(1e-6) * average->area) {
+        if (fsi_vec_dot(average->normal, normal) < 0)
+            away = !away;
+        normal = average->normal;
     }
-    side->normal = fsi__unit(fsi_vec_scale(n, flip ? -1 : 1));
+    side->normal = fsi__unit(fsi_vec_scale(normal, away ? -1 : 1));
 }
 
-static int fsi__side_row(fsi_interface *iface, fsi_side *side) {
-    const fsi_coupled *body = iface->solid[side->solid];
+/* The row of J of a side, and its normal. */
+static fsi_result fsi__side_row(fsi_interface *iface, fsi_side *side) {
+    const fsi_allocator *allocator = &iface->desc.allocator;
+    const fsi_coupled *door = iface->solid[side->solid];
+    int end = iface->entries + (door->node ? 64 : door->dof);
+    fsi_result result;
+    if ((result = FSI__LIST_ROOM(iface->col, end, allocator)) < 0)
+        return result;
+    if ((result = FSI__LIST_ROOM(iface->val, end, allocator)) < 0)
+        return result;
+    int32_t *col = iface->col + iface->entries;
+    fsi_real *val = iface->val + iface->entries;
     fsi__average average;
-    int need = body->node ? 64 : body->dof;
     average.area = 0;
-    if (!FSI__GROW(iface, col, entry_room, iface->entries, iface->entries + need)
-        || !FSI__GROW(iface, val, val_room, iface->entries, iface->entries + need))
-        return 0;
-    side->row = iface->entries;
-    if (!body->node) {
-        if (body->dof)
-            body->row_fn(body, side->element, side->weight, fsi_interface_centre(iface, side),
-                         fsi__axis(side->axis), iface->val + side->row);
-        for (int k = 0; k < body->dof; k++)
-            iface->col[side->row + k] = k;
-        iface->entries += body->dof;
-        if (side->shell)
-            fsi__side_average(iface, side, &average);
-    } else {
+    if (door->node || side->shell)
         fsi__side_average(iface, side, &average);
-        if (!iface->desc.average) {
-            average.count = 0;
-            for (int k = 0; k < iface->dim; k++)
-                fsi__average_add(&average, body->surface.index[iface->dim * side->element + k],
-                                 side->weight[k]);
-        }
+
+    side->row = iface->entries;
+    if (door->node) {
+        if (!iface->desc.average)
+            fsi__average_point(iface, side, &average);
         for (int k = 0; k < average.count; k++) {
-            iface->col[side->row + k] = 3 * average.id[k] + side->axis;
-            iface->val[side->row + k] = average.weight[k];
+            col[k] = 3 * average.id[k] + side->axis;
+            val[k] = average.weight[k];
         }
         iface->entries += average.count;
+    } else {
+        if (door->dof)
+            door->row_fn(door, side->element, side->weight, fsi_interface_centre(iface, side),
+                         fsi__axis(side->axis), val);
+        for (int k = 0; k < door->dof; k++)
+            col[k] = k;
+        iface->entries += door->dof;
     }
     side->row_end = iface->entries;
-    fsi__side_normal(iface, side, average.area > 0 ? &average : NULL);
-    return 1;
+    fsi__side_normal(iface, side, &average);
+    return FSI_OK;
 }
 
-static int fsi__side_add(fsi_interface *iface, const fsi_grid *grid, const fsi_crossing *crossing,
-                         size_t cell, int sign, int shell) {
-    if (!FSI__GROW(iface, side, side_room, iface->sides, iface->sides + 1))
-        return 0;
-    fsi_side *s = iface->side + iface->sides;
-    memset(s, 0, sizeof *s);
-    s->cell = (int32_t)cell;
-    s->face = crossing->face;
-    s->solid = crossing->solid;
-    s->element = crossing->element;
-    s->axis = crossing->axis;
-    s->sign = (int8_t)sign;
-    s->shell = (int8_t)shell;
-    s->plus = sign < 0;
-    s->share = 1;
-    s->mass = grid->desc.rho * iface->h * iface->h * (iface->dim == 3 ? iface->h : 1) / 2;
-    s->t = sign > 0 ? crossing->t : 1 - crossing->t;
-    memcpy(s->weight, crossing->weight, sizeof s->weight);
-    if (!fsi__side_row(iface, s))
-        return 0;
+/* One more side: a cell beside a crossing, below it (sign 1) or above (-1). */
+static fsi_result fsi__side_add(fsi_interface *iface, const fsi_grid *grid,
+                                const fsi_crossing *crossing, size_t cell, int sign, int shell) {
+    fsi_result result = FSI__LIST_ROOM(iface->side, iface->sides + 1, &iface->desc.allocator);
+    if (result < 0)
+        return result;
+    fsi_side *side = iface->side + iface->sides;
+    memset(side, 0, sizeof *side);
+    side->cell = (int32_t)cell;
+    side->face = crossing->face;
+    side->solid = crossing->solid;
+    side->element = crossing->element;
+    side->axis = crossing->axis;
+    side->sign = (int8_t)sign;
+    side->shell = (int8_t)shell;
+    side->plus = sign < 0;
+    side->share = 1;
+    side->mass = grid->desc.rho * iface->h * iface->h * (iface->dim == 3 ? iface->h : 1) / 2;
+    side->t = sign > 0 ? crossing->t : 1 - crossing->t;
+    memcpy(side->weight, crossing->weight, sizeof side->weight);
+    if ((result = fsi__side_row(iface, side)) < 0)
+        return result;
     iface->sides++;
-    return 1;
+    return FSI_OK;
 }
 
-/* Volume of a closed surface where n . x < d, by cones from a point o of that plane: the cut face
-   has o in its plane and adds nothing. In 2D the area, by triangles from o. */
+/* Volume of a closed surface where n . x < d, by cones from a point of that plane: the cut face has
+   that point in its plane and adds nothing. In 2D the area, by triangles. */
 static double fsi__volume_below(const fsi_surface *surface, fsi_vec3 n, fsi_real d) {
-    fsi_vec3 o = fsi_vec_scale(n, d / fsi_vec_dot(n, n));
+    fsi_vec3 apex = fsi_vec_scale(n, d / fsi_vec_dot(n, n));
+    int dim = surface->dim;
     double sum = 0;
-    int m = surface->dim;
     for (int e = 0; e < surface->element_count; e++) {
-        fsi_vec3 x[4];
+        /* The part of the element below the plane: a polygon of up to four corners. */
+        fsi_vec3 corner[4];
         int count = 0;
-        for (int k = 0; k < m; k++) {
-            fsi_vec3 a = fsi_vec_sub(fsi_surface_place(surface, surface->index[m * e + k]), o),
-                     b = fsi_vec_sub(
-                         fsi_surface_place(surface, surface->index[m * e + (k + 1) % m]), o);
-            fsi_real ha = fsi_vec_dot(n, a), hb = fsi_vec_dot(n, b);
-            if (m == 2) {
+        for (int k = 0; k < dim; k++) {
+            const int32_t *index = surface->index + dim * e;
+            fsi_vec3 a = fsi_vec_sub(fsi_surface_place(surface, index[k]), apex);
+            fsi_vec3 b = fsi_vec_sub(fsi_surface_place(surface, index[(k + 1) % dim]), apex);
+            fsi_real above_a = fsi_vec_dot(n, a);
+            fsi_real above_b = fsi_vec_dot(n, b);
+            if (dim == 2)
                 a.z = b.z = 0;
-            }
-            if (ha < 0)
-                x[count++] = a;
-            if ((ha < 0) != (hb < 0) && (m == 3 || k == 0))
-                x[count++] = fsi_vec_mad(a, fsi_vec_sub(b, a), ha / (ha - hb));
+            if (above_a < 0)
+                corner[count++] = a;
+            if ((above_a < 0) != (above_b < 0) && (dim == 3 || k == 0))
+                corner[count++] = fsi_vec_mad(a, fsi_vec_sub(b, a), above_a / (above_a - above_b));
         }
-        if (m == 2 && count == 2)
-            sum += (double)(x[0].x * x[1].y - x[0].y * x[1].x) / 2;
+        if (dim == 2 && count == 2)
+            sum += (double)fsi_vec_cross(corner[0], corner[1]).z / 2;
         for (int k = 2; k < count; k++)
-            sum += (double)fsi_vec_dot(x[0], fsi_vec_cross(x[k - 1], x[k])) / 6;
+            sum += (double)fsi_vec_dot(corner[0], fsi_vec_cross(corner[k - 1], corner[k])) / 6;
     }
     return fabs(sum); /* inside-out surfaces enclose the same */
 }
 
 /* The liquid's surface around a solid as a plane n . x = d: least squares of phi over the free
-   cells within two cells of the surface, in the solid's bounds and three cells more. Too few of
-   them, or far from level: level with their mean height. Returns 0: no surface near; *d = sign of
-   phi there. */
+   cells of a range within two cells of the surface. Too few of them, or far from level: level with
+   their mean height. Returns 0: no surface near; *d = sign of phi there. */
 static int fsi__waterline(const fsi_interface *iface, const fsi_grid *grid, const int *from,
                           const int *to, fsi_vec3 *n, fsi_real *d) {
-    double S[16] = {0}, b[4] = {0}, count = 0, wet = 0;
-    fsi_real A[16], x[4], c[3];
     fsi_vec3 up = fsi_vec_scale(grid->desc.gravity, -1);
-    int i[3], m = iface->dim + 1;
     up = fsi__length(up) > 0 ? fsi__unit(up) : fsi_vec(0, 1, 0);
-    int k;
+
+    /* phi / h = x0 + x . i, i in cells from the corner: sums of the normal equations. */
+    double square[16] = {0};
+    double rhs[4] = {0};
+    double count = 0;
+    double wet = 0;
+    int m = iface->dim + 1;
+    int i[3];
     FSI__EACH_CELL(i, from, to) {
-        size_t at = fsi__cell_index(iface, i);
+        size_t cell = fsi__cell_index(iface, i);
+        if (iface->covered[cell])
+            continue;
+        wet += grid->phi[cell] < 0 ? 1 : -1;
+        if (fsi__abs(grid->phi[cell]) > 2 * iface->h)
+            continue;
         double row[4] = {1, 0, 0, 0};
-        if (iface->covered[at])
-            continue;
-        wet += grid->phi[at] < 0 ? 1 : -1;
-        if (fsi__abs(grid->phi[at]) > 2 * iface->h)
-            continue;
-        /* in cells from the corner: well scaled */
-        for (k = 0; k < iface->dim; k++)
+        for (int k = 0; k < iface->dim; k++)
             row[1 + k] = (double)(i[k] - from[k]);
         for (int j = 0; j < m; j++) {
-            for (k = 0; k < m; k++)
-                S[m * j + k] += row[j] * row[k];
-            b[j] += row[j] * (double)(grid->phi[at] / iface->h);
+            for (int k = 0; k < m; k++)
+                square[m * j + k] += row[j] * row[k];
+            rhs[j] += row[j] * (double)(grid->phi[cell] / iface->h);
         }
         count++;
     }
     *d = wet > 0 ? FSI_R(-1.0) : FSI_R(1.0);
     if (count < 1)
         return 0;
+
+    fsi_real A[16], x[4];
     for (int j = 0; j < m * m; j++)
-        A[j] = (fsi_real)(S[j] / count + (j % (m + 1) ? 0 : 1e-9));
+        A[j] = (fsi_real)(square[j] / count + (j % (m + 1) ? 0 : 1e-9));
     for (int j = 0; j < m; j++)
-        x[j] = (fsi_real)(b[j] / count);
-    for (k = 0; k < 3; k++)
-        c[k] = fsi__get(iface->origin, k)
-               + (k < iface->dim ? iface->h * ((fsi_real)from[k] + FSI_R(0.5)) : 0);
+        x[j] = (fsi_real)(rhs[j] / count);
+    fsi_vec3 corner = fsi__centre_of(iface, FSI__CELLS, from);
+    if (iface->dim == 2)
+        corner.z = iface->origin.z;
     if (count > 2 * m && fsi_dense_cholesky(m, A) == FSI_OK) {
         fsi_dense_cholesky_solve(m, A, x);
         *n = fsi_vec(x[1], x[2], m == 4 ? x[3] : 0);
         double size = (double)fsi__length(*n);
-        if (size > 0.3 && size < 3 && (double)fsi_vec_dot(*n, up) > 0.5 * size) {
-            *d = fsi_vec_dot(*n, fsi_vec_load(c)) - x[0] * iface->h;
+        int level = (double)fsi_vec_dot(*n, up) > 0.5 * size;
+        if (size > 0.3 && size < 3 && level) {
+            *d = fsi_vec_dot(*n, corner) - x[0] * iface->h;
             return 1;
         }
     }
-    /* mean of up . x - phi, in cells */
-    double level;
-    for (level = -b[0] / count, k = 0; k < iface->dim; k++)
-        level += (double)fsi__get(up, k) * S[1 + k] / count;
+
+    /* Level, at the mean of up . x - phi, in cells. */
+    double height = -rhs[0] / count;
+    for (int k = 0; k < iface->dim; k++)
+        height += (double)fsi__get(up, k) * square[1 + k] / count;
     *n = up;
-    *d = (fsi_real)level * iface->h + fsi_vec_dot(up, fsi_vec_load(c));
+    *d = (fsi_real)height * iface->h + fsi_vec_dot(up, corner);
     return 1;
 }
 
 /* Volume of a closed surface within lo .. hi below the liquid's surface, continued level through
- * the solid (phi inside solids is no surface). */
+   the solid (phi inside solids is no surface). */
 static double fsi__submerged(const fsi_interface *iface, const fsi_grid *grid,
                              const fsi_surface *surface, const fsi_real *lo, const fsi_real *hi) {
-    fsi_vec3 n = fsi_vec(0, 1, 0);
-    fsi_real d = hi[1] + iface->h;
     int from[3], to[3];
     if (!surface->closed || !surface->element_count || !fsi__cell_range(iface, lo, hi, from, to))
         return 0;
@@ -2606,6 +2561,8 @@ static double fsi__submerged(const fsi_interface *iface, const fsi_grid *grid,
         from[k] = fsi__imax(from[k] - 2, 0);
         to[k] = fsi__imin(to[k] + 2, iface->n[k]);
     }
+    fsi_vec3 n = fsi_vec(0, 1, 0);
+    fsi_real d = hi[1] + iface->h;
     if (grid->phi && !fsi__waterline(iface, grid, from, to, &n, &d)) {
         if (d > 0)
             return 0;
@@ -2616,52 +2573,62 @@ static double fsi__submerged(const fsi_interface *iface, const fsi_grid *grid,
 
 /* Of every solid; in smoke what lies in the box. */
 static void fsi__interface_submerged(fsi_interface *iface, const fsi_grid *grid) {
-    double cell = (double)iface->h * (double)iface->h * (iface->dim == 3 ? (double)iface->h : 1);
-    for (int s = 0; s < iface->solids; s++)
-        iface->submerged[s] = grid->phi && iface->solid[s]->surface.element_count
-                                  ? fsi__submerged(iface, grid, &iface->solid[s]->surface,
-                                                   iface->bvh[s].lo, iface->bvh[s].hi)
-                                  : 0;
-    for (size_t c = 0; c < iface->cells && !grid->phi; c++)
-        if (iface->covered[c])
-            iface->submerged[iface->owner[c]] += cell;
-}
-
-FSI_API fsi_result fsi_interface_sides(fsi_interface *face, const fsi_grid *grid) {
-    int ijk[3];
-    if (!face || !face->block || !grid || grid->cells != face->cells)
-        return FSI_ERR_STATE;
-    face->sides = face->entries = 0;
-    int j;
-    for (int i = 0; i < face->crossings; i = j) {
-        const fsi_crossing *a = face->crossing + face->order[i], *b = a;
-        for (j = i + 1; j < face->crossings; j++) {
-            const fsi_crossing *c = face->crossing + face->order[j];
-            if (c->face != a->face || c->axis != a->axis)
-                break;
-            b = c;
-        }
-        if (face->desc.boundary == FSI_BOUNDARY_CUT
-            && (face->solid[a->solid]->surface.closed || face->solid[b->solid]->surface.closed))
-            continue;
-        fsi__face_ijk(face, a->axis, (size_t)a->face, ijk);
-        size_t plus = fsi__cell_index(face, ijk);
-        size_t minus = plus - (size_t)fsi__stride(face, a->axis);
-        int shell = !face->covered[plus] && !face->covered[minus];
-        if (grid->cell[minus] == FSI_CELL_FLUID && !fsi__side_add(face, grid, a, minus, 1, shell))
-            return FSI_ERR_MEMORY;
-        if (grid->cell[plus] == FSI_CELL_FLUID && !fsi__side_add(face, grid, b, plus, -1, shell))
-            return FSI_ERR_MEMORY;
+    for (int s = 0; s < iface->solids; s++) {
+        const fsi_surface *surface = &iface->solid[s]->surface;
+        const fsi_bvh *root = iface->bvh + s;
+        iface->submerged[s] = 0;
+        if (grid->phi && surface->element_count)
+            iface->submerged[s] = fsi__submerged(iface, grid, surface, root->lo, root->hi);
     }
-    fsi__interface_submerged(face, grid);
-    return face->desc.boundary == FSI_BOUNDARY_CUT ? fsi__fraction_sides(face, grid) : FSI_OK;
+    if (grid->phi)
+        return;
+    double volume = (double)iface->h * (double)iface->h * (iface->dim == 3 ? (double)iface->h : 1);
+    for (size_t cell = 0; cell < iface->cells; cell++)
+        if (iface->covered[cell])
+            iface->submerged[iface->owner[cell]] += volume;
 }
 
-FSI_API fsi_real fsi_interface_velocity(const fsi_interface *face, const fsi_side *side,
+FSI_API fsi_result fsi_interface_sides(fsi_interface *iface, const fsi_grid *grid) {
+    if (!iface || !iface->block || !grid || grid->cells != iface->cells)
+        return FSI_ERR_STATE;
+    iface->sides = iface->entries = 0;
+    fsi_result result;
+    int next;
+    for (int i = 0; i < iface->crossings; i = next) {
+        /* The first and the last crossing of one face belong to the cells below and above it. */
+        const fsi_crossing *first = iface->crossing + iface->order[i];
+        const fsi_crossing *last = first;
+        for (next = i + 1; next < iface->crossings; next++) {
+            const fsi_crossing *other = iface->crossing + iface->order[next];
+            if (other->face != first->face || other->axis != first->axis)
+                break;
+            last = other;
+        }
+
+        /* Closed solids have cut faces instead. */
+        int closed =
+            iface->solid[first->solid]->surface.closed || iface->solid[last->solid]->surface.closed;
+        if (closed && iface->desc.boundary == FSI_BOUNDARY_CUT)
+            continue;
+        size_t minus, plus;
+        fsi__face_cells(iface, first->axis, (size_t)first->face, &minus, &plus);
+        int shell = !iface->covered[plus] && !iface->covered[minus];
+        if (grid->cell[minus] == FSI_CELL_FLUID
+            && (result = fsi__side_add(iface, grid, first, minus, 1, shell)) < 0)
+            return result;
+        if (grid->cell[plus] == FSI_CELL_FLUID
+            && (result = fsi__side_add(iface, grid, last, plus, -1, shell)) < 0)
+            return result;
+    }
+    fsi__interface_submerged(iface, grid);
+    return iface->desc.boundary == FSI_BOUNDARY_CUT ? fsi__cut_sides(iface, grid) : FSI_OK;
+}
+
+FSI_API fsi_real fsi_interface_velocity(const fsi_interface *iface, const fsi_side *side,
                                         const fsi_real *v) {
     fsi_real sum = 0;
     for (int e = side->row; e < side->row_end; e++)
-        sum += face->val[e] * v[face->col[e]];
+        sum += iface->val[e] * v[iface->col[e]];
     return sum;
 }
 
@@ -2670,271 +2637,480 @@ FSI_API fsi_real fsi_interface_sample(const fsi_grid *grid, const fsi_side *side
     return side->plus && plus ? plus[side->face] : grid->u[side->axis][side->face];
 }
 
-FSI_API void fsi_interface_set_sample(const fsi_interface *face, fsi_grid *grid,
+FSI_API void fsi_interface_set_sample(const fsi_interface *iface, fsi_grid *grid,
                                       const fsi_side *side, fsi_real u) {
-    fsi_real *plus = grid->u_plus[side->axis], *own = grid->u[side->axis];
-    (void)face;
+    fsi_real *plus = grid->u_plus[side->axis];
+    fsi_real *own = grid->u[side->axis];
+    (void)iface;
     if (!plus || !side->plus || !side->shell)
         own[side->face] = u;
     if (plus && (side->plus || !side->shell))
         plus[side->face] = u;
 }
 
-FSI_API fsi_vec3 fsi_interface_centre(const fsi_interface *face, const fsi_side *side) {
-    return fsi__face_centre(face, side->axis, (size_t)side->face);
+FSI_API fsi_vec3 fsi_interface_centre(const fsi_interface *iface, const fsi_side *side) {
+    return fsi__face_centre(iface, side->axis, (size_t)side->face);
+}
+
+/* ---- Cells that a thin surface passes over. */
+
+/* Height of point c over the element at time t of its way from a to b, times its area; foot:
+   weights of the point below c, not normalised. */
+static fsi_real fsi__element_height(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi_real t,
+                                    fsi_vec3 c, fsi_real *foot) {
+    fsi_vec3 x[3];
+    for (int k = 0; k < dim; k++)
+        x[k] = fsi_vec_mad(a[k], fsi_vec_sub(b[k], a[k]), t);
+    fsi_vec3 edge = fsi_vec_sub(x[1], x[0]);
+    fsi_vec3 arm = fsi_vec_sub(c, x[0]);
+    if (dim == 2) {
+        foot[1] = fsi_vec_dot(edge, arm);
+        foot[0] = fsi_vec_dot(edge, edge) - foot[1];
+        foot[2] = 0;
+        return edge.x * arm.y - edge.y * arm.x;
+    }
+    fsi_vec3 normal = fsi_vec_cross(edge, fsi_vec_sub(x[2], x[0]));
+    for (int k = 0; k < 3; k++) {
+        fsi_vec3 next = x[(k + 1) % 3];
+        fsi_vec3 across = fsi_vec_sub(x[(k + 2) % 3], next);
+        foot[k] = fsi_vec_dot(normal, fsi_vec_cross(across, fsi_vec_sub(c, next)));
+    }
+    return fsi_vec_dot(normal, arm);
+}
+
+/* The direction (2 axis + up) that leads most straight along n. */
+static int fsi__direction_of(int dim, fsi_vec3 n) {
+    int axis = fsi__abs(n.y) > fsi__abs(n.x) ? 1 : 0;
+    if (dim == 3 && fsi__abs(n.z) > fsi__abs(fsi__get(n, axis)))
+        axis = 2;
+    return 2 * axis + (fsi__get(n, axis) > 0);
+}
+
+/* When the element goes over c on its way: 1 + the direction of where it came from, else 0. */
+static int fsi__element_passes(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi_vec3 c) {
+    fsi_real foot[3];
+    int below = fsi__element_height(dim, a, b, 0, c, foot) < 0;
+    if (below == (fsi__element_height(dim, a, b, 1, c, foot) < 0))
+        return 0;
+
+    /* When? By bisection; then: does c lie on the element there? Over a seam both elements say so.
+     */
+    fsi_real lo = 0, hi = 1;
+    for (int round = 0; round < 30; round++) {
+        fsi_real middle = (lo + hi) / 2;
+        if ((fsi__element_height(dim, a, b, middle, c, foot) < 0) == below)
+            lo = middle;
+        else
+            hi = middle;
+    }
+    fsi_real least = -FSI_R(1e-6) * (fsi__abs(foot[0]) + fsi__abs(foot[1]) + fsi__abs(foot[2]));
+    if (!(foot[0] >= least && foot[1] >= least && foot[2] >= least))
+        return 0;
+
+    /* Height grows along the normal: it came from above when c was below. */
+    fsi_vec3 edge = fsi_vec_sub(a[1], a[0]);
+    fsi_vec3 normal = fsi_vec(-edge.y, edge.x, 0);
+    if (dim == 3)
+        normal = fsi_vec_cross(edge, fsi_vec_sub(a[2], a[0]));
+    return 1 + fsi__direction_of(dim, below ? normal : fsi_vec_scale(normal, -1));
+}
+
+/* Bits of mark during fsi_interface_moved; above them the direction that the surface came from. */
+enum {
+    FSI__PASSED = 1,  /* a surface went over the cell's centre */
+    FSI__TOUCHED = 2, /* some element touched the cell on its way */
+    FSI__TAKEN = 4,   /* the cell has values of its new side, */
+    FSI__TAKING = 8,  /* since this round */
+    FSI__CAME = 16
+};
+
+/* Marks the cells that one element passes or touches on its way from a to b. */
+static void fsi__element_sweep(fsi_interface *iface, const fsi_vec3 *a, const fsi_vec3 *b) {
+    fsi_real lo[3] = {FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX};
+    fsi_real hi[3] = {-FSI_REAL_MAX, -FSI_REAL_MAX, -FSI_REAL_MAX};
+    for (int corner = 0; corner < iface->dim; corner++)
+        for (int k = 0; k < 3; k++) {
+            fsi_real p = fsi__get(a[corner], k);
+            fsi_real q = fsi__get(b[corner], k);
+            lo[k] = fsi__min(lo[k], fsi__min(p, q));
+            hi[k] = fsi__max(hi[k], fsi__max(p, q));
+        }
+    int i[3], from[3], to[3];
+    if (!fsi__cells_met(iface, lo, hi, from, to))
+        return;
+    FSI__EACH_CELL(i, from, to) {
+        int8_t *mark = iface->mark + fsi__cell_index(iface, i);
+        *mark |= FSI__TOUCHED;
+        if (*mark & FSI__PASSED)
+            continue;
+        fsi_vec3 centre = fsi__centre_of(iface, FSI__CELLS, i);
+        if (iface->dim == 2)
+            centre.z = a[0].z;
+        int came = fsi__element_passes(iface->dim, a, b, centre);
+        if (came)
+            *mark = (int8_t)(*mark | FSI__PASSED | (came - 1) * FSI__CAME);
+    }
+}
+
+/* mark: cells whose centre a surface went over, and cells that any of them touched. Two layers that
+   go over a cell in one step are taken for one. */
+static void fsi__interface_sweep(fsi_interface *iface) {
+    const fsi_real *was = iface->was;
+    for (int i = 0; i < iface->solids; i++) {
+        const fsi_surface *surface = &iface->solid[i]->surface;
+        if (surface->closed)
+            continue;
+        for (int e = 0; e < surface->element_count; e++) {
+            fsi_vec3 a[3], b[3];
+            for (int k = 0; k < surface->dim; k++) {
+                int vertex = surface->index[surface->dim * e + k];
+                a[k] = fsi_vec_load(was + 3 * vertex);
+                b[k] = fsi_vec_load(surface->x + 3 * vertex);
+            }
+            fsi__element_sweep(iface, a, b);
+        }
+        was += 3 * (size_t)surface->vertex_count;
+    }
+}
+
+/* Cells on the new side of a cell: those that a surface hid from it and that stayed, and those that
+   came along and know already. Only the one that the surface came from, if it is among them: others
+   may be hidden twice, by a fold. */
+static int fsi__interface_new_side(const fsi_interface *iface, size_t cell, size_t *out) {
+    int count = 0;
+    int i[3];
+    fsi__cell_ijk(iface, cell, i);
+    for (int dir = 0; dir < 2 * iface->dim; dir++) {
+        size_t face;
+        ptrdiff_t other = fsi__beside(iface, i, dir, &face);
+        if (other < 0 || iface->covered[other])
+            continue;
+        int hidden = iface->blocked[dir / 2][face];
+        int stayed = !(iface->mark[other] & FSI__PASSED);
+        int knows = iface->mark[other] & FSI__TAKEN;
+        if (stayed ? !hidden : hidden || !knows)
+            continue;
+        if (dir == iface->mark[cell] / FSI__CAME) {
+            out[0] = (size_t)other;
+            return 1;
+        }
+        out[count++] = (size_t)other;
+    }
+    return count;
+}
+
+FSI_API fsi_result fsi_interface_moved(fsi_interface *iface, fsi_grid *grid, int *passed) {
+    int count = 0;
+    if (passed)
+        *passed = 0;
+    if (!iface || !iface->block || !grid || grid->cells != iface->cells)
+        return FSI_ERR_STATE;
+    size_t open = fsi__open_numbers(iface);
+    if (!open || open != (size_t)iface->was_count)
+        return FSI_OK;
+    fsi__interface_sweep(iface);
+
+    /* Several rounds where a surface ran over several layers of cells. */
+    for (int round = 0; round < 8; round++) {
+        for (size_t cell = 0; cell < iface->cells; cell++) {
+            int waits = (iface->mark[cell] & (FSI__PASSED | FSI__TAKEN)) == FSI__PASSED;
+            if (!waits || iface->covered[cell])
+                continue;
+            size_t source[6];
+            int sources = fsi__interface_new_side(iface, cell, source);
+            if (!sources)
+                continue;
+            fsi_grid_take_mean(grid, cell, sources, source, 1);
+            iface->mark[cell] |= FSI__TAKING;
+            count++;
+        }
+        /* Known from the next round on: the order of cells does not matter. */
+        for (size_t cell = 0; cell < iface->cells; cell++)
+            if (iface->mark[cell] & FSI__TAKING)
+                iface->mark[cell] = (int8_t)((iface->mark[cell] & ~FSI__TAKING) | FSI__TAKEN);
+    }
+    if (grid->phi)
+        fsi_levelset_drop_markers(&grid->levelset, iface->mark, FSI__TOUCHED);
+    memset(iface->mark, 0, iface->cells);
+    if (passed)
+        *passed = count;
+    return FSI_OK;
 }
 #endif
 
-#ifndef FSI_COUPLE_NO_GRID
 /* ------------------------------------------------------------------------------------------------
- * >>fractions */
-/* Closed share of every face, exactly. In the plane of a face with axes (b, c), in cells, Green's
-   theorem over the solid's cross-section gives, for the face [j, j+1] x [k, k+1], share = (closed
-   part of its edge b = j+1) + sum over the cut lines inside the face of the integral of (b - j) dc
+ * >>cut cells */
+#ifndef FSI_COUPLE_NO_GRID
+/* The closed share of every face, exactly. In the plane of a face with axes (b, c), in cells:
+
+      k+1 +-------:-------+        Green's theorem over the solid's cross-section gives for the face
+          |      /: solid |        [j, j+1] x [k, k+1]
+        c |     / :       |
+          |    /  :       |        share = closed part of its edge b = j+1
+        k +---/---:-------+              + sum over the cut lines inside the face of the integral
+          j       b      j+1               of (b - j) dc
+
    because lines farther right add the edge's winding number and lines farther left nothing. In 2D a
    face is such an edge itself. Shares are summed in velocity[] (all zero during detect). Ties:
    planes and edges lie an epsilon to the plus side, as in fsi_surface_cross. */
 FSI__INLINE void fsi__share_add(fsi_interface *iface, int axis, const int *i, fsi_real x) {
-    if (i[axis] < 1 || i[axis] >= iface->n[axis])
-        return;
-    iface->velocity[axis][fsi__face_index(iface, axis, i)] += x;
+    if (i[axis] >= 1 && i[axis] < iface->n[axis])
+        iface->velocity[axis][fsi__face_index(iface, axis, i)] += x;
 }
 
-/* Edges along c through the nodes of the plane: a crossing at s adds its winding step to the rest
- * of the line. */
+/* Edges of the faces of axis a: a crossing adds its winding step to the rest of its line along c.
+ */
 static void fsi__share_edges(fsi_interface *iface, const fsi_surface *surface, int e, int a,
-                             const fsi_real *lo, const fsi_real *hi, const int *from,
-                             const int *to) {
-    int b = iface->dim == 3 ? (a + 1) % 3 : 2, c = iface->dim == 3 ? (a + 2) % 3 : 1 - a, i[3],
-        first[3], last[3];
-    fsi_real el[3], eh[3], x[3], o = fsi__get(iface->origin, c), h = iface->h;
-    int begin = (int)fsi__max(fsi__floor((lo[c] - o) / h), -1000000) - 1;
-    int segments = (int)fsi__min(fsi__ceil((hi[c] - o) / h), 1000000) + 2 - begin;
-    fsi_surface_bounds(surface, e, el, eh);
-    for (int k = 0; k < 3; k++) {
-        fsi_real ok = fsi__get(iface->origin, k);
-        first[k] = 0;
-        last[k] = 1;
-        if (k >= iface->dim || k == c)
-            continue;
-        first[k] = (int)fsi__clamp(fsi__floor((el[k] - ok) / h - FSI_R(1e-3)), 1,
-                                   (fsi_real)iface->n[k] + 1);
-        last[k] = (int)fsi__clamp(fsi__ceil((eh[k] - ok) / h + FSI_R(1e-3)), 0,
-                                  (fsi_real)(k == a ? iface->n[k] - 1 : iface->n[k]))
-                  + 1;
+                             fsi__lines *lines, const int *from, const int *to) {
+    int c = lines->axis;
+    int b = 3 - a - c;
+    int begin[3] = {1, 1, 1};
+    int end[3] = {iface->nx + 1, iface->ny + 1, iface->nz + 1};
+    end[a] = iface->n[a];
+    if (iface->dim == 2) {
+        begin[2] = 0;
+        end[2] = 1;
     }
-    for (i[a] = first[a]; i[a] < last[a]; i[a]++)
-        for (i[b] = first[b]; i[b] < last[b]; i[b]++) {
-            int j[3];
-            x[2] = 0;
-            for (int k = 0; k < iface->dim; k++)
-                x[k] = fsi__get(iface->origin, k) + h * (fsi_real)(k == c ? begin : i[k]);
-            fsi_vec3 p = fsi_vec_load(x);
-            x[c] += h * (fsi_real)segments;
+    fsi__lines_near(iface, surface, e, begin, end, lines);
+    int i[3];
+    for (i[a] = lines->first[a]; i[a] < lines->last[a]; i[a]++)
+        for (i[b] = lines->first[b]; i[b] < lines->last[b]; i[b]++) {
             fsi_hit hit;
-            if (!fsi_surface_cross(surface, e, p, fsi_vec_load(x), &hit))
+            fsi_real at;
+            if (!fsi__line_cross(iface, surface, e, lines, i, &hit, &at))
                 continue;
-            fsi_real at = hit.t * (fsi_real)segments;
-            int cut = (int)at;
             fsi_real step = (fsi_real)-hit.side;
-            j[0] = i[0];
-            j[1] = i[1];
-            j[2] = i[2];
+            int segment = (int)at;
+            int j[3] = {i[0], i[1], i[2]};
             if (iface->dim == 3)
                 j[b]--; /* the edge is the upper one of this face */
-            j[c] = begin + cut;
+            j[c] = lines->begin + segment;
             if (j[c] >= from[c] && j[c] < to[c])
-                fsi__share_add(iface, a, j, step * ((fsi_real)cut + 1 - at));
+                fsi__share_add(iface, a, j, step * ((fsi_real)segment + 1 - at));
             for (j[c] = fsi__imax(j[c] + 1, from[c]); j[c] < to[c]; j[c]++)
                 fsi__share_add(iface, a, j, step);
         }
 }
 
-/* Lines where element e cuts the planes of the faces (3D): integral of (b - j) dc over each face
- * the line runs through. */
+/* A straight line in the plane of faces i[a]: point + t way, 0 <= t <= 1, in cells along (b, c).
+   The integral of (b - j) dc over each face that it runs through. */
+static void fsi__share_line(fsi_interface *iface, int a, int *i, const fsi_real *point,
+                            const fsi_real *way) {
+    int b = (a + 1) % 3;
+    int c = (a + 2) % 3;
+    fsi_real begin = 0;
+    while (begin < 1) {
+        /* To where the line leaves this face. */
+        fsi_real end = 1;
+        for (int k = 0; k < 2; k++) {
+            if (way[k] == 0)
+                continue;
+            fsi_real x = point[k] + begin * way[k];
+            fsi_real next =
+                way[k] > 0 ? fsi__floor(x + FSI_R(1e-9)) + 1 : fsi__ceil(x - FSI_R(1e-9)) - 1;
+            fsi_real t = (next - point[k]) / way[k];
+            if (t > begin && t < end)
+                end = t;
+        }
+        fsi_real middle = (begin + end) / 2;
+        fsi_real x = point[0] + middle * way[0];
+        i[b] = (int)fsi__ceil(x) - 1;
+        i[c] = (int)fsi__floor(point[1] + middle * way[1]);
+        int inside_b = i[b] >= 0 && i[b] < iface->n[b];
+        int inside_c = i[c] >= 0 && i[c] < iface->n[c];
+        if (inside_b && inside_c)
+            fsi__share_add(iface, a, i, (x - (fsi_real)i[b]) * way[1] * (end - begin));
+        begin = end;
+    }
+}
+
+/* Lines where element e cuts the planes of the faces of axis a (3D). */
 static void fsi__share_lines(fsi_interface *iface, const fsi_surface *surface, int e, int a) {
-    int b = (a + 1) % 3, c = (a + 2) % 3, i[3], v, n;
-    fsi_real x[3][3], lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX;
+    int b = (a + 1) % 3;
+    int c = (a + 2) % 3;
     fsi_vec3 normal = fsi_surface_normal(surface, e);
-    for (v = 0; v < 3; v++)
-        fsi_vec_store(
-            x[v], fsi_vec_scale(fsi_vec_sub(fsi_surface_place(surface, surface->index[3 * e + v]),
-                                            iface->origin),
-                                1 / iface->h));
-    for (v = 0; v < 3; v++) {
-        lo = fsi__min(lo, x[v][a]);
-        hi = fsi__max(hi, x[v][a]);
+    fsi_real corner[3][3]; /* in cells */
+    fsi_real lo = FSI_REAL_MAX;
+    fsi_real hi = -FSI_REAL_MAX;
+    for (int v = 0; v < 3; v++) {
+        fsi_vec3 x = fsi_surface_place(surface, surface->index[3 * e + v]);
+        fsi_vec_store(corner[v], fsi_vec_scale(fsi_vec_sub(x, iface->origin), 1 / iface->h));
+        lo = fsi__min(lo, corner[v][a]);
+        hi = fsi__max(hi, corner[v][a]);
     }
     int first = (int)fsi__clamp(fsi__floor(lo), 1, (fsi_real)iface->n[a]);
     int last = (int)fsi__clamp(fsi__ceil(hi), 0, (fsi_real)iface->n[a] - 1);
+    int i[3];
     for (i[a] = first; i[a] <= last; i[a]++) {
-        fsi_real at = (fsi_real)i[a], p[2][2], t0 = 0, d[2];
-        for (v = 0, n = 0; v < 3; v++) {
-            const fsi_real *q = x[v], *r = x[(v + 1) % 3];
-            if ((q[a] > at) == (r[a] > at))
+        /* Where do two edges of the triangle meet the plane? */
+        fsi_real plane = (fsi_real)i[a];
+        fsi_real end[2][2] = {{0, 0}, {0, 0}};
+        int ends = 0;
+        for (int v = 0; v < 3; v++) {
+            const fsi_real *p = corner[v];
+            const fsi_real *q = corner[(v + 1) % 3];
+            if ((p[a] > plane) == (q[a] > plane))
                 continue;
-            fsi_real t = (at - q[a]) / (r[a] - q[a]);
-            p[n][0] = q[b] + t * (r[b] - q[b]);
-            p[n][1] = q[c] + t * (r[c] - q[c]);
-            n++;
+            fsi_real t = (plane - p[a]) / (q[a] - p[a]);
+            end[ends][0] = p[b] + t * (q[b] - p[b]);
+            end[ends][1] = p[c] + t * (q[c] - p[c]);
+            ends++;
         }
-        if (n != 2)
+        if (ends != 2)
             continue;
-        d[0] = p[1][0] - p[0][0];
-        d[1] = p[1][1] - p[0][1];
-        /* the solid is to the left: outward (dc, -db) */
-        if (d[1] * fsi__get(normal, b) - d[0] * fsi__get(normal, c) < 0) {
-            p[0][0] = p[1][0];
-            p[0][1] = p[1][1];
-            d[0] = -d[0];
-            d[1] = -d[1];
+
+        /* Turned so that the solid is to its left: outward is (dc, -db). */
+        fsi_real way[2] = {end[1][0] - end[0][0], end[1][1] - end[0][1]};
+        int turned = way[1] * fsi__get(normal, b) - way[0] * fsi__get(normal, c) < 0;
+        if (turned) {
+            way[0] = -way[0];
+            way[1] = -way[1];
         }
-        while (t0 < 1) { /* from one face to the next */
-            fsi_real t1 = 1;
-            for (v = 0; v < 2; v++) {
-                fsi_real y = p[0][v] + t0 * d[v], next = d[v] > 0 ? fsi__floor(y + FSI_R(1e-9)) + 1
-                                                                  : fsi__ceil(y - FSI_R(1e-9)) - 1;
-                if (d[v] == 0)
-                    continue;
-                fsi_real t = (next - p[0][v]) / d[v];
-                if (t > t0 && t < t1)
-                    t1 = t;
-            }
-            fsi_real middle = (t0 + t1) / 2;
-            i[b] = (int)fsi__ceil(p[0][0] + middle * d[0]) - 1;
-            i[c] = (int)fsi__floor(p[0][1] + middle * d[1]);
-            if (i[b] >= 0 && i[b] < iface->n[b] && i[c] >= 0 && i[c] < iface->n[c])
-                fsi__share_add(iface, a, i,
-                               (p[0][0] + middle * d[0] - (fsi_real)i[b]) * d[1] * (t1 - t0));
-            t0 = t1;
-        }
+        fsi__share_line(iface, a, i, end[turned], way);
     }
 }
 
 /* A solid smaller than a cell may close far more than it fills: the factor that makes its shares
- * along an axis add up to its volume, at most 1. */
+   along an axis add up to its volume, at most 1. */
 static fsi_real fsi__share_grain(const fsi_interface *iface, int solid, int axis, const int *from,
                                  const int *to) {
     const fsi_bvh *root = iface->bvh + solid;
-    double sum = 0;
-    int i[3];
     for (int k = 0; k < iface->dim; k++)
         if (root->hi[k] - root->lo[k] > iface->h)
             return 1;
+    double sum = 0;
+    int i[3];
     FSI__EACH_CELL(i, from, to)
     sum += fabs((double)iface->velocity[axis][fsi__face_index(iface, axis, i)]);
-    double volume =
-        fsi__volume_below(&iface->solid[solid]->surface, fsi_vec(0, 1, 0), root->hi[1] + iface->h)
-        / (double)(iface->h * iface->h * (iface->dim == 3 ? iface->h : 1));
+    double cell = (double)(iface->h * iface->h * (iface->dim == 3 ? iface->h : 1));
+    const fsi_surface *surface = &iface->solid[solid]->surface;
+    double volume = fsi__volume_below(surface, fsi_vec(0, 1, 0), root->hi[1] + iface->h) / cell;
     return sum > volume ? (fsi_real)(volume / sum) : 1;
 }
 
-/* Collects the shares of one solid into the list of cuts and into open[]. */
-static int fsi__share_collect(fsi_interface *iface, int solid, const int *from, const int *to) {
+/* Collects the shares of one solid into the list of cuts and into open[]. Slivers count as nothing,
+   and all but a sliver as all. */
+static fsi_result fsi__share_collect(fsi_interface *iface, int solid, const int *from,
+                                     const int *to) {
+    const fsi_real sliver = FSI_R(1e-3);
     int i[3];
     for (int axis = 0; axis < iface->dim; axis++) {
         fsi_real grain = fsi__share_grain(iface, solid, axis, from, to);
         FSI__EACH_CELL(i, from, to) {
             size_t face = fsi__face_index(iface, axis, i);
-            /* either orientation is solid, as in the voxel form */
+            fsi_real *open = iface->open[axis] + face;
+            /* Either orientation is solid, as with voxel faces. */
             fsi_real share = grain * fsi__abs(iface->velocity[axis][face]);
             iface->velocity[axis][face] = 0;
-            share = share > FSI_R(0.999) ? 1 : share < FSI_R(1e-3) ? 0 : share;
-            share = fsi__min(share, iface->open[axis][face]);
-            if (!(share > 0))
+            if (share > FSI_R(0.999))
+                share = 1;
+            share = fsi__min(share, *open);
+            if (share < sliver || !(share > 0))
                 continue;
-            fsi_cut *cut;
-            if (!FSI__GROW(iface, cut, cut_room, iface->cuts, iface->cuts + 1))
-                return 0;
-            cut = iface->cut + iface->cuts++;
+            fsi_result result = FSI__LIST_ROOM(iface->cut, iface->cuts + 1, &iface->desc.allocator);
+            if (result < 0)
+                return result;
+            fsi_cut *cut = iface->cut + iface->cuts++;
             cut->face = (int32_t)face;
             cut->solid = solid;
             cut->axis = axis;
             cut->share = share;
-            iface->open[axis][face] -= share;
-            if (iface->open[axis][face] < FSI_R(1e-3))
-                iface->open[axis][face] = 0;
+            *open -= share;
+            if (*open < sliver)
+                *open = 0;
         }
     }
-    return 1;
+    return FSI_OK;
 }
 
 /* A cell is solid only when none of its faces is open. */
 static void fsi__share_cover(fsi_interface *iface, int solid, const int *from, const int *to) {
     int i[3];
     FSI__EACH_CELL(i, from, to) {
-        size_t c = fsi__cell_index(iface, i), face;
-        int open = 0, inner = 0;
-        for (int dir = 0; dir < 2 * iface->dim; dir++)
-            if (fsi__beside(iface, i, dir, &face) >= 0) {
-                inner++;
-                open |= iface->open[dir / 2][face] > 0;
-            }
-        if (open || !inner) {
-            if (iface->covered[c] && iface->owner[c] == solid)
-                iface->covered[c] = 0;
-        } else if (!iface->covered[c]) {
-            iface->covered[c] = 1;
-            iface->owner[c] = solid;
+        size_t cell = fsi__cell_index(iface, i);
+        int open = 0;
+        int inner = 0;
+        for (int dir = 0; dir < 2 * iface->dim; dir++) {
+            size_t face;
+            if (fsi__beside(iface, i, dir, &face) < 0)
+                continue;
+            inner++;
+            open |= iface->open[dir / 2][face] > 0;
         }
+        int is_solid = inner && !open;
+        if (is_solid && !iface->covered[cell])
+            iface->owner[cell] = solid;
+        if (is_solid || iface->owner[cell] == solid)
+            iface->covered[cell] = (uint8_t)is_solid;
     }
 }
 
-static fsi_result fsi__fractions(fsi_interface *iface) {
+/* Shares of all closed solids. */
+static fsi_result fsi__cut_faces(fsi_interface *iface) {
     int from[3], to[3];
-    for (int k = 0; k < 2; k++)
-        for (int s = 0; s < iface->solids; s++) {
-            const fsi_surface *surface = &iface->solid[s]->surface;
-            const fsi_bvh *root = iface->bvh + s;
-            if (!fsi__closed_range(iface, s, from, to))
-                continue;
-            if (k == 1) {
-                fsi__share_cover(iface, s, from, to);
-                continue;
+    for (int s = 0; s < iface->solids; s++) {
+        const fsi_surface *surface = &iface->solid[s]->surface;
+        if (!fsi__closed_range(iface, s, from, to))
+            continue;
+        for (int a = 0; a < iface->dim; a++) {
+            int c = iface->dim == 3 ? (a + 2) % 3 : 1 - a;
+            fsi__lines lines = fsi__lines_along(iface, iface->bvh + s, c, 0);
+            for (int e = 0; e < surface->element_count; e++) {
+                fsi__share_edges(iface, surface, e, a, &lines, from, to);
+                if (iface->dim == 3)
+                    fsi__share_lines(iface, surface, e, a);
             }
-            for (int e = 0; e < surface->element_count; e++)
-                for (int a = 0; a < iface->dim; a++) {
-                    fsi__share_edges(iface, surface, e, a, root->lo, root->hi, from, to);
-                    if (iface->dim == 3)
-                        fsi__share_lines(iface, surface, e, a);
-                }
-            if (!fsi__share_collect(iface, s, from, to))
-                return FSI_ERR_MEMORY;
         }
+        fsi_result result = fsi__share_collect(iface, s, from, to);
+        if (result < 0)
+            return result;
+    }
+    for (int s = 0; s < iface->solids; s++)
+        if (fsi__closed_range(iface, s, from, to))
+            fsi__share_cover(iface, s, from, to);
+
+    /* Where the flow goes on into closed solids, only shells hide. */
+    for (int i = 0; i < iface->crossings && iface->desc.smooth; i++) {
+        const fsi_crossing *crossing = iface->crossing + i;
+        if (iface->solid[crossing->solid]->surface.closed)
+            iface->blocked[crossing->axis][crossing->face] = 0;
+    }
     return FSI_OK;
 }
 
-static fsi_result fsi__fraction_sides(fsi_interface *iface, const fsi_grid *grid) {
-    int i[3];
+/* Sides of the cut faces, at the nearest point of the surface; without fluid mass of their own. */
+static fsi_result fsi__cut_sides(fsi_interface *iface, const fsi_grid *grid) {
     for (int n = 0; n < iface->cuts; n++) {
         const fsi_cut *cut = iface->cut + n;
-        fsi_crossing crossing;
-        fsi_vec3 centre = fsi__face_centre(iface, cut->axis, (size_t)cut->face);
-        memset(&crossing, 0, sizeof crossing);
-        fsi__face_ijk(iface, cut->axis, (size_t)cut->face, i);
-        size_t plus = fsi__cell_index(iface, i);
-        if (grid->cell[plus] != FSI_CELL_FLUID
-            && grid->cell[plus - (size_t)fsi__stride(iface, cut->axis)] != FSI_CELL_FLUID)
+        size_t cell[2];
+        fsi__face_cells(iface, cut->axis, (size_t)cut->face, cell, cell + 1);
+        if (grid->cell[cell[0]] != FSI_CELL_FLUID && grid->cell[cell[1]] != FSI_CELL_FLUID)
             continue;
+
+        /* The surface cuts the face: it is hardly ever farther than two cells. */
+        const fsi_bvh *bvh = iface->bvh + cut->solid;
+        fsi_vec3 centre = fsi__face_centre(iface, cut->axis, (size_t)cut->face);
+        fsi_hit hit;
+        if (!fsi_bvh_closest(bvh, centre, 2 * iface->h, &hit)
+            && !fsi_bvh_closest(bvh, centre, FSI_REAL_MAX, &hit))
+            continue;
+        fsi_crossing crossing;
+        memset(&crossing, 0, sizeof crossing);
         crossing.face = cut->face;
         crossing.solid = cut->solid;
         crossing.axis = (int8_t)cut->axis;
         crossing.t = FSI_R(0.5);
-        /* the surface cuts the face: hardly ever farther than two cells */
-        fsi_hit hit;
-        if (!fsi_bvh_closest(iface->bvh + cut->solid, centre, 2 * iface->h, &hit)
-            && !fsi_bvh_closest(iface->bvh + cut->solid, centre, FSI_REAL_MAX, &hit))
-            continue;
         crossing.element = hit.element;
         memcpy(crossing.weight, hit.weight, sizeof crossing.weight);
         for (int up = 0; up < 2; up++) {
-            const size_t cell = up ? plus : plus - (size_t)fsi__stride(iface, cut->axis);
-            if (grid->cell[cell] != FSI_CELL_FLUID)
+            if (grid->cell[cell[up]] != FSI_CELL_FLUID)
                 continue;
-            if (!fsi__side_add(iface, grid, &crossing, cell, up ? -1 : 1, 0))
-                return FSI_ERR_MEMORY;
-            iface->side[iface->sides - 1].share = cut->share;
-            iface->side[iface->sides - 1].mass = 0;
+            fsi_result result = fsi__side_add(iface, grid, &crossing, cell[up], up ? -1 : 1, 0);
+            if (result < 0)
+                return result;
+            fsi_side *side = iface->side + iface->sides - 1;
+            side->share = cut->share;
+            side->mass = 0;
         }
     }
     return FSI_OK;
@@ -5097,6 +5273,33 @@ FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block) {
         return result;
     return fsi_couple_restore(&world->couple, from + fsi__world_couple_at(world));
 }
+#endif
+
+#ifndef FSI_COUPLE_NO_GRID
+/* Grows *list to at least need items (keeps the first used ones); 0 on lack of memory, the old list
+ * stays then. */
+static int fsi__list_grow(const fsi_allocator *allocator, void **list, int *room, int used,
+                          size_t need, size_t size) {
+    size_t n = need + need / 2 + 64;
+    if (need <= (size_t)*room)
+        return 1;
+    size_t bytes;
+    if (n > 0x7fffffff || !fsi_size_mul(n, size, &bytes))
+        return 0;
+    void *p = fsi_alloc(allocator, bytes);
+    if (!p)
+        return 0;
+    if (used)
+        memcpy(p, *list, (size_t)used * size);
+    fsi_free(allocator, *list, (size_t)*room * size);
+    *list = p;
+    *room = (int)n;
+    return 1;
+}
+
+#define FSI__GROW(face, list, room, used, need)                                                    \
+    fsi__list_grow(&(face)->desc.allocator, (void **)(void *)&(face)->list, &(face)->room, used,   \
+                   (size_t)(need), sizeof *(face)->list)
 #endif
 
 /* ------------------------------------------------------------------------------------------------
