@@ -5165,8 +5165,8 @@ static fsi_result fsi__world_begin(fsi_world *world, fsi_real dt, int joined) {
         if (solids->body[i].shape->surface.vertex_count == 0)
             continue;
         fsi_coupled **door = world->door + world->door_count;
-        result = joined ? fsi_solids_coupled_joined(solids, i, door)
-                        : fsi_solids_coupled(solids, i, door);
+        result =
+            joined ? fsi_solids_couple_joined(solids, i, door) : fsi_solids_couple(solids, i, door);
         if (result < 0)
             return result;
         if (*door)
@@ -5190,7 +5190,7 @@ static fsi_result fsi__world_move(void *user, fsi_real dt) {
         const fsi_rigid *body = &world->solids.body[i];
         if (body->kind != FSI_RIGID_DYNAMIC || body->shape->surface.vertex_count == 0)
             continue;
-        if ((result = fsi_solids_take_coupled(&world->solids, i)) < 0)
+        if ((result = fsi_solids_take(&world->solids, i)) < 0)
             return result;
     }
     if ((result = fsi_solids_move(&world->solids, dt)) < 0)

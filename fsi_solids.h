@@ -104,7 +104,7 @@
    1. One step: fsi_solids_forces (v* = v + dt f / m), [a coupling changes velocities],
       fsi_solids_move (contact, joints, positions). What forces and coupling have added to v and L
       is spread evenly over the substeps of the move.
-   2. Coupling: fsi_solids_coupled(&world, id, &c), solve, fsi_solids_take_coupled(&world, id).
+   2. Coupling: fsi_solids_couple(&world, id, &c), solve, fsi_solids_take(&world, id).
       Generalised velocity: v, then angular velocity.
    3. Scripted bodies: set their velocity (or fsi_solids_script for a pose) before every step; they
       push and are never pushed.
@@ -346,9 +346,15 @@ typedef struct fsi_rigid_desc {
     int user;                 /* free for the caller */
 } fsi_rigid_desc;
 
+/* An impulse, N s, and its moment about the centre of mass, N m s. */
+typedef struct fsi_wrench {
+    fsi_vec3 linear, angular;
+} fsi_wrench;
+
 /* A rigid body; world->body[i]. Read freely; write only through the functions below (force and
  * torque may be added to). */
 typedef struct fsi_rigid {
+    const fsi_shape *shape;
     fsi_vec3 x; /* centre of mass, m */
     fsi_quat q; /* unit, body to world */
     fsi_vec3 v; /* m/s */
@@ -365,51 +371,49 @@ typedef struct fsi_rigid {
     fsi_mat3 inertia_body, inverse_inertia_body; /* body frame, kg m^2 */
     fsi_real mass, inverse_mass;                 /* kg, 1/kg; both 0 when not dynamic */
     fsi_real friction, restitution, linear_damping, angular_damping;
-    const fsi_shape *shape;
     fsi_rigid_kind kind;
     int32_t group, ghost, user;
-    int32_t touching; /* contacts and joints of the last step */
-    /* Impulse and moment about the centre of mass, N s, N m s */
-    /* that contact and joints gave in the last move, and in the one before */
-    fsi_vec3 push[2], push_before[2];
-    /* that forces gave in the last fsi_solids_forces, and in the one before */
-    fsi_vec3 load[2], load_before[2];
-    /* that fsi_solids_hold and contacts inside a door gave, until the next move takes it back */
-    fsi_vec3 held[2];
-    /* that contacts inside a door gave beyond that: the move leaves it and counts it as push */
-    fsi_vec3 kept[2];
+    int32_t touching;       /* contacts and joints of the last step */
+    fsi_wrench push;        /* that contact and joints gave in the last move */
+    fsi_wrench push_before; /* and in the move before it */
+    fsi_wrench load;        /* that forces gave in the last fsi_solids_forces */
+    fsi_wrench load_before; /* and in the one before it */
+    fsi_wrench held; /* of fsi_solids_hold and contacts in a door; the next move takes it back */
+    fsi_wrench kept; /* of contacts in a door beyond that; the move counts it as push */
 } fsi_rigid;
 
 /* ------------------------------------------------------------------------------------------------
  * >>contact */
-/* One contact point; world->contact[i]. A side is a rigid body (< max_bodies) or max_bodies + k for
-   external solid k; a < b. Rigid pairs come first, then pairs with externals, each sorted by (a,
-   b). The normal points from b to a. */
+/* One end of a contact. */
+typedef struct fsi_contact_end {
+    int32_t solid; /* a rigid body (< max_bodies) or max_bodies + k for external solid k */
+    int32_t point; /* external: the point for its callbacks; else -1 */
+    fsi_vec3 arm;  /* from the centre of mass to the contact point, m (external: 0) */
+} fsi_contact_end;
+
+/* One contact point; world->contact[i]. a.solid < b.solid. Rigid pairs come first, then pairs with
+   externals, each sorted by (a, b). The normal points from b to a. */
 typedef struct fsi_contact {
-    int32_t a, b; /* sides */
+    fsi_contact_end a, b;
     /* which point of the pair: the same number next step means the same point */
     uint32_t feature;
-    int32_t point_a, point_b; /* external sides: point index for its callbacks; else -1 */
-    /* the side it moves with during a step: the smaller of two bodies, or whose point it is */
+    /* the solid it moves with during a step: the smaller of two bodies, or whose point it is */
     int32_t lead;
     int32_t bounced;       /* 1: restitution acted in the last step */
-    fsi_vec3 at;           /* world position, m; both sides get their impulses exactly here */
+    fsi_vec3 at;           /* world position, m; both ends get their impulses exactly here */
     fsi_vec3 normal;       /* unit, from b to a */
     fsi_vec3 tangent;      /* unit; the second tangent is normal x tangent */
-    fsi_vec3 arm_a, arm_b; /* arms from the centres of mass (external: 0) */
     fsi_real gap;          /* m, negative = overlap; follows the motion during the step */
     fsi_real impulse;      /* N s along the normal in the last substep, >= 0 */
     fsi_real impulse_t[2]; /* N s along the tangents; length <= friction * impulse (a cone) */
-    /* largest normal impulse of the step: tells restitution who was hit */
-    fsi_real impulse_max;
-    fsi_real approach; /* normal velocity before the step, m/s (negative: approaching) */
+    fsi_real impulse_max;  /* largest impulse of the step: tells restitution who was hit */
+    fsi_real approach;     /* normal velocity before the step, m/s (negative: approaching) */
     fsi_real friction, restitution;
-    fsi_real size;   /* bounding radius of the smaller side: the slop's scale, m */
+    fsi_real size;   /* bounding radius of the smaller end: the slop's scale, m */
     fsi_real mass_n; /* effective mass along the normal, kg */
     fsi_real mass_t; /* effective mass along the tangents, kg */
-    /* impulse and normal velocity when restitution began: what it gave can be told and taken back
-     */
-    fsi_real start[2];
+    /* impulse and normal velocity when restitution began: what it gave can be taken back */
+    fsi_real bounce_impulse, bounce_velocity;
 } fsi_contact;
 
 /* A solid of another kind (cloth, tetrahedra, reduced, a user's own) that takes part in contact
@@ -539,10 +543,9 @@ typedef struct fsi_solids {
     const fsi_external *external; /* [external_count] set by the caller */
     int external_count;
     double time; /* s */
-    /* the one allocation; the first state_size bytes are the dynamic state */
-    void *block;
-    size_t block_size, state_size;
-    struct fsi__solids_work *work; /* scratch, inside block */
+    void *block; /* the one allocation */
+    size_t block_size;
+    struct fsi__solids_work *work; /* private, inside block */
 } fsi_solids;
 
 /* What a world holds now. */
@@ -599,8 +602,7 @@ FSI_API fsi_result fsi_solids_set_externals(fsi_solids *solids, const fsi_extern
 /* Poses and velocities. Non-finite input is refused. q zero = identity. */
 FSI_API fsi_result fsi_solids_set_pose(fsi_solids *solids, int body, fsi_vec3 x, fsi_quat q);
 /* Sets both velocities (dynamic and scripted bodies), m/s, rad/s. */
-FSI_API fsi_result fsi_solids_set_velocity(fsi_solids *solids, int body, fsi_vec3 v,
-                                           fsi_vec3 angular);
+FSI_API fsi_result fsi_solids_set_velocity(fsi_solids *solids, int body, fsi_vec3 v, fsi_vec3 spin);
 /* Scripted bodies: sets the velocities that carry the body to this pose within the next dt. */
 FSI_API fsi_result fsi_solids_script(fsi_solids *solids, int body, fsi_vec3 x, fsi_quat q,
                                      fsi_real dt);
@@ -621,20 +623,20 @@ FSI_API fsi_result fsi_solids_surface(const fsi_solids *solids, int body, fsi_re
                                       fsi_surface *out);
 /* The body as a coupled solid (dense, 6 degrees of freedom) in its present state: *out points into
    the world, filled again by every call (memory per body is allocated on the first one). After the
-   solve hand the velocities back with fsi_solids_take_coupled. Joints with fixed or scripted bodies
+   solve hand the velocities back with fsi_solids_take. Joints with fixed or scripted bodies
    are part of the door: a hinged body has only its turning left in inverse_mass. */
-FSI_API fsi_result fsi_solids_coupled(fsi_solids *solids, int body, fsi_coupled **out);
+FSI_API fsi_result fsi_solids_couple(fsi_solids *solids, int body, fsi_coupled **out);
 /* The same for a body and all others that joints tie to it, as one solid of 6 degrees of freedom
    each: the joints are part of its inverse mass, so a coupled solve answers with velocities that
    obey them (motors, springs and stops act in fsi_solids_move). *out = NULL: one of a lower number
-   among them has the door. Every body hands its velocities back by fsi_solids_take_coupled. */
-FSI_API fsi_result fsi_solids_coupled_joined(fsi_solids *solids, int body, fsi_coupled **out);
+   among them has the door. Every body hands its velocities back by fsi_solids_take. */
+FSI_API fsi_result fsi_solids_couple_joined(fsi_solids *solids, int body, fsi_coupled **out);
 /* Where a body is in the door it was last coupled through: number of the body that has the door,
  * first element and elements of its surface there. */
 FSI_API fsi_result fsi_solids_joined_part(const fsi_solids *solids, int body, int *owner,
                                           int *first, int *elements);
 /* Takes (*out)->v after a solve: the body's velocity and angular momentum change. */
-FSI_API fsi_result fsi_solids_take_coupled(fsi_solids *solids, int body);
+FSI_API fsi_result fsi_solids_take(fsi_solids *solids, int body);
 
 /* Save, restore, look. */
 FSI_API size_t fsi_solids_state_size(const fsi_solids *solids); /* bytes */
@@ -1218,6 +1220,30 @@ static double fsi__safe_share(double (*excess)(double share, void *user), void *
     return lo;
 }
 
+/* Where fn is smallest between a and b, for one lowest point: golden section. */
+static fsi_real fsi__golden_section(fsi_real (*fn)(fsi_real t, void *user), void *user, fsi_real a,
+                                    fsi_real b, int steps) {
+    const fsi_real ratio = FSI_R(0.6180339887498949);
+    fsi_real s = b - ratio * (b - a), t = a + ratio * (b - a);
+    fsi_real at_s = fn(s, user), at_t = fn(t, user);
+    for (int i = 0; i < steps; i++) {
+        if (at_s < at_t) {
+            b = t;
+            t = s;
+            at_t = at_s;
+            s = b - ratio * (b - a);
+            at_s = fn(s, user);
+        } else {
+            a = s;
+            s = t;
+            at_s = at_t;
+            t = a + ratio * (b - a);
+            at_t = fn(t, user);
+        }
+    }
+    return (a + b) / 2;
+}
+
 /* ------------------------------------------------------------------------------------------------
  * >>mesh mass */
 /* Closed: the directed edges (2D: the ends of segments) pair up, each with exactly one opposite. */
@@ -1611,6 +1637,13 @@ static fsi_result fsi__shape_check(const fsi_shape_desc *desc) {
     }
 }
 
+/* Bounds of nothing: the first point that is added makes them. */
+static void fsi__bounds_empty(fsi_vec3 *lo, fsi_vec3 *hi) {
+    *lo = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX);
+    *hi = fsi_vec_scale(*lo, -1);
+}
+
+/* Bounds grow to hold p. */
 static void fsi__grow(fsi_vec3 *lo, fsi_vec3 *hi, fsi_vec3 p) {
     lo->x = fsi__min(lo->x, p.x);
     lo->y = fsi__min(lo->y, p.y);
@@ -2068,7 +2101,13 @@ FSI_API fsi_real fsi_shape_distance(const fsi_shape *shape, fsi_vec3 p, fsi_vec3
 
 /* ------------------------------------------------------------------------------------------------
  * >>rigid motion */
-/* R, world inverse inertia and angular velocity from q and L. In 2D only zz is kept. */
+/* A dynamic body has angular momentum L: its spin is I^-1 L. */
+static void fsi__rigid_turned(fsi_rigid *body, fsi_vec3 L) {
+    body->L = L;
+    body->spin = fsi_mat3_mul_vec(&body->inverse_inertia, L);
+}
+
+/* Rotation, world inverse inertia and spin from q and L. In 2D only zz is kept. */
 static void fsi__rigid_refresh(fsi_rigid *body, int dim) {
     body->rotation = fsi_quat_matrix(body->q);
     if (body->kind != FSI_RIGID_DYNAMIC)
@@ -2077,45 +2116,47 @@ static void fsi__rigid_refresh(fsi_rigid *body, int dim) {
         body->inverse_inertia.m[8] = body->inverse_inertia_body.m[8];
     else
         body->inverse_inertia = fsi_mat3_rotate(&body->rotation, &body->inverse_inertia_body);
-    body->spin = fsi_mat3_mul_vec(&body->inverse_inertia, body->L); /* w = I^-1 L */
+    fsi__rigid_turned(body, body->L);
 }
 
-/* dq/dt = q (0, w_body) / 2, w_body = I_body^-1 R^T L */
+/* dq/dt = q (0, w) / 2 with w = I_body^-1 R^T L, the spin in the body's frame. */
 static fsi_quat fsi__quat_rate(const fsi_rigid *body, fsi_quat q) {
-    fsi_vec3 w =
-        fsi_mat3_mul_vec(&body->inverse_inertia_body, fsi_quat_rotate(fsi__quat_back(q), body->L));
-    fsi_quat o;
-    o.w = 0;
-    o.x = w.x / 2;
-    o.y = w.y / 2;
-    o.z = w.z / 2;
-    return fsi_quat_mul(q, o);
+    fsi_vec3 local = fsi_quat_rotate(fsi__quat_back(q), body->L);
+    fsi_vec3 w = fsi_mat3_mul_vec(&body->inverse_inertia_body, local);
+    fsi_quat half;
+    half.w = 0;
+    half.x = w.x / 2;
+    half.y = w.y / 2;
+    half.z = w.z / 2;
+    return fsi_quat_mul(q, half);
 }
 
-static fsi_quat fsi__quat_mad(fsi_quat q, fsi_quat d, fsi_real h) {
-    q.w += h * d.w;
-    q.x += h * d.x;
-    q.y += h * d.y;
-    q.z += h * d.z;
+/* q + h rate, not normalised. */
+static fsi_quat fsi__quat_mad(fsi_quat q, fsi_quat rate, fsi_real h) {
+    q.w += h * rate.w;
+    q.x += h * rate.x;
+    q.y += h * rate.y;
+    q.z += h * rate.z;
     return q;
 }
 
 /* Turns the body for h seconds with L fixed: free rotation by the classical fourth order
  * Runge-Kutta method; exact in 2D and for scripts. */
 static void fsi__rigid_turn(fsi_rigid *body, fsi_real h, int dim) {
+    fsi_quat q = body->q;
     if (body->kind != FSI_RIGID_DYNAMIC || dim == 2) {
         if (body->spin.x == 0 && body->spin.y == 0 && body->spin.z == 0)
             return;
-        body->q = fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(body->spin, h)), body->q);
+        q = fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(body->spin, h)), q);
     } else {
-        fsi_quat k1 = fsi__quat_rate(body, body->q),
-                 k2 = fsi__quat_rate(body, fsi_quat_unit(fsi__quat_mad(body->q, k1, h / 2)));
-        fsi_quat k3 = fsi__quat_rate(body, fsi_quat_unit(fsi__quat_mad(body->q, k2, h / 2))),
-                 k4 = fsi__quat_rate(body, fsi_quat_unit(fsi__quat_mad(body->q, k3, h)));
-        body->q = fsi__quat_mad(fsi__quat_mad(body->q, k1, h / 6), k2, h / 3);
-        body->q = fsi__quat_mad(fsi__quat_mad(body->q, k3, h / 3), k4, h / 6);
+        fsi_quat k1 = fsi__quat_rate(body, q);
+        fsi_quat k2 = fsi__quat_rate(body, fsi_quat_unit(fsi__quat_mad(q, k1, h / 2)));
+        fsi_quat k3 = fsi__quat_rate(body, fsi_quat_unit(fsi__quat_mad(q, k2, h / 2)));
+        fsi_quat k4 = fsi__quat_rate(body, fsi_quat_unit(fsi__quat_mad(q, k3, h)));
+        q = fsi__quat_mad(fsi__quat_mad(q, k1, h / 6), k2, h / 3);
+        q = fsi__quat_mad(fsi__quat_mad(q, k3, h / 3), k4, h / 6);
     }
-    body->q = fsi_quat_unit(body->q);
+    body->q = fsi_quat_unit(q);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -2124,37 +2165,52 @@ static void fsi__rigid_turn(fsi_rigid *body, fsi_real h, int dim) {
    of the other, both ways. Samples are spheres, so balls, capsule ends and torus rings are exact;
    curves add their deepest point. Box against box needs faces and edges: separating axes and
    clipping. Contacts with a positive gap are kept within reach: the solver then only limits the
-   approach to gap / h, so nothing tunnels. */
+   approach to gap / h, so nothing tunnels.
+
+   Normals point from the second shape to the first. A function that looks at the pair the other way
+   round gets flip = 1 and turns its normals. `feature` names a point of a pair: the same number in
+   the next step means the same point. */
 #define FSI__CANDIDATES 48
 #define FSI__MANIFOLD 8
 
 typedef struct fsi__pose {
     fsi_vec3 x;
-    fsi_mat3 R;
+    fsi_mat3 rotation;
 } fsi__pose;
 
+/* A shape in its place in the world. */
+typedef struct fsi__placed {
+    const fsi_shape *shape;
+    fsi__pose pose;
+} fsi__placed;
+
+/* A point of contact. */
 typedef struct fsi__point {
     fsi_vec3 at, normal;
     fsi_real gap;
     uint32_t feature;
 } fsi__point;
 
+/* The contact points of a pair. */
 typedef struct fsi__manifold {
     int count, limit;
-    fsi_real reach, size; /* largest gap kept; length scale of the smaller shape */
-    fsi__point p[FSI__CANDIDATES];
+    fsi_real reach; /* largest gap kept */
+    fsi_real size;  /* length scale of the smaller shape */
+    fsi__point point[FSI__CANDIDATES];
 } fsi__manifold;
 
 static fsi_vec3 fsi__pose_point(const fsi__pose *pose, fsi_vec3 p) {
-    return fsi_vec_add(pose->x, fsi_mat3_mul_vec(&pose->R, p));
+    return fsi_vec_add(pose->x, fsi_mat3_mul_vec(&pose->rotation, p));
 }
 
 static fsi_vec3 fsi__pose_local(const fsi__pose *pose, fsi_vec3 p) {
-    return fsi_mat3_tmul_vec(&pose->R, fsi_vec_sub(p, pose->x));
+    return fsi_mat3_tmul_vec(&pose->rotation, fsi_vec_sub(p, pose->x));
 }
 
-static void fsi__manifold_add(fsi__manifold *manifold, fsi_vec3 at, fsi_vec3 n, fsi_real gap,
+/* Adds a point within reach; a full manifold gives up the one with the largest gap. */
+static void fsi__manifold_add(fsi__manifold *manifold, fsi_vec3 at, fsi_vec3 normal, fsi_real gap,
                               uint32_t feature) {
+    fsi__point *point = manifold->point;
     int worst = 0;
     if (!(gap < manifold->reach))
         return;
@@ -2162,476 +2218,554 @@ static void fsi__manifold_add(fsi__manifold *manifold, fsi_vec3 at, fsi_vec3 n, 
         worst = manifold->count++;
     else {
         for (int i = 1; i < manifold->count; i++)
-            if (manifold->p[i].gap > manifold->p[worst].gap)
+            if (point[i].gap > point[worst].gap)
                 worst = i;
-        if (gap >= manifold->p[worst].gap)
+        if (gap >= point[worst].gap)
             return;
     }
-    manifold->p[worst].at = at;
-    manifold->p[worst].normal = n;
-    manifold->p[worst].gap = gap;
-    manifold->p[worst].feature = feature;
+    point[worst].at = at;
+    point[worst].normal = normal;
+    point[worst].gap = gap;
+    point[worst].feature = feature;
 }
 
 /* Keeps the deepest point and then, again and again, the one farthest from those kept. */
 static void fsi__manifold_reduce(fsi__manifold *manifold) {
-    fsi_real near2[FSI__CANDIDATES], least = manifold->size * manifold->size * FSI_R(1e-4);
-    int best = 0;
+    fsi__point *point = manifold->point;
+    fsi_real apart[FSI__CANDIDATES]; /* squared distance from the nearest point kept */
+    fsi_real least = manifold->size * manifold->size * FSI_R(1e-4);
+    int best = 0, kept = 0;
     for (int i = 0; i < manifold->count; i++) {
-        near2[i] = FSI_REAL_MAX;
-        if (manifold->p[i].gap < manifold->p[best].gap)
+        apart[i] = FSI_REAL_MAX;
+        if (point[i].gap < point[best].gap)
             best = i;
     }
-    int kept;
-    for (kept = 0; kept < manifold->count && kept < manifold->limit; kept++) {
-        fsi__point point = manifold->p[best];
-        fsi_real d2 = near2[best];
-        if (kept > 0 && d2 < least)
+    for (; kept < manifold->count && kept < manifold->limit; kept++) {
+        if (kept > 0 && apart[best] < least)
             break; /* only copies are left */
-        manifold->p[best] = manifold->p[kept];
-        near2[best] = near2[kept];
-        manifold->p[kept] = point;
+        fsi__point chosen = point[best];
+        point[best] = point[kept];
+        apart[best] = apart[kept];
+        point[kept] = chosen;
         best = kept + 1;
         for (int i = kept + 1; i < manifold->count; i++) {
-            fsi_vec3 d = fsi_vec_sub(manifold->p[i].at, point.at);
-            near2[i] = fsi__min(near2[i], fsi_vec_dot(d, d));
-            if (near2[i] > near2[best])
+            fsi_vec3 d = fsi_vec_sub(point[i].at, chosen.at);
+            apart[i] = fsi__min(apart[i], fsi_vec_dot(d, d));
+            if (apart[i] > apart[best])
                 best = i;
         }
     }
     manifold->count = kept;
 }
 
-typedef struct fsi__placed {
-    const fsi_shape *s;
-    fsi__pose f;
-} fsi__placed;
-
-/* Sphere of radius r at world point c, part of side A, against the distance of B; flip: A is the
- * second of the pair. */
-static fsi_real fsi__sample(fsi__manifold *manifold, const fsi__placed *B, fsi_vec3 c, fsi_real r,
-                            int flip, uint32_t feature, int add) {
-    fsi_vec3 n;
-    fsi_real d = fsi_shape_distance(B->s, fsi__pose_local(&B->f, c), &n);
-    if (add) {
-        n = fsi_mat3_mul_vec(&B->f.R, n);
-        fsi__manifold_add(manifold, fsi_vec_mad(c, n, -(r + d) / 2),
-                          flip ? fsi_vec_scale(n, -1) : n, d - r, feature);
-    }
+/* Distance of world point p from a shape and the outward normal in world axes. */
+static fsi_real fsi__placed_distance(const fsi__placed *placed, fsi_vec3 p, fsi_vec3 *normal) {
+    fsi_real d = fsi_shape_distance(placed->shape, fsi__pose_local(&placed->pose, p), normal);
+    *normal = fsi_mat3_mul_vec(&placed->pose.rotation, *normal);
     return d;
 }
 
-/* capsule: axis, t in 0..1; torus: ring, t in samples */
+/* Sphere of radius r at world point c against the distance of `other`. Returns the distance of c.
+
+         c o  <- sphere of the sample
+           |
+           x  <- the contact lies in the middle of the gap between both surfaces
+       ----+----  other */
+static fsi_real fsi__sample(fsi__manifold *manifold, const fsi__placed *other, fsi_vec3 c,
+                            fsi_real r, int flip, uint32_t feature) {
+    fsi_vec3 n;
+    fsi_real d = fsi__placed_distance(other, c, &n);
+    fsi__manifold_add(manifold, fsi_vec_mad(c, n, -(r + d) / 2), flip ? fsi_vec_scale(n, -1) : n,
+                      d - r, feature);
+    return d;
+}
+
+/* The curve inside a round shape: the axis of a capsule for t in 0 .. 1, the ring of a torus for t
+ * in samples. */
 static fsi_vec3 fsi__curve(const fsi_shape *shape, fsi_real t) {
-    fsi_real a = 2 * FSI_PI * t / FSI__TORUS_POINTS;
     if (shape->kind == FSI_SHAPE_CAPSULE)
         return fsi_vec(shape->length * (FSI_R(0.5) - t), 0, 0);
-    return fsi_vec(shape->length * fsi__sin(a), 0, shape->length * fsi__cos(a));
+    fsi_real angle = 2 * FSI_PI * t / FSI__TORUS_POINTS;
+    return fsi_vec(shape->length * fsi__sin(angle), 0, shape->length * fsi__cos(angle));
 }
 
-/* Deepest point of A's curve between t0 and t1: golden section (the distance of a convex B along a
- * segment is convex). */
-static void fsi__curve_deepest(fsi__manifold *manifold, const fsi__placed *A, const fsi__placed *B,
-                               fsi_real t0, fsi_real t1, int flip) {
-    const fsi_real g = FSI_R(0.6180339887498949);
-    fsi_real a = t0, b = t1, x = b - g * (b - a), y = a + g * (b - a);
-    fsi_real fx =
-        fsi__sample(manifold, B, fsi__pose_point(&A->f, fsi__curve(A->s, x)), 0, flip, 0, 0);
-    fsi_real fy =
-        fsi__sample(manifold, B, fsi__pose_point(&A->f, fsi__curve(A->s, y)), 0, flip, 0, 0);
-    for (int i = 0; i < 20; i++) {
-        if (fx < fy) {
-            b = y;
-            y = x;
-            fy = fx;
-            x = b - g * (b - a);
-            fx = fsi__sample(manifold, B, fsi__pose_point(&A->f, fsi__curve(A->s, x)), 0, flip, 0,
-                             0);
-        } else {
-            a = x;
-            x = y;
-            fx = fy;
-            y = a + g * (b - a);
-            fy = fsi__sample(manifold, B, fsi__pose_point(&A->f, fsi__curve(A->s, y)), 0, flip, 0,
-                             0);
-        }
-    }
-    x = (a + b) / 2;
-    /* an end: has its own sample */
-    if (x - t0 < FSI_R(0.01) * (t1 - t0) || t1 - x < FSI_R(0.01) * (t1 - t0))
+/* The curve of one shape beside another, for the search of its deepest point. */
+typedef struct fsi__curve_beside {
+    const fsi__placed *own, *other;
+} fsi__curve_beside;
+
+static fsi_real fsi__curve_distance(fsi_real t, void *user) {
+    const fsi__curve_beside *pair = (const fsi__curve_beside *)user;
+    const fsi__placed *other = pair->other;
+    fsi_vec3 p = fsi__pose_point(&pair->own->pose, fsi__curve(pair->own->shape, t));
+    return fsi_shape_distance(other->shape, fsi__pose_local(&other->pose, p), NULL);
+}
+
+/* Deepest point of a curve between t0 and t1 (the distance of a convex shape along a segment is
+ * convex). An end has its own sample. */
+static void fsi__curve_deepest(fsi__manifold *manifold, const fsi__placed *own,
+                               const fsi__placed *other, fsi_real t0, fsi_real t1, int flip) {
+    fsi__curve_beside pair;
+    pair.own = own;
+    pair.other = other;
+    fsi_real t = fsi__golden_section(fsi__curve_distance, &pair, t0, t1, 20);
+    fsi_real rim = FSI_R(0.01) * (t1 - t0);
+    if (t - t0 < rim || t1 - t < rim)
         return;
-    fsi__sample(manifold, B, fsi__pose_point(&A->f, fsi__curve(A->s, x)), A->s->point_radius, flip,
-                1000u, 1);
+    fsi__sample(manifold, other, fsi__pose_point(&own->pose, fsi__curve(own->shape, t)),
+                own->shape->point_radius, flip, 1000u);
 }
 
-/* All samples of A against B. */
-static void fsi__collide_samples(fsi__manifold *manifold, const fsi__placed *A,
-                                 const fsi__placed *B, int flip, uint32_t feature) {
-    const fsi_shape *shape = A->s, *form = B->s;
+/* Is p inside the box lo .. hi grown by `grow`? */
+static int fsi__in_box(fsi_vec3 p, fsi_vec3 lo, fsi_vec3 hi, fsi_real grow) {
+    int in_x = !(p.x < lo.x - grow) && !(p.x > hi.x + grow);
+    int in_y = !(p.y < lo.y - grow) && !(p.y > hi.y + grow);
+    int in_z = !(p.z < lo.z - grow) && !(p.z > hi.z + grow);
+    return in_x && in_y && in_z;
+}
+
+/* All samples of a shape against the other. */
+static void fsi__collide_samples(fsi__manifold *manifold, const fsi__placed *own,
+                                 const fsi__placed *other, int flip, uint32_t feature) {
+    const fsi_shape *shape = own->shape, *form = other->shape;
     fsi_real r = shape->point_radius, least = FSI_REAL_MAX, room = r + manifold->reach;
     int best = 0, bounded = !fsi__shape_static(form->kind);
     if (form->kind == FSI_SHAPE_PLANE
-        && fsi__pose_local(&B->f, A->f.x).y > shape->bound + manifold->reach)
+        && fsi__pose_local(&other->pose, own->pose.x).y > shape->bound + manifold->reach)
         return;
     for (int i = 0; i < shape->point_count; i++) {
-        fsi_vec3 c = fsi__pose_point(&A->f, fsi_vec_load(shape->point + 3 * (size_t)i));
-        if (bounded) {
-            fsi_vec3 p = fsi__pose_local(&B->f, c);
-            if (p.x < form->lo.x - room || p.x > form->hi.x + room || p.y < form->lo.y - room
-                || p.y > form->hi.y + room || p.z < form->lo.z - room || p.z > form->hi.z + room)
-                continue;
-        }
-        fsi_real d = fsi__sample(manifold, B, c, r, flip, feature + (uint32_t)i, 1);
+        fsi_vec3 c = fsi__pose_point(&own->pose, fsi_vec_load(shape->point + 3 * (size_t)i));
+        if (bounded && !fsi__in_box(fsi__pose_local(&other->pose, c), form->lo, form->hi, room))
+            continue;
+        fsi_real d = fsi__sample(manifold, other, c, r, flip, feature + (uint32_t)i);
         if (d < least) {
             least = d;
             best = i;
         }
     }
     if (shape->kind == FSI_SHAPE_CAPSULE && bounded)
-        fsi__curve_deepest(manifold, A, B, 0, 1, flip);
+        fsi__curve_deepest(manifold, own, other, 0, 1, flip);
     if (shape->kind == FSI_SHAPE_TORUS && least < room)
-        fsi__curve_deepest(manifold, A, B, (fsi_real)best - 1, (fsi_real)best + 1, flip);
+        fsi__curve_deepest(manifold, own, other, (fsi_real)best - 1, (fsi_real)best + 1, flip);
 }
 
-/* Points along the edges of box A against a mesh B: ridges longer than the box do not slip through
+/* Points along the edges of a box against a mesh: ridges longer than the box do not slip through
  * between corners. */
-static void fsi__collide_edges(fsi__manifold *manifold, const fsi__placed *A, const fsi__placed *B,
-                               int flip) {
-    fsi_vec3 h = A->s->half;
-    int dims = A->s->dim;
-    for (int e = 0; e < (dims == 3 ? 12 : 4); e++) {
-        fsi_real s1 = e & 1 ? FSI_R(1.) : FSI_R(-1.), s2 = e & 2 ? FSI_R(1.) : FSI_R(-1.);
-        int axis = dims == 3 ? e / 4 : e / 2;
+static void fsi__collide_edges(fsi__manifold *manifold, const fsi__placed *box,
+                               const fsi__placed *mesh, int flip) {
+    int dim = box->shape->dim;
+    fsi_real half[3];
+    fsi_vec_store(half, box->shape->half);
+    for (int e = 0; e < (dim == 3 ? 12 : 4); e++) {
+        int axis = dim == 3 ? e / 4 : e / 2;
+        int first = axis == 0 ? 1 : 0, second = axis == 2 ? 1 : 2;
+        fsi_real p[3];
+        p[first] = (e & 1 ? FSI_R(1.) : FSI_R(-1.)) * half[first];
+        p[second] = (e & 2 ? FSI_R(1.) : FSI_R(-1.)) * half[second];
         for (int i = 1; i < 8; i++) {
-            fsi_real t = (fsi_real)i / 4 - 1;
-            fsi_vec3 p = axis == 0   ? fsi_vec(t * h.x, s1 * h.y, s2 * h.z)
-                         : axis == 1 ? fsi_vec(s1 * h.x, t * h.y, s2 * h.z)
-                                     : fsi_vec(s1 * h.x, s2 * h.y, t * h.z);
-            fsi__sample(manifold, B, fsi__pose_point(&A->f, p), 0, flip,
-                        2000u + (uint32_t)(8 * e + i), 1);
+            p[axis] = ((fsi_real)i / 4 - 1) * half[axis];
+            fsi__sample(manifold, mesh, fsi__pose_point(&box->pose, fsi_vec_load(p)), 0, flip,
+                        2000u + (uint32_t)(8 * e + i));
         }
     }
 }
 
-/* The walls of a room one by one: a corner touches several at once. */
-static void fsi__collide_room(fsi__manifold *manifold, const fsi__placed *A, const fsi__placed *B,
-                              int flip) {
+/* The walls of a room one by one, as planes: a corner touches several at once. */
+static void fsi__collide_room(fsi__manifold *manifold, const fsi__placed *own,
+                              const fsi__placed *room, int flip) {
     fsi_shape plane;
-    fsi_real h[3];
+    fsi_real half[3];
     memset(&plane, 0, sizeof plane);
     plane.kind = FSI_SHAPE_PLANE;
-    plane.dim = B->s->dim;
-    fsi_vec_store(h, B->s->half);
+    plane.dim = room->shape->dim;
+    fsi_vec_store(half, room->shape->half);
     fsi__placed wall;
-    wall.s = &plane;
-    for (int k = 0; k < 2 * B->s->dim; k++) {
-        fsi_real c[3] = {0, 0, 0}, sign = k & 1 ? FSI_R(1.) : FSI_R(-1.);
+    wall.shape = &plane;
+    for (int k = 0; k < 2 * room->shape->dim; k++) {
         int axis = k / 2;
-        c[axis] = sign * h[axis];
-        /* the wall's y axis points into the room */
-        fsi_mat3 T;
-        memset(&T, 0, sizeof T);
-        T.m[3 * axis + 1] = -sign;
-        T.m[3 * ((axis + 1) % 3) + (axis == 1 ? 2 : 0)] = 1;
-        T.m[3 * ((axis + 2) % 3) + (axis == 1 ? 0 : 2)] = 1;
-        wall.f.x = fsi__pose_point(&B->f, fsi_vec_load(c));
-        wall.f.R = fsi_mat3_mul(&B->f.R, &T);
-        fsi__collide_samples(manifold, A, &wall, flip, 4096u * (uint32_t)(k + 1));
+        fsi_real middle[3] = {0, 0, 0}, sign = k & 1 ? FSI_R(1.) : FSI_R(-1.);
+        middle[axis] = sign * half[axis];
+
+        /* The wall's y axis points into the room. */
+        fsi_mat3 turn;
+        memset(&turn, 0, sizeof turn);
+        turn.m[3 * axis + 1] = -sign;
+        turn.m[3 * ((axis + 1) % 3) + (axis == 1 ? 2 : 0)] = 1;
+        turn.m[3 * ((axis + 2) % 3) + (axis == 1 ? 0 : 2)] = 1;
+        wall.pose.x = fsi__pose_point(&room->pose, fsi_vec_load(middle));
+        wall.pose.rotation = fsi_mat3_mul(&room->pose.rotation, &turn);
+        fsi__collide_samples(manifold, own, &wall, flip, 4096u * (uint32_t)(k + 1));
     }
 }
 
-/* Peaks of a height field against the distance of A: nodes under its bounds. */
-static void fsi__collide_peaks(fsi__manifold *manifold, const fsi__placed *A, const fsi__placed *B,
-                               int flip) {
-    const fsi_shape *shape = B->s;
-    fsi_vec3 c = fsi__pose_local(&B->f, A->f.x);
-    fsi_real r = A->s->bound + manifold->reach, skip;
-    int i0 = fsi__cell((c.x - r - shape->origin.x) / shape->spacing, shape->nx, &skip),
-        i1 = fsi__cell((c.x + r - shape->origin.x) / shape->spacing, shape->nx, &skip) + 1;
-    int k0 = fsi__cell((c.z - r - shape->origin.z) / shape->spacing, shape->nz, &skip),
-        k1 = fsi__cell((c.z + r - shape->origin.z) / shape->spacing, shape->nz, &skip) + 1;
+/* Peaks of a height field against the distance of a shape: nodes under its bounds. */
+static void fsi__collide_peaks(fsi__manifold *manifold, const fsi__placed *own,
+                               const fsi__placed *field, int flip) {
+    const fsi_shape *shape = field->shape;
+    fsi_real spacing = shape->spacing, r = own->shape->bound + manifold->reach, skip;
+    fsi_vec3 c = fsi__pose_local(&field->pose, own->pose.x);
+    int i0 = fsi__cell((c.x - r - shape->origin.x) / spacing, shape->nx, &skip);
+    int i1 = fsi__cell((c.x + r - shape->origin.x) / spacing, shape->nx, &skip) + 1;
+    int k0 = fsi__cell((c.z - r - shape->origin.z) / spacing, shape->nz, &skip);
+    int k1 = fsi__cell((c.z + r - shape->origin.z) / spacing, shape->nz, &skip) + 1;
     for (int k = k0; k <= fsi__imin(k1, shape->nz - 1); k++)
         for (int i = i0; i <= i1; i++) {
-            fsi_real h = shape->grid[(size_t)k * (size_t)shape->nx + (size_t)i];
-            fsi_vec3 p = fsi__pose_point(
-                &B->f, fsi_vec_add(shape->origin, fsi_vec((fsi_real)i * shape->spacing, h,
-                                                          (fsi_real)k * shape->spacing)));
-            fsi__sample(manifold, A, p, 0, !flip, 8192u + (uint32_t)(k * shape->nx + i), 1);
+            fsi_real height = shape->grid[(size_t)k * (size_t)shape->nx + (size_t)i];
+            fsi_vec3 node = fsi_vec((fsi_real)i * spacing, height, (fsi_real)k * spacing);
+            fsi_vec3 p = fsi__pose_point(&field->pose, fsi_vec_add(shape->origin, node));
+            fsi__sample(manifold, own, p, 0, !flip, 8192u + (uint32_t)(k * shape->nx + i));
         }
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>box against box */
-/* kind 0 face of A, 1 face of B, 2 edges; n from B to A */
-typedef struct fsi__sat {
-    fsi_real sep;
-    fsi_vec3 n;
-    int kind, i, j;
-} fsi__sat;
+/* Two boxes touch along the axis of their largest separation. Face axes lead to a polygon: the
+   incident face of one box, clipped by the sides of the reference face of the other.
 
-static fsi_vec3 fsi__column(const fsi_mat3 *R, int k) {
-    return fsi_vec(R->m[k], R->m[3 + k], R->m[6 + k]);
+           +-----------+                    x  contact points: corners of the incident face
+           | incident  |                       that lie within the reference face
+        +--x===========x--+
+        |    reference    |
+        +-----------------+
+
+   An axis across two edges leads to the point where those come closest. */
+typedef enum fsi__separation_kind {
+    FSI__FACE_A,
+    FSI__FACE_B,
+    FSI__EDGES
+} fsi__separation_kind;
+
+/* An axis of separation. */
+typedef struct fsi__separation {
+    fsi_real separation;
+    fsi_vec3 normal; /* from b to a */
+    fsi__separation_kind kind;
+    int i, j; /* axis of the face; EDGES: of the edge of a, of b */
+} fsi__separation;
+
+static fsi_vec3 fsi__column(const fsi_mat3 *matrix, int k) {
+    return fsi_vec(matrix->m[k], matrix->m[3 + k], matrix->m[6 + k]);
 }
 
-static fsi_real fsi__box_extent(const fsi__placed *s, fsi_vec3 n) { /* half width along n */
-    fsi_vec3 l = fsi_mat3_tmul_vec(&s->f.R, n);
-    return fsi__abs(l.x) * s->s->half.x + fsi__abs(l.y) * s->s->half.y
-           + fsi__abs(l.z) * s->s->half.z;
+/* Axis k of a box in the world. */
+static fsi_vec3 fsi__box_axis(const fsi__placed *box, int k) {
+    return fsi__column(&box->pose.rotation, k);
 }
 
-static void fsi__sat_test(fsi__sat *best, const fsi__placed *A, const fsi__placed *B, fsi_vec3 n,
-                          int kind, int i, int j, fsi_real bonus) {
-    fsi_real d = fsi_vec_dot(n, fsi_vec_sub(A->f.x, B->f.x));
+/* Half width of a box along n. */
+static fsi_real fsi__box_extent(const fsi__placed *box, fsi_vec3 n) {
+    fsi_vec3 local = fsi_mat3_tmul_vec(&box->pose.rotation, n), half = box->shape->half;
+    return fsi__abs(local.x) * half.x + fsi__abs(local.y) * half.y + fsi__abs(local.z) * half.z;
+}
+
+/* The axis replaces the best one if its separation is larger by more than `bonus`. */
+static void fsi__separation_try(fsi__separation *best, const fsi__placed *a, const fsi__placed *b,
+                                fsi__separation axis, fsi_real bonus) {
+    fsi_real d = fsi_vec_dot(axis.normal, fsi_vec_sub(a->pose.x, b->pose.x));
     if (d < 0) {
-        n = fsi_vec_scale(n, -1);
+        axis.normal = fsi_vec_scale(axis.normal, -1);
         d = -d;
     }
-    fsi_real sep = d - fsi__box_extent(A, n) - fsi__box_extent(B, n);
-    if (sep > best->sep + bonus) {
-        best->sep = sep;
-        best->n = n;
-        best->kind = kind;
-        best->i = i;
-        best->j = j;
-    }
+    axis.separation = d - fsi__box_extent(a, axis.normal) - fsi__box_extent(b, axis.normal);
+    if (axis.separation > best->separation + bonus)
+        *best = axis;
 }
 
 /* Axis of largest separation; an earlier kind is kept unless the next is clearly better, so the
  * choice does not flicker. */
-static fsi__sat fsi__box_axes(const fsi__placed *A, const fsi__placed *B, fsi_real tol) {
-    fsi__sat best;
-    int dim = A->s->dim;
+static fsi__separation fsi__box_axes(const fsi__placed *a, const fsi__placed *b,
+                                     fsi_real tolerance) {
+    fsi__separation best, axis;
+    int dim = a->shape->dim;
     memset(&best, 0, sizeof best);
-    best.sep = -FSI_REAL_MAX;
-    for (int i = 0; i < dim; i++)
-        fsi__sat_test(&best, A, B, fsi__column(&A->f.R, i), 0, i, 0, i ? tol : 0);
-    for (int i = 0; i < dim; i++)
-        fsi__sat_test(&best, A, B, fsi__column(&B->f.R, i), 1, i, 0, tol);
-    for (int i = 0; i < 3 && dim == 3; i++)
-        for (int j = 0; j < 3; j++) {
-            fsi_vec3 n = fsi_vec_cross(fsi__column(&A->f.R, i), fsi__column(&B->f.R, j));
-            fsi_real len = fsi__length(n);
-            if (len > FSI_R(0.02))
-                fsi__sat_test(&best, A, B, fsi_vec_scale(n, 1 / len), 2, i, j, 2 * tol);
+    memset(&axis, 0, sizeof axis);
+    best.separation = -FSI_REAL_MAX;
+    for (axis.i = 0; axis.i < dim; axis.i++) {
+        axis.kind = FSI__FACE_A;
+        axis.normal = fsi__box_axis(a, axis.i);
+        fsi__separation_try(&best, a, b, axis, axis.i ? tolerance : 0);
+    }
+    for (axis.i = 0; axis.i < dim; axis.i++) {
+        axis.kind = FSI__FACE_B;
+        axis.normal = fsi__box_axis(b, axis.i);
+        fsi__separation_try(&best, a, b, axis, tolerance);
+    }
+    axis.kind = FSI__EDGES;
+    for (axis.i = 0; axis.i < 3 && dim == 3; axis.i++)
+        for (axis.j = 0; axis.j < 3; axis.j++) {
+            fsi_vec3 n = fsi_vec_cross(fsi__box_axis(a, axis.i), fsi__box_axis(b, axis.j));
+            fsi_real length = fsi__length(n);
+            if (!(length > FSI_R(0.02)))
+                continue; /* almost parallel */
+            axis.normal = fsi_vec_scale(n, 1 / length);
+            fsi__separation_try(&best, a, b, axis, 2 * tolerance);
         }
     return best;
 }
 
-/* corner farthest along n; axis skip centred */
-static fsi_vec3 fsi__box_support(const fsi__placed *s, fsi_vec3 n, int skip) {
-    fsi_vec3 l = fsi_mat3_tmul_vec(&s->f.R, n), h = s->s->half;
-    return fsi__pose_point(&s->f, fsi_vec(skip == 0 ? 0
-                                          : l.x < 0 ? -h.x
-                                                    : h.x,
-                                          skip == 1 ? 0
-                                          : l.y < 0 ? -h.y
-                                                    : h.y,
-                                          skip == 2 ? 0
-                                          : l.z < 0 ? -h.z
-                                                    : h.z));
+/* Middle of the edge along axis `edge` that lies farthest along n. */
+static fsi_vec3 fsi__box_edge(const fsi__placed *box, fsi_vec3 n, int edge) {
+    fsi_real local[3], corner[3];
+    fsi_vec_store(local, fsi_mat3_tmul_vec(&box->pose.rotation, n));
+    fsi_vec_store(corner, box->shape->half);
+    for (int k = 0; k < 3; k++)
+        if (local[k] < 0)
+            corner[k] = -corner[k];
+    corner[edge] = 0;
+    return fsi__pose_point(&box->pose, fsi_vec_load(corner));
 }
 
 /* Edge against edge: the points where the two lines come closest. */
-static void fsi__box_edges(fsi__manifold *manifold, const fsi__placed *A, const fsi__placed *B,
-                           const fsi__sat *sat) {
-    fsi_vec3 p = fsi__box_support(A, fsi_vec_scale(sat->n, -1), sat->i),
-             q = fsi__box_support(B, sat->n, sat->j), d = fsi_vec_sub(p, q);
-    fsi_vec3 u = fsi__column(&A->f.R, sat->i), v = fsi__column(&B->f.R, sat->j);
-    fsi_real uv = fsi_vec_dot(u, v), du = fsi_vec_dot(d, u), dv = fsi_vec_dot(d, v),
-             det = 1 - uv * uv;
-    fsi_real ha = fsi__get(A->s->half, sat->i), hb = fsi__get(B->s->half, sat->j);
-    fsi_real a = fsi__clamp((uv * dv - du) / det, -ha, ha);
-    fsi_real b = fsi__clamp((dv - uv * du) / det, -hb, hb);
-    p = fsi_vec_mad(p, u, a);
-    q = fsi_vec_mad(q, v, b);
-    fsi__manifold_add(manifold, fsi_vec_scale(fsi_vec_add(p, q), FSI_R(0.5)), sat->n, sat->sep,
-                      64u + (uint32_t)(3 * sat->i + sat->j));
+static void fsi__box_edges(fsi__manifold *manifold, const fsi__placed *a, const fsi__placed *b,
+                           const fsi__separation *axis) {
+    fsi_vec3 p = fsi__box_edge(a, fsi_vec_scale(axis->normal, -1), axis->i);
+    fsi_vec3 q = fsi__box_edge(b, axis->normal, axis->j);
+    fsi_vec3 u = fsi__box_axis(a, axis->i), v = fsi__box_axis(b, axis->j), d = fsi_vec_sub(p, q);
+    fsi_real uv = fsi_vec_dot(u, v), du = fsi_vec_dot(d, u), dv = fsi_vec_dot(d, v);
+    fsi_real det = 1 - uv * uv;
+    fsi_real half_a = fsi__get(a->shape->half, axis->i);
+    fsi_real half_b = fsi__get(b->shape->half, axis->j);
+    p = fsi_vec_mad(p, u, fsi__clamp((uv * dv - du) / det, -half_a, half_a));
+    q = fsi_vec_mad(q, v, fsi__clamp((dv - uv * du) / det, -half_b, half_b));
+    fsi__manifold_add(manifold, fsi_vec_scale(fsi_vec_add(p, q), FSI_R(0.5)), axis->normal,
+                      axis->separation, 64u + (uint32_t)(3 * axis->i + axis->j));
 }
 
+/* A corner of a clipped polygon. */
 typedef struct fsi__clipped {
     fsi_vec3 p;
     uint32_t id;
 } fsi__clipped;
 
-/* Keeps the part of the polygon with n . p <= d; points within tol of the plane count as inside, so
- * aligned faces keep their corners. */
-static int fsi__clip(fsi__clipped *v, int count, fsi_vec3 n, fsi_real d, fsi_real tol,
+/* Keeps the part of the polygon with n . p <= d; points within tolerance of the plane count as
+ * inside, so aligned faces keep their corners. Returns the number of corners. */
+static int fsi__clip(fsi__clipped *corner, int count, fsi_vec3 n, fsi_real d, fsi_real tolerance,
                      uint32_t plane) {
     fsi__clipped out[16];
-    int k = 0;
-    for (int i = 0; i < count && k < 14; i++) {
-        fsi__clipped a = v[i], b = v[(i + 1) % count];
-        fsi_real sa = fsi_vec_dot(n, a.p) - d, sb = fsi_vec_dot(n, b.p) - d;
-        int in_a = sa <= tol, in_b = sb <= tol;
+    int kept = 0;
+    for (int i = 0; i < count && kept < 14; i++) {
+        fsi__clipped a = corner[i], b = corner[(i + 1) % count];
+        fsi_real above_a = fsi_vec_dot(n, a.p) - d, above_b = fsi_vec_dot(n, b.p) - d;
+        int in_a = above_a <= tolerance, in_b = above_b <= tolerance;
         if (in_a)
-            out[k++] = a;
-        if (in_a != in_b) {
-            out[k].p = fsi_vec_mad(a.p, fsi_vec_sub(b.p, a.p), fsi__clamp(sa / (sa - sb), 0, 1));
-            out[k++].id = 8u + 4u * plane + (in_a ? a.id : b.id) % 4u;
-        }
+            out[kept++] = a;
+        if (in_a == in_b)
+            continue;
+        fsi_real t = fsi__clamp(above_a / (above_a - above_b), 0, 1);
+        out[kept].p = fsi_vec_mad(a.p, fsi_vec_sub(b.p, a.p), t);
+        out[kept++].id = 8u + 4u * plane + (in_a ? a.id : b.id) % 4u;
     }
-    memcpy(v, out, (size_t)k * sizeof *v);
-    return k;
+    memcpy(corner, out, (size_t)kept * sizeof *corner);
+    return kept;
 }
 
-/* Face against face: the incident face of I clipped by the sides of the reference face of R; n
- * points out of R. */
-static void fsi__box_faces(fsi__manifold *manifold, const fsi__placed *R,
-                           const fsi__placed *incident, fsi_vec3 n, int axis, int flip,
-                           fsi_real tol) {
-    fsi__clipped clipped[16];
-    fsi_vec3 l = fsi_mat3_tmul_vec(&incident->f.R, n);
-    fsi_real hi[3], hr[3], c[3], face = fsi_vec_dot(n, R->f.x) + fsi__get(R->s->half, axis);
-    int dim = R->s->dim, inc = 0, count = dim == 3 ? 4 : 2;
-    fsi_vec_store(hi, incident->s->half);
-    fsi_vec_store(hr, R->s->half);
-    fsi_vec_store(c, l);
+/* Corners, in order, of the face of a box that looks most against n. Returns their number. */
+static int fsi__incident_face(const fsi__placed *box, fsi_vec3 n, fsi__clipped *corner) {
+    int dim = box->shape->dim, face = 0, count = dim == 3 ? 4 : 2;
+    fsi_real half[3], local[3];
+    fsi_vec_store(half, box->shape->half);
+    fsi_vec_store(local, fsi_mat3_tmul_vec(&box->pose.rotation, n));
     for (int i = 1; i < dim; i++)
-        if (fsi__abs(c[i]) > fsi__abs(c[inc]))
-            inc = i;
-    /* corners of the incident face, around */
+        if (fsi__abs(local[i]) > fsi__abs(local[face]))
+            face = i;
+    int first = dim == 3 ? (face + 1) % 3 : 1 - face;
+    int second = dim == 3 ? (face + 2) % 3 : 2;
     for (int i = 0; i < count; i++) {
-        int a1 = dim == 3 ? (inc + 1) % 3 : 1 - inc, a2 = dim == 3 ? (inc + 2) % 3 : 2;
-        fsi_real q[3];
-        q[inc] = c[inc] > 0 ? -hi[inc] : hi[inc];
-        q[a1] = (dim == 3 ? i == 1 || i == 2 : i == 1) ? hi[a1] : -hi[a1];
-        q[a2] = dim == 3 ? (i >= 2 ? hi[a2] : -hi[a2]) : 0;
-        clipped[i].p = fsi__pose_point(&incident->f, fsi_vec_load(q));
-        clipped[i].id = (uint32_t)i;
+        fsi_real p[3];
+        p[face] = local[face] > 0 ? -half[face] : half[face];
+        p[first] = i == 1 || i == 2 ? half[first] : -half[first];
+        p[second] = i >= 2 ? half[second] : -half[second];
+        if (dim == 2)
+            p[second] = 0;
+        corner[i].p = fsi__pose_point(&box->pose, fsi_vec_load(p));
+        corner[i].id = (uint32_t)i;
     }
-    for (int k = 0; k < dim && count > 0; k++) {
-        fsi_vec3 u = fsi__column(&R->f.R, k);
-        fsi_real d = fsi_vec_dot(u, R->f.x);
+    return count;
+}
+
+/* Face against face: the incident face clipped by the sides of the reference face; n points out of
+ * the reference box. */
+static void fsi__box_faces(fsi__manifold *manifold, const fsi__placed *reference,
+                           const fsi__placed *incident, fsi_vec3 n, int axis, int flip,
+                           fsi_real tolerance) {
+    fsi__clipped corner[16];
+    int count = fsi__incident_face(incident, n, corner);
+    for (int k = 0; k < reference->shape->dim; k++) {
         if (k == axis)
             continue;
-        count = fsi__clip(clipped, count, u, d + hr[k], tol, (uint32_t)(2 * k));
-        if (count > 0)
-            count = fsi__clip(clipped, count, fsi_vec_scale(u, -1), hr[k] - d, tol,
-                              (uint32_t)(2 * k + 1));
+        fsi_vec3 u = fsi__box_axis(reference, k);
+        fsi_real centre = fsi_vec_dot(u, reference->pose.x);
+        fsi_real half = fsi__get(reference->shape->half, k);
+        uint32_t plane = (uint32_t)(2 * k);
+        count = fsi__clip(corner, count, u, centre + half, tolerance, plane);
+        count = fsi__clip(corner, count, fsi_vec_scale(u, -1), half - centre, tolerance, plane + 1);
     }
+    fsi_real face = fsi_vec_dot(n, reference->pose.x) + fsi__get(reference->shape->half, axis);
     for (int i = 0; i < count; i++) {
-        fsi_real sep = fsi_vec_dot(n, clipped[i].p) - face;
-        fsi__manifold_add(manifold, fsi_vec_mad(clipped[i].p, n, -sep / 2),
-                          flip ? n : fsi_vec_scale(n, -1), sep,
-                          clipped[i].id + 128u * (uint32_t)(1 + axis + 3 * flip));
+        fsi_real gap = fsi_vec_dot(n, corner[i].p) - face;
+        fsi__manifold_add(manifold, fsi_vec_mad(corner[i].p, n, -gap / 2),
+                          flip ? n : fsi_vec_scale(n, -1), gap,
+                          corner[i].id + 128u * (uint32_t)(1 + axis + 3 * flip));
     }
 }
 
-static void fsi__collide_boxes(fsi__manifold *manifold, const fsi__placed *A,
-                               const fsi__placed *B) {
-    fsi_real tol = FSI_R(1e-3) * manifold->size;
-    fsi__sat sat = fsi__box_axes(A, B, tol);
-    if (sat.sep >= manifold->reach)
+static void fsi__collide_boxes(fsi__manifold *manifold, const fsi__placed *a,
+                               const fsi__placed *b) {
+    fsi_real tolerance = FSI_R(1e-3) * manifold->size;
+    fsi__separation axis = fsi__box_axes(a, b, tolerance);
+    if (axis.separation >= manifold->reach)
         return;
     manifold->limit = 4;
-    if (sat.kind == 2)
-        fsi__box_edges(manifold, A, B, &sat);
-    else if (sat.kind == 0)
-        fsi__box_faces(manifold, A, B, fsi_vec_scale(sat.n, -1), sat.i, 0, tol);
+    if (axis.kind == FSI__EDGES)
+        fsi__box_edges(manifold, a, b, &axis);
+    else if (axis.kind == FSI__FACE_A)
+        fsi__box_faces(manifold, a, b, fsi_vec_scale(axis.normal, -1), axis.i, 0, tolerance);
     else
-        fsi__box_faces(manifold, B, A, sat.n, sat.i, 1, tol);
-    /* far apart diagonally: corners */
+        fsi__box_faces(manifold, b, a, axis.normal, axis.i, 1, tolerance);
+
+    /* Diagonally beside each other the faces do not overlap: corners. */
     if (manifold->count == 0) {
-        fsi__collide_samples(manifold, A, B, 0, 2048u);
-        fsi__collide_samples(manifold, B, A, 1, 3072u);
+        fsi__collide_samples(manifold, a, b, 0, 2048u);
+        fsi__collide_samples(manifold, b, a, 1, 3072u);
     }
 }
 
-/* Any two shapes without parts. Normals point from B to A. */
-static void fsi__collide_simple(fsi__manifold *manifold, const fsi__placed *A,
-                                const fsi__placed *B) {
-    fsi_shape_kind a = A->s->kind, b = B->s->kind;
-    int flip = fsi__shape_static(a);
-    /* S is static geometry if any is */
-    const fsi__placed *M = flip ? B : A, *S = flip ? A : B;
-    if (fsi__shape_static(S->s->kind)) {
-        if (fsi__shape_static(M->s->kind))
-            return;
-        if (S->s->kind == FSI_SHAPE_ROOM)
-            fsi__collide_room(manifold, M, S, flip);
-        else
-            fsi__collide_samples(manifold, M, S, flip, 0);
-        if (S->s->kind == FSI_SHAPE_HEIGHT && M->s->kind != FSI_SHAPE_SPHERE)
-            fsi__collide_peaks(manifold, M, S, flip);
+/* A shape against static geometry; flip: the static one is the first of the pair. */
+static void fsi__collide_static(fsi__manifold *manifold, const fsi__placed *own,
+                                const fsi__placed *ground, int flip) {
+    if (fsi__shape_static(own->shape->kind))
+        return;
+    if (ground->shape->kind == FSI_SHAPE_ROOM)
+        fsi__collide_room(manifold, own, ground, flip);
+    else
+        fsi__collide_samples(manifold, own, ground, flip, 0);
+    if (ground->shape->kind == FSI_SHAPE_HEIGHT && own->shape->kind != FSI_SHAPE_SPHERE)
+        fsi__collide_peaks(manifold, own, ground, flip);
+}
+
+/* Any two shapes without parts. */
+static void fsi__collide_simple(fsi__manifold *manifold, const fsi__placed *a,
+                                const fsi__placed *b) {
+    fsi_shape_kind kind_a = a->shape->kind, kind_b = b->shape->kind;
+    if (fsi__shape_static(kind_a)) {
+        fsi__collide_static(manifold, b, a, 1);
         return;
     }
-    if (a == FSI_SHAPE_BOX && b == FSI_SHAPE_BOX) {
-        fsi__collide_boxes(manifold, A, B);
+    if (fsi__shape_static(kind_b)) {
+        fsi__collide_static(manifold, a, b, 0);
         return;
     }
-    /* a sphere is its one sample */
-    if (a == FSI_SHAPE_SPHERE || b != FSI_SHAPE_SPHERE)
-        fsi__collide_samples(manifold, A, B, 0, 0);
-    if (a != FSI_SHAPE_SPHERE)
-        fsi__collide_samples(manifold, B, A, 1, 1u << 20);
-    if (a == FSI_SHAPE_BOX && b == FSI_SHAPE_MESH)
-        fsi__collide_edges(manifold, A, B, 0);
-    if (b == FSI_SHAPE_BOX && a == FSI_SHAPE_MESH)
-        fsi__collide_edges(manifold, B, A, 1);
+    if (kind_a == FSI_SHAPE_BOX && kind_b == FSI_SHAPE_BOX) {
+        fsi__collide_boxes(manifold, a, b);
+        return;
+    }
+
+    /* Samples both ways; a sphere is its one sample. */
+    if (kind_a == FSI_SHAPE_SPHERE || kind_b != FSI_SHAPE_SPHERE)
+        fsi__collide_samples(manifold, a, b, 0, 0);
+    if (kind_a != FSI_SHAPE_SPHERE)
+        fsi__collide_samples(manifold, b, a, 1, 1u << 20);
+    if (kind_a == FSI_SHAPE_BOX && kind_b == FSI_SHAPE_MESH)
+        fsi__collide_edges(manifold, a, b, 0);
+    if (kind_b == FSI_SHAPE_BOX && kind_a == FSI_SHAPE_MESH)
+        fsi__collide_edges(manifold, b, a, 1);
 }
 
 static int fsi__part_count(const fsi_shape *shape) {
     return shape->kind == FSI_SHAPE_COMPOUND ? shape->part_count : 1;
 }
 
-static fsi__placed fsi__part_side(const fsi_rigid *body, int i) {
-    fsi__placed side;
-    side.s = body->shape;
-    side.f.x = body->x;
-    side.f.R = body->rotation;
+/* Part i of a body's shape in its place; a shape without parts is its only part. */
+static fsi__placed fsi__placed_part(const fsi_rigid *body, int i) {
+    fsi__placed placed;
+    placed.shape = body->shape;
+    placed.pose.x = body->x;
+    placed.pose.rotation = body->rotation;
     if (body->shape->kind == FSI_SHAPE_COMPOUND) {
         const fsi_shape_part *part = body->shape->part + i;
-        fsi_mat3 R = fsi_quat_matrix(part->q);
-        side.s = part->shape;
-        side.f.x = fsi_vec_add(body->x, fsi_mat3_mul_vec(&body->rotation, part->x));
-        side.f.R = fsi_mat3_mul(&body->rotation, &R);
+        fsi_mat3 turn = fsi_quat_matrix(part->q);
+        placed.shape = part->shape;
+        placed.pose.x = fsi_vec_add(body->x, fsi_mat3_mul_vec(&body->rotation, part->x));
+        placed.pose.rotation = fsi_mat3_mul(&body->rotation, &turn);
     }
-    return side;
+    return placed;
+}
+
+/* Speed of the rim of a body, as far out as a contact with one of `size` can be, m/s. */
+static fsi_real fsi__rim_speed(const fsi_rigid *body, fsi_real size) {
+    fsi_real spin = fsi__length(body->spin);
+    return spin > 0 ? spin * fsi__min(body->shape->bound, size * 4) : 0;
 }
 
 /* Manifold of two bodies; features of part pairs are kept apart. */
-static void fsi__collide_bodies(fsi__manifold *manifold, const fsi_rigid *body,
-                                const fsi_rigid *rigid, fsi_real dt) {
-    fsi_real size = fsi__min(body->shape->bound, rigid->shape->bound), spin = 0;
-    if (fsi__length(body->spin) > 0)
-        spin += fsi__length(body->spin) * fsi__min(body->shape->bound, size * 4);
-    if (fsi__length(rigid->spin) > 0)
-        spin += fsi__length(rigid->spin) * fsi__min(rigid->shape->bound, size * 4);
+static void fsi__collide_bodies(fsi__manifold *manifold, const fsi_rigid *body_a,
+                                const fsi_rigid *body_b, fsi_real dt) {
+    fsi_real size = fsi__min(body_a->shape->bound, body_b->shape->bound);
+    fsi_real rim = fsi__rim_speed(body_a, size) + fsi__rim_speed(body_b, size);
+    fsi_real speed = fsi__length(fsi_vec_sub(body_a->v, body_b->v)) + rim;
     manifold->count = 0;
     manifold->limit = FSI__MANIFOLD;
     manifold->size = size;
-    manifold->reach =
-        FSI_R(0.02) * size + dt * (fsi__length(fsi_vec_sub(body->v, rigid->v)) + spin);
-    for (int i = 0; i < fsi__part_count(body->shape); i++)
-        for (int j = 0; j < fsi__part_count(rigid->shape); j++) {
-            fsi__placed A = fsi__part_side(body, i), B = fsi__part_side(rigid, j);
+    manifold->reach = FSI_R(0.02) * size + dt * speed;
+    for (int i = 0; i < fsi__part_count(body_a->shape); i++)
+        for (int j = 0; j < fsi__part_count(body_b->shape); j++) {
+            fsi__placed a = fsi__placed_part(body_a, i), b = fsi__placed_part(body_b, j);
             int before = manifold->count;
-            fsi__collide_simple(manifold, &A, &B);
-            if (i + j > 0)
-                for (int k = before; k < manifold->count; k++)
-                    manifold->p[k].feature += (uint32_t)(i * 64 + j) << 22;
+            fsi__collide_simple(manifold, &a, &b);
+            for (int k = before; k < manifold->count; k++)
+                manifold->point[k].feature += (uint32_t)(i * 64 + j) << 22;
         }
     fsi__manifold_reduce(manifold);
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>contact solver */
-/* Soft-constraint sequential impulses over substeps with warm starts (after Macklin et al. 2019,
-   Catto 2024): per substep  v += share of (v* - v);  apply last impulses;  solve with push-out;
-   move;  solve again without push-out. Symbols: h substep, jn, jt accumulated impulses of a
-   substep, n normal from b to a, s gap.  */
-/* what the solver touches of a body: 16 reals */
+/* Sequential impulses with warm starts over substeps (after Macklin et al. 2019, Catto 2024). Every
+   substep
+     - adds its share of what forces and coupling have changed,
+     - applies the impulses of the substep before as a guess,
+     - solves contacts and joints, with overlaps and drift opened,
+     - moves the bodies,
+     - solves again without opening: the velocity that opened an overlap is forgotten.
+
+   A contact has two ends, a and b. An end is a rigid body or an external; both offer the velocity
+   of a point and take an impulse there.
+
+                 normal ^   end a              arm: from the centre of mass of a body to `at`
+                        |                      gap: along the normal, negative where they overlap
+     -------------------at------- tangent
+                            end b
+
+   Symbols: h length of a substep (s), K velocity change by a unit impulse (1/kg). */
+
+/* What the solver touches of a body: 16 reals. */
 typedef struct fsi__velocity {
-    fsi_vec3 v, w;
+    fsi_vec3 v, spin;
     fsi_real inverse_mass;
     fsi_mat3 inverse_inertia; /* in world axes */
 } fsi__velocity;
 
-/* push-out rate 1/s, scales of the new and the old impulse */
+/* The spring that opens overlaps: rate, 1/s, and scales of the new and of the old impulse. */
 typedef struct fsi__spring {
     fsi_real rate, mass, impulse;
 } fsi__spring;
 
+/* A step of n substeps. */
+typedef struct fsi__step {
+    fsi_real h, share; /* of one substep: s, and 1 / n */
+    fsi_real slop;     /* overlap that is left alone, over the contact's size */
+    int n;
+    fsi__spring spring;
+    double lost;  /* J that impulses took in the step */
+    double known; /* J that externals with energy_fn gave the bodies in the step */
+} fsi__step;
+
+/* Where the energy of a move came from, J: see fsi_solids_report. */
+typedef struct fsi__ledger {
+    double work, drive, others, applied;
+} fsi__ledger;
+
+/* What a world has beside bodies, joints and contacts: scratch, doors, and the last move. */
 struct fsi__solids_work {
     fsi__velocity *vel;            /* [max_bodies] */
     fsi_contact *old;              /* [max_contacts] contacts of the step before */
@@ -2642,253 +2776,301 @@ struct fsi__solids_work {
     uint64_t *cell, *cell_scratch;       /* [max_bodies] */
     uint64_t *jointed, *jointed_scratch; /* [max_joints] sorted pairs that do not collide */
     fsi_vec3 *lo, *hi;                   /* [max_bodies] bounds of the coming step */
-    /* [2 * max_bodies] impulse and its moment that bodies without inverse mass took in the substep,
-     * N s, N m s */
-    fsi_vec3 *taken;
-    fsi_rigid *before;            /* [max_bodies] as the move found them */
-    fsi_real *extent;             /* [max_bodies] */
-    int32_t *large;               /* [max_bodies] bodies outside the broad phase grid */
+    fsi_wrench *taken;    /* [max_bodies] that bodies without inverse mass took in the substep */
+    fsi_wrench *change;   /* [max_bodies] of v and L by forces and coupling in this step */
+    fsi_rigid *before;    /* [max_bodies] as the move found them */
+    fsi_real *extent;     /* [max_bodies] largest half width of the bounds */
+    int32_t *large;       /* [large_count] bodies outside the broad phase grid */
+    int32_t *first_joint; /* [max_bodies] lowest joint of a body */
+    int32_t *stuck;       /* [max_bodies] 1: its contacts contradict each other */
+    int32_t *label;       /* [max_bodies] lowest number among the bodies tied to it */
     struct fsi__joint_rows *rows; /* [max_joints] */
     fsi_real *joint_k, *joint_x;  /* [6 max_joints * band] factor, [6 max_joints] right-hand side */
     int32_t *joint_begin;         /* [6 max_joints] first column of a row */
     int direct;                   /* 1: joints are solved directly */
     struct fsi__door **door;      /* [max_bodies] coupled solids made so far */
-    /* [2 * bound_room] lower and upper corners of the externals, a block of its own */
-    fsi_vec3 *bound;
-    int bound_room;
+    fsi_vec3 *bound;              /* list: lower and upper corners of the externals */
     size_t max_pairs, pairs, rigid_pairs;
     int large_count, jointed_count, capped;
-    fsi_real hold_dt; /* of the last fsi_solids_hold, s */
+    fsi_real hold_dt;   /* of the last fsi_solids_hold, s */
+    fsi_real last_h;    /* substep of the last move: impulses are scaled when it changes, s */
+    fsi__ledger ledger; /* of the last move */
 };
+
+static int fsi__solids_has(const fsi_solids *solids, int body) {
+    return solids && solids->block && body >= 0 && body < solids->body_count;
+}
 
 /* A spring of a quarter of the substep rate with damping ratio zeta, implicit Euler: as stiff as
  * the substep can carry. */
 static fsi__spring fsi__spring_make(fsi_real zeta, fsi_real h) {
-    fsi__spring soft;
-    fsi_real omega = 2 * FSI_PI * FSI_R(0.25) / h, a1 = 2 * zeta + h * omega, a2 = h * omega * a1;
-    soft.rate = omega / a1;
-    soft.mass = a2 / (1 + a2);
-    soft.impulse = 1 / (1 + a2);
-    return soft;
+    fsi_real omega = 2 * FSI_PI * FSI_R(0.25) / h;
+    fsi_real damped = 2 * zeta + h * omega;
+    fsi_real stiff = h * omega * damped;
+
+    fsi__spring spring;
+    spring.rate = omega / damped;
+    spring.mass = stiff / (1 + stiff);
+    spring.impulse = 1 / (1 + stiff);
+    return spring;
 }
 
-FSI__INLINE fsi_vec3 fsi__side_velocity(const fsi_solids *solids, int side, int point, fsi_vec3 r,
-                                        fsi_vec3 at) {
-    if (side < solids->desc.max_bodies) {
-        const fsi__velocity *velocity = solids->work->vel + side;
-        return fsi_vec_add(velocity->v, fsi_vec_cross(velocity->w, r)); /* v + w x r */
-    } else {
-        const fsi_external *external = solids->external + (side - solids->desc.max_bodies);
-        return external->velocity_fn(external->user, point, at);
-    }
+/* The external with this number, NULL for a rigid body. */
+FSI__INLINE const fsi_external *fsi__external_of(const fsi_solids *solids, int solid) {
+    int bodies = solids->desc.max_bodies;
+    return solid < bodies ? NULL : solids->external + (solid - bodies);
 }
 
-/* Impulse j and its moment l about the centre of mass. What scripted bodies take is added up: with
- * their velocity it is their work. */
-FSI__INLINE void fsi__body_impulse(const fsi_solids *solids, int body, fsi_vec3 j, fsi_vec3 l) {
+/* Velocity of one end at the contact point. */
+FSI__INLINE fsi_vec3 fsi__end_velocity(const fsi_solids *solids, const fsi_contact_end *end,
+                                       fsi_vec3 at) {
+    const fsi_external *external = fsi__external_of(solids, end->solid);
+    if (external)
+        return external->velocity_fn(external->user, end->point, at);
+    const fsi__velocity *velocity = solids->work->vel + end->solid;
+    return fsi_vec_add(velocity->v, fsi_vec_cross(velocity->spin, end->arm)); /* v + w x r */
+}
+
+/* A body takes an impulse and its moment about the centre of mass. What a body without inverse
+ * mass takes is added up: with the velocity of a scripted body it is its work. */
+FSI__INLINE void fsi__body_impulse(const fsi_solids *solids, int body, fsi_vec3 impulse,
+                                   fsi_vec3 moment) {
     fsi__velocity *velocity = solids->work->vel + body;
-    fsi_vec3 *taken = solids->work->taken + 2 * body;
+    fsi_wrench *taken = solids->work->taken + body;
     if (velocity->inverse_mass == 0) {
-        taken[0] = fsi_vec_add(taken[0], j);
-        taken[1] = fsi_vec_add(taken[1], l);
+        taken->linear = fsi_vec_add(taken->linear, impulse);
+        taken->angular = fsi_vec_add(taken->angular, moment);
         return;
     }
-    velocity->v = fsi_vec_mad(velocity->v, j, velocity->inverse_mass);
-    velocity->w = fsi_vec_add(velocity->w, fsi_mat3_mul_vec(&velocity->inverse_inertia, l));
+    fsi_vec3 turn = fsi_mat3_mul_vec(&velocity->inverse_inertia, moment);
+    velocity->v = fsi_vec_mad(velocity->v, impulse, velocity->inverse_mass);
+    velocity->spin = fsi_vec_add(velocity->spin, turn);
 }
 
-FSI__INLINE void fsi__side_impulse(const fsi_solids *solids, int side, int point, fsi_vec3 r,
-                                   fsi_vec3 at, fsi_vec3 j) {
-    if (side < solids->desc.max_bodies)
-        fsi__body_impulse(solids, side, j, fsi_vec_cross(r, j));
-    else {
-        const fsi_external *external = solids->external + (side - solids->desc.max_bodies);
-        external->impulse_fn(external->user, point, at, j);
-    }
+/* One end takes an impulse at the contact point. */
+FSI__INLINE void fsi__end_impulse(const fsi_solids *solids, const fsi_contact_end *end, fsi_vec3 at,
+                                  fsi_vec3 impulse) {
+    const fsi_external *external = fsi__external_of(solids, end->solid);
+    if (external)
+        external->impulse_fn(external->user, end->point, at, impulse);
+    else
+        fsi__body_impulse(solids, end->solid, impulse, fsi_vec_cross(end->arm, impulse));
 }
 
-/* of a relative to b */
+/* Velocity of end a relative to end b. */
 FSI__INLINE fsi_vec3 fsi__contact_velocity(const fsi_solids *solids, const fsi_contact *contact) {
-    return fsi_vec_sub(
-        fsi__side_velocity(solids, contact->a, contact->point_a, contact->arm_a, contact->at),
-        fsi__side_velocity(solids, contact->b, contact->point_b, contact->arm_b, contact->at));
+    return fsi_vec_sub(fsi__end_velocity(solids, &contact->a, contact->at),
+                       fsi__end_velocity(solids, &contact->b, contact->at));
 }
 
-/* +j on a, -j on b, at the same point */
+/* Its part along the normal: negative while the ends come nearer. */
+FSI__INLINE fsi_real fsi__normal_velocity(const fsi_solids *solids, const fsi_contact *contact) {
+    return fsi_vec_dot(fsi__contact_velocity(solids, contact), contact->normal);
+}
+
+/* The impulse on a, its opposite on b, at the same point: both momenta are kept. */
 FSI__INLINE void fsi__contact_apply(const fsi_solids *solids, const fsi_contact *contact,
-                                    fsi_vec3 j) {
-    fsi__side_impulse(solids, contact->a, contact->point_a, contact->arm_a, contact->at, j);
-    fsi__side_impulse(solids, contact->b, contact->point_b, contact->arm_b, contact->at,
-                      fsi_vec_scale(j, -1));
+                                    fsi_vec3 impulse) {
+    fsi__end_impulse(solids, &contact->a, contact->at, impulse);
+    fsi__end_impulse(solids, &contact->b, contact->at, fsi_vec_scale(impulse, -1));
 }
 
-FSI__INLINE fsi_vec3 fsi__tangent_impulse(const fsi_contact *contact, fsi_real t, fsi_real u) {
-    return fsi_vec_add(fsi_vec_scale(contact->tangent, t),
-                       fsi_vec_scale(fsi_vec_cross(contact->normal, contact->tangent), u));
+/* The second tangent. */
+FSI__INLINE fsi_vec3 fsi__bitangent(const fsi_contact *contact) {
+    return fsi_vec_cross(contact->normal, contact->tangent);
 }
 
-/* K d of one side: velocity change at the point by a unit impulse along d. */
-static fsi_vec3 fsi__side_response(const fsi_solids *solids, int side, const fsi_mat3 *K,
+/* A pair of numbers along the two tangents as a vector. */
+FSI__INLINE fsi_vec3 fsi__tangent_vector(const fsi_contact *contact, fsi_real along,
+                                         fsi_real across) {
+    return fsi_vec_add(fsi_vec_scale(contact->tangent, along),
+                       fsi_vec_scale(fsi__bitangent(contact), across));
+}
+
+/* The impulse on end a in this substep so far. */
+FSI__INLINE fsi_vec3 fsi__contact_impulse(const fsi_contact *contact) {
+    fsi_vec3 rub = fsi__tangent_vector(contact, contact->impulse_t[0], contact->impulse_t[1]);
+    return fsi_vec_mad(rub, contact->normal, contact->impulse);
+}
+
+/* Velocity change at arm r of a body by a unit impulse there along d: d / m + (I^-1 (r x d)) x r.
+ */
+static fsi_vec3 fsi__body_response(fsi_real inverse_mass, const fsi_mat3 *inverse_inertia,
                                    fsi_vec3 r, fsi_vec3 d) {
-    const fsi__velocity *velocity = solids->work->vel + side;
-    if (side >= solids->desc.max_bodies)
+    fsi_vec3 turn = fsi_mat3_mul_vec(inverse_inertia, fsi_vec_cross(r, d));
+    return fsi_vec_add(fsi_vec_scale(d, inverse_mass), fsi_vec_cross(turn, r));
+}
+
+/* The same for an end; K is that of an external. */
+static fsi_vec3 fsi__end_response(const fsi_solids *solids, const fsi_contact_end *end,
+                                  const fsi_mat3 *K, fsi_vec3 d) {
+    if (fsi__external_of(solids, end->solid))
         return fsi_mat3_mul_vec(K, d);
+    const fsi__velocity *velocity = solids->work->vel + end->solid;
     if (velocity->inverse_mass == 0)
         return fsi_vec(0, 0, 0);
-    return fsi_vec_add(
-        fsi_vec_scale(d, velocity->inverse_mass),
-        fsi_vec_cross(fsi_mat3_mul_vec(&velocity->inverse_inertia, fsi_vec_cross(r, d)), r));
+    return fsi__body_response(velocity->inverse_mass, &velocity->inverse_inertia, end->arm, d);
 }
 
 /* Effective masses: 1 / (n . K n), and one number for both tangents: with it the sliding impulse
  * ends exactly opposite to the slip. */
 static void fsi__contact_masses(const fsi_solids *solids, fsi_contact *contact) {
-    fsi_vec3 dir[3], k[3];
-    int m = solids->desc.max_bodies;
-    dir[0] = contact->normal;
-    dir[1] = contact->tangent;
-    dir[2] = fsi_vec_cross(contact->normal, contact->tangent);
-    fsi_mat3 Ka;
-    if (contact->a >= m)
-        solids->external[contact->a - m].inverse_mass_fn(solids->external[contact->a - m].user,
-                                                         contact->point_a, contact->at, &Ka);
-    fsi_mat3 Kb;
-    if (contact->b >= m)
-        solids->external[contact->b - m].inverse_mass_fn(solids->external[contact->b - m].user,
-                                                         contact->point_b, contact->at, &Kb);
-    for (int i = 0; i < 3; i++)
-        k[i] = fsi_vec_add(fsi__side_response(solids, contact->a, &Ka, contact->arm_a, dir[i]),
-                           fsi__side_response(solids, contact->b, &Kb, contact->arm_b, dir[i]));
-    fsi_real kn = fsi_vec_dot(dir[0], k[0]);
-    fsi_real tt = fsi_vec_dot(dir[1], k[1]);
-    fsi_real tu = fsi_vec_dot(dir[1], k[2]);
-    fsi_real uu = fsi_vec_dot(dir[2], k[2]);
-    contact->mass_n = kn > 0 ? 1 / kn : 0;
-    /* largest eigenvalue of the tangent block */
-    kn = (tt + uu) / 2 + fsi__sqrt((tt - uu) * (tt - uu) / 4 + tu * tu);
-    contact->mass_t = kn > 0 ? 1 / kn : 0;
+    const fsi_contact_end *end[2] = {&contact->a, &contact->b};
+    fsi_vec3 tangent = contact->tangent;
+    fsi_vec3 bitangent = fsi__bitangent(contact);
+    fsi_vec3 by_normal = fsi_vec(0, 0, 0), by_tangent = by_normal, by_bitangent = by_normal;
+    for (int i = 0; i < 2; i++) {
+        const fsi_external *external = fsi__external_of(solids, end[i]->solid);
+        fsi_mat3 K;
+        if (external)
+            external->inverse_mass_fn(external->user, end[i]->point, contact->at, &K);
+        by_normal = fsi_vec_add(by_normal, fsi__end_response(solids, end[i], &K, contact->normal));
+        by_tangent = fsi_vec_add(by_tangent, fsi__end_response(solids, end[i], &K, tangent));
+        by_bitangent = fsi_vec_add(by_bitangent, fsi__end_response(solids, end[i], &K, bitangent));
+    }
+    fsi_real normal = fsi_vec_dot(contact->normal, by_normal);
+    contact->mass_n = normal > 0 ? 1 / normal : 0;
+
+    /* The larger eigenvalue of the block of the tangents. */
+    fsi_real tt = fsi_vec_dot(tangent, by_tangent);
+    fsi_real tb = fsi_vec_dot(tangent, by_bitangent);
+    fsi_real bb = fsi_vec_dot(bitangent, by_bitangent);
+    fsi_real largest = (tt + bb) / 2 + fsi__sqrt((tt - bb) * (tt - bb) / 4 + tb * tb);
+    contact->mass_t = largest > 0 ? 1 / largest : 0;
 }
 
+/* A contact at the beginning of a step, before any impulse. */
 static void fsi__contact_prepare(const fsi_solids *solids, fsi_contact *contact) {
     fsi__contact_masses(solids, contact);
-    contact->approach = fsi_vec_dot(contact->normal, fsi__contact_velocity(solids, contact));
+    contact->approach = fsi__normal_velocity(solids, contact);
     contact->impulse_max = 0;
     contact->bounced = 0;
 }
 
-/* the impulses so far once more */
+/* Applies a share of the impulses so far once more. */
 static void fsi__contact_warm(const fsi_solids *solids, const fsi_contact *contact,
-                              fsi_real scale) {
+                              fsi_real share) {
     if (contact->impulse == 0 && contact->impulse_t[0] == 0 && contact->impulse_t[1] == 0)
         return;
-    fsi__contact_apply(
-        solids, contact,
-        fsi_vec_scale(
-            fsi_vec_mad(fsi__tangent_impulse(contact, contact->impulse_t[0], contact->impulse_t[1]),
-                        contact->normal, contact->impulse),
-            scale));
+    fsi__contact_apply(solids, contact, fsi_vec_scale(fsi__contact_impulse(contact), share));
 }
 
-/* Coulomb's cone: the tangent velocity is stopped, and the impulse brought back to |jt| <= mu jn
- * along its own direction. */
-static void fsi__contact_friction(const fsi_solids *solids, fsi_contact *contact) {
-    fsi_vec3 dv = fsi__contact_velocity(solids, contact),
-             u = fsi_vec_cross(contact->normal, contact->tangent);
-    fsi_real vt = fsi_vec_dot(dv, contact->tangent), vu = fsi_vec_dot(dv, u),
-             limit = contact->friction * contact->impulse;
-    fsi_real t = contact->impulse_t[0] - contact->mass_t * vt,
-             s = contact->impulse_t[1] - contact->mass_t * vu;
-    fsi_real len = fsi__sqrt(t * t + s * s);
-    if (len > limit) {
-        t *= limit / len;
-        s *= limit / len;
+/* Coulomb's law: a pair of tangent impulses is at most `limit` long, along its own direction. */
+FSI__INLINE void fsi__coulomb_cone(fsi_real limit, fsi_real *along, fsi_real *across) {
+    fsi_real length = fsi__sqrt(*along * *along + *across * *across);
+    if (length > limit) {
+        *along *= limit / length;
+        *across *= limit / length;
     }
-    fsi__contact_apply(
-        solids, contact,
-        fsi__tangent_impulse(contact, t - contact->impulse_t[0], s - contact->impulse_t[1]));
-    contact->impulse_t[0] = t;
-    contact->impulse_t[1] = s;
 }
 
-/* One normal impulse. push: with push-out of overlap by a tenth of a radius at most, for which the
-   spring gives way by a hundredth at most: under any weight less. A gap only limits the approach to
-   gap / h. Returns how far beyond that it was met, over its size. */
-static fsi_real fsi__contact_normal(const fsi_solids *solids, fsi_contact *contact, fsi_real h,
-                                    fsi_real slop, const fsi__spring *soft, int push) {
-    fsi_real vn = fsi_vec_dot(fsi__contact_velocity(solids, contact), contact->normal), bias = 0,
-             ms = 1, give = 0, before = contact->impulse;
+/* Friction: the impulse that stops the tangent velocity, as far as Coulomb's cone allows. */
+static void fsi__contact_friction(const fsi_solids *solids, fsi_contact *contact) {
+    fsi_vec3 slip = fsi__contact_velocity(solids, contact);
+    fsi_real *old = contact->impulse_t;
+    fsi_real along = old[0] - contact->mass_t * fsi_vec_dot(slip, contact->tangent);
+    fsi_real across = old[1] - contact->mass_t * fsi_vec_dot(slip, fsi__bitangent(contact));
+    fsi__coulomb_cone(contact->friction * contact->impulse, &along, &across);
+
+    fsi_vec3 change = fsi__tangent_vector(contact, along - old[0], across - old[1]);
+    fsi__contact_apply(solids, contact, change);
+    old[0] = along;
+    old[1] = across;
+}
+
+/* One normal impulse. A gap limits the approach to gap / h. Opening: an overlap is opened, by a
+   tenth of the contact's size at most, and the spring gives way by a hundredth of it at most.
+   Returns by how much of its size the approach was beyond what is allowed. */
+static fsi_real fsi__contact_normal(const fsi_solids *solids, fsi_contact *contact,
+                                    const fsi__step *step, int opening) {
+    fsi_real h = step->h, slop = step->slop * contact->size;
+    fsi_real velocity = fsi__normal_velocity(solids, contact);
+    fsi_real bias = 0, scale = 1, give = 0, before = contact->impulse;
     if (contact->gap > 0)
         bias = contact->gap / h;
-    else if (push) {
-        bias = fsi__max(soft->rate * fsi__min(0, contact->gap + slop),
+    else if (opening) {
+        bias = fsi__max(step->spring.rate * fsi__min(0, contact->gap + slop),
                         FSI_R(-0.1) * contact->size / h);
-        ms = soft->mass;
-        give = fsi__min(soft->impulse * before, FSI_R(0.01) * contact->mass_n * contact->size / h);
+        scale = step->spring.mass;
+        give = fsi__min(step->spring.impulse * before,
+                        FSI_R(0.01) * contact->mass_n * contact->size / h);
     }
-    fsi_real j = fsi__max(0, before - contact->mass_n * ms * (vn + bias) - give);
-    if (j == before)
+    fsi_real impulse = fsi__max(0, before - contact->mass_n * scale * (velocity + bias) - give);
+    if (impulse == before)
         return 0;
-    contact->impulse = j;
-    if (j > contact->impulse_max)
-        contact->impulse_max = j;
-    fsi__contact_apply(solids, contact, fsi_vec_scale(contact->normal, j - before));
-    return contact->b < solids->desc.max_bodies ? -h * (vn + fsi__max(bias, 0)) / contact->size : 0;
+    contact->impulse = impulse;
+    if (impulse > contact->impulse_max)
+        contact->impulse_max = impulse;
+    fsi__contact_apply(solids, contact, fsi_vec_scale(contact->normal, impulse - before));
+    if (fsi__external_of(solids, contact->b.solid))
+        return 0;
+    return -h * (velocity + fsi__max(bias, 0)) / contact->size;
 }
 
-/* Where the body hit faster than the threshold, the normal velocity becomes -e times the approach.
-   Swept until all agree. Impulses d from normal velocities v0 to v1 give sum d (v0 + v1) / 2: where
-   that is more than the impact has lost (many contacts at once), all bounce by the share that is
-   not. Returns what they gave, J. */
-static double fsi__contact_restitution(fsi_solids *solids, fsi_real threshold, double lost) {
-    double a = 0, b = 0, share = 1;
-    int any = 1;
+/* Marks the contacts that bounce: those hit faster than the threshold. */
+static void fsi__bounce_begin(fsi_solids *solids, fsi_real threshold) {
     for (int i = 0; i < solids->contact_count; i++) {
         fsi_contact *contact = solids->contact + i;
         if (contact->restitution == 0 || contact->approach > -threshold
             || contact->impulse_max == 0)
             continue;
         contact->bounced = 1;
-        contact->start[0] = contact->impulse;
-        contact->start[1] = fsi_vec_dot(fsi__contact_velocity(solids, contact), contact->normal);
+        contact->bounce_impulse = contact->impulse;
+        contact->bounce_velocity = fsi__normal_velocity(solids, contact);
     }
-    for (int pass = 0; pass < 20 && any; pass++) {
-        any = 0;
-        for (int i = 0; i < solids->contact_count; i++) {
-            fsi_contact *contact = solids->contact + i;
-            fsi_real before = contact->impulse;
-            if (!contact->bounced)
-                continue;
-            fsi_real vn = fsi_vec_dot(fsi__contact_velocity(solids, contact), contact->normal);
-            fsi_real j = fsi__max(
-                0, before - contact->mass_n * (vn + contact->restitution * contact->approach));
-            if (fsi__abs(j - before) > 8 * FSI_REAL_EPS * j)
-                any = 1;
-            contact->impulse = j;
-            fsi__contact_apply(solids, contact, fsi_vec_scale(contact->normal, j - before));
-        }
-    }
-    /* share s of the impulses gives a s^2 + b s */
-    for (int i = 0; i < solids->contact_count; i++) {
-        const fsi_contact *contact = solids->contact + i;
-        double d = (double)(contact->impulse - contact->start[0]), v0 = (double)contact->start[1];
-        if (!contact->bounced)
-            continue;
-        a += d * ((double)fsi_vec_dot(fsi__contact_velocity(solids, contact), contact->normal) - v0)
-             / 2;
-        b += d * v0;
-    }
-    if (a + b > lost && a > 0)
-        share = (double)fsi__clamp((fsi_real)((sqrt(b * b + 4 * a * lost) - b) / (2 * a)), 0, 1);
+}
+
+/* One sweep over them: the normal velocity becomes minus restitution times the approach. Returns 1
+ * while impulses still change. */
+static int fsi__bounce_sweep(fsi_solids *solids) {
+    int changed = 0;
     for (int i = 0; i < solids->contact_count; i++) {
         fsi_contact *contact = solids->contact + i;
         if (!contact->bounced)
             continue;
+        fsi_real before = contact->impulse;
+        fsi_real wanted = contact->restitution * contact->approach;
+        fsi_real excess = fsi__normal_velocity(solids, contact) + wanted;
+        fsi_real impulse = fsi__max(0, before - contact->mass_n * excess);
+        if (fsi__abs(impulse - before) > 8 * FSI_REAL_EPS * impulse)
+            changed = 1;
+        contact->impulse = impulse;
+        fsi__contact_apply(solids, contact, fsi_vec_scale(contact->normal, impulse - before));
+    }
+    return changed;
+}
+
+/* Restitution, swept until all contacts agree. Impulses d that lead from normal velocities v0 to v1
+   give the energy sum d (v0 + v1) / 2. Where that is more than the impact has lost (many contacts
+   at once), all bounce by the share that is not. Returns what they gave, J. */
+static double fsi__contact_restitution(fsi_solids *solids, fsi_real threshold, double lost) {
+    fsi__bounce_begin(solids, threshold);
+    for (int pass = 0; pass < 20; pass++)
+        if (!fsi__bounce_sweep(solids))
+            break;
+
+    /* A share s of the impulses gives a s^2 + b s. */
+    double a = 0, b = 0, share = 1;
+    for (int i = 0; i < solids->contact_count; i++) {
+        const fsi_contact *contact = solids->contact + i;
+        if (!contact->bounced)
+            continue;
+        double impulse = (double)(contact->impulse - contact->bounce_impulse);
+        double start = (double)contact->bounce_velocity;
+        a += impulse * ((double)fsi__normal_velocity(solids, contact) - start) / 2;
+        b += impulse * start;
+    }
+    if (a + b > lost && a > 0)
+        share = (double)fsi__clamp((fsi_real)((sqrt(b * b + 4 * a * lost) - b) / (2 * a)), 0, 1);
+
+    /* Take the rest back. A bounce is no guess for the next step. */
+    for (int i = 0; i < solids->contact_count; i++) {
+        fsi_contact *contact = solids->contact + i;
+        if (!contact->bounced)
+            continue;
+        fsi_real back = (fsi_real)(share - 1) * (contact->impulse - contact->bounce_impulse);
         if (share < 1)
-            fsi__contact_apply(
-                solids, contact,
-                fsi_vec_scale(contact->normal,
-                              (fsi_real)(share - 1) * (contact->impulse - contact->start[0])));
-        /* a bounce is no guess for the next step */
+            fsi__contact_apply(solids, contact, fsi_vec_scale(contact->normal, back));
         contact->impulse = contact->impulse_t[0] = contact->impulse_t[1] = 0;
     }
     return share * (a * share + b);
@@ -2896,157 +3078,192 @@ static double fsi__contact_restitution(fsi_solids *solids, fsi_real threshold, d
 
 /* ------------------------------------------------------------------------------------------------
  * >>joints */
-/* Rows of a joint: velocity error l . (va - vb) + a . wa - b . wb with position error C. Both
-   bodies get the impulse at the same world point (the anchor of a), so momentum is exact even while
-   there is drift. The equality rows of all joints are solved at once, directly in a band, so chains
-   are exact; drift is corrected in every substep before the positions move, and the velocity is
-   solved again without the correction afterwards, so that it adds no energy. Row 6 is the free
-   coordinate: motor, spring, stops. */
+/* A joint is a list of rows. A row has the velocity error
+       line . (va - vb) + turn_a . spin_a - turn_b . spin_b
+   and a position error. All kinds are built from two sorts of rows:
+
+       kind        the anchors stay together      angles are held      row FSI__JOINT_FREE
+       POINT       in x, y, z                     -                    -
+       HINGE       in x, y, z                     across the axis      twist about the axis
+       PRISMATIC   across the axis                about x, y, z        way along the axis
+       WELD        in x, y, z                     about x, y, z        -
+       SPRING      -                              -                    distance of the anchors
+
+   Both bodies get the impulse at the same world point (the anchor of a), so momentum is exact even
+   while there is drift. The equality rows of all joints are solved at once, directly in a band, so
+   chains are exact. Drift is corrected in every substep before the positions move, and the velocity
+   is solved again without the correction afterwards, so that it adds no energy. The free row has
+   motor, spring and stops.
+
+   Symbols: h length of a substep (s), K = J M^-1 J^T of all equality rows. */
 #define FSI__JOINT_FREE 6
 #define FSI__JOINT_SWEEPS 8 /* sweeps where the direct solve has no room */
 #define FSI__BAND 96        /* widest coupling of rows for the direct solve: 16 joints of 6 */
 #define FSI__JOINT_RATE FSI_R(0.2) /* share of the drift removed per substep */
 
+/* One row; line is zero where it holds an angle. */
+typedef struct fsi__row {
+    fsi_vec3 line, turn_a, turn_b;
+    fsi_real error; /* m or rad */
+} fsi__row;
+
 struct fsi__joint_rows {
     int first; /* lowest joint coupled with this one */
-    /* equality rows; 1 when row 6 is used; number of the first row among all joints */
-    int n, free, at;
-    fsi_vec3 l[7], a[7], b[7];
-    fsi_vec3 ra, rb; /* arms of the anchor of a */
-    fsi_real C[7];
-    fsi_real mass_free; /* 1 / (J M^-1 J^T) of row 6 */
+    int n;     /* equality rows */
+    int free;  /* 1: the free row is used */
+    int at;    /* number of the first row among all joints */
+    fsi__row row[FSI__JOINT_FREE + 1];
+    fsi_vec3 arm_a, arm_b; /* of the anchor of a */
+    fsi_real mass_free;    /* 1 / K of the free row */
 };
 typedef struct fsi__joint_rows fsi__joint_rows;
 
-static void fsi__row_point(fsi__joint_rows *rows, int i, fsi_vec3 dir, fsi_vec3 ra, fsi_vec3 rb,
-                           fsi_vec3 d) {
-    rows->l[i] = dir;
-    rows->a[i] = fsi_vec_cross(ra, dir);
-    rows->b[i] = fsi_vec_cross(rb, dir);
-    rows->C[i] = fsi_vec_dot(dir, d);
+/* 1: the row holds a distance and its impulse is a force; 0: an angle, a torque. */
+static int fsi__row_is_force(const fsi__row *row) {
+    return fsi_vec_dot(row->line, row->line) > 0;
 }
 
-static void fsi__row_angle(fsi__joint_rows *rows, int i, fsi_vec3 dir, fsi_vec3 error) {
-    rows->l[i] = fsi_vec(0, 0, 0);
-    rows->a[i] = rows->b[i] = dir;
-    rows->C[i] = fsi_vec_dot(dir, error);
+/* The anchors, `apart` from each other, stay together along dir. */
+static void fsi__row_point(fsi__row *row, fsi_vec3 dir, fsi_vec3 arm_a, fsi_vec3 arm_b,
+                           fsi_vec3 apart) {
+    row->line = dir;
+    row->turn_a = fsi_vec_cross(arm_a, dir);
+    row->turn_b = fsi_vec_cross(arm_b, dir);
+    row->error = fsi_vec_dot(dir, apart);
 }
 
-/* unit, perpendicular to the unit vector n; z in 2D goes last */
+/* The angle about dir is held. */
+static void fsi__row_angle(fsi__row *row, fsi_vec3 dir, fsi_vec3 error) {
+    row->line = fsi_vec(0, 0, 0);
+    row->turn_a = row->turn_b = dir;
+    row->error = fsi_vec_dot(dir, error);
+}
+
+/* A unit vector perpendicular to the unit vector n; in 2D it lies in the plane. */
 static fsi_vec3 fsi__any_tangent(fsi_vec3 n) {
     fsi_vec3 t = fsi__abs(n.z) < FSI_R(0.7) ? fsi_vec(n.y, -n.x, 0) : fsi_vec(0, -n.z, n.y);
     return fsi__unit(t);
 }
 
-/* Rotation of a away from its rest pose at b, world frame: twice the vector part of q_a (q_b
- * q0)^-1. */
-static fsi_quat fsi__joint_turn(const fsi_rigid *body, const fsi_rigid *rigid,
-                                const fsi_joint *joint) {
-    fsi_quat e =
-        fsi_quat_mul(body->q, fsi__quat_back(fsi_quat_mul(rigid->q, joint->rest_rotation)));
-    if (e.w < 0) {
-        e.w = -e.w;
-        e.x = -e.x;
-        e.y = -e.y;
-        e.z = -e.z;
+/* The same rotation by the shorter way: w >= 0. */
+static fsi_quat fsi__quat_shorter(fsi_quat q) {
+    if (q.w < 0) {
+        q.w = -q.w;
+        q.x = -q.x;
+        q.y = -q.y;
+        q.z = -q.z;
     }
-    return e;
+    return q;
+}
+
+static fsi_vec3 fsi__quat_axis(fsi_quat q) {
+    return fsi_vec(q.x, q.y, q.z);
+}
+
+/* Does the joint have a coordinate that is free to move? */
+static int fsi__joint_slides(fsi_joint_kind kind) {
+    return kind == FSI_JOINT_HINGE || kind == FSI_JOINT_PRISMATIC;
 }
 
 /* Geometry of the joint at the present poses. */
 static void fsi__joint_geometry(const fsi_solids *solids, const fsi_joint *joint,
                                 fsi__joint_rows *rows) {
-    static const fsi_real unit[3][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}};
-    const fsi_rigid *body = solids->body + joint->a, *rigid = solids->body + joint->b;
-    fsi_vec3 ra = fsi_mat3_mul_vec(&body->rotation, joint->anchor_a),
-             rb = fsi_mat3_mul_vec(&rigid->rotation, joint->anchor_b);
-    fsi_vec3 d = fsi_vec_sub(fsi_vec_add(body->x, ra), fsi_vec_add(rigid->x, rb)),
-             ua = fsi_mat3_mul_vec(&body->rotation, joint->axis_a);
-    fsi_vec3 ub = fsi_mat3_mul_vec(&rigid->rotation, joint->axis_b), t1 = fsi__any_tangent(ub),
-             t2 = fsi_vec_cross(ub, t1);
-    fsi_quat e = fsi__joint_turn(body, rigid, joint);
-    /* the anchor of a, seen from b */
-    rb = fsi_vec_add(rb, d);
-    fsi_vec3 error = fsi_vec(2 * e.x, 2 * e.y, 2 * e.z);
-    rows->ra = ra;
-    rows->rb = rb;
-    rows->n = rows->free = 0;
-    if (joint->kind == FSI_JOINT_POINT || joint->kind == FSI_JOINT_HINGE
-        || joint->kind == FSI_JOINT_WELD)
+    const fsi_rigid *body_a = solids->body + joint->a, *body_b = solids->body + joint->b;
+    fsi_joint_kind kind = joint->kind;
+    fsi__row *row = rows->row, *slide = row + FSI__JOINT_FREE;
+
+    /* Where the anchors are, and the axis with two directions across it. */
+    fsi_vec3 arm_a = fsi_mat3_mul_vec(&body_a->rotation, joint->anchor_a);
+    fsi_vec3 own_b = fsi_mat3_mul_vec(&body_b->rotation, joint->anchor_b);
+    fsi_vec3 apart = fsi_vec_sub(fsi_vec_add(body_a->x, arm_a), fsi_vec_add(body_b->x, own_b));
+    fsi_vec3 arm_b = fsi_vec_add(own_b, apart); /* the anchor of a, seen from b */
+    fsi_vec3 axis = fsi_mat3_mul_vec(&body_b->rotation, joint->axis_b);
+    fsi_vec3 across = fsi__any_tangent(axis);
+    fsi_vec3 across2 = fsi_vec_cross(axis, across);
+
+    /* Rotation of a away from its rest pose at b; its vector is twice the vector part. */
+    fsi_quat rest = fsi_quat_mul(body_b->q, joint->rest_rotation);
+    fsi_quat turn = fsi__quat_shorter(fsi_quat_mul(body_a->q, fsi__quat_back(rest)));
+    fsi_vec3 error = fsi_vec(2 * turn.x, 2 * turn.y, 2 * turn.z);
+
+    rows->arm_a = arm_a;
+    rows->arm_b = arm_b;
+    if (kind == FSI_JOINT_POINT || kind == FSI_JOINT_HINGE || kind == FSI_JOINT_WELD)
         for (int i = 0; i < 3; i++)
-            fsi__row_point(rows, rows->n++, fsi_vec_load(unit[i]), ra, rb, d);
-    if (joint->kind == FSI_JOINT_HINGE) {
-        fsi_vec3 tilt = fsi_vec_cross(ub, ua);
-        fsi__row_angle(rows, rows->n++, t1, tilt);
-        fsi__row_angle(rows, rows->n++, t2, tilt);
-        fsi__row_angle(rows, FSI__JOINT_FREE, ub, error);
-        /* twist angle */
-        rows->C[FSI__JOINT_FREE] = 2 * fsi__atan2(fsi_vec_dot(ub, fsi_vec(e.x, e.y, e.z)), e.w);
+            fsi__row_point(row++, fsi__axis(i), arm_a, arm_b, apart);
+    if (kind == FSI_JOINT_HINGE) {
+        fsi_vec3 tilt = fsi_vec_cross(axis, fsi_mat3_mul_vec(&body_a->rotation, joint->axis_a));
+        fsi__row_angle(row++, across, tilt);
+        fsi__row_angle(row++, across2, tilt);
+        fsi__row_angle(slide, axis, error);
+        slide->error = 2 * fsi__atan2(fsi_vec_dot(axis, fsi__quat_axis(turn)), turn.w);
     }
-    if (joint->kind == FSI_JOINT_PRISMATIC) {
-        fsi__row_point(rows, rows->n++, t1, ra, rb, d);
-        fsi__row_point(rows, rows->n++, t2, ra, rb, d);
-        fsi__row_point(rows, FSI__JOINT_FREE, ub, ra, rb, d);
+    if (kind == FSI_JOINT_PRISMATIC) {
+        fsi__row_point(row++, across, arm_a, arm_b, apart);
+        fsi__row_point(row++, across2, arm_a, arm_b, apart);
+        fsi__row_point(slide, axis, arm_a, arm_b, apart);
     }
-    if (joint->kind == FSI_JOINT_PRISMATIC || joint->kind == FSI_JOINT_WELD)
+    if (kind == FSI_JOINT_PRISMATIC || kind == FSI_JOINT_WELD)
         for (int i = 0; i < 3; i++)
-            fsi__row_angle(rows, rows->n++, fsi_vec_load(unit[i]), error);
-    if (joint->kind == FSI_JOINT_SPRING) {
-        fsi_real len = fsi__length(d);
-        fsi__row_point(rows, FSI__JOINT_FREE,
-                       len > 0 ? fsi_vec_scale(d, 1 / len) : fsi_vec(0, 1, 0), ra,
-                       fsi_vec_sub(rb, d), d);
-        rows->C[FSI__JOINT_FREE] = len;
+            fsi__row_angle(row++, fsi__axis(i), error);
+    if (kind == FSI_JOINT_SPRING) {
+        fsi_real length = fsi__length(apart);
+        fsi_vec3 dir = length > 0 ? fsi_vec_scale(apart, 1 / length) : fsi__axis(1);
+        fsi__row_point(slide, dir, arm_a, fsi_vec_sub(arm_b, apart), apart);
+        slide->error = length;
     }
-    rows->free = joint->kind == FSI_JOINT_SPRING || joint->motor || joint->limit
-                 || ((joint->kind == FSI_JOINT_HINGE || joint->kind == FSI_JOINT_PRISMATIC)
-                     && (joint->stiffness > 0 || joint->damping > 0));
+    rows->n = (int)(row - rows->row);
+    int sprung = joint->stiffness > 0 || joint->damping > 0;
+    rows->free = kind == FSI_JOINT_SPRING || joint->motor || joint->limit
+                 || (fsi__joint_slides(kind) && sprung);
 }
 
-/* (J M^-1 J^T) between row i of joint p and row k of joint q: through the bodies they share. A
- * joint at its limit is solved alone. */
-static fsi_real fsi__row_coupling(const fsi_solids *solids, int p, int i, int q, int k) {
-    const fsi__joint_rows *r = solids->work->rows + p, *s = solids->work->rows + q;
-    fsi_real sum = 0;
+/* K between a row of joint p and a row of joint q: through the bodies they share. A joint at its
+ * limit is solved alone. */
+static fsi_real fsi__row_coupling(const fsi_solids *solids, int p, const fsi__row *row_p, int q,
+                                  const fsi__row *row_q) {
     if (p != q && (solids->joint[p].limited || solids->joint[q].limited))
         return 0;
-    for (int side = 0; side < 2; side++)
-        for (int other = 0; other < 2; other++) {
-            int body = side ? solids->joint[p].b : solids->joint[p].a;
-            const fsi__velocity *velocity = solids->work->vel + body;
-            if (velocity->inverse_mass == 0
-                || body != (other ? solids->joint[q].b : solids->joint[q].a))
+    int body_p[2] = {solids->joint[p].a, solids->joint[p].b};
+    int body_q[2] = {solids->joint[q].a, solids->joint[q].b};
+    fsi_vec3 turn_p[2] = {row_p->turn_a, row_p->turn_b};
+    fsi_vec3 turn_q[2] = {row_q->turn_a, row_q->turn_b};
+    fsi_real sum = 0;
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 2; k++) {
+            const fsi__velocity *velocity = solids->work->vel + body_p[i];
+            if (velocity->inverse_mass == 0 || body_p[i] != body_q[k])
                 continue;
-            fsi_real x = velocity->inverse_mass * fsi_vec_dot(r->l[i], s->l[k])
-                         + fsi_vec_dot(side ? r->b[i] : r->a[i],
-                                       fsi_mat3_mul_vec(&velocity->inverse_inertia,
-                                                        other ? s->b[k] : s->a[k]));
-            sum += side == other ? x : -x;
+            fsi_vec3 turn = fsi_mat3_mul_vec(&velocity->inverse_inertia, turn_q[k]);
+            fsi_real x = velocity->inverse_mass * fsi_vec_dot(row_p->line, row_q->line)
+                         + fsi_vec_dot(turn_p[i], turn);
+            sum += i == k ? x : -x;
         }
     return sum;
 }
 
-/* First joint whose rows joint j is coupled with through earlier joints (j itself: none, or the
- * band is too narrow for a direct solve). */
+/* First joint that each joint is coupled with through earlier joints. Where a band would be too
+ * wide, joints are solved one by one: each begins with itself. */
 static void fsi__joint_profile(fsi_solids *solids) {
     struct fsi__solids_work *work = solids->work;
     int at = 0;
     work->direct = 1;
-    for (int i = 0; i < solids->joint_count; i++)
-        /* first joint of a body */
-        for (int side = 0; side < 2; side++)
-            work->large[side ? solids->joint[i].b : solids->joint[i].a] = solids->joint_count;
+    for (int i = 0; i < solids->joint_count; i++) {
+        work->first_joint[solids->joint[i].a] = solids->joint_count;
+        work->first_joint[solids->joint[i].b] = solids->joint_count;
+    }
     for (int i = 0; i < solids->joint_count; i++) {
         fsi__joint_rows *rows = work->rows + i;
+        int body[2] = {solids->joint[i].a, solids->joint[i].b};
         rows->at = at;
         rows->first = i;
-        for (int side = 0; side < 2; side++) {
-            int body = side ? solids->joint[i].b : solids->joint[i].a;
-            if (work->vel[body].inverse_mass == 0)
+        for (int k = 0; k < 2; k++) {
+            int32_t *first = work->first_joint + body[k];
+            if (work->vel[body[k]].inverse_mass == 0)
                 continue;
-            if (work->large[body] > i)
-                work->large[body] = i;
-            rows->first = fsi__imin(rows->first, work->large[body]);
+            if (*first > i)
+                *first = i;
+            rows->first = fsi__imin(rows->first, *first);
         }
         at += rows->n;
         if (at - work->rows[rows->first].at > FSI__BAND)
@@ -3056,40 +3273,50 @@ static void fsi__joint_profile(fsi_solids *solids) {
         work->rows[i].first = i;
 }
 
-/* K = J M^-1 J^T of all joints = L D L^T in a band; rows without mass or repeated get D = 0 and
- * stay out. K(i, c) is at [i * band + i - c]. */
-static void fsi__joint_factor(fsi_solids *solids) {
+/* Row i of K = L D L^T, from column begin on; row[-c] is K(i, c). A row without mass, or one that
+ * repeats others, gets D = 0 and stays out. */
+static void fsi__joint_factor_row(fsi_solids *solids, int i, int begin) {
     fsi_real *K = solids->work->joint_k;
+    fsi_real *row = K + (size_t)i * FSI__BAND + i;
+    solids->work->joint_begin[i] = begin;
+
+    /* First the products L D, then L and D. */
+    for (int c = begin; c < i; c++) {
+        const fsi_real *other = K + (size_t)c * FSI__BAND + c;
+        for (int e = fsi__imax(begin, solids->work->joint_begin[c]); e < c; e++)
+            row[-c] -= row[-e] * other[-e];
+    }
+    fsi_real full = row[-i];
+    for (int c = begin; c < i; c++) {
+        fsi_real pivot = K[(size_t)c * FSI__BAND];
+        fsi_real lower = pivot > 0 ? row[-c] / pivot : 0;
+        row[-i] -= lower * row[-c];
+        row[-c] = lower;
+    }
+    if (!(row[-i] > 4096 * FSI_REAL_EPS * full))
+        row[-i] = 0;
+}
+
+/* Geometry and K of all joints at the present poses, factored in a band: K(i, c) is at
+ * [i * band + i - c]. */
+static void fsi__joint_factor(fsi_solids *solids) {
+    fsi__joint_rows *all = solids->work->rows;
     for (int j = 0; j < solids->joint_count; j++)
-        fsi__joint_geometry(solids, solids->joint + j, solids->work->rows + j);
+        fsi__joint_geometry(solids, solids->joint + j, all + j);
     fsi__joint_profile(solids);
     for (int j = 0; j < solids->joint_count; j++) {
-        const fsi__joint_rows *rows = solids->work->rows + j;
-        fsi_real k =
-            rows->free ? fsi__row_coupling(solids, j, FSI__JOINT_FREE, j, FSI__JOINT_FREE) : 0;
-        int begin = solids->work->rows[rows->first].at;
-        solids->work->rows[j].mass_free = k > 0 ? 1 / k : 0;
+        fsi__joint_rows *rows = all + j;
+        const fsi__row *slide = rows->row + FSI__JOINT_FREE;
+        fsi_real k = rows->free ? fsi__row_coupling(solids, j, slide, j, slide) : 0;
+        rows->mass_free = k > 0 ? 1 / k : 0;
         for (int p = 0; p < rows->n; p++) {
             int i = rows->at + p;
-            fsi_real *row = K + (size_t)i * FSI__BAND + i; /* row[-c] is K(i, c) */
+            fsi_real *row = solids->work->joint_k + (size_t)i * FSI__BAND + i;
             for (int q = rows->first; q <= j; q++)
-                for (int e = 0; e < solids->work->rows[q].n && solids->work->rows[q].at + e <= i;
-                     e++)
-                    row[-(solids->work->rows[q].at + e)] = fsi__row_coupling(solids, j, p, q, e);
-            solids->work->joint_begin[i] = begin;
-            for (int c = begin; c < i; c++) { /* g = L D, row by row */
-                const fsi_real *other = K + (size_t)c * FSI__BAND + c;
-                for (int e = fsi__imax(begin, solids->work->joint_begin[c]); e < c; e++)
-                    row[-c] -= row[-e] * other[-e];
-            }
-            fsi_real full = row[-i];
-            for (int c = begin; c < i; c++) {
-                fsi_real d = K[(size_t)c * FSI__BAND], l = d > 0 ? row[-c] / d : 0;
-                row[-i] -= l * row[-c];
-                row[-c] = l;
-            }
-            if (!(row[-i] > 4096 * FSI_REAL_EPS * full))
-                row[-i] = 0;
+                for (int e = 0; e < all[q].n && all[q].at + e <= i; e++)
+                    row[-(all[q].at + e)] =
+                        fsi__row_coupling(solids, j, rows->row + p, q, all[q].row + e);
+            fsi__joint_factor_row(solids, i, all[rows->first].at);
         }
     }
 }
@@ -3097,99 +3324,124 @@ static void fsi__joint_factor(fsi_solids *solids) {
 /* x = K^-1 x for rows begin .. end - 1, which no row outside is coupled with. */
 static void fsi__joint_backsolve(const fsi_solids *solids, int begin, int end, fsi_real *x) {
     const fsi_real *K = solids->work->joint_k;
+    const int32_t *column = solids->work->joint_begin;
     for (int i = begin; i < end; i++)
-        for (int c = solids->work->joint_begin[i]; c < i; c++)
+        for (int c = column[i]; c < i; c++)
             x[i] -= K[(size_t)i * FSI__BAND + (size_t)(i - c)] * x[c];
     for (int i = begin; i < end; i++)
         x[i] = K[(size_t)i * FSI__BAND] > 0 ? x[i] / K[(size_t)i * FSI__BAND] : 0;
     for (int i = end - 1; i >= begin; i--)
-        for (int c = solids->work->joint_begin[i]; c < i; c++)
+        for (int c = column[i]; c < i; c++)
             x[c] -= K[(size_t)i * FSI__BAND + (size_t)(i - c)] * x[i];
 }
 
 static fsi_real fsi__row_velocity(const fsi_solids *solids, const fsi_joint *joint,
-                                  const fsi__joint_rows *rows, int i) {
+                                  const fsi__row *row) {
     const fsi__velocity *a = solids->work->vel + joint->a, *b = solids->work->vel + joint->b;
-    return fsi_vec_dot(rows->l[i], fsi_vec_sub(a->v, b->v)) + fsi_vec_dot(rows->a[i], a->w)
-           - fsi_vec_dot(rows->b[i], b->w);
+    return fsi_vec_dot(row->line, fsi_vec_sub(a->v, b->v)) + fsi_vec_dot(row->turn_a, a->spin)
+           - fsi_vec_dot(row->turn_b, b->spin);
 }
 
-static void fsi__row_apply(const fsi_solids *solids, const fsi_joint *joint,
-                           const fsi__joint_rows *rows, int i, fsi_real s) {
-    fsi__body_impulse(solids, joint->a, fsi_vec_scale(rows->l[i], s), fsi_vec_scale(rows->a[i], s));
-    fsi__body_impulse(solids, joint->b, fsi_vec_scale(rows->l[i], -s),
-                      fsi_vec_scale(rows->b[i], -s));
+static void fsi__row_apply(const fsi_solids *solids, const fsi_joint *joint, const fsi__row *row,
+                           fsi_real impulse) {
+    fsi__body_impulse(solids, joint->a, fsi_vec_scale(row->line, impulse),
+                      fsi_vec_scale(row->turn_a, impulse));
+    fsi__body_impulse(solids, joint->b, fsi_vec_scale(row->line, -impulse),
+                      fsi_vec_scale(row->turn_b, -impulse));
 }
 
+/* Applies a share of the impulses so far once more. */
 static void fsi__joint_warm(const fsi_solids *solids, const fsi_joint *joint,
-                            const fsi__joint_rows *rows, fsi_real scale) {
+                            const fsi__joint_rows *rows, fsi_real share) {
     for (int i = 0; i < rows->n; i++)
-        fsi__row_apply(solids, joint, rows, i, scale * joint->impulse[i]);
+        fsi__row_apply(solids, joint, rows->row + i, share * joint->impulse[i]);
     if (rows->free)
-        fsi__row_apply(solids, joint, rows, FSI__JOINT_FREE,
-                       scale * (joint->impulse_free + joint->impulse_limit));
+        fsi__row_apply(solids, joint, rows->row + FSI__JOINT_FREE,
+                       share * (joint->impulse_free + joint->impulse_limit));
 }
 
-/* Motor: speed with a force limit. Spring: implicit, k and d folded into the effective mass, stable
- * for any stiffness. Stops: one-sided. */
-static void fsi__joint_free(const fsi_solids *solids, fsi_joint *joint, const fsi__joint_rows *rows,
-                            fsi_real h, const fsi__spring *soft, int push) {
-    fsi_real m = rows->mass_free, v = fsi__row_velocity(solids, joint, rows, FSI__JOINT_FREE),
-             before = joint->impulse_free, next = before;
+/* Scales the impulses a joint starts the next substep with. */
+static void fsi__joint_scale(fsi_joint *joint, fsi_real scale) {
+    for (int i = 0; i < 6; i++)
+        joint->impulse[i] *= scale;
+    joint->impulse_free *= scale;
+    joint->impulse_limit *= scale;
+}
+
+/* A joint whose impulses are no guess any more begins with none. */
+static void fsi__joint_forget(fsi_joint *joint) {
+    memset(joint->impulse, 0, sizeof joint->impulse);
+    joint->impulse_free = joint->impulse_limit = 0;
+}
+
+/* A motor keeps its speed within its force. A spring is implicit, stiffness and damping are folded
+ * into the effective mass: stable for any stiffness. */
+static void fsi__joint_drive(const fsi_solids *solids, fsi_joint *joint,
+                             const fsi__joint_rows *rows, fsi_real h) {
+    const fsi__row *row = rows->row + FSI__JOINT_FREE;
+    fsi_real mass = rows->mass_free, before = joint->impulse_free, next = before;
+    fsi_real speed = fsi__row_velocity(solids, joint, row);
     if (joint->motor)
-        next = fsi__clamp(before - m * (v - joint->motor_speed), -h * joint->motor_limit,
+        next = fsi__clamp(before - mass * (speed - joint->motor_speed), -h * joint->motor_limit,
                           h * joint->motor_limit);
-    else if (m > 0 && (joint->stiffness > 0 || joint->damping > 0)) {
+    else if (mass > 0 && (joint->stiffness > 0 || joint->damping > 0)) {
         fsi_real gamma = 1 / (h * (joint->damping + h * joint->stiffness));
-        next = before
-               - (v + (rows->C[FSI__JOINT_FREE] - joint->rest) * h * joint->stiffness * gamma
-                  + gamma * before)
-                     / (1 / m + gamma);
+        fsi_real pull = (row->error - joint->rest) * h * joint->stiffness * gamma;
+        next = before - (speed + pull + gamma * before) / (1 / mass + gamma);
     }
     if (next != before)
-        fsi__row_apply(solids, joint, rows, FSI__JOINT_FREE, next - before);
+        fsi__row_apply(solids, joint, row, next - before);
     joint->impulse_free = next;
-    if (joint->limit && m > 0) {
-        int low = rows->C[FSI__JOINT_FREE] - joint->lower < joint->upper - rows->C[FSI__JOINT_FREE];
-        fsi_real sign = low ? FSI_R(1.) : FSI_R(-1.),
-                 gap = low ? rows->C[FSI__JOINT_FREE] - joint->lower
-                           : joint->upper - rows->C[FSI__JOINT_FREE],
-                 bias = 0;
-        v = sign * fsi__row_velocity(solids, joint, rows, FSI__JOINT_FREE);
-        bias = gap > 0 ? gap / h : push ? soft->rate * gap : 0;
-        fsi_real s = fsi__max(0, sign * joint->impulse_limit - m * (v + bias)) * sign;
-        fsi__row_apply(solids, joint, rows, FSI__JOINT_FREE, s - joint->impulse_limit);
-        joint->impulse_limit = s;
-    }
 }
 
-/* How much the mean velocity of an arm r turning with w for h differs from w x r. */
+/* The nearer one of the two stops acts, to one side only. */
+static void fsi__joint_stop(const fsi_solids *solids, fsi_joint *joint, const fsi__joint_rows *rows,
+                            const fsi__step *step, int opening) {
+    const fsi__row *row = rows->row + FSI__JOINT_FREE;
+    fsi_real above = row->error - joint->lower, below = joint->upper - row->error;
+    fsi_real sign = above < below ? FSI_R(1.) : FSI_R(-1.);
+    fsi_real gap = above < below ? above : below;
+    fsi_real bias = opening ? step->spring.rate * gap : 0;
+    if (gap > 0)
+        bias = gap / step->h;
+    fsi_real speed = sign * fsi__row_velocity(solids, joint, row);
+    fsi_real next =
+        fsi__max(0, sign * joint->impulse_limit - rows->mass_free * (speed + bias)) * sign;
+    fsi__row_apply(solids, joint, row, next - joint->impulse_limit);
+    joint->impulse_limit = next;
+}
+
+/* How much the mean velocity of an arm r that turns with w for h differs from w x r. */
 static fsi_vec3 fsi__arc(fsi_vec3 w, fsi_vec3 r, fsi_real h) {
-    fsi_vec3 c = fsi_vec_cross(w, r);
-    fsi_real t = fsi__length(w) * h, a = t > FSI_R(0.01) ? fsi__sin(t) / t - 1 : -t * t / 6,
-             b = t > FSI_R(0.01) ? (1 - fsi__cos(t)) / (t * t) : FSI_R(0.5) - t * t / 24;
-    return fsi_vec_add(fsi_vec_scale(c, a), fsi_vec_scale(fsi_vec_cross(w, c), b * h));
+    fsi_vec3 along = fsi_vec_cross(w, r);
+    fsi_real t = fsi__length(w) * h;
+    int series = !(t > FSI_R(0.01)); /* where the closed forms cancel */
+    fsi_real shorter = series ? -t * t / 6 : fsi__sin(t) / t - 1;
+    fsi_real inward = series ? FSI_R(0.5) - t * t / 24 : (1 - fsi__cos(t)) / (t * t);
+    return fsi_vec_add(fsi_vec_scale(along, shorter),
+                       fsi_vec_scale(fsi_vec_cross(w, along), inward * h));
 }
 
-/* Pre-stabilisation: anchors run on arcs, so what is driven to zero is the position error after the
- * move, C + h (C' + difference of the arcs). */
-static void fsi__joint_residual(const fsi_solids *solids, int j, fsi_real h, int push,
+/* What the rows of joint j miss. Opening: anchors run on arcs, so what is driven to zero is the
+ * position error after the move, error + h (rate + difference of the arcs). */
+static void fsi__joint_residual(const fsi_solids *solids, int j, fsi_real h, int opening,
                                 fsi_real *x) {
     const fsi__joint_rows *rows = solids->work->rows + j;
+    const fsi_joint *joint = solids->joint + j;
     fsi_vec3 bend = fsi_vec(0, 0, 0);
-    fsi_real reach = FSI_R(0.25)
-                     * fsi__min(solids->body[solids->joint[j].a].shape->bound,
-                                solids->body[solids->joint[j].b].shape->bound);
-    if (push)
-        bend = fsi_vec_sub(fsi__arc(solids->work->vel[solids->joint[j].a].w, rows->ra, h),
-                           fsi__arc(solids->work->vel[solids->joint[j].b].w, rows->rb, h));
-    /* a joint torn apart comes back no faster than from a quarter of a radius (radian) */
+    if (opening)
+        bend = fsi_vec_sub(fsi__arc(solids->work->vel[joint->a].spin, rows->arm_a, h),
+                           fsi__arc(solids->work->vel[joint->b].spin, rows->arm_b, h));
+
+    /* A joint torn apart comes back no faster than from a quarter of a radius (radian). */
+    fsi_real smaller =
+        fsi__min(solids->body[joint->a].shape->bound, solids->body[joint->b].shape->bound);
     for (int i = 0; i < rows->n; i++) {
-        fsi_real far_off = fsi_vec_dot(rows->l[i], rows->l[i]) > 0 ? reach : FSI_R(0.25);
-        x[rows->at + i] =
-            fsi__row_velocity(solids, solids->joint + j, rows, i)
-            + (push ? FSI__JOINT_RATE / h * fsi__clamp(rows->C[i], -far_off, far_off) : 0)
-            + fsi_vec_dot(rows->l[i], bend);
+        const fsi__row *row = rows->row + i;
+        fsi_real most = fsi__row_is_force(row) ? FSI_R(0.25) * smaller : FSI_R(0.25);
+        fsi_real drift = FSI__JOINT_RATE / h * fsi__clamp(row->error, -most, most);
+        x[rows->at + i] = fsi__row_velocity(solids, joint, row) + (opening ? drift : 0)
+                          + fsi_vec_dot(row->line, bend);
     }
 }
 
@@ -3199,115 +3451,134 @@ static int fsi__joint_limit(const fsi_solids *solids, int j, const fsi_real *x, 
                             fsi_real *next) {
     const fsi__joint_rows *rows = solids->work->rows + j;
     const fsi_joint *joint = solids->joint + j;
-    fsi_real sum[2] = {0, 0}, keep[2] = {1, 1}; /* forces, torques */
+    fsi_real most[2] = {h * joint->max_torque, h * joint->max_force};
+    fsi_real sum[2] = {0, 0}, keep[2] = {1, 1}; /* torques, forces */
     int limited = 0;
     for (int i = 0; i < rows->n; i++) {
         next[i] = joint->impulse[i] - x[rows->at + i];
-        sum[fsi_vec_dot(rows->l[i], rows->l[i]) > 0 ? 0 : 1] += next[i] * next[i];
+        sum[fsi__row_is_force(rows->row + i)] += next[i] * next[i];
     }
     for (int i = 0; i < 2; i++) {
-        fsi_real most = h * (i ? joint->max_torque : joint->max_force), size = fsi__sqrt(sum[i]);
-        if (most > 0 && size > most) {
-            keep[i] = most / size;
+        fsi_real size = fsi__sqrt(sum[i]);
+        if (most[i] > 0 && size > most[i]) {
+            keep[i] = most[i] / size;
             limited = 1;
         }
     }
     for (int i = 0; i < rows->n; i++)
-        next[i] *= keep[fsi_vec_dot(rows->l[i], rows->l[i]) > 0 ? 0 : 1];
+        next[i] *= keep[fsi__row_is_force(rows->row + i)];
     return limited;
 }
 
 static void fsi__joint_apply(const fsi_solids *solids, int j, const fsi_real *x, fsi_real h) {
     fsi_joint *joint = solids->joint + j;
+    const fsi__joint_rows *rows = solids->work->rows + j;
     fsi_real next[6];
     if (fsi__joint_limit(solids, j, x, h, next))
         joint->limited = 1;
-    for (int i = 0; i < solids->work->rows[j].n; i++) {
-        fsi__row_apply(solids, joint, solids->work->rows + j, i, next[i] - joint->impulse[i]);
+    for (int i = 0; i < rows->n; i++) {
+        fsi__row_apply(solids, joint, rows->row + i, next[i] - joint->impulse[i]);
         joint->impulse[i] = next[i];
     }
 }
 
-/* its rows with all other joints as they are */
-static void fsi__joint_alone(fsi_solids *solids, int j, fsi_real h, int push) {
+/* Solves the rows of one joint with all other joints as they are. */
+static void fsi__joint_alone(fsi_solids *solids, int j, fsi_real h, int opening) {
+    const fsi__joint_rows *rows = solids->work->rows + j;
     fsi_real *x = solids->work->joint_x;
-    fsi__joint_residual(solids, j, h, push, x);
-    fsi__joint_backsolve(solids, solids->work->rows[j].at,
-                         solids->work->rows[j].at + solids->work->rows[j].n, x);
+    fsi__joint_residual(solids, j, h, opening, x);
+    fsi__joint_backsolve(solids, rows->at, rows->at + rows->n, x);
     fsi__joint_apply(solids, j, x, h);
 }
 
-/* All joints at once. One that would pull harder than it may leaves K for the rest of the step: its
-   impulse is bounded, the others are solved with that as it is. (Shortening it after the solve for
-   all gave its neighbours the impulses of a joint that holds, and energy from nowhere.) */
-static void fsi__joints_direct(fsi_solids *solids, fsi_real h, int push) {
+/* Solves all joints without a limit at once; 1 where one of them would then pull harder than it
+ * may: it is marked as limited and nothing is applied. */
+static int fsi__joints_try(fsi_solids *solids, fsi_real h, int opening) {
     fsi_real *x = solids->work->joint_x, next[6];
-    int j, n = solids->joint_count,
-           rows = solids->work->rows[n - 1].at + solids->work->rows[n - 1].n, left = 1;
-    while (left) {
-        for (j = 0; j < n; j++)
+    const fsi__joint_rows *rows = solids->work->rows;
+    int n = solids->joint_count, found = 0;
+    for (int j = 0; j < n; j++)
+        if (solids->joint[j].limited)
+            fsi_fill((size_t)rows[j].n, 0, x + rows[j].at);
+        else
+            fsi__joint_residual(solids, j, h, opening, x);
+    fsi__joint_backsolve(solids, 0, rows[n - 1].at + rows[n - 1].n, x);
+    for (int j = 0; j < n; j++)
+        if (!solids->joint[j].limited && fsi__joint_limit(solids, j, x, h, next))
+            solids->joint[j].limited = found = 1;
+    return found;
+}
+
+/* All joints at once. One that would pull harder than it may leaves K for the rest of the step: its
+   impulse is bounded, and the others are solved with that as it is. (Shortening it after the solve
+   would leave its neighbours the impulses of a joint that holds, and energy from nowhere.) */
+static void fsi__joints_direct(fsi_solids *solids, fsi_real h, int opening) {
+    int n = solids->joint_count, again = 1;
+    while (again) {
+        for (int j = 0; j < n; j++)
             if (solids->joint[j].limited)
-                fsi__joint_alone(solids, j, h, push);
-        for (j = 0; j < n; j++)
-            if (solids->joint[j].limited)
-                fsi_fill((size_t)solids->work->rows[j].n, 0, x + solids->work->rows[j].at);
-            else
-                fsi__joint_residual(solids, j, h, push, x);
-        fsi__joint_backsolve(solids, 0, rows, x);
-        for (left = 0, j = 0; j < n; j++)
-            if (!solids->joint[j].limited && fsi__joint_limit(solids, j, x, h, next))
-                solids->joint[j].limited = left = 1;
-        if (left)
+                fsi__joint_alone(solids, j, h, opening);
+        again = fsi__joints_try(solids, h, opening);
+        if (again)
             fsi__joint_factor(solids);
     }
-    for (j = 0; j < n; j++)
+    for (int j = 0; j < n; j++)
         if (!solids->joint[j].limited)
-            fsi__joint_apply(solids, j, x, h);
+            fsi__joint_apply(solids, j, solids->work->joint_x, h);
 }
 
 /* All joints: motors, springs and stops one by one, then the equality rows in one direct solve.
    Where many joints meet in one body and the band is too narrow: joint by joint, sweeping there and
    back. */
-static void fsi__joints_solve(fsi_solids *solids, fsi_real h, const fsi__spring *soft, int push) {
-    int n = solids->joint_count;
-    for (int pass = 0; pass < (solids->work->direct ? 1 : FSI__JOINT_SWEEPS) && n > 0; pass++) {
+static void fsi__joints_solve(fsi_solids *solids, const fsi__step *step, int opening) {
+    int n = solids->joint_count, direct = solids->work->direct;
+    int sweeps = direct ? 1 : FSI__JOINT_SWEEPS;
+    for (int sweep = 0; sweep < sweeps && n > 0; sweep++) {
         for (int k = 0; k < n; k++) {
-            int j = pass & 1 ? n - 1 - k : k;
-            if (solids->work->rows[j].free)
-                fsi__joint_free(solids, solids->joint + j, solids->work->rows + j, h, soft, push);
-            if (!solids->work->direct)
-                fsi__joint_alone(solids, j, h, push);
+            int j = sweep & 1 ? n - 1 - k : k;
+            fsi_joint *joint = solids->joint + j;
+            const fsi__joint_rows *rows = solids->work->rows + j;
+            if (rows->free)
+                fsi__joint_drive(solids, joint, rows, step->h);
+            if (rows->free && joint->limit && rows->mass_free > 0)
+                fsi__joint_stop(solids, joint, rows, step, opening);
+            if (!direct)
+                fsi__joint_alone(solids, j, step->h, opening);
         }
-        if (solids->work->direct)
-            fsi__joints_direct(solids, h, push);
+        if (direct)
+            fsi__joints_direct(solids, step->h, opening);
     }
 }
 
 static int fsi__joint_valid(const fsi_solids *solids, const fsi_joint_desc *desc) {
-    const fsi_real v[] = {desc->motor_speed, desc->motor_limit,
-                          desc->lower,       desc->upper,
-                          desc->stiffness,   desc->damping,
-                          desc->rest,        desc->max_force,
-                          desc->max_torque,  fsi_vec_dot(desc->axis, desc->axis)};
-    int coordinate = desc->kind == FSI_JOINT_HINGE || desc->kind == FSI_JOINT_PRISMATIC;
+    const fsi_real number[] = {desc->motor_speed, desc->lower, desc->upper, desc->rest,
+                               fsi_vec_dot(desc->axis, desc->axis)};
+    const fsi_real positive[] = {desc->motor_limit, desc->stiffness, desc->damping, desc->max_force,
+                                 desc->max_torque};
+    const int numbers = (int)(sizeof number / sizeof *number);
+    int sprung = desc->stiffness > 0 || desc->damping > 0;
     if (desc->kind < FSI_JOINT_POINT || desc->kind > FSI_JOINT_SPRING)
         return 0;
-    if (!fsi_all_finite(sizeof v / sizeof *v, v) || !fsi__finite_vec(desc->anchor)
+    if (!fsi_all_finite((size_t)numbers, number) || !fsi__finite_vec(desc->anchor)
         || !fsi__finite_vec(desc->anchor_b))
         return 0;
-    if (desc->a < 0 || desc->b < 0 || desc->a >= solids->body_count || desc->b >= solids->body_count
+    for (int i = 0; i < (int)(sizeof positive / sizeof *positive); i++)
+        if (!fsi__finite(positive[i]) || positive[i] < 0)
+            return 0;
+
+    /* Two different bodies, at least one of which moves. */
+    if (!fsi__solids_has(solids, desc->a) || !fsi__solids_has(solids, desc->b)
         || desc->a == desc->b)
         return 0;
     if (solids->body[desc->a].inverse_mass == 0 && solids->body[desc->b].inverse_mass == 0)
         return 0;
-    if (desc->motor_limit < 0 || desc->stiffness < 0 || desc->damping < 0 || desc->max_force < 0
-        || desc->max_torque < 0 || (desc->limit && !(desc->lower <= desc->upper)))
+
+    /* Motors and stops need a coordinate, a spring needs a spring. */
+    if ((desc->motor || desc->limit) && !fsi__joint_slides(desc->kind))
         return 0;
-    if (!coordinate && (desc->motor || desc->limit))
+    if ((desc->motor && sprung) || (desc->kind == FSI_JOINT_SPRING && !sprung))
         return 0;
-    if (desc->motor && (desc->stiffness > 0 || desc->damping > 0))
-        return 0;
-    if (desc->kind == FSI_JOINT_SPRING && !(desc->stiffness > 0 || desc->damping > 0))
+    if (desc->limit && !(desc->lower <= desc->upper))
         return 0;
     return desc->kind != FSI_JOINT_HINGE || !desc->limit
            || (desc->lower > -FSI_PI && desc->upper < FSI_PI);
@@ -3318,13 +3589,13 @@ FSI_API fsi_result fsi_solids_join(fsi_solids *solids, const fsi_joint_desc *des
         return FSI_ERR_ARGUMENT;
     if (solids->joint_count >= solids->desc.max_joints)
         return FSI_ERR_SIZE;
-    const fsi_rigid *body = solids->body + desc->a;
-    const fsi_rigid *rigid = solids->body + desc->b;
+    const fsi_rigid *body_a = solids->body + desc->a, *body_b = solids->body + desc->b;
     fsi_vec3 axis = fsi__length(desc->axis) > 0 ? fsi__unit(desc->axis) : fsi_vec(0, 0, 1);
     if (solids->desc.dim == 2 && desc->kind == FSI_JOINT_HINGE)
         axis = fsi_vec(0, 0, 1);
     if (solids->desc.dim == 2 && desc->kind == FSI_JOINT_PRISMATIC && axis.z != 0)
         return FSI_ERR_ARGUMENT;
+
     fsi_joint *joint = solids->joint + solids->joint_count;
     memset(joint, 0, sizeof *joint);
     joint->kind = desc->kind;
@@ -3342,17 +3613,19 @@ FSI_API fsi_result fsi_solids_join(fsi_solids *solids, const fsi_joint_desc *des
     joint->rest = desc->rest;
     joint->max_force = desc->max_force;
     joint->max_torque = desc->max_torque;
-    fsi_vec3 pb = desc->kind == FSI_JOINT_SPRING ? desc->anchor_b : desc->anchor;
-    joint->anchor_a = fsi_mat3_tmul_vec(&body->rotation, fsi_vec_sub(desc->anchor, body->x));
-    joint->anchor_b = fsi_mat3_tmul_vec(&rigid->rotation, fsi_vec_sub(pb, rigid->x));
-    joint->axis_a = fsi_mat3_tmul_vec(&body->rotation, axis);
-    joint->axis_b = fsi_mat3_tmul_vec(&rigid->rotation, axis);
-    joint->rest_rotation = fsi_quat_mul(fsi__quat_back(rigid->q), body->q);
+
+    /* Anchors, axis and relative rotation as the bodies see them now. */
+    fsi_vec3 on_b = desc->kind == FSI_JOINT_SPRING ? desc->anchor_b : desc->anchor;
+    joint->anchor_a = fsi_mat3_tmul_vec(&body_a->rotation, fsi_vec_sub(desc->anchor, body_a->x));
+    joint->anchor_b = fsi_mat3_tmul_vec(&body_b->rotation, fsi_vec_sub(on_b, body_b->x));
+    joint->axis_a = fsi_mat3_tmul_vec(&body_a->rotation, axis);
+    joint->axis_b = fsi_mat3_tmul_vec(&body_b->rotation, axis);
+    joint->rest_rotation = fsi_quat_mul(fsi__quat_back(body_b->q), body_a->q);
     fsi__joint_rows rows;
     fsi__joint_geometry(solids, joint, &rows);
     joint->rows = rows.n;
     if (desc->kind == FSI_JOINT_SPRING && desc->rest == 0)
-        joint->rest = rows.C[FSI__JOINT_FREE];
+        joint->rest = rows.row[FSI__JOINT_FREE].error;
     if (id)
         *id = solids->joint_count;
     solids->joint_count++;
@@ -3364,92 +3637,115 @@ FSI_API fsi_result fsi_solids_join(fsi_solids *solids, const fsi_joint_desc *des
 #define FSI__PAIR_BATCH 256 /* pairs per round of the narrow phase */
 #define FSI__STATE_TAG 0x52494749u
 
-typedef struct fsi__solids_head { /* first bytes of the state */
-    uint32_t tag;
-    int32_t dim, max_bodies, max_joints, max_contacts, bodies, joints, contacts;
-    /* substep of the last move: impulses are scaled when it changes */
-    fsi_real h;
-    double time, work, drive, others, applied; /* s; J in the last move: see fsi_solids_report */
-} fsi__solids_head;
+/* Arrays of the door that joined bodies share, n degrees of freedom. */
+typedef struct fsi__joined {
+    int n;
+    fsi_real *v, *impulse;    /* [n] */
+    fsi_real *free;           /* [n] diagonal of the inverse mass without joints */
+    fsi_real *row, *answer;   /* [n] scratch */
+    fsi_real *mass, *inverse; /* [n * n] */
+    fsi_real *x, *velocity;   /* [3 * vertices] */
+    int *member;              /* [n / 6] bodies */
+    int *place;               /* [body_count] part of a body */
+    int32_t *index;           /* [dim * elements] */
+    struct fsi__door **door;  /* [body_count] doors of all bodies */
+} fsi__joined;
 
+/* A rigid body as a coupled solid; see >>doors of rigid bodies. */
 struct fsi__door {
-    fsi_coupled c;
+    fsi_coupled coupled;
     fsi_real v[6], impulse[6], mass[36], inverse_mass[36];
+    fsi_real free[6]; /* diagonal of the inverse mass without joints and contacts */
     fsi_vec3 x;
-    size_t size;
+    size_t size; /* of this struct with its surface behind it, bytes */
     /* where the solve left its velocity: v, or its part of a joined door's */
     const fsi_real *from;
     int owner, first;   /* body that has the door, and the first element there */
     int pressed;        /* contacts in it */
     fsi_coupled joined; /* owner: the door of all */
-    int parts;          /* their number */
-    void *memory;
-    size_t room; /* of joined */
+    fsi__joined arrays; /* of joined */
+    unsigned char *memory;
 };
 typedef struct fsi__door fsi__door;
 
+/* Lays the world out in its block. */
 static void fsi__solids_layout(fsi_solids *solids, fsi_arena *arena) {
     const fsi_solids_desc *desc = &solids->desc;
-    size_t n = (size_t)desc->max_bodies, nj = (size_t)desc->max_joints,
-           nc = (size_t)desc->max_contacts;
+    size_t bodies = (size_t)desc->max_bodies, joints = (size_t)desc->max_joints;
+    size_t contacts = (size_t)desc->max_contacts;
     struct fsi__solids_work work;
     memset(&work, 0, sizeof work);
-    fsi_arena_take(arena, 1, sizeof(fsi__solids_head));
-    FSI__TAKE(solids->body, fsi_rigid, arena, n);
-    FSI__TAKE(solids->joint, fsi_joint, arena, nj);
-    FSI__TAKE(solids->contact, fsi_contact, arena, nc);
-    solids->state_size = arena->used;
+    FSI__TAKE(solids->body, fsi_rigid, arena, bodies);
+    FSI__TAKE(solids->joint, fsi_joint, arena, joints);
+    FSI__TAKE(solids->contact, fsi_contact, arena, contacts);
     solids->work = (struct fsi__solids_work *)fsi_arena_take(arena, 1, sizeof *solids->work);
-    work.max_pairs = nc + 64;
-    FSI__TAKE(work.vel, fsi__velocity, arena, n);
-    FSI__TAKE(work.old, fsi_contact, arena, nc);
+    work.max_pairs = contacts + 64;
+    FSI__TAKE(work.vel, fsi__velocity, arena, bodies);
+    FSI__TAKE(work.old, fsi_contact, arena, contacts);
     FSI__TAKE(work.batch, fsi__manifold, arena, FSI__PAIR_BATCH);
     FSI__TAKE(work.pair, uint64_t, arena, work.max_pairs);
     FSI__TAKE(work.pair_scratch, uint64_t, arena, work.max_pairs);
-    FSI__TAKE(work.cell, uint64_t, arena, n);
-    FSI__TAKE(work.cell_scratch, uint64_t, arena, n);
-    FSI__TAKE(work.jointed, uint64_t, arena, nj);
-    FSI__TAKE(work.jointed_scratch, uint64_t, arena, nj);
-    FSI__TAKE(work.lo, fsi_vec3, arena, n);
-    FSI__TAKE(work.hi, fsi_vec3, arena, n);
-    FSI__TAKE(work.taken, fsi_vec3, arena, 2 * n);
-    FSI__TAKE(work.before, fsi_rigid, arena, n);
-    FSI__TAKE(work.extent, fsi_real, arena, n);
-    FSI__TAKE(work.large, int32_t, arena, n);
-    FSI__TAKE(work.rows, fsi__joint_rows, arena, nj);
-    FSI__TAKE(work.joint_k, fsi_real, arena, 6 * nj * FSI__BAND);
-    FSI__TAKE(work.joint_x, fsi_real, arena, 6 * nj);
-    FSI__TAKE(work.joint_begin, int32_t, arena, 6 * nj);
-    FSI__TAKE(work.door, fsi__door *, arena, n);
+    FSI__TAKE(work.cell, uint64_t, arena, bodies);
+    FSI__TAKE(work.cell_scratch, uint64_t, arena, bodies);
+    FSI__TAKE(work.jointed, uint64_t, arena, joints);
+    FSI__TAKE(work.jointed_scratch, uint64_t, arena, joints);
+    FSI__TAKE(work.lo, fsi_vec3, arena, bodies);
+    FSI__TAKE(work.hi, fsi_vec3, arena, bodies);
+    FSI__TAKE(work.taken, fsi_wrench, arena, bodies);
+    FSI__TAKE(work.change, fsi_wrench, arena, bodies);
+    FSI__TAKE(work.before, fsi_rigid, arena, bodies);
+    FSI__TAKE(work.extent, fsi_real, arena, bodies);
+    FSI__TAKE(work.large, int32_t, arena, bodies);
+    FSI__TAKE(work.first_joint, int32_t, arena, bodies);
+    FSI__TAKE(work.stuck, int32_t, arena, bodies);
+    FSI__TAKE(work.label, int32_t, arena, bodies);
+    FSI__TAKE(work.rows, fsi__joint_rows, arena, joints);
+    FSI__TAKE(work.joint_k, fsi_real, arena, 6 * joints * FSI__BAND);
+    FSI__TAKE(work.joint_x, fsi_real, arena, 6 * joints);
+    FSI__TAKE(work.joint_begin, int32_t, arena, 6 * joints);
+    FSI__TAKE(work.door, fsi__door *, arena, bodies);
     if (solids->work)
         *solids->work = work;
+}
+
+static int fsi__solids_desc_valid(const fsi_solids_desc *desc) {
+    if (!desc || (desc->dim != 2 && desc->dim != 3))
+        return 0;
+    if (desc->max_bodies < 1 || desc->max_bodies >= 1 << 24)
+        return 0;
+    if (desc->max_joints < 0 || desc->max_contacts < 0)
+        return 0;
+    if (desc->substeps < 0 || desc->substeps > 64)
+        return 0;
+    if (desc->iterations < 0 || desc->iterations > 64)
+        return 0;
+    if (!fsi__finite_vec(desc->gravity) || (desc->dim == 2 && desc->gravity.z != 0))
+        return 0;
+    if (!fsi__finite(desc->bounce_speed) || desc->bounce_speed < 0)
+        return 0;
+    return fsi__finite(desc->slop) && desc->slop >= 0 && fsi_allocator_valid(&desc->allocator);
 }
 
 FSI_API fsi_result fsi_solids_init(fsi_solids *solids, const fsi_solids_desc *desc) {
     if (!solids)
         return FSI_ERR_ARGUMENT;
     memset(solids, 0, sizeof *solids);
+    if (!fsi__solids_desc_valid(desc))
+        return FSI_ERR_ARGUMENT;
+
+    /* Numerical knobs at zero take their defaults. */
+    solids->desc = *desc;
+    if (desc->max_contacts == 0)
+        solids->desc.max_contacts = fsi__imin(24 * desc->max_bodies, 0x3fffffff);
+    if (desc->substeps == 0)
+        solids->desc.substeps = 4;
+    if (desc->iterations == 0)
+        solids->desc.iterations = 2;
+    if (desc->slop == 0)
+        solids->desc.slop = FSI_R(1e-3);
+
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
-    if (!desc || (desc->dim != 2 && desc->dim != 3) || desc->max_bodies < 1
-        || desc->max_bodies >= 1 << 24)
-        return FSI_ERR_ARGUMENT;
-    if (desc->max_joints < 0 || desc->max_contacts < 0 || desc->substeps < 0 || desc->substeps > 64
-        || desc->iterations < 0 || desc->iterations > 64)
-        return FSI_ERR_ARGUMENT;
-    if (!fsi__finite_vec(desc->gravity) || (desc->dim == 2 && desc->gravity.z != 0)
-        || !fsi__finite(desc->bounce_speed) || desc->bounce_speed < 0 || !fsi__finite(desc->slop)
-        || desc->slop < 0 || !fsi_allocator_valid(&desc->allocator))
-        return FSI_ERR_ARGUMENT;
-    solids->desc = *desc;
-    if (solids->desc.max_contacts == 0)
-        solids->desc.max_contacts = fsi__imin(24 * desc->max_bodies, 0x3fffffff);
-    if (solids->desc.substeps == 0)
-        solids->desc.substeps = 4;
-    if (solids->desc.iterations == 0)
-        solids->desc.iterations = 2;
-    if (solids->desc.slop == 0)
-        solids->desc.slop = FSI_R(1e-3);
     fsi__solids_layout(solids, &arena);
     fsi_result result =
         fsi__arena_block(&arena, &solids->desc.allocator, &solids->block, &solids->block_size);
@@ -3464,94 +3760,90 @@ FSI_API fsi_result fsi_solids_init(fsi_solids *solids, const fsi_solids_desc *de
 FSI_API void fsi_solids_free(fsi_solids *solids) {
     if (!solids)
         return;
-    for (int i = 0; solids->block && i < solids->desc.max_bodies; i++)
-        if (solids->work->door[i]) {
-            fsi_free(&solids->desc.allocator, solids->work->door[i]->memory,
-                     solids->work->door[i]->room);
-            fsi_free(&solids->desc.allocator, solids->work->door[i], solids->work->door[i]->size);
-        }
-    if (solids->block)
-        fsi_free(&solids->desc.allocator, solids->work->bound,
-                 2 * (size_t)solids->work->bound_room * sizeof(fsi_vec3));
-    fsi_free(&solids->desc.allocator, solids->block, solids->block_size);
+    const fsi_allocator *allocator = &solids->desc.allocator;
+    if (solids->block) {
+        struct fsi__solids_work *work = solids->work;
+        for (int i = 0; i < solids->desc.max_bodies; i++)
+            if (work->door[i]) {
+                FSI__LIST_FREE(work->door[i]->memory, allocator);
+                fsi_free(allocator, work->door[i], work->door[i]->size);
+            }
+        FSI__LIST_FREE(work->bound, allocator);
+    }
+    fsi_free(allocator, solids->block, solids->block_size);
     memset(solids, 0, sizeof *solids);
 }
 
-static int fsi__solids_has(const fsi_solids *solids, int body) {
-    return solids && solids->block && body >= 0 && body < solids->body_count;
-}
-
 static int fsi__pose_valid(const fsi_solids *solids, fsi_vec3 x, fsi_quat q) {
-    if (!fsi__finite_vec(x) || !fsi__finite(q.w) || !fsi__finite_vec(fsi_vec(q.x, q.y, q.z)))
+    if (!fsi__finite_vec(x) || !fsi__finite(q.w) || !fsi__finite_vec(fsi__quat_axis(q)))
         return 0;
     return solids->desc.dim == 3 || (x.z == 0 && q.x == 0 && q.y == 0);
 }
 
-static int fsi__motion_valid(const fsi_solids *solids, fsi_vec3 v, fsi_vec3 angular) {
-    if (!fsi__finite_vec(v) || !fsi__finite_vec(angular))
+static int fsi__motion_valid(const fsi_solids *solids, fsi_vec3 v, fsi_vec3 spin) {
+    if (!fsi__finite_vec(v) || !fsi__finite_vec(spin))
         return 0;
-    return solids->desc.dim == 3 || (v.z == 0 && angular.x == 0 && angular.y == 0);
+    return solids->desc.dim == 3 || (v.z == 0 && spin.x == 0 && spin.y == 0);
 }
 
-static void fsi__set_spin(fsi_rigid *body, fsi_vec3 angular) { /* L = R I R^T w */
-    body->spin = angular;
+/* I w in world axes: R I_body R^T w. */
+static fsi_vec3 fsi__inertia_mul(const fsi_rigid *body, fsi_vec3 w) {
+    fsi_vec3 local = fsi_mat3_tmul_vec(&body->rotation, w);
+    return fsi_mat3_mul_vec(&body->rotation, fsi_mat3_mul_vec(&body->inertia_body, local));
+}
+
+static void fsi__set_spin(fsi_rigid *body, fsi_vec3 spin) {
+    body->spin = spin;
     if (body->kind == FSI_RIGID_DYNAMIC)
-        body->L = fsi_mat3_mul_vec(
-            &body->rotation,
-            fsi_mat3_mul_vec(&body->inertia_body, fsi_mat3_tmul_vec(&body->rotation, angular)));
+        body->L = fsi__inertia_mul(body, spin);
 }
 
 /* Mass and inertia from density, mass or given moments; 0 when they are not positive and finite. */
 static int fsi__rigid_mass(fsi_rigid *body, const fsi_rigid_desc *desc, int dim) {
     const fsi_shape *shape = desc->shape;
-    fsi_real m = shape->volume * shape->density_mean;
-    body->mass = desc->mass > 0 ? desc->mass : desc->density * m;
-    if (!fsi__positive(body->mass) || !(m > 0))
+    fsi_real *inertia = body->inertia_body.m;
+    fsi_real unit = shape->volume * shape->density_mean; /* mass for density 1 */
+    body->mass = desc->mass > 0 ? desc->mass : desc->density * unit;
+    if (!fsi__positive(body->mass) || !(unit > 0))
         return 0;
-    fsi_real scale = body->mass / m;
+    fsi_real scale = body->mass / unit;
     for (int i = 0; i < 9; i++)
-        body->inertia_body.m[i] = shape->inertia.m[i] * scale;
+        inertia[i] = shape->inertia.m[i] * scale;
     if (desc->inertia.x != 0 || desc->inertia.y != 0 || desc->inertia.z != 0) {
         memset(&body->inertia_body, 0, sizeof body->inertia_body);
-        body->inertia_body.m[0] = desc->inertia.x;
-        body->inertia_body.m[4] = desc->inertia.y;
-        body->inertia_body.m[8] = desc->inertia.z;
+        inertia[0] = desc->inertia.x;
+        inertia[4] = desc->inertia.y;
+        inertia[8] = desc->inertia.z;
     }
     body->inverse_mass = 1 / body->mass;
-    if (dim == 2) {
-        body->inverse_inertia_body.m[8] = 1 / body->inertia_body.m[8];
-        return fsi__positive(body->inverse_mass) && fsi__positive(body->inertia_body.m[8])
-               && fsi__positive(body->inverse_inertia_body.m[8]);
-    }
-    if (!fsi__positive(body->inertia_body.m[0]) || !fsi__positive(body->inertia_body.m[4])
-        || !fsi__positive(body->inertia_body.m[8]))
+    if (!fsi__positive(body->inverse_mass) || !fsi__positive(inertia[8]))
         return 0;
-    return fsi__positive(body->inverse_mass)
+    if (dim == 2) {
+        body->inverse_inertia_body.m[8] = 1 / inertia[8];
+        return fsi__positive(body->inverse_inertia_body.m[8]);
+    }
+    return fsi__positive(inertia[0]) && fsi__positive(inertia[4])
            && fsi_mat3_inverse(&body->inertia_body, &body->inverse_inertia_body);
 }
 
-FSI_API fsi_result fsi_solids_add(fsi_solids *solids, const fsi_rigid_desc *desc, int *id) {
-    fsi_real v[8];
-    if (!solids || !solids->block || !desc || !desc->shape || desc->shape->kind == FSI_SHAPE_NONE
+static int fsi__rigid_desc_valid(const fsi_solids *solids, const fsi_rigid_desc *desc) {
+    if (!desc || !desc->shape || desc->shape->kind == FSI_SHAPE_NONE
         || desc->shape->dim != solids->desc.dim)
-        return FSI_ERR_ARGUMENT;
-    v[0] = desc->density;
-    v[1] = desc->mass;
-    v[2] = desc->friction;
-    v[3] = desc->restitution;
-    v[4] = desc->linear_damping;
-    v[5] = desc->angular_damping;
-    v[6] = fsi__min(desc->inertia.x, fsi__min(desc->inertia.y, desc->inertia.z));
-    v[7] = fsi_vec_dot(desc->inertia, desc->inertia);
-    if (!fsi_all_finite(8, v) || desc->restitution > 1)
-        return FSI_ERR_ARGUMENT;
-    for (int i = 0; i < 7; i++)
-        if (v[i] < 0)
-            return FSI_ERR_ARGUMENT;
-    if (!fsi__pose_valid(solids, desc->x, desc->q)
-        || !fsi__motion_valid(solids, desc->v, desc->spin))
-        return FSI_ERR_ARGUMENT;
+        return 0;
     if (desc->kind < FSI_RIGID_FIXED || desc->kind > FSI_RIGID_DYNAMIC)
+        return 0;
+    const fsi_real positive[] = {desc->density,     desc->mass,           desc->friction,
+                                 desc->restitution, desc->linear_damping, desc->angular_damping,
+                                 desc->inertia.x,   desc->inertia.y,      desc->inertia.z};
+    for (int i = 0; i < (int)(sizeof positive / sizeof *positive); i++)
+        if (!fsi__finite(positive[i]) || positive[i] < 0)
+            return 0;
+    return desc->restitution <= 1 && fsi__pose_valid(solids, desc->x, desc->q)
+           && fsi__motion_valid(solids, desc->v, desc->spin);
+}
+
+FSI_API fsi_result fsi_solids_add(fsi_solids *solids, const fsi_rigid_desc *desc, int *id) {
+    if (!solids || !solids->block || !fsi__rigid_desc_valid(solids, desc))
         return FSI_ERR_ARGUMENT;
     if (solids->body_count >= solids->desc.max_bodies)
         return FSI_ERR_SIZE;
@@ -3592,23 +3884,24 @@ FSI_API fsi_result fsi_solids_set_pose(fsi_solids *solids, int body, fsi_vec3 x,
     fsi_rigid *rigid = solids->body + body;
     rigid->x = x;
     rigid->q = fsi_quat_unit(q);
-    /* what it touched is not there */
-    rigid->push[0] = rigid->push[1] = fsi_vec(0, 0, 0);
+
+    /* What it touched is not there any more. */
+    memset(&rigid->push, 0, sizeof rigid->push);
     for (int i = 0; i < solids->contact_count; i++)
-        if (solids->contact[i].a == body || solids->contact[i].b == body)
+        if (solids->contact[i].a.solid == body || solids->contact[i].b.solid == body)
             solids->contact[i].impulse = 0;
     fsi__rigid_refresh(rigid, solids->desc.dim);
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_solids_set_velocity(fsi_solids *solids, int body, fsi_vec3 v,
-                                           fsi_vec3 angular) {
-    if (!fsi__solids_has(solids, body) || !fsi__motion_valid(solids, v, angular)
+                                           fsi_vec3 spin) {
+    if (!fsi__solids_has(solids, body) || !fsi__motion_valid(solids, v, spin)
         || solids->body[body].kind == FSI_RIGID_FIXED)
         return FSI_ERR_ARGUMENT;
     fsi_rigid *rigid = solids->body + body;
     rigid->v = rigid->v_start = v;
-    fsi__set_spin(rigid, angular);
+    fsi__set_spin(rigid, spin);
     rigid->L_start = rigid->L;
     return FSI_OK;
 }
@@ -3619,25 +3912,24 @@ FSI_API fsi_result fsi_solids_script(fsi_solids *solids, int body, fsi_vec3 x, f
         || solids->body[body].kind != FSI_RIGID_SCRIPTED)
         return FSI_ERR_ARGUMENT;
     const fsi_rigid *rigid = solids->body + body;
-    fsi_quat e = fsi_quat_mul(fsi_quat_unit(q), fsi__quat_back(rigid->q));
-    if (e.w < 0) {
-        e.w = -e.w;
-        e.x = -e.x;
-        e.y = -e.y;
-        e.z = -e.z;
-    }
-    fsi_vec3 axis = fsi_vec(e.x, e.y, e.z);
-    fsi_real s = fsi__length(axis);
-    fsi_real angle = 2 * fsi__atan2(s, e.w);
+    fsi_quat turn = fsi__quat_shorter(fsi_quat_mul(fsi_quat_unit(q), fsi__quat_back(rigid->q)));
+    fsi_vec3 axis = fsi__quat_axis(turn);
+    fsi_real sine = fsi__length(axis);
+    fsi_real angle = 2 * fsi__atan2(sine, turn.w);
     return fsi_solids_set_velocity(solids, body, fsi_vec_scale(fsi_vec_sub(x, rigid->x), 1 / dt),
-                                   s > 0 ? fsi_vec_scale(axis, angle / (s * dt)) : axis);
+                                   sine > 0 ? fsi_vec_scale(axis, angle / (sine * dt)) : axis);
+}
+
+/* Velocity of the material point of a body at arm r from its centre of mass. */
+static fsi_vec3 fsi__rigid_velocity(const fsi_rigid *body, fsi_vec3 r) {
+    return fsi_vec_add(body->v, fsi_vec_cross(body->spin, r));
 }
 
 FSI_API fsi_vec3 fsi_solids_velocity(const fsi_solids *solids, int body, fsi_vec3 p) {
     if (!fsi__solids_has(solids, body))
         return fsi_vec(0, 0, 0);
     const fsi_rigid *rigid = solids->body + body;
-    return fsi_vec_add(rigid->v, fsi_vec_cross(rigid->spin, fsi_vec_sub(p, rigid->x)));
+    return fsi__rigid_velocity(rigid, fsi_vec_sub(p, rigid->x));
 }
 
 FSI_API void fsi_solids_inverse_mass(const fsi_solids *solids, int body, fsi_vec3 p, fsi_mat3 *K) {
@@ -3646,18 +3938,14 @@ FSI_API void fsi_solids_inverse_mass(const fsi_solids *solids, int body, fsi_vec
     memset(K, 0, sizeof *K);
     if (!fsi__solids_has(solids, body) || solids->body[body].inverse_mass == 0)
         return;
-    fsi_vec3 r = fsi_vec_sub(p, solids->body[body].x);
-    /* column i: e / m + (I^-1 (r x e)) x r */
+    const fsi_rigid *rigid = solids->body + body;
+    fsi_vec3 r = fsi_vec_sub(p, rigid->x);
     for (int i = 0; i < solids->desc.dim; i++) {
-        fsi_vec3 e = fsi_vec(i == 0 ? FSI_R(1.) : FSI_R(0.), i == 1 ? FSI_R(1.) : FSI_R(0.),
-                             i == 2 ? FSI_R(1.) : FSI_R(0.));
-        e = fsi_vec_mad(
-            fsi_vec_cross(
-                fsi_mat3_mul_vec(&solids->body[body].inverse_inertia, fsi_vec_cross(r, e)), r),
-            e, solids->body[body].inverse_mass);
-        K->m[i] = e.x;
-        K->m[3 + i] = e.y;
-        K->m[6 + i] = e.z;
+        fsi_vec3 column =
+            fsi__body_response(rigid->inverse_mass, &rigid->inverse_inertia, r, fsi__axis(i));
+        K->m[i] = column.x;
+        K->m[3 + i] = column.y;
+        K->m[6 + i] = column.z;
     }
 }
 
@@ -3670,9 +3958,10 @@ FSI_API fsi_result fsi_solids_impulse(fsi_solids *solids, int body, fsi_vec3 p, 
     if (solids->desc.dim == 2)
         j.z = 0;
     rigid->v = fsi_vec_mad(rigid->v, j, rigid->inverse_mass);
-    j = fsi_vec_cross(fsi_vec_sub(p, rigid->x), j);
-    rigid->L = fsi_vec_add(rigid->L, solids->desc.dim == 2 ? fsi_vec(0, 0, j.z) : j);
-    rigid->spin = fsi_mat3_mul_vec(&rigid->inverse_inertia, rigid->L);
+    fsi_vec3 moment = fsi_vec_cross(fsi_vec_sub(p, rigid->x), j);
+    if (solids->desc.dim == 2)
+        moment.x = moment.y = 0;
+    fsi__rigid_turned(rigid, fsi_vec_add(rigid->L, moment));
     return FSI_OK;
 }
 
@@ -3686,16 +3975,18 @@ FSI_API fsi_result fsi_solids_closest(const fsi_solids *solids, fsi_vec3 p, fsi_
     for (int i = 0; i < solids->body_count; i++) {
         const fsi_rigid *body = solids->body + i;
         fsi_vec3 r = fsi_vec_sub(p, body->x);
-        fsi_real d = body->shape->bound + hit->distance;
-        if (body->ghost || (group != 0 && body->group == group) || fsi_vec_dot(r, r) > d * d)
+        fsi_real most = body->shape->bound + hit->distance;
+        int same_group = group != 0 && body->group == group;
+        if (body->ghost || same_group || fsi_vec_dot(r, r) > most * most)
             continue;
-        fsi_vec3 n;
-        d = fsi_shape_distance(body->shape, fsi_mat3_tmul_vec(&body->rotation, r), &n);
-        if (d >= hit->distance)
+        fsi_vec3 normal;
+        fsi_real distance =
+            fsi_shape_distance(body->shape, fsi_mat3_tmul_vec(&body->rotation, r), &normal);
+        if (distance >= hit->distance)
             continue;
         hit->body = i;
-        hit->distance = d;
-        hit->normal = fsi_mat3_mul_vec(&body->rotation, n);
+        hit->distance = distance;
+        hit->normal = fsi_mat3_mul_vec(&body->rotation, normal);
     }
     if (hit->body >= 0)
         hit->velocity = fsi_solids_velocity(solids, hit->body, p);
@@ -3706,7 +3997,13 @@ FSI_API fsi_result fsi_solids_closest(const fsi_solids *solids, fsi_vec3 p, fsi_
  * >>broad phase */
 /* Bodies of ordinary size are sorted into the cells of a uniform grid (cell = largest of them);
    neighbours are found by walking the sorted list with one moving pointer per neighbour row. Large
-   and infinite bodies are tested against all. n log n. */
+   and infinite bodies are tested against all. n log n.
+
+       z next   z next   z next        A cell looks at the rest of its own row and at the rows
+       row -    row      row +         ahead: one in y, three in z. The rows behind have looked
+                 own     row +         at it already. */
+
+/* Bounds of body i for the coming step: its box, grown by its motion. */
 static void fsi__bounds_make(const fsi_solids *solids, int i, fsi_real dt) {
     const fsi_rigid *body = solids->body + i;
     const fsi_shape *shape = body->shape;
@@ -3718,31 +4015,32 @@ static void fsi__bounds_make(const fsi_solids *solids, int i, fsi_real dt) {
         work->extent[i] = FSI_REAL_MAX;
         return;
     }
-    fsi_vec3 c = fsi_vec_add(
-        body->x, fsi_mat3_mul_vec(&body->rotation,
-                                  fsi_vec_scale(fsi_vec_add(shape->lo, shape->hi), FSI_R(0.5))));
-    fsi_vec3 e = fsi_vec_scale(fsi_vec_sub(shape->hi, shape->lo), FSI_R(0.5));
+    fsi_vec3 middle = fsi_vec_scale(fsi_vec_add(shape->lo, shape->hi), FSI_R(0.5));
+    fsi_vec3 centre = fsi_vec_add(body->x, fsi_mat3_mul_vec(&body->rotation, middle));
+    fsi_vec3 half = fsi_vec_scale(fsi_vec_sub(shape->hi, shape->lo), FSI_R(0.5));
     if (shape->kind != FSI_SHAPE_SPHERE)
-        e = fsi_vec(fsi__abs(R[0]) * e.x + fsi__abs(R[1]) * e.y + fsi__abs(R[2]) * e.z,
-                    fsi__abs(R[3]) * e.x + fsi__abs(R[4]) * e.y + fsi__abs(R[5]) * e.z,
-                    fsi__abs(R[6]) * e.x + fsi__abs(R[7]) * e.y + fsi__abs(R[8]) * e.z);
-    fsi_vec3 v = fsi_vec(fsi__max(fsi__abs(body->v.x), fsi__abs(body->v_start.x)),
-                         fsi__max(fsi__abs(body->v.y), fsi__abs(body->v_start.y)),
-                         fsi__max(fsi__abs(body->v.z), fsi__abs(body->v_start.z)));
-    fsi_real grow =
-        FSI_R(0.02) * shape->bound + fsi__min(dt * fsi__length(body->spin), 4) * shape->bound;
-    e = fsi_vec_add(fsi_vec_mad(e, v, dt), fsi_vec(grow, grow, grow));
-    work->lo[i] = fsi_vec_sub(c, e);
-    work->hi[i] = fsi_vec_add(c, e);
-    work->extent[i] = fsi__max(e.x, fsi__max(e.y, e.z));
+        half = fsi_vec(fsi__abs(R[0]) * half.x + fsi__abs(R[1]) * half.y + fsi__abs(R[2]) * half.z,
+                       fsi__abs(R[3]) * half.x + fsi__abs(R[4]) * half.y + fsi__abs(R[5]) * half.z,
+                       fsi__abs(R[6]) * half.x + fsi__abs(R[7]) * half.y + fsi__abs(R[8]) * half.z);
+    fsi_vec3 speed = fsi_vec(fsi__max(fsi__abs(body->v.x), fsi__abs(body->v_start.x)),
+                             fsi__max(fsi__abs(body->v.y), fsi__abs(body->v_start.y)),
+                             fsi__max(fsi__abs(body->v.z), fsi__abs(body->v_start.z)));
+    fsi_real turn = fsi__min(dt * fsi__length(body->spin), 4);
+    fsi_real grow = FSI_R(0.02) * shape->bound + turn * shape->bound;
+    half = fsi_vec_add(fsi_vec_mad(half, speed, dt), fsi_vec(grow, grow, grow));
+    work->lo[i] = fsi_vec_sub(centre, half);
+    work->hi[i] = fsi_vec_add(centre, half);
+    work->extent[i] = fsi__max(half.x, fsi__max(half.y, half.z));
 }
 
 static int fsi__boxes_meet(fsi_vec3 alo, fsi_vec3 ahi, fsi_vec3 blo, fsi_vec3 bhi) {
-    return alo.x <= bhi.x && blo.x <= ahi.x && alo.y <= bhi.y && blo.y <= ahi.y && alo.z <= bhi.z
-           && blo.z <= ahi.z;
+    int in_x = alo.x <= bhi.x && blo.x <= ahi.x;
+    int in_y = alo.y <= bhi.y && blo.y <= ahi.y;
+    int in_z = alo.z <= bhi.z && blo.z <= ahi.z;
+    return in_x && in_y && in_z;
 }
 
-static void fsi__pair_push(fsi_solids *solids, uint64_t key) {
+static void fsi__pair_add(fsi_solids *solids, uint64_t key) {
     struct fsi__solids_work *work = solids->work;
     if (work->pairs < work->max_pairs)
         work->pair[work->pairs++] = key;
@@ -3750,498 +4048,541 @@ static void fsi__pair_push(fsi_solids *solids, uint64_t key) {
         work->capped = 1;
 }
 
+/* Do two solids of these groups leave each other alone? */
+static int fsi__same_group(int a, int b) {
+    return a != 0 && a == b;
+}
+
+/* Adds the pair unless it cannot collide. */
 static void fsi__pair_try(fsi_solids *solids, int i, int j) {
-    struct fsi__solids_work *work = solids->work;
-    if (i > j) {
-        int t = i;
-        i = j;
-        j = t;
-    }
-    const fsi_rigid *body = solids->body + i;
-    const fsi_rigid *rigid = solids->body + j;
-    if (body->inverse_mass == 0 && rigid->inverse_mass == 0)
+    const struct fsi__solids_work *work = solids->work;
+    int low = fsi__imin(i, j), high = fsi__imax(i, j);
+    const fsi_rigid *first = solids->body + low, *second = solids->body + high;
+    if (first->inverse_mass == 0 && second->inverse_mass == 0)
         return;
-    if (body->ghost || rigid->ghost || (body->group != 0 && body->group == rigid->group))
+    if (first->ghost || second->ghost || fsi__same_group(first->group, second->group))
         return;
-    if (!fsi__boxes_meet(work->lo[i], work->hi[i], work->lo[j], work->hi[j]))
+    if (!fsi__boxes_meet(work->lo[low], work->hi[low], work->lo[high], work->hi[high]))
         return;
-    uint64_t key = fsi__pair_key(i, j);
+    uint64_t key = fsi__pair_key(low, high);
     size_t at = fsi__lower_bound((size_t)work->jointed_count, work->jointed, key);
     if (at < (size_t)work->jointed_count && work->jointed[at] == key)
         return;
-    fsi__pair_push(solids, key);
+    fsi__pair_add(solids, key);
 }
 
+/* Sorted list of the pairs that a joint keeps from colliding. */
 static void fsi__jointed_make(fsi_solids *solids) {
     struct fsi__solids_work *work = solids->work;
     int n = 0;
-    for (int i = 0; i < solids->joint_count; i++)
-        if (!solids->joint[i].collide)
-            work->jointed[n++] = fsi__pair_key(fsi__imin(solids->joint[i].a, solids->joint[i].b),
-                                               fsi__imax(solids->joint[i].a, solids->joint[i].b));
+    for (int i = 0; i < solids->joint_count; i++) {
+        const fsi_joint *joint = solids->joint + i;
+        if (!joint->collide)
+            work->jointed[n++] =
+                fsi__pair_key(fsi__imin(joint->a, joint->b), fsi__imax(joint->a, joint->b));
+    }
     uint64_t *sorted = fsi__sort_keys((size_t)n, work->jointed, work->jointed_scratch);
     if (sorted != work->jointed)
         memcpy(work->jointed, sorted, (size_t)n * sizeof *sorted);
     work->jointed_count = n;
 }
 
-/* Splits bodies: large ones (over four times the mean half extent of the finite ones) go to a list.
- * Returns the cell size. */
-static fsi_real fsi__split_sizes(fsi_solids *solids, fsi_vec3 *lo, fsi_vec3 *hi, int *little) {
+/* The grid of the bodies of ordinary size: lower corner, edge of a cell, how many they are. */
+typedef struct fsi__broad_grid {
+    fsi_vec3 lo;
+    fsi_real cell;
+    int count;
+} fsi__broad_grid;
+
+/* Bodies over four times the mean half extent of the finite ones go to the list of large ones; the
+ * grid holds the others. */
+static fsi__broad_grid fsi__broad_split(fsi_solids *solids) {
     struct fsi__solids_work *work = solids->work;
-    fsi_real cell = 0, mean = 0;
-    int n = 0;
+    fsi_real mean = 0;
+    int finite = 0;
     for (int i = 0; i < solids->body_count; i++)
         if (work->extent[i] < FSI_REAL_MAX) {
             mean += work->extent[i];
-            n++;
+            finite++;
         }
-    mean = n > 0 ? mean / (fsi_real)n : 0;
-    *lo = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX);
-    *hi = fsi_vec_scale(*lo, -1);
+    mean = finite > 0 ? mean / (fsi_real)finite : 0;
+
+    fsi__broad_grid grid;
+    memset(&grid, 0, sizeof grid);
+    fsi_vec3 hi;
+    fsi__bounds_empty(&grid.lo, &hi);
     work->large_count = 0;
-    *little = 0;
     for (int i = 0; i < solids->body_count; i++) {
         if (work->extent[i] > 4 * mean) {
             work->large[work->large_count++] = i;
             continue;
         }
-        cell = fsi__max(cell, 2 * work->extent[i]);
-        fsi__grow(lo, hi, work->lo[i]);
-        fsi__grow(lo, hi, work->hi[i]);
-        (*little)++;
+        grid.cell = fsi__max(grid.cell, 2 * work->extent[i]);
+        fsi__grow(&grid.lo, &hi, work->lo[i]);
+        fsi__grow(&grid.lo, &hi, work->hi[i]);
+        grid.count++;
     }
-    for (int i = 0; i < 3 && *little > 0; i++)
-        cell = fsi__max(cell, (fsi__get(*hi, i) - fsi__get(*lo, i)) / 8000);
-    return cell;
+
+    /* A cell's number has 13 bits along each axis. */
+    for (int i = 0; i < 3 && grid.count > 0; i++)
+        grid.cell = fsi__max(grid.cell, (fsi__get(hi, i) - fsi__get(grid.lo, i)) / 8000);
+    return grid;
 }
 
-/* Cells are numbered from 1, so that neighbours never wrap. */
-static uint64_t fsi__cell_key(const fsi_solids *solids, int i, fsi_vec3 lo, fsi_real cell) {
-    fsi_vec3 c = fsi_vec_scale(fsi_vec_add(solids->work->lo[i], solids->work->hi[i]), FSI_R(0.5));
-    uint64_t x = 1 + (uint64_t)((c.x - lo.x) / cell), y = 1 + (uint64_t)((c.y - lo.y) / cell),
-             z = 1 + (uint64_t)((c.z - lo.z) / cell);
-    return (z << 26 | y << 13 | x) << 24 | (uint64_t)i; /* 13 bits each, then the body */
-}
-
+#define FSI__BODY_BITS 24
+#define FSI__BODY_MASK 0xffffffu
 #define FSI__ROW ((uint64_t)1 << 13) /* from a cell to the next in y and in z */
 #define FSI__LAYER ((uint64_t)1 << 26)
 
-static void fsi__broad_phase(fsi_solids *solids, fsi_real dt) {
-    static const uint64_t ahead[4] = {FSI__ROW, FSI__LAYER - FSI__ROW, FSI__LAYER,
-                                      FSI__LAYER + FSI__ROW};
-    struct fsi__solids_work *work = solids->work;
-    ptrdiff_t i, n = solids->body_count;
-    size_t row[4] = {0, 0, 0, 0};
-    int rows = solids->desc.dim == 3 ? 4 : 1;
-    work->pairs = 0;
-    work->capped = 0;
-    FSI__OMP(parallel for schedule(static) if (n > 512))
-    for (i = 0; i < n; i++)
-        fsi__bounds_make(solids, (int)i, dt);
-    fsi_vec3 lo;
-    fsi_vec3 hi;
-    int little;
-    fsi_real cell = fsi__split_sizes(solids, &lo, &hi, &little);
-    int c;
-    for (c = 0; c < work->large_count; c++)
-        for (int j = 0; j < solids->body_count; j++)
-            if (work->extent[work->large[c]] > work->extent[j]
-                || (work->extent[work->large[c]] == work->extent[j] && work->large[c] < j))
-                fsi__pair_try(solids, work->large[c], j);
-    size_t s;
-    for (i = 0, s = 0, c = 0; i < n; i++) {
-        if (c < work->large_count && work->large[c] == i) {
-            c++;
-            continue;
-        }
-        work->cell[s++] = fsi__cell_key(solids, (int)i, lo, cell);
-    }
-    uint64_t *key = fsi__sort_keys((size_t)little, work->cell, work->cell_scratch);
-    for (s = 0; s < (size_t)little; s++) {
-        uint64_t at = key[s] >> 24;
-        int a = (int)(key[s] & 0xffffffu);
-        for (size_t t = s + 1; t < (size_t)little && (key[t] >> 24) <= at + 1; t++)
-            fsi__pair_try(solids, a, (int)(key[t] & 0xffffffu));
-        for (c = 0; c < rows; c++) {
-            uint64_t beside = at + ahead[c];
-            while (row[c] < (size_t)little && (key[row[c]] >> 24) + 1 < beside)
-                row[c]++;
-            for (size_t t = row[c]; t < (size_t)little && (key[t] >> 24) <= beside + 1; t++)
-                fsi__pair_try(solids, a, (int)(key[t] & 0xffffffu));
+/* Cell of body i, then the body. Cells are numbered from 1, so that neighbours never wrap. */
+static uint64_t fsi__cell_key(const fsi_solids *solids, int i, const fsi__broad_grid *grid) {
+    fsi_vec3 centre =
+        fsi_vec_scale(fsi_vec_add(solids->work->lo[i], solids->work->hi[i]), FSI_R(0.5));
+    uint64_t x = 1 + (uint64_t)((centre.x - grid->lo.x) / grid->cell);
+    uint64_t y = 1 + (uint64_t)((centre.y - grid->lo.y) / grid->cell);
+    uint64_t z = 1 + (uint64_t)((centre.z - grid->lo.z) / grid->cell);
+    return (z << 26 | y << 13 | x) << FSI__BODY_BITS | (uint64_t)i;
+}
+
+/* Large bodies against all smaller ones, and against each other once. */
+static void fsi__broad_large(fsi_solids *solids) {
+    const struct fsi__solids_work *work = solids->work;
+    for (int k = 0; k < work->large_count; k++) {
+        int i = work->large[k];
+        for (int j = 0; j < solids->body_count; j++) {
+            int larger = work->extent[i] > work->extent[j];
+            int first = work->extent[i] == work->extent[j] && i < j;
+            if (larger || first)
+                fsi__pair_try(solids, i, j);
         }
     }
 }
 
-/* Pairs with externals, by bounds. */
+/* The others by cells: neighbours in the own row, then in the rows ahead. */
+static void fsi__broad_cells(fsi_solids *solids, const uint64_t *key, size_t count) {
+    static const uint64_t ahead[4] = {FSI__ROW, FSI__LAYER - FSI__ROW, FSI__LAYER,
+                                      FSI__LAYER + FSI__ROW};
+    size_t first[4] = {0, 0, 0, 0}; /* where each row ahead begins in the list */
+    int rows = solids->desc.dim == 3 ? 4 : 1;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t cell = key[i] >> FSI__BODY_BITS;
+        int body = (int)(key[i] & FSI__BODY_MASK);
+        for (size_t k = i + 1; k < count && (key[k] >> FSI__BODY_BITS) <= cell + 1; k++)
+            fsi__pair_try(solids, body, (int)(key[k] & FSI__BODY_MASK));
+        for (int row = 0; row < rows; row++) {
+            uint64_t beside = cell + ahead[row];
+            size_t k = first[row];
+            while (k < count && (key[k] >> FSI__BODY_BITS) + 1 < beside)
+                k++;
+            first[row] = k;
+            for (; k < count && (key[k] >> FSI__BODY_BITS) <= beside + 1; k++)
+                fsi__pair_try(solids, body, (int)(key[k] & FSI__BODY_MASK));
+        }
+    }
+}
+
+/* All pairs of rigid bodies whose bounds meet. */
+static void fsi__broad_phase(fsi_solids *solids, fsi_real dt) {
+    struct fsi__solids_work *work = solids->work;
+    ptrdiff_t n = solids->body_count;
+    work->pairs = 0;
+    work->capped = 0;
+    FSI__OMP(parallel for schedule(static) if (n > 512))
+    for (ptrdiff_t i = 0; i < n; i++)
+        fsi__bounds_make(solids, (int)i, dt);
+    fsi__broad_grid grid = fsi__broad_split(solids);
+    fsi__broad_large(solids);
+
+    int large = 0, count = 0;
+    for (int i = 0; i < solids->body_count; i++)
+        if (large < work->large_count && work->large[large] == i)
+            large++;
+        else
+            work->cell[count++] = fsi__cell_key(solids, i, &grid);
+    uint64_t *key = fsi__sort_keys((size_t)count, work->cell, work->cell_scratch);
+    fsi__broad_cells(solids, key, (size_t)count);
+}
+
+/* Bounds of an external for the coming step. */
 static void fsi__external_bounds(const fsi_external *external, fsi_real dt, fsi_vec3 *lo,
                                  fsi_vec3 *hi) {
-    fsi_real grow = external->radius, fast = 0;
-    *lo = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX);
-    *hi = fsi_vec_scale(*lo, -1);
+    fsi_real fastest = 0;
+    fsi__bounds_empty(lo, hi);
     for (int i = 0; i < external->point_count; i++) {
-        fsi_vec3 p = fsi_vec_load(external->x + 3 * (size_t)i),
-                 v = external->velocity_fn(external->user, i, p);
+        fsi_vec3 p = fsi_vec_load(external->x + 3 * (size_t)i);
+        fsi_vec3 v = external->velocity_fn(external->user, i, p);
         fsi__grow(lo, hi, p);
-        fast = fsi__max(fast, fsi_vec_dot(v, v));
+        fastest = fsi__max(fastest, fsi_vec_dot(v, v));
     }
-    grow += dt * fsi__sqrt(fast);
     if (external->point_count == 0)
         return;
+    fsi_real grow = external->radius + dt * fsi__sqrt(fastest);
     grow += FSI_R(0.01) * fsi__length(fsi_vec_sub(*hi, *lo));
     *lo = fsi_vec_sub(*lo, fsi_vec(grow, grow, grow));
     *hi = fsi_vec_add(*hi, fsi_vec(grow, grow, grow));
 }
 
+/* Pairs with externals whose bounds meet: with bodies, and with each other where one of the two
+ * offers a distance. */
 static void fsi__external_pairs(fsi_solids *solids, fsi_real dt) {
-    int m = solids->desc.max_bodies;
+    const uint64_t external_pair = (uint64_t)1 << 63;
+    int bodies = solids->desc.max_bodies;
     fsi_vec3 *bound = solids->work->bound;
     for (int i = 0; i < solids->external_count; i++) {
-        if (solids->external[i].advance_fn)
-            solids->external[i].advance_fn(solids->external[i].user, 0);
-        fsi__external_bounds(solids->external + i, dt, bound + 2 * i, bound + 2 * i + 1);
+        const fsi_external *external = solids->external + i;
+        if (external->advance_fn)
+            external->advance_fn(external->user, 0);
+        fsi__external_bounds(external, dt, bound + 2 * i, bound + 2 * i + 1);
     }
     for (int i = 0; i < solids->external_count; i++) {
         const fsi_external *external = solids->external + i;
         fsi_vec3 lo = bound[2 * i], hi = bound[2 * i + 1];
-        for (int j = 0; j < solids->body_count; j++)
-            if (!solids->body[j].ghost
-                && (external->group == 0 || external->group != solids->body[j].group)
-                && fsi__boxes_meet(lo, hi, solids->work->lo[j], solids->work->hi[j]))
-                fsi__pair_push(solids, (uint64_t)1 << 63 | fsi__pair_key(j, m + i));
+        for (int j = 0; j < solids->body_count; j++) {
+            const fsi_rigid *body = solids->body + j;
+            if (body->ghost || fsi__same_group(external->group, body->group))
+                continue;
+            if (fsi__boxes_meet(lo, hi, solids->work->lo[j], solids->work->hi[j]))
+                fsi__pair_add(solids, external_pair | fsi__pair_key(j, bodies + i));
+        }
         for (int j = i + 1; j < solids->external_count; j++) {
-            if ((external->group != 0 && external->group == solids->external[j].group)
-                || (!external->distance_fn && !solids->external[j].distance_fn))
+            const fsi_external *other = solids->external + j;
+            if (fsi__same_group(external->group, other->group)
+                || (!external->distance_fn && !other->distance_fn))
                 continue;
             if (fsi__boxes_meet(lo, hi, bound[2 * j], bound[2 * j + 1]))
-                fsi__pair_push(solids, (uint64_t)1 << 63 | fsi__pair_key(m + i, m + j));
+                fsi__pair_add(solids, external_pair | fsi__pair_key(bodies + i, bodies + j));
         }
     }
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>collide */
-/* old contacts of the same pair */
-typedef struct fsi__match {
-    int begin, end, at;
-} fsi__match;
+/* All contacts of the coming step, in a fixed order: pairs of rigid bodies first, then pairs with
+   externals. A contact inherits the impulses of the same point in the step before. */
 
-static void fsi__match_pair(const fsi_solids *solids, int old_count, fsi__match *match,
-                            uint64_t key) {
-    int mb = solids->desc.max_bodies;
-    const fsi_contact *contact = solids->work->old;
-    for (match->begin = match->end; match->begin < old_count; match->begin++)
-        if (((uint64_t)(contact[match->begin].b >= mb) << 63
-             | fsi__pair_key(contact[match->begin].a, contact[match->begin].b))
-            >= key)
-            break;
-    for (match->end = match->begin; match->end < old_count; match->end++)
-        if (((uint64_t)(contact[match->end].b >= mb) << 63
-             | fsi__pair_key(contact[match->end].a, contact[match->end].b))
-            != key)
-            break;
-    match->at = match->begin;
+/* What every function of this chapter needs of a search. */
+typedef struct fsi__search {
+    fsi_solids *solids;
+    fsi_real dt;
+    fsi_real scale;     /* of inherited impulses: a new substep over the last one */
+    int old_count;      /* contacts of the step before */
+    int begin, end, at; /* those of the same pair, and the next one to look at */
+} fsi__search;
+
+/* Order of pairs in the list of contacts; those with externals carry the top bit. */
+static uint64_t fsi__contact_key(const fsi_solids *solids, int a, int b) {
+    uint64_t external = (uint64_t)(b >= solids->desc.max_bodies) << 63;
+    return external | fsi__pair_key(a, b);
+}
+
+/* Moves on to the old contacts of the pair with this key; pairs come in ascending order. */
+static void fsi__search_pair(fsi__search *search, uint64_t key) {
+    const fsi_solids *solids = search->solids;
+    const fsi_contact *old = solids->work->old;
+    int i = search->end;
+    while (i < search->old_count && fsi__contact_key(solids, old[i].a.solid, old[i].b.solid) < key)
+        i++;
+    search->begin = search->at = i;
+    while (i < search->old_count && fsi__contact_key(solids, old[i].a.solid, old[i].b.solid) == key)
+        i++;
+    search->end = i;
 }
 
 /* Warm start: the impulses of the same point in the last step, its tangent impulse turned into the
- * new tangents. */
-static void fsi__contact_inherit(const fsi_solids *solids, fsi_contact *contact, fsi__match *match,
-                                 fsi_real scale) {
-    const fsi_contact *touch = solids->work->old;
-    int n = match->end - match->begin;
-    for (int i = 0; i < n; i++) {
-        int k = match->begin + (match->at - match->begin + i) % n;
-        if (touch[k].feature != contact->feature)
+ * new tangents. Points mostly come in the same order, so the search begins behind the last hit. */
+static void fsi__contact_inherit(fsi__search *search, fsi_contact *contact) {
+    int count = search->end - search->begin;
+    for (int i = 0; i < count; i++) {
+        int k = search->begin + (search->at - search->begin + i) % count;
+        const fsi_contact *old = search->solids->work->old + k;
+        if (old->feature != contact->feature)
             continue;
-        match->at = k + 1 < match->end ? k + 1 : match->begin;
-        fsi_vec3 j = fsi_vec_scale(
-            fsi__tangent_impulse(touch + k, touch[k].impulse_t[0], touch[k].impulse_t[1]), scale);
-        contact->impulse = scale * touch[k].impulse;
-        contact->impulse_t[0] = fsi_vec_dot(j, contact->tangent);
-        contact->impulse_t[1] = fsi_vec_dot(j, fsi_vec_cross(contact->normal, contact->tangent));
+        search->at = k + 1 < search->end ? k + 1 : search->begin;
+        fsi_vec3 rub = fsi_vec_scale(fsi__tangent_vector(old, old->impulse_t[0], old->impulse_t[1]),
+                                     search->scale);
+        contact->impulse = search->scale * old->impulse;
+        contact->impulse_t[0] = fsi_vec_dot(rub, contact->tangent);
+        contact->impulse_t[1] = fsi_vec_dot(rub, fsi__bitangent(contact));
         return;
     }
 }
 
-static fsi_contact *fsi__contact_push(fsi_solids *solids, int a, int b, const fsi__point *point,
-                                      fsi__match *match, fsi_real scale) {
+/* One end of a new contact: `point` is for the callbacks of an external. */
+static void fsi__end_make(fsi_solids *solids, fsi_contact_end *end, int solid, int point,
+                          fsi_vec3 at) {
+    end->solid = solid;
+    end->point = point;
+    if (solid < solids->desc.max_bodies) {
+        end->arm = fsi_vec_sub(at, solids->body[solid].x);
+        solids->body[solid].touching++;
+    }
+}
+
+static void fsi__material(const fsi_solids *solids, int solid, fsi_real *friction,
+                          fsi_real *restitution) {
+    const fsi_external *external = fsi__external_of(solids, solid);
+    *friction = external ? external->friction : solids->body[solid].friction;
+    *restitution = external ? external->restitution : solids->body[solid].restitution;
+}
+
+/* Adds a contact between solids a < b that moves with `lead`; 0 when there is no room. */
+static int fsi__contact_add(fsi__search *search, int a, int point_a, int b, int point_b, int lead,
+                            const fsi__point *point) {
+    fsi_solids *solids = search->solids;
     if (solids->contact_count >= solids->desc.max_contacts) {
         solids->work->capped = 1;
-        return NULL;
+        return 0;
     }
     fsi_contact *contact = solids->contact + solids->contact_count++;
     memset(contact, 0, sizeof *contact);
-    contact->a = a;
-    contact->b = b;
     contact->feature = point->feature;
-    contact->point_a = contact->point_b = -1;
+    contact->lead = lead;
     contact->at = point->at;
     contact->normal = point->normal;
     contact->gap = point->gap;
     contact->tangent = fsi__any_tangent(point->normal);
-    if (a < solids->desc.max_bodies) {
-        contact->arm_a = fsi_vec_sub(contact->at, solids->body[a].x);
-        solids->body[a].touching++;
-    }
-    if (b < solids->desc.max_bodies) {
-        contact->arm_b = fsi_vec_sub(contact->at, solids->body[b].x);
-        solids->body[b].touching++;
-    }
-    fsi__contact_inherit(solids, contact, match, scale);
-    return contact;
+    fsi__end_make(solids, &contact->a, a, point_a, point->at);
+    fsi__end_make(solids, &contact->b, b, point_b, point->at);
+    fsi__contact_inherit(search, contact);
+
+    /* Friction is the geometric mean of both, restitution the larger. */
+    fsi_real friction_a, friction_b, restitution_a, restitution_b;
+    fsi__material(solids, a, &friction_a, &restitution_a);
+    fsi__material(solids, b, &friction_b, &restitution_b);
+    contact->friction = fsi__sqrt(friction_a * friction_b);
+    contact->restitution = fsi__max(restitution_a, restitution_b);
+    return 1;
 }
 
-static void fsi__material(const fsi_solids *solids, int side, fsi_real *friction,
-                          fsi_real *restitution, int *group) {
-    int m = solids->desc.max_bodies;
-    if (side < m) {
-        *friction = solids->body[side].friction;
-        *restitution = solids->body[side].restitution;
-        *group = solids->body[side].group;
-    } else {
-        *friction = solids->external[side - m].friction;
-        *restitution = solids->external[side - m].restitution;
-        *group = solids->external[side - m].group;
-    }
-}
-
-static void fsi__contact_material(const fsi_solids *solids, fsi_contact *contact) {
-    fsi_real fa, ra;
-    int g;
-    fsi__material(solids, contact->a, &fa, &ra, &g);
-    fsi_real fb;
-    fsi_real rb;
-    fsi__material(solids, contact->b, &fb, &rb, &g);
-    contact->friction = fsi__sqrt(fa * fb);
-    contact->restitution = fsi__max(ra, rb);
-}
-
-static void fsi__collide_rigid(fsi_solids *solids, const uint64_t *pair, size_t count, fsi_real dt,
-                               fsi_real scale, int old_count, fsi__match *match) {
+/* Pairs of rigid bodies in batches: manifolds in parallel, contacts in order. */
+static void fsi__collide_rigid(fsi__search *search, const uint64_t *pair, size_t count) {
+    const fsi_rigid *body = search->solids->body;
+    fsi__manifold *batch = search->solids->work->batch;
     for (size_t begin = 0; begin < count; begin += FSI__PAIR_BATCH) {
+        const uint64_t *key = pair + begin;
         ptrdiff_t n =
             (ptrdiff_t)(count - begin < FSI__PAIR_BATCH ? count - begin : FSI__PAIR_BATCH);
-        fsi__manifold *batch = solids->work->batch;
         FSI__OMP(parallel for schedule(static) if (n > 64))
         for (ptrdiff_t k = 0; k < n; k++)
-            fsi__collide_bodies(batch + k, solids->body + (pair[begin + (size_t)k] >> 32),
-                                solids->body + (pair[begin + (size_t)k] & 0xffffffffu), dt);
+            fsi__collide_bodies(batch + k, body + (key[k] >> 32), body + (key[k] & 0xffffffffu),
+                                search->dt);
         for (ptrdiff_t k = 0; k < n; k++) {
-            uint64_t key = pair[begin + (size_t)k];
+            int a = (int)(key[k] >> 32), b = (int)(key[k] & 0xffffffffu);
             if (batch[k].count == 0)
                 continue;
-            fsi__match_pair(solids, old_count, match, key);
-            for (int i = 0; i < batch[k].count; i++) {
-                fsi_contact *contact =
-                    fsi__contact_push(solids, (int)(key >> 32), (int)(key & 0xffffffffu),
-                                      batch[k].p + i, match, scale);
-                if (contact)
-                    fsi__contact_material(solids, contact);
-            }
+            fsi__search_pair(search, key[k]);
+            for (int i = 0; i < batch[k].count; i++)
+                fsi__contact_add(search, a, -1, b, -1, a, batch[k].point + i);
         }
     }
 }
 
-/* Distance of p from the other side, a rigid body or an external with a distance; *v: velocity
- * there, *point: for the other's callbacks. */
-static fsi_real fsi__other_distance(const fsi_solids *solids, int other, fsi_vec3 p, fsi_vec3 *n,
-                                    fsi_vec3 *v, int *point) {
-    int m = solids->desc.max_bodies;
-    *point = -1;
-    *v = fsi_vec(0, 0, 0);
-    fsi_real d;
-    if (other < m) {
-        const fsi_rigid *body = solids->body + other;
-        fsi_vec3 r = fsi_vec_sub(p, body->x);
-        *v = fsi_vec_add(body->v, fsi_vec_cross(body->spin, r));
-        d = fsi_shape_distance(body->shape, fsi_mat3_tmul_vec(&body->rotation, r), n);
-        *n = fsi_mat3_mul_vec(&body->rotation, *n);
-        return d;
+/* A point beside a solid: distance, outward normal, velocity there, and for an external the own
+ * point nearest to it. */
+typedef struct fsi__nearest {
+    fsi_real distance;
+    fsi_vec3 normal, velocity;
+    int point;
+} fsi__nearest;
+
+/* Where p is beside a rigid body or an external with a distance. */
+static fsi__nearest fsi__nearest_to(const fsi_solids *solids, int solid, fsi_vec3 p) {
+    const fsi_external *external = fsi__external_of(solids, solid);
+    fsi__nearest out;
+    out.point = -1;
+    out.velocity = fsi_vec(0, 0, 0);
+    if (external) {
+        out.distance = external->distance_fn(external->user, p, &out.normal, &out.point);
+        if (out.distance < FSI_REAL_MAX && out.point >= 0)
+            out.velocity = external->velocity_fn(external->user, out.point, p);
+        return out;
     }
-    d = solids->external[other - m].distance_fn(solids->external[other - m].user, p, n, point);
-    if (d < FSI_REAL_MAX && *point >= 0)
-        *v = solids->external[other - m].velocity_fn(solids->external[other - m].user, *point, p);
-    return d;
+    const fsi_rigid *body = solids->body + solid;
+    fsi_vec3 r = fsi_vec_sub(p, body->x);
+    out.velocity = fsi__rigid_velocity(body, r);
+    out.distance =
+        fsi_shape_distance(body->shape, fsi_mat3_tmul_vec(&body->rotation, r), &out.normal);
+    out.normal = fsi_mat3_mul_vec(&body->rotation, out.normal);
+    return out;
 }
 
-static fsi_real fsi__other_radius(const fsi_solids *solids, int other) {
-    return other < solids->desc.max_bodies
-               ? 0
-               : solids->external[other - solids->desc.max_bodies].radius;
+/* Thickness of both: points of an external and what they meet. */
+static fsi_real fsi__thickness(const fsi_solids *solids, const fsi_external *external, int other) {
+    const fsi_external *second = fsi__external_of(solids, other);
+    return external->radius + (second ? second->radius : 0);
 }
 
-static int fsi__other_near(const fsi_solids *solids, int other, fsi_vec3 lo, fsi_vec3 hi,
-                           fsi_real grow) {
-    const fsi_vec3 *bound = solids->work->bound + 2 * (other - solids->desc.max_bodies);
+/* Can a box, grown by `grow`, meet the other solid in this step? */
+static int fsi__may_meet(const fsi_solids *solids, int other, fsi_vec3 lo, fsi_vec3 hi,
+                         fsi_real grow) {
+    const struct fsi__solids_work *work = solids->work;
+    int external = other - solids->desc.max_bodies;
     fsi_vec3 room = fsi_vec(grow, grow, grow);
-    if (other < solids->desc.max_bodies)
-        return fsi__boxes_meet(fsi_vec_sub(lo, room), fsi_vec_add(hi, room),
-                               solids->work->lo[other], solids->work->hi[other]);
-    return fsi__boxes_meet(fsi_vec_sub(lo, room), fsi_vec_add(hi, room), bound[0], bound[1]);
+    lo = fsi_vec_sub(lo, room);
+    hi = fsi_vec_add(hi, room);
+    if (external < 0)
+        return fsi__boxes_meet(lo, hi, work->lo[other], work->hi[other]);
+    return fsi__boxes_meet(lo, hi, work->bound[2 * external], work->bound[2 * external + 1]);
 }
 
-/* Contact of place `point` of external eside at p, at distance d (less radii: gap) from the other
- * side along n. */
-static void fsi__external_push(fsi_solids *solids, int eside, int point, int other, int hit,
-                               fsi_vec3 p, fsi_vec3 n, fsi_real gap, uint32_t feature,
-                               fsi_real scale, fsi__match *match) {
-    fsi__point q;
-    /* at the point itself: a node takes no torque */
-    q.at = p;
-    q.gap = gap;
-    /* from the higher side to the lower */
-    q.normal = eside < other ? n : fsi_vec_scale(n, -1);
-    q.feature = feature + (eside < other ? 0u : 1u << 31);
-    fsi_contact *contact = fsi__contact_push(solids, fsi__imin(eside, other),
-                                             fsi__imax(eside, other), &q, match, scale);
-    if (!contact)
-        return;
-    contact->point_a = eside < other ? point : hit;
-    contact->point_b = eside < other ? hit : point;
-    contact->lead = eside;
-    fsi__contact_material(solids, contact);
-}
-
-/* Point i of external e (side eside) against the other side. */
-static void fsi__external_point(fsi_solids *solids, int eside, int i, int other, fsi_real dt,
-                                fsi_real scale, fsi__match *match) {
-    const fsi_external *external = solids->external + (eside - solids->desc.max_bodies);
-    fsi_vec3 p = fsi_vec_load(external->x + 3 * (size_t)i),
-             v = external->velocity_fn(external->user, i, p);
-    fsi_real r = external->radius + fsi__other_radius(solids, other);
-    if (!fsi__other_near(solids, other, p, p, dt * fsi__length(v) + r))
-        return;
-    fsi_vec3 n;
-    fsi_vec3 u;
-    int hit;
-    fsi_real d = fsi__other_distance(solids, other, p, &n, &u, &hit);
-    if (d - r < dt * fsi__length(fsi_vec_sub(v, u)) + FSI_R(0.1) * r)
-        fsi__external_push(solids, eside, i, other, hit, p, n, d - r, (uint32_t)i, scale, match);
-}
-
-/* Edge k of external e against the other side: its nearest place between the ends, by golden
- * section. Where that is hardly nearer than an end, the ends do. */
-static void fsi__external_edge(fsi_solids *solids, int eside, int k, int other, fsi_real dt,
-                               fsi_real scale, fsi__match *match) {
-    const fsi_external *external = solids->external + (eside - solids->desc.max_bodies);
-    const int32_t *edge = external->edge + 3 * (size_t)k;
-    const fsi_real g = FSI_R(0.6180339887498949);
-    fsi_vec3 p = fsi_vec_load(external->x + 3 * (size_t)edge[0]),
-             along = fsi_vec_sub(fsi_vec_load(external->x + 3 * (size_t)edge[1]), p), lo = p,
-             hi = p;
-    fsi_real len = fsi__length(along), r = external->radius + fsi__other_radius(solids, other),
-             a = 0, b = 1, s = 1 - g, t = g;
-    fsi__grow(&lo, &hi, fsi_vec_add(p, along));
-    fsi_vec3 v = external->velocity_fn(external->user, edge[2], fsi_vec_mad(p, along, FSI_R(0.5)));
-    if (!fsi__other_near(solids, other, lo, hi, dt * fsi__length(v) + r))
-        return;
-    fsi_vec3 n;
-    fsi_vec3 u;
-    int hit;
-    fsi_real d =
-        fsi__other_distance(solids, other, fsi_vec_mad(p, along, FSI_R(0.5)), &n, &u, &hit);
-    fsi_real way = dt * fsi__length(fsi_vec_sub(v, u));
-    if (!(d - len / 2 - r < way + FSI_R(0.1) * r))
-        return;
-    fsi_real end =
-        fsi__min(fsi__other_distance(solids, other, p, &n, &u, &hit),
-                 fsi__other_distance(solids, other, fsi_vec_add(p, along), &n, &u, &hit));
-    fsi_real near_s = fsi__other_distance(solids, other, fsi_vec_mad(p, along, s), &n, &u, &hit);
-    fsi_real near_t = fsi__other_distance(solids, other, fsi_vec_mad(p, along, t), &n, &u, &hit);
-    for (int i = 0; i < 8; i++) {
-        if (near_s < near_t) {
-            b = t;
-            t = s;
-            near_t = near_s;
-            s = b - g * (b - a);
-            near_s = fsi__other_distance(solids, other, fsi_vec_mad(p, along, s), &n, &u, &hit);
-        } else {
-            a = s;
-            s = t;
-            near_s = near_t;
-            t = a + g * (b - a);
-            near_t = fsi__other_distance(solids, other, fsi_vec_mad(p, along, t), &n, &u, &hit);
-        }
+/* Contact of place `point` of external `solid` at p with the other solid. It acts at the point
+ * itself: a node takes no torque. */
+static void fsi__external_add(fsi__search *search, int solid, int point, int other, fsi_vec3 p,
+                              const fsi__nearest *beside, fsi_real gap, uint32_t feature) {
+    fsi__point found;
+    found.at = p;
+    found.gap = gap;
+    if (solid < other) {
+        found.normal = beside->normal;
+        found.feature = feature;
+        fsi__contact_add(search, solid, point, other, beside->point, solid, &found);
+    } else {
+        found.normal = fsi_vec_scale(beside->normal, -1);
+        found.feature = feature + (1u << 31);
+        fsi__contact_add(search, other, beside->point, solid, point, solid, &found);
     }
-    p = fsi_vec_mad(p, along, (a + b) / 2);
-    d = fsi__other_distance(solids, other, p, &n, &u, &hit);
-    if (!(d < end - (way > r ? 0 : fsi__max(FSI_R(0.25) * r, FSI_R(0.01) * len)))
-        || !(d - r < way + FSI_R(0.1) * r))
-        return;
-    fsi__external_push(solids, eside, edge[2], other, hit, p, n, d - r, 1u << 29 | (uint32_t)k,
-                       scale, match);
 }
 
-/* All points and edges of external e against the other side. Along a plane an edge is nearest at an
- * end. */
-static void fsi__external_all(fsi_solids *solids, int eside, int other, fsi_real dt, fsi_real scale,
-                              fsi__match *match) {
-    const fsi_external *external = solids->external + (eside - solids->desc.max_bodies);
-    int flat = other < solids->desc.max_bodies
-               && (solids->body[other].shape->kind == FSI_SHAPE_PLANE
-                   || solids->body[other].shape->kind == FSI_SHAPE_ROOM);
+/* Point i of external `solid` against the other solid. */
+static void fsi__external_point(fsi__search *search, int solid, int i, int other) {
+    const fsi_solids *solids = search->solids;
+    const fsi_external *external = fsi__external_of(solids, solid);
+    fsi_vec3 p = fsi_vec_load(external->x + 3 * (size_t)i);
+    fsi_vec3 v = external->velocity_fn(external->user, i, p);
+    fsi_real thickness = fsi__thickness(solids, external, other);
+    if (!fsi__may_meet(solids, other, p, p, search->dt * fsi__length(v) + thickness))
+        return;
+    fsi__nearest beside = fsi__nearest_to(solids, other, p);
+    fsi_real gap = beside.distance - thickness;
+    fsi_real way = search->dt * fsi__length(fsi_vec_sub(v, beside.velocity));
+    if (gap < way + FSI_R(0.1) * thickness)
+        fsi__external_add(search, solid, i, other, p, &beside, gap, (uint32_t)i);
+}
+
+/* An edge of an external beside another solid, for the search of its nearest place. */
+typedef struct fsi__edge_beside {
+    const fsi_solids *solids;
+    int other;
+    fsi_vec3 from, along;
+} fsi__edge_beside;
+
+static fsi_real fsi__edge_distance(fsi_real t, void *user) {
+    const fsi__edge_beside *edge = (const fsi__edge_beside *)user;
+    fsi_vec3 p = fsi_vec_mad(edge->from, edge->along, t);
+    return fsi__nearest_to(edge->solids, edge->other, p).distance;
+}
+
+/* Edge k of external `solid` against the other solid: its nearest place between the ends. Where
+ * that is hardly nearer than an end, the ends do. */
+static void fsi__external_edge(fsi__search *search, int solid, int k, int other) {
+    const fsi_solids *solids = search->solids;
+    const fsi_external *external = fsi__external_of(solids, solid);
+    const int32_t *place = external->edge + 3 * (size_t)k;
+    fsi_real thickness = fsi__thickness(solids, external, other);
+    fsi__edge_beside edge;
+    edge.solids = solids;
+    edge.other = other;
+    edge.from = fsi_vec_load(external->x + 3 * (size_t)place[0]);
+    edge.along = fsi_vec_sub(fsi_vec_load(external->x + 3 * (size_t)place[1]), edge.from);
+
+    /* Quick tests: bounds, then the middle. */
+    fsi_vec3 middle = fsi_vec_mad(edge.from, edge.along, FSI_R(0.5));
+    fsi_vec3 v = external->velocity_fn(external->user, place[2], middle);
+    fsi_vec3 end = fsi_vec_add(edge.from, edge.along), lo = edge.from, hi = edge.from;
+    fsi__grow(&lo, &hi, end);
+    if (!fsi__may_meet(solids, other, lo, hi, search->dt * fsi__length(v) + thickness))
+        return;
+    fsi__nearest beside = fsi__nearest_to(solids, other, middle);
+    fsi_real length = fsi__length(edge.along);
+    fsi_real way = search->dt * fsi__length(fsi_vec_sub(v, beside.velocity));
+    fsi_real reach = way + FSI_R(0.1) * thickness;
+    if (!(beside.distance - length / 2 - thickness < reach))
+        return;
+
+    /* The nearest place against the nearer end. */
+    fsi_real at_ends = fsi__min(fsi__nearest_to(solids, other, edge.from).distance,
+                                fsi__nearest_to(solids, other, end).distance);
+    fsi_real nearest = fsi__golden_section(fsi__edge_distance, &edge, 0, 1, 8);
+    fsi_vec3 p = fsi_vec_mad(edge.from, edge.along, nearest);
+    beside = fsi__nearest_to(solids, other, p);
+    fsi_real gap = beside.distance - thickness;
+    fsi_real clearly =
+        way > thickness ? 0 : fsi__max(FSI_R(0.25) * thickness, FSI_R(0.01) * length);
+    if (beside.distance < at_ends - clearly && gap < reach)
+        fsi__external_add(search, solid, place[2], other, p, &beside, gap, 1u << 29 | (uint32_t)k);
+}
+
+/* All points and edges of an external against the other solid. Along a plane an edge is nearest at
+ * an end. */
+static void fsi__external_all(fsi__search *search, int solid, int other) {
+    const fsi_solids *solids = search->solids;
+    const fsi_external *external = fsi__external_of(solids, solid);
+    int flat = 0;
+    if (other < solids->desc.max_bodies) {
+        fsi_shape_kind kind = solids->body[other].shape->kind;
+        flat = kind == FSI_SHAPE_PLANE || kind == FSI_SHAPE_ROOM;
+    }
     for (int i = 0; i < external->point_count; i++)
-        fsi__external_point(solids, eside, i, other, dt, scale, match);
+        fsi__external_point(search, solid, i, other);
     for (int i = 0; i < external->edge_count && !flat; i++)
-        fsi__external_edge(solids, eside, i, other, dt, scale, match);
+        fsi__external_edge(search, solid, i, other);
 }
 
 /* Samples of rigid body a against the distance of external b. */
-static void fsi__external_samples(fsi_solids *solids, int a, int b, fsi_real dt, fsi_real scale,
-                                  fsi__match *match) {
-    const fsi_external *external = solids->external + (b - solids->desc.max_bodies);
-    const fsi_rigid *body = solids->body + a;
+static void fsi__external_samples(fsi__search *search, int a, int b) {
+    const fsi_external *external = fsi__external_of(search->solids, b);
+    const fsi_rigid *body = search->solids->body + a;
     for (int part = 0; part < fsi__part_count(body->shape); part++) {
-        fsi__placed A = fsi__part_side(body, part);
-        for (int i = 0; i < A.s->point_count; i++) {
-            fsi_vec3 p = fsi__pose_point(&A.f, fsi_vec_load(A.s->point + 3 * (size_t)i));
-            fsi_real r = A.s->point_radius + external->radius;
-            int hit = -1;
-            fsi_vec3 n;
-            fsi_real d = external->distance_fn(external->user, p, &n, &hit);
-            if (hit < 0 || !(d < FSI_REAL_MAX))
+        fsi__placed placed = fsi__placed_part(body, part);
+        const fsi_shape *shape = placed.shape;
+        fsi_real thickness = shape->point_radius + external->radius;
+        for (int i = 0; i < shape->point_count; i++) {
+            fsi_vec3 p = fsi__pose_point(&placed.pose, fsi_vec_load(shape->point + 3 * (size_t)i));
+            fsi__nearest beside = fsi__nearest_to(search->solids, b, p);
+            if (beside.point < 0 || !(beside.distance < FSI_REAL_MAX))
                 continue;
-            fsi_vec3 v = fsi_vec_sub(
-                fsi_vec_add(body->v, fsi_vec_cross(body->spin, fsi_vec_sub(p, body->x))),
-                external->velocity_fn(external->user, hit, p));
-            if (!(d - r < dt * fsi__length(v) + FSI_R(0.02) * body->shape->bound))
-                continue;
+            fsi_vec3 v = fsi__rigid_velocity(body, fsi_vec_sub(p, body->x));
+            fsi_real way = search->dt * fsi__length(fsi_vec_sub(v, beside.velocity));
             fsi__point point;
-            point.at = fsi_vec_mad(p, n, -d);
-            point.gap = d - r;
-            point.normal = n;
+            point.gap = beside.distance - thickness;
+            if (!(point.gap < way + FSI_R(0.02) * body->shape->bound))
+                continue;
+            point.at = fsi_vec_mad(p, beside.normal, -beside.distance);
+            point.normal = beside.normal;
             point.feature = 1u << 30 | (uint32_t)part << 20 | (uint32_t)i;
-            fsi_contact *contact = fsi__contact_push(solids, a, b, &point, match, scale);
-            if (!contact)
+            if (!fsi__contact_add(search, a, -1, b, beside.point, a, &point))
                 return;
-            contact->point_b = hit;
-            contact->lead = a;
-            fsi__contact_material(solids, contact);
         }
     }
 }
 
-static void fsi__collide_external(fsi_solids *solids, uint64_t key, fsi_real dt, fsi_real scale,
-                                  int old_count, fsi__match *match) {
-    int a = (int)((key >> 32) & 0x7fffffffu), b = (int)(key & 0xffffffffu),
-        m = solids->desc.max_bodies;
-    const fsi_external *eb = solids->external + (b - m);
-    fsi__match_pair(solids, old_count, match, key);
-    if (a < m || solids->external[a - m].distance_fn)
-        fsi__external_all(solids, b, a, dt, scale, match);
-    if (a >= m && eb->distance_fn)
-        fsi__external_all(solids, a, b, dt, scale, match);
-    if (a < m && eb->distance_fn && !fsi__shape_static(solids->body[a].shape->kind))
-        fsi__external_samples(solids, a, b, dt, scale, match);
+/* A pair of which b, or both, are externals. */
+static void fsi__collide_external(fsi__search *search, uint64_t key) {
+    const fsi_solids *solids = search->solids;
+    int a = (int)((key >> 32) & 0x7fffffffu), b = (int)(key & 0xffffffffu);
+    const fsi_external *external_a = fsi__external_of(solids, a);
+    const fsi_external *external_b = fsi__external_of(solids, b);
+    fsi__search_pair(search, key);
+    if (!external_a || external_a->distance_fn)
+        fsi__external_all(search, b, a);
+    if (!external_b->distance_fn)
+        return;
+    if (external_a)
+        fsi__external_all(search, a, b);
+    else if (!fsi__shape_static(solids->body[a].shape->kind))
+        fsi__external_samples(search, a, b);
 }
 
-/* All contacts of the coming step, in a fixed order. */
+/* Finds all contacts of the coming step; `scale` is that of inherited impulses. */
 static void fsi__collide(fsi_solids *solids, fsi_real dt, fsi_real scale) {
     struct fsi__solids_work *work = solids->work;
-    fsi__match match;
-    int old_count = solids->contact_count;
-    memset(&match, 0, sizeof match);
-    memcpy(work->old, solids->contact, (size_t)old_count * sizeof *work->old);
+    fsi__search search;
+    memset(&search, 0, sizeof search);
+    search.solids = solids;
+    search.dt = dt;
+    search.scale = scale;
+    search.old_count = solids->contact_count;
+    memcpy(work->old, solids->contact, (size_t)search.old_count * sizeof *work->old);
     solids->contact_count = 0;
     for (int i = 0; i < solids->body_count; i++)
         solids->body[i].touching = 0;
@@ -4249,48 +4590,100 @@ static void fsi__collide(fsi_solids *solids, fsi_real dt, fsi_real scale) {
         solids->body[solids->joint[i].a].touching++;
         solids->body[solids->joint[i].b].touching++;
     }
+
+    /* Pairs by their bounds, sorted; pairs with externals carry the top bit and stay behind. */
     fsi__jointed_make(solids);
     fsi__broad_phase(solids, dt);
     work->rigid_pairs = work->pairs;
     fsi__external_pairs(solids, dt);
-    /* external pairs carry the top bit: they stay behind */
     uint64_t *pair = fsi__sort_keys(work->pairs, work->pair, work->pair_scratch);
-    fsi__collide_rigid(solids, pair, work->rigid_pairs, dt, scale, old_count, &match);
-    for (size_t s = work->rigid_pairs; s < work->pairs; s++)
-        fsi__collide_external(solids, pair[s], dt, scale, old_count, &match);
+
+    fsi__collide_rigid(&search, pair, work->rigid_pairs);
+    for (size_t i = work->rigid_pairs; i < work->pairs; i++)
+        fsi__collide_external(&search, pair[i]);
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>step */
-/* ---- What contact and joints will do, for a solve that must know before the move. Body of mass m,
-   fluid of mass m_a that moves with it at u, their net load G, held impulse h: the solve gives w =
-   (G + h + m_a u) / (m + m_a), contact then j = max(0, h - m w). With h = the last j the error h +
-   G and w shrink by sqrt(m_a / (m + m_a)) a step for any masses; with h = 0 the fluid ends at G / m
-   and stays there. Contacts with bodies that are not pushed go into the door besides
-   (fsi__door_contacts), so the error is zero at once where m_a is large. The smaller of two pushes:
-   an impact is not repeated. Less what the forces no longer ask for: who is pulled off leaves. And
-   where the push does not come (the floor has gone) a body is off by h dt / m for one step: half
-   its size at most. */
-/* p . M^-1 q */
-static fsi_real fsi__load_dot(const fsi_rigid *body, const fsi_vec3 *p, const fsi_vec3 *q) {
-    return body->inverse_mass * fsi_vec_dot(p[0], q[0])
-           + fsi_vec_dot(p[1], fsi_mat3_mul_vec(&body->inverse_inertia, q[1]));
+/* One step is fsi_solids_forces, [fsi_solids_hold, a coupled solve,] fsi_solids_move. A move is
+     - all contacts of the step, in solving order,
+     - for every substep: velocities, impulses, positions, impulses again, energy,
+     - restitution,
+     - what externals and bodies have gained from each other. */
+
+/* p . M^-1 q of a body: for p = q twice the energy that the impulse gives to a body at rest. */
+static fsi_real fsi__load_dot(const fsi_rigid *body, const fsi_wrench *p, const fsi_wrench *q) {
+    fsi_vec3 turn = fsi_mat3_mul_vec(&body->inverse_inertia, q->angular);
+    return body->inverse_mass * fsi_vec_dot(p->linear, q->linear) + fsi_vec_dot(p->angular, turn);
 }
 
-/* held times share into the velocities */
+static fsi_wrench fsi__wrench_scale(fsi_wrench p, fsi_real scale) {
+    p.linear = fsi_vec_scale(p.linear, scale);
+    p.angular = fsi_vec_scale(p.angular, scale);
+    return p;
+}
+
+/* p + scale q */
+static fsi_wrench fsi__wrench_mad(fsi_wrench p, fsi_wrench q, fsi_real scale) {
+    p.linear = fsi_vec_mad(p.linear, q.linear, scale);
+    p.angular = fsi_vec_mad(p.angular, q.angular, scale);
+    return p;
+}
+
+/* ---- hold: what contacts and joints will do, for a solve that must know before the move.
+
+   A body of mass m and the fluid of mass m_a that moves with it have the net load G; the hold gives
+   the impulse h. The solve then finds the velocity (G + h + m_a u) / (m + m_a), where the fluid had
+   u, and contact answers with j = max(0, h - m times that). With h = the last j the error h + G
+   shrinks by sqrt(m_a / (m + m_a)) a step for any masses; with h = 0 the fluid ends at G / m and
+   stays there. Contacts with bodies that are not pushed go into the door besides
+   (fsi__door_contacts), so the error is zero at once where m_a is large. */
+
+/* A share of what is held goes into the velocities. */
 static void fsi__hold_give(fsi_rigid *body, fsi_real share) {
-    body->v = fsi_vec_mad(body->v, body->held[0], share * body->inverse_mass);
-    body->L = fsi_vec_mad(body->L, body->held[1], share);
-    body->spin = fsi_mat3_mul_vec(&body->inverse_inertia, body->L);
+    body->v = fsi_vec_mad(body->v, body->held.linear, share * body->inverse_mass);
+    fsi__rigid_turned(body, fsi_vec_mad(body->L, body->held.angular, share));
 }
 
+static int fsi__is_held(const fsi_rigid *body) {
+    return fsi__load_dot(body, &body->held, &body->held) > 0;
+}
+
+/* Takes back all that is held. */
 static void fsi__hold_release(fsi_solids *solids) {
     for (int i = 0; i < solids->body_count; i++) {
         fsi_rigid *body = solids->body + i;
-        if (fsi__load_dot(body, body->held, body->held) > 0)
+        if (fsi__is_held(body))
             fsi__hold_give(body, -1);
-        body->held[0] = body->held[1] = fsi_vec(0, 0, 0);
+        memset(&body->held, 0, sizeof body->held);
     }
+}
+
+/* Repeats a share of the body's last push; scale is this step over the last one. */
+static void fsi__hold_body(fsi_rigid *body, fsi_real dt, fsi_real scale) {
+    const fsi_wrench *push = &body->push;
+    fsi_real energy = fsi__load_dot(body, push, push);
+    if (!(energy > 0))
+        return;
+
+    /* Three bounds on the share. */
+    /* 1. Only what the last two pushes have in common: an impact is not repeated. */
+    fsi_real common = fsi__load_dot(body, push, &body->push_before) / energy;
+
+    /* 2. Less what the applied forces no longer ask for: a body pulled off its floor leaves at
+     * once. */
+    fsi_real needed = 1 + fsi__load_dot(body, push, &body->load_before) / energy
+                      - fsi__load_dot(body, push, &body->load) / (energy * scale);
+
+    /* 3. If the floor is gone, the body is thrown by at most half its own size. */
+    fsi_real shove = dt * scale * fsi__sqrt(energy * body->inverse_mass);
+    fsi_real safe = FSI_R(0.5) * body->shape->bound / shove;
+
+    fsi_real share = fsi__min(fsi__min(fsi__min(1, common), needed), safe);
+    if (!(share > 0))
+        return;
+    body->held = fsi__wrench_scale(*push, share * scale);
+    fsi__hold_give(body, 1);
 }
 
 FSI_API fsi_result fsi_solids_hold(fsi_solids *solids, fsi_real dt) {
@@ -4300,23 +4693,32 @@ FSI_API fsi_result fsi_solids_hold(fsi_solids *solids, fsi_real dt) {
         return FSI_ERR_ARGUMENT;
     fsi__hold_release(solids);
     solids->work->hold_dt = dt;
-    fsi_real last = ((const fsi__solids_head *)solids->block)->h * (fsi_real)solids->desc.substeps;
-    for (int i = 0; i < solids->body_count && last > 0; i++) {
-        fsi_rigid *body = solids->body + i;
-        fsi_real scale = dt / last, pp = fsi__load_dot(body, body->push, body->push);
-        if (!(pp > 0))
-            continue;
-        fsi_real share = fsi__min(1, fsi__load_dot(body, body->push, body->push_before) / pp);
-        share = fsi__min(share, 1 + fsi__load_dot(body, body->push, body->load_before) / pp
-                                    - fsi__load_dot(body, body->push, body->load) / (pp * scale));
-        share = fsi__min(share, FSI_R(0.5) * body->shape->bound
-                                    / (dt * scale * fsi__sqrt(pp * body->inverse_mass)));
-        for (int k = 0; k < 2 && share > 0; k++)
-            body->held[k] = fsi_vec_scale(body->push[k], share * scale);
-        if (share > 0)
-            fsi__hold_give(body, 1);
-    }
+    fsi_real last = solids->work->last_h * (fsi_real)solids->desc.substeps;
+    for (int i = 0; i < solids->body_count && last > 0; i++)
+        fsi__hold_body(solids->body + i, dt, dt / last);
     return FSI_OK;
+}
+
+/* ---- forces */
+
+/* v* = v + dt (g + F / m), L* = L + dt T, then damping. */
+static void fsi__body_forces(const fsi_solids *solids, fsi_rigid *body, fsi_real dt) {
+    fsi_vec3 acceleration = fsi_vec_mad(solids->desc.gravity, body->force, body->inverse_mass);
+    body->v = fsi_vec_mad(body->v, acceleration, dt);
+    body->L = fsi_vec_mad(body->L, body->torque, dt);
+    if (solids->desc.dim == 2) {
+        body->v.z = 0;
+        body->L.x = body->L.y = 0;
+    }
+    if (body->linear_damping > 0)
+        body->v = fsi_vec_scale(body->v, fsi__exp(-dt * body->linear_damping));
+    if (body->angular_damping > 0)
+        body->L = fsi_vec_scale(body->L, fsi__exp(-dt * body->angular_damping));
+    fsi__rigid_turned(body, body->L);
+
+    body->load_before = body->load;
+    body->load.linear = fsi_vec_scale(fsi_vec_sub(body->v, body->v_start), body->mass);
+    body->load.angular = fsi_vec_sub(body->L, body->L_start);
 }
 
 FSI_API fsi_result fsi_solids_forces(fsi_solids *solids, fsi_real dt) {
@@ -4324,200 +4726,190 @@ FSI_API fsi_result fsi_solids_forces(fsi_solids *solids, fsi_real dt) {
         return FSI_ERR_STATE;
     if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
-    ptrdiff_t n = solids->body_count;
-    for (ptrdiff_t i = 0; i < n; i++)
+    for (int i = 0; i < solids->body_count; i++)
         if (!fsi__finite_vec(solids->body[i].force) || !fsi__finite_vec(solids->body[i].torque))
             return FSI_ERR_NUMERIC;
     fsi__hold_release(solids);
-    for (ptrdiff_t i = 0; i < n; i++) {
+    for (int i = 0; i < solids->body_count; i++) {
         fsi_rigid *body = solids->body + i;
         body->v_start = body->v;
         body->L_start = body->L;
-        if (body->kind == FSI_RIGID_DYNAMIC) {
-            /* v* = v + dt (g + F/m) */
-            body->v = fsi_vec_mad(
-                body->v, fsi_vec_mad(solids->desc.gravity, body->force, body->inverse_mass), dt);
-            body->L = fsi_vec_mad(body->L, body->torque, dt);
-            if (solids->desc.dim == 2) {
-                body->v.z = 0;
-                body->L.x = body->L.y = 0;
-            }
-            if (body->linear_damping > 0)
-                body->v = fsi_vec_scale(body->v, fsi__exp(-dt * body->linear_damping));
-            if (body->angular_damping > 0)
-                body->L = fsi_vec_scale(body->L, fsi__exp(-dt * body->angular_damping));
-            body->spin = fsi_mat3_mul_vec(&body->inverse_inertia, body->L);
-            body->load_before[0] = body->load[0];
-            body->load_before[1] = body->load[1];
-            body->load[0] = fsi_vec_scale(fsi_vec_sub(body->v, body->v_start), body->mass);
-            body->load[1] = fsi_vec_sub(body->L, body->L_start);
-        }
+        if (body->kind == FSI_RIGID_DYNAMIC)
+            fsi__body_forces(solids, body, dt);
         body->force = body->torque = fsi_vec(0, 0, 0);
     }
     return FSI_OK;
 }
 
+/* ---- a substep */
+
 /* The solver's velocities become the bodies': L takes I (w' - w), so bodies that were not touched
  * keep L to the bit. */
 static void fsi__velocity_take(fsi_rigid *body, const fsi__velocity *velocity) {
-    fsi_vec3 d = fsi_vec_sub(velocity->w, body->spin);
     if (body->kind != FSI_RIGID_DYNAMIC)
         return;
+    fsi_vec3 turn = fsi_vec_sub(velocity->spin, body->spin);
     body->v = velocity->v;
-    if (d.x == 0 && d.y == 0 && d.z == 0)
+    if (turn.x == 0 && turn.y == 0 && turn.z == 0)
         return;
-    body->L = fsi_vec_add(
-        body->L,
-        fsi_mat3_mul_vec(&body->rotation, fsi_mat3_mul_vec(&body->inertia_body,
-                                                           fsi_mat3_tmul_vec(&body->rotation, d))));
-    body->spin = velocity->w;
+    body->L = fsi_vec_add(body->L, fsi__inertia_mul(body, turn));
+    body->spin = velocity->spin;
 }
 
+/* The solver's copy of a body. */
 static void fsi__velocity_give(const fsi_rigid *body, fsi__velocity *velocity) {
     velocity->v = body->v;
-    velocity->w = body->spin;
+    velocity->spin = body->spin;
     velocity->inverse_mass = body->inverse_mass;
     velocity->inverse_inertia = body->inverse_inertia;
 }
 
-/* lost: J that impulses took in the step */
-typedef struct fsi__step {
-    fsi_real h, share, slop;
-    int n;
-    fsi__spring contact;
-    double lost;
-} fsi__step;
-
-/* v += (v* - v) / n, L the same; v* was kept in force and torque's place: see fsi_solids_move. */
-static void fsi__substep_begin(fsi_solids *solids, const fsi__step *st) {
+/* Every body gets the substep's share of what forces and coupling have changed. */
+static void fsi__substep_begin(fsi_solids *solids, const fsi__step *step) {
+    struct fsi__solids_work *work = solids->work;
     ptrdiff_t n = solids->body_count;
     FSI__OMP(parallel for schedule(static) if (n > 512))
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_rigid *body = solids->body + i;
+        const fsi_wrench *change = work->change + i;
         if (body->kind == FSI_RIGID_DYNAMIC) {
-            body->v = fsi_vec_mad(body->v, body->v_start, st->share);
-            body->L = fsi_vec_mad(body->L, body->L_start, st->share);
-            body->spin = fsi_mat3_mul_vec(&body->inverse_inertia, body->L);
+            body->v = fsi_vec_mad(body->v, change->linear, step->share);
+            fsi__rigid_turned(body, fsi_vec_mad(body->L, change->angular, step->share));
         }
-        fsi__velocity_give(body, solids->work->vel + i);
-        solids->work->taken[2 * i] = solids->work->taken[2 * i + 1] = fsi_vec(0, 0, 0);
+        fsi__velocity_give(body, work->vel + i);
+        memset(work->taken + i, 0, sizeof *work->taken);
     }
 }
 
-#define FSI__SWEEPS                                                                                \
-    32 /* most sweeps of a violent substep: one where contacts are still met a hundredth of their  \
-          size too far */
+/* Most sweeps of a violent substep: one where contacts are still met a hundredth of their size too
+ * far. */
+#define FSI__SWEEPS 32
 
-static void fsi__substep_solve(fsi_solids *solids, const fsi__step *st, int push) {
+/* Sweeps over all joints and contacts. */
+static void fsi__substep_solve(fsi_solids *solids, const fsi__step *step, int opening) {
     fsi_real left = 0;
     for (int pass = 0; pass < solids->desc.iterations || (left > FSI_R(0.01) && pass < FSI__SWEEPS);
          pass++) {
         left = 0;
-        fsi__joints_solve(solids, st->h, &st->contact, push);
+        fsi__joints_solve(solids, step, opening);
         for (int i = 0; i < solids->contact_count; i++) {
             fsi_contact *contact = solids->contact + (solids->work->order[i] & 0xffffffffu);
-            /* what is still far does not rub */
-            if (contact->friction > 0 && contact->gap < FSI_R(0.1) * contact->size)
+            int touches = contact->gap < FSI_R(0.1) * contact->size;
+            if (contact->friction > 0 && touches)
                 fsi__contact_friction(solids, contact);
-            left =
-                fsi__max(left, fsi__contact_normal(solids, contact, st->h, st->slop * contact->size,
-                                                   &st->contact, push));
+            left = fsi__max(left, fsi__contact_normal(solids, contact, step, opening));
         }
     }
 }
 
-/* ---- energy of a substep. From v over v' = v + h f / m to v'' after the impulses kinetic energy
-   less the work of the forces changes by E(v'') - E(v) - (p' - p) . v'' = -|v'' - v|^2 / 2 +
-   impulses . v''. The last term is <= 0 for contacts, joints and springs that are solved to the
-   end; motors, scripted bodies and other solids add their own work. What is left above 0 comes from
-   unfinished sweeps: a share of all impulses is then taken back. */
-/* kinetic, of the solver's velocities, J */
+/* ---- energy of a substep. From v over v' = v + h f / m to v'' after the impulses, kinetic energy
+   less the work of the forces changes by
+       E(v'') - E(v) - (p' - p) . v'' = -|v'' - v|^2 / 2 + impulses . v''.
+   The last term is <= 0 for contacts, joints and springs that are solved to the end; motors,
+   scripted bodies and other solids add their own work. What is left above 0 comes from unfinished
+   sweeps: a share of all impulses is then taken back. */
+
+/* Does contact or a joint act on the body in this step? */
+static int fsi__is_touched(const fsi_rigid *body) {
+    return body->kind == FSI_RIGID_DYNAMIC && body->touching;
+}
+
+/* Kinetic energy of the touched bodies at the solver's velocities, J. */
 static double fsi__touching_energy(const fsi_solids *solids) {
-    double e = 0;
+    double energy = 0;
     for (int i = 0; i < solids->body_count; i++) {
         const fsi_rigid *body = solids->body + i;
         const fsi__velocity *velocity = solids->work->vel + i;
-        fsi_vec3 l = fsi_mat3_tmul_vec(&body->rotation, velocity->w);
-        if (body->kind == FSI_RIGID_DYNAMIC && body->touching)
-            e += (double)(body->mass * fsi_vec_dot(velocity->v, velocity->v)
-                          + fsi_vec_dot(l, fsi_mat3_mul_vec(&body->inertia_body, l)))
-                 / 2;
+        if (!fsi__is_touched(body))
+            continue;
+        fsi_vec3 spin = fsi_mat3_tmul_vec(&body->rotation, velocity->spin);
+        fsi_real twice = body->mass * fsi_vec_dot(velocity->v, velocity->v)
+                         + fsi_vec_dot(spin, fsi_mat3_mul_vec(&body->inertia_body, spin));
+        energy += (double)twice / 2;
     }
-    return e;
+    return energy;
 }
 
-/* of the joints' springs at the present poses (work->rows), J */
-static double fsi__spring_energy(const fsi_solids *solids) {
-    double e = 0;
-    for (int i = 0; i < solids->joint_count; i++) {
-        const fsi_joint *joint = solids->joint + i;
-        double s = (double)(solids->work->rows[i].C[FSI__JOINT_FREE] - joint->rest);
-        if (solids->work->rows[i].free && joint->stiffness > 0)
-            e += (double)joint->stiffness * s * s / 2;
-    }
-    return e;
+/* Energy of a joint's spring, J. */
+static double fsi__spring_energy(const fsi_joint *joint, const fsi__joint_rows *rows) {
+    if (!rows->free || !(joint->stiffness > 0))
+        return 0;
+    double stretch = (double)(rows->row[FSI__JOINT_FREE].error - joint->rest);
+    return (double)joint->stiffness * stretch * stretch / 2;
+}
+
+/* Of all springs at the present poses (work->rows), J. */
+static double fsi__springs_energy(const fsi_solids *solids) {
+    double energy = 0;
+    for (int i = 0; i < solids->joint_count; i++)
+        energy += fsi__spring_energy(solids->joint + i, solids->work->rows + i);
+    return energy;
 }
 
 /* Work of the externals on the others through the impulses of the substep: minus impulse times
- * velocity at their end. known: of those with energy_fn. */
+ * velocity at their end. *known: of those with energy_fn. */
 static double fsi__others_work(const fsi_solids *solids, double *known) {
     double sum = 0;
-    int m = solids->desc.max_bodies;
     *known = 0;
     for (int i = 0; i < solids->contact_count; i++) {
         const fsi_contact *contact = solids->contact + i;
-        fsi_vec3 j =
-            fsi_vec_mad(fsi__tangent_impulse(contact, contact->impulse_t[0], contact->impulse_t[1]),
-                        contact->normal, contact->impulse);
-        if (contact->b < m || (j.x == 0 && j.y == 0 && j.z == 0))
+        const fsi_contact_end *end[2] = {&contact->a, &contact->b};
+        fsi_vec3 impulse = fsi__contact_impulse(contact);
+        if (impulse.x == 0 && impulse.y == 0 && impulse.z == 0)
             continue;
-        for (int side = contact->a < m; side < 2; side++) {
-            int e = side ? contact->b : contact->a;
-            double x = (double)fsi_vec_dot(
-                j, fsi__side_velocity(solids, e, side ? contact->point_b : contact->point_a,
-                                      side ? contact->arm_b : contact->arm_a, contact->at));
-            if (!side)
-                x = -x;
-            sum += x;
-            if (solids->external[e - m].energy_fn)
-                *known += x;
+        for (int k = 0; k < 2; k++) {
+            const fsi_external *external = fsi__external_of(solids, end[k]->solid);
+            if (!external)
+                continue;
+            double work =
+                (double)fsi_vec_dot(impulse, fsi__end_velocity(solids, end[k], contact->at));
+            if (end[k] == &contact->a)
+                work = -work;
+            sum += work;
+            if (external->energy_fn)
+                *known += work;
         }
     }
     return sum;
 }
 
-/* of motors, with a share of their impulses, and of scripted bodies, J */
+/* Work of motors, with a share of their impulses, and of scripted bodies, J. */
 static double fsi__drive_work(const fsi_solids *solids, double share) {
     double sum = 0;
-    for (int i = 0; i < solids->joint_count; i++)
-        if (solids->joint[i].motor)
-            sum += share
-                   * (double)(solids->joint[i].impulse_free
-                              * fsi__row_velocity(solids, solids->joint + i, solids->work->rows + i,
-                                                  FSI__JOINT_FREE));
-    for (int i = 0; i < solids->body_count; i++)
-        if (solids->body[i].kind == FSI_RIGID_SCRIPTED)
-            sum -= (double)(fsi_vec_dot(solids->work->taken[2 * i], solids->body[i].v)
-                            + fsi_vec_dot(solids->work->taken[2 * i + 1], solids->body[i].spin));
+    for (int i = 0; i < solids->joint_count; i++) {
+        const fsi_joint *joint = solids->joint + i;
+        const fsi__row *row = solids->work->rows[i].row + FSI__JOINT_FREE;
+        if (joint->motor)
+            sum += share * (double)(joint->impulse_free * fsi__row_velocity(solids, joint, row));
+    }
+    for (int i = 0; i < solids->body_count; i++) {
+        const fsi_rigid *body = solids->body + i;
+        const fsi_wrench *taken = solids->work->taken + i;
+        if (body->kind == FSI_RIGID_SCRIPTED)
+            sum -= (double)(fsi_vec_dot(taken->linear, body->v)
+                            + fsi_vec_dot(taken->angular, body->spin));
+    }
     return sum;
 }
 
-/* with a share of the impulses in the solver's velocities */
-static double fsi__substep_balance(const fsi_solids *solids, const fsi__step *st, double share) {
-    double e = fsi__touching_energy(solids) - fsi__drive_work(solids, share), known;
+/* Energy less work with this share of the impulses in the solver's velocities, J. */
+static double fsi__substep_balance(const fsi_solids *solids, const fsi__step *step, double share) {
+    double energy = fsi__touching_energy(solids) - fsi__drive_work(solids, share), known;
     if (solids->external_count)
-        e -= share * fsi__others_work(solids, &known);
+        energy -= share * fsi__others_work(solids, &known);
     for (int i = 0; i < solids->body_count; i++) {
         const fsi_rigid *body = solids->body + i;
         const fsi__velocity *velocity = solids->work->vel + i;
-        if (body->kind == FSI_RIGID_DYNAMIC && body->touching)
-            e -= (double)(st->share
-                          * (body->mass * fsi_vec_dot(body->v_start, velocity->v)
-                             + fsi_vec_dot(body->L_start, velocity->w)));
+        const fsi_wrench *change = solids->work->change + i;
+        if (fsi__is_touched(body))
+            energy -= (double)(step->share
+                               * (body->mass * fsi_vec_dot(change->linear, velocity->v)
+                                  + fsi_vec_dot(change->angular, velocity->spin)));
     }
-    return e;
+    return energy;
 }
 
+/* Applies a share of all impulses of the substep once more. */
 static void fsi__impulses_again(fsi_solids *solids, double share) {
     for (int i = 0; i < solids->joint_count; i++)
         fsi__joint_warm(solids, solids->joint + i, solids->work->rows + i, (fsi_real)share);
@@ -4525,142 +4917,135 @@ static void fsi__impulses_again(fsi_solids *solids, double share) {
         fsi__contact_warm(solids, solids->contact + i, (fsi_real)share);
 }
 
-/* energy: kinetic of the start less what springs have gained since. Returns the share of the
- * impulses that stays; *left: J gained (+) or lost (-). */
-static double fsi__substep_guard(fsi_solids *solids, const fsi__step *st, double energy,
+/* Takes back the smallest share of the impulses that leaves no energy from nowhere. energy: kinetic
+   at the start less what springs have gained since. Returns the share that stays; *left: J gained
+   (+) or lost (-). Not fsi__safe_share: while a spring is stretched, no impulses at all are not
+   safe either, and the lowest point is then the best there is. */
+static double fsi__substep_guard(fsi_solids *solids, const fsi__step *step, double energy,
                                  double *left) {
-    double c[3], s = 0;
-    c[0] = fsi__substep_balance(solids, st, 1) - energy;
-    *left = c[0];
-    if (!(c[0] > 4 * (double)FSI_REAL_EPS * fabs(energy)))
+    double all = fsi__substep_balance(solids, step, 1) - energy;
+    *left = all;
+    if (!(all > 4 * (double)FSI_REAL_EPS * fabs(energy)))
         return 1;
     fsi__impulses_again(solids, -0.5);
-    c[1] = fsi__substep_balance(solids, st, 0.5) - energy;
+    double half = fsi__substep_balance(solids, step, 0.5) - energy;
     fsi__impulses_again(solids, -0.5);
-    c[2] = fsi__substep_balance(solids, st, 0) - energy;
-    /* the parabola a s^2 + b s + c[0] for the share s taken back */
-    double a = 2 * (c[0] - 2 * c[1] + c[2]);
-    double b = 4 * c[1] - 3 * c[0] - c[2];
-    double root = b * b - 4 * a * c[0];
-    /* its first zero, or its lowest point */
+    double none = fsi__substep_balance(solids, step, 0) - energy;
+
+    /* The parabola a s^2 + b s + all for the share s taken back: its first zero, or its lowest
+     * point. */
+    double a = 2 * (all - 2 * half + none);
+    double b = 4 * half - 3 * all - none;
+    double root = b * b - 4 * a * all;
+    double back = 0;
     if (b < 0)
-        s = root >= 0 ? 2 * c[0] / (sqrt(root) - b) : -b / (2 * a);
-    s = s > 0 ? s < 1 ? s : 1 : 0;
-    fsi__impulses_again(solids, 1 - s);
-    *left = (a * s + b) * s + c[0];
-    return 1 - s;
+        back = root >= 0 ? 2 * all / (sqrt(root) - b) : -b / (2 * a);
+    if (!(back > 0))
+        back = 0;
+    if (!(back < 1))
+        back = 1;
+    fsi__impulses_again(solids, 1 - back);
+    *left = (a * back + b) * back + all;
+    return 1 - back;
 }
 
 /* Work of the substep for the report. Bodies that touch nothing fly the exact parabola: force times
  * the mean velocity; else times the last. */
-static void fsi__substep_ledger(const fsi_solids *solids, fsi__step *st, fsi__solids_head *head,
-                                double share, double left, double *known) {
-    double mine = 0;
-    head->drive += fsi__drive_work(solids, share);
+static void fsi__substep_ledger(const fsi_solids *solids, fsi__step *step, double share,
+                                double left) {
+    fsi__ledger *ledger = &solids->work->ledger;
+    double known = 0;
+    ledger->drive += fsi__drive_work(solids, share);
     if (solids->external_count)
-        head->others += share * fsi__others_work(solids, &mine);
-    *known += share * mine;
-    st->lost -= left < 0 ? left : 0;
-    head->work += left > 0 ? left : 0;
+        ledger->others += share * fsi__others_work(solids, &known);
+    step->known += share * known;
+    step->lost -= left < 0 ? left : 0;
+    ledger->work += left > 0 ? left : 0;
     for (int i = 0; i < solids->body_count; i++) {
         const fsi_rigid *body = solids->body + i;
         const fsi__velocity *velocity = solids->work->vel + i;
-        fsi_real mean = body->touching ? 0 : st->share / 2;
-        fsi_vec3 dp = fsi_vec_sub(fsi_vec_scale(body->v_start, st->share),
-                                  fsi_vec_scale(solids->desc.gravity, st->h)),
-                 v = fsi_vec_mad(velocity->v, body->v_start, -mean);
-        fsi_vec3 turn = fsi_vec_mad(velocity->w,
-                                    fsi_mat3_mul_vec(&body->inverse_inertia, body->L_start), -mean);
-        if (body->kind == FSI_RIGID_DYNAMIC)
-            head->applied += (double)(body->mass * fsi_vec_dot(dp, v)
-                                      + st->share * fsi_vec_dot(body->L_start, turn));
+        const fsi_wrench *change = solids->work->change + i;
+        if (body->kind != FSI_RIGID_DYNAMIC)
+            continue;
+        fsi_real mean = body->touching ? 0 : step->share / 2;
+        fsi_vec3 dv = fsi_vec_sub(fsi_vec_scale(change->linear, step->share),
+                                  fsi_vec_scale(solids->desc.gravity, step->h));
+        fsi_vec3 v = fsi_vec_mad(velocity->v, change->linear, -mean);
+        fsi_vec3 turn = fsi_mat3_mul_vec(&body->inverse_inertia, change->angular);
+        fsi_vec3 spin = fsi_vec_mad(velocity->spin, turn, -mean);
+        ledger->applied += (double)(body->mass * fsi_vec_dot(dv, v)
+                                    + step->share * fsi_vec_dot(change->angular, spin));
     }
 }
 
-/* All together: what the bodies gained from the externals beside what those have. An excess is
- * taken out of the motion inside them. */
-static void fsi__step_balance(fsi_solids *solids, fsi__solids_head *head, double gained) {
-    for (int i = 0; i < solids->external_count; i++)
-        if (solids->external[i].energy_fn)
-            gained += solids->external[i].energy_fn(solids->external[i].user, 0);
-    for (int i = 0; i < solids->external_count && gained > 0; i++)
-        if (solids->external[i].energy_fn)
-            gained -= solids->external[i].energy_fn(solids->external[i].user, gained);
-    if (gained > 0)
-        head->work += gained;
+/* Gaps follow the normal velocity. The point lies in the middle of a gap: it comes nearer as that
+ * closes. */
+static void fsi__gap_move(const fsi_solids *solids, fsi_contact *contact, fsi_real h) {
+    fsi_vec3 va = fsi__end_velocity(solids, &contact->a, contact->at);
+    fsi_vec3 vb = fsi__end_velocity(solids, &contact->b, contact->at);
+    int lead_a = contact->lead == contact->a.solid;
+    fsi_real before = fsi__max(contact->gap, 0);
+    contact->gap += h * fsi_vec_dot(contact->normal, fsi_vec_sub(va, vb));
+    fsi_real closed = (before - fsi__max(contact->gap, 0)) / 2;
+    if (lead_a)
+        contact->a.arm = fsi_vec_mad(contact->a.arm, contact->normal, closed);
+    else
+        contact->b.arm = fsi_vec_mad(contact->b.arm, contact->normal, -closed);
+    if (fsi__external_of(solids, contact->lead))
+        contact->at = fsi_vec_mad(contact->at, lead_a ? va : vb, h);
 }
 
-/* Has the point of a contact left the body? With the masses of shorter arms its impulses would grow
- * from sweep to sweep. */
-static int fsi__arm_long(const fsi_solids *solids, int side, fsi_vec3 r) {
-    const fsi_rigid *body = solids->body + side;
-    return side < solids->desc.max_bodies && body->inverse_mass > 0
-           && fsi_vec_dot(r, r) > 4 * body->shape->bound * body->shape->bound;
+static void fsi__body_move(fsi_solids *solids, int i, const fsi__step *step) {
+    fsi_rigid *body = solids->body + i;
+    if (body->kind == FSI_RIGID_FIXED)
+        return;
+    fsi__velocity_take(body, solids->work->vel + i);
+    body->x = fsi_vec_mad(body->x, body->v, step->h);
+
+    /* Free flight: the exact parabola. */
+    if (body->touching == 0 && body->kind == FSI_RIGID_DYNAMIC)
+        body->x = fsi_vec_mad(body->x, solids->work->change[i].linear, -step->h * step->share / 2);
+    fsi__rigid_turn(body, step->h, solids->desc.dim);
+    fsi__rigid_refresh(body, solids->desc.dim);
+    fsi__velocity_give(body, solids->work->vel + i);
 }
 
-/* Gaps follow the normal velocity, bodies move; the point goes with the smaller side, and both arms
- * end in it: momentum stays exact. */
-static void fsi__substep_move(fsi_solids *solids, const fsi__step *st) {
+/* The arm of an end ends in the contact point. Returns 1 when the point has left the body: with the
+ * masses of shorter arms its impulses would grow from sweep to sweep. */
+static int fsi__arm_move(const fsi_solids *solids, fsi_contact_end *end, fsi_vec3 at) {
+    if (end->solid >= solids->desc.max_bodies)
+        return 0;
+    const fsi_rigid *body = solids->body + end->solid;
+    fsi_real bound = body->shape->bound;
+    end->arm = fsi_vec_sub(at, body->x);
+    return body->inverse_mass > 0 && fsi_vec_dot(end->arm, end->arm) > 4 * bound * bound;
+}
+
+/* Everything moves for h; a contact's point goes with its leading end, and both arms end in it:
+ * momentum stays exact. */
+static void fsi__substep_move(fsi_solids *solids, const fsi__step *step) {
     ptrdiff_t n = solids->body_count;
-    /* first: a soft body settles its velocities when it moves */
+
+    /* First the externals: a soft body settles its velocities when it moves. */
     for (int k = 0; k < solids->external_count; k++)
         if (solids->external[k].advance_fn)
-            solids->external[k].advance_fn(solids->external[k].user, st->h);
-    for (int k = 0; k < solids->contact_count; k++) {
-        fsi_contact *contact = solids->contact + k;
-        fsi_vec3 va = fsi__side_velocity(solids, contact->a, contact->point_a, contact->arm_a,
-                                         contact->at),
-                 vb = fsi__side_velocity(solids, contact->b, contact->point_b, contact->arm_b,
-                                         contact->at);
-        fsi_real open = fsi__max(contact->gap, 0);
-        contact->gap += st->h * fsi_vec_dot(contact->normal, fsi_vec_sub(va, vb));
-        /* the point lies in the middle of the gap: it comes nearer as that closes */
-        open = (open - fsi__max(contact->gap, 0)) / 2;
-        if (contact->lead == contact->a)
-            contact->arm_a = fsi_vec_mad(contact->arm_a, contact->normal, open);
-        else
-            contact->arm_b = fsi_vec_mad(contact->arm_b, contact->normal, -open);
-        if (contact->lead >= solids->desc.max_bodies)
-            contact->at = fsi_vec_mad(contact->at, contact->lead == contact->a ? va : vb, st->h);
-    }
+            solids->external[k].advance_fn(solids->external[k].user, step->h);
+    for (int k = 0; k < solids->contact_count; k++)
+        fsi__gap_move(solids, solids->contact + k, step->h);
     FSI__OMP(parallel for schedule(static) if (n > 512))
-    for (ptrdiff_t i = 0; i < n; i++) {
-        fsi_rigid *body = solids->body + i;
-        if (body->kind == FSI_RIGID_FIXED)
-            continue;
-        fsi__velocity_take(body, solids->work->vel + i);
-        body->x = fsi_vec_mad(body->x, body->v, st->h);
-        /* free flight: the exact parabola */
-        if (body->touching == 0 && body->kind == FSI_RIGID_DYNAMIC)
-            body->x = fsi_vec_mad(body->x, body->v_start, -st->h * st->share / 2);
-        fsi__rigid_turn(body, st->h, solids->desc.dim);
-        fsi__rigid_refresh(body, solids->desc.dim);
-        fsi__velocity_give(body, solids->work->vel + i);
-    }
+    for (ptrdiff_t i = 0; i < n; i++)
+        fsi__body_move(solids, (int)i, step);
     for (int k = 0; k < solids->contact_count; k++) {
         fsi_contact *contact = solids->contact + k;
+        const fsi_contact_end *lead = contact->lead == contact->a.solid ? &contact->a : &contact->b;
         if (contact->lead < solids->desc.max_bodies)
-            contact->at =
-                fsi_vec_add(solids->body[contact->lead].x,
-                            contact->lead == contact->a ? contact->arm_a : contact->arm_b);
-        if (contact->a < solids->desc.max_bodies)
-            contact->arm_a = fsi_vec_sub(contact->at, solids->body[contact->a].x);
-        if (contact->b < solids->desc.max_bodies)
-            contact->arm_b = fsi_vec_sub(contact->at, solids->body[contact->b].x);
-        if (fsi__arm_long(solids, contact->a, contact->arm_a)
-            || fsi__arm_long(solids, contact->b, contact->arm_b))
+            contact->at = fsi_vec_add(solids->body[contact->lead].x, lead->arm);
+        int long_a = fsi__arm_move(solids, &contact->a, contact->at);
+        int long_b = fsi__arm_move(solids, &contact->b, contact->at);
+        if (long_a || long_b)
             fsi__contact_masses(solids, contact);
     }
     fsi__joint_factor(solids);
-}
-
-/* other solids: their points stand for a twentieth of them */
-static fsi_real fsi__side_size(const fsi_solids *solids, int side) {
-    if (side < solids->desc.max_bodies)
-        return solids->body[side].shape->bound;
-    const fsi_vec3 *bound = solids->work->bound + 2 * (side - solids->desc.max_bodies);
-    return fsi__max(solids->external[side - solids->desc.max_bodies].radius,
-                    FSI_R(0.05) * fsi__length(fsi_vec_sub(bound[1], bound[0])));
 }
 
 /* Does a joint fight against something it cannot move (a scripted body, a wall): its rows are not
@@ -4668,146 +5053,209 @@ static fsi_real fsi__side_size(const fsi_solids *solids, int side) {
    substep? */
 static int fsi__joint_fights(const fsi_solids *solids, const fsi_joint *joint,
                              const fsi__joint_rows *rows, fsi_real h) {
-    const fsi_rigid *body = solids->body + joint->a, *rigid = solids->body + joint->b;
-    fsi_real size = fsi__min(body->shape->bound, rigid->shape->bound),
-             inverse = fsi__max(body->inverse_mass, rigid->inverse_mass), pull = 0, open = 0;
+    const fsi_rigid *body_a = solids->body + joint->a, *body_b = solids->body + joint->b;
+    fsi_real size = fsi__min(body_a->shape->bound, body_b->shape->bound);
+    fsi_real inverse_mass = fsi__max(body_a->inverse_mass, body_b->inverse_mass);
+    fsi_real pull = 0, open = 0;
     for (int i = 0; i < rows->n; i++) {
-        /* m of a turn, N s of a twist */
-        fsi_real arm = fsi_vec_dot(rows->l[i], rows->l[i]) > 0 ? FSI_R(1.) : size;
+        const fsi__row *row = rows->row + i;
+        fsi_real arm = fsi__row_is_force(row) ? FSI_R(1.) : size; /* m of a turn, N s of a twist */
         pull = fsi__max(pull, fsi__abs(joint->impulse[i]) / arm);
-        open = fsi__max(open, fsi__abs(fsi__row_velocity(solids, joint, rows, i)) * arm);
+        open = fsi__max(open, fsi__abs(fsi__row_velocity(solids, joint, row)) * arm);
     }
     if (rows->free && joint->impulse_limit != 0) {
-        fsi_real arm = joint->kind == FSI_JOINT_HINGE ? size : FSI_R(1.),
-                 v = fsi__row_velocity(solids, joint, rows, FSI__JOINT_FREE);
+        fsi_real arm = joint->kind == FSI_JOINT_HINGE ? size : FSI_R(1.);
+        fsi_real speed = fsi__row_velocity(solids, joint, rows->row + FSI__JOINT_FREE);
         pull = fsi__max(pull, fsi__abs(joint->impulse_limit) / arm);
-        open = fsi__max(open, (joint->impulse_limit > 0 ? -v : v) * arm);
+        open = fsi__max(open, (joint->impulse_limit > 0 ? -speed : speed) * arm);
     }
-    return pull * inverse * h > FSI_R(0.01) * size && open * h > FSI_R(1e-4) * size;
+    return pull * inverse_mass * h > FSI_R(0.01) * size && open * h > FSI_R(1e-4) * size;
 }
 
 /* Where contacts and joints contradict each other (a body between closing walls) no impulses fit,
    and the guess for the next substep would grow without bound: where the sweep left an approach of
    a tenth of a radius a substep, contact and joints of both bodies start from nothing. */
-static void fsi__guess_drop(fsi_solids *solids, const fsi__step *st) {
-    int32_t *bad = solids->work->large;
-    memset(bad, 0, (size_t)solids->desc.max_bodies * sizeof *bad);
+static void fsi__guess_drop(fsi_solids *solids, const fsi__step *step) {
+    int32_t *stuck = solids->work->stuck;
+    memset(stuck, 0, (size_t)solids->desc.max_bodies * sizeof *stuck);
     for (int i = 0; i < solids->contact_count; i++) {
         fsi_contact *contact = solids->contact + i;
-        fsi_real vn = fsi_vec_dot(fsi__contact_velocity(solids, contact), contact->normal);
-        if (vn * st->h >= FSI_R(-0.1) * contact->size - fsi__max(0, contact->gap))
+        fsi_real allowed = FSI_R(-0.1) * contact->size - fsi__max(0, contact->gap);
+        if (fsi__normal_velocity(solids, contact) * step->h >= allowed)
             continue;
         contact->impulse = contact->impulse_t[0] = contact->impulse_t[1] = 0;
-        for (int side = 0; side < 2; side++)
-            if ((side ? contact->b : contact->a) < solids->desc.max_bodies)
-                bad[side ? contact->b : contact->a] = 1;
+        if (!fsi__external_of(solids, contact->a.solid))
+            stuck[contact->a.solid] = 1;
+        if (!fsi__external_of(solids, contact->b.solid))
+            stuck[contact->b.solid] = 1;
     }
     for (int i = 0; i < solids->joint_count; i++) {
         fsi_joint *joint = solids->joint + i;
-        if (!bad[joint->a] && !bad[joint->b]
-            && !fsi__joint_fights(solids, joint, solids->work->rows + i, st->h))
-            continue;
-        memset(joint->impulse, 0, sizeof joint->impulse);
-        joint->impulse_free = joint->impulse_limit = 0;
+        if (stuck[joint->a] || stuck[joint->b]
+            || fsi__joint_fights(solids, joint, solids->work->rows + i, step->h))
+            fsi__joint_forget(joint);
     }
 }
+
+/* Work of gravity on the bodies as they move for h, J. */
+static double fsi__gravity_work(const fsi_solids *solids, fsi_real h, double sum, double sign) {
+    for (int i = 0; i < solids->body_count; i++) {
+        const fsi_rigid *body = solids->body + i;
+        if (body->kind == FSI_RIGID_DYNAMIC)
+            sum += sign * (double)(h * body->mass * fsi_vec_dot(solids->desc.gravity, body->v));
+    }
+    return sum;
+}
+
+static void fsi__substep(fsi_solids *solids, fsi__step *step) {
+    fsi__ledger *ledger = &solids->work->ledger;
+    double energy = fsi__touching_energy(solids) + fsi__springs_energy(solids);
+    fsi__substep_begin(solids, step);
+    fsi__impulses_again(solids, 1);
+    fsi__substep_solve(solids, step, 1);
+    fsi__substep_move(solids, step);
+    fsi__substep_solve(solids, step, 0);
+
+    /* Bodies moved by v and keep the solver's velocity: the difference opened overlaps against
+     * gravity. */
+    ledger->work = fsi__gravity_work(solids, step->h, ledger->work, -1);
+    double left;
+    double share = fsi__substep_guard(solids, step, energy - fsi__springs_energy(solids), &left);
+    fsi__substep_ledger(solids, step, share, left);
+    for (int i = 0; i < solids->body_count; i++)
+        fsi__velocity_take(solids->body + i, solids->work->vel + i);
+    ledger->work = fsi__gravity_work(solids, step->h, ledger->work, 1);
+    fsi__guess_drop(solids, step);
+}
+
+/* ---- a step */
 
 /* Contacts are solved from the ground up: impulses then carry through a pile in one sweep. 1024
  * layers, each in list order. */
 static void fsi__contact_order(fsi_solids *solids) {
+    struct fsi__solids_work *work = solids->work;
+    fsi_vec3 gravity = solids->desc.gravity;
     fsi_real lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX;
-    fsi_vec3 g = solids->desc.gravity;
     for (int i = 0; i < solids->contact_count; i++) {
-        fsi_real y = -fsi_vec_dot(g, solids->contact[i].at);
-        lo = fsi__min(lo, y);
-        hi = fsi__max(hi, y);
+        fsi_real height = -fsi_vec_dot(gravity, solids->contact[i].at);
+        lo = fsi__min(lo, height);
+        hi = fsi__max(hi, height);
     }
     fsi_real scale = hi > lo ? 1023 / (hi - lo) : 0;
-    for (int i = 0; i < solids->contact_count; i++)
-        solids->work->pair[i] =
-            (uint64_t)((-fsi_vec_dot(g, solids->contact[i].at) - lo) * scale) << 32 | (uint64_t)i;
-    solids->work->order = fsi__sort_keys((size_t)solids->contact_count, solids->work->pair,
-                                         solids->work->pair_scratch);
+    for (int i = 0; i < solids->contact_count; i++) {
+        fsi_real height = -fsi_vec_dot(gravity, solids->contact[i].at);
+        work->pair[i] = (uint64_t)((height - lo) * scale) << 32 | (uint64_t)i;
+    }
+    work->order = fsi__sort_keys((size_t)solids->contact_count, work->pair, work->pair_scratch);
 }
 
 /* Do forces alone carry a touching body half its radius in a substep? No contact can follow that.
  */
-static int fsi__step_long(const fsi_solids *solids, const fsi__step *st) {
+static int fsi__step_long(const fsi_solids *solids, const fsi__step *step) {
     for (int i = 0; i < solids->body_count; i++) {
         const fsi_rigid *body = solids->body + i;
-        if (body->kind == FSI_RIGID_DYNAMIC && body->touching
-            && st->h * st->share * fsi__length(body->v_start) > body->shape->bound / 2)
+        fsi_real way = step->h * step->share * fsi__length(solids->work->change[i].linear);
+        if (fsi__is_touched(body) && way > body->shape->bound / 2)
             return 1;
     }
     return 0;
 }
 
-/* Rates and masses of the step; approach speeds are those before the forces, so resting contacts do
- * not bounce. */
-static void fsi__step_prepare(fsi_solids *solids, fsi__step *st, fsi_real dt) {
-    int m = solids->desc.max_bodies;
-    st->n = solids->desc.substeps;
-    st->h = dt / (fsi_real)st->n;
-    st->share = 1 / (fsi_real)st->n;
-    st->slop = solids->desc.slop;
-    st->contact = fsi__spring_make(10, st->h);
-    st->lost = 0;
-    /* v_start, L_start become the change of this step */
+/* Length scale of one end of a contact: points of other solids stand for a twentieth of them. */
+static fsi_real fsi__end_size(const fsi_solids *solids, const fsi_contact_end *end) {
+    const fsi_external *external = fsi__external_of(solids, end->solid);
+    if (!external)
+        return solids->body[end->solid].shape->bound;
+    const fsi_vec3 *bound = solids->work->bound + 2 * (end->solid - solids->desc.max_bodies);
+    return fsi__max(external->radius, FSI_R(0.05) * fsi__length(fsi_vec_sub(bound[1], bound[0])));
+}
+
+/* An external is told of the contact point. */
+static void fsi__end_touch(const fsi_solids *solids, const fsi_contact_end *end, fsi_vec3 at) {
+    const fsi_external *external = fsi__external_of(solids, end->solid);
+    if (external && external->touch_fn)
+        external->touch_fn(external->user, end->point, at);
+}
+
+/* Rates and masses of the step. Bodies go back to the velocities before the forces: approach speeds
+ * are those, so resting contacts do not bounce. */
+static void fsi__step_prepare(fsi_solids *solids, fsi__step *step, fsi_real dt) {
+    memset(step, 0, sizeof *step);
+    step->n = solids->desc.substeps;
+    step->h = dt / (fsi_real)step->n;
+    step->share = 1 / (fsi_real)step->n;
+    step->slop = solids->desc.slop;
+    step->spring = fsi__spring_make(10, step->h);
     for (int i = 0; i < solids->body_count; i++) {
         fsi_rigid *body = solids->body + i;
-        fsi_vec3 v = body->v, L = body->L;
+        fsi_wrench *change = solids->work->change + i;
         if (body->kind == FSI_RIGID_DYNAMIC) {
+            change->linear = fsi_vec_sub(body->v, body->v_start);
+            change->angular = fsi_vec_sub(body->L, body->L_start);
             body->v = body->v_start;
-            body->v_start = fsi_vec_sub(v, body->v_start);
-            body->L = body->L_start;
-            body->L_start = fsi_vec_sub(L, body->L_start);
-            body->spin = fsi_mat3_mul_vec(&body->inverse_inertia, body->L);
+            fsi__rigid_turned(body, body->L_start);
         }
         fsi__velocity_give(body, solids->work->vel + i);
     }
     for (int i = 0; i < solids->contact_count; i++) {
         const fsi_contact *contact = solids->contact + i;
-        if (contact->a >= m && solids->external[contact->a - m].touch_fn)
-            solids->external[contact->a - m].touch_fn(solids->external[contact->a - m].user,
-                                                      contact->point_a, contact->at);
-        if (contact->b >= m && solids->external[contact->b - m].touch_fn)
-            solids->external[contact->b - m].touch_fn(solids->external[contact->b - m].user,
-                                                      contact->point_b, contact->at);
+        fsi__end_touch(solids, &contact->a, contact->at);
+        fsi__end_touch(solids, &contact->b, contact->at);
     }
     for (int i = 0; i < solids->contact_count; i++) {
         fsi_contact *contact = solids->contact + i;
-        contact->size =
-            fsi__min(fsi__side_size(solids, contact->a), fsi__side_size(solids, contact->b));
-        if (contact->b < m)
-            contact->lead =
-                contact->size == fsi__side_size(solids, contact->a) ? contact->a : contact->b;
+        fsi_real size_a = fsi__end_size(solids, &contact->a);
+        contact->size = fsi__min(size_a, fsi__end_size(solids, &contact->b));
+        if (!fsi__external_of(solids, contact->b.solid))
+            contact->lead = contact->size == size_a ? contact->a.solid : contact->b.solid;
         fsi__contact_prepare(solids, contact);
     }
     fsi__joint_factor(solids);
 }
 
-static void fsi__substep(fsi_solids *solids, fsi__step *st, fsi__solids_head *head, double *known) {
-    double energy = fsi__touching_energy(solids) + fsi__spring_energy(solids);
-    fsi__substep_begin(solids, st);
-    fsi__impulses_again(solids, 1); /* the guess */
-    fsi__substep_solve(solids, st, 1);
-    fsi__substep_move(solids, st);
-    fsi__substep_solve(solids, st, 0);
-    /* moved by v, keeps vel: the difference opened overlaps against gravity */
-    for (int i = 0; i < solids->body_count; i++)
-        if (solids->body[i].kind == FSI_RIGID_DYNAMIC)
-            head->work -= (double)(st->h * solids->body[i].mass
-                                   * fsi_vec_dot(solids->desc.gravity, solids->body[i].v));
-    double left;
-    double share = fsi__substep_guard(solids, st, energy - fsi__spring_energy(solids), &left);
-    fsi__substep_ledger(solids, st, head, share, left, known);
-    for (int i = 0; i < solids->body_count; i++) {
-        fsi_rigid *body = solids->body + i;
-        fsi__velocity_take(body, solids->work->vel + i);
-        if (body->kind == FSI_RIGID_DYNAMIC)
-            head->work += (double)(st->h * body->mass * fsi_vec_dot(solids->desc.gravity, body->v));
-    }
-    fsi__guess_drop(solids, st);
+/* All together: what the bodies gained from the externals beside what those have. An excess is
+ * taken out of the motion inside them. */
+static void fsi__step_balance(fsi_solids *solids, double gained) {
+    for (int i = 0; i < solids->external_count; i++)
+        if (solids->external[i].energy_fn)
+            gained += solids->external[i].energy_fn(solids->external[i].user, 0);
+    for (int i = 0; i < solids->external_count && gained > 0; i++)
+        if (solids->external[i].energy_fn)
+            gained -= solids->external[i].energy_fn(solids->external[i].user, gained);
+    if (gained > 0)
+        solids->work->ledger.work += gained;
+}
+
+/* Restitution, the end of the externals' step, and the energy of both. */
+static void fsi__step_bounce(fsi_solids *solids, const fsi__step *step, fsi_real threshold) {
+    fsi__ledger *ledger = &solids->work->ledger;
+    memset(solids->work->taken, 0, (size_t)solids->body_count * sizeof *solids->work->taken);
+    double before = fsi__touching_energy(solids);
+    double bounce = fsi__contact_restitution(solids, threshold, step->lost);
+    double kinetic = fsi__touching_energy(solids) - before;
+    double driven = fsi__drive_work(solids, 0);
+    ledger->drive += driven;
+    ledger->others += kinetic - driven - bounce; /* minus what restitution gave to other solids */
+    for (int i = 0; i < solids->external_count; i++)
+        if (solids->external[i].advance_fn)
+            solids->external[i].advance_fn(solids->external[i].user, -1);
+    if (solids->external_count)
+        fsi__step_balance(solids, step->known - step->lost + kinetic - driven);
+}
+
+/* The body after a move: its velocity, and what contact and joints gave it. */
+static void fsi__body_finish(fsi_solids *solids, int i) {
+    fsi_rigid *body = solids->body + i;
+    const fsi_rigid *before = solids->work->before + i;
+    fsi_wrench push;
+    fsi__velocity_take(body, solids->work->vel + i);
+    body->v_start = body->v;
+    body->L_start = body->L;
+    push.linear = fsi_vec_scale(fsi_vec_sub(body->v, before->v), body->touching ? body->mass : 0);
+    push.angular = fsi_vec_scale(fsi_vec_sub(body->L, before->L), body->touching ? 1 : 0);
+    body->push_before = body->push;
+    body->push = fsi__wrench_mad(push, body->kept, 1);
+    memset(&body->kept, 0, sizeof body->kept);
 }
 
 /* Bodies that meet at many times their size per step can drive the impulses out of range: these
@@ -4816,27 +5264,24 @@ static int fsi__step_rescue(fsi_solids *solids) {
     int lost = 0;
     for (int i = 0; i < solids->body_count; i++) {
         fsi_rigid *body = solids->body + i;
-        if (fsi__finite_vec(body->x) && fsi__finite_vec(body->v) && fsi__finite_vec(body->spin)
-            && fsi__finite_vec(body->L) && fsi__finite(body->q.w))
+        int placed = fsi__finite_vec(body->x) && fsi__finite(body->q.w);
+        int moves = fsi__finite_vec(body->v) && fsi__finite_vec(body->spin);
+        if (placed && moves && fsi__finite_vec(body->L))
             continue;
         *body = solids->work->before[i];
-        body->v = body->spin = body->L = body->v_start = body->L_start = body->push[0] =
-            body->push[1] = fsi_vec(0, 0, 0);
+        body->v = body->spin = body->L = body->v_start = body->L_start = fsi_vec(0, 0, 0);
+        memset(&body->push, 0, sizeof body->push);
         lost++;
     }
     if (!lost)
         return 0;
     solids->contact_count = 0;
-    for (int i = 0; i < solids->joint_count; i++) {
-        for (int k = 0; k < 6; k++)
-            solids->joint[i].impulse[k] = 0;
-        solids->joint[i].impulse_free = solids->joint[i].impulse_limit = 0;
-    }
+    for (int i = 0; i < solids->joint_count; i++)
+        fsi__joint_forget(solids->joint + i);
     return lost;
 }
 
 FSI_API fsi_result fsi_solids_move(fsi_solids *solids, fsi_real dt) {
-    double known = 0;
     if (!solids || !solids->block)
         return FSI_ERR_STATE;
     if (!fsi__positive(dt))
@@ -4844,62 +5289,41 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *solids, fsi_real dt) {
     for (int i = 0; i < solids->body_count; i++)
         if (!fsi__finite_vec(solids->body[i].v) || !fsi__finite_vec(solids->body[i].L))
             return FSI_ERR_NUMERIC;
+    fsi__ledger *ledger = &solids->work->ledger;
     fsi__hold_release(solids);
     memcpy(solids->work->before, solids->body, (size_t)solids->body_count * sizeof *solids->body);
-    fsi__solids_head *head = (fsi__solids_head *)solids->block;
-    /* a longer step never multiplies the guess */
-    fsi_real scale = head->h > 0 ? fsi__min(1, dt / (fsi_real)solids->desc.substeps / head->h) : 0;
-    fsi_real threshold = solids->desc.bounce_speed > 0 ? solids->desc.bounce_speed
-                                                       : 4 * dt * fsi__length(solids->desc.gravity);
-    head->work = head->drive = head->others = head->applied = 0;
+    memset(ledger, 0, sizeof *ledger);
+
+    /* Contacts and joints begin with the impulses of the last step; a longer step never multiplies
+     * them. */
+    fsi_real h = dt / (fsi_real)solids->desc.substeps;
+    fsi_real last = solids->work->last_h;
+    fsi_real scale = last > 0 ? fsi__min(1, h / last) : 0;
     fsi__collide(solids, dt, scale);
     fsi__contact_order(solids);
-    fsi__step st;
-    fsi__step_prepare(solids, &st, dt);
-    int too_long = fsi__step_long(solids, &st);
+    fsi__step step;
+    fsi__step_prepare(solids, &step, dt);
+    int too_long = fsi__step_long(solids, &step);
     for (int i = 0; i < solids->joint_count; i++) {
-        for (int k = 0; k < 6; k++)
-            solids->joint[i].impulse[k] *= scale;
-        solids->joint[i].impulse_free *= scale;
-        solids->joint[i].impulse_limit *= scale;
+        fsi__joint_scale(solids->joint + i, scale);
         solids->joint[i].limited = 0;
     }
-    for (int k = 0; k < st.n; k++)
-        fsi__substep(solids, &st, head, &known);
-    memset(solids->work->taken, 0, 2 * (size_t)solids->body_count * sizeof *solids->work->taken);
-    double kinetic = fsi__touching_energy(solids);
-    double bounce = fsi__contact_restitution(solids, threshold, st.lost);
-    kinetic = fsi__touching_energy(solids) - kinetic;
-    double driven = fsi__drive_work(solids, 0);
-    head->drive += driven;
-    /* minus what restitution gave to other solids */
-    head->others += kinetic - driven - bounce;
-    for (int i = 0; i < solids->external_count; i++)
-        if (solids->external[i].advance_fn)
-            solids->external[i].advance_fn(solids->external[i].user, -1);
-    if (solids->external_count)
-        fsi__step_balance(solids, head, known - st.lost + kinetic - driven);
-    for (int i = 0; i < solids->body_count; i++) {
-        fsi_rigid *body = solids->body + i;
-        fsi__velocity_take(body, solids->work->vel + i);
-        body->v_start = body->v;
-        body->L_start = body->L;
-        body->push_before[0] = body->push[0];
-        body->push_before[1] = body->push[1];
-        body->push[0] = fsi_vec_scale(fsi_vec_sub(body->v, solids->work->before[i].v),
-                                      body->touching ? body->mass : 0);
-        body->push[1] =
-            fsi_vec_scale(fsi_vec_sub(body->L, solids->work->before[i].L), body->touching ? 1 : 0);
-        for (int k = 0; k < 2; k++) {
-            body->push[k] = fsi_vec_add(body->push[k], body->kept[k]);
-            body->kept[k] = fsi_vec(0, 0, 0);
-        }
-    }
-    head->h = st.h;
+
+    for (int k = 0; k < step.n; k++)
+        fsi__substep(solids, &step);
+
+    fsi_real threshold = solids->desc.bounce_speed;
+    if (!(threshold > 0))
+        threshold = 4 * dt * fsi__length(solids->desc.gravity);
+    fsi__step_bounce(solids, &step, threshold);
+
+    for (int i = 0; i < solids->body_count; i++)
+        fsi__body_finish(solids, i);
+    solids->work->last_h = step.h;
     solids->time += (double)dt;
-    return fsi__step_rescue(solids) || solids->work->capped ? FSI_CAPPED
-           : too_long                                       ? FSI_DT_TOO_LARGE
-                                                            : FSI_OK;
+    if (fsi__step_rescue(solids) || solids->work->capped)
+        return FSI_CAPPED;
+    return too_long ? FSI_DT_TOO_LARGE : FSI_OK;
 }
 
 FSI_API fsi_result fsi_solids_step(fsi_solids *solids, fsi_real dt) {
@@ -4907,33 +5331,31 @@ FSI_API fsi_result fsi_solids_step(fsi_solids *solids, fsi_real dt) {
     return result == FSI_OK ? fsi_solids_move(solids, dt) : result;
 }
 
+static int fsi__external_valid(const fsi_external *external) {
+    if (!external->velocity_fn || !external->inverse_mass_fn || !external->impulse_fn)
+        return 0;
+    if (external->point_count < 0 || (external->point_count > 0 && !external->x))
+        return 0;
+    if (external->edge_count < 0 || (external->edge_count > 0 && !external->edge))
+        return 0;
+    if (!fsi__finite(external->radius) || external->radius < 0)
+        return 0;
+    if (!fsi__finite(external->friction) || external->friction < 0)
+        return 0;
+    return external->restitution >= 0 && external->restitution <= 1;
+}
+
 FSI_API fsi_result fsi_solids_set_externals(fsi_solids *solids, const fsi_external *external,
                                             int count) {
     if (!solids || !solids->block || count < 0 || (count > 0 && !external))
         return FSI_ERR_ARGUMENT;
-    for (int i = 0; i < count; i++) {
-        const fsi_external *e = external + i;
-        if (e->point_count < 0 || (e->point_count > 0 && !e->x) || !e->velocity_fn
-            || !e->inverse_mass_fn || !e->impulse_fn)
+    for (int i = 0; i < count; i++)
+        if (!fsi__external_valid(external + i))
             return FSI_ERR_ARGUMENT;
-        if (e->edge_count < 0 || (e->edge_count > 0 && !e->edge))
-            return FSI_ERR_ARGUMENT;
-        if (!fsi__finite(e->radius) || e->radius < 0 || !fsi__finite(e->friction)
-            || e->friction < 0)
-            return FSI_ERR_ARGUMENT;
-        if (!fsi__finite(e->restitution) || e->restitution < 0 || e->restitution > 1)
-            return FSI_ERR_ARGUMENT;
-    }
-    if (count > solids->work->bound_room) {
-        fsi_vec3 *bound =
-            (fsi_vec3 *)fsi_alloc(&solids->desc.allocator, 2 * (size_t)count * sizeof *bound);
-        if (!bound)
-            return FSI_ERR_MEMORY;
-        fsi_free(&solids->desc.allocator, solids->work->bound,
-                 2 * (size_t)solids->work->bound_room * sizeof *bound);
-        solids->work->bound = bound;
-        solids->work->bound_room = count;
-    }
+    struct fsi__solids_work *work = solids->work;
+    fsi_result result = FSI__LIST_ROOM(work->bound, 2 * count, &solids->desc.allocator);
+    if (result < 0)
+        return result;
     solids->external = external;
     solids->external_count = count;
     return FSI_OK;
@@ -4943,28 +5365,33 @@ FSI_API fsi_real fsi_solids_max_dt(const fsi_solids *solids) {
     fsi_real dt = FSI_REAL_MAX;
     for (int i = 0; solids && i < solids->body_count; i++) {
         const fsi_rigid *body = solids->body + i;
-        fsi_real v = fsi__length(body->v), s = fsi__length(body->spin);
-        if (v > 0 && body->shape->thin < FSI_REAL_MAX)
-            dt = fsi__min(dt, body->shape->thin / v);
-        if (s > 0)
-            dt = fsi__min(dt, (fsi_real)solids->desc.substeps / s);
+        fsi_real speed = fsi__length(body->v), spin = fsi__length(body->spin);
+        if (speed > 0 && body->shape->thin < FSI_REAL_MAX)
+            dt = fsi__min(dt, body->shape->thin / speed);
+        if (spin > 0)
+            dt = fsi__min(dt, (fsi_real)solids->desc.substeps / spin);
     }
     return dt;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>doors of rigid bodies */
+/* A rigid body as a coupled solid has the generalised velocity (v, spin) and the rows
+       dir . (v + spin x r) = dir . v + (r x dir) . spin.
+   Joints with bodies that are not pushed, and contacts of a held body with such bodies, are rows
+   inside the door: they are taken out of its velocity and of its inverse mass. Bodies that joints
+   tie to each other share one door, with 6 degrees of freedom each. */
 FSI_API fsi_result fsi_solids_surface(const fsi_solids *solids, int body, fsi_real *x, fsi_real *v,
                                       fsi_surface *out) {
     if (!fsi__solids_has(solids, body) || !x || !out)
         return FSI_ERR_ARGUMENT;
     const fsi_rigid *rigid = solids->body + body;
     const fsi_surface *surface = &rigid->shape->surface;
-    for (int i = 0; i < surface->vertex_count; i++) {
-        fsi_vec3 r = fsi_mat3_mul_vec(&rigid->rotation, fsi_vec_load(surface->x + 3 * (size_t)i));
-        fsi_vec_store(x + 3 * (size_t)i, fsi_vec_add(rigid->x, r));
+    for (size_t i = 0; i < (size_t)surface->vertex_count; i++) {
+        fsi_vec3 r = fsi_mat3_mul_vec(&rigid->rotation, fsi_vec_load(surface->x + 3 * i));
+        fsi_vec_store(x + 3 * i, fsi_vec_add(rigid->x, r));
         if (v)
-            fsi_vec_store(v + 3 * (size_t)i, fsi_vec_add(rigid->v, fsi_vec_cross(rigid->spin, r)));
+            fsi_vec_store(v + 3 * i, fsi__rigid_velocity(rigid, r));
     }
     *out = *surface;
     out->x = x;
@@ -4972,363 +5399,393 @@ FSI_API fsi_result fsi_solids_surface(const fsi_solids *solids, int body, fsi_re
     return FSI_OK;
 }
 
-static void fsi__rigid_row(const fsi_coupled *self, int element, const fsi_real *weight,
-                           fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
-    const fsi__door *guest = (const fsi__door *)self->user;
-    (void)element;
-    (void)weight;
-    /* dir . (v + w x r) = dir . v + (r x dir) . w */
+/* The row of a body at a point of its surface. */
+static void fsi__door_row(const fsi__door *door, fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
     fsi_vec_store(row, dir);
-    fsi_vec_store(row + 3, fsi_vec_cross(fsi_vec_sub(point, guest->x), dir));
+    fsi_vec_store(row + 3, fsi_vec_cross(fsi_vec_sub(point, door->x), dir));
 }
 
-/* Row r of a constraint r.v = target inside the door: v += g (target - r.v) / r.g, M^-1 -= g g^T /
- * r.g with g = M^-1 r. Rows already held stay held. */
-static void fsi__door_row(const fsi_rigid *body, const fsi_real *r, fsi_real target,
-                          fsi__door *guest) {
-    fsi_real g[6], full = 0, rg = 0, rv = 0;
-    int k;
-    for (int i = 0; i < 6; i++) {
-        for (g[i] = 0, k = 0; k < 6; k++)
-            g[i] += guest->inverse_mass[6 * i + k] * r[k];
-        full += r[i] * r[i] * (i < 3 ? body->inverse_mass : body->inverse_inertia.m[4 * (i - 3)]);
+static void fsi__rigid_row(const fsi_coupled *self, int element, const fsi_real *weight,
+                           fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
+    (void)element;
+    (void)weight;
+    fsi__door_row((const fsi__door *)self->user, point, dir, row);
+}
+
+/* A motion of n degrees of freedom from which rows are taken. */
+typedef struct fsi__held_motion {
+    int n;
+    fsi_real *v, *inverse_mass; /* [n], [n * n] */
+    fsi_real *free;             /* [n] diagonal of inverse_mass before any row */
+    fsi_real *answer;           /* [n] scratch */
+} fsi__held_motion;
+
+/* Row r with r . v = target for good: v += g (target - r . v) / r . g and M^-1 -= g g^T / r . g
+ * with g = M^-1 r. Rows taken before stay as they are; one that they imply changes nothing. */
+static void fsi__motion_hold(const fsi__held_motion *motion, const fsi_real *r, fsi_real target) {
+    int n = motion->n;
+    fsi_real *g = motion->answer, full = 0, rg = 0, rv = 0;
+    for (int i = 0; i < n; i++) {
+        g[i] = 0;
+        for (int k = 0; k < n; k++)
+            g[i] += motion->inverse_mass[n * i + k] * r[k];
+        full += r[i] * r[i] * motion->free[i];
         rg += r[i] * g[i];
-        rv += r[i] * guest->v[i];
+        rv += r[i] * motion->v[i];
     }
-    /* already held by other rows */
     if (!(rg > 64 * FSI_REAL_EPS * full))
         return;
-    for (int i = 0; i < 6; i++) {
-        guest->v[i] += g[i] * (target - rv) / rg;
-        for (k = 0; k < 6; k++)
-            guest->inverse_mass[6 * i + k] -= g[i] * g[k] / rg;
+    for (int i = 0; i < n; i++) {
+        motion->v[i] += g[i] * (target - rv) / rg;
+        for (int k = 0; k < n; k++)
+            motion->inverse_mass[n * i + k] -= g[i] * g[k] / rg;
     }
 }
 
 /* Directions that rows have taken are zero, not round-off: who factors M^-1 goes by its own
  * diagonal. */
 static void fsi__door_clean(int n, const fsi_real *mass, fsi_real *inverse) {
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < n && !(inverse[i * n + i] * mass[i * n + i] > 64 * FSI_REAL_EPS); k++)
+    for (int i = 0; i < n; i++) {
+        if (inverse[i * n + i] * mass[i * n + i] > 64 * FSI_REAL_EPS)
+            continue;
+        for (int k = 0; k < n; k++)
             inverse[i * n + k] = inverse[k * n + i] = 0;
+    }
 }
 
-/* Joints with bodies that are not pushed (posts, walls, scripted ones) inside the door: v and M^-1
- * on the motions they leave. Returns the number of all joints of the body. */
-static int fsi__door_joints(const fsi_solids *solids, int body, fsi__door *guest) {
+/* Joints with bodies that are not pushed (posts, walls, scripted ones) inside the door. Returns the
+ * number of all joints of the body. */
+static int fsi__door_joints(const fsi_solids *solids, int body, const fsi__held_motion *motion) {
     int count = 0;
     for (int n = 0; n < solids->joint_count; n++) {
         const fsi_joint *joint = solids->joint + n;
-        int first = joint->a == body, other = first ? joint->b : joint->a;
+        int first = joint->a == body;
+        const fsi_rigid *other = solids->body + (first ? joint->b : joint->a);
         if (!first && joint->b != body)
             continue;
         count++;
-        if (solids->body[other].kind == FSI_RIGID_DYNAMIC)
+        if (other->kind == FSI_RIGID_DYNAMIC)
             continue;
         fsi__joint_rows rows;
         fsi__joint_geometry(solids, joint, &rows);
         for (int j = 0; j < rows.n; j++) {
+            const fsi__row *row = rows.row + j;
+            fsi_vec3 own_turn = first ? row->turn_a : row->turn_b;
+            fsi_vec3 other_turn = first ? row->turn_b : row->turn_a;
             fsi_real r[6];
-            fsi_vec_store(r, rows.l[j]);
-            fsi_vec_store(r + 3, first ? rows.a[j] : rows.b[j]);
-            fsi__door_row(
-                solids->body + body, r,
-                fsi_vec_dot(rows.l[j], solids->body[other].v)
-                    + fsi_vec_dot(first ? rows.b[j] : rows.a[j], solids->body[other].spin),
-                guest);
+            fsi_vec_store(r, row->line);
+            fsi_vec_store(r + 3, own_turn);
+            fsi__motion_hold(
+                motion, r, fsi_vec_dot(row->line, other->v) + fsi_vec_dot(other_turn, other->spin));
         }
     }
     return count;
 }
 
-/* The same for contacts of a held body with such bodies: a hold alone repeats the last push, and
-   for m much below m_a that settles too slowly (see >>step). Those that pushed in the last move:
-   list, and row[2 n], row[2 n + 1]: their unit push on the body and its moment. */
-enum {
-    FSI__DOOR_CONTACTS = 24
-};
+/* A contact of a held body with one that is not pushed: a hold alone repeats the last push, and for
+ * a body much lighter than the fluid around it that settles too slowly (see >>step). */
+#define FSI__DOOR_CONTACTS 24
 
-static int fsi__door_contacts(const fsi_solids *solids, int body, const fsi_contact **list,
-                              fsi_vec3 *row) {
+typedef struct fsi__door_contact {
+    fsi_wrench unit; /* unit push on the body and its moment */
+    fsi_real target; /* velocity of the other one along it, m/s */
+} fsi__door_contact;
+
+/* Those that pushed in the last move; returns their number. */
+static int fsi__door_contacts(const fsi_solids *solids, int body, fsi__door_contact *list) {
     const fsi_rigid *rigid = solids->body + body;
     int count = 0;
     for (int n = 0; n < solids->contact_count && count < FSI__DOOR_CONTACTS; n++) {
         const fsi_contact *contact = solids->contact + n;
-        int first = contact->a == body, other = first ? contact->b : contact->a;
-        if ((!first && contact->b != body) || other >= solids->body_count
-            || solids->body[other].kind == FSI_RIGID_DYNAMIC || !(contact->impulse > 0)
-            || contact->bounced)
+        int first = contact->a.solid == body;
+        int other = first ? contact->b.solid : contact->a.solid;
+        int mine = first || contact->b.solid == body;
+        int pushed = contact->impulse > 0 && !contact->bounced;
+        if (!mine || !pushed || other >= solids->body_count
+            || solids->body[other].kind == FSI_RIGID_DYNAMIC)
             continue;
-        row[2 * count] = fsi_vec_scale(contact->normal, first ? FSI_R(1.0) : FSI_R(-1.0));
-        row[2 * count + 1] = fsi_vec_cross(fsi_vec_sub(contact->at, rigid->x), row[2 * count]);
-        list[count++] = contact;
+        fsi__door_contact *found = list + count++;
+        fsi_vec3 dir = fsi_vec_scale(contact->normal, first ? FSI_R(1.0) : FSI_R(-1.0));
+        found->unit.linear = dir;
+        found->unit.angular = fsi_vec_cross(fsi_vec_sub(contact->at, rigid->x), dir);
+        found->target = fsi_vec_dot(dir, fsi_solids_velocity(solids, other, contact->at));
     }
     return count;
 }
 
-static void fsi__door_press(const fsi_solids *solids, int body, fsi__door *guest) {
-    const fsi_contact *list[FSI__DOOR_CONTACTS];
-    fsi_vec3 row[2 * FSI__DOOR_CONTACTS];
-    const fsi_rigid *rigid = solids->body + body;
-    if (!(fsi__load_dot(rigid, rigid->held, rigid->held) > 0))
-        return;
-    guest->pressed = fsi__door_contacts(solids, body, list, row);
-    for (int n = 0; n < guest->pressed; n++) {
+/* Contacts of a held body inside its door; returns their number. */
+static int fsi__door_press(const fsi_solids *solids, int body, const fsi__held_motion *motion) {
+    fsi__door_contact list[FSI__DOOR_CONTACTS];
+    if (!fsi__is_held(solids->body + body))
+        return 0;
+    int count = fsi__door_contacts(solids, body, list);
+    for (int n = 0; n < count; n++) {
         fsi_real r[6];
-        fsi_vec_store(r, row[2 * n]);
-        fsi_vec_store(r + 3, row[2 * n + 1]);
-        fsi__door_row(
-            rigid, r,
-            fsi_vec_dot(row[2 * n],
-                        fsi_solids_velocity(solids, list[n]->a == body ? list[n]->b : list[n]->a,
-                                            list[n]->at)),
-            guest);
+        fsi_vec_store(r, list[n].unit.linear);
+        fsi_vec_store(r + 3, list[n].unit.angular);
+        fsi__motion_hold(motion, r, list[n].target);
+    }
+    return count;
+}
+
+/* Mass and inverse mass of a body as matrices over (v, spin). */
+static void fsi__door_masses(const fsi_solids *solids, const fsi_rigid *rigid, fsi__door *door) {
+    fsi_mat3 inertia = fsi_mat3_rotate(&rigid->rotation, &rigid->inertia_body);
+    memset(door->mass, 0, sizeof door->mass);
+    memset(door->inverse_mass, 0, sizeof door->inverse_mass);
+    for (int i = 0; i < 3; i++) {
+        door->mass[7 * i] = rigid->mass;
+        if (i < solids->desc.dim)
+            door->inverse_mass[7 * i] = rigid->inverse_mass;
+        for (int k = 0; k < 3; k++) {
+            door->mass[6 * (i + 3) + k + 3] = inertia.m[3 * i + k];
+            door->inverse_mass[6 * (i + 3) + k + 3] = rigid->inverse_inertia.m[3 * i + k];
+        }
+        door->free[i] = rigid->inverse_mass;
+        door->free[i + 3] = rigid->inverse_inertia.m[4 * i];
     }
 }
 
-FSI_API fsi_result fsi_solids_coupled(fsi_solids *solids, int body, fsi_coupled **out) {
+/* The door of a body with its surface behind it, made on the first call. */
+static fsi__door *fsi__door_of(fsi_solids *solids, int body) {
+    fsi__door *door = solids->work->door[body];
+    if (door)
+        return door;
+    size_t vertices = (size_t)solids->body[body].shape->surface.vertex_count;
+    size_t size = sizeof *door + 6 * vertices * sizeof(fsi_real);
+    door = (fsi__door *)fsi_alloc(&solids->desc.allocator, size);
+    if (door)
+        door->size = size;
+    solids->work->door[body] = door;
+    return door;
+}
+
+FSI_API fsi_result fsi_solids_couple(fsi_solids *solids, int body, fsi_coupled **out) {
     if (!fsi__solids_has(solids, body) || !out)
         return FSI_ERR_ARGUMENT;
     const fsi_rigid *rigid = solids->body + body;
-    const fsi_surface *surface = &rigid->shape->surface;
-    fsi__door *guest = solids->work->door[body];
-    if (!guest) {
-        size_t size = sizeof *guest + 6 * (size_t)surface->vertex_count * sizeof(fsi_real);
-        guest = (fsi__door *)fsi_alloc(&solids->desc.allocator, size);
-        if (!guest)
-            return FSI_ERR_MEMORY;
-        guest->size = size;
-        solids->work->door[body] = guest;
+    fsi__door *door = fsi__door_of(solids, body);
+    if (!door)
+        return FSI_ERR_MEMORY;
+
+    /* The free body: surface, masses, velocity. */
+    fsi_real *x = (fsi_real *)(void *)(door + 1);
+    fsi_coupled *coupled = &door->coupled;
+    fsi_solids_surface(solids, body, x, x + 3 * (size_t)rigid->shape->surface.vertex_count,
+                       &coupled->surface);
+    fsi__door_masses(solids, rigid, door);
+    memset(door->impulse, 0, sizeof door->impulse);
+    fsi_vec_store(door->v, rigid->v);
+    fsi_vec_store(door->v + 3, rigid->spin);
+    door->x = rigid->x;
+    coupled->dof = 6;
+    coupled->v = door->v;
+    coupled->impulse = door->impulse;
+    coupled->mass = door->mass;
+    coupled->inverse_mass = door->inverse_mass;
+    coupled->node = NULL;
+    coupled->implicit = NULL;
+    coupled->row_fn = fsi__rigid_row;
+    coupled->user = door;
+
+    /* Less what joints and contacts hold. */
+    door->pressed = 0;
+    if (rigid->kind == FSI_RIGID_DYNAMIC) {
+        fsi_real answer[6];
+        fsi__held_motion motion = {6, door->v, door->inverse_mass, door->free, answer};
+        if (!fsi__door_joints(solids, body, &motion))
+            door->pressed = fsi__door_press(solids, body, &motion);
+        fsi__door_clean(6, door->mass, door->inverse_mass);
     }
-    fsi_real *x = (fsi_real *)(void *)(guest + 1);
-    fsi_solids_surface(solids, body, x, x + 3 * (size_t)surface->vertex_count, &guest->c.surface);
-    memset(guest->mass, 0, sizeof guest->mass);
-    memset(guest->inverse_mass, 0, sizeof guest->inverse_mass);
-    memset(guest->impulse, 0, sizeof guest->impulse);
-    fsi_mat3 inertia = fsi_mat3_rotate(&rigid->rotation, &rigid->inertia_body);
-    for (int i = 0; i < 3; i++) {
-        guest->mass[7 * i] = rigid->mass;
-        if (i < solids->desc.dim)
-            guest->inverse_mass[7 * i] = rigid->inverse_mass;
-        for (int k = 0; k < 3; k++) {
-            guest->mass[6 * (i + 3) + k + 3] = inertia.m[3 * i + k];
-            guest->inverse_mass[6 * (i + 3) + k + 3] = rigid->inverse_inertia.m[3 * i + k];
-        }
-    }
-    fsi_vec_store(guest->v, rigid->v);
-    fsi_vec_store(guest->v + 3, rigid->spin);
-    guest->x = rigid->x;
-    guest->c.dof = 6;
-    guest->c.v = guest->v;
-    guest->c.impulse = guest->impulse;
-    guest->c.mass = guest->mass;
-    guest->c.inverse_mass = guest->inverse_mass;
-    guest->c.node = NULL;
-    guest->c.implicit = NULL;
-    guest->c.row_fn = fsi__rigid_row;
-    guest->c.user = guest;
-    guest->pressed = 0;
-    if (rigid->kind == FSI_RIGID_DYNAMIC && !fsi__door_joints(solids, body, guest))
-        fsi__door_press(solids, body, guest);
-    if (rigid->kind == FSI_RIGID_DYNAMIC)
-        fsi__door_clean(6, guest->mass, guest->inverse_mass);
-    guest->from = guest->v;
-    guest->owner = body;
-    guest->first = 0;
-    *out = &guest->c;
+    door->from = door->v;
+    door->owner = body;
+    door->first = 0;
+    *out = coupled;
     return FSI_OK;
 }
 
 /* ---- joined bodies as one coupled solid */
+
 static void fsi__joined_row(const fsi_coupled *self, int element, const fsi_real *weight,
                             fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
-    const fsi_solids *solids = (const fsi_solids *)self->user;
-    const fsi__door *guest = NULL;
-    int k = self->dof / 6;
-    const int *member =
-        (const int *)(const void *)(self->inverse_mass + (size_t)self->dof * (size_t)self->dof);
+    const fsi__joined *joined = (const fsi__joined *)self->user;
+    int part = self->dof / 6 - 1;
     (void)weight;
-    do
-        guest = solids->work->door[member[--k]];
-    while (k > 0 && element < guest->first);
-    for (int i = 0; i < self->dof; i++)
-        row[i] = 0;
-    fsi_vec_store(row + 6 * k, dir);
-    fsi_vec_store(row + 6 * k + 3, fsi_vec_cross(fsi_vec_sub(point, guest->x), dir));
+    while (part > 0 && element < joined->door[joined->member[part]]->first)
+        part--;
+    fsi_fill((size_t)self->dof, 0, row);
+    fsi__door_row(joined->door[joined->member[part]], point, dir, row + 6 * part);
 }
 
-/* two bodies that the fluid pushes, by rows that hold */
-FSI__INLINE int fsi__joint_ties(const fsi_solids *solids, const fsi_joint *joint) {
-    const fsi_rigid *body = solids->body + joint->a, *rigid = solids->body + joint->b;
-    return joint->rows > 0 && !(joint->max_force > 0) && !(joint->max_torque > 0)
-           && body->kind == FSI_RIGID_DYNAMIC && rigid->kind == FSI_RIGID_DYNAMIC
-           && body->shape->surface.element_count > 0 && rigid->shape->surface.element_count > 0
-           && body->shape->surface.closed == rigid->shape->surface.closed;
+/* Does the fluid push this body? */
+static int fsi__is_pushed(const fsi_rigid *body) {
+    return body->kind == FSI_RIGID_DYNAMIC && body->shape->surface.element_count > 0;
 }
 
-/* large[i] = lowest number among the bodies tied to i. */
+/* Does the joint tie two bodies that the fluid pushes, by rows that always hold? */
+static int fsi__joint_ties(const fsi_solids *solids, const fsi_joint *joint) {
+    const fsi_rigid *body_a = solids->body + joint->a, *body_b = solids->body + joint->b;
+    int holds = joint->rows > 0 && !(joint->max_force > 0) && !(joint->max_torque > 0);
+    return holds && fsi__is_pushed(body_a) && fsi__is_pushed(body_b)
+           && body_a->shape->surface.closed == body_b->shape->surface.closed;
+}
+
+/* work->label[i] = lowest number among the bodies tied to i. */
 static void fsi__joined_labels(fsi_solids *solids) {
-    int32_t *label = solids->work->large;
-    int i, more = 1;
-    for (i = 0; i < solids->body_count; i++)
+    int32_t *label = solids->work->label;
+    for (int i = 0; i < solids->body_count; i++)
         label[i] = i;
-    while (more)
-        for (more = 0, i = 0; i < solids->joint_count; i++) {
+    for (int more = 1; more;) {
+        more = 0;
+        for (int i = 0; i < solids->joint_count; i++) {
             int32_t *a = label + solids->joint[i].a, *b = label + solids->joint[i].b;
             if (*a == *b || !fsi__joint_ties(solids, solids->joint + i))
                 continue;
             *a = *b = fsi__imin(*a, *b);
             more = 1;
         }
+    }
 }
 
-/* v and M^-1 of all obey the rows of the joints between them, one after the other, as in
- * fsi__door_row. g: [n] scratch. */
-static void fsi__joined_hold(const fsi_solids *solids, int owner, const int *place, int n,
-                             fsi_real *v, fsi_real *inverse, fsi_real *g) {
-    int s;
+/* Velocity and inverse mass of all obey the rows of the joints between them. */
+static void fsi__joined_hold(const fsi_solids *solids, int owner, const fsi__joined *joined) {
+    fsi__held_motion motion = {joined->n, joined->v, joined->inverse, joined->free, joined->answer};
     for (int q = 0; q < solids->joint_count; q++) {
         const fsi_joint *joint = solids->joint + q;
-        int at[2];
-        if (!fsi__joint_ties(solids, joint) || solids->work->large[joint->a] != owner)
+        if (!fsi__joint_ties(solids, joint) || solids->work->label[joint->a] != owner)
             continue;
         fsi__joint_rows rows;
         fsi__joint_geometry(solids, joint, &rows);
-        at[0] = 6 * place[joint->a];
-        at[1] = 6 * place[joint->b];
+        fsi_fill((size_t)joined->n, 0, joined->row);
+        fsi_real *row_a = joined->row + 6 * joined->place[joint->a];
+        fsi_real *row_b = joined->row + 6 * joined->place[joint->b];
         for (int j = 0; j < rows.n; j++) {
-            fsi_real r[2][6], full = 0, rg = 0, rv = 0;
-            for (s = 0; s < 2; s++) {
-                const fsi_rigid *body = solids->body + (s ? joint->b : joint->a);
-                fsi_vec_store(r[s], fsi_vec_scale(rows.l[j], s ? -1 : 1));
-                fsi_vec_store(r[s] + 3, fsi_vec_scale(s ? rows.b[j] : rows.a[j], s ? -1 : 1));
-                for (int i = 0; i < 6; i++) {
-                    full += r[s][i] * r[s][i]
-                            * (i < 3 ? body->inverse_mass : body->inverse_inertia.m[4 * (i - 3)]);
-                    rv += r[s][i] * v[at[s] + i];
-                }
-            }
-            for (int i = 0; i < n; i++)
-                for (g[i] = 0, s = 0; s < 2; s++)
-                    for (int k = 0; k < 6; k++)
-                        g[i] += inverse[i * n + at[s] + k] * r[s][k];
-            for (s = 0; s < 2; s++)
-                for (int i = 0; i < 6; i++)
-                    rg += r[s][i] * g[at[s] + i];
-            if (!(rg > 64 * FSI_REAL_EPS * full))
-                continue;
-            for (int i = 0; i < n; i++) {
-                v[i] -= g[i] * rv / rg;
-                for (int k = 0; k < n; k++)
-                    inverse[i * n + k] -= g[i] * g[k] / rg;
-            }
+            const fsi__row *row = rows.row + j;
+            fsi_vec_store(row_a, row->line);
+            fsi_vec_store(row_a + 3, row->turn_a);
+            fsi_vec_store(row_b, fsi_vec_scale(row->line, -1));
+            fsi_vec_store(row_b + 3, fsi_vec_scale(row->turn_b, -1));
+            fsi__motion_hold(&motion, joined->row, 0);
         }
     }
 }
 
-/* Memory of a joined door: v, impulse, x and velocities of the vertices, scratch, mass, inverse,
- * members, index; places of bodies at the end. */
-static fsi_result fsi__joined_room(fsi_solids *solids, fsi__door *guest, int vertices,
-                                   int elements) {
-    size_t n = 6 * (size_t)guest->parts, reals = 3 * n + 6 * (size_t)vertices + 2 * n * n;
-    size_t bytes = reals * sizeof(fsi_real)
-                   + ((size_t)guest->parts + (size_t)solids->body_count
-                      + (size_t)solids->desc.dim * (size_t)elements)
-                         * sizeof(int32_t);
-    if (bytes <= guest->room)
-        return FSI_OK;
-    void *p = fsi_alloc(&solids->desc.allocator, bytes);
-    if (!p)
-        return FSI_ERR_MEMORY;
-    fsi_free(&solids->desc.allocator, guest->memory, guest->room);
-    guest->memory = p;
-    guest->room = bytes;
-    return FSI_OK;
+static void fsi__joined_layout(fsi_solids *solids, fsi__joined *joined, const fsi_surface *surface,
+                               fsi_arena *arena) {
+    size_t n = (size_t)joined->n, vertices = (size_t)surface->vertex_count;
+    FSI__TAKE(joined->v, fsi_real, arena, n);
+    FSI__TAKE(joined->impulse, fsi_real, arena, n);
+    FSI__TAKE(joined->free, fsi_real, arena, n);
+    FSI__TAKE(joined->row, fsi_real, arena, n);
+    FSI__TAKE(joined->answer, fsi_real, arena, n);
+    FSI__TAKE(joined->mass, fsi_real, arena, n * n);
+    FSI__TAKE(joined->inverse, fsi_real, arena, n * n);
+    FSI__TAKE(joined->x, fsi_real, arena, 3 * vertices);
+    FSI__TAKE(joined->velocity, fsi_real, arena, 3 * vertices);
+    FSI__TAKE(joined->member, int, arena, n / 6);
+    FSI__TAKE(joined->place, int, arena, (size_t)solids->body_count);
+    FSI__TAKE(joined->index, int32_t, arena, (size_t)surface->dim * (size_t)surface->element_count);
 }
 
-static void fsi__joined_fill(fsi_solids *solids, int owner, int vertices, int elements) {
-    fsi__door *d = solids->work->door[owner];
-    int n = 6 * d->parts, k = 0, at = 0, first = 0, dim = solids->desc.dim;
-    fsi_real *v = (fsi_real *)d->memory, *impulse = v + n, *x = impulse + n,
-             *u = x + 3 * (size_t)vertices, *scratch = u + 3 * (size_t)vertices,
-             *mass = scratch + n;
-    fsi_real *inverse = mass + (size_t)n * (size_t)n;
-    int *member = (int *)(void *)(inverse + (size_t)n * (size_t)n);
-    int *place = member + d->parts;
-    int32_t *index = (int32_t *)(place + solids->body_count);
-    memset(mass, 0, 2 * (size_t)n * (size_t)n * sizeof *mass);
-    fsi_fill((size_t)n, 0, impulse);
+/* Copies the door of one body into part `part` of the joined one, its surface to the vertex and the
+ * element given. */
+static void fsi__joined_add(const fsi__joined *joined, int part, fsi__door *door, int vertex,
+                            int element) {
+    const fsi_surface *surface = &door->coupled.surface;
+    size_t reals = 3 * (size_t)surface->vertex_count;
+    size_t n = (size_t)joined->n, first = 6 * (size_t)part;
+    int32_t *index = joined->index + surface->dim * element;
+    door->from = joined->v + first;
+    door->first = element;
+    fsi_copy(6, door->v, joined->v + first);
+    fsi_copy(6, door->free, joined->free + first);
+    fsi_copy(reals, surface->x, joined->x + 3 * vertex);
+    fsi_copy(reals, surface->v, joined->velocity + 3 * vertex);
+    for (int j = 0; j < surface->dim * surface->element_count; j++)
+        index[j] = surface->index[j] + vertex;
+    for (size_t i = 0; i < 6; i++) {
+        size_t to = (first + i) * n + first;
+        fsi_copy(6, door->mass + 6 * i, joined->mass + to);
+        fsi_copy(6, door->inverse_mass + 6 * i, joined->inverse + to);
+    }
+}
+
+/* Fills the joined door of the bodies with the owner's label. */
+static void fsi__joined_fill(fsi_solids *solids, int owner) {
+    fsi__door *own = solids->work->door[owner];
+    fsi__joined *joined = &own->arrays;
+    size_t n = (size_t)joined->n;
+    int part = 0, vertex = 0, element = 0;
+    fsi_fill(n * n, 0, joined->mass);
+    fsi_fill(n * n, 0, joined->inverse);
+    fsi_fill(n, 0, joined->impulse);
     for (int i = owner; i < solids->body_count; i++) {
-        fsi__door *m = solids->work->door[i];
-        if (solids->work->large[i] != owner)
+        fsi__door *door = solids->work->door[i];
+        if (solids->work->label[i] != owner)
             continue;
-        const fsi_surface *surface = &m->c.surface;
-        member[k] = i;
-        place[i] = k;
-        m->from = v + 6 * k;
-        m->owner = owner;
-        m->first = first;
-        memcpy(v + 6 * k, m->v, sizeof m->v);
-        memcpy(x + 3 * at, surface->x, 3 * (size_t)surface->vertex_count * sizeof *x);
-        memcpy(u + 3 * at, surface->v, 3 * (size_t)surface->vertex_count * sizeof *u);
-        for (int j = 0; j < dim * surface->element_count; j++)
-            index[dim * first + j] = surface->index[j] + at;
-        for (int j = 0; j < 36; j++) {
-            size_t to = (size_t)(6 * k + j / 6) * (size_t)n + (size_t)(6 * k + j % 6);
-            mass[to] = m->mass[j];
-            inverse[to] = m->inverse_mass[j];
-        }
-        at += surface->vertex_count;
-        first += surface->element_count;
-        k++;
+        joined->member[part] = i;
+        joined->place[i] = part;
+        door->owner = owner;
+        fsi__joined_add(joined, part++, door, vertex, element);
+        vertex += door->coupled.surface.vertex_count;
+        element += door->coupled.surface.element_count;
     }
-    fsi__joined_hold(solids, owner, place, n, v, inverse, scratch);
-    fsi__door_clean(n, mass, inverse);
-    d->joined = d->c;
-    d->joined.surface.vertex_count = vertices;
-    d->joined.surface.element_count = elements;
-    d->joined.surface.x = x;
-    d->joined.surface.v = u;
-    d->joined.surface.index = index;
-    d->joined.dof = n;
-    d->joined.v = v;
-    d->joined.impulse = impulse;
-    d->joined.mass = mass;
-    d->joined.inverse_mass = inverse;
-    d->joined.row_fn = fsi__joined_row;
-    d->joined.user = solids;
+    fsi__joined_hold(solids, owner, joined);
+    fsi__door_clean(joined->n, joined->mass, joined->inverse);
+
+    own->joined.surface.x = joined->x;
+    own->joined.surface.v = joined->velocity;
+    own->joined.surface.index = joined->index;
+    own->joined.dof = joined->n;
+    own->joined.v = joined->v;
+    own->joined.impulse = joined->impulse;
+    own->joined.mass = joined->mass;
+    own->joined.inverse_mass = joined->inverse;
+    own->joined.row_fn = fsi__joined_row;
+    own->joined.user = joined;
 }
 
-FSI_API fsi_result fsi_solids_coupled_joined(fsi_solids *solids, int body, fsi_coupled **out) {
-    int parts = 0, vertices = 0, elements = 0;
+FSI_API fsi_result fsi_solids_couple_joined(fsi_solids *solids, int body, fsi_coupled **out) {
     if (!fsi__solids_has(solids, body) || !out)
         return FSI_ERR_ARGUMENT;
-    fsi__joined_labels(solids);
     *out = NULL;
-    if (solids->work->large[body] != body)
+    fsi__joined_labels(solids);
+    if (solids->work->label[body] != body)
         return FSI_OK;
-    fsi_result result;
+
+    /* The doors of all, and how large they are together. */
+    int parts = 0, vertices = 0, elements = 0;
     for (int i = body; i < solids->body_count; i++) {
-        if (solids->work->large[i] != body)
+        fsi_coupled *part;
+        fsi_result result;
+        if (solids->work->label[i] != body)
             continue;
-        fsi_coupled *door;
-        if ((result = fsi_solids_coupled(solids, i, &door)) != FSI_OK)
+        if ((result = fsi_solids_couple(solids, i, &part)) < 0)
             return result;
         parts++;
-        vertices += door->surface.vertex_count;
-        elements += door->surface.element_count;
+        vertices += part->surface.vertex_count;
+        elements += part->surface.element_count;
     }
-    fsi__door *guest = solids->work->door[body];
-    *out = &guest->c;
-    if (parts == 1)
+    fsi__door *own = solids->work->door[body];
+    if (parts == 1) {
+        *out = &own->coupled;
         return FSI_OK;
-    guest->parts = parts;
-    if ((result = fsi__joined_room(solids, guest, vertices, elements)) != FSI_OK) {
-        *out = NULL;
-        return result;
     }
-    fsi__joined_fill(solids, body, vertices, elements);
-    *out = &guest->joined;
+
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    own->joined = own->coupled;
+    own->joined.surface.vertex_count = vertices;
+    own->joined.surface.element_count = elements;
+    own->arrays.n = 6 * parts;
+    own->arrays.door = solids->work->door;
+    fsi__joined_layout(solids, &own->arrays, &own->joined.surface, &arena);
+    fsi_result result = fsi__arena_reopen(&arena, &own->memory, &solids->desc.allocator);
+    if (result < 0)
+        return result;
+    fsi__joined_layout(solids, &own->arrays, &own->joined.surface, &arena);
+    fsi__joined_fill(solids, body);
+    *out = &own->joined;
     return FSI_OK;
 }
 
@@ -5336,109 +5793,131 @@ FSI_API fsi_result fsi_solids_joined_part(const fsi_solids *solids, int body, in
                                           int *first, int *elements) {
     if (!fsi__solids_has(solids, body) || !owner || !first || !elements)
         return FSI_ERR_ARGUMENT;
-    if (!solids->work->door[body])
+    const fsi__door *door = solids->work->door[body];
+    if (!door)
         return FSI_ERR_STATE;
-    *owner = solids->work->door[body]->owner;
-    *first = solids->work->door[body]->first;
+    *owner = door->owner;
+    *first = door->first;
     *elements = solids->body[body].shape->surface.element_count;
     return FSI_OK;
 }
 
-/* What rows of `count` contacts (each at least `least`) leave of p, nearest to zero in M^-1:
- * Gauss-Seidel. */
-static void fsi__door_rest(const fsi_rigid *body, const fsi_vec3 *row, int count, fsi_real least,
-                           fsi_vec3 *p) {
+/* What the pushes of these contacts, each at least `least`, leave of p: the part nearest to zero in
+ * M^-1, by Gauss-Seidel. */
+static fsi_wrench fsi__door_rest(const fsi_rigid *body, const fsi__door_contact *list, int count,
+                                 fsi_real least, fsi_wrench p) {
     fsi_real given[FSI__DOOR_CONTACTS] = {0};
     for (int sweep = 0; sweep < FSI__DOOR_CONTACTS; sweep++)
         for (int n = 0; n < count; n++) {
-            const fsi_vec3 *r = row + 2 * n;
-            fsi_real old = given[n];
-            given[n] = fsi__max(least, old + fsi__load_dot(body, r, p) / fsi__load_dot(body, r, r));
-            p[0] = fsi_vec_mad(p[0], r[0], old - given[n]);
-            p[1] = fsi_vec_mad(p[1], r[1], old - given[n]);
+            const fsi_wrench *unit = &list[n].unit;
+            fsi_real before = given[n];
+            fsi_real change = fsi__load_dot(body, unit, &p) / fsi__load_dot(body, unit, unit);
+            given[n] = fsi__max(least, before + change);
+            p = fsi__wrench_mad(p, *unit, before - given[n]);
         }
+    return p;
 }
 
-/* What hold and contacts inside the door gave: H = M (v - v*) - the fluid's impulse. Where a
-   contact pulled, the body stays for this step, and the contact is no row in the next: the pull is
-   kept. The rest is taken back by the move, as all of a hold, up to half the body's size for dt:
-   contact then finds it again. */
-static void fsi__hold_take(fsi_solids *solids, int body, const fsi__door *guest, fsi_vec3 v,
-                           fsi_vec3 L) {
-    const fsi_contact *list[FSI__DOOR_CONTACTS];
-    fsi_vec3 row[2 * FSI__DOOR_CONTACTS], H[2], pull[2], side[2];
+/* What hold and contacts inside the door gave: H = M (v - v*) less the fluid's impulse, for v* = v,
+   L before the solve. Where a contact pulled, the body stays for this step, and the contact is no
+   row in the next: the pull is kept. The rest is taken back by the move, as all of a hold, up to
+   half the body's size for dt: contact then finds it again. */
+static void fsi__hold_take(fsi_solids *solids, int body, fsi_vec3 v, fsi_vec3 L) {
+    fsi__door_contact list[FSI__DOOR_CONTACTS];
+    const fsi__door *door = solids->work->door[body];
     fsi_rigid *rigid = solids->body + body;
-    int count = fsi__door_contacts(solids, body, list, row);
-    H[0] = fsi_vec_sub(fsi_vec_mad(rigid->held[0], fsi_vec_sub(rigid->v, v), rigid->mass),
-                       fsi_vec_load(guest->impulse));
-    H[1] = fsi_vec_sub(fsi_vec_add(rigid->held[1], fsi_vec_sub(rigid->L, L)),
-                       fsi_vec_load(guest->impulse + 3));
+    fsi_wrench H;
+    H.linear = fsi_vec_mad(rigid->held.linear, fsi_vec_sub(rigid->v, v), rigid->mass);
+    H.linear = fsi_vec_sub(H.linear, fsi_vec_load(door->impulse));
+    H.angular = fsi_vec_add(rigid->held.angular, fsi_vec_sub(rigid->L, L));
+    H.angular = fsi_vec_sub(H.angular, fsi_vec_load(door->impulse + 3));
     if (solids->desc.dim == 2) {
-        H[0].z = 0;
-        H[1].x = H[1].y = 0;
+        H.linear.z = 0;
+        H.angular.x = H.angular.y = 0;
     }
-    for (int k = 0; k < 2; k++)
-        pull[k] = H[k];
-    fsi__door_rest(rigid, row, count, 0, pull);
-    for (int k = 0; k < 2; k++)
-        side[k] = pull[k];
-    /* not along the rows: friction that was held */
-    fsi__door_rest(rigid, row, count, -FSI_REAL_MAX, side);
-    for (int k = 0; k < 2; k++)
-        rigid->held[k] = fsi_vec_add(fsi_vec_sub(H[k], pull[k]), side[k]);
-    fsi_real share = fsi__min(1, FSI_R(0.5) * rigid->shape->bound
-                                     / (solids->work->hold_dt
-                                        * fsi__sqrt(fsi__load_dot(rigid, rigid->held, rigid->held)
-                                                    * rigid->inverse_mass)));
-    for (int k = 0; k < 2; k++) {
-        rigid->held[k] = fsi_vec_scale(rigid->held[k], share);
-        rigid->kept[k] = fsi_vec_sub(H[k], rigid->held[k]);
-    }
+
+    /* The part that contacts pulled, and of that the part across them: friction that was held. */
+    int count = fsi__door_contacts(solids, body, list);
+    fsi_wrench pull = fsi__door_rest(rigid, list, count, 0, H);
+    fsi_wrench friction = fsi__door_rest(rigid, list, count, -FSI_REAL_MAX, pull);
+    fsi_wrench held = fsi__wrench_mad(fsi__wrench_mad(H, pull, -1), friction, 1);
+
+    fsi_real speed = fsi__sqrt(fsi__load_dot(rigid, &held, &held) * rigid->inverse_mass);
+    fsi_real most = FSI_R(0.5) * rigid->shape->bound / (solids->work->hold_dt * speed);
+    rigid->held = fsi__wrench_scale(held, fsi__min(1, most));
+    rigid->kept = fsi__wrench_mad(H, rigid->held, -1);
 }
 
-FSI_API fsi_result fsi_solids_take_coupled(fsi_solids *solids, int body) {
+FSI_API fsi_result fsi_solids_take(fsi_solids *solids, int body) {
     if (!fsi__solids_has(solids, body))
         return FSI_ERR_ARGUMENT;
-    const fsi__door *guest = solids->work->door[body];
-    if (!guest)
+    const fsi__door *door = solids->work->door[body];
+    if (!door)
         return FSI_ERR_STATE;
-    if (!fsi_all_finite(6, guest->from))
+    if (!fsi_all_finite(6, door->from))
         return FSI_ERR_NUMERIC;
     fsi__velocity velocity;
-    velocity.v = fsi_vec_load(guest->from);
-    velocity.w = fsi_vec_load(guest->from + 3);
+    velocity.v = fsi_vec_load(door->from);
+    velocity.spin = fsi_vec_load(door->from + 3);
     if (solids->desc.dim == 2) {
         velocity.v.z = 0;
-        velocity.w.x = velocity.w.y = 0;
+        velocity.spin.x = velocity.spin.y = 0;
     }
-    fsi_vec3 v = solids->body[body].v;
-    fsi_vec3 L = solids->body[body].L;
-    fsi__velocity_take(solids->body + body, &velocity);
-    if (guest->pressed)
-        fsi__hold_take(solids, body, guest, v, L);
+    fsi_rigid *rigid = solids->body + body;
+    fsi_vec3 v = rigid->v;
+    fsi_vec3 L = rigid->L;
+    fsi__velocity_take(rigid, &velocity);
+    if (door->pressed)
+        fsi__hold_take(solids, body, v, L);
     return FSI_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>state and measures of the world */
-FSI_API size_t fsi_solids_state_size(const fsi_solids *solids) {
-    return solids ? solids->state_size : 0;
+/* Everything that a step changes, listed once; see fsi__state in the base. The shapes of bodies are
+ * addresses and stay with the world. */
+static fsi_result fsi__solids_state(fsi_solids *solids, fsi__state *state) {
+    const fsi_solids_desc *desc = &solids->desc;
+    fsi__state_match(state, FSI__STATE_TAG);
+    fsi__state_match(state, (uint64_t)desc->dim);
+    fsi__state_match(state, (uint64_t)desc->max_bodies);
+    fsi__state_match(state, (uint64_t)desc->max_joints);
+    fsi__state_match(state, (uint64_t)desc->max_contacts);
+
+    /* How many there are: a block that claims more than there is room for is not ours. */
+    uint64_t bodies = (uint64_t)solids->body_count, joints = (uint64_t)solids->joint_count;
+    uint64_t contacts = (uint64_t)solids->contact_count;
+    fsi__state_field(state, &bodies, 1, sizeof bodies);
+    fsi__state_field(state, &joints, 1, sizeof joints);
+    fsi__state_field(state, &contacts, 1, sizeof contacts);
+    if (state->failed || bodies > (uint64_t)desc->max_bodies || joints > (uint64_t)desc->max_joints
+        || contacts > (uint64_t)desc->max_contacts)
+        return FSI_ERR_SIZE;
+    for (uint64_t i = 0; i < bodies; i++)
+        if (!solids->body[i].shape)
+            return FSI_ERR_STATE;
+    solids->body_count = (int)bodies;
+    solids->joint_count = (int)joints;
+    solids->contact_count = (int)contacts;
+
+    fsi__state_field(state, &solids->time, 1, sizeof solids->time);
+    fsi__state_field(state, &solids->work->last_h, 1, sizeof solids->work->last_h);
+    fsi__state_field(state, &solids->work->ledger, 1, sizeof solids->work->ledger);
+    for (int i = 0; i < desc->max_bodies; i++)
+        fsi__state_field(state, (unsigned char *)(solids->body + i) + offsetof(fsi_rigid, x), 1,
+                         sizeof(fsi_rigid) - offsetof(fsi_rigid, x));
+    fsi__state_field(state, solids->joint, (size_t)desc->max_joints, sizeof *solids->joint);
+    fsi__state_field(state, solids->contact, (size_t)desc->max_contacts, sizeof *solids->contact);
+    return FSI_OK;
 }
 
-static fsi__solids_head fsi__solids_stamp(const fsi_solids *solids) {
-    fsi__solids_head head;
-    /* padding, too: the same state gives the same bytes */
-    memcpy(&head, solids->block, sizeof head);
-    head.tag = FSI__STATE_TAG;
-    head.dim = solids->desc.dim;
-    head.max_bodies = solids->desc.max_bodies;
-    head.max_joints = solids->desc.max_joints;
-    head.max_contacts = solids->desc.max_contacts;
-    head.bodies = solids->body_count;
-    head.joints = solids->joint_count;
-    head.contacts = solids->contact_count;
-    head.time = solids->time;
-    return head;
+FSI_API size_t fsi_solids_state_size(const fsi_solids *solids) {
+    fsi__state size = {NULL, NULL, 0, 0};
+    if (!solids || !solids->block)
+        return 0;
+    fsi_solids copy = *solids;
+    fsi__solids_state(&copy, &size);
+    return size.used;
 }
 
 FSI_API fsi_result fsi_solids_save(const fsi_solids *solids, void *state) {
@@ -5446,16 +5925,9 @@ FSI_API fsi_result fsi_solids_save(const fsi_solids *solids, void *state) {
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
-    fsi__solids_head head = fsi__solids_stamp(solids);
-    memcpy(state, solids->block, solids->state_size);
-    memcpy(state, &head, sizeof head);
-    /* addresses are not state: the same scene gives the same bytes everywhere */
-    for (int i = 0; i < solids->desc.max_bodies; i++)
-        memset((unsigned char *)state
-                   + ((const unsigned char *)&solids->body[i].shape
-                      - (const unsigned char *)solids->block),
-               0, sizeof solids->body[i].shape);
-    return FSI_OK;
+    fsi__state save = {(unsigned char *)state, NULL, 0, 0};
+    fsi_solids copy = *solids;
+    return fsi__solids_state(&copy, &save);
 }
 
 FSI_API fsi_result fsi_solids_restore(fsi_solids *solids, const void *state) {
@@ -5463,142 +5935,121 @@ FSI_API fsi_result fsi_solids_restore(fsi_solids *solids, const void *state) {
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
-    fsi__solids_head head;
-    memcpy(&head, state, sizeof head);
-    fsi__solids_head mine = fsi__solids_stamp(solids);
-    if (head.tag != mine.tag || head.dim != mine.dim || head.max_bodies != mine.max_bodies
-        || head.max_joints != mine.max_joints || head.max_contacts != mine.max_contacts
-        || head.bodies < 0 || head.bodies > head.max_bodies || head.joints < 0
-        || head.joints > head.max_joints || head.contacts < 0 || head.contacts > head.max_contacts)
-        return FSI_ERR_SIZE;
-    for (int i = 0; i < head.bodies; i++)
-        if (!solids->body[i].shape)
-            return FSI_ERR_STATE;
-    memcpy(solids->block, state,
-           (size_t)((unsigned char *)solids->body - (unsigned char *)solids->block));
-    for (int i = 0; i < solids->desc.max_bodies; i++) { /* every body keeps its own shape */
-        const fsi_shape *shape = solids->body[i].shape;
-        memcpy(&solids->body[i],
-               (const unsigned char *)state
-                   + ((unsigned char *)&solids->body[i] - (unsigned char *)solids->block),
-               sizeof solids->body[i]);
-        solids->body[i].shape = shape;
-    }
-    size_t rest = (size_t)((unsigned char *)solids->joint - (unsigned char *)solids->block);
-    memcpy((unsigned char *)solids->block + rest, (const unsigned char *)state + rest,
-           solids->state_size - rest);
-    solids->body_count = head.bodies;
-    solids->joint_count = head.joints;
-    solids->contact_count = head.contacts;
-    solids->time = head.time;
-    return FSI_OK;
+    fsi__state load = {NULL, (const unsigned char *)state, 0, 0};
+    return fsi__solids_state(solids, &load);
 }
 
 FSI_API fsi_result fsi_solids_measure(const fsi_solids *solids, fsi_solids_report *report) {
     if (!solids || !solids->block || !report)
         return FSI_ERR_ARGUMENT;
-    const fsi__solids_head *head = (const fsi__solids_head *)solids->block;
+    const fsi__ledger *ledger = &solids->work->ledger;
     memset(report, 0, sizeof *report);
     for (int i = 0; i < solids->body_count; i++) {
         const fsi_rigid *body = solids->body + i;
-        fsi_vec3 p = fsi_vec_scale(body->v, body->mass),
-                 a = fsi_vec_add(fsi_vec_cross(body->x, p), body->L);
         if (body->kind != FSI_RIGID_DYNAMIC)
             continue;
+        fsi_vec3 momentum = fsi_vec_scale(body->v, body->mass);
+        fsi_vec3 angular = fsi_vec_add(fsi_vec_cross(body->x, momentum), body->L);
         /* (m v^2 + w . L) / 2 */
-        report->kinetic += (double)(fsi_vec_dot(body->v, p) + fsi_vec_dot(body->spin, body->L)) / 2;
+        report->kinetic +=
+            (double)(fsi_vec_dot(body->v, momentum) + fsi_vec_dot(body->spin, body->L)) / 2;
         report->potential -= (double)(body->mass * fsi_vec_dot(solids->desc.gravity, body->x));
-        report->momentum[0] += (double)p.x;
-        report->momentum[1] += (double)p.y;
-        report->momentum[2] += (double)p.z;
-        report->angular_momentum[0] += (double)a.x;
-        report->angular_momentum[1] += (double)a.y;
-        report->angular_momentum[2] += (double)a.z;
+        for (int k = 0; k < 3; k++) {
+            report->momentum[k] += (double)fsi__get(momentum, k);
+            report->angular_momentum[k] += (double)fsi__get(angular, k);
+        }
     }
     for (int i = 0; i < solids->contact_count; i++) {
         const fsi_contact *contact = solids->contact + i;
+        double overlap = (double)-contact->gap;
         if (contact->impulse_max > 0 || contact->gap < 0)
             report->contacts++;
-        if ((double)-contact->gap > report->penetration)
-            report->penetration = (double)-contact->gap;
+        if (overlap > report->penetration)
+            report->penetration = overlap;
     }
     for (int i = 0; i < solids->joint_count; i++) {
+        const fsi_joint *joint = solids->joint + i;
         fsi__joint_rows rows;
-        double e = 0;
-        fsi__joint_geometry(solids, solids->joint + i, &rows);
+        fsi__joint_geometry(solids, joint, &rows);
+        double squares = 0;
         for (int k = 0; k < rows.n; k++)
-            if (fsi_vec_dot(rows.l[k], rows.l[k]) > 0)
-                e += (double)(rows.C[k] * rows.C[k]);
-        if (sqrt(e) > report->joint_error)
-            report->joint_error = sqrt(e);
-        report->joints_limited += solids->joint[i].limited;
-        if (rows.free && solids->joint[i].stiffness > 0) {
-            double s = (double)(rows.C[FSI__JOINT_FREE] - solids->joint[i].rest);
-            report->potential += 0.5 * (double)solids->joint[i].stiffness * s * s;
-        }
+            if (fsi__row_is_force(rows.row + k))
+                squares += (double)(rows.row[k].error * rows.row[k].error);
+        if (sqrt(squares) > report->joint_error)
+            report->joint_error = sqrt(squares);
+        report->joints_limited += joint->limited;
+        report->potential += fsi__spring_energy(joint, &rows);
     }
     report->pairs = (int)solids->work->pairs;
-    report->work = head->work;
-    report->drive = head->drive;
-    report->others = head->others;
-    report->applied = head->applied;
+    report->work = ledger->work;
+    report->drive = ledger->drive;
+    report->others = ledger->others;
+    report->applied = ledger->applied;
     return FSI_OK;
 }
 
-static void fsi__line(fsi_real *lines, int room, int *count, fsi_vec3 a, fsi_vec3 b) {
-    if (*count < room) {
-        fsi_vec_store(lines + 6 * (size_t)*count, a);
-        fsi_vec_store(lines + 6 * (size_t)*count + 3, b);
+/* Lines for drawing, counted beyond the room there is. */
+typedef struct fsi__drawing {
+    fsi_real *lines;
+    int room, count;
+} fsi__drawing;
+
+static void fsi__draw(fsi__drawing *drawing, fsi_vec3 from, fsi_vec3 to) {
+    if (drawing->count < drawing->room) {
+        fsi_real *line = drawing->lines + 6 * (size_t)drawing->count;
+        fsi_vec_store(line, from);
+        fsi_vec_store(line + 3, to);
     }
-    (*count)++;
+    drawing->count++;
+}
+
+/* Point p of a body's frame in the world. */
+static fsi_vec3 fsi__body_point(const fsi_rigid *body, fsi_vec3 p) {
+    return fsi_vec_add(body->x, fsi_mat3_mul_vec(&body->rotation, p));
+}
+
+/* Edges of a body's surface, each once. */
+static void fsi__draw_surface(fsi__drawing *drawing, const fsi_rigid *body) {
+    const fsi_surface *surface = &body->shape->surface;
+    int dim = surface->dim;
+    for (int k = 0; k < surface->element_count * dim; k++) {
+        int last = k % dim == dim - 1;
+        int next = last ? k + 1 - dim : k + 1;
+        if (dim == 2 ? last : surface->index[k] > surface->index[next])
+            continue;
+        const fsi_real *from = surface->x + 3 * (size_t)surface->index[k];
+        const fsi_real *to = surface->x + 3 * (size_t)surface->index[next];
+        fsi__draw(drawing, fsi__body_point(body, fsi_vec_load(from)),
+                  fsi__body_point(body, fsi_vec_load(to)));
+    }
 }
 
 FSI_API int fsi_solids_lines(const fsi_solids *solids, unsigned what, fsi_real scale,
                              fsi_real *lines, int room) {
-    int count = 0;
-    if (!solids || !solids->block || !lines)
-        room = 0;
     if (!solids || !solids->block)
         return 0;
+    fsi__drawing drawing = {lines, lines ? room : 0, 0};
     for (int i = 0; i < solids->contact_count && what & 1u; i++) {
         const fsi_contact *contact = solids->contact + i;
         if (contact->impulse_max > 0)
-            fsi__line(lines, room, &count, contact->at,
-                      fsi_vec_mad(contact->at, contact->normal, scale));
+            fsi__draw(&drawing, contact->at, fsi_vec_mad(contact->at, contact->normal, scale));
     }
     for (int i = 0; i < solids->joint_count && what & 2u; i++) {
         const fsi_joint *joint = solids->joint + i;
-        fsi_vec3 a = solids->body[joint->a].x, b = solids->body[joint->b].x,
-                 p = fsi_vec_add(
-                     a, fsi_mat3_mul_vec(&solids->body[joint->a].rotation, joint->anchor_a));
-        fsi__line(lines, room, &count, a, p);
-        fsi__line(
-            lines, room, &count, p,
-            fsi_vec_add(b, fsi_mat3_mul_vec(&solids->body[joint->b].rotation, joint->anchor_b)));
+        const fsi_rigid *body_a = solids->body + joint->a, *body_b = solids->body + joint->b;
+        fsi_vec3 anchor = fsi__body_point(body_a, joint->anchor_a);
+        fsi__draw(&drawing, body_a->x, anchor);
+        fsi__draw(&drawing, anchor, fsi__body_point(body_b, joint->anchor_b));
     }
-    for (int i = 0; i < solids->body_count && what & 12u; i++) {
+    for (int i = 0; i < solids->body_count; i++) {
         const fsi_rigid *body = solids->body + i;
-        const fsi_surface *surface = &body->shape->surface;
         for (int k = 0; k < solids->desc.dim && what & 4u; k++)
-            fsi__line(lines, room, &count, body->x,
+            fsi__draw(&drawing, body->x,
                       fsi_vec_mad(body->x, fsi__column(&body->rotation, k), scale));
-        for (int k = 0; k < surface->element_count * surface->dim && what & 8u; k++) {
-            int next = surface->dim == 2 ? (k % 2 == 0 ? k + 1 : -1) : (k % 3 == 2 ? k - 2 : k + 1);
-            /* every edge once */
-            if (next < 0 || (surface->dim == 3 && surface->index[k] > surface->index[next]))
-                continue;
-            fsi__line(
-                lines, room, &count,
-                fsi_vec_add(body->x, fsi_mat3_mul_vec(
-                                         &body->rotation,
-                                         fsi_vec_load(surface->x + 3 * (size_t)surface->index[k]))),
-                fsi_vec_add(
-                    body->x,
-                    fsi_mat3_mul_vec(&body->rotation,
-                                     fsi_vec_load(surface->x + 3 * (size_t)surface->index[next]))));
-        }
+        if (what & 8u)
+            fsi__draw_surface(&drawing, body);
     }
-    return count;
+    return drawing.count;
 }
 
 /* ------------------------------------------------------------------------------------------------

@@ -73,12 +73,12 @@ static fsi_result begin(void *user, fsi_real dt) {
     if (result >= 0)
         result = fsi_solids_set_velocity(&t->solids, t->body, fsi_vec_scale(body->v, keep),
                                          fsi_vec_scale(body->spin, keep));
-    return result < 0 ? result : fsi_solids_coupled(&t->solids, t->body, &t->door);
+    return result < 0 ? result : fsi_solids_couple(&t->solids, t->body, &t->door);
 }
 
 static fsi_result move(void *user, fsi_real dt) {
     tank *t = (tank *)user;
-    fsi_result result = fsi_solids_take_coupled(&t->solids, t->body);
+    fsi_result result = fsi_solids_take(&t->solids, t->body);
     return result < 0 ? result : fsi_solids_move(&t->solids, dt);
 }
 

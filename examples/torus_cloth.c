@@ -30,12 +30,12 @@ static fsi_result begin(void *user, fsi_real dt) {
     fsi_result result = fsi_solids_forces(&p->rigid, dt);
     if (result >= 0)
         result = sheet_begin(&p->s, dt);
-    return result < 0 ? result : fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]);
+    return result < 0 ? result : fsi_solids_couple(&p->rigid, 0, &p->s.list[1]);
 }
 
 static fsi_result move(void *user, fsi_real dt) {
     pond *p = (pond *)user;
-    fsi_result result = fsi_solids_take_coupled(&p->rigid, 0);
+    fsi_result result = fsi_solids_take(&p->rigid, 0);
 
     /* contact of both, motion of the torus */
     if (result >= 0)
@@ -153,7 +153,7 @@ static int make(pond *p, const fsi_mesh *mesh, int size, double coefficient, dou
         return 0;
     fsi_soft_external(&p->s.cloth, &p->touch);
     if (fsi_solids_set_externals(&p->rigid, &p->touch, 1) != FSI_OK
-        || fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]) != FSI_OK)
+        || fsi_solids_couple(&p->rigid, 0, &p->s.list[1]) != FSI_OK)
         return 0;
     p->s.scene.count = 2;
     p->s.scene.begin_fn = begin;
@@ -173,7 +173,7 @@ static void draw(ex_image *all, pond *p, int at, int frame) {
     char text[32];
     ex_clear(&image, ex_rgb(240, 246, 250));
     ex_floor(&image, &camera, lo, hi, 1, 0, 0.125);
-    if (fsi_solids_coupled(&p->rigid, 0, &p->s.list[1]) == FSI_OK)
+    if (fsi_solids_couple(&p->rigid, 0, &p->s.list[1]) == FSI_OK)
         ex_draw_surface3(&image, &camera, &p->s.list[1]->surface, ex_rgb(225, 170, 60));
     ex_draw_surface3(&image, &camera, &cloth, ex_rgb(150, 175, 225));
 

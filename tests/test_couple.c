@@ -1474,7 +1474,7 @@ TEST hinged_body_sees_its_hinge(void) {
     CHECK_OK(fsi_solids_join(&world.solids, &options, NULL));
     CHECK_OK(fsi_solids_forces(&world.solids, FSI_R(0.01)));
     fsi_coupled *door;
-    CHECK_OK(fsi_solids_coupled(&world.solids, options.a, &door));
+    CHECK_OK(fsi_solids_couple(&world.solids, options.a, &door));
     memcpy(inverse, door->inverse_mass, sizeof inverse);
     memcpy(v, door->v, sizeof v);
     /* the pin stands still: v + w x r = 0 there */
@@ -1539,9 +1539,9 @@ TEST jointed_bodies_see_their_joint(void) {
     CHECK_OK(fsi_solids_join(&world.solids, &options, NULL));
     CHECK_OK(fsi_solids_forces(&world.solids, FSI_R(0.01)));
     fsi_coupled *door;
-    CHECK_OK(fsi_solids_coupled_joined(&world.solids, id[0], &door));
+    CHECK_OK(fsi_solids_couple_joined(&world.solids, id[0], &door));
     fsi_coupled *none;
-    CHECK_OK(fsi_solids_coupled_joined(&world.solids, id[1], &none));
+    CHECK_OK(fsi_solids_couple_joined(&world.solids, id[1], &none));
     ASSERT(none == NULL && door->dof == 12 && door->surface.element_count == 8);
     memcpy(v, door->v, sizeof v);
     CHECK_OK(fsi_couple_detect(&world.couple, &door, 1));

@@ -82,8 +82,7 @@ static void tank_close(tank *t) {
 static fsi_result plain_move(void *user, fsi_real dt) {
     fsi_solids *solids = &((tank *)user)->w.solids;
     for (int i = 0; i < solids->body_count; i++)
-        if (solids->body[i].kind == FSI_RIGID_DYNAMIC
-            && fsi_solids_take_coupled(solids, i) != FSI_OK)
+        if (solids->body[i].kind == FSI_RIGID_DYNAMIC && fsi_solids_take(solids, i) != FSI_OK)
             return FSI_ERR_STATE;
     return fsi_solids_move(solids, dt);
 }
@@ -103,7 +102,7 @@ static fsi_result tank_step(tank *t, int hold) {
         return FSI_ERR_STATE;
     for (int i = 0; i < solids->body_count; i++)
         if (solids->body[i].shape->surface.vertex_count > 0
-            && fsi_solids_coupled(solids, i, &list[sc.count++]) != FSI_OK)
+            && fsi_solids_couple(solids, i, &list[sc.count++]) != FSI_OK)
             return FSI_ERR_STATE;
     sc.solid = list;
     sc.move_fn = plain_move;
@@ -271,7 +270,7 @@ TEST friction_under_water(void) {
         ASSERT(box > 0);
         for (int i = 0; i < 60; i++) {
             if (i == 40)
-                N = T.w.solids.body[box].push[0].y / DT;
+                N = T.w.solids.body[box].push.linear.y / DT;
             if (i >= 40)
                 T.w.solids.body[box].force.x = (k ? FSI_R(1.3) : FSI_R(0.8)) * FSI_R(0.3) * N;
             ASSERT(tank_step(&T, 1) >= 0);
@@ -432,16 +431,16 @@ TEST impact_is_not_repeated(void) {
     for (int i = 0; i < 10; i++) {
         const fsi_rigid *body = &T.w.solids.body[id];
         ASSERT(tank_step(&T, 1) >= 0);
-        if (hit < 0 && body->push[0].y > 0)
+        if (hit < 0 && body->push.linear.y > 0)
             hit = i;
         if (hit == i)
-            CHECK_MOST(body->mass, body->push[0].y); /* more than 1 m/s was stopped */
+            CHECK_MOST(body->mass, body->push.linear.y); /* more than 1 m/s was stopped */
         /* what is held after the impact: what contact does now, no more */
         if (i == hit + 1 && hit >= 0) {
             CHECK_OK(fsi_solids_forces(&T.w.solids, DT));
             CHECK_OK(fsi_solids_hold(&T.w.solids, DT));
-            CHECK_MOST(body->held[0].y, body->push[0].y * (1 + 1e-6));
-            CHECK_MOST(body->held[0].y, 0.5 * body->mass);
+            CHECK_MOST(body->held.linear.y, body->push.linear.y * (1 + 1e-6));
+            CHECK_MOST(body->held.linear.y, 0.5 * body->mass);
             break;
         }
     }
@@ -469,14 +468,14 @@ TEST C_16_17_momentum_with_contact(void) {
         for (int i = 1; i < T.w.solids.body_count; i++) {
             const fsi_rigid *body = &T.w.solids.body[i];
             fsi_body_report report;
-            fsi_vec3 sum = fsi_vec_add(body->load[0], body->push[0]),
+            fsi_vec3 sum = fsi_vec_add(body->load.linear, body->push.linear),
                      gain = fsi_vec_scale(fsi_vec_sub(body->v, old[i].v), body->mass);
             CHECK_OK(fsi_world_body(&T.w, i, &report));
             sum = fsi_vec_mad(sum, report.force, DT);
             worst = fmax(worst, (double)fsi_vec_length(fsi_vec_sub(sum, gain)));
-            worst = fmax(worst, fabs((double)(body->load[1].z + body->push[1].z
+            worst = fmax(worst, fabs((double)(body->load.angular.z + body->push.angular.z
                                               + DT * report.torque.z - (body->L.z - old[i].L.z))));
-            size = fmax(size, (double)fsi_vec_length(body->load[0]));
+            size = fmax(size, (double)fsi_vec_length(body->load.linear));
         }
     }
     if (verbose())
@@ -501,7 +500,7 @@ TEST C_16_ledger_of_pressed_boxes(void) {
             CHECK_OK(fsi_solids_forces(&T.w.solids, DT));
             CHECK_OK(fsi_solids_hold(&T.w.solids, DT));
             fsi_coupled *door;
-            CHECK_OK(fsi_solids_coupled(&T.w.solids, id, &door));
+            CHECK_OK(fsi_solids_couple(&T.w.solids, id, &door));
             if (i > 10)
                 ASSERT(door->inverse_mass[7] == 0 && door->inverse_mass[35] == 0
                        && door->inverse_mass[0] > 0);
@@ -542,7 +541,7 @@ static uint64_t tank_hash(const tank *t) {
     uint64_t h = check_hash(t->w.grid.u[1], t->w.grid.faces[1] * sizeof(fsi_real), 1);
     for (int i = 0; i < t->w.solids.body_count; i++) {
         h = check_hash(&t->w.solids.body[i].x, sizeof(fsi_vec3), h);
-        h = check_hash(t->w.solids.body[i].push, 2 * sizeof(fsi_vec3), h);
+        h = check_hash(&t->w.solids.body[i].push, sizeof(fsi_wrench), h);
     }
     return h;
 }

@@ -463,7 +463,7 @@ static fsi_result clamp_and_points(const fsi_allocator *allocator) {
     if (result >= 0)
         result = fsi_clamp_init(&clamp, &flap, &s->world, 1, node, 2, allocator);
     if (result >= 0)
-        result = fsi_solids_coupled(&s->world, 1, &door);
+        result = fsi_solids_couple(&s->world, 1, &door);
     points.inner = door;
     points.allocator = *allocator;
     if (result >= 0)

@@ -342,7 +342,7 @@ TEST R_08_stack_of_ten(int dim, int upside) {
     CHECK_MOST(report.kinetic, TOL(1e-4, 1e-1));
     double weight = 10 * (double)solids.body[1].mass * 9.81;
     for (int i = 0; i < solids.contact_count; i++)
-        if (solids.contact[i].a == 0)
+        if (solids.contact[i].a.solid == 0)
             force -= (double)(solids.contact[i].impulse * solids.contact[i].normal.y) * 240;
     /* the floor carries ten boxes */
     CHECK_REL(weight, force, 1e-3);
@@ -1275,9 +1275,9 @@ TEST doors_coupled_body(void) {
         desc.v = fsi_vec(1, 2, 0);
         desc.spin = fsi_vec(0, 0, 3);
         fsi_solids_add(&solids, &desc, NULL);
-        CHECK_RESULT(FSI_ERR_STATE, fsi_solids_take_coupled(&solids, 0));
+        CHECK_RESULT(FSI_ERR_STATE, fsi_solids_take(&solids, 0));
         fsi_coupled *door;
-        CHECK_OK(fsi_solids_coupled(&solids, 0, &door));
+        CHECK_OK(fsi_solids_couple(&solids, 0, &door));
         ASSERT_EQ(6, door->dof);
         ASSERT_EQ(box.surface.vertex_count, door->surface.vertex_count);
         CHECK_OK(fsi_surface_check(&door->surface));
@@ -1295,7 +1295,7 @@ TEST doors_coupled_body(void) {
                 k += a;
                 door->v[i] += (fsi_real)j * door->inverse_mass[6 * i + l] * row[l];
             }
-        CHECK_OK(fsi_solids_take_coupled(&solids, 0));
+        CHECK_OK(fsi_solids_take(&solids, 0));
         double after = (double)fsi_vec_dot(dir, fsi_solids_velocity(&solids, 0, p));
         CHECK_NEAR(before + k * j, after, TOL(1e-12, 1e-4));
         /* the same impulse through the other door */
@@ -1362,7 +1362,7 @@ TEST external_points_rest_on_a_body(void) {
         p1 = (double)(solids.body[1].mass * solids.body[1].v.x)
              + 20 * (double)(n.v[0] + n.v[3] + n.v[6]);
         for (int k = 0; k < solids.contact_count; k++)
-            if (solids.contact[k].a == 0)
+            if (solids.contact[k].a.solid == 0)
                 floor += fabs((double)solids.contact[k].impulse_t[0]);
         /* side pushes come from the floor alone */
         CHECK_NEAR(p0, p1, 4 * floor + TOL(1e-10, 1e-2));
@@ -1573,7 +1573,7 @@ TEST refusals_change_nothing(void) {
     ASSERT(fsi_solids_join(&z.w, &given, NULL) < 0);
     ASSERT(fsi_solids_forces(&z.w, none) < 0 && fsi_solids_move(&z.w, -1) < 0
            && fsi_solids_step(&z.w, 0) < 0);
-    ASSERT(fsi_solids_coupled(&z.w, 99, &door) < 0 && fsi_solids_take_coupled(&z.w, 99) < 0
+    ASSERT(fsi_solids_couple(&z.w, 99, &door) < 0 && fsi_solids_take(&z.w, 99) < 0
            && fsi_solids_set_externals(&z.w, NULL, 1) < 0);
     ASSERT(fsi_solids_restore(&z.w, NULL) < 0 && fsi_solids_save(&z.w, NULL) < 0);
     fsi_solids_save(&z.w, after);
@@ -1710,12 +1710,12 @@ TEST every_allocation_may_fail(void) {
             fsi_rigid_desc desc = body_at(FSI_RIGID_DYNAMIC, &shape, 0, 0, 0);
             CHECK_OK(fsi_solids_add(&solids, &desc, NULL));
             fsi_coupled *door;
-            result = fsi_solids_coupled(&solids, 0, &door);
+            result = fsi_solids_couple(&solids, 0, &door);
             if (result == FSI_OK) {
                 long calls = f.calls;
                 done = 1;
                 CHECK_OK(fsi_solids_step(&solids, FSI_R(0.01)));
-                CHECK_OK(fsi_solids_coupled(&solids, 0, &door));
+                CHECK_OK(fsi_solids_couple(&solids, 0, &door));
                 ASSERT_EQ(calls, f.calls);
             }
         }
