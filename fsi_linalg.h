@@ -62,8 +62,7 @@
      budget, history; the last residual is always recomputed.
    - Sparse: CSR from triplets, incomplete Cholesky IC(0) and MIC(0), Cholesky with approximate
      minimum degree ordering.
-   - Dense: Cholesky, LDL^T with 2x2 pivots, LU, batches of systems up to 6x6, QR with column
-     pivoting, rank and least squares, Woodbury.
+   - Dense: Cholesky, LU, QR with column pivoting, rank and least squares.
    - Eigen: all pairs of a dense symmetric matrix or pencil, lowest modes of large sparse K x = w M
      x.
    - Geometric multigrid for the pressure equation on a masked MAC grid; queries on triangle
@@ -115,7 +114,7 @@
    fsi_mg_init / _update / _solve. Everything else is variation.
 
    1. Operators. A solver sees y = A x as an fsi_operator: function and user pointer.
-      fsi_csr_operator, fsi_ic_operator, fsi_cholesky_operator and fsi_woodbury_operator wrap our
+      fsi_csr_operator, fsi_ic_operator and fsi_cholesky_operator wrap our
       objects, which must outlive the operator. x and y never overlap.
    2. Which solver?
         symmetric positive definite               fsi_cg_solve, IC(0), MIC(0) or multigrid as
@@ -127,7 +126,6 @@
         not symmetric                             fsi_gmres_solve
         many right-hand sides, n up to ~10^4      fsi_cholesky_*: init once per pattern, factor
    once per matrix, solve
-        diagonal plus few dense columns           fsi_woodbury_*
         least squares, few columns                fsi_qr_factor, fsi_qr_solve
         n up to a few hundred                     fsi_dense_*
    3. Singular systems. With project_fn the part of b outside the range is removed; if it was
@@ -164,13 +162,11 @@
    - Pivoted QR keeps quasi-Newton histories with repeated columns bounded (L_17) but is no proof
      of rank (L_16).
    - Cholesky refuses a pivot that cancelled to rounding (4 eps of the diagonal entry; 1e-15 in the
-     sparse one): FSI_ERR_SINGULAR. LU and LDL^T refuse only exact zeros: a nearly singular matrix
+     sparse one): FSI_ERR_SINGULAR. LU refuses only exact zeros: a nearly singular matrix
      gives a large answer.
    - Multigrid keeps one unknown per coarse cell: of channels side by side that share a coarse cell
      but not their water, one is seen by it. A few plates or shells cost an iteration or two
      (M_02); a serpentine of 32 channels on 128^2 cells takes more than the default cap of 200.
-   - Woodbury is symmetric by construction and holds 1e-8 relative for mass ratios from 1e-4 to 1e4
-     (L_19).
    - Modes are accepted on the residual of the inverse problem; eigenvalues are Rayleigh quotients,
      so their error is its square. Single precision input limits them: entries of K are known to
      6e-8, so the lowest modes carry an error of 6e-8 times the largest.
@@ -209,19 +205,17 @@
    Different objects may be used from different
    threads at the same time. One object: calls that take it const may run at the same time
    (fsi_ic_solve, fsi_csr_mul); a sparse
-   Cholesky, a Woodbury or a multigrid object has workspace inside and serves one caller at a time.
+   Cholesky or a multigrid object has workspace inside and serves one caller at a time.
    Callbacks run on the caller's thread.
 
    REFERENCES
    Hestenes, Stiefel 1952 (CG). Freund, Nachtigal 1994, 1995 (simplified QMR, symmetric
    preconditioners). Saad, Schultz 1986 (GMRES).
    Meijerink, van der Vorst 1977; Gustafsson 1978; Kershaw 1978; Manteuffel 1980 (incomplete
-   Cholesky, shifts). Bunch, Kaufman 1977
-   (LDL^T). Businger, Golub 1965 (pivoted QR). Amestoy, Davis, Duff 1996 (minimum degree). Liu 1990
-   (elimination trees). Martin, Reinsch,
-   Wilkinson 1968 (tridiagonal QL). Grimes, Lewis, Simon 1994 (shift-invert block Lanczos). Wu,
-   Simon 2000 (thick restart). Murphy, Golub,
-   Wathen 2000 (saddle points). McAdams, Sifakis, Teran 2010 (multigrid in CG for masked grids).
+   Cholesky, shifts). Businger, Golub 1965 (pivoted QR). Amestoy, Davis, Duff 1996 (minimum degree).
+   Liu 1990 (elimination trees). Martin, Reinsch, Wilkinson 1968 (tridiagonal QL). Grimes, Lewis,
+   Simon 1994 (shift-invert block Lanczos). Wu, Simon 2000 (thick restart). Murphy, Golub, Wathen
+   2000 (saddle points). McAdams, Sifakis, Teran 2010 (multigrid in CG for masked grids).
 
    CHANGELOG
    1.00  first release.
@@ -245,13 +239,10 @@
 #define fsi_symmqmr_solve fsi_symmqmr_solve_f32
 #define fsi_gmres_solve fsi_gmres_solve_f32
 #define fsi_dense_cholesky fsi_dense_cholesky_f32
-#define fsi_dense_ldlt fsi_dense_ldlt_f32
 #define fsi_dense_lu fsi_dense_lu_f32
-#define fsi_spd_batch fsi_spd_batch_f32
 #define fsi_qr_factor fsi_qr_factor_f32
 #define fsi_ic_init fsi_ic_init_f32
 #define fsi_cholesky_init fsi_cholesky_init_f32
-#define fsi_woodbury_init fsi_woodbury_init_f32
 #define fsi_eigen_dense fsi_eigen_dense_f32
 #define fsi_modes_solve fsi_modes_solve_f32
 #define fsi_mg_init fsi_mg_init_f32
@@ -590,10 +581,6 @@ FSI_API int fsi_all_finite(size_t n, const fsi_real *a);
  * summand. */
 FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t begin, size_t end, void *user),
                           void *user);
-/* Calls range_fn on the same chunks, on several threads where OpenMP is on; each may write only
- * what belongs to its range. */
-FSI_API void fsi_parallel_for(size_t n, void (*range_fn)(size_t begin, size_t end, void *user),
-                              void *user);
 
 /* ------------------------------------------------------------------------------------------------
  * >>doors */
@@ -709,9 +696,6 @@ FSI_API void fsi_csr_mul(const fsi_csr *matrix, const fsi_real *x, fsi_real *y);
 FSI_API void fsi_csr_tmul(const fsi_csr *matrix, const fsi_real *x, fsi_real *y);
 /* T = A^T in memory of its own. T is written only on success. */
 FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_allocator *allocator);
-/* Largest |a_ij - a_ji| over the largest |a_ij|; 0 = symmetric, 2 = skew; 1e30 when A is not
- * square. */
-FSI_API double fsi_csr_asymmetry(const fsi_csr *matrix);
 /* A as an operator; refers to A */
 FSI_API fsi_operator fsi_csr_operator(const fsi_csr *matrix);
 
@@ -782,20 +766,9 @@ FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *
 /* A = L L^T, L in the lower triangle; only the lower triangle of A is read. */
 FSI_API fsi_result fsi_dense_cholesky(int n, fsi_real *A);
 FSI_API void fsi_dense_cholesky_solve(int n, const fsi_real *L, fsi_real *x);
-/* P A P^T = L D L^T for symmetric indefinite A with 1x1 and 2x2 pivots (Bunch-Kaufman); lower
- * triangle. pivot[n]. */
-FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot);
-FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x);
 /* P A = L U with row pivoting. pivot[n]. */
 FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot);
 FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x);
-/* count independent symmetric positive definite systems of size 3 or 6 (any size 1..6): A [count *
-   size * size] row major (lower triangle read), b and x [count * size]; x may be b. Systems that
-   are not positive definite get x = 0 and are counted in *failed (may be NULL); FSI_ERR_SINGULAR if
-   there were any. Parallel over systems. */
-FSI_API fsi_result fsi_spd_batch(int size, size_t count, const fsi_real *A, const fsi_real *b,
-                                 fsi_real *x, size_t *failed);
-
 /* QR with column pivoting: A P = Q R by Householder, in place. A is COLUMN major [rows * cols] (a
    column is contiguous: one history vector of a quasi-Newton method). tau[cols], pivot[cols]
    (column k of the factor was column pivot[k] of A), all the caller's. *rank = number of |r_kk| >
@@ -897,39 +870,6 @@ FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *factor, const fsi_csr *A, d
 FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *factor, const fsi_real *b, fsi_real *x);
 FSI_API fsi_operator fsi_cholesky_operator(fsi_cholesky *factor); /* A^-1; refers to c */
 FSI_API void fsi_cholesky_free(fsi_cholesky *factor);
-
-/* ------------------------------------------------------------------------------------------------
- * >>woodbury */
-/* (D + U C U^T)^-1 for many right-hand sides: D easy to invert, U n x k sparse, C k x k symmetric
-   positive semi-definite, k small (rigid bodies: C = inverse mass, zero rows = fixed). */
-typedef struct fsi_woodbury_desc {
-    size_t n; /* rows of D; >= 1 */
-    /* y = D^-1 x, symmetric positive definite; required unless diagonal is given; kept by reference
-     */
-    fsi_operator inverse;
-    const fsi_real *diagonal; /* [n] diagonal of D, > 0, instead of inverse; kept by reference */
-    const fsi_csr *U;         /* n x k; kept by reference */
-    const fsi_real *C;        /* [k * k] row major, read during init only */
-    fsi_allocator allocator;  /* zero = malloc */
-} fsi_woodbury_desc;
-
-typedef struct fsi_woodbury {
-    fsi_woodbury_desc desc; /* as given */
-    int k;                  /* columns of U */
-    fsi_real *F;            /* [k * k] C = F F^T */
-    fsi_real *S;            /* [k * k] Cholesky factor of I + F^T U^T D^-1 U F */
-    fsi_real *t, *y;        /* [k], [n] */
-    fsi_real *s, *z;        /* [k], [n] */
-    void *block;
-    size_t size; /* the one allocation */
-} fsi_woodbury;
-
-/* FSI_ERR_SINGULAR when C is not positive semi-definite or D not positive definite. */
-FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *woodbury, const fsi_woodbury_desc *desc);
-/* x = (D + U C U^T)^-1 b; x is not b. */
-FSI_API void fsi_woodbury_solve(fsi_woodbury *woodbury, const fsi_real *b, fsi_real *x);
-FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *woodbury); /* the same; refers to w */
-FSI_API void fsi_woodbury_free(fsi_woodbury *woodbury);
 
 /* ------------------------------------------------------------------------------------------------
  * >>eigen */
@@ -1093,8 +1033,6 @@ FSI__INLINE int32_t fsi_mg_region(const fsi_mg *mg, size_t cell) {
 /* sum[mg->regions]: the sums of x over the closed regions; and x += constant[region] in each. */
 FSI_API void fsi_mg_region_sums(const fsi_mg *mg, const fsi_real *x, double *sum);
 FSI_API void fsi_mg_region_add(const fsi_mg *mg, const double *constant, fsi_real *x);
-/* Largest |sum of b| / sum of |b| over the regions without Dirichlet cells; 0 = compatible. */
-FSI_API double fsi_mg_incompatibility(const fsi_mg *mg, const fsi_real *b);
 /* Solves A p = b by conjugate gradients with the V-cycle. Regions without Dirichlet cells: mean of
    p is 0; b must sum to zero there (FSI_INCOMPATIBLE otherwise, and the compatible part is solved).
    report->residual is recomputed from p at the end, and a residual that rounding of p alone
@@ -1906,15 +1844,6 @@ FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), 
     return total;
 }
 
-FSI_API void fsi_parallel_for(size_t n, void (*range_fn)(size_t, size_t, void *), void *user) {
-    size_t chunk = n / FSI__CHUNKS + 1;
-    ptrdiff_t used = (ptrdiff_t)((n + chunk - 1) / chunk);
-    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (ptrdiff_t c = 0; c < used; c++)
-        range_fn((size_t)c * chunk, (size_t)c * chunk + chunk < n ? (size_t)c * chunk + chunk : n,
-                 user);
-}
-
 typedef struct fsi__pair {
     const fsi_real *a, *b;
 } fsi__pair;
@@ -2288,23 +2217,6 @@ static int32_t fsi__csr_find(const int32_t *row, const int32_t *col, int32_t i, 
             hi = mid;
     }
     return lo < row[i + 1] && col[lo] == j ? lo : -1;
-}
-
-FSI_API double fsi_csr_asymmetry(const fsi_csr *matrix) {
-    double worst = 0;
-    double top = 0;
-    if (matrix->rows != matrix->cols)
-        return 1e30;
-    for (int i = 0; i < matrix->rows; i++)
-        for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++) {
-            int32_t t = fsi__csr_find(matrix->row, matrix->col, matrix->col[k], i);
-            double d = fabs((double)matrix->val[k] - (t < 0 ? 0.0 : (double)matrix->val[t]));
-            if (d > worst)
-                worst = d;
-            if (fabs((double)matrix->val[k]) > top)
-                top = fabs((double)matrix->val[k]);
-        }
-    return top > 0 ? worst / top : 0;
 }
 
 static void fsi__csr_apply(const fsi_real *x, fsi_real *y, void *user) {
@@ -3085,138 +2997,6 @@ static void fsi__swap(fsi_real *a, fsi_real *b) {
     *b = t;
 }
 
-/* Rows and columns p < q of the symmetric matrix whose lower triangle is stored, with the finished
- * part of L in front. */
-static void fsi__ldlt_swap(size_t n, fsi_real *A, size_t p, size_t q) {
-    if (p == q)
-        return;
-    for (size_t j = 0; j < p; j++)
-        fsi__swap(&A[p * n + j], &A[q * n + j]);
-    fsi__swap(&A[p * n + p], &A[q * n + q]);
-    for (size_t j = p + 1; j < q; j++)
-        fsi__swap(&A[j * n + p], &A[q * n + j]);
-    for (size_t j = q + 1; j < n; j++)
-        fsi__swap(&A[j * n + p], &A[j * n + q]);
-}
-
-/* Bunch-Kaufman choice at step k: *swap = row that comes to the pivot place; returns the pivot's
- * size 1 or 2, 0 when the column is zero. */
-static int fsi__ldlt_pivot(size_t n, const fsi_real *A, size_t k, size_t *swap) {
-    /* (1 + sqrt 17) / 8 bounds the growth */
-    const fsi_real golden = FSI_R(0.6403882032022076);
-    fsi_real here = fsi__abs(A[k * n + k]);
-    fsi_real below = 0;
-    fsi_real other = 0;
-    size_t r = k;
-    for (size_t i = k + 1; i < n; i++)
-        if (fsi__abs(A[i * n + k]) > below) {
-            below = fsi__abs(A[i * n + k]);
-            r = i;
-        }
-    *swap = k;
-    if (!(fsi__max(here, below) > 0))
-        return 0;
-    if (here >= golden * below)
-        return 1;
-    for (size_t i = k; i < r; i++)
-        other = fsi__max(other, fsi__abs(A[r * n + i]));
-    for (size_t i = r + 1; i < n; i++)
-        other = fsi__max(other, fsi__abs(A[i * n + r]));
-    if (here >= golden * below * (below / other))
-        return 1;
-    *swap = r;
-    return fsi__abs(A[r * n + r]) >= golden * other ? 1 : 2;
-}
-
-FSI_API fsi_result fsi_dense_ldlt(int n, fsi_real *A, int32_t *pivot) {
-    size_t m = (size_t)n;
-    size_t swap = 0;
-    if (!fsi__dense_valid(n, A) || (n && !pivot))
-        return FSI_ERR_ARGUMENT;
-    for (size_t k = 0; k < m;) {
-        int size = fsi__ldlt_pivot(m, A, k, &swap);
-        if (size == 0)
-            return FSI_ERR_SINGULAR;
-        if (size == 1) {
-            fsi__ldlt_swap(m, A, k, swap);
-            pivot[k] = (int32_t)swap;
-            fsi_real d = A[k * m + k];
-            for (size_t j = k + 1; j < m; j++) {
-                fsi_real l = A[j * m + k] / d;
-                for (size_t i = j; i < m; i++)
-                    A[i * m + j] -= A[i * m + k] * l;
-                A[j * m + k] = l;
-            }
-        } else {
-            /* D = [a b; b c] */
-            fsi__ldlt_swap(m, A, k + 1, swap);
-            pivot[k] = pivot[k + 1] = -1 - (int32_t)swap;
-            fsi_real a = A[k * m + k];
-            fsi_real b = A[(k + 1) * m + k];
-            fsi_real c = A[(k + 1) * m + k + 1];
-            fsi_real det = (a / b) * (c / b) - 1; /* det D / b^2, never 0 by the choice above */
-            for (size_t j = k + 2; j < m; j++) {
-                fsi_real u = A[j * m + k] / b;
-                fsi_real v = A[j * m + k + 1] / b;
-                fsi_real lu = ((c / b) * u - v) / det;
-                fsi_real lv = ((a / b) * v - u) / det;
-                for (size_t i = j; i < m; i++)
-                    A[i * m + j] -= A[i * m + k] * lu + A[i * m + k + 1] * lv;
-                A[j * m + k] = lu;
-                A[j * m + k + 1] = lv;
-            }
-        }
-        k += (size_t)size;
-    }
-    return fsi_all_finite(m * m, A) ? FSI_OK : FSI_ERR_SINGULAR;
-}
-
-FSI_API void fsi_dense_ldlt_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x) {
-    size_t m = (size_t)n;
-    for (size_t k = 0; k < m; k++) { /* x = P x */
-        if (pivot[k] >= 0)
-            fsi__swap(&x[k], &x[pivot[k]]);
-        else {
-            fsi__swap(&x[k + 1], &x[-1 - pivot[k]]);
-            k++;
-        }
-    }
-    for (size_t k = 0; k < m; k++) { /* x = D \ (L \ x), block by block */
-        size_t next = pivot[k] >= 0 ? k + 1 : k + 2;
-        for (size_t j = k; j < next; j++)
-            for (size_t i = next; i < m; i++)
-                x[i] -= A[i * m + j] * x[j];
-        if (next == k + 1)
-            x[k] /= A[k * m + k];
-        else {
-            fsi_real b = A[(k + 1) * m + k];
-            fsi_real a = A[k * m + k] / b;
-            fsi_real c = A[(k + 1) * m + k + 1] / b;
-            fsi_real u = x[k] / b;
-            fsi_real v = x[k + 1] / b;
-            x[k] = (c * u - v) / (a * c - 1);
-            x[k + 1] = (a * v - u) / (a * c - 1);
-            k++;
-        }
-    }
-    for (size_t k = m; k-- > 0;) { /* x = L^T \ x */
-        size_t end = k + 1;
-        size_t first = pivot[k] >= 0 ? k : k - 1;
-        for (size_t j = first; j < end; j++)
-            for (size_t i = end; i < m; i++)
-                x[j] -= A[i * m + j] * x[i];
-        k = first;
-    }
-    for (size_t k = m; k-- > 0;) { /* x = P^T x */
-        if (pivot[k] >= 0)
-            fsi__swap(&x[k], &x[pivot[k]]);
-        else {
-            fsi__swap(&x[k], &x[-1 - pivot[k]]);
-            k--;
-        }
-    }
-}
-
 FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot) {
     size_t m = (size_t)n;
     if (!fsi__dense_valid(n, A) || (n && !pivot))
@@ -3258,59 +3038,6 @@ FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, 
             sum -= (double)A[i * m + j] * (double)x[j];
         x[i] = (fsi_real)(sum / (double)A[i * m + i]);
     }
-}
-
-/* One small system. Returns 0 (and x = 0) when A is not positive definite. */
-FSI__INLINE int fsi__spd_small(size_t n, const fsi_real *A, const fsi_real *b, fsi_real *x) {
-    fsi_real L[36];
-    for (size_t i = 0; i < n * n; i++)
-        L[i] = A[i];
-    int good = fsi__psd_factor(n, L, 4 * (double)FSI_REAL_EPS) == (int)n;
-    for (size_t i = 0; i < n; i++)
-        x[i] = b[i];
-    if (good)
-        fsi__psd_solve(n, L, x);
-    for (size_t i = 0; i < n; i++)
-        good &= fsi__finite(x[i]);
-    for (size_t i = 0; i < n && !good; i++)
-        x[i] = 0;
-    return good;
-}
-
-typedef struct fsi__batch {
-    size_t size;
-    const fsi_real *A, *b;
-    fsi_real *x;
-} fsi__batch;
-
-static double fsi__batch_range(size_t begin, size_t end, void *user) {
-    const fsi__batch *batch = (const fsi__batch *)user;
-    size_t n = batch->size;
-    size_t bad = 0;
-    for (size_t i = begin; i < end; i++) {
-        const fsi_real *A = batch->A + i * n * n;
-        const fsi_real *b = batch->b + i * n;
-        fsi_real *x = batch->x + i * n;
-        bad += !(n == 3   ? fsi__spd_small(3, A, b, x)
-                 : n == 6 ? fsi__spd_small(6, A, b, x)
-                          : fsi__spd_small(n, A, b, x));
-    }
-    return (double)bad;
-}
-
-FSI_API fsi_result fsi_spd_batch(int size, size_t count, const fsi_real *A, const fsi_real *b,
-                                 fsi_real *x, size_t *failed) {
-    if (size < 1 || size > 6 || (count && (!A || !b || !x)))
-        return FSI_ERR_ARGUMENT;
-    fsi__batch batch;
-    batch.size = (size_t)size;
-    batch.A = A;
-    batch.b = b;
-    batch.x = x;
-    size_t bad = (size_t)fsi_reduce(count, fsi__batch_range, &batch);
-    if (failed)
-        *failed = bad;
-    return bad ? FSI_ERR_SINGULAR : FSI_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -3613,130 +3340,6 @@ FSI_API void fsi_ic_free(fsi_ic *ic) {
         return;
     fsi_free(&ic->desc.allocator, ic->block, ic->size);
     memset(ic, 0, sizeof *ic);
-}
-
-/* ------------------------------------------------------------------------------------------------
- * >>woodbury */
-static void fsi__woodbury_layout(fsi_woodbury *woodbury, fsi_arena *arena) {
-    size_t k = (size_t)woodbury->k;
-    size_t n = woodbury->desc.n;
-    FSI__TAKE(woodbury->F, fsi_real, arena, k * k);
-    FSI__TAKE(woodbury->S, fsi_real, arena, k * k);
-    FSI__TAKE(woodbury->t, fsi_real, arena, k);
-    FSI__TAKE(woodbury->s, fsi_real, arena, k);
-    FSI__TAKE(woodbury->y, fsi_real, arena, n);
-    FSI__TAKE(woodbury->z, fsi_real, arena, n);
-}
-
-/* y = D^-1 x */
-static void fsi__woodbury_inverse(const fsi_woodbury *woodbury, const fsi_real *x, fsi_real *y) {
-    const fsi_real *d = woodbury->desc.diagonal;
-    ptrdiff_t n = (ptrdiff_t)woodbury->desc.n;
-    if (!d) {
-        woodbury->desc.inverse.apply_fn(x, y, woodbury->desc.inverse.user);
-        return;
-    }
-    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (ptrdiff_t i = 0; i < n; i++)
-        y[i] = x[i] / d[i];
-}
-
-/* y = U F t (s is scratch) and t = F^T U^T y */
-static void fsi__woodbury_out(const fsi_woodbury *woodbury, const fsi_real *t, fsi_real *y) {
-    size_t k = (size_t)woodbury->k;
-    for (size_t i = 0; i < k; i++) {
-        double sum = 0;
-        for (size_t j = 0; j <= i; j++)
-            sum += (double)woodbury->F[i * k + j] * (double)t[j];
-        woodbury->s[i] = (fsi_real)sum;
-    }
-    fsi_csr_mul(woodbury->desc.U, woodbury->s, y);
-}
-
-static void fsi__woodbury_in(const fsi_woodbury *woodbury, const fsi_real *y, fsi_real *t) {
-    size_t k = (size_t)woodbury->k;
-    fsi_csr_tmul(woodbury->desc.U, y, woodbury->s);
-    for (size_t j = 0; j < k; j++) {
-        double sum = 0;
-        for (size_t i = j; i < k; i++)
-            sum += (double)woodbury->F[i * k + j] * (double)woodbury->s[i];
-        t[j] = (fsi_real)sum;
-    }
-}
-
-/* S = chol(I + F^T U^T D^-1 U F), column by column */
-static fsi_result fsi__woodbury_factor(fsi_woodbury *woodbury) {
-    size_t k = (size_t)woodbury->k;
-    fsi_copy(k * k, woodbury->desc.C, woodbury->F);
-    if (fsi__psd_factor(k, woodbury->F, 64 * (double)FSI_REAL_EPS) < 0)
-        return FSI_ERR_SINGULAR;
-    for (size_t j = 0; j < k; j++) {
-        for (size_t i = 0; i < k; i++)
-            woodbury->t[i] = FSI_R(i == j);
-        fsi__woodbury_out(woodbury, woodbury->t, woodbury->y);
-        fsi__woodbury_inverse(woodbury, woodbury->y, woodbury->z);
-        fsi__woodbury_in(woodbury, woodbury->z, woodbury->t);
-        for (size_t i = 0; i < k; i++)
-            woodbury->S[i * k + j] = woodbury->t[i] + FSI_R(i == j);
-    }
-    return fsi_dense_cholesky(woodbury->k, woodbury->S) == FSI_OK ? FSI_OK : FSI_ERR_SINGULAR;
-}
-
-FSI_API fsi_result fsi_woodbury_init(fsi_woodbury *woodbury, const fsi_woodbury_desc *desc) {
-    fsi_arena arena = {NULL, 0, 0, 0};
-    fsi_woodbury out;
-    memset(&out, 0, sizeof out);
-    if (!woodbury || !desc || !desc->n || (!desc->diagonal && !desc->inverse.apply_fn)
-        || !fsi_allocator_valid(&desc->allocator) || fsi_csr_check(desc->U) != FSI_OK
-        || (size_t)desc->U->rows != desc->n)
-        return FSI_ERR_ARGUMENT;
-    size_t k = (size_t)desc->U->cols;
-    if (k > 20000)
-        return FSI_ERR_SIZE;
-    if (k && (!desc->C || !fsi_all_finite(k * k, desc->C)))
-        return FSI_ERR_ARGUMENT;
-    if (desc->diagonal)
-        for (size_t i = 0; i < desc->n; i++)
-            if (!(desc->diagonal[i] > 0) || !fsi__finite(desc->diagonal[i]))
-                return FSI_ERR_SINGULAR;
-    out.desc = *desc;
-    out.k = desc->U->cols;
-    fsi__woodbury_layout(&out, &arena);
-    fsi_result result = fsi__arena_block(&arena, &desc->allocator, &out.block, &out.size);
-    if (result != FSI_OK)
-        return result;
-    fsi__woodbury_layout(&out, &arena);
-    result = fsi__woodbury_factor(&out);
-    if (result < 0)
-        fsi_free(&desc->allocator, out.block, out.size);
-    else
-        *woodbury = out;
-    return result;
-}
-
-FSI_API void fsi_woodbury_solve(fsi_woodbury *woodbury, const fsi_real *b, fsi_real *x) {
-    fsi__woodbury_inverse(woodbury, b, x); /* x = D^-1 b */
-    fsi__woodbury_in(woodbury, x, woodbury->t);
-    /* t = (I + F^T U^T D^-1 U F)^-1 F^T U^T x */
-    fsi_dense_cholesky_solve(woodbury->k, woodbury->S, woodbury->t);
-    fsi__woodbury_out(woodbury, woodbury->t, woodbury->y);
-    fsi__woodbury_inverse(woodbury, woodbury->y, woodbury->z);
-    fsi_axpy(woodbury->desc.n, -1, woodbury->z, x); /* x -= D^-1 U F t */
-}
-
-static void fsi__woodbury_apply(const fsi_real *x, fsi_real *y, void *user) {
-    fsi_woodbury_solve((fsi_woodbury *)user, x, y);
-}
-
-FSI_API fsi_operator fsi_woodbury_operator(fsi_woodbury *woodbury) {
-    return fsi__operator(fsi__woodbury_apply, woodbury);
-}
-
-FSI_API void fsi_woodbury_free(fsi_woodbury *woodbury) {
-    if (!woodbury || !woodbury->block)
-        return;
-    fsi_free(&woodbury->desc.allocator, woodbury->block, woodbury->size);
-    memset(woodbury, 0, sizeof *woodbury);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -7514,10 +7117,6 @@ FSI_API void fsi_mg_region_add(const fsi_mg *mg, const double *constant, fsi_rea
     for (size_t cell = 0; cell < mg->cells && mg->regions; cell++)
         if (mg->label[cell] >= 0)
             x[cell] += (fsi_real)constant[mg->label[cell]];
-}
-
-FSI_API double fsi_mg_incompatibility(const fsi_mg *mg, const fsi_real *b) {
-    return fsi__mg_imbalance(mg, b, 0);
 }
 
 /* ---- conjugate gradients around the cycle */
