@@ -1,6 +1,11 @@
-/* beam: a wave of fluid runs against an elastic beam clamped to the floor and bends it (paper 004,
-   fig. 6; the beam has no weight there either). cc -O2 -I. -Iexamples examples/beam.c -o beam -lm
-   The tank is made of boundary particles, the beam of tetrahedra: both act on the same fluid. */
+/* beam: a wave of particles runs against an elastic beam clamped to the floor and bends it (Yang
+   et al. 2012, fig. 6; as there, the beam has no weight). The tank is made of boundary particles,
+   the beam of tetrahedra: both act on the same fluid.
+
+       build/beam --out out
+       build/beam --set young=1e5   a softer beam
+
+   Result: how far the tip bends, and what the parts of a step cost. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -63,10 +68,8 @@ int main(int argc, char **argv) {
     /* n x 6 n x 4 n bricks */
     int n = (int)fmax(1, pow(ex_number(&args, "tets") / 6 / 24, 1.0 / 3) + 0.5);
     fsi_mesh mesh;
-    if (fsi_mesh_box(&mesh, fsi_vec(0.95, 0.005, 0.1), fsi_vec(1.01, 0.4, 0.3), n, 6 * n, 4 * n, 1,
-                     NULL)
-        != FSI_OK)
-        return 1;
+    ex_need(fsi_mesh_box(&mesh, fsi_vec(0.95, 0.005, 0.1), fsi_vec(1.01, 0.4, 0.3), n, 6 * n, 4 * n,
+                         1, NULL));
 
     fsi_tled_desc given = {
         .nodes = mesh.vertex_count,
@@ -98,23 +101,20 @@ int main(int argc, char **argv) {
     fsi_sph sph;
 
     fsi_tled beam;
-    if (fsi_tled_init(&beam, &given) != FSI_OK || fsi_sph_init(&sph, &desc) != FSI_OK)
-        return 1;
+    ex_need(fsi_tled_init(&beam, &given));
+    ex_need(fsi_sph_init(&sph, &desc));
     int i;
 
     for (i = 0; i < beam.nodes; i++)
         if (beam.x[3 * i + 1] < 0.01)
             fsi_tled_fix(&beam, i, fsi_vec(0, 0, 0));
-    if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(0.5, 0.5, 0.4), fsi_vec(0, 0, 0), NULL)
-        != FSI_OK)
-        return 1;
+    ex_need(
+        fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(0.5, 0.5, 0.4), fsi_vec(0, 0, 0), NULL));
     fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(hi[0], hi[1], hi[2]), 1u << 3, NULL);
     fsi_mesh tank;
-    if (fsi_mesh_box(&tank, fsi_vec_scale(fsi_vec(1, 1, 1), -0.4 * desc.spacing),
-                     fsi_vec(hi[0] + 0.4 * desc.spacing, 2, hi[2] + 0.4 * desc.spacing), 1, 1, 1, 0,
-                     NULL)
-        != FSI_OK)
-        return 1;
+    ex_need(fsi_mesh_box(&tank, fsi_vec_scale(fsi_vec(1, 1, 1), -0.4 * desc.spacing),
+                         fsi_vec(hi[0] + 0.4 * desc.spacing, 2, hi[2] + 0.4 * desc.spacing), 1, 1,
+                         1, 0, NULL));
 
     /* spray has no pressure and would pass boundary particles: a fixed sheet outside holds it */
     memset(solid, 0, sizeof solid);
@@ -139,16 +139,13 @@ int main(int argc, char **argv) {
 
     fsi_proxy proxy;
     pour w;
-    if (pour_begin(&w, &proxy, &options, 0.02) != FSI_OK)
-        return 1;
+    ex_need(pour_begin(&w, &proxy, &options, 0.02));
 
     fsi_bvh tree;
-    if (fsi_bvh_init(&tree, beam.triangles, NULL) != FSI_OK)
-        return 1;
+    ex_need(fsi_bvh_init(&tree, beam.triangles, NULL));
 
     for (int frame = 0; frame < args.frames && pour_frame(&w); frame++) {
-        if (fsi_bvh_build(&tree, &solid[0].door.surface) != FSI_OK)
-            return 1;
+        ex_need(fsi_bvh_build(&tree, &solid[0].door.surface));
         for (i = 0; i < sph.now.count; i++) {
             fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
             fsi_hit hit;

@@ -1,7 +1,11 @@
-/* board: the same drop of fluid on four reclining boards, side by side: no slip, free slip,
-   elastic, inelastic (paper 004, fig. 10). cc -O2 -I. -Iexamples examples/board.c -o board -lm
-   Every board is a solid of its own with its own restitution and slip; all of them and the fluid
-   are one simulation. */
+/* board: the same drop of fluid on four reclining boards side by side: no slip, free slip,
+   elastic, inelastic (Yang et al. 2012, fig. 10). Each board is a solid of its own with its own
+   restitution and slip; all of them and the fluid are one simulation.
+
+       build/board --out out
+       build/board --set angle=0.8   steeper boards
+
+   Result: how far the drop slid on each board, and its mean height. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -101,8 +105,7 @@ int main(int argc, char **argv) {
     desc.gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0);
 
     fsi_sph sph;
-    if (fsi_sph_init(&sph, &desc) != FSI_OK)
-        return 1;
+    ex_need(fsi_sph_init(&sph, &desc));
 
     fsi_tled_desc given = {
         .density = 1000,
@@ -121,17 +124,14 @@ int main(int argc, char **argv) {
         given.tets = mesh[k].tet_count;
         given.x = mesh[k].x;
         given.tet = mesh[k].tet;
-        if (fsi_tled_init(&board[k], &given) != FSI_OK)
-            return 1;
+        ex_need(fsi_tled_init(&board[k], &given));
 
         /* both ends held */
         for (int i = 0; i < given.nodes; i++)
             if (fabs(mesh[k].x[3 * i] - x0) > 0.24)
                 fsi_tled_fix(&board[k], i, fsi_vec(0, 0, 0));
-        if (fsi_sph_add_block(&sph, fsi_vec(x0 - 0.22, 0.5, -0.12), fsi_vec(x0 + 0.02, 0.68, 0.12),
-                              fsi_vec(0, -1, 0), NULL)
-            != FSI_OK)
-            return 1;
+        ex_need(fsi_sph_add_block(&sph, fsi_vec(x0 - 0.22, 0.5, -0.12),
+                                  fsi_vec(x0 + 0.02, 0.68, 0.12), fsi_vec(0, -1, 0), NULL));
         first[k + 1] = sph.now.count; /* ids of this board's fluid */
         solid[k].tled = &board[k];
         solid[k].slip = k == 0 ? 0 : ex_number(&args, "slip");
@@ -148,19 +148,16 @@ int main(int argc, char **argv) {
 
     fsi_proxy proxy;
     pour w;
-    if (pour_begin(&w, &proxy, &options, 0.01) != FSI_OK)
-        return 1;
+    ex_need(pour_begin(&w, &proxy, &options, 0.01));
 
     for (k = 0; k < BOARDS; k++)
-        if (fsi_bvh_init(&tree[k], board[k].triangles, NULL) != FSI_OK)
-            return 1;
+        ex_need(fsi_bvh_init(&tree[k], board[k].triangles, NULL));
 
     for (int frame = 0; frame < args.frames && pour_frame(&w); frame++) {
         memset(slide, 0, sizeof slide);
         memset(high, 0, sizeof high);
         for (k = 0; k < BOARDS; k++)
-            if (fsi_bvh_build(&tree[k], &solid[k].door.surface) != FSI_OK)
-                return 1;
+            ex_need(fsi_bvh_build(&tree[k], &solid[k].door.surface));
         for (int i = 0; i < sph.now.count; i++) {
             fsi_vec3 x = fsi_vec(sph.x[i], sph.y[i], sph.z[i]);
             for (k = 0; sph.id[i] >= first[k + 1]; k++) {

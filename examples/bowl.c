@@ -1,5 +1,10 @@
-/* bowl: water is poured into a soft bowl (paper 004, fig. 8), which stands on its fixed middle and
-   widens under the load. cc -O2 -I. -Iexamples examples/bowl.c -o bowl -lm */
+/* bowl: water is poured into a soft bowl (Yang et al. 2012, fig. 8), which stands on its fixed
+   middle and widens under the load.
+
+       build/bowl --out out
+       build/bowl --set young=3e5   a softer bowl
+
+   Result: radius of the rim, and particles found on the wrong side of the wall. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"

@@ -1,6 +1,11 @@
-/* bubble: air under water (SCHUR fig. 4). With bubbles=1 the closed air keeps its volume, its
-   pressure is one unknown of the solve; with 0 it is treated like the atmosphere and the water
-   falls into it. cc -O2 -I. -Iexamples examples/bubble.c -o bubble -lm */
+/* bubble: air under water (Aanjaneya 2018, fig. 4). With bubbles=1 the closed air keeps its
+   volume: its pressure is one unknown of the solve. With bubbles=0 it is treated like the
+   atmosphere, and the water falls into it.
+
+       build/bubble --out out
+       build/bubble --set bubbles=0
+
+   Result: how much the volume of the air changed, and how far it rose. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -15,20 +20,20 @@ static fsi_real water(fsi_vec3 x, void *user) { /* a pool with a round hole */
     return hole > top ? hole : top;
 }
 
-int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "bubble",
-        .what = "An air bubble rises in water.",
-        .size = 72,
-        .frames = 320,
-        .keys =
-            {
-                EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
-                EX_NUMBER("bubbles", "", "1: closed air keeps its volume", "1", 0, 1),
-                EX_NUMBER("dt", "s", "time step", "0.004", 1e-5, 0.05),
-            },
-    };
+static const ex_about about = {
+    .name = "bubble",
+    .what = "An air bubble rises in water.",
+    .size = 72,
+    .frames = 320,
+    .keys =
+        {
+            EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
+            EX_NUMBER("bubbles", "", "1: closed air keeps its volume", "1", 0, 1),
+            EX_NUMBER("dt", "s", "time step", "0.004", 1e-5, 0.05),
+        },
+};
 
+int main(int argc, char **argv) {
     ex_args args;
     int stable = 1;
     int alive = 1;
@@ -58,8 +63,7 @@ int main(int argc, char **argv) {
     desc.couple.bubbles = ex_whole(&args, "bubbles");
 
     fsi_world world;
-    if (fsi_world_init(&world, &desc) != FSI_OK)
-        return 1;
+    ex_need(fsi_world_init(&world, &desc));
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &dim);
     int frame;
 

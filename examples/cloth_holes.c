@@ -1,6 +1,10 @@
-/* cloth_holes: water is poured onto a cloth with four holes, hung at its corners (paper 004, fig.
-   7). The cloth is an fsi_soft shell, wet on both sides; what passes does so through the holes. cc
-   -O2 -I. -Iexamples examples/cloth_holes.c -o cloth_holes -lm */
+/* cloth_holes: water is poured onto a cloth with four holes, hung at its corners (Yang et al.
+   2012, fig. 7). The cloth is an fsi_soft shell, wet on both sides; water passes only through the
+   holes.
+
+       build/cloth_holes --out out
+
+   Result: particles that passed through the holes, and those that passed through the cloth. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -14,23 +18,24 @@ static int keep(fsi_vec3 c, void *user) { /* 0: a hole here */
     return x * x + z * z > 0.085 * 0.085;
 }
 
+static const ex_about about = {
+    .name = "cloth_holes",
+    .what = "Water on a cloth with holes.",
+    .size = 12,
+    .frames = 50,
+    .keys =
+        {
+            EX_NUMBER("restitution", "", "e of the collisions", "0", 0, 1),
+            EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "0.95", 0, 1),
+            EX_NUMBER("particles", "", "most fluid particles", "2500", 100, 1e6),
+            EX_NUMBER("tets", "", "about so many triangles", "700", 100, 1e6),
+            EX_NUMBER("stretch", "N/m", "Young's modulus times thickness", "6000", 10, 1e6),
+            EX_NUMBER("area_density", "kg/m^2", "of the cloth", "2", 0.01, 100),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+        },
+};
+
 int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "cloth_holes",
-        .what = "Water on a cloth with holes.",
-        .size = 12,
-        .frames = 50,
-        .keys =
-            {
-                EX_NUMBER("restitution", "", "e of the collisions", "0", 0, 1),
-                EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "0.95", 0, 1),
-                EX_NUMBER("particles", "", "most fluid particles", "2500", 100, 1e6),
-                EX_NUMBER("tets", "", "about so many triangles", "700", 100, 1e6),
-                EX_NUMBER("stretch", "N/m", "Young's modulus times thickness", "6000", 10, 1e6),
-                EX_NUMBER("area_density", "kg/m^2", "of the cloth", "2", 0.01, 100),
-                EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
-            },
-    };
     ex_camera camera = ex_camera_make(0.9, 1.25, 1.6, 0, 0.42, 0, 1, 38);
     double lo[3] = {-0.8, 0, -0.8};
     double hi[3] = {0.8, 1.2, 0.8};
@@ -42,10 +47,8 @@ int main(int argc, char **argv) {
     ex_begin(&args, argc, argv, &about);
     int n = (int)(sqrt(ex_number(&args, "tets") / 2) + 0.5);
     fsi_mesh mesh;
-    if (fsi_mesh_sheet(&mesh, fsi_vec(-0.5, 0.6, -0.5), fsi_vec(0, 0, 1), fsi_vec(1, 0, 0), n, n, 1,
-                       keep, NULL, NULL)
-        != FSI_OK)
-        return 1;
+    ex_need(fsi_mesh_sheet(&mesh, fsi_vec(-0.5, 0.6, -0.5), fsi_vec(0, 0, 1), fsi_vec(1, 0, 0), n,
+                           n, 1, keep, NULL, NULL));
     unsigned char *pin = (unsigned char *)calloc((size_t)mesh.vertex_count, 1);
     if (!pin)
         return 1;
@@ -85,8 +88,8 @@ int main(int argc, char **argv) {
     fsi_sph sph;
 
     fsi_soft cloth;
-    if (fsi_soft_init(&cloth, &given) != FSI_OK || fsi_sph_init(&sph, &desc) != FSI_OK)
-        return 1;
+    ex_need(fsi_soft_init(&cloth, &given));
+    ex_need(fsi_sph_init(&sph, &desc));
 
     fsi_sph_emitter tap = {
         .centre = fsi_vec(0, 0.95, 0),
@@ -114,8 +117,7 @@ int main(int argc, char **argv) {
 
     fsi_proxy proxy;
     pour w;
-    if (pour_begin(&w, &proxy, &options, 0.02) != FSI_OK)
-        return 1;
+    ex_need(pour_begin(&w, &proxy, &options, 0.02));
 
     for (int frame = 0; frame < args.frames && pour_frame(&w); frame++) {
         for (int i = 0; i < sph.now.count; i++) {

@@ -1,6 +1,10 @@
-/* dam_break: a column of water, twice as high as wide, falls into a dry tank; the front is compared
-   with the experiment of Martin and Moyce. cc -O2 -fopenmp -I. -Iexamples examples/dam_break.c -o
-   dam_break -lm */
+/* dam_break: a column of water twice as high as wide falls into a dry tank; its front is compared
+   with the experiment of Martin and Moyce (1952).
+
+       build/dam_break --out out
+       build/dam_break --size 70   half the cells
+
+   Result: error of the front, and of the volume of the water. */
 #ifndef FSI_DECLARATIONS_ONLY
 #define FSI_IMPLEMENTATION
 #endif
@@ -141,24 +145,24 @@ static void picture(ex_args *args, const fsi_grid *grid, double T) {
     ex_image_free(&image);
 }
 
-int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "dam_break",
-        .what = "A column of water collapses; front against Martin and Moyce (1952).",
-        .size = 140,
-        .frames = 100,
-        .keys =
-            {
-                EX_WORD("dim", "dimensions", "2", "2,3"),
-                EX_NUMBER("gravity", "m/s^2", "downward", "9.81", 0.1, 100),
-                EX_NUMBER("density", "kg/m^3", "of the water", "1000", 1e-3, 1e5),
-                EX_NUMBER("cfl", "cells", "longest way in a step", "1", 0.05, 5),
-                EX_NUMBER("particles", "", "markers per cell side, -1 = none", "0", -1, 8),
-                EX_WORD("volume", "1: correct the volume", "0", "0,1"),
-                EX_WORD("export", "1: VTK and OBJ files too", "0", "0,1"),
-            },
-    };
+static const ex_about about = {
+    .name = "dam_break",
+    .what = "A column of water collapses; front against Martin and Moyce (1952).",
+    .size = 140,
+    .frames = 100,
+    .keys =
+        {
+            EX_WORD("dim", "dimensions", "2", "2,3"),
+            EX_NUMBER("gravity", "m/s^2", "downward", "9.81", 0.1, 100),
+            EX_NUMBER("density", "kg/m^3", "of the water", "1000", 1e-3, 1e5),
+            EX_NUMBER("cfl", "cells", "longest way in a step", "1", 0.05, 5),
+            EX_NUMBER("particles", "", "markers per cell side, -1 = none", "0", -1, 8),
+            EX_WORD("volume", "1: correct the volume", "0", "0,1"),
+            EX_WORD("export", "1: VTK and OBJ files too", "0", "0,1"),
+        },
+};
 
+int main(int argc, char **argv) {
     /* the gate delays the experiment by up to 0.15 */
     double worst = 0;
     double iterations = 0;

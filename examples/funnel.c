@@ -1,6 +1,10 @@
-/* funnel: water is poured into a soft cone with a sharp tip, held at its rim (paper 004, fig. 9):
-   many triangles with conflicting normals meet there; corrections without a way out are counted
-   (skipped). cc -O2 -I. -Iexamples examples/funnel.c -o funnel -lm */
+/* funnel: water is poured into a soft cone with a sharp tip, held at its rim (Yang et al. 2012,
+   fig. 9). Triangles with conflicting normals meet in the tip; corrections that find no way out
+   are counted (skipped).
+
+       build/funnel --out out
+
+   Result: depth of the tip, and particles found on the wrong side of the wall. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"

@@ -1,24 +1,28 @@
-/* hinged_plank: a plank on a hinge turns like a weather vane in a jet of smoke (SCHUR fig. 3). The
-   hinge is part of the coupled motion. cc -O2 -I. -Iexamples examples/hinged_plank.c -o
-   hinged_plank -lm */
+/* hinged_plank: planks on hinges turn like weather vanes in a jet of smoke (Aanjaneya 2018, fig.
+   3). The hinge is part of the coupled motion.
+
+       build/hinged_plank --out out
+       build/hinged_plank --set bodies=3
+
+   Result: the angle of the plank and how far the hinge comes apart. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
 
-int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "hinged_plank",
-        .what = "Planks on hinges in a jet of smoke.",
-        .size = 72,
-        .frames = 160,
-        .keys =
-            {
-                EX_NUMBER("density", "", "of the plank over the smoke's", "1", 1e-4, 1e4),
-                EX_NUMBER("bodies", "", "planks, each on its own hinge", "1", 1, 3),
-                EX_NUMBER("dt", "s", "time step", "0.02", 1e-4, 0.2),
-            },
-    };
+static const ex_about about = {
+    .name = "hinged_plank",
+    .what = "Planks on hinges in a jet of smoke.",
+    .size = 72,
+    .frames = 160,
+    .keys =
+        {
+            EX_NUMBER("density", "", "of the plank over the smoke's", "1", 1e-4, 1e4),
+            EX_NUMBER("bodies", "", "planks, each on its own hinge", "1", 1, 3),
+            EX_NUMBER("dt", "s", "time step", "0.02", 1e-4, 0.2),
+        },
+};
 
+int main(int argc, char **argv) {
     ex_args args;
     int stable = 1;
     double total = 0;
@@ -42,8 +46,7 @@ int main(int argc, char **argv) {
     desc.max_joints = bodies;
 
     fsi_world world;
-    if (fsi_world_init(&world, &desc) != FSI_OK)
-        return 1;
+    ex_need(fsi_world_init(&world, &desc));
 
     fsi_grid_source jet = {
         .lo = fsi_vec(0.35, 0, 0),
@@ -63,13 +66,11 @@ int main(int argc, char **argv) {
     };
 
     fsi_shape plank;
-    if (fsi_shape_init(&plank, &sd) != FSI_OK)
-        return 1;
+    ex_need(fsi_shape_init(&plank, &sd));
     sd.half = fsi_vec(0.008, 0.008, 0);
 
     fsi_shape post;
-    if (fsi_shape_init(&post, &sd) != FSI_OK)
-        return 1;
+    ex_need(fsi_shape_init(&post, &sd));
 
     for (int i = 0; i < bodies; i++) {
         fsi_joint_desc options = {0};
@@ -90,8 +91,7 @@ int main(int argc, char **argv) {
         options.a = fsi_world_add(&world, &given);
         options.kind = FSI_JOINT_HINGE;
         options.anchor = pin;
-        if (fsi_solids_join(&world.solids, &options, NULL) < 0)
-            return 1;
+        ex_need(fsi_solids_join(&world.solids, &options, NULL));
     }
 
     int frame;

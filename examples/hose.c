@@ -1,7 +1,9 @@
-/* hose: water is driven through a soft thin-walled hose, clamped at its inlet (paper 004, fig. 1).
-   cc -O2 -I. -Iexamples examples/hose.c -o hose -lm
-   The wall is one layer of tetrahedra. penetrations counts particles found inside or outside the
-   wall between the ends. */
+/* hose: water is driven through a soft thin-walled hose, clamped at its inlet (Yang et al. 2012,
+   fig. 1). The wall is one layer of tetrahedra.
+
+       build/hose --out out
+
+   Result: penetrations: particles found inside the wall or outside of it between the ends. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -65,23 +67,24 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_tled *tled) {
     ex_image_free(&image);
 }
 
+static const ex_about about = {
+    .name = "hose",
+    .what = "Water through a soft hose.",
+    .size = 12,
+    .frames = 60,
+    .keys =
+        {
+            EX_NUMBER("restitution", "", "e of the collisions", "0", 0, 1),
+            EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1),
+            EX_NUMBER("particles", "", "most fluid particles", "4000", 100, 1e6),
+            EX_NUMBER("tets", "", "about so many tetrahedra", "2900", 500, 1e6),
+            EX_NUMBER("young", "Pa", "Young's modulus", "6e5", 1e3, 1e8),
+            EX_NUMBER("speed", "m/s", "of the water at the inlet", "1", 0.1, 5),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+        },
+};
+
 int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "hose",
-        .what = "Water through a soft hose.",
-        .size = 12,
-        .frames = 60,
-        .keys =
-            {
-                EX_NUMBER("restitution", "", "e of the collisions", "0", 0, 1),
-                EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1),
-                EX_NUMBER("particles", "", "most fluid particles", "4000", 100, 1e6),
-                EX_NUMBER("tets", "", "about so many tetrahedra", "2900", 500, 1e6),
-                EX_NUMBER("young", "Pa", "Young's modulus", "6e5", 1e3, 1e8),
-                EX_NUMBER("speed", "m/s", "of the water at the inlet", "1", 0.1, 5),
-                EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
-            },
-    };
     ex_args args;
 
     fsi_sph_box drain = {{0, 0, 0}, {0, 0, 0}, 0};
@@ -126,8 +129,8 @@ int main(int argc, char **argv) {
     fsi_sph sph;
 
     fsi_tled hose;
-    if (fsi_tled_init(&hose, &given) != FSI_OK || fsi_sph_init(&sph, &desc) != FSI_OK)
-        return 1;
+    ex_need(fsi_tled_init(&hose, &given));
+    ex_need(fsi_sph_init(&sph, &desc));
 
     for (int i = 0; i < hose.nodes; i++)
         if (x[3 * i] < 0.25)
@@ -148,10 +151,8 @@ int main(int argc, char **argv) {
     fsi_sph_add_removal(&sph, &drain);
 
     /* a lid behind the tap */
-    if (fsi_sph_add_plane(&sph, fsi_vec(0.04, 0.68, -0.12), fsi_vec(0, 0, 0.24),
-                          fsi_vec(0, 0.24, 0), fsi_vec(1, 0, 0), NULL)
-        < 0)
-        return 1;
+    ex_need(fsi_sph_add_plane(&sph, fsi_vec(0.04, 0.68, -0.12), fsi_vec(0, 0, 0.24),
+                              fsi_vec(0, 0.24, 0), fsi_vec(1, 0, 0), NULL));
 
     fsi_proxy_solid solid = {
         .tled = &hose,
@@ -167,8 +168,7 @@ int main(int argc, char **argv) {
 
     fsi_proxy proxy;
     pour w;
-    if (pour_begin(&w, &proxy, &options, 0.02) != FSI_OK)
-        return 1;
+    ex_need(pour_begin(&w, &proxy, &options, 0.02));
 
     for (int frame = 0; frame < args.frames && pour_frame(&w); frame++) {
         for (int i = 0; i < sph.now.count; i++) {

@@ -1,10 +1,13 @@
-/* jellyfish: a bell with four jointed arms swims by contracting its bell (REDUCED fig. 8, 9), one
-   or three of them. cc -O2 -I. -Iexamples examples/jellyfish.c -o jellyfish -lm The bell is a
-   reduced body with its own basis: contraction fields instead of vibration modes. The muscle moves
-   the rest shape, so its force acts on the modes alone: in the body's coordinates (momentum,
-   angular momentum, q) it is balanced exactly. Neutral density: weight and buoyancy cancel but for
-   their couple, which rights the bell (its weight hangs lower than its buoyancy). Bell and arms
-   wear one skin. The dots are plankton. */
+/* jellyfish: a bell with four jointed arms swims by contracting its bell (Lu et al. 2016, fig. 8,
+   9), one or three of them. The bell is a reduced body with a basis of its own: contraction fields
+   instead of vibration modes. The muscle moves the rest shape, so its force acts on the modes
+   alone and is balanced exactly. Weight and buoyancy cancel but for their couple, which rights the
+   bell. Bell and arms wear one skin; the dots are plankton.
+
+       build/jellyfish --out out
+       build/jellyfish --set bodies=3
+
+   Result: way upward in body lengths, and how far the joints come apart. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -145,36 +148,36 @@ static int make_models(const ex_args *args, fsi_mesh *mesh, fsi_reduced_model *m
     return i == FSI_OK && fsi_reduced_model_init(&model[1], &desc) == FSI_OK;
 }
 
+static const ex_about about = {
+    .name = "jellyfish",
+    .what = "Jellyfish swim by contracting their bells.",
+    .size = 27,
+    .frames = 250,
+    .keys =
+        {
+            EX_NUMBER("bodies", "", "jellyfish", "1", 1, 3),
+            EX_NUMBER("modes", "", "per arm", "4", 0, 20),
+            EX_NUMBER("tets", "", "of the bell, about", "4000", 300, 50000),
+            EX_NUMBER("actuation", "", "share of the bell's radius taken in at the rim", "0.4", 0,
+                      0.8),
+            EX_NUMBER("period", "s", "of a stroke", "0.5", 0.05, 10),
+            EX_NUMBER("part", "", "of the period in which it contracts; 0.5 = sine", "0.3", 0.05,
+                      0.95),
+            EX_NUMBER("young", "Pa", "stiffness of the bell", "2e5", 100, 1e8),
+            EX_NUMBER("friction", "N m s", "of the joints", "0.02", 0, 0.02),
+            EX_NUMBER("spring", "N m", "of the joints, at a right angle", "1", 0, 10),
+            EX_NUMBER("righting", "N m", "couple of weight and buoyancy at a right angle", "0.4", 0,
+                      10),
+            EX_NUMBER("skin", "",
+                      "1: fluid and contact see one skin over bell and arms; 0: their own surfaces",
+                      "1", 0, 1),
+            EX_NUMBER("newmark", "", "1: the two solves a step of the paper's section 6", "0", 0,
+                      1),
+            EX_NUMBER("dt", "s", "time step, at most 0.04", "0.01", 1e-4, 0.04),
+        },
+};
+
 int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "jellyfish",
-        .what = "Jellyfish swim by contracting their bells.",
-        .size = 27,
-        .frames = 250,
-        .keys =
-            {
-                EX_NUMBER("bodies", "", "jellyfish", "1", 1, 3),
-                EX_NUMBER("modes", "", "per arm", "4", 0, 20),
-                EX_NUMBER("tets", "", "of the bell, about", "4000", 300, 50000),
-                EX_NUMBER("actuation", "", "share of the bell's radius taken in at the rim", "0.4",
-                          0, 0.8),
-                EX_NUMBER("period", "s", "of a stroke", "0.5", 0.05, 10),
-                EX_NUMBER("part", "", "of the period in which it contracts; 0.5 = sine", "0.3",
-                          0.05, 0.95),
-                EX_NUMBER("young", "Pa", "stiffness of the bell", "2e5", 100, 1e8),
-                EX_NUMBER("friction", "N m s", "of the joints", "0.02", 0, 0.02),
-                EX_NUMBER("spring", "N m", "of the joints, at a right angle", "1", 0, 10),
-                EX_NUMBER("righting", "N m", "couple of weight and buoyancy at a right angle",
-                          "0.4", 0, 10),
-                EX_NUMBER(
-                    "skin", "",
-                    "1: fluid and contact see one skin over bell and arms; 0: their own surfaces",
-                    "1", 0, 1),
-                EX_NUMBER("newmark", "", "1: the two solves a step of the paper's section 6", "0",
-                          0, 1),
-                EX_NUMBER("dt", "s", "time step, at most 0.04", "0.01", 1e-4, 0.04),
-            },
-    };
     ex_args args;
 
     fsi_mesh mesh[2];

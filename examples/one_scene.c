@@ -1,8 +1,14 @@
-/* one_scene: the same floating disk by every coupling method, from one exchange a step to one solve
-   for everything, and by particles. cc -O2 -I. -Iexamples examples/one_scene.c -o one_scene -lm
-   weak: the fluid sees the disk's last velocity, the disk the fluid's answer, once a step.
-   partitioned: repeated with under-relaxation. xpm: repeated with a reduced model of both sides.
-   monolithic, schur: one linear solve. sph: particles with the same reduced model. */
+/* one_scene: the same floating disk by every coupling method. weak: the fluid sees the last
+   velocity of the disk, the disk the answer of the fluid, once a step. partitioned: repeated with
+   under-relaxation. xpm: repeated with a reduced model of both sides. monolithic, schur: one
+   linear solve. sph: particles with the same reduced model.
+
+       build/one_scene --out out
+       build/one_scene --set method=weak --set density=0.1   light bodies are lost
+       build/one_scene --set method=xpm
+       build/one_scene --set method=sph
+
+   Result: how deep the disk floats beside what Archimedes says, and what a step costs. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -314,23 +320,24 @@ static int run_sph(ex_args *args, tank *t, double dt, int *steps, double *iterat
     return stable;
 }
 
+static const ex_about about = {
+    .name = "one_scene",
+    .what = "The same floating disk by every coupling method.",
+    .size = 64,
+    .frames = 600,
+    .keys =
+        {
+            EX_WORD("method", "of coupling", "monolithic",
+                    "weak,partitioned,xpm,monolithic,schur,sph"),
+            EX_NUMBER("density", "", "of the disk over the water's", "0.5", 1e-6, 1e6),
+            EX_NUMBER("omega", "", "relaxation of partitioned", "0.2", 1e-3, 1.9),
+            EX_NUMBER("damping", "1/s", "on disk and fluid, to come to rest", "2", 0, 100),
+            EX_NUMBER("dt", "s", "time step", "0.005", 1e-5, 0.1),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+        },
+};
+
 int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "one_scene",
-        .what = "The same floating disk by every coupling method.",
-        .size = 64,
-        .frames = 600,
-        .keys =
-            {
-                EX_WORD("method", "of coupling", "monolithic",
-                        "weak,partitioned,xpm,monolithic,schur,sph"),
-                EX_NUMBER("density", "", "of the disk over the water's", "0.5", 1e-6, 1e6),
-                EX_NUMBER("omega", "", "relaxation of partitioned", "0.2", 1e-3, 1.9),
-                EX_NUMBER("damping", "1/s", "on disk and fluid, to come to rest", "2", 0, 100),
-                EX_NUMBER("dt", "s", "time step", "0.005", 1e-5, 0.1),
-                EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
-            },
-    };
     static tank t;
     ex_args args;
     double iterations = 0;

@@ -1,7 +1,10 @@
 /* raft: a light rigid raft with a soft flag of tetrahedra clamped to it floats in a fluid of
-   particles. The raft meets the fluid through its boundary particles (xpm), the soft part through
-   proxy particles, and both through the clamp: three couplings in one step. cc -O2 -I. -Iexamples
-   examples/raft.c -o raft -lm */
+   particles: three couplings in one step. The raft meets the fluid through its boundary particles,
+   the flag through proxy particles, and both meet in the clamp.
+
+       build/raft --out out
+
+   Result: height of the raft, and how far the clamp comes apart. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -92,8 +95,8 @@ int main(int argc, char **argv) {
     fsi_sph sph;
 
     fsi_solids world;
-    if (fsi_sph_init(&sph, &desc) != FSI_OK || fsi_solids_init(&world, &given) != FSI_OK)
-        return 1;
+    ex_need(fsi_sph_init(&sph, &desc));
+    ex_need(fsi_solids_init(&world, &given));
 
     fsi_shape_desc sd = {
         .kind = FSI_SHAPE_ROOM,
@@ -101,8 +104,7 @@ int main(int argc, char **argv) {
     };
 
     fsi_shape room;
-    if (fsi_shape_init(&room, &sd) != FSI_OK)
-        return 1;
+    ex_need(fsi_shape_init(&room, &sd));
 
     fsi_rigid_desc options = {
         .shape = &room,
@@ -115,35 +117,29 @@ int main(int argc, char **argv) {
     sd.half = fsi_vec(0.16, 0.06, 0.14);
 
     fsi_shape raft;
-    if (fsi_shape_init(&raft, &sd) != FSI_OK)
-        return 1;
+    ex_need(fsi_shape_init(&raft, &sd));
     options.shape = &raft;
     options.kind = FSI_RIGID_DYNAMIC;
     options.density = 1000 * ex_number(&args, "density");
     options.x = fsi_vec(0.4, 0.42, 0.3);
     int body;
     fsi_solids_add(&world, &options, &body);
-    if (fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(1.2, 0.3, 0.6), fsi_vec(0, 0, 0), &n)
-            != FSI_OK
-        || fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(1.2, 1, 0.6), 0, NULL) != FSI_OK)
-        return 1;
+    ex_need(
+        fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(1.2, 0.3, 0.6), fsi_vec(0, 0, 0), &n));
+    ex_need(fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(1.2, 1, 0.6), 0, NULL));
     fsi_mesh mesh;
-    if (fsi_mesh_box(&mesh,
-                     fsi_vec_sub(options.x, fsi_vec_sub(sd.half, fsi_vec(h / 2, h / 2, h / 2))),
-                     fsi_vec_add(options.x, fsi_vec_sub(sd.half, fsi_vec(h / 2, h / 2, h / 2))), 4,
-                     2, 4, 0, NULL)
-        != FSI_OK)
-        return 1;
+    ex_need(fsi_mesh_box(&mesh,
+                         fsi_vec_sub(options.x, fsi_vec_sub(sd.half, fsi_vec(h / 2, h / 2, h / 2))),
+                         fsi_vec_add(options.x, fsi_vec_sub(sd.half, fsi_vec(h / 2, h / 2, h / 2))),
+                         4, 2, 4, 0, NULL));
 
     /* boundary particles half a spacing inside */
     fsi_surface skin = fsi_mesh_surface(&mesh);
     int object;
-    if (fsi_sph_add_surface(&sph, &skin, options.x, 1, &object) != FSI_OK)
-        return 1;
+    ex_need(fsi_sph_add_surface(&sph, &skin, options.x, 1, &object));
     fsi_mesh_free(&mesh);
-    if (fsi_mesh_box(&mesh, fsi_vec(0.54, 0.43, 0.2), fsi_vec(1.04, 0.46, 0.4), 15, 1, 6, 0, NULL)
-        != FSI_OK)
-        return 1;
+    ex_need(
+        fsi_mesh_box(&mesh, fsi_vec(0.54, 0.43, 0.2), fsi_vec(1.04, 0.46, 0.4), 15, 1, 6, 0, NULL));
 
     fsi_tled_desc t = {
         .nodes = mesh.vertex_count,
@@ -170,8 +166,7 @@ int main(int argc, char **argv) {
             node[n++] = i;
 
     fsi_clamp clamp;
-    if (fsi_clamp_init(&clamp, &flag, &world, body, node, n, NULL) != FSI_OK)
-        return 1;
+    ex_need(fsi_clamp_init(&clamp, &flag, &world, body, node, n, NULL));
 
     fsi_sph_rigid_desc d = {
         .sph = &sph,
@@ -198,9 +193,9 @@ int main(int argc, char **argv) {
     fsi_proxy proxy;
 
     fsi_bvh tree;
-    if (fsi_sph_rigid_init(&couple, &d) != FSI_OK || fsi_proxy_init(&proxy, &p) != FSI_OK
-        || fsi_bvh_init(&tree, flag.triangles, NULL) != FSI_OK)
-        return 1;
+    ex_need(fsi_sph_rigid_init(&couple, &d));
+    ex_need(fsi_proxy_init(&proxy, &p));
+    ex_need(fsi_bvh_init(&tree, flag.triangles, NULL));
     n = sph.now.count;
     int frame;
     double time;
@@ -239,8 +234,7 @@ int main(int argc, char **argv) {
         }
 
         skin = fsi_tled_surface(&flag);
-        if (fsi_bvh_build(&tree, &skin) != FSI_OK)
-            return 1;
+        ex_need(fsi_bvh_build(&tree, &skin));
         for (i = 0; i < sph.now.count; i++)
             bad += fsi_bvh_inside(&tree, fsi_vec(sph.x[i], sph.y[i], sph.z[i]));
         for (i = 0; i < clamp.count; i++)

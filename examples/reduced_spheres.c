@@ -1,6 +1,10 @@
-/* reduced_spheres: five soft balls, 10 modes each, of growing density in a tank (REDUCED fig. 5).
-   They settle at Archimedes' depth. cc -O2 -I. -Iexamples examples/reduced_spheres.c -o
-   reduced_spheres -lm */
+/* reduced_spheres: five soft balls of growing density, ten modes each, in a tank (Lu et al. 2016,
+   fig. 5). They settle where Archimedes says.
+
+       build/reduced_spheres --out out
+       build/reduced_spheres --set modes=0   the same balls, rigid
+
+   Result: how deep each ball floats. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -37,26 +41,26 @@ static double archimedes(double q) {
     return lo;
 }
 
+static const ex_about about = {
+    .name = "reduced_spheres",
+    .what = "Soft balls of five densities in a tank.",
+    .size = 60,
+    .frames = 120,
+    .keys =
+        {
+            EX_NUMBER("density", "", "list, over the water's", "0.3,0.6,0.9,1.0,1.2", 1e-3, 100),
+            EX_NUMBER("bodies", "", "balls; 0: one of each density; else densities in turn", "0", 0,
+                      MOST),
+            EX_NUMBER("modes", "", "vibration modes per ball", "10", 0, 40),
+            EX_NUMBER("tets", "", "tetrahedra per ball, about", "1500", 50, 100000),
+            EX_NUMBER("young", "Pa", "stiffness", "2e4", 100, 1e9),
+            EX_NUMBER("dt", "s", "time step", "0.01", 1e-5, 0.1),
+            EX_NUMBER("damping", "1/s", "on bodies and fluid", "2", 0, 100),
+            EX_NUMBER("fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1),
+        },
+};
+
 int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "reduced_spheres",
-        .what = "Soft balls of five densities in a tank.",
-        .size = 60,
-        .frames = 120,
-        .keys =
-            {
-                EX_NUMBER("density", "", "list, over the water's", "0.3,0.6,0.9,1.0,1.2", 1e-3,
-                          100),
-                EX_NUMBER("bodies", "", "balls; 0: one of each density; else densities in turn",
-                          "0", 0, MOST),
-                EX_NUMBER("modes", "", "vibration modes per ball", "10", 0, 40),
-                EX_NUMBER("tets", "", "tetrahedra per ball, about", "1500", 50, 100000),
-                EX_NUMBER("young", "Pa", "stiffness", "2e4", 100, 1e9),
-                EX_NUMBER("dt", "s", "time step", "0.01", 1e-5, 0.1),
-                EX_NUMBER("damping", "1/s", "on bodies and fluid", "2", 0, 100),
-                EX_NUMBER("fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1),
-            },
-    };
     ex_args args;
 
     form_body form = {FORM_SPHERE, 0, 0, 0, 0, {0, 0, 0}};
@@ -103,8 +107,7 @@ int main(int argc, char **argv) {
     };
 
     fsi_world world;
-    if (fsi_world_init(&world, &desc) != FSI_OK)
-        return 1;
+    ex_need(fsi_world_init(&world, &desc));
     form.a = r;
     fsi_mesh mesh;
     if (!swarm_mesh(&mesh, &form, fsi_vec(r, r, r), ex_whole(&args, "tets")))
@@ -122,8 +125,7 @@ int main(int argc, char **argv) {
             .field = 20,
         };
 
-        if (fsi_reduced_model_init(&model[i], &given) != FSI_OK)
-            return 1;
+        ex_need(fsi_reduced_model_init(&model[i], &given));
         if (!swarm_add(&s, &world, &model[i],
                        fsi_vec(2.5 * (i + 0.5) / balls,
                                density[i] >= 1 && density[i] < 1.1 ? 0.3 : 0.6, 0.25),

@@ -1,7 +1,11 @@
-/* slip_buoyancy: disks of different density in water, slip above no-slip (SLIP fig. 10): the light
-   one rises, the heavy one sinks, the third hangs. cc -O2 -I. -Iexamples examples/slip_buoyancy.c
-   -o slip_buoyancy -lm Two-way solve of the repaired form; the first acceleration is compared with
-   Archimedes and added mass, g (1 - r) / (1 + r) in an unbounded fluid. */
+/* slip_buoyancy: disks of different density in water, slip above no-slip (Robinson-Mosher et al.
+   2009, fig. 10): the light one rises, the heavy one sinks, the third hangs. The first
+   acceleration is compared with Archimedes and added mass, g (1 - r) / (1 + r) in an unbounded
+   fluid.
+
+       build/slip_buoyancy --out out
+
+   Result: first acceleration of each disk beside the expected one, and how far each went. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -131,20 +135,20 @@ static void draw(const tank *t, ex_image *image, int row) {
     free(speed);
 }
 
+static const ex_about about = {
+    .name = "slip_buoyancy",
+    .what = "Disks of different density in water, slip above no-slip.",
+    .size = 96,
+    .frames = 90,
+    .keys =
+        {
+            EX_NUMBER("density", "", "of the three disks over the water's", "0.3,1,3", 0.01, 100),
+            EX_NUMBER("dt", "s", "time step", "0.005", 1e-4, 0.05),
+            EX_WORD("wall", "of the disks", "both", "both,slip,noslip"),
+        },
+};
+
 int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "slip_buoyancy",
-        .what = "Disks of different density in water, slip above no-slip.",
-        .size = 96,
-        .frames = 90,
-        .keys =
-            {
-                EX_NUMBER("density", "", "of the three disks over the water's", "0.3,1,3", 0.01,
-                          100),
-                EX_NUMBER("dt", "s", "time step", "0.005", 1e-4, 0.05),
-                EX_WORD("wall", "of the disks", "both", "both,slip,noslip"),
-            },
-    };
     static tank t[2];
     ex_args args;
     double density[BODIES] = {1, 1, 1};

@@ -1,11 +1,13 @@
-/* slip_cylinder: speed of an ideal fluid along a cylinder in a channel (SLIP; catalogue C-09). One
-   projection from u* = stream. cc -O2 -I. -Iexamples examples/slip_cylinder.c -o slip_cylinder -lm
-   Five ways to treat the wall: slip (ghost cells, repaired form), paper (eq. 10 as printed), noslip
-   (the fluid sticks), voxel (stair steps; speed taken from the fluid beside them), fraction (area
-   fractions of fsi_couple). Error = speed along the surface minus potential flow, in streams.
-   slip_rms_error, speed_90 (speed at the top over the stream) and leak (net flux out of a box
-   around the cylinder over stream x diameter) are those of the chosen wall; of slip with wall=all.
- */
+/* slip_cylinder: speed of an ideal fluid along a cylinder in a channel (Robinson-Mosher et al.
+   2009, fig. 7): one projection of the undisturbed stream, compared with potential flow. Five ways
+   to treat the wall: slip (ghost cells, repaired form), paper (eq. 10 as printed), noslip (the
+   fluid sticks), voxel (stair steps), fraction (area fractions of fsi_couple).
+
+       build/slip_cylinder --size 160 --set wall=slip --set radius_cells=10
+       build/slip_cylinder --size 160 --set wall=all --set radius_cells=10   all five
+
+   Result: errors in parts of the stream; speed_90, the speed at the top; leak, the net flux out of
+   a box around the cylinder. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -229,21 +231,22 @@ static void draw(const channel *c, ex_image *image, int at, const char *name) {
     free(speed);
 }
 
+static const ex_about about = {
+    .name = "slip_cylinder",
+    .what = "Speed of an ideal fluid along a cylinder in a channel.",
+    .size = 320,
+    .frames = 1,
+    .keys =
+        {
+            EX_NUMBER("blockage", "", "radius over half the width of the channel", "0.25", 0.05,
+                      0.6),
+            EX_NUMBER("radius_cells", "", "cells per radius; 0: from --size", "0", 0, 200),
+            EX_WORD("wall", "which treatment", "all", "all,slip,paper,noslip,voxel,fraction"),
+            EX_NUMBER("passes", "", "solves with fresh ghost fluxes (slip)", "5", 1, 100),
+        },
+};
+
 int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "slip_cylinder",
-        .what = "Speed of an ideal fluid along a cylinder in a channel.",
-        .size = 320,
-        .frames = 1,
-        .keys =
-            {
-                EX_NUMBER("blockage", "", "radius over half the width of the channel", "0.25", 0.05,
-                          0.6),
-                EX_NUMBER("radius_cells", "", "cells per radius; 0: from --size", "0", 0, 200),
-                EX_WORD("wall", "which treatment", "all", "all,slip,paper,noslip,voxel,fraction"),
-                EX_NUMBER("passes", "", "solves with fresh ghost fluxes (slip)", "5", 1, 100),
-            },
-    };
     static channel c[WALLS];
     ex_args args;
     int chosen = SLIP;

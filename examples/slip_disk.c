@@ -1,9 +1,12 @@
 /* slip_disk: a thin plate slides through smoke along itself, then sweeps through it, slip beside
-   no-slip (SLIP, figure 8). In the plane, one-way. cc -O2 -I. -Iexamples examples/slip_disk.c -o
-   slip_disk -lm With slip the sliding plate leaves the smoke as it was; without, it drags it along.
-   Sweeping stirs both. Top: now; bottom: when the slide was over. Result: energy given to the smoke
-   by the slide, speed of the fluid along the plate then, tracers that crossed it (leak: over all,
-   of the left plate). */
+   no-slip (Robinson-Mosher et al. 2009, fig. 8), in the plane, one-way. With slip the sliding
+   plate leaves the smoke as it was; without it the smoke is dragged along. Sweeping stirs both.
+   Top: now; bottom: when the slide was over.
+
+       build/slip_disk --out out
+
+   Result: energy the slide gave to the smoke, speed of the fluid along the plate, tracers that
+   crossed it (leak). */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -179,20 +182,20 @@ static void draw(const scene *s, ex_image *image, int at) {
     ex_text(image, 20, 356, 1, ex_rgb(20, 20, 20), "AFTER THE SLIDE");
 }
 
+static const ex_about about = {
+    .name = "slip_disk",
+    .what = "A thin plate slides and sweeps through smoke, slip beside no-slip.",
+    .size = 64,
+    .frames = 120,
+    .keys =
+        {
+            EX_WORD("wall", "of the left plate", "slip", "slip,noslip"),
+            EX_NUMBER("angle", "rad", "of the plate", "0.3", 0, 1.5),
+            EX_NUMBER("coefficient", "", "of the left plate with wall=slip: 1 = slip", "1", 0, 1),
+        },
+};
+
 int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "slip_disk",
-        .what = "A thin plate slides and sweeps through smoke, slip beside no-slip.",
-        .size = 64,
-        .frames = 120,
-        .keys =
-            {
-                EX_WORD("wall", "of the left plate", "slip", "slip,noslip"),
-                EX_NUMBER("angle", "rad", "of the plate", "0.3", 0, 1.5),
-                EX_NUMBER("coefficient", "", "of the left plate with wall=slip: 1 = slip", "1", 0,
-                          1),
-            },
-    };
     static scene s[2];
     ex_args args;
 

@@ -1,7 +1,10 @@
-/* slip_helix: a surface that is no solid steers smoke (SLIP fig. 1): a jet rises inside a helical
-   tube whose wall only forbids flow through it. cc -O2 -I. -Iexamples examples/slip_helix.c -o
-   slip_helix -lm Slip beside no-slip: the smoke slides along the tube, or sticks to it. Result:
-   share of the smoke outside the tube (leak), mean height of the smoke. */
+/* slip_helix: a surface that is no solid steers smoke (Robinson-Mosher et al. 2009, fig. 1): a jet
+   rises inside a helical tube whose wall only forbids flow through it. With slip the smoke slides
+   along the tube, without it sticks to it.
+
+       build/slip_helix --out out
+
+   Result: share of the smoke outside the tube (leak), mean height of the smoke. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -110,19 +113,19 @@ static void draw(ex_image *all, fsi_grid *grid, const fsi_surface *surface, int 
     ex_image_free(&image);
 }
 
-int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "slip_helix",
-        .what = "A helical surface that is no solid steers a jet of smoke.",
-        .size = 48,
-        .frames = 60,
-        .keys =
-            {
-                EX_WORD("wall", "of the tube", "both", "both,slip,noslip,none"),
-                EX_NUMBER("dt", "s", "time step", "0.03", 1e-4, 0.2),
-            },
-    };
+static const ex_about about = {
+    .name = "slip_helix",
+    .what = "A helical surface that is no solid steers a jet of smoke.",
+    .size = 48,
+    .frames = 60,
+    .keys =
+        {
+            EX_WORD("wall", "of the tube", "both", "both,slip,noslip,none"),
+            EX_NUMBER("dt", "s", "time step", "0.03", 1e-4, 0.2),
+        },
+};
 
+int main(int argc, char **argv) {
     fsi_slip_desc given = {0};
 
     fsi_coupled *list[1];

@@ -1,5 +1,9 @@
-/* smoke_ball: light balls thrown about by a plume of smoke (SCHUR fig. 1).
-   cc -O2 -I. -Iexamples examples/smoke_ball.c -o smoke_ball -lm */
+/* smoke_ball: light balls thrown about by a plume of smoke (Aanjaneya 2018, fig. 1).
+
+       build/smoke_ball --out out
+       build/smoke_ball --set bodies=3 --set density=0.01
+
+   Result: iterations of the coupled solve. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -62,21 +66,21 @@ static void draw(ex_args *args, fsi_world *world) {
     ex_image_free(&image);
 }
 
-int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "smoke_ball",
-        .what = "Light balls in a plume of smoke.",
-        .size = 72,
-        .frames = 160,
-        .keys =
-            {
-                EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
-                EX_NUMBER("bodies", "", "number of balls", "3", 1, MOST),
-                EX_NUMBER("density", "", "over the smoke's", "0.2", 1e-4, 1e4),
-                EX_NUMBER("dt", "s", "time step", "0.02", 1e-4, 0.2),
-            },
-    };
+static const ex_about about = {
+    .name = "smoke_ball",
+    .what = "Light balls in a plume of smoke.",
+    .size = 72,
+    .frames = 160,
+    .keys =
+        {
+            EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
+            EX_NUMBER("bodies", "", "number of balls", "3", 1, MOST),
+            EX_NUMBER("density", "", "over the smoke's", "0.2", 1e-4, 1e4),
+            EX_NUMBER("dt", "s", "time step", "0.02", 1e-4, 0.2),
+        },
+};
 
+int main(int argc, char **argv) {
     ex_args args;
     int stable = 1;
     double total = 0;
@@ -102,8 +106,7 @@ int main(int argc, char **argv) {
     desc.max_bodies = bodies;
 
     fsi_world world;
-    if (fsi_world_init(&world, &desc) != FSI_OK)
-        return 1;
+    ex_need(fsi_world_init(&world, &desc));
 
     fsi_grid_source jet = {
         .lo = fsi_vec(0.4, 0, 0.4),
@@ -125,8 +128,7 @@ int main(int argc, char **argv) {
     };
 
     fsi_shape ball;
-    if (fsi_shape_init(&ball, &sd) != FSI_OK)
-        return 1;
+    ex_need(fsi_shape_init(&ball, &sd));
 
     for (int i = 0; i < bodies; i++) {
         fsi_rigid_desc given = {
@@ -138,8 +140,7 @@ int main(int argc, char **argv) {
                          dim == 3 ? (0.5 + 0.18 * (i / 6) + 0.03 * (i % 2)) : 0),
         };
 
-        if (fsi_world_add(&world, &given) < 0)
-            return 1;
+        ex_need(fsi_world_add(&world, &given));
     }
 
     int frame;

@@ -1,6 +1,11 @@
-/* smoke_plume: hot smoke rises from a hot spot, curls and leaves through the open top; a ball in
-   its way if asked for. cc -O2 -I. -Iexamples examples/smoke_plume.c -o smoke_plume -lm The closed
-   sides are frictionless; buoyancy lifts the heat, vorticity confinement keeps the curls alive. */
+/* smoke_plume: hot smoke rises from a hot spot, curls and leaves through the open top, past a ball
+   if asked for. Buoyancy lifts the heat, vorticity confinement keeps the curls alive; closed sides
+   are frictionless.
+
+       build/smoke_plume --out out
+       build/smoke_plume --set dim=3 --size 48
+
+   Result: height of the smoke and divergence of the flow. */
 #define FSI_IMPLEMENTATION
 #include "fsi_grid.h"
 #include "common.h"

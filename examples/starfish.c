@@ -1,9 +1,12 @@
-/* starfish: a heap of starfish sinks through water, rigid ones beside soft ones (REDUCED fig. 2, 3,
-   10). cc -O2 -I. -Iexamples examples/starfish.c -o starfish -lm All are copies of two models
-   (modes and no modes). bytes_per_body: its state; bytes_per_body_all: all that one more of them
-   needs (measured through the allocator) but for what goes with its coupling sides, which is
-   bytes_per_side. bodies=2: one of each side by side (fig. 3). bodies=150 --frames 450 --set
-   damping=2: the heap of fig. 10, at rest in the end. */
+/* starfish: a heap of starfish sinks through water, rigid ones beside soft ones (Lu et al. 2016,
+   fig. 2, 3, 10). All are copies of two models, with modes and without.
+
+       build/starfish --out out
+       build/starfish --set bodies=2                          one of each side by side (fig. 3)
+       build/starfish --frames 450 --set bodies=150 --set damping=2   fig. 10, at rest in the end
+
+   Result: bytes_per_body is the state of one; bytes_per_body_all is all that one more of them
+   needs but for what goes with its coupling sides, which is bytes_per_side. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
@@ -34,24 +37,25 @@ static double fastest(double *mean) { /* of the centres of mass, m/s */
     return most;
 }
 
+static const ex_about about = {
+    .name = "starfish",
+    .what = "A heap of starfish, rigid ones beside soft ones, sinks through water.",
+    .size = 24,
+    .frames = 80,
+    .keys =
+        {
+            EX_NUMBER("bodies", "", "starfish", "18", 1, 200),
+            EX_NUMBER("modes", "", "of the soft ones", "8", 1, 30),
+            EX_NUMBER("tets", "", "tetrahedra each, about", "400", 100, 50000),
+            EX_NUMBER("rigid", "", "share without modes", "0.5", 0, 1),
+            EX_NUMBER("density", "", "over the water's", "1.6", 1e-4, 20),
+            EX_NUMBER("young", "Pa", "stiffness", "3e4", 100, 1e9),
+            EX_NUMBER("damping", "1/s", "on bodies and fluid", "0.5", 0, 100),
+            EX_NUMBER("dt", "s", "time step", "0.01", 1e-4, 0.05),
+        },
+};
+
 int main(int argc, char **argv) {
-    static const ex_about about = {
-        .name = "starfish",
-        .what = "A heap of starfish, rigid ones beside soft ones, sinks through water.",
-        .size = 24,
-        .frames = 80,
-        .keys =
-            {
-                EX_NUMBER("bodies", "", "starfish", "18", 1, 200),
-                EX_NUMBER("modes", "", "of the soft ones", "8", 1, 30),
-                EX_NUMBER("tets", "", "tetrahedra each, about", "400", 100, 50000),
-                EX_NUMBER("rigid", "", "share without modes", "0.5", 0, 1),
-                EX_NUMBER("density", "", "over the water's", "1.6", 1e-4, 20),
-                EX_NUMBER("young", "Pa", "stiffness", "3e4", 100, 1e9),
-                EX_NUMBER("damping", "1/s", "on bodies and fluid", "0.5", 0, 100),
-                EX_NUMBER("dt", "s", "time step", "0.01", 1e-4, 0.05),
-            },
-    };
     ex_args args;
 
     form_body form = {FORM_STARFISH, 0.13, 0.035, 0.045, 5, {0, 0, 0}};
@@ -91,8 +95,7 @@ int main(int argc, char **argv) {
     double level = 0.6;
 
     fsi_world world;
-    if (fsi_world_init(&world, &desc) != FSI_OK)
-        return 1;
+    ex_need(fsi_world_init(&world, &desc));
     fsi_mesh mesh;
     if (!swarm_mesh(&mesh, &form, fsi_vec(0.15, 0.04, 0.15), ex_whole(&args, "tets")))
         return 1;
@@ -109,8 +112,7 @@ int main(int argc, char **argv) {
             .field = 24,
         };
 
-        if (fsi_reduced_model_init(&model[i], &given) != FSI_OK)
-            return 1;
+        ex_need(fsi_reduced_model_init(&model[i], &given));
     }
 
     for (int i = 0; i < bodies; i++) { /* layers of 3 x 3 */

@@ -49,8 +49,7 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
     /* vertex i + side * (j + 2 k), j = 0 below, 1 above */
     int side = n + 1;
     fsi_mesh mesh;
-    if (fsi_mesh_box(&mesh, fsi_vec(-1, 0, -1), fsi_vec(1, 1, 1), n, 1, n, 0, NULL) != FSI_OK)
-        return 1;
+    ex_need(fsi_mesh_box(&mesh, fsi_vec(-1, 0, -1), fsi_vec(1, 1, 1), n, 1, n, 0, NULL));
 
     /* the square becomes a disk, the disk is bent */
     for (int i = 0; i < mesh.vertex_count; i++) {
@@ -88,8 +87,8 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
     fsi_sph sph;
 
     fsi_tled solid;
-    if (fsi_tled_init(&solid, &given) != FSI_OK || fsi_sph_init(&sph, &desc) != FSI_OK)
-        return 1;
+    ex_need(fsi_tled_init(&solid, &given));
+    ex_need(fsi_sph_init(&sph, &desc));
 
     for (int i = 0; i < solid.nodes; i++)
         if (v->held_fn(solid.x + 3 * i))
@@ -119,8 +118,7 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
 
     fsi_proxy proxy;
     pour w;
-    if (pour_begin(&w, &proxy, &options, 0.02) != FSI_OK)
-        return 1;
+    ex_need(pour_begin(&w, &proxy, &options, 0.02));
 
     for (int frame = 0; frame < args.frames && pour_frame(&w); frame++) {
         /* on the wrong side: nearest to the lower layer of nodes */
