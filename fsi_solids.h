@@ -6889,27 +6889,37 @@ FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *out, fsi_vec3 centre, fsi_real radi
 }
 
 /* ------------------------------------------------------------------------------------------------
-   >>soft elements Symbols: x nodes now, X at rest, F = dx/dX, E = (F^T F - 1) / 2, S second and P
-   first Piola stress, g_a gradient of shape function a at rest, lambda, mu Lame constants, V rest
-   volume (area). Every element gives energy, force = -dE/dx, rows r (the positive semi-definite
-   part of the stiffness is the sum of r^T r) and geo, the rest of the exact stiffness. */
+ * >>soft elements */
+/* Every element gives its energy, its forces, rows r (the positive semi-definite part of the
+   stiffness is the sum of r^T r) and geo, the rest of the exact stiffness.
+
+       x, X        nodes now and at rest, m
+       F           deformation gradient dx/dX
+       J           det F
+       E           strain (F^T F - 1) / 2
+       S, P        second and first Piola stress, Pa
+       Q           frame of the strain: the rotation R (corotated), F (St. Venant) or 1 (linear)
+       g_a         gradient of the shape function of corner a at rest, 1/m
+       lambda, mu  Lame's constants, Pa
+       V           volume (area) at rest, m^3 (m^2) */
 enum {
-    FSI__SEG,
-    FSI__BEND,
-    FSI__TRI,
-    FSI__FOLD,
+    FSI__SEG,  /* segment that resists stretch */
+    FSI__BEND, /* 2D hinge of two segments */
+    FSI__TRI,  /* membrane */
+    FSI__FOLD, /* hinge of two triangles */
     FSI__TET,
     FSI__KINDS
 };
 
 static const int fsi__kind_nodes[FSI__KINDS] = {2, 3, 3, 4, 4};
-/* rows; without the positive part of geo */
-static const int fsi__kind_rows[FSI__KINDS] = {4, 1, 9, 1, 6},
-                 fsi__kind_material[FSI__KINDS] = {1, 1, 3, 1, 6};
-#define FSI__REST                                                                                  \
-    10 /* numbers kept per element: Dm^-1 (up to 9) and V; hinges: rest angle and stiffness */
-#define FSI__SOFT_BATCH                                                                            \
-    1024 /* elements whose stiffness is computed (in parallel) before it is added (in order) */
+static const int fsi__kind_rows[FSI__KINDS] = {4, 1, 9, 1, 6};
+/* rows of the material alone, without the positive part of geo */
+static const int fsi__kind_material[FSI__KINDS] = {1, 1, 3, 1, 6};
+
+/* numbers kept per element: Dm^-1 (up to 9) and V; hinges: rest angle and stiffness */
+#define FSI__REST 10
+/* elements whose stiffness is computed (in parallel) before it is added (in order) */
+#define FSI__SOFT_BATCH 1024
 
 typedef struct fsi__soft_work {
     int begin[FSI__KINDS + 1]; /* elements by kind */
@@ -6959,394 +6969,470 @@ typedef struct fsi__elem {
     int rows, has_geo;
 } fsi__elem;
 
-/* Eigenvalues w (any order) and vectors (columns of V) of symmetric 3x3 A by Jacobi rotations. */
-static void fsi__eigen3(const fsi_mat3 *S, fsi_real w[3], fsi_mat3 *V) {
-    fsi_real a[3][3];
-    for (int i = 0; i < 9; i++) {
-        a[i / 3][i % 3] = S->m[i];
-        V->m[i] = i % 4 == 0;
+/* Turns the pair (a[p], a[q]) of every row or column: one side of a Jacobi rotation. */
+FSI__INLINE void fsi__jacobi_turn(fsi_real *a, int p, int q, int stride, fsi_real cosine,
+                                  fsi_real sine) {
+    for (int k = 0; k < 3; k++) {
+        fsi_real *u = a + stride * k + p;
+        fsi_real *v = a + stride * k + q;
+        fsi_real first = *u;
+        fsi_real second = *v;
+        *u = cosine * first - sine * second;
+        *v = sine * first + cosine * second;
     }
+}
+
+/* Eigenvalues (any order) and vectors (columns of V) of a symmetric matrix by Jacobi rotations. */
+static void fsi__eigen3(const fsi_mat3 *S, fsi_real value[3], fsi_mat3 *V) {
+    fsi_mat3 A = *S;
+    fsi_real *a = A.m;
+    for (int i = 0; i < 9; i++)
+        V->m[i] = i % 4 == 0;
     for (int sweep = 0; sweep < 12; sweep++) {
-        fsi_real off = fsi__abs(a[0][1]) + fsi__abs(a[0][2]) + fsi__abs(a[1][2]);
-        if (off <= FSI_REAL_EPS * (fsi__abs(a[0][0]) + fsi__abs(a[1][1]) + fsi__abs(a[2][2])) / 8)
+        fsi_real off = fsi__abs(a[1]) + fsi__abs(a[2]) + fsi__abs(a[5]);
+        if (off <= FSI_REAL_EPS * (fsi__abs(a[0]) + fsi__abs(a[4]) + fsi__abs(a[8])) / 8)
             break;
         for (int i = 0; i < 2; i++)
             for (int j = i + 1; j < 3; j++) {
-                fsi_real h = a[i][j];
-                if (h == 0)
+                fsi_real entry = a[3 * i + j];
+                if (entry == 0)
                     continue;
-                fsi_real theta = (a[j][j] - a[i][i]) / (2 * h);
-                fsi_real t = (theta >= 0 ? 1 : FSI_R(-1.0))
-                             / (fsi__abs(theta) + fsi__sqrt(theta * theta + 1));
-                fsi_real c = 1 / fsi__sqrt(t * t + 1);
-                fsi_real s = t * c;
-                for (int k = 0; k < 3; k++) {
-                    fsi_real u = a[k][i], v = a[k][j];
-                    a[k][i] = c * u - s * v;
-                    a[k][j] = s * u + c * v;
-                }
-                for (int k = 0; k < 3; k++) {
-                    fsi_real u = a[i][k], v = a[j][k];
-                    a[i][k] = c * u - s * v;
-                    a[j][k] = s * u + c * v;
-                }
-                for (int k = 0; k < 3; k++) {
-                    fsi_real u = V->m[3 * k + i], v = V->m[3 * k + j];
-                    V->m[3 * k + i] = c * u - s * v;
-                    V->m[3 * k + j] = s * u + c * v;
-                }
+                fsi_real theta = (a[4 * j] - a[4 * i]) / (2 * entry);
+                fsi_real sign = theta >= 0 ? FSI_R(1.0) : FSI_R(-1.0);
+                fsi_real tangent = sign / (fsi__abs(theta) + fsi__sqrt(theta * theta + 1));
+                fsi_real cosine = 1 / fsi__sqrt(tangent * tangent + 1);
+                fsi_real sine = tangent * cosine;
+                fsi__jacobi_turn(a, i, j, 3, cosine, sine);
+                fsi__jacobi_turn(a, 3 * i, 3 * j, 1, cosine, sine);
+                fsi__jacobi_turn(V->m, i, j, 3, cosine, sine);
             }
     }
     for (int i = 0; i < 3; i++)
-        w[i] = a[i][i];
+        value[i] = a[4 * i];
 }
 
-/* R of F = R U with det R = +1, inverted and flat elements included: the weakest direction is
+/* R of F = R U with det R = +1. Inverted and flat elements have one, too: the weakest direction is
  * flipped. */
 static fsi_mat3 fsi__polar(const fsi_mat3 *F) {
-    fsi_mat3 Ft = fsi_mat3_transpose(F), C = fsi_mat3_mul(&Ft, F), V;
-    fsi_vec3 v[3], u[3];
+    /* U = sum of sqrt(w) v v^T, the largest w first. */
+    fsi_mat3 Ft = fsi_mat3_transpose(F);
+    fsi_mat3 C = fsi_mat3_mul(&Ft, F);
+    fsi_mat3 V;
     fsi_real w[3];
     int order[3] = {0, 1, 2};
     fsi__eigen3(&C, w, &V);
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2 - i; j++)
             if (w[order[j]] < w[order[j + 1]]) {
-                int t = order[j];
+                int swap = order[j];
                 order[j] = order[j + 1];
-                order[j + 1] = t;
+                order[j + 1] = swap;
             }
-    for (int i = 0; i < 3; i++)
+    fsi_vec3 v[3];
+    for (int i = 0; i < 2; i++)
         v[i] = fsi_vec(V.m[order[i]], V.m[3 + order[i]], V.m[6 + order[i]]);
     v[2] = fsi_vec_cross(v[0], v[1]);
+
+    /* Their images under R: two from F, made orthonormal, the third completes the frame. */
+    fsi_vec3 u[3];
     u[0] = fsi__unit(fsi_mat3_mul_vec(F, v[0]));
     if (!(fsi_vec_dot(u[0], u[0]) > 0))
         u[0] = v[0];
     u[1] = fsi_mat3_mul_vec(F, v[1]);
     u[1] = fsi__unit(fsi_vec_mad(u[1], u[0], -fsi_vec_dot(u[1], u[0])));
-    if (!(fsi_vec_dot(u[1], u[1]) > 0))
-        u[1] = fsi__unit(fsi_vec_cross(
-            fsi__abs(u[0].x) < FSI_R(0.7) ? fsi_vec(1, 0, 0) : fsi_vec(0, 1, 0), u[0]));
+    if (!(fsi_vec_dot(u[1], u[1]) > 0)) {
+        fsi_vec3 other = fsi__abs(u[0].x) < FSI_R(0.7) ? fsi_vec(1, 0, 0) : fsi_vec(0, 1, 0);
+        u[1] = fsi__unit(fsi_vec_cross(other, u[0]));
+    }
     u[2] = fsi_vec_cross(u[0], u[1]);
-    fsi_mat3 R;
+
+    fsi_mat3 R; /* sum of u v^T */
     for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++) /* R = sum u v^T */
+        for (int j = 0; j < 3; j++)
             R.m[3 * i + j] = fsi__get(u[0], i) * fsi__get(v[0], j)
                              + fsi__get(u[1], i) * fsi__get(v[1], j)
                              + fsi__get(u[2], i) * fsi__get(v[2], j);
     return R;
 }
 
-static void fsi__elem_segment(fsi_real EA, fsi_real L, const fsi_vec3 *x, fsi__elem *elem) {
-    fsi_vec3 d = fsi_vec_sub(x[1], x[0]);
-    fsi_real l = fsi__length(d), e = l / L - 1, N = EA * e, n[3], c = fsi__sqrt(EA / L),
-             t = l > 0 ? N / l : 0, g = fsi__sqrt(fsi__max(t, 0));
-    fsi_vec_store(n, fsi__unit(d));
-    elem->energy = N * e * L / 2;
+/* A segment of rest length `rest` that is stretched along `axis`. Across its axis only tension
+   stiffens; compression would make the stiffness indefinite, so it is in geo alone. */
+static void fsi__elem_segment(fsi_real stretch, fsi_real rest, const fsi_vec3 *x, fsi__elem *elem) {
+    fsi_vec3 way = fsi_vec_sub(x[1], x[0]);
+    fsi_real length = fsi__length(way);
+    fsi_real strain = length / rest - 1;
+    fsi_real force = stretch * strain;
+    fsi_real root = fsi__sqrt(stretch / rest);
+    fsi_real across = length > 0 ? force / length : 0;
+    fsi_real tension = fsi__sqrt(fsi__max(across, 0));
+    fsi_real axis[3];
+    fsi_vec_store(axis, fsi__unit(way));
+    elem->energy = force * strain * rest / 2;
     elem->rows = 4;
     elem->has_geo = 1;
     for (int i = 0; i < 3; i++)
         for (int a = 0; a < 2; a++) {
-            fsi_real sign = a ? 1 : FSI_R(-1.0);
-            elem->force[3 * a + i] = -sign * N * n[i];
-            elem->row[0][3 * a + i] = sign * c * n[i];
+            fsi_real sign = a ? FSI_R(1.0) : FSI_R(-1.0);
+            elem->force[3 * a + i] = -sign * force * axis[i];
+            elem->row[0][3 * a + i] = sign * root * axis[i];
             for (int j = 0; j < 3; j++) {
-                fsi_real p = (i == j ? FSI_R(1.0) : FSI_R(0.0)) - n[i] * n[j];
-                elem->row[1 + j][3 * a + i] = sign * g * p; /* tension only */
-                for (int b = 0; b < 2; b++)
-                    elem->geo[3 * a + i][3 * b + j] = (a == b ? t : -t) * p;
+                fsi_real plane = (fsi_real)(i == j) - axis[i] * axis[j];
+                elem->row[1 + j][3 * a + i] = sign * tension * plane;
+                elem->geo[3 * a + i][3 * a + j] = across * plane;
+                elem->geo[3 * a + i][3 * (1 - a) + j] = -across * plane;
             }
         }
 }
 
-static fsi_real fsi__wrap(fsi_real a) {
-    return a > FSI_PI ? a - 2 * FSI_PI : a < -FSI_PI ? a + 2 * FSI_PI : a;
+/* An angle in (-pi, pi]. */
+static fsi_real fsi__wrap(fsi_real angle) {
+    if (angle > FSI_PI)
+        return angle - 2 * FSI_PI;
+    return angle < -FSI_PI ? angle + 2 * FSI_PI : angle;
 }
 
-/* 2D hinge: angle from b - a to c - b. */
+/* 2D hinge: angle from x1 - x0 to x2 - x1. */
 static fsi_real fsi__bend_angle(const fsi_vec3 *x) {
-    fsi_vec3 d = fsi_vec_sub(x[1], x[0]), e = fsi_vec_sub(x[2], x[1]);
-    return fsi__atan2(d.x * e.y - d.y * e.x, d.x * e.x + d.y * e.y);
+    fsi_vec3 a = fsi_vec_sub(x[1], x[0]);
+    fsi_vec3 b = fsi_vec_sub(x[2], x[1]);
+    return fsi__atan2(a.x * b.y - a.y * b.x, a.x * b.x + a.y * b.y);
 }
 
-static void fsi__elem_bend(fsi_real angle, fsi_real k, const fsi_vec3 *x, fsi__elem *elem) {
-    fsi_real theta = fsi__wrap(fsi__bend_angle(x) - angle), c = fsi__sqrt(k);
-    elem->energy = k * theta * theta / 2;
+/* A spring between the directions phi of two segments: theta = phi(second) - phi(first) - angle.
+   With d the segment, n its normal: dphi/dd = n / d^2, d2phi/dd2 = -(n d + d n) / d^4. */
+static void fsi__elem_bend(fsi_real angle, fsi_real stiffness, const fsi_vec3 *x, fsi__elem *elem) {
+    fsi_real theta = fsi__wrap(fsi__bend_angle(x) - angle);
+    fsi_real root = fsi__sqrt(stiffness);
+    elem->energy = stiffness * theta * theta / 2;
     elem->rows = 1;
     elem->has_geo = 1;
-    for (int s = 0; s < 2; s++) { /* angle = phi(second) - phi(first) */
-        fsi_vec3 d = fsi_vec_sub(x[s + 1], x[s]);
-        fsi_real l2 = fsi__max(d.x * d.x + d.y * d.y, FSI_R(1e-30)), t[2], n[2],
-                 sign = s ? 1 : FSI_R(-1.0);
-        t[0] = d.x;
-        t[1] = d.y;
-        n[0] = -d.y;
-        n[1] = d.x;
+    for (int segment = 0; segment < 2; segment++) {
+        fsi_vec3 way = fsi_vec_sub(x[segment + 1], x[segment]);
+        fsi_real d[2] = {way.x, way.y};
+        fsi_real n[2] = {-way.y, way.x};
+        fsi_real d2 = fsi__max(way.x * way.x + way.y * way.y, FSI_R(1e-30));
+        fsi_real sign = segment ? FSI_R(1.0) : FSI_R(-1.0);
         for (int i = 0; i < 2; i++)
             for (int a = 0; a < 2; a++) {
-                fsi_real grad = (a ? sign : -sign) * n[i] / l2; /* dphi/dd = n / l */
-                elem->row[0][3 * (s + a) + i] += c * grad;
-                elem->force[3 * (s + a) + i] -= k * theta * grad;
+                int at = 3 * (segment + a) + i;
+                fsi_real grad = (a ? sign : -sign) * n[i] / d2;
+                elem->row[0][at] += root * grad;
+                elem->force[at] -= stiffness * theta * grad;
                 for (int j = 0; j < 2; j++) {
-                    /* d2phi/dd2 = -(n t + t n) / l^2 */
-                    fsi_real H = -sign * k * theta * (n[i] * t[j] + t[i] * n[j]) / (l2 * l2);
+                    fsi_real curve =
+                        -sign * stiffness * theta * (n[i] * d[j] + d[i] * n[j]) / (d2 * d2);
                     for (int b = 0; b < 2; b++)
-                        elem->geo[3 * (s + a) + i][3 * (s + b) + j] += a == b ? H : -H;
+                        elem->geo[at][3 * (segment + b) + j] += a == b ? curve : -curve;
                 }
             }
     }
 }
 
 /* Dihedral angle at the edge x0 x1 between the triangles (x0 x1 x2) and (x1 x0 x3), and its
- * gradient. */
+   gradient (may be NULL).
+
+            x2
+           /  \       n, m  normals of the two triangles, as long as twice their areas
+         x0----x1
+           \  /
+            x3                                                                               */
 static fsi_real fsi__fold_angle(const fsi_vec3 *x, fsi_vec3 *grad) {
-    fsi_vec3 e = fsi_vec_sub(x[1], x[0]),
-             n = fsi_vec_cross(fsi_vec_sub(x[2], x[0]), fsi_vec_sub(x[2], x[1]));
+    fsi_vec3 edge = fsi_vec_sub(x[1], x[0]);
+    fsi_vec3 n = fsi_vec_cross(fsi_vec_sub(x[2], x[0]), fsi_vec_sub(x[2], x[1]));
     fsi_vec3 m = fsi_vec_cross(fsi_vec_sub(x[3], x[1]), fsi_vec_sub(x[3], x[0]));
-    fsi_real l = fsi__length(e), nn = fsi_vec_dot(n, n), mm = fsi_vec_dot(m, m);
-    if (!(l > 0) || !(nn > 0) || !(mm > 0)) {
-        if (grad)
-            memset(grad, 0, 4 * sizeof *grad);
+    fsi_real length = fsi__length(edge);
+    fsi_real n2 = fsi_vec_dot(n, n);
+    fsi_real m2 = fsi_vec_dot(m, m);
+    int flat = !(length > 0) || !(n2 > 0) || !(m2 > 0);
+    if (flat && grad)
+        memset(grad, 0, 4 * sizeof *grad);
+    if (flat)
         return 0;
-    }
     if (grad) {
-        fsi_vec3 u = fsi_vec_scale(n, 1 / nn), w = fsi_vec_scale(m, 1 / mm);
-        grad[2] = fsi_vec_scale(u, -l);
-        grad[3] = fsi_vec_scale(w, -l);
-        grad[0] = fsi_vec_add(fsi_vec_scale(u, -fsi_vec_dot(fsi_vec_sub(x[2], x[1]), e) / l),
-                              fsi_vec_scale(w, -fsi_vec_dot(fsi_vec_sub(x[3], x[1]), e) / l));
-        grad[1] = fsi_vec_add(fsi_vec_scale(u, fsi_vec_dot(fsi_vec_sub(x[2], x[0]), e) / l),
-                              fsi_vec_scale(w, fsi_vec_dot(fsi_vec_sub(x[3], x[0]), e) / l));
+        fsi_vec3 u = fsi_vec_scale(n, 1 / n2);
+        fsi_vec3 w = fsi_vec_scale(m, 1 / m2);
+        grad[2] = fsi_vec_scale(u, -length);
+        grad[3] = fsi_vec_scale(w, -length);
+        for (int a = 0; a < 2; a++) {
+            /* The ends of the edge share what its wings take, by their distance along it. */
+            fsi_vec3 end = x[1 - a];
+            fsi_real sign = a ? FSI_R(1.0) : FSI_R(-1.0);
+            fsi_real along_u = sign * fsi_vec_dot(fsi_vec_sub(x[2], end), edge) / length;
+            fsi_real along_w = sign * fsi_vec_dot(fsi_vec_sub(x[3], end), edge) / length;
+            grad[a] = fsi_vec_add(fsi_vec_scale(u, along_u), fsi_vec_scale(w, along_w));
+        }
     }
-    return fsi__atan2(fsi_vec_dot(fsi_vec_cross(n, m), e) / l, fsi_vec_dot(n, m));
+    return fsi__atan2(fsi_vec_dot(fsi_vec_cross(n, m), edge) / length, fsi_vec_dot(n, m));
 }
 
-static void fsi__elem_fold(fsi_real angle, fsi_real k, const fsi_vec3 *x, fsi__elem *elem) {
+/* A spring between two triangles. */
+static void fsi__elem_fold(fsi_real angle, fsi_real stiffness, const fsi_vec3 *x, fsi__elem *elem) {
     fsi_vec3 grad[4];
-    fsi_real theta = fsi__wrap(fsi__fold_angle(x, grad) - angle), c = fsi__sqrt(k);
-    elem->energy = k * theta * theta / 2;
+    fsi_real theta = fsi__wrap(fsi__fold_angle(x, grad) - angle);
+    fsi_real root = fsi__sqrt(stiffness);
+    elem->energy = stiffness * theta * theta / 2;
     elem->rows = 1;
     for (int a = 0; a < 4; a++)
         for (int i = 0; i < 3; i++) {
-            elem->row[0][3 * a + i] = c * fsi__get(grad[a], i);
-            elem->force[3 * a + i] = -k * theta * fsi__get(grad[a], i);
+            elem->row[0][3 * a + i] = root * fsi__get(grad[a], i);
+            elem->force[3 * a + i] = -stiffness * theta * fsi__get(grad[a], i);
         }
 }
 
-/* Rows of the material stiffness for strain increments sym(Q^T dF), dF = e_k g_b^T: isotropic C =
- * (a 1 + b 1 1^T)^2 on the normal strains. */
-static void fsi__elem_rows(int d, const fsi_mat3 *Q, fsi_real lambda, fsi_real mu, fsi_real V,
+/* Rows of the material stiffness for strain increments sym(Q^T dF), dF = e_k g_a^T. On the normal
+   strains the isotropic stiffness is the square of (own 1 + shared 1 1^T). */
+static void fsi__elem_rows(int dim, const fsi_mat3 *Q, fsi_real lambda, fsi_real mu, fsi_real V,
                            fsi_real g[4][3], fsi__elem *elem) {
-    fsi_real v = fsi__sqrt(V), a = fsi__sqrt(2 * mu),
-             b = (fsi__sqrt(fsi__max(2 * mu + (fsi_real)d * lambda, 0)) - a) / (fsi_real)d,
-             s = fsi__sqrt(mu);
-    elem->rows = d == 2 ? 3 : 6;
-    for (int n = 0; n <= d; n++)
+    fsi_real size = fsi__sqrt(V);
+    fsi_real own = fsi__sqrt(2 * mu);
+    fsi_real whole = fsi__sqrt(fsi__max(2 * mu + (fsi_real)dim * lambda, 0));
+    fsi_real shared = (whole - own) / (fsi_real)dim;
+    fsi_real shear = fsi__sqrt(mu);
+    elem->rows = dim == 2 ? 3 : 6;
+    for (int a = 0; a <= dim; a++)
         for (int k = 0; k < 3; k++) {
             const fsi_real *q = Q->m + 3 * k; /* row k of Q */
+            int at = 3 * a + k;
             fsi_real trace = 0;
-            for (int i = 0; i < d; i++)
-                trace += q[i] * g[n][i];
-            for (int i = 0; i < d; i++)
-                elem->row[i][3 * n + k] = v * (a * q[i] * g[n][i] + b * trace);
-            for (int r = d; r < elem->rows; r++) {
-                /* shears 01, 02, 12 */
-                int p = r - d == 2 ? 1 : 0, w = r - d == 0 ? 1 : 2;
-                elem->row[r][3 * n + k] = v * s * (q[p] * g[n][w] + q[w] * g[n][p]);
+            for (int i = 0; i < dim; i++)
+                trace += q[i] * g[a][i];
+            for (int i = 0; i < dim; i++)
+                elem->row[i][at] = size * (own * q[i] * g[a][i] + shared * trace);
+
+            /* Shears 01, 02, 12. */
+            for (int r = dim; r < elem->rows; r++) {
+                int i = r - dim == 2 ? 1 : 0;
+                int j = r - dim == 0 ? 1 : 2;
+                elem->row[r][at] = size * shear * (q[i] * g[a][j] + q[j] * g[a][i]);
             }
         }
 }
 
 /* Geometric stiffness V g_a . S g_b and, for membranes, the rows of its positive part. */
-static void fsi__elem_geo(int d, const fsi_mat3 *S, fsi_real V, fsi_real g[4][3], fsi__elem *elem) {
-    for (int a = 0; a <= d; a++)
-        for (int b = 0; b <= d; b++) {
-            fsi_real c = 0;
-            for (int i = 0; i < d; i++)
-                for (int j = 0; j < d; j++)
-                    c += V * g[a][i] * S->m[3 * i + j] * g[b][j];
+static void fsi__elem_geo(int dim, const fsi_mat3 *S, fsi_real V, fsi_real g[4][3],
+                          fsi__elem *elem) {
+    for (int a = 0; a <= dim; a++)
+        for (int b = 0; b <= dim; b++) {
+            fsi_real sum = 0;
+            for (int i = 0; i < dim; i++)
+                for (int j = 0; j < dim; j++)
+                    sum += V * g[a][i] * S->m[3 * i + j] * g[b][j];
             for (int k = 0; k < 3; k++)
-                elem->geo[3 * a + k][3 * b + k] += c;
+                elem->geo[3 * a + k][3 * b + k] += sum;
         }
     elem->has_geo = 1;
-    if (d == 2) { /* S = sum w_i n_i n_i^T */
-        fsi_real h = (S->m[0] + S->m[4]) / 2,
-                 q = fsi__sqrt((S->m[0] - S->m[4]) * (S->m[0] - S->m[4]) / 4 + S->m[1] * S->m[1]);
-        fsi_real t = fsi__atan2(2 * S->m[1], S->m[0] - S->m[4]) / 2;
-        for (int i = 0; i < 2; i++) {
-            fsi_real w = fsi__sqrt(V * fsi__max(i ? h - q : h + q, 0)),
-                     nx = i ? -fsi__sin(t) : fsi__cos(t), ny = i ? fsi__cos(t) : fsi__sin(t);
-            for (int a = 0; a <= d; a++)
-                for (int k = 0; k < 3; k++)
-                    elem->row[3 + 3 * i + k][3 * a + k] = w * (nx * g[a][0] + ny * g[a][1]);
-        }
-        elem->rows = 9;
+    if (dim != 2)
+        return;
+
+    /* S = sum of w_i n_i n_i^T: the principal stresses, of which tension counts. */
+    fsi_real mean = (S->m[0] + S->m[4]) / 2;
+    fsi_real gap = S->m[0] - S->m[4];
+    fsi_real radius = fsi__sqrt(gap * gap / 4 + S->m[1] * S->m[1]);
+    fsi_real turn = fsi__atan2(2 * S->m[1], gap) / 2;
+    fsi_real cosine = fsi__cos(turn);
+    fsi_real sine = fsi__sin(turn);
+    for (int i = 0; i < 2; i++) {
+        fsi_real root = fsi__sqrt(V * fsi__max(i ? mean - radius : mean + radius, 0));
+        fsi_real nx = i ? -sine : cosine;
+        fsi_real ny = i ? cosine : sine;
+        for (int a = 0; a <= dim; a++)
+            for (int k = 0; k < 3; k++)
+                elem->row[3 + 3 * i + k][3 * a + k] = root * (nx * g[a][0] + ny * g[a][1]);
     }
+    elem->rows = 9;
 }
 
-/* P = mu F + f(J) cof F with f = (lambda L - mu) L', L = ln J above 0.1, its parabola below:
- * defined for inverted elements. */
-static fsi_mat3 fsi__neohookean(const fsi_mat3 *F, fsi_real lambda, fsi_real mu, fsi_real V,
-                                fsi_real g[4][3], int hessian, fsi__elem *elem) {
+/* ln J and its first two derivatives. Below J = 0.1 it is continued by its parabola, so that
+   inverted elements have an energy, too. */
+static void fsi__log_volume(fsi_real J, fsi_real *L, fsi_real *dL, fsi_real *ddL) {
     const fsi_real J0 = FSI_R(0.1);
-    const fsi_real *m = F->m;
-    fsi_real J = fsi_mat3_det(F), I1 = 0, c[4][3];
-    fsi_mat3 cof;
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++) {
-            int p = (i + 1) % 3, q = (i + 2) % 3, r = (j + 1) % 3, s = (j + 2) % 3;
-            cof.m[3 * i + j] = m[3 * p + r] * m[3 * q + s] - m[3 * p + s] * m[3 * q + r];
-            I1 += m[3 * i + j] * m[3 * i + j];
-        }
-    fsi_real L;
-    fsi_real dL;
-    fsi_real ddL;
     if (J > J0) {
-        L = fsi__log(J);
-        dL = 1 / J;
-        ddL = -dL * dL;
-    } else {
-        fsi_real t = (J - J0) / J0;
-        L = fsi__log(J0) + t - t * t / 2;
-        dL = (1 - t) / J0;
-        ddL = -1 / (J0 * J0);
+        *L = fsi__log(J);
+        *dL = 1 / J;
+        *ddL = -*dL * *dL;
+        return;
     }
-    fsi_real f = (lambda * L - mu) * dL;
-    fsi_real df = lambda * dL * dL + (lambda * L - mu) * ddL;
-    elem->energy = V * (mu * (I1 - 3) / 2 - mu * L + lambda * L * L / 2);
-    fsi_mat3 P;
-    for (int i = 0; i < 9; i++)
-        P.m[i] = mu * m[i] + f * cof.m[i];
-    if (!hessian)
-        return P;
+    fsi_real t = (J - J0) / J0;
+    *L = fsi__log(J0) + t - t * t / 2;
+    *dL = (1 - t) / J0;
+    *ddL = -1 / (J0 * J0);
+}
+
+/* Exact stiffness of neo-Hookean matter into geo. f, df: dE/dJ and its derivative. */
+static void fsi__neohookean_geo(const fsi_mat3 *F, const fsi_mat3 *cofactor, fsi_real mu,
+                                fsi_real V, fsi_real f, fsi_real df, fsi_real g[4][3],
+                                fsi__elem *elem) {
+    const fsi_real *m = cofactor->m;
+    fsi_real c[4][3]; /* cof F g_a = dJ/dx_a */
     for (int a = 0; a < 4; a++)
         for (int i = 0; i < 3; i++)
-            c[a][i] =
-                cof.m[3 * i] * g[a][0] + cof.m[3 * i + 1] * g[a][1] + cof.m[3 * i + 2] * g[a][2];
-    if (hessian == 2) { /* linear elasticity in the turned frame */
-        fsi_mat3 R = fsi__polar(F);
-        fsi__elem_rows(3, &R, lambda, mu, V, g, elem);
-        return P;
-    }
+            c[a][i] = m[3 * i] * g[a][0] + m[3 * i + 1] * g[a][1] + m[3 * i + 2] * g[a][2];
     for (int a = 0; a < 4; a++)
         for (int b = 0; b < 4; b++) {
-            fsi_vec3 ga = fsi_vec_load(g[a]), gb = fsi_vec_load(g[b]);
-            /* d cof: eps_ikm w_m */
-            fsi_vec3 w = fsi_vec_scale(fsi_mat3_mul_vec(F, fsi_vec_cross(ga, gb)), V * f);
-            fsi_real d = V * mu * fsi_vec_dot(ga, gb);
+            fsi_vec3 ga = fsi_vec_load(g[a]);
+            fsi_vec3 gb = fsi_vec_load(g[b]);
+            fsi_real even = V * mu * fsi_vec_dot(ga, gb);
             for (int i = 0; i < 3; i++)
-                for (int j = 0; j < 3; j++)
-                    elem->geo[3 * a + i][3 * b + j] = V * df * c[a][i] * c[b][j] + (i == j ? d : 0);
-            elem->geo[3 * a][3 * b + 1] += w.z;
-            elem->geo[3 * a + 1][3 * b] -= w.z;
-            elem->geo[3 * a + 1][3 * b + 2] += w.x;
-            elem->geo[3 * a + 2][3 * b + 1] -= w.x;
-            elem->geo[3 * a + 2][3 * b] += w.y;
-            elem->geo[3 * a][3 * b + 2] -= w.y;
+                for (int j = 0; j < 3; j++) {
+                    fsi_real *entry = &elem->geo[3 * a + i][3 * b + j];
+                    *entry = V * df * c[a][i] * c[b][j] + (i == j ? even : 0);
+                }
+
+            /* The change of cof F is the cross product with w. */
+            fsi_vec3 w = fsi_vec_scale(fsi_mat3_mul_vec(F, fsi_vec_cross(ga, gb)), V * f);
+            for (int i = 0; i < 3; i++) {
+                int j = (i + 1) % 3;
+                fsi_real odd = fsi__get(w, (i + 2) % 3);
+                elem->geo[3 * a + i][3 * b + j] += odd;
+                elem->geo[3 * a + j][3 * b + i] -= odd;
+            }
         }
     elem->has_geo = 1;
+}
+
+/* Neo-Hookean: P = mu F + f(J) cof F with f = (lambda L - mu) L', L = ln J. */
+static fsi_mat3 fsi__neohookean(const fsi_mat3 *F, fsi_real lambda, fsi_real mu, fsi_real V,
+                                fsi_real g[4][3], int hessian, fsi__elem *elem) {
+    const fsi_real *m = F->m;
+    fsi_real square = 0; /* |F|^2 */
+    fsi_mat3 cofactor;
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++) {
+            const fsi_real *below = m + 3 * ((i + 1) % 3);
+            const fsi_real *last = m + 3 * ((i + 2) % 3);
+            int r = (j + 1) % 3;
+            int s = (j + 2) % 3;
+            cofactor.m[3 * i + j] = below[r] * last[s] - below[s] * last[r];
+            square += m[3 * i + j] * m[3 * i + j];
+        }
+    fsi_real L, dL, ddL;
+    fsi__log_volume(fsi_mat3_det(F), &L, &dL, &ddL);
+    fsi_real f = (lambda * L - mu) * dL;
+    elem->energy = V * (mu * (square - 3) / 2 - mu * L + lambda * L * L / 2);
+    fsi_mat3 P;
+    for (int i = 0; i < 9; i++)
+        P.m[i] = mu * m[i] + f * cofactor.m[i];
+
+    /* Positive semi-definite: linear elasticity in the turned frame. */
+    if (hessian == 2) {
+        fsi_mat3 R = fsi__polar(F);
+        fsi__elem_rows(3, &R, lambda, mu, V, g, elem);
+    } else if (hessian) {
+        fsi_real df = lambda * dL * dL + (lambda * L - mu) * ddL;
+        fsi__neohookean_geo(F, &cofactor, mu, V, f, df, g, elem);
+    }
     return P;
 }
 
-/* Membrane (d = 2, always St. Venant-Kirchhoff, plane stress) or tetrahedron (d = 3). hessian 0
+/* Linear, corotated and St. Venant-Kirchhoff matter: stress linear in the strain of the frame Q,
+   e = sym(Q^T F) - 1, of which St. Venant takes half. */
+static fsi_mat3 fsi__linear_stress(int dim, fsi_soft_model model, const fsi_mat3 *F,
+                                   fsi_real lambda, fsi_real mu, fsi_real V, fsi_real g[4][3],
+                                   int hessian, fsi__elem *elem) {
+    fsi_mat3 Q;
+    for (int i = 0; i < 9; i++)
+        Q.m[i] = i % 4 == 0;
+    if (model == FSI_SOFT_COROTATED)
+        Q = fsi__polar(F);
+    if (model == FSI_SOFT_STVK)
+        Q = *F;
+
+    /* Strain and energy. */
+    fsi_mat3 S;
+    memset(&S, 0, sizeof S);
+    fsi_real trace = 0;
+    fsi_real norm = 0;
+    for (int i = 0; i < dim; i++)
+        for (int j = 0; j < dim; j++) {
+            fsi_real sum = 0;
+            for (int k = 0; k < 3; k++)
+                sum += Q.m[3 * k + i] * F->m[3 * k + j] + Q.m[3 * k + j] * F->m[3 * k + i];
+            fsi_real strain = sum / 2 - (fsi_real)(i == j);
+            if (model == FSI_SOFT_STVK)
+                strain /= 2;
+            S.m[3 * i + j] = strain;
+            norm += strain * strain;
+            if (i == j)
+                trace += strain;
+        }
+    elem->energy = V * (mu * norm + lambda * trace * trace / 2);
+
+    /* Stress and stiffness. */
+    for (int i = 0; i < dim; i++)
+        for (int j = 0; j < dim; j++)
+            S.m[3 * i + j] = 2 * mu * S.m[3 * i + j] + (i == j ? lambda * trace : 0);
+    if (hessian)
+        fsi__elem_rows(dim, &Q, lambda, mu, V, g, elem);
+    if (hessian && model == FSI_SOFT_STVK && (dim == 2 || hessian == 1))
+        fsi__elem_geo(dim, &S, V, g, elem);
+    return fsi_mat3_mul(&Q, &S);
+}
+
+/* Membrane (dim 2, always St. Venant-Kirchhoff, plane stress) or tetrahedron (dim 3). hessian: 0
  * none, 1 exact, 2 positive semi-definite. */
-static void fsi__elem_solid(int d, fsi_soft_model model, fsi_real lambda, fsi_real mu,
+static void fsi__elem_solid(int dim, fsi_soft_model model, fsi_real lambda, fsi_real mu,
                             const fsi_real *rest, const fsi_vec3 *x, int hessian, fsi__elem *elem) {
-    fsi_real g[4][3], V = rest[d == 2 ? 4 : 9], trace = 0, norm = 0;
+    fsi_real V = rest[dim == 2 ? 4 : 9];
+    fsi_real g[4][3];
     memset(g, 0, sizeof g);
-    fsi_mat3 F;
-    memset(&F, 0, sizeof F);
-    for (int a = 1; a <= d; a++)
-        for (int i = 0; i < d; i++) {
-            g[a][i] = rest[d * (a - 1) + i];
+    for (int a = 1; a <= dim; a++)
+        for (int i = 0; i < dim; i++) {
+            g[a][i] = rest[dim * (a - 1) + i];
             g[0][i] -= g[a][i];
         }
-    for (int a = 0; a <= d; a++)
+    fsi_mat3 F;
+    memset(&F, 0, sizeof F);
+    for (int a = 0; a <= dim; a++)
         for (int i = 0; i < 3; i++)
-            for (int j = 0; j < d; j++)
+            for (int j = 0; j < dim; j++)
                 F.m[3 * i + j] += fsi__get(x[a], i) * g[a][j];
-    fsi_mat3 P;
-    if (model == FSI_SOFT_NEOHOOKEAN) {
-        P = fsi__neohookean(&F, lambda, mu, V, g, hessian, elem);
-    } else {
-        fsi_mat3 Q;
-        memset(&Q, 0, sizeof Q);
-        for (int i = 0; i < 3; i++)
-            Q.m[4 * i] = 1;
-        if (model == FSI_SOFT_COROTATED)
-            Q = fsi__polar(&F);
-        if (model == FSI_SOFT_STVK)
-            Q = F;
-        fsi_mat3 S;
-        memset(&S, 0, sizeof S);
-        fsi_mat3 e;
-        memset(&e, 0, sizeof e);
-        for (int i = 0; i < d; i++)
-            for (int j = 0; j < d; j++) {
-                fsi_real c = 0;
-                for (int k = 0; k < 3; k++)
-                    c += Q.m[3 * k + i] * F.m[3 * k + j] + Q.m[3 * k + j] * F.m[3 * k + i];
-                c = c / 2 - (i == j ? FSI_R(1.0) : FSI_R(0.0));
-                e.m[3 * i + j] = model == FSI_SOFT_STVK ? c / 2 : c;
-                norm += e.m[3 * i + j] * e.m[3 * i + j];
-                if (i == j)
-                    trace += e.m[3 * i + j];
-            }
-        elem->energy = V * (mu * norm + lambda * trace * trace / 2);
-        for (int i = 0; i < d; i++)
-            for (int j = 0; j < d; j++)
-                S.m[3 * i + j] = 2 * mu * e.m[3 * i + j] + (i == j ? lambda * trace : 0);
-        P = fsi_mat3_mul(&Q, &S);
-        if (hessian) {
-            fsi__elem_rows(d, &Q, lambda, mu, V, g, elem);
-            if (model == FSI_SOFT_STVK && (d == 2 || hessian == 1))
-                fsi__elem_geo(d, &S, V, g, elem);
+
+    fsi_mat3 P = model == FSI_SOFT_NEOHOOKEAN
+                     ? fsi__neohookean(&F, lambda, mu, V, g, hessian, elem)
+                     : fsi__linear_stress(dim, model, &F, lambda, mu, V, g, hessian, elem);
+    for (int a = 0; a <= dim; a++)
+        for (int i = 0; i < 3; i++) {
+            const fsi_real *p = P.m + 3 * i;
+            fsi_real last = dim == 3 ? p[2] * g[a][2] : 0;
+            elem->force[3 * a + i] = -V * (p[0] * g[a][0] + p[1] * g[a][1] + last);
         }
-    }
-    for (int a = 0; a <= d; a++)
-        for (int i = 0; i < 3; i++)
-            elem->force[3 * a + i] = -V
-                                     * (P.m[3 * i] * g[a][0] + P.m[3 * i + 1] * g[a][1]
-                                        + (d == 3 ? P.m[3 * i + 2] * g[a][2] : 0));
 }
 
 static int fsi__soft_kind(const fsi__soft_work *work, int e) {
-    int k = 0;
-    while (e >= work->begin[k + 1])
-        k++;
-    return k;
+    int kind = 0;
+    while (e >= work->begin[kind + 1])
+        kind++;
+    return kind;
 }
 
+/* One element with the nodes at x. What no kind writes is not cleared: that is 2 KB. */
 static void fsi__soft_eval(const fsi_soft *soft, int e, const fsi_real *x, int hessian,
                            fsi__elem *elem) {
     const fsi__soft_work *work = soft->work;
     const fsi_soft_desc *desc = &soft->desc;
     const fsi_real *rest = work->rest + (size_t)FSI__REST * (size_t)e;
     int kind = fsi__soft_kind(work, e);
-    fsi_vec3 p[4];
-    /* what is not written: no need to clear 2 KB each time */
-    memset(elem, 0,
-           kind != FSI__FOLD && (hessian || kind < FSI__TRI) ? sizeof *elem
-                                                             : offsetof(fsi__elem, row));
+    int adds = kind != FSI__FOLD && (hessian || kind < FSI__TRI);
+    memset(elem, 0, adds ? sizeof *elem : offsetof(fsi__elem, row));
     elem->rows = elem->has_geo = 0;
+
+    fsi_vec3 p[4];
     for (int a = 0; a < fsi__kind_nodes[kind]; a++)
         p[a] = fsi_vec_load(x + 3 * work->node[4 * e + a]);
+    fsi_real nu = kind == FSI__TRI ? desc->stretch_poisson : desc->poisson;
+    fsi_real young = kind == FSI__TRI ? desc->stretch : desc->young;
+    fsi_real mu = young / (2 * (1 + nu));
     if (kind == FSI__SEG)
         fsi__elem_segment(desc->stretch, rest[0], p, elem);
     else if (kind == FSI__BEND)
         fsi__elem_bend(rest[0], rest[1], p, elem);
     else if (kind == FSI__FOLD)
         fsi__elem_fold(rest[0], rest[1], p, elem);
-    else if (kind == FSI__TRI)
-        fsi__elem_solid(2, FSI_SOFT_STVK,
-                        desc->stretch * desc->stretch_poisson
-                            / (1 - desc->stretch_poisson * desc->stretch_poisson),
-                        desc->stretch / (2 * (1 + desc->stretch_poisson)), rest, p, hessian, elem);
+    else if (kind == FSI__TRI) /* plane stress */
+        fsi__elem_solid(2, FSI_SOFT_STVK, young * nu / (1 - nu * nu), mu, rest, p, hessian, elem);
     else
-        fsi__elem_solid(3, desc->model,
-                        desc->young * desc->poisson
-                            / ((1 + desc->poisson) * (1 - 2 * desc->poisson)),
-                        desc->young / (2 * (1 + desc->poisson)), rest, p, hessian, elem);
+        fsi__elem_solid(3, desc->model, young * nu / ((1 + nu) * (1 - 2 * nu)), mu, rest, p,
+                        hessian, elem);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -7370,35 +7456,33 @@ static void fsi__soft_gather(const fsi_soft *soft, fsi_real *f) {
     }
 }
 
-/* Volume of the closed surface and its gradient (added times scale), m^3. */
+/* Volume of the closed surface, m^3; its gradient times scale is added to grad (may be NULL). */
 static fsi_real fsi__soft_volume(const fsi_soft *soft, const fsi_real *x, fsi_real scale,
                                  fsi_real *grad) {
-    double V = 0;
-    int n = soft->desc.dim;
+    double volume = 0;
+    int dim = soft->desc.dim;
     for (int e = 0; e < soft->surface_count; e++) {
-        const int32_t *t = soft->surface + n * e;
+        const int32_t *corner = soft->surface + dim * e;
         fsi_vec3 p[3];
-        for (int a = 0; a < n; a++)
-            p[a] = fsi_vec_load(x + 3 * t[a]);
-        if (n == 2) {
-            V += (double)(p[0].x * p[1].y - p[0].y * p[1].x) / 2;
-            if (grad) {
-                grad[3 * t[0]] += scale * p[1].y / 2;
-                grad[3 * t[0] + 1] -= scale * p[1].x / 2;
-                grad[3 * t[1]] -= scale * p[0].y / 2;
-                grad[3 * t[1] + 1] += scale * p[0].x / 2;
-            }
-        } else {
-            V += (double)fsi_vec_dot(p[0], fsi_vec_cross(p[1], p[2])) / 6;
-            for (int a = 0; grad && a < 3; a++) {
-                fsi_real *q = grad + 3 * t[a];
-                fsi_vec_store(q, fsi_vec_mad(fsi_vec_load(q),
-                                             fsi_vec_cross(p[(a + 1) % 3], p[(a + 2) % 3]),
-                                             scale / 6));
+        for (int a = 0; a < dim; a++)
+            p[a] = fsi_vec_load(x + 3 * corner[a]);
+        if (dim == 2)
+            volume += (double)(p[0].x * p[1].y - p[0].y * p[1].x) / 2;
+        else
+            volume += (double)fsi_vec_dot(p[0], fsi_vec_cross(p[1], p[2])) / 6;
+        for (int a = 0; grad && a < dim; a++) {
+            fsi_real *at = grad + 3 * corner[a];
+            if (dim == 2) {
+                fsi_real sign = a ? FSI_R(-1.0) : FSI_R(1.0);
+                at[0] += sign * scale * p[1 - a].y / 2;
+                at[1] -= sign * scale * p[1 - a].x / 2;
+            } else {
+                fsi_vec3 area = fsi_vec_cross(p[(a + 1) % 3], p[(a + 2) % 3]);
+                fsi_vec_store(at, fsi_vec_mad(fsi_vec_load(at), area, scale / 6));
             }
         }
     }
-    return (fsi_real)V;
+    return (fsi_real)volume;
 }
 
 static int fsi__soft_has_pressure(const fsi_soft *soft) {
@@ -7419,13 +7503,14 @@ static double fsi__soft_internal(const fsi_soft *soft, const fsi_real *x, fsi_re
     if (f)
         fsi__soft_gather(soft, f);
     double energy = fsi_sum((size_t)n, work->element_energy);
-    if (fsi__soft_has_pressure(soft)) { /* E = -p V + k (V - V_target)^2 / (2 V_0) */
-        fsi_real V = fsi__soft_volume(soft, x, 0, NULL),
-                 c = soft->desc.volume_stiffness / work->rest_volume,
-                 gap = V - soft->volume_target[0];
+    /* E = -p V + k (V - V_target)^2 / (2 V_0) */
+    if (fsi__soft_has_pressure(soft)) {
+        fsi_real volume = fsi__soft_volume(soft, x, 0, NULL);
+        fsi_real gap = volume - soft->volume_target[0];
+        fsi_real stiffness = soft->desc.volume_stiffness / work->rest_volume;
         if (f)
-            fsi__soft_volume(soft, x, soft->desc.pressure - c * gap, f);
-        energy += (double)(-soft->desc.pressure * V + c * gap * gap / 2);
+            fsi__soft_volume(soft, x, soft->desc.pressure - stiffness * gap, f);
+        energy += (double)(-soft->desc.pressure * volume + stiffness * gap * gap / 2);
     }
     return energy;
 }
@@ -7435,21 +7520,24 @@ FSI_API void fsi_soft_elastic_force(const fsi_soft *soft, fsi_real *f) {
         fsi__soft_internal(soft, soft->x, f);
 }
 
-/* f += gravity and external force */
+/* Weight and external force of a node, N. */
+FSI__INLINE fsi_vec3 fsi__soft_load(const fsi_soft *soft, int node) {
+    return fsi_vec_mad(fsi_vec_load(soft->force + 3 * node), soft->desc.gravity, soft->mass[node]);
+}
+
+/* f += weights and external forces */
 static void fsi__soft_external(const fsi_soft *soft, fsi_real *f) {
-    for (int i = 0; i < soft->desc.vertex_count; i++) {
-        fsi_vec3 g =
-            fsi_vec_mad(fsi_vec_load(soft->force + 3 * i), soft->desc.gravity, soft->mass[i]);
-        fsi_vec_store(f + 3 * i, fsi_vec_add(fsi_vec_load(f + 3 * i), g));
-    }
+    for (int i = 0; i < soft->desc.vertex_count; i++)
+        fsi_vec_store(f + 3 * i, fsi_vec_add(fsi_vec_load(f + 3 * i), fsi__soft_load(soft, i)));
 }
 
 static double fsi__soft_kinetic(const fsi_soft *soft, const fsi_real *v) {
-    double e = 0;
-    for (int i = 0; i < soft->desc.vertex_count; i++)
-        e += (double)(soft->mass[i] * fsi_vec_dot(fsi_vec_load(v + 3 * i), fsi_vec_load(v + 3 * i))
-                      / 2);
-    return e;
+    double energy = 0;
+    for (int i = 0; i < soft->desc.vertex_count; i++) {
+        fsi_vec3 node = fsi_vec_load(v + 3 * i);
+        energy += (double)(soft->mass[i] * fsi_vec_dot(node, node) / 2);
+    }
+    return energy;
 }
 
 FSI_API void fsi_soft_energy(const fsi_soft *soft, double *elastic, double *kinetic) {
@@ -7464,12 +7552,10 @@ FSI_API void fsi_soft_energy(const fsi_soft *soft, double *elastic, double *kine
  * forces', kinetic. f (may be NULL): the first two as forces. */
 static double fsi__soft_total(const fsi_soft *soft, const fsi_real *x, const fsi_real *v,
                               fsi_real *f) {
-    double e = fsi__soft_internal(soft, x, f);
+    double energy = fsi__soft_internal(soft, x, f);
     for (int i = 0; i < soft->desc.vertex_count; i++)
-        e -= (double)fsi_vec_dot(
-            fsi_vec_mad(fsi_vec_load(soft->force + 3 * i), soft->desc.gravity, soft->mass[i]),
-            fsi_vec_load(x + 3 * i));
-    return e + fsi__soft_kinetic(soft, v);
+        energy -= (double)fsi_vec_dot(fsi__soft_load(soft, i), fsi_vec_load(x + 3 * i));
+    return energy + fsi__soft_kinetic(soft, v);
 }
 
 FSI_API fsi_real fsi_soft_volume(const fsi_soft *soft) {
@@ -7479,137 +7565,165 @@ FSI_API fsi_real fsi_soft_volume(const fsi_soft *soft) {
 /* ------------------------------------------------------------------------------------------------
  * >>soft matrix */
 /* Sorted neighbours of vertex i (itself included) into list; returns how many. */
+/* Sorted neighbours of vertex i (itself included) into list; returns how many. */
 static int fsi__soft_neighbours(const fsi__soft_work *work, int i, int32_t *list) {
-    int n = 0, j;
+    int count = 0;
     for (int k = work->first[i]; k < work->first[i + 1]; k++)
         for (int a = 0; a < 4; a++) {
-            int32_t v = work->node[4 * (work->corner[k] / 4) + a];
-            if (v < 0)
+            int32_t vertex = work->node[4 * (work->corner[k] / 4) + a];
+            if (vertex < 0)
                 continue;
-            for (j = n; j > 0 && list[j - 1] > v; j--) {
-            }
-            if (j > 0 && list[j - 1] == v)
+            int at = count;
+            while (at > 0 && list[at - 1] > vertex)
+                at--;
+            if (at > 0 && list[at - 1] == vertex)
                 continue;
-            memmove(list + j + 1, list + j, (size_t)(n - j) * sizeof *list);
-            list[j] = v;
-            n++;
+            memmove(list + at + 1, list + at, (size_t)(count - at) * sizeof *list);
+            list[at] = vertex;
+            count++;
         }
-    return n;
+    return count;
 }
 
-/* Pattern of K, place of every element block in it, and of B. Once per object. */
-static fsi_result fsi__soft_matrix(fsi_soft *soft) {
-    fsi__soft_work *work = soft->work;
-    int n = soft->desc.vertex_count, most = 1;
-    size_t blocks = 0, b_rows = 0, b_entries = 0;
-    if (work->slot_block)
-        return FSI_OK;
-    for (int i = 0; i < n; i++)
-        most = fsi__imax(most, 4 * (work->first[i + 1] - work->first[i]) + 1);
-    int32_t *list;
-    list = (int32_t *)fsi_alloc(&soft->desc.allocator, (size_t)most * sizeof *list);
-    if (!list)
-        return FSI_ERR_MEMORY;
-    for (int i = 0; i < n; i++)
-        blocks += (size_t)fsi__soft_neighbours(work, i, list);
-    for (int k = 0; k < FSI__KINDS; k++) {
-        size_t rows = (size_t)(work->begin[k + 1] - work->begin[k]) * (size_t)fsi__kind_rows[k];
-        b_rows += rows;
-        b_entries += rows * 3 * (size_t)fsi__kind_nodes[k];
+/* Rows and entries of B: those of the elements, of mass damping and of the volume. */
+static void fsi__soft_factor_size(const fsi_soft *soft, size_t *rows, size_t *entries) {
+    const fsi__soft_work *work = soft->work;
+    size_t all = 3 * (size_t)soft->desc.vertex_count;
+    *rows = *entries = 0;
+    if (soft->desc.integrator != FSI_SOFT_SPLIT)
+        return;
+    for (int kind = 0; kind < FSI__KINDS; kind++) {
+        size_t elements = (size_t)(work->begin[kind + 1] - work->begin[kind]);
+        size_t more = elements * (size_t)fsi__kind_rows[kind];
+        *rows += more;
+        *entries += more * 3 * (size_t)fsi__kind_nodes[kind];
     }
     if (soft->desc.damping_mass > 0) {
-        b_rows += 3 * (size_t)n;
-        b_entries += 3 * (size_t)n;
+        *rows += all;
+        *entries += all;
     }
     if (soft->closed && soft->desc.volume_stiffness > 0) {
-        b_rows++;
-        b_entries += 3 * (size_t)n;
+        *rows += 1;
+        *entries += all;
     }
-    if (soft->desc.integrator != FSI_SOFT_SPLIT)
-        b_rows = b_entries = 0;
+}
+
+/* Columns of the three rows of vertex i in K, and where the blocks of its elements stand in them.
+ */
+static void fsi__soft_pattern(fsi_soft *soft, int i, int32_t *list) {
+    fsi__soft_work *work = soft->work;
+    int count = fsi__soft_neighbours(work, i, list);
+    for (int a = 0; a < 3; a++) {
+        int32_t at = soft->K.row[3 * i + a];
+        for (int j = 0; j < 3 * count; j++)
+            soft->K.col[at + j] = 3 * list[j / 3] + j % 3;
+        soft->K.row[3 * i + a + 1] = at + 3 * count;
+    }
+    for (int k = work->first[i]; k < work->first[i + 1]; k++)
+        for (int b = 0; b < 4; b++)
+            for (int j = 0; j < count; j++)
+                if (list[j] == work->node[4 * (work->corner[k] / 4) + b])
+                    work->slot[4 * work->corner[k] + b] = j;
+}
+
+/* Pattern of K, place of every element block in it, and room for B. Once per object. */
+static fsi_result fsi__soft_matrix(fsi_soft *soft) {
+    fsi__soft_work *work = soft->work;
+    if (work->slot_block)
+        return FSI_OK;
+
+    /* How many blocks has K? */
+    int n = soft->desc.vertex_count;
+    int most = 1;
+    for (int i = 0; i < n; i++)
+        most = fsi__imax(most, 4 * (work->first[i + 1] - work->first[i]) + 1);
+    size_t list_size = (size_t)most * sizeof(int32_t);
+    int32_t *list = (int32_t *)fsi_alloc(&soft->desc.allocator, list_size);
+    if (!list)
+        return FSI_ERR_MEMORY;
+    size_t blocks = 0;
+    for (int i = 0; i < n; i++)
+        blocks += (size_t)fsi__soft_neighbours(work, i, list);
+    size_t rows, entries;
+    fsi__soft_factor_size(soft, &rows, &entries);
+
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
-    if (9 * blocks > 0x7fffffff || b_entries > 0x7fffffff)
+    if (9 * blocks > 0x7fffffff || entries > 0x7fffffff)
         arena.failed = 1;
-    for (int k = 0; k < 2 && !arena.failed; k++) {
+    for (int pass = 0; pass < 2 && !arena.failed; pass++) {
         FSI__TAKE(soft->K.val, fsi_real, &arena, 9 * blocks);
-        work->kd = soft->desc.damping_stiffness > 0
-                       ? (fsi_real *)fsi_arena_take(&arena, 9 * blocks, sizeof(fsi_real))
-                       : NULL;
+        work->kd = NULL;
+        if (soft->desc.damping_stiffness > 0)
+            FSI__TAKE(work->kd, fsi_real, &arena, 9 * blocks);
         FSI__TAKE(soft->K.col, int32_t, &arena, 9 * blocks);
         FSI__TAKE(soft->K.row, int32_t, &arena, 3 * (size_t)n + 1);
         FSI__TAKE(work->slot, int32_t, &arena, 16 * (size_t)soft->element_count);
-        FSI__TAKE(soft->B.val, fsi_real, &arena, b_entries);
-        FSI__TAKE(soft->B.col, int32_t, &arena, b_entries);
-        FSI__TAKE(soft->B.row, int32_t, &arena, b_rows + 1);
-        if (!k)
-            arena.failed =
-                fsi__arena_block(&arena, &soft->desc.allocator, &work->slot_block, &work->slot_size)
-                != FSI_OK;
+        FSI__TAKE(soft->B.val, fsi_real, &arena, entries);
+        FSI__TAKE(soft->B.col, int32_t, &arena, entries);
+        FSI__TAKE(soft->B.row, int32_t, &arena, rows + 1);
+        if (!pass
+            && fsi__arena_block(&arena, &soft->desc.allocator, &work->slot_block, &work->slot_size)
+                   < 0)
+            arena.failed = 1;
     }
-    for (int i = 0; i < n && !arena.failed; i++) {
-        int count = fsi__soft_neighbours(work, i, list);
-        for (int a = 0; a < 3; a++) {
-            int32_t at = soft->K.row[3 * i + a];
-            for (int j = 0; j < 3 * count; j++)
-                soft->K.col[at + j] = 3 * list[j / 3] + j % 3;
-            soft->K.row[3 * i + a + 1] = at + 3 * count;
-        }
-        for (int k = work->first[i]; k < work->first[i + 1]; k++)
-            for (int b = 0; b < 4; b++)
-                for (int j = 0; j < count; j++)
-                    if (list[j] == work->node[4 * (work->corner[k] / 4) + b])
-                        work->slot[4 * work->corner[k] + b] = j;
-    }
-    fsi_free(&soft->desc.allocator, list, (size_t)most * sizeof *list);
+    for (int i = 0; i < n && !arena.failed; i++)
+        fsi__soft_pattern(soft, i, list);
+    fsi_free(&soft->desc.allocator, list, list_size);
     if (arena.failed) {
         memset(&soft->K, 0, sizeof soft->K);
         memset(&soft->B, 0, sizeof soft->B);
         return FSI_ERR_MEMORY;
     }
     soft->K.rows = soft->K.cols = 3 * n;
-    soft->B.rows = (int)b_rows;
+    soft->B.rows = (int)rows;
     soft->B.cols = 3 * n;
     return FSI_OK;
+}
+
+/* Stiffness of one element, [12][12]: the sum of its rows r^T r, and geo where it is to be exact.
+ */
+static void fsi__elem_stiffness(const fsi_soft *soft, int e, const fsi_real *x, int hessian,
+                                fsi_real *stiffness) {
+    int kind = fsi__soft_kind(soft->work, e);
+    int n = 3 * fsi__kind_nodes[kind];
+    fsi__elem elem;
+    fsi__soft_eval(soft, e, x, hessian, &elem);
+
+    /* geo replaces its own positive rows */
+    int exact = hessian == 1 && elem.has_geo;
+    if (hessian == 1)
+        elem.rows = fsi__imin(elem.rows, fsi__kind_material[kind]);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < (exact ? n : i + 1); j++) {
+            fsi_real sum = exact ? elem.geo[i][j] : 0;
+            for (int r = 0; r < elem.rows; r++)
+                sum += elem.row[r][i] * elem.row[r][j];
+            stiffness[12 * i + j] = sum;
+            if (!exact) /* symmetric to the bit */
+                stiffness[12 * j + i] = sum;
+        }
 }
 
 /* K at x: exact (1) or positive semi-definite (2). Elements in parallel, sums in element order. */
 static void fsi__soft_assemble(fsi_soft *soft, const fsi_real *x, int hessian) {
     fsi__soft_work *work = soft->work;
-    int i, j, r;
-    memset(soft->K.val, 0, (size_t)soft->K.row[soft->K.rows] * sizeof(fsi_real));
+    fsi_csr *K = &soft->K;
+    memset(K->val, 0, (size_t)K->row[K->rows] * sizeof(fsi_real));
     for (int begin = 0; begin < soft->element_count; begin += FSI__SOFT_BATCH) {
         ptrdiff_t count = fsi__imin(FSI__SOFT_BATCH, soft->element_count - begin);
-        FSI__OMP(parallel for schedule(static) private(i, j, r) if (soft->element_count > 4000))
-        for (ptrdiff_t k = 0; k < count; k++) {
-            fsi__elem elem;
-            fsi_real *ke = work->batch + 144 * k;
-            int kind = fsi__soft_kind(work, begin + (int)k), n = 3 * fsi__kind_nodes[kind];
-            fsi__soft_eval(soft, begin + (int)k, x, hessian, &elem);
-            int exact = hessian == 1 && elem.has_geo;
-            /* exact: geo instead of its positive rows */
-            if (hessian == 1)
-                elem.rows = fsi__imin(elem.rows, fsi__kind_material[kind]);
-            for (i = 0; i < n; i++)
-                /* rows alone: symmetric to the bit */
-                for (j = 0; j < (exact ? n : i + 1); j++) {
-                    fsi_real c = exact ? elem.geo[i][j] : 0;
-                    for (r = 0; r < elem.rows; r++)
-                        c += elem.row[r][i] * elem.row[r][j];
-                    ke[12 * i + j] = c;
-                    if (!exact)
-                        ke[12 * j + i] = c;
-                }
-        }
+        FSI__OMP(parallel for schedule(static) if (soft->element_count > 4000))
+        for (ptrdiff_t k = 0; k < count; k++)
+            fsi__elem_stiffness(soft, begin + (int)k, x, hessian, work->batch + 144 * k);
         for (ptrdiff_t k = 0; k < count; k++) {
             const int32_t *node = work->node + 4 * (begin + k);
             for (int a = 0; a < 4 && node[a] >= 0; a++)
                 for (int b = 0; b < 4 && node[b] >= 0; b++) {
                     int32_t slot = work->slot[16 * (begin + k) + 4 * a + b];
-                    for (i = 0; i < 3; i++)
-                        for (j = 0; j < 3; j++)
-                            soft->K.val[soft->K.row[3 * node[a] + i] + 3 * slot + j] +=
-                                work->batch[144 * k + 12 * (3 * a + i) + 3 * b + j];
+                    const fsi_real *block = work->batch + 144 * k + 36 * a + 3 * b;
+                    for (int i = 0; i < 3; i++)
+                        for (int j = 0; j < 3; j++)
+                            K->val[K->row[3 * node[a] + i] + 3 * slot + j] += block[12 * i + j];
                 }
         }
     }
@@ -7624,59 +7738,67 @@ FSI_API fsi_result fsi_soft_stiffness(fsi_soft *soft) {
     return result;
 }
 
+/* Rows of B of one element, columns in ascending order; returns where the next entry goes. */
+static int32_t fsi__soft_element_rows(fsi_soft *soft, int e, fsi_real scale, int32_t row,
+                                      int32_t at) {
+    const fsi__soft_work *work = soft->work;
+    const int32_t *node = work->node + 4 * e;
+    int kind = fsi__soft_kind(work, e);
+    int n = fsi__kind_nodes[kind];
+    int order[4] = {0, 1, 2, 3};
+    for (int a = 1; a < n; a++)
+        for (int i = a; i > 0 && node[order[i - 1]] > node[order[i]]; i--) {
+            int swap = order[i];
+            order[i] = order[i - 1];
+            order[i - 1] = swap;
+        }
+    fsi__elem elem;
+    fsi__soft_eval(soft, e, soft->x, 2, &elem);
+    for (int r = 0; r < fsi__kind_rows[kind]; r++) {
+        soft->B.row[row + r] = at;
+        for (int k = 0; k < 3 * n; k++, at++) {
+            int corner = order[k / 3];
+            int column = 3 * node[corner] + k % 3;
+            int zero = work->fixed[column] || r >= elem.rows;
+            soft->B.col[at] = column;
+            soft->B.val[at] = zero ? 0 : scale * elem.row[r][3 * corner + k % 3];
+        }
+    }
+    return at;
+}
+
 /* Rows of B with B^T B = dt^2 K + dt C, columns of prescribed coordinates zero: elements (positive
  * semi-definite part), mass damping, volume stiffness. */
 static void fsi__soft_factor_rows(fsi_soft *soft, fsi_real dt) {
     const fsi__soft_work *work = soft->work;
+    fsi_csr *B = &soft->B;
     const fsi_real scale = fsi__sqrt(dt * (dt + soft->desc.damping_stiffness));
-    int i, all = 3 * soft->desc.vertex_count;
-    int32_t row = 0, at = 0;
+    int all = 3 * soft->desc.vertex_count;
+    int32_t row = 0;
+    int32_t at = 0;
     for (int e = 0; e < soft->element_count; e++) {
-        int order[4] = {0, 1, 2, 3};
-        const int32_t *node = work->node + 4 * e;
-        int kind = fsi__soft_kind(work, e);
-        int n = fsi__kind_nodes[kind];
-        fsi__elem elem;
-        fsi__soft_eval(soft, e, soft->x, 2, &elem);
-        for (int a = 1; a < n; a++)
-            for (i = a; i > 0 && node[order[i - 1]] > node[order[i]]; i--) {
-                int t = order[i];
-                order[i] = order[i - 1];
-                order[i - 1] = t;
-            }
-        for (int r = 0; r < fsi__kind_rows[kind]; r++) {
-            soft->B.row[row++] = at;
-            for (int a = 0; a < n; a++)
-                for (i = 0; i < 3; i++, at++) {
-                    int c = 3 * node[order[a]] + i;
-                    soft->B.col[at] = c;
-                    soft->B.val[at] = work->fixed[c] || r >= elem.rows
-                                          ? 0
-                                          : scale * elem.row[r][3 * order[a] + i];
-                }
+        at = fsi__soft_element_rows(soft, e, scale, row, at);
+        row += fsi__kind_rows[fsi__soft_kind(work, e)];
+    }
+    if (soft->desc.damping_mass > 0)
+        for (int i = 0; i < all; i++, at++) {
+            fsi_real damping = dt * soft->desc.damping_mass * soft->mass[i / 3];
+            B->row[row++] = at;
+            B->col[at] = i;
+            B->val[at] = work->fixed[i] ? 0 : fsi__sqrt(damping);
         }
-    }
-    for (i = 0; i < all && row + all <= soft->B.rows; i++, at++) {
-        soft->B.row[row + i] = at;
-        soft->B.col[at] = i;
-        soft->B.val[at] =
-            work->fixed[i] ? 0 : fsi__sqrt(dt * soft->desc.damping_mass * soft->mass[i / 3]);
-    }
-    if (i > 0)
-        row += all;
-    if (row < soft->B.rows) {
-        soft->B.row[row++] = at;
-        fsi_fill((size_t)all, 0, soft->B.val + at);
-        fsi__soft_volume(soft, soft->x,
-                         dt * fsi__sqrt(soft->desc.volume_stiffness / work->rest_volume),
-                         soft->B.val + at);
-        for (i = 0; i < all; i++, at++) {
-            soft->B.col[at] = i;
+    if (row < B->rows) {
+        fsi_real root = fsi__sqrt(soft->desc.volume_stiffness / work->rest_volume);
+        B->row[row++] = at;
+        fsi_fill((size_t)all, 0, B->val + at);
+        fsi__soft_volume(soft, soft->x, dt * root, B->val + at);
+        for (int i = 0; i < all; i++, at++) {
+            B->col[at] = i;
             if (work->fixed[i])
-                soft->B.val[at] = 0;
+                B->val[at] = 0;
         }
     }
-    soft->B.row[row] = at;
+    B->row[row] = at;
 }
 
 /* ------------------------------------------------------------------------------------------------
