@@ -334,8 +334,7 @@ FSI_API fsi_real fsi_interface_velocity(const fsi_interface *iface, const fsi_si
                                         const fsi_real *v);
 /* The fluid's velocity sample at a side, m/s; and setting it. */
 FSI_API fsi_real fsi_interface_sample(const fsi_grid *grid, const fsi_side *side);
-FSI_API void fsi_interface_set_sample(const fsi_interface *iface, fsi_grid *grid,
-                                      const fsi_side *side, fsi_real u);
+FSI_API void fsi_interface_set_sample(fsi_grid *grid, const fsi_side *side, fsi_real u);
 /* Centre of the side's face, m. */
 FSI_API fsi_vec3 fsi_interface_centre(const fsi_interface *iface, const fsi_side *side);
 /* First surface on a -> b over all solids: 1 and *hit, *solid, or 0. Safe from several threads. */
@@ -496,9 +495,6 @@ FSI_API fsi_result fsi_couple_detect(fsi_couple *couple, fsi_coupled *const *sol
 FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report *report);
 /* Force, torque and submerged volume of one solid in the last solve. */
 FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body_report *out);
-/* Added mass of one dense solid where it is now: out[dof * dof], kg (kg m, kg m^2); dof pressure
- * solves. After fsi_couple_solve. */
-FSI_API fsi_result fsi_couple_added_mass(fsi_couple *couple, int solid, fsi_real *out);
 
 /* What a coupling carries from step to step (bubbles' targets): bytes, copy out, copy back. Grid
  * and solids save themselves. */
@@ -575,18 +571,17 @@ typedef struct fsi_world_desc {
     fsi_real damping;
 } fsi_world_desc;
 
-/* A solid that is no rigid body of the world: its door, its stages. */
+/* A solid with its stages: one that is no rigid body of the world, or one part of an exchange. */
 typedef struct fsi_guest {
-    fsi_coupled *door; /* the caller's; v* in, answer out */
-    /* explicit forces, v* and surface into the door; may be NULL */
+    fsi_coupled *door; /* the caller's; v = v* when the solve begins, the answer when it ends */
+    /* Explicit forces, v* and surface into the door; may be NULL. */
     fsi_result (*begin_fn)(void *user, fsi_real dt);
-    /* takes the door's velocity, moves; may be NULL */
+    /* Takes the door's velocity, moves; may be NULL. */
     fsi_result (*move_fn)(void *user, fsi_real dt);
-    void *user;
-    /* fsi_world_exchange only: as in fsi_solid_part, called with respond_user; NULL = the door's
-     * own mass */
+    /* By exchange only: v[dof] of the end of the step under impulse[dof], from the state at the
+       start of the step. NULL: v = v* + (M + B^T B)^-1 impulse. */
     fsi_result (*respond_fn)(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v);
-    void *respond_user;
+    void *user; /* handed to all three */
 } fsi_guest;
 
 typedef struct fsi_world {
@@ -1107,17 +1102,8 @@ FSI_API fsi_result fsi_fluid_box_finish(fsi_fluid_box *box);
 /* Frees its memory; safe on a zeroed struct and twice. */
 FSI_API void fsi_fluid_box_free(fsi_fluid_box *box);
 
-/* One solid behind the door. */
-typedef struct fsi_solid_part {
-    fsi_coupled *solid; /* v = v* when the step begins, the answer when it ends */
-    /* v[dof] of the end of the step under impulse[dof], from the state at the start of the step.
-     * NULL: v = v* + (M + B^T B)^-1 impulse. */
-    fsi_result (*respond_fn)(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v);
-    void *user;
-} fsi_solid_part;
-
 typedef struct fsi_solid_box {
-    fsi_solid_part *part; /* [count] the caller's, in the order of the interface */
+    fsi_guest *part; /* [count] the caller's, in the order of the interface */
     int count;
     int regions; /* as the fluid box says */
     fsi_real dt;
@@ -1154,7 +1140,7 @@ FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder);
 /* papers: embedded points (XPM section 4.4), any dense solid (rigid, reduced, your own) that the
    schemes see by the points of its surface instead of its degrees of freedom. The surface should
    have its vertices 1 to 1.5 cells apart. begin after the solid's v* stands; then use door,
-   fsi_embedded_respond and the struct as user in fsi_solid_part. The answer is in inner->v. */
+   fsi_embedded_respond and the struct as user in fsi_guest. The answer is in inner->v. */
 typedef struct fsi_embedded {
     fsi_coupled *inner;      /* the caller's, dense */
     fsi_coupled door;        /* nodal: 3 per vertex of the surface */
@@ -2637,11 +2623,9 @@ FSI_API fsi_real fsi_interface_sample(const fsi_grid *grid, const fsi_side *side
     return side->plus && plus ? plus[side->face] : grid->u[side->axis][side->face];
 }
 
-FSI_API void fsi_interface_set_sample(const fsi_interface *iface, fsi_grid *grid,
-                                      const fsi_side *side, fsi_real u) {
+FSI_API void fsi_interface_set_sample(fsi_grid *grid, const fsi_side *side, fsi_real u) {
     fsi_real *plus = grid->u_plus[side->axis];
     fsi_real *own = grid->u[side->axis];
-    (void)iface;
     if (!plus || !side->plus || !side->shell)
         own[side->face] = u;
     if (plus && (side->plus || !side->shell))
@@ -3583,21 +3567,6 @@ static void fsi__z_add(const fsi_couple *couple, const fsi_real *a, fsi_real fac
     }
 }
 
-/* y += factor B^T B x on the nodes that move. */
-static void fsi__implicit_add(const fsi_couple *couple, int s, const fsi_real *x, fsi_real factor,
-                              fsi_real *y) {
-    const fsi_csr *matrix = couple->iface.solid[s]->implicit;
-    const fsi_real *K = fsi__k_of(couple, s);
-    for (int i = 0; i < matrix->rows; i++) {
-        fsi_real w = 0;
-        for (int e = matrix->row[i]; e < matrix->row[i + 1]; e++)
-            w += matrix->val[e] * x[matrix->col[e]];
-        for (int e = matrix->row[i]; e < matrix->row[i + 1]; e++)
-            if (K[matrix->col[e]] > 0)
-                y[matrix->col[e]] += factor * w * matrix->val[e];
-    }
-}
-
 /* y = K x of one solid. */
 static void fsi__k_apply(const fsi_couple *couple, int s, const fsi_real *x, fsi_real *y) {
     const fsi_coupled *door = couple->iface.solid[s];
@@ -3613,8 +3582,8 @@ static void fsi__k_apply(const fsi_couple *couple, int s, const fsi_real *x, fsi
         fsi_real w = fsi__side_of(couple, i)->mass * fsi__row_dot(couple, s, i, x);
         fsi__row_add(couple, s, i, w, y);
     }
-    if (door->node && door->implicit)
-        fsi__implicit_add(couple, s, x, 1, y);
+    if (door->node)
+        fsi__door_implicit(door, x, 1, y);
 }
 
 /* x = K^-1 b of one solid. Dense: by its factor. Nodal: conjugate gradients with the diagonal, to
@@ -3722,12 +3691,9 @@ static void fsi__mono_rhs(fsi_couple *couple) {
         if (!fsi__columns_of(couple, s))
             continue;
         fsi__ut_add(couple, s, couple->lambda, k);
-        if (door->implicit)
-            fsi__implicit_add(couple, s, door->v, -1, k);
-        const fsi_real *K = fsi__k_of(couple, s);
-        for (int i = 0; door->node && door->push && i < door->dof; i++)
-            if (K[i] > 0)
-                k[i] += door->push[i];
+        if (door->node)
+            fsi__door_implicit(door, door->v, -1, k);
+        fsi__door_push(door, 1, k);
         fsi__k_solve(couple, s, k, couple->free_answer + couple->offset[s]);
     }
 }
@@ -4524,8 +4490,7 @@ static fsi_result fsi__mono_write(fsi_couple *couple) {
         return result;
     for (int i = 0; i < iface->sides; i++)
         if (iface->side[i].mass > 0)
-            fsi_interface_set_sample(iface, couple->grid, iface->side + i,
-                                     couple->side_velocity[i]);
+            fsi_interface_set_sample(couple->grid, iface->side + i, couple->side_velocity[i]);
     if (couple->regions)
         fsi_mg_region_add(couple->grid->mg, couple->constant, couple->grid->pressure);
     return result;
@@ -4659,52 +4624,6 @@ FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body
     if (solid < 0 || solid >= couple->iface.solids || !(couple->dt > 0))
         return FSI_ERR_ARGUMENT;
     fsi__body_part(couple, solid, 0, couple->iface.solid[solid]->surface.element_count, out);
-    return FSI_OK;
-}
-
-/* J^T b J + Z^T L_N^-1 Z in the solid's own degrees of freedom: a pressure solve for each. */
-FSI_API fsi_result fsi_couple_added_mass(fsi_couple *couple, int solid, fsi_real *out) {
-    if (!couple || !couple->grid || !out || solid < 0 || solid >= couple->iface.solids)
-        return FSI_ERR_ARGUMENT;
-    const fsi_interface *iface = &couple->iface;
-    if (iface->solid[solid]->node || !(couple->dt > 0))
-        return FSI_ERR_STATE;
-    int dof = iface->solid[solid]->dof;
-    fsi_real scale = fsi__scale_of(couple);
-    fsi_real *flux = couple->cell_residual;
-    fsi_real *pressure = couple->cell_step;
-    fsi_mg_solve_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.tolerance = 1e-12;
-    desc.max_iterations = 500;
-    for (int j = 0; j < dof; j++) {
-        /* The flux of a unit velocity, and the pressure that it makes. */
-        double norm = 0;
-        fsi_fill(iface->cells, 0, flux);
-        fsi_fill(iface->cells, 0, pressure);
-        for (int i = couple->first[solid]; i < couple->first[solid + 1]; i++) {
-            const fsi_side *side = fsi__side_of(couple, i);
-            fsi_real velocity = iface->val[side->row + j];
-            flux[side->cell] += scale * fsi__side_z(iface, side) * velocity;
-            norm += fabs((double)velocity);
-        }
-        fsi_result result = FSI_OK;
-        if (norm > 0)
-            result = fsi_mg_solve(couple->grid->mg, &desc, flux, pressure, NULL);
-        if (result < 0)
-            return result;
-
-        /* The impulse of that pressure and of the sides' own mass. */
-        for (int k = 0; k < dof; k++)
-            out[k * dof + j] = 0;
-        for (int i = couple->first[solid]; i < couple->first[solid + 1]; i++) {
-            const fsi_side *side = fsi__side_of(couple, i);
-            fsi_real impulse = side->mass * iface->val[side->row + j]
-                               + fsi__side_z(iface, side) * pressure[side->cell];
-            for (int k = 0; k < dof; k++)
-                out[k * dof + j] += iface->val[side->row + k] * impulse;
-        }
-    }
     return FSI_OK;
 }
 
@@ -7223,8 +7142,7 @@ static void fsi__slip_finish(fsi_slip *slip) {
             iface->velocity[side->axis][side->face] =
                 slip->wall[i] + (fsi_real)side->sign * slip->flux[i];
         if (side->mass > 0 || !(slip->grid->weight[side->axis][side->face] > 0))
-            fsi_interface_set_sample(iface, slip->grid, side,
-                                     fsi__get(slip->velocity[i], side->axis));
+            fsi_interface_set_sample(slip->grid, side, fsi__get(slip->velocity[i], side->axis));
     }
 }
 
@@ -9310,7 +9228,7 @@ FSI_API fsi_result fsi_fluid_box_finish(fsi_fluid_box *box) {
     if (result < 0)
         return result;
     for (int s = 0; s < iface->sides; s++)
-        fsi_interface_set_sample(iface, box->grid, &iface->side[s], box->u[s]);
+        fsi_interface_set_sample(box->grid, &iface->side[s], box->u[s]);
     return result;
 }
 
@@ -9397,16 +9315,16 @@ FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regi
     if (!box || (!box->part && box->count) || box->count < 0 || regions < 0 || !(dt > 0))
         return FSI_ERR_ARGUMENT;
     for (int i = 0; i < box->count; i++) {
-        if (!box->part[i].solid || !box->part[i].solid->v)
+        if (!box->part[i].door || !box->part[i].door->v)
             return FSI_ERR_ARGUMENT;
-        n += (size_t)box->part[i].solid->dof;
+        n += (size_t)box->part[i].door->dof;
     }
     fsi_result result = FSI__LIST_ROOM(box->v0, n, &box->allocator);
     if (result < 0)
         return result;
     fsi_real *v0 = box->v0;
     for (int i = 0; i < box->count; i++) {
-        const fsi_coupled *door = box->part[i].solid;
+        const fsi_coupled *door = box->part[i].door;
         fsi_copy((size_t)door->dof, door->v, v0);
         v0 += door->dof;
     }
@@ -9429,8 +9347,8 @@ static fsi_result fsi__solid_box_solve(void *user, const fsi_real *in, fsi_real 
     const fsi_real *v0 = box->v0;
     fsi_result worst = FSI_OK;
     for (int i = 0; i < box->count; i++) {
-        const fsi_solid_part *part = &box->part[i];
-        const fsi_coupled *door = part->solid;
+        const fsi_guest *part = &box->part[i];
+        const fsi_coupled *door = part->door;
         size_t dof = (size_t)door->dof;
         fsi_copy(dof, v0, door->v);
         fsi_result result = part->respond_fn ? part->respond_fn(part->user, box->dt, in, door->v)
@@ -9508,7 +9426,7 @@ FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder) {
     guest.door = &responder->door;
     guest.begin_fn = fsi__soft_guest_begin;
     guest.move_fn = fsi__soft_guest_move;
-    guest.user = guest.respond_user = responder;
+    guest.user = responder;
     if (responder->soft->desc.integrator != FSI_SOFT_SPLIT)
         guest.respond_fn = fsi_soft_respond;
     return guest;
@@ -9898,7 +9816,7 @@ static fsi_result fsi__scene_detect(void *user, fsi_coupled *const *solid, int c
     (void)solid;
     (void)count;
     for (int i = 0; i < scene->solids.count; i++)
-        scene->list[i] = scene->solids.part[i].solid;
+        scene->list[i] = scene->solids.part[i].door;
     return fsi_interface_detect(scene->face, scene->grid, scene->list, scene->solids.count);
 }
 
@@ -9982,13 +9900,13 @@ static fsi_result fsi__world_boxes_begin(void *user, fsi_real dt) {
         return result;
     const fsi_guest *guest = world->guest;
     for (int i = 0; i < world->door_count; i++) {
-        fsi_solid_part *part = &solids->part[i];
+        fsi_guest *part = &solids->part[i];
         memset(part, 0, sizeof *part);
-        part->solid = world->door[i];
+        part->door = world->door[i];
         if (world->door_body[i] >= 0)
             continue;
         part->respond_fn = guest->respond_fn;
-        part->user = guest->respond_user;
+        part->user = guest->user;
         guest++;
     }
     solids->count = world->door_count;

@@ -193,7 +193,7 @@ static void share_lines(void) {
     static fsi_partitioned_scene scene;
     static const double density[3] = {100, 500, 2000};
     fsi_world_desc desc;
-    fsi_solid_part part[4];
+    fsi_guest part[4];
     fsi_coupled *doors[4];
     double spent = 0;
     double pairs = 0;

@@ -22,7 +22,7 @@ typedef struct scene {
     fsi_coupled *list[1];
     fsi_partitioned scheme;
     fsi_partitioned_scene p;
-    fsi_solid_part part[1];
+    fsi_guest part[1];
     int dim, monolithic;
     double h, v0;
 } scene;

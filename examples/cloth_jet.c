@@ -214,8 +214,8 @@ int main(int argc, char **argv) {
     else
         fsi_interface_init(&s.face, &s.grid, NULL);
 
-    fsi_solid_part part = {
-        .solid = guest.door,
+    fsi_guest part = {
+        .door = guest.door,
         .respond_fn = guest.respond_fn,
         .user = guest.user,
     };

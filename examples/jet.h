@@ -12,7 +12,7 @@ typedef struct jet {
     fsi_world w;
     fsi_partitioned scheme;
     fsi_partitioned_scene x;
-    fsi_solid_part part[4];
+    fsi_guest part[4];
     fsi_coupled *list[4];
     int monolithic, most, capped, steps;
     double dt, total, spent;

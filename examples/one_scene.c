@@ -151,7 +151,7 @@ static int run_grid(ex_args *args, tank *t, double dt, int *steps, double *itera
     fsi_interface face = {0};
     fsi_partitioned scheme = {0};
 
-    fsi_solid_part part = {0};
+    fsi_guest part = {0};
     fsi_coupled *list[1];
     int stable = 1;
     int mono = ex_is(args, "method", "monolithic") || ex_is(args, "method", "schur");
@@ -193,7 +193,7 @@ static int run_grid(ex_args *args, tank *t, double dt, int *steps, double *itera
                    || fsi_partitioned_init(&scheme, &options) != FSI_OK)
         return 0;
     begin(t, dt); /* once, so that the door exists */
-    part.solid = t->door;
+    part.door = t->door;
     list[0] = t->door;
 
     fsi_scene scene = {

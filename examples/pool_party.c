@@ -110,7 +110,7 @@ static const ex_about about = {
 int main(int argc, char **argv) {
     static const double density[BODIES] = {0.1, 0.3, 0.5, 0.9, 2, 0.2, 0.6, 8};
     static fsi_partitioned_scene scene;
-    static fsi_solid_part part[BODIES + 2];
+    static fsi_guest part[BODIES + 2];
     static cloth c;
     fsi_coupled *list[BODIES + 2];
     fsi_partitioned scheme = {0};

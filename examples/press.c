@@ -147,7 +147,7 @@ int main(int argc, char **argv) {
     fsi_couple_desc cd = {0};
     fsi_partitioned scheme = {0};
 
-    fsi_solid_part part[3] = {{0}};
+    fsi_guest part[3] = {{0}};
     fsi_coupled *list[3], *doors[3];
     fsi_scene solids = {0};
     ex_args args;
@@ -207,7 +207,7 @@ int main(int argc, char **argv) {
         return 1;
 
     for (int i = 0; i < 3; i++)
-        part[i].solid = list[i] = &s.part[i].door;
+        part[i].door = list[i] = &s.part[i].door;
     p.grid = &grid;
     p.face = &face;
     p.scheme = &scheme;

@@ -16,7 +16,7 @@ typedef struct stepper {
     /* By exchange only: the scheme, its options, and room for one part per solid. */
     fsi_partitioned scheme;
     fsi_partitioned_scene exchange;
-    fsi_solid_part part[STEPPER_SOLIDS];
+    fsi_guest part[STEPPER_SOLIDS];
     fsi_coupled *list[STEPPER_SOLIDS];
 
     /* Sums over the steps. */

@@ -628,7 +628,7 @@ typedef struct scene_strip {
     fsi_interface face;
     fsi_partitioned scheme;
     fsi_partitioned_scene parted;
-    fsi_solid_part part;
+    fsi_guest part;
     fsi_soft_responder responder;
 } scene_strip;
 
@@ -716,7 +716,7 @@ static fsi_result xpm_make(void *scene, const fsi_allocator *allocator) {
     desc.group = 3;
     desc.tolerance = FSI_R(0.01) * s->grid.h;
     s->responder.soft = &s->cloth;
-    s->part.solid = &s->door;
+    s->part.door = &s->door;
     s->part.respond_fn = fsi_soft_respond;
     s->part.user = &s->responder;
     s->parted.grid = &s->grid;

@@ -362,7 +362,7 @@ static fsi_result slip_cloth(const fsi_allocator *allocator) {
 static fsi_result exchange(const fsi_allocator *allocator) {
     scene_strip *s = (scene_strip *)calloc(1, sizeof *s);
     fsi_world_desc desc;
-    fsi_solid_part part[2];
+    fsi_guest part[2];
     fsi_coupled *doors[2];
     fsi_real X[60] = {0};
     fsi_result result = strip_base(s, NULL, 0);

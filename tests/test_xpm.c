@@ -63,7 +63,7 @@ TEST P_05a_partitioned_equals_monolithic(void) {
         fsi_partitioned_desc pd;
         fsi_fluid_box fluid;
         fsi_solid_box solids;
-        fsi_solid_part part;
+        fsi_guest part;
         fsi_coupled *list[1];
         fsi_real x[8], p[8], momentum[2];
         double worst = 0;
@@ -107,7 +107,7 @@ TEST P_05a_partitioned_equals_monolithic(void) {
             fluid.pressure_form = form;
             fluid.tolerance = TOL(1e-13, 1e-6);
             CHECK_OK(fsi_fluid_box_begin(&fluid, dt));
-            part.solid = &t.door;
+            part.door = &t.door;
             solids.part = &part;
             solids.count = 1;
             CHECK_OK(fsi_solid_box_begin(&solids, dt, fluid.regions));
@@ -186,7 +186,7 @@ static fsi_result press(int held, int bpp, double *force_ratio, double *speed_ra
     fsi_grid_desc gd;
     static fsi_partitioned_scene scene;
     piston p[3];
-    fsi_solid_part part[3];
+    fsi_guest part[3];
     fsi_coupled *list[3];
     const double h = 1.0 / 32;
     const fsi_real dt = FSI_R(0.01);
@@ -210,7 +210,7 @@ static fsi_result press(int held, int bpp, double *force_ratio, double *speed_ra
     piston_make(&p[1], 8 * h, 12 * h, 28 * h, 15 * h, held ? 0 : 50);
     piston_make(&p[2], 4 * h, 8 * h, 8 * h, 30 * h, 0);
     for (int i = 0; i < 3; i++)
-        part[i].solid = &p[i].door;
+        part[i].door = &p[i].door;
     /* 10 N on the small plate for one step */
     p[0].v = -dt * FSI_R(1.0);
     pd.n = pd.m = 8;
@@ -260,7 +260,7 @@ TEST C_24_sources_nobody_makes_room_for(void) {
             static fsi_partitioned_scene scene;
             fsi_grid_desc gd;
             fsi_report report;
-            fsi_solid_part part[2];
+            fsi_guest part[2];
             fsi_coupled *list[2];
             piston p[2];
             int told = !open || kind == 1 || kind == 3;
@@ -293,7 +293,7 @@ TEST C_24_sources_nobody_makes_room_for(void) {
                 piston_make(&p[0], -.1, 4 * h, 1.1, 6 * h, kind == 1 ? 0 : .5);
             piston_make(&p[1], -.1, 9 * h, 1.1, 11 * h, 0);
             for (int i = 0; i < 2; i++)
-                part[i].solid = &p[i].door;
+                part[i].door = &p[i].door;
             pd.n = pd.m = 8;
             pd.tolerance = (fsi_real)(TOL(1e-6, 1e-4) * h);
             fsi_partitioned scheme;
@@ -337,7 +337,7 @@ TEST C_23_coupled_regions_in_a_step(void) {
                 fsi_grid_desc gd;
                 static fsi_partitioned_scene scene;
                 piston p[2];
-                fsi_solid_part part[2];
+                fsi_guest part[2];
                 fsi_coupled *list[2];
                 memset(&gd, 0, sizeof gd);
                 fsi_partitioned_desc pd;
@@ -363,7 +363,7 @@ TEST C_23_coupled_regions_in_a_step(void) {
                 piston_make(&p[0], 0, 6 * h, 4 * h, 9 * h, 10);
                 piston_make(&p[1], 0, 15 * h, 4 * h, 18 * h, 3);
                 for (int i = 0; i < 2; i++)
-                    part[i].solid = &p[i].door;
+                    part[i].door = &p[i].door;
                 pd.n = pd.m = 8;
                 pd.tolerance = (fsi_real)(TOL(1e-9, 1e-4) * h);
                 pd.scheme = (fsi_scheme)scheme[kind];
@@ -447,7 +447,7 @@ TEST C_23_coupled_regions_by_hand(void) {
         fsi_grid_desc gd;
         const int keeps = kind > 1, lost = kind == 1;
         piston p[2];
-        fsi_solid_part part[2];
+        fsi_guest part[2];
         fsi_coupled *list[2];
         fsi_real x[8] = {0}, load[8] = {0};
         memset(&gd, 0, sizeof gd);
@@ -481,7 +481,7 @@ TEST C_23_coupled_regions_by_hand(void) {
         piston_make(&p[0], 0, 6 * h, 4 * h, 9 * h, 10);
         piston_make(&p[1], 0, 15 * h, 4 * h, 18 * h, 3);
         for (int i = 0; i < 2; i++)
-            part[i].solid = list[i] = &p[i].door;
+            part[i].door = list[i] = &p[i].door;
         pd.n = pd.m = 8;
         pd.tolerance = (fsi_real)(TOL(1e-9, 1e-4) * h);
         pd.scheme = (fsi_scheme)scheme[kind];
@@ -861,7 +861,7 @@ static void strip_go(strip_run *q) {
     memset(&desc, 0, sizeof desc);
     fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
-    fsi_solid_part part;
+    fsi_guest part;
     memset(&part, 0, sizeof part);
     memset(&scene, 0, sizeof scene);
     strip s;
@@ -937,9 +937,9 @@ static void strip_go(strip_run *q) {
     fsi_interface_init(&s.face, &s.grid, NULL);
     s.responder.soft = &s.cloth;
     fsi_guest guest = fsi_soft_guest(&s.responder);
-    part.solid = guest.door;
+    part.door = guest.door;
     part.respond_fn = guest.respond_fn;
-    part.user = guest.respond_user;
+    part.user = guest.user;
     if (q->carry)
         part.respond_fn = strip_carry, part.user = &s;
     scene.grid = &s.grid;
@@ -1131,7 +1131,7 @@ static double float_run(double M, int form, double omega, int iterations, int st
     fsi_partitioned_desc pd;
     memset(&pd, 0, sizeof pd);
     memset(&scene, 0, sizeof scene);
-    fsi_solid_part part;
+    fsi_guest part;
     memset(&part, 0, sizeof part);
     gd.nx = gd.ny = 21;
     gd.nz = 1;
@@ -1152,7 +1152,7 @@ static double float_run(double M, int form, double omega, int iterations, int st
     pd.omega = (fsi_real)omega;
     fsi_partitioned partitioned;
     fsi_partitioned_init(&partitioned, &pd);
-    part.solid = &p.door;
+    part.door = &p.door;
     scene.grid = &grid;
     scene.face = &face;
     scene.scheme = &partitioned;
@@ -1503,7 +1503,7 @@ typedef struct trial {
     fsi_partitioned scheme;
     fsi_fluid_box fluid;
     fsi_solid_box solids;
-    fsi_solid_part part;
+    fsi_guest part;
     square rigid;
     fsi_embedded points;
     fsi_surface ring;
@@ -1652,7 +1652,7 @@ static fsi_result trial_make(trial *t, int kind, double density, int scheme, int
     given.max_iterations = 100;
     if ((result = fsi_partitioned_init(&t->scheme, &given)) < 0)
         return result;
-    t->list[0] = t->part.solid = kind == EMBEDDED ? &t->points.door : &t->door;
+    t->list[0] = t->part.door = kind == EMBEDDED ? &t->points.door : &t->door;
     if (kind == EMBEDDED)
         t->part.respond_fn = fsi_embedded_respond, t->part.user = &t->points;
     t->solids.part = &t->part;
@@ -1674,7 +1674,7 @@ static fsi_result trial_begin(trial *t) {
         || (result = fsi_fluid_box_begin(&t->fluid, trial_dt)) < 0)
         return result;
     for (int k = 0; k < t->fluid.dof; k++)
-        t->x[k] = trial_dt * t->part.solid->v[k];
+        t->x[k] = trial_dt * t->part.door->v[k];
     return fsi_solid_box_begin(&t->solids, trial_dt, t->fluid.regions);
 }
 
@@ -2005,7 +2005,7 @@ static fsi_real a04_water(fsi_vec3 x, void *user) {
 TEST A_04_floating_depths_by_exchange(void) {
     static const double density[4] = {.1, .5, .9, 10}, depth[3] = {.31295, 1, 1.68705}, r = .12;
     static fsi_partitioned_scene scene;
-    static fsi_solid_part part[5];
+    static fsi_guest part[5];
     fsi_coupled *list[5];
     double mean[4] = {0, 0, 0, 0}, level = 0;
     int id[4], steps = 240, late = 120, most = 0;
