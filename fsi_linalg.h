@@ -3934,18 +3934,17 @@ FSI_API void fsi_cholesky_free(fsi_cholesky *factor) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>eigen */
+/* Symbols: A, B matrices of the pencil A x = w B x; d diagonal and e first off-diagonal of the
+   tridiagonal T = Q^T A Q; Z its eigenvectors, one a row; c, s cosine and sine of a rotation. */
 static double fsi__dot64(size_t n, const double *a, const double *b) {
-    double s[4] = {0, 0, 0, 0};
+    double sum[4] = {0, 0, 0, 0};
     size_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        s[0] += a[i] * b[i];
-        s[1] += a[i + 1] * b[i + 1];
-        s[2] += a[i + 2] * b[i + 2];
-        s[3] += a[i + 3] * b[i + 3];
-    }
+    for (; i + 4 <= n; i += 4)
+        for (size_t lane = 0; lane < 4; lane++)
+            sum[lane] += a[i + lane] * b[i + lane];
     for (; i < n; i++)
-        s[0] += a[i] * b[i];
-    return (s[0] + s[1]) + (s[2] + s[3]);
+        sum[0] += a[i] * b[i];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
 static void fsi__axpy64(size_t n, double s, const double *FSI__RESTRICT x,
@@ -3955,70 +3954,79 @@ static void fsi__axpy64(size_t n, double s, const double *FSI__RESTRICT x,
 }
 
 /* Householder reduction of full symmetric A (destroyed) to T = Q^T A Q with diagonal d and e[k] =
- * t_k,k+1; Z = Q^T. w is scratch [2 n]. */
-static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *Z, double *w) {
-    double *scale = w + n;
+ * t_k,k+1; Z = Q^T. work is scratch [2 n]. */
+static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *Z, double *work) {
+    double *scale = work + n;
     for (size_t k = 0; k + 2 < n; k++) {
-        size_t m = n - k - 1;
+        /* v: the part of row k that becomes (e_k, 0, ..., 0) */
+        size_t rest = n - k - 1;
         double *v = A + k * n + k + 1;
-        double norm = sqrt(fsi__dot64(m, v, v));
+        double *corner = v + n; /* the matrix of rest x rest below */
+        double norm = sqrt(fsi__dot64(rest, v, v));
         scale[k] = 0;
         e[k] = v[0];
-        if (sqrt(fsi__dot64(m - 1, v + 1, v + 1)) <= 0)
+        if (sqrt(fsi__dot64(rest - 1, v + 1, v + 1)) <= 0)
             continue;
         e[k] = v[0] > 0 ? -norm : norm;
         v[0] -= e[k];
-        scale[k] = 2 / fsi__dot64(m, v, v); /* H = 1 - scale v v^T */
-        for (size_t i = 0; i < m; i++)
-            w[i] = scale[k] * fsi__dot64(m, A + (k + 1 + i) * n + k + 1, v);
-        double half = scale[k] / 2 * fsi__dot64(m, w, v);
-        fsi__axpy64(m, -half, v, w);
-        for (size_t i = 0; i < m; i++) { /* A -= v w^T + w v^T */
-            double *a = A + (k + 1 + i) * n + k + 1;
-            fsi__axpy64(m, -v[i], w, a);
-            fsi__axpy64(m, -w[i], v, a);
+        scale[k] = 2 / fsi__dot64(rest, v, v); /* H = 1 - scale v v^T */
+
+        /* corner = H corner H: corner -= v w^T + w v^T */
+        for (size_t i = 0; i < rest; i++)
+            work[i] = scale[k] * fsi__dot64(rest, corner + i * n, v);
+        double half = scale[k] / 2 * fsi__dot64(rest, work, v);
+        fsi__axpy64(rest, -half, v, work);
+        for (size_t i = 0; i < rest; i++) {
+            fsi__axpy64(rest, -v[i], work, corner + i * n);
+            fsi__axpy64(rest, -work[i], v, corner + i * n);
         }
     }
     if (n > 1)
         e[n - 2] = A[(n - 2) * n + n - 1];
-    for (size_t i = 0; i < n * n; i++)
-        Z[i] = 0;
+    memset(Z, 0, n * n * sizeof *Z);
     for (size_t i = 0; i < n; i++) {
         d[i] = A[i * n + i];
         Z[i * n + i] = 1;
     }
+
     /* Z = Z H_k, from the last on: only rows after k change */
-    for (size_t k = n > 2 ? n - 2 : 0; k-- > 0;)
-        for (size_t i = k + 1; scale[k] > 0 && i < n; i++) {
-            const double *v = A + k * n + k + 1;
-            fsi__axpy64(n - k - 1, -scale[k] * fsi__dot64(n - k - 1, Z + i * n + k + 1, v), v,
-                        Z + i * n + k + 1);
-        }
+    for (size_t k = n > 2 ? n - 2 : 0; k-- > 0;) {
+        size_t rest = n - k - 1;
+        const double *v = A + k * n + k + 1;
+        double *row = Z + (k + 1) * n + k + 1;
+        for (size_t i = 0; scale[k] > 0 && i < rest; i++, row += n)
+            fsi__axpy64(rest, -scale[k] * fsi__dot64(rest, row, v), v, row);
+    }
 }
 
-/* One implicit QL sweep over rows l..m of the tridiagonal matrix, rotations applied to the rows of
- * Z. */
-static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t l, size_t m) {
-    double g = (d[l + 1] - d[l]) / (2 * e[l]);
+/* sqrt(a^2 + b^2) without squares that overflow. */
+static double fsi__hypotenuse(double a, double b) {
+    double big = fabs(a) > fabs(b) ? a : b;
+    double other = fabs(a) > fabs(b) ? b : a;
+    return fabs(big) > 0 ? fabs(big) * sqrt(1 + (other / big) * (other / big)) : 0;
+}
+
+/* One implicit QL sweep over rows first .. last of the tridiagonal matrix, rotations applied to the
+ * rows of Z. */
+static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t first, size_t last) {
+    /* Wilkinson's shift */
+    double g = (d[first + 1] - d[first]) / (2 * e[first]);
     double r = sqrt(g * g + 1);
+    g = d[last] - d[first] + e[first] / (g + (g < 0 ? -r : r));
+
     double s = 1;
     double c = 1;
     double shift = 0;
-    g = d[m] - d[l] + e[l] / (g + (g < 0 ? -r : r)); /* Wilkinson's shift */
-    for (size_t i = m; i-- > l;) {
+    for (size_t i = last; i-- > first;) {
         double f = s * e[i];
         double b = c * e[i];
-        double *lo = Z + i * n;
-        double *hi = lo + n;
-        r = fabs(f) > fabs(g) ? fabs(f) * sqrt(1 + (g / f) * (g / f))
-            : fabs(g) > 0     ? fabs(g) * sqrt(1 + (f / g) * (f / g))
-                              : 0;
+        r = fsi__hypotenuse(f, g);
         e[i + 1] = r;
-        if (!(r > 0)) {
+        if (!(r > 0)) { /* the matrix split: the next sweep sees it */
             d[i + 1] -= shift;
-            e[m] = 0;
+            e[last] = 0;
             return;
-        } /* it split: try again */
+        }
         s = f / r;
         c = g / r;
         g = d[i + 1] - shift;
@@ -4026,114 +4034,163 @@ static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t l, s
         shift = s * r;
         d[i + 1] = g + shift;
         g = c * r - b;
+
+        double *lower = Z + i * n;
+        double *upper = lower + n;
         for (size_t j = 0; j < n; j++) {
-            double t = hi[j];
-            hi[j] = s * lo[j] + c * t;
-            lo[j] = c * lo[j] - s * t;
+            double old = upper[j];
+            upper[j] = s * lower[j] + c * old;
+            lower[j] = c * lower[j] - s * old;
         }
     }
-    d[l] -= shift;
-    e[l] = g;
-    e[m] = 0;
+    d[first] -= shift;
+    e[first] = g;
+    e[last] = 0;
 }
 
-/* Eigenvalues of full symmetric A (destroyed) ascending in d, eigenvectors in the rows of Z. w is
- * scratch [3 n]. 0 when QL does not end. */
-static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *w) {
-    double *e = w + 2 * n;
+/* Ascending order of d, with the rows of Z. */
+static void fsi__eigen_sort(size_t n, double *d, double *Z) {
+    for (size_t i = 0; i < n; i++) {
+        size_t least = i;
+        for (size_t j = i + 1; j < n; j++)
+            if (d[j] < d[least])
+                least = j;
+        if (least == i)
+            continue;
+        double swap = d[i];
+        d[i] = d[least];
+        d[least] = swap;
+        for (size_t j = 0; j < n; j++) {
+            swap = Z[i * n + j];
+            Z[i * n + j] = Z[least * n + j];
+            Z[least * n + j] = swap;
+        }
+    }
+}
+
+/* Eigenvalues of full symmetric A (destroyed) ascending in d, eigenvectors in the rows of Z. work
+ * is scratch [3 n]. 0 when QL does not end. */
+static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *work) {
+    double *e = work + 2 * n;
     double top = 0;
-    double unit = 1;
-    size_t j, m;
-    int power = 0;
     for (size_t i = 0; i < n * n; i++) {
         if (!fsi__finite64(A[i]))
             return 0;
-        if (fabs(A[i]) > top)
-            top = fabs(A[i]);
+        top = fmax(top, fabs(A[i]));
     }
-    /* squares would overflow or vanish */
+
+    /* in units of a power of two where squares would overflow or vanish */
+    double unit = 1;
     if (top > 0 && !(top > 1e-100 && top < 1e100)) {
+        int power = 0;
         (void)frexp(top, &power);
         unit = ldexp(1.0, -fsi__iclamp(power, -1000, 1000));
         for (size_t i = 0; i < n * n; i++)
             A[i] *= unit;
     }
-    fsi__tridiagonal(n, A, d, e, Z, w);
+    fsi__tridiagonal(n, A, d, e, Z, work);
     if (n)
         e[n - 1] = 0;
-    size_t l;
-    for (l = 0; l < n; l++)
+
+    /* sweeps until row `first` stands alone, then the next one */
+    for (size_t first = 0; first < n; first++)
         for (int sweeps = 0;; sweeps++) {
-            for (m = l; m + 1 < n; m++)
-                if (fabs(e[m]) <= 1.2e-16 * (fabs(d[m]) + fabs(d[m + 1])))
-                    break;
-            if (m == l)
+            size_t last = first;
+            while (last + 1 < n && fabs(e[last]) > 1.2e-16 * (fabs(d[last]) + fabs(d[last + 1])))
+                last++;
+            if (last == first)
                 break;
             if (sweeps == 100)
                 return 0;
-            fsi__ql_sweep(n, d, e, Z, l, m);
+            fsi__ql_sweep(n, d, e, Z, first, last);
         }
     for (size_t i = 0; i < n; i++)
         d[i] /= unit;
-    for (size_t i = 0; i < n; i++) {
-        for (l = i, j = i + 1; j < n; j++)
-            if (d[j] < d[l])
-                l = j;
-        if (l == i)
-            continue;
-        double t = d[i];
-        d[i] = d[l];
-        d[l] = t;
-        for (j = 0; j < n; j++) {
-            t = Z[i * n + j];
-            Z[i * n + j] = Z[l * n + j];
-            Z[l * n + j] = t;
-        }
-    }
+    fsi__eigen_sort(n, d, Z);
     return 1;
 }
 
-/* B = L L^T (rows) and A = L^-1 A L^-T; 0 when B is not positive definite. */
+/* B = L L^T (L in place of B) and A = L^-1 A L^-T; 0 when B is not positive definite. The dense
+ * Cholesky of the base works in fsi_real; here all is double in both precisions. */
 static int fsi__eigen_reduce(size_t n, double *A, double *L) {
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j <= i; j++) {
-            double sum = L[i * n + j] - fsi__dot64(j, L + i * n, L + j * n);
-            if (j == i && !(sum > 4e-16 * L[i * n + i]))
-                return 0;
-            L[i * n + j] = j < i ? sum / L[j * n + j] : sqrt(sum);
-        }
-    for (size_t i = 0; i < n; i++) { /* A = L^-1 A, row by row */
+    for (size_t i = 0; i < n; i++) {
+        double *row = L + i * n;
         for (size_t j = 0; j < i; j++)
-            fsi__axpy64(n, -L[i * n + j], A + j * n, A + i * n);
-        for (size_t j = 0; j < n; j++)
-            A[i * n + j] /= L[i * n + i];
+            row[j] = (row[j] - fsi__dot64(j, row, L + j * n)) / L[j * n + j];
+        double pivot = row[i] - fsi__dot64(i, row, row);
+        if (!(pivot > 4e-16 * row[i]))
+            return 0;
+        row[i] = sqrt(pivot);
     }
-    for (size_t i = 0; i < n; i++) /* A = A L^-T: every row solves with L */
+    for (size_t i = 0; i < n; i++) { /* A = L^-1 A, row by row */
+        double *row = A + i * n;
+        for (size_t j = 0; j < i; j++)
+            fsi__axpy64(n, -L[i * n + j], A + j * n, row);
         for (size_t j = 0; j < n; j++)
-            A[i * n + j] = (A[i * n + j] - fsi__dot64(j, A + i * n, L + j * n)) / L[j * n + j];
+            row[j] /= L[i * n + i];
+    }
+    for (size_t i = 0; i < n; i++) { /* A = A L^-T: every row solves with L */
+        double *row = A + i * n;
+        for (size_t j = 0; j < n; j++)
+            row[j] = (row[j] - fsi__dot64(j, row, L + j * n)) / L[j * n + j];
+    }
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < i; j++)
             A[i * n + j] = A[j * n + i] = (A[i * n + j] + A[j * n + i]) / 2;
     return 1;
 }
 
-/* Full double copy of a symmetric matrix given by its lower triangle */
-static void fsi__widen(size_t n, const fsi_real *A, double *out) {
-    for (size_t i = 0; i < n; i++)
+/* Full double copy of a symmetric matrix given by its lower triangle; 0 when it is not finite. */
+static int fsi__widen(size_t n, const fsi_real *A, double *out) {
+    for (size_t i = 0; i < n; i++) {
+        if (!fsi_all_finite(i + 1, A + i * n))
+            return 0;
         for (size_t j = 0; j <= i; j++)
             out[i * n + j] = out[j * n + i] = (double)A[i * n + j];
+    }
+    return 1;
+}
+
+typedef struct fsi__eigen {
+    double *A, *Z, *L, *d, *work;
+} fsi__eigen;
+
+static void fsi__eigen_layout(fsi__eigen *eigen, size_t n, int pencil, fsi_arena *arena) {
+    FSI__TAKE(eigen->A, double, arena, n *n);
+    FSI__TAKE(eigen->Z, double, arena, n *n);
+    FSI__TAKE(eigen->L, double, arena, pencil ? n *n : 0);
+    FSI__TAKE(eigen->d, double, arena, n);
+    FSI__TAKE(eigen->work, double, arena, 3 * n);
+}
+
+/* Solves in doubles; eigenvectors of the pencil are L^-T y. */
+static fsi_result fsi__eigen_solve(const fsi__eigen *eigen, size_t n, const fsi_real *A,
+                                   const fsi_real *B) {
+    const double *L = eigen->L;
+    if (!fsi__widen(n, A, eigen->A) || (B && !fsi__widen(n, B, eigen->L)))
+        return FSI_ERR_ARGUMENT;
+    if (B && !fsi__eigen_reduce(n, eigen->A, eigen->L))
+        return FSI_ERR_SINGULAR;
+    if (!fsi__eigen_all(n, eigen->A, eigen->d, eigen->Z, eigen->work))
+        return FSI_ERR_NUMERIC;
+    for (size_t k = 0; k < n; k++) {
+        double *y = eigen->Z + k * n;
+        for (size_t i = B ? n : 0; i-- > 0;) {
+            y[i] /= L[i * n + i];
+            for (size_t j = 0; j < i; j++)
+                y[j] -= L[i * n + j] * y[i];
+        }
+        for (size_t i = 0; i < n; i++)
+            if (!fsi__finite((fsi_real)y[i]))
+                return FSI_ERR_NUMERIC;
+        if (!fsi__finite((fsi_real)eigen->d[k]))
+            return FSI_ERR_NUMERIC;
+    }
+    return FSI_OK;
 }
 
 FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, fsi_real *w,
                                    fsi_real *V, const fsi_allocator *allocator) {
-    fsi_arena arena = {NULL, 0, 0, 0};
-    double *C = NULL;
-    double *Z = NULL;
-    double *L = NULL;
-    double *d = NULL;
-    double *s = NULL;
-    size_t m = (size_t)n;
-    fsi_result result = FSI_OK;
     if (n < 0 || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
     if (n == 0)
@@ -4142,53 +4199,33 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
         return FSI_ERR_ARGUMENT;
     if (n > 30000)
         return FSI_ERR_SIZE;
-    for (size_t i = 0; i < m; i++)
-        if (!fsi_all_finite(i + 1, A + i * m) || (B && !fsi_all_finite(i + 1, B + i * m)))
-            return FSI_ERR_ARGUMENT;
-    for (int pass = 0; pass < 2; pass++) {
-        if (pass)
-            result = fsi__arena_open(&arena, allocator);
-        if (result != FSI_OK)
-            return result;
-        FSI__TAKE(C, double, &arena, m *m);
-        FSI__TAKE(Z, double, &arena, m *m);
-        FSI__TAKE(L, double, &arena, B ? m *m : 0);
-        FSI__TAKE(d, double, &arena, m);
-        FSI__TAKE(s, double, &arena, 3 * m);
-    }
-    fsi__widen(m, A, C);
-    if (B) {
-        fsi__widen(m, B, L);
-        if (!fsi__eigen_reduce(m, C, L))
-            result = FSI_ERR_SINGULAR;
-    }
-    if (result == FSI_OK && !fsi__eigen_all(m, C, d, Z, s))
-        result = FSI_ERR_NUMERIC;
-    for (size_t k = 0; result == FSI_OK && k < m; k++) {
-        double *z = Z + k * m;
-        if (B)
-            for (size_t i = m; i-- > 0;) { /* x = L^-T y */
-                z[i] /= L[i * m + i];
-                for (size_t j = 0; j < i; j++)
-                    z[j] -= L[i * m + j] * z[i];
-            }
-        for (size_t i = 0; i < m; i++)
-            if (!fsi__finite((fsi_real)z[i]) || !fsi__finite((fsi_real)d[k]))
-                result = FSI_ERR_NUMERIC;
-    }
-    for (size_t i = 0; result == FSI_OK && i < m; i++)
-        w[i] = (fsi_real)d[i];
-    for (size_t i = 0; result == FSI_OK && V && i < m * m; i++)
-        V[i] = (fsi_real)Z[i];
+    size_t size = (size_t)n;
+    fsi__eigen eigen;
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi__eigen_layout(&eigen, size, B != NULL, &arena);
+    fsi_result result = fsi__arena_open(&arena, allocator);
+    if (result != FSI_OK)
+        return result;
+    fsi__eigen_layout(&eigen, size, B != NULL, &arena);
+    result = fsi__eigen_solve(&eigen, size, A, B);
+    for (size_t i = 0; result == FSI_OK && i < size; i++)
+        w[i] = (fsi_real)eigen.d[i];
+    for (size_t i = 0; result == FSI_OK && V && i < size * size; i++)
+        V[i] = (fsi_real)eigen.Z[i];
     fsi_free(allocator, arena.base, arena.size);
     return result;
 }
 
-/* Block Lanczos on (K + s M)^-1 M, whose largest eigenvalues theta = 1 / (w + s) are the lowest
-   modes. Basis V is M-orthonormal; the first `locked` rows are the null vectors. H = V^T M (K + s
-   M)^-1 M V is filled column by column as basis vectors are processed. */
+/* ---- Lowest modes of K x = w M x: block Lanczos on (K + s M)^-1 M, whose largest eigenvalues
+   theta = 1 / (w + s) are the lowest modes. Symbols:
+
+       V   basis, M-orthonormal rows; the first `locked` ones are the null vectors
+       H   V^T M (K + s M)^-1 M V, filled column by column as basis vectors are processed
+       S   eigenvectors of H, one a row; theta its eigenvalues, ascending
+       Y   Ritz vectors: what rows of S make of the basis
+       s   the shift */
 typedef struct fsi__modes {
-    const fsi_modes_desc *d;
+    const fsi_modes_desc *desc;
     /* room: basis vectors kept, most: all there can be */
     size_t n, locked, wanted, block, room, most;
     size_t size, done; /* basis vectors, of which processed */
@@ -4196,9 +4233,13 @@ typedef struct fsi__modes {
     /* theta is multiplied by this power of two near the shift, so that squares neither overflow nor
      * vanish */
     double unit;
-    double *V, *Y, *t, *u; /* [(locked + room + 1) n], [(wanted + block) n], [n], [n] */
-    /* room x room each, [room], [3 room], [locked + room + 1] */
-    double *H, *S, *C, *theta, *scratch, *c;
+    double *V, *Y;   /* [(locked + room + 1) n], [(wanted + block) n] */
+    double *image;   /* [n] M or K times a vector */
+    double *H, *S;   /* [room * room] */
+    double *square;  /* [room * room + locked + room + 1] scratch */
+    double *theta;   /* [room] */
+    double *scratch; /* [3 room] of fsi__eigen_all */
+    double *along;   /* [locked + room + 1] coefficients of one pass */
     uint64_t random;
     int solves;
     fsi_cholesky factor;
@@ -4206,83 +4247,88 @@ typedef struct fsi__modes {
 } fsi__modes;
 
 static void fsi__modes_layout(fsi__modes *modes) {
+    fsi_arena *arena = &modes->arena;
     size_t all = modes->locked + modes->room + 1;
-    FSI__TAKE(modes->V, double, &modes->arena, all * modes->n);
-    FSI__TAKE(modes->Y, double, &modes->arena, (modes->wanted + modes->block) * modes->n);
-    FSI__TAKE(modes->t, double, &modes->arena, modes->n);
-    FSI__TAKE(modes->u, double, &modes->arena, modes->n);
-    FSI__TAKE(modes->H, double, &modes->arena, modes->room * modes->room);
-    FSI__TAKE(modes->S, double, &modes->arena, modes->room * modes->room);
-    FSI__TAKE(modes->C, double, &modes->arena, modes->room * modes->room + all);
-    FSI__TAKE(modes->theta, double, &modes->arena, modes->room);
-    FSI__TAKE(modes->scratch, double, &modes->arena, 3 * modes->room);
-    FSI__TAKE(modes->c, double, &modes->arena, all);
+    size_t square = modes->room * modes->room;
+    FSI__TAKE(modes->V, double, arena, all * modes->n);
+    FSI__TAKE(modes->Y, double, arena, (modes->wanted + modes->block) * modes->n);
+    FSI__TAKE(modes->image, double, arena, modes->n);
+    FSI__TAKE(modes->H, double, arena, square);
+    FSI__TAKE(modes->S, double, arena, square);
+    FSI__TAKE(modes->square, double, arena, square + all);
+    FSI__TAKE(modes->theta, double, arena, modes->room);
+    FSI__TAKE(modes->scratch, double, arena, 3 * modes->room);
+    FSI__TAKE(modes->along, double, arena, all);
 }
 
-/* y = A x in doubles; NULL = identity */
-static void fsi__modes_mul(const fsi_csr *matrix, size_t n, const double *x, double *y) {
-    ptrdiff_t rows = (ptrdiff_t)n;
-    if (!matrix) {
-        memcpy(y, x, n * sizeof *y);
-        return;
-    }
+/* Basis vector number i after the null vectors. */
+FSI__INLINE double *fsi__modes_vector(const fsi__modes *modes, size_t i) {
+    return modes->V + (modes->locked + i) * modes->n;
+}
+
+/* image = matrix x in doubles (NULL = identity); returns x . image. */
+static double fsi__modes_mul(const fsi__modes *modes, const fsi_csr *matrix, const double *x) {
+    ptrdiff_t rows = (ptrdiff_t)modes->n;
+    if (!matrix)
+        memcpy(modes->image, x, modes->n * sizeof *x);
     FSI__OMP(parallel for schedule(static) if (rows > FSI__GRAIN))
-    for (ptrdiff_t i = 0; i < rows; i++) {
+    for (ptrdiff_t i = 0; i < (matrix ? rows : 0); i++) {
         double sum = 0;
         for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++)
             sum += (double)matrix->val[k] * x[matrix->col[k]];
-        y[i] = sum;
+        modes->image[i] = sum;
     }
+    return fsi__dot64(modes->n, x, modes->image);
 }
 
-/* Makes w M-orthogonal to the first `count` rows of V (twice), adds the coefficients to c, returns
- * the M-norm left, and *before. */
+/* Makes w M-orthogonal to the first `count` rows of V (twice), sets the coefficients c, returns the
+ * M-norm left, and *before. */
 static double fsi__modes_orthogonal(fsi__modes *modes, size_t count, double *w, double *c,
                                     double *before) {
     ptrdiff_t n = (ptrdiff_t)modes->n;
-    ptrdiff_t m = (ptrdiff_t)count;
+    ptrdiff_t rows = (ptrdiff_t)count;
     ptrdiff_t chunk = 1024;
-    for (ptrdiff_t i = 0; i < m; i++)
-        c[i] = 0;
+    double *along = modes->along;
+    memset(c, 0, count * sizeof *c);
     for (int pass = 0; pass < 2; pass++) {
-        double *g = modes->c;
-        fsi__modes_mul(modes->d->M, modes->n, w, modes->t);
-        if (pass == 0 && before)
-            *before = sqrt(fabs(fsi__dot64(modes->n, w, modes->t)));
+        double square = fsi__modes_mul(modes, modes->desc->M, w);
+        if (pass == 0)
+            *before = sqrt(fabs(square));
         FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-        for (ptrdiff_t i = 0; i < m; i++)
-            g[i] = fsi__dot64(modes->n, modes->V + (size_t)i * modes->n, modes->t);
+        for (ptrdiff_t i = 0; i < rows; i++)
+            along[i] = fsi__dot64(modes->n, modes->V + (size_t)(i * n), modes->image);
         FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-        for (ptrdiff_t p = 0; p < n; p += chunk) {
-            ptrdiff_t length = n - p < chunk ? n - p : chunk;
-            for (ptrdiff_t q = 0; q < m; q++)
-                fsi__axpy64((size_t)length, -g[q], modes->V + (size_t)(q * n + p), w + p);
+        for (ptrdiff_t begin = 0; begin < n; begin += chunk) {
+            size_t length = (size_t)(n - begin < chunk ? n - begin : chunk);
+            for (ptrdiff_t i = 0; i < rows; i++)
+                fsi__axpy64(length, -along[i], modes->V + (size_t)(i * n + begin), w + begin);
         }
-        for (ptrdiff_t i = 0; i < m; i++)
-            c[i] += g[i];
+        for (ptrdiff_t i = 0; i < rows; i++)
+            c[i] += along[i];
     }
-    fsi__modes_mul(modes->d->M, modes->n, w, modes->t);
-    return sqrt(fabs(fsi__dot64(modes->n, w, modes->t)));
+    return sqrt(fabs(fsi__modes_mul(modes, modes->desc->M, w)));
 }
 
 /* Adds row `size` of V, already orthogonal with the given norm, to the basis. */
 static void fsi__modes_keep(fsi__modes *modes, double norm) {
-    double *w = modes->V + (modes->locked + modes->size) * modes->n;
+    double *w = fsi__modes_vector(modes, modes->size++);
     for (size_t i = 0; i < modes->n; i++)
         w[i] /= norm;
-    modes->size++;
+}
+
+static int fsi__modes_full(const fsi__modes *modes) {
+    return modes->size >= modes->room || modes->size >= modes->most;
 }
 
 /* A random direction the basis does not have yet; 0 when there is none. */
 static int fsi__modes_random(fsi__modes *modes) {
-    double *w = modes->V + (modes->locked + modes->size) * modes->n;
-    double before = 0;
-    for (int tries = 0; tries < 3 && modes->size < modes->room && modes->size < modes->most;
-         tries++) {
+    double *w = fsi__modes_vector(modes, modes->size);
+    for (int tries = 0; tries < 3 && !fsi__modes_full(modes); tries++) {
         for (size_t i = 0; i < modes->n; i++)
             w[i] = (double)fsi__random_unit(&modes->random) - 0.5;
+        double before;
         double norm =
-            fsi__modes_orthogonal(modes, modes->locked + modes->size, w, modes->C, &before);
+            fsi__modes_orthogonal(modes, modes->locked + modes->size, w, modes->square, &before);
         if (norm > 1e-10 * before) {
             fsi__modes_keep(modes, norm);
             return 1;
@@ -4293,25 +4339,24 @@ static int fsi__modes_random(fsi__modes *modes) {
 
 /* Basis vector j: w = (K + s M)^-1 M v_j, column j of H, and what is new in w joins the basis. */
 static void fsi__modes_process(fsi__modes *modes, size_t j) {
-    double *w = modes->V + (modes->locked + modes->size) * modes->n;
-    double before = 0;
+    const int32_t *order = modes->factor.order;
+    double *w = fsi__modes_vector(modes, modes->size);
     double *y = modes->factor.work;
-    double *c = modes->C;
     size_t n = modes->n;
-    fsi__modes_mul(modes->d->M, n, modes->V + (modes->locked + j) * n, modes->t);
-    size_t i;
-    for (i = 0; i < n; i++)
-        y[i] = modes->t[modes->factor.order[i]];
+    (void)fsi__modes_mul(modes, modes->desc->M, fsi__modes_vector(modes, j));
+    for (size_t i = 0; i < n; i++)
+        y[i] = modes->image[order[i]];
     fsi__cholesky_sweep(&modes->factor, y);
-    for (i = 0; i < n; i++)
-        w[modes->factor.order[i]] = modes->unit * y[i];
+    for (size_t i = 0; i < n; i++)
+        w[order[i]] = modes->unit * y[i];
     modes->solves++;
+
+    double *c = modes->square;
+    double before;
     double norm = fsi__modes_orthogonal(modes, modes->locked + modes->size, w, c, &before);
-    for (i = 0; i < modes->size; i++)
-        modes->H[i * modes->room + j] = c[modes->locked + i];
-    for (; i < modes->room; i++)
-        modes->H[i * modes->room + j] = 0;
-    if (modes->size >= modes->room || modes->size >= modes->most)
+    for (size_t i = 0; i < modes->room; i++)
+        modes->H[i * modes->room + j] = i < modes->size ? c[modes->locked + i] : 0;
+    if (fsi__modes_full(modes))
         return;
     if (norm > 1e-13 * before) {
         modes->H[modes->size * modes->room + j] = norm;
@@ -4320,29 +4365,32 @@ static void fsi__modes_process(fsi__modes *modes, size_t j) {
         fsi__modes_random(modes);
 }
 
-/* Ritz values (descending from the end of theta) and vectors (rows of S) of the processed part.
- * Returns the worst residual of the wanted. */
+/* Ritz vector number k, best first, in terms of the processed basis: a row of S. */
+FSI__INLINE const double *fsi__modes_row(const fsi__modes *modes, size_t k) {
+    return modes->S + (modes->done - 1 - k) * modes->done;
+}
+
+/* Ritz values and vectors of the processed part. Returns the worst residual of the wanted. */
 static double fsi__modes_ritz(fsi__modes *modes) {
-    size_t m = modes->done;
+    size_t done = modes->done;
     size_t room = modes->room;
-    double worst = 0;
-    for (size_t i = 0; i < m; i++)
-        for (size_t j = 0; j < m; j++)
-            modes->C[i * m + j] = (modes->H[i * room + j] + modes->H[j * room + i]) / 2;
-    if (!fsi__eigen_all(m, modes->C, modes->theta, modes->S, modes->scratch))
+    for (size_t i = 0; i < done; i++)
+        for (size_t j = 0; j < done; j++)
+            modes->square[i * done + j] = (modes->H[i * room + j] + modes->H[j * room + i]) / 2;
+    if (!fsi__eigen_all(done, modes->square, modes->theta, modes->S, modes->scratch))
         return 1e30;
-    for (size_t k = 0; k < modes->wanted && k < m; k++) {
-        const double *z = modes->S + (m - 1 - k) * m;
+    double worst = 0;
+    for (size_t k = 0; k < modes->wanted && k < done; k++) {
         double sum = 0;
-        for (size_t i = m; i < modes->size; i++) {
-            double part = fsi__dot64(m, modes->H + i * room, z);
+        for (size_t i = done; i < modes->size; i++) {
+            double part = fsi__dot64(done, modes->H + i * room, fsi__modes_row(modes, k));
             sum += part * part;
         }
-        sum = sqrt(sum) / fabs(modes->theta[m - 1 - k]);
+        sum = sqrt(sum) / fabs(modes->theta[done - 1 - k]);
         if (!(sum <= worst))
             worst = sum;
     }
-    return m < modes->wanted ? 1e30 : worst;
+    return done < modes->wanted ? 1e30 : worst;
 }
 
 /* Y = the best `count` Ritz vectors */
@@ -4350,49 +4398,49 @@ static void fsi__modes_lift(fsi__modes *modes, size_t count) {
     ptrdiff_t all = (ptrdiff_t)count;
     FSI__OMP(parallel for schedule(static) if (modes->n > FSI__GRAIN))
     for (ptrdiff_t k = 0; k < all; k++) {
-        const double *z = modes->S + (modes->done - 1 - (size_t)k) * modes->done;
+        const double *row = fsi__modes_row(modes, (size_t)k);
         double *y = modes->Y + (size_t)k * modes->n;
-        for (size_t i = 0; i < modes->n; i++)
-            y[i] = 0;
+        memset(y, 0, modes->n * sizeof *y);
         for (size_t i = 0; i < modes->done; i++)
-            fsi__axpy64(modes->n, z[i], modes->V + (modes->locked + i) * modes->n, y);
+            fsi__axpy64(modes->n, row[i], fsi__modes_vector(modes, i), y);
     }
 }
 
-/* Thick restart: the best Ritz vectors, then the vectors not processed yet. C holds the new
+/* Thick restart: the best Ritz vectors, then the vectors not processed yet. `square` holds the new
  * couplings meanwhile. */
 static void fsi__modes_restart(fsi__modes *modes) {
-    size_t keep =
-        modes->wanted + modes->block < modes->done ? modes->wanted + modes->block : modes->done;
+    size_t keep = modes->wanted + modes->block;
+    keep = keep < modes->done ? keep : modes->done;
     size_t fresh = modes->size - modes->done;
     size_t room = modes->room;
     size_t n = modes->n;
-    double *V = modes->V + modes->locked * n;
     fsi__modes_lift(modes, keep);
-    for (size_t i = 0; i < fresh; i++)
+    for (size_t i = 0; i < fresh; i++) {
+        const double *row = modes->H + (modes->done + i) * room;
         for (size_t k = 0; k < keep; k++)
-            modes->C[i * keep + k] = fsi__dot64(modes->done, modes->H + (modes->done + i) * room,
-                                                modes->S + (modes->done - 1 - k) * modes->done);
-    memcpy(V, modes->Y, keep * n * sizeof *V);
-    memmove(V + keep * n, V + modes->done * n, fresh * n * sizeof *V);
+            modes->square[i * keep + k] = fsi__dot64(modes->done, row, fsi__modes_row(modes, k));
+    }
+    memcpy(fsi__modes_vector(modes, 0), modes->Y, keep * n * sizeof(double));
+    memmove(fsi__modes_vector(modes, keep), fsi__modes_vector(modes, modes->done),
+            fresh * n * sizeof(double));
     memset(modes->H, 0, room * room * sizeof *modes->H);
     for (size_t k = 0; k < keep; k++)
         modes->H[k * room + k] = modes->theta[modes->done - 1 - k];
     for (size_t i = 0; i < fresh; i++)
-        for (size_t k = 0; k < keep; k++)
-            modes->H[(keep + i) * room + k] = modes->C[i * keep + k];
+        memcpy(modes->H + (keep + i) * room, modes->square + i * keep, keep * sizeof(double));
     modes->done = keep;
     modes->size = keep + fresh;
 }
 
 /* K + s M factored; a shift of our own grows until that succeeds. */
 static fsi_result fsi__modes_factor(fsi__modes *modes) {
+    const fsi_modes_desc *desc = modes->desc;
     fsi_result result = FSI_ERR_SINGULAR;
     for (int tries = 0; tries < 14 && result == FSI_ERR_SINGULAR; tries++) {
         if (tries)
             modes->shift *= 10;
-        result = fsi_cholesky_factor(&modes->factor, modes->d->K, modes->shift, modes->d->M);
-        if (modes->d->shift > 0)
+        result = fsi_cholesky_factor(&modes->factor, desc->K, modes->shift, desc->M);
+        if (desc->shift > 0)
             break;
     }
     modes->unit = 1 / fsi__krylov_unit(modes->shift);
@@ -4402,26 +4450,27 @@ static fsi_result fsi__modes_factor(fsi__modes *modes) {
 /* Our first shift is a guess from the traces; if it turns out far above the modes, start again at
  * the lowest wanted one. */
 static fsi_result fsi__modes_reshift(fsi__modes *modes) {
-    double low =
-        modes->unit / modes->theta[modes->done - 1 - (size_t)modes->d->skip] - modes->shift;
-    size_t start = modes->block < modes->done ? modes->block : modes->done;
-    if (modes->d->shift > 0 || !(low > 0) || modes->shift < 10 * low)
+    size_t skip = (size_t)modes->desc->skip;
+    double low = modes->unit / modes->theta[modes->done - 1 - skip] - modes->shift;
+    if (modes->desc->shift > 0 || !(low > 0) || modes->shift < 10 * low)
         return FSI_EMPTY;
+    size_t start = modes->block < modes->done ? modes->block : modes->done;
     fsi__modes_lift(modes, start);
+    memset(modes->H, 0, modes->room * modes->room * sizeof *modes->H);
+    memcpy(fsi__modes_vector(modes, 0), modes->Y, start * modes->n * sizeof(double));
     modes->shift = low;
-    for (size_t i = 0; i < modes->room * modes->room; i++)
-        modes->H[i] = 0;
-    memcpy(modes->V + modes->locked * modes->n, modes->Y, start * modes->n * sizeof *modes->V);
     modes->size = start;
     modes->done = 0;
     return fsi__modes_factor(modes);
 }
 
 static fsi_result fsi__modes_iterate(fsi__modes *modes, fsi_report *report) {
-    int cap = modes->d->max_iterations ? modes->d->max_iterations : 100 * modes->d->count + 1000;
+    const fsi_modes_desc *desc = modes->desc;
+    int cap = desc->max_iterations ? desc->max_iterations : 100 * desc->count + 1000;
     while (modes->size < modes->block && fsi__modes_random(modes))
         continue;
     for (;;) {
+        /* the whole block that is new, then the Ritz values */
         size_t end = modes->size;
         for (; modes->done < end; modes->done++)
             fsi__modes_process(modes, modes->done);
@@ -4430,13 +4479,18 @@ static fsi_result fsi__modes_iterate(fsi__modes *modes, fsi_report *report) {
             return FSI_ERR_NUMERIC;
         if (report->residual_start <= 0)
             report->residual_start = report->residual;
-        if (modes->done >= modes->wanted
-            && (report->residual <= modes->tolerance || modes->size == modes->done))
+
+        /* done? */
+        int complete = modes->size == modes->done; /* the basis spans everything */
+        int enough = modes->done >= modes->wanted;
+        if (enough && (report->residual <= modes->tolerance || complete))
             return FSI_OK;
-        if (modes->solves >= cap && modes->done >= modes->wanted)
+        if (enough && modes->solves >= cap)
             return FSI_NOT_CONVERGED;
-        if (modes->size == modes->done && !fsi__modes_random(modes))
+        if (complete && !fsi__modes_random(modes))
             return FSI_ERR_NUMERIC;
+
+        /* no room for another block */
         if (modes->room < modes->most && modes->size + modes->block > modes->room) {
             fsi_result result = report->restarts == 0 ? fsi__modes_reshift(modes) : FSI_EMPTY;
             if (result == FSI_EMPTY)
@@ -4448,128 +4502,143 @@ static fsi_result fsi__modes_iterate(fsi__modes *modes, fsi_report *report) {
     }
 }
 
-/* Writes the modes in ascending order of their Rayleigh quotients; 0 (and nothing written) if one
- * is not finite. */
+/* One mode into a row of V, its largest entry (the first of equal ones) positive. */
+static void fsi__modes_write_row(size_t n, const double *y, fsi_real *row) {
+    size_t top = 0;
+    for (size_t i = 1; i < n; i++)
+        if (fabs(y[i]) > fabs(y[top]) * (1 + 1e-6))
+            top = i;
+    for (size_t i = 0; i < n; i++)
+        row[i] = (fsi_real)(y[top] < 0 ? -y[i] : y[i]);
+}
+
+/* Writes the modes in ascending order of their Rayleigh quotients y.K y / y.M y; 0 (and nothing
+ * written) if one is not finite. */
 static int fsi__modes_write(fsi__modes *modes, fsi_real *w, fsi_real *V) {
     size_t n = modes->n;
-    size_t skip = (size_t)modes->d->skip;
+    size_t skip = (size_t)modes->desc->skip;
+    double *quotient = modes->theta;
     fsi__modes_lift(modes, modes->wanted);
     for (size_t k = 0; k < modes->wanted; k++) {
-        double *y = modes->Y + k * n;
-        fsi__modes_mul(modes->d->K, n, y, modes->t);
-        fsi__modes_mul(modes->d->M, n, y, modes->u);
-        modes->theta[k] =
-            fsi__dot64(n, y, modes->t) / fsi__dot64(n, y, modes->u); /* w = y.K y / y.M y */
-        if (!fsi__finite((fsi_real)modes->theta[k]))
+        double stiff = fsi__modes_mul(modes, modes->desc->K, modes->Y + k * n);
+        quotient[k] = stiff / fsi__modes_mul(modes, modes->desc->M, modes->Y + k * n);
+        if (!fsi__finite((fsi_real)quotient[k]))
             return 0;
     }
     for (size_t k = 0; k < modes->wanted; k++) {
         size_t best = modes->wanted;
-        size_t top = 0;
         for (size_t i = 0; i < modes->wanted; i++)
-            if (fsi__finite64(modes->theta[i])
-                && (best == modes->wanted || modes->theta[i] < modes->theta[best]))
+            if (fsi__finite64(quotient[i])
+                && (best == modes->wanted || quotient[i] < quotient[best]))
                 best = i;
         if (k >= skip) {
-            const double *y = modes->Y + best * n;
-            for (size_t i = 1; i < n; i++)
-                if (fabs(y[i]) > fabs(y[top]) * (1 + 1e-6))
-                    top = i;
-            w[k - skip] = (fsi_real)modes->theta[best];
-            for (size_t i = 0; i < n; i++)
-                V[(k - skip) * n + i] = (fsi_real)(y[top] < 0 ? -y[i] : y[i]);
+            w[k - skip] = (fsi_real)quotient[best];
+            fsi__modes_write_row(n, modes->Y + best * n, V + (k - skip) * n);
         }
-        modes->theta[best] = HUGE_VAL;
+        quotient[best] = HUGE_VAL; /* taken */
     }
     return 1;
 }
 
+/* Sum of the diagonal; the number of rows without a matrix. */
+static double fsi__csr_trace(const fsi_csr *matrix, size_t n) {
+    double sum = 0;
+    for (int32_t i = 0; matrix && i < matrix->rows; i++) {
+        int32_t at = fsi__csr_find(matrix->row, matrix->col, i, i);
+        sum += at >= 0 ? (double)matrix->val[at] : 0;
+    }
+    return matrix ? sum : (double)n;
+}
+
 /* Null vectors to the locked rows; the first shift from the traces. */
 static fsi_result fsi__modes_prepare(fsi__modes *modes) {
-    const fsi_csr *K = modes->d->K;
-    const fsi_csr *M = modes->d->M;
-    double stiff = 0;
-    double mass = 0;
-    double before = 0;
+    const fsi_modes_desc *desc = modes->desc;
     size_t n = modes->n;
     for (size_t k = 0; k < modes->locked; k++) {
         double *w = modes->V + k * n;
         for (size_t i = 0; i < n; i++)
-            w[i] = (double)modes->d->null_vectors[k * n + i];
-        double norm = fsi__modes_orthogonal(modes, k, w, modes->C, &before);
+            w[i] = (double)desc->null_vectors[k * n + i];
+        double before;
+        double norm = fsi__modes_orthogonal(modes, k, w, modes->square, &before);
         if (!(norm > 1e-6 * before))
             return FSI_ERR_ARGUMENT; /* dependent */
         for (size_t i = 0; i < n; i++)
             w[i] /= norm;
     }
-    for (size_t i = 0; i < n; i++) {
-        int32_t a = fsi__csr_find(K->row, K->col, (int32_t)i, (int32_t)i);
-        int32_t b = M ? fsi__csr_find(M->row, M->col, (int32_t)i, (int32_t)i) : -1;
-        if (a >= 0)
-            stiff += (double)K->val[a];
-        mass += M ? (b >= 0 ? (double)M->val[b] : 0) : 1;
-    }
+    double stiff = fsi__csr_trace(desc->K, n);
+    double mass = fsi__csr_trace(desc->M, n);
     if (!(mass > 0) || stiff < 0)
         return FSI_ERR_SINGULAR;
-    modes->shift = modes->d->shift > 0 ? modes->d->shift
-                   : stiff > 0         ? stiff / mass * (sizeof(fsi_real) == 4 ? 1e-5 : 1e-6)
-                                       : 1;
+    modes->shift = 1;
+    if (desc->shift > 0)
+        modes->shift = desc->shift;
+    else if (stiff > 0)
+        modes->shift = stiff / mass * (sizeof(fsi_real) == 4 ? 1e-5 : 1e-6);
     return fsi__modes_factor(modes);
 }
 
 static fsi_result fsi__modes_check(const fsi_modes_desc *desc, const fsi_real *w,
                                    const fsi_real *V) {
-    if (!desc || !w || !V || fsi_csr_check(desc->K) != FSI_OK || desc->K->rows != desc->K->cols
-        || (desc->M && fsi_csr_check(desc->M) != FSI_OK))
+    if (!desc || !w || !V || fsi_csr_check(desc->K) != FSI_OK || desc->K->rows != desc->K->cols)
         return FSI_ERR_ARGUMENT;
-    if (desc->M && (desc->M->rows != desc->K->rows || desc->M->cols != desc->K->rows))
+    int rows = desc->K->rows;
+    if (desc->M && fsi_csr_check(desc->M) != FSI_OK)
+        return FSI_ERR_ARGUMENT;
+    if (desc->M && (desc->M->rows != rows || desc->M->cols != rows))
         return FSI_ERR_SIZE;
-    if (desc->count < 1 || desc->skip < 0 || desc->null_count < 0
-        || (desc->null_count && !desc->null_vectors) || desc->max_iterations < 0)
+    if (desc->count < 1 || desc->skip < 0 || desc->null_count < 0 || desc->max_iterations < 0)
         return FSI_ERR_ARGUMENT;
     if (!(desc->shift >= 0) || !fsi__finite64(desc->shift) || !(desc->tolerance >= 0)
         || !fsi__finite64(desc->tolerance))
         return FSI_ERR_ARGUMENT;
-    if (!fsi_allocator_valid(&desc->allocator)
-        || (double)desc->count + desc->skip + desc->null_count > desc->K->rows)
+    double all = (double)desc->count + desc->skip + desc->null_count;
+    if (!fsi_allocator_valid(&desc->allocator) || all > rows)
         return FSI_ERR_ARGUMENT;
-    return fsi_all_finite((size_t)desc->null_count * (size_t)desc->K->rows, desc->null_vectors)
-               ? FSI_OK
-               : FSI_ERR_ARGUMENT;
+    size_t null_size = (size_t)desc->null_count * (size_t)rows;
+    if (null_size && (!desc->null_vectors || !fsi_all_finite(null_size, desc->null_vectors)))
+        return FSI_ERR_ARGUMENT;
+    return FSI_OK;
+}
+
+/* Sizes, memory and the factor's pattern. */
+static fsi_result fsi__modes_open(fsi__modes *modes, const fsi_modes_desc *desc) {
+    modes->desc = desc;
+    modes->n = (size_t)desc->K->rows;
+    modes->locked = (size_t)desc->null_count;
+    modes->wanted = (size_t)desc->count + (size_t)desc->skip;
+    modes->most = modes->n - modes->locked;
+    modes->block = modes->most < 8 ? modes->most : 8;
+    modes->room = 2 * modes->wanted + 40;
+    if (modes->room > modes->most)
+        modes->room = modes->most;
+    modes->tolerance = desc->tolerance;
+    if (!(modes->tolerance > 0))
+        modes->tolerance = sizeof(fsi_real) == 4 ? 1e-6 : 1e-10;
+    modes->random = 1;
+    fsi_cholesky_desc order;
+    memset(&order, 0, sizeof order);
+    order.allocator = desc->allocator;
+    fsi_result result = fsi_cholesky_init(&modes->factor, desc->K, &order);
+    if (result != FSI_OK)
+        return result;
+    fsi__modes_layout(modes);
+    result = fsi__arena_open(&modes->arena, &desc->allocator);
+    if (result == FSI_OK)
+        fsi__modes_layout(modes);
+    return result;
 }
 
 FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_real *V,
                                    fsi_report *report) {
     fsi__modes modes;
-    fsi_result result = fsi__modes_check(desc, w, V);
     memset(&modes, 0, sizeof modes);
     fsi_report done;
     memset(&done, 0, sizeof done);
-    fsi_cholesky_desc order;
-    memset(&order, 0, sizeof order);
-    if (result == FSI_OK) {
-        modes.d = desc;
-        modes.n = (size_t)desc->K->rows;
-        modes.locked = (size_t)desc->null_count;
-        modes.wanted = (size_t)desc->count + (size_t)desc->skip;
-        modes.most = modes.n - modes.locked;
-        modes.block = modes.most < 8 ? modes.most : 8;
-        modes.room = 2 * modes.wanted + 40 < modes.most ? 2 * modes.wanted + 40 : modes.most;
-        modes.tolerance = desc->tolerance > 0     ? desc->tolerance
-                          : sizeof(fsi_real) == 4 ? 1e-6
-                                                  : 1e-10;
-        modes.random = 1;
-        order.allocator = desc->allocator;
-        result = fsi_cholesky_init(&modes.factor, desc->K, &order);
-    }
-    if (result == FSI_OK) {
-        fsi__modes_layout(&modes);
-        result = fsi__arena_open(&modes.arena, &desc->allocator);
-    }
-    if (result == FSI_OK) {
-        fsi__modes_layout(&modes);
+    fsi_result result = fsi__modes_check(desc, w, V);
+    if (result == FSI_OK)
+        result = fsi__modes_open(&modes, desc);
+    if (result == FSI_OK)
         result = fsi__modes_prepare(&modes);
-    }
     if (result == FSI_OK)
         result = fsi__modes_iterate(&modes, &done);
     if (result >= 0 && !fsi__modes_write(&modes, w, V))
