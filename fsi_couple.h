@@ -75,17 +75,17 @@
    fsi_couple_step, see examples/box_lift.c)
 
    WHAT IT DOES
-   interface     coupling sides by ray casts between cell centres; thin shells have two independent
-                 sides; area fractions
-   monolithic    one linear solve for pressure and all solids (rigid, reduced, cloth, tetrahedra),
-                 several solvers, one answer
-   bubbles       closed air regions keep their volume
-   slip          only the normal velocity is shared, with friction from none to full; ghost cells
-                 at thin shells
-   partitioned   solvers that nobody looks into: reduced model interface, conservative impulses,
-                 closed regions (XPM)
-   particles     SPH with rigid bodies by exchange, SPH with total-Lagrangian tetrahedra by proxy
-                 particles
+   interface     finds coupling sides by ray casts between cell centres; thin shells have two
+                 independent sides; cut cells for closed solids
+   monolithic    solves once for pressure and all solids (rigid, reduced, cloth, tetrahedra)
+   bubbles       keeps the volume of closed air regions
+   slip          shares only the normal velocity, with friction from none to full; ghost cells at
+                 thin shells
+   partitioned   exchanges with closed (black-box) solvers: reduced interface model, conservative
+                 impulses, closed regions
+   particles     couples SPH with rigid bodies by exchange, and with total-Lagrangian tetrahedra by
+                 proxy particles
+   papers        solvers and forms that the papers' tables need; every one is an enum value
 
    WHAT IT DOES NOT
    Viscous forces on solids. Contact between solids: the solids' own move does that
@@ -122,32 +122,38 @@
       fsi_proxy_step.
 
    NUMERICAL NOTES
-   - A solid face has the fluid's half of the dual mass, rho h^dim / 2: a box on grid lines feels
-     exactly rho g V (C-01), a body of the fluid's density stays (C-02). Voxel added mass is first
-     order (7.5 % at 16 cells per radius), area fractions 0.5 % (C-04).
+   - A voxel face carries half a cell of fluid, rho h^dim / 2: a box on grid lines feels exactly
+     rho g V (C-01), and a body of the fluid's density stays where it is (C-02). The added mass of
+     a disk is 7.5 % off with voxel faces at 16 cells per radius and 0.5 % with cut cells (C-04).
    - Stopping early is stable from a zero start (C-20), and momentum is exact at any iterate (C-16,
      C-17). A warm start is dropped when it would add energy (C-21).
-   - Iterations of the default solver are those of the fluid alone, at most 2 more, for any density
+   - The default solver takes as many iterations as the fluid alone, at most 2 more, for any density
      (docs/schur.md).
    - Single precision: the solids' velocities are carried beside the pressure, so bodies 10,000
-     times lighter than the fluid move as in double; take their velocity from the solve, not
-     impulse over mass, which is small against the rounding of the pressure.
-   - Two surfaces closer than a cell act as one wall; fluid between them is lost. Surfaces within
-     round-off of cell centres are cut at the nearest point.
+     times lighter than the fluid move as in double. Take their velocity from the solve: impulse
+     over mass is smaller than the rounding of the pressure.
+   - Two surfaces closer than a cell act as one wall, and the fluid between them is lost. Surfaces
+     within round-off of cell centres are cut at the nearest point.
 
    MEMORY
-   Cell and face arrays at init; lists grow when an interface outgrows them; nothing is allocated
-   once they fit.
+   Cell and face arrays are allocated at init; lists grow when an interface outgrows them. Nothing
+   is allocated once they fit.
 
    ERRORS
-   fsi_result; negative: nothing changed, positive: valid state, see fsi_report.
+   Functions return an fsi_result: negative means that nothing changed, positive that the state is
+   valid and fsi_report has something to tell.
 
    THREADS AND DETERMINISM
    Same bits for any number of threads.
 
    REFERENCES
-   Aanjaneya 2018 (SCHUR), Robinson-Mosher 2009 (SLIP) and 2011, Lu 2016 (REDUCED), Akbay 2018
-   (XPM), Yang 2012 (PROXY), Batty 2007.
+   SCHUR     Aanjaneya 2018: one solve for rigid bodies and fluid; P(s), FULL
+   RMSF11    Robinson-Mosher, Schroeder, Fedkiw 2011: symmetric system with implicit solid forces
+   SLIP      Robinson-Mosher, English, Fedkiw 2009: slip at thin shells, J as an average
+   REDUCED   Lu et al. 2016: reduced deformable bodies, half steps
+   XPM       Akbay et al. 2018: exchange between black boxes with a reduced interface model
+   PROXY     Yang et al. 2012: particles and nonlinear finite elements
+   Batty, Bertails, Bridson 2007: faces that are open in part, here cut cells
 
    CHANGELOG
    1.00  first release.
@@ -195,12 +201,19 @@ extern "C" {
    faces are cut; fsi_interface_sides (after fsi_grid_classify) lists the coupling sides. All
    coupling schemes on the grid read this list. Its cost grows with the surface, not with the box.
 
-   One coupling side = one fluid cell that meets a solid across one of its faces. A thin shell
-   between two fluid cells makes two sides, which never share anything. With G, b = beta, W, J of
-   the system (SCHUR eq. 15-17), A = h^(dim-1): velocity of the solid at the side along the face
-   axis      (J v)_s = sum of val[e] * v[col[e]] over its row part of the cell's outward flux
-   through the closed face    A * share * sign * (J v)_s impulse lambda on the fluid side, -lambda *
-   row on the solid's degrees of freedom. */
+   One coupling side is one fluid cell that meets a solid across one of its faces. A thin shell
+   between two fluid cells makes two sides, which never share anything:
+
+       +-------+-------+          +-------+-------+
+       | fluid |///////|          | fluid > fluid |
+       |   s   |/solid/|          |   s   >   s   |       > a shell
+       +-------+-------+          +-------+-------+
+
+   With A = h^(dim-1), J the row of the side, v the velocity of its solid, lambda the impulse:
+     velocity of the solid along the axis       J v = sum of val[e] * v[col[e]] over the row
+     closed part of the cell's outward flux     A * share * sign * J v
+     impulse                                    lambda on the fluid side, -J^T lambda on the solid
+ */
 typedef struct fsi_side {
     int32_t cell;    /* the fluid cell */
     int32_t face;    /* index in grid.u[axis] */
@@ -215,9 +228,9 @@ typedef struct fsi_side {
     int8_t shell; /* 1: fluid on the other side too (that side has its own entry) */
     /* 1: its velocity sample is grid.u_plus (where that exists), 0: grid.u */
     int8_t plus;
-    /* closed share of the face: 1 (voxel form), or 0 .. 1 with area fractions */
+    /* closed share of the face: 1 (voxel form), or 0 .. 1 with cut cells */
     fsi_real share;
-    /* fluid mass of the side, kg: rho h^dim / 2; 0 with area fractions (no velocity sample of its
+    /* fluid mass of the side, kg: rho h^dim / 2; 0 with cut cells (no velocity sample of its
      * own) */
     fsi_real mass;
     fsi_real t;         /* where the surface is: 0 = cell centre, 1 = neighbour's centre */
@@ -235,7 +248,7 @@ typedef struct fsi_crossing {
     fsi_real t, weight[3];
 } fsi_crossing;
 
-/* The share of a face that one closed solid closes (area fractions; private list). */
+/* The share of a face that one closed solid closes (cut cells; private list). */
 typedef struct fsi_cut {
     int32_t face, solid;
     int axis;
@@ -345,23 +358,27 @@ FSI_API int fsi_interface_first_hit(const fsi_interface *iface, fsi_vec3 a, fsi_
 /* ------------------------------------------------------------------------------------------------
  * >>monolithic */
 #ifndef FSI_COUPLE_NO_GRID
-/* All of these give the same answer; they differ in speed. Symbols of math.md 2.1: Sigma = L_N + Z
- * K^-1 Z^T. */
+/* All of these give the same answer; they differ in speed. Sigma = L_N + Z K^-1 Z^T is the fluid's
+   matrix and what the solids add to it (docs/mathematics.md, monolithic system). Take the default;
+   the others are here to compare with. */
 typedef enum fsi_couple_solver {
-    /* Sigma by CG: V-cycle on L_N that takes the solids' columns Z along (fsi_mg_rank). Any number
-     * of bodies */
+    /* Sigma by CG with a V-cycle on L_N that takes the solids' columns Z along (fsi_mg_rank). Any
+     * number of bodies. */
     FSI_COUPLE_DEFLATED = 0,
-    /* the same with columns that are not cut off: (B^-1 + Z K^-1 Z^T)^-1 exactly, a little more
-     * set-up */
+    /* The same with columns that are not cut off: (B^-1 + Z K^-1 Z^T)^-1 exactly; more set-up. */
     FSI_COUPLE_WOODBURY,
-    FSI_COUPLE_NEUMANN, /* Sigma by CG: V-cycle on L_N only */
-    FSI_COUPLE_SCHUR,   /* Sigma by CG with SCHUR's P(s), s = terms (-1: no preconditioner) */
-    /* (p, lambda) by CG, SCHUR eq. 17, or RMSF11 with implicit solid forces; voxel form only */
+    /* Sigma by CG with a V-cycle on L_N only. */
+    FSI_COUPLE_NEUMANN,
+    /* Sigma by CG with SCHUR's P(s), s = terms. */
+    FSI_COUPLE_SCHUR,
+    /* (p, lambda) by CG, SCHUR eq. 17, or RMSF11 with implicit solid forces. Voxel faces only. */
     FSI_COUPLE_FULL,
-    FSI_COUPLE_INDEFINITE, /* (p, v) by SYMMQMR */
+    /* (p, v) by SYMMQMR. */
+    FSI_COUPLE_INDEFINITE,
     FSI_COUPLE_SOLVER_FORCE_INT = 0x7fffffff
 } fsi_couple_solver;
 
+/* Of FSI_COUPLE_FULL. */
 typedef enum fsi_couple_precondition {
     FSI_PRECONDITION_MULTIGRID = 0,
     FSI_PRECONDITION_NONE,
@@ -370,28 +387,27 @@ typedef enum fsi_couple_precondition {
 
 typedef struct fsi_couple_desc {
     fsi_couple_solver solver;
-    /* SCHUR: s of P(s), 0 .. 16; -1 = no preconditioner. With area fractions P(0): there is no
-     * lambda */
-    int terms;
-    /* FULL: for the pressure block; the rest is scaled by its diagonal (none: not at all) */
-    fsi_couple_precondition precondition;
-    /* of closed solids; open shells are voxel faces always */
+    /* Of closed solids; open shells are voxel faces always. */
     fsi_boundary_kind boundary;
-    /* nodal solids: 1 = J averages over the dual cell, 0 = J at the crossing */
+    /* Nodal solids: 1 = J averages over the dual cell, 0 = J at the crossing. */
     int average;
     int bubbles;      /* 1: closed air regions of a liquid keep their volume */
     double tolerance; /* relative residual; 0 = the grid's */
-    /* budget; 0 = the grid's cap (FULL, INDEFINITE: 20000). Stopping early is stable: the energy
-     * has only fallen */
+    /* Budget; 0 = the grid's cap (FULL, INDEFINITE: 20000). Stopping early is stable: the energy
+     * has only fallen. */
     int max_iterations;
     double (*clock_fn)(void *user); /* optional: seconds, for the budget and reports */
     void *clock_user;
     double seconds; /* time budget of the solve; 0 = none; needs clock_fn */
-    /* 1: start from the last pressure when that passes the energy test; 0: from zero */
+    /* 1: start from the last pressure when that passes the energy test; 0: from zero. */
     int warm_start;
     /* DEFLATED: cells by which a solid's columns may spread on each level, see fsi_mg_rank; 0 = 3,
-     * with many 2, light solids with area fractions more */
+     * with many bodies 2, light ones with cut cells more. */
     int band;
+    /* SCHUR: s of P(s), 0 .. 16; -1 = no preconditioner. With cut cells always P(0). */
+    int terms;
+    /* FULL: for the pressure block; the rest is scaled by its diagonal (NONE: not at all). */
+    fsi_couple_precondition precondition;
     fsi_allocator allocator; /* zero = malloc */
 } fsi_couple_desc;
 
@@ -515,7 +531,8 @@ typedef struct fsi_scene {
     void *user;
 } fsi_scene;
 
-/* One coupled step, design.md's six lines. report: of the solve plus ledger; may be NULL. */
+/* One coupled step, in the order of docs/architecture.md. report: of the solve plus ledger; may be
+ * NULL. */
 FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt,
                                    fsi_report *report);
 /* First half of the Newmark step (REDUCED section 6, see fsi_reduced_half): explicit forces on the
@@ -638,7 +655,7 @@ FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block);
    (I - N N^T)(V^ - V_s), V^ = mean of the cell's regular samples surface velocity after the solve
    V = V_s + (I - N N^T)(V^ - V_s)   (N.V = N.V_s exactly) friction, coefficient c < 1 wall stress
    -FSI_SLIP_STRESS (1 - c) / c rho |V - V_s| (V - V_s); c = 0: V = V_s For static closed solids
-   area fractions (fsi_couple_desc.boundary) are more accurate; this is for thin shells, and for
+   cut cells (fsi_couple_desc.boundary) are more accurate; this is for thin shells, and for
    closed solids on voxels. Solids with inverse_mass 0 (or dof 0: surface.v) are static or scripted;
    others are moved by the solve (two-way). */
 #define FSI__SLIP_GHOST_MASS                                                                       \
@@ -1507,6 +1524,7 @@ FSI_API fsi_result fsi_interface_init(fsi_interface *iface, const fsi_grid *grid
                                       const fsi_interface_desc *desc) {
     if (!iface || !grid || !grid->block || (desc && !fsi_allocator_valid(&desc->allocator)))
         return FSI_ERR_ARGUMENT;
+
     fsi_interface next;
     memset(&next, 0, sizeof next);
     if (desc)
@@ -1526,6 +1544,7 @@ FSI_API fsi_result fsi_interface_init(fsi_interface *iface, const fsi_grid *grid
     fsi_result result = fsi__arena_block(&arena, &next.desc.allocator, &next.block, &next.size);
     if (result != FSI_OK)
         return result;
+
     fsi__interface_layout(&next, &arena);
     for (int a = 0; a < next.dim; a++)
         fsi_fill(next.faces[a], 1, next.open[a]);
@@ -1536,6 +1555,7 @@ FSI_API fsi_result fsi_interface_init(fsi_interface *iface, const fsi_grid *grid
 FSI_API void fsi_interface_free(fsi_interface *iface) {
     if (!iface || !iface->block)
         return;
+
     const fsi_allocator *allocator = &iface->desc.allocator;
     size_t trees = fsi__list_bytes(iface->bvh) / sizeof *iface->bvh;
     for (size_t i = 0; i < trees; i++)
@@ -1597,6 +1617,7 @@ static fsi_vec3 fsi__face_centre(const fsi_interface *iface, int axis, size_t fa
 FSI__INLINE ptrdiff_t fsi__stride(const fsi_interface *iface, int axis) {
     if (axis == 0)
         return 1;
+
     return axis == 1 ? iface->nx : (ptrdiff_t)iface->nx * iface->ny;
 }
 
@@ -1619,6 +1640,7 @@ FSI__INLINE ptrdiff_t fsi__beside(const fsi_interface *iface, const int *i, int 
     *face = fsi__face_index(iface, axis, j);
     if (up ? i[axis] + 1 >= iface->n[axis] : i[axis] < 1)
         return -1;
+
     j[axis] = i[axis] + (up ? 1 : -1);
     return (ptrdiff_t)fsi__cell_index(iface, j);
 }
@@ -1627,9 +1649,11 @@ FSI__INLINE ptrdiff_t fsi__beside(const fsi_interface *iface, const int *i, int 
 FSI__INLINE void fsi__range_next(const int *from, const int *to, int *i) {
     if (++i[0] < to[0])
         return;
+
     i[0] = from[0];
     if (++i[1] < to[1])
         return;
+
     i[1] = from[1];
     i[2]++;
 }
@@ -1666,6 +1690,7 @@ static int fsi__cells_met(const fsi_interface *iface, const fsi_real *lo, const 
         fsi_real last = (fsi_real)(iface->n[k] - 1);
         if (hi[k] < begin || lo[k] > begin + iface->h * (last + 1))
             return 0;
+
         from[k] = (int)fsi__clamp(fsi__floor((lo[k] - begin) / iface->h), 0, last);
         to[k] = (int)fsi__clamp(fsi__floor((hi[k] - begin) / iface->h), 0, last) + 1;
     }
@@ -1692,14 +1717,17 @@ static fsi_result fsi__nodal_check(const fsi_coupled *door) {
     for (int i = 0; i < nodes; i++)
         if (!fsi__finite(door->inverse_mass[i]) || door->inverse_mass[i] < 0)
             return FSI_ERR_ARGUMENT;
+
     for (int i = 0; i < door->surface.vertex_count; i++)
         if (door->node[i] < 0 || door->node[i] >= nodes)
             return FSI_ERR_GEOMETRY;
+
     const fsi_csr *implicit = door->implicit;
     if (implicit && (implicit->cols != door->dof || fsi_csr_check(implicit) != FSI_OK))
         return FSI_ERR_ARGUMENT;
     if (door->push && !fsi_all_finite((size_t)door->dof, door->push))
         return FSI_ERR_ARGUMENT;
+
     return FSI_OK;
 }
 
@@ -1707,11 +1735,13 @@ static fsi_result fsi__nodal_check(const fsi_coupled *door) {
 static fsi_result fsi__coupled_check(const fsi_coupled *door, int dim, int lean) {
     if (!door)
         return FSI_ERR_ARGUMENT;
+
     fsi_result result = fsi_surface_check(&door->surface);
     if (result != FSI_OK)
         return result;
     if (door->surface.dim != dim || door->dof < 0)
         return FSI_ERR_ARGUMENT;
+
     int places = door->surface.x || (lean && door->surface.closed);
     if (door->surface.vertex_count && !places)
         return FSI_ERR_ARGUMENT;
@@ -1725,6 +1755,7 @@ static fsi_result fsi__coupled_check(const fsi_coupled *door, int dim, int lean)
         return fsi__nodal_check(door);
     if (door->inverse_mass && !fsi_all_finite(dof * dof, door->inverse_mass))
         return FSI_ERR_ARGUMENT;
+
     return FSI_OK;
 }
 
@@ -1765,9 +1796,11 @@ static fsi_result fsi__interface_sort(fsi_interface *iface, int count) {
     iface->bins[0] = 0;
     if (count < 8)
         return FSI_OK;
+
     fsi_result result = FSI__LIST_ROOM(iface->bin, 6 * count, allocator);
     if (result < 0)
         return result;
+
     for (int a = 0; a < 3; a++)
         iface->bins[a] = fsi__imax(1, fsi__imin(iface->n[a] / 3, 64));
     int all = iface->bins[0] * iface->bins[1] * iface->bins[2];
@@ -1813,6 +1846,7 @@ static fsi_result fsi__interface_trees(fsi_interface *iface, fsi_coupled *const 
         return result;
     if ((result = FSI__LIST_ROOM(iface->submerged, count, allocator)) < 0)
         return result;
+
     for (int i = 0; i < count; i++) {
         const fsi_surface *surface = &solid[i]->surface;
         fsi_bvh *bvh = iface->bvh + i;
@@ -1836,6 +1870,7 @@ static void fsi__interface_try(const fsi_interface *iface, int i, fsi_vec3 a, fs
     const fsi_bvh *bvh = iface->bvh + i;
     if (bvh->nodes == 0)
         return;
+
     for (int k = 0; k < iface->dim; k++) { /* 2D surfaces ignore z */
         fsi_real p = fsi__get(a, k);
         fsi_real q = fsi__get(b, k);
@@ -1845,9 +1880,11 @@ static void fsi__interface_try(const fsi_interface *iface, int i, fsi_vec3 a, fs
     fsi_hit candidate;
     if (!fsi_bvh_first_hit(bvh, a, b, &candidate))
         return;
+
     int tie = !(candidate.t < hit->t);
     if (*found && (candidate.t > hit->t || (tie && i > *solid)))
         return;
+
     *hit = candidate;
     *solid = i;
     *found = 1;
@@ -1880,6 +1917,7 @@ FSI_API int fsi_interface_first_hit(const fsi_interface *iface, fsi_vec3 a, fsi_
                         fsi__interface_try(iface, list[e], a, b, hit, solid, &found);
                 }
             }
+
     return found;
 }
 
@@ -1916,6 +1954,7 @@ static int fsi__occlusion_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, f
     int solid;
     if (!fsi_interface_first_hit(iface, a, b, &hit, &solid))
         return 0;
+
     const fsi_coupled *door = iface->solid[solid];
     *t = hit.t;
     *normal = fsi__unit(fsi_surface_normal(&door->surface, hit.element));
@@ -1985,6 +2024,7 @@ FSI__INLINE int fsi__line_cross(const fsi_interface *iface, const fsi_surface *s
     x[lines->axis] += iface->h * (fsi_real)lines->segments;
     if (!fsi_surface_cross(surface, e, begin, fsi_vec_load(x), hit))
         return 0;
+
     *at = hit->t * (fsi_real)lines->segments;
     return 1;
 }
@@ -1995,6 +2035,7 @@ static fsi_result fsi__crossing_add(fsi_interface *iface, int axis, size_t face,
         FSI__LIST_ROOM(iface->crossing, iface->crossings + 1, &iface->desc.allocator);
     if (result < 0)
         return result;
+
     fsi_crossing *crossing = iface->crossing + iface->crossings++;
     crossing->face = (int32_t)face;
     crossing->solid = solid;
@@ -2041,6 +2082,7 @@ static fsi_result fsi__cross_lines(fsi_interface *iface, int solid, int e, fsi__
             if (result < 0)
                 return result;
         }
+
     return FSI_OK;
 }
 
@@ -2088,6 +2130,7 @@ static fsi_result fsi__cover_seams(fsi_interface *iface, int solid, const int *f
             if (result < 0)
                 return result;
         }
+
     return FSI_OK;
 }
 
@@ -2097,6 +2140,7 @@ static fsi_result fsi__crossing_sort(fsi_interface *iface) {
     fsi_result result = FSI__LIST_ROOM(iface->order, 2 * n + 1, &iface->desc.allocator);
     if (result < 0)
         return result;
+
     for (int i = 0; i < n; i++) {
         const fsi_crossing *crossing = iface->crossing + i;
         uint64_t face = (uint64_t)crossing->axis << 62 | (uint64_t)crossing->face << 31;
@@ -2180,6 +2224,7 @@ static size_t fsi__open_numbers(const fsi_interface *iface) {
     for (int i = 0; i < iface->solids; i++)
         if (!iface->solid[i]->surface.closed)
             n += 3 * (size_t)iface->solid[i]->surface.vertex_count;
+
     return n;
 }
 
@@ -2261,6 +2306,7 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *iface, fsi_grid *grid,
         return FSI_ERR_STATE;
     if (count < 0 || (count && !solid))
         return FSI_ERR_ARGUMENT;
+
     fsi_result result = fsi__interface_trees(iface, solid, count);
     if (result != FSI_OK)
         return result;
@@ -2282,6 +2328,7 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *iface, fsi_grid *grid,
     iface->started = 1;
     if (iface->desc.smooth)
         fsi__interface_continue(iface, grid);
+
     return fsi__interface_occlude(iface, grid);
 }
 
@@ -2302,6 +2349,7 @@ static void fsi__average_add(fsi__average *average, int vertex, fsi_real weight)
     int k = 0;
     while (k < average->count && average->id[k] != id)
         k++;
+
     /* More than 64 nodes in one dual cell: the rest weighs little. */
     if (k == 64)
         return;
@@ -2329,6 +2377,7 @@ static int fsi__average_visit(int e, void *user) {
     fsi_clip part;
     if (!fsi_surface_clip(surface, e, average->lo, average->hi, &part))
         return 0;
+
     for (int k = 0; k < surface->dim; k++)
         if (part.weight[k] > 0)
             fsi__average_add(average, surface->index[surface->dim * e + k],
@@ -2386,6 +2435,7 @@ static fsi_result fsi__side_row(fsi_interface *iface, fsi_side *side) {
         return result;
     if ((result = FSI__LIST_ROOM(iface->val, end, allocator)) < 0)
         return result;
+
     int32_t *col = iface->col + iface->entries;
     fsi_real *val = iface->val + iface->entries;
     fsi__average average;
@@ -2421,6 +2471,7 @@ static fsi_result fsi__side_add(fsi_interface *iface, const fsi_grid *grid,
     fsi_result result = FSI__LIST_ROOM(iface->side, iface->sides + 1, &iface->desc.allocator);
     if (result < 0)
         return result;
+
     fsi_side *side = iface->side + iface->sides;
     memset(side, 0, sizeof *side);
     side->cell = (int32_t)cell;
@@ -2543,6 +2594,7 @@ static double fsi__submerged(const fsi_interface *iface, const fsi_grid *grid,
     int from[3], to[3];
     if (!surface->closed || !surface->element_count || !fsi__cell_range(iface, lo, hi, from, to))
         return 0;
+
     for (int k = 0; k < iface->dim; k++) {
         from[k] = fsi__imax(from[k] - 2, 0);
         to[k] = fsi__imin(to[k] + 2, iface->n[k]);
@@ -2552,6 +2604,7 @@ static double fsi__submerged(const fsi_interface *iface, const fsi_grid *grid,
     if (grid->phi && !fsi__waterline(iface, grid, from, to, &n, &d)) {
         if (d > 0)
             return 0;
+
         d = hi[1] + iface->h;
     }
     return fsi__volume_below(surface, n, d);
@@ -2568,6 +2621,7 @@ static void fsi__interface_submerged(fsi_interface *iface, const fsi_grid *grid)
     }
     if (grid->phi)
         return;
+
     double volume = (double)iface->h * (double)iface->h * (iface->dim == 3 ? (double)iface->h : 1);
     for (size_t cell = 0; cell < iface->cells; cell++)
         if (iface->covered[cell])
@@ -2615,6 +2669,7 @@ FSI_API fsi_real fsi_interface_velocity(const fsi_interface *iface, const fsi_si
     fsi_real sum = 0;
     for (int e = side->row; e < side->row_end; e++)
         sum += iface->val[e] * v[iface->col[e]];
+
     return sum;
 }
 
@@ -2667,6 +2722,7 @@ static int fsi__direction_of(int dim, fsi_vec3 n) {
     int axis = fsi__abs(n.y) > fsi__abs(n.x) ? 1 : 0;
     if (dim == 3 && fsi__abs(n.z) > fsi__abs(fsi__get(n, axis)))
         axis = 2;
+
     return 2 * axis + (fsi__get(n, axis) > 0);
 }
 
@@ -2696,6 +2752,7 @@ static int fsi__element_passes(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fs
     fsi_vec3 normal = fsi_vec(-edge.y, edge.x, 0);
     if (dim == 3)
         normal = fsi_vec_cross(edge, fsi_vec_sub(a[2], a[0]));
+
     return 1 + fsi__direction_of(dim, below ? normal : fsi_vec_scale(normal, -1));
 }
 
@@ -2722,6 +2779,7 @@ static void fsi__element_sweep(fsi_interface *iface, const fsi_vec3 *a, const fs
     int i[3], from[3], to[3];
     if (!fsi__cells_met(iface, lo, hi, from, to))
         return;
+
     FSI__EACH_CELL(i, from, to) {
         int8_t *mark = iface->mark + fsi__cell_index(iface, i);
         *mark |= FSI__TOUCHED;
@@ -2789,9 +2847,11 @@ FSI_API fsi_result fsi_interface_moved(fsi_interface *iface, fsi_grid *grid, int
         *passed = 0;
     if (!iface || !iface->block || !grid || grid->cells != iface->cells)
         return FSI_ERR_STATE;
+
     size_t open = fsi__open_numbers(iface);
     if (!open || open != (size_t)iface->was_count)
         return FSI_OK;
+
     fsi__interface_sweep(iface);
 
     /* Several rounds where a surface ran over several layers of cells. */
@@ -2808,6 +2868,7 @@ FSI_API fsi_result fsi_interface_moved(fsi_interface *iface, fsi_grid *grid, int
             iface->mark[cell] |= FSI__TAKING;
             count++;
         }
+
         /* Known from the next round on: the order of cells does not matter. */
         for (size_t cell = 0; cell < iface->cells; cell++)
             if (iface->mark[cell] & FSI__TAKING)
@@ -2818,6 +2879,7 @@ FSI_API fsi_result fsi_interface_moved(fsi_interface *iface, fsi_grid *grid, int
     memset(iface->mark, 0, iface->cells);
     if (passed)
         *passed = count;
+
     return FSI_OK;
 }
 #endif
@@ -2962,6 +3024,7 @@ static fsi_real fsi__share_grain(const fsi_interface *iface, int solid, int axis
     for (int k = 0; k < iface->dim; k++)
         if (root->hi[k] - root->lo[k] > iface->h)
             return 1;
+
     double sum = 0;
     int i[3];
     FSI__EACH_CELL(i, from, to)
@@ -2983,6 +3046,7 @@ static fsi_result fsi__share_collect(fsi_interface *iface, int solid, const int 
         FSI__EACH_CELL(i, from, to) {
             size_t face = fsi__face_index(iface, axis, i);
             fsi_real *open = iface->open[axis] + face;
+
             /* Either orientation is solid, as with voxel faces. */
             fsi_real share = grain * fsi__abs(iface->velocity[axis][face]);
             iface->velocity[axis][face] = 0;
@@ -2994,6 +3058,7 @@ static fsi_result fsi__share_collect(fsi_interface *iface, int solid, const int 
             fsi_result result = FSI__LIST_ROOM(iface->cut, iface->cuts + 1, &iface->desc.allocator);
             if (result < 0)
                 return result;
+
             fsi_cut *cut = iface->cut + iface->cuts++;
             cut->face = (int32_t)face;
             cut->solid = solid;
@@ -3092,6 +3157,7 @@ static fsi_result fsi__cut_sides(fsi_interface *iface, const fsi_grid *grid) {
             fsi_result result = fsi__side_add(iface, grid, &crossing, cell[up], up ? -1 : 1, 0);
             if (result < 0)
                 return result;
+
             fsi_side *side = iface->side + iface->sides - 1;
             side->share = cut->share;
             side->mass = 0;
@@ -3138,6 +3204,7 @@ FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
                                    const fsi_couple_desc *desc) {
     if (!couple || !grid || !grid->block)
         return FSI_ERR_ARGUMENT;
+
     memset(couple, 0, sizeof *couple);
     fsi_couple_desc given;
     memset(&given, 0, sizeof given);
@@ -3161,6 +3228,7 @@ FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
     fsi_result result = fsi_interface_init(&couple->iface, grid, &face);
     if (result != FSI_OK)
         return result;
+
     couple->desc = given;
     couple->grid = grid;
     couple->rank.allocator = given.allocator;
@@ -3174,12 +3242,14 @@ FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
     }
     if (result < 0)
         fsi_couple_free(couple);
+
     return result;
 }
 
 FSI_API void fsi_couple_free(fsi_couple *couple) {
     if (!couple || !couple->grid)
         return;
+
     const fsi_allocator *allocator = &couple->desc.allocator;
     FSI__LIST_FREE(couple->lists, allocator);
     FSI__LIST_FREE(couple->region_lists, allocator);
@@ -3200,6 +3270,7 @@ FSI_API void fsi_couple_free(fsi_couple *couple) {
 FSI_API fsi_result fsi_couple_detect(fsi_couple *couple, fsi_coupled *const *solid, int count) {
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
+
     couple->iface.lean = 1;
     return fsi_interface_detect(&couple->iface, couple->grid, solid, count);
 }
@@ -3253,6 +3324,7 @@ static void fsi__k_back(int n, const fsi_real *L, const fsi_real *b, fsi_real *x
         x[i] = (fsi_real)(sum / (double)row[i]);
         row += i + 1;
     }
+
     /* Row k begins k (k + 1) / 2 numbers behind the start. */
     for (int i = n - 1; i >= 0; i--) {
         double sum = (double)x[i];
@@ -3366,6 +3438,7 @@ static fsi_result fsi__couple_lists(fsi_couple *couple) {
     fsi_result result = fsi__arena_reopen(&arena, &next.lists, &couple->desc.allocator);
     if (result < 0)
         return result;
+
     fsi__couple_layout(&next, &sizes, &arena);
     *couple = next;
     return FSI_OK;
@@ -3399,6 +3472,7 @@ static int fsi__mono_factor(const fsi_couple *couple, int s, const fsi_real **F)
         return fsi__psd_root(door->dof, door->inverse_mass, factor, work);
     if (door->dof)
         door->mass_fn(door, NULL, asked);
+
     return fsi__psd_root(door->dof, asked, factor, work);
 }
 
@@ -3462,6 +3536,7 @@ static fsi_result fsi__mono_rows(fsi_couple *couple) {
     fsi_result result = fsi__couple_lists(couple);
     if (result < 0)
         return result;
+
     fsi__sides_by_solid(couple);
     size_t entry = 0;
     size_t factors = 0;
@@ -3498,6 +3573,7 @@ FSI__INLINE fsi_real fsi__row_dot(const fsi_couple *couple, int s, int i, const 
     const fsi_side *side = fsi__side_of(couple, i);
     for (int e = side->row; e < side->row_end; e++)
         sum += iface->val[e] * a[iface->col[e]];
+
     return sum;
 }
 
@@ -3787,6 +3863,7 @@ static fsi_result fsi__region_lists(fsi_couple *couple, int all, int felt) {
     fsi_result result = fsi__arena_reopen(&arena, &couple->region_lists, &couple->desc.allocator);
     if (result < 0)
         return result;
+
     fsi__region_layout(couple, (size_t)all, (size_t)felt, &arena);
     return FSI_OK;
 }
@@ -3834,6 +3911,7 @@ static void fsi__regions_solve(fsi_couple *couple, const fsi_mg *mg, const fsi_r
     int n = couple->regions;
     if (!n)
         return;
+
     double *constant = couple->constant;
     fsi_mg_region_sums(mg, x, constant);
     for (int r = 0; r < n; r++)
@@ -3852,6 +3930,7 @@ static void fsi__regions_start(fsi_couple *couple) {
     fsi_real scale = fsi__scale_of(couple);
     if (!couple->regions)
         return;
+
     fsi__regions_solve(couple, grid->mg, grid->rhs, 1 / scale);
     fsi_fill(columns, 0, couple->reaction);
     for (int r = 0; r < couple->regions; r++)
@@ -3923,6 +4002,7 @@ static fsi_bubble *fsi__bubble_largest(const fsi_couple *couple) {
     for (int b = 1; b < couple->bubbles; b++)
         if (couple->bubble[b].volume > largest->volume)
             largest = couple->bubble + b;
+
     return largest;
 }
 
@@ -3987,6 +4067,7 @@ static const int *fsi__bubble_list(fsi_couple *couple) {
         return NULL;
     if (FSI__LIST_ROOM(couple->bubble_share, shares + (size_t)grid->region_count, allocator) < 0)
         return NULL;
+
     fsi_bubble *old = couple->bubble + count + 1;
     memmove(old, couple->bubble, (size_t)olds * sizeof *old);
     int *number = couple->bubble_share + shares;
@@ -4006,6 +4087,7 @@ static const int *fsi__bubble_list(fsi_couple *couple) {
     fsi__bubble_targets(couple, old, olds, couple->bubble_share);
     for (size_t cell = 0; cell < grid->cells; cell++)
         couple->bubble_cell[cell] = grid->region[cell] < 0 ? 0 : number[grid->region[cell]];
+
     return number;
 }
 
@@ -4105,16 +4187,20 @@ static fsi_result fsi__bubble_settle(fsi_couple *couple) {
     fsi_grid *grid = couple->grid;
     if (!couple->desc.bubbles || !grid->region || !couple->bubbles)
         return FSI_OK;
+
     fsi_result result = FSI__LIST_ROOM(couple->bubble_near, grid->cells, &couple->desc.allocator);
     if (result < 0)
         return result;
+
     /* Again where a shift has parted or joined what it moved. */
     for (int pass = 0; pass < 6; pass++) {
         if ((result = fsi_grid_classify(grid)) < 0)
             return result;
+
         const int *number = fsi__bubble_list(couple);
         if (!number)
             return FSI_ERR_MEMORY;
+
         fsi__bubble_lend(couple, pass);
         double off = 0, all = 0;
         for (int b = 0; b < couple->bubbles; b++) {
@@ -4140,6 +4226,7 @@ static int fsi__bubble_face_at(const fsi_couple *couple, size_t n, int dir, fsi_
     ptrdiff_t other = fsi__beside(&couple->iface, at, dir, &face);
     if (other < 0 || grid->cell[other] != FSI_CELL_FLUID)
         return 0;
+
     out->face = (int32_t)face;
     out->cell = (int32_t)other;
     out->axis = (int8_t)(dir / 2);
@@ -4192,9 +4279,11 @@ static fsi_result fsi__bubble_build(fsi_couple *couple, fsi_real dt) {
     }
     if (!fsi__bubble_list(couple))
         return FSI_ERR_MEMORY;
+
     fsi_result result = fsi__bubble_faces(couple);
     if (result < 0)
         return result;
+
     for (int b = 0; b < couple->bubbles; b++) {
         fsi_bubble *bubble = couple->bubble + b;
         double flux = 0; /* out of the bubble */
@@ -4300,6 +4389,7 @@ static fsi_result fsi__rank_build(fsi_couple *couple) {
         couple->rank.reach = fsi__imin(fsi__rank_reach(couple), full);
     fsi_result result =
         fsi_mg_rank_build(&couple->rank, couple->grid->mg, couple->group, iface->solids);
+
     /* Columns that have lost definiteness: the plain V-cycle has to do. */
     return result == FSI_ERR_SINGULAR ? FSI_OK : result;
 }
@@ -4336,6 +4426,7 @@ static fsi_result fsi__sigma_refine(fsi_couple *couple, fsi_mg_solve_desc *desc,
         double size = fsi_norm(grid->cells, residual);
         if (!(size > 2 * limit) || (pass && size > last / 2))
             return FSI_OK;
+
         last = size;
 
         desc->tolerance = fmin(fmax(limit / size, 1e-3), 0.1);
@@ -4343,11 +4434,13 @@ static fsi_result fsi__sigma_refine(fsi_couple *couple, fsi_mg_solve_desc *desc,
         desc->max_iterations = cap - report->iterations;
         if (desc->max_iterations < 1)
             return FSI_NOT_CONVERGED;
+
         fsi_fill(grid->cells, 0, step);
         fsi_report more;
         fsi_result result = fsi_mg_solve(grid->mg, desc, residual, step, &more);
         if (result < 0)
             return result;
+
         fsi_axpy(grid->cells, 1, step, grid->pressure);
         fsi__answer(couple, step, couple->answer);
         report->iterations += more.iterations;
@@ -4371,6 +4464,7 @@ static fsi_result fsi__sigma_begin(fsi_couple *couple, fsi_mg_solve_desc *desc) 
     if (solver == FSI_COUPLE_DEFLATED || solver == FSI_COUPLE_WOODBURY) {
         if ((result = fsi__rank_build(couple)) < 0)
             return result;
+
         desc->rank = &couple->rank;
     }
     for (size_t i = 0; i < grid->cells; i++)
@@ -4408,6 +4502,7 @@ static fsi_result fsi__sigma_solve(fsi_couple *couple, fsi_report *report) {
     result = fsi_mg_solve(grid->mg, &desc, grid->rhs, grid->pressure, report);
     if (result < 0)
         return result;
+
     fsi__answer(couple, grid->pressure, NULL);
     if (desc.tolerance > tolerance && result != FSI_NOT_CONVERGED) {
         fsi_result refined = fsi__sigma_refine(couple, &desc, report);
@@ -4488,11 +4583,13 @@ static fsi_result fsi__mono_write(fsi_couple *couple) {
     fsi_result result = fsi_grid_apply_pressure(couple->grid);
     if (result < 0)
         return result;
+
     for (int i = 0; i < iface->sides; i++)
         if (iface->side[i].mass > 0)
             fsi_interface_set_sample(couple->grid, iface->side + i, couple->side_velocity[i]);
     if (couple->regions)
         fsi_mg_region_add(couple->grid->mg, couple->constant, couple->grid->pressure);
+
     return result;
 }
 
@@ -4516,9 +4613,11 @@ static fsi_result fsi__mono_begin(fsi_couple *couple, fsi_real dt) {
     }
     if ((result = fsi_grid_build_pressure(grid, dt)) < 0)
         return result;
+
     const fsi_real *const *weight = (const fsi_real *const *)grid->weight;
     if ((result = fsi_mg_update(grid->mg, grid->cell, grid->weights_are_one ? NULL : weight)) < 0)
         return result;
+
     return fsi__bubble_build(couple, dt);
 }
 
@@ -4527,9 +4626,11 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
+
     fsi_couple_solver solver = couple->desc.solver;
     if (couple->desc.boundary == FSI_BOUNDARY_CUT && solver == FSI_COUPLE_FULL)
         return FSI_ERR_ARGUMENT;
+
     fsi_report rep;
     memset(&rep, 0, sizeof rep);
     couple->regions = 0;
@@ -4558,9 +4659,11 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
     rep.reason = result;
     if ((result = fsi__mono_write(couple)) < 0)
         return result;
+
     couple->report = rep;
     if (report)
         *report = rep;
+
     return rep.reason;
 }
 
@@ -4583,6 +4686,7 @@ static double fsi__part_submerged(const fsi_couple *couple, int solid, int first
     const fsi_surface *surface = &couple->iface.solid[solid]->surface;
     if (first == 0 && last == surface->element_count)
         return couple->iface.submerged[solid];
+
     fsi_real lo[3] = {FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX};
     fsi_real hi[3] = {-FSI_REAL_MAX, -FSI_REAL_MAX, -FSI_REAL_MAX};
     for (int i = surface->dim * first; i < surface->dim * last; i++) {
@@ -4623,6 +4727,7 @@ FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body
         return FSI_ERR_ARGUMENT;
     if (solid < 0 || solid >= couple->iface.solids || !(couple->dt > 0))
         return FSI_ERR_ARGUMENT;
+
     fsi__body_part(couple, solid, 0, couple->iface.solid[solid]->surface.element_count, out);
     return FSI_OK;
 }
@@ -4676,6 +4781,7 @@ static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *sce
     fsi_result solve = stages->solve_fn(scheme, dt, report);
     if (solve < 0)
         return solve;
+
     result = fsi_grid_extrapolate(grid);
     if (result >= 0 && stages->settle_fn)
         result = stages->settle_fn(scheme, dt);
@@ -4693,6 +4799,7 @@ static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *sce
         result = stages->moved_fn(scheme, dt);
     if (result < 0)
         return result;
+
     report->reason = fsi__step_result(grid, solve);
     return report->reason;
 }
@@ -4714,6 +4821,7 @@ FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, f
                                    fsi_report *report) {
     if (!couple || !couple->grid || !scene || !(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
+
     fsi__stages stages;
     memset(&stages, 0, sizeof stages);
     stages.grid = couple->grid;
@@ -4751,6 +4859,7 @@ static void fsi__couple_state(fsi_couple *couple, fsi__state *state) {
     }
     if (tracked) {
         fsi__state_field(state, couple->bubble_cell, couple->iface.cells, sizeof(int32_t));
+
         /* Places without a bubble are zeros. */
         for (size_t i = 0; i < most; i++) {
             fsi_bubble none;
@@ -4764,6 +4873,7 @@ static void fsi__couple_state(fsi_couple *couple, fsi__state *state) {
 FSI_API size_t fsi_couple_state_size(const fsi_couple *couple) {
     if (!couple || !couple->grid)
         return 0;
+
     fsi__state state = {NULL, NULL, 0, 0};
     fsi_couple copy = *couple;
     fsi__couple_state(&copy, &state);
@@ -4775,6 +4885,7 @@ FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block) {
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
+
     fsi__state state = {(unsigned char *)block, NULL, 0, 0};
     fsi_couple copy = *couple;
     fsi__couple_state(&copy, &state);
@@ -4786,10 +4897,12 @@ FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block) {
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
+
     fsi__state state = {NULL, (const unsigned char *)block, 0, 0};
     fsi__couple_state(couple, &state);
     if (state.failed)
         return FSI_ERR_SIZE;
+
     /* What is covered and cut is found again by the next detect. */
     fsi__interface_clear(&couple->iface);
     return FSI_OK;
@@ -4831,6 +4944,7 @@ FSI_API fsi_result fsi_couple_half(fsi_couple *couple, fsi_coupled *const *solid
     fsi_result back = fsi_grid_restore(couple->grid, couple->kept);
     if (back >= 0)
         back = fsi_couple_restore(couple, couple->kept + fluid);
+
     return result >= 0 && back < 0 ? back : result;
 }
 #endif
@@ -4845,6 +4959,7 @@ static void fsi__body_row(const fsi_coupled *self, int element, const fsi_real *
     (void)element;
     (void)weight;
     fsi_vec_store(row, dir);
+
     /* (spin x r) . d = spin . (r x d) */
     fsi_vec_store(row + 3, fsi_vec_cross(fsi_vec_sub(point, body->centre), dir));
 }
@@ -4858,6 +4973,7 @@ static fsi_result fsi__body_inverse(const fsi_body *body, int dim, fsi_mat3 *inv
         return fsi_mat3_inverse(&body->inertia, inverse) ? FSI_OK : FSI_ERR_SINGULAR;
     if (!(body->inertia.m[8] > 0))
         return FSI_ERR_SINGULAR;
+
     inverse->m[8] = 1 / body->inertia.m[8];
     return FSI_OK;
 }
@@ -4868,6 +4984,7 @@ FSI_API fsi_result fsi_body_couple(fsi_body *body, const fsi_surface *surface, f
     if (!fsi__finite_vec(body->centre) || !fsi__finite_vec(body->velocity)
         || !fsi__finite_vec(body->spin))
         return FSI_ERR_ARGUMENT;
+
     fsi_mat3 inverse;
     fsi_result result = fsi__body_inverse(body, surface->dim, &inverse);
     if (result < 0)
@@ -4944,6 +5061,7 @@ static fsi_result fsi__world_walls(fsi_world *world, const fsi_grid_desc *desc) 
     fsi_result result = fsi_shape_init(&world->room, &shape);
     if (result < 0)
         return result;
+
     fsi_rigid_desc body;
     memset(&body, 0, sizeof body);
     body.shape = &world->room;
@@ -4987,6 +5105,7 @@ static fsi_result fsi__world_parts(fsi_world *world, const fsi_world_desc *desc)
     fsi__world_layout(world, bodies, (size_t)desc->max_guests, &arena);
     if ((result = fsi__arena_block(&arena, allocator, &world->block, &world->size)) < 0)
         return result;
+
     fsi__world_layout(world, bodies, (size_t)desc->max_guests, &arena);
     return FSI_OK;
 }
@@ -4994,6 +5113,7 @@ static fsi_result fsi__world_parts(fsi_world *world, const fsi_world_desc *desc)
 FSI_API fsi_result fsi_world_init(fsi_world *world, const fsi_world_desc *desc) {
     if (!world || !desc)
         return FSI_ERR_ARGUMENT;
+
     memset(world, 0, sizeof *world);
     const int most = 1000000;
     if (desc->max_bodies < 0 || desc->max_bodies > most || desc->max_joints < 0)
@@ -5002,6 +5122,7 @@ FSI_API fsi_result fsi_world_init(fsi_world *world, const fsi_world_desc *desc) 
         return FSI_ERR_ARGUMENT;
     if (!(desc->damping >= 0) || !fsi__finite(desc->damping))
         return FSI_ERR_ARGUMENT;
+
     fsi_result result = fsi__world_parts(world, desc);
     if (result < 0) {
         fsi_world_free(world);
@@ -5015,6 +5136,7 @@ FSI_API fsi_result fsi_world_init(fsi_world *world, const fsi_world_desc *desc) 
 FSI_API void fsi_world_free(fsi_world *world) {
     if (!world)
         return;
+
     fsi_free(&world->grid.desc.allocator, world->block, world->size);
     fsi_couple_free(&world->couple);
     fsi_solids_free(&world->solids);
@@ -5026,6 +5148,7 @@ FSI_API void fsi_world_free(fsi_world *world) {
 FSI_API int fsi_world_add(fsi_world *world, const fsi_rigid_desc *desc) {
     if (!world)
         return FSI_ERR_ARGUMENT;
+
     int id;
     fsi_result result = fsi_solids_add(&world->solids, desc, &id);
     return result < 0 ? (int)result : id;
@@ -5034,6 +5157,7 @@ FSI_API int fsi_world_add(fsi_world *world, const fsi_rigid_desc *desc) {
 FSI_API fsi_vec3 fsi_world_position(const fsi_world *world, int id) {
     if (!world || id < 0 || id >= world->solids.body_count)
         return fsi_vec(0, 0, 0);
+
     return world->solids.body[id].x;
 }
 
@@ -5042,6 +5166,7 @@ FSI_API fsi_result fsi_world_add_guest(fsi_world *world, const fsi_guest *guest)
         return FSI_ERR_ARGUMENT;
     if (world->guest_count == world->guest_room)
         return FSI_ERR_SIZE;
+
     world->guest[world->guest_count++] = *guest;
     return FSI_OK;
 }
@@ -5050,6 +5175,7 @@ FSI_API fsi_result fsi_world_add_guest(fsi_world *world, const fsi_guest *guest)
 static fsi_result fsi__world_damp(fsi_world *world, fsi_real dt) {
     if (!(world->damping > 0))
         return FSI_OK;
+
     fsi_real keep = 1 / (1 + dt * world->damping);
     for (int axis = 0; axis < world->grid.dim; axis++)
         for (size_t f = 0; f < world->grid.faces[axis]; f++)
@@ -5095,6 +5221,7 @@ static fsi_result fsi__world_begin(fsi_world *world, fsi_real dt, int joined) {
         const fsi_guest *guest = world->guest + i;
         if (guest->begin_fn && (result = guest->begin_fn(guest->user, dt)) < 0)
             return result;
+
         world->door[world->door_count] = guest->door;
         world->door_body[world->door_count++] = -1;
     }
@@ -5114,6 +5241,7 @@ static fsi_result fsi__world_move(void *user, fsi_real dt) {
     }
     if ((result = fsi_solids_move(&world->solids, dt)) < 0)
         return result;
+
     for (int i = 0; i < world->guest_count; i++) {
         const fsi_guest *guest = world->guest + i;
         if (guest->move_fn && (result = guest->move_fn(guest->user, dt)) < 0)
@@ -5127,9 +5255,11 @@ FSI_API fsi_result fsi_world_step(fsi_world *world, fsi_real dt, fsi_report *rep
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
+
     fsi_result result = fsi__world_begin(world, dt, 1);
     if (result < 0)
         return result;
+
     fsi_scene scene;
     memset(&scene, 0, sizeof scene);
     scene.solid = world->door;
@@ -5145,11 +5275,13 @@ FSI_API fsi_result fsi_world_body(const fsi_world *world, int body, fsi_body_rep
         return FSI_ERR_ARGUMENT;
     if (fsi_solids_joined_part(&world->solids, body, &owner, &first, &elements) < 0)
         return FSI_ERR_ARGUMENT;
+
     for (int i = 0; i < world->door_count; i++)
         if (world->door_body[i] == owner) {
             fsi__body_part(&world->couple, i, first, first + elements, out);
             return FSI_OK;
         }
+
     return FSI_ERR_ARGUMENT;
 }
 
@@ -5166,6 +5298,7 @@ static size_t fsi__world_couple_at(const fsi_world *world) {
 FSI_API size_t fsi_world_state_size(const fsi_world *world) {
     if (!world || !world->block)
         return 0;
+
     return fsi__world_couple_at(world) + fsi_couple_state_size(&world->couple);
 }
 
@@ -5173,11 +5306,13 @@ FSI_API fsi_result fsi_world_save(const fsi_world *world, void *block) {
     unsigned char *to = (unsigned char *)block;
     if (!world || !world->block || !block)
         return FSI_ERR_STATE;
+
     fsi_result result;
     if ((result = fsi_grid_save(&world->grid, to)) < 0)
         return result;
     if ((result = fsi_solids_save(&world->solids, to + fsi__world_solids_at(world))) < 0)
         return result;
+
     return fsi_couple_save(&world->couple, to + fsi__world_couple_at(world));
 }
 
@@ -5185,11 +5320,13 @@ FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block) {
     const unsigned char *from = (const unsigned char *)block;
     if (!world || !world->block || !block)
         return FSI_ERR_STATE;
+
     fsi_result result;
     if ((result = fsi_grid_restore(&world->grid, from)) < 0)
         return result;
     if ((result = fsi_solids_restore(&world->solids, from + fsi__world_solids_at(world))) < 0)
         return result;
+
     return fsi_couple_restore(&world->couple, from + fsi__world_couple_at(world));
 }
 #endif
@@ -5202,9 +5339,11 @@ static int fsi__list_grow(const fsi_allocator *allocator, void **list, int *room
     size_t n = need + need / 2 + 64;
     if (need <= (size_t)*room)
         return 1;
+
     size_t bytes;
     if (n > 0x7fffffff || !fsi_size_mul(n, size, &bytes))
         return 0;
+
     void *p = fsi_alloc(allocator, bytes);
     if (!p)
         return 0;
@@ -11363,9 +11502,11 @@ static void fsi__schur_apply(const fsi_real *r, fsi_real *z, void *user) {
         return;
     }
     fsi_mg_cycle(&couple->second, r, z);
+
     /* Cut cells have no lambda to eliminate, and no diag(mu) that keeps the sum definite. */
     if (couple->desc.boundary == FSI_BOUNDARY_CUT)
         return;
+
     fsi_real *sum = couple->cell_residual;
     for (int term = 0; term < couple->desc.terms; term++) {
         fsi_fill(iface->cells, 0, sum);
@@ -11436,6 +11577,7 @@ static void fsi__regions_add(fsi_couple *couple, const fsi_mg *mg, const fsi_rea
                              fsi_real factor, fsi_real *z) {
     if (!couple->regions)
         return;
+
     fsi__regions_solve(couple, mg, r, factor);
     fsi_mg_region_add(mg, couple->constant, z);
 }
@@ -11560,6 +11702,7 @@ static fsi_result fsi__full_regions(fsi_couple *couple) {
     fsi_result result = fsi__region_lists(couple, couple->second.regions, n);
     if (result < 0)
         return result;
+
     couple->regions = n;
     fsi_fill((size_t)n * (size_t)n, 0, couple->E);
     for (int i = 0; i < n; i++)
@@ -11669,6 +11812,7 @@ static void fsi__full_rhs(const fsi__full *full, fsi_real *b) {
     for (size_t i = 0; i < full->sides; i++) {
         const fsi_side *side = iface->side + i;
         fsi_real v = fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
+
         /* the side's own u* in place of J v* */
         b[side->cell] += scale * fsi__side_z(iface, side) * (couple->side_velocity[i] - v);
         b[full->cells + i] = area * scale * (v - couple->side_velocity[i]);
@@ -11722,6 +11866,7 @@ static fsi_result fsi__full_solve(fsi_couple *couple, fsi_report *report) {
         fsi__variant_lists(couple, desc.n, full.sides + full.rows, fsi_cg_work_size(&desc), &lists);
     if (result < 0)
         return result;
+
     full.diagonal = lists.more;
     fsi__full_rhs(&full, lists.b);
     fsi__full_diagonal(&full);
@@ -11748,6 +11893,7 @@ static fsi_result fsi__full_solve(fsi_couple *couple, fsi_report *report) {
     couple->regions = 0;
     if (result < 0)
         return result;
+
     fsi_copy(full.cells, lists.x, couple->grid->pressure);
     fsi__full_finish(&full, lists.x);
     return result;
@@ -11817,6 +11963,7 @@ static fsi_result fsi__indefinite_solve(fsi_couple *couple, fsi_report *report) 
     couple->regions = 0; /* their constants are in x */
     if (result < 0)
         return result;
+
     fsi_copy(cells, lists.x, couple->grid->pressure);
     fsi__answer(couple, lists.x, NULL);
     fsi__mono_finish(couple, couple->grid->pressure);
@@ -11830,6 +11977,7 @@ static fsi_result fsi__variant_solve(fsi_couple *couple, fsi_report *report) {
     fsi__mono_rhs(couple);
     if (couple->desc.solver == FSI_COUPLE_FULL)
         return fsi__full_solve(couple, report);
+
     return fsi__indefinite_solve(couple, report);
 }
 #endif
