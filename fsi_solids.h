@@ -1178,27 +1178,32 @@ extern "C" {
 /* ------------------------------------------------------------------------------------------------
  * >>shares */
 /* The share in 0 .. 1 of a change that keeps excess <= 0: 1, or the end of the safe range that
-   reaches from 0 (excess(0) <= 0 is taken for granted), by the parabola through three points, then
-   between a safe and an unsafe share. excess is called with the result last, so that its state is
-   of that share. */
+   reaches from 0 (excess(0) <= 0 is taken for granted). First the zero of the parabola through
+   three points, then regula falsi between a safe and an unsafe share. excess is called with the
+   result last, so that its state is of that share. */
 static double fsi__safe_share(double (*excess)(double share, void *user), void *user) {
-    double e[3], lo = 0, hi = 1;
-    e[2] = excess(1, user);
-    if (!(e[2] > 0))
+    double above = excess(1, user);
+    if (!(above > 0))
         return 1;
-    e[1] = excess(0.5, user);
-    e[0] = excess(0, user);
-    /* a t^2 + b t + e[0], its larger zero */
-    double a = 2 * (e[2] - 2 * e[1] + e[0]);
-    double b = e[2] - e[0] - a;
-    double root = b * b - 4 * a * e[0];
-    double t = root < 0 ? 0 : b > 0 ? -2 * e[0] / (b + sqrt(root)) : (sqrt(root) - b) / (2 * a);
-    if (!(e[1] > 0)) {
-        lo = 0.5;
-        e[0] = e[1];
-    } else {
+    double half = excess(0.5, user);
+    double below = excess(0, user);
+
+    /* The larger zero of a t^2 + b t + below. */
+    double a = 2 * (above - 2 * half + below);
+    double b = above - below - a;
+    double root = b * b - 4 * a * below;
+    double t = 0;
+    if (root >= 0)
+        t = b > 0 ? -2 * below / (b + sqrt(root)) : (sqrt(root) - b) / (2 * a);
+
+    /* Between `lo`, which is safe by `below`, and `hi`, which is not by `above`. */
+    double lo = 0, hi = 1;
+    if (half > 0) {
         hi = 0.5;
-        e[2] = e[1];
+        above = half;
+    } else {
+        lo = 0.5;
+        below = half;
     }
     for (int k = 0; k < 8; k++) {
         if (!(t > lo && t < hi))
@@ -1206,14 +1211,14 @@ static double fsi__safe_share(double (*excess)(double share, void *user), void *
         double at = excess(t, user);
         if (at > 0) {
             hi = t;
-            e[2] = at;
+            above = at;
         } else {
             lo = t;
-            e[0] = at;
+            below = at;
         }
-        if (at <= 0 && at > -1e-6 * e[2])
+        if (at <= 0 && at > -1e-6 * above)
             break;
-        t = lo + (hi - lo) * e[0] / (e[0] - e[2]);
+        t = lo + (hi - lo) * below / (below - above);
     }
     if (t != lo)
         excess(lo, user);
@@ -1246,73 +1251,95 @@ static fsi_real fsi__golden_section(fsi_real (*fn)(fsi_real t, void *user), void
 
 /* ------------------------------------------------------------------------------------------------
  * >>mesh mass */
-/* Closed: the directed edges (2D: the ends of segments) pair up, each with exactly one opposite. */
-static fsi_result fsi__mesh_closed(const fsi_surface *surface, const fsi_allocator *al) {
-    size_t n = (size_t)surface->element_count, edges = n * (size_t)surface->dim,
-           bytes = 2 * edges * sizeof(uint64_t);
-    uint64_t *key = (uint64_t *)fsi_alloc(al, bytes);
-    fsi_result result = FSI_OK;
+/* Is the surface closed? Its directed edges (2D: the ends of its segments) pair up, each with
+ * exactly one opposite. */
+static fsi_result fsi__mesh_closed(const fsi_surface *surface, const fsi_allocator *allocator) {
+    size_t dim = (size_t)surface->dim, edges = (size_t)surface->element_count * dim;
+    size_t bytes = 2 * edges * sizeof(uint64_t);
+    uint64_t *key = (uint64_t *)fsi_alloc(allocator, bytes);
     if (!key)
         return FSI_ERR_MEMORY;
     for (size_t i = 0; i < edges; i++) {
-        size_t k = i % (size_t)surface->dim;
-        int a = surface->index[i], b = surface->dim == 3 ? surface->index[i - k + (k + 1) % 3] : 0;
-        key[i] = surface->dim == 3 ? fsi__pair_key(a, b) : fsi__pair_key(a, (int)k);
+        size_t corner = i % dim;
+        int next = dim == 3 ? surface->index[i - corner + (corner + 1) % 3] : (int)corner;
+        key[i] = fsi__pair_key(surface->index[i], next);
     }
     uint64_t *sorted = fsi__sort_keys(edges, key, key + edges);
+    fsi_result result = FSI_OK;
     for (size_t i = 0; i < edges && result == FSI_OK; i++) {
         int a = (int)(sorted[i] >> 32), b = (int)(sorted[i] & 0xffffffffu);
-        uint64_t back = surface->dim == 3 ? fsi__pair_key(b, a) : fsi__pair_key(a, 1 - b);
-        size_t at = fsi__lower_bound(edges, sorted, back);
-        if ((i > 0 && sorted[i] == sorted[i - 1]) || at == edges || sorted[at] != back)
+        uint64_t opposite = dim == 3 ? fsi__pair_key(b, a) : fsi__pair_key(a, 1 - b);
+        size_t at = fsi__lower_bound(edges, sorted, opposite);
+        int twice = i > 0 && sorted[i] == sorted[i - 1];
+        if (twice || at == edges || sorted[at] != opposite)
             result = FSI_ERR_GEOMETRY;
     }
-    fsi_free(al, key, bytes);
+    fsi_free(allocator, key, bytes);
     return result;
 }
 
-/* Moments of the cone from origin o to every element: m[0] volume, m[1..3] first, m[4..9] second xx
- * yy zz xy xz yz. */
-static void fsi__mesh_moments(const fsi_surface *surface, fsi_vec3 o, double *m) {
-    for (int i = 0; i < 10; i++)
-        m[i] = 0;
+/* Is an element without area, for its size? */
+static int fsi__element_degenerate(const fsi_surface *surface, int element) {
+    const int32_t *id = surface->index + (size_t)surface->dim * (size_t)element;
+    fsi_real area = fsi__length(fsi_surface_normal(surface, element)), longest = 0;
+    for (int k = 0; k < surface->dim; k++) {
+        fsi_vec3 a = fsi_vec_load(surface->x + 3 * (size_t)id[k]);
+        fsi_vec3 b = fsi_vec_load(surface->x + 3 * (size_t)id[(k + 1) % surface->dim]);
+        fsi_vec3 edge = fsi_vec_sub(a, b);
+        longest = fsi__max(longest, fsi_vec_dot(edge, edge));
+    }
+    return !(area > 64 * FSI_REAL_EPS * (surface->dim == 3 ? longest : fsi__sqrt(longest)));
+}
+
+/* Integrals over the inside of a surface. */
+typedef struct fsi__moments {
+    double volume;
+    double first[3];  /* of x, y, z */
+    double second[6]; /* of xx, yy, zz, xy, xz, yz */
+} fsi__moments;
+
+static const int8_t fsi__second_row[6] = {0, 1, 2, 0, 0, 1};
+static const int8_t fsi__second_column[6] = {0, 1, 2, 1, 2, 2};
+
+/* Volume of the cone from the origin over an element: a . (b x c) / 6; in 2D a x b / 2. */
+static double fsi__cone_volume(const double *a, const double *b, const double *c, int dim) {
+    if (dim == 2)
+        return (a[0] * b[1] - a[1] * b[0]) / 2;
+    return (a[0] * (b[1] * c[2] - b[2] * c[1]) + a[1] * (b[2] * c[0] - b[0] * c[2])
+            + a[2] * (b[0] * c[1] - b[1] * c[0]))
+           / 6;
+}
+
+/* Moments about `origin`: the sum of the cones from there to every element. */
+static fsi__moments fsi__mesh_moments(const fsi_surface *surface, fsi_vec3 origin) {
+    fsi__moments sum;
+    memset(&sum, 0, sizeof sum);
     for (int e = 0; e < surface->element_count; e++) {
-        double p[3][3] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, t[3];
         const int32_t *id = surface->index + (size_t)surface->dim * (size_t)e;
-        for (int k = 0; k < surface->dim; k++) {
-            const fsi_real *x = surface->x + 3 * (size_t)id[k];
-            p[k][0] = (double)(x[0] - o.x);
-            p[k][1] = (double)(x[1] - o.y);
-            p[k][2] = surface->dim == 3 ? (double)(x[2] - o.z) : 0;
+        double p[3][3] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, total[3];
+        for (int k = 0; k < surface->dim; k++)
+            for (int i = 0; i < surface->dim; i++)
+                p[k][i] = (double)(surface->x[3 * (size_t)id[k] + (size_t)i] - fsi__get(origin, i));
+        double volume = fsi__cone_volume(p[0], p[1], p[2], surface->dim);
+        sum.volume += volume;
+        for (int i = 0; i < 3; i++) {
+            total[i] = p[0][i] + p[1][i] + p[2][i];
+            sum.first[i] += volume * total[i] / (surface->dim + 1);
         }
-        double v;
-        if (surface->dim == 3)
-            v = (p[0][0] * (p[1][1] * p[2][2] - p[1][2] * p[2][1])
-                 + p[0][1] * (p[1][2] * p[2][0] - p[1][0] * p[2][2]) +
-                 /* a . (b x c) / 6 */
-                 p[0][2] * (p[1][0] * p[2][1] - p[1][1] * p[2][0]))
-                / 6;
-        /* a x b / 2 */
-        else
-            v = (p[0][0] * p[1][1] - p[0][1] * p[1][0]) / 2;
-        for (int i = 0; i < 3; i++)
-            t[i] = p[0][i] + p[1][i] + p[2][i];
-        m[0] += v;
-        for (int i = 0; i < 3; i++)
-            m[1 + i] += v * t[i] / (surface->dim + 1);
-        /* int x_a x_b = V/20 (sum p_a p_b + t_a t_b); 2D: A/12 */
-        for (int i = 0; i < 6; i++) {
-            int a = i < 3 ? i : i < 5 ? 0 : 1, b = i < 3 ? i : i == 3 ? 1 : 2;
-            m[4 + i] += v
-                        * (p[0][a] * p[0][b] + p[1][a] * p[1][b] + p[2][a] * p[2][b] + t[a] * t[b])
-                        / (surface->dim == 3 ? 20 : 12);
+
+        /* int x_i x_j = volume / 20 (sum over corners p_i p_j + total_i total_j); 2D: area / 12 */
+        for (int k = 0; k < 6; k++) {
+            int i = fsi__second_row[k], j = fsi__second_column[k];
+            double corners = p[0][i] * p[0][j] + p[1][i] * p[1][j] + p[2][i] * p[2][j];
+            sum.second[k] +=
+                volume * (corners + total[i] * total[j]) / (surface->dim == 3 ? 20 : 12);
         }
     }
+    return sum;
 }
 
 FSI_API fsi_result fsi_mesh_mass(const fsi_surface *mesh, const fsi_allocator *allocator,
                                  fsi_real *volume, fsi_vec3 *com, fsi_mat3 *inertia) {
-    double m[10], c[3];
     if (!mesh || !volume || !com || !inertia || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
     fsi_result result = fsi_surface_check(mesh);
@@ -1320,101 +1347,102 @@ FSI_API fsi_result fsi_mesh_mass(const fsi_surface *mesh, const fsi_allocator *a
         return result;
     if (mesh->element_count == 0)
         return FSI_ERR_GEOMETRY;
-    for (int e = 0; e < mesh->element_count; e++) {
-        const int32_t *id = mesh->index + (size_t)mesh->dim * (size_t)e;
-        fsi_real longest = 0, area = fsi__length(fsi_surface_normal(mesh, e));
-        for (int k = 0; k < mesh->dim; k++) {
-            fsi_vec3 d = fsi_vec_sub(fsi_vec_load(mesh->x + 3 * (size_t)id[k]),
-                                     fsi_vec_load(mesh->x + 3 * (size_t)id[(k + 1) % mesh->dim]));
-            longest = fsi__max(longest, fsi_vec_dot(d, d));
-        }
-        if (!(area > 64 * FSI_REAL_EPS * (mesh->dim == 3 ? longest : fsi__sqrt(longest))))
+    for (int e = 0; e < mesh->element_count; e++)
+        if (fsi__element_degenerate(mesh, e))
             return FSI_ERR_GEOMETRY;
-    }
     result = fsi__mesh_closed(mesh, allocator);
     if (result != FSI_OK)
         return result;
-    /* near the mesh: no cancellation far from the origin */
-    fsi_vec3 o = fsi_vec_load(mesh->x + 3 * (size_t)mesh->index[0]);
-    fsi__mesh_moments(mesh, o, m);
-    if (!(m[0] > 0))
+
+    /* About a point of the mesh: nothing cancels where it lies at a distance from the origin. */
+    fsi_vec3 origin = fsi_vec_load(mesh->x + 3 * (size_t)mesh->index[0]);
+    fsi__moments sum = fsi__mesh_moments(mesh, origin);
+    if (!(sum.volume > 0))
         return FSI_ERR_GEOMETRY; /* inside-out */
-    for (int k = 0; k < 3; k++)
-        c[k] = m[1 + k] / m[0];
-    double xx = m[4] - m[0] * c[0] * c[0];
-    double yy = m[5] - m[0] * c[1] * c[1];
-    double zz = m[6] - m[0] * c[2] * c[2];
-    double xy = m[7] - m[0] * c[0] * c[1];
-    double xz = m[8] - m[0] * c[0] * c[2];
-    double yz = m[9] - m[0] * c[1] * c[2];
-    *volume = (fsi_real)m[0];
-    *com = fsi_vec_add(
-        o, fsi_vec((fsi_real)c[0], (fsi_real)c[1], mesh->dim == 3 ? (fsi_real)c[2] : -o.z));
+    double centre[3], second[6];
+    for (int i = 0; i < 3; i++)
+        centre[i] = sum.first[i] / sum.volume;
+    *volume = (fsi_real)sum.volume;
+    *com = fsi_vec_add(origin, fsi_vec((fsi_real)centre[0], (fsi_real)centre[1],
+                                       mesh->dim == 3 ? (fsi_real)centre[2] : -origin.z));
+
+    /* Inertia about the centre of mass: xx + yy and so on, and -xy beside the diagonal. */
+    for (int k = 0; k < 6; k++)
+        second[k] =
+            sum.second[k] - sum.volume * centre[fsi__second_row[k]] * centre[fsi__second_column[k]];
     memset(inertia, 0, sizeof *inertia);
-    inertia->m[8] = (fsi_real)(xx + yy);
+    inertia->m[8] = (fsi_real)(second[0] + second[1]);
     if (mesh->dim == 2)
         return FSI_OK;
-    inertia->m[0] = (fsi_real)(yy + zz);
-    inertia->m[4] = (fsi_real)(xx + zz);
-    inertia->m[1] = inertia->m[3] = (fsi_real)-xy;
-    inertia->m[2] = inertia->m[6] = (fsi_real)-xz;
-    inertia->m[5] = inertia->m[7] = (fsi_real)-yz;
+    inertia->m[0] = (fsi_real)(second[1] + second[2]);
+    inertia->m[4] = (fsi_real)(second[0] + second[2]);
+    for (int k = 3; k < 6; k++) {
+        int i = fsi__second_row[k], j = fsi__second_column[k];
+        inertia->m[3 * i + j] = inertia->m[3 * j + i] = (fsi_real)-second[k];
+    }
     return FSI_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>tessellation */
+/* Surfaces of the analytic kinds, handed to fluids. A round one in 3D is a profile turned about an
+   axis: rings of vertices around it, with a tip at either end unless the profile is a loop.
+
+       sphere, capsule (axis x)              torus (axis y)
+
+          ring 0 .. rings - 1                  the profile is the circle of the tube;
+       tip  |  |  |  |  tip                    ring i is one position on it             */
 #define FSI__TORUS_POINTS 32
 
-/* n around; rings of the profile; loop: closed profile */
 typedef struct fsi__tess {
-    int n, rings, loop, vertices, elements;
+    int around; /* vertices of a ring */
+    int rings;
+    int loop; /* 1: the profile is closed and there are no tips */
+    int vertices, elements;
 } fsi__tess;
 
 static fsi__tess fsi__tess_size(const fsi_shape_desc *desc) {
     fsi__tess tess;
-    int round = desc->kind == FSI_SHAPE_SPHERE || desc->kind == FSI_SHAPE_CAPSULE;
+    int capsule = desc->kind == FSI_SHAPE_CAPSULE, half = desc->resolution / 2;
     memset(&tess, 0, sizeof tess);
-    tess.n = desc->resolution;
+    tess.around = desc->resolution;
     tess.loop = desc->kind == FSI_SHAPE_TORUS;
     if (desc->kind == FSI_SHAPE_BOX) {
         tess.vertices = desc->dim == 3 ? 8 : 4;
         tess.elements = desc->dim == 3 ? 12 : 4;
-    } else if (round && desc->dim == 2) {
-        if (desc->kind == FSI_SHAPE_CAPSULE)
-            tess.n += tess.n & 1;
-        tess.vertices = tess.elements = tess.n + (desc->kind == FSI_SHAPE_CAPSULE ? 2 : 0);
-    } else if (round) {
-        tess.rings = desc->resolution / 2 - 1
-                     + (desc->kind == FSI_SHAPE_CAPSULE ? 1 + desc->resolution / 2 % 2 : 0);
-        tess.vertices = tess.n * tess.rings + 2;
-        tess.elements = 2 * tess.n * tess.rings;
-    } else if (tess.loop) {
-        tess.rings = desc->resolution / 2 > 6 ? desc->resolution / 2 : 6;
-        tess.vertices = tess.n * tess.rings;
-        tess.elements = 2 * tess.n * tess.rings;
+        return tess;
     }
+    if (!tess.loop && !capsule && desc->kind != FSI_SHAPE_SPHERE)
+        return tess;
+    if (desc->dim == 2) { /* a capsule has two half circles, each with both its ends */
+        if (capsule)
+            tess.around += tess.around & 1;
+        tess.vertices = tess.elements = tess.around + (capsule ? 2 : 0);
+        return tess;
+    }
+    tess.rings = half - 1 + (capsule ? 1 + half % 2 : 0);
+    if (tess.loop)
+        tess.rings = fsi__imax(half, 6);
+    tess.vertices = tess.around * tess.rings + (tess.loop ? 0 : 2);
+    tess.elements = 2 * tess.around * tess.rings;
     return tess;
 }
 
-/* Ring i (0 .. rings - 1) of the profile: distance from the axis and position along it. */
+/* Ring i of the profile: distance from the axis and position along it. */
 static void fsi__tess_profile(const fsi_shape *shape, const fsi__tess *tess, int i, fsi_real radius,
-                              fsi_real *r, fsi_real *along) {
+                              fsi_real *distance, fsi_real *along) {
+    fsi_real angle, ring = 0, shift = 0;
     if (tess->loop) {
-        fsi_real a = 2 * FSI_PI * (fsi_real)i / (fsi_real)tess->rings;
-        *r = shape->length + radius * fsi__sin(a);
-        *along = radius * fsi__cos(a);
-        /* both hemispheres end in a ring at the equator */
-    } else if (shape->kind == FSI_SHAPE_CAPSULE) {
-        int half = tess->rings / 2;
-        fsi_real a = FSI_PI / 2 * (fsi_real)(i < half ? i + 1 : i) / (fsi_real)half;
-        *r = radius * fsi__sin(a);
-        *along = radius * fsi__cos(a) + (i < half ? shape->length / 2 : -shape->length / 2);
-    } else {
-        fsi_real a = FSI_PI * (fsi_real)(i + 1) / (fsi_real)(tess->rings + 1);
-        *r = radius * fsi__sin(a);
-        *along = radius * fsi__cos(a);
-    }
+        angle = 2 * FSI_PI * (fsi_real)i / (fsi_real)tess->rings;
+        ring = shape->length;
+    } else if (shape->kind == FSI_SHAPE_CAPSULE) { /* both hemispheres end in an equator */
+        int half = tess->rings / 2, first = i < half;
+        angle = FSI_PI / 2 * (fsi_real)(first ? i + 1 : i) / (fsi_real)half;
+        shift = first ? shape->length / 2 : -shape->length / 2;
+    } else
+        angle = FSI_PI * (fsi_real)(i + 1) / (fsi_real)(tess->rings + 1);
+    *distance = ring + radius * fsi__sin(angle);
+    *along = radius * fsi__cos(angle) + shift;
 }
 
 static fsi_real *fsi__put(fsi_real *x, fsi_real a, fsi_real b, fsi_real c) {
@@ -1433,30 +1461,30 @@ static int32_t *fsi__triangle(int32_t *id, int a, int b, int c) {
 
 static void fsi__tess_round3(const fsi_shape *shape, const fsi__tess *tess, fsi_real radius,
                              fsi_real *x, int32_t *id) {
-    int n = tess->n, first = tess->loop ? 0 : 1, last = tess->rings - (tess->loop ? 0 : 1),
-        end = tess->vertices - 1;
+    int n = tess->around, tips = !tess->loop, end = tess->vertices - 1;
     fsi_real tip = radius + (shape->kind == FSI_SHAPE_CAPSULE ? shape->length / 2 : 0);
-    if (!tess->loop)
+    if (tips)
         x = fsi__put(x, tip, 0, 0);
     for (int i = 0; i < tess->rings; i++)
         for (int j = 0; j < n; j++) {
-            fsi_real r, along, a = 2 * FSI_PI * (fsi_real)j / (fsi_real)n;
-            fsi__tess_profile(shape, tess, i, radius, &r, &along);
-            fsi_real c = r * fsi__cos(a);
-            fsi_real d = r * fsi__sin(a);
-            /* axes cyclic: orientation is kept */
-            x = tess->loop ? fsi__put(x, d, along, c) : fsi__put(x, along, c, d);
+            fsi_real distance, along, angle = 2 * FSI_PI * (fsi_real)j / (fsi_real)n;
+            fsi__tess_profile(shape, tess, i, radius, &distance, &along);
+            fsi_real cosine = distance * fsi__cos(angle), sine = distance * fsi__sin(angle);
+
+            /* Axes are swapped cyclically: orientation is kept. */
+            x = tips ? fsi__put(x, along, cosine, sine) : fsi__put(x, sine, along, cosine);
         }
-    if (!tess->loop)
+    if (tips)
         (void)fsi__put(x, -tip, 0, 0);
-    for (int i = 0; i < last; i++)
-        /* profile direction x direction around = outward */
+
+    /* Two triangles between neighbouring rings: along the profile x around = outward. */
+    for (int i = 0; i < tess->rings - tips; i++)
         for (int j = 0; j < n; j++) {
-            int i1 = (i + 1) % tess->rings, j1 = (j + 1) % n, a = first + i * n + j,
-                b = first + i1 * n + j, c = first + i1 * n + j1, d = first + i * n + j1;
-            id = fsi__triangle(fsi__triangle(id, a, b, c), a, c, d);
+            int ring = tips + i * n, next = tips + (i + 1) % tess->rings * n, k = (j + 1) % n;
+            id = fsi__triangle(id, ring + j, next + j, next + k);
+            id = fsi__triangle(id, ring + j, next + k, ring + k);
         }
-    for (int j = 0; j < n && !tess->loop; j++) {
+    for (int j = 0; j < n && tips; j++) {
         id = fsi__triangle(id, 0, 1 + j, 1 + (j + 1) % n);
         id = fsi__triangle(id, end, end - n + (j + 1) % n, end - n + j);
     }
@@ -1464,33 +1492,31 @@ static void fsi__tess_round3(const fsi_shape *shape, const fsi__tess *tess, fsi_
 
 static void fsi__tess_round2(const fsi_shape *shape, const fsi__tess *tess, fsi_real radius,
                              fsi_real *x, int32_t *id) {
-    int half = tess->n / 2, capsule = shape->kind == FSI_SHAPE_CAPSULE;
+    int half = tess->around / 2, capsule = shape->kind == FSI_SHAPE_CAPSULE;
     for (int i = 0; i < tess->vertices; i++) {
-        /* capsule: two half circles of half + 1 vertices */
         int right = i <= half;
-        fsi_real a = 2 * FSI_PI * (fsi_real)(capsule && !right ? i - 1 : i) / (fsi_real)tess->n
-                     - (capsule ? FSI_PI / 2 : 0);
-        x = fsi__put(x,
-                     radius * fsi__cos(a)
-                         + (capsule ? (right ? shape->length / 2 : -shape->length / 2) : 0),
-                     radius * fsi__sin(a), 0);
+        int number = capsule && !right ? i - 1 : i;
+        fsi_real start = capsule ? FSI_PI / 2 : 0;
+        fsi_real angle = 2 * FSI_PI * (fsi_real)number / (fsi_real)tess->around - start;
+        fsi_real shift = right ? shape->length / 2 : -shape->length / 2;
+        x = fsi__put(x, radius * fsi__cos(angle) + (capsule ? shift : 0), radius * fsi__sin(angle),
+                     0);
         *id++ = i;
         *id++ = (i + 1) % tess->vertices;
     }
 }
 
-static void fsi__tess_box(const fsi_shape *shape, fsi_real *x, int32_t *id) {
+/* Corner i lies at +half along x, y, z where bit 1, 2, 4 of i is set. */
+static void fsi__tess_box(const fsi_shape *shape, const fsi__tess *tess, fsi_real *x, int32_t *id) {
     static const int8_t face[36] = {0, 4, 6, 0, 6, 2, 1, 3, 7, 1, 7, 5, 0, 1, 5, 0, 5, 4,
                                     2, 6, 7, 2, 7, 3, 0, 2, 3, 0, 3, 1, 4, 5, 7, 4, 7, 6};
     static const int8_t loop[8] = {0, 1, 1, 3, 3, 2, 2, 0};
-    for (int i = 0; i < (shape->dim == 3 ? 8 : 4); i++)
-        x = fsi__put(x, i & 1 ? shape->half.x : -shape->half.x,
-                     i & 2 ? shape->half.y : -shape->half.y,
-                     shape->dim == 2 ? 0
-                     : i & 4         ? shape->half.z
-                                     : -shape->half.z);
-    for (int i = 0; i < (shape->dim == 3 ? 36 : 8); i++)
-        id[i] = shape->dim == 3 ? face[i] : loop[i];
+    const int8_t *corner = shape->dim == 3 ? face : loop;
+    fsi_vec3 hi = shape->half, lo = fsi_vec_sub(fsi_vec(0, 0, 0), hi);
+    for (int i = 0; i < tess->vertices; i++)
+        x = fsi__put(x, i & 1 ? hi.x : lo.x, i & 2 ? hi.y : lo.y, i & 4 ? hi.z : lo.z);
+    for (int i = 0; i < shape->dim * tess->elements; i++)
+        id[i] = corner[i];
 }
 
 /* Fills the surface of an analytic kind. Round ones are blown up slightly so that the volume is
@@ -1498,22 +1524,24 @@ static void fsi__tess_box(const fsi_shape *shape, fsi_real *x, int32_t *id) {
 static void fsi__tess_fill(fsi_shape *shape, const fsi__tess *tess, fsi_real *x, int32_t *id) {
     fsi_real radius = shape->radius;
     if (shape->kind == FSI_SHAPE_BOX) {
-        fsi__tess_box(shape, x, id);
+        fsi__tess_box(shape, tess, x, id);
         return;
     }
     for (int pass = 0; pass < 24; pass++) {
-        double m[10];
         if (shape->dim == 3)
             fsi__tess_round3(shape, tess, radius, x, id);
         else
             fsi__tess_round2(shape, tess, radius, x, id);
-        fsi__mesh_moments(&shape->surface, fsi_vec(0, 0, 0), m);
-        radius *= 1 + FSI_R(0.4) * (shape->volume / (fsi_real)m[0] - 1);
+        double volume = fsi__mesh_moments(&shape->surface, fsi_vec(0, 0, 0)).volume;
+        radius *= 1 + FSI_R(0.4) * (shape->volume / (fsi_real)volume - 1);
     }
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>shapes */
+/* A shape is planned (counts, masses of a mesh), laid out in one block, and filled. */
+
+/* Moments about the axes over the volume: xx, yy, zz. */
 static void fsi__inertia_diag(fsi_shape *shape, fsi_real xx, fsi_real yy, fsi_real zz) {
     if (shape->dim == 3) {
         shape->inertia.m[0] = shape->volume * xx;
@@ -1522,48 +1550,65 @@ static void fsi__inertia_diag(fsi_shape *shape, fsi_real xx, fsi_real yy, fsi_re
     shape->inertia.m[8] = shape->volume * zz;
 }
 
-static void fsi__shape_analytic(fsi_shape *shape) {
-    fsi_real r = shape->radius, l = shape->length, rr = r * r;
+static void fsi__shape_box(fsi_shape *shape) {
     fsi_vec3 h = shape->half;
-    int d3 = shape->dim == 3;
+    int solid = shape->dim == 3;
+    shape->volume = 4 * h.x * h.y * (solid ? 2 * h.z : 1);
+    fsi__inertia_diag(shape, (h.y * h.y + h.z * h.z) / 3, (h.x * h.x + h.z * h.z) / 3,
+                      (h.x * h.x + h.y * h.y) / 3);
+    shape->hi = h;
+    shape->bound = fsi__length(h);
+    shape->thin = fsi__min(h.x, h.y);
+    if (solid)
+        shape->thin = fsi__min(h.z, shape->thin);
+}
+
+/* Symbols: r radius, l length of the straight part. */
+static void fsi__shape_capsule(fsi_shape *shape) {
+    fsi_real r = shape->radius, l = shape->length, rr = r * r, ll = l * l;
+    int solid = shape->dim == 3;
+    fsi_real straight = solid ? FSI_PI * rr * l : 2 * r * l;
+    fsi_real caps = solid ? 4 * FSI_PI / 3 * rr * r : FSI_PI * rr;
+    fsi_real volume = straight + caps;
+    fsi_real across;
+    if (solid)
+        across = (straight * (rr / 4 + ll / 12)
+                  + caps * (FSI_R(0.4) * rr + ll / 4 + FSI_R(0.375) * l * r))
+                 / volume;
+    else
+        across =
+            (straight * (ll + 4 * rr) / 12 + caps * (rr / 2 + ll / 4 + l * 4 * r / (3 * FSI_PI)))
+            / volume;
+    shape->volume = volume;
+    fsi__inertia_diag(shape, (straight / 2 + FSI_R(0.4) * caps) * rr / volume, across, across);
+    shape->hi = fsi_vec(l / 2 + r, r, solid ? r : 0);
+    shape->bound = l / 2 + r;
+    shape->thin = r;
+}
+
+/* Mass properties and bounds of the analytic kinds. */
+static void fsi__shape_analytic(fsi_shape *shape) {
+    fsi_real r = shape->radius, l = shape->length, rr = r * r, ll = l * l;
+    int solid = shape->dim == 3;
     switch (shape->kind) {
+    case FSI_SHAPE_BOX:
+        fsi__shape_box(shape);
+        break;
+    case FSI_SHAPE_CAPSULE:
+        fsi__shape_capsule(shape);
+        break;
     case FSI_SHAPE_SPHERE:
-        shape->volume = d3 ? 4 * FSI_PI / 3 * rr * r : FSI_PI * rr;
+        shape->volume = solid ? 4 * FSI_PI / 3 * rr * r : FSI_PI * rr;
         fsi__inertia_diag(shape, FSI_R(0.4) * rr, FSI_R(0.4) * rr,
-                          (d3 ? FSI_R(0.4) : FSI_R(0.5)) * rr);
-        shape->hi = fsi_vec(r, r, d3 ? r : 0);
+                          (solid ? FSI_R(0.4) : FSI_R(0.5)) * rr);
+        shape->hi = fsi_vec(r, r, solid ? r : 0);
         shape->bound = r;
         shape->thin = r;
         break;
-    case FSI_SHAPE_BOX:
-        shape->volume = 4 * h.x * h.y * (d3 ? 2 * h.z : 1);
-        fsi__inertia_diag(shape, (h.y * h.y + h.z * h.z) / 3, (h.x * h.x + h.z * h.z) / 3,
-                          (h.x * h.x + h.y * h.y) / 3);
-        shape->hi = h;
-        shape->bound = fsi__length(h);
-        shape->thin = d3 ? fsi__min(h.z, fsi__min(h.x, h.y)) : fsi__min(h.x, h.y);
-        break;
-    case FSI_SHAPE_CAPSULE: {
-        /* straight part, caps */
-        fsi_real a = d3 ? FSI_PI * rr * l : 2 * r * l,
-                 b = d3 ? 4 * FSI_PI / 3 * rr * r : FSI_PI * rr, v = a + b;
-        fsi_real cross =
-            d3 ? (a * (rr / 4 + l * l / 12)
-                  + b * (FSI_R(0.4) * rr + l * l / 4 + FSI_R(0.375) * l * r))
-                     / v
-               : (a * (l * l + 4 * rr) / 12 + b * (rr / 2 + l * l / 4 + l * 4 * r / (3 * FSI_PI)))
-                     / v;
-        shape->volume = v;
-        fsi__inertia_diag(shape, (a / 2 + FSI_R(0.4) * b) * rr / v, cross, cross);
-        shape->hi = fsi_vec(l / 2 + r, r, d3 ? r : 0);
-        shape->bound = l / 2 + r;
-        shape->thin = r;
-        break;
-    }
     default: /* torus */
         shape->volume = 2 * FSI_PI * FSI_PI * l * rr;
-        fsi__inertia_diag(shape, l * l / 2 + FSI_R(0.625) * rr, l * l + FSI_R(0.75) * rr,
-                          l * l / 2 + FSI_R(0.625) * rr);
+        fsi__inertia_diag(shape, ll / 2 + FSI_R(0.625) * rr, ll + FSI_R(0.75) * rr,
+                          ll / 2 + FSI_R(0.625) * rr);
         shape->hi = fsi_vec(l + r, r, l + r);
         shape->bound = l + r;
         shape->thin = r;
@@ -1572,68 +1617,77 @@ static void fsi__shape_analytic(fsi_shape *shape) {
     shape->lo = fsi_vec_scale(shape->hi, -1);
 }
 
-static int fsi__shape_static(fsi_shape_kind k) {
-    return k == FSI_SHAPE_PLANE || k == FSI_SHAPE_ROOM || k == FSI_SHAPE_HEIGHT;
+/* The static world: no volume, no surface, no bounds. */
+static int fsi__shape_static(fsi_shape_kind kind) {
+    return kind == FSI_SHAPE_PLANE || kind == FSI_SHAPE_ROOM || kind == FSI_SHAPE_HEIGHT;
 }
 
 static int fsi__positive(fsi_real x) {
     return fsi__finite(x) && x > 0;
 }
 
-static fsi_result fsi__shape_check(const fsi_shape_desc *desc) {
-    int box = fsi__positive(desc->half.x) && fsi__positive(desc->half.y)
-              && (desc->dim == 2 || fsi__positive(desc->half.z));
-    size_t n;
-    if ((desc->dim != 2 && desc->dim != 3) || !fsi_allocator_valid(&desc->allocator)
-        || desc->resolution < 6 || desc->resolution > 4096)
-        return FSI_ERR_ARGUMENT;
+static fsi_vec3 fsi__quat_axis(fsi_quat q) {
+    return fsi_vec(q.x, q.y, q.z);
+}
+
+static int fsi__quat_finite(fsi_quat q) {
+    return fsi__finite(q.w) && fsi__finite_vec(fsi__quat_axis(q));
+}
+
+static int fsi__height_valid(const fsi_shape_desc *desc) {
+    size_t count;
+    int rows = desc->dim == 3 ? desc->nz >= 2 : desc->nz == 1;
+    if (!desc->height || desc->nx < 2 || !rows || !fsi__positive(desc->spacing))
+        return 0;
+    return fsi_size_mul((size_t)desc->nx, (size_t)desc->nz, &count) && count < 0x7fffffffu
+           && fsi_all_finite(count, desc->height);
+}
+
+static int fsi__parts_valid(const fsi_shape_desc *desc) {
+    if (!desc->part || desc->part_count < 1 || desc->part_count > 4096)
+        return 0;
+    for (int i = 0; i < desc->part_count; i++) {
+        const fsi_shape_part *part = desc->part + i;
+        const fsi_shape *shape = part->shape;
+        if (!shape || shape->dim != desc->dim || fsi__shape_static(shape->kind)
+            || shape->kind == FSI_SHAPE_COMPOUND)
+            return 0;
+        if (!fsi__finite(part->density) || part->density < 0)
+            return 0;
+        if (!fsi__finite_vec(part->x) || !fsi__quat_finite(part->q))
+            return 0;
+    }
+    return 1;
+}
+
+static int fsi__shape_desc_valid(const fsi_shape_desc *desc) {
+    int round = fsi__positive(desc->radius) && fsi__finite(desc->length);
+    if ((desc->dim != 2 && desc->dim != 3) || !fsi_allocator_valid(&desc->allocator))
+        return 0;
+    if (desc->resolution < 6 || desc->resolution > 4096)
+        return 0;
     switch (desc->kind) {
+    case FSI_SHAPE_PLANE:
+        return 1;
     case FSI_SHAPE_SPHERE:
-        return fsi__positive(desc->radius) ? FSI_OK : FSI_ERR_ARGUMENT;
+        return fsi__positive(desc->radius);
     case FSI_SHAPE_BOX:
     case FSI_SHAPE_ROOM:
-        return box ? FSI_OK : FSI_ERR_ARGUMENT;
+        return fsi__positive(desc->half.x) && fsi__positive(desc->half.y)
+               && (desc->dim == 2 || fsi__positive(desc->half.z));
     case FSI_SHAPE_CAPSULE:
-        return fsi__positive(desc->radius) && fsi__finite(desc->length) && desc->length >= 0
-                   ? FSI_OK
-                   : FSI_ERR_ARGUMENT;
+        return round && desc->length >= 0;
     case FSI_SHAPE_TORUS:
-        return desc->dim == 3 && fsi__positive(desc->radius) && fsi__finite(desc->length)
-                       && desc->length > desc->radius
-                   ? FSI_OK
-                   : FSI_ERR_ARGUMENT;
+        return round && desc->dim == 3 && desc->length > desc->radius;
     case FSI_SHAPE_MESH:
         return desc->surface && desc->surface->dim == desc->dim && desc->sdf_cells >= 4
-                       && desc->sdf_cells <= 512
-                   ? FSI_OK
-                   : FSI_ERR_ARGUMENT;
-    case FSI_SHAPE_PLANE:
-        return FSI_OK;
+               && desc->sdf_cells <= 512;
     case FSI_SHAPE_HEIGHT:
-        if (!desc->height || desc->nx < 2 || !fsi__positive(desc->spacing)
-            || (desc->dim == 3 ? desc->nz < 2 : desc->nz != 1))
-            return FSI_ERR_ARGUMENT;
-        return fsi_size_mul((size_t)desc->nx, (size_t)desc->nz, &n) && n < 0x7fffffffu
-                       && fsi_all_finite(n, desc->height)
-                   ? FSI_OK
-                   : FSI_ERR_ARGUMENT;
+        return fsi__height_valid(desc);
     case FSI_SHAPE_COMPOUND:
-        if (!desc->part || desc->part_count < 1 || desc->part_count > 4096)
-            return FSI_ERR_ARGUMENT;
-        for (int i = 0; i < desc->part_count; i++) {
-            const fsi_shape_part *part = desc->part + i;
-            if (!part->shape || part->shape->dim != desc->dim
-                || fsi__shape_static(part->shape->kind) || part->shape->kind == FSI_SHAPE_COMPOUND)
-                return FSI_ERR_ARGUMENT;
-            if (!fsi__finite_vec(part->x) || !fsi__finite(part->density) || part->density < 0)
-                return FSI_ERR_ARGUMENT;
-            if (!fsi__finite(part->q.w)
-                || !fsi__finite_vec(fsi_vec(part->q.x, part->q.y, part->q.z)))
-                return FSI_ERR_ARGUMENT;
-        }
-        return FSI_OK;
+        return fsi__parts_valid(desc);
     default:
-        return FSI_ERR_ARGUMENT;
+        return 0;
     }
 }
 
@@ -1653,24 +1707,25 @@ static void fsi__grow(fsi_vec3 *lo, fsi_vec3 *hi, fsi_vec3 p) {
     hi->z = fsi__max(hi->z, p.z);
 }
 
-/* I += R A R^T + m (|d|^2 1 - d d^T): A moved by d (parallel axes) */
-static void fsi__inertia_add(fsi_mat3 *inertia, const fsi_mat3 *A, fsi_quat q, fsi_real density,
-                             fsi_real m, fsi_vec3 d, int dim) {
-    fsi_mat3 R = fsi_quat_matrix(q), B = fsi_mat3_rotate(&R, A);
-    fsi_real dd = fsi_vec_dot(d, d), c[3];
-    fsi_vec_store(c, d);
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++)
-            if (dim == 3 || (i == 2 && j == 2))
-                inertia->m[3 * i + j] +=
-                    density * B.m[3 * i + j] + m * ((i == j ? dd : 0) - c[i] * c[j]);
+/* Adds the inertia of a part: turned, times density, and moved by its place d (parallel axes,
+ * mass (|d|^2 - d d^T)). */
+static void fsi__inertia_add(fsi_shape *shape, const fsi_shape_part *part) {
+    fsi_mat3 turn = fsi_quat_matrix(part->q);
+    fsi_mat3 own = fsi_mat3_rotate(&turn, &part->shape->inertia);
+    fsi_real mass = part->density * part->shape->volume;
+    fsi_real square = fsi_vec_dot(part->x, part->x), d[3];
+    fsi_vec_store(d, part->x);
+    for (int i = shape->dim == 3 ? 0 : 2; i < 3; i++)
+        for (int j = shape->dim == 3 ? 0 : 2; j < 3; j++)
+            shape->inertia.m[3 * i + j] +=
+                part->density * own.m[3 * i + j] + mass * ((i == j ? square : 0) - d[i] * d[j]);
 }
 
 /* Parts are copied, their poses moved to the common centre of mass; mass properties of parts are
  * added. */
-static void fsi__shape_compound(fsi_shape *shape, const fsi_shape_desc *desc) {
-    fsi_vec3 c = fsi_vec(0, 0, 0);
-    fsi_real m = 0;
+static void fsi__compound_mass(fsi_shape *shape, const fsi_shape_desc *desc) {
+    fsi_vec3 moment = fsi_vec(0, 0, 0);
+    fsi_real mass = 0;
     for (int i = 0; i < desc->part_count; i++) {
         fsi_shape_part *part = shape->part + i;
         *part = desc->part[i];
@@ -1678,31 +1733,34 @@ static void fsi__shape_compound(fsi_shape *shape, const fsi_shape_desc *desc) {
         if (part->density == 0)
             part->density = 1;
         shape->volume += part->shape->volume;
-        m += part->density * part->shape->volume;
-        c = fsi_vec_mad(c, part->x, part->density * part->shape->volume);
+        mass += part->density * part->shape->volume;
+        moment = fsi_vec_mad(moment, part->x, part->density * part->shape->volume);
     }
-    shape->com = fsi_vec_scale(c, 1 / m);
+    shape->com = fsi_vec_scale(moment, 1 / mass);
+    shape->density_mean = mass / shape->volume;
     shape->thin = FSI_REAL_MAX;
     for (int i = 0; i < desc->part_count; i++) {
         fsi_shape_part *part = shape->part + i;
         part->x = fsi_vec_sub(part->x, shape->com);
         shape->thin = fsi__min(shape->thin, part->shape->thin);
-        fsi__inertia_add(&shape->inertia, &part->shape->inertia, part->q, part->density,
-                         part->density * part->shape->volume, part->x, shape->dim);
+        shape->bound = fsi__max(shape->bound, fsi__length(part->x) + part->shape->bound);
+        fsi__inertia_add(shape, part);
     }
-    shape->density_mean = m / shape->volume;
 }
 
-/* Joined surfaces of the parts, in the compound's frame. */
+/* Joined surfaces of the parts, in the compound's frame, and their bounds. */
 static void fsi__compound_surface(fsi_shape *shape, fsi_real *x, int32_t *id) {
     int first = 0;
+    fsi__bounds_empty(&shape->lo, &shape->hi);
     for (int i = 0; i < shape->part_count; i++) {
         const fsi_shape_part *part = shape->part + i;
         const fsi_surface *surface = &part->shape->surface;
-        for (int j = 0; j < surface->vertex_count; j++, x += 3)
-            fsi_vec_store(
-                x, fsi_vec_add(part->x,
-                               fsi_quat_rotate(part->q, fsi_vec_load(surface->x + 3 * (size_t)j))));
+        for (int j = 0; j < surface->vertex_count; j++, x += 3) {
+            fsi_vec3 turned = fsi_quat_rotate(part->q, fsi_vec_load(surface->x + 3 * (size_t)j));
+            fsi_vec3 p = fsi_vec_add(part->x, turned);
+            fsi_vec_store(x, p);
+            fsi__grow(&shape->lo, &shape->hi, p);
+        }
         for (int j = 0; j < surface->element_count * surface->dim; j++)
             *id++ = first + surface->index[j];
         first += surface->vertex_count;
@@ -1715,9 +1773,8 @@ static void fsi__sdf_row(const fsi_shape *shape, const fsi_bvh *bvh, fsi_real *o
     fsi_real before = 0;
     int inside = 0;
     for (int i = 0; i < shape->nx; i++) {
-        fsi_vec3 p =
-            fsi_vec_add(shape->origin, fsi_vec_scale(fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k),
-                                                     shape->spacing));
+        fsi_vec3 node = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
+        fsi_vec3 p = fsi_vec_add(shape->origin, fsi_vec_scale(node, shape->spacing));
         fsi_hit hit;
         fsi_real d = fsi_bvh_closest(bvh, p, FSI_REAL_MAX, &hit) ? hit.t : 0;
         if (i > 0 && before + d <= shape->spacing * FSI_R(1.001))
@@ -1727,14 +1784,15 @@ static void fsi__sdf_row(const fsi_shape *shape, const fsi_bvh *bvh, fsi_real *o
     }
 }
 
-static fsi_result fsi__sdf_fill(fsi_shape *shape, fsi_real *grid, const fsi_allocator *al) {
+/* The distance grid of a mesh. */
+static fsi_result fsi__sdf_fill(fsi_shape *shape, fsi_real *grid, const fsi_allocator *allocator) {
     fsi_bvh bvh;
-    fsi_result result = fsi_bvh_init(&bvh, shape->surface.element_count, al);
-    ptrdiff_t rows = (ptrdiff_t)shape->ny * shape->nz;
+    fsi_result result = fsi_bvh_init(&bvh, shape->surface.element_count, allocator);
     if (result != FSI_OK)
         return result;
     result = fsi_bvh_build(&bvh, &shape->surface);
     if (result == FSI_OK) {
+        ptrdiff_t rows = (ptrdiff_t)shape->ny * shape->nz;
         FSI__OMP(parallel for schedule(static))
         for (ptrdiff_t row = 0; row < rows; row++)
             fsi__sdf_row(shape, &bvh, grid + row * shape->nx, (int)(row % shape->ny),
@@ -1746,41 +1804,70 @@ static fsi_result fsi__sdf_fill(fsi_shape *shape, fsi_real *grid, const fsi_allo
 
 /* Size of the distance grid: two cells of room around the mesh, so its border is outside. */
 static void fsi__sdf_size(fsi_shape *shape, const fsi_shape_desc *desc) {
-    fsi_vec3 e = fsi_vec_sub(shape->hi, shape->lo);
-    shape->spacing = fsi__max(e.x, fsi__max(e.y, e.z)) / (fsi_real)desc->sdf_cells;
-    shape->nx = (int)fsi__ceil(e.x / shape->spacing) + 5;
-    shape->ny = (int)fsi__ceil(e.y / shape->spacing) + 5;
-    shape->nz = shape->dim == 3 ? (int)fsi__ceil(e.z / shape->spacing) + 5 : 1;
-    shape->origin =
-        fsi_vec_sub(shape->lo, fsi_vec_scale(fsi_vec(1, 1, shape->dim == 3 ? FSI_R(1.) : FSI_R(0.)),
-                                             2 * shape->spacing));
+    fsi_vec3 extent = fsi_vec_sub(shape->hi, shape->lo);
+    fsi_real spacing = fsi__max(extent.x, fsi__max(extent.y, extent.z)) / (fsi_real)desc->sdf_cells;
+    fsi_real deep = shape->dim == 3 ? FSI_R(1.) : FSI_R(0.);
+    shape->spacing = spacing;
+    shape->nx = (int)fsi__ceil(extent.x / spacing) + 5;
+    shape->ny = (int)fsi__ceil(extent.y / spacing) + 5;
+    shape->nz = shape->dim == 3 ? (int)fsi__ceil(extent.z / spacing) + 5 : 1;
+    shape->origin = fsi_vec_sub(shape->lo, fsi_vec_scale(fsi_vec(1, 1, deep), 2 * spacing));
 }
 
-typedef struct fsi__shape_arrays {
-    fsi_real *x, *point, *grid;
-    int32_t *index;
-} fsi__shape_arrays;
+/* Vertex i of the desc's mesh, seen from the centre of mass. */
+static fsi_vec3 fsi__mesh_vertex(const fsi_shape *shape, const fsi_shape_desc *desc, int i) {
+    fsi_vec3 p = fsi_vec_sub(fsi_vec_load(desc->surface->x + 3 * (size_t)i), shape->com);
+    if (shape->dim == 2)
+        p.z = 0;
+    return p;
+}
 
-static void fsi__shape_layout(fsi_shape *shape, fsi__shape_arrays *arrays, fsi_arena *arena) {
-    size_t cells = shape->grid_cells;
-    FSI__TAKE(shape->part, fsi_shape_part, arena, (size_t)shape->part_count);
-    FSI__TAKE(arrays->x, fsi_real, arena, 3 * (size_t)shape->surface.vertex_count);
-    FSI__TAKE(arrays->index, int32_t, arena,
-              (size_t)shape->dim * (size_t)shape->surface.element_count);
-    FSI__TAKE(arrays->point, fsi_real, arena, 3 * (size_t)shape->point_count);
-    FSI__TAKE(arrays->grid, fsi_real, arena, cells);
+static fsi_result fsi__mesh_plan(fsi_shape *shape, const fsi_shape_desc *desc) {
+    fsi_result result = fsi_mesh_mass(desc->surface, &desc->allocator, &shape->volume, &shape->com,
+                                      &shape->inertia);
+    if (result != FSI_OK)
+        return result;
+    shape->point_radius = 0;
+    shape->surface.vertex_count = shape->point_count = desc->surface->vertex_count;
+    shape->surface.element_count = desc->surface->element_count;
+    fsi__bounds_empty(&shape->lo, &shape->hi);
+    for (int i = 0; i < shape->point_count; i++) {
+        fsi_vec3 p = fsi__mesh_vertex(shape, desc, i);
+        fsi__grow(&shape->lo, &shape->hi, p);
+        shape->bound = fsi__max(shape->bound, fsi__length(p));
+    }
+    fsi__sdf_size(shape, desc);
+    shape->thin = shape->spacing;
+    size_t layer = (size_t)shape->nx * (size_t)shape->ny;
+    return fsi_size_mul(layer, (size_t)shape->nz, &shape->grid_cells) ? FSI_OK : FSI_ERR_SIZE;
+}
+
+/* Number of contact samples of an analytic kind. */
+static int fsi__sample_count(fsi_shape_kind kind, const fsi__tess *tess) {
+    switch (kind) {
+    case FSI_SHAPE_SPHERE:
+        return 1;
+    case FSI_SHAPE_BOX:
+        return tess->vertices;
+    case FSI_SHAPE_CAPSULE:
+        return 2;
+    case FSI_SHAPE_TORUS:
+        return FSI__TORUS_POINTS;
+    default:
+        return 0;
+    }
 }
 
 /* Counts of everything the block will hold, and the mass properties of a mesh. */
 static fsi_result fsi__shape_plan(fsi_shape *shape, const fsi_shape_desc *desc) {
     fsi__tess tess = fsi__tess_size(desc);
-    size_t n = 0;
     shape->kind = desc->kind;
     shape->dim = desc->dim;
     shape->radius = desc->radius;
     shape->length = desc->length;
     shape->half = desc->half;
     shape->allocator = desc->allocator;
+    shape->density_mean = 1;
     if (shape->dim == 2)
         shape->half.z = 0;
     shape->surface.dim = desc->dim;
@@ -1788,103 +1875,116 @@ static fsi_result fsi__shape_plan(fsi_shape *shape, const fsi_shape_desc *desc) 
     shape->surface.vertex_count = tess.vertices;
     shape->surface.element_count = tess.elements;
     shape->point_radius = desc->kind == FSI_SHAPE_BOX ? 0 : shape->radius;
-    shape->point_count = desc->kind == FSI_SHAPE_SPHERE    ? 1
-                         : desc->kind == FSI_SHAPE_BOX     ? tess.vertices
-                         : desc->kind == FSI_SHAPE_CAPSULE ? 2
-                         : desc->kind == FSI_SHAPE_TORUS   ? FSI__TORUS_POINTS
-                                                           : 0;
-    if (desc->kind == FSI_SHAPE_MESH) {
-        fsi_result result = fsi_mesh_mass(desc->surface, &desc->allocator, &shape->volume,
-                                          &shape->com, &shape->inertia);
-        if (result != FSI_OK)
-            return result;
-        shape->point_radius = 0;
-        shape->surface.vertex_count = shape->point_count = desc->surface->vertex_count;
-        shape->surface.element_count = desc->surface->element_count;
-        shape->lo = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX);
-        shape->hi = fsi_vec_scale(shape->lo, -1);
-        for (size_t i = 0; i < (size_t)desc->surface->vertex_count; i++)
-            fsi__grow(&shape->lo, &shape->hi,
-                      fsi_vec_sub(fsi_vec_load(desc->surface->x + 3 * i), shape->com));
-        if (shape->dim == 2)
-            shape->lo.z = shape->hi.z = 0;
-        fsi__sdf_size(shape, desc);
-        if (!fsi_size_mul((size_t)shape->nx * (size_t)shape->ny, (size_t)shape->nz, &n))
-            return FSI_ERR_SIZE;
-    } else if (desc->kind == FSI_SHAPE_COMPOUND) {
+    shape->point_count = fsi__sample_count(desc->kind, &tess);
+    if (desc->kind == FSI_SHAPE_MESH)
+        return fsi__mesh_plan(shape, desc);
+    if (desc->kind == FSI_SHAPE_COMPOUND) {
         shape->part_count = desc->part_count;
-        for (size_t i = 0; i < (size_t)desc->part_count; i++) {
+        for (int i = 0; i < desc->part_count; i++) {
             shape->surface.vertex_count += desc->part[i].shape->surface.vertex_count;
             shape->surface.element_count += desc->part[i].shape->surface.element_count;
         }
-    } else if (desc->kind == FSI_SHAPE_HEIGHT) {
+    }
+    if (desc->kind == FSI_SHAPE_HEIGHT) {
         shape->nx = desc->nx;
         shape->ny = 1;
         shape->nz = desc->nz;
         shape->spacing = desc->spacing;
         shape->origin = fsi_vec((fsi_real)(desc->nx - 1) * desc->spacing / -2, 0,
                                 (fsi_real)(desc->nz - 1) * desc->spacing / -2);
-        n = (size_t)desc->nx * (size_t)desc->nz;
+        shape->grid_cells = (size_t)desc->nx * (size_t)desc->nz;
     }
-    shape->grid_cells = n;
     return FSI_OK;
 }
 
-/* Fills the arrays of a planned shape. */
-static fsi_result fsi__shape_fill(fsi_shape *shape, const fsi_shape_desc *desc,
-                                  fsi__shape_arrays *arrays) {
-    fsi__tess tess = fsi__tess_size(desc);
-    fsi_result result = FSI_OK;
+/* The arrays of a shape while they may still be written. */
+typedef struct fsi__shape_arrays {
+    fsi_real *x, *point, *grid;
+    int32_t *index;
+} fsi__shape_arrays;
+
+static void fsi__shape_layout(fsi_shape *shape, fsi__shape_arrays *arrays, fsi_arena *arena) {
+    size_t entries = (size_t)shape->dim * (size_t)shape->surface.element_count;
+    FSI__TAKE(shape->part, fsi_shape_part, arena, (size_t)shape->part_count);
+    FSI__TAKE(arrays->x, fsi_real, arena, 3 * (size_t)shape->surface.vertex_count);
+    FSI__TAKE(arrays->index, int32_t, arena, entries);
+    FSI__TAKE(arrays->point, fsi_real, arena, 3 * (size_t)shape->point_count);
+    FSI__TAKE(arrays->grid, fsi_real, arena, shape->grid_cells);
     shape->surface.x = arrays->x;
     shape->surface.index = arrays->index;
     shape->point = arrays->point;
     shape->grid = arrays->grid;
-    if (fsi__shape_static(desc->kind)) {
-        shape->hi = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX);
-        shape->lo = fsi_vec_scale(shape->hi, -1);
+}
+
+static fsi_result fsi__mesh_fill(fsi_shape *shape, const fsi_shape_desc *desc,
+                                 const fsi__shape_arrays *arrays) {
+    for (int i = 0; i < shape->point_count; i++) {
+        fsi_vec3 p = fsi__mesh_vertex(shape, desc, i);
+        fsi_vec_store(arrays->x + 3 * (size_t)i, p);
+        fsi_vec_store(arrays->point + 3 * (size_t)i, p);
+    }
+    memcpy(arrays->index, desc->surface->index,
+           (size_t)shape->dim * (size_t)shape->surface.element_count * sizeof(int32_t));
+    return fsi__sdf_fill(shape, arrays->grid, &desc->allocator);
+}
+
+/* Surface and contact samples of an analytic kind. */
+static void fsi__analytic_fill(fsi_shape *shape, const fsi_shape_desc *desc,
+                               const fsi__shape_arrays *arrays) {
+    fsi__tess tess = fsi__tess_size(desc);
+    fsi__shape_analytic(shape);
+    fsi__tess_fill(shape, &tess, arrays->x, arrays->index);
+    if (desc->kind == FSI_SHAPE_BOX)
+        fsi_copy(3 * (size_t)tess.vertices, arrays->x, arrays->point);
+    if (desc->kind == FSI_SHAPE_CAPSULE) {
+        arrays->point[0] = desc->length / 2;
+        arrays->point[3] = -desc->length / 2;
+    }
+    for (int i = 0; i < FSI__TORUS_POINTS && desc->kind == FSI_SHAPE_TORUS; i++) {
+        fsi_real angle = 2 * FSI_PI * (fsi_real)i / FSI__TORUS_POINTS;
+        fsi__put(arrays->point + 3 * i, desc->length * fsi__sin(angle), 0,
+                 desc->length * fsi__cos(angle));
+    }
+}
+
+/* Fills the arrays of a planned shape. */
+static fsi_result fsi__shape_fill(fsi_shape *shape, const fsi_shape_desc *desc,
+                                  const fsi__shape_arrays *arrays) {
+    if (desc->kind == FSI_SHAPE_MESH)
+        return fsi__mesh_fill(shape, desc, arrays);
+    if (desc->kind == FSI_SHAPE_COMPOUND) {
+        fsi__compound_mass(shape, desc);
+        fsi__compound_surface(shape, arrays->x, arrays->index);
+    } else if (fsi__shape_static(desc->kind)) {
+        fsi__bounds_empty(&shape->hi, &shape->lo);
         shape->bound = shape->thin = FSI_REAL_MAX;
         if (desc->kind == FSI_SHAPE_HEIGHT)
             fsi_copy(shape->grid_cells, desc->height, arrays->grid);
-        return FSI_OK;
-    }
-    if (desc->kind == FSI_SHAPE_MESH) {
-        for (int i = 0; i < shape->point_count; i++) {
-            fsi_vec3 p = fsi_vec_sub(fsi_vec_load(desc->surface->x + 3 * (size_t)i), shape->com);
-            if (shape->dim == 2)
-                p.z = 0;
-            shape->bound = fsi__max(shape->bound, fsi__length(p));
-            fsi_vec_store(arrays->x + 3 * (size_t)i, p);
-            fsi_vec_store(arrays->point + 3 * (size_t)i, p);
-        }
-        memcpy(arrays->index, desc->surface->index,
-               (size_t)shape->dim * (size_t)shape->surface.element_count * sizeof(int32_t));
-        result = fsi__sdf_fill(shape, arrays->grid, &desc->allocator);
-        shape->thin = shape->spacing;
-    } else if (desc->kind == FSI_SHAPE_COMPOUND) {
-        fsi__shape_compound(shape, desc);
-        fsi__compound_surface(shape, arrays->x, arrays->index);
-        shape->lo = fsi_vec(FSI_REAL_MAX, FSI_REAL_MAX, FSI_REAL_MAX);
-        shape->hi = fsi_vec_scale(shape->lo, -1);
-        for (int i = 0; i < shape->surface.vertex_count; i++)
-            fsi__grow(&shape->lo, &shape->hi, fsi_vec_load(arrays->x + 3 * (size_t)i));
-        for (int i = 0; i < shape->part_count; i++)
-            shape->bound =
-                fsi__max(shape->bound, fsi__length(shape->part[i].x) + shape->part[i].shape->bound);
-    } else {
-        fsi__shape_analytic(shape);
-        fsi__tess_fill(shape, &tess, arrays->x, arrays->index);
-        if (desc->kind == FSI_SHAPE_BOX)
-            fsi_copy(3 * (size_t)tess.vertices, arrays->x, arrays->point);
-        if (desc->kind == FSI_SHAPE_CAPSULE) {
-            arrays->point[0] = desc->length / 2;
-            arrays->point[3] = -desc->length / 2;
-        }
-        for (int i = 0; i < FSI__TORUS_POINTS && desc->kind == FSI_SHAPE_TORUS; i++) {
-            fsi_real ang = 2 * FSI_PI * (fsi_real)i / FSI__TORUS_POINTS;
-            fsi__put(arrays->point + 3 * i, desc->length * fsi__sin(ang), 0,
-                     desc->length * fsi__cos(ang));
-        }
-    }
+    } else
+        fsi__analytic_fill(shape, desc, arrays);
+    return FSI_OK;
+}
+
+/* Makes a shape of a valid desc without zeros; on error the caller frees what there is. */
+static fsi_result fsi__shape_make(fsi_shape *shape, const fsi_shape_desc *desc) {
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    fsi__shape_arrays arrays;
+    fsi_result result = fsi__shape_plan(shape, desc);
+    if (result != FSI_OK)
+        return result;
+    fsi__shape_layout(shape, &arrays, &arena);
+    if (arena.failed || arena.used > 0)
+        result = fsi__arena_block(&arena, &shape->allocator, &shape->block, &shape->block_size);
+    if (result != FSI_OK)
+        return result;
+    if (shape->block)
+        fsi__shape_layout(shape, &arrays, &arena);
+    result = fsi__shape_fill(shape, desc, &arrays);
+
+    /* Sizes that overflow are refused. */
+    if (result == FSI_OK && !(fsi__finite(shape->volume) && fsi_all_finite(9, shape->inertia.m)))
+        result = FSI_ERR_ARGUMENT;
     return result;
 }
 
@@ -1892,10 +1992,6 @@ FSI_API fsi_result fsi_shape_init(fsi_shape *shape, const fsi_shape_desc *desc) 
     if (!shape)
         return FSI_ERR_ARGUMENT;
     memset(shape, 0, sizeof *shape);
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
-    fsi__shape_arrays arrays;
-    memset(&arrays, 0, sizeof arrays);
     if (!desc)
         return FSI_ERR_ARGUMENT;
     fsi_shape_desc given = *desc;
@@ -1905,27 +2001,9 @@ FSI_API fsi_result fsi_shape_init(fsi_shape *shape, const fsi_shape_desc *desc) 
         given.resolution = 24;
     if (given.sdf_cells == 0)
         given.sdf_cells = 32;
-    fsi_result result = fsi__shape_check(&given);
-    if (result == FSI_OK)
-        result = fsi__shape_plan(shape, &given);
-    if (result != FSI_OK) {
-        memset(shape, 0, sizeof *shape);
-        return result;
-    }
-    shape->density_mean = 1;
-    fsi__shape_layout(shape, &arrays, &arena);
-    if (arena.failed || arena.used > 0)
-        result = fsi__arena_block(&arena, &shape->allocator, &shape->block, &shape->block_size);
-    if (result != FSI_OK) {
-        memset(shape, 0, sizeof *shape);
-        return result;
-    }
-    if (shape->block)
-        fsi__shape_layout(shape, &arrays, &arena);
-    result = fsi__shape_fill(shape, &given, &arrays);
-    /* sizes overflow */
-    if (result == FSI_OK && !(fsi__finite(shape->volume) && fsi_all_finite(9, shape->inertia.m)))
-        result = FSI_ERR_ARGUMENT;
+    if (!fsi__shape_desc_valid(&given))
+        return FSI_ERR_ARGUMENT;
+    fsi_result result = fsi__shape_make(shape, &given);
     if (result != FSI_OK)
         fsi_shape_free(shape);
     return result;
@@ -1944,101 +2022,103 @@ static fsi_real fsi__sign(fsi_real x) {
     return x < 0 ? FSI_R(-1.) : FSI_R(1.);
 }
 
-/* of q; n: unit along it with the sign in s */
-static fsi_real fsi__largest_axis(fsi_vec3 q, fsi_vec3 s, fsi_vec3 *n) {
-    if (q.x >= q.y && q.x >= q.z) {
-        *n = fsi_vec(s.x, 0, 0);
-        return q.x;
-    }
-    if (q.y >= q.z) {
-        *n = fsi_vec(0, s.y, 0);
-        return q.y;
-    }
-    *n = fsi_vec(0, 0, s.z);
-    return q.z;
+/* How far p is outside the faces of a box around the origin, along each axis; 2D has no faces in z.
+ */
+static fsi_vec3 fsi__beyond_faces(fsi_vec3 half, int dim, fsi_vec3 p) {
+    return fsi_vec(fsi__abs(p.x) - half.x, fsi__abs(p.y) - half.y,
+                   dim == 3 ? fsi__abs(p.z) - half.z : -FSI_REAL_MAX);
 }
 
-static fsi_real fsi__distance_box(fsi_vec3 h, int dim, fsi_vec3 p, fsi_vec3 *n) {
-    fsi_vec3 q = fsi_vec(fsi__abs(p.x) - h.x, fsi__abs(p.y) - h.y,
-                         dim == 3 ? fsi__abs(p.z) - h.z : -FSI_REAL_MAX);
-    fsi_vec3 s = fsi_vec(fsi__sign(p.x), fsi__sign(p.y), fsi__sign(p.z));
-    /* inside: nearest face */
-    if (q.x <= 0 && q.y <= 0 && q.z <= 0)
-        return fsi__largest_axis(q, s, n);
-    fsi_vec3 o = fsi_vec(fsi__max(q.x, 0), fsi__max(q.y, 0), fsi__max(q.z, 0));
-    fsi_real d = fsi__length(o);
-    *n = fsi_vec(s.x * o.x / d, s.y * o.y / d, s.z * o.z / d);
+/* The largest of the three; *n: unit vector along that axis, to the side where p is. */
+static fsi_real fsi__largest_axis(fsi_vec3 beyond, fsi_vec3 p, fsi_vec3 *n) {
+    int axis = beyond.y >= beyond.z ? 1 : 2;
+    if (beyond.x >= beyond.y && beyond.x >= beyond.z)
+        axis = 0;
+    *n = fsi_vec_scale(fsi__axis(axis), fsi__sign(fsi__get(p, axis)));
+    return fsi__get(beyond, axis);
+}
+
+/* Inside: the nearest face; outside: the nearest point of face, edge or corner. */
+static fsi_real fsi__distance_box(fsi_vec3 half, int dim, fsi_vec3 p, fsi_vec3 *n) {
+    fsi_vec3 beyond = fsi__beyond_faces(half, dim, p);
+    if (beyond.x <= 0 && beyond.y <= 0 && beyond.z <= 0)
+        return fsi__largest_axis(beyond, p, n);
+    fsi_vec3 out = fsi_vec(fsi__max(beyond.x, 0), fsi__max(beyond.y, 0), fsi__max(beyond.z, 0));
+    fsi_real d = fsi__length(out);
+    *n =
+        fsi_vec(fsi__sign(p.x) * out.x / d, fsi__sign(p.y) * out.y / d, fsi__sign(p.z) * out.z / d);
     return d;
 }
 
-/* nearest of the walls */
-static fsi_real fsi__distance_room(fsi_vec3 h, int dim, fsi_vec3 p, fsi_vec3 *n) {
-    fsi_vec3 q = fsi_vec(fsi__abs(p.x) - h.x, fsi__abs(p.y) - h.y,
-                         dim == 3 ? fsi__abs(p.z) - h.z : -FSI_REAL_MAX);
-    return -fsi__largest_axis(q, fsi_vec(-fsi__sign(p.x), -fsi__sign(p.y), -fsi__sign(p.z)), n);
+/* The nearest of the walls; normals point into the room. */
+static fsi_real fsi__distance_room(fsi_vec3 half, int dim, fsi_vec3 p, fsi_vec3 *n) {
+    fsi_real d = fsi__largest_axis(fsi__beyond_faces(half, dim, p), p, n);
+    *n = fsi_vec_scale(*n, -1);
+    return -d;
 }
 
-/* |v| - r with its gradient */
+/* |v| - r with its gradient, which is `fallback` where v is zero. */
 static fsi_real fsi__from_axis(fsi_vec3 v, fsi_real r, fsi_vec3 fallback, fsi_vec3 *n) {
     fsi_real d = fsi__length(v);
     *n = d > 0 ? fsi_vec_scale(v, 1 / d) : fallback;
     return d - r;
 }
 
-/* Cell of x on n nodes of the given spacing: index and fraction, clamped to the grid. */
-static int fsi__cell(fsi_real x, int n, fsi_real *f) {
+/* Cell of x on n nodes: number and fraction, clamped to the grid. */
+static int fsi__cell(fsi_real x, int n, fsi_real *fraction) {
     x = fsi__clamp(x, 0, (fsi_real)(n - 1));
     int i = fsi__imin((int)x, fsi__imax(n - 2, 0));
-    *f = x - (fsi_real)i;
+    *fraction = x - (fsi_real)i;
     return i;
 }
 
+/* Height above the field, bilinear, times the cosine of its slope. */
 static fsi_real fsi__distance_height(const fsi_shape *shape, fsi_vec3 p, fsi_vec3 *n) {
-    fsi_real fx, fz;
-    int i = fsi__cell((p.x - shape->origin.x) / shape->spacing, shape->nx, &fx),
-        k = fsi__cell((p.z - shape->origin.z) / shape->spacing, shape->nz, &fz);
-    const fsi_real *g = shape->grid + (size_t)k * (size_t)shape->nx + (size_t)i;
+    fsi_real fx, fz, spacing = shape->spacing;
+    int i = fsi__cell((p.x - shape->origin.x) / spacing, shape->nx, &fx);
+    int k = fsi__cell((p.z - shape->origin.z) / spacing, shape->nz, &fz);
     size_t up = shape->nz > 1 ? (size_t)shape->nx : 0;
-    fsi_real h00 = g[0];
-    fsi_real h10 = g[1];
-    fsi_real h01 = g[up];
-    fsi_real h11 = g[up + 1];
+    const fsi_real *node = shape->grid + (size_t)k * (size_t)shape->nx + (size_t)i;
+    fsi_real h00 = node[0], h10 = node[1], h01 = node[up], h11 = node[up + 1];
     fsi_real h = (h00 * (1 - fx) + h10 * fx) * (1 - fz) + (h01 * (1 - fx) + h11 * fx) * fz;
-    fsi_real dx = ((h10 - h00) * (1 - fz) + (h11 - h01) * fz) / shape->spacing;
-    fsi_real dz = ((h01 - h00) * (1 - fx) + (h11 - h10) * fx) / shape->spacing;
+    fsi_real dx = ((h10 - h00) * (1 - fz) + (h11 - h01) * fz) / spacing;
+    fsi_real dz = ((h01 - h00) * (1 - fx) + (h11 - h10) * fx) / spacing;
     *n = fsi__unit(fsi_vec(-dx, 1, -dz));
     return (p.y - h) * n->y;
 }
 
+/* The distance grid of a mesh, trilinear. Beyond it: the distance to the surface point that is
+ * found from its rim. */
 static fsi_real fsi__distance_grid(const fsi_shape *shape, fsi_vec3 p, fsi_vec3 *n) {
-    fsi_real f[3], d = 0, g[3] = {0, 0, 0};
-    int i = fsi__cell((p.x - shape->origin.x) / shape->spacing, shape->nx, f),
-        j = fsi__cell((p.y - shape->origin.y) / shape->spacing, shape->ny, f + 1);
-    int k = fsi__cell((p.z - shape->origin.z) / shape->spacing, shape->nz, f + 2);
-    size_t sy = (size_t)shape->nx, sz = shape->nz > 1 ? (size_t)shape->nx * (size_t)shape->ny : 0;
-    const fsi_real *v =
-        shape->grid + ((size_t)k * (size_t)shape->ny + (size_t)j) * (size_t)shape->nx + (size_t)i;
-    fsi_vec3 at = fsi_vec_mad(shape->origin,
-                              fsi_vec((fsi_real)i + f[0], (fsi_real)j + f[1], (fsi_real)k + f[2]),
-                              shape->spacing);
+    fsi_real fx, fy, fz, spacing = shape->spacing;
+    int i = fsi__cell((p.x - shape->origin.x) / spacing, shape->nx, &fx);
+    int j = fsi__cell((p.y - shape->origin.y) / spacing, shape->ny, &fy);
+    int k = fsi__cell((p.z - shape->origin.z) / spacing, shape->nz, &fz);
+    size_t row = (size_t)shape->nx, layer = shape->nz > 1 ? row * (size_t)shape->ny : 0;
+    const fsi_real *node =
+        shape->grid + ((size_t)k * (size_t)shape->ny + (size_t)j) * row + (size_t)i;
+    fsi_real d = 0;
+    fsi_vec3 slope = fsi_vec(0, 0, 0);
     for (int c = 0; c < 8; c++) {
-        fsi_real wx = c & 1 ? f[0] : 1 - f[0], wy = c & 2 ? f[1] : 1 - f[1],
-                 wz = c & 4 ? f[2] : 1 - f[2];
-        fsi_real a = v[(c & 1 ? 1 : 0) + (c & 2 ? sy : 0) + (c & 4 ? sz : 0)];
-        d += wx * wy * wz * a;
-        g[0] += (c & 1 ? a : -a) * wy * wz;
-        g[1] += (c & 2 ? a : -a) * wx * wz;
-        g[2] += (c & 4 ? a : -a) * wx * wy;
+        fsi_real wx = c & 1 ? fx : 1 - fx, wy = c & 2 ? fy : 1 - fy, wz = c & 4 ? fz : 1 - fz;
+        fsi_real value = node[(c & 1 ? 1 : 0) + (c & 2 ? row : 0) + (c & 4 ? layer : 0)];
+        d += wx * wy * wz * value;
+        slope.x += (c & 1 ? value : -value) * wy * wz;
+        slope.y += (c & 2 ? value : -value) * wx * wz;
+        slope.z += (c & 4 ? value : -value) * wx * wy;
     }
-    *n = fsi__unit(fsi_vec(g[0], g[1], shape->dim == 3 ? g[2] : 0));
-    fsi_real out = fsi__length(fsi_vec_sub(p, at));
-    if (!(out > shape->spacing * FSI_R(1e-3)))
+    if (shape->dim == 2)
+        slope.z = 0;
+    *n = fsi__unit(slope);
+    fsi_vec3 place = fsi_vec((fsi_real)i + fx, (fsi_real)j + fy, (fsi_real)k + fz);
+    fsi_vec3 at = fsi_vec_mad(shape->origin, place, spacing);
+    if (!(fsi__length(fsi_vec_sub(p, at)) > spacing * FSI_R(1e-3)))
         return d;
-    /* beyond the grid: distance to the surface point found from its rim */
     fsi_vec3 surface = fsi_vec_mad(at, *n, -d);
     return fsi__from_axis(fsi_vec_sub(p, surface), 0, *n, n);
 }
 
+/* The inverse rotation. */
 static fsi_quat fsi__quat_back(fsi_quat q) {
     q.x = -q.x;
     q.y = -q.y;
@@ -2046,9 +2126,33 @@ static fsi_quat fsi__quat_back(fsi_quat q) {
     return q;
 }
 
+/* Point of a capsule's axis or a torus' ring that is nearest to p. */
+static fsi_vec3 fsi__curve_nearest(const fsi_shape *shape, fsi_vec3 p) {
+    fsi_real length = shape->length;
+    if (shape->kind == FSI_SHAPE_CAPSULE)
+        return fsi_vec(fsi__clamp(p.x, -length / 2, length / 2), 0, 0);
+    fsi_real ring = fsi__sqrt(p.x * p.x + p.z * p.z);
+    return ring > 0 ? fsi_vec(p.x * length / ring, 0, p.z * length / ring) : fsi_vec(length, 0, 0);
+}
+
+/* The nearest part. */
+static fsi_real fsi__distance_parts(const fsi_shape *shape, fsi_vec3 p, fsi_vec3 *n) {
+    fsi_real least = FSI_REAL_MAX;
+    for (int i = 0; i < shape->part_count; i++) {
+        const fsi_shape_part *part = shape->part + i;
+        fsi_vec3 local = fsi_quat_rotate(fsi__quat_back(part->q), fsi_vec_sub(p, part->x)), normal;
+        fsi_real d = fsi_shape_distance(part->shape, local, &normal);
+        if (d < least) {
+            least = d;
+            *n = fsi_quat_rotate(part->q, normal);
+        }
+    }
+    return least;
+}
+
 FSI_API fsi_real fsi_shape_distance(const fsi_shape *shape, fsi_vec3 p, fsi_vec3 *normal) {
-    fsi_vec3 n = fsi_vec(0, 1, 0), c;
-    fsi_real d = FSI_REAL_MAX, ring;
+    fsi_vec3 n = fsi_vec(0, 1, 0);
+    fsi_real d = FSI_REAL_MAX;
     if (shape->dim == 2)
         p.z = 0;
     switch (shape->kind) {
@@ -2059,14 +2163,8 @@ FSI_API fsi_real fsi_shape_distance(const fsi_shape *shape, fsi_vec3 p, fsi_vec3
         d = fsi__distance_box(shape->half, shape->dim, p, &n);
         break;
     case FSI_SHAPE_CAPSULE:
-        c = fsi_vec(fsi__clamp(p.x, -shape->length / 2, shape->length / 2), 0, 0);
-        d = fsi__from_axis(fsi_vec_sub(p, c), shape->radius, n, &n);
-        break;
     case FSI_SHAPE_TORUS:
-        ring = fsi__sqrt(p.x * p.x + p.z * p.z);
-        c = ring > 0 ? fsi_vec(p.x * shape->length / ring, 0, p.z * shape->length / ring)
-                     : fsi_vec(shape->length, 0, 0);
-        d = fsi__from_axis(fsi_vec_sub(p, c), shape->radius, n, &n);
+        d = fsi__from_axis(fsi_vec_sub(p, fsi__curve_nearest(shape, p)), shape->radius, n, &n);
         break;
     case FSI_SHAPE_MESH:
         d = fsi__distance_grid(shape, p, &n);
@@ -2081,15 +2179,7 @@ FSI_API fsi_real fsi_shape_distance(const fsi_shape *shape, fsi_vec3 p, fsi_vec3
         d = fsi__distance_height(shape, p, &n);
         break;
     case FSI_SHAPE_COMPOUND:
-        for (int i = 0; i < shape->part_count; i++) {
-            const fsi_shape_part *part = shape->part + i;
-            fsi_real e = fsi_shape_distance(
-                part->shape, fsi_quat_rotate(fsi__quat_back(part->q), fsi_vec_sub(p, part->x)), &c);
-            if (e < d) {
-                d = e;
-                n = fsi_quat_rotate(part->q, c);
-            }
-        }
+        d = fsi__distance_parts(shape, p, &n);
         break;
     default:
         break;
@@ -3156,10 +3246,6 @@ static fsi_quat fsi__quat_shorter(fsi_quat q) {
     return q;
 }
 
-static fsi_vec3 fsi__quat_axis(fsi_quat q) {
-    return fsi_vec(q.x, q.y, q.z);
-}
-
 /* Does the joint have a coordinate that is free to move? */
 static int fsi__joint_slides(fsi_joint_kind kind) {
     return kind == FSI_JOINT_HINGE || kind == FSI_JOINT_PRISMATIC;
@@ -3775,7 +3861,7 @@ FSI_API void fsi_solids_free(fsi_solids *solids) {
 }
 
 static int fsi__pose_valid(const fsi_solids *solids, fsi_vec3 x, fsi_quat q) {
-    if (!fsi__finite_vec(x) || !fsi__finite(q.w) || !fsi__finite_vec(fsi__quat_axis(q)))
+    if (!fsi__finite_vec(x) || !fsi__quat_finite(q))
         return 0;
     return solids->desc.dim == 3 || (x.z == 0 && q.x == 0 && q.y == 0);
 }
