@@ -7022,9 +7022,12 @@ typedef struct fsi__soft_work {
     void *slot_block;
     int32_t *slot;
     size_t slot_size;
-    /* [3 vertices] each; x0: v before the forces, until contact; z: push of the door, until contact
-     */
-    fsi_real *x0, *y, *z, *trial, *step, *residual, *gradient, *other, *jump, *precondition;
+    /* [3 vertices] each, of one step: */
+    fsi_real *v_before; /* velocities before the forces, until contact */
+    fsi_real *push;     /* impulse of the own forces for the door, until contact */
+    fsi_real *solution; /* places of the nodes that Newton's method works on */
+    fsi_real *y, *z;    /* where inertia and damping draw the implicit step */
+    fsi_real *trial, *step, *residual, *gradient, *other, *jump, *precondition;
     /* damping stiffness, values on the pattern of K; NULL without */
     fsi_real *kd;
     fsi_real rest_volume;
@@ -7889,56 +7892,65 @@ static void fsi__soft_factor_rows(fsi_soft *soft, fsi_real dt) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>soft solve */
-/* (cm M + ck K + cd Kd + cp g g^T) dx = r, dx given on prescribed coordinates */
+/* Stiffness of the enclosed volume, N/m^5; 0: none. */
+static fsi_real fsi__soft_volume_stiffness(const fsi_soft *soft) {
+    if (!fsi__soft_has_pressure(soft))
+        return 0;
+    return soft->desc.volume_stiffness / soft->work->rest_volume;
+}
+
+/* (mass M + stiffness K + damping Kd + volume g g^T) dx = r, with dx given on prescribed
+ * coordinates; g is the gradient of the volume. */
 typedef struct fsi__soft_system {
-    fsi_real cm, ck, cd, cp;
+    fsi_real mass, stiffness, damping, volume;
 } fsi__soft_system;
 
-/* M + dt^2 K + dt C */
+/* M + dt^2 K + dt C, for velocities */
 static fsi__soft_system fsi__soft_velocity_system(const fsi_soft *soft, fsi_real dt) {
     fsi__soft_system system;
-    system.cm = 1 + dt * soft->desc.damping_mass;
-    system.ck = dt * (dt + soft->desc.damping_stiffness);
-    system.cd = 0;
-    system.cp = fsi__soft_has_pressure(soft)
-                    ? dt * dt * soft->desc.volume_stiffness / soft->work->rest_volume
-                    : 0;
+    system.mass = 1 + dt * soft->desc.damping_mass;
+    system.stiffness = dt * (dt + soft->desc.damping_stiffness);
+    system.damping = 0;
+    system.volume = dt * dt * fsi__soft_volume_stiffness(soft);
     return system;
 }
 
+/* The preconditioner: y = x / diagonal. */
 static void fsi__soft_diagonal(const fsi_real *x, fsi_real *y, void *user) {
     const fsi_soft *soft = (const fsi_soft *)user;
     for (int i = 0; i < soft->K.rows; i++)
         y[i] = soft->work->precondition[i] * x[i];
 }
 
-/* K.val becomes the system matrix; prescribed rows and columns are taken out, their dx goes to the
- * right-hand side. */
+/* K.val becomes the matrix of the system. Prescribed rows and columns are taken out; what they are
+ * given goes to the right-hand side. */
 static void fsi__soft_system_build(fsi_soft *soft, const fsi__soft_system *system, fsi_real *r,
                                    const fsi_real *given) {
     fsi__soft_work *work = soft->work;
     fsi_csr *matrix = &soft->K;
+    int damped = work->kd && system->damping > 0;
     FSI__OMP(parallel for schedule(static) if (matrix->rows > 4000))
     for (ptrdiff_t i = 0; i < matrix->rows; i++) {
         double shift = 0;
         for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++) {
             int32_t j = matrix->col[k];
-            fsi_real a = system->ck * matrix->val[k]
-                         + (work->kd && system->cd > 0 ? system->cd * work->kd[k] : 0)
-                         + (j == i ? system->cm * soft->mass[i / 3] : 0);
+            fsi_real entry = system->stiffness * matrix->val[k]
+                             + (damped ? system->damping * work->kd[k] : 0)
+                             + (j == i ? system->mass * soft->mass[i / 3] : 0);
             if (work->fixed[j])
-                shift += (double)(a * given[j]);
+                shift += (double)(entry * given[j]);
             if (work->fixed[i] || work->fixed[j])
-                a = j == i ? FSI_R(1.0) : FSI_R(0.0);
-            matrix->val[k] = a;
+                entry = (fsi_real)(j == i);
+            matrix->val[k] = entry;
             if (j == i)
-                work->precondition[i] = a > 0 ? 1 / a : FSI_R(1.0);
+                work->precondition[i] = entry > 0 ? 1 / entry : FSI_R(1.0);
         }
         r[i] = work->fixed[i] ? given[i] : r[i] - (fsi_real)shift;
     }
 }
 
-static fsi_result fsi__soft_symbolic(fsi_soft *soft) { /* once: memory and order of the factor */
+/* Memory and order of the factor, once. */
+static fsi_result fsi__soft_symbolic(fsi_soft *soft) {
     if (soft->desc.use_cg || soft->factor.block)
         return FSI_OK;
     fsi_cholesky_desc desc;
@@ -7949,10 +7961,12 @@ static fsi_result fsi__soft_symbolic(fsi_soft *soft) { /* once: memory and order
 
 static fsi_result fsi__soft_factor(fsi_soft *soft) {
     fsi_result result = fsi__soft_symbolic(soft);
-    return result < 0 || soft->desc.use_cg ? result
-                                           : fsi_cholesky_factor(&soft->factor, &soft->K, 0, NULL);
+    if (result < 0 || soft->desc.use_cg)
+        return result;
+    return fsi_cholesky_factor(&soft->factor, &soft->K, 0, NULL);
 }
 
+/* K.val x = b by the factor, or by conjugate gradients; an inexact Newton step is still one. */
 static fsi_result fsi__soft_linear(fsi_soft *soft, const fsi_real *b, fsi_real *x) {
     fsi__soft_work *work = soft->work;
     if (!soft->desc.use_cg)
@@ -7964,14 +7978,47 @@ static fsi_result fsi__soft_linear(fsi_soft *soft, const fsi_real *b, fsi_real *
     desc.precondition.apply_fn = fsi__soft_diagonal;
     desc.precondition.user = soft;
     desc.tolerance = soft->desc.tolerance > 1e-5 ? soft->desc.tolerance / 10 : 1e-6;
-    desc.max_iterations = 500; /* an inexact Newton step is still one */
+    desc.max_iterations = 500;
     desc.allocator = soft->desc.allocator;
     fsi_report report;
     fsi_result result = fsi_cg_solve(&desc, b, x, work->cg_work, work->cg_size, &report);
     return result == FSI_NOT_CONVERGED || result == FSI_STALLED ? FSI_OK : result;
 }
 
-/* Solves for step: r is overwritten. hessian 1 falls back to 2 when the exact matrix is indefinite,
+/* Adds a small multiple of 1 to K.val: cloth without tension or bending stiffness leaves flat
+ * directions. */
+static void fsi__soft_shift(fsi_soft *soft) {
+    fsi_csr *K = &soft->K;
+    fsi_real most = fsi_max_abs((size_t)K->row[K->rows], K->val);
+    fsi_real shift = fsi__max(FSI_R(1e-9), 16 * FSI_REAL_EPS) * most;
+    for (int32_t i = 0; i < K->rows; i++) {
+        int32_t k = K->row[i];
+        while (K->col[k] != i)
+            k++;
+        K->val[k] += shift;
+    }
+}
+
+/* The rank-one part of the volume's stiffness, by Sherman and Morrison's formula. */
+static fsi_result fsi__soft_add_volume(fsi_soft *soft, const fsi_real *x, double stiffness,
+                                       fsi_real *step) {
+    fsi__soft_work *work = soft->work;
+    size_t n = 3 * (size_t)soft->desc.vertex_count;
+    fsi_fill(n, 0, work->gradient);
+    fsi__soft_volume(soft, x, 1, work->gradient);
+    for (size_t i = 0; i < n; i++)
+        if (work->fixed[i])
+            work->gradient[i] = 0;
+    fsi_result result = fsi__soft_linear(soft, work->gradient, work->other);
+    if (result < 0)
+        return result;
+    double change = fsi_dot(n, work->gradient, step);
+    double own = fsi_dot(n, work->gradient, work->other);
+    fsi_axpy(n, (fsi_real)(-stiffness * change / (1 + stiffness * own)), work->other, step);
+    return FSI_OK;
+}
+
+/* Solves for step; r is overwritten. hessian 1 falls back to 2 when the exact matrix is indefinite,
  * 2 to a small shift. */
 static fsi_result fsi__soft_solve(fsi_soft *soft, const fsi_real *x, const fsi__soft_system *system,
                                   int hessian, fsi_real *r, const fsi_real *given, fsi_real *step) {
@@ -7983,120 +8030,119 @@ static fsi_result fsi__soft_solve(fsi_soft *soft, const fsi_real *x, const fsi__
         fsi_copy(n, work->other, r);
         fsi__soft_assemble(soft, x, fsi__imin(hessian, 2));
         fsi__soft_system_build(soft, system, r, given);
-        /* static: cloth without tension or bending stiffness leaves flat directions */
-        if (hessian == 3) {
-            fsi_real tau = fsi__max(FSI_R(1e-9), 16 * FSI_REAL_EPS)
-                           * fsi_max_abs((size_t)soft->K.row[soft->K.rows], soft->K.val);
-            for (size_t i = 0; i < n; i++) {
-                int32_t k = soft->K.row[i];
-                while (soft->K.col[k] != (int32_t)i)
-                    k++;
-                soft->K.val[k] += tau;
-            }
-        }
+        if (hessian == 3)
+            fsi__soft_shift(soft);
         result = fsi__soft_factor(soft);
         if (result == FSI_OK)
             result = fsi__soft_linear(soft, r, step);
         if (result != FSI_ERR_SINGULAR && result != FSI_BREAKDOWN && result != FSI_ERR_NUMERIC)
             break;
     }
-    if (result < 0 || system->cp == 0)
+    if (result < 0 || system->volume == 0)
         return result;
-    /* rank one of the volume stiffness: Sherman-Morrison */
-    for (size_t i = 0; i < n; i++)
-        work->gradient[i] = 0;
-    fsi__soft_volume(soft, x, 1, work->gradient);
-    for (size_t i = 0; i < n; i++)
-        if (work->fixed[i])
-            work->gradient[i] = 0;
-    result = fsi__soft_linear(soft, work->gradient, work->other);
-    if (result < 0)
-        return result;
-    {
-        double gy = fsi_dot(n, work->gradient, step), gz = fsi_dot(n, work->gradient, work->other);
-        fsi_axpy(n, (fsi_real)(-(double)system->cp * gy / (1 + (double)system->cp * gz)),
-                 work->other, step);
-    }
-    return FSI_OK;
+    return fsi__soft_add_volume(soft, x, (double)system->volume, step);
 }
 
-/* Energy of the implicit step: elastic + cm/2 |x - y|_M^2 + cd/2 (x - z) Kd (x - z) - external . x;
- * r (may be NULL) = minus its gradient. */
+/* Energy of the implicit step: elastic + mass/2 |x - y|_M^2 + damping/2 (x - z) Kd (x - z) -
+ * external . x; r (may be NULL) = minus its gradient. */
 static double fsi__soft_merit(fsi_soft *soft, const fsi_real *x, const fsi__soft_system *system,
                               fsi_real *r) {
     fsi__soft_work *work = soft->work;
+    const fsi_csr *K = &soft->K;
     int n = 3 * soft->desc.vertex_count;
     double energy = fsi__soft_internal(soft, x, r);
     if (r)
         fsi__soft_external(soft, r);
     for (int i = 0; i < n; i++) {
-        fsi_real m = soft->mass[i / 3], d = x[i] - work->y[i], damp = 0;
-        double out = (double)soft->force[i] + (double)(m * fsi__get(soft->desc.gravity, i % 3));
-        if (system->cd > 0) {
-            for (int32_t k = soft->K.row[i]; k < soft->K.row[i + 1]; k++)
-                damp += work->kd[k] * (x[soft->K.col[k]] - work->z[soft->K.col[k]]);
-            energy += 0.5 * (double)(system->cd * damp * (x[i] - work->z[i]));
+        fsi_real mass = soft->mass[i / 3];
+        fsi_real gap = x[i] - work->y[i];
+        double load = (double)soft->force[i] + (double)(mass * fsi__get(soft->desc.gravity, i % 3));
+        fsi_real damp = 0;
+        if (system->damping > 0) {
+            for (int32_t k = K->row[i]; k < K->row[i + 1]; k++)
+                damp += work->kd[k] * (x[K->col[k]] - work->z[K->col[k]]);
+            energy += 0.5 * (double)(system->damping * damp * (x[i] - work->z[i]));
         }
-        energy += 0.5 * (double)(system->cm * m * d * d) - out * (double)(x[i] - work->rest_x[i]);
+        energy += 0.5 * (double)(system->mass * mass * gap * gap)
+                  - load * (double)(x[i] - work->rest_x[i]);
         if (r)
-            r[i] = work->fixed[i] ? 0 : r[i] - system->cm * m * d - system->cd * damp;
+            r[i] = work->fixed[i] ? 0 : r[i] - system->mass * mass * gap - system->damping * damp;
     }
     return energy;
 }
 
-/* Newton from x (in place) with halving of the step until the energy falls. given: prescribed
- * change of fixed coordinates, done in the first step. */
+/* Goes from x along work->step, halved until the energy falls: the point is left in work->trial,
+   minus the gradient there in work->residual. whole: the step is taken as it is. Returns the energy
+   there; *cuts: how often it was halved, 30 at most. */
+static double fsi__soft_search(fsi_soft *soft, const fsi_real *x, const fsi__soft_system *system,
+                               double energy, int whole, int *cuts) {
+    fsi__soft_work *work = soft->work;
+    size_t n = 3 * (size_t)soft->desc.vertex_count;
+    double slope = fsi_dot(n, work->residual, work->step); /* > 0: downhill */
+    fsi_real share = 1;
+    for (*cuts = 0;; (*cuts)++) {
+        fsi_copy(n, x, work->trial);
+        fsi_axpy(n, share, work->step, work->trial);
+        double next = fsi__soft_merit(soft, work->trial, system, work->residual);
+        double allowed = energy - 1e-4 * (double)share * slope + 1e-13 * fabs(energy);
+        if (whole || next <= allowed || *cuts >= 30)
+            return next;
+        share /= 2;
+    }
+}
+
+/* Newton's method from x (in place). given: prescribed change of fixed coordinates; it is done in
+ * the first step, which is then taken whole. */
 static fsi_result fsi__soft_newton(fsi_soft *soft, fsi_real *x, const fsi__soft_system *system,
                                    int iterations, fsi_real *given) {
     fsi__soft_work *work = soft->work;
+    fsi_report *report = &soft->report;
     size_t n = 3 * (size_t)soft->desc.vertex_count;
-    int hessian = iterations > 1 ? 1 : 2, cut, stalled = 0;
-    /* whole: the first step is taken without a search */
+    int hessian = iterations > 1 ? 1 : 2;
     int whole = iterations == 1 || fsi_max_abs(n, given) > 0;
-    double energy = fsi__soft_merit(soft, x, system, work->residual), next = 0;
-    fsi_result result = FSI_OK;
-    memset(&soft->report, 0, sizeof soft->report);
+
+    /* Where it begins, and when it is good enough. */
+    memset(report, 0, sizeof *report);
+    double energy = fsi__soft_merit(soft, x, system, work->residual);
     fsi_fill(n, 0, work->trial);
     fsi__soft_external(soft, work->trial);
-    soft->report.residual_start = soft->report.residual = fsi_norm(n, work->residual);
-    double scale = soft->desc.tolerance * (fsi_norm(n, work->trial) + soft->report.residual_start);
-    for (int k = 0; k < iterations && !stalled && (whole || soft->report.residual > scale); k++) {
-        fsi_real t = 1;
-        result = fsi__soft_solve(soft, x, system, hessian, work->residual, given, work->step);
+    report->residual_start = report->residual = fsi_norm(n, work->residual);
+    double enough = soft->desc.tolerance * (fsi_norm(n, work->trial) + report->residual_start);
+
+    int stalled = 0;
+    for (int k = 0; k < iterations && !stalled; k++) {
+        if (!whole && !(report->residual > enough))
+            break;
+        fsi_result result =
+            fsi__soft_solve(soft, x, system, hessian, work->residual, given, work->step);
         if (result < 0)
             return result;
         if (!fsi_all_finite(n, work->step))
             return FSI_ERR_NUMERIC;
+
         fsi__soft_merit(soft, x, system, work->residual);
-        double slope = fsi_dot(n, work->residual, work->step); /* > 0: downhill */
-        for (cut = 0;; cut++, t /= 2) {
-            fsi_copy(n, x, work->trial);
-            fsi_axpy(n, t, work->step, work->trial);
-            next = fsi__soft_merit(soft, work->trial, system, work->residual);
-            if (whole || next <= energy - 1e-4 * (double)t * slope + 1e-13 * fabs(energy)
-                || cut >= 30)
-                break;
-        }
+        int cuts;
+        double next = fsi__soft_search(soft, x, system, energy, whole, &cuts);
         if (!fsi__finite((fsi_real)next))
             return FSI_ERR_NUMERIC;
         fsi_copy(n, work->trial, x);
-        soft->report.iterations++;
-        soft->report.restarts += cut;
-        /* stalled: no better point along the step, or neither energy nor residual falls */
-        slope = fsi_norm(n, work->residual);
-        stalled = cut >= 30
-                  || (!whole && fabs(energy - next) <= 1e-13 * fabs(next)
-                      && slope > soft->report.residual / 2);
-        soft->report.residual = slope;
+        report->iterations++;
+        report->restarts += cuts;
+
+        /* Stalled: no better point along the step, or neither energy nor residual falls. */
+        double residual = fsi_norm(n, work->residual);
+        int still = fabs(energy - next) <= 1e-13 * fabs(next) && residual > report->residual / 2;
+        stalled = cuts >= 30 || (!whole && still);
+        report->residual = residual;
         energy = next;
         if (whole)
             fsi_fill(n, 0, given);
         whole = 0;
     }
-    result = iterations == 1 || soft->report.residual <= scale ? FSI_OK
-             : stalled                                         ? FSI_STALLED
-                                                               : FSI_NOT_CONVERGED;
-    return soft->report.reason = result;
+    report->reason = stalled ? FSI_STALLED : FSI_NOT_CONVERGED;
+    if (iterations == 1 || report->residual <= enough)
+        report->reason = FSI_OK;
+    return report->reason;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -8105,81 +8151,91 @@ static int fsi__soft_ready(const fsi_soft *soft, fsi_real dt) {
     return soft && soft->block && fsi__finite(dt) && dt > 0;
 }
 
-/* v += dt M^-1 f, damped; FSI_SOFT_SPLIT: dt f into z, for the door's push */
+/* v += dt M^-1 f, damped. FSI_SOFT_SPLIT: dt f becomes the door's push instead. */
 static fsi_result fsi__soft_explicit(fsi_soft *soft, fsi_real dt) {
     fsi__soft_work *work = soft->work;
-    int n = 3 * soft->desc.vertex_count, split = soft->desc.integrator == FSI_SOFT_SPLIT;
-    fsi_real beta = split ? 0 : soft->desc.damping_stiffness,
-             keep = 1 / (1 + dt * soft->desc.damping_mass);
-    fsi_copy((size_t)n, soft->v, work->x0);
+    size_t n = 3 * (size_t)soft->desc.vertex_count;
+    int split = soft->desc.integrator == FSI_SOFT_SPLIT;
+    fsi_copy(n, soft->v, work->v_before);
     fsi__soft_internal(soft, soft->x, work->residual);
-    /* stiffness damping: (f(x + h v) - f(x)) / h */
+
+    /* Damping in proportion to stiffness: (f(x + h v) - f(x)) / h. */
+    fsi_real beta = split ? 0 : soft->desc.damping_stiffness;
     if (beta > 0) {
         fsi_real h = FSI_R(1e-4) * dt;
-        fsi_copy((size_t)n, soft->x, work->trial);
-        fsi_axpy((size_t)n, h, soft->v, work->trial);
+        fsi_copy(n, soft->x, work->trial);
+        fsi_axpy(n, h, soft->v, work->trial);
         fsi__soft_internal(soft, work->trial, work->step);
-        for (int i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++)
             work->residual[i] += beta / h * (work->step[i] - work->residual[i]);
     }
     fsi__soft_external(soft, work->residual);
-    if (!fsi_all_finite((size_t)n, work->residual))
+    if (!fsi_all_finite(n, work->residual))
         return FSI_ERR_NUMERIC;
-    for (int i = 0; i < n; i++) {
-        work->z[i] = work->fixed[i] ? 0 : dt * work->residual[i];
-        if (work->fixed[i] || !split)
-            soft->v[i] = work->fixed[i] ? soft->drive[i]
-                                        : keep * (soft->v[i] + work->z[i] / soft->mass[i / 3]);
+
+    fsi_real keep = 1 / (1 + dt * soft->desc.damping_mass);
+    for (size_t i = 0; i < n; i++) {
+        work->push[i] = work->fixed[i] ? 0 : dt * work->residual[i];
+        if (work->fixed[i])
+            soft->v[i] = soft->drive[i];
+        else if (!split)
+            soft->v[i] = keep * (soft->v[i] + work->push[i] / soft->mass[i / 3]);
     }
     return FSI_OK;
 }
 
-/* Backward Euler or trapezoidal rule: x minimises the step's energy, v follows. */
+/* Backward Euler or the trapezoidal rule (Newmark): x minimises the step's energy, v follows. */
 static fsi_result fsi__soft_implicit(fsi_soft *soft, fsi_real dt) {
     fsi__soft_work *work = soft->work;
     int newmark = soft->desc.integrator == FSI_SOFT_NEWMARK;
     size_t n = 3 * (size_t)soft->desc.vertex_count;
-    fsi_real alpha = soft->desc.damping_mass, h = newmark ? dt / 2 : dt;
+    fsi_real alpha = soft->desc.damping_mass;
+    fsi_real beta = soft->desc.damping_stiffness;
+    fsi_real h = newmark ? dt / 2 : dt;
     fsi__soft_system system;
-    system.cm = 1 / (h * h) + alpha / h;
-    system.ck = 1;
-    system.cd = soft->desc.damping_stiffness / h;
-    system.cp = fsi__soft_has_pressure(soft) ? soft->desc.volume_stiffness / work->rest_volume : 0;
+    system.mass = 1 / (h * h) + alpha / h;
+    system.stiffness = 1;
+    system.damping = beta / h;
+    system.volume = fsi__soft_volume_stiffness(soft);
     if (work->kd) {
         fsi__soft_assemble(soft, soft->x, 2);
         fsi_copy((size_t)soft->K.row[n], soft->K.val, work->kd);
     }
-    if (newmark) { /* w->step = a_0 M */
+    if (newmark) { /* forces at the start, without and with damping */
         fsi__soft_internal(soft, soft->x, work->step);
         fsi__soft_external(soft, work->step);
         if (work->kd)
             fsi_csr_mul(&soft->K, soft->v, work->trial);
     }
+
+    /* What the minimum is drawn to, y by inertia and z by damping, and what is prescribed. */
+    fsi_real *solution = work->solution;
     for (size_t i = 0; i < n; i++) {
-        fsi_real x = soft->x[i], v = soft->v[i], push = 0;
-        /* = a_0 + alpha v_0 */
+        fsi_real x = soft->x[i];
+        fsi_real v = soft->v[i];
+        fsi_real start = 0; /* a_0 + alpha v_0 */
         if (newmark)
-            push = (work->step[i] - (work->kd ? soft->desc.damping_stiffness * work->trial[i] : 0))
-                   / soft->mass[i / 3];
-        work->y[i] = ((x + dt * v) / (h * h) + push + alpha / h * x) / system.cm;
+            start = (work->step[i] - (work->kd ? beta * work->trial[i] : 0)) / soft->mass[i / 3];
+        work->y[i] = ((x + dt * v) / (h * h) + start + alpha / h * x) / system.mass;
         work->z[i] = newmark ? x + h * v : x;
-        work->x0[i] = x;
-        /* the given change, until after the solve */
-        work->jump[i] =
-            work->fixed[i] ? (newmark ? h * (v + soft->drive[i]) : dt * soft->drive[i]) : 0;
+        solution[i] = x;
+        fsi_real given = newmark ? h * (v + soft->drive[i]) : dt * soft->drive[i];
+        work->jump[i] = work->fixed[i] ? given : 0;
     }
-    fsi_result result = fsi__soft_newton(soft, work->x0, &system, soft->desc.newton, work->jump);
+    fsi_result result = fsi__soft_newton(soft, solution, &system, soft->desc.newton, work->jump);
     if (result < 0)
         return result;
-    /* (cm M + K + ...) dx = f, dv = dx / h, f = j / h */
+
+    /* (mass M + K + ...) dx = f, dv = dx / h, f = j / h */
     work->response = soft->report.iterations > 0 ? 1 / (h * h) : 0;
     for (size_t i = 0; i < n; i++) {
         fsi_real before = soft->v[i];
-        soft->v[i] = work->fixed[i] ? soft->drive[i]
-                     : newmark      ? 2 * (work->x0[i] - soft->x[i]) / dt - before
-                                    : (work->x0[i] - soft->x[i]) / dt;
+        fsi_real way = solution[i] - soft->x[i];
+        soft->v[i] = newmark ? 2 * way / dt - before : way / dt;
+        if (work->fixed[i])
+            soft->v[i] = soft->drive[i];
         work->jump[i] = dt / 2 * (before - soft->v[i]);
-        work->x0[i] = before;
+        work->v_before[i] = before;
     }
     work->jumps = newmark;
     return result;
@@ -8216,7 +8272,7 @@ FSI_API fsi_result fsi_soft_finish(fsi_soft *soft) {
     int n = 3 * soft->desc.vertex_count;
     fsi__soft_system system = fsi__soft_velocity_system(soft, soft->dt);
     for (int i = 0; i < n; i++) {
-        work->residual[i] = soft->mass[i / 3] * soft->v[i] + work->z[i];
+        work->residual[i] = soft->mass[i / 3] * soft->v[i] + work->push[i];
         work->y[i] = work->fixed[i] ? soft->drive[i] : 0;
     }
     fsi_result result =
@@ -8242,7 +8298,7 @@ FSI_API void fsi_soft_coupled(fsi_soft *soft, fsi_coupled *out) {
     out->inverse_mass = soft->inverse_mass;
     out->node = soft->surface_node;
     out->implicit = soft->desc.integrator == FSI_SOFT_SPLIT ? &soft->B : NULL;
-    out->push = soft->desc.integrator == FSI_SOFT_SPLIT ? soft->work->z : NULL;
+    out->push = soft->desc.integrator == FSI_SOFT_SPLIT ? soft->work->push : NULL;
     out->user = soft;
 }
 
@@ -8266,12 +8322,12 @@ FSI_API fsi_result fsi_soft_step(fsi_soft *soft, fsi_real dt, const fsi_obstacle
     fsi_result result = fsi_soft_forces(soft, dt);
     if (result < 0)
         return result;
-    fsi_result status_now = fsi_soft_finish(soft);
-    if (status_now == FSI_OK)
-        status_now = fsi_soft_contact(soft, obstacle, count, dt, NULL);
-    if (status_now == FSI_OK)
-        status_now = fsi_soft_move(soft, dt);
-    return status_now < 0 ? status_now : result;
+    fsi_result then = fsi_soft_finish(soft);
+    if (then == FSI_OK)
+        then = fsi_soft_contact(soft, obstacle, count, dt, NULL);
+    if (then == FSI_OK)
+        then = fsi_soft_move(soft, dt);
+    return then < 0 ? then : result;
 }
 
 FSI_API fsi_result fsi_soft_static(fsi_soft *soft, int linear, int max_iterations,
@@ -8287,20 +8343,18 @@ FSI_API fsi_result fsi_soft_static(fsi_soft *soft, int linear, int max_iteration
     size_t n = 3 * (size_t)soft->desc.vertex_count;
     fsi__soft_system system;
     memset(&system, 0, sizeof system);
-    system.ck = 1;
-    system.cp = fsi__soft_has_pressure(soft) ? soft->desc.volume_stiffness / work->rest_volume : 0;
-    fsi_copy(n, linear ? work->rest_x : soft->x, work->x0);
+    system.stiffness = 1;
+    system.volume = fsi__soft_volume_stiffness(soft);
+    fsi_real *solution = work->solution;
+    fsi_copy(n, linear ? work->rest_x : soft->x, solution);
     fsi_fill(n, 0, work->jump);
-    result = fsi__soft_newton(soft, work->x0, &system,
-                              linear           ? 1
-                              : max_iterations ? max_iterations
-                                               : 100,
-                              work->jump);
+    int iterations = max_iterations ? max_iterations : 100;
+    result = fsi__soft_newton(soft, solution, &system, linear ? 1 : iterations, work->jump);
     if (report)
         *report = soft->report;
     if (result < 0)
         return result;
-    fsi_copy(n, work->x0, soft->x);
+    fsi_copy(n, solution, soft->x);
     fsi_fill(n, 0, soft->v);
     return result;
 }
@@ -9012,7 +9066,8 @@ static fsi_result fsi__soft_walls(fsi__soft_push *push, const fsi_obstacle *obst
                     target,
                     fsi__soft_bounce(
                         obstacle[k].restitution,
-                        fsi_vec_dot(fsi_vec_sub(fsi_vec_load(soft->work->x0 + 3 * i), v), n), vn));
+                        fsi_vec_dot(fsi_vec_sub(fsi_vec_load(soft->work->v_before + 3 * i), v), n),
+                        vn));
             vn = fsi__soft_hit(soft, &site, NULL, n, v, target, obstacle[k].friction);
             if (!(vn > 0))
                 continue;
@@ -9078,7 +9133,7 @@ static double fsi__soft_began(fsi_soft *soft, int jumped) {
     fsi_copy(n, soft->x, soft->work->trial);
     if (jumped)
         fsi_axpy(n, -1, soft->work->jump, soft->work->trial);
-    return fsi__soft_total(soft, soft->work->trial, soft->work->x0, NULL);
+    return fsi__soft_total(soft, soft->work->trial, soft->work->v_before, NULL);
 }
 
 /* Contact changed v from z. A bounce, or elasticity that was solved without it, can then give back
@@ -9528,7 +9583,9 @@ static void fsi__soft_layout(fsi_soft *soft, fsi_arena *arena) {
     FSI__TAKE(work->edge_first, int32_t, arena, surface + 1);
     FSI__TAKE(work->batch, fsi_real, arena, 144 * (e < FSI__SOFT_BATCH ? e : FSI__SOFT_BATCH));
     FSI__TAKE(work->rest_x, fsi_real, arena, 3 * n);
-    FSI__TAKE(work->x0, fsi_real, arena, 3 * n);
+    FSI__TAKE(work->v_before, fsi_real, arena, 3 * n);
+    FSI__TAKE(work->push, fsi_real, arena, 3 * n);
+    FSI__TAKE(work->solution, fsi_real, arena, 3 * n);
     FSI__TAKE(work->y, fsi_real, arena, 3 * n);
     FSI__TAKE(work->z, fsi_real, arena, 3 * n);
     FSI__TAKE(work->trial, fsi_real, arena, 3 * n);
