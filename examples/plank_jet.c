@@ -12,6 +12,24 @@
 #include "common.h"
 #include "jet.h"
 
+/* A plank over the jet, a little off its middle: it turns. Returns its id. */
+static int add_plank(fsi_world *world, fsi_shape *shape, double density) {
+    int dim = world->grid.dim;
+    fsi_shape_desc box = {
+        .kind = FSI_SHAPE_BOX,
+        .dim = dim,
+        .half = fsi_vec(0.28, 0.05, 0.1),
+    };
+    ex_need(fsi_shape_init(shape, &box));
+    fsi_rigid_desc plank = {
+        .kind = FSI_RIGID_DYNAMIC,
+        .shape = shape,
+        .density = density,
+        .x = fsi_vec(0.56, 0.45, dim == 3 ? 0.5 : 0),
+    };
+    return ex_need(fsi_world_add(world, &plank));
+}
+
 static const ex_about about = {
     .name = "plank_jet",
     .what = "A light rigid plank in a jet of smoke.",
@@ -26,48 +44,18 @@ static const ex_about about = {
 };
 
 int main(int argc, char **argv) {
-    static jet j;
-
     ex_args args;
-    int stable = 1;
-
     ex_begin(&args, argc, argv, &about);
-    int dim = ex_whole(&args, "dim");
-    if (!jet_make(&j, &args, dim, 1, 0, 6))
-        return 1;
 
-    fsi_shape_desc desc = {
-        .kind = FSI_SHAPE_BOX,
-        .dim = dim,
-        .half = fsi_vec(0.28, 0.05, 0.1),
-    };
+    static jet scene;
+    fsi_shape shape;
+    jet_make(&scene, &args, ex_whole(&args, "dim"), 1, 0);
+    int id = add_plank(&scene.world, &shape, ex_number(&args, "mass_ratio"));
+    jet_couple(&scene, &args, 6);
 
-    fsi_shape plank;
-    ex_need(fsi_shape_init(&plank, &desc));
-
-    fsi_rigid_desc given = {
-        .kind = FSI_RIGID_DYNAMIC,
-        .shape = &plank,
-        .density = ex_number(&args, "mass_ratio"),
-        /* off the middle: it turns */
-        .x = fsi_vec(0.56, 0.45, dim == 3 ? 0.5 : 0),
-    };
-
-    int id;
-    id = fsi_world_add(&j.w, &given);
-    if (id < 0)
-        return 1;
-    int frame;
-
-    for (frame = 0; frame < args.frames && stable; frame++) {
-        stable = jet_step(&j);
-        if (args.out)
-            jet_draw(&j, &args);
-        ex_progress(&args, frame);
-    }
-
-    ex_result("rise", "%.5f", j.w.solids.body[id].x.y - 0.45);
-    jet_results(&j);
-    fsi_shape_free(&plank);
-    return ex_end(&args, frame, stable);
+    int steps = jet_run(&args, &scene);
+    ex_result("rise", "%.5f", fsi_world_position(&scene.world, id).y - 0.45);
+    jet_end(&scene);
+    fsi_shape_free(&shape);
+    return ex_end(&args, steps, ex_fine());
 }

@@ -48,6 +48,16 @@ EX void stepper_begin(stepper *run, fsi_world *world, int monolithic, int dof,
     run->exchange.fluid.tolerance = 1e-6;
 }
 
+/* The schemes of Akbay et al. 2018 by their words: p and pc are under-relaxed, rmi and xpm use a
+   reduced model; p and rmi exchange pressures, pc and xpm conservative impulses. */
+EX int stepper_relaxed(const ex_args *args) {
+    return ex_is(args, "scheme", "p") || ex_is(args, "scheme", "pc");
+}
+
+EX int stepper_pressures(const ex_args *args) {
+    return ex_is(args, "scheme", "p") || ex_is(args, "scheme", "rmi");
+}
+
 /* One step of the world. */
 EX fsi_result stepper_step(stepper *run, double dt) {
     fsi_report report = {0};
@@ -82,6 +92,17 @@ EX double stepper_solid_share(const stepper *run) {
 
 EX double stepper_scheme_share(const stepper *run) {
     return run->scheme.seconds[2] / run->seconds;
+}
+
+/* The result lines of a scene that was stepped by exchange. */
+EX void stepper_results(const stepper *run) {
+    ex_result("mean_iterations", "%.3f", stepper_mean_iterations(run));
+    ex_result("max_iterations", "%d", run->most_iterations);
+    ex_result("capped_steps", "%d", run->capped);
+    ex_result("modes", "%.2f", stepper_mean_iterations(run) - 1); /* as the paper counts */
+    ex_result("fluid_share", "%.4f", stepper_fluid_share(run));
+    ex_result("solid_share", "%.4f", stepper_solid_share(run));
+    ex_result("xpm_share", "%.4f", stepper_scheme_share(run));
 }
 
 EX void stepper_end(stepper *run) {
