@@ -116,13 +116,20 @@ static double run(int dim, int n, int bodies, int closed, fsi_couple_solver solv
 /* The scenes of realtime_pool and realtime_tank: mean time of a whole coupled step without a
  * budget, ms; < 0 on failure. */
 static double realtime(int dim, int steps) {
-    static rt_scene s;
-    int ok = rt_begin(&s, dim, dim == 2 ? 128 : 48, dim == 2 ? 1.0 / 60 : 0.02, 1e-3, 2, 0, now_fn);
-
-    while (ok && s.steps < steps)
-        ok = rt_step(&s) >= 0;
-    double ms = ok ? rt_mean(&s) : -1;
-    rt_end(&s);
+    static rt_scene scene;
+    rt_desc desc = {
+        .dim = dim,
+        .size = dim == 2 ? 128 : 48,
+        .dt = dim == 2 ? 1.0 / 60 : 0.02,
+        .tolerance = 1e-3,
+        .particles = 2,
+        .clock_fn = now_fn,
+    };
+    int ok = rt_begin(&scene, &desc);
+    while (ok && scene.steps < steps)
+        ok = rt_step(&scene) >= 0;
+    double ms = ok ? rt_mean(&scene) : -1;
+    rt_end(&scene);
     return ms;
 }
 
