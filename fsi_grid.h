@@ -1183,6 +1183,14 @@ FSI__INLINE fsi__mac_face fsi__face_at(const fsi_grid *grid, int axis, int i, in
     return face;
 }
 
+/* On to the next face of the row. */
+FSI__INLINE void fsi__next_face(fsi__mac_face *face) {
+    face->face++;
+    face->low++;
+    face->high++;
+    face->place += face->axis == 0;
+}
+
 FSI__INLINE int fsi__has_low(const fsi__mac_face *face) {
     return face->place > 0;
 }
@@ -3184,35 +3192,27 @@ static void fsi__vorticity(fsi_grid *grid) {
     }
 }
 
-/* Vorticity confinement at a cell, m/s^2: eps h (N x omega) with N = grad |omega| / |grad |omega||,
-   one component. */
-static fsi_real fsi__confine(const fsi_grid *grid, int axis, int i, int j, int k) {
+/* Vorticity confinement, m/s^2: eps h (N x omega) with N = grad |omega| / |grad |omega||. Half of
+   it takes the place of omega. */
+static void fsi__confine(fsi_grid *grid) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    const ptrdiff_t cell = fsi__lattice_at(&cells, i, j, k);
-    const fsi_real *size = grid->scratch[3];
-    const int at[3] = {i, j, k};
-    fsi_real slope[3];
-    for (int b = 0; b < 3; b++) {
-        const ptrdiff_t high = fsi__lattice_has(&cells, at, b, 1) ? cells.step[b] : 0;
-        const ptrdiff_t low = fsi__lattice_has(&cells, at, b, 0) ? cells.step[b] : 0;
-        slope[b] = size[cell + high] - size[cell - low];
-    }
-    const fsi_vec3 normal = fsi__unit(fsi_vec_load(slope));
-    const fsi_vec3 omega =
-        fsi_vec(grid->scratch[0][cell], grid->scratch[1][cell], grid->scratch[2][cell]);
-    return grid->desc.confinement * grid->h * fsi__get(fsi_vec_cross(normal, omega), axis);
-}
-
-/* Pushes the faces of an axis by the confinement; rhs is free here and holds half of it. */
-static void fsi__confinement(fsi_grid *grid, int axis, fsi_real dt) {
-    fsi_real *half = grid->rhs;
+    const fsi_real *size = grid->scratch[3], strength = grid->desc.confinement * grid->h;
     FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
-    for (ptrdiff_t row = 0; row < (ptrdiff_t)grid->ny * grid->nz; row++) {
-        const int j = (int)(row % grid->ny), k = (int)(row / grid->ny);
-        for (int i = 0; i < grid->nx; i++)
-            half[row * grid->nx + i] = FSI_R(0.5) * fsi__confine(grid, axis, i, j, k);
+    for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
+        fsi_real slope[3], omega[3];
+        int at[3];
+        fsi__lattice_place(&cells, cell, at);
+        for (int axis = 0; axis < 3; axis++) {
+            const ptrdiff_t high = fsi__lattice_has(&cells, at, axis, 1) ? cells.step[axis] : 0;
+            const ptrdiff_t low = fsi__lattice_has(&cells, at, axis, 0) ? cells.step[axis] : 0;
+            slope[axis] = size[cell + high] - size[cell - low];
+            omega[axis] = grid->scratch[axis][cell];
+        }
+        const fsi_vec3 normal = fsi__unit(fsi_vec_load(slope));
+        const fsi_vec3 force = fsi_vec_cross(normal, fsi_vec_load(omega));
+        for (int axis = 0; axis < 3; axis++)
+            grid->scratch[axis][cell] = FSI_R(0.5) * (strength * fsi__get(force, axis));
     }
-    fsi__push_faces(grid, axis, dt, half);
 }
 
 static void fsi__user_force(fsi_grid *grid, int axis, fsi_real dt) {
@@ -3255,8 +3255,10 @@ FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
 
     /* The vorticity is that of the velocity before any force. */
     const int confined = fsi__abs(desc->confinement) > 0;
-    if (confined)
+    if (confined) {
         fsi__vorticity(grid);
+        fsi__confine(grid);
+    }
 
     const int buoyant =
         fsi__abs(desc->buoyancy_density) > 0 || fsi__abs(desc->buoyancy_temperature) > 0;
@@ -3266,7 +3268,7 @@ FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
 
     for (int axis = 0; axis < grid->dim; axis++) {
         if (confined)
-            fsi__confinement(grid, axis, dt);
+            fsi__push_faces(grid, axis, dt, grid->scratch[axis]);
         if (desc->force_fn)
             fsi__user_force(grid, axis, dt);
         fsi_real gravity = dt * fsi__get(desc->gravity, axis);
@@ -3287,13 +3289,15 @@ FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
 /* ------------------------------------------------------------------------------------------------
  * >>grid cells and air */
 /* Is there a cell beside cell at[], along an axis up or down, to which fluid can pass? */
-static int fsi__can_pass(const fsi_grid *grid, const int *at, int axis, int up) {
+FSI__INLINE int fsi__can_pass(const fsi_grid *grid, const int *at, int axis, int up) {
     const int cells[3] = {grid->nx, grid->ny, grid->nz};
-    int face[3] = {at[0], at[1], at[2]};
     if (up ? at[axis] + 1 >= cells[axis] : at[axis] < 1)
         return 0;
+    if (!grid->occluded)
+        return 1;
+    int face[3] = {at[0], at[1], at[2]};
     face[axis] += up;
-    return !grid->occluded || fsi__passes(grid, axis, face[0], face[1], face[2]);
+    return fsi__passes(grid, axis, face[0], face[1], face[2]);
 }
 
 static int fsi__new_air(const fsi_grid *grid, ptrdiff_t cell) {
@@ -3693,10 +3697,9 @@ FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid) {
         FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
         for (ptrdiff_t row = 0; row < (ptrdiff_t)faces.n[1] * faces.n[2]; row++) {
             const int j = (int)(row % faces.n[1]), k = (int)(row / faces.n[1]);
-            for (int i = 0; i < faces.n[0]; i++) {
-                const fsi__mac_face face = fsi__face_at(grid, axis, i, j, k);
+            fsi__mac_face face = fsi__face_at(grid, axis, 0, j, k);
+            for (int i = 0; i < faces.n[0]; i++, fsi__next_face(&face))
                 fsi__take_gradient(grid, &face, scale);
-            }
         }
     }
     fsi__set_walls(grid, 1);
@@ -3822,7 +3825,8 @@ typedef struct fsi__visc_link {
 } fsi__visc_link;
 
 /* Link of the free face at[] to its neighbour along an axis. */
-static fsi__visc_link fsi__visc_link_of(const fsi__visc *visc, const int *at, int axis, int up) {
+FSI__INLINE fsi__visc_link fsi__visc_link_of(const fsi__visc *visc, ptrdiff_t face, const int *at,
+                                             int axis, int up) {
     const fsi_grid *grid = visc->grid;
     const int own = visc->axis, along = axis == own;
     const fsi_real nu = visc->dt_over_h2 * fsi__nu(visc, at, axis, up);
@@ -3837,10 +3841,9 @@ static fsi__visc_link fsi__visc_link_of(const fsi__visc *visc, const int *at, in
         }
         return link;
     }
-    int place[3] = {at[0], at[1], at[2]};
-    place[axis] += up ? 1 : -1;
-    const ptrdiff_t other = fsi__lattice_at(&visc->faces, place[0], place[1], place[2]);
-    const int inside = place[own] > 0 && place[own] < visc->faces.n[own] - 1;
+    const int turn = up ? 1 : -1, place = at[own] + (along ? turn : 0);
+    const int inside = place > 0 && place < visc->faces.n[own] - 1;
+    const ptrdiff_t other = face + turn * visc->faces.step[axis];
     switch (visc->mark[other]) {
     case FSI__FREE:
     case FSI__PLAIN:
@@ -3884,7 +3887,8 @@ static void fsi__visc_rows(const fsi__visc *visc, const fsi_real *x, fsi_real *y
                 sum *= nu;
             } else if (visc->mark[face] == FSI__FREE) {
                 for (int side = 0; side < 2 * dim; side++) {
-                    const fsi__visc_link link = fsi__visc_link_of(visc, at, side / 2, side % 2);
+                    const fsi__visc_link link =
+                        fsi__visc_link_of(visc, face, at, side / 2, side % 2);
                     own += link.coefficient;
                     if (link.other >= 0)
                         sum += link.coefficient * x[link.other];
@@ -3913,7 +3917,7 @@ static void fsi__visc_rhs(const fsi__visc *visc, fsi_real *rhs) {
             continue;
         fsi__lattice_place(&visc->faces, face, at);
         for (int side = 0; side < 2 * grid->dim; side++) {
-            const fsi__visc_link link = fsi__visc_link_of(visc, at, side / 2, side % 2);
+            const fsi__visc_link link = fsi__visc_link_of(visc, face, at, side / 2, side % 2);
             if (link.other >= 0)
                 continue;
             rhs[face] += link.coefficient * link.value;
@@ -4011,8 +4015,8 @@ static void fsi__velocity_marks(fsi_grid *grid, int axis) {
     FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
     for (ptrdiff_t row = 0; row < (ptrdiff_t)faces.n[1] * faces.n[2]; row++) {
         const int j = (int)(row % faces.n[1]), k = (int)(row / faces.n[1]);
-        for (int i = 0; i < faces.n[0]; i++) {
-            const fsi__mac_face face = fsi__face_at(grid, axis, i, j, k);
+        fsi__mac_face face = fsi__face_at(grid, axis, 0, j, k);
+        for (int i = 0; i < faces.n[0]; i++, fsi__next_face(&face)) {
             const int fluid = fsi__beside_kind(grid, &face, FSI_CELL_FLUID);
             int wall = fluid && !(grid->weight[axis][face.face] > 0);
             if (fsi__on_box(&face))
@@ -4300,15 +4304,16 @@ FSI__FLAT fsi_vec3 fsi__ls_place(const fsi_levelset *ls, fsi_vec3 x) {
                    ls->desc.nz > 1 ? (x.z - origin.z) * per_h - half : 0);
 }
 
-/* The same, clipped to the box. */
+/* Coordinate clipped to a line of n cells. */
+FSI__FLAT fsi_real fsi__ls_clamp(fsi_real coordinate, int n) {
+    return fsi__clamp(coordinate, FSI_R(-0.5), (fsi_real)n - FSI_R(0.5));
+}
+
+/* Lattice coordinates of a world point, clipped to the box. */
 FSI__FLAT fsi_vec3 fsi__ls_place_inside(const fsi_levelset *ls, fsi_vec3 x) {
-    const fsi_real half = FSI_R(0.5);
-    fsi_vec3 place = fsi__ls_place(ls, x);
-    place.x = fsi__clamp(place.x, -half, (fsi_real)ls->desc.nx - half);
-    place.y = fsi__clamp(place.y, -half, (fsi_real)ls->desc.ny - half);
-    if (ls->desc.nz > 1)
-        place.z = fsi__clamp(place.z, -half, (fsi_real)ls->desc.nz - half);
-    return place;
+    const fsi_vec3 place = fsi__ls_place(ls, x);
+    return fsi_vec(fsi__ls_clamp(place.x, ls->desc.nx), fsi__ls_clamp(place.y, ls->desc.ny),
+                   ls->desc.nz > 1 ? fsi__ls_clamp(place.z, ls->desc.nz) : 0);
 }
 
 /* The world point of a place. */
@@ -4403,16 +4408,19 @@ FSI__FLAT fsi_vec3 fsi__ls_trace(const fsi__mac *mac, fsi_vec3 place, fsi_vec3 v
     return fsi_vec_mad(place, fsi__ls_velocity(mac, middle), dth);
 }
 
-/* Does clip_fn have to be asked about ways that begin in this cell? */
-FSI__FLAT int fsi__ls_guarded(const fsi_levelset_walls *walls, ptrdiff_t cell) {
-    return walls && walls->clip_fn && (!walls->near_cell || walls->near_cell[cell]);
+/* Does clip_fn have to be asked about ways that begin at this place? */
+FSI__FLAT int fsi__ls_guarded(const fsi_levelset *ls, const fsi_levelset_walls *walls,
+                              fsi_vec3 place) {
+    if (!walls || !walls->clip_fn)
+        return 0;
+    return !walls->near_cell || walls->near_cell[fsi__ls_cell(ls, place)];
 }
 
 /* The way between two places ends at a solid; *beyond is how far its end lies outside an open side
    to which the way leads, cells (negative: inside, by that much). Closed sides clip. */
 FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls *walls,
                                 fsi_vec3 from, fsi_vec3 to, fsi_real *beyond) {
-    if (fsi__ls_guarded(walls, fsi__ls_cell(ls, from))) {
+    if (fsi__ls_guarded(ls, walls, from)) {
         fsi_vec3 x = walls->clip_fn(fsi__ls_world(ls, from), fsi__ls_world(ls, to), walls->user);
         if (fsi__finite_vec(x))
             to = fsi__ls_place(ls, x);
@@ -4956,6 +4964,13 @@ static fsi_real fsi__ls_handed(const fsi_levelset *ls, const fsi_real *u, ptrdif
     return own + (fsi__abs(first) < fsi__abs(second) ? first : second);
 }
 
+/* A face, the cell above it, and phi there. */
+typedef struct fsi__ls_spot {
+    int at[3];
+    ptrdiff_t face, cell;
+    fsi_real phi;
+} fsi__ls_spot;
+
 /* What the lower of the two neighbours of a face along one axis hands on. */
 typedef struct fsi__ls_upwind {
     fsi_real drop, value; /* of phi towards it; what it hands on */
@@ -4964,14 +4979,12 @@ typedef struct fsi__ls_upwind {
 
 /* The lower neighbour along an axis. force: only known ones. mean, count: all known ones are added
    here. */
-static fsi__ls_upwind fsi__ls_lower(const fsi_levelset *ls, const fsi__ls_faces *mesh,
-                                    const fsi_real *u, const int *at, int axis, int force,
-                                    fsi_real *mean, int *count) {
-    const fsi_real h = ls->desc.h, level = FSI_R(1e-6) * h;
-    const ptrdiff_t face = fsi__lattice_at(&mesh->faces, at[0], at[1], at[2]);
-    const ptrdiff_t cell = fsi__lattice_at(&mesh->cells, at[0], at[1], at[2]);
-    const int along = axis == mesh->axis, place = at[mesh->axis];
-    const fsi_real here = fsi__ls_face_phi(ls->phi, mesh, cell, place) / 2;
+FSI__INLINE fsi__ls_upwind fsi__ls_lower(const fsi_levelset *ls, const fsi__ls_faces *mesh,
+                                         const fsi_real *u, const fsi__ls_spot *spot, int axis,
+                                         int force, fsi_real *mean, int *count) {
+    const fsi_real h = ls->desc.h, level = FSI_R(1e-6) * h, here = spot->phi;
+    const int *at = spot->at, along = axis == mesh->axis, place = at[mesh->axis];
+    const ptrdiff_t face = spot->face, cell = spot->cell;
     fsi__ls_upwind best = {0, 0, 1};
     fsi_real most = FSI_R(1e-3) * h; /* smaller drops count as level */
     for (int up = 0; up < 2; up++) {
@@ -5011,10 +5024,14 @@ static fsi__ls_upwind fsi__ls_lower(const fsi_levelset *ls, const fsi__ls_faces 
 static int fsi__ls_extend(const fsi_levelset *ls, const fsi__ls_faces *mesh, const fsi_real *u,
                           ptrdiff_t face, int force, fsi_real *out) {
     fsi_real drops = 0, sum = 0, mean = 0;
-    int at[3], count = 0, wait = 0;
-    fsi__lattice_place(&mesh->faces, face, at);
+    int count = 0, wait = 0;
+    fsi__ls_spot spot;
+    spot.face = face;
+    fsi__lattice_place(&mesh->faces, face, spot.at);
+    spot.cell = fsi__lattice_at(&mesh->cells, spot.at[0], spot.at[1], spot.at[2]);
+    spot.phi = fsi__ls_face_phi(ls->phi, mesh, spot.cell, spot.at[mesh->axis]) / 2;
     for (int axis = 0; axis < mesh->dim; axis++) {
-        const fsi__ls_upwind lower = fsi__ls_lower(ls, mesh, u, at, axis, force, &mean, &count);
+        const fsi__ls_upwind lower = fsi__ls_lower(ls, mesh, u, &spot, axis, force, &mean, &count);
         wait |= !lower.known;
         drops += lower.drop;
         sum += lower.drop * lower.value;
@@ -5565,9 +5582,10 @@ static int fsi__ls_seen(const fsi_levelset *ls, const fsi_levelset_walls *walls,
 static int fsi__ls_seed_valid(const fsi_levelset *ls, const fsi_levelset_walls *walls,
                               ptrdiff_t cell, fsi_vec3 place, fsi_real phi) {
     const int liquid = phi < 0;
-    if (!fsi__ls_guarded(walls, cell))
+    const fsi_vec3 own_centre = fsi__ls_centre(ls, cell);
+    if (!fsi__ls_guarded(ls, walls, own_centre))
         return 1;
-    if (!fsi__ls_seen(ls, walls, fsi__ls_centre(ls, cell), place))
+    if (!fsi__ls_seen(ls, walls, own_centre, place))
         return 0;
     if (liquid == (ls->phi[cell] < 0))
         return 1;
