@@ -1595,6 +1595,13 @@ FSI__INLINE void fsi__door_push(const fsi_coupled *door, fsi_real scale, fsi_rea
             y[i] += scale * door->push[i];
 }
 
+/* start - a . b, term by term in double: what every triangular solve is made of. */
+FSI__INLINE double fsi__minus_dot(double start, size_t n, const fsi_real *a, const fsi_real *b) {
+    for (size_t i = 0; i < n; i++)
+        start -= (double)a[i] * (double)b[i];
+    return start;
+}
+
 /* ---- Dense symmetric positive semi-definite matrices, row major [n * n], lower triangle.
    A = L L^T in place, sums in double. A pivot that cancelled to `tolerance` of its diagonal entry
    is rounding: its column of L becomes zero, and fsi__psd_solve leaves that unknown at zero.
@@ -1605,26 +1612,23 @@ FSI__INLINE int fsi__psd_factor(size_t n, fsi_real *A, double tolerance) {
     int indefinite = 0;
     for (size_t j = 0; j < n; j++) {
         /* l_jj^2 = a_jj - l_j . l_j */
-        double whole = (double)A[j * n + j];
-        double pivot = whole;
-        for (size_t k = 0; k < j; k++)
-            pivot -= (double)A[j * n + k] * (double)A[j * n + k];
+        const fsi_real *row = A + j * n;
+        double whole = (double)row[j];
+        double pivot = fsi__minus_dot(whole, j, row, row);
         int good = fsi__finite64(pivot) && pivot > tolerance * whole && pivot > 0;
         if (!good && !(pivot >= -tolerance * fabs(whole)))
             indefinite = 1;
-        double root = good ? sqrt(pivot) : 0;
-        A[j * n + j] = (fsi_real)root;
+        A[j * n + j] = good ? (fsi_real)sqrt(pivot) : 0;
         rank += good;
 
         /* l_ij = (a_ij - l_i . l_j) / l_jj; nothing can stand beside a zero */
+        double limit = FSI__ROOT_EPS * sqrt(fabs(whole));
         for (size_t i = j + 1; i < n; i++) {
-            double sum = (double)A[i * n + j];
-            for (size_t k = 0; k < j; k++)
-                sum -= (double)A[i * n + k] * (double)A[j * n + k];
-            if (!good
-                && fabs(sum) > FSI__ROOT_EPS * sqrt(fabs(whole)) * sqrt(fabs((double)A[i * n + i])))
+            fsi_real *other = A + i * n;
+            double sum = fsi__minus_dot((double)other[j], j, other, row);
+            if (!good && fabs(sum) > limit * sqrt(fabs((double)other[i])))
                 indefinite = 1;
-            A[i * n + j] = good ? (fsi_real)(sum / (double)A[j * n + j]) : 0;
+            other[j] = good ? (fsi_real)(sum / (double)row[j]) : 0;
         }
     }
     return indefinite ? -1 : rank;
@@ -1633,9 +1637,7 @@ FSI__INLINE int fsi__psd_factor(size_t n, fsi_real *A, double tolerance) {
 /* x = (L L^T)^-1 x; 0 where L has a zero pivot. */
 FSI__INLINE void fsi__psd_solve(size_t n, const fsi_real *L, fsi_real *x) {
     for (size_t i = 0; i < n; i++) { /* x = L \ x */
-        double sum = (double)x[i];
-        for (size_t j = 0; j < i; j++)
-            sum -= (double)L[i * n + j] * (double)x[j];
+        double sum = fsi__minus_dot((double)x[i], i, L + i * n, x);
         x[i] = L[i * n + i] > 0 ? (fsi_real)(sum / (double)L[i * n + i]) : 0;
     }
     for (size_t i = n; i-- > 0;) { /* x = L^T \ x */
@@ -1753,22 +1755,24 @@ static int fsi__ordinary(fsi_real length) {
 }
 
 FSI_API fsi_real fsi_vec_length(fsi_vec3 a) {
-    fsi_real n = fsi__length(a);
-    return fsi__ordinary(n) ? n : (fsi_real)hypot(hypot((double)a.x, (double)a.y), (double)a.z);
+    fsi_real length = fsi__length(a);
+    return fsi__ordinary(length) ? length
+                                 : (fsi_real)hypot(hypot((double)a.x, (double)a.y), (double)a.z);
 }
 
 FSI_API fsi_vec3 fsi_vec_unit(fsi_vec3 a) {
-    fsi_real m = fsi__max(fsi__abs(a.x), fsi__max(fsi__abs(a.y), fsi__abs(a.z)));
-    return fsi__unit(fsi__ordinary(m) || !(m > 0) ? a : fsi_vec(a.x / m, a.y / m, a.z / m));
+    fsi_real most = fsi__max(fsi__abs(a.x), fsi__max(fsi__abs(a.y), fsi__abs(a.z)));
+    return fsi__unit(
+        fsi__ordinary(most) || !(most > 0) ? a : fsi_vec(a.x / most, a.y / most, a.z / most));
 }
 
 FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out) {
     const fsi_real *m = A->m;
-    fsi_real d = fsi_mat3_det(A);
-    if (!fsi__finite(d) || d == 0)
+    fsi_real det = fsi_mat3_det(A);
+    if (!fsi__finite(det) || det == 0)
         return 0;
-    fsi_real s = 1 / d;
-    if (!fsi__finite(s))
+    fsi_real scale = 1 / det;
+    if (!fsi__finite(scale))
         return 0;
     fsi_mat3 C;
     C.m[0] = m[4] * m[8] - m[5] * m[7];
@@ -1781,30 +1785,30 @@ FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out) {
     C.m[7] = m[1] * m[6] - m[0] * m[7];
     C.m[8] = m[0] * m[4] - m[1] * m[3];
     for (int i = 0; i < 9; i++)
-        C.m[i] *= s; /* adj(A) / det A */
+        C.m[i] *= scale; /* adj(A) / det A */
     *out = C;
     return 1;
 }
 
 FSI_API fsi_quat fsi_quat_unit(fsi_quat q) {
-    fsi_real m =
+    fsi_real most =
         fsi__max(fsi__max(fsi__abs(q.w), fsi__abs(q.x)), fsi__max(fsi__abs(q.y), fsi__abs(q.z)));
-    if (m > 0 && fsi__finite(m) && !fsi__ordinary(m)) {
-        q.w /= m;
-        q.x /= m;
-        q.y /= m;
-        q.z /= m;
+    if (most > 0 && fsi__finite(most) && !fsi__ordinary(most)) {
+        q.w /= most;
+        q.x /= most;
+        q.y /= most;
+        q.z /= most;
     }
-    fsi_real n = fsi__sqrt(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
-    if (!(n > 0) || !fsi__finite(n)) {
+    fsi_real norm = fsi__sqrt(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
+    if (!(norm > 0) || !fsi__finite(norm)) {
         q.w = 1;
         q.x = q.y = q.z = 0;
         return q;
     }
-    q.w /= n;
-    q.x /= n;
-    q.y /= n;
-    q.z /= n;
+    q.w /= norm;
+    q.x /= norm;
+    q.y /= norm;
+    q.z /= norm;
     return q;
 }
 
@@ -1812,12 +1816,12 @@ FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 a) {
     fsi_real angle = fsi_vec_length(a);
     fsi_real half = angle / 2;
     /* sin(t/2)/t near 0 */
-    fsi_real s = angle > FSI_R(1e-4) ? fsi__sin(half) / angle : FSI_R(0.5) - angle * angle / 48;
+    fsi_real scale = angle > FSI_R(1e-4) ? fsi__sin(half) / angle : FSI_R(0.5) - angle * angle / 48;
     fsi_quat q;
     q.w = fsi__cos(half);
-    q.x = a.x * s;
-    q.y = a.y * s;
-    q.z = a.z * s;
+    q.x = a.x * scale;
+    q.y = a.y * scale;
+    q.z = a.z * scale;
     return q;
 }
 
@@ -1834,13 +1838,13 @@ FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), 
     if (n < 1024)
         return n ? range_fn(0, n, user) : 0;
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
-    for (ptrdiff_t c = 0; c < used; c++) {
-        size_t begin = (size_t)c * chunk;
+    for (ptrdiff_t number = 0; number < used; number++) {
+        size_t begin = (size_t)number * chunk;
         size_t end = begin + chunk < n ? begin + chunk : n;
-        part[c] = range_fn(begin, end, user);
+        part[number] = range_fn(begin, end, user);
     }
-    for (ptrdiff_t c = 0; c < used; c++)
-        total += part[c];
+    for (ptrdiff_t number = 0; number < used; number++)
+        total += part[number];
     return total;
 }
 
@@ -1853,25 +1857,25 @@ static double fsi__dot_range(size_t begin, size_t end, void *user) {
     const fsi_real *FSI__RESTRICT a = pair->a;
     const fsi_real *FSI__RESTRICT b = pair->b;
     /* four sums: no dependence between neighbours */
-    double s[4] = {0, 0, 0, 0};
+    double sum[4] = {0, 0, 0, 0};
     size_t i = begin;
     for (; i + 4 <= end; i += 4) {
-        s[0] += (double)a[i] * (double)b[i];
-        s[1] += (double)a[i + 1] * (double)b[i + 1];
-        s[2] += (double)a[i + 2] * (double)b[i + 2];
-        s[3] += (double)a[i + 3] * (double)b[i + 3];
+        sum[0] += (double)a[i] * (double)b[i];
+        sum[1] += (double)a[i + 1] * (double)b[i + 1];
+        sum[2] += (double)a[i + 2] * (double)b[i + 2];
+        sum[3] += (double)a[i + 3] * (double)b[i + 3];
     }
     for (; i < end; i++)
-        s[0] += (double)a[i] * (double)b[i];
-    return (s[0] + s[1]) + (s[2] + s[3]);
+        sum[0] += (double)a[i] * (double)b[i];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
 static double fsi__sum_range(size_t begin, size_t end, void *user) {
     const fsi_real *a = ((const fsi__pair *)user)->a;
-    double s = 0;
+    double sum = 0;
     for (size_t i = begin; i < end; i++)
-        s += (double)a[i];
-    return s;
+        sum += (double)a[i];
+    return sum;
 }
 
 FSI_API double fsi_dot(size_t n, const fsi_real *a, const fsi_real *b) {
@@ -1910,7 +1914,7 @@ static fsi__bits fsi__max_bits(size_t begin, size_t end, const fsi_real *a) {
     const fsi__bits one = FSI__INF_BITS & (~FSI__INF_BITS + 1);
     fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     fsi__bits wrong[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    fsi__bits m = 0;
+    fsi__bits most = 0;
     /* eight lanes: vector code */
     for (; begin + 8 <= end; begin += 8) {
         fsi__bits b[8];
@@ -1924,10 +1928,10 @@ static fsi__bits fsi__max_bits(size_t begin, size_t end, const fsi_real *a) {
         }
     }
     for (int k = 0; k < 8; k++)
-        m = wrong[k] > all ? all : fsi__bits_max(m, lane + k);
+        most = wrong[k] > all ? all : fsi__bits_max(most, lane + k);
     for (; begin < end; begin++)
-        m = fsi__bits_max(m, a + begin);
-    return m;
+        most = fsi__bits_max(most, a + begin);
+    return most;
 }
 
 static fsi__bits fsi__max_all(size_t n, const fsi_real *a) {
@@ -1960,11 +1964,11 @@ FSI_API int fsi_all_finite(size_t n, const fsi_real *a) {
 /* squares of a in units of *b */
 static double fsi__scaled_range(size_t begin, size_t end, void *user) {
     const fsi__pair *pair = (const fsi__pair *)user;
-    double s = 0;
+    double sum = 0;
     double size = (double)*pair->b;
     for (size_t i = begin; i < end; i++)
-        s += ((double)pair->a[i] / size) * ((double)pair->a[i] / size);
-    return s;
+        sum += ((double)pair->a[i] / size) * ((double)pair->a[i] / size);
+    return sum;
 }
 
 FSI_API double fsi_norm(size_t n, const fsi_real *a) {
@@ -1982,30 +1986,30 @@ FSI_API double fsi_norm(size_t n, const fsi_real *a) {
 }
 
 FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y) {
-    ptrdiff_t m = (ptrdiff_t)n;
+    ptrdiff_t count = (ptrdiff_t)n;
     /* entering a parallel region costs as much as some hundred entries */
-    if (m <= FSI__GRAIN) {
+    if (count <= FSI__GRAIN) {
         FSI__OMP(simd)
-        for (ptrdiff_t i = 0; i < m; i++)
+        for (ptrdiff_t i = 0; i < count; i++)
             y[i] += s * x[i];
         return;
     }
     FSI__OMP(parallel for simd schedule(static))
-    for (ptrdiff_t i = 0; i < m; i++)
+    for (ptrdiff_t i = 0; i < count; i++)
         y[i] += s * x[i];
 }
 
 FSI_API void fsi_xpay(size_t n, const fsi_real *x, fsi_real s, fsi_real *y) {
-    ptrdiff_t m = (ptrdiff_t)n;
-    FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
-    for (ptrdiff_t i = 0; i < m; i++)
+    ptrdiff_t count = (ptrdiff_t)n;
+    FSI__OMP(parallel for schedule(static) if (count > FSI__GRAIN))
+    for (ptrdiff_t i = 0; i < count; i++)
         y[i] = x[i] + s * y[i];
 }
 
 FSI_API void fsi_scale(size_t n, fsi_real s, fsi_real *x) {
-    ptrdiff_t m = (ptrdiff_t)n;
-    FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
-    for (ptrdiff_t i = 0; i < m; i++)
+    ptrdiff_t count = (ptrdiff_t)n;
+    FSI__OMP(parallel for schedule(static) if (count > FSI__GRAIN))
+    for (ptrdiff_t i = 0; i < count; i++)
         x[i] *= s;
 }
 
@@ -2062,16 +2066,16 @@ static size_t fsi__csr_gather(size_t count, const int32_t *i, const int32_t *j, 
     size_t used = 0;
     int row = 0;
     while (k < count) {
-        int32_t r = i[item[k]];
-        int32_t c = j[item[k]];
+        int32_t row_of = i[item[k]];
+        int32_t col_of = j[item[k]];
         double sum = 0;
         /* duplicates, in the order given */
-        for (; k < count && i[item[k]] == r && j[item[k]] == c; k++)
+        for (; k < count && i[item[k]] == row_of && j[item[k]] == col_of; k++)
             sum += (double)v[item[k]];
         if (matrix->row) {
-            while (row < r)
+            while (row < row_of)
                 matrix->row[++row] = (int32_t)used;
-            matrix->col[used] = c;
+            matrix->col[used] = col_of;
             matrix->val[used] = (fsi_real)sum;
         }
         used++;
@@ -2132,8 +2136,8 @@ FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *allocator) {
     if (!A || !A->row)
         return;
     void *block = A->row;
-    fsi_csr B = *A;
-    fsi__csr_layout(&B, (size_t)A->row[A->rows], &arena);
+    fsi_csr copy = *A;
+    fsi__csr_layout(&copy, (size_t)A->row[A->rows], &arena);
     fsi_free(allocator, block, arena.used);
     memset(A, 0, sizeof *A);
 }
@@ -2179,6 +2183,29 @@ FSI_API void fsi_csr_tmul(const fsi_csr *matrix, const fsi_real *x, fsi_real *y)
             y[matrix->col[k]] += matrix->val[k] * x[i];
 }
 
+/* Entries of a pattern by columns: where each column starts (start[cols + 1], zeros before), and
+ * for each entry its row, its place (unless NULL) and its value (unless NULL). */
+static void fsi__csr_turn(const fsi_csr *matrix, int32_t *start, int32_t *row, int32_t *place,
+                          fsi_real *val) {
+    for (int32_t k = 0; k < matrix->row[matrix->rows]; k++)
+        start[matrix->col[k] + 1]++;
+    for (int j = 0; j < matrix->cols; j++)
+        start[j + 1] += start[j];
+    for (int i = 0; i < matrix->rows; i++)
+        for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++) {
+            /* start[j] runs from the start of column j to its end ... */
+            int32_t at = start[matrix->col[k]]++;
+            row[at] = i;
+            if (place)
+                place[at] = k;
+            if (val)
+                val[at] = matrix->val[k];
+        }
+    /* ... and is moved back by one column here */
+    memmove(start + 1, start, (size_t)matrix->cols * sizeof *start);
+    start[0] = 0;
+}
+
 FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_allocator *allocator) {
     fsi_csr out = {0, 0, NULL, NULL, NULL};
     if (!T || !fsi_allocator_valid(allocator) || fsi_csr_check(A) != FSI_OK)
@@ -2186,21 +2213,7 @@ FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_all
     fsi_result result = fsi__csr_make(&out, A->cols, A->rows, (size_t)A->row[A->rows], allocator);
     if (result != FSI_OK)
         return result;
-    for (int32_t k = 0; k < A->row[A->rows]; k++)
-        out.row[A->col[k] + 1]++;
-    for (int j = 0; j < out.rows; j++)
-        out.row[j + 1] += out.row[j];
-    for (int i = 0; i < A->rows; i++)
-        for (int32_t k = A->row[i]; k < A->row[i + 1]; k++) {
-            /* row[j] runs from the start of row j to its end */
-            int32_t at = out.row[A->col[k]]++;
-            out.col[at] = i;
-            out.val[at] = A->val[k];
-        }
-    /* and is moved back by one row here */
-    for (int j = out.rows; j > 0; j--)
-        out.row[j] = out.row[j - 1];
-    out.row[0] = 0;
+    fsi__csr_turn(A, out.row, out.col, NULL, out.val);
     *T = out;
     return FSI_OK;
 }
@@ -2847,8 +2860,10 @@ static int fsi__gmres_gather(fsi__krylov *krylov, size_t m, size_t used, const d
         used--;
     for (size_t j = used; j-- > 0;) {
         g[j] /= H[j * (m + 1) + j];
-        if (!fsi__finite((fsi_real)g[j]))
-            used = 0, j = 0;
+        if (!fsi__finite((fsi_real)g[j])) {
+            used = 0;
+            break;
+        }
         for (size_t i = 0; i < j; i++)
             g[i] -= H[j * (m + 1) + i] * g[j];
     }
@@ -2973,18 +2988,14 @@ FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *
 
 /* ------------------------------------------------------------------------------------------------
  * >>dense */
-static int fsi__dense_valid(int n, const fsi_real *A) {
-    return n >= 0 && (n == 0 || (A && fsi_all_finite((size_t)n * (size_t)n, A)));
-}
-
 FSI_API fsi_result fsi_dense_cholesky(int n, fsi_real *A) {
-    size_t m = (size_t)n;
+    size_t size = (size_t)n;
     if (n < 0 || (n && !A))
         return FSI_ERR_ARGUMENT;
-    for (size_t i = 0; i < m; i++)
-        if (!fsi_all_finite(i + 1, A + i * m))
+    for (size_t i = 0; i < size; i++)
+        if (!fsi_all_finite(i + 1, A + i * size))
             return FSI_ERR_ARGUMENT;
-    return fsi__psd_factor(m, A, 4 * (double)FSI_REAL_EPS) == n ? FSI_OK : FSI_ERR_SINGULAR;
+    return fsi__psd_factor(size, A, 4 * (double)FSI_REAL_EPS) == n ? FSI_OK : FSI_ERR_SINGULAR;
 }
 
 FSI_API void fsi_dense_cholesky_solve(int n, const fsi_real *L, fsi_real *x) {
@@ -2992,51 +3003,50 @@ FSI_API void fsi_dense_cholesky_solve(int n, const fsi_real *L, fsi_real *x) {
 }
 
 static void fsi__swap(fsi_real *a, fsi_real *b) {
-    fsi_real t = *a;
+    fsi_real old = *a;
     *a = *b;
-    *b = t;
+    *b = old;
 }
 
 FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot) {
-    size_t m = (size_t)n;
-    if (!fsi__dense_valid(n, A) || (n && !pivot))
+    size_t size = (size_t)n;
+    if (n < 0 || (n && (!A || !pivot || !fsi_all_finite(size * size, A))))
         return FSI_ERR_ARGUMENT;
-    for (size_t k = 0; k < m; k++) {
+    for (size_t k = 0; k < size; k++) {
+        /* the largest entry of the column becomes the pivot */
+        fsi_real *row = A + k * size;
         size_t best = k;
-        for (size_t i = k + 1; i < m; i++)
-            if (fsi__abs(A[i * m + k]) > fsi__abs(A[best * m + k]))
+        for (size_t i = k + 1; i < size; i++)
+            if (fsi__abs(A[i * size + k]) > fsi__abs(A[best * size + k]))
                 best = i;
         pivot[k] = (int32_t)best;
-        if (best != k)
-            for (size_t j = 0; j < m; j++)
-                fsi__swap(&A[k * m + j], &A[best * m + j]);
-        if (A[k * m + k] == 0 || !fsi__finite(A[k * m + k]))
+        for (size_t j = 0; best != k && j < size; j++)
+            fsi__swap(&row[j], &A[best * size + j]);
+        if (row[k] == 0 || !fsi__finite(row[k]))
             return FSI_ERR_SINGULAR;
-        for (size_t i = k + 1; i < m; i++) {
-            fsi_real l = A[i * m + k] /= A[k * m + k];
-            if (l != 0)
-                for (size_t j = k + 1; j < m; j++)
-                    A[i * m + j] -= l * A[k * m + j];
+
+        /* row_i -= l_ik row_k, l_ik in place of the zero */
+        for (size_t i = k + 1; i < size; i++) {
+            fsi_real *other = A + i * size;
+            fsi_real factor = other[k] /= row[k];
+            if (factor != 0)
+                for (size_t j = k + 1; j < size; j++)
+                    other[j] -= factor * row[j];
         }
     }
-    return fsi_all_finite(m * m, A) ? FSI_OK : FSI_ERR_SINGULAR;
+    return fsi_all_finite(size * size, A) ? FSI_OK : FSI_ERR_SINGULAR;
 }
 
 FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, fsi_real *x) {
-    size_t m = (size_t)n;
-    for (size_t i = 0; i < m; i++)
+    size_t size = (size_t)n;
+    for (size_t i = 0; i < size; i++)
         fsi__swap(&x[i], &x[pivot[i]]);
-    for (size_t i = 0; i < m; i++) { /* x = L \ x */
-        double sum = (double)x[i];
-        for (size_t j = 0; j < i; j++)
-            sum -= (double)A[i * m + j] * (double)x[j];
-        x[i] = (fsi_real)sum;
-    }
-    for (size_t i = m; i-- > 0;) { /* x = U \ x */
-        double sum = (double)x[i];
-        for (size_t j = i + 1; j < m; j++)
-            sum -= (double)A[i * m + j] * (double)x[j];
-        x[i] = (fsi_real)(sum / (double)A[i * m + i]);
+    for (size_t i = 0; i < size; i++) /* x = L \ x */
+        x[i] = (fsi_real)fsi__minus_dot((double)x[i], i, A + i * size, x);
+    for (size_t i = size; i-- > 0;) { /* x = U \ x */
+        const fsi_real *row = A + i * size;
+        double sum = fsi__minus_dot((double)x[i], size - i - 1, row + i + 1, x + i + 1);
+        x[i] = (fsi_real)(sum / (double)row[i]);
     }
 }
 
@@ -3045,11 +3055,12 @@ FSI_API void fsi_dense_lu_solve(int n, const fsi_real *A, const int32_t *pivot, 
 /* c -= tau v (v.c) from row k on; v = (1, column k of A below the diagonal) */
 static void fsi__reflect(size_t rows, size_t k, const fsi_real *v, fsi_real tau, fsi_real *c) {
     size_t rest = rows - k - 1;
-    fsi_real s = (fsi_real)((double)tau * ((double)c[k] + fsi_dot(rest, v + k + 1, c + k + 1)));
-    if (s == 0)
+    fsi_real factor =
+        (fsi_real)((double)tau * ((double)c[k] + fsi_dot(rest, v + k + 1, c + k + 1)));
+    if (factor == 0)
         return;
-    c[k] -= s;
-    fsi_axpy(rest, -s, v + k + 1, c + k + 1);
+    c[k] -= factor;
+    fsi_axpy(rest, -factor, v + k + 1, c + k + 1);
 }
 
 /* Brings the longest remaining column to place k; a tie within rounding swaps nothing. Norms are
@@ -3065,9 +3076,9 @@ static double fsi__qr_pivot(size_t rows, size_t cols, size_t k, fsi_real *A, int
         }
     }
     if (at != k) {
-        int32_t t = pivot[k];
+        int32_t swap = pivot[k];
         pivot[k] = pivot[at];
-        pivot[at] = t;
+        pivot[at] = swap;
         for (size_t i = 0; i < rows; i++)
             fsi__swap(&A[k * rows + i], &A[at * rows + i]);
     }
@@ -3076,35 +3087,35 @@ static double fsi__qr_pivot(size_t rows, size_t cols, size_t k, fsi_real *A, int
 
 FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau, int32_t *pivot,
                                  double tolerance, int *rank) {
-    size_t m = (size_t)rows;
-    size_t n = (size_t)cols;
+    size_t height = (size_t)rows;
+    size_t width = (size_t)cols;
     size_t least = (size_t)fsi__imin(rows, cols);
     double first = 0;
-    if (rows < 0 || cols < 0 || !rank || (n && (!tau || !pivot)) || !(tolerance >= 0)
+    if (rows < 0 || cols < 0 || !rank || (width && (!tau || !pivot)) || !(tolerance >= 0)
         || !fsi__finite64(tolerance))
         return FSI_ERR_ARGUMENT;
-    if (m && n && (!A || !fsi_all_finite(m * n, A)))
+    if (height && width && (!A || !fsi_all_finite(height * width, A)))
         return FSI_ERR_ARGUMENT;
     if (tolerance == 0)
         tolerance = (double)fsi__imax(rows, cols) * (double)FSI_REAL_EPS;
     size_t k;
-    for (k = 0; k < n; k++) {
+    for (k = 0; k < width; k++) {
         pivot[k] = (int32_t)k;
         tau[k] = 0;
     }
     for (k = 0; k < least; k++) {
-        fsi_real *c = A + k * m;
-        double norm = fsi__qr_pivot(m, n, k, A, pivot);
+        fsi_real *column = A + k * height;
+        double norm = fsi__qr_pivot(height, width, k, A, pivot);
         if (k == 0)
             first = norm;
         if (!(norm > tolerance * first))
             break; /* everything left is rounding */
-        fsi_real beta = (fsi_real)(c[k] > 0 ? -norm : norm);
-        tau[k] = (beta - c[k]) / beta;
-        fsi_scale(m - k - 1, 1 / (c[k] - beta), c + k + 1);
-        c[k] = beta; /* r_kk */
-        for (size_t j = k + 1; j < n; j++)
-            fsi__reflect(m, k, c, tau[k], A + j * m);
+        fsi_real beta = (fsi_real)(column[k] > 0 ? -norm : norm);
+        tau[k] = (beta - column[k]) / beta;
+        fsi_scale(height - k - 1, 1 / (column[k] - beta), column + k + 1);
+        column[k] = beta; /* r_kk */
+        for (size_t j = k + 1; j < width; j++)
+            fsi__reflect(height, k, column, tau[k], A + j * height);
     }
     *rank = (int)k;
     return k < least ? FSI_RANK_DEFICIENT : FSI_OK;
@@ -3121,17 +3132,17 @@ FSI_API void fsi_qr_apply_q(int rows, int k, const fsi_real *A, const fsi_real *
 FSI_API void fsi_qr_solve(int rows, int cols, const fsi_real *A, const fsi_real *tau,
                           const int32_t *pivot, int rank, fsi_real *b, fsi_real *x,
                           double *residual) {
-    size_t m = (size_t)rows;
+    size_t height = (size_t)rows;
     fsi_qr_apply_q(rows, rank, A, tau, 1, b); /* b = Q^T b */
     if (residual)
-        *residual = fsi_norm(m - (size_t)rank, b + rank);
+        *residual = fsi_norm(height - (size_t)rank, b + rank);
     for (int k = 0; k < cols; k++)
         x[k] = 0;
     for (int k = rank; k-- > 0;) { /* R y = b, y goes to its column's place */
         double sum = (double)b[k];
         for (int i = k + 1; i < rank; i++)
-            sum -= (double)A[(size_t)i * m + (size_t)k] * (double)x[pivot[i]];
-        x[pivot[k]] = (fsi_real)(sum / (double)A[(size_t)k * m + (size_t)k]);
+            sum -= (double)A[(size_t)i * height + (size_t)k] * (double)x[pivot[i]];
+        x[pivot[k]] = (fsi_real)(sum / (double)A[(size_t)k * height + (size_t)k]);
     }
 }
 
@@ -3141,7 +3152,7 @@ FSI_API void fsi_qr_solve(int rows, int cols, const fsi_real *A, const fsi_real 
  * factorisation can look to the right. */
 typedef struct fsi__ic_extra {
     int32_t *start, *row, *at;
-    fsi_real *d;
+    fsi_real *diagonal;
 } fsi__ic_extra;
 
 static void fsi__ic_layout(fsi_ic *ic, fsi__ic_extra *extra, size_t entries, fsi_arena *arena) {
@@ -3153,7 +3164,7 @@ static void fsi__ic_layout(fsi_ic *ic, fsi__ic_extra *extra, size_t entries, fsi
     FSI__TAKE(extra->start, int32_t, arena, n + 1);
     FSI__TAKE(extra->row, int32_t, arena, entries);
     FSI__TAKE(extra->at, int32_t, arena, entries);
-    FSI__TAKE(extra->d, fsi_real, arena, n);
+    FSI__TAKE(extra->diagonal, fsi_real, arena, n);
 }
 
 /* Finished column k: d_j -= l_jk^2 d_k, s_ij -= l_ik s_jk where (i, j) is in the pattern; where it
@@ -3161,22 +3172,22 @@ static void fsi__ic_layout(fsi_ic *ic, fsi__ic_extra *extra, size_t entries, fsi
    stay. */
 static void fsi__ic_column(fsi_ic *ic, const fsi__ic_extra *extra, int32_t k, fsi_real pivot,
                            fsi_real moved) {
-    for (int32_t a = extra->start[k]; a < extra->start[k + 1]; a++) {
-        fsi_real l = ic->val[extra->at[a]] / pivot;
-        int32_t j = extra->row[a];
-        extra->d[j] -= l * ic->val[extra->at[a]];
-        for (int32_t b = a + 1; b < extra->start[k + 1]; b++) {
-            fsi_real fill = l * ic->val[extra->at[b]];
-            int32_t i = extra->row[b];
+    for (int32_t entry = extra->start[k]; entry < extra->start[k + 1]; entry++) {
+        fsi_real factor = ic->val[extra->at[entry]] / pivot;
+        int32_t j = extra->row[entry];
+        extra->diagonal[j] -= factor * ic->val[extra->at[entry]];
+        for (int32_t later = entry + 1; later < extra->start[k + 1]; later++) {
+            fsi_real fill = factor * ic->val[extra->at[later]];
+            int32_t i = extra->row[later];
             int32_t at = fsi__csr_find(ic->row, ic->col, i, j);
             if (at >= 0)
                 ic->val[at] -= fill;
             else if (moved != 0) {
-                extra->d[i] -= moved * fill;
-                extra->d[j] -= moved * fill;
+                extra->diagonal[i] -= moved * fill;
+                extra->diagonal[j] -= moved * fill;
             }
         }
-        ic->val[extra->at[a]] = l;
+        ic->val[extra->at[entry]] = factor;
     }
 }
 
@@ -3184,23 +3195,24 @@ static void fsi__ic_column(fsi_ic *ic, const fsi__ic_extra *extra, int32_t k, fs
 static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *extra, const fsi_csr *matrix,
                        double shift) {
     const fsi_real little = FSI_R(16 * FSI__ROOT_EPS);
-    int32_t e = 0;
+    int32_t entry = 0;
     for (int32_t i = 0; i < ic->n; i++)
         for (int32_t k = matrix->row[i]; k < matrix->row[i + 1] && matrix->col[k] <= i; k++) {
             if (matrix->col[k] < i)
-                ic->val[e++] = matrix->val[k];
+                ic->val[entry++] = matrix->val[k];
             else
-                extra->d[i] = matrix->val[k] * FSI_R(1 + shift);
+                extra->diagonal[i] = matrix->val[k] * FSI_R(1 + shift);
         }
     /* what the pivot is compared with */
     for (int32_t i = 0; i < ic->n; i++)
-        ic->diagonal_inv[i] = extra->d[i];
+        ic->diagonal_inv[i] = extra->diagonal[i];
     for (int32_t i = 0; i < ic->n; i++) {
-        fsi_real d = extra->d[i];
-        if (!(d > little * ic->diagonal_inv[i]) || !fsi__finite(d) || !fsi__finite(1 / d))
+        fsi_real pivot = extra->diagonal[i];
+        if (!(pivot > little * ic->diagonal_inv[i]) || !fsi__finite(pivot)
+            || !fsi__finite(1 / pivot))
             return 0;
-        fsi__ic_column(ic, extra, i, d, FSI_R(ic->desc.modified));
-        ic->diagonal_inv[i] = 1 / d;
+        fsi__ic_column(ic, extra, i, pivot, FSI_R(ic->desc.modified));
+        ic->diagonal_inv[i] = 1 / pivot;
     }
     return 1;
 }
@@ -3208,28 +3220,28 @@ static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *extra, const fsi_csr *ma
 /* The diagonal is there and positive and, with a factor given, its lower pattern is that of A.
  * *entries = strictly lower ones. */
 static fsi_result fsi__ic_check(const fsi_csr *matrix, const fsi_ic *ic, size_t *entries) {
-    size_t e = 0;
+    size_t entry = 0;
     if (fsi_csr_check(matrix) != FSI_OK || matrix->rows != matrix->cols)
         return FSI_ERR_ARGUMENT;
     if (ic && matrix->rows != ic->n)
         return FSI_ERR_SIZE;
     for (int32_t i = 0; i < matrix->rows; i++) {
-        fsi_real d = 0;
+        fsi_real diagonal = 0;
         for (int32_t k = matrix->row[i]; k < matrix->row[i + 1] && matrix->col[k] <= i; k++) {
             if (matrix->col[k] == i) {
-                d = matrix->val[k];
+                diagonal = matrix->val[k];
                 continue;
             }
-            if (ic && (e >= (size_t)ic->row[i + 1] || ic->col[e] != matrix->col[k]))
+            if (ic && (entry >= (size_t)ic->row[i + 1] || ic->col[entry] != matrix->col[k]))
                 return FSI_ERR_SIZE;
-            e++;
+            entry++;
         }
-        if (ic && e != (size_t)ic->row[i + 1])
+        if (ic && entry != (size_t)ic->row[i + 1])
             return FSI_ERR_SIZE;
-        if (!(d > 0))
+        if (!(diagonal > 0))
             return FSI_ERR_SINGULAR;
     }
-    *entries = e;
+    *entries = entry;
     return FSI_OK;
 }
 
@@ -3265,7 +3277,7 @@ FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *matrix, const fsi_ic_d
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_ic out;
     size_t entries = 0;
-    int32_t e = 0;
+    int32_t entry = 0;
     memset(&out, 0, sizeof out);
     if (desc)
         out.desc = *desc;
@@ -3284,22 +3296,12 @@ FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *matrix, const fsi_ic_d
         return result;
     fsi__ic_layout(&out, &extra, entries, &arena);
     for (int32_t i = 0; i < matrix->rows; i++) {
-        for (int32_t k = matrix->row[i]; k < matrix->row[i + 1] && matrix->col[k] < i; k++) {
-            out.col[e++] = matrix->col[k];
-            extra.start[matrix->col[k] + 1]++;
-        }
-        out.row[i + 1] = e;
+        for (int32_t k = matrix->row[i]; k < matrix->row[i + 1] && matrix->col[k] < i; k++)
+            out.col[entry++] = matrix->col[k];
+        out.row[i + 1] = entry;
     }
-    for (int32_t i = 0; i < out.n; i++)
-        extra.start[i + 1] += extra.start[i];
-    for (int32_t i = 0; i < out.n; i++)
-        for (int32_t k = out.row[i]; k < out.row[i + 1]; k++) {
-            extra.row[extra.start[out.col[k]]] = i;
-            extra.at[extra.start[out.col[k]]++] = k;
-        }
-    for (int32_t i = out.n; i > 0; i--)
-        extra.start[i] = extra.start[i - 1];
-    extra.start[0] = 0;
+    fsi_csr lower = {out.n, out.n, out.row, out.col, out.val};
+    fsi__csr_turn(&lower, extra.start, extra.row, extra.at, NULL);
     result = fsi_ic_update(&out, matrix);
     if (result < 0)
         fsi_free(&out.desc.allocator, out.block, out.size);
@@ -3348,10 +3350,14 @@ FSI_API void fsi_ic_free(fsi_ic *ic) {
    variable p becomes an element: the clique of its neighbours, kept as one list. A variable i then
    has a list of elements and a list of plain neighbours, in place in `list`, where there is always
    room because p replaces something. Variables with equal lists are merged and eliminated together.
-     weight   variables merged into i; 0 = gone        degree  bound on the outside neighbours of i
-     elements, length  entries of list i that are elements, all entries
-     from, size, mass  element: where its members start in pool, how many, sum of their weights;
-   size -1 = absorbed outside  mass of element e outside the new one */
+
+     weight     variables merged into i; 0 = gone
+     degree     bound on the outside neighbours of i
+     elements   how many entries of the list of i are elements; length: all entries
+     from       where the members of an element start in pool
+     size       how many members; -1 = absorbed
+     mass       sum of their weights
+     outside    mass of an element outside the new one */
 typedef struct fsi__amd {
     int32_t n, pool_used, stamp, lowest;
     int32_t *start, *length, *elements, *list;
@@ -3373,16 +3379,21 @@ static void fsi__amd_layout(fsi__amd *graph, size_t entries, fsi_arena *arena) {
     FSI__TAKE(graph->scratch, int32_t, arena, (size_t)graph->n + 1);
 }
 
+/* Member number a of an element. */
+FSI__INLINE int32_t fsi__amd_member(const fsi__amd *graph, int32_t element, int32_t a) {
+    return graph->pool[graph->from[element] + a];
+}
+
+/* Variables stand in a doubly linked list per degree. */
 static void fsi__amd_link(fsi__amd *graph, int32_t i) {
-    int32_t d = graph->degree[i];
-    int32_t h = graph->head[d];
+    int32_t degree = graph->degree[i];
+    int32_t head = graph->head[degree];
     graph->prev[i] = -1;
-    graph->next[i] = h;
-    if (h >= 0)
-        graph->prev[h] = i;
-    graph->head[d] = i;
-    if (d < graph->lowest)
-        graph->lowest = d;
+    graph->next[i] = head;
+    if (head >= 0)
+        graph->prev[head] = i;
+    graph->head[degree] = i;
+    graph->lowest = fsi__imin(graph->lowest, degree);
 }
 
 static void fsi__amd_unlink(fsi__amd *graph, int32_t i) {
@@ -3417,12 +3428,12 @@ static void fsi__amd_begin(fsi__amd *graph, const fsi_csr *matrix) {
 static void fsi__amd_compact(fsi__amd *graph, const int32_t *order, int32_t done) {
     int32_t at = 0;
     for (int32_t i = 0; i < done; i++) { /* elements lie in the pool in the order they were made */
-        int32_t e = order[i];
-        int32_t from = graph->from[e];
-        if (graph->size[e] < 0)
+        int32_t element = order[i];
+        int32_t from = graph->from[element];
+        if (graph->size[element] < 0)
             continue;
-        graph->from[e] = at;
-        for (int32_t k = 0; k < graph->size[e]; k++)
+        graph->from[element] = at;
+        for (int32_t k = 0; k < graph->size[element]; k++)
             graph->pool[at++] = graph->pool[from + k];
     }
     graph->pool_used = at;
@@ -3435,11 +3446,12 @@ static void fsi__amd_gather(fsi__amd *graph, int32_t p) {
     int32_t mass = 0;
     int32_t tag = ++graph->stamp;
     graph->mark[p] = tag;
-    for (int32_t a = 0; a < graph->length[p]; a++) {
-        int32_t e = graph->list[graph->start[p] + a];
-        int32_t is = a < graph->elements[p];
-        const int32_t *from = is ? graph->pool + graph->from[e] : graph->list + graph->start[p] + a;
-        int32_t count = is ? graph->size[e] : 1;
+    for (int32_t place = 0; place < graph->length[p]; place++) {
+        int32_t item = graph->list[graph->start[p] + place];
+        int32_t is_element = place < graph->elements[p];
+        const int32_t *from =
+            is_element ? graph->pool + graph->from[item] : graph->list + graph->start[p] + place;
+        int32_t count = is_element ? graph->size[item] : 1;
         for (int32_t k = 0; k < count; k++) {
             int32_t i = from[k];
             if (graph->weight[i] == 0 || graph->mark[i] == tag)
@@ -3449,8 +3461,8 @@ static void fsi__amd_gather(fsi__amd *graph, int32_t p) {
             mass += graph->weight[i];
             fsi__amd_unlink(graph, i);
         }
-        if (is)
-            graph->size[e] = -1;
+        if (is_element)
+            graph->size[item] = -1;
     }
     graph->from[p] = base;
     graph->size[p] = at - base;
@@ -3460,42 +3472,42 @@ static void fsi__amd_gather(fsi__amd *graph, int32_t p) {
 
 /* New lists and degree of i, a member of the new element p; `left` variables are not eliminated. */
 static void fsi__amd_update(fsi__amd *graph, int32_t p, int32_t i, int32_t left) {
-    int32_t a;
+    int32_t at;
     int32_t kept = 0;
     int32_t *list = graph->list + graph->start[i];
     int32_t *out = graph->scratch;
-    int32_t d = graph->mass[p] - graph->weight[i];
+    int32_t degree = graph->mass[p] - graph->weight[i];
     uint32_t hash = (uint32_t)p;
-    for (a = 0; a < graph->elements[i]; a++) {
-        int32_t e = list[a];
-        if (graph->size[e] < 0)
+    for (at = 0; at < graph->elements[i]; at++) {
+        int32_t element = list[at];
+        if (graph->size[element] < 0)
             continue;
         /* all of e lies in p: absorb it too */
-        if (graph->outside[e] == 0) {
-            graph->size[e] = -1;
+        if (graph->outside[element] == 0) {
+            graph->size[element] = -1;
             continue;
         }
-        out[kept++] = e;
-        d += graph->outside[e];
-        hash += (uint32_t)e;
+        out[kept++] = element;
+        degree += graph->outside[element];
+        hash += (uint32_t)element;
     }
     out[kept++] = p;
-    a = graph->elements[i];
+    at = graph->elements[i];
     graph->elements[i] = kept;
-    for (; a < graph->length[i]; a++) {
-        int32_t j = list[a];
+    for (; at < graph->length[i]; at++) {
+        int32_t j = list[at];
         /* reached through p now */
         if (j == p || graph->weight[j] == 0 || graph->mark[j] == graph->mark[p])
             continue;
         out[kept++] = j;
-        d += graph->weight[j];
+        degree += graph->weight[j];
         hash += (uint32_t)j;
     }
     memcpy(list, out, (size_t)kept * sizeof *list);
     graph->length[i] = kept;
-    a = graph->degree[i] + graph->mass[p] - graph->weight[i];
-    d = fsi__imin(fsi__imin(d, a), left - graph->weight[i]);
-    graph->degree[i] = d > 0 ? d : 0;
+    at = graph->degree[i] + graph->mass[p] - graph->weight[i];
+    degree = fsi__imin(fsi__imin(degree, at), left - graph->weight[i]);
+    graph->degree[i] = degree > 0 ? degree : 0;
     graph->hash[i] = (int32_t)(hash % (uint32_t)graph->n);
 }
 
@@ -3510,14 +3522,14 @@ static void fsi__amd_merge(fsi__amd *graph, int32_t i, int32_t j) {
 static void fsi__amd_twins(fsi__amd *graph, int32_t p) {
     int32_t i;
     for (int32_t a = 0; a < graph->size[p]; a++) {
-        i = graph->pool[graph->from[p] + a];
+        i = fsi__amd_member(graph, p, a);
         if (graph->weight[i] == 0)
             continue;
         graph->chain[i] = graph->bucket[graph->hash[i]];
         graph->bucket[graph->hash[i]] = i;
     }
     for (int32_t a = 0; a < graph->size[p]; a++) {
-        int32_t first = graph->pool[graph->from[p] + a];
+        int32_t first = fsi__amd_member(graph, p, a);
         if (graph->weight[first] == 0 || graph->bucket[graph->hash[first]] < 0)
             continue;
         i = graph->bucket[graph->hash[first]];
@@ -3549,25 +3561,27 @@ static int32_t fsi__amd_eliminate(fsi__amd *graph, int32_t p, int32_t left) {
     int32_t gone = graph->weight[p];
     fsi__amd_unlink(graph, p);
     fsi__amd_gather(graph, p);
-    for (int32_t a = 0; a < graph->size[p];
-         a++) { /* outside[e] = mass of e without the members of p */
-        int32_t i = graph->pool[graph->from[p] + a];
+    /* outside[e] = mass of e without the members of p */
+    for (int32_t a = 0; a < graph->size[p]; a++) {
+        int32_t i = fsi__amd_member(graph, p, a);
         for (int32_t k = 0; k < graph->elements[i]; k++) {
-            int32_t e = graph->list[graph->start[i] + k];
-            if (graph->size[e] < 0)
+            int32_t element = graph->list[graph->start[i] + k];
+            if (graph->size[element] < 0)
                 continue;
-            if (graph->seen_e[e] != p + 1) {
-                graph->seen_e[e] = p + 1;
-                graph->outside[e] = graph->mass[e];
+            if (graph->seen_e[element] != p + 1) {
+                graph->seen_e[element] = p + 1;
+                graph->outside[element] = graph->mass[element];
             }
-            graph->outside[e] -= graph->weight[i];
+            graph->outside[element] -= graph->weight[i];
         }
     }
     for (int32_t a = 0; a < graph->size[p]; a++)
-        fsi__amd_update(graph, p, graph->pool[graph->from[p] + a], left - gone);
+        fsi__amd_update(graph, p, fsi__amd_member(graph, p, a), left - gone);
     graph->weight[p] = 0;
-    for (int32_t a = 0; a < graph->size[p]; a++) { /* nothing but p around it: goes at once */
-        int32_t i = graph->pool[graph->from[p] + a];
+
+    /* members with nothing but p around them go at once */
+    for (int32_t a = 0; a < graph->size[p]; a++) {
+        int32_t i = fsi__amd_member(graph, p, a);
         if (graph->length[i] != 1)
             continue;
         gone += graph->weight[i];
@@ -3575,8 +3589,10 @@ static int32_t fsi__amd_eliminate(fsi__amd *graph, int32_t p, int32_t left) {
         fsi__amd_merge(graph, p, i);
     }
     fsi__amd_twins(graph, p);
+
+    /* the living ones go back to their lists and stay members */
     for (int32_t a = 0; a < graph->size[p]; a++) {
-        int32_t i = graph->pool[graph->from[p] + a];
+        int32_t i = fsi__amd_member(graph, p, a);
         if (graph->weight[i] == 0)
             continue;
         graph->degree[i] = fsi__imin(graph->degree[i], left - gone - graph->weight[i]);
@@ -3588,7 +3604,7 @@ static int32_t fsi__amd_eliminate(fsi__amd *graph, int32_t p, int32_t left) {
     return gone;
 }
 
-/* order[n]; pivots is scratch [n]. The graph is laid out in g. */
+/* order[n]; pivots is scratch [n]. The graph is laid out already. */
 static void fsi__amd_order(fsi__amd *graph, const fsi_csr *matrix, int32_t *order,
                            int32_t *pivots) {
     int32_t left = graph->n;
@@ -3599,23 +3615,21 @@ static void fsi__amd_order(fsi__amd *graph, const fsi_csr *matrix, int32_t *orde
     while (left > 0) {
         while (graph->head[graph->lowest] < 0)
             graph->lowest++;
-        int32_t p = graph->head[graph->lowest];
-        int32_t need = graph->length[p] - graph->elements[p];
-        for (int32_t k = 0; k < graph->elements[p]; k++) {
-            int32_t e = graph->list[graph->start[p] + k];
-            if (graph->size[e] > 0)
-                need += graph->size[e];
+        int32_t next_pivot = graph->head[graph->lowest];
+        int32_t need = graph->length[next_pivot] - graph->elements[next_pivot];
+        for (int32_t k = 0; k < graph->elements[next_pivot]; k++) {
+            int32_t element = graph->list[graph->start[next_pivot] + k];
+            if (graph->size[element] > 0)
+                need += graph->size[element];
         }
         if (need > room - graph->pool_used)
             fsi__amd_compact(graph, pivots, made);
-        pivots[made++] = p;
-        left -= fsi__amd_eliminate(graph, p, left);
+        pivots[made++] = next_pivot;
+        left -= fsi__amd_eliminate(graph, next_pivot, left);
     }
-    for (int32_t k = 0; k < made; k++) {
-        int32_t i = pivots[k];
-        for (; i >= 0; i = graph->member[i])
+    for (int32_t k = 0; k < made; k++)
+        for (int32_t i = pivots[k]; i >= 0; i = graph->member[i])
             order[at++] = i;
-    }
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -3803,18 +3817,28 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *factor, const fsi_csr *matrix
 
 /* y += s * column k of P A P^T on and below the diagonal; 0 when an entry lies outside the pattern
  * (mark != k). */
-static int fsi__cholesky_load(const fsi_cholesky *factor, const fsi_csr *matrix, double s,
+static int fsi__cholesky_load(const fsi_cholesky *factor, const fsi_csr *matrix, double scale,
                               int32_t k, double *y) {
     int32_t i = factor->order[k];
-    for (int32_t e = matrix->row[i]; e < matrix->row[i + 1]; e++) {
-        int32_t at = factor->inverse[matrix->col[e]];
+    for (int32_t entry = matrix->row[i]; entry < matrix->row[i + 1]; entry++) {
+        int32_t at = factor->inverse[matrix->col[entry]];
         if (at < k)
             continue;
         if (factor->mark[at] != k)
             return 0;
-        y[at] += s * (double)matrix->val[e];
+        y[at] += scale * (double)matrix->val[entry];
     }
     return 1;
+}
+
+/* Column j waits in the list of the row it reaches next: the entry at place[j], if it has one. */
+static void fsi__cholesky_wait(const fsi_cholesky *factor, int32_t j, const size_t *place,
+                               int32_t *head, int32_t *next) {
+    if (place[j] >= factor->col[j + 1])
+        return;
+    int32_t row = factor->row[place[j]];
+    next[j] = head[row];
+    head[row] = j;
 }
 
 /* Left-looking: column k = (A's column - sum over columns j with l_kj != 0 of l_kj * column j) /
@@ -3842,45 +3866,42 @@ FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *factor, const fsi_csr *A, d
         y[k] = 0;
     }
     for (int32_t k = 0; k < n; k++) {
+        /* the column of A + shift B (NULL: the identity) */
         size_t first = factor->col[k];
         size_t end = factor->col[k + 1];
-        for (size_t p = first; p < end; p++)
-            mark[factor->row[p]] = k;
+        for (size_t at = first; at < end; at++)
+            mark[factor->row[at]] = k;
         if (!fsi__cholesky_load(factor, A, 1, k, y)
             || (B && !fsi__cholesky_load(factor, B, shift, k, y)))
             return FSI_ERR_SIZE;
         if (!B)
             y[k] += shift;
         double whole = y[k];
+
+        /* minus the columns before it */
         for (int32_t j = head[k]; j >= 0;) {
             int32_t after = next[j];
-            size_t at = place[j];
-            size_t stop = factor->col[j + 1];
-            double l = factor->val[at];
-            for (size_t p = at; p < stop; p++)
-                y[factor->row[p]] -= l * factor->val[p];
-            if (++place[j] < stop) {
-                next[j] = head[factor->row[at + 1]];
-                head[factor->row[at + 1]] = j;
-            }
+            double factor_kj = factor->val[place[j]];
+            for (size_t at = place[j]; at < factor->col[j + 1]; at++)
+                y[factor->row[at]] -= factor_kj * factor->val[at];
+            place[j]++;
+            fsi__cholesky_wait(factor, j, place, head, next);
             j = after;
         }
+
         double pivot = y[k];
         if (!(pivot > 1e-15 * whole) || !fsi__finite64(pivot)) {
             factor->failed = factor->order[k];
             return FSI_ERR_SINGULAR;
         }
         pivot = sqrt(pivot);
-        for (size_t p = first; p < end; p++) {
-            factor->val[p] = y[factor->row[p]] / pivot;
-            y[factor->row[p]] = 0;
+        for (size_t at = first; at < end; at++) {
+            factor->val[at] = y[factor->row[at]] / pivot;
+            y[factor->row[at]] = 0;
         }
         factor->val[first] = pivot;
         place[k] = first + 1;
-        if (place[k] < end) {
-            next[k] = head[factor->row[first + 1]];
-            head[factor->row[first + 1]] = k;
-        }
+        fsi__cholesky_wait(factor, k, place, head, next);
     }
     factor->factored = 1;
     return FSI_OK;
@@ -3889,14 +3910,14 @@ FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *factor, const fsi_csr *A, d
 /* y = L^T \ (L \ y) in the factor's order */
 static void fsi__cholesky_sweep(const fsi_cholesky *factor, double *y) {
     for (int32_t j = 0; j < factor->n; j++) {
-        double x = y[j] /= factor->val[factor->col[j]];
-        for (size_t p = factor->col[j] + 1; p < factor->col[j + 1]; p++)
-            y[factor->row[p]] -= factor->val[p] * x;
+        double solved = y[j] /= factor->val[factor->col[j]];
+        for (size_t at = factor->col[j] + 1; at < factor->col[j + 1]; at++)
+            y[factor->row[at]] -= factor->val[at] * solved;
     }
     for (int32_t j = factor->n; j-- > 0;) {
         double sum = y[j];
-        for (size_t p = factor->col[j] + 1; p < factor->col[j + 1]; p++)
-            sum -= factor->val[p] * y[factor->row[p]];
+        for (size_t at = factor->col[j] + 1; at < factor->col[j + 1]; at++)
+            sum -= factor->val[at] * y[factor->row[at]];
         y[j] = sum / factor->val[factor->col[j]];
     }
 }
