@@ -315,7 +315,7 @@ typedef struct fsi_interface {
     int bins[3];
     /* [6 * solids] bins of each solid's bounds, then [all bins + 1] where each bin's list begins,
      * then the lists */
-    int32_t *bin;
+    int *bin;
     /* [solids] volume of each solid below the liquid's surface (smoke: inside the box), m^3 (m^2 in
      * 2D) */
     double *submerged;
@@ -1759,34 +1759,38 @@ static fsi_result fsi__coupled_check(const fsi_coupled *door, int dim, int lean)
     return FSI_OK;
 }
 
-/* Bins lo[3], hi[3] of a box; what lies outside the grid counts as its rim. */
-static void fsi__interface_bins(const fsi_interface *iface, fsi_vec3 lo, fsi_vec3 hi,
-                                int32_t *out) {
+/* Bins from <= i < to that a box meets; what lies outside the grid counts as its rim. */
+static void fsi__interface_bins(const fsi_interface *iface, fsi_vec3 lo, fsi_vec3 hi, int *from,
+                                int *to) {
     for (int a = 0; a < 3; a++) {
-        out[a] = out[3 + a] = 0;
-        if (iface->bins[a] < 2)
-            continue;
-        fsi_real scale = (fsi_real)iface->bins[a] / ((fsi_real)iface->n[a] * iface->h);
+        fsi_real width = (fsi_real)iface->n[a] * iface->h / (fsi_real)iface->bins[a];
         fsi_real last = (fsi_real)(iface->bins[a] - 1);
         fsi_real begin = fsi__get(iface->origin, a);
-        out[a] = (int32_t)fsi__clamp((fsi__get(lo, a) - begin) * scale, 0, last);
-        out[3 + a] = (int32_t)fsi__clamp((fsi__get(hi, a) - begin) * scale, 0, last);
+        from[a] = (int)fsi__clamp((fsi__get(lo, a) - begin) / width, 0, last);
+        to[a] = (int)fsi__clamp((fsi__get(hi, a) - begin) / width, 0, last) + 1;
     }
 }
 
-/* Bins of each solid's bounds into the beginning of bin; returns the entries of all lists. */
+FSI__INLINE int fsi__bin_index(const fsi_interface *iface, const int *i) {
+    return i[0] + iface->bins[0] * (i[1] + iface->bins[1] * i[2]);
+}
+
+/* Bins of each solid's bounds into the beginning of bin, none for one without a surface; returns
+   the entries of all lists. */
 static size_t fsi__solid_bins(fsi_interface *iface, int count) {
     size_t entries = 0;
-    for (int i = 0; i < count; i++) {
-        const fsi_bvh *bvh = iface->bvh + i;
-        int32_t *box = iface->bin + 6 * i;
-        memset(box, 0, 6 * sizeof *box);
-        box[3] = -1; /* no surface: nowhere */
-        if (bvh->nodes)
-            fsi__interface_bins(iface, fsi_vec_load(bvh->lo), fsi_vec_load(bvh->hi), box);
-        entries += (size_t)(box[3] - box[0] + 1) * (size_t)(box[4] - box[1] + 1)
-                   * (size_t)(box[5] - box[2] + 1);
+    for (int s = 0; s < count; s++) {
+        const fsi_bvh *bvh = iface->bvh + s;
+        int *from = iface->bin + 6 * s;
+        int *to = from + 3;
+        memset(from, 0, 6 * sizeof *from);
+        if (!bvh->nodes)
+            continue;
+        fsi__interface_bins(iface, fsi_vec_load(bvh->lo), fsi_vec_load(bvh->hi), from, to);
+        int bins = (to[0] - from[0]) * (to[1] - from[1]) * (to[2] - from[2]);
+        entries += (size_t)bins;
     }
+
     return entries;
 }
 
@@ -1812,25 +1816,25 @@ static fsi_result fsi__interface_sort(fsi_interface *iface, int count) {
     }
 
     /* Count, then fill backwards so that lists ascend. */
-    int32_t *first = iface->bin + 6 * count;
-    int32_t *list = iface->bin + begin;
+    int *first = iface->bin + 6 * count;
+    int *list = iface->bin + begin;
     memset(first, 0, (size_t)(all + 1) * sizeof *first);
     for (int filling = 0; filling < 2; filling++) {
-        for (int i = count - 1; i >= 0; i--) {
-            const int32_t *box = iface->bin + 6 * i;
-            for (int z = box[2]; z <= box[5]; z++)
-                for (int y = box[1]; y <= box[4]; y++)
-                    for (int x = box[0]; x <= box[3]; x++) {
-                        int at = x + iface->bins[0] * (y + iface->bins[1] * z);
-                        if (filling)
-                            list[--first[at]] = i;
-                        else
-                            first[at]++;
-                    }
+        for (int s = count - 1; s >= 0; s--) {
+            const int *box = iface->bin + 6 * s;
+            int i[3];
+            FSI__EACH_CELL(i, box, box + 3) {
+                int at = fsi__bin_index(iface, i);
+                if (filling)
+                    list[--first[at]] = s;
+                else
+                    first[at]++;
+            }
         }
-        for (int i = 1; i <= all && !filling; i++)
-            first[i] += first[i - 1];
+        for (int bin = 1; bin <= all && !filling; bin++)
+            first[bin] += first[bin - 1];
     }
+
     return FSI_OK;
 }
 
@@ -1899,24 +1903,24 @@ FSI_API int fsi_interface_first_hit(const fsi_interface *iface, fsi_vec3 a, fsi_
             fsi__interface_try(iface, i, a, b, hit, solid, &found);
         return found;
     }
-    const int32_t *first = iface->bin + 6 * iface->solids;
-    const int32_t *list = first + iface->bins[0] * iface->bins[1] * iface->bins[2] + 1;
+    const int *first = iface->bin + 6 * iface->solids;
+    const int *list = first + iface->bins[0] * iface->bins[1] * iface->bins[2] + 1;
     fsi_vec3 lo = fsi_vec(fsi__min(a.x, b.x), fsi__min(a.y, b.y), fsi__min(a.z, b.z));
     fsi_vec3 hi = fsi_vec(fsi__max(a.x, b.x), fsi__max(a.y, b.y), fsi__max(a.z, b.z));
-    int32_t ray[6];
-    fsi__interface_bins(iface, lo, hi, ray);
-    for (int k = ray[2]; k <= ray[5]; k++)
-        for (int j = ray[1]; j <= ray[4]; j++)
-            for (int i = ray[0]; i <= ray[3]; i++) {
-                int at = i + iface->bins[0] * (j + iface->bins[1] * k);
-                for (int e = first[at]; e < first[at + 1]; e++) {
-                    /* Only in the first bin that ray and solid share. */
-                    const int32_t *box = iface->bin + 6 * list[e];
-                    if (i == fsi__imax(ray[0], box[0]) && j == fsi__imax(ray[1], box[1])
-                        && k == fsi__imax(ray[2], box[2]))
-                        fsi__interface_try(iface, list[e], a, b, hit, solid, &found);
-                }
-            }
+    int i[3], from[3], to[3];
+    fsi__interface_bins(iface, lo, hi, from, to);
+    FSI__EACH_CELL(i, from, to) {
+        int bin = fsi__bin_index(iface, i);
+        for (int e = first[bin]; e < first[bin + 1]; e++) {
+            /* Only in the first bin that ray and solid share. */
+            const int *box = iface->bin + 6 * list[e];
+            int once = 1;
+            for (int k = 0; k < 3; k++)
+                once &= i[k] == fsi__imax(from[k], box[k]);
+            if (once)
+                fsi__interface_try(iface, list[e], a, b, hit, solid, &found);
+        }
+    }
 
     return found;
 }
@@ -2004,11 +2008,13 @@ static void fsi__lines_near(const fsi_interface *iface, const fsi_surface *surfa
         lines->last[k] = to[k];
         if (k >= iface->dim)
             continue;
-        fsi_real origin = fsi__get(iface->origin, k);
-        fsi_real first = fsi__ceil((lo[k] - origin) / iface->h - lines->shift - margin);
-        fsi_real last = fsi__floor((hi[k] - origin) / iface->h - lines->shift + margin) + 1;
-        lines->first[k] = (int)fsi__clamp(first, (fsi_real)from[k], (fsi_real)to[k]);
-        lines->last[k] = (int)fsi__clamp(last, (fsi_real)from[k], (fsi_real)to[k]);
+        fsi_real begin = fsi__get(iface->origin, k);
+        fsi_real least = (fsi_real)from[k];
+        fsi_real most = (fsi_real)to[k];
+        fsi_real first = (lo[k] - begin) / iface->h - lines->shift - margin;
+        fsi_real last = (hi[k] - begin) / iface->h - lines->shift + margin;
+        lines->first[k] = (int)fsi__clamp(fsi__ceil(first), least, most);
+        lines->last[k] = (int)fsi__clamp(fsi__floor(last) + 1, least, most);
     }
 }
 
@@ -3516,18 +3522,26 @@ static void fsi__mono_nodal(fsi_couple *couple, int s) {
     const fsi_coupled *door = iface->solid[s];
     fsi_real *K = couple->K + couple->K_at[s];
     couple->offset[s + 1] = couple->offset[s] + door->dof;
-    for (int i = 0; i < door->dof; i++)
-        K[i] = door->inverse_mass[i / 3] > 0 ? 1 / door->inverse_mass[i / 3] : 0;
+    for (int i = 0; i < door->dof; i++) {
+        fsi_real inverse = door->inverse_mass[i / 3];
+        K[i] = inverse > 0 ? 1 / inverse : 0;
+    }
     for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
         const fsi_side *side = fsi__side_of(couple, i);
-        for (int e = side->row; e < side->row_end; e++)
-            if (K[iface->col[e]] > 0)
-                K[iface->col[e]] += side->mass * iface->val[e] * iface->val[e];
+        for (int e = side->row; e < side->row_end; e++) {
+            fsi_real *diagonal = K + iface->col[e];
+            if (*diagonal > 0)
+                *diagonal += side->mass * iface->val[e] * iface->val[e];
+        }
     }
+
     const fsi_csr *implicit = door->implicit;
-    for (int e = 0; implicit && e < implicit->row[implicit->rows]; e++)
-        if (K[implicit->col[e]] > 0)
-            K[implicit->col[e]] += implicit->val[e] * implicit->val[e];
+    int entries = implicit ? implicit->row[implicit->rows] : 0;
+    for (int e = 0; e < entries; e++) {
+        fsi_real *diagonal = K + implicit->col[e];
+        if (*diagonal > 0)
+            *diagonal += implicit->val[e] * implicit->val[e];
+    }
 }
 
 /* U and K of all solids. */
@@ -11605,6 +11619,19 @@ FSI__INLINE int fsi__full_rows(const fsi_coupled *door) {
     return door->node && door->implicit ? door->implicit->rows : 0;
 }
 
+/* Row i of B times x, and x += w times that row. */
+FSI__INLINE fsi_real fsi__implicit_dot(const fsi_csr *matrix, int i, const fsi_real *x) {
+    fsi_real sum = 0;
+    for (int e = matrix->row[i]; e < matrix->row[i + 1]; e++)
+        sum += matrix->val[e] * x[matrix->col[e]];
+    return sum;
+}
+
+FSI__INLINE void fsi__implicit_add(const fsi_csr *matrix, int i, fsi_real w, fsi_real *x) {
+    for (int e = matrix->row[i]; e < matrix->row[i + 1]; e++)
+        x[matrix->col[e]] += w * matrix->val[e];
+}
+
 /* load = M^-1 (J^T l + B^T w) per solid (dense solids in the coordinates of F: U^T l). */
 static void fsi__full_gather(const fsi__full *full, const fsi_real *l, const fsi_real *w) {
     fsi_couple *couple = full->couple;
@@ -11615,9 +11642,8 @@ static void fsi__full_gather(const fsi__full *full, const fsi_real *l, const fsi
         fsi__ut_add(couple, s, l, a);
         if (!door->node)
             continue;
-        for (int i = 0; i < fsi__full_rows(door); i++, w++)
-            for (int e = door->implicit->row[i]; e < door->implicit->row[i + 1]; e++)
-                a[door->implicit->col[e]] += door->implicit->val[e] * *w;
+        for (int i = 0; i < fsi__full_rows(door); i++)
+            fsi__implicit_add(door->implicit, i, *w++, a);
         for (int i = 0; i < door->dof; i++)
             a[i] *= door->inverse_mass[i / 3];
     }
@@ -11644,12 +11670,8 @@ static void fsi__full_apply(const fsi_real *x, fsi_real *y, void *user) {
             y[side->cell] += mu * (x[side->cell] + sign * l[n]);
             yl[n] = mu * (sign * x[side->cell] + l[n]) + scale * fsi__row_dot(couple, s, i, a);
         }
-        for (int i = 0; i < fsi__full_rows(door); i++) {
-            fsi_real sum = *w++;
-            for (int e = door->implicit->row[i]; e < door->implicit->row[i + 1]; e++)
-                sum += door->implicit->val[e] * a[door->implicit->col[e]];
-            *yw++ = scale * sum;
-        }
+        for (int i = 0; i < fsi__full_rows(door); i++)
+            *yw++ = scale * (*w++ + fsi__implicit_dot(door->implicit, i, a));
     }
 }
 
@@ -11686,10 +11708,10 @@ static void fsi__full_diagonal(const fsi__full *full) {
             full->diagonal[couple->by_solid[i]] = fsi__side_mu(couple, side) + scale * sum;
         }
         for (int i = 0; i < fsi__full_rows(door); i++) {
+            const fsi_csr *B = door->implicit;
             fsi_real sum = 1;
-            for (int e = door->implicit->row[i]; e < door->implicit->row[i + 1]; e++)
-                sum += door->implicit->val[e] * door->implicit->val[e]
-                       * door->inverse_mass[door->implicit->col[e] / 3];
+            for (int e = B->row[i]; e < B->row[i + 1]; e++)
+                sum += B->val[e] * B->val[e] * door->inverse_mass[B->col[e] / 3];
             *w++ = scale * sum;
         }
     }
@@ -11820,11 +11842,8 @@ static void fsi__full_rhs(const fsi__full *full, fsi_real *b) {
     fsi_real *w = b + full->cells + full->sides;
     for (int s = 0; s < iface->solids; s++) {
         const fsi_coupled *door = iface->solid[s];
-        for (int i = 0; i < fsi__full_rows(door); i++, w++) {
-            *w = 0;
-            for (int e = door->implicit->row[i]; e < door->implicit->row[i + 1]; e++)
-                *w += area * scale * door->implicit->val[e] * door->v[door->implicit->col[e]];
-        }
+        for (int i = 0; i < fsi__full_rows(door); i++)
+            *w++ = area * scale * fsi__implicit_dot(door->implicit, i, door->v);
     }
 }
 
