@@ -10093,7 +10093,7 @@ FSI_API fsi_result fsi_world_exchange(fsi_world *world, fsi_partitioned_scene *s
 static fsi_coupled fsi__proxy_door(fsi_proxy_solid *solid) {
     fsi_coupled door = solid->door;
     if (solid->tled)
-        door = fsi_tled_coupled(solid->tled);
+        (void)fsi_tled_couple(solid->tled, &door);
     else if (solid->soft)
         fsi_soft_coupled(solid->soft, &door);
     return door;

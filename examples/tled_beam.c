@@ -133,7 +133,7 @@ int main(int argc, char **argv) {
 
     double kinetic;
     double elastic;
-    fsi_tled_totals(&tled, &kinetic, &elastic, NULL, NULL);
+    fsi_tled_totals(&tled, &elastic, &kinetic, NULL, NULL);
 
     ex_result("tets", "%d", tled.tets);
     ex_result("dt", "%.3e", dt);

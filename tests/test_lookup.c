@@ -217,7 +217,7 @@ TEST lookup_bears_far_nodes(void) {
     CHECK_OK(fsi_lookup_init(&lookup, MOST, NULL));
     make_sheet(30);
     CHECK_OK(fsi_lookup_build(&lookup, &S, FSI_R(0.5)));
-    fsi_real edge = 1 / lookup.cells.inv;
+    fsi_real edge = 1 / lookup.cells.inverse_edge;
     ASSERT(agrees_everywhere(&lookup, 30, 200));
     for (int k = 0; k < 4; k++) {
         make_sheet(30);
@@ -226,7 +226,7 @@ TEST lookup_bears_far_nodes(void) {
             X[3 * 500 + i] = (fsi_real)(away[k] * TOL(1, 1e-4) * (i - 1.5));
         CHECK_OK(fsi_lookup_build(&lookup, &S, FSI_R(0.5)));
         ASSERT(lookup.large <= 6);
-        CHECK_NEAR((double)edge, 1 / (double)lookup.cells.inv, 1e-6 * (double)edge);
+        CHECK_NEAR((double)edge, 1 / (double)lookup.cells.inverse_edge, 1e-6 * (double)edge);
         ASSERT(agrees_everywhere(&lookup, 30, 200));
         ASSERT(agrees(&lookup, fsi_vec_load(X + 1500), fsi_vec(5, 5, -1), 1));
     }
@@ -248,7 +248,7 @@ TEST lookup_bears_far_nodes(void) {
                           fsi_vec_add(fsi_vec_load(X + 9 * i), fsi_vec((fsi_real)(8 * k), 0, 0)));
     X[0] = X[1] = X[2] = 1000;
     CHECK_OK(fsi_lookup_build(&lookup, &S, FSI_R(0.01)));
-    ASSERT(lookup.cells.wrap[0] && (fsi_real)lookup.cells.t[0] < 16 * lookup.cells.inv
+    ASSERT(lookup.cells.wrap[0] && (fsi_real)lookup.cells.size[0] < 16 * lookup.cells.inverse_edge
            && lookup.large < 3);
     ASSERT(agrees_everywhere(&lookup, 10, 300));
     fsi_lookup_free(&lookup);
