@@ -79,22 +79,26 @@
      slow the broad phase down.
 
    CONFIGURATION (define before the include)
-     FSI_IMPLEMENTATION, FSI_SINGLE, FSI_STATIC, FSI_API, FSI_NO_OPENMP: as in fsi_linalg.h;
+   FSI_IMPLEMENTATION, FSI_SINGLE, FSI_STATIC, FSI_API, FSI_NO_OPENMP: as in fsi_linalg.h.
    FSI_SOLIDS_IMPLEMENTATION: only this header's code.
 
    UNITS AND CONVENTIONS
-   SI. 2D lives in z = 0 and is one metre deep: density in kg/m^2, inertia in kg m^2 about z. A
-   body's frame starts at its centre of mass;
-   quaternions turn body to world. Contact normals point from side b to side a. Surfaces have
-   outward normals.
+   SI. 2D lives in z = 0 and is one metre deep: density in kg/m^2, inertia in kg m^2 about z.
+   A body's frame starts at its centre of mass; quaternions turn body to world.
+   Contact normals point from end b to end a. Surfaces have outward normals.
    A desc struct may be zeroed: a numerical knob at 0 takes its default, a physical quantity at 0
    is really 0, a size or density at 0 is refused.
 
    GLOSSARY
    door      what a solid hands to a coupling scheme: the struct fsi_coupled
    guest     a solid that other code moves and that takes part through callbacks
+   end       one of the two solids of a contact, at the contact point: a rigid body or an external
+   external  a solid of another kind in rigid contact, through callbacks: the struct fsi_external
    hold      the part of a contact push that is repeated while the fluid is solved
+   opening   moving solids apart that overlap, or joints that have drifted
    push      impulse of one step, N s: of contacts, of stiff forces
+   row       one scalar constraint, or the line of a matrix that gives its velocity
+   wrench    an impulse and its moment about the centre of mass: the struct fsi_wrench
    shell     a surface without inside, wet on both sides
    room      space that is left: items a list or an array can take
 
@@ -118,8 +122,8 @@
    - State: position, velocity, quaternion, angular momentum. Free rotation is fourth order with L
      fixed to the bit, free flight the exact parabola. Symmetric top: phase error below 1e-3 after
      ten periods at dt = .01 (R_01); asymmetric: R_02, R_03.
-   - Contact: sequential impulses with warm starts over desc.substeps; overlap is pushed out by a
-     soft constraint, and the velocity of the push is taken away again. Ten boxes for 10 s at dt =
+   - Contact: sequential impulses with warm starts over desc.substeps; overlap is opened by a
+     stiff spring, and the velocity that opens it is taken away again. Ten boxes for 10 s at dt =
      1/60: overlap .22 %, drift .4 % of the edge (R_08). Slope of 20 degrees: acceleration to 1e-5,
      stick and slip within 1 % of the angle (R_06). Friction is a cone.
    - Impacts: restitution acts on the approach before the forces of the step; two spheres to 1e-12
@@ -148,14 +152,14 @@
      prediction along arcs. Ten links for 60 s at dt = 1/240: error 2e-5 of a link, energy within
      1e-3 of m g L (R_09). Impacts on links: a few 1e-3 for a moment. Joints torn apart come back
      slowly, max_force and max_torque limit what holds them.
-   - Impulses act at one common point of both sides: linear and angular momentum are kept to
+   - Impulses act at one common point of both ends: linear and angular momentum are kept to
      round-off by every contact and joint.
    - A box 30 times heavier on two light ones overlaps by .6 %, 100 times by 3 %, 300 times
      squeezes them out: raise desc.substeps there.
-   - Soft contact gives way by 1/35 of the impulse in every sweep: under a body's own weight that
-     is an overlap of 0.41 g h^2, h = dt / substeps (3e-5 m at dt = 0.01), and .14 radii at most.
-     Above g h^2 = half a radius (gravity 1e5; FSI_DT_TOO_LARGE) balls still rest so, but what has
-     corners turns by more than contacts follow and sinks.
+   - The spring of a contact gives way by 1/35 of the impulse in every sweep: under a body's own
+     weight that is an overlap of 0.41 g h^2, h = dt / substeps (3e-5 m at dt = 0.01), and .14
+     radii at most. Above g h^2 = half a radius (gravity 1e5; FSI_DT_TOO_LARGE) balls still rest
+     so, but what has corners turns by more than contacts follow and sinks.
    - fsi_solids_max_dt advises a step; larger ones are stable but less exact.
 
    MEMORY
@@ -164,23 +168,25 @@
    Nothing is allocated in a step.
 
    ERRORS
-   Functions return an fsi_result. Negative: refused, nothing changed. FSI_DT_TOO_LARGE from a
-   move: see fsi_solids_step. FSI_CAPPED: room for contacts was short and
-   the rest was solved, or bodies met so fast that their impulses overflowed and they were stopped
-   where they were.
-   Open, degenerate and inside-out meshes: FSI_ERR_GEOMETRY. Poses and velocities that are not
-   finite: FSI_ERR_ARGUMENT.
+   Functions return an fsi_result. Negative: refused, nothing changed.
+   FSI_DT_TOO_LARGE    from a move: see fsi_solids_step
+   FSI_CAPPED          there was no room for some contacts and the others were solved, or bodies met
+                       so fast that their impulses overflowed: those stopped where they were
+   FSI_ERR_GEOMETRY    open, degenerate and inside-out meshes
+   FSI_ERR_ARGUMENT    poses and velocities that are not finite
 
    THREADS AND DETERMINISM
    No file-scope state, no threads of our own. Bounds, narrow phase and motion use OpenMP; impulses
-   are sequential, from the ground up. The same
-   binary gives the same bits for any number of threads; a restored run continues bit for bit.
-   Callbacks run on the caller's thread.
+   are sequential, from the ground up. The same binary gives the same bits for any number of
+   threads; a restored run gives identical bits. Callbacks run on the caller's thread.
 
    REFERENCES
-   Guendelman, Bridson, Fedkiw 2003 (order of collision and contact). Weinstein, Teran, Fedkiw 2006
-   (pre-stabilised joints). Macklin et al. 2019
-   (small steps). Catto 2024 (soft contact with relaxation). Mirtich 1996 (mass properties).
+   Guendelman, Bridson, Fedkiw 2003    order of collision and contact
+   Weinstein, Teran, Fedkiw 2006       joints that are corrected before the move
+   Macklin et al. 2019                 small steps
+   Catto 2024                          contact springs, and the second solve without them
+   Mirtich 1996                        mass properties of polyhedra
+   REDUCED                             the paper behind modal bodies: docs/reduced.md
 
    CHANGELOG
    1.00  first release.
@@ -608,8 +614,6 @@ FSI_API fsi_result fsi_solids_script(fsi_solids *solids, int body, fsi_vec3 x, f
                                      fsi_real dt);
 /* Velocity of the material point of the body at world position p, m/s. */
 FSI_API fsi_vec3 fsi_solids_velocity(const fsi_solids *solids, int body, fsi_vec3 p);
-/* K with K j = velocity change at p caused by impulse j at p, 1/kg; zero unless dynamic. */
-FSI_API void fsi_solids_inverse_mass(const fsi_solids *solids, int body, fsi_vec3 p, fsi_mat3 *K);
 /* Impulse j, N s, at world position p: changes v and L at once. Ignored unless dynamic. */
 FSI_API fsi_result fsi_solids_impulse(fsi_solids *solids, int body, fsi_vec3 p, fsi_vec3 j);
 /* Nearest colliding rigid body to p within reach metres, bodies of the non-zero group left out;
@@ -651,11 +655,6 @@ FSI_API fsi_result fsi_solids_measure(const fsi_solids *solids, fsi_solids_repor
 /* Largest advised step, s: no body moves more than its thinnest extent or turns more than a radian
  * per substep. FSI_REAL_MAX at rest. */
 FSI_API fsi_real fsi_solids_max_dt(const fsi_solids *solids);
-/* Lines for drawing, 6 reals each (from, to): bit 1 contact normals (scaled by depth of impulse), 2
-   joints, 4 body axes, 8 surfaces' edges. Writes at most room lines, returns how many there are.
-   lines may be NULL when room is 0. */
-FSI_API int fsi_solids_lines(const fsi_solids *solids, unsigned what, fsi_real scale,
-                             fsi_real *lines, int room);
 
 /* ------------------------------------------------------------------------------------------------
  * >>mesh */
@@ -2533,13 +2532,10 @@ typedef struct fsi__separation {
     int i, j; /* axis of the face; EDGES: of the edge of a, of b */
 } fsi__separation;
 
-static fsi_vec3 fsi__column(const fsi_mat3 *matrix, int k) {
-    return fsi_vec(matrix->m[k], matrix->m[3 + k], matrix->m[6 + k]);
-}
-
-/* Axis k of a box in the world. */
+/* Axis k of a box in the world: a column of its rotation. */
 static fsi_vec3 fsi__box_axis(const fsi__placed *box, int k) {
-    return fsi__column(&box->pose.rotation, k);
+    const fsi_real *m = box->pose.rotation.m;
+    return fsi_vec(m[k], m[3 + k], m[6 + k]);
 }
 
 /* Half width of a box along n. */
@@ -4016,23 +4012,6 @@ FSI_API fsi_vec3 fsi_solids_velocity(const fsi_solids *solids, int body, fsi_vec
         return fsi_vec(0, 0, 0);
     const fsi_rigid *rigid = solids->body + body;
     return fsi__rigid_velocity(rigid, fsi_vec_sub(p, rigid->x));
-}
-
-FSI_API void fsi_solids_inverse_mass(const fsi_solids *solids, int body, fsi_vec3 p, fsi_mat3 *K) {
-    if (!K)
-        return;
-    memset(K, 0, sizeof *K);
-    if (!fsi__solids_has(solids, body) || solids->body[body].inverse_mass == 0)
-        return;
-    const fsi_rigid *rigid = solids->body + body;
-    fsi_vec3 r = fsi_vec_sub(p, rigid->x);
-    for (int i = 0; i < solids->desc.dim; i++) {
-        fsi_vec3 column =
-            fsi__body_response(rigid->inverse_mass, &rigid->inverse_inertia, r, fsi__axis(i));
-        K->m[i] = column.x;
-        K->m[3 + i] = column.y;
-        K->m[6 + i] = column.z;
-    }
 }
 
 FSI_API fsi_result fsi_solids_impulse(fsi_solids *solids, int body, fsi_vec3 p, fsi_vec3 j) {
@@ -6072,70 +6051,6 @@ FSI_API fsi_result fsi_solids_measure(const fsi_solids *solids, fsi_solids_repor
     report->others = ledger->others;
     report->applied = ledger->applied;
     return FSI_OK;
-}
-
-/* Lines for drawing, counted beyond the room there is. */
-typedef struct fsi__drawing {
-    fsi_real *lines;
-    int room, count;
-} fsi__drawing;
-
-static void fsi__draw(fsi__drawing *drawing, fsi_vec3 from, fsi_vec3 to) {
-    if (drawing->count < drawing->room) {
-        fsi_real *line = drawing->lines + 6 * (size_t)drawing->count;
-        fsi_vec_store(line, from);
-        fsi_vec_store(line + 3, to);
-    }
-    drawing->count++;
-}
-
-/* Point p of a body's frame in the world. */
-static fsi_vec3 fsi__body_point(const fsi_rigid *body, fsi_vec3 p) {
-    return fsi_vec_add(body->x, fsi_mat3_mul_vec(&body->rotation, p));
-}
-
-/* Edges of a body's surface, each once. */
-static void fsi__draw_surface(fsi__drawing *drawing, const fsi_rigid *body) {
-    const fsi_surface *surface = &body->shape->surface;
-    int dim = surface->dim;
-    for (int k = 0; k < surface->element_count * dim; k++) {
-        int last = k % dim == dim - 1;
-        int next = last ? k + 1 - dim : k + 1;
-        if (dim == 2 ? last : surface->index[k] > surface->index[next])
-            continue;
-        const fsi_real *from = surface->x + 3 * (size_t)surface->index[k];
-        const fsi_real *to = surface->x + 3 * (size_t)surface->index[next];
-        fsi__draw(drawing, fsi__body_point(body, fsi_vec_load(from)),
-                  fsi__body_point(body, fsi_vec_load(to)));
-    }
-}
-
-FSI_API int fsi_solids_lines(const fsi_solids *solids, unsigned what, fsi_real scale,
-                             fsi_real *lines, int room) {
-    if (!solids || !solids->block)
-        return 0;
-    fsi__drawing drawing = {lines, lines ? room : 0, 0};
-    for (int i = 0; i < solids->contact_count && what & 1u; i++) {
-        const fsi_contact *contact = solids->contact + i;
-        if (contact->impulse_max > 0)
-            fsi__draw(&drawing, contact->at, fsi_vec_mad(contact->at, contact->normal, scale));
-    }
-    for (int i = 0; i < solids->joint_count && what & 2u; i++) {
-        const fsi_joint *joint = solids->joint + i;
-        const fsi_rigid *body_a = solids->body + joint->a, *body_b = solids->body + joint->b;
-        fsi_vec3 anchor = fsi__body_point(body_a, joint->anchor_a);
-        fsi__draw(&drawing, body_a->x, anchor);
-        fsi__draw(&drawing, anchor, fsi__body_point(body_b, joint->anchor_b));
-    }
-    for (int i = 0; i < solids->body_count; i++) {
-        const fsi_rigid *body = solids->body + i;
-        for (int k = 0; k < solids->desc.dim && what & 4u; k++)
-            fsi__draw(&drawing, body->x,
-                      fsi_vec_mad(body->x, fsi__column(&body->rotation, k), scale));
-        if (what & 8u)
-            fsi__draw_surface(&drawing, body);
-    }
-    return drawing.count;
 }
 
 /* ------------------------------------------------------------------------------------------------
