@@ -650,14 +650,24 @@ FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block);
    the stair steps of a sloping surface through ghost cells, so that it slides along the surface and
    never through it. Every coupling side of fsi_interface gets a flux of its own and a ghost cell
    behind it; ghosts of the same side of the surface are merged and linked, ghosts of different
-   sides never. flux out of the fluid cell through a side      sign (J v)_s + (relative flux), the
-   second also enters the ghost start of the relative flux                     sign * axis part of
-   (I - N N^T)(V^ - V_s), V^ = mean of the cell's regular samples surface velocity after the solve
-   V = V_s + (I - N N^T)(V^ - V_s)   (N.V = N.V_s exactly) friction, coefficient c < 1 wall stress
-   -FSI_SLIP_STRESS (1 - c) / c rho |V - V_s| (V - V_s); c = 0: V = V_s For static closed solids
-   cut cells (fsi_couple_desc.boundary) are more accurate; this is for thin shells, and for
-   closed solids on voxels. Solids with inverse_mass 0 (or dof 0: surface.v) are static or scripted;
-   others are moved by the solve (two-way). */
+   sides never.
+
+        fluid cell   | side |  ghost ---- link ---- ghost
+        (pressure)   |----->|    |                    |
+                       flux      surface runs between cells and ghosts
+
+       flux out of the fluid cell     sign (J v)_s + (relative flux), the second also enters the
+       through a side                 ghost
+       start of the relative flux     sign * axis part of (I - N N^T)(V^ - V_s),
+                                      V^ = mean of the cell's regular samples
+       surface velocity after the     V = V_s + (I - N N^T)(V^ - V_s)   (N.V = N.V_s exactly)
+       solve
+       friction, coefficient c < 1    wall stress -FSI_SLIP_STRESS (1 - c) / c rho |V - V_s| (V -
+                                      V_s); c = 0: V = V_s
+
+   For static closed solids cut cells (FSI_BOUNDARY_CUT) are more accurate; this is for thin shells,
+   and for closed solids on voxels. Solids with inverse_mass 0 (or dof 0: surface.v) are static or
+   scripted; others are moved by the solve (two-way). */
 #define FSI__SLIP_GHOST_MASS                                                                       \
     FSI_R(30.0) /* mass of a ghost flux over that of a face (10 .. 10000 do the same) */
 #define FSI_SLIP_STRESS FSI_R(0.05) /* wall stress over rho |V - V_s|^2 at coefficient 1/2 */
@@ -666,8 +676,8 @@ typedef enum fsi_slip_form {
     /* flux-consistent start, corner links, no reaction of the constraint on regular faces: first
      * order */
     FSI_SLIP_REPAIRED = 0,
-    /* SLIP eq. 10, 12, 16 as printed (sign corrected), one pass: kept as reference. Does not
-     * converge on a cylinder (docs/slip.md) */
+    /* papers: SLIP eq. 10, 12, 16 as printed (sign corrected), one pass. Does not converge on a
+     * cylinder (docs/slip.md) */
     FSI_SLIP_PAPER,
     FSI_SLIP_FORM_FORCE_INT = 0x7fffffff
 } fsi_slip_form;
@@ -676,7 +686,7 @@ typedef enum fsi_slip_solver {
     /* conjugate gradients with the grid's V-cycle: ghosts eliminated by sparse Cholesky, solids too
      */
     FSI_SLIP_CG = 0,
-    /* two-way: velocities of the solids kept as unknowns, SYMMQMR (V-cycle; paper's form:
+    /* papers: two-way solids keep their velocities as unknowns, SYMMQMR (V-cycle; paper's form:
      * incomplete Cholesky); one-way: as CG */
     FSI_SLIP_INDEFINITE,
     FSI_SLIP_SOLVER_FORCE_INT = 0x7fffffff
@@ -691,7 +701,8 @@ typedef struct fsi_slip_desc {
     /* [solids] 1 = slip, 0 = no-slip, between: friction (stress above; the same law for any
      * grid, step and viscosity); NULL = all 1. The caller's, read in every solve */
     const fsi_real *coefficient;
-    /* of closed solids; open shells are voxel faces always */
+    /* FSI_BOUNDARY_CUT: closed solids by area fractions in place of ghost cells (second order
+     * field); open shells keep their ghosts. Fixed at init */
     fsi_boundary_kind boundary;
     /* 0: steps are of second order in time (docs/slip.md: half of the last pressure gradient
      * travels with the fluid) while all solids are closed and scripted, there is no free surface
@@ -706,6 +717,14 @@ typedef struct fsi_slip_desc {
 typedef struct fsi_slip_link {
     int32_t a, b;
 } fsi_slip_link;
+
+/* Entries of a sparse matrix in any order (private); row, col and val are lists. */
+typedef struct fsi__slip_entries {
+    int32_t *row, *col;
+    fsi_real *val;
+    size_t count, room;
+    int failed;
+} fsi__slip_entries;
 
 typedef struct fsi_slip {
     /* as given; form, solver, passes, coefficient, tolerance may be changed between solves */
@@ -725,54 +744,55 @@ typedef struct fsi_slip {
      * and keeps on their side of every surface */
     fsi_real *tracer;
     int tracers;
-    /* private: of the last solve, in the heap */
-    struct fsi__slip_heap *heap;
-    fsi_vec3 *body;    /* [sides] velocity of the solid */
-    fsi_real *conduct; /* [sides] coefficient / ghost mass */
-    /* [sides] dt times wall stress over rho h |V - V_s|: what friction takes in a step; no-slip:
-     * FSI__SLIP_STUCK */
-    fsi_real *rate;
-    /* [sides] fluid that follows the solid along Y, kg; 0 in the paper's form */
-    fsi_real *mass;
-    fsi_real *wall; /* [sides] (J v)_s along the axis */
-    /* [sides] part of u* along the axis that does not slide, then less the wall's */
-    fsi_real *stick;
-    fsi_real *push;      /* [sides] work */
-    fsi_real *friction;  /* [3 * solids] force of the last solve's friction on the solids, N */
+    /* private: of one solve, in the scratch */
+    struct fsi__scratch *scratch;
+    fsi_vec3 *body;      /* [sides] velocity of the solid */
+    fsi_real *conduct;   /* [sides] coefficient / ghost mass */
+    fsi_real *rate;      /* [sides] what friction takes in a step: dt stress / (rho h |V - V_s|) */
+    fsi_real *mass;      /* [sides] fluid that follows the solid along Y, kg; paper's form: 0 */
+    fsi_real *wall;      /* [sides] (J v)_s along the axis */
+    fsi_real *stick;     /* [sides] part of u* along the axis that does not slide */
+    fsi_real *side_work; /* [sides] */
     uint64_t *spot;      /* [2 * sides] location << 32 | side, sorted */
-    int32_t *root;       /* [regions + ghosts] */
-    double *sum, *count; /* [regions + ghosts] */
-    double *coarse;      /* [2 * regions] */
-    fsi_real *vec[4];    /* [cells + ghosts + columns] */
-    fsi_real *aux;       /* [ghosts] work */
     fsi_real *row;       /* longest row of J */
-    int solids, columns, *offset; /* degrees of freedom of two-way solids; [solids + 1] */
-    /* [columns] M + Y^T b Y + B^T B of all two-way solids, fixed degrees of freedom as identity */
+    int32_t *group_size; /* [groups] ghosts */
+    double *group_sum;   /* [groups] work */
+    int32_t *root;       /* [regions + ghosts] joined regions of the pressure */
+    uint8_t *held;       /* [regions + ghosts] at roots: 1 where something fixes the constant */
+    double *region_size; /* [regions] at roots: cells; 0: the constant is fixed */
+    double *region_gain; /* [regions] 1^T A 1 of each region in the preconditioner, 0 none */
+    double *region_sum, *region_mean; /* [regions] work */
+    fsi_real *pressure;               /* [cells + ghosts] p^ */
+    fsi_real *rhs;                    /* [cells + ghosts] */
+    fsi_real *solve_rhs, *solve_x;    /* [cells + ghosts + columns] of the solver; else work */
+    fsi_real *ghost_work;             /* [ghosts] */
+    int solids, columns;              /* degrees of freedom of two-way solids */
+    int *offset;                      /* [solids + 1] first column of each */
+    /* [columns] v* as given, v* after friction, v without pressure, v, work */
+    fsi_real *v_given, *v_star, *v_free, *v_new, *v_work;
+    fsi_real *friction; /* [3 * solids] force of the last solve's friction, N */
+    /* M + Y^T b Y + B^T B of all two-way solids, fixed degrees of freedom as identity */
     fsi_csr K;
     fsi_cholesky K_factor;
-    size_t *K_at; /* [solids] where the entries of a solid begin while K is made */
-    /* rows [sides]: what the solid's new velocity moves through a side: closed solids J, shells P N
-     * N^T J */
-    fsi_csr Z;
-    /* the same of the fluid's mass at a side: P (k N N^T + (1 - k) I) J, k = 1 / (1 + rate) */
-    fsi_csr Y;
-    /* [5 * columns] v* after friction, v without pressure, v, work, v* as given */
-    fsi_real *solid;
-    fsi_cholesky start, block; /* links alone; block of the ghosts in the matrix */
-    fsi_mg_group *group_of;    /* [solids] columns of the dense solids for the V-cycle */
+    size_t *K_first; /* [solids] first entry of a dense solid while K is made */
+    fsi_csr Z, Y;    /* rows [sides]: what pressure pushes, what the fluid's mass follows */
+    fsi_cholesky start_factor; /* of the links alone */
+    fsi_cholesky ghost_factor; /* of the ghosts' block in the matrix */
+    fsi_mg_group *dense;       /* [solids] columns of the dense solids for the V-cycle */
     /* private: kept */
-    fsi_mg_rank rank; /* what the V-cycle makes of them, as in the monolithic solve */
+    fsi__slip_entries triplets;
+    fsi_mg_rank rank; /* what the V-cycle makes of the dense solids, as in the monolithic solve */
     fsi_real *u[3];   /* [faces] u* */
     /* second order: [faces] half of the last step's pressure gradient over rho, m/s */
     fsi_real *half[3];
     fsi_real *total; /* second order: [cells] p^ of the whole last step, Pa s */
     int stepped;     /* 1: total is of the last solve */
+    int reflecting;  /* 1: this step is of second order */
     fsi_real dt;     /* of the last solve */
     /* where all surfaces were when the tracers were last kept clear of them, 3 per vertex */
     fsi_real *was;
     int was_count, was_elements;
     fsi_real *from; /* [3 * tracers] where they were before the step */
-    int link_room, was_room, from_room;
     void *memory;
     size_t size;
 } fsi_slip;
@@ -5345,244 +5365,224 @@ FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block) {
 }
 #endif
 
-#ifndef FSI_COUPLE_NO_GRID
-/* Grows *list to at least need items (keeps the first used ones); 0 on lack of memory, the old list
- * stays then. */
-static int fsi__list_grow(const fsi_allocator *allocator, void **list, int *room, int used,
-                          size_t need, size_t size) {
-    size_t n = need + need / 2 + 64;
-    if (need <= (size_t)*room)
-        return 1;
-
-    size_t bytes;
-    if (n > 0x7fffffff || !fsi_size_mul(n, size, &bytes))
-        return 0;
-
-    void *p = fsi_alloc(allocator, bytes);
-    if (!p)
-        return 0;
-    if (used)
-        memcpy(p, *list, (size_t)used * size);
-    fsi_free(allocator, *list, (size_t)*room * size);
-    *list = p;
-    *room = (int)n;
-    return 1;
-}
-
-#define FSI__GROW(face, list, room, used, need)                                                    \
-    fsi__list_grow(&(face)->desc.allocator, (void **)(void *)&(face)->list, &(face)->room, used,   \
-                   (size_t)(need), sizeof *(face)->list)
-#endif
-
 /* ------------------------------------------------------------------------------------------------
-   >>slip Unknowns x = (pressure of the cells, pressure of the ghosts, then velocities of two-way
-   solids in the indefinite form). paper       here                    meaning p           vec[0] p^
-   = p dt, Pa s, of cells and ghosts v_ghost     flux, link_flux         relative flux through a
-   side, flux along a link; conductance coefficient / ghost mass and 1 / ghost mass v_occ velocity .
-   axis         sample at the side, not part of any divergence (recipe 7, 12) J           interface
-   rows          velocity of the solid along the axis of a side N^T W       fsi__paper.C only in the
-   paper's form K           K                       M + Y^T b Y + B^T B, b = mass: the fluid right
-   at the wall follows it along the normal; B implicit forces v           solid                   v*
-   given, v* after friction, v without pressure, v S, A        sign of a side in its cell, area of a
-   face; Z, Y: rows of J, what pressure pushes and what the fluid's mass follows */
+ * >>slip */
+/* Symbols of the paper, of the code and their meaning:
+
+       p         pressure            p^ = p dt, Pa s, of cells and ghosts
+       v_ghost   flux, link_flux     relative flux through a side, flux along a link; their
+                                     conductances are coefficient / ghost mass and 1 / ghost mass
+       v_occ     velocity . axis     sample at the side, not part of any divergence
+       J         interface rows      velocity of the solid along the axis of a side
+       S, A      sign, area          sign of a side in its cell, area of a face
+       Z, Y      Z, Y                rows of J: what pressure pushes, what the fluid's mass follows
+       K         K                   M + Y^T b Y + B^T B, b = mass: the fluid right at the wall
+                                     follows it along the normal; B implicit forces
+       v         v_given .. v_new    v* given, v* after friction, v without pressure, v
+       W, N      fsi__paper.C        N^T W, only in the paper's form
+
+   The K of the monolithic solve does not serve here: its rows are those of J and its nodal part is
+   solved by conjugate gradients, while Y holds only what the wall ties, and K^-1 is applied twice
+   an iteration, so that a sparse factor pays. Its closed regions do not serve either: here they
+   are joined through ghosts, and what a constant pushes is told by Z. */
 #ifndef FSI_COUPLE_NO_GRID
-/* Memory of a solve: pieces cut from one block, all given back when the next solve begins. What
-   does not fit comes from the caller's allocator, and the next solve starts with a block that would
-   have held it all. */
-/* 64 bytes before a piece that did not fit */
-typedef struct fsi__slip_spill {
-    struct fsi__slip_spill *next;
-    size_t size;
-} fsi__slip_spill;
+/* papers: see the last chapter. */
+static fsi_result fsi__paper_solve(fsi_slip *slip, fsi_report *report);
+static fsi_result fsi__paper_slip_indefinite(fsi_slip *slip, fsi_krylov_desc *desc,
+                                             fsi_report *report);
 
-struct fsi__slip_heap {
+/* ---- Memory of one solve: pieces cut from chunks, all given back when the next solve begins. That
+   one starts with a single chunk that would have held them all, so nothing is allocated once it
+   fits. */
+typedef struct fsi__scratch_chunk { /* in the 64 bytes before its memory */
+    struct fsi__scratch_chunk *next;
+    size_t size, used;
+} fsi__scratch_chunk;
+
+typedef struct fsi__scratch {
     fsi_allocator base;
-    unsigned char *block;
-    size_t size, used, over, most;
-    fsi__slip_spill *spill;
-    int failed;
-};
+    fsi__scratch_chunk *chunk; /* the newest, then older ones */
+    int failed;                /* 1: a piece could not be had */
+} fsi__scratch;
 
-static void *fsi__heap_alloc(size_t size, size_t align, void *user) {
-    struct fsi__slip_heap *heap = (struct fsi__slip_heap *)user;
-    size_t at = (heap->used + 63) / 64 * 64;
+static void *fsi__scratch_alloc(size_t size, size_t align, void *user) {
+    fsi__scratch *scratch = (fsi__scratch *)user;
+    fsi__scratch_chunk *chunk = scratch->chunk;
+    size_t at = chunk ? (chunk->used + 63) / 64 * 64 : 0;
     (void)align;
-    unsigned char *p;
-    if (size <= heap->size && at <= heap->size - size) {
-        heap->used = at + size;
-        p = heap->block + at;
-    } else {
-        fsi__slip_spill *spill = (fsi__slip_spill *)fsi_alloc(&heap->base, size + 64);
-        if (!spill)
+    if (!chunk || size > chunk->size || at > chunk->size - size) {
+        size_t room = chunk && size < 2 * chunk->size ? 2 * chunk->size : size;
+        chunk = (fsi__scratch_chunk *)fsi_alloc(&scratch->base, room + 64);
+        if (!chunk)
             return NULL;
-        spill->next = heap->spill;
-        spill->size = size + 64;
-        heap->spill = spill;
-        heap->over += spill->size;
-        p = (unsigned char *)spill + 64;
+        chunk->next = scratch->chunk;
+        chunk->size = room;
+        scratch->chunk = chunk;
+        at = 0;
     }
-    if (heap->used + heap->over > heap->most)
-        heap->most = heap->used + heap->over;
-    return p;
+    chunk->used = at + size;
+    return (unsigned char *)chunk + 64 + at;
 }
 
-/* only the last piece goes at once */
-static void fsi__heap_free(void *ptr, size_t size, void *user) {
-    struct fsi__slip_heap *heap = (struct fsi__slip_heap *)user;
-    unsigned char *p = (unsigned char *)ptr;
-    fsi__slip_spill *spill = heap->spill;
-    if (spill && p == (unsigned char *)spill + 64) {
-        heap->spill = spill->next;
-        heap->over -= spill->size;
-        fsi_free(&heap->base, spill, spill->size);
-    } else if (heap->used && p + size == heap->block + heap->used)
-        heap->used = (size_t)(p - heap->block);
+/* Only the last piece goes at once. */
+static void fsi__scratch_free(void *ptr, size_t size, void *user) {
+    fsi__scratch_chunk *chunk = ((fsi__scratch *)user)->chunk;
+    if (chunk && (unsigned char *)ptr + size == (unsigned char *)chunk + 64 + chunk->used)
+        chunk->used -= size;
+}
+
+/* Gives all pieces back. all = 0: several chunks become one, all = 1: none stays. */
+static void fsi__scratch_reset(fsi__scratch *scratch, int all) {
+    size_t total = 0;
+    scratch->failed = 0;
+    if (!all && scratch->chunk && !scratch->chunk->next) {
+        scratch->chunk->used = 0;
+        return;
+    }
+    while (scratch->chunk) {
+        fsi__scratch_chunk *chunk = scratch->chunk;
+        scratch->chunk = chunk->next;
+        total += chunk->used + 64;
+        fsi_free(&scratch->base, chunk, chunk->size + 64);
+    }
+    if (all || !total)
+        return;
+    total += total / 4;
+    scratch->chunk = (fsi__scratch_chunk *)fsi_alloc(&scratch->base, total + 64);
+    if (scratch->chunk)
+        scratch->chunk->size = total;
 }
 
 static fsi_allocator fsi__slip_memory(const fsi_slip *slip) {
     fsi_allocator allocator;
-    allocator.alloc_fn = fsi__heap_alloc;
-    allocator.free_fn = fsi__heap_free;
-    allocator.user = slip->heap;
+    allocator.alloc_fn = fsi__scratch_alloc;
+    allocator.free_fn = fsi__scratch_free;
+    allocator.user = slip->scratch;
     return allocator;
 }
 
-/* count + 1 items, zeroed; NULL: heap->failed */
+/* count + 1 items, zeroed; NULL: scratch->failed */
 static void *fsi__slip_take(const fsi_slip *slip, size_t count, size_t size) {
     const fsi_allocator memory = fsi__slip_memory(slip);
     size_t bytes;
-    void *p = fsi_size_mul(count + 1, size, &bytes) ? fsi_alloc(&memory, bytes) : NULL;
-    if (!p)
-        slip->heap->failed = 1;
-    return p;
+    void *piece = fsi_size_mul(count + 1, size, &bytes) ? fsi_alloc(&memory, bytes) : NULL;
+    if (!piece)
+        slip->scratch->failed = 1;
+    return piece;
 }
 
-#define FSI__SLIP_TAKE(s, list, T, count)                                                          \
-    ((list) = (T *)fsi__slip_take(s, (size_t)(count), sizeof(T)))
+#define FSI__SLIP_TAKE(slip, list, T, count)                                                       \
+    ((list) = (T *)fsi__slip_take(slip, (size_t)(count), sizeof(T)))
 
-/* Everything of the last solve away. */
-static void fsi__slip_forget(fsi_slip *slip) {
-    struct fsi__slip_heap *heap = slip->heap;
-    slip->ghosts = slip->links = slip->groups = slip->columns = slip->solids = 0;
-    memset(&slip->start, 0, sizeof slip->start);
-    memset(&slip->block, 0, sizeof slip->block);
-    while (heap->spill)
-        fsi__heap_free((unsigned char *)heap->spill + 64, 0, heap);
-    heap->used = 0;
-    heap->failed = 0;
-}
-
-/* A block that would have held all of the last solve; without memory for it the next one spills
- * again. */
-static void fsi__slip_room(struct fsi__slip_heap *heap) {
-    if (heap->most <= heap->size)
-        return;
-    fsi_free(&heap->base, heap->block, heap->size);
-    heap->size = heap->most + heap->most / 4;
-    heap->block = (unsigned char *)fsi_alloc(&heap->base, heap->size);
-    if (!heap->block)
-        heap->size = 0;
-}
-
+/* ---- Init, free, detect. */
 static void fsi__slip_layout(fsi_slip *slip, fsi_arena *arena) {
-    slip->heap = (struct fsi__slip_heap *)fsi_arena_take(arena, 1, sizeof *slip->heap);
-    for (int a = 0; a < slip->grid->dim; a++)
-        slip->u[a] = (fsi_real *)fsi_arena_take(arena, slip->grid->faces[a], sizeof *slip->u[a]);
-    for (int a = 0; !slip->desc.first_order && a < slip->grid->dim; a++)
-        slip->half[a] =
-            (fsi_real *)fsi_arena_take(arena, slip->grid->faces[a], sizeof *slip->half[a]);
-    if (!slip->desc.first_order)
-        slip->total = (fsi_real *)fsi_arena_take(arena, slip->grid->cells, sizeof *slip->total);
+    const fsi_grid *grid = slip->grid;
+    FSI__TAKE(slip->scratch, fsi__scratch, arena, 1);
+    for (int axis = 0; axis < grid->dim; axis++)
+        FSI__TAKE(slip->u[axis], fsi_real, arena, grid->faces[axis]);
+    if (slip->desc.first_order)
+        return;
+    for (int axis = 0; axis < grid->dim; axis++)
+        FSI__TAKE(slip->half[axis], fsi_real, arena, grid->faces[axis]);
+    FSI__TAKE(slip->total, fsi_real, arena, grid->cells);
 }
 
 static int fsi__slip_desc_valid(const fsi_slip_desc *desc) {
-    return fsi_allocator_valid(&desc->allocator) && desc->passes >= 0 && desc->passes <= 1000
-           && desc->max_iterations >= 0 && desc->tolerance >= 0 && desc->tolerance < 1
-           && (unsigned)desc->form <= FSI_SLIP_PAPER
-           && (unsigned)desc->solver <= FSI_SLIP_INDEFINITE;
+    int counts = desc->passes >= 0 && desc->passes <= 1000 && desc->max_iterations >= 0;
+    int named =
+        (unsigned)desc->form <= FSI_SLIP_PAPER && (unsigned)desc->solver <= FSI_SLIP_INDEFINITE;
+    int tolerance = desc->tolerance >= 0 && desc->tolerance < 1;
+    return counts && named && tolerance && fsi_allocator_valid(&desc->allocator);
 }
 
 FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_desc *desc) {
-    fsi_arena arena = {NULL, 0, 0, 0};
     if (!slip)
         return FSI_ERR_ARGUMENT;
     memset(slip, 0, sizeof *slip);
     if (!grid || !grid->block || (desc && !fsi__slip_desc_valid(desc)))
         return FSI_ERR_ARGUMENT;
-    fsi_slip s;
-    memset(&s, 0, sizeof s);
-    fsi_interface_desc fd;
-    memset(&fd, 0, sizeof fd);
+    fsi_slip made;
+    memset(&made, 0, sizeof made);
     if (desc)
-        s.desc = *desc;
-    s.grid = grid;
-    fd.average = 1;
-    fd.boundary = s.desc.boundary;
-    fd.allocator = s.desc.allocator;
-    fsi_result result = fsi_interface_init(&s.iface, grid, &fd);
+        made.desc = *desc;
+    made.grid = grid;
+    fsi_interface_desc face;
+    memset(&face, 0, sizeof face);
+    face.average = 1;
+    face.boundary = made.desc.boundary;
+    face.allocator = made.desc.allocator;
+    fsi_result result = fsi_interface_init(&made.iface, grid, &face);
     if (result != FSI_OK)
         return result;
-    fsi__slip_layout(&s, &arena);
-    result = fsi__arena_block(&arena, &s.desc.allocator, &s.memory, &s.size);
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi__slip_layout(&made, &arena);
+    result = fsi__arena_block(&arena, &made.desc.allocator, &made.memory, &made.size);
     if (result != FSI_OK) {
-        fsi_interface_free(&s.iface);
+        fsi_interface_free(&made.iface);
         return result;
     }
-    fsi__slip_layout(&s, &arena);
-    s.heap->base = s.rank.allocator = s.desc.allocator;
-    *slip = s;
+    fsi__slip_layout(&made, &arena);
+    made.scratch->base = made.rank.allocator = made.desc.allocator;
+    *slip = made;
     return FSI_OK;
 }
 
 FSI_API void fsi_slip_free(fsi_slip *slip) {
-    fsi_slip *s = slip;
-    if (!s || !s->memory)
+    if (!slip || !slip->memory)
         return;
-    const fsi_allocator *allocator = &s->desc.allocator;
-    fsi__slip_forget(s);
-    fsi_free(allocator, s->heap->block, s->heap->size);
-    fsi_free(allocator, s->link, (size_t)s->link_room * sizeof *s->link);
-    fsi_free(allocator, s->was, (size_t)s->was_room * sizeof *s->was);
-    fsi_free(allocator, s->from, (size_t)s->from_room * sizeof *s->from);
-    fsi_mg_rank_free(&s->rank);
-    fsi_interface_free(&s->iface);
-    fsi_free(allocator, s->memory, s->size);
-    memset(s, 0, sizeof *s);
+    const fsi_allocator allocator = slip->desc.allocator;
+    fsi__scratch_reset(slip->scratch, 1);
+    FSI__LIST_FREE(slip->triplets.row, &allocator);
+    FSI__LIST_FREE(slip->triplets.col, &allocator);
+    FSI__LIST_FREE(slip->triplets.val, &allocator);
+    FSI__LIST_FREE(slip->link, &allocator);
+    FSI__LIST_FREE(slip->was, &allocator);
+    FSI__LIST_FREE(slip->from, &allocator);
+    fsi_mg_rank_free(&slip->rank);
+    fsi_interface_free(&slip->iface);
+    fsi_free(&allocator, slip->memory, slip->size);
+    memset(slip, 0, sizeof *slip);
+}
+
+static fsi_real fsi__slip_coefficient(const fsi_slip *slip, int solid) {
+    return slip->desc.coefficient ? slip->desc.coefficient[solid] : 1;
 }
 
 FSI_API fsi_result fsi_slip_detect(fsi_slip *slip, fsi_coupled *const *solid, int count) {
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
-    /* where all of it slides, the flow goes on into closed solids (fsi_grid_extrapolate) */
+    /* Where all of it slides, the flow goes on into closed solids (fsi_grid_extrapolate). */
     slip->iface.desc.smooth = 1;
-    for (int i = 0; slip->desc.coefficient && i < count; i++)
-        if (!(slip->desc.coefficient[i] > 0))
+    for (int i = 0; i < count; i++)
+        if (!(fsi__slip_coefficient(slip, i) > 0))
             slip->iface.desc.smooth = 0;
     return fsi_interface_detect(&slip->iface, slip->grid, solid, count);
 }
 
 /* ---- Who sees whom. Directions 0 .. 2 dim - 1: axis = dir / 2, up = dir & 1. */
 /* neighbour, -1 = outside; and the face between */
-static ptrdiff_t fsi__slip_next(const fsi_interface *iface, size_t c, int dir, size_t *face) {
+static ptrdiff_t fsi__slip_next(const fsi_interface *iface, size_t cell, int dir, size_t *face) {
     int i[3];
-    fsi__cell_ijk(iface, c, i);
+    fsi__cell_ijk(iface, cell, i);
     return fsi__beside(iface, i, dir, face);
 }
 
-/* neighbour that c sees, or -1 */
-static ptrdiff_t fsi__slip_seen(const fsi_interface *iface, size_t c, int dir) {
-    size_t face;
-    ptrdiff_t m = fsi__slip_next(iface, c, dir, &face);
-    return m < 0 || iface->blocked[dir / 2][face] || iface->covered[m] ? -1 : m;
+/* neighbour that the cell sees, or -1; and the face between */
+static ptrdiff_t fsi__slip_seen(const fsi_interface *iface, size_t cell, int dir, size_t *face) {
+    ptrdiff_t next = fsi__slip_next(iface, cell, dir, face);
+    if (next < 0 || iface->blocked[dir / 2][*face] || iface->covered[next])
+        return -1;
+    return next;
 }
 
-/* at most so many unoccluded steps apart */
-static int fsi__slip_near(const fsi_interface *iface, size_t c, size_t d, int steps) {
-    if (c == d)
+/* 1: the cells are at most so many unoccluded steps apart */
+static int fsi__slip_near(const fsi_interface *iface, size_t cell, size_t other, int steps) {
+    if (cell == other)
         return 1;
     for (int dir = 0; steps > 0 && dir < 2 * iface->dim; dir++) {
-        ptrdiff_t m = fsi__slip_seen(iface, c, dir);
-        if (m >= 0 && fsi__slip_near(iface, (size_t)m, d, steps - 1))
+        size_t face;
+        ptrdiff_t next = fsi__slip_seen(iface, cell, dir, &face);
+        if (next >= 0 && fsi__slip_near(iface, (size_t)next, other, steps - 1))
             return 1;
     }
     return 0;
@@ -5594,10 +5594,10 @@ static size_t fsi__slip_location(const fsi_interface *iface, const fsi_side *sid
 }
 
 /* Side of a cell in a direction, or -1. Sides are ordered by axis, face, minus cell first. */
-static int fsi__slip_side(const fsi_interface *iface, size_t c, int dir) {
+static int fsi__slip_side(const fsi_interface *iface, size_t cell, int dir) {
     int lo = 0, hi = iface->sides, axis = dir / 2;
     size_t face;
-    (void)fsi__slip_next(iface, c, dir, &face);
+    (void)fsi__slip_next(iface, cell, dir, &face);
     while (lo < hi) {
         int mid = (lo + hi) / 2;
         const fsi_side *side = iface->side + mid;
@@ -5606,14 +5606,17 @@ static int fsi__slip_side(const fsi_interface *iface, size_t c, int dir) {
         else
             hi = mid;
     }
-    for (;
-         lo < iface->sides && iface->side[lo].axis == axis && (size_t)iface->side[lo].face == face;
-         lo++)
-        if ((size_t)iface->side[lo].cell == c)
+    for (; lo < iface->sides; lo++) {
+        const fsi_side *side = iface->side + lo;
+        if (side->axis != axis || (size_t)side->face != face)
+            return -1;
+        if ((size_t)side->cell == cell)
             return lo;
+    }
     return -1;
 }
 
+/* ---- Ghosts and links. */
 /* the side of a spot */
 static int fsi__slip_at(const fsi_slip *slip, int k) {
     return (int)(uint32_t)slip->spot[k];
@@ -5621,13 +5624,15 @@ static int fsi__slip_at(const fsi_slip *slip, int k) {
 
 /* first .. end of spot[] at a location */
 static int fsi__slip_spots(const fsi_slip *slip, size_t location, int *end) {
-    int first = (int)fsi__lower_bound((size_t)slip->iface.sides, slip->spot,
-                                      fsi__pair_key((int)location, 0));
-    for (*end = first; *end < slip->iface.sides && slip->spot[*end] >> 32 == location;)
+    size_t sides = (size_t)slip->iface.sides;
+    int first = (int)fsi__lower_bound(sides, slip->spot, fsi__pair_key((int)location, 0));
+    *end = first;
+    while (*end < slip->iface.sides && slip->spot[*end] >> 32 == location)
         ++*end;
     return first;
 }
 
+/* The sets of a and b become one; the smallest number is its root. */
 static void fsi__slip_join(int32_t *root, int32_t a, int32_t b) {
     a = fsi__root(root, a);
     b = fsi__root(root, b);
@@ -5637,130 +5642,127 @@ static void fsi__slip_join(int32_t *root, int32_t a, int32_t b) {
         root[a] = b;
 }
 
-/* Recipe 3: a ghost across every side; those at one location are one where their fluid cells are at
- * most two unoccluded steps apart. */
+/* A ghost across every side; those at one location are one where their fluid cells are at most two
+ * unoccluded steps apart. */
 static void fsi__slip_ghosts(fsi_slip *slip) {
     const fsi_interface *iface = &slip->iface;
     int32_t *root = slip->group; /* free until the groups are made */
-    for (int i = 0; i < iface->sides; i++) {
+    int sides = iface->sides;
+    for (int i = 0; i < sides; i++) {
         slip->spot[i] = fsi__pair_key((int)fsi__slip_location(iface, iface->side + i), i);
         root[i] = i;
     }
-    slip->spot = fsi__sort_keys((size_t)iface->sides, slip->spot, slip->spot + iface->sides);
-    for (int i = 0; i < iface->sides; i++)
+    slip->spot = fsi__sort_keys((size_t)sides, slip->spot, slip->spot + sides);
+    for (int i = 0; i < sides; i++)
         for (int j = i - 1; j >= 0 && slip->spot[j] >> 32 == slip->spot[i] >> 32; j--) {
             int a = fsi__slip_at(slip, i), b = fsi__slip_at(slip, j);
-            if (fsi__slip_near(iface, (size_t)iface->side[a].cell, (size_t)iface->side[b].cell, 2))
+            size_t cell = (size_t)iface->side[a].cell;
+            if (fsi__slip_near(iface, cell, (size_t)iface->side[b].cell, 2))
                 fsi__slip_join(root, a, b);
         }
-    for (int i = 0; i < iface->sides; i++) { /* the first side of each ghost numbers it */
-        int a = fsi__slip_at(slip, i), first = fsi__root(root, a);
-        slip->ghost[a] = first == a ? slip->ghosts++ : slip->ghost[first];
+
+    /* The first side of each ghost numbers it. */
+    for (int i = 0; i < sides; i++) {
+        int side = fsi__slip_at(slip, i), first = fsi__root(root, side);
+        slip->ghost[side] = first == side ? slip->ghosts++ : slip->ghost[first];
     }
 }
 
-static int fsi__slip_link_add(fsi_slip *slip, int32_t a, int32_t b) {
-    if (b >= 0 && b < a) {
-        int32_t t = a;
-        a = b;
-        b = t;
-    }
+static fsi_result fsi__slip_link_add(fsi_slip *slip, int32_t a, int32_t b) {
     if (a == b)
-        return 1;
-    if (!FSI__GROW(slip, link, link_room, slip->links, slip->links + 1))
-        return 0;
-    slip->link[slip->links].a = a;
-    slip->link[slip->links++].b = b;
-    return 1;
+        return FSI_OK;
+    fsi_result result = FSI__LIST_ROOM(slip->link, slip->links + 1, &slip->desc.allocator);
+    if (result < 0)
+        return result;
+    fsi_slip_link *link = &slip->link[slip->links++];
+    int swap = b >= 0 && b < a;
+    link->a = swap ? b : a;
+    link->b = swap ? a : b;
+    return FSI_OK;
 }
 
-/* Recipe 4 - 6: links between ghosts at neighbouring locations, behind two perpendicular faces of
- * one cell, and out of the box. */
-static int fsi__slip_links(fsi_slip *slip) {
+/* Links of a side's ghost in one direction: to ghosts at the neighbouring location whose cells see
+ * each other, and out of the box where the fluid may leave it. */
+static fsi_result fsi__slip_links_beside(fsi_slip *slip, int i, int dir) {
     const fsi_interface *iface = &slip->iface;
-    int k, end;
-    slip->links = 0;
-    int j;
-    for (int i = 0; i < iface->sides; i++) {
-        const fsi_side *side = iface->side + i;
-        size_t at = fsi__slip_location(iface, side), face;
-        for (int dir = 0; dir < 2 * iface->dim; dir++) {
-            ptrdiff_t m = fsi__slip_next(iface, at, dir, &face);
-            if (m < 0) {
-                fsi_side_kind kind = slip->grid->desc.side[dir].kind;
-                if ((kind == FSI_SIDE_OPEN || kind == FSI_SIDE_INFLOW)
-                    && !fsi__slip_link_add(slip, slip->ghost[i], -1))
-                    return 0;
-                continue;
-            }
-            for (j = fsi__slip_spots(slip, (size_t)m, &end); j < end; j++) {
-                k = fsi__slip_at(slip, j);
-                if (slip->ghost[k] > slip->ghost[i]
-                    && fsi__slip_near(iface, (size_t)side->cell, (size_t)iface->side[k].cell, 1)
-                    && !fsi__slip_link_add(slip, slip->ghost[i], slip->ghost[k]))
-                    return 0;
-            }
-        }
-        for (int dir = 0; dir < 2 * iface->dim; dir++) {
-            if (dir / 2 == side->axis || (k = fsi__slip_side(iface, (size_t)side->cell, dir)) < 0
-                || iface->side[k].solid != side->solid)
-                continue;
-            if (!fsi__slip_link_add(slip, slip->ghost[i], slip->ghost[k]))
-                return 0;
-        }
+    const fsi_side *side = iface->side + i;
+    size_t face;
+    ptrdiff_t next = fsi__slip_next(iface, fsi__slip_location(iface, side), dir, &face);
+    if (next < 0) {
+        fsi_side_kind kind = slip->grid->desc.side[dir].kind;
+        int open = kind == FSI_SIDE_OPEN || kind == FSI_SIDE_INFLOW;
+        return open ? fsi__slip_link_add(slip, slip->ghost[i], -1) : FSI_OK;
     }
+    int end;
+    for (int j = fsi__slip_spots(slip, (size_t)next, &end); j < end; j++) {
+        int k = fsi__slip_at(slip, j);
+        if (slip->ghost[k] <= slip->ghost[i])
+            continue;
+        if (!fsi__slip_near(iface, (size_t)side->cell, (size_t)iface->side[k].cell, 1))
+            continue;
+        fsi_result result = fsi__slip_link_add(slip, slip->ghost[i], slip->ghost[k]);
+        if (result < 0)
+            return result;
+    }
+    return FSI_OK;
+}
+
+/* The link around a corner: to the ghost behind a perpendicular face of the same cell, at the same
+ * solid. */
+static fsi_result fsi__slip_link_corner(fsi_slip *slip, int i, int dir) {
+    const fsi_side *side = slip->iface.side + i;
+    int k = dir / 2 == side->axis ? -1 : fsi__slip_side(&slip->iface, (size_t)side->cell, dir);
+    if (k < 0 || slip->iface.side[k].solid != side->solid)
+        return FSI_OK;
+    return fsi__slip_link_add(slip, slip->ghost[i], slip->ghost[k]);
+}
+
+/* All links between ghosts, each once, sorted. */
+static fsi_result fsi__slip_links(fsi_slip *slip) {
+    slip->links = 0;
+    for (int i = 0; i < slip->iface.sides; i++)
+        for (int dir = 0; dir < 4 * slip->iface.dim; dir++) {
+            int corner = dir >= 2 * slip->iface.dim;
+            fsi_result result = corner ? fsi__slip_link_corner(slip, i, dir - 2 * slip->iface.dim)
+                                       : fsi__slip_links_beside(slip, i, dir);
+            if (result < 0)
+                return result;
+        }
+
     uint64_t *key;
     if (!FSI__SLIP_TAKE(slip, key, uint64_t, 2 * slip->links))
-        return 0;
+        return FSI_ERR_MEMORY;
     for (int i = 0; i < slip->links; i++)
         key[i] = fsi__pair_key(slip->link[i].a, slip->link[i].b + 1);
     key = fsi__sort_keys((size_t)slip->links, key, key + slip->links);
-    for (int i = j = 0; i < slip->links; i++) /* each once */
-        if (!i || key[i] != key[i - 1]) {
-            slip->link[j].a = (int32_t)(key[i] >> 32);
-            slip->link[j++].b = (int32_t)(uint32_t)key[i] - 1;
-        }
-    slip->links = j;
-    return 1;
+    int kept = 0;
+    for (int i = 0; i < slip->links; i++) {
+        if (i && key[i] == key[i - 1])
+            continue;
+        slip->link[kept].a = (int32_t)(key[i] >> 32);
+        slip->link[kept++].b = (int32_t)(uint32_t)key[i] - 1;
+    }
+    slip->links = kept;
+    return FSI_OK;
 }
 
-/* Connected sets of linked ghosts; after that root holds the regions without Dirichlet cells (first
- * the solver's, then ghosts). */
-static void fsi__slip_regions(fsi_slip *slip) {
-    const fsi_interface *iface = &slip->iface;
-    const fsi_mg *mg = slip->grid->mg;
-    int i, n = mg->regions + slip->ghosts;
-    for (i = 0; i < slip->ghosts; i++)
-        slip->root[i] = i;
-    for (i = 0; i < slip->links; i++)
+/* Connected sets of linked ghosts. */
+static void fsi__slip_groups(fsi_slip *slip) {
+    int32_t *root = slip->root;
+    for (int i = 0; i < slip->ghosts; i++)
+        root[i] = i;
+    for (int i = 0; i < slip->links; i++)
         if (slip->link[i].b >= 0)
-            fsi__slip_join(slip->root, slip->link[i].a, slip->link[i].b);
-    for (slip->groups = 0, i = 0; i < slip->ghosts; i++)
-        slip->group[i] =
-            fsi__root(slip->root, i) == i ? slip->groups++ : slip->group[fsi__root(slip->root, i)];
-    memset(slip->group_open, 0, (size_t)slip->groups);
-    for (i = 0; i < slip->links; i++)
+            fsi__slip_join(root, slip->link[i].a, slip->link[i].b);
+    slip->groups = 0;
+    for (int i = 0; i < slip->ghosts; i++) {
+        int32_t first = fsi__root(root, i);
+        slip->group[i] = first == i ? slip->groups++ : slip->group[first];
+        slip->group_size[slip->group[i]]++;
+    }
+    for (int i = 0; i < slip->links; i++)
         if (slip->link[i].b < 0)
             slip->group_open[slip->group[slip->link[i].a]] = 1;
-    for (i = 0; i < n; i++) {
-        slip->root[i] = i;
-        slip->count[i] = 0;
-    }
-    for (i = 0; i < slip->links; i++)
-        if (slip->link[i].b >= 0)
-            fsi__slip_join(slip->root, mg->regions + slip->link[i].a,
-                           mg->regions + slip->link[i].b);
-    for (i = 0; i < iface->sides; i++) {
-        int32_t label = mg->label[iface->side[i].cell];
-        if (slip->conduct[i] > 0 && label >= 0)
-            fsi__slip_join(slip->root, label, mg->regions + slip->ghost[i]);
-    }
-    for (i = 0; i < iface->sides; i++) /* count < 0: reaches a given pressure */
-        if (slip->conduct[i] > 0 && mg->label[iface->side[i].cell] < 0)
-            slip->count[fsi__root(slip->root, mg->regions + slip->ghost[i])] = -1;
-    for (i = 0; i < slip->links; i++)
-        if (slip->link[i].b < 0)
-            slip->count[fsi__root(slip->root, mg->regions + slip->link[i].a)] = -1;
 }
 
 /* ---- Velocities at the sides. */
@@ -5772,201 +5774,215 @@ static fsi_vec3 fsi__slip_body_velocity(const fsi_slip *slip, const fsi_side *si
     const fsi_surface *surface = &door->surface;
     fsi_real v[3] = {0, 0, 0};
     if (door->dof && !door->node) {
+        fsi_vec3 centre = fsi_interface_centre(iface, side);
         for (int axis = 0; axis < iface->dim; axis++) {
-            door->row_fn(door, side->element, side->weight, fsi_interface_centre(iface, side),
-                         fsi__axis(axis), slip->row);
+            door->row_fn(door, side->element, side->weight, centre, fsi__axis(axis), slip->row);
             for (int k = 0; k < door->dof; k++)
                 v[axis] += slip->row[k] * door->v[k];
         }
         return fsi_vec_load(v);
     }
-    /* the row of J along the axis has the weights of all components */
+    /* The row of J along the axis has the weights of all components. */
     for (int k = side->row; door->dof && k < side->row_end; k++)
         for (int axis = 0; axis < iface->dim; axis++)
             v[axis] += iface->val[k] * door->v[iface->col[k] - side->axis + axis];
-    for (int k = 0; !door->dof && surface->v && k < surface->dim; k++)
+    for (int k = 0; !door->dof && surface->v && k < surface->dim; k++) {
+        const fsi_real *corner = surface->v + 3 * surface->index[surface->dim * side->element + k];
         for (int axis = 0; axis < iface->dim; axis++)
-            v[axis] += side->weight[k]
-                       * surface->v[3 * surface->index[surface->dim * side->element + k] + axis];
+            v[axis] += side->weight[k] * corner[axis];
+    }
     return fsi_vec_load(v);
+}
+
+/* 1: the face of a fluid cell has a regular sample: the solve moves it. */
+static int fsi__slip_regular(const fsi_slip *slip, ptrdiff_t next, int axis, size_t face) {
+    const fsi_interface *iface = &slip->iface;
+    int covered = next >= 0 && iface->covered[next];
+    if (iface->desc.boundary != FSI_BOUNDARY_CUT)
+        return !iface->blocked[axis][face] && !covered;
+    return iface->open[axis][face] > 0 && (!covered || slip->grid->weight[axis][face] > 0);
 }
 
 /* Sum and number of the regular samples along an axis of a cell and of all cells within so many
  * steps. */
-static int fsi__slip_samples(const fsi_slip *slip, size_t c, int axis, int steps, fsi_real *sum) {
+static int fsi__slip_samples(const fsi_slip *slip, size_t cell, int axis, int steps,
+                             fsi_real *sum) {
     const fsi_interface *iface = &slip->iface;
     int n = 0;
-    if (slip->grid->cell[c] == FSI_CELL_FLUID)
-        for (int dir = 2 * axis; dir < 2 * axis + 2; dir++) {
-            size_t face;
-            ptrdiff_t m = fsi__slip_next(iface, c, dir, &face);
-            if (iface->desc.boundary == FSI_BOUNDARY_CUT
-                    ? !(iface->open[axis][face] > 0)
-                          || (m >= 0 && iface->covered[m] && !(slip->grid->weight[axis][face] > 0))
-                    : iface->blocked[axis][face] || (m >= 0 && iface->covered[m]))
-                continue;
-            *sum += slip->grid->u[axis][face];
-            n++;
-        }
+    size_t face;
+    for (int dir = 2 * axis; dir < 2 * axis + 2; dir++) {
+        if (slip->grid->cell[cell] != FSI_CELL_FLUID)
+            break;
+        ptrdiff_t next = fsi__slip_next(iface, cell, dir, &face);
+        if (!fsi__slip_regular(slip, next, axis, face))
+            continue;
+        *sum += slip->grid->u[axis][face];
+        n++;
+    }
     for (int dir = 0; steps > 0 && dir < 2 * iface->dim; dir++) {
-        ptrdiff_t m = fsi__slip_seen(iface, c, dir);
-        if (m >= 0)
-            n += fsi__slip_samples(slip, (size_t)m, axis, steps - 1, sum);
+        ptrdiff_t next = fsi__slip_seen(iface, cell, dir, &face);
+        if (next >= 0)
+            n += fsi__slip_samples(slip, (size_t)next, axis, steps - 1, sum);
     }
     return n;
 }
 
-static fsi_real fsi__slip_coefficient(const fsi_slip *slip, int solid) {
-    return slip->desc.coefficient ? slip->desc.coefficient[solid] : 1;
+/* Mean of the regular samples of the cell, or of the nearest ring of cells that has some, less the
+ * solid's velocity. */
+static fsi_real fsi__slip_relative(const fsi_slip *slip, int side, int axis) {
+    size_t cell = (size_t)slip->iface.side[side].cell;
+    for (int ring = 0; ring <= 2; ring++) {
+        fsi_real sum = 0;
+        int n = fsi__slip_samples(slip, cell, axis, ring, &sum);
+        if (n)
+            return sum / (fsi_real)n - fsi__get(slip->body[side], axis);
+    }
+    return 0;
 }
 
-/* Recipe 8: surface velocity from the regular samples; the relative part slides (not with
-   coefficient 0). What friction takes of it is taken from the samples themselves (fsi__slip_tie),
-   so not here a second time; stick: what the solid feels of u* at the side, the normal part and
-   what friction ties. */
+/* Surface velocity from the regular samples; the relative part slides (not with coefficient 0).
+   What friction takes of it is taken from the samples themselves (fsi__slip_tie), so not here a
+   second time. start: also the start of the fluxes, and stick, what the solid feels of u* at the
+   side: the normal part and what friction ties. */
 static void fsi__slip_estimate(fsi_slip *slip, int start) {
     const fsi_interface *iface = &slip->iface;
     FSI__OMP(parallel for schedule(static) if (iface->sides > 2000))
     for (ptrdiff_t i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
-        fsi_real v[3] = {0, 0, 0},
-                 slides = fsi__slip_coefficient(slip, side->solid) > 0 ? 1 : (fsi_real)0;
-        int ring, n;
-        for (int axis = 0; axis < iface->dim; axis++) {
-            for (n = 0, ring = 0; ring <= 2 && !n; ring++) {
-                v[axis] = 0;
-                n = fsi__slip_samples(slip, (size_t)side->cell, axis, ring, v + axis);
-            }
-            v[axis] = n ? v[axis] / (fsi_real)n - fsi__get(slip->body[i], axis) : 0;
-        }
-        fsi_vec3 slide = fsi_vec_load(v);
+        fsi_real v[3] = {0, 0, 0};
+        for (int axis = 0; axis < iface->dim; axis++)
+            v[axis] = fsi__slip_relative(slip, (int)i, axis);
+
         /* (I - N N^T)(V^ - V_s) */
-        slide = fsi_vec_scale(fsi_vec_mad(slide, side->normal, -fsi_vec_dot(slide, side->normal)),
-                              slides);
+        fsi_vec3 gap = fsi_vec_load(v);
+        fsi_vec3 slide = fsi_vec_mad(gap, side->normal, -fsi_vec_dot(gap, side->normal));
+        fsi_real slides = fsi__slip_coefficient(slip, side->solid) > 0 ? 1 : (fsi_real)0;
+        slide = fsi_vec_scale(slide, slides);
         slip->velocity[i] = fsi_vec_add(slip->body[i], slide);
-        if (start)
-            slip->stick[i] = fsi__get(slip->body[i], side->axis) + v[side->axis]
-                             - fsi__get(slide, side->axis) / (1 + slip->rate[i]);
-        if (start)
-            slip->flux[i] =
-                slip->conduct[i] > 0 ? (fsi_real)side->sign * fsi__get(slide, side->axis) : 0;
+        if (!start)
+            continue;
+        fsi_real along = fsi__get(slide, side->axis);
+        slip->stick[i] =
+            fsi__get(slip->body[i], side->axis) + v[side->axis] - along / (1 + slip->rate[i]);
+        slip->flux[i] = slip->conduct[i] > 0 ? (fsi_real)side->sign * along : 0;
     }
 }
 
-/* Recipe 9: link fluxes of least norm that carry what the sides bring: L q = inflow, flux a -> b =
- * q_a - q_b. Closed groups: but for the mean. */
+/* Link fluxes of least norm that carry what the sides bring: L q = inflow, flux a -> b = q_a - q_b.
+ * In closed groups but for the mean. */
 static void fsi__slip_start(fsi_slip *slip) {
-    fsi_real *q = slip->vec[1];
-    for (int i = 0; i < slip->groups; i++)
-        slip->sum[i] = slip->count[i] = 0;
-    for (int i = 0; i < slip->ghosts; i++) {
-        q[i] = 0;
-        slip->count[slip->group[i]] += 1;
-    }
+    fsi_real *q = slip->solve_rhs;
+    fsi_fill((size_t)slip->ghosts, 0, q);
     for (int i = 0; i < slip->iface.sides; i++)
         q[slip->ghost[i]] += slip->flux[i];
+    for (int i = 0; i < slip->groups; i++)
+        slip->group_sum[i] = 0;
     for (int i = 0; i < slip->ghosts; i++)
-        slip->sum[slip->group[i]] += (double)q[i];
-    for (int i = 0; i < slip->ghosts; i++)
-        if (!slip->group_open[slip->group[i]])
-            q[i] -= (fsi_real)(slip->sum[slip->group[i]] / slip->count[slip->group[i]]);
+        slip->group_sum[slip->group[i]] += (double)q[i];
+    for (int i = 0; i < slip->ghosts; i++) {
+        int group = slip->group[i];
+        if (!slip->group_open[group])
+            q[i] -= (fsi_real)(slip->group_sum[group] / (double)slip->group_size[group]);
+    }
     if (slip->ghosts)
-        (void)fsi_cholesky_solve(&slip->start, q, q);
-    for (int i = 0; i < slip->links; i++)
-        slip->link_flux[i] = q[slip->link[i].a] - (slip->link[i].b >= 0 ? q[slip->link[i].b] : 0);
+        (void)fsi_cholesky_solve(&slip->start_factor, q, q);
+    for (int i = 0; i < slip->links; i++) {
+        const fsi_slip_link *link = slip->link + i;
+        slip->link_flux[i] = q[link->a] - (link->b >= 0 ? q[link->b] : 0);
+    }
 }
 
 /* ---- The matrix: the grid's, and conductances between cells, ghosts and the outside. */
-typedef struct fsi__slip_entries {
-    int32_t *i, *j;
-    fsi_real *v;
-    size_t count, room;
-} fsi__slip_entries;
+static fsi__slip_entries *fsi__slip_triplets(fsi_slip *slip) {
+    slip->triplets.count = 0;
+    slip->triplets.failed = 0;
+    return &slip->triplets;
+}
 
-static void fsi__slip_put(fsi__slip_entries *entries, int32_t i, int32_t j, fsi_real v) {
-    if (entries->v && entries->count < entries->room) {
-        entries->i[entries->count] = i;
-        entries->j[entries->count] = j;
-        entries->v[entries->count] = v;
+static void fsi__slip_put(fsi_slip *slip, int32_t row, int32_t col, fsi_real value) {
+    fsi__slip_entries *list = &slip->triplets;
+    if (list->count == list->room) {
+        const fsi_allocator *allocator = &slip->desc.allocator;
+        size_t room = 2 * list->room + 1024;
+        list->failed |= FSI__LIST_ROOM(list->row, room, allocator) < 0;
+        list->failed |= FSI__LIST_ROOM(list->col, room, allocator) < 0;
+        list->failed |= FSI__LIST_ROOM(list->val, room, allocator) < 0;
+        if (list->failed)
+            return;
+        list->room = room;
     }
-    entries->count++;
+    list->row[list->count] = row;
+    list->col[list->count] = col;
+    list->val[list->count++] = value;
 }
 
 /* k (x_i - x_j)^2 / 2; j < 0: x_j = 0 */
-static void fsi__slip_put_pair(fsi__slip_entries *entries, int32_t i, int32_t j, fsi_real k) {
-    fsi__slip_put(entries, i, i, k);
+static void fsi__slip_put_pair(fsi_slip *slip, int32_t i, int32_t j, fsi_real k) {
+    fsi__slip_put(slip, i, i, k);
     if (j < 0)
         return;
-    fsi__slip_put(entries, j, j, k);
-    fsi__slip_put(entries, i, j, -k);
-    fsi__slip_put(entries, j, i, -k);
+    fsi__slip_put(slip, j, j, k);
+    fsi__slip_put(slip, i, j, -k);
+    fsi__slip_put(slip, j, i, -k);
 }
 
-/* The graph of the ghosts. Alone: links with conductance one. Else: rows of the ghosts in the
-   matrix. A group that nothing else holds is pinned at its first ghost. */
-static void fsi__slip_fill(const fsi_slip *slip, int alone, fsi__slip_entries *entries) {
-    const fsi_interface *iface = &slip->iface;
-    entries->count = 0;
-    for (int i = 0; i < slip->groups; i++)
-        slip->sum[i] = slip->group_open[i];
-    for (int i = 0; i < slip->links; i++)
-        fsi__slip_put_pair(entries, slip->link[i].a, slip->link[i].b,
-                           alone ? 1 : 1 / FSI__SLIP_GHOST_MASS);
-    for (int i = 0; i < iface->sides; i++) {
-        fsi__slip_put(entries, slip->ghost[i], slip->ghost[i], alone ? 0 : slip->conduct[i]);
-        if (!alone && slip->conduct[i] > 0)
-            slip->sum[slip->group[slip->ghost[i]]] = 1;
-    }
-    for (int i = 0; i < slip->ghosts; i++)
-        if (!(slip->sum[slip->group[i]] > 0)) {
-            fsi__slip_put(entries, i, i, 1);
-            slip->sum[slip->group[i]] = 1;
-        }
+/* The sum of all entries. */
+static fsi_result fsi__slip_matrix(const fsi_slip *slip, int rows, int cols, fsi_csr *matrix) {
+    const fsi_allocator memory = fsi__slip_memory(slip);
+    const fsi__slip_entries *list = &slip->triplets;
+    if (list->failed)
+        return FSI_ERR_MEMORY;
+    return fsi_csr_from_triplets(matrix, rows, cols, list->count, list->row, list->col, list->val,
+                                 &memory);
 }
 
-static fsi_result fsi__slip_entries_take(const fsi_slip *slip, size_t room,
-                                         fsi__slip_entries *entries) {
-    entries->room = room;
-    entries->count = 0;
-    FSI__SLIP_TAKE(slip, entries->i, int32_t, room);
-    FSI__SLIP_TAKE(slip, entries->j, int32_t, room);
-    FSI__SLIP_TAKE(slip, entries->v, fsi_real, room);
-    return slip->heap->failed ? FSI_ERR_MEMORY : FSI_OK;
-}
-
-/* The sum of the entries, and its Cholesky factor. */
-static fsi_result fsi__slip_entries_factor(const fsi_slip *slip, int n,
-                                           const fsi__slip_entries *entries, fsi_csr *matrix,
-                                           fsi_cholesky *out) {
+/* The same, and its Cholesky factor. */
+static fsi_result fsi__slip_factor(const fsi_slip *slip, int n, fsi_csr *matrix,
+                                   fsi_cholesky *factor) {
     fsi_cholesky_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.allocator = fsi__slip_memory(slip);
-    fsi_result result = fsi_csr_from_triplets(matrix, n, n, entries->count, entries->i, entries->j,
-                                              entries->v, &desc.allocator);
+    fsi_result result = fsi__slip_matrix(slip, n, n, matrix);
     if (result == FSI_OK)
-        result = fsi_cholesky_init(out, matrix, &desc);
-    return result == FSI_OK ? fsi_cholesky_factor(out, matrix, 0, NULL) : result;
+        result = fsi_cholesky_init(factor, matrix, &desc);
+    return result == FSI_OK ? fsi_cholesky_factor(factor, matrix, 0, NULL) : result;
 }
 
-static fsi_result fsi__slip_factor(const fsi_slip *slip, int alone, fsi_cholesky *out) {
-    fsi__slip_entries entries = {NULL, NULL, NULL, 0, 0};
+/* Factor of the graph of the ghosts. alone: links with conductance one; else: rows of the ghosts in
+   the matrix. A group that nothing else holds is pinned at its first ghost. */
+static fsi_result fsi__slip_ghost_factor(fsi_slip *slip, int alone, fsi_cholesky *factor) {
+    double *held = slip->group_sum;
     if (!slip->ghosts)
         return FSI_OK;
-    fsi__slip_fill(slip, alone, &entries); /* counts */
-    if (fsi__slip_entries_take(slip, entries.count, &entries) != FSI_OK)
-        return FSI_ERR_MEMORY;
-    fsi__slip_fill(slip, alone, &entries);
+    (void)fsi__slip_triplets(slip);
+    for (int i = 0; i < slip->groups; i++)
+        held[i] = slip->group_open[i];
+    for (int i = 0; i < slip->links; i++)
+        fsi__slip_put_pair(slip, slip->link[i].a, slip->link[i].b,
+                           alone ? 1 : 1 / FSI__SLIP_GHOST_MASS);
+    for (int i = 0; i < slip->iface.sides; i++) {
+        int ghost = slip->ghost[i];
+        fsi__slip_put(slip, ghost, ghost, alone ? 0 : slip->conduct[i]);
+        if (!alone && slip->conduct[i] > 0)
+            held[slip->group[ghost]] = 1;
+    }
+    for (int i = 0; i < slip->ghosts; i++) {
+        if (held[slip->group[i]] > 0)
+            continue;
+        fsi__slip_put(slip, i, i, 1);
+        held[slip->group[i]] = 1;
+    }
     fsi_csr matrix;
-    return fsi__slip_entries_factor(slip, slip->ghosts, &entries, &matrix, out);
+    return fsi__slip_factor(slip, slip->ghosts, &matrix, factor);
 }
 
-/* ---- Two-way solids: K v = M v* + Y^T b u*_stick + A (S Z)^T p^, K = M + Y^T b Y + B^T B, S =
-   sign of each side in its cell, A = area of a face. Eliminated, the cells get rho h A S Z K^-1 (S
-   Z)^T p^. Degrees of freedom without inverse mass keep v*. Y^T b Y is not lumped to the nodes: v*
-   of a light sheet holds stiff forces over its own small mass, and lumped fluid would be given that
-   velocity too, also where J sees none of it (it blew up). */
+/* ---- Two-way solids: K v = M v* + Y^T b u*_stick + A (S Z)^T p^, K = M + Y^T b Y + B^T B.
+   Eliminated, the cells get rho h A S Z K^-1 (S Z)^T p^. Degrees of freedom without inverse mass
+   keep v*. Y^T b Y is not lumped to the nodes: v* of a light sheet holds stiff forces over its own
+   small mass, and lumped fluid would be given that velocity too, also where J sees none of it,
+   which is unstable. */
 static int fsi__slip_movable(const fsi_coupled *door, int k) {
-    return door->node ? door->inverse_mass[k / 3] > 0 : door->inverse_mass[k * door->dof + k] > 0;
+    return door->inverse_mass[door->node ? k / 3 : k * door->dof + k] > 0;
 }
 
 static int fsi__slip_two_way(const fsi_coupled *door) {
@@ -5976,66 +5992,92 @@ static int fsi__slip_two_way(const fsi_coupled *door) {
     return 0;
 }
 
-typedef enum fsi__slip_v {
-    FSI__V_STAR,
-    FSI__V_FREE,
-    FSI__V_NEW,
-    FSI__V_WORK,
-    FSI__V_GIVEN,
-    FSI__V_COUNT
-} fsi__slip_v;
-
-static fsi_real *fsi__slip_v_of(const fsi_slip *slip, fsi__slip_v which) {
-    return slip->solid + (size_t)which * (size_t)slip->columns;
-}
-
 /* 0: not two-way */
 static int fsi__slip_dof(const fsi_slip *slip, int solid) {
     return slip->offset[solid + 1] - slip->offset[solid];
 }
 
-/* Most entries of a row of J at a side, any direction. */
-static size_t fsi__slip_row_room(const fsi_slip *slip, const fsi_side *side) {
-    const fsi_coupled *door = slip->iface.solid[side->solid];
-    return door->node ? 3 * (size_t)(side->row_end - side->row) : (size_t)door->dof;
+/* rho h A: mass of the fluid of a cell, and the scale of the solids' part of the matrix. */
+static fsi_real fsi__slip_cell_mass(const fsi_slip *slip) {
+    return slip->grid->desc.rho * slip->grid->h * fsi__area(&slip->iface);
 }
 
-/* A list of rows R of J, to be filled by fsi__slip_row: movable degrees of freedom of two-way
- * solids only, in the order they come. */
-static fsi_result fsi__slip_rows_take(const fsi_slip *slip, int rows, size_t entries,
+/* Degrees of freedom of the two-way solids, and their v*. */
+static fsi_result fsi__slip_columns(fsi_slip *slip) {
+    const fsi_interface *iface = &slip->iface;
+    FSI__SLIP_TAKE(slip, slip->K_first, size_t, iface->solids);
+    FSI__SLIP_TAKE(slip, slip->offset, int, iface->solids);
+    FSI__SLIP_TAKE(slip, slip->friction, fsi_real, 3 * iface->solids);
+    if (slip->scratch->failed)
+        return FSI_ERR_MEMORY;
+    for (int i = 0; i < iface->solids; i++) {
+        const fsi_coupled *door = iface->solid[i];
+        int dof = fsi__slip_two_way(door) ? door->dof : 0;
+        if (dof && !door->mass)
+            return FSI_ERR_ARGUMENT;
+        slip->offset[i + 1] = slip->offset[i] + dof;
+    }
+    int columns = slip->offset[iface->solids];
+    FSI__SLIP_TAKE(slip, slip->v_given, fsi_real, columns);
+    FSI__SLIP_TAKE(slip, slip->v_star, fsi_real, columns);
+    FSI__SLIP_TAKE(slip, slip->v_free, fsi_real, columns);
+    FSI__SLIP_TAKE(slip, slip->v_new, fsi_real, columns);
+    FSI__SLIP_TAKE(slip, slip->v_work, fsi_real, columns);
+    if (slip->scratch->failed)
+        return FSI_ERR_MEMORY;
+    slip->solids = iface->solids;
+    slip->columns = columns;
+    for (int i = 0; i < iface->solids; i++)
+        fsi_copy((size_t)fsi__slip_dof(slip, i), iface->solid[i]->v,
+                 slip->v_given + slip->offset[i]);
+    fsi_copy((size_t)columns, slip->v_given, slip->v_star);
+    return FSI_OK;
+}
+
+/* A list of rows R of J for so many sides, to be filled by fsi__slip_row: movable degrees of
+ * freedom of two-way solids only, in the order they come. side_of: the side of each row, NULL = its
+ * number. */
+static fsi_result fsi__slip_rows_take(const fsi_slip *slip, int rows, const int32_t *side_of,
                                       fsi_csr *matrix) {
+    size_t entries = 0;
+    for (int i = 0; i < rows; i++) {
+        const fsi_side *side = slip->iface.side + (side_of ? side_of[i] : i);
+        const fsi_coupled *door = slip->iface.solid[side->solid];
+        entries += (size_t)(door->node ? 3 * (side->row_end - side->row) : door->dof);
+    }
     matrix->rows = 0;
     matrix->cols = slip->columns;
     FSI__SLIP_TAKE(slip, matrix->row, int32_t, rows + 1);
     FSI__SLIP_TAKE(slip, matrix->col, int32_t, entries);
     FSI__SLIP_TAKE(slip, matrix->val, fsi_real, entries);
-    return slip->heap->failed ? FSI_ERR_MEMORY : FSI_OK;
+    return slip->scratch->failed ? FSI_ERR_MEMORY : FSI_OK;
 }
 
 /* The next row of R: d^T J at a side. */
 static void fsi__slip_row(const fsi_slip *slip, const fsi_side *side, fsi_vec3 d, fsi_csr *matrix) {
     const fsi_interface *iface = &slip->iface;
-    const fsi_coupled *body = iface->solid[side->solid];
-    int at = slip->offset[side->solid], two_way = slip->offset[side->solid + 1] > at;
+    const fsi_coupled *door = iface->solid[side->solid];
+    int first = slip->offset[side->solid], two_way = fsi__slip_dof(slip, side->solid) > 0;
     int32_t n = matrix->row[matrix->rows];
     fsi_real length = fsi__length(d);
-    if (two_way && !body->node && length > 0) {
-        body->row_fn(body, side->element, side->weight, fsi_interface_centre(iface, side),
+    if (two_way && !door->node && length > 0) {
+        door->row_fn(door, side->element, side->weight, fsi_interface_centre(iface, side),
                      fsi_vec_scale(d, 1 / length), slip->row);
-        for (int e = 0; e < body->dof; e++)
-            if (fsi__slip_movable(body, e)) {
-                matrix->col[n] = at + e;
-                matrix->val[n++] = length * slip->row[e];
-            }
+        for (int e = 0; e < door->dof; e++) {
+            if (!fsi__slip_movable(door, e))
+                continue;
+            matrix->col[n] = first + e;
+            matrix->val[n++] = length * slip->row[e];
+        }
     }
-    /* the row of J along the axis has the weights of all components */
-    for (int e = side->row; two_way && body->node && e < side->row_end; e++)
-        for (int b = 0; b < iface->dim && fsi__slip_movable(body, iface->col[e]); b++) {
-            fsi_real v = iface->val[e] * fsi__get(d, b);
-            if (v < 0 || v > 0) {
-                matrix->col[n] = at + iface->col[e] + b - side->axis;
-                matrix->val[n++] = v;
-            }
+    /* The row of J along the axis has the weights of all components. */
+    for (int e = side->row; two_way && door->node && e < side->row_end; e++)
+        for (int axis = 0; axis < iface->dim && fsi__slip_movable(door, iface->col[e]); axis++) {
+            fsi_real value = iface->val[e] * fsi__get(d, axis);
+            if (!(value < 0 || value > 0))
+                continue;
+            matrix->col[n] = first + iface->col[e] + axis - side->axis;
+            matrix->val[n++] = value;
         }
     matrix->row[++matrix->rows] = n;
 }
@@ -6044,50 +6086,55 @@ static void fsi__slip_row(const fsi_slip *slip, const fsi_side *side, fsi_vec3 d
    normal only: the pressures in the two cells of a cut face belong to places h apart, and the
    difference along the shell must not move it (in water at rest a leaning sheet would rise). The
    fluid's mass at a side follows the solid along the normal, and across it by what friction ties.
- */
+   Closed solids: Z = J. With k = 1 / (1 + rate), Y = P (k N N^T + (1 - k) I) J. */
 static fsi_result fsi__slip_rows(fsi_slip *slip) {
     const fsi_interface *iface = &slip->iface;
-    size_t room = 0;
-    for (int i = 0; i < iface->sides; i++)
-        room += fsi__slip_row_room(slip, iface->side + i);
-    if (fsi__slip_rows_take(slip, iface->sides, room, &slip->Z) != FSI_OK
-        || fsi__slip_rows_take(slip, iface->sides, room, &slip->Y) != FSI_OK)
-        return FSI_ERR_MEMORY;
+    fsi_result result = fsi__slip_rows_take(slip, iface->sides, NULL, &slip->Z);
+    if (result == FSI_OK)
+        result = fsi__slip_rows_take(slip, iface->sides, NULL, &slip->Y);
+    if (result != FSI_OK)
+        return result;
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
-        fsi_real c = 1 / (1 + slip->rate[i]);
-        fsi_vec3 axis = fsi__axis(side->axis),
-                 across = fsi_vec_scale(side->normal, fsi__get(side->normal, side->axis));
+        fsi_real k = 1 / (1 + slip->rate[i]);
+        fsi_vec3 axis = fsi__axis(side->axis);
+        fsi_vec3 across = fsi_vec_scale(side->normal, fsi__get(side->normal, side->axis));
         fsi__slip_row(slip, side, side->shell ? across : axis, &slip->Z);
-        fsi__slip_row(slip, side, fsi_vec_mad(fsi_vec_scale(across, c), axis, 1 - c), &slip->Y);
+        fsi__slip_row(slip, side, fsi_vec_mad(fsi_vec_scale(across, k), axis, 1 - k), &slip->Y);
     }
     return FSI_OK;
+}
+
+/* share * sign of a side: how much of its cell's pressure acts on the solid. */
+FSI__INLINE fsi_real fsi__slip_outward(const fsi_side *side) {
+    return side->share * (fsi_real)side->sign;
 }
 
 /* out = (S Z)^T cells */
 static void fsi__slip_gather(const fsi_slip *slip, const fsi_real *cells, fsi_real *out) {
     const fsi_interface *iface = &slip->iface;
     for (int i = 0; i < iface->sides; i++)
-        slip->push[i] =
-            iface->side[i].share * (fsi_real)iface->side[i].sign * cells[iface->side[i].cell];
-    fsi_csr_tmul(&slip->Z, slip->push, out);
+        slip->side_work[i] = fsi__slip_outward(iface->side + i) * cells[iface->side[i].cell];
+    fsi_csr_tmul(&slip->Z, slip->side_work, out);
 }
 
 /* (Z v)_s */
 static fsi_real fsi__slip_through(const fsi_slip *slip, int side, const fsi_real *v) {
-    fsi_real t = 0;
-    for (int32_t e = slip->Z.row[side]; e < slip->Z.row[side + 1]; e++)
-        t += slip->Z.val[e] * v[slip->Z.col[e]];
-    return t;
+    const fsi_csr *Z = &slip->Z;
+    fsi_real sum = 0;
+    for (int32_t e = Z->row[side]; e < Z->row[side + 1]; e++)
+        sum += Z->val[e] * v[Z->col[e]];
+    return sum;
 }
 
 /* cells += scale S Z v */
 static void fsi__slip_scatter(const fsi_slip *slip, const fsi_real *v, fsi_real scale,
                               fsi_real *cells) {
-    const fsi_interface *iface = &slip->iface;
-    for (int i = 0; i < iface->sides; i++)
-        cells[iface->side[i].cell] += scale * iface->side[i].share * (fsi_real)iface->side[i].sign
-                                      * fsi__slip_through(slip, i, v);
+    for (int i = 0; i < slip->iface.sides; i++) {
+        const fsi_side *side = slip->iface.side + i;
+        cells[side->cell] +=
+            scale * side->share * (fsi_real)side->sign * fsi__slip_through(slip, i, v);
+    }
 }
 
 /* ---- K = M + R^T m R + B^T B of all two-way solids, fixed degrees of freedom as identity. R: Y
@@ -6105,68 +6152,64 @@ static int fsi__slip_solid_of(const fsi_slip *slip, int column) {
     return lo;
 }
 
-/* Entries of m r^T r, r = row i of R without the fixed columns of b (NULL: it has none). */
-static void fsi__slip_put_row(const fsi_csr *matrix, int i, int at, fsi_real m,
-                              const fsi_coupled *door, fsi__slip_entries *entries) {
-    for (int j = matrix->row[i]; j < matrix->row[i + 1]; j++)
-        for (int k = matrix->row[i];
-             (!door || fsi__slip_movable(door, matrix->col[j])) && k < matrix->row[i + 1]; k++)
-            if (!door || fsi__slip_movable(door, matrix->col[k]))
-                fsi__slip_put(entries, at + matrix->col[j], at + matrix->col[k],
-                              m * matrix->val[j] * matrix->val[k]);
-}
-
-/* The same of a dense solid, into the entries K of its mass. */
-static void fsi__slip_add_row(const fsi_csr *matrix, int i, int at, fsi_real m, int n,
-                              fsi_real *K) {
-    for (int j = matrix->row[i]; j < matrix->row[i + 1]; j++)
-        for (int k = matrix->row[i]; k < matrix->row[i + 1]; k++)
-            K[(matrix->col[j] - at) * n + matrix->col[k] - at] +=
-                m * matrix->val[j] * matrix->val[k];
-}
-
-static void fsi__slip_K_fill(const fsi_slip *slip, const fsi_csr *matrix, const fsi_real *mass,
-                             fsi__slip_entries *entries) {
-    entries->count = 0;
-    int solid;
-    for (solid = 0; solid < slip->solids; solid++) {
-        const fsi_coupled *door = slip->iface.solid[solid];
-        int at = slip->offset[solid], n = fsi__slip_dof(slip, solid);
-        slip->K_at[solid] = entries->count;
-        for (int i = 0; i < n; i++) {
-            if (door->node)
-                fsi__slip_put(entries, at + i, at + i,
-                              fsi__slip_movable(door, i) ? door->mass[i / 3] : 1);
-            for (int j = 0; !door->node && j < n; j++)
-                fsi__slip_put(entries, at + i, at + j,
-                              fsi__slip_movable(door, i) && fsi__slip_movable(door, j)
-                                  ? door->mass[i * n + j]
-                                  : (fsi_real)(i == j));
+/* Entries of M; those of a dense solid stand from K_first on, row by row. */
+static void fsi__slip_put_mass(fsi_slip *slip, int solid) {
+    const fsi_coupled *door = slip->iface.solid[solid];
+    int first = slip->offset[solid], n = fsi__slip_dof(slip, solid);
+    slip->K_first[solid] = slip->triplets.count;
+    for (int i = 0; i < n; i++) {
+        int moves = fsi__slip_movable(door, i);
+        if (door->node)
+            fsi__slip_put(slip, first + i, first + i, moves ? door->mass[i / 3] : 1);
+        for (int j = 0; !door->node && j < n; j++) {
+            int both = moves && fsi__slip_movable(door, j);
+            fsi_real value = both ? door->mass[i * n + j] : (fsi_real)(i == j);
+            fsi__slip_put(slip, first + i, first + j, value);
         }
-        for (int i = 0; n && door->implicit && i < door->implicit->rows; i++)
-            fsi__slip_put_row(door->implicit, i, at, 1, door, entries);
-    }
-    for (int i = 0; i < matrix->rows; i++) {
-        if (!(mass[i] > 0) || matrix->row[i] == matrix->row[i + 1])
-            continue;
-        solid = fsi__slip_solid_of(slip, matrix->col[matrix->row[i]]);
-        if (slip->iface.solid[solid]->node)
-            fsi__slip_put_row(matrix, i, 0, mass[i], NULL, entries);
-        else if (entries->v)
-            fsi__slip_add_row(matrix, i, slip->offset[solid], mass[i], fsi__slip_dof(slip, solid),
-                              entries->v + slip->K_at[solid]);
     }
 }
 
-static fsi_result fsi__slip_K_factor(fsi_slip *slip, const fsi_csr *matrix, const fsi_real *mass) {
-    fsi__slip_entries entries = {NULL, NULL, NULL, 0, 0};
+/* Entries of r^T r for the rows r of B, without fixed columns. */
+static void fsi__slip_put_implicit(fsi_slip *slip, int solid) {
+    const fsi_coupled *door = slip->iface.solid[solid];
+    const fsi_csr *B = fsi__slip_dof(slip, solid) ? door->implicit : NULL;
+    int first = slip->offset[solid];
+    for (int i = 0; B && i < B->rows; i++)
+        for (int j = B->row[i]; j < B->row[i + 1]; j++)
+            for (int k = B->row[i]; k < B->row[i + 1]; k++)
+                if (fsi__slip_movable(door, B->col[j]) && fsi__slip_movable(door, B->col[k]))
+                    fsi__slip_put(slip, first + B->col[j], first + B->col[k],
+                                  B->val[j] * B->val[k]);
+}
+
+/* m r^T r, r = row i of R: new entries of a nodal solid, sums onto the mass of a dense one. */
+static void fsi__slip_put_row(fsi_slip *slip, const fsi_csr *R, int i, fsi_real m) {
+    int solid = fsi__slip_solid_of(slip, R->col[R->row[i]]);
+    int nodal = slip->iface.solid[solid]->node != NULL;
+    int first = slip->offset[solid], n = fsi__slip_dof(slip, solid);
+    fsi_real *dense = slip->triplets.val + slip->K_first[solid];
+    for (int j = R->row[i]; j < R->row[i + 1]; j++)
+        for (int k = R->row[i]; k < R->row[i + 1]; k++) {
+            fsi_real value = m * R->val[j] * R->val[k];
+            if (nodal)
+                fsi__slip_put(slip, R->col[j], R->col[k], value);
+            else
+                dense[(R->col[j] - first) * n + R->col[k] - first] += value;
+        }
+}
+
+static fsi_result fsi__slip_K_factor(fsi_slip *slip, const fsi_csr *R, const fsi_real *mass) {
     if (!slip->columns)
         return FSI_OK;
-    fsi__slip_K_fill(slip, matrix, mass, &entries); /* counts */
-    if (fsi__slip_entries_take(slip, entries.count, &entries) != FSI_OK)
-        return FSI_ERR_MEMORY;
-    fsi__slip_K_fill(slip, matrix, mass, &entries);
-    return fsi__slip_entries_factor(slip, slip->columns, &entries, &slip->K, &slip->K_factor);
+    const fsi__slip_entries *list = fsi__slip_triplets(slip);
+    for (int i = 0; i < slip->solids; i++) {
+        fsi__slip_put_mass(slip, i);
+        fsi__slip_put_implicit(slip, i);
+    }
+    for (int i = 0; i < R->rows && !list->failed; i++)
+        if (mass[i] > 0 && R->row[i] < R->row[i + 1])
+            fsi__slip_put_row(slip, R, i, mass[i]);
+    return fsi__slip_factor(slip, slip->columns, &slip->K, &slip->K_factor);
 }
 
 /* v = K^-1 v */
@@ -6175,46 +6218,23 @@ static void fsi__slip_K_solve(fsi_slip *slip, fsi_real *v) {
         (void)fsi_cholesky_solve(&slip->K_factor, v, v);
 }
 
-/* out += scale B^T B v, movable rows */
-static void fsi__slip_implicit(const fsi_slip *slip, const fsi_real *v, fsi_real scale,
-                               fsi_real *out) {
-    for (int i = 0; i < slip->solids; i++) {
-        const fsi_coupled *door = slip->iface.solid[i];
-        const fsi_csr *matrix = fsi__slip_dof(slip, i) > 0 ? door->implicit : NULL;
-        for (int k = 0; matrix && k < matrix->rows; k++) {
-            fsi_real t = 0;
-            for (int e = matrix->row[k]; e < matrix->row[k + 1]; e++)
-                t += matrix->val[e] * v[slip->offset[i] + matrix->col[e]];
-            for (int e = matrix->row[k]; e < matrix->row[k + 1]; e++)
-                if (fsi__slip_movable(door, matrix->col[e]))
-                    out[slip->offset[i] + matrix->col[e]] += scale * matrix->val[e] * t;
-        }
-    }
-}
-
-/* out += scale push, movable rows */
-static void fsi__slip_push(const fsi_slip *slip, fsi_real scale, fsi_real *out) {
-    for (int i = 0; i < slip->solids; i++) {
-        const fsi_coupled *door = slip->iface.solid[i];
-        for (int k = 0; door->node && door->push && k < fsi__slip_dof(slip, i); k++)
-            if (fsi__slip_movable(door, k))
-                out[slip->offset[i] + k] += scale * door->push[k];
-    }
-}
-
 /* Plastic collision of solids at `old` with fluid of mass m at the rows of R, gap = its velocity -
    R old (spoilt): K v = M old + push + R^T m u, that is v = old + K^-1 (R^T m gap + push - B^T B
    old). */
-static void fsi__slip_collide(fsi_slip *slip, const fsi_csr *matrix, const fsi_real *mass,
-                              fsi_real *gap, const fsi_real *old, fsi_real *v) {
-    for (int i = 0; i < matrix->rows; i++)
+static void fsi__slip_collide(fsi_slip *slip, const fsi_csr *R, const fsi_real *mass, fsi_real *gap,
+                              const fsi_real *old, fsi_real *v) {
+    for (int i = 0; i < R->rows; i++)
         gap[i] *= mass[i];
-    fsi_csr_tmul(matrix, gap, v);
-    fsi__slip_implicit(slip, old, -1, v);
-    fsi__slip_push(slip, 1, v);
+    fsi_csr_tmul(R, gap, v);
+    for (int i = 0; i < slip->solids; i++) {
+        int first = slip->offset[i];
+        if (!fsi__slip_dof(slip, i))
+            continue;
+        fsi__door_implicit(slip->iface.solid[i], old + first, -1, v + first);
+        fsi__door_push(slip->iface.solid[i], 1, v + first);
+    }
     fsi__slip_K_solve(slip, v);
-    for (int i = 0; i < slip->columns; i++)
-        v[i] += old[i];
+    fsi_axpy((size_t)slip->columns, 1, old, v);
 }
 
 /* Velocities v into the solids, and what they are at the sides. */
@@ -6238,7 +6258,7 @@ static void fsi__slip_give(fsi_slip *slip, const fsi_real *v) {
    collision by the share rate / (1 + rate): (M + sum m J^T J) v = M v* + sum m J^T u*, u = u* +
    share (J v - u*), m = share * mass of the sample: no momentum is lost, for any mass of the solid.
    c = 0: the share is 1. */
-#define FSI__SLIP_STUCK FSI_R(1e12)
+#define FSI__SLIP_STUCK FSI_R(1e12) /* rate where nothing slides */
 
 static void fsi__slip_rates(fsi_slip *slip, fsi_real dt) {
     const fsi_interface *iface = &slip->iface;
@@ -6249,57 +6269,62 @@ static void fsi__slip_rates(fsi_slip *slip, fsi_real dt) {
         return;
     fsi__slip_estimate(slip, 0);
     for (int i = 0; i < iface->sides; i++) {
-        fsi_real c = fsi__slip_coefficient(slip, iface->side[i].solid),
-                 v = fsi__length(fsi_vec_sub(slip->velocity[i], slip->body[i]));
-        slip->rate[i] = c > 0 ? fsi__min(FSI_SLIP_STRESS * (1 - c) / c * v * dt / slip->grid->h,
-                                         FSI__SLIP_STUCK)
-                              : FSI__SLIP_STUCK;
+        fsi_real c = fsi__slip_coefficient(slip, iface->side[i].solid);
+        fsi_real speed = fsi__length(fsi_vec_sub(slip->velocity[i], slip->body[i]));
+        slip->rate[i] = FSI__SLIP_STUCK;
+        if (c > 0)
+            slip->rate[i] = fsi__min(FSI_SLIP_STRESS * (1 - c) / c * speed * dt / slip->grid->h,
+                                     FSI__SLIP_STUCK);
     }
 }
 
+/* A sample that a side holds. */
 typedef struct fsi__tie {
     int32_t side, face;
     int axis;
-    fsi_real share, old;
+    fsi_real share; /* of the difference that friction takes */
+    fsi_real old;   /* velocity before */
 } fsi__tie;
 
-/* a sample between this cell and another that it sees */
+/* 1: there is a sample between this cell and another that it sees. */
 static int fsi__tie_open(const fsi_slip *slip, size_t cell, int dir, size_t *face) {
-    ptrdiff_t m = fsi__slip_next(&slip->iface, cell, dir, face);
-    return m >= 0 && !slip->iface.blocked[dir / 2][*face] && !slip->iface.covered[m]
+    return fsi__slip_seen(&slip->iface, cell, dir, face) >= 0
            && slip->grid->weight[dir / 2][*face] > 0;
 }
 
-/* counts them; tie: fills it */
+/* The rate at which a side holds the sample in a direction of its cell; 0: it does not. */
+static fsi_real fsi__tie_rate(const fsi_slip *slip, int i, int dir, size_t *face) {
+    const fsi_side *side = slip->iface.side + i;
+    size_t cell = (size_t)side->cell, other;
+    if (dir / 2 == side->axis || !fsi__tie_open(slip, cell, dir, face))
+        return 0;
+    fsi_real across = fsi__get(side->normal, dir / 2);
+    fsi_real rate = slip->rate[i] * fsi__abs(fsi__get(side->normal, side->axis))
+                    / fsi__max(1 - across * across, FSI_R(0.25));
+    return fsi__tie_open(slip, cell, dir ^ 1, &other) ? rate / 2 : rate;
+}
+
+/* Which samples are held, at most 2 dim a side; a sample that several sides hold is shared by their
+ * rates, whose sum stands in slip->u. */
 static int fsi__tie_list(fsi_slip *slip, fsi__tie *tie) {
-    const fsi_interface *iface = &slip->iface;
-    int i, n = 0;
-    /* s->u sums the rates of all sides that hold a sample */
-    for (int round = 0; round < 3; round++)
-        for (n = 0, i = 0; i < iface->sides; i++) {
-            const fsi_side *side = iface->side + i;
-            for (int dir = 0; slip->rate[i] > 0 && dir < 2 * iface->dim; dir++) {
-                size_t face;
-                fsi_real across = fsi__get(side->normal, dir / 2);
-                if (dir / 2 == side->axis || !fsi__tie_open(slip, (size_t)side->cell, dir, &face))
-                    continue;
-                fsi_real rate = slip->rate[i] * fsi__abs(fsi__get(side->normal, side->axis))
-                                / fsi__max(1 - across * across, FSI_R(0.25));
-                size_t other;
-                if (fsi__tie_open(slip, (size_t)side->cell, dir ^ 1, &other))
-                    rate /= 2;
-                if (round < 2)
-                    slip->u[dir / 2][face] = round ? slip->u[dir / 2][face] + rate : 0;
-                else if (tie) {
-                    tie[n].side = i;
-                    tie[n].face = (int32_t)face;
-                    tie[n].axis = dir / 2;
-                    tie[n].share = rate / (1 + slip->u[dir / 2][face]);
-                    tie[n].old = slip->grid->u[dir / 2][face];
-                }
-                n++;
-            }
+    int n = 0;
+    for (int i = 0; i < slip->iface.sides; i++)
+        for (int dir = 0; slip->rate[i] > 0 && dir < 2 * slip->iface.dim; dir++) {
+            size_t face;
+            tie[n].share = fsi__tie_rate(slip, i, dir, &face);
+            if (!(tie[n].share > 0))
+                continue;
+            tie[n].side = i;
+            tie[n].face = (int32_t)face;
+            tie[n].axis = dir / 2;
+            tie[n].old = slip->grid->u[dir / 2][face];
+            slip->u[dir / 2][face] = 0;
+            n++;
         }
+    for (int k = 0; k < n; k++)
+        slip->u[tie[k].axis][tie[k].face] += tie[k].share;
+    for (int k = 0; k < n; k++)
+        tie[k].share /= 1 + slip->u[tie[k].axis][tie[k].face];
     return n;
 }
 
@@ -6309,137 +6334,128 @@ static void fsi__tie_gaps(const fsi_slip *slip, const fsi__tie *tie, int n, fsi_
         gap[k] = tie[k].old - fsi__get(slip->body[tie[k].side], tie[k].axis);
 }
 
-/* The solids' v* in s->solid and the fluid's u* after the collision. Nodal solids get the v* that
-   leads to their velocity once the implicit forces act: M v* = M v*_old + what the fluid lost. */
+/* v_star and the fluid's u* after the collision. Nodal solids get the v* that leads to their
+   velocity once the implicit forces act: M v* = M v*_old + what the fluid lost. */
 static fsi_result fsi__slip_tie(fsi_slip *slip, fsi_real dt) {
     const fsi_interface *iface = &slip->iface;
-    const fsi_real *given = fsi__slip_v_of(slip, FSI__V_GIVEN);
-    fsi_real *v = fsi__slip_v_of(slip, FSI__V_STAR), *push = fsi__slip_v_of(slip, FSI__V_WORK);
-    int n = fsi__tie_list(slip, NULL);
-    size_t room = 0;
-    if (!n)
+    fsi_grid *grid = slip->grid;
+    int sides = 0;
+    for (int i = 0; i < iface->sides; i++)
+        sides += slip->rate[i] > 0;
+    if (!sides)
         return FSI_OK;
     fsi__tie *tie;
-    FSI__SLIP_TAKE(slip, tie, fsi__tie, n);
-    fsi_real *mass;
-    FSI__SLIP_TAKE(slip, mass, fsi_real, n);
-    fsi_real *gap;
-    FSI__SLIP_TAKE(slip, gap, fsi_real, n);
-    if (slip->heap->failed)
+    fsi_real *mass, *gap;
+    int32_t *side_of;
+    int most = 2 * iface->dim * sides;
+    FSI__SLIP_TAKE(slip, tie, fsi__tie, most);
+    FSI__SLIP_TAKE(slip, mass, fsi_real, most);
+    FSI__SLIP_TAKE(slip, gap, fsi_real, most);
+    FSI__SLIP_TAKE(slip, side_of, int32_t, most);
+    if (slip->scratch->failed)
         return FSI_ERR_MEMORY;
-    (void)fsi__tie_list(slip, tie);
+    int n = fsi__tie_list(slip, tie);
+    if (!n)
+        return FSI_OK;
+
+    /* Rows of J at the samples, and the fluid's mass that follows the solid there. */
     for (int k = 0; k < n; k++)
-        room += fsi__slip_row_room(slip, iface->side + tie[k].side);
-    fsi_csr matrix;
-    if (fsi__slip_rows_take(slip, n, room, &matrix) != FSI_OK)
-        return FSI_ERR_MEMORY;
-    for (int k = 0; k < n; k++) {
-        fsi__slip_row(slip, iface->side + tie[k].side, fsi__axis(tie[k].axis), &matrix);
-        mass[k] = tie[k].share * slip->grid->desc.rho * slip->grid->h * fsi__area(&slip->iface);
-    }
-    fsi_result result = fsi__slip_K_factor(slip, &matrix, mass);
+        side_of[k] = tie[k].side;
+    fsi_csr R;
+    fsi_result result = fsi__slip_rows_take(slip, n, side_of, &R);
     if (result != FSI_OK)
         return result;
+    for (int k = 0; k < n; k++) {
+        fsi__slip_row(slip, iface->side + tie[k].side, fsi__axis(tie[k].axis), &R);
+        mass[k] = tie[k].share * grid->desc.rho * grid->h * fsi__area(iface);
+    }
+    result = fsi__slip_K_factor(slip, &R, mass);
+    if (result != FSI_OK)
+        return result;
+
+    /* The collision, and what the fluid loses in it. */
     fsi__tie_gaps(slip, tie, n, gap);
-    fsi__slip_collide(slip, &matrix, mass, gap, given, v);
-    fsi__slip_give(slip, v);
+    fsi__slip_collide(slip, &R, mass, gap, slip->v_given, slip->v_star);
+    fsi__slip_give(slip, slip->v_star);
     fsi__tie_gaps(slip, tie, n, gap);
     for (int k = 0; k < n; k++) {
         int axis = tie[k].axis, face = tie[k].face;
-        slip->grid->u[axis][face] -= tie[k].share * gap[k];
-        if (slip->grid->u_plus[axis])
-            slip->grid->u_plus[axis][face] = slip->grid->u[axis][face];
+        grid->u[axis][face] -= tie[k].share * gap[k];
+        if (grid->u_plus[axis])
+            grid->u_plus[axis][face] = grid->u[axis][face];
         gap[k] *= mass[k];
         slip->friction[3 * iface->side[tie[k].side].solid + axis] += gap[k] / dt;
     }
-    fsi_csr_tmul(&matrix, gap, push);
-    for (int i = 0; i < slip->solids; i++)
-        for (int k = slip->offset[i]; iface->solid[i]->node && k < slip->offset[i + 1]; k++)
-            v[k] = given[k] + push[k] * iface->solid[i]->inverse_mass[(k - slip->offset[i]) / 3];
-    /* the right-hand side of the new u* */
-    return fsi_grid_build_pressure(slip->grid, dt);
-}
-
-/* Degrees of freedom of the two-way solids, and their v*. */
-static fsi_result fsi__slip_columns(fsi_slip *slip) {
-    const fsi_interface *iface = &slip->iface;
-    FSI__SLIP_TAKE(slip, slip->K_at, size_t, iface->solids);
-    FSI__SLIP_TAKE(slip, slip->offset, int, iface->solids);
-    FSI__SLIP_TAKE(slip, slip->friction, fsi_real, 3 * iface->solids);
-    if (slip->heap->failed)
-        return FSI_ERR_MEMORY;
-    for (int i = 0; i < iface->solids; i++) {
+    fsi_csr_tmul(&R, gap, slip->v_work);
+    for (int i = 0; i < slip->solids; i++) {
         const fsi_coupled *door = iface->solid[i];
-        int dof = fsi__slip_two_way(door) ? door->dof : 0;
-        if (dof && !door->mass)
-            return FSI_ERR_ARGUMENT;
-        slip->offset[i + 1] = slip->offset[i] + dof;
+        int first = slip->offset[i];
+        for (int k = 0; door->node && k < fsi__slip_dof(slip, i); k++)
+            slip->v_star[first + k] =
+                slip->v_given[first + k] + slip->v_work[first + k] * door->inverse_mass[k / 3];
     }
-    FSI__SLIP_TAKE(slip, slip->solid, fsi_real, FSI__V_COUNT * slip->offset[iface->solids]);
-    if (slip->heap->failed)
-        return FSI_ERR_MEMORY;
-    slip->solids = iface->solids;
-    slip->columns = slip->offset[iface->solids];
-    for (int i = 0; i < iface->solids; i++)
-        if (fsi__slip_dof(slip, i) > 0)
-            fsi_copy((size_t)iface->solid[i]->dof, iface->solid[i]->v,
-                     fsi__slip_v_of(slip, FSI__V_GIVEN) + slip->offset[i]);
-    fsi_copy((size_t)slip->columns, fsi__slip_v_of(slip, FSI__V_GIVEN),
-             fsi__slip_v_of(slip, FSI__V_STAR));
-    return FSI_OK;
+    return fsi_grid_build_pressure(grid, dt); /* the right-hand side of the new u* */
 }
 
 /* Columns S Z and K / (rho h A) of the dense solids, which the V-cycle takes along (fsi_mg_rank):
  * rho h A S Z K^-1 (S Z)^T is the low-rank part of the matrix. */
+static void fsi__slip_dense_solid(fsi_slip *slip, int solid, int32_t **cell, fsi_real **factor,
+                                  fsi_real **value) {
+    const fsi_interface *iface = &slip->iface;
+    const fsi_coupled *door = iface->solid[solid];
+    const fsi_csr *K = &slip->K, *Z = &slip->Z;
+    fsi_mg_group *group = slip->dense + solid;
+    fsi_real scale = 1 / fsi__slip_cell_mass(slip);
+    int first = slip->offset[solid];
+
+    /* The movable part of K, full rows. */
+    group->K = *value;
+    for (int i = 0; i < fsi__slip_dof(slip, solid); i++) {
+        if (!fsi__slip_movable(door, i))
+            continue;
+        group->columns++;
+        for (int k = K->row[first + i]; k < K->row[first + i + 1]; k++)
+            if (fsi__slip_movable(door, K->col[k] - first))
+                *(*value)++ = scale * K->val[k];
+    }
+
+    /* Its sides. */
+    group->cell = *cell;
+    group->factor = *factor;
+    group->val = *value;
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        if (side->solid != solid)
+            continue;
+        *(*cell)++ = side->cell;
+        *(*factor)++ = fsi__slip_outward(side);
+        for (int k = 0; k < group->columns; k++)
+            *(*value)++ = Z->row[i] < Z->row[i + 1] ? Z->val[Z->row[i] + k] : 0;
+        group->entries++;
+    }
+}
+
 static fsi_result fsi__slip_rank(fsi_slip *slip) {
     const fsi_interface *iface = &slip->iface;
-    size_t room = (size_t)iface->sides, at = room, sides = 0;
+    size_t room = 0;
     for (int i = 0; i < iface->solids; i++)
         if (!iface->solid[i]->node)
             room += (size_t)iface->solid[i]->dof * (size_t)iface->solid[i]->dof;
     for (int i = 0; i < iface->sides; i++)
         if (!iface->solid[iface->side[i].solid]->node)
             room += (size_t)iface->solid[iface->side[i].solid]->dof;
-    FSI__SLIP_TAKE(slip, slip->group_of, fsi_mg_group, iface->solids);
     int32_t *cell;
+    fsi_real *factor, *value;
+    FSI__SLIP_TAKE(slip, slip->dense, fsi_mg_group, iface->solids);
     FSI__SLIP_TAKE(slip, cell, int32_t, iface->sides);
-    fsi_real *val;
-    FSI__SLIP_TAKE(slip, val, fsi_real, room);
-    if (slip->heap->failed)
+    FSI__SLIP_TAKE(slip, factor, fsi_real, iface->sides);
+    FSI__SLIP_TAKE(slip, value, fsi_real, room);
+    if (slip->scratch->failed)
         return FSI_ERR_MEMORY;
-    for (int solid = 0; solid < iface->solids; solid++) {
-        const fsi_coupled *door = iface->solid[solid];
-        fsi_mg_group *group = slip->group_of + solid;
-        fsi_real *K = val + at,
-                 scale = 1 / (slip->grid->desc.rho * slip->grid->h * fsi__area(&slip->iface));
-        int dof = fsi__slip_dof(slip, solid), first = slip->offset[solid];
-        if (!dof || door->node)
-            continue;
-        /* the movable part of K, full rows */
-        for (int i = 0; i < dof; i++) {
-            group->columns += fsi__slip_movable(door, i);
-            for (int k = slip->K.row[first + i];
-                 fsi__slip_movable(door, i) && k < slip->K.row[first + i + 1]; k++)
-                if (fsi__slip_movable(door, slip->K.col[k] - first))
-                    val[at++] = scale * slip->K.val[k];
-        }
-        group->K = K;
-        group->cell = cell + sides;
-        group->factor = val + sides;
-        group->val = val + at;
-        for (int i = 0; i < iface->sides; i++) {
-            if (iface->side[i].solid != solid)
-                continue;
-            cell[sides] = iface->side[i].cell;
-            val[sides++] = iface->side[i].share * (fsi_real)iface->side[i].sign;
-            for (int k = 0; k < group->columns; k++)
-                val[at++] =
-                    slip->Z.row[i] < slip->Z.row[i + 1] ? slip->Z.val[slip->Z.row[i] + k] : 0;
-            group->entries++;
-        }
-    }
-    fsi_result result =
-        fsi_mg_rank_build(&slip->rank, slip->grid->mg, slip->group_of, iface->solids);
+    for (int i = 0; i < iface->solids; i++)
+        if (fsi__slip_dof(slip, i) && !iface->solid[i]->node)
+            fsi__slip_dense_solid(slip, i, &cell, &factor, &value);
+    fsi_result result = fsi_mg_rank_build(&slip->rank, slip->grid->mg, slip->dense, iface->solids);
     return result == FSI_ERR_SINGULAR ? FSI_OK : result; /* then the plain V-cycle has to do */
 }
 
@@ -6447,72 +6463,75 @@ static fsi_result fsi__slip_rank(fsi_slip *slip) {
 static void fsi__slip_free_velocity(fsi_slip *slip) {
     for (int i = 0; i < slip->iface.sides; i++)
         slip->stick[i] -= slip->wall[i];
-    fsi__slip_collide(slip, &slip->Y, slip->mass, slip->stick, fsi__slip_v_of(slip, FSI__V_STAR),
-                      fsi__slip_v_of(slip, FSI__V_FREE));
+    fsi__slip_collide(slip, &slip->Y, slip->mass, slip->stick, slip->v_star, slip->v_free);
 }
 
-/* What the walls push before the solve adds Z (v - v0): closed solids J v0; shells slide with what
- * the starts of the fluxes were taken for, J v - Z (v - v0). */
+/* (J v)_s of the two-way solids' present velocities. */
+static fsi_real fsi__slip_wall(const fsi_slip *slip, const fsi_side *side) {
+    return fsi_interface_velocity(&slip->iface, side, slip->iface.solid[side->solid]->v);
+}
+
+/* What the walls push before the solve adds Z (v - v_free): closed solids J v_free; shells slide
+ * with what the starts of the fluxes were taken for, J v - Z (v - v_free). */
 static void fsi__slip_walls(fsi_slip *slip, const fsi_real *v) {
     const fsi_interface *iface = &slip->iface;
-    const fsi_real *v0 = fsi__slip_v_of(slip, FSI__V_FREE);
     if (!slip->columns)
         return;
     fsi__slip_give(slip, v);
     for (int i = 0; i < iface->sides; i++)
         if (fsi__slip_dof(slip, iface->side[i].solid) > 0)
-            slip->wall[i] = fsi_interface_velocity(iface, iface->side + i,
-                                                   iface->solid[iface->side[i].solid]->v)
-                            - fsi__slip_through(slip, i, v) + fsi__slip_through(slip, i, v0);
+            slip->wall[i] = fsi__slip_wall(slip, iface->side + i) - fsi__slip_through(slip, i, v)
+                            + fsi__slip_through(slip, i, slip->v_free);
 }
 
-static void fsi__slip_walls_moved(fsi_slip *slip, const fsi_real *v) {
+static void fsi__slip_walls_moved(fsi_slip *slip) {
     for (int i = 0; slip->columns && i < slip->iface.sides; i++)
-        slip->wall[i] += fsi__slip_through(slip, i, v)
-                         - fsi__slip_through(slip, i, fsi__slip_v_of(slip, FSI__V_FREE));
+        slip->wall[i] +=
+            fsi__slip_through(slip, i, slip->v_new) - fsi__slip_through(slip, i, slip->v_free);
 }
 
-/* M (v - v*) + B^T B v - push */
+/* Impulses of the solids: M (v - v*) + B^T B v - push. */
 static void fsi__slip_impulses(const fsi_slip *slip) {
-    const fsi_interface *iface = &slip->iface;
-    fsi_real *inner = fsi__slip_v_of(slip, FSI__V_WORK);
-    fsi_fill((size_t)slip->columns, 0, inner);
-    fsi__slip_implicit(slip, fsi__slip_v_of(slip, FSI__V_NEW), 1, inner);
-    fsi__slip_push(slip, -1, inner);
-    for (int i = 0; i < iface->solids; i++) {
-        const fsi_coupled *door = iface->solid[i];
-        const fsi_real *old = fsi__slip_v_of(slip, FSI__V_GIVEN) + slip->offset[i];
-        if (!fsi__slip_dof(slip, i) || !door->impulse)
+    for (int i = 0; i < slip->solids; i++) {
+        const fsi_coupled *door = slip->iface.solid[i];
+        int first = slip->offset[i], n = fsi__slip_dof(slip, i);
+        if (!n || !door->impulse)
             continue;
-        for (int j = 0; j < door->dof; j++) {
-            door->impulse[j] =
-                door->node ? door->mass[j / 3] * (door->v[j] - old[j]) + inner[slip->offset[i] + j]
-                           : 0;
-            for (int k = 0; !door->node && k < door->dof; k++)
+        const fsi_real *old = slip->v_given + first;
+        fsi_real *inner = slip->v_work + first;
+        fsi_fill((size_t)n, 0, inner);
+        fsi__door_implicit(door, slip->v_new + first, 1, inner);
+        fsi__door_push(door, -1, inner);
+        for (int j = 0; j < n; j++) {
+            door->impulse[j] = 0;
+            if (door->node)
+                door->impulse[j] = door->mass[j / 3] * (door->v[j] - old[j]) + inner[j];
+            for (int k = 0; !door->node && k < n; k++)
                 if (fsi__slip_movable(door, j) && fsi__slip_movable(door, k))
-                    door->impulse[j] += door->mass[j * door->dof + k] * (door->v[k] - old[k]);
+                    door->impulse[j] += door->mass[j * n + k] * (door->v[k] - old[k]);
         }
     }
 }
 
-/* Does a constant pressure in these regions push a solid? */
+/* ---- Closed regions: those of the multigrid, joined through ghosts. */
+/* Does a constant pressure in these joined regions push a solid? */
 static int fsi__slip_pushes(const fsi_slip *slip, const int32_t *set, int n) {
     const fsi_interface *iface = &slip->iface;
-    const fsi_mg *mg = slip->grid->mg;
-    fsi_real *x = slip->vec[2], *w = fsi__slip_v_of(slip, FSI__V_WORK);
+    fsi_real *constant = slip->solve_x;
     int any = 0;
     for (int i = 0; i < iface->sides; i++) {
-        int32_t label = mg->label[iface->side[i].cell];
-        int in = 0;
-        for (int k = 0; label >= 0 && k < n; k++)
-            in |= fsi__root(slip->root, label) == set[k];
-        x[iface->side[i].cell] = (fsi_real)in;
-        any |= in;
+        size_t cell = (size_t)iface->side[i].cell;
+        int32_t region = fsi_mg_region(slip->grid->mg, cell);
+        int inside = 0;
+        for (int k = 0; region >= 0 && k < n; k++)
+            inside |= fsi__root(slip->root, region) == set[k];
+        constant[cell] = (fsi_real)inside;
+        any |= inside;
     }
     if (!any)
         return 0;
-    fsi__slip_gather(slip, x, w);
-    return fsi_max_abs((size_t)slip->columns, w) > FSI_R(1e-3);
+    fsi__slip_gather(slip, constant, slip->v_work);
+    return fsi_max_abs((size_t)slip->columns, slip->v_work) > FSI_R(1e-3);
 }
 
 /* Regions whose constant pressure pushes a solid are no null vectors. Several of them (both sides
@@ -6521,177 +6540,174 @@ static void fsi__slip_pushed(fsi_slip *slip) {
     int32_t pushed[16];
     int n = 0;
     for (int32_t r = 0; slip->columns && r < slip->grid->mg->regions && n < 16; r++)
-        if (fsi__root(slip->root, r) == r && !(slip->count[r] < 0) && fsi__slip_pushes(slip, &r, 1))
+        if (fsi__root(slip->root, r) == r && !slip->held[r] && fsi__slip_pushes(slip, &r, 1))
             pushed[n++] = r;
-    if (n && fsi__slip_pushes(slip, pushed, n))
-        for (int i = 0; i < n; i++)
-            slip->count[pushed[i]] = -1;
-    else
-        for (int i = 1; i < n; i++)
+    int together = n && fsi__slip_pushes(slip, pushed, n);
+    for (int i = 0; i < n; i++)
+        if (together)
+            slip->held[pushed[i]] = 1;
+        else
             fsi__slip_join(slip->root, pushed[0], pushed[i]);
 }
 
-/* Pressure of the ghosts that goes with the cells' x: G^-1 (b + B^T x), B = conductances. */
-static void fsi__slip_ghost_pressure(fsi_slip *slip, const fsi_real *x, const fsi_real *b,
-                                     fsi_real *out) {
-    const fsi_interface *iface = &slip->iface;
-    if (!slip->ghosts)
-        return;
-    for (int i = 0; i < slip->ghosts; i++)
-        out[i] = b ? b[i] : 0;
-    for (int i = 0; i < iface->sides; i++)
-        if (x)
-            out[slip->ghost[i]] += slip->conduct[i] * x[iface->side[i].cell];
-    (void)fsi_cholesky_solve(&slip->block, out, out);
-}
-
-/* Constants of the regions that the V-cycle leaves out: z += 1 (1.r) / (1.A 1). */
-static void fsi__slip_coarse_build(fsi_slip *slip) {
+/* Joined regions, and how many cells each has whose constant nothing fixes. */
+static void fsi__slip_regions(fsi_slip *slip) {
     const fsi_interface *iface = &slip->iface;
     const fsi_mg *mg = slip->grid->mg;
-    fsi_real k = slip->grid->desc.rho * slip->grid->h * fsi__area(&slip->iface),
-             *w = fsi__slip_v_of(slip, FSI__V_WORK), *x = slip->vec[2];
-    for (int r = 0; r < 2 * mg->regions; r++)
-        slip->coarse[r] = 0;
-    for (int r = 0; r < fsi__imin(mg->regions, 16); r++) {
-        double most = 0;
-        for (int i = 0; i < iface->sides; i++)
-            x[iface->side[i].cell] = (fsi_real)(mg->label[iface->side[i].cell] == r);
-        fsi__slip_ghost_pressure(slip, x, NULL, slip->aux);
-        for (int i = 0; i < iface->sides; i++)
-            if (mg->label[iface->side[i].cell] == r) {
-                slip->coarse[r] += (double)(slip->conduct[i] * (1 - slip->aux[slip->ghost[i]]));
-                most += (double)slip->conduct[i];
-            }
-        if (!(slip->coarse[r] > 1e-6 * most))
-            slip->coarse[r] = 0;
-        if (!slip->columns)
-            continue;
-        fsi__slip_gather(slip, x, w);
-        fsi_copy((size_t)slip->columns, w, fsi__slip_v_of(slip, FSI__V_NEW));
-        fsi__slip_K_solve(slip, w);
-        slip->coarse[r] +=
-            (double)k * fsi_dot((size_t)slip->columns, w, fsi__slip_v_of(slip, FSI__V_NEW));
+    int32_t *root = slip->root, ghosts = mg->regions;
+
+    /* Links and conducting sides join; a given pressure or the outside holds. */
+    for (int32_t i = 0; i < ghosts + slip->ghosts; i++)
+        root[i] = i;
+    for (int i = 0; i < slip->links; i++)
+        if (slip->link[i].b >= 0)
+            fsi__slip_join(root, ghosts + slip->link[i].a, ghosts + slip->link[i].b);
+    for (int i = 0; i < iface->sides; i++) {
+        int32_t region = fsi_mg_region(mg, (size_t)iface->side[i].cell);
+        if (slip->conduct[i] > 0 && region >= 0)
+            fsi__slip_join(root, region, ghosts + slip->ghost[i]);
     }
-}
-
-static void fsi__slip_coarse(fsi_slip *slip, const fsi_real *r, fsi_real *z) {
-    const fsi_mg *mg = slip->grid->mg;
-    double *sum = slip->coarse + mg->regions;
-    if (!mg->regions)
-        return;
-    for (int i = 0; i < mg->regions; i++)
-        sum[i] = 0;
-    for (size_t c = 0; c < slip->grid->cells; c++)
-        if (mg->label[c] >= 0)
-            sum[mg->label[c]] += (double)r[c];
-    for (int i = 0; i < mg->regions; i++)
-        sum[i] = slip->coarse[i] > 0 ? sum[i] / slip->coarse[i] : 0;
-    for (size_t c = 0; c < slip->grid->cells; c++)
-        if (mg->label[c] >= 0)
-            z[c] += (fsi_real)sum[mg->label[c]];
-}
-
-/* y = S x on the cells, ghosts eliminated: S = A + C - B G^-1 B^T. The correction is at most 1 /
- * ghost mass per side, so the V-cycle of A serves. */
-static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {
-    fsi_slip *slip = (fsi_slip *)user;
-    const fsi_interface *iface = &slip->iface;
-    fsi_mg_apply(slip->grid->mg, x, y);
-    fsi__slip_ghost_pressure(slip, x, NULL, slip->aux);
     for (int i = 0; i < iface->sides; i++)
-        y[iface->side[i].cell] +=
-            slip->conduct[i] * (x[iface->side[i].cell] - slip->aux[slip->ghost[i]]);
-}
+        if (slip->conduct[i] > 0 && fsi_mg_region(mg, (size_t)iface->side[i].cell) < 0)
+            slip->held[fsi__root(root, ghosts + slip->ghost[i])] = 1;
+    for (int i = 0; i < slip->links; i++)
+        if (slip->link[i].b < 0)
+            slip->held[fsi__root(root, ghosts + slip->link[i].a)] = 1;
+    if (slip->desc.form != FSI_SLIP_PAPER)
+        fsi__slip_pushed(slip);
 
-/* solids eliminated */
-static void fsi__slip_apply_two_way(const fsi_real *x, fsi_real *y, void *user) {
-    fsi_slip *slip = (fsi_slip *)user;
-    fsi_real *w = fsi__slip_v_of(slip, FSI__V_WORK);
-    fsi__slip_apply(x, y, slip);
-    if (!slip->columns)
-        return;
-    fsi__slip_gather(slip, x, w);
-    fsi__slip_K_solve(slip, w);
-    fsi__slip_scatter(slip, w, slip->grid->desc.rho * slip->grid->h * fsi__area(&slip->iface), y);
-}
-
-/* Unknowns (p, v): (A, rho h S J; rho h (S J)^T, -(rho h / A) K), symmetric and indefinite. */
-static void fsi__slip_apply_indefinite(const fsi_real *x, fsi_real *y, void *user) {
-    fsi_slip *slip = (fsi_slip *)user;
-    size_t n = slip->grid->cells, m = (size_t)slip->columns;
-    fsi_real k = slip->grid->desc.rho * slip->grid->h, *w = fsi__slip_v_of(slip, FSI__V_WORK);
-    fsi__slip_apply(x, y, slip);
-    fsi__slip_scatter(slip, x + n, k, y);
-    fsi__slip_gather(slip, x, y + n);
-    fsi_csr_mul(&slip->K, x + n, w);
-    for (size_t i = 0; i < m; i++)
-        y[n + i] = k * (y[n + i] - w[i] / fsi__area(&slip->iface));
-}
-
-static void fsi__slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
-    fsi_slip *slip = (fsi_slip *)user;
-    fsi_mg_cycle(slip->grid->mg, r, z);
-    fsi__slip_coarse(slip, r, z);
-}
-
-static void fsi__slip_precondition_indefinite(const fsi_real *r, fsi_real *z, void *user) {
-    fsi_slip *slip = (fsi_slip *)user;
-    size_t n = slip->grid->cells, m = (size_t)slip->columns;
-    fsi__slip_precondition(r, z, slip);
-    fsi_copy(m, r + n, z + n);
-    fsi__slip_K_solve(slip, z + n);
-    for (size_t i = 0; i < m; i++)
-        z[n + i] *= -fsi__area(&slip->iface) / (slip->grid->desc.rho * slip->grid->h);
+    for (size_t c = 0; c < slip->grid->cells && mg->regions; c++) {
+        int32_t region = fsi_mg_region(mg, c);
+        if (region >= 0 && !slip->held[fsi__root(root, region)])
+            slip->region_size[fsi__root(root, region)] += 1;
+    }
 }
 
 /* Takes the mean out of x over every region without given pressure. */
 static void fsi__slip_project(fsi_real *x, void *user) {
     fsi_slip *slip = (fsi_slip *)user;
     const fsi_mg *mg = slip->grid->mg;
-    size_t cells = slip->grid->cells;
-    int n = mg->regions + slip->ghosts;
-    for (int i = 0; i < n; i++) {
-        slip->sum[i] = 0;
-        if (slip->count[i] > 0)
-            slip->count[i] = 0;
+    double *sum = slip->region_sum, *mean = slip->region_mean;
+    if (!mg->regions)
+        return;
+    fsi_mg_region_sums(mg, x, sum);
+    for (int r = 0; r < mg->regions; r++)
+        mean[r] = 0;
+    for (int r = 0; r < mg->regions; r++)
+        mean[fsi__root(slip->root, r)] += sum[r];
+    for (int r = 0; r < mg->regions; r++) {
+        int32_t root = fsi__root(slip->root, r);
+        sum[r] = slip->region_size[root] > 0 ? -mean[root] / slip->region_size[root] : 0;
     }
-    for (size_t c = 0; c < cells; c++)
-        if (mg->label[c] >= 0) {
-            int32_t r = fsi__root(slip->root, mg->label[c]);
-            slip->sum[r] += (double)x[c];
-            if (slip->count[r] >= 0)
-                slip->count[r] += 1;
+    fsi_mg_region_add(mg, sum, x);
+}
+
+/* ---- The operator and its preconditioner. */
+/* Pressure of the ghosts that goes with the cells' x: G^-1 (b + B^T x), B = conductances. */
+static void fsi__slip_ghost_pressure(fsi_slip *slip, const fsi_real *x, const fsi_real *b,
+                                     fsi_real *out) {
+    if (!slip->ghosts)
+        return;
+    for (int i = 0; i < slip->ghosts; i++)
+        out[i] = b ? b[i] : 0;
+    for (int i = 0; x && i < slip->iface.sides; i++)
+        out[slip->ghost[i]] += slip->conduct[i] * x[slip->iface.side[i].cell];
+    (void)fsi_cholesky_solve(&slip->ghost_factor, out, out);
+}
+
+/* The right-hand side of the ghosts, b, as the cells see it once the ghosts are eliminated. */
+static void fsi__slip_eliminate_ghosts(fsi_slip *slip, const fsi_real *b, fsi_real *cells) {
+    fsi__slip_ghost_pressure(slip, NULL, b, slip->ghost_work);
+    for (int i = 0; i < slip->iface.sides; i++)
+        cells[slip->iface.side[i].cell] += slip->conduct[i] * slip->ghost_work[slip->ghost[i]];
+}
+
+/* y = S x on the cells, ghosts eliminated: S = A + C - B G^-1 B^T. The correction is at most 1 /
+ * ghost mass per side, so the V-cycle of A serves. */
+static void fsi__slip_apply_fluid(const fsi_real *x, fsi_real *y, void *user) {
+    fsi_slip *slip = (fsi_slip *)user;
+    fsi_mg_apply(slip->grid->mg, x, y);
+    fsi__slip_ghost_pressure(slip, x, NULL, slip->ghost_work);
+    for (int i = 0; i < slip->iface.sides; i++) {
+        int32_t cell = slip->iface.side[i].cell;
+        y[cell] += slip->conduct[i] * (x[cell] - slip->ghost_work[slip->ghost[i]]);
+    }
+}
+
+/* The same with the solids eliminated. */
+static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {
+    fsi_slip *slip = (fsi_slip *)user;
+    fsi__slip_apply_fluid(x, y, slip);
+    if (!slip->columns)
+        return;
+    fsi__slip_gather(slip, x, slip->v_work);
+    fsi__slip_K_solve(slip, slip->v_work);
+    fsi__slip_scatter(slip, slip->v_work, fsi__slip_cell_mass(slip), y);
+}
+
+/* 1^T A 1 for the constants that the V-cycle leaves out, of at most 16 regions. */
+static void fsi__slip_gains(fsi_slip *slip) {
+    const fsi_interface *iface = &slip->iface;
+    const fsi_mg *mg = slip->grid->mg;
+    fsi_real *constant = slip->solve_x, *pushed = slip->v_new; /* free until the solve */
+    size_t columns = (size_t)slip->columns;
+    for (int r = 0; r < fsi__imin(mg->regions, 16); r++) {
+        double most = 0, gain = 0;
+        for (int i = 0; i < iface->sides; i++) {
+            int32_t cell = iface->side[i].cell;
+            constant[cell] = (fsi_real)(fsi_mg_region(mg, (size_t)cell) == r);
         }
-    for (int i = 0; i < n; i++)
-        slip->sum[i] = slip->count[i] > 0 ? slip->sum[i] / slip->count[i] : 0;
-    for (size_t c = 0; c < cells; c++)
-        if (mg->label[c] >= 0)
-            x[c] -= (fsi_real)slip->sum[fsi__root(slip->root, mg->label[c])];
+        fsi__slip_ghost_pressure(slip, constant, NULL, slip->ghost_work);
+        for (int i = 0; i < iface->sides; i++)
+            if (fsi_mg_region(mg, (size_t)iface->side[i].cell) == r) {
+                gain += (double)(slip->conduct[i] * (1 - slip->ghost_work[slip->ghost[i]]));
+                most += (double)slip->conduct[i];
+            }
+        if (!(gain > 1e-6 * most))
+            gain = 0;
+        if (columns) {
+            fsi__slip_gather(slip, constant, slip->v_work);
+            fsi_copy(columns, slip->v_work, pushed);
+            fsi__slip_K_solve(slip, slip->v_work);
+            gain += (double)fsi__slip_cell_mass(slip) * fsi_dot(columns, slip->v_work, pushed);
+        }
+        slip->region_gain[r] = gain;
+    }
+}
+
+/* A V-cycle, and the constants: z += 1 (1.r) / (1.A 1) in every region. */
+static void fsi__slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
+    fsi_slip *slip = (fsi_slip *)user;
+    const fsi_mg *mg = slip->grid->mg;
+    double *sum = slip->region_sum;
+    fsi_mg_cycle(slip->grid->mg, r, z);
+    if (!mg->regions)
+        return;
+    fsi_mg_region_sums(mg, r, sum);
+    for (int i = 0; i < mg->regions; i++)
+        sum[i] = slip->region_gain[i] > 0 ? sum[i] / slip->region_gain[i] : 0;
+    fsi_mg_region_add(mg, sum, z);
 }
 
 /* ---- The solve. */
-/* Sides, and what is known of the solids there. */
-static fsi_result fsi__slip_sides(fsi_slip *slip) {
-    fsi_interface *iface = &slip->iface;
-    int longest = 1;
-    fsi__slip_forget(slip);
-    fsi__slip_room(slip->heap);
-    fsi_result result = fsi_grid_classify(slip->grid);
-    if (result >= 0)
-        result = fsi_interface_sides(iface, slip->grid);
-    if (result < 0)
-        return result;
-    for (int i = 0; i < iface->solids; i++) {
-        longest = fsi__imax(longest, iface->solid[i]->dof);
-        if (slip->desc.coefficient
-            && !(slip->desc.coefficient[i] >= 0 && slip->desc.coefficient[i] <= 1))
-            return FSI_ERR_ARGUMENT;
-    }
-    int n = iface->sides;
+/* Everything of the last solve away. */
+static void fsi__slip_forget(fsi_slip *slip) {
+    slip->ghosts = slip->links = slip->groups = slip->columns = slip->solids = 0;
+    memset(&slip->start_factor, 0, sizeof slip->start_factor);
+    memset(&slip->ghost_factor, 0, sizeof slip->ghost_factor);
+    fsi__scratch_reset(slip->scratch, 0);
+}
+
+/* Arrays with an item for every side. */
+static fsi_result fsi__slip_take_sides(fsi_slip *slip) {
+    int n = slip->iface.sides, longest = 1;
+    for (int i = 0; i < slip->iface.solids; i++)
+        longest = fsi__imax(longest, slip->iface.solid[i]->dof);
     FSI__SLIP_TAKE(slip, slip->ghost, int32_t, n);
     FSI__SLIP_TAKE(slip, slip->group, int32_t, n);
     FSI__SLIP_TAKE(slip, slip->group_open, uint8_t, n);
+    FSI__SLIP_TAKE(slip, slip->group_size, int32_t, n);
+    FSI__SLIP_TAKE(slip, slip->group_sum, double, n);
     FSI__SLIP_TAKE(slip, slip->spot, uint64_t, 2 * n);
     FSI__SLIP_TAKE(slip, slip->flux, fsi_real, n);
     FSI__SLIP_TAKE(slip, slip->velocity, fsi_vec3, n);
@@ -6701,43 +6717,65 @@ static fsi_result fsi__slip_sides(fsi_slip *slip) {
     FSI__SLIP_TAKE(slip, slip->rate, fsi_real, n);
     FSI__SLIP_TAKE(slip, slip->mass, fsi_real, n);
     FSI__SLIP_TAKE(slip, slip->stick, fsi_real, n);
-    FSI__SLIP_TAKE(slip, slip->push, fsi_real, n);
+    FSI__SLIP_TAKE(slip, slip->side_work, fsi_real, n);
     FSI__SLIP_TAKE(slip, slip->row, fsi_real, longest);
-    if (slip->heap->failed)
-        return FSI_ERR_MEMORY;
-    for (int i = 0; i < iface->sides; i++) {
-        const fsi_side *side = iface->side + i;
-        slip->conduct[i] =
-            !(side->mass > 0) ? 0 : fsi__slip_coefficient(slip, side->solid) / FSI__SLIP_GHOST_MASS;
-        slip->mass[i] = slip->desc.form == FSI_SLIP_PAPER ? 0 : side->mass;
-        slip->body[i] = fsi__slip_body_velocity(slip, side);
-        slip->wall[i] = iface->solid[side->solid]->dof
-                            ? fsi_interface_velocity(iface, side, iface->solid[side->solid]->v)
-                            : fsi__get(slip->body[i], side->axis);
-    }
-    return result;
+    return slip->scratch->failed ? FSI_ERR_MEMORY : FSI_OK;
 }
 
-static fsi_result fsi__slip_prepare(fsi_slip *slip, fsi_real dt) {
+/* Sides, and what is known of the solids there. */
+static fsi_result fsi__slip_sides(fsi_slip *slip) {
     fsi_interface *iface = &slip->iface;
-    fsi_grid *grid = slip->grid;
-    fsi_result result = fsi__slip_sides(slip);
-    if (result < 0)
-        return result;
-    fsi__slip_rates(slip, dt);
-    for (int i = 0; i < iface->sides; i++)
-        iface->velocity[iface->side[i].axis][iface->side[i].face] = 0;
-    result = fsi_grid_build_pressure(grid, dt);
+    fsi__slip_forget(slip);
+    for (int i = 0; i < iface->solids; i++) {
+        fsi_real c = fsi__slip_coefficient(slip, i);
+        if (!(c >= 0 && c <= 1))
+            return FSI_ERR_ARGUMENT;
+    }
+    fsi_result result = fsi_grid_classify(slip->grid);
     if (result >= 0)
-        result =
-            fsi_mg_update(grid->mg, grid->cell,
-                          grid->weights_are_one ? NULL : (const fsi_real *const *)grid->weight);
+        result = fsi_interface_sides(iface, slip->grid);
+    if (result >= 0)
+        result = fsi__slip_take_sides(slip);
     if (result < 0)
         return result;
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        if (side->mass > 0)
+            slip->conduct[i] = fsi__slip_coefficient(slip, side->solid) / FSI__SLIP_GHOST_MASS;
+        slip->mass[i] = slip->desc.form == FSI_SLIP_PAPER ? 0 : side->mass;
+        slip->body[i] = fsi__slip_body_velocity(slip, side);
+        slip->wall[i] = iface->solid[side->solid]->dof ? fsi__slip_wall(slip, side)
+                                                       : fsi__get(slip->body[i], side->axis);
+    }
+    return FSI_OK;
+}
+
+/* Arrays of the pressure system. */
+static fsi_result fsi__slip_take_system(fsi_slip *slip) {
+    size_t regions = (size_t)slip->grid->mg->regions, ghosts = (size_t)slip->ghosts;
+    size_t unknowns = slip->grid->cells + ghosts + (size_t)slip->columns;
+    FSI__SLIP_TAKE(slip, slip->link_flux, fsi_real, slip->links);
+    FSI__SLIP_TAKE(slip, slip->root, int32_t, regions + ghosts);
+    FSI__SLIP_TAKE(slip, slip->held, uint8_t, regions + ghosts);
+    FSI__SLIP_TAKE(slip, slip->region_size, double, regions);
+    FSI__SLIP_TAKE(slip, slip->region_gain, double, regions);
+    FSI__SLIP_TAKE(slip, slip->region_sum, double, regions);
+    FSI__SLIP_TAKE(slip, slip->region_mean, double, regions);
+    FSI__SLIP_TAKE(slip, slip->ghost_work, fsi_real, ghosts);
+    FSI__SLIP_TAKE(slip, slip->pressure, fsi_real, slip->grid->cells + ghosts);
+    FSI__SLIP_TAKE(slip, slip->rhs, fsi_real, slip->grid->cells + ghosts);
+    FSI__SLIP_TAKE(slip, slip->solve_rhs, fsi_real, unknowns);
+    FSI__SLIP_TAKE(slip, slip->solve_x, fsi_real, unknowns);
+    return slip->scratch->failed ? FSI_ERR_MEMORY : FSI_OK;
+}
+
+/* The graph of the ghosts and the solids' K, friction done. */
+static fsi_result fsi__slip_prepare_solids(fsi_slip *slip, fsi_real dt) {
+    const fsi_interface *iface = &slip->iface;
     fsi__slip_ghosts(slip);
-    if (!fsi__slip_links(slip))
-        return FSI_ERR_MEMORY;
-    result = fsi__slip_columns(slip);
+    fsi_result result = fsi__slip_links(slip);
+    if (result >= 0)
+        result = fsi__slip_columns(slip);
     if (result >= 0)
         result = fsi__slip_tie(slip, dt);
     if (result >= 0)
@@ -6746,34 +6784,49 @@ static fsi_result fsi__slip_prepare(fsi_slip *slip, fsi_real dt) {
         result = fsi__slip_K_factor(slip, &slip->Y, slip->mass);
     if (result < 0)
         return result;
-    fsi__slip_give(slip, fsi__slip_v_of(slip, FSI__V_STAR));
+    fsi__slip_give(slip, slip->v_star);
     for (int i = 0; i < iface->sides; i++)
         if (fsi__slip_dof(slip, iface->side[i].solid) > 0)
-            slip->wall[i] = fsi_interface_velocity(iface, iface->side + i,
-                                                   iface->solid[iface->side[i].solid]->v);
-    size_t n = (size_t)grid->mg->regions + (size_t)slip->ghosts;
-    FSI__SLIP_TAKE(slip, slip->link_flux, fsi_real, slip->links);
-    FSI__SLIP_TAKE(slip, slip->root, int32_t, n);
-    FSI__SLIP_TAKE(slip, slip->sum, double, n);
-    FSI__SLIP_TAKE(slip, slip->count, double, n);
-    FSI__SLIP_TAKE(slip, slip->coarse, double, 2 * grid->mg->regions);
-    FSI__SLIP_TAKE(slip, slip->aux, fsi_real, slip->ghosts);
-    for (int i = 0; i < 4; i++)
-        FSI__SLIP_TAKE(slip, slip->vec[i], fsi_real,
-                       grid->cells + (size_t)slip->ghosts + (size_t)slip->columns);
-    if (slip->heap->failed)
-        return FSI_ERR_MEMORY;
+            slip->wall[i] = fsi__slip_wall(slip, iface->side + i);
+    return FSI_OK;
+}
+
+static fsi_result fsi__slip_prepare(fsi_slip *slip, fsi_real dt) {
+    fsi_interface *iface = &slip->iface;
+    fsi_grid *grid = slip->grid;
+    fsi_result result = fsi__slip_sides(slip);
+    if (result < 0)
+        return result;
+
+    /* The grid's matrix with the solids at rest: their flux is in wall. */
+    fsi__slip_rates(slip, dt);
+    for (int i = 0; i < iface->sides; i++)
+        iface->velocity[iface->side[i].axis][iface->side[i].face] = 0;
+    result = fsi_grid_build_pressure(grid, dt);
+    if (result < 0)
+        return result;
+    const fsi_real *const *weight = (const fsi_real *const *)grid->weight;
+    result = fsi_mg_update(grid->mg, grid->cell, grid->weights_are_one ? NULL : weight);
+    if (result < 0)
+        return result;
+
+    /* Ghosts, solids, regions; factors of what is eliminated. */
+    if ((result = fsi__slip_prepare_solids(slip, dt)) < 0)
+        return result;
+    if ((result = fsi__slip_take_system(slip)) < 0)
+        return result;
+    fsi__slip_groups(slip);
     fsi__slip_regions(slip);
-    result = fsi__slip_factor(slip, 1, &slip->start);
+    result = fsi__slip_ghost_factor(slip, 1, &slip->start_factor);
     if (result == FSI_OK)
-        result = fsi__slip_factor(slip, 0, &slip->block);
-    if (result == FSI_OK)
-        fsi__slip_coarse_build(slip);
+        result = fsi__slip_ghost_factor(slip, 0, &slip->ghost_factor);
+    if (result != FSI_OK)
+        return result;
+    fsi__slip_gains(slip);
+
     slip->rank.columns = 0;
-    if (result == FSI_OK && slip->columns && slip->desc.solver == FSI_SLIP_CG
-        && slip->desc.form == FSI_SLIP_REPAIRED)
-        result = fsi__slip_rank(slip);
-    return result;
+    int ranked = slip->desc.solver == FSI_SLIP_CG && slip->desc.form == FSI_SLIP_REPAIRED;
+    return slip->columns && ranked ? fsi__slip_rank(slip) : FSI_OK;
 }
 
 /* scale times what flows out of every ghost */
@@ -6788,608 +6841,247 @@ static void fsi__slip_ghost_outflow(const fsi_slip *slip, fsi_real scale, fsi_re
     }
 }
 
-/* b = -rho h * outflow of the starts, in cells and ghosts. */
-static void fsi__slip_rhs(const fsi_slip *slip, fsi_real *b) {
-    const fsi_interface *iface = &slip->iface;
+/* rhs = -rho h * outflow of the starts, in cells and ghosts. */
+static void fsi__slip_rhs(fsi_slip *slip) {
     fsi_real scale = -slip->grid->desc.rho * slip->grid->h;
-    fsi_copy(slip->grid->cells, slip->grid->rhs, b);
-    for (int i = 0; i < iface->sides; i++)
-        b[iface->side[i].cell] +=
-            scale
-            * (slip->flux[i]
-               + iface->side[i].share * (fsi_real)iface->side[i].sign * slip->wall[i]);
-    fsi__slip_ghost_outflow(slip, scale, b + slip->grid->cells);
+    fsi_copy(slip->grid->cells, slip->grid->rhs, slip->rhs);
+    for (int i = 0; i < slip->iface.sides; i++) {
+        const fsi_side *side = slip->iface.side + i;
+        slip->rhs[side->cell] += scale * (slip->flux[i] + fsi__slip_outward(side) * slip->wall[i]);
+    }
+    fsi__slip_ghost_outflow(slip, scale, slip->rhs + slip->grid->cells);
 }
 
 /* u = u* - grad p^ / rho; fluxes likewise. */
-static fsi_result fsi__slip_update(fsi_slip *slip, const fsi_real *p) {
-    const fsi_interface *iface = &slip->iface;
-    const fsi_real *pg = p + slip->grid->cells, scale = 1 / (slip->grid->desc.rho * slip->grid->h),
-                   k = scale / FSI__SLIP_GHOST_MASS;
+static fsi_result fsi__slip_update(fsi_slip *slip) {
+    const fsi_real *p = slip->pressure, *p_ghost = p + slip->grid->cells;
+    fsi_real scale = 1 / (slip->grid->desc.rho * slip->grid->h);
+    fsi_real link_scale = scale / FSI__SLIP_GHOST_MASS;
     fsi_copy(slip->grid->cells, p, slip->grid->pressure);
-    for (int i = 0; i < iface->sides; i++)
-        slip->flux[i] += scale * slip->conduct[i] * (p[iface->side[i].cell] - pg[slip->ghost[i]]);
-    for (int i = 0; i < slip->links; i++)
+    for (int i = 0; i < slip->iface.sides; i++)
+        slip->flux[i] +=
+            scale * slip->conduct[i] * (p[slip->iface.side[i].cell] - p_ghost[slip->ghost[i]]);
+    for (int i = 0; i < slip->links; i++) {
+        const fsi_slip_link *link = slip->link + i;
         slip->link_flux[i] +=
-            k * (pg[slip->link[i].a] - (slip->link[i].b >= 0 ? pg[slip->link[i].b] : 0));
+            link_scale * (p_ghost[link->a] - (link->b >= 0 ? p_ghost[link->b] : 0));
+    }
     return fsi_grid_apply_pressure(slip->grid);
 }
 
-/* b: cells, then ghosts; x likewise. pass > 0: x holds the pressure of the pass before. */
-static fsi_result fsi__slip_cg(fsi_slip *slip, const fsi_real *b, fsi_real *x, int pass,
-                               fsi_report *report) {
-    const fsi_interface *iface = &slip->iface;
-    size_t n = slip->grid->cells, m = (size_t)slip->columns;
-    fsi_real *v0 = fsi__slip_v_of(slip, FSI__V_FREE), *v = fsi__slip_v_of(slip, FSI__V_NEW),
-             *B = slip->vec[1], *X = slip->vec[2];
+/* The pressure for rhs, and the solids' v_new. pass > 0: both hold those of the pass before. */
+static fsi_result fsi__slip_pressure(fsi_slip *slip, int pass, fsi_report *report) {
+    fsi_grid *grid = slip->grid;
+    size_t cells = grid->cells, columns = (size_t)slip->columns;
+    const fsi_real *rhs_ghost = slip->rhs + cells;
     fsi_krylov_desc desc;
-    int indefinite = slip->desc.solver == FSI_SLIP_INDEFINITE && m;
     memset(&desc, 0, sizeof desc);
-    desc.n = indefinite ? n + m : n;
-    desc.A.apply_fn = indefinite ? fsi__slip_apply_indefinite : fsi__slip_apply_two_way;
-    desc.precondition.apply_fn =
-        indefinite ? fsi__slip_precondition_indefinite : fsi__slip_precondition;
-    desc.A.user = desc.precondition.user = slip;
+    desc.n = cells;
+    desc.A.apply_fn = fsi__slip_apply;
+    desc.precondition.apply_fn = fsi__slip_precondition;
     desc.project_fn = fsi__slip_project;
-    desc.project_user = slip;
-    desc.tolerance = slip->desc.tolerance > 0 ? slip->desc.tolerance : slip->grid->desc.tolerance;
-    desc.tolerance_abs = slip->grid->noise;
+    desc.A.user = desc.precondition.user = desc.project_user = slip;
+    desc.tolerance = slip->desc.tolerance > 0 ? slip->desc.tolerance : grid->desc.tolerance;
+    desc.tolerance_abs = grid->noise;
     desc.max_iterations = slip->desc.max_iterations ? slip->desc.max_iterations : 2000;
     desc.allocator = fsi__slip_memory(slip);
     desc.guess = pass > 0;
-    fsi_copy(n, b, B);
-    fsi__slip_ghost_pressure(slip, NULL, b + n, slip->aux);
-    for (int k = 0; k < iface->sides; k++)
-        B[iface->side[k].cell] += slip->conduct[k] * slip->aux[slip->ghost[k]];
-    fsi_fill(m, 0, B + n); /* v = v0 + what the pressure adds */
-    if (desc.guess) {
-        fsi_copy(n, x, X);
-        for (size_t i = 0; i < m; i++)
-            X[n + i] = v[i] - v0[i];
-    }
-    slip->grid->mg->rank = !indefinite && slip->rank.columns ? &slip->rank : NULL;
-    fsi_result result = indefinite ? fsi_symmqmr_solve(&desc, B, X, NULL, 0, report)
-                                   : fsi_cg_solve(&desc, B, X, NULL, 0, report);
-    slip->grid->mg->rank = NULL;
-    if (result < 0)
-        return result;
-    fsi_copy(n, X, x);
-    fsi__slip_ghost_pressure(slip, x, b + n, x + n);
-    if (!m)
-        return result;
+
+    /* Cells alone: ghosts are eliminated, and v = v_free + what the pressure adds. */
+    fsi_copy(cells, slip->rhs, slip->solve_rhs);
+    fsi__slip_eliminate_ghosts(slip, rhs_ghost, slip->solve_rhs);
+    if (desc.guess)
+        fsi_copy(cells, slip->pressure, slip->solve_x);
+    int indefinite = slip->desc.solver == FSI_SLIP_INDEFINITE && columns;
+    fsi_result result;
     if (indefinite)
-        fsi_copy(m, X + n, v);
+        result = fsi__paper_slip_indefinite(slip, &desc, report);
     else {
-        fsi__slip_gather(slip, x, v);
-        fsi__slip_K_solve(slip, v);
-        fsi_scale(m, fsi__area(&slip->iface), v);
+        grid->mg->rank = slip->rank.columns ? &slip->rank : NULL;
+        result = fsi_cg_solve(&desc, slip->solve_rhs, slip->solve_x, NULL, 0, report);
+        grid->mg->rank = NULL;
     }
-    for (size_t i = 0; i < m; i++)
-        v[i] += v0[i];
+    if (result < 0)
+        return result;
+
+    fsi_copy(cells, slip->solve_x, slip->pressure);
+    fsi__slip_ghost_pressure(slip, slip->pressure, rhs_ghost, slip->pressure + cells);
+    if (!indefinite && columns) {
+        fsi__slip_gather(slip, slip->pressure, slip->v_new);
+        fsi__slip_K_solve(slip, slip->v_new);
+        fsi_scale(columns, fsi__area(&slip->iface), slip->v_new);
+    }
+    fsi_axpy(columns, 1, slip->v_free, slip->v_new);
     return result;
 }
 
-/* ---- The paper's system (eq. 10, 12, 16, top right-hand side with its sign corrected), kept as
-   reference. With mu = lambda + S p, S = sign N_axis of a side, its modified divergence becomes x =
-   (p, mu), v = v* - D^T p - C^T mu, row s of C = N^T W: own v_occ along the axis, mean of the
-   cell's two samples across it; C v = Q V, Q = N^T J; outflow of the cell through a side S Q V +
-   v_ghost. Two-way K V = M V* + m Q^T (mu - S p), m = rho h^dim; eliminated the block m [-S, 1]^T Q
-   K^-1 Q^T [-S, 1] is added (CG), kept it is (p, mu, V) by SYMMQMR with incomplete Cholesky of the
-   (p, mu) block and -K below. */
-typedef struct fsi__paper {
-    fsi_slip *s;
-    fsi_csr C, Q, A; /* A: assembled (p, mu) block with ghosts, compact cells (SYMMQMR) */
-    fsi_ic ic;
-    int32_t *map;                /* [cells + 1] compact numbers */
-    fsi_real *z, *w;             /* [samples] regular faces of all axes, then v_occ of the sides */
-    fsi_real *diagonal, *target; /* [sides] of C C^T; N^T V_s less what prescribed faces give */
-    size_t base[4], samples;     /* where the faces of an axis begin, and v_occ */
-} fsi__paper;
-
-/* Row W of a side: the sample in a direction of its cell and its weight (own v_occ along the axis,
- * half of each sample across it), or -1. */
-static ptrdiff_t fsi__paper_sample(const fsi__paper *paper, int side, int dir, fsi_real *weight) {
-    const fsi_interface *iface = &paper->s->iface;
-    int axis = dir / 2, along = axis == iface->side[side].axis,
-        other = fsi__slip_side(iface, (size_t)iface->side[side].cell, dir);
-    if (along && other != side)
-        return -1;
-    size_t face;
-    (void)fsi__slip_next(iface, (size_t)iface->side[side].cell, dir, &face);
-    *weight = along ? 1 : FSI_R(0.5);
-    return (ptrdiff_t)(other >= 0 ? paper->base[3] + (size_t)other : paper->base[axis] + face);
-}
-
-/* C = N^T W. */
-static fsi_result fsi__paper_rows(fsi__paper *paper) {
-    fsi_slip *slip = paper->s;
-    const fsi_interface *iface = &slip->iface;
-    const fsi_allocator memory = fsi__slip_memory(slip);
-    fsi__slip_entries entries;
-    if (fsi__slip_entries_take(slip, (size_t)iface->sides * 5, &entries) != FSI_OK)
-        return FSI_ERR_MEMORY;
-    for (int k = 0; k < iface->sides; k++) {
-        paper->target[k] = fsi_vec_dot(iface->side[k].normal, slip->body[k]);
-        for (int dir = 0; dir < 2 * iface->dim; dir++) {
-            int axis = dir / 2;
-            fsi_real c;
-            ptrdiff_t at = fsi__paper_sample(paper, k, dir, &c),
-                      face = at - (ptrdiff_t)paper->base[axis];
-            if (at < 0)
-                continue;
-            c *= fsi__get(iface->side[k].normal, axis);
-            if (at < (ptrdiff_t)paper->base[3] && !(slip->grid->weight[axis][face] > 0)) {
-                paper->target[k] -= c * slip->grid->u[axis][face];
-                continue;
-            }
-            fsi__slip_put(&entries, k, (int32_t)at, c);
-            paper->diagonal[k] += c * c;
-        }
-    }
-    return fsi_csr_from_triplets(&paper->C, iface->sides, (int)paper->samples, entries.count,
-                                 entries.i, entries.j, entries.v, &memory);
-}
-
-/* z += D^T x on regular faces (up = 0), or y += D z (up = 1). */
-static void fsi__paper_faces(const fsi__paper *paper, const fsi_real *x, fsi_real *y, int up) {
-    const fsi_slip *slip = paper->s;
-    size_t face;
-    for (size_t c = 0; c < slip->grid->cells; c++)
-        for (int dir = 0; slip->grid->cell[c] == FSI_CELL_FLUID && dir < 2 * slip->grid->dim;
-             dir++) {
-            fsi_real sign = (fsi_real)(dir & 1 ? 1 : -1);
-            (void)fsi__slip_next(&slip->iface, c, dir, &face);
-            if (!(slip->grid->weight[dir / 2][face] > 0))
-                continue;
-            if (up)
-                y[c] += sign * x[paper->base[dir / 2] + face];
-            else
-                y[paper->base[dir / 2] + face] += sign * x[c];
-        }
-}
-
-static fsi_result fsi__paper_solid_rows(fsi__paper *paper) { /* Q = N^T J */
-    const fsi_interface *iface = &paper->s->iface;
-    size_t room = 0;
-    for (int k = 0; k < iface->sides; k++)
-        room += fsi__slip_row_room(paper->s, iface->side + k);
-    if (fsi__slip_rows_take(paper->s, iface->sides, room, &paper->Q) != FSI_OK)
-        return FSI_ERR_MEMORY;
-    for (int k = 0; k < iface->sides; k++)
-        fsi__slip_row(paper->s, iface->side + k, iface->side[k].normal, &paper->Q);
-    return FSI_OK;
-}
-
-static fsi_real fsi__paper_S(const fsi_side *side) {
-    return (fsi_real)side->sign * fsi__get(side->normal, side->axis);
-}
-
-/* w = Q^T (mu - S p) */
-static void fsi__paper_push(const fsi__paper *paper, const fsi_real *p, const fsi_real *mu,
-                            fsi_real *w) {
-    const fsi_interface *iface = &paper->s->iface;
-    for (int k = 0; k < iface->sides; k++)
-        paper->s->push[k] = mu[k] - fsi__paper_S(iface->side + k) * p[iface->side[k].cell];
-    fsi_csr_tmul(&paper->Q, paper->s->push, w);
-}
-
-/* p, mu += scale [-S, 1]^T Q v */
-static void fsi__paper_pull(const fsi__paper *paper, const fsi_real *v, fsi_real scale, fsi_real *p,
-                            fsi_real *mu) {
-    const fsi_interface *iface = &paper->s->iface;
-    fsi_csr_mul(&paper->Q, v, paper->s->push);
-    for (int k = 0; k < iface->sides; k++) {
-        mu[k] += scale * paper->s->push[k];
-        p[iface->side[k].cell] -= scale * fsi__paper_S(iface->side + k) * paper->s->push[k];
-    }
-}
-
-static fsi_real fsi__paper_mass(const fsi_slip *slip) {
-    return slip->grid->desc.rho * slip->grid->h * fsi__area(&slip->iface);
-}
-
-static void fsi__paper_apply(const fsi_real *x, fsi_real *y, void *user) {
-    fsi__paper *paper = (fsi__paper *)user;
-    fsi_real *w = fsi__slip_v_of(paper->s, FSI__V_WORK);
-    size_t n = paper->s->grid->cells;
-    fsi__slip_apply(x, y, paper->s);
-    fsi_csr_tmul(&paper->C, x + n, paper->z); /* C^T mu */
-    fsi__paper_faces(paper, paper->z, y, 1);
-    fsi__paper_faces(paper, x, paper->z, 0);
-    fsi_csr_mul(&paper->C, paper->z, y + n);
-    if (!paper->s->columns)
-        return;
-    fsi__paper_push(paper, x, x + n, w);
-    fsi__slip_K_solve(paper->s, w);
-    fsi__paper_pull(paper, w, fsi__paper_mass(paper->s), y, y + n);
-}
-
-static void fsi__paper_precondition(const fsi_real *r, fsi_real *z, void *user) {
-    fsi__paper *paper = (fsi__paper *)user;
-    size_t n = paper->s->grid->cells;
-    fsi__slip_precondition(r, z, paper->s);
-    for (int k = 0; k < paper->s->iface.sides; k++)
-        z[n + (size_t)k] = r[n + (size_t)k] / fsi__max(paper->diagonal[k], FSI_R(1e-3));
-}
-
-static void fsi__paper_project(fsi_real *x, void *user) {
-    fsi__slip_project(x, ((fsi__paper *)user)->s);
-}
-
-/* The (p, mu) block assembled: cells and ghosts as in the matrix above, D C^T and C C^T through the
- * samples that rows of C share. */
-static void fsi__paper_fill(const fsi__paper *paper, const fsi_csr *matrix,
-                            fsi__slip_entries *entries) {
-    const fsi_slip *slip = paper->s;
-    const fsi_interface *iface = &slip->iface;
-    const int32_t ghosts = paper->map[slip->grid->cells], sides = ghosts + slip->ghosts;
-    size_t face;
-    entries->count = 0;
-    for (int k = 0; k < slip->links; k++)
-        fsi__slip_put_pair(entries, ghosts + slip->link[k].a,
-                           slip->link[k].b < 0 ? -1 : ghosts + slip->link[k].b,
-                           1 / FSI__SLIP_GHOST_MASS);
-    for (int k = 0; k < iface->sides; k++)
-        fsi__slip_put_pair(entries, ghosts + slip->ghost[k], paper->map[iface->side[k].cell],
-                           slip->conduct[k]);
-    size_t j;
-    for (size_t c = 0; c < slip->grid->cells; c++)
-        for (int dir = 0; paper->map[c] >= 0 && dir < 2 * iface->dim; dir++) {
-            ptrdiff_t m = fsi__slip_next(iface, c, dir, &face);
-            fsi_real w = slip->grid->weight[dir / 2][face];
-            fsi__slip_put(entries, paper->map[c], paper->map[c], w);
-            if (m >= 0 && paper->map[m] >= 0)
-                fsi__slip_put(entries, paper->map[c], paper->map[m], -w);
-            if (!(w > 0))
-                continue;
-            j = paper->base[dir / 2] + face;
-            for (int k = matrix->row[j]; k < matrix->row[j + 1]; k++) {
-                fsi_real v = (fsi_real)(dir & 1 ? 1 : -1) * matrix->val[k];
-                fsi__slip_put(entries, paper->map[c], sides + matrix->col[k], v);
-                fsi__slip_put(entries, sides + matrix->col[k], paper->map[c], v);
-            }
-        }
-    for (j = 0; j < (size_t)matrix->rows; j++)
-        for (int k = matrix->row[j]; k < matrix->row[j + 1]; k++)
-            for (int l = matrix->row[j]; l < matrix->row[j + 1]; l++)
-                fsi__slip_put(entries, sides + matrix->col[k], sides + matrix->col[l],
-                              matrix->val[k] * matrix->val[l]);
-}
-
-static fsi_result fsi__paper_assemble(fsi__paper *paper) {
-    fsi_slip *slip = paper->s;
-    fsi__slip_entries entries = {NULL, NULL, NULL, 0, 0};
-    fsi_ic_desc desc;
-    int k = 0;
-    memset(&desc, 0, sizeof desc);
-    desc.allocator = fsi__slip_memory(slip);
-    if (!FSI__SLIP_TAKE(slip, paper->map, int32_t, slip->grid->cells))
-        return FSI_ERR_MEMORY;
-    for (size_t c = 0; c < slip->grid->cells; c++)
-        paper->map[c] = slip->grid->cell[c] == FSI_CELL_FLUID ? k++ : -1;
-    paper->map[slip->grid->cells] = k;
-    int n = k + slip->ghosts + slip->iface.sides;
-    fsi_csr matrix;
-    fsi_result result = fsi_csr_transpose(&paper->C, &matrix, &desc.allocator);
-    if (result != FSI_OK)
-        return result;
-    fsi__paper_fill(paper, &matrix, &entries); /* counts */
-    result = fsi__slip_entries_take(slip, entries.count, &entries);
-    if (result != FSI_OK)
-        return result;
-    fsi__paper_fill(paper, &matrix, &entries);
-    result = fsi_csr_from_triplets(&paper->A, n, n, entries.count, entries.i, entries.j, entries.v,
-                                   &desc.allocator);
-    return result == FSI_OK ? fsi_ic_init(&paper->ic, &paper->A, &desc) : result;
-}
-
-/* (cells, sides) <-> compact (cells, ghosts, sides). */
-static void fsi__paper_spread(const fsi__paper *paper, const fsi_real *x, fsi_real *full,
-                              fsi_real *mu) {
-    size_t cells = paper->s->grid->cells,
-           sides = (size_t)paper->map[cells] + (size_t)paper->s->ghosts;
-    for (size_t c = 0; c < cells; c++)
-        full[c] = paper->map[c] >= 0 ? x[paper->map[c]] : 0;
-    fsi_copy((size_t)paper->s->iface.sides, x + sides, mu);
-}
-
-static void fsi__paper_apply_kept(const fsi_real *x, fsi_real *y, void *user) {
-    fsi__paper *paper = (fsi__paper *)user;
-    fsi_slip *slip = paper->s;
-    size_t n = (size_t)paper->A.rows, m = (size_t)slip->columns,
-           sides = n - (size_t)slip->iface.sides;
-    fsi_real *p = slip->vec[2], *mu = paper->w, *w = fsi__slip_v_of(slip, FSI__V_WORK);
-    fsi_csr_mul(&paper->A, x, y);
-    fsi__paper_spread(paper, x, p, mu);
-    fsi__paper_push(paper, p, mu, y + n);
-    fsi_csr_mul(&slip->K, x + n, w);
-    for (size_t i = 0; i < m; i++)
-        y[n + i] -= w[i] / fsi__paper_mass(slip);
-    fsi_fill(slip->grid->cells, 0, p);
-    fsi_fill((size_t)slip->iface.sides, 0, mu);
-    fsi__paper_pull(paper, x + n, 1, p, mu);
-    for (size_t i = 0; i < slip->grid->cells; i++)
-        if (paper->map[i] >= 0)
-            y[paper->map[i]] += p[i];
-    for (size_t i = 0; i < (size_t)slip->iface.sides; i++)
-        y[sides + i] += mu[i];
-}
-
-static void fsi__paper_precondition_kept(const fsi_real *r, fsi_real *z, void *user) {
-    fsi__paper *paper = (fsi__paper *)user;
-    size_t n = (size_t)paper->A.rows, m = (size_t)paper->s->columns;
-    (void)fsi_ic_solve(&paper->ic, r, z);
-    fsi_copy(m, r + n, z + n);
-    fsi__slip_K_solve(paper->s, z + n);
-    fsi_scale(m, -fsi__paper_mass(paper->s), z + n);
-}
-
-/* v* of all samples into z: regular faces and the starts of v_occ. */
-static void fsi__paper_samples(const fsi__paper *paper) {
-    const fsi_slip *slip = paper->s;
-    for (int a = 0; a < slip->grid->dim; a++)
-        fsi_copy(slip->grid->faces[a], slip->grid->u[a], paper->z + paper->base[a]);
-    for (int k = 0; k < slip->iface.sides; k++)
-        paper->z[paper->base[3] + (size_t)k] =
-            fsi__get(slip->velocity[k], slip->iface.side[k].axis);
-}
-
-/* W v at every side from the samples in z */
-static void fsi__paper_surface(const fsi__paper *paper) {
-    const fsi_interface *iface = &paper->s->iface;
-    for (int k = 0; k < iface->sides; k++) {
-        fsi_real v[3] = {0, 0, 0}, weight;
-        for (int dir = 0; dir < 2 * iface->dim; dir++) {
-            ptrdiff_t at = fsi__paper_sample(paper, k, dir, &weight);
-            if (at >= 0)
-                v[dir / 2] += weight * paper->z[at];
-        }
-        paper->s->velocity[k] = fsi_vec_load(v);
-    }
-}
-
-/* b, x: cells, sides; bg: ghosts. */
-static fsi_result fsi__paper_cg(fsi__paper *paper, fsi_real *b, fsi_real *x, const fsi_real *bg,
-                                fsi_krylov_desc *desc, fsi_report *rep) {
-    fsi_slip *slip = paper->s;
-    const fsi_interface *iface = &slip->iface;
-    fsi__slip_ghost_pressure(slip, NULL, bg, slip->aux);
-    for (int k = 0; k < iface->sides; k++)
-        b[iface->side[k].cell] += slip->conduct[k] * slip->aux[slip->ghost[k]];
-    desc->n = slip->grid->cells + (size_t)iface->sides;
-    desc->A.apply_fn = fsi__paper_apply;
-    desc->precondition.apply_fn = fsi__paper_precondition;
-    if (!slip->columns)
-        desc->project_fn = fsi__paper_project;
-    return fsi_cg_solve(desc, b, x, NULL, 0, rep);
-}
-
-static fsi_result fsi__paper_qmr(fsi__paper *paper, const fsi_real *b, fsi_real *x,
-                                 const fsi_real *bg, fsi_krylov_desc *desc, fsi_report *rep) {
-    fsi_slip *slip = paper->s;
-    size_t cells = slip->grid->cells, sides = (size_t)slip->iface.sides, m = (size_t)slip->columns;
-    fsi_result result = fsi__paper_assemble(paper);
-    if (result < 0)
-        return result;
-    size_t n = (size_t)paper->A.rows;
-    fsi_real *B;
-    FSI__SLIP_TAKE(slip, B, fsi_real, n + m);
-    fsi_real *X;
-    FSI__SLIP_TAKE(slip, X, fsi_real, n + m);
-    if (slip->heap->failed)
-        return FSI_ERR_MEMORY;
-    for (size_t i = 0; i < cells; i++)
-        if (paper->map[i] >= 0)
-            B[paper->map[i]] = b[i];
-    fsi_copy((size_t)slip->ghosts, bg, B + paper->map[cells]);
-    fsi_copy(sides, b + cells, B + n - sides);
-    desc->n = n + m;
-    desc->A.apply_fn = fsi__paper_apply_kept;
-    desc->precondition.apply_fn = fsi__paper_precondition_kept;
-    result = fsi_symmqmr_solve(desc, B, X, NULL, 0, rep);
-    if (result < 0)
-        return result;
-    fsi__paper_spread(paper, X, x, x + cells);
-    fsi_copy(m, X + n, fsi__slip_v_of(slip, FSI__V_NEW));
-    return result;
-}
-
-/* The solids' velocity v, and as the paper has it at the walls. */
-static void fsi__paper_walls(fsi_slip *slip, const fsi_real *v) {
-    const fsi_interface *iface = &slip->iface;
-    fsi__slip_give(slip, v);
-    for (int k = 0; k < iface->sides; k++)
-        slip->wall[k] = fsi__get(iface->side[k].normal, iface->side[k].axis)
-                        * fsi_vec_dot(iface->side[k].normal, slip->body[k]);
-}
-
-static void fsi__paper_finish(fsi__paper *paper, const fsi_real *x, const fsi_real *bg, int kept) {
-    fsi_slip *slip = paper->s;
+/* The solve, several times from the same u*: each pass starts the ghost fluxes from the velocity of
+ * the pass before. */
+static fsi_result fsi__slip_passes(fsi_slip *slip, fsi_report *report) {
     fsi_grid *grid = slip->grid;
-    size_t n = grid->cells, m = (size_t)slip->columns;
-    fsi_real scale = grid->desc.rho * grid->h, *v0 = fsi__slip_v_of(slip, FSI__V_FREE),
-             *v = fsi__slip_v_of(slip, FSI__V_NEW);
-    if (m && !kept) {
-        fsi__paper_push(paper, x, x + n, v);
-        fsi__slip_K_solve(slip, v);
-        fsi_scale(m, fsi__paper_mass(slip), v);
+    fsi_result worst = FSI_OK;
+    int passes = slip->desc.passes ? slip->desc.passes : 3;
+    for (int axis = 0; axis < grid->dim; axis++)
+        fsi_copy(grid->faces[axis], grid->u[axis], slip->u[axis]);
+    for (int pass = 0; pass < passes; pass++) {
+        fsi__slip_estimate(slip, 1);
+        if (!pass && slip->columns) {
+            fsi__slip_free_velocity(slip);
+            fsi__slip_give(slip, slip->v_free);
+            fsi__slip_estimate(slip, 1);
+        }
+        fsi__slip_start(slip);
+        fsi__slip_walls(slip, pass ? slip->v_new : slip->v_free);
+        fsi__slip_rhs(slip);
+        for (int axis = 0; axis < grid->dim; axis++)
+            fsi_copy(grid->faces[axis], slip->u[axis], grid->u[axis]);
+
+        fsi_report one;
+        memset(&one, 0, sizeof one);
+        fsi_result result = fsi__slip_pressure(slip, pass, &one);
+        if (result < 0)
+            return result;
+        worst = result > worst ? result : worst;
+        report->iterations += one.iterations;
+        report->residual = one.residual;
+        if (!pass)
+            report->residual_start = one.residual_start;
+        if ((result = fsi__slip_update(slip)) < 0)
+            return result;
+        fsi__slip_give(slip, slip->v_new);
+        fsi__slip_walls_moved(slip);
     }
-    for (size_t i = 0; i < m; i++)
-        v[i] += v0[i];
-    if (m)
-        fsi__paper_walls(slip, v);
-    fsi__slip_ghost_pressure(slip, x, bg, slip->vec[0] + n);
-    for (size_t i = 0; i < n; i++)
-        slip->vec[0][i] = -scale * x[i];
-    for (size_t i = 0; i < (size_t)slip->ghosts; i++)
-        slip->vec[0][n + i] *= -scale;
-    fsi_csr_tmul(&paper->C, x + n, paper->w);
-    (void)fsi__slip_update(slip, slip->vec[0]);
-    fsi__paper_samples(paper);
-    for (size_t i = 0; i < paper->samples; i++)
-        paper->z[i] -= paper->w[i];
-    for (int a = 0; a < grid->dim; a++)
-        fsi_copy(grid->faces[a], paper->z + paper->base[a], grid->u[a]);
-    fsi__paper_surface(paper);
+    return worst;
 }
 
-static fsi_result fsi__paper_solve(fsi_slip *slip, fsi_report *rep) {
-    fsi_grid *grid = slip->grid;
-    size_t n = grid->cells, sides = (size_t)slip->iface.sides;
-    fsi_real scale = grid->desc.rho * grid->h, *bg = slip->vec[3] + n;
-    int kept = slip->columns && slip->desc.solver == FSI_SLIP_INDEFINITE;
-    fsi__paper paper;
-    memset(&paper, 0, sizeof paper);
-    fsi_krylov_desc desc;
-    memset(&desc, 0, sizeof desc);
-    paper.s = slip;
-    for (int a = 0; a < grid->dim; a++)
-        paper.base[a + 1] = paper.base[a] + grid->faces[a];
-    paper.base[3] = paper.base[grid->dim];
-    paper.samples = paper.base[3] + sides;
-    fsi_real *b;
-    FSI__SLIP_TAKE(slip, b, fsi_real, n + sides);
-    fsi_real *x;
-    FSI__SLIP_TAKE(slip, x, fsi_real, n + sides);
-    FSI__SLIP_TAKE(slip, paper.z, fsi_real, paper.samples);
-    FSI__SLIP_TAKE(slip, paper.w, fsi_real, paper.samples);
-    FSI__SLIP_TAKE(slip, paper.diagonal, fsi_real, sides);
-    FSI__SLIP_TAKE(slip, paper.target, fsi_real, sides);
-    if (slip->heap->failed)
-        return FSI_ERR_MEMORY;
-    fsi__slip_estimate(slip, 1);
-    fsi__slip_free_velocity(slip);
-    fsi__slip_start(slip);
-    fsi__slip_regions(slip);
-    fsi__paper_walls(slip, fsi__slip_v_of(slip, FSI__V_FREE));
-    fsi_result result = fsi__paper_rows(&paper);
-    if (result >= 0)
-        result = fsi__paper_solid_rows(&paper);
-    if (result < 0)
-        return result;
-    fsi__slip_rhs(slip, slip->vec[3]);
-    for (size_t i = 0; i < n; i++)
-        b[i] = slip->vec[3][i] / -scale; /* D v* */
-    for (size_t i = 0; i < (size_t)slip->ghosts; i++)
-        bg[i] /= -scale;
-    fsi__paper_samples(&paper);
-    fsi_csr_mul(&paper.C, paper.z, b + n);
-    for (size_t i = 0; i < sides; i++)
-        b[n + i] -= paper.target[i];
-    desc.A.user = desc.precondition.user = desc.project_user = &paper;
-    desc.tolerance = slip->desc.tolerance > 0 ? slip->desc.tolerance : grid->desc.tolerance;
-    desc.max_iterations = slip->desc.max_iterations ? slip->desc.max_iterations : 20000;
-    desc.allocator = fsi__slip_memory(slip);
-    result = kept ? fsi__paper_qmr(&paper, b, x, bg, &desc, rep)
-                  : fsi__paper_cg(&paper, b, x, bg, &desc, rep);
-    if (result >= 0)
-        fsi__paper_finish(&paper, x, bg, kept);
-    return result;
-}
-
+/* Samples at the sides, and what passes through them. */
 static void fsi__slip_finish(fsi_slip *slip) {
     fsi_interface *iface = &slip->iface;
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
+        int closed = !(slip->grid->weight[side->axis][side->face] > 0);
         if (!side->shell)
             iface->velocity[side->axis][side->face] =
                 slip->wall[i] + (fsi_real)side->sign * slip->flux[i];
-        if (side->mass > 0 || !(slip->grid->weight[side->axis][side->face] > 0))
+        if (side->mass > 0 || closed)
             fsi_interface_set_sample(slip->grid, side, fsi__get(slip->velocity[i], side->axis));
     }
 }
 
-static fsi_result fsi__slip_passes(fsi_slip *slip, fsi_report *rep) {
-    fsi_grid *grid = slip->grid;
-    fsi_result result = FSI_OK, worst = FSI_OK;
-    int passes = slip->desc.passes ? slip->desc.passes : 3;
-    for (int k = 0; k < grid->dim; k++)
-        fsi_copy(grid->faces[k], grid->u[k], slip->u[k]);
-    for (int pass = 0; pass < passes && result >= 0; pass++) {
-        fsi_report one;
-        memset(&one, 0, sizeof one);
-        fsi__slip_estimate(slip, 1);
-        if (!pass && slip->columns) {
-            fsi__slip_free_velocity(slip);
-            fsi__slip_give(slip, fsi__slip_v_of(slip, FSI__V_FREE));
-            fsi__slip_estimate(slip, 1);
-        }
-        fsi__slip_start(slip);
-        fsi__slip_regions(slip);
-        fsi__slip_pushed(slip);
-        fsi__slip_walls(slip, fsi__slip_v_of(slip, pass ? FSI__V_NEW : FSI__V_FREE));
-        fsi__slip_rhs(slip, slip->vec[3]);
-        for (int k = 0; k < grid->dim; k++)
-            fsi_copy(grid->faces[k], slip->u[k], grid->u[k]);
-        result = fsi__slip_cg(slip, slip->vec[3], slip->vec[0], pass, &one);
-        if (result < 0)
-            break;
-        worst = result > worst ? result : worst;
-        rep->iterations += one.iterations;
-        rep->residual = one.residual;
-        if (!pass)
-            rep->residual_start = one.residual_start;
-        result = fsi__slip_update(slip, slip->vec[0]);
-        fsi__slip_give(slip, fsi__slip_v_of(slip, FSI__V_NEW));
-        fsi__slip_walls_moved(slip, fsi__slip_v_of(slip, FSI__V_NEW));
-    }
-    return result < 0 ? result : worst;
-}
-
 FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *report) {
-    fsi_slip *s = slip;
-    if (!s || !s->memory)
+    if (!slip || !slip->memory)
         return FSI_ERR_STATE;
-    if (!(dt > 0) || !fsi__finite(dt) || !fsi__slip_desc_valid(&s->desc))
+    if (!(dt > 0) || !fsi__finite(dt) || !fsi__slip_desc_valid(&slip->desc))
         return FSI_ERR_ARGUMENT;
-    fsi_report rep;
-    memset(&rep, 0, sizeof rep);
-    s->dt = dt;
-    s->stepped = 0;
-    fsi_result result = fsi__slip_prepare(s, dt);
+    int paper = slip->desc.form == FSI_SLIP_PAPER;
+    fsi_report own;
+    memset(&own, 0, sizeof own);
+    slip->dt = dt;
+    slip->stepped = 0;
+    fsi_result result = fsi__slip_prepare(slip, dt);
     if (result >= 0)
-        result =
-            s->desc.form == FSI_SLIP_PAPER ? fsi__paper_solve(s, &rep) : fsi__slip_passes(s, &rep);
+        result = paper ? fsi__paper_solve(slip, &own) : fsi__slip_passes(slip, &own);
     if (result < 0) {
-        fsi__slip_give(s, fsi__slip_v_of(s, FSI__V_GIVEN)); /* v* back */
-        s->iface.sides = 0;                                 /* their lists may be missing */
+        fsi__slip_give(slip, slip->v_given); /* v* back */
+        slip->iface.sides = 0;               /* their lists may be missing */
         return result;
     }
-    fsi__slip_impulses(s);
-    if (s->desc.form != FSI_SLIP_PAPER)
-        fsi__slip_estimate(s, 0);
-    fsi__slip_finish(s);
-    rep.reason = result;
-    s->report = rep;
+    fsi__slip_impulses(slip);
+    if (!paper)
+        fsi__slip_estimate(slip, 0);
+    fsi__slip_finish(slip);
+    own.reason = result;
+    slip->report = own;
     if (report)
-        *report = rep;
+        *report = own;
     return result;
 }
 
+/* ---- Queries. */
+FSI_API fsi_result fsi_slip_surface(fsi_slip *slip) {
+    if (!slip || !slip->memory)
+        return FSI_ERR_STATE;
+    fsi_result result = fsi__slip_sides(slip);
+    if (result >= 0)
+        fsi__slip_estimate(slip, 0);
+    return result;
+}
+
+/* Net outflow of a fluid cell: regular faces, fluxes into ghosts, walls that move. */
+static double fsi__slip_outflow(const fsi_slip *slip, size_t cell) {
+    const fsi_interface *iface = &slip->iface;
+    double out = 0;
+    for (int dir = 0; dir < 2 * iface->dim; dir++) {
+        size_t face;
+        int axis = dir / 2, k = fsi__slip_side(iface, cell, dir);
+        ptrdiff_t next = fsi__slip_next(iface, cell, dir, &face);
+        int sees = !iface->blocked[axis][face] && (next < 0 || !iface->covered[next]);
+        if (sees || iface->desc.boundary == FSI_BOUNDARY_CUT)
+            out += (dir & 1 ? 1 : -1) * (double)iface->open[axis][face]
+                   * (double)slip->grid->u[axis][face];
+        if (k >= 0)
+            out += (double)slip->flux[k]
+                   + (double)iface->side[k].share * iface->side[k].sign * (double)slip->wall[k];
+    }
+    return out;
+}
+
+FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
+    double most = 0;
+    if (!slip || !slip->memory)
+        return 0;
+    double h = (double)slip->iface.h;
+    for (size_t c = 0; c < slip->iface.cells; c++)
+        if (slip->grid->cell[c] == FSI_CELL_FLUID)
+            most = fmax(most, fabs(fsi__slip_outflow(slip, c)) / h);
+    if (slip->ghosts)
+        fsi__slip_ghost_outflow(slip, 1, slip->solve_rhs);
+    for (int i = 0; i < slip->ghosts; i++)
+        most = fmax(most, fabs((double)slip->solve_rhs[i]) / h);
+    return most;
+}
+
+FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
+    fsi_real F[3] = {0, 0, 0};
+    if (!slip || !slip->memory || !(slip->dt > 0))
+        return fsi_vec(0, 0, 0);
+    const fsi_real *p = slip->stepped ? slip->total : slip->grid->pressure;
+    for (int i = 0; i < slip->iface.sides; i++) {
+        const fsi_side *side = slip->iface.side + i;
+        if (side->solid == solid)
+            F[side->axis] +=
+                fsi__slip_outward(side) * p[side->cell] * fsi__area(&slip->iface) / slip->dt;
+    }
+    for (int i = 0; i < 3; i++)
+        if (solid >= 0 && solid < slip->solids)
+            F[i] += slip->friction[3 * solid + i];
+    return fsi_vec_load(F);
+}
+
+/* ---- Tracers. */
 /* b, or the point of a -> b just before the first surface. */
 static fsi_vec3 fsi__slip_until(const fsi_slip *slip, fsi_vec3 a, fsi_vec3 b) {
-    fsi_vec3 d = fsi_vec_sub(b, a);
+    fsi_vec3 way = fsi_vec_sub(b, a);
     fsi_hit hit;
     int solid;
     if (!fsi_interface_first_hit(&slip->iface, a, b, &hit, &solid))
         return b;
-    return fsi_vec_mad(a, d,
-                       fsi__max(hit.t
-                                    - FSI_R(1e-3) * slip->grid->h
-                                          / fsi__max(fsi__length(d), FSI_R(1e-6) * slip->grid->h),
-                                0));
+    fsi_real h = slip->grid->h, length = fsi__max(fsi__length(way), FSI_R(1e-6) * h);
+    return fsi_vec_mad(a, way, fsi__max(hit.t - FSI_R(1e-3) * h / length, 0));
 }
 
 /* Where the flow carries a point over dt (midpoint rule), not beyond the box; the middle of the
  * path is looked up short of surfaces. */
 static fsi_vec3 fsi__slip_drift(const fsi_slip *slip, fsi_vec3 a, fsi_real dt) {
     const fsi_grid *grid = slip->grid;
-    fsi_vec3 m = fsi__slip_until(slip, a, fsi_vec_mad(a, fsi_grid_velocity_at(grid, a), dt / 2));
+    fsi_vec3 half = fsi_vec_mad(a, fsi_grid_velocity_at(grid, a), dt / 2);
+    fsi_vec3 middle = fsi__slip_until(slip, a, half);
     fsi_real x[3];
-    fsi_vec_store(x, fsi_vec_mad(a, fsi_grid_velocity_at(grid, m), dt));
-    for (int k = 0; k < grid->dim; k++)
-        x[k] = fsi__clamp(x[k], fsi__get(grid->origin, k),
-                          fsi__get(grid->origin, k) + grid->h * (fsi_real)slip->iface.n[k]);
+    fsi_vec_store(x, fsi_vec_mad(a, fsi_grid_velocity_at(grid, middle), dt));
+    for (int k = 0; k < grid->dim; k++) {
+        fsi_real first = fsi__get(grid->origin, k);
+        x[k] = fsi__clamp(x[k], first, first + grid->h * (fsi_real)slip->iface.n[k]);
+    }
     return fsi_vec_load(x);
 }
 
@@ -7414,71 +7106,97 @@ FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, 
 /* ---- Tracers beside moving surfaces. Point and vertices move straight from their old to their new
    place; a point that would meet an element on the way slides along it, on its own side. */
 typedef struct fsi__sweep_hit {
-    fsi_real t, w[3];
-    int solid, element, below;
-    const fsi_real *was;
+    fsi_real t, weight[3]; /* when, and where on the element */
+    int solid, element;
+    int below;           /* 1: the point came from against the normal */
+    const fsi_real *was; /* the surface's old vertices */
 } fsi__sweep_hit;
 
-/* Does the point p -> q meet the element a -> b? The height over it is a cubic in time (2D:
-   quadratic): between its extrema it changes its sign at most once. A sign change while the foot is
-   inside (a little more: over a seam both elements say so) is a hit; t: the last time before it. */
-static int fsi__sweep_element(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi_vec3 p, fsi_vec3 q,
-                              fsi__sweep_hit *hit) {
+/* An element as a moving point sees it: its corners relative to the point, before and after. */
+typedef struct fsi__sweep_path {
+    int dim;
+    fsi_vec3 before[3], after[3];
+} fsi__sweep_path;
+
+/* Height of the point over the element at time t of the way. */
+static fsi_real fsi__sweep_height(const fsi__sweep_path *path, fsi_real t, fsi_real *weight) {
     const fsi_vec3 zero = {0, 0, 0};
-    fsi_vec3 x[3], y[3];
-    fsi_real f[4], cut[4];
-    int n = 1;
-    for (int k = 0; k < dim; k++) {
-        x[k] = fsi_vec_sub(a[k], p);
-        y[k] = fsi_vec_sub(b[k], q);
-    }
-    /* all of it on one side of the point along an axis, all the time */
-    for (int k = 0; k < dim; k++) {
+    return fsi__element_height(path->dim, path->before, path->after, t, zero, weight);
+}
+
+/* 1: all of it is on one side of the point along an axis, all the time. */
+static int fsi__sweep_apart(const fsi__sweep_path *path) {
+    for (int axis = 0; axis < path->dim; axis++) {
         int more = 0, less = 0;
-        for (int j = 0; j < dim; j++) {
-            more += fsi__get(x[j], k) > 0 && fsi__get(y[j], k) > 0;
-            less += fsi__get(x[j], k) < 0 && fsi__get(y[j], k) < 0;
+        for (int k = 0; k < path->dim; k++) {
+            fsi_real a = fsi__get(path->before[k], axis), b = fsi__get(path->after[k], axis);
+            more += a > 0 && b > 0;
+            less += a < 0 && b < 0;
         }
-        if (more == dim || less == dim)
-            return 0;
+        if (more == path->dim || less == path->dim)
+            return 1;
     }
+    return 0;
+}
+
+/* Times 0, extrema of the height, 1: between two of them it changes its sign at most once. It is a
+ * cubic in time (2D: quadratic), known by four values. Returns the number of pieces. */
+static int fsi__sweep_pieces(const fsi__sweep_path *path, fsi_real cut[4]) {
+    fsi_real f[4], weight[3];
     for (int k = 0; k < 4; k++)
-        f[k] = fsi__element_height(dim, x, y, (fsi_real)k / 3, zero, hit->w);
+        f[k] = fsi__sweep_height(path, (fsi_real)k / 3, weight);
+
+    /* Extrema: A t^2 + B t + C = 0. */
     fsi_real A = FSI_R(13.5) * (3 * (f[1] - f[2]) + f[3] - f[0]);
     fsi_real B = 9 * (2 * f[0] - 5 * f[1] + 4 * f[2] - f[3]);
     fsi_real C = (18 * f[1] - 11 * f[0] - 9 * f[2] + 2 * f[3]) / 2;
-    fsi_real d = B * B - 4 * A * C;
+    fsi_real discriminant = B * B - 4 * A * C;
+    int n = 1;
     cut[0] = 0;
-    if (d > 0) { /* extrema: A t^2 + B t + C = 0 */
-        d = (B < 0 ? fsi__sqrt(d) - B : -fsi__sqrt(d) - B) / 2;
-        cut[1] = A < 0 || A > 0 ? d / A : 2;
-        cut[2] = d < 0 || d > 0 ? C / d : 2;
-        if (cut[2] < cut[1]) {
-            d = cut[1];
-            cut[1] = cut[2];
-            cut[2] = d;
-        }
-        for (int k = 1; k < 3; k++)
-            if (cut[k] > 0 && cut[k] < 1)
-                cut[n++] = cut[k];
+    if (discriminant > 0) {
+        fsi_real root = fsi__sqrt(discriminant), q = (B < 0 ? root - B : -root - B) / 2;
+        fsi_real one = A < 0 || A > 0 ? q / A : 2;
+        fsi_real two = q < 0 || q > 0 ? C / q : 2;
+        fsi_real first = fsi__min(one, two), last = fsi__max(one, two);
+        if (first > 0 && first < 1)
+            cut[n++] = first;
+        if (last > 0 && last < 1)
+            cut[n++] = last;
     }
     cut[n] = 1;
+    return n;
+}
+
+/* Does the point p -> q meet the element a -> b? A sign change of the height while the foot is
+   inside (a little more: over a seam both elements say so) is a hit; t: the last time before it. */
+static int fsi__sweep_element(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi_vec3 p, fsi_vec3 q,
+                              fsi__sweep_hit *hit) {
+    fsi__sweep_path path;
+    path.dim = dim;
+    for (int k = 0; k < dim; k++) {
+        path.before[k] = fsi_vec_sub(a[k], p);
+        path.after[k] = fsi_vec_sub(b[k], q);
+    }
+    if (fsi__sweep_apart(&path))
+        return 0;
+    fsi_real cut[4], *w = hit->weight;
+    int n = fsi__sweep_pieces(&path, cut);
     for (int k = 0; k < n; k++) {
         fsi_real lo = cut[k], hi = cut[k + 1];
-        int below = fsi__element_height(dim, x, y, lo, zero, hit->w) < 0;
-        if (below == (fsi__element_height(dim, x, y, hi, zero, hit->w) < 0))
+        int below = fsi__sweep_height(&path, lo, w) < 0;
+        if (below == (fsi__sweep_height(&path, hi, w) < 0))
             continue;
         for (int j = 0; j < 45; j++) {
             fsi_real mid = (lo + hi) / 2;
-            if ((fsi__element_height(dim, x, y, mid, zero, hit->w) < 0) == below)
+            if ((fsi__sweep_height(&path, mid, w) < 0) == below)
                 lo = mid;
             else
                 hi = mid;
         }
-        (void)fsi__element_height(dim, x, y, hi, zero, hit->w);
-        fsi_real least = -64 * fsi__sqrt(FSI_REAL_EPS)
-                         * (fsi__abs(hit->w[0]) + fsi__abs(hit->w[1]) + fsi__abs(hit->w[2]));
-        if (!(hit->w[0] >= least && hit->w[1] >= least && (dim == 2 || hit->w[2] >= least)))
+        (void)fsi__sweep_height(&path, hi, w);
+        fsi_real size = fsi__abs(w[0]) + fsi__abs(w[1]) + fsi__abs(w[2]);
+        fsi_real least = -64 * fsi__sqrt(FSI_REAL_EPS) * size;
+        if (!(w[0] >= least && w[1] >= least && (dim == 2 || w[2] >= least)))
             continue;
         hit->t = lo;
         hit->below = below;
@@ -7487,14 +7205,13 @@ static int fsi__sweep_element(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi
     return 0;
 }
 
-/* at t of the way */
+/* Corners of an element at t of the way. */
 static void fsi__sweep_corners(const fsi_surface *surface, int e, const fsi_real *was, fsi_real t,
                                fsi_vec3 *x) {
     for (int k = 0; k < surface->dim; k++) {
         int v = 3 * surface->index[surface->dim * e + k];
-        fsi_vec3 a = fsi_vec_load(was + v);
-        x[k] = t < 1 ? fsi_vec_mad(a, fsi_vec_sub(fsi_vec_load(surface->x + v), a), t)
-                     : fsi_vec_load(surface->x + v);
+        fsi_vec3 a = fsi_vec_load(was + v), b = fsi_vec_load(surface->x + v);
+        x[k] = t < 1 ? fsi_vec_mad(a, fsi_vec_sub(b, a), t) : b;
         if (surface->dim == 2)
             x[k].z = 0;
     }
@@ -7531,29 +7248,35 @@ static int fsi__sweep_first(const fsi_slip *slip, fsi_real t0, fsi_real t1, fsi_
 static fsi_vec3 fsi__sweep_beside(const fsi_slip *slip, const fsi__sweep_hit *hit, fsi_real t1,
                                   fsi_vec3 to, int stuck, fsi_real distance) {
     const fsi_surface *surface = &slip->iface.solid[hit->solid]->surface;
-    fsi_vec3 x[3], at = fsi_vec(0, 0, 0);
-    fsi_real sum = 0, w[3];
+    fsi_vec3 x[3];
     fsi__sweep_corners(surface, hit->element, hit->was, t1, x);
-    fsi_vec3 n = fsi_vec_sub(x[1], x[0]);
-    n = fsi__unit(surface->dim == 2 ? fsi_vec(-n.y, n.x, 0)
-                                    : fsi_vec_cross(n, fsi_vec_sub(x[2], x[0])));
+    fsi_vec3 edge = fsi_vec_sub(x[1], x[0]);
+    fsi_vec3 normal = fsi_vec(-edge.y, edge.x, 0);
+    if (surface->dim == 3)
+        normal = fsi_vec_cross(edge, fsi_vec_sub(x[2], x[0]));
+    normal = fsi__unit(normal);
     if (hit->below)
-        n = fsi_vec_scale(n, -1);
+        normal = fsi_vec_scale(normal, -1);
     if (!stuck)
-        return fsi_vec_mad(to, n, distance - fsi_vec_dot(n, fsi_vec_sub(to, x[0])));
+        return fsi_vec_mad(to, normal, distance - fsi_vec_dot(normal, fsi_vec_sub(to, x[0])));
+
+    fsi_vec3 at = fsi_vec(0, 0, 0);
+    fsi_real sum = 0, weight[3];
     for (int k = 0; k < surface->dim; k++) {
-        w[k] = fsi__max(hit->w[k], 0);
-        sum += w[k];
+        weight[k] = fsi__max(hit->weight[k], 0);
+        sum += weight[k];
     }
     for (int k = 0; k < surface->dim; k++)
-        at = fsi_vec_mad(at, x[k], sum > 0 ? w[k] / sum : 1 / (fsi_real)surface->dim);
-    return fsi_vec_mad(at, n, distance);
+        at = fsi_vec_mad(at, x[k], sum > 0 ? weight[k] / sum : 1 / (fsi_real)surface->dim);
+    return fsi_vec_mad(at, normal, distance);
 }
 
 /* Where a point ends that wants to go from p to q: as far as it can on straight ways that meet
  * nothing; where none is found the time is cut in two. */
 static fsi_vec3 fsi__sweep(const fsi_slip *slip, fsi_real t0, fsi_real t1, fsi_vec3 p, fsi_vec3 q,
                            int depth) {
+    /* distance from the surface, in cells, of each try; from the fourth on the point is stuck */
+    static const double distance[10] = {1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-4, 1e-4, 1e-5, 1e-5};
     fsi_vec3 to = q;
     fsi__sweep_hit hit;
     if (slip->grid->dim == 2)
@@ -7561,272 +7284,211 @@ static fsi_vec3 fsi__sweep(const fsi_slip *slip, fsi_real t0, fsi_real t1, fsi_v
     for (int k = 0; k < 10; k++) {
         if (!fsi__sweep_first(slip, t0, t1, p, to, &hit))
             return to;
-        to = fsi__sweep_beside(slip, &hit, t1, to, k > 2,
-                               slip->grid->h
-                                   * (k < 6   ? FSI_R(1e-3)
-                                      : k < 8 ? FSI_R(1e-4)
-                                              : FSI_R(1e-5)));
+        to = fsi__sweep_beside(slip, &hit, t1, to, k > 2, slip->grid->h * (fsi_real)distance[k]);
     }
     if (!depth)
         return to;
-    to = fsi__sweep(slip, t0, (t0 + t1) / 2, p, fsi_vec_scale(fsi_vec_add(p, q), FSI_R(0.5)),
-                    depth - 1);
-    return fsi__sweep(slip, (t0 + t1) / 2, t1, to, q, depth - 1);
+    fsi_real half = (t0 + t1) / 2;
+    fsi_vec3 middle = fsi_vec_scale(fsi_vec_add(p, q), FSI_R(0.5));
+    to = fsi__sweep(slip, t0, half, p, middle, depth - 1);
+    return fsi__sweep(slip, half, t1, to, q, depth - 1);
 }
 
 /* All tracers from `from` (NULL: at rest) to where they are now, past the surfaces that went from
  * `was` to where they are now; those are remembered. */
 static fsi_result fsi__slip_carry(fsi_slip *slip, const fsi_real *from) {
     const fsi_interface *iface = &slip->iface;
-    size_t n = 0;
-    int elements = 0;
     if (!slip->tracer) {
         slip->was_count = 0;
         return FSI_OK;
     }
-    int i;
-    for (i = 0; i < iface->solids; i++) {
+    size_t n = 0;
+    int elements = 0;
+    for (int i = 0; i < iface->solids; i++) {
         n += 3 * (size_t)iface->solid[i]->surface.vertex_count;
         elements += iface->solid[i]->surface.element_count;
     }
+    if (!from)
+        from = slip->tracer;
     if ((size_t)slip->was_count == n && slip->was_elements == elements) {
         FSI__OMP(parallel for schedule(static) if (slip->tracers > 100))
         for (ptrdiff_t p = 0; p < slip->tracers; p++) {
             fsi_real *x = slip->tracer + 3 * p, z = x[2];
-            fsi_vec_store(x,
-                          fsi__sweep(slip, 0, 1, fsi_vec_load((from ? from : slip->tracer) + 3 * p),
-                                     fsi_vec_load(x), 5));
+            fsi_vec3 start = fsi_vec_load(from + 3 * p);
+            fsi_vec_store(x, fsi__sweep(slip, 0, 1, start, fsi_vec_load(x), 5));
             if (iface->dim == 2)
                 x[2] = z;
         }
     }
-    if (!FSI__GROW(slip, was, was_room, 0, n + 1))
-        return FSI_ERR_MEMORY;
-    for (n = 0, i = 0; i < iface->solids; n += 3 * (size_t)iface->solid[i++]->surface.vertex_count)
-        memcpy(slip->was + n, iface->solid[i]->surface.x,
-               3 * (size_t)iface->solid[i]->surface.vertex_count * sizeof(fsi_real));
+    fsi_result result = FSI__LIST_ROOM(slip->was, n + 1, &slip->desc.allocator);
+    if (result < 0)
+        return result;
+    fsi_real *was = slip->was;
+    for (int i = 0; i < iface->solids; i++) {
+        const fsi_surface *surface = &iface->solid[i]->surface;
+        fsi_copy(3 * (size_t)surface->vertex_count, surface->x, was);
+        was += 3 * (size_t)surface->vertex_count;
+    }
     slip->was_count = (int)n;
     slip->was_elements = elements;
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_slip_surface(fsi_slip *slip) {
-    if (!slip || !slip->memory)
-        return FSI_ERR_STATE;
-    fsi_result result = fsi__slip_sides(slip);
-    if (result >= 0)
-        fsi__slip_estimate(slip, 0);
-    return result;
-}
-
-FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
-    double most = 0;
-    int k;
-    if (!slip || !slip->memory)
-        return 0;
-    const fsi_interface *iface = &slip->iface;
-    double h = (double)iface->h;
-    for (size_t c = 0; c < iface->cells; c++) {
-        double out = 0;
-        if (slip->grid->cell[c] != FSI_CELL_FLUID)
-            continue;
-        for (int dir = 0; dir < 2 * iface->dim; dir++) {
-            size_t face;
-            ptrdiff_t m = fsi__slip_next(iface, c, dir, &face);
-            if ((!iface->blocked[dir / 2][face] && (m < 0 || !iface->covered[m]))
-                || iface->desc.boundary == FSI_BOUNDARY_CUT)
-                out += (dir & 1 ? 1 : -1) * (double)iface->open[dir / 2][face]
-                       * (double)slip->grid->u[dir / 2][face];
-            if ((k = fsi__slip_side(iface, c, dir)) >= 0)
-                out += (double)slip->flux[k]
-                       + (double)iface->side[k].share * iface->side[k].sign * (double)slip->wall[k];
-        }
-        if (fabs(out) / h > most)
-            most = fabs(out) / h;
+/* ---- State. */
+static void fsi__slip_state(fsi_slip *slip, fsi__state *state) {
+    const fsi_grid *grid = slip->grid;
+    int32_t head[4] = {slip->iface.started, slip->was_count, slip->was_elements, 0};
+    fsi__state_match(state, grid->cells);
+    fsi__state_field(state, head, 4, sizeof head[0]);
+    if (state->from && !state->failed) {
+        if (head[1] < 0)
+            state->failed = 1;
+        else if (FSI__LIST_ROOM(slip->was, head[1] + 1, &slip->desc.allocator) < 0)
+            state->failed = 2;
     }
-    if (slip->ghosts)
-        fsi__slip_ghost_outflow(slip, 1, slip->vec[1]);
-    for (int i = 0; i < slip->ghosts; i++)
-        if (fabs((double)slip->vec[1][i]) / h > most)
-            most = fabs((double)slip->vec[1][i]) / h;
-    return most;
-}
-
-/* Second order in time (docs/slip.md): the fluid carries w = u - G p / 2 along the paths of u, p
-   the pressure of the whole last step, and the solve finds the rest of the new one. Without this
-   the drag of a body in steady flow is of first order in dt. */
-static void fsi__slip_reflect(fsi_slip *slip) {
-    for (int a = 0; a < slip->grid->dim; a++) {
-        for (size_t i = 0; i < slip->grid->faces[a]; i++)
-            slip->u[a][i] = slip->grid->u[a][i] - slip->half[a][i];
-        slip->grid->carried[a] = slip->u[a];
-    }
-}
-
-/* After the solve: s->u = u*, so u* - u is the gradient of the new part. */
-static void fsi__slip_reflected(fsi_slip *slip, int on) {
-    for (int a = 0; a < slip->grid->dim; a++)
-        for (size_t i = 0; i < slip->grid->faces[a]; i++)
-            slip->half[a][i] = on && slip->grid->weight[a][i] > 0
-                                   ? (slip->half[a][i] + slip->u[a][i] - slip->grid->u[a][i]) / 2
-                                   : 0;
-    for (size_t i = 0; i < slip->grid->cells; i++)
-        slip->total[i] = (on ? slip->total[i] / 2 : 0) + slip->grid->pressure[i];
-    slip->stepped = 1;
-}
-
-FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
-    fsi_real F[3] = {0, 0, 0};
-    if (!slip || !slip->memory || !(slip->dt > 0))
-        return fsi_vec(0, 0, 0);
-    const fsi_real *p = slip->stepped ? slip->total : slip->grid->pressure;
-    for (int i = 0; i < slip->iface.sides; i++) {
-        const fsi_side *side = slip->iface.side + i;
-        if (side->solid == solid)
-            F[side->axis] += side->share * (fsi_real)side->sign * p[side->cell]
-                             * fsi__area(&slip->iface) / slip->dt;
-    }
-    for (int i = 0; i < 3; i++)
-        if (solid >= 0 && solid < slip->solids)
-            F[i] += slip->friction[3 * solid + i];
-    return fsi_vec_load(F);
-}
-
-/* Pieces of the state in their order, after a head; NULL after the last. `was` comes last. */
-typedef struct fsi__slip_state {
-    int32_t started, was_count, was_elements, cells;
-} fsi__slip_state;
-
-static void *fsi__slip_piece(const fsi_slip *slip, int which, size_t *bytes) {
-    *bytes = which == 0  ? slip->grid->cells * sizeof *slip->total
-             : which < 4 ? slip->grid->faces[which - 1] * sizeof(fsi_real)
-                         : 0;
-    return which == 0                 ? (void *)slip->total
-           : which <= slip->grid->dim ? (void *)slip->half[which - 1]
-                                      : NULL;
+    if (state->failed)
+        return;
+    if (state->from)
+        fsi__interface_clear(&slip->iface); /* the next detect finds what is covered and cut */
+    slip->iface.started = head[0] != 0;
+    slip->was_count = head[1];
+    slip->was_elements = head[2];
+    for (int axis = 0; slip->total && axis < grid->dim; axis++)
+        fsi__state_field(state, slip->half[axis], grid->faces[axis], sizeof(fsi_real));
+    if (slip->total)
+        fsi__state_field(state, slip->total, grid->cells, sizeof(fsi_real));
+    fsi__state_field(state, slip->was, (size_t)slip->was_count, sizeof(fsi_real));
 }
 
 FSI_API size_t fsi_slip_state_size(const fsi_slip *slip) {
-    size_t n = sizeof(fsi__slip_state);
     if (!slip || !slip->memory)
         return 0;
-    size_t bytes;
-    for (int k = 0; fsi__slip_piece(slip, k, &bytes); k++)
-        n += bytes;
-    return n + (size_t)slip->was_count * sizeof *slip->was;
+    fsi__state state = {NULL, NULL, 0, 0};
+    fsi_slip copy = *slip;
+    fsi__slip_state(&copy, &state);
+    return state.used;
 }
 
 FSI_API fsi_result fsi_slip_save(const fsi_slip *slip, void *block) {
-    unsigned char *at = (unsigned char *)block;
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
-    fsi__slip_state head;
-    memset(&head, 0, sizeof head);
-    head.started = slip->iface.started;
-    head.was_count = slip->was_count;
-    head.was_elements = slip->was_elements;
-    head.cells = (int32_t)slip->grid->cells;
-    memcpy(at, &head, sizeof head);
-    const void *part;
-    size_t bytes;
-    int k;
-    for (at += sizeof head, k = 0; (part = fsi__slip_piece(slip, k, &bytes)) != NULL;
-         k++, at += bytes)
-        memcpy(at, part, bytes);
-    if (slip->was_count)
-        memcpy(at, slip->was, (size_t)slip->was_count * sizeof *slip->was);
+    fsi__state state = {(unsigned char *)block, NULL, 0, 0};
+    fsi_slip copy = *slip;
+    fsi__slip_state(&copy, &state);
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block) {
-    const unsigned char *at = (const unsigned char *)block;
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
-    fsi__slip_state head;
-    memcpy(&head, at, sizeof head);
-    if (head.was_count < 0 || head.cells != (int32_t)slip->grid->cells)
-        return FSI_ERR_SIZE;
-    if (!FSI__GROW(slip, was, was_room, 0, head.was_count + 1))
-        return FSI_ERR_MEMORY;
-    /* what is covered and cut is found again by the next detect */
-    fsi__interface_clear(&slip->iface);
-    slip->iface.started = head.started != 0;
-    void *part;
-    size_t bytes;
-    int k;
-    for (at += sizeof head, k = 0; (part = fsi__slip_piece(slip, k, &bytes)) != NULL;
-         k++, at += bytes)
-        memcpy(part, at, bytes);
-    slip->was_count = head.was_count;
-    slip->was_elements = head.was_elements;
-    if (slip->was_count)
-        memcpy(slip->was, at, (size_t)slip->was_count * sizeof *slip->was);
+    fsi__state state = {NULL, (const unsigned char *)block, 0, 0};
+    fsi__slip_state(slip, &state);
+    if (state.failed)
+        return state.failed == 2 ? FSI_ERR_MEMORY : FSI_ERR_SIZE;
     return FSI_OK;
+}
+
+/* ---- The step. */
+/* Second order in time (docs/slip.md): the fluid carries w = u - G p / 2 along the paths of u, p
+   the pressure of the whole last step, and the solve finds the rest of the new one. Without this
+   the drag of a body in steady flow is of first order in dt. */
+static void fsi__slip_reflect(fsi_slip *slip) {
+    for (int axis = 0; axis < slip->grid->dim; axis++) {
+        for (size_t i = 0; i < slip->grid->faces[axis]; i++)
+            slip->u[axis][i] = slip->grid->u[axis][i] - slip->half[axis][i];
+        slip->grid->carried[axis] = slip->u[axis];
+    }
+}
+
+/* After the solve: slip->u = u*, so u* - u is the gradient of the new part. */
+static void fsi__slip_reflected(fsi_slip *slip) {
+    const fsi_grid *grid = slip->grid;
+    for (int axis = 0; axis < grid->dim; axis++)
+        for (size_t i = 0; i < grid->faces[axis]; i++) {
+            int on = slip->reflecting && grid->weight[axis][i] > 0;
+            fsi_real gradient = slip->half[axis][i] + slip->u[axis][i] - grid->u[axis][i];
+            slip->half[axis][i] = on ? gradient / 2 : 0;
+        }
+    for (size_t i = 0; i < grid->cells; i++)
+        slip->total[i] = (slip->reflecting ? slip->total[i] / 2 : 0) + grid->pressure[i];
+    slip->stepped = 1;
+}
+
+static fsi_result fsi__slip_detect_stage(void *scheme, fsi_coupled *const *solid, int count) {
+    return fsi_slip_detect((fsi_slip *)scheme, solid, count);
+}
+
+/* Tracers past the surfaces that begin_fn may have moved; second order where it holds. */
+static fsi_result fsi__slip_start_stage(void *scheme, fsi_real dt) {
+    fsi_slip *slip = (fsi_slip *)scheme;
+    int plain = !slip->iface.shells && !slip->grid->phi && fsi_grid_cfl(slip->grid, dt) <= 2;
+    slip->reflecting = slip->total && slip->desc.form == FSI_SLIP_REPAIRED && plain;
+    for (int i = 0; i < slip->iface.solids; i++)
+        if (fsi__slip_two_way(slip->iface.solid[i]))
+            slip->reflecting = 0;
+    fsi_result result = fsi__slip_carry(slip, NULL);
+    if (result >= 0 && slip->reflecting)
+        fsi__slip_reflect(slip);
+    return result;
+}
+
+static fsi_result fsi__slip_solve_stage(void *scheme, fsi_real dt, fsi_report *report) {
+    fsi_slip *slip = (fsi_slip *)scheme;
+    fsi_result result = fsi_slip_solve(slip, dt, report);
+    if (result >= 0 && slip->total)
+        fsi__slip_reflected(slip);
+    return result;
+}
+
+/* Tracers with the flow, past surfaces: fsi__slip_carry brings them back when those have moved too.
+ */
+static fsi_result fsi__slip_flow_stage(void *scheme, fsi_real dt) {
+    fsi_slip *slip = (fsi_slip *)scheme;
+    size_t n = 3 * (size_t)slip->tracers;
+    if (!slip->tracer)
+        return FSI_OK;
+    if (slip->tracers < 0 || !fsi_all_finite(n, slip->tracer))
+        return FSI_ERR_ARGUMENT;
+    fsi_result result = FSI__LIST_ROOM(slip->from, n + 1, &slip->desc.allocator);
+    if (result < 0)
+        return result;
+    fsi_copy(n, slip->tracer, slip->from);
+    fsi__slip_flow(slip, dt, slip->tracers, slip->tracer, 0);
+    return FSI_OK;
+}
+
+static fsi_result fsi__slip_moved_stage(void *scheme, fsi_real dt) {
+    fsi_slip *slip = (fsi_slip *)scheme;
+    (void)dt;
+    return fsi__slip_carry(slip, slip->from);
 }
 
 FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_real dt,
                                  fsi_report *report) {
-    fsi_result result = FSI_OK;
     if (!slip || !slip->memory || !scene || !(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
-    fsi_grid *grid = slip->grid;
-    if (scene->begin_fn)
-        result = scene->begin_fn(scene->user, dt);
-    if (result >= 0)
-        result = fsi_slip_detect(slip, scene->solid, scene->count);
-    /* begin_fn may have brought the surfaces up to date */
-    if (result >= 0)
-        result = fsi__slip_carry(slip, NULL);
-    int reflect = slip->total && slip->desc.form == FSI_SLIP_REPAIRED && !slip->iface.shells
-                  && !grid->phi && fsi_grid_cfl(grid, dt) <= 2;
-    for (int i = 0; i < scene->count; i++)
-        if (fsi__slip_two_way(scene->solid[i]))
-            reflect = 0;
-    if (reflect && result >= 0)
-        fsi__slip_reflect(slip);
-    if (result >= 0)
-        result = fsi_grid_advect(grid, dt);
-    if (result >= 0)
-        result = fsi_grid_forces(grid, dt);
-    if (result >= 0)
-        result = fsi_grid_viscosity(grid, dt, NULL);
-    if (result < 0)
-        return result;
-    fsi_report rep;
-    fsi_result solve = fsi_slip_solve(slip, dt, &rep);
-    if (solve < 0)
-        return solve;
-    if (slip->total)
-        fsi__slip_reflected(slip, reflect);
-    result = fsi_grid_extrapolate(grid);
-    if (result >= 0)
-        result = fsi_grid_move_surface(grid, dt, &rep);
-    if (result >= 0 && slip->tracer) {
-        if (slip->tracers < 0 || !fsi_all_finite(3 * (size_t)slip->tracers, slip->tracer))
-            return FSI_ERR_ARGUMENT;
-        if (!FSI__GROW(slip, from, from_room, 0, 3 * (size_t)slip->tracers + 1))
-            return FSI_ERR_MEMORY;
-        fsi_copy(3 * (size_t)slip->tracers, slip->tracer, slip->from);
-        /* past surfaces: fsi__slip_carry brings them back when those have moved too */
-        fsi__slip_flow(slip, dt, slip->tracers, slip->tracer, 0);
-    }
-    if (result >= 0 && scene->move_fn)
-        result = scene->move_fn(scene->user, dt);
-    if (result >= 0)
-        result = fsi_interface_moved(&slip->iface, grid, NULL);
-    if (result >= 0)
-        result = fsi__slip_carry(slip, slip->from);
-    if (result < 0)
-        return result;
-    if (report) {
-        *report = slip->report;
+    fsi__stages stages;
+    memset(&stages, 0, sizeof stages);
+    stages.grid = slip->grid;
+    stages.iface = &slip->iface;
+    stages.scheme = slip;
+    stages.detect_fn = fsi__slip_detect_stage;
+    stages.start_fn = fsi__slip_start_stage;
+    stages.solve_fn = fsi__slip_solve_stage;
+    stages.flow_fn = fsi__slip_flow_stage;
+    stages.moved_fn = fsi__slip_moved_stage;
+    fsi_report own;
+    memset(&own, 0, sizeof own);
+    fsi_result result = fsi__step_page(&stages, scene, dt, &own);
+    if (result >= 0 && report) {
+        *report = own;
         report->divergence = fsi_slip_max_divergence(slip);
     }
-    return solve;
+    return result;
 }
 #endif
 
@@ -11998,6 +11660,469 @@ static fsi_result fsi__variant_solve(fsi_couple *couple, fsi_report *report) {
         return fsi__full_solve(couple, report);
 
     return fsi__indefinite_solve(couple, report);
+}
+#endif
+
+#ifndef FSI_COUPLE_NO_GRID
+/* ---- Slip with the solids' velocities as unknowns, FSI_SLIP_INDEFINITE: (A, rho h S Z; rho h (S
+   Z)^T, -(rho h / A) K) in (p, v - v_free), symmetric and indefinite. */
+static void fsi__paper_slip_apply(const fsi_real *x, fsi_real *y, void *user) {
+    fsi_slip *slip = (fsi_slip *)user;
+    size_t cells = slip->grid->cells;
+    fsi_real scale = slip->grid->desc.rho * slip->grid->h, *y_v = y + cells;
+    fsi__slip_apply_fluid(x, y, slip);
+    fsi__slip_scatter(slip, x + cells, scale, y);
+    fsi__slip_gather(slip, x, y_v);
+    fsi_csr_mul(&slip->K, x + cells, slip->v_work);
+    for (int i = 0; i < slip->columns; i++)
+        y_v[i] = scale * (y_v[i] - slip->v_work[i] / fsi__area(&slip->iface));
+}
+
+static void fsi__paper_slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
+    fsi_slip *slip = (fsi_slip *)user;
+    size_t cells = slip->grid->cells, columns = (size_t)slip->columns;
+    fsi__slip_precondition(r, z, slip);
+    fsi_copy(columns, r + cells, z + cells);
+    fsi__slip_K_solve(slip, z + cells);
+    fsi_scale(columns, -fsi__area(&slip->iface) / (slip->grid->desc.rho * slip->grid->h),
+              z + cells);
+}
+
+/* desc: that of the solve with the solids eliminated. v_new becomes v - v_free. */
+static fsi_result fsi__paper_slip_indefinite(fsi_slip *slip, fsi_krylov_desc *desc,
+                                             fsi_report *report) {
+    size_t cells = slip->grid->cells, columns = (size_t)slip->columns;
+    desc->n = cells + columns;
+    desc->A.apply_fn = fsi__paper_slip_apply;
+    desc->precondition.apply_fn = fsi__paper_slip_precondition;
+    fsi_fill(columns, 0, slip->solve_rhs + cells);
+    for (size_t i = 0; desc->guess && i < columns; i++)
+        slip->solve_x[cells + i] = slip->v_new[i] - slip->v_free[i];
+    fsi_result result = fsi_symmqmr_solve(desc, slip->solve_rhs, slip->solve_x, NULL, 0, report);
+    if (result >= 0)
+        fsi_copy(columns, slip->solve_x + cells, slip->v_new);
+    return result;
+}
+
+/* ---- Slip's printed system, FSI_SLIP_PAPER (eq. 10, 12, 16, top right-hand side with its sign
+   corrected). With mu = lambda + S p, S = sign N_axis of a side, its modified divergence becomes x
+   = (p, mu), v = v* - D^T p - C^T mu, row s of C = N^T W: own v_occ along the axis, mean of the
+   cell's two samples across it; C v = Q V, Q = N^T J; outflow of the cell through a side S Q V +
+   v_ghost. Two-way K V = M V* + m Q^T (mu - S p), m = rho h^dim; eliminated the block m [-S, 1]^T Q
+   K^-1 Q^T [-S, 1] is added (CG), kept it is (p, mu, V) by SYMMQMR with incomplete Cholesky of the
+   (p, mu) block and -K below. */
+typedef struct fsi__paper {
+    fsi_slip *slip;
+    fsi_csr C, Q;
+    fsi_csr A; /* SYMMQMR: assembled (p, mu) block with ghosts, compact cells */
+    fsi_ic ic;
+    int32_t *compact;            /* [cells + 1] compact numbers of fluid cells, -1 */
+    fsi_real *sample;            /* [samples] regular faces of all axes, then v_occ of the sides */
+    fsi_real *change;            /* [samples] C^T mu; work */
+    fsi_real *diagonal, *target; /* [sides] of C C^T; N^T V_s less what prescribed faces give */
+    size_t first[3], occluded;   /* where the faces of an axis begin, and v_occ */
+    size_t samples;
+    fsi_real *b, *x;   /* [cells + sides] D v* and C v* - target; (p, mu) */
+    fsi_real *b_ghost; /* [ghosts] */
+} fsi__paper;
+
+/* Row W of a side: the sample in a direction of its cell and its weight (own v_occ along the axis,
+ * half of each sample across it), or -1. */
+static ptrdiff_t fsi__paper_sample(const fsi__paper *paper, int side, int dir, fsi_real *weight) {
+    const fsi_interface *iface = &paper->slip->iface;
+    size_t cell = (size_t)iface->side[side].cell, face;
+    int axis = dir / 2, along = axis == iface->side[side].axis;
+    int other = fsi__slip_side(iface, cell, dir);
+    if (along && other != side)
+        return -1;
+    *weight = along ? 1 : FSI_R(0.5);
+    if (other >= 0)
+        return (ptrdiff_t)paper->occluded + other;
+    (void)fsi__slip_next(iface, cell, dir, &face);
+    return (ptrdiff_t)(paper->first[axis] + face);
+}
+
+/* C = N^T W. */
+static fsi_result fsi__paper_rows(fsi__paper *paper) {
+    fsi_slip *slip = paper->slip;
+    const fsi_interface *iface = &slip->iface;
+    (void)fsi__slip_triplets(slip);
+    for (int k = 0; k < iface->sides; k++) {
+        fsi_vec3 normal = iface->side[k].normal;
+        paper->target[k] = fsi_vec_dot(normal, slip->body[k]);
+        for (int dir = 0; dir < 2 * iface->dim; dir++) {
+            int axis = dir / 2;
+            fsi_real weight;
+            ptrdiff_t at = fsi__paper_sample(paper, k, dir, &weight);
+            ptrdiff_t face = at - (ptrdiff_t)paper->first[axis];
+            if (at < 0)
+                continue;
+            weight *= fsi__get(normal, axis);
+            int regular = at < (ptrdiff_t)paper->occluded;
+            if (regular && !(slip->grid->weight[axis][face] > 0)) {
+                paper->target[k] -= weight * slip->grid->u[axis][face];
+                continue;
+            }
+            fsi__slip_put(slip, k, (int32_t)at, weight);
+            paper->diagonal[k] += weight * weight;
+        }
+    }
+    return fsi__slip_matrix(slip, iface->sides, (int)paper->samples, &paper->C);
+}
+
+/* Q = N^T J */
+static fsi_result fsi__paper_solid_rows(fsi__paper *paper) {
+    const fsi_interface *iface = &paper->slip->iface;
+    fsi_result result = fsi__slip_rows_take(paper->slip, iface->sides, NULL, &paper->Q);
+    for (int k = 0; result == FSI_OK && k < iface->sides; k++)
+        fsi__slip_row(paper->slip, iface->side + k, iface->side[k].normal, &paper->Q);
+    return result;
+}
+
+/* samples += D^T cells on regular faces (up = 0), or cells += D samples (up = 1). */
+static void fsi__paper_faces(const fsi__paper *paper, const fsi_real *x, fsi_real *y, int up) {
+    const fsi_slip *slip = paper->slip;
+    for (size_t c = 0; c < slip->grid->cells; c++)
+        for (int dir = 0; slip->grid->cell[c] == FSI_CELL_FLUID && dir < 2 * slip->grid->dim;
+             dir++) {
+            fsi_real sign = (fsi_real)(dir & 1 ? 1 : -1);
+            size_t face;
+            (void)fsi__slip_next(&slip->iface, c, dir, &face);
+            if (!(slip->grid->weight[dir / 2][face] > 0))
+                continue;
+            size_t at = paper->first[dir / 2] + face;
+            if (up)
+                y[c] += sign * x[at];
+            else
+                y[at] += sign * x[c];
+        }
+}
+
+static fsi_real fsi__paper_sign(const fsi_side *side) {
+    return (fsi_real)side->sign * fsi__get(side->normal, side->axis);
+}
+
+/* w = Q^T (mu - S p) */
+static void fsi__paper_push(const fsi__paper *paper, const fsi_real *p, const fsi_real *mu,
+                            fsi_real *w) {
+    fsi_real *push = paper->slip->side_work;
+    for (int k = 0; k < paper->slip->iface.sides; k++) {
+        const fsi_side *side = paper->slip->iface.side + k;
+        push[k] = mu[k] - fsi__paper_sign(side) * p[side->cell];
+    }
+    fsi_csr_tmul(&paper->Q, push, w);
+}
+
+/* p, mu += scale [-S, 1]^T Q v */
+static void fsi__paper_pull(const fsi__paper *paper, const fsi_real *v, fsi_real scale, fsi_real *p,
+                            fsi_real *mu) {
+    fsi_real *pull = paper->slip->side_work;
+    fsi_csr_mul(&paper->Q, v, pull);
+    for (int k = 0; k < paper->slip->iface.sides; k++) {
+        const fsi_side *side = paper->slip->iface.side + k;
+        mu[k] += scale * pull[k];
+        p[side->cell] -= scale * fsi__paper_sign(side) * pull[k];
+    }
+}
+
+static void fsi__paper_apply(const fsi_real *x, fsi_real *y, void *user) {
+    fsi__paper *paper = (fsi__paper *)user;
+    fsi_slip *slip = paper->slip;
+    size_t cells = slip->grid->cells;
+    fsi__slip_apply_fluid(x, y, slip);
+    fsi_csr_tmul(&paper->C, x + cells, paper->sample); /* C^T mu */
+    fsi__paper_faces(paper, paper->sample, y, 1);
+    fsi__paper_faces(paper, x, paper->sample, 0);
+    fsi_csr_mul(&paper->C, paper->sample, y + cells);
+    if (!slip->columns)
+        return;
+    fsi__paper_push(paper, x, x + cells, slip->v_work);
+    fsi__slip_K_solve(slip, slip->v_work);
+    fsi__paper_pull(paper, slip->v_work, fsi__slip_cell_mass(slip), y, y + cells);
+}
+
+static void fsi__paper_precondition(const fsi_real *r, fsi_real *z, void *user) {
+    fsi__paper *paper = (fsi__paper *)user;
+    size_t cells = paper->slip->grid->cells;
+    fsi__slip_precondition(r, z, paper->slip);
+    for (size_t k = 0; k < (size_t)paper->slip->iface.sides; k++)
+        z[cells + k] = r[cells + k] / fsi__max(paper->diagonal[k], FSI_R(1e-3));
+}
+
+static void fsi__paper_project(fsi_real *x, void *user) {
+    fsi__slip_project(x, ((fsi__paper *)user)->slip);
+}
+
+/* The (p, mu) block assembled: cells and ghosts as in the matrix above, D C^T and C C^T through the
+ * samples that rows of C share. */
+static void fsi__paper_fill(const fsi__paper *paper, const fsi_csr *by_sample) {
+    fsi_slip *slip = paper->slip;
+    const fsi_interface *iface = &slip->iface;
+    const int32_t *compact = paper->compact;
+    const int32_t ghosts = compact[slip->grid->cells], sides = ghosts + slip->ghosts;
+
+    /* Ghosts. */
+    for (int k = 0; k < slip->links; k++) {
+        const fsi_slip_link *link = slip->link + k;
+        fsi__slip_put_pair(slip, ghosts + link->a, link->b < 0 ? -1 : ghosts + link->b,
+                           1 / FSI__SLIP_GHOST_MASS);
+    }
+    for (int k = 0; k < iface->sides; k++)
+        fsi__slip_put_pair(slip, ghosts + slip->ghost[k], compact[iface->side[k].cell],
+                           slip->conduct[k]);
+
+    /* Cells, and D C^T. */
+    for (size_t c = 0; c < slip->grid->cells; c++)
+        for (int dir = 0; compact[c] >= 0 && dir < 2 * iface->dim; dir++) {
+            size_t face;
+            ptrdiff_t next = fsi__slip_next(iface, c, dir, &face);
+            fsi_real weight = slip->grid->weight[dir / 2][face];
+            fsi__slip_put(slip, compact[c], compact[c], weight);
+            if (next >= 0 && compact[next] >= 0)
+                fsi__slip_put(slip, compact[c], compact[next], -weight);
+            if (!(weight > 0))
+                continue;
+            size_t at = paper->first[dir / 2] + face;
+            for (int k = by_sample->row[at]; k < by_sample->row[at + 1]; k++) {
+                fsi_real value = (fsi_real)(dir & 1 ? 1 : -1) * by_sample->val[k];
+                fsi__slip_put(slip, compact[c], sides + by_sample->col[k], value);
+                fsi__slip_put(slip, sides + by_sample->col[k], compact[c], value);
+            }
+        }
+
+    /* C C^T. */
+    for (int i = 0; i < by_sample->rows; i++)
+        for (int k = by_sample->row[i]; k < by_sample->row[i + 1]; k++)
+            for (int l = by_sample->row[i]; l < by_sample->row[i + 1]; l++)
+                fsi__slip_put(slip, sides + by_sample->col[k], sides + by_sample->col[l],
+                              by_sample->val[k] * by_sample->val[l]);
+}
+
+static fsi_result fsi__paper_assemble(fsi__paper *paper) {
+    fsi_slip *slip = paper->slip;
+    fsi_ic_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.allocator = fsi__slip_memory(slip);
+    if (!FSI__SLIP_TAKE(slip, paper->compact, int32_t, slip->grid->cells))
+        return FSI_ERR_MEMORY;
+    int fluid = 0;
+    for (size_t c = 0; c < slip->grid->cells; c++)
+        paper->compact[c] = slip->grid->cell[c] == FSI_CELL_FLUID ? fluid++ : -1;
+    paper->compact[slip->grid->cells] = fluid;
+    int n = fluid + slip->ghosts + slip->iface.sides;
+    fsi_csr by_sample;
+    fsi_result result = fsi_csr_transpose(&paper->C, &by_sample, &desc.allocator);
+    if (result != FSI_OK)
+        return result;
+    (void)fsi__slip_triplets(slip);
+    fsi__paper_fill(paper, &by_sample);
+    result = fsi__slip_matrix(slip, n, n, &paper->A);
+    return result == FSI_OK ? fsi_ic_init(&paper->ic, &paper->A, &desc) : result;
+}
+
+/* compact (cells, ghosts, sides) -> p of all cells, mu of the sides. */
+static void fsi__paper_spread(const fsi__paper *paper, const fsi_real *x, fsi_real *p,
+                              fsi_real *mu) {
+    size_t cells = paper->slip->grid->cells, sides = (size_t)paper->slip->iface.sides;
+    for (size_t c = 0; c < cells; c++)
+        p[c] = paper->compact[c] >= 0 ? x[paper->compact[c]] : 0;
+    fsi_copy(sides, x + (size_t)paper->A.rows - sides, mu);
+}
+
+static void fsi__paper_apply_kept(const fsi_real *x, fsi_real *y, void *user) {
+    fsi__paper *paper = (fsi__paper *)user;
+    fsi_slip *slip = paper->slip;
+    size_t n = (size_t)paper->A.rows, sides = (size_t)slip->iface.sides;
+    fsi_real *p = slip->solve_x, *mu = paper->change, *y_v = y + n;
+    fsi_csr_mul(&paper->A, x, y);
+    fsi__paper_spread(paper, x, p, mu);
+    fsi__paper_push(paper, p, mu, y_v);
+    fsi_csr_mul(&slip->K, x + n, slip->v_work);
+    for (int i = 0; i < slip->columns; i++)
+        y_v[i] -= slip->v_work[i] / fsi__slip_cell_mass(slip);
+    fsi_fill(slip->grid->cells, 0, p);
+    fsi_fill(sides, 0, mu);
+    fsi__paper_pull(paper, x + n, 1, p, mu);
+    for (size_t i = 0; i < slip->grid->cells; i++)
+        if (paper->compact[i] >= 0)
+            y[paper->compact[i]] += p[i];
+    fsi_axpy(sides, 1, mu, y + n - sides);
+}
+
+static void fsi__paper_precondition_kept(const fsi_real *r, fsi_real *z, void *user) {
+    fsi__paper *paper = (fsi__paper *)user;
+    size_t n = (size_t)paper->A.rows, columns = (size_t)paper->slip->columns;
+    (void)fsi_ic_solve(&paper->ic, r, z);
+    fsi_copy(columns, r + n, z + n);
+    fsi__slip_K_solve(paper->slip, z + n);
+    fsi_scale(columns, -fsi__slip_cell_mass(paper->slip), z + n);
+}
+
+/* v* of all samples: regular faces and the starts of v_occ. */
+static void fsi__paper_samples(const fsi__paper *paper) {
+    const fsi_slip *slip = paper->slip;
+    fsi_real *occluded = paper->sample + paper->occluded;
+    for (int axis = 0; axis < slip->grid->dim; axis++)
+        fsi_copy(slip->grid->faces[axis], slip->grid->u[axis], paper->sample + paper->first[axis]);
+    for (int k = 0; k < slip->iface.sides; k++)
+        occluded[k] = fsi__get(slip->velocity[k], slip->iface.side[k].axis);
+}
+
+/* W v at every side from the samples */
+static void fsi__paper_surface(const fsi__paper *paper) {
+    const fsi_interface *iface = &paper->slip->iface;
+    for (int k = 0; k < iface->sides; k++) {
+        fsi_real v[3] = {0, 0, 0}, weight;
+        for (int dir = 0; dir < 2 * iface->dim; dir++) {
+            ptrdiff_t at = fsi__paper_sample(paper, k, dir, &weight);
+            if (at >= 0)
+                v[dir / 2] += weight * paper->sample[at];
+        }
+        paper->slip->velocity[k] = fsi_vec_load(v);
+    }
+}
+
+/* Solids eliminated: conjugate gradients. */
+static fsi_result fsi__paper_cg(fsi__paper *paper, fsi_krylov_desc *desc, fsi_report *report) {
+    fsi_slip *slip = paper->slip;
+    size_t columns = (size_t)slip->columns, cells = slip->grid->cells;
+    fsi__slip_eliminate_ghosts(slip, paper->b_ghost, paper->b);
+    desc->n = cells + (size_t)slip->iface.sides;
+    desc->A.apply_fn = fsi__paper_apply;
+    desc->precondition.apply_fn = fsi__paper_precondition;
+    if (!columns)
+        desc->project_fn = fsi__paper_project;
+    fsi_result result = fsi_cg_solve(desc, paper->b, paper->x, NULL, 0, report);
+    if (result < 0 || !columns)
+        return result;
+    fsi__paper_push(paper, paper->x, paper->x + cells, slip->v_new);
+    fsi__slip_K_solve(slip, slip->v_new);
+    fsi_scale(columns, fsi__slip_cell_mass(slip), slip->v_new);
+    return result;
+}
+
+/* Solids kept: SYMMQMR. */
+static fsi_result fsi__paper_qmr(fsi__paper *paper, fsi_krylov_desc *desc, fsi_report *report) {
+    fsi_slip *slip = paper->slip;
+    size_t cells = slip->grid->cells, sides = (size_t)slip->iface.sides;
+    size_t columns = (size_t)slip->columns;
+    fsi_result result = fsi__paper_assemble(paper);
+    if (result < 0)
+        return result;
+    size_t n = (size_t)paper->A.rows;
+    fsi_real *b, *x;
+    FSI__SLIP_TAKE(slip, b, fsi_real, n + columns);
+    FSI__SLIP_TAKE(slip, x, fsi_real, n + columns);
+    if (slip->scratch->failed)
+        return FSI_ERR_MEMORY;
+    for (size_t i = 0; i < cells; i++)
+        if (paper->compact[i] >= 0)
+            b[paper->compact[i]] = paper->b[i];
+    fsi_copy((size_t)slip->ghosts, paper->b_ghost, b + paper->compact[cells]);
+    fsi_copy(sides, paper->b + cells, b + n - sides);
+    desc->n = n + columns;
+    desc->A.apply_fn = fsi__paper_apply_kept;
+    desc->precondition.apply_fn = fsi__paper_precondition_kept;
+    result = fsi_symmqmr_solve(desc, b, x, NULL, 0, report);
+    if (result < 0)
+        return result;
+    fsi__paper_spread(paper, x, paper->x, paper->x + cells);
+    fsi_copy(columns, x + n, slip->v_new);
+    return result;
+}
+
+/* The solids' velocity v, and as the paper has it at the walls. */
+static void fsi__paper_walls(fsi_slip *slip, const fsi_real *v) {
+    const fsi_interface *iface = &slip->iface;
+    fsi__slip_give(slip, v);
+    for (int k = 0; k < iface->sides; k++) {
+        const fsi_side *side = iface->side + k;
+        slip->wall[k] =
+            fsi__get(side->normal, side->axis) * fsi_vec_dot(side->normal, slip->body[k]);
+    }
+}
+
+/* v_new (less v_free), p and mu into solids, fluxes and samples. */
+static void fsi__paper_finish(fsi__paper *paper) {
+    fsi_slip *slip = paper->slip;
+    fsi_grid *grid = slip->grid;
+    size_t cells = grid->cells;
+    fsi_real scale = -(grid->desc.rho * grid->h);
+    if (slip->columns) {
+        fsi_axpy((size_t)slip->columns, 1, slip->v_free, slip->v_new);
+        fsi__paper_walls(slip, slip->v_new);
+    }
+    fsi_copy(cells, paper->x, slip->pressure);
+    fsi__slip_ghost_pressure(slip, paper->x, paper->b_ghost, slip->pressure + cells);
+    fsi_scale(cells + (size_t)slip->ghosts, scale, slip->pressure);
+    fsi_csr_tmul(&paper->C, paper->x + cells, paper->change);
+    (void)fsi__slip_update(slip);
+    fsi__paper_samples(paper);
+    fsi_axpy(paper->samples, -1, paper->change, paper->sample);
+    for (int axis = 0; axis < grid->dim; axis++)
+        fsi_copy(grid->faces[axis], paper->sample + paper->first[axis], grid->u[axis]);
+    fsi__paper_surface(paper);
+}
+
+/* Rows of the system and its right-hand side. */
+static fsi_result fsi__paper_begin(fsi__paper *paper) {
+    fsi_slip *slip = paper->slip;
+    const fsi_grid *grid = slip->grid;
+    size_t cells = grid->cells, sides = (size_t)slip->iface.sides, ghosts = (size_t)slip->ghosts;
+    for (int axis = 0; axis < grid->dim; axis++) {
+        paper->first[axis] = paper->occluded;
+        paper->occluded += grid->faces[axis];
+    }
+    paper->samples = paper->occluded + sides;
+    FSI__SLIP_TAKE(slip, paper->b, fsi_real, cells + sides);
+    FSI__SLIP_TAKE(slip, paper->x, fsi_real, cells + sides);
+    FSI__SLIP_TAKE(slip, paper->sample, fsi_real, paper->samples);
+    FSI__SLIP_TAKE(slip, paper->change, fsi_real, paper->samples);
+    FSI__SLIP_TAKE(slip, paper->diagonal, fsi_real, sides);
+    FSI__SLIP_TAKE(slip, paper->target, fsi_real, sides);
+    if (slip->scratch->failed)
+        return FSI_ERR_MEMORY;
+    fsi__slip_estimate(slip, 1);
+    fsi__slip_free_velocity(slip);
+    fsi__slip_start(slip);
+    fsi__paper_walls(slip, slip->v_free);
+    fsi_result result = fsi__paper_rows(paper);
+    if (result >= 0)
+        result = fsi__paper_solid_rows(paper);
+    if (result < 0)
+        return result;
+
+    /* D v* in cells and ghosts, C v* - target at the sides */
+    fsi_real scale = -(grid->desc.rho * grid->h);
+    fsi__slip_rhs(slip);
+    for (size_t i = 0; i < cells + ghosts; i++)
+        slip->rhs[i] /= scale;
+    fsi_copy(cells, slip->rhs, paper->b);
+    paper->b_ghost = slip->rhs + cells;
+    fsi__paper_samples(paper);
+    fsi_csr_mul(&paper->C, paper->sample, paper->b + cells);
+    fsi_axpy(sides, -1, paper->target, paper->b + cells);
+    return FSI_OK;
+}
+
+static fsi_result fsi__paper_solve(fsi_slip *slip, fsi_report *report) {
+    fsi__paper paper;
+    memset(&paper, 0, sizeof paper);
+    paper.slip = slip;
+    fsi_result result = fsi__paper_begin(&paper);
+    if (result < 0)
+        return result;
+    fsi_krylov_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.A.user = desc.precondition.user = desc.project_user = &paper;
+    desc.tolerance = slip->desc.tolerance > 0 ? slip->desc.tolerance : slip->grid->desc.tolerance;
+    desc.max_iterations = slip->desc.max_iterations ? slip->desc.max_iterations : 20000;
+    desc.allocator = fsi__slip_memory(slip);
+    int kept = slip->columns && slip->desc.solver == FSI_SLIP_INDEFINITE;
+    result = kept ? fsi__paper_qmr(&paper, &desc, report) : fsi__paper_cg(&paper, &desc, report);
+    if (result >= 0)
+        fsi__paper_finish(&paper);
+    return result;
 }
 #endif
 

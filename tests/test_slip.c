@@ -1869,7 +1869,7 @@ TEST slip_friction_keeps_momentum(void) {
                 if (w.g.weight[a][f] > 0)
                     gained[a] += volume * ((double)w.g.u[a][f] - (double)old[a][f]);
         for (int k = 0; k < w.door[0].dof; k++) {
-            double dv = (double)w.door[0].v[k] - (double)w.s.solid[4 * w.s.columns + k];
+            double dv = (double)w.door[0].v[k] - (double)w.s.v_given[k];
             if (w.has_soft || k < 3)
                 gained[k % 3] += (double)(w.has_soft ? w.door[0].mass[k / 3] : w.body.mass) * dv;
             moved = fmax(moved, fabs(dv));
