@@ -12,98 +12,98 @@
 #include "slip_sheet.h"
 
 enum {
-    SLIP,
-    NOSLIP,
-    NODES = 25
+    NODES = 25,
+    HAND = NODES - 1 /* the node that is held */
 };
 
-static const double level = 0.55, lean = 0.15, length = 0.65;
+/* Level of the water; the sheet goes so far sideways and so far up: m. */
+static const double level = 0.55, lean = 0.15, rise = 0.65;
 
 typedef struct pool {
-    sheet s;
-    double volume, most, stretch;
+    sheet sheet;
+    double volume; /* of the water at first */
+    double lifted; /* most water above the level in the run, m^2 */
+    double stretch;
 } pool;
 
-static fsi_real below(fsi_vec3 x, void *user) {
+static fsi_real water(fsi_vec3 x, void *user) {
     (void)user;
     return x.y - level;
 }
 
-static int make(pool *p, const fsi_mesh *mesh, int size, double coefficient, double density,
-                double stiff) {
+/* A pool of 1 m x 1.5 m with a sheet held by a hand at its upper end. */
+static void make(pool *self, const fsi_mesh *mesh, const ex_args *args, double coefficient) {
     static unsigned char pin[NODES];
-
+    pin[HAND] = 7;
     fsi_grid_desc desc = {
-        .nx = size * 2 / 3,
-        .ny = size,
+        .nx = args->size * 2 / 3,
+        .ny = args->size,
         .nz = 1,
-        .h = 1.5 / size,
+        .h = 1.5 / args->size,
         .rho = 1000,
-        .gravity.y = -9.81,
+        .gravity = fsi_vec(0, -9.81, 0),
         .liquid = 1,
         .shells = 1,
         .volume_correction = 1,
         .side[FSI_TOP].kind = FSI_SIDE_OPEN,
     };
-
-    pin[NODES - 1] = 7;
-
-    fsi_soft_desc given = {
+    fsi_soft_desc cloth = {
         .dim = 2,
-        .area_density = density,
-        .stretch = stiff,
+        .area_density = ex_number(args, "density"),
+        .stretch = ex_number(args, "stretch"),
         .bend = 0.02,
         .damping_stiffness = 0.02,
-        .gravity.y = -9.81,
+        .gravity = fsi_vec(0, -9.81, 0),
         .pin = pin,
     };
-
-    if (!sheet_make(&p->s, &desc, &given, mesh, coefficient, 0)
-        || fsi_grid_set_field(&p->s.grid, FSI_FIELD_PHI, below, NULL) < 0)
-        return 0;
-    p->volume = fsi_levelset_volume(&p->s.grid.levelset, NULL, NULL);
-    return 1;
+    sheet_make(&self->sheet, &desc, &cloth, mesh, coefficient, 0);
+    ex_need(fsi_grid_set_field(&self->sheet.grid, FSI_FIELD_PHI, water, NULL));
+    self->volume = fsi_levelset_volume(&self->sheet.grid.levelset, NULL, NULL);
 }
 
-/* the hand, along the sheet as it was */
-static void pull(pool *p, double speed) {
-    p->s.cloth.drive[3 * (NODES - 1)] = speed * lean / hypot(lean, length);
-    p->s.cloth.drive[3 * (NODES - 1) + 1] = speed * length / hypot(lean, length);
+/* The hand pulls along the sheet as it was at first. */
+static void pull(pool *self, double speed) {
+    fsi_real *drive = self->sheet.cloth.drive + 3 * HAND;
+    drive[0] = speed * lean / hypot(lean, rise);
+    drive[1] = speed * rise / hypot(lean, rise);
 }
 
-static double longer(const pool *p) { /* stretch of the whole sheet */
-    const fsi_real *x = p->s.cloth.x;
+/* Stretch of the whole sheet. */
+static double longer(const pool *self) {
+    const fsi_real *x = self->sheet.cloth.x;
     double sum = 0;
-
-    for (int i = 0; i < NODES - 1; i++)
+    for (int i = 0; i < HAND; i++)
         sum += hypot(x[3 * i + 3] - x[3 * i], x[3 * i + 4] - x[3 * i + 1]);
-    return sum / hypot(lean, length) - 1;
+    return sum / hypot(lean, rise) - 1;
 }
 
-/* water well above the level it started from, m^2 */
-static double lifted(const pool *p) {
-    const fsi_grid *grid = &p->s.grid;
+/* Water well above the level it started from, m^2. */
+static double lifted(const pool *self) {
+    const fsi_grid *grid = &self->sheet.grid;
     double sum = 0;
-
-    for (size_t c = 0; c < grid->cells; c++)
-        if (grid->levelset.phi[c] < 0
-            && ((double)(c / (size_t)grid->nx) + 0.5) * grid->h > level + 0.06)
+    for (int cell = 0; cell < (int)grid->cells; cell++) {
+        double y = (cell / grid->nx + 0.5) * grid->h;
+        if (grid->levelset.phi[cell] < 0 && y > level + 0.06)
             sum += grid->h * grid->h;
+    }
+
     return sum;
 }
 
-static void draw(const pool *p, ex_image *image, int at) {
-    ex_view view = ex_view_make(0, 0, 1, 1.5, 14 + at * 310, 40, 300, 450);
-    const fsi_real *x = p->s.cloth.x;
-    ex_draw_liquid(image, &view, p->s.grid.nx, p->s.grid.ny, p->s.grid.levelset.phi,
-                   ex_rgb(90, 150, 220));
+/* The worst flux out of a cell beside the sheet, over cell side and the speed of the hand. */
+static double leak(const pool *self, double speed) {
+    return self->sheet.report.divergence * self->sheet.grid.h / fmax(speed, 1e-9);
+}
 
-    for (int i = 0; i < NODES - 1; i++)
-        ex_line(image, ex_px(&view, x[3 * i]), ex_py(&view, x[3 * i + 1]),
-                ex_px(&view, x[3 * i + 3]), ex_py(&view, x[3 * i + 4]), 3, ex_rgb(200, 50, 30));
-    ex_disk(image, ex_px(&view, x[3 * NODES - 3]), ex_py(&view, x[3 * NODES - 2]), 5,
-            ex_rgb(60, 60, 60));
-    ex_text(image, view.left, 16, 2, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
+static void draw(ex_image *image, const pool *self, int wall) {
+    ex_view view = ex_view_make(0, 0, 1, 1.5, 14 + wall * 310, 40, 300, 450);
+    const fsi_grid *grid = &self->sheet.grid;
+    const fsi_real *x = self->sheet.cloth.x;
+    const fsi_real *hand = x + 3 * HAND;
+    ex_draw_liquid(image, &view, grid->nx, grid->ny, grid->levelset.phi, ex_rgb(90, 150, 220));
+    sheet_draw2(image, &view, x, NODES, 3, ex_rgb(200, 50, 30));
+    ex_disk(image, ex_px(&view, hand[0]), ex_py(&view, hand[1]), 5, ex_rgb(60, 60, 60));
+    ex_text(image, view.left, 16, 2, ex_rgb(20, 20, 20), wall == SLIP ? "SLIP" : "NO-SLIP");
 }
 
 static const ex_about about = {
@@ -122,41 +122,39 @@ static const ex_about about = {
 };
 
 int main(int argc, char **argv) {
-    static pool p[2];
     ex_args args;
-    double leak[2] = {0, 0};
-    int frame = 0;
-    int stable = 1;
-    long steps = 0;
-
     ex_begin(&args, argc, argv, &about);
+    double dt = ex_number(&args, "dt");
+    double speed = ex_number(&args, "speed");
+
+    /* The same pool twice, the sheet of one with a slip coefficient of 1, of the other with 0. */
+    static pool pools[WALLS];
+    fsi_vec3 lower = fsi_vec(0.5 - lean / 2, 0.1, 0);
+    fsi_vec3 upper = fsi_vec(0.5 + lean / 2, 0.1 + rise, 0);
     fsi_mesh mesh;
-    ex_need(fsi_mesh_strip(&mesh, fsi_vec(0.5 - lean / 2, 0.1, 0),
-                           fsi_vec(0.5 + lean / 2, 0.1 + length, 0), NODES - 1, NULL));
+    ex_need(fsi_mesh_strip(&mesh, lower, upper, NODES - 1, NULL));
+    for (int wall = SLIP; wall < WALLS; wall++)
+        make(&pools[wall], &mesh, &args, wall == SLIP);
 
-    for (int w = SLIP; w <= NOSLIP; w++)
-        stable = make(&p[w], &mesh, args.size, w == SLIP, ex_number(&args, "density"),
-                      ex_number(&args, "stretch"))
-                 && stable;
-
-    for (; frame < args.frames && stable; frame++) {
-        for (int w = SLIP; w <= NOSLIP && stable; w++) {
-            if (ex_is(&args, "wall", w ? "slip" : "noslip"))
+    long steps = 0;
+    for (int frame = 0; frame < args.frames && ex_fine(); frame++) {
+        for (int wall = SLIP; wall < WALLS && ex_fine(); wall++) {
+            pool *self = &pools[wall];
+            if (!wall_runs(&args, wall))
                 continue;
 
-            /* it takes a tenth of a second to start */
-            pull(&p[w], ex_number(&args, "speed") * fmin(1, frame * ex_number(&args, "dt") / 0.1));
-            stable = sheet_step(&p[w].s, ex_number(&args, "dt")) >= 0
-                     && fsi_all_finite(3 * NODES, p[w].s.cloth.x);
-            p[w].most = fmax(p[w].most, lifted(&p[w]));
-            p[w].stretch = fmax(p[w].stretch, longer(&p[w]));
+            /* The hand takes a tenth of a second to start. */
+            pull(self, speed * fmin(1, frame * dt / 0.1));
+            sheet_step(&self->sheet, dt);
+            self->lifted = fmax(self->lifted, lifted(self));
+            self->stretch = fmax(self->stretch, longer(self));
             steps++;
         }
 
         if (args.out) {
             ex_image image = ex_image_make(640, 500);
-            for (int w = SLIP; w <= NOSLIP; w++)
-                draw(&p[w], &image, w);
+            for (int wall = SLIP; wall < WALLS; wall++)
+                draw(&image, &pools[wall], wall);
             ex_frame(&args, &image);
             ex_image_free(&image);
         }
@@ -164,25 +162,23 @@ int main(int argc, char **argv) {
         ex_progress(&args, frame);
     }
 
-    for (int w = SLIP; w <= NOSLIP; w++) {
-        ex_result(w ? "lifted_noslip" : "lifted_slip", "%.5f", p[w].most);
+    for (int wall = SLIP; wall < WALLS; wall++) {
+        const pool *self = &pools[wall];
+        double volume = fsi_levelset_volume(&self->sheet.grid.levelset, NULL, NULL);
+        const char *volume_key = wall == SLIP ? "volume_error" : "volume_error_noslip";
+        wall_result("lifted", wall, "%.5f", self->lifted);
 
-        /* largest of the whole sheet in the run */
-        ex_result(w ? "stretch_noslip" : "stretch_slip", "%.5f", p[w].stretch);
-
-        /* largest of one element at the end */
-        ex_result(w ? "stretch_element_noslip" : "stretch_element_slip", "%.5f",
-                  sheet_stretch(&p[w].s, &mesh));
-        ex_result(w ? "volume_error_noslip" : "volume_error", "%.5f",
-                  fsi_levelset_volume(&p[w].s.grid.levelset, NULL, NULL) / p[w].volume - 1);
-        ex_result(w ? "leak_noslip" : "leak_slip", "%.3e",
-                  leak[w] = p[w].s.report.divergence * p[w].s.grid.h
-                            / fmax(ex_number(&args, "speed"), 1e-9));
-        sheet_free(&p[w].s);
+        /* The largest of the whole sheet in the run, and of one element at the end. */
+        wall_result("stretch", wall, "%.5f", self->stretch);
+        wall_result("stretch_element", wall, "%.5f", sheet_stretch(&self->sheet, &mesh));
+        ex_result(volume_key, "%.5f", volume / self->volume - 1);
+        wall_result("leak", wall, "%.3e", leak(self, speed));
     }
 
-    /* worst flux out of a cell beside the sheet, over cell side and the hand's speed */
-    ex_result("leak", "%.3e", leak[ex_is(&args, "wall", "noslip")]);
+    int shown = ex_is(&args, "wall", "noslip") ? NOSLIP : SLIP;
+    ex_result("leak", "%.3e", leak(&pools[shown], speed));
+    sheet_free(&pools[SLIP].sheet);
+    sheet_free(&pools[NOSLIP].sheet);
     fsi_mesh_free(&mesh);
-    return ex_end(&args, steps, stable);
+    return ex_end(&args, steps, ex_fine());
 }

@@ -11,15 +11,15 @@
 #include "fsi_couple.h"
 #include "common.h"
 
-/* steps of slide and sweep together; then again the other way */
 enum {
     SLIP,
     NOSLIP,
+    WALLS, /* plates that are compared */
     TRACERS = 2000,
-    PERIOD = 160
+    PERIOD = 160 /* steps of slide and sweep together; then again the other way */
 };
 
-/* m: half the plate; half the slide; half the sweep. Box 1 x 1 */
+/* Half the plate, half the slide, half the sweep, in a box of 1 m x 1 m. */
 static const double half = 0.15, reach = 0.18, sweep = 0.12;
 
 typedef struct scene {
@@ -27,49 +27,82 @@ typedef struct scene {
     fsi_slip slip;
     fsi_coupled door, *list[1];
     fsi_scene step;
-    fsi_real x[6], v[6], point[3 * TRACERS], old[3 * TRACERS], coefficient, *kept;
-    double t[2], centre[2], energy, wall_speed, dt;
-    int crossed, frame;
+    fsi_real end[6], end_speed[6]; /* the two ends of the plate */
+    fsi_real coefficient;          /* 1 slip, 0 no-slip */
+    double along[2], centre[2];    /* of the plate */
+    double dt;
+    int frame;
+
+    fsi_real point[3 * TRACERS], before[3 * TRACERS]; /* tracers, and before the step */
+    int crossed;                                      /* tracers that crossed the plate */
+
+    /* When the first slide was over: the smoke, its energy, its speed along the plate. */
+    fsi_real *kept;
+    double energy, wall_speed;
 } scene;
 
-/* centre of the plate after so many steps */
-static void place(scene *s, int frame, double *c) {
+/* The centre of the plate after so many steps: it slides along itself and then sweeps across. */
+static void place(const scene *plate, int frame, double *centre) {
     const double pi = acos(-1);
     double phase = (double)(frame % PERIOD) / PERIOD;
-    double way = frame / PERIOD & 1 ? -1 : 1;
-    double a = way * reach * (phase < 0.5 ? -cos(2 * pi * phase) : 1);
-    double b = phase < 0.5 ? 0 : sweep * (1 - cos(4 * pi * (phase - 0.5)));
-    c[0] = 0.5 + a * s->t[0] - b * s->t[1];
-    c[1] = 0.4 + a * s->t[1] + b * s->t[0];
+    int sliding = phase < 0.5;
+    int back = frame / PERIOD & 1;
+    double slid = (back ? -reach : reach) * (sliding ? -cos(2 * pi * phase) : 1);
+    double swept = sliding ? 0 : sweep * (1 - cos(4 * pi * (phase - 0.5)));
+    centre[0] = 0.5 + slid * plate->along[0] - swept * plate->along[1];
+    centre[1] = 0.4 + slid * plate->along[1] + swept * plate->along[0];
 }
 
-/* the plate's velocity in this step */
+/* Before the solve: where the plate is, and its velocity in this step. */
 static fsi_result begin(void *user, fsi_real dt) {
-    scene *s = (scene *)user;
+    scene *plate = (scene *)user;
     double next[2];
-    place(s, s->frame + 1, next);
-
+    place(plate, plate->frame + 1, next);
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < 2; k++) {
-            s->x[3 * i + k] = s->centre[k] + (i ? half : -half) * s->t[k];
-            s->v[3 * i + k] = (next[k] - s->centre[k]) / dt;
+            double side = i ? half : -half;
+            plate->end[3 * i + k] = plate->centre[k] + side * plate->along[k];
+            plate->end_speed[3 * i + k] = (next[k] - plate->centre[k]) / dt;
         }
+
     return FSI_OK;
 }
 
+/* After the solve: the plate moves. */
 static fsi_result move(void *user, fsi_real dt) {
-    scene *s = (scene *)user;
-    place(s, ++s->frame, s->centre);
-
+    scene *plate = (scene *)user;
+    place(plate, ++plate->frame, plate->centre);
     for (int i = 0; i < 6; i++)
-        s->x[i] += dt * s->v[i];
+        plate->end[i] += dt * plate->end_speed[i];
     return FSI_OK;
 }
 
-static int make(scene *s, int size, double angle, double coefficient) {
-    static const int32_t index[2] = {0, 1};
+/* Stripes of smoke, and tracers spread evenly. */
+static void fill(scene *plate) {
+    int size = plate->grid.nx;
+    const double golden = 0.618033988749895;
+    for (int j = 0; j < size; j++)
+        for (int i = 0; i < size; i++)
+            plate->grid.scalar[0][i + size * j] = (fsi_real)(i * 16 / size & 1);
 
-    memset(s, 0, sizeof *s);
+    for (int k = 0; k < TRACERS; k++) {
+        double turn = k * golden - floor(k * golden);
+        plate->point[3 * k] = 0.01 + 0.98 * turn;
+        plate->point[3 * k + 1] = 0.01 + 0.98 * (k + 0.5) / TRACERS;
+    }
+
+    plate->slip.tracer = plate->point;
+    plate->slip.tracers = TRACERS;
+}
+
+static void make(scene *plate, int size, double angle, double coefficient) {
+    static const int32_t segment[2] = {0, 1};
+    memset(plate, 0, sizeof *plate);
+    plate->coefficient = coefficient;
+    plate->dt = 0.6 / size;
+    plate->along[0] = cos(angle);
+    plate->along[1] = sin(angle);
+    place(plate, 0, plate->centre);
 
     fsi_grid_desc desc = {
         .nx = size,
@@ -80,106 +113,95 @@ static int make(scene *s, int size, double angle, double coefficient) {
         .shells = 1,
         .scalars = 1,
     };
+    fsi_slip_desc given = {.coefficient = &plate->coefficient, .passes = 2};
+    ex_need(fsi_grid_init(&plate->grid, &desc));
+    ex_need(fsi_slip_init(&plate->slip, &plate->grid, &given));
 
-    s->coefficient = coefficient;
-
-    fsi_slip_desc given = {
-        .coefficient = &s->coefficient,
-        .passes = 2,
+    /* The plate is one segment whose motion is given: it has no degrees of freedom. */
+    plate->door.surface.dim = 2;
+    plate->door.surface.vertex_count = 2;
+    plate->door.surface.element_count = 1;
+    plate->door.surface.x = plate->end;
+    plate->door.surface.v = plate->end_speed;
+    plate->door.surface.index = segment;
+    plate->list[0] = &plate->door;
+    plate->step = (fsi_scene){
+        .solid = plate->list,
+        .count = 1,
+        .begin_fn = begin,
+        .move_fn = move,
+        .user = plate,
     };
-
-    s->dt = 0.6 / size;
-    s->t[0] = cos(angle);
-    s->t[1] = sin(angle);
-    place(s, 0, s->centre);
-    s->door.surface.dim = 2;
-    s->door.surface.vertex_count = 2;
-    s->door.surface.element_count = 1;
-    s->door.surface.x = s->x;
-    s->door.surface.v = s->v;
-    s->door.surface.index = index;
-    s->list[0] = &s->door;
-    s->step.solid = s->list;
-    s->step.count = 1;
-    s->step.begin_fn = begin;
-    s->step.move_fn = move;
-    s->step.user = s;
-    s->kept = (fsi_real *)calloc((size_t)size * (size_t)size, sizeof *s->kept);
-
-    if (!s->kept || fsi_grid_init(&s->grid, &desc) != FSI_OK
-        || fsi_slip_init(&s->slip, &s->grid, &given) != FSI_OK)
-        return 0;
-
-    for (int j = 0; j < size; j++)
-        for (int k = 0; k < size; k++)
-            s->grid.scalar[0][k + size * j] = (fsi_real)(k * 16 / size & 1);
-
-    for (int k = 0; k < TRACERS; k++) {
-        s->point[3 * k] = (0.01 + 0.98 * (k * 0.618033988749895 - floor(k * 0.618033988749895)));
-        s->point[3 * k + 1] = 0.01 + 0.98 * (k + 0.5) / TRACERS;
-    }
-
-    s->slip.tracer = s->point;
-    s->slip.tracers = TRACERS;
-    return 1;
+    plate->kept = (fsi_real *)ex_alloc(plate->grid.cells, sizeof *plate->kept);
+    fill(plate);
 }
 
-/* One step; counts tracers whose straight path, seen from the plate, crosses it. */
-static int step(scene *s) {
-    double c[2], a[2], b[2];
+/* 1 when the straight path of tracer i, seen from the plate, crosses it. */
+static int crosses(const scene *plate, int i, const double *centre_before) {
+    double ax = plate->before[3 * i] - centre_before[0];
+    double ay = plate->before[3 * i + 1] - centre_before[1];
+    double bx = plate->point[3 * i] - plate->centre[0];
+    double by = plate->point[3 * i + 1] - plate->centre[1];
 
-    for (int k = 0; k < 2; k++)
-        c[k] = s->centre[k];
-    memcpy(s->old, s->point, sizeof s->old);
-    if (fsi_slip_step(&s->slip, &s->step, s->dt, NULL) < 0)
+    /* Heights over the plate, and where along it the height is zero. */
+    double height_a = ay * plate->along[0] - ax * plate->along[1];
+    double height_b = by * plate->along[0] - bx * plate->along[1];
+    if ((height_a < 0) == (height_b < 0))
         return 0;
-
-    for (int i = 0; i < TRACERS; i++) {
-        for (int k = 0; k < 2; k++) {
-            a[k] = s->old[3 * i + k] - c[k];
-            b[k] = s->point[3 * i + k] - s->centre[k];
-        }
-
-        {
-            double p = a[1] * s->t[0] - a[0] * s->t[1];
-            double q = b[1] * s->t[0] - b[0] * s->t[1];
-            double w = p / (p - q);
-            if ((p < 0) != (q < 0)
-                && fabs((1 - w) * (a[0] * s->t[0] + a[1] * s->t[1])
-                        + w * (b[0] * s->t[0] + b[1] * s->t[1]))
-                       < half)
-                s->crossed++;
-        }
-    }
-
-    if (s->frame == PERIOD / 2) { /* the first slide is over */
-        double sum = 0;
-        memcpy(s->kept, s->grid.scalar[0], s->grid.cells * sizeof *s->kept);
-        s->energy = fsi_grid_kinetic_energy(&s->grid);
-        for (int i = 0; i < s->slip.iface.sides; i++)
-            sum += s->slip.velocity[i].x * s->t[0] + s->slip.velocity[i].y * s->t[1];
-        s->wall_speed = s->slip.iface.sides ? sum / s->slip.iface.sides : 0;
-    }
-
-    return 1;
+    double share = height_a / (height_a - height_b);
+    double along_a = ax * plate->along[0] + ay * plate->along[1];
+    double along_b = bx * plate->along[0] + by * plate->along[1];
+    return fabs((1 - share) * along_a + share * along_b) < half;
 }
 
-static void draw(const scene *s, ex_image *image, int at) {
-    const fsi_grid *grid = &s->grid;
+/* The first slide is over: what did it do to the smoke? */
+static void keep(scene *plate) {
+    const fsi_interface *cut = &plate->slip.iface;
+    double sum = 0;
+    for (int i = 0; i < cut->sides; i++)
+        sum += plate->slip.velocity[i].x * plate->along[0]
+               + plate->slip.velocity[i].y * plate->along[1];
+    plate->wall_speed = cut->sides ? sum / cut->sides : 0;
+    plate->energy = fsi_grid_kinetic_energy(&plate->grid);
+    memcpy(plate->kept, plate->grid.scalar[0], plate->grid.cells * sizeof *plate->kept);
+}
 
-    for (int row = 0; row < 2; row++) {
-        ex_view view = ex_view_make(0, 0, 1, 1, 14 + at * 310, 40 + row * 310, 300, 300);
-        if (row && s->frame < PERIOD / 2)
-            continue;
-        ex_draw_field(image, &view, grid->nx, grid->ny, row ? s->kept : grid->scalar[0], 0, 1, 3);
-        if (!row)
-            ex_line(image, ex_px(&view, s->x[0]), ex_py(&view, s->x[1]), ex_px(&view, s->x[3]),
-                    ex_py(&view, s->x[4]), 3, ex_rgb(200, 50, 30));
-    }
+/* One step; counts the tracers that cross the plate. */
+static void step(scene *plate) {
+    double centre_before[2] = {plate->centre[0], plate->centre[1]};
+    memcpy(plate->before, plate->point, sizeof plate->before);
+    ex_try(fsi_slip_step(&plate->slip, &plate->step, plate->dt, NULL));
+    if (!ex_fine())
+        return;
+    for (int i = 0; i < TRACERS; i++)
+        plate->crossed += crosses(plate, i, centre_before);
+    if (plate->frame == PERIOD / 2)
+        keep(plate);
+}
 
-    ex_text(image, 14 + at * 310, 16, 2, ex_rgb(20, 20, 20),
-            at || s->coefficient < 0.5 ? "NO-SLIP" : "SLIP");
-    ex_text(image, 20, 356, 1, ex_rgb(20, 20, 20), "AFTER THE SLIDE");
+/* Top: the smoke now, with the plate; bottom: when the slide was over. */
+static void draw(ex_image *image, const scene *plate, int column) {
+    const fsi_grid *grid = &plate->grid;
+    int left = 14 + column * 310;
+    ex_view now = ex_view_make(0, 0, 1, 1, left, 40, 300, 300);
+    ex_view then = ex_view_make(0, 0, 1, 1, left, 350, 300, 300);
+    ex_color black = ex_rgb(20, 20, 20);
+    ex_draw_field(image, &now, grid->nx, grid->ny, grid->scalar[0], 0, 1, EX_DEPTH);
+    ex_line(image, ex_px(&now, plate->end[0]), ex_py(&now, plate->end[1]),
+            ex_px(&now, plate->end[3]), ex_py(&now, plate->end[4]), 3, ex_rgb(200, 50, 30));
+    if (plate->frame >= PERIOD / 2)
+        ex_draw_field(image, &then, grid->nx, grid->ny, plate->kept, 0, 1, EX_DEPTH);
+    int sticks = column == NOSLIP || plate->coefficient < 0.5;
+    ex_text(image, left, 16, 2, black, sticks ? "NO-SLIP" : "SLIP");
+    ex_text(image, 20, 356, 1, black, "AFTER THE SLIDE");
+}
+
+static void draw_both(ex_args *args, const scene *plates) {
+    ex_image image = ex_image_make(640, 660);
+    draw(&image, &plates[SLIP], SLIP);
+    draw(&image, &plates[NOSLIP], NOSLIP);
+    ex_frame(args, &image);
+    ex_image_free(&image);
 }
 
 static const ex_about about = {
@@ -196,38 +218,33 @@ static const ex_about about = {
 };
 
 int main(int argc, char **argv) {
-    static scene s[2];
     ex_args args;
-
     ex_begin(&args, argc, argv, &about);
-    int stable = make(&s[SLIP], args.size, ex_number(&args, "angle"),
-                      ex_is(&args, "wall", "slip") ? ex_number(&args, "coefficient") : 0)
-                 && make(&s[NOSLIP], args.size, ex_number(&args, "angle"), 0);
+    double angle = ex_number(&args, "angle");
+    double coefficient = ex_is(&args, "wall", "slip") ? ex_number(&args, "coefficient") : 0;
+
+    static scene plates[WALLS];
+    make(&plates[SLIP], args.size, angle, coefficient);
+    make(&plates[NOSLIP], args.size, angle, 0);
     int frame;
-
-    for (frame = 0; frame < args.frames && stable; frame++) {
-        for (int w = SLIP; w <= NOSLIP && stable; w++)
-            stable = step(&s[w]);
-        if (args.out && frame % 2) {
-            ex_image image = ex_image_make(640, 660);
-            for (int w = SLIP; w <= NOSLIP; w++)
-                draw(&s[w], &image, w);
-            ex_frame(&args, &image);
-            ex_image_free(&image);
-        }
-
+    for (frame = 0; frame < args.frames && ex_fine(); frame++) {
+        step(&plates[SLIP]);
+        step(&plates[NOSLIP]);
+        if (args.out && frame % 2)
+            draw_both(&args, plates);
         ex_progress(&args, frame);
     }
 
-    for (int w = SLIP; w <= NOSLIP; w++) {
-        ex_result(w ? "wall_speed_noslip" : "wall_speed_slip", "%.4f", s[w].wall_speed);
-        ex_result(w ? "energy_noslip" : "energy_slip", "%.6f", s[w].energy);
-        ex_result(w ? "crossed_noslip" : "crossed_slip", "%d", s[w].crossed);
-        fsi_slip_free(&s[w].slip);
-        fsi_grid_free(&s[w].grid);
-        free(s[w].kept);
+    for (int wall = SLIP; wall < WALLS; wall++) {
+        scene *plate = &plates[wall];
+        ex_result(wall ? "wall_speed_noslip" : "wall_speed_slip", "%.4f", plate->wall_speed);
+        ex_result(wall ? "energy_noslip" : "energy_slip", "%.6f", plate->energy);
+        ex_result(wall ? "crossed_noslip" : "crossed_slip", "%d", plate->crossed);
+        fsi_slip_free(&plate->slip);
+        fsi_grid_free(&plate->grid);
+        free(plate->kept);
     }
 
-    ex_result("leak", "%.6f", (double)s[SLIP].crossed / TRACERS);
-    return ex_end(&args, frame, stable);
+    ex_result("leak", "%.6f", (double)plates[SLIP].crossed / TRACERS);
+    return ex_end(&args, frame, ex_fine());
 }

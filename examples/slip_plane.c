@@ -13,51 +13,90 @@
 enum {
     SLIP,
     VOXEL,
-    TRACERS = 3000
+    WALLS, /* kinds of walls that are compared */
+    TRACERS = 3000,
+    ANGLES = 32
 };
+
+static const double middle_x = 0.503, middle_y = 0.4837; /* a point of the plate, m */
 
 typedef struct scene {
     fsi_grid grid;
     fsi_slip slip;
     fsi_coupled door, *list[1];
-    fsi_real x[6], point[3 * TRACERS];
-    double t[2], n[2], error;
-    int leaks, crossed;
+    fsi_real end[6]; /* the two ends of the plate, far outside the box */
+    fsi_real point[3 * TRACERS], begin[3 * TRACERS];
+    double along[2], normal[2]; /* directions of the plate */
+    double error;               /* largest difference from the streams, which have speed 1 */
+    int mixed;                  /* groups of ghost cells on both sides: must be none */
 } scene;
 
-static fsi_real zero = 0;
-
-static double height(const scene *s, double x, double y) {
-    return (x - 0.503) * s->n[0] + (y - 0.4837) * s->n[1];
+/* Signed distance to the plate. */
+static double height(const scene *plate, double x, double y) {
+    return (x - middle_x) * plate->normal[0] + (y - middle_y) * plate->normal[1];
 }
 
-/* u = +t above, -t below; or the largest difference from that four cells off the box */
-static double streams(scene *s, int set) {
-    fsi_grid *grid = &s->grid;
+/* The streams at (x, y): along the plate above it, against it below. */
+static double stream(const scene *plate, int axis, double x, double y) {
+    return height(plate, x, y) > 0 ? plate->along[axis] : -plate->along[axis];
+}
+
+static double distance_to_box(double x, double y) {
+    return fmin(fmin(x, 1 - x), fmin(y, 1 - y));
+}
+
+/* Calls for every face: set = 1 gives the fluid the streams; set = 0 returns the largest difference
+   from them, four cells away from the sides of the box. */
+static double streams(scene *plate, int set) {
+    fsi_grid *grid = &plate->grid;
     double worst = 0;
     double h = grid->h;
+    for (int axis = 0; axis < 2; axis++) {
+        int columns = grid->nx + (axis == 0);
+        int rows = grid->ny + (axis == 1);
+        for (int face = 0; face < columns * rows; face++) {
+            /* The middle of the face, moved into the box. */
+            double x = (face % columns + (axis ? 0.5 : 0)) * h;
+            double y = (face / columns + (axis ? 0 : 0.5)) * h;
+            x = ex_clamp(x, h / 2, 1 - h / 2);
+            y = ex_clamp(y, h / 2, 1 - h / 2);
 
-    for (int a = 0; a < 2; a++)
-        for (int j = 0; j < grid->ny + (a == 1); j++)
-            for (int i = 0; i < grid->nx + (a == 0); i++) {
-                size_t f = (size_t)(i + (grid->nx + (a == 0)) * j);
-                double x = fmin(fmax((i + (a ? 0.5 : 0)) * h, h / 2), 1 - h / 2);
-                double y = fmin(fmax((j + (a ? 0 : 0.5)) * h, h / 2), 1 - h / 2);
-                double want = height(s, x, y) > 0 ? s->t[a] : -s->t[a];
-                if (set)
-                    grid->u[a][f] = grid->u_plus[a][f] = want;
-                else if (!s->slip.iface.blocked[a][f]
-                         && fmin(fmin(x, 1 - x), fmin(y, 1 - y)) > 4 * h)
-                    worst = fmax(worst, fabs(grid->u[a][f] - want));
-            }
+            double want = stream(plate, axis, x, y);
+            int counts = !plate->slip.iface.blocked[axis][face] && distance_to_box(x, y) > 4 * h;
+            if (set)
+                grid->u[axis][face] = grid->u_plus[axis][face] = want;
+            else if (counts)
+                worst = fmax(worst, fabs(grid->u[axis][face] - want));
+        }
+    }
+
     return worst;
 }
 
-static int make(scene *s, int size, double angle, int wall) {
-    static const int32_t index[2] = {0, 1};
+/* Ghost cells that act together must lie on one side of the plate: counts where they do not. */
+static int count_mixed(const scene *plate) {
+    int size = plate->grid.nx;
+    int mixed = 0;
+    int *side_of = (int *)ex_alloc((size_t)plate->slip.groups + 1, sizeof *side_of);
+    for (int i = 0; i < plate->slip.iface.sides; i++) {
+        int cell = plate->slip.iface.side[i].cell;
+        double x = (cell % size + 0.5) / size;
+        double y = (cell / size + 0.5) / size;
+        int side = height(plate, x, y) > 0 ? 1 : -1;
+        int *known = &side_of[plate->slip.group[plate->slip.ghost[i]]];
+        mixed += *known && *known != side;
+        *known = side;
+    }
 
-    memset(s, 0, sizeof *s);
+    free(side_of);
+    return mixed;
+}
 
+/* A box of 1 m x 1 m, open all around, with a plate through it. */
+static void make(scene *plate, int size, double angle, int wall) {
+    static const int32_t segment[2] = {0, 1};
+    static fsi_real no_slip = 0; /* with a coefficient of 0 only voxel faces are left */
+    memset(plate, 0, sizeof *plate);
     fsi_grid_desc desc = {
         .nx = size,
         .ny = size,
@@ -66,98 +105,116 @@ static int make(scene *s, int size, double angle, int wall) {
         .rho = 1,
         .shells = 1,
     };
-
-    for (int i = 0; i < 4; i++)
-        desc.side[i].kind = FSI_SIDE_OPEN;
-
+    for (int side = FSI_LEFT; side <= FSI_TOP; side++)
+        desc.side[side].kind = FSI_SIDE_OPEN;
     fsi_slip_desc given = {
-        .coefficient = wall == VOXEL ? &zero : NULL,
+        .coefficient = wall == VOXEL ? &no_slip : NULL,
         .tolerance = 1e-10,
     };
+    ex_need(fsi_grid_init(&plate->grid, &desc));
+    ex_need(fsi_slip_init(&plate->slip, &plate->grid, &given));
 
-    s->t[0] = cos(angle);
-    s->t[1] = sin(angle);
-    s->n[0] = -s->t[1];
-    s->n[1] = s->t[0];
-
-    for (int i = 0; i < 2; i++) {
-        s->x[3 * i] = 0.503 + (i ? 2 : -2) * s->t[0];
-        s->x[3 * i + 1] = 0.4837 + (i ? 2 : -2) * s->t[1];
-    }
-
-    s->door.surface.dim = 2;
-    s->door.surface.vertex_count = 2;
-    s->door.surface.element_count = 1;
-    s->door.surface.x = s->x;
-    s->door.surface.index = index;
-    s->list[0] = &s->door;
-
-    if (fsi_grid_init(&s->grid, &desc) != FSI_OK
-        || fsi_slip_init(&s->slip, &s->grid, &given) != FSI_OK
-        || fsi_slip_detect(&s->slip, s->list, 1) < 0)
-        return 0;
-    streams(s, 1);
-    if (fsi_slip_solve(&s->slip, desc.h, NULL) < 0)
-        return 0;
-    s->error = streams(s, 0);
-    int *sign;
-    sign = (int *)calloc((size_t)s->slip.groups + 1, sizeof *sign);
-
-    for (int i = 0; i < s->slip.iface.sides; i++) {
-        int c = s->slip.iface.side[i].cell;
-        int *at = sign + s->slip.group[s->slip.ghost[i]];
-        int w = height(s, (c % size + 0.5) / size, (c / size + 0.5) / size) > 0 ? 1 : -1;
-        if (*at && *at != w)
-            s->leaks++;
-        *at = w;
-    }
-
-    free(sign);
-    srand(1);
-
-    for (int i = 0; i < TRACERS; i++) {
-        s->point[3 * i] = rand() / (RAND_MAX + 1.0);
-        s->point[3 * i + 1] = rand() / (RAND_MAX + 1.0);
-    }
-
-    return 1;
+    /* The plate: one segment, 4 m long. */
+    plate->along[0] = cos(angle);
+    plate->along[1] = sin(angle);
+    plate->normal[0] = -plate->along[1];
+    plate->normal[1] = plate->along[0];
+    fsi_vec_store(plate->end,
+                  fsi_vec(middle_x - 2 * plate->along[0], middle_y - 2 * plate->along[1], 0));
+    fsi_vec_store(plate->end + 3,
+                  fsi_vec(middle_x + 2 * plate->along[0], middle_y + 2 * plate->along[1], 0));
+    plate->door.surface.dim = 2;
+    plate->door.surface.vertex_count = 2;
+    plate->door.surface.element_count = 1;
+    plate->door.surface.x = plate->end;
+    plate->door.surface.index = segment;
+    plate->list[0] = &plate->door;
 }
 
-static void draw(const scene *s, ex_image *image, int at, const fsi_real *begin) {
-    ex_view view = ex_view_make(0, 0, 1, 1, 20 + at * 310, 40, 290, 290);
-    const fsi_grid *grid = &s->grid;
-    fsi_real *lost = (fsi_real *)calloc(grid->cells, sizeof *lost);
+/* One projection of the streams: what is left of them? */
+static void solve(scene *plate) {
+    ex_try(fsi_slip_detect(&plate->slip, plate->list, 1));
+    if (!ex_fine())
+        return;
+    streams(plate, 1);
+    ex_try(fsi_slip_solve(&plate->slip, plate->grid.h, NULL));
+    plate->error = streams(plate, 0);
+    plate->mixed = count_mixed(plate);
 
-    /* difference from the streams: 0 white, 1 dark; each cell from its own side of the plate */
-    for (int i = 0; lost && i < (int)grid->cells; i++) {
-        size_t f = (size_t)(i + i / grid->nx);
-        size_t e = (size_t)i;
-        double sign =
-            height(s, (i % grid->nx + 0.5) / grid->nx, (i / grid->nx + 0.5) / grid->ny) > 0 ? 1
-                                                                                            : -1;
-        lost[i] =
-            hypot((grid->u_plus[0][f] + grid->u[0][f + 1]) / 2 - sign * s->t[0],
-                  (grid->u_plus[1][e] + grid->u[1][e + (size_t)grid->nx]) / 2 - sign * s->t[1]);
+    srand(1);
+    for (int i = 0; i < TRACERS; i++) {
+        plate->point[3 * i] = rand() / (RAND_MAX + 1.0);
+        plate->point[3 * i + 1] = rand() / (RAND_MAX + 1.0);
     }
 
-    if (lost)
-        ex_draw_field(image, &view, grid->nx, grid->ny, lost, 0, 1, 3);
+    memcpy(plate->begin, plate->point, sizeof plate->begin);
+}
+
+static void end(scene *plate) {
+    fsi_slip_free(&plate->slip);
+    fsi_grid_free(&plate->grid);
+}
+
+/* Tracers that changed sides, of those still in the box. */
+static int count_crossed(const scene *plate) {
+    int crossed = 0;
+    for (int i = 0; i < TRACERS; i++) {
+        const fsi_real *now = plate->point + 3 * i;
+        const fsi_real *then = plate->begin + 3 * i;
+        if (distance_to_box(now[0], now[1]) < plate->grid.h)
+            continue;
+        int began_above = height(plate, then[0], then[1]) > 0;
+        int is_above = height(plate, now[0], now[1]) > 0;
+        crossed += began_above != is_above;
+    }
+
+    return crossed;
+}
+
+/* ---- pictures */
+/* Difference of the flow from the streams in each cell, taken from its own side of the plate. */
+static void draw_loss(ex_image *image, const ex_view *view, const scene *plate) {
+    const fsi_grid *grid = &plate->grid;
+    fsi_real *lost = (fsi_real *)ex_alloc(grid->cells, sizeof *lost);
+    for (int cell = 0; cell < (int)grid->cells; cell++) {
+        int left = cell + cell / grid->nx;
+        double x = (cell % grid->nx + 0.5) / grid->nx;
+        double y = (cell / grid->nx + 0.5) / grid->ny;
+        double u = (grid->u_plus[0][left] + grid->u[0][left + 1]) / 2;
+        double v = (grid->u_plus[1][cell] + grid->u[1][cell + grid->nx]) / 2;
+        lost[cell] = hypot(u - stream(plate, 0, x, y), v - stream(plate, 1, x, y));
+    }
+
+    ex_draw_field(image, view, grid->nx, grid->ny, lost, 0, 1, EX_DEPTH);
     free(lost);
+}
 
+/* Every second tracer, in the colour of the side where it began. */
+static void draw_tracers(ex_image *image, const ex_view *view, const scene *plate) {
     for (int i = 0; i < TRACERS; i += 2) {
-        double x = s->point[3 * i];
-        double y = s->point[3 * i + 1];
-        if (x > 0.01 && x < 0.99 && y > 0.01 && y < 0.99)
-            ex_disk(image, ex_px(&view, x), ex_py(&view, y), 1.3,
-                    height(s, begin[3 * i], begin[3 * i + 1]) > 0 ? ex_rgb(20, 110, 200)
-                                                                  : ex_rgb(215, 90, 40));
+        const fsi_real *now = plate->point + 3 * i;
+        const fsi_real *then = plate->begin + 3 * i;
+        int above = height(plate, then[0], then[1]) > 0;
+        ex_color color = above ? ex_rgb(20, 110, 200) : ex_rgb(215, 90, 40);
+        if (distance_to_box(now[0], now[1]) > 0.01)
+            ex_disk(image, ex_px(view, now[0]), ex_py(view, now[1]), 1.3, color);
     }
+}
 
-    ex_line(image, ex_px(&view, fmax(0, 0.503 - 0.6 * s->t[0])),
-            ex_py(&view, 0.4837 - 0.5 * s->t[1]), ex_px(&view, fmin(1, 0.503 + 0.5 * s->t[0])),
-            ex_py(&view, 0.4837 + 0.5 * s->t[1]), 2.5, ex_rgb(30, 30, 30));
-    ex_text(image, view.left, 16, 2, ex_rgb(20, 20, 20), at ? "VOXEL FACES" : "SLIP");
-    ex_text(image, view.left, 336, 1, ex_rgb(20, 20, 20), at ? "BLUE: WHAT THE STREAMS LOST" : "");
+static void draw(ex_image *image, const scene *plate, int wall) {
+    ex_view view = ex_view_make(0, 0, 1, 1, 20 + wall * 310, 40, 290, 290);
+    ex_color black = ex_rgb(20, 20, 20);
+    draw_loss(image, &view, plate);
+    draw_tracers(image, &view, plate);
+
+    double left = ex_px(&view, fmax(0, middle_x - 0.6 * plate->along[0]));
+    double right = ex_px(&view, fmin(1, middle_x + 0.5 * plate->along[0]));
+    double bottom = ex_py(&view, middle_y - 0.5 * plate->along[1]);
+    double top = ex_py(&view, middle_y + 0.5 * plate->along[1]);
+    ex_line(image, left, bottom, right, top, 2.5, ex_rgb(30, 30, 30));
+    ex_text(image, view.left, 16, 2, black, wall == SLIP ? "SLIP" : "VOXEL FACES");
+    if (wall == VOXEL)
+        ex_text(image, view.left, 336, 1, black, "BLUE: WHAT THE STREAMS LOST");
 }
 
 static const ex_about about = {
@@ -173,41 +230,34 @@ static const ex_about about = {
 };
 
 int main(int argc, char **argv) {
-    static scene s[2];
-    static fsi_real begin[2][3 * TRACERS];
     ex_args args;
-    double angle[32];
-    double error[2] = {0, 0};
-    int leaks = 0;
-    int crossed = 0;
-    int stable = 1;
-
     ex_begin(&args, argc, argv, &about);
-    int n = ex_list(&args, "angle", angle, 32);
 
-    /* the first angle last: it is shown */
-    for (int k = n - 1; k >= 0; k--)
-        for (int w = SLIP; w <= VOXEL; w++) {
-            if (k < n - 1) {
-                fsi_slip_free(&s[w].slip);
-                fsi_grid_free(&s[w].grid);
-            }
-            stable = make(&s[w], args.size, angle[k], w) && stable;
-            error[w] = fmax(error[w], s[w].error);
-            leaks += s[w].leaks;
+    /* All angles with both walls. The first angle comes last: it is the one shown. */
+    static scene walls[WALLS];
+    double angle[ANGLES];
+    double error[WALLS] = {0, 0};
+    int mixed = 0;
+    int angles = ex_list(&args, "angle", angle, ANGLES);
+    for (int k = angles - 1; k >= 0; k--)
+        for (int wall = SLIP; wall < WALLS; wall++) {
+            if (k < angles - 1)
+                end(&walls[wall]);
+            make(&walls[wall], args.size, angle[k], wall);
+            solve(&walls[wall]);
+            error[wall] = fmax(error[wall], walls[wall].error);
+            mixed += walls[wall].mixed;
         }
 
-    for (int w = SLIP; w <= VOXEL; w++)
-        memcpy(begin[w], s[w].point, sizeof begin[w]);
+    /* Tracers run along, half a cell a frame. */
     int frame;
-
-    for (frame = 0; frame < args.frames && stable; frame++) {
-        for (int w = SLIP; w <= VOXEL; w++)
-            (void)fsi_slip_trace(&s[w].slip, 0.5 / args.size, TRACERS, s[w].point);
+    for (frame = 0; frame < args.frames && ex_fine(); frame++) {
+        for (int wall = SLIP; wall < WALLS; wall++)
+            ex_try(fsi_slip_trace(&walls[wall].slip, 0.5 / args.size, TRACERS, walls[wall].point));
         if (args.out) {
             ex_image image = ex_image_make(640, 350);
-            for (int w = SLIP; w <= VOXEL; w++)
-                draw(&s[w], &image, w, begin[w]);
+            for (int wall = SLIP; wall < WALLS; wall++)
+                draw(&image, &walls[wall], wall);
             ex_frame(&args, &image);
             ex_image_free(&image);
         }
@@ -215,31 +265,14 @@ int main(int argc, char **argv) {
         ex_progress(&args, frame);
     }
 
-    for (int i = 0; i < TRACERS; i++) { /* those still in the box */
-        double x = s[0].point[3 * i];
-        double y = s[0].point[3 * i + 1];
-        double h = 1.0 / args.size;
-        if (fmin(fmin(x, 1 - x), fmin(y, 1 - y)) < h)
-            continue;
-        int began_above = height(&s[0], begin[0][3 * i], begin[0][3 * i + 1]) > 0;
-        int is_above = height(&s[0], x, y) > 0;
-        crossed += began_above != is_above;
-    }
-
-    /* largest difference from the streams, which have speed 1; of all angles */
+    int crossed = count_crossed(&walls[SLIP]);
     ex_result("error", "%.3e", error[SLIP]);
-
-    /* share of the tracers that changed sides */
     ex_result("leak", "%.5f", (double)crossed / TRACERS);
     ex_result("error_slip", "%.3e", error[SLIP]);
     ex_result("error_voxel", "%.3e", error[VOXEL]);
-    ex_result("groups_on_both_sides", "%d", leaks);
+    ex_result("groups_on_both_sides", "%d", mixed);
     ex_result("tracers_crossed", "%d", crossed);
-
-    for (int w = SLIP; w <= VOXEL; w++) {
-        fsi_slip_free(&s[w].slip);
-        fsi_grid_free(&s[w].grid);
-    }
-
-    return ex_end(&args, frame, stable);
+    end(&walls[SLIP]);
+    end(&walls[VOXEL]);
+    return ex_end(&args, frame, ex_fine());
 }

@@ -1,6 +1,26 @@
-/* A piece of cloth in a grid with slip walls: what cloth_pull, cloth_fall and torus_cloth share. */
+/* slip_sheet.h: a piece of cloth in a grid with slip walls, and tracers that must not get through
+   it: what cloth_pull, cloth_fall and torus_cloth share. */
 #ifndef SLIP_SHEET_H
 #define SLIP_SHEET_H
+
+/* What each example compares. */
+enum {
+    SLIP,
+    NOSLIP,
+    WALLS
+};
+
+/* 1 when this wall is to run: wall=both, or the one that is named. */
+EX int wall_runs(const ex_args *args, int wall) {
+    return !ex_is(args, "wall", wall == SLIP ? "noslip" : "slip");
+}
+
+/* result KEY_slip=VALUE or KEY_noslip=VALUE. */
+EX void wall_result(const char *key, int wall, const char *format, double value) {
+    char name[64];
+    snprintf(name, sizeof name, "%s_%s", key, wall == SLIP ? "slip" : "noslip");
+    ex_result(name, format, value);
+}
 
 typedef struct sheet {
     fsi_grid grid;
@@ -8,32 +28,49 @@ typedef struct sheet {
     fsi_soft cloth;
     fsi_coupled door, *list[3];
     fsi_scene scene;
-    fsi_obstacle wall[2];
-    int walls, points, crossed, hits;
-    /* tracers, their places and the cloth's before the step */
-    fsi_real coefficient[3], *point, *before, *was;
+    fsi_real coefficient[3]; /* slip of each solid: 1 slip, 0 no-slip */
     fsi_report report;
+
+    fsi_obstacle wall[2]; /* what the cloth cannot enter */
+    int walls, hits;
+
+    int points;       /* tracers */
+    fsi_real *point;  /* where they are */
+    fsi_real *before; /* where they were before the step */
+    fsi_real *was;    /* where the cloth was before the step */
+    int crossed;      /* tracers that got through it */
 } sheet;
 
+/* The stages around the coupled solve: forces before it, contact and motion after it. */
 static fsi_result sheet_begin(void *user, fsi_real dt) {
-    sheet *s = (sheet *)user;
-    fsi_result result = fsi_soft_forces(&s->cloth, dt);
-    fsi_soft_coupled(&s->cloth, &s->door);
+    sheet *self = (sheet *)user;
+    fsi_result result = fsi_soft_forces(&self->cloth, dt);
+    fsi_soft_coupled(&self->cloth, &self->door);
     return result;
 }
 
 static fsi_result sheet_move(void *user, fsi_real dt) {
-    sheet *s = (sheet *)user;
-    fsi_result result =
-        s->walls ? fsi_soft_contact(&s->cloth, s->wall, s->walls, dt, &s->hits) : FSI_OK;
-    return result < 0 ? result : fsi_soft_move(&s->cloth, dt);
+    sheet *self = (sheet *)user;
+    fsi_result result = FSI_OK;
+    if (self->walls)
+        result = fsi_soft_contact(&self->cloth, self->wall, self->walls, dt, &self->hits);
+    return result < 0 ? result : fsi_soft_move(&self->cloth, dt);
 }
 
-static int sheet_make(sheet *s, const fsi_grid_desc *desc, const fsi_soft_desc *given,
-                      const fsi_mesh *mesh, double coefficient, int points) {
+/* Cloth of the mesh, with the material given, in a grid; coefficient: its slip. */
+static void sheet_make(sheet *self, const fsi_grid_desc *desc, const fsi_soft_desc *given,
+                       const fsi_mesh *mesh, double coefficient, int points) {
+    ex_need(fsi_grid_init(&self->grid, desc));
+    for (int i = 0; i < 3; i++)
+        self->coefficient[i] = coefficient;
+    fsi_slip_desc options = {.coefficient = self->coefficient, .passes = 2};
+    ex_need(fsi_slip_init(&self->slip, &self->grid, &options));
+
+    /* Stretching and bending stay in the coupled solve: the integrator is split. */
     fsi_soft_desc cloth = *given;
     cloth.vertex_count = mesh->vertex_count;
     cloth.x = mesh->x;
+    cloth.integrator = FSI_SOFT_SPLIT;
     if (given->dim == 2) {
         cloth.segment_count = mesh->element_count;
         cloth.segment = mesh->index;
@@ -41,136 +78,148 @@ static int sheet_make(sheet *s, const fsi_grid_desc *desc, const fsi_soft_desc *
         cloth.triangle_count = mesh->element_count;
         cloth.triangle = mesh->index;
     }
+    ex_need(fsi_soft_init(&self->cloth, &cloth));
 
-    /* stretching and bending stay in the coupled solve */
-    cloth.integrator = FSI_SOFT_SPLIT;
-    s->coefficient[0] = s->coefficient[1] = s->coefficient[2] = coefficient;
-
-    fsi_slip_desc options = {
-        .coefficient = s->coefficient,
-        .passes = 2,
+    /* One solid in the scene of a step; callers may add more. */
+    self->list[0] = &self->door;
+    self->scene = (fsi_scene){
+        .solid = self->list,
+        .count = 1,
+        .begin_fn = sheet_begin,
+        .move_fn = sheet_move,
+        .user = self,
     };
 
-    s->points = points;
-    s->point = (fsi_real *)calloc(3 * (size_t)points + 1, sizeof(fsi_real));
-    s->before = (fsi_real *)calloc(3 * (size_t)points + 1, sizeof(fsi_real));
-    s->was = (fsi_real *)calloc(3 * (size_t)mesh->vertex_count, sizeof(fsi_real));
-    int ok = s->point && s->before && s->was && fsi_grid_init(&s->grid, desc) == FSI_OK
-             && fsi_slip_init(&s->slip, &s->grid, &options) == FSI_OK
-             && fsi_soft_init(&s->cloth, &cloth) == FSI_OK;
-    s->list[0] = &s->door;
-    s->scene.solid = s->list;
-    s->scene.count = 1;
-    s->scene.begin_fn = sheet_begin;
-    s->scene.move_fn = sheet_move;
-    s->scene.user = s;
-    s->slip.tracer = points ? s->point : NULL;
-    s->slip.tracers = points;
-    return ok;
+    size_t room = 3 * sizeof(fsi_real);
+    self->points = points;
+    self->point = (fsi_real *)ex_alloc((size_t)points, room);
+    self->before = (fsi_real *)ex_alloc((size_t)points, room);
+    self->was = (fsi_real *)ex_alloc((size_t)mesh->vertex_count, room);
+    self->slip.tracer = points ? self->point : NULL;
+    self->slip.tracers = points;
 }
 
-static void sheet_free(sheet *s) {
-    fsi_slip_free(&s->slip);
-    fsi_soft_free(&s->cloth);
-    fsi_grid_free(&s->grid);
-    free(s->point);
-    free(s->before);
-    free(s->was);
+static void sheet_free(sheet *self) {
+    fsi_slip_free(&self->slip);
+    fsi_soft_free(&self->cloth);
+    fsi_grid_free(&self->grid);
+    free(self->point);
+    free(self->before);
+    free(self->was);
 }
 
-/* Signed height of p over element e of the cloth, t of the way from where it was; in = its foot is
- * inside. */
-static double sheet_height(const sheet *s, const fsi_surface *surface, int e, const fsi_real *p,
-                           const fsi_real *q, double t, int *in) {
-    double c[3], u[3], v[3], n[3], w[3];
-    double x[3][3] = {{0}};
-    double d = 0;
-    double nn = 0;
+/* a at time 0, b at time 1. */
+static double between(double time, fsi_real a, fsi_real b) {
+    return (1 - time) * a + time * b;
+}
 
-    for (int k = 0; k < 3; k++) {
-        for (int i = 0; i < surface->dim; i++) {
-            size_t at = 3 * (size_t)surface->index[surface->dim * e + i] + (size_t)k;
-            x[i][k] = (1 - t) * s->was[at] + t * surface->x[at];
-        }
-
-        c[k] = (1 - t) * p[k] + t * q[k] - x[0][k];
-        u[k] = x[1][k] - x[0][k];
-        v[k] = surface->dim == 3 ? x[2][k] - x[0][k] : k == 2;
+/* Signed height of tracer p over element e of the cloth, at a time between the begin (0) and the
+   end (1) of the step; inside = its foot lies in the element. */
+static double sheet_height(const sheet *self, const fsi_surface *surface, int e, int p, double time,
+                           int *inside) {
+    /* Corners of the element; in the plane the third direction is z. */
+    double corner[3][3] = {{0}};
+    for (int i = 0; i < surface->dim; i++) {
+        int vertex = surface->index[surface->dim * e + i];
+        for (int k = 0; k < 3; k++)
+            corner[i][k] = between(time, self->was[3 * vertex + k], surface->x[3 * vertex + k]);
     }
 
-    ex_cross(u, v, n);
-
+    double from[3], u[3], v[3];
     for (int k = 0; k < 3; k++) {
-        d += n[k] * c[k];
-        nn += n[k] * n[k];
+        from[k] = between(time, self->before[3 * p + k], self->point[3 * p + k]) - corner[0][k];
+        u[k] = corner[1][k] - corner[0][k];
+        v[k] = surface->dim == 3 ? corner[2][k] - corner[0][k] : k == 2;
     }
 
-    /* weight of corner 1 */
-    ex_cross(c, v, w);
-    u[0] = (w[0] * n[0] + w[1] * n[1] + w[2] * n[2]) / nn;
-
-    for (int k = 0; k < 3; k++)
-        u[k] = k ? x[1][k] - x[0][k] : u[0];
-    w[0] = u[0];
-    u[0] = x[1][0] - x[0][0];
-    ex_cross(u, c, v);
-    w[1] = surface->dim == 3 ? (v[0] * n[0] + v[1] * n[1] + v[2] * n[2]) / nn : 0;
-    *in = w[0] >= 0 && w[1] >= 0 && w[0] + w[1] <= 1;
-    return d;
+    /* Shares of the second and third corner at the foot. */
+    double normal[3], by_v[3], by_u[3];
+    ex_cross(u, v, normal);
+    ex_cross(from, v, by_v);
+    ex_cross(u, from, by_u);
+    double square = ex_dot3(normal, normal);
+    double second = ex_dot3(by_v, normal) / square;
+    double third = surface->dim == 3 ? ex_dot3(by_u, normal) / square : 0;
+    *inside = second >= 0 && third >= 0 && second + third <= 1;
+    return ex_dot3(normal, from);
 }
 
-/* One step; counts the tracers that got to the other side of an element: height changed its sign
- * while the foot was inside. */
-static fsi_result sheet_step(sheet *s, double dt) {
-    int in;
-    memcpy(s->before, s->point, 3 * (size_t)s->points * sizeof(fsi_real));
-    memcpy(s->was, s->cloth.x, 3 * (size_t)s->cloth.desc.vertex_count * sizeof(fsi_real));
-    fsi_result result = fsi_slip_step(&s->slip, &s->scene, dt, &s->report);
-    fsi_surface surface = fsi_soft_surface(&s->cloth);
+/* 1 when tracer p got to the other side of element e in this step: its height changed sign, and
+   its foot was inside when it was zero (found by halving). */
+static int sheet_passed(const sheet *self, const fsi_surface *surface, int e, int p) {
+    int inside;
+    int below = sheet_height(self, surface, e, p, 0, &inside) < 0;
+    if (below == (sheet_height(self, surface, e, p, 1, &inside) < 0))
+        return 0;
+    double early = 0;
+    double late = 1;
+    for (int k = 0; k < 40; k++) {
+        double middle = (early + late) / 2;
+        if ((sheet_height(self, surface, e, p, middle, &inside) < 0) == below)
+            early = middle;
+        else
+            late = middle;
+    }
 
-    for (int p = 0; p < s->points; p++)
-        for (int e = 0; e < surface.element_count; e++) {
-            const fsi_real *a = s->before + 3 * p;
-            const fsi_real *b = s->point + 3 * p;
-            double h0 = sheet_height(s, &surface, e, a, b, 0, &in);
-            double h1 = sheet_height(s, &surface, e, a, b, 1, &in);
-            double lo = 0;
-            double hi = 1;
-            if ((h0 < 0) == (h1 < 0))
-                continue;
-            for (int k = 0; k < 40; k++) {
-                double mid = (lo + hi) / 2;
-                if ((sheet_height(s, &surface, e, a, b, mid, &in) < 0) == (h0 < 0))
-                    lo = mid;
-                else
-                    hi = mid;
-            }
-            if (in) {
-                s->crossed++;
-                break;
-            }
-        }
+    return inside;
+}
+
+/* One step; counts the tracers that got through the cloth. */
+static fsi_result sheet_step(sheet *self, double dt) {
+    size_t room = 3 * sizeof(fsi_real);
+    memcpy(self->before, self->point, (size_t)self->points * room);
+    memcpy(self->was, self->cloth.x, (size_t)self->cloth.desc.vertex_count * room);
+    fsi_result result = ex_try(fsi_slip_step(&self->slip, &self->scene, dt, &self->report));
+
+    fsi_surface surface = fsi_soft_surface(&self->cloth);
+    for (int p = 0; p < self->points; p++) {
+        int passed = 0;
+        for (int e = 0; e < surface.element_count && !passed; e++)
+            passed = sheet_passed(self, &surface, e, p);
+        self->crossed += passed;
+    }
+
+    if (!fsi_all_finite(3 * (size_t)self->cloth.desc.vertex_count, self->cloth.x))
+        ex_try(FSI_ERR_NUMERIC);
     return result;
 }
 
-/* Mean stretch of the cloth's edges over their length at rest, and the largest. */
-static double sheet_stretch(const sheet *s, const fsi_mesh *rest) {
-    fsi_surface surface = fsi_soft_surface(&s->cloth);
-    double most = 0;
+/* Square of the distance of two vertices. */
+static double sheet_distance2(const fsi_real *x, int first, int second) {
+    const fsi_real *a = x + 3 * first;
+    const fsi_real *b = x + 3 * second;
+    double square = pow(a[0] - b[0], 2);
+    square += pow(a[1] - b[1], 2);
+    square += pow(a[2] - b[2], 2);
+    return square;
+}
 
+/* The largest stretch of an edge over its length at rest. */
+static double sheet_stretch(const sheet *self, const fsi_mesh *rest) {
+    fsi_surface surface = fsi_soft_surface(&self->cloth);
+    int edges = surface.dim == 2 ? 1 : 3;
+    double most = 0;
     for (int e = 0; e < surface.element_count; e++)
-        for (int i = 0; i < (surface.dim == 2 ? 1 : 3); i++) {
-            double l = 0;
-            double m = 0;
-            for (int k = 0; k < 3; k++) {
-                int a = 3 * surface.index[surface.dim * e + i] + k;
-                int b = 3 * surface.index[surface.dim * e + (i + 1) % surface.dim] + k;
-                l += pow(surface.x[a] - surface.x[b], 2);
-                m += pow(rest->x[a] - rest->x[b], 2);
-            }
-            if (sqrt(l / m) - 1 > most)
-                most = sqrt(l / m) - 1;
+        for (int i = 0; i < edges; i++) {
+            const int32_t *corner = surface.index + surface.dim * e;
+            int from = corner[i];
+            int to = corner[(i + 1) % surface.dim];
+            double now = sheet_distance2(surface.x, from, to);
+            double at_rest = sheet_distance2(rest->x, from, to);
+            most = fmax(most, sqrt(now / at_rest) - 1);
         }
+
     return most;
+}
+
+/* A sheet in the plane: a line through its nodes. */
+EX void sheet_draw2(ex_image *image, const ex_view *view, const fsi_real *x, int nodes,
+                    double width, ex_color color) {
+    for (int i = 0; i + 1 < nodes; i++) {
+        const fsi_real *from = x + 3 * i;
+        const fsi_real *to = from + 3;
+        ex_line(image, ex_px(view, from[0]), ex_py(view, from[1]), ex_px(view, to[0]),
+                ex_py(view, to[1]), width, color);
+    }
 }
 #endif
