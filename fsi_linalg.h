@@ -4828,22 +4828,28 @@ static int fsi__mg_level_count(const fsi_mg *mg) {
     return mg->desc.levels ? fsi__imin(levels, mg->desc.levels) : levels;
 }
 
+static int fsi__mg_desc_good(const fsi_mg_desc *desc) {
+    int sizes = desc->nx >= 1 && desc->ny >= 1 && desc->nz >= 1;
+    int sweeps = desc->sweeps >= 0 && desc->sweeps <= 8;
+    int band = desc->band_sweeps >= -1 && desc->band_sweeps <= 8;
+    return sizes && sweeps && band && desc->levels >= 0 && fsi_allocator_valid(&desc->allocator);
+}
+
 FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
-    if (!mg || !desc || desc->nx < 1 || desc->ny < 1 || desc->nz < 1 || desc->levels < 0
-        || desc->sweeps < 0 || desc->sweeps > 8 || desc->band_sweeps < -1 || desc->band_sweeps > 8
-        || !fsi_allocator_valid(&desc->allocator))
+    if (!mg || !desc || !fsi__mg_desc_good(desc))
         return FSI_ERR_ARGUMENT;
     fsi_mg out;
     memset(&out, 0, sizeof out);
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
     out.desc = *desc;
+
+    /* internal axes: 2D becomes nx, 1, ny */
+    int flat = desc->nz == 1;
     out.n[0] = desc->nx;
-    out.n[1] = desc->nz == 1 ? 1 : desc->ny;
-    out.n[2] = desc->nz == 1 ? desc->ny : desc->nz;
+    out.n[1] = flat ? 1 : desc->ny;
+    out.n[2] = flat ? desc->ny : desc->nz;
     for (int side = 0; side < 6; side++)
         out.open[side] = desc->open[side] != 0;
-    if (desc->nz == 1) {
+    if (flat) {
         out.open[4] = out.open[2];
         out.open[5] = out.open[3];
         out.open[2] = out.open[3] = 0;
@@ -4854,8 +4860,9 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
         return FSI_ERR_SIZE;
     out.levels = fsi__mg_level_count(&out);
     out.sweeps = desc->sweeps ? desc->sweeps : 2;
-    out.band = desc->band_sweeps > 0 ? desc->band_sweeps : desc->band_sweeps < 0 ? 0 : 1;
+    out.band = desc->band_sweeps ? fsi__imax(desc->band_sweeps, 0) : 1;
     fsi_mg_level scratch;
+    fsi_arena arena = {NULL, 0, 0, 0};
     fsi__mg_layout(&out, &arena, &scratch);
     fsi_result result = fsi__arena_block(&arena, &desc->allocator, &out.block, &out.bytes);
     if (result != FSI_OK)
@@ -4879,6 +4886,13 @@ FSI_API void fsi_mg_free(fsi_mg *mg) {
 /* ---- waves: several stages over the planes in one pass */
 typedef void (*fsi__mg_stage)(void *user, int stage, int plane);
 
+/* First plane of a chunk: an even one. */
+static int fsi__mg_border(int planes, int chunk, int chunks) {
+    if (chunk == chunks)
+        return planes;
+    return (int)((ptrdiff_t)planes * chunk / chunks) & ~1;
+}
+
 /* Runs stage t = 0 .. stages-1 on all planes, where stage t on a plane needs stage t - 1 on it and
    both neighbours, and must come before stage t + 1 there. Chunks of planes shrink by a plane per
    stage at inner borders (parallel); the gaps left are filled afterwards. The last stage may work
@@ -4886,26 +4900,30 @@ typedef void (*fsi__mg_stage)(void *user, int stage, int plane);
 static void fsi__mg_wave(int planes, int stages, int parallel, fsi__mg_stage fn, void *user) {
     int room = fsi__imax(32, fsi__imax(2 * stages + 2, planes / 32));
     int chunks = parallel && planes >= 2 * room ? planes / room : 1;
+    int pair = (stages - 1) & 1; /* the last stage begins a plane later above a border */
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
     for (int chunk = 0; chunk < chunks; chunk++) {
-        int begin = (int)((ptrdiff_t)planes * chunk / chunks) & ~1;
-        int end =
-            chunk + 1 == chunks ? planes : (int)((ptrdiff_t)planes * (chunk + 1) / chunks) & ~1;
+        int begin = fsi__mg_border(planes, chunk, chunks);
+        int end = fsi__mg_border(planes, chunk + 1, chunks);
         for (int k = begin; k < end + stages - 1; k++)
-            for (int stage = 0; stage < stages; stage++)
-                if (k - stage >= begin + (chunk ? stage + (stage + 1 == stages && stage & 1) : 0)
-                    && k - stage < end - (chunk + 1 < chunks ? stage : 0))
-                    fn(user, stage, k - stage);
+            for (int stage = 0; stage < stages; stage++) {
+                int plane = k - stage;
+                int from = chunk ? begin + stage + (stage + 1 == stages && pair) : begin;
+                int to = chunk + 1 < chunks ? end - stage : end;
+                if (plane >= from && plane < to)
+                    fn(user, stage, plane);
+            }
     }
-    if (chunks == 1)
-        return;
-    FSI__OMP(parallel for schedule(static))
+
+    /* the gaps */
+    FSI__OMP(parallel for schedule(static) if (chunks > 2))
     for (int chunk = 1; chunk < chunks; chunk++) {
-        int border = (int)((ptrdiff_t)planes * chunk / chunks) & ~1;
-        for (int stage = 1; stage < stages; stage++)
-            for (int k = border - stage; k < border + stage + (stage + 1 == stages && stage & 1);
-                 k++)
-                fn(user, stage, k);
+        int border = fsi__mg_border(planes, chunk, chunks);
+        for (int stage = 1; stage < stages; stage++) {
+            int end = border + stage + (stage + 1 == stages && pair);
+            for (int plane = border - stage; plane < end; plane++)
+                fn(user, stage, plane);
+        }
     }
 }
 
@@ -5357,16 +5375,19 @@ static const fsi_real *fsi__mg_weights(const fsi_mg *mg, int direction, int j, i
     return weight + n0 * (j + n1 * (k + up));
 }
 
-/* Type of the cells across faces d of row (j, k): a row of the mask, or outside. */
-static const uint8_t *fsi__mg_across(const fsi_mg *mg, const uint8_t *cell, int direction, int j,
-                                     int k) {
+/* From row (j, k) to the row across its faces of a direction 2 .. 5, in cells; 0: outside the grid.
+ */
+static ptrdiff_t fsi__mg_row_step(const fsi_mg *mg, int direction, int j, int k) {
     int axis = direction >> 1;
     int at = (axis == 1 ? j : k) + (direction & 1 ? 1 : -1);
     if (at < 0 || at >= mg->n[axis])
-        return mg->edge + (mg->open[direction] ? 0 : mg->n[0]);
-    if (!cell)
-        return (const uint8_t *)mg->zero;
-    return cell + fsi__mg_number(mg, 0, axis == 1 ? at : j, axis == 2 ? at : k);
+        return 0;
+    return direction & 1 ? fsi__mg_stride(mg, axis) : -fsi__mg_stride(mg, axis);
+}
+
+/* Types of cells outside the grid, a row of them. */
+FSI__INLINE const uint8_t *fsi__mg_outside(const fsi_mg *mg, int direction) {
+    return mg->edge + (mg->open[direction] ? 0 : mg->n[0]);
 }
 
 static int fsi__mg_bits(int cells, int direction, const uint8_t *type, const fsi_real *weight,
@@ -5379,32 +5400,39 @@ static int fsi__mg_bits(int cells, int direction, const uint8_t *type, const fsi
 
 /* Faces of one row: bits, count, flags. */
 static void fsi__mg_faces(fsi_mg *mg, const uint8_t *cell, int j, int k) {
-    int cells = mg->n[0];
-    int odd = 0;
-    int other = 0;
+    int last = mg->n[0] - 1;
     size_t line = fsi__mg_line(mg->level, j, k);
-    size_t first = (size_t)cells * line;
-    const uint8_t *type = cell ? cell + first : (const uint8_t *)mg->zero;
+    size_t first = (size_t)mg->n[0] * line;
+    const uint8_t *fluid = (const uint8_t *)mg->zero; /* a row of FSI_CELL_FLUID */
+    const uint8_t *type = cell ? cell + first : fluid;
     uint8_t *face = mg->face + first;
     uint8_t *count = mg->count + first;
     const fsi_real *weight = fsi__mg_weights(mg, 0, j, k);
-    memset(count, 0, (size_t)cells);
-    fsi__mg_face_start(cells, type, face);
-    odd |= fsi__mg_bits(1, 0, mg->edge + (mg->open[0] ? 0 : cells), weight, face, count);
-    odd |= fsi__mg_bits(cells - 1, 0, type, weight ? weight + 1 : NULL, face + 1, count + 1);
-    odd |= fsi__mg_bits(cells - 1, 1, type + 1, weight ? weight + 1 : NULL, face, count);
-    odd |= fsi__mg_bits(1, 1, mg->edge + (mg->open[1] ? 0 : cells), weight ? weight + cells : NULL,
-                        face + cells - 1, count + cells - 1);
+    const fsi_real *inner = weight ? weight + 1 : NULL;
+    const fsi_real *end = weight ? inner + last : NULL;
+    int odd = 0;                             /* a weight other than 1 */
+    int other = fsi__mg_any(last + 1, type); /* a cell that is not fluid, here or next door */
+    memset(count, 0, (size_t)mg->n[0]);
+    fsi__mg_face_start(last + 1, type, face);
+
+    /* along x: the first face, the inner ones from both sides, the last face */
+    odd |= fsi__mg_bits(1, 0, fsi__mg_outside(mg, 0), weight, face, count);
+    odd |= fsi__mg_bits(last, 0, type, inner, face + 1, count + 1);
+    odd |= fsi__mg_bits(last, 1, type + 1, inner, face, count);
+    odd |= fsi__mg_bits(1, 1, fsi__mg_outside(mg, 1), end, face + last, count + last);
+
+    /* the rows around */
     for (int direction = 2; direction < 6; direction++) {
-        const uint8_t *across = fsi__mg_across(mg, cell, direction, j, k);
-        int at = (direction < 4 ? j : k) + (direction & 1 ? 1 : -1);
-        odd |= fsi__mg_bits(cells, direction, across, fsi__mg_weights(mg, direction, j, k), face,
-                            count);
-        if (at >= 0 && at < mg->n[direction >> 1])
-            other |= fsi__mg_any(cells, across);
+        ptrdiff_t step = fsi__mg_row_step(mg, direction, j, k);
+        const uint8_t *across = cell ? type + step : fluid;
+        if (step)
+            other |= fsi__mg_any(last + 1, across);
+        else
+            across = fsi__mg_outside(mg, direction);
+        weight = fsi__mg_weights(mg, direction, j, k);
+        odd |= fsi__mg_bits(last + 1, direction, across, weight, face, count);
     }
-    fsi__mg_face_finish(cells, face, count);
-    other |= fsi__mg_any(cells, type);
+    fsi__mg_face_finish(last + 1, face, count);
     mg->level->row[line] = (uint8_t)((odd ? FSI__ROW_BAND : FSI__ROW_PLAIN)
                                      | (other ? FSI__ROW_BAND : FSI__ROW_CLEAN));
 }
@@ -5571,53 +5599,55 @@ FSI__INLINE int fsi__mg_kind(const fsi_mg_level *level, fsi__ijk cell) {
     return level->kind[fsi__mg_cell_id(level, cell)];
 }
 
-/* Kinds of a row of the finest level: the number of faces, 1 for a fluid cell without any. */
+/* Kind of a cell of the finest level: the number of faces, 1 for a fluid cell without any. */
+FSI__HOT FSI__FORCE_INLINE uint8_t fsi__mg_finest_kind(uint8_t face, uint8_t count) {
+    return (uint8_t)(count | ((face >> 6 & 1) & (count == 0)));
+}
+
 FSI__HOT static void fsi__mg_finest_kinds(int cells, const uint8_t *FSI__RESTRICT face,
                                           const uint8_t *FSI__RESTRICT count,
                                           uint8_t *FSI__RESTRICT even, uint8_t *FSI__RESTRICT odd) {
     int pairs = cells / 2;
     for (int pair = 0; pair < pairs; pair++) {
-        even[pair] =
-            (uint8_t)(count[2 * pair] | ((face[2 * pair] >> 6 & 1) & (count[2 * pair] == 0)));
-        odd[pair] = (uint8_t)(count[2 * pair + 1]
-                              | ((face[2 * pair + 1] >> 6 & 1) & (count[2 * pair + 1] == 0)));
+        even[pair] = fsi__mg_finest_kind(face[2 * pair], count[2 * pair]);
+        odd[pair] = fsi__mg_finest_kind(face[2 * pair + 1], count[2 * pair + 1]);
     }
     if (cells & 1)
-        even[pairs] =
-            (uint8_t)(count[cells - 1] | ((face[cells - 1] >> 6 & 1) & (count[cells - 1] == 0)));
+        even[pairs] = fsi__mg_finest_kind(face[cells - 1], count[cells - 1]);
+}
+
+/* The caller's weight of face i of a row; 1 without an array, 0 where the face is closed. */
+FSI__INLINE float fsi__mg_open_weight(const fsi_real *weight, int i, int open) {
+    return !open ? 0.0f : weight ? (float)weight[i] : 1.0f;
 }
 
 /* Weights of face slots (i, j, k), i = -1 .. n-1, of one row (j or k may be -1) along an axis, from
- * the caller's arrays. */
+ * the caller's arrays. A face is open where one of its cells says so. */
 static void fsi__mg_finest_weights(fsi_mg *mg, int axis, int j, int k) {
-    fsi_mg_level *level = mg->level;
+    const fsi_mg_level *level = mg->level;
     ptrdiff_t stride = fsi__mg_stride(mg, axis);
     ptrdiff_t first = fsi__mg_number(mg, 0, j, k);
-    int inside = j >= 0 && k >= 0;
-    int last = axis == 1 ? j + 1 == level->n[1] : axis == 2 && k + 1 == level->n[2];
+    int above = fsi__ijk_get(fsi__ijk_of(0, j, k), axis) + 1 < level->n[axis];
     const fsi_real *weight = fsi__mg_weights(mg, 2 * axis + 1, j, k);
     for (int i = axis ? 0 : -1; i < level->n[0]; i++) {
-        int lower = inside && i >= 0 && mg->face[first + i] & FSI__FLUID
-                    && mg->face[first + i] >> (2 * axis + 1) & 1;
-        int upper = !last && (axis || i + 1 < level->n[0])
-                    && mg->face[first + i + stride] & FSI__FLUID
-                    && mg->face[first + i + stride] >> (2 * axis) & 1;
-        level->weight[axis][fsi__mg_id(level, i, j, k)] =
-            lower || upper ? (weight ? (float)weight[i] : 1.0f) : 0.0f;
+        int open = 0;
+        if (i >= 0 && j >= 0 && k >= 0)
+            open = mg->face[first + i] >> (2 * axis + 1) & 1;
+        if (axis ? above : i + 1 < level->n[0])
+            open |= mg->face[first + i + stride] >> (2 * axis) & 1;
+        level->weight[axis][fsi__mg_id(level, i, j, k)] = fsi__mg_open_weight(weight, i, open);
     }
 }
 
 /* a single row: its faces along y are all Dirichlet */
 static void fsi__mg_finest_dir(fsi_mg *mg, int k) {
-    fsi_mg_level *level = mg->level;
+    const fsi_mg_level *level = mg->level;
     const fsi_real *lower = fsi__mg_weights(mg, 2, 0, k);
     const fsi_real *upper = fsi__mg_weights(mg, 3, 0, k);
-    for (int i = 0; i < level->n[0]; i++) {
-        int bits = mg->face[i + (ptrdiff_t)level->n[0] * k];
-        level->dir[fsi__mg_id(level, i, 0, k)] =
-            (bits >> 2 & 1 ? (lower ? (float)lower[i] : 1.0f) : 0.0f)
-            + (bits >> 3 & 1 ? (upper ? (float)upper[i] : 1.0f) : 0.0f);
-    }
+    const uint8_t *face = mg->face + fsi__mg_number(mg, 0, 0, k);
+    for (int i = 0; i < level->n[0]; i++)
+        level->dir[fsi__mg_id(level, i, 0, k)] = fsi__mg_open_weight(lower, i, face[i] >> 2 & 1)
+                                                 + fsi__mg_open_weight(upper, i, face[i] >> 3 & 1);
 }
 
 static void fsi__mg_finest(fsi_mg *mg) {
@@ -7042,43 +7072,40 @@ fsi__mg_apply_plain(int n, const uint8_t *FSI__RESTRICT count, const fsi_real *F
 /* Row (j, k) of y = A x. trusted: x is 0 in cells that are not fluid. */
 static void fsi__mg_apply_row(const fsi_mg *mg, const fsi_real *x, fsi_real *y, int j, int k,
                               int trusted) {
-    ptrdiff_t n = mg->n[0];
+    int last = mg->n[0] - 1;
     ptrdiff_t at = fsi__mg_number(mg, 0, j, k);
-    ptrdiff_t stride[2];
-    const fsi_real *xn[4];
     const uint8_t *face = mg->face + at;
     const uint8_t *none = (const uint8_t *)mg->zero;
-    const uint8_t *across[4];
-    int flags = fsi__mg_flags(mg->level, j, k);
-    int cells = mg->n[0];
-    stride[0] = n;
-    stride[1] = n * mg->n[1];
     x += at;
     y += at;
-    for (int direction = 0; direction < 4; direction++) {
-        int at_row = (direction < 2 ? j : k) + (direction & 1 ? 1 : -1);
-        int inside = at_row >= 0 && at_row < mg->n[1 + (direction >> 1)];
-        ptrdiff_t shift = direction & 1 ? stride[direction >> 1] : -stride[direction >> 1];
-        xn[direction] = inside ? x + shift : mg->zero;
-        across[direction] = inside ? face + shift : none;
+
+    /* the rows around: directions 2 .. 5 */
+    const fsi_real *around[6];
+    const uint8_t *across[6];
+    for (int direction = 2; direction < 6; direction++) {
+        ptrdiff_t step = fsi__mg_row_step(mg, direction, j, k);
+        around[direction] = step ? x + step : mg->zero;
+        across[direction] = step ? face + step : none;
     }
+    int flags = fsi__mg_flags(mg->level, j, k);
     if (flags & FSI__ROW_PLAIN && (trusted || flags & FSI__ROW_CLEAN)) {
-        fsi__mg_apply_plain(cells, mg->count + at, x, xn[0], xn[1], xn[2], xn[3], y);
+        fsi__mg_apply_plain(last + 1, mg->count + at, x, around[2], around[3], around[4], around[5],
+                            y);
         return;
     }
-    memset(y, 0, (size_t)n * sizeof *y);
+
+    /* face by face; along x the first, the inner ones from both sides, the last */
     const fsi_real *weight = fsi__mg_weights(mg, 0, j, k);
-    if (!weight)
-        weight = mg->one;
-    fsi__mg_face_terms(1, 0, face, none, weight, x, mg->zero, y);
-    fsi__mg_face_terms(cells - 1, 0, face + 1, face, weight + 1, x + 1, x, y + 1);
-    fsi__mg_face_terms(cells - 1, 1, face, face + 1, weight + 1, x, x + 1, y);
-    fsi__mg_face_terms(1, 1, face + cells - 1, none, weight + cells, x + cells - 1, mg->zero,
-                       y + cells - 1);
+    const fsi_real *inner = weight ? weight + 1 : mg->one;
+    memset(y, 0, (size_t)mg->n[0] * sizeof *y);
+    fsi__mg_face_terms(1, 0, face, none, weight ? weight : mg->one, x, mg->zero, y);
+    fsi__mg_face_terms(last, 0, face + 1, face, inner, x + 1, x, y + 1);
+    fsi__mg_face_terms(last, 1, face, face + 1, inner, x, x + 1, y);
+    fsi__mg_face_terms(1, 1, face + last, none, inner + last, x + last, mg->zero, y + last);
     for (int direction = 2; direction < 6; direction++) {
         weight = fsi__mg_weights(mg, direction, j, k);
-        fsi__mg_face_terms(cells, direction, face, across[direction - 2], weight ? weight : mg->one,
-                           x, xn[direction - 2], y);
+        fsi__mg_face_terms(last + 1, direction, face, across[direction], weight ? weight : mg->one,
+                           x, around[direction], y);
     }
 }
 
@@ -7143,6 +7170,12 @@ static void fsi__mg_region_sums(const fsi_mg *mg, const fsi_real *x, int absolut
 
 FSI__INLINE int fsi__mg_hidden(const fsi_mg *mg, int region) {
     return mg->hidden && mg->regular[region >> 3] >> (region & 7) & 1;
+}
+
+static void fsi__mg_hide(fsi_mg *mg, int region) {
+    uint8_t bit = (uint8_t)(1 << (region & 7));
+    mg->hidden += !(mg->regular[region >> 3] & bit);
+    mg->regular[region >> 3] |= bit;
 }
 
 FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x) {
@@ -7484,42 +7517,49 @@ static void fsi__mg_true_residual(fsi__mg_cg *cg) {
    the solve. Overwrites r, d, q. */
 static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *desc) {
     ptrdiff_t cells = (ptrdiff_t)mg->cells;
-    double *sum = fsi__mg_room(mg, 0);
-    double *noise = fsi__mg_room(mg, 1);
+    const int32_t *label = mg->label;
+    fsi_real *x = mg->direction;
+    fsi_real *image = mg->image;
+    fsi_real *scale = mg->residual;
+
+    /* E applied to constants of random size per region */
     FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
     for (ptrdiff_t cell = 0; cell < cells; cell++) {
-        uint64_t seed = (uint64_t)((int64_t)mg->label[cell] + 1);
-        mg->direction[cell] = mg->label[cell] < 0 ? 0 : 1 + fsi__random_unit(&seed);
-        mg->image[cell] = mg->residual[cell] = 0;
+        uint64_t seed = (uint64_t)((int64_t)label[cell] + 1);
+        x[cell] = label[cell] < 0 ? 0 : 1 + fsi__random_unit(&seed);
+        image[cell] = scale[cell] = 0;
     }
-    desc->extra.apply_fn(mg->direction, mg->image, desc->extra.user);
-    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+    desc->extra.apply_fn(x, image, desc->extra.user);
+
     /* noise of the same size gives the scale of E */
+    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
     for (ptrdiff_t cell = 0; cell < cells; cell++) {
         uint64_t seed = (uint64_t)cell + 1;
-        mg->direction[cell] *= 2 * fsi__random_unit(&seed) - 1;
+        x[cell] *= 2 * fsi__random_unit(&seed) - 1;
     }
-    desc->extra.apply_fn(mg->direction, mg->residual, desc->extra.user);
-    memset(mg->direction, 0, mg->cells * sizeof *mg->direction);
+    desc->extra.apply_fn(x, scale, desc->extra.user);
+
+    /* regions whose image is more than rounding; x counts their cells */
+    double *sum = fsi__mg_room(mg, 0);
+    double *noise = fsi__mg_room(mg, 1);
+    memset(x, 0, mg->cells * sizeof *x);
     memset(mg->regular, 0, mg->cells / 8 + 1);
-    fsi__mg_region_sums(mg, mg->image, 0, sum, NULL);
-    fsi__mg_region_sums(mg, mg->residual, 1, noise, NULL);
-    /* cells of each region */
+    fsi__mg_region_sums(mg, image, 0, sum, NULL);
+    fsi__mg_region_sums(mg, scale, 1, noise, NULL);
     for (ptrdiff_t cell = 0; cell < cells; cell++)
-        if (mg->label[cell] >= 0)
-            mg->direction[mg->label[cell]] += 1;
-    for (int region = 0; region < mg->large; region++)
-        if (fabs(sum[region])
-            > 1e4 * (double)FSI_REAL_EPS * sqrt((double)mg->direction[region]) * noise[region])
-            mg->regular[region >> 3] |= (uint8_t)(1 << (region & 7));
+        if (label[cell] >= 0)
+            x[label[cell]] += 1;
+    for (int region = 0; region < mg->large; region++) {
+        double rounding = 1e4 * (double)FSI_REAL_EPS * sqrt((double)x[region]) * noise[region];
+        if (fabs(sum[region]) > rounding)
+            fsi__mg_hide(mg, region);
+    }
     for (ptrdiff_t cell = 0; cell < cells; cell++)
-        if (mg->label[cell] >= mg->large && fsi__abs(mg->image[cell]) > 0)
-            mg->regular[mg->label[cell] >> 3] |= (uint8_t)(1 << (mg->label[cell] & 7));
-    for (int region = 0; region < mg->regions; region++)
-        mg->hidden += mg->regular[region >> 3] >> (region & 7) & 1;
+        if (label[cell] >= mg->large && fsi__abs(image[cell]) > 0)
+            fsi__mg_hide(mg, label[cell]);
     fsi__mg_room_clear(mg, 0);
     fsi__mg_room_clear(mg, 1);
-    memset(mg->image, 0, mg->cells * sizeof *mg->image);
+    memset(image, 0, mg->cells * sizeof *image);
 }
 
 /* Clears p outside the fluid, everywhere without a guess; 0 (and p untouched) if the guess is not
