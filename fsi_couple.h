@@ -1427,15 +1427,19 @@ FSI_API fsi_result fsi_clamp_advance(void *user, fsi_real dt);
 /* ------------------------------------------------------------------------------------------------
  * >>sphrigid */
 #ifndef FSI_COUPLE_NO_SPH
-/* SPH fluid and rigid bodies that meet at boundary particles (Akinci et al. 2012; paper XPM,
-   section 7.4). WEAK: the fluid sees the bodies' old velocities, its forces move the bodies: one
-   call of each, conserves momentum, unstable for light bodies. The strong schemes repeat the step
-   from the saved state until the motion the fluid saw is the motion its impulses cause: X = dt u, u
-   = (velocity of the centre, angular velocity * radius) of every body after this step      p =
-   (impulse, angular impulse / radius), N s so that the residual dt |S(F(u)) - u|, m, is the
-   distance by which fluid and body disagree about the surface. XPM here: a fluid solve costs as
-   much as a thousand solid solves, so only the fluid gets a reduced model, p(u) = p_F - K (u -
-   u_F), K the added mass seen so far; eq. (6) is then solved with the solid itself, u = S(p(u)), by
+/* SPH fluid and rigid bodies that meet at boundary particles (Akinci et al. 2012; XPM, section
+   7.4). WEAK: the fluid sees the bodies' old velocities, and its forces move the bodies. That is
+   one call of each; it conserves momentum and is unstable for light bodies. The strong schemes
+   repeat the step from the saved state until the motion that the fluid saw is the one its impulses
+   cause.
+
+       u   velocity of the centre and angular velocity * radius of every body after this step, m/s
+       X   dt u, m: |S(F(u)) - u| dt is the distance by which fluid and body disagree
+       p   impulse and angular impulse / radius of every body, N s
+       K   added mass of the fluid seen so far, kg
+
+   A fluid solve costs as much as a thousand solid solves, so XPM has a reduced model of the fluid
+   only, p(u) = p_F - K (u - u_F). Eq. (6) is then solved with the solid itself, u = S(p(u)), by
    Newton's method. A linear model of the solid fails where a body leaves the floor: its pairs come
    from both sides of the kink. */
 typedef enum fsi_sph_scheme {
@@ -1490,19 +1494,19 @@ typedef struct fsi_sph_rigid {
 
 /* Checks and allocates. FSI_ERR_ARGUMENT: missing parts, numbers out of range, objects that are not
  * two-way. */
-FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *floats, const fsi_sph_rigid_desc *desc);
+FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *coupling, const fsi_sph_rigid_desc *desc);
 /* Frees; safe on a zeroed struct and twice. The solvers are the caller's. */
-FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *floats);
+FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *coupling);
 /* One coupled step of dt > 0 s for fluid and world. report (may be NULL): iterations = fluid calls
    (each with a solid call; XPM's Newton steps use more of these, see solid_calls), residual in m,
    momentum. FSI_NOT_CONVERGED, FSI_STALLED: the step is done with the last exchange.
    FSI_ERR_NUMERIC: something is no longer finite. */
-FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *floats, fsi_real dt, fsi_report *report);
+FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *coupling, fsi_real dt, fsi_report *report);
 /* Everything that decides the next step: fluid, world and what the coupling remembers. A restored
  * run continues bit for bit. */
-FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *floats); /* bytes */
-FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *floats, void *state);
-FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *floats, const void *state);
+FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *coupling); /* bytes */
+FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *coupling, void *state);
+FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *state);
 #endif
 
 #ifdef __cplusplus
@@ -10627,486 +10631,537 @@ FSI_API fsi_result fsi_clamp_advance(void *user, fsi_real dt) {
 /* ------------------------------------------------------------------------------------------------
  * >>sphrigid */
 #ifndef FSI_COUPLE_NO_SPH
-static void fsi__sph_rigid_layout(fsi_sph_rigid *floats, fsi_arena *arena) {
-    size_t n = (size_t)floats->desc.count;
-    FSI__TAKE(floats->body, int, arena, n);
-    FSI__TAKE(floats->object, int, arena, n);
-    FSI__TAKE(floats->x0, fsi_vec3, arena, n);
-    FSI__TAKE(floats->v0, fsi_vec3, arena, n);
-    FSI__TAKE(floats->q0, fsi_quat, arena, n);
-    FSI__TAKE(floats->turn, fsi_real, arena, n);
-    FSI__TAKE(floats->X, fsi_real, arena, 6 * n);
-    FSI__TAKE(floats->p, fsi_real, arena, 6 * n);
-    FSI__TAKE(floats->K, fsi_real, arena, 36 * n * n);
-    FSI__TAKE(floats->J, fsi_real, arena, 36 * n * n);
-    FSI__TAKE(floats->work, fsi_real, arena, 66 * n);
-    FSI__TAKE(floats->pivot, int32_t, arena, 6 * n);
-    floats->sph_state = fsi_arena_take(arena, fsi_sph_state_size(floats->desc.sph), 1);
-    floats->world_state = fsi_arena_take(arena, fsi_solids_state_size(floats->desc.world), 1);
+/* Six numbers a body: a vector for its centre and one for its rotation. */
+FSI__INLINE void fsi__pair_store(fsi_real *six, fsi_vec3 linear, fsi_vec3 angular) {
+    fsi_vec_store(six, linear);
+    fsi_vec_store(six + 3, angular);
+}
+
+static void fsi__sph_rigid_layout(fsi_sph_rigid *coupling, fsi_arena *arena) {
+    size_t n = (size_t)coupling->desc.count;
+    FSI__TAKE(coupling->body, int, arena, n);
+    FSI__TAKE(coupling->object, int, arena, n);
+    FSI__TAKE(coupling->x0, fsi_vec3, arena, n);
+    FSI__TAKE(coupling->v0, fsi_vec3, arena, n);
+    FSI__TAKE(coupling->q0, fsi_quat, arena, n);
+    FSI__TAKE(coupling->turn, fsi_real, arena, n);
+    FSI__TAKE(coupling->X, fsi_real, arena, 6 * n);
+    FSI__TAKE(coupling->p, fsi_real, arena, 6 * n);
+    FSI__TAKE(coupling->K, fsi_real, arena, 36 * n * n);
+    FSI__TAKE(coupling->J, fsi_real, arena, 36 * n * n);
+    FSI__TAKE(coupling->work, fsi_real, arena, 66 * n);
+    FSI__TAKE(coupling->pivot, int32_t, arena, 6 * n);
+    coupling->sph_state = fsi_arena_take(arena, fsi_sph_state_size(coupling->desc.sph), 1);
+    coupling->world_state = fsi_arena_take(arena, fsi_solids_state_size(coupling->desc.world), 1);
 }
 
 static int fsi__sph_rigid_valid(const fsi_sph_rigid_desc *desc) {
-    if (!desc || !desc->sph || !desc->sph->block || !desc->world || !desc->world->block
-        || desc->count < 1 || !desc->body || !desc->object)
+    if (!desc || !desc->sph || !desc->sph->block || !desc->world || !desc->world->block)
         return 0;
-    if ((int)desc->scheme < 0 || (int)desc->scheme > 3 || !(desc->omega >= 0 && desc->omega <= 1)
-        || !(desc->tolerance >= 0 && desc->tolerance < 100) || desc->max_iterations < 0)
+    if (desc->count < 1 || !desc->body || !desc->object || desc->max_iterations < 0)
         return 0;
-    for (int i = 0; i < desc->count; i++)
-        if (desc->body[i] < 0 || desc->body[i] >= desc->world->body_count || desc->object[i] < 0
-            || desc->object[i] >= desc->sph->now.objects
-            || !desc->sph->now.object[desc->object[i]].two_way)
+    if ((int)desc->scheme < 0 || (int)desc->scheme > FSI_SPH_WEAK)
+        return 0;
+    if (!(desc->omega >= 0 && desc->omega <= 1))
+        return 0;
+    if (!(desc->tolerance >= 0 && desc->tolerance < 100))
+        return 0;
+    for (int i = 0; i < desc->count; i++) {
+        int object = desc->object[i];
+        if (desc->body[i] < 0 || desc->body[i] >= desc->world->body_count)
             return 0;
+        if (object < 0 || object >= desc->sph->now.objects
+            || !desc->sph->now.object[object].two_way)
+            return 0;
+    }
     return 1;
 }
 
-FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *floats, const fsi_sph_rigid_desc *desc) {
-    if (!floats)
+FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *coupling, const fsi_sph_rigid_desc *desc) {
+    if (!coupling)
         return FSI_ERR_ARGUMENT;
-    memset(floats, 0, sizeof *floats);
+    memset(coupling, 0, sizeof *coupling);
     if (!fsi__sph_rigid_valid(desc))
         return FSI_ERR_ARGUMENT;
-    floats->desc = *desc;
-    int n = desc->count;
-    if (!(floats->desc.omega > 0))
-        floats->desc.omega = FSI_R(0.05);
-    if (!(floats->desc.tolerance > 0))
-        floats->desc.tolerance = FSI_R(0.1);
-    if (floats->desc.max_iterations == 0)
-        floats->desc.max_iterations = 60;
-    fsi_partitioned_desc given;
-    memset(&given, 0, sizeof given);
-    given.n = given.m = 6 * floats->desc.count;
-    given.group = 3;
-    given.scheme = floats->desc.scheme == FSI_SPH_RELAXED  ? FSI_SCHEME_RELAXED
-                   : floats->desc.scheme == FSI_SPH_AITKEN ? FSI_SCHEME_AITKEN
-                                                           : FSI_SCHEME_REDUCED;
-    given.omega = floats->desc.omega;
-    given.tolerance = floats->desc.tolerance * floats->desc.sph->desc.spacing / 2;
-    given.max_iterations = floats->desc.max_iterations;
-    given.allocator = floats->desc.allocator;
+    coupling->desc = *desc;
+    if (!(coupling->desc.omega > 0))
+        coupling->desc.omega = FSI_R(0.05);
+    if (!(coupling->desc.tolerance > 0))
+        coupling->desc.tolerance = FSI_R(0.1);
+    if (coupling->desc.max_iterations == 0)
+        coupling->desc.max_iterations = 60;
+
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
-    fsi__sph_rigid_layout(floats, &arena);
+    fsi__sph_rigid_layout(coupling, &arena);
     fsi_result result =
-        fsi__arena_block(&arena, &floats->desc.allocator, &floats->block, &floats->size);
+        fsi__arena_block(&arena, &coupling->desc.allocator, &coupling->block, &coupling->size);
     if (result < 0) {
-        memset(floats, 0, sizeof *floats);
+        memset(coupling, 0, sizeof *coupling);
         return result;
     }
-    fsi__sph_rigid_layout(floats, &arena);
-    for (int i = 0; i < floats->desc.count; i++) {
-        floats->body[i] = desc->body[i];
-        floats->object[i] = desc->object[i];
-        floats->turn[i] = floats->desc.world->body[floats->body[i]].shape->bound;
-        /* first guess: half the displaced fluid, as for a ball in the open */
+    fsi__sph_rigid_layout(coupling, &arena);
+
+    /* First guess of the added mass: half the displaced fluid, as for a ball in the open. */
+    int n = 6 * desc->count;
+    for (int i = 0; i < desc->count; i++) {
+        const fsi_shape *shape = desc->world->body[desc->body[i]].shape;
+        fsi_real displaced = desc->sph->desc.density * shape->volume;
+        coupling->body[i] = desc->body[i];
+        coupling->object[i] = desc->object[i];
+        coupling->turn[i] = shape->bound;
         for (int k = 0; k < 6; k++)
-            floats->K[(6 * i + k) * (6 * n + 1)] =
-                (k < 3 ? FSI_R(0.5) : FSI_R(0.02)) * desc->sph->desc.density
-                * floats->desc.world->body[floats->body[i]].shape->volume;
+            coupling->K[(6 * i + k) * (n + 1)] = (k < 3 ? FSI_R(0.5) : FSI_R(0.02)) * displaced;
     }
-    floats->desc.body = floats->body;
-    floats->desc.object = floats->object;
-    if ((result = fsi_partitioned_init(&floats->scheme, &given)) < 0)
-        fsi_sph_rigid_free(floats);
+    coupling->desc.body = coupling->body;
+    coupling->desc.object = coupling->object;
+
+    fsi_partitioned_desc scheme;
+    memset(&scheme, 0, sizeof scheme);
+    scheme.n = scheme.m = n;
+    scheme.group = 3;
+    if (desc->scheme == FSI_SPH_RELAXED)
+        scheme.scheme = FSI_SCHEME_RELAXED;
+    if (desc->scheme == FSI_SPH_AITKEN)
+        scheme.scheme = FSI_SCHEME_AITKEN;
+    scheme.omega = coupling->desc.omega;
+    scheme.tolerance = coupling->desc.tolerance * desc->sph->desc.spacing / 2;
+    scheme.max_iterations = coupling->desc.max_iterations;
+    scheme.allocator = desc->allocator;
+    if ((result = fsi_partitioned_init(&coupling->scheme, &scheme)) < 0)
+        fsi_sph_rigid_free(coupling);
     return result;
 }
 
-FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *floats) {
-    if (!floats)
+FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *coupling) {
+    if (!coupling)
         return;
-    fsi_partitioned_free(&floats->scheme);
-    fsi_free(&floats->desc.allocator, floats->block, floats->size);
-    memset(floats, 0, sizeof *floats);
+    fsi_partitioned_free(&coupling->scheme);
+    fsi_free(&coupling->desc.allocator, coupling->block, coupling->size);
+    memset(coupling, 0, sizeof *coupling);
 }
 
+/* ---- The two boxes. */
 /* The fluid: boundary particles stay where the bodies are and move with X / dt; out come the
  * impulses on the bodies. */
 static fsi_result fsi__sph_rigid_flow(void *user, const fsi_real *X, fsi_real *p) {
-    fsi_sph_rigid *floats = (fsi_sph_rigid *)user;
-    fsi_sph *sph = floats->desc.sph;
-    floats->fluid_calls++;
+    fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
+    fsi_sph *sph = coupling->desc.sph;
+    fsi_real dt = coupling->dt;
     fsi_result result;
-    for (int i = 0; i < floats->desc.count; i++) {
-        fsi_vec3 v = fsi_vec_scale(fsi_vec_load(X + 6 * i), 1 / floats->dt),
-                 w = fsi_vec_scale(fsi_vec_load(X + 6 * i + 3), 1 / (floats->dt * floats->turn[i]));
-        if ((result =
-                 fsi_sph_object_pose(sph, floats->object[i], floats->x0[i], floats->q0[i], v, w))
-            < 0)
+    coupling->fluid_calls++;
+    for (int i = 0; i < coupling->desc.count; i++) {
+        fsi_vec3 v = fsi_vec_scale(fsi_vec_load(X + 6 * i), 1 / dt);
+        fsi_vec3 spin = fsi_vec_scale(fsi_vec_load(X + 6 * i + 3), 1 / (dt * coupling->turn[i]));
+        result = fsi_sph_object_pose(sph, coupling->object[i], coupling->x0[i], coupling->q0[i], v,
+                                     spin);
+        if (result < 0)
             return result;
     }
-    if ((result = fsi_sph_prepare(sph, floats->dt)) < 0
-        || (result = fsi_sph_accelerate(sph, floats->dt, &floats->fluid)) < 0)
+    if ((result = fsi_sph_prepare(sph, dt)) < 0)
         return result;
-    for (int i = 0; i < floats->desc.count; i++) {
-        const fsi_sph_object *object = &sph->now.object[floats->object[i]];
-        fsi_vec_store(p + 6 * i, fsi_vec_scale(object->force, floats->dt));
-        fsi_vec_store(p + 6 * i + 3, fsi_vec_scale(object->torque, floats->dt / floats->turn[i]));
+    if ((result = fsi_sph_accelerate(sph, dt, &coupling->fluid)) < 0)
+        return result;
+    for (int i = 0; i < coupling->desc.count; i++) {
+        const fsi_sph_object *object = &sph->now.object[coupling->object[i]];
+        fsi__pair_store(p + 6 * i, fsi_vec_scale(object->force, dt),
+                        fsi_vec_scale(object->torque, dt / coupling->turn[i]));
     }
     return FSI_OK;
 }
 
 static fsi_result fsi__sph_rigid_flow_save(void *user) {
-    return fsi_sph_save(((fsi_sph_rigid *)user)->desc.sph, ((fsi_sph_rigid *)user)->sph_state);
+    fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
+    return fsi_sph_save(coupling->desc.sph, coupling->sph_state);
 }
 
 static fsi_result fsi__sph_rigid_flow_back(void *user) {
-    return fsi_sph_restore(((fsi_sph_rigid *)user)->desc.sph, ((fsi_sph_rigid *)user)->sph_state);
+    fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
+    return fsi_sph_restore(coupling->desc.sph, coupling->sph_state);
 }
 
-/* The solid: a whole step of the world, contacts and joints included, with the impulses as forces;
-   out comes dt times the velocity that the displacement tells: x - x0 = dt (v0 + f dv), f the
-   world's share of the step's dv (it spreads the change over its substeps, a free body flies a
-   parabola). Without contact this is the end velocity; where a contact stops the body it is the way
-   to the contact, which changes continuously with the impulse, while the end velocity jumps from
-   its value on arrival to 0. */
+/* The solid: a whole step of the world, contacts and joints included, with the impulses as forces.
+   Out comes dt times the velocity that the displacement tells: x - x0 = dt (v0 + share dv), share
+   the part of the step's dv that the world moves with (it spreads the change over its substeps, a
+   free body flies a parabola). Without contact this is the end velocity. Where a contact stops the
+   body it is the way to the contact, which changes continuously with the impulse, while the end
+   velocity jumps from its value on arrival to 0. */
 static fsi_result fsi__sph_rigid_move(void *user, const fsi_real *p, fsi_real *X) {
-    fsi_sph_rigid *floats = (fsi_sph_rigid *)user;
-    fsi_solids *solids = floats->desc.world;
-    floats->solid_calls++;
-    for (int i = 0; i < floats->desc.count; i++) {
-        fsi_rigid *body = &solids->body[floats->body[i]];
-        body->force = fsi_vec_mad(body->force, fsi_vec_load(p + 6 * i), 1 / floats->dt);
-        body->torque =
-            fsi_vec_mad(body->torque, fsi_vec_load(p + 6 * i + 3), floats->turn[i] / floats->dt);
+    fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
+    fsi_solids *world = coupling->desc.world;
+    fsi_real dt = coupling->dt;
+    coupling->solid_calls++;
+    for (int i = 0; i < coupling->desc.count; i++) {
+        fsi_rigid *body = &world->body[coupling->body[i]];
+        fsi_real turn = coupling->turn[i];
+        body->force = fsi_vec_mad(body->force, fsi_vec_load(p + 6 * i), 1 / dt);
+        body->torque = fsi_vec_mad(body->torque, fsi_vec_load(p + 6 * i + 3), turn / dt);
     }
     fsi_result result;
-    if ((result = fsi_solids_step(solids, floats->dt)) < 0)
+    if ((result = fsi_solids_step(world, dt)) < 0)
         return result;
-    for (int i = 0; i < floats->desc.count; i++) {
-        const fsi_rigid *body = &solids->body[floats->body[i]];
-        fsi_real n = (fsi_real)solids->desc.substeps,
-                 f = body->touching ? (n + 1) / (2 * n) : FSI_R(0.5);
-        fsi_vec3 plain = fsi_vec_scale(floats->v0[i], floats->dt),
-                 way = fsi_vec_sub(fsi_vec_sub(body->x, floats->x0[i]), plain);
-        fsi_vec_store(X + 6 * i, body->kind == FSI_RIGID_DYNAMIC
-                                     ? fsi_vec_mad(plain, way, 1 / f)
-                                     : fsi_vec_scale(body->v, floats->dt));
-        fsi_vec_store(X + 6 * i + 3, fsi_vec_scale(body->spin, floats->dt * floats->turn[i]));
+
+    fsi_real substeps = (fsi_real)world->desc.substeps;
+    for (int i = 0; i < coupling->desc.count; i++) {
+        const fsi_rigid *body = &world->body[coupling->body[i]];
+        fsi_real share = body->touching ? (substeps + 1) / (2 * substeps) : FSI_R(0.5);
+        fsi_vec3 plain = fsi_vec_scale(coupling->v0[i], dt);
+        fsi_vec3 way = fsi_vec_sub(fsi_vec_sub(body->x, coupling->x0[i]), plain);
+        fsi_vec3 linear = fsi_vec_mad(plain, way, 1 / share);
+        if (body->kind != FSI_RIGID_DYNAMIC)
+            linear = fsi_vec_scale(body->v, dt);
+        fsi__pair_store(X + 6 * i, linear, fsi_vec_scale(body->spin, dt * coupling->turn[i]));
     }
     return FSI_OK;
 }
 
 static fsi_result fsi__sph_rigid_move_save(void *user) {
-    return fsi_solids_save(((fsi_sph_rigid *)user)->desc.world,
-                           ((fsi_sph_rigid *)user)->world_state);
+    fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
+    return fsi_solids_save(coupling->desc.world, coupling->world_state);
 }
 
 static fsi_result fsi__sph_rigid_move_back(void *user) {
-    return fsi_solids_restore(((fsi_sph_rigid *)user)->desc.world,
-                              ((fsi_sph_rigid *)user)->world_state);
+    fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
+    return fsi_solids_restore(coupling->desc.world, coupling->world_state);
 }
 
-/* ---- XPM. Vectors of length n = 6 count in c->work; X in m (dt u), K in kg: the model is p(X) =
- * p_b - K (X - X_b) / dt about the base b. */
+/* ---- XPM. X in m (dt u), K in kg. The model of the fluid is p(X) = p_b - K (X - X_b) / dt about
+   the best pair so far, the base b. */
 typedef struct fsi__sph_xpm {
-    fsi_real *X, *p, *s;    /* what the fluid sees, its impulses, the solid's answer to them */
-    fsi_real *Xb, *pb, *rb; /* base: the best pair so far, and its residual */
-    fsi_real *r, *pm, *d;   /* Newton: residual, impulses of the model, step */
-    fsi_real *t, *rt;       /* trial point, its residual */
-    fsi_real *e, *y;        /* differences */
-    int n;
-    fsi_real tolerance, best;
+    int n;                    /* 6 count, length of all vectors */
+    fsi_real *X, *p, *answer; /* what the fluid sees, its impulses, the solid's answer */
+    fsi_real *base_X, *base_p, *base_gap;   /* the base and its residual */
+    fsi_real *gap, *model_p, *step;         /* Newton: residual, impulses of the model, step */
+    fsi_real *trial, *trial_gap, *change_X; /* trial point, its residual; change of u */
+    fsi_real *change_p;
+    fsi_real tolerance; /* m */
+    fsi_real best;      /* norm of base_gap */
 } fsi__sph_xpm;
 
-static fsi_result fsi__sph_rigid_answer(fsi_sph_rigid *floats, const fsi_real *p, fsi_real *X) {
-    fsi_result result = fsi__sph_rigid_move_back(floats);
-    return result < 0 ? result : fsi__sph_rigid_move(floats, p, X);
+/* The solid's answer to p, from the start of the step. */
+static fsi_result fsi__sph_rigid_answer(fsi_sph_rigid *coupling, const fsi_real *p, fsi_real *X) {
+    fsi_result result = fsi__sph_rigid_move_back(coupling);
+    return result < 0 ? result : fsi__sph_rigid_move(coupling, p, X);
 }
 
-/* Residual of the reduced system at X: r = S(p(X)) - X, pm = p(X). */
-static fsi_result fsi__sph_rigid_gap(fsi_sph_rigid *floats, const fsi__sph_xpm *model,
-                                     const fsi_real *X, fsi_real *pm, fsi_real *r, fsi_real *norm) {
-    int j;
-    for (int i = 0; i < model->n; i++)
-        for (pm[i] = model->pb[i], j = 0; j < model->n; j++)
-            pm[i] -= floats->K[i * model->n + j] * (X[j] - model->Xb[j]) / floats->dt;
+/* Residual of the reduced system at X: gap = S(p(X)) - X; p = p(X). */
+static fsi_result fsi__sph_rigid_gap(fsi_sph_rigid *coupling, const fsi__sph_xpm *model,
+                                     const fsi_real *X, fsi_real *p, fsi_real *gap,
+                                     fsi_real *norm) {
+    int n = model->n;
+    for (int i = 0; i < n; i++) {
+        p[i] = model->base_p[i];
+        for (int j = 0; j < n; j++)
+            p[i] -= coupling->K[i * n + j] * (X[j] - model->base_X[j]) / coupling->dt;
+    }
     fsi_result result;
-    if ((result = fsi__sph_rigid_answer(floats, pm, r)) < 0)
+    if ((result = fsi__sph_rigid_answer(coupling, p, gap)) < 0)
         return result;
-    for (int i = 0; i < model->n; i++)
-        r[i] -= X[i];
-    *norm = fsi__node_norm(model->n, 3, r);
+    for (int i = 0; i < n; i++)
+        gap[i] -= X[i];
+    *norm = fsi__node_norm(n, 3, gap);
     return FSI_OK;
 }
 
-/* d = (I + S_p K)^-1 r with S_p by differences: 6 solid calls per body. 0 = singular. */
-static fsi_result fsi__sph_rigid_newton(fsi_sph_rigid *floats, fsi__sph_xpm *model, int *ok) {
+/* step = (I + S_p K)^-1 gap with S_p by differences: 6 solid calls per body. *ok = 0: singular. */
+static fsi_result fsi__sph_rigid_newton(fsi_sph_rigid *coupling, fsi__sph_xpm *model, int *ok) {
     int n = model->n;
-    fsi_result result;
+    fsi_real *J = coupling->J;
     for (int i = 0; i < n * n; i++)
-        floats->J[i] = i % (n + 1) == 0;
+        J[i] = i % (n + 1) == 0;
     for (int k = 0; k < n; k++) {
-        const fsi_rigid *body = &floats->desc.world->body[floats->body[k / 6]];
-        /* moves the body by about 0.02 tolerance */
-        fsi_real was = model->pm[k], h = FSI_R(0.02) * model->tolerance * body->mass / floats->dt;
-        if (!(h > 0))
+        /* A change of one impulse that moves the body by about 0.02 tolerance. */
+        const fsi_rigid *body = &coupling->desc.world->body[coupling->body[k / 6]];
+        fsi_real was = model->model_p[k];
+        fsi_real change = FSI_R(0.02) * model->tolerance * body->mass / coupling->dt;
+        if (!(change > 0))
             continue;
-        model->pm[k] += was < 0 ? -h : h;
-        h = model->pm[k] - was;
-        if ((result = fsi__sph_rigid_answer(floats, model->pm, model->t)) < 0)
+        model->model_p[k] += was < 0 ? -change : change;
+        change = model->model_p[k] - was;
+        fsi_result result = fsi__sph_rigid_answer(coupling, model->model_p, model->trial);
+        if (result < 0)
             return result;
-        model->pm[k] = was;
+        model->model_p[k] = was;
         for (int i = 0; i < n; i++) {
-            fsi_real slope =
-                (model->t[i] - model->r[i] - model->s[i]) / h; /* s = X: r + X = S(pm) */
+            /* gap + X = S(model_p), and answer holds X */
+            fsi_real slope = (model->trial[i] - model->gap[i] - model->answer[i]) / change;
             for (int j = 0; j < n; j++)
-                floats->J[i * n + j] += slope * floats->K[k * n + j] / floats->dt;
+                J[i * n + j] += slope * coupling->K[k * n + j] / coupling->dt;
         }
     }
-    fsi_copy((size_t)n, model->r, model->d);
-    *ok = fsi_dense_lu(n, floats->J, floats->pivot) == FSI_OK;
+    fsi_copy((size_t)n, model->gap, model->step);
+    *ok = fsi_dense_lu(n, J, coupling->pivot) == FSI_OK;
     if (*ok)
-        fsi_dense_lu_solve(n, floats->J, floats->pivot, model->d);
-    *ok = *ok && fsi_all_finite((size_t)n, model->d);
+        fsi_dense_lu_solve(n, J, coupling->pivot, model->step);
+    *ok = *ok && fsi_all_finite((size_t)n, model->step);
     return FSI_OK;
 }
 
-/* X = S(p(X)): Newton with halved steps where a contact opens or closes. m->X in: first guess, out:
- * the answer. */
-static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *floats, fsi__sph_xpm *model) {
+/* Solves X = S(p(X)) by Newton's method, with halved steps where a contact opens or closes.
+ * model->X in: first guess, out: the answer. */
+static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *coupling, fsi__sph_xpm *model) {
+    size_t n = (size_t)model->n;
     fsi_result result;
-    fsi_real norm, next = 0;
-    int ok;
-    if ((result = fsi__sph_rigid_gap(floats, model, model->X, model->pm, model->r, &norm)) < 0)
+    fsi_real norm;
+    result = fsi__sph_rigid_gap(coupling, model, model->X, model->model_p, model->gap, &norm);
+    if (result < 0)
         return result;
-    for (int it = 0; it < 20 && norm > FSI_R(1e-3) * model->tolerance; it++) {
-        fsi_copy((size_t)model->n, model->X, model->s);
-        if ((result = fsi__sph_rigid_newton(floats, model, &ok)) < 0)
+    for (int i = 0; i < 20 && norm > FSI_R(1e-3) * model->tolerance; i++) {
+        int ok;
+        fsi_copy(n, model->X, model->answer);
+        if ((result = fsi__sph_rigid_newton(coupling, model, &ok)) < 0)
             return result;
         if (!ok)
             break;
-        for (fsi_real t = 1; t > FSI_R(0.01); t /= 2) {
-            for (int i = 0; i < model->n; i++)
-                model->t[i] = model->X[i] + t * model->d[i];
-            if ((result = fsi__sph_rigid_gap(floats, model, model->t, model->e, model->rt, &next))
-                < 0)
+
+        fsi_real next = 0;
+        for (fsi_real share = 1; share > FSI_R(0.01); share /= 2) {
+            fsi_copy(n, model->X, model->trial);
+            fsi_axpy(n, share, model->step, model->trial);
+            result = fsi__sph_rigid_gap(coupling, model, model->trial, model->change_X,
+                                        model->trial_gap, &next);
+            if (result < 0)
                 return result;
-            if (next < (1 - t / 4) * norm)
+            if (next < (1 - share / 4) * norm)
                 break;
         }
         if (!(next < norm))
             break;
-        fsi_copy((size_t)model->n, model->t, model->X);
-        fsi_copy((size_t)model->n, model->rt, model->r);
-        fsi_copy((size_t)model->n, model->e, model->pm);
+        fsi_copy(n, model->trial, model->X);
+        fsi_copy(n, model->trial_gap, model->gap);
+        fsi_copy(n, model->change_X, model->model_p);
         norm = next;
     }
     return FSI_OK;
 }
 
-/* What the fluid said at X against the base: K e = y afterwards (Broyden's update). A passive fluid
- * resists: y . e >= 0 is enforced. */
-static void fsi__sph_rigid_learn(fsi_sph_rigid *floats, fsi__sph_xpm *model) {
-    fsi_real ee = 0, ye = 0;
+/* Learns what the fluid said at X beside the base: K du = dp afterwards (Broyden's update). A
+ * passive fluid resists, so dp . du >= 0 is enforced. */
+static void fsi__sph_rigid_learn(fsi_sph_rigid *coupling, fsi__sph_xpm *model) {
+    fsi_real *du = model->change_X;
+    fsi_real *dp = model->change_p;
+    fsi_real square = 0;
+    fsi_real work = 0;
     int n = model->n;
     for (int i = 0; i < n; i++) {
-        model->e[i] = (model->X[i] - model->Xb[i]) / floats->dt;
-        model->y[i] = model->pb[i] - model->p[i];
-        ee += model->e[i] * model->e[i];
-        ye += model->e[i] * model->y[i];
+        du[i] = (model->X[i] - model->base_X[i]) / coupling->dt;
+        dp[i] = model->base_p[i] - model->p[i];
+        square += du[i] * du[i];
+        work += du[i] * dp[i];
     }
-    if (!(ee > 0) || !fsi__finite(1 / ee))
+    if (!(square > 0) || !fsi__finite(1 / square))
         return;
-    if (ye < 0)
-        for (int i = 0; i < n; i++)
-            model->y[i] -= model->e[i] * ye / ee;
-    /* y - K e */
+    for (int i = 0; i < n; i++) {
+        if (work < 0)
+            dp[i] -= du[i] * work / square;
+        for (int j = 0; j < n; j++)
+            dp[i] -= coupling->K[i * n + j] * du[j];
+    }
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++)
-            model->y[i] -= floats->K[i * n + j] * model->e[j];
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < n; j++)
-            floats->K[i * n + j] += model->y[i] * model->e[j] / ee;
+            coupling->K[i * n + j] += dp[i] * du[j] / square;
 }
 
-static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *floats, fsi_report *report) {
+/* No way down from the base: a relaxed step, shorter each time. */
+static void fsi__sph_rigid_relax(const fsi_sph_rigid *coupling, fsi__sph_xpm *model, int k) {
+    for (int i = 0; i < model->n; i++) {
+        fsi_real mass = coupling->desc.world->body[coupling->body[i / 6]].mass;
+        fsi_real added = fsi__abs(coupling->K[i * (model->n + 1)]);
+        model->X[i] += model->base_gap[i] * mass / ((mass + added) * (fsi_real)k);
+    }
+}
+
+static fsi__sph_xpm fsi__sph_xpm_of(fsi_sph_rigid *coupling) {
     fsi__sph_xpm model;
-    fsi_result why = FSI_NOT_CONVERGED;
-    fsi_real *w = floats->work;
-    int n = 6 * floats->desc.count;
-    model.n = n;
+    model.n = 6 * coupling->desc.count;
     model.best = FSI_REAL_MAX;
-    model.tolerance = floats->desc.tolerance * floats->desc.sph->desc.spacing / 2;
-    model.X = floats->X;
-    model.p = floats->p;
-    model.s = w;
-    model.Xb = w + n;
-    model.pb = w + 2 * n;
-    model.r = w + 3 * n;
-    model.pm = w + 4 * n;
-    model.d = w + 5 * n;
-    model.t = w + 6 * n;
-    model.rt = w + 7 * n;
-    model.e = w + 8 * n;
-    model.y = w + 9 * n;
-    model.rb = w + 10 * n;
+    model.tolerance = coupling->desc.tolerance * coupling->desc.sph->desc.spacing / 2;
+    model.X = coupling->X;
+    model.p = coupling->p;
+    fsi_real **part[11] = {&model.answer,   &model.base_X,   &model.base_p,  &model.gap,
+                           &model.model_p,  &model.step,     &model.trial,   &model.trial_gap,
+                           &model.change_X, &model.change_p, &model.base_gap};
+    for (int i = 0; i < 11; i++)
+        *part[i] = coupling->work + i * model.n;
+    return model;
+}
+
+/* Calls of the fluid, each with an answer of the solid, until the two agree. */
+static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *coupling, fsi_report *report) {
+    fsi__sph_xpm model = fsi__sph_xpm_of(coupling);
+    size_t n = (size_t)model.n;
+    int most = coupling->desc.max_iterations;
     fsi_result result;
-    if ((result = fsi__sph_rigid_flow_save(floats)) < 0
-        || (result = fsi__sph_rigid_move_save(floats)) < 0)
+    if ((result = fsi__sph_rigid_flow_save(coupling)) < 0)
         return result;
-    fsi_real norm;
-    int k;
-    for (k = 1;; k++) {
-        if (k > 1 && (result = fsi__sph_rigid_flow_back(floats)) < 0)
+    if ((result = fsi__sph_rigid_move_save(coupling)) < 0)
+        return result;
+    report->reason = FSI_NOT_CONVERGED;
+    for (int k = 1;; k++) {
+        /* Do they agree? After the last iteration this is the base once more. */
+        if (k > 1 && (result = fsi__sph_rigid_flow_back(coupling)) < 0)
             return result;
-        if ((result = fsi__sph_rigid_flow(floats, model.X, model.p)) < 0
-            || (result = fsi__sph_rigid_answer(floats, model.p, model.s)) < 0)
+        if ((result = fsi__sph_rigid_flow(coupling, model.X, model.p)) < 0)
             return result;
-        for (int i = 0; i < n; i++)
-            model.r[i] = model.s[i] - model.X[i];
-        norm = fsi__node_norm(n, 3, model.r);
+        if ((result = fsi__sph_rigid_answer(coupling, model.p, model.answer)) < 0)
+            return result;
+        for (size_t i = 0; i < n; i++)
+            model.gap[i] = model.answer[i] - model.X[i];
+        fsi_real norm = fsi__node_norm(model.n, 3, model.gap);
         if (!fsi__finite(norm))
             return FSI_ERR_NUMERIC;
         if (k == 1)
             report->residual_start = (double)norm;
-        if (norm <= model.tolerance) {
-            why = FSI_OK;
-            break;
-        }
-        if (k > floats->desc.max_iterations)
-            break; /* this was the best one again */
+        report->iterations = k;
+        report->residual = (double)norm;
+        if (norm <= model.tolerance)
+            report->reason = FSI_OK;
+        if (norm <= model.tolerance || k > most)
+            return report->reason;
+
+        /* What was learned, and the best pair so far. */
         if (k > 1)
-            fsi__sph_rigid_learn(floats, &model);
+            fsi__sph_rigid_learn(coupling, &model);
         if (norm < model.best) {
             model.best = norm;
-            fsi_copy((size_t)n, model.X, model.Xb);
-            fsi_copy((size_t)n, model.p, model.pb);
-            fsi_copy((size_t)n, model.r, model.rb);
+            fsi_copy(n, model.X, model.base_X);
+            fsi_copy(n, model.p, model.base_p);
+            fsi_copy(n, model.gap, model.base_gap);
         }
-        fsi_copy((size_t)n, model.Xb, model.X);
-        if (k < floats->desc.max_iterations && (result = fsi__sph_rigid_meet(floats, &model)) < 0)
+
+        /* Where the model and the solid meet. */
+        fsi_copy(n, model.base_X, model.X);
+        if (k == most)
+            continue;
+        if ((result = fsi__sph_rigid_meet(coupling, &model)) < 0)
             return result;
-        int same = 0;
-        while (same < n && model.X[same] == model.Xb[same])
-            same++;
-        /* no way down: relax, shorter each time */
-        int stuck = same == n && k < floats->desc.max_iterations;
-        for (int i = stuck ? n : 0; i > 0; i--) {
-            fsi_real mass = floats->desc.world->body[floats->body[(i - 1) / 6]].mass;
-            model.X[i - 1] += model.rb[i - 1] * mass
-                              / ((mass + fsi__abs(floats->K[(i - 1) * (n + 1)])) * (fsi_real)k);
-        }
+        if (memcmp(model.X, model.base_X, n * sizeof *model.X) == 0)
+            fsi__sph_rigid_relax(coupling, &model, k);
     }
-    report->iterations = k;
-    report->residual = (double)norm;
-    report->reason = why;
-    return why;
 }
 
-FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *floats, fsi_real dt, fsi_report *report) {
-    if (!floats || !floats->block)
+/* The chosen exchange of one step; X in: the first guess. */
+static fsi_result fsi__sph_rigid_exchange(fsi_sph_rigid *coupling, fsi_report *report) {
+    if (coupling->desc.scheme == FSI_SPH_XPM)
+        return fsi__sph_rigid_xpm(coupling, report);
+    if (coupling->desc.scheme == FSI_SPH_WEAK) {
+        report->iterations = 1;
+        fsi_result result = fsi__sph_rigid_flow(coupling, coupling->X, coupling->p);
+        return result < 0 ? result : fsi__sph_rigid_move(coupling, coupling->p, coupling->X);
+    }
+    fsi_blackbox fluid = {fsi__sph_rigid_flow, fsi__sph_rigid_flow_save, fsi__sph_rigid_flow_back,
+                          coupling};
+    fsi_blackbox solid = {fsi__sph_rigid_move, fsi__sph_rigid_move_save, fsi__sph_rigid_move_back,
+                          coupling};
+    int n = 6 * coupling->desc.count;
+    return fsi_partitioned_step(&coupling->scheme, n, n, &fluid, &solid, coupling->X, coupling->p,
+                                report);
+}
+
+FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *coupling, fsi_real dt, fsi_report *report) {
+    if (!coupling || !coupling->block)
         return FSI_ERR_STATE;
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
+    fsi_sph *sph = coupling->desc.sph;
+    const fsi_rigid *bodies = coupling->desc.world->body;
     fsi_report own;
     if (!report)
         report = &own;
     memset(report, 0, sizeof *report);
-    floats->dt = dt;
-    /* first guess: everything goes on as it did */
-    int i;
-    for (i = 0; i < floats->desc.count; i++) {
-        const fsi_rigid *body = &floats->desc.world->body[floats->body[i]];
-        floats->x0[i] = body->x;
-        floats->q0[i] = body->q;
-        floats->v0[i] = body->v;
-        fsi_vec_store(floats->X + 6 * i, fsi_vec_scale(body->v, dt));
-        fsi_vec_store(floats->X + 6 * i + 3, fsi_vec_scale(body->spin, dt * floats->turn[i]));
+    coupling->dt = dt;
+
+    /* First guess: everything goes on as it did. */
+    for (int i = 0; i < coupling->desc.count; i++) {
+        const fsi_rigid *body = &bodies[coupling->body[i]];
+        coupling->x0[i] = body->x;
+        coupling->q0[i] = body->q;
+        coupling->v0[i] = body->v;
+        fsi__pair_store(coupling->X + 6 * i, fsi_vec_scale(body->v, dt),
+                        fsi_vec_scale(body->spin, dt * coupling->turn[i]));
     }
     fsi_result result;
-    if (floats->desc.scheme == FSI_SPH_WEAK) {
-        report->iterations = 1;
-        if ((result = fsi__sph_rigid_flow(floats, floats->X, floats->p)) < 0
-            || (result = fsi__sph_rigid_move(floats, floats->p, floats->X)) < 0)
-            return result;
-    } else if (floats->desc.scheme == FSI_SPH_XPM) {
-        if ((result = fsi__sph_rigid_xpm(floats, report)) < 0)
-            return result;
-    } else {
-        fsi_blackbox fluid;
-        fluid.solve_fn = fsi__sph_rigid_flow;
-        fluid.save_fn = fsi__sph_rigid_flow_save;
-        fluid.restore_fn = fsi__sph_rigid_flow_back;
-        fluid.user = floats;
-        fsi_blackbox solid;
-        solid.solve_fn = fsi__sph_rigid_move;
-        solid.save_fn = fsi__sph_rigid_move_save;
-        solid.restore_fn = fsi__sph_rigid_move_back;
-        solid.user = floats;
-        if ((result = fsi_partitioned_step(&floats->scheme, 6 * floats->desc.count,
-                                           6 * floats->desc.count, &fluid, &solid, floats->X,
-                                           floats->p, report))
-            < 0)
-            return result;
-    }
-    for (int d = 0; d < 3; d++)
-        for (report->momentum[d] = 0, i = 0; i < floats->desc.count; i++)
+    if ((result = fsi__sph_rigid_exchange(coupling, report)) < 0)
+        return result;
+
+    /* The ledger: what the fluid gave less what the bodies took. */
+    for (int d = 0; d < 3; d++) {
+        report->momentum[d] = 0;
+        for (int i = 0; i < coupling->desc.count; i++) {
+            fsi_vec3 force = sph->now.object[coupling->object[i]].force;
             report->momentum[d] +=
-                (double)(fsi__get(floats->desc.sph->now.object[floats->object[i]].force, d) * dt)
-                - (double)floats->p[6 * i + d];
-    for (int d = 0; d < 3; d++)
-        floats->momentum[d] = report->momentum[d];
-    fsi_result r2;
-    if ((r2 = fsi_sph_move(floats->desc.sph, dt)) < 0)
-        return r2;
-    for (i = 0; i < floats->desc.count; i++) {
-        const fsi_rigid *body = &floats->desc.world->body[floats->body[i]];
+                (double)(fsi__get(force, d) * dt) - (double)coupling->p[6 * i + d];
+        }
+        coupling->momentum[d] = report->momentum[d];
+    }
+
+    /* The fluid moves; its boundary particles go where the bodies are now. */
+    fsi_result moved;
+    if ((moved = fsi_sph_move(sph, dt)) < 0)
+        return moved;
+    for (int i = 0; i < coupling->desc.count; i++) {
+        const fsi_rigid *body = &bodies[coupling->body[i]];
         if (!fsi__finite_vec(body->x) || !fsi__finite_vec(body->v))
             return FSI_ERR_NUMERIC;
-        if ((r2 = fsi_sph_object_pose(floats->desc.sph, floats->object[i], body->x, body->q,
-                                      body->v, body->spin))
-            < 0)
-            return r2;
+        moved =
+            fsi_sph_object_pose(sph, coupling->object[i], body->x, body->q, body->v, body->spin);
+        if (moved < 0)
+            return moved;
     }
     return result;
 }
 
-/* where fluid, world, K and the scheme's pairs begin in the state; 4: its end */
-static size_t fsi__sph_rigid_at(const fsi_sph_rigid *floats, int part) {
-    size_t n = 6 * (size_t)floats->desc.count, at = 0;
+/* Where fluid, world, K and the scheme's pairs begin in the state; 4: its end. */
+static size_t fsi__sph_rigid_at(const fsi_sph_rigid *coupling, int part) {
+    size_t n = 6 * (size_t)coupling->desc.count;
+    size_t at = 0;
     if (part > 0)
-        at += fsi_sph_state_size(floats->desc.sph);
+        at += fsi_sph_state_size(coupling->desc.sph);
     if (part > 1)
-        at += fsi_solids_state_size(floats->desc.world);
+        at += fsi_solids_state_size(coupling->desc.world);
     if (part > 2)
-        at += n * n * sizeof *floats->K;
-    return part > 3 ? at + fsi_partitioned_state_size(&floats->scheme) : at;
+        at += n * n * sizeof *coupling->K;
+    return part > 3 ? at + fsi_partitioned_state_size(&coupling->scheme) : at;
 }
 
-FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *floats) {
-    return floats && floats->block ? fsi__sph_rigid_at(floats, 4) : 0;
+FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *coupling) {
+    return coupling && coupling->block ? fsi__sph_rigid_at(coupling, 4) : 0;
 }
 
-FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *floats, void *state) {
+FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *coupling, void *state) {
     unsigned char *to = (unsigned char *)state;
-    if (!floats || !floats->block)
+    if (!coupling || !coupling->block)
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
+    size_t world_at = fsi__sph_rigid_at(coupling, 1);
+    size_t mass_at = fsi__sph_rigid_at(coupling, 2);
+    size_t scheme_at = fsi__sph_rigid_at(coupling, 3);
     fsi_result result;
-    if ((result = fsi_sph_save(floats->desc.sph, to)) < 0
-        || (result = fsi_solids_save(floats->desc.world, to + fsi__sph_rigid_at(floats, 1))) < 0)
+    if ((result = fsi_sph_save(coupling->desc.sph, to)) < 0)
         return result;
-    memcpy(to + fsi__sph_rigid_at(floats, 2), floats->K,
-           fsi__sph_rigid_at(floats, 3) - fsi__sph_rigid_at(floats, 2));
-    return fsi_partitioned_save(&floats->scheme, to + fsi__sph_rigid_at(floats, 3));
+    if ((result = fsi_solids_save(coupling->desc.world, to + world_at)) < 0)
+        return result;
+    memcpy(to + mass_at, coupling->K, scheme_at - mass_at);
+    return fsi_partitioned_save(&coupling->scheme, to + scheme_at);
 }
 
-FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *floats, const void *state) {
+FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *state) {
     const unsigned char *from = (const unsigned char *)state;
-    if (!floats || !floats->block)
+    if (!coupling || !coupling->block)
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
+    size_t world_at = fsi__sph_rigid_at(coupling, 1);
+    size_t mass_at = fsi__sph_rigid_at(coupling, 2);
+    size_t scheme_at = fsi__sph_rigid_at(coupling, 3);
     fsi_result result;
-    if ((result = fsi_sph_restore(floats->desc.sph, from)) < 0
-        || (result = fsi_solids_restore(floats->desc.world, from + fsi__sph_rigid_at(floats, 1)))
-               < 0)
+    if ((result = fsi_sph_restore(coupling->desc.sph, from)) < 0)
         return result;
-    memcpy(floats->K, from + fsi__sph_rigid_at(floats, 2),
-           fsi__sph_rigid_at(floats, 3) - fsi__sph_rigid_at(floats, 2));
-    return fsi_partitioned_restore(&floats->scheme, from + fsi__sph_rigid_at(floats, 3));
+    if ((result = fsi_solids_restore(coupling->desc.world, from + world_at)) < 0)
+        return result;
+    memcpy(coupling->K, from + mass_at, scheme_at - mass_at);
+    return fsi_partitioned_restore(&coupling->scheme, from + scheme_at);
 }
 #endif
 
