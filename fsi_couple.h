@@ -9231,7 +9231,7 @@ static fsi_result fsi__soft_guest_begin(void *responder, fsi_real dt) {
         result = fsi_soft_forces(own->soft, dt);
     if (result < 0)
         return result;
-    fsi_soft_coupled(own->soft, &own->door);
+    fsi_soft_couple(own->soft, &own->door);
     return fsi_soft_responder_begin(own);
 }
 
@@ -9761,7 +9761,7 @@ static fsi_coupled fsi__proxy_door(fsi_proxy_solid *solid) {
     if (solid->tled)
         (void)fsi_tled_couple(solid->tled, &door);
     else if (solid->soft)
-        fsi_soft_coupled(solid->soft, &door);
+        fsi_soft_couple(solid->soft, &door);
     return door;
 }
 

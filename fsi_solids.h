@@ -848,7 +848,9 @@ FSI_API void fsi_soft_free(fsi_soft *soft);
 FSI_API fsi_result fsi_soft_forces(fsi_soft *soft, fsi_real dt);
 /* Stage 2: what a coupling scheme sees; valid until the object moves. FSI_SOFT_SPLIT hands out
  * implicit = B and push, the others lumped mass only. */
-FSI_API void fsi_soft_coupled(fsi_soft *soft, fsi_coupled *out);
+FSI_API fsi_result fsi_soft_couple(fsi_soft *soft, fsi_coupled *out);
+/* Stage 2, after the solve: v is taken as it stands in the door. FSI_ERR_NUMERIC: not finite. */
+FSI_API fsi_result fsi_soft_take(fsi_soft *soft);
 /* Stage 2 without a fluid, FSI_SOFT_SPLIT only: v = (M + B^T B)^-1 (M v + push); nothing to do for
  * the others. */
 FSI_API fsi_result fsi_soft_finish(fsi_soft *soft);
@@ -6891,44 +6893,61 @@ FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *out, fsi_vec3 centre, fsi_real radi
 
 /* ------------------------------------------------------------------------------------------------
  * >>soft elements */
-/* Every element gives its energy, its forces, rows r (the positive semi-definite part of the
-   stiffness is the sum of r^T r) and geo, the rest of the exact stiffness.
+/* Symbols:
 
-       x, X        nodes now and at rest, m
-       F           deformation gradient dx/dX
-       J           det F
-       E           strain (F^T F - 1) / 2
-       S, P        second and first Piola stress, Pa
-       Q           frame of the strain: the rotation R (corotated), F (St. Venant) or 1 (linear)
-       g_a         gradient of the shape function of corner a at rest, 1/m
-       lambda, mu  Lame's constants, Pa
-       V           volume (area) at rest, m^3 (m^2) */
+     x, X         nodes now and at rest           F = dx/dX   deformation gradient
+     E            (F^T F - 1) / 2                 S, P        second and first Piola stress
+     g_a          gradient of shape function a at rest
+     lambda, mu   Lame constants                  V           rest volume (area)
+     Q            frame of the strain: 1 linear, R corotated, F St. Venant-Kirchhoff
+
+   Every element gives its energy, force = -dE/dx, rows r (the positive semi-definite part of the
+   stiffness is the sum of r^T r) and geo, the rest of the exact stiffness. */
 enum {
-    FSI__SEG,  /* segment that resists stretch */
-    FSI__BEND, /* 2D hinge of two segments */
-    FSI__TRI,  /* membrane */
-    FSI__FOLD, /* hinge of two triangles */
+    FSI__SEG,
+    FSI__BEND,
+    FSI__TRI,
+    FSI__FOLD,
     FSI__TET,
     FSI__KINDS
 };
 
+enum {
+    FSI__EXACT = 1, /* stiffness: the exact one */
+    FSI__POSITIVE   /* its positive semi-definite part */
+};
+
 static const int fsi__kind_nodes[FSI__KINDS] = {2, 3, 3, 4, 4};
+/* rows; those without the positive part of geo */
 static const int fsi__kind_rows[FSI__KINDS] = {4, 1, 9, 1, 6};
-/* rows of the material alone, without the positive part of geo */
 static const int fsi__kind_material[FSI__KINDS] = {1, 1, 3, 1, 6};
 
-/* numbers kept per element: Dm^-1 (up to 9) and V; hinges: rest angle and stiffness */
-#define FSI__REST 10
-/* elements whose stiffness is computed (in parallel) before it is added (in order) */
-#define FSI__SOFT_BATCH 1024
+enum {
+    FSI__REST = 10, /* numbers kept per element: Dm^-1 and V; hinges: rest angle, stiffness */
+    FSI__SOFT_BATCH =
+        1024 /* elements whose stiffness is computed in parallel, then added in order */
+};
+
+/* Nodes touched by other solids in this step, see >>soft contact. */
+typedef struct fsi__patch {
+    int count, room;       /* nodes; most of them, 0: no memory */
+    int ready;             /* 1: C is there; 0: lumped masses answer */
+    int32_t *place, *node; /* [vertices] place in the patch or -1; [room] */
+    fsi_real *C;           /* [(3 room)^2] */
+    fsi_real *impulse;     /* [3 vertices] not yet handed to the others */
+    fsi_real *base;        /* [3 room] velocities at the last flush */
+    unsigned char *memory; /* a list */
+} fsi__patch;
 
 typedef struct fsi__soft_work {
+    size_t dof;                /* 3 vertices */
     int begin[FSI__KINDS + 1]; /* elements by kind */
     int32_t *node;             /* [4 elements] -1 = none */
     fsi_real *rest;            /* [FSI__REST elements] */
     fsi_real *rest_x;          /* [3 vertices] */
-    fsi_real *element_force;   /* [12 elements] */
-    fsi_real *element_energy;  /* [elements] */
+    fsi_real rest_volume;
+    fsi_real *element_force;  /* [12 elements] */
+    fsi_real *element_energy; /* [elements] */
     /* [vertices + 1], [corners]: 4 * element + corner around each vertex */
     int32_t *first, *corner;
     unsigned char *fixed; /* [3 vertices] 1 = prescribed coordinate */
@@ -6937,35 +6956,45 @@ typedef struct fsi__soft_work {
     void *slot_block;
     int32_t *slot;
     size_t slot_size;
-    /* [3 vertices] each, of one step: */
-    fsi_real *v_before; /* velocities before the forces, until contact */
-    fsi_real *push;     /* impulse of the own forces for the door, until contact */
-    fsi_real *solution; /* places of the nodes that Newton's method works on */
-    fsi_real *y, *z;    /* where inertia and damping draw the implicit step */
-    fsi_real *trial, *step, *residual, *gradient, *other, *jump, *precondition;
     /* damping stiffness, values on the pattern of K; NULL without */
     fsi_real *kd;
-    fsi_real rest_volume;
+
+    /* Vectors of a step, [3 vertices] each. Kept from the forces to contact: */
+    fsi_real *v_before; /* velocities before the forces */
+    fsi_real *push;     /* FSI_SOFT_SPLIT: impulse of the forces, for the door */
+    fsi_real *jump;     /* still to be added to x where jumps is 1 */
+    int jumps;          /* Newmark: jump = dt/2 (v_old - v); then x moves with v like the others */
+    /* Of a Newton solve: */
+    fsi_real *guess;     /* positions that are found */
+    fsi_real *inertial;  /* where masses would go without elasticity */
+    fsi_real *damp_from; /* positions from which damping counts */
+    fsi_real *given;     /* change of prescribed coordinates */
+    fsi_real *residual, *step, *trial, *right, *precondition;
+    fsi_real *volume_gradient;
+    fsi_real *volume_answer; /* matrix^-1 volume_gradient */
+    /* Of contact: */
+    fsi_real *contact_start; /* velocities before it */
+    fsi_real *open_start;    /* positions before overlaps are opened */
+    fsi_real *wall_velocity; /* of what pushes each node */
+    fsi_real *wall_weight;   /* [vertices] how much did */
+    fsi_real *force_without; /* elastic forces without walls */
+
     void *cg_work;
     size_t cg_size;
     /* dv = response * (matrix of the last solve)^-1 impulse; 0: no such matrix */
     fsi_real response;
-    /* contact with other solids; NULL until fsi_soft_external */
-    struct fsi__patch *patch;
+    fsi__patch patch; /* contact with other solids; from fsi_soft_external on */
     /* 1: fsi_soft_external was called; 1: others touch it in this step */
     int watched, touched;
     /* J when the step began; the most it may have at its end but for the work of others */
     double energy, reference;
     int edge_count; /* edges of the surface in 3D, each once */
     /* [3 edge_count] two nodes and vertices + the element it is taken from, by element; [surface +
-     * 1] */
+       1] */
     int32_t *edge, *edge_first;
     unsigned char *outside; /* [vertices] 1: node of the surface */
     /* [vertices] another node of the same impact zone, itself: the last */
     int32_t *zone;
-    /* 1: jump is still to be added to x (Newmark: dt/2 (v_old - v); then x moves with v like the
-     * others) */
-    int jumps;
 } fsi__soft_work;
 
 typedef struct fsi__elem {
@@ -6973,432 +7002,391 @@ typedef struct fsi__elem {
     int rows, has_geo;
 } fsi__elem;
 
-/* Turns the pair (a[p], a[q]) of every row or column: one side of a Jacobi rotation. */
-FSI__INLINE void fsi__jacobi_turn(fsi_real *a, int p, int q, int stride, fsi_real cosine,
-                                  fsi_real sine) {
-    for (int k = 0; k < 3; k++) {
-        fsi_real *u = a + stride * k + p;
-        fsi_real *v = a + stride * k + q;
-        fsi_real first = *u;
-        fsi_real second = *v;
-        *u = cosine * first - sine * second;
-        *v = sine * first + cosine * second;
-    }
+/* One Jacobi rotation on two numbers. */
+FSI__INLINE void fsi__rotate_pair(fsi_real *a, fsi_real *b, fsi_real cosine, fsi_real sine) {
+    fsi_real u = *a, v = *b;
+    *a = cosine * u - sine * v;
+    *b = sine * u + cosine * v;
 }
 
-/* Eigenvalues (any order) and vectors (columns of V) of a symmetric matrix by Jacobi rotations. */
-static void fsi__eigen3(const fsi_mat3 *S, fsi_real value[3], fsi_mat3 *V) {
-    fsi_mat3 A = *S;
-    fsi_real *a = A.m;
-    for (int i = 0; i < 9; i++)
+/* Eigenvalues (any order) and vectors (columns of V) of symmetric 3x3 A by Jacobi rotations. */
+static void fsi__eigen3(const fsi_mat3 *A, fsi_real value[3], fsi_mat3 *V) {
+    fsi_real a[3][3];
+    for (int i = 0; i < 9; i++) {
+        a[i / 3][i % 3] = A->m[i];
         V->m[i] = i % 4 == 0;
+    }
     for (int sweep = 0; sweep < 12; sweep++) {
-        fsi_real off = fsi__abs(a[1]) + fsi__abs(a[2]) + fsi__abs(a[5]);
-        if (off <= FSI_REAL_EPS * (fsi__abs(a[0]) + fsi__abs(a[4]) + fsi__abs(a[8])) / 8)
+        fsi_real off = fsi__abs(a[0][1]) + fsi__abs(a[0][2]) + fsi__abs(a[1][2]);
+        fsi_real size = fsi__abs(a[0][0]) + fsi__abs(a[1][1]) + fsi__abs(a[2][2]);
+        if (off <= FSI_REAL_EPS * size / 8)
             break;
         for (int i = 0; i < 2; i++)
             for (int j = i + 1; j < 3; j++) {
-                fsi_real entry = a[3 * i + j];
-                if (entry == 0)
+                if (a[i][j] == 0)
                     continue;
-                fsi_real theta = (a[4 * j] - a[4 * i]) / (2 * entry);
-                fsi_real sign = theta >= 0 ? FSI_R(1.0) : FSI_R(-1.0);
-                fsi_real tangent = sign / (fsi__abs(theta) + fsi__sqrt(theta * theta + 1));
+                fsi_real theta = (a[j][j] - a[i][i]) / (2 * a[i][j]);
+                fsi_real tangent = (theta >= 0 ? 1 : FSI_R(-1.0))
+                                   / (fsi__abs(theta) + fsi__sqrt(theta * theta + 1));
                 fsi_real cosine = 1 / fsi__sqrt(tangent * tangent + 1);
                 fsi_real sine = tangent * cosine;
-                fsi__jacobi_turn(a, i, j, 3, cosine, sine);
-                fsi__jacobi_turn(a, 3 * i, 3 * j, 1, cosine, sine);
-                fsi__jacobi_turn(V->m, i, j, 3, cosine, sine);
+                for (int k = 0; k < 3; k++)
+                    fsi__rotate_pair(&a[k][i], &a[k][j], cosine, sine);
+                for (int k = 0; k < 3; k++)
+                    fsi__rotate_pair(&a[i][k], &a[j][k], cosine, sine);
+                for (int k = 0; k < 3; k++)
+                    fsi__rotate_pair(&V->m[3 * k + i], &V->m[3 * k + j], cosine, sine);
             }
     }
     for (int i = 0; i < 3; i++)
-        value[i] = a[4 * i];
+        value[i] = a[i][i];
 }
 
-/* R of F = R U with det R = +1. Inverted and flat elements have one, too: the weakest direction is
- * flipped. */
+/* R of F = R U with det R = +1, inverted and flat elements included: the weakest direction is
+   flipped. */
 static fsi_mat3 fsi__polar(const fsi_mat3 *F) {
-    /* U = sum of sqrt(w) v v^T, the largest w first. */
-    fsi_mat3 Ft = fsi_mat3_transpose(F);
-    fsi_mat3 C = fsi_mat3_mul(&Ft, F);
-    fsi_mat3 V;
-    fsi_real w[3];
+    /* Principal stretches, the largest first. */
+    fsi_mat3 Ft = fsi_mat3_transpose(F), C = fsi_mat3_mul(&Ft, F), V;
+    fsi_real stretch[3];
     int order[3] = {0, 1, 2};
-    fsi__eigen3(&C, w, &V);
+    fsi__eigen3(&C, stretch, &V);
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2 - i; j++)
-            if (w[order[j]] < w[order[j + 1]]) {
+            if (stretch[order[j]] < stretch[order[j + 1]]) {
                 int swap = order[j];
                 order[j] = order[j + 1];
                 order[j + 1] = swap;
             }
-    fsi_vec3 v[3];
-    for (int i = 0; i < 2; i++)
+
+    /* Their directions at rest, v, and now, u. */
+    fsi_vec3 v[3], u[3];
+    for (int i = 0; i < 3; i++)
         v[i] = fsi_vec(V.m[order[i]], V.m[3 + order[i]], V.m[6 + order[i]]);
     v[2] = fsi_vec_cross(v[0], v[1]);
-
-    /* Their images under R: two from F, made orthonormal, the third completes the frame. */
-    fsi_vec3 u[3];
     u[0] = fsi__unit(fsi_mat3_mul_vec(F, v[0]));
     if (!(fsi_vec_dot(u[0], u[0]) > 0))
         u[0] = v[0];
     u[1] = fsi_mat3_mul_vec(F, v[1]);
     u[1] = fsi__unit(fsi_vec_mad(u[1], u[0], -fsi_vec_dot(u[1], u[0])));
     if (!(fsi_vec_dot(u[1], u[1]) > 0)) {
-        fsi_vec3 other = fsi__abs(u[0].x) < FSI_R(0.7) ? fsi_vec(1, 0, 0) : fsi_vec(0, 1, 0);
-        u[1] = fsi__unit(fsi_vec_cross(other, u[0]));
+        int axis = fsi__abs(u[0].x) < FSI_R(0.7) ? 0 : 1;
+        u[1] = fsi__unit(fsi_vec_cross(fsi__axis(axis), u[0]));
     }
     u[2] = fsi_vec_cross(u[0], u[1]);
 
-    fsi_mat3 R; /* sum of u v^T */
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++)
-            R.m[3 * i + j] = fsi__get(u[0], i) * fsi__get(v[0], j)
-                             + fsi__get(u[1], i) * fsi__get(v[1], j)
-                             + fsi__get(u[2], i) * fsi__get(v[2], j);
+    fsi_mat3 R; /* sum u v^T */
+    for (int i = 0; i < 9; i++) {
+        int row = i / 3, col = i % 3;
+        R.m[i] = fsi__get(u[0], row) * fsi__get(v[0], col)
+                 + fsi__get(u[1], row) * fsi__get(v[1], col)
+                 + fsi__get(u[2], row) * fsi__get(v[2], col);
+    }
     return R;
 }
 
-/* A segment of rest length `rest` that is stretched along `axis`. Across its axis only tension
-   stiffens; compression would make the stiffness indefinite, so it is in geo alone. */
-static void fsi__elem_segment(fsi_real stretch, fsi_real rest, const fsi_vec3 *x, fsi__elem *elem) {
-    fsi_vec3 way = fsi_vec_sub(x[1], x[0]);
-    fsi_real length = fsi__length(way);
-    fsi_real strain = length / rest - 1;
-    fsi_real force = stretch * strain;
-    fsi_real root = fsi__sqrt(stretch / rest);
-    fsi_real across = length > 0 ? force / length : 0;
-    fsi_real tension = fsi__sqrt(fsi__max(across, 0));
-    fsi_real axis[3];
-    fsi_vec_store(axis, fsi__unit(way));
-    elem->energy = force * strain * rest / 2;
+/* A spring of rest length `rest` and stiffness EA: N = EA strain. */
+static void fsi__elem_segment(fsi_real EA, fsi_real rest, const fsi_vec3 *x, fsi__elem *elem) {
+    fsi_vec3 d = fsi_vec_sub(x[1], x[0]);
+    fsi_real length = fsi__length(d), strain = length / rest - 1, N = EA * strain;
+    fsi_real stiff = fsi__sqrt(EA / rest), tension = length > 0 ? N / length : 0;
+    fsi_real pull = fsi__sqrt(fsi__max(tension, 0));
+    fsi_real n[3];
+    fsi_vec_store(n, fsi__unit(d));
+    elem->energy = N * strain * rest / 2;
     elem->rows = 4;
     elem->has_geo = 1;
     for (int i = 0; i < 3; i++)
         for (int a = 0; a < 2; a++) {
-            fsi_real sign = a ? FSI_R(1.0) : FSI_R(-1.0);
-            elem->force[3 * a + i] = -sign * force * axis[i];
-            elem->row[0][3 * a + i] = sign * root * axis[i];
+            fsi_real sign = a ? 1 : FSI_R(-1.0);
+            elem->force[3 * a + i] = -sign * N * n[i];
+            elem->row[0][3 * a + i] = sign * stiff * n[i];
             for (int j = 0; j < 3; j++) {
-                fsi_real plane = (fsi_real)(i == j) - axis[i] * axis[j];
-                elem->row[1 + j][3 * a + i] = sign * tension * plane;
-                elem->geo[3 * a + i][3 * a + j] = across * plane;
-                elem->geo[3 * a + i][3 * (1 - a) + j] = -across * plane;
+                fsi_real across = (i == j ? FSI_R(1.0) : FSI_R(0.0)) - n[i] * n[j];
+                elem->row[1 + j][3 * a + i] = sign * pull * across; /* tension only */
+                for (int b = 0; b < 2; b++)
+                    elem->geo[3 * a + i][3 * b + j] = (a == b ? tension : -tension) * across;
             }
         }
 }
 
-/* An angle in (-pi, pi]. */
+/* An angle between -pi and pi. */
 static fsi_real fsi__wrap(fsi_real angle) {
     if (angle > FSI_PI)
         return angle - 2 * FSI_PI;
     return angle < -FSI_PI ? angle + 2 * FSI_PI : angle;
 }
 
-/* 2D hinge: angle from x1 - x0 to x2 - x1. */
+/* 2D hinge: angle from b - a to c - b. */
 static fsi_real fsi__bend_angle(const fsi_vec3 *x) {
-    fsi_vec3 a = fsi_vec_sub(x[1], x[0]);
-    fsi_vec3 b = fsi_vec_sub(x[2], x[1]);
-    return fsi__atan2(a.x * b.y - a.y * b.x, a.x * b.x + a.y * b.y);
+    fsi_vec3 d = fsi_vec_sub(x[1], x[0]), e = fsi_vec_sub(x[2], x[1]);
+    return fsi__atan2(d.x * e.y - d.y * e.x, d.x * e.x + d.y * e.y);
 }
 
-/* A spring between the directions phi of two segments: theta = phi(second) - phi(first) - angle.
-   With d the segment, n its normal: dphi/dd = n / d^2, d2phi/dd2 = -(n d + d n) / d^4. */
-static void fsi__elem_bend(fsi_real angle, fsi_real stiffness, const fsi_vec3 *x, fsi__elem *elem) {
-    fsi_real theta = fsi__wrap(fsi__bend_angle(x) - angle);
-    fsi_real root = fsi__sqrt(stiffness);
-    elem->energy = stiffness * theta * theta / 2;
+/* The angle is phi(second segment) - phi(first), where dphi/dd = n / l and d2phi/dd2 = -(n t + t n)
+   / l^2 with t along the segment and n across it, both of length l here. */
+static void fsi__elem_bend(fsi_real rest, fsi_real k, const fsi_vec3 *x, fsi__elem *elem) {
+    fsi_real theta = fsi__wrap(fsi__bend_angle(x) - rest), root = fsi__sqrt(k);
+    elem->energy = k * theta * theta / 2;
     elem->rows = 1;
     elem->has_geo = 1;
-    for (int segment = 0; segment < 2; segment++) {
-        fsi_vec3 way = fsi_vec_sub(x[segment + 1], x[segment]);
-        fsi_real d[2] = {way.x, way.y};
-        fsi_real n[2] = {-way.y, way.x};
-        fsi_real d2 = fsi__max(way.x * way.x + way.y * way.y, FSI_R(1e-30));
-        fsi_real sign = segment ? FSI_R(1.0) : FSI_R(-1.0);
+    for (int s = 0; s < 2; s++) {
+        fsi_vec3 d = fsi_vec_sub(x[s + 1], x[s]);
+        fsi_real l2 = fsi__max(d.x * d.x + d.y * d.y, FSI_R(1e-30));
+        fsi_real t[2] = {d.x, d.y}, n[2] = {-d.y, d.x}, sign = s ? 1 : FSI_R(-1.0);
         for (int i = 0; i < 2; i++)
             for (int a = 0; a < 2; a++) {
-                int at = 3 * (segment + a) + i;
-                fsi_real grad = (a ? sign : -sign) * n[i] / d2;
-                elem->row[0][at] += root * grad;
-                elem->force[at] -= stiffness * theta * grad;
+                int at = 3 * (s + a) + i;
+                fsi_real slope = (a ? sign : -sign) * n[i] / l2;
+                elem->row[0][at] += root * slope;
+                elem->force[at] -= k * theta * slope;
                 for (int j = 0; j < 2; j++) {
-                    fsi_real curve =
-                        -sign * stiffness * theta * (n[i] * d[j] + d[i] * n[j]) / (d2 * d2);
+                    fsi_real H = -sign * k * theta * (n[i] * t[j] + t[i] * n[j]) / (l2 * l2);
                     for (int b = 0; b < 2; b++)
-                        elem->geo[at][3 * (segment + b) + j] += a == b ? curve : -curve;
+                        elem->geo[at][3 * (s + b) + j] += a == b ? H : -H;
                 }
             }
     }
 }
 
 /* Dihedral angle at the edge x0 x1 between the triangles (x0 x1 x2) and (x1 x0 x3), and its
-   gradient (may be NULL).
-
-            x2
-           /  \       n, m  normals of the two triangles, as long as twice their areas
-         x0----x1
-           \  /
-            x3                                                                               */
-static fsi_real fsi__fold_angle(const fsi_vec3 *x, fsi_vec3 *grad) {
+   gradient (may be NULL). */
+static fsi_real fsi__fold_angle(const fsi_vec3 *x, fsi_vec3 *slope) {
     fsi_vec3 edge = fsi_vec_sub(x[1], x[0]);
-    fsi_vec3 n = fsi_vec_cross(fsi_vec_sub(x[2], x[0]), fsi_vec_sub(x[2], x[1]));
-    fsi_vec3 m = fsi_vec_cross(fsi_vec_sub(x[3], x[1]), fsi_vec_sub(x[3], x[0]));
-    fsi_real length = fsi__length(edge);
-    fsi_real n2 = fsi_vec_dot(n, n);
-    fsi_real m2 = fsi_vec_dot(m, m);
-    int flat = !(length > 0) || !(n2 > 0) || !(m2 > 0);
-    if (flat && grad)
-        memset(grad, 0, 4 * sizeof *grad);
+    fsi_vec3 x20 = fsi_vec_sub(x[2], x[0]), x21 = fsi_vec_sub(x[2], x[1]);
+    fsi_vec3 x30 = fsi_vec_sub(x[3], x[0]), x31 = fsi_vec_sub(x[3], x[1]);
+    fsi_vec3 n = fsi_vec_cross(x20, x21), m = fsi_vec_cross(x31, x30);
+    fsi_real length = fsi__length(edge), nn = fsi_vec_dot(n, n), mm = fsi_vec_dot(m, m);
+    int flat = !(length > 0) || !(nn > 0) || !(mm > 0);
+    if (slope && flat)
+        memset(slope, 0, 4 * sizeof *slope);
     if (flat)
         return 0;
-    if (grad) {
-        fsi_vec3 u = fsi_vec_scale(n, 1 / n2);
-        fsi_vec3 w = fsi_vec_scale(m, 1 / m2);
-        grad[2] = fsi_vec_scale(u, -length);
-        grad[3] = fsi_vec_scale(w, -length);
-        for (int a = 0; a < 2; a++) {
-            /* The ends of the edge share what its wings take, by their distance along it. */
-            fsi_vec3 end = x[1 - a];
-            fsi_real sign = a ? FSI_R(1.0) : FSI_R(-1.0);
-            fsi_real along_u = sign * fsi_vec_dot(fsi_vec_sub(x[2], end), edge) / length;
-            fsi_real along_w = sign * fsi_vec_dot(fsi_vec_sub(x[3], end), edge) / length;
-            grad[a] = fsi_vec_add(fsi_vec_scale(u, along_u), fsi_vec_scale(w, along_w));
-        }
+    if (slope) {
+        fsi_vec3 u = fsi_vec_scale(n, 1 / nn), w = fsi_vec_scale(m, 1 / mm);
+        slope[0] = fsi_vec_add(fsi_vec_scale(u, -fsi_vec_dot(x21, edge) / length),
+                               fsi_vec_scale(w, -fsi_vec_dot(x31, edge) / length));
+        slope[1] = fsi_vec_add(fsi_vec_scale(u, fsi_vec_dot(x20, edge) / length),
+                               fsi_vec_scale(w, fsi_vec_dot(x30, edge) / length));
+        slope[2] = fsi_vec_scale(u, -length);
+        slope[3] = fsi_vec_scale(w, -length);
     }
     return fsi__atan2(fsi_vec_dot(fsi_vec_cross(n, m), edge) / length, fsi_vec_dot(n, m));
 }
 
-/* A spring between two triangles. */
-static void fsi__elem_fold(fsi_real angle, fsi_real stiffness, const fsi_vec3 *x, fsi__elem *elem) {
-    fsi_vec3 grad[4];
-    fsi_real theta = fsi__wrap(fsi__fold_angle(x, grad) - angle);
-    fsi_real root = fsi__sqrt(stiffness);
-    elem->energy = stiffness * theta * theta / 2;
+static void fsi__elem_fold(fsi_real rest, fsi_real k, const fsi_vec3 *x, fsi__elem *elem) {
+    fsi_vec3 slope[4];
+    fsi_real theta = fsi__wrap(fsi__fold_angle(x, slope) - rest), root = fsi__sqrt(k);
+    elem->energy = k * theta * theta / 2;
     elem->rows = 1;
-    for (int a = 0; a < 4; a++)
-        for (int i = 0; i < 3; i++) {
-            elem->row[0][3 * a + i] = root * fsi__get(grad[a], i);
-            elem->force[3 * a + i] = -stiffness * theta * fsi__get(grad[a], i);
-        }
+    for (int i = 0; i < 12; i++) {
+        fsi_real part = fsi__get(slope[i / 3], i % 3);
+        elem->row[0][i] = root * part;
+        elem->force[i] = -k * theta * part;
+    }
 }
 
-/* Rows of the material stiffness for strain increments sym(Q^T dF), dF = e_k g_a^T. On the normal
-   strains the isotropic stiffness is the square of (own 1 + shared 1 1^T). */
-static void fsi__elem_rows(int dim, const fsi_mat3 *Q, fsi_real lambda, fsi_real mu, fsi_real V,
-                           fsi_real g[4][3], fsi__elem *elem) {
-    fsi_real size = fsi__sqrt(V);
-    fsi_real own = fsi__sqrt(2 * mu);
-    fsi_real whole = fsi__sqrt(fsi__max(2 * mu + (fsi_real)dim * lambda, 0));
-    fsi_real shared = (whole - own) / (fsi_real)dim;
-    fsi_real shear = fsi__sqrt(mu);
+/* A membrane (dim 2) or a tetrahedron (dim 3): Lame constants, size, gradients. */
+typedef struct fsi__solid {
+    int dim;
+    fsi_real lambda, mu, V;
+    fsi_real g[4][3];
+} fsi__solid;
+
+/* Rows of the material stiffness for strain increments sym(Q^T dF), dF = e_k g_b^T: the isotropic
+   stiffness is (a 1 + b 1 1^T)^2 on the normal strains. */
+static void fsi__elem_rows(const fsi__solid *solid, const fsi_mat3 *Q, fsi__elem *elem) {
+    int dim = solid->dim;
+    fsi_real root = fsi__sqrt(solid->V), a = fsi__sqrt(2 * solid->mu);
+    fsi_real all = fsi__sqrt(fsi__max(2 * solid->mu + (fsi_real)dim * solid->lambda, 0));
+    fsi_real b = (all - a) / (fsi_real)dim, shear = fsi__sqrt(solid->mu);
     elem->rows = dim == 2 ? 3 : 6;
-    for (int a = 0; a <= dim; a++)
+    for (int n = 0; n <= dim; n++)
         for (int k = 0; k < 3; k++) {
-            const fsi_real *q = Q->m + 3 * k; /* row k of Q */
-            int at = 3 * a + k;
+            const fsi_real *q = Q->m + 3 * k, *g = solid->g[n];
             fsi_real trace = 0;
             for (int i = 0; i < dim; i++)
-                trace += q[i] * g[a][i];
+                trace += q[i] * g[i];
             for (int i = 0; i < dim; i++)
-                elem->row[i][at] = size * (own * q[i] * g[a][i] + shared * trace);
-
-            /* Shears 01, 02, 12. */
+                elem->row[i][3 * n + k] = root * (a * q[i] * g[i] + b * trace);
+            /* shears 01, 02, 12 */
             for (int r = dim; r < elem->rows; r++) {
-                int i = r - dim == 2 ? 1 : 0;
-                int j = r - dim == 0 ? 1 : 2;
-                elem->row[r][at] = size * shear * (q[i] * g[a][j] + q[j] * g[a][i]);
+                int i = r - dim == 2 ? 1 : 0, j = r - dim == 0 ? 1 : 2;
+                elem->row[r][3 * n + k] = root * shear * (q[i] * g[j] + q[j] * g[i]);
             }
         }
 }
 
-/* Geometric stiffness V g_a . S g_b and, for membranes, the rows of its positive part. */
-static void fsi__elem_geo(int dim, const fsi_mat3 *S, fsi_real V, fsi_real g[4][3],
-                          fsi__elem *elem) {
+/* Membranes: rows of the positive part of the geometric stiffness, S = sum w_i n_i n_i^T. */
+static void fsi__elem_tension(const fsi__solid *solid, const fsi_mat3 *S, fsi__elem *elem) {
+    fsi_real half = (S->m[0] - S->m[4]) * (S->m[0] - S->m[4]) / 4;
+    fsi_real mean = (S->m[0] + S->m[4]) / 2, radius = fsi__sqrt(half + S->m[1] * S->m[1]);
+    fsi_real angle = fsi__atan2(2 * S->m[1], S->m[0] - S->m[4]) / 2;
+    fsi_real cosine = fsi__cos(angle), sine = fsi__sin(angle);
+    for (int i = 0; i < 2; i++) {
+        fsi_real w = fsi__sqrt(solid->V * fsi__max(i ? mean - radius : mean + radius, 0));
+        fsi_real nx = i ? -sine : cosine, ny = i ? cosine : sine;
+        for (int a = 0; a <= 2; a++)
+            for (int k = 0; k < 3; k++)
+                elem->row[3 + 3 * i + k][3 * a + k] =
+                    w * (nx * solid->g[a][0] + ny * solid->g[a][1]);
+    }
+    elem->rows = 9;
+}
+
+/* Geometric stiffness V g_a . S g_b. */
+static void fsi__elem_geo(const fsi__solid *solid, const fsi_mat3 *S, fsi__elem *elem) {
+    int dim = solid->dim;
     for (int a = 0; a <= dim; a++)
         for (int b = 0; b <= dim; b++) {
             fsi_real sum = 0;
             for (int i = 0; i < dim; i++)
                 for (int j = 0; j < dim; j++)
-                    sum += V * g[a][i] * S->m[3 * i + j] * g[b][j];
+                    sum += solid->V * solid->g[a][i] * S->m[3 * i + j] * solid->g[b][j];
             for (int k = 0; k < 3; k++)
                 elem->geo[3 * a + k][3 * b + k] += sum;
         }
     elem->has_geo = 1;
-    if (dim != 2)
-        return;
-
-    /* S = sum of w_i n_i n_i^T: the principal stresses, of which tension counts. */
-    fsi_real mean = (S->m[0] + S->m[4]) / 2;
-    fsi_real gap = S->m[0] - S->m[4];
-    fsi_real radius = fsi__sqrt(gap * gap / 4 + S->m[1] * S->m[1]);
-    fsi_real turn = fsi__atan2(2 * S->m[1], gap) / 2;
-    fsi_real cosine = fsi__cos(turn);
-    fsi_real sine = fsi__sin(turn);
-    for (int i = 0; i < 2; i++) {
-        fsi_real root = fsi__sqrt(V * fsi__max(i ? mean - radius : mean + radius, 0));
-        fsi_real nx = i ? -sine : cosine;
-        fsi_real ny = i ? cosine : sine;
-        for (int a = 0; a <= dim; a++)
-            for (int k = 0; k < 3; k++)
-                elem->row[3 + 3 * i + k][3 * a + k] = root * (nx * g[a][0] + ny * g[a][1]);
-    }
-    elem->rows = 9;
+    if (dim == 2)
+        fsi__elem_tension(solid, S, elem);
 }
 
-/* ln J and its first two derivatives. Below J = 0.1 it is continued by its parabola, so that
-   inverted elements have an energy, too. */
-static void fsi__log_volume(fsi_real J, fsi_real *L, fsi_real *dL, fsi_real *ddL) {
-    const fsi_real J0 = FSI_R(0.1);
-    if (J > J0) {
-        *L = fsi__log(J);
-        *dL = 1 / J;
-        *ddL = -*dL * *dL;
-        return;
+/* Exact stiffness of the Neo-Hookean tetrahedron; f and slope: f(J) and its derivative. */
+static void fsi__neohookean_geo(const fsi__solid *solid, const fsi_mat3 *F, const fsi_mat3 *cof,
+                                fsi_real f, fsi_real slope, fsi__elem *elem) {
+    fsi_vec3 g[4], c[4];
+    for (int a = 0; a < 4; a++) {
+        g[a] = fsi_vec_load(solid->g[a]);
+        c[a] = fsi_mat3_mul_vec(cof, g[a]);
     }
-    fsi_real t = (J - J0) / J0;
-    *L = fsi__log(J0) + t - t * t / 2;
-    *dL = (1 - t) / J0;
-    *ddL = -1 / (J0 * J0);
-}
-
-/* Exact stiffness of neo-Hookean matter into geo. f, df: dE/dJ and its derivative. */
-static void fsi__neohookean_geo(const fsi_mat3 *F, const fsi_mat3 *cofactor, fsi_real mu,
-                                fsi_real V, fsi_real f, fsi_real df, fsi_real g[4][3],
-                                fsi__elem *elem) {
-    const fsi_real *m = cofactor->m;
-    fsi_real c[4][3]; /* cof F g_a = dJ/dx_a */
-    for (int a = 0; a < 4; a++)
-        for (int i = 0; i < 3; i++)
-            c[a][i] = m[3 * i] * g[a][0] + m[3 * i + 1] * g[a][1] + m[3 * i + 2] * g[a][2];
     for (int a = 0; a < 4; a++)
         for (int b = 0; b < 4; b++) {
-            fsi_vec3 ga = fsi_vec_load(g[a]);
-            fsi_vec3 gb = fsi_vec_load(g[b]);
-            fsi_real even = V * mu * fsi_vec_dot(ga, gb);
+            fsi_real diagonal = solid->V * solid->mu * fsi_vec_dot(g[a], g[b]);
             for (int i = 0; i < 3; i++)
-                for (int j = 0; j < 3; j++) {
-                    fsi_real *entry = &elem->geo[3 * a + i][3 * b + j];
-                    *entry = V * df * c[a][i] * c[b][j] + (i == j ? even : 0);
-                }
-
-            /* The change of cof F is the cross product with w. */
-            fsi_vec3 w = fsi_vec_scale(fsi_mat3_mul_vec(F, fsi_vec_cross(ga, gb)), V * f);
-            for (int i = 0; i < 3; i++) {
-                int j = (i + 1) % 3;
-                fsi_real odd = fsi__get(w, (i + 2) % 3);
-                elem->geo[3 * a + i][3 * b + j] += odd;
-                elem->geo[3 * a + j][3 * b + i] -= odd;
+                for (int j = 0; j < 3; j++)
+                    elem->geo[3 * a + i][3 * b + j] =
+                        solid->V * slope * fsi__get(c[a], i) * fsi__get(c[b], j)
+                        + (i == j ? diagonal : 0);
+            /* derivative of cof: eps_ikm w_m */
+            fsi_vec3 w =
+                fsi_vec_scale(fsi_mat3_mul_vec(F, fsi_vec_cross(g[a], g[b])), solid->V * f);
+            for (int m = 0; m < 3; m++) {
+                int i = (m + 1) % 3, j = (m + 2) % 3;
+                elem->geo[3 * a + i][3 * b + j] += fsi__get(w, m);
+                elem->geo[3 * a + j][3 * b + i] -= fsi__get(w, m);
             }
         }
     elem->has_geo = 1;
 }
 
-/* Neo-Hookean: P = mu F + f(J) cof F with f = (lambda L - mu) L', L = ln J. */
-static fsi_mat3 fsi__neohookean(const fsi_mat3 *F, fsi_real lambda, fsi_real mu, fsi_real V,
-                                fsi_real g[4][3], int hessian, fsi__elem *elem) {
+/* P = mu F + f(J) cof F with f = (lambda L - mu) L', L = ln J above 0.1, its parabola below:
+   defined for inverted elements. */
+static fsi_mat3 fsi__neohookean(const fsi__solid *solid, const fsi_mat3 *F, int stiffness,
+                                fsi__elem *elem) {
+    const fsi_real J0 = FSI_R(0.1), lambda = solid->lambda, mu = solid->mu;
     const fsi_real *m = F->m;
-    fsi_real square = 0; /* |F|^2 */
-    fsi_mat3 cofactor;
+    fsi_real J = fsi_mat3_det(F), I1 = 0;
+    fsi_mat3 cof;
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < 3; j++) {
-            const fsi_real *below = m + 3 * ((i + 1) % 3);
-            const fsi_real *last = m + 3 * ((i + 2) % 3);
-            int r = (j + 1) % 3;
-            int s = (j + 2) % 3;
-            cofactor.m[3 * i + j] = below[r] * last[s] - below[s] * last[r];
-            square += m[3 * i + j] * m[3 * i + j];
+            int p = 3 * ((i + 1) % 3), q = 3 * ((i + 2) % 3), r = (j + 1) % 3, s = (j + 2) % 3;
+            cof.m[3 * i + j] = m[p + r] * m[q + s] - m[p + s] * m[q + r];
+            I1 += m[3 * i + j] * m[3 * i + j];
         }
+
+    /* L and its derivatives. */
     fsi_real L, dL, ddL;
-    fsi__log_volume(fsi_mat3_det(F), &L, &dL, &ddL);
+    if (J > J0) {
+        L = fsi__log(J);
+        dL = 1 / J;
+        ddL = -dL * dL;
+    } else {
+        fsi_real t = (J - J0) / J0;
+        L = fsi__log(J0) + t - t * t / 2;
+        dL = (1 - t) / J0;
+        ddL = -1 / (J0 * J0);
+    }
     fsi_real f = (lambda * L - mu) * dL;
-    elem->energy = V * (mu * (square - 3) / 2 - mu * L + lambda * L * L / 2);
+    elem->energy = solid->V * (mu * (I1 - 3) / 2 - mu * L + lambda * L * L / 2);
     fsi_mat3 P;
     for (int i = 0; i < 9; i++)
-        P.m[i] = mu * m[i] + f * cofactor.m[i];
+        P.m[i] = mu * m[i] + f * cof.m[i];
 
-    /* Positive semi-definite: linear elasticity in the turned frame. */
-    if (hessian == 2) {
+    /* The positive part is that of linear elasticity in the turned frame. */
+    if (stiffness == FSI__POSITIVE) {
         fsi_mat3 R = fsi__polar(F);
-        fsi__elem_rows(3, &R, lambda, mu, V, g, elem);
-    } else if (hessian) {
-        fsi_real df = lambda * dL * dL + (lambda * L - mu) * ddL;
-        fsi__neohookean_geo(F, &cofactor, mu, V, f, df, g, elem);
+        fsi__elem_rows(solid, &R, elem);
     }
+    if (stiffness == FSI__EXACT)
+        fsi__neohookean_geo(solid, F, &cof, f, lambda * dL * dL + (lambda * L - mu) * ddL, elem);
     return P;
 }
 
-/* Linear, corotated and St. Venant-Kirchhoff matter: stress linear in the strain of the frame Q,
-   e = sym(Q^T F) - 1, of which St. Venant takes half. */
-static fsi_mat3 fsi__linear_stress(int dim, fsi_soft_model model, const fsi_mat3 *F,
-                                   fsi_real lambda, fsi_real mu, fsi_real V, fsi_real g[4][3],
-                                   int hessian, fsi__elem *elem) {
-    fsi_mat3 Q;
-    for (int i = 0; i < 9; i++)
-        Q.m[i] = i % 4 == 0;
+/* P = Q S of the models with a linear law, S = 2 mu e + lambda tr(e), e = sym(Q^T F) - 1 (half of
+   that for St. Venant-Kirchhoff). */
+static fsi_mat3 fsi__hookean(const fsi__solid *solid, fsi_soft_model model, const fsi_mat3 *F,
+                             int stiffness, fsi__elem *elem) {
+    int dim = solid->dim;
+    fsi_mat3 Q, S, e;
+    memset(&Q, 0, sizeof Q);
+    memset(&S, 0, sizeof S);
+    memset(&e, 0, sizeof e);
+    for (int i = 0; i < 3; i++)
+        Q.m[4 * i] = 1;
     if (model == FSI_SOFT_COROTATED)
         Q = fsi__polar(F);
     if (model == FSI_SOFT_STVK)
         Q = *F;
 
-    /* Strain and energy. */
-    fsi_mat3 S;
-    memset(&S, 0, sizeof S);
-    fsi_real trace = 0;
-    fsi_real norm = 0;
+    fsi_real trace = 0, norm = 0;
     for (int i = 0; i < dim; i++)
         for (int j = 0; j < dim; j++) {
             fsi_real sum = 0;
             for (int k = 0; k < 3; k++)
                 sum += Q.m[3 * k + i] * F->m[3 * k + j] + Q.m[3 * k + j] * F->m[3 * k + i];
-            fsi_real strain = sum / 2 - (fsi_real)(i == j);
-            if (model == FSI_SOFT_STVK)
-                strain /= 2;
-            S.m[3 * i + j] = strain;
+            sum = sum / 2 - (i == j ? FSI_R(1.0) : FSI_R(0.0));
+            fsi_real strain = model == FSI_SOFT_STVK ? sum / 2 : sum;
+            e.m[3 * i + j] = strain;
             norm += strain * strain;
             if (i == j)
                 trace += strain;
         }
-    elem->energy = V * (mu * norm + lambda * trace * trace / 2);
-
-    /* Stress and stiffness. */
+    elem->energy = solid->V * (solid->mu * norm + solid->lambda * trace * trace / 2);
     for (int i = 0; i < dim; i++)
         for (int j = 0; j < dim; j++)
-            S.m[3 * i + j] = 2 * mu * S.m[3 * i + j] + (i == j ? lambda * trace : 0);
-    if (hessian)
-        fsi__elem_rows(dim, &Q, lambda, mu, V, g, elem);
-    if (hessian && model == FSI_SOFT_STVK && (dim == 2 || hessian == 1))
-        fsi__elem_geo(dim, &S, V, g, elem);
+            S.m[3 * i + j] = 2 * solid->mu * e.m[3 * i + j] + (i == j ? solid->lambda * trace : 0);
+
+    if (stiffness)
+        fsi__elem_rows(solid, &Q, elem);
+    if (model == FSI_SOFT_STVK && stiffness && (dim == 2 || stiffness == FSI__EXACT))
+        fsi__elem_geo(solid, &S, elem);
     return fsi_mat3_mul(&Q, &S);
 }
 
-/* Membrane (dim 2, always St. Venant-Kirchhoff, plane stress) or tetrahedron (dim 3). hessian: 0
- * none, 1 exact, 2 positive semi-definite. */
-static void fsi__elem_solid(int dim, fsi_soft_model model, fsi_real lambda, fsi_real mu,
-                            const fsi_real *rest, const fsi_vec3 *x, int hessian, fsi__elem *elem) {
-    fsi_real V = rest[dim == 2 ? 4 : 9];
-    fsi_real g[4][3];
-    memset(g, 0, sizeof g);
-    for (int a = 1; a <= dim; a++)
-        for (int i = 0; i < dim; i++) {
-            g[a][i] = rest[dim * (a - 1) + i];
-            g[0][i] -= g[a][i];
-        }
+/* Membrane (always St. Venant-Kirchhoff, plane stress) or tetrahedron. stiffness 0: none. */
+static void fsi__elem_solid(fsi__solid *solid, fsi_soft_model model, const fsi_real *rest,
+                            const fsi_vec3 *x, int stiffness, fsi__elem *elem) {
+    int dim = solid->dim;
     fsi_mat3 F;
     memset(&F, 0, sizeof F);
+    memset(solid->g, 0, sizeof solid->g);
+    solid->V = rest[dim * dim];
+    for (int a = 1; a <= dim; a++)
+        for (int i = 0; i < dim; i++) {
+            solid->g[a][i] = rest[dim * (a - 1) + i];
+            solid->g[0][i] -= solid->g[a][i];
+        }
     for (int a = 0; a <= dim; a++)
         for (int i = 0; i < 3; i++)
             for (int j = 0; j < dim; j++)
-                F.m[3 * i + j] += fsi__get(x[a], i) * g[a][j];
+                F.m[3 * i + j] += fsi__get(x[a], i) * solid->g[a][j];
 
-    fsi_mat3 P = model == FSI_SOFT_NEOHOOKEAN
-                     ? fsi__neohookean(&F, lambda, mu, V, g, hessian, elem)
-                     : fsi__linear_stress(dim, model, &F, lambda, mu, V, g, hessian, elem);
+    fsi_mat3 P = model == FSI_SOFT_NEOHOOKEAN ? fsi__neohookean(solid, &F, stiffness, elem)
+                                              : fsi__hookean(solid, model, &F, stiffness, elem);
     for (int a = 0; a <= dim; a++)
         for (int i = 0; i < 3; i++) {
-            const fsi_real *p = P.m + 3 * i;
-            fsi_real last = dim == 3 ? p[2] * g[a][2] : 0;
-            elem->force[3 * a + i] = -V * (p[0] * g[a][0] + p[1] * g[a][1] + last);
+            const fsi_real *row = P.m + 3 * i, *g = solid->g[a];
+            fsi_real sum = row[0] * g[0] + row[1] * g[1] + (dim == 3 ? row[2] * g[2] : 0);
+            elem->force[3 * a + i] = -solid->V * sum;
         }
 }
 
@@ -7409,80 +7397,83 @@ static int fsi__soft_kind(const fsi__soft_work *work, int e) {
     return kind;
 }
 
-/* One element with the nodes at x. What no kind writes is not cleared: that is 2 KB. */
-static void fsi__soft_eval(const fsi_soft *soft, int e, const fsi_real *x, int hessian,
+/* Lame constants of triangles (plane stress) or tetrahedra. */
+static fsi__solid fsi__soft_material(const fsi_soft_desc *desc, int dim) {
+    fsi__solid solid;
+    fsi_real nu = dim == 2 ? desc->stretch_poisson : desc->poisson;
+    fsi_real young = dim == 2 ? desc->stretch : desc->young;
+    solid.dim = dim;
+    solid.mu = young / (2 * (1 + nu));
+    solid.lambda = dim == 2 ? young * nu / (1 - nu * nu) : young * nu / ((1 + nu) * (1 - 2 * nu));
+    return solid;
+}
+
+/* Element e with the nodes at x. */
+static void fsi__soft_eval(const fsi_soft *soft, int e, const fsi_real *x, int stiffness,
                            fsi__elem *elem) {
     const fsi__soft_work *work = soft->work;
-    const fsi_soft_desc *desc = &soft->desc;
     const fsi_real *rest = work->rest + (size_t)FSI__REST * (size_t)e;
     int kind = fsi__soft_kind(work, e);
-    int adds = kind != FSI__FOLD && (hessian || kind < FSI__TRI);
-    memset(elem, 0, adds ? sizeof *elem : offsetof(fsi__elem, row));
-    elem->rows = elem->has_geo = 0;
 
+    /* What is written in any case need not be cleared: 2 KB each time. */
+    int all = kind != FSI__FOLD && (stiffness || kind < FSI__TRI);
+    memset(elem, 0, all ? sizeof *elem : offsetof(fsi__elem, row));
+    elem->rows = elem->has_geo = 0;
     fsi_vec3 p[4];
     for (int a = 0; a < fsi__kind_nodes[kind]; a++)
-        p[a] = fsi_vec_load(x + 3 * work->node[4 * e + a]);
-    fsi_real nu = kind == FSI__TRI ? desc->stretch_poisson : desc->poisson;
-    fsi_real young = kind == FSI__TRI ? desc->stretch : desc->young;
-    fsi_real mu = young / (2 * (1 + nu));
+        p[a] = fsi__vec_at(x, work->node[4 * e + a]);
     if (kind == FSI__SEG)
-        fsi__elem_segment(desc->stretch, rest[0], p, elem);
+        fsi__elem_segment(soft->desc.stretch, rest[0], p, elem);
     else if (kind == FSI__BEND)
         fsi__elem_bend(rest[0], rest[1], p, elem);
     else if (kind == FSI__FOLD)
         fsi__elem_fold(rest[0], rest[1], p, elem);
-    else if (kind == FSI__TRI) /* plane stress */
-        fsi__elem_solid(2, FSI_SOFT_STVK, young * nu / (1 - nu * nu), mu, rest, p, hessian, elem);
-    else
-        fsi__elem_solid(3, desc->model, young * nu / ((1 + nu) * (1 - 2 * nu)), mu, rest, p,
-                        hessian, elem);
+    else {
+        int dim = kind == FSI__TRI ? 2 : 3;
+        fsi__solid solid = fsi__soft_material(&soft->desc, dim);
+        fsi__elem_solid(&solid, dim == 2 ? FSI_SOFT_STVK : soft->desc.model, rest, p, stiffness,
+                        elem);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>soft forces */
-/* f = sum of element forces, in fixed order */
+/* f = sum of element forces around each vertex, in fixed order. */
 static void fsi__soft_gather(const fsi_soft *soft, fsi_real *f) {
     const fsi__soft_work *work = soft->work;
     ptrdiff_t n = soft->desc.vertex_count;
     FSI__OMP(parallel for schedule(static) if (n > 2000))
     for (ptrdiff_t i = 0; i < n; i++) {
-        fsi_real a = 0, b = 0, c = 0;
-        for (int32_t k = work->first[i]; k < work->first[i + 1]; k++) {
-            const fsi_real *p = work->element_force + 3 * (size_t)work->corner[k];
-            a += p[0];
-            b += p[1];
-            c += p[2];
-        }
-        f[3 * i] = a;
-        f[3 * i + 1] = b;
-        f[3 * i + 2] = c;
+        fsi_vec3 sum = fsi_vec(0, 0, 0);
+        for (int32_t k = work->first[i]; k < work->first[i + 1]; k++)
+            sum = fsi_vec_add(sum, fsi__vec_at(work->element_force, work->corner[k]));
+        fsi__vec_put(f, i, sum);
     }
 }
 
-/* Volume of the closed surface, m^3; its gradient times scale is added to grad (may be NULL). */
+/* Volume of the closed surface (area in 2D), m^3; its gradient times scale is added. */
 static fsi_real fsi__soft_volume(const fsi_soft *soft, const fsi_real *x, fsi_real scale,
-                                 fsi_real *grad) {
-    double volume = 0;
+                                 fsi_real *gradient) {
     int dim = soft->desc.dim;
+    double volume = 0;
     for (int e = 0; e < soft->surface_count; e++) {
         const int32_t *corner = soft->surface + dim * e;
         fsi_vec3 p[3];
         for (int a = 0; a < dim; a++)
-            p[a] = fsi_vec_load(x + 3 * corner[a]);
-        if (dim == 2)
+            p[a] = fsi__vec_at(x, corner[a]);
+        if (dim == 2) {
             volume += (double)(p[0].x * p[1].y - p[0].y * p[1].x) / 2;
-        else
+            if (!gradient)
+                continue;
+            fsi__vec_add_at(gradient, corner[0],
+                            fsi_vec(scale * p[1].y / 2, -(scale * p[1].x / 2), 0));
+            fsi__vec_add_at(gradient, corner[1],
+                            fsi_vec(-(scale * p[0].y / 2), scale * p[0].x / 2, 0));
+        } else {
             volume += (double)fsi_vec_dot(p[0], fsi_vec_cross(p[1], p[2])) / 6;
-        for (int a = 0; grad && a < dim; a++) {
-            fsi_real *at = grad + 3 * corner[a];
-            if (dim == 2) {
-                fsi_real sign = a ? FSI_R(-1.0) : FSI_R(1.0);
-                at[0] += sign * scale * p[1 - a].y / 2;
-                at[1] -= sign * scale * p[1 - a].x / 2;
-            } else {
-                fsi_vec3 area = fsi_vec_cross(p[(a + 1) % 3], p[(a + 2) % 3]);
-                fsi_vec_store(at, fsi_vec_mad(fsi_vec_load(at), area, scale / 6));
+            for (int a = 0; gradient && a < 3; a++) {
+                fsi_vec3 normal = fsi_vec_cross(p[(a + 1) % 3], p[(a + 2) % 3]);
+                fsi__vec_add_at(gradient, corner[a], fsi_vec_scale(normal, scale / 6));
             }
         }
     }
@@ -7491,6 +7482,11 @@ static fsi_real fsi__soft_volume(const fsi_soft *soft, const fsi_real *x, fsi_re
 
 static int fsi__soft_has_pressure(const fsi_soft *soft) {
     return soft->closed && (soft->desc.pressure != 0 || soft->desc.volume_stiffness > 0);
+}
+
+/* Second derivative of the energy by the volume, Pa/m^3. */
+static fsi_real fsi__soft_volume_stiffness(const fsi_soft *soft) {
+    return fsi__soft_has_pressure(soft) ? soft->desc.volume_stiffness / soft->work->rest_volume : 0;
 }
 
 /* f (may be NULL) = elastic and pressure force at x; returns the energy. */
@@ -7507,16 +7503,15 @@ static double fsi__soft_internal(const fsi_soft *soft, const fsi_real *x, fsi_re
     if (f)
         fsi__soft_gather(soft, f);
     double energy = fsi_sum((size_t)n, work->element_energy);
+    if (!fsi__soft_has_pressure(soft))
+        return energy;
+
     /* E = -p V + k (V - V_target)^2 / (2 V_0) */
-    if (fsi__soft_has_pressure(soft)) {
-        fsi_real volume = fsi__soft_volume(soft, x, 0, NULL);
-        fsi_real gap = volume - soft->volume_target[0];
-        fsi_real stiffness = soft->desc.volume_stiffness / work->rest_volume;
-        if (f)
-            fsi__soft_volume(soft, x, soft->desc.pressure - stiffness * gap, f);
-        energy += (double)(-soft->desc.pressure * volume + stiffness * gap * gap / 2);
-    }
-    return energy;
+    fsi_real volume = fsi__soft_volume(soft, x, 0, NULL), gap = volume - soft->volume_target[0];
+    fsi_real stiff = fsi__soft_volume_stiffness(soft);
+    if (f)
+        fsi__soft_volume(soft, x, soft->desc.pressure - stiff * gap, f);
+    return energy + (double)(-soft->desc.pressure * volume + stiff * gap * gap / 2);
 }
 
 FSI_API void fsi_soft_elastic_force(const fsi_soft *soft, fsi_real *f) {
@@ -7524,22 +7519,22 @@ FSI_API void fsi_soft_elastic_force(const fsi_soft *soft, fsi_real *f) {
         fsi__soft_internal(soft, soft->x, f);
 }
 
-/* Weight and external force of a node, N. */
-FSI__INLINE fsi_vec3 fsi__soft_load(const fsi_soft *soft, int node) {
-    return fsi_vec_mad(fsi_vec_load(soft->force + 3 * node), soft->desc.gravity, soft->mass[node]);
+/* Gravity and external force on vertex i. */
+static fsi_vec3 fsi__soft_load(const fsi_soft *soft, int i) {
+    return fsi_vec_mad(fsi__vec_at(soft->force, i), soft->desc.gravity, soft->mass[i]);
 }
 
-/* f += weights and external forces */
-static void fsi__soft_external(const fsi_soft *soft, fsi_real *f) {
+/* f += gravity and external force */
+static void fsi__soft_loads(const fsi_soft *soft, fsi_real *f) {
     for (int i = 0; i < soft->desc.vertex_count; i++)
-        fsi_vec_store(f + 3 * i, fsi_vec_add(fsi_vec_load(f + 3 * i), fsi__soft_load(soft, i)));
+        fsi__vec_add_at(f, i, fsi__soft_load(soft, i));
 }
 
 static double fsi__soft_kinetic(const fsi_soft *soft, const fsi_real *v) {
     double energy = 0;
     for (int i = 0; i < soft->desc.vertex_count; i++) {
-        fsi_vec3 node = fsi_vec_load(v + 3 * i);
-        energy += (double)(soft->mass[i] * fsi_vec_dot(node, node) / 2);
+        fsi_vec3 u = fsi__vec_at(v, i);
+        energy += (double)(soft->mass[i] * fsi_vec_dot(u, u) / 2);
     }
     return energy;
 }
@@ -7553,12 +7548,12 @@ FSI_API void fsi_soft_energy(const fsi_soft *soft, double *elastic, double *kine
 }
 
 /* Energy with the nodes at x and velocities v, J: elastic, pressure, gravity's, the constant
- * forces', kinetic. f (may be NULL): the first two as forces. */
+   forces', kinetic. f (may be NULL): the first two as forces. */
 static double fsi__soft_total(const fsi_soft *soft, const fsi_real *x, const fsi_real *v,
                               fsi_real *f) {
     double energy = fsi__soft_internal(soft, x, f);
     for (int i = 0; i < soft->desc.vertex_count; i++)
-        energy -= (double)fsi_vec_dot(fsi__soft_load(soft, i), fsi_vec_load(x + 3 * i));
+        energy -= (double)fsi_vec_dot(fsi__soft_load(soft, i), fsi__vec_at(x, i));
     return energy + fsi__soft_kinetic(soft, v);
 }
 
@@ -7568,7 +7563,6 @@ FSI_API fsi_real fsi_soft_volume(const fsi_soft *soft) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>soft matrix */
-/* Sorted neighbours of vertex i (itself included) into list; returns how many. */
 /* Sorted neighbours of vertex i (itself included) into list; returns how many. */
 static int fsi__soft_neighbours(const fsi__soft_work *work, int i, int32_t *list) {
     int count = 0;
@@ -7589,39 +7583,69 @@ static int fsi__soft_neighbours(const fsi__soft_work *work, int i, int32_t *list
     return count;
 }
 
-/* Rows and entries of B: those of the elements, of mass damping and of the volume. */
-static void fsi__soft_factor_size(const fsi_soft *soft, size_t *rows, size_t *entries) {
+/* Rows and entries of B: elements, mass damping, volume stiffness. */
+static void fsi__soft_count_rows(const fsi_soft *soft, size_t *rows, size_t *entries) {
     const fsi__soft_work *work = soft->work;
-    size_t all = 3 * (size_t)soft->desc.vertex_count;
     *rows = *entries = 0;
     if (soft->desc.integrator != FSI_SOFT_SPLIT)
         return;
-    for (int kind = 0; kind < FSI__KINDS; kind++) {
-        size_t elements = (size_t)(work->begin[kind + 1] - work->begin[kind]);
-        size_t more = elements * (size_t)fsi__kind_rows[kind];
-        *rows += more;
-        *entries += more * 3 * (size_t)fsi__kind_nodes[kind];
+    for (int k = 0; k < FSI__KINDS; k++) {
+        size_t own = (size_t)(work->begin[k + 1] - work->begin[k]) * (size_t)fsi__kind_rows[k];
+        *rows += own;
+        *entries += own * 3 * (size_t)fsi__kind_nodes[k];
     }
     if (soft->desc.damping_mass > 0) {
-        *rows += all;
-        *entries += all;
+        *rows += work->dof;
+        *entries += work->dof;
     }
     if (soft->closed && soft->desc.volume_stiffness > 0) {
         *rows += 1;
-        *entries += all;
+        *entries += work->dof;
     }
 }
 
-/* Columns of the three rows of vertex i in K, and where the blocks of its elements stand in them.
- */
-static void fsi__soft_pattern(fsi_soft *soft, int i, int32_t *list) {
+/* Memory of K with `blocks` blocks of 3 x 3, and of B. */
+static fsi_result fsi__soft_matrix_block(fsi_soft *soft, size_t blocks) {
     fsi__soft_work *work = soft->work;
-    int count = fsi__soft_neighbours(work, i, list);
-    for (int a = 0; a < 3; a++) {
-        int32_t at = soft->K.row[3 * i + a];
+    size_t rows, entries;
+    fsi__soft_count_rows(soft, &rows, &entries);
+    if (9 * blocks > 0x7fffffff || entries > 0x7fffffff)
+        return FSI_ERR_MEMORY;
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    for (int pass = 0; pass < 2; pass++) {
+        FSI__TAKE(soft->K.val, fsi_real, &arena, 9 * blocks);
+        if (soft->desc.damping_stiffness > 0)
+            FSI__TAKE(work->kd, fsi_real, &arena, 9 * blocks);
+        FSI__TAKE(soft->K.col, int32_t, &arena, 9 * blocks);
+        FSI__TAKE(soft->K.row, int32_t, &arena, work->dof + 1);
+        FSI__TAKE(work->slot, int32_t, &arena, 16 * (size_t)soft->element_count);
+        FSI__TAKE(soft->B.val, fsi_real, &arena, entries);
+        FSI__TAKE(soft->B.col, int32_t, &arena, entries);
+        FSI__TAKE(soft->B.row, int32_t, &arena, rows + 1);
+        if (pass)
+            break;
+        if (fsi__arena_block(&arena, &soft->desc.allocator, &work->slot_block, &work->slot_size)
+            != FSI_OK) {
+            memset(&soft->K, 0, sizeof soft->K);
+            memset(&soft->B, 0, sizeof soft->B);
+            work->kd = NULL;
+            return FSI_ERR_MEMORY;
+        }
+    }
+    soft->K.rows = soft->K.cols = soft->B.cols = (int)work->dof;
+    soft->B.rows = (int)rows;
+    return FSI_OK;
+}
+
+/* Pattern of the three rows of vertex i, and the places of its elements' blocks in them. */
+static void fsi__soft_pattern(fsi_soft *soft, int i, int count, const int32_t *list) {
+    fsi__soft_work *work = soft->work;
+    for (int row = 3 * i; row < 3 * i + 3; row++) {
+        int32_t at = soft->K.row[row];
         for (int j = 0; j < 3 * count; j++)
             soft->K.col[at + j] = 3 * list[j / 3] + j % 3;
-        soft->K.row[3 * i + a + 1] = at + 3 * count;
+        soft->K.row[row + 1] = at + 3 * count;
     }
     for (int k = work->first[i]; k < work->first[i + 1]; k++)
         for (int b = 0; b < 4; b++)
@@ -7630,105 +7654,70 @@ static void fsi__soft_pattern(fsi_soft *soft, int i, int32_t *list) {
                     work->slot[4 * work->corner[k] + b] = j;
 }
 
-/* Pattern of K, place of every element block in it, and room for B. Once per object. */
+/* Memory and pattern of K and B. Once per object. */
 static fsi_result fsi__soft_matrix(fsi_soft *soft) {
     fsi__soft_work *work = soft->work;
+    int n = soft->desc.vertex_count, most = 1;
     if (work->slot_block)
         return FSI_OK;
-
-    /* How many blocks has K? */
-    int n = soft->desc.vertex_count;
-    int most = 1;
     for (int i = 0; i < n; i++)
         most = fsi__imax(most, 4 * (work->first[i + 1] - work->first[i]) + 1);
-    size_t list_size = (size_t)most * sizeof(int32_t);
-    int32_t *list = (int32_t *)fsi_alloc(&soft->desc.allocator, list_size);
+    size_t size = (size_t)most * sizeof(int32_t);
+    int32_t *list = (int32_t *)fsi_alloc(&soft->desc.allocator, size);
     if (!list)
         return FSI_ERR_MEMORY;
     size_t blocks = 0;
     for (int i = 0; i < n; i++)
         blocks += (size_t)fsi__soft_neighbours(work, i, list);
-    size_t rows, entries;
-    fsi__soft_factor_size(soft, &rows, &entries);
-
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
-    if (9 * blocks > 0x7fffffff || entries > 0x7fffffff)
-        arena.failed = 1;
-    for (int pass = 0; pass < 2 && !arena.failed; pass++) {
-        FSI__TAKE(soft->K.val, fsi_real, &arena, 9 * blocks);
-        work->kd = NULL;
-        if (soft->desc.damping_stiffness > 0)
-            FSI__TAKE(work->kd, fsi_real, &arena, 9 * blocks);
-        FSI__TAKE(soft->K.col, int32_t, &arena, 9 * blocks);
-        FSI__TAKE(soft->K.row, int32_t, &arena, 3 * (size_t)n + 1);
-        FSI__TAKE(work->slot, int32_t, &arena, 16 * (size_t)soft->element_count);
-        FSI__TAKE(soft->B.val, fsi_real, &arena, entries);
-        FSI__TAKE(soft->B.col, int32_t, &arena, entries);
-        FSI__TAKE(soft->B.row, int32_t, &arena, rows + 1);
-        if (!pass
-            && fsi__arena_block(&arena, &soft->desc.allocator, &work->slot_block, &work->slot_size)
-                   < 0)
-            arena.failed = 1;
-    }
-    for (int i = 0; i < n && !arena.failed; i++)
-        fsi__soft_pattern(soft, i, list);
-    fsi_free(&soft->desc.allocator, list, list_size);
-    if (arena.failed) {
-        memset(&soft->K, 0, sizeof soft->K);
-        memset(&soft->B, 0, sizeof soft->B);
-        return FSI_ERR_MEMORY;
-    }
-    soft->K.rows = soft->K.cols = 3 * n;
-    soft->B.rows = (int)rows;
-    soft->B.cols = 3 * n;
-    return FSI_OK;
+    fsi_result result = fsi__soft_matrix_block(soft, blocks);
+    for (int i = 0; i < n && result == FSI_OK; i++)
+        fsi__soft_pattern(soft, i, fsi__soft_neighbours(work, i, list), list);
+    fsi_free(&soft->desc.allocator, list, size);
+    return result;
 }
 
-/* Stiffness of one element, [12][12]: the sum of its rows r^T r, and geo where it is to be exact.
- */
-static void fsi__elem_stiffness(const fsi_soft *soft, int e, const fsi_real *x, int hessian,
-                                fsi_real *stiffness) {
-    int kind = fsi__soft_kind(soft->work, e);
-    int n = 3 * fsi__kind_nodes[kind];
+/* Stiffness of element e, [12 * 12]. */
+static void fsi__soft_element_matrix(const fsi_soft *soft, int e, const fsi_real *x, int stiffness,
+                                     fsi_real *out) {
     fsi__elem elem;
-    fsi__soft_eval(soft, e, x, hessian, &elem);
-
-    /* geo replaces its own positive rows */
-    int exact = hessian == 1 && elem.has_geo;
-    if (hessian == 1)
+    int kind = fsi__soft_kind(soft->work, e), n = 3 * fsi__kind_nodes[kind];
+    fsi__soft_eval(soft, e, x, stiffness, &elem);
+    /* Exact: geo instead of its positive rows. Rows alone are symmetric to the bit. */
+    int exact = stiffness == FSI__EXACT && elem.has_geo;
+    if (stiffness == FSI__EXACT)
         elem.rows = fsi__imin(elem.rows, fsi__kind_material[kind]);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < (exact ? n : i + 1); j++) {
             fsi_real sum = exact ? elem.geo[i][j] : 0;
             for (int r = 0; r < elem.rows; r++)
                 sum += elem.row[r][i] * elem.row[r][j];
-            stiffness[12 * i + j] = sum;
-            if (!exact) /* symmetric to the bit */
-                stiffness[12 * j + i] = sum;
+            out[12 * i + j] = sum;
+            if (!exact)
+                out[12 * j + i] = sum;
         }
 }
 
-/* K at x: exact (1) or positive semi-definite (2). Elements in parallel, sums in element order. */
-static void fsi__soft_assemble(fsi_soft *soft, const fsi_real *x, int hessian) {
+/* K at x. Elements in parallel, sums in element order. */
+static void fsi__soft_assemble(fsi_soft *soft, const fsi_real *x, int stiffness) {
     fsi__soft_work *work = soft->work;
     fsi_csr *K = &soft->K;
-    memset(K->val, 0, (size_t)K->row[K->rows] * sizeof(fsi_real));
+    fsi_fill((size_t)K->row[K->rows], 0, K->val);
     for (int begin = 0; begin < soft->element_count; begin += FSI__SOFT_BATCH) {
         ptrdiff_t count = fsi__imin(FSI__SOFT_BATCH, soft->element_count - begin);
         FSI__OMP(parallel for schedule(static) if (soft->element_count > 4000))
         for (ptrdiff_t k = 0; k < count; k++)
-            fsi__elem_stiffness(soft, begin + (int)k, x, hessian, work->batch + 144 * k);
+            fsi__soft_element_matrix(soft, begin + (int)k, x, stiffness, work->batch + 144 * k);
         for (ptrdiff_t k = 0; k < count; k++) {
             const int32_t *node = work->node + 4 * (begin + k);
+            const int32_t *slot = work->slot + 16 * (begin + k);
+            const fsi_real *own = work->batch + 144 * k;
             for (int a = 0; a < 4 && node[a] >= 0; a++)
-                for (int b = 0; b < 4 && node[b] >= 0; b++) {
-                    int32_t slot = work->slot[16 * (begin + k) + 4 * a + b];
-                    const fsi_real *block = work->batch + 144 * k + 36 * a + 3 * b;
-                    for (int i = 0; i < 3; i++)
+                for (int b = 0; b < 4 && node[b] >= 0; b++)
+                    for (int i = 0; i < 3; i++) {
+                        fsi_real *to = K->val + K->row[3 * node[a] + i] + 3 * slot[4 * a + b];
                         for (int j = 0; j < 3; j++)
-                            K->val[K->row[3 * node[a] + i] + 3 * slot + j] += block[12 * i + j];
-                }
+                            to[j] += own[12 * (3 * a + i) + 3 * b + j];
+                    }
         }
     }
 }
@@ -7738,64 +7727,61 @@ FSI_API fsi_result fsi_soft_stiffness(fsi_soft *soft) {
         return FSI_ERR_STATE;
     fsi_result result = fsi__soft_matrix(soft);
     if (result == FSI_OK)
-        fsi__soft_assemble(soft, soft->x, 1);
+        fsi__soft_assemble(soft, soft->x, FSI__EXACT);
     return result;
 }
 
-/* Rows of B of one element, columns in ascending order; returns where the next entry goes. */
+/* The rows of element e in B from `row` on; returns where the next entry goes. Columns ascend. */
 static int32_t fsi__soft_element_rows(fsi_soft *soft, int e, fsi_real scale, int32_t row,
                                       int32_t at) {
     const fsi__soft_work *work = soft->work;
     const int32_t *node = work->node + 4 * e;
-    int kind = fsi__soft_kind(work, e);
-    int n = fsi__kind_nodes[kind];
-    int order[4] = {0, 1, 2, 3};
-    for (int a = 1; a < n; a++)
-        for (int i = a; i > 0 && node[order[i - 1]] > node[order[i]]; i--) {
-            int swap = order[i];
-            order[i] = order[i - 1];
-            order[i - 1] = swap;
-        }
+    int kind = fsi__soft_kind(work, e), n = fsi__kind_nodes[kind];
     fsi__elem elem;
-    fsi__soft_eval(soft, e, soft->x, 2, &elem);
+    fsi__soft_eval(soft, e, soft->x, FSI__POSITIVE, &elem);
+    int32_t sorted[4];
+    memcpy(sorted, node, sizeof sorted);
+    fsi__sort_few(n, sorted);
     for (int r = 0; r < fsi__kind_rows[kind]; r++) {
         soft->B.row[row + r] = at;
-        for (int k = 0; k < 3 * n; k++, at++) {
-            int corner = order[k / 3];
-            int column = 3 * node[corner] + k % 3;
-            int zero = work->fixed[column] || r >= elem.rows;
-            soft->B.col[at] = column;
-            soft->B.val[at] = zero ? 0 : scale * elem.row[r][3 * corner + k % 3];
+        for (int a = 0; a < n; a++) {
+            int own = 0;
+            while (node[own] != sorted[a])
+                own++;
+            for (int i = 0; i < 3; i++, at++) {
+                int col = 3 * sorted[a] + i;
+                int empty = work->fixed[col] || r >= elem.rows;
+                soft->B.col[at] = col;
+                soft->B.val[at] = empty ? 0 : scale * elem.row[r][3 * own + i];
+            }
         }
     }
     return at;
 }
 
 /* Rows of B with B^T B = dt^2 K + dt C, columns of prescribed coordinates zero: elements (positive
- * semi-definite part), mass damping, volume stiffness. */
+   semi-definite part), mass damping, volume stiffness. */
 static void fsi__soft_factor_rows(fsi_soft *soft, fsi_real dt) {
     const fsi__soft_work *work = soft->work;
-    fsi_csr *B = &soft->B;
     const fsi_real scale = fsi__sqrt(dt * (dt + soft->desc.damping_stiffness));
-    int all = 3 * soft->desc.vertex_count;
-    int32_t row = 0;
-    int32_t at = 0;
+    fsi_csr *B = &soft->B;
+    int all = (int)work->dof;
+    int32_t row = 0, at = 0;
     for (int e = 0; e < soft->element_count; e++) {
         at = fsi__soft_element_rows(soft, e, scale, row, at);
         row += fsi__kind_rows[fsi__soft_kind(work, e)];
     }
-    if (soft->desc.damping_mass > 0)
-        for (int i = 0; i < all; i++, at++) {
-            fsi_real damping = dt * soft->desc.damping_mass * soft->mass[i / 3];
-            B->row[row++] = at;
-            B->col[at] = i;
-            B->val[at] = work->fixed[i] ? 0 : fsi__sqrt(damping);
-        }
+    for (int i = 0; i < all && soft->desc.damping_mass > 0; i++, at++) {
+        fsi_real damping = fsi__sqrt(dt * soft->desc.damping_mass * soft->mass[i / 3]);
+        B->row[row++] = at;
+        B->col[at] = i;
+        B->val[at] = work->fixed[i] ? 0 : damping;
+    }
     if (row < B->rows) {
-        fsi_real root = fsi__sqrt(soft->desc.volume_stiffness / work->rest_volume);
+        fsi_real stiff = soft->desc.volume_stiffness / work->rest_volume;
         B->row[row++] = at;
         fsi_fill((size_t)all, 0, B->val + at);
-        fsi__soft_volume(soft, soft->x, dt * root, B->val + at);
+        fsi__soft_volume(soft, soft->x, dt * fsi__sqrt(stiff), B->val + at);
         for (int i = 0; i < all; i++, at++) {
             B->col[at] = i;
             if (work->fixed[i])
@@ -7807,55 +7793,47 @@ static void fsi__soft_factor_rows(fsi_soft *soft, fsi_real dt) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>soft solve */
-/* Stiffness of the enclosed volume, N/m^5; 0: none. */
-static fsi_real fsi__soft_volume_stiffness(const fsi_soft *soft) {
-    if (!fsi__soft_has_pressure(soft))
-        return 0;
-    return soft->desc.volume_stiffness / soft->work->rest_volume;
-}
-
-/* (mass M + stiffness K + damping Kd + volume g g^T) dx = r, with dx given on prescribed
- * coordinates; g is the gradient of the volume. */
+/* (mass M + stiff K + damp Kd + volume g g^T) dx = r, dx given on prescribed coordinates. */
 typedef struct fsi__soft_system {
-    fsi_real mass, stiffness, damping, volume;
+    fsi_real mass, stiff, damp, volume;
 } fsi__soft_system;
 
-/* M + dt^2 K + dt C, for velocities */
+/* M + dt^2 K + dt C */
 static fsi__soft_system fsi__soft_velocity_system(const fsi_soft *soft, fsi_real dt) {
     fsi__soft_system system;
     system.mass = 1 + dt * soft->desc.damping_mass;
-    system.stiffness = dt * (dt + soft->desc.damping_stiffness);
-    system.damping = 0;
-    system.volume = dt * dt * fsi__soft_volume_stiffness(soft);
+    system.stiff = dt * (dt + soft->desc.damping_stiffness);
+    system.damp = 0;
+    system.volume = fsi__soft_has_pressure(soft)
+                        ? dt * dt * soft->desc.volume_stiffness / soft->work->rest_volume
+                        : 0;
     return system;
 }
 
-/* The preconditioner: y = x / diagonal. */
 static void fsi__soft_diagonal(const fsi_real *x, fsi_real *y, void *user) {
     const fsi_soft *soft = (const fsi_soft *)user;
     for (int i = 0; i < soft->K.rows; i++)
         y[i] = soft->work->precondition[i] * x[i];
 }
 
-/* K.val becomes the matrix of the system. Prescribed rows and columns are taken out; what they are
- * given goes to the right-hand side. */
+/* K.val becomes the system matrix; prescribed rows and columns are taken out, their dx goes to the
+   right-hand side. */
 static void fsi__soft_system_build(fsi_soft *soft, const fsi__soft_system *system, fsi_real *r,
                                    const fsi_real *given) {
     fsi__soft_work *work = soft->work;
     fsi_csr *matrix = &soft->K;
-    int damped = work->kd && system->damping > 0;
     FSI__OMP(parallel for schedule(static) if (matrix->rows > 4000))
     for (ptrdiff_t i = 0; i < matrix->rows; i++) {
         double shift = 0;
         for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++) {
             int32_t j = matrix->col[k];
-            fsi_real entry = system->stiffness * matrix->val[k]
-                             + (damped ? system->damping * work->kd[k] : 0)
-                             + (j == i ? system->mass * soft->mass[i / 3] : 0);
+            fsi_real damp = work->kd && system->damp > 0 ? system->damp * work->kd[k] : 0;
+            fsi_real mass = j == i ? system->mass * soft->mass[i / 3] : 0;
+            fsi_real entry = system->stiff * matrix->val[k] + damp + mass;
             if (work->fixed[j])
                 shift += (double)(entry * given[j]);
             if (work->fixed[i] || work->fixed[j])
-                entry = (fsi_real)(j == i);
+                entry = j == i ? FSI_R(1.0) : FSI_R(0.0);
             matrix->val[k] = entry;
             if (j == i)
                 work->precondition[i] = entry > 0 ? 1 / entry : FSI_R(1.0);
@@ -7881,181 +7859,174 @@ static fsi_result fsi__soft_factor(fsi_soft *soft) {
     return fsi_cholesky_factor(&soft->factor, &soft->K, 0, NULL);
 }
 
-/* K.val x = b by the factor, or by conjugate gradients; an inexact Newton step is still one. */
+/* x = matrix^-1 b with the matrix of the last solve. */
 static fsi_result fsi__soft_linear(fsi_soft *soft, const fsi_real *b, fsi_real *x) {
     fsi__soft_work *work = soft->work;
     if (!soft->desc.use_cg)
         return fsi_cholesky_solve(&soft->factor, b, x);
     fsi_krylov_desc desc;
     memset(&desc, 0, sizeof desc);
-    desc.n = (size_t)soft->K.rows;
+    desc.n = work->dof;
     desc.A = fsi_csr_operator(&soft->K);
     desc.precondition.apply_fn = fsi__soft_diagonal;
     desc.precondition.user = soft;
     desc.tolerance = soft->desc.tolerance > 1e-5 ? soft->desc.tolerance / 10 : 1e-6;
-    desc.max_iterations = 500;
+    desc.max_iterations = 500; /* an inexact Newton step is still one */
     desc.allocator = soft->desc.allocator;
     fsi_report report;
     fsi_result result = fsi_cg_solve(&desc, b, x, work->cg_work, work->cg_size, &report);
     return result == FSI_NOT_CONVERGED || result == FSI_STALLED ? FSI_OK : result;
 }
 
-/* Adds a small multiple of 1 to K.val: cloth without tension or bending stiffness leaves flat
- * directions. */
-static void fsi__soft_shift(fsi_soft *soft) {
-    fsi_csr *K = &soft->K;
-    fsi_real most = fsi_max_abs((size_t)K->row[K->rows], K->val);
-    fsi_real shift = fsi__max(FSI_R(1e-9), 16 * FSI_REAL_EPS) * most;
-    for (int32_t i = 0; i < K->rows; i++) {
-        int32_t k = K->row[i];
-        while (K->col[k] != i)
-            k++;
-        K->val[k] += shift;
-    }
+/* Diagonal entry i of a matrix. */
+static fsi_real *fsi__csr_diagonal(fsi_csr *matrix, int i) {
+    int32_t at = matrix->row[i];
+    while (matrix->col[at] != i)
+        at++;
+    return matrix->val + at;
 }
 
-/* The rank-one part of the volume's stiffness, by Sherman and Morrison's formula. */
-static fsi_result fsi__soft_add_volume(fsi_soft *soft, const fsi_real *x, double stiffness,
-                                       fsi_real *step) {
+/* The volume stiffness is a matrix of rank one, added to the solution by Sherman and Morrison's
+   formula. */
+static fsi_result fsi__soft_solve_volume(fsi_soft *soft, const fsi_real *x, fsi_real volume,
+                                         fsi_real *step) {
     fsi__soft_work *work = soft->work;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
-    fsi_fill(n, 0, work->gradient);
-    fsi__soft_volume(soft, x, 1, work->gradient);
-    for (size_t i = 0; i < n; i++)
+    fsi_real *gradient = work->volume_gradient;
+    fsi_fill(work->dof, 0, gradient);
+    fsi__soft_volume(soft, x, 1, gradient);
+    for (size_t i = 0; i < work->dof; i++)
         if (work->fixed[i])
-            work->gradient[i] = 0;
-    fsi_result result = fsi__soft_linear(soft, work->gradient, work->other);
+            gradient[i] = 0;
+    fsi_result result = fsi__soft_linear(soft, gradient, work->volume_answer);
     if (result < 0)
         return result;
-    double change = fsi_dot(n, work->gradient, step);
-    double own = fsi_dot(n, work->gradient, work->other);
-    fsi_axpy(n, (fsi_real)(-stiffness * change / (1 + stiffness * own)), work->other, step);
+    double along = fsi_dot(work->dof, gradient, step);
+    double own = fsi_dot(work->dof, gradient, work->volume_answer);
+    double share = -(double)volume * along / (1 + (double)volume * own);
+    fsi_axpy(work->dof, (fsi_real)share, work->volume_answer, step);
     return FSI_OK;
 }
 
-/* Solves for step; r is overwritten. hessian 1 falls back to 2 when the exact matrix is indefinite,
- * 2 to a small shift. */
+/* Solves for step: r is overwritten. The exact stiffness falls back to the positive one when it is
+   indefinite, and that to a slight shift: cloth without tension or bending stiffness leaves flat
+   directions. */
 static fsi_result fsi__soft_solve(fsi_soft *soft, const fsi_real *x, const fsi__soft_system *system,
-                                  int hessian, fsi_real *r, const fsi_real *given, fsi_real *step) {
+                                  int stiffness, fsi_real *r, const fsi_real *given,
+                                  fsi_real *step) {
     fsi__soft_work *work = soft->work;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
     fsi_result result = FSI_ERR_SINGULAR;
-    fsi_copy(n, r, work->other);
-    for (; hessian <= 3; hessian++) {
-        fsi_copy(n, work->other, r);
-        fsi__soft_assemble(soft, x, fsi__imin(hessian, 2));
+    fsi_copy(work->dof, r, work->right);
+    for (int shifted = 0; shifted < 2;) {
+        fsi_copy(work->dof, work->right, r);
+        fsi__soft_assemble(soft, x, stiffness);
         fsi__soft_system_build(soft, system, r, given);
-        if (hessian == 3)
-            fsi__soft_shift(soft);
+        if (shifted) {
+            fsi_real most = fsi_max_abs((size_t)soft->K.row[soft->K.rows], soft->K.val);
+            fsi_real shift = fsi__max(FSI_R(1e-9), 16 * FSI_REAL_EPS) * most;
+            for (int i = 0; i < soft->K.rows; i++)
+                *fsi__csr_diagonal(&soft->K, i) += shift;
+        }
         result = fsi__soft_factor(soft);
         if (result == FSI_OK)
             result = fsi__soft_linear(soft, r, step);
         if (result != FSI_ERR_SINGULAR && result != FSI_BREAKDOWN && result != FSI_ERR_NUMERIC)
             break;
+        shifted += stiffness == FSI__POSITIVE;
+        stiffness = FSI__POSITIVE;
     }
     if (result < 0 || system->volume == 0)
         return result;
-    return fsi__soft_add_volume(soft, x, (double)system->volume, step);
+    return fsi__soft_solve_volume(soft, x, system->volume, step);
 }
 
-/* Energy of the implicit step: elastic + mass/2 |x - y|_M^2 + damping/2 (x - z) Kd (x - z) -
- * external . x; r (may be NULL) = minus its gradient. */
+/* Energy of the implicit step: elastic + mass/2 |x - inertial|_M^2 + damp/2 (x - damp_from) Kd (x -
+   damp_from) - loads . x; r (may be NULL) = minus its gradient. */
 static double fsi__soft_merit(fsi_soft *soft, const fsi_real *x, const fsi__soft_system *system,
                               fsi_real *r) {
     fsi__soft_work *work = soft->work;
     const fsi_csr *K = &soft->K;
-    int n = 3 * soft->desc.vertex_count;
     double energy = fsi__soft_internal(soft, x, r);
     if (r)
-        fsi__soft_external(soft, r);
-    for (int i = 0; i < n; i++) {
-        fsi_real mass = soft->mass[i / 3];
-        fsi_real gap = x[i] - work->y[i];
+        fsi__soft_loads(soft, r);
+    for (int i = 0; i < K->rows; i++) {
+        fsi_real mass = soft->mass[i / 3], off = x[i] - work->inertial[i], damp = 0;
         double load = (double)soft->force[i] + (double)(mass * fsi__get(soft->desc.gravity, i % 3));
-        fsi_real damp = 0;
-        if (system->damping > 0) {
+        if (system->damp > 0) {
             for (int32_t k = K->row[i]; k < K->row[i + 1]; k++)
-                damp += work->kd[k] * (x[K->col[k]] - work->z[K->col[k]]);
-            energy += 0.5 * (double)(system->damping * damp * (x[i] - work->z[i]));
+                damp += work->kd[k] * (x[K->col[k]] - work->damp_from[K->col[k]]);
+            energy += 0.5 * (double)(system->damp * damp * (x[i] - work->damp_from[i]));
         }
-        energy += 0.5 * (double)(system->mass * mass * gap * gap)
+        energy += 0.5 * (double)(system->mass * mass * off * off)
                   - load * (double)(x[i] - work->rest_x[i]);
         if (r)
-            r[i] = work->fixed[i] ? 0 : r[i] - system->mass * mass * gap - system->damping * damp;
+            r[i] = work->fixed[i] ? 0 : r[i] - system->mass * mass * off - system->damp * damp;
     }
     return energy;
 }
 
-/* Goes from x along work->step, halved until the energy falls: the point is left in work->trial,
-   minus the gradient there in work->residual. whole: the step is taken as it is. Returns the energy
-   there; *cuts: how often it was halved, 30 at most. */
-static double fsi__soft_search(fsi_soft *soft, const fsi_real *x, const fsi__soft_system *system,
-                               double energy, int whole, int *cuts) {
+/* Halves the step until the energy falls (whole: takes all of it); work->trial is the new point,
+   work->residual its residual. Returns how often it was cut; *energy becomes that of the point. */
+static int fsi__soft_search(fsi_soft *soft, const fsi_real *x, const fsi__soft_system *system,
+                            int whole, double *energy) {
     fsi__soft_work *work = soft->work;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
-    double slope = fsi_dot(n, work->residual, work->step); /* > 0: downhill */
+    fsi__soft_merit(soft, x, system, work->residual);
+    double slope = fsi_dot(work->dof, work->residual, work->step); /* > 0: downhill */
+    double slack = 1e-13 * fabs(*energy), next = 0;
     fsi_real share = 1;
-    for (*cuts = 0;; (*cuts)++) {
-        fsi_copy(n, x, work->trial);
-        fsi_axpy(n, share, work->step, work->trial);
-        double next = fsi__soft_merit(soft, work->trial, system, work->residual);
-        double allowed = energy - 1e-4 * (double)share * slope + 1e-13 * fabs(energy);
-        if (whole || next <= allowed || *cuts >= 30)
-            return next;
-        share /= 2;
+    int cut = 0;
+    for (;; cut++, share /= 2) {
+        fsi_copy(work->dof, x, work->trial);
+        fsi_axpy(work->dof, share, work->step, work->trial);
+        next = fsi__soft_merit(soft, work->trial, system, work->residual);
+        if (whole || cut >= 30 || next <= *energy - 1e-4 * (double)share * slope + slack)
+            break;
     }
+    *energy = next;
+    return cut;
 }
 
-/* Newton's method from x (in place). given: prescribed change of fixed coordinates; it is done in
- * the first step, which is then taken whole. */
+/* Newton from x (in place) with halving of the step until the energy falls. given: prescribed
+   change of fixed coordinates, done in the first step, which is taken whole then. */
 static fsi_result fsi__soft_newton(fsi_soft *soft, fsi_real *x, const fsi__soft_system *system,
                                    int iterations, fsi_real *given) {
     fsi__soft_work *work = soft->work;
     fsi_report *report = &soft->report;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
-    int hessian = iterations > 1 ? 1 : 2;
-    int whole = iterations == 1 || fsi_max_abs(n, given) > 0;
-
-    /* Where it begins, and when it is good enough. */
-    memset(report, 0, sizeof *report);
+    size_t n = work->dof;
+    int stiffness = iterations > 1 ? FSI__EXACT : FSI__POSITIVE;
+    int whole = iterations == 1 || fsi_max_abs(n, given) > 0, stalled = 0;
     double energy = fsi__soft_merit(soft, x, system, work->residual);
+    memset(report, 0, sizeof *report);
     fsi_fill(n, 0, work->trial);
-    fsi__soft_external(soft, work->trial);
+    fsi__soft_loads(soft, work->trial);
     report->residual_start = report->residual = fsi_norm(n, work->residual);
-    double enough = soft->desc.tolerance * (fsi_norm(n, work->trial) + report->residual_start);
+    double goal = soft->desc.tolerance * (fsi_norm(n, work->trial) + report->residual_start);
 
-    int stalled = 0;
-    for (int k = 0; k < iterations && !stalled; k++) {
-        if (!whole && !(report->residual > enough))
-            break;
+    for (int k = 0; k < iterations && !stalled && (whole || report->residual > goal); k++) {
         fsi_result result =
-            fsi__soft_solve(soft, x, system, hessian, work->residual, given, work->step);
+            fsi__soft_solve(soft, x, system, stiffness, work->residual, given, work->step);
         if (result < 0)
             return result;
         if (!fsi_all_finite(n, work->step))
             return FSI_ERR_NUMERIC;
-
-        fsi__soft_merit(soft, x, system, work->residual);
-        int cuts;
-        double next = fsi__soft_search(soft, x, system, energy, whole, &cuts);
-        if (!fsi__finite((fsi_real)next))
+        double before = energy;
+        int cut = fsi__soft_search(soft, x, system, whole, &energy);
+        if (!fsi__finite((fsi_real)energy))
             return FSI_ERR_NUMERIC;
         fsi_copy(n, work->trial, x);
         report->iterations++;
-        report->restarts += cuts;
+        report->restarts += cut;
 
         /* Stalled: no better point along the step, or neither energy nor residual falls. */
         double residual = fsi_norm(n, work->residual);
-        int still = fabs(energy - next) <= 1e-13 * fabs(next) && residual > report->residual / 2;
-        stalled = cuts >= 30 || (!whole && still);
+        int level = !whole && fabs(before - energy) <= 1e-13 * fabs(energy);
+        stalled = cut >= 30 || (level && residual > report->residual / 2);
         report->residual = residual;
-        energy = next;
         if (whole)
             fsi_fill(n, 0, given);
         whole = 0;
     }
     report->reason = stalled ? FSI_STALLED : FSI_NOT_CONVERGED;
-    if (iterations == 1 || report->residual <= enough)
+    if (iterations == 1 || report->residual <= goal)
         report->reason = FSI_OK;
     return report->reason;
 }
@@ -8066,31 +8037,29 @@ static int fsi__soft_ready(const fsi_soft *soft, fsi_real dt) {
     return soft && soft->block && fsi__finite(dt) && dt > 0;
 }
 
-/* v += dt M^-1 f, damped. FSI_SOFT_SPLIT: dt f becomes the door's push instead. */
+/* v += dt M^-1 f, damped; FSI_SOFT_SPLIT: dt f is the door's push. */
 static fsi_result fsi__soft_explicit(fsi_soft *soft, fsi_real dt) {
     fsi__soft_work *work = soft->work;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
+    size_t n = work->dof;
     int split = soft->desc.integrator == FSI_SOFT_SPLIT;
-    fsi_copy(n, soft->v, work->v_before);
-    fsi__soft_internal(soft, soft->x, work->residual);
-
-    /* Damping in proportion to stiffness: (f(x + h v) - f(x)) / h. */
     fsi_real beta = split ? 0 : soft->desc.damping_stiffness;
+    fsi_real keep = 1 / (1 + dt * soft->desc.damping_mass);
+    fsi_real *force = work->residual;
+    fsi__soft_internal(soft, soft->x, force);
+    /* stiffness damping: (f(x + h v) - f(x)) / h */
     if (beta > 0) {
         fsi_real h = FSI_R(1e-4) * dt;
         fsi_copy(n, soft->x, work->trial);
         fsi_axpy(n, h, soft->v, work->trial);
         fsi__soft_internal(soft, work->trial, work->step);
         for (size_t i = 0; i < n; i++)
-            work->residual[i] += beta / h * (work->step[i] - work->residual[i]);
+            force[i] += beta / h * (work->step[i] - force[i]);
     }
-    fsi__soft_external(soft, work->residual);
-    if (!fsi_all_finite(n, work->residual))
+    fsi__soft_loads(soft, force);
+    if (!fsi_all_finite(n, force))
         return FSI_ERR_NUMERIC;
-
-    fsi_real keep = 1 / (1 + dt * soft->desc.damping_mass);
     for (size_t i = 0; i < n; i++) {
-        work->push[i] = work->fixed[i] ? 0 : dt * work->residual[i];
+        work->push[i] = work->fixed[i] ? 0 : dt * force[i];
         if (work->fixed[i])
             soft->v[i] = soft->drive[i];
         else if (!split)
@@ -8099,58 +8068,63 @@ static fsi_result fsi__soft_explicit(fsi_soft *soft, fsi_real dt) {
     return FSI_OK;
 }
 
-/* Backward Euler or the trapezoidal rule (Newmark): x minimises the step's energy, v follows. */
+/* What the minimisation of an implicit step starts from: Backward Euler over h = dt, or the
+   trapezoidal rule (Newmark) over h = dt / 2. */
+static void fsi__soft_implicit_start(fsi_soft *soft, fsi_real dt, fsi_real h,
+                                     const fsi__soft_system *system) {
+    fsi__soft_work *work = soft->work;
+    int newmark = soft->desc.integrator == FSI_SOFT_NEWMARK;
+    fsi_real alpha = soft->desc.damping_mass, *force = work->step, *damping = work->trial;
+    if (work->kd) {
+        fsi__soft_assemble(soft, soft->x, FSI__POSITIVE);
+        fsi_copy((size_t)soft->K.row[soft->K.rows], soft->K.val, work->kd);
+    }
+    if (newmark) {
+        fsi__soft_internal(soft, soft->x, force);
+        fsi__soft_loads(soft, force);
+        if (work->kd)
+            fsi_csr_mul(&soft->K, soft->v, damping);
+    }
+    for (size_t i = 0; i < work->dof; i++) {
+        fsi_real x = soft->x[i], v = soft->v[i], start = 0;
+        /* Newmark: the acceleration now + alpha v */
+        if (newmark) {
+            fsi_real damped = work->kd ? soft->desc.damping_stiffness * damping[i] : 0;
+            start = (force[i] - damped) / soft->mass[i / 3];
+        }
+        fsi_real driven = newmark ? h * (v + soft->drive[i]) : dt * soft->drive[i];
+        work->inertial[i] = ((x + dt * v) / (h * h) + start + alpha / h * x) / system->mass;
+        work->damp_from[i] = newmark ? x + h * v : x;
+        work->guess[i] = x;
+        work->given[i] = work->fixed[i] ? driven : 0;
+    }
+}
+
+/* Backward Euler or trapezoidal rule: x minimises the step's energy, v follows. */
 static fsi_result fsi__soft_implicit(fsi_soft *soft, fsi_real dt) {
     fsi__soft_work *work = soft->work;
     int newmark = soft->desc.integrator == FSI_SOFT_NEWMARK;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
-    fsi_real alpha = soft->desc.damping_mass;
-    fsi_real beta = soft->desc.damping_stiffness;
     fsi_real h = newmark ? dt / 2 : dt;
     fsi__soft_system system;
-    system.mass = 1 / (h * h) + alpha / h;
-    system.stiffness = 1;
-    system.damping = beta / h;
+    system.mass = 1 / (h * h) + soft->desc.damping_mass / h;
+    system.stiff = 1;
+    system.damp = soft->desc.damping_stiffness / h;
     system.volume = fsi__soft_volume_stiffness(soft);
-    if (work->kd) {
-        fsi__soft_assemble(soft, soft->x, 2);
-        fsi_copy((size_t)soft->K.row[n], soft->K.val, work->kd);
-    }
-    if (newmark) { /* forces at the start, without and with damping */
-        fsi__soft_internal(soft, soft->x, work->step);
-        fsi__soft_external(soft, work->step);
-        if (work->kd)
-            fsi_csr_mul(&soft->K, soft->v, work->trial);
-    }
-
-    /* What the minimum is drawn to, y by inertia and z by damping, and what is prescribed. */
-    fsi_real *solution = work->solution;
-    for (size_t i = 0; i < n; i++) {
-        fsi_real x = soft->x[i];
-        fsi_real v = soft->v[i];
-        fsi_real start = 0; /* a_0 + alpha v_0 */
-        if (newmark)
-            start = (work->step[i] - (work->kd ? beta * work->trial[i] : 0)) / soft->mass[i / 3];
-        work->y[i] = ((x + dt * v) / (h * h) + start + alpha / h * x) / system.mass;
-        work->z[i] = newmark ? x + h * v : x;
-        solution[i] = x;
-        fsi_real given = newmark ? h * (v + soft->drive[i]) : dt * soft->drive[i];
-        work->jump[i] = work->fixed[i] ? given : 0;
-    }
-    fsi_result result = fsi__soft_newton(soft, solution, &system, soft->desc.newton, work->jump);
+    fsi__soft_implicit_start(soft, dt, h, &system);
+    fsi_result result =
+        fsi__soft_newton(soft, work->guess, &system, soft->desc.newton, work->given);
     if (result < 0)
         return result;
 
     /* (mass M + K + ...) dx = f, dv = dx / h, f = j / h */
     work->response = soft->report.iterations > 0 ? 1 / (h * h) : 0;
-    for (size_t i = 0; i < n; i++) {
-        fsi_real before = soft->v[i];
-        fsi_real way = solution[i] - soft->x[i];
-        soft->v[i] = newmark ? 2 * way / dt - before : way / dt;
+    for (size_t i = 0; i < work->dof; i++) {
+        fsi_real way = work->guess[i] - soft->x[i], before = soft->v[i];
         if (work->fixed[i])
             soft->v[i] = soft->drive[i];
+        else
+            soft->v[i] = newmark ? 2 * way / dt - before : way / dt;
         work->jump[i] = dt / 2 * (before - soft->v[i]);
-        work->v_before[i] = before;
     }
     work->jumps = newmark;
     return result;
@@ -8161,14 +8135,17 @@ FSI_API fsi_result fsi_soft_forces(fsi_soft *soft, fsi_real dt) {
         return FSI_ERR_STATE;
     if (!fsi__soft_ready(soft, dt))
         return FSI_ERR_ARGUMENT;
+    fsi__soft_work *work = soft->work;
     soft->dt = dt;
-    soft->moved = soft->work->response = 0;
-    soft->work->jumps = 0;
-    if (soft->work->watched)
-        soft->work->energy = fsi__soft_total(soft, soft->x, soft->v, NULL);
-    fsi_fill(3 * (size_t)soft->desc.vertex_count, 0, soft->impulse);
+    soft->moved = work->response = 0;
+    work->jumps = 0;
+    if (work->watched)
+        work->energy = fsi__soft_total(soft, soft->x, soft->v, NULL);
+    fsi_fill(work->dof, 0, soft->impulse);
+    fsi_copy(work->dof, soft->v, work->v_before);
     if (soft->desc.integrator == FSI_SOFT_IMPLICIT || soft->desc.integrator == FSI_SOFT_NEWMARK) {
-        if (!fsi_all_finite(6 * (size_t)soft->desc.vertex_count, soft->x))
+        /* x and v lie side by side */
+        if (!fsi_all_finite(2 * work->dof, soft->x))
             return FSI_ERR_NUMERIC;
         return fsi__soft_implicit(soft, dt);
     }
@@ -8184,37 +8161,47 @@ FSI_API fsi_result fsi_soft_finish(fsi_soft *soft) {
     if (soft->desc.integrator != FSI_SOFT_SPLIT)
         return FSI_OK;
     fsi__soft_work *work = soft->work;
-    int n = 3 * soft->desc.vertex_count;
     fsi__soft_system system = fsi__soft_velocity_system(soft, soft->dt);
-    for (int i = 0; i < n; i++) {
+    for (size_t i = 0; i < work->dof; i++) {
         work->residual[i] = soft->mass[i / 3] * soft->v[i] + work->push[i];
-        work->y[i] = work->fixed[i] ? soft->drive[i] : 0;
+        work->given[i] = work->fixed[i] ? soft->drive[i] : 0;
     }
-    fsi_result result =
-        fsi__soft_solve(soft, soft->x, &system, 2, work->residual, work->y, work->step);
+    fsi_result result = fsi__soft_solve(soft, soft->x, &system, FSI__POSITIVE, work->residual,
+                                        work->given, work->step);
     if (result < 0)
         return result;
-    if (!fsi_all_finite((size_t)n, work->step))
+    if (!fsi_all_finite(work->dof, work->step))
         return FSI_ERR_NUMERIC;
-    fsi_copy((size_t)n, work->step, soft->v);
+    fsi_copy(work->dof, work->step, soft->v);
     work->response = 1; /* (M + B^T B) dv = j */
     return result;
 }
 
-FSI_API void fsi_soft_coupled(fsi_soft *soft, fsi_coupled *out) {
+FSI_API fsi_result fsi_soft_couple(fsi_soft *soft, fsi_coupled *out) {
+    if (!out)
+        return FSI_ERR_ARGUMENT;
     memset(out, 0, sizeof *out);
     if (!soft || !soft->block)
-        return;
+        return FSI_ERR_STATE;
     out->surface = fsi_soft_surface(soft);
-    out->dof = 3 * soft->desc.vertex_count;
+    out->dof = (int)soft->work->dof;
     out->v = soft->v;
     out->impulse = soft->impulse;
     out->mass = soft->mass;
     out->inverse_mass = soft->inverse_mass;
     out->node = soft->surface_node;
-    out->implicit = soft->desc.integrator == FSI_SOFT_SPLIT ? &soft->B : NULL;
-    out->push = soft->desc.integrator == FSI_SOFT_SPLIT ? soft->work->push : NULL;
+    if (soft->desc.integrator == FSI_SOFT_SPLIT) {
+        out->implicit = &soft->B;
+        out->push = soft->work->push;
+    }
     out->user = soft;
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_soft_take(fsi_soft *soft) {
+    if (!soft || !soft->block)
+        return FSI_ERR_STATE;
+    return fsi_all_finite(soft->work->dof, soft->v) ? FSI_OK : FSI_ERR_NUMERIC;
 }
 
 FSI_API fsi_surface fsi_soft_surface(const fsi_soft *soft) {
@@ -8234,15 +8221,15 @@ FSI_API fsi_surface fsi_soft_surface(const fsi_soft *soft) {
 
 FSI_API fsi_result fsi_soft_step(fsi_soft *soft, fsi_real dt, const fsi_obstacle *obstacle,
                                  int count) {
-    fsi_result result = fsi_soft_forces(soft, dt);
-    if (result < 0)
-        return result;
-    fsi_result then = fsi_soft_finish(soft);
-    if (then == FSI_OK)
-        then = fsi_soft_contact(soft, obstacle, count, dt, NULL);
-    if (then == FSI_OK)
-        then = fsi_soft_move(soft, dt);
-    return then < 0 ? then : result;
+    fsi_result forces = fsi_soft_forces(soft, dt);
+    if (forces < 0)
+        return forces;
+    fsi_result result = fsi_soft_finish(soft);
+    if (result == FSI_OK)
+        result = fsi_soft_contact(soft, obstacle, count, dt, NULL);
+    if (result == FSI_OK)
+        result = fsi_soft_move(soft, dt);
+    return result < 0 ? result : forces;
 }
 
 FSI_API fsi_result fsi_soft_static(fsi_soft *soft, int linear, int max_iterations,
@@ -8255,36 +8242,35 @@ FSI_API fsi_result fsi_soft_static(fsi_soft *soft, int linear, int max_iteration
     if (result != FSI_OK)
         return result;
     fsi__soft_work *work = soft->work;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
     fsi__soft_system system;
     memset(&system, 0, sizeof system);
-    system.stiffness = 1;
+    system.stiff = 1;
     system.volume = fsi__soft_volume_stiffness(soft);
-    fsi_real *solution = work->solution;
-    fsi_copy(n, linear ? work->rest_x : soft->x, solution);
-    fsi_fill(n, 0, work->jump);
+    fsi_copy(work->dof, linear ? work->rest_x : soft->x, work->guess);
+    fsi_fill(work->dof, 0, work->given);
     int iterations = max_iterations ? max_iterations : 100;
-    result = fsi__soft_newton(soft, solution, &system, linear ? 1 : iterations, work->jump);
+    result = fsi__soft_newton(soft, work->guess, &system, linear ? 1 : iterations, work->given);
     if (report)
         *report = soft->report;
     if (result < 0)
         return result;
-    fsi_copy(n, solution, soft->x);
-    fsi_fill(n, 0, soft->v);
+    fsi_copy(work->dof, work->guess, soft->x);
+    fsi_fill(work->dof, 0, soft->v);
     return result;
 }
 
-/* omega_max^2 by power iteration on M^-1 K */
+/* omega_max^2 by power iteration on M^-1 K. */
 FSI_API fsi_real fsi_soft_max_dt(fsi_soft *soft) {
-    double omega2 = 0;
     if (!soft || !soft->block || fsi__soft_matrix(soft) != FSI_OK)
         return 0;
     fsi__soft_work *work = soft->work;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
-    fsi__soft_assemble(soft, soft->x, 2);
-    for (size_t i = 0; i < n; i++)
-        work->step[i] =
-            work->fixed[i] ? 0 : FSI_R(0.5) + (fsi_real)(i * 7919 % 101) / 101 - (fsi_real)(i & 1);
+    size_t n = work->dof;
+    double omega2 = 0;
+    fsi__soft_assemble(soft, soft->x, FSI__POSITIVE);
+    for (size_t i = 0; i < n; i++) {
+        fsi_real mixed = FSI_R(0.5) + (fsi_real)(i * 7919 % 101) / 101 - (fsi_real)(i & 1);
+        work->step[i] = work->fixed[i] ? 0 : mixed;
+    }
     for (int k = 0; k < 80; k++) {
         fsi_csr_mul(&soft->K, work->step, work->trial);
         for (size_t i = 0; i < n; i++)
@@ -8303,26 +8289,29 @@ FSI_API fsi_real fsi_soft_max_dt(fsi_soft *soft) {
  * >>soft contact */
 /* A site is a place where a body is touched: a vertex, or the world point `at` carried by a surface
    element. An impulse j at `at` becomes f_a = w_a j + (I^-1 (d x j)) x r_a on the element's nodes:
-   w weights of the nearest point c of the element, d = at - c, r_a arms from the nodes' mean, I =
-   sum |r|^2 - r r^T. Then sum f = j and sum x_a x f_a = at x j, so linear and angular momentum are
-   exact at any distance. The velocity there is the transpose: u = sum w_a v_a + (I^-1 sum r_a x
-   v_a) x d. */
+
+     w_a   weights of the nearest point c of the element       d = at - c
+     r_a   arms from the nodes' mean                           I = sum |r|^2 - r r^T
+
+   Then sum f = j and sum x_a x f_a = at x j, so linear and angular momentum are exact at any
+   distance. The velocity there is the transpose: u = sum w_a v_a + (I^-1 sum r_a x v_a) x d. */
 typedef struct fsi__site {
     int count;
     int32_t node[3];
     fsi_real weight[3];
-    fsi_vec3 arm[3], off;
-    fsi_mat3 inverse; /* zero: nothing to turn, or an element without width */
+    fsi_vec3 arm[3], off; /* r_a, d */
+    fsi_mat3 inverse;     /* I^-1; zero: nothing to turn, or an element without width */
 } fsi__site;
 
-/* mass (|r|^2 - r r^T) */
+/* Adds mass (|r|^2 - r r^T). */
 static void fsi__inertia_point(fsi_mat3 *inertia, fsi_vec3 r, fsi_real mass) {
+    fsi_real square = fsi_vec_dot(r, r);
     for (int k = 0; k < 9; k++)
         inertia->m[k] +=
-            mass * ((k % 4 == 0 ? fsi_vec_dot(r, r) : 0) - fsi__get(r, k / 3) * fsi__get(r, k % 3));
+            mass * ((k % 4 == 0 ? square : 0) - fsi__get(r, k / 3) * fsi__get(r, k % 3));
 }
 
-/* 0 where there is none; 2D: about z only */
+/* Inverse of an inertia; 0 where there is none. 2D: about z only. */
 static fsi_mat3 fsi__inertia_inverse(const fsi_mat3 *inertia, int dim) {
     fsi_mat3 inverse;
     memset(&inverse, 0, sizeof inverse);
@@ -8333,38 +8322,48 @@ static fsi_mat3 fsi__inertia_inverse(const fsi_mat3 *inertia, int dim) {
     return inverse;
 }
 
-static void fsi__site_make(const fsi_soft *soft, int point, fsi_vec3 at, fsi__site *site) {
-    fsi_vec3 x[3], mean = fsi_vec(0, 0, 0);
-    int n = soft->desc.dim;
-    memset(site, 0, sizeof *site);
-    site->count = 1;
-    site->node[0] = point;
-    site->weight[0] = 1;
-    if (point < soft->desc.vertex_count)
-        return;
-    site->count = n;
-    for (int a = 0; a < n; a++) {
-        site->node[a] = soft->surface[n * (point - soft->desc.vertex_count) + a];
-        x[a] = fsi_vec_load(soft->x + 3 * site->node[a]);
-        mean = fsi_vec_mad(mean, x[a], 1 / (fsi_real)n);
-    }
-    if (n == 2)
-        fsi_closest_on_segment(at, x[0], x[1], site->weight);
-    else
-        fsi_closest_on_triangle(at, x[0], x[1], x[2], site->weight);
-    site->off = at;
-    fsi_mat3 inertia;
-    memset(&inertia, 0, sizeof inertia);
-    for (int a = 0; a < n; a++) {
-        fsi_vec3 r = site->arm[a] = fsi_vec_sub(x[a], mean);
-        site->off = fsi_vec_mad(site->off, x[a], -site->weight[a]);
-        fsi__inertia_point(&inertia, r, 1);
-    }
-    if (n == 2 || fsi_mat3_det(&inertia) > FSI_R(1e-6) * inertia.m[0] * inertia.m[4] * inertia.m[8])
-        site->inverse = fsi__inertia_inverse(&inertia, n);
+/* Squared distance of p to an element with the nodes at x, and the weights of its nearest point. */
+static fsi_real fsi__closest_on_element(int dim, fsi_vec3 p, const fsi_real *x,
+                                        const int32_t *corner, fsi_real *weight) {
+    fsi_vec3 a = fsi__vec_at(x, corner[0]), b = fsi__vec_at(x, corner[1]);
+    if (dim == 2)
+        return fsi_closest_on_segment(p, a, b, weight);
+    return fsi_closest_on_triangle(p, a, b, fsi__vec_at(x, corner[2]), weight);
 }
 
-/* u from the velocities of its nodes */
+/* The site of a point of fsi_external: vertices first, then elements of the surface. */
+static fsi__site fsi__site_at(const fsi_soft *soft, int point, fsi_vec3 at) {
+    fsi__site site;
+    memset(&site, 0, sizeof site);
+    site.count = 1;
+    site.node[0] = point;
+    site.weight[0] = 1;
+    if (point < soft->desc.vertex_count)
+        return site;
+
+    int dim = site.count = soft->desc.dim;
+    fsi_vec3 x[3], mean = fsi_vec(0, 0, 0);
+    for (int a = 0; a < dim; a++) {
+        site.node[a] = soft->surface[dim * (point - soft->desc.vertex_count) + a];
+        x[a] = fsi__vec_at(soft->x, site.node[a]);
+        mean = fsi_vec_mad(mean, x[a], 1 / (fsi_real)dim);
+    }
+    fsi__closest_on_element(dim, at, soft->x, site.node, site.weight);
+    site.off = at;
+    fsi_mat3 inertia;
+    memset(&inertia, 0, sizeof inertia);
+    for (int a = 0; a < dim; a++) {
+        site.arm[a] = fsi_vec_sub(x[a], mean);
+        site.off = fsi_vec_mad(site.off, x[a], -site.weight[a]);
+        fsi__inertia_point(&inertia, site.arm[a], 1);
+    }
+    fsi_real size = inertia.m[0] * inertia.m[4] * inertia.m[8];
+    if (dim == 2 || fsi_mat3_det(&inertia) > FSI_R(1e-6) * size)
+        site.inverse = fsi__inertia_inverse(&inertia, dim);
+    return site;
+}
+
+/* u from the velocities of its nodes. */
 static fsi_vec3 fsi__site_gather(const fsi__site *site, const fsi_vec3 *v) {
     fsi_vec3 u = fsi_vec(0, 0, 0), spin = u;
     for (int a = 0; a < site->count; a++) {
@@ -8377,39 +8376,35 @@ static fsi_vec3 fsi__site_gather(const fsi__site *site, const fsi_vec3 *v) {
 static fsi_vec3 fsi__site_velocity(const fsi__site *site, const fsi_real *v) {
     fsi_vec3 u[3];
     for (int a = 0; a < site->count; a++)
-        u[a] = fsi_vec_load(v + 3 * site->node[a]);
+        u[a] = fsi__vec_at(v, site->node[a]);
     return fsi__site_gather(site, u);
 }
 
-/* Nodes touched by other solids in this step. With an implicit integrator they answer through its
-   matrix, dv = A^-1 f, or a hit would squeeze the first layer of elements before elasticity knows:
-   C is the part of A^-1 between them. The other nodes follow when the body moves
+/* f_a of an impulse j. */
+static fsi_vec3 fsi__site_force(const fsi__site *site, int a, fsi_vec3 j) {
+    fsi_vec3 turn = fsi_mat3_mul_vec(&site->inverse, fsi_vec_cross(site->off, j));
+    return fsi_vec_mad(fsi_vec_cross(turn, site->arm[a]), j, site->weight[a]);
+}
+
+/* ---- Nodes touched by other solids in this step. With an implicit integrator they answer through
+   its matrix, dv = A^-1 f, or a hit would squeeze the first layer of elements before elasticity
+   knows: C is the part of A^-1 between them. The other nodes follow when the body moves
    (fsi__patch_flush). */
 #define FSI__PATCH 200
 
-typedef struct fsi__patch {
-    /* nodes; most of them; 1: C is there, 0: lumped masses answer */
-    int count, room, ready;
-    int32_t *place, *node; /* [vertices] place in the patch or -1; [room] */
-    /* [(3 room)^2], [3 vertices] not yet handed to the others, [3 room] velocities at the last
-     * flush */
-    fsi_real *C, *impulse, *base;
-    size_t size;
-} fsi__patch;
-
-static fsi_vec3 fsi__site_force(const fsi__site *site, int a, fsi_vec3 j) { /* f_a */
-    return fsi_vec_mad(
-        fsi_vec_cross(fsi_mat3_mul_vec(&site->inverse, fsi_vec_cross(site->off, j)), site->arm[a]),
-        j, site->weight[a]);
+/* The patch whose matrix answers, or NULL. */
+static fsi__patch *fsi__patch_of(const fsi_soft *soft) {
+    fsi__patch *patch = &soft->work->patch;
+    return patch->ready ? patch : NULL;
 }
 
-/* velocity change of a node (own: q's a-th) by j at q */
+/* Velocity change of a node by j at a site; own: its number there (lumped masses). */
 static fsi_vec3 fsi__node_answer(const fsi_soft *soft, const fsi__site *site, int node, int own,
                                  fsi_vec3 j) {
-    const fsi__patch *patch = soft->work->patch;
-    const unsigned char *fixed = soft->work->fixed + 3 * node;
+    const fsi__patch *patch = fsi__patch_of(soft);
     fsi_vec3 u = fsi_vec(0, 0, 0);
-    if (!patch || !patch->ready) {
+    if (!patch) {
+        const unsigned char *fixed = soft->work->fixed + 3 * node;
         u = fsi_vec_scale(fsi__site_force(site, own, j), soft->inverse_mass[node]);
         return fsi_vec(fixed[0] ? 0 : u.x, fixed[1] ? 0 : u.y, fixed[2] ? 0 : u.z);
     }
@@ -8425,23 +8420,18 @@ static fsi_vec3 fsi__node_answer(const fsi_soft *soft, const fsi__site *site, in
     return u;
 }
 
-/* v: velocities, or positions for j in kg m */
+/* Impulse j at a site. v: velocities, or positions for j in kg m. */
 static void fsi__site_impulse(const fsi_soft *soft, const fsi__site *site, fsi_vec3 j,
                               fsi_real *v) {
-    const fsi__patch *patch = soft->work->patch;
-    int n = patch && patch->ready ? patch->count : site->count;
-    for (int a = 0; a < n; a++) {
-        int node = patch && patch->ready ? patch->node[a] : site->node[a];
-        fsi_vec_store(v + 3 * node, fsi_vec_add(fsi_vec_load(v + 3 * node),
-                                                fsi__node_answer(soft, site, node, a, j)));
-    }
-    for (int a = 0; patch && patch->ready && a < site->count; a++) {
-        fsi_real *f = patch->impulse + 3 * site->node[a];
-        fsi_vec_store(f, fsi_vec_add(fsi_vec_load(f), fsi__site_force(site, a, j)));
-    }
+    const fsi__patch *patch = fsi__patch_of(soft);
+    const int32_t *node = patch ? patch->node : site->node;
+    for (int a = 0; a < (patch ? patch->count : site->count); a++)
+        fsi__vec_add_at(v, node[a], fsi__node_answer(soft, site, node[a], a, j));
+    for (int a = 0; patch && a < site->count; a++)
+        fsi__vec_add_at(patch->impulse, site->node[a], fsi__site_force(site, a, j));
 }
 
-/* velocity change there by impulse j there */
+/* Velocity change at a site by impulse j there. */
 static fsi_vec3 fsi__site_response(const fsi_soft *soft, const fsi__site *site, fsi_vec3 j) {
     fsi_vec3 u[3];
     for (int a = 0; a < site->count; a++)
@@ -8449,25 +8439,24 @@ static fsi_vec3 fsi__site_response(const fsi_soft *soft, const fsi__site *site, 
     return fsi__site_gather(site, u);
 }
 
-/* w->step = A^-1 f, prescribed coordinates stay */
+/* work->step = A^-1 f; prescribed coordinates stay. */
 static fsi_result fsi__patch_solve(fsi_soft *soft, const fsi_real *f) {
     fsi__soft_work *work = soft->work;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < work->dof; i++)
         work->residual[i] = work->fixed[i] ? 0 : work->response * f[i];
     return fsi__soft_linear(soft, work->residual, work->step);
 }
 
-/* velocities from which the next flush counts */
+/* Velocities from which the next flush counts. */
 static void fsi__patch_base(fsi_soft *soft) {
-    fsi__patch *patch = soft->work->patch;
-    for (int i = 0; patch && patch->ready && i < patch->count; i++)
-        memcpy(patch->base + 3 * i, soft->v + 3 * patch->node[i], 3 * sizeof(fsi_real));
+    const fsi__patch *patch = fsi__patch_of(soft);
+    for (int i = 0; patch && i < patch->count; i++)
+        fsi__vec_put(patch->base, i, fsi__vec_at(soft->v, patch->node[i]));
 }
 
-/* columns of A^-1 at the nodes */
+/* Columns of A^-1 at the nodes of the patch. */
 static void fsi__patch_make(fsi_soft *soft) {
-    fsi__patch *patch = soft->work->patch;
+    fsi__patch *patch = &soft->work->patch;
     int n = 3 * patch->count;
     for (int i = 0; i < n; i++) {
         int at = 3 * patch->node[i / 3] + i % 3;
@@ -8484,63 +8473,68 @@ static void fsi__patch_make(fsi_soft *soft) {
     fsi__patch_base(soft);
 }
 
-static int fsi__in_zone(const fsi_soft *soft, int32_t root, int i) {
-    return root < 0 || fsi__root(soft->work->zone, i) == root;
-}
-
-/* Nodes seen as one rigid body: all (root -1) or those of the zone of root. */
+/* ---- Nodes seen as one rigid body: all (root -1) or those of the impact zone of root. */
 typedef struct fsi__soft_body {
     fsi_real mass;
-    fsi_vec3 c, p, L; /* centre of mass, momentum, angular momentum about c */
-    fsi_mat3 inverse; /* of the inertia */
+    fsi_vec3 centre, momentum, angular_momentum; /* about the centre */
+    fsi_mat3 inverse;                            /* of the inertia */
     /* mean velocity and number of the nodes with prescribed coordinates */
     fsi_vec3 driven;
     int held;
 } fsi__soft_body;
 
+static int fsi__in_zone(const fsi_soft *soft, int32_t root, int i) {
+    return root < 0 || fsi__root(soft->work->zone, i) == root;
+}
+
 static fsi__soft_body fsi__soft_gather_body(const fsi_soft *soft, int32_t root) {
-    const unsigned char *fixed = soft->work->fixed;
     fsi__soft_body body;
-    int n = soft->desc.vertex_count;
     memset(&body, 0, sizeof body);
-    fsi_mat3 inertia;
-    memset(&inertia, 0, sizeof inertia);
-    for (int i = 0; i < n; i++) {
-        fsi_vec3 v = fsi_vec_load(soft->v + 3 * i);
+    for (int i = 0; i < soft->desc.vertex_count; i++) {
         if (!fsi__in_zone(soft, root, i))
             continue;
+        const unsigned char *fixed = soft->work->fixed + 3 * i;
+        fsi_vec3 v = fsi__vec_at(soft->v, i);
         body.mass += soft->mass[i];
-        body.c = fsi_vec_mad(body.c, fsi_vec_load(soft->x + 3 * i), soft->mass[i]);
-        body.p = fsi_vec_mad(body.p, v, soft->mass[i]);
-        if (fixed[3 * i] || fixed[3 * i + 1] || (fixed[3 * i + 2] && soft->desc.dim == 3)) {
+        body.centre = fsi_vec_mad(body.centre, fsi__vec_at(soft->x, i), soft->mass[i]);
+        body.momentum = fsi_vec_mad(body.momentum, v, soft->mass[i]);
+        if (fixed[0] || fixed[1] || (fixed[2] && soft->desc.dim == 3)) {
             body.driven = fsi_vec_add(body.driven, v);
             body.held++;
         }
     }
-    body.c = fsi_vec_scale(body.c, 1 / body.mass);
+    body.centre = fsi_vec_scale(body.centre, 1 / body.mass);
     if (body.held)
         body.driven = fsi_vec_scale(body.driven, 1 / (fsi_real)body.held);
-    for (int i = 0; i < n; i++) {
-        fsi_vec3 r = fsi_vec_sub(fsi_vec_load(soft->x + 3 * i), body.c);
+
+    fsi_mat3 inertia;
+    memset(&inertia, 0, sizeof inertia);
+    for (int i = 0; i < soft->desc.vertex_count; i++) {
         if (!fsi__in_zone(soft, root, i))
             continue;
-        body.L =
-            fsi_vec_mad(body.L, fsi_vec_cross(r, fsi_vec_load(soft->v + 3 * i)), soft->mass[i]);
-        fsi__inertia_point(&inertia, r, soft->mass[i]);
+        fsi_vec3 arm = fsi_vec_sub(fsi__vec_at(soft->x, i), body.centre);
+        fsi_vec3 turning = fsi_vec_cross(arm, fsi__vec_at(soft->v, i));
+        body.angular_momentum = fsi_vec_mad(body.angular_momentum, turning, soft->mass[i]);
+        fsi__inertia_point(&inertia, arm, soft->mass[i]);
     }
     body.inverse = fsi__inertia_inverse(&inertia, soft->desc.dim);
     return body;
 }
 
-/* Velocity of node i in the rigid motion of b with momentum p and angular momentum L. */
+/* Velocity of node i in the rigid motion of a body with momentum p and angular momentum L. */
 static fsi_vec3 fsi__soft_rigid(const fsi_soft *soft, const fsi__soft_body *body, fsi_vec3 p,
                                 fsi_vec3 L, int i) {
-    return fsi_vec_add(fsi_vec_scale(p, 1 / body->mass),
-                       fsi_vec_cross(fsi_mat3_mul_vec(&body->inverse, L),
-                                     fsi_vec_sub(fsi_vec_load(soft->x + 3 * i), body->c)));
+    fsi_vec3 arm = fsi_vec_sub(fsi__vec_at(soft->x, i), body->centre);
+    fsi_vec3 spin = fsi_mat3_mul_vec(&body->inverse, L);
+    return fsi_vec_add(fsi_vec_scale(p, 1 / body->mass), fsi_vec_cross(spin, arm));
 }
 
-/* adds momenta as a rigid motion, if it is free to move */
+/* The same with the momenta the body has. */
+static fsi_vec3 fsi__soft_carried(const fsi_soft *soft, const fsi__soft_body *body, int i) {
+    return fsi__soft_rigid(soft, body, body->momentum, body->angular_momentum, i);
+}
+
+/* Adds momenta as a rigid motion, if the body is free to move. */
 static void fsi__soft_balance(fsi_soft *soft, const fsi__soft_body *body, fsi_vec3 p, fsi_vec3 L) {
     for (int i = 0; i < soft->desc.vertex_count && !body->held; i++) {
         fsi_vec3 u = fsi__soft_rigid(soft, body, p, L, i);
@@ -8549,14 +8543,14 @@ static void fsi__soft_balance(fsi_soft *soft, const fsi__soft_body *body, fsi_ve
     }
 }
 
-/* the other nodes take their part of the impulses */
+/* The nodes outside the patch take their part of the impulses. */
 static void fsi__patch_flush(fsi_soft *soft) {
-    fsi__patch *patch = soft->work->patch;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
+    fsi__patch *patch = fsi__patch_of(soft);
+    size_t n = soft->work->dof;
     fsi_real *dv = soft->work->step;
-    fsi_vec3 lost = fsi_vec(0, 0, 0), turn = lost;
-    if (!patch || !patch->ready || !(fsi_max_abs(n, patch->impulse) > 0)
-        || fsi__patch_solve(soft, patch->impulse) < 0)
+    if (!patch || !(fsi_max_abs(n, patch->impulse) > 0))
+        return;
+    if (fsi__patch_solve(soft, patch->impulse) < 0)
         return;
     for (size_t i = 0; i < n; i++) {
         int at = patch->place[i / 3];
@@ -8565,248 +8559,289 @@ static void fsi__patch_flush(fsi_soft *soft) {
         else
             soft->v[i] += dv[i];
     }
+
+    /* What the tangent matrix of a strained body has lost of the impulses comes back. */
     fsi__soft_body body = fsi__soft_gather_body(soft, -1);
-    /* what the tangent matrix of a strained body has lost of the impulses */
-    for (size_t i = 0; i < n / 3; i++) {
-        fsi_vec3 e = fsi_vec_mad(fsi_vec_load(patch->impulse + 3 * i), fsi_vec_load(dv + 3 * i),
-                                 -soft->mass[i]);
-        lost = fsi_vec_add(lost, e);
-        turn =
-            fsi_vec_add(turn, fsi_vec_cross(fsi_vec_sub(fsi_vec_load(soft->x + 3 * i), body.c), e));
+    fsi_vec3 lost = fsi_vec(0, 0, 0), turn = lost;
+    for (int i = 0; i < soft->desc.vertex_count; i++) {
+        fsi_vec3 missing =
+            fsi_vec_mad(fsi__vec_at(patch->impulse, i), fsi__vec_at(dv, i), -soft->mass[i]);
+        fsi_vec3 arm = fsi_vec_sub(fsi__vec_at(soft->x, i), body.centre);
+        lost = fsi_vec_add(lost, missing);
+        turn = fsi_vec_add(turn, fsi_vec_cross(arm, missing));
     }
     fsi__soft_balance(soft, &body, lost, turn);
     fsi_fill(n, 0, patch->impulse);
     fsi__patch_base(soft);
 }
 
-/* Site a against site b (NULL: an obstacle with velocity other): normal velocity becomes at least
- * target, then Coulomb friction. Returns what was missing, m/s. */
-static fsi_real fsi__soft_hit(fsi_soft *soft, const fsi__site *a, const fsi__site *b, fsi_vec3 n,
-                              fsi_vec3 other, fsi_real target, fsi_real friction) {
-    fsi_real jn = 0, vt, missing = 0;
-    fsi_vec3 dir = n;
-    for (int pass = 0; pass < 2; pass++) { /* along n, then along what slips */
-        fsi_vec3 v =
-            fsi_vec_sub(fsi__site_velocity(a, soft->v), b ? fsi__site_velocity(b, soft->v) : other);
-        fsi_real vn = fsi_vec_dot(v, n);
-        if (pass) {
-            dir = fsi_vec_mad(v, n, -vn);
-            vt = fsi__length(dir);
-            /* no width: a central impulse only */
-            if (!(vt > 0) || (b && !(b->inverse.m[8] + b->inverse.m[0] + b->inverse.m[4] > 0)))
-                return missing;
-            dir = fsi_vec_scale(dir, -1 / vt);
-        } else if (!(vn < target))
-            return 0;
-        else
-            missing = target - vn;
-        fsi_real k = fsi_vec_dot(dir, fsi__site_response(soft, a, dir))
-                     + (b ? fsi_vec_dot(dir, fsi__site_response(soft, b, dir)) : 0);
-        if (!(k > 0))
-            return pass ? missing : 0;
-        fsi_real jt = pass ? fsi__min(friction * jn, vt / k) : (target - vn) / k;
-        if (!pass)
-            jn = jt;
-        fsi__site_impulse(soft, a, fsi_vec_scale(dir, jt), soft->v);
-        if (b)
-            fsi__site_impulse(soft, b, fsi_vec_scale(dir, -jt), soft->v);
-    }
+/* ---- One contact: site a against site b, or against a wall with a velocity. */
+typedef struct fsi__soft_touch {
+    fsi__site a, b;
+    int has_b;
+    fsi_vec3 normal; /* from b to a */
+    fsi_vec3 wall;   /* velocity of what is no site */
+    fsi_real gap, friction;
+} fsi__soft_touch;
+
+/* Velocity of a against the other. */
+static fsi_vec3 fsi__touch_velocity(const fsi_soft *soft, const fsi__soft_touch *touch) {
+    fsi_vec3 other = touch->has_b ? fsi__site_velocity(&touch->b, soft->v) : touch->wall;
+    return fsi_vec_sub(fsi__site_velocity(&touch->a, soft->v), other);
+}
+
+/* Relative velocity along dir that a unit impulse along dir gives. */
+static fsi_real fsi__touch_answer(const fsi_soft *soft, const fsi__soft_touch *touch,
+                                  fsi_vec3 dir) {
+    fsi_real own = fsi_vec_dot(dir, fsi__site_response(soft, &touch->a, dir));
+    return own + (touch->has_b ? fsi_vec_dot(dir, fsi__site_response(soft, &touch->b, dir)) : 0);
+}
+
+/* The impulse on both. v: velocities or positions. */
+static void fsi__touch_impulse(const fsi_soft *soft, const fsi__soft_touch *touch, fsi_vec3 dir,
+                               fsi_real impulse, fsi_real *v) {
+    fsi__site_impulse(soft, &touch->a, fsi_vec_scale(dir, impulse), v);
+    if (touch->has_b)
+        fsi__site_impulse(soft, &touch->b, fsi_vec_scale(dir, -impulse), v);
+}
+
+/* The normal velocity becomes at least target, then Coulomb friction. Returns what was missing,
+   m/s. */
+static fsi_real fsi__soft_hit(fsi_soft *soft, const fsi__soft_touch *touch, fsi_real target) {
+    fsi_vec3 n = touch->normal;
+    fsi_real speed = fsi_vec_dot(fsi__touch_velocity(soft, touch), n);
+    fsi_real missing = target - speed;
+    if (!(speed < target))
+        return 0;
+    fsi_real answer = fsi__touch_answer(soft, touch, n);
+    if (!(answer > 0))
+        return 0;
+    fsi_real pressing = missing / answer;
+    fsi__touch_impulse(soft, touch, n, pressing, soft->v);
+
+    /* Friction against what slips; an element without width takes central impulses only. */
+    const fsi_real *turns = touch->b.inverse.m;
+    if (touch->has_b && !(turns[8] + turns[0] + turns[4] > 0))
+        return missing;
+    fsi_vec3 v = fsi__touch_velocity(soft, touch);
+    fsi_vec3 slip = fsi_vec_mad(v, n, -fsi_vec_dot(v, n));
+    fsi_real slips = fsi__length(slip);
+    if (!(slips > 0))
+        return missing;
+    fsi_vec3 back = fsi_vec_scale(slip, -1 / slips);
+    answer = fsi__touch_answer(soft, touch, back);
+    if (answer > 0)
+        fsi__touch_impulse(soft, touch, back, fsi__min(touch->friction * pressing, slips / answer),
+                           soft->v);
     return missing;
 }
 
 /* A quarter of an overlap is opened by moving nodes; velocities do not know. */
-static int fsi__soft_open(fsi_soft *soft, const fsi__site *a, const fsi__site *b, fsi_vec3 n,
-                          fsi_real gap) {
-    fsi_real depth = -gap - FSI_R(0.01) * soft->desc.thickness;
+static int fsi__soft_open(fsi_soft *soft, const fsi__soft_touch *touch) {
+    fsi_real depth = -touch->gap - FSI_R(0.01) * soft->desc.thickness;
     if (!(depth > 0))
         return 0;
-    fsi_real k = fsi_vec_dot(n, fsi__site_response(soft, a, n))
-                 + (b ? fsi_vec_dot(n, fsi__site_response(soft, b, n)) : 0);
-    if (!(k > 0))
+    fsi_real answer = fsi__touch_answer(soft, touch, touch->normal);
+    if (!(answer > 0))
         return 0;
-    fsi__site_impulse(soft, a, fsi_vec_scale(n, depth / (4 * k)), soft->x);
-    if (b)
-        fsi__site_impulse(soft, b, fsi_vec_scale(n, -depth / (4 * k)), soft->x);
+    fsi__touch_impulse(soft, touch, touch->normal, depth / (4 * answer), soft->x);
     return 1;
 }
 
-/* a gap is not closed within dt */
+/* Smallest normal velocity with which a gap is not closed within dt. */
 static fsi_real fsi__soft_target(fsi_real gap, fsi_real dt) {
     return gap > 0 ? -gap / dt : 0;
 }
 
-/* limit velocities; open overlaps by moving nodes; who would pass through whom on the way */
+/* ---- The surface against itself. */
 enum {
-    FSI__SELF_HIT,
-    FSI__SELF_OPEN,
-    FSI__SELF_CHECK
+    FSI__SELF_HIT,  /* limit velocities */
+    FSI__SELF_OPEN, /* open overlaps by moving nodes */
+    FSI__SELF_CHECK /* who would pass through whom on the way? */
 };
 
 typedef struct fsi__soft_pairs {
-    fsi_soft *s;
+    fsi_soft *soft;
     int what, own, hits; /* own: vertex or edge that looks for others */
     /* s of the move; largest velocity that was missing in a pass, m/s */
     fsi_real dt, missing;
-    fsi_vec3 lo, hi;   /* box of the query: who is outside cannot be met */
-    const fsi_real *u; /* way of every node, m per dt */
+    fsi_vec3 lo, hi;     /* box of the query: who is outside cannot be met */
+    const fsi_real *way; /* of every node, m per dt */
 } fsi__soft_pairs;
 
-/* Points *a and *b where edges e and f come closest, and their distance; *inside 0: at an end, a
- * vertex, which looks for itself. */
+/* Two edges p + s u and q + t v, each parameter in 0 .. 1. */
+typedef struct fsi__pair_points {
+    fsi_vec3 a, b; /* nearest points of both */
+    int inside;    /* 0: at an end, a vertex, which looks for itself */
+} fsi__pair_points;
+
+/* Where edges e and f come closest, and their distance. */
 static fsi_real fsi__edges_distance(const fsi_real *x, const int32_t *e, const int32_t *f,
-                                    fsi_vec3 *a, fsi_vec3 *b, int *inside) {
-    fsi_vec3 p = fsi_vec_load(x + 3 * e[0]), q = fsi_vec_load(x + 3 * f[0]),
-             u = fsi_vec_sub(fsi_vec_load(x + 3 * e[1]), p);
-    fsi_vec3 v = fsi_vec_sub(fsi_vec_load(x + 3 * f[1]), q), d = fsi_vec_sub(p, q);
-    fsi_real uu = fsi_vec_dot(u, u), vv = fsi_vec_dot(v, v), uv = fsi_vec_dot(u, v),
-             du = fsi_vec_dot(d, u), dv = fsi_vec_dot(d, v), det = uu * vv - uv * uv, s = 0;
-    /* else parallel: any s */
+                                    fsi__pair_points *out) {
+    fsi_vec3 p = fsi__vec_at(x, e[0]), q = fsi__vec_at(x, f[0]);
+    fsi_vec3 u = fsi_vec_sub(fsi__vec_at(x, e[1]), p);
+    fsi_vec3 v = fsi_vec_sub(fsi__vec_at(x, f[1]), q);
+    fsi_vec3 d = fsi_vec_sub(p, q);
+    fsi_real uu = fsi_vec_dot(u, u), vv = fsi_vec_dot(v, v), uv = fsi_vec_dot(u, v);
+    fsi_real du = fsi_vec_dot(d, u), dv = fsi_vec_dot(d, v), det = uu * vv - uv * uv;
+
+    /* Parallel edges: any s will do. */
+    fsi_real s = 0;
     if (det > FSI_R(1e-4) * uu * vv)
         s = fsi__clamp((uv * dv - vv * du) / det, 0, 1);
     fsi_real t = fsi__clamp((s * uv + dv) / vv, 0, 1);
     s = fsi__clamp((t * uv - du) / uu, 0, 1);
-    *inside = s > 0 && s < 1 && t > 0 && t < 1;
-    *a = fsi_vec_mad(p, u, s);
-    *b = fsi_vec_mad(q, v, t);
-    return fsi__length(fsi_vec_sub(*a, *b));
+    out->inside = s > 0 && s < 1 && t > 0 && t < 1;
+    out->a = fsi_vec_mad(p, u, s);
+    out->b = fsi_vec_mad(q, v, t);
+    return fsi__length(fsi_vec_sub(out->a, out->b));
 }
 
 /* A pair is a vertex a and an element b (first = 1) or two edges (first = 2): the first `first` of
-   its dim + 1 nodes are a's. Their distance at positions x, and the nearest points *p and *r of
-   both. */
+   its dim + 1 nodes are a's. Its distance with the nodes at x. */
 FSI__INLINE fsi_real fsi__pair_distance(const fsi_soft *soft, const fsi_real *x, int first,
-                                        const int32_t *a, const int32_t *b, fsi_vec3 *p,
-                                        fsi_vec3 *r, int *inside) {
-    fsi_vec3 c[3];
-    fsi_real w[3];
-    int dim = soft->desc.dim;
+                                        const int32_t *a, const int32_t *b, fsi__pair_points *out) {
     if (first == 2)
-        return fsi__edges_distance(x, a, b, p, r, inside);
-    int k;
-    for (k = 0; k < dim; k++)
-        c[k] = fsi_vec_load(x + 3 * b[k]);
-    *inside = 1;
-    *p = fsi_vec_load(x + 3 * a[0]);
-    fsi_real d2 = dim == 2 ? fsi_closest_on_segment(*p, c[0], c[1], w)
-                           : fsi_closest_on_triangle(*p, c[0], c[1], c[2], w);
-    for (*r = fsi_vec(0, 0, 0), k = 0; k < dim; k++)
-        *r = fsi_vec_mad(*r, c[k], w[k]);
-    return fsi__sqrt(d2);
+        return fsi__edges_distance(x, a, b, out);
+    fsi_real weight[3];
+    out->inside = 1;
+    out->a = fsi__vec_at(x, a[0]);
+    fsi_real squared = fsi__closest_on_element(soft->desc.dim, out->a, x, b, weight);
+    out->b = fsi_vec(0, 0, 0);
+    for (int k = 0; k < soft->desc.dim; k++)
+        out->b = fsi_vec_mad(out->b, fsi__vec_at(x, b[k]), weight[k]);
+    return fsi__sqrt(squared);
 }
 
-/* How far the nodes of a pair can come together in q->dt, m. */
-static fsi_real fsi__soft_way(const fsi__soft_pairs *pairs, int first, const int32_t *a,
-                              const int32_t *b) {
+/* How far the nodes of a pair can come together in dt, m. */
+static fsi_real fsi__soft_approach(const fsi__soft_pairs *pairs, int first, const int32_t *a,
+                                   const int32_t *b) {
     fsi_real most = 0;
     for (int i = 0; i < first; i++)
-        for (int k = 0; k < pairs->s->desc.dim + 1 - first; k++) {
-            fsi_vec3 d =
-                fsi_vec_sub(fsi_vec_load(pairs->u + 3 * a[i]), fsi_vec_load(pairs->u + 3 * b[k]));
+        for (int k = 0; k < pairs->soft->desc.dim + 1 - first; k++) {
+            fsi_vec3 d = fsi_vec_sub(fsi__vec_at(pairs->way, a[i]), fsi__vec_at(pairs->way, b[k]));
             most = fsi__max(most, fsi_vec_dot(d, d));
         }
     return pairs->dt * fsi__sqrt(most);
 }
 
-/* Does a pair come together on its way u within dt? Distances change by no more than the nodes move
+/* Does a pair come together on its way within dt? Distances change by no more than the nodes move
    against each other, so time goes on by distance over speed (conservative advancement). Those who
-   meet become one impact zone. d: distance now. */
+   meet become one impact zone. */
 static void fsi__soft_collides(fsi__soft_pairs *pairs, int first, const int32_t *a,
-                               const int32_t *b, fsi_real d) {
+                               const int32_t *b, fsi_real distance) {
     static const int32_t local[4] = {0, 1, 2, 3};
-    fsi_soft *soft = pairs->s;
-    fsi_real x[12], fast = fsi__soft_way(pairs, first, a, b),
-                    nearby = fsi__min(FSI_R(0.1) * soft->desc.thickness, d / 2), t = 0;
-    int n = soft->desc.dim + 1, inside;
+    fsi_soft *soft = pairs->soft;
+    fsi_real fast = fsi__soft_approach(pairs, first, a, b);
+    fsi_real close = fsi__min(FSI_R(0.1) * soft->desc.thickness, distance / 2);
+    int n = soft->desc.dim + 1;
     int32_t node[4];
     for (int i = 0; i < n; i++)
         node[i] = i < first ? a[i] : b[i - first];
-    for (int k = 0; k < 100 && d > nearby; k++) {
-        if ((1 - t) * fast < d - nearby / 2)
+
+    fsi_real time = 0;
+    for (int k = 0; k < 100 && distance > close; k++) {
+        if ((1 - time) * fast < distance - close / 2)
             return; /* not within what is left */
-        t += (d - nearby / 2) / fast;
-        for (int i = 0; i < 3 * n; i++)
-            x[i] = soft->x[3 * node[i / 3] + i % 3]
-                   + t * pairs->dt * pairs->u[3 * node[i / 3] + i % 3];
-        fsi_vec3 p;
-        fsi_vec3 r;
-        d = fsi__pair_distance(soft, x, first, local, local + first, &p, &r, &inside);
+        time += (distance - close / 2) / fast;
+        fsi_real x[12];
+        for (int i = 0; i < 3 * n; i++) {
+            int at = 3 * node[i / 3] + i % 3;
+            x[i] = soft->x[at] + time * pairs->dt * pairs->way[at];
+        }
+        fsi__pair_points nearest;
+        distance = fsi__pair_distance(soft, x, first, local, local + first, &nearest);
     }
     pairs->hits++;
+    int32_t *zone = soft->work->zone;
     for (int i = 1; i < n; i++)
-        soft->work->zone[fsi__root(soft->work->zone, node[i])] =
-            fsi__root(soft->work->zone, node[0]);
+        zone[fsi__root(zone, node[i])] = fsi__root(zone, node[0]);
 }
 
-/* Both sides of a pair are touched at `at`, n from b to a: velocities so that the gap is not
- * closed, or an overlap opened. */
+/* Both sites of a pair are touched at `at`: velocities so that the gap is not closed, or an overlap
+   opened. */
 static void fsi__soft_respond(fsi__soft_pairs *pairs, int site_a, int site_b, fsi_vec3 at,
-                              fsi_vec3 n, fsi_real gap) {
-    fsi_soft *soft = pairs->s;
-    fsi__site a;
-    fsi__site_make(soft, site_a, at, &a);
-    fsi__site b;
-    fsi__site_make(soft, site_b, at, &b);
+                              fsi_vec3 normal, fsi_real gap) {
+    fsi_soft *soft = pairs->soft;
+    fsi__soft_touch touch;
+    touch.a = fsi__site_at(soft, site_a, at);
+    touch.b = fsi__site_at(soft, site_b, at);
+    touch.has_b = 1;
+    touch.normal = normal;
+    touch.gap = gap;
+    touch.friction = soft->desc.friction;
     if (pairs->what == FSI__SELF_OPEN) {
-        pairs->hits += fsi__soft_open(soft, &a, &b, n, gap);
+        pairs->hits += fsi__soft_open(soft, &touch);
         return;
     }
-    fsi_real missing = fsi__soft_hit(soft, &a, &b, n, fsi_vec(0, 0, 0),
-                                     fsi__soft_target(gap, pairs->dt), soft->desc.friction);
+    fsi_real missing = fsi__soft_hit(soft, &touch, fsi__soft_target(gap, pairs->dt));
     pairs->hits += missing > 0;
     pairs->missing = fsi__max(pairs->missing, missing);
 }
 
 /* One pair of the own surface, touched at site_a and site_b. Neighbours keep the distance they have
- * at rest. */
+   at rest. */
 static void fsi__soft_pair(fsi__soft_pairs *pairs, int first, const int32_t *a, const int32_t *b,
                            int site_a, int site_b) {
-    const fsi_soft *soft = pairs->s;
-    fsi_real thick = soft->desc.thickness, rest = FSI_REAL_MAX;
-    fsi_vec3 p, r, skip[2];
-    int inside;
-    fsi_real d = fsi__pair_distance(soft, soft->x, first, a, b, &p, &r, &inside);
-    if (!(d > 0))
+    const fsi_soft *soft = pairs->soft;
+    fsi_real thick = soft->desc.thickness;
+    fsi__pair_points nearest;
+    fsi_real distance = fsi__pair_distance(soft, soft->x, first, a, b, &nearest);
+    if (!(distance > 0))
         return;
     if (pairs->what == FSI__SELF_CHECK) {
-        fsi__soft_collides(pairs, first, a, b, d);
+        fsi__soft_collides(pairs, first, a, b, distance);
         return;
     }
-    if (!inside || (pairs->what == FSI__SELF_HIT && d - thick > fsi__soft_way(pairs, first, a, b)))
+    if (!nearest.inside)
         return;
-    if (d < 2 * thick)
-        rest = fsi__pair_distance(soft, soft->work->rest_x, first, a, b, skip, skip + 1, &inside);
-    fsi__soft_respond(
-        pairs, site_a, site_b, first == 1 ? p : fsi_vec_scale(fsi_vec_add(p, r), FSI_R(0.5)),
-        fsi_vec_scale(fsi_vec_sub(p, r), 1 / d), d - fsi__min(thick, rest * FSI_R(0.9)));
+    if (pairs->what == FSI__SELF_HIT && distance - thick > fsi__soft_approach(pairs, first, a, b))
+        return;
+
+    fsi_real rest = FSI_REAL_MAX;
+    fsi__pair_points unused;
+    if (distance < 2 * thick)
+        rest = fsi__pair_distance(soft, soft->work->rest_x, first, a, b, &unused);
+    fsi_vec3 at = nearest.a;
+    if (first == 2)
+        at = fsi_vec_scale(fsi_vec_add(nearest.a, nearest.b), FSI_R(0.5));
+    fsi__soft_respond(pairs, site_a, site_b, at,
+                      fsi_vec_scale(fsi_vec_sub(nearest.a, nearest.b), 1 / distance),
+                      distance - fsi__min(thick, rest * FSI_R(0.9)));
 }
 
-/* vertex against element */
+/* Vertex against element. */
 static int fsi__soft_visit(int element, void *user) {
     fsi__soft_pairs *pairs = (fsi__soft_pairs *)user;
-    const int32_t *t = pairs->s->surface + pairs->s->desc.dim * element, vertex = pairs->own;
-    for (int k = 0; k < pairs->s->desc.dim; k++)
-        if (t[k] == vertex)
+    const fsi_soft *soft = pairs->soft;
+    const int32_t *corner = soft->surface + soft->desc.dim * element, vertex = pairs->own;
+    for (int k = 0; k < soft->desc.dim; k++)
+        if (corner[k] == vertex)
             return 0;
-    fsi__soft_pair(pairs, 1, &vertex, t, pairs->own, pairs->s->desc.vertex_count + element);
+    fsi__soft_pair(pairs, 1, &vertex, corner, vertex, soft->desc.vertex_count + element);
     return 0;
 }
 
+/* Is the edge from a to b outside the box of the query? */
 static int fsi__edge_outside(const fsi_real *a, const fsi_real *b, const fsi__soft_pairs *pairs) {
-    return fsi__max(a[0], b[0]) < pairs->lo.x || fsi__min(a[0], b[0]) > pairs->hi.x
-           || fsi__max(a[1], b[1]) < pairs->lo.y || fsi__min(a[1], b[1]) > pairs->hi.y
-           || fsi__max(a[2], b[2]) < pairs->lo.z || fsi__min(a[2], b[2]) > pairs->hi.z;
+    for (int axis = 0; axis < 3; axis++)
+        if (fsi__max(a[axis], b[axis]) < fsi__get(pairs->lo, axis)
+            || fsi__min(a[axis], b[axis]) > fsi__get(pairs->hi, axis))
+            return 1;
+    return 0;
 }
 
-/* edge against the edges of an element */
+/* Edge against the edges of an element, of each pair once. */
 static int fsi__soft_visit_edges(int element, void *user) {
     fsi__soft_pairs *pairs = (fsi__soft_pairs *)user;
-    const fsi_soft *soft = pairs->s;
-    const int32_t *mine = soft->work->edge + 3 * pairs->own;
-    for (int k = fsi__imax(soft->work->edge_first[element], pairs->own + 1);
-         k < soft->work->edge_first[element + 1]; k++) {
-        const int32_t *other = soft->work->edge + 3 * k;
-        if (mine[0] == other[0] || mine[0] == other[1] || mine[1] == other[0]
-            || mine[1] == other[1])
+    const fsi_soft *soft = pairs->soft;
+    const fsi__soft_work *work = soft->work;
+    const int32_t *mine = work->edge + 3 * pairs->own;
+    for (int k = fsi__imax(work->edge_first[element], pairs->own + 1);
+         k < work->edge_first[element + 1]; k++) {
+        const int32_t *other = work->edge + 3 * k;
+        int shares_first = mine[0] == other[0] || mine[0] == other[1];
+        if (shares_first || mine[1] == other[0] || mine[1] == other[1])
             continue;
         if (!fsi__edge_outside(soft->x + 3 * other[0], soft->x + 3 * other[1], pairs))
             fsi__soft_pair(pairs, 2, mine, other, mine[2], other[2]);
@@ -8815,42 +8850,47 @@ static int fsi__soft_visit_edges(int element, void *user) {
 }
 
 /* All pairs of the own surface that may meet within dt, vertices against elements and edges against
-   edges. u: ways of the nodes, m per dt. Returns how many changed something; *missing grows to the
+   edges. way: of the nodes, m per dt. Returns how many changed something; *missing grows to the
    largest velocity that was missing. */
-static int fsi__soft_visit_all(fsi_soft *soft, const fsi_real *u, fsi_real dt, int what,
+static int fsi__soft_visit_all(fsi_soft *soft, const fsi_real *way, fsi_real dt, int what,
                                fsi_real *missing) {
-    fsi__soft_pairs pairs;
-    fsi_vec3 mean = fsi_vec(0, 0, 0);
-    fsi_real fast = 0, thick = what == FSI__SELF_CHECK ? FSI_R(0.1) * soft->desc.thickness
-                                                       : soft->desc.thickness;
+    const fsi__soft_work *work = soft->work;
     int n = soft->desc.vertex_count;
+    fsi__soft_pairs pairs;
     memset(&pairs, 0, sizeof pairs);
-    pairs.s = soft;
-    pairs.u = u;
+    pairs.soft = soft;
+    pairs.way = way;
     pairs.dt = dt;
     pairs.what = what;
+
+    /* Ways are counted from their mean: what all do together brings nobody closer. */
+    fsi_vec3 mean = fsi_vec(0, 0, 0);
     for (int i = 0; i < n; i++)
-        mean = fsi_vec_mad(mean, fsi_vec_load(u + 3 * i), 1 / (fsi_real)n);
+        mean = fsi_vec_mad(mean, fsi__vec_at(way, i), 1 / (fsi_real)n);
+    fsi_real fast = 0;
     for (int i = 0; i < n; i++)
-        fast = fsi__max(fast, fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * i), mean)));
-    for (int i = 0; i < n + soft->work->edge_count; i++) {
-        /* vertices, then edges; a and b: both ends, or twice the vertex */
-        int own = i < n ? i : i - n;
-        int a = i < n ? i : soft->work->edge[3 * own],
-            b = i < n ? i : soft->work->edge[3 * own + 1];
-        /* both may come towards each other: the own way and the longest */
-        if (i < n && !soft->work->outside[i])
+        fast = fsi__max(fast, fsi__length(fsi_vec_sub(fsi__vec_at(way, i), mean)));
+
+    for (int i = 0; i < n + work->edge_count; i++) {
+        /* Vertices, then edges; a and b are both ends, or twice the vertex. */
+        if (i < n && !work->outside[i])
             continue;
+        int own = i < n ? i : i - n;
+        int a = i < n ? i : work->edge[3 * own];
+        int b = i < n ? i : work->edge[3 * own + 1];
         pairs.own = own;
-        fsi_real reach = fsi__max(fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * a), mean)),
-                                  fsi__length(fsi_vec_sub(fsi_vec_load(u + 3 * b), mean)));
+
+        /* Both may come towards each other: the own way and the longest. */
+        fsi_real reach = fsi__max(fsi__length(fsi_vec_sub(fsi__vec_at(way, a), mean)),
+                                  fsi__length(fsi_vec_sub(fsi__vec_at(way, b), mean)));
+        fsi_real thick =
+            what == FSI__SELF_CHECK ? FSI_R(0.1) * soft->desc.thickness : soft->desc.thickness;
         reach = thick + (what == FSI__SELF_OPEN ? 0 : dt * (reach + fast));
-        fsi_vec3 box = fsi_vec(reach, reach, reach);
-        fsi_vec3 hi;
-        fsi_vec3 lo = hi = fsi_vec_load(soft->x + 3 * a);
-        fsi__grow(&lo, &hi, fsi_vec_load(soft->x + 3 * b));
-        pairs.lo = fsi_vec_sub(lo, box);
-        pairs.hi = fsi_vec_add(hi, box);
+        fsi_vec3 margin = fsi_vec(reach, reach, reach);
+        fsi_vec3 lo = fsi__vec_at(soft->x, a), hi = lo;
+        fsi__grow(&lo, &hi, fsi__vec_at(soft->x, b));
+        pairs.lo = fsi_vec_sub(lo, margin);
+        pairs.hi = fsi_vec_add(hi, margin);
         fsi_bvh_overlap(&soft->bvh, pairs.lo, pairs.hi,
                         i < n ? fsi__soft_visit : fsi__soft_visit_edges, &pairs);
     }
@@ -8864,156 +8904,166 @@ static int fsi__soft_visit_all(fsi_soft *soft, const fsi_real *u, fsi_real dt, i
 #define FSI__SELF_PASSES 8
 
 static int fsi__soft_self(fsi_soft *soft, fsi_real dt, int what) {
-    fsi_real missing = 0;
-    int hits = 0;
-    for (int pass = 0; pass < (what == FSI__SELF_OPEN ? 1 : FSI__SELF_PASSES)
-                       && (pass < 1 || missing * dt > FSI_R(0.05) * soft->desc.thickness);
-         pass++) {
-        missing = 0;
+    int passes = what == FSI__SELF_OPEN ? 1 : FSI__SELF_PASSES, hits = 0;
+    for (int pass = 0; pass < passes; pass++) {
+        fsi_real missing = 0;
         hits += fsi__soft_visit_all(soft, soft->v, dt, what, &missing);
+        if (!(missing * dt > FSI_R(0.05) * soft->desc.thickness))
+            break;
     }
     return hits;
 }
 
-/* Who would pass through whom on the way u dt becomes one zone; zones are made, when first is 1, or
- * grown. */
-static int fsi__soft_meet(fsi_soft *soft, const fsi_real *u, fsi_real dt, int first) {
+/* ---- Impact zones. */
+/* Who would pass through whom on the way becomes one zone; zones are made, when first is 1, or
+   grown. */
+static int fsi__soft_meet(fsi_soft *soft, const fsi_real *way, fsi_real dt, int first) {
     fsi_real missing = 0;
     for (int i = 0; first && i < soft->desc.vertex_count; i++)
         soft->work->zone[i] = i;
-    return fsi__soft_visit_all(soft, u, dt, FSI__SELF_CHECK, &missing);
+    return fsi__soft_visit_all(soft, way, dt, FSI__SELF_CHECK, &missing);
 }
 
 /* The nodes of a zone move on like a rigid body with their momentum and angular momentum; like the
- * held ones where some are held. */
+   held ones where some are held. */
 static void fsi__zone_stiffen(fsi_soft *soft, int32_t root) {
     fsi__soft_body body = fsi__soft_gather_body(soft, root);
     for (int i = 0; i < soft->desc.vertex_count; i++) {
-        fsi_vec3 u = body.held ? body.driven : fsi__soft_rigid(soft, &body, body.p, body.L, i);
-        for (int k = 0; k < soft->desc.dim && fsi__in_zone(soft, root, i); k++)
+        if (!fsi__in_zone(soft, root, i))
+            continue;
+        fsi_vec3 u = body.held ? body.driven : fsi__soft_carried(soft, &body, i);
+        for (int k = 0; k < soft->desc.dim; k++)
             if (!soft->work->fixed[3 * i + k])
                 soft->v[3 * i + k] = fsi__get(u, k);
     }
 }
 
 /* Before every move: nothing passes through itself, whatever has been done to v. Zones grow until
- * nobody meets; in the end all are one, and no distance shrinks. */
+   nobody meets; in the end all are one, and no distance shrinks. */
 #define FSI__ZONE_ROUNDS 12
 
 static void fsi__soft_zones(fsi_soft *soft, fsi_real dt) {
+    int32_t n = soft->desc.vertex_count, *zone = soft->work->zone;
+    fsi_real *met = soft->work->trial;
     fsi_surface surface = fsi_soft_surface(soft);
     if (!soft->desc.self_collision || fsi_bvh_build(&soft->bvh, &surface) != FSI_OK)
         return;
-    int round;
-    for (round = 0; round < FSI__ZONE_ROUNDS && fsi__soft_meet(soft, soft->v, dt, round == 0);
-         round++) {
+    int round = 0;
+    while (round < FSI__ZONE_ROUNDS && fsi__soft_meet(soft, soft->v, dt, round == 0)) {
         if (round == FSI__ZONE_ROUNDS - 1)
-            for (int32_t i = 0; i < soft->desc.vertex_count; i++)
-                soft->work->zone[fsi__root(soft->work->zone, i)] = fsi__root(soft->work->zone, 0);
-        fsi_fill((size_t)soft->desc.vertex_count, 0, soft->work->trial);
-        /* every zone of more than one node once */
-        for (int32_t i = 0; i < soft->desc.vertex_count; i++)
-            if (soft->work->zone[i] != i
-                && soft->work->trial[fsi__root(soft->work->zone, i)]++ == 0)
-                fsi__zone_stiffen(soft, soft->work->zone[i]);
+            for (int32_t i = 0; i < n; i++)
+                zone[fsi__root(zone, i)] = fsi__root(zone, 0);
+        /* Every zone of more than one node once. */
+        fsi_fill((size_t)n, 0, met);
+        for (int32_t i = 0; i < n; i++)
+            if (zone[i] != i && met[fsi__root(zone, i)]++ == 0)
+                fsi__zone_stiffen(soft, zone[i]);
+        round++;
     }
     if (round)
         fsi__patch_base(soft);
 }
 
-/* What contact changes in v from z on, and the energy it may leave. Nodes that walls push: the
-   walls' velocity is in work->gradient, weighted by the impulses in work->other, 0 at all others.
- */
-typedef struct fsi__soft_push {
-    fsi_soft *s;
+/* ---- Walls, and the energy that contact may leave. */
+/* What contact changes in v from work->contact_start on. Nodes that walls push: the walls' velocity
+   is in work->wall_velocity, 0 at all others. */
+typedef struct fsi__soft_change {
+    fsi_soft *soft;
     fsi_real dt;
     int hits;
     /* s: elasticity spread the impulses, it weighs (dt + beta) times its change of force; 0: the
-     * masses alone took them */
+       masses alone took them */
     fsi_real spread;
     double given; /* work of the walls' impulses as they were given, J */
     /* largest energy allowed but for the work; work of the share that was tried last */
     double most, work;
-} fsi__soft_push;
+} fsi__soft_change;
 
-static fsi__soft_push fsi__soft_push_begin(fsi_soft *soft, fsi_real dt) {
-    fsi__soft_push push;
-    memset(&push, 0, sizeof push);
-    push.s = soft;
-    push.dt = dt;
-    return push;
+static fsi__soft_change fsi__soft_change_begin(fsi_soft *soft, fsi_real dt) {
+    fsi__soft_change change;
+    memset(&change, 0, sizeof change);
+    change.soft = soft;
+    change.dt = dt;
+    return change;
 }
 
 /* Speed after a bounce: restitution acts on the approach before the step's forces (they pull on by
- * `more`), and gives back no more than falling that far takes. */
+   `more`), and gives back no more than falling that far takes. */
 static fsi_real fsi__soft_bounce(fsi_real restitution, fsi_real before, fsi_real now) {
+    if (!(restitution > 0) || !(before < 0))
+        return 0;
     fsi_real more = fsi__max(0, before - now);
-    return restitution > 0 && before < 0
-               ? fsi__min(-restitution * before, fsi__sqrt(more * more + before * before) - more)
-               : 0;
+    return fsi__min(-restitution * before, fsi__sqrt(more * more + before * before) - more);
+}
+
+/* Vertex i against a wall: a velocity with which the gap is not closed, and the work of it. */
+static void fsi__soft_wall_hit(fsi__soft_change *change, const fsi__soft_touch *touch,
+                               fsi_real restitution, int i) {
+    fsi_soft *soft = change->soft;
+    fsi__soft_work *work = soft->work;
+    fsi_vec3 before = fsi__vec_at(soft->v, i);
+    fsi_real speed = fsi_vec_dot(fsi_vec_sub(before, touch->wall), touch->normal);
+    fsi_real target = fsi__soft_target(touch->gap, change->dt);
+    if (speed < target) {
+        fsi_vec3 came = fsi_vec_sub(fsi__vec_at(work->v_before, i), touch->wall);
+        target = fsi__max(target,
+                          fsi__soft_bounce(restitution, fsi_vec_dot(came, touch->normal), speed));
+    }
+    fsi_real missing = fsi__soft_hit(soft, touch, target);
+    if (!(missing > 0))
+        return;
+    change->hits++;
+    fsi_vec3 gained = fsi_vec_sub(fsi__vec_at(soft->v, i), before);
+    change->given += (double)(soft->mass[i] * fsi_vec_dot(touch->wall, gained));
+
+    /* Mean velocity of what pushes here. */
+    work->wall_weight[i] += missing;
+    fsi_vec3 mean = fsi__vec_at(work->wall_velocity, i);
+    fsi__vec_put(work->wall_velocity, i,
+                 fsi_vec_mad(mean, fsi_vec_sub(touch->wall, mean), missing / work->wall_weight[i]));
 }
 
 /* Vertices against obstacles: velocities, or overlaps (open). */
-static fsi_result fsi__soft_walls(fsi__soft_push *push, const fsi_obstacle *obstacle, int count,
+static fsi_result fsi__soft_walls(fsi__soft_change *change, const fsi_obstacle *obstacle, int count,
                                   int open) {
-    fsi_soft *soft = push->s;
+    fsi_soft *soft = change->soft;
     for (int k = 0; k < count; k++)
         for (int i = 0; i < soft->desc.vertex_count; i++) {
-            fsi_vec3 n = fsi_vec(0, 0, 0), v = n, x = fsi_vec_load(soft->x + 3 * i),
-                     before = fsi_vec_load(soft->v + 3 * i),
-                     mean = fsi_vec_load(soft->work->gradient + 3 * i);
             if (soft->inverse_mass[i] == 0)
                 continue;
-            fsi_real gap =
-                obstacle[k].distance_fn(x, &n, &v, obstacle[k].user) - soft->desc.thickness / 2;
-            if (!fsi__finite(gap) || !fsi__finite_vec(n))
+            fsi__soft_touch touch;
+            memset(&touch, 0, sizeof touch);
+            fsi_vec3 x = fsi__vec_at(soft->x, i);
+            fsi_real distance =
+                obstacle[k].distance_fn(x, &touch.normal, &touch.wall, obstacle[k].user);
+            touch.gap = distance - soft->desc.thickness / 2;
+            touch.friction = obstacle[k].friction;
+            if (!fsi__finite(touch.gap) || !fsi__finite_vec(touch.normal))
                 return FSI_ERR_CALLBACK;
-            fsi__site site;
-            fsi__site_make(soft, i, x, &site);
-            if (open) {
-                push->hits += fsi__soft_open(soft, &site, NULL, n, gap);
-                continue;
-            }
-            fsi_real vn = fsi_vec_dot(fsi_vec_sub(before, v), n);
-            fsi_real target = fsi__soft_target(gap, push->dt);
-            if (vn < target)
-                target = fsi__max(
-                    target,
-                    fsi__soft_bounce(
-                        obstacle[k].restitution,
-                        fsi_vec_dot(fsi_vec_sub(fsi_vec_load(soft->work->v_before + 3 * i), v), n),
-                        vn));
-            vn = fsi__soft_hit(soft, &site, NULL, n, v, target, obstacle[k].friction);
-            if (!(vn > 0))
-                continue;
-            push->hits++;
-            push->given +=
-                (double)(soft->mass[i]
-                         * fsi_vec_dot(v, fsi_vec_sub(fsi_vec_load(soft->v + 3 * i), before)));
-            /* mean velocity of what pushes here */
-            soft->work->other[i] += vn;
-            fsi_vec_store(soft->work->gradient + 3 * i,
-                          fsi_vec_mad(mean, fsi_vec_sub(v, mean), vn / soft->work->other[i]));
+            touch.a = fsi__site_at(soft, i, x);
+            if (open)
+                change->hits += fsi__soft_open(soft, &touch);
+            else
+                fsi__soft_wall_hit(change, &touch, obstacle[k].restitution, i);
         }
     return FSI_OK;
 }
 
-/* Contact changed v of some nodes against w->z. The others follow through the implicit elasticity,
-   (M + dt^2 K + dt C) dv = 0 with dv given there: otherwise a hit squeezes the first layer of
-   elements flat before the next step sees it. */
+/* Contact changed v of some nodes against work->contact_start. The others follow through the
+   implicit elasticity, (M + dt^2 K + dt C) dv = 0 with dv given there: otherwise a hit squeezes the
+   first layer of elements flat before the next step sees it. */
 static fsi_result fsi__soft_spread(fsi_soft *soft, fsi_real dt) {
     fsi__soft_work *work = soft->work;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
     fsi__soft_system system = fsi__soft_velocity_system(soft, dt);
-    for (size_t i = 0; i < n; i++) {
-        work->y[i] = soft->v[i] - work->z[i];
+    for (size_t i = 0; i < work->dof; i++) {
+        work->given[i] = soft->v[i] - work->contact_start[i];
         work->residual[i] = 0;
-        if (work->y[i] != 0)
+        if (work->given[i] != 0)
             work->fixed[i] |= 2;
     }
-    fsi_result result =
-        fsi__soft_solve(soft, soft->x, &system, 2, work->residual, work->y, work->step);
-    for (size_t i = 0; i < n; i++) {
+    fsi_result result = fsi__soft_solve(soft, soft->x, &system, FSI__POSITIVE, work->residual,
+                                        work->given, work->step);
+    for (size_t i = 0; i < work->dof; i++) {
         if (result >= 0 && !work->fixed[i])
             soft->v[i] += work->step[i];
         work->fixed[i] &= 1;
@@ -9021,204 +9071,207 @@ static fsi_result fsi__soft_spread(fsi_soft *soft, fsi_real dt) {
     return result < 0 ? result : FSI_OK;
 }
 
-/* Energy after dt with the velocities z + share (v - z), less the work of the walls until then and
-   what is allowed, J. Their impulse is m dv - (dt + beta) (f - f_0) where elasticity spread it to
-   all nodes, f_0 (in work->other): forces without them. */
+/* Energy after dt with `share` of the change of v, less the work of the walls until then and what
+   is allowed, J. Their impulse is m dv - (dt + beta) (f - f_0) where elasticity spread it to all
+   nodes, f_0 (work->force_without): forces without them. */
 static double fsi__soft_excess(double share, void *user) {
-    fsi__soft_push *push = (fsi__soft_push *)user;
-    fsi_soft *soft = push->s;
+    fsi__soft_change *change = (fsi__soft_change *)user;
+    fsi_soft *soft = change->soft;
     fsi__soft_work *work = soft->work;
-    int n = 3 * soft->desc.vertex_count;
-    for (int i = 0; i < n; i++) {
-        work->step[i] = work->z[i] + (fsi_real)share * (soft->v[i] - work->z[i]);
-        work->trial[i] = soft->x[i] + push->dt * work->step[i];
+    const fsi_real *start = work->contact_start;
+    for (size_t i = 0; i < work->dof; i++) {
+        work->step[i] = start[i] + (fsi_real)share * (soft->v[i] - start[i]);
+        work->trial[i] = soft->x[i] + change->dt * work->step[i];
     }
-    double e =
-        fsi__soft_total(soft, work->trial, work->step, push->spread > 0 ? work->residual : NULL);
-    push->work = (double)(fsi_real)share * push->given;
-    for (int i = 0; i < n && push->spread > 0 && share > 0; i++)
-        push->work -=
-            (double)(push->spread * (work->residual[i] - work->other[i]) * work->gradient[i]);
-    return e - push->work - push->most;
+    int spread = change->spread > 0;
+    double energy = fsi__soft_total(soft, work->trial, work->step, spread ? work->residual : NULL);
+    change->work = (double)(fsi_real)share * change->given;
+    for (size_t i = 0; i < work->dof && spread && share > 0; i++) {
+        fsi_real more = work->residual[i] - work->force_without[i];
+        change->work -= (double)(change->spread * more * work->wall_velocity[i]);
+    }
+    return energy - change->work - change->most;
 }
 
-/* Energy when the step began, J: v of then is in x0, Newmark has added jump to x. */
+/* Energy when the step began, J; Newmark has added jump to x. */
 static double fsi__soft_began(fsi_soft *soft, int jumped) {
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
-    fsi_copy(n, soft->x, soft->work->trial);
+    fsi__soft_work *work = soft->work;
+    fsi_copy(work->dof, soft->x, work->trial);
     if (jumped)
-        fsi_axpy(n, -1, soft->work->jump, soft->work->trial);
-    return fsi__soft_total(soft, soft->work->trial, soft->work->v_before, NULL);
+        fsi_axpy(work->dof, -1, work->jump, work->trial);
+    return fsi__soft_total(soft, work->trial, work->v_before, NULL);
 }
 
-/* Contact changed v from z. A bounce, or elasticity that was solved without it, can then give back
-   more than was lost: the share of the change stays that leaves the energy less the work of walls
-   at what it was (began) or would be without contact. */
-static void fsi__soft_calm(fsi__soft_push *push, double began) {
-    fsi_soft *soft = push->s;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
-    push->most = began;
-    /* most often: no need to look further */
-    if (!(push->spread > 0) && !(fsi__soft_excess(1, push) > 0))
+/* A bounce, or elasticity that was solved without contact, can give back more than was lost: the
+   share of the change stays that leaves the energy less the work of walls at what it was (began) or
+   would be without contact. */
+static void fsi__soft_calm(fsi__soft_change *change, double began) {
+    fsi_soft *soft = change->soft;
+    fsi__soft_work *work = soft->work;
+    change->most = began;
+    /* Most often there is no need to look further. */
+    if (!(change->spread > 0) && !(fsi__soft_excess(1, change) > 0))
         return;
-    push->most = 0;
-    push->most = fsi__soft_excess(0, push);
-    fsi_copy(n, soft->work->residual, soft->work->other);
-    if (began > push->most)
-        push->most = began;
-    double share = fsi__safe_share(fsi__soft_excess, push);
-    for (size_t i = 0; i < n && share < 1; i++)
-        soft->v[i] = soft->work->z[i] + (fsi_real)share * (soft->v[i] - soft->work->z[i]);
+    change->most = 0;
+    change->most = fsi__soft_excess(0, change);
+    fsi_copy(work->dof, work->residual, work->force_without);
+    if (began > change->most)
+        change->most = began;
+    double share = fsi__safe_share(fsi__soft_excess, change);
+    const fsi_real *start = work->contact_start;
+    for (size_t i = 0; i < work->dof && share < 1; i++)
+        soft->v[i] = start[i] + (fsi_real)share * (soft->v[i] - start[i]);
 }
 
-/* From z to x nodes were moved to open overlaps. Where others would meet on the way, all go back.
- */
+/* Energy after a move of dt, J. */
+static double fsi__soft_after(fsi_soft *soft, fsi_real dt) {
+    fsi__soft_work *work = soft->work;
+    fsi_copy(work->dof, soft->x, work->trial);
+    fsi_axpy(work->dof, dt, soft->v, work->trial);
+    return fsi__soft_total(soft, work->trial, soft->v, NULL);
+}
+
+/* Nodes were moved from work->open_start to open overlaps. Where others would meet on the way, all
+   go back: 0. Moving parts that pass each other apart turns the body: m dx x v is taken from its
+   spin. */
 static int fsi__soft_keep_open(fsi_soft *soft) {
     fsi__soft_work *work = soft->work;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
-    for (size_t i = 0; i < n; i++) {
-        work->trial[i] = soft->x[i] - work->z[i];
-        soft->x[i] = work->z[i];
+    for (size_t i = 0; i < work->dof; i++) {
+        work->trial[i] = soft->x[i] - work->open_start[i];
+        soft->x[i] = work->open_start[i];
     }
     if (fsi__soft_meet(soft, work->trial, 1, 1))
         return 0;
-    fsi_axpy(n, 1, work->trial, soft->x);
+    fsi_axpy(work->dof, 1, work->trial, soft->x);
+
+    fsi__soft_body body = fsi__soft_gather_body(soft, -1);
+    fsi_vec3 turn = fsi_vec(0, 0, 0);
+    for (int i = 0; i < soft->desc.vertex_count; i++) {
+        fsi_vec3 moved = fsi_vec_sub(fsi__vec_at(soft->x, i), fsi__vec_at(work->open_start, i));
+        turn = fsi_vec_mad(turn, fsi_vec_cross(moved, fsi__vec_at(soft->v, i)), -soft->mass[i]);
+    }
+    fsi__soft_balance(soft, &body, fsi_vec(0, 0, 0), turn);
     return 1;
 }
 
-static void fsi__soft_jump(fsi_soft *soft) {
-    if (soft->work->jumps)
-        fsi_axpy(3 * (size_t)soft->desc.vertex_count, 1, soft->work->jump, soft->x);
-    soft->work->jumps = 0;
-}
-
-static double fsi__soft_after(fsi_soft *soft, fsi_real dt) { /* energy after a move of dt, J */
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
-    fsi_copy(n, soft->x, soft->work->trial);
-    fsi_axpy(n, dt, soft->v, soft->work->trial);
-    return fsi__soft_total(soft, soft->work->trial, soft->v, NULL);
-}
-
-/* Stage 3 after the velocities: overlaps are opened. What that puts into elasticity and gravity is
- * work. */
+/* Stage 3 after the velocities: overlaps are opened, of the surface with itself where `own` says
+   so. What that puts into elasticity and gravity is work. */
 static fsi_result fsi__soft_part(fsi_soft *soft, const fsi_obstacle *obstacle, int count,
                                  fsi_real dt, int own) {
     double before = fsi__soft_after(soft, dt);
-    fsi__soft_push push = fsi__soft_push_begin(soft, dt);
-    fsi_copy(3 * (size_t)soft->desc.vertex_count, soft->x, soft->work->z);
-    if (own)
-        push.hits = fsi__soft_self(soft, dt, FSI__SELF_OPEN);
-    if (push.hits)
-        push.hits = fsi__soft_keep_open(soft);
-    /* moving parts that pass each other apart turns the body: m dx x v is taken from its spin */
-    if (push.hits) {
-        fsi__soft_body body = fsi__soft_gather_body(soft, -1);
-        fsi_vec3 turn = fsi_vec(0, 0, 0);
-        for (int i = 0; i < soft->desc.vertex_count; i++)
-            turn = fsi_vec_mad(turn,
-                               fsi_vec_cross(fsi_vec_sub(fsi_vec_load(soft->x + 3 * i),
-                                                         fsi_vec_load(soft->work->z + 3 * i)),
-                                             fsi_vec_load(soft->v + 3 * i)),
-                               -soft->mass[i]);
-        fsi__soft_balance(soft, &body, fsi_vec(0, 0, 0), turn);
-    }
-    fsi_result result = fsi__soft_walls(&push, obstacle, count, 1);
-    if (push.hits && result == FSI_OK)
+    fsi__soft_change change = fsi__soft_change_begin(soft, dt);
+    fsi_copy(soft->work->dof, soft->x, soft->work->open_start);
+    if (own && fsi__soft_self(soft, dt, FSI__SELF_OPEN))
+        change.hits = fsi__soft_keep_open(soft);
+    fsi_result result = fsi__soft_walls(&change, obstacle, count, 1);
+    if (change.hits && result == FSI_OK)
         soft->contact_work += fsi__soft_after(soft, dt) - before;
     return result;
 }
 
+/* Newmark: x takes its jump; from then on it moves with v like the others. */
+static void fsi__soft_jump(fsi_soft *soft) {
+    if (soft->work->jumps)
+        fsi_axpy(soft->work->dof, 1, soft->work->jump, soft->x);
+    soft->work->jumps = 0;
+}
+
 FSI_API fsi_result fsi_soft_contact(fsi_soft *soft, const fsi_obstacle *obstacle, int count,
                                     fsi_real dt, int *contacts) {
-    fsi_result result = FSI_OK;
-    int own = 0;
-    double began = 0;
     if (!soft || !soft->block)
         return FSI_ERR_STATE;
     if (!fsi__soft_ready(soft, dt) || count < 0 || (count && !obstacle))
         return FSI_ERR_ARGUMENT;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
     fsi__soft_work *work = soft->work;
-    int jumped = work->jumps;
+    fsi__soft_change change = fsi__soft_change_begin(soft, dt);
+    int jumped = work->jumps, own = 0;
+    double began = 0;
     soft->contact_work = 0;
-    fsi__soft_push push = fsi__soft_push_begin(soft, dt);
     fsi__soft_jump(soft);
-    fsi_copy(n, soft->v, work->z);
+
+    /* With itself, before the walls: only theirs is spread, so momentum of these stays exact. */
     if (soft->desc.self_collision) {
         fsi_surface surface = fsi_soft_surface(soft);
-        result = fsi_bvh_build(&soft->bvh, &surface);
+        fsi_result result = fsi_bvh_build(&soft->bvh, &surface);
         if (result != FSI_OK)
             return result;
-        /* before the walls: only theirs is spread, so momentum of these stays exact */
+        fsi_copy(work->dof, soft->v, work->contact_start);
         own = fsi__soft_self(soft, dt, FSI__SELF_HIT);
         if (own) {
             began = fsi__soft_began(soft, jumped);
-            fsi__soft_calm(&push, began);
+            fsi__soft_calm(&change, began);
         }
-        fsi_copy(n, soft->v, work->z);
     }
-    fsi_fill(n, 0, work->gradient);
-    fsi_fill(n, 0, work->other);
-    result = fsi__soft_walls(&push, obstacle, count, 0);
+
+    /* With walls. */
+    fsi_copy(work->dof, soft->v, work->contact_start);
+    fsi_fill(work->dof, 0, work->wall_velocity);
+    fsi_fill((size_t)soft->desc.vertex_count, 0, work->wall_weight);
+    fsi_result result = fsi__soft_walls(&change, obstacle, count, 0);
     if (contacts)
-        *contacts = own + push.hits;
-    if (push.hits && soft->desc.tet_count && soft->K.rows && result == FSI_OK) {
+        *contacts = own + change.hits;
+    if (change.hits && soft->desc.tet_count && soft->K.rows && result == FSI_OK) {
         result = fsi__soft_spread(soft, dt);
-        push.spread = dt + soft->desc.damping_stiffness;
+        change.spread = dt + soft->desc.damping_stiffness;
     }
-    if (own + push.hits == 0 || result != FSI_OK)
+    if (own + change.hits == 0 || result != FSI_OK)
         return result;
-    if (push.hits) {
-        fsi__soft_calm(&push, own ? began : fsi__soft_began(soft, jumped));
-        soft->contact_work = push.work;
+    if (change.hits) {
+        fsi__soft_calm(&change, own ? began : fsi__soft_began(soft, jumped));
+        soft->contact_work = change.work;
     }
     return fsi__soft_part(soft, obstacle, count, dt, own);
 }
 
-static void fsi__soft_touch(void *user, int point, fsi_vec3 at) {
+/* ---- What the rigid world and other externals see: points 0 .. vertices - 1 are vertices, beyond
+   them elements of the surface. */
+/* First touch in a step: what the body would have without contact, or had, bounds its energy. Every
+   touch: its nodes belong to the patch. */
+static void fsi__soft_touched(void *user, int point, fsi_vec3 at) {
     fsi_soft *soft = (fsi_soft *)user;
     fsi__soft_work *work = soft->work;
-    fsi__patch *patch = work->patch;
-    /* what it would have without contact, or had */
+    fsi__patch *patch = &work->patch;
     if (!work->touched) {
         work->reference = fsi__soft_after(soft, soft->dt);
         if (work->energy > work->reference)
             work->reference = work->energy;
         work->touched = 1;
     }
-    if (!patch || !(work->response > 0))
+    if (!patch->room || !(work->response > 0))
         return;
-    fsi__site site;
-    fsi__site_make(soft, point, at, &site);
-    for (int a = 0; a < site.count && patch->count <= patch->room; a++)
-        if (patch->place[site.node[a]] < 0) {
-            if (patch->count < patch->room)
-                patch->node[patch->count] = site.node[a];
-            /* one too many: the step does without */
-            patch->place[site.node[a]] = patch->count++;
-        }
+    fsi__site site = fsi__site_at(soft, point, at);
+    for (int a = 0; a < site.count && patch->count <= patch->room; a++) {
+        int32_t *place = patch->place + site.node[a];
+        if (*place >= 0)
+            continue;
+        /* One too many: the step does without the patch. */
+        if (patch->count < patch->room)
+            patch->node[patch->count] = site.node[a];
+        *place = patch->count++;
+    }
 }
 
-/* See fsi_external. Motion inside: what is left of v without the rigid motion of the same momenta
- * (a body that is held: all of v). */
+/* energy_fn of fsi_external. The motion inside is what is left of v without the rigid motion of the
+   same momenta (a body that is held: all of v). */
 static double fsi__soft_surplus(void *user, double take) {
     fsi_soft *soft = (fsi_soft *)user;
-    double inside = 0, keep = 0;
     if (!soft->work->touched)
         return 0;
     if (!(take > 0))
         return fsi__soft_total(soft, soft->x, soft->v, NULL) - soft->work->reference;
+
+    /* First measure the motion inside, then scale it down. */
     fsi__soft_body body = fsi__soft_gather_body(soft, -1);
+    double inside = 0, keep = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < soft->desc.vertex_count; i++) {
-            fsi_vec3 u =
-                body.held ? fsi_vec(0, 0, 0) : fsi__soft_rigid(soft, &body, body.p, body.L, i);
+            fsi_vec3 u = body.held ? fsi_vec(0, 0, 0) : fsi__soft_carried(soft, &body, i);
             for (int k = 0; k < soft->desc.dim; k++) {
-                fsi_real *q = soft->v + 3 * i + k, d = *q - fsi__get(u, k);
+                fsi_real *v = soft->v + 3 * i + k, d = *v - fsi__get(u, k);
                 if (soft->work->fixed[3 * i + k])
                     continue;
                 if (pass)
-                    *q = fsi__get(u, k) + (fsi_real)keep * d;
+                    *v = fsi__get(u, k) + (fsi_real)keep * d;
                 else
                     inside += 0.5 * (double)(soft->mass[i] * d * d);
             }
@@ -9231,33 +9284,29 @@ static double fsi__soft_surplus(void *user, double take) {
     return take;
 }
 
-/* What the rigid world and other externals see: points 0 .. vertices - 1 are vertices, beyond them
- * elements of the surface. */
 static fsi_vec3 fsi__soft_point_velocity(void *user, int point, fsi_vec3 at) {
-    fsi__site site;
-    fsi__site_make((const fsi_soft *)user, point, at, &site);
-    return fsi__site_velocity(&site, ((const fsi_soft *)user)->v);
+    const fsi_soft *soft = (const fsi_soft *)user;
+    fsi__site site = fsi__site_at(soft, point, at);
+    return fsi__site_velocity(&site, soft->v);
 }
 
 static void fsi__soft_point_inverse(void *user, int point, fsi_vec3 at, fsi_mat3 *K) {
-    fsi__patch *patch = ((fsi_soft *)user)->work->patch;
-    if (patch && !patch->ready && patch->count > 0 && patch->count <= patch->room)
-        fsi__patch_make((fsi_soft *)user);
-    fsi__site site;
-    fsi__site_make((const fsi_soft *)user, point, at, &site);
+    fsi_soft *soft = (fsi_soft *)user;
+    const fsi__patch *patch = &soft->work->patch;
+    if (!patch->ready && patch->count > 0 && patch->count <= patch->room)
+        fsi__patch_make(soft);
+    fsi__site site = fsi__site_at(soft, point, at);
     for (int j = 0; j < 3; j++) {
-        fsi_vec3 u =
-            fsi__site_response((const fsi_soft *)user, &site, fsi_vec(j == 0, j == 1, j == 2));
-        K->m[j] = u.x;
-        K->m[3 + j] = u.y;
-        K->m[6 + j] = u.z;
+        fsi_vec3 u = fsi__site_response(soft, &site, fsi__axis(j));
+        for (int i = 0; i < 3; i++)
+            K->m[3 * i + j] = fsi__get(u, i);
     }
 }
 
 static void fsi__soft_point_impulse(void *user, int point, fsi_vec3 at, fsi_vec3 j) {
-    fsi__site site;
-    fsi__site_make((const fsi_soft *)user, point, at, &site);
-    fsi__site_impulse((const fsi_soft *)user, &site, j, ((fsi_soft *)user)->v);
+    fsi_soft *soft = (fsi_soft *)user;
+    fsi__site site = fsi__site_at(soft, point, at);
+    fsi__site_impulse(soft, &site, j, soft->v);
 }
 
 /* Tetrahedra: signed. Shells: both sides are outside. */
@@ -9275,30 +9324,29 @@ static fsi_real fsi__soft_point_distance(void *user, fsi_vec3 p, fsi_vec3 *norma
     return -hit.t;
 }
 
+/* advance_fn of fsi_external: h > 0 moves for h; h = 0 begins a step of the rigid world, h < 0 ends
+   it, and neither leaves a patch. */
 static void fsi__soft_advance(void *user, fsi_real h) {
     fsi_soft *soft = (fsi_soft *)user;
-    fsi__patch *patch = soft->work->patch;
-    size_t n = 3 * (size_t)soft->desc.vertex_count;
+    fsi__soft_work *work = soft->work;
     fsi__soft_jump(soft);
     if (h == 0) {
+        work->touched = 0;
         fsi_surface surface = fsi_soft_surface(soft);
-        /* positions that are not finite: nobody meets them */
+        /* Positions that are not finite: nobody meets them. */
         if (fsi_bvh_build(&soft->bvh, &surface) != FSI_OK)
             soft->bvh.nodes = 0;
     } else
         fsi__patch_flush(soft);
-    if (h == 0)
-        soft->work->touched = 0;
-    /* a step begins or ends: no patch */
-    if (h <= 0 && patch) {
-        patch->count = patch->ready = 0;
-        for (size_t i = 0; i < n / 3; i++)
-            patch->place[i] = -1;
+    if (h <= 0 && work->patch.room) {
+        work->patch.count = work->patch.ready = 0;
+        for (int i = 0; i < soft->desc.vertex_count; i++)
+            work->patch.place[i] = -1;
     }
     if (!(h > 0))
         return;
     fsi__soft_zones(soft, h);
-    fsi_axpy(n, h, soft->v, soft->x);
+    fsi_axpy(work->dof, h, soft->v, soft->x);
     soft->moved += h;
 }
 
@@ -9307,36 +9355,45 @@ FSI_API fsi_result fsi_soft_move(fsi_soft *soft, fsi_real dt) {
         return FSI_ERR_STATE;
     if (!fsi__soft_ready(soft, dt))
         return FSI_ERR_ARGUMENT;
-    if (!fsi_all_finite(3 * (size_t)soft->desc.vertex_count, soft->v))
+    if (!fsi_all_finite(soft->work->dof, soft->v))
         return FSI_ERR_NUMERIC;
     dt -= soft->moved;
     if (dt > 16 * FSI_REAL_EPS * soft->moved)
         fsi__soft_advance(soft, dt);
     soft->moved = 0;
-    return fsi_all_finite(3 * (size_t)soft->desc.vertex_count, soft->x) ? FSI_OK : FSI_ERR_NUMERIC;
+    return fsi_all_finite(soft->work->dof, soft->x) ? FSI_OK : FSI_ERR_NUMERIC;
+}
+
+static void fsi__patch_layout(fsi__patch *patch, size_t vertices, size_t room, fsi_arena *arena) {
+    FSI__TAKE(patch->C, fsi_real, arena, 9 * room * room);
+    FSI__TAKE(patch->impulse, fsi_real, arena, 3 * vertices);
+    FSI__TAKE(patch->base, fsi_real, arena, 3 * room);
+    FSI__TAKE(patch->place, int32_t, arena, vertices);
+    FSI__TAKE(patch->node, int32_t, arena, room);
+}
+
+/* Memory of the patch; without it lumped masses answer. */
+static void fsi__patch_init(fsi_soft *soft) {
+    fsi__patch *patch = &soft->work->patch;
+    size_t vertices = (size_t)soft->desc.vertex_count;
+    size_t room = vertices < FSI__PATCH ? vertices : FSI__PATCH;
+    if (patch->room || soft->desc.integrator == FSI_SOFT_EXPLICIT)
+        return;
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
+    fsi__patch_layout(patch, vertices, room, &arena);
+    if (fsi__arena_reopen(&arena, &patch->memory, &soft->desc.allocator) != FSI_OK)
+        return;
+    fsi__patch_layout(patch, vertices, room, &arena);
+    patch->room = (int)room;
 }
 
 FSI_API void fsi_soft_external(fsi_soft *soft, fsi_external *out) {
     memset(out, 0, sizeof *out);
     if (!soft || !soft->block)
         return;
-    if (!soft->work->patch && soft->desc.integrator != FSI_SOFT_EXPLICIT) {
-        fsi__patch *patch;
-        size_t n = (size_t)soft->desc.vertex_count, room = n < FSI__PATCH ? n : FSI__PATCH;
-        size_t size = sizeof *patch + (9 * room * room + 3 * n + 3 * room) * sizeof(fsi_real)
-                      + (n + room) * sizeof(int32_t);
-        patch = (fsi__patch *)fsi_alloc(&soft->desc.allocator, size);
-        if (patch) {
-            patch->room = (int)room;
-            patch->size = size;
-            patch->C = (fsi_real *)(void *)(patch + 1);
-            patch->impulse = patch->C + 9 * room * room;
-            patch->base = patch->impulse + 3 * n;
-            patch->place = (int32_t *)(void *)(patch->base + 3 * room);
-            patch->node = patch->place + n;
-            soft->work->patch = patch;
-        }
-    }
+    fsi__patch_init(soft);
+    soft->work->watched = 1;
     out->point_count = soft->desc.vertex_count;
     out->x = soft->x;
     out->radius = soft->desc.thickness / 2;
@@ -9346,18 +9403,36 @@ FSI_API void fsi_soft_external(fsi_soft *soft, fsi_external *out) {
     out->inverse_mass_fn = fsi__soft_point_inverse;
     out->impulse_fn = fsi__soft_point_impulse;
     out->advance_fn = fsi__soft_advance;
-    out->touch_fn = fsi__soft_touch;
+    out->touch_fn = fsi__soft_touched;
     out->energy_fn = fsi__soft_surplus;
     out->edge_count = soft->work->edge_count;
     out->edge = soft->work->edge;
-    soft->work->watched = 1;
     if (soft->surface_count)
         out->distance_fn = fsi__soft_point_distance;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>soft setup */
+/* A list of elements in the desc: `corners` vertices each. */
+static fsi_result fsi__soft_check_list(const fsi_soft_desc *desc, int corners, int count,
+                                       const int32_t *list) {
+    if (count < 0 || count > 100000000 || (count && !list))
+        return FSI_ERR_ARGUMENT;
+    for (int i = 0; i < corners * count; i++)
+        if (list[i] < 0 || list[i] >= desc->vertex_count)
+            return FSI_ERR_GEOMETRY;
+    return FSI_OK;
+}
+
 static fsi_result fsi__soft_check(const fsi_soft_desc *desc) {
+    if (!fsi_allocator_valid(&desc->allocator) || (desc->dim != 2 && desc->dim != 3))
+        return FSI_ERR_ARGUMENT;
+    if (desc->vertex_count < 1 || desc->vertex_count > 200000000 || !desc->x)
+        return FSI_ERR_ARGUMENT;
+    if (!fsi_all_finite(3 * (size_t)desc->vertex_count, desc->x))
+        return FSI_ERR_ARGUMENT;
+
+    /* Numbers and knobs. */
     const fsi_real numbers[] = {desc->density,
                                 desc->area_density,
                                 desc->young,
@@ -9368,60 +9443,48 @@ static fsi_result fsi__soft_check(const fsi_soft_desc *desc) {
                                 desc->volume_stiffness,
                                 desc->thickness,
                                 desc->friction};
-    const int32_t *list[4];
-    int count[4];
-    if (!fsi_allocator_valid(&desc->allocator) || (desc->dim != 2 && desc->dim != 3)
-        || desc->vertex_count < 1 || desc->vertex_count > 200000000 || !desc->x)
-        return FSI_ERR_ARGUMENT;
     for (int i = 0; i < (int)(sizeof numbers / sizeof *numbers); i++)
         if (!fsi__finite(numbers[i]) || numbers[i] < 0)
             return FSI_ERR_ARGUMENT;
-    if (!fsi__finite(desc->poisson) || desc->poisson <= -1 || desc->poisson >= FSI_R(0.5))
+    if (!(desc->poisson > -1) || !(desc->poisson < FSI_R(0.5)))
         return FSI_ERR_ARGUMENT;
-    if (!fsi__finite(desc->stretch_poisson) || desc->stretch_poisson <= -1
-        || desc->stretch_poisson >= 1)
+    if (!(desc->stretch_poisson > -1) || !(desc->stretch_poisson < 1))
         return FSI_ERR_ARGUMENT;
-    if (!fsi__finite(desc->pressure) || !fsi__finite_vec(desc->gravity) || desc->newton < 0
-        || !(desc->tolerance >= 0))
+    if (!fsi__finite(desc->pressure) || !fsi__finite_vec(desc->gravity))
+        return FSI_ERR_ARGUMENT;
+    if (desc->newton < 0 || !(desc->tolerance >= 0))
         return FSI_ERR_ARGUMENT;
     if ((unsigned)desc->model > FSI_SOFT_NEOHOOKEAN || (unsigned)desc->integrator > FSI_SOFT_SPLIT)
         return FSI_ERR_ARGUMENT;
-    if ((desc->tet_count && !(desc->density > 0))
-        || ((desc->triangle_count || desc->segment_count) && !(desc->area_density > 0)))
+
+    /* What some need others for. */
+    int thin = desc->triangle_count || desc->segment_count;
+    if ((desc->tet_count && !(desc->density > 0)) || (thin && !(desc->area_density > 0)))
         return FSI_ERR_ARGUMENT;
     if (desc->self_collision && !(desc->thickness > 0))
         return FSI_ERR_ARGUMENT;
-    if (!fsi_all_finite(3 * (size_t)desc->vertex_count, desc->x))
+    if (desc->tet_count && desc->dim == 2)
         return FSI_ERR_ARGUMENT;
-    list[0] = desc->segment;
-    list[1] = desc->triangle;
-    list[2] = desc->tet;
-    list[3] = desc->surface;
-    count[0] = desc->segment_count;
-    count[1] = desc->triangle_count;
-    count[2] = desc->tet_count;
-    count[3] = desc->surface_count;
-    for (int k = 0; k < 4; k++) {
-        int per = k < 3 ? k + 2 : desc->dim;
-        if (count[k] < 0 || count[k] > 100000000 || (count[k] && !list[k])
-            || (k == 2 && count[k] && desc->dim == 2))
-            return FSI_ERR_ARGUMENT;
-        for (int i = 0; i < per * count[k]; i++)
-            if (list[k][i] < 0 || list[k][i] >= desc->vertex_count)
-                return FSI_ERR_GEOMETRY;
-    }
-    return desc->segment_count + desc->triangle_count + desc->tet_count > 0 ? FSI_OK
-                                                                            : FSI_ERR_ARGUMENT;
+    if (!thin && !desc->tet_count)
+        return FSI_ERR_ARGUMENT;
+
+    fsi_result result = fsi__soft_check_list(desc, 2, desc->segment_count, desc->segment);
+    if (result == FSI_OK)
+        result = fsi__soft_check_list(desc, 3, desc->triangle_count, desc->triangle);
+    if (result == FSI_OK)
+        result = fsi__soft_check_list(desc, 4, desc->tet_count, desc->tet);
+    if (result == FSI_OK)
+        result = fsi__soft_check_list(desc, desc->dim, desc->surface_count, desc->surface);
+    return result;
 }
 
-/* Hinges: the nodes of 2D bends and of folds between triangles into out [4 each]; both return their
- * number, -1 without memory. */
+/* Hinges: the nodes of 2D bends, where two segments a -> b -> c meet, into out [4 each]; returns
+   their number, -1 without memory. */
 static int fsi__soft_bends(const fsi_soft_desc *desc, int32_t *out) {
-    int n = 0;
-    size_t size = 2 * (size_t)desc->vertex_count * sizeof(int32_t);
-    /* [vertices] where the segment comes from and goes to, + 1; -1: more than one does */
     if (desc->dim != 2 || !desc->segment_count || !(desc->bend > 0))
         return 0;
+    /* [vertices] where the segment comes from and goes to, + 1; -1: more than one does */
+    size_t size = 2 * (size_t)desc->vertex_count * sizeof(int32_t);
     int32_t *before = (int32_t *)fsi_alloc(&desc->allocator, size);
     if (!before)
         return -1;
@@ -9431,234 +9494,245 @@ static int fsi__soft_bends(const fsi_soft_desc *desc, int32_t *out) {
         after[a] = after[a] ? -1 : b + 1;
         before[b] = before[b] ? -1 : a + 1;
     }
+    int count = 0;
     for (int i = 0; i < desc->vertex_count; i++)
         if (before[i] > 0 && after[i] > 0) {
-            out[4 * n] = before[i] - 1;
-            out[4 * n + 1] = i;
-            out[4 * n++ + 2] = after[i] - 1;
+            int32_t *node = out + 4 * count++;
+            node[0] = before[i] - 1;
+            node[1] = i;
+            node[2] = after[i] - 1;
         }
     fsi_free(&desc->allocator, before, size);
-    return n;
+    return count;
 }
 
+/* The nodes of folds, edges of two triangles, into out [4 each]; returns their number, -1 without
+   memory. */
 static int fsi__soft_folds(const fsi_soft_desc *desc, int32_t *out) {
-    int n = 0, edges = 3 * desc->triangle_count;
-    size_t size = (size_t)edges * sizeof(fsi__face);
+    int edges = 3 * desc->triangle_count, count = 0;
     if (!edges || !(desc->bend > 0) || desc->dim == 2)
         return 0;
+    size_t size = (size_t)edges * sizeof(fsi__face);
     fsi__face *face = (fsi__face *)fsi_alloc(&desc->allocator, size);
     if (!face)
         return -1;
     fsi__faces_sorted(3, desc->triangle_count, desc->triangle, face);
-    for (int i = 0; i + 1 < edges; i++)
-        if (!memcmp(face[i].key, face[i + 1].key, sizeof face[i].key)
-            && (i + 2 >= edges || memcmp(face[i].key, face[i + 2].key, sizeof face[i].key))) {
-            int32_t p = face[i].from, q = face[++i].from, *node = out + 4 * n++;
-            node[0] = desc->triangle[p];
-            node[1] = desc->triangle[p - p % 3 + (p + 1) % 3];
-            node[2] = desc->triangle[p - p % 3 + (p + 2) % 3];
-            node[3] = desc->triangle[q - q % 3 + (q + 2) % 3];
-        }
+    int run;
+    for (int i = 0; i < edges; i += run) {
+        run = fsi__face_run(face, i, edges);
+        if (run != 2)
+            continue;
+        int32_t *node = out + 4 * count++;
+        for (int k = 0; k < 3; k++)
+            node[k] = fsi__face_vertex(3, desc->triangle, face[i].from, k);
+        node[3] = fsi__face_vertex(3, desc->triangle, face[i + 1].from, 2);
+    }
     fsi_free(&desc->allocator, face, size);
-    return n;
+    return count;
 }
 
 static void fsi__soft_layout(fsi_soft *soft, fsi_arena *arena) {
-    fsi__soft_work *work = (fsi__soft_work *)fsi_arena_take(arena, 1, sizeof *work);
-    size_t n = (size_t)soft->desc.vertex_count, e = (size_t)soft->element_count,
-           surface = (size_t)soft->surface_count;
-    /* state: x, v, drive, force, volume_target */
-    FSI__TAKE(soft->x, fsi_real, arena, 3 * n * 4 + 1);
-    soft->state_size = (12 * n + 1) * sizeof(fsi_real);
+    fsi__soft_work *work, none;
+    FSI__TAKE(work, fsi__soft_work, arena, 1);
+    soft->work = work;
+    size_t n = (size_t)soft->desc.vertex_count, e = (size_t)soft->element_count;
+    size_t surface = (size_t)soft->surface_count, dof = 3 * n;
+    /* State, side by side: x, v, drive, force, volume_target. */
+    soft->state_size = (4 * dof + 1) * sizeof(fsi_real);
+    FSI__TAKE(soft->x, fsi_real, arena, 4 * dof + 1);
     if (soft->x) {
-        soft->v = soft->x + 3 * n;
-        soft->drive = soft->v + 3 * n;
-        soft->force = soft->drive + 3 * n;
-        soft->volume_target = soft->force + 3 * n;
+        soft->v = soft->x + dof;
+        soft->drive = soft->v + dof;
+        soft->force = soft->drive + dof;
+        soft->volume_target = soft->force + dof;
     }
     FSI__TAKE(soft->mass, fsi_real, arena, n);
     FSI__TAKE(soft->inverse_mass, fsi_real, arena, n);
-    FSI__TAKE(soft->impulse, fsi_real, arena, 3 * n);
+    FSI__TAKE(soft->impulse, fsi_real, arena, dof);
     FSI__TAKE(soft->surface, int32_t, arena, surface * (size_t)soft->desc.dim);
     FSI__TAKE(soft->surface_node, int32_t, arena, n);
-    soft->work = work;
-    fsi__soft_work none;
+
     if (!work)
         work = &none;
+    work->dof = dof;
     FSI__TAKE(work->node, int32_t, arena, 4 * e);
     FSI__TAKE(work->rest, fsi_real, arena, FSI__REST * e);
     FSI__TAKE(work->element_force, fsi_real, arena, 12 * e);
     FSI__TAKE(work->element_energy, fsi_real, arena, e);
     FSI__TAKE(work->first, int32_t, arena, n + 1);
     FSI__TAKE(work->corner, int32_t, arena, 4 * e);
-    FSI__TAKE(work->fixed, unsigned char, arena, 3 * n);
+    FSI__TAKE(work->fixed, unsigned char, arena, dof);
     FSI__TAKE(work->outside, unsigned char, arena, n);
     FSI__TAKE(work->zone, int32_t, arena, n);
     FSI__TAKE(work->edge, int32_t, arena, soft->desc.dim == 3 ? 9 * surface : 0);
     FSI__TAKE(work->edge_first, int32_t, arena, surface + 1);
-    FSI__TAKE(work->batch, fsi_real, arena, 144 * (e < FSI__SOFT_BATCH ? e : FSI__SOFT_BATCH));
-    FSI__TAKE(work->rest_x, fsi_real, arena, 3 * n);
-    FSI__TAKE(work->v_before, fsi_real, arena, 3 * n);
-    FSI__TAKE(work->push, fsi_real, arena, 3 * n);
-    FSI__TAKE(work->solution, fsi_real, arena, 3 * n);
-    FSI__TAKE(work->y, fsi_real, arena, 3 * n);
-    FSI__TAKE(work->z, fsi_real, arena, 3 * n);
-    FSI__TAKE(work->trial, fsi_real, arena, 3 * n);
-    FSI__TAKE(work->step, fsi_real, arena, 3 * n);
-    FSI__TAKE(work->residual, fsi_real, arena, 3 * n);
-    FSI__TAKE(work->gradient, fsi_real, arena, 3 * n);
-    FSI__TAKE(work->other, fsi_real, arena, 3 * n);
-    FSI__TAKE(work->jump, fsi_real, arena, 3 * n);
-    FSI__TAKE(work->precondition, fsi_real, arena, 3 * n);
+    int batch = fsi__imin(soft->element_count, FSI__SOFT_BATCH);
+    FSI__TAKE(work->batch, fsi_real, arena, 144 * (size_t)batch);
+    FSI__TAKE(work->wall_weight, fsi_real, arena, n);
+    fsi_real **vectors[] = {&work->rest_x,        &work->v_before,      &work->push,
+                            &work->jump,          &work->guess,         &work->inertial,
+                            &work->damp_from,     &work->given,         &work->residual,
+                            &work->step,          &work->trial,         &work->right,
+                            &work->precondition,  &work->contact_start, &work->open_start,
+                            &work->wall_velocity, &work->force_without, &work->volume_gradient,
+                            &work->volume_answer};
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        FSI__TAKE(*vectors[i], fsi_real, arena, dof);
     if (soft->desc.use_cg) {
         fsi_krylov_desc desc;
         memset(&desc, 0, sizeof desc);
-        desc.n = 3 * n;
+        desc.n = dof;
         desc.A.apply_fn = fsi__soft_diagonal;
         work->cg_size = fsi_cg_work_size(&desc);
         work->cg_work = fsi_arena_take(arena, work->cg_size, 1);
     }
 }
 
+/* Stiffness of a hinge between parts that are held does not count them: k = EI / half the free
+   length around a 2D bend, D |e|^2 / (free area of both triangles) of a fold. d: edges from node 0.
+ */
+static void fsi__soft_rest_hinge(const fsi_soft *soft, int kind, const int32_t *node,
+                                 const fsi_vec3 *p, const fsi_vec3 *d, const unsigned char *held,
+                                 fsi_real *rest) {
+    if (kind == FSI__BEND) {
+        fsi_real first = held[node[0]] && held[node[1]] ? 0 : fsi__length(d[0]);
+        fsi_real second = held[node[2]] && held[node[1]] ? 0 : fsi__length(fsi_vec_sub(p[2], p[1]));
+        rest[0] = fsi__bend_angle(p);
+        rest[1] = first + second > 0 ? 2 * soft->desc.bend / (first + second) : 0;
+        return;
+    }
+    fsi_real area = 0;
+    for (int a = 2; a < 4; a++)
+        if (!(held[node[0]] && held[node[1]] && held[node[a]]))
+            area += fsi__length(fsi_vec_cross(d[0], d[a - 1])) / 2;
+    rest[0] = fsi__fold_angle(p, NULL);
+    rest[1] = area > 0 ? soft->desc.bend * fsi_vec_dot(d[0], d[0]) / area : 0;
+}
+
+/* Triangle: Dm = [l, u; 0, h] in its plane. Returns its area, 0 when degenerate. */
+static fsi_real fsi__soft_rest_triangle(const fsi_vec3 *d, fsi_real *rest) {
+    fsi_vec3 along = fsi__unit(d[0]);
+    fsi_real l = fsi__length(d[0]), u = fsi_vec_dot(d[1], along);
+    fsi_real h = fsi__length(fsi_vec_mad(d[1], along, -u)), area = l * h / 2;
+    if (!(area > FSI_R(1e-4) * FSI_REAL_EPS * (l * l + u * u + h * h))
+        || !(h > 16 * FSI_REAL_EPS * (l + fsi__abs(u))))
+        return 0;
+    rest[0] = 1 / l;
+    rest[1] = -u / (l * h);
+    rest[2] = 0;
+    rest[3] = 1 / h;
+    rest[4] = area;
+    return area;
+}
+
+/* Tetrahedron: Dm has its edges as columns. Returns its volume, 0 when degenerate. */
+static fsi_real fsi__soft_rest_tet(const fsi_vec3 *d, fsi_real *rest) {
+    fsi_mat3 Dm, inverse;
+    for (int i = 0; i < 9; i++)
+        Dm.m[i] = fsi__get(d[i % 3], i / 3);
+    fsi_real volume = fsi_mat3_det(&Dm) / 6;
+    fsi_real scale = fsi__length(d[0]) * fsi__length(d[1]) * fsi__length(d[2]);
+    if (!(volume > 16 * FSI_REAL_EPS * scale) || !fsi_mat3_inverse(&Dm, &inverse))
+        return 0;
+    memcpy(rest, inverse.m, sizeof inverse.m);
+    rest[9] = volume;
+    return volume;
+}
+
 /* Rest data of element e; adds its mass to the nodes. 0 when degenerate. */
 static int fsi__soft_rest(fsi_soft *soft, int e, int kind, const unsigned char *held) {
     fsi__soft_work *work = soft->work;
-    fsi_real *rest = work->rest + (size_t)FSI__REST * (size_t)e, size = 0,
-             per = soft->desc.area_density;
+    fsi_real *rest = work->rest + (size_t)FSI__REST * (size_t)e, size = 0;
     const int32_t *node = work->node + 4 * e;
     fsi_vec3 p[4], d[3];
     int n = fsi__kind_nodes[kind];
     for (int a = 0; a < n; a++)
-        p[a] = fsi_vec_load(work->rest_x + 3 * node[a]);
+        p[a] = fsi__vec_at(work->rest_x, node[a]);
     for (int a = 1; a < n; a++)
         d[a - 1] = fsi_vec_sub(p[a], p[0]);
+    if (kind == FSI__BEND || kind == FSI__FOLD) {
+        fsi__soft_rest_hinge(soft, kind, node, p, d, held, rest);
+        return 1;
+    }
     if (kind == FSI__SEG)
         rest[0] = size = fsi__length(d[0]);
-    /* k = EI / half the free length around the hinge */
-    else if (kind == FSI__BEND) {
-        fsi_real l = (held[node[0]] && held[node[1]] ? 0 : fsi__length(d[0]))
-                     + (held[node[2]] && held[node[1]] ? 0 : fsi__length(fsi_vec_sub(p[2], p[1])));
-        rest[0] = fsi__bend_angle(p);
-        rest[1] = l > 0 ? 2 * soft->desc.bend / l : 0;
-        return 1;
-        /* k = D |e|^2 / (area of both triangles), held ones not counted */
-    } else if (kind == FSI__FOLD) {
-        fsi_real area = 0;
-        for (int a = 2; a < 4; a++)
-            if (!(held[node[0]] && held[node[1]] && held[node[a]]))
-                area += fsi__length(fsi_vec_cross(d[0], d[a - 1])) / 2;
-        rest[0] = fsi__fold_angle(p, NULL);
-        rest[1] = area > 0 ? soft->desc.bend * fsi_vec_dot(d[0], d[0]) / area : 0;
-        return 1;
-        /* Dm = [l, u; 0, h] in the plane of the triangle */
-    } else if (kind == FSI__TRI) {
-        fsi_vec3 ex = fsi__unit(d[0]);
-        fsi_real l = fsi__length(d[0]), u = fsi_vec_dot(d[1], ex),
-                 h = fsi__length(fsi_vec_mad(d[1], ex, -u));
-        size = l * h / 2;
-        if (!(size > FSI_R(1e-4) * FSI_REAL_EPS * (l * l + u * u + h * h))
-            || !(h > 16 * FSI_REAL_EPS * (l + fsi__abs(u))))
-            return 0;
-        rest[0] = 1 / l;
-        rest[1] = -u / (l * h);
-        rest[2] = 0;
-        rest[3] = 1 / h;
-        rest[4] = size;
-    } else {
-        fsi_mat3 Dm;
-        fsi_real scale = fsi__length(d[0]) * fsi__length(d[1]) * fsi__length(d[2]);
-        for (int a = 0; a < 3; a++) {
-            Dm.m[a] = d[a].x;
-            Dm.m[3 + a] = d[a].y;
-            Dm.m[6 + a] = d[a].z;
-        }
-        size = fsi_mat3_det(&Dm) / 6;
-        fsi_mat3 inv;
-        if (!(size > 16 * FSI_REAL_EPS * scale) || !fsi_mat3_inverse(&Dm, &inv))
-            return 0;
-        memcpy(rest, inv.m, sizeof inv.m);
-        rest[9] = size;
-        per = soft->desc.density;
-    }
+    else
+        size = kind == FSI__TRI ? fsi__soft_rest_triangle(d, rest) : fsi__soft_rest_tet(d, rest);
     if (!(size > 0))
         return 0;
+    fsi_real density = kind == FSI__TET ? soft->desc.density : soft->desc.area_density;
     for (int a = 0; a < n; a++)
-        soft->mass[node[a]] += per * size / (fsi_real)n;
+        soft->mass[node[a]] += density * size / (fsi_real)n;
     return 1;
 }
 
-static void fsi__soft_corners(fsi_soft *soft) { /* vertex -> corners, counting sort */
+/* Corners around each vertex, by counting. */
+static void fsi__soft_corners(fsi_soft *soft) {
     fsi__soft_work *work = soft->work;
-    int n = 4 * soft->element_count;
-    for (int i = 0; i < n; i++)
+    int corners = 4 * soft->element_count, n = soft->desc.vertex_count;
+    for (int i = 0; i < corners; i++)
         if (work->node[i] >= 0)
             work->first[work->node[i] + 1]++;
-    for (int i = 0; i < soft->desc.vertex_count; i++)
-        work->first[i + 1] += work->first[i];
     for (int i = 0; i < n; i++)
+        work->first[i + 1] += work->first[i];
+    for (int i = 0; i < corners; i++)
         if (work->node[i] >= 0)
             work->corner[work->first[work->node[i]]++] = i;
-    for (int i = soft->desc.vertex_count; i > 0; i--)
+    for (int i = n; i > 0; i--)
         work->first[i] = work->first[i - 1];
     work->first[0] = 0;
 }
 
-/* Nodes and edges of the surface; an edge goes with the first element that has it. 0: no memory. */
-static int fsi__soft_edges(fsi_soft *soft) {
+/* Nodes and edges of the surface; an edge goes with the first element that has it. */
+static fsi_result fsi__soft_edges(fsi_soft *soft) {
     fsi__soft_work *work = soft->work;
     int corners = soft->desc.dim * soft->surface_count;
-    size_t size = (size_t)corners * sizeof(fsi__face);
     for (int i = 0; i < corners; i++)
         work->outside[soft->surface[i]] = 1;
     if (soft->desc.dim == 2 || !corners)
-        return 1;
+        return FSI_OK;
+    size_t size = (size_t)corners * (sizeof(fsi__face) + 1);
     fsi__face *face = (fsi__face *)fsi_alloc(&soft->desc.allocator, size);
     if (!face)
-        return 0;
+        return FSI_ERR_MEMORY;
+    unsigned char *is_first = (unsigned char *)(face + corners);
     fsi__faces_sorted(3, soft->surface_count, soft->surface, face);
-    /* mark the first of each in the place of its element */
-    for (int i = 0; i < corners; i++)
-        face[face[i].from].key[2] =
-            i == 0 || memcmp(face[i].key, face[i - 1].key, 2 * sizeof face[i].key[0]);
+    for (int i = 0; i < corners; i += fsi__face_run(face, i, corners))
+        is_first[face[i].from] = 1;
     for (int i = 0; i < corners; i++) {
         if (i % 3 == 0)
             work->edge_first[i / 3] = work->edge_count;
-        if (!face[i].key[2])
+        if (!is_first[i])
             continue;
-        int k = 3 * work->edge_count++;
-        work->edge[k] = soft->surface[i];
-        work->edge[k + 1] = soft->surface[i - i % 3 + (i + 1) % 3];
-        work->edge[k + 2] = soft->desc.vertex_count + i / 3;
+        int32_t *edge = work->edge + 3 * work->edge_count++;
+        edge[0] = fsi__face_vertex(3, soft->surface, i, 0);
+        edge[1] = fsi__face_vertex(3, soft->surface, i, 1);
+        edge[2] = soft->desc.vertex_count + i / 3;
     }
     work->edge_first[soft->surface_count] = work->edge_count;
     fsi_free(&soft->desc.allocator, face, size);
-    return 1;
+    return FSI_OK;
 }
 
 /* What others see as far as it is given or made of shells; NULL: the boundary of the tetrahedra. */
 static const int32_t *fsi__soft_skin(const fsi_soft_desc *desc, int *count) {
-    *count = desc->surface_count ? desc->surface_count
-             : desc->dim == 2    ? desc->segment_count
-                                 : desc->triangle_count;
-    return desc->surface_count ? desc->surface
-           : !*count           ? NULL
-           : desc->dim == 2    ? desc->segment
-                               : desc->triangle;
+    *count = desc->surface_count;
+    if (*count)
+        return desc->surface;
+    *count = desc->dim == 2 ? desc->segment_count : desc->triangle_count;
+    if (!*count)
+        return NULL;
+    return desc->dim == 2 ? desc->segment : desc->triangle;
 }
 
 /* All elements, kind after kind, and the masses they give to the nodes. held: fully prescribed
- * vertices. */
+   vertices. */
 static fsi_result fsi__soft_elements(fsi_soft *soft, const fsi_soft_desc *desc,
                                      const unsigned char *held) {
     fsi__soft_work *work = soft->work;
-    const int32_t *list[FSI__KINDS] = {NULL, NULL, NULL, NULL, NULL};
-    int count[FSI__KINDS] = {0, 0, 0, 0, 0}, e = 0;
-    list[FSI__SEG] = desc->segment;
-    list[FSI__TRI] = desc->triangle;
-    list[FSI__TET] = desc->tet;
-    count[FSI__SEG] = desc->segment_count;
-    count[FSI__TRI] = desc->triangle_count;
-    count[FSI__TET] = desc->tet_count;
+    const int32_t *list[FSI__KINDS] = {desc->segment, NULL, desc->triangle, NULL, desc->tet};
+    int count[FSI__KINDS] = {desc->segment_count, 0, desc->triangle_count, 0, desc->tet_count};
+    int e = 0;
     for (int i = 0; i < 4 * soft->element_count; i++)
         work->node[i] = -1;
     for (int k = 0; k < FSI__KINDS; k++) {
@@ -9683,40 +9757,52 @@ static fsi_result fsi__soft_elements(fsi_soft *soft, const fsi_soft_desc *desc,
 /* Elements, masses, surface into the placed block. */
 static fsi_result fsi__soft_fill(fsi_soft *soft, const fsi_soft_desc *desc) {
     fsi__soft_work *work = soft->work;
-    int i, n = desc->vertex_count, moving = desc->dim == 2 ? 3 : 7;
-    const int32_t *skin = fsi__soft_skin(desc, &i);
+    int n = desc->vertex_count, moving = desc->dim == 2 ? 3 : 7;
     unsigned char *held = (unsigned char *)work->zone; /* scratch */
-    fsi_copy(3 * (size_t)n, desc->x, soft->x);
-    fsi_copy(3 * (size_t)n, desc->x, work->rest_x);
-    for (i = 0; i < n; i++) {
+    fsi_copy(work->dof, desc->x, soft->x);
+    fsi_copy(work->dof, desc->x, work->rest_x);
+    for (int i = 0; i < n; i++) {
         int pin = (desc->pin ? desc->pin[i] : 0) | (desc->dim == 2 ? 4 : 0);
-        for (int a = 0; a < 3; a++)
-            work->fixed[3 * i + a] = (unsigned char)(pin >> a & 1);
+        for (int axis = 0; axis < 3; axis++)
+            work->fixed[3 * i + axis] = (unsigned char)(pin >> axis & 1);
         held[i] = (unsigned char)((pin & moving) == moving);
         soft->surface_node[i] = i;
     }
     fsi_result result = fsi__soft_elements(soft, desc, held);
     if (result != FSI_OK)
         return result;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         if (!(soft->mass[i] > 0))
             return FSI_ERR_GEOMETRY;
         soft->inverse_mass[i] = held[i] ? 0 : 1 / soft->mass[i];
     }
     fsi__soft_corners(soft);
+
+    /* The surface: given, or the boundary of the tetrahedra. */
+    int count;
+    const int32_t *skin = fsi__soft_skin(desc, &count);
     if (skin)
         memcpy(soft->surface, skin, (size_t)(desc->dim * soft->surface_count) * sizeof(int32_t));
     else
         result = fsi_mesh_boundary(n, desc->tet_count, desc->tet, soft->surface,
-                                   soft->surface_count, &i, &desc->allocator);
+                                   soft->surface_count, &count, &desc->allocator);
+    if (result == FSI_OK)
+        result = fsi__soft_edges(soft);
     if (result != FSI_OK)
         return result;
-    if (!fsi__soft_edges(soft))
-        return FSI_ERR_MEMORY;
     soft->closed = desc->closed || desc->tet_count > 0;
-    work->rest_volume = soft->volume_target[0] =
-        soft->closed ? fsi__soft_volume(soft, soft->x, 0, NULL) : 0;
+    work->rest_volume = soft->closed ? fsi__soft_volume(soft, soft->x, 0, NULL) : 0;
+    soft->volume_target[0] = work->rest_volume;
     return fsi__soft_has_pressure(soft) && !(work->rest_volume > 0) ? FSI_ERR_GEOMETRY : FSI_OK;
+}
+
+/* Hinges that there can be at most. */
+static int fsi__soft_most_hinges(const fsi_soft_desc *desc) {
+    if (!(desc->bend > 0))
+        return 0;
+    if (desc->dim == 2)
+        return desc->segment_count ? desc->vertex_count : 0;
+    return 3 * desc->triangle_count / 2;
 }
 
 FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
@@ -9727,8 +9813,6 @@ FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
         return result;
     fsi_soft soft;
     memset(&soft, 0, sizeof soft);
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
     soft.desc = *desc;
     if (!soft.desc.newton)
         soft.desc.newton = 1;
@@ -9739,11 +9823,11 @@ FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
                                    &soft.surface_count, &desc->allocator);
     if (result != FSI_OK)
         return result;
-    /* at most */
-    int hinges = !(desc->bend > 0) ? 0
-                 : desc->dim == 2  ? (desc->segment_count ? desc->vertex_count : 0)
-                                   : 3 * desc->triangle_count / 2;
-    soft.element_count = desc->segment_count + desc->triangle_count + desc->tet_count + hinges;
+    soft.element_count =
+        desc->segment_count + desc->triangle_count + desc->tet_count + fsi__soft_most_hinges(desc);
+
+    fsi_arena arena;
+    memset(&arena, 0, sizeof arena);
     fsi__soft_layout(&soft, &arena);
     result = fsi__arena_block(&arena, &desc->allocator, &soft.block, &soft.size);
     if (result != FSI_OK)
@@ -9753,9 +9837,10 @@ FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
     soft.desc.x = soft.work->rest_x;
     soft.desc.segment = soft.desc.triangle = soft.desc.tet = soft.desc.surface = NULL;
     soft.desc.pin = NULL;
-    if (result == FSI_OK && soft.desc.integrator != FSI_SOFT_EXPLICIT)
+    int has_matrix = soft.desc.integrator != FSI_SOFT_EXPLICIT;
+    if (result == FSI_OK && has_matrix)
         result = fsi__soft_matrix(&soft);
-    if (result == FSI_OK && soft.desc.integrator != FSI_SOFT_EXPLICIT)
+    if (result == FSI_OK && has_matrix)
         result = fsi__soft_symbolic(&soft);
     if (result == FSI_OK && soft.surface_count)
         result = fsi_bvh_init(&soft.bvh, soft.surface_count, &desc->allocator);
@@ -9772,8 +9857,7 @@ FSI_API void fsi_soft_free(fsi_soft *soft) {
         return;
     fsi_cholesky_free(&soft->factor);
     fsi_bvh_free(&soft->bvh);
-    if (soft->work->patch)
-        fsi_free(&soft->desc.allocator, soft->work->patch, soft->work->patch->size);
+    FSI__LIST_FREE(soft->work->patch.memory, &soft->desc.allocator);
     fsi_free(&soft->desc.allocator, soft->work->slot_block, soft->work->slot_size);
     fsi_free(&soft->desc.allocator, soft->block, soft->size);
     memset(soft, 0, sizeof *soft);
@@ -9794,7 +9878,7 @@ FSI_API fsi_result fsi_soft_restore(fsi_soft *soft, const void *in) {
     if (!soft || !soft->block || !in)
         return FSI_ERR_ARGUMENT;
     memcpy(soft->x, in, soft->state_size);
-    /* stages of a step that another life began */
+    /* Stages of a step that another life began. */
     soft->moved = 0;
     soft->work->jumps = 0;
     return FSI_OK;
@@ -9855,14 +9939,6 @@ static void fsi__reduced_build_layout(const fsi_reduced_model *model, fsi__reduc
     FSI__TAKE(build->omega2, fsi_real, arena, k);
     FSI__TAKE(build->rigid, fsi_real, arena, 6 * n);
     FSI__TAKE(build->map, int32_t, arena, n);
-}
-
-/* Diagonal entry i of K. */
-static fsi_real *fsi__csr_diagonal(fsi_csr *matrix, int i) {
-    int32_t at = matrix->row[i];
-    while (matrix->col[at] != i)
-        at++;
-    return matrix->val + at;
 }
 
 /* K of a flat sheet has nothing across its plane: a spring on every vertex, above all its own

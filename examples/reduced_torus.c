@@ -146,7 +146,7 @@ static fsi_result soft_begin(void *user, fsi_real dt) {
     soft_door *q = (soft_door *)user;
     fsi_result result = fsi_soft_forces(&q->soft, dt);
     if (result >= 0)
-        fsi_soft_coupled(&q->soft, &q->door);
+        fsi_soft_couple(&q->soft, &q->door);
     return result;
 }
 

@@ -45,7 +45,7 @@ typedef struct sheet {
 static fsi_result sheet_begin(void *user, fsi_real dt) {
     sheet *self = (sheet *)user;
     fsi_result result = fsi_soft_forces(&self->cloth, dt);
-    fsi_soft_coupled(&self->cloth, &self->door);
+    fsi_soft_couple(&self->cloth, &self->door);
     return result;
 }
 

@@ -637,7 +637,7 @@ static fsi_result strip_begin(void *user, fsi_real dt) {
     fsi_result result = s->mono.count ? fsi_soft_forces(&s->cloth, dt) : FSI_OK;
     if (result < 0)
         return result;
-    fsi_soft_coupled(&s->cloth, &s->door);
+    fsi_soft_couple(&s->cloth, &s->door);
     return s->mono.count ? FSI_OK : fsi_soft_responder_begin(&s->responder);
 }
 

@@ -1684,7 +1684,7 @@ static fsi_soft bag;
 static fsi_result bag_begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
     fsi_result result = fsi_soft_forces(&bag, dt);
-    fsi_soft_coupled(&bag, s->door);
+    fsi_soft_couple(&bag, s->door);
     return result;
 }
 

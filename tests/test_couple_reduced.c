@@ -660,7 +660,7 @@ TEST S_19_full_basis_is_deformable(void) {
     group_row = S.door[0].row_fn;
     S.door[0].row_fn = row_at_surface;
     CHECK_OK(fsi_soft_forces(&soft, DT));
-    fsi_soft_coupled(&soft, &T.door[0]);
+    fsi_soft_couple(&soft, &T.door[0]);
     one[0] = &T.door[0];
     CHECK_OK(fsi_grid_set_velocity(&S.grid, random_velocity, NULL));
     for (int a = 0; a < 3; a++)
@@ -817,7 +817,7 @@ TEST mixed_with_rigid_and_deformable(void) {
         for (i = 0; i < 3 * desc.vertex_count; i++)
             soft.v[i] = rnd();
         CHECK_OK(fsi_soft_forces(&soft, DT));
-        fsi_soft_coupled(&soft, &S.door[2]);
+        fsi_soft_couple(&soft, &S.door[2]);
         sd.kind = FSI_SHAPE_BOX;
         sd.dim = 3;
         sd.half = fsi_vec(FSI_R(0.2), FSI_R(0.2), FSI_R(0.2));

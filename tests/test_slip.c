@@ -747,7 +747,7 @@ static fsi_result any_soft(any_solid *w, int kind) {
     for (size_t i = 0; i < 3 * (size_t)w->soft.desc.vertex_count; i++)
         w->soft.v[i] = desc.dim == 2 && i % 3 == 2 ? 0 : (fsi_real)(0.1 * sin(3.0 * (double)i));
     result = fsi_soft_forces(&w->soft, FSI_R(0.01));
-    fsi_soft_coupled(&w->soft, w->door + w->count);
+    fsi_soft_couple(&w->soft, w->door + w->count);
     w->count++;
     return result;
 }
@@ -1988,7 +1988,7 @@ TEST slip_light_stiff_cloth_in_water(void) {
             soft.v[3 * i + 1] = (fsi_real)(i % 2 ? 0.01 : -0.01);
         for (int k = 0; k < 25; k++) {
             CHECK_OK(fsi_soft_forces(&soft, FSI_R(0.01)));
-            fsi_soft_coupled(&soft, &door);
+            fsi_soft_couple(&soft, &door);
             CHECK_OK(fsi_slip_detect(&slip, list, 1));
             ASSERT(fsi_slip_solve(&slip, FSI_R(0.01), NULL) >= 0);
             ASSERT(fsi_soft_move(&soft, FSI_R(0.01)) >= 0);

@@ -1033,7 +1033,7 @@ TEST split_matches_implicit(void) {
         CHECK_OK(fsi_soft_forces(&a, FSI_R(0.01)));
         CHECK_OK(fsi_soft_forces(&b, FSI_R(0.01)));
         fsi_coupled door;
-        fsi_soft_coupled(&b, &door);
+        fsi_soft_couple(&b, &door);
         ASSERT(door.implicit != NULL);
         CHECK_OK(fsi_csr_check(door.implicit));
         fsi_real *star;

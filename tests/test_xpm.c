@@ -1616,7 +1616,7 @@ static fsi_result trial_solid(trial *t, double density) {
         t->soft.v[3 * i] = FSI_R(.3), t->soft.v[3 * i + 1] = FSI_R(.2) * t->soft.x[3 * i];
     if ((result = fsi_soft_forces(&t->soft, trial_dt)) < 0)
         return result;
-    fsi_soft_coupled(&t->soft, &t->door);
+    fsi_soft_couple(&t->soft, &t->door);
     return result;
 }
 
