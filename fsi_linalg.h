@@ -75,26 +75,22 @@
      certificate: for Kahan's matrix it sees nothing wrong.
 
    CONFIGURATION (define before the include)
-     FSI_IMPLEMENTATION        implementation only   all five headers' code goes into this file;
-   FSI_LINALG_IMPLEMENTATION: only this one's
-     FSI_SINGLE                every includer        fsi_real is float; a mixture of both
-   precisions does not link
-     FSI_STATIC                every includer        everything static: a private copy; all
-   implementations in that one file
-     FSI_API                   every includer        storage class of your own (dllexport ...);
-   default extern
-     FSI_NO_OPENMP             implementation only   plain loops even where the compiler has OpenMP
-   switched on
-     FSI_VERSION               (read it)             major * 100 + minor; headers of different
-   releases refuse each other
+     where: I = in the file with the implementation, A = in every file that includes a header
+     FSI_IMPLEMENTATION         I   the code of all five headers goes into this file
+     FSI_LINALG_IMPLEMENTATION  I   only this header's code
+     FSI_SINGLE                 A   fsi_real is float; a mixture of both precisions does not link
+     FSI_STATIC                 A   all static: a private copy, all implementations in that file
+     FSI_API                    A   storage class of your own (dllexport ...); default extern
+     FSI_NO_OPENMP              I   plain loops even where the compiler has OpenMP switched on
+     FSI_VERSION                    read it: major * 100 + minor; headers of different releases
+                                    refuse each other
 
    UNITS AND CONVENTIONS
    SI everywhere: m, kg, s, N, rad; 2D quantities are per metre of depth. Linear algebra is free of
-   units except fsi_modes_solve
-   (w = omega^2 in 1/s^2 for K in N/m and M in kg). 3x3 matrices and dense matrices are row major;
-   only QR is column major,
-   because there a column is a vector the caller already has. Eigenvectors are rows. Indices are
-   int32_t from 0, sizes are size_t.
+   units except fsi_modes_solve (w = omega^2 in 1/s^2 for K in N/m and M in kg).
+   3x3 matrices and dense matrices are row major; only QR is column major, because there a column is
+   a vector the caller already has. Eigenvectors are rows. Indices are int32_t from 0, sizes are
+   size_t.
    A desc struct may be zeroed: a numerical knob at 0 takes its default, a physical quantity at 0
    is really 0, a size at 0 is refused.
 
@@ -110,24 +106,21 @@
 
    USAGE
    First calls to know: fsi_csr_from_triplets, fsi_cg_solve, fsi_ic_init, fsi_cholesky_init /
-   _factor / _solve, fsi_modes_solve,
-   fsi_mg_init / _update / _solve. Everything else is variation.
+   _factor / _solve, fsi_modes_solve, fsi_mg_init / _update / _solve. Everything else is variation.
 
    1. Operators. A solver sees y = A x as an fsi_operator: function and user pointer.
-      fsi_csr_operator, fsi_ic_operator and fsi_cholesky_operator wrap our
-      objects, which must outlive the operator. x and y never overlap.
+      fsi_csr_operator, fsi_ic_operator and fsi_cholesky_operator wrap our objects, which must
+      outlive the operator. x and y never overlap.
    2. Which solver?
-        symmetric positive definite               fsi_cg_solve, IC(0), MIC(0) or multigrid as
-   preconditioner
-        the same, singular (closed box)           + project_fn that removes the null space, e.g.
-   the mean
-        symmetric indefinite (multipliers)        fsi_symmqmr_solve; the preconditioner may be
-   indefinite but must be symmetric
-        not symmetric                             fsi_gmres_solve
-        many right-hand sides, n up to ~10^4      fsi_cholesky_*: init once per pattern, factor
-   once per matrix, solve
-        least squares, few columns                fsi_qr_factor, fsi_qr_solve
-        n up to a few hundred                     fsi_dense_*
+        symmetric positive definite          fsi_cg_solve with IC(0), MIC(0) or multigrid
+        the same, singular (closed box)      + project_fn that removes the null space: the mean
+        symmetric indefinite (multipliers)   fsi_symmqmr_solve; the preconditioner may be
+                                             indefinite but must be symmetric
+        not symmetric                        fsi_gmres_solve
+        many right-hand sides, n to ~10^4    fsi_cholesky_*: init once per pattern, factor once
+                                             per matrix, solve
+        least squares, few columns           fsi_qr_factor, fsi_qr_solve
+        n up to a few hundred                fsi_dense_*
    3. Singular systems. With project_fn the part of b outside the range is removed; if it was
       larger than the tolerance the answer of the compatible part comes with FSI_INCOMPATIBLE.
       Without it CG notices when its direction has become a null vector, returns its best x and
@@ -179,43 +172,44 @@
 
    MEMORY
    All memory comes from an fsi_allocator {alloc_fn, free_fn, user}; zero means malloc and free.
-   free_fn gets the size. An object makes
-   one allocation (the sparse Cholesky one more while it orders), held until its *_free, which is
-   safe on a zeroed struct and twice.
-   fsi_eigen_dense and fsi_modes_solve only borrow. Nothing is allocated by dense, batch and QR
-   routines, by *_update, *_factor and
-   *_solve, nor by a Krylov solver that was given a workspace: CG 5 n, SYMMQMR 6 n (7 with a
-   guess), GMRES (restart + 3) n fsi_reals.
-   IC(0) takes 16 or 20 bytes per lower entry, sparse Cholesky 12 per entry of L.
+   free_fn gets the size. An object makes one allocation (the sparse Cholesky one more while it
+   orders, fsi_mg_rank one per list, which grow), held until its *_free, which is safe on a zeroed
+   struct and twice. fsi_eigen_dense and fsi_modes_solve only borrow.
+   Nothing is allocated by dense and QR routines, by *_update, *_factor and *_solve, nor by a Krylov
+   solver that was given a workspace: CG 5 n, SYMMQMR 6 n (7 with a guess), GMRES (restart + 3) n
+   numbers. IC(0) takes 16 or 20 bytes per lower entry, sparse Cholesky 12 per entry of L.
 
    ERRORS
-   Functions that can fail return an fsi_result. 0 is success. Negative: refused or impossible;
-   objects and outputs are as before (in-place
-   dense factors excepted). Positive: done, but look: FSI_NOT_CONVERGED, FSI_INCOMPATIBLE,
-   FSI_BREAKDOWN, FSI_STALLED,
-   FSI_RANK_DEFICIENT, FSI_SHIFTED; outputs are valid and finite. fsi_result_text gives the
-   sentence; fsi_report.reason repeats the result.
-   Input that is not finite is refused where it enters; numbers that stop being finite inside end
-   the solve with FSI_ERR_NUMERIC.
+   Functions that can fail return an fsi_result. 0 is success.
+   Negative: refused or impossible; objects and outputs are as before (in-place dense factors
+   excepted).
+   Positive: done, but look: FSI_NOT_CONVERGED, FSI_INCOMPATIBLE, FSI_BREAKDOWN, FSI_STALLED,
+   FSI_RANK_DEFICIENT, FSI_SHIFTED; outputs are valid and finite.
+   fsi_result_text gives the sentence; fsi_report.reason repeats the result. Input that is not
+   finite is refused where it enters; numbers that stop being finite inside end the solve with
+   FSI_ERR_NUMERIC.
 
    THREADS AND DETERMINISM
    No file-scope state, no threads of our own: with OpenMP switched on in the compiler, long loops
-   use it. Sums go over fixed chunks that
-   are added in order, so one binary gives the same bits for 1, 2, 3 or 8 threads (tested).
-   Different objects may be used from different
-   threads at the same time. One object: calls that take it const may run at the same time
-   (fsi_ic_solve, fsi_csr_mul); a sparse
-   Cholesky or a multigrid object has workspace inside and serves one caller at a time.
-   Callbacks run on the caller's thread.
+   use it. Sums go over fixed chunks that are added in order, so one binary gives the same bits for
+   1, 2, 3 or 8 threads (tested).
+   Different objects may be used from different threads at the same time. One object: calls that
+   take it const may run at the same time (fsi_ic_solve, fsi_csr_mul); a sparse Cholesky or a
+   multigrid object has workspace inside and serves one caller at a time. Callbacks run on the
+   caller's thread.
 
    REFERENCES
-   Hestenes, Stiefel 1952 (CG). Freund, Nachtigal 1994, 1995 (simplified QMR, symmetric
-   preconditioners). Saad, Schultz 1986 (GMRES).
-   Meijerink, van der Vorst 1977; Gustafsson 1978; Kershaw 1978; Manteuffel 1980 (incomplete
-   Cholesky, shifts). Businger, Golub 1965 (pivoted QR). Amestoy, Davis, Duff 1996 (minimum degree).
-   Liu 1990 (elimination trees). Martin, Reinsch, Wilkinson 1968 (tridiagonal QL). Grimes, Lewis,
-   Simon 1994 (shift-invert block Lanczos). Wu, Simon 2000 (thick restart). Murphy, Golub, Wathen
-   2000 (saddle points). McAdams, Sifakis, Teran 2010 (multigrid in CG for masked grids).
+     CG                          Hestenes, Stiefel 1952
+     SYMMQMR                     Freund, Nachtigal 1994, 1995 (simplified QMR)
+     GMRES                       Saad, Schultz 1986
+     incomplete Cholesky         Meijerink, van der Vorst 1977; Gustafsson 1978 (modified);
+                                 Kershaw 1978; Manteuffel 1980 (shifts)
+     pivoted QR                  Businger, Golub 1965
+     minimum degree, trees       Amestoy, Davis, Duff 1996; Liu 1990
+     tridiagonal QL              Martin, Reinsch, Wilkinson 1968
+     block Lanczos, restarts     Grimes, Lewis, Simon 1994; Wu, Simon 2000
+     saddle points               Murphy, Golub, Wathen 2000
+     multigrid on masked grids   McAdams, Sifakis, Teran 2010
 
    CHANGELOG
    1.00  first release.
@@ -1163,9 +1157,12 @@ typedef struct fsi_bvh_node {
     int32_t right;         /* second child (the first is the next node); 0 = leaf */
 } fsi_bvh_node;
 
-/* Tree of boxes over the elements of one surface. Deterministic. Queries are read-only: any number
-   of threads may ask at once. A surface with a tree of its own (rest) is only looked at through
-   that: such a tree needs no fsi_bvh_init, zero it. */
+/* Tree of boxes over the elements of one surface, for any query: far points, long rays, boxes,
+   inside or not, copies of one shape. Where many points near a moving surface ask for the closest
+   element, fsi_lookup of fsi_sph.h answers 2.3 to 3.7 times as fast (bench/bench_lookup.c), but
+   only up to a reach. Deterministic. Queries are read-only: any number of threads may ask at once.
+   A surface with a tree of its own (rest) is only looked at through that: such a tree needs no
+   fsi_bvh_init, zero it. */
 typedef struct fsi_bvh {
     /* the surface of the last build or refit; its arrays are read by the queries */
     fsi_surface surface;
