@@ -29,15 +29,15 @@ enum {
 /* One key of --set KEY=VALUE. Make it with EX_NUMBER or EX_WORD. */
 typedef struct ex_key {
     const char *name, *unit, *help;
-    const char *value;      /* the default, as text */
-    double lowest, highest; /* range of a number, and of each number of a comma list */
-    const char *words;      /* comma list of the words allowed; NULL = it is a number */
+    const char *value; /* the default, as text */
+    const char *range; /* of a number, and of each number of a comma list: "0 to 1" */
+    const char *words; /* comma list of the words allowed; NULL = it is a number */
 } ex_key;
 
-#define EX_NUMBER(name, unit, help, value, lowest, highest)                                        \
-    { name, unit, help, value, lowest, highest, NULL }
+#define EX_NUMBER(name, unit, help, value, range)                                                  \
+    { name, unit, help, value, range, NULL }
 #define EX_WORD(name, help, value, words)                                                          \
-    { name, "", help, value, 0, 0, words }
+    { name, "", help, value, "", words }
 
 /* What an example is: name, one sentence, and what it does without any options. */
 typedef struct ex_about {
@@ -178,6 +178,12 @@ EX int ex_find(const ex_args *args, const char *name) {
     return -1;
 }
 
+/* The two numbers of "0 to 1". */
+EX void ex_range(const ex_key *key, double *lowest, double *highest) {
+    if (sscanf(key->range, "%lf to %lf", lowest, highest) != 2)
+        ex_die("%s has no range", key->name);
+}
+
 /* One line of --help. */
 EX void ex_help_key(const ex_key *key) {
     printf("  %-14s %s", key->name, key->help);
@@ -187,8 +193,11 @@ EX void ex_help_key(const ex_key *key) {
 
     if (key->words)
         printf("one of %s\n", key->words);
-    else
-        printf("range %g to %g\n", key->lowest, key->highest);
+    else {
+        double lowest, highest;
+        ex_range(key, &lowest, &highest);
+        printf("range %g to %g\n", lowest, highest);
+    }
 }
 
 EX void ex_help(const ex_args *args) {
@@ -244,6 +253,8 @@ EX void ex_check(const ex_key *key, const char *text) {
         return;
     }
 
+    double lowest, highest;
+    ex_range(key, &lowest, &highest);
     const char *rest = text;
     do {
         char *end;
@@ -252,9 +263,9 @@ EX void ex_check(const ex_key *key, const char *text) {
         if (end == rest || !followed_well)
             ex_die("%s: '%s' is not a number", key->name, text);
 
-        int in_range = number >= key->lowest && number <= key->highest;
+        int in_range = number >= lowest && number <= highest;
         if (!in_range)
-            ex_die("%s is outside its range %g to %g", key->name, key->lowest, key->highest);
+            ex_die("%s is outside its range %g to %g", key->name, lowest, highest);
         rest = *end ? end + 1 : end;
     } while (*rest);
 }

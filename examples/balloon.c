@@ -58,7 +58,7 @@ static void draw(ex_args *args, scene *s) {
         else
             ex_colorbar(&image, &view, 2, 0, 1, "SMOKE");
         ex_draw_surface(&image, &view, &surface, ex_rgb(200, 50, 60));
-        ex_line(&image, 20, 420, 420, 420, 3, ex_rgb(90, 90, 90));
+        ex_line(&image, 20, 420, 420, 420, 3, ex_grey(90));
     } else {
         ex_camera camera = ex_camera_make(1.3, 0.7, 1.7, CX, 0.2, CX, 1, 28);
         const double lo[3] = {0, 0, 0};
@@ -72,7 +72,7 @@ static void draw(ex_args *args, scene *s) {
         else
             ex_draw_smoke(&image, &camera, grid->nx, grid->ny, grid->nz, s->h, grid->density, 0.06,
                           ex_rgb(110, 114, 125));
-        ex_box3(&image, &camera, lo, hi, ex_rgb(120, 120, 120));
+        ex_box3(&image, &camera, lo, hi, ex_grey(120));
     }
 
     ex_frame(args, &image);
@@ -179,20 +179,22 @@ static const ex_about about = {
     .frames = 120,
     .keys =
         {
-            EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
+            EX_NUMBER("dim", "", "2 or 3", "2", "2 to 3"),
             EX_WORD("fluid", "what is blown in", "smoke", "smoke,water"),
-            EX_NUMBER("bpp", "", "1: boundary pressure projection", "1", 0, 1),
+            EX_NUMBER("bpp", "", "1: boundary pressure projection", "1", "0 to 1"),
             EX_WORD("scheme", "coupling", "xpm", "p,pc,aitken,rmi,xpm,monolithic"),
-            EX_NUMBER("omega", "", "relaxation of p and pc, aitken's first", "0.2", 1e-3, 1.9),
-            EX_NUMBER("mass_ratio", "", "rubber over a fluid layer two cells thick", "0.8", 1e-6,
-                      1e3),
-            EX_NUMBER("rate", "1/s", "volume injected per second over the rest volume", "0.6", 0,
-                      10),
-            EX_NUMBER("stiffness", "N/m", "of the rubber", "2", 0, 1e6),
-            EX_NUMBER("tolerance", "cells", "residual of the partitioned schemes", "0.05", 1e-9, 1),
-            EX_NUMBER("cap", "", "most iterations of a step", "30", 2, 1000),
-            EX_NUMBER("newton", "", "most Newton iterations of the rubber in a step", "1", 1, 100),
-            EX_NUMBER("compare", "", "1: the monolithic solve beside it", "0", 0, 1),
+            EX_NUMBER("omega", "", "relaxation of p and pc, aitken's first", "0.2", "1e-3 to 1.9"),
+            EX_NUMBER("mass_ratio", "", "rubber over a fluid layer two cells thick", "0.8",
+                      "1e-6 to 1e3"),
+            EX_NUMBER("rate", "1/s", "volume injected per second over the rest volume", "0.6",
+                      "0 to 10"),
+            EX_NUMBER("stiffness", "N/m", "of the rubber", "2", "0 to 1e6"),
+            EX_NUMBER("tolerance", "cells", "residual of the partitioned schemes", "0.05",
+                      "1e-9 to 1"),
+            EX_NUMBER("cap", "", "most iterations of a step", "30", "2 to 1000"),
+            EX_NUMBER("newton", "", "most Newton iterations of the rubber in a step", "1",
+                      "1 to 100"),
+            EX_NUMBER("compare", "", "1: the monolithic solve beside it", "0", "0 to 1"),
         },
 };
 

@@ -98,12 +98,12 @@ static const ex_about about = {
     .frames = 100,
     .keys =
         {
-            EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
-            EX_NUMBER("density", "", "list, over the water's", "0.1,0.5,0.9,10", 1e-6, 1e6),
+            EX_NUMBER("dim", "", "2 or 3", "2", "2 to 3"),
+            EX_NUMBER("density", "", "list, over the water's", "0.1,0.5,0.9,10", "1e-6 to 1e6"),
             EX_WORD("scheme", "coupling", "monolithic", "monolithic,xpm"),
-            EX_NUMBER("settle", "", "1: run on until at rest, with damping", "0", 0, 1),
-            EX_NUMBER("dt", "s", "time step", "0.005", 1e-5, 0.1),
-            EX_NUMBER("fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1),
+            EX_NUMBER("settle", "", "1: run on until at rest, with damping", "0", "0 to 1"),
+            EX_NUMBER("dt", "s", "time step", "0.005", "1e-5 to 0.1"),
+            EX_NUMBER("fractions", "", "1: area fractions instead of voxel faces", "0", "0 to 1"),
         },
 };
 

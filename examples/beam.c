@@ -26,7 +26,7 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_tled *tled, const 
     ex_floor(&image, &camera, lo, hi, 1, -0.002, 0.2);
     ex_draw_surface3(&image, &camera, &surface, ex_rgb(220, 110, 60));
     water_draw(&image, &camera, sph, lo, hi);
-    ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
+    ex_box3(&image, &camera, lo, hi, ex_grey(130));
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -38,13 +38,13 @@ static const ex_about about = {
     .frames = 50,
     .keys =
         {
-            EX_NUMBER("restitution", "", "e of the collisions", "0", 0, 1),
-            EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1),
-            EX_NUMBER("particles", "", "most fluid particles", "20000", 100, 1e6),
-            EX_NUMBER("tets", "", "about so many tetrahedra", "1150", 100, 1e6),
-            EX_NUMBER("young", "Pa", "Young's modulus", "3e5", 1e3, 1e8),
-            EX_NUMBER("density", "kg/m^3", "of the beam", "1000", 10, 1e5),
-            EX_NUMBER("gravity", "m/s^2", "on the fluid", "9.81", 0, 100),
+            EX_NUMBER("restitution", "", "e of the collisions", "0", "0 to 1"),
+            EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "1", "0 to 1"),
+            EX_NUMBER("particles", "", "most fluid particles", "20000", "100 to 1e6"),
+            EX_NUMBER("tets", "", "about so many tetrahedra", "1150", "100 to 1e6"),
+            EX_NUMBER("young", "Pa", "Young's modulus", "3e5", "1e3 to 1e8"),
+            EX_NUMBER("density", "kg/m^3", "of the beam", "1000", "10 to 1e5"),
+            EX_NUMBER("gravity", "m/s^2", "on the fluid", "9.81", "0 to 100"),
         },
 };
 

@@ -27,7 +27,7 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_tled *tled) {
     for (int k = 0; k < BOARDS; k++) {
         fsi_surface surface = fsi_tled_surface(&tled[k]);
         ex_draw_surface3(&image, &camera, &surface, ex_rgb(190, 150, 100));
-        ex_text(&image, 95 + 200 * k, 392, 1, ex_rgb(60, 60, 60), name[k]);
+        ex_text(&image, 95 + 200 * k, 392, 1, ex_grey(60), name[k]);
     }
 
     water_draw(&image, &camera, sph, lo, hi);
@@ -57,12 +57,12 @@ static const ex_about about = {
     .frames = 40,
     .keys =
         {
-            EX_NUMBER("restitution", "", "e of the elastic board", "0.8", 0, 1),
-            EX_NUMBER("slip", "", "delta of the slippery boards", "1", 0, 1),
-            EX_NUMBER("particles", "", "most fluid particles", "10000", 100, 1e6),
-            EX_NUMBER("tets", "", "about so many tetrahedra per board", "400", 50, 1e6),
-            EX_NUMBER("angle", "rad", "of the boards", "0.5", 0, 1.4),
-            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+            EX_NUMBER("restitution", "", "e of the elastic board", "0.8", "0 to 1"),
+            EX_NUMBER("slip", "", "delta of the slippery boards", "1", "0 to 1"),
+            EX_NUMBER("particles", "", "most fluid particles", "10000", "100 to 1e6"),
+            EX_NUMBER("tets", "", "about so many tetrahedra per board", "400", "50 to 1e6"),
+            EX_NUMBER("angle", "rad", "of the boards", "0.5", "0 to 1.4"),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", "0 to 100"),
         },
 };
 

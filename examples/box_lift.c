@@ -254,17 +254,17 @@ static const ex_about about = {
     .frames = 100,
     .keys =
         {
-            EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
-            EX_NUMBER("bodies", "", "number of blocks", "1", 1, MOST),
+            EX_NUMBER("dim", "", "2 or 3", "2", "2 to 3"),
+            EX_NUMBER("bodies", "", "number of blocks", "1", "1 to 64"),
             EX_NUMBER("density", "", "block over fluid (many blocks: times 0.1, 1, 10)", "0.1",
-                      1e-6, 1e6),
+                      "1e-6 to 1e6"),
             EX_WORD("precond", "solver", "deflated",
                     "none,ic,schur0,schur1,schur2,schur3,neumann,woodbury,deflated"),
-            EX_NUMBER("budget", "iterations", "cap of the solve, 0 = none", "0", 0, 1e6),
+            EX_NUMBER("budget", "iterations", "cap of the solve, 0 = none", "0", "0 to 1e6"),
             EX_WORD("walls", "the box", "open", "open,closed"),
             EX_WORD("boundary", "form of the solids", "voxel", "voxel,fraction"),
-            EX_NUMBER("dt", "s", "time step", "0.01", 1e-6, 1),
-            EX_NUMBER("gravity", "m/s^2", "downward", "1", 0, 100),
+            EX_NUMBER("dt", "s", "time step", "0.01", "1e-6 to 1"),
+            EX_NUMBER("gravity", "m/s^2", "downward", "1", "0 to 100"),
             EX_WORD("alone",
                     "what iterations_fluid counts: same step with the blocks' motion "
                     "prescribed, or held "

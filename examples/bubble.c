@@ -27,9 +27,9 @@ static const ex_about about = {
     .frames = 320,
     .keys =
         {
-            EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
-            EX_NUMBER("bubbles", "", "1: closed air keeps its volume", "1", 0, 1),
-            EX_NUMBER("dt", "s", "time step", "0.004", 1e-5, 0.05),
+            EX_NUMBER("dim", "", "2 or 3", "2", "2 to 3"),
+            EX_NUMBER("bubbles", "", "1: closed air keeps its volume", "1", "0 to 1"),
+            EX_NUMBER("dt", "s", "time step", "0.004", "1e-5 to 0.05"),
         },
 };
 
@@ -107,7 +107,7 @@ int main(int argc, char **argv) {
         if (args.out) {
             ex_image image = ex_image_make(400, 560);
             ex_view view = ex_view_make(0, 0, 1, 1.5, 20, 20, 340, 510);
-            ex_clear(&image, ex_rgb(255, 255, 255));
+            ex_clear(&image, ex_grey(255));
             ex_draw_field(&image, &view, world.grid.nx, world.grid.ny,
                           world.grid.phi
                               + (dim == 3 ? (size_t)(world.grid.nx * world.grid.ny)

@@ -115,7 +115,7 @@ static void draw(ex_args *args, fsi_world *world) {
                              ex_map(0, 0.45 + 0.5 * i / world->door_count));
         ex_draw_water(&image, &camera, grid->nx, grid->ny, grid->nz, grid->h, grid->phi,
                       ex_rgb(80, 160, 220), 0.5);
-        ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
+        ex_box3(&image, &camera, lo, hi, ex_grey(130));
     }
 
     ex_frame(args, &image);
@@ -129,11 +129,11 @@ static const ex_about about = {
     .frames = 120,
     .keys =
         {
-            EX_NUMBER("dim", "", "2 or 3", "3", 2, 3),
-            EX_NUMBER("bodies", "", "number of bunnies", "8", 1, MOST),
-            EX_NUMBER("density", "", "over the water's", "0.3", 1e-3, 1e3),
-            EX_NUMBER("pour", "s", "when water is poured in", "0.6", 0, 1e3),
-            EX_NUMBER("dt", "s", "time step", "0.01", 1e-4, 0.1),
+            EX_NUMBER("dim", "", "2 or 3", "3", "2 to 3"),
+            EX_NUMBER("bodies", "", "number of bunnies", "8", "1 to 24"),
+            EX_NUMBER("density", "", "over the water's", "0.3", "1e-3 to 1e3"),
+            EX_NUMBER("pour", "s", "when water is poured in", "0.6", "0 to 1e3"),
+            EX_NUMBER("dt", "s", "time step", "0.01", "1e-4 to 0.1"),
         },
 };
 

@@ -60,14 +60,14 @@ static const ex_about about = {
     .frames = 80,
     .keys =
         {
-            EX_NUMBER("stretch", "N/m", "Young's modulus times thickness", "400", 1, 1e6),
-            EX_NUMBER("bend", "N m", "bending stiffness: folds of two cells", "1e-3", 0, 10),
-            EX_NUMBER("density", "kg/m^2", "of the cloth", "0.2", 1e-3, 100),
-            EX_NUMBER("friction", "", "Coulomb coefficient", "0.3", 0, 2),
-            EX_NUMBER("hole", "m", "radius of a hole in the middle", "0", 0, 0.4),
-            EX_NUMBER("self", "", "self-collision", "1", 0, 1),
-            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
-            EX_NUMBER("dt", "s", "time step", "0.01", 1e-4, 0.05),
+            EX_NUMBER("stretch", "N/m", "Young's modulus times thickness", "400", "1 to 1e6"),
+            EX_NUMBER("bend", "N m", "bending stiffness: folds of two cells", "1e-3", "0 to 10"),
+            EX_NUMBER("density", "kg/m^2", "of the cloth", "0.2", "1e-3 to 100"),
+            EX_NUMBER("friction", "", "Coulomb coefficient", "0.3", "0 to 2"),
+            EX_NUMBER("hole", "m", "radius of a hole in the middle", "0", "0 to 0.4"),
+            EX_NUMBER("self", "", "self-collision", "1", "0 to 1"),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", "0 to 100"),
+            EX_NUMBER("dt", "s", "time step", "0.01", "1e-4 to 0.05"),
             EX_WORD("solver", "of the linear systems", "cg", "cg,cholesky"),
         },
 };

@@ -88,14 +88,13 @@ static void draw_tracer(ex_image *image, const ex_view *view, const sheet *air, 
 static void draw(ex_image *image, const sheet *air, int wall, int trails) {
     ex_view view = ex_view_make(0, 0, 1, 1.5, 14 + wall * 310, 40, 300, 450);
     double floor_row = ex_py(&view, ground);
-    ex_line(image, ex_px(&view, 0), floor_row, ex_px(&view, 1), floor_row, 2,
-            ex_rgb(120, 120, 120));
+    ex_line(image, ex_px(&view, 0), floor_row, ex_px(&view, 1), floor_row, 2, ex_grey(120));
     for (int i = 0; i < TRACERS; i++)
         draw_tracer(image, &view, air, i);
     for (int k = 0; k < trails; k++)
         sheet_draw2(image, &view, trail[wall][k], NODES, 2, ex_rgb(240, 180, 165));
     sheet_draw2(image, &view, air->cloth.x, NODES, 4, ex_rgb(200, 50, 30));
-    ex_text(image, view.left, 16, 2, ex_rgb(20, 20, 20), wall == SLIP ? "SLIP" : "NO-SLIP");
+    ex_text(image, view.left, 16, 2, ex_grey(20), wall == SLIP ? "SLIP" : "NO-SLIP");
 }
 
 static const ex_about about = {
@@ -106,9 +105,9 @@ static const ex_about about = {
     .keys =
         {
             EX_WORD("wall", "which to run", "both", "both,slip,noslip"),
-            EX_NUMBER("density", "kg/m^2", "of the sheet", "0.3", 0.01, 100),
-            EX_NUMBER("bend", "N m", "bending stiffness", "0.02", 0, 100),
-            EX_NUMBER("dt", "s", "time step", "0.005", 1e-4, 0.05),
+            EX_NUMBER("density", "kg/m^2", "of the sheet", "0.3", "0.01 to 100"),
+            EX_NUMBER("bend", "N m", "bending stiffness", "0.02", "0 to 100"),
+            EX_NUMBER("dt", "s", "time step", "0.005", "1e-4 to 0.05"),
         },
 };
 

@@ -25,13 +25,13 @@ static const ex_about about = {
     .frames = 50,
     .keys =
         {
-            EX_NUMBER("restitution", "", "e of the collisions", "0", 0, 1),
-            EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "0.95", 0, 1),
-            EX_NUMBER("particles", "", "most fluid particles", "2500", 100, 1e6),
-            EX_NUMBER("tets", "", "about so many triangles", "700", 100, 1e6),
-            EX_NUMBER("stretch", "N/m", "Young's modulus times thickness", "6000", 10, 1e6),
-            EX_NUMBER("area_density", "kg/m^2", "of the cloth", "2", 0.01, 100),
-            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+            EX_NUMBER("restitution", "", "e of the collisions", "0", "0 to 1"),
+            EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "0.95", "0 to 1"),
+            EX_NUMBER("particles", "", "most fluid particles", "2500", "100 to 1e6"),
+            EX_NUMBER("tets", "", "about so many triangles", "700", "100 to 1e6"),
+            EX_NUMBER("stretch", "N/m", "Young's modulus times thickness", "6000", "10 to 1e6"),
+            EX_NUMBER("area_density", "kg/m^2", "of the cloth", "2", "0.01 to 100"),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", "0 to 100"),
         },
 };
 

@@ -147,18 +147,20 @@ static const ex_about about = {
     .frames = 120,
     .keys =
         {
-            EX_NUMBER("mass_ratio", "", "cloth over a fluid layer two cells thick", "1", 1e-6, 1e3),
+            EX_NUMBER("mass_ratio", "", "cloth over a fluid layer two cells thick", "1",
+                      "1e-6 to 1e3"),
             EX_WORD("scheme", "how they are coupled", "xpm", "p,pc,pcm,rmi,xpm,aitken,monolithic"),
-            EX_NUMBER("omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9),
+            EX_NUMBER("omega", "", "relaxation of p and pc", "0.05", "1e-4 to 1.9"),
             EX_NUMBER("reuse", "steps", "whose pairs rmi and xpm keep; 0 = the paper's algorithm",
-                      "5", 0, 16),
-            EX_NUMBER("newton", "", "iterations of the cloth: 1 = linear in a step", "1", 1, 50),
+                      "5", "0 to 16"),
+            EX_NUMBER("newton", "", "iterations of the cloth: 1 = linear in a step", "1",
+                      "1 to 50"),
             EX_NUMBER("follow", "",
-                      "most times a step finds the geometry anew at its end; 0 = frozen", "0", 0,
-                      30),
+                      "most times a step finds the geometry anew at its end; 0 = frozen", "0",
+                      "0 to 30"),
             EX_WORD("begin", "shape at first: a shallow arc, or as at rest", "arc", "arc,rest"),
-            EX_NUMBER("filter", "", "share of a kept pair that must be new", "0.1", 1e-6, 0.99),
-            EX_NUMBER("start", "", "share of the first load", "0.1", 1e-3, 1),
+            EX_NUMBER("filter", "", "share of a kept pair that must be new", "0.1", "1e-6 to 0.99"),
+            EX_NUMBER("start", "", "share of the first load", "0.1", "1e-3 to 1"),
         },
 };
 

@@ -102,8 +102,8 @@ static void draw(ex_image *image, const pool *self, int wall) {
     const fsi_real *hand = x + 3 * HAND;
     ex_draw_liquid(image, &view, grid->nx, grid->ny, grid->levelset.phi, ex_rgb(90, 150, 220));
     sheet_draw2(image, &view, x, NODES, 3, ex_rgb(200, 50, 30));
-    ex_disk(image, ex_px(&view, hand[0]), ex_py(&view, hand[1]), 5, ex_rgb(60, 60, 60));
-    ex_text(image, view.left, 16, 2, ex_rgb(20, 20, 20), wall == SLIP ? "SLIP" : "NO-SLIP");
+    ex_disk(image, ex_px(&view, hand[0]), ex_py(&view, hand[1]), 5, ex_grey(60));
+    ex_text(image, view.left, 16, 2, ex_grey(20), wall == SLIP ? "SLIP" : "NO-SLIP");
 }
 
 static const ex_about about = {
@@ -114,10 +114,10 @@ static const ex_about about = {
     .keys =
         {
             EX_WORD("wall", "which to run", "both", "both,slip,noslip"),
-            EX_NUMBER("speed", "m/s", "of the hand", "1.5", 0, 10),
-            EX_NUMBER("dt", "s", "time step", "0.005", 1e-4, 0.05),
-            EX_NUMBER("density", "kg/m", "of the sheet", "2", 0.01, 1000),
-            EX_NUMBER("stretch", "N", "stiffness of the sheet", "4000", 1, 1e6),
+            EX_NUMBER("speed", "m/s", "of the hand", "1.5", "0 to 10"),
+            EX_NUMBER("dt", "s", "time step", "0.005", "1e-4 to 0.05"),
+            EX_NUMBER("density", "kg/m", "of the sheet", "2", "0.01 to 1000"),
+            EX_NUMBER("stretch", "N", "stiffness of the sheet", "4000", "1 to 1e6"),
         },
 };
 

@@ -13,7 +13,7 @@
            .what = "Balls of several densities in a tank.",
            .size = 64,
            .frames = 120,
-           .keys = {EX_NUMBER("density", "kg/m^3", "of the ball", "500", 1e-3, 1e7)},
+           .keys = {EX_NUMBER("density", "kg/m^3", "of the ball", "500", "1e-3 to 1e7")},
        };
        ex_args args;
        ex_begin(&args, argc, argv, &about);

@@ -89,11 +89,11 @@ static void picture(ex_args *args, const fsi_grid *grid, double T) {
         ex_view view = ex_view_make(0, 0, w, h, 20, 40, 720, (int)(720 * h / w));
         section(&image, &view, grid, T);
         ex_line(&image, ex_px(&view, 0), ex_py(&view, h), ex_px(&view, 0), ex_py(&view, 0), 3,
-                ex_rgb(90, 90, 90));
+                ex_grey(90));
         ex_line(&image, ex_px(&view, 0), ex_py(&view, 0), ex_px(&view, w), ex_py(&view, 0), 3,
-                ex_rgb(90, 90, 90));
+                ex_grey(90));
         ex_line(&image, ex_px(&view, w), ex_py(&view, 0), ex_px(&view, w), ex_py(&view, h), 3,
-                ex_rgb(90, 90, 90));
+                ex_grey(90));
     } else {
         ex_camera camera =
             ex_camera_make(0.62 * w, 0.85 * w, 1.35 * w, 0.49 * w, 0.26 * w, d / 2, 1, 38);
@@ -130,7 +130,7 @@ static void picture(ex_args *args, const fsi_grid *grid, double T) {
             fsi_iso_free(&mesh);
         }
 
-        ex_box3(&image, &camera, lo, hi, ex_rgb(120, 120, 120));
+        ex_box3(&image, &camera, lo, hi, ex_grey(120));
     }
 
     if (ex_is(args, "export", "1")) {
@@ -140,7 +140,7 @@ static void picture(ex_args *args, const fsi_grid *grid, double T) {
     }
 
     snprintf(text, sizeof text, "T = %.2f   Z = %.2f", T, front(grid) / UNIT);
-    ex_text(&image, 20, 14, 2, ex_rgb(40, 40, 40), text);
+    ex_text(&image, 20, 14, 2, ex_grey(40), text);
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -153,10 +153,10 @@ static const ex_about about = {
     .keys =
         {
             EX_WORD("dim", "dimensions", "2", "2,3"),
-            EX_NUMBER("gravity", "m/s^2", "downward", "9.81", 0.1, 100),
-            EX_NUMBER("density", "kg/m^3", "of the water", "1000", 1e-3, 1e5),
-            EX_NUMBER("cfl", "cells", "longest way in a step", "1", 0.05, 5),
-            EX_NUMBER("particles", "", "markers per cell side, -1 = none", "0", -1, 8),
+            EX_NUMBER("gravity", "m/s^2", "downward", "9.81", "0.1 to 100"),
+            EX_NUMBER("density", "kg/m^3", "of the water", "1000", "1e-3 to 1e5"),
+            EX_NUMBER("cfl", "cells", "longest way in a step", "1", "0.05 to 5"),
+            EX_NUMBER("particles", "", "markers per cell side, -1 = none", "0", "-1 to 8"),
             EX_WORD("volume", "1: correct the volume", "0", "0,1"),
             EX_WORD("export", "1: VTK and OBJ files too", "0", "0,1"),
         },

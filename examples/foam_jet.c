@@ -78,8 +78,9 @@ static const ex_about about = {
     .frames = 100,
     .keys =
         {
-            EX_NUMBER("mass_ratio", "", "density of the foam over the smoke's", "0.2", 1e-4, 1e4),
-            EX_NUMBER("young", "Pa", "stiffness of the foam", "2", 1e-3, 1e6),
+            EX_NUMBER("mass_ratio", "", "density of the foam over the smoke's", "0.2",
+                      "1e-4 to 1e4"),
+            EX_NUMBER("young", "Pa", "stiffness of the foam", "2", "1e-3 to 1e6"),
             JET_KEYS,
         },
 };

@@ -16,9 +16,9 @@ static const ex_about about = {
     .frames = 160,
     .keys =
         {
-            EX_NUMBER("density", "", "of the plank over the smoke's", "1", 1e-4, 1e4),
-            EX_NUMBER("bodies", "", "planks, each on its own hinge", "1", 1, 3),
-            EX_NUMBER("dt", "s", "time step", "0.02", 1e-4, 0.2),
+            EX_NUMBER("density", "", "of the plank over the smoke's", "1", "1e-4 to 1e4"),
+            EX_NUMBER("bodies", "", "planks, each on its own hinge", "1", "1 to 3"),
+            EX_NUMBER("dt", "s", "time step", "0.02", "1e-4 to 0.2"),
         },
 };
 
@@ -116,7 +116,7 @@ int main(int argc, char **argv) {
                 fsi_solids_surface(&world.solids, i, x, v, &surface);
                 if (i % 2)
                     ex_disk(&image, ex_px(&view, world.solids.body[i].x.x),
-                            ex_py(&view, world.solids.body[i].x.y), 4, ex_rgb(30, 30, 30));
+                            ex_py(&view, world.solids.body[i].x.y), 4, ex_grey(30));
                 else
                     ex_draw_surface(&image, &view, &surface, ex_rgb(205, 120, 50));
             }

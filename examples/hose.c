@@ -74,13 +74,13 @@ static const ex_about about = {
     .frames = 60,
     .keys =
         {
-            EX_NUMBER("restitution", "", "e of the collisions", "0", 0, 1),
-            EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1),
-            EX_NUMBER("particles", "", "most fluid particles", "4000", 100, 1e6),
-            EX_NUMBER("tets", "", "about so many tetrahedra", "2900", 500, 1e6),
-            EX_NUMBER("young", "Pa", "Young's modulus", "6e5", 1e3, 1e8),
-            EX_NUMBER("speed", "m/s", "of the water at the inlet", "1", 0.1, 5),
-            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+            EX_NUMBER("restitution", "", "e of the collisions", "0", "0 to 1"),
+            EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "1", "0 to 1"),
+            EX_NUMBER("particles", "", "most fluid particles", "4000", "100 to 1e6"),
+            EX_NUMBER("tets", "", "about so many tetrahedra", "2900", "500 to 1e6"),
+            EX_NUMBER("young", "Pa", "Young's modulus", "6e5", "1e3 to 1e8"),
+            EX_NUMBER("speed", "m/s", "of the water at the inlet", "1", "0.1 to 5"),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", "0 to 100"),
         },
 };
 

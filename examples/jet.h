@@ -6,9 +6,10 @@
 
 #define JET_KEYS                                                                                   \
     EX_WORD("scheme", "coupling", "xpm", "p,pc,rmi,xpm,monolithic"),                               \
-        EX_NUMBER("omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9),                       \
-        EX_NUMBER("speed", "m/s", "of the jet", "0.5", 0, 10),                                     \
-        EX_NUMBER("tolerance", "cells", "residual of the partitioned schemes", "0.05", 1e-9, 1)
+        EX_NUMBER("omega", "", "relaxation of p and pc", "0.05", "1e-4 to 1.9"),                   \
+        EX_NUMBER("speed", "m/s", "of the jet", "0.5", "0 to 10"),                                 \
+        EX_NUMBER("tolerance", "cells", "residual of the partitioned schemes", "0.05",             \
+                  "1e-9 to 1")
 
 typedef struct jet {
     fsi_world world;
@@ -79,7 +80,7 @@ static void jet_draw3(ex_image *image, const fsi_world *world) {
         ex_draw_surface3(image, &camera, &world->door[i]->surface, ex_rgb(215, 120, 60));
     ex_draw_smoke(image, &camera, grid->nx, grid->ny, grid->nz, grid->h, grid->density, 0.08,
                   ex_rgb(120, 124, 135));
-    ex_box3(image, &camera, lo, hi, ex_rgb(130, 130, 130));
+    ex_box3(image, &camera, lo, hi, ex_grey(130));
 }
 
 static void jet_draw(ex_args *args, const jet *scene) {

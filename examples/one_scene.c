@@ -137,7 +137,7 @@ static void draw(ex_args *args, const tank *t, const fsi_sph *sph) {
     fsi_surface surface;
     fsi_solids_surface(&t->solids, t->body, x, v, &surface);
     ex_draw_surface(&image, &view, &surface, ex_rgb(220, 120, 50));
-    ex_text(&image, 24, 470, 2, ex_rgb(30, 30, 30), ex_word(args, "method"));
+    ex_text(&image, 24, 470, 2, ex_grey(30), ex_word(args, "method"));
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -329,11 +329,11 @@ static const ex_about about = {
         {
             EX_WORD("method", "of coupling", "monolithic",
                     "weak,partitioned,xpm,monolithic,schur,sph"),
-            EX_NUMBER("density", "", "of the disk over the water's", "0.5", 1e-6, 1e6),
-            EX_NUMBER("omega", "", "relaxation of partitioned", "0.2", 1e-3, 1.9),
-            EX_NUMBER("damping", "1/s", "on disk and fluid, to come to rest", "2", 0, 100),
-            EX_NUMBER("dt", "s", "time step", "0.005", 1e-5, 0.1),
-            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+            EX_NUMBER("density", "", "of the disk over the water's", "0.5", "1e-6 to 1e6"),
+            EX_NUMBER("omega", "", "relaxation of partitioned", "0.2", "1e-3 to 1.9"),
+            EX_NUMBER("damping", "1/s", "on disk and fluid, to come to rest", "2", "0 to 100"),
+            EX_NUMBER("dt", "s", "time step", "0.005", "1e-5 to 0.1"),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", "0 to 100"),
         },
 };
 

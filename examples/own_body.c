@@ -181,9 +181,9 @@ static const ex_about about = {
     .frames = 400,
     .keys =
         {
-            EX_NUMBER("density", "", "plank over water", "0.4", 1e-3, 1e3),
-            EX_NUMBER("bounce", "", "restitution at the floor", "0.4", 0, 1),
-            EX_NUMBER("dt", "s", "time step", "0.01", 1e-4, 0.05),
+            EX_NUMBER("density", "", "plank over water", "0.4", "1e-3 to 1e3"),
+            EX_NUMBER("bounce", "", "restitution at the floor", "0.4", "0 to 1"),
+            EX_NUMBER("dt", "s", "time step", "0.01", "1e-4 to 0.05"),
         },
 };
 

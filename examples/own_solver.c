@@ -232,9 +232,9 @@ static const ex_about about = {
     .frames = 100,
     .keys =
         {
-            EX_NUMBER("mass_ratio", "", "string over a layer of smoke two cells thick", "0.5", 0.05,
-                      1e3),
-            EX_NUMBER("spring", "N/m", "stiffness of a spring", "48", 1, 100),
+            EX_NUMBER("mass_ratio", "", "string over a layer of smoke two cells thick", "0.5",
+                      "0.05 to 1e3"),
+            EX_NUMBER("spring", "N/m", "stiffness of a spring", "48", "1 to 100"),
         },
 };
 

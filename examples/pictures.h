@@ -203,6 +203,10 @@ EX ex_color ex_rgb(int r, int g, int b) {
     return color;
 }
 
+EX ex_color ex_grey(int bright) {
+    return ex_rgb(bright, bright, bright);
+}
+
 /* Half as bright: edges of what is drawn in this colour. */
 EX ex_color ex_darker(ex_color color) {
     return ex_rgb(color.r / 2, color.g / 2, color.b / 2);
@@ -238,7 +242,7 @@ EX ex_image ex_image_make(int w, int h) {
     ex_image image = {w, h, NULL, NULL};
     image.rgb = (uint8_t *)ex_alloc(pixels, 3);
     image.depth = (float *)ex_alloc(pixels, sizeof(float));
-    ex_clear(&image, ex_rgb(255, 255, 255));
+    ex_clear(&image, ex_grey(255));
     return image;
 }
 
@@ -357,7 +361,7 @@ EX ex_color ex_average(const ex_image *image, int column, int columns, int row, 
     int bottom = image->h * (row + 1) / rows;
     long count = (long)(right - left) * (bottom - top);
     if (count <= 0)
-        return ex_rgb(0, 0, 0);
+        return ex_grey(0);
 
     long sum[3] = {0, 0, 0};
     for (int y = top; y < bottom; y++)
@@ -854,7 +858,7 @@ EX int ex_text_width(const char *text) {
 /* A colour bar at the right edge of the view, with its two ends and a title. */
 EX void ex_colorbar(ex_image *image, const ex_view *view, int map, double low, double high,
                     const char *title) {
-    ex_color dark = ex_rgb(40, 40, 40);
+    ex_color dark = ex_grey(40);
     char text[32];
     int x = view->left + view->w + 8;
     for (int y = 0; y < view->h; y++)
@@ -996,8 +1000,8 @@ EX void ex_plot_tick(const ex_axis *axis, int k, char text[32]) {
 
 /* Lines across the plot at the ticks, with their numbers in the margin. */
 EX void ex_plot_grid(ex_image *image, const ex_view *view, const ex_axis axis[2]) {
-    ex_color light = ex_rgb(225, 225, 225);
-    ex_color grey = ex_rgb(60, 60, 60);
+    ex_color light = ex_grey(225);
+    ex_color grey = ex_grey(60);
     int bottom = view->top + view->h;
     int right = view->left + view->w;
     char text[32];
@@ -1049,7 +1053,7 @@ EX void ex_plot(ex_image *image, const char *title, const char *xname, const cha
                                 image->w - 90, image->h - 98);
     ex_plot_grid(image, &view, axis);
 
-    ex_color black = ex_rgb(20, 20, 20);
+    ex_color black = ex_grey(20);
     int middle = view.left + view.w / 2;
     ex_text(image, view.left, 8, 2, black, title);
     ex_text(image, middle - ex_text_width(xname) / 2, image->h - 16, 1, black, xname);
@@ -1070,7 +1074,7 @@ EX void ex_plot(ex_image *image, const char *title, const char *xname, const cha
 /* Axes around a view of the world (a field, a scene): ticks outside its left and lower edge. Leave
    40 pixels on the left and 26 below. */
 EX void ex_axes(ex_image *image, const ex_view *view, const char *xname, const char *yname) {
-    ex_color dark = ex_rgb(40, 40, 40);
+    ex_color dark = ex_grey(40);
     ex_axis across = {.lo = view->x0, .hi = view->x1};
     ex_axis upward = {.lo = view->y0, .hi = view->y1};
     int bottom = view->top + view->h;

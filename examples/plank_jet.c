@@ -37,8 +37,9 @@ static const ex_about about = {
     .frames = 120,
     .keys =
         {
-            EX_NUMBER("mass_ratio", "", "density of the plank over the smoke's", "0.1", 1e-4, 1e4),
-            EX_NUMBER("dim", "", "2 or 3", "3", 2, 3),
+            EX_NUMBER("mass_ratio", "", "density of the plank over the smoke's", "0.1",
+                      "1e-4 to 1e4"),
+            EX_NUMBER("dim", "", "2 or 3", "3", "2 to 3"),
             JET_KEYS,
         },
 };

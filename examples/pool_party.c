@@ -142,12 +142,12 @@ static const ex_about about = {
     .frames = 60,
     .keys =
         {
-            EX_NUMBER("mass_ratio", "", "cloth over a layer of water two cells thick", "0.1", 1e-3,
-                      1e3),
+            EX_NUMBER("mass_ratio", "", "cloth over a layer of water two cells thick", "0.1",
+                      "1e-3 to 1e3"),
             EX_WORD("scheme", "coupling", "xpm", "p,pc,rmi,xpm,monolithic"),
-            EX_NUMBER("omega", "", "relaxation of p and pc", "0.05", 1e-4, 1.9),
-            EX_NUMBER("dt", "s", "time step", "0.005", 1e-4, 0.1),
-            EX_NUMBER("cap", "", "most iterations of a step", "60", 2, 1000),
+            EX_NUMBER("omega", "", "relaxation of p and pc", "0.05", "1e-4 to 1.9"),
+            EX_NUMBER("dt", "s", "time step", "0.005", "1e-4 to 0.1"),
+            EX_NUMBER("cap", "", "most iterations of a step", "60", "2 to 1000"),
         },
 };
 

@@ -108,7 +108,7 @@ static void draw(ex_args *args, scene *s, const fsi_grid *grid) {
     for (size_t i = 0; i < 3; i++) {
         refresh(&s->part[i]);
         ex_draw_surface(&image, &view, &s->part[i].door.surface,
-                        i == 2 ? ex_rgb(150, 150, 150) : ex_rgb(205, 120, 60));
+                        i == 2 ? ex_grey(150) : ex_rgb(205, 120, 60));
     }
 
     ex_colorbar(&image, &view, 3, lo, hi, "P DT");
@@ -123,12 +123,12 @@ static const ex_about about = {
     .frames = 60,
     .keys =
         {
-            EX_NUMBER("area_ratio", "", "large piston over small piston", "5", 1, 20),
-            EX_NUMBER("bpp", "", "1: boundary pressure projection", "1", 0, 1),
+            EX_NUMBER("area_ratio", "", "large piston over small piston", "5", "1 to 20"),
+            EX_NUMBER("bpp", "", "1: boundary pressure projection", "1", "0 to 1"),
             EX_WORD("scheme", "coupling", "xpm", "p,pc,xpm,rmi,aitken,monolithic"),
-            EX_NUMBER("omega", "", "relaxation of p and pc", "0.1", 1e-4, 1.9),
-            EX_NUMBER("mass", "", "of the small piston over the fluid it displaces", "0.5", 1e-3,
-                      1e4),
+            EX_NUMBER("omega", "", "relaxation of p and pc", "0.1", "1e-4 to 1.9"),
+            EX_NUMBER("mass", "", "of the small piston over the fluid it displaces", "0.5",
+                      "1e-3 to 1e4"),
         },
 };
 

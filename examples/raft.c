@@ -27,7 +27,7 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_solids *solids, in
         ex_draw_surface3(&image, &camera, &box, ex_rgb(200, 150, 90));
     ex_draw_surface3(&image, &camera, &surface, ex_rgb(200, 60, 90));
     water_draw(&image, &camera, sph, lo, hi);
-    ex_box3(&image, &camera, lo, hi, ex_rgb(110, 110, 110));
+    ex_box3(&image, &camera, lo, hi, ex_grey(110));
     ex_frame(args, &image);
     ex_image_free(&image);
     free(x);
@@ -40,14 +40,14 @@ static const ex_about about = {
     .frames = 50,
     .keys =
         {
-            EX_NUMBER("density", "", "raft over fluid", "0.3", 0.02, 1),
-            EX_NUMBER("young", "Pa", "Young's modulus of the soft part", "1e5", 1e4, 1e8),
+            EX_NUMBER("density", "", "raft over fluid", "0.3", "0.02 to 1"),
+            EX_NUMBER("young", "Pa", "Young's modulus of the soft part", "1e5", "1e4 to 1e8"),
             EX_NUMBER("tolerance", "", "of the raft's motion, over the particle radius", "0.05",
-                      1e-6, 10),
-            EX_NUMBER("restitution", "", "e of the collisions", "0", 0, 1),
-            EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "1", 0, 1),
-            EX_NUMBER("dt", "s", "largest step", "0.001", 1e-5, 0.02),
-            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+                      "1e-6 to 10"),
+            EX_NUMBER("restitution", "", "e of the collisions", "0", "0 to 1"),
+            EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "1", "0 to 1"),
+            EX_NUMBER("dt", "s", "largest step", "0.001", "1e-5 to 0.02"),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", "0 to 100"),
         },
 };
 

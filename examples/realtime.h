@@ -208,10 +208,10 @@ static double rt_mean(const rt_scene *scene) {
  * the examples: what the benchmark does not need */
 #ifdef COMMON_H
 #define RT_KEYS(dt, budget)                                                                        \
-    EX_NUMBER("dt", "s", "time step", dt, 1e-4, 0.1),                                              \
-        EX_NUMBER("budget", "ms", "for a whole step, 0 = none", budget, 0, 1e4),                   \
-        EX_NUMBER("tolerance", "", "of the pressure, relative", "1e-3", 1e-10, 0.5),               \
-        EX_NUMBER("particles", "", "markers per cell side, -1 = none", "2", -1, 8)
+    EX_NUMBER("dt", "s", "time step", dt, "1e-4 to 0.1"),                                          \
+        EX_NUMBER("budget", "ms", "for a whole step, 0 = none", budget, "0 to 1e4"),               \
+        EX_NUMBER("tolerance", "", "of the pressure, relative", "1e-3", "1e-10 to 0.5"),           \
+        EX_NUMBER("particles", "", "markers per cell side, -1 = none", "2", "-1 to 8")
 
 static int rt_order(const void *first, const void *second) {
     double a = *(const double *)first;
@@ -254,7 +254,7 @@ static ex_color rt_color(int i, double step) {
 static void rt_caption(ex_image *image, const rt_scene *scene, int at) {
     char text[64];
     snprintf(text, sizeof text, "%.2f s  %.1f ms a step", scene->time, rt_mean(scene));
-    ex_text(image, at, at, 2, ex_rgb(60, 60, 60), text);
+    ex_text(image, at, at, 2, ex_grey(60), text);
 }
 
 /* All frames, two steps each, drawn when asked for, and the result lines; returns main's status. */

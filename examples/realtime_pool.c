@@ -13,7 +13,7 @@
 
 /* The string from the first body to the mouse. */
 static void draw_mouse(ex_image *image, const ex_view *view, const rt_scene *scene) {
-    ex_color dark = ex_rgb(40, 40, 40);
+    ex_color dark = ex_grey(40);
     fsi_vec3 mouse = rt_mouse(scene);
     fsi_vec3 body = fsi_world_position(&scene->world, scene->id[0]);
     double x = ex_px(view, mouse.x);
@@ -24,7 +24,7 @@ static void draw_mouse(ex_image *image, const ex_view *view, const rt_scene *sce
 
 /* The frame of a view. */
 static void draw_frame(ex_image *image, const ex_view *view) {
-    ex_color grey = ex_rgb(110, 110, 110);
+    ex_color grey = ex_grey(110);
     double left = view->left;
     double top = view->top;
     double right = left + view->w;

@@ -48,15 +48,16 @@ static const ex_about about = {
     .frames = 120,
     .keys =
         {
-            EX_NUMBER("density", "", "list, over the water's", "0.3,0.6,0.9,1.0,1.2", 1e-3, 100),
-            EX_NUMBER("bodies", "", "balls; 0: one of each density; else densities in turn", "0", 0,
-                      MOST),
-            EX_NUMBER("modes", "", "vibration modes per ball", "10", 0, 40),
-            EX_NUMBER("tets", "", "tetrahedra per ball, about", "1500", 50, 100000),
-            EX_NUMBER("young", "Pa", "stiffness", "2e4", 100, 1e9),
-            EX_NUMBER("dt", "s", "time step", "0.01", 1e-5, 0.1),
-            EX_NUMBER("damping", "1/s", "on bodies and fluid", "2", 0, 100),
-            EX_NUMBER("fractions", "", "1: area fractions instead of voxel faces", "0", 0, 1),
+            EX_NUMBER("density", "", "list, over the water's", "0.3,0.6,0.9,1.0,1.2",
+                      "1e-3 to 100"),
+            EX_NUMBER("bodies", "", "balls; 0: one of each density; else densities in turn", "0",
+                      "0 to 8"),
+            EX_NUMBER("modes", "", "vibration modes per ball", "10", "0 to 40"),
+            EX_NUMBER("tets", "", "tetrahedra per ball, about", "1500", "50 to 100000"),
+            EX_NUMBER("young", "Pa", "stiffness", "2e4", "100 to 1e9"),
+            EX_NUMBER("dt", "s", "time step", "0.01", "1e-5 to 0.1"),
+            EX_NUMBER("damping", "1/s", "on bodies and fluid", "2", "0 to 100"),
+            EX_NUMBER("fractions", "", "1: area fractions instead of voxel faces", "0", "0 to 1"),
         },
 };
 

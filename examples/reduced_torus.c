@@ -229,20 +229,21 @@ static const ex_about about = {
     .frames = 80,
     .keys =
         {
-            EX_NUMBER("bodies", "", "tori; 0 = the water alone", "9", 0, 200),
-            EX_NUMBER("modes", "", "per torus", "10", 0, 40),
-            EX_NUMBER("tets", "", "tetrahedra per torus, about", "1000", 100, 100000),
-            EX_NUMBER("density", "", "over the water's", "0.7", 1e-4, 100),
-            EX_NUMBER("dt", "s", "time step", "0.008", 1e-5, 0.1),
+            EX_NUMBER("bodies", "", "tori; 0 = the water alone", "9", "0 to 200"),
+            EX_NUMBER("modes", "", "per torus", "10", "0 to 40"),
+            EX_NUMBER("tets", "", "tetrahedra per torus, about", "1000", "100 to 100000"),
+            EX_NUMBER("density", "", "over the water's", "0.7", "1e-4 to 100"),
+            EX_NUMBER("dt", "s", "time step", "0.008", "1e-5 to 0.1"),
             EX_NUMBER("compare", "",
-                      "1: cost with tets and tets_many, reduced and fully deformable", "0", 0, 1),
-            EX_NUMBER("tets_many", "", "for compare", "8000", 100, 200000),
-            EX_NUMBER("full_bodies", "", "fully deformable tori for compare", "2", 1, 50),
+                      "1: cost with tets and tets_many, reduced and fully deformable", "0",
+                      "0 to 1"),
+            EX_NUMBER("tets_many", "", "for compare", "8000", "100 to 200000"),
+            EX_NUMBER("full_bodies", "", "fully deformable tori for compare", "2", "1 to 50"),
             EX_NUMBER("skin", "",
                       "1: the fluid sees a skin whose size does not depend on the tetrahedra; "
                       "0: the mesh's own "
                       "surface",
-                      "1", 0, 1),
+                      "1", "0 to 1"),
         },
 };
 

@@ -178,6 +178,6 @@ EX void scene_end3(ex_image *image, const ex_camera *camera, const fsi_grid *gri
     scene_box(grid, lo, hi);
     ex_draw_water(image, camera, grid->nx, grid->ny, grid->nz, grid->h, grid->phi,
                   ex_rgb(80, 160, 220), 0.5);
-    ex_box3(image, camera, lo, hi, ex_rgb(110, 110, 110));
+    ex_box3(image, camera, lo, hi, ex_grey(110));
 }
 #endif

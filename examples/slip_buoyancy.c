@@ -130,7 +130,7 @@ static void draw(const tank *t, ex_image *image, int row) {
     for (int b = 0; b < BODIES; b++)
         ex_disk(image, ex_px(&view, t->body[b].centre.x), ex_py(&view, t->body[b].centre.y),
                 radius * 340, ex_map(2, 0.15 + 0.35 * b));
-    ex_text(image, view.left, view.top - 18, 2, ex_rgb(20, 20, 20), row ? "NO-SLIP" : "SLIP");
+    ex_text(image, view.left, view.top - 18, 2, ex_grey(20), row ? "NO-SLIP" : "SLIP");
     ex_colorbar(image, &view, 0, 0, 1, "SPEED");
     free(speed);
 }
@@ -142,8 +142,9 @@ static const ex_about about = {
     .frames = 90,
     .keys =
         {
-            EX_NUMBER("density", "", "of the three disks over the water's", "0.3,1,3", 0.01, 100),
-            EX_NUMBER("dt", "s", "time step", "0.005", 1e-4, 0.05),
+            EX_NUMBER("density", "", "of the three disks over the water's", "0.3,1,3",
+                      "0.01 to 100"),
+            EX_NUMBER("dt", "s", "time step", "0.005", "1e-4 to 0.05"),
             EX_WORD("wall", "of the disks", "both", "both,slip,noslip"),
         },
 };

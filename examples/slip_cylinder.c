@@ -224,8 +224,8 @@ static void draw(const channel *c, ex_image *image, int at, const char *name) {
                                      (grid->u[1][e] + grid->u[1][e + (size_t)grid->nx]) / 2);
         }
     ex_draw_field(image, &view, w, w, speed, 0, 2.2, 0);
-    ex_draw_surface(image, &view, &c->door.surface, ex_rgb(200, 200, 200));
-    ex_text(image, view.left, view.top - 16, 1, ex_rgb(20, 20, 20), name);
+    ex_draw_surface(image, &view, &c->door.surface, ex_grey(200));
+    ex_text(image, view.left, view.top - 16, 1, ex_grey(20), name);
     if (at)
         ex_colorbar(image, &view, 0, 0, 2.2, "SPEED");
     free(speed);
@@ -238,11 +238,11 @@ static const ex_about about = {
     .frames = 1,
     .keys =
         {
-            EX_NUMBER("blockage", "", "radius over half the width of the channel", "0.25", 0.05,
-                      0.6),
-            EX_NUMBER("radius_cells", "", "cells per radius; 0: from --size", "0", 0, 200),
+            EX_NUMBER("blockage", "", "radius over half the width of the channel", "0.25",
+                      "0.05 to 0.6"),
+            EX_NUMBER("radius_cells", "", "cells per radius; 0: from --size", "0", "0 to 200"),
             EX_WORD("wall", "which treatment", "all", "all,slip,paper,noslip,voxel,fraction"),
-            EX_NUMBER("passes", "", "solves with fresh ghost fluxes (slip)", "5", 1, 100),
+            EX_NUMBER("passes", "", "solves with fresh ghost fluxes (slip)", "5", "1 to 100"),
         },
 };
 
@@ -317,7 +317,7 @@ int main(int argc, char **argv) {
         curve[WALLS].n = BINS;
         curve[WALLS].x = x;
         curve[WALLS].y = y[WALLS];
-        curve[WALLS].color = ex_rgb(0, 0, 0);
+        curve[WALLS].color = ex_grey(0);
         ex_plot(&image, "SPEED ALONG THE CYLINDER", "ANGLE", "SPEED/STREAM", curve, WALLS + 1, 0,
                 0);
         ex_frame(&args, &image);

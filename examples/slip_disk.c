@@ -185,7 +185,7 @@ static void draw(ex_image *image, const scene *plate, int column) {
     int left = 14 + column * 310;
     ex_view now = ex_view_make(0, 0, 1, 1, left, 40, 300, 300);
     ex_view then = ex_view_make(0, 0, 1, 1, left, 350, 300, 300);
-    ex_color black = ex_rgb(20, 20, 20);
+    ex_color black = ex_grey(20);
     ex_draw_field(image, &now, grid->nx, grid->ny, grid->scalar[0], 0, 1, EX_DEPTH);
     ex_line(image, ex_px(&now, plate->end[0]), ex_py(&now, plate->end[1]),
             ex_px(&now, plate->end[3]), ex_py(&now, plate->end[4]), 3, ex_rgb(200, 50, 30));
@@ -212,8 +212,9 @@ static const ex_about about = {
     .keys =
         {
             EX_WORD("wall", "of the left plate", "slip", "slip,noslip"),
-            EX_NUMBER("angle", "rad", "of the plate", "0.3", 0, 1.5),
-            EX_NUMBER("coefficient", "", "of the left plate with wall=slip: 1 = slip", "1", 0, 1),
+            EX_NUMBER("angle", "rad", "of the plate", "0.3", "0 to 1.5"),
+            EX_NUMBER("coefficient", "", "of the left plate with wall=slip: 1 = slip", "1",
+                      "0 to 1"),
         },
 };
 

@@ -107,8 +107,8 @@ static void draw(ex_image *all, fsi_grid *grid, const fsi_surface *surface, int 
     }
 
     ex_draw_mesh(&image, &camera, &glass);
-    ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
-    ex_text(&image, 14, 14, 2, ex_rgb(20, 20, 20), at ? "NO-SLIP" : "SLIP");
+    ex_box3(&image, &camera, lo, hi, ex_grey(130));
+    ex_text(&image, 14, 14, 2, ex_grey(20), at ? "NO-SLIP" : "SLIP");
     ex_paste(all, &image, at * image.w, 0);
     ex_image_free(&image);
 }
@@ -121,7 +121,7 @@ static const ex_about about = {
     .keys =
         {
             EX_WORD("wall", "of the tube", "both", "both,slip,noslip,none"),
-            EX_NUMBER("dt", "s", "time step", "0.03", 1e-4, 0.2),
+            EX_NUMBER("dt", "s", "time step", "0.03", "1e-4 to 0.2"),
         },
 };
 

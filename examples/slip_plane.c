@@ -203,7 +203,7 @@ static void draw_tracers(ex_image *image, const ex_view *view, const scene *plat
 
 static void draw(ex_image *image, const scene *plate, int wall) {
     ex_view view = ex_view_make(0, 0, 1, 1, 20 + wall * 310, 40, 290, 290);
-    ex_color black = ex_rgb(20, 20, 20);
+    ex_color black = ex_grey(20);
     draw_loss(image, &view, plate);
     draw_tracers(image, &view, plate);
 
@@ -211,7 +211,7 @@ static void draw(ex_image *image, const scene *plate, int wall) {
     double right = ex_px(&view, fmin(1, middle_x + 0.5 * plate->along[0]));
     double bottom = ex_py(&view, middle_y - 0.5 * plate->along[1]);
     double top = ex_py(&view, middle_y + 0.5 * plate->along[1]);
-    ex_line(image, left, bottom, right, top, 2.5, ex_rgb(30, 30, 30));
+    ex_line(image, left, bottom, right, top, 2.5, ex_grey(30));
     ex_text(image, view.left, 16, 2, black, wall == SLIP ? "SLIP" : "VOXEL FACES");
     if (wall == VOXEL)
         ex_text(image, view.left, 336, 1, black, "BLUE: WHAT THE STREAMS LOST");
@@ -224,8 +224,8 @@ static const ex_about about = {
     .frames = 24,
     .keys =
         {
-            EX_NUMBER("angle", "rad", "of the plate, list", "0.19634954,0.11,0.37,0.731,1.3", 0,
-                      3.1415),
+            EX_NUMBER("angle", "rad", "of the plate, list", "0.19634954,0.11,0.37,0.731,1.3",
+                      "0 to 3.1415"),
         },
 };
 

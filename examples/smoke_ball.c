@@ -59,7 +59,7 @@ static void draw(ex_args *args, fsi_world *world) {
             fsi_iso_free(&mesh);
         }
 
-        ex_box3(&image, &camera, lo, hi, ex_rgb(130, 130, 130));
+        ex_box3(&image, &camera, lo, hi, ex_grey(130));
     }
 
     ex_frame(args, &image);
@@ -73,10 +73,10 @@ static const ex_about about = {
     .frames = 160,
     .keys =
         {
-            EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
-            EX_NUMBER("bodies", "", "number of balls", "3", 1, MOST),
-            EX_NUMBER("density", "", "over the smoke's", "0.2", 1e-4, 1e4),
-            EX_NUMBER("dt", "s", "time step", "0.02", 1e-4, 0.2),
+            EX_NUMBER("dim", "", "2 or 3", "2", "2 to 3"),
+            EX_NUMBER("bodies", "", "number of balls", "3", "1 to 64"),
+            EX_NUMBER("density", "", "over the smoke's", "0.2", "1e-4 to 1e4"),
+            EX_NUMBER("dt", "s", "time step", "0.02", "1e-4 to 0.2"),
         },
 };
 

@@ -106,14 +106,14 @@ static const ex_about about = {
     .frames = 160,
     .keys =
         {
-            EX_NUMBER("dim", "", "2 or 3", "2", 2, 3),
-            EX_NUMBER("ball", "", "1: a ball in the way", "1", 0, 1),
+            EX_NUMBER("dim", "", "2 or 3", "2", "2 to 3"),
+            EX_NUMBER("ball", "", "1: a ball in the way", "1", "0 to 1"),
             EX_WORD("advection", "how velocity and smoke are carried", "maccormack",
                     "maccormack,linear"),
-            EX_NUMBER("buoyancy", "m/s^2", "acceleration of the hottest smoke", "8", 0, 100),
-            EX_NUMBER("confinement", "", "vorticity confinement", "0.06", 0, 5),
-            EX_NUMBER("dt", "s", "time of one frame", "0.025", 1e-4, 1),
-            EX_NUMBER("export", "", "1: write the density as VTK", "0", 0, 1),
+            EX_NUMBER("buoyancy", "m/s^2", "acceleration of the hottest smoke", "8", "0 to 100"),
+            EX_NUMBER("confinement", "", "vorticity confinement", "0.06", "0 to 5"),
+            EX_NUMBER("dt", "s", "time of one frame", "0.025", "1e-4 to 1"),
+            EX_NUMBER("export", "", "1: write the density as VTK", "0", "0 to 1"),
         },
 };
 

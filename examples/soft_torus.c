@@ -87,15 +87,15 @@ static const ex_about about = {
     .keys =
         {
             EX_WORD("material", "constitutive model", "neohookean", "corotated,stvk,neohookean"),
-            EX_NUMBER("young", "Pa", "Young's modulus", "5e4", 1e3, 1e8),
-            EX_NUMBER("poisson", "", "ratio", "0.4", 0, 0.49),
-            EX_NUMBER("density", "kg/m^3", "of the torus", "1000", 1, 1e5),
+            EX_NUMBER("young", "Pa", "Young's modulus", "5e4", "1e3 to 1e8"),
+            EX_NUMBER("poisson", "", "ratio", "0.4", "0 to 0.49"),
+            EX_NUMBER("density", "kg/m^3", "of the torus", "1000", "1 to 1e5"),
             EX_NUMBER(
                 "newton", "",
                 "Newton iterations per step (more: less numerical damping, needs a smaller dt)",
-                "1", 1, 100),
-            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
-            EX_NUMBER("dt", "s", "time step", "0.01", 1e-4, 0.05),
+                "1", "1 to 100"),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", "0 to 100"),
+            EX_NUMBER("dt", "s", "time step", "0.01", "1e-4 to 0.05"),
             EX_WORD("solver", "of the linear systems", "cg", "cg,cholesky"),
         },
 };

@@ -26,7 +26,7 @@ static void draw(ex_args *args, const fsi_sph *sph, const fsi_rigid *ball, const
 
     fsi_mesh_free(&ball_mesh);
     water_draw(&image, &camera, sph, lo, hi);
-    ex_box3(&image, &camera, lo, hi, ex_rgb(120, 120, 120));
+    ex_box3(&image, &camera, lo, hi, ex_grey(120));
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -38,17 +38,19 @@ static const ex_about about = {
     .frames = 30,
     .keys =
         {
-            EX_NUMBER("density", "", "ball over fluid", "0.05", 1e-3, 100),
+            EX_NUMBER("density", "", "ball over fluid", "0.05", "1e-3 to 100"),
             EX_WORD("scheme", "coupling", "xpm", "weak,p,aitken,xpm"),
             EX_WORD("scene", "what falls", "fall", "drop,fall"),
-            EX_NUMBER("seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6),
-            EX_NUMBER("omega", "", "under-relaxation of p", "0.05", 1e-3, 1),
-            EX_NUMBER("tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10),
-            EX_NUMBER("dt", "s", "largest step", "0.002", 1e-5, 0.05),
-            EX_NUMBER("height", "m", "fall: of the fluid's lower side above the floor", "0.5", 0.46,
-                      1.4),
-            EX_NUMBER("viscosity", "Pa s", "of the fluid", "1", 0, 100),
-            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+            EX_NUMBER("seed", "", "disturbs the particles by 1 % of their spacing", "1",
+                      "0 to 1e6"),
+            EX_NUMBER("omega", "", "under-relaxation of p", "0.05", "1e-3 to 1"),
+            EX_NUMBER("tolerance", "", "of the motion, over the particle radius", "0.1",
+                      "1e-6 to 10"),
+            EX_NUMBER("dt", "s", "largest step", "0.002", "1e-5 to 0.05"),
+            EX_NUMBER("height", "m", "fall: of the fluid's lower side above the floor", "0.5",
+                      "0.46 to 1.4"),
+            EX_NUMBER("viscosity", "Pa s", "of the fluid", "1", "0 to 100"),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", "0 to 100"),
         },
 };
 

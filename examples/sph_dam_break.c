@@ -29,9 +29,9 @@ static void draw(ex_args *args, const fsi_sph *sph, double H) {
     ex_floor(&image, &camera, flo, fhi, 1, -0.01 * H, H / 2);
     if (fsi_sph_level(sph, fsi_vec(h / 2, h / 2, h / 2), h, nx, ny, nz, 0, phi) == FSI_OK)
         ex_draw_water(&image, &camera, nx, ny, nz, h, phi, ex_rgb(60, 130, 200), 0.45);
-    ex_box3(&image, &camera, lo, hi, ex_rgb(90, 90, 90));
+    ex_box3(&image, &camera, lo, hi, ex_grey(90));
     snprintf(text, sizeof text, "%d particles, t = %.2f s", sph->now.count, sph->now.time);
-    ex_text(&image, 12, 12, 2, ex_rgb(40, 40, 40), text);
+    ex_text(&image, 12, 12, 2, ex_grey(40), text);
     ex_frame(args, &image);
     ex_image_free(&image);
     free(phi);
@@ -45,11 +45,11 @@ static const ex_about about = {
     .keys =
         {
             EX_WORD("solver", "pressure", "dfsph", "wcsph,dfsph"),
-            EX_NUMBER("height", "m", "of the block", "1", 0.01, 100),
-            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
-            EX_NUMBER("density", "kg/m^3", "of the water", "1000", 1, 1e5),
-            EX_NUMBER("viscosity", "Pa s", "laminar", "0.5", 0, 1e3),
-            EX_NUMBER("frame", "s", "time between pictures", "0.025", 1e-4, 1),
+            EX_NUMBER("height", "m", "of the block", "1", "0.01 to 100"),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", "0 to 100"),
+            EX_NUMBER("density", "kg/m^3", "of the water", "1000", "1 to 1e5"),
+            EX_NUMBER("viscosity", "Pa s", "laminar", "0.5", "0 to 1e3"),
+            EX_NUMBER("frame", "s", "time between pictures", "0.025", "1e-4 to 1"),
         },
 };
 

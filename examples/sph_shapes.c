@@ -45,7 +45,7 @@ static void draw(ex_args *args, const scene *s, double top) {
     }
 
     water_draw(&image, &camera, &s->sph, lo, hi);
-    ex_box3(&image, &camera, lo, hi, ex_rgb(110, 110, 110));
+    ex_box3(&image, &camera, lo, hi, ex_grey(110));
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -155,14 +155,17 @@ static const ex_about about = {
     .frames = 50,
     .keys =
         {
-            EX_NUMBER("density", "", "ball, cylinder, torus over fluid", "0.05,2,0.7", 1e-3, 100),
+            EX_NUMBER("density", "", "ball, cylinder, torus over fluid", "0.05,2,0.7",
+                      "1e-3 to 100"),
             EX_WORD("scheme", "coupling", "xpm", "weak,p,aitken,xpm"),
             EX_WORD("scene", "what falls", "drop", "drop,fall"),
-            EX_NUMBER("seed", "", "disturbs the particles by 1 % of their spacing", "1", 0, 1e6),
-            EX_NUMBER("omega", "", "under-relaxation of p", "0.05", 1e-3, 1),
-            EX_NUMBER("tolerance", "", "of the motion, over the particle radius", "0.1", 1e-6, 10),
-            EX_NUMBER("dt", "s", "largest step", "0.002", 1e-5, 0.05),
-            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+            EX_NUMBER("seed", "", "disturbs the particles by 1 % of their spacing", "1",
+                      "0 to 1e6"),
+            EX_NUMBER("omega", "", "under-relaxation of p", "0.05", "1e-3 to 1"),
+            EX_NUMBER("tolerance", "", "of the motion, over the particle radius", "0.1",
+                      "1e-6 to 10"),
+            EX_NUMBER("dt", "s", "largest step", "0.002", "1e-5 to 0.05"),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", "0 to 100"),
         },
 };
 

@@ -82,7 +82,7 @@ static void draw(ex_args *args, ex_image *image, const ex_camera *camera,
         double from[3] = {p.x, p.y, p.z};
         double to[3] = {q.x, q.y, q.z};
         if (ex_project(image, camera, from, u) && ex_project(image, camera, to, v))
-            ex_line(image, u[0], u[1], v[0], v[1], 2, ex_rgb(60, 60, 60));
+            ex_line(image, u[0], u[1], v[0], v[1], 2, ex_grey(60));
     }
 
     ex_frame(args, image);
@@ -95,10 +95,10 @@ static const ex_about about = {
     .frames = 175,
     .keys =
         {
-            EX_NUMBER("friction", "1", "Coulomb friction of boxes and floor", "0.5", 0, 2),
-            EX_NUMBER("dt", "s", "time step", "0.016666666666666666", 1e-4, 0.05),
-            EX_NUMBER("rest", "s", "seconds before the ball is let go", "10", 0, 60),
-            EX_NUMBER("density", "kg/m^3", "of the ball", "4000", 1, 1e5),
+            EX_NUMBER("friction", "1", "Coulomb friction of boxes and floor", "0.5", "0 to 2"),
+            EX_NUMBER("dt", "s", "time step", "0.016666666666666666", "1e-4 to 0.05"),
+            EX_NUMBER("rest", "s", "seconds before the ball is let go", "10", "0 to 60"),
+            EX_NUMBER("density", "kg/m^3", "of the ball", "4000", "1 to 1e5"),
         },
 };
 

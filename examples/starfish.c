@@ -44,14 +44,14 @@ static const ex_about about = {
     .frames = 80,
     .keys =
         {
-            EX_NUMBER("bodies", "", "starfish", "18", 1, 200),
-            EX_NUMBER("modes", "", "of the soft ones", "8", 1, 30),
-            EX_NUMBER("tets", "", "tetrahedra each, about", "400", 100, 50000),
-            EX_NUMBER("rigid", "", "share without modes", "0.5", 0, 1),
-            EX_NUMBER("density", "", "over the water's", "1.6", 1e-4, 20),
-            EX_NUMBER("young", "Pa", "stiffness", "3e4", 100, 1e9),
-            EX_NUMBER("damping", "1/s", "on bodies and fluid", "0.5", 0, 100),
-            EX_NUMBER("dt", "s", "time step", "0.01", 1e-4, 0.05),
+            EX_NUMBER("bodies", "", "starfish", "18", "1 to 200"),
+            EX_NUMBER("modes", "", "of the soft ones", "8", "1 to 30"),
+            EX_NUMBER("tets", "", "tetrahedra each, about", "400", "100 to 50000"),
+            EX_NUMBER("rigid", "", "share without modes", "0.5", "0 to 1"),
+            EX_NUMBER("density", "", "over the water's", "1.6", "1e-4 to 20"),
+            EX_NUMBER("young", "Pa", "stiffness", "3e4", "100 to 1e9"),
+            EX_NUMBER("damping", "1/s", "on bodies and fluid", "0.5", "0 to 100"),
+            EX_NUMBER("dt", "s", "time step", "0.01", "1e-4 to 0.05"),
         },
 };
 

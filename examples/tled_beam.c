@@ -56,9 +56,9 @@ static void draw(ex_args *args, const fsi_tled *tled) {
     char text[96];
     ex_floor(&image, &camera, flo, fhi, 1, -0.9, 0.2);
     ex_draw_surface3(&image, &camera, &surface, ex_rgb(220, 120, 60));
-    ex_box3(&image, &camera, lo, hi, ex_rgb(60, 60, 60)); /* the clamp */
+    ex_box3(&image, &camera, lo, hi, ex_grey(60)); /* the clamp */
     snprintf(text, sizeof text, "%d tetrahedra, t = %.2f s", tled->tets, tled->clock[0]);
-    ex_text(&image, 12, 12, 2, ex_rgb(40, 40, 40), text);
+    ex_text(&image, 12, 12, 2, ex_grey(40), text);
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -71,13 +71,13 @@ static const ex_about about = {
     .keys =
         {
             EX_WORD("material", "constitutive law", "nearly", "nearly,neohookean,stvk"),
-            EX_NUMBER("young", "Pa", "Young's modulus", "3e5", 1e3, 1e9),
-            EX_NUMBER("poisson", "", "ratio", "0.45", 0, 0.495),
-            EX_NUMBER("average", "", "pressure from nodal volumes", "1", 0, 1),
-            EX_NUMBER("density", "kg/m^3", "of the beam", "1000", 1, 1e5),
-            EX_NUMBER("damping", "1/s", "mass-proportional", "1", 0, 1e3),
-            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
-            EX_NUMBER("dt", "s", "time step, 0 = the safe one", "0", 0, 1),
+            EX_NUMBER("young", "Pa", "Young's modulus", "3e5", "1e3 to 1e9"),
+            EX_NUMBER("poisson", "", "ratio", "0.45", "0 to 0.495"),
+            EX_NUMBER("average", "", "pressure from nodal volumes", "1", "0 to 1"),
+            EX_NUMBER("density", "kg/m^3", "of the beam", "1000", "1 to 1e5"),
+            EX_NUMBER("damping", "1/s", "mass-proportional", "1", "0 to 1e3"),
+            EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", "0 to 100"),
+            EX_NUMBER("dt", "s", "time step, 0 = the safe one", "0", "0 to 1"),
         },
 };
 

@@ -212,12 +212,12 @@ static void draw(ex_image *all, pond *self, int wall, int frame) {
     ex_draw_surface3(&image, &camera, &cloth, ex_rgb(150, 175, 225));
     for (int i = 0; i < TRACERS; i++)
         draw_tracer(&image, &camera, self, wall, frame, i);
-    ex_box3(&image, &camera, lo, hi, ex_rgb(120, 120, 120));
+    ex_box3(&image, &camera, lo, hi, ex_grey(120));
 
     char text[32];
     snprintf(text, sizeof text, "FELL %.0f MM", 1e3 * fell(self));
-    ex_text(&image, 14, 12, 3, ex_rgb(20, 20, 20), wall == SLIP ? "SLIP" : "NO-SLIP");
-    ex_text(&image, 14, 40, 2, ex_rgb(90, 90, 90), text);
+    ex_text(&image, 14, 12, 3, ex_grey(20), wall == SLIP ? "SLIP" : "NO-SLIP");
+    ex_text(&image, 14, 40, 2, ex_grey(90), text);
     ex_paste(all, &image, wall * image.w, 0);
     ex_image_free(&image);
 }
@@ -230,10 +230,10 @@ static const ex_about about = {
     .keys =
         {
             EX_WORD("wall", "of cloth and torus", "both", "both,slip,noslip"),
-            EX_NUMBER("density", "kg/m^3", "of the torus; the air has 1.2", "60", 1, 10000),
-            EX_NUMBER("cloth", "kg/m^2", "of the cloth", "0.1", 0.01, 10),
-            EX_NUMBER("tilt", "rad", "of the torus at first", "0.25", -1.5, 1.5),
-            EX_NUMBER("dt", "s", "time step", "0.005", 1e-4, 0.02),
+            EX_NUMBER("density", "kg/m^3", "of the torus; the air has 1.2", "60", "1 to 10000"),
+            EX_NUMBER("cloth", "kg/m^2", "of the cloth", "0.1", "0.01 to 10"),
+            EX_NUMBER("tilt", "rad", "of the torus at first", "0.25", "-1.5 to 1.5"),
+            EX_NUMBER("dt", "s", "time step", "0.005", "1e-4 to 0.02"),
         },
 };
 

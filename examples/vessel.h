@@ -27,13 +27,13 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
         .frames = 60,
         .keys =
             {
-                EX_NUMBER("restitution", "", "e of the collisions", "0", 0, 1),
-                EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "0.9", 0, 1),
-                EX_NUMBER("particles", "", "most fluid particles", v->particles, 100, 1e6),
-                EX_NUMBER("tets", "", "about so many tetrahedra", "900", 100, 1e6),
-                EX_NUMBER("young", "Pa", "Young's modulus of the vessel", "1e6", 1e3, 1e8),
-                EX_NUMBER("density", "kg/m^3", "of the vessel", "1000", 10, 1e5),
-                EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", 0, 100),
+                EX_NUMBER("restitution", "", "e of the collisions", "0", "0 to 1"),
+                EX_NUMBER("slip", "", "delta: 0 no slip, 1 free slip", "0.9", "0 to 1"),
+                EX_NUMBER("particles", "", "most fluid particles", v->particles, "100 to 1e6"),
+                EX_NUMBER("tets", "", "about so many tetrahedra", "900", "100 to 1e6"),
+                EX_NUMBER("young", "Pa", "Young's modulus of the vessel", "1e6", "1e3 to 1e8"),
+                EX_NUMBER("density", "kg/m^3", "of the vessel", "1000", "10 to 1e5"),
+                EX_NUMBER("gravity", "m/s^2", "downwards", "9.81", "0 to 100"),
             },
     };
     ex_camera camera = ex_camera_make(v->eye[0], v->eye[1], v->eye[2], 0, v->look, 0, 1, 36);

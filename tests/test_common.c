@@ -187,7 +187,7 @@ TEST png_pixels_come_back(void) {
     for (int y = 0; y < H; y++)
         for (int x = 0; x < W; x++)
             ex_blend(&image, x, y, ex_rgb(x * 4, y * 6, (x * y) & 255), 1);
-    ex_line(&image, 3, 3, 50, 30, 3, ex_rgb(255, 255, 255));
+    ex_line(&image, 3, 3, 50, 30, 3, ex_grey(255));
     snprintf(path, sizeof path, "/tmp/fsi_common_%ld_p.png", (long)getpid());
     ASSERT(ex_png(path, &image));
     size_t n = slurp(path, file, sizeof file);
@@ -229,7 +229,7 @@ TEST fields_and_liquid_are_drawn(void) {
     ASSERT(bright(&image, 12, 30) < 150 && bright(&image, 88, 30) > 600
            && bright(&image, 5, 30) == 765 && bright(&image, 30, 55) == 765);
     CHECK_NEAR(3.5, ex_field_at(f, 8, 4, 0.5, 0.5), 1e-6);
-    ex_clear(&image, ex_rgb(255, 255, 255));
+    ex_clear(&image, ex_grey(255));
     ex_draw_liquid(&image, &view, 8, 4, phi, ex_rgb(0, 0, 255));
     /* above and below the surface at pixel row 30 */
     ASSERT(bright(&image, 50, 15) == 765 && bright(&image, 50, 45) == 255);
@@ -280,7 +280,7 @@ TEST meshes_and_level_sets_are_drawn(void) {
     for (i = 0; i < 3 * ball.vertex_count; i++)
         far_x[i] = ball.x[i] - (fsi_real)(i % 3 == 2 ? 1.5 : 0);
     for (int order = 0; order < 2; order++) {
-        ex_clear(&m, ex_rgb(255, 255, 255));
+        ex_clear(&m, ex_grey(255));
         ex_draw_mesh(&m, &camera, order ? &far_ball : &near_ball);
         ex_draw_mesh(&m, &camera, order ? &near_ball : &far_ball);
         /* red in front */
@@ -299,7 +299,7 @@ TEST meshes_and_level_sets_are_drawn(void) {
               covered, 0.03);
     ASSERT(ex_project(&m, &camera, corner, out) && fabs(out[0] - 40) < 1e-9
            && fabs(out[2] - 3.5) < 1e-9);
-    ex_clear(&m, ex_rgb(255, 255, 255));
+    ex_clear(&m, ex_grey(255));
     ex_draw_mesh(&m, &camera, &far_ball);
     i = bright(&m, 40, 40);
     /* the level set itself, clear: what is behind shines through */
@@ -343,7 +343,7 @@ static int status_of(const char *arg, const char *value) {
         .frames = 10,
         .keys =
             {
-                EX_NUMBER("density", "kg/m^3", "of the body", "500", 1, 1000),
+                EX_NUMBER("density", "kg/m^3", "of the body", "500", "1 to 1000"),
                 EX_WORD("scheme", "coupling", "xpm", "xpm,weak"),
             },
     };
