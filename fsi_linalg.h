@@ -519,6 +519,7 @@ FSI__INLINE fsi_mat3 fsi_quat_matrix(fsi_quat q) {
     R.m[6] = 2 * (x * z - w * y);
     R.m[7] = 2 * (y * z + w * x);
     R.m[8] = 1 - 2 * (x * x + y * y);
+
     return R;
 }
 
@@ -1403,6 +1404,7 @@ FSI__INLINE uint64_t *fsi__sort_keys(size_t n, uint64_t *key, uint64_t *scratch)
         key = scratch;
         scratch = t;
     }
+
     return key;
 }
 
@@ -1432,6 +1434,7 @@ FSI__INLINE uint64_t fsi__pair_key(int a, int b) {
 FSI__INLINE fsi_result fsi__arena_open(fsi_arena *arena, const fsi_allocator *allocator) {
     if (arena->failed)
         return FSI_ERR_SIZE;
+
     arena->size = arena->used;
     arena->used = 0;
     arena->base = (unsigned char *)fsi_alloc(allocator, arena->size);
@@ -1487,12 +1490,14 @@ FSI__INLINE fsi_result fsi__list_room(void *at, size_t count, size_t item, int k
     fsi__list_head *head = (fsi__list_head *)fsi_alloc(allocator, sizeof *head + bytes);
     if (!head)
         return FSI_ERR_MEMORY;
+
     head->bytes = bytes;
     void *fresh = head + 1;
     if (keep && room)
         memcpy(fresh, list, room);
     fsi__list_free(at, allocator);
     memcpy(at, &fresh, sizeof fresh);
+
     return FSI_OK;
 }
 
@@ -1507,6 +1512,7 @@ FSI__INLINE fsi_result fsi__arena_reopen(fsi_arena *arena, unsigned char **block
                                          const fsi_allocator *allocator) {
     if (arena->failed)
         return FSI_ERR_SIZE;
+
     fsi_result result = fsi__list_room(block, arena->used, 1, 0, allocator);
     arena->base = *block;
     arena->size = fsi__list_bytes(*block);
@@ -1607,6 +1613,7 @@ FSI__INLINE double fsi__minus_dot(double start, size_t n, const fsi_real *a, con
 FSI__INLINE int fsi__psd_factor(size_t n, fsi_real *A, double tolerance) {
     int rank = 0;
     int indefinite = 0;
+
     for (size_t j = 0; j < n; j++) {
         /* l_jj^2 = a_jj - l_j . l_j */
         const fsi_real *row = A + j * n;
@@ -1628,6 +1635,7 @@ FSI__INLINE int fsi__psd_factor(size_t n, fsi_real *A, double tolerance) {
             other[j] = good ? (fsi_real)(sum / (double)row[j]) : 0;
         }
     }
+
     return indefinite ? -1 : rank;
 }
 
@@ -1673,6 +1681,7 @@ FSI_API const char *fsi_result_text(fsi_result result) {
 #define FSI__RESULT_CASE(name, value, text)                                                        \
     case name:                                                                                     \
         return text;
+
     switch (result) {
         FSI_RESULTS(FSI__RESULT_CASE)
     case FSI_RESULT_FORCE_INT:
@@ -1706,12 +1715,15 @@ FSI_API void *fsi_alloc(const fsi_allocator *allocator, size_t size) {
         memset(q, 0, size);
         return q;
     }
+
     /* the byte before the block holds the shift back to raw */
     unsigned char *raw = (unsigned char *)calloc(size + 64, 1);
     if (!raw)
         return NULL;
+
     unsigned char *p = raw + (64 - (size_t)((uintptr_t)raw & 63u));
     p[-1] = (unsigned char)(p - raw);
+
     return p;
 }
 
@@ -1719,6 +1731,7 @@ FSI_API void fsi_free(const fsi_allocator *allocator, void *ptr, size_t size) {
     unsigned char *p = (unsigned char *)ptr;
     if (!ptr)
         return;
+
     FSI__CLOSE(p, size, size);
     if (allocator && allocator->free_fn) {
         allocator->free_fn(ptr, size, allocator->user);
@@ -1742,6 +1755,7 @@ FSI_API void *fsi_arena_take(fsi_arena *arena, size_t count, size_t size) {
         return NULL;
     }
     FSI__CLOSE(arena->base + at, bytes, arena->used - at);
+
     return arena->base + at;
 }
 
@@ -1768,9 +1782,11 @@ FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out) {
     fsi_real det = fsi_mat3_det(A);
     if (!fsi__finite(det) || det == 0)
         return 0;
+
     fsi_real scale = 1 / det;
     if (!fsi__finite(scale))
         return 0;
+
     fsi_mat3 C;
     C.m[0] = m[4] * m[8] - m[5] * m[7];
     C.m[1] = m[2] * m[7] - m[1] * m[8];
@@ -1784,6 +1800,7 @@ FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out) {
     for (int i = 0; i < 9; i++)
         C.m[i] *= scale; /* adj(A) / det A */
     *out = C;
+
     return 1;
 }
 
@@ -1806,12 +1823,14 @@ FSI_API fsi_quat fsi_quat_unit(fsi_quat q) {
     q.x /= norm;
     q.y /= norm;
     q.z /= norm;
+
     return q;
 }
 
 FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 a) {
     fsi_real angle = fsi_vec_length(a);
     fsi_real half = angle / 2;
+
     /* sin(t/2)/t near 0 */
     fsi_real scale = angle > FSI_R(1e-4) ? fsi__sin(half) / angle : FSI_R(0.5) - angle * angle / 48;
     fsi_quat q;
@@ -1834,6 +1853,7 @@ FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), 
     ptrdiff_t used = (ptrdiff_t)((n + chunk - 1) / chunk);
     if (n < 1024)
         return n ? range_fn(0, n, user) : 0;
+
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
     for (ptrdiff_t number = 0; number < used; number++) {
         size_t begin = (size_t)number * chunk;
@@ -1842,6 +1862,7 @@ FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), 
     }
     for (ptrdiff_t number = 0; number < used; number++)
         total += part[number];
+
     return total;
 }
 
@@ -1853,6 +1874,7 @@ static double fsi__dot_range(size_t begin, size_t end, void *user) {
     const fsi__pair *pair = (const fsi__pair *)user;
     const fsi_real *FSI__RESTRICT a = pair->a;
     const fsi_real *FSI__RESTRICT b = pair->b;
+
     /* four sums: no dependence between neighbours */
     double sum[4] = {0, 0, 0, 0};
     size_t i = begin;
@@ -1864,6 +1886,7 @@ static double fsi__dot_range(size_t begin, size_t end, void *user) {
     }
     for (; i < end; i++)
         sum[0] += (double)a[i] * (double)b[i];
+
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
@@ -1912,6 +1935,7 @@ static fsi__bits fsi__max_bits(size_t begin, size_t end, const fsi_real *a) {
     fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     fsi__bits wrong[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     fsi__bits most = 0;
+
     /* eight lanes: vector code */
     for (; begin + 8 <= end; begin += 8) {
         fsi__bits b[8];
@@ -1928,6 +1952,7 @@ static fsi__bits fsi__max_bits(size_t begin, size_t end, const fsi_real *a) {
         most = wrong[k] > all ? all : fsi__bits_max(most, lane + k);
     for (; begin < end; begin++)
         most = fsi__bits_max(most, a + begin);
+
     return most;
 }
 
@@ -1938,6 +1963,7 @@ static fsi__bits fsi__max_all(size_t n, const fsi_real *a) {
     ptrdiff_t used = (ptrdiff_t)((n + chunk - 1) / chunk);
     if (n < 1024)
         return fsi__max_bits(0, n, a);
+
     FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
     for (ptrdiff_t c = 0; c < used; c++)
         part[c] = fsi__max_bits((size_t)c * chunk,
@@ -1972,6 +1998,7 @@ FSI_API double fsi_norm(size_t n, const fsi_real *a) {
     double square = fsi_dot(n, a, a);
     if (square > 1e-280 && square < 1e300)
         return sqrt(square);
+
     /* squares overflowed or vanished: in units of the largest */
     fsi_real size = fsi_max_abs(n, a);
     fsi__pair pair;
@@ -1984,6 +2011,7 @@ FSI_API double fsi_norm(size_t n, const fsi_real *a) {
 
 FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y) {
     ptrdiff_t count = (ptrdiff_t)n;
+
     /* entering a parallel region costs as much as some hundred entries */
     if (count <= FSI__GRAIN) {
         FSI__OMP(simd)
@@ -2062,6 +2090,7 @@ static size_t fsi__csr_gather(size_t count, const int32_t *i, const int32_t *j, 
     size_t k = 0;
     size_t used = 0;
     int row = 0;
+
     while (k < count) {
         int32_t row_of = i[item[k]];
         int32_t col_of = j[item[k]];
@@ -2080,6 +2109,7 @@ static size_t fsi__csr_gather(size_t count, const int32_t *i, const int32_t *j, 
     if (matrix->row)
         while (row < matrix->rows)
             matrix->row[++row] = (int32_t)used;
+
     return used;
 }
 
@@ -2095,12 +2125,14 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *matrix, int rows, int cols, si
         return FSI_ERR_ARGUMENT;
     if (count > 0x7ffffffe || rows > 0x7ffffffe || cols > 0x7ffffffe)
         return FSI_ERR_SIZE;
+
     for (size_t k = 0; k < count; k++)
         if (i[k] < 0 || i[k] >= rows || j[k] < 0 || j[k] >= cols || !fsi__finite(v[k]))
             return FSI_ERR_ARGUMENT;
     int32_t *by_col;
     int32_t *by_row;
     int32_t *head;
+
     for (int pass = 0; pass < 2; pass++) {
         if (pass)
             result = fsi__arena_open(&arena, allocator);
@@ -2118,6 +2150,7 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *matrix, int rows, int cols, si
         size_t used = fsi__csr_gather(count, i, j, v, by_row, &out);
         if (fsi_all_finite(used, out.val))
             *matrix = out;
+
         /* a sum of duplicates does not fit */
         else {
             fsi_csr_free(&out, allocator);
@@ -2125,6 +2158,7 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *matrix, int rows, int cols, si
         }
     }
     fsi_free(allocator, arena.base, arena.size);
+
     return result;
 }
 
@@ -2132,6 +2166,7 @@ FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *allocator) {
     fsi_arena arena = {NULL, 0, 0, 0};
     if (!A || !A->row)
         return;
+
     void *block = A->row;
     fsi_csr copy = *A;
     fsi__csr_layout(&copy, (size_t)A->row[A->rows], &arena);
@@ -2142,11 +2177,13 @@ FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *allocator) {
 FSI_API fsi_result fsi_csr_check(const fsi_csr *matrix) {
     if (!matrix || matrix->rows < 0 || matrix->cols < 0 || !matrix->row || matrix->row[0] != 0)
         return FSI_ERR_ARGUMENT;
+
     for (int i = 0; i < matrix->rows; i++)
         if (matrix->row[i + 1] < matrix->row[i])
             return FSI_ERR_ARGUMENT;
     if (matrix->row[matrix->rows] && (!matrix->col || !matrix->val))
         return FSI_ERR_ARGUMENT;
+
     for (int i = 0; i < matrix->rows; i++)
         for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++) {
             /* ascending, no duplicates */
@@ -2155,6 +2192,7 @@ FSI_API fsi_result fsi_csr_check(const fsi_csr *matrix) {
                 || !fsi__finite(matrix->val[k]))
                 return FSI_ERR_ARGUMENT;
         }
+
     return FSI_OK;
 }
 
@@ -2198,6 +2236,7 @@ static void fsi__csr_turn(const fsi_csr *matrix, int32_t *start, int32_t *row, i
             if (val)
                 val[at] = matrix->val[k];
         }
+
     /* ... and is moved back by one column here */
     memmove(start + 1, start, (size_t)matrix->cols * sizeof *start);
     start[0] = 0;
@@ -2207,9 +2246,11 @@ FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_all
     fsi_csr out = {0, 0, NULL, NULL, NULL};
     if (!T || !fsi_allocator_valid(allocator) || fsi_csr_check(A) != FSI_OK)
         return FSI_ERR_ARGUMENT;
+
     fsi_result result = fsi__csr_make(&out, A->cols, A->rows, (size_t)A->row[A->rows], allocator);
     if (result != FSI_OK)
         return result;
+
     fsi__csr_turn(A, out.row, out.col, NULL, out.val);
     *T = out;
     return FSI_OK;
@@ -2293,6 +2334,7 @@ static size_t fsi__krylov_size(const fsi_krylov_desc *desc, size_t vectors, size
     memset(&krylov, 0, sizeof krylov);
     if (!fsi__krylov_valid(desc) || desc->n == 0)
         return 0;
+
     krylov.n = desc->n;
     fsi__krylov_layout(&krylov, vectors, little);
     return krylov.arena.failed ? 0 : krylov.arena.used + 64; /* 64: to align the caller's block */
@@ -2317,6 +2359,7 @@ static fsi_result fsi__krylov_room(fsi__krylov *krylov, size_t vectors, size_t l
         krylov->owned = 1;
     }
     fsi__krylov_layout(krylov, vectors, little);
+
     return krylov->arena.failed ? FSI_ERR_SIZE : FSI_OK;
 }
 
@@ -2327,6 +2370,7 @@ static double fsi__krylov_unit(double largest) {
     int e = 0;
     if (!(largest > 0) || (largest <= safe && largest >= 1 / safe))
         return 1;
+
     (void)frexp(largest, &e);
     return ldexp(
         1.0, -(sizeof(fsi_real) == 8 ? fsi__iclamp(e, -1000, 1000) : fsi__iclamp(e, -120, 120)));
@@ -2352,6 +2396,7 @@ static fsi_result fsi__krylov_open(fsi__krylov *krylov, const fsi_krylov_desc *d
         return FSI_ERR_ARGUMENT;
     if (!fsi_all_finite(desc->n, b))
         return FSI_ERR_ARGUMENT;
+
     krylov->desc = desc;
     krylov->n = desc->n;
     krylov->b = b;
@@ -2360,6 +2405,7 @@ static fsi_result fsi__krylov_open(fsi__krylov *krylov, const fsi_krylov_desc *d
     fsi_result result = fsi__krylov_room(krylov, vectors, little, work, work_size);
     if (result != FSI_OK)
         return result;
+
     krylov->unit = fsi__krylov_unit((double)fsi_max_abs(desc->n, b));
     fsi__krylov_rhs(krylov, krylov->vector[0]);
     krylov->size = fsi_norm(desc->n, krylov->vector[0]);
@@ -2370,6 +2416,7 @@ static fsi_result fsi__krylov_open(fsi__krylov *krylov, const fsi_krylov_desc *d
                   : desc->n < 990      ? (int)(10 * desc->n) + 100
                                        : 10000;
     krylov->began = desc->clock_fn ? desc->clock_fn(desc->clock_user) : 0;
+
     return FSI_OK;
 }
 
@@ -2387,11 +2434,13 @@ static fsi_result fsi__krylov_close(fsi__krylov *krylov, fsi_result result, fsi_
         krylov->report.seconds = krylov->desc->clock_fn(krylov->desc->clock_user) - krylov->began;
     if (krylov->owned)
         fsi_free(&krylov->desc->allocator, krylov->arena.base, krylov->arena.size);
+
     /* the caller's block has no gaps */
     else if (krylov->arena.base)
         FSI__CLOSE(krylov->arena.base, krylov->arena.size, krylov->arena.size);
     if (report)
         *report = krylov->report;
+
     return result;
 }
 
@@ -2433,6 +2482,7 @@ static double fsi__krylov_start(fsi__krylov *krylov, fsi_real *x, fsi_real *r, f
     fsi_axpy(krylov->n, -1, r, t);
     double loss = fsi_norm(krylov->n, t); /* the part of b that A cannot reach */
     krylov->incompatible = loss > krylov->target && loss > 64 * (double)FSI_REAL_EPS * krylov->size;
+
     if (krylov->desc->guess && norm > 0) {
         fsi_scale(krylov->n, (fsi_real)krylov->unit, x);
         fsi__krylov_project(krylov, x);
@@ -2449,6 +2499,7 @@ static double fsi__krylov_start(fsi__krylov *krylov, fsi_real *x, fsi_real *r, f
         krylov->report.restarts++;
     }
     fsi_fill(krylov->n, 0, x);
+
     return krylov->report.residual_start = krylov->report.residual = norm;
 }
 
@@ -2458,6 +2509,7 @@ static double fsi__krylov_magnitude(fsi__krylov *krylov, fsi_real *q, fsi_real *
     *image = fsi_norm(krylov->n, q);
     if (!(*image > 0) || !fsi__finite((fsi_real)(1 / *image)))
         return 0;
+
     /* squares of A A p would overflow or vanish sooner */
     fsi_scale(krylov->n, (fsi_real)(1 / *image), q);
     fsi__krylov_apply(krylov, q, t);
@@ -2473,6 +2525,7 @@ static fsi_result fsi__krylov_finish(fsi__krylov *krylov, fsi_result result, fsi
     int whole = fsi_all_finite(krylov->n, x);
     double first = krylov->report.residual_start;
     double norm = krylov->report.residual;
+
     /* FSI_OK was given on the true residual */
     if (whole && result != FSI_OK)
         norm = fsi__krylov_residual(krylov, x, r);
@@ -2506,6 +2559,7 @@ static fsi_result fsi__krylov_finish(fsi__krylov *krylov, fsi_result result, fsi
             result = FSI_ERR_NUMERIC;
         }
     }
+
     return result;
 }
 
@@ -2538,9 +2592,11 @@ static fsi_result fsi__krylov_recheck(fsi__krylov *krylov, const fsi_real *x, fs
         return FSI_ERR_NUMERIC;
     if (*norm <= krylov->target)
         return FSI_OK;
+
     /* rounding does not allow more */
     if (krylov->checked >= 0 && *norm > krylov->checked / 2)
         return FSI_STALLED;
+
     krylov->checked = *norm;
     krylov->report.restarts++;
     return FSI_EMPTY;
@@ -2552,6 +2608,7 @@ static fsi_result fsi__krylov_next(fsi__krylov *krylov, const fsi_real *x, fsi_r
                                    double *norm, int *steps) {
     if (!fsi__finite64(*norm))
         return FSI_ERR_NUMERIC;
+
     int told = fsi__krylov_told(krylov, *norm, x);
     fsi_result stop;
     if (*norm <= krylov->target) {
@@ -2579,6 +2636,7 @@ static double fsi__cg_step_range(size_t begin, size_t end, void *user) {
     fsi_real alpha = step->alpha;
     double sum[2] = {0, 0};
     size_t i = begin;
+
     for (; i + 2 <= end; i += 2) {
         x[i] += alpha * p[i];
         x[i + 1] += alpha * p[i + 1];
@@ -2592,6 +2650,7 @@ static double fsi__cg_step_range(size_t begin, size_t end, void *user) {
         r[i] -= alpha * q[i];
         sum[0] += (double)r[i] * (double)r[i];
     }
+
     return sum[0] + sum[1];
 }
 
@@ -2621,6 +2680,7 @@ static fsi_result fsi__cg_flat(fsi__krylov *krylov, fsi_real *x, const fsi_real 
         fsi_copy(krylov->n, saved, x);
     else
         fsi_fill(krylov->n, 0, x);
+
     /* x without its part along the null vector */
     fsi_axpy(krylov->n, (fsi_real)(-fsi_dot(krylov->n, x, p) / pp), p, x);
     krylov->report.residual = fsi__krylov_residual(krylov, x, t);
@@ -2639,10 +2699,13 @@ static fsi_result fsi__cg_run(fsi__krylov *krylov, fsi_real *x) {
     double steepest = 0;
     double norm = fsi__krylov_start(krylov, x, r, z, 1);
     double first = norm;
+
     /* larger residuals mean a step along a null vector */
     double most = (krylov->size + norm) / FSI__ROOT_EPS * 16;
+
     /* residual of the best x so far, kept in v[4] */
     double best = norm;
+
     for (int steps = 0;; steps++) {
         double was = norm;
         fsi_result stop = fsi__krylov_next(krylov, x, r, &norm, &steps);
@@ -2671,6 +2734,7 @@ static fsi_result fsi__cg_run(fsi__krylov *krylov, fsi_real *x) {
             return fsi__cg_flat(krylov, x, p, q, z, best < first ? krylov->vector[4] : NULL);
         if (curvature > steepest * pi)
             steepest = curvature / pi;
+
         /* p may be turning into a null vector: keep the best x */
         if (curvature < 0.1 * steepest * pi && norm < 0.8 * best) {
             fsi_copy(krylov->n, x, krylov->vector[4]);
@@ -2721,23 +2785,28 @@ static fsi_result fsi__symmqmr_step(fsi__krylov *krylov, fsi__qmr *qmr, fsi_real
         return FSI_ERR_NUMERIC;
     if (fabs(sigma) <= 4 * (double)FSI_REAL_EPS * fsi_norm(krylov->n, q) * fsi_norm(krylov->n, t))
         return FSI_BREAKDOWN;
+
     double alpha = qmr->rho / sigma;
     if (!fsi__finite((fsi_real)alpha))
         return FSI_BREAKDOWN;
+
     fsi_axpy(krylov->n, (fsi_real)-alpha, t, r); /* r -= alpha A q */
     double theta = fsi_norm(krylov->n, r) / qmr->tau;
     double cc = 1 / (1 + theta * theta); /* c^2 */
     double keep = cc * qmr->theta * qmr->theta;
     fsi_scale(krylov->n, (fsi_real)keep, d);
+
     /* d = c^2 theta_old^2 d + c^2 alpha q */
     fsi_axpy(krylov->n, (fsi_real)(cc * alpha), q, d);
     fsi_scale(krylov->n, (fsi_real)keep, e);
+
     /* e = A d by the same recurrence */
     fsi_axpy(krylov->n, (fsi_real)(cc * alpha), t, e);
     fsi_axpy(krylov->n, 1, d, x);
     fsi_axpy(krylov->n, -1, e, s);
     qmr->tau *= theta * sqrt(cc);
     qmr->theta = theta;
+
     return FSI_OK;
 }
 
@@ -2757,6 +2826,7 @@ static fsi_result fsi__symmqmr_turn(fsi__krylov *krylov, fsi__qmr *qmr, int firs
     else
         fsi_xpay(krylov->n, u, (fsi_real)(rho / qmr->rho), q);
     qmr->rho = rho;
+
     return FSI_OK;
 }
 
@@ -2852,6 +2922,7 @@ static int fsi__gmres_gather(fsi__krylov *krylov, size_t m, size_t used, const d
     for (size_t j = 0; j < used; j++)
         if (fabs(H[j * (m + 1) + j]) > top)
             top = fabs(H[j * (m + 1) + j]);
+
     /* A is singular on the last vector */
     while (used > 0 && fabs(H[(used - 1) * (m + 1) + used - 1]) <= top * (double)FSI_REAL_EPS)
         used--;
@@ -2872,6 +2943,7 @@ static int fsi__gmres_gather(fsi__krylov *krylov, size_t m, size_t used, const d
     fsi_copy(krylov->n, x, u);
     if (used)
         fsi_axpy(krylov->n, 1, z, x);
+
     return used > 0;
 }
 
@@ -2886,6 +2958,7 @@ static fsi_result fsi__gmres_cycle(fsi__krylov *krylov, size_t m, double norm, f
     fsi_scale(krylov->n, (fsi_real)(1 / norm), V[0]);
     g[0] = norm;
     size_t j;
+
     for (j = 0; j < m && stop == FSI_OK; j++) {
         double *h = H + j * (m + 1);
         double rest = fsi__gmres_extend(krylov, j, h);
@@ -2894,6 +2967,7 @@ static fsi_result fsi__gmres_cycle(fsi__krylov *krylov, size_t m, double norm, f
             return FSI_ERR_NUMERIC;
         for (size_t i = 0; i <= j; i++)
             whole = hypot(whole, h[i]);
+
         /* the space is exhausted: happy breakdown */
         if (rest <= 8 * (double)FSI_REAL_EPS * whole)
             rest = 0;
@@ -2929,6 +3003,7 @@ static fsi_result fsi__gmres_run(fsi__krylov *krylov, fsi_real *x) {
     double norm = fsi__krylov_start(krylov, x, krylov->vector[2], krylov->vector[0], 0);
     if (fsi__finite64(norm) && fsi__krylov_told(krylov, norm, x) && norm > krylov->target)
         return FSI_NOT_CONVERGED;
+
     for (;;) {
         double was = norm;
         if (!fsi__finite64(norm))
@@ -2942,6 +3017,7 @@ static fsi_result fsi__gmres_run(fsi__krylov *krylov, fsi_real *x) {
         if (stop < 0)
             return stop;
         norm = fsi__krylov_residual(krylov, x, krylov->vector[2]);
+
         /* rounding spoilt the step: back to the x before */
         if (!(norm <= was)) {
             fsi_copy(krylov->n, krylov->vector[1], x);
@@ -2989,6 +3065,7 @@ FSI_API fsi_result fsi_dense_cholesky(int n, fsi_real *A) {
     size_t size = (size_t)n;
     if (n < 0 || (n && !A))
         return FSI_ERR_ARGUMENT;
+
     for (size_t i = 0; i < size; i++)
         if (!fsi_all_finite(i + 1, A + i * size))
             return FSI_ERR_ARGUMENT;
@@ -3009,6 +3086,7 @@ FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot) {
     size_t size = (size_t)n;
     if (n < 0 || (n && (!A || !pivot || !fsi_all_finite(size * size, A))))
         return FSI_ERR_ARGUMENT;
+
     for (size_t k = 0; k < size; k++) {
         /* the largest entry of the column becomes the pivot */
         fsi_real *row = A + k * size;
@@ -3031,6 +3109,7 @@ FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot) {
                     other[j] -= factor * row[j];
         }
     }
+
     return fsi_all_finite(size * size, A) ? FSI_OK : FSI_ERR_SINGULAR;
 }
 
@@ -3079,6 +3158,7 @@ static double fsi__qr_pivot(size_t rows, size_t cols, size_t k, fsi_real *A, int
         for (size_t i = 0; i < rows; i++)
             fsi__swap(&A[k * rows + i], &A[at * rows + i]);
     }
+
     return best;
 }
 
@@ -3115,6 +3195,7 @@ FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau,
             fsi__reflect(height, k, column, tau[k], A + j * height);
     }
     *rank = (int)k;
+
     return k < least ? FSI_RANK_DEFICIENT : FSI_OK;
 }
 
@@ -3200,6 +3281,7 @@ static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *extra, const fsi_csr *ma
             else
                 extra->diagonal[i] = matrix->val[k] * FSI_R(1 + shift);
         }
+
     /* what the pivot is compared with */
     for (int32_t i = 0; i < ic->n; i++)
         ic->diagonal_inv[i] = extra->diagonal[i];
@@ -3211,6 +3293,7 @@ static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *extra, const fsi_csr *ma
         fsi__ic_column(ic, extra, i, pivot, FSI_R(ic->desc.modified));
         ic->diagonal_inv[i] = 1 / pivot;
     }
+
     return 1;
 }
 
@@ -3222,6 +3305,7 @@ static fsi_result fsi__ic_check(const fsi_csr *matrix, const fsi_ic *ic, size_t 
         return FSI_ERR_ARGUMENT;
     if (ic && matrix->rows != ic->n)
         return FSI_ERR_SIZE;
+
     for (int32_t i = 0; i < matrix->rows; i++) {
         fsi_real diagonal = 0;
         for (int32_t k = matrix->row[i]; k < matrix->row[i + 1] && matrix->col[k] <= i; k++) {
@@ -3239,6 +3323,7 @@ static fsi_result fsi__ic_check(const fsi_csr *matrix, const fsi_ic *ic, size_t 
             return FSI_ERR_SINGULAR;
     }
     *entries = entry;
+
     return FSI_OK;
 }
 
@@ -3247,14 +3332,17 @@ FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *matrix) {
     size_t entries = 0;
     if (!ic || !ic->block)
         return FSI_ERR_STATE;
+
     fsi_result result = fsi__ic_check(matrix, ic, &entries);
     if (result != FSI_OK)
         return result;
+
     arena.base = (unsigned char *)ic->block;
     arena.size = ic->size;
     fsi__ic_extra extra;
     fsi__ic_layout(ic, &extra, entries, &arena);
     double shift = ic->desc.shift;
+
     for (int tries = 0; tries < 60; tries++) {
         if (fsi__ic_try(ic, &extra, matrix, shift)) {
             ic->shift = shift;
@@ -3262,11 +3350,13 @@ FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *matrix) {
         }
         shift = shift > 5e-4 ? 2 * shift : 1e-3;
     }
+
     /* no shift helps: the diagonal is left as a preconditioner */
     fsi_fill(entries, 0, ic->val);
     for (int32_t i = 0; i < ic->n; i++)
         ic->diagonal_inv[i] =
             fsi__min(1 / matrix->val[fsi__csr_find(matrix->row, matrix->col, i, i)], FSI_REAL_MAX);
+
     return FSI_ERR_SINGULAR;
 }
 
@@ -3282,15 +3372,18 @@ FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *matrix, const fsi_ic_d
         || !(out.desc.modified >= 0 && out.desc.modified <= 1) || !(out.desc.shift >= 0)
         || !fsi__finite64(out.desc.shift))
         return FSI_ERR_ARGUMENT;
+
     fsi_result result = fsi__ic_check(matrix, NULL, &entries);
     if (result != FSI_OK)
         return result;
+
     out.n = matrix->rows;
     fsi__ic_extra extra;
     fsi__ic_layout(&out, &extra, entries, &arena);
     result = fsi__arena_block(&arena, &out.desc.allocator, &out.block, &out.size);
     if (result != FSI_OK)
         return result;
+
     fsi__ic_layout(&out, &extra, entries, &arena);
     for (int32_t i = 0; i < matrix->rows; i++) {
         for (int32_t k = matrix->row[i]; k < matrix->row[i + 1] && matrix->col[k] < i; k++)
@@ -3304,6 +3397,7 @@ FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *matrix, const fsi_ic_d
         fsi_free(&out.desc.allocator, out.block, out.size);
     else
         *ic = out;
+
     return result;
 }
 
@@ -3443,6 +3537,7 @@ static void fsi__amd_gather(fsi__amd *graph, int32_t p) {
     int32_t mass = 0;
     int32_t tag = ++graph->stamp;
     graph->mark[p] = tag;
+
     for (int32_t place = 0; place < graph->length[p]; place++) {
         int32_t item = graph->list[graph->start[p] + place];
         int32_t is_element = place < graph->elements[p];
@@ -3475,10 +3570,12 @@ static void fsi__amd_update(fsi__amd *graph, int32_t p, int32_t i, int32_t left)
     int32_t *out = graph->scratch;
     int32_t degree = graph->mass[p] - graph->weight[i];
     uint32_t hash = (uint32_t)p;
+
     for (at = 0; at < graph->elements[i]; at++) {
         int32_t element = list[at];
         if (graph->size[element] < 0)
             continue;
+
         /* all of e lies in p: absorb it too */
         if (graph->outside[element] == 0) {
             graph->size[element] = -1;
@@ -3491,8 +3588,10 @@ static void fsi__amd_update(fsi__amd *graph, int32_t p, int32_t i, int32_t left)
     out[kept++] = p;
     at = graph->elements[i];
     graph->elements[i] = kept;
+
     for (; at < graph->length[i]; at++) {
         int32_t j = list[at];
+
         /* reached through p now */
         if (j == p || graph->weight[j] == 0 || graph->mark[j] == graph->mark[p])
             continue;
@@ -3518,6 +3617,7 @@ static void fsi__amd_merge(fsi__amd *graph, int32_t i, int32_t j) {
 /* Members of p with equal lists are merged; candidates share a hash. */
 static void fsi__amd_twins(fsi__amd *graph, int32_t p) {
     int32_t i;
+
     for (int32_t a = 0; a < graph->size[p]; a++) {
         i = fsi__amd_member(graph, p, a);
         if (graph->weight[i] == 0)
@@ -3558,6 +3658,7 @@ static int32_t fsi__amd_eliminate(fsi__amd *graph, int32_t p, int32_t left) {
     int32_t gone = graph->weight[p];
     fsi__amd_unlink(graph, p);
     fsi__amd_gather(graph, p);
+
     /* outside[e] = mass of e without the members of p */
     for (int32_t a = 0; a < graph->size[p]; a++) {
         int32_t i = fsi__amd_member(graph, p, a);
@@ -3598,6 +3699,7 @@ static int32_t fsi__amd_eliminate(fsi__amd *graph, int32_t p, int32_t left) {
     }
     graph->size[p] = kept > 0 ? kept : -1;
     graph->pool_used = graph->from[p] + kept;
+
     return gone;
 }
 
@@ -3609,6 +3711,7 @@ static void fsi__amd_order(fsi__amd *graph, const fsi_csr *matrix, int32_t *orde
     int32_t at = 0;
     int32_t room = matrix->row[graph->n] + graph->n;
     fsi__amd_begin(graph, matrix);
+
     while (left > 0) {
         while (graph->head[graph->lowest] < 0)
             graph->lowest++;
@@ -3649,6 +3752,7 @@ static void fsi__cholesky_pattern(const fsi_csr *matrix, const int32_t *order,
                                   const int32_t *inverse, int32_t *parent, int32_t *mark,
                                   size_t *col, int32_t *rows) {
     int32_t n = matrix->rows;
+
     for (int32_t i = 0; i < n; i++) {
         mark[i] = i;
         if (rows)
@@ -3752,6 +3856,7 @@ static fsi_result fsi__symbolic_run(fsi__symbolic *symbolic, const fsi_csr *matr
         fsi__cholesky_pattern(matrix, symbolic->order, symbolic->inverse, symbolic->parent,
                               symbolic->mark, symbolic->col, NULL);
     }
+
     return FSI_OK;
 }
 
@@ -3772,6 +3877,7 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *factor, const fsi_csr *matrix
         || !fsi_allocator_valid(&given.allocator)
         || (given.ordering == FSI_ORDERING_GIVEN && matrix->rows && !given.order))
         return FSI_ERR_ARGUMENT;
+
     for (int32_t i = 0; i < matrix->rows; i++)
         for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++)
             if (fsi__csr_find(matrix->row, matrix->col, matrix->col[k], i) < 0)
@@ -3782,6 +3888,7 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *factor, const fsi_csr *matrix
     fsi_result result = fsi__arena_open(&arena, &given.allocator);
     if (result != FSI_OK)
         return result;
+
     fsi__symbolic_layout(&symbolic, (size_t)matrix->row[matrix->rows],
                          given.ordering == FSI_ORDERING_DEGREE, &arena);
     result = fsi__symbolic_run(&symbolic, matrix, &given);
@@ -3809,6 +3916,7 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *factor, const fsi_csr *matrix
         *factor = out;
     }
     fsi_free(&given.allocator, arena.base, arena.size);
+
     return result;
 }
 
@@ -3833,6 +3941,7 @@ static void fsi__cholesky_wait(const fsi_cholesky *factor, int32_t j, const size
                                int32_t *head, int32_t *next) {
     if (place[j] >= factor->col[j + 1])
         return;
+
     int32_t row = factor->row[place[j]];
     next[j] = head[row];
     head[row] = j;
@@ -3850,6 +3959,7 @@ FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *factor, const fsi_csr *A, d
     if (A->rows != factor->n || A->cols != factor->n
         || (B && (B->rows != factor->n || B->cols != factor->n)))
         return FSI_ERR_SIZE;
+
     int32_t n = factor->n;
     double *y = factor->work;
     size_t *place = (size_t *)(void *)(factor->work + n);
@@ -3901,6 +4011,7 @@ FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *factor, const fsi_csr *A, d
         fsi__cholesky_wait(factor, k, place, head, next);
     }
     factor->factored = 1;
+
     return FSI_OK;
 }
 
@@ -3924,6 +4035,7 @@ FSI_API fsi_result fsi_cholesky_solve(fsi_cholesky *factor, const fsi_real *b, f
         return FSI_ERR_STATE;
     if (factor->n && (!b || !x))
         return FSI_ERR_ARGUMENT;
+
     for (int32_t i = 0; i < factor->n; i++)
         factor->work[i] = (double)b[factor->order[i]];
     fsi__cholesky_sweep(factor, factor->work);
@@ -3975,6 +4087,7 @@ static void fsi__axpy64(size_t n, double s, const double *FSI__RESTRICT x,
  * t_k,k+1; Z = Q^T. work is scratch [2 n]. */
 static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *Z, double *work) {
     double *scale = work + n;
+
     for (size_t k = 0; k + 2 < n; k++) {
         /* v: the part of row k that becomes (e_k, 0, ..., 0) */
         size_t rest = n - k - 1;
@@ -4035,6 +4148,7 @@ static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t firs
     double s = 1;
     double c = 1;
     double shift = 0;
+
     for (size_t i = last; i-- > first;) {
         double f = s * e[i];
         double b = c * e[i];
@@ -4099,6 +4213,7 @@ static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *wor
 
     /* in units of a power of two where squares would overflow or vanish */
     double unit = 1;
+
     if (top > 0 && !(top > 1e-100 && top < 1e100)) {
         int power = 0;
         (void)frexp(top, &power);
@@ -4125,6 +4240,7 @@ static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *wor
     for (size_t i = 0; i < n; i++)
         d[i] /= unit;
     fsi__eigen_sort(n, d, Z);
+
     return 1;
 }
 
@@ -4155,6 +4271,7 @@ static int fsi__eigen_reduce(size_t n, double *A, double *L) {
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < i; j++)
             A[i * n + j] = A[j * n + i] = (A[i * n + j] + A[j * n + i]) / 2;
+
     return 1;
 }
 
@@ -4191,6 +4308,7 @@ static fsi_result fsi__eigen_solve(const fsi__eigen *eigen, size_t n, const fsi_
         return FSI_ERR_SINGULAR;
     if (!fsi__eigen_all(n, eigen->A, eigen->d, eigen->Z, eigen->work))
         return FSI_ERR_NUMERIC;
+
     for (size_t k = 0; k < n; k++) {
         double *y = eigen->Z + k * n;
         for (size_t i = B ? n : 0; i-- > 0;) {
@@ -4204,6 +4322,7 @@ static fsi_result fsi__eigen_solve(const fsi__eigen *eigen, size_t n, const fsi_
         if (!fsi__finite((fsi_real)eigen->d[k]))
             return FSI_ERR_NUMERIC;
     }
+
     return FSI_OK;
 }
 
@@ -4217,6 +4336,7 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
         return FSI_ERR_ARGUMENT;
     if (n > 30000)
         return FSI_ERR_SIZE;
+
     size_t size = (size_t)n;
     fsi__eigen eigen;
     fsi_arena arena = {NULL, 0, 0, 0};
@@ -4224,6 +4344,7 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
     fsi_result result = fsi__arena_open(&arena, allocator);
     if (result != FSI_OK)
         return result;
+
     fsi__eigen_layout(&eigen, size, B != NULL, &arena);
     result = fsi__eigen_solve(&eigen, size, A, B);
     for (size_t i = 0; result == FSI_OK && i < size; i++)
@@ -4231,6 +4352,7 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
     for (size_t i = 0; result == FSI_OK && V && i < size * size; i++)
         V[i] = (fsi_real)eigen.Z[i];
     fsi_free(allocator, arena.base, arena.size);
+
     return result;
 }
 
@@ -4308,6 +4430,7 @@ static double fsi__modes_orthogonal(fsi__modes *modes, size_t count, double *w, 
     ptrdiff_t chunk = 1024;
     double *along = modes->along;
     memset(c, 0, count * sizeof *c);
+
     for (int pass = 0; pass < 2; pass++) {
         double square = fsi__modes_mul(modes, modes->desc->M, w);
         if (pass == 0)
@@ -4324,6 +4447,7 @@ static double fsi__modes_orthogonal(fsi__modes *modes, size_t count, double *w, 
         for (ptrdiff_t i = 0; i < rows; i++)
             c[i] += along[i];
     }
+
     return sqrt(fabs(fsi__modes_mul(modes, modes->desc->M, w)));
 }
 
@@ -4397,7 +4521,9 @@ static double fsi__modes_ritz(fsi__modes *modes) {
             modes->square[i * done + j] = (modes->H[i * room + j] + modes->H[j * room + i]) / 2;
     if (!fsi__eigen_all(done, modes->square, modes->theta, modes->S, modes->scratch))
         return 1e30;
+
     double worst = 0;
+
     for (size_t k = 0; k < modes->wanted && k < done; k++) {
         double sum = 0;
         for (size_t i = done; i < modes->size; i++) {
@@ -4408,6 +4534,7 @@ static double fsi__modes_ritz(fsi__modes *modes) {
         if (!(sum <= worst))
             worst = sum;
     }
+
     return done < modes->wanted ? 1e30 : worst;
 }
 
@@ -4472,6 +4599,7 @@ static fsi_result fsi__modes_reshift(fsi__modes *modes) {
     double low = modes->unit / modes->theta[modes->done - 1 - skip] - modes->shift;
     if (modes->desc->shift > 0 || !(low > 0) || modes->shift < 10 * low)
         return FSI_EMPTY;
+
     size_t start = modes->block < modes->done ? modes->block : modes->done;
     fsi__modes_lift(modes, start);
     memset(modes->H, 0, modes->room * modes->room * sizeof *modes->H);
@@ -4555,6 +4683,7 @@ static int fsi__modes_write(fsi__modes *modes, fsi_real *w, fsi_real *V) {
         }
         quotient[best] = HUGE_VAL; /* taken */
     }
+
     return 1;
 }
 
@@ -4572,6 +4701,7 @@ static double fsi__csr_trace(const fsi_csr *matrix, size_t n) {
 static fsi_result fsi__modes_prepare(fsi__modes *modes) {
     const fsi_modes_desc *desc = modes->desc;
     size_t n = modes->n;
+
     for (size_t k = 0; k < modes->locked; k++) {
         double *w = modes->V + k * n;
         for (size_t i = 0; i < n; i++)
@@ -4587,11 +4717,13 @@ static fsi_result fsi__modes_prepare(fsi__modes *modes) {
     double mass = fsi__csr_trace(desc->M, n);
     if (!(mass > 0) || stiff < 0)
         return FSI_ERR_SINGULAR;
+
     modes->shift = 1;
     if (desc->shift > 0)
         modes->shift = desc->shift;
     else if (stiff > 0)
         modes->shift = stiff / mass * (sizeof(fsi_real) == 4 ? 1e-5 : 1e-6);
+
     return fsi__modes_factor(modes);
 }
 
@@ -4599,6 +4731,7 @@ static fsi_result fsi__modes_check(const fsi_modes_desc *desc, const fsi_real *w
                                    const fsi_real *V) {
     if (!desc || !w || !V || fsi_csr_check(desc->K) != FSI_OK || desc->K->rows != desc->K->cols)
         return FSI_ERR_ARGUMENT;
+
     int rows = desc->K->rows;
     if (desc->M && fsi_csr_check(desc->M) != FSI_OK)
         return FSI_ERR_ARGUMENT;
@@ -4609,9 +4742,11 @@ static fsi_result fsi__modes_check(const fsi_modes_desc *desc, const fsi_real *w
     if (!(desc->shift >= 0) || !fsi__finite64(desc->shift) || !(desc->tolerance >= 0)
         || !fsi__finite64(desc->tolerance))
         return FSI_ERR_ARGUMENT;
+
     double all = (double)desc->count + desc->skip + desc->null_count;
     if (!fsi_allocator_valid(&desc->allocator) || all > rows)
         return FSI_ERR_ARGUMENT;
+
     size_t null_size = (size_t)desc->null_count * (size_t)rows;
     if (null_size && (!desc->null_vectors || !fsi_all_finite(null_size, desc->null_vectors)))
         return FSI_ERR_ARGUMENT;
@@ -4639,10 +4774,12 @@ static fsi_result fsi__modes_open(fsi__modes *modes, const fsi_modes_desc *desc)
     fsi_result result = fsi_cholesky_init(&modes->factor, desc->K, &order);
     if (result != FSI_OK)
         return result;
+
     fsi__modes_layout(modes);
     result = fsi__arena_open(&modes->arena, &desc->allocator);
     if (result == FSI_OK)
         fsi__modes_layout(modes);
+
     return result;
 }
 
@@ -4668,6 +4805,7 @@ FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_
     if (modes.arena.base)
         fsi_free(&desc->allocator, modes.arena.base, modes.arena.size);
     fsi_cholesky_free(&modes.factor);
+
     return result;
 }
 
@@ -4800,6 +4938,7 @@ static void fsi__mg_layout(fsi_mg *mg, fsi_arena *arena, fsi_mg_level *level) {
     FSI__TAKE(mg->one, fsi_real, arena, row + 1);
     FSI__TAKE(mg->edge, uint8_t, arena, 2 * row);
     FSI__TAKE(mg->part, double, arena, (size_t)mg->n[2]);
+
     for (int depth = 0; depth < mg->levels; depth++) {
         fsi_mg_level fresh;
         float children = 1;
@@ -4835,6 +4974,7 @@ static int fsi__mg_desc_good(const fsi_mg_desc *desc) {
 FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
     if (!mg || !desc || !fsi__mg_desc_good(desc))
         return FSI_ERR_ARGUMENT;
+
     fsi_mg out;
     memset(&out, 0, sizeof out);
     out.desc = *desc;
@@ -4855,6 +4995,7 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
     if (!fsi_size_mul((size_t)out.n[0], (size_t)out.n[1], &plane)
         || !fsi_size_mul(plane, (size_t)out.n[2], &out.cells) || out.cells > 0x7ffffff0)
         return FSI_ERR_SIZE;
+
     out.levels = fsi__mg_level_count(&out);
     out.sweeps = desc->sweeps ? desc->sweeps : 2;
     out.band = desc->band_sweeps ? fsi__imax(desc->band_sweeps, 0) : 1;
@@ -4864,12 +5005,14 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
     fsi_result result = fsi__arena_block(&arena, &desc->allocator, &out.block, &out.bytes);
     if (result != FSI_OK)
         return result;
+
     fsi__mg_layout(&out, &arena, &scratch);
     fsi_fill((size_t)out.n[0] + 1, 1, out.one);
     memset(out.edge, FSI_CELL_DIRICHLET, (size_t)out.n[0]);
     memset(out.edge + out.n[0], FSI_CELL_NEUMANN, (size_t)out.n[0]);
     *mg = out;
     result = fsi_mg_update(mg, NULL, NULL);
+
     return result == FSI_EMPTY ? FSI_OK : result;
 }
 
@@ -4975,6 +5118,7 @@ static fsi__mg_row fsi__mg_row_get(const fsi_mg_level *level, int color, int j, 
     row.wz0 = level->weight[2] + z0;
     row.wz1 = level->weight[2] + own;
     row.dir = level->dir ? level->dir + own : none;
+
     return row;
 }
 
@@ -5180,6 +5324,7 @@ static void fsi__mg_restrict_orphan(const fsi_mg *mg, int depth, fsi__ijk cell, 
 static void fsi__mg_prolong(const fsi_mg_level *fine, const fsi_mg_level *coarse, int k) {
     float buffer[FSI__MG_BLOCK];
     fsi__ijk cell;
+
     for (int j = 0; j < fine->n[1]; j++) {
         float *x = fine->x + fsi__mg_at(fine, j, k);
         const uint8_t *kind = fine->kind + fsi__mg_at(fine, j, k);
@@ -5281,6 +5426,7 @@ static double fsi__mg_vcycle(fsi_mg *mg) {
     int last = mg->levels - 1;
     job.band = 2 * mg->band;
     job.part = NULL;
+
     for (int depth = 0; depth < last; depth++) {
         job.level = mg->level + depth;
         job.half_sweeps = 2 * fsi__mg_sweeps(mg, depth, mg->rank != NULL);
@@ -5302,6 +5448,7 @@ static double fsi__mg_vcycle(fsi_mg *mg) {
     }
     for (int k = 0; k < mg->n[2]; k++)
         energy += last ? mg->part[k] : fsi__mg_plane_dot(mg->level, k);
+
     return mg->rank && mg->rank->columns ? energy + fsi__mg_rank_energy(mg, mg->rank) : energy;
 }
 
@@ -5451,6 +5598,7 @@ static void fsi__mg_find_runs(const fsi_mg *mg, const fsi__mg_runs *runs, ptrdif
     int flags = mg->level->row[line];
     ptrdiff_t run = 0;
     ptrdiff_t end;
+
     for (ptrdiff_t i = 0; i < runs->n; i = end) {
         int32_t first = (int32_t)(line * runs->n + i);
         end = i + 1;
@@ -5477,6 +5625,7 @@ static void fsi__mg_join_rows(const fsi_mg *mg, const fsi__mg_runs *runs, ptrdif
     ptrdiff_t run = 0;
     ptrdiff_t below_run = 0;
     ptrdiff_t shift = (line - below) * runs->n;
+
     while (fsi__mg_run_at(runs, line, run) && fsi__mg_run_at(runs, below, below_run)) {
         int32_t a0 = runs->begin[line * runs->n + run];
         int32_t a1 = runs->end[line * runs->n + run];
@@ -5559,6 +5708,7 @@ static void fsi__mg_regions(fsi_mg *mg) {
             }
         }
     int32_t single = mg->large;
+
     /* the first run of a region comes first: its number is there when the others ask */
     for (ptrdiff_t line = 0; line < lines; line++)
         for (ptrdiff_t run = 0; fsi__mg_run_at(&runs, line, run); run++) {
@@ -5583,6 +5733,7 @@ static float fsi__mg_w(const fsi_mg *mg, int depth, int axis, fsi__ijk cell) {
         return 0;
     if (depth || mg->weighted)
         return level->weight[axis][fsi__mg_cell_id(level, cell)];
+
     const uint8_t *face = mg->face + fsi__mg_number(mg, cell.i, cell.j, cell.k);
     if (at >= 0 && *face & FSI__FLUID)
         return (float)(*face >> (2 * axis + 1) & 1);
@@ -5716,6 +5867,7 @@ static void fsi__mg_solid(const fsi_mg_level *level, int coarse_j, int coarse_k,
 static int fsi__mg_main_part(const fsi_mg *mg, int depth, fsi__ijk block, int mask) {
     int best = 0;
     int size = 0;
+
     while (mask) {
         int part = mask & -mask;
         int grown = 1;
@@ -5739,6 +5891,7 @@ static int fsi__mg_main_part(const fsi_mg *mg, int depth, fsi__ijk block, int ma
         }
         mask &= ~part;
     }
+
     return best;
 }
 
@@ -5766,6 +5919,7 @@ static void fsi__mg_parents(fsi_mg *mg, int depth, int coarse_k) {
     fsi_mg_level *fine = mg->level + depth;
     fsi_mg_level *coarse = fine + 1;
     uint8_t solid[FSI__MG_BLOCK];
+
     /* Dirichlet faces beside the one coarse row */
     int beside = depth == 0 && coarse->n[1] == 1 && (mg->open[2] || mg->open[3]);
     for (int coarse_j = 0; coarse_j < coarse->n[1]; coarse_j++)
@@ -5833,13 +5987,16 @@ FSI__INLINE int fsi__mg_airy(const fsi_mg *mg, int depth, fsi__ijk cell, int kin
 static float fsi__mg_dirichlet(const fsi_mg *mg, int depth, int direction, fsi__ijk block) {
     const fsi_mg_level *level = mg->level + depth;
     float sum = 0;
+
     /* then only the outer children count */
     int solid = fsi__mg_kind(level + 1, block) == FSI__MG_SOLID;
     int at = fsi__ijk_get(block, direction >> 1);
+
     /* a wall */
     if (solid && !mg->open[direction]
         && (direction & 1 ? at + 1 == level[1].n[direction >> 1] : at == 0))
         return 0;
+
     for (int child = 0; child < 8; child++) {
         fsi__ijk cell = fsi__mg_child(block, child);
         int kind = fsi__mg_kind(level, cell);
@@ -5854,6 +6011,7 @@ static float fsi__mg_dirichlet(const fsi_mg *mg, int depth, int direction, fsi__
         if (resistance > 0 && !behind)
             sum += 1 / resistance;
     }
+
     return sum * level->scale;
 }
 
@@ -5873,6 +6031,7 @@ static float fsi__mg_slot(const fsi_mg *mg, int depth, int axis, fsi__ijk block)
         return fsi__mg_dirichlet(mg, depth, 2 * axis + 1, block);
     if (!lower)
         return fsi__mg_dirichlet(mg, depth, 2 * axis, next);
+
     for (int child = 0; child < 8; child++) {
         fsi__ijk cell = fsi__mg_child(block, child);
         if (!(child >> axis & 1))
@@ -5890,6 +6049,7 @@ static float fsi__mg_slot(const fsi_mg *mg, int depth, int axis, fsi__ijk block)
         float weight = fsi__mg_face(mg, depth, 2 * axis + 1, cell, &skip);
         sum += 1 / (resistance + beyond - 1 / weight);
     }
+
     return sum * level->scale;
 }
 
@@ -5898,6 +6058,7 @@ static float fsi__mg_dir(const fsi_mg *mg, int depth, fsi__ijk block) {
     const fsi_mg_level *level = mg->level + depth;
     float sum = 0;
     int airy = 0;
+
     for (int child = 0; child < 8; child++) {
         fsi__ijk cell = fsi__mg_child(block, child);
         int kind = fsi__mg_kind(level, cell);
@@ -5911,6 +6072,7 @@ static float fsi__mg_dir(const fsi_mg *mg, int depth, fsi__ijk block) {
                            + (mg->face[cell.i + (ptrdiff_t)level->n[0] * cell.k] >> 3 & 1));
     }
     sum *= level->scale;
+
     for (int direction = 0; direction < 6 && airy; direction++) {
         int next = fsi__mg_kind(level + 1, fsi__mg_behind(block, direction));
         if (next == FSI__MG_SOLID && fsi__mg_kind(level + 1, block) == FSI__MG_SOLID)
@@ -5918,6 +6080,7 @@ static float fsi__mg_dir(const fsi_mg *mg, int depth, fsi__ijk block) {
         if (next || (direction >> 1 == 1 && level[1].n[1] == 1 && level->n[1] > 1))
             sum += fsi__mg_dirichlet(mg, depth, direction, block);
     }
+
     return sum;
 }
 
@@ -5966,6 +6129,7 @@ static void fsi__mg_coarse_row(fsi_mg *mg, int depth, int color, int j, int k) {
     ptrdiff_t at = fsi__mg_of(level, color, j, k);
     uint8_t regular[FSI__MG_BLOCK];
     int odd = (j + k + color) & 1;
+
     for (int h0 = 0; h0 < level->half; h0 += FSI__MG_BLOCK) {
         int count = fsi__imin(FSI__MG_BLOCK, level->half - h0);
         fsi__mg_regular(mg, depth + 1, color, j, k, h0, count, regular);
@@ -6056,6 +6220,7 @@ static int fsi__mg_diagonal(const fsi_mg *mg, int depth, fsi__ijk cell) {
     int behind;
     if (mg->level[depth].dir[fsi__mg_cell_id(mg->level + depth, cell)] > 0)
         return -1;
+
     for (int direction = 0; direction < 6; direction++) {
         float weight = fsi__mg_face(mg, depth, direction, cell, &behind);
         if (weight >= 1 && weight <= 1 && behind)
@@ -6156,9 +6321,11 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
     int j;
     if (!mg || !mg->block)
         return FSI_ERR_STATE;
+
     int two = mg->desc.nz == 1;
     if (cell && !fsi__mg_mask_valid(mg->cells, cell))
         return FSI_ERR_ARGUMENT;
+
     for (int axis = 0; weight && axis < (two ? 2 : 3); axis++) {
         size_t count = (size_t)(mg->desc.nx + (axis == 0)) * (size_t)(mg->desc.ny + (axis == 1))
                        * (size_t)(mg->desc.nz + (axis == 2));
@@ -6180,6 +6347,7 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
     fsi__mg_finest(mg);
     for (int depth = 0; depth + 1 < mg->levels; depth++)
         fsi__mg_coarsen(mg, depth);
+
     return mg->fluid ? FSI_OK : FSI_EMPTY;
 }
 
@@ -6213,6 +6381,7 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
 FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank) {
     if (!rank)
         return;
+
     FSI__LIST_FREE(rank->offset, &rank->allocator);
     FSI__LIST_FREE(rank->patch, &rank->allocator);
     FSI__LIST_FREE(rank->data, &rank->allocator);
@@ -6298,6 +6467,7 @@ static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg
     }
 
     size_t packs = (size_t)fsi__mg_packs(rank, number);
+
     for (int depth = 0; depth < rank->levels; depth++) {
         const fsi_mg_level *level = mg->level + depth;
         fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, number);
@@ -6430,6 +6600,7 @@ FSI__HOT FSI__INLINE void fsi__mg_local_sum(const fsi__mg_local *local, ptrdiff_
                     + (z0 * u[e - sz] + z1 * u[e + sz]));
     if (!local->three)
         return;
+
     float y0 = local->w[1][cell - local->sy];
     float y1 = local->w[1][cell];
     for (int e = 0; e < FSI__LANES; e++)
@@ -6650,6 +6821,7 @@ static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *rank, int group, 
     const fsi__box *wide = &patch->wide;
     size_t size = fsi__pack_size(wide);
     memset(x, 0, 2 * size * (size_t)fsi__mg_packs(rank, group) * sizeof *x);
+
     for (int column = 0; column < fsi__mg_columns(rank, group); column++) {
         int pack = column / FSI__LANES;
         int lane = column % FSI__LANES;
@@ -6675,6 +6847,7 @@ static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *rank, int group, 
 static fsi_real fsi__mg_group_K(const fsi_mg_group *group, int i, int j) {
     if (group->K)
         return group->K[i * group->columns + j];
+
     fsi_real sum = 0;
     for (int k = 0; k <= j; k++)
         sum += group->L[i * (i + 1) / 2 + k] * group->L[j * (j + 1) / 2 + k];
@@ -6687,6 +6860,7 @@ static fsi_result fsi__mg_rank_choose(const fsi_mg *mg, fsi_mg_rank *rank,
     if (FSI__LIST_ROOM(rank->offset, groups + 1, &rank->allocator) < 0
         || FSI__LIST_ROOM(rank->patch, (size_t)groups * (size_t)mg->levels, &rank->allocator) < 0)
         return FSI_ERR_MEMORY;
+
     int most = rank->max_columns ? rank->max_columns : 1000;
     int columns = 0;
     for (int g = 0; g < groups; g++) {
@@ -6698,6 +6872,7 @@ static fsi_result fsi__mg_rank_choose(const fsi_mg *mg, fsi_mg_rank *rank,
     rank->levels = mg->levels;
     rank->offset[groups] = rank->columns = columns;
     rank->spread = rank->reach ? rank->reach : columns > 80 ? 2 : 3;
+
     return FSI_OK;
 }
 
@@ -6741,6 +6916,7 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank, const 
     size_t biggest = 0; /* cells of the largest box with its layer */
     size_t all = 0;     /* cells of one colour on all levels */
     rank->whole = 0;
+
     for (int depth = 0; depth < rank->levels; depth++) {
         size_t used = 0;
         size_t covered = 0;
@@ -6769,28 +6945,34 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank, const 
         || FSI__LIST_ROOM(rank->sum, sums + columns, allocator) < 0
         || FSI__LIST_ROOM(rank->defect, rank->whole ? all : 0, allocator) < 0)
         return FSI_ERR_MEMORY;
+
     rank->c = (fsi_real *)(rank->sum + sums);
     rank->local = rank->work + work;
 
     memset(rank->E, 0, columns * columns * sizeof *rank->E);
     for (int g = 0; g < groups; g++)
         fsi__mg_rank_load(mg, rank, group + g, g);
+
     return FSI_OK;
 }
 
 static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *group) {
     if (group->columns < 0 || group->entries < 0 || group->columns > 30000)
         return 0;
+
     size_t columns = (size_t)group->columns;
     size_t entries = (size_t)group->entries;
     if (!columns || !entries)
         return 1;
+
     int has_K = group->K || (group->L && group->unit > 0);
     if (!group->cell || !group->factor || !group->val || !has_K)
         return 0;
+
     for (size_t entry = 0; entry < entries; entry++)
         if (group->cell[entry] < 0 || (size_t)group->cell[entry] >= mg->cells)
             return 0;
+
     return fsi_all_finite(entries, group->factor) && fsi_all_finite(entries * columns, group->val)
            && (group->K ? fsi_all_finite(columns * columns, group->K)
                         : fsi_all_finite(columns * (columns + 1) / 2, group->L));
@@ -6827,12 +7009,14 @@ FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg
         return FSI_ERR_ARGUMENT;
     if (rank->reach < 0 || rank->max_columns < 0 || !fsi_allocator_valid(&rank->allocator))
         return FSI_ERR_ARGUMENT;
+
     rank->columns = 0;
     rank->cells = mg->cells;
     for (int g = 0; g < groups; g++)
         if (!fsi__mg_group_valid(mg, group + g))
             return FSI_ERR_ARGUMENT;
     fsi_result result = fsi__mg_rank_begin(mg, rank, group, groups);
+
     for (int depth = 0; depth < rank->levels && rank->columns && result == FSI_OK; depth++) {
         int bottom = depth + 1 == rank->levels;
         FSI__OMP(parallel for schedule(static) if (rank->columns > 12 && !bottom))
@@ -6846,6 +7030,7 @@ FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg
         result = fsi_dense_cholesky(rank->columns, rank->E);
     if (result != FSI_OK)
         rank->columns = 0;
+
     return result;
 }
 
@@ -6883,6 +7068,7 @@ static float *fsi__mg_rank_whole(const fsi_mg *mg, const fsi_mg_rank *rank, int 
     float *defect = rank->defect;
     if (!(rank->whole >> depth & 1))
         return NULL;
+
     for (int i = 0; i < depth; i++)
         defect += mg->level[i].size;
     return defect;
@@ -7179,6 +7365,7 @@ FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x) {
     ptrdiff_t cells = (ptrdiff_t)mg->cells;
     if (!mg->regions)
         return;
+
     double *mean = fsi__mg_room(mg, 0);
     double *size = fsi__mg_room(mg, 1);
     fsi__mg_region_sums(mg, x, 0, mean, size);
@@ -7203,6 +7390,7 @@ static double fsi__mg_imbalance(const fsi_mg *mg, const fsi_real *b, double leas
     int any = 0;
     if (!mg->regions)
         return 0;
+
     double *sum = fsi__mg_room(mg, 0);
     double *other = fsi__mg_room(mg, 1);
     fsi__mg_region_sums(mg, b, 0, sum, other);
@@ -7222,6 +7410,7 @@ static double fsi__mg_imbalance(const fsi_mg *mg, const fsi_real *b, double leas
         if (mg->label[cell] >= mg->large && fabs((double)b[cell]) > least
             && !fsi__mg_hidden(mg, mg->label[cell]))
             return 1;
+
     return worst;
 }
 
@@ -7316,6 +7505,7 @@ static double fsi__mg_all_rows(fsi__mg_cg *cg, fsi__mg_pass pass) {
 static double fsi__mg_pass_direction(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
     const fsi_mg_level *level = mg->level;
+
     /* z, which the caller's preconditioner has left in q already */
     if (!cg->desc->precondition.apply_fn)
         fsi__mg_from_cycle(mg->n[0], level->x + fsi__mg_even(level, j, k),
@@ -7342,6 +7532,7 @@ static double fsi__mg_pass_residual(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) 
     const fsi_mg *mg = cg->mg;
     float *even = mg->level->f + fsi__mg_even(mg->level, j, k);
     float *odd = mg->level->f + fsi__mg_odd(mg->level, j, k);
+
     /* q may hold anything before the first step */
     if (cg->alpha > 0)
         fsi_axpy((size_t)mg->n[0], (fsi_real)-cg->alpha, mg->image + at, mg->residual + at);
@@ -7386,6 +7577,7 @@ FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
     ptrdiff_t cells = (ptrdiff_t)mg->cells;
     if (!mg->block)
         return;
+
     fsi__mg_cg cg;
     memset(&cg, 0, sizeof cg);
     cg.mg = mg;
@@ -7415,6 +7607,7 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
     double rz = 0;
     memset(mg->direction, 0, mg->cells * sizeof *mg->direction);
     cg->alpha = cg->beta = 0;
+
     while (sqrt(cg->rr) > cg->limit) {
         if (*iterations >= cap
             || (desc->seconds > 0 && desc->clock_fn(desc->clock_user) - begin > desc->seconds))
@@ -7445,6 +7638,7 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
         }
         ++*iterations;
     }
+
     return FSI_OK;
 }
 
@@ -7635,6 +7829,7 @@ static double fsi__mg_floor(const fsi__mg_cg *cg) {
         square += fsi_dot(mg->cells, mg->image, mg->image)
                   / ((double)FSI_REAL_EPS * (double)FSI_REAL_EPS);
     }
+
     return 2 * (double)FSI_REAL_EPS * sqrt(square);
 }
 
@@ -7655,9 +7850,11 @@ static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
             return FSI_OK;
         if (reason != FSI_NOT_CONVERGED && rep->residual <= fsi__mg_floor(cg))
             return FSI_OK;
+
         /* rounding of the recurrence: once more from the truth */
         if (reason == FSI_BREAKDOWN && cg->rr < before / 4)
             reason = FSI_OK;
+
         /* columns cut off may lose definiteness (solids in one another): the cycle alone */
         else if (reason == FSI_BREAKDOWN && cg->mg->rank)
             cg->mg->rank = NULL, reason = FSI_OK;
@@ -7665,6 +7862,7 @@ static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
             reason = FSI_STALLED;
         rep->restarts++;
     } while (reason == FSI_OK && ++tries < 8);
+
     return reason == FSI_OK ? FSI_STALLED : reason;
 }
 
@@ -7695,6 +7893,7 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
     if (given.rank && given.rank->columns
         && (given.rank->cells != mg->cells || given.rank->levels != mg->levels))
         return FSI_ERR_SIZE;
+
     rep.regions = mg->regions;
     if (given.extra.apply_fn && mg->regions)
         fsi__mg_hide_regular(mg, &given);
@@ -7730,6 +7929,7 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
         rep.residual /= cg.unit;
         rep.residual_start /= cg.unit;
     }
+
     /* the answer does not fit, or weights differ too much for float */
     if (!fsi_all_finite(mg->cells, p)) {
         fsi_fill(mg->cells, 0, p);
@@ -7742,6 +7942,7 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
         rep.reason = FSI_INCOMPATIBLE;
     if (report)
         *report = rep;
+
     return rep.reason;
 }
 
@@ -7829,6 +8030,7 @@ FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi
     corner[0] = a;
     corner[1] = b;
     corner[2] = c;
+
     return fsi__closest_edge(p, corner, weight);
 }
 
@@ -7898,12 +8100,14 @@ FSI_API fsi_result fsi_surface_check(const fsi_surface *surface) {
         return FSI_ERR_GEOMETRY;
     if (surface->x)
         return fsi__places_fine(count, surface->x) ? FSI_OK : FSI_ERR_GEOMETRY;
+
     for (int i = 0; i < surface->vertex_count; i++) {
         fsi_real x[3];
         surface->place_fn(surface->user, i, x);
         if (!fsi__places_fine(3, x))
             return FSI_ERR_GEOMETRY;
     }
+
     return FSI_OK;
 }
 
@@ -7996,6 +8200,7 @@ static int fsi__ray_cross(const fsi__ray *ray, const fsi_surface *surface, int e
     /* Is the origin inside? Weights of the corners, not yet divided by their sum. */
     double area[3];
     int sign[3];
+
     if (surface->dim == 2) {
         if ((corner[0][0] >= 0) == (corner[1][0] >= 0))
             return 0;
@@ -8017,16 +8222,19 @@ static int fsi__ray_cross(const fsi__ray *ray, const fsi_surface *surface, int e
     double whole = area[0] + area[1] + area[2];
     if (whole == 0)
         return 0;
+
     double w = area[0] * corner[0][2] + area[1] * corner[1][2] + area[2] * corner[2][2];
     double t = w / whole * ray->per_w;
     if (!(t >= 0 && t < 1))
         return 0;
+
     hit->element = e;
     hit->side = sign[0];
     hit->t = (fsi_real)t;
     for (int i = 0; i < 3; i++)
         hit->weight[i] = (fsi_real)(area[i] / whole);
     hit->point = fsi_vec_mad(ray->from, ray->dir, hit->t);
+
     return 1;
 }
 
@@ -8044,6 +8252,7 @@ static int fsi__clip_plane(fsi_real (*polygon)[3], int count, const fsi_real *co
     /* x: coordinate of the three corners along the axis; keep sign (x - at) >= 0 */
     fsi_real out[12][3];
     int kept = 0;
+
     for (int i = 0; i < count; i++) {
         const fsi_real *a = polygon[i];
         const fsi_real *b = polygon[(i + 1) % count];
@@ -8060,6 +8269,7 @@ static int fsi__clip_plane(fsi_real (*polygon)[3], int count, const fsi_real *co
         kept++;
     }
     memcpy(polygon, out, (size_t)kept * sizeof out[0]);
+
     return kept;
 }
 
@@ -8068,6 +8278,7 @@ static int fsi__clip_plane(fsi_real (*polygon)[3], int count, const fsi_real *co
 static fsi_real fsi__clip_moments(fsi_real (*polygon)[3], int count, int dim, fsi_real *centroid) {
     fsi_real total = 0;
     centroid[0] = centroid[1] = centroid[2] = 0;
+
     /* fan (0, i, i+1), or the one interval (0, 1) */
     for (int i = 1; i + dim - 2 < count; i++) {
         const fsi_real *a = polygon[0];
@@ -8084,6 +8295,7 @@ static fsi_real fsi__clip_moments(fsi_real (*polygon)[3], int count, int dim, fs
     }
     for (int k = 0; k < 3; k++)
         centroid[k] = total > 0 ? centroid[k] / total : 0;
+
     return total;
 }
 
@@ -8105,6 +8317,7 @@ FSI_API int fsi_surface_clip(const fsi_surface *surface, int e, fsi_vec3 lo, fsi
     fsi_real share = fsi__clip_moments(polygon, count, surface->dim, out->weight);
     out->normal = fsi_vec_scale(normal, share);
     out->area = fsi__length(out->normal);
+
     return out->area > 0;
 }
 
@@ -8119,6 +8332,7 @@ FSI_API fsi_result fsi_bvh_init(fsi_bvh *bvh, int capacity, const fsi_allocator 
     fsi_arena arena = {NULL, 0, 0, 0};
     if (!bvh || capacity < 1 || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
+
     memset(bvh, 0, sizeof *bvh);
     bvh->capacity = capacity;
     if (allocator)
@@ -8180,6 +8394,7 @@ static void fsi__bvh_select(fsi_bvh *bvh, int begin, int end, int middle, int ax
     int32_t *order = bvh->order;
     int lo = begin;
     int hi = end - 1;
+
     while (lo < hi) {
         int32_t pivot = order[lo + (hi - lo) / 2];
         fsi_real key = fsi__bvh_key(surface, pivot, axis);
@@ -8233,6 +8448,7 @@ static void fsi__bvh_fit(fsi_bvh *bvh, fsi_bvh_node *node) {
     }
     if (node->right)
         return;
+
     fsi__bounds_none(bvh->surface.dim, node->lo, node->hi);
     for (int i = node->begin; i < node->end; i++)
         fsi__bounds_element(&bvh->surface, bvh->order[i], node->lo, node->hi);
@@ -8267,6 +8483,7 @@ static int fsi__bvh_split(fsi_bvh *bvh, int begin, int end) {
     (void)fsi__bvh_split(bvh, begin, middle);
     node->right = fsi__bvh_split(bvh, middle, end);
     fsi__bvh_fit(bvh, node);
+
     return self;
 }
 
@@ -8280,6 +8497,7 @@ static void fsi__bvh_bounds(fsi_bvh *bvh) {
     }
     if (!surface->rest)
         return;
+
     fsi__bounds_none(surface->dim, bvh->lo, bvh->hi);
     for (int i = 0; i < surface->vertex_count; i++)
         fsi__bounds_add(surface->dim, fsi__surface_at(surface, i, room), bvh->lo, bvh->hi);
@@ -8289,11 +8507,13 @@ static void fsi__bvh_bounds(fsi_bvh *bvh) {
 FSI_API fsi_result fsi_bvh_build(fsi_bvh *bvh, const fsi_surface *surface) {
     if (!bvh || !surface || (!bvh->block && !surface->rest))
         return FSI_ERR_STATE;
+
     fsi_result result = fsi_surface_check(surface);
     if (result != FSI_OK)
         return result;
     if (!surface->rest && surface->element_count > bvh->capacity)
         return FSI_ERR_SIZE;
+
     bvh->surface = *surface;
     bvh->nodes = surface->rest ? surface->rest->nodes : 0;
     for (int i = 0; i < surface->element_count && !surface->rest; i++)
@@ -8301,6 +8521,7 @@ FSI_API fsi_result fsi_bvh_build(fsi_bvh *bvh, const fsi_surface *surface) {
     if (surface->element_count && !surface->rest)
         (void)fsi__bvh_split(bvh, 0, surface->element_count);
     fsi__bvh_bounds(bvh);
+
     return FSI_OK;
 }
 
@@ -8309,16 +8530,19 @@ FSI_API fsi_result fsi_bvh_refit(fsi_bvh *bvh, const fsi_surface *surface) {
         return fsi_bvh_build(bvh, surface);
     if (!bvh || !bvh->block)
         return FSI_ERR_STATE;
+
     fsi_result result = fsi_surface_check(surface);
     if (result != FSI_OK)
         return result;
     if (surface->element_count != bvh->surface.element_count || surface->dim != bvh->surface.dim
         || bvh->surface.rest)
         return FSI_ERR_STATE;
+
     bvh->surface = *surface;
     for (int i = bvh->nodes - 1; i >= 0; i--)
         fsi__bvh_fit(bvh, bvh->node + i);
     fsi__bvh_bounds(bvh);
+
     return FSI_OK;
 }
 
@@ -8357,6 +8581,7 @@ static int fsi__walk_test(const fsi__walk *walk, const fsi_bvh_node *node, fsi_r
     fsi_real leave = walk->reach;
     if (walk->kind == FSI__WALK_BALL)
         return fsi__box_distance2(node, walk->lo, walk->dim, off) <= walk->reach;
+
     for (int k = 0; k < walk->dim; k++)
         if (walk->lo[k] > node->hi[k] + off || walk->hi[k] < node->lo[k] - off)
             return 0;
@@ -8368,6 +8593,7 @@ static int fsi__walk_test(const fsi__walk *walk, const fsi_bvh_node *node, fsi_r
         enter = fsi__max(enter, fsi__min(first, second));
         leave = fsi__min(leave, fsi__max(first, second));
     }
+
     return enter <= leave + 16 * FSI_REAL_EPS;
 }
 
@@ -8443,6 +8669,7 @@ static void fsi__walk_start(fsi__walk *walk, const fsi_bvh *bvh, enum fsi__walk_
 /* The next leaf that may hold what is asked for; NULL: none is left. */
 static const fsi_bvh_node *fsi__walk_next(fsi__walk *walk, fsi_real off) {
     const fsi_bvh_node *nodes = walk->tree->node;
+
     while (walk->top > 0) {
         const fsi_bvh_node *node = nodes + walk->stack[--walk->top];
         if (!fsi__walk_test(walk, node, off))
@@ -8461,6 +8688,7 @@ static const fsi_bvh_node *fsi__walk_next(fsi__walk *walk, fsi_real off) {
         walk->stack[walk->top++] = right;
         walk->stack[walk->top++] = left;
     }
+
     return NULL;
 }
 
@@ -8470,6 +8698,7 @@ static fsi_real fsi__bvh_off(const fsi_bvh *bvh) {
     fsi_real most = 0;
     if (!surface->rest)
         return 0;
+
     for (int k = 0; k < 3; k++)
         most = fsi__max(most, fsi__max(fsi__abs(bvh->lo[k]), fsi__abs(bvh->hi[k]))
                                   + fsi__abs(surface->T[k]));
@@ -8503,6 +8732,7 @@ FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi
             found = 1;
             walk.reach = fsi__min(walk.reach, candidate.t * candidate.t * (1 + 8 * FSI_REAL_EPS));
         }
+
     return found;
 }
 
@@ -8516,6 +8746,7 @@ static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hi
     *winding = 0;
     if (!fsi__finite_vec(p) || !fsi__finite_vec(q))
         return 0;
+
     fsi__ray ray;
     fsi__ray_init(&ray, bvh->surface.dim, p, q);
     fsi__walk walk;
@@ -8537,6 +8768,7 @@ static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hi
             if (first)
                 walk.reach = hits[0].t;
         }
+
     return count;
 }
 
@@ -8582,6 +8814,7 @@ FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi,
             if (stop)
                 return stop;
         }
+
     return 0;
 }
 
@@ -8592,6 +8825,7 @@ FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p) {
     int dim = bvh->surface.dim;
     if (!bvh->nodes || !bvh->surface.closed || !fsi__finite_vec(p))
         return 0;
+
     fsi_vec_store(x, p);
     for (int k = 0; k < dim; k++) {
         if (x[k] < bvh->lo[k] || x[k] > bvh->hi[k])
@@ -8602,6 +8836,7 @@ FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p) {
     /* The winding number is the number of signed crossings of a ray to the outside. Two rays that
      * agree decide; otherwise a third, oblique one does. */
     int ray;
+
     for (ray = 0; ray < 3; ray++) {
         fsi_vec3 q = p;
         if (ray != 1)
@@ -8614,6 +8849,7 @@ FSI_API int fsi_bvh_inside(const fsi_bvh *bvh, fsi_vec3 p) {
         if (ray == 1 && !winding[0] == !winding[1])
             break;
     }
+
     return winding[ray == 1 ? 0 : 2] != 0;
 }
 
@@ -8687,6 +8923,7 @@ static int fsi__iso_vertex(fsi__iso *iso, fsi_vec3 x, fsi_vec3 normal) {
         return vertex;
     if (vertex >= mesh->vertex_room)
         return 0;
+
     fsi_vec_store(mesh->x + 3 * (size_t)vertex, x);
     if (mesh->normal)
         fsi_vec_store(mesh->normal + 3 * (size_t)vertex,
@@ -8700,6 +8937,7 @@ static void fsi__iso_element(fsi__iso *iso, int a, int b, int c) {
     int element = fsi__iso_count(iso, &mesh->element_count, mesh->element_room);
     if (!mesh->x || element >= mesh->element_room)
         return;
+
     int32_t *corner = mesh->index + (size_t)mesh->dim * (size_t)element;
     corner[0] = a;
     corner[1] = b;
@@ -8729,6 +8967,7 @@ static int fsi__iso_edge(fsi__iso *iso, int i, int j, int k, int edge) {
                     fsi_vec_scale(fsi__iso_gradient(iso, to.i, to.j, to.k), share));
     *slot = fsi__iso_vertex(iso, fsi_vec_mad(iso->desc->origin, fsi_vec_load(place), iso->desc->h),
                             normal);
+
     return *slot;
 }
 
@@ -8739,17 +8978,21 @@ static void fsi__iso_face(const fsi_real value[8], int axis, int side, signed ch
     int base = side << axis;
     int corner[4], edge[4], kind[4];
     int count = 0;
+
     /* counter-clockwise seen from outside the cell */
     corner[0] = base;
     corner[2] = base | first | second;
     corner[side ? 1 : 3] = base | first;
     corner[side ? 3 : 1] = base | second;
+
     for (int at = 0; at < 4; at++) {
         int a = corner[at];
         int b = corner[(at + 1) & 3];
         int bit = a ^ b;
+
         /* bits 1, 2, 4 -> axes 0, 1, 2 */
         edge[at] = (bit >> 1) * 8 + (a & b);
+
         /* 1: enters the inside, -1: leaves it, 0: not crossed */
         kind[at] = (value[b] < 0) - (value[a] < 0);
         count += kind[at] != 0;
@@ -8758,6 +9001,7 @@ static void fsi__iso_face(const fsi_real value[8], int axis, int side, signed ch
     /* Four crossings: the sign of the mean value says which pairs belong together. */
     fsi_real mean4 = (value[corner[0]] + value[corner[2]]) + (value[corner[1]] + value[corner[3]]);
     int step = count == 4 && mean4 < 0 ? 3 : 1;
+
     for (int at = 0; at < 4; at++) {
         if (kind[at] != 1)
             continue;
@@ -8802,7 +9046,9 @@ static void fsi__iso_cell(fsi__iso *iso, int i, int j, int k) {
     }
     if (inside == 0 || inside == corners)
         return;
+
     memset(next, -1, sizeof next);
+
     /* a square is the lower z face of a cube */
     for (int corner = two ? 4 : 0; corner < (two ? 5 : 6); corner++)
         fsi__iso_face(value, corner >> 1, corner & 1, next);
@@ -8816,6 +9062,7 @@ static void fsi__iso_cell(fsi__iso *iso, int i, int j, int k) {
             next[at] = -1;
             at = to;
         }
+
         /* a segment: `at` has no successor */
         if (count && two)
             fsi__iso_element(iso, loop[0], fsi__iso_edge(iso, i, j, k, at), 0);
@@ -8833,6 +9080,7 @@ FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh)
         return FSI_ERR_ARGUMENT;
     if (!fsi__finite_vec(desc->origin) || !fsi_allocator_valid(&desc->allocator))
         return FSI_ERR_ARGUMENT;
+
     size_t n;
     if (!fsi_size_mul((size_t)desc->nx, (size_t)desc->ny, &n)
         || !fsi_size_mul(n, (size_t)desc->nz, &n))
@@ -8857,9 +9105,11 @@ FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh)
     if (!fsi_size_mul((size_t)iso.samples_x, (size_t)iso.samples_y, &layer)
         || !fsi_size_mul(layer, 3 * sizeof(int32_t), &layer) || layer > (size_t)-1 / 4)
         return FSI_ERR_SIZE;
+
     int32_t *block = (int32_t *)fsi_alloc(&desc->allocator, 2 * layer);
     if (!block)
         return FSI_ERR_MEMORY;
+
     iso.map[0] = block;
     iso.map[1] = block + layer / sizeof(int32_t);
     memset(block, -1, 2 * layer);
@@ -8867,10 +9117,12 @@ FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh)
     /* Slab by slab. A plane is one slab. */
     int first = mesh->dim == 3 ? iso.first : 0;
     int end = mesh->dim == 3 ? iso.first + iso.samples_z - 1 : 1;
+
     for (int k = first; k < end; k++) {
         for (int j = iso.first; j < iso.first + iso.samples_y - 1; j++)
             for (int i = iso.first; i < iso.first + iso.samples_x - 1; i++)
                 fsi__iso_cell(&iso, i, j, k);
+
         /* the upper layer is the next slab's lower one */
         int32_t *swap = iso.map[0];
         iso.map[0] = iso.map[1];
@@ -8878,6 +9130,7 @@ FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh)
         memset(iso.map[1], -1, layer);
     }
     fsi_free(&desc->allocator, block, 2 * layer);
+
     return iso.full ? FSI_ERR_SIZE : FSI_OK;
 }
 
@@ -8891,6 +9144,7 @@ static void fsi__iso_place(fsi_iso_mesh *mesh, fsi_arena *arena) {
 FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
     if (!mesh)
         return FSI_ERR_ARGUMENT;
+
     fsi_iso_mesh made;
     memset(&made, 0, sizeof made);
     fsi_arena arena;
@@ -8898,9 +9152,11 @@ FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
     fsi_result result = fsi_iso_extract(desc, &made);
     if (result != FSI_OK)
         return result;
+
     made.vertex_room = made.vertex_count;
     made.element_room = made.element_count;
     made.allocator = desc->allocator;
+
     if (made.element_count) {
         fsi__iso_place(&made, &arena);
         result = fsi__arena_block(&arena, &made.allocator, &made.block, &made.block_size);
@@ -8914,6 +9170,7 @@ FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
         }
     }
     *mesh = made;
+
     return made.element_count ? FSI_OK : FSI_EMPTY;
 }
 
