@@ -1427,21 +1427,20 @@ FSI_API fsi_result fsi_clamp_advance(void *user, fsi_real dt);
 /* ------------------------------------------------------------------------------------------------
  * >>sphrigid */
 #ifndef FSI_COUPLE_NO_SPH
-/* SPH fluid and rigid bodies that meet at boundary particles (Akinci et al. 2012; XPM, section
-   7.4). WEAK: the fluid sees the bodies' old velocities, and its forces move the bodies. That is
-   one call of each; it conserves momentum and is unstable for light bodies. The strong schemes
-   repeat the step from the saved state until the motion that the fluid saw is the one its impulses
-   cause.
+/* SPH fluid and rigid bodies that meet at boundary particles (Akinci et al. 2012; paper XPM,
+   section 7.4). WEAK: the fluid sees the bodies' old velocities, its forces move the bodies: one
+   call of each, conserves momentum, unstable for light bodies. The strong schemes repeat the step
+   from the saved state until the motion the fluid saw is the motion its impulses cause:
 
-       u   velocity of the centre and angular velocity * radius of every body after this step, m/s
-       X   dt u, m: |S(F(u)) - u| dt is the distance by which fluid and body disagree
-       p   impulse and angular impulse / radius of every body, N s
-       K   added mass of the fluid seen so far, kg
+       X = dt u    u = (velocity of the centre, spin * radius) of every body after this step
+       p           (impulse, angular impulse / radius), N s
 
-   A fluid solve costs as much as a thousand solid solves, so XPM has a reduced model of the fluid
-   only, p(u) = p_F - K (u - u_F). Eq. (6) is then solved with the solid itself, u = S(p(u)), by
-   Newton's method. A linear model of the solid fails where a body leaves the floor: its pairs come
-   from both sides of the kink. */
+   so that the residual dt |S(F(u)) - u|, m, is the distance by which fluid and body disagree about
+   the surface. XPM here: a fluid solve costs as much as a thousand solid solves, so only the fluid
+   gets a reduced model, p(u) = p_F - K (u - u_F), K the added mass seen so far; eq. (6) is then
+   solved with the solid itself, u = S(p(u)), by Newton's method. A linear model of the solid, as
+   fsi_partitioned has it, fails where a body leaves the floor: its pairs come from both sides of
+   the kink. */
 typedef enum fsi_sph_scheme {
     /* reduced model of the fluid over the 6 degrees of freedom of every body, the solid itself */
     FSI_SPH_XPM = 0,
@@ -1466,26 +1465,34 @@ typedef struct fsi_sph_rigid_desc {
     fsi_allocator allocator; /* zero = malloc */
 } fsi_sph_rigid_desc;
 
+/* A coupled body (private). */
+typedef struct fsi__sph_body {
+    int body, object; /* numbers in world and sph */
+    fsi_vec3 x0, v0;  /* place and velocity at the start of the step */
+    fsi_quat q0;      /* attitude then */
+    fsi_real radius;  /* bounding radius, m: makes a rotation a displacement */
+} fsi__sph_body;
+
 typedef struct fsi_sph_rigid {
-    fsi_sph_rigid_desc desc; /* defaults filled in; body and object point to own copies */
+    fsi_sph_rigid_desc desc; /* defaults filled in; body and object: NULL */
     fsi_partitioned scheme;  /* of RELAXED and AITKEN; its counters count */
     fsi_report fluid;        /* of the last fluid solve */
     /* impulse the fluid gave less impulse the bodies took in the last step, N s; 0 but for the
      * residual of RELAXED */
     double momentum[3];
     int64_t fluid_calls, solid_calls; /* XPM and WEAK: since init */
-    /* private */
-    int *body, *object; /* [count] */
-    fsi_vec3 *x0, *v0;
-    fsi_quat *q0; /* [count] poses and velocities at the start of the step */
-    /* [count] length that makes a rotation a displacement: bounding radius, m */
-    fsi_real *turn;
-    fsi_real *X, *p; /* [6 count] */
-    /* [6 count squared] added mass seen so far, kg: kept from step to step */
-    fsi_real *K;
-    fsi_real *J;                   /* [6 count squared] I + S_p K */
-    fsi_real *work;                /* [11 * 6 count] vectors of the iteration */
-    int32_t *pivot;                /* [6 count] */
+    /* private; all vectors have n = 6 count entries */
+    int n;
+    fsi__sph_body *part;                   /* [count] */
+    fsi_real *X, *p;                       /* what the fluid sees, its impulses */
+    fsi_real *answer;                      /* the solid's answer to them */
+    fsi_real *X_base, *p_base, *gap_base;  /* the best pair so far, and its residual */
+    fsi_real *gap, *p_model, *step;        /* Newton: residual, impulses of the model, step */
+    fsi_real *trial, *gap_trial, *p_trial; /* a point along the step, its residual and impulses */
+    fsi_real *dX, *dp;                     /* differences that K learns from */
+    fsi_real *K;                           /* [n * n] added mass seen so far, kg: kept */
+    fsi_real *J;                           /* [n * n] I + S_p K */
+    int32_t *pivot;
     void *sph_state, *world_state; /* saved at the start of the step */
     fsi_real dt;                   /* of the running step, s */
     void *block;
@@ -1502,9 +1509,9 @@ FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *coupling);
    momentum. FSI_NOT_CONVERGED, FSI_STALLED: the step is done with the last exchange.
    FSI_ERR_NUMERIC: something is no longer finite. */
 FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *coupling, fsi_real dt, fsi_report *report);
-/* Everything that decides the next step: fluid, world and what the coupling remembers. A restored
- * run continues bit for bit. */
-FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *coupling); /* bytes */
+/* Everything that decides the next step: fluid, world and what the coupling remembers; bytes, copy
+ * out, copy in. A restored run gives identical bits. */
+FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *coupling);
 FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *coupling, void *state);
 FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *state);
 #endif
@@ -10631,26 +10638,26 @@ FSI_API fsi_result fsi_clamp_advance(void *user, fsi_real dt) {
 /* ------------------------------------------------------------------------------------------------
  * >>sphrigid */
 #ifndef FSI_COUPLE_NO_SPH
-/* Six numbers a body: a vector for its centre and one for its rotation. */
-FSI__INLINE void fsi__pair_store(fsi_real *six, fsi_vec3 linear, fsi_vec3 angular) {
-    fsi_vec_store(six, linear);
-    fsi_vec_store(six + 3, angular);
-}
-
 static void fsi__sph_rigid_layout(fsi_sph_rigid *coupling, fsi_arena *arena) {
-    size_t n = (size_t)coupling->desc.count;
-    FSI__TAKE(coupling->body, int, arena, n);
-    FSI__TAKE(coupling->object, int, arena, n);
-    FSI__TAKE(coupling->x0, fsi_vec3, arena, n);
-    FSI__TAKE(coupling->v0, fsi_vec3, arena, n);
-    FSI__TAKE(coupling->q0, fsi_quat, arena, n);
-    FSI__TAKE(coupling->turn, fsi_real, arena, n);
-    FSI__TAKE(coupling->X, fsi_real, arena, 6 * n);
-    FSI__TAKE(coupling->p, fsi_real, arena, 6 * n);
-    FSI__TAKE(coupling->K, fsi_real, arena, 36 * n * n);
-    FSI__TAKE(coupling->J, fsi_real, arena, 36 * n * n);
-    FSI__TAKE(coupling->work, fsi_real, arena, 66 * n);
-    FSI__TAKE(coupling->pivot, int32_t, arena, 6 * n);
+    size_t n = (size_t)coupling->n;
+    FSI__TAKE(coupling->part, fsi__sph_body, arena, (size_t)coupling->desc.count);
+    FSI__TAKE(coupling->X, fsi_real, arena, n);
+    FSI__TAKE(coupling->p, fsi_real, arena, n);
+    FSI__TAKE(coupling->answer, fsi_real, arena, n);
+    FSI__TAKE(coupling->X_base, fsi_real, arena, n);
+    FSI__TAKE(coupling->p_base, fsi_real, arena, n);
+    FSI__TAKE(coupling->gap_base, fsi_real, arena, n);
+    FSI__TAKE(coupling->gap, fsi_real, arena, n);
+    FSI__TAKE(coupling->p_model, fsi_real, arena, n);
+    FSI__TAKE(coupling->step, fsi_real, arena, n);
+    FSI__TAKE(coupling->trial, fsi_real, arena, n);
+    FSI__TAKE(coupling->gap_trial, fsi_real, arena, n);
+    FSI__TAKE(coupling->p_trial, fsi_real, arena, n);
+    FSI__TAKE(coupling->dX, fsi_real, arena, n);
+    FSI__TAKE(coupling->dp, fsi_real, arena, n);
+    FSI__TAKE(coupling->K, fsi_real, arena, n * n);
+    FSI__TAKE(coupling->J, fsi_real, arena, n * n);
+    FSI__TAKE(coupling->pivot, int32_t, arena, n);
     coupling->sph_state = fsi_arena_take(arena, fsi_sph_state_size(coupling->desc.sph), 1);
     coupling->world_state = fsi_arena_take(arena, fsi_solids_state_size(coupling->desc.world), 1);
 }
@@ -10658,23 +10665,48 @@ static void fsi__sph_rigid_layout(fsi_sph_rigid *coupling, fsi_arena *arena) {
 static int fsi__sph_rigid_valid(const fsi_sph_rigid_desc *desc) {
     if (!desc || !desc->sph || !desc->sph->block || !desc->world || !desc->world->block)
         return 0;
-    if (desc->count < 1 || !desc->body || !desc->object || desc->max_iterations < 0)
-        return 0;
-    if ((int)desc->scheme < 0 || (int)desc->scheme > FSI_SPH_WEAK)
-        return 0;
-    if (!(desc->omega >= 0 && desc->omega <= 1))
-        return 0;
-    if (!(desc->tolerance >= 0 && desc->tolerance < 100))
+    int scheme = (int)desc->scheme >= 0 && (int)desc->scheme <= 3 && desc->max_iterations >= 0;
+    int omega = desc->omega >= 0 && desc->omega <= 1;
+    int tolerance = desc->tolerance >= 0 && desc->tolerance < 100;
+    if (!scheme || !omega || !tolerance || desc->count < 1 || !desc->body || !desc->object)
         return 0;
     for (int i = 0; i < desc->count; i++) {
-        int object = desc->object[i];
-        if (desc->body[i] < 0 || desc->body[i] >= desc->world->body_count)
+        int body = desc->body[i], object = desc->object[i];
+        if (body < 0 || body >= desc->world->body_count)
             return 0;
         if (object < 0 || object >= desc->sph->now.objects
             || !desc->sph->now.object[object].two_way)
             return 0;
     }
     return 1;
+}
+
+/* The body of part i as it is now. */
+static fsi_rigid *fsi__sph_rigid_body(const fsi_sph_rigid *coupling, int i) {
+    return &coupling->desc.world->body[coupling->part[i].body];
+}
+
+/* Residuals up to this are small enough, m. */
+static fsi_real fsi__sph_rigid_tolerance(const fsi_sph_rigid *coupling) {
+    return coupling->desc.tolerance * coupling->desc.sph->desc.spacing / 2;
+}
+
+/* The exchange that RELAXED and AITKEN use. */
+static fsi_result fsi__sph_rigid_scheme(fsi_sph_rigid *coupling) {
+    fsi_partitioned_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.n = desc.m = coupling->n;
+    desc.group = 3;
+    desc.scheme = FSI_SCHEME_REDUCED;
+    if (coupling->desc.scheme == FSI_SPH_RELAXED)
+        desc.scheme = FSI_SCHEME_RELAXED;
+    if (coupling->desc.scheme == FSI_SPH_AITKEN)
+        desc.scheme = FSI_SCHEME_AITKEN;
+    desc.omega = coupling->desc.omega;
+    desc.tolerance = fsi__sph_rigid_tolerance(coupling);
+    desc.max_iterations = coupling->desc.max_iterations;
+    desc.allocator = coupling->desc.allocator;
+    return fsi_partitioned_init(&coupling->scheme, &desc);
 }
 
 FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *coupling, const fsi_sph_rigid_desc *desc) {
@@ -10684,6 +10716,8 @@ FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *coupling, const fsi_sph_rig
     if (!fsi__sph_rigid_valid(desc))
         return FSI_ERR_ARGUMENT;
     coupling->desc = *desc;
+    coupling->desc.body = coupling->desc.object = NULL;
+    coupling->n = 6 * desc->count;
     if (!(coupling->desc.omega > 0))
         coupling->desc.omega = FSI_R(0.05);
     if (!(coupling->desc.tolerance > 0))
@@ -10691,8 +10725,7 @@ FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *coupling, const fsi_sph_rig
     if (coupling->desc.max_iterations == 0)
         coupling->desc.max_iterations = 60;
 
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = {NULL, 0, 0, 0};
     fsi__sph_rigid_layout(coupling, &arena);
     fsi_result result =
         fsi__arena_block(&arena, &coupling->desc.allocator, &coupling->block, &coupling->size);
@@ -10702,33 +10735,17 @@ FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *coupling, const fsi_sph_rig
     }
     fsi__sph_rigid_layout(coupling, &arena);
 
-    /* First guess of the added mass: half the displaced fluid, as for a ball in the open. */
-    int n = 6 * desc->count;
+    /* First guess of K: half the displaced fluid, as for a ball in the open. */
     for (int i = 0; i < desc->count; i++) {
         const fsi_shape *shape = desc->world->body[desc->body[i]].shape;
-        fsi_real displaced = desc->sph->desc.density * shape->volume;
-        coupling->body[i] = desc->body[i];
-        coupling->object[i] = desc->object[i];
-        coupling->turn[i] = shape->bound;
+        coupling->part[i].body = desc->body[i];
+        coupling->part[i].object = desc->object[i];
+        coupling->part[i].radius = shape->bound;
         for (int k = 0; k < 6; k++)
-            coupling->K[(6 * i + k) * (n + 1)] = (k < 3 ? FSI_R(0.5) : FSI_R(0.02)) * displaced;
+            coupling->K[(6 * i + k) * (coupling->n + 1)] =
+                (k < 3 ? FSI_R(0.5) : FSI_R(0.02)) * desc->sph->desc.density * shape->volume;
     }
-    coupling->desc.body = coupling->body;
-    coupling->desc.object = coupling->object;
-
-    fsi_partitioned_desc scheme;
-    memset(&scheme, 0, sizeof scheme);
-    scheme.n = scheme.m = n;
-    scheme.group = 3;
-    if (desc->scheme == FSI_SPH_RELAXED)
-        scheme.scheme = FSI_SCHEME_RELAXED;
-    if (desc->scheme == FSI_SPH_AITKEN)
-        scheme.scheme = FSI_SCHEME_AITKEN;
-    scheme.omega = coupling->desc.omega;
-    scheme.tolerance = coupling->desc.tolerance * desc->sph->desc.spacing / 2;
-    scheme.max_iterations = coupling->desc.max_iterations;
-    scheme.allocator = desc->allocator;
-    if ((result = fsi_partitioned_init(&coupling->scheme, &scheme)) < 0)
+    if ((result = fsi__sph_rigid_scheme(coupling)) < 0)
         fsi_sph_rigid_free(coupling);
     return result;
 }
@@ -10741,20 +10758,20 @@ FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *coupling) {
     memset(coupling, 0, sizeof *coupling);
 }
 
-/* ---- The two boxes. */
+/* ---- Fluid and solid as black boxes. */
 /* The fluid: boundary particles stay where the bodies are and move with X / dt; out come the
  * impulses on the bodies. */
 static fsi_result fsi__sph_rigid_flow(void *user, const fsi_real *X, fsi_real *p) {
     fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
     fsi_sph *sph = coupling->desc.sph;
     fsi_real dt = coupling->dt;
-    fsi_result result;
     coupling->fluid_calls++;
+    fsi_result result;
     for (int i = 0; i < coupling->desc.count; i++) {
+        const fsi__sph_body *part = &coupling->part[i];
         fsi_vec3 v = fsi_vec_scale(fsi_vec_load(X + 6 * i), 1 / dt);
-        fsi_vec3 spin = fsi_vec_scale(fsi_vec_load(X + 6 * i + 3), 1 / (dt * coupling->turn[i]));
-        result = fsi_sph_object_pose(sph, coupling->object[i], coupling->x0[i], coupling->q0[i], v,
-                                     spin);
+        fsi_vec3 spin = fsi_vec_scale(fsi_vec_load(X + 6 * i + 3), 1 / (dt * part->radius));
+        result = fsi_sph_object_pose(sph, part->object, part->x0, part->q0, v, spin);
         if (result < 0)
             return result;
     }
@@ -10763,9 +10780,10 @@ static fsi_result fsi__sph_rigid_flow(void *user, const fsi_real *X, fsi_real *p
     if ((result = fsi_sph_accelerate(sph, dt, &coupling->fluid)) < 0)
         return result;
     for (int i = 0; i < coupling->desc.count; i++) {
-        const fsi_sph_object *object = &sph->now.object[coupling->object[i]];
-        fsi__pair_store(p + 6 * i, fsi_vec_scale(object->force, dt),
-                        fsi_vec_scale(object->torque, dt / coupling->turn[i]));
+        const fsi__sph_body *part = &coupling->part[i];
+        const fsi_sph_object *object = &sph->now.object[part->object];
+        fsi_vec_store(p + 6 * i, fsi_vec_scale(object->force, dt));
+        fsi_vec_store(p + 6 * i + 3, fsi_vec_scale(object->torque, dt / part->radius));
     }
     return FSI_OK;
 }
@@ -10780,37 +10798,37 @@ static fsi_result fsi__sph_rigid_flow_back(void *user) {
     return fsi_sph_restore(coupling->desc.sph, coupling->sph_state);
 }
 
-/* The solid: a whole step of the world, contacts and joints included, with the impulses as forces.
-   Out comes dt times the velocity that the displacement tells: x - x0 = dt (v0 + share dv), share
-   the part of the step's dv that the world moves with (it spreads the change over its substeps, a
-   free body flies a parabola). Without contact this is the end velocity. Where a contact stops the
-   body it is the way to the contact, which changes continuously with the impulse, while the end
-   velocity jumps from its value on arrival to 0. */
+/* The solid: a whole step of the world, contacts and joints included, with the impulses as forces;
+   out comes dt times the velocity that the displacement tells: x - x0 = dt (v0 + f dv), f the
+   world's share of the step's dv (it spreads the change over its substeps, a free body flies a
+   parabola). Without contact this is the end velocity; where a contact stops the body it is the way
+   to the contact, which changes continuously with the impulse, while the end velocity jumps from
+   its value on arrival to 0. */
 static fsi_result fsi__sph_rigid_move(void *user, const fsi_real *p, fsi_real *X) {
     fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
     fsi_solids *world = coupling->desc.world;
-    fsi_real dt = coupling->dt;
+    fsi_real dt = coupling->dt, substeps = (fsi_real)world->desc.substeps;
     coupling->solid_calls++;
     for (int i = 0; i < coupling->desc.count; i++) {
-        fsi_rigid *body = &world->body[coupling->body[i]];
-        fsi_real turn = coupling->turn[i];
+        fsi_rigid *body = fsi__sph_rigid_body(coupling, i);
+        fsi_real radius = coupling->part[i].radius;
         body->force = fsi_vec_mad(body->force, fsi_vec_load(p + 6 * i), 1 / dt);
-        body->torque = fsi_vec_mad(body->torque, fsi_vec_load(p + 6 * i + 3), turn / dt);
+        body->torque = fsi_vec_mad(body->torque, fsi_vec_load(p + 6 * i + 3), radius / dt);
     }
-    fsi_result result;
-    if ((result = fsi_solids_step(world, dt)) < 0)
+    fsi_result result = fsi_solids_step(world, dt);
+    if (result < 0)
         return result;
-
-    fsi_real substeps = (fsi_real)world->desc.substeps;
     for (int i = 0; i < coupling->desc.count; i++) {
-        const fsi_rigid *body = &world->body[coupling->body[i]];
+        const fsi_rigid *body = fsi__sph_rigid_body(coupling, i);
+        const fsi__sph_body *part = &coupling->part[i];
         fsi_real share = body->touching ? (substeps + 1) / (2 * substeps) : FSI_R(0.5);
-        fsi_vec3 plain = fsi_vec_scale(coupling->v0[i], dt);
-        fsi_vec3 way = fsi_vec_sub(fsi_vec_sub(body->x, coupling->x0[i]), plain);
-        fsi_vec3 linear = fsi_vec_mad(plain, way, 1 / share);
-        if (body->kind != FSI_RIGID_DYNAMIC)
-            linear = fsi_vec_scale(body->v, dt);
-        fsi__pair_store(X + 6 * i, linear, fsi_vec_scale(body->spin, dt * coupling->turn[i]));
+        fsi_vec3 plain = fsi_vec_scale(part->v0, dt);
+        fsi_vec3 way = fsi_vec_sub(fsi_vec_sub(body->x, part->x0), plain);
+        fsi_vec3 seen = fsi_vec_scale(body->v, dt);
+        if (body->kind == FSI_RIGID_DYNAMIC)
+            seen = fsi_vec_mad(plain, way, 1 / share);
+        fsi_vec_store(X + 6 * i, seen);
+        fsi_vec_store(X + 6 * i + 3, fsi_vec_scale(body->spin, dt * part->radius));
     }
     return FSI_OK;
 }
@@ -10825,222 +10843,211 @@ static fsi_result fsi__sph_rigid_move_back(void *user) {
     return fsi_solids_restore(coupling->desc.world, coupling->world_state);
 }
 
-/* ---- XPM. X in m (dt u), K in kg. The model of the fluid is p(X) = p_b - K (X - X_b) / dt about
-   the best pair so far, the base b. */
-typedef struct fsi__sph_xpm {
-    int n;                    /* 6 count, length of all vectors */
-    fsi_real *X, *p, *answer; /* what the fluid sees, its impulses, the solid's answer */
-    fsi_real *base_X, *base_p, *base_gap;   /* the base and its residual */
-    fsi_real *gap, *model_p, *step;         /* Newton: residual, impulses of the model, step */
-    fsi_real *trial, *trial_gap, *change_X; /* trial point, its residual; change of u */
-    fsi_real *change_p;
-    fsi_real tolerance; /* m */
-    fsi_real best;      /* norm of base_gap */
-} fsi__sph_xpm;
-
-/* The solid's answer to p, from the start of the step. */
+/* ---- XPM. The model is p(X) = p_b - K (X - X_b) / dt about the base b; X in m, K in kg. */
+/* X = S(p) from the start of the step. */
 static fsi_result fsi__sph_rigid_answer(fsi_sph_rigid *coupling, const fsi_real *p, fsi_real *X) {
     fsi_result result = fsi__sph_rigid_move_back(coupling);
     return result < 0 ? result : fsi__sph_rigid_move(coupling, p, X);
 }
 
-/* Residual of the reduced system at X: gap = S(p(X)) - X; p = p(X). */
-static fsi_result fsi__sph_rigid_gap(fsi_sph_rigid *coupling, const fsi__sph_xpm *model,
-                                     const fsi_real *X, fsi_real *p, fsi_real *gap,
-                                     fsi_real *norm) {
-    int n = model->n;
+/* Residual of the reduced system at X: p = p(X), gap = S(p) - X. */
+static fsi_result fsi__sph_rigid_gap(fsi_sph_rigid *coupling, const fsi_real *X, fsi_real *p,
+                                     fsi_real *gap, fsi_real *norm) {
+    int n = coupling->n;
+    const fsi_real *K = coupling->K;
     for (int i = 0; i < n; i++) {
-        p[i] = model->base_p[i];
+        p[i] = coupling->p_base[i];
         for (int j = 0; j < n; j++)
-            p[i] -= coupling->K[i * n + j] * (X[j] - model->base_X[j]) / coupling->dt;
+            p[i] -= *K++ * (X[j] - coupling->X_base[j]) / coupling->dt;
     }
-    fsi_result result;
-    if ((result = fsi__sph_rigid_answer(coupling, p, gap)) < 0)
+    fsi_result result = fsi__sph_rigid_answer(coupling, p, gap);
+    if (result < 0)
         return result;
-    for (int i = 0; i < n; i++)
-        gap[i] -= X[i];
+    fsi_axpy((size_t)n, -1, X, gap);
     *norm = fsi__node_norm(n, 3, gap);
     return FSI_OK;
 }
 
-/* step = (I + S_p K)^-1 gap with S_p by differences: 6 solid calls per body. *ok = 0: singular. */
-static fsi_result fsi__sph_rigid_newton(fsi_sph_rigid *coupling, fsi__sph_xpm *model, int *ok) {
-    int n = model->n;
-    fsi_real *J = coupling->J;
+/* step = (I + S_p K)^-1 gap with S_p by differences: 6 solid calls per body. *good = 0: singular.
+ */
+static fsi_result fsi__sph_rigid_newton(fsi_sph_rigid *coupling, int *good) {
+    int n = coupling->n;
+    fsi_real *J = coupling->J, *p = coupling->p_model;
     for (int i = 0; i < n * n; i++)
         J[i] = i % (n + 1) == 0;
     for (int k = 0; k < n; k++) {
-        /* A change of one impulse that moves the body by about 0.02 tolerance. */
-        const fsi_rigid *body = &coupling->desc.world->body[coupling->body[k / 6]];
-        fsi_real was = model->model_p[k];
-        fsi_real change = FSI_R(0.02) * model->tolerance * body->mass / coupling->dt;
+        /* A difference of the impulse that moves the body by about 0.02 tolerance. */
+        fsi_real mass = fsi__sph_rigid_body(coupling, k / 6)->mass, was = p[k];
+        fsi_real change = FSI_R(0.02) * fsi__sph_rigid_tolerance(coupling) * mass / coupling->dt;
         if (!(change > 0))
             continue;
-        model->model_p[k] += was < 0 ? -change : change;
-        change = model->model_p[k] - was;
-        fsi_result result = fsi__sph_rigid_answer(coupling, model->model_p, model->trial);
+        p[k] += was < 0 ? -change : change;
+        change = p[k] - was;
+        fsi_result result = fsi__sph_rigid_answer(coupling, p, coupling->trial);
         if (result < 0)
             return result;
-        model->model_p[k] = was;
+        p[k] = was;
         for (int i = 0; i < n; i++) {
-            /* gap + X = S(model_p), and answer holds X */
-            fsi_real slope = (model->trial[i] - model->gap[i] - model->answer[i]) / change;
+            /* gap + X = S(p) */
+            fsi_real slope = (coupling->trial[i] - coupling->gap[i] - coupling->X[i]) / change;
             for (int j = 0; j < n; j++)
                 J[i * n + j] += slope * coupling->K[k * n + j] / coupling->dt;
         }
     }
-    fsi_copy((size_t)n, model->gap, model->step);
-    *ok = fsi_dense_lu(n, J, coupling->pivot) == FSI_OK;
-    if (*ok)
-        fsi_dense_lu_solve(n, J, coupling->pivot, model->step);
-    *ok = *ok && fsi_all_finite((size_t)n, model->step);
+    fsi_copy((size_t)n, coupling->gap, coupling->step);
+    *good = fsi_dense_lu(n, J, coupling->pivot) == FSI_OK;
+    if (*good)
+        fsi_dense_lu_solve(n, J, coupling->pivot, coupling->step);
+    *good = *good && fsi_all_finite((size_t)n, coupling->step);
     return FSI_OK;
 }
 
-/* Solves X = S(p(X)) by Newton's method, with halved steps where a contact opens or closes.
- * model->X in: first guess, out: the answer. */
-static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *coupling, fsi__sph_xpm *model) {
-    size_t n = (size_t)model->n;
-    fsi_result result;
-    fsi_real norm;
-    result = fsi__sph_rigid_gap(coupling, model, model->X, model->model_p, model->gap, &norm);
+/* X = S(p(X)): Newton with halved steps where a contact opens or closes. X in: first guess, out:
+ * the answer. */
+static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *coupling) {
+    size_t n = (size_t)coupling->n;
+    fsi_real *X = coupling->X, *trial = coupling->trial, norm, next = 0;
+    fsi_real enough = FSI_R(1e-3) * fsi__sph_rigid_tolerance(coupling);
+    fsi_result result = fsi__sph_rigid_gap(coupling, X, coupling->p_model, coupling->gap, &norm);
     if (result < 0)
         return result;
-    for (int i = 0; i < 20 && norm > FSI_R(1e-3) * model->tolerance; i++) {
-        int ok;
-        fsi_copy(n, model->X, model->answer);
-        if ((result = fsi__sph_rigid_newton(coupling, model, &ok)) < 0)
+    for (int round = 0; round < 20 && norm > enough; round++) {
+        int good;
+        if ((result = fsi__sph_rigid_newton(coupling, &good)) < 0)
             return result;
-        if (!ok)
-            break;
-
-        fsi_real next = 0;
+        if (!good)
+            return FSI_OK;
         for (fsi_real share = 1; share > FSI_R(0.01); share /= 2) {
-            fsi_copy(n, model->X, model->trial);
-            fsi_axpy(n, share, model->step, model->trial);
-            result = fsi__sph_rigid_gap(coupling, model, model->trial, model->change_X,
-                                        model->trial_gap, &next);
+            for (size_t i = 0; i < n; i++)
+                trial[i] = X[i] + share * coupling->step[i];
+            result =
+                fsi__sph_rigid_gap(coupling, trial, coupling->p_trial, coupling->gap_trial, &next);
             if (result < 0)
                 return result;
             if (next < (1 - share / 4) * norm)
                 break;
         }
         if (!(next < norm))
-            break;
-        fsi_copy(n, model->trial, model->X);
-        fsi_copy(n, model->trial_gap, model->gap);
-        fsi_copy(n, model->change_X, model->model_p);
+            return FSI_OK;
+        fsi_copy(n, trial, X);
+        fsi_copy(n, coupling->gap_trial, coupling->gap);
+        fsi_copy(n, coupling->p_trial, coupling->p_model);
         norm = next;
     }
     return FSI_OK;
 }
 
-/* Learns what the fluid said at X beside the base: K du = dp afterwards (Broyden's update). A
- * passive fluid resists, so dp . du >= 0 is enforced. */
-static void fsi__sph_rigid_learn(fsi_sph_rigid *coupling, fsi__sph_xpm *model) {
-    fsi_real *du = model->change_X;
-    fsi_real *dp = model->change_p;
-    fsi_real square = 0;
-    fsi_real work = 0;
-    int n = model->n;
+/* What the fluid said at X against the base: K dX = dp afterwards (Broyden's update). A passive
+ * fluid resists: dp . dX >= 0 is enforced. */
+static void fsi__sph_rigid_learn(fsi_sph_rigid *coupling) {
+    fsi_real square = 0, work = 0, *dX = coupling->dX, *dp = coupling->dp;
+    int n = coupling->n;
     for (int i = 0; i < n; i++) {
-        du[i] = (model->X[i] - model->base_X[i]) / coupling->dt;
-        dp[i] = model->base_p[i] - model->p[i];
-        square += du[i] * du[i];
-        work += du[i] * dp[i];
+        dX[i] = (coupling->X[i] - coupling->X_base[i]) / coupling->dt;
+        dp[i] = coupling->p_base[i] - coupling->p[i];
+        square += dX[i] * dX[i];
+        work += dX[i] * dp[i];
     }
     if (!(square > 0) || !fsi__finite(1 / square))
         return;
+    for (int i = 0; work < 0 && i < n; i++)
+        dp[i] -= dX[i] * work / square;
+
+    /* K += (dp - K dX) dX^T / |dX|^2 */
     for (int i = 0; i < n; i++) {
-        if (work < 0)
-            dp[i] -= du[i] * work / square;
+        fsi_real *row = coupling->K + i * n;
         for (int j = 0; j < n; j++)
-            dp[i] -= coupling->K[i * n + j] * du[j];
+            dp[i] -= row[j] * dX[j];
+        for (int j = 0; j < n; j++)
+            row[j] += dp[i] * dX[j] / square;
     }
+}
+
+/* No way down from the base: relax, shorter each time. */
+static void fsi__sph_rigid_relax(fsi_sph_rigid *coupling, int round) {
+    int n = coupling->n;
     for (int i = 0; i < n; i++)
-        for (int j = 0; j < n; j++)
-            coupling->K[i * n + j] += dp[i] * du[j] / square;
-}
-
-/* No way down from the base: a relaxed step, shorter each time. */
-static void fsi__sph_rigid_relax(const fsi_sph_rigid *coupling, fsi__sph_xpm *model, int k) {
-    for (int i = 0; i < model->n; i++) {
-        fsi_real mass = coupling->desc.world->body[coupling->body[i / 6]].mass;
-        fsi_real added = fsi__abs(coupling->K[i * (model->n + 1)]);
-        model->X[i] += model->base_gap[i] * mass / ((mass + added) * (fsi_real)k);
+        if (coupling->X[i] != coupling->X_base[i])
+            return;
+    for (int i = 0; i < n; i++) {
+        fsi_real mass = fsi__sph_rigid_body(coupling, i / 6)->mass;
+        fsi_real added = fsi__abs(coupling->K[i * (n + 1)]);
+        coupling->X[i] += coupling->gap_base[i] * mass / ((mass + added) * (fsi_real)round);
     }
 }
 
-static fsi__sph_xpm fsi__sph_xpm_of(fsi_sph_rigid *coupling) {
-    fsi__sph_xpm model;
-    model.n = 6 * coupling->desc.count;
-    model.best = FSI_REAL_MAX;
-    model.tolerance = coupling->desc.tolerance * coupling->desc.sph->desc.spacing / 2;
-    model.X = coupling->X;
-    model.p = coupling->p;
-    fsi_real **part[11] = {&model.answer,   &model.base_X,   &model.base_p,  &model.gap,
-                           &model.model_p,  &model.step,     &model.trial,   &model.trial_gap,
-                           &model.change_X, &model.change_p, &model.base_gap};
-    for (int i = 0; i < 11; i++)
-        *part[i] = coupling->work + i * model.n;
-    return model;
+/* One call of each solver at X; the residual's norm. */
+static fsi_result fsi__sph_rigid_pair(fsi_sph_rigid *coupling, int first, fsi_real *norm) {
+    fsi_result result = first ? FSI_OK : fsi__sph_rigid_flow_back(coupling);
+    if (result >= 0)
+        result = fsi__sph_rigid_flow(coupling, coupling->X, coupling->p);
+    if (result >= 0)
+        result = fsi__sph_rigid_answer(coupling, coupling->p, coupling->answer);
+    if (result < 0)
+        return result;
+    for (int i = 0; i < coupling->n; i++)
+        coupling->gap[i] = coupling->answer[i] - coupling->X[i];
+    *norm = fsi__node_norm(coupling->n, 3, coupling->gap);
+    return fsi__finite(*norm) ? FSI_OK : FSI_ERR_NUMERIC;
 }
 
-/* Calls of the fluid, each with an answer of the solid, until the two agree. */
 static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *coupling, fsi_report *report) {
-    fsi__sph_xpm model = fsi__sph_xpm_of(coupling);
-    size_t n = (size_t)model.n;
+    size_t n = (size_t)coupling->n;
     int most = coupling->desc.max_iterations;
-    fsi_result result;
-    if ((result = fsi__sph_rigid_flow_save(coupling)) < 0)
+    fsi_real best = FSI_REAL_MAX, norm;
+    fsi_result result = fsi__sph_rigid_flow_save(coupling);
+    if (result >= 0)
+        result = fsi__sph_rigid_move_save(coupling);
+    if (result < 0)
         return result;
-    if ((result = fsi__sph_rigid_move_save(coupling)) < 0)
-        return result;
-    report->reason = FSI_NOT_CONVERGED;
-    for (int k = 1;; k++) {
-        /* Do they agree? After the last iteration this is the base once more. */
-        if (k > 1 && (result = fsi__sph_rigid_flow_back(coupling)) < 0)
+    for (int round = 1;; round++) {
+        if ((result = fsi__sph_rigid_pair(coupling, round == 1, &norm)) < 0)
             return result;
-        if ((result = fsi__sph_rigid_flow(coupling, model.X, model.p)) < 0)
-            return result;
-        if ((result = fsi__sph_rigid_answer(coupling, model.p, model.answer)) < 0)
-            return result;
-        for (size_t i = 0; i < n; i++)
-            model.gap[i] = model.answer[i] - model.X[i];
-        fsi_real norm = fsi__node_norm(model.n, 3, model.gap);
-        if (!fsi__finite(norm))
-            return FSI_ERR_NUMERIC;
-        if (k == 1)
-            report->residual_start = (double)norm;
-        report->iterations = k;
+        report->iterations = round;
         report->residual = (double)norm;
-        if (norm <= model.tolerance)
-            report->reason = FSI_OK;
-        if (norm <= model.tolerance || k > most)
-            return report->reason;
+        if (round == 1)
+            report->residual_start = (double)norm;
+        if (norm <= fsi__sph_rigid_tolerance(coupling))
+            return report->reason = FSI_OK;
+        if (round > most) /* this was the best one again */
+            return report->reason = FSI_NOT_CONVERGED;
 
-        /* What was learned, and the best pair so far. */
-        if (k > 1)
-            fsi__sph_rigid_learn(coupling, &model);
-        if (norm < model.best) {
-            model.best = norm;
-            fsi_copy(n, model.X, model.base_X);
-            fsi_copy(n, model.p, model.base_p);
-            fsi_copy(n, model.gap, model.base_gap);
+        /* The model learns; the best pair is its base. */
+        if (round > 1)
+            fsi__sph_rigid_learn(coupling);
+        if (norm < best) {
+            best = norm;
+            fsi_copy(n, coupling->X, coupling->X_base);
+            fsi_copy(n, coupling->p, coupling->p_base);
+            fsi_copy(n, coupling->gap, coupling->gap_base);
         }
 
-        /* Where the model and the solid meet. */
-        fsi_copy(n, model.base_X, model.X);
-        if (k == most)
+        /* The next X: where model and solid agree; in the end the best one again. */
+        fsi_copy(n, coupling->X_base, coupling->X);
+        if (round == most)
             continue;
-        if ((result = fsi__sph_rigid_meet(coupling, &model)) < 0)
+        if ((result = fsi__sph_rigid_meet(coupling)) < 0)
             return result;
-        if (memcmp(model.X, model.base_X, n * sizeof *model.X) == 0)
-            fsi__sph_rigid_relax(coupling, &model, k);
+        fsi__sph_rigid_relax(coupling, round);
     }
 }
 
-/* The chosen exchange of one step; X in: the first guess. */
+/* ---- The step. */
+/* First guess: everything goes on as it did. */
+static void fsi__sph_rigid_begin(fsi_sph_rigid *coupling) {
+    fsi_real dt = coupling->dt;
+    for (int i = 0; i < coupling->desc.count; i++) {
+        const fsi_rigid *body = fsi__sph_rigid_body(coupling, i);
+        fsi__sph_body *part = &coupling->part[i];
+        part->x0 = body->x;
+        part->q0 = body->q;
+        part->v0 = body->v;
+        fsi_vec_store(coupling->X + 6 * i, fsi_vec_scale(body->v, dt));
+        fsi_vec_store(coupling->X + 6 * i + 3, fsi_vec_scale(body->spin, dt * part->radius));
+    }
+}
+
+/* Fluid and solids agree on X and p, by the chosen scheme. */
 static fsi_result fsi__sph_rigid_exchange(fsi_sph_rigid *coupling, fsi_report *report) {
     if (coupling->desc.scheme == FSI_SPH_XPM)
         return fsi__sph_rigid_xpm(coupling, report);
@@ -11053,9 +11060,8 @@ static fsi_result fsi__sph_rigid_exchange(fsi_sph_rigid *coupling, fsi_report *r
                           coupling};
     fsi_blackbox solid = {fsi__sph_rigid_move, fsi__sph_rigid_move_save, fsi__sph_rigid_move_back,
                           coupling};
-    int n = 6 * coupling->desc.count;
-    return fsi_partitioned_step(&coupling->scheme, n, n, &fluid, &solid, coupling->X, coupling->p,
-                                report);
+    return fsi_partitioned_step(&coupling->scheme, coupling->n, coupling->n, &fluid, &solid,
+                                coupling->X, coupling->p, report);
 }
 
 FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *coupling, fsi_real dt, fsi_report *report) {
@@ -11064,68 +11070,56 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *coupling, fsi_real dt, fsi_
     if (!(dt > 0) || !fsi__finite(dt))
         return FSI_ERR_ARGUMENT;
     fsi_sph *sph = coupling->desc.sph;
-    const fsi_rigid *bodies = coupling->desc.world->body;
     fsi_report own;
     if (!report)
         report = &own;
     memset(report, 0, sizeof *report);
     coupling->dt = dt;
+    fsi__sph_rigid_begin(coupling);
+    fsi_result exchange = fsi__sph_rigid_exchange(coupling, report);
+    if (exchange < 0)
+        return exchange;
 
-    /* First guess: everything goes on as it did. */
-    for (int i = 0; i < coupling->desc.count; i++) {
-        const fsi_rigid *body = &bodies[coupling->body[i]];
-        coupling->x0[i] = body->x;
-        coupling->q0[i] = body->q;
-        coupling->v0[i] = body->v;
-        fsi__pair_store(coupling->X + 6 * i, fsi_vec_scale(body->v, dt),
-                        fsi_vec_scale(body->spin, dt * coupling->turn[i]));
-    }
-    fsi_result result;
-    if ((result = fsi__sph_rigid_exchange(coupling, report)) < 0)
-        return result;
-
-    /* The ledger: what the fluid gave less what the bodies took. */
-    for (int d = 0; d < 3; d++) {
-        report->momentum[d] = 0;
+    /* Ledger: what the fluid gave less what the bodies took. */
+    for (int axis = 0; axis < 3; axis++) {
+        report->momentum[axis] = 0;
         for (int i = 0; i < coupling->desc.count; i++) {
-            fsi_vec3 force = sph->now.object[coupling->object[i]].force;
-            report->momentum[d] +=
-                (double)(fsi__get(force, d) * dt) - (double)coupling->p[6 * i + d];
+            fsi_vec3 force = sph->now.object[coupling->part[i].object].force;
+            report->momentum[axis] +=
+                (double)(fsi__get(force, axis) * dt) - (double)coupling->p[6 * i + axis];
         }
-        coupling->momentum[d] = report->momentum[d];
+        coupling->momentum[axis] = report->momentum[axis];
     }
 
-    /* The fluid moves; its boundary particles go where the bodies are now. */
-    fsi_result moved;
-    if ((moved = fsi_sph_move(sph, dt)) < 0)
-        return moved;
-    for (int i = 0; i < coupling->desc.count; i++) {
-        const fsi_rigid *body = &bodies[coupling->body[i]];
+    /* The fluid moves; boundary particles go where the bodies are now. */
+    fsi_result result = fsi_sph_move(sph, dt);
+    for (int i = 0; result >= 0 && i < coupling->desc.count; i++) {
+        const fsi_rigid *body = fsi__sph_rigid_body(coupling, i);
         if (!fsi__finite_vec(body->x) || !fsi__finite_vec(body->v))
             return FSI_ERR_NUMERIC;
-        moved =
-            fsi_sph_object_pose(sph, coupling->object[i], body->x, body->q, body->v, body->spin);
-        if (moved < 0)
-            return moved;
+        result = fsi_sph_object_pose(sph, coupling->part[i].object, body->x, body->q, body->v,
+                                     body->spin);
     }
-    return result;
+    return result < 0 ? result : exchange;
 }
 
-/* Where fluid, world, K and the scheme's pairs begin in the state; 4: its end. */
-static size_t fsi__sph_rigid_at(const fsi_sph_rigid *coupling, int part) {
-    size_t n = 6 * (size_t)coupling->desc.count;
-    size_t at = 0;
-    if (part > 0)
-        at += fsi_sph_state_size(coupling->desc.sph);
-    if (part > 1)
-        at += fsi_solids_state_size(coupling->desc.world);
-    if (part > 2)
-        at += n * n * sizeof *coupling->K;
-    return part > 3 ? at + fsi_partitioned_state_size(&coupling->scheme) : at;
+/* Where world, K and the scheme's pairs begin in the state, after the fluid; its end. */
+typedef struct fsi__sph_rigid_places {
+    size_t world, K, scheme, end;
+} fsi__sph_rigid_places;
+
+static fsi__sph_rigid_places fsi__sph_rigid_state(const fsi_sph_rigid *coupling) {
+    size_t n = (size_t)coupling->n;
+    fsi__sph_rigid_places at;
+    at.world = fsi_sph_state_size(coupling->desc.sph);
+    at.K = at.world + fsi_solids_state_size(coupling->desc.world);
+    at.scheme = at.K + n * n * sizeof *coupling->K;
+    at.end = at.scheme + fsi_partitioned_state_size(&coupling->scheme);
+    return at;
 }
 
 FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *coupling) {
-    return coupling && coupling->block ? fsi__sph_rigid_at(coupling, 4) : 0;
+    return coupling && coupling->block ? fsi__sph_rigid_state(coupling).end : 0;
 }
 
 FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *coupling, void *state) {
@@ -11134,16 +11128,14 @@ FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *coupling, void *state
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
-    size_t world_at = fsi__sph_rigid_at(coupling, 1);
-    size_t mass_at = fsi__sph_rigid_at(coupling, 2);
-    size_t scheme_at = fsi__sph_rigid_at(coupling, 3);
-    fsi_result result;
-    if ((result = fsi_sph_save(coupling->desc.sph, to)) < 0)
+    fsi__sph_rigid_places at = fsi__sph_rigid_state(coupling);
+    fsi_result result = fsi_sph_save(coupling->desc.sph, to);
+    if (result >= 0)
+        result = fsi_solids_save(coupling->desc.world, to + at.world);
+    if (result < 0)
         return result;
-    if ((result = fsi_solids_save(coupling->desc.world, to + world_at)) < 0)
-        return result;
-    memcpy(to + mass_at, coupling->K, scheme_at - mass_at);
-    return fsi_partitioned_save(&coupling->scheme, to + scheme_at);
+    memcpy(to + at.K, coupling->K, at.scheme - at.K);
+    return fsi_partitioned_save(&coupling->scheme, to + at.scheme);
 }
 
 FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *state) {
@@ -11152,16 +11144,14 @@ FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *st
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
-    size_t world_at = fsi__sph_rigid_at(coupling, 1);
-    size_t mass_at = fsi__sph_rigid_at(coupling, 2);
-    size_t scheme_at = fsi__sph_rigid_at(coupling, 3);
-    fsi_result result;
-    if ((result = fsi_sph_restore(coupling->desc.sph, from)) < 0)
+    fsi__sph_rigid_places at = fsi__sph_rigid_state(coupling);
+    fsi_result result = fsi_sph_restore(coupling->desc.sph, from);
+    if (result >= 0)
+        result = fsi_solids_restore(coupling->desc.world, from + at.world);
+    if (result < 0)
         return result;
-    if ((result = fsi_solids_restore(coupling->desc.world, from + world_at)) < 0)
-        return result;
-    memcpy(coupling->K, from + mass_at, scheme_at - mass_at);
-    return fsi_partitioned_restore(&coupling->scheme, from + scheme_at);
+    memcpy(coupling->K, from + at.K, at.scheme - at.K);
+    return fsi_partitioned_restore(&coupling->scheme, from + at.scheme);
 }
 #endif
 
