@@ -440,6 +440,15 @@ typedef struct fsi_body_report {
     int sides;        /* coupling sides */
 } fsi_body_report;
 
+/* private: what one solid has in the system of a solve */
+typedef struct fsi__solid_block {
+    const fsi_coupled *door;
+    int first, last;     /* its sides: first .. last - 1 of by_solid */
+    int offset, columns; /* its columns among all: degrees of freedom, fixed directions left out */
+    /* dense: L, rows of its lower triangle, L L^T = I + F^T J^T b J F; nodal: diagonal of K */
+    fsi_real *K;
+} fsi__solid_block;
+
 typedef struct fsi_couple {
     /* as given; solver, terms, tolerance, budgets, warm_start may be changed between solves */
     fsi_couple_desc desc;
@@ -454,20 +463,17 @@ typedef struct fsi_couple {
     fsi_real *side_velocity;
     /* private: the system of the last solve, symbols as in chapter monolithic of the
      * implementation */
-    int columns;       /* of Z: degrees of freedom of all solids, fixed directions left out */
-    int *offset;       /* [solids + 1] first column of each solid */
-    int *first;        /* [solids + 1] first of each solid in by_solid */
-    int32_t *by_solid; /* [sides] sides ordered by solid */
-    size_t *row;       /* [sides] first entry of the side in q (dense solids) */
-    fsi_real *q;       /* rows of J F, F F^T = M^-1 (dense solids) */
-    /* dense: L, rows of its lower triangle, L L^T = I + F^T J^T b J F; nodal: diagonal of K */
-    fsi_real *K;
-    size_t *K_at;          /* [solids + 1] first entry of each solid in K */
-    fsi_real *k;           /* [columns] right-hand side of the solids */
-    fsi_real *free_answer; /* [columns] K^-1 k: the answer without pressure */
-    fsi_real *answer;      /* [columns] the answer to the pressure */
-    fsi_real *load;        /* [columns] work: Z^T p */
-    fsi_real *reaction;    /* [columns] work: K^-1 Z^T p, volumes of closed regions kept */
+    int columns;             /* of Z, all solids */
+    fsi__solid_block *block; /* [solids] */
+    int32_t *by_solid;       /* [sides] sides ordered by solid */
+    size_t *row;             /* [sides] first entry of the side in q (dense solids) */
+    fsi_real *q;             /* rows of J F, F F^T = M^-1 (dense solids) */
+    fsi_real *K;             /* memory of all K */
+    fsi_real *k;             /* [columns] right-hand side of the solids */
+    fsi_real *free_answer;   /* [columns] K^-1 k: the answer without pressure */
+    fsi_real *answer;        /* [columns] the answer to the pressure */
+    fsi_real *load;          /* [columns] work: Z^T p */
+    fsi_real *reaction;      /* [columns] work: K^-1 Z^T p, volumes of closed regions kept */
     /* [columns] conjugate gradients of nodal solids */
     fsi_real *cg_residual, *cg_direction, *cg_image;
     fsi_real *mass_work; /* [3 * dof^2 of the largest dense solid] */
@@ -3392,15 +3398,6 @@ FSI__INLINE const fsi_side *fsi__side_of(const fsi_couple *couple, int i) {
     return couple->iface.side + couple->by_solid[i];
 }
 
-/* Columns of one solid: its degrees of freedom, fixed directions of dense solids left out. */
-FSI__INLINE int fsi__columns_of(const fsi_couple *couple, int solid) {
-    return couple->offset[solid + 1] - couple->offset[solid];
-}
-
-FSI__INLINE const fsi_real *fsi__k_of(const fsi_couple *couple, int solid) {
-    return couple->K + couple->K_at[solid];
-}
-
 /* ---- The lists of one solve. */
 
 typedef struct fsi__list_sizes {
@@ -3412,6 +3409,12 @@ typedef struct fsi__list_sizes {
     size_t square;   /* largest mass matrix */
 } fsi__list_sizes;
 
+/* Numbers that K of a solid takes: rows of a triangle, or a diagonal. */
+FSI__INLINE size_t fsi__k_entries(const fsi_coupled *door) {
+    size_t dof = (size_t)door->dof;
+    return door->node ? dof : dof * (dof + 1) / 2;
+}
+
 static fsi__list_sizes fsi__couple_sizes(const fsi_couple *couple) {
     const fsi_interface *iface = &couple->iface;
     fsi__list_sizes sizes;
@@ -3420,27 +3423,25 @@ static fsi__list_sizes fsi__couple_sizes(const fsi_couple *couple) {
     sizes.sides = (size_t)iface->sides;
     sizes.cells = iface->cells;
     for (int s = 0; s < iface->solids; s++) {
-        size_t dof = (size_t)iface->solid[s]->dof;
+        const fsi_coupled *door = iface->solid[s];
+        size_t dof = (size_t)door->dof;
         sizes.columns += dof;
-        if (iface->solid[s]->node) {
+        sizes.factors += fsi__k_entries(door);
+        if (door->node)
             sizes.nodal += dof;
-            sizes.factors += dof;
-            continue;
-        }
-        sizes.factors += dof * (dof + 1) / 2;
-        sizes.square = dof * dof > sizes.square ? dof * dof : sizes.square;
+        else if (dof * dof > sizes.square)
+            sizes.square = dof * dof;
     }
     for (int i = 0; i < iface->sides; i++) {
         const fsi_coupled *door = iface->solid[iface->side[i].solid];
         sizes.products += door->node ? 0 : (size_t)door->dof;
     }
+
     return sizes;
 }
 
 static void fsi__couple_layout(fsi_couple *couple, const fsi__list_sizes *sizes, fsi_arena *arena) {
-    FSI__TAKE(couple->offset, int, arena, sizes->solids + 1);
-    FSI__TAKE(couple->first, int, arena, sizes->solids + 2);
-    FSI__TAKE(couple->K_at, size_t, arena, sizes->solids + 1);
+    FSI__TAKE(couple->block, fsi__solid_block, arena, sizes->solids);
     FSI__TAKE(couple->group, fsi_mg_group, arena, sizes->solids);
     FSI__TAKE(couple->by_solid, int32_t, arena, sizes->sides);
     FSI__TAKE(couple->row, size_t, arena, sizes->sides);
@@ -3481,25 +3482,31 @@ static fsi_result fsi__couple_lists(fsi_couple *couple) {
     return FSI_OK;
 }
 
-/* Orders the sides by their solid: first[s] .. first[s + 1] - 1 of by_solid. */
+/* Orders the sides by their solid. */
 static void fsi__sides_by_solid(fsi_couple *couple) {
     const fsi_interface *iface = &couple->iface;
-    int *first = couple->first;
-    memset(first, 0, (size_t)(iface->solids + 2) * sizeof *first);
+    memset(couple->block, 0, (size_t)iface->solids * sizeof *couple->block);
     for (int i = 0; i < iface->sides; i++)
-        first[iface->side[i].solid + 2]++;
-    for (int s = 0; s < iface->solids; s++)
-        first[s + 2] += first[s + 1];
+        couple->block[iface->side[i].solid].last++;
+    int first = 0;
+    for (int s = 0; s < iface->solids; s++) {
+        fsi__solid_block *block = couple->block + s;
+        int sides = block->last;
+        block->door = iface->solid[s];
+        block->first = block->last = first;
+        first += sides;
+    }
     for (int i = 0; i < iface->sides; i++)
-        couple->by_solid[first[iface->side[i].solid + 1]++] = i;
+        couple->by_solid[couple->block[iface->side[i].solid].last++] = i;
 }
 
 /* ---- Rows of U and K of every solid. */
 
 /* F of a dense solid, F F^T = M^-1, [dof * rank]: the same bits whenever it is asked for. Returns
    the rank. */
-static int fsi__mono_factor(const fsi_couple *couple, int s, const fsi_real **F) {
-    const fsi_coupled *door = couple->iface.solid[s];
+static int fsi__mono_factor(const fsi_couple *couple, const fsi__solid_block *block,
+                            const fsi_real **F) {
+    const fsi_coupled *door = block->door;
     size_t square = (size_t)door->dof * (size_t)door->dof;
     fsi_real *factor = couple->mass_work;
     fsi_real *work = factor + square;
@@ -3514,20 +3521,20 @@ static int fsi__mono_factor(const fsi_couple *couple, int s, const fsi_real **F)
 }
 
 /* Dense solid: rows U = J F and the factor L of K = I + U^T b U. */
-static void fsi__mono_dense(fsi_couple *couple, int s, size_t *entry) {
+static void fsi__mono_dense(fsi_couple *couple, fsi__solid_block *block, size_t *entry) {
     const fsi_interface *iface = &couple->iface;
     const fsi_real *F;
-    int rank = fsi__mono_factor(couple, s, &F);
-    couple->offset[s + 1] = couple->offset[s] + rank;
+    int rank = fsi__mono_factor(couple, block, &F);
+    block->columns = rank;
 
     /* K begins as the identity, */
-    fsi_real *K = couple->K + couple->K_at[s];
+    fsi_real *K = block->K;
     fsi_real *to = K;
     for (int j = 0; j < rank; j++)
         for (int k = 0; k <= j; k++)
             *to++ = (fsi_real)(j == k);
 
-    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+    for (int i = block->first; i < block->last; i++) {
         const fsi_side *side = fsi__side_of(couple, i);
         fsi_real *q = couple->q + *entry;
         couple->row[i] = *entry;
@@ -3548,16 +3555,16 @@ static void fsi__mono_dense(fsi_couple *couple, int s, size_t *entry) {
 }
 
 /* Nodal solid: the diagonal of K = M + U^T b U + B^T B; 0 marks nodes that are fixed. */
-static void fsi__mono_nodal(fsi_couple *couple, int s) {
+static void fsi__mono_nodal(fsi_couple *couple, fsi__solid_block *block) {
     const fsi_interface *iface = &couple->iface;
-    const fsi_coupled *door = iface->solid[s];
-    fsi_real *K = couple->K + couple->K_at[s];
-    couple->offset[s + 1] = couple->offset[s] + door->dof;
+    const fsi_coupled *door = block->door;
+    fsi_real *K = block->K;
+    block->columns = door->dof;
     for (int i = 0; i < door->dof; i++) {
         fsi_real inverse = door->inverse_mass[i / 3];
         K[i] = inverse > 0 ? 1 / inverse : 0;
     }
-    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+    for (int i = block->first; i < block->last; i++) {
         const fsi_side *side = fsi__side_of(couple, i);
         for (int e = side->row; e < side->row_end; e++) {
             fsi_real *diagonal = K + iface->col[e];
@@ -3584,33 +3591,33 @@ static fsi_result fsi__mono_rows(fsi_couple *couple) {
 
     fsi__sides_by_solid(couple);
     size_t entry = 0;
-    size_t factors = 0;
-    couple->offset[0] = 0;
+    fsi_real *K = couple->K;
+    couple->columns = 0;
     for (int s = 0; s < iface->solids; s++) {
-        size_t dof = (size_t)iface->solid[s]->dof;
-        couple->K_at[s] = factors;
-        if (iface->solid[s]->node) {
-            fsi__mono_nodal(couple, s);
-            factors += dof;
-        } else {
-            fsi__mono_dense(couple, s, &entry);
-            factors += dof * (dof + 1) / 2;
-        }
+        fsi__solid_block *block = couple->block + s;
+        block->offset = couple->columns;
+        block->K = K;
+        if (block->door->node)
+            fsi__mono_nodal(couple, block);
+        else
+            fsi__mono_dense(couple, block, &entry);
+        couple->columns += block->columns;
+        K += fsi__k_entries(block->door);
     }
-    couple->K_at[iface->solids] = factors;
-    couple->columns = couple->offset[iface->solids];
+
     return FSI_OK;
 }
 
 /* ---- Products with U, Z, B and K. */
 
 /* U a for the row of side number i of by_solid; a is 0 at fixed nodes. */
-FSI__INLINE fsi_real fsi__row_dot(const fsi_couple *couple, int s, int i, const fsi_real *a) {
+FSI__INLINE fsi_real fsi__row_dot(const fsi_couple *couple, const fsi__solid_block *block, int i,
+                                  const fsi_real *a) {
     const fsi_interface *iface = &couple->iface;
     fsi_real sum = 0;
-    if (!iface->solid[s]->node) {
+    if (!block->door->node) {
         const fsi_real *q = couple->q + couple->row[i];
-        int columns = fsi__columns_of(couple, s);
+        int columns = block->columns;
         for (int k = 0; k < columns; k++)
             sum += q[k] * a[k];
         return sum;
@@ -3623,16 +3630,17 @@ FSI__INLINE fsi_real fsi__row_dot(const fsi_couple *couple, int s, int i, const 
 }
 
 /* out += w U^T for that row; fixed nodes get nothing. */
-FSI__INLINE void fsi__row_add(const fsi_couple *couple, int s, int i, fsi_real w, fsi_real *out) {
+FSI__INLINE void fsi__row_add(const fsi_couple *couple, const fsi__solid_block *block, int i,
+                              fsi_real w, fsi_real *out) {
     const fsi_interface *iface = &couple->iface;
-    if (!iface->solid[s]->node) {
+    if (!block->door->node) {
         const fsi_real *q = couple->q + couple->row[i];
-        int columns = fsi__columns_of(couple, s);
+        int columns = block->columns;
         for (int k = 0; k < columns; k++)
             out[k] += w * q[k];
         return;
     }
-    const fsi_real *K = fsi__k_of(couple, s);
+    const fsi_real *K = block->K;
     const fsi_side *side = fsi__side_of(couple, i);
     for (int e = side->row; e < side->row_end; e++)
         if (K[iface->col[e]] > 0)
@@ -3640,29 +3648,31 @@ FSI__INLINE void fsi__row_add(const fsi_couple *couple, int s, int i, fsi_real w
 }
 
 /* out += U^T x for one solid; x [sides] in the interface's order. */
-static void fsi__ut_add(const fsi_couple *couple, int s, const fsi_real *x, fsi_real *out) {
-    for (int i = couple->first[s]; i < couple->first[s + 1]; i++)
-        fsi__row_add(couple, s, i, x[couple->by_solid[i]], out);
+static void fsi__ut_add(const fsi_couple *couple, const fsi__solid_block *block, const fsi_real *x,
+                        fsi_real *out) {
+    for (int i = block->first; i < block->last; i++)
+        fsi__row_add(couple, block, i, x[couple->by_solid[i]], out);
 }
 
 /* out = Z^T x for one solid. Dense solids sum in double, eight columns at a time: the pressures
    around a light body nearly cancel. */
-static void fsi__z_transposed(const fsi_couple *couple, int s, const fsi_real *x, fsi_real *out) {
+static void fsi__z_transposed(const fsi_couple *couple, const fsi__solid_block *block,
+                              const fsi_real *x, fsi_real *out) {
     const fsi_interface *iface = &couple->iface;
-    int columns = fsi__columns_of(couple, s);
-    if (iface->solid[s]->node) {
+    int columns = block->columns;
+    if (block->door->node) {
         for (int k = 0; k < columns; k++)
             out[k] = 0;
-        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+        for (int i = block->first; i < block->last; i++) {
             const fsi_side *side = fsi__side_of(couple, i);
-            fsi__row_add(couple, s, i, fsi__side_z(iface, side) * x[side->cell], out);
+            fsi__row_add(couple, block, i, fsi__side_z(iface, side) * x[side->cell], out);
         }
         return;
     }
     for (int begin = 0; begin < columns; begin += 8) {
         double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         int n = fsi__imin(columns - begin, 8);
-        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+        for (int i = block->first; i < block->last; i++) {
             const fsi_side *side = fsi__side_of(couple, i);
             const fsi_real *q = couple->q + couple->row[i] + begin;
             double w = (double)fsi__side_z(iface, side) * (double)x[side->cell];
@@ -3678,30 +3688,32 @@ static void fsi__z_transposed(const fsi_couple *couple, int s, const fsi_real *x
 static void fsi__z_add(const fsi_couple *couple, const fsi_real *a, fsi_real factor, fsi_real *y) {
     const fsi_interface *iface = &couple->iface;
     for (int s = 0; s < iface->solids; s++) {
-        if (!fsi__columns_of(couple, s))
+        const fsi__solid_block *block = couple->block + s;
+        if (!block->columns)
             continue;
-        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+        for (int i = block->first; i < block->last; i++) {
             const fsi_side *side = fsi__side_of(couple, i);
-            fsi_real change = fsi__row_dot(couple, s, i, a + couple->offset[s]);
+            fsi_real change = fsi__row_dot(couple, block, i, a + block->offset);
             y[side->cell] += factor * fsi__side_z(iface, side) * change;
         }
     }
 }
 
 /* y = K x of one solid. */
-static void fsi__k_apply(const fsi_couple *couple, int s, const fsi_real *x, fsi_real *y) {
-    const fsi_coupled *door = couple->iface.solid[s];
-    const fsi_real *K = fsi__k_of(couple, s);
-    int columns = fsi__columns_of(couple, s);
+static void fsi__k_apply(const fsi_couple *couple, const fsi__solid_block *block, const fsi_real *x,
+                         fsi_real *y) {
+    const fsi_coupled *door = block->door;
+    const fsi_real *K = block->K;
+    int columns = block->columns;
     for (int i = 0; i < columns; i++) {
         int moves = !door->node || K[i] > 0;
         y[i] = moves ? x[i] : 0;
         if (door->node && moves)
             y[i] /= door->inverse_mass[i / 3];
     }
-    for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
-        fsi_real w = fsi__side_of(couple, i)->mass * fsi__row_dot(couple, s, i, x);
-        fsi__row_add(couple, s, i, w, y);
+    for (int i = block->first; i < block->last; i++) {
+        fsi_real w = fsi__side_of(couple, i)->mass * fsi__row_dot(couple, block, i, x);
+        fsi__row_add(couple, block, i, w, y);
     }
     if (door->node)
         fsi__door_implicit(door, x, 1, y);
@@ -3709,17 +3721,18 @@ static void fsi__k_apply(const fsi_couple *couple, int s, const fsi_real *x, fsi
 
 /* x = K^-1 b of one solid. Dense: by its factor. Nodal: conjugate gradients with the diagonal, to
    round-off; they touch only the solid, so they are cheap. */
-static void fsi__k_solve(fsi_couple *couple, int s, const fsi_real *b, fsi_real *x) {
-    const fsi_real *K = fsi__k_of(couple, s);
-    int columns = fsi__columns_of(couple, s);
-    if (!couple->iface.solid[s]->node) {
+static void fsi__k_solve(fsi_couple *couple, const fsi__solid_block *block, const fsi_real *b,
+                         fsi_real *x) {
+    const fsi_real *K = block->K;
+    int columns = block->columns;
+    if (!block->door->node) {
         fsi__k_back(columns, K, b, x);
         return;
     }
     const double enough = sizeof(fsi_real) == 8 ? 1e-28 : 1e-13;
-    fsi_real *residual = couple->cg_residual + couple->offset[s];
-    fsi_real *direction = couple->cg_direction + couple->offset[s];
-    fsi_real *image = couple->cg_image + couple->offset[s];
+    fsi_real *residual = couple->cg_residual + block->offset;
+    fsi_real *direction = couple->cg_direction + block->offset;
+    fsi_real *image = couple->cg_image + block->offset;
     for (int i = 0; i < columns; i++) {
         x[i] = direction[i] = 0;
         residual[i] = K[i] > 0 ? b[i] : 0;
@@ -3741,7 +3754,7 @@ static void fsi__k_solve(fsi_couple *couple, int s, const fsi_real *b, fsi_real 
         fsi_real keep = (fsi_real)(round ? size / last : 0);
         for (int i = 0; i < columns; i++)
             direction[i] = (K[i] > 0 ? residual[i] / K[i] : 0) + keep * direction[i];
-        fsi__k_apply(couple, s, direction, image);
+        fsi__k_apply(couple, block, direction, image);
         double curvature = fsi_dot((size_t)columns, direction, image);
         if (!(curvature > 0))
             break;
@@ -3768,11 +3781,12 @@ static void fsi__keep_volumes(fsi_couple *couple, fsi_real *a) {
 /* reaction = K^-1 Z^T x of all solids, volumes of closed regions kept. */
 static void fsi__respond(fsi_couple *couple, const fsi_real *x) {
     for (int s = 0; s < couple->iface.solids; s++) {
-        if (!fsi__columns_of(couple, s))
+        const fsi__solid_block *block = couple->block + s;
+        if (!block->columns)
             continue;
-        fsi_real *load = couple->load + couple->offset[s];
-        fsi__z_transposed(couple, s, x, load);
-        fsi__k_solve(couple, s, load, couple->reaction + couple->offset[s]);
+        fsi_real *load = couple->load + block->offset;
+        fsi__z_transposed(couple, block, x, load);
+        fsi__k_solve(couple, block, load, couple->reaction + block->offset);
     }
     fsi__keep_volumes(couple, couple->reaction);
 }
@@ -3807,28 +3821,29 @@ static void fsi__mono_rhs(fsi_couple *couple) {
     }
     fsi_fill((size_t)couple->columns, 0, couple->k);
     for (int s = 0; s < iface->solids; s++) {
-        const fsi_coupled *door = iface->solid[s];
-        fsi_real *k = couple->k + couple->offset[s];
-        if (!fsi__columns_of(couple, s))
+        const fsi__solid_block *block = couple->block + s;
+        const fsi_coupled *door = block->door;
+        fsi_real *k = couple->k + block->offset;
+        if (!block->columns)
             continue;
-        fsi__ut_add(couple, s, couple->lambda, k);
+        fsi__ut_add(couple, block, couple->lambda, k);
         if (door->node)
             fsi__door_implicit(door, door->v, -1, k);
         fsi__door_push(door, 1, k);
-        fsi__k_solve(couple, s, k, couple->free_answer + couple->offset[s]);
+        fsi__k_solve(couple, block, k, couple->free_answer + block->offset);
     }
 }
 
 /* v += F a of one solid. */
-static void fsi__solid_add(fsi_couple *couple, int s, const fsi_real *a) {
-    const fsi_coupled *door = couple->iface.solid[s];
+static void fsi__solid_add(fsi_couple *couple, const fsi__solid_block *block, const fsi_real *a) {
+    const fsi_coupled *door = block->door;
     if (door->node) {
         for (int i = 0; i < door->dof; i++)
             door->v[i] += a[i];
         return;
     }
     const fsi_real *F;
-    int rank = fsi__mono_factor(couple, s, &F);
+    int rank = fsi__mono_factor(couple, block, &F);
     for (int i = 0; i < door->dof; i++)
         for (int k = 0; k < rank; k++)
             door->v[i] += F[i * rank + k] * a[k];
@@ -3844,12 +3859,13 @@ FSI__INLINE fsi_real fsi__constant_at(const fsi_couple *couple, size_t cell) {
 static void fsi__mono_finish(fsi_couple *couple, const fsi_real *p) {
     const fsi_interface *iface = &couple->iface;
     for (int s = 0; s < iface->solids; s++) {
-        int columns = fsi__columns_of(couple, s);
-        fsi_real *a = couple->answer + couple->offset[s];
+        const fsi__solid_block *block = couple->block + s;
+        int columns = block->columns;
+        fsi_real *a = couple->answer + block->offset;
         if (!columns)
             continue;
-        fsi_axpy((size_t)columns, 1, couple->free_answer + couple->offset[s], a);
-        fsi__solid_add(couple, s, a);
+        fsi_axpy((size_t)columns, 1, couple->free_answer + block->offset, a);
+        fsi__solid_add(couple, block, a);
     }
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
@@ -3873,16 +3889,17 @@ static double fsi__region_row(const fsi_couple *couple, int region, fsi_real *ou
     double size = 0;
     fsi_fill((size_t)couple->columns, 0, out);
     for (int s = 0; s < iface->solids; s++) {
-        int columns = fsi__columns_of(couple, s);
-        for (int i = couple->first[s]; columns && i < couple->first[s + 1]; i++) {
+        const fsi__solid_block *block = couple->block + s;
+        int columns = block->columns;
+        for (int i = block->first; columns && i < block->last; i++) {
             const fsi_side *side = fsi__side_of(couple, i);
             if (fsi_mg_region(couple->grid->mg, (size_t)side->cell) != region)
                 continue;
             fsi_real z = fsi__side_z(iface, side);
-            fsi__row_add(couple, s, i, z, out + couple->offset[s]);
+            fsi__row_add(couple, block, i, z, out + block->offset);
 
-            double row = iface->solid[s]->node ? 1 : 0;
-            for (int k = 0; !iface->solid[s]->node && k < columns; k++) {
+            double row = block->door->node ? 1 : 0;
+            for (int k = 0; !block->door->node && k < columns; k++) {
                 double q = (double)couple->q[couple->row[i] + (size_t)k];
                 row += q * q;
             }
@@ -3937,9 +3954,11 @@ static fsi_result fsi__regions_build(fsi_couple *couple) {
         fsi_real *G = couple->G + (size_t)r * columns;
         fsi_real *KG = couple->KG + (size_t)r * columns;
         fsi__region_row(couple, couple->region_of[r], G);
-        for (int s = 0; s < couple->iface.solids; s++)
-            if (fsi__columns_of(couple, s))
-                fsi__k_solve(couple, s, G + couple->offset[s], KG + couple->offset[s]);
+        for (int s = 0; s < couple->iface.solids; s++) {
+            const fsi__solid_block *block = couple->block + s;
+            if (block->columns)
+                fsi__k_solve(couple, block, G + block->offset, KG + block->offset);
+        }
     }
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++)
@@ -4380,17 +4399,18 @@ static void fsi__bubble_finish(fsi_couple *couple, fsi_real dt) {
 static int fsi__rank_reach(const fsi_couple *couple) {
     double most = 0;
     for (int s = 0; s < couple->iface.solids; s++) {
-        if (couple->iface.solid[s]->node)
+        const fsi__solid_block *block = couple->block + s;
+        if (block->door->node)
             continue;
-        const fsi_real *L = fsi__k_of(couple, s);
-        int columns = fsi__columns_of(couple, s);
+        const fsi_real *L = block->K;
+        int columns = block->columns;
         for (int k = 0; k < columns; k++) {
             double K = 0;
             for (int j = 0; j <= k; j++)
                 K += (double)L[j] * (double)L[j];
             L += k + 1;
             double z2 = 0;
-            for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+            for (int i = block->first; i < block->last; i++) {
                 double z = (double)fsi__side_z(&couple->iface, fsi__side_of(couple, i))
                            * (double)couple->q[couple->row[i] + (size_t)k];
                 z2 += z * z;
@@ -4410,17 +4430,18 @@ static fsi_result fsi__rank_build(fsi_couple *couple) {
         couple->side_factor[i] = fsi__side_z(iface, side);
     }
     for (int s = 0; s < iface->solids; s++) {
+        const fsi__solid_block *block = couple->block + s;
         fsi_mg_group *group = couple->group + s;
         memset(group, 0, sizeof *group);
-        if (iface->solid[s]->node)
+        if (block->door->node)
             continue;
-        int first = couple->first[s];
-        group->columns = fsi__columns_of(couple, s);
-        group->entries = group->columns ? couple->first[s + 1] - first : 0;
+        int first = block->first;
+        group->columns = block->columns;
+        group->entries = group->columns ? block->last - first : 0;
         group->cell = couple->side_cell + first;
         group->factor = couple->side_factor + first;
         group->val = group->entries ? couple->q + couple->row[first] : NULL;
-        group->L = fsi__k_of(couple, s);
+        group->L = block->K;
         group->unit = 1 / fsi__scale_of(couple);
     }
 
@@ -4565,9 +4586,11 @@ static fsi_result fsi__sigma_solve(fsi_couple *couple, fsi_report *report) {
 /* The solids' generalised impulses -J^T lambda. */
 static void fsi__give_impulses(fsi_couple *couple) {
     const fsi_interface *iface = &couple->iface;
-    for (int s = 0; s < iface->solids; s++)
-        if (iface->solid[s]->impulse && iface->solid[s]->dof)
-            fsi_fill((size_t)iface->solid[s]->dof, 0, iface->solid[s]->impulse);
+    for (int s = 0; s < iface->solids; s++) {
+        const fsi__solid_block *block = couple->block + s;
+        if (block->door->impulse && block->door->dof)
+            fsi_fill((size_t)block->door->dof, 0, block->door->impulse);
+    }
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
         fsi_real *out = iface->solid[side->solid]->impulse;
@@ -4586,7 +4609,8 @@ static void fsi__ledger_begin(fsi_couple *couple) {
     const fsi_interface *iface = &couple->iface;
     fsi_real *before = couple->v_before;
     for (int s = 0; s < iface->solids; s++) {
-        const fsi_coupled *door = iface->solid[s];
+        const fsi__solid_block *block = couple->block + s;
+        const fsi_coupled *door = block->door;
         if (!fsi__in_ledger(door))
             continue;
         fsi_copy((size_t)door->dof, door->v, before);
@@ -4599,11 +4623,12 @@ static void fsi__ledger_end(const fsi_couple *couple, fsi_report *report) {
     const fsi_interface *iface = &couple->iface;
     const fsi_real *before = couple->v_before;
     for (int s = 0; s < iface->solids; s++) {
-        const fsi_coupled *door = iface->solid[s];
+        const fsi__solid_block *block = couple->block + s;
+        const fsi_coupled *door = block->door;
         if (!fsi__in_ledger(door))
             continue;
         int rigid = door->dof >= 6 && door->mass;
-        int is_free = fsi__columns_of(couple, s) == door->dof - (iface->dim == 2 ? 3 : 0);
+        int is_free = block->columns == door->dof - (iface->dim == 2 ? 3 : 0);
         for (int k = 0; rigid && is_free && k < iface->dim; k++) {
             double gained = -(double)door->impulse[k];
             for (int i = 0; i < door->dof; i++)
@@ -4751,10 +4776,11 @@ static double fsi__part_submerged(const fsi_couple *couple, int solid, int first
 static void fsi__body_part(const fsi_couple *couple, int solid, int first, int last,
                            fsi_body_report *out) {
     const fsi_interface *iface = &couple->iface;
+    const fsi__solid_block *block = couple->block + solid;
     memset(out, 0, sizeof *out);
-    out->about = fsi__surface_middle(&iface->solid[solid]->surface, first, last);
+    out->about = fsi__surface_middle(&block->door->surface, first, last);
     out->submerged = fsi__part_submerged(couple, solid, first, last);
-    for (int i = couple->first[solid]; i < couple->first[solid + 1]; i++) {
+    for (int i = block->first; i < block->last; i++) {
         const fsi_side *side = fsi__side_of(couple, i);
         if (side->element < first || side->element >= last)
             continue;
@@ -11344,9 +11370,10 @@ static void fsi__full_gather(const fsi__full *full, const fsi_real *l, const fsi
     fsi_couple *couple = full->couple;
     fsi_fill((size_t)couple->columns, 0, couple->load);
     for (int s = 0; s < couple->iface.solids; s++) {
-        const fsi_coupled *door = couple->iface.solid[s];
-        fsi_real *a = couple->load + couple->offset[s];
-        fsi__ut_add(couple, s, l, a);
+        const fsi__solid_block *block = couple->block + s;
+        const fsi_coupled *door = block->door;
+        fsi_real *a = couple->load + block->offset;
+        fsi__ut_add(couple, block, l, a);
         if (!door->node)
             continue;
         for (int i = 0; i < fsi__full_rows(door); i++)
@@ -11367,15 +11394,16 @@ static void fsi__full_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi_mg_apply(couple->grid->mg, x, y);
     fsi__full_gather(full, l, w);
     for (int s = 0; s < couple->iface.solids; s++) {
-        const fsi_coupled *door = couple->iface.solid[s];
-        const fsi_real *a = couple->load + couple->offset[s];
-        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+        const fsi__solid_block *block = couple->block + s;
+        const fsi_coupled *door = block->door;
+        const fsi_real *a = couple->load + block->offset;
+        for (int i = block->first; i < block->last; i++) {
             const fsi_side *side = fsi__side_of(couple, i);
             int n = couple->by_solid[i];
             fsi_real mu = fsi__side_mu(couple, side);
             fsi_real sign = (fsi_real)side->sign;
             y[side->cell] += mu * (x[side->cell] + sign * l[n]);
-            yl[n] = mu * (sign * x[side->cell] + l[n]) + scale * fsi__row_dot(couple, s, i, a);
+            yl[n] = mu * (sign * x[side->cell] + l[n]) + scale * fsi__row_dot(couple, block, i, a);
         }
         for (int i = 0; i < fsi__full_rows(door); i++)
             *yw++ = scale * (*w++ + fsi__implicit_dot(door->implicit, i, a));
@@ -11402,9 +11430,10 @@ static void fsi__full_diagonal(const fsi__full *full) {
     fsi_real scale = fsi__full_scale(couple);
     fsi_real *w = full->diagonal + full->sides;
     for (int s = 0; s < iface->solids; s++) {
-        const fsi_coupled *door = iface->solid[s];
-        int columns = fsi__columns_of(couple, s);
-        for (int i = couple->first[s]; i < couple->first[s + 1]; i++) {
+        const fsi__solid_block *block = couple->block + s;
+        const fsi_coupled *door = block->door;
+        int columns = block->columns;
+        for (int i = block->first; i < block->last; i++) {
             const fsi_side *side = fsi__side_of(couple, i);
             const fsi_real *q = couple->q + couple->row[i];
             fsi_real sum = 0;
@@ -11526,7 +11555,8 @@ static fsi_result fsi__full_ic(const fsi__full *full, fsi_ic *ic) {
 /* v* += M^-1 push */
 static void fsi__full_star(fsi_couple *couple) {
     for (int s = 0; s < couple->iface.solids; s++) {
-        const fsi_coupled *door = couple->iface.solid[s];
+        const fsi__solid_block *block = couple->block + s;
+        const fsi_coupled *door = block->door;
         for (int i = 0; door->node && door->push && i < door->dof; i++)
             door->v[i] += door->inverse_mass[i / 3] * door->push[i];
     }
@@ -11548,7 +11578,8 @@ static void fsi__full_rhs(const fsi__full *full, fsi_real *b) {
     }
     fsi_real *w = b + full->cells + full->sides;
     for (int s = 0; s < iface->solids; s++) {
-        const fsi_coupled *door = iface->solid[s];
+        const fsi__solid_block *block = couple->block + s;
+        const fsi_coupled *door = block->door;
         for (int i = 0; i < fsi__full_rows(door); i++)
             *w++ = area * scale * fsi__implicit_dot(door->implicit, i, door->v);
     }
@@ -11561,9 +11592,11 @@ static void fsi__full_finish(const fsi__full *full, const fsi_real *x) {
     fsi_real area = fsi__area(iface);
     fsi__full_gather(full, x + full->cells, x + full->cells + full->sides);
     fsi_scale((size_t)couple->columns, -area, couple->load);
-    for (int s = 0; s < iface->solids; s++)
-        if (fsi__columns_of(couple, s))
-            fsi__solid_add(couple, s, couple->load + couple->offset[s]);
+    for (int s = 0; s < iface->solids; s++) {
+        const fsi__solid_block *block = couple->block + s;
+        if (block->columns)
+            fsi__solid_add(couple, block, couple->load + block->offset);
+    }
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
         fsi_real push = area * (fsi_real)side->sign * x[side->cell];
@@ -11579,9 +11612,10 @@ static fsi_result fsi__full_solve(fsi_couple *couple, fsi_report *report) {
     full.couple = couple;
     full.cells = iface->cells;
     full.sides = (size_t)iface->sides;
-    for (int s = 0; s < iface->solids; s++)
-        full.rows += (size_t)fsi__full_rows(iface->solid[s]);
-
+    for (int s = 0; s < iface->solids; s++) {
+        const fsi__solid_block *block = couple->block + s;
+        full.rows += (size_t)fsi__full_rows(block->door);
+    }
     fsi_krylov_desc desc;
     fsi__variant_options(couple, &desc);
     desc.n = full.cells + full.sides + full.rows;
@@ -11636,12 +11670,13 @@ static void fsi__indefinite_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi_mg_apply(couple->grid->mg, x, y);
     fsi__z_add(couple, a, -scale, y);
     for (int s = 0; s < couple->iface.solids; s++) {
-        int first = couple->offset[s];
-        if (!fsi__columns_of(couple, s))
+        const fsi__solid_block *block = couple->block + s;
+        int first = block->offset;
+        if (!block->columns)
             continue;
-        fsi__z_transposed(couple, s, x, ya + first);
-        fsi__k_apply(couple, s, a + first, couple->load + first);
-        for (int k = first; k < couple->offset[s + 1]; k++)
+        fsi__z_transposed(couple, block, x, ya + first);
+        fsi__k_apply(couple, block, a + first, couple->load + first);
+        for (int k = first; k < first + block->columns; k++)
             ya[k] = -scale * (ya[k] + couple->load[k]);
     }
 }
@@ -11652,13 +11687,14 @@ static void fsi__indefinite_precondition(const fsi_real *r, fsi_real *z, void *u
     fsi_mg_cycle(couple->grid->mg, r, z);
     fsi__regions_add(couple, couple->grid->mg, r, 1 / scale, z);
     for (int s = 0; s < couple->iface.solids; s++) {
-        const fsi_real *K = fsi__k_of(couple, s);
-        const fsi_real *ra = r + couple->iface.cells + couple->offset[s];
-        fsi_real *za = z + couple->iface.cells + couple->offset[s];
-        int columns = fsi__columns_of(couple, s);
-        int nodal = couple->iface.solid[s]->node != NULL;
+        const fsi__solid_block *block = couple->block + s;
+        const fsi_real *K = block->K;
+        const fsi_real *ra = r + couple->iface.cells + block->offset;
+        fsi_real *za = z + couple->iface.cells + block->offset;
+        int columns = block->columns;
+        int nodal = block->door->node != NULL;
         if (!nodal)
-            fsi__k_solve(couple, s, ra, za);
+            fsi__k_solve(couple, block, ra, za);
         for (int k = 0; nodal && k < columns; k++)
             za[k] = K[k] > 0 ? ra[k] / K[k] : 0;
         for (int k = 0; k < columns; k++)

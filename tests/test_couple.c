@@ -235,6 +235,7 @@ static fsi_result added_mass(fsi_couple *couple, int solid, fsi_real *out) {
     if (!couple || !couple->grid || !out || solid < 0 || solid >= couple->iface.solids)
         return FSI_ERR_ARGUMENT;
     const fsi_interface *iface = &couple->iface;
+    const fsi__solid_block *block = couple->block + solid;
     if (iface->solid[solid]->node || !(couple->dt > 0))
         return FSI_ERR_STATE;
     int dof = iface->solid[solid]->dof;
@@ -250,7 +251,7 @@ static fsi_result added_mass(fsi_couple *couple, int solid, fsi_real *out) {
         double norm = 0;
         fsi_fill(iface->cells, 0, flux);
         fsi_fill(iface->cells, 0, pressure);
-        for (int i = couple->first[solid]; i < couple->first[solid + 1]; i++) {
+        for (int i = block->first; i < block->last; i++) {
             const fsi_side *side = fsi__side_of(couple, i);
             fsi_real velocity = iface->val[side->row + j];
             flux[side->cell] += scale * fsi__side_z(iface, side) * velocity;
@@ -265,7 +266,7 @@ static fsi_result added_mass(fsi_couple *couple, int solid, fsi_real *out) {
         /* The impulse of that pressure and of the sides' own mass. */
         for (int k = 0; k < dof; k++)
             out[k * dof + j] = 0;
-        for (int i = couple->first[solid]; i < couple->first[solid + 1]; i++) {
+        for (int i = block->first; i < block->last; i++) {
             const fsi_side *side = fsi__side_of(couple, i);
             fsi_real impulse = side->mass * iface->val[side->row + j]
                                + fsi__side_z(iface, side) * pressure[side->cell];
@@ -385,8 +386,8 @@ TEST C_14_symmetric_positive(void) {
                     x[i] = y[i] = 0;
             }
             for (size_t i = 0; what == 1 && i < n - cells; i++) /* fixed nodes stay */
-                if (i >= (size_t)S.couple.offset[3]
-                    && !(S.couple.K[S.couple.K_at[3] + i - (size_t)S.couple.offset[3]] > 0))
+                if (i >= (size_t)S.couple.block[3].offset
+                    && !(S.couple.block[3].K[i - (size_t)S.couple.block[3].offset] > 0))
                     x[cells + i] = y[cells + i] = 0;
             memset(ax, 0, 2 * n * sizeof *ax);
             if (what == 0) {
