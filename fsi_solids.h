@@ -6089,6 +6089,7 @@ static fsi_result fsi__mesh_alloc(fsi_mesh *mesh, int dim, int vertices, int ele
 
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
+
     for (int pass = 0; pass < 2; pass++) {
         FSI__TAKE(mesh->x, fsi_real, &arena, 3 * (size_t)vertices);
         FSI__TAKE(mesh->index, int32_t, &arena, (size_t)dim * (size_t)elements);
@@ -6110,6 +6111,7 @@ static fsi_result fsi__mesh_alloc(fsi_mesh *mesh, int dim, int vertices, int ele
     mesh->tet_count = tets;
     if (allocator)
         mesh->allocator = *allocator;
+
     return FSI_OK;
 }
 
@@ -6204,7 +6206,8 @@ typedef struct fsi__face {
 } fsi__face;
 
 static int fsi__face_order(const void *pa, const void *pb) {
-    const fsi__face *a = (const fsi__face *)pa, *b = (const fsi__face *)pb;
+    const fsi__face *a = (const fsi__face *)pa;
+    const fsi__face *b = (const fsi__face *)pb;
     for (int i = 0; i < 3; i++)
         if (a->key[i] != b->key[i])
             return a->key[i] < b->key[i] ? -1 : 1;
@@ -6247,6 +6250,7 @@ static fsi_result fsi__boundary(int corners, int vertex_count, int count, const 
     *used = 0;
     if (!count)
         return FSI_OK;
+
     int faces = corners * count;
     for (int i = 0; i < faces; i++)
         if (simplex[i] < 0 || simplex[i] >= vertex_count)
@@ -6254,12 +6258,14 @@ static fsi_result fsi__boundary(int corners, int vertex_count, int count, const 
     size_t size;
     if (!fsi_size_mul((size_t)faces, sizeof(fsi__face), &size))
         return FSI_ERR_SIZE;
+
     fsi__face *face = (fsi__face *)fsi_alloc(allocator, size);
     if (!face)
         return FSI_ERR_MEMORY;
 
     fsi__faces_sorted(corners, count, simplex, face);
     int run;
+
     for (int i = 0; i < faces; i += run) {
         run = fsi__face_run(face, i, faces);
         if (run > 1)
@@ -6269,6 +6275,7 @@ static fsi_result fsi__boundary(int corners, int vertex_count, int count, const 
         ++*used;
     }
     fsi_free(allocator, face, size);
+
     return out && *used > room ? FSI_ERR_SIZE : FSI_OK;
 }
 
@@ -6289,6 +6296,7 @@ static fsi_result fsi__mesh_solid(fsi_mesh *out, int vertices, const fsi_real *x
     fsi_result result = fsi_mesh_boundary(vertices, tets, tet, NULL, 0, &faces, allocator);
     if (result != FSI_OK)
         return result;
+
     fsi_mesh mesh;
     result = fsi__mesh_alloc(&mesh, 3, vertices, faces, tets, allocator);
     if (result != FSI_OK)
@@ -6301,6 +6309,7 @@ static fsi_result fsi__mesh_solid(fsi_mesh *out, int vertices, const fsi_real *x
         fsi_mesh_free(&mesh);
         return result;
     }
+
     return fsi__mesh_finish(out, &mesh, 1);
 }
 
@@ -6388,6 +6397,7 @@ static int32_t fsi__stuff_vertex(fsi__stuff *stuff, int node, int other) {
     int32_t *id = other < 0 ? stuff->id + 8 * node + 7 : fsi__stuff_cut_id(stuff, node, other);
     if (*id >= 0)
         return *id;
+
     *id = stuff->vertices++;
     if (stuff->out_x)
         fsi__vec_put(stuff->out_x, *id,
@@ -6425,7 +6435,10 @@ static void fsi__stuff_tet(fsi__stuff *stuff, int32_t a, int32_t b, int32_t c, i
    Wedge and frustum are prisms from triangle a to triangle b. */
 static void fsi__stuff_clip(fsi__stuff *stuff, const int *node) {
     int32_t inside[4], on[4], outside[4];
-    int insides = 0, ons = 0, outsides = 0;
+    int insides = 0;
+    int ons = 0;
+    int outsides = 0;
+
     for (int i = 0; i < 4; i++) {
         fsi_real phi = stuff->phi[node[i]];
         if (phi < 0)
@@ -6437,9 +6450,11 @@ static void fsi__stuff_clip(fsi__stuff *stuff, const int *node) {
     }
     if (!insides)
         return;
+
     fsi__sort_few(insides, inside);
 
     int32_t a[4], b[3];
+
     if (outsides == 0 || insides == 1) {
         int count = 0;
         for (int i = 0; i < insides; i++)
@@ -6462,6 +6477,7 @@ static void fsi__stuff_clip(fsi__stuff *stuff, const int *node) {
             b[i] = i < insides ? fsi__stuff_vertex(stuff, inside[i], outside[0]) : a[i];
         }
     }
+
     /* Diagonals leave the a with the smaller number: neighbours cut their common face alike. */
     fsi__stuff_tet(stuff, a[0], a[1], a[2], b[2]);
     fsi__stuff_tet(stuff, a[0], a[1], b[1], b[2]);
@@ -6484,7 +6500,8 @@ static void fsi__stuff_snap(fsi__stuff *stuff, fsi_real *best, fsi_real *goal) {
             if (other < 0 || !(stuff->phi[node] * stuff->phi[other] < 0))
                 continue;
             for (int end = 0; end < 2; end++) {
-                int from = end ? other : node, to = end ? node : other;
+                int from = end ? other : node;
+                int to = end ? node : other;
                 fsi_real share = fsi__stuff_share(stuff, from, to);
                 if (share < limit && share < best[from]) {
                     best[from] = share;
@@ -6512,6 +6529,7 @@ static void fsi__stuff_ring(fsi__stuff *stuff, const int cube[3], int axis) {
     node[1] = fsi__stuff_node(stuff, place);
     if (node[1] < 0)
         return;
+
     for (int i = 0; i < 4; i++) {
         int there[3] = {place[0], place[1], place[2]};
         there[axis]--;
@@ -6563,11 +6581,13 @@ static fsi_result fsi__stuff_mesh(fsi__stuff *stuff, fsi_mesh *mesh,
     fsi__stuff_all(stuff);
     if (!stuff->tets)
         return FSI_EMPTY;
+
     size_t size =
         (size_t)stuff->vertices * 3 * sizeof(fsi_real) + (size_t)stuff->tets * 4 * sizeof(int32_t);
     stuff->out_x = (fsi_real *)fsi_alloc(allocator, size);
     if (!stuff->out_x)
         return FSI_ERR_MEMORY;
+
     stuff->out_tet = (int32_t *)(void *)(stuff->out_x + 3 * stuff->vertices);
     fsi__stuff_all(stuff);
     fsi_result result = fsi__mesh_solid(mesh, stuff->vertices, stuff->out_x, stuff->tets,
@@ -6588,6 +6608,7 @@ FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user,
         return FSI_ERR_ARGUMENT;
     if (!fsi__box_valid(lo, hi) || !fsi__finite(h) || !(h > 0))
         return FSI_ERR_ARGUMENT;
+
     fsi_vec3 cells = fsi_vec_sub(hi, lo);
     cells = fsi_vec(cells.x / h, cells.y / h, cells.z / h);
     if (cells.x > 2000 || cells.y > 2000 || cells.z > 2000
@@ -6601,12 +6622,14 @@ FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user,
         stuff.cubes[axis] = (int)fsi__ceil(fsi__get(cells, axis) - FSI_R(1e-4));
         stuff.nodes *= stuff.cubes[axis] + 1;
     }
+
     /* One block: x, phi, the scratch of snapping, id. */
     size_t n = (size_t)stuff.nodes;
     size_t size = n * (8 * sizeof(fsi_real) + 8 * sizeof(int32_t));
     stuff.x = (fsi_real *)fsi_alloc(allocator, size);
     if (!stuff.x)
         return FSI_ERR_MEMORY;
+
     stuff.phi = stuff.x + 3 * n;
     fsi_real *best = stuff.phi + n;
     fsi_real *goal = best + n;
@@ -6618,6 +6641,7 @@ FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user,
         result = fsi__stuff_mesh(&stuff, mesh, allocator);
     }
     fsi_free(allocator, stuff.x, size);
+
     return result;
 }
 
@@ -6638,7 +6662,10 @@ static fsi_real fsi__share_of(int i, int n) {
 static int fsi__box_fill(fsi_vec3 lo, fsi_vec3 hi, const int n[3], int alternate, fsi_real *x,
                          int32_t *tet) {
     fsi_vec3 size = fsi_vec_sub(hi, lo);
-    int row = n[0] + 1, layer = row * (n[1] + 1), per_cube = alternate ? 5 : 6, tets = 0;
+    int row = n[0] + 1;
+    int layer = row * (n[1] + 1);
+    int per_cube = alternate ? 5 : 6;
+    int tets = 0;
     for (int i = 0; i < layer * (n[2] + 1); i++)
         fsi__vec_put(x, i,
                      fsi_vec(lo.x + size.x * (fsi_real)(i % row) / (fsi_real)n[0],
@@ -6661,6 +6688,7 @@ static int fsi__box_fill(fsi_vec3 lo, fsi_vec3 hi, const int n[3], int alternate
                         corner[1] = swap;
                     }
                 }
+
     return tets;
 }
 
@@ -6680,21 +6708,26 @@ FSI_API fsi_result fsi_mesh_box(fsi_mesh *mesh, fsi_vec3 lo, fsi_vec3 hi, int nx
     fsi_real *x = (fsi_real *)fsi_alloc(allocator, size);
     if (!x)
         return FSI_ERR_MEMORY;
+
     int32_t *tet = (int32_t *)(void *)(x + 3 * vertices);
     int tets = fsi__box_fill(lo, hi, n, alternate, x, tet);
     fsi_result result = fsi__mesh_solid(mesh, vertices, x, tets, tet, allocator);
     fsi_free(allocator, x, size);
+
     return result;
 }
 
 /* Drops vertices that no element uses. */
 static fsi_result fsi__mesh_compact(fsi_mesh *mesh) {
-    int used = 0, corners = mesh->dim * mesh->element_count;
+    int used = 0;
+    int corners = mesh->dim * mesh->element_count;
     size_t size = (size_t)mesh->vertex_count * sizeof(int32_t);
+
     /* 0 until used; then the new number + 1 */
     int32_t *number = (int32_t *)fsi_alloc(&mesh->allocator, size);
     if (!number)
         return FSI_ERR_MEMORY;
+
     for (int i = 0; i < corners; i++)
         number[mesh->index[i]] = 1;
     for (int i = 0; i < mesh->vertex_count; i++)
@@ -6706,6 +6739,7 @@ static fsi_result fsi__mesh_compact(fsi_mesh *mesh) {
         mesh->index[i] = number[mesh->index[i]] - 1;
     mesh->vertex_count = used;
     fsi_free(&mesh->allocator, number, size);
+
     return FSI_OK;
 }
 
@@ -6719,6 +6753,7 @@ FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *out, fsi_vec3 origin, fsi_vec3 along
         return FSI_ERR_ARGUMENT;
     if (!(fsi__length(fsi_vec_cross(along_x, along_y)) > 0))
         return FSI_ERR_ARGUMENT;
+
     fsi_mesh mesh;
     fsi_result result = fsi__mesh_alloc(&mesh, 3, (nx + 1) * (ny + 1), 2 * nx * ny, 0, allocator);
     if (result != FSI_OK)
@@ -6728,12 +6763,14 @@ FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *out, fsi_vec3 origin, fsi_vec3 along
         fsi_vec3 x = fsi_vec_mad(origin, along_x, fsi__share_of(i % (nx + 1), nx));
         fsi__vec_put(mesh.x, i, fsi_vec_mad(x, along_y, fsi__share_of(i / (nx + 1), ny)));
     }
+
     /* Squares with corners 0 1 / 2 3, cut along the diagonal 0 3 or 1 2. */
     static const int cut[2][6] = {{0, 1, 3, 0, 3, 2}, {0, 1, 2, 1, 3, 2}};
     int squares = 0;
     for (int j = 0; j < ny; j++)
         for (int i = 0; i < nx; i++) {
-            int corner[4], flip = alternate && ((i + j) & 1);
+            int corner[4];
+            int flip = alternate && ((i + j) & 1);
             for (int c = 0; c < 4; c++)
                 corner[c] = i + (c & 1) + (nx + 1) * (j + (c >> 1));
             fsi_vec3 sum =
@@ -6754,6 +6791,7 @@ FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *out, fsi_vec3 origin, fsi_vec3 along
         fsi_mesh_free(&mesh);
         return result;
     }
+
     return fsi__mesh_finish(out, &mesh, 0);
 }
 
@@ -6764,10 +6802,12 @@ FSI_API fsi_result fsi_mesh_strip(fsi_mesh *out, fsi_vec3 from, fsi_vec3 to, int
         return FSI_ERR_ARGUMENT;
     if (!fsi__finite_vec(from) || !fsi__finite_vec(to) || !(fsi__length(along) > 0))
         return FSI_ERR_ARGUMENT;
+
     fsi_mesh mesh;
     fsi_result result = fsi__mesh_alloc(&mesh, 2, n + 1, n, 0, allocator);
     if (result != FSI_OK)
         return result;
+
     for (int i = 0; i <= n; i++)
         fsi__vec_put(mesh.x, i, fsi_vec_mad(from, along, fsi__share_of(i, n)));
     for (int i = 0; i < 2 * n; i++)
@@ -6784,10 +6824,12 @@ FSI_API fsi_result fsi_mesh_circle(fsi_mesh *out, fsi_vec3 centre, fsi_real radi
                                    const fsi_allocator *allocator) {
     if (!out || n < 3 || n > 100000000 || !fsi__ball_valid(centre, radius))
         return FSI_ERR_ARGUMENT;
+
     fsi_mesh mesh;
     fsi_result result = fsi__mesh_alloc(&mesh, 2, n, n, 0, allocator);
     if (result != FSI_OK)
         return result;
+
     for (int i = 0; i < n; i++) {
         fsi_real angle = 2 * FSI_PI * (fsi_real)i / (fsi_real)n;
         fsi__vec_put(mesh.x, i,
@@ -6796,6 +6838,7 @@ FSI_API fsi_result fsi_mesh_circle(fsi_mesh *out, fsi_vec3 centre, fsi_real radi
         mesh.index[2 * i] = i;
         mesh.index[2 * i + 1] = (i + 1) % n;
     }
+
     return fsi__mesh_finish(out, &mesh, 1);
 }
 
@@ -6808,7 +6851,8 @@ static const int fsi__ico_face[20][3] = {
 /* Its vertices: (+-1, +-golden ratio, 0) and the rotations of that. */
 static fsi_vec3 fsi__ico_vertex(int i) {
     fsi_real golden = FSI_R(1.6180339887498949);
-    fsi_real u = i & 1 ? 1 : -1, v = i & 2 ? -golden : golden;
+    fsi_real u = i & 1 ? 1 : -1;
+    fsi_real v = i & 2 ? -golden : golden;
     if (i < 4)
         return fsi_vec(u, v, 0);
     return i < 8 ? fsi_vec(0, u, v) : fsi_vec(v, 0, u);
@@ -6830,14 +6874,16 @@ typedef struct fsi__ico {
    the edge's smaller corner, so that both faces agree), then those inside the faces. */
 static int fsi__ico_number(const fsi__ico *ico, int face, int i, int j) {
     const int *corner = fsi__ico_face[face];
-    int n = ico->n, k = n - i - j;
+    int n = ico->n;
+    int k = n - i - j;
     if (i == n || j == n || k == n)
         return i == n ? corner[1] : corner[j == n ? 2 : 0];
     if (i > 0 && j > 0 && k > 0)
         return 12 + 30 * (n - 1) + face * ((n - 1) * (n - 2) / 2) + (j - 1) * (n - 1)
                - (j - 1) * j / 2 + (i - 1);
 
-    int from = corner[k == 0 ? 1 : 0], to = corner[j == 0 ? 1 : 2];
+    int from = corner[k == 0 ? 1 : 0];
+    int to = corner[j == 0 ? 1 : 2];
     int along = j == 0 ? i : j;
     if (from < to)
         return 12 + ico->edge_of[from][to] * (n - 1) + along - 1;
@@ -6848,6 +6894,7 @@ FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *out, fsi_vec3 centre, fsi_real radi
                                    const fsi_allocator *allocator) {
     if (!out || n < 1 || n > 2000 || !fsi__ball_valid(centre, radius))
         return FSI_ERR_ARGUMENT;
+
     fsi_mesh mesh;
     fsi_result result = fsi__mesh_alloc(&mesh, 3, 10 * n * n + 2, 20 * n * n, 0, allocator);
     if (result != FSI_OK)
@@ -6859,12 +6906,14 @@ FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *out, fsi_vec3 centre, fsi_real radi
     ico.n = n;
     int edges = 0;
     for (int i = 0; i < 60; i++) {
-        int from = fsi__ico_face[i / 3][i % 3], to = fsi__ico_face[i / 3][(i + 1) % 3];
+        int from = fsi__ico_face[i / 3][i % 3];
+        int to = fsi__ico_face[i / 3][(i + 1) % 3];
         if (from < to)
             ico.edge_of[from][to] = edges++;
     }
 
     int32_t *triangle = mesh.index;
+
     for (int face = 0; face < 20; face++) {
         fsi_vec3 corner[3];
         for (int c = 0; c < 3; c++)
@@ -6888,6 +6937,7 @@ FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *out, fsi_vec3 centre, fsi_real radi
                                              fsi__ico_number(&ico, face, i + 1, j + 1), above);
             }
     }
+
     return fsi__mesh_finish(out, &mesh, 1);
 }
 
@@ -7004,7 +7054,8 @@ typedef struct fsi__elem {
 
 /* One Jacobi rotation on two numbers. */
 FSI__INLINE void fsi__rotate_pair(fsi_real *a, fsi_real *b, fsi_real cosine, fsi_real sine) {
-    fsi_real u = *a, v = *b;
+    fsi_real u = *a;
+    fsi_real v = *b;
     *a = cosine * u - sine * v;
     *b = sine * u + cosine * v;
 }
@@ -7046,7 +7097,9 @@ static void fsi__eigen3(const fsi_mat3 *A, fsi_real value[3], fsi_mat3 *V) {
    flipped. */
 static fsi_mat3 fsi__polar(const fsi_mat3 *F) {
     /* Principal stretches, the largest first. */
-    fsi_mat3 Ft = fsi_mat3_transpose(F), C = fsi_mat3_mul(&Ft, F), V;
+    fsi_mat3 Ft = fsi_mat3_transpose(F);
+    fsi_mat3 C = fsi_mat3_mul(&Ft, F);
+    fsi_mat3 V;
     fsi_real stretch[3];
     int order[3] = {0, 1, 2};
     fsi__eigen3(&C, stretch, &V);
@@ -7076,19 +7129,24 @@ static fsi_mat3 fsi__polar(const fsi_mat3 *F) {
 
     fsi_mat3 R; /* sum u v^T */
     for (int i = 0; i < 9; i++) {
-        int row = i / 3, col = i % 3;
+        int row = i / 3;
+        int col = i % 3;
         R.m[i] = fsi__get(u[0], row) * fsi__get(v[0], col)
                  + fsi__get(u[1], row) * fsi__get(v[1], col)
                  + fsi__get(u[2], row) * fsi__get(v[2], col);
     }
+
     return R;
 }
 
 /* A spring of rest length `rest` and stiffness EA: N = EA strain. */
 static void fsi__elem_segment(fsi_real EA, fsi_real rest, const fsi_vec3 *x, fsi__elem *elem) {
     fsi_vec3 d = fsi_vec_sub(x[1], x[0]);
-    fsi_real length = fsi__length(d), strain = length / rest - 1, N = EA * strain;
-    fsi_real stiff = fsi__sqrt(EA / rest), tension = length > 0 ? N / length : 0;
+    fsi_real length = fsi__length(d);
+    fsi_real strain = length / rest - 1;
+    fsi_real N = EA * strain;
+    fsi_real stiff = fsi__sqrt(EA / rest);
+    fsi_real tension = length > 0 ? N / length : 0;
     fsi_real pull = fsi__sqrt(fsi__max(tension, 0));
     fsi_real n[3];
     fsi_vec_store(n, fsi__unit(d));
@@ -7118,21 +7176,26 @@ static fsi_real fsi__wrap(fsi_real angle) {
 
 /* 2D hinge: angle from b - a to c - b. */
 static fsi_real fsi__bend_angle(const fsi_vec3 *x) {
-    fsi_vec3 d = fsi_vec_sub(x[1], x[0]), e = fsi_vec_sub(x[2], x[1]);
+    fsi_vec3 d = fsi_vec_sub(x[1], x[0]);
+    fsi_vec3 e = fsi_vec_sub(x[2], x[1]);
     return fsi__atan2(d.x * e.y - d.y * e.x, d.x * e.x + d.y * e.y);
 }
 
 /* The angle is phi(second segment) - phi(first), where dphi/dd = n / l and d2phi/dd2 = -(n t + t n)
    / l^2 with t along the segment and n across it, both of length l here. */
 static void fsi__elem_bend(fsi_real rest, fsi_real k, const fsi_vec3 *x, fsi__elem *elem) {
-    fsi_real theta = fsi__wrap(fsi__bend_angle(x) - rest), root = fsi__sqrt(k);
+    fsi_real theta = fsi__wrap(fsi__bend_angle(x) - rest);
+    fsi_real root = fsi__sqrt(k);
     elem->energy = k * theta * theta / 2;
     elem->rows = 1;
     elem->has_geo = 1;
+
     for (int s = 0; s < 2; s++) {
         fsi_vec3 d = fsi_vec_sub(x[s + 1], x[s]);
         fsi_real l2 = fsi__max(d.x * d.x + d.y * d.y, FSI_R(1e-30));
-        fsi_real t[2] = {d.x, d.y}, n[2] = {-d.y, d.x}, sign = s ? 1 : FSI_R(-1.0);
+        fsi_real t[2] = {d.x, d.y};
+        fsi_real n[2] = {-d.y, d.x};
+        fsi_real sign = s ? 1 : FSI_R(-1.0);
         for (int i = 0; i < 2; i++)
             for (int a = 0; a < 2; a++) {
                 int at = 3 * (s + a) + i;
@@ -7152,17 +7215,23 @@ static void fsi__elem_bend(fsi_real rest, fsi_real k, const fsi_vec3 *x, fsi__el
    gradient (may be NULL). */
 static fsi_real fsi__fold_angle(const fsi_vec3 *x, fsi_vec3 *slope) {
     fsi_vec3 edge = fsi_vec_sub(x[1], x[0]);
-    fsi_vec3 x20 = fsi_vec_sub(x[2], x[0]), x21 = fsi_vec_sub(x[2], x[1]);
-    fsi_vec3 x30 = fsi_vec_sub(x[3], x[0]), x31 = fsi_vec_sub(x[3], x[1]);
-    fsi_vec3 n = fsi_vec_cross(x20, x21), m = fsi_vec_cross(x31, x30);
-    fsi_real length = fsi__length(edge), nn = fsi_vec_dot(n, n), mm = fsi_vec_dot(m, m);
+    fsi_vec3 x20 = fsi_vec_sub(x[2], x[0]);
+    fsi_vec3 x21 = fsi_vec_sub(x[2], x[1]);
+    fsi_vec3 x30 = fsi_vec_sub(x[3], x[0]);
+    fsi_vec3 x31 = fsi_vec_sub(x[3], x[1]);
+    fsi_vec3 n = fsi_vec_cross(x20, x21);
+    fsi_vec3 m = fsi_vec_cross(x31, x30);
+    fsi_real length = fsi__length(edge);
+    fsi_real nn = fsi_vec_dot(n, n);
+    fsi_real mm = fsi_vec_dot(m, m);
     int flat = !(length > 0) || !(nn > 0) || !(mm > 0);
     if (slope && flat)
         memset(slope, 0, 4 * sizeof *slope);
     if (flat)
         return 0;
     if (slope) {
-        fsi_vec3 u = fsi_vec_scale(n, 1 / nn), w = fsi_vec_scale(m, 1 / mm);
+        fsi_vec3 u = fsi_vec_scale(n, 1 / nn);
+        fsi_vec3 w = fsi_vec_scale(m, 1 / mm);
         slope[0] = fsi_vec_add(fsi_vec_scale(u, -fsi_vec_dot(x21, edge) / length),
                                fsi_vec_scale(w, -fsi_vec_dot(x31, edge) / length));
         slope[1] = fsi_vec_add(fsi_vec_scale(u, fsi_vec_dot(x20, edge) / length),
@@ -7170,12 +7239,14 @@ static fsi_real fsi__fold_angle(const fsi_vec3 *x, fsi_vec3 *slope) {
         slope[2] = fsi_vec_scale(u, -length);
         slope[3] = fsi_vec_scale(w, -length);
     }
+
     return fsi__atan2(fsi_vec_dot(fsi_vec_cross(n, m), edge) / length, fsi_vec_dot(n, m));
 }
 
 static void fsi__elem_fold(fsi_real rest, fsi_real k, const fsi_vec3 *x, fsi__elem *elem) {
     fsi_vec3 slope[4];
-    fsi_real theta = fsi__wrap(fsi__fold_angle(x, slope) - rest), root = fsi__sqrt(k);
+    fsi_real theta = fsi__wrap(fsi__fold_angle(x, slope) - rest);
+    fsi_real root = fsi__sqrt(k);
     elem->energy = k * theta * theta / 2;
     elem->rows = 1;
     for (int i = 0; i < 12; i++) {
@@ -7196,13 +7267,16 @@ typedef struct fsi__solid {
    stiffness is (a 1 + b 1 1^T)^2 on the normal strains. */
 static void fsi__elem_rows(const fsi__solid *solid, const fsi_mat3 *Q, fsi__elem *elem) {
     int dim = solid->dim;
-    fsi_real root = fsi__sqrt(solid->V), a = fsi__sqrt(2 * solid->mu);
+    fsi_real root = fsi__sqrt(solid->V);
+    fsi_real a = fsi__sqrt(2 * solid->mu);
     fsi_real all = fsi__sqrt(fsi__max(2 * solid->mu + (fsi_real)dim * solid->lambda, 0));
-    fsi_real b = (all - a) / (fsi_real)dim, shear = fsi__sqrt(solid->mu);
+    fsi_real b = (all - a) / (fsi_real)dim;
+    fsi_real shear = fsi__sqrt(solid->mu);
     elem->rows = dim == 2 ? 3 : 6;
     for (int n = 0; n <= dim; n++)
         for (int k = 0; k < 3; k++) {
-            const fsi_real *q = Q->m + 3 * k, *g = solid->g[n];
+            const fsi_real *q = Q->m + 3 * k;
+            const fsi_real *g = solid->g[n];
             fsi_real trace = 0;
             for (int i = 0; i < dim; i++)
                 trace += q[i] * g[i];
@@ -7210,7 +7284,8 @@ static void fsi__elem_rows(const fsi__solid *solid, const fsi_mat3 *Q, fsi__elem
                 elem->row[i][3 * n + k] = root * (a * q[i] * g[i] + b * trace);
             /* shears 01, 02, 12 */
             for (int r = dim; r < elem->rows; r++) {
-                int i = r - dim == 2 ? 1 : 0, j = r - dim == 0 ? 1 : 2;
+                int i = r - dim == 2 ? 1 : 0;
+                int j = r - dim == 0 ? 1 : 2;
                 elem->row[r][3 * n + k] = root * shear * (q[i] * g[j] + q[j] * g[i]);
             }
         }
@@ -7219,12 +7294,15 @@ static void fsi__elem_rows(const fsi__solid *solid, const fsi_mat3 *Q, fsi__elem
 /* Membranes: rows of the positive part of the geometric stiffness, S = sum w_i n_i n_i^T. */
 static void fsi__elem_tension(const fsi__solid *solid, const fsi_mat3 *S, fsi__elem *elem) {
     fsi_real half = (S->m[0] - S->m[4]) * (S->m[0] - S->m[4]) / 4;
-    fsi_real mean = (S->m[0] + S->m[4]) / 2, radius = fsi__sqrt(half + S->m[1] * S->m[1]);
+    fsi_real mean = (S->m[0] + S->m[4]) / 2;
+    fsi_real radius = fsi__sqrt(half + S->m[1] * S->m[1]);
     fsi_real angle = fsi__atan2(2 * S->m[1], S->m[0] - S->m[4]) / 2;
-    fsi_real cosine = fsi__cos(angle), sine = fsi__sin(angle);
+    fsi_real cosine = fsi__cos(angle);
+    fsi_real sine = fsi__sin(angle);
     for (int i = 0; i < 2; i++) {
         fsi_real w = fsi__sqrt(solid->V * fsi__max(i ? mean - radius : mean + radius, 0));
-        fsi_real nx = i ? -sine : cosine, ny = i ? cosine : sine;
+        fsi_real nx = i ? -sine : cosine;
+        fsi_real ny = i ? cosine : sine;
         for (int a = 0; a <= 2; a++)
             for (int k = 0; k < 3; k++)
                 elem->row[3 + 3 * i + k][3 * a + k] =
@@ -7270,7 +7348,8 @@ static void fsi__neohookean_geo(const fsi__solid *solid, const fsi_mat3 *F, cons
             fsi_vec3 w =
                 fsi_vec_scale(fsi_mat3_mul_vec(F, fsi_vec_cross(g[a], g[b])), solid->V * f);
             for (int m = 0; m < 3; m++) {
-                int i = (m + 1) % 3, j = (m + 2) % 3;
+                int i = (m + 1) % 3;
+                int j = (m + 2) % 3;
                 elem->geo[3 * a + i][3 * b + j] += fsi__get(w, m);
                 elem->geo[3 * a + j][3 * b + i] -= fsi__get(w, m);
             }
@@ -7282,19 +7361,26 @@ static void fsi__neohookean_geo(const fsi__solid *solid, const fsi_mat3 *F, cons
    defined for inverted elements. */
 static fsi_mat3 fsi__neohookean(const fsi__solid *solid, const fsi_mat3 *F, int stiffness,
                                 fsi__elem *elem) {
-    const fsi_real J0 = FSI_R(0.1), lambda = solid->lambda, mu = solid->mu;
+    const fsi_real J0 = FSI_R(0.1);
+    const fsi_real lambda = solid->lambda;
+    const fsi_real mu = solid->mu;
     const fsi_real *m = F->m;
-    fsi_real J = fsi_mat3_det(F), I1 = 0;
+    fsi_real J = fsi_mat3_det(F);
+    fsi_real I1 = 0;
     fsi_mat3 cof;
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < 3; j++) {
-            int p = 3 * ((i + 1) % 3), q = 3 * ((i + 2) % 3), r = (j + 1) % 3, s = (j + 2) % 3;
+            int p = 3 * ((i + 1) % 3);
+            int q = 3 * ((i + 2) % 3);
+            int r = (j + 1) % 3;
+            int s = (j + 2) % 3;
             cof.m[3 * i + j] = m[p + r] * m[q + s] - m[p + s] * m[q + r];
             I1 += m[3 * i + j] * m[3 * i + j];
         }
 
     /* L and its derivatives. */
     fsi_real L, dL, ddL;
+
     if (J > J0) {
         L = fsi__log(J);
         dL = 1 / J;
@@ -7318,6 +7404,7 @@ static fsi_mat3 fsi__neohookean(const fsi__solid *solid, const fsi_mat3 *F, int 
     }
     if (stiffness == FSI__EXACT)
         fsi__neohookean_geo(solid, F, &cof, f, lambda * dL * dL + (lambda * L - mu) * ddL, elem);
+
     return P;
 }
 
@@ -7337,7 +7424,8 @@ static fsi_mat3 fsi__hookean(const fsi__solid *solid, fsi_soft_model model, cons
     if (model == FSI_SOFT_STVK)
         Q = *F;
 
-    fsi_real trace = 0, norm = 0;
+    fsi_real trace = 0;
+    fsi_real norm = 0;
     for (int i = 0; i < dim; i++)
         for (int j = 0; j < dim; j++) {
             fsi_real sum = 0;
@@ -7359,6 +7447,7 @@ static fsi_mat3 fsi__hookean(const fsi__solid *solid, fsi_soft_model model, cons
         fsi__elem_rows(solid, &Q, elem);
     if (model == FSI_SOFT_STVK && stiffness && (dim == 2 || stiffness == FSI__EXACT))
         fsi__elem_geo(solid, &S, elem);
+
     return fsi_mat3_mul(&Q, &S);
 }
 
@@ -7384,7 +7473,8 @@ static void fsi__elem_solid(fsi__solid *solid, fsi_soft_model model, const fsi_r
                                               : fsi__hookean(solid, model, &F, stiffness, elem);
     for (int a = 0; a <= dim; a++)
         for (int i = 0; i < 3; i++) {
-            const fsi_real *row = P.m + 3 * i, *g = solid->g[a];
+            const fsi_real *row = P.m + 3 * i;
+            const fsi_real *g = solid->g[a];
             fsi_real sum = row[0] * g[0] + row[1] * g[1] + (dim == 3 ? row[2] * g[2] : 0);
             elem->force[3 * a + i] = -solid->V * sum;
         }
@@ -7456,6 +7546,7 @@ static fsi_real fsi__soft_volume(const fsi_soft *soft, const fsi_real *x, fsi_re
                                  fsi_real *gradient) {
     int dim = soft->desc.dim;
     double volume = 0;
+
     for (int e = 0; e < soft->surface_count; e++) {
         const int32_t *corner = soft->surface + dim * e;
         fsi_vec3 p[3];
@@ -7477,6 +7568,7 @@ static fsi_real fsi__soft_volume(const fsi_soft *soft, const fsi_real *x, fsi_re
             }
         }
     }
+
     return (fsi_real)volume;
 }
 
@@ -7507,10 +7599,12 @@ static double fsi__soft_internal(const fsi_soft *soft, const fsi_real *x, fsi_re
         return energy;
 
     /* E = -p V + k (V - V_target)^2 / (2 V_0) */
-    fsi_real volume = fsi__soft_volume(soft, x, 0, NULL), gap = volume - soft->volume_target[0];
+    fsi_real volume = fsi__soft_volume(soft, x, 0, NULL);
+    fsi_real gap = volume - soft->volume_target[0];
     fsi_real stiff = fsi__soft_volume_stiffness(soft);
     if (f)
         fsi__soft_volume(soft, x, soft->desc.pressure - stiff * gap, f);
+
     return energy + (double)(-soft->desc.pressure * volume + stiff * gap * gap / 2);
 }
 
@@ -7580,6 +7674,7 @@ static int fsi__soft_neighbours(const fsi__soft_work *work, int i, int32_t *list
             list[at] = vertex;
             count++;
         }
+
     return count;
 }
 
@@ -7589,6 +7684,7 @@ static void fsi__soft_count_rows(const fsi_soft *soft, size_t *rows, size_t *ent
     *rows = *entries = 0;
     if (soft->desc.integrator != FSI_SOFT_SPLIT)
         return;
+
     for (int k = 0; k < FSI__KINDS; k++) {
         size_t own = (size_t)(work->begin[k + 1] - work->begin[k]) * (size_t)fsi__kind_rows[k];
         *rows += own;
@@ -7611,8 +7707,10 @@ static fsi_result fsi__soft_matrix_block(fsi_soft *soft, size_t blocks) {
     fsi__soft_count_rows(soft, &rows, &entries);
     if (9 * blocks > 0x7fffffff || entries > 0x7fffffff)
         return FSI_ERR_MEMORY;
+
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
+
     for (int pass = 0; pass < 2; pass++) {
         FSI__TAKE(soft->K.val, fsi_real, &arena, 9 * blocks);
         if (soft->desc.damping_stiffness > 0)
@@ -7635,6 +7733,7 @@ static fsi_result fsi__soft_matrix_block(fsi_soft *soft, size_t blocks) {
     }
     soft->K.rows = soft->K.cols = soft->B.cols = (int)work->dof;
     soft->B.rows = (int)rows;
+
     return FSI_OK;
 }
 
@@ -7657,15 +7756,18 @@ static void fsi__soft_pattern(fsi_soft *soft, int i, int count, const int32_t *l
 /* Memory and pattern of K and B. Once per object. */
 static fsi_result fsi__soft_matrix(fsi_soft *soft) {
     fsi__soft_work *work = soft->work;
-    int n = soft->desc.vertex_count, most = 1;
+    int n = soft->desc.vertex_count;
+    int most = 1;
     if (work->slot_block)
         return FSI_OK;
+
     for (int i = 0; i < n; i++)
         most = fsi__imax(most, 4 * (work->first[i + 1] - work->first[i]) + 1);
     size_t size = (size_t)most * sizeof(int32_t);
     int32_t *list = (int32_t *)fsi_alloc(&soft->desc.allocator, size);
     if (!list)
         return FSI_ERR_MEMORY;
+
     size_t blocks = 0;
     for (int i = 0; i < n; i++)
         blocks += (size_t)fsi__soft_neighbours(work, i, list);
@@ -7673,6 +7775,7 @@ static fsi_result fsi__soft_matrix(fsi_soft *soft) {
     for (int i = 0; i < n && result == FSI_OK; i++)
         fsi__soft_pattern(soft, i, fsi__soft_neighbours(work, i, list), list);
     fsi_free(&soft->desc.allocator, list, size);
+
     return result;
 }
 
@@ -7680,8 +7783,10 @@ static fsi_result fsi__soft_matrix(fsi_soft *soft) {
 static void fsi__soft_element_matrix(const fsi_soft *soft, int e, const fsi_real *x, int stiffness,
                                      fsi_real *out) {
     fsi__elem elem;
-    int kind = fsi__soft_kind(soft->work, e), n = 3 * fsi__kind_nodes[kind];
+    int kind = fsi__soft_kind(soft->work, e);
+    int n = 3 * fsi__kind_nodes[kind];
     fsi__soft_eval(soft, e, x, stiffness, &elem);
+
     /* Exact: geo instead of its positive rows. Rows alone are symmetric to the bit. */
     int exact = stiffness == FSI__EXACT && elem.has_geo;
     if (stiffness == FSI__EXACT)
@@ -7702,6 +7807,7 @@ static void fsi__soft_assemble(fsi_soft *soft, const fsi_real *x, int stiffness)
     fsi__soft_work *work = soft->work;
     fsi_csr *K = &soft->K;
     fsi_fill((size_t)K->row[K->rows], 0, K->val);
+
     for (int begin = 0; begin < soft->element_count; begin += FSI__SOFT_BATCH) {
         ptrdiff_t count = fsi__imin(FSI__SOFT_BATCH, soft->element_count - begin);
         FSI__OMP(parallel for schedule(static) if (soft->element_count > 4000))
@@ -7725,6 +7831,7 @@ static void fsi__soft_assemble(fsi_soft *soft, const fsi_real *x, int stiffness)
 FSI_API fsi_result fsi_soft_stiffness(fsi_soft *soft) {
     if (!soft || !soft->block)
         return FSI_ERR_STATE;
+
     fsi_result result = fsi__soft_matrix(soft);
     if (result == FSI_OK)
         fsi__soft_assemble(soft, soft->x, FSI__EXACT);
@@ -7736,12 +7843,14 @@ static int32_t fsi__soft_element_rows(fsi_soft *soft, int e, fsi_real scale, int
                                       int32_t at) {
     const fsi__soft_work *work = soft->work;
     const int32_t *node = work->node + 4 * e;
-    int kind = fsi__soft_kind(work, e), n = fsi__kind_nodes[kind];
+    int kind = fsi__soft_kind(work, e);
+    int n = fsi__kind_nodes[kind];
     fsi__elem elem;
     fsi__soft_eval(soft, e, soft->x, FSI__POSITIVE, &elem);
     int32_t sorted[4];
     memcpy(sorted, node, sizeof sorted);
     fsi__sort_few(n, sorted);
+
     for (int r = 0; r < fsi__kind_rows[kind]; r++) {
         soft->B.row[row + r] = at;
         for (int a = 0; a < n; a++) {
@@ -7756,6 +7865,7 @@ static int32_t fsi__soft_element_rows(fsi_soft *soft, int e, fsi_real scale, int
             }
         }
     }
+
     return at;
 }
 
@@ -7766,7 +7876,8 @@ static void fsi__soft_factor_rows(fsi_soft *soft, fsi_real dt) {
     const fsi_real scale = fsi__sqrt(dt * (dt + soft->desc.damping_stiffness));
     fsi_csr *B = &soft->B;
     int all = (int)work->dof;
-    int32_t row = 0, at = 0;
+    int32_t row = 0;
+    int32_t at = 0;
     for (int e = 0; e < soft->element_count; e++) {
         at = fsi__soft_element_rows(soft, e, scale, row, at);
         row += fsi__kind_rows[fsi__soft_kind(work, e)];
@@ -7846,6 +7957,7 @@ static void fsi__soft_system_build(fsi_soft *soft, const fsi__soft_system *syste
 static fsi_result fsi__soft_symbolic(fsi_soft *soft) {
     if (soft->desc.use_cg || soft->factor.block)
         return FSI_OK;
+
     fsi_cholesky_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.allocator = soft->desc.allocator;
@@ -7864,6 +7976,7 @@ static fsi_result fsi__soft_linear(fsi_soft *soft, const fsi_real *b, fsi_real *
     fsi__soft_work *work = soft->work;
     if (!soft->desc.use_cg)
         return fsi_cholesky_solve(&soft->factor, b, x);
+
     fsi_krylov_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.n = work->dof;
@@ -7875,6 +7988,7 @@ static fsi_result fsi__soft_linear(fsi_soft *soft, const fsi_real *b, fsi_real *
     desc.allocator = soft->desc.allocator;
     fsi_report report;
     fsi_result result = fsi_cg_solve(&desc, b, x, work->cg_work, work->cg_size, &report);
+
     return result == FSI_NOT_CONVERGED || result == FSI_STALLED ? FSI_OK : result;
 }
 
@@ -7900,10 +8014,12 @@ static fsi_result fsi__soft_solve_volume(fsi_soft *soft, const fsi_real *x, fsi_
     fsi_result result = fsi__soft_linear(soft, gradient, work->volume_answer);
     if (result < 0)
         return result;
+
     double along = fsi_dot(work->dof, gradient, step);
     double own = fsi_dot(work->dof, gradient, work->volume_answer);
     double share = -(double)volume * along / (1 + (double)volume * own);
     fsi_axpy(work->dof, (fsi_real)share, work->volume_answer, step);
+
     return FSI_OK;
 }
 
@@ -7916,6 +8032,7 @@ static fsi_result fsi__soft_solve(fsi_soft *soft, const fsi_real *x, const fsi__
     fsi__soft_work *work = soft->work;
     fsi_result result = FSI_ERR_SINGULAR;
     fsi_copy(work->dof, r, work->right);
+
     for (int shifted = 0; shifted < 2;) {
         fsi_copy(work->dof, work->right, r);
         fsi__soft_assemble(soft, x, stiffness);
@@ -7949,7 +8066,9 @@ static double fsi__soft_merit(fsi_soft *soft, const fsi_real *x, const fsi__soft
     if (r)
         fsi__soft_loads(soft, r);
     for (int i = 0; i < K->rows; i++) {
-        fsi_real mass = soft->mass[i / 3], off = x[i] - work->inertial[i], damp = 0;
+        fsi_real mass = soft->mass[i / 3];
+        fsi_real off = x[i] - work->inertial[i];
+        fsi_real damp = 0;
         double load = (double)soft->force[i] + (double)(mass * fsi__get(soft->desc.gravity, i % 3));
         if (system->damp > 0) {
             for (int32_t k = K->row[i]; k < K->row[i + 1]; k++)
@@ -7961,6 +8080,7 @@ static double fsi__soft_merit(fsi_soft *soft, const fsi_real *x, const fsi__soft
         if (r)
             r[i] = work->fixed[i] ? 0 : r[i] - system->mass * mass * off - system->damp * damp;
     }
+
     return energy;
 }
 
@@ -7971,7 +8091,8 @@ static int fsi__soft_search(fsi_soft *soft, const fsi_real *x, const fsi__soft_s
     fsi__soft_work *work = soft->work;
     fsi__soft_merit(soft, x, system, work->residual);
     double slope = fsi_dot(work->dof, work->residual, work->step); /* > 0: downhill */
-    double slack = 1e-13 * fabs(*energy), next = 0;
+    double slack = 1e-13 * fabs(*energy);
+    double next = 0;
     fsi_real share = 1;
     int cut = 0;
     for (;; cut++, share /= 2) {
@@ -7982,6 +8103,7 @@ static int fsi__soft_search(fsi_soft *soft, const fsi_real *x, const fsi__soft_s
             break;
     }
     *energy = next;
+
     return cut;
 }
 
@@ -7993,7 +8115,8 @@ static fsi_result fsi__soft_newton(fsi_soft *soft, fsi_real *x, const fsi__soft_
     fsi_report *report = &soft->report;
     size_t n = work->dof;
     int stiffness = iterations > 1 ? FSI__EXACT : FSI__POSITIVE;
-    int whole = iterations == 1 || fsi_max_abs(n, given) > 0, stalled = 0;
+    int whole = iterations == 1 || fsi_max_abs(n, given) > 0;
+    int stalled = 0;
     double energy = fsi__soft_merit(soft, x, system, work->residual);
     memset(report, 0, sizeof *report);
     fsi_fill(n, 0, work->trial);
@@ -8028,6 +8151,7 @@ static fsi_result fsi__soft_newton(fsi_soft *soft, fsi_real *x, const fsi__soft_
     report->reason = stalled ? FSI_STALLED : FSI_NOT_CONVERGED;
     if (iterations == 1 || report->residual <= goal)
         report->reason = FSI_OK;
+
     return report->reason;
 }
 
@@ -8046,6 +8170,7 @@ static fsi_result fsi__soft_explicit(fsi_soft *soft, fsi_real dt) {
     fsi_real keep = 1 / (1 + dt * soft->desc.damping_mass);
     fsi_real *force = work->residual;
     fsi__soft_internal(soft, soft->x, force);
+
     /* stiffness damping: (f(x + h v) - f(x)) / h */
     if (beta > 0) {
         fsi_real h = FSI_R(1e-4) * dt;
@@ -8058,6 +8183,7 @@ static fsi_result fsi__soft_explicit(fsi_soft *soft, fsi_real dt) {
     fsi__soft_loads(soft, force);
     if (!fsi_all_finite(n, force))
         return FSI_ERR_NUMERIC;
+
     for (size_t i = 0; i < n; i++) {
         work->push[i] = work->fixed[i] ? 0 : dt * force[i];
         if (work->fixed[i])
@@ -8065,6 +8191,7 @@ static fsi_result fsi__soft_explicit(fsi_soft *soft, fsi_real dt) {
         else if (!split)
             soft->v[i] = keep * (soft->v[i] + work->push[i] / soft->mass[i / 3]);
     }
+
     return FSI_OK;
 }
 
@@ -8074,7 +8201,9 @@ static void fsi__soft_implicit_start(fsi_soft *soft, fsi_real dt, fsi_real h,
                                      const fsi__soft_system *system) {
     fsi__soft_work *work = soft->work;
     int newmark = soft->desc.integrator == FSI_SOFT_NEWMARK;
-    fsi_real alpha = soft->desc.damping_mass, *force = work->step, *damping = work->trial;
+    fsi_real alpha = soft->desc.damping_mass;
+    fsi_real *force = work->step;
+    fsi_real *damping = work->trial;
     if (work->kd) {
         fsi__soft_assemble(soft, soft->x, FSI__POSITIVE);
         fsi_copy((size_t)soft->K.row[soft->K.rows], soft->K.val, work->kd);
@@ -8086,7 +8215,10 @@ static void fsi__soft_implicit_start(fsi_soft *soft, fsi_real dt, fsi_real h,
             fsi_csr_mul(&soft->K, soft->v, damping);
     }
     for (size_t i = 0; i < work->dof; i++) {
-        fsi_real x = soft->x[i], v = soft->v[i], start = 0;
+        fsi_real x = soft->x[i];
+        fsi_real v = soft->v[i];
+        fsi_real start = 0;
+
         /* Newmark: the acceleration now + alpha v */
         if (newmark) {
             fsi_real damped = work->kd ? soft->desc.damping_stiffness * damping[i] : 0;
@@ -8118,8 +8250,10 @@ static fsi_result fsi__soft_implicit(fsi_soft *soft, fsi_real dt) {
 
     /* (mass M + K + ...) dx = f, dv = dx / h, f = j / h */
     work->response = soft->report.iterations > 0 ? 1 / (h * h) : 0;
+
     for (size_t i = 0; i < work->dof; i++) {
-        fsi_real way = work->guess[i] - soft->x[i], before = soft->v[i];
+        fsi_real way = work->guess[i] - soft->x[i];
+        fsi_real before = soft->v[i];
         if (work->fixed[i])
             soft->v[i] = soft->drive[i];
         else
@@ -8127,6 +8261,7 @@ static fsi_result fsi__soft_implicit(fsi_soft *soft, fsi_real dt) {
         work->jump[i] = dt / 2 * (before - soft->v[i]);
     }
     work->jumps = newmark;
+
     return result;
 }
 
@@ -8135,6 +8270,7 @@ FSI_API fsi_result fsi_soft_forces(fsi_soft *soft, fsi_real dt) {
         return FSI_ERR_STATE;
     if (!fsi__soft_ready(soft, dt))
         return FSI_ERR_ARGUMENT;
+
     fsi__soft_work *work = soft->work;
     soft->dt = dt;
     soft->moved = work->response = 0;
@@ -8152,6 +8288,7 @@ FSI_API fsi_result fsi_soft_forces(fsi_soft *soft, fsi_real dt) {
     fsi_result result = fsi__soft_explicit(soft, dt);
     if (result == FSI_OK && soft->desc.integrator == FSI_SOFT_SPLIT)
         fsi__soft_factor_rows(soft, dt);
+
     return result;
 }
 
@@ -8160,6 +8297,7 @@ FSI_API fsi_result fsi_soft_finish(fsi_soft *soft) {
         return FSI_ERR_STATE;
     if (soft->desc.integrator != FSI_SOFT_SPLIT)
         return FSI_OK;
+
     fsi__soft_work *work = soft->work;
     fsi__soft_system system = fsi__soft_velocity_system(soft, soft->dt);
     for (size_t i = 0; i < work->dof; i++) {
@@ -8172,6 +8310,7 @@ FSI_API fsi_result fsi_soft_finish(fsi_soft *soft) {
         return result;
     if (!fsi_all_finite(work->dof, work->step))
         return FSI_ERR_NUMERIC;
+
     fsi_copy(work->dof, work->step, soft->v);
     work->response = 1; /* (M + B^T B) dv = j */
     return result;
@@ -8180,9 +8319,11 @@ FSI_API fsi_result fsi_soft_finish(fsi_soft *soft) {
 FSI_API fsi_result fsi_soft_couple(fsi_soft *soft, fsi_coupled *out) {
     if (!out)
         return FSI_ERR_ARGUMENT;
+
     memset(out, 0, sizeof *out);
     if (!soft || !soft->block)
         return FSI_ERR_STATE;
+
     out->surface = fsi_soft_surface(soft);
     out->dof = (int)soft->work->dof;
     out->v = soft->v;
@@ -8195,6 +8336,7 @@ FSI_API fsi_result fsi_soft_couple(fsi_soft *soft, fsi_coupled *out) {
         out->push = soft->work->push;
     }
     out->user = soft;
+
     return FSI_OK;
 }
 
@@ -8209,6 +8351,7 @@ FSI_API fsi_surface fsi_soft_surface(const fsi_soft *soft) {
     memset(&surface, 0, sizeof surface);
     if (!soft || !soft->block)
         return surface;
+
     surface.dim = soft->desc.dim;
     surface.vertex_count = soft->desc.vertex_count;
     surface.element_count = soft->surface_count;
@@ -8224,6 +8367,7 @@ FSI_API fsi_result fsi_soft_step(fsi_soft *soft, fsi_real dt, const fsi_obstacle
     fsi_result forces = fsi_soft_forces(soft, dt);
     if (forces < 0)
         return forces;
+
     fsi_result result = fsi_soft_finish(soft);
     if (result == FSI_OK)
         result = fsi_soft_contact(soft, obstacle, count, dt, NULL);
@@ -8238,9 +8382,11 @@ FSI_API fsi_result fsi_soft_static(fsi_soft *soft, int linear, int max_iteration
         return FSI_ERR_STATE;
     if (max_iterations < 0)
         return FSI_ERR_ARGUMENT;
+
     fsi_result result = fsi__soft_matrix(soft);
     if (result != FSI_OK)
         return result;
+
     fsi__soft_work *work = soft->work;
     fsi__soft_system system;
     memset(&system, 0, sizeof system);
@@ -8254,8 +8400,10 @@ FSI_API fsi_result fsi_soft_static(fsi_soft *soft, int linear, int max_iteration
         *report = soft->report;
     if (result < 0)
         return result;
+
     fsi_copy(work->dof, work->guess, soft->x);
     fsi_fill(work->dof, 0, soft->v);
+
     return result;
 }
 
@@ -8263,6 +8411,7 @@ FSI_API fsi_result fsi_soft_static(fsi_soft *soft, int linear, int max_iteration
 FSI_API fsi_real fsi_soft_max_dt(fsi_soft *soft) {
     if (!soft || !soft->block || fsi__soft_matrix(soft) != FSI_OK)
         return 0;
+
     fsi__soft_work *work = soft->work;
     size_t n = work->dof;
     double omega2 = 0;
@@ -8282,6 +8431,7 @@ FSI_API fsi_real fsi_soft_max_dt(fsi_soft *soft) {
         for (size_t i = 0; i < n; i++)
             work->step[i] = (fsi_real)((double)work->trial[i] / norm);
     }
+
     return (fsi_real)(1.8 / sqrt(omega2));
 }
 
@@ -8325,7 +8475,8 @@ static fsi_mat3 fsi__inertia_inverse(const fsi_mat3 *inertia, int dim) {
 /* Squared distance of p to an element with the nodes at x, and the weights of its nearest point. */
 static fsi_real fsi__closest_on_element(int dim, fsi_vec3 p, const fsi_real *x,
                                         const int32_t *corner, fsi_real *weight) {
-    fsi_vec3 a = fsi__vec_at(x, corner[0]), b = fsi__vec_at(x, corner[1]);
+    fsi_vec3 a = fsi__vec_at(x, corner[0]);
+    fsi_vec3 b = fsi__vec_at(x, corner[1]);
     if (dim == 2)
         return fsi_closest_on_segment(p, a, b, weight);
     return fsi_closest_on_triangle(p, a, b, fsi__vec_at(x, corner[2]), weight);
@@ -8342,7 +8493,8 @@ static fsi__site fsi__site_at(const fsi_soft *soft, int point, fsi_vec3 at) {
         return site;
 
     int dim = site.count = soft->desc.dim;
-    fsi_vec3 x[3], mean = fsi_vec(0, 0, 0);
+    fsi_vec3 x[3];
+    fsi_vec3 mean = fsi_vec(0, 0, 0);
     for (int a = 0; a < dim; a++) {
         site.node[a] = soft->surface[dim * (point - soft->desc.vertex_count) + a];
         x[a] = fsi__vec_at(soft->x, site.node[a]);
@@ -8360,12 +8512,14 @@ static fsi__site fsi__site_at(const fsi_soft *soft, int point, fsi_vec3 at) {
     fsi_real size = inertia.m[0] * inertia.m[4] * inertia.m[8];
     if (dim == 2 || fsi_mat3_det(&inertia) > FSI_R(1e-6) * size)
         site.inverse = fsi__inertia_inverse(&inertia, dim);
+
     return site;
 }
 
 /* u from the velocities of its nodes. */
 static fsi_vec3 fsi__site_gather(const fsi__site *site, const fsi_vec3 *v) {
-    fsi_vec3 u = fsi_vec(0, 0, 0), spin = u;
+    fsi_vec3 u = fsi_vec(0, 0, 0);
+    fsi_vec3 spin = u;
     for (int a = 0; a < site->count; a++) {
         u = fsi_vec_mad(u, v[a], site->weight[a]);
         spin = fsi_vec_add(spin, fsi_vec_cross(site->arm[a], v[a]));
@@ -8417,6 +8571,7 @@ static fsi_vec3 fsi__node_answer(const fsi_soft *soft, const fsi__site *site, in
                                    fsi_vec_dot(fsi_vec_load(C + n), f),
                                    fsi_vec_dot(fsi_vec_load(C + 2 * n), f)));
     }
+
     return u;
 }
 
@@ -8490,6 +8645,7 @@ static int fsi__in_zone(const fsi_soft *soft, int32_t root, int i) {
 static fsi__soft_body fsi__soft_gather_body(const fsi_soft *soft, int32_t root) {
     fsi__soft_body body;
     memset(&body, 0, sizeof body);
+
     for (int i = 0; i < soft->desc.vertex_count; i++) {
         if (!fsi__in_zone(soft, root, i))
             continue;
@@ -8509,6 +8665,7 @@ static fsi__soft_body fsi__soft_gather_body(const fsi_soft *soft, int32_t root) 
 
     fsi_mat3 inertia;
     memset(&inertia, 0, sizeof inertia);
+
     for (int i = 0; i < soft->desc.vertex_count; i++) {
         if (!fsi__in_zone(soft, root, i))
             continue;
@@ -8518,6 +8675,7 @@ static fsi__soft_body fsi__soft_gather_body(const fsi_soft *soft, int32_t root) 
         fsi__inertia_point(&inertia, arm, soft->mass[i]);
     }
     body.inverse = fsi__inertia_inverse(&inertia, soft->desc.dim);
+
     return body;
 }
 
@@ -8552,6 +8710,7 @@ static void fsi__patch_flush(fsi_soft *soft) {
         return;
     if (fsi__patch_solve(soft, patch->impulse) < 0)
         return;
+
     for (size_t i = 0; i < n; i++) {
         int at = patch->place[i / 3];
         if (at >= 0)
@@ -8562,7 +8721,9 @@ static void fsi__patch_flush(fsi_soft *soft) {
 
     /* What the tangent matrix of a strained body has lost of the impulses comes back. */
     fsi__soft_body body = fsi__soft_gather_body(soft, -1);
-    fsi_vec3 lost = fsi_vec(0, 0, 0), turn = lost;
+    fsi_vec3 lost = fsi_vec(0, 0, 0);
+    fsi_vec3 turn = lost;
+
     for (int i = 0; i < soft->desc.vertex_count; i++) {
         fsi_vec3 missing =
             fsi_vec_mad(fsi__vec_at(patch->impulse, i), fsi__vec_at(dv, i), -soft->mass[i]);
@@ -8613,9 +8774,11 @@ static fsi_real fsi__soft_hit(fsi_soft *soft, const fsi__soft_touch *touch, fsi_
     fsi_real missing = target - speed;
     if (!(speed < target))
         return 0;
+
     fsi_real answer = fsi__touch_answer(soft, touch, n);
     if (!(answer > 0))
         return 0;
+
     fsi_real pressing = missing / answer;
     fsi__touch_impulse(soft, touch, n, pressing, soft->v);
 
@@ -8623,16 +8786,19 @@ static fsi_real fsi__soft_hit(fsi_soft *soft, const fsi__soft_touch *touch, fsi_
     const fsi_real *turns = touch->b.inverse.m;
     if (touch->has_b && !(turns[8] + turns[0] + turns[4] > 0))
         return missing;
+
     fsi_vec3 v = fsi__touch_velocity(soft, touch);
     fsi_vec3 slip = fsi_vec_mad(v, n, -fsi_vec_dot(v, n));
     fsi_real slips = fsi__length(slip);
     if (!(slips > 0))
         return missing;
+
     fsi_vec3 back = fsi_vec_scale(slip, -1 / slips);
     answer = fsi__touch_answer(soft, touch, back);
     if (answer > 0)
         fsi__touch_impulse(soft, touch, back, fsi__min(touch->friction * pressing, slips / answer),
                            soft->v);
+
     return missing;
 }
 
@@ -8641,6 +8807,7 @@ static int fsi__soft_open(fsi_soft *soft, const fsi__soft_touch *touch) {
     fsi_real depth = -touch->gap - FSI_R(0.01) * soft->desc.thickness;
     if (!(depth > 0))
         return 0;
+
     fsi_real answer = fsi__touch_answer(soft, touch, touch->normal);
     if (!(answer > 0))
         return 0;
@@ -8678,12 +8845,17 @@ typedef struct fsi__pair_points {
 /* Where edges e and f come closest, and their distance. */
 static fsi_real fsi__edges_distance(const fsi_real *x, const int32_t *e, const int32_t *f,
                                     fsi__pair_points *out) {
-    fsi_vec3 p = fsi__vec_at(x, e[0]), q = fsi__vec_at(x, f[0]);
+    fsi_vec3 p = fsi__vec_at(x, e[0]);
+    fsi_vec3 q = fsi__vec_at(x, f[0]);
     fsi_vec3 u = fsi_vec_sub(fsi__vec_at(x, e[1]), p);
     fsi_vec3 v = fsi_vec_sub(fsi__vec_at(x, f[1]), q);
     fsi_vec3 d = fsi_vec_sub(p, q);
-    fsi_real uu = fsi_vec_dot(u, u), vv = fsi_vec_dot(v, v), uv = fsi_vec_dot(u, v);
-    fsi_real du = fsi_vec_dot(d, u), dv = fsi_vec_dot(d, v), det = uu * vv - uv * uv;
+    fsi_real uu = fsi_vec_dot(u, u);
+    fsi_real vv = fsi_vec_dot(v, v);
+    fsi_real uv = fsi_vec_dot(u, v);
+    fsi_real du = fsi_vec_dot(d, u);
+    fsi_real dv = fsi_vec_dot(d, v);
+    fsi_real det = uu * vv - uv * uv;
 
     /* Parallel edges: any s will do. */
     fsi_real s = 0;
@@ -8694,6 +8866,7 @@ static fsi_real fsi__edges_distance(const fsi_real *x, const int32_t *e, const i
     out->inside = s > 0 && s < 1 && t > 0 && t < 1;
     out->a = fsi_vec_mad(p, u, s);
     out->b = fsi_vec_mad(q, v, t);
+
     return fsi__length(fsi_vec_sub(out->a, out->b));
 }
 
@@ -8703,6 +8876,7 @@ FSI__INLINE fsi_real fsi__pair_distance(const fsi_soft *soft, const fsi_real *x,
                                         const int32_t *a, const int32_t *b, fsi__pair_points *out) {
     if (first == 2)
         return fsi__edges_distance(x, a, b, out);
+
     fsi_real weight[3];
     out->inside = 1;
     out->a = fsi__vec_at(x, a[0]);
@@ -8740,6 +8914,7 @@ static void fsi__soft_collides(fsi__soft_pairs *pairs, int first, const int32_t 
         node[i] = i < first ? a[i] : b[i - first];
 
     fsi_real time = 0;
+
     for (int k = 0; k < 100 && distance > close; k++) {
         if ((1 - time) * fast < distance - close / 2)
             return; /* not within what is left */
@@ -8814,7 +8989,8 @@ static void fsi__soft_pair(fsi__soft_pairs *pairs, int first, const int32_t *a, 
 static int fsi__soft_visit(int element, void *user) {
     fsi__soft_pairs *pairs = (fsi__soft_pairs *)user;
     const fsi_soft *soft = pairs->soft;
-    const int32_t *corner = soft->surface + soft->desc.dim * element, vertex = pairs->own;
+    const int32_t *corner = soft->surface + soft->desc.dim * element;
+    const int32_t vertex = pairs->own;
     for (int k = 0; k < soft->desc.dim; k++)
         if (corner[k] == vertex)
             return 0;
@@ -8887,7 +9063,8 @@ static int fsi__soft_visit_all(fsi_soft *soft, const fsi_real *way, fsi_real dt,
             what == FSI__SELF_CHECK ? FSI_R(0.1) * soft->desc.thickness : soft->desc.thickness;
         reach = thick + (what == FSI__SELF_OPEN ? 0 : dt * (reach + fast));
         fsi_vec3 margin = fsi_vec(reach, reach, reach);
-        fsi_vec3 lo = fsi__vec_at(soft->x, a), hi = lo;
+        fsi_vec3 lo = fsi__vec_at(soft->x, a);
+        fsi_vec3 hi = lo;
         fsi__grow(&lo, &hi, fsi__vec_at(soft->x, b));
         pairs.lo = fsi_vec_sub(lo, margin);
         pairs.hi = fsi_vec_add(hi, margin);
@@ -8895,6 +9072,7 @@ static int fsi__soft_visit_all(fsi_soft *soft, const fsi_real *way, fsi_real dt,
                         i < n ? fsi__soft_visit : fsi__soft_visit_edges, &pairs);
     }
     *missing = fsi__max(*missing, pairs.missing);
+
     return pairs.hits;
 }
 
@@ -8904,7 +9082,8 @@ static int fsi__soft_visit_all(fsi_soft *soft, const fsi_real *way, fsi_real dt,
 #define FSI__SELF_PASSES 8
 
 static int fsi__soft_self(fsi_soft *soft, fsi_real dt, int what) {
-    int passes = what == FSI__SELF_OPEN ? 1 : FSI__SELF_PASSES, hits = 0;
+    int passes = what == FSI__SELF_OPEN ? 1 : FSI__SELF_PASSES;
+    int hits = 0;
     for (int pass = 0; pass < passes; pass++) {
         fsi_real missing = 0;
         hits += fsi__soft_visit_all(soft, soft->v, dt, what, &missing);
@@ -8943,12 +9122,15 @@ static void fsi__zone_stiffen(fsi_soft *soft, int32_t root) {
 #define FSI__ZONE_ROUNDS 12
 
 static void fsi__soft_zones(fsi_soft *soft, fsi_real dt) {
-    int32_t n = soft->desc.vertex_count, *zone = soft->work->zone;
+    int32_t n = soft->desc.vertex_count;
+    int32_t *zone = soft->work->zone;
     fsi_real *met = soft->work->trial;
     fsi_surface surface = fsi_soft_surface(soft);
     if (!soft->desc.self_collision || fsi_bvh_build(&soft->bvh, &surface) != FSI_OK)
         return;
+
     int round = 0;
+
     while (round < FSI__ZONE_ROUNDS && fsi__soft_meet(soft, soft->v, dt, round == 0)) {
         if (round == FSI__ZONE_ROUNDS - 1)
             for (int32_t i = 0; i < n; i++)
@@ -9012,6 +9194,7 @@ static void fsi__soft_wall_hit(fsi__soft_change *change, const fsi__soft_touch *
     fsi_real missing = fsi__soft_hit(soft, touch, target);
     if (!(missing > 0))
         return;
+
     change->hits++;
     fsi_vec3 gained = fsi_vec_sub(fsi__vec_at(soft->v, i), before);
     change->given += (double)(soft->mass[i] * fsi_vec_dot(touch->wall, gained));
@@ -9046,6 +9229,7 @@ static fsi_result fsi__soft_walls(fsi__soft_change *change, const fsi_obstacle *
             else
                 fsi__soft_wall_hit(change, &touch, obstacle[k].restitution, i);
         }
+
     return FSI_OK;
 }
 
@@ -9068,6 +9252,7 @@ static fsi_result fsi__soft_spread(fsi_soft *soft, fsi_real dt) {
             soft->v[i] += work->step[i];
         work->fixed[i] &= 1;
     }
+
     return result < 0 ? result : FSI_OK;
 }
 
@@ -9090,6 +9275,7 @@ static double fsi__soft_excess(double share, void *user) {
         fsi_real more = work->residual[i] - work->force_without[i];
         change->work -= (double)(change->spread * more * work->wall_velocity[i]);
     }
+
     return energy - change->work - change->most;
 }
 
@@ -9109,9 +9295,11 @@ static void fsi__soft_calm(fsi__soft_change *change, double began) {
     fsi_soft *soft = change->soft;
     fsi__soft_work *work = soft->work;
     change->most = began;
+
     /* Most often there is no need to look further. */
     if (!(change->spread > 0) && !(fsi__soft_excess(1, change) > 0))
         return;
+
     change->most = 0;
     change->most = fsi__soft_excess(0, change);
     fsi_copy(work->dof, work->residual, work->force_without);
@@ -9142,6 +9330,7 @@ static int fsi__soft_keep_open(fsi_soft *soft) {
     }
     if (fsi__soft_meet(soft, work->trial, 1, 1))
         return 0;
+
     fsi_axpy(work->dof, 1, work->trial, soft->x);
 
     fsi__soft_body body = fsi__soft_gather_body(soft, -1);
@@ -9151,6 +9340,7 @@ static int fsi__soft_keep_open(fsi_soft *soft) {
         turn = fsi_vec_mad(turn, fsi_vec_cross(moved, fsi__vec_at(soft->v, i)), -soft->mass[i]);
     }
     fsi__soft_balance(soft, &body, fsi_vec(0, 0, 0), turn);
+
     return 1;
 }
 
@@ -9182,9 +9372,11 @@ FSI_API fsi_result fsi_soft_contact(fsi_soft *soft, const fsi_obstacle *obstacle
         return FSI_ERR_STATE;
     if (!fsi__soft_ready(soft, dt) || count < 0 || (count && !obstacle))
         return FSI_ERR_ARGUMENT;
+
     fsi__soft_work *work = soft->work;
     fsi__soft_change change = fsi__soft_change_begin(soft, dt);
-    int jumped = work->jumps, own = 0;
+    int jumped = work->jumps;
+    int own = 0;
     double began = 0;
     soft->contact_work = 0;
     fsi__soft_jump(soft);
@@ -9220,6 +9412,7 @@ FSI_API fsi_result fsi_soft_contact(fsi_soft *soft, const fsi_obstacle *obstacle
         fsi__soft_calm(&change, own ? began : fsi__soft_began(soft, jumped));
         soft->contact_work = change.work;
     }
+
     return fsi__soft_part(soft, obstacle, count, dt, own);
 }
 
@@ -9239,7 +9432,9 @@ static void fsi__soft_touched(void *user, int point, fsi_vec3 at) {
     }
     if (!patch->room || !(work->response > 0))
         return;
+
     fsi__site site = fsi__site_at(soft, point, at);
+
     for (int a = 0; a < site.count && patch->count <= patch->room; a++) {
         int32_t *place = patch->place + site.node[a];
         if (*place >= 0)
@@ -9262,12 +9457,15 @@ static double fsi__soft_surplus(void *user, double take) {
 
     /* First measure the motion inside, then scale it down. */
     fsi__soft_body body = fsi__soft_gather_body(soft, -1);
-    double inside = 0, keep = 0;
+    double inside = 0;
+    double keep = 0;
+
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < soft->desc.vertex_count; i++) {
             fsi_vec3 u = body.held ? fsi_vec(0, 0, 0) : fsi__soft_carried(soft, &body, i);
             for (int k = 0; k < soft->desc.dim; k++) {
-                fsi_real *v = soft->v + 3 * i + k, d = *v - fsi__get(u, k);
+                fsi_real *v = soft->v + 3 * i + k;
+                fsi_real d = *v - fsi__get(u, k);
                 if (soft->work->fixed[3 * i + k])
                     continue;
                 if (pass)
@@ -9281,6 +9479,7 @@ static double fsi__soft_surplus(void *user, double take) {
             keep = inside > 0 ? sqrt(1 - take / inside) : 1;
         }
     }
+
     return take;
 }
 
@@ -9315,6 +9514,7 @@ static fsi_real fsi__soft_point_distance(void *user, fsi_vec3 p, fsi_vec3 *norma
     fsi_hit hit;
     if (!fsi_bvh_closest(&soft->bvh, p, FSI_REAL_MAX, &hit))
         return FSI_REAL_MAX;
+
     *point = soft->desc.vertex_count + hit.element;
     *normal = hit.t > 0 ? fsi_vec_scale(fsi_vec_sub(p, hit.point), 1 / hit.t)
                         : fsi__unit(fsi_surface_normal(&soft->bvh.surface, hit.element));
@@ -9330,6 +9530,7 @@ static void fsi__soft_advance(void *user, fsi_real h) {
     fsi_soft *soft = (fsi_soft *)user;
     fsi__soft_work *work = soft->work;
     fsi__soft_jump(soft);
+
     if (h == 0) {
         work->touched = 0;
         fsi_surface surface = fsi_soft_surface(soft);
@@ -9345,6 +9546,7 @@ static void fsi__soft_advance(void *user, fsi_real h) {
     }
     if (!(h > 0))
         return;
+
     fsi__soft_zones(soft, h);
     fsi_axpy(work->dof, h, soft->v, soft->x);
     soft->moved += h;
@@ -9357,6 +9559,7 @@ FSI_API fsi_result fsi_soft_move(fsi_soft *soft, fsi_real dt) {
         return FSI_ERR_ARGUMENT;
     if (!fsi_all_finite(soft->work->dof, soft->v))
         return FSI_ERR_NUMERIC;
+
     dt -= soft->moved;
     if (dt > 16 * FSI_REAL_EPS * soft->moved)
         fsi__soft_advance(soft, dt);
@@ -9379,6 +9582,7 @@ static void fsi__patch_init(fsi_soft *soft) {
     size_t room = vertices < FSI__PATCH ? vertices : FSI__PATCH;
     if (patch->room || soft->desc.integrator == FSI_SOFT_EXPLICIT)
         return;
+
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
     fsi__patch_layout(patch, vertices, room, &arena);
@@ -9392,6 +9596,7 @@ FSI_API void fsi_soft_external(fsi_soft *soft, fsi_external *out) {
     memset(out, 0, sizeof *out);
     if (!soft || !soft->block)
         return;
+
     fsi__patch_init(soft);
     soft->work->watched = 1;
     out->point_count = soft->desc.vertex_count;
@@ -9418,6 +9623,7 @@ static fsi_result fsi__soft_check_list(const fsi_soft_desc *desc, int corners, i
                                        const int32_t *list) {
     if (count < 0 || count > 100000000 || (count && !list))
         return FSI_ERR_ARGUMENT;
+
     for (int i = 0; i < corners * count; i++)
         if (list[i] < 0 || list[i] >= desc->vertex_count)
             return FSI_ERR_GEOMETRY;
@@ -9475,6 +9681,7 @@ static fsi_result fsi__soft_check(const fsi_soft_desc *desc) {
         result = fsi__soft_check_list(desc, 4, desc->tet_count, desc->tet);
     if (result == FSI_OK)
         result = fsi__soft_check_list(desc, desc->dim, desc->surface_count, desc->surface);
+
     return result;
 }
 
@@ -9483,14 +9690,17 @@ static fsi_result fsi__soft_check(const fsi_soft_desc *desc) {
 static int fsi__soft_bends(const fsi_soft_desc *desc, int32_t *out) {
     if (desc->dim != 2 || !desc->segment_count || !(desc->bend > 0))
         return 0;
+
     /* [vertices] where the segment comes from and goes to, + 1; -1: more than one does */
     size_t size = 2 * (size_t)desc->vertex_count * sizeof(int32_t);
     int32_t *before = (int32_t *)fsi_alloc(&desc->allocator, size);
     if (!before)
         return -1;
+
     int32_t *after = before + desc->vertex_count;
     for (int i = 0; i < desc->segment_count; i++) {
-        int32_t a = desc->segment[2 * i], b = desc->segment[2 * i + 1];
+        int32_t a = desc->segment[2 * i];
+        int32_t b = desc->segment[2 * i + 1];
         after[a] = after[a] ? -1 : b + 1;
         before[b] = before[b] ? -1 : a + 1;
     }
@@ -9503,21 +9713,26 @@ static int fsi__soft_bends(const fsi_soft_desc *desc, int32_t *out) {
             node[2] = after[i] - 1;
         }
     fsi_free(&desc->allocator, before, size);
+
     return count;
 }
 
 /* The nodes of folds, edges of two triangles, into out [4 each]; returns their number, -1 without
    memory. */
 static int fsi__soft_folds(const fsi_soft_desc *desc, int32_t *out) {
-    int edges = 3 * desc->triangle_count, count = 0;
+    int edges = 3 * desc->triangle_count;
+    int count = 0;
     if (!edges || !(desc->bend > 0) || desc->dim == 2)
         return 0;
+
     size_t size = (size_t)edges * sizeof(fsi__face);
     fsi__face *face = (fsi__face *)fsi_alloc(&desc->allocator, size);
     if (!face)
         return -1;
+
     fsi__faces_sorted(3, desc->triangle_count, desc->triangle, face);
     int run;
+
     for (int i = 0; i < edges; i += run) {
         run = fsi__face_run(face, i, edges);
         if (run != 2)
@@ -9528,6 +9743,7 @@ static int fsi__soft_folds(const fsi_soft_desc *desc, int32_t *out) {
         node[3] = fsi__face_vertex(3, desc->triangle, face[i + 1].from, 2);
     }
     fsi_free(&desc->allocator, face, size);
+
     return count;
 }
 
@@ -9535,8 +9751,11 @@ static void fsi__soft_layout(fsi_soft *soft, fsi_arena *arena) {
     fsi__soft_work *work, none;
     FSI__TAKE(work, fsi__soft_work, arena, 1);
     soft->work = work;
-    size_t n = (size_t)soft->desc.vertex_count, e = (size_t)soft->element_count;
-    size_t surface = (size_t)soft->surface_count, dof = 3 * n;
+    size_t n = (size_t)soft->desc.vertex_count;
+    size_t e = (size_t)soft->element_count;
+    size_t surface = (size_t)soft->surface_count;
+    size_t dof = 3 * n;
+
     /* State, side by side: x, v, drive, force, volume_target. */
     soft->state_size = (4 * dof + 1) * sizeof(fsi_real);
     FSI__TAKE(soft->x, fsi_real, arena, 4 * dof + 1);
@@ -9612,11 +9831,14 @@ static void fsi__soft_rest_hinge(const fsi_soft *soft, int kind, const int32_t *
 /* Triangle: Dm = [l, u; 0, h] in its plane. Returns its area, 0 when degenerate. */
 static fsi_real fsi__soft_rest_triangle(const fsi_vec3 *d, fsi_real *rest) {
     fsi_vec3 along = fsi__unit(d[0]);
-    fsi_real l = fsi__length(d[0]), u = fsi_vec_dot(d[1], along);
-    fsi_real h = fsi__length(fsi_vec_mad(d[1], along, -u)), area = l * h / 2;
+    fsi_real l = fsi__length(d[0]);
+    fsi_real u = fsi_vec_dot(d[1], along);
+    fsi_real h = fsi__length(fsi_vec_mad(d[1], along, -u));
+    fsi_real area = l * h / 2;
     if (!(area > FSI_R(1e-4) * FSI_REAL_EPS * (l * l + u * u + h * h))
         || !(h > 16 * FSI_REAL_EPS * (l + fsi__abs(u))))
         return 0;
+
     rest[0] = 1 / l;
     rest[1] = -u / (l * h);
     rest[2] = 0;
@@ -9634,6 +9856,7 @@ static fsi_real fsi__soft_rest_tet(const fsi_vec3 *d, fsi_real *rest) {
     fsi_real scale = fsi__length(d[0]) * fsi__length(d[1]) * fsi__length(d[2]);
     if (!(volume > 16 * FSI_REAL_EPS * scale) || !fsi_mat3_inverse(&Dm, &inverse))
         return 0;
+
     memcpy(rest, inverse.m, sizeof inverse.m);
     rest[9] = volume;
     return volume;
@@ -9642,7 +9865,8 @@ static fsi_real fsi__soft_rest_tet(const fsi_vec3 *d, fsi_real *rest) {
 /* Rest data of element e; adds its mass to the nodes. 0 when degenerate. */
 static int fsi__soft_rest(fsi_soft *soft, int e, int kind, const unsigned char *held) {
     fsi__soft_work *work = soft->work;
-    fsi_real *rest = work->rest + (size_t)FSI__REST * (size_t)e, size = 0;
+    fsi_real *rest = work->rest + (size_t)FSI__REST * (size_t)e;
+    fsi_real size = 0;
     const int32_t *node = work->node + 4 * e;
     fsi_vec3 p[4], d[3];
     int n = fsi__kind_nodes[kind];
@@ -9660,16 +9884,19 @@ static int fsi__soft_rest(fsi_soft *soft, int e, int kind, const unsigned char *
         size = kind == FSI__TRI ? fsi__soft_rest_triangle(d, rest) : fsi__soft_rest_tet(d, rest);
     if (!(size > 0))
         return 0;
+
     fsi_real density = kind == FSI__TET ? soft->desc.density : soft->desc.area_density;
     for (int a = 0; a < n; a++)
         soft->mass[node[a]] += density * size / (fsi_real)n;
+
     return 1;
 }
 
 /* Corners around each vertex, by counting. */
 static void fsi__soft_corners(fsi_soft *soft) {
     fsi__soft_work *work = soft->work;
-    int corners = 4 * soft->element_count, n = soft->desc.vertex_count;
+    int corners = 4 * soft->element_count;
+    int n = soft->desc.vertex_count;
     for (int i = 0; i < corners; i++)
         if (work->node[i] >= 0)
             work->first[work->node[i] + 1]++;
@@ -9691,10 +9918,12 @@ static fsi_result fsi__soft_edges(fsi_soft *soft) {
         work->outside[soft->surface[i]] = 1;
     if (soft->desc.dim == 2 || !corners)
         return FSI_OK;
+
     size_t size = (size_t)corners * (sizeof(fsi__face) + 1);
     fsi__face *face = (fsi__face *)fsi_alloc(&soft->desc.allocator, size);
     if (!face)
         return FSI_ERR_MEMORY;
+
     unsigned char *is_first = (unsigned char *)(face + corners);
     fsi__faces_sorted(3, soft->surface_count, soft->surface, face);
     for (int i = 0; i < corners; i += fsi__face_run(face, i, corners))
@@ -9711,6 +9940,7 @@ static fsi_result fsi__soft_edges(fsi_soft *soft) {
     }
     work->edge_first[soft->surface_count] = work->edge_count;
     fsi_free(&soft->desc.allocator, face, size);
+
     return FSI_OK;
 }
 
@@ -9719,6 +9949,7 @@ static const int32_t *fsi__soft_skin(const fsi_soft_desc *desc, int *count) {
     *count = desc->surface_count;
     if (*count)
         return desc->surface;
+
     *count = desc->dim == 2 ? desc->segment_count : desc->triangle_count;
     if (!*count)
         return NULL;
@@ -9736,7 +9967,8 @@ static fsi_result fsi__soft_elements(fsi_soft *soft, const fsi_soft_desc *desc,
     for (int i = 0; i < 4 * soft->element_count; i++)
         work->node[i] = -1;
     for (int k = 0; k < FSI__KINDS; k++) {
-        int nodes = fsi__kind_nodes[k], first = work->begin[k] = e;
+        int nodes = fsi__kind_nodes[k];
+        int first = work->begin[k] = e;
         if (k == FSI__BEND)
             count[k] = fsi__soft_bends(desc, work->node + 4 * e);
         if (k == FSI__FOLD)
@@ -9751,16 +9983,19 @@ static fsi_result fsi__soft_elements(fsi_soft *soft, const fsi_soft_desc *desc,
         }
     }
     soft->element_count = work->begin[FSI__KINDS] = e;
+
     return FSI_OK;
 }
 
 /* Elements, masses, surface into the placed block. */
 static fsi_result fsi__soft_fill(fsi_soft *soft, const fsi_soft_desc *desc) {
     fsi__soft_work *work = soft->work;
-    int n = desc->vertex_count, moving = desc->dim == 2 ? 3 : 7;
+    int n = desc->vertex_count;
+    int moving = desc->dim == 2 ? 3 : 7;
     unsigned char *held = (unsigned char *)work->zone; /* scratch */
     fsi_copy(work->dof, desc->x, soft->x);
     fsi_copy(work->dof, desc->x, work->rest_x);
+
     for (int i = 0; i < n; i++) {
         int pin = (desc->pin ? desc->pin[i] : 0) | (desc->dim == 2 ? 4 : 0);
         for (int axis = 0; axis < 3; axis++)
@@ -9771,6 +10006,7 @@ static fsi_result fsi__soft_fill(fsi_soft *soft, const fsi_soft_desc *desc) {
     fsi_result result = fsi__soft_elements(soft, desc, held);
     if (result != FSI_OK)
         return result;
+
     for (int i = 0; i < n; i++) {
         if (!(soft->mass[i] > 0))
             return FSI_ERR_GEOMETRY;
@@ -9790,9 +10026,11 @@ static fsi_result fsi__soft_fill(fsi_soft *soft, const fsi_soft_desc *desc) {
         result = fsi__soft_edges(soft);
     if (result != FSI_OK)
         return result;
+
     soft->closed = desc->closed || desc->tet_count > 0;
     work->rest_volume = soft->closed ? fsi__soft_volume(soft, soft->x, 0, NULL) : 0;
     soft->volume_target[0] = work->rest_volume;
+
     return fsi__soft_has_pressure(soft) && !(work->rest_volume > 0) ? FSI_ERR_GEOMETRY : FSI_OK;
 }
 
@@ -9808,9 +10046,11 @@ static int fsi__soft_most_hinges(const fsi_soft_desc *desc) {
 FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
     if (!out || !desc)
         return FSI_ERR_ARGUMENT;
+
     fsi_result result = fsi__soft_check(desc);
     if (result != FSI_OK)
         return result;
+
     fsi_soft soft;
     memset(&soft, 0, sizeof soft);
     soft.desc = *desc;
@@ -9823,6 +10063,7 @@ FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
                                    &soft.surface_count, &desc->allocator);
     if (result != FSI_OK)
         return result;
+
     soft.element_count =
         desc->segment_count + desc->triangle_count + desc->tet_count + fsi__soft_most_hinges(desc);
 
@@ -9832,6 +10073,7 @@ FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
     result = fsi__arena_block(&arena, &desc->allocator, &soft.block, &soft.size);
     if (result != FSI_OK)
         return result;
+
     fsi__soft_layout(&soft, &arena);
     result = fsi__soft_fill(&soft, desc);
     soft.desc.x = soft.work->rest_x;
@@ -9849,12 +10091,14 @@ FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
         return result;
     }
     *out = soft;
+
     return FSI_OK;
 }
 
 FSI_API void fsi_soft_free(fsi_soft *soft) {
     if (!soft || !soft->block)
         return;
+
     fsi_cholesky_free(&soft->factor);
     fsi_bvh_free(&soft->bvh);
     FSI__LIST_FREE(soft->work->patch.memory, &soft->desc.allocator);
@@ -9877,7 +10121,9 @@ FSI_API fsi_result fsi_soft_save(const fsi_soft *soft, void *out) {
 FSI_API fsi_result fsi_soft_restore(fsi_soft *soft, const void *in) {
     if (!soft || !soft->block || !in)
         return FSI_ERR_ARGUMENT;
+
     memcpy(soft->x, in, soft->state_size);
+
     /* Stages of a step that another life began. */
     soft->moved = 0;
     soft->work->jumps = 0;
@@ -9916,7 +10162,8 @@ typedef struct fsi__reduced_build {
 } fsi__reduced_build;
 
 static void fsi__reduced_layout(fsi_reduced_model *model, fsi_arena *arena) {
-    size_t n = (size_t)model->vertex_count, k = (size_t)model->modes;
+    size_t n = (size_t)model->vertex_count;
+    size_t k = (size_t)model->modes;
     size_t nodes = (size_t)model->nx * (size_t)model->ny * (size_t)model->nz;
     FSI__TAKE(model->x0, fsi_real, arena, 3 * n);
     FSI__TAKE(model->node_mass, fsi_real, arena, n);
@@ -9934,7 +10181,8 @@ static void fsi__reduced_layout(fsi_reduced_model *model, fsi_arena *arena) {
 
 static void fsi__reduced_build_layout(const fsi_reduced_model *model, fsi__reduced_build *build,
                                       fsi_arena *arena) {
-    size_t n = 3 * (size_t)model->vertex_count, k = (size_t)model->modes;
+    size_t n = 3 * (size_t)model->vertex_count;
+    size_t k = (size_t)model->modes;
     FSI__TAKE(build->V, fsi_real, arena, k * n);
     FSI__TAKE(build->omega2, fsi_real, arena, k);
     FSI__TAKE(build->rigid, fsi_real, arena, 6 * n);
@@ -9966,6 +10214,7 @@ static fsi_result fsi__reduced_edges(fsi_reduced_model *model, fsi__reduced_buil
                                edges, &edges, allocator);
     if (result != FSI_OK)
         return result;
+
     build->index = build->edge;
     model->element_count = edges;
 
@@ -9980,6 +10229,7 @@ static fsi_result fsi__reduced_edges(fsi_reduced_model *model, fsi__reduced_buil
         if (!(fsi_vec_cross(u, v).z > 0))
             return FSI_ERR_GEOMETRY;
     }
+
     return FSI_OK;
 }
 
@@ -9997,6 +10247,7 @@ static fsi_result fsi__reduced_vibration(const fsi_reduced_model *model,
     mass.val = (fsi_real *)fsi_alloc(allocator, size);
     if (!mass.val)
         return FSI_ERR_MEMORY;
+
     mass.row = (int32_t *)(void *)(mass.val + n);
     mass.col = mass.row + n + 1;
     for (int i = 0; i < n; i++) {
@@ -10015,6 +10266,7 @@ static fsi_result fsi__reduced_vibration(const fsi_reduced_model *model,
     fsi_modes_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.null_count = 6;
+
     /* 2D: x, y and the turn about z; across the plane it is far stiffer than anything inside. */
     if (model->dim == 2) {
         fsi__reduced_flat(soft);
@@ -10039,8 +10291,10 @@ static fsi_result fsi__reduced_own_basis(const fsi_reduced_model *model, fsi__re
                                          const fsi_real *basis) {
     const fsi_soft *soft = &build->soft;
     const fsi_allocator *allocator = &model->desc.allocator;
-    int n = 3 * model->vertex_count, modes = model->modes;
+    int n = 3 * model->vertex_count;
+    int modes = model->modes;
     fsi_copy((size_t)modes * (size_t)n, basis, build->V);
+
     for (int a = 0; a < 3 * modes; a++) {
         fsi_real *column = build->V + (size_t)(a / 3) * (size_t)n + a % 3;
         double sum = 0;
@@ -10055,7 +10309,12 @@ static fsi_result fsi__reduced_own_basis(const fsi_reduced_model *model, fsi__re
     fsi_real *M_r = (fsi_real *)fsi_alloc(allocator, size);
     if (!M_r)
         return FSI_ERR_MEMORY;
-    fsi_real *K_r = M_r + square, *Y = K_r + square, *force = Y + square, *old = force + n;
+
+    fsi_real *K_r = M_r + square;
+    fsi_real *Y = K_r + square;
+    fsi_real *force = Y + square;
+    fsi_real *old = force + n;
+
     for (int a = 0; a < modes; a++) {
         const fsi_real *va = build->V + (size_t)a * (size_t)n;
         fsi_csr_mul(&soft->K, va, force);
@@ -10084,15 +10343,18 @@ static fsi_result fsi__reduced_own_basis(const fsi_reduced_model *model, fsi__re
     fsi_free(allocator, M_r, size);
     for (int a = 0; a < modes; a++)
         build->omega2[a] = fsi__max(build->omega2[a], 0);
+
     return result;
 }
 
 /* Modes of the free body or the given basis, into S and omega2. */
 static fsi_result fsi__reduced_modes(fsi_reduced_model *model, fsi__reduced_build *build,
                                      const fsi_real *basis) {
-    size_t n = 3 * (size_t)model->vertex_count, modes = (size_t)model->modes;
+    size_t n = 3 * (size_t)model->vertex_count;
+    size_t modes = (size_t)model->modes;
     if (!modes)
         return FSI_OK;
+
     fsi_result result = fsi_soft_stiffness(&build->soft);
     if (result == FSI_OK)
         result = basis ? fsi__reduced_own_basis(model, build, basis)
@@ -10119,8 +10381,10 @@ static void fsi__reduced_integrals(fsi_reduced_model *model) {
     int n = model->modes;
     for (int a = 0; a < 3; a++)
         for (int b = 0; b < 3; b++) {
-            const fsi_real *xa = model->x0 + a, *xb = model->x0 + b;
-            const fsi_real *Sa = model->S + a * n, *Sb = model->S + b * n;
+            const fsi_real *xa = model->x0 + a;
+            const fsi_real *xb = model->x0 + b;
+            const fsi_real *Sa = model->S + a * n;
+            const fsi_real *Sb = model->S + b * n;
             int at = 3 * a + b;
             model->C0[at] = fsi__reduced_sum(model, xa, 3, xb, 3);
             for (int k = 0; k < n; k++) {
@@ -10146,6 +10410,7 @@ static fsi_result fsi__reduced_field_node(fsi_reduced_model *model, int i, int j
     fsi_hit hit;
     if (!fsi_bvh_closest(&model->tree, p, FSI_R(1e18), &hit))
         return FSI_ERR_GEOMETRY;
+
     int corner = hit.weight[1] > hit.weight[0] ? 1 : 0;
     if (model->dim == 3 && hit.weight[2] > hit.weight[corner])
         corner = 2;
@@ -10167,6 +10432,7 @@ static fsi_result fsi__reduced_field(fsi_reduced_model *model, fsi_real *x) {
     surface.x = x;
     surface.index = model->index;
     fsi_result result = fsi_bvh_init(&model->tree, model->element_count, &model->desc.allocator);
+
     /* Boxes are shared by all copies, corners have to be worked out: boxes decide. */
     model->tree.leaf = 1;
     if (result == FSI_OK)
@@ -10175,8 +10441,10 @@ static fsi_result fsi__reduced_field(fsi_reduced_model *model, fsi_real *x) {
         for (int j = 0; j < model->ny; j++)
             for (int i = 0; i < model->nx && result == FSI_OK; i++)
                 result = fsi__reduced_field_node(model, i, j, k);
+
     /* From now on the tree serves copies only, which have places of their own. */
     model->tree.surface.x = NULL;
+
     return result;
 }
 
@@ -10212,7 +10480,8 @@ static void fsi__reduced_measure(fsi_reduced_model *model, const fsi_soft *soft,
     model->centre =
         fsi_vec((fsi_real)(sum[0] / mass), (fsi_real)(sum[1] / mass), (fsi_real)(sum[2] / mass));
 
-    fsi_vec3 lo = fsi_vec_sub(fsi_vec_load(mesh->x), model->centre), hi = lo;
+    fsi_vec3 lo = fsi_vec_sub(fsi_vec_load(mesh->x), model->centre);
+    fsi_vec3 hi = lo;
     for (int i = 0; i < mesh->vertex_count; i++) {
         fsi_vec3 x = fsi_vec_sub(fsi__vec_at(mesh->x, i), model->centre);
         fsi__grow(&lo, &hi, x);
@@ -10230,7 +10499,8 @@ static void fsi__reduced_measure(fsi_reduced_model *model, const fsi_soft *soft,
  */
 static fsi_result fsi__reduced_arrange(fsi_reduced_model *model, fsi__reduced_build *build,
                                        const fsi_mesh *mesh) {
-    int n = mesh->vertex_count, corners = model->dim * model->element_count;
+    int n = mesh->vertex_count;
+    int corners = model->dim * model->element_count;
     for (int i = 0; i < n; i++)
         build->map[i] = -1;
     for (int i = 0; i < corners; i++)
@@ -10246,6 +10516,7 @@ static fsi_result fsi__reduced_arrange(fsi_reduced_model *model, fsi__reduced_bu
         fsi__arena_block(&arena, &model->desc.allocator, &model->block, &model->size);
     if (result != FSI_OK)
         return result;
+
     fsi__reduced_layout(model, &arena);
     for (int i = 0; i < n; i++) {
         fsi__vec_put(model->x0, i, fsi_vec_sub(fsi__vec_at(mesh->x, i), model->centre));
@@ -10255,6 +10526,7 @@ static fsi_result fsi__reduced_arrange(fsi_reduced_model *model, fsi__reduced_bu
     }
     for (int i = 0; i < corners; i++)
         model->index[i] = build->map[build->index[i]];
+
     return FSI_OK;
 }
 
@@ -10269,6 +10541,7 @@ static fsi_result fsi__reduced_soft(fsi_reduced_model *model, fsi__reduced_build
     given.x = mesh->x;
     given.model = FSI_SOFT_LINEAR;
     given.integrator = FSI_SOFT_EXPLICIT;
+
     if (model->dim == 3) {
         given.tet = mesh->tet;
         given.tet_count = mesh->tet_count;
@@ -10286,6 +10559,7 @@ static fsi_result fsi__reduced_soft(fsi_reduced_model *model, fsi__reduced_build
     given.damping_stiffness = desc->damping_stiffness;
     given.allocator = desc->allocator;
     build->index = mesh->index;
+
     return fsi_soft_init(&build->soft, &given);
 }
 
@@ -10295,6 +10569,7 @@ static int fsi__reduced_desc_valid(const fsi_reduced_desc *desc) {
         return 0;
     if (desc->dim != 0 && desc->dim != 2 && desc->dim != 3)
         return 0;
+
     int has_elements =
         desc->dim == 2 ? mesh->dim == 3 && mesh->element_count > 0 : mesh->tet_count > 0;
     if (!has_elements || desc->modes < 0 || desc->modes > 3 * mesh->vertex_count)
@@ -10304,6 +10579,7 @@ static int fsi__reduced_desc_valid(const fsi_reduced_desc *desc) {
     if (desc->samples < 0 || desc->field < 0 || desc->field > 512)
         return 0;
     size_t reals = 3 * (size_t)mesh->vertex_count * (size_t)desc->modes;
+
     return !desc->basis || fsi_all_finite(reals, desc->basis);
 }
 
@@ -10315,12 +10591,14 @@ static fsi_result fsi__reduced_model_fill(fsi_reduced_model *model, fsi__reduced
         result = fsi__reduced_edges(model, build, desc->mesh);
     if (result != FSI_OK)
         return result;
+
     fsi_arena arena;
     memset(&arena, 0, sizeof arena);
     fsi__reduced_build_layout(model, build, &arena);
     result = fsi__arena_block(&arena, &desc->allocator, &build->block, &build->size);
     if (result != FSI_OK)
         return result;
+
     fsi__reduced_build_layout(model, build, &arena);
 
     result = fsi__reduced_arrange(model, build, desc->mesh);
@@ -10328,16 +10606,19 @@ static fsi_result fsi__reduced_model_fill(fsi_reduced_model *model, fsi__reduced
         result = fsi__reduced_modes(model, build, desc->basis);
     if (result != FSI_OK)
         return result;
+
     fsi__reduced_integrals(model);
     result = fsi__reduced_field(model, build->rigid);
     if (result == FSI_OK)
         fsi__reduced_samples(model, build->rigid);
+
     return result;
 }
 
 FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_reduced_desc *desc) {
     if (!out || !desc || !fsi__reduced_desc_valid(desc))
         return FSI_ERR_ARGUMENT;
+
     fsi_reduced_model model;
     memset(&model, 0, sizeof model);
     model.desc = *desc;
@@ -10365,12 +10646,14 @@ FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_redu
         return result;
     }
     *out = model;
+
     return FSI_OK;
 }
 
 FSI_API void fsi_reduced_model_free(fsi_reduced_model *model) {
     if (!model)
         return;
+
     fsi_bvh_free(&model->tree);
     fsi_free(&model->desc.allocator, model->block, model->size);
     memset(model, 0, sizeof *model);
@@ -10433,6 +10716,7 @@ FSI_API fsi_result fsi_reduced_init(fsi_reduced *reduced, const fsi_reduced_mode
         return FSI_ERR_ARGUMENT;
     if (!fsi_allocator_valid(allocator) || !fsi__finite_vec(position))
         return FSI_ERR_ARGUMENT;
+
     memset(reduced, 0, sizeof *reduced);
     size_t modes = (size_t)model->modes;
     reduced->size = (13 + 2 * modes + 3 * modes + 2 * (6 + modes) + modes) * sizeof(fsi_real);
@@ -10456,6 +10740,7 @@ FSI_API fsi_result fsi_reduced_init(fsi_reduced *reduced, const fsi_reduced_mode
     reduced->rigid->position = position;
     reduced->rigid->rotation.w = 1;
     fsi__reduced_update(reduced);
+
     return FSI_OK;
 }
 
@@ -10518,6 +10803,7 @@ FSI_API fsi_result fsi_reduced_place(fsi_reduced *reduced, fsi_vec3 position, fs
                                      fsi_vec3 velocity, fsi_vec3 spin) {
     if (!reduced || !reduced->block)
         return FSI_ERR_STATE;
+
     fsi_quat Q = rotation;
     int finite_pose = fsi__finite_vec(position) && fsi__finite_vec(fsi_vec(Q.x, Q.y, Q.z));
     if (!finite_pose || !fsi__finite(Q.w))
@@ -10533,6 +10819,7 @@ FSI_API fsi_result fsi_reduced_place(fsi_reduced *reduced, fsi_vec3 position, fs
     rigid->momentum = fsi_vec_scale(velocity, reduced->model->mass);
     rigid->angular_momentum =
         fsi__to_world(reduced, fsi_mat3_mul_vec(&reduced->inertia, fsi__to_body(reduced, spin)));
+
     return FSI_OK;
 }
 
@@ -10642,6 +10929,7 @@ static void fsi__reduced_matrix(const fsi_reduced *reduced, fsi_real dt, int inv
         fsi_real stiff = fsi__reduced_stiff(model, i - 6, dt);
         out[i * (n + 1)] = inverse ? 1 / stiff : stiff;
     }
+
     /* 2D: z and the spins about x and y do not move. */
     for (int i = 2; i < 5 && inverse && model->dim == 2; i++)
         for (int j = 2; j < 5; j++)
@@ -10726,11 +11014,13 @@ FSI_API fsi_result fsi_reduced_forces(fsi_reduced *reduced, fsi_real dt) {
         return FSI_ERR_STATE;
     if (!fsi__finite(dt) || !(dt > 0))
         return FSI_ERR_ARGUMENT;
+
     const fsi_reduced_model *model = reduced->model;
     size_t dof = 6 + (size_t)model->modes;
     if (!fsi_all_finite(fsi__reduced_reals(reduced), reduced->state)
         || !fsi_all_finite(dof, reduced->force))
         return FSI_ERR_NUMERIC;
+
     reduced->dt = dt;
     reduced->moved = 0;
     if (reduced->fixed) {
@@ -10760,12 +11050,14 @@ FSI_API fsi_result fsi_reduced_forces(fsi_reduced *reduced, fsi_real dt) {
     rigid->angular_momentum =
         fsi_vec_mad(rigid->angular_momentum, fsi_vec_load(reduced->force + 3), dt);
     fsi_fill(dof, 0, reduced->force);
+
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_reduced_half(fsi_reduced *reduced, fsi_real dt) {
     if (!reduced || !reduced->block)
         return FSI_ERR_STATE;
+
     reduced->half = 0;
     if (!reduced->start)
         reduced->start =
@@ -10779,12 +11071,14 @@ FSI_API fsi_result fsi_reduced_half(fsi_reduced *reduced, fsi_real dt) {
     fsi_copy(6 + modes, reduced->force, reduced->start + 6 + 2 * modes);
     fsi_result result = fsi_reduced_forces(reduced, dt / 2);
     reduced->half = result >= 0;
+
     return result;
 }
 
 FSI_API fsi_result fsi_reduced_rewind(fsi_reduced *reduced) {
     if (!reduced || !reduced->block || !reduced->half)
         return FSI_ERR_STATE;
+
     size_t modes = (size_t)reduced->model->modes;
     fsi_copy(6, reduced->start, fsi__reduced_momenta(reduced));
     fsi_copy(modes, reduced->start + 6 + modes, reduced->dq);
@@ -10806,6 +11100,7 @@ static void fsi__reduced_advance(void *user, fsi_real dt) {
         reduced->touched = 0;
     if (reduced->fixed || !(dt > 0))
         return;
+
     fsi_quat from = reduced->rigid->rotation;
     fsi_vec3 drift = fsi__reduced_drift(reduced);
     for (int half = 1; half <= 2; half++) {
@@ -10822,6 +11117,7 @@ static void fsi__reduced_advance(void *user, fsi_real dt) {
 static double fsi__reduced_next(fsi_reduced *reduced) {
     if (reduced->fixed || !(reduced->dt > 0))
         return fsi__reduced_total(reduced);
+
     size_t modes = (size_t)reduced->model->modes;
     fsi_reduced_rigid rigid = *reduced->rigid;
     fsi_real moved = reduced->moved;
@@ -10843,6 +11139,7 @@ FSI_API fsi_result fsi_reduced_move(fsi_reduced *reduced, fsi_real dt) {
         return FSI_ERR_ARGUMENT;
     if (!fsi_all_finite(fsi__reduced_reals(reduced), reduced->state))
         return FSI_ERR_NUMERIC;
+
     dt -= reduced->moved;
     if (dt > 16 * FSI_REAL_EPS * reduced->moved)
         fsi__reduced_advance(reduced, dt);
@@ -10864,6 +11161,7 @@ FSI_API fsi_result fsi_reduced_save(const fsi_reduced *reduced, void *out) {
 FSI_API fsi_result fsi_reduced_restore(fsi_reduced *reduced, const void *in) {
     if (!reduced || !reduced->block || !in)
         return FSI_ERR_ARGUMENT;
+
     memcpy(reduced->state, in, fsi_reduced_state_size(reduced));
     reduced->half = 0;
     reduced->moved = 0;
@@ -10883,6 +11181,7 @@ static void fsi__reduced_velocity_out(const fsi_reduced *reduced, fsi_real *v) {
 static void fsi__reduced_velocity_in(fsi_reduced *reduced, const fsi_real *v) {
     if (reduced->fixed)
         return;
+
     fsi_mat3 inertia = fsi_mat3_rotate(&reduced->axes, &reduced->inertia);
     reduced->rigid->momentum = fsi_vec_scale(fsi_vec_load(v), reduced->model->mass);
     reduced->rigid->angular_momentum = fsi_mat3_mul_vec(&inertia, fsi_vec_load(v + 3));
@@ -10928,6 +11227,7 @@ static fsi_vec3 fsi__reduced_deformed(const fsi_reduced *reduced, int i) {
 FSI_API fsi_result fsi_reduced_couple(fsi_reduced *reduced, fsi_coupled *out) {
     if (!reduced || !reduced->block || !(reduced->dt > 0))
         return FSI_ERR_STATE;
+
     const fsi_reduced_model *model = reduced->model;
     if (!out || 6 + model->modes > FSI__ROW_MOST)
         return FSI_ERR_ARGUMENT;
@@ -10957,6 +11257,7 @@ FSI_API fsi_result fsi_reduced_couple(fsi_reduced *reduced, fsi_coupled *out) {
     out->mass_fn = fsi__reduced_door_mass;
     out->row_fn = fsi__reduced_door_row;
     out->user = reduced;
+
     return FSI_OK;
 }
 
@@ -10985,6 +11286,7 @@ static void fsi__group_layout(fsi_reduced_group *group, fsi_arena *arena) {
     size_t vertices = 3 * (size_t)group->vertex_count;
     size_t skin = (size_t)group->skin.vertex_count;
     size_t terms = (size_t)group->skin.terms * skin;
+
     /* One body without skin shares what its model has. */
     int several = group->body_count > 1;
     int own = several || group->skin.terms;
@@ -11018,7 +11320,8 @@ static int fsi__skin_terms_valid(const fsi_reduced_skin *skin, fsi_reduced **bod
                                  int first) {
     int bodies = 0;
     for (int i = first; i < first + skin->terms; i++) {
-        int number = skin->body[i], known = first;
+        int number = skin->body[i];
+        int known = first;
         if (number < 0 || number >= body_count || !fsi__finite(skin->weight[i]))
             return 0;
         if (skin->vertex[i] < 0 || skin->vertex[i] >= body[number]->model->vertex_count)
@@ -11037,6 +11340,7 @@ static int fsi__skin_valid(const fsi_reduced_skin *skin, fsi_reduced **body, int
         return 0;
     if (!skin->body || !skin->vertex || !skin->weight)
         return 0;
+
     for (int i = 0; i < body[0]->model->dim * skin->element_count; i++)
         if (skin->index[i] < 0 || skin->index[i] >= skin->vertex_count)
             return 0;
@@ -11057,7 +11361,8 @@ static int fsi__group_check(fsi_reduced_group *group, fsi_reduced **body,
         group->element_count += body[i]->model->element_count;
     }
     for (int i = 0; i < 2 * group->joint_count; i++) {
-        int number = joint[i / 2].body[i % 2], vertex = joint[i / 2].vertex[i % 2];
+        int number = joint[i / 2].body[i % 2];
+        int vertex = joint[i / 2].vertex[i % 2];
         if (number < 0 || number >= group->body_count)
             return 0;
         if (joint[i / 2].body[0] == joint[i / 2].body[1])
@@ -11069,9 +11374,11 @@ static int fsi__group_check(fsi_reduced_group *group, fsi_reduced **body,
         return 1;
     if (!fsi__skin_valid(skin, body, group->body_count))
         return 0;
+
     group->skin = *skin;
     group->vertex_count = skin->vertex_count;
     group->element_count = skin->element_count;
+
     return 1;
 }
 
@@ -11086,9 +11393,11 @@ static void fsi__group_skin(fsi_reduced_group *group, const fsi_reduced_skin *sk
     group->skin.body = group->skin_body;
     group->skin.vertex = group->skin_vertex;
     group->skin.weight = group->skin_weight;
+
     for (int i = 0; i < skin->vertex_count; i++) {
         fsi_real most = -1;
-        int first = skin->terms * i, end = first + skin->terms;
+        int first = skin->terms * i;
+        int end = first + skin->terms;
         for (int k = first; k < end; k++) {
             fsi_real share = 0;
             for (int t = first; t < end; t++)
@@ -11109,6 +11418,7 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
         return FSI_ERR_ARGUMENT;
     if (joint_count < 0 || (joint_count && !joint) || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
+
     fsi_reduced_group group;
     memset(&group, 0, sizeof group);
     group.body_count = body_count;
@@ -11122,6 +11432,7 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
     fsi_result result = fsi__arena_block(&arena, allocator, &group.block, &group.size);
     if (result != FSI_OK)
         return result;
+
     fsi__group_layout(&group, &arena);
     if (allocator)
         group.allocator = *allocator;
@@ -11129,7 +11440,10 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
         memcpy(group.joint, joint, (size_t)joint_count * sizeof *joint);
 
     /* The bodies stand one after the other, and so do their surfaces where no skin covers them. */
-    int vertex = 0, corner = 0, dof = 0;
+    int vertex = 0;
+    int corner = 0;
+    int dof = 0;
+
     for (int i = 0; i < body_count; i++) {
         const fsi_reduced_model *model = body[i]->model;
         group.body[i] = body[i];
@@ -11146,6 +11460,7 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
     if (skin)
         fsi__group_skin(&group, skin, body[0]->model->dim);
     *out = group;
+
     return FSI_OK;
 }
 
@@ -11174,7 +11489,8 @@ static void fsi__group_places(fsi_reduced_group *group) {
 static void fsi__group_skin_places(fsi_reduced_group *group) {
     const fsi_reduced_skin *skin = &group->skin;
     for (int i = 0; i < skin->vertex_count; i++) {
-        fsi_vec3 x = fsi_vec(0, 0, 0), v = x;
+        fsi_vec3 x = fsi_vec(0, 0, 0);
+        fsi_vec3 v = x;
         for (int t = skin->terms * i; t < skin->terms * (i + 1); t++) {
             const fsi_reduced *reduced = group->body[skin->body[t]];
             x = fsi_vec_mad(x, fsi_reduced_point(reduced, skin->vertex[t]), skin->weight[t]);
@@ -11201,6 +11517,7 @@ FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *group) {
     surface.x = group->x;
     surface.v = group->velocity;
     surface.index = group->index;
+
     return surface;
 }
 
@@ -11214,8 +11531,10 @@ static void fsi__group_row(const fsi_coupled *self, int element, const fsi_real 
     int dim = group->body[0]->model->dim;
     const int32_t *corner = group->index + dim * element;
     fsi_fill((size_t)group->dof, 0, row);
+
     if (!skin->terms) {
-        int body = 0, first = 0;
+        int body = 0;
+        int first = 0;
         while (corner[0] - first >= group->body[body]->model->surface_count)
             first += group->body[body++]->model->surface_count;
         fsi__reduced_element_row(group->body[body], corner, first, weight, point, dir,
@@ -11266,7 +11585,8 @@ static void fsi__group_joint_rows(fsi_reduced_group *group) {
     int n = group->dof;
     fsi_fill((size_t)(3 * group->joint_count * n), 0, group->joint_row);
     for (int i = 0; i < 2 * group->joint_count; i++) {
-        int end = i % 2, body = group->joint[i / 2].body[end];
+        int end = i % 2;
+        int body = group->joint[i / 2].body[end];
         const fsi_reduced *reduced = group->body[body];
         int32_t vertex = group->joint[i / 2].vertex[end];
         fsi__spot spot = fsi__spot_at(fsi_reduced_point(reduced, vertex), &vertex);
@@ -11288,9 +11608,11 @@ static void fsi__group_pull(fsi_reduced_group *group, const fsi_real *impulse, f
 /* Joint impulses eliminated: K <- K - K A^T (A K A^T)^-1 A K, v <- v - K A^T (A K A^T)^-1 (A v +
    gap / dt). */
 static fsi_result fsi__group_joints(fsi_reduced_group *group, fsi_real dt) {
-    int n = group->dof, rows = 3 * group->joint_count;
+    int n = group->dof;
+    int rows = 3 * group->joint_count;
     const fsi_real *A = group->joint_row;
-    fsi_real *AK = group->joint_answer, *factor = group->joint_factor;
+    fsi_real *AK = group->joint_answer;
+    fsi_real *factor = group->joint_factor;
     fsi_real *impulse = group->joint_left;
     fsi__group_joint_rows(group);
     group->joint_error = fsi__group_gaps(group);
@@ -11309,6 +11631,7 @@ static fsi_result fsi__group_joints(fsi_reduced_group *group, fsi_real dt) {
             impulse[i] += A[i * n + j] * group->v[j];
     }
     fsi_real most = 0;
+
     for (int i = 0; i < rows; i++) {
         for (int j = 0; j < rows; j++) {
             fsi_real sum = 0;
@@ -11324,6 +11647,7 @@ static fsi_result fsi__group_joints(fsi_reduced_group *group, fsi_real dt) {
         factor[i * rows + i] += 64 * FSI_REAL_EPS * most;
     if (fsi_dense_cholesky(rows, factor) != FSI_OK)
         return FSI_ERR_SINGULAR;
+
     fsi_dense_cholesky_solve(rows, factor, impulse);
     fsi__group_pull(group, impulse, 1);
 
@@ -11341,9 +11665,11 @@ static fsi_result fsi__group_joints(fsi_reduced_group *group, fsi_real dt) {
     }
     for (int j = 0; j < n; j++)
         for (int k = 0; k < j; k++) {
-            fsi_real *upper = group->inverse + k * n + j, *lower = group->inverse + j * n + k;
+            fsi_real *upper = group->inverse + k * n + j;
+            fsi_real *lower = group->inverse + j * n + k;
             *upper = *lower = (*upper + *lower) / 2;
         }
+
     return FSI_OK;
 }
 
@@ -11356,7 +11682,8 @@ static void fsi__group_matrix(fsi_reduced_group *group, fsi_real dt, int inverse
     }
     fsi_fill((size_t)(n * n), 0, out);
     for (int k = 0; k < group->body_count; k++) {
-        int first = group->first[k], own = 6 + group->body[k]->model->modes;
+        int first = group->first[k];
+        int own = 6 + group->body[k]->model->modes;
         fsi__reduced_matrix(group->body[k], dt, inverse, group->scratch);
         for (int i = 0; i < own; i++)
             fsi_copy((size_t)own, group->scratch + i * own, out + (first + i) * n + first);
@@ -11380,6 +11707,7 @@ FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *group, fsi_real d
         return FSI_ERR_STATE;
     if (!fsi__finite(dt) || !(dt > 0))
         return FSI_ERR_ARGUMENT;
+
     fsi__group_velocity_out(group);
     fsi__group_matrix(group, dt, 0, group->mass);
     fsi__group_matrix(group, dt, 1, group->inverse);
@@ -11391,6 +11719,7 @@ FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *group, fsi_real d
     fsi_fill((size_t)group->dof, 0, group->impulse);
     if (!out)
         return FSI_OK;
+
     memset(out, 0, sizeof *out);
     out->surface = fsi_reduced_group_surface(group);
     out->dof = group->dof;
@@ -11400,6 +11729,7 @@ FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *group, fsi_real d
     out->inverse_mass = group->inverse;
     out->row_fn = fsi__group_row;
     out->user = group;
+
     return FSI_OK;
 }
 
@@ -11490,9 +11820,11 @@ static fsi_real fsi__reduced_distance(const fsi_reduced *reduced, fsi_vec3 p, fs
                                       int *vertex) {
     const fsi_reduced_model *model = reduced->model;
     const int size[3] = {model->nx, model->ny, model->nz};
-    fsi_vec3 local = fsi__to_body(reduced, fsi_vec_sub(p, reduced->rigid->position)), x = local;
+    fsi_vec3 local = fsi__to_body(reduced, fsi_vec_sub(p, reduced->rigid->position));
+    fsi_vec3 x = local;
     fsi_real cell[3];
     int nearest = 0;
+
     for (int pass = 0; pass < 2; pass++) {
         int node[3];
         for (int axis = 0; axis < 3; axis++) {
@@ -11513,7 +11845,10 @@ static fsi_real fsi__reduced_distance(const fsi_reduced *reduced, fsi_vec3 p, fs
         low[axis] = (int)cell[axis];
         cell[axis] -= (fsi_real)low[axis];
     }
-    fsi_real u = cell[0], v = cell[1], w = cell[2], f[8];
+    fsi_real u = cell[0];
+    fsi_real v = cell[1];
+    fsi_real w = cell[2];
+    fsi_real f[8];
     for (int c = 0; c < 8; c++)
         f[c] = model->phi[fsi__reduced_node(model, low[0] + (c & 1), low[1] + (c >> 1 & 1),
                                             low[2] + (c >> 2))];
@@ -11527,6 +11862,7 @@ static fsi_real fsi__reduced_distance(const fsi_reduced *reduced, fsi_vec3 p, fs
                  + v * ((1 - u) * (f[6] - f[2]) + u * (f[7] - f[3]));
     *normal = fsi__to_world(reduced, fsi__unit(gradient));
     *vertex = nearest;
+
     return (1 - w) * ((1 - v) * ((1 - u) * f[0] + u * f[1]) + v * ((1 - u) * f[2] + u * f[3]))
            + w * ((1 - v) * ((1 - u) * f[4] + u * f[5]) + v * ((1 - u) * f[6] + u * f[7]));
 }
@@ -11619,6 +11955,7 @@ static fsi_result fsi__reduced_members(fsi__reduced_call *call) {
             contacts->group_of[i] = j + 1;
             *member++ = i;
         }
+
     return FSI_OK;
 }
 
@@ -11631,7 +11968,9 @@ static const int32_t *fsi__reduced_numbers(const fsi_reduced_contacts *contacts,
 }
 
 static void fsi__reduced_call_layout(fsi__reduced_call *call, fsi_arena *arena) {
-    size_t n = (size_t)call->bodies, dofs = (size_t)call->dofs, points = (size_t)call->points;
+    size_t n = (size_t)call->bodies;
+    size_t dofs = (size_t)call->dofs;
+    size_t points = (size_t)call->points;
     FSI__TAKE(call->u, fsi_real, arena, dofs);
     FSI__TAKE(call->start, fsi_real, arena, dofs);
     FSI__TAKE(call->trial, fsi_real, arena, dofs);
@@ -11661,6 +12000,7 @@ static fsi_result fsi__reduced_call_begin(fsi__reduced_call *call, fsi_reduced_c
     }
     if (!n)
         return FSI_OK;
+
     fsi_result result = fsi__reduced_members(call);
     if (result != FSI_OK)
         return result;
@@ -11682,10 +12022,12 @@ static fsi_result fsi__reduced_call_begin(fsi__reduced_call *call, fsi_reduced_c
     result = fsi__arena_reopen(&arena, &contacts->memory, &contacts->allocator);
     if (result != FSI_OK)
         return result;
+
     fsi__reduced_call_layout(call, &arena);
     call->dof[0] = 0;
     for (int i = 0; i < n; i++)
         call->dof[i + 1] = call->dof[i] + fsi__reduced_dofs(body[i]);
+
     return FSI_OK;
 }
 
@@ -11712,6 +12054,7 @@ static void fsi__reduced_unit_in(const fsi__reduced_call *call, int i, const fsi
     const fsi_real *C = call->C + 9 * i;
     if (reduced->fixed)
         return;
+
     fsi_real root = fsi__sqrt(reduced->model->mass);
     reduced->rigid->momentum = fsi_vec(u[0] * root, u[1] * root, u[2] * root);
     reduced->rigid->angular_momentum =
@@ -11738,9 +12081,11 @@ static void fsi__reduced_unit_row(const fsi__reduced_call *call, int i, const fs
     fsi_fill((size_t)fsi__reduced_dofs(reduced), 0, row);
     if (reduced->fixed)
         return;
+
     fsi__reduced_row_add(reduced, spot, dir, row);
     for (int k = 0; k < 3; k++)
         row[k] *= 1 / fsi__sqrt(reduced->model->mass);
+
     /* C^-1 of the angular part */
     row[3] /= C[0];
     row[4] = (row[4] - C[3] * row[3]) / C[4];
@@ -11778,6 +12123,7 @@ static fsi_result fsi__reduced_add(fsi_reduced_contacts *contacts,
         FSI__LIST_ROOM(contacts->contact, contacts->count + 1, &contacts->allocator);
     if (result != FSI_OK)
         return result;
+
     fsi__reduced_contact *contact = &contacts->contact[contacts->count++];
     *contact = *from;
     fsi_vec3 normal = contact->dir[0];
@@ -11801,9 +12147,11 @@ static fsi_result fsi__reduced_narrow(fsi__reduced_call *call, int a, int b,
     contact.skin = hide ? contacts->group_of[a] : 0;
     contact.friction = obstacle ? obstacle->friction : contacts->friction;
     contact.restitution = obstacle ? obstacle->restitution : contacts->restitution;
+
     for (int i = call->point_first[a]; i < call->point_first[a + 1]; i++) {
         /* How far is the point from the other? */
-        int vertex = call->point_vertex[i], nearest = 0;
+        int vertex = call->point_vertex[i];
+        int nearest = 0;
         contact.at = fsi__vec_at(call->point_x, i);
         if (obstacle)
             contact.gap = obstacle->distance_fn(contact.at, &contact.dir[0], &contact.velocity,
@@ -11833,6 +12181,7 @@ static fsi_result fsi__reduced_narrow(fsi__reduced_call *call, int a, int b,
         if (result != FSI_OK)
             return result;
     }
+
     return FSI_OK;
 }
 
@@ -11865,11 +12214,13 @@ static void fsi__reduced_bounds(fsi__reduced_call *call) {
 /* Can bodies a and b touch at all? */
 static int fsi__reduced_meets(const fsi__reduced_call *call, int a, int b) {
     const int32_t *group_of = call->contacts->group_of;
-    const fsi_real *own = call->bound + 4 * a, *other = call->bound + 4 * b;
+    const fsi_real *own = call->bound + 4 * a;
+    const fsi_real *other = call->bound + 4 * b;
     if (call->body[a]->fixed && call->body[b]->fixed)
         return 0;
     if (group_of[a] && group_of[a] == group_of[b])
         return 0;
+
     fsi_vec3 d = fsi_vec_sub(fsi_vec_load(own), fsi_vec_load(other));
     fsi_real reach = own[3] + other[3];
     return !(fsi_vec_dot(d, d) > reach * reach);
@@ -11881,6 +12232,7 @@ static fsi_result fsi__reduced_find(fsi__reduced_call *call, const fsi_obstacle 
     fsi_result result = FSI_OK;
     fsi__reduced_sample(call);
     fsi__reduced_bounds(call);
+
     for (int i = 0; i < call->bodies; i++) {
         int a = call->lower[i].body;
         fsi_real upper = call->bound[4 * a] + call->bound[4 * a + 3];
@@ -11897,6 +12249,7 @@ static fsi_result fsi__reduced_find(fsi__reduced_call *call, const fsi_obstacle 
         if (result != FSI_OK)
             return result;
     }
+
     return FSI_OK;
 }
 
@@ -11956,7 +12309,9 @@ static void fsi__reduced_skin_parts(fsi__reduced_call *call, int i) {
     fsi__reduced_contact *contact = &call->contacts->contact[i];
     const fsi_reduced_skin *skin = &call->contacts->group[contact->skin - 1]->skin;
     const int32_t *number = fsi__reduced_numbers(call->contacts, contact->skin - 1);
-    int first = skin->terms * contact->vertex[0], end = first + skin->terms;
+    int first = skin->terms * contact->vertex[0];
+    int end = first + skin->terms;
+
     for (int k = first; k < end; k++) {
         int known = first;
         while (skin->body[known] != skin->body[k])
@@ -11965,9 +12320,11 @@ static void fsi__reduced_skin_parts(fsi__reduced_call *call, int i) {
             continue;
 
         int32_t vertex[FSI__SKIN_TERMS];
-        fsi_real weight[FSI__SKIN_TERMS], share = 0;
+        fsi_real weight[FSI__SKIN_TERMS];
+        fsi_real share = 0;
         fsi_vec3 at = fsi_vec(0, 0, 0);
-        int b = number[skin->body[k]], count = 0;
+        int b = number[skin->body[k]];
+        int count = 0;
         for (int t = k; t < end; t++)
             if (skin->body[t] == skin->body[k]) {
                 vertex[count] = skin->vertex[t];
@@ -12011,6 +12368,7 @@ static fsi_result fsi__reduced_row_room(fsi__reduced_call *call) {
 static fsi_result fsi__reduced_prepare(fsi__reduced_call *call) {
     fsi_reduced_contacts *contacts = call->contacts;
     fsi_result result = fsi__reduced_row_room(call);
+
     for (int i = 0; i < contacts->count && result == FSI_OK; i++) {
         fsi__reduced_contact *contact = &contacts->contact[i];
         fsi__reduced_parts(call, i);
@@ -12032,12 +12390,14 @@ static fsi_result fsi__reduced_prepare(fsi__reduced_call *call) {
         if (speed < -call->body[contact->body[0]]->model->radius)
             contact->target = fsi__max(contact->target, -contact->restitution * speed);
     }
+
     return result;
 }
 
 /* ---- Impulses of the call before. */
 static int fsi__reduced_past_order(const void *pa, const void *pb) {
-    const fsi__reduced_past *a = (const fsi__reduced_past *)pa, *b = (const fsi__reduced_past *)pb;
+    const fsi__reduced_past *a = (const fsi__reduced_past *)pa;
+    const fsi__reduced_past *b = (const fsi__reduced_past *)pb;
     int k = 0;
     while (k < 2 && a->name[k] == b->name[k])
         k++;
@@ -12061,9 +12421,11 @@ static fsi_result fsi__reduced_remember(const fsi__reduced_call *call) {
     contacts->past_count = 0;
     if (call->bodies != contacts->bodies || !(contacts->dt > 0) || !contacts->count)
         return FSI_OK;
+
     fsi_result result = FSI__LIST_ROOM(contacts->past, contacts->count, &contacts->allocator);
     if (result != FSI_OK)
         return result;
+
     for (int i = 0; i < contacts->count; i++) {
         fsi__reduced_past *past = contacts->past + i;
         *past = fsi__reduced_named(&contacts->contact[i]);
@@ -12071,6 +12433,7 @@ static fsi_result fsi__reduced_remember(const fsi__reduced_call *call) {
     }
     contacts->past_count = contacts->count;
     qsort(contacts->past, (size_t)contacts->count, sizeof *contacts->past, fsi__reduced_past_order);
+
     return FSI_OK;
 }
 
@@ -12078,6 +12441,7 @@ static fsi_result fsi__reduced_remember(const fsi__reduced_call *call) {
    carried. */
 static void fsi__reduced_inherit(fsi__reduced_call *call) {
     fsi_reduced_contacts *contacts = call->contacts;
+
     for (int i = 0; i < contacts->count && contacts->past_count; i++) {
         fsi__reduced_contact *contact = &contacts->contact[i];
         fsi__reduced_past name = fsi__reduced_named(contact);
@@ -12176,6 +12540,7 @@ static void fsi__reduced_shift(fsi__reduced_call *call, int i, const fsi_real *u
     size_t modes = (size_t)reduced->model->modes;
     if (reduced->fixed || !(fsi_max_abs(6 + modes, u) > 0))
         return;
+
     fsi_vec3 momentum = reduced->rigid->momentum;
     fsi_vec3 angular_momentum = reduced->rigid->angular_momentum;
     fsi_copy(modes, reduced->dq, reduced->aside);
@@ -12192,9 +12557,12 @@ static void fsi__reduced_unturn(const fsi__reduced_call *call,
                                 const fsi__reduced_contact *contact) {
     if (contact->gap > 0 || contact->body[1] < 0)
         return;
-    fsi_reduced *own = call->body[contact->body[0]], *other = call->body[contact->body[1]];
+
+    fsi_reduced *own = call->body[contact->body[0]];
+    fsi_reduced *other = call->body[contact->body[1]];
     if (own->fixed || other->fixed)
         return;
+
     fsi_vec3 passing = fsi_vec(0, 0, 0);
     for (int s = 0; s < contact->parts; s++) {
         const fsi_reduced *part = call->body[contact->part[s]];
@@ -12213,6 +12581,7 @@ static void fsi__reduced_unturn(const fsi__reduced_call *call,
 static void fsi__reduced_open(fsi__reduced_call *call) {
     fsi_reduced_contacts *contacts = call->contacts;
     int any = 0;
+
     for (int i = 0; i < contacts->count; i++) {
         fsi__reduced_contact *contact = &contacts->contact[i];
         fsi_real depth = fsi__max(-contact->gap - contacts->slop, 0);
@@ -12253,6 +12622,7 @@ static void fsi__reduced_release(fsi__reduced_call *call) {
     contacts->holds = 0;
     if (!held)
         return;
+
     fsi__reduced_unit_out_all(call);
     fsi_axpy((size_t)call->dofs, -1, contacts->held, call->u);
     fsi__reduced_unit_in_all(call);
@@ -12264,7 +12634,8 @@ static void fsi__reduced_release(fsi__reduced_call *call) {
 /* Are the bodies and vertices of an old contact still there? The list may have changed. */
 static int fsi__reduced_knows(const fsi__reduced_call *call, const fsi__reduced_contact *contact) {
     const fsi_reduced_contacts *contacts = call->contacts;
-    int own = contact->body[0], other = contact->body[1];
+    int own = contact->body[0];
+    int other = contact->body[1];
     int count = call->body[own]->model->vertex_count;
     if (contact->skin) {
         if (contact->skin > contacts->group_count || contacts->group_of[own] != contact->skin)
@@ -12290,9 +12661,11 @@ FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *contacts, fsi_
                                             int n, fsi_real dt) {
     if (!fsi__reduced_call_valid(contacts, body, n, dt))
         return FSI_ERR_ARGUMENT;
+
     contacts->holds = 0;
     if (!contacts->count || n != contacts->bodies)
         return FSI_OK;
+
     fsi__reduced_call call;
     fsi_result result = fsi__reduced_call_begin(&call, contacts, body, n, dt);
     if (result == FSI_OK)
@@ -12306,6 +12679,7 @@ FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *contacts, fsi_
        steps: the fluid is not to meet an impact again. */
     fsi__reduced_unit_out_all(&call);
     fsi_copy((size_t)call.dofs, call.u, call.start);
+
     for (int i = 0; i < contacts->count; i++) {
         fsi__reduced_contact *contact = &contacts->contact[i];
         fsi_real lasting = fsi__min(contact->impulse[0], contact->before);
@@ -12325,6 +12699,7 @@ FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *contacts, fsi_
         contacts->held[i] = call.u[i] - call.start[i];
     fsi__reduced_unit_in_all(&call);
     contacts->holds = 1;
+
     return FSI_OK;
 }
 
@@ -12348,6 +12723,7 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *contacts, fsi_reduc
     contacts->work = 0;
     if (result != FSI_OK || !n)
         return result;
+
     fsi__reduced_release(&call);
     contacts->bodies = n;
     contacts->dt = dt;
@@ -12356,14 +12732,17 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *contacts, fsi_reduc
     result = fsi__reduced_find(&call, obstacle, obstacle_count);
     if (result != FSI_OK)
         return result;
+
     fsi__reduced_unit_out_all(&call);
     if (!fsi_all_finite((size_t)call.dofs, call.u))
         return FSI_ERR_NUMERIC;
     if (!contacts->count)
         return FSI_OK;
+
     result = fsi__reduced_prepare(&call);
     if (result != FSI_OK)
         return result;
+
     fsi_copy((size_t)call.dofs, call.u, call.start);
     for (int i = 0; i < n; i++) {
         double next = fsi__reduced_next(body[i]);
@@ -12376,8 +12755,10 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *contacts, fsi_reduc
         fsi__reduced_sweep(&call);
     if (!fsi_all_finite((size_t)call.dofs, call.u))
         return FSI_ERR_NUMERIC;
+
     fsi__reduced_settle(&call);
     fsi__reduced_open(&call);
+
     return FSI_OK;
 }
 
@@ -12412,6 +12793,7 @@ FSI_API size_t fsi_reduced_contacts_state_size(const fsi_reduced_contacts *conta
 FSI_API fsi_result fsi_reduced_contacts_save(const fsi_reduced_contacts *contacts, void *out) {
     if (!contacts || !out)
         return FSI_ERR_ARGUMENT;
+
     fsi_reduced_contacts copy = *contacts;
     fsi__state state = {(unsigned char *)out, NULL, 0, 0};
     return fsi__reduced_contacts_state(&copy, &state);
@@ -12420,6 +12802,7 @@ FSI_API fsi_result fsi_reduced_contacts_save(const fsi_reduced_contacts *contact
 FSI_API fsi_result fsi_reduced_contacts_restore(fsi_reduced_contacts *contacts, const void *in) {
     if (!contacts || !in || !fsi_allocator_valid(&contacts->allocator))
         return FSI_ERR_ARGUMENT;
+
     contacts->holds = 0;
     fsi__state state = {NULL, (const unsigned char *)in, 0, 0};
     return fsi__reduced_contacts_state(contacts, &state);
@@ -12428,6 +12811,7 @@ FSI_API fsi_result fsi_reduced_contacts_restore(fsi_reduced_contacts *contacts, 
 FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *contacts) {
     if (!contacts)
         return;
+
     FSI__LIST_FREE(contacts->contact, &contacts->allocator);
     FSI__LIST_FREE(contacts->row, &contacts->allocator);
     FSI__LIST_FREE(contacts->memory, &contacts->allocator);
@@ -12460,6 +12844,7 @@ static void fsi__reduced_point_inverse(void *user, int point, fsi_vec3 at, fsi_m
     memset(K, 0, sizeof *K);
     if (reduced->fixed)
         return;
+
     for (int j = 0; j < 3; j++) {
         fsi_vec3 spin = fsi_mat3_mul_vec(inverse, fsi_vec_cross(arm, fsi__axis(j)));
         fsi_vec3 column = fsi_vec_cross(spin, arm);
@@ -12496,6 +12881,7 @@ static fsi_real fsi__reduced_point_distance(void *user, fsi_vec3 p, fsi_vec3 *no
             *point = i;
         }
     }
+
     return distance;
 }
 
@@ -12506,6 +12892,7 @@ static void fsi__reduced_touch(void *user, int point, fsi_vec3 at) {
     (void)at;
     if (reduced->touched)
         return;
+
     reduced->reference = fsi__reduced_next(reduced);
     if (reduced->energy > reduced->reference)
         reduced->reference = reduced->energy;
@@ -12519,6 +12906,7 @@ static double fsi__reduced_surplus(void *user, double take) {
         return 0;
     if (!(take > 0))
         return fsi__reduced_total(reduced) - reduced->reference;
+
     double inside = fsi__reduced_inside(reduced);
     if (!(inside > 0))
         return 0;
@@ -12532,6 +12920,7 @@ FSI_API void fsi_reduced_external(fsi_reduced *reduced, fsi_real *x, fsi_externa
     memset(out, 0, sizeof *out);
     if (!reduced || !reduced->block || !x)
         return;
+
     for (int i = 0; i < reduced->model->sample_count; i++)
         fsi__vec_put(x, i, fsi_reduced_point(reduced, reduced->model->sample[i]));
     out->point_count = reduced->model->sample_count;
