@@ -2310,40 +2310,55 @@ typedef struct fsi__krylov {
     int project; /* 1: project_fn is used */
 } fsi__krylov;
 
+/* A method: its iteration, what it needs, and which of its vectors the end of a solve may use. */
+typedef struct fsi__method {
+    fsi_result (*run_fn)(fsi__krylov *krylov, fsi_real *x);
+    size_t vectors, doubles; /* of the workspace */
+    int residual, scratch;   /* numbers of vectors */
+    int start;               /* vector with a copy of the guess; -1 = none: zero */
+    int keep;                /* 1: an x worse than the start is not returned */
+    int symmetric;           /* 1: A is; project_fn counts */
+} fsi__method;
+
 static int fsi__krylov_valid(const fsi_krylov_desc *desc) {
-    return desc && desc->A.apply_fn && desc->tolerance >= 0 && desc->tolerance_abs >= 0
-           && fsi__finite64(desc->tolerance) && fsi__finite64(desc->tolerance_abs)
-           && desc->max_iterations >= 0 && desc->restart >= 0 && desc->restart < 100000
-           && desc->seconds >= 0 && fsi__finite64(desc->seconds)
-           && !(desc->seconds > 0 && !desc->clock_fn) && fsi_allocator_valid(&desc->allocator);
+    if (!desc || !desc->A.apply_fn || !fsi_allocator_valid(&desc->allocator))
+        return 0;
+    if (!fsi__finite64(desc->tolerance) || !fsi__finite64(desc->tolerance_abs)
+        || !fsi__finite64(desc->seconds))
+        return 0;
+    if (desc->tolerance < 0 || desc->tolerance_abs < 0 || desc->seconds < 0)
+        return 0;
+    if (desc->seconds > 0 && !desc->clock_fn)
+        return 0;
+    return desc->max_iterations >= 0 && desc->restart >= 0 && desc->restart < 100000;
 }
 
-static void fsi__krylov_layout(fsi__krylov *krylov, size_t vectors, size_t little) {
-    krylov->vector = (fsi_real **)fsi_arena_take(&krylov->arena, vectors, sizeof(fsi_real *));
-    FSI__TAKE(krylov->doubles, double, &krylov->arena, little);
-    for (size_t i = 0; i < vectors; i++) {
-        fsi_real *p;
-        FSI__TAKE(p, fsi_real, &krylov->arena, krylov->n);
+static void fsi__krylov_layout(fsi__krylov *krylov, const fsi__method *method) {
+    FSI__TAKE(krylov->vector, fsi_real *, &krylov->arena, method->vectors);
+    FSI__TAKE(krylov->doubles, double, &krylov->arena, method->doubles);
+    for (size_t i = 0; i < method->vectors; i++) {
+        fsi_real *vector;
+        FSI__TAKE(vector, fsi_real, &krylov->arena, krylov->n);
         if (krylov->vector)
-            krylov->vector[i] = p;
+            krylov->vector[i] = vector;
     }
 }
 
-static size_t fsi__krylov_size(const fsi_krylov_desc *desc, size_t vectors, size_t little) {
-    fsi__krylov krylov;
-    memset(&krylov, 0, sizeof krylov);
+/* Bytes of workspace; 64 more to align the caller's block. */
+static size_t fsi__krylov_size(const fsi_krylov_desc *desc, const fsi__method *method) {
     if (!fsi__krylov_valid(desc) || desc->n == 0)
         return 0;
-
+    fsi__krylov krylov;
+    memset(&krylov, 0, sizeof krylov);
     krylov.n = desc->n;
-    fsi__krylov_layout(&krylov, vectors, little);
-    return krylov.arena.failed ? 0 : krylov.arena.used + 64; /* 64: to align the caller's block */
+    fsi__krylov_layout(&krylov, method);
+    return krylov.arena.failed ? 0 : krylov.arena.used + 64;
 }
 
 /* Room for the vectors: the caller's block or one of our own. */
-static fsi_result fsi__krylov_room(fsi__krylov *krylov, size_t vectors, size_t little, void *work,
+static fsi_result fsi__krylov_room(fsi__krylov *krylov, const fsi__method *method, void *work,
                                    size_t work_size) {
-    size_t need = fsi__krylov_size(krylov->desc, vectors, little);
+    size_t need = fsi__krylov_size(krylov->desc, method);
     if (need == 0)
         return FSI_ERR_SIZE;
     if (work) {
@@ -2358,8 +2373,7 @@ static fsi_result fsi__krylov_room(fsi__krylov *krylov, size_t vectors, size_t l
             return FSI_ERR_MEMORY;
         krylov->owned = 1;
     }
-    fsi__krylov_layout(krylov, vectors, little);
-
+    fsi__krylov_layout(krylov, method);
     return krylov->arena.failed ? FSI_ERR_SIZE : FSI_OK;
 }
 
@@ -2384,9 +2398,9 @@ static void fsi__krylov_rhs(const fsi__krylov *krylov, fsi_real *r) {
 }
 
 /* Checks, workspace, target. FSI_EMPTY: n = 0, nothing to do. */
-static fsi_result fsi__krylov_open(fsi__krylov *krylov, const fsi_krylov_desc *desc,
-                                   const fsi_real *b, const fsi_real *x, size_t vectors,
-                                   size_t little, void *work, size_t work_size) {
+static fsi_result fsi__krylov_open(fsi__krylov *krylov, const fsi__method *method,
+                                   const fsi_krylov_desc *desc, const fsi_real *b,
+                                   const fsi_real *x, void *work, size_t work_size) {
     memset(krylov, 0, sizeof *krylov);
     if (!fsi__krylov_valid(desc))
         return FSI_ERR_ARGUMENT;
@@ -2401,8 +2415,8 @@ static fsi_result fsi__krylov_open(fsi__krylov *krylov, const fsi_krylov_desc *d
     krylov->n = desc->n;
     krylov->b = b;
     krylov->checked = -1;
-    krylov->project = desc->project_fn != NULL;
-    fsi_result result = fsi__krylov_room(krylov, vectors, little, work, work_size);
+    krylov->project = method->symmetric && desc->project_fn;
+    fsi_result result = fsi__krylov_room(krylov, method, work, work_size);
     if (result != FSI_OK)
         return result;
 
@@ -2516,12 +2530,13 @@ static double fsi__krylov_magnitude(fsi__krylov *krylov, fsi_real *q, fsi_real *
     return fsi_norm(krylov->n, t);
 }
 
-/* What every solve ends with: the true residual of x into r, x finite and (with keep) not worse
-   than the start (NULL = zero), and the unit taken out. A residual that a symmetric A maps to
-   nothing cannot be reduced: b is incompatible. t is scratch. */
-static fsi_result fsi__krylov_finish(fsi__krylov *krylov, fsi_result result, fsi_real *x,
-                                     fsi_real *r, fsi_real *t, const fsi_real *start, int keep,
-                                     int symmetric) {
+/* What every solve ends with: the true residual of x, x finite and (with keep) not worse than the
+   start, and the unit taken out. A residual that a symmetric A maps to nothing cannot be reduced: b
+   is incompatible. */
+static fsi_result fsi__krylov_finish(fsi__krylov *krylov, const fsi__method *method,
+                                     fsi_result result, fsi_real *x) {
+    fsi_real *r = krylov->vector[method->residual];
+    fsi_real *scratch = krylov->vector[method->scratch];
     int whole = fsi_all_finite(krylov->n, x);
     double first = krylov->report.residual_start;
     double norm = krylov->report.residual;
@@ -2529,9 +2544,9 @@ static fsi_result fsi__krylov_finish(fsi__krylov *krylov, fsi_result result, fsi
     /* FSI_OK was given on the true residual */
     if (whole && result != FSI_OK)
         norm = fsi__krylov_residual(krylov, x, r);
-    if (!whole || !fsi__finite64(norm) || (keep && norm > first)) {
-        if (start)
-            fsi_copy(krylov->n, start, x);
+    if (!whole || !fsi__finite64(norm) || (method->keep && norm > first)) {
+        if (method->start >= 0)
+            fsi_copy(krylov->n, krylov->vector[method->start], x);
         else
             fsi_fill(krylov->n, 0, x);
         norm = fsi__krylov_residual(krylov, x, r);
@@ -2544,10 +2559,10 @@ static fsi_result fsi__krylov_finish(fsi__krylov *krylov, fsi_result result, fsi
     krylov->report.residual = norm;
     if (result > 0 && norm <= krylov->target)
         result = FSI_OK;
-    if (symmetric && result > 0 && result != FSI_INCOMPATIBLE) {
-        fsi__krylov_apply(krylov, r, t);
+    if (method->symmetric && result > 0 && result != FSI_INCOMPATIBLE) {
+        fsi__krylov_apply(krylov, r, scratch);
         double image;
-        double size = fsi__krylov_magnitude(krylov, t, r, &image);
+        double size = fsi__krylov_magnitude(krylov, scratch, r, &image);
         if (image <= FSI__ROOT_EPS * size * norm)
             result = FSI_INCOMPATIBLE;
     }
@@ -2621,6 +2636,18 @@ static fsi_result fsi__krylov_next(fsi__krylov *krylov, const fsi_real *x, fsi_r
     return stop == FSI_OK ? FSI_EMPTY : stop;
 }
 
+/* The frame of all three: open, iterate, finish, close. */
+static fsi_result fsi__krylov_solve(const fsi__method *method, const fsi_krylov_desc *desc,
+                                    const fsi_real *b, fsi_real *x, void *work, size_t work_size,
+                                    fsi_report *report) {
+    fsi__krylov krylov;
+    fsi_result result = fsi__krylov_open(&krylov, method, desc, b, x, work, work_size);
+    if (result == FSI_OK)
+        result = fsi__krylov_finish(&krylov, method, method->run_fn(&krylov, x), x);
+    return fsi__krylov_close(&krylov, result, report);
+}
+
+/* ---- conjugate gradients */
 typedef struct fsi__cg_step {
     fsi_real *x, *r;
     const fsi_real *p, *q;
@@ -2749,28 +2776,35 @@ static fsi_result fsi__cg_run(fsi__krylov *krylov, fsi_real *x) {
     }
 }
 
+static fsi__method fsi__cg_method(const fsi_krylov_desc *desc) {
+    fsi__method method = {fsi__cg_run, 5, 0, 0, 1, -1, 0, 1};
+    (void)desc;
+    return method;
+}
+
 FSI_API size_t fsi_cg_work_size(const fsi_krylov_desc *desc) {
-    return fsi__krylov_size(desc, 5, 0);
+    fsi__method method = fsi__cg_method(desc);
+    return fsi__krylov_size(desc, &method);
 }
 
 FSI_API fsi_result fsi_cg_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
                                 void *work, size_t work_size, fsi_report *report) {
-    fsi__krylov krylov;
-    fsi_result result = fsi__krylov_open(&krylov, desc, b, x, 5, 0, work, work_size);
-    if (result == FSI_OK)
-        result = fsi__krylov_finish(&krylov, fsi__cg_run(&krylov, x), x, krylov.vector[0],
-                                    krylov.vector[1], NULL, 0, 1);
-    return fsi__krylov_close(&krylov, result, report);
+    fsi__method method = fsi__cg_method(desc);
+    return fsi__krylov_solve(&method, desc, b, x, work, work_size, report);
 }
 
-/* One step of the coupled two-term recurrence; names as in the table below. Returns FSI_BREAKDOWN
-   when sigma = 0. r   residual of the underlying (conjugate-gradient like) iterate    q  direction
-   t = A q d   step of x    e = A d    s  residual of x, b - A x tau, theta  quasi-residual norm and
-   its ratio    rho = r.P r    sigma = q.A q */
+/* ---- SYMMQMR, by coupled two-term recurrences
+     r           residual of the underlying (conjugate-gradient like) iterate
+     q, t        direction, t = A q
+     d, e        step of x, e = A d
+     s           residual of x, b - A x
+     tau, theta  quasi-residual norm and its ratio
+     rho, sigma  r.P r, q.A q */
 typedef struct fsi__qmr {
     double tau, theta, rho;
 } fsi__qmr;
 
+/* One step; FSI_BREAKDOWN when sigma = 0. */
 static fsi_result fsi__symmqmr_step(fsi__krylov *krylov, fsi__qmr *qmr, fsi_real *x) {
     fsi_real *r = krylov->vector[0];
     fsi_real *q = krylov->vector[1];
@@ -2868,25 +2902,28 @@ static fsi_result fsi__symmqmr_run(fsi__krylov *krylov, fsi_real *x) {
 }
 
 /* The guess is kept beside: quasi-minimal residuals may end above it. */
-static size_t fsi__symmqmr_vectors(const fsi_krylov_desc *desc) {
-    return desc && desc->guess ? 7 : 6;
+static fsi__method fsi__symmqmr_method(const fsi_krylov_desc *desc) {
+    fsi__method method = {fsi__symmqmr_run, 6, 0, 5, 2, -1, 1, 1};
+    if (desc && desc->guess) {
+        method.start = 6;
+        method.vectors = 7;
+    }
+    return method;
 }
 
 FSI_API size_t fsi_symmqmr_work_size(const fsi_krylov_desc *desc) {
-    return fsi__krylov_size(desc, fsi__symmqmr_vectors(desc), 0);
+    fsi__method method = fsi__symmqmr_method(desc);
+    return fsi__krylov_size(desc, &method);
 }
 
 FSI_API fsi_result fsi_symmqmr_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
                                      void *work, size_t work_size, fsi_report *report) {
-    fsi__krylov krylov;
-    fsi_result result =
-        fsi__krylov_open(&krylov, desc, b, x, fsi__symmqmr_vectors(desc), 0, work, work_size);
-    if (result == FSI_OK)
-        result = fsi__krylov_finish(&krylov, fsi__symmqmr_run(&krylov, x), x, krylov.vector[5],
-                                    krylov.vector[2], desc->guess ? krylov.vector[6] : NULL, 1, 1);
-    return fsi__krylov_close(&krylov, result, report);
+    fsi__method method = fsi__symmqmr_method(desc);
+    return fsi__krylov_solve(&method, desc, b, x, work, work_size, report);
 }
 
+/* ---- GMRES: V orthonormal basis, z = P v, H = V^T A P V made upper triangular by rotations (c,
+   s), g the right-hand side turned with it. Vectors: 0 z, 1 the old x, from 2 on V. */
 static size_t fsi__gmres_restart(const fsi_krylov_desc *desc) {
     size_t m = desc && desc->restart > 0 ? (size_t)desc->restart : 30;
     return desc && desc->n < m && desc->n > 0 ? desc->n : m; /* n vectors span everything */
@@ -3037,26 +3074,22 @@ static fsi_result fsi__gmres_run(fsi__krylov *krylov, fsi_real *x) {
     }
 }
 
-static size_t fsi__gmres_small(size_t m) {
-    return m * (m + 1) + (m + 1) + 2 * m;
+/* Doubles: H by columns of m + 1, g, and m rotations. */
+static fsi__method fsi__gmres_method(const fsi_krylov_desc *desc) {
+    size_t m = fsi__gmres_restart(desc);
+    fsi__method method = {fsi__gmres_run, m + 3, m * (m + 1) + (m + 1) + 2 * m, 2, 0, -1, 0, 0};
+    return method;
 }
 
 FSI_API size_t fsi_gmres_work_size(const fsi_krylov_desc *desc) {
-    size_t m = fsi__gmres_restart(desc);
-    return fsi__krylov_size(desc, m + 3, fsi__gmres_small(m));
+    fsi__method method = fsi__gmres_method(desc);
+    return fsi__krylov_size(desc, &method);
 }
 
 FSI_API fsi_result fsi_gmres_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
                                    void *work, size_t work_size, fsi_report *report) {
-    size_t m = fsi__gmres_restart(desc);
-    fsi__krylov krylov;
-    fsi_result result =
-        fsi__krylov_open(&krylov, desc, b, x, m + 3, fsi__gmres_small(m), work, work_size);
-    krylov.project = 0;
-    if (result == FSI_OK)
-        result = fsi__krylov_finish(&krylov, fsi__gmres_run(&krylov, x), x, krylov.vector[2],
-                                    krylov.vector[0], NULL, 0, 0);
-    return fsi__krylov_close(&krylov, result, report);
+    fsi__method method = fsi__gmres_method(desc);
+    return fsi__krylov_solve(&method, desc, b, x, work, work_size, report);
 }
 
 /* ------------------------------------------------------------------------------------------------
