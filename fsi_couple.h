@@ -1534,6 +1534,11 @@ FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *st
 extern "C" {
 #endif
 
+/* A time step that can be taken. */
+FSI__INLINE int fsi__good_dt(fsi_real dt) {
+    return dt > 0 && fsi__finite(dt);
+}
+
 /* ------------------------------------------------------------------------------------------------
  * >>interface */
 #ifndef FSI_COUPLE_NO_GRID
@@ -2510,29 +2515,48 @@ static fsi_result fsi__side_row(fsi_interface *iface, fsi_side *side) {
 
 /* One more side: a cell beside a crossing, below it (sign 1) or above (-1). */
 static fsi_result fsi__side_add(fsi_interface *iface, const fsi_grid *grid,
-                                const fsi_crossing *crossing, size_t cell, int sign, int shell) {
+                                const fsi_crossing *crossing, size_t cell, int sign,
+                                const fsi_side *kind) {
+    if (grid->cell[cell] != FSI_CELL_FLUID)
+        return FSI_OK;
     fsi_result result = FSI__LIST_ROOM(iface->side, iface->sides + 1, &iface->desc.allocator);
     if (result < 0)
         return result;
-
     fsi_side *side = iface->side + iface->sides;
-    memset(side, 0, sizeof *side);
+    *side = *kind;
     side->cell = (int32_t)cell;
     side->face = crossing->face;
     side->solid = crossing->solid;
     side->element = crossing->element;
     side->axis = crossing->axis;
     side->sign = (int8_t)sign;
-    side->shell = (int8_t)shell;
     side->plus = sign < 0;
-    side->share = 1;
-    side->mass = grid->desc.rho * iface->h * iface->h * (iface->dim == 3 ? iface->h : 1) / 2;
     side->t = sign > 0 ? crossing->t : 1 - crossing->t;
     memcpy(side->weight, crossing->weight, sizeof side->weight);
     if ((result = fsi__side_row(iface, side)) < 0)
         return result;
     iface->sides++;
     return FSI_OK;
+}
+
+/* The sides of one face: the cell below it meets the first crossing, the cell above the last. A cut
+   face closes a share and has no fluid mass of its own. */
+static fsi_result fsi__face_sides(fsi_interface *iface, const fsi_grid *grid,
+                                  const fsi_crossing *first, const fsi_crossing *last,
+                                  const fsi_cut *cut) {
+    size_t minus, plus;
+    fsi__face_cells(iface, first->axis, (size_t)first->face, &minus, &plus);
+    fsi_side kind;
+    memset(&kind, 0, sizeof kind);
+    if (cut)
+        kind.share = cut->share;
+    else {
+        kind.share = 1;
+        kind.shell = !iface->covered[plus] && !iface->covered[minus];
+        kind.mass = grid->desc.rho * iface->h * iface->h * (iface->dim == 3 ? iface->h : 1) / 2;
+    }
+    fsi_result result = fsi__side_add(iface, grid, first, minus, 1, &kind);
+    return result < 0 ? result : fsi__side_add(iface, grid, last, plus, -1, &kind);
 }
 
 /* Volume of a closed surface where n . x < d, by cones from a point of that plane: the cut face has
@@ -2693,14 +2717,7 @@ FSI_API fsi_result fsi_interface_sides(fsi_interface *iface, const fsi_grid *gri
             iface->solid[first->solid]->surface.closed || iface->solid[last->solid]->surface.closed;
         if (closed && iface->desc.boundary == FSI_BOUNDARY_CUT)
             continue;
-        size_t minus, plus;
-        fsi__face_cells(iface, first->axis, (size_t)first->face, &minus, &plus);
-        int shell = !iface->covered[plus] && !iface->covered[minus];
-        if (grid->cell[minus] == FSI_CELL_FLUID
-            && (result = fsi__side_add(iface, grid, first, minus, 1, shell)) < 0)
-            return result;
-        if (grid->cell[plus] == FSI_CELL_FLUID
-            && (result = fsi__side_add(iface, grid, last, plus, -1, shell)) < 0)
+        if ((result = fsi__face_sides(iface, grid, first, last, NULL)) < 0)
             return result;
     }
     fsi__interface_submerged(iface, grid);
@@ -3063,6 +3080,7 @@ static void fsi__share_lines(fsi_interface *iface, const fsi_surface *surface, i
    along an axis add up to its volume, at most 1. */
 static fsi_real fsi__share_grain(const fsi_interface *iface, int solid, int axis, const int *from,
                                  const int *to) {
+    const fsi_surface *surface = &iface->solid[solid]->surface;
     const fsi_bvh *root = iface->bvh + solid;
     for (int k = 0; k < iface->dim; k++)
         if (root->hi[k] - root->lo[k] > iface->h)
@@ -3070,11 +3088,13 @@ static fsi_real fsi__share_grain(const fsi_interface *iface, int solid, int axis
 
     double sum = 0;
     int i[3];
-    FSI__EACH_CELL(i, from, to)
-    sum += fabs((double)iface->velocity[axis][fsi__face_index(iface, axis, i)]);
+    FSI__EACH_CELL(i, from, to) {
+        size_t face = fsi__face_index(iface, axis, i);
+        sum += fabs((double)iface->velocity[axis][face]);
+    }
+    fsi_vec3 up = fsi_vec(0, 1, 0);
     double cell = (double)(iface->h * iface->h * (iface->dim == 3 ? iface->h : 1));
-    const fsi_surface *surface = &iface->solid[solid]->surface;
-    double volume = fsi__volume_below(surface, fsi_vec(0, 1, 0), root->hi[1] + iface->h) / cell;
+    double volume = fsi__volume_below(surface, up, root->hi[1] + iface->h) / cell;
     return sum > volume ? (fsi_real)(volume / sum) : 1;
 }
 
@@ -3174,9 +3194,9 @@ static fsi_result fsi__cut_faces(fsi_interface *iface) {
 static fsi_result fsi__cut_sides(fsi_interface *iface, const fsi_grid *grid) {
     for (int n = 0; n < iface->cuts; n++) {
         const fsi_cut *cut = iface->cut + n;
-        size_t cell[2];
-        fsi__face_cells(iface, cut->axis, (size_t)cut->face, cell, cell + 1);
-        if (grid->cell[cell[0]] != FSI_CELL_FLUID && grid->cell[cell[1]] != FSI_CELL_FLUID)
+        size_t minus, plus;
+        fsi__face_cells(iface, cut->axis, (size_t)cut->face, &minus, &plus);
+        if (grid->cell[minus] != FSI_CELL_FLUID && grid->cell[plus] != FSI_CELL_FLUID)
             continue;
 
         /* The surface cuts the face: it is hardly ever farther than two cells. */
@@ -3194,17 +3214,9 @@ static fsi_result fsi__cut_sides(fsi_interface *iface, const fsi_grid *grid) {
         crossing.t = FSI_R(0.5);
         crossing.element = hit.element;
         memcpy(crossing.weight, hit.weight, sizeof crossing.weight);
-        for (int up = 0; up < 2; up++) {
-            if (grid->cell[cell[up]] != FSI_CELL_FLUID)
-                continue;
-            fsi_result result = fsi__side_add(iface, grid, &crossing, cell[up], up ? -1 : 1, 0);
-            if (result < 0)
-                return result;
-
-            fsi_side *side = iface->side + iface->sides - 1;
-            side->share = cut->share;
-            side->mass = 0;
-        }
+        fsi_result result = fsi__face_sides(iface, grid, &crossing, &crossing, cut);
+        if (result < 0)
+            return result;
     }
     return FSI_OK;
 }
@@ -3440,31 +3452,34 @@ static fsi__list_sizes fsi__couple_sizes(const fsi_couple *couple) {
     return sizes;
 }
 
+/* A vector of n numbers for each of a list of fields that NULL ends. */
+static void fsi__take_vectors(fsi_arena *arena, size_t n, fsi_real **const *field) {
+    for (; *field; field++)
+        FSI__TAKE(**field, fsi_real, arena, n);
+}
+
 static void fsi__couple_layout(fsi_couple *couple, const fsi__list_sizes *sizes, fsi_arena *arena) {
+    fsi_real **const of_sides[] = {&couple->lambda, &couple->side_velocity, &couple->side_factor,
+                                   NULL};
+    fsi_real **const of_columns[] = {
+        &couple->v_before, &couple->load, &couple->reaction, &couple->k, &couple->free_answer,
+        &couple->answer,   NULL};
+    fsi_real **const of_nodes[] = {&couple->cg_residual, &couple->cg_direction, &couple->cg_image,
+                                   NULL};
+    fsi_real **const of_cells[] = {&couple->cell_residual, &couple->cell_step, &couple->cell_work,
+                                   NULL};
     FSI__TAKE(couple->block, fsi__solid_block, arena, sizes->solids);
     FSI__TAKE(couple->group, fsi_mg_group, arena, sizes->solids);
     FSI__TAKE(couple->by_solid, int32_t, arena, sizes->sides);
-    FSI__TAKE(couple->row, size_t, arena, sizes->sides);
-    FSI__TAKE(couple->lambda, fsi_real, arena, sizes->sides);
-    FSI__TAKE(couple->side_velocity, fsi_real, arena, sizes->sides);
     FSI__TAKE(couple->side_cell, int32_t, arena, sizes->sides);
-    FSI__TAKE(couple->side_factor, fsi_real, arena, sizes->sides);
+    FSI__TAKE(couple->row, size_t, arena, sizes->sides);
     FSI__TAKE(couple->K, fsi_real, arena, sizes->factors);
     FSI__TAKE(couple->q, fsi_real, arena, sizes->products);
     FSI__TAKE(couple->mass_work, fsi_real, arena, 3 * sizes->square);
-    FSI__TAKE(couple->v_before, fsi_real, arena, sizes->columns);
-    FSI__TAKE(couple->load, fsi_real, arena, sizes->columns);
-    FSI__TAKE(couple->reaction, fsi_real, arena, sizes->columns);
-    FSI__TAKE(couple->k, fsi_real, arena, sizes->columns);
-    FSI__TAKE(couple->free_answer, fsi_real, arena, sizes->columns);
-    FSI__TAKE(couple->answer, fsi_real, arena, sizes->columns);
-    size_t nodal = sizes->nodal ? sizes->columns : 0;
-    FSI__TAKE(couple->cg_residual, fsi_real, arena, nodal);
-    FSI__TAKE(couple->cg_direction, fsi_real, arena, nodal);
-    FSI__TAKE(couple->cg_image, fsi_real, arena, nodal);
-    FSI__TAKE(couple->cell_residual, fsi_real, arena, sizes->cells);
-    FSI__TAKE(couple->cell_step, fsi_real, arena, sizes->cells);
-    FSI__TAKE(couple->cell_work, fsi_real, arena, sizes->cells);
+    fsi__take_vectors(arena, sizes->sides, of_sides);
+    fsi__take_vectors(arena, sizes->columns, of_columns);
+    fsi__take_vectors(arena, sizes->nodal ? sizes->columns : 0, of_nodes);
+    fsi__take_vectors(arena, sizes->cells, of_cells);
 }
 
 /* Places all lists of this solve. Without memory for them those of the last one stay. */
@@ -4587,15 +4602,16 @@ static fsi_result fsi__sigma_solve(fsi_couple *couple, fsi_report *report) {
 static void fsi__give_impulses(fsi_couple *couple) {
     const fsi_interface *iface = &couple->iface;
     for (int s = 0; s < iface->solids; s++) {
-        const fsi__solid_block *block = couple->block + s;
-        if (block->door->impulse && block->door->dof)
-            fsi_fill((size_t)block->door->dof, 0, block->door->impulse);
+        const fsi_coupled *door = iface->solid[s];
+        if (door->impulse && door->dof)
+            fsi_fill((size_t)door->dof, 0, door->impulse);
     }
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
-        fsi_real *out = iface->solid[side->solid]->impulse;
-        for (int e = side->row; out && e < side->row_end; e++)
-            out[iface->col[e]] -= couple->lambda[i] * iface->val[e];
+        fsi_real *impulse = iface->solid[side->solid]->impulse;
+        fsi_real lambda = couple->lambda[i];
+        for (int e = side->row; impulse && e < side->row_end; e++)
+            impulse[iface->col[e]] -= lambda * iface->val[e];
     }
 }
 
@@ -4694,7 +4710,7 @@ static fsi_result fsi__mono_begin(fsi_couple *couple, fsi_real dt) {
 FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report *report) {
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
-    if (!(dt > 0) || !fsi__finite(dt))
+    if (!fsi__good_dt(dt))
         return FSI_ERR_ARGUMENT;
 
     fsi_couple_solver solver = couple->desc.solver;
@@ -4890,7 +4906,7 @@ static fsi_result fsi__couple_flow_stage(void *scheme, fsi_real dt) {
 
 FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt,
                                    fsi_report *report) {
-    if (!couple || !couple->grid || !scene || !(dt > 0) || !fsi__finite(dt))
+    if (!couple || !couple->grid || !scene || !fsi__good_dt(dt))
         return FSI_ERR_ARGUMENT;
 
     fsi__stages stages;
@@ -4988,7 +5004,7 @@ FSI_API fsi_result fsi_couple_half(fsi_couple *couple, fsi_coupled *const *solid
                                    fsi_real dt, fsi_report *report) {
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
-    if (!(dt > 0) || !fsi__finite(dt))
+    if (!fsi__good_dt(dt))
         return FSI_ERR_ARGUMENT;
 
     /* Keep the fluid as it is. */
@@ -5324,7 +5340,7 @@ static fsi_result fsi__world_move(void *user, fsi_real dt) {
 FSI_API fsi_result fsi_world_step(fsi_world *world, fsi_real dt, fsi_report *report) {
     if (!world || !world->block)
         return FSI_ERR_STATE;
-    if (!(dt > 0) || !fsi__finite(dt))
+    if (!fsi__good_dt(dt))
         return FSI_ERR_ARGUMENT;
 
     fsi_result result = fsi__world_begin(world, dt, 1);
@@ -7008,7 +7024,7 @@ static void fsi__slip_finish(fsi_slip *slip) {
 FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *report) {
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
-    if (!(dt > 0) || !fsi__finite(dt) || !fsi__slip_desc_valid(&slip->desc))
+    if (!fsi__good_dt(dt) || !fsi__slip_desc_valid(&slip->desc))
         return FSI_ERR_ARGUMENT;
     int paper = slip->desc.form == FSI_SLIP_PAPER;
     fsi_report own;
@@ -7506,7 +7522,7 @@ static fsi_result fsi__slip_moved_stage(void *scheme, fsi_real dt) {
 
 FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_real dt,
                                  fsi_report *report) {
-    if (!slip || !slip->memory || !scene || !(dt > 0) || !fsi__finite(dt))
+    if (!slip || !slip->memory || !scene || !fsi__good_dt(dt))
         return FSI_ERR_ARGUMENT;
     fsi__stages stages;
     memset(&stages, 0, sizeof stages);
@@ -8492,7 +8508,7 @@ static int fsi__boundary_valid(const fsi_boundary_faces *faces) {
 FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *faces, fsi_real dt, fsi_real *p0,
                                         fsi_real *work) {
     int counts = faces && faces->faces >= 0 && faces->regions >= 0;
-    if (!counts || !p0 || !work || !(dt > 0) || !fsi__finite(dt) || !fsi__boundary_valid(faces))
+    if (!counts || !p0 || !work || !fsi__good_dt(dt) || !fsi__boundary_valid(faces))
         return FSI_ERR_ARGUMENT;
     int m = faces->regions;
     fsi_real *K = work;
@@ -8866,7 +8882,7 @@ FSI_API fsi_result fsi_fluid_box_follow(fsi_fluid_box *box, const fsi_real *X) {
 }
 
 FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
-    if (!box || !box->grid || !box->face || !(dt > 0) || !fsi__finite(dt))
+    if (!box || !box->grid || !box->face || !fsi__good_dt(dt))
         return FSI_ERR_ARGUMENT;
     box->dt = dt;
     fsi_result result = fsi_grid_classify(box->grid);
@@ -10286,7 +10302,7 @@ static fsi_real fsi__proxy_begin(fsi_proxy *proxy) {
 FSI_API fsi_result fsi_proxy_collide(fsi_proxy *proxy, fsi_real dt) {
     if (!proxy || !proxy->block)
         return FSI_ERR_STATE;
-    if (!(dt > 0) || !fsi__finite(dt))
+    if (!fsi__good_dt(dt))
         return FSI_ERR_ARGUMENT;
 
     /* How far can anybody reach in this step? A few particles may be faster than the look-ups are
@@ -10616,7 +10632,7 @@ FSI_API fsi_result fsi_clamp_advance(void *user, fsi_real dt) {
     fsi_clamp *clamp = (fsi_clamp *)user;
     if (!clamp || !clamp->block)
         return FSI_ERR_STATE;
-    if (!(dt > 0) || !fsi__finite(dt))
+    if (!fsi__good_dt(dt))
         return FSI_ERR_ARGUMENT;
     fsi_tled *tled = clamp->tled;
     fsi_rigid *body = &clamp->world->body[clamp->body];
@@ -11093,7 +11109,7 @@ static fsi_result fsi__sph_rigid_exchange(fsi_sph_rigid *coupling, fsi_report *r
 FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *coupling, fsi_real dt, fsi_report *report) {
     if (!coupling || !coupling->block)
         return FSI_ERR_STATE;
-    if (!(dt > 0) || !fsi__finite(dt))
+    if (!fsi__good_dt(dt))
         return FSI_ERR_ARGUMENT;
     fsi_sph *sph = coupling->desc.sph;
     fsi_report own;
