@@ -760,19 +760,27 @@ static fsi_vec3 fsi__keep_in_box(const fsi_grid *grid, fsi_vec3 X) {
                    fsi__clamp(X.z, 0, (fsi_real)grid->nz));
 }
 
-/* Where sample (i, j, k) of a family sits, in cells. */
-static fsi_vec3 fsi__sample_place(int family, int i, int j, int k) {
-    return fsi_vec((fsi_real)i + (family == 0 ? 0 : FSI_R(0.5)),
-                   (fsi_real)j + (family == 1 ? 0 : FSI_R(0.5)),
-                   (fsi_real)k + (family == 2 ? 0 : FSI_R(0.5)));
+/* Where sample at[3] of a family sits, in cells. */
+static fsi_vec3 fsi__sample_place(int family, const int *at) {
+    fsi_real X[3];
+    for (int axis = 0; axis < 3; axis++)
+        X[axis] = (fsi_real)at[axis] + (family == axis ? 0 : FSI_R(0.5));
+    return fsi_vec_load(X);
+}
+
+/* The same in metres. */
+static fsi_vec3 fsi__sample_point(const fsi_grid *grid, int family, const int *at) {
+    return fsi__grid_point(grid, fsi__sample_place(family, at));
 }
 
 FSI_API fsi_vec3 fsi_grid_cell_centre(const fsi_grid *grid, int i, int j, int k) {
-    return fsi__grid_point(grid, fsi__sample_place(FSI__CELLS, i, j, k));
+    const int at[3] = {i, j, k};
+    return fsi__sample_point(grid, FSI__CELLS, at);
 }
 
 FSI_API fsi_vec3 fsi_grid_face_centre(const fsi_grid *grid, int axis, int i, int j, int k) {
-    return fsi__grid_point(grid, fsi__sample_place(axis, i, j, k));
+    const int at[3] = {i, j, k};
+    return fsi__sample_point(grid, axis, at);
 }
 
 FSI_API fsi_real *fsi_grid_field(const fsi_grid *grid, fsi_field field) {
@@ -1086,7 +1094,7 @@ FSI_API fsi_result fsi_grid_set_velocity(fsi_grid *grid, fsi_vector_fn fn, void 
         for (ptrdiff_t face = 0; face < faces.count; face++) {
             int at[3];
             fsi__lattice_place(&faces, face, at);
-            fsi_vec3 x = fsi_grid_face_centre(grid, axis, at[0], at[1], at[2]);
+            fsi_vec3 x = fsi__sample_point(grid, axis, at);
             fsi_real speed = fsi__get(fn(x, 0, user), axis);
             if (!fsi__finite(speed))
                 return FSI_ERR_CALLBACK;
@@ -1119,7 +1127,7 @@ FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scala
     for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
         int at[3];
         fsi__lattice_place(&cells, cell, at);
-        answer[cell] = fn(fsi_grid_cell_centre(grid, at[0], at[1], at[2]), user);
+        answer[cell] = fn(fsi__sample_point(grid, FSI__CELLS, at), user);
         if (!fsi__finite(answer[cell]))
             return FSI_ERR_CALLBACK;
     }
@@ -1161,22 +1169,21 @@ typedef struct fsi__mac_face {
     ptrdiff_t low, high; /* numbers of the cells; high is wrong at place last, low at place 0 */
 } fsi__mac_face;
 
-FSI__INLINE fsi__mac_face fsi__face_at(const fsi_grid *grid, int axis, int i, int j, int k) {
+/* The lower face of cell at[3] along an axis. */
+FSI__INLINE fsi__mac_face fsi__face_at(const fsi_grid *grid, int axis, const int *at) {
     const ptrdiff_t nx = grid->nx, ny = grid->ny;
     fsi__mac_face face;
     face.axis = axis;
-    face.face = i + (nx + (axis == 0)) * (j + (ny + (axis == 1)) * k);
-    face.high = i + nx * (j + ny * k);
+    face.place = at[axis];
+    face.face = at[0] + (nx + (axis == 0)) * (at[1] + (ny + (axis == 1)) * at[2]);
+    face.high = at[0] + nx * (at[1] + ny * at[2]);
     if (axis == 0) {
-        face.place = i;
         face.last = grid->nx;
         face.low = face.high - 1;
     } else if (axis == 1) {
-        face.place = j;
         face.last = grid->ny;
         face.low = face.high - nx;
     } else {
-        face.place = k;
         face.last = grid->nz;
         face.low = face.high - nx * ny;
     }
@@ -1249,9 +1256,9 @@ FSI__INLINE fsi_real fsi__open_share(const fsi_grid *grid, const fsi__mac_face *
     return fsi__in_shell(grid, face) ? 0 : FSI_R(1.0);
 }
 
-/* Can fluid pass through the face (i, j, k)? */
-static int fsi__passes(const fsi_grid *grid, int axis, int i, int j, int k) {
-    const fsi__mac_face face = fsi__face_at(grid, axis, i, j, k);
+/* Can fluid pass through the lower face of cell at[3] along an axis? */
+static int fsi__passes(const fsi_grid *grid, int axis, const int *at) {
+    const fsi__mac_face face = fsi__face_at(grid, axis, at);
     return fsi__open_share(grid, &face) > 0;
 }
 
@@ -1290,13 +1297,13 @@ static void fsi__set_walls(fsi_grid *grid, int solids) {
         const int all = grid->occluded && (solids || grid->u_plus[axis]);
         const int stride = axis == 0 && !all ? last : 1;
         FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
-        for (ptrdiff_t row = 0; row < (ptrdiff_t)faces.n[1] * faces.n[2]; row++) {
-            const int j = (int)(row % faces.n[1]), k = (int)(row / faces.n[1]);
-            const int place = axis == 1 ? j : k;
-            if (!all && axis != 0 && place > 0 && place < last)
+        for (ptrdiff_t row = 0; row < faces.rows; row++) {
+            int at[3];
+            fsi__lattice_row(&faces, row, at);
+            if (!all && axis != 0 && at[axis] > 0 && at[axis] < last)
                 continue;
-            for (int i = 0; i < faces.n[0]; i += stride) {
-                const fsi__mac_face face = fsi__face_at(grid, axis, i, j, k);
+            for (; at[0] < faces.n[0]; at[0] += stride) {
+                const fsi__mac_face face = fsi__face_at(grid, axis, at);
                 fsi__set_wall(grid, &face, solids);
             }
         }
@@ -1645,7 +1652,7 @@ static unsigned fsi__seen_by_rays(const fsi_grid *grid, const fsi__sight *sight,
         fsi__block_cell(grid, sight, bit, cell);
         if (fsi__solid_at(grid, cell))
             continue;
-        fsi_vec3 centre = fsi__sample_place(FSI__CELLS, cell[0], cell[1], cell[2]);
+        fsi_vec3 centre = fsi__sample_place(FSI__CELLS, cell);
         if (!fsi__ray_hits(grid, eye, centre, &t, &velocity))
             seen |= 1u << bit;
     }
@@ -1666,7 +1673,7 @@ static unsigned fsi__seen_by_faces(const fsi_grid *grid, const fsi__sight *sight
             for (int axis = 0; axis < grid->dim && (seen >> bit & 1u); axis++) {
                 /* The upper of two neighbours names the face between them. */
                 fsi__block_cell(grid, sight, bit | (1u << axis), cell);
-                const fsi__mac_face face = fsi__face_at(grid, axis, cell[0], cell[1], cell[2]);
+                const fsi__mac_face face = fsi__face_at(grid, axis, cell);
                 const int outside = sight->base[axis] < 0 || sight->base[axis] + 1 >= cells[axis];
                 if (outside || !fsi__blocked(grid, &face))
                     seen |= 1u << (bit ^ (1u << axis));
@@ -1726,7 +1733,7 @@ static int fsi__seen_value(const fsi_grid *grid, const fsi__sight *sight, int fa
         int cell[3];
         fsi__block_cell(grid, sight, bit, cell);
         /* The cell lies on the plus side of its lower face, and on the minus side of its upper. */
-        const ptrdiff_t at = fsi__lattice_at(&samples, cell[0], cell[1], cell[2]);
+        const ptrdiff_t at = fsi__lattice_at(&samples, cell);
         fsi_real low = plus[at], high = faces ? minus[at + samples.step[family]] : low;
         sum += weight * fsi__mix(low, high, along);
         mean += FSI_R(0.5) * (low + high);
@@ -1771,7 +1778,7 @@ static fsi_real fsi__walk_cells(const fsi_grid *grid, int *own, fsi_vec3 way, fs
             next[axis] = FSI_REAL_MAX;
             continue;
         }
-        const fsi__mac_face face = fsi__face_at(grid, axis, place[0], place[1], place[2]);
+        const fsi__mac_face face = fsi__face_at(grid, axis, place);
         if (fsi__blocked(grid, &face))
             return fsi__max(next[axis] - margin, 0);
         own[axis] += along[axis] > 0 ? 1 : -1;
@@ -1789,7 +1796,7 @@ static fsi_real fsi__margin(fsi_vec3 way) {
 /* Walks from the centre of the own cell towards a target and stops short of the first surface,
    whose velocity it notes; own follows. Returns the point reached. */
 static fsi_vec3 fsi__reach(const fsi_grid *grid, int *own, fsi_vec3 target, fsi_vec3 *velocity) {
-    fsi_vec3 from = fsi__sample_place(FSI__CELLS, own[0], own[1], own[2]);
+    fsi_vec3 from = fsi__sample_place(FSI__CELLS, own);
     target = fsi__keep_in_box(grid, target);
     if (grid->dim == 2)
         target.z = from.z;
@@ -1815,7 +1822,7 @@ static fsi_vec3 fsi__seen_path(const fsi_grid *grid, fsi_vec3 X, int *own, fsi_r
 
     /* Half a step with the velocity at the start. */
     int middle_cell[3] = {own[0], own[1], own[2]};
-    fsi__look(grid, X, own, fsi__sample_place(FSI__CELLS, own[0], own[1], own[2]), sight);
+    fsi__look(grid, X, own, fsi__sample_place(FSI__CELLS, own), sight);
     fsi_vec3 velocity = fsi__seen_velocity(grid, sight, zero);
     fsi_vec3 target = fsi_vec_mad(X, velocity, FSI_R(0.5) * dth);
     fsi_vec3 middle = fsi__reach(grid, middle_cell, target, &hit);
@@ -1863,7 +1870,7 @@ FSI_API fsi_real fsi_grid_field_at(const fsi_grid *grid, fsi_field field, fsi_ve
         fsi__look(grid, X, own, X, &sight);
 
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    fsi_real value = values[fsi__lattice_at(&cells, own[0], own[1], own[2])];
+    fsi_real value = values[fsi__lattice_at(&cells, own)];
     fsi__seen_value(grid, &sight, FSI__CELLS, values, values, &value);
     return value;
 }
@@ -2491,12 +2498,12 @@ static void fsi__advect_pass(const fsi__job *job, int pass, ptrdiff_t from, ptrd
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid advection beside solids */
-/* Sample (i, j, k) of the job's family as a cell sees it: above = 0 the cell below a face, 1 the
+/* Sample at[3] of the job's family as a cell sees it: above = 0 the cell below a face, 1 the
    one above it. Leaves value where both cells are solid. */
-static void fsi__seen_sample(const fsi_grid *grid, const fsi__job *job, int i, int j, int k,
-                             int above, fsi_real *value) {
+static void fsi__seen_sample(const fsi_grid *grid, const fsi__job *job, const int *at, int above,
+                             fsi_real *value) {
     const int family = job->family;
-    int own[3] = {i, j, k};
+    int own[3] = {at[0], at[1], at[2]};
     if (family != FSI__CELLS) {
         /* The cell of that side; the other one when it is solid or outside the box. */
         const int last = job->mac.cells[family] - 1;
@@ -2509,7 +2516,7 @@ static void fsi__seen_sample(const fsi_grid *grid, const fsi__job *job, int i, i
         return;
 
     fsi__sight sight;
-    fsi_vec3 X = fsi__sample_place(family, i, j, k);
+    fsi_vec3 X = fsi__sample_place(family, at);
     fsi_vec3 hit = fsi__seen_path(grid, X, own, -job->dth, &sight);
     for (int which = 0; which < job->count; which++) {
         const fsi_real *old = job->carried[which].old;
@@ -2526,21 +2533,24 @@ static void fsi__advect_seen(const fsi_grid *grid, const fsi__job *job, ptrdiff_
                              ptrdiff_t to) {
     const int family = job->family;
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    const fsi__lattice samples = fsi__grid_lattice(grid, family);
     FSI__OMP(parallel for schedule(static))
     for (ptrdiff_t row = from; row < to; row++) {
-        const int j = (int)(row % job->samples[1]), k = (int)(row / job->samples[1]);
-        const int cell_j = fsi__imin(j, grid->ny - 1), cell_k = fsi__imin(k, grid->nz - 1);
-        for (int i = 0; i < job->samples[0]; i++) {
-            const int cell_i = fsi__imin(i, grid->nx - 1);
-            if (!grid->near_cell[fsi__lattice_at(&cells, cell_i, cell_j, cell_k)])
+        int at[3];
+        fsi__lattice_row(&samples, row, at);
+        for (; at[0] < samples.n[0]; at[0]++) {
+            int cell[3];
+            for (int axis = 0; axis < 3; axis++)
+                cell[axis] = fsi__imin(at[axis], cells.n[axis] - 1);
+            if (!grid->near_cell[fsi__lattice_at(&cells, cell)])
                 continue;
 
             /* The common sample, or that of the cell below a shell. */
-            const ptrdiff_t sample = row * job->samples[0] + i;
+            const ptrdiff_t sample = fsi__lattice_at(&samples, at);
             fsi_real value[2] = {0, 0};
             for (int which = 0; which < job->count; which++)
                 value[which] = job->carried[which].old[sample];
-            fsi__seen_sample(grid, job, i, j, k, 0, value);
+            fsi__seen_sample(grid, job, at, 0, value);
             for (int which = 0; which < job->count; which++)
                 *fsi__back_value(job, which, sample) = value[which];
             job->stencil[sample - job->base] = FSI__NO_STENCIL;
@@ -2548,10 +2558,10 @@ static void fsi__advect_seen(const fsi_grid *grid, const fsi__job *job, ptrdiff_
                 continue;
 
             /* That of the cell above it. */
-            const fsi__mac_face face = fsi__face_at(grid, family, i, j, k);
+            const fsi__mac_face face = fsi__face_at(grid, family, at);
             if (fsi__blocked(grid, &face)) {
                 value[0] = grid->u_plus[family][sample];
-                fsi__seen_sample(grid, job, i, j, k, 1, value);
+                fsi__seen_sample(grid, job, at, 1, value);
             }
             grid->plus_work[family][sample] = value[0];
         }
@@ -2562,15 +2572,15 @@ static void fsi__advect_seen(const fsi_grid *grid, const fsi__job *job, ptrdiff_
    they are given. */
 static void fsi__renew_plus(fsi_grid *grid, int axis, const fsi_real *given) {
     const fsi__lattice faces = fsi__grid_lattice(grid, axis);
-    for (int k = 0; k < faces.n[2]; k++)
-        for (int j = 0; j < faces.n[1]; j++)
-            for (int i = 0; i < faces.n[0]; i++) {
-                const fsi__mac_face face = fsi__face_at(grid, axis, i, j, k);
-                if (!fsi__blocked(grid, &face))
-                    grid->u_plus[axis][face.face] = grid->u[axis][face.face];
-                else if (given)
-                    grid->u_plus[axis][face.face] = given[face.face];
-            }
+    for (ptrdiff_t number = 0; number < faces.count; number++) {
+        int at[3];
+        fsi__lattice_place(&faces, number, at);
+        const fsi__mac_face face = fsi__face_at(grid, axis, at);
+        if (!fsi__blocked(grid, &face))
+            grid->u_plus[axis][number] = grid->u[axis][number];
+        else if (given)
+            grid->u_plus[axis][number] = given[number];
+    }
 }
 
 /* Marks (0 or 1) grow along one axis by reach: `count` lines of `width` neighbours each, `step`
@@ -2621,27 +2631,28 @@ static void fsi__mark_near(fsi_grid *grid, fsi_real dt, int shells) {
     const uint8_t *solid = occlusion->solid;
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
-    for (ptrdiff_t row = 0; row < (ptrdiff_t)cells.n[1] * cells.n[2]; row++) {
-        const int j = (int)(row % cells.n[1]), k = (int)(row / cells.n[1]);
+    for (ptrdiff_t row = 0; row < cells.rows; row++) {
         const ptrdiff_t first = row * cells.n[0];
         uint8_t *mark = grid->near_cell + first;
+        int at[3];
+        fsi__lattice_row(&cells, row, at);
         for (int i = 0; i < cells.n[0]; i++)
             mark[i] = (uint8_t)(solid && !shells && solid[first + i]);
 
         for (int axis = 0; axis < grid->dim; axis++) {
             const ptrdiff_t step = cells.step[axis];
-            const ptrdiff_t at = fsi__face_at(grid, axis, 0, j, k).face;
+            const ptrdiff_t face = fsi__face_at(grid, axis, at).face;
             const uint8_t *blocked = occlusion->blocked[axis];
             const fsi_real *open = occlusion->open[axis];
-            if ((axis == 1 && j == 0) || (axis == 2 && k == 0))
+            if (axis > 0 && at[axis] == 0)
                 continue;
             for (int i = axis == 0; blocked && i < cells.n[0]; i++) {
                 const int hidden = shells && solid && (solid[first + i] || solid[first + i - step]);
-                if (blocked[at + i] && !hidden)
+                if (blocked[face + i] && !hidden)
                     mark[i] = 1;
             }
             for (int i = axis == 0; open && !shells && i < cells.n[0]; i++)
-                if (open[at + i] < 1)
+                if (open[face + i] < 1)
                     mark[i] = 1;
         }
     }
@@ -2662,7 +2673,8 @@ static void fsi__job_begin(const fsi_grid *grid, int family, fsi_real dt, const 
     job->family = family;
     const fsi__lattice samples = fsi__grid_lattice(grid, family);
     memcpy(job->samples, samples.n, sizeof job->samples);
-    fsi_vec_store(job->offset, fsi__sample_place(family, 0, 0, 0));
+    for (int axis = 0; axis < 3; axis++)
+        job->offset[axis] = axis == family ? 0 : FSI_R(0.5);
     job->dth = dt / grid->h;
     job->stencil = grid->stencil;
     job->phi = family != FSI__CELLS ? grid->phi : NULL;
@@ -3012,9 +3024,10 @@ static int fsi__source_fill(const fsi_grid *grid, const fsi_grid_source *source,
     for (int k = lo[2]; k < hi[2]; k++)
         for (int j = lo[1]; j < hi[1]; j++)
             for (int i = lo[0]; i < hi[0]; i++) {
-                fsi_vec3 x = fsi__grid_point(grid, fsi__sample_place(family, i, j, k));
+                const int at[3] = {i, j, k};
+                const ptrdiff_t sample = fsi__lattice_at(&samples, at);
+                fsi_vec3 x = fsi__sample_point(grid, family, at);
                 fsi_real distance = fsi__source_distance(x, source, grid->dim);
-                const ptrdiff_t sample = fsi__lattice_at(&samples, i, j, k);
                 if (!fsi__finite(distance))
                     good = 0;
                 else if (distance < 0 && out)
@@ -3025,7 +3038,7 @@ static int fsi__source_fill(const fsi_grid *grid, const fsi_grid_source *source,
 
 /* The user's force at a face, m/s^2. */
 static fsi_vec3 fsi__force_at(const fsi_grid *grid, int axis, const int *at) {
-    fsi_vec3 x = fsi_grid_face_centre(grid, axis, at[0], at[1], at[2]);
+    fsi_vec3 x = fsi__sample_point(grid, axis, at);
     return grid->desc.force_fn(x, grid->time, grid->desc.force_user);
 }
 
@@ -3104,8 +3117,8 @@ static ptrdiff_t fsi__inner_rows(const fsi_grid *grid, int axis) {
 
 static fsi__inner_row fsi__inner_row_at(const fsi_grid *grid, int axis, ptrdiff_t number) {
     const int rows = grid->ny - (axis == 1);
-    const int j = (int)(number % rows) + (axis == 1), k = (int)(number / rows) + (axis == 2);
-    const fsi__mac_face face = fsi__face_at(grid, axis, 0, j, k);
+    const int at[3] = {0, (int)(number % rows) + (axis == 1), (int)(number / rows) + (axis == 2)};
+    const fsi__mac_face face = fsi__face_at(grid, axis, at);
     fsi__inner_row row;
     row.face = face.face;
     row.cell = face.high;
@@ -3148,47 +3161,44 @@ static void fsi__buoyancy(fsi_grid *grid, int axis, fsi_real dt) {
     }
 }
 
-/* d u_component / d x_axis at cell (i, j, k): central difference of the cell means, one-sided at
+/* d u_component / d x_axis at cell at[3]: central difference of the cell means, one-sided at
    the box. */
-static fsi_real fsi__cell_difference(const fsi_grid *grid, int component, int axis, int i, int j,
-                                     int k) {
+static fsi_real fsi__cell_difference(const fsi_grid *grid, int component, int axis, const int *at) {
     const fsi__lattice faces = fsi__grid_lattice(grid, component);
     const int cells[3] = {grid->nx, grid->ny, grid->nz};
     const fsi_real *u = grid->u[component];
     const ptrdiff_t next = faces.step[component];
-    int lo[3] = {i, j, k}, hi[3] = {i, j, k};
+    int lo[3] = {at[0], at[1], at[2]}, hi[3] = {at[0], at[1], at[2]};
     lo[axis] -= lo[axis] > 0;
     hi[axis] += hi[axis] < cells[axis] - 1;
     if (lo[axis] == hi[axis])
         return 0;
-    const fsi_real *high = u + fsi__lattice_at(&faces, hi[0], hi[1], hi[2]);
-    const fsi_real *low = u + fsi__lattice_at(&faces, lo[0], lo[1], lo[2]);
+    const fsi_real *high = u + fsi__lattice_at(&faces, hi);
+    const fsi_real *low = u + fsi__lattice_at(&faces, lo);
     return FSI_R(0.5) * ((high[0] + high[next]) - (low[0] + low[next]))
            / ((fsi_real)(hi[axis] - lo[axis]) * grid->h);
 }
 
 /* One component of the vorticity at a cell: d u_b / d x_a - d u_a / d x_b. */
-static fsi_real fsi__curl(const fsi_grid *grid, int a, int b, int i, int j, int k) {
-    return fsi__cell_difference(grid, b, a, i, j, k) - fsi__cell_difference(grid, a, b, i, j, k);
+static fsi_real fsi__curl(const fsi_grid *grid, int a, int b, const int *at) {
+    return fsi__cell_difference(grid, b, a, at) - fsi__cell_difference(grid, a, b, at);
 }
 
 /* Vorticity omega at cell centres into scratch[0..2], |omega| into scratch[3]. */
 static void fsi__vorticity(fsi_grid *grid) {
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
-    for (ptrdiff_t row = 0; row < (ptrdiff_t)grid->ny * grid->nz; row++) {
-        const int j = (int)(row % grid->ny), k = (int)(row / grid->ny);
-        for (int i = 0; i < grid->nx; i++) {
-            const ptrdiff_t cell = row * grid->nx + i;
-            fsi_vec3 omega = fsi_vec(0, 0, fsi__curl(grid, 0, 1, i, j, k));
-            if (grid->dim == 3) {
-                omega.x = fsi__curl(grid, 1, 2, i, j, k);
-                omega.y = fsi__curl(grid, 2, 0, i, j, k);
-            }
-            grid->scratch[0][cell] = omega.x;
-            grid->scratch[1][cell] = omega.y;
-            grid->scratch[2][cell] = omega.z;
-            grid->scratch[3][cell] = fsi__length(omega);
+    for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
+        int at[3];
+        fsi__lattice_place(&cells, cell, at);
+        fsi_vec3 omega = fsi_vec(0, 0, fsi__curl(grid, 0, 1, at));
+        if (grid->dim == 3) {
+            omega.x = fsi__curl(grid, 1, 2, at);
+            omega.y = fsi__curl(grid, 2, 0, at);
         }
+        for (int axis = 0; axis < 3; axis++)
+            grid->scratch[axis][cell] = fsi__get(omega, axis);
+        grid->scratch[3][cell] = fsi__length(omega);
     }
 }
 
@@ -3203,8 +3213,9 @@ static void fsi__confine(fsi_grid *grid) {
         int at[3];
         fsi__lattice_place(&cells, cell, at);
         for (int axis = 0; axis < 3; axis++) {
-            const ptrdiff_t high = fsi__lattice_has(&cells, at, axis, 1) ? cells.step[axis] : 0;
-            const ptrdiff_t low = fsi__lattice_has(&cells, at, axis, 0) ? cells.step[axis] : 0;
+            const ptrdiff_t step = cells.step[axis];
+            const ptrdiff_t high = fsi__lattice_has(&cells, at, axis, 1) ? step : 0;
+            const ptrdiff_t low = fsi__lattice_has(&cells, at, axis, 0) ? step : 0;
             slope[axis] = size[cell + high] - size[cell - low];
             omega[axis] = grid->scratch[axis][cell];
         }
@@ -3288,16 +3299,16 @@ FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid cells and air */
-/* Is there a cell beside cell at[], along an axis up or down, to which fluid can pass? */
-FSI__INLINE int fsi__can_pass(const fsi_grid *grid, const int *at, int axis, int up) {
-    const int cells[3] = {grid->nx, grid->ny, grid->nz};
-    if (up ? at[axis] + 1 >= cells[axis] : at[axis] < 1)
+/* Is there a cell beside cell at[3], towards a side, to which fluid can pass? */
+FSI__INLINE int fsi__can_pass(const fsi_grid *grid, const int *at, int side) {
+    const int cells[3] = {grid->nx, grid->ny, grid->nz}, axis = side >> 1;
+    if (side & 1 ? at[axis] + 1 >= cells[axis] : at[axis] < 1)
         return 0;
     if (!grid->occluded)
         return 1;
-    int face[3] = {at[0], at[1], at[2]};
-    face[axis] += up;
-    return fsi__passes(grid, axis, face[0], face[1], face[2]);
+    int upper[3] = {at[0], at[1], at[2]};
+    upper[axis] += side & 1;
+    return fsi__passes(grid, axis, upper);
 }
 
 static int fsi__new_air(const fsi_grid *grid, ptrdiff_t cell) {
@@ -3308,25 +3319,49 @@ static int fsi__new_air(const fsi_grid *grid, ptrdiff_t cell) {
 static void fsi__flood_run(fsi_grid *grid, const int *at, int number, int *lo, int *hi) {
     const ptrdiff_t row = grid->nx * (at[1] + (ptrdiff_t)grid->ny * at[2]);
     int place[3] = {at[0], at[1], at[2]};
-    for (; fsi__can_pass(grid, place, 0, 0) && fsi__new_air(grid, row + place[0] - 1); place[0]--)
+    for (; fsi__can_pass(grid, place, FSI_LEFT) && fsi__new_air(grid, row + place[0] - 1);
+         place[0]--)
         grid->region[row + place[0] - 1] = number;
     *lo = place[0];
     place[0] = at[0];
-    for (; fsi__can_pass(grid, place, 0, 1) && fsi__new_air(grid, row + place[0] + 1); place[0]++)
+    for (; fsi__can_pass(grid, place, FSI_RIGHT) && fsi__new_air(grid, row + place[0] + 1);
+         place[0]++)
         grid->region[row + place[0] + 1] = number;
     *hi = place[0];
 }
 
-/* Does one of the cells lo .. hi of row (j, k) touch an open side at its faces of an axis? up: the
-   upper faces. The row lies at that side of the box. */
-static int fsi__run_open(const fsi_grid *grid, int axis, int up, int lo, int hi, int j, int k) {
-    if (!fsi__side_open(grid, 2 * axis + up))
+/* Does one of the cells lo .. hi of the row of cell at[3] touch an open side of the box? The row,
+   or its end, lies at that side. */
+static int fsi__run_open(const fsi_grid *grid, int side, int lo, int hi, const int *at) {
+    int upper[3] = {lo, at[1], at[2]};
+    upper[side >> 1] += side & 1;
+    if (!fsi__side_open(grid, side))
         return 0;
-    for (int i = lo; i <= hi; i++)
-        if (fsi__passes(grid, axis, i + (axis == 0 && up), j + (axis == 1 && up),
-                        k + (axis == 2 && up)))
+    for (int i = lo; i <= hi; i++, upper[0]++)
+        if (fsi__passes(grid, side >> 1, upper))
             return 1;
     return 0;
+}
+
+/* Numbers the new air beside the run lo .. hi of the row of cell at[3], towards a side, and puts
+   the first cell of each run of it onto the stack. Returns the new height of the stack. */
+static size_t fsi__flood_beside(fsi_grid *grid, int side, int lo, int hi, const int *at, int number,
+                                size_t top) {
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    int own[3] = {lo, at[1], at[2]}, beside[3] = {lo, at[1], at[2]};
+    beside[side >> 1] += side & 1 ? 1 : -1;
+    int before = 0; /* the cell before this one is new air, too */
+    for (; own[0] <= hi; own[0]++, beside[0]++) {
+        const ptrdiff_t other = fsi__lattice_at(&cells, beside);
+        const int found = fsi__new_air(grid, other) && fsi__can_pass(grid, own, side);
+        /* The run of the cell before reaches this one unless the face between them is closed. */
+        if (found && !(before && fsi__can_pass(grid, beside, FSI_LEFT))) {
+            grid->region[other] = number;
+            grid->stencil[top++] = (int32_t)other;
+        }
+        before = found;
+    }
+    return top;
 }
 
 /* Flood fill of one air region from a cell, run by run (the stencil array is the stack, every cell
@@ -3343,35 +3378,18 @@ static void fsi__flood_air(fsi_grid *grid, ptrdiff_t start, int number, fsi_air_
         fsi__lattice_place(&cells, stack[--top], at);
         fsi__flood_run(grid, at, number, &lo, &hi);
         region->cells += hi - lo + 1;
-        if (lo == 0 && fsi__run_open(grid, 0, 0, 0, 0, at[1], at[2]))
+        if (lo == 0 && fsi__run_open(grid, FSI_LEFT, 0, 0, at))
             region->open = 1;
-        if (hi == grid->nx - 1 && fsi__run_open(grid, 0, 1, hi, hi, at[1], at[2]))
+        if (hi == grid->nx - 1 && fsi__run_open(grid, FSI_RIGHT, hi, hi, at))
             region->open = 1;
 
-        /* The rows beside the run: above and below, before and behind. */
-        for (int axis = 1; axis < grid->dim; axis++)
-            for (int up = 0; up < 2; up++) {
-                if (!fsi__lattice_has(&cells, at, axis, up)) {
-                    if (!region->open)
-                        region->open = fsi__run_open(grid, axis, up, lo, hi, at[1], at[2]);
-                    continue;
-                }
-                /* before: the cell before this one is on the stack, and its run will reach this one
-                 * unless the face between them is closed. */
-                int before = 0, place[3] = {lo, at[1], at[2]}, beside[3] = {lo, at[1], at[2]};
-                beside[axis] += up ? 1 : -1;
-                for (; place[0] <= hi; place[0]++, beside[0]++) {
-                    const ptrdiff_t other =
-                        fsi__lattice_at(&cells, beside[0], beside[1], beside[2]);
-                    const int found =
-                        fsi__new_air(grid, other) && fsi__can_pass(grid, place, axis, up);
-                    if (found && !(before && fsi__can_pass(grid, beside, 0, 0))) {
-                        grid->region[other] = number;
-                        stack[top++] = (int32_t)other;
-                    }
-                    before = found;
-                }
-            }
+        /* The rows beside the run: below and above, behind and before. */
+        for (int side = FSI_BOTTOM; side < 2 * grid->dim; side++) {
+            if (fsi__lattice_has(&cells, at, side >> 1, side & 1))
+                top = fsi__flood_beside(grid, side, lo, hi, at, number, top);
+            else if (!region->open)
+                region->open = fsi__run_open(grid, side, lo, hi, at);
+        }
     }
 }
 
@@ -3382,14 +3400,12 @@ static int32_t fsi__air_beside(const fsi_grid *grid, const fsi__lattice *cells,
     const int codes = grid->desc.max_regions + 1;
     int at[3];
     fsi__lattice_place(cells, cell, at);
-    for (int axis = 0; axis < grid->dim; axis++)
-        for (int up = 0; up < 2; up++) {
-            if (!fsi__lattice_has(cells, at, axis, up))
-                continue;
-            int32_t next = nearby[cell + (up ? cells->step[axis] : -cells->step[axis])];
-            if (next > 0 && next < layer * codes && fsi__can_pass(grid, at, axis, up))
-                return next % codes + layer * codes;
-        }
+    for (int side = 0; side < 2 * grid->dim; side++) {
+        const ptrdiff_t other = fsi__lattice_beside(cells, at, cell, side >> 1, side & 1);
+        const int32_t code = other < 0 ? 0 : nearby[other];
+        if (code > 0 && code < layer * codes && fsi__can_pass(grid, at, side))
+            return code % codes + layer * codes;
+    }
     return 0;
 }
 
@@ -3424,20 +3440,16 @@ static void fsi__air_share(fsi_grid *grid, const fsi__lattice *cells, const int3
     int at[3];
     fsi__lattice_place(cells, cell, at);
     for (int side = 0; side < 2 * grid->dim; side++) {
-        const int axis = side / 2, up = side % 2;
-        if (!fsi__lattice_has(cells, at, axis, up))
-            continue;
-        const ptrdiff_t other = cell + (up ? cells->step[axis] : -cells->step[axis]);
-        const int air = nearby[other] > 0 && grid->phi[other] > 0;
-        if (air && fsi__can_pass(grid, at, axis, up))
+        const ptrdiff_t other = fsi__lattice_beside(cells, at, cell, side >> 1, side & 1);
+        const int air = other >= 0 && nearby[other] > 0 && grid->phi[other] > 0;
+        if (air && fsi__can_pass(grid, at, side))
             weight[side] = (double)grid->phi[other];
         sum += weight[side];
     }
     for (int side = 0; side < 2 * grid->dim; side++) {
-        const ptrdiff_t step = cells->step[side / 2];
+        const ptrdiff_t other = fsi__lattice_beside(cells, at, cell, side >> 1, side & 1);
         if (weight[side] > 0)
-            grid->regions[nearby[cell + (side % 2 ? step : -step)] - 1].volume +=
-                share * weight[side] / sum;
+            grid->regions[nearby[other] - 1].volume += share * weight[side] / sum;
     }
     if (!(sum > 0) && nearby[cell] > 0)
         grid->regions[nearby[cell] - 1].volume += share;
@@ -3540,16 +3552,17 @@ static void fsi__build_weights(fsi_grid *grid, int axis) {
     const fsi__lattice faces = fsi__grid_lattice(grid, axis);
     const int last = faces.n[axis] - 1;
     FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
-    for (ptrdiff_t row = 0; row < (ptrdiff_t)faces.n[1] * faces.n[2]; row++) {
-        const int j = (int)(row % faces.n[1]), k = (int)(row / faces.n[1]);
-        const int place = axis == 1 ? j : k, inner = axis == 0 || (place > 0 && place < last);
+    for (ptrdiff_t row = 0; row < faces.rows; row++) {
+        int at[3];
+        fsi__lattice_row(&faces, row, at);
+        const int inner = axis == 0 || (at[axis] > 0 && at[axis] < last);
         const int plain = !grid->phi && !grid->occluded && inner;
         fsi_real *weight = grid->weight[axis] + row * faces.n[0];
         for (int i = 0; plain && i < faces.n[0]; i++)
             weight[i] = 1;
-        for (int i = 0; i < faces.n[0]; i += plain ? faces.n[0] - 1 : 1) {
-            const fsi__mac_face face = fsi__face_at(grid, axis, i, j, k);
-            weight[i] = fsi__face_weight(grid, &face);
+        for (; at[0] < faces.n[0]; at[0] += plain ? faces.n[0] - 1 : 1) {
+            const fsi__mac_face face = fsi__face_at(grid, axis, at);
+            weight[at[0]] = fsi__face_weight(grid, &face);
         }
     }
 }
@@ -3565,13 +3578,14 @@ static fsi_real fsi__face_flow(const fsi_grid *grid, const fsi__mac_face *face, 
     return open * u[face->face] + (1 - open) * fsi__solid_velocity(grid, face->axis, face->face);
 }
 
-/* Flow out of cell (i, j, k), the sum over its faces, m/s. */
-static fsi_real fsi__outflow(const fsi_grid *grid, int i, int j, int k) {
+/* Flow out of cell at[3], the sum over its faces, m/s. */
+static fsi_real fsi__outflow(const fsi_grid *grid, const int *at) {
     fsi_real sum = 0;
     for (int axis = 0; axis < grid->dim; axis++) {
-        const fsi__mac_face low = fsi__face_at(grid, axis, i, j, k);
-        const fsi__mac_face high =
-            fsi__face_at(grid, axis, i + (axis == 0), j + (axis == 1), k + (axis == 2));
+        int upper[3] = {at[0], at[1], at[2]};
+        upper[axis]++;
+        const fsi__mac_face low = fsi__face_at(grid, axis, at);
+        const fsi__mac_face high = fsi__face_at(grid, axis, upper);
         sum += -fsi__face_flow(grid, &low, 1);
         sum += fsi__face_flow(grid, &high, 0);
     }
@@ -3597,17 +3611,20 @@ static void fsi__plain_outflow(const fsi_grid *grid, ptrdiff_t row, fsi_real sca
 
 /* out = scale * outflow of every fluid cell, 0 elsewhere. */
 static void fsi__all_outflow(const fsi_grid *grid, fsi_real scale, fsi_real *out) {
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
-    for (ptrdiff_t row = 0; row < (ptrdiff_t)grid->ny * grid->nz; row++) {
-        const ptrdiff_t first = row * grid->nx;
-        const int j = (int)(row % grid->ny), k = (int)(row / grid->ny);
+    for (ptrdiff_t row = 0; row < cells.rows; row++) {
+        fsi_real *out_row = out + row * cells.n[0];
+        const uint8_t *cell = grid->cell + row * cells.n[0];
         if (!grid->occluded) {
-            fsi__plain_outflow(grid, row, scale, out + first);
+            fsi__plain_outflow(grid, row, scale, out_row);
             continue;
         }
-        for (int i = 0; i < grid->nx; i++) {
-            const int fluid = grid->cell[first + i] == FSI_CELL_FLUID;
-            out[first + i] = fluid ? scale * fsi__outflow(grid, i, j, k) : 0;
+        int at[3];
+        fsi__lattice_row(&cells, row, at);
+        for (; at[0] < cells.n[0]; at[0]++) {
+            const int fluid = cell[at[0]] == FSI_CELL_FLUID;
+            out_row[at[0]] = fluid ? scale * fsi__outflow(grid, at) : 0;
         }
     }
 }
@@ -3695,9 +3712,10 @@ FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid) {
     for (int axis = 0; axis < grid->dim; axis++) {
         const fsi__lattice faces = fsi__grid_lattice(grid, axis);
         FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
-        for (ptrdiff_t row = 0; row < (ptrdiff_t)faces.n[1] * faces.n[2]; row++) {
-            const int j = (int)(row % faces.n[1]), k = (int)(row / faces.n[1]);
-            fsi__mac_face face = fsi__face_at(grid, axis, 0, j, k);
+        for (ptrdiff_t row = 0; row < faces.rows; row++) {
+            int at[3];
+            fsi__lattice_row(&faces, row, at);
+            fsi__mac_face face = fsi__face_at(grid, axis, at);
             for (int i = 0; i < faces.n[0]; i++, fsi__next_face(&face))
                 fsi__take_gradient(grid, &face, scale);
         }
@@ -3736,7 +3754,7 @@ static double fsi__energy_range(size_t begin, size_t end, void *user) {
         if (grid->cell[cell] != FSI_CELL_FLUID)
             continue;
         fsi__lattice_place(&cells, (ptrdiff_t)cell, at);
-        const ptrdiff_t face = fsi__lattice_at(&faces, at[0], at[1], at[2]);
+        const ptrdiff_t face = fsi__lattice_at(&faces, at);
         double low = (double)plus[face], high = (double)grid->u[axis][face + faces.step[axis]];
         sum += low * low + high * high;
     }
@@ -3784,13 +3802,12 @@ static int fsi__visc_mark(const fsi_grid *grid, const fsi__mac_face *face) {
 }
 
 static void fsi__visc_marks(const fsi__visc *visc) {
-    const fsi__lattice *faces = &visc->faces;
-    for (int k = 0; k < faces->n[2]; k++)
-        for (int j = 0; j < faces->n[1]; j++)
-            for (int i = 0; i < faces->n[0]; i++) {
-                const fsi__mac_face face = fsi__face_at(visc->grid, visc->axis, i, j, k);
-                visc->mark[face.face] = (uint8_t)fsi__visc_mark(visc->grid, &face);
-            }
+    for (ptrdiff_t number = 0; number < visc->faces.count; number++) {
+        int at[3];
+        fsi__lattice_place(&visc->faces, number, at);
+        const fsi__mac_face face = fsi__face_at(visc->grid, visc->axis, at);
+        visc->mark[number] = (uint8_t)fsi__visc_mark(visc->grid, &face);
+    }
 }
 
 /* Viscosity between face at[] and its neighbour up or down along an axis. Along the own axis it is
@@ -3812,7 +3829,7 @@ static fsi_real fsi__nu(const fsi__visc *visc, const int *at, int axis, int up) 
         }
         for (int b = 0; b < 3; b++)
             cell[b] = fsi__iclamp(cell[b], 0, cells.n[b] - 1);
-        sum += FSI_R(0.25) * nu[fsi__lattice_at(&cells, cell[0], cell[1], cell[2])];
+        sum += FSI_R(0.25) * nu[fsi__lattice_at(&cells, cell)];
     }
     return sum;
 }
@@ -3824,26 +3841,26 @@ typedef struct fsi__visc_link {
     ptrdiff_t other;
 } fsi__visc_link;
 
-/* Link of the free face at[] to its neighbour along an axis. */
+/* Link of the free face at[3] to its neighbour on a side. */
 FSI__INLINE fsi__visc_link fsi__visc_link_of(const fsi__visc *visc, ptrdiff_t face, const int *at,
-                                             int axis, int up) {
+                                             int side) {
     const fsi_grid *grid = visc->grid;
-    const int own = visc->axis, along = axis == own;
-    const fsi_real nu = visc->dt_over_h2 * fsi__nu(visc, at, axis, up);
+    const int own = visc->axis, along = side >> 1 == own;
+    const fsi_real nu = visc->dt_over_h2 * fsi__nu(visc, at, side >> 1, side & 1);
+    const ptrdiff_t other = fsi__lattice_beside(&visc->faces, at, face, side >> 1, side & 1);
     fsi__visc_link link = {0, 0, -1};
-    if (!fsi__lattice_has(&visc->faces, at, axis, up)) {
+    if (other < 0) {
         /* Outside the box: the wall is half a cell away. */
-        const fsi_grid_side *side = &grid->desc.side[2 * axis + up];
-        const int drags = side->kind == FSI_SIDE_NOSLIP || side->kind == FSI_SIDE_INFLOW;
+        const fsi_grid_side *wall = &grid->desc.side[side];
+        const int drags = wall->kind == FSI_SIDE_NOSLIP || wall->kind == FSI_SIDE_INFLOW;
         if (!along && drags) {
             link.coefficient = 2 * nu;
-            link.value = fsi__get(side->velocity, own);
+            link.value = fsi__get(wall->velocity, own);
         }
         return link;
     }
-    const int turn = up ? 1 : -1, place = at[own] + (along ? turn : 0);
+    const int turn = side & 1 ? 1 : -1, place = at[own] + (along ? turn : 0);
     const int inside = place > 0 && place < visc->faces.n[own] - 1;
-    const ptrdiff_t other = face + turn * visc->faces.step[axis];
     switch (visc->mark[other]) {
     case FSI__FREE:
     case FSI__PLAIN:
@@ -3874,8 +3891,9 @@ static void fsi__visc_rows(const fsi__visc *visc, const fsi_real *x, fsi_real *y
     const int dim = visc->grid->dim;
     const fsi_real nu = visc->dt_over_h2 * visc->grid->desc.viscosity;
     FSI__OMP(parallel for schedule(static) if (faces->count > FSI__MANY))
-    for (ptrdiff_t row = 0; row < (ptrdiff_t)faces->n[1] * faces->n[2]; row++) {
-        int at[3] = {0, (int)(row % faces->n[1]), (int)(row / faces->n[1])};
+    for (ptrdiff_t row = 0; row < faces->rows; row++) {
+        int at[3];
+        fsi__lattice_row(faces, row, at);
         for (; at[0] < faces->n[0]; at[0]++) {
             const ptrdiff_t face = row * faces->n[0] + at[0];
             const fsi_real *p = x + face;
@@ -3887,8 +3905,7 @@ static void fsi__visc_rows(const fsi__visc *visc, const fsi_real *x, fsi_real *y
                 sum *= nu;
             } else if (visc->mark[face] == FSI__FREE) {
                 for (int side = 0; side < 2 * dim; side++) {
-                    const fsi__visc_link link =
-                        fsi__visc_link_of(visc, face, at, side / 2, side % 2);
+                    const fsi__visc_link link = fsi__visc_link_of(visc, face, at, side);
                     own += link.coefficient;
                     if (link.other >= 0)
                         sum += link.coefficient * x[link.other];
@@ -3917,7 +3934,7 @@ static void fsi__visc_rhs(const fsi__visc *visc, fsi_real *rhs) {
             continue;
         fsi__lattice_place(&visc->faces, face, at);
         for (int side = 0; side < 2 * grid->dim; side++) {
-            const fsi__visc_link link = fsi__visc_link_of(visc, face, at, side / 2, side % 2);
+            const fsi__visc_link link = fsi__visc_link_of(visc, face, at, side);
             if (link.other >= 0)
                 continue;
             rhs[face] += link.coefficient * link.value;
@@ -3990,12 +4007,9 @@ static void fsi__spread(const fsi__lattice *samples, int layers, fsi_real *value
                 fsi_real sum = 0;
                 int count = 0;
                 for (int side = 0; side < 6 && !mark[sample]; side++) {
-                    const int axis = side / 2, up = side % 2;
-                    if (!fsi__lattice_has(samples, at, axis, up))
-                        continue;
-                    const ptrdiff_t step = samples->step[axis];
-                    const ptrdiff_t other = sample + (up ? step : -step);
-                    if (mark[other] && mark[other] <= layer) {
+                    const ptrdiff_t other =
+                        fsi__lattice_beside(samples, at, sample, side >> 1, side & 1);
+                    if (other >= 0 && mark[other] && mark[other] <= layer) {
                         sum += values[other];
                         count++;
                     }
@@ -4013,9 +4027,10 @@ static void fsi__spread(const fsi__lattice *samples, int layers, fsi_real *value
 static void fsi__velocity_marks(fsi_grid *grid, int axis) {
     const fsi__lattice faces = fsi__grid_lattice(grid, axis);
     FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
-    for (ptrdiff_t row = 0; row < (ptrdiff_t)faces.n[1] * faces.n[2]; row++) {
-        const int j = (int)(row % faces.n[1]), k = (int)(row / faces.n[1]);
-        fsi__mac_face face = fsi__face_at(grid, axis, 0, j, k);
+    for (ptrdiff_t row = 0; row < faces.rows; row++) {
+        int at[3];
+        fsi__lattice_row(&faces, row, at);
+        fsi__mac_face face = fsi__face_at(grid, axis, at);
         for (int i = 0; i < faces.n[0]; i++, fsi__next_face(&face)) {
             const int fluid = fsi__beside_kind(grid, &face, FSI_CELL_FLUID);
             int wall = fluid && !(grid->weight[axis][face.face] > 0);
@@ -4096,13 +4111,12 @@ static int fsi__cells_seen(const fsi_grid *grid, const int *at, size_t *seen) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     int count = 0, cut = 0;
     for (int side = 0; side < 2 * grid->dim; side++) {
-        const int axis = side / 2, up = side % 2;
-        if (!fsi__lattice_has(&cells, at, axis, up))
+        if (!fsi__lattice_has(&cells, at, side >> 1, side & 1))
             continue;
-        int place[3] = {at[0], at[1], at[2]};
-        place[axis] += up;
-        const fsi__mac_face face = fsi__face_at(grid, axis, place[0], place[1], place[2]);
-        const ptrdiff_t other = up ? face.high : face.low;
+        int upper[3] = {at[0], at[1], at[2]};
+        upper[side >> 1] += side & 1;
+        const fsi__mac_face face = fsi__face_at(grid, side >> 1, upper);
+        const ptrdiff_t other = side & 1 ? face.high : face.low;
         if (fsi__in_shell(grid, &face))
             cut = 1;
         else if (!grid->occlusion.solid[other])
@@ -4585,14 +4599,14 @@ static void fsi__sort3(fsi_real *v) {
 }
 
 /* Has one of the neighbours of the sample at[] this mark? */
-static int fsi__beside_mark(const fsi__lattice *samples, const int *at, const uint8_t *mark,
-                            int value) {
-    mark += fsi__lattice_at(samples, at[0], at[1], at[2]);
+FSI__INLINE int fsi__beside_mark(const fsi__lattice *samples, const int *at, const uint8_t *mark,
+                                 int value) {
+    const ptrdiff_t own = fsi__lattice_at(samples, at);
     for (int axis = 0; axis < 3; axis++) {
         const ptrdiff_t step = samples->step[axis];
-        if (fsi__lattice_has(samples, at, axis, 0) && mark[-step] == value)
+        if (at[axis] > 0 && mark[own - step] == value)
             return 1;
-        if (fsi__lattice_has(samples, at, axis, 1) && mark[step] == value)
+        if (at[axis] + 1 < samples->n[axis] && mark[own + step] == value)
             return 1;
     }
     return 0;
@@ -4602,17 +4616,15 @@ static int fsi__beside_mark(const fsi__lattice *samples, const int *at, const ui
    where there is none. */
 static void fsi__ls_crossings(const fsi_levelset *ls, ptrdiff_t cell, fsi_real distance[3]) {
     const fsi__lattice cells = fsi__ls_cells(ls);
-    const fsi_real *phi = ls->phi + cell;
+    const fsi_real *phi = ls->phi;
     int at[3];
     fsi__lattice_place(&cells, cell, at);
     for (int axis = 0; axis < 3; axis++) {
         distance[axis] = 2;
         for (int up = 0; up < 2; up++) {
-            if (!fsi__lattice_has(&cells, at, axis, up))
-                continue;
-            const fsi_real other = phi[up ? cells.step[axis] : -cells.step[axis]];
-            if ((phi[0] < 0) != (other < 0))
-                distance[axis] = fsi__min(distance[axis], phi[0] / (phi[0] - other));
+            const ptrdiff_t other = fsi__lattice_beside(&cells, at, cell, axis, up);
+            if (other >= 0 && (phi[cell] < 0) != (phi[other] < 0))
+                distance[axis] = fsi__min(distance[axis], phi[cell] / (phi[cell] - phi[other]));
         }
     }
 }
@@ -4642,18 +4654,15 @@ static int fsi__ls_sharp(const fsi_levelset *ls, ptrdiff_t cell, int all) {
     fsi__lattice_place(&cells, cell, at);
     if (fsi__ls_bent(ls, &cells, cell, at))
         return 1;
-    for (int axis = 0; axis < 3; axis++)
-        for (int up = 0; up < 2; up++) {
-            if (!fsi__lattice_has(&cells, at, axis, up))
-                continue;
-            const ptrdiff_t other = cell + (up ? cells.step[axis] : -cells.step[axis]);
-            if (!all && (ls->phi[other] < 0) == (ls->phi[cell] < 0))
-                continue;
-            int place[3] = {at[0], at[1], at[2]};
-            place[axis] += up ? 1 : -1;
-            if (fsi__ls_bent(ls, &cells, other, place))
-                return 1;
-        }
+    for (int side = 0; side < 6; side++) {
+        const ptrdiff_t other = fsi__lattice_beside(&cells, at, cell, side >> 1, side & 1);
+        if (other < 0 || (!all && (ls->phi[other] < 0) == (ls->phi[cell] < 0)))
+            continue;
+        int place[3] = {at[0], at[1], at[2]};
+        place[side >> 1] += side & 1 ? 1 : -1;
+        if (fsi__ls_bent(ls, &cells, other, place))
+            return 1;
+    }
     return 0;
 }
 
@@ -4792,10 +4801,8 @@ static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, const fsi__lattice *cell
     for (int axis = 0; axis < 3; axis++) {
         nearest[axis] = FSI_REAL_MAX;
         for (int up = 0; up < 2; up++) {
-            if (!fsi__lattice_has(cells, at, axis, up))
-                continue;
-            const ptrdiff_t other = cell + (up ? cells->step[axis] : -cells->step[axis]);
-            const int same = (phi[other] < 0) == (phi[cell] < 0);
+            const ptrdiff_t other = fsi__lattice_beside(cells, at, cell, axis, up);
+            const int same = other >= 0 && (phi[other] < 0) == (phi[cell] < 0);
             if (same && ls->slot[other] == FSI__LS_SETTLED)
                 nearest[axis] = fsi__min(nearest[axis], distance[other]);
         }
@@ -4824,11 +4831,8 @@ static void fsi__ls_march(fsi_levelset *ls, int count) {
         int at[3];
         fsi__lattice_place(&cells, cell, at);
         for (int side = 0; side < 6; side++) {
-            const int axis = side / 2, up = side % 2;
-            if (!fsi__lattice_has(&cells, at, axis, up))
-                continue;
-            const ptrdiff_t other = cell + (up ? cells.step[axis] : -cells.step[axis]);
-            const int same = (ls->phi[other] < 0) == (ls->phi[cell] < 0);
+            const ptrdiff_t other = fsi__lattice_beside(&cells, at, cell, side >> 1, side & 1);
+            const int same = other >= 0 && (ls->phi[other] < 0) == (ls->phi[cell] < 0);
             if (!same || ls->slot[other] == FSI__LS_SETTLED || ls->mark[other])
                 continue;
 
@@ -4851,13 +4855,12 @@ static void fsi__ls_side_films(fsi_levelset *ls, const int *open) {
     const fsi__lattice cells = fsi__ls_cells(ls);
     for (int side = 0; side < 2 * fsi__ls_dim(ls); side++)
         for (ptrdiff_t cell = 0; open[side] && cell < cells.count; cell++) {
-            const int axis = side / 2, up = side % 2;
             int at[3];
             fsi__lattice_place(&cells, cell, at);
-            if (fsi__lattice_has(&cells, at, axis, up) || ls->mark[cell])
+            if (fsi__lattice_has(&cells, at, side >> 1, side & 1) || ls->mark[cell])
                 continue;
-            const ptrdiff_t inward = up ? -cells.step[axis] : cells.step[axis];
-            const fsi_real phi = ls->phi[cell], slope = ls->phi[cell + inward] - phi;
+            const ptrdiff_t inward = fsi__lattice_beside(&cells, at, cell, side >> 1, !(side & 1));
+            const fsi_real phi = ls->phi[cell], slope = ls->phi[inward] - phi;
             if (phi < 0 && slope < 2 * phi) {
                 ls->next_phi[cell] = phi / slope;
                 ls->slot[cell] = FSI__LS_EXACT;
@@ -5028,7 +5031,7 @@ static int fsi__ls_extend(const fsi_levelset *ls, const fsi__ls_faces *mesh, con
     fsi__ls_spot spot;
     spot.face = face;
     fsi__lattice_place(&mesh->faces, face, spot.at);
-    spot.cell = fsi__lattice_at(&mesh->cells, spot.at[0], spot.at[1], spot.at[2]);
+    spot.cell = fsi__lattice_at(&mesh->cells, spot.at);
     spot.phi = fsi__ls_face_phi(ls->phi, mesh, spot.cell, spot.at[mesh->axis]) / 2;
     for (int axis = 0; axis < mesh->dim; axis++) {
         const fsi__ls_upwind lower = fsi__ls_lower(ls, mesh, u, &spot, axis, force, &mean, &count);
@@ -5050,11 +5053,12 @@ static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *mesh, cons
     const fsi_real reach = 2 * (fsi_real)layers * ls->desc.h;
     const ptrdiff_t step = mesh->cells.step[mesh->axis];
     FSI__OMP(parallel for schedule(static) if (faces->count > FSI__GRAIN))
-    for (ptrdiff_t row = 0; row < (ptrdiff_t)faces->n[1] * faces->n[2]; row++) {
-        int at[3] = {0, (int)(row % faces->n[1]), (int)(row / faces->n[1])};
+    for (ptrdiff_t row = 0; row < faces->rows; row++) {
+        int at[3];
+        fsi__lattice_row(faces, row, at);
         for (; at[0] < faces->n[0]; at[0]++) {
             const ptrdiff_t face = row * faces->n[0] + at[0];
-            const ptrdiff_t cell = fsi__lattice_at(&mesh->cells, at[0], at[1], at[2]);
+            const ptrdiff_t cell = fsi__lattice_at(&mesh->cells, at);
             const int place = at[mesh->axis], inside = place < mesh->cells.n[mesh->axis];
             if (given)
                 ls->mark[face] = given[face];
@@ -5073,8 +5077,9 @@ static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *mesh, cons
 static int fsi__ls_front(fsi_levelset *ls, const fsi__lattice *faces) {
     int count = 0;
     FSI__OMP(parallel for schedule(static) if (faces->count > FSI__GRAIN))
-    for (ptrdiff_t row = 0; row < (ptrdiff_t)faces->n[1] * faces->n[2]; row++) {
-        int at[3] = {0, (int)(row % faces->n[1]), (int)(row / faces->n[1])};
+    for (ptrdiff_t row = 0; row < faces->rows; row++) {
+        int at[3];
+        fsi__lattice_row(faces, row, at);
         for (; at[0] < faces->n[0]; at[0]++) {
             const ptrdiff_t face = row * faces->n[0] + at[0];
             const int open = ls->slot[face] == 1 && ls->mark[face] == 0;
@@ -5102,9 +5107,8 @@ static int fsi__ls_next_front(fsi_levelset *ls, const fsi__ls_faces *mesh, int d
         int at[3];
         fsi__lattice_place(faces, face, at);
         for (int side = 0; side < 2 * mesh->dim; side++) {
-            const int axis = side / 2, up = side % 2;
-            const ptrdiff_t other = face + (up ? faces->step[axis] : -faces->step[axis]);
-            if (!fsi__lattice_has(faces, at, axis, up) || ls->mark[other] || ls->slot[other] != 1)
+            const ptrdiff_t other = fsi__lattice_beside(faces, at, face, side >> 1, side & 1);
+            if (other < 0 || ls->mark[other] || ls->slot[other] != 1)
                 continue;
             ls->slot[other] = 2;
             next++;
@@ -5197,11 +5201,12 @@ static void fsi__ls_patch_end(int axis, int end, fsi_real patch[27]) {
 /* The patch around a cell (2D: the middle layer three times). */
 static void fsi__ls_patch(const fsi_levelset *ls, ptrdiff_t cell, fsi_real patch[27]) {
     const fsi__lattice cells = fsi__ls_cells(ls);
-    int at[3], inside = 1;
+    int at[3];
     fsi__lattice_place(&cells, cell, at);
-    for (int axis = 0; axis < fsi__ls_dim(ls); axis++)
-        inside &= at[axis] > 0 && at[axis] + 1 < cells.n[axis];
-    if (inside) {
+    const int inner_x = at[0] > 0 && at[0] + 1 < cells.n[0];
+    const int inner_y = at[1] > 0 && at[1] + 1 < cells.n[1];
+    const int inner_z = cells.n[2] == 1 || (at[2] > 0 && at[2] + 1 < cells.n[2]);
+    if (inner_x && inner_y && inner_z) {
         const ptrdiff_t up = cells.n[2] > 1 ? cells.step[2] : 0;
         for (int row = 0; row < 9; row++) {
             const ptrdiff_t shift = (row % 3 - 1) * cells.step[1] + (row / 3 - 1) * up;
@@ -5214,7 +5219,7 @@ static void fsi__ls_patch(const fsi_levelset *ls, ptrdiff_t cell, fsi_real patch
         for (int axis = 0; axis < 3; axis++)
             place[axis] =
                 fsi__iclamp(at[axis] + i / fsi__ls_stride[axis] % 3 - 1, 0, cells.n[axis] - 1);
-        patch[i] = ls->phi[fsi__lattice_at(&cells, place[0], place[1], place[2])];
+        patch[i] = ls->phi[fsi__lattice_at(&cells, place)];
     }
     for (int axis = 0; axis < fsi__ls_dim(ls); axis++)
         for (int end = 0; end < 2; end++)
@@ -5480,8 +5485,8 @@ static void fsi__ls_move_markers(fsi_levelset *ls, const fsi__mac *mac, fsi_real
 
 /* The cell of a corner of the block of 2^dim cells around a place, -1 outside the box. centre: its
    place. */
-static ptrdiff_t fsi__ls_corner(const fsi_levelset *ls, fsi_vec3 place, int corner,
-                                fsi_vec3 *centre) {
+FSI__INLINE ptrdiff_t fsi__ls_corner(const fsi_levelset *ls, fsi_vec3 place, int corner,
+                                     fsi_vec3 *centre) {
     const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
     const int i = (int)fsi__floor(place.x) + (corner & 1);
     const int j = (int)fsi__floor(place.y) + (corner >> 1 & 1);
@@ -5686,11 +5691,12 @@ static void fsi__ls_mark_moving(fsi_levelset *ls, const fsi_levelset_walls *wall
     const fsi_real end = (fsi_real)ls->desc.band * ls->desc.h;
     const int *open = walls ? walls->open : NULL;
     FSI__OMP(parallel for schedule(static) if (ls->cells > FSI__GRAIN))
-    for (ptrdiff_t row = 0; row < (ptrdiff_t)cells.n[1] * cells.n[2]; row++) {
-        const int at[3] = {0, (int)(row % cells.n[1]), (int)(row / cells.n[1])};
+    for (ptrdiff_t row = 0; row < cells.rows; row++) {
+        int at[3];
+        fsi__lattice_row(&cells, row, at);
         int all = 0; /* the row lies at an open side */
         for (int side = FSI_BOTTOM; open && side <= FSI_FRONT; side++)
-            all |= open[side] && !fsi__lattice_has(&cells, at, side / 2, side % 2);
+            all |= open[side] && !fsi__lattice_has(&cells, at, side >> 1, side & 1);
         uint8_t *mark = ls->mark + row * cells.n[0];
         for (int i = 0; i < cells.n[0]; i++)
             mark[i] = (uint8_t)(all || fsi__abs(ls->phi[row * cells.n[0] + i]) < end);

@@ -1339,9 +1339,9 @@ FSI__INLINE fsi_vec3 fsi__axis(int axis) {
 #define FSI__CELLS 3 /* as axis: cell centres */
 
 typedef struct fsi__lattice {
-    int n[3];          /* samples along each axis */
-    ptrdiff_t step[3]; /* 1, n[0], n[0] n[1] */
-    ptrdiff_t count;   /* of all samples */
+    int n[3];              /* samples along each axis */
+    ptrdiff_t step[3];     /* 1, n[0], n[0] n[1] */
+    ptrdiff_t rows, count; /* n[1] n[2]; of all samples */
 } fsi__lattice;
 
 /* The lattice of a box of nx * ny * nz cells: faces of an axis (one more along it), or FSI__CELLS.
@@ -1354,25 +1354,40 @@ FSI__INLINE fsi__lattice fsi__lattice_of(int nx, int ny, int nz, int axis) {
     lattice.step[0] = 1;
     lattice.step[1] = lattice.n[0];
     lattice.step[2] = (ptrdiff_t)lattice.n[0] * lattice.n[1];
-    lattice.count = lattice.step[2] * lattice.n[2];
+    lattice.rows = (ptrdiff_t)lattice.n[1] * lattice.n[2];
+    lattice.count = lattice.rows * lattice.n[0];
     return lattice;
 }
 
-FSI__INLINE ptrdiff_t fsi__lattice_at(const fsi__lattice *lattice, int i, int j, int k) {
-    return i + lattice->step[1] * j + lattice->step[2] * k;
+/* The number of sample at[3] = (i, j, k). */
+FSI__INLINE ptrdiff_t fsi__lattice_at(const fsi__lattice *lattice, const int *at) {
+    return at[0] + lattice->step[1] * at[1] + lattice->step[2] * at[2];
 }
 
-/* (i, j, k) of a sample into at[3]. */
-FSI__INLINE void fsi__lattice_place(const fsi__lattice *lattice, ptrdiff_t sample, int *at) {
-    const ptrdiff_t row = sample / lattice->n[0];
-    at[0] = (int)(sample % lattice->n[0]);
+/* (i, j, k) of the first sample of a row into at[3]. */
+FSI__INLINE void fsi__lattice_row(const fsi__lattice *lattice, ptrdiff_t row, int *at) {
+    at[0] = 0;
     at[1] = (int)(row % lattice->n[1]);
     at[2] = (int)(row / lattice->n[1]);
 }
 
-/* Is there a sample behind place at[axis] upwards (up = 1) or downwards? */
+/* (i, j, k) of a sample into at[3]. */
+FSI__INLINE void fsi__lattice_place(const fsi__lattice *lattice, ptrdiff_t sample, int *at) {
+    fsi__lattice_row(lattice, sample / lattice->n[0], at);
+    at[0] = (int)(sample % lattice->n[0]);
+}
+
+/* Is there a sample beside place at[], along an axis upwards (up = 1) or downwards? */
 FSI__INLINE int fsi__lattice_has(const fsi__lattice *lattice, const int *at, int axis, int up) {
     return up ? at[axis] + 1 < lattice->n[axis] : at[axis] > 0;
+}
+
+/* The number of that sample, -1 = there is none. */
+FSI__INLINE ptrdiff_t fsi__lattice_beside(const fsi__lattice *lattice, const int *at,
+                                          ptrdiff_t sample, int axis, int up) {
+    if (!fsi__lattice_has(lattice, at, axis, up))
+        return -1;
+    return up ? sample + lattice->step[axis] : sample - lattice->step[axis];
 }
 
 /* first of the set that i belongs to; shortens the way there */
