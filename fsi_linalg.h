@@ -461,24 +461,28 @@ FSI__INLINE fsi_vec3 fsi_vec_cross(fsi_vec3 a, fsi_vec3 b) {
     return fsi_vec(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x);
 }
 
-FSI__INLINE fsi_vec3 fsi_mat3_mul_vec(const fsi_mat3 *A, fsi_vec3 v) { /* A v */
-    const fsi_real *m = A->m;
-    return fsi_vec(m[0] * v.x + m[1] * v.y + m[2] * v.z, m[3] * v.x + m[4] * v.y + m[5] * v.z,
-                   m[6] * v.x + m[7] * v.y + m[8] * v.z);
+FSI__INLINE fsi_vec3 fsi_mat3_row(const fsi_mat3 *A, int row) {
+    return fsi_vec_load(A->m + 3 * row);
 }
 
-FSI__INLINE fsi_vec3 fsi_mat3_tmul_vec(const fsi_mat3 *A, fsi_vec3 v) { /* A^T v */
-    const fsi_real *m = A->m;
-    return fsi_vec(m[0] * v.x + m[3] * v.y + m[6] * v.z, m[1] * v.x + m[4] * v.y + m[7] * v.z,
-                   m[2] * v.x + m[5] * v.y + m[8] * v.z);
+/* A v */
+FSI__INLINE fsi_vec3 fsi_mat3_mul_vec(const fsi_mat3 *A, fsi_vec3 v) {
+    return fsi_vec(fsi_vec_dot(fsi_mat3_row(A, 0), v), fsi_vec_dot(fsi_mat3_row(A, 1), v),
+                   fsi_vec_dot(fsi_mat3_row(A, 2), v));
 }
 
-FSI__INLINE fsi_mat3 fsi_mat3_mul(const fsi_mat3 *A, const fsi_mat3 *B) { /* A B */
+/* A^T v: the rows times the entries of v */
+FSI__INLINE fsi_vec3 fsi_mat3_tmul_vec(const fsi_mat3 *A, fsi_vec3 v) {
+    fsi_vec3 sum = fsi_vec_scale(fsi_mat3_row(A, 0), v.x);
+    sum = fsi_vec_mad(sum, fsi_mat3_row(A, 1), v.y);
+    return fsi_vec_mad(sum, fsi_mat3_row(A, 2), v.z);
+}
+
+/* A B: every row of A times B */
+FSI__INLINE fsi_mat3 fsi_mat3_mul(const fsi_mat3 *A, const fsi_mat3 *B) {
     fsi_mat3 C;
     for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++)
-            C.m[3 * i + j] = A->m[3 * i] * B->m[j] + A->m[3 * i + 1] * B->m[3 + j]
-                             + A->m[3 * i + 2] * B->m[6 + j];
+        fsi_vec_store(C.m + 3 * i, fsi_mat3_tmul_vec(B, fsi_mat3_row(A, i)));
     return C;
 }
 
@@ -491,9 +495,8 @@ FSI__INLINE fsi_mat3 fsi_mat3_transpose(const fsi_mat3 *A) { /* A^T */
 }
 
 FSI__INLINE fsi_real fsi_mat3_det(const fsi_mat3 *A) { /* det A */
-    const fsi_real *m = A->m;
-    return m[0] * (m[4] * m[8] - m[5] * m[7]) + m[1] * (m[5] * m[6] - m[3] * m[8])
-           + m[2] * (m[3] * m[7] - m[4] * m[6]);
+    fsi_vec3 normal = fsi_vec_cross(fsi_mat3_row(A, 1), fsi_mat3_row(A, 2));
+    return fsi_vec_dot(fsi_mat3_row(A, 0), normal);
 }
 
 /* R A R^T: an inertia tensor turned by R */
@@ -1793,53 +1796,44 @@ FSI_API fsi_vec3 fsi_vec_unit(fsi_vec3 a) {
 }
 
 FSI_API int fsi_mat3_inverse(const fsi_mat3 *A, fsi_mat3 *out) {
-    const fsi_real *m = A->m;
     fsi_real det = fsi_mat3_det(A);
     if (!fsi__finite(det) || det == 0)
         return 0;
-
     fsi_real scale = 1 / det;
     if (!fsi__finite(scale))
         return 0;
 
-    fsi_mat3 C;
-    C.m[0] = m[4] * m[8] - m[5] * m[7];
-    C.m[1] = m[2] * m[7] - m[1] * m[8];
-    C.m[2] = m[1] * m[5] - m[2] * m[4];
-    C.m[3] = m[5] * m[6] - m[3] * m[8];
-    C.m[4] = m[0] * m[8] - m[2] * m[6];
-    C.m[5] = m[2] * m[3] - m[0] * m[5];
-    C.m[6] = m[3] * m[7] - m[4] * m[6];
-    C.m[7] = m[1] * m[6] - m[0] * m[7];
-    C.m[8] = m[0] * m[4] - m[1] * m[3];
-    for (int i = 0; i < 9; i++)
-        C.m[i] *= scale; /* adj(A) / det A */
-    *out = C;
-
+    /* column j of the inverse: the cross product of the two other rows over det A */
+    fsi_mat3 inverse;
+    for (int j = 0; j < 3; j++) {
+        fsi_vec3 cross = fsi_vec_cross(fsi_mat3_row(A, (j + 1) % 3), fsi_mat3_row(A, (j + 2) % 3));
+        inverse.m[j] = cross.x * scale;
+        inverse.m[3 + j] = cross.y * scale;
+        inverse.m[6 + j] = cross.z * scale;
+    }
+    *out = inverse;
     return 1;
 }
 
-FSI_API fsi_quat fsi_quat_unit(fsi_quat q) {
-    fsi_real most =
-        fsi__max(fsi__max(fsi__abs(q.w), fsi__abs(q.x)), fsi__max(fsi__abs(q.y), fsi__abs(q.z)));
-    if (most > 0 && fsi__finite(most) && !fsi__ordinary(most)) {
-        q.w /= most;
-        q.x /= most;
-        q.y /= most;
-        q.z /= most;
-    }
-    fsi_real norm = fsi__sqrt(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
-    if (!(norm > 0) || !fsi__finite(norm)) {
-        q.w = 1;
-        q.x = q.y = q.z = 0;
-        return q;
-    }
-    q.w /= norm;
-    q.x /= norm;
-    q.y /= norm;
-    q.z /= norm;
-
+static fsi_quat fsi__quat_over(fsi_quat q, fsi_real divisor) {
+    q.w /= divisor;
+    q.x /= divisor;
+    q.y /= divisor;
+    q.z /= divisor;
     return q;
+}
+
+FSI_API fsi_quat fsi_quat_unit(fsi_quat q) {
+    const fsi_quat identity = {1, 0, 0, 0};
+
+    /* in units of the largest where squares would overflow or vanish */
+    fsi_real most = fsi__max(fsi__abs(q.w), fsi__abs(q.x));
+    most = fsi__max(most, fsi__max(fsi__abs(q.y), fsi__abs(q.z)));
+    if (most > 0 && fsi__finite(most) && !fsi__ordinary(most))
+        q = fsi__quat_over(q, most);
+
+    fsi_real norm = fsi__sqrt(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
+    return norm > 0 && fsi__finite(norm) ? fsi__quat_over(q, norm) : identity;
 }
 
 FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 a) {
@@ -6477,6 +6471,20 @@ static fsi__box fsi__box_around(const fsi_mg_level *level, const fsi__box *box, 
     return out;
 }
 
+/* All rows (j, k) of a box: for (at = fsi__box_row(box); at.k < box->hi[2]; fsi__box_next(box,
+ * &at)) */
+FSI__INLINE fsi__ijk fsi__box_row(const fsi__box *box) {
+    return fsi__ijk_of(box->lo[0], box->lo[1], box->lo[2]);
+}
+
+FSI__INLINE void fsi__box_next(const fsi__box *box, fsi__ijk *at) {
+    at->j++;
+    if (at->j >= box->hi[1]) {
+        at->j = box->lo[1];
+        at->k++;
+    }
+}
+
 /* Floats of one pack in a box. */
 FSI__INLINE size_t fsi__pack_size(const fsi__box *box) {
     return FSI__LANES * fsi__box_cells(box);
@@ -6530,13 +6538,13 @@ static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg
 
         /* the coarse cells they touch: one more on each side where a neighbour may adopt */
         int orphans = 0;
-        for (int k = patch->wide.lo[2]; k < patch->wide.hi[2]; k++)
-            for (int j = patch->wide.lo[1]; j < patch->wide.hi[1]; j++)
-                if (fsi__mg_flags(level, j, k) & FSI__ROW_ORPHAN)
-                    orphans = 1;
+        const fsi__box *wide = &patch->wide;
+        for (fsi__ijk at = fsi__box_row(wide); at.k < wide->hi[2]; fsi__box_next(wide, &at))
+            if (fsi__mg_flags(level, at.j, at.k) & FSI__ROW_ORPHAN)
+                orphans = 1;
         for (int axis = 0; axis < 3; axis++) {
-            int hi = ((patch->wide.hi[axis] + 1) >> 1) + orphans;
-            touched.lo[axis] = fsi__imax((patch->wide.lo[axis] >> 1) - orphans, 0);
+            int hi = ((wide->hi[axis] + 1) >> 1) + orphans;
+            touched.lo[axis] = fsi__imax((wide->lo[axis] >> 1) - orphans, 0);
             touched.hi[axis] = fsi__imin(hi, level[1].n[axis]);
         }
     }
@@ -6626,9 +6634,8 @@ static void fsi__mg_local_set(const fsi_mg *mg, int depth, const fsi__box *box, 
     local->x = memory + 5 * local->cells;
     local->f = local->x + FSI__LANES * local->cells;
     memset(memory, 0, 5 * local->cells * sizeof *memory);
-    for (int k = box->lo[2]; k < box->hi[2]; k++)
-        for (int j = box->lo[1]; j < box->hi[1]; j++)
-            fsi__mg_local_line(level, box, local, j, k);
+    for (fsi__ijk at = fsi__box_row(box); at.k < box->hi[2]; fsi__box_next(box, &at))
+        fsi__mg_local_line(level, box, local, at.j, at.k);
 }
 
 /* sum = f + sum of w x over the neighbours of a cell, in all lanes. */
@@ -6685,16 +6692,15 @@ static void fsi__mg_local_smooth(const fsi_mg *mg, int depth, const fsi__box *bo
     int band = 2 * mg->band;
     int stages = band + 2 * fsi__mg_sweeps(mg, depth, 1);
     for (int stage = 0; stage < stages; stage++)
-        for (int k = box->lo[2]; k < box->hi[2]; k++)
-            for (int j = box->lo[1]; j < box->hi[1]; j++) {
-                int along = fsi__mg_flags(level, j, k) & FSI__ROW_BAND;
-                if (stage < band && !along)
-                    continue;
-                /* box->lo[0] is even; sweeps start with red */
-                int first = (j + k + stage) & 1;
-                ptrdiff_t at = fsi__local_at(local, 0, j - box->lo[1], k - box->lo[2]);
-                fsi__mg_local_row(local, at + first, at + local->n[0]);
-            }
+        for (fsi__ijk at = fsi__box_row(box); at.k < box->hi[2]; fsi__box_next(box, &at)) {
+            int along = fsi__mg_flags(level, at.j, at.k) & FSI__ROW_BAND;
+            if (stage < band && !along)
+                continue;
+            /* box->lo[0] is even; sweeps start with red */
+            int first = (at.j + at.k + stage) & 1;
+            ptrdiff_t row = fsi__local_at(local, 0, at.j - box->lo[1], at.k - box->lo[2]);
+            fsi__mg_local_row(local, row + first, row + local->n[0]);
+        }
 }
 
 static int fsi__box_holds(const fsi__box *box, fsi__ijk cell) {
@@ -6861,34 +6867,39 @@ static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *rank, int depth, in
         }
 }
 
+/* One lane of a pack in a box into an array of the level, or (back) out of it. */
+static void fsi__mg_lane(const fsi_mg_level *level, const fsi__box *box, float *lane, float *array,
+                         int back) {
+    for (fsi__ijk at = fsi__box_row(box); at.k < box->hi[2]; fsi__box_next(box, &at))
+        for (at.i = box->lo[0]; at.i < box->hi[0] && at.i < level->n[0]; at.i++) {
+            float *in_lane = lane + FSI__LANES * fsi__box_at(box, at.i, at.j, at.k);
+            float *in_array = array + fsi__mg_cell_id(level, at);
+            if (back)
+                *in_lane = *in_array;
+            else
+                *in_array = *in_lane;
+        }
+}
+
 /* The coarsest level: x = its sweeps on t, column by column. */
 static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *rank, int group, float *x) {
     const fsi_mg_level *level = mg->level + rank->levels - 1;
     const fsi__mg_patch *patch = fsi__mg_patch_of(rank, rank->levels - 1, group);
-    const fsi__box *own = &patch->own;
-    const fsi__box *wide = &patch->wide;
-    size_t size = fsi__pack_size(wide);
+    size_t size = fsi__pack_size(&patch->wide);
+    size_t bytes = 2 * level->size * sizeof *level->f;
     memset(x, 0, 2 * size * (size_t)fsi__mg_packs(rank, group) * sizeof *x);
 
     for (int column = 0; column < fsi__mg_columns(rank, group); column++) {
         int pack = column / FSI__LANES;
         int lane = column % FSI__LANES;
-        const float *from = fsi__pack_t(rank, patch, pack) + lane;
+        float *t = fsi__pack_t(rank, patch, pack) + lane;
         float *to = x + size * (size_t)pack + lane;
-        memset(level->f, 0, 2 * level->size * sizeof *level->f);
-        for (int k = own->lo[2]; k < own->hi[2]; k++)
-            for (int j = own->lo[1]; j < own->hi[1]; j++)
-                for (int i = own->lo[0]; i < own->hi[0] && i < level->n[0]; i++)
-                    level->f[fsi__mg_id(level, i, j, k)] =
-                        from[FSI__LANES * fsi__box_at(own, i, j, k)];
+        memset(level->f, 0, bytes);
+        fsi__mg_lane(level, &patch->own, t, level->f, 0);
         fsi__mg_bottom(level, 8);
-        for (int k = wide->lo[2]; k < wide->hi[2]; k++)
-            for (int j = wide->lo[1]; j < wide->hi[1]; j++)
-                for (int i = wide->lo[0]; i < wide->hi[0] && i < level->n[0]; i++)
-                    to[FSI__LANES * fsi__box_at(wide, i, j, k)] =
-                        level->x[fsi__mg_id(level, i, j, k)];
+        fsi__mg_lane(level, &patch->wide, to, level->x, 1);
     }
-    memset(level->f, 0, 2 * level->size * sizeof *level->f);
+    memset(level->f, 0, bytes);
 }
 
 /* Entry (i, j), j <= i, of a group's K. */
