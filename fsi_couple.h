@@ -1004,29 +1004,6 @@ FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *scheme);
 FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *scheme, void *block);
 FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *scheme, const void *block);
 
-/* Boundary pressure projection (XPM section 6): makes boundary velocities of closed regions
-   compatible with incompressible fluid.
-
-           region_minus | face | region_plus        u > 0 is flow out of region_minus
-                        |----->|                    and into region_plus
-
-   Face f has area[f] (m^2), dual mass[f] (kg, of dynamic faces), velocity u[f] (m/s along its
-   axis), the closed region on its lower and upper side (-1 = none), and fixed[f] = 1 for sources
-   and scripted faces (NULL = none). Every closed region gets zero net outflow with the least change
-   of kinetic energy; p0[region] (Pa) is the pressure that does it in dt seconds. m regions: an
-   m x m system, work[m * m]. FSI_INCOMPATIBLE: a region with no dynamic face has net flow (it
-   is left alone). */
-typedef struct fsi_boundary_faces {
-    int faces, regions;
-    const fsi_real *area, *mass;
-    const int32_t *region_minus, *region_plus;
-    const uint8_t *fixed; /* may be NULL */
-    fsi_real *u;          /* in U*, out U */
-} fsi_boundary_faces;
-
-FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *faces, fsi_real dt, fsi_real *p0,
-                                        fsi_real *work);
-
 /* ------------------------------------------------------------------------------------------------
  * >>boxes */
 #ifndef FSI_COUPLE_NO_GRID
@@ -8487,81 +8464,6 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *scheme, int n, int m,
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>boundary pressure projection */
-static int fsi__boundary_dynamic(const fsi_boundary_faces *faces, int f) {
-    return !faces->fixed || !faces->fixed[f];
-}
-
-static int fsi__boundary_valid(const fsi_boundary_faces *faces) {
-    for (int f = 0; f < faces->faces; f++) {
-        int regions =
-            faces->region_minus[f] < faces->regions && faces->region_plus[f] < faces->regions;
-        int mass = !fsi__boundary_dynamic(faces, f) || faces->mass[f] > 0;
-        if (!regions || !mass || !fsi__finite(faces->u[f]) || !(faces->area[f] >= 0))
-            return 0;
-    }
-    return 1;
-}
-
-/* Row f of C has area on its minus side and -area on its plus side. The projection is
- * U -= M^-1 C (C^T M^-1 C)^-1 C^T U. */
-FSI_API fsi_result fsi_boundary_project(const fsi_boundary_faces *faces, fsi_real dt, fsi_real *p0,
-                                        fsi_real *work) {
-    int counts = faces && faces->faces >= 0 && faces->regions >= 0;
-    if (!counts || !p0 || !work || !fsi__good_dt(dt) || !fsi__boundary_valid(faces))
-        return FSI_ERR_ARGUMENT;
-    int m = faces->regions;
-    fsi_real *K = work;
-    memset(K, 0, (size_t)m * (size_t)m * sizeof *K);
-    fsi_fill((size_t)m, 0, p0);
-
-    /* C^T U, scripted faces included, and K = C^T M^-1 C */
-    for (int f = 0; f < faces->faces; f++) {
-        int minus = faces->region_minus[f], plus = faces->region_plus[f];
-        fsi_real flux = faces->area[f] * faces->u[f];
-        if (minus >= 0)
-            p0[minus] += flux;
-        if (plus >= 0)
-            p0[plus] -= flux;
-        if (!fsi__boundary_dynamic(faces, f))
-            continue;
-        fsi_real yields = faces->area[f] * faces->area[f] / faces->mass[f];
-        if (minus >= 0)
-            K[minus * m + minus] += yields;
-        if (plus >= 0)
-            K[plus * m + plus] += yields;
-        if (minus >= 0 && plus >= 0) {
-            K[minus * m + plus] -= yields;
-            K[plus * m + minus] -= yields;
-        }
-    }
-
-    /* A region where nothing can move is left alone. */
-    fsi_result result = FSI_OK;
-    for (int i = 0; i < m; i++) {
-        if (K[i * m + i] > 0)
-            continue;
-        if (fsi__abs(p0[i]) > 0)
-            result = FSI_INCOMPATIBLE;
-        K[i * m + i] = 1;
-        p0[i] = 0;
-    }
-
-    /* dt p0 with the opposite sign */
-    (void)fsi__psd_factor((size_t)m, K, 64 * (double)m * (double)FSI_REAL_EPS);
-    fsi__psd_solve((size_t)m, K, p0);
-    for (int f = 0; f < faces->faces; f++) {
-        int minus = faces->region_minus[f], plus = faces->region_plus[f];
-        fsi_real jump = (minus >= 0 ? p0[minus] : 0) - (plus >= 0 ? p0[plus] : 0);
-        if (fsi__boundary_dynamic(faces, f))
-            faces->u[f] -= faces->area[f] / faces->mass[f] * jump;
-    }
-    for (int i = 0; i < m; i++)
-        p0[i] = -p0[i] / dt;
-    return result;
-}
-
-/* ------------------------------------------------------------------------------------------------
  * >>boxes */
 #ifndef FSI_COUPLE_NO_GRID
 /* papers: pressure forces at the vertices, see the last chapter. */
@@ -8905,9 +8807,8 @@ static int fsi__fluid_box_excess(const fsi_fluid_box *box, fsi_real flux) {
 }
 
 /* Makes box->u compatible with every closed region: sum over its sides of outward flux = what is
-   injected there; p0 in Pa s. This is fsi_boundary_project for sides that have a sample of their
-   own each, where the m x m system is diagonal: it costs m numbers however many regions there are.
- */
+   injected there, with the least change of kinetic energy (XPM section 6); p0 in Pa s. Every side
+   has a sample of its own and one region, so the m x m system of the paper is diagonal. */
 static fsi_result fsi__fluid_box_project(fsi_fluid_box *box) {
     const fsi_interface *iface = box->face;
     fsi_result result = FSI_OK;

@@ -3,6 +3,7 @@
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "greatest.h"
+#include "boundary.h"
 #include "check.h"
 
 /* Linear boxes: out = A in + b. */
@@ -775,7 +776,7 @@ TEST P_no_allocation_in_a_step(void) {
 /* ------------------------------------------------------------------------------------------------
  * boundary pressure projection */
 typedef struct bpp {
-    fsi_boundary_faces b;
+    boundary_faces b;
     fsi_real area[64], mass[64], u[64];
     int32_t minus[64], plus[64];
     uint8_t fixed[64];
@@ -818,7 +819,7 @@ TEST C_23_boundary_projection(void) {
         bpp_make(&q, 40, regions, 5, (uint64_t)(40 + regions));
         bpp q2 = q;
         q2.b.u = q2.u;
-        CHECK_OK(fsi_boundary_project(&q.b, FSI_R(0.1), p0, work));
+        CHECK_OK(boundary_project(&q.b, FSI_R(0.1), p0, work));
         /* C^T U = 0, sources included */
         for (int r = 0; r < regions; r++)
             CHECK_NEAR(0, bpp_flux(&q, r), TOL(1e-13, 1e-5));
@@ -835,7 +836,7 @@ TEST C_23_boundary_projection(void) {
         q2 = q;
         q2.b.u = q2.u;
         /* P^2 = P */
-        CHECK_OK(fsi_boundary_project(&q2.b, FSI_R(0.1), p1, work));
+        CHECK_OK(boundary_project(&q2.b, FSI_R(0.1), p1, work));
         for (int f = 0; f < 40; f++) {
             CHECK_NEAR(q.u[f], q2.u[f], TOL(1e-13, 1e-5));
             scale += fabs((double)q.u[f]);
@@ -854,7 +855,7 @@ TEST C_23_equal_faces_give_mean_removal(void) {
     for (int f = 0; f < 12; f++)
         q.area[f] = 2, q.mass[f] = 3, q.minus[f] = 0, q.plus[f] = -1,
         mean += (double)(u[f] = q.u[f]) / 12;
-    CHECK_OK(fsi_boundary_project(&q.b, 1, p0, work));
+    CHECK_OK(boundary_project(&q.b, 1, p0, work));
     /* I - N N^T / n */
     for (int f = 0; f < 12; f++)
         CHECK_NEAR((double)u[f] - mean, q.u[f], TOL(1e-13, 1e-5));
@@ -868,7 +869,7 @@ TEST C_24_compatible_is_untouched(void) {
     for (int f = 0; f < 12; f++)
         q.area[f] = 1, q.minus[f] = f < 6 ? 0 : -1, q.plus[f] = f < 6 ? -1 : 0,
         q.u[f] = FSI_R(0.25);
-    CHECK_OK(fsi_boundary_project(&q.b, 1, p0, work));
+    CHECK_OK(boundary_project(&q.b, 1, p0, work));
     CHECK_NEAR(0, p0[0], TOL(1e-15, 1e-7));
     for (int f = 0; f < 12; f++)
         CHECK_NEAR(.25, q.u[f], TOL(1e-15, 1e-7));
@@ -882,13 +883,13 @@ TEST C_23_two_regions_that_share_all_faces(void) {
     /* a balloon in a closed box: singular, consistent */
     for (int f = 0; f < 10; f++)
         q.minus[f] = 0, q.plus[f] = 1;
-    CHECK_OK(fsi_boundary_project(&q.b, 1, p0, work));
+    CHECK_OK(boundary_project(&q.b, 1, p0, work));
     CHECK_NEAR(0, bpp_flux(&q, 0), TOL(1e-12, 1e-4));
     CHECK_NEAR(0, bpp_flux(&q, 1), TOL(1e-12, 1e-4));
     for (int f = 0; f < 10; f++)
         q.fixed[f] = 1, q.u[f] = 1;
     /* nothing can give way: told */
-    CHECK_RESULT(FSI_INCOMPATIBLE, fsi_boundary_project(&q.b, 1, p0, work));
+    CHECK_RESULT(FSI_INCOMPATIBLE, boundary_project(&q.b, 1, p0, work));
     PASS();
 }
 

@@ -5,6 +5,7 @@
 #include "fsi_couple.h"
 #include "greatest.h"
 #include "check.h"
+#include "boundary.h"
 #include <time.h>
 
 /* A square in a tank, turned by an angle, of a hand-written engine. */
@@ -438,6 +439,51 @@ static fsi_result forgetful_solve(void *user, const fsi_real *in, fsi_real *out)
    others: the same speeds by the reduced model, in n + 2 calls. Aitken ends at its cap, as
    docs/xpm.md says of relaxation there, and tells so. With fsi_closed_regions around the solids'
    door every scheme ends as in a scene's step, with a stranger's solids too. */
+/* C-23: largest difference between the fluid box's projection of some motion and its twin's, over
+ * the largest velocity. The twin has a fixed face for what is injected into each region. */
+static double projection_error(fsi_fluid_box *box) {
+    enum {
+        MOST = 256
+    };
+
+    const fsi_interface *iface = box->face;
+    fsi_real area[MOST], mass[MOST], u[MOST], X[16], p0[16], work[256];
+    int32_t minus[MOST], plus[MOST];
+    uint8_t fixed[MOST];
+    boundary_faces twin = {
+        iface->sides + box->regions, box->regions, area, mass, minus, plus, fixed, u};
+    if (twin.faces > MOST || box->n > 16)
+        return 1;
+    for (int i = 0; i < box->n; i++)
+        X[i] = (fsi_real)((i + 1) * 0.01);
+    for (int s = 0; s < iface->sides; s++) {
+        const fsi_side *side = &iface->side[s];
+        u[s] = fsi_interface_velocity(iface, side, X + box->offset[side->solid]) / box->dt;
+        area[s] = box->area[s];
+        mass[s] = box->mass[s];
+        minus[s] = side->sign > 0 ? box->region[s] : -1;
+        plus[s] = side->sign > 0 ? -1 : box->region[s];
+        fixed[s] = 0;
+    }
+    for (int i = 0; i < box->regions; i++) {
+        int f = iface->sides + i;
+        area[f] = mass[f] = 1;
+        u[f] = -(fsi_real)box->source[i];
+        minus[f] = i;
+        plus[f] = -1;
+        fixed[f] = 1;
+    }
+    if (boundary_project(&twin, box->dt, p0, work) != FSI_OK
+        || fsi__fluid_box_sides(box, X) != FSI_OK)
+        return 1;
+    double worst = 0, most = 0;
+    for (int s = 0; s < iface->sides; s++) {
+        worst = fmax(worst, fabs((double)u[s] - (double)box->u[s]));
+        most = fmax(most, fabs((double)u[s]));
+    }
+    return worst / most;
+}
+
 TEST C_23_coupled_regions_by_hand(void) {
     static const int scheme[5] = {FSI_SCHEME_REDUCED, FSI_SCHEME_AITKEN, FSI_SCHEME_REDUCED,
                                   FSI_SCHEME_AITKEN, FSI_SCHEME_RELAXED};
@@ -499,6 +545,7 @@ TEST C_23_coupled_regions_by_hand(void) {
         solids.count = 2;
         CHECK_OK(fsi_fluid_box_begin(&fluid, dt));
         ASSERT_EQ_FMT(2, fluid.regions, "%d");
+        CHECK_MOST(projection_error(&fluid), TOL(1e-12, 1e-4));
         CHECK_OK(fsi_solid_box_begin(&solids, dt, fluid.regions));
         fsi_blackbox box = fsi_fluid_box_door(&fluid);
         fsi_blackbox blackbox = fsi_solid_box_door(&solids);
