@@ -5451,6 +5451,7 @@ static void *fsi__scratch_alloc(size_t size, size_t align, void *user) {
         at = 0;
     }
     chunk->used = at + size;
+
     return (unsigned char *)chunk + 64 + at;
 }
 
@@ -5477,6 +5478,7 @@ static void fsi__scratch_reset(fsi__scratch *scratch, int all) {
     }
     if (all || !total)
         return;
+
     total += total / 4;
     scratch->chunk = (fsi__scratch_chunk *)fsi_alloc(&scratch->base, total + 64);
     if (scratch->chunk)
@@ -5512,6 +5514,7 @@ static void fsi__slip_layout(fsi_slip *slip, fsi_arena *arena) {
         FSI__TAKE(slip->u[axis], fsi_real, arena, grid->faces[axis]);
     if (slip->desc.first_order)
         return;
+
     for (int axis = 0; axis < grid->dim; axis++)
         FSI__TAKE(slip->half[axis], fsi_real, arena, grid->faces[axis]);
     FSI__TAKE(slip->total, fsi_real, arena, grid->cells);
@@ -5528,9 +5531,11 @@ static int fsi__slip_desc_valid(const fsi_slip_desc *desc) {
 FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_desc *desc) {
     if (!slip)
         return FSI_ERR_ARGUMENT;
+
     memset(slip, 0, sizeof *slip);
     if (!grid || !grid->block || (desc && !fsi__slip_desc_valid(desc)))
         return FSI_ERR_ARGUMENT;
+
     fsi_slip made;
     memset(&made, 0, sizeof made);
     if (desc)
@@ -5544,6 +5549,7 @@ FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_
     fsi_result result = fsi_interface_init(&made.iface, grid, &face);
     if (result != FSI_OK)
         return result;
+
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi__slip_layout(&made, &arena);
     result = fsi__arena_block(&arena, &made.desc.allocator, &made.memory, &made.size);
@@ -5554,12 +5560,14 @@ FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_
     fsi__slip_layout(&made, &arena);
     made.scratch->base = made.rank.allocator = made.desc.allocator;
     *slip = made;
+
     return FSI_OK;
 }
 
 FSI_API void fsi_slip_free(fsi_slip *slip) {
     if (!slip || !slip->memory)
         return;
+
     const fsi_allocator allocator = slip->desc.allocator;
     fsi__scratch_reset(slip->scratch, 1);
     FSI__LIST_FREE(slip->triplets.row, &allocator);
@@ -5581,6 +5589,7 @@ static fsi_real fsi__slip_coefficient(const fsi_slip *slip, int solid) {
 FSI_API fsi_result fsi_slip_detect(fsi_slip *slip, fsi_coupled *const *solid, int count) {
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
+
     /* Where all of it slides, the flow goes on into closed solids (fsi_grid_extrapolate). */
     slip->iface.desc.smooth = 1;
     for (int i = 0; i < count; i++)
@@ -5609,6 +5618,7 @@ static ptrdiff_t fsi__slip_seen(const fsi_interface *iface, size_t cell, int dir
 static int fsi__slip_near(const fsi_interface *iface, size_t cell, size_t other, int steps) {
     if (cell == other)
         return 1;
+
     for (int dir = 0; steps > 0 && dir < 2 * iface->dim; dir++) {
         size_t face;
         ptrdiff_t next = fsi__slip_seen(iface, cell, dir, &face);
@@ -5628,6 +5638,7 @@ static int fsi__slip_side(const fsi_interface *iface, size_t cell, int dir) {
     int lo = 0, hi = iface->sides, axis = dir / 2;
     size_t face;
     (void)fsi__slip_next(iface, cell, dir, &face);
+
     while (lo < hi) {
         int mid = (lo + hi) / 2;
         const fsi_side *side = iface->side + mid;
@@ -5643,6 +5654,7 @@ static int fsi__slip_side(const fsi_interface *iface, size_t cell, int dir) {
         if ((size_t)side->cell == cell)
             return lo;
     }
+
     return -1;
 }
 
@@ -5701,9 +5713,11 @@ static void fsi__slip_ghosts(fsi_slip *slip) {
 static fsi_result fsi__slip_link_add(fsi_slip *slip, int32_t a, int32_t b) {
     if (a == b)
         return FSI_OK;
+
     fsi_result result = FSI__LIST_ROOM(slip->link, slip->links + 1, &slip->desc.allocator);
     if (result < 0)
         return result;
+
     fsi_slip_link *link = &slip->link[slip->links++];
     int swap = b >= 0 && b < a;
     link->a = swap ? b : a;
@@ -5724,6 +5738,7 @@ static fsi_result fsi__slip_links_beside(fsi_slip *slip, int i, int dir) {
         return open ? fsi__slip_link_add(slip, slip->ghost[i], -1) : FSI_OK;
     }
     int end;
+
     for (int j = fsi__slip_spots(slip, (size_t)next, &end); j < end; j++) {
         int k = fsi__slip_at(slip, j);
         if (slip->ghost[k] <= slip->ghost[i])
@@ -5734,6 +5749,7 @@ static fsi_result fsi__slip_links_beside(fsi_slip *slip, int i, int dir) {
         if (result < 0)
             return result;
     }
+
     return FSI_OK;
 }
 
@@ -5762,6 +5778,7 @@ static fsi_result fsi__slip_links(fsi_slip *slip) {
     uint64_t *key;
     if (!FSI__SLIP_TAKE(slip, key, uint64_t, 2 * slip->links))
         return FSI_ERR_MEMORY;
+
     for (int i = 0; i < slip->links; i++)
         key[i] = fsi__pair_key(slip->link[i].a, slip->link[i].b + 1);
     key = fsi__sort_keys((size_t)slip->links, key, key + slip->links);
@@ -5773,6 +5790,7 @@ static fsi_result fsi__slip_links(fsi_slip *slip) {
         slip->link[kept++].b = (int32_t)(uint32_t)key[i] - 1;
     }
     slip->links = kept;
+
     return FSI_OK;
 }
 
@@ -5803,6 +5821,7 @@ static fsi_vec3 fsi__slip_body_velocity(const fsi_slip *slip, const fsi_side *si
     const fsi_coupled *door = iface->solid[side->solid];
     const fsi_surface *surface = &door->surface;
     fsi_real v[3] = {0, 0, 0};
+
     if (door->dof && !door->node) {
         fsi_vec3 centre = fsi_interface_centre(iface, side);
         for (int axis = 0; axis < iface->dim; axis++) {
@@ -5812,6 +5831,7 @@ static fsi_vec3 fsi__slip_body_velocity(const fsi_slip *slip, const fsi_side *si
         }
         return fsi_vec_load(v);
     }
+
     /* The row of J along the axis has the weights of all components. */
     for (int k = side->row; door->dof && k < side->row_end; k++)
         for (int axis = 0; axis < iface->dim; axis++)
@@ -5821,6 +5841,7 @@ static fsi_vec3 fsi__slip_body_velocity(const fsi_slip *slip, const fsi_side *si
         for (int axis = 0; axis < iface->dim; axis++)
             v[axis] += side->weight[k] * corner[axis];
     }
+
     return fsi_vec_load(v);
 }
 
@@ -5854,6 +5875,7 @@ static int fsi__slip_samples(const fsi_slip *slip, size_t cell, int axis, int st
         if (next >= 0)
             n += fsi__slip_samples(slip, (size_t)next, axis, steps - 1, sum);
     }
+
     return n;
 }
 
@@ -5951,6 +5973,7 @@ static void fsi__slip_put_pair(fsi_slip *slip, int32_t i, int32_t j, fsi_real k)
     fsi__slip_put(slip, i, i, k);
     if (j < 0)
         return;
+
     fsi__slip_put(slip, j, j, k);
     fsi__slip_put(slip, i, j, -k);
     fsi__slip_put(slip, j, i, -k);
@@ -5984,6 +6007,7 @@ static fsi_result fsi__slip_ghost_factor(fsi_slip *slip, int alone, fsi_cholesky
     double *held = slip->group_sum;
     if (!slip->ghosts)
         return FSI_OK;
+
     (void)fsi__slip_triplets(slip);
     for (int i = 0; i < slip->groups; i++)
         held[i] = slip->group_open[i];
@@ -6003,6 +6027,7 @@ static fsi_result fsi__slip_ghost_factor(fsi_slip *slip, int alone, fsi_cholesky
         held[slip->group[i]] = 1;
     }
     fsi_csr matrix;
+
     return fsi__slip_factor(slip, slip->ghosts, &matrix, factor);
 }
 
@@ -6040,6 +6065,7 @@ static fsi_result fsi__slip_columns(fsi_slip *slip) {
     FSI__SLIP_TAKE(slip, slip->friction, fsi_real, 3 * iface->solids);
     if (slip->scratch->failed)
         return FSI_ERR_MEMORY;
+
     for (int i = 0; i < iface->solids; i++) {
         const fsi_coupled *door = iface->solid[i];
         int dof = fsi__slip_two_way(door) ? door->dof : 0;
@@ -6055,12 +6081,14 @@ static fsi_result fsi__slip_columns(fsi_slip *slip) {
     FSI__SLIP_TAKE(slip, slip->v_work, fsi_real, columns);
     if (slip->scratch->failed)
         return FSI_ERR_MEMORY;
+
     slip->solids = iface->solids;
     slip->columns = columns;
     for (int i = 0; i < iface->solids; i++)
         fsi_copy((size_t)fsi__slip_dof(slip, i), iface->solid[i]->v,
                  slip->v_given + slip->offset[i]);
     fsi_copy((size_t)columns, slip->v_given, slip->v_star);
+
     return FSI_OK;
 }
 
@@ -6090,6 +6118,7 @@ static void fsi__slip_row(const fsi_slip *slip, const fsi_side *side, fsi_vec3 d
     int first = slip->offset[side->solid], two_way = fsi__slip_dof(slip, side->solid) > 0;
     int32_t n = matrix->row[matrix->rows];
     fsi_real length = fsi__length(d);
+
     if (two_way && !door->node && length > 0) {
         door->row_fn(door, side->element, side->weight, fsi_interface_centre(iface, side),
                      fsi_vec_scale(d, 1 / length), slip->row);
@@ -6100,6 +6129,7 @@ static void fsi__slip_row(const fsi_slip *slip, const fsi_side *side, fsi_vec3 d
             matrix->val[n++] = length * slip->row[e];
         }
     }
+
     /* The row of J along the axis has the weights of all components. */
     for (int e = side->row; two_way && door->node && e < side->row_end; e++)
         for (int axis = 0; axis < iface->dim && fsi__slip_movable(door, iface->col[e]); axis++) {
@@ -6124,6 +6154,7 @@ static fsi_result fsi__slip_rows(fsi_slip *slip) {
         result = fsi__slip_rows_take(slip, iface->sides, NULL, &slip->Y);
     if (result != FSI_OK)
         return result;
+
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
         fsi_real k = 1 / (1 + slip->rate[i]);
@@ -6132,6 +6163,7 @@ static fsi_result fsi__slip_rows(fsi_slip *slip) {
         fsi__slip_row(slip, side, side->shell ? across : axis, &slip->Z);
         fsi__slip_row(slip, side, fsi_vec_mad(fsi_vec_scale(across, k), axis, 1 - k), &slip->Y);
     }
+
     return FSI_OK;
 }
 
@@ -6231,6 +6263,7 @@ static void fsi__slip_put_row(fsi_slip *slip, const fsi_csr *R, int i, fsi_real 
 static fsi_result fsi__slip_K_factor(fsi_slip *slip, const fsi_csr *R, const fsi_real *mass) {
     if (!slip->columns)
         return FSI_OK;
+
     const fsi__slip_entries *list = fsi__slip_triplets(slip);
     for (int i = 0; i < slip->solids; i++) {
         fsi__slip_put_mass(slip, i);
@@ -6297,6 +6330,7 @@ static void fsi__slip_rates(fsi_slip *slip, fsi_real dt) {
         any |= fsi__slip_coefficient(slip, i) < 1;
     if (!any)
         return;
+
     fsi__slip_estimate(slip, 0);
     for (int i = 0; i < iface->sides; i++) {
         fsi_real c = fsi__slip_coefficient(slip, iface->side[i].solid);
@@ -6328,6 +6362,7 @@ static fsi_real fsi__tie_rate(const fsi_slip *slip, int i, int dir, size_t *face
     size_t cell = (size_t)side->cell, other;
     if (dir / 2 == side->axis || !fsi__tie_open(slip, cell, dir, face))
         return 0;
+
     fsi_real across = fsi__get(side->normal, dir / 2);
     fsi_real rate = slip->rate[i] * fsi__abs(fsi__get(side->normal, side->axis))
                     / fsi__max(1 - across * across, FSI_R(0.25));
@@ -6355,6 +6390,7 @@ static int fsi__tie_list(fsi_slip *slip, fsi__tie *tie) {
         slip->u[tie[k].axis][tie[k].face] += tie[k].share;
     for (int k = 0; k < n; k++)
         tie[k].share /= 1 + slip->u[tie[k].axis][tie[k].face];
+
     return n;
 }
 
@@ -6374,6 +6410,7 @@ static fsi_result fsi__slip_tie(fsi_slip *slip, fsi_real dt) {
         sides += slip->rate[i] > 0;
     if (!sides)
         return FSI_OK;
+
     fsi__tie *tie;
     fsi_real *mass, *gap;
     int32_t *side_of;
@@ -6384,6 +6421,7 @@ static fsi_result fsi__slip_tie(fsi_slip *slip, fsi_real dt) {
     FSI__SLIP_TAKE(slip, side_of, int32_t, most);
     if (slip->scratch->failed)
         return FSI_ERR_MEMORY;
+
     int n = fsi__tie_list(slip, tie);
     if (!n)
         return FSI_OK;
@@ -6395,6 +6433,7 @@ static fsi_result fsi__slip_tie(fsi_slip *slip, fsi_real dt) {
     fsi_result result = fsi__slip_rows_take(slip, n, side_of, &R);
     if (result != FSI_OK)
         return result;
+
     for (int k = 0; k < n; k++) {
         fsi__slip_row(slip, iface->side + tie[k].side, fsi__axis(tie[k].axis), &R);
         mass[k] = tie[k].share * grid->desc.rho * grid->h * fsi__area(iface);
@@ -6408,6 +6447,7 @@ static fsi_result fsi__slip_tie(fsi_slip *slip, fsi_real dt) {
     fsi__slip_collide(slip, &R, mass, gap, slip->v_given, slip->v_star);
     fsi__slip_give(slip, slip->v_star);
     fsi__tie_gaps(slip, tie, n, gap);
+
     for (int k = 0; k < n; k++) {
         int axis = tie[k].axis, face = tie[k].face;
         grid->u[axis][face] -= tie[k].share * gap[k];
@@ -6417,6 +6457,7 @@ static fsi_result fsi__slip_tie(fsi_slip *slip, fsi_real dt) {
         slip->friction[3 * iface->side[tie[k].side].solid + axis] += gap[k] / dt;
     }
     fsi_csr_tmul(&R, gap, slip->v_work);
+
     for (int i = 0; i < slip->solids; i++) {
         const fsi_coupled *door = iface->solid[i];
         int first = slip->offset[i];
@@ -6424,6 +6465,7 @@ static fsi_result fsi__slip_tie(fsi_slip *slip, fsi_real dt) {
             slip->v_star[first + k] =
                 slip->v_given[first + k] + slip->v_work[first + k] * door->inverse_mass[k / 3];
     }
+
     return fsi_grid_build_pressure(grid, dt); /* the right-hand side of the new u* */
 }
 
@@ -6440,6 +6482,7 @@ static void fsi__slip_dense_solid(fsi_slip *slip, int solid, int32_t **cell, fsi
 
     /* The movable part of K, full rows. */
     group->K = *value;
+
     for (int i = 0; i < fsi__slip_dof(slip, solid); i++) {
         if (!fsi__slip_movable(door, i))
             continue;
@@ -6453,6 +6496,7 @@ static void fsi__slip_dense_solid(fsi_slip *slip, int solid, int32_t **cell, fsi
     group->cell = *cell;
     group->factor = *factor;
     group->val = *value;
+
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
         if (side->solid != solid)
@@ -6482,10 +6526,12 @@ static fsi_result fsi__slip_rank(fsi_slip *slip) {
     FSI__SLIP_TAKE(slip, value, fsi_real, room);
     if (slip->scratch->failed)
         return FSI_ERR_MEMORY;
+
     for (int i = 0; i < iface->solids; i++)
         if (fsi__slip_dof(slip, i) && !iface->solid[i]->node)
             fsi__slip_dense_solid(slip, i, &cell, &factor, &value);
     fsi_result result = fsi_mg_rank_build(&slip->rank, slip->grid->mg, slip->dense, iface->solids);
+
     return result == FSI_ERR_SINGULAR ? FSI_OK : result; /* then the plain V-cycle has to do */
 }
 
@@ -6507,6 +6553,7 @@ static void fsi__slip_walls(fsi_slip *slip, const fsi_real *v) {
     const fsi_interface *iface = &slip->iface;
     if (!slip->columns)
         return;
+
     fsi__slip_give(slip, v);
     for (int i = 0; i < iface->sides; i++)
         if (fsi__slip_dof(slip, iface->side[i].solid) > 0)
@@ -6561,6 +6608,7 @@ static int fsi__slip_pushes(const fsi_slip *slip, const int32_t *set, int n) {
     if (!any)
         return 0;
     fsi__slip_gather(slip, constant, slip->v_work);
+
     return fsi_max_abs((size_t)slip->columns, slip->v_work) > FSI_R(1e-3);
 }
 
@@ -6620,6 +6668,7 @@ static void fsi__slip_project(fsi_real *x, void *user) {
     double *sum = slip->region_sum, *mean = slip->region_mean;
     if (!mg->regions)
         return;
+
     fsi_mg_region_sums(mg, x, sum);
     for (int r = 0; r < mg->regions; r++)
         mean[r] = 0;
@@ -6638,6 +6687,7 @@ static void fsi__slip_ghost_pressure(fsi_slip *slip, const fsi_real *x, const fs
                                      fsi_real *out) {
     if (!slip->ghosts)
         return;
+
     for (int i = 0; i < slip->ghosts; i++)
         out[i] = b ? b[i] : 0;
     for (int i = 0; x && i < slip->iface.sides; i++)
@@ -6670,6 +6720,7 @@ static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi__slip_apply_fluid(x, y, slip);
     if (!slip->columns)
         return;
+
     fsi__slip_gather(slip, x, slip->v_work);
     fsi__slip_K_solve(slip, slip->v_work);
     fsi__slip_scatter(slip, slip->v_work, fsi__slip_cell_mass(slip), y);
@@ -6681,6 +6732,7 @@ static void fsi__slip_gains(fsi_slip *slip) {
     const fsi_mg *mg = slip->grid->mg;
     fsi_real *constant = slip->solve_x, *pushed = slip->v_new; /* free until the solve */
     size_t columns = (size_t)slip->columns;
+
     for (int r = 0; r < fsi__imin(mg->regions, 16); r++) {
         double most = 0, gain = 0;
         for (int i = 0; i < iface->sides; i++) {
@@ -6713,6 +6765,7 @@ static void fsi__slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi_mg_cycle(slip->grid->mg, r, z);
     if (!mg->regions)
         return;
+
     fsi_mg_region_sums(mg, r, sum);
     for (int i = 0; i < mg->regions; i++)
         sum[i] = slip->region_gain[i] > 0 ? sum[i] / slip->region_gain[i] : 0;
@@ -6749,6 +6802,7 @@ static fsi_result fsi__slip_take_sides(fsi_slip *slip) {
     FSI__SLIP_TAKE(slip, slip->stick, fsi_real, n);
     FSI__SLIP_TAKE(slip, slip->side_work, fsi_real, n);
     FSI__SLIP_TAKE(slip, slip->row, fsi_real, longest);
+
     return slip->scratch->failed ? FSI_ERR_MEMORY : FSI_OK;
 }
 
@@ -6768,6 +6822,7 @@ static fsi_result fsi__slip_sides(fsi_slip *slip) {
         result = fsi__slip_take_sides(slip);
     if (result < 0)
         return result;
+
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
         if (side->mass > 0)
@@ -6777,6 +6832,7 @@ static fsi_result fsi__slip_sides(fsi_slip *slip) {
         slip->wall[i] = iface->solid[side->solid]->dof ? fsi__slip_wall(slip, side)
                                                        : fsi__get(slip->body[i], side->axis);
     }
+
     return FSI_OK;
 }
 
@@ -6796,6 +6852,7 @@ static fsi_result fsi__slip_take_system(fsi_slip *slip) {
     FSI__SLIP_TAKE(slip, slip->rhs, fsi_real, slip->grid->cells + ghosts);
     FSI__SLIP_TAKE(slip, slip->solve_rhs, fsi_real, unknowns);
     FSI__SLIP_TAKE(slip, slip->solve_x, fsi_real, unknowns);
+
     return slip->scratch->failed ? FSI_ERR_MEMORY : FSI_OK;
 }
 
@@ -6814,10 +6871,12 @@ static fsi_result fsi__slip_prepare_solids(fsi_slip *slip, fsi_real dt) {
         result = fsi__slip_K_factor(slip, &slip->Y, slip->mass);
     if (result < 0)
         return result;
+
     fsi__slip_give(slip, slip->v_star);
     for (int i = 0; i < iface->sides; i++)
         if (fsi__slip_dof(slip, iface->side[i].solid) > 0)
             slip->wall[i] = fsi__slip_wall(slip, iface->side + i);
+
     return FSI_OK;
 }
 
@@ -6835,6 +6894,7 @@ static fsi_result fsi__slip_prepare(fsi_slip *slip, fsi_real dt) {
     result = fsi_grid_build_pressure(grid, dt);
     if (result < 0)
         return result;
+
     const fsi_real *const *weight = (const fsi_real *const *)grid->weight;
     result = fsi_mg_update(grid->mg, grid->cell, grid->weights_are_one ? NULL : weight);
     if (result < 0)
@@ -6845,6 +6905,7 @@ static fsi_result fsi__slip_prepare(fsi_slip *slip, fsi_real dt) {
         return result;
     if ((result = fsi__slip_take_system(slip)) < 0)
         return result;
+
     fsi__slip_groups(slip);
     fsi__slip_regions(slip);
     result = fsi__slip_ghost_factor(slip, 1, &slip->start_factor);
@@ -6852,10 +6913,12 @@ static fsi_result fsi__slip_prepare(fsi_slip *slip, fsi_real dt) {
         result = fsi__slip_ghost_factor(slip, 0, &slip->ghost_factor);
     if (result != FSI_OK)
         return result;
+
     fsi__slip_gains(slip);
 
     slip->rank.columns = 0;
     int ranked = slip->desc.solver == FSI_SLIP_CG && slip->desc.form == FSI_SLIP_REPAIRED;
+
     return slip->columns && ranked ? fsi__slip_rank(slip) : FSI_OK;
 }
 
@@ -6942,6 +7005,7 @@ static fsi_result fsi__slip_pressure(fsi_slip *slip, int pass, fsi_report *repor
         fsi_scale(columns, fsi__area(&slip->iface), slip->v_new);
     }
     fsi_axpy(columns, 1, slip->v_free, slip->v_new);
+
     return result;
 }
 
@@ -6981,6 +7045,7 @@ static fsi_result fsi__slip_passes(fsi_slip *slip, fsi_report *report) {
         fsi__slip_give(slip, slip->v_new);
         fsi__slip_walls_moved(slip);
     }
+
     return worst;
 }
 
@@ -7003,6 +7068,7 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
         return FSI_ERR_STATE;
     if (!fsi__good_dt(dt) || !fsi__slip_desc_valid(&slip->desc))
         return FSI_ERR_ARGUMENT;
+
     int paper = slip->desc.form == FSI_SLIP_PAPER;
     fsi_report own;
     memset(&own, 0, sizeof own);
@@ -7024,6 +7090,7 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
     slip->report = own;
     if (report)
         *report = own;
+
     return result;
 }
 
@@ -7031,6 +7098,7 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
 FSI_API fsi_result fsi_slip_surface(fsi_slip *slip) {
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
+
     fsi_result result = fsi__slip_sides(slip);
     if (result >= 0)
         fsi__slip_estimate(slip, 0);
@@ -7053,6 +7121,7 @@ static double fsi__slip_outflow(const fsi_slip *slip, size_t cell) {
             out += (double)slip->flux[k]
                    + (double)iface->side[k].share * iface->side[k].sign * (double)slip->wall[k];
     }
+
     return out;
 }
 
@@ -7060,6 +7129,7 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
     double most = 0;
     if (!slip || !slip->memory)
         return 0;
+
     double h = (double)slip->iface.h;
     for (size_t c = 0; c < slip->iface.cells; c++)
         if (slip->grid->cell[c] == FSI_CELL_FLUID)
@@ -7075,6 +7145,7 @@ FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
     fsi_real F[3] = {0, 0, 0};
     if (!slip || !slip->memory || !(slip->dt > 0))
         return fsi_vec(0, 0, 0);
+
     const fsi_real *p = slip->stepped ? slip->total : slip->grid->pressure;
     for (int i = 0; i < slip->iface.sides; i++) {
         const fsi_side *side = slip->iface.side + i;
@@ -7183,6 +7254,7 @@ static int fsi__sweep_pieces(const fsi__sweep_path *path, fsi_real cut[4]) {
     fsi_real discriminant = B * B - 4 * A * C;
     int n = 1;
     cut[0] = 0;
+
     if (discriminant > 0) {
         fsi_real root = fsi__sqrt(discriminant), q = (B < 0 ? root - B : -root - B) / 2;
         fsi_real one = A < 0 || A > 0 ? q / A : 2;
@@ -7194,6 +7266,7 @@ static int fsi__sweep_pieces(const fsi__sweep_path *path, fsi_real cut[4]) {
             cut[n++] = last;
     }
     cut[n] = 1;
+
     return n;
 }
 
@@ -7209,8 +7282,10 @@ static int fsi__sweep_element(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi
     }
     if (fsi__sweep_apart(&path))
         return 0;
+
     fsi_real cut[4], *w = hit->weight;
     int n = fsi__sweep_pieces(&path, cut);
+
     for (int k = 0; k < n; k++) {
         fsi_real lo = cut[k], hi = cut[k + 1];
         int below = fsi__sweep_height(&path, lo, w) < 0;
@@ -7232,6 +7307,7 @@ static int fsi__sweep_element(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi
         hit->below = below;
         return 1;
     }
+
     return 0;
 }
 
@@ -7253,6 +7329,7 @@ static int fsi__sweep_first(const fsi_slip *slip, fsi_real t0, fsi_real t1, fsi_
     const fsi_interface *iface = &slip->iface;
     const fsi_real *was = slip->was;
     int found = 0;
+
     for (int i = 0; i < iface->solids; i++) {
         const fsi_surface *surface = &iface->solid[i]->surface;
         for (int e = 0; e < surface->element_count; e++) {
@@ -7270,6 +7347,7 @@ static int fsi__sweep_first(const fsi_slip *slip, fsi_real t0, fsi_real t1, fsi_
         }
         was += 3 * (size_t)surface->vertex_count;
     }
+
     return found;
 }
 
@@ -7298,6 +7376,7 @@ static fsi_vec3 fsi__sweep_beside(const fsi_slip *slip, const fsi__sweep_hit *hi
     }
     for (int k = 0; k < surface->dim; k++)
         at = fsi_vec_mad(at, x[k], sum > 0 ? weight[k] / sum : 1 / (fsi_real)surface->dim);
+
     return fsi_vec_mad(at, normal, distance);
 }
 
@@ -7318,9 +7397,11 @@ static fsi_vec3 fsi__sweep(const fsi_slip *slip, fsi_real t0, fsi_real t1, fsi_v
     }
     if (!depth)
         return to;
+
     fsi_real half = (t0 + t1) / 2;
     fsi_vec3 middle = fsi_vec_scale(fsi_vec_add(p, q), FSI_R(0.5));
     to = fsi__sweep(slip, t0, half, p, middle, depth - 1);
+
     return fsi__sweep(slip, half, t1, to, q, depth - 1);
 }
 
@@ -7353,6 +7434,7 @@ static fsi_result fsi__slip_carry(fsi_slip *slip, const fsi_real *from) {
     fsi_result result = FSI__LIST_ROOM(slip->was, n + 1, &slip->desc.allocator);
     if (result < 0)
         return result;
+
     fsi_real *was = slip->was;
     for (int i = 0; i < iface->solids; i++) {
         const fsi_surface *surface = &iface->solid[i]->surface;
@@ -7361,6 +7443,7 @@ static fsi_result fsi__slip_carry(fsi_slip *slip, const fsi_real *from) {
     }
     slip->was_count = (int)n;
     slip->was_elements = elements;
+
     return FSI_OK;
 }
 
@@ -7393,6 +7476,7 @@ static void fsi__slip_state(fsi_slip *slip, fsi__state *state) {
 FSI_API size_t fsi_slip_state_size(const fsi_slip *slip) {
     if (!slip || !slip->memory)
         return 0;
+
     fsi__state state = {NULL, NULL, 0, 0};
     fsi_slip copy = *slip;
     fsi__slip_state(&copy, &state);
@@ -7404,6 +7488,7 @@ FSI_API fsi_result fsi_slip_save(const fsi_slip *slip, void *block) {
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
+
     fsi__state state = {(unsigned char *)block, NULL, 0, 0};
     fsi_slip copy = *slip;
     fsi__slip_state(&copy, &state);
@@ -7415,6 +7500,7 @@ FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block) {
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
+
     fsi__state state = {NULL, (const unsigned char *)block, 0, 0};
     fsi__slip_state(slip, &state);
     if (state.failed)
@@ -7483,9 +7569,11 @@ static fsi_result fsi__slip_flow_stage(void *scheme, fsi_real dt) {
         return FSI_OK;
     if (slip->tracers < 0 || !fsi_all_finite(n, slip->tracer))
         return FSI_ERR_ARGUMENT;
+
     fsi_result result = FSI__LIST_ROOM(slip->from, n + 1, &slip->desc.allocator);
     if (result < 0)
         return result;
+
     fsi_copy(n, slip->tracer, slip->from);
     fsi__slip_flow(slip, dt, slip->tracers, slip->tracer, 0);
     return FSI_OK;
@@ -7501,6 +7589,7 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
                                  fsi_report *report) {
     if (!slip || !slip->memory || !scene || !fsi__good_dt(dt))
         return FSI_ERR_ARGUMENT;
+
     fsi__stages stages;
     memset(&stages, 0, sizeof stages);
     stages.grid = slip->grid;
@@ -7518,6 +7607,7 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
         *report = own;
         report->divergence = fsi_slip_max_divergence(slip);
     }
+
     return result;
 }
 #endif
@@ -7641,10 +7731,12 @@ static int fsi__partitioned_defaults(fsi_partitioned_desc *desc) {
 FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *scheme, const fsi_partitioned_desc *desc) {
     if (!scheme || !desc)
         return FSI_ERR_ARGUMENT;
+
     memset(scheme, 0, sizeof *scheme);
     fsi_partitioned_desc given = *desc;
     if (!fsi__partitioned_defaults(&given))
         return FSI_ERR_ARGUMENT;
+
     scheme->desc = given;
 
     /* Old steps keep at most 8 pairs each on average. */
@@ -7672,6 +7764,7 @@ FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *scheme, const fsi_parti
         scheme->fluid.slot[i] = scheme->solid.slot[i] = i;
     fsi__model_unknown(&scheme->fluid);
     fsi__model_unknown(&scheme->solid);
+
     return FSI_OK;
 }
 
@@ -7712,6 +7805,7 @@ FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *scheme) {
 FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *scheme, void *block) {
     if (!scheme || !scheme->block || !block)
         return FSI_ERR_STATE;
+
     fsi__partitioned_head head;
     memset(&head, 0, sizeof head);
     head.size = scheme->size;
@@ -7727,10 +7821,12 @@ FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *scheme, void *blo
 FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *scheme, const void *block) {
     if (!scheme || !scheme->block || !block)
         return FSI_ERR_STATE;
+
     fsi__partitioned_head head;
     memcpy(&head, block, sizeof head);
     if (head.size != scheme->size || head.room != scheme->fluid.room)
         return FSI_ERR_SIZE;
+
     scheme->now = head.now;
     scheme->fluid.old = head.fluid_old;
     scheme->solid.old = head.solid_old;
@@ -7833,6 +7929,7 @@ static void fsi__model_begin(fsi__model *model, int in, int out) {
 static int fsi__model_join(fsi__model *model, int c) {
     if (model->kept == model->basis)
         return 0;
+
     size_t in = (size_t)model->in, out = (size_t)model->out;
     fsi_real *q = model->q + (size_t)model->kept * in;
     fsi_real *y = model->y + (size_t)model->kept * out;
@@ -7854,9 +7951,11 @@ static int fsi__model_join(fsi__model *model, int c) {
     fsi_real length = (fsi_real)fsi_norm(in, q);
     if (!(length > (fsi_real)FSI__KEEP) || !fsi_all_finite(out, y))
         return 0;
+
     fsi_scale(in, 1 / length, q);
     fsi_scale(out, 1 / length, y);
     model->kept++;
+
     return 1;
 }
 
@@ -7875,6 +7974,7 @@ static int fsi__model_store(fsi__model *model, const fsi_real *a, const fsi_real
 
     /* Where there is no room the oldest leaves. */
     size_t stored = (size_t)model->current + (size_t)model->old;
+
     if (stored == room) {
         stored--;
         if (model->old > 0)
@@ -7905,6 +8005,7 @@ static int fsi__model_store(fsi__model *model, const fsi_real *a, const fsi_real
     fsi__model_changed(model, (size_t)model->basis + slot);
     model->current++;
     model->stale = 1;
+
     return 1;
 }
 
@@ -7949,7 +8050,9 @@ static void fsi__model_build(fsi__model *model, fsi_real filter) {
     size_t room = (size_t)model->room;
     if (!model->stale)
         return;
+
     model->stale = model->chosen = 0;
+
     for (int j = 0; j < model->old; j++) {
         if (model->dropped[j])
             continue;
@@ -8019,6 +8122,7 @@ static fsi_real fsi__model_gram(const fsi__model *model, int i, int j) {
     size_t room = (size_t)model->room;
     if (j < model->kept)
         return (fsi_real)(i == j);
+
     size_t slot = (size_t)fsi__old_slot(model, model->choice[j - model->kept]);
     if (i < model->kept)
         return model->C[(size_t)i * room + slot];
@@ -8045,12 +8149,14 @@ static int fsi__reduced_solve(fsi_partitioned *scheme, const fsi__model *A, cons
     fsi_copy(n, r, d);
     if (!used_a || !used_b)
         return 1;
+
     fsi_real *M = scheme->matrix, *N = M + used_b * used_b;
     fsi_real *BA = N + used_a * used_b, *b = BA + used_a * used_b;
 
     fsi__model_products(A, B, N);
     fsi__model_products(B, A, BA);
     fsi__model_weigh(A, used_b, N);
+
     for (int i = 0; i < B->used; i++) {
         fsi_real *row = M + (size_t)i * used_b;
         for (int j = 0; j < B->used; j++)
@@ -8061,6 +8167,7 @@ static int fsi__reduced_solve(fsi_partitioned *scheme, const fsi__model *A, cons
     }
     if (fsi_dense_lu(B->used, M, scheme->pivot) != FSI_OK)
         return 0;
+
     fsi_dense_lu_solve(B->used, M, scheme->pivot, b);
 
     for (int i = 0; i < A->used; i++) {
@@ -8069,6 +8176,7 @@ static int fsi__reduced_solve(fsi_partitioned *scheme, const fsi__model *A, cons
             weight += N[(size_t)i * used_b + j] * b[j];
         fsi_axpy(n, weight, fsi__column_image(A, i), d);
     }
+
     return fsi_all_finite(n, d);
 }
 
@@ -8176,6 +8284,7 @@ static void fsi__exchange_load(fsi_partitioned *scheme, fsi__exchange *exchange)
     /* Later ones: eq. (7). The second start-up pair of Algorithm 1 takes p_F. */
     if (exchange->pairs == 1 && scheme->solid.used == 0)
         return;
+
     fsi__reduced_residual(scheme, &scheme->fluid, nearest->p_s, nearest->x_s, last->x_f, last->p_f,
                           scheme->gap);
     fsi_copy(m, nearest->p_s, last->p_s);
@@ -8195,6 +8304,7 @@ static fsi_result fsi__exchange_pair_of_calls(fsi_partitioned *scheme, fsi__exch
                                            last->x_f, last->p_f, scheme->now.m);
     if (result < 0)
         return result;
+
     scheme->now.fluid_calls++;
     if (learns) {
         fsi__model_learn(&scheme->fluid, last->x_f, before->x_f, last->p_f, before->p_f);
@@ -8204,10 +8314,12 @@ static fsi_result fsi__exchange_pair_of_calls(fsi_partitioned *scheme, fsi__exch
     fsi__exchange_load(scheme, exchange);
     if ((result = fsi__exchange_solid(scheme, exchange)) < 0)
         return result;
+
     scheme->now.solid_calls++;
     if (learns)
         fsi__model_build(&scheme->solid, scheme->desc.filter);
     exchange->pairs++;
+
     return FSI_OK;
 }
 
@@ -8228,12 +8340,14 @@ static fsi_result fsi__exchange_final(fsi_partitioned *scheme, fsi__exchange *ex
     size_t m = (size_t)scheme->now.m, n = (size_t)scheme->now.n;
     if (exchange->exact || scheme->desc.no_final_solve)
         return FSI_OK;
+
     fsi_copy(m, scheme->last.p_s, scheme->before.p_s);
     fsi_copy(n, scheme->last.x_s, scheme->before.x_s);
     fsi_copy(m, scheme->last.p_f, scheme->last.p_s);
     fsi_result result = fsi__exchange_solid(scheme, exchange);
     if (result < 0)
         return result;
+
     exchange->exact = 1;
     fsi__exchange_residual(scheme, exchange);
     return FSI_OK;
@@ -8259,6 +8373,7 @@ static fsi_real fsi__exchange_aitken(const fsi_partitioned *scheme, fsi__exchang
 static void fsi__exchange_keep_nearest(fsi_partitioned *scheme, fsi__exchange *exchange) {
     if (exchange->pairs > 1 && !(exchange->norm < exchange->nearest))
         return;
+
     /* The answer to a mild first load says nothing about the residual. */
     int unknown = exchange->pairs == 1 && !exchange->exact;
     exchange->nearest = unknown ? FSI_REAL_MAX : exchange->norm;
@@ -8278,6 +8393,7 @@ static int fsi__exchange_predict(fsi_partitioned *scheme, fsi__exchange *exchang
     fsi_copy(n, nearest->x_f, X);
     if (fsi__reduced_predict(scheme, &scheme->fluid, &scheme->solid, r, X))
         return 1;
+
     fsi_copy(n, scheme->before.x_f, X);
     exchange->dropped++;
     return 0;
@@ -8315,6 +8431,7 @@ static void fsi__exchange_progress(fsi_partitioned *scheme, fsi__exchange *excha
     }
     if (++exchange->lean != 5 || scheme->fluid.old + scheme->solid.old == 0)
         return;
+
     memset(scheme->fluid.dropped, 1, (size_t)scheme->fluid.room);
     memset(scheme->solid.dropped, 1, (size_t)scheme->solid.room);
     scheme->fluid.stale = scheme->solid.stale = 1;
@@ -8332,6 +8449,7 @@ static int fsi__exchange_finished(fsi_partitioned *scheme, fsi__exchange *exchan
     *why = FSI_OK;
     if (norm <= scheme->desc.tolerance && exchange->pairs >= scheme->desc.min_iterations)
         return 1;
+
     fsi__exchange_progress(scheme, exchange);
 
     /* The models stall after two fifths of the cap without progress, 12 to 24 pairs. */
@@ -8344,6 +8462,7 @@ static int fsi__exchange_finished(fsi_partitioned *scheme, fsi__exchange *exchan
 static fsi_result fsi__exchange_loop(fsi_partitioned *scheme, fsi__exchange *exchange) {
     fsi_result why = FSI_OK;
     int estimate_ends = scheme->desc.scheme == FSI_SCHEME_PAPER_RELAXED;
+
     for (;;) {
         fsi_result result = fsi__exchange_pair_of_calls(scheme, exchange);
         if (result < 0)
@@ -8407,6 +8526,7 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *scheme, int n, int m,
         memset(report, 0, sizeof *report);
     if (!scheme || !scheme->block)
         return FSI_ERR_STATE;
+
     double start = fsi__partitioned_clock(scheme);
     int boxes = fluid && solid && fluid->solve_fn && solid->solve_fn;
     int lengths = n >= 1 && m >= 1 && n <= scheme->desc.n && m <= scheme->desc.m;
@@ -8444,6 +8564,7 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *scheme, int n, int m,
 
     /* End: the answer, and what the next step starts from. */
     fsi__partitioned_count(scheme, result);
+
     if (result >= 0) {
         fsi_copy((size_t)n, scheme->last.x_f, x);
         fsi_copy((size_t)m, scheme->last.p_s, p);
@@ -8460,6 +8581,7 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *scheme, int n, int m,
         report->residual = (double)exchange.norm;
     }
     scheme->seconds[2] += fsi__partitioned_clock(scheme);
+
     return result;
 }
 
@@ -8494,6 +8616,7 @@ static void fsi__fluid_box_layout(fsi_fluid_box *box, fsi_arena *arena) {
     FSI__TAKE(box->region, int32_t, arena, sides);
     if (!box->swept)
         return;
+
     size_t elements = 0, vertices = 0;
     for (int i = 0; i < iface->solids; i++) {
         elements += (size_t)iface->solid[i]->surface.element_count;
@@ -8528,6 +8651,7 @@ static fsi_result fsi__fluid_box_place(fsi_fluid_box *box,
 FSI_API void fsi_fluid_box_free(fsi_fluid_box *box) {
     if (!box)
         return;
+
     FSI__LIST_FREE(box->block, &box->allocator);
     FSI__LIST_FREE(box->region_block, &box->allocator);
     FSI__LIST_FREE(box->moved.block, &box->allocator);
@@ -8607,6 +8731,7 @@ static double fsi__swept_volume(int dim, const fsi_vec3 *x, const fsi_vec3 *d) {
     fsi_vec3 n0 = fsi_vec_cross(p, q);
     fsi_vec3 n1 = fsi_vec_add(fsi_vec_cross(p, w), fsi_vec_cross(u, q));
     fsi_vec3 n2 = fsi_vec_cross(u, w);
+
     return (double)fsi_vec_dot(mean,
                                fsi_vec_mad(fsi_vec_mad(n0, n1, FSI_R(0.5)), n2, FSI_R(1) / 3));
 }
@@ -8616,6 +8741,7 @@ static double fsi__swept_volume(int dim, const fsi_vec3 *x, const fsi_vec3 *d) {
 static void fsi__fluid_box_sweep(fsi_fluid_box *box, const fsi_real *X) {
     const fsi_interface *iface = box->face;
     fsi_fill((size_t)box->regions, 0, box->sweep);
+
     for (int i = 0; i < iface->solids; i++) {
         const fsi_coupled *door = fsi__fluid_box_solid(box, i);
         const fsi_surface *surface = &door->surface;
@@ -8674,9 +8800,11 @@ static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
     }
     if ((result = fsi_grid_build_pressure(grid, box->dt)) < 0)
         return result;
+
     const fsi_real *weight[3] = {grid->weight[0], grid->weight[1], grid->weight[2]};
     if ((result = fsi_mg_update(grid->mg, grid->cell, weight)) < 0)
         return result;
+
     fsi_copy(grid->cells, grid->rhs, box->rhs0);
 
     /* Closed regions, and what is pushed into them. */
@@ -8684,6 +8812,7 @@ static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
     result = fsi__fluid_box_place(box, fsi__fluid_box_region_layout, &box->region_block);
     if (result < 0)
         return result;
+
     fsi__fluid_box_sources(box);
 
     /* Numbers of the solids' degrees of freedom and elements; sides. */
@@ -8734,6 +8863,7 @@ static fsi_result fsi__follow_begin(fsi_fluid_box *box) {
     fsi_result result = fsi__fluid_box_place(box, fsi__follow_layout, &follow->block);
     if (result < 0)
         return result;
+
     follow->given = box->face->solid;
     for (int i = 0; i < box->face->solids; i++)
         follow->list[i] = &follow->copy[i];
@@ -8780,12 +8910,14 @@ FSI_API fsi_result fsi_fluid_box_follow(fsi_fluid_box *box, const fsi_real *X) {
             else
                 grid->u[axis][i] = grid->u_plus[axis][i] = (minus[i] + plus[i]) / 2;
     }
+
     return fsi__fluid_box_system(box);
 }
 
 FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
     if (!box || !box->grid || !box->face || !fsi__good_dt(dt))
         return FSI_ERR_ARGUMENT;
+
     box->dt = dt;
     fsi_result result = fsi_grid_classify(box->grid);
     if (result >= 0 && box->follow)
@@ -8828,6 +8960,7 @@ static fsi_result fsi__fluid_box_project(fsi_fluid_box *box) {
 
     /* The pressure, times dt; a region where nothing can give way has none. */
     box->leak = 0;
+
     for (int i = 0; i < box->regions; i++) {
         fsi_real flux = box->p0[i], stiff = box->stiff[i];
         box->leak += (double)((flux + (box->swept ? box->sweep[i] : 0)) * box->dt);
@@ -8844,6 +8977,7 @@ static fsi_result fsi__fluid_box_project(fsi_fluid_box *box) {
     for (int i = 0; box->swept && i < box->regions; i++)
         if (box->stiff[i] > 0)
             box->p0[i] -= box->sweep[i] / box->stiff[i];
+
     return result;
 }
 
@@ -8883,6 +9017,7 @@ static fsi_result fsi__fluid_box_pressure(fsi_fluid_box *box) {
     fsi_result result = fsi_mg_solve(grid->mg, &desc, grid->rhs, grid->pressure, &report);
     box->solves++;
     box->iterations += report.iterations;
+
     return result;
 }
 
@@ -8976,6 +9111,7 @@ static fsi_result fsi__fluid_box_solve(void *user, const fsi_real *in, fsi_real 
     fsi_result result = fsi__fluid_box_pressure(box);
     if (result < 0)
         return result;
+
     fsi_fill((size_t)box->n, 0, out);
     for (int i = 0; i < box->regions; i++)
         regions_out[i] = regions_in[i] + (box->bpp ? box->p0[i] / unit : 0);
@@ -8996,6 +9132,7 @@ FSI_API fsi_result fsi_fluid_box_finish(fsi_fluid_box *box) {
     fsi_result result = fsi_grid_apply_pressure(box->grid);
     if (result < 0)
         return result;
+
     for (int s = 0; s < iface->sides; s++)
         fsi_interface_set_sample(box->grid, &iface->side[s], box->u[s]);
     return result;
@@ -9049,6 +9186,7 @@ static fsi_result fsi__door_solve(fsi_solid_box *box, const fsi_coupled *door,
     fsi_result result = fsi__arena_reopen(&arena, &box->work, &box->allocator);
     if (result < 0)
         return result;
+
     fsi__door_layout(&work, &arena);
 
     for (int i = 0; i < door->dof; i++) {
@@ -9061,6 +9199,7 @@ static fsi_result fsi__door_solve(fsi_solid_box *box, const fsi_coupled *door,
     if (result < 0)
         return result;
     fsi_copy(desc.n, work.x, v);
+
     return FSI_OK;
 }
 
@@ -9070,6 +9209,7 @@ static fsi_result fsi__door_respond(fsi_solid_box *box, const fsi_coupled *door,
     int n = door->dof;
     if (door->node && door->implicit)
         return fsi__door_solve(box, door, impulse, v);
+
     for (int i = 0; i < n; i++) {
         if (door->node)
             v[i] += door->inverse_mass[i / 3] * (impulse[i] + (door->push ? door->push[i] : 0));
@@ -9083,6 +9223,7 @@ FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regi
     size_t n = 0;
     if (!box || (!box->part && box->count) || box->count < 0 || regions < 0 || !(dt > 0))
         return FSI_ERR_ARGUMENT;
+
     for (int i = 0; i < box->count; i++) {
         if (!box->part[i].door || !box->part[i].door->v)
             return FSI_ERR_ARGUMENT;
@@ -9091,6 +9232,7 @@ FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regi
     fsi_result result = FSI__LIST_ROOM(box->v0, n, &box->allocator);
     if (result < 0)
         return result;
+
     fsi_real *v0 = box->v0;
     for (int i = 0; i < box->count; i++) {
         const fsi_coupled *door = box->part[i].door;
@@ -9100,6 +9242,7 @@ FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regi
     box->dt = dt;
     box->regions = regions;
     box->status = FSI_OK;
+
     return FSI_OK;
 }
 
@@ -9115,6 +9258,7 @@ static fsi_result fsi__solid_box_solve(void *user, const fsi_real *in, fsi_real 
     fsi_solid_box *box = (fsi_solid_box *)user;
     const fsi_real *v0 = box->v0;
     fsi_result worst = FSI_OK;
+
     for (int i = 0; i < box->count; i++) {
         const fsi_guest *part = &box->part[i];
         const fsi_coupled *door = part->door;
@@ -9135,6 +9279,7 @@ static fsi_result fsi__solid_box_solve(void *user, const fsi_real *in, fsi_real 
         out += dof;
     }
     fsi_copy((size_t)box->regions, in, out);
+
     return worst;
 }
 
@@ -9157,6 +9302,7 @@ FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real
     fsi_result result = fsi_soft_restore(soft, own->state);
     if (result < 0)
         return result;
+
     for (int i = 0; i < n; i++)
         soft->force[i] += impulse[i] / dt;
     result = fsi_soft_forces(soft, dt);
@@ -9166,6 +9312,7 @@ FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real
         result = fsi_soft_finish(soft);
     if (result >= 0)
         fsi_copy((size_t)n, soft->v, v);
+
     return result;
 }
 
@@ -9312,6 +9459,7 @@ static void fsi__compatible_matrix(fsi_closed_regions *closed) {
     const fsi_fluid_box *box = closed->fluid;
     size_t m = (size_t)box->regions;
     fsi_real *K = closed->K;
+
     for (size_t j = 0; j < m; j++) {
         fsi_real size = fsi_max_abs((size_t)box->dof, closed->W + j * (size_t)box->n);
         fsi_real unit = size > 0 ? box->grid->h / (64 * size) : 1;
@@ -9339,6 +9487,7 @@ static int fsi__compatible_step(fsi_closed_regions *closed) {
     fsi__compatible_matrix(closed);
     fsi_fill(m, 0, closed->step);
     fsi_copy(m, closed->flux, closed->more);
+
     for (int round = 0; round < 16; round++) {
         fsi__psd_solve(m, closed->L, closed->more);
         fsi_axpy(m, -1, closed->more, closed->step);
@@ -9353,6 +9502,7 @@ static int fsi__compatible_step(fsi_closed_regions *closed) {
         most = now;
         fsi_copy(m, closed->next, closed->more);
     }
+
     return most <= fsi__compatible_most(closed, closed->flux) / 10;
 }
 
@@ -9363,6 +9513,7 @@ static fsi_result fsi__compatible_correct(fsi_closed_regions *closed, const fsi_
     size_t m = (size_t)closed->fluid->regions;
     fsi_real enough = closed->scheme->desc.tolerance / 100, share = 1;
     fsi_result result = FSI_OK;
+
     for (int round = 0; round < 4; round++) {
         if (round && !(fsi__compatible_most(closed, closed->flux) > enough))
             break;
@@ -9385,6 +9536,7 @@ static fsi_result fsi__compatible_correct(fsi_closed_regions *closed, const fsi_
         fsi_copy(m, closed->next, closed->flux);
         share = 1;
     }
+
     /* The last call was not the best: the solids' state must be of the best one. */
     return share < 1 ? fsi__compatible_answer(closed, in, closed->best) : result;
 }
@@ -9401,6 +9553,7 @@ static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real
         return result;
     if (!closed->measured && (result = fsi__compatible_measure(closed, in)) < 0)
         return result;
+
     fsi__compatible_flux(closed, closed->best, closed->flux);
     int solvable = 1;
     if ((result = fsi__compatible_correct(closed, in, &solvable)) < 0)
@@ -9434,25 +9587,30 @@ FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *closed, fsi_blac
         return FSI_ERR_ARGUMENT;
     if (!closed->fluid || !closed->fluid->block)
         return FSI_ERR_ARGUMENT;
+
     *door = closed->solid;
     if (!fsi__compatible_needed(closed))
         return FSI_OK;
+
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi__compatible_layout(closed, &arena);
     fsi_result result = fsi__arena_reopen(&arena, &closed->block, &closed->allocator);
     if (result < 0)
         return result;
+
     fsi__compatible_layout(closed, &arena);
     fsi_fill((size_t)closed->fluid->regions, 0, closed->pi);
     closed->measured = 0;
     *door = fsi__plain_box(fsi__compatible_solve, closed);
     door->save_fn = fsi__compatible_save;
+
     return FSI_OK;
 }
 
 FSI_API void fsi_closed_regions_finish(fsi_closed_regions *closed, fsi_real *p) {
     if (!fsi__compatible_needed(closed))
         return;
+
     size_t n = (size_t)closed->fluid->n;
     fsi_copy(n, closed->load, p);
     fsi_axpy((size_t)closed->fluid->regions, 1, closed->pi, p + closed->fluid->dof);
@@ -9486,10 +9644,12 @@ static fsi_result fsi__scene_room(fsi_partitioned_scene *scene) {
         result = FSI__LIST_ROOM(scene->seen, fluid->n, &scene->allocator);
     if (result < 0)
         return result;
+
     fsi_fill(regions, 0, scene->x + fluid->dof);
     if (scheme->now.has_load && scheme->now.n == fluid->n)
         fsi_copy(regions, scheme->p_last + fluid->dof, scene->x + fluid->dof);
     scene->solids.regions = fluid->regions;
+
     return FSI_OK;
 }
 
@@ -9502,9 +9662,11 @@ static fsi_result fsi__scene_exchange_once(fsi_partitioned_scene *scene, fsi_rep
         return FSI_ERR_SIZE;
     if (!n) /* nobody to exchange with */
         return fluid.solve_fn(fluid.user, scene->x, scene->p);
+
     fsi_result result = fsi_closed_regions_begin(&scene->closed, &solid);
     if (result < 0)
         return result;
+
     fsi_report one;
     result = fsi_partitioned_step(scheme, n, n, &fluid, &solid, scene->x, scene->p, &one);
     one.restarts += report->restarts;
@@ -9518,6 +9680,7 @@ static fsi_result fsi__scene_exchange_once(fsi_partitioned_scene *scene, fsi_rep
 
     /* A source pushes into a region where nobody makes room. */
     int incompatible = scheme->told[0] == FSI_INCOMPATIBLE || scheme->told[1] == FSI_INCOMPATIBLE;
+
     return result == FSI_OK && incompatible ? FSI_INCOMPATIBLE : result;
 }
 
@@ -9528,6 +9691,7 @@ static fsi_result fsi__scene_exchange(fsi_partitioned_scene *scene, fsi_report *
     scene->closed.solid = fsi_solid_box_door(&scene->solids);
     scene->closed.scheme = scene->scheme;
     scene->closed.allocator = scene->allocator;
+
     for (int round = 0;; round++) {
         fsi_result result = FSI_OK;
         if (fluid->follow) {
@@ -9598,8 +9762,10 @@ static fsi_result fsi__scene_solve(void *user, fsi_real dt, fsi_report *report) 
         result = fsi__scene_room(scene);
     if (result < 0)
         return result;
+
     fsi__scene_motion(scene, dt); /* extrapolated X: the velocity the solid has */
     result = fsi__scene_exchange(scene, report);
+
     if (result < 0) {
         /* Where the exchange fails solids keep v*. */
         const fsi_real *v0 = scene->solids.v0;
@@ -9611,6 +9777,7 @@ static fsi_result fsi__scene_solve(void *user, fsi_real dt, fsi_report *report) 
     }
     fsi__scene_ledger(scene, report);
     fsi_result finish = fsi_fluid_box_finish(&scene->fluid);
+
     return finish < 0 ? finish : result;
 }
 
@@ -9630,6 +9797,7 @@ FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *scene, fsi_
     memset(report, 0, sizeof *report);
     if (!scene || !scene->grid || !scene->face || !scene->scheme || !scene->list)
         return report->reason = FSI_ERR_ARGUMENT;
+
     scene->fluid.grid = scene->grid;
     scene->fluid.face = scene->face;
     fsi_scene callbacks = {NULL, 0, scene->begin_fn, scene->move_fn, scene->user};
@@ -9641,12 +9809,14 @@ FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *scene, fsi_
     stages.detect_fn = fsi__scene_detect;
     stages.solve_fn = fsi__scene_solve;
     stages.settle_fn = fsi__scene_settle;
+
     return report->reason = fsi__step_page(&stages, &callbacks, dt, report);
 }
 
 FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *scene) {
     if (!scene)
         return;
+
     fsi_fluid_box_free(&scene->fluid);
     fsi_solid_box_free(&scene->solids);
     fsi_closed_regions_free(&scene->closed);
@@ -9667,6 +9837,7 @@ static fsi_result fsi__world_boxes_begin(void *user, fsi_real dt) {
     fsi_result result = fsi__world_begin(world, dt, 0);
     if (result < 0)
         return result;
+
     const fsi_guest *guest = world->guest;
     for (int i = 0; i < world->door_count; i++) {
         fsi_guest *part = &solids->part[i];
@@ -9679,6 +9850,7 @@ static fsi_result fsi__world_boxes_begin(void *user, fsi_real dt) {
         guest++;
     }
     solids->count = world->door_count;
+
     return result;
 }
 
@@ -9690,6 +9862,7 @@ FSI_API fsi_result fsi_world_exchange(fsi_world *world, fsi_partitioned_scene *s
                                       fsi_report *report) {
     if (!world || !world->block || !scene || !scene->solids.part)
         return FSI_ERR_ARGUMENT;
+
     fsi__world_boxes boxes = {world, scene};
     scene->grid = &world->grid;
     scene->face = &world->couple.iface;
@@ -10608,11 +10781,13 @@ static void fsi__sph_rigid_layout(fsi_sph_rigid *coupling, fsi_arena *arena) {
 static int fsi__sph_rigid_valid(const fsi_sph_rigid_desc *desc) {
     if (!desc || !desc->sph || !desc->sph->block || !desc->world || !desc->world->block)
         return 0;
+
     int scheme = (int)desc->scheme >= 0 && (int)desc->scheme <= 3 && desc->max_iterations >= 0;
     int omega = desc->omega >= 0 && desc->omega <= 1;
     int tolerance = desc->tolerance >= 0 && desc->tolerance < 100;
     if (!scheme || !omega || !tolerance || desc->count < 1 || !desc->body || !desc->object)
         return 0;
+
     for (int i = 0; i < desc->count; i++) {
         int body = desc->body[i], object = desc->object[i];
         if (body < 0 || body >= desc->world->body_count)
@@ -10621,6 +10796,7 @@ static int fsi__sph_rigid_valid(const fsi_sph_rigid_desc *desc) {
             || !desc->sph->now.object[object].two_way)
             return 0;
     }
+
     return 1;
 }
 
@@ -10655,9 +10831,11 @@ static fsi_result fsi__sph_rigid_scheme(fsi_sph_rigid *coupling) {
 FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *coupling, const fsi_sph_rigid_desc *desc) {
     if (!coupling)
         return FSI_ERR_ARGUMENT;
+
     memset(coupling, 0, sizeof *coupling);
     if (!fsi__sph_rigid_valid(desc))
         return FSI_ERR_ARGUMENT;
+
     coupling->desc = *desc;
     coupling->desc.body = coupling->desc.object = NULL;
     coupling->n = 6 * desc->count;
@@ -10690,12 +10868,14 @@ FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *coupling, const fsi_sph_rig
     }
     if ((result = fsi__sph_rigid_scheme(coupling)) < 0)
         fsi_sph_rigid_free(coupling);
+
     return result;
 }
 
 FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *coupling) {
     if (!coupling)
         return;
+
     fsi_partitioned_free(&coupling->scheme);
     fsi_free(&coupling->desc.allocator, coupling->block, coupling->size);
     memset(coupling, 0, sizeof *coupling);
@@ -10710,6 +10890,7 @@ static fsi_result fsi__sph_rigid_flow(void *user, const fsi_real *X, fsi_real *p
     fsi_real dt = coupling->dt;
     coupling->fluid_calls++;
     fsi_result result;
+
     for (int i = 0; i < coupling->desc.count; i++) {
         const fsi__sph_body *part = &coupling->part[i];
         fsi_vec3 v = fsi_vec_scale(fsi_vec_load(X + 6 * i), 1 / dt);
@@ -10722,12 +10903,14 @@ static fsi_result fsi__sph_rigid_flow(void *user, const fsi_real *X, fsi_real *p
         return result;
     if ((result = fsi_sph_accelerate(sph, dt, &coupling->fluid)) < 0)
         return result;
+
     for (int i = 0; i < coupling->desc.count; i++) {
         const fsi__sph_body *part = &coupling->part[i];
         const fsi_sph_object *object = &sph->now.object[part->object];
         fsi_vec_store(p + 6 * i, fsi_vec_scale(object->force, dt));
         fsi_vec_store(p + 6 * i + 3, fsi_vec_scale(object->torque, dt / part->radius));
     }
+
     return FSI_OK;
 }
 
@@ -10761,6 +10944,7 @@ static fsi_result fsi__sph_rigid_move(void *user, const fsi_real *p, fsi_real *X
     fsi_result result = fsi_solids_step(world, dt);
     if (result < 0)
         return result;
+
     for (int i = 0; i < coupling->desc.count; i++) {
         const fsi_rigid *body = fsi__sph_rigid_body(coupling, i);
         const fsi__sph_body *part = &coupling->part[i];
@@ -10773,6 +10957,7 @@ static fsi_result fsi__sph_rigid_move(void *user, const fsi_real *p, fsi_real *X
         fsi_vec_store(X + 6 * i, seen);
         fsi_vec_store(X + 6 * i + 3, fsi_vec_scale(body->spin, dt * part->radius));
     }
+
     return FSI_OK;
 }
 
@@ -10806,6 +10991,7 @@ static fsi_result fsi__sph_rigid_gap(fsi_sph_rigid *coupling, const fsi_real *X,
     fsi_result result = fsi__sph_rigid_answer(coupling, p, gap);
     if (result < 0)
         return result;
+
     fsi_axpy((size_t)n, -1, X, gap);
     *norm = fsi__node_norm(n, 3, gap);
     return FSI_OK;
@@ -10842,6 +11028,7 @@ static fsi_result fsi__sph_rigid_newton(fsi_sph_rigid *coupling, int *good) {
     if (*good)
         fsi_dense_lu_solve(n, J, coupling->pivot, coupling->step);
     *good = *good && fsi_all_finite((size_t)n, coupling->step);
+
     return FSI_OK;
 }
 
@@ -10854,6 +11041,7 @@ static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *coupling) {
     fsi_result result = fsi__sph_rigid_gap(coupling, X, coupling->p_model, coupling->gap, &norm);
     if (result < 0)
         return result;
+
     for (int round = 0; round < 20 && norm > enough; round++) {
         int good;
         if ((result = fsi__sph_rigid_newton(coupling, &good)) < 0)
@@ -10877,6 +11065,7 @@ static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *coupling) {
         fsi_copy(n, coupling->p_trial, coupling->p_model);
         norm = next;
     }
+
     return FSI_OK;
 }
 
@@ -10893,6 +11082,7 @@ static void fsi__sph_rigid_learn(fsi_sph_rigid *coupling) {
     }
     if (!(square > 0) || !fsi__finite(1 / square))
         return;
+
     for (int i = 0; work < 0 && i < n; i++)
         dp[i] -= dX[i] * work / square;
 
@@ -10928,6 +11118,7 @@ static fsi_result fsi__sph_rigid_pair(fsi_sph_rigid *coupling, int first, fsi_re
         result = fsi__sph_rigid_answer(coupling, coupling->p, coupling->answer);
     if (result < 0)
         return result;
+
     for (int i = 0; i < coupling->n; i++)
         coupling->gap[i] = coupling->answer[i] - coupling->X[i];
     *norm = fsi__node_norm(coupling->n, 3, coupling->gap);
@@ -10943,6 +11134,7 @@ static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *coupling, fsi_report *report
         result = fsi__sph_rigid_move_save(coupling);
     if (result < 0)
         return result;
+
     for (int round = 1;; round++) {
         if ((result = fsi__sph_rigid_pair(coupling, round == 1, &norm)) < 0)
             return result;
@@ -11012,6 +11204,7 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *coupling, fsi_real dt, fsi_
         return FSI_ERR_STATE;
     if (!fsi__good_dt(dt))
         return FSI_ERR_ARGUMENT;
+
     fsi_sph *sph = coupling->desc.sph;
     fsi_report own;
     if (!report)
@@ -11036,6 +11229,7 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *coupling, fsi_real dt, fsi_
 
     /* The fluid moves; boundary particles go where the bodies are now. */
     fsi_result result = fsi_sph_move(sph, dt);
+
     for (int i = 0; result >= 0 && i < coupling->desc.count; i++) {
         const fsi_rigid *body = fsi__sph_rigid_body(coupling, i);
         if (!fsi__finite_vec(body->x) || !fsi__finite_vec(body->v))
@@ -11043,6 +11237,7 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *coupling, fsi_real dt, fsi_
         result = fsi_sph_object_pose(sph, coupling->part[i].object, body->x, body->q, body->v,
                                      body->spin);
     }
+
     return result < 0 ? result : exchange;
 }
 
@@ -11071,6 +11266,7 @@ FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *coupling, void *state
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
+
     fsi__sph_rigid_places at = fsi__sph_rigid_state(coupling);
     fsi_result result = fsi_sph_save(coupling->desc.sph, to);
     if (result >= 0)
@@ -11087,6 +11283,7 @@ FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *st
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
+
     fsi__sph_rigid_places at = fsi__sph_rigid_state(coupling);
     fsi_result result = fsi_sph_restore(coupling->desc.sph, from);
     if (result >= 0)
@@ -11733,6 +11930,7 @@ static ptrdiff_t fsi__paper_sample(const fsi__paper *paper, int side, int dir, f
     int other = fsi__slip_side(iface, cell, dir);
     if (along && other != side)
         return -1;
+
     *weight = along ? 1 : FSI_R(0.5);
     if (other >= 0)
         return (ptrdiff_t)paper->occluded + other;
@@ -11745,6 +11943,7 @@ static fsi_result fsi__paper_rows(fsi__paper *paper) {
     fsi_slip *slip = paper->slip;
     const fsi_interface *iface = &slip->iface;
     (void)fsi__slip_triplets(slip);
+
     for (int k = 0; k < iface->sides; k++) {
         fsi_vec3 normal = iface->side[k].normal;
         paper->target[k] = fsi_vec_dot(normal, slip->body[k]);
@@ -11765,6 +11964,7 @@ static fsi_result fsi__paper_rows(fsi__paper *paper) {
             paper->diagonal[k] += weight * weight;
         }
     }
+
     return fsi__slip_matrix(slip, iface->sides, (int)paper->samples, &paper->C);
 }
 
@@ -11834,6 +12034,7 @@ static void fsi__paper_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi_csr_mul(&paper->C, paper->sample, y + cells);
     if (!slip->columns)
         return;
+
     fsi__paper_push(paper, x, x + cells, slip->v_work);
     fsi__slip_K_solve(slip, slip->v_work);
     fsi__paper_pull(paper, slip->v_work, fsi__slip_cell_mass(slip), y, y + cells);
@@ -11903,6 +12104,7 @@ static fsi_result fsi__paper_assemble(fsi__paper *paper) {
     desc.allocator = fsi__slip_memory(slip);
     if (!FSI__SLIP_TAKE(slip, paper->compact, int32_t, slip->grid->cells))
         return FSI_ERR_MEMORY;
+
     int fluid = 0;
     for (size_t c = 0; c < slip->grid->cells; c++)
         paper->compact[c] = slip->grid->cell[c] == FSI_CELL_FLUID ? fluid++ : -1;
@@ -11912,9 +12114,11 @@ static fsi_result fsi__paper_assemble(fsi__paper *paper) {
     fsi_result result = fsi_csr_transpose(&paper->C, &by_sample, &desc.allocator);
     if (result != FSI_OK)
         return result;
+
     (void)fsi__slip_triplets(slip);
     fsi__paper_fill(paper, &by_sample);
     result = fsi__slip_matrix(slip, n, n, &paper->A);
+
     return result == FSI_OK ? fsi_ic_init(&paper->ic, &paper->A, &desc) : result;
 }
 
@@ -11993,9 +12197,11 @@ static fsi_result fsi__paper_cg(fsi__paper *paper, fsi_krylov_desc *desc, fsi_re
     fsi_result result = fsi_cg_solve(desc, paper->b, paper->x, NULL, 0, report);
     if (result < 0 || !columns)
         return result;
+
     fsi__paper_push(paper, paper->x, paper->x + cells, slip->v_new);
     fsi__slip_K_solve(slip, slip->v_new);
     fsi_scale(columns, fsi__slip_cell_mass(slip), slip->v_new);
+
     return result;
 }
 
@@ -12007,12 +12213,14 @@ static fsi_result fsi__paper_qmr(fsi__paper *paper, fsi_krylov_desc *desc, fsi_r
     fsi_result result = fsi__paper_assemble(paper);
     if (result < 0)
         return result;
+
     size_t n = (size_t)paper->A.rows;
     fsi_real *b, *x;
     FSI__SLIP_TAKE(slip, b, fsi_real, n + columns);
     FSI__SLIP_TAKE(slip, x, fsi_real, n + columns);
     if (slip->scratch->failed)
         return FSI_ERR_MEMORY;
+
     for (size_t i = 0; i < cells; i++)
         if (paper->compact[i] >= 0)
             b[paper->compact[i]] = paper->b[i];
@@ -12024,8 +12232,10 @@ static fsi_result fsi__paper_qmr(fsi__paper *paper, fsi_krylov_desc *desc, fsi_r
     result = fsi_symmqmr_solve(desc, b, x, NULL, 0, report);
     if (result < 0)
         return result;
+
     fsi__paper_spread(paper, x, paper->x, paper->x + cells);
     fsi_copy(columns, x + n, slip->v_new);
+
     return result;
 }
 
@@ -12080,6 +12290,7 @@ static fsi_result fsi__paper_begin(fsi__paper *paper) {
     FSI__SLIP_TAKE(slip, paper->target, fsi_real, sides);
     if (slip->scratch->failed)
         return FSI_ERR_MEMORY;
+
     fsi__slip_estimate(slip, 1);
     fsi__slip_free_velocity(slip);
     fsi__slip_start(slip);
@@ -12100,6 +12311,7 @@ static fsi_result fsi__paper_begin(fsi__paper *paper) {
     fsi__paper_samples(paper);
     fsi_csr_mul(&paper->C, paper->sample, paper->b + cells);
     fsi_axpy(sides, -1, paper->target, paper->b + cells);
+
     return FSI_OK;
 }
 
@@ -12110,6 +12322,7 @@ static fsi_result fsi__paper_solve(fsi_slip *slip, fsi_report *report) {
     fsi_result result = fsi__paper_begin(&paper);
     if (result < 0)
         return result;
+
     fsi_krylov_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.A.user = desc.precondition.user = desc.project_user = &paper;
@@ -12120,6 +12333,7 @@ static fsi_result fsi__paper_solve(fsi_slip *slip, fsi_report *report) {
     result = kept ? fsi__paper_qmr(&paper, &desc, report) : fsi__paper_cg(&paper, &desc, report);
     if (result >= 0)
         fsi__paper_finish(&paper);
+
     return result;
 }
 #endif
@@ -12212,6 +12426,7 @@ static int fsi__kernel_add(int element, void *user) {
     const fsi_surface *surface = visit->surface;
     const fsi_side *side = &box->face->side[visit->side];
     fsi_real reach = FSI_R(1.5) * box->face->h;
+
     for (int c = 0; c < surface->dim; c++) {
         int v = surface->index[surface->dim * element + c], vertex = visit->first_vertex + v;
         fsi_vec3 normal = fsi_vec_load(paper->normal + 3 * vertex);
@@ -12220,6 +12435,7 @@ static int fsi__kernel_add(int element, void *user) {
         fsi_real along = fsi__get(normal, side->axis);
         if (paper->stamp[vertex] == visit->side || !(r < 1) || !(length > 0))
             continue;
+
         /* a face around the corner of a closed body */
         if (surface->closed && along * (fsi_real)side->sign > 0)
             continue;
@@ -12234,6 +12450,7 @@ static int fsi__kernel_add(int element, void *user) {
         entry->weight = (1 - r) * (1 - r) * along / length;
         paper->push[vertex] += visit->share * fsi__abs(entry->weight);
     }
+
     return 0;
 }
 
@@ -12270,6 +12487,7 @@ static fsi_result fsi__paper_vertices_build(fsi_fluid_box *box) {
     fsi_result result = fsi__fluid_box_place(box, fsi__paper_vertices_layout, &paper->block);
     if (result < 0)
         return result;
+
     paper->kernels = 0;
     fsi_fill((size_t)paper->vertices, 0, paper->push);
     fsi__paper_vertices_normals(box);
@@ -12281,6 +12499,7 @@ static fsi_result fsi__paper_vertices_build(fsi_fluid_box *box) {
     fsi__kernel_visit visit;
     memset(&visit, 0, sizeof visit);
     visit.box = box;
+
     for (int s = 0; s < iface->sides && !visit.failed; s++) {
         const fsi_side *side = &iface->side[s];
         int twin = (s && fsi__same_face(side - 1, side))
@@ -12297,9 +12516,11 @@ static fsi_result fsi__paper_vertices_build(fsi_fluid_box *box) {
     }
     if (visit.failed)
         return FSI_ERR_MEMORY;
+
     for (int k = 0; k < paper->kernels; k++)
         if (paper->push[paper->kernel[k].vertex] > 0)
             paper->kernel[k].weight /= paper->push[paper->kernel[k].vertex];
+
     return FSI_OK;
 }
 
@@ -12320,6 +12541,7 @@ static void fsi__paper_vertices_push(fsi_fluid_box *box, const fsi_real *p, fsi_
         paper->push[paper->kernel[k].vertex] += paper->kernel[k].weight * p[paper->kernel[k].side];
 
     int vertex = 0;
+
     for (int i = 0; i < iface->solids; i++) {
         const fsi_coupled *door = iface->solid[i];
         fsi_real *to = out + box->offset[i];
@@ -12374,6 +12596,7 @@ static void fsi__embedded_velocity(const fsi_embedded *embedded, fsi_real *v) {
 FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded) {
     if (!embedded || !embedded->inner || embedded->inner->node || !embedded->inner->row_fn)
         return FSI_ERR_ARGUMENT;
+
     const fsi_coupled *inner = embedded->inner;
     const fsi_surface *surface = &inner->surface;
     fsi_arena arena = {NULL, 0, 0, 0};
@@ -12381,12 +12604,14 @@ FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded) {
     fsi_result result = fsi__arena_reopen(&arena, &embedded->block, &embedded->allocator);
     if (result < 0)
         return result;
+
     fsi__embedded_layout(embedded, &arena);
 
     /* Rows of J: velocity of each vertex along each axis. */
     for (int i = 0; i < surface->element_count * surface->dim; i++)
         embedded->element[surface->index[i]] = i / surface->dim;
     fsi_real *row = embedded->J;
+
     for (int i = 0; i < surface->vertex_count; i++) {
         fsi_real weight[3];
         embedded->node[i] = i;
@@ -12408,6 +12633,7 @@ FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded) {
     embedded->door.mass = embedded->door.inverse_mass = embedded->ones;
     embedded->door.v = embedded->v;
     fsi__embedded_velocity(embedded, embedded->v);
+
     return FSI_OK;
 }
 
@@ -12417,6 +12643,7 @@ FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_r
     fsi_coupled *inner = own->inner;
     size_t n = (size_t)inner->dof;
     (void)dt;
+
     /* force and torque of all points */
     fsi_fill(n, 0, own->load);
     for (int i = 0; i < own->door.dof; i++)
@@ -12428,6 +12655,7 @@ FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_r
     if (inner->impulse)
         fsi_copy(n, own->load, inner->impulse);
     fsi__embedded_velocity(own, v);
+
     return FSI_OK;
 }
 #endif
