@@ -1803,16 +1803,37 @@ static fsi_result fsi__sdf_fill(fsi_shape *shape, fsi_real *grid, const fsi_allo
     return result;
 }
 
-/* Size of the distance grid: two cells of room around the mesh, so its border is outside. */
+/* Values of a signed distance on a lattice, node i + nx * (j + ny * k); 2D: nz = 1. */
+typedef struct fsi__sdf {
+    int nx, ny, nz;
+    fsi_real spacing;
+    fsi_vec3 origin;
+    const fsi_real *value;
+} fsi__sdf;
+
+/* A lattice around a box: two cells of room on every side, so its border is outside; `cells` along
+   the longest one. */
+static fsi__sdf fsi__sdf_cover(fsi_vec3 lo, fsi_vec3 hi, int dim, int cells) {
+    fsi_vec3 extent = fsi_vec_sub(hi, lo);
+    fsi_real deep = dim == 3 ? FSI_R(1.) : FSI_R(0.);
+    fsi__sdf sdf;
+    sdf.spacing = fsi__max(extent.x, fsi__max(extent.y, extent.z)) / (fsi_real)cells;
+    sdf.nx = (int)fsi__ceil(extent.x / sdf.spacing) + 5;
+    sdf.ny = (int)fsi__ceil(extent.y / sdf.spacing) + 5;
+    sdf.nz = dim == 3 ? (int)fsi__ceil(extent.z / sdf.spacing) + 5 : 1;
+    sdf.origin = fsi_vec_sub(lo, fsi_vec_scale(fsi_vec(1, 1, deep), 2 * sdf.spacing));
+    sdf.value = NULL;
+    return sdf;
+}
+
+/* Size of the distance grid of a mesh. */
 static void fsi__sdf_size(fsi_shape *shape, const fsi_shape_desc *desc) {
-    fsi_vec3 extent = fsi_vec_sub(shape->hi, shape->lo);
-    fsi_real spacing = fsi__max(extent.x, fsi__max(extent.y, extent.z)) / (fsi_real)desc->sdf_cells;
-    fsi_real deep = shape->dim == 3 ? FSI_R(1.) : FSI_R(0.);
-    shape->spacing = spacing;
-    shape->nx = (int)fsi__ceil(extent.x / spacing) + 5;
-    shape->ny = (int)fsi__ceil(extent.y / spacing) + 5;
-    shape->nz = shape->dim == 3 ? (int)fsi__ceil(extent.z / spacing) + 5 : 1;
-    shape->origin = fsi_vec_sub(shape->lo, fsi_vec_scale(fsi_vec(1, 1, deep), 2 * spacing));
+    fsi__sdf sdf = fsi__sdf_cover(shape->lo, shape->hi, shape->dim, desc->sdf_cells);
+    shape->spacing = sdf.spacing;
+    shape->nx = sdf.nx;
+    shape->ny = sdf.ny;
+    shape->nz = sdf.nz;
+    shape->origin = sdf.origin;
 }
 
 /* Vertex i of the desc's mesh, seen from the centre of mass. */
@@ -2088,32 +2109,40 @@ static fsi_real fsi__distance_height(const fsi_shape *shape, fsi_vec3 p, fsi_vec
     return (p.y - h) * n->y;
 }
 
-/* The distance grid of a mesh, trilinear. Beyond it: the distance to the surface point that is
- * found from its rim. */
-static fsi_real fsi__distance_grid(const fsi_shape *shape, fsi_vec3 p, fsi_vec3 *n) {
-    fsi_real fx, fy, fz, spacing = shape->spacing;
-    int i = fsi__cell((p.x - shape->origin.x) / spacing, shape->nx, &fx);
-    int j = fsi__cell((p.y - shape->origin.y) / spacing, shape->ny, &fy);
-    int k = fsi__cell((p.z - shape->origin.z) / spacing, shape->nz, &fz);
-    size_t row = (size_t)shape->nx, layer = shape->nz > 1 ? row * (size_t)shape->ny : 0;
-    const fsi_real *node =
-        shape->grid + ((size_t)k * (size_t)shape->ny + (size_t)j) * row + (size_t)i;
-    fsi_real d = 0;
-    fsi_vec3 slope = fsi_vec(0, 0, 0);
+/* Distance at p, trilinear, p clamped to the lattice: *at; *slope per cell. */
+FSI__INLINE fsi_real fsi__sdf_read(const fsi__sdf *sdf, fsi_vec3 p, fsi_vec3 *slope, fsi_vec3 *at) {
+    fsi_real fx, fy, fz;
+    int i = fsi__cell((p.x - sdf->origin.x) / sdf->spacing, sdf->nx, &fx);
+    int j = fsi__cell((p.y - sdf->origin.y) / sdf->spacing, sdf->ny, &fy);
+    int k = fsi__cell((p.z - sdf->origin.z) / sdf->spacing, sdf->nz, &fz);
+    size_t row = (size_t)sdf->nx, layer = sdf->nz > 1 ? row * (size_t)sdf->ny : 0;
+    const fsi_real *node = sdf->value + ((size_t)k * (size_t)sdf->ny + (size_t)j) * row + (size_t)i;
+    fsi_real distance = 0;
+    *slope = fsi_vec(0, 0, 0);
     for (int c = 0; c < 8; c++) {
         fsi_real wx = c & 1 ? fx : 1 - fx, wy = c & 2 ? fy : 1 - fy, wz = c & 4 ? fz : 1 - fz;
         fsi_real value = node[(c & 1 ? 1 : 0) + (c & 2 ? row : 0) + (c & 4 ? layer : 0)];
-        d += wx * wy * wz * value;
-        slope.x += (c & 1 ? value : -value) * wy * wz;
-        slope.y += (c & 2 ? value : -value) * wx * wz;
-        slope.z += (c & 4 ? value : -value) * wx * wy;
+        distance += wx * wy * wz * value;
+        slope->x += (c & 1 ? value : -value) * wy * wz;
+        slope->y += (c & 2 ? value : -value) * wx * wz;
+        slope->z += (c & 4 ? value : -value) * wx * wy;
     }
-    if (shape->dim == 2)
-        slope.z = 0;
-    *n = fsi__unit(slope);
+
+    if (sdf->nz == 1)
+        slope->z = 0;
     fsi_vec3 place = fsi_vec((fsi_real)i + fx, (fsi_real)j + fy, (fsi_real)k + fz);
-    fsi_vec3 at = fsi_vec_mad(shape->origin, place, spacing);
-    if (!(fsi__length(fsi_vec_sub(p, at)) > spacing * FSI_R(1e-3)))
+    *at = fsi_vec_mad(sdf->origin, place, sdf->spacing);
+    return distance;
+}
+
+/* The distance grid of a mesh, trilinear. Beyond it: the distance to the surface point that is
+ * found from its rim. */
+static fsi_real fsi__distance_grid(const fsi_shape *shape, fsi_vec3 p, fsi_vec3 *n) {
+    fsi__sdf sdf = {shape->nx, shape->ny, shape->nz, shape->spacing, shape->origin, shape->grid};
+    fsi_vec3 slope, at;
+    fsi_real d = fsi__sdf_read(&sdf, p, &slope, &at);
+    *n = fsi__unit(slope);
+    if (!(fsi__length(fsi_vec_sub(p, at)) > shape->spacing * FSI_R(1e-3)))
         return d;
     fsi_vec3 surface = fsi_vec_mad(at, *n, -d);
     return fsi__from_axis(fsi_vec_sub(p, surface), 0, *n, n);
@@ -10405,8 +10434,6 @@ static fsi_result fsi__reduced_field_node(fsi_reduced_model *model, int i, int j
     fsi_vec3 cell = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
     fsi_vec3 p = fsi_vec_mad(model->origin, cell, model->h);
     int at = fsi__reduced_node(model, i, j, k);
-    if (model->dim == 2)
-        p.z = 0; /* every layer is the plane */
     fsi_hit hit;
     if (!fsi_bvh_closest(&model->tree, p, FSI_R(1e18), &hit))
         return FSI_ERR_GEOMETRY;
@@ -10487,12 +10514,12 @@ static void fsi__reduced_measure(fsi_reduced_model *model, const fsi_soft *soft,
         fsi__grow(&lo, &hi, x);
         model->radius = fsi__max(model->radius, fsi__length(x));
     }
-    fsi_vec3 size = fsi_vec_sub(hi, lo);
-    model->h = fsi__max(size.x, fsi__max(size.y, size.z)) / (fsi_real)model->desc.field;
-    model->origin = fsi_vec_mad(lo, fsi_vec(1, 1, 1), -2 * model->h);
-    model->nx = (int)fsi__ceil(size.x / model->h) + 5;
-    model->ny = (int)fsi__ceil(size.y / model->h) + 5;
-    model->nz = (int)fsi__ceil(size.z / model->h) + 5;
+    fsi__sdf sdf = fsi__sdf_cover(lo, hi, model->dim, model->desc.field);
+    model->h = sdf.spacing;
+    model->origin = sdf.origin;
+    model->nx = sdf.nx;
+    model->ny = sdf.ny;
+    model->nz = sdf.nz;
 }
 
 /* Numbers the surface vertices, places the block and fills everything that needs no eigen solver.
@@ -11814,57 +11841,40 @@ FSI_API fsi_result fsi_reduced_group_move(fsi_reduced_group *group, fsi_real dt)
    Velocities are kept in coordinates with unit mass, u = (sqrt(m) v, C^T w, sqrt(M^) q') with the
    world inertia I = C C^T: impulse and velocity then use the same rows. */
 
+/* Number of the lattice node nearest to x (body frame); -1 outside the lattice. */
+static int fsi__reduced_nearest_node(const fsi_reduced_model *model, fsi_vec3 x) {
+    const int size[3] = {model->nx, model->ny, model->nz};
+    int node[3] = {0, 0, 0};
+    for (int axis = 0; axis < model->dim; axis++) {
+        fsi_real cell = (fsi__get(x, axis) - fsi__get(model->origin, axis)) / model->h;
+        if (!(cell >= 0 && cell < (fsi_real)(size[axis] - 1)))
+            return -1;
+        node[axis] = (int)(cell + FSI_R(0.5));
+    }
+    return fsi__reduced_node(model, node[0], node[1], node[2]);
+}
+
 /* Signed distance of world point p to the deformed body: the displacement of the nearest surface
    vertex is taken back, then the rest field is read. */
 static fsi_real fsi__reduced_distance(const fsi_reduced *reduced, fsi_vec3 p, fsi_vec3 *normal,
                                       int *vertex) {
     const fsi_reduced_model *model = reduced->model;
-    const int size[3] = {model->nx, model->ny, model->nz};
     fsi_vec3 local = fsi__to_body(reduced, fsi_vec_sub(p, reduced->rigid->position));
     fsi_vec3 x = local;
-    fsi_real cell[3];
-    int nearest = 0;
-
     for (int pass = 0; pass < 2; pass++) {
-        int node[3];
-        for (int axis = 0; axis < 3; axis++) {
-            cell[axis] = (fsi__get(x, axis) - fsi__get(model->origin, axis)) / model->h;
-            if (!(cell[axis] >= 0 && cell[axis] < (fsi_real)(size[axis] - 1)))
-                return FSI_REAL_MAX;
-            node[axis] = (int)(cell[axis] + FSI_R(0.5));
-        }
-        nearest = model->near_vertex[fsi__reduced_node(model, node[0], node[1], node[2])];
-        x = fsi_vec_sub(local, fsi__reduced_deformed(reduced, nearest));
+        int node = fsi__reduced_nearest_node(model, x);
+        if (node < 0)
+            return FSI_REAL_MAX;
+
+        *vertex = model->near_vertex[node];
+        x = fsi_vec_sub(local, fsi__reduced_deformed(reduced, *vertex));
     }
 
-    /* Values at the corners of the cell and the place in it, u, v, w. */
-    int low[3];
-    for (int axis = 0; axis < 3; axis++) {
-        cell[axis] = fsi__clamp((fsi__get(x, axis) - fsi__get(model->origin, axis)) / model->h, 0,
-                                (fsi_real)(size[axis] - 1) - FSI_R(1e-3));
-        low[axis] = (int)cell[axis];
-        cell[axis] -= (fsi_real)low[axis];
-    }
-    fsi_real u = cell[0];
-    fsi_real v = cell[1];
-    fsi_real w = cell[2];
-    fsi_real f[8];
-    for (int c = 0; c < 8; c++)
-        f[c] = model->phi[fsi__reduced_node(model, low[0] + (c & 1), low[1] + (c >> 1 & 1),
-                                            low[2] + (c >> 2))];
-
-    fsi_vec3 gradient;
-    gradient.x = (1 - w) * ((1 - v) * (f[1] - f[0]) + v * (f[3] - f[2]))
-                 + w * ((1 - v) * (f[5] - f[4]) + v * (f[7] - f[6]));
-    gradient.y = (1 - w) * ((1 - u) * (f[2] - f[0]) + u * (f[3] - f[1]))
-                 + w * ((1 - u) * (f[6] - f[4]) + u * (f[7] - f[5]));
-    gradient.z = (1 - v) * ((1 - u) * (f[4] - f[0]) + u * (f[5] - f[1]))
-                 + v * ((1 - u) * (f[6] - f[2]) + u * (f[7] - f[3]));
-    *normal = fsi__to_world(reduced, fsi__unit(gradient));
-    *vertex = nearest;
-
-    return (1 - w) * ((1 - v) * ((1 - u) * f[0] + u * f[1]) + v * ((1 - u) * f[2] + u * f[3]))
-           + w * ((1 - v) * ((1 - u) * f[4] + u * f[5]) + v * ((1 - u) * f[6] + u * f[7]));
+    fsi__sdf sdf = {model->nx, model->ny, model->nz, model->h, model->origin, model->phi};
+    fsi_vec3 slope, at;
+    fsi_real distance = fsi__sdf_read(&sdf, x, &slope, &at);
+    *normal = fsi__to_world(reduced, fsi__unit(slope));
+    return distance;
 }
 
 typedef struct fsi__reduced_contact {
@@ -12455,37 +12465,37 @@ static void fsi__reduced_inherit(fsi__reduced_call *call) {
             impulse[d] = fsi_vec_dot(was->impulse, contact->dir[d]);
         contact->before = impulse[0];
 
-        /* Friction stays inside the cone. */
-        fsi_real across = fsi__sqrt(impulse[1] * impulse[1] + impulse[2] * impulse[2]);
-        for (int d = 1; d < 3 && across > contact->friction * impulse[0]; d++)
-            impulse[d] *= contact->friction * impulse[0] / across;
+        fsi__coulomb_cone(contact->friction * impulse[0], &impulse[1], &impulse[2]);
         for (int d = 0; d < 3; d++)
             fsi__reduced_press(call, i, d, impulse[d]);
     }
 }
 
 /* ---- The solve. */
+/* Impulse of contact i along direction d after which its velocity would be the target. */
+static fsi_real fsi__reduced_wanted(const fsi__reduced_call *call, int i, int d, fsi_real target) {
+    const fsi__reduced_contact *contact = &call->contacts->contact[i];
+    fsi_real speed = fsi__reduced_speed(call, i, d, fsi__reduced_carried(contact, d));
+    return contact->impulse[d] + contact->weight[d] * (target - speed);
+}
+
+/* The impulse of contact i along direction d becomes `next`. */
+static void fsi__reduced_set(fsi__reduced_call *call, int i, int d, fsi_real next) {
+    fsi_real *impulse = call->contacts->contact[i].impulse;
+    fsi__reduced_press(call, i, d, next - impulse[d]);
+    impulse[d] = next;
+}
+
 /* One sweep of sequential impulses: normal, then friction inside the cone. */
 static void fsi__reduced_sweep(fsi__reduced_call *call) {
     for (int i = 0; i < call->contacts->count; i++) {
-        fsi__reduced_contact *contact = &call->contacts->contact[i];
-        fsi_real *impulse = contact->impulse;
-        for (int d = 0; d < 3; d++) {
-            fsi_real speed = fsi__reduced_speed(call, i, d, fsi__reduced_carried(contact, d));
-            fsi_real next = impulse[d] + contact->weight[d] * ((d ? 0 : contact->target) - speed);
-            if (d == 0)
-                next = fsi__max(next, 0);
-            else {
-                fsi_real most = contact->friction * impulse[0];
-                next = fsi__clamp(next, -most, most);
-                if (d == 2 && next * next + impulse[1] * impulse[1] > most * most) {
-                    fsi_real left = fsi__sqrt(fsi__max(most * most - impulse[1] * impulse[1], 0));
-                    next = fsi__clamp(next, -left, left);
-                }
-            }
-            fsi__reduced_press(call, i, d, next - impulse[d]);
-            impulse[d] = next;
-        }
+        const fsi__reduced_contact *contact = &call->contacts->contact[i];
+        fsi__reduced_set(call, i, 0, fsi__max(fsi__reduced_wanted(call, i, 0, contact->target), 0));
+        fsi_real along = fsi__reduced_wanted(call, i, 1, 0);
+        fsi_real across = fsi__reduced_wanted(call, i, 2, 0);
+        fsi__coulomb_cone(contact->friction * contact->impulse[0], &along, &across);
+        fsi__reduced_set(call, i, 1, along);
+        fsi__reduced_set(call, i, 2, across);
     }
 }
 
