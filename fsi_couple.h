@@ -1887,6 +1887,11 @@ static fsi_result fsi__interface_trees(fsi_interface *iface, fsi_coupled *const 
 
 /* ---- Rays of others: the grid's advection asks what it meets. */
 
+/* Do a .. b and lo .. hi have nothing in common? */
+FSI__INLINE int fsi__apart(fsi_real a, fsi_real b, fsi_real lo, fsi_real hi) {
+    return fsi__max(a, b) < lo || fsi__min(a, b) > hi;
+}
+
 /* Takes the hit of solid i when it is nearer, ties to the lower number. */
 static void fsi__interface_try(const fsi_interface *iface, int i, fsi_vec3 a, fsi_vec3 b,
                                fsi_hit *hit, int *solid, int *found) {
@@ -1894,12 +1899,11 @@ static void fsi__interface_try(const fsi_interface *iface, int i, fsi_vec3 a, fs
     if (bvh->nodes == 0)
         return;
 
-    for (int k = 0; k < iface->dim; k++) { /* 2D surfaces ignore z */
-        fsi_real p = fsi__get(a, k);
-        fsi_real q = fsi__get(b, k);
-        if (fsi__max(p, q) < bvh->lo[k] || fsi__min(p, q) > bvh->hi[k])
-            return;
-    }
+    if (fsi__apart(a.x, b.x, bvh->lo[0], bvh->hi[0])
+        || fsi__apart(a.y, b.y, bvh->lo[1], bvh->hi[1]))
+        return;
+    if (iface->dim == 3 && fsi__apart(a.z, b.z, bvh->lo[2], bvh->hi[2]))
+        return;
     fsi_hit candidate;
     if (!fsi_bvh_first_hit(bvh, a, b, &candidate))
         return;
