@@ -1146,7 +1146,8 @@ FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scala
 FSI_API void fsi_grid_take_mean(fsi_grid *grid, size_t cell, int count, const size_t *from,
                                 int with_phi) {
     for (int which = FSI_FIELD_DENSITY; which < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; which++) {
-        fsi_real *field = fsi_grid_field(grid, (fsi_field)which), sum = 0;
+        fsi_real *field = fsi_grid_field(grid, (fsi_field)which);
+        fsi_real sum = 0;
         if (!field || !count || (which == FSI_FIELD_PHI && !with_phi))
             continue;
         for (int i = 0; i < count; i++)
@@ -1171,7 +1172,8 @@ typedef struct fsi__mac_face {
 
 /* The lower face of cell at[3] along an axis. */
 FSI__INLINE fsi__mac_face fsi__face_at(const fsi_grid *grid, int axis, const int *at) {
-    const ptrdiff_t nx = grid->nx, ny = grid->ny;
+    const ptrdiff_t nx = grid->nx;
+    const ptrdiff_t ny = grid->ny;
     fsi__mac_face face;
     face.axis = axis;
     face.place = at[axis];
@@ -1271,7 +1273,8 @@ FSI__INLINE fsi_real fsi__solid_velocity(const fsi_grid *grid, int axis, ptrdiff
    solids = 1 a closed face the solid's. */
 static void fsi__set_wall(fsi_grid *grid, const fsi__mac_face *face, int solids) {
     const int axis = face->axis;
-    fsi_real *u = grid->u[axis] + face->face, *plus = grid->u_plus[axis];
+    fsi_real *u = grid->u[axis] + face->face;
+    fsi_real *plus = grid->u_plus[axis];
     if (fsi__on_box(face)) {
         const fsi_grid_side *side = &grid->desc.side[fsi__side_of_face(face)];
         if (side->kind == FSI_SIDE_INFLOW)
@@ -1314,7 +1317,8 @@ FSI_API fsi_result fsi_grid_set_occlusion(fsi_grid *grid, const fsi_occlusion *o
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
     for (int axis = 0; occlusion && axis < grid->dim; axis++) {
-        const fsi_real *open = occlusion->open[axis], *velocity = occlusion->velocity[axis];
+        const fsi_real *open = occlusion->open[axis];
+        const fsi_real *velocity = occlusion->velocity[axis];
         if (velocity && !fsi_all_finite(grid->faces[axis], velocity))
             return FSI_ERR_NUMERIC;
         for (size_t face = 0; open && face < grid->faces[axis]; face++)
@@ -1430,8 +1434,10 @@ static fsi_result fsi__run_stages(fsi_grid *grid, fsi_real dt, fsi_report *repor
 }
 
 FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report) {
-    fsi_report local, *out = report ? report : &local;
-    fsi_result result = fsi__stage_check(grid, dt), worst = FSI_OK;
+    fsi_report local;
+    fsi_report *out = report ? report : &local;
+    fsi_result result = fsi__stage_check(grid, dt);
+    fsi_result worst = FSI_OK;
     if (result < 0)
         return result;
     memset(out, 0, sizeof *out);
@@ -1451,8 +1457,10 @@ FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report
 
 FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, int *steps,
                                     fsi_report *report) {
-    fsi_report local, *out = report ? report : &local;
-    fsi_result result = fsi__stage_check(grid, dt), worst = FSI_OK;
+    fsi_report local;
+    fsi_report *out = report ? report : &local;
+    fsi_result result = fsi__stage_check(grid, dt);
+    fsi_result worst = FSI_OK;
     if (result < 0 || max_steps < 0)
         return result < 0 ? result : FSI_ERR_ARGUMENT;
     if (max_steps == 0)
@@ -1544,8 +1552,10 @@ static fsi__mac fsi__grid_mac(const fsi_grid *grid) {
 /* Velocity at X. Each axis is cut twice, at faces (i, with weights f) and at centres (c, with
    weights g), and the three components share the cuts. */
 FSI__FLAT fsi_vec3 fsi__mac_at(const fsi__mac *mac, int three, fsi_real x, fsi_real y, fsi_real z) {
-    const size_t nx = (size_t)mac->cells[0], ny = (size_t)mac->cells[1];
-    fsi_real fx, fy, fz = 0, gx, gy, gz = 0;
+    const size_t nx = (size_t)mac->cells[0];
+    const size_t ny = (size_t)mac->cells[1];
+    fsi_real fx, fy, gx, gy;
+    fsi_real fz = 0, gz = 0;
     const size_t ix = (size_t)fsi__cut(x, mac->cells[0] + 1, &fx);
     const size_t cx = (size_t)fsi__cut(x - FSI_R(0.5), mac->cells[0], &gx);
     const size_t iy = (size_t)fsi__cut(y, mac->cells[1] + 1, &fy);
@@ -1615,7 +1625,9 @@ static void fsi__block_cell(const fsi_grid *grid, const fsi__sight *sight, unsig
 static int fsi__ray_hits(const fsi_grid *grid, fsi_vec3 from, fsi_vec3 to, fsi_real *t,
                          fsi_vec3 *velocity) {
     const fsi_occlusion *occlusion = &grid->occlusion;
-    fsi_vec3 normal, a = fsi__grid_point(grid, from), b = fsi__grid_point(grid, to);
+    fsi_vec3 normal;
+    fsi_vec3 a = fsi__grid_point(grid, from);
+    fsi_vec3 b = fsi__grid_point(grid, to);
     *t = 1;
     if (!occlusion->hit_fn(occlusion->user, a, b, t, &normal, velocity))
         return 0;
@@ -1734,7 +1746,8 @@ static int fsi__seen_value(const fsi_grid *grid, const fsi__sight *sight, int fa
         fsi__block_cell(grid, sight, bit, cell);
         /* The cell lies on the plus side of its lower face, and on the minus side of its upper. */
         const ptrdiff_t at = fsi__lattice_at(&samples, cell);
-        fsi_real low = plus[at], high = faces ? minus[at + samples.step[family]] : low;
+        fsi_real low = plus[at];
+        fsi_real high = faces ? minus[at + samples.step[family]] : low;
         sum += weight * fsi__mix(low, high, along);
         mean += FSI_R(0.5) * (low + high);
         count++;
@@ -1750,7 +1763,8 @@ static fsi_vec3 fsi__seen_velocity(const fsi_grid *grid, const fsi__sight *sight
                                    fsi_vec3 otherwise) {
     fsi_real velocity[3] = {otherwise.x, otherwise.y, grid->dim == 3 ? otherwise.z : 0};
     for (int axis = 0; axis < grid->dim; axis++) {
-        const fsi_real *minus = grid->u[axis], *plus = grid->u_plus[axis];
+        const fsi_real *minus = grid->u[axis];
+        const fsi_real *plus = grid->u_plus[axis];
         fsi__seen_value(grid, sight, axis, minus, plus ? plus : minus, &velocity[axis]);
     }
     return fsi_vec_load(velocity);
@@ -2048,7 +2062,8 @@ FSI__FLAT int fsi__cut_parts(int n, int reach, int safe, int start, int first, i
                              fsi__part *part) {
     const int below = fsi__iclamp(reach - start, first, last) - first;
     const int above = last - fsi__iclamp(n - reach - start, first, last);
-    int low = first + fsi__round_up(below), high = last - fsi__round_up(above);
+    int low = first + fsi__round_up(below);
+    int high = last - fsi__round_up(above);
     if (!safe || low >= high)
         low = high = last;
 
@@ -2068,7 +2083,8 @@ FSI__FLAT int fsi__cut_parts(int n, int reach, int safe, int start, int first, i
 
 /* Do the paths of row (j, k) stay inside across the row? */
 FSI__FLAT int fsi__row_safe(const fsi__job *job, int three, const fsi__chunk *chunk) {
-    const int *n = job->mac.cells, *reach = job->reach;
+    const int *n = job->mac.cells;
+    const int *reach = job->reach;
     const int safe_y = chunk->j >= reach[1] && chunk->j < n[1] - reach[1];
     return safe_y && (!three || (chunk->k >= reach[2] && chunk->k < n[2] - reach[2]));
 }
@@ -2082,26 +2098,37 @@ FSI__FLAT int fsi__row_safe(const fsi__job *job, int three, const fsi__chunk *ch
 FSI__FLAT void fsi__cut_ends(const fsi__job *job, int three, int edge, const fsi__chunk *chunk,
                              fsi__part part, const fsi_real *const *above,
                              const fsi_real *const *below, fsi__ends *ends) {
-    const int start = chunk->start, nx = job->samples[0], ny = job->samples[1];
+    const int start = chunk->start;
+    const int nx = job->samples[0];
+    const int ny = job->samples[1];
     const int nz = job->samples[2];
-    const fsi_real *ax = above[0] + start, *ay = above[1] + start, *bx = below[0] + start;
-    const fsi_real *by = below[1] + start, *az = three ? above[2] + start : ay;
+    const fsi_real *ax = above[0] + start;
+    const fsi_real *ay = above[1] + start;
+    const fsi_real *bx = below[0] + start;
+    const fsi_real *by = below[1] + start;
+    const fsi_real *az = three ? above[2] + start : ay;
     const fsi_real *bz = three ? below[2] + start : by;
     const fsi_real x0 = (fsi_real)(edge ? start : job->reach[0]);
     const fsi_real y0 = (fsi_real)(edge ? chunk->j : job->reach[1]);
     const fsi_real z0 = (fsi_real)(edge ? chunk->k : job->reach[2]);
-    const double step_y = nx, step_z = step_y * ny;
+    const double step_y = nx;
+    const double step_z = step_y * ny;
     const double here = (double)x0 + step_y * (double)y0 + (three ? step_z * (double)z0 : 0);
-    fsi_real *FSI__RESTRICT wx = ends->weight[0], *FSI__RESTRICT wy = ends->weight[1];
-    fsi_real *FSI__RESTRICT wz = ends->weight[2], *FSI__RESTRICT off = ends->off;
+    fsi_real *FSI__RESTRICT wx = ends->weight[0];
+    fsi_real *FSI__RESTRICT wy = ends->weight[1];
+    fsi_real *FSI__RESTRICT wz = ends->weight[2];
+    fsi_real *FSI__RESTRICT off = ends->off;
     int32_t *FSI__RESTRICT shift = ends->shift;
 
     /* Coordinates kept on the lines; the weights' room holds them until they are cut. */
     if (edge) {
-        const fsi_real ox = job->offset[0], oy = job->offset[1], oz = job->offset[2];
+        const fsi_real ox = job->offset[0];
+        const fsi_real oy = job->offset[1];
+        const fsi_real oz = job->offset[2];
         FSI__OMP(simd)
         for (int i = part.from; i < part.to; i++) {
-            const fsi_real x = x0 + (fsi_real)i + (ax[i] + bx[i]), y = y0 + (ay[i] + by[i]);
+            const fsi_real x = x0 + (fsi_real)i + (ax[i] + bx[i]);
+            const fsi_real y = y0 + (ay[i] + by[i]);
             const fsi_real z = three ? z0 + (az[i] + bz[i]) : 0;
             off[i] = fsi__beyond(x, nx, ox) + fsi__beyond(y, ny, oy)
                      + (three ? fsi__beyond(z, nz, oz) : 0);
@@ -2130,8 +2157,12 @@ FSI__FLAT void fsi__cut_ends(const fsi__job *job, int three, int edge, const fsi
    beside a face. Returns 1 when one of them left the box. */
 FSI__FLAT int fsi__find_ends(const fsi__job *job, int three, int back, const fsi__chunk *chunk,
                              fsi__ends *ends) {
-    const int *n = job->mac.cells, family = job->family, count = chunk->count;
-    const int j = chunk->j, k = chunk->k, safe = fsi__row_safe(job, three, chunk);
+    const int *n = job->mac.cells;
+    const int family = job->family;
+    const int count = chunk->count;
+    const int j = chunk->j;
+    const int k = chunk->k;
+    const int safe = fsi__row_safe(job, three, chunk);
 
     /* Rows of the cells above and below the samples. */
     const int high_j = family == 1 ? fsi__imin(j, n[1] - 1) : j;
@@ -2204,22 +2235,36 @@ typedef struct fsi__middles {
    fsi__cut_ends. Suffix c: among centres, f: among faces. */
 FSI__FLAT void fsi__cut_middles(const fsi__job *job, int three, int edge, const fsi__chunk *chunk,
                                 fsi__part part, const fsi_real *const *u, fsi__middles *middles) {
-    const fsi_real half = FSI_R(0.5), back = -half * job->dth;
-    const int start = chunk->start, nx = job->samples[0], ny = job->samples[1];
+    const fsi_real half = FSI_R(0.5);
+    const fsi_real back = -half * job->dth;
+    const int start = chunk->start;
+    const int nx = job->samples[0];
+    const int ny = job->samples[1];
     const int nz = job->samples[2];
-    const fsi_real *u0 = u[0] + start, *u1 = u[1] + start, *u2 = three ? u[2] + start : u1;
+    const fsi_real *u0 = u[0] + start;
+    const fsi_real *u1 = u[1] + start;
+    const fsi_real *u2 = three ? u[2] + start : u1;
     const fsi_real x0 = (fsi_real)(edge ? start : job->reach[0]);
     const fsi_real y0 = (fsi_real)(edge ? chunk->j : job->reach[1]);
     const fsi_real z0 = (fsi_real)(edge ? chunk->k : job->reach[2]);
-    const ptrdiff_t up_y = nx, up_z = (ptrdiff_t)nx * ny;
+    const ptrdiff_t up_y = nx;
+    const ptrdiff_t up_z = (ptrdiff_t)nx * ny;
     /* From row to row and from plane to plane in the arrays of the three components. */
-    const double row = nx, plane0 = (row + 1) * ny, plane1 = row * (ny + 1), plane2 = row * ny;
-    fsi_real *FSI__RESTRICT v0 = middles->velocity[0], *FSI__RESTRICT v1 = middles->velocity[1];
+    const double row = nx;
+    const double plane0 = (row + 1) * ny;
+    const double plane1 = row * (ny + 1);
+    const double plane2 = row * ny;
+    fsi_real *FSI__RESTRICT v0 = middles->velocity[0];
+    fsi_real *FSI__RESTRICT v1 = middles->velocity[1];
     fsi_real *FSI__RESTRICT v2 = middles->velocity[2];
-    fsi_real *FSI__RESTRICT xc = middles->weight[0][0], *FSI__RESTRICT xf = middles->weight[0][1];
-    fsi_real *FSI__RESTRICT yc = middles->weight[1][0], *FSI__RESTRICT yf = middles->weight[1][1];
-    fsi_real *FSI__RESTRICT zc = middles->weight[2][0], *FSI__RESTRICT zf = middles->weight[2][1];
-    int32_t *FSI__RESTRICT shift0 = middles->shift[0], *FSI__RESTRICT shift1 = middles->shift[1];
+    fsi_real *FSI__RESTRICT xc = middles->weight[0][0];
+    fsi_real *FSI__RESTRICT xf = middles->weight[0][1];
+    fsi_real *FSI__RESTRICT yc = middles->weight[1][0];
+    fsi_real *FSI__RESTRICT yf = middles->weight[1][1];
+    fsi_real *FSI__RESTRICT zc = middles->weight[2][0];
+    fsi_real *FSI__RESTRICT zf = middles->weight[2][1];
+    int32_t *FSI__RESTRICT shift0 = middles->shift[0];
+    int32_t *FSI__RESTRICT shift1 = middles->shift[1];
     int32_t *FSI__RESTRICT shift2 = middles->shift[2];
 
     /* Velocities at the centres; at an edge the coordinates, kept on the lines. */
@@ -2245,7 +2290,8 @@ FSI__FLAT void fsi__cut_middles(const fsi__job *job, int three, int edge, const 
     FSI__OMP(simd)
     for (int i = part.from; i < part.to; i++) {
         const fsi_real here = edge ? x0 + (fsi_real)i : x0;
-        const fsi_real x = here + back * v0[i], y = y0 + back * v1[i];
+        const fsi_real x = here + back * v0[i];
+        const fsi_real y = y0 + back * v1[i];
         const fsi_real z = three ? z0 + back * v2[i] : 0;
         const fsi_real cx = fsi__cut_line(edge ? xc[i] : x, &xc[i]) - here;
         const fsi_real fx = fsi__cut_line(edge ? xf[i] : x + half, &xf[i]) - here;
@@ -2267,10 +2313,14 @@ FSI__FLAT void fsi__cut_middles(const fsi__job *job, int three, int edge, const 
 /* Pass 0. Half the ways of the cells of a chunk: back -dt u(m), forth dt (2 u - u(m)), with m the
    middle of the straight path back. The job is one of cells. */
 FSI__FLAT void fsi__ways_chunk(const fsi__job *job, int three, const fsi__chunk *chunk) {
-    const ptrdiff_t nx = job->samples[0], ny = job->samples[1];
-    const ptrdiff_t line = chunk->j + ny * chunk->k, row = chunk->start + nx * line;
-    const int start = chunk->start, count = chunk->count;
-    const fsi_real half = FSI_R(-0.5) * job->dth, *u[3];
+    const ptrdiff_t nx = job->samples[0];
+    const ptrdiff_t ny = job->samples[1];
+    const ptrdiff_t line = chunk->j + ny * chunk->k;
+    const ptrdiff_t row = chunk->start + nx * line;
+    const int start = chunk->start;
+    const int count = chunk->count;
+    const fsi_real *u[3];
+    const fsi_real half = FSI_R(-0.5) * job->dth;
     for (int axis = 0; axis < 3; axis++) {
         const ptrdiff_t face_row = chunk->j + (ny + (axis == 1)) * chunk->k;
         u[axis] = job->mac.u[axis] ? job->mac.u[axis] + (nx + (axis == 0)) * face_row : NULL;
@@ -2285,7 +2335,8 @@ FSI__FLAT void fsi__ways_chunk(const fsi__job *job, int three, const fsi__chunk 
         fsi__cut_middles(job, three, 1, chunk, part[number], u, &middles);
 
     for (int axis = 0; axis < 2 + three; axis++) {
-        const size_t width = (size_t)nx + (axis == 0), height = (size_t)ny + (axis == 1);
+        const size_t width = (size_t)nx + (axis == 0);
+        const size_t height = (size_t)ny + (axis == 1);
         const fsi_real *velocity = middles.velocity[axis];
         fsi_real *FSI__RESTRICT back = job->back[axis] + row;
         fsi_real *FSI__RESTRICT forth = job->forth[axis] + row;
@@ -2298,7 +2349,8 @@ FSI__FLAT void fsi__ways_chunk(const fsi__job *job, int three, const fsi__chunk 
             back[i] = half * at_middle[i];
             forth[i] = half * (at_middle[i] - 2 * velocity[i]);
         }
-        fsi_real *most = job->most + 3 * line + axis, longest = fsi__chunk_most(count, forth);
+        fsi_real *most = job->most + 3 * line + axis;
+        fsi_real longest = fsi__chunk_most(count, forth);
         *most = start > 0 ? fsi__max(*most, longest) : longest;
     }
 }
@@ -2327,7 +2379,8 @@ FSI__FLAT fsi_real *fsi__back_value(const fsi__job *job, int which, ptrdiff_t sa
 
 /* Pass 1. The old values at the ends of the backward paths. */
 FSI__FLAT void fsi__advect_back(const fsi__job *job, int three, const fsi__chunk *chunk) {
-    const size_t step_y = (size_t)job->samples[0], step_z = step_y * (size_t)job->samples[1];
+    const size_t step_y = (size_t)job->samples[0];
+    const size_t step_z = step_y * (size_t)job->samples[1];
     const ptrdiff_t row =
         (ptrdiff_t)((size_t)chunk->start + step_y * (size_t)chunk->j + step_z * (size_t)chunk->k);
     fsi__ends ends;
@@ -2396,14 +2449,19 @@ FSI__FLAT void fsi__correct_chunk(size_t step_y, size_t step_z, int three, int l
    or above it; two cells deep it is whole. */
 FSI__FLAT void fsi__spare_surface(const fsi__job *job, const fsi__chunk *chunk, const fsi_real *old,
                                   fsi_real *forth) {
-    const int family = job->family, *n = job->mac.cells, j = chunk->j, k = chunk->k;
+    const int family = job->family;
+    const int *n = job->mac.cells;
+    const int j = chunk->j;
+    const int k = chunk->k;
     const int low_j = family == 1 ? fsi__imax(j - 1, 0) : j;
     const int low_k = family == 2 ? fsi__imax(k - 1, 0) : k;
-    const int high_j = fsi__imin(j, n[1] - 1), high_k = fsi__imin(k, n[2] - 1);
+    const int high_j = fsi__imin(j, n[1] - 1);
+    const int high_k = fsi__imin(k, n[2] - 1);
     const fsi_real *low = job->phi + (ptrdiff_t)n[0] * (low_j + (ptrdiff_t)n[1] * low_k);
     const fsi_real *high = job->phi + (ptrdiff_t)n[0] * (high_j + (ptrdiff_t)n[1] * high_k);
     for (int i = 0; i < chunk->count; i++) {
-        const int x = chunk->start + i, low_x = family == 0 ? fsi__imax(x - 1, 0) : x;
+        const int x = chunk->start + i;
+        const int low_x = family == 0 ? fsi__imax(x - 1, 0) : x;
         const fsi_real depth = -job->half_over_h * (low[low_x] + high[fsi__imin(x, n[0] - 1)]);
         forth[i] = old[i] + fsi__min(fsi__max(depth - 1, 0), 1) * (forth[i] - old[i]);
     }
@@ -2411,7 +2469,8 @@ FSI__FLAT void fsi__spare_surface(const fsi__job *job, const fsi__chunk *chunk, 
 
 /* Pass 2. hat is carried forward again, and half of what that misses corrects it. */
 FSI__FLAT void fsi__advect_forth(const fsi__job *job, int three, const fsi__chunk *chunk) {
-    const size_t step_y = (size_t)job->samples[0], step_z = step_y * (size_t)job->samples[1];
+    const size_t step_y = (size_t)job->samples[0];
+    const size_t step_z = step_y * (size_t)job->samples[1];
     const ptrdiff_t row =
         (ptrdiff_t)((size_t)chunk->start + step_y * (size_t)chunk->j + step_z * (size_t)chunk->k);
     const int count = chunk->count;
@@ -2426,8 +2485,10 @@ FSI__FLAT void fsi__advect_forth(const fsi__job *job, int three, const fsi__chun
         const fsi__carried *carried = &job->carried[which];
         if (!carried->correct)
             continue;
-        const fsi_real *hat = carried->hat + (row - job->base), *old = carried->old + row;
-        fsi_real *out = carried->out + (row - job->out_base), forth[FSI__CHUNK];
+        const fsi_real *hat = carried->hat + (row - job->base);
+        const fsi_real *old = carried->old + row;
+        fsi_real forth[FSI__CHUNK];
+        fsi_real *out = carried->out + (row - job->out_base);
         fsi__mix_chunk(hat, step_y, step_z, three, count, ends.shift, ends.weight[0],
                        ends.weight[1], ends.weight[2], forth);
         if (job->phi)
@@ -2612,7 +2673,8 @@ static void fsi__grow_marks(uint8_t *mark, size_t width, size_t step, int count,
 
 /* Marks of a box of n[0] * n[1] * n[2] samples grow along all axes. */
 static void fsi__grow_all(uint8_t *mark, const int *n, const int *reach) {
-    const size_t nx = (size_t)n[0], plane = nx * (size_t)n[1];
+    const size_t nx = (size_t)n[0];
+    const size_t plane = nx * (size_t)n[1];
     FSI__OMP(parallel for schedule(static) if (plane * (size_t)n[2] > FSI__MANY))
     for (ptrdiff_t k = 0; k < n[2]; k++) {
         for (int j = 0; j < n[1]; j++)
@@ -2713,7 +2775,8 @@ static fsi_real fsi__row_stirred(int count, const fsi_real *values, fsi_real sti
 
 /* Marks of rows (j, k) of cells grow by the reach of the job. */
 static void fsi__grow_rows(const fsi__job *job, uint8_t *mark) {
-    const int ny = job->samples[1], nz = job->samples[2];
+    const int ny = job->samples[1];
+    const int nz = job->samples[2];
     for (int k = 0; k < nz; k++)
         fsi__grow_marks(mark + (size_t)k * (size_t)ny, 1, 1, ny, job->reach[1]);
     if (nz > 1)
@@ -2726,7 +2789,8 @@ static void fsi__grow_rows(const fsi__job *job, uint8_t *mark) {
    0 when one of them is not finite. */
 static int fsi__find_calm_rows(fsi_grid *grid, fsi__job *job) {
     const ptrdiff_t rows = (ptrdiff_t)grid->ny * grid->nz;
-    uint8_t *may = grid->mark[0], *needed = grid->mark[1];
+    uint8_t *may = grid->mark[0];
+    uint8_t *needed = grid->mark[1];
     fsi_real *stirred = grid->scratch[3];
     memset(may, 0, (size_t)rows);
     for (int which = 0; which < job->count; which++) {
@@ -2784,15 +2848,18 @@ static void fsi__job_slide(fsi__job *job, int slide_out, ptrdiff_t from, ptrdiff
    hat, stencil and out need room for some layers only. field: where the results go; NULL: they stay
    in out. */
 static void fsi__job_run(fsi_grid *grid, fsi__job *job, fsi_real *const *field) {
-    const int three = job->mac.three, layers = job->samples[1 + three];
+    const int three = job->mac.three;
+    const int layers = job->samples[1 + three];
     const int reach = fsi__imin(job->reach[1 + three], layers);
     const ptrdiff_t rows = three ? job->samples[1] : 1; /* of a layer */
     const ptrdiff_t size = rows * job->samples[0];      /* samples of a layer */
-    const int step = (int)(1 + 131072 / size), room = 2 * reach + 4 * step;
+    const int step = (int)(1 + 131072 / size);
+    const int room = 2 * reach + 4 * step;
     int back = 0, forth = 0, copied = 0; /* layers done by each pass */
     while (forth < layers || (field && copied < layers)) {
         /* Room for the next layers. */
-        int to = fsi__imin(back + step, layers), from = fsi__imin(copied, forth - reach);
+        int to = fsi__imin(back + step, layers);
+        int from = fsi__imin(copied, forth - reach);
         if (to * size - job->base > room * size && from * size > job->base)
             fsi__job_slide(job, field != NULL, from * size, back * size);
 
@@ -2885,7 +2952,8 @@ FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
     if (result < 0)
         return result;
     double start = fsi__now(grid);
-    fsi_real speed, axis_speed[3] = {0, 0, 0}, longest[3];
+    fsi_real speed, longest[3];
+    fsi_real axis_speed[3] = {0, 0, 0};
     if ((result = fsi__check_state(grid, &speed, axis_speed)) < 0)
         return result;
     grid->stats.max_speed = (double)speed;
@@ -2974,7 +3042,8 @@ static fsi_real fsi__source_distance(fsi_vec3 x, const fsi_grid_source *source, 
     }
     fsi_real outside = 0, inside = -FSI_REAL_MAX;
     for (int axis = 0; axis < dim; axis++) {
-        fsi_real at = fsi__get(x, axis), lo = fsi__get(source->lo, axis);
+        fsi_real at = fsi__get(x, axis);
+        fsi_real lo = fsi__get(source->lo, axis);
         fsi_real beyond = fsi__max(lo - at, at - fsi__get(source->hi, axis));
         if (beyond > 0)
             outside += beyond * beyond;
@@ -3003,7 +3072,8 @@ static int fsi__source_active(const fsi_grid *grid, const fsi_grid_source *sourc
 static void fsi__source_range(const fsi_grid *grid, const fsi_grid_source *source,
                               const fsi__lattice *samples, int *lo, int *hi) {
     for (int axis = 0; axis < 3; axis++) {
-        const fsi_real origin = fsi__get(grid->origin, axis), n = (fsi_real)samples->n[axis];
+        const fsi_real origin = fsi__get(grid->origin, axis);
+        const fsi_real n = (fsi_real)samples->n[axis];
         fsi_real from, to;
         lo[axis] = 0;
         hi[axis] = samples->n[axis];
@@ -3019,7 +3089,8 @@ static void fsi__source_range(const fsi_grid *grid, const fsi_grid_source *sourc
 static int fsi__source_fill(const fsi_grid *grid, const fsi_grid_source *source, int family,
                             fsi_real value, int add, fsi_real *out) {
     const fsi__lattice samples = fsi__grid_lattice(grid, family);
-    int lo[3], hi[3], good = 1;
+    int lo[3], hi[3];
+    int good = 1;
     fsi__source_range(grid, source, &samples, lo, hi);
     for (int k = lo[2]; k < hi[2]; k++)
         for (int j = lo[1]; j < hi[1]; j++)
@@ -3132,7 +3203,8 @@ static void fsi__push_faces(fsi_grid *grid, int axis, fsi_real dt, const fsi_rea
     FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
     for (ptrdiff_t number = 0; number < fsi__inner_rows(grid, axis); number++) {
         const fsi__inner_row row = fsi__inner_row_at(grid, axis, number);
-        const fsi_real *high = half + row.cell, *low = high - below;
+        const fsi_real *high = half + row.cell;
+        const fsi_real *low = high - below;
         fsi_real *FSI__RESTRICT u = grid->u[axis] + row.face;
         FSI__OMP(simd)
         for (int i = axis == 0; i < grid->nx; i++)
@@ -3151,8 +3223,10 @@ static void fsi__buoyancy(fsi_grid *grid, int axis, fsi_real dt) {
     FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
     for (ptrdiff_t number = 0; number < fsi__inner_rows(grid, axis); number++) {
         const fsi__inner_row row = fsi__inner_row_at(grid, axis, number);
-        const fsi_real *dense = grid->density + row.cell, *dense_low = dense - below;
-        const fsi_real *warm = grid->temperature + row.cell, *warm_low = warm - below;
+        const fsi_real *dense = grid->density + row.cell;
+        const fsi_real *dense_low = dense - below;
+        const fsi_real *warm = grid->temperature + row.cell;
+        const fsi_real *warm_low = warm - below;
         fsi_real *FSI__RESTRICT u = grid->u[axis] + row.face;
         FSI__OMP(simd)
         for (int i = axis == 0; i < grid->nx; i++)
@@ -3168,7 +3242,8 @@ static fsi_real fsi__cell_difference(const fsi_grid *grid, int component, int ax
     const int cells[3] = {grid->nx, grid->ny, grid->nz};
     const fsi_real *u = grid->u[component];
     const ptrdiff_t next = faces.step[component];
-    int lo[3] = {at[0], at[1], at[2]}, hi[3] = {at[0], at[1], at[2]};
+    int lo[3] = {at[0], at[1], at[2]};
+    int hi[3] = {at[0], at[1], at[2]};
     lo[axis] -= lo[axis] > 0;
     hi[axis] += hi[axis] < cells[axis] - 1;
     if (lo[axis] == hi[axis])
@@ -3206,7 +3281,8 @@ static void fsi__vorticity(fsi_grid *grid) {
    it takes the place of omega. */
 static void fsi__confine(fsi_grid *grid) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    const fsi_real *size = grid->scratch[3], strength = grid->desc.confinement * grid->h;
+    const fsi_real *size = grid->scratch[3];
+    const fsi_real strength = grid->desc.confinement * grid->h;
     FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
     for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
         fsi_real slope[3], omega[3];
@@ -3240,7 +3316,8 @@ static void fsi__user_force(fsi_grid *grid, int axis, fsi_real dt) {
 /* Smoke fades, and heat goes to the ambient temperature. */
 static void fsi__decay(fsi_grid *grid, fsi_real dt) {
     const fsi_real keep = fsi__exp(-dt * grid->desc.dissipation);
-    const fsi_real warm = fsi__exp(-dt * grid->desc.cooling), ambient = grid->desc.ambient;
+    const fsi_real warm = fsi__exp(-dt * grid->desc.cooling);
+    const fsi_real ambient = grid->desc.ambient;
     if (grid->density && grid->desc.dissipation > 0)
         for (size_t cell = 0; cell < grid->cells; cell++)
             grid->density[cell] *= keep;
@@ -3301,7 +3378,8 @@ FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
  * >>grid cells and air */
 /* Is there a cell beside cell at[3], towards a side, to which fluid can pass? */
 FSI__INLINE int fsi__can_pass(const fsi_grid *grid, const int *at, int side) {
-    const int cells[3] = {grid->nx, grid->ny, grid->nz}, axis = side >> 1;
+    const int cells[3] = {grid->nx, grid->ny, grid->nz};
+    const int axis = side >> 1;
     if (side & 1 ? at[axis] + 1 >= cells[axis] : at[axis] < 1)
         return 0;
     if (!grid->occluded)
@@ -3348,7 +3426,8 @@ static int fsi__run_open(const fsi_grid *grid, int side, int lo, int hi, const i
 static size_t fsi__flood_beside(fsi_grid *grid, int side, int lo, int hi, const int *at, int number,
                                 size_t top) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    int own[3] = {lo, at[1], at[2]}, beside[3] = {lo, at[1], at[2]};
+    int own[3] = {lo, at[1], at[2]};
+    int beside[3] = {lo, at[1], at[2]};
     beside[side >> 1] += side & 1 ? 1 : -1;
     int before = 0; /* the cell before this one is new air, too */
     for (; own[0] <= hi; own[0]++, beside[0]++) {
@@ -3436,7 +3515,8 @@ FSI_API void fsi_grid_air_near(const fsi_grid *grid, int32_t *nearby) {
    Nothing beside it: to the region near it, for the same reason. */
 static void fsi__air_share(fsi_grid *grid, const fsi__lattice *cells, const int32_t *nearby,
                            ptrdiff_t cell, double share) {
-    double weight[6] = {0}, sum = 0;
+    double weight[6] = {0};
+    double sum = 0;
     int at[3];
     fsi__lattice_place(cells, cell, at);
     for (int side = 0; side < 2 * grid->dim; side++) {
@@ -3457,7 +3537,8 @@ static void fsi__air_share(fsi_grid *grid, const fsi__lattice *cells, const int3
 
 FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *nearby) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    const double h = (double)grid->h, cell_volume = grid->dim == 2 ? h * h : h * h * h;
+    const double h = (double)grid->h;
+    const double cell_volume = grid->dim == 2 ? h * h : h * h * h;
     const uint8_t *solid = grid->occluded ? grid->occlusion.solid : NULL;
     fsi_real *liquid = grid->scratch[0];
     grid->stats.liquid_volume = fsi_levelset_volume(&grid->levelset, solid, liquid);
@@ -3531,7 +3612,8 @@ FSI_API fsi_result fsi_grid_classify(fsi_grid *grid) {
          |<- theta h -->|
 */
 static fsi_real fsi__ghost_theta(const fsi_grid *grid, ptrdiff_t liquid, ptrdiff_t air) {
-    const fsi_real inside = grid->phi[liquid], outside = grid->phi[air];
+    const fsi_real inside = grid->phi[liquid];
+    const fsi_real outside = grid->phi[air];
     return fsi__max(inside / (inside - outside), grid->desc.theta_min);
 }
 
@@ -3594,14 +3676,17 @@ static fsi_real fsi__outflow(const fsi_grid *grid, const int *at) {
 
 /* The same of row `row` of cells where there are no solids, scaled. */
 static void fsi__plain_outflow(const fsi_grid *grid, ptrdiff_t row, fsi_real scale, fsi_real *out) {
-    const ptrdiff_t nx = grid->nx, j = row % grid->ny, k = row / grid->ny;
+    const ptrdiff_t nx = grid->nx;
+    const ptrdiff_t j = row % grid->ny;
+    const ptrdiff_t k = row / grid->ny;
     const uint8_t *cell = grid->cell + row * nx;
     const fsi_real *u0 = grid->u[0] + row * (nx + 1);
     const fsi_real *u1 = grid->u[1] + nx * (j + (grid->ny + 1) * k);
     for (ptrdiff_t i = 0; i < nx; i++)
         out[i] = (u0[i + 1] - u0[i]) + (u1[i + nx] - u1[i]);
     if (grid->dim == 3) {
-        const fsi_real *u2 = grid->u[2] + row * nx, *above = u2 + nx * grid->ny;
+        const fsi_real *u2 = grid->u[2] + row * nx;
+        const fsi_real *above = u2 + nx * grid->ny;
         for (ptrdiff_t i = 0; i < nx; i++)
             out[i] += above[i] - u2[i];
     }
@@ -3755,7 +3840,8 @@ static double fsi__energy_range(size_t begin, size_t end, void *user) {
             continue;
         fsi__lattice_place(&cells, (ptrdiff_t)cell, at);
         const ptrdiff_t face = fsi__lattice_at(&faces, at);
-        double low = (double)plus[face], high = (double)grid->u[axis][face + faces.step[axis]];
+        double low = (double)plus[face];
+        double high = (double)grid->u[axis][face + faces.step[axis]];
         sum += low * low + high * high;
     }
     return sum;
@@ -3765,7 +3851,9 @@ static double fsi__energy_range(size_t begin, size_t end, void *user) {
 FSI_API double fsi_grid_kinetic_energy(const fsi_grid *grid) {
     if (!grid || !grid->block)
         return 0;
-    double sum = 0, h = (double)grid->h, volume = h * h * (grid->dim == 3 ? h : 1);
+    double sum = 0;
+    double h = (double)grid->h;
+    double volume = h * h * (grid->dim == 3 ? h : 1);
     fsi__energy energy;
     energy.grid = grid;
     for (energy.axis = 0; energy.axis < grid->dim; energy.axis++)
@@ -3845,7 +3933,8 @@ typedef struct fsi__visc_link {
 FSI__INLINE fsi__visc_link fsi__visc_link_of(const fsi__visc *visc, ptrdiff_t face, const int *at,
                                              int side) {
     const fsi_grid *grid = visc->grid;
-    const int own = visc->axis, along = side >> 1 == own;
+    const int own = visc->axis;
+    const int along = side >> 1 == own;
     const fsi_real nu = visc->dt_over_h2 * fsi__nu(visc, at, side >> 1, side & 1);
     const ptrdiff_t other = fsi__lattice_beside(&visc->faces, at, face, side >> 1, side & 1);
     fsi__visc_link link = {0, 0, -1};
@@ -3859,7 +3948,8 @@ FSI__INLINE fsi__visc_link fsi__visc_link_of(const fsi__visc *visc, ptrdiff_t fa
         }
         return link;
     }
-    const int turn = side & 1 ? 1 : -1, place = at[own] + (along ? turn : 0);
+    const int turn = side & 1 ? 1 : -1;
+    const int place = at[own] + (along ? turn : 0);
     const int inside = place > 0 && place < visc->faces.n[own] - 1;
     switch (visc->mark[other]) {
     case FSI__FREE:
@@ -3887,7 +3977,8 @@ FSI__INLINE fsi__visc_link fsi__visc_link_of(const fsi__visc *visc, ptrdiff_t fa
 /* y = A x; diagonal: y = x / diagonal of A instead (the preconditioner). */
 static void fsi__visc_rows(const fsi__visc *visc, const fsi_real *x, fsi_real *y, int diagonal) {
     const fsi__lattice *faces = &visc->faces;
-    const ptrdiff_t step_y = faces->step[1], step_z = faces->step[2];
+    const ptrdiff_t step_y = faces->step[1];
+    const ptrdiff_t step_z = faces->step[2];
     const int dim = visc->grid->dim;
     const fsi_real nu = visc->dt_over_h2 * visc->grid->desc.viscosity;
     FSI__OMP(parallel for schedule(static) if (faces->count > FSI__MANY))
@@ -3928,7 +4019,8 @@ static void fsi__visc_jacobi(const fsi_real *x, fsi_real *y, void *user) {
 static void fsi__visc_rhs(const fsi__visc *visc, fsi_real *rhs) {
     const fsi_grid *grid = visc->grid;
     for (ptrdiff_t face = 0; face < visc->faces.count; face++) {
-        int at[3], plain = !grid->desc.viscosity_cells;
+        int at[3];
+        int plain = !grid->desc.viscosity_cells;
         rhs[face] = grid->u[visc->axis][face];
         if (visc->mark[face] != FSI__FREE)
             continue;
@@ -4079,7 +4171,9 @@ FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid) {
 /* The way of a marker or of a phi sample ends at the first solid: clip_fn of fsi_levelset_walls. */
 static fsi_vec3 fsi__clip_way(fsi_vec3 from, fsi_vec3 to, void *user) {
     const fsi_grid *grid = (const fsi_grid *)user;
-    fsi_vec3 start = fsi__to_cells(grid, from), end = fsi__to_cells(grid, to), velocity;
+    fsi_vec3 velocity;
+    fsi_vec3 start = fsi__to_cells(grid, from);
+    fsi_vec3 end = fsi__to_cells(grid, to);
     if (!grid->occlusion.hit_fn) {
         int own[3];
         fsi__own_cell(grid, start, own);
@@ -4137,7 +4231,8 @@ static void fsi__hold_beside_shells(const fsi_grid *grid, uint8_t *mark) {
     for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
         const int liquid = grid->phi[cell] < 0;
         size_t seen[6];
-        int at[3], same = 1, count = -1;
+        int at[3];
+        int same = 1, count = -1;
         fsi__lattice_place(&cells, cell, at);
         if (!grid->occlusion.solid[cell])
             count = fsi__cells_seen(grid, at, seen);
@@ -4254,7 +4349,8 @@ typedef struct fsi__ls_axis {
 static fsi__ls_axis fsi__ls_weights(fsi_real x, int n) {
     fsi__ls_axis axis;
     const int base = fsi__iclamp((int)x, 0, fsi__imax(n - 2, 0)); /* x > -1 */
-    const fsi_real t = n > 1 ? x - (fsi_real)base : 0, s = 1 - t;
+    const fsi_real t = n > 1 ? x - (fsi_real)base : 0;
+    const fsi_real s = 1 - t;
     for (int m = 0; m < 4; m++)
         axis.sample[m] = fsi__iclamp(base - 1 + m, 0, n - 1);
     if (base > 0 && base < n - 2) {
@@ -4280,8 +4376,11 @@ static fsi__ls_axis fsi__ls_weights(fsi_real x, int n) {
    limit: not beyond the samples around it. */
 static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 place, int limit,
                               fsi_vec3 *gradient) {
-    const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
-    const fsi__ls_axis x = fsi__ls_weights(place.x, nx), y = fsi__ls_weights(place.y, ny);
+    const int nx = ls->desc.nx;
+    const int ny = ls->desc.ny;
+    const int nz = ls->desc.nz;
+    const fsi__ls_axis x = fsi__ls_weights(place.x, nx);
+    const fsi__ls_axis y = fsi__ls_weights(place.y, ny);
     const fsi__ls_axis z = fsi__ls_weights(place.z, nz);
     fsi_real value = 0, lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX, dx = 0, dy = 0, dz = 0;
     const int first = nz > 1 ? 0 : 1, last = nz > 1 ? 4 : 2; /* 2D: one layer */
@@ -4289,7 +4388,8 @@ static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 place, int limit,
         for (int j = 0; j < 4; j++) {
             const size_t line = (size_t)y.sample[j] + (size_t)ny * (size_t)z.sample[k];
             const fsi_real *row = ls->phi + (size_t)nx * line;
-            fsi_real along = 0, change = 0, across = y.weight[j] * z.weight[k];
+            fsi_real along = 0, change = 0;
+            fsi_real across = y.weight[j] * z.weight[k];
             for (int i = 0; i < 4; i++)
                 along += x.weight[i] * row[x.sample[i]];
             value += along * across;
@@ -4313,7 +4413,8 @@ static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 place, int limit,
 /* Lattice coordinates of a world point. */
 FSI__FLAT fsi_vec3 fsi__ls_place(const fsi_levelset *ls, fsi_vec3 x) {
     const fsi_vec3 origin = ls->desc.origin;
-    const fsi_real per_h = 1 / ls->desc.h, half = FSI_R(0.5);
+    const fsi_real per_h = 1 / ls->desc.h;
+    const fsi_real half = FSI_R(0.5);
     return fsi_vec((x.x - origin.x) * per_h - half, (x.y - origin.y) * per_h - half,
                    ls->desc.nz > 1 ? (x.z - origin.z) * per_h - half : 0);
 }
@@ -4333,14 +4434,17 @@ FSI__FLAT fsi_vec3 fsi__ls_place_inside(const fsi_levelset *ls, fsi_vec3 x) {
 /* The world point of a place. */
 FSI__FLAT fsi_vec3 fsi__ls_world(const fsi_levelset *ls, fsi_vec3 place) {
     const fsi_vec3 origin = ls->desc.origin;
-    const fsi_real h = ls->desc.h, half = FSI_R(0.5);
+    const fsi_real h = ls->desc.h;
+    const fsi_real half = FSI_R(0.5);
     return fsi_vec(origin.x + (place.x + half) * h, origin.y + (place.y + half) * h,
                    ls->desc.nz > 1 ? origin.z + (place.z + half) * h : 0);
 }
 
 /* Cell of a place inside the box. */
 FSI__FLAT ptrdiff_t fsi__ls_cell(const fsi_levelset *ls, fsi_vec3 place) {
-    const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
+    const int nx = ls->desc.nx;
+    const int ny = ls->desc.ny;
+    const int nz = ls->desc.nz;
     const int i = fsi__iclamp((int)(place.x + FSI_R(0.5)), 0, nx - 1);
     const int j = fsi__iclamp((int)(place.y + FSI_R(0.5)), 0, ny - 1);
     const int k = nz > 1 ? fsi__iclamp((int)(place.z + FSI_R(0.5)), 0, nz - 1) : 0;
@@ -4360,8 +4464,10 @@ FSI__FLAT fsi_vec3 fsi__ls_slope(const fsi_real *low, const fsi_real *high, size
                                  fsi_real wx, fsi_real wy, fsi_real wz) {
     const size_t y = step_y;
     /* The four corners of the plane between the layers: a b below, c d above. */
-    const fsi_real a = fsi__mix(low[0], high[0], wz), b = fsi__mix(low[1], high[1], wz);
-    const fsi_real c = fsi__mix(low[y], high[y], wz), d = fsi__mix(low[y + 1], high[y + 1], wz);
+    const fsi_real a = fsi__mix(low[0], high[0], wz);
+    const fsi_real b = fsi__mix(low[1], high[1], wz);
+    const fsi_real c = fsi__mix(low[y], high[y], wz);
+    const fsi_real d = fsi__mix(low[y + 1], high[y + 1], wz);
     const fsi_real rise_y0 = fsi__mix(high[0] - low[0], high[1] - low[1], wx);
     const fsi_real rise_y1 = fsi__mix(high[y] - low[y], high[y + 1] - low[y + 1], wx);
     return fsi_vec(fsi__mix(b - a, d - c, wy), fsi__mix(c - a, d - b, wx),
@@ -4370,12 +4476,18 @@ FSI__FLAT fsi_vec3 fsi__ls_slope(const fsi_real *low, const fsi_real *high, size
 
 /* phi at a place, linear, continued to half a cell outside; its gradient per cell if asked for. */
 FSI__FLAT fsi_real fsi__ls_linear(const fsi_levelset *ls, fsi_vec3 place, fsi_vec3 *gradient) {
-    const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz, three = nz > 1;
-    const int i = fsi__iclamp((int)place.x, 0, nx - 2), j = fsi__iclamp((int)place.y, 0, ny - 2);
+    const int nx = ls->desc.nx;
+    const int ny = ls->desc.ny;
+    const int nz = ls->desc.nz;
+    const int three = nz > 1;
+    const int i = fsi__iclamp((int)place.x, 0, nx - 2);
+    const int j = fsi__iclamp((int)place.y, 0, ny - 2);
     const int k = three ? fsi__iclamp((int)place.z, 0, nz - 2) : 0;
-    const size_t step_y = (size_t)nx, step_z = step_y * (size_t)ny;
+    const size_t step_y = (size_t)nx;
+    const size_t step_z = step_y * (size_t)ny;
     const fsi_real *corner = ls->phi + ((size_t)i + step_y * (size_t)j + step_z * (size_t)k);
-    const fsi_real wx = place.x - (fsi_real)i, wy = place.y - (fsi_real)j;
+    const fsi_real wx = place.x - (fsi_real)i;
+    const fsi_real wy = place.y - (fsi_real)j;
     const fsi_real wz = three ? place.z - (fsi_real)k : 0;
     if (gradient)
         *gradient = fsi__ls_slope(corner, three ? corner + step_z : corner, step_y, wx, wy, wz);
@@ -4397,7 +4509,9 @@ FSI_API fsi_real fsi_levelset_sample(const fsi_levelset *ls, fsi_vec3 x, fsi_vec
 /* Velocity at a place: linear on the faces of each component, constant beyond the outermost ones.
  */
 FSI__FLAT fsi_vec3 fsi__ls_velocity(const fsi__mac *mac, fsi_vec3 place) {
-    const fsi_real half = FSI_R(0.5), x = place.x + half, y = place.y + half;
+    const fsi_real half = FSI_R(0.5);
+    const fsi_real x = place.x + half;
+    const fsi_real y = place.y + half;
     if (mac->three)
         return fsi__mac_at(mac, 1, x, y, place.z + half);
     return fsi__mac_at(mac, 0, x, y, half);
@@ -4406,7 +4520,8 @@ FSI__FLAT fsi_vec3 fsi__ls_velocity(const fsi__mac *mac, fsi_vec3 place) {
 /* Velocity at the centre of cell (i, j, k): the means of its faces. */
 FSI__FLAT fsi_vec3 fsi__ls_centre_velocity(const fsi__mac *mac, ptrdiff_t i, ptrdiff_t j,
                                            ptrdiff_t k) {
-    const ptrdiff_t nx = mac->cells[0], ny = mac->cells[1];
+    const ptrdiff_t nx = mac->cells[0];
+    const ptrdiff_t ny = mac->cells[1];
     const fsi_real *u0 = mac->u[0] + i + (nx + 1) * (j + ny * k);
     const fsi_real *u1 = mac->u[1] + i + nx * (j + (ny + 1) * k);
     const fsi_real *u2 = mac->three ? mac->u[2] + i + nx * (j + ny * k) : NULL;
@@ -4460,7 +4575,9 @@ FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls
 /* ------------------------------------------------------------------------------------------------
  * >>levelset life */
 static void fsi__ls_layout(fsi_levelset *ls, fsi_arena *arena) {
-    const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
+    const int nx = ls->desc.nx;
+    const int ny = ls->desc.ny;
+    const int nz = ls->desc.nz;
     size_t faces = 0; /* most of an axis */
     for (int axis = 0; axis < fsi__ls_dim(ls); axis++) {
         const size_t count = (size_t)fsi__lattice_of(nx, ny, nz, axis).count;
@@ -4639,7 +4756,8 @@ static int fsi__ls_bent(const fsi_levelset *ls, const fsi__lattice *cells, ptrdi
         const ptrdiff_t step = cells->step[axis];
         const int below = fsi__lattice_has(cells, at, axis, 0);
         const int above = fsi__lattice_has(cells, at, axis, 1);
-        const fsi_real lo = below ? phi[0] - phi[-step] : 0, hi = above ? phi[step] - phi[0] : 0;
+        const fsi_real lo = below ? phi[0] - phi[-step] : 0;
+        const fsi_real hi = above ? phi[step] - phi[0] : 0;
         slope += fsi__max(lo * lo, hi * hi);
         if (below && above)
             bend = fsi__max(bend, fsi__abs(hi - lo));
@@ -4715,18 +4833,23 @@ static fsi_real fsi__ls_near(const fsi_levelset *ls, ptrdiff_t cell) {
 
 /* mark = 1 where phi changes its sign towards a neighbour: the cells next to the surface. */
 static void fsi__ls_mark_near(fsi_levelset *ls) {
-    const ptrdiff_t nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz, plane = nx * ny;
+    const ptrdiff_t nx = ls->desc.nx;
+    const ptrdiff_t ny = ls->desc.ny;
+    const ptrdiff_t nz = ls->desc.nz;
+    const ptrdiff_t plane = nx * ny;
     FSI__OMP(parallel for schedule(static) if (ls->cells > FSI__GRAIN))
     for (ptrdiff_t row = 0; row < ny * nz; row++) {
         /* The row and its four neighbours; itself where there is none. */
-        const fsi_real *own = ls->phi + row * nx, *south = row % ny > 0 ? own - nx : own;
+        const fsi_real *own = ls->phi + row * nx;
+        const fsi_real *south = row % ny > 0 ? own - nx : own;
         const fsi_real *north = row % ny < ny - 1 ? own + nx : own;
         const fsi_real *back = row >= ny ? own - plane : own;
         const fsi_real *front = row < ny * (nz - 1) ? own + plane : own;
         uint8_t *mark = ls->mark + row * nx;
         for (ptrdiff_t i = 0; i < nx; i++) {
             const int wet = own[i] < 0;
-            const int west = own[i > 0 ? i - 1 : i] < 0, east = own[i < nx - 1 ? i + 1 : i] < 0;
+            const int west = own[i > 0 ? i - 1 : i] < 0;
+            const int east = own[i < nx - 1 ? i + 1 : i] < 0;
             mark[i] = (uint8_t)((wet ^ west) | (wet ^ east) | (wet ^ (south[i] < 0))
                                 | (wet ^ (north[i] < 0)) | (wet ^ (back[i] < 0))
                                 | (wet ^ (front[i] < 0)));
@@ -4748,7 +4871,8 @@ static fsi_real fsi__ls_second(const fsi_levelset *ls, ptrdiff_t cell) {
 /* Brings the cell at a place of the heap to where it belongs by its distance (next_phi). */
 static void fsi__ls_sift(fsi_levelset *ls, int at, int count) {
     const fsi_real *distance = ls->next_phi;
-    int32_t *heap = ls->heap, *slot = ls->slot;
+    int32_t *heap = ls->heap;
+    int32_t *slot = ls->slot;
     const int32_t cell = heap[at];
     while (at > 0 && distance[heap[(at - 1) / 2]] > distance[cell]) {
         heap[at] = heap[(at - 1) / 2];
@@ -4794,7 +4918,8 @@ static ptrdiff_t fsi__ls_pop(fsi_levelset *ls, int *count) {
    order on purpose: then T depends continuously on the two exact rings, whatever the order of
    nearly equal distances, and a mirrored scene stays mirrored. */
 static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, const fsi__lattice *cells, ptrdiff_t cell) {
-    const fsi_real *distance = ls->next_phi, *phi = ls->phi;
+    const fsi_real *distance = ls->next_phi;
+    const fsi_real *phi = ls->phi;
     fsi_real nearest[3];
     int at[3];
     fsi__lattice_place(cells, cell, at);
@@ -4811,7 +4936,8 @@ static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, const fsi__lattice *cell
 
     /* One axis after the other, as long as it lies below the result T:
        count T^2 - 2 sum T + square = 0. */
-    fsi_real result = nearest[0] + 1, sum = 0, square = -1;
+    fsi_real result = nearest[0] + 1;
+    fsi_real sum = 0, square = -1;
     for (int count = 1; count <= 3 && nearest[count - 1] < result; count++) {
         const fsi_real next = nearest[count - 1];
         sum += next;
@@ -4860,7 +4986,8 @@ static void fsi__ls_side_films(fsi_levelset *ls, const int *open) {
             if (fsi__lattice_has(&cells, at, side >> 1, side & 1) || ls->mark[cell])
                 continue;
             const ptrdiff_t inward = fsi__lattice_beside(&cells, at, cell, side >> 1, !(side & 1));
-            const fsi_real phi = ls->phi[cell], slope = ls->phi[inward] - phi;
+            const fsi_real phi = ls->phi[cell];
+            const fsi_real slope = ls->phi[inward] - phi;
             if (phi < 0 && slope < 2 * phi) {
                 ls->next_phi[cell] = phi / slope;
                 ls->slot[cell] = FSI__LS_EXACT;
@@ -4871,7 +4998,8 @@ static void fsi__ls_side_films(fsi_levelset *ls, const int *open) {
 /* Redistances; open (may be NULL): sides through which air comes in. */
 static void fsi__ls_redistance(fsi_levelset *ls, const int *open) {
     const ptrdiff_t cells = (ptrdiff_t)ls->cells;
-    const fsi_real h = ls->desc.h, band = (fsi_real)ls->desc.band;
+    const fsi_real h = ls->desc.h;
+    const fsi_real band = (fsi_real)ls->desc.band;
     fsi_real *distance = ls->next_phi;
 
     /* The two exact rings. */
@@ -4985,14 +5113,20 @@ typedef struct fsi__ls_upwind {
 FSI__INLINE fsi__ls_upwind fsi__ls_lower(const fsi_levelset *ls, const fsi__ls_faces *mesh,
                                          const fsi_real *u, const fsi__ls_spot *spot, int axis,
                                          int force, fsi_real *mean, int *count) {
-    const fsi_real h = ls->desc.h, level = FSI_R(1e-6) * h, here = spot->phi;
-    const int *at = spot->at, along = axis == mesh->axis, place = at[mesh->axis];
-    const ptrdiff_t face = spot->face, cell = spot->cell;
+    const fsi_real h = ls->desc.h;
+    const fsi_real level = FSI_R(1e-6) * h;
+    const fsi_real here = spot->phi;
+    const int *at = spot->at;
+    const int along = axis == mesh->axis;
+    const int place = at[mesh->axis];
+    const ptrdiff_t face = spot->face;
+    const ptrdiff_t cell = spot->cell;
     fsi__ls_upwind best = {0, 0, 1};
     fsi_real most = FSI_R(1e-3) * h; /* smaller drops count as level */
     for (int up = 0; up < 2; up++) {
         const int turn = up ? 1 : -1;
-        const ptrdiff_t step = turn * mesh->faces.step[axis], other = face + step;
+        const ptrdiff_t step = turn * mesh->faces.step[axis];
+        const ptrdiff_t other = face + step;
         if (!fsi__lattice_has(&mesh->faces, at, axis, up) || ls->mark[other] == 2)
             continue;
         const int known = ls->mark[other] == 1;
@@ -5059,7 +5193,8 @@ static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *mesh, cons
         for (; at[0] < faces->n[0]; at[0]++) {
             const ptrdiff_t face = row * faces->n[0] + at[0];
             const ptrdiff_t cell = fsi__lattice_at(&mesh->cells, at);
-            const int place = at[mesh->axis], inside = place < mesh->cells.n[mesh->axis];
+            const int place = at[mesh->axis];
+            const int inside = place < mesh->cells.n[mesh->axis];
             if (given)
                 ls->mark[face] = given[face];
             else
@@ -5121,7 +5256,8 @@ static int fsi__ls_next_front(fsi_levelset *ls, const fsi__ls_faces *mesh, int d
 /* Fills faces from a front outward. A round sees only what earlier ones made known; the next one
    tries the neighbours of what this one made known. */
 static void fsi__ls_fill(fsi_levelset *ls, const fsi__ls_faces *mesh, fsi_real *u, int force) {
-    int32_t *list = ls->heap, *end = ls->heap + mesh->faces.count;
+    int32_t *list = ls->heap;
+    int32_t *end = ls->heap + mesh->faces.count;
     int count = fsi__ls_front(ls, &mesh->faces);
     while (count > 0) {
         FSI__OMP(parallel for schedule(static) if (count > 1024))
@@ -5162,10 +5298,14 @@ static fsi_real fsi__ls_cut(fsi_real offset, fsi_real sx, fsi_real sy, fsi_real 
     const fsi_real sum = m[0] + m[1] + m[2];
     if (!(sum > 0) || 2 * fsi__abs(offset) >= sum)
         return offset < 0 ? FSI_R(1.0) : FSI_R(0.0);
-    const fsi_real m1 = m[0] / sum, m2 = m[1] / sum, m3 = m[2] / sum, m12 = m1 + m2;
+    const fsi_real m1 = m[0] / sum;
+    const fsi_real m2 = m[1] / sum;
+    const fsi_real m3 = m[2] / sum;
+    const fsi_real m12 = m1 + m2;
 
     /* The larger half is 1 - the smaller one: q <= 1/2 from here. */
-    fsi_real q = FSI_R(0.5) - offset / sum, volume;
+    fsi_real volume;
+    fsi_real q = FSI_R(0.5) - offset / sum;
     const int flip = q > FSI_R(0.5);
     if (flip)
         q = 1 - q;
@@ -5192,7 +5332,8 @@ static const int fsi__ls_stride[3] = {1, 3, 9};
 /* Continues a patch linearly beyond the box: the samples on its lower (end = 0) or upper side along
    an axis. */
 static void fsi__ls_patch_end(int axis, int end, fsi_real patch[27]) {
-    const int stride = fsi__ls_stride[axis], inward = end ? -stride : stride;
+    const int stride = fsi__ls_stride[axis];
+    const int inward = end ? -stride : stride;
     for (int i = 0; i < 27; i++)
         if (i / stride % 3 == 2 * end)
             patch[i] = 2 * patch[i + inward] - patch[i + 2 * inward];
@@ -5231,9 +5372,17 @@ static void fsi__ls_patch(const fsi_levelset *ls, ptrdiff_t cell, fsi_real patch
    values in cells: the plane that fits the linear interpolant there. v0 .. v7: the corners of the
    octant's cube; x0, x1 ...: its values at a quarter of the way, per axis. */
 static fsi_real fsi__ls_octant(const fsi_real *patch, int sx, int sy, int sz, fsi_real bend) {
-    const fsi_real w = FSI_R(0.75), e = FSI_R(0.25), *p = patch + 13;
-    const fsi_real v0 = p[0], v1 = p[sx], v2 = p[sy], v3 = p[sx + sy];
-    const fsi_real v4 = p[sz], v5 = p[sx + sz], v6 = p[sy + sz], v7 = p[sx + sy + sz];
+    const fsi_real w = FSI_R(0.75);
+    const fsi_real e = FSI_R(0.25);
+    const fsi_real *p = patch + 13;
+    const fsi_real v0 = p[0];
+    const fsi_real v1 = p[sx];
+    const fsi_real v2 = p[sy];
+    const fsi_real v3 = p[sx + sy];
+    const fsi_real v4 = p[sz];
+    const fsi_real v5 = p[sx + sz];
+    const fsi_real v6 = p[sy + sz];
+    const fsi_real v7 = p[sx + sy + sz];
     const fsi_real x0 = w * (w * v0 + e * v2) + e * (w * v4 + e * v6);
     const fsi_real x1 = w * (w * v1 + e * v3) + e * (w * v5 + e * v7);
     const fsi_real y0 = w * (w * v0 + e * v1) + e * (w * v4 + e * v5);
@@ -5246,13 +5395,15 @@ static fsi_real fsi__ls_octant(const fsi_real *patch, int sx, int sy, int sz, fs
 /* Liquid part of a cell with the surface moved outward by `by` (m): the sum over its 2^dim quarters
    or octants. */
 static fsi_real fsi__ls_fraction(const fsi_levelset *ls, ptrdiff_t cell, fsi_real by) {
-    const fsi_real per_h = 1 / ls->desc.h, value = (ls->phi[cell] - by) * per_h;
+    const fsi_real per_h = 1 / ls->desc.h;
+    const fsi_real value = (ls->phi[cell] - by) * per_h;
     const fsi_real whole = value < 0 ? FSI_R(1.0) : FSI_R(0.0);
     if (fsi__abs(value) > 2)
         return whole;
 
     /* Does the surface come near? The bend below is less than 0.04. */
-    fsi_real patch[27], lo = value, hi = value;
+    fsi_real patch[27];
+    fsi_real lo = value, hi = value;
     fsi__ls_patch(ls, cell, patch);
     for (int i = 0; i < 27; i++) {
         patch[i] = (patch[i] - by) * per_h;
@@ -5368,7 +5519,8 @@ FSI__INLINE void fsi__ls_shift_phi(fsi_levelset *ls, ptrdiff_t cell, fsi_real by
 /* The surface goes outward by this much (m), and its markers with it: left behind they would soon
    count as escaped and undo the shift. */
 static void fsi__ls_shift(fsi_levelset *ls, const uint8_t *solid, double by) {
-    const ptrdiff_t cells = (ptrdiff_t)ls->cells, markers = (ptrdiff_t)ls->state->count;
+    const ptrdiff_t cells = (ptrdiff_t)ls->cells;
+    const ptrdiff_t markers = (ptrdiff_t)ls->state->count;
     FSI__OMP(parallel for schedule(static) if (markers > 1024))
     for (ptrdiff_t marker = 0; marker < markers; marker++)
         fsi__ls_shift_marker(ls, solid, marker, (fsi_real)by);
@@ -5398,8 +5550,11 @@ FSI_API void fsi_grid_shift_markers(fsi_grid *grid, const int32_t *nearby) {
    once, at the end. */
 static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, fsi_real limit,
                                        double first, fsi_levelset_report *report) {
-    const double h = (double)ls->desc.h, most = (double)limit * h, target = ls->state->target;
-    double volume = first, shift = 0, area = fsi__ls_area(ls, solid);
+    const double h = (double)ls->desc.h;
+    const double most = (double)limit * h;
+    const double target = ls->state->target;
+    double volume = first, shift = 0;
+    double area = fsi__ls_area(ls, solid);
     fsi_result result = area > 0 ? FSI_OK : FSI_EMPTY;
     for (int round = 0; round < 5 && result == FSI_OK; round++) {
         if (!(fabs(target - volume) > 1e-9 * target))
@@ -5487,7 +5642,9 @@ static void fsi__ls_move_markers(fsi_levelset *ls, const fsi__mac *mac, fsi_real
    place. */
 FSI__INLINE ptrdiff_t fsi__ls_corner(const fsi_levelset *ls, fsi_vec3 place, int corner,
                                      fsi_vec3 *centre) {
-    const int nx = ls->desc.nx, ny = ls->desc.ny, nz = ls->desc.nz;
+    const int nx = ls->desc.nx;
+    const int ny = ls->desc.ny;
+    const int nz = ls->desc.nz;
     const int i = (int)fsi__floor(place.x) + (corner & 1);
     const int j = (int)fsi__floor(place.y) + (corner >> 1 & 1);
     const int k = (nz > 1 ? (int)fsi__floor(place.z) : 0) + (corner >> 2);
@@ -5522,7 +5679,8 @@ static void fsi__ls_ball(fsi_levelset *ls, ptrdiff_t marker) {
    where a closing gap is squeezed out (an impact on a wall) they would eat the liquid, a third of
    it in a second of splashing. Returns how many repaired phi. */
 static size_t fsi__ls_repair(fsi_levelset *ls) {
-    const ptrdiff_t count = (ptrdiff_t)ls->state->count, cells = (ptrdiff_t)ls->cells;
+    const ptrdiff_t count = (ptrdiff_t)ls->state->count;
+    const ptrdiff_t cells = (ptrdiff_t)ls->cells;
     const fsi_real deep = -FSI__LS_AIR * ls->desc.h;
     FSI__OMP(parallel for schedule(static) if (count > 1024))
     for (ptrdiff_t marker = 0; marker < count; marker++) {
@@ -5545,7 +5703,8 @@ static size_t fsi__ls_repair(fsi_levelset *ls) {
             fsi__ls_ball(ls, marker);
     FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
     for (ptrdiff_t cell = 0; cell < cells; cell++) {
-        const fsi_real air = ls->next_phi[cell], liquid = ls->other_phi[cell];
+        const fsi_real air = ls->next_phi[cell];
+        const fsi_real liquid = ls->other_phi[cell];
         ls->phi[cell] = fsi__abs(air) <= fsi__abs(liquid) ? air : liquid;
     }
     return escaped;
@@ -5557,7 +5716,8 @@ static size_t fsi__ls_repair(fsi_levelset *ls) {
    neither fall nor rise: the surface would never come to rest. */
 static void fsi__ls_radii(fsi_levelset *ls) {
     const ptrdiff_t count = (ptrdiff_t)ls->state->count;
-    const fsi_real h = ls->desc.h, least = FSI__LS_RMIN * h;
+    const fsi_real h = ls->desc.h;
+    const fsi_real least = FSI__LS_RMIN * h;
     FSI__OMP(parallel for schedule(static) if (count > 1024))
     for (ptrdiff_t marker = 0; marker < count; marker++) {
         const fsi_real sign = ls->marker_radius[marker] > 0 ? FSI_R(1.0) : FSI_R(-1.0);
@@ -5631,7 +5791,8 @@ static int fsi__ls_seed_cell(fsi_levelset *ls, const fsi_levelset_walls *walls, 
         const fsi_vec3 offset = fsi__ls_seed_offset(ls, number, want >= full);
         if (marker >= ls->room)
             return 0;
-        const fsi_vec3 place = fsi_vec_add(centre, offset), x = fsi__ls_world(ls, place);
+        const fsi_vec3 place = fsi_vec_add(centre, offset);
+        const fsi_vec3 x = fsi__ls_world(ls, place);
         const fsi_real phi = fsi__ls_phi(ls, x);
         if (!fsi__ls_seed_valid(ls, walls, cell, place, phi))
             continue;
@@ -5650,7 +5811,8 @@ static int fsi__ls_seed_cell(fsi_levelset *ls, const fsi_levelset_walls *walls, 
 static void fsi__ls_reseed(fsi_levelset *ls, const fsi_levelset_walls *walls,
                            fsi_levelset_report *report) {
     const uint8_t *solid = walls ? walls->solid : NULL;
-    const ptrdiff_t count = (ptrdiff_t)ls->state->count, cells = (ptrdiff_t)ls->cells;
+    const ptrdiff_t count = (ptrdiff_t)ls->state->count;
+    const ptrdiff_t cells = (ptrdiff_t)ls->cells;
     const int full = fsi__ls_full(ls);
     int32_t *have = ls->slot; /* markers of each cell; -1: it is swept */
     if (full < 1)
@@ -5712,11 +5874,14 @@ static void fsi__ls_mark_moving(fsi_levelset *ls, const fsi_levelset_walls *wall
 static void fsi__ls_advect(fsi_levelset *ls, const fsi__mac *mac, fsi_real dth,
                            const fsi_levelset_walls *walls, const int *reach) {
     const fsi_real h = ls->desc.h;
-    const int nx = mac->cells[0], ny = mac->cells[1], cubic = !ls->desc.linear;
+    const int nx = mac->cells[0];
+    const int ny = mac->cells[1];
+    const int cubic = !ls->desc.linear;
     fsi__ls_mark_moving(ls, walls, reach);
     FSI__OMP(parallel for schedule(dynamic, 16) if (ls->cells > FSI__GRAIN))
     for (ptrdiff_t row = 0; row < (ptrdiff_t)ny * mac->cells[2]; row++) {
-        const int j = (int)(row % ny), k = (int)(row / ny);
+        const int j = (int)(row % ny);
+        const int k = (int)(row / ny);
         for (int i = 0; i < nx; i++) {
             const ptrdiff_t cell = row * nx + i;
             const fsi_vec3 place = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
