@@ -206,6 +206,7 @@ typedef struct fsi_levelset_desc {
     /* markers per cell and side of a cell, n^dim in each cell near the surface: 0 = default (4 in
      * 2D, 3 in 3D), 1 .. 8; -1 = none (pure level set) */
     int particles;
+
     /* most markers alive; 0 = default (half the cells full in 2D, an eighth in 3D, all on small
      * grids) */
     size_t particle_room;
@@ -214,12 +215,15 @@ typedef struct fsi_levelset_desc {
     /* phi is a distance up to this many cells from the surface and clipped beyond; 0 = default 8,
      * >= 5 */
     int band;
+
     /* 1: linear interpolation of phi in the advection; 0: limited cubic */
     int linear;
+
     /* 1: drops and bubbles smaller than a cell do not last, as weight has it (they fall back,
      * they rise): markers that the repaired surface leaves on the wrong side go; 0: they are
      * carried on, as thin threads in a given flow need it. A grid sets it: 1 with gravity */
     int settle;
+
     /* 1: markers sit on a regular lattice (a mirrored scene stays mirrored); 0: jittered */
     int even;
     uint64_t seed;           /* of the jitter; any value */
@@ -242,8 +246,10 @@ typedef struct fsi_levelset {
     fsi_real *phi;             /* [cells] signed distance, m, negative in the liquid */
     /* [room] positions of the markers, m; the first state->count are alive. 2D: no marker_z */
     fsi_real *marker_x, *marker_y, *marker_z;
+
     /* [room] signed radius of the markers, m: > 0 marks air, < 0 marks liquid */
     fsi_real *marker_radius;
+
     /* private */
     fsi_real *next_phi;   /* [cells] phi in the making: advected, marched, where air wins */
     fsi_real *other_phi;  /* [cells] a second one: where liquid wins, a shape to be added */
@@ -258,12 +264,14 @@ typedef struct fsi_levelset {
 typedef struct fsi_levelset_walls {
     /* [cells] not 0: no liquid in this cell; phi there only continues the surface */
     const uint8_t *solid;
+
     /* the last point of the way from -> to that is not behind a solid */
     fsi_vec3 (*clip_fn)(fsi_vec3 from, fsi_vec3 to, void *user);
     void *user; /* handed to clip_fn */
     /* [cells] 0: no way that begins in the cell meets a solid, clip_fn is not asked; NULL: any may
      */
     const uint8_t *near_cell;
+
     /* [6] sides -x +x -y +y -z +z, not 0: markers may leave, and what flows in is air; NULL = all
      * closed */
     const int *open;
@@ -283,18 +291,23 @@ typedef struct fsi_levelset_report {
 
 /* Makes an empty level set (no liquid): one block of memory, all of it here. */
 FSI_API fsi_result fsi_levelset_init(fsi_levelset *ls, const fsi_levelset_desc *desc);
+
 /* Frees everything; safe on a zeroed struct and twice. */
 FSI_API void fsi_levelset_free(fsi_levelset *ls);
+
 /* Shape of a liquid or hole: signed distance at a point, m, negative inside. */
 typedef fsi_real (*fsi_shape_fn)(fsi_vec3 x, void *user);
+
 /* Adds the shape to the liquid (add = 1) or cuts it out (add = 0), redistances, reseeds and
    corrects state->target by what really changed. walls may be NULL. FSI_ERR_CALLBACK when a value
    is not finite (nothing changed then). */
 FSI_API fsi_result fsi_levelset_shape(fsi_levelset *ls, fsi_shape_fn shape_fn, void *user, int add,
                                       const fsi_levelset_walls *walls);
+
 /* Call after writing phi by hand: redistances, reseeds, takes the present volume as target. walls
  * may be NULL. */
 FSI_API fsi_result fsi_levelset_reset(fsi_levelset *ls, const fsi_levelset_walls *walls);
+
 /* One step of the surface: phi and markers move with u for dt seconds, markers repair phi, phi is
    made a distance again, markers are reseeded when due. u must be valid some cells beyond the
    surface (fsi_levelset_extrapolate). FSI_ERR_ARGUMENT on dt not finite or negative,
@@ -303,34 +316,43 @@ FSI_API fsi_result fsi_levelset_reset(fsi_levelset *ls, const fsi_levelset_walls
 FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const u[3], fsi_real dt,
                                         const fsi_levelset_walls *walls,
                                         fsi_levelset_report *report);
+
 /* Makes phi a signed distance; the surface stays where it is (near cells by closest points, the
  * rest by fast marching, second order). */
 FSI_API void fsi_levelset_redistance(fsi_levelset *ls);
+
 /* Continues phi from the free cells into the solid ones next to them, so that the surface meets the
  * wall straight. */
 FSI_API void fsi_levelset_continue(fsi_levelset *ls, const uint8_t *solid);
+
 /* Continues the face velocities from the liquid outward, constant along the normals of the surface.
    valid[axis][face]: 1 = known, 0 = to be filled, 2 = leave alone and do not use (walls); valid or
    a member NULL = known where a neighbour cell has phi < 0. layers: how many cells far, >= 1, less
    than desc.band. Faces farther away become 0. In 2D u[2] may be NULL. */
 FSI_API void fsi_levelset_extrapolate(fsi_levelset *ls, fsi_real *const u[3],
                                       const uint8_t *const valid[3], int layers);
+
 /* Liquid volume in every cell as a fraction of h^dim, 0 .. 1, into fraction[cells] (may be NULL);
    returns the volume, m^3 (m^2 in 2D). Solid cells (may be NULL) hold none. */
 FSI_API double fsi_levelset_volume(const fsi_levelset *ls, const uint8_t *solid,
                                    fsi_real *fraction);
+
 /* Moves the surface outward everywhere by the same small distance (at most limit * h) so that the
    volume is state->target again; fills volume, volume_change and shift of the report (may be NULL).
    FSI_EMPTY without a surface; FSI_CAPPED at the limit. */
 FSI_API fsi_result fsi_levelset_correct_volume(fsi_levelset *ls, const uint8_t *solid,
                                                fsi_real limit, fsi_levelset_report *report);
+
 /* Takes the present volume outside the solid cells (may be NULL) as the one to keep. */
 FSI_API void fsi_levelset_keep_volume(fsi_levelset *ls, const uint8_t *solid);
+
 /* Takes out the markers of all cells c in which cell[c] has one of the bits set. */
 FSI_API void fsi_levelset_drop_markers(fsi_levelset *ls, const int8_t *cell, int bits);
+
 /* phi at any point, m (linear between cell centres, continued to the walls, clipped to the box);
  * and its gradient. */
 FSI_API fsi_real fsi_levelset_sample(const fsi_levelset *ls, fsi_vec3 x, fsi_vec3 *gradient);
+
 /* Bytes of the dynamic state; save copies it out, restore back in. A restored run continues bit for
  * bit. */
 FSI_API size_t fsi_levelset_state_size(const fsi_levelset *ls);
@@ -367,6 +389,7 @@ typedef enum fsi_side_kind {
 
 typedef struct fsi_grid_side {
     fsi_side_kind kind;
+
     /* m/s; INFLOW: the whole vector; NOSLIP: its tangential part moves the wall; else ignored */
     fsi_vec3 velocity;
 } fsi_grid_side;
@@ -436,15 +459,19 @@ typedef struct fsi_grid_source {
 typedef struct fsi_occlusion {
     /* [cells] 1: the cell centre lies in a solid; no fluid lives there. NULL: no cell */
     const uint8_t *solid;
+
     /* [faces] open fraction of the face, 0..1; NULL: 0 where blocked, else 1. Beside solid cells it
      * counts as 0 */
     const fsi_real *open[3];
+
     /* [faces] 1: the segment between the two cell centres hits a surface (thin shell or solid).
      * NULL: none */
     const uint8_t *blocked[3];
+
     /* [faces] solid's velocity along the axis where closed, m/s; flux through the closed part.
      * NULL: 0 */
     const fsi_real *velocity[3];
+
     /* Optional, first surface on the segment a -> b: returns 1 and *t in [0,1], unit normal,
        surface velocity, else 0. Must be safe to call from several threads; numbers that are none
        count as a wall at rest at a. Without it rays stop at blocked faces. Also answers "does b see
@@ -452,9 +479,11 @@ typedef struct fsi_occlusion {
     int (*hit_fn)(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal,
                   fsi_vec3 *velocity);
     void *user;
+
     /* 1: the velocity inside solid cells continues the flow outside (slip walls): only shells hide
      * anything from the advection */
     int smooth;
+
     /* 1: blocked[] holds thin shells. The liquid's surface is then kept from moving through them: a
      * cell beside a shell that sees only its own kind stays what it is */
     int shells;
@@ -475,6 +504,7 @@ typedef struct fsi_grid_desc {
     int shells;  /* 1: room for a second velocity sample per face (thin shells) */
     /* 0 = MacCormack */
     fsi_advection advect_velocity, advect_density, advect_temperature, advect_scalar;
+
     /* alpha: acceleration = up * (-alpha density + beta (temperature - ambient)), m/s^2 per unit */
     fsi_real buoyancy_density;
     fsi_real buoyancy_temperature; /* beta, m/s^2 per K */
@@ -499,9 +529,11 @@ typedef struct fsi_grid_desc {
     int extrapolate; /* layers of velocity carried out of the fluid; 0 = 6 */
     /* air regions told apart (liquid); 0 = 256, further ones count as open */
     int max_regions;
+
     /* liquid: markers as in fsi_levelset_desc: 0 = default, 1..8 per cell side, -1 = level set only
      */
     int particles;
+
     /* liquid: 1 = drift of the volume is corrected and reported, 0 = never touched */
     int volume_correction;
     fsi_allocator allocator; /* zero = malloc */
@@ -527,6 +559,7 @@ typedef struct fsi_grid_stats {
     double liquid_volume; /* m^3 (2D: m^2) */
     /* J, after the projection (only set by fsi_grid_step with a report) */
     double kinetic_energy;
+
     /* s, only with a clock (fsi_grid.clock_fn) */
     double seconds_advect, seconds_forces, seconds_project;
 } fsi_grid_stats;
@@ -550,9 +583,11 @@ typedef struct fsi_grid {
     /* [faces[a]] velocity along a, m/s. At a blocked face: the sample of the cell on the minus side
      */
     fsi_real *u[3];
+
     /* optional, a coupling's: [faces[a]] what the next fsi_grid_advect carries along the paths of u
      * in place of u, away from shells; cleared by it */
     const fsi_real *carried[3];
+
     /* desc.shells: [faces[a]] sample of the cell on the plus side; equal to u where the face is not
      * blocked. Else NULL */
     fsi_real *u_plus[3];
@@ -565,20 +600,25 @@ typedef struct fsi_grid {
     /* [faces[a]] of the matrix: open fraction / ghost-fluid theta; 0 at closed faces and closed
      * sides */
     fsi_real *weight[3];
+
     /* [cells, room for the largest faces] Pa s: A p^ = rhs, (A p)_c = sum w_f (p_c - p_n), rhs_c
      * = -rho h (sum of outward open u* + closed u_solid). Times h^(dim-2) / rho this is G^T b^-1
      * G p^ = G^T u* of the coupled system. */
     fsi_real *rhs;
+
     /* residual that is only round-off (of u* and of p ~ rho u* times the box), Pa s: the solver
      * stops there */
     double noise;
+
     /* 1: every weight inside the box is 1, the solver takes its faster path; clear it when you
      * change weight */
     int weights_are_one;
+
     /* liquid: [cells] number of the air region, -1 in other cells; else NULL */
     int32_t *region;
     fsi_air_region *regions; /* [region_count] */
     int region_count;
+
     /* parts and settings */
     fsi_mg *mg;              /* pressure solver, owned */
     fsi_levelset levelset;   /* liquid: see >>levelset; else zeroed */
@@ -590,6 +630,7 @@ typedef struct fsi_grid {
     fsi_grid_stats stats;
     double (*clock_fn)(void *user); /* optional: seconds, for stats; set it after init */
     void *clock_user;
+
     /* private */
     /* [largest faces] work space between stages: free for the caller inside a stage boundary */
     fsi_real *scratch[4];
@@ -608,31 +649,40 @@ typedef struct fsi_grid {
 /* Makes a grid at rest (one allocation, and one each for the pressure solver and the level set).
  * *grid is overwritten; on failure it is zeroed. */
 FSI_API fsi_result fsi_grid_init(fsi_grid *grid, const fsi_grid_desc *desc);
+
 /* Frees everything; safe on a zeroed struct and twice. */
 FSI_API void fsi_grid_free(fsi_grid *grid);
+
 /* One uncoupled step of dt seconds (> 0): the stages below in order. report may be NULL.
  * FSI_DT_TOO_LARGE when max |u| dt / h > desc.cfl (done all the same). */
 FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report);
+
 /* Sub-steps of at most fsi_grid_max_dt until dt is used up, at most max_steps (0 = 1000; FSI_CAPPED
    when the last one had to be longer). report: of the last sub-step, iterations summed; may be
    NULL. steps: how many, may be NULL. */
 FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, int *steps,
                                     fsi_report *report);
+
 /* Longest advised step, s: cfl h / (max |u| + sqrt(cfl h |g|)) with g of gravity; FSI_REAL_MAX when
  * nothing moves. 0 when a velocity is not finite. */
 FSI_API fsi_real fsi_grid_max_dt(const fsi_grid *grid);
+
 /* max |u| dt / h; 0 when dt is not positive. */
 FSI_API fsi_real fsi_grid_cfl(const fsi_grid *grid, fsi_real dt);
+
 /* Sets the velocity at the face centres (and stops flow through closed sides), fn is called with
  * time 0. A value that is not finite: nothing changes. */
 FSI_API fsi_result fsi_grid_set_velocity(fsi_grid *grid, fsi_vector_fn fn, void *user);
+
 /* Sets a field at the cell centres; FSI_FIELD_PHI takes a signed distance (it is redistanced) and
  * seeds particles. */
 FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scalar_fn fn,
                                       void *user);
+
 /* Keeps a copy of the source. FSI_ERR_ARGUMENT when a value is not finite or it lies outside the
  * box, FSI_ERR_SIZE when the list is full. */
 FSI_API fsi_result fsi_grid_add_source(fsi_grid *grid, const fsi_grid_source *source);
+
 /* Solids for the next steps (struct copied, arrays referenced); NULL = none. Velocity samples that
  * come out of a solid are filled in by extrapolation. */
 FSI_API fsi_result fsi_grid_set_occlusion(fsi_grid *grid, const fsi_occlusion *occlusion);
@@ -643,29 +693,37 @@ FSI_API fsi_result fsi_grid_set_occlusion(fsi_grid *grid, const fsi_occlusion *o
  * finite: FSI_ERR_NUMERIC; nothing changed then. */
 /* velocity and scalars by the old velocity */
 FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt);
+
 /* sources, gravity, buoyancy, confinement, force_fn, decay */
 FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt);
+
 /* implicit; does nothing where viscosity is 0 */
 FSI_API fsi_result fsi_grid_viscosity(fsi_grid *grid, fsi_real dt, fsi_report *report);
+
 /* cell, region, regions */
 FSI_API fsi_result fsi_grid_classify(fsi_grid *grid);
+
 /* After it: near[cells] = 1 + the air region within 4 cells, counted along open faces, 0 = none;
    and the regions' volumes (stats.liquid_volume, too) when phi has changed since, with the regions
    as they were. */
 FSI_API void fsi_grid_air_near(const fsi_grid *grid, int32_t *nearby);
 FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *nearby);
+
 /* Moves the liquid's surface outward by regions[].shift, each part by that of the air region near
    it (nearby as above): phi, where it is not clipped; and the markers, who left behind would soon
    count as escaped and undo the shift. */
 FSI_API void fsi_grid_shift_phi(fsi_grid *grid, const int32_t *nearby);
 FSI_API void fsi_grid_shift_markers(fsi_grid *grid, const int32_t *nearby);
+
 /* boundary velocities, weight, rhs; the coupling sits after this */
 FSI_API fsi_result fsi_grid_build_pressure(fsi_grid *grid, fsi_real dt);
 FSI_API fsi_result fsi_grid_solve_pressure(fsi_grid *grid, fsi_report *report); /* A p^ = rhs */
 /* u -= grad p^ / rho on open faces of fluid cells; boundary velocities */
 FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid);
+
 /* velocity out of the fluid into air and solid cells */
 FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid);
+
 /* liquid: level set, particles, volume; also time += dt */
 FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report *report);
 
@@ -673,32 +731,41 @@ FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report
  * >>grid queries */
 /* The array of a field, NULL when the grid does not have it. */
 FSI_API fsi_real *fsi_grid_field(const fsi_grid *grid, fsi_field field);
+
 /* Velocity at any point (clamped to the box), m/s; one-sided next to solids: samples the point
  * cannot see are not used. */
 FSI_API fsi_vec3 fsi_grid_velocity_at(const fsi_grid *grid, fsi_vec3 x);
+
 /* A field at any point, likewise; 0 when the grid does not have it. */
 FSI_API fsi_real fsi_grid_field_at(const fsi_grid *grid, fsi_field field, fsi_vec3 x);
+
 /* Moves count tracer points x[3 * count] for dt (either sign) with the velocity, midpoint rule,
  * stopping at solids and at the box. */
 FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, fsi_real dt, int count, fsi_real *x);
+
 /* Position of a cell centre or of a face centre of an axis, m. */
 FSI_API fsi_vec3 fsi_grid_cell_centre(const fsi_grid *grid, int i, int j, int k);
 FSI_API fsi_vec3 fsi_grid_face_centre(const fsi_grid *grid, int axis, int i, int j, int k);
+
 /* Largest |divergence| over fluid cells, 1/s, with the openness of the last build_pressure (solid
  * fluxes and sources included). */
 FSI_API double fsi_grid_max_divergence(const fsi_grid *grid);
+
 /* Kinetic energy of the fluid, J (2D: per metre of depth), from faces beside fluid cells weighted
  * by their fluid share. */
 FSI_API double fsi_grid_kinetic_energy(const fsi_grid *grid);
+
 /* All fields of a cell but the pressure become the mean of those of `count` other cells, phi only
    where with_phi: for cells that a solid has run over. */
 FSI_API void fsi_grid_take_mean(fsi_grid *grid, size_t cell, int count, const size_t *from,
                                 int with_phi);
+
 /* Bytes a save needs; save copies the state there; restore takes it back (FSI_ERR_SIZE when it is
  * from another kind of grid). */
 FSI_API size_t fsi_grid_state_size(const fsi_grid *grid);
 FSI_API fsi_result fsi_grid_save(const fsi_grid *grid, void *block);
 FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block);
+
 /* Bytes the grid holds with all its parts. */
 FSI_API size_t fsi_grid_memory(const fsi_grid *grid);
 
@@ -786,6 +853,7 @@ FSI_API fsi_vec3 fsi_grid_face_centre(const fsi_grid *grid, int axis, int i, int
 FSI_API fsi_real *fsi_grid_field(const fsi_grid *grid, fsi_field field) {
     if (!grid)
         return NULL;
+
     switch (field) {
     case FSI_FIELD_PRESSURE:
         return grid->pressure;
@@ -1040,10 +1108,12 @@ static void fsi__set_walls(fsi_grid *grid, int solids);
 FSI_API fsi_result fsi_grid_init(fsi_grid *grid, const fsi_grid_desc *desc) {
     if (!grid)
         return FSI_ERR_ARGUMENT;
+
     memset(grid, 0, sizeof *grid);
     fsi_result result = fsi__grid_check_desc(desc);
     if (result < 0)
         return result;
+
     fsi__grid_defaults(grid, desc);
 
     /* One block, whose size the first layout counts. */
@@ -1296,6 +1366,7 @@ static void fsi__set_walls(fsi_grid *grid, int solids) {
     for (int axis = 0; axis < grid->dim; axis++) {
         const fsi__lattice faces = fsi__grid_lattice(grid, axis);
         const int last = faces.n[axis] - 1;
+
         /* Without solids the sides of the box are enough. */
         const int all = grid->occluded && (solids || grid->u_plus[axis]);
         const int stride = axis == 0 && !all ? last : 1;
@@ -1316,6 +1387,7 @@ static void fsi__set_walls(fsi_grid *grid, int solids) {
 FSI_API fsi_result fsi_grid_set_occlusion(fsi_grid *grid, const fsi_occlusion *occlusion) {
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
+
     for (int axis = 0; occlusion && axis < grid->dim; axis++) {
         const fsi_real *open = occlusion->open[axis];
         const fsi_real *velocity = occlusion->velocity[axis];
@@ -1359,6 +1431,7 @@ static fsi_result fsi__check_state(const fsi_grid *grid, fsi_real *most, fsi_rea
     *most = fsi__max_speed(grid, axis_speed);
     if (!fsi__finite(*most) || !fsi_all_finite(grid->cells, grid->pressure))
         return FSI_ERR_NUMERIC;
+
     for (int number = 0; number < 2 + grid->desc.scalars; number++) {
         const fsi_real *values = fsi__scalar(grid, number);
         const int later = number < 2 && fsi__scalar_mode(grid, number) != FSI_ADVECT_NONE;
@@ -1377,6 +1450,7 @@ FSI_API fsi_real fsi_grid_cfl(const fsi_grid *grid, fsi_real dt) {
 FSI_API fsi_real fsi_grid_max_dt(const fsi_grid *grid) {
     if (!grid || !grid->block)
         return 0;
+
     fsi_real speed = fsi__max_speed(grid, NULL);
     if (!fsi__finite(speed))
         return 0;
@@ -1440,11 +1514,13 @@ FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report
     fsi_result worst = FSI_OK;
     if (result < 0)
         return result;
+
     memset(out, 0, sizeof *out);
 
     /* What can be refused is refused before anything changes. */
     if ((result = fsi__check_callbacks(grid)) < 0)
         return result;
+
     result = fsi__run_stages(grid, dt, out, report != NULL, &worst);
     worst = fsi__worse(result, worst);
     if (worst == FSI_OK && grid->stats.cfl > (double)grid->desc.cfl)
@@ -1472,6 +1548,7 @@ FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, 
         fsi_real part = fsi_grid_max_dt(grid);
         if (!(part > 0))
             return FSI_ERR_NUMERIC;
+
         /* Equal parts rather than a crumb at the end; the last step takes what is left. */
         const fsi_real pieces = fsi__ceil(left / part);
         const int last = done + 1 >= max_steps;
@@ -1679,6 +1756,7 @@ static unsigned fsi__seen_by_faces(const fsi_grid *grid, const fsi__sight *sight
     fsi__block_cell(grid, sight, own_bit, cell);
     if (fsi__solid_at(grid, cell))
         return 0;
+
     unsigned seen = 1u << own_bit;
     for (int round = 0; round < grid->dim; round++)
         for (unsigned bit = 0; bit < fsi__block_bits(grid); bit++)
@@ -1744,6 +1822,7 @@ static int fsi__seen_value(const fsi_grid *grid, const fsi__sight *sight, int fa
         }
         int cell[3];
         fsi__block_cell(grid, sight, bit, cell);
+
         /* The cell lies on the plus side of its lower face, and on the minus side of its upper. */
         const ptrdiff_t at = fsi__lattice_at(&samples, cell);
         fsi_real low = plus[at];
@@ -1856,6 +1935,7 @@ FSI_API fsi_vec3 fsi_grid_velocity_at(const fsi_grid *grid, fsi_vec3 x) {
     const fsi_vec3 zero = fsi_vec(0, 0, 0);
     if (!grid || !grid->block || !fsi__finite_vec(x))
         return zero;
+
     fsi_vec3 X = fsi__to_cells(grid, x);
     if (!grid->occluded) {
         const fsi__mac mac = fsi__grid_mac(grid);
@@ -1873,10 +1953,12 @@ FSI_API fsi_real fsi_grid_field_at(const fsi_grid *grid, fsi_field field, fsi_ve
     const fsi_real *values = fsi_grid_field(grid, field);
     if (!values || !fsi__finite_vec(x))
         return 0;
+
     int own[3];
     fsi__sight sight;
     fsi_vec3 X = fsi__keep_in_box(grid, fsi__to_cells(grid, x));
     fsi__own_cell(grid, X, own);
+
     /* phi is continued into solids. */
     if (!grid->occluded || field == FSI_FIELD_PHI)
         fsi__sight_place(grid, X, own, &sight);
@@ -1911,6 +1993,7 @@ FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, fsi_real dt, int count, 
         return FSI_ERR_ARGUMENT;
     if (!fsi_all_finite(3 * (size_t)count, x))
         return FSI_ERR_ARGUMENT;
+
     FSI__OMP(parallel for schedule(static) if (count > 1000))
     for (ptrdiff_t point = 0; point < count; point++) {
         fsi_real *place = x + 3 * point;
@@ -1969,9 +2052,11 @@ typedef struct fsi__job {
     int reach[3];
     int count; /* quantities, 1 or 2 */
     fsi__carried carried[2];
+
     /* hat and stencil begin with this sample, out with that one: they hold the layers in work only
      */
     ptrdiff_t base, out_base;
+
     /* lower corner at the end of the backward path, relative to the sample; FSI__NO_STENCIL: it
      * left the box, no correction */
     int32_t *stencil;
@@ -2249,6 +2334,7 @@ FSI__FLAT void fsi__cut_middles(const fsi__job *job, int three, int edge, const 
     const fsi_real z0 = (fsi_real)(edge ? chunk->k : job->reach[2]);
     const ptrdiff_t up_y = nx;
     const ptrdiff_t up_z = (ptrdiff_t)nx * ny;
+
     /* From row to row and from plane to plane in the arrays of the three components. */
     const double row = nx;
     const double plane0 = (row + 1) * ny;
@@ -2493,6 +2579,7 @@ FSI__FLAT void fsi__advect_forth(const fsi__job *job, int three, const fsi__chun
                        ends.weight[1], ends.weight[2], forth);
         if (job->phi)
             fsi__spare_surface(job, chunk, old, forth);
+
         /* Two versions: the compiler must not ask for the limiter in the loop. */
         if (carried->limit)
             fsi__correct_chunk(step_y, step_z, three, 1, count, stencil, hat, old, forth, out);
@@ -2745,6 +2832,7 @@ static void fsi__job_begin(const fsi_grid *grid, int family, fsi_real dt, const 
         job->open[side] = fsi__side_open(grid, side);
     for (int axis = 0; axis < 3; axis++) {
         job->reach[axis] = longest[axis] < FSI_R(1e6) ? 2 + (int)longest[axis] : 1 << 29;
+
         /* weight and rhs are free until build_pressure makes new ones. */
         job->back[axis] = grid->weight[axis];
         job->forth[axis] = axis == 0 ? grid->rhs : grid->way[axis - 1];
@@ -2767,6 +2855,7 @@ static fsi_real fsi__row_stirred(int count, const fsi_real *values, fsi_real sti
     fsi_real most = fsi_max_abs((size_t)count, values);
     if (!(fsi__abs(still) > 0) || !fsi__finite(most))
         return most;
+
     most = 0;
     for (int i = 0; i < count; i++)
         most = fsi__max(most, fsi__abs(values[i] - still));
@@ -2919,6 +3008,7 @@ static fsi_result fsi__advect_scalars(fsi_grid *grid, fsi_real dt, const fsi_rea
         }
         if (!job.count)
             continue;
+
         /* Only the first ones can be not finite: nothing has changed yet. */
         if (!fsi__find_calm_rows(grid, &job))
             return FSI_ERR_NUMERIC;
@@ -2951,11 +3041,13 @@ FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
     fsi_result result = fsi__stage_check(grid, dt);
     if (result < 0)
         return result;
+
     double start = fsi__now(grid);
     fsi_real speed, longest[3];
     fsi_real axis_speed[3] = {0, 0, 0};
     if ((result = fsi__check_state(grid, &speed, axis_speed)) < 0)
         return result;
+
     grid->stats.max_speed = (double)speed;
     grid->stats.cfl = grid->stats.max_speed * (double)dt / (double)grid->h;
 
@@ -2991,6 +3083,7 @@ static int fsi__source_valid(const fsi_grid *grid, const fsi_grid_source *source
         return 0;
     if (source->shape == FSI_SOURCE_CALLBACK && !source->distance_fn)
         return 0;
+
     const fsi_real values[] = {source->density, source->temperature, source->divergence};
     for (int i = 0; i < 3; i++)
         if (!fsi__finite(values[i]))
@@ -2998,6 +3091,7 @@ static int fsi__source_valid(const fsi_grid *grid, const fsi_grid_source *source
     for (int i = 0; i < FSI_GRID_SCALARS; i++)
         if (!fsi__finite(source->scalar[i]))
             return 0;
+
     /* Times may be infinite, but not no numbers. */
     if (!(source->start <= source->start + 1) || !(source->stop <= source->stop + 1))
         return 0;
@@ -3025,6 +3119,7 @@ FSI_API fsi_result fsi_grid_add_source(fsi_grid *grid, const fsi_grid_source *so
         return FSI_ERR_ARGUMENT;
     if (grid->source_count >= FSI_GRID_SOURCES)
         return FSI_ERR_SIZE;
+
     grid->source[grid->source_count++] = *source;
     return FSI_OK;
 }
@@ -3248,6 +3343,7 @@ static fsi_real fsi__cell_difference(const fsi_grid *grid, int component, int ax
     hi[axis] += hi[axis] < cells[axis] - 1;
     if (lo[axis] == hi[axis])
         return 0;
+
     const fsi_real *high = u + fsi__lattice_at(&faces, hi);
     const fsi_real *low = u + fsi__lattice_at(&faces, lo);
     return FSI_R(0.5) * ((high[0] + high[next]) - (low[0] + low[next]))
@@ -3338,6 +3434,7 @@ FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
         return result;
     if ((result = fsi__check_callbacks(grid)) < 0)
         return result;
+
     double start = fsi__now(grid);
     const fsi_grid_desc *desc = &grid->desc;
 
@@ -3384,6 +3481,7 @@ FSI__INLINE int fsi__can_pass(const fsi_grid *grid, const int *at, int side) {
         return 0;
     if (!grid->occluded)
         return 1;
+
     int upper[3] = {at[0], at[1], at[2]};
     upper[axis] += side & 1;
     return fsi__passes(grid, axis, upper);
@@ -3415,6 +3513,7 @@ static int fsi__run_open(const fsi_grid *grid, int side, int lo, int hi, const i
     upper[side >> 1] += side & 1;
     if (!fsi__side_open(grid, side))
         return 0;
+
     for (int i = lo; i <= hi; i++, upper[0]++)
         if (fsi__passes(grid, side >> 1, upper))
             return 1;
@@ -3433,6 +3532,7 @@ static size_t fsi__flood_beside(fsi_grid *grid, int side, int lo, int hi, const 
     for (; own[0] <= hi; own[0]++, beside[0]++) {
         const ptrdiff_t other = fsi__lattice_at(&cells, beside);
         const int found = fsi__new_air(grid, other) && fsi__can_pass(grid, own, side);
+
         /* The run of the cell before reaches this one unless the face between them is closed. */
         if (found && !(before && fsi__can_pass(grid, beside, FSI_LEFT))) {
             grid->region[other] = number;
@@ -3495,6 +3595,7 @@ FSI_API void fsi_grid_air_near(const fsi_grid *grid, int32_t *nearby) {
 
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     const fsi_real deep = -(LAYERS + 1) * grid->h;
+
     /* Air knows its region; liquid near the surface (0) is to be found; -1: all else. */
     for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
         const int shallow = grid->cell[cell] == FSI_CELL_FLUID && grid->phi[cell] >= deep;
@@ -3581,6 +3682,7 @@ static fsi_result fsi__find_regions(fsi_grid *grid) {
 FSI_API fsi_result fsi_grid_classify(fsi_grid *grid) {
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
+
     const uint8_t *solid = grid->occluded ? grid->occlusion.solid : NULL;
     FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
     for (ptrdiff_t cell = 0; cell < (ptrdiff_t)grid->cells; cell++) {
@@ -3595,6 +3697,7 @@ FSI_API fsi_result fsi_grid_classify(fsi_grid *grid) {
     }
     if (!grid->phi)
         return FSI_OK;
+
     fsi_result result = fsi__find_regions(grid);
     fsi_grid_air_near(grid, grid->stencil);
     fsi_grid_air_volumes(grid, grid->stencil);
@@ -3656,6 +3759,7 @@ static fsi_real fsi__face_flow(const fsi_grid *grid, const fsi__mac_face *face, 
     const fsi_real *u = above && plus ? plus : grid->u[face->axis];
     if (fsi__on_box(face))
         return u[face->face];
+
     const fsi_real open = fsi__open_share(grid, face);
     return open * u[face->face] + (1 - open) * fsi__solid_velocity(grid, face->axis, face->face);
 }
@@ -3727,6 +3831,7 @@ FSI_API fsi_result fsi_grid_build_pressure(fsi_grid *grid, fsi_real dt) {
     fsi_result result = fsi__stage_check(grid, dt);
     if (result < 0)
         return result;
+
     double start = fsi__now(grid);
     fsi__set_walls(grid, 1);
 
@@ -3749,6 +3854,7 @@ FSI_API fsi_result fsi_grid_build_pressure(fsi_grid *grid, fsi_real dt) {
 FSI_API fsi_result fsi_grid_solve_pressure(fsi_grid *grid, fsi_report *report) {
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
+
     double start = fsi__now(grid);
     fsi_result result;
 
@@ -3792,6 +3898,7 @@ FSI__INLINE void fsi__take_gradient(fsi_grid *grid, const fsi__mac_face *face, f
 FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid) {
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
+
     double start = fsi__now(grid);
     const fsi_real scale = 1 / (grid->desc.rho * grid->h);
     for (int axis = 0; axis < grid->dim; axis++) {
@@ -3813,6 +3920,7 @@ FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid) {
 FSI_API double fsi_grid_max_divergence(const fsi_grid *grid) {
     if (!grid || !grid->block)
         return 0;
+
     fsi_real *out = grid->scratch[0];
     fsi__all_outflow(grid, 1 / grid->h, out);
     fsi__add_divergence_sources(grid, out, -1);
@@ -3851,6 +3959,7 @@ static double fsi__energy_range(size_t begin, size_t end, void *user) {
 FSI_API double fsi_grid_kinetic_energy(const fsi_grid *grid) {
     if (!grid || !grid->block)
         return 0;
+
     double sum = 0;
     double h = (double)grid->h;
     double volume = h * h * (grid->dim == 3 ? h : 1);
@@ -3884,6 +3993,7 @@ typedef struct fsi__visc {
 static int fsi__visc_mark(const fsi_grid *grid, const fsi__mac_face *face) {
     if (fsi__beside_kind(grid, face, FSI_CELL_FLUID))
         return fsi__open_share(grid, face) > 0 ? FSI__FREE : FSI__FIXED;
+
     /* Between two solids, or a solid and the box. */
     const int solid = !fsi__beside_kind(grid, face, FSI_CELL_DIRICHLET);
     return solid && grid->desc.solid_noslip ? FSI__BURIED : FSI__NONE;
@@ -3905,6 +4015,7 @@ static fsi_real fsi__nu(const fsi__visc *visc, const int *at, int axis, int up) 
     const fsi_real *nu = grid->desc.viscosity_cells;
     if (!nu)
         return grid->desc.viscosity;
+
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     fsi_real sum = 0;
     for (int corner = 0; corner < 4; corner++) {
@@ -4073,6 +4184,7 @@ FSI_API fsi_result fsi_grid_viscosity(fsi_grid *grid, fsi_real dt, fsi_report *r
         return result;
     if (!(grid->desc.viscosity > 0) && !grid->desc.viscosity_cells)
         return FSI_OK;
+
     fsi__set_walls(grid, 0);
     grid->weights_are_one = 0;
     for (int axis = 0; axis < grid->dim && result >= 0; axis++)
@@ -4136,6 +4248,7 @@ static void fsi__velocity_marks(fsi_grid *grid, int axis) {
 FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid) {
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
+
     const uint8_t *solid = grid->occluded ? grid->occlusion.solid : NULL;
     if (!grid->phi && !solid)
         return FSI_OK;
@@ -4182,6 +4295,7 @@ static fsi_vec3 fsi__clip_way(fsi_vec3 from, fsi_vec3 to, void *user) {
     fsi_real t;
     if (!fsi__ray_hits(grid, start, end, &t, &velocity))
         return to;
+
     t -= fsi__margin(fsi_vec_sub(end, start));
     return fsi_vec_mad(from, fsi_vec_sub(to, from), fsi__max(t, 0));
 }
@@ -4194,6 +4308,7 @@ static void fsi__surface_walls(fsi_grid *grid, fsi_levelset_walls *walls, int *o
     walls->open = open;
     if (!grid->occluded)
         return;
+
     walls->solid = grid->occlusion.solid;
     walls->clip_fn = fsi__clip_way;
     walls->user = grid;
@@ -4463,6 +4578,7 @@ static fsi_vec3 fsi__ls_centre(const fsi_levelset *ls, ptrdiff_t cell) {
 FSI__FLAT fsi_vec3 fsi__ls_slope(const fsi_real *low, const fsi_real *high, size_t step_y,
                                  fsi_real wx, fsi_real wy, fsi_real wz) {
     const size_t y = step_y;
+
     /* The four corners of the plane between the layers: a b below, c d above. */
     const fsi_real a = fsi__mix(low[0], high[0], wz);
     const fsi_real b = fsi__mix(low[1], high[1], wz);
@@ -4616,6 +4732,7 @@ static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *des
         return FSI_ERR_ARGUMENT;
     if (given->redistance < -1 || given->band < 0 || !fsi_allocator_valid(&given->allocator))
         return FSI_ERR_ARGUMENT;
+
     size_t samples;
     if (!fsi_size_mul((size_t)given->nx + 1, (size_t)given->ny + 1, &samples)
         || !fsi_size_mul(samples, (size_t)given->nz + 1, &samples) || samples > 0x7fffffffu)
@@ -4640,6 +4757,7 @@ static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *des
         given->particle_room = (size_t)fsi__ls_full(ls) * seeded;
     if (given->particle_room > 0x7fffffffu)
         return FSI_ERR_SIZE;
+
     ls->room = given->particle_room;
     return FSI_OK;
 }
@@ -4647,6 +4765,7 @@ static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *des
 FSI_API fsi_result fsi_levelset_init(fsi_levelset *ls, const fsi_levelset_desc *desc) {
     if (!ls || !desc)
         return FSI_ERR_ARGUMENT;
+
     fsi_levelset fresh;
     fsi_arena arena;
     memset(&fresh, 0, sizeof fresh);
@@ -4660,6 +4779,7 @@ FSI_API fsi_result fsi_levelset_init(fsi_levelset *ls, const fsi_levelset_desc *
     result = fsi__arena_block(&arena, &fresh.desc.allocator, &fresh.block, &fresh.block_size);
     if (result < 0)
         return result;
+
     fsi__ls_layout(&fresh, &arena);
     fresh.state->random = desc->seed;
     fsi_fill(fresh.cells, (fsi_real)fresh.desc.band * fresh.desc.h, fresh.phi);
@@ -4670,6 +4790,7 @@ FSI_API fsi_result fsi_levelset_init(fsi_levelset *ls, const fsi_levelset_desc *
 FSI_API void fsi_levelset_free(fsi_levelset *ls) {
     if (!ls)
         return;
+
     fsi_free(&ls->desc.allocator, ls->block, ls->block_size);
     memset(ls, 0, sizeof *ls);
 }
@@ -4685,10 +4806,12 @@ FSI_API void fsi_levelset_save(const fsi_levelset *ls, void *out) {
 FSI_API fsi_result fsi_levelset_restore(fsi_levelset *ls, const void *in) {
     if (!ls || !ls->block || !in)
         return FSI_ERR_ARGUMENT;
+
     fsi_levelset_state head;
     memcpy(&head, in, sizeof head);
     if (head.count > ls->room)
         return FSI_ERR_SIZE;
+
     memcpy(ls->block, in, ls->state_size);
     return FSI_OK;
 }
@@ -4772,6 +4895,7 @@ static int fsi__ls_sharp(const fsi_levelset *ls, ptrdiff_t cell, int all) {
     fsi__lattice_place(&cells, cell, at);
     if (fsi__ls_bent(ls, &cells, cell, at))
         return 1;
+
     for (int side = 0; side < 6; side++) {
         const ptrdiff_t other = fsi__lattice_beside(&cells, at, cell, side >> 1, side & 1);
         if (other < 0 || (!all && (ls->phi[other] < 0) == (ls->phi[cell] < 0)))
@@ -4825,6 +4949,7 @@ static fsi_real fsi__ls_near(const fsi_levelset *ls, ptrdiff_t cell) {
     const fsi_real plane = 1 / fsi__sqrt(sum);
     if (fsi__ls_sharp(ls, cell, 0))
         return plane;
+
     const fsi_real closest = fsi__ls_closest(ls, cell);
     const int too_far = closest > least * FSI_R(1.05) + FSI_R(1e-3);
     const int too_close = closest < least * FSI_R(0.55) - FSI_R(0.02);
@@ -5047,6 +5172,7 @@ FSI_API void fsi_levelset_redistance(fsi_levelset *ls) {
 FSI_API void fsi_levelset_continue(fsi_levelset *ls, const uint8_t *solid) {
     if (!solid)
         return;
+
     const fsi__lattice cells = fsi__ls_cells(ls);
     for (ptrdiff_t cell = 0; cell < cells.count; cell++)
         ls->mark[cell] = !solid[cell];
@@ -5088,6 +5214,7 @@ static fsi_real fsi__ls_handed(const fsi_levelset *ls, const fsi_real *u, ptrdif
     const fsi_real own = u[face];
     if (behind < 2 || !ls->mark[face + step] || !ls->mark[face + 2 * step])
         return own;
+
     const fsi_real first = own - u[face + step];
     const fsi_real second = u[face + step] - u[face + 2 * step];
     if (!(first * second > 0))
@@ -5283,6 +5410,7 @@ FSI_API void fsi_levelset_extrapolate(fsi_levelset *ls, fsi_real *const u[3],
         const fsi__ls_faces mesh = fsi__ls_faces_of(ls, axis);
         fsi__ls_mark_faces(ls, &mesh, valid ? valid[axis] : NULL, layers, u[axis]);
         fsi__ls_fill(ls, &mesh, u[axis], 0);
+
         /* In nooks no order may be found. */
         fsi__ls_fill(ls, &mesh, u[axis], 1);
     }
@@ -5298,6 +5426,7 @@ static fsi_real fsi__ls_cut(fsi_real offset, fsi_real sx, fsi_real sy, fsi_real 
     const fsi_real sum = m[0] + m[1] + m[2];
     if (!(sum > 0) || 2 * fsi__abs(offset) >= sum)
         return offset < 0 ? FSI_R(1.0) : FSI_R(0.0);
+
     const fsi_real m1 = m[0] / sum;
     const fsi_real m2 = m[1] / sum;
     const fsi_real m3 = m[2] / sum;
@@ -5721,6 +5850,7 @@ static void fsi__ls_radii(fsi_levelset *ls) {
     FSI__OMP(parallel for schedule(static) if (count > 1024))
     for (ptrdiff_t marker = 0; marker < count; marker++) {
         const fsi_real sign = ls->marker_radius[marker] > 0 ? FSI_R(1.0) : FSI_R(-1.0);
+
         /* How deep it lies on its own side. */
         const fsi_real depth = sign * fsi__ls_phi(ls, fsi__ls_marker(ls, marker));
         ls->marker_radius[marker] = sign * fsi__clamp(depth, least, FSI__LS_RMAX * h);
@@ -5754,6 +5884,7 @@ static int fsi__ls_seed_valid(const fsi_levelset *ls, const fsi_levelset_walls *
         return 0;
     if (liquid == (ls->phi[cell] < 0))
         return 1;
+
     for (int corner = 0; corner < fsi__ls_corners(ls); corner++) {
         fsi_vec3 centre;
         const ptrdiff_t other = fsi__ls_corner(ls, place, corner, &centre);
@@ -5817,6 +5948,7 @@ static void fsi__ls_reseed(fsi_levelset *ls, const fsi_levelset_walls *walls,
     int32_t *have = ls->slot; /* markers of each cell; -1: it is swept */
     if (full < 1)
         return;
+
     memset(have, 0, ls->cells * sizeof *have);
     for (ptrdiff_t marker = 0; marker < count; marker++)
         if (!ls->marker_flag[marker])
@@ -5892,10 +6024,12 @@ static void fsi__ls_advect(fsi_levelset *ls, const fsi__mac *mac, fsi_real dth,
             fsi_vec3 from = fsi__ls_trace(mac, place, velocity, -dth);
             fsi_real beyond;
             from = fsi__ls_clip(ls, walls, place, from, &beyond);
+
             /* Beyond the last centre phi is continued, not limited. */
             fsi_real value = fsi__ls_linear(ls, from, NULL);
             if (cubic && fsi__abs(value) < 4 * h && beyond < FSI_R(-0.5))
                 value = fsi__ls_cubic(ls, from, 1, NULL);
+
             /* What comes in from outside is air. */
             ls->next_phi[cell] = fsi__max(value, beyond * h);
         }
@@ -5924,12 +6058,14 @@ FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const 
                                         fsi_levelset_report *report) {
     if (!ls || !ls->block || !u || !fsi__not_negative(dt))
         return FSI_ERR_ARGUMENT;
+
     const uint8_t *solid = walls ? walls->solid : NULL;
     const fsi_real dth = dt / ls->desc.h;
     int reach[3];
     fsi_result result = fsi__ls_find_reach(ls, u, dth, reach);
     if (result < 0)
         return result;
+
     const fsi__mac mac = fsi__mac_of(ls->desc.nx, ls->desc.ny, ls->desc.nz, u);
     fsi_levelset_report own;
     memset(&own, 0, sizeof own);
@@ -5967,6 +6103,7 @@ FSI_API fsi_result fsi_levelset_reset(fsi_levelset *ls, const fsi_levelset_walls
         return FSI_ERR_ARGUMENT;
     if (!fsi_all_finite(ls->cells, ls->phi))
         return FSI_ERR_NUMERIC;
+
     const uint8_t *solid = walls ? walls->solid : NULL;
     fsi_levelset_report report;
     memset(&report, 0, sizeof report);
@@ -5982,6 +6119,7 @@ FSI_API fsi_result fsi_levelset_shape(fsi_levelset *ls, fsi_shape_fn shape_fn, v
                                       const fsi_levelset_walls *walls) {
     if (!ls || !ls->block || !shape_fn)
         return FSI_ERR_ARGUMENT;
+
     const uint8_t *solid = walls ? walls->solid : NULL;
     const ptrdiff_t cells = (ptrdiff_t)ls->cells;
     const double before = fsi_levelset_volume(ls, solid, NULL);
@@ -6035,6 +6173,7 @@ static fsi__grid_head fsi__grid_head_of(const fsi_grid *grid) {
 FSI_API size_t fsi_grid_state_size(const fsi_grid *grid) {
     if (!grid || !grid->block)
         return 0;
+
     const fsi__grid_head head = fsi__grid_head_of(grid);
     return FSI__GRID_HEAD + (size_t)head.bytes + (size_t)head.levelset_bytes;
 }
@@ -6045,6 +6184,7 @@ FSI_API fsi_result fsi_grid_save(const fsi_grid *grid, void *block) {
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
+
     const fsi__grid_head head = fsi__grid_head_of(grid);
     memset(out, 0, FSI__GRID_HEAD);
     memcpy(out, &head, sizeof head);
@@ -6060,16 +6200,19 @@ FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block) {
         return FSI_ERR_STATE;
     if (!block)
         return FSI_ERR_ARGUMENT;
+
     const fsi__grid_head own = fsi__grid_head_of(grid);
     fsi__grid_head head;
     memcpy(&head, in, sizeof head);
     if (head.bytes != own.bytes || head.levelset_bytes != own.levelset_bytes)
         return FSI_ERR_SIZE;
+
     fsi_result result = FSI_OK;
     if (grid->phi)
         result = fsi_levelset_restore(&grid->levelset, in + FSI__GRID_HEAD + grid->state_bytes);
     if (result < 0)
         return result;
+
     memcpy(grid->state, in + FSI__GRID_HEAD, grid->state_bytes);
     grid->time = head.time;
     grid->steps = head.steps;
