@@ -654,6 +654,7 @@ static fsi_real fsi__kernel_sigma(fsi_kernel kernel, int dim, fsi_real R) {
     double r = (double)R;
     if (dim == 2)
         return (fsi_real)(flat[kernel] / (pi * r * r));
+
     return (fsi_real)(solid[kernel] / (pi * r * r * r));
 }
 
@@ -679,6 +680,7 @@ FSI__SPH_FORCE_INLINE fsi_real fsi__kernel_w(fsi_kernel kernel, fsi_real q) {
     case FSI_KERNEL_VISCOSITY:
         return -q * q * q / 2 + q * q + 1 / (2 * q) - 1;
     }
+
     return 0;
 }
 
@@ -699,6 +701,7 @@ FSI__SPH_FORCE_INLINE fsi_real fsi__kernel_f(fsi_kernel kernel, fsi_real q, fsi_
     case FSI_KERNEL_VISCOSITY:
         return (-3 * q * q / 2 + 2 * q - inverse_q * inverse_q / 2) * inverse_q;
     }
+
     return 0;
 }
 
@@ -736,6 +739,7 @@ FSI_API fsi_real fsi_kernel_slope(fsi_kernel kernel, int dim, fsi_real R, fsi_re
     if (r == 0)
         return kernel == FSI_KERNEL_SPIKY ? -3 * sigma / R : 0;
     fsi_real q = r / R;
+
     return sigma / R * q * fsi__kernel_f(kernel, q, 1 / q);
 }
 
@@ -752,6 +756,7 @@ FSI_API fsi_real fsi_kernel_laplacian(fsi_kernel kernel, int dim, fsi_real R, fs
     /* The others: w'' + (dim - 1) w' / q. The limit of the quotient at 0 is taken just beside. */
     fsi_real second = fsi__kernel_second(kernel, q);
     q = fsi__max(q, FSI_R(1e-6));
+
     return scale * (second + (fsi_real)(dim - 1) * fsi__kernel_f(kernel, q, 1 / q));
 }
 
@@ -791,6 +796,7 @@ FSI__INLINE int fsi__cell_floor(fsi_real t) {
    wraps. */
 static void fsi__cells_fit(fsi__cells *cells, const int lo[3], const int hi[3], int dim) {
     int *size = cells->size;
+
     for (int d = 0; d < 3; d++) {
         int flat = d == 2 && dim == 2;
         cells->origin[d] = flat ? 0 : lo[d] - 1;
@@ -818,11 +824,10 @@ static int fsi__cells_count(const fsi__cells *cells) {
 }
 
 /* The cell of a point. */
-FSI__INLINE void fsi__cell_of(const fsi__cells *cells, fsi_real x, fsi_real y, fsi_real z,
-                              int at[3]) {
-    at[0] = fsi__cell_floor(x * ((fsi_real)cells->fine * cells->inverse_edge));
-    at[1] = fsi__cell_floor(y * cells->inverse_edge);
-    at[2] = fsi__cell_floor(z * cells->inverse_edge);
+FSI__INLINE void fsi__cell_of(const fsi__cells *cells, fsi_vec3 point, int at[3]) {
+    at[0] = fsi__cell_floor(point.x * ((fsi_real)cells->fine * cells->inverse_edge));
+    at[1] = fsi__cell_floor(point.y * cells->inverse_edge);
+    at[2] = fsi__cell_floor(point.z * cells->inverse_edge);
 }
 
 /* Table coordinate of a cell coordinate along axis d, or -1 when it is outside. */
@@ -852,10 +857,12 @@ FSI__INLINE int fsi__cell_row(const fsi__cells *cells, int y, int z) {
 static void fsi__counting_sort(int n, const int32_t *key, int buckets, int32_t *start,
                                int32_t *order) {
     memset(start, 0, ((size_t)buckets + 1) * sizeof *start);
+
     for (int i = 0; i < n; i++)
         start[key[i]]++;
 
     int32_t sum = 0;
+
     for (int i = 0; i <= buckets; i++) {
         int32_t count = start[i];
         start[i] = sum;
@@ -865,6 +872,7 @@ static void fsi__counting_sort(int n, const int32_t *key, int buckets, int32_t *
     /* Filling moves each start to the end of its bucket: the start of the next one. */
     for (int i = 0; i < n; i++)
         order[start[key[i]]++] = i;
+
     for (int i = buckets; i > 0; i--)
         start[i] = start[i - 1];
     start[0] = 0;
@@ -879,6 +887,7 @@ typedef struct fsi__points {
 /* Bounds of all points; 0 when there is none. */
 static void fsi__points_bounds(const fsi__points *points, fsi_real lo[3], fsi_real hi[3]) {
     const fsi_real *axis[3] = {points->x, points->y, points->z};
+
     for (int d = 0; d < 3; d++) {
         fsi_real least = points->n ? axis[d][0] : 0;
         fsi_real most = least;
@@ -892,21 +901,26 @@ static void fsi__points_bounds(const fsi__points *points, fsi_real lo[3], fsi_re
     }
 }
 
-/* Sorts points within the bounds lo .. hi into cells: order[] gets the order by cells. key is
-   scratch [n]. */
-static void fsi__cells_fill(fsi__cells *cells, int dim, const fsi__points *points,
-                            const fsi_real lo[3], const fsi_real hi[3], int32_t *key,
-                            int32_t *order) {
+/* Sizes the table for all points. */
+static void fsi__cells_around(fsi__cells *cells, int dim, const fsi__points *points) {
+    fsi_real lo[3], hi[3];
     int first[3], last[3];
-    fsi__cell_of(cells, lo[0], lo[1], lo[2], first);
-    fsi__cell_of(cells, hi[0], hi[1], hi[2], last);
+    fsi__points_bounds(points, lo, hi);
+    fsi__cell_of(cells, fsi_vec_load(lo), first);
+    fsi__cell_of(cells, fsi_vec_load(hi), last);
     fsi__cells_fit(cells, first, last, dim);
+}
+
+/* Sorts points into cells: order[] gets the order by cells. key is scratch [n]. */
+static void fsi__cells_fill(fsi__cells *cells, int dim, const fsi__points *points, int32_t *key,
+                            int32_t *order) {
+    fsi__cells_around(cells, dim, points);
 
     FSI__OMP(parallel for schedule(static) if (points->n > 4096))
     for (ptrdiff_t i = 0; i < points->n; i++) {
         ptrdiff_t k = points->stride * i;
         int at[3];
-        fsi__cell_of(cells, points->x[k], points->y[k], points->z[k], at);
+        fsi__cell_of(cells, fsi_vec(points->x[k], points->y[k], points->z[k]), at);
         key[i] = fsi__cell_row(cells, at[1], at[2]) + fsi__cell_wrapped(cells, 0, at[0]);
     }
     fsi__counting_sort(points->n, key, fsi__cells_count(cells), cells->start, order);
@@ -928,6 +942,7 @@ static void fsi__rows_around(const fsi__cells *cells, const int at[3], fsi__rows
     const fsi_real sign[3] = {1, 0, -1};
     int depth = cells->size[2] > 1 ? 1 : 0;
     memset(rows, 0, sizeof *rows);
+
     for (int dz = -depth; dz <= depth; dz++) {
         int layer = fsi__cell_layer(cells, at[2] + dz);
         for (int dy = -1; dy <= 1 && layer >= 0; dy++) {
@@ -983,6 +998,7 @@ FSI__INLINE int fsi__row_ranges(const fsi__cells *cells, int row, int lo, int hi
     range += n;
     range->begin = start[0];
     range->end = start[hi + 1];
+
     return n + (range->begin < range->end);
 }
 
@@ -992,13 +1008,13 @@ typedef struct fsi__ranges {
     int n;
 } fsi__ranges;
 
-static void fsi__ranges_around(const fsi__cells *cells, fsi_real x, fsi_real y, fsi_real z,
-                               fsi__ranges *ranges) {
+static void fsi__ranges_around(const fsi__cells *cells, fsi_vec3 point, fsi__ranges *ranges) {
     int at[3];
-    fsi__cell_of(cells, x, y, z, at);
+    fsi__cell_of(cells, point, at);
     fsi__rows rows;
     fsi__rows_around(cells, at, &rows);
     ranges->n = 0;
+
     for (int k = 0; k < rows.n; k++)
         ranges->n += fsi__row_ranges(cells, rows.row[k], at[0] - cells->fine, at[0] + cells->fine,
                                      ranges->range + ranges->n);
@@ -1038,6 +1054,7 @@ static void fsi__sph_search_test(fsi__sph_search *search) {
     int32_t *FSI__RESTRICT out = search->out;
     ptrdiff_t n = search->n;
     int group;
+
     for (group = 0; group < search->groups && n + 8 <= search->room; group++) {
         int32_t first = search->at[group];
         int32_t left = search->end[group] - first;
@@ -1131,6 +1148,7 @@ static void fsi__sph_search_rows(fsi__sph_search *search, const fsi__cells *cell
     }
 
     fsi__range range[2];
+
     for (int k = 0; k < rows->n; k++) {
         int pieces = fsi__row_ranges(cells, rows->row[k], lo[k], hi[k], range);
         if (pieces == 0)
@@ -1165,49 +1183,53 @@ static void fsi__sph_carried(fsi_sph *sph, fsi_real **array[FSI__SPH_CARRIED]) {
     array[9] = &sph->kappa_v;
 }
 
+/* Arrays of n items each. */
+static void fsi__take_reals(fsi_arena *arena, size_t n, size_t arrays, fsi_real **const *array) {
+    for (size_t k = 0; k < arrays; k++)
+        FSI__TAKE(*array[k], fsi_real, arena, n);
+}
+
+static void fsi__take_ints(fsi_arena *arena, size_t n, size_t arrays, int32_t **const *array) {
+    for (size_t k = 0; k < arrays; k++)
+        FSI__TAKE(*array[k], int32_t, arena, n);
+}
+
 /* Places all arrays; the first ones are the state. Vector loops may read a little past the end. */
 static void fsi__sph_layout(fsi_sph *sph, fsi_arena *arena) {
     size_t fluid = (size_t)sph->desc.capacity + 16;
     size_t walls = (size_t)sph->desc.boundary_capacity + 16;
-    size_t more = fluid > walls ? fluid : walls;
-    fsi_real **carried[FSI__SPH_CARRIED];
-    fsi__sph_carried(sph, carried);
 
     /* The state. */
-    for (int k = 0; k < FSI__SPH_CARRIED; k++)
-        FSI__TAKE(*carried[k], fsi_real, arena, fluid);
+    fsi_real **carried[FSI__SPH_CARRIED];
+    fsi_real **boundary[] = {&sph->bx, &sph->bv, &sph->blocal};
+    fsi__sph_carried(sph, carried);
+    fsi__take_reals(arena, fluid, FSI__SPH_CARRIED, carried);
     FSI__TAKE(sph->id, int32_t, arena, fluid);
     FSI__TAKE(sph->listed_at, fsi_real, arena, sph->desc.skin > 0 ? 3 * (fluid + walls) : 0);
-    FSI__TAKE(sph->bx, fsi_real, arena, 3 * walls);
-    FSI__TAKE(sph->bv, fsi_real, arena, 3 * walls);
-    FSI__TAKE(sph->blocal, fsi_real, arena, 3 * walls);
+    fsi__take_reals(arena, 3 * walls, 3, boundary);
     FSI__TAKE(sph->bobject, int32_t, arena, walls);
     sph->state_bytes = arena->used;
 
-    /* One number per fluid particle. */
+    /* Results and scratch of fluid particles. */
     fsi_real **result[] = {&sph->p,         &sph->ax,    &sph->ay,       &sph->az,   &sph->work,
                            &sph->stiffness, &sph->alpha, &sph->previous, &sph->guard};
-    for (size_t k = 0; k < sizeof result / sizeof *result; k++)
-        FSI__TAKE(*result[k], fsi_real, arena, fluid);
-    FSI__TAKE(sph->first, int32_t, arena, fluid);
-    FSI__TAKE(sph->middle, int32_t, arena, fluid);
-    FSI__TAKE(sph->last, int32_t, arena, fluid);
+    int32_t **lists[] = {&sph->first, &sph->middle, &sph->last};
+    fsi__take_reals(arena, fluid, sizeof result / sizeof *result, result);
+    fsi__take_ints(arena, fluid, 3, lists);
 
-    /* Boundary particles. */
-    FSI__TAKE(sph->bvolume, fsi_real, arena, walls);
+    /* Of boundary particles. */
+    fsi_real **wall[] = {&sph->bvolume, &sph->sorted_bx, &sph->sorted_by, &sph->sorted_bz};
+    fsi__take_reals(arena, walls, 4, wall);
     FSI__TAKE(sph->bf, fsi_real, arena, 3 * walls);
-    FSI__TAKE(sph->sorted_bx, fsi_real, arena, walls);
-    FSI__TAKE(sph->sorted_by, fsi_real, arena, walls);
-    FSI__TAKE(sph->sorted_bz, fsi_real, arena, walls);
     FSI__TAKE(sph->border, int32_t, arena, walls);
 
-    /* Sorting and packed copies. */
-    FSI__TAKE(sph->key, int32_t, arena, more);
-    FSI__TAKE(sph->order, int32_t, arena, more);
+    /* Of both: sorting and packed copies. */
+    int32_t **sorting[] = {&sph->key, &sph->order};
+    fsi_real **packed[] = {&sph->packed_x, &sph->packed_v};
+    fsi__take_ints(arena, fluid > walls ? fluid : walls, 2, sorting);
+    fsi__take_reals(arena, 4 * (fluid + walls), 2, packed);
     FSI__TAKE(sph->cells.start, int32_t, arena, (size_t)sph->cells.room + 1);
     FSI__TAKE(sph->bcells.start, int32_t, arena, (size_t)sph->bcells.room + 1);
-    FSI__TAKE(sph->packed_x, fsi_real, arena, 4 * (fluid + walls));
-    FSI__TAKE(sph->packed_v, fsi_real, arena, 4 * (fluid + walls));
 
     /* Neighbour lists: a pool for each chunk. Their indices have 31 bits. */
     size_t chunks = ((size_t)sph->desc.capacity + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
@@ -1218,12 +1240,24 @@ static void fsi__sph_layout(fsi_sph *sph, fsi_arena *arena) {
     FSI__TAKE(sph->slope, fsi_real, arena, pool + 16);
 }
 
+/* Was it made by fsi_sph_init? */
+static int fsi__sph_live(const fsi_sph *sph) {
+    return sph && sph->block;
+}
+
 static int fsi__finite_positive(fsi_real x) {
     return fsi__finite(x) && x > 0;
 }
 
 static int fsi__finite_natural(fsi_real x) {
     return fsi__finite(x) && x >= 0;
+}
+
+static int fsi__all_true(size_t n, const int *condition) {
+    for (size_t k = 0; k < n; k++)
+        if (!condition[k])
+            return 0;
+    return 1;
 }
 
 /* Is a resolved desc (without zeros that mean a default) inside all ranges? */
@@ -1233,6 +1267,7 @@ static int fsi__sph_desc_ok(const fsi_sph_desc *desc) {
                                 desc->wall_viscosity,  desc->delta,       desc->skin,
                                 desc->density_error,   desc->cfl,         desc->dt_max,
                                 desc->divergence_error};
+
     for (size_t k = 0; k < sizeof natural / sizeof *natural; k++)
         if (!fsi__finite_natural(natural[k]))
             return 0;
@@ -1251,10 +1286,8 @@ static int fsi__sph_desc_ok(const fsi_sph_desc *desc) {
         desc->solver == FSI_SPH_DFSPH || desc->sound_speed > 0,
         fsi__finite_vec(desc->gravity) && fsi_allocator_valid(&desc->allocator),
     };
-    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-        if (!known[k])
-            return 0;
-    return 1;
+
+    return fsi__all_true(sizeof known / sizeof *known, known);
 }
 
 static void fsi__sph_defaults(fsi_sph_desc *desc) {
@@ -1280,11 +1313,6 @@ static void fsi__sph_defaults(fsi_sph_desc *desc) {
         desc->neighbors = (int)(1.8 * full) + 16;
 }
 
-/* spacing^dim */
-static fsi_real fsi__sph_rest_volume(const fsi_sph_desc *desc) {
-    return desc->spacing * desc->spacing * (desc->dim == 3 ? desc->spacing : 1);
-}
-
 static fsi_real fsi__sph_rest_mass(const fsi_sph_desc *desc) {
     return desc->density * desc->spacing * desc->spacing * (desc->dim == 3 ? desc->spacing : 1);
 }
@@ -1306,6 +1334,7 @@ static fsi_real fsi__sph_wall_scale(const fsi_sph_desc *desc) {
     int reach = (int)(desc->support / desc->spacing) + 1;
     int depth = desc->dim == 3 ? reach : 0;
     double sum = 0;
+
     for (int layer = 0; layer < fsi__sph_layers(desc); layer++) {
         fsi_real z = (fsi_real)layer * desc->spacing;
         double flat = 0;
@@ -1318,7 +1347,9 @@ static fsi_real fsi__sph_wall_scale(const fsi_sph_desc *desc) {
             }
         sum += flat;
     }
-    return (fsi_real)((double)fsi__sph_rest_volume(desc) * sum);
+    fsi_real volume = desc->spacing * desc->spacing * (desc->dim == 3 ? desc->spacing : 1);
+
+    return (fsi_real)((double)volume * sum);
 }
 
 /* sum |m grad W|^2 of a particle on the rest lattice. */
@@ -1327,6 +1358,7 @@ static double fsi__sph_lattice_stiffness(const fsi_sph_desc *desc) {
     int depth = desc->dim == 3 ? reach : 0;
     double mass = (double)fsi__sph_rest_mass(desc);
     double sum = 0;
+
     for (int k = -depth; k <= depth; k++)
         for (int j = -reach; j <= reach; j++)
             for (int i = -reach; i <= reach; i++) {
@@ -1337,6 +1369,7 @@ static double fsi__sph_lattice_stiffness(const fsi_sph_desc *desc) {
                                                         desc->support, r);
                 sum += mass * mass * slope * slope;
             }
+
     return sum;
 }
 
@@ -1375,6 +1408,7 @@ FSI_API fsi_result fsi_sph_init(fsi_sph *sph, const fsi_sph_desc *desc) {
     sph->wall_scale = fsi__sph_wall_scale(&given);
     sph->least_alpha = (fsi_real)fsi__sph_lattice_stiffness(&given);
     sph->now.boundary_dirty = 1;
+
     return FSI_OK;
 }
 
@@ -1386,7 +1420,7 @@ FSI_API void fsi_sph_free(fsi_sph *sph) {
 }
 
 FSI_API double fsi_sph_bytes_per_particle(const fsi_sph *sph) {
-    return sph && sph->block ? (double)sph->block_size / (double)sph->desc.capacity : 0;
+    return fsi__sph_live(sph) ? (double)sph->block_size / (double)sph->desc.capacity : 0;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -1415,6 +1449,16 @@ FSI__INLINE fsi_vec3 fsi__sph_position(const fsi_sph *sph, ptrdiff_t i) {
     return fsi_vec(sph->x[i], sph->y[i], sph->z[i]);
 }
 
+FSI__INLINE fsi_vec3 fsi__sph_velocity(const fsi_sph *sph, ptrdiff_t i) {
+    return fsi_vec(sph->vx[i], sph->vy[i], sph->vz[i]);
+}
+
+FSI__INLINE void fsi__sph_change_velocity(fsi_sph *sph, ptrdiff_t i, fsi_vec3 change) {
+    sph->vx[i] += change.x;
+    sph->vy[i] += change.y;
+    sph->vz[i] += change.z;
+}
+
 /* Fluid particles that may still be added: memory and names. */
 static int fsi__sph_room(const fsi_sph *sph) {
     return fsi__imin(sph->desc.capacity - sph->now.count, 0x7fffffff - sph->now.next_id);
@@ -1439,7 +1483,7 @@ static void fsi__sph_append(fsi_sph *sph, fsi_vec3 x, fsi_vec3 v, fsi_real mass)
 
 FSI_API fsi_result fsi_sph_add(fsi_sph *sph, int n, const fsi_real *x, const fsi_real *v,
                                const fsi_real *mass) {
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     if (n < 0 || (n > 0 && !x))
         return FSI_ERR_ARGUMENT;
@@ -1449,6 +1493,7 @@ FSI_API fsi_result fsi_sph_add(fsi_sph *sph, int n, const fsi_real *x, const fsi
     /* All or nothing: look at everything first. */
     if (!fsi__sph_all_within(sph, n, x) || (v && !fsi_all_finite(3 * (size_t)n, v)))
         return FSI_ERR_ARGUMENT;
+
     for (int i = 0; mass && i < n; i++)
         if (!fsi__finite_positive(mass[i]))
             return FSI_ERR_ARGUMENT;
@@ -1458,6 +1503,7 @@ FSI_API fsi_result fsi_sph_add(fsi_sph *sph, int n, const fsi_real *x, const fsi
         fsi_real own = mass ? mass[i] : fsi__sph_rest_mass(&sph->desc);
         fsi__sph_append(sph, fsi_vec_load(x + 3 * i), velocity, own);
     }
+
     return FSI_OK;
 }
 
@@ -1470,7 +1516,7 @@ FSI_API fsi_result fsi_sph_add_block(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi, fsi
                                      int *count) {
     if (count)
         *count = 0;
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     if (!fsi__sph_within(sph, lo) || !fsi__sph_within(sph, hi) || !fsi__finite_vec(v))
         return FSI_ERR_ARGUMENT;
@@ -1485,6 +1531,7 @@ FSI_API fsi_result fsi_sph_add_block(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi, fsi
         return FSI_ERR_SIZE;
 
     fsi_vec3 at;
+
     for (int k = 0; k < (int)nz; k++)
         for (int j = 0; j < (int)ny; j++)
             for (int i = 0; i < (int)nx; i++) {
@@ -1495,11 +1542,12 @@ FSI_API fsi_result fsi_sph_add_block(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi, fsi
             }
     if (count)
         *count = (int)(nx * ny * nz);
+
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *sph, const fsi_sph_emitter *emitter) {
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     if (!emitter || !fsi__sph_within(sph, emitter->centre) || !fsi__finite_vec(emitter->direction))
         return FSI_ERR_ARGUMENT;
@@ -1518,17 +1566,19 @@ FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *sph, const fsi_sph_emitter *emit
     *own = *emitter;
     own->direction = fsi__unit(emitter->direction);
     own->due = (double)emitter->from > sph->now.time ? (double)emitter->from : sph->now.time;
+
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_sph_add_removal(fsi_sph *sph, const fsi_sph_box *box) {
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     if (!box || !fsi__finite_vec(box->lo) || !fsi__finite_vec(box->hi))
         return FSI_ERR_ARGUMENT;
     if (sph->now.boxes == FSI_SPH_EMITTERS)
         return FSI_ERR_SIZE;
     sph->now.box[sph->now.boxes++] = *box;
+
     return FSI_OK;
 }
 
@@ -1543,7 +1593,7 @@ FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *sph, int n, const fsi_real *x, 
                                         int two_way, int *object) {
     if (object)
         *object = -1;
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     if (n < 0 || (n > 0 && !x) || !fsi__finite_vec(centre))
         return FSI_ERR_ARGUMENT;
@@ -1558,6 +1608,7 @@ FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *sph, int n, const fsi_real *x, 
     added->count = n;
     added->two_way = two_way != 0;
     added->centre = centre;
+
     for (int i = 0; i < n; i++) {
         int b = added->first + i;
         fsi_vec3 place = fsi_vec_load(x + 3 * i);
@@ -1574,6 +1625,7 @@ FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *sph, int n, const fsi_real *x, 
     if (object)
         *object = sph->now.objects;
     sph->now.objects++;
+
     return FSI_OK;
 }
 
@@ -1621,6 +1673,7 @@ static int fsi__sph_wall_place(fsi_real lo, fsi_real hi, int n, int i, fsi_real 
         return 2;
     }
     *place = lo + (hi - lo) / (fsi_real)n * at;
+
     return 0;
 }
 
@@ -1628,13 +1681,14 @@ FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi,
                                          int *object) {
     if (object)
         *object = -1;
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     if (!fsi__finite_vec(lo) || !fsi__finite_vec(hi))
         return FSI_ERR_ARGUMENT;
 
     /* Places -wall .. inside + wall - 1 on each axis. */
     int inside[3] = {1, 1, 1}, wall[3] = {0, 0, 0};
+
     for (int d = 0; d < sph->desc.dim; d++) {
         inside[d] = fsi__sph_along(sph, fsi__get(hi, d) - fsi__get(lo, d));
         wall[d] = fsi__sph_layers(&sph->desc);
@@ -1643,6 +1697,7 @@ FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi,
     }
 
     int at[3], count = 0;
+
     for (at[2] = -wall[2]; at[2] < inside[2] + wall[2]; at[2]++)
         for (at[1] = -wall[1]; at[1] < inside[1] + wall[1]; at[1]++)
             for (at[0] = -wall[0]; at[0] < inside[0] + wall[0]; at[0]++) {
@@ -1663,6 +1718,7 @@ FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi,
                 if (!walls)
                     at[0] = inside[0] - 1;
             }
+
     return fsi__sph_add_points(sph, count, fsi_vec_scale(fsi_vec_add(lo, hi), FSI_R(0.5)), object);
 }
 
@@ -1670,7 +1726,7 @@ FSI_API fsi_result fsi_sph_add_plane(fsi_sph *sph, fsi_vec3 corner, fsi_vec3 u, 
                                      fsi_vec3 normal, int *object) {
     if (object)
         *object = -1;
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     int finite = fsi__finite_vec(corner) && fsi__finite_vec(u) && fsi__finite_vec(v);
     if (!finite || !fsi__finite_vec(normal) || !(fsi__length(normal) > 0))
@@ -1683,6 +1739,7 @@ FSI_API fsi_result fsi_sph_add_plane(fsi_sph *sph, fsi_vec3 corner, fsi_vec3 u, 
 
     int count = 0;
     normal = fsi__unit(normal);
+
     for (int layer = 0; layer < fsi__sph_layers(&sph->desc); layer++) {
         fsi_real depth = sph->desc.spacing * ((fsi_real)layer + FSI_R(0.5));
         fsi_vec3 behind = fsi_vec_mad(corner, normal, -depth);
@@ -1693,6 +1750,7 @@ FSI_API fsi_result fsi_sph_add_plane(fsi_sph *sph, fsi_vec3 corner, fsi_vec3 u, 
                 fsi__sph_put_point(sph, &count, place);
             }
     }
+
     return fsi__sph_add_points(sph, count, corner, object);
 }
 
@@ -1710,7 +1768,8 @@ typedef struct fsi__darts {
 static void fsi__dart(fsi__darts *darts, fsi_vec3 point) {
     const fsi__cells *cells = &darts->cells;
     int at[3], own = 0;
-    fsi__cell_of(cells, point.x, point.y, point.z, at);
+    fsi__cell_of(cells, point, at);
+
     for (int k = -1; k <= 1; k++)
         for (int j = -1; j <= 1; j++)
             for (int i = -1; i <= 1; i++) {
@@ -1754,8 +1813,10 @@ static void fsi__dart_board_of(const fsi_surface *surface, int element, fsi_real
     board->corners = m;
     board->sides = m == 2 ? 1 : 3;
     board->most = 0;
+
     for (int i = 0; i < m; i++)
         board->corner[i] = fsi_surface_place(surface, surface->index[m * element + i]);
+
     for (int k = 0; k < board->sides; k++) {
         board->parts[k] = fsi__sph_divisions(board->corner[k], board->corner[(k + 1) % m], spacing);
         board->most = fsi__imax(board->most, board->parts[k]);
@@ -1775,6 +1836,7 @@ static double fsi__dart_candidates(const fsi__dart_board *board) {
 /* Throws the candidates of one element: pass 0 its corners, pass 1 its sides, pass 2 its inside. */
 static void fsi__dart_throw(fsi__darts *darts, const fsi__dart_board *board, int pass) {
     const fsi_vec3 *corner = board->corner;
+
     for (int i = 0; pass == 0 && i < board->corners; i++)
         fsi__dart(darts, corner[i]);
 
@@ -1790,6 +1852,7 @@ static void fsi__dart_throw(fsi__darts *darts, const fsi__dart_board *board, int
         return;
     fsi_vec3 u = fsi_vec_sub(corner[1], corner[0]);
     fsi_vec3 v = fsi_vec_sub(corner[2], corner[0]);
+
     for (int i = 1; i < board->most; i++)
         for (int j = 1; i + j < board->most; j++) {
             fsi_vec3 point = fsi_vec_mad(corner[0], u, (fsi_real)i / (fsi_real)board->most);
@@ -1806,6 +1869,7 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
         return FSI_ERR_ARGUMENT;
     if (!fsi__finite_positive(spacing) || room < 0 || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
+
     for (int i = 0; i < 3 * surface->vertex_count; i++)
         if (!(fsi__abs(surface->x[i]) / spacing < FSI__CELLS_END))
             return FSI_ERR_ARGUMENT;
@@ -1816,6 +1880,7 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
     /* Room for every candidate, and cells around all vertices. */
     fsi__dart_board board;
     double most = 0;
+
     for (int e = 0; e < surface->element_count; e++) {
         fsi__dart_board_of(surface, e, spacing, &board);
         most += fsi__dart_candidates(&board);
@@ -1829,16 +1894,12 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
     darts.cells.room = darts.room + 4096;
     darts.cells.inverse_edge = 1 / spacing;
     darts.cells.fine = 1;
-    fsi_real lo[3], hi[3];
     fsi__points vertices = {surface->x, surface->x + 1, surface->x + 2, surface->vertex_count, 3};
-    fsi__points_bounds(&vertices, lo, hi);
-    int first[3], last[3];
-    fsi__cell_of(&darts.cells, lo[0], lo[1], lo[2], first);
-    fsi__cell_of(&darts.cells, hi[0], hi[1], hi[2], last);
-    fsi__cells_fit(&darts.cells, first, last, 3);
+    fsi__cells_around(&darts.cells, 3, &vertices);
 
     /* The first pass counts the memory, the second one places it. */
     fsi_arena arena = {NULL, 0, 0, 0};
+
     for (int pass = 0; pass < 2; pass++) {
         fsi_result result = pass ? fsi__arena_open(&arena, allocator) : FSI_OK;
         if (result != FSI_OK)
@@ -1847,6 +1908,7 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
         FSI__TAKE(darts.next, int32_t, &arena, (size_t)darts.room);
         FSI__TAKE(darts.cells.start, int32_t, &arena, (size_t)fsi__cells_count(&darts.cells));
     }
+
     for (int i = 0; i < fsi__cells_count(&darts.cells); i++)
         darts.cells.start[i] = -1;
 
@@ -1861,6 +1923,7 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
     if (out && darts.n <= room)
         memcpy(out, darts.x, 3 * (size_t)darts.n * sizeof *out);
     fsi_free(allocator, arena.base, arena.size);
+
     return out && darts.n > room ? FSI_ERR_SIZE : FSI_OK;
 }
 
@@ -1868,7 +1931,7 @@ FSI_API fsi_result fsi_sph_add_surface(fsi_sph *sph, const fsi_surface *surface,
                                        int two_way, int *object) {
     if (object)
         *object = -1;
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     fsi_real *points = sph->bx + 3 * sph->now.boundary_count;
     int n;
@@ -1876,6 +1939,7 @@ FSI_API fsi_result fsi_sph_add_surface(fsi_sph *sph, const fsi_surface *surface,
         surface, sph->desc.spacing, points, fsi__sph_boundary_room(sph), &n, &sph->desc.allocator);
     if (result != FSI_OK)
         return result;
+
     return fsi_sph_add_boundary(sph, n, points, centre, two_way, object);
 }
 
@@ -1890,7 +1954,7 @@ static void fsi__sph_object_moved(fsi_sph *sph, const fsi_sph_object *object) {
 
 FSI_API fsi_result fsi_sph_object_set(fsi_sph *sph, int object, const fsi_real *x,
                                       const fsi_real *v) {
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     if (object < 0 || object >= sph->now.objects || !x)
         return FSI_ERR_ARGUMENT;
@@ -1902,18 +1966,21 @@ FSI_API fsi_result fsi_sph_object_set(fsi_sph *sph, int object, const fsi_real *
     /* x may be the object's own range. */
     if (n)
         memmove(sph->bx + 3 * moved->first, x, n * sizeof *x);
+
     for (size_t i = 0; i < n; i++)
         sph->bv[3 * (size_t)moved->first + i] = v ? v[i] : 0;
     fsi__sph_object_moved(sph, moved);
+
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_sph_object_pose(fsi_sph *sph, int object, fsi_vec3 centre, fsi_quat q,
                                        fsi_vec3 v, fsi_vec3 spin) {
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     int moves = fsi__finite_vec(v) && fsi__finite_vec(spin)
                 && fsi__finite(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
+
     /* Twice as far as the centre is must still be within: its particles lie around it. */
     int within = fsi__sph_within(sph, fsi_vec_scale(centre, 2));
     if (object < 0 || object >= sph->now.objects || !moves || !within)
@@ -1922,12 +1989,14 @@ FSI_API fsi_result fsi_sph_object_pose(fsi_sph *sph, int object, fsi_vec3 centre
     fsi_sph_object *moved = &sph->now.object[object];
     q = fsi_quat_unit(q);
     moved->centre = centre;
+
     for (int i = moved->first; i < moved->first + moved->count; i++) {
         fsi_vec3 arm = fsi_quat_rotate(q, fsi_vec_load(sph->blocal + 3 * i));
         fsi_vec_store(sph->bx + 3 * i, fsi_vec_add(centre, arm));
         fsi_vec_store(sph->bv + 3 * i, fsi_vec_add(v, fsi_vec_cross(spin, arm)));
     }
     fsi__sph_object_moved(sph, moved);
+
     return FSI_OK;
 }
 
@@ -1957,17 +2026,20 @@ static int fsi__sph_leaves(fsi_sph *sph, int i) {
         sph->now.lost++;
         return 1;
     }
+
     for (int k = 0; k < sph->now.boxes; k++)
         if (fsi__sph_in_box(&sph->now.box[k], point, sph->desc.dim)) {
             sph->now.removed++;
             return 1;
         }
+
     return 0;
 }
 
 /* Drops particles in removal boxes and particles beyond all cells; the others keep their order. */
 static void fsi__sph_remove(fsi_sph *sph) {
     int stay = 0;
+
     for (int i = 0; i < sph->now.count; i++) {
         if (fsi__sph_leaves(sph, i))
             continue;
@@ -2029,6 +2101,7 @@ static void fsi__sph_emit_layer(fsi_sph *sph, const fsi_sph_emitter *emitter, fs
 
     int reach = (int)(emitter->radius / spacing);
     int depth = sph->desc.dim == 3 ? reach : 0;
+
     for (int i = -reach; i <= reach; i++)
         for (int j = -depth; j <= depth; j++) {
             fsi_real a = (fsi_real)i * spacing;
@@ -2069,22 +2142,10 @@ static void fsi__sph_emit(fsi_sph *sph) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>sph prepare: sorting */
-static fsi__points fsi__sph_fluid_points(const fsi_sph *sph) {
-    fsi__points points = {sph->x, sph->y, sph->z, sph->now.count, 1};
-    return points;
-}
-
-static fsi__points fsi__sph_boundary_points(const fsi_sph *sph) {
-    fsi__points points = {sph->bx, sph->bx + 1, sph->bx + 2, sph->now.boundary_count, 3};
-    return points;
-}
-
 /* Fills the cells of the fluid; order[] gets the order by cells. */
 static void fsi__sph_fill_cells(fsi_sph *sph) {
-    fsi_real lo[3], hi[3];
-    fsi__points points = fsi__sph_fluid_points(sph);
-    fsi__points_bounds(&points, lo, hi);
-    fsi__cells_fill(&sph->cells, sph->desc.dim, &points, lo, hi, sph->key, sph->order);
+    fsi__points points = {sph->x, sph->y, sph->z, sph->now.count, 1};
+    fsi__cells_fill(&sph->cells, sph->desc.dim, &points, sph->key, sph->order);
 }
 
 /* Sorts the fluid particles by cells, with everything they carry. */
@@ -2098,16 +2159,19 @@ static void fsi__sph_sort(fsi_sph *sph) {
     fsi_real **carried[FSI__SPH_CARRIED], *from[FSI__SPH_CARRIED], *to[FSI__SPH_CARRIED];
     fsi__sph_carried(sph, carried);
     size_t capacity = (size_t)sph->desc.capacity;
+
     for (size_t k = 0; k < 4; k++) {
         to[k] = sph->packed_x + k * capacity;
         to[4 + k] = sph->packed_v + k * capacity;
     }
     to[8] = sph->work;
     to[9] = sph->alpha;
+
     for (int k = 0; k < used; k++)
         from[k] = *carried[k];
 
     ptrdiff_t n = sph->now.count;
+
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
         int32_t old = sph->order[i];
@@ -2115,6 +2179,7 @@ static void fsi__sph_sort(fsi_sph *sph) {
             to[k][i] = from[k][old];
         sph->first[i] = sph->id[old];
     }
+
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
         for (int k = 0; k < used; k++)
@@ -2135,10 +2200,8 @@ static void fsi__sph_copy_boundary(fsi_sph *sph) {
 
 /* Sorts the boundary particles into their own cells. */
 static void fsi__sph_sort_boundary(fsi_sph *sph) {
-    fsi_real lo[3], hi[3];
-    fsi__points points = fsi__sph_boundary_points(sph);
-    fsi__points_bounds(&points, lo, hi);
-    fsi__cells_fill(&sph->bcells, sph->desc.dim, &points, lo, hi, sph->key, sph->border);
+    fsi__points points = {sph->bx, sph->bx + 1, sph->bx + 2, sph->now.boundary_count, 3};
+    fsi__cells_fill(&sph->bcells, sph->desc.dim, &points, sph->key, sph->border);
     fsi__sph_copy_boundary(sph);
 }
 
@@ -2149,11 +2212,12 @@ static void fsi__sph_boundary_volumes(fsi_sph *sph) {
     const fsi_real sigma = fsi__kernel_sigma(sph->desc.kernel, sph->desc.dim, R);
     const fsi_real *x = sph->sorted_bx, *y = sph->sorted_by, *z = sph->sorted_bz;
     int n = sph->now.boundary_count;
+
     FSI__OMP(parallel for schedule(static) if (n > 512))
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real sum = 0;
         fsi__ranges around;
-        fsi__ranges_around(&sph->bcells, x[i], y[i], z[i], &around);
+        fsi__ranges_around(&sph->bcells, fsi_vec(x[i], y[i], z[i]), &around);
         for (int k = 0; k < around.n; k++)
             for (int j = around.range[k].begin; j < around.range[k].end; j++) {
                 fsi_vec3 apart = fsi_vec(x[j] - x[i], y[j] - y[i], z[j] - z[i]);
@@ -2175,6 +2239,7 @@ static size_t fsi__sph_packed_boundary(const fsi_sph *sph) {
 static void fsi__sph_pack_boundary(fsi_sph *sph) {
     fsi_real *x4 = sph->packed_x + fsi__sph_packed_boundary(sph);
     fsi_real *v4 = sph->packed_v + fsi__sph_packed_boundary(sph);
+
     for (int i = 0; i < sph->now.boundary_count; i++) {
         int b = sph->border[i];
         memcpy(x4 + 4 * i, sph->bx + 3 * b, 3 * sizeof *x4);
@@ -2221,6 +2286,7 @@ static void fsi__sph_list_chunk(fsi_sph *sph, int chunk) {
     fsi__ranges walls;
     walls.n = 0;
     int cell[3] = {0, 0, 0};
+
     for (int i = begin; i < end; i++) {
         search.point = fsi__sph_position(sph, i);
         search.room = fsi__imin(search.n + 8 * sph->desc.neighbors, sph->list_room - 16);
@@ -2228,12 +2294,11 @@ static void fsi__sph_list_chunk(fsi_sph *sph, int chunk) {
 
         /* A new cell: look up its surroundings, once for all its particles. */
         int at[3];
-        fsi__cell_of(&sph->bcells, search.point.x, search.point.y, search.point.z, at);
+        fsi__cell_of(&sph->bcells, search.point, at);
         if (i == begin || at[0] != cell[0] || at[1] != cell[1] || at[2] != cell[2]) {
             fsi__rows_around(&sph->cells, at, &rows);
             if (sph->now.boundary_count)
-                fsi__ranges_around(&sph->bcells, search.point.x, search.point.y, search.point.z,
-                                   &walls);
+                fsi__ranges_around(&sph->bcells, search.point, &walls);
             memcpy(cell, at, sizeof cell);
         }
 
@@ -2272,6 +2337,7 @@ static fsi__sph_listed fsi__sph_listed_at(const fsi_sph *sph) {
     listed.y = listed.x + n;
     listed.z = listed.y + n;
     listed.bx = listed.z + n;
+
     return listed;
 }
 
@@ -2283,6 +2349,7 @@ static int fsi__sph_listed_within(const fsi_sph *sph) {
     for (int i = 0; i < sph->now.count; i++)
         if (!fsi__sph_within(sph, fsi_vec(old.x[i], old.y[i], old.z[i])))
             return 0;
+
     return fsi__sph_all_within(sph, sph->now.boundary_count, old.bx);
 }
 
@@ -2292,14 +2359,17 @@ static int fsi__sph_list_serves(const fsi_sph *sph) {
         return 0;
     fsi__sph_listed old = fsi__sph_listed_at(sph);
     fsi_real limit = sph->desc.skin / 2;
+
     for (int i = 0; i < sph->now.count; i++)
         if (!fsi__sph_closer(sph, i, fsi_vec(old.x[i], old.y[i], old.z[i]), limit))
             return 0;
+
     for (int i = 0; sph->now.boundary_dirty && i < sph->now.boundary_count; i++) {
         fsi_vec3 moved = fsi_vec_sub(fsi_vec_load(sph->bx + 3 * i), fsi_vec_load(old.bx + 3 * i));
         if (!(fsi_vec_dot(moved, moved) < limit * limit))
             return 0;
     }
+
     return 1;
 }
 
@@ -2315,6 +2385,14 @@ static void fsi__sph_remember(fsi_sph *sph) {
     sph->now.list_valid = 1;
 }
 
+/* Says where the particles are. */
+static void fsi__sph_be_at(fsi_sph *sph, fsi__sph_listed places) {
+    sph->x = places.x;
+    sph->y = places.y;
+    sph->z = places.z;
+    sph->bx = places.bx;
+}
+
 /* Chunks of 256 particles, the last one shorter. */
 static int fsi__sph_chunks(const fsi_sph *sph) {
     return (sph->now.count + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
@@ -2323,20 +2401,13 @@ static int fsi__sph_chunks(const fsi_sph *sph) {
 /* After a restore the Verlet lists are made again from the positions they came from (which are in
    the order of their cells): same order, same bits. For that time the fluid is where it was. */
 static void fsi__sph_recall(fsi_sph *sph) {
-    fsi__sph_listed old = fsi__sph_listed_at(sph);
     fsi__sph_listed now = {sph->x, sph->y, sph->z, sph->bx};
-    sph->x = old.x;
-    sph->y = old.y;
-    sph->z = old.z;
-    sph->bx = old.bx;
+    fsi__sph_be_at(sph, fsi__sph_listed_at(sph));
     fsi__sph_fill_cells(sph);
     fsi__sph_sort_boundary(sph);
     for (int chunk = 0; chunk < fsi__sph_chunks(sph); chunk++)
         fsi__sph_list_chunk(sph, chunk);
-    sph->x = now.x;
-    sph->y = now.y;
-    sph->z = now.z;
-    sph->bx = now.bx;
+    fsi__sph_be_at(sph, now);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -2382,13 +2453,22 @@ FSI__INLINE fsi_vec3 fsi__packed_difference(const fsi_real *a, const fsi_real *b
     return fsi_vec(a[0] - b[0], a[1] - b[1], a[2] - b[2]);
 }
 
+/* The other particle of pair k, packed. */
+FSI__SPH_FORCE_INLINE const fsi_real *fsi__pair_other_x(const fsi__sph_pairs *pairs, int k) {
+    return pairs->other_x + 4 * (size_t)pairs->list[k];
+}
+
+FSI__SPH_FORCE_INLINE const fsi_real *fsi__pair_other_v(const fsi__sph_pairs *pairs, int k) {
+    return pairs->other_v + 4 * (size_t)pairs->list[k];
+}
+
 /* x_ij and v_ij of pair k. */
 FSI__INLINE fsi_vec3 fsi__pair_x(const fsi__sph_pairs *pairs, int k) {
-    return fsi__packed_difference(pairs->own_x, pairs->other_x + 4 * (size_t)pairs->list[k]);
+    return fsi__packed_difference(pairs->own_x, fsi__pair_other_x(pairs, k));
 }
 
 FSI__INLINE fsi_vec3 fsi__pair_v(const fsi__sph_pairs *pairs, int k) {
-    return fsi__packed_difference(pairs->own_v, pairs->other_v + 4 * (size_t)pairs->list[k]);
+    return fsi__packed_difference(pairs->own_v, fsi__pair_other_v(pairs, k));
 }
 
 /* The long loops take 32 pairs at a time. First all differences own - other go into a table, since
@@ -2431,8 +2511,10 @@ FSI__SPH_FORCE_INLINE fsi_real fsi__inverse_root(fsi_real x) {
     bits = magic - (bits >> 1);
     fsi_real root;
     memcpy(&root, &bits, sizeof bits);
+
     for (int i = 0; i < (sizeof(fsi_real) == 4 ? 3 : 4); i++)
         root *= FSI_R(1.5) - FSI_R(0.5) * x * root * root;
+
     return root;
 }
 
@@ -2453,6 +2535,7 @@ FSI__SPH_FORCE_INLINE fsi__sph_kernels fsi__sph_make_kernels(const fsi_sph_desc 
     kernels.value_scale = fsi__kernel_sigma(value, desc->dim, desc->support);
     kernels.slope_scale =
         fsi__kernel_sigma(slope, desc->dim, desc->support) / (desc->support * desc->support);
+
     return kernels;
 }
 
@@ -2472,10 +2555,11 @@ FSI__SPH_FORCE_INLINE void fsi__sph_sum_pairs(const fsi__sph_pairs *pairs,
     const fsi_real tiny = FSI_R(1e-12) * R * R;
     const fsi_real own_mass = pairs->own_x[3];
     fsi_real table[FSI__SPH_BATCH][4];
+
     for (int k = 0; k < pairs->count; k += FSI__SPH_BATCH) {
         int n = fsi__imin(pairs->count - k, FSI__SPH_BATCH);
         for (int j = 0; j < n; j++)
-            fsi__sph_row(pairs->own_x, pairs->other_x + 4 * (size_t)pairs->list[k + j], table[j]);
+            fsi__sph_row(pairs->own_x, fsi__pair_other_x(pairs, k + j), table[j]);
         fsi__sph_fill_rows(pairs->own_x, n, table);
         for (int j = 0; j < n; j += 8) {
             fsi_real *FSI__RESTRICT slope = pairs->slope + k + j;
@@ -2564,6 +2648,7 @@ static void fsi__sph_sums_chunk(fsi_sph *sph, int begin, int end) {
    the cache. */
 static void fsi__sph_sum_all(fsi_sph *sph, int search) {
     ptrdiff_t chunks = fsi__sph_chunks(sph);
+
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
     for (ptrdiff_t chunk = 0; chunk < chunks; chunk++) {
         int begin = (int)chunk * FSI__SPH_CHUNK;
@@ -2579,6 +2664,7 @@ static void fsi__sph_count(fsi_sph *sph) {
     fsi_real rest = sph->desc.density;
     fsi_real top = 0;
     double compression = 0;
+
     for (int i = 0; i < sph->now.count; i++) {
         int neighbours = sph->last[i] - sph->first[i];
         stats->pairs += neighbours;
@@ -2624,7 +2710,7 @@ static void fsi__sph_update_boundary(fsi_sph *sph) {
 }
 
 FSI_API fsi_result fsi_sph_prepare(fsi_sph *sph, fsi_real dt) {
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     if (!fsi__finite_positive(dt) || (sph->now.boundary_dirty && !fsi__sph_boundary_finite(sph)))
         return FSI_ERR_ARGUMENT;
@@ -2651,6 +2737,7 @@ FSI_API fsi_result fsi_sph_prepare(fsi_sph *sph, fsi_real dt) {
     fsi__sph_pack(sph->now.count, sph->x, sph->y, sph->z, sph->mass, sph->packed_x);
     fsi__sph_sum_all(sph, sph->stats.rebuilt);
     fsi__sph_count(sph);
+
     return sph->stats.truncated || sph->stats.blocked ? FSI_CAPPED : FSI_OK;
 }
 
@@ -2692,6 +2779,7 @@ static fsi__sph_law fsi__sph_make_law(const fsi_sph_desc *desc) {
     law.eta = FSI_R(0.01) * h * h;
     law.inverse_support = 1 / desc->support;
     law.lift = fsi_vec_scale(desc->gravity, -1 / rest);
+
     return law;
 }
 
@@ -2742,9 +2830,8 @@ FSI__SPH_FORCE_INLINE void fsi__sph_force_pairs(const fsi__sph_pairs *pairs,
     for (int k = 0; k < pairs->count; k += FSI__SPH_BATCH) {
         int n = fsi__imin(pairs->count - k, FSI__SPH_BATCH);
         for (int j = 0; j < n; j++) {
-            size_t other = 4 * (size_t)pairs->list[k + j];
-            fsi__sph_row(pairs->own_x, pairs->other_x + other, apart[j]);
-            fsi__sph_row(pairs->own_v, pairs->other_v + other, relative[j]);
+            fsi__sph_row(pairs->own_x, fsi__pair_other_x(pairs, k + j), apart[j]);
+            fsi__sph_row(pairs->own_v, fsi__pair_other_v(pairs, k + j), relative[j]);
         }
         fsi__sph_fill_rows(pairs->own_x, n, apart);
         fsi__sph_fill_rows(pairs->own_v, n, relative);
@@ -2828,6 +2915,7 @@ static void fsi__sph_forces_chunk(fsi_sph *sph, const fsi__sph_law *law, int beg
 static void fsi__sph_forces(fsi_sph *sph) {
     const fsi__sph_law law = fsi__sph_make_law(&sph->desc);
     ptrdiff_t chunks = fsi__sph_chunks(sph);
+
     FSI__OMP(parallel for schedule(static) if (chunks > 1))
     for (ptrdiff_t chunk = 0; chunk < chunks; chunk++) {
         int begin = (int)chunk * FSI__SPH_CHUNK;
@@ -2853,103 +2941,23 @@ static void fsi__sph_xsph(fsi_sph *sph) {
     const fsi_real scale = sph->desc.xsph * sigma / sph->desc.density;
     ptrdiff_t n = sph->now.count;
     fsi__sph_pack_velocity(sph, NULL);
+
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_vec3 change = fsi_vec(0, 0, 0);
         fsi__sph_pairs pairs = fsi__sph_pairs_of(sph, i, FSI__SPH_FLUID);
         for (int k = 0; k < pairs.count; k++) {
-            fsi_real m = pairs.other_x[4 * (size_t)pairs.list[k] + 3];
+            fsi_real m = fsi__pair_other_x(&pairs, k)[3];
             fsi_real q = fsi__min(fsi__length(fsi__pair_x(&pairs, k)) / R, 1);
             fsi_real weight = scale * m * fsi__kernel_w(sph->desc.kernel, q);
             change = fsi_vec_mad(change, fsi__pair_v(&pairs, k), -weight);
         }
-        sph->vx[i] += change.x;
-        sph->vy[i] += change.y;
-        sph->vz[i] += change.z;
+        fsi__sph_change_velocity(sph, i, change);
     }
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>sph accelerate: forces on objects */
-/* Parts of the force of the fluid on a boundary particle. */
-enum {
-    FSI__REACT_PRESSURE = 1, /* mirrored pressure */
-    FSI__REACT_FORCES = 2    /* what fsi__sph_forces added: friction and lift */
-};
-
-/* Reaction on one boundary particle, gathered from the fluid around it: f_b = -sum (force of b on
-   i). */
-static fsi_vec3 fsi__sph_react_one(const fsi_sph *sph, int sorted, const fsi__sph_law *law,
-                                   int parts) {
-    const fsi_real R = sph->desc.support;
-    const fsi_real tiny = FSI_R(1e-12) * R * R;
-    const fsi_kernel kernel = fsi__sph_slope_kernel(&sph->desc);
-    const fsi_real scale = fsi__kernel_sigma(kernel, sph->desc.dim, R) / (R * R);
-    size_t at = fsi__sph_packed_boundary(sph) + 4 * (size_t)sorted;
-    const fsi_real *wall_x = sph->packed_x + at, *wall_v = sph->packed_v + at;
-    fsi_vec3 force = fsi_vec(0, 0, 0);
-    fsi__ranges around;
-    fsi__ranges_around(&sph->cells, wall_x[0], wall_x[1], wall_x[2], &around);
-    for (int n = 0; n < around.n; n++)
-        for (int i = around.range[n].begin; i < around.range[n].end; i++) {
-            const fsi_real *own_x = sph->packed_x + 4 * (size_t)i;
-            fsi_vec3 apart = fsi__packed_difference(own_x, wall_x);
-            fsi_real r2 = fsi_vec_dot(apart, apart);
-            if (!(r2 < R * R))
-                continue;
-            fsi_real q = fsi__min(fsi__sqrt(r2 + tiny) / R, 1);
-            fsi_real F = scale * fsi__kernel_f(kernel, q, 1 / q);
-            fsi_real m = own_x[3] * wall_x[3]; /* m_i Psi_b */
-            fsi_real k = sph->stiffness[i];
-            if (parts & FSI__REACT_PRESSURE)
-                force = fsi_vec_mad(force, apart, m * FSI__SPH_MIRROR * k * F);
-            if (!(parts & FSI__REACT_FORCES))
-                continue;
-            fsi_real lift = fsi__sph_lift(law, apart.x, apart.y, apart.z, fsi__max(k, 0));
-            force = fsi_vec_mad(force, apart, m * lift * F);
-            if (!(law->wall > 0))
-                continue;
-            fsi_real drag = m * law->wall * fsi__sph_diffusion(law, law->laplacian > 0, 1, F, r2);
-            fsi_vec3 relative = fsi__packed_difference(sph->packed_v + 4 * (size_t)i, wall_v);
-            force = fsi_vec_mad(force, relative, drag);
-        }
-    return force;
-}
-
-/* Does any object want forces? */
-static int fsi__sph_two_way(const fsi_sph *sph) {
-    int any = 0;
-    for (int k = 0; k < sph->now.objects; k++)
-        any |= sph->now.object[k].two_way;
-    return any;
-}
-
-/* Is the boundary particle at this place of border[] one of a two-way object? */
-static int fsi__sph_wants_force(const fsi_sph *sph, ptrdiff_t sorted) {
-    return sph->now.object[sph->bobject[sph->border[sorted]]].two_way;
-}
-
-static void fsi__sph_clear_reactions(fsi_sph *sph) {
-    memset(sph->bf, 0, 3 * (size_t)sph->now.boundary_count * sizeof *sph->bf);
-}
-
-/* Adds parts of the forces on two-way objects: stiffness[] holds k of the fluid, packed_v the
-   velocities. */
-static void fsi__sph_react(fsi_sph *sph, int parts) {
-    fsi__sph_law law = fsi__sph_make_law(&sph->desc);
-    ptrdiff_t n = sph->now.boundary_count;
-    if (!fsi__sph_two_way(sph))
-        return;
-    FSI__OMP(parallel for schedule(static) if (n > 256))
-    for (ptrdiff_t i = 0; i < n; i++) {
-        if (!fsi__sph_wants_force(sph, i))
-            continue;
-        fsi_real *force = sph->bf + 3 * sph->border[i];
-        fsi_vec3 more = fsi__sph_react_one(sph, (int)i, &law, parts);
-        fsi_vec_store(force, fsi_vec_add(fsi_vec_load(force), more));
-    }
-}
-
 /* Wall guard: a lone particle is slowed down by a wall's density only when it is nearly through.
    One that is closer than 0.8 spacing to boundary particles loses the velocity towards them.
 
@@ -2962,6 +2970,7 @@ static void fsi__sph_guard(fsi_sph *sph) {
     const fsi_real reach = FSI__SPH_GUARD * sph->desc.spacing;
     ptrdiff_t n = sph->now.count;
     fsi__sph_pack_velocity(sph, NULL);
+
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_vec3 normal = fsi_vec(0, 0, 0), wall = normal;
@@ -2973,56 +2982,111 @@ static void fsi__sph_guard(fsi_sph *sph) {
             fsi_real weight = reach - fsi__length(apart);
             if (!(weight > 0))
                 continue;
-            fsi_vec3 velocity = fsi_vec_load(pairs.other_v + 4 * (size_t)pairs.list[k]);
             sum += weight;
             normal = fsi_vec_mad(normal, apart, weight);
-            wall = fsi_vec_mad(wall, velocity, weight);
+            wall = fsi_vec_mad(wall, fsi_vec_load(fsi__pair_other_v(&pairs, k)), weight);
         }
         if (!(sum > 0))
             continue;
+
+        /* The velocity against the mean velocity of that wall. */
         normal = fsi__unit(normal);
-        fsi_vec3 relative = fsi_vec(sph->vx[i] - wall.x / sum, sph->vy[i] - wall.y / sum,
-                                    sph->vz[i] - wall.z / sum);
-        fsi_real away = fsi_vec_dot(relative, normal);
+        wall = fsi_vec(wall.x / sum, wall.y / sum, wall.z / sum);
+        fsi_real away = fsi_vec_dot(fsi_vec_sub(fsi__sph_velocity(sph, i), wall), normal);
         if (away >= 0)
             continue;
-        sph->vx[i] -= away * normal.x;
-        sph->vy[i] -= away * normal.y;
-        sph->vz[i] -= away * normal.z;
+        fsi__sph_change_velocity(sph, i, fsi_vec_scale(normal, -away));
         sph->guard[i] = sum;
     }
 }
 
-/* The guard's impulses on two-way boundary particles, as forces over dt: shared by the weights that
-   made the normal. packed_v holds the velocities before it acted. */
-static void fsi__sph_guard_react(fsi_sph *sph, fsi_real dt) {
-    const fsi_real reach = FSI__SPH_GUARD * sph->desc.spacing;
-    ptrdiff_t n = sph->now.boundary_count;
-    if (!fsi__sph_two_way(sph))
-        return;
-    FSI__OMP(parallel for schedule(static) if (n > 256))
-    for (ptrdiff_t b = 0; b < n; b++) {
-        if (!fsi__sph_wants_force(sph, b))
-            continue;
-        const fsi_real *wall = sph->packed_x + fsi__sph_packed_boundary(sph) + 4 * b;
-        fsi_real *out = sph->bf + 3 * sph->border[b];
-        fsi_vec3 force = fsi_vec_load(out);
-        fsi__ranges around;
-        fsi__ranges_around(&sph->cells, wall[0], wall[1], wall[2], &around);
-        for (int k = 0; k < around.n; k++)
-            for (int i = around.range[k].begin; i < around.range[k].end; i++) {
-                const fsi_real *own = sph->packed_x + 4 * (size_t)i;
-                if (!(sph->guard[i] > 0))
-                    continue;
-                fsi_real weight = reach - fsi__length(fsi__packed_difference(own, wall));
-                if (!(weight > 0))
-                    continue;
-                weight *= own[3] / (sph->guard[i] * dt);
-                fsi_vec3 before = fsi_vec_load(sph->packed_v + 4 * (size_t)i);
-                fsi_vec3 after = fsi_vec(sph->vx[i], sph->vy[i], sph->vz[i]);
-                force = fsi_vec_mad(force, fsi_vec_sub(after, before), -weight);
+/* Parts of the force of the fluid on a boundary particle. */
+enum {
+    FSI__REACT_PRESSURE = 1, /* mirrored pressure */
+    FSI__REACT_FORCES = 2,   /* what fsi__sph_forces added: friction and lift */
+    FSI__REACT_GUARD = 4     /* alone: the impulses of the wall guard over the kick */
+};
+
+/* What the guard of fluid particle i does to a wall particle at distance r: its impulse over the
+   kick, shared by the weights that made the normal. packed_v holds the velocities before it
+   acted. */
+FSI__INLINE fsi_vec3 fsi__sph_guard_force(const fsi_sph *sph, int i, fsi_real r2, fsi_real kick) {
+    fsi_real weight = FSI__SPH_GUARD * sph->desc.spacing - fsi__sqrt(r2);
+    if (!(weight > 0))
+        return fsi_vec(0, 0, 0);
+    fsi_vec3 before = fsi_vec_load(sph->packed_v + 4 * (size_t)i);
+    fsi_vec3 change = fsi_vec_sub(before, fsi__sph_velocity(sph, i));
+    return fsi_vec_scale(change, weight * (sph->mass[i] / (sph->guard[i] * kick)));
+}
+
+/* Reaction on one boundary particle, gathered from the fluid around it: f_b = -sum (force of b on
+   i). */
+static fsi_vec3 fsi__sph_react_one(const fsi_sph *sph, int sorted, const fsi__sph_law *law,
+                                   int parts, fsi_real kick) {
+    const fsi_real R = sph->desc.support;
+    const fsi_real tiny = FSI_R(1e-12) * R * R;
+    const fsi_kernel kernel = fsi__sph_slope_kernel(&sph->desc);
+    const fsi_real scale = fsi__kernel_sigma(kernel, sph->desc.dim, R) / (R * R);
+    size_t at = fsi__sph_packed_boundary(sph) + 4 * (size_t)sorted;
+    const fsi_real *wall_x = sph->packed_x + at, *wall_v = sph->packed_v + at;
+    fsi_vec3 force = fsi_vec(0, 0, 0);
+    fsi__ranges around;
+    fsi__ranges_around(&sph->cells, fsi_vec_load(wall_x), &around);
+
+    for (int n = 0; n < around.n; n++)
+        for (int i = around.range[n].begin; i < around.range[n].end; i++) {
+            if (parts == FSI__REACT_GUARD && !(sph->guard[i] > 0))
+                continue;
+            const fsi_real *own_x = sph->packed_x + 4 * (size_t)i;
+            fsi_vec3 apart = fsi__packed_difference(own_x, wall_x);
+            fsi_real r2 = fsi_vec_dot(apart, apart);
+            if (!(r2 < R * R))
+                continue;
+            if (parts == FSI__REACT_GUARD) {
+                force = fsi_vec_add(force, fsi__sph_guard_force(sph, i, r2, kick));
+                continue;
             }
-        fsi_vec_store(out, force);
+
+            /* Along x_ib: pressure and lift. */
+            fsi_real q = fsi__min(fsi__sqrt(r2 + tiny) / R, 1);
+            fsi_real F = scale * fsi__kernel_f(kernel, q, 1 / q);
+            fsi_real m = own_x[3] * wall_x[3]; /* m_i Psi_b */
+            fsi_real k = sph->stiffness[i];
+            if (parts & FSI__REACT_PRESSURE)
+                force = fsi_vec_mad(force, apart, m * FSI__SPH_MIRROR * k * F);
+            if (!(parts & FSI__REACT_FORCES))
+                continue;
+            fsi_real lift = fsi__sph_lift(law, apart.x, apart.y, apart.z, fsi__max(k, 0));
+            force = fsi_vec_mad(force, apart, m * lift * F);
+
+            /* Along v_ib: friction. */
+            if (!(law->wall > 0))
+                continue;
+            fsi_real drag = m * law->wall * fsi__sph_diffusion(law, law->laplacian > 0, 1, F, r2);
+            fsi_vec3 relative = fsi__packed_difference(sph->packed_v + 4 * (size_t)i, wall_v);
+            force = fsi_vec_mad(force, relative, drag);
+        }
+
+    return force;
+}
+
+/* Adds parts of the forces on two-way objects: stiffness[] holds k of the fluid, packed_v the
+   velocities. */
+static void fsi__sph_react(fsi_sph *sph, int parts, fsi_real kick) {
+    fsi__sph_law law = fsi__sph_make_law(&sph->desc);
+    int wanted = 0;
+
+    for (int k = 0; k < sph->now.objects; k++)
+        wanted |= sph->now.object[k].two_way;
+    ptrdiff_t n = wanted ? sph->now.boundary_count : 0;
+
+    FSI__OMP(parallel for schedule(static) if (n > 256))
+    for (ptrdiff_t i = 0; i < n; i++) {
+        int b = sph->border[i];
+        if (!sph->now.object[sph->bobject[b]].two_way)
+            continue;
+        fsi_vec3 more = fsi__sph_react_one(sph, (int)i, &law, parts, kick);
+        fsi_vec_store(sph->bf + 3 * b, fsi_vec_add(fsi_vec_load(sph->bf + 3 * b), more));
     }
 }
 
@@ -3055,6 +3119,7 @@ static void fsi__sph_sum_objects(fsi_sph *sph) {
 static void fsi__wc_pressures(fsi_sph *sph) {
     const fsi_sph_desc *desc = &sph->desc;
     ptrdiff_t n = sph->now.count;
+
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real rho = sph->rho[i];
@@ -3072,7 +3137,7 @@ static void fsi__wc_accelerate(fsi_sph *sph, fsi_real kick) {
     fsi__wc_pressures(sph);
     fsi__sph_pack_velocity(sph, sph->stiffness);
     fsi__sph_forces(sph);
-    fsi__sph_react(sph, FSI__REACT_PRESSURE | FSI__REACT_FORCES);
+    fsi__sph_react(sph, FSI__REACT_PRESSURE | FSI__REACT_FORCES, kick);
     fsi__sph_kick(sph, kick);
     fsi__sph_xsph(sph);
 }
@@ -3097,8 +3162,8 @@ static void fsi__wc_accelerate(fsi_sph *sph, fsi_real kick) {
 /* Adds m F x_ij v_ij of pair k, component by component; the fourth is dropped later. */
 FSI__SPH_FORCE_INLINE void fsi__df_rate_pair(const fsi__sph_pairs *pairs, int k,
                                              fsi_real *FSI__RESTRICT sum) {
-    const fsi_real *FSI__RESTRICT x = pairs->other_x + 4 * (size_t)pairs->list[k];
-    const fsi_real *FSI__RESTRICT v = pairs->other_v + 4 * (size_t)pairs->list[k];
+    const fsi_real *FSI__RESTRICT x = fsi__pair_other_x(pairs, k);
+    const fsi_real *FSI__RESTRICT v = fsi__pair_other_v(pairs, k);
     const fsi_real mF = pairs->slope[k];
     FSI__SPH_LANES
     for (int d = 0; d < 4; d++)
@@ -3109,12 +3174,14 @@ FSI__SPH_FORCE_INLINE void fsi__df_rate_pair(const fsi__sph_pairs *pairs, int k,
 FSI__SPH_FORCE_INLINE fsi_real fsi__df_rate_pairs(const fsi__sph_pairs *pairs) {
     fsi_real even[4] = {0, 0, 0, 0}, odd[4] = {0, 0, 0, 0};
     int k;
+
     for (k = 0; k + 1 < pairs->count; k += 2) {
         fsi__df_rate_pair(pairs, k, even);
         fsi__df_rate_pair(pairs, k + 1, odd);
     }
     if (k < pairs->count)
         fsi__df_rate_pair(pairs, k, even);
+
     return (even[0] + odd[0]) + (even[1] + odd[1]) + (even[2] + odd[2]);
 }
 
@@ -3148,6 +3215,7 @@ static fsi_real fsi__df_residual(fsi_sph *sph, fsi_real dt, fsi__df_kind kind,
 
     /* With few neighbours the divergence means nothing. */
     int few = sph->desc.dim == 3 ? 20 : 7;
+
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real residual = sph->work[i];
@@ -3171,6 +3239,7 @@ static fsi_real fsi__df_residual(fsi_sph *sph, fsi_real dt, fsi__df_kind kind,
             residual = two_sided ? -residual : fsi__min(-residual, kappa[i] / sph->alpha[i]);
         sph->work[i] = (density ? residual : residual * dt) / rest;
     }
+
     return (fsi_real)(fsi_sum((size_t)n, sph->work) / (double)n);
 }
 
@@ -3178,15 +3247,16 @@ static fsi_real fsi__df_residual(fsi_sph *sph, fsi_real dt, fsi__df_kind kind,
    walls have none. */
 FSI__SPH_FORCE_INLINE void fsi__df_push_pairs(const fsi__sph_pairs *pairs, fsi_real own, int walls,
                                               fsi_real *FSI__RESTRICT sum) {
-    const fsi_real *other_k = pairs->other_v + 3;
     fsi_real part[4] = {0, 0, 0, 0};
+
     for (int k = 0; k < pairs->count; k++) {
-        const fsi_real *x = pairs->other_x + 4 * (size_t)pairs->list[k];
-        fsi_real push = pairs->slope[k] * (walls ? own : own + other_k[4 * (size_t)pairs->list[k]]);
+        const fsi_real *x = fsi__pair_other_x(pairs, k);
+        fsi_real push = pairs->slope[k] * (walls ? own : own + fsi__pair_other_v(pairs, k)[3]);
         FSI__SPH_LANES
         for (int d = 0; d < 4; d++)
             part[d] += push * (pairs->own_x[d] - x[d]);
     }
+
     for (int d = 0; d < 4; d++)
         sum[d] += part[d];
 }
@@ -3195,6 +3265,7 @@ FSI__SPH_FORCE_INLINE void fsi__df_push_pairs(const fsi__sph_pairs *pairs, fsi_r
    in it already). */
 static void fsi__df_push(fsi_sph *sph, fsi_real scale, fsi_real *kappa) {
     ptrdiff_t n = sph->now.count;
+
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real *v = sph->packed_v + 4 * i;
@@ -3225,6 +3296,7 @@ static int fsi__df_solve(fsi_sph *sph, fsi_real dt, fsi__df_kind kind, fsi_real 
     fsi_real ratio = warm ? dt / sph->now.dt_old : 0;
     if (density)
         ratio *= ratio;
+
     for (ptrdiff_t i = 0; i < n; i++) {
         kappa[i] *= ratio;
         sph->packed_v[4 * i + 3] = kappa[i];
@@ -3235,6 +3307,7 @@ static int fsi__df_solve(fsi_sph *sph, fsi_real dt, fsi__df_kind kind, fsi_real 
 
     /* t is Nesterov's sequence. */
     fsi_real t = 1, last = FSI_REAL_MAX, omega = FSI__DF_OMEGA;
+
     for (int iterations = 0;; iterations++) {
         fsi_real t_next = FSI_R(0.5) * (1 + fsi__sqrt(1 + 4 * t * t));
         *error = fsi__df_residual(sph, dt, kind, kappa, omega, (t - 1) / t_next);
@@ -3259,6 +3332,7 @@ static void fsi__df_project(fsi_sph *sph, fsi_real dt, fsi__df_kind kind, int *i
     ptrdiff_t n = sph->now.count;
     fsi__sph_pack_velocity(sph, NULL);
     *iterations = fsi__df_solve(sph, dt, kind, error);
+
     FSI__OMP(parallel for schedule(static) if (n > 4096))
     for (ptrdiff_t i = 0; i < n; i++) {
         sph->vx[i] = sph->packed_v[4 * i];
@@ -3288,7 +3362,7 @@ static void fsi__df_accelerate(fsi_sph *sph, fsi_real dt) {
     fsi__df_stiffness(sph, sph->now.dt_old, dt);
     fsi__sph_pack_velocity(sph, NULL);
     fsi__sph_forces(sph);
-    fsi__sph_react(sph, FSI__REACT_FORCES);
+    fsi__sph_react(sph, FSI__REACT_FORCES, dt);
     fsi__sph_kick(sph, dt);
     fsi__sph_xsph(sph);
 
@@ -3297,10 +3371,11 @@ static void fsi__df_accelerate(fsi_sph *sph, fsi_real dt) {
 
     /* What pressure that was. */
     fsi__df_stiffness(sph, dt, dt);
+
     for (size_t i = 0; i < n; i++)
         sph->p[i] = sph->stiffness[i] * sph->rho[i] * sph->rho[i];
     sph->now.mean_pressure = (fsi_real)(fsi_sum(n, sph->p) / (double)n);
-    fsi__sph_react(sph, FSI__REACT_PRESSURE);
+    fsi__sph_react(sph, FSI__REACT_PRESSURE, dt);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -3316,7 +3391,7 @@ static fsi_real fsi__sph_longest(int n, const fsi_real *x, const fsi_real *y, co
 }
 
 FSI_API fsi_real fsi_sph_max_dt(const fsi_sph *sph) {
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return 0;
     const fsi_sph_desc *desc = &sph->desc;
     const fsi_real h = desc->support / 2;
@@ -3336,15 +3411,15 @@ FSI_API fsi_real fsi_sph_max_dt(const fsi_sph *sph) {
     }
 
     /* Friction, and how fast forces change the motion. */
-    if (desc->viscosity > 0)
-        dt = fsi__min(dt, FSI_R(0.125) * h * h * desc->density / desc->viscosity);
+    fsi_real viscosity = fsi__max(desc->viscosity, desc->wall_viscosity);
+    if (viscosity > 0)
+        dt = fsi__min(dt, FSI_R(0.125) * h * h * desc->density / viscosity);
     if (desc->artificial * desc->sound_speed > 0)
         dt = fsi__min(dt, FSI_R(0.5) * h / (desc->artificial * desc->sound_speed));
-    if (desc->wall_viscosity > 0)
-        dt = fsi__min(dt, FSI_R(0.125) * h * h * desc->density / desc->wall_viscosity);
     fsi_real acceleration = fsi__max(gravity, sph->now.max_acceleration);
     if (acceleration > 0)
         dt = fsi__min(dt, FSI_R(0.25) * fsi__sqrt(h / acceleration));
+
     return desc->dt_max > 0 ? fsi__min(dt, desc->dt_max) : dt;
 }
 
@@ -3370,15 +3445,16 @@ static fsi_result fsi__sph_verdict(const fsi_sph *sph, fsi_real dt, fsi_real saf
         return FSI_CAPPED;
     if (stats->density_iterations >= cap || stats->divergence_iterations >= cap)
         return FSI_NOT_CONVERGED;
+
     return dt > safe * FSI_R(1.001) ? FSI_DT_TOO_LARGE : FSI_OK;
 }
 
 FSI_API fsi_result fsi_sph_accelerate(fsi_sph *sph, fsi_real dt, fsi_report *report) {
-    if (!sph || !sph->block || sph->ready < 1)
+    if (!fsi__sph_live(sph) || sph->ready < 1)
         return FSI_ERR_STATE;
     if (!fsi__finite_positive(dt))
         return FSI_ERR_ARGUMENT;
-    fsi__sph_clear_reactions(sph);
+    memset(sph->bf, 0, 3 * (size_t)sph->now.boundary_count * sizeof *sph->bf);
     if (sph->now.count == 0) {
         fsi__sph_sum_objects(sph);
         fsi__sph_report(sph, dt, FSI_EMPTY, report);
@@ -3400,7 +3476,7 @@ FSI_API fsi_result fsi_sph_accelerate(fsi_sph *sph, fsi_real dt, fsi_report *rep
     /* Walls stop what is too close to them. */
     if (sph->now.boundary_count) {
         fsi__sph_guard(sph);
-        fsi__sph_guard_react(sph, kick);
+        fsi__sph_react(sph, FSI__REACT_GUARD, kick);
     }
     fsi__sph_sum_objects(sph);
 
@@ -3410,6 +3486,7 @@ FSI_API fsi_result fsi_sph_accelerate(fsi_sph *sph, fsi_real dt, fsi_report *rep
     sph->ready = 2;
     fsi_result result = fsi__sph_verdict(sph, dt, safe);
     fsi__sph_report(sph, dt, result, report);
+
     return result;
 }
 
@@ -3424,25 +3501,27 @@ static void fsi__sph_integrate_density(fsi_sph *sph, fsi_real dt) {
     const fsi_vec3 at_rest = fsi_vec_scale(sph->desc.gravity, sph->desc.density / (c * c));
     ptrdiff_t n = sph->now.count;
     fsi__sph_pack_velocity(sph, sph->rho);
+
     FSI__OMP(parallel for schedule(static) if (n > 256))
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real rate = 0;
-        fsi__sph_pairs pairs = fsi__sph_pairs_of(sph, i, FSI__SPH_FLUID);
-        for (int k = 0; k < pairs.count; k++) {
-            fsi_vec3 apart = fsi__pair_x(&pairs, k);
-            fsi_real denser = pairs.own_v[3] - pairs.other_v[4 * (size_t)pairs.list[k] + 3];
-            fsi_real spread = diffusion * (denser - fsi_vec_dot(at_rest, apart));
-            rate += pairs.slope[k] * (fsi_vec_dot(fsi__pair_v(&pairs, k), apart) + spread);
+        for (int kind = FSI__SPH_FLUID; kind <= FSI__SPH_WALLS; kind++) {
+            fsi__sph_pairs pairs = fsi__sph_pairs_of(sph, i, kind);
+            for (int k = 0; k < pairs.count; k++) {
+                fsi_vec3 apart = fsi__pair_x(&pairs, k);
+                fsi_real change = fsi_vec_dot(fsi__pair_v(&pairs, k), apart);
+                fsi_real denser = pairs.own_v[3] - fsi__pair_other_v(&pairs, k)[3];
+                if (kind == FSI__SPH_FLUID)
+                    change += diffusion * (denser - fsi_vec_dot(at_rest, apart));
+                rate += pairs.slope[k] * change;
+            }
         }
-        pairs = fsi__sph_pairs_of(sph, i, FSI__SPH_WALLS);
-        for (int k = 0; k < pairs.count; k++)
-            rate += pairs.slope[k] * fsi_vec_dot(fsi__pair_v(&pairs, k), fsi__pair_x(&pairs, k));
         sph->rho[i] += dt * rate;
     }
 }
 
 FSI_API fsi_result fsi_sph_move(fsi_sph *sph, fsi_real dt) {
-    if (!sph || !sph->block || sph->ready < 1)
+    if (!fsi__sph_live(sph) || sph->ready < 1)
         return FSI_ERR_STATE;
     if (!fsi__finite_positive(dt))
         return FSI_ERR_ARGUMENT;
@@ -3457,6 +3536,7 @@ FSI_API fsi_result fsi_sph_move(fsi_sph *sph, fsi_real dt) {
     sph->ready = 0;
     if (!fsi_all_finite(n, sph->x) || !fsi_all_finite(n, sph->y) || !fsi_all_finite(n, sph->z))
         return FSI_ERR_NUMERIC;
+
     return n ? FSI_OK : FSI_EMPTY;
 }
 
@@ -3470,6 +3550,7 @@ FSI_API fsi_result fsi_sph_step(fsi_sph *sph, fsi_real dt, fsi_report *report) {
         return result;
     if ((moved = fsi_sph_move(sph, dt)) < 0)
         return moved;
+
     return result;
 }
 
@@ -3477,12 +3558,13 @@ FSI_API fsi_result fsi_sph_advance(fsi_sph *sph, fsi_real duration, int max_step
                                    fsi_report *report) {
     if (steps)
         *steps = 0;
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     if (!fsi__finite_positive(duration) || max_steps < 0)
         return FSI_ERR_ARGUMENT;
     fsi_result result = FSI_OK;
     double left = (double)duration;
+
     for (int n = 0; left > 1e-9 * (double)duration; n++) {
         double safe = (double)fsi_sph_max_dt(sph);
         if (!(safe > 0))
@@ -3501,45 +3583,56 @@ FSI_API fsi_result fsi_sph_advance(fsi_sph *sph, fsi_real duration, int max_step
         if (steps)
             *steps = n + 1;
     }
+
     return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>sph state */
 FSI_API size_t fsi_sph_state_size(const fsi_sph *sph) {
-    return sph && sph->block ? sizeof sph->now + sph->state_bytes : 0;
+    return fsi__sph_live(sph) ? sizeof sph->now + sph->state_bytes : 0;
 }
 
 FSI_API fsi_result fsi_sph_save(const fsi_sph *sph, void *out) {
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     if (!out)
         return FSI_ERR_ARGUMENT;
     memcpy(out, &sph->now, sizeof sph->now);
     memcpy((unsigned char *)out + sizeof sph->now, sph->state, sph->state_bytes);
+
     return FSI_OK;
+}
+
+static int fsi__fits(int count, int most) {
+    return count >= 0 && count <= most;
 }
 
 /* Do the counts of a saved state fit this fluid? */
 static int fsi__sph_counts_ok(const fsi_sph_desc *desc, const fsi_sph_scalars *now) {
-    int particles = now->count >= 0 && now->count <= desc->capacity && now->next_id >= 0;
-    int walls = now->boundary_count >= 0 && now->boundary_count <= desc->boundary_capacity;
-    int objects = now->objects >= 0 && now->objects <= FSI_SPH_OBJECTS;
-    int emitters = now->emitters >= 0 && now->emitters <= FSI_SPH_EMITTERS;
-    int boxes = now->boxes >= 0 && now->boxes <= FSI_SPH_EMITTERS;
-    if (!particles || !walls || !objects || !emitters || !boxes)
+    const int fits[] = {
+        fsi__fits(now->count, desc->capacity),
+        fsi__fits(now->boundary_count, desc->boundary_capacity),
+        fsi__fits(now->objects, FSI_SPH_OBJECTS),
+        fsi__fits(now->emitters, FSI_SPH_EMITTERS),
+        fsi__fits(now->boxes, FSI_SPH_EMITTERS),
+        now->next_id >= 0,
+    };
+    if (!fsi__all_true(sizeof fits / sizeof *fits, fits))
         return 0;
+
     for (int k = 0; k < now->objects; k++) {
         const fsi_sph_object *object = &now->object[k];
-        int behind = now->boundary_count - object->first;
-        if (object->first < 0 || object->count < 0 || object->count > behind)
+        if (!fsi__fits(object->first, now->boundary_count)
+            || !fsi__fits(object->count, now->boundary_count - object->first))
             return 0;
     }
+
     return 1;
 }
 
 FSI_API fsi_result fsi_sph_restore(fsi_sph *sph, const void *state) {
-    if (!sph || !sph->block)
+    if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
@@ -3550,14 +3643,17 @@ FSI_API fsi_result fsi_sph_restore(fsi_sph *sph, const void *state) {
     sph->now = now;
     memcpy(sph->state, (const unsigned char *)state + sizeof sph->now, sph->state_bytes);
     sph->ready = 0;
+
     for (int k = 0; k < now.objects; k++)
         for (int i = 0; i < now.object[k].count; i++)
             sph->bobject[now.object[k].first + i] = k;
     sph->now.list_valid = now.list_valid && fsi__sph_listed_within(sph);
     if (sph->now.list_valid && now.count)
         fsi__sph_recall(sph);
+
     /* The sorted copies of the boundary may be of another time. */
     sph->now.boundary_dirty = 1;
+
     return FSI_OK;
 }
 
@@ -3573,6 +3669,7 @@ static void fsi__totals_add(fsi__totals *totals, fsi_real mass, fsi_vec3 at, fsi
     double v[3] = {(double)velocity.x, (double)velocity.y, (double)velocity.z};
     totals->mass += m;
     totals->kinetic += 0.5 * m * (v[0] * v[0] + v[1] * v[1] + v[2] * v[2]);
+
     for (int d = 0; d < 3; d++) {
         int next = (d + 1) % 3, after = (d + 2) % 3;
         totals->momentum[d] += m * v[d];
@@ -3595,9 +3692,10 @@ FSI_API void fsi_sph_totals(const fsi_sph *sph, double *mass, double momentum[3]
                             double *kinetic) {
     fsi__totals totals;
     memset(&totals, 0, sizeof totals);
+
     for (int i = 0; sph && i < sph->now.count; i++) {
-        fsi_vec3 velocity = fsi_vec(sph->vx[i], sph->vy[i], sph->vz[i]);
-        fsi__totals_add(&totals, sph->mass[i], fsi__sph_position(sph, i), velocity);
+        fsi__totals_add(&totals, sph->mass[i], fsi__sph_position(sph, i),
+                        fsi__sph_velocity(sph, i));
     }
     if (mass)
         *mass = totals.mass;
@@ -3613,7 +3711,8 @@ static fsi_real fsi__sph_level_at(const fsi_sph *sph, fsi_vec3 point, fsi_real r
     fsi_real sum = 0;
     fsi_vec3 mean = fsi_vec(0, 0, 0); /* seen from the point */
     fsi__ranges around;
-    fsi__ranges_around(&sph->cells, point.x, point.y, point.z, &around);
+    fsi__ranges_around(&sph->cells, point, &around);
+
     for (int n = 0; n < around.n; n++)
         for (int i = around.range[n].begin; i < around.range[n].end; i++) {
             if (i >= sph->now.count)
@@ -3626,12 +3725,13 @@ static fsi_real fsi__sph_level_at(const fsi_sph *sph, fsi_vec3 point, fsi_real r
             sum += weight;
             mean = fsi_vec_mad(mean, apart, weight);
         }
+
     return sum > 0 ? fsi__length(mean) / sum - radius : R;
 }
 
 FSI_API fsi_result fsi_sph_level(const fsi_sph *sph, fsi_vec3 origin, fsi_real h, int nx, int ny,
                                  int nz, fsi_real radius, fsi_real *phi) {
-    if (!sph || !sph->block || sph->cells.size[0] == 0)
+    if (!fsi__sph_live(sph) || sph->cells.size[0] == 0)
         return FSI_ERR_STATE;
     if (!fsi__finite_vec(origin) || !fsi__finite_positive(h) || !fsi__finite_natural(radius))
         return FSI_ERR_ARGUMENT;
@@ -3640,6 +3740,7 @@ FSI_API fsi_result fsi_sph_level(const fsi_sph *sph, fsi_vec3 origin, fsi_real h
     if (radius == 0)
         radius = FSI_R(0.55) * sph->desc.spacing;
     ptrdiff_t rows = (ptrdiff_t)ny * nz;
+
     FSI__OMP(parallel for schedule(static) if (rows > 8))
     for (ptrdiff_t row = 0; row < rows; row++) {
         fsi_vec3 node;
@@ -3650,6 +3751,7 @@ FSI_API fsi_result fsi_sph_level(const fsi_sph *sph, fsi_vec3 origin, fsi_real h
             phi[i + (ptrdiff_t)nx * row] = fsi__sph_level_at(sph, node, radius);
         }
     }
+
     return FSI_OK;
 }
 
@@ -3671,6 +3773,7 @@ FSI_API fsi_result fsi_lookup_init(fsi_lookup *lookup, int capacity,
     if (!lookup || capacity < 1 || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
     memset(lookup, 0, sizeof *lookup);
+
     /* Places in item[] have 31 bits. */
     if (capacity > INT32_MAX / (FSI__LOOKUP_ITEMS + 2))
         return FSI_ERR_SIZE;
@@ -3687,8 +3790,10 @@ FSI_API fsi_result fsi_lookup_init(fsi_lookup *lookup, int capacity,
         return result;
     }
     fsi__lookup_layout(lookup, &arena);
+
     for (int i = 0; i < capacity; i++)
         lookup->item[i] = i;
+
     return FSI_OK;
 }
 
@@ -3711,6 +3816,7 @@ static void fsi__lookup_cells(const fsi_lookup *lookup, const fsi_real *lo, cons
                               fsi_real margin, int first[3], int last[3]) {
     first[2] = 0;
     last[2] = 0;
+
     for (int d = 0; d < lookup->surface.dim; d++) {
         fsi_real from = lo[d] - margin, to = hi[d] + margin;
         if (from > to) {
@@ -3728,6 +3834,7 @@ static void fsi__lookup_boxes(fsi_lookup *lookup) {
         lookup->lo[d] = FSI_REAL_MAX;
         lookup->hi[d] = -FSI_REAL_MAX;
     }
+
     for (int e = 0; e < lookup->surface.element_count; e++) {
         fsi_real *lo = lookup->box + 6 * (size_t)e, *hi = lo + 3;
         fsi_surface_bounds(&lookup->surface, e, lo, hi);
@@ -3747,6 +3854,7 @@ static fsi_real fsi__lookup_edge(const fsi_lookup *lookup) {
     fsi_real sizes[31]; /* sorted by insertion */
     size_t elements = (size_t)lookup->surface.element_count;
     size_t n = elements < 31 ? elements : 31;
+
     for (size_t k = 0; k < n; k++) {
         const fsi_real *box = lookup->box + 6 * (k * elements / n);
         fsi_real size = fsi__max(box[3] - box[0], fsi__max(box[4] - box[1], box[5] - box[2]));
@@ -3756,6 +3864,7 @@ static fsi_real fsi__lookup_edge(const fsi_lookup *lookup) {
         sizes[at] = size;
     }
     fsi_real edge = FSI_R(0.5) * (sizes[n / 2] + 2 * lookup->reach);
+
     return edge > FSI_R(1e-30) ? edge : 1;
 }
 
@@ -3767,12 +3876,14 @@ static int fsi__lookup_put(fsi_lookup *lookup, int e, int pass) {
     int first[3], last[3];
     double n = 1;
     fsi__lookup_cells(lookup, box, box + 3, lookup->reach, first, last);
+
     for (int d = 0; d < 3; d++) {
         last[d] = fsi__imin(last[d], first[d] + cells->size[d] - 1); /* once round the torus */
         n *= last[d] - first[d] + 1;
     }
     if (n > FSI__LOOKUP_MOST)
         return 0;
+
     for (int z = first[2]; z <= last[2]; z++)
         for (int y = first[1]; y <= last[1]; y++) {
             int32_t *row = cells->start + 1 + fsi__cell_row(cells, y, z);
@@ -3784,6 +3895,7 @@ static int fsi__lookup_put(fsi_lookup *lookup, int e, int pass) {
                     at[1]++;
             }
         }
+
     return (int)n;
 }
 
@@ -3799,6 +3911,7 @@ static int fsi__lookup_count(fsi_lookup *lookup, fsi_real edge) {
     int n = lookup->surface.element_count;
     int items = 0;
     lookup->large = 0;
+
     for (int e = 0; e < n && items <= FSI__LOOKUP_ITEMS * n; e++) {
         int cells = fsi__lookup_put(lookup, e, 0);
         items += cells;
@@ -3808,6 +3921,7 @@ static int fsi__lookup_count(fsi_lookup *lookup, fsi_real edge) {
             return 0;
         lookup->item[lookup->capacity + lookup->large++] = e;
     }
+
     return items <= FSI__LOOKUP_ITEMS * n;
 }
 
@@ -3840,10 +3954,13 @@ FSI_API fsi_result fsi_lookup_build(fsi_lookup *lookup, const fsi_surface *surfa
     int32_t *start = lookup->cells.start;
     start[0] = lookup->capacity + lookup->large;
     start[1] = start[0];
+
     for (int k = 1; k <= cells; k++)
         start[k + 1] += start[k];
+
     for (int e = 0; e < surface->element_count; e++)
         (void)fsi__lookup_put(lookup, e, 1);
+
     return FSI_OK;
 }
 
@@ -3882,6 +3999,7 @@ static void fsi__lookup_test(fsi__lookup_query *query, int e) {
     const fsi_surface *surface = &query->lookup->surface;
     const fsi_real *lo = query->lookup->box + 6 * (size_t)e, *hi = lo + 3;
     fsi_real distance2 = 0;
+
     for (int d = 0; d < 3; d++) {
         fsi_real gap = fsi__max(fsi__max(lo[d] - query->hi[d], query->lo[d] - hi[d]), 0);
         distance2 += gap * gap;
@@ -3924,6 +4042,7 @@ static int fsi__lookup_search(fsi__lookup_query *query, fsi_real radius) {
     int lo[3], hi[3], at[3];
     double n = 1;
     fsi__lookup_cells(lookup, query->lo, query->hi, radius - lookup->reach, lo, hi);
+
     for (int d = 0; d < 3; d++) {
         if (!cells->wrap[d]) {
             lo[d] = fsi__imax(lo[d], cells->origin[d]);
@@ -3935,6 +4054,7 @@ static int fsi__lookup_search(fsi__lookup_query *query, fsi_real radius) {
     /* item[] begins with all elements; behind them stand the large ones. */
     int all = n > lookup->surface.element_count;
     const int32_t *item = lookup->item + (all ? 0 : lookup->capacity);
+
     for (int k = 0; k < (all ? lookup->surface.element_count : lookup->large); k++)
         fsi__lookup_test(query, item[k]);
     if (all || !(n > 0))
@@ -3950,6 +4070,7 @@ static int fsi__lookup_search(fsi__lookup_query *query, fsi_real radius) {
                         fsi__lookup_test(query, lookup->item[k]);
             }
         }
+
     return 0;
 }
 
@@ -3967,6 +4088,7 @@ static int fsi__lookup_begin(fsi__lookup_query *query, const fsi_lookup *lookup,
     query->room = room;
     fsi_vec_store(query->lo, p);
     fsi_vec_store(query->hi, p);
+
     return 1;
 }
 
@@ -3987,6 +4109,7 @@ FSI_API int fsi_lookup_closest(const fsi_lookup *lookup, fsi_vec3 p, fsi_real ra
 
     /* The sphere grows until it holds an element. */
     fsi_real r = fsi__min(radius, lookup->reach);
+
     for (;;) {
         int all = fsi__lookup_within(&query, r);
         if (all && !query.count) {
@@ -4025,6 +4148,7 @@ static void fsi__lookup_clip(const fsi_lookup *lookup, fsi__lookup_segment *segm
     fsi_real longest = 0;
     segment->enter = 0;
     segment->leave = 1;
+
     for (int d = 0; d < lookup->surface.dim; d++) {
         fsi_real from = segment->p[d], way = segment->q[d] - from;
         longest = fsi__max(longest, fsi__abs(way));
@@ -4066,6 +4190,7 @@ FSI_API int fsi_lookup_first_hit(const fsi_lookup *lookup, fsi_vec3 p, fsi_vec3 
     fsi__lookup_segment segment;
     fsi_vec_store(segment.p, query.p);
     fsi_vec_store(segment.q, q);
+
     for (int d = 0; d < 3; d++)
         segment.slack[d] = 8 * FSI_REAL_EPS * (fsi__abs(segment.p[d]) + fsi__abs(segment.q[d]));
     fsi__lookup_clip(lookup, &segment);
@@ -4083,6 +4208,7 @@ FSI_API int fsi_lookup_first_hit(const fsi_lookup *lookup, fsi_vec3 p, fsi_vec3 
         }
         (void)fsi__lookup_search(&query, 0);
     }
+
     return query.count > 0;
 }
 
@@ -4108,27 +4234,28 @@ static int fsi__tled_blocks(const fsi_tled *tled) {
     return (tled->tets + FSI__TLED_LANES - 1) / FSI__TLED_LANES;
 }
 
+/* Was it made by fsi_tled_init? */
+static int fsi__tled_live(const fsi_tled *tled) {
+    return tled && tled->block;
+}
+
 static void fsi__tled_layout(fsi_tled *tled, fsi_arena *arena) {
     size_t nodes = (size_t)tled->nodes, tets = (size_t)tled->tets;
     size_t blocks = (size_t)fsi__tled_blocks(tled);
 
     /* The state. */
-    FSI__TAKE(tled->x, fsi_real, arena, 3 * nodes);
-    FSI__TAKE(tled->v, fsi_real, arena, 3 * nodes);
-    FSI__TAKE(tled->drive, fsi_real, arena, 3 * nodes);
-    FSI__TAKE(tled->fext, fsi_real, arena, 3 * nodes);
+    fsi_real **state[] = {&tled->x, &tled->v, &tled->drive, &tled->fext};
+    fsi__take_reals(arena, 3 * nodes, 4, state);
     FSI__TAKE(tled->inverse_mass, fsi_real, arena, nodes);
     FSI__TAKE(tled->clock, double, arena, 2);
     tled->state_bytes = arena->used;
 
     /* Nodes. */
-    FSI__TAKE(tled->x0, fsi_real, arena, 3 * nodes);
-    FSI__TAKE(tled->mass, fsi_real, arena, nodes);
+    fsi_real **vectors[] = {&tled->x0, &tled->impulse, &tled->force};
+    fsi_real **numbers[] = {&tled->mass, &tled->node_pressure, &tled->node_volume};
+    fsi__take_reals(arena, 3 * nodes, 3, vectors);
+    fsi__take_reals(arena, nodes, 3, numbers);
     FSI__TAKE(tled->identity, int32_t, arena, nodes);
-    FSI__TAKE(tled->impulse, fsi_real, arena, 3 * nodes);
-    FSI__TAKE(tled->force, fsi_real, arena, 3 * nodes);
-    FSI__TAKE(tled->node_pressure, fsi_real, arena, nodes);
-    FSI__TAKE(tled->node_volume, fsi_real, arena, nodes);
     FSI__TAKE(tled->corner_start, int32_t, arena, nodes + 1);
 
     /* Elements. */
@@ -4166,6 +4293,7 @@ static int fsi__tled_corner_tet(int32_t place) {
    negative one round. */
 static int fsi__tled_rest(const fsi_real *X, int32_t *tet, double g[9], double *volume) {
     double edge[9], size = 0;
+
     for (int a = 0; a < 3; a++)
         for (int i = 0; i < 3; i++) {
             double length = (double)X[3 * tet[a + 1] + i] - (double)X[3 * tet[0] + i];
@@ -4175,6 +4303,7 @@ static int fsi__tled_rest(const fsi_real *X, int32_t *tet, double g[9], double *
 
     /* Rows of the cofactor matrix: the cross products of the two other edges. */
     double cofactor[9];
+
     for (int a = 0; a < 3; a++)
         for (int i = 0; i < 3; i++) {
             const double *u = edge + 3 * ((a + 1) % 3), *w = edge + 3 * ((a + 2) % 3);
@@ -4191,9 +4320,11 @@ static int fsi__tled_rest(const fsi_real *X, int32_t *tet, double g[9], double *
         tet[3] = third;
         return fsi__tled_rest(X, tet, g, volume);
     }
+
     for (int i = 0; i < 9; i++)
         g[i] = cofactor[i] / det; /* g_a . edge_b = delta_ab */
     *volume = det / 6;
+
     return 1;
 }
 
@@ -4204,8 +4335,10 @@ static int fsi__tled_rest(const fsi_real *X, int32_t *tet, double g[9], double *
 static double fsi__tled_largest_eigenvalue(const double S[36]) {
     double power[36], square[36], trace = 0, quotient = 0, last = 0;
     memcpy(power, S, sizeof power);
+
     for (int i = 0; i < 6; i++)
         trace += S[7 * i];
+
     for (int round = 0; round < 40; round++) {
         for (int i = 0; i < 36; i++)
             power[i] /= trace;
@@ -4224,8 +4357,10 @@ static double fsi__tled_largest_eigenvalue(const double S[36]) {
         last = trace;
         memcpy(power, square, sizeof power);
     }
+
     for (int i = 0; i < 36; i++)
         quotient += S[i] * power[i];
+
     return quotient;
 }
 
@@ -4237,6 +4372,7 @@ static double fsi__tled_omega2(const double g[9], double mu, double lambda, doub
     const double volumetric = (sqrt(2 * mu + 3 * lambda) - root) / 3;
     double S[36];
     memset(S, 0, sizeof S);
+
     for (int a = 0; a < 4; a++) {
         double n[3];
         for (int d = 0; d < 3; d++)
@@ -4254,6 +4390,7 @@ static double fsi__tled_omega2(const double g[9], double mu, double lambda, doub
                 S[i] += strain[i / 6] * strain[i % 6];
         }
     }
+
     return 4 / rho * fsi__tled_largest_eigenvalue(S);
 }
 
@@ -4272,12 +4409,13 @@ static int fsi__tled_desc_ok(const fsi_tled_desc *desc) {
         fsi_allocator_valid(&desc->allocator),
         fsi_all_finite(3 * (size_t)desc->nodes, desc->x),
     };
-    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-        if (!known[k])
-            return 0;
+    if (!fsi__all_true(sizeof known / sizeof *known, known))
+        return 0;
+
     for (int i = 0; i < 4 * desc->tets; i++)
         if (desc->tet[i] < 0 || desc->tet[i] >= desc->nodes)
             return 0;
+
     return 1;
 }
 
@@ -4294,6 +4432,7 @@ static int fsi__tled_has(const int32_t *tet, const int32_t face[3]) {
 static void fsi__tled_skin(fsi_tled *tled) {
     /* Opposite corner 0 .. 3, outward for positive volume. */
     static const int side[4][3] = {{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}};
+
     for (int tet = 0; tet < tled->tets; tet++)
         for (int a = 0; a < 4; a++) {
             int32_t face[3];
@@ -4312,6 +4451,7 @@ static void fsi__tled_skin(fsi_tled *tled) {
 /* Everything that depends on the rest state alone. */
 static fsi_result fsi__tled_precompute(fsi_tled *tled) {
     double density = (double)tled->desc.density, top = 0;
+
     for (int tet = 0; tet < tled->tets; tet++) {
         /* Gradients and volume. */
         double g[9], V;
@@ -4339,6 +4479,7 @@ static fsi_result fsi__tled_precompute(fsi_tled *tled) {
         }
     }
     tled->dt_critical = tled->dt_element[tled->worst];
+
     for (int i = 0; i < tled->nodes; i++) {
         /* A node without tetrahedra has no mass. */
         if (!(tled->mass[i] > 0))
@@ -4349,9 +4490,11 @@ static fsi_result fsi__tled_precompute(fsi_tled *tled) {
 
     /* The corners of each node. */
     fsi__counting_sort(4 * tled->tets, tled->tet, tled->nodes, tled->corner_start, tled->corner_at);
+
     for (int i = 0; i < 4 * tled->tets; i++)
         tled->corner_at[i] = fsi__tled_corner_place(tled->corner_at[i]);
     fsi__tled_skin(tled);
+
     return FSI_OK;
 }
 
@@ -4392,6 +4535,7 @@ FSI_API fsi_result fsi_tled_init(fsi_tled *tled, const fsi_tled_desc *desc) {
     result = fsi__tled_precompute(tled);
     if (result != FSI_OK)
         fsi_tled_free(tled);
+
     return result;
 }
 
@@ -4404,12 +4548,13 @@ FSI_API void fsi_tled_free(fsi_tled *tled) {
 
 /* Sets a node's inverse mass and drive; the checks of fix and unfix. */
 static fsi_result fsi__tled_set_node(fsi_tled *tled, int node, int fixed, fsi_vec3 drive) {
-    if (!tled || !tled->block)
+    if (!fsi__tled_live(tled))
         return FSI_ERR_STATE;
     if (node < 0 || node >= tled->nodes || !fsi__finite_vec(drive))
         return FSI_ERR_ARGUMENT;
     tled->inverse_mass[node] = fixed ? 0 : 1 / tled->mass[node];
     fsi_vec_store(tled->drive + 3 * node, drive);
+
     return FSI_OK;
 }
 
@@ -4428,7 +4573,7 @@ FSI_API fsi_result fsi_tled_unfix(fsi_tled *tled, int node) {
 
 /* Is J in the range of the series? (NaN is not.) */
 FSI__INLINE int fsi__tled_ordinary(fsi_real J) {
-    return J >= FSI_R(0.5) && J <= 2;
+    return (J >= FSI_R(0.5)) & (J <= 2);
 }
 
 static fsi_real fsi__tled_log(fsi_real J) {
@@ -4478,6 +4623,11 @@ FSI__INLINE const int32_t *fsi__tled_nodes(const fsi_tled *tled, int block, int 
     return tled->tet + 4 * (size_t)tet;
 }
 
+/* The ten numbers (g_1, g_2, g_3, V) of the elements of a block. */
+FSI__INLINE const fsi__tled_lane *fsi__tled_block(const fsi_tled *tled, ptrdiff_t block) {
+    return (const fsi__tled_lane *)tled->grad + 10 * block;
+}
+
 /* edge = x_to - x_from, in lane k. */
 FSI__SPH_FORCE_INLINE void fsi__tled_edge(const fsi_real *x, int32_t from, int32_t to, int k,
                                           fsi__tled_lane edge[3]) {
@@ -4501,6 +4651,7 @@ FSI__SPH_FORCE_INLINE void fsi__tled_cross(fsi__tled_lane a[3], fsi__tled_lane b
 FSI__SPH_FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *tled, int block,
                                                 fsi__tled_lanes *lanes) {
     fsi__tled_lane edge[9];
+
     for (int k = 0; k < FSI__TLED_LANES; k++) {
         const int32_t *node = fsi__tled_nodes(tled, block, k);
         fsi__tled_edge(tled->x, node[0], node[1], k, edge);
@@ -4510,8 +4661,8 @@ FSI__SPH_FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *tled, int block,
     }
 
     /* F_ij = sum_a edge_a,i g_a,j, row by row. */
-    const fsi__tled_lane *FSI__RESTRICT g =
-        (const fsi__tled_lane *)fsi__tled_element(tled, block * FSI__TLED_LANES);
+    const fsi__tled_lane *FSI__RESTRICT g = fsi__tled_block(tled, block);
+
     for (int i = 0; i < 3; i++)
         for (int k = 0; k < FSI__TLED_LANES; k++) {
             fsi_real a = edge[i][k], b = edge[3 + i][k], c = edge[6 + i][k];
@@ -4529,6 +4680,7 @@ FSI__SPH_FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *tled, int block,
     fsi__tled_cross(F + 3, F + 6, C);
     fsi__tled_cross(F + 6, F, C + 3);
     fsi__tled_cross(F, F + 3, C + 6);
+
     for (int k = 0; k < FSI__TLED_LANES; k++)
         lanes->J[k] = F[0][k] * C[0][k] + F[1][k] * C[1][k] + F[2][k] * C[2][k];
 }
@@ -4540,13 +4692,15 @@ FSI__SPH_FORCE_INLINE void fsi__tled_stress(const fsi_tled *tled, const fsi__tle
     const fsi_real *J = lanes->J;
     fsi__tled_lane sum;
     if (nearly) {
+        const fsi_real third = FSI_R(1.0) / 3;
+
         /* sum = J^(-1/3): sum <- sum (4 - J sum^3) / 3 */
         for (int k = 0; k < FSI__TLED_LANES; k++)
             sum[k] = 3 / (2 + J[k]);
         for (int round = 0; round < (sizeof(fsi_real) == 4 ? 3 : 5); round++)
             for (int k = 0; k < FSI__TLED_LANES; k++)
-                sum[k] =
-                    sum[k] * (4 - J[k] * sum[k] * sum[k] * sum[k]) * FSI_R(0.33333333333333333333);
+                sum[k] = sum[k] * (4 - J[k] * sum[k] * sum[k] * sum[k]) * third;
+
         /* of_C = K (J-1) - mu J^(-5/3) I1 / 3 */
         for (int k = 0; k < FSI__TLED_LANES; k++) {
             of_F[k] = tled->mu * sum[k] * sum[k];
@@ -4571,8 +4725,10 @@ FSI__SPH_FORCE_INLINE void fsi__tled_stress(const fsi_tled *tled, const fsi__tle
     }
 
     int odd = 0;
+
     for (int k = 0; k < FSI__TLED_LANES; k++)
-        odd |= !(J[k] >= FSI_R(0.5)) | !(J[k] <= 2);
+        odd |= !fsi__tled_ordinary(J[k]);
+
     for (int k = 0; odd && k < FSI__TLED_LANES; k++)
         if (!fsi__tled_ordinary(J[k]))
             fsi__tled_law(tled, J[k], lanes->I1[k], &of_F[k], &of_C[k]);
@@ -4615,6 +4771,7 @@ FSI__SPH_FORCE_INLINE void fsi__tled_piola(const fsi_tled *tled, int block,
     fsi__tled_stress(tled, lanes, kind == FSI_TLED_NEARLY, of_F, of_C);
     if (tled->desc.average_pressure)
         fsi__tled_average(tled, block, lanes, of_C);
+
     for (int i = 0; i < 9; i++)
         for (int k = 0; k < FSI__TLED_LANES; k++)
             P[i][k] = of_F[k] * F[i][k] + of_C[k] * lanes->C[i][k];
@@ -4628,9 +4785,9 @@ FSI__SPH_FORCE_INLINE void fsi__tled_forces_with(fsi_tled *tled, int block,
     fsi__tled_lane P[9], force[12];
     fsi__tled_piola(tled, block, &lanes, kind, P);
 
-    const fsi__tled_lane *element =
-        (const fsi__tled_lane *)fsi__tled_element(tled, block * FSI__TLED_LANES);
+    const fsi__tled_lane *element = fsi__tled_block(tled, block);
     const fsi_real *V = element[9];
+
     for (int i = 0; i < 3; i++)
         for (int a = 1; a < 4; a++) {
             const fsi__tled_lane *g = element + 3 * (a - 1);
@@ -4639,6 +4796,7 @@ FSI__SPH_FORCE_INLINE void fsi__tled_forces_with(fsi_tled *tled, int block,
                 force[3 * a + i][k] =
                     -V[k] * (row[0][k] * g[0][k] + row[1][k] * g[1][k] + row[2][k] * g[2][k]);
         }
+
     for (int i = 0; i < 3; i++)
         for (int k = 0; k < FSI__TLED_LANES; k++)
             force[i][k] = -(force[3 + i][k] + force[6 + i][k] + force[9 + i][k]);
@@ -4648,6 +4806,7 @@ FSI__SPH_FORCE_INLINE void fsi__tled_forces_with(fsi_tled *tled, int block,
     fsi_real least = lanes.J[0];
     int inverted = 0;
     int used = fsi__imin(tled->tets - block * FSI__TLED_LANES, FSI__TLED_LANES);
+
     for (int k = 0; k < used; k++) {
         least = lanes.J[k] < least ? lanes.J[k] : least;
         inverted += !(lanes.J[k] >= tled->desc.min_volume);
@@ -4675,9 +4834,10 @@ static void fsi__tled_block_forces(fsi_tled *tled, int block) {
    Burton 1998). */
 static void fsi__tled_nodal_pressure(fsi_tled *tled) {
     ptrdiff_t blocks = fsi__tled_blocks(tled);
+
     FSI__OMP(parallel for schedule(static) if (blocks > 32))
     for (ptrdiff_t block = 0; block < blocks; block++) {
-        const fsi_real *V = tled->grad + (10 * block + 9) * FSI__TLED_LANES;
+        const fsi_real *V = fsi__tled_block(tled, block)[9];
         fsi__tled_lane *corner = (fsi__tled_lane *)tled->corner + 12 * block;
         fsi__tled_lanes lanes;
         fsi__tled_kinematics(tled, (int)block, &lanes);
@@ -4685,6 +4845,7 @@ static void fsi__tled_nodal_pressure(fsi_tled *tled) {
             for (int k = 0; k < FSI__TLED_LANES; k++)
                 corner[3 * a][k] = lanes.J[k] * V[k] / 4;
     }
+
     FSI__OMP(parallel for schedule(static) if (tled->nodes > 1024))
     for (ptrdiff_t i = 0; i < tled->nodes; i++) {
         fsi_real sum = 0;
@@ -4698,12 +4859,14 @@ static void fsi__tled_element_forces(fsi_tled *tled) {
     ptrdiff_t blocks = fsi__tled_blocks(tled);
     if (tled->desc.average_pressure)
         fsi__tled_nodal_pressure(tled);
+
     FSI__OMP(parallel for schedule(static) if (blocks > 32))
     for (ptrdiff_t block = 0; block < blocks; block++)
         fsi__tled_block_forces(tled, (int)block);
 
     tled->min_j = tled->block_j[0];
     tled->inverted = 0;
+
     for (ptrdiff_t block = 0; block < blocks; block++) {
         if (!(tled->block_j[block] >= tled->min_j))
             tled->min_j = tled->block_j[block];
@@ -4712,7 +4875,7 @@ static void fsi__tled_element_forces(fsi_tled *tled) {
 }
 
 FSI_API fsi_result fsi_tled_forces(fsi_tled *tled) {
-    if (!tled || !tled->block)
+    if (!fsi__tled_live(tled))
         return FSI_ERR_STATE;
     fsi__tled_element_forces(tled);
 
@@ -4730,13 +4893,14 @@ FSI_API fsi_result fsi_tled_forces(fsi_tled *tled) {
     }
     if (!fsi_all_finite(3 * (size_t)tled->nodes, tled->force))
         return FSI_ERR_NUMERIC;
+
     return tled->inverted ? FSI_CAPPED : FSI_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>tled step */
 FSI_API fsi_result fsi_tled_accelerate(fsi_tled *tled, fsi_real dt) {
-    if (!tled || !tled->block)
+    if (!fsi__tled_live(tled))
         return FSI_ERR_STATE;
     if (!fsi__finite_positive(dt))
         return FSI_ERR_ARGUMENT;
@@ -4754,6 +4918,7 @@ FSI_API fsi_result fsi_tled_accelerate(fsi_tled *tled, fsi_real dt) {
     fsi_real gain = kick / (1 + damping);
     fsi_real keep = (1 - damping) / (1 + damping);
     fsi_vec3 g = tled->desc.gravity;
+
     FSI__OMP(parallel for schedule(static) if (tled->nodes > 1024))
     for (ptrdiff_t i = 0; i < tled->nodes; i++) {
         fsi_real inverse_mass = tled->inverse_mass[i], *v = tled->v + 3 * i;
@@ -4768,11 +4933,12 @@ FSI_API fsi_result fsi_tled_accelerate(fsi_tled *tled, fsi_real dt) {
     tled->ready = 1;
     if (result == FSI_OK && dt > fsi_tled_max_dt(tled) * FSI_R(1.0001))
         result = FSI_DT_TOO_LARGE;
+
     return result;
 }
 
 FSI_API fsi_result fsi_tled_move(fsi_tled *tled, fsi_real dt) {
-    if (!tled || !tled->block || !tled->ready)
+    if (!fsi__tled_live(tled) || !tled->ready)
         return FSI_ERR_STATE;
     if (!fsi__finite_positive(dt))
         return FSI_ERR_ARGUMENT;
@@ -4780,6 +4946,7 @@ FSI_API fsi_result fsi_tled_move(fsi_tled *tled, fsi_real dt) {
     tled->clock[0] += (double)dt;
     tled->clock[1] = (double)dt;
     tled->ready = 0;
+
     return FSI_OK;
 }
 
@@ -4793,7 +4960,7 @@ FSI_API fsi_result fsi_tled_step(fsi_tled *tled, fsi_real dt) {
 }
 
 FSI_API fsi_real fsi_tled_max_dt(const fsi_tled *tled) {
-    return tled && tled->block ? tled->desc.safety * tled->dt_critical : 0;
+    return fsi__tled_live(tled) ? tled->desc.safety * tled->dt_critical : 0;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -4801,16 +4968,18 @@ FSI_API fsi_real fsi_tled_max_dt(const fsi_tled *tled) {
 FSI_API fsi_mat3 fsi_tled_gradient(const fsi_tled *tled, int tet) {
     fsi_mat3 F;
     memset(&F, 0, sizeof F);
-    if (!tled || !tled->block || tet < 0 || tet >= tled->tets)
+    if (!fsi__tled_live(tled) || tet < 0 || tet >= tled->tets)
         return F;
     const fsi_real *g = fsi__tled_element(tled, tet);
     const int32_t *node = tled->tet + 4 * (size_t)tet;
+
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < 3; j++)
             for (int a = 0; a < 3; a++) {
                 fsi_real edge = tled->x[3 * node[a + 1] + i] - tled->x[3 * node[0] + i];
                 F.m[3 * i + j] += edge * g[(3 * a + j) * FSI__TLED_LANES];
             }
+
     return F;
 }
 
@@ -4828,6 +4997,7 @@ static double fsi__tled_volume_energy(const fsi_tled *tled, double J) {
 /* mu |E|^2 + lambda / 2 (tr E)^2, E = (F^T F - 1) / 2 */
 static double fsi__tled_stvk_energy(const fsi_tled *tled, const fsi_mat3 *F, double I1) {
     double strain2 = 0;
+
     for (int i = 0; i < 3; i++)
         for (int k = 0; k < 3; k++) {
             fsi_real dot =
@@ -4835,12 +5005,14 @@ static double fsi__tled_stvk_energy(const fsi_tled *tled, const fsi_mat3 *F, dou
             double strain = (double)dot - (i == k);
             strain2 += strain * strain / 4;
         }
+
     return (double)tled->mu * strain2 + (double)tled->lambda / 8 * (I1 - 3) * (I1 - 3);
 }
 
 /* psi of one element; without the energy of its volume where that is averaged. */
 static double fsi__tled_psi(const fsi_tled *tled, const fsi_mat3 *F) {
     double I1 = 0, J = (double)fsi_mat3_det(F);
+
     for (int i = 0; i < 9; i++)
         I1 += (double)F->m[i] * (double)F->m[i];
     if (tled->desc.material == FSI_TLED_STVK)
@@ -4853,16 +5025,19 @@ static double fsi__tled_psi(const fsi_tled *tled, const fsi_mat3 *F) {
         double a = pow(j, -2.0 / 3);
         return mu / 2 * ((a - 2.0 / 3 * a / j * e) * I1 - 3) + volume;
     }
+
     return mu / 2 * (I1 - 3) - mu * (log(j) + e / j - e * e / (2 * j * j)) + volume;
 }
 
 /* All elements, and with averaged pressure sum_a U(J_a) V0_a over the nodes. */
 static double fsi__tled_elastic(const fsi_tled *tled) {
     double energy = 0;
+
     for (int tet = 0; tet < tled->tets; tet++) {
         fsi_mat3 F = fsi_tled_gradient(tled, tet);
         energy += (double)tled->volume[tet] * fsi__tled_psi(tled, &F);
     }
+
     for (int i = 0; tled->desc.average_pressure && i < tled->nodes; i++) {
         double volume = 0, rest = (double)tled->node_volume[i];
         for (int k = tled->corner_start[i]; k < tled->corner_start[i + 1]; k++) {
@@ -4872,15 +5047,17 @@ static double fsi__tled_elastic(const fsi_tled *tled) {
         }
         energy += rest * fsi__tled_volume_energy(tled, volume / rest);
     }
+
     return energy;
 }
 
 FSI_API void fsi_tled_totals(const fsi_tled *tled, double *elastic, double *kinetic,
                              double momentum[3], double angular[3]) {
-    if (!tled || !tled->block)
+    if (!fsi__tled_live(tled))
         return;
     fsi__totals totals;
     memset(&totals, 0, sizeof totals);
+
     for (int i = 0; i < tled->nodes; i++)
         fsi__totals_add(&totals, tled->mass[i], fsi_vec_load(tled->x + 3 * i),
                         fsi_vec_load(tled->v + 3 * i));
@@ -4893,7 +5070,7 @@ FSI_API fsi_surface fsi_tled_surface(const fsi_tled *tled) {
     fsi_surface surface;
     memset(&surface, 0, sizeof surface);
     surface.dim = 3;
-    if (!tled || !tled->block)
+    if (!fsi__tled_live(tled))
         return surface;
     surface.vertex_count = tled->nodes;
     surface.element_count = tled->triangles;
@@ -4901,11 +5078,12 @@ FSI_API fsi_surface fsi_tled_surface(const fsi_tled *tled) {
     surface.x = tled->x;
     surface.v = tled->v;
     surface.index = tled->triangle;
+
     return surface;
 }
 
 FSI_API fsi_result fsi_tled_couple(fsi_tled *tled, fsi_coupled *out) {
-    if (!tled || !tled->block)
+    if (!fsi__tled_live(tled))
         return FSI_ERR_STATE;
     if (!out)
         return FSI_ERR_ARGUMENT;
@@ -4917,15 +5095,16 @@ FSI_API fsi_result fsi_tled_couple(fsi_tled *tled, fsi_coupled *out) {
     out->mass = tled->mass;
     out->inverse_mass = tled->inverse_mass;
     out->node = tled->identity;
+
     return FSI_OK;
 }
 
 FSI_API size_t fsi_tled_state_size(const fsi_tled *tled) {
-    return tled && tled->block ? tled->state_bytes : 0;
+    return fsi__tled_live(tled) ? tled->state_bytes : 0;
 }
 
 FSI_API fsi_result fsi_tled_save(const fsi_tled *tled, void *out) {
-    if (!tled || !tled->block)
+    if (!fsi__tled_live(tled))
         return FSI_ERR_STATE;
     if (!out)
         return FSI_ERR_ARGUMENT;
@@ -4934,12 +5113,13 @@ FSI_API fsi_result fsi_tled_save(const fsi_tled *tled, void *out) {
 }
 
 FSI_API fsi_result fsi_tled_restore(fsi_tled *tled, const void *state) {
-    if (!tled || !tled->block)
+    if (!fsi__tled_live(tled))
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
     memcpy(tled->block, state, tled->state_bytes);
     tled->ready = 0;
+
     return FSI_OK;
 }
 

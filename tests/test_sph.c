@@ -217,7 +217,7 @@ TEST H_06_neighbours_equal_brute_force(void) {
             /* nothing to search is no range, also where the table of the walls wraps */
             fsi__ranges walls;
             for (int i = 0; i < n; i++) {
-                fsi__ranges_around(&sph.bcells, sph.x[i], sph.y[i], sph.z[i], &walls);
+                fsi__ranges_around(&sph.bcells, fsi_vec(sph.x[i], sph.y[i], sph.z[i]), &walls);
                 for (int k = 0; k < walls.n; k++)
                     ASSERT(walls.range[k].begin < walls.range[k].end);
             }
