@@ -5289,21 +5289,19 @@ static void fsi__mg_restrict(const fsi_mg_level *fine, const fsi_mg_level *coars
     float sum[FSI__MG_BLOCK];
     for (int coarse_j = 0; coarse_j < coarse->n[1]; coarse_j++)
         for (int first = 0; first < fine->half; first += FSI__MG_BLOCK) {
-            /* red coarse cells are the odd ones of this row */
             int count = fsi__imin(FSI__MG_BLOCK, fine->half - first);
-            int red = (coarse_j + coarse_k) & 1;
-            float *f0 = coarse->f + fsi__mg_at(coarse, coarse_j, coarse_k) + first / 2;
-            float *f1 = f0 + coarse->size;
             memset(sum, 0, (size_t)count * sizeof *sum);
             for (int child = 0; child < 4; child++) {
                 int j = 2 * coarse_j + (child & 1);
                 int k = 2 * coarse_k + (child >> 1);
-                if (j < fine->n[1] && k < fine->n[2]) {
-                    fsi__mg_row row = fsi__mg_row_get(fine, 0, j, k, first, count, 0);
-                    fsi__mg_defect(&row, sum);
-                }
+                if (j >= fine->n[1] || k >= fine->n[2])
+                    continue;
+                fsi__mg_row row = fsi__mg_row_get(fine, 0, j, k, first, count, 0);
+                fsi__mg_defect(&row, sum);
             }
-            fsi__mg_split(count, sum, fine->scale, red ? f1 : f0, red ? f0 : f1);
+            float *f = coarse->f + first / 2;
+            fsi__mg_split(count, sum, fine->scale, f + fsi__mg_even(coarse, coarse_j, coarse_k),
+                          f + fsi__mg_odd(coarse, coarse_j, coarse_k));
         }
 }
 
@@ -5365,31 +5363,29 @@ static void fsi__mg_restrict_orphan(const fsi_mg *mg, int depth, fsi__ijk cell, 
 /* x += P x_c on the red cells of plane k (black ones are overwritten by the next sweep). */
 static void fsi__mg_prolong(const fsi_mg_level *fine, const fsi_mg_level *coarse, int k) {
     float buffer[FSI__MG_BLOCK];
-    fsi__ijk cell;
-
     for (int j = 0; j < fine->n[1]; j++) {
         float *x = fine->x + fsi__mg_at(fine, j, k);
         const uint8_t *kind = fine->kind + fsi__mg_at(fine, j, k);
-        int coarse_j = j >> 1;
-        int coarse_k = k >> 1;
-        int red = (coarse_j + coarse_k) & 1;
+        const float *even = coarse->x + fsi__mg_even(coarse, j >> 1, k >> 1);
+        const float *odd = coarse->x + fsi__mg_odd(coarse, j >> 1, k >> 1);
         for (int h = 0; h < fine->half; h += FSI__MG_BLOCK) {
             int count = fsi__imin(FSI__MG_BLOCK, fine->half - h);
-            const float *x0 = coarse->x + fsi__mg_at(coarse, coarse_j, coarse_k) + h / 2;
-            const float *x1 = x0 + coarse->size;
-            fsi__mg_merge(count, red ? x1 : x0, red ? x0 : x1, buffer);
+            fsi__mg_merge(count, even + h / 2, odd + h / 2, buffer);
             fsi__mg_correct(count, buffer, kind + h, x + h);
         }
-        if (fsi__mg_flags(fine, j, k) & FSI__ROW_ORPHAN)
-            for (int h = 0; h < fine->half; h++) {
-                ptrdiff_t parent =
-                    kind[h] < FSI__ORPHAN
-                        ? -1
-                        : fsi__mg_parent(coarse, fsi__ijk_of(2 * h + ((j + k) & 1), j, k), kind[h],
-                                         &cell);
-                if (parent >= 0)
-                    x[h] += coarse->x[parent];
-            }
+        if (!(fsi__mg_flags(fine, j, k) & FSI__ROW_ORPHAN))
+            continue;
+
+        /* orphans take the value of the block that adopted them */
+        fsi__ijk block;
+        for (int h = 0; h < fine->half; h++) {
+            fsi__ijk cell = fsi__ijk_of(2 * h + ((j + k) & 1), j, k);
+            if (kind[h] < FSI__ORPHAN)
+                continue;
+            ptrdiff_t parent = fsi__mg_parent(coarse, cell, kind[h], &block);
+            if (parent >= 0)
+                x[h] += coarse->x[parent];
+        }
     }
 }
 
@@ -5909,23 +5905,24 @@ static void fsi__mg_solid(const fsi_mg_level *level, int coarse_j, int coarse_k,
 static int fsi__mg_main_part(const fsi_mg *mg, int depth, fsi__ijk block, int mask) {
     int best = 0;
     int size = 0;
-
     while (mask) {
+        /* from the first child left, through open faces, until nothing is new */
         int part = mask & -mask;
-        int grown = 1;
-        int child;
+        for (int before = 0; before != part;) {
+            before = part;
+            for (int edge = 0; edge < 24; edge++) {
+                int child = edge / 3;
+                int axis = edge % 3;
+                int other = child ^ 1 << axis;
+                int lower = child & other;
+                if (!(part >> child & 1) || !(mask >> other & 1) || part >> other & 1)
+                    continue;
+                if (fsi__mg_w(mg, depth, axis, fsi__mg_child(block, lower)) > 0)
+                    part |= 1 << other;
+            }
+        }
         int count = 0;
-        while (grown)
-            for (grown = 0, child = 0; child < 8; child++)
-                for (int axis = 0; axis < 3 && part >> child & 1; axis++) {
-                    int other = child ^ 1 << axis;
-                    if (mask >> other & 1 && !(part >> other & 1)
-                        && fsi__mg_w(mg, depth, axis, fsi__mg_child(block, child & other)) > 0) {
-                        part |= 1 << other;
-                        grown = 1;
-                    }
-                }
-        for (child = 0; child < 8; child++)
+        for (int child = 0; child < 8; child++)
             count += part >> child & 1;
         if (count > size) {
             size = count;
@@ -5933,7 +5930,6 @@ static int fsi__mg_main_part(const fsi_mg *mg, int depth, fsi__ijk block, int ma
         }
         mask &= ~part;
     }
-
     return best;
 }
 
@@ -5968,13 +5964,14 @@ static void fsi__mg_parents(fsi_mg *mg, int depth, int coarse_k) {
         for (int first = 0; first < coarse->n[0]; first += FSI__MG_BLOCK) {
             int count = fsi__imin(FSI__MG_BLOCK, coarse->n[0] - first);
             fsi__mg_solid(fine, coarse_j, coarse_k, first, count, solid);
-            for (int coarse_i = first; coarse_i < first + count; coarse_i++) {
-                int plain = solid[coarse_i - first] & 1 && !beside;
-                coarse->kind[fsi__mg_id(coarse, coarse_i, coarse_j, coarse_k)] =
-                    (uint8_t)(plain                     ? FSI__MG_SOLID
-                              : solid[coarse_i - first] ? fsi__mg_cut(
-                                    mg, depth, fsi__ijk_of(coarse_i, coarse_j, coarse_k))
-                                                        : 0);
+            for (int i = 0; i < count; i++) {
+                fsi__ijk block = fsi__ijk_of(first + i, coarse_j, coarse_k);
+                int kind = 0;
+                if (solid[i] & 1 && !beside)
+                    kind = FSI__MG_SOLID;
+                else if (solid[i])
+                    kind = fsi__mg_cut(mg, depth, block);
+                coarse->kind[fsi__mg_cell_id(coarse, block)] = (uint8_t)kind;
             }
         }
 }
@@ -6150,69 +6147,73 @@ static void fsi__mg_regular(const fsi_mg *mg, int depth, int color, int j, int k
     const uint8_t *kind = level->kind + h0;
     const uint8_t *other = kind + (color ? 0 : level->size);
     const uint8_t *own = kind + fsi__mg_of(level, color, j, k);
+    const uint8_t *along = other + fsi__mg_at(level, j, k) + ((j + k + color) & 1) - 1;
+
+    /* rows below and above along y and z */
     const uint8_t *side[4];
-    for (int direction = 0; direction < 4; direction++) {
-        int axis = 1 + (direction >> 1);
-        int shift = direction & 1 ? 1 : -1;
-        int at = (direction < 2 ? j : k) + shift;
-        int outside = at < 0 || at == level->n[axis];
-        side[direction] =
-            (outside && !mg->open[2 + direction]) || (direction < 2 && level->n[1] == 1)
-                ? own
-                : other + fsi__mg_at(level, direction < 2 ? at : j, direction < 2 ? k : at);
+    for (int direction = 2; direction < 6; direction++) {
+        int axis = direction >> 1;
+        fsi__ijk at = fsi__mg_behind(fsi__ijk_of(0, j, k), direction);
+        int number = fsi__ijk_get(at, axis);
+        int wall = (number < 0 || number == level->n[axis]) && !mg->open[direction];
+        int flat = axis == 1 && level->n[1] == 1;
+        side[direction - 2] = wall || flat ? own : other + fsi__mg_at(level, at.j, at.k);
     }
-    fsi__mg_all_solid(count, own, other + fsi__mg_at(level, j, k) + ((j + k + color) & 1) - 1,
-                      side[0], side[1], side[2], side[3], regular);
+    fsi__mg_all_solid(count, own, along, side[0], side[1], side[2], side[3], regular);
 }
 
 /* Weights of coarse row (j, k), one colour; regular cells in bulk. */
 static void fsi__mg_coarse_row(fsi_mg *mg, int depth, int color, int j, int k) {
     fsi_mg_level *level = mg->level + depth + 1;
     ptrdiff_t at = fsi__mg_of(level, color, j, k);
+    float *const *weight = level->weight;
     uint8_t regular[FSI__MG_BLOCK];
-    int odd = (j + k + color) & 1;
-
     for (int h0 = 0; h0 < level->half; h0 += FSI__MG_BLOCK) {
         int count = fsi__imin(FSI__MG_BLOCK, level->half - h0);
         fsi__mg_regular(mg, depth + 1, color, j, k, h0, count, regular);
-        for (int cell = 0; cell < count; cell++) {
-            ptrdiff_t id = at + h0 + cell;
-            int i = 2 * (h0 + cell) + odd;
-            if (regular[cell]) {
-                level->weight[0][id] = (float)(regular[cell] & 1);
-                level->weight[2][id] = k + 1 < level->n[2] ? (float)(regular[cell] & 1) : 0;
+        for (int h = 0; h < count; h++) {
+            ptrdiff_t id = at + h0 + h;
+            if (regular[h]) {
+                float unit = (float)(regular[h] & 1);
                 level->dir[id] = 0;
-                if (level->weight[1])
-                    level->weight[1][id] = j + 1 < level->n[1] ? (float)(regular[cell] & 1) : 0;
+                weight[0][id] = unit;
+                weight[2][id] = k + 1 < level->n[2] ? unit : 0;
+                if (weight[1])
+                    weight[1][id] = j + 1 < level->n[1] ? unit : 0;
                 continue;
             }
-            if (i >= level->n[0])
+            fsi__ijk cell = fsi__ijk_of(2 * (h0 + h) + ((j + k + color) & 1), j, k);
+            if (cell.i >= level->n[0])
                 continue;
             for (int axis = 0; axis < 3; axis++)
-                if (level->weight[axis])
-                    level->weight[axis][id] = fsi__mg_slot(mg, depth, axis, fsi__ijk_of(i, j, k));
-            level->dir[id] = level->kind[id] ? fsi__mg_dir(mg, depth, fsi__ijk_of(i, j, k)) : 0;
+                if (weight[axis])
+                    weight[axis][id] = fsi__mg_slot(mg, depth, axis, cell);
+            level->dir[id] = level->kind[id] ? fsi__mg_dir(mg, depth, cell) : 0;
         }
     }
+}
+
+static void fsi__mg_coarse_weight(fsi_mg *mg, int depth, int axis, fsi__ijk cell) {
+    const fsi_mg_level *level = mg->level + depth + 1;
+    level->weight[axis][fsi__mg_cell_id(level, cell)] = fsi__mg_slot(mg, depth, axis, cell);
 }
 
 /* Weights of coarse plane k and of the faces below the grid (k = -1, j = -1, i = -1). */
 static void fsi__mg_coarse_weights(fsi_mg *mg, int depth, int k) {
     fsi_mg_level *level = mg->level + depth + 1;
+    if (k < 0) {
+        for (int j = 0; j < level->n[1]; j++)
+            for (int i = 0; i < level->n[0]; i++)
+                fsi__mg_coarse_weight(mg, depth, 2, fsi__ijk_of(i, j, k));
+        return;
+    }
     for (int j = 0; j < level->n[1]; j++) {
-        for (int i = 0; i < level->n[0] && k < 0; i++)
-            level->weight[2][fsi__mg_id(level, i, j, k)] =
-                fsi__mg_slot(mg, depth, 2, fsi__ijk_of(i, j, k));
-        if (k < 0)
-            continue;
-        level->weight[0][fsi__mg_id(level, -1, j, k)] =
-            fsi__mg_slot(mg, depth, 0, fsi__ijk_of(-1, j, k));
+        fsi__mg_coarse_weight(mg, depth, 0, fsi__ijk_of(-1, j, k));
         fsi__mg_coarse_row(mg, depth, 0, j, k);
         fsi__mg_coarse_row(mg, depth, 1, j, k);
     }
-    for (int i = 0; i < level->n[0] && k >= 0 && level->weight[1]; i++)
-        level->weight[1][fsi__mg_id(level, i, -1, k)] =
-            fsi__mg_slot(mg, depth, 1, fsi__ijk_of(i, -1, k));
+    for (int i = 0; level->weight[1] && i < level->n[0]; i++)
+        fsi__mg_coarse_weight(mg, depth, 1, fsi__ijk_of(i, -1, k));
 }
 
 /* Adds weight to the coarse face between cells a and b; nothing if they are not neighbours. */
@@ -6280,22 +6281,28 @@ static void fsi__mg_classify(const fsi_mg *mg, int depth, int j, int k) {
     uint8_t regular[FSI__MG_BLOCK];
     int plain = 1;
     int band = 0;
-    int ordinary = 2 + (level->n[1] > 1 ? (j > 0) + (j + 1 < level->n[1]) : 0) + (k > 0)
-                   + (k + 1 < level->n[2]);
+
+    /* faces of a regular cell */
+    int ordinary = 2 + (k > 0) + (k + 1 < level->n[2]);
+    if (level->n[1] > 1)
+        ordinary += (j > 0) + (j + 1 < level->n[1]);
+
     for (int color = 0; color < 2; color++)
         for (int h0 = 0; h0 < level->half; h0 += FSI__MG_BLOCK) {
             ptrdiff_t at = fsi__mg_of(level, color, j, k) + h0;
             int count = fsi__imin(FSI__MG_BLOCK, level->half - h0);
             fsi__mg_regular(mg, depth, color, j, k, h0, count, regular);
-            for (int pair = 0; pair < count; pair++) {
-                fsi__ijk cell = fsi__ijk_of(2 * (h0 + pair) + ((j + k + color) & 1), j, k);
-                int diagonal = regular[pair] == 1        ? ordinary
-                               : !level->kind[at + pair] ? 0
-                                                         : fsi__mg_diagonal(mg, depth, cell);
+            for (int h = 0; h < count; h++) {
+                fsi__ijk cell = fsi__ijk_of(2 * (h0 + h) + ((j + k + color) & 1), j, k);
+                int kind = level->kind[at + h];
+                int diagonal = 0;
+                if (regular[h] == 1)
+                    diagonal = ordinary;
+                else if (kind)
+                    diagonal = fsi__mg_diagonal(mg, depth, cell);
                 plain &= diagonal >= 0;
-                band |= diagonal < 0
-                        || (level->kind[at + pair] && level->kind[at + pair] != FSI__MG_SOLID);
-                level->f[at + pair] = (float)(diagonal < 0 ? 7 : diagonal);
+                band |= diagonal < 0 || (kind && kind != FSI__MG_SOLID);
+                level->f[at + h] = (float)(diagonal < 0 ? 7 : diagonal);
             }
         }
     level->row[fsi__mg_line(level, j, k)] =
@@ -6329,9 +6336,9 @@ static void fsi__mg_coarsen(fsi_mg *mg, int depth) {
     FSI__OMP(parallel for schedule(static) private(j) if (big))
     for (int k = 0; k < coarse->n[2]; k++)
         for (j = 0; j < coarse->n[1]; j++) {
-            ptrdiff_t red = fsi__mg_of(coarse, 0, j, k);
-            ptrdiff_t black = fsi__mg_of(coarse, 1, j, k);
-            fsi__mg_kinds(coarse->half, coarse->f + red, coarse->kind + red);
+            ptrdiff_t at = fsi__mg_at(coarse, j, k);
+            ptrdiff_t black = at + (ptrdiff_t)coarse->size;
+            fsi__mg_kinds(coarse->half, coarse->f + at, coarse->kind + at);
             fsi__mg_kinds(coarse->half, coarse->f + black, coarse->kind + black);
         }
 }
@@ -7535,6 +7542,19 @@ FSI__HOT static void fsi__mg_from_cycle(int cells, const float *FSI__RESTRICT ev
         z[cells - 1] = scale * (fsi_real)even[pairs];
 }
 
+/* f = scale row, and row = x / scale, of row (j, k) of the finest level */
+static void fsi__mg_row_in(const fsi__mg_cg *cg, int j, int k, const fsi_real *row) {
+    const fsi_mg_level *level = cg->mg->level;
+    fsi__mg_to_cycle(level->n[0], row, (fsi_real)cg->scale, level->f + fsi__mg_even(level, j, k),
+                     level->f + fsi__mg_odd(level, j, k));
+}
+
+static void fsi__mg_row_out(const fsi__mg_cg *cg, int j, int k, fsi_real *row) {
+    const fsi_mg_level *level = cg->mg->level;
+    fsi__mg_from_cycle(level->n[0], level->x + fsi__mg_even(level, j, k),
+                       level->x + fsi__mg_odd(level, j, k), (fsi_real)(1 / cg->scale), row);
+}
+
 /* What a pass does to row (j, k), whose cells begin at `at`, and its share of the pass's sum. */
 typedef double (*fsi__mg_pass)(fsi__mg_cg *cg, int j, int k, ptrdiff_t at);
 
@@ -7563,13 +7583,9 @@ static double fsi__mg_all_rows(fsi__mg_cg *cg, fsi__mg_pass pass) {
 /* p += alpha d, d = z + beta d */
 static double fsi__mg_pass_direction(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
-    const fsi_mg_level *level = mg->level;
-
-    /* z, which the caller's preconditioner has left in q already */
+    /* z, which the caller's preconditioner has left in image already */
     if (!cg->desc->precondition.apply_fn)
-        fsi__mg_from_cycle(mg->n[0], level->x + fsi__mg_even(level, j, k),
-                           level->x + fsi__mg_odd(level, j, k), (fsi_real)(1 / cg->scale),
-                           mg->image + at);
+        fsi__mg_row_out(cg, j, k, mg->image + at);
     fsi__mg_direction(mg->n[0], mg->image + at, (fsi_real)cg->alpha, (fsi_real)cg->beta, cg->p + at,
                       mg->direction + at);
     return 0;
@@ -7589,14 +7605,12 @@ static void fsi__mg_step(void *user, int stage, int k) {
 /* r -= alpha q, f = scale r; r . r */
 static double fsi__mg_pass_residual(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
-    float *even = mg->level->f + fsi__mg_even(mg->level, j, k);
-    float *odd = mg->level->f + fsi__mg_odd(mg->level, j, k);
-
-    /* q may hold anything before the first step */
+    fsi_real *r = mg->residual + at;
+    /* image may hold anything before the first step */
     if (cg->alpha > 0)
-        fsi_axpy((size_t)mg->n[0], (fsi_real)-cg->alpha, mg->image + at, mg->residual + at);
-    fsi__mg_to_cycle(mg->n[0], mg->residual + at, (fsi_real)cg->scale, even, odd);
-    return fsi__mg_dot_real(mg->n[0], mg->residual + at, mg->residual + at);
+        fsi_axpy((size_t)mg->n[0], (fsi_real)-cg->alpha, mg->image + at, r);
+    fsi__mg_row_in(cg, j, k, r);
+    return fsi__mg_dot_real(mg->n[0], r, r);
 }
 
 /* The power of two that brings cells with this sum of squares near 1, for the float cycle. */
@@ -7618,17 +7632,13 @@ static double fsi__mg_update_residual(fsi__mg_cg *cg) {
 
 /* f = scale p */
 static double fsi__mg_pass_in(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
-    const fsi_mg_level *level = cg->mg->level;
-    fsi__mg_to_cycle(level->n[0], cg->p + at, (fsi_real)cg->scale,
-                     level->f + fsi__mg_even(level, j, k), level->f + fsi__mg_odd(level, j, k));
+    fsi__mg_row_in(cg, j, k, cg->p + at);
     return 0;
 }
 
 /* p = x / scale */
 static double fsi__mg_pass_out(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
-    const fsi_mg_level *level = cg->mg->level;
-    fsi__mg_from_cycle(level->n[0], level->x + fsi__mg_even(level, j, k),
-                       level->x + fsi__mg_odd(level, j, k), (fsi_real)(1 / cg->scale), cg->p + at);
+    fsi__mg_row_out(cg, j, k, cg->p + at);
     return 0;
 }
 
