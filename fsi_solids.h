@@ -1698,14 +1698,31 @@ static void fsi__bounds_empty(fsi_vec3 *lo, fsi_vec3 *hi) {
     *hi = fsi_vec_scale(*lo, -1);
 }
 
+/* The smaller and the larger of two vectors, and absolute values, component by component. */
+static fsi_vec3 fsi__vec_min(fsi_vec3 a, fsi_vec3 b) {
+    return fsi_vec(fsi__min(a.x, b.x), fsi__min(a.y, b.y), fsi__min(a.z, b.z));
+}
+
+static fsi_vec3 fsi__vec_max(fsi_vec3 a, fsi_vec3 b) {
+    return fsi_vec(fsi__max(a.x, b.x), fsi__max(a.y, b.y), fsi__max(a.z, b.z));
+}
+
+static fsi_vec3 fsi__vec_abs(fsi_vec3 a) {
+    return fsi_vec(fsi__abs(a.x), fsi__abs(a.y), fsi__abs(a.z));
+}
+
 /* Bounds grow to hold p. */
 static void fsi__grow(fsi_vec3 *lo, fsi_vec3 *hi, fsi_vec3 p) {
-    lo->x = fsi__min(lo->x, p.x);
-    lo->y = fsi__min(lo->y, p.y);
-    lo->z = fsi__min(lo->z, p.z);
-    hi->x = fsi__max(hi->x, p.x);
-    hi->y = fsi__max(hi->y, p.y);
-    hi->z = fsi__max(hi->z, p.z);
+    *lo = fsi__vec_min(*lo, p);
+    *hi = fsi__vec_max(*hi, p);
+}
+
+/* Do box a, grown by `grow` on all sides, and box b meet? */
+static int fsi__boxes_meet(fsi_vec3 alo, fsi_vec3 ahi, fsi_real grow, fsi_vec3 blo, fsi_vec3 bhi) {
+    int in_x = alo.x - grow <= bhi.x && blo.x <= ahi.x + grow;
+    int in_y = alo.y - grow <= bhi.y && blo.y <= ahi.y + grow;
+    int in_z = alo.z - grow <= bhi.z && blo.z <= ahi.z + grow;
+    return in_x && in_y && in_z;
 }
 
 /* Adds the inertia of a part: turned, times density, and moved by its place d (parallel axes,
@@ -2047,8 +2064,10 @@ static fsi_real fsi__sign(fsi_real x) {
 /* How far p is outside the faces of a box around the origin, along each axis; 2D has no faces in z.
  */
 static fsi_vec3 fsi__beyond_faces(fsi_vec3 half, int dim, fsi_vec3 p) {
-    return fsi_vec(fsi__abs(p.x) - half.x, fsi__abs(p.y) - half.y,
-                   dim == 3 ? fsi__abs(p.z) - half.z : -FSI_REAL_MAX);
+    fsi_vec3 beyond = fsi_vec_sub(fsi__vec_abs(p), half);
+    if (dim == 2)
+        beyond.z = -FSI_REAL_MAX;
+    return beyond;
 }
 
 /* The largest of the three; *n: unit vector along that axis, to the side where p is. */
@@ -2065,7 +2084,7 @@ static fsi_real fsi__distance_box(fsi_vec3 half, int dim, fsi_vec3 p, fsi_vec3 *
     fsi_vec3 beyond = fsi__beyond_faces(half, dim, p);
     if (beyond.x <= 0 && beyond.y <= 0 && beyond.z <= 0)
         return fsi__largest_axis(beyond, p, n);
-    fsi_vec3 out = fsi_vec(fsi__max(beyond.x, 0), fsi__max(beyond.y, 0), fsi__max(beyond.z, 0));
+    fsi_vec3 out = fsi__vec_max(beyond, fsi_vec(0, 0, 0));
     fsi_real d = fsi__length(out);
     *n =
         fsi_vec(fsi__sign(p.x) * out.x / d, fsi__sign(p.y) * out.y / d, fsi__sign(p.z) * out.z / d);
@@ -2094,11 +2113,20 @@ static int fsi__cell(fsi_real x, int n, fsi_real *fraction) {
     return i;
 }
 
+/* Column and row of a height field: the cell in which x or z lies. */
+static int fsi__height_column(const fsi_shape *shape, fsi_real x, fsi_real *fraction) {
+    return fsi__cell((x - shape->origin.x) / shape->spacing, shape->nx, fraction);
+}
+
+static int fsi__height_row(const fsi_shape *shape, fsi_real z, fsi_real *fraction) {
+    return fsi__cell((z - shape->origin.z) / shape->spacing, shape->nz, fraction);
+}
+
 /* Height above the field, bilinear, times the cosine of its slope. */
 static fsi_real fsi__distance_height(const fsi_shape *shape, fsi_vec3 p, fsi_vec3 *n) {
     fsi_real fx, fz, spacing = shape->spacing;
-    int i = fsi__cell((p.x - shape->origin.x) / spacing, shape->nx, &fx);
-    int k = fsi__cell((p.z - shape->origin.z) / spacing, shape->nz, &fz);
+    int i = fsi__height_column(shape, p.x, &fx);
+    int k = fsi__height_row(shape, p.z, &fz);
     size_t up = shape->nz > 1 ? (size_t)shape->nx : 0;
     const fsi_real *node = shape->grid + (size_t)k * (size_t)shape->nx + (size_t)i;
     fsi_real h00 = node[0], h10 = node[1], h01 = node[up], h11 = node[up + 1];
@@ -2436,14 +2464,6 @@ static void fsi__curve_deepest(fsi__manifold *manifold, const fsi__placed *own,
                 own->shape->point_radius, flip, 1000u);
 }
 
-/* Is p inside the box lo .. hi grown by `grow`? */
-static int fsi__in_box(fsi_vec3 p, fsi_vec3 lo, fsi_vec3 hi, fsi_real grow) {
-    int in_x = !(p.x < lo.x - grow) && !(p.x > hi.x + grow);
-    int in_y = !(p.y < lo.y - grow) && !(p.y > hi.y + grow);
-    int in_z = !(p.z < lo.z - grow) && !(p.z > hi.z + grow);
-    return in_x && in_y && in_z;
-}
-
 /* All samples of a shape against the other. */
 static void fsi__collide_samples(fsi__manifold *manifold, const fsi__placed *own,
                                  const fsi__placed *other, int flip, uint32_t feature) {
@@ -2455,7 +2475,8 @@ static void fsi__collide_samples(fsi__manifold *manifold, const fsi__placed *own
         return;
     for (int i = 0; i < shape->point_count; i++) {
         fsi_vec3 c = fsi__pose_point(&own->pose, fsi_vec_load(shape->point + 3 * (size_t)i));
-        if (bounded && !fsi__in_box(fsi__pose_local(&other->pose, c), form->lo, form->hi, room))
+        fsi_vec3 local = fsi__pose_local(&other->pose, c);
+        if (bounded && !fsi__boxes_meet(form->lo, form->hi, room, local, local))
             continue;
         fsi_real d = fsi__sample(manifold, other, c, r, flip, feature + (uint32_t)i);
         if (d < least) {
@@ -2524,10 +2545,10 @@ static void fsi__collide_peaks(fsi__manifold *manifold, const fsi__placed *own,
     const fsi_shape *shape = field->shape;
     fsi_real spacing = shape->spacing, r = own->shape->bound + manifold->reach, skip;
     fsi_vec3 c = fsi__pose_local(&field->pose, own->pose.x);
-    int i0 = fsi__cell((c.x - r - shape->origin.x) / spacing, shape->nx, &skip);
-    int i1 = fsi__cell((c.x + r - shape->origin.x) / spacing, shape->nx, &skip) + 1;
-    int k0 = fsi__cell((c.z - r - shape->origin.z) / spacing, shape->nz, &skip);
-    int k1 = fsi__cell((c.z + r - shape->origin.z) / spacing, shape->nz, &skip) + 1;
+    int i0 = fsi__height_column(shape, c.x - r, &skip);
+    int i1 = fsi__height_column(shape, c.x + r, &skip) + 1;
+    int k0 = fsi__height_row(shape, c.z - r, &skip);
+    int k1 = fsi__height_row(shape, c.z + r, &skip) + 1;
     for (int k = k0; k <= fsi__imin(k1, shape->nz - 1); k++)
         for (int i = i0; i <= i1; i++) {
             fsi_real height = shape->grid[(size_t)k * (size_t)shape->nx + (size_t)i];
@@ -2571,8 +2592,8 @@ static fsi_vec3 fsi__box_axis(const fsi__placed *box, int k) {
 
 /* Half width of a box along n. */
 static fsi_real fsi__box_extent(const fsi__placed *box, fsi_vec3 n) {
-    fsi_vec3 local = fsi_mat3_tmul_vec(&box->pose.rotation, n), half = box->shape->half;
-    return fsi__abs(local.x) * half.x + fsi__abs(local.y) * half.y + fsi__abs(local.z) * half.z;
+    fsi_vec3 local = fsi_mat3_tmul_vec(&box->pose.rotation, n);
+    return fsi_vec_dot(fsi__vec_abs(local), box->shape->half);
 }
 
 /* The axis replaces the best one if its separation is larger by more than `bonus`. */
@@ -3386,22 +3407,26 @@ static void fsi__joint_profile(fsi_solids *solids) {
         work->rows[i].first = i;
 }
 
-/* Row i of K = L D L^T, from column begin on; row[-c] is K(i, c). A row without mass, or one that
- * repeats others, gets D = 0 and stays out. */
+/* Row i of the band: row[-c] is K(i, c). */
+static fsi_real *fsi__band_row(const fsi_solids *solids, int i) {
+    return solids->work->joint_k + (size_t)i * FSI__BAND + i;
+}
+
+/* Row i of K = L D L^T, from column begin on. A row without mass, or one that repeats others, gets
+ * D = 0 and stays out. */
 static void fsi__joint_factor_row(fsi_solids *solids, int i, int begin) {
-    fsi_real *K = solids->work->joint_k;
-    fsi_real *row = K + (size_t)i * FSI__BAND + i;
+    fsi_real *row = fsi__band_row(solids, i);
     solids->work->joint_begin[i] = begin;
 
     /* First the products L D, then L and D. */
     for (int c = begin; c < i; c++) {
-        const fsi_real *other = K + (size_t)c * FSI__BAND + c;
+        const fsi_real *other = fsi__band_row(solids, c);
         for (int e = fsi__imax(begin, solids->work->joint_begin[c]); e < c; e++)
             row[-c] -= row[-e] * other[-e];
     }
     fsi_real full = row[-i];
     for (int c = begin; c < i; c++) {
-        fsi_real pivot = K[(size_t)c * FSI__BAND];
+        fsi_real pivot = fsi__band_row(solids, c)[-c];
         fsi_real lower = pivot > 0 ? row[-c] / pivot : 0;
         row[-i] -= lower * row[-c];
         row[-c] = lower;
@@ -3410,8 +3435,7 @@ static void fsi__joint_factor_row(fsi_solids *solids, int i, int begin) {
         row[-i] = 0;
 }
 
-/* Geometry and K of all joints at the present poses, factored in a band: K(i, c) is at
- * [i * band + i - c]. */
+/* Geometry and K of all joints at the present poses, factored in a band. */
 static void fsi__joint_factor(fsi_solids *solids) {
     fsi__joint_rows *all = solids->work->rows;
     for (int j = 0; j < solids->joint_count; j++)
@@ -3424,7 +3448,7 @@ static void fsi__joint_factor(fsi_solids *solids) {
         rows->mass_free = k > 0 ? 1 / k : 0;
         for (int p = 0; p < rows->n; p++) {
             int i = rows->at + p;
-            fsi_real *row = solids->work->joint_k + (size_t)i * FSI__BAND + i;
+            fsi_real *row = fsi__band_row(solids, i);
             for (int q = rows->first; q <= j; q++)
                 for (int e = 0; e < all[q].n && all[q].at + e <= i; e++)
                     row[-(all[q].at + e)] =
@@ -3436,16 +3460,21 @@ static void fsi__joint_factor(fsi_solids *solids) {
 
 /* x = K^-1 x for rows begin .. end - 1, which no row outside is coupled with. */
 static void fsi__joint_backsolve(const fsi_solids *solids, int begin, int end, fsi_real *x) {
-    const fsi_real *K = solids->work->joint_k;
     const int32_t *column = solids->work->joint_begin;
-    for (int i = begin; i < end; i++)
+    for (int i = begin; i < end; i++) {
+        const fsi_real *row = fsi__band_row(solids, i);
         for (int c = column[i]; c < i; c++)
-            x[i] -= K[(size_t)i * FSI__BAND + (size_t)(i - c)] * x[c];
-    for (int i = begin; i < end; i++)
-        x[i] = K[(size_t)i * FSI__BAND] > 0 ? x[i] / K[(size_t)i * FSI__BAND] : 0;
-    for (int i = end - 1; i >= begin; i--)
+            x[i] -= row[-c] * x[c];
+    }
+    for (int i = begin; i < end; i++) {
+        fsi_real pivot = fsi__band_row(solids, i)[-i];
+        x[i] = pivot > 0 ? x[i] / pivot : 0;
+    }
+    for (int i = end - 1; i >= begin; i--) {
+        const fsi_real *row = fsi__band_row(solids, i);
         for (int c = column[i]; c < i; c++)
-            x[c] -= K[(size_t)i * FSI__BAND + (size_t)(i - c)] * x[i];
+            x[c] -= row[-c] * x[i];
+    }
 }
 
 static fsi_real fsi__row_velocity(const fsi_solids *solids, const fsi_joint *joint,
@@ -4115,25 +4144,16 @@ static void fsi__bounds_make(const fsi_solids *solids, int i, fsi_real dt) {
     fsi_vec3 centre = fsi_vec_add(body->x, fsi_mat3_mul_vec(&body->rotation, middle));
     fsi_vec3 half = fsi_vec_scale(fsi_vec_sub(shape->hi, shape->lo), FSI_R(0.5));
     if (shape->kind != FSI_SHAPE_SPHERE)
-        half = fsi_vec(fsi__abs(R[0]) * half.x + fsi__abs(R[1]) * half.y + fsi__abs(R[2]) * half.z,
-                       fsi__abs(R[3]) * half.x + fsi__abs(R[4]) * half.y + fsi__abs(R[5]) * half.z,
-                       fsi__abs(R[6]) * half.x + fsi__abs(R[7]) * half.y + fsi__abs(R[8]) * half.z);
-    fsi_vec3 speed = fsi_vec(fsi__max(fsi__abs(body->v.x), fsi__abs(body->v_start.x)),
-                             fsi__max(fsi__abs(body->v.y), fsi__abs(body->v_start.y)),
-                             fsi__max(fsi__abs(body->v.z), fsi__abs(body->v_start.z)));
+        half = fsi_vec(fsi_vec_dot(fsi__vec_abs(fsi_vec_load(R)), half),
+                       fsi_vec_dot(fsi__vec_abs(fsi_vec_load(R + 3)), half),
+                       fsi_vec_dot(fsi__vec_abs(fsi_vec_load(R + 6)), half));
+    fsi_vec3 speed = fsi__vec_max(fsi__vec_abs(body->v), fsi__vec_abs(body->v_start));
     fsi_real turn = fsi__min(dt * fsi__length(body->spin), 4);
     fsi_real grow = FSI_R(0.02) * shape->bound + turn * shape->bound;
     half = fsi_vec_add(fsi_vec_mad(half, speed, dt), fsi_vec(grow, grow, grow));
     work->lo[i] = fsi_vec_sub(centre, half);
     work->hi[i] = fsi_vec_add(centre, half);
     work->extent[i] = fsi__max(half.x, fsi__max(half.y, half.z));
-}
-
-static int fsi__boxes_meet(fsi_vec3 alo, fsi_vec3 ahi, fsi_vec3 blo, fsi_vec3 bhi) {
-    int in_x = alo.x <= bhi.x && blo.x <= ahi.x;
-    int in_y = alo.y <= bhi.y && blo.y <= ahi.y;
-    int in_z = alo.z <= bhi.z && blo.z <= ahi.z;
-    return in_x && in_y && in_z;
 }
 
 static void fsi__pair_add(fsi_solids *solids, uint64_t key) {
@@ -4158,7 +4178,7 @@ static void fsi__pair_try(fsi_solids *solids, int i, int j) {
         return;
     if (first->ghost || second->ghost || fsi__same_group(first->group, second->group))
         return;
-    if (!fsi__boxes_meet(work->lo[low], work->hi[low], work->lo[high], work->hi[high]))
+    if (!fsi__boxes_meet(work->lo[low], work->hi[low], 0, work->lo[high], work->hi[high]))
         return;
     uint64_t key = fsi__pair_key(low, high);
     size_t at = fsi__lower_bound((size_t)work->jointed_count, work->jointed, key);
@@ -4337,7 +4357,7 @@ static void fsi__external_pairs(fsi_solids *solids, fsi_real dt) {
             const fsi_rigid *body = solids->body + j;
             if (body->ghost || fsi__same_group(external->group, body->group))
                 continue;
-            if (fsi__boxes_meet(lo, hi, solids->work->lo[j], solids->work->hi[j]))
+            if (fsi__boxes_meet(lo, hi, 0, solids->work->lo[j], solids->work->hi[j]))
                 fsi__pair_add(solids, external_pair | fsi__pair_key(j, bodies + i));
         }
         for (int j = i + 1; j < solids->external_count; j++) {
@@ -4345,7 +4365,7 @@ static void fsi__external_pairs(fsi_solids *solids, fsi_real dt) {
             if (fsi__same_group(external->group, other->group)
                 || (!external->distance_fn && !other->distance_fn))
                 continue;
-            if (fsi__boxes_meet(lo, hi, bound[2 * j], bound[2 * j + 1]))
+            if (fsi__boxes_meet(lo, hi, 0, bound[2 * j], bound[2 * j + 1]))
                 fsi__pair_add(solids, external_pair | fsi__pair_key(bodies + i, bodies + j));
         }
     }
@@ -4513,12 +4533,9 @@ static int fsi__may_meet(const fsi_solids *solids, int other, fsi_vec3 lo, fsi_v
                          fsi_real grow) {
     const struct fsi__solids_work *work = solids->work;
     int external = other - solids->desc.max_bodies;
-    fsi_vec3 room = fsi_vec(grow, grow, grow);
-    lo = fsi_vec_sub(lo, room);
-    hi = fsi_vec_add(hi, room);
     if (external < 0)
-        return fsi__boxes_meet(lo, hi, work->lo[other], work->hi[other]);
-    return fsi__boxes_meet(lo, hi, work->bound[2 * external], work->bound[2 * external + 1]);
+        return fsi__boxes_meet(lo, hi, grow, work->lo[other], work->hi[other]);
+    return fsi__boxes_meet(lo, hi, grow, work->bound[2 * external], work->bound[2 * external + 1]);
 }
 
 /* Contact of place `point` of external `solid` at p with the other solid. It acts at the point
@@ -5974,27 +5991,23 @@ FSI_API fsi_result fsi_solids_take(fsi_solids *solids, int body) {
  * addresses and stay with the world. */
 static fsi_result fsi__solids_state(fsi_solids *solids, fsi__state *state) {
     const fsi_solids_desc *desc = &solids->desc;
+    const int size[] = {desc->dim, desc->max_bodies, desc->max_joints, desc->max_contacts};
     fsi__state_match(state, FSI__STATE_TAG);
-    fsi__state_match(state, (uint64_t)desc->dim);
-    fsi__state_match(state, (uint64_t)desc->max_bodies);
-    fsi__state_match(state, (uint64_t)desc->max_joints);
-    fsi__state_match(state, (uint64_t)desc->max_contacts);
+    for (int i = 0; i < 4; i++)
+        fsi__state_match(state, (uint64_t)size[i]);
 
     /* How many there are: a block that claims more than there is room for is not ours. */
-    uint64_t bodies = (uint64_t)solids->body_count, joints = (uint64_t)solids->joint_count;
-    uint64_t contacts = (uint64_t)solids->contact_count;
-    fsi__state_field(state, &bodies, 1, sizeof bodies);
-    fsi__state_field(state, &joints, 1, sizeof joints);
-    fsi__state_field(state, &contacts, 1, sizeof contacts);
-    if (state->failed || bodies > (uint64_t)desc->max_bodies || joints > (uint64_t)desc->max_joints
-        || contacts > (uint64_t)desc->max_contacts)
-        return FSI_ERR_SIZE;
-    for (uint64_t i = 0; i < bodies; i++)
+    int32_t count[3] = {solids->body_count, solids->joint_count, solids->contact_count};
+    fsi__state_field(state, count, 3, sizeof *count);
+    for (int i = 0; i < 3; i++)
+        if (state->failed || count[i] < 0 || count[i] > size[i + 1])
+            return FSI_ERR_SIZE;
+    for (int i = 0; i < count[0]; i++)
         if (!solids->body[i].shape)
             return FSI_ERR_STATE;
-    solids->body_count = (int)bodies;
-    solids->joint_count = (int)joints;
-    solids->contact_count = (int)contacts;
+    solids->body_count = count[0];
+    solids->joint_count = count[1];
+    solids->contact_count = count[2];
 
     fsi__state_field(state, &solids->time, 1, sizeof solids->time);
     fsi__state_field(state, &solids->work->last_h, 1, sizeof solids->work->last_h);

@@ -1790,7 +1790,7 @@ TEST broad_phase_agrees_with_brute_force(void) {
     fsi__collide(&solids, FSI_R(0.01), 0);
     for (int i = 0; i < 400; i++)
         for (int k = i + 1; k < 400; k++)
-            brute += fsi__boxes_meet(solids.work->lo[i], solids.work->hi[i], solids.work->lo[k],
+            brute += fsi__boxes_meet(solids.work->lo[i], solids.work->hi[i], 0, solids.work->lo[k],
                                      solids.work->hi[k]);
     ASSERT_EQ(brute, (int)solids.work->pairs);
     fsi_solids_free(&solids);
