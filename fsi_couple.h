@@ -1527,6 +1527,7 @@ FSI__INLINE int fsi__good_dt(fsi_real dt) {
 static fsi_result fsi__cut_faces(fsi_interface *iface);
 static fsi_result fsi__cut_sides(fsi_interface *iface, const fsi_grid *grid);
 
+/* Cell and face arrays in one block. */
 static void fsi__interface_layout(fsi_interface *iface, fsi_arena *arena) {
     FSI__TAKE(iface->covered, uint8_t, arena, iface->cells);
     FSI__TAKE(iface->mark, int8_t, arena, iface->cells);
@@ -1571,6 +1572,13 @@ FSI_API fsi_result fsi_interface_init(fsi_interface *iface, const fsi_grid *grid
     return FSI_OK;
 }
 
+/* Is this an interface of the grid? */
+static int fsi__interface_fits(const fsi_interface *iface, const fsi_grid *grid) {
+    if (!iface || !iface->block || !grid || !grid->block)
+        return 0;
+    return grid->cells == iface->cells;
+}
+
 FSI_API void fsi_interface_free(fsi_interface *iface) {
     if (!iface || !iface->block)
         return;
@@ -1595,16 +1603,19 @@ FSI_API void fsi_interface_free(fsi_interface *iface) {
 
 /* ---- Cells and faces. Face (i, j, k) of an axis is the lower face of cell (i, j, k). */
 
+/* Number of face i of an axis in arrays over faces; FSI__CELLS: of a cell. */
 FSI__INLINE size_t fsi__face_index(const fsi_interface *iface, int axis, const int *i) {
     size_t nx = (size_t)iface->nx + (axis == 0);
     size_t ny = (size_t)iface->ny + (axis == 1);
     return (size_t)i[0] + nx * ((size_t)i[1] + ny * (size_t)i[2]);
 }
 
+/* Number of a cell in arrays over cells. */
 FSI__INLINE size_t fsi__cell_index(const fsi_interface *iface, const int *i) {
     return fsi__face_index(iface, FSI__CELLS, i);
 }
 
+/* The inverse of fsi__face_index, */
 FSI__INLINE void fsi__face_ijk(const fsi_interface *iface, int axis, size_t face, int *i) {
     size_t nx = (size_t)iface->nx + (axis == 0);
     size_t ny = (size_t)iface->ny + (axis == 1);
@@ -1613,6 +1624,7 @@ FSI__INLINE void fsi__face_ijk(const fsi_interface *iface, int axis, size_t face
     i[2] = (int)(face / (nx * ny));
 }
 
+/* and of fsi__cell_index. */
 FSI__INLINE void fsi__cell_ijk(const fsi_interface *iface, size_t cell, int *i) {
     fsi__face_ijk(iface, FSI__CELLS, cell, i);
 }
@@ -1627,12 +1639,14 @@ static fsi_vec3 fsi__centre_of(const fsi_interface *iface, int axis, const int *
     return fsi_vec_load(x);
 }
 
+/* The same by the number of the face. */
 static fsi_vec3 fsi__face_centre(const fsi_interface *iface, int axis, size_t face) {
     int i[3];
     fsi__face_ijk(iface, axis, face, i);
     return fsi__centre_of(iface, axis, i);
 }
 
+/* From a cell to the next one along an axis. */
 FSI__INLINE ptrdiff_t fsi__stride(const fsi_interface *iface, int axis) {
     if (axis == 0)
         return 1;
@@ -1768,7 +1782,8 @@ static fsi_result fsi__coupled_check(const fsi_coupled *door, int dim, int lean)
     size_t dof = (size_t)door->dof;
     int masses = door->inverse_mass || (lean && door->mass_fn && !door->node);
     int rows = door->node || door->row_fn;
-    if (dof && (!door->v || !masses || !rows || !fsi_all_finite(dof, door->v)))
+    int complete = door->v && masses && rows;
+    if (dof && (!complete || !fsi_all_finite(dof, door->v)))
         return FSI_ERR_ARGUMENT;
     if (door->node)
         return fsi__nodal_check(door);
@@ -1790,6 +1805,7 @@ static void fsi__interface_bins(const fsi_interface *iface, fsi_vec3 lo, fsi_vec
     }
 }
 
+/* Number of bin i. */
 FSI__INLINE int fsi__bin_index(const fsi_interface *iface, const int *i) {
     return i[0] + iface->bins[0] * (i[1] + iface->bins[1] * i[2]);
 }
@@ -2006,6 +2022,7 @@ typedef struct fsi__lines {
     int first[3], last[3]; /* lines that one element may meet: first <= i < last */
 } fsi__lines;
 
+/* The lines of a surface with these bounds. */
 static fsi__lines fsi__lines_along(const fsi_interface *iface, const fsi_bvh *root, int axis,
                                    fsi_real shift) {
     fsi_real origin = fsi__get(iface->origin, axis);
@@ -2058,6 +2075,8 @@ FSI__INLINE int fsi__line_cross(const fsi_interface *iface, const fsi_surface *s
     return 1;
 }
 
+/* Notes a crossing on a face, t of the way between its cell centres; the face hides what is behind.
+ */
 static fsi_result fsi__crossing_add(fsi_interface *iface, int axis, size_t face, int solid,
                                     const fsi_hit *hit, fsi_real t) {
     fsi_result result =
@@ -2230,6 +2249,7 @@ static fsi_result fsi__interface_cross(fsi_interface *iface) {
 
 /* ---- Detect. */
 
+/* Takes back what the last detect wrote: only where it wrote. */
 static void fsi__interface_clear(fsi_interface *iface) {
     for (int i = 0; i < iface->crossings; i++) {
         const fsi_crossing *crossing = iface->crossing + i;
@@ -2331,7 +2351,7 @@ static fsi_result fsi__interface_occlude(fsi_interface *iface, fsi_grid *grid) {
 
 FSI_API fsi_result fsi_interface_detect(fsi_interface *iface, fsi_grid *grid,
                                         fsi_coupled *const *solid, int count) {
-    if (!iface || !iface->block || !grid || !grid->block || grid->cells != iface->cells)
+    if (!fsi__interface_fits(iface, grid))
         return FSI_ERR_STATE;
     if (count < 0 || (count && !solid))
         return FSI_ERR_ARGUMENT;
@@ -2373,6 +2393,7 @@ typedef struct fsi__average {
     int count;
 } fsi__average;
 
+/* Adds to the weight of a vertex or its node. */
 static void fsi__average_add(fsi__average *average, int vertex, fsi_real weight) {
     int32_t id = average->node ? average->node[vertex] : vertex;
     int k = 0;
@@ -2400,6 +2421,7 @@ static void fsi__average_point(const fsi_interface *iface, const fsi_side *side,
     }
 }
 
+/* The part of element e inside the box. */
 static int fsi__average_visit(int e, void *user) {
     fsi__average *average = (fsi__average *)user;
     const fsi_surface *surface = average->surface;
@@ -2677,7 +2699,7 @@ static void fsi__interface_submerged(fsi_interface *iface, const fsi_grid *grid)
 }
 
 FSI_API fsi_result fsi_interface_sides(fsi_interface *iface, const fsi_grid *grid) {
-    if (!iface || !iface->block || !grid || grid->cells != iface->cells)
+    if (!fsi__interface_fits(iface, grid))
         return FSI_ERR_STATE;
     iface->sides = iface->entries = 0;
     fsi_result result;
@@ -2886,7 +2908,7 @@ FSI_API fsi_result fsi_interface_moved(fsi_interface *iface, fsi_grid *grid, int
     int count = 0;
     if (passed)
         *passed = 0;
-    if (!iface || !iface->block || !grid || grid->cells != iface->cells)
+    if (!fsi__interface_fits(iface, grid))
         return FSI_ERR_STATE;
 
     size_t open = fsi__open_numbers(iface);
@@ -3372,6 +3394,7 @@ static void fsi__k_back(int n, const fsi_real *L, const fsi_real *b, fsi_real *x
 
 /* ---- Short names for what the formulas are made of. */
 
+/* A */
 FSI__INLINE fsi_real fsi__area(const fsi_interface *iface) {
     return iface->dim == 3 ? iface->h * iface->h : iface->h;
 }
@@ -3408,6 +3431,7 @@ FSI__INLINE size_t fsi__k_entries(const fsi_coupled *door) {
     return door->node ? dof : dof * (dof + 1) / 2;
 }
 
+/* Counts over solids and sides. */
 static fsi__list_sizes fsi__couple_sizes(const fsi_couple *couple) {
     const fsi_interface *iface = &couple->iface;
     fsi__list_sizes sizes;
@@ -3439,6 +3463,7 @@ static void fsi__take_vectors(fsi_arena *arena, size_t n, fsi_real **const *fiel
         FSI__TAKE(**field, fsi_real, arena, n);
 }
 
+/* All lists of a solve in one block. */
 static void fsi__couple_layout(fsi_couple *couple, const fsi__list_sizes *sizes, fsi_arena *arena) {
     fsi_real **const of_sides[] = {&couple->lambda, &couple->side_velocity, &couple->side_factor,
                                    NULL};
@@ -4057,6 +4082,7 @@ static void fsi__bubble_count(const fsi_couple *couple, int olds, const int *num
     }
 }
 
+/* The bubble of most volume. */
 static fsi_bubble *fsi__bubble_largest(const fsi_couple *couple) {
     fsi_bubble *largest = couple->bubble;
     for (int b = 1; b < couple->bubbles; b++)
@@ -4107,6 +4133,7 @@ static void fsi__bubble_targets(fsi_couple *couple, const fsi_bubble *old, int o
         largest->target = fmax(largest->target - debt, largest->target / 2);
 }
 
+/* Is an air region a bubble? */
 FSI__INLINE int fsi__bubble_is(const fsi_air_region *region) {
     return !region->open && region->cells > 0;
 }
@@ -4456,6 +4483,7 @@ static fsi_result fsi__rank_build(fsi_couple *couple) {
     return result == FSI_ERR_SINGULAR ? FSI_OK : result;
 }
 
+/* Relative residual at which a solve ends. */
 static double fsi__tolerance(const fsi_couple *couple) {
     return couple->desc.tolerance > 0 ? couple->desc.tolerance : couple->grid->desc.tolerance;
 }
@@ -4872,6 +4900,7 @@ static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *sce
     return report->reason;
 }
 
+/* Stages of fsi__step_page: sides; the one solve; bubbles get their volumes back. */
 static fsi_result fsi__couple_detect_stage(void *scheme, fsi_coupled *const *solid, int count) {
     return fsi_couple_detect((fsi_couple *)scheme, solid, count);
 }
@@ -5047,7 +5076,9 @@ static fsi_result fsi__body_inverse(const fsi_body *body, int dim, fsi_mat3 *inv
 }
 
 FSI_API fsi_result fsi_body_couple(fsi_body *body, const fsi_surface *surface, fsi_coupled *out) {
-    if (!body || !surface || !out || !(body->mass >= 0) || !fsi__finite(body->mass))
+    if (!body || !surface || !out)
+        return FSI_ERR_ARGUMENT;
+    if (!(body->mass >= 0) || !fsi__finite(body->mass))
         return FSI_ERR_ARGUMENT;
     if (!fsi__finite_vec(body->centre) || !fsi__finite_vec(body->velocity)
         || !fsi__finite_vec(body->spin))
@@ -5095,6 +5126,7 @@ FSI_API void fsi_body_take(fsi_body *body) {
 /* ------------------------------------------------------------------------------------------------
  * >>world */
 #ifndef FSI_COUPLE_NO_GRID
+/* Lists of guests and doors in one block. */
 static void fsi__world_layout(fsi_world *world, size_t bodies, size_t guests, fsi_arena *arena) {
     FSI__TAKE(world->guest, fsi_guest, arena, guests);
     FSI__TAKE(world->door, fsi_coupled *, arena, bodies + guests);
@@ -11386,6 +11418,7 @@ static void fsi__schur_apply(const fsi_real *r, fsi_real *z, void *user) {
     }
 }
 
+/* Makes P(s) the preconditioner of a solve. */
 static fsi_result fsi__schur_begin(fsi_couple *couple, fsi_mg_solve_desc *desc) {
     desc->precondition.apply_fn = fsi__schur_apply;
     desc->precondition.user = couple;
@@ -11401,6 +11434,7 @@ typedef struct fsi__variant {
     size_t work_size;
 } fsi__variant;
 
+/* Room for n unknowns, for `more` numbers and for the solver's work. */
 static fsi_result fsi__variant_lists(fsi_couple *couple, size_t n, size_t more, size_t work,
                                      fsi__variant *out) {
     fsi_arena arena = {NULL, 0, 0, 0};
@@ -11420,6 +11454,7 @@ static fsi_result fsi__variant_lists(fsi_couple *couple, size_t n, size_t more, 
     return FSI_OK;
 }
 
+/* Tolerance and budgets as the user gave them. */
 static void fsi__variant_options(const fsi_couple *couple, fsi_krylov_desc *desc) {
     memset(desc, 0, sizeof *desc);
     desc->tolerance = fsi__tolerance(couple);
@@ -11501,6 +11536,7 @@ static void fsi__full_gather(const fsi__full *full, const fsi_real *l, const fsi
     }
 }
 
+/* y = A x: the three rows above. */
 static void fsi__full_apply(const fsi_real *x, fsi_real *y, void *user) {
     const fsi__full *full = (const fsi__full *)user;
     fsi_couple *couple = full->couple;
@@ -11528,6 +11564,7 @@ static void fsi__full_apply(const fsi_real *x, fsi_real *y, void *user) {
     }
 }
 
+/* V-cycle or incomplete Cholesky for p, the diagonal for l and w. */
 static void fsi__full_precondition(const fsi_real *r, fsi_real *z, void *user) {
     const fsi__full *full = (const fsi__full *)user;
     fsi_couple *couple = full->couple;
@@ -11600,6 +11637,7 @@ typedef struct fsi__triplets {
     size_t count;
 } fsi__triplets;
 
+/* One more entry. */
 FSI__INLINE void fsi__triplet(fsi__triplets *list, size_t row, size_t col, fsi_real value) {
     list->row[list->count] = (int32_t)row;
     list->col[list->count] = (int32_t)col;
@@ -11639,6 +11677,7 @@ static void fsi__full_matrix(const fsi_couple *couple, fsi__triplets *list) {
     }
 }
 
+/* Incomplete Cholesky of A11. */
 static fsi_result fsi__full_ic(const fsi__full *full, fsi_ic *ic) {
     const fsi_couple *couple = full->couple;
     const fsi_allocator *allocator = &couple->desc.allocator;
@@ -11680,6 +11719,7 @@ static void fsi__full_star(fsi_couple *couple) {
     }
 }
 
+/* Right-hand side of the three rows. */
 static void fsi__full_rhs(const fsi__full *full, fsi_real *b) {
     const fsi_couple *couple = full->couple;
     const fsi_interface *iface = &couple->iface;
@@ -11723,6 +11763,7 @@ static void fsi__full_finish(const fsi__full *full, const fsi_real *x) {
     }
 }
 
+/* The whole solve, up to velocities and impulses. */
 static fsi_result fsi__full_solve(fsi_couple *couple, fsi_report *report) {
     const fsi_interface *iface = &couple->iface;
     fsi__full full;
@@ -11799,6 +11840,7 @@ static void fsi__indefinite_apply(const fsi_real *x, fsi_real *y, void *user) {
     }
 }
 
+/* V-cycle for p; K^-1 (nodal solids: its diagonal) for a. */
 static void fsi__indefinite_precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi_couple *couple = (fsi_couple *)user;
     fsi_real scale = fsi__scale_of(couple);
@@ -11820,6 +11862,7 @@ static void fsi__indefinite_precondition(const fsi_real *r, fsi_real *z, void *u
     }
 }
 
+/* The whole solve, up to velocities and impulses. */
 static fsi_result fsi__indefinite_solve(fsi_couple *couple, fsi_report *report) {
     size_t cells = couple->iface.cells;
     fsi_krylov_desc desc;
