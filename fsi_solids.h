@@ -6164,15 +6164,24 @@ FSI_API void fsi_mesh_free(fsi_mesh *mesh) {
     memset(mesh, 0, sizeof *mesh);
 }
 
-FSI_API fsi_surface fsi_mesh_surface(const fsi_mesh *mesh) {
+/* A surface at rest. */
+static fsi_surface fsi__surface_of(int dim, int vertices, const fsi_real *x, int elements,
+                                   const int32_t *index) {
     fsi_surface surface;
     memset(&surface, 0, sizeof surface);
-    surface.dim = mesh->dim;
-    surface.vertex_count = mesh->vertex_count;
-    surface.element_count = mesh->element_count;
+    surface.dim = dim;
+    surface.closed = 1;
+    surface.vertex_count = vertices;
+    surface.element_count = elements;
+    surface.x = x;
+    surface.index = index;
+    return surface;
+}
+
+FSI_API fsi_surface fsi_mesh_surface(const fsi_mesh *mesh) {
+    fsi_surface surface =
+        fsi__surface_of(mesh->dim, mesh->vertex_count, mesh->x, mesh->element_count, mesh->index);
     surface.closed = mesh->closed;
-    surface.x = mesh->x;
-    surface.index = mesh->index;
     return surface;
 }
 
@@ -7335,20 +7344,24 @@ static void fsi__elem_rows(const fsi__solid *solid, const fsi_mat3 *Q, fsi__elem
 
 /* Membranes: rows of the positive part of the geometric stiffness, S = sum w_i n_i n_i^T. */
 static void fsi__elem_tension(const fsi__solid *solid, const fsi_mat3 *S, fsi__elem *elem) {
-    fsi_real half = (S->m[0] - S->m[4]) * (S->m[0] - S->m[4]) / 4;
-    fsi_real mean = (S->m[0] + S->m[4]) / 2;
-    fsi_real radius = fsi__sqrt(half + S->m[1] * S->m[1]);
-    fsi_real angle = fsi__atan2(2 * S->m[1], S->m[0] - S->m[4]) / 2;
+    fsi_real xx = S->m[0];
+    fsi_real yy = S->m[4];
+    fsi_real xy = S->m[1];
+    fsi_real mean = (xx + yy) / 2;
+    fsi_real radius = fsi__sqrt((xx - yy) * (xx - yy) / 4 + xy * xy);
+    fsi_real angle = fsi__atan2(2 * xy, xx - yy) / 2;
     fsi_real cosine = fsi__cos(angle);
     fsi_real sine = fsi__sin(angle);
     for (int i = 0; i < 2; i++) {
-        fsi_real w = fsi__sqrt(solid->V * fsi__max(i ? mean - radius : mean + radius, 0));
+        fsi_real pull = fsi__max(i ? mean - radius : mean + radius, 0);
+        fsi_real root = fsi__sqrt(solid->V * pull);
         fsi_real nx = i ? -sine : cosine;
         fsi_real ny = i ? cosine : sine;
-        for (int a = 0; a <= 2; a++)
+        for (int a = 0; a <= 2; a++) {
+            fsi_real value = root * (nx * solid->g[a][0] + ny * solid->g[a][1]);
             for (int k = 0; k < 3; k++)
-                elem->row[3 + 3 * i + k][3 * a + k] =
-                    w * (nx * solid->g[a][0] + ny * solid->g[a][1]);
+                elem->row[3 + 3 * i + k][3 * a + k] = value;
+        }
     }
     elem->rows = 9;
 }
@@ -7844,29 +7857,31 @@ static void fsi__soft_element_matrix(const fsi_soft *soft, int e, const fsi_real
         }
 }
 
+/* Adds the stiffness of an element to K. */
+static void fsi__soft_scatter(fsi_soft *soft, ptrdiff_t e, const fsi_real *own) {
+    const int32_t *node = soft->work->node + 4 * e;
+    const int32_t *slot = soft->work->slot + 16 * e;
+    for (int a = 0; a < 4 && node[a] >= 0; a++)
+        for (int i = 0; i < 3; i++) {
+            fsi_real *row = soft->K.val + soft->K.row[3 * node[a] + i];
+            const fsi_real *from = own + 12 * (3 * a + i);
+            for (int b = 0; b < 4 && node[b] >= 0; b++)
+                for (int j = 0; j < 3; j++)
+                    row[3 * slot[4 * a + b] + j] += from[3 * b + j];
+        }
+}
+
 /* K at x. Elements in parallel, sums in element order. */
 static void fsi__soft_assemble(fsi_soft *soft, const fsi_real *x, int stiffness) {
-    fsi__soft_work *work = soft->work;
-    fsi_csr *K = &soft->K;
-    fsi_fill((size_t)K->row[K->rows], 0, K->val);
-
+    fsi_real *batch = soft->work->batch;
+    fsi_fill((size_t)soft->K.row[soft->K.rows], 0, soft->K.val);
     for (int begin = 0; begin < soft->element_count; begin += FSI__SOFT_BATCH) {
         ptrdiff_t count = fsi__imin(FSI__SOFT_BATCH, soft->element_count - begin);
         FSI__OMP(parallel for schedule(static) if (soft->element_count > 4000))
         for (ptrdiff_t k = 0; k < count; k++)
-            fsi__soft_element_matrix(soft, begin + (int)k, x, stiffness, work->batch + 144 * k);
-        for (ptrdiff_t k = 0; k < count; k++) {
-            const int32_t *node = work->node + 4 * (begin + k);
-            const int32_t *slot = work->slot + 16 * (begin + k);
-            const fsi_real *own = work->batch + 144 * k;
-            for (int a = 0; a < 4 && node[a] >= 0; a++)
-                for (int b = 0; b < 4 && node[b] >= 0; b++)
-                    for (int i = 0; i < 3; i++) {
-                        fsi_real *to = K->val + K->row[3 * node[a] + i] + 3 * slot[4 * a + b];
-                        for (int j = 0; j < 3; j++)
-                            to[j] += own[12 * (3 * a + i) + 3 * b + j];
-                    }
-        }
+            fsi__soft_element_matrix(soft, begin + (int)k, x, stiffness, batch + 144 * k);
+        for (ptrdiff_t k = 0; k < count; k++)
+            fsi__soft_scatter(soft, begin + k, batch + 144 * k);
     }
 }
 
@@ -8394,13 +8409,10 @@ FSI_API fsi_surface fsi_soft_surface(const fsi_soft *soft) {
     if (!soft || !soft->block)
         return surface;
 
-    surface.dim = soft->desc.dim;
-    surface.vertex_count = soft->desc.vertex_count;
-    surface.element_count = soft->surface_count;
+    surface = fsi__surface_of(soft->desc.dim, soft->desc.vertex_count, soft->x, soft->surface_count,
+                              soft->surface);
     surface.closed = soft->desc.tet_count ? 1 : 0;
-    surface.x = soft->x;
     surface.v = soft->v;
-    surface.index = soft->surface;
     return surface;
 }
 
@@ -9849,25 +9861,24 @@ static void fsi__soft_layout(fsi_soft *soft, fsi_arena *arena) {
     }
 }
 
-/* Stiffness of a hinge between parts that are held does not count them: k = EI / half the free
-   length around a 2D bend, D |e|^2 / (free area of both triangles) of a fold. d: edges from node 0.
- */
-static void fsi__soft_rest_hinge(const fsi_soft *soft, int kind, const int32_t *node,
-                                 const fsi_vec3 *p, const fsi_vec3 *d, const unsigned char *held,
-                                 fsi_real *rest) {
-    if (kind == FSI__BEND) {
-        fsi_real first = held[node[0]] && held[node[1]] ? 0 : fsi__length(d[0]);
-        fsi_real second = held[node[2]] && held[node[1]] ? 0 : fsi__length(fsi_vec_sub(p[2], p[1]));
-        rest[0] = fsi__bend_angle(p);
-        rest[1] = first + second > 0 ? 2 * soft->desc.bend / (first + second) : 0;
-        return;
-    }
+/* Stiffness of a 2D bend: EI / half the length around it that is not held. */
+static fsi_real fsi__soft_bend_stiffness(const fsi_soft *soft, const int32_t *node,
+                                         const fsi_vec3 *p, const unsigned char *held) {
+    fsi_real length = 0;
+    for (int a = 0; a < 2; a++)
+        if (!held[node[a]] || !held[node[a + 1]])
+            length += fsi__length(fsi_vec_sub(p[a + 1], p[a]));
+    return length > 0 ? 2 * soft->desc.bend / length : 0;
+}
+
+/* Stiffness of a fold: D |edge|^2 / the area of both triangles that is not held. */
+static fsi_real fsi__soft_fold_stiffness(const fsi_soft *soft, const int32_t *node,
+                                         const fsi_vec3 *d, const unsigned char *held) {
     fsi_real area = 0;
     for (int a = 2; a < 4; a++)
-        if (!(held[node[0]] && held[node[1]] && held[node[a]]))
+        if (!held[node[0]] || !held[node[1]] || !held[node[a]])
             area += fsi__length(fsi_vec_cross(d[0], d[a - 1])) / 2;
-    rest[0] = fsi__fold_angle(p, NULL);
-    rest[1] = area > 0 ? soft->desc.bend * fsi_vec_dot(d[0], d[0]) / area : 0;
+    return area > 0 ? soft->desc.bend * fsi_vec_dot(d[0], d[0]) / area : 0;
 }
 
 /* Triangle: Dm = [l, u; 0, h] in its plane. Returns its area, 0 when degenerate. */
@@ -9916,8 +9927,14 @@ static int fsi__soft_rest(fsi_soft *soft, int e, int kind, const unsigned char *
         p[a] = fsi__vec_at(work->rest_x, node[a]);
     for (int a = 1; a < n; a++)
         d[a - 1] = fsi_vec_sub(p[a], p[0]);
-    if (kind == FSI__BEND || kind == FSI__FOLD) {
-        fsi__soft_rest_hinge(soft, kind, node, p, d, held, rest);
+    if (kind == FSI__BEND) {
+        rest[0] = fsi__bend_angle(p);
+        rest[1] = fsi__soft_bend_stiffness(soft, node, p, held);
+        return 1;
+    }
+    if (kind == FSI__FOLD) {
+        rest[0] = fsi__fold_angle(p, NULL);
+        rest[1] = fsi__soft_fold_stiffness(soft, node, d, held);
         return 1;
     }
     if (kind == FSI__SEG)
@@ -10327,27 +10344,48 @@ static fsi_result fsi__reduced_vibration(const fsi_reduced_model *model,
     return result < 0 ? result : FSI_OK;
 }
 
+/* Takes the mean translation out of the vectors V. */
+static void fsi__reduced_centre_basis(const fsi_reduced_model *model, fsi__reduced_build *build) {
+    const fsi_real *mass = build->soft.mass;
+    for (int k = 0; k < model->modes; k++) {
+        fsi_real *mode = build->V + (size_t)k * build->soft.work->dof;
+        for (int axis = 0; axis < 3; axis++) {
+            double sum = 0;
+            for (int i = 0; i < model->vertex_count; i++)
+                sum += (double)(mass[i] * mode[3 * i + axis]);
+            for (int i = 0; i < model->vertex_count; i++)
+                mode[3 * i + axis] -= (fsi_real)(sum / (double)model->mass);
+        }
+    }
+}
+
+/* V <- Y V, one particle coordinate after the other. old: [modes] scratch. */
+static void fsi__reduced_turn_basis(size_t modes, size_t n, const fsi_real *Y, fsi_real *V,
+                                    fsi_real *old) {
+    for (size_t i = 0; i < n; i++) {
+        for (size_t a = 0; a < modes; a++)
+            old[a] = V[a * n + i];
+        for (size_t a = 0; a < modes; a++) {
+            double sum = 0;
+            for (size_t b = 0; b < modes; b++)
+                sum += (double)(Y[a * modes + b] * old[b]);
+            V[a * n + i] = (fsi_real)sum;
+        }
+    }
+}
+
 /* A given basis: its mean translation is taken out, and it is turned into the eigenvectors of its
    own M_r = V M V^T and K_r = V K V^T. */
 static fsi_result fsi__reduced_own_basis(const fsi_reduced_model *model, fsi__reduced_build *build,
                                          const fsi_real *basis) {
     const fsi_soft *soft = &build->soft;
     const fsi_allocator *allocator = &model->desc.allocator;
-    int n = 3 * model->vertex_count;
-    int modes = model->modes;
-    fsi_copy((size_t)modes * (size_t)n, basis, build->V);
-
-    for (int a = 0; a < 3 * modes; a++) {
-        fsi_real *column = build->V + (size_t)(a / 3) * (size_t)n + a % 3;
-        double sum = 0;
-        for (int i = 0; i < n / 3; i++)
-            sum += (double)(soft->mass[i] * column[3 * i]);
-        for (int i = 0; i < n / 3; i++)
-            column[3 * i] -= (fsi_real)(sum / (double)model->mass);
-    }
-
-    size_t square = (size_t)modes * (size_t)modes;
-    size_t size = (3 * square + (size_t)n + (size_t)modes) * sizeof(fsi_real);
+    size_t n = soft->work->dof;
+    size_t modes = (size_t)model->modes;
+    size_t square = modes * modes;
+    size_t size = (3 * square + n + modes) * sizeof(fsi_real);
+    fsi_copy(modes * n, basis, build->V);
+    fsi__reduced_centre_basis(model, build);
     fsi_real *M_r = (fsi_real *)fsi_alloc(allocator, size);
     if (!M_r)
         return FSI_ERR_MEMORY;
@@ -10355,37 +10393,25 @@ static fsi_result fsi__reduced_own_basis(const fsi_reduced_model *model, fsi__re
     fsi_real *K_r = M_r + square;
     fsi_real *Y = K_r + square;
     fsi_real *force = Y + square;
-    fsi_real *old = force + n;
-
-    for (int a = 0; a < modes; a++) {
-        const fsi_real *va = build->V + (size_t)a * (size_t)n;
+    for (size_t a = 0; a < modes; a++) {
+        const fsi_real *va = build->V + a * n;
         fsi_csr_mul(&soft->K, va, force);
-        for (int b = 0; b < modes; b++) {
-            const fsi_real *vb = build->V + (size_t)b * (size_t)n;
+        for (size_t b = 0; b < modes; b++) {
+            const fsi_real *vb = build->V + b * n;
             double sum = 0;
-            for (int i = 0; i < n; i++)
+            for (size_t i = 0; i < n; i++)
                 sum += (double)(soft->mass[i / 3] * va[i] * vb[i]);
             M_r[a * modes + b] = (fsi_real)sum;
-            K_r[a * modes + b] = (fsi_real)fsi_dot((size_t)n, force, vb);
+            K_r[a * modes + b] = (fsi_real)fsi_dot(n, force, vb);
         }
     }
-    fsi_result result = fsi_eigen_dense(modes, K_r, M_r, build->omega2, Y, allocator);
 
-    /* V <- Y V, one particle coordinate after the other. */
-    for (int i = 0; i < n && result == FSI_OK; i++) {
-        for (int a = 0; a < modes; a++)
-            old[a] = build->V[(size_t)a * (size_t)n + (size_t)i];
-        for (int a = 0; a < modes; a++) {
-            double sum = 0;
-            for (int b = 0; b < modes; b++)
-                sum += (double)(Y[a * modes + b] * old[b]);
-            build->V[(size_t)a * (size_t)n + (size_t)i] = (fsi_real)sum;
-        }
-    }
+    fsi_result result = fsi_eigen_dense(model->modes, K_r, M_r, build->omega2, Y, allocator);
+    if (result == FSI_OK)
+        fsi__reduced_turn_basis(modes, n, Y, build->V, force + n);
     fsi_free(allocator, M_r, size);
-    for (int a = 0; a < modes; a++)
+    for (size_t a = 0; a < modes; a++)
         build->omega2[a] = fsi__max(build->omega2[a], 0);
-
     return result;
 }
 
@@ -10463,14 +10489,8 @@ static fsi_result fsi__reduced_field_node(fsi_reduced_model *model, int i, int j
 static fsi_result fsi__reduced_field(fsi_reduced_model *model, fsi_real *x) {
     for (int i = 0; i < model->surface_count; i++)
         fsi__vec_put(x, i, fsi__vec_at(model->x0, model->surface[i]));
-    fsi_surface surface;
-    memset(&surface, 0, sizeof surface);
-    surface.dim = model->dim;
-    surface.closed = 1;
-    surface.vertex_count = model->surface_count;
-    surface.element_count = model->element_count;
-    surface.x = x;
-    surface.index = model->index;
+    fsi_surface surface =
+        fsi__surface_of(model->dim, model->surface_count, x, model->element_count, model->index);
     fsi_result result = fsi_bvh_init(&model->tree, model->element_count, &model->desc.allocator);
 
     /* Boxes are shared by all copies, corners have to be worked out: boxes decide. */
@@ -10484,7 +10504,6 @@ static fsi_result fsi__reduced_field(fsi_reduced_model *model, fsi_real *x) {
 
     /* From now on the tree serves copies only, which have places of their own. */
     model->tree.surface.x = NULL;
-
     return result;
 }
 
@@ -11281,11 +11300,8 @@ FSI_API fsi_result fsi_reduced_couple(fsi_reduced *reduced, fsi_coupled *out) {
     }
     fsi__reduced_velocity_out(reduced, reduced->v);
     memset(out, 0, sizeof *out);
-    out->surface.dim = model->dim;
-    out->surface.closed = 1;
-    out->surface.vertex_count = model->surface_count;
-    out->surface.element_count = model->element_count;
-    out->surface.index = model->index;
+    out->surface =
+        fsi__surface_of(model->dim, model->surface_count, NULL, model->element_count, model->index);
     out->surface.place_fn = fsi__reduced_at;
     out->surface.user = reduced;
     out->surface.rest = &model->tree;
@@ -11546,18 +11562,14 @@ FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *group) {
     memset(&surface, 0, sizeof surface);
     if (!group || !group->block)
         return surface;
+
     if (group->skin.terms)
         fsi__group_skin_places(group);
     else
         fsi__group_places(group);
-    surface.dim = group->body[0]->model->dim;
-    surface.closed = 1;
-    surface.vertex_count = group->vertex_count;
-    surface.element_count = group->element_count;
-    surface.x = group->x;
+    surface = fsi__surface_of(group->body[0]->model->dim, group->vertex_count, group->x,
+                              group->element_count, group->index);
     surface.v = group->velocity;
-    surface.index = group->index;
-
     return surface;
 }
 
