@@ -96,15 +96,18 @@
    First calls to know: fsi_grid_init, fsi_grid_set_velocity, fsi_grid_set_field,
    fsi_grid_add_source, fsi_grid_step, fsi_grid_max_dt.
    1. One step. fsi_grid_step runs the stages; fsi_grid_advance splits a frame into steps of the
-      advised length: fsi_grid_advect           old velocity carries itself, smoke and scalars
-      fsi_grid_forces           gravity, buoyancy, confinement, force_fn, sources: now u is u*
-      fsi_grid_classify         cell[]: fluid, air, solid; air regions fsi_grid_viscosity
-      implicit, only if there is any fsi_grid_build_pressure   weight[], rhs[]           <- a
-      coupling changes these, or solves in their place fsi_grid_solve_pressure   A p^ = rhs
-      fsi_grid_apply_pressure   u = u* - grad p^ / rho; closed faces take the solid's velocity
-      fsi_grid_extrapolate      velocity into air and solids fsi_grid_move_surface     liquid moves
-      with the new velocity; time advances Faces beside solids keep their u* until build_pressure;
-      the sides of the box are set in every stage.
+      advised length.
+        fsi_grid_advect           the old velocity carries itself, smoke and scalars
+        fsi_grid_forces           gravity, buoyancy, confinement, force_fn, sources: now u is u*
+        fsi_grid_classify         cell[]: fluid, air, solid; air regions
+        fsi_grid_viscosity        implicit, only if there is any
+        fsi_grid_build_pressure   weight[], rhs[]     <- a coupling changes these, or solves itself
+        fsi_grid_solve_pressure   A p^ = rhs
+        fsi_grid_apply_pressure   u = u* - grad p^ / rho; closed faces take the solid's velocity
+        fsi_grid_extrapolate      velocity into air and solids
+        fsi_grid_move_surface     the liquid moves with the new velocity; time advances
+      Faces beside solids keep their u* until build_pressure; the sides of the box are set in every
+      stage.
    2. Solids. Fill an fsi_occlusion and call fsi_grid_set_occlusion (every step, if they move).
       Voxel walls: solid[] alone. Smooth ones: open[] too (a cell is then solid only when all of
       its faces are closed). Thin shells: blocked[]; with desc.shells the two sides of a blocked
@@ -349,10 +352,6 @@ FSI_API void fsi_levelset_keep_volume(fsi_levelset *ls, const uint8_t *solid);
 /* Takes out the markers of all cells c in which cell[c] has one of the bits set. */
 FSI_API void fsi_levelset_drop_markers(fsi_levelset *ls, const int8_t *cell, int bits);
 
-/* phi at any point, m (linear between cell centres, continued to the walls, clipped to the box);
- * and its gradient. */
-FSI_API fsi_real fsi_levelset_sample(const fsi_levelset *ls, fsi_vec3 x, fsi_vec3 *gradient);
-
 /* Bytes of the dynamic state; save copies it out, restore back in. A restored run continues bit for
  * bit. */
 FSI_API size_t fsi_levelset_state_size(const fsi_levelset *ls);
@@ -417,17 +416,15 @@ typedef fsi_real (*fsi_scalar_fn)(fsi_vec3 x, void *user); /* a value at a point
 /* a vector at a point and time */
 typedef fsi_vec3 (*fsi_vector_fn)(fsi_vec3 x, double time, void *user);
 
-/* Something that pours in or drains. A bit of set names each quantity it prescribes in its region,
- * once a step. */
-/* fill with liquid */
+/* What a source prescribes in its region, once a step: the bits of fsi_grid_source.set. */
 enum {
     FSI_SOURCE_VELOCITY = 1,
     FSI_SOURCE_DENSITY = 2,
     FSI_SOURCE_TEMPERATURE = 4,
-    FSI_SOURCE_LIQUID = 8,
-    FSI_SOURCE_DRAIN = 16, /* take liquid away */
-    FSI_SOURCE_DIVERGENCE = 32,
-    FSI_SOURCE_SCALAR = 256 /* << i: user scalar i */
+    FSI_SOURCE_LIQUID = 8,      /* fill with liquid */
+    FSI_SOURCE_DRAIN = 16,      /* take liquid away */
+    FSI_SOURCE_DIVERGENCE = 32, /* make or take volume */
+    FSI_SOURCE_SCALAR = 256     /* << i: user scalar i */
 };
 
 typedef enum fsi_source_shape {
@@ -436,6 +433,7 @@ typedef enum fsi_source_shape {
     FSI_SOURCE_CALLBACK
 } fsi_source_shape;
 
+/* Something that pours in or drains. */
 typedef struct fsi_grid_source {
     fsi_source_shape shape;
     fsi_vec3 lo, hi;           /* BOX: corners, m (z ignored in 2D) */
@@ -564,11 +562,13 @@ typedef struct fsi_grid_stats {
     double seconds_advect, seconds_forces, seconds_project;
 } fsi_grid_stats;
 
-/* The grid. Cell (i,j,k) is i + nx (j + ny k), its centre origin + h (i+1/2, j+1/2, k+1/2) (2D: z =
-   origin.z + h/2). Face (i,j,k) of axis a is the lower a-face of cell (i,j,k); u[0] has nx+1, u[1]
-   ny+1, u[2] nz+1 faces along its own axis: u[0]: i + (nx+1) (j + ny k)     u[1]: i + nx (j +
-   (ny+1) k)     u[2]: i + nx (j + ny k)   (2D: u[2] is NULL) You may read everything and write
-   state arrays between stages. */
+/* The grid. Sizes and numbers (2D: u[2] is NULL, and z = origin.z + h/2 everywhere):
+     cells   cell (i, j, k) is i + nx (j + ny k), its centre origin + h (i+1/2, j+1/2, k+1/2)
+     u[0]    (nx+1) ny nz faces, number i + (nx+1) (j + ny k)
+     u[1]    nx (ny+1) nz faces, number i + nx (j + (ny+1) k)
+     u[2]    nx ny (nz+1) faces, number i + nx (j + ny k)
+   Face (i, j, k) of an axis is the lower face of cell (i, j, k) along it. You may read everything
+   and write state arrays between stages. */
 typedef struct fsi_grid {
     /* as given, defaults filled in; gravity, buoyancy, viscosity, cfl, tolerance may be changed
      * between steps */
@@ -809,14 +809,17 @@ extern "C" {
 #endif
 #define FSI__MANY 20000 /* cells from which on a loop is worth several threads */
 
+/* The samples of a family. */
 static fsi__lattice fsi__grid_lattice(const fsi_grid *grid, int family) {
     return fsi__lattice_of(grid->nx, grid->ny, grid->nz, family);
 }
 
+/* A point in metres, in cells. */
 static fsi_vec3 fsi__to_cells(const fsi_grid *grid, fsi_vec3 x) {
     return fsi_vec_scale(fsi_vec_sub(x, grid->origin), 1 / grid->h);
 }
 
+/* A point in cells, in metres. */
 static fsi_vec3 fsi__grid_point(const fsi_grid *grid, fsi_vec3 X) {
     return fsi_vec_mad(grid->origin, X, grid->h);
 }
@@ -888,14 +891,17 @@ static fsi_advection fsi__scalar_mode(const fsi_grid *grid, int number) {
     return mode == FSI_ADVECT_DEFAULT ? FSI_ADVECT_MACCORMACK : mode;
 }
 
+/* Seconds on the user's clock, 0 without one. */
 static double fsi__now(const fsi_grid *grid) {
     return grid->clock_fn ? grid->clock_fn(grid->clock_user) : 0;
 }
 
+/* A time step is finite and forwards. */
 static int fsi__dt_valid(fsi_real dt) {
     return fsi__finite(dt) && dt > 0;
 }
 
+/* Finite and not below 0: what most physical quantities have to be. */
 static int fsi__not_negative(fsi_real value) {
     return fsi__finite(value) && value >= 0;
 }
@@ -921,6 +927,7 @@ static int fsi__side_valid(const fsi_grid_side *side) {
            && fsi__finite_vec(side->velocity);
 }
 
+/* Is this one of the values of fsi_advection? */
 static int fsi__advection_valid(fsi_advection mode) {
     return (int)mode >= 0 && (int)mode <= FSI_ADVECT_NONE;
 }
@@ -1070,6 +1077,7 @@ static void fsi__grid_layout(fsi_grid *grid, fsi_arena *arena) {
     FSI__TAKE(grid->mg, fsi_mg, arena, 1);
 }
 
+/* Is this side of the box open? In 2D the box has four sides. */
 static int fsi__side_open(const fsi_grid *grid, int side) {
     return side < 2 * grid->dim && grid->desc.side[side].kind == FSI_SIDE_OPEN;
 }
@@ -1152,6 +1160,22 @@ FSI_API size_t fsi_grid_memory(const fsi_grid *grid) {
     return grid && grid->block ? grid->block_size + grid->mg->bytes + grid->levelset.block_size : 0;
 }
 
+/* Asks a callback for its component along an axis at all faces of that axis, into out[faces].
+   Returns 0 when an answer is not finite. */
+static int fsi__ask_faces(const fsi_grid *grid, int axis, fsi_vector_fn fn, double time, void *user,
+                          fsi_real *out) {
+    const fsi__lattice faces = fsi__grid_lattice(grid, axis);
+    for (ptrdiff_t face = 0; face < faces.count; face++) {
+        int at[3];
+        fsi__lattice_place(&faces, face, at);
+        fsi_vec3 answer = fn(fsi__sample_point(grid, axis, at), time, user);
+        out[face] = fsi__get(answer, axis);
+        if (!fsi__finite_vec(answer))
+            return 0;
+    }
+    return 1;
+}
+
 /* Sets the velocity at the face centres; nothing changes before all answers are known. */
 FSI_API fsi_result fsi_grid_set_velocity(fsi_grid *grid, fsi_vector_fn fn, void *user) {
     if (!grid || !grid->block)
@@ -1159,19 +1183,9 @@ FSI_API fsi_result fsi_grid_set_velocity(fsi_grid *grid, fsi_vector_fn fn, void 
     if (!fn)
         return FSI_ERR_ARGUMENT;
 
-    for (int axis = 0; axis < grid->dim; axis++) {
-        const fsi__lattice faces = fsi__grid_lattice(grid, axis);
-        for (ptrdiff_t face = 0; face < faces.count; face++) {
-            int at[3];
-            fsi__lattice_place(&faces, face, at);
-            fsi_vec3 x = fsi__sample_point(grid, axis, at);
-            fsi_real speed = fsi__get(fn(x, 0, user), axis);
-            if (!fsi__finite(speed))
-                return FSI_ERR_CALLBACK;
-            grid->scratch[axis][face] = speed;
-        }
-    }
-
+    for (int axis = 0; axis < grid->dim; axis++)
+        if (!fsi__ask_faces(grid, axis, fn, 0, user, grid->scratch[axis]))
+            return FSI_ERR_CALLBACK;
     for (int axis = 0; axis < grid->dim; axis++) {
         fsi_copy(grid->faces[axis], grid->scratch[axis], grid->u[axis]);
         if (grid->u_plus[axis])
@@ -1270,14 +1284,17 @@ FSI__INLINE void fsi__next_face(fsi__mac_face *face) {
     face->place += face->axis == 0;
 }
 
+/* Does the face have a cell below it? */
 FSI__INLINE int fsi__has_low(const fsi__mac_face *face) {
     return face->place > 0;
 }
 
+/* Does the face have a cell above it? */
 FSI__INLINE int fsi__has_high(const fsi__mac_face *face) {
     return face->place < face->last;
 }
 
+/* Does the face lie on the box? */
 FSI__INLINE int fsi__on_box(const fsi__mac_face *face) {
     return face->place == 0 || face->place == face->last;
 }
@@ -1301,6 +1318,7 @@ FSI__INLINE int fsi__beside_solid(const fsi_grid *grid, const fsi__mac_face *fac
                || (fsi__has_low(face) && solid[face->low]));
 }
 
+/* Does a surface run between the two cells of the face? */
 FSI__INLINE int fsi__in_shell(const fsi_grid *grid, const fsi__mac_face *face) {
     const uint8_t *blocked = grid->occlusion.blocked[face->axis];
     return blocked && blocked[face->face];
@@ -1587,6 +1605,7 @@ FSI__FLAT int fsi__cut(fsi_real x, int n, fsi_real *weight) {
     return lower;
 }
 
+/* Linear interpolation; weight is that of the upper value. */
 FSI__FLAT fsi_real fsi__mix(fsi_real low, fsi_real high, fsi_real weight) {
     return low + weight * (high - low);
 }
@@ -1611,6 +1630,7 @@ typedef struct fsi__mac {
     int three; /* 1 in 3D */
 } fsi__mac;
 
+/* The velocity u on the faces of nx * ny * nz cells. */
 static fsi__mac fsi__mac_of(int nx, int ny, int nz, const fsi_real *const *u) {
     fsi__mac mac;
     for (int axis = 0; axis < 3; axis++)
@@ -1622,6 +1642,7 @@ static fsi__mac fsi__mac_of(int nx, int ny, int nz, const fsi_real *const *u) {
     return mac;
 }
 
+/* The velocity of a grid. */
 static fsi__mac fsi__grid_mac(const fsi_grid *grid) {
     return fsi__mac_of(grid->nx, grid->ny, grid->nz, (const fsi_real *const *)grid->u);
 }
@@ -1678,11 +1699,13 @@ static void fsi__own_cell(const fsi_grid *grid, fsi_vec3 X, int *own) {
     own[2] = grid->dim == 3 ? (int)fsi__clamp(fsi__floor(X.z), 0, (fsi_real)(grid->nz - 1)) : 0;
 }
 
+/* Is cell at[3] solid? */
 static int fsi__solid_at(const fsi_grid *grid, const int *cell) {
     const ptrdiff_t row = cell[1] + (ptrdiff_t)grid->ny * cell[2];
     return grid->occlusion.solid && grid->occlusion.solid[cell[0] + grid->nx * row];
 }
 
+/* Cells of a block: 2^dim. */
 static unsigned fsi__block_bits(const fsi_grid *grid) {
     return grid->dim == 3 ? 8 : 4;
 }
@@ -2124,10 +2147,12 @@ typedef struct fsi__part {
     int from, to;
 } fsi__part;
 
+/* The next multiple of FSI__ROUND. */
 FSI__FLAT int fsi__round_up(int count) {
     return (count + FSI__ROUND - 1) & ~(FSI__ROUND - 1);
 }
 
+/* Samples from .. to-1. */
 FSI__FLAT fsi__part fsi__part_of(int from, int to) {
     fsi__part part;
     part.from = from;
@@ -2611,6 +2636,7 @@ FSI__FLAT void fsi__advect_row(const fsi__job *job, int pass, ptrdiff_t row) {
     }
 }
 
+/* One row with the vectors that the compiler was told of. */
 static void fsi__advect_row_plain(const fsi__job *job, int pass, ptrdiff_t row) {
     fsi__advect_row(job, pass, row);
 }
@@ -2635,6 +2661,7 @@ static int fsi__wide(void) {
 }
 #endif
 
+/* A pass over rows from .. to-1, in parallel. */
 static void fsi__advect_pass(const fsi__job *job, int pass, ptrdiff_t from, ptrdiff_t to) {
     void (*const advect)(const fsi__job *, int, ptrdiff_t) =
         fsi__wide() ? fsi__advect_row_wide : fsi__advect_row_plain;
@@ -2839,6 +2866,7 @@ static void fsi__job_begin(const fsi_grid *grid, int family, fsi_real dt, const 
     }
 }
 
+/* Adds a quantity to a job. still: its value in fresh air. */
 static void fsi__job_add(fsi__job *job, const fsi_real *old, fsi_real *hat, fsi_real *out,
                          fsi_advection mode, fsi_real still) {
     fsi__carried *carried = &job->carried[job->count++];
@@ -3153,11 +3181,13 @@ typedef struct fsi__source_form {
     int dim;
 } fsi__source_form;
 
+/* The signed distance to a source as a callback of the level set. */
 static fsi_real fsi__source_shape(fsi_vec3 x, void *user) {
     const fsi__source_form *form = (const fsi__source_form *)user;
     return fsi__source_distance(x, form->source, form->dim);
 }
 
+/* Does the source work at this time? With both times 0 it always does. */
 static int fsi__source_active(const fsi_grid *grid, const fsi_grid_source *source) {
     const int always = source->start >= source->stop && source->stop <= 0;
     return always || (grid->time >= source->start && grid->time < source->stop);
@@ -3202,12 +3232,6 @@ static int fsi__source_fill(const fsi_grid *grid, const fsi_grid_source *source,
     return good;
 }
 
-/* The user's force at a face, m/s^2. */
-static fsi_vec3 fsi__force_at(const fsi_grid *grid, int axis, const int *at) {
-    fsi_vec3 x = fsi__sample_point(grid, axis, at);
-    return grid->desc.force_fn(x, grid->time, grid->desc.force_user);
-}
-
 /* Asks every callback once without using the answers, so that a step can be refused before it
    changed anything. */
 static fsi_result fsi__check_callbacks(const fsi_grid *grid) {
@@ -3220,15 +3244,10 @@ static fsi_result fsi__check_callbacks(const fsi_grid *grid) {
                 && !fsi__source_fill(grid, source, family, 0, 0, NULL))
                 return FSI_ERR_CALLBACK;
     }
-    for (int axis = 0; axis < grid->dim && grid->desc.force_fn; axis++) {
-        const fsi__lattice faces = fsi__grid_lattice(grid, axis);
-        for (ptrdiff_t face = 0; face < faces.count; face++) {
-            int at[3];
-            fsi__lattice_place(&faces, face, at);
-            if (!fsi__finite_vec(fsi__force_at(grid, axis, at)))
-                return FSI_ERR_CALLBACK;
-        }
-    }
+    for (int axis = 0; axis < grid->dim && grid->desc.force_fn; axis++)
+        if (!fsi__ask_faces(grid, axis, grid->desc.force_fn, grid->time, grid->desc.force_user,
+                            grid->scratch[3]))
+            return FSI_ERR_CALLBACK;
     for (size_t cell = 0; grid->desc.viscosity_cells && cell < grid->cells; cell++)
         if (!fsi__not_negative(grid->desc.viscosity_cells[cell]))
             return FSI_ERR_ARGUMENT;
@@ -3260,6 +3279,7 @@ static fsi_result fsi__apply_source(fsi_grid *grid, const fsi_grid_source *sourc
                               (source->set & FSI_SOURCE_LIQUID) != 0, &walls);
 }
 
+/* All sources that work at this time, in the order in which they were added. */
 static fsi_result fsi__apply_sources(fsi_grid *grid) {
     fsi_result result = FSI_OK;
     for (int number = 0; number < grid->source_count && result >= 0; number++) {
@@ -3277,10 +3297,12 @@ typedef struct fsi__inner_row {
     ptrdiff_t face, cell; /* first face of the row, and the cell above it */
 } fsi__inner_row;
 
+/* How many such rows there are. */
 static ptrdiff_t fsi__inner_rows(const fsi_grid *grid, int axis) {
     return (ptrdiff_t)(grid->ny - (axis == 1)) * (grid->nz - (axis == 2));
 }
 
+/* One of them, by number. */
 static fsi__inner_row fsi__inner_row_at(const fsi_grid *grid, int axis, ptrdiff_t number) {
     const int rows = grid->ny - (axis == 1);
     const int at[3] = {0, (int)(number % rows) + (axis == 1), (int)(number / rows) + (axis == 2)};
@@ -3398,15 +3420,14 @@ static void fsi__confine(fsi_grid *grid) {
     }
 }
 
+/* Adds dt times the user's force to the faces of an axis. */
 static void fsi__user_force(fsi_grid *grid, int axis, fsi_real dt) {
-    const fsi__lattice faces = fsi__grid_lattice(grid, axis);
-    for (ptrdiff_t face = 0; face < faces.count; face++) {
-        int at[3];
-        fsi__lattice_place(&faces, face, at);
-        fsi_real force = fsi__get(fsi__force_at(grid, axis, at), axis);
-        if (fsi__finite(force))
-            grid->u[axis][face] += dt * force;
-    }
+    const fsi_grid_desc *desc = &grid->desc;
+    fsi_real *force = grid->scratch[3];
+    if (!fsi__ask_faces(grid, axis, desc->force_fn, grid->time, desc->force_user, force))
+        return;
+    for (size_t face = 0; face < grid->faces[axis]; face++)
+        grid->u[axis][face] += dt * force[face];
 }
 
 /* Smoke fades, and heat goes to the ambient temperature. */
@@ -3422,6 +3443,7 @@ static void fsi__decay(fsi_grid *grid, fsi_real dt) {
             grid->temperature[cell] = ambient + (grid->temperature[cell] - ambient) * warm;
 }
 
+/* Adds the same to all values: gravity. */
 static void fsi__add_to_all(size_t count, fsi_real by, fsi_real *values) {
     FSI__OMP(parallel for schedule(static) if (count > FSI__MANY))
     for (ptrdiff_t i = 0; i < (ptrdiff_t)count; i++)
@@ -3487,6 +3509,7 @@ FSI__INLINE int fsi__can_pass(const fsi_grid *grid, const int *at, int side) {
     return fsi__passes(grid, axis, upper);
 }
 
+/* Is this an air cell that no region has yet? */
 static int fsi__new_air(const fsi_grid *grid, ptrdiff_t cell) {
     return grid->cell[cell] == FSI_CELL_DIRICHLET && grid->region[cell] < 0;
 }
@@ -3990,6 +4013,7 @@ typedef struct fsi__visc {
     uint8_t *mark;
 } fsi__visc;
 
+/* The mark of one face. */
 static int fsi__visc_mark(const fsi_grid *grid, const fsi__mac_face *face) {
     if (fsi__beside_kind(grid, face, FSI_CELL_FLUID))
         return fsi__open_share(grid, face) > 0 ? FSI__FREE : FSI__FIXED;
@@ -3999,6 +4023,7 @@ static int fsi__visc_mark(const fsi_grid *grid, const fsi__mac_face *face) {
     return solid && grid->desc.solid_noslip ? FSI__BURIED : FSI__NONE;
 }
 
+/* The marks of all faces of the axis. */
 static void fsi__visc_marks(const fsi__visc *visc) {
     for (ptrdiff_t number = 0; number < visc->faces.count; number++) {
         int at[3];
@@ -4118,10 +4143,12 @@ static void fsi__visc_rows(const fsi__visc *visc, const fsi_real *x, fsi_real *y
     }
 }
 
+/* y = A x, for the solver. */
 static void fsi__visc_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi__visc_rows((const fsi__visc *)user, x, y, 0);
 }
 
+/* y = x / diagonal of A, for the solver. */
 static void fsi__visc_jacobi(const fsi_real *x, fsi_real *y, void *user) {
     fsi__visc_rows((const fsi__visc *)user, x, y, 1);
 }
@@ -4444,10 +4471,12 @@ FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report
 #define FSI__LS_AIR FSI_R(0.5)
 #define FSI__LS_SEED FSI_R(3.0) /* markers live this close to the surface, cells */
 
+/* The cells of a level set. */
 static fsi__lattice fsi__ls_cells(const fsi_levelset *ls) {
     return fsi__lattice_of(ls->desc.nx, ls->desc.ny, ls->desc.nz, FSI__CELLS);
 }
 
+/* 2 or 3. */
 static int fsi__ls_dim(const fsi_levelset *ls) {
     return ls->desc.nz > 1 ? 3 : 2;
 }
@@ -4613,13 +4642,6 @@ FSI__FLAT fsi_real fsi__ls_linear(const fsi_levelset *ls, fsi_vec3 place, fsi_ve
 /* phi at a world point. */
 static fsi_real fsi__ls_phi(const fsi_levelset *ls, fsi_vec3 x) {
     return fsi__ls_linear(ls, fsi__ls_place_inside(ls, x), NULL);
-}
-
-FSI_API fsi_real fsi_levelset_sample(const fsi_levelset *ls, fsi_vec3 x, fsi_vec3 *gradient) {
-    fsi_real value = fsi__ls_linear(ls, fsi__ls_place_inside(ls, x), gradient);
-    if (gradient)
-        *gradient = fsi_vec_scale(*gradient, 1 / ls->desc.h);
-    return value;
 }
 
 /* Velocity at a place: linear on the faces of each component, constant beyond the outermost ones.
@@ -5020,6 +5042,7 @@ static void fsi__ls_sift(fsi_levelset *ls, int at, int count) {
     slot[cell] = at;
 }
 
+/* Puts a cell at the end of the heap. */
 static void fsi__ls_push(fsi_levelset *ls, ptrdiff_t cell, int *count) {
     ls->heap[*count] = (int32_t)cell;
     ls->slot[cell] = *count;
@@ -5188,6 +5211,7 @@ typedef struct fsi__ls_faces {
     int axis, dim;
 } fsi__ls_faces;
 
+/* The faces of an axis, and the cells around them. */
 static fsi__ls_faces fsi__ls_faces_of(const fsi_levelset *ls, int axis) {
     fsi__ls_faces mesh;
     mesh.faces = fsi__lattice_of(ls->desc.nx, ls->desc.ny, ls->desc.nz, axis);
@@ -5612,11 +5636,13 @@ static double fsi__ls_area(const fsi_levelset *ls, const uint8_t *solid) {
     return (double)count / 4 * h * (ls->desc.nz > 1 ? h : 1);
 }
 
+/* Where a marker is, m. */
 FSI__FLAT fsi_vec3 fsi__ls_marker(const fsi_levelset *ls, ptrdiff_t marker) {
     return fsi_vec(ls->marker_x[marker], ls->marker_y[marker],
                    ls->desc.nz > 1 ? ls->marker_z[marker] : 0);
 }
 
+/* Puts a marker at x, m. */
 FSI__FLAT void fsi__ls_set_marker(fsi_levelset *ls, ptrdiff_t marker, fsi_vec3 x) {
     ls->marker_x[marker] = x.x;
     ls->marker_y[marker] = x.y;
@@ -5624,6 +5650,7 @@ FSI__FLAT void fsi__ls_set_marker(fsi_levelset *ls, ptrdiff_t marker, fsi_vec3 x
         ls->marker_z[marker] = x.z;
 }
 
+/* The cell in which a marker lies. */
 FSI__FLAT ptrdiff_t fsi__ls_marker_cell(const fsi_levelset *ls, ptrdiff_t marker) {
     return fsi__ls_cell(ls, fsi__ls_place_inside(ls, fsi__ls_marker(ls, marker)));
 }
@@ -5782,6 +5809,7 @@ FSI__INLINE ptrdiff_t fsi__ls_corner(const fsi_levelset *ls, fsi_vec3 place, int
     return inside && k >= 0 && k < nz ? i + nx * (j + (ptrdiff_t)ny * k) : -1;
 }
 
+/* Corners of a block: 2^dim. */
 static int fsi__ls_corners(const fsi_levelset *ls) {
     return ls->desc.nz > 1 ? 8 : 4;
 }
@@ -6161,6 +6189,7 @@ typedef struct fsi__grid_head {
     int64_t steps;
 } fsi__grid_head;
 
+/* The head that a saved block of this grid has. */
 static fsi__grid_head fsi__grid_head_of(const fsi_grid *grid) {
     fsi__grid_head head;
     head.bytes = grid->state_bytes;
