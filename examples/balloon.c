@@ -156,8 +156,8 @@ static int make_scene(scene *s, ex_args *args, int monolithic, double rate) {
 
 /* 0 = it came apart. */
 static int step_scene(scene *s, fsi_report *report) {
-    fsi_result result = s->monolithic ? fsi_world_step(&s->w, s->h, report)
-                                      : fsi_world_exchange(&s->w, &s->p, s->h, report);
+    fsi_result result = s->monolithic ? ex_try(fsi_world_step(&s->w, s->h, report))
+                                      : ex_try(fsi_world_exchange(&s->w, &s->p, s->h, report));
     if (result >= 0 && fsi_max_abs(3 * (size_t)s->rubber.desc.vertex_count, s->rubber.v) < 50)
         return 1;
     fprintf(stderr, "%s\n", fsi_result_text(result));

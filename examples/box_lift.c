@@ -374,7 +374,7 @@ int main(int argc, char **argv) {
         memcpy(before.block, s.block, sizeof s.block); /* where the blocks are now */
         memcpy(alone.block, s.block, sizeof s.block);
         fsi_report report;
-        if (fsi_couple_step(&couple, &sc, dt, &report) < 0)
+        if (ex_try(fsi_couple_step(&couple, &sc, dt, &report)) < 0)
             stable = 0;
         total += report.iterations;
         for (int k = 0; k < s.count; k++) {
@@ -383,7 +383,7 @@ int main(int argc, char **argv) {
         }
 
         if ((strict ? rough(&fluid, &alone, &before, 1, dt, &report)
-                    : fsi_couple_step(&fluid, &same, dt, &report))
+                    : ex_try(fsi_couple_step(&fluid, &same, dt, &report)))
             < 0)
             stable = 0;
         total_fluid += report.iterations;

@@ -73,7 +73,7 @@ int main(int argc, char **argv) {
         double target = 0;
         double y = 0;
         double cells = 0;
-        stable = fsi_world_step(&world, dt, &report) >= 0;
+        stable = ex_try(fsi_world_step(&world, dt, &report)) >= 0;
         total += report.iterations;
         fsi_grid_classify(&world.grid);
         for (int i = 0; i < world.grid.region_count; i++)

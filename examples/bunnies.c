@@ -205,11 +205,7 @@ int main(int argc, char **argv) {
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report = {0};
         fsi_solids_report sr = {0};
-        fsi_result result = fsi_world_step(&world, ex_number(&args, "dt"), &report);
-        if (result < 0) {
-            stable = 0;
-            fprintf(stderr, "step %d: %s\n", frame, fsi_result_text(result));
-        }
+        stable = ex_try(fsi_world_step(&world, ex_number(&args, "dt"), &report)) >= 0;
 
         fsi_solids_measure(&world.solids, &sr);
         total += report.iterations;

@@ -115,9 +115,9 @@ int main(int argc, char **argv) {
     for (int frame = 0; frame < args.frames && stable; frame++) {
         int sub = (int)ceil(0.02 / dt);
         for (int i = 0; i < sub && stable; i++, steps++) {
-            stable = fsi_soft_forces(&soft, 0.02 / sub) >= 0
-                     && fsi_soft_contact(&soft, obstacle, 2, 0.02 / sub, &hits) >= 0
-                     && fsi_soft_move(&soft, 0.02 / sub) >= 0;
+            stable = ex_try(fsi_soft_forces(&soft, 0.02 / sub)) >= 0
+                     && ex_try(fsi_soft_contact(&soft, obstacle, 2, 0.02 / sub, &hits)) >= 0
+                     && ex_try(fsi_soft_move(&soft, 0.02 / sub)) >= 0;
         }
 
         ex_progress(&args, frame);

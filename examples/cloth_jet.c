@@ -245,8 +245,8 @@ int main(int argc, char **argv) {
 
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
-        fsi_result result = s.monolithic ? fsi_couple_step(&mono, &solids, s.dt, &report)
-                                         : fsi_partitioned_scene_step(&p, s.dt, &report);
+        fsi_result result = s.monolithic ? ex_try(fsi_couple_step(&mono, &solids, s.dt, &report))
+                                         : ex_try(fsi_partitioned_scene_step(&p, s.dt, &report));
         double speed = fsi_max_abs(3 * NODES, s.cloth.v);
         if (result < 0 || !(speed <= 10))
             stable = 0;

@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
 
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
-        stable = fsi_world_step(&world, ex_number(&args, "dt"), &report) >= 0;
+        stable = ex_try(fsi_world_step(&world, ex_number(&args, "dt"), &report)) >= 0;
         total += report.iterations;
         fsi_solids_report sr;
         fsi_solids_measure(&world.solids, &sr);

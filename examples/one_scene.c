@@ -218,8 +218,8 @@ static int run_grid(ex_args *args, tank *t, double dt, int *steps, double *itera
 
     for (int frame = 0; frame < args->frames && stable; frame++, ++*steps) {
         fsi_report report;
-        fsi_result result = mono ? fsi_couple_step(&couple, &scene, dt, &report)
-                                 : fsi_partitioned_scene_step(&parted, dt, &report);
+        fsi_result result = mono ? ex_try(fsi_couple_step(&couple, &scene, dt, &report))
+                                 : ex_try(fsi_partitioned_scene_step(&parted, dt, &report));
         stable = result >= 0 && fsi_vec_length(t->solids.body[t->body].v) < 10;
         *iterations += result >= 0 ? report.iterations : 0;
         if (args->out && frame % 4 == 0)
@@ -302,7 +302,7 @@ static int run_sph(ex_args *args, tank *t, double dt, int *steps, double *iterat
         }
 
         fsi_report report;
-        stable = fsi_sph_rigid_step(&couple, step, &report) >= 0
+        stable = ex_try(fsi_sph_rigid_step(&couple, step, &report)) >= 0
                  && fsi_vec_length(t->solids.body[t->body].v) < 10;
         time += step;
         *iterations += report.iterations;

@@ -38,7 +38,7 @@ EX int pour_frame(pour *w) {
     const fsi_proxy_stats *stats = &w->proxy->stats;
 
     for (int i = 0; i < w->per && w->stable; i++, w->steps++) {
-        w->stable = fsi_proxy_step(w->proxy, w->dt, NULL) >= 0;
+        w->stable = ex_try(fsi_proxy_step(w->proxy, w->dt, NULL)) >= 0;
         w->ms[0] += 1e3 * stats->seconds_sph;
         w->ms[1] += 1e3 * stats->seconds_solid;
         w->ms[2] += 1e3 * stats->seconds_coupling;

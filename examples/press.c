@@ -232,8 +232,8 @@ int main(int argc, char **argv) {
     for (frame = 0; frame < args.frames && stable; frame++) {
         s.held = frame < args.frames / 2;
         fsi_report report;
-        stable = (monolithic ? fsi_couple_step(&mono, &solids, dt, &report)
-                             : fsi_partitioned_scene_step(&p, dt, &report))
+        stable = (monolithic ? ex_try(fsi_couple_step(&mono, &solids, dt, &report))
+                             : ex_try(fsi_partitioned_scene_step(&p, dt, &report)))
                  >= 0;
         total += report.iterations;
         if (s.held)

@@ -218,7 +218,7 @@ int main(int argc, char **argv) {
 
             /* fluid and raft move */
             if (result >= 0)
-                result = fsi_sph_rigid_step(&couple, dt, &report);
+                result = ex_try(fsi_sph_rigid_step(&couple, dt, &report));
             if (result == FSI_NOT_CONVERGED)
                 capped++;
 

@@ -146,11 +146,7 @@ int main(int argc, char **argv) {
     for (int frame = 0; frame < args.frames && stable; frame++) {
         for (int i = 0; i < 2 && stable; i++, steps++) {
             fsi_report report;
-            fsi_result rc = fsi_world_step(&world, dt, &report);
-            if (rc < 0) {
-                stable = 0;
-                fprintf(stderr, "step %d: %s\n", steps, fsi_result_text(rc));
-            }
+            stable = ex_try(fsi_world_step(&world, dt, &report)) >= 0;
             total += report.iterations;
 
             /* the balls have pushed their place free */

@@ -109,7 +109,7 @@ static int open_scene(scene *q, ex_args *args, int tets, int bodies) {
 static int step(scene *q, ex_args *args) {
     fsi_report report;
     double begin = cpu();
-    fsi_result rc = fsi_world_step(&q->w, ex_number(args, "dt"), &report);
+    fsi_result rc = ex_try(fsi_world_step(&q->w, ex_number(args, "dt"), &report));
     if (rc < 0) {
         fprintf(stderr, "step %d: %s\n", q->steps, fsi_result_text(rc));
         return 0;
@@ -202,7 +202,7 @@ static double run_full(ex_args *args, int tets, int bodies, int steps, double *i
 
     for (*iterations = 0, k = 0; k < steps; k++) {
         fsi_report report;
-        fsi_result rc = fsi_world_step(&world, ex_number(args, "dt"), &report);
+        fsi_result rc = ex_try(fsi_world_step(&world, ex_number(args, "dt"), &report));
         if (rc < 0) {
             fprintf(stderr, "deformable step %d: %s\n", k, fsi_result_text(rc));
             break;

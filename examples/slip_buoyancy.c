@@ -169,7 +169,8 @@ int main(int argc, char **argv) {
             fsi_report report = {0};
             if (ex_is(&args, "wall", w ? "slip" : "noslip"))
                 continue;
-            stable = fsi_slip_step(&t[w].slip, &t[w].scene, ex_number(&args, "dt"), &report) >= 0;
+            stable = ex_try(fsi_slip_step(&t[w].slip, &t[w].scene, ex_number(&args, "dt"), &report))
+                     >= 0;
             its += report.iterations;
             steps++;
         }

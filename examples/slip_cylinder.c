@@ -193,7 +193,7 @@ static int run(channel *c, int wall, int n, double blockage, int passes) {
     } else {
         result = fsi_slip_detect(&c->slip, c->list, 1);
         if (result >= 0)
-            result = fsi_slip_solve(&c->slip, 1, NULL);
+            result = ex_try(fsi_slip_solve(&c->slip, 1, NULL));
     }
 
     if (result >= 0 && (wall == VOXEL || wall == FRACTION))

@@ -200,7 +200,7 @@ int main(int argc, char **argv) {
             fsi_report report = {0};
             if (w ? ex_is(&args, "wall", "slip") || ex_is(&args, "wall", "none") : main_one)
                 continue;
-            stable = fsi_slip_step(&slip[w], &scene, ex_number(&args, "dt"), &report) >= 0;
+            stable = ex_try(fsi_slip_step(&slip[w], &scene, ex_number(&args, "dt"), &report)) >= 0;
             its += report.iterations;
             steps++;
         }

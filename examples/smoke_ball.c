@@ -147,7 +147,7 @@ int main(int argc, char **argv) {
 
     for (frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
-        stable = fsi_world_step(&world, dt, &report) >= 0;
+        stable = ex_try(fsi_world_step(&world, dt, &report)) >= 0;
         total += report.iterations;
         if (args.out)
             draw(&args, &world);

@@ -184,7 +184,8 @@ int main(int argc, char **argv) {
     for (int frame = 0; frame < args.frames && stable; frame++) {
         fsi_report report;
         int n = 0;
-        fsi_result result = fsi_grid_advance(&grid, ex_number(&args, "dt"), 20, &n, &report);
+        fsi_result result =
+            ex_try(fsi_grid_advance(&grid, ex_number(&args, "dt"), 20, &n, &report));
         stable = result >= 0 && fsi_all_finite(grid.cells, grid.density);
         steps += n;
         iterations += report.iterations;

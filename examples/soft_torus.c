@@ -147,7 +147,7 @@ int main(int argc, char **argv) {
     for (int frame = 0; frame < args.frames && stable; frame++) {
         int sub = (int)ceil(0.02 / dt);
         for (int i = 0; i < sub && stable; i++, steps++)
-            stable = fsi_soft_step(&soft, 0.02 / sub, &obstacle, 1) >= 0;
+            stable = ex_try(fsi_soft_step(&soft, 0.02 / sub, &obstacle, 1)) >= 0;
         ex_progress(&args, frame);
         if (args.out)
             draw(&args, &soft);

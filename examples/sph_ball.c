@@ -176,7 +176,7 @@ int main(int argc, char **argv) {
             /* equal steps, no sliver at the end */
             double rest = start + 0.02 - time;
             double dt = rest / ceil(rest / fsi_sph_max_dt(&sph) - 1e-6);
-            fsi_result result = fsi_sph_rigid_step(&couple, dt, &report);
+            fsi_result result = ex_try(fsi_sph_rigid_step(&couple, dt, &report));
             double speed = fsi_vec_length(world.body[body].v);
             stable = result >= 0 && speed < 100;
             capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;

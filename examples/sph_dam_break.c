@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
         double until = ex_number(&args, "frame") * (frame + 1);
         while (stable && sph.now.time < until - 1e-9) {
             double dt = fmin(fsi_sph_max_dt(&sph), until - sph.now.time);
-            if (fsi_sph_step(&sph, dt, NULL) < 0) {
+            if (ex_try(fsi_sph_step(&sph, dt, NULL)) < 0) {
                 stable = 0;
                 break;
             }

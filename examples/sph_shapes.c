@@ -281,7 +281,7 @@ int main(int argc, char **argv) {
             /* equal steps, no sliver at the end */
             double rest = start + 0.03 - time;
             double dt = rest / ceil(rest / fsi_sph_max_dt(&s.sph) - 1e-6);
-            fsi_result result = fsi_sph_rigid_step(&s.couple, dt, &report);
+            fsi_result result = ex_try(fsi_sph_rigid_step(&s.couple, dt, &report));
             time += dt;
             total += report.iterations;
             if (report.iterations > worst)

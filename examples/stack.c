@@ -162,7 +162,7 @@ int main(int argc, char **argv) {
         for (i = 0; i < per && stable; i++, steps++) {
             if (solids.time + dt / 2 >= rest)
                 solids.joint[0].motor_limit = 0; /* let go */
-            if (fsi_solids_step(&solids, dt) < 0)
+            if (ex_try(fsi_solids_step(&solids, dt)) < 0)
                 stable = 0;
             fsi_solids_measure(&solids, &report);
             joint = report.joint_error > joint ? report.joint_error : joint;

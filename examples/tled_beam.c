@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
 
     for (int frame = 0; frame < args.frames && stable; frame++) {
         while (stable && tled.clock[0] < 0.04 * (frame + 1)) {
-            if (fsi_tled_step(&tled, dt) < 0)
+            if (ex_try(fsi_tled_step(&tled, dt)) < 0)
                 stable = 0;
             inverted = tled.inverted > inverted ? tled.inverted : inverted;
             steps++;
