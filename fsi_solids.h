@@ -306,10 +306,10 @@ typedef struct fsi_shape {
     size_t block_size;
 } fsi_shape;
 
-/* Makes a shape. FSI_ERR_GEOMETRY: open, degenerate or inside-out mesh. On error s is zeroed and
- * holds nothing. */
+/* Makes a shape. FSI_ERR_GEOMETRY: open, degenerate or inside-out mesh. On error the shape is
+ * zeroed and holds nothing. */
 FSI_API fsi_result fsi_shape_init(fsi_shape *shape, const fsi_shape_desc *desc);
-/* Frees; s may be zero. No body may use it any more. */
+/* Frees a shape, which may be zero. No body may use it any more. */
 FSI_API void fsi_shape_free(fsi_shape *shape);
 /* Signed distance of p (shape frame), negative inside; normal (may be NULL) points out of the
    solid. Exact for the analytic kinds (height fields: first order; meshes: trilinear on the grid
@@ -576,10 +576,11 @@ typedef struct fsi_solids_report {
 
 /* Primary: make, fill, step, free. */
 FSI_API fsi_result fsi_solids_init(fsi_solids *solids, const fsi_solids_desc *desc);
-/* Frees everything; w may be zero. */
+/* Frees everything; the world may be zero. */
 FSI_API void fsi_solids_free(fsi_solids *solids);
-/* Adds a body; *id (may be NULL) receives its number. FSI_ERR_SIZE when full, FSI_ERR_ARGUMENT on
- * bad numbers; nothing changes then. */
+/* Adds a body. *id receives its number: world->body[id] is the body, and all functions below take
+   the id. Bodies are numbered 0, 1, 2 ... in the order they are added; id may be NULL. FSI_ERR_SIZE
+   when the world is full, FSI_ERR_ARGUMENT on bad numbers; nothing changes then. */
 FSI_API fsi_result fsi_solids_add(fsi_solids *solids, const fsi_rigid_desc *desc, int *id);
 /* Adds a joint at the present poses; *id may be NULL. */
 FSI_API fsi_result fsi_solids_join(fsi_solids *solids, const fsi_joint_desc *desc, int *id);
@@ -1186,6 +1187,7 @@ static double fsi__safe_share(double (*excess)(double share, void *user), void *
     double above = excess(1, user);
     if (!(above > 0))
         return 1;
+
     double half = excess(0.5, user);
     double below = excess(0, user);
 
@@ -1199,6 +1201,7 @@ static double fsi__safe_share(double (*excess)(double share, void *user), void *
 
     /* Between `lo`, which is safe by `below`, and `hi`, which is not by `above`. */
     double lo = 0, hi = 1;
+
     if (half > 0) {
         hi = 0.5;
         above = half;
@@ -1223,6 +1226,7 @@ static double fsi__safe_share(double (*excess)(double share, void *user), void *
     }
     if (t != lo)
         excess(lo, user);
+
     return lo;
 }
 
@@ -1232,6 +1236,7 @@ static fsi_real fsi__golden_section(fsi_real (*fn)(fsi_real t, void *user), void
     const fsi_real ratio = FSI_R(0.6180339887498949);
     fsi_real s = b - ratio * (b - a), t = a + ratio * (b - a);
     fsi_real at_s = fn(s, user), at_t = fn(t, user);
+
     for (int i = 0; i < steps; i++) {
         if (at_s < at_t) {
             b = t;
@@ -1247,6 +1252,7 @@ static fsi_real fsi__golden_section(fsi_real (*fn)(fsi_real t, void *user), void
             at_t = fn(t, user);
         }
     }
+
     return (a + b) / 2;
 }
 
@@ -1260,6 +1266,7 @@ static fsi_result fsi__mesh_closed(const fsi_surface *surface, const fsi_allocat
     uint64_t *key = (uint64_t *)fsi_alloc(allocator, bytes);
     if (!key)
         return FSI_ERR_MEMORY;
+
     for (size_t i = 0; i < edges; i++) {
         size_t corner = i % dim;
         int next = dim == 3 ? surface->index[i - corner + (corner + 1) % 3] : (int)corner;
@@ -1267,6 +1274,7 @@ static fsi_result fsi__mesh_closed(const fsi_surface *surface, const fsi_allocat
     }
     uint64_t *sorted = fsi__sort_keys(edges, key, key + edges);
     fsi_result result = FSI_OK;
+
     for (size_t i = 0; i < edges && result == FSI_OK; i++) {
         int a = (int)(sorted[i] >> 32), b = (int)(sorted[i] & 0xffffffffu);
         uint64_t opposite = dim == 3 ? fsi__pair_key(b, a) : fsi__pair_key(a, 1 - b);
@@ -1276,6 +1284,7 @@ static fsi_result fsi__mesh_closed(const fsi_surface *surface, const fsi_allocat
             result = FSI_ERR_GEOMETRY;
     }
     fsi_free(allocator, key, bytes);
+
     return result;
 }
 
@@ -1315,6 +1324,7 @@ static double fsi__cone_volume(const double *a, const double *b, const double *c
 static fsi__moments fsi__mesh_moments(const fsi_surface *surface, fsi_vec3 origin) {
     fsi__moments sum;
     memset(&sum, 0, sizeof sum);
+
     for (int e = 0; e < surface->element_count; e++) {
         const int32_t *id = surface->index + (size_t)surface->dim * (size_t)e;
         double p[3][3] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, total[3];
@@ -1336,6 +1346,7 @@ static fsi__moments fsi__mesh_moments(const fsi_surface *surface, fsi_vec3 origi
                 volume * (corners + total[i] * total[j]) / (surface->dim == 3 ? 20 : 12);
         }
     }
+
     return sum;
 }
 
@@ -1343,11 +1354,13 @@ FSI_API fsi_result fsi_mesh_mass(const fsi_surface *mesh, const fsi_allocator *a
                                  fsi_real *volume, fsi_vec3 *com, fsi_mat3 *inertia) {
     if (!mesh || !volume || !com || !inertia || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
+
     fsi_result result = fsi_surface_check(mesh);
     if (result != FSI_OK)
         return result;
     if (mesh->element_count == 0)
         return FSI_ERR_GEOMETRY;
+
     for (int e = 0; e < mesh->element_count; e++)
         if (fsi__element_degenerate(mesh, e))
             return FSI_ERR_GEOMETRY;
@@ -1360,6 +1373,7 @@ FSI_API fsi_result fsi_mesh_mass(const fsi_surface *mesh, const fsi_allocator *a
     fsi__moments sum = fsi__mesh_moments(mesh, origin);
     if (!(sum.volume > 0))
         return FSI_ERR_GEOMETRY; /* inside-out */
+
     double centre[3], second[6];
     for (int i = 0; i < 3; i++)
         centre[i] = sum.first[i] / sum.volume;
@@ -1375,12 +1389,14 @@ FSI_API fsi_result fsi_mesh_mass(const fsi_surface *mesh, const fsi_allocator *a
     inertia->m[8] = (fsi_real)(second[0] + second[1]);
     if (mesh->dim == 2)
         return FSI_OK;
+
     inertia->m[0] = (fsi_real)(second[1] + second[2]);
     inertia->m[4] = (fsi_real)(second[0] + second[2]);
     for (int k = 3; k < 6; k++) {
         int i = fsi__second_row[k], j = fsi__second_column[k];
         inertia->m[3 * i + j] = inertia->m[3 * j + i] = (fsi_real)-second[k];
     }
+
     return FSI_OK;
 }
 
@@ -1426,6 +1442,7 @@ static fsi__tess fsi__tess_size(const fsi_shape_desc *desc) {
         tess.rings = fsi__imax(half, 6);
     tess.vertices = tess.around * tess.rings + (tess.loop ? 0 : 2);
     tess.elements = 2 * tess.around * tess.rings;
+
     return tess;
 }
 
@@ -1647,6 +1664,7 @@ static int fsi__height_valid(const fsi_shape_desc *desc) {
 static int fsi__parts_valid(const fsi_shape_desc *desc) {
     if (!desc->part || desc->part_count < 1 || desc->part_count > 4096)
         return 0;
+
     for (int i = 0; i < desc->part_count; i++) {
         const fsi_shape_part *part = desc->part + i;
         const fsi_shape *shape = part->shape;
@@ -1667,26 +1685,33 @@ static int fsi__shape_desc_valid(const fsi_shape_desc *desc) {
         return 0;
     if (desc->resolution < 6 || desc->resolution > 4096)
         return 0;
+
     switch (desc->kind) {
     case FSI_SHAPE_PLANE:
         return 1;
+
     case FSI_SHAPE_SPHERE:
         return fsi__positive(desc->radius);
+
     case FSI_SHAPE_BOX:
     case FSI_SHAPE_ROOM:
         return fsi__positive(desc->half.x) && fsi__positive(desc->half.y)
                && (desc->dim == 2 || fsi__positive(desc->half.z));
     case FSI_SHAPE_CAPSULE:
         return round && desc->length >= 0;
+
     case FSI_SHAPE_TORUS:
         return round && desc->dim == 3 && desc->length > desc->radius;
+
     case FSI_SHAPE_MESH:
         return desc->surface && desc->surface->dim == desc->dim && desc->sdf_cells >= 4
                && desc->sdf_cells <= 512;
     case FSI_SHAPE_HEIGHT:
         return fsi__height_valid(desc);
+
     case FSI_SHAPE_COMPOUND:
         return fsi__parts_valid(desc);
+
     default:
         return 0;
     }
@@ -1744,6 +1769,7 @@ static void fsi__inertia_add(fsi_shape *shape, const fsi_shape_part *part) {
 static void fsi__compound_mass(fsi_shape *shape, const fsi_shape_desc *desc) {
     fsi_vec3 moment = fsi_vec(0, 0, 0);
     fsi_real mass = 0;
+
     for (int i = 0; i < desc->part_count; i++) {
         fsi_shape_part *part = shape->part + i;
         *part = desc->part[i];
@@ -1757,6 +1783,7 @@ static void fsi__compound_mass(fsi_shape *shape, const fsi_shape_desc *desc) {
     shape->com = fsi_vec_scale(moment, 1 / mass);
     shape->density_mean = mass / shape->volume;
     shape->thin = FSI_REAL_MAX;
+
     for (int i = 0; i < desc->part_count; i++) {
         fsi_shape_part *part = shape->part + i;
         part->x = fsi_vec_sub(part->x, shape->com);
@@ -1808,6 +1835,7 @@ static fsi_result fsi__sdf_fill(fsi_shape *shape, fsi_real *grid, const fsi_allo
     fsi_result result = fsi_bvh_init(&bvh, shape->surface.element_count, allocator);
     if (result != FSI_OK)
         return result;
+
     result = fsi_bvh_build(&bvh, &shape->surface);
     if (result == FSI_OK) {
         ptrdiff_t rows = (ptrdiff_t)shape->ny * shape->nz;
@@ -1866,6 +1894,7 @@ static fsi_result fsi__mesh_plan(fsi_shape *shape, const fsi_shape_desc *desc) {
                                       &shape->inertia);
     if (result != FSI_OK)
         return result;
+
     shape->point_radius = 0;
     shape->surface.vertex_count = shape->point_count = desc->surface->vertex_count;
     shape->surface.element_count = desc->surface->element_count;
@@ -1878,6 +1907,7 @@ static fsi_result fsi__mesh_plan(fsi_shape *shape, const fsi_shape_desc *desc) {
     fsi__sdf_size(shape, desc);
     shape->thin = shape->spacing;
     size_t layer = (size_t)shape->nx * (size_t)shape->ny;
+
     return fsi_size_mul(layer, (size_t)shape->nz, &shape->grid_cells) ? FSI_OK : FSI_ERR_SIZE;
 }
 
@@ -1886,12 +1916,16 @@ static int fsi__sample_count(fsi_shape_kind kind, const fsi__tess *tess) {
     switch (kind) {
     case FSI_SHAPE_SPHERE:
         return 1;
+
     case FSI_SHAPE_BOX:
         return tess->vertices;
+
     case FSI_SHAPE_CAPSULE:
         return 2;
+
     case FSI_SHAPE_TORUS:
         return FSI__TORUS_POINTS;
+
     default:
         return 0;
     }
@@ -1933,6 +1967,7 @@ static fsi_result fsi__shape_plan(fsi_shape *shape, const fsi_shape_desc *desc) 
                                 (fsi_real)(desc->nz - 1) * desc->spacing / -2);
         shape->grid_cells = (size_t)desc->nx * (size_t)desc->nz;
     }
+
     return FSI_OK;
 }
 
@@ -2012,6 +2047,7 @@ static fsi_result fsi__shape_make(fsi_shape *shape, const fsi_shape_desc *desc) 
     fsi_result result = fsi__shape_plan(shape, desc);
     if (result != FSI_OK)
         return result;
+
     fsi__shape_layout(shape, &arrays, &arena);
     if (arena.failed || arena.used > 0)
         result = fsi__arena_block(&arena, &shape->allocator, &shape->block, &shape->block_size);
@@ -2024,15 +2060,18 @@ static fsi_result fsi__shape_make(fsi_shape *shape, const fsi_shape_desc *desc) 
     /* Sizes that overflow are refused. */
     if (result == FSI_OK && !(fsi__finite(shape->volume) && fsi_all_finite(9, shape->inertia.m)))
         result = FSI_ERR_ARGUMENT;
+
     return result;
 }
 
 FSI_API fsi_result fsi_shape_init(fsi_shape *shape, const fsi_shape_desc *desc) {
     if (!shape)
         return FSI_ERR_ARGUMENT;
+
     memset(shape, 0, sizeof *shape);
     if (!desc)
         return FSI_ERR_ARGUMENT;
+
     fsi_shape_desc given = *desc;
     if (given.dim == 0)
         given.dim = 3;
@@ -2042,9 +2081,11 @@ FSI_API fsi_result fsi_shape_init(fsi_shape *shape, const fsi_shape_desc *desc) 
         given.sdf_cells = 32;
     if (!fsi__shape_desc_valid(&given))
         return FSI_ERR_ARGUMENT;
+
     fsi_result result = fsi__shape_make(shape, &given);
     if (result != FSI_OK)
         fsi_shape_free(shape);
+
     return result;
 }
 
@@ -2084,6 +2125,7 @@ static fsi_real fsi__distance_box(fsi_vec3 half, int dim, fsi_vec3 p, fsi_vec3 *
     fsi_vec3 beyond = fsi__beyond_faces(half, dim, p);
     if (beyond.x <= 0 && beyond.y <= 0 && beyond.z <= 0)
         return fsi__largest_axis(beyond, p, n);
+
     fsi_vec3 out = fsi__vec_max(beyond, fsi_vec(0, 0, 0));
     fsi_real d = fsi__length(out);
     *n =
@@ -2147,6 +2189,7 @@ FSI__INLINE fsi_real fsi__sdf_read(const fsi__sdf *sdf, fsi_vec3 p, fsi_vec3 *sl
     const fsi_real *node = sdf->value + ((size_t)k * (size_t)sdf->ny + (size_t)j) * row + (size_t)i;
     fsi_real distance = 0;
     *slope = fsi_vec(0, 0, 0);
+
     for (int c = 0; c < 8; c++) {
         fsi_real wx = c & 1 ? fx : 1 - fx, wy = c & 2 ? fy : 1 - fy, wz = c & 4 ? fz : 1 - fz;
         fsi_real value = node[(c & 1 ? 1 : 0) + (c & 2 ? row : 0) + (c & 4 ? layer : 0)];
@@ -2160,6 +2203,7 @@ FSI__INLINE fsi_real fsi__sdf_read(const fsi__sdf *sdf, fsi_vec3 p, fsi_vec3 *sl
         slope->z = 0;
     fsi_vec3 place = fsi_vec((fsi_real)i + fx, (fsi_real)j + fy, (fsi_real)k + fz);
     *at = fsi_vec_mad(sdf->origin, place, sdf->spacing);
+
     return distance;
 }
 
@@ -2244,6 +2288,7 @@ FSI_API fsi_real fsi_shape_distance(const fsi_shape *shape, fsi_vec3 p, fsi_vec3
     }
     if (normal)
         *normal = n;
+
     return d;
 }
 
@@ -2473,6 +2518,7 @@ static void fsi__collide_samples(fsi__manifold *manifold, const fsi__placed *own
     if (form->kind == FSI_SHAPE_PLANE
         && fsi__pose_local(&other->pose, own->pose.x).y > shape->bound + manifold->reach)
         return;
+
     for (int i = 0; i < shape->point_count; i++) {
         fsi_vec3 c = fsi__pose_point(&own->pose, fsi_vec_load(shape->point + 3 * (size_t)i));
         fsi_vec3 local = fsi__pose_local(&other->pose, c);
@@ -2522,6 +2568,7 @@ static void fsi__collide_room(fsi__manifold *manifold, const fsi__placed *own,
     fsi_vec_store(half, room->shape->half);
     fsi__placed wall;
     wall.shape = &plane;
+
     for (int k = 0; k < 2 * room->shape->dim; k++) {
         int axis = k / 2;
         fsi_real middle[3] = {0, 0, 0}, sign = k & 1 ? FSI_R(1.) : FSI_R(-1.);
@@ -2638,6 +2685,7 @@ static fsi__separation fsi__box_axes(const fsi__placed *a, const fsi__placed *b,
             axis.normal = fsi_vec_scale(n, 1 / length);
             fsi__separation_try(&best, a, b, axis, 2 * tolerance);
         }
+
     return best;
 }
 
@@ -2694,6 +2742,7 @@ static int fsi__clip(fsi__clipped *corner, int count, fsi_vec3 n, fsi_real d, fs
         out[kept++].id = 8u + 4u * plane + (in_a ? a.id : b.id) % 4u;
     }
     memcpy(corner, out, (size_t)kept * sizeof *corner);
+
     return kept;
 }
 
@@ -2708,6 +2757,7 @@ static int fsi__incident_face(const fsi__placed *box, fsi_vec3 n, fsi__clipped *
             face = i;
     int first = dim == 3 ? (face + 1) % 3 : 1 - face;
     int second = dim == 3 ? (face + 2) % 3 : 2;
+
     for (int i = 0; i < count; i++) {
         fsi_real p[3];
         p[face] = local[face] > 0 ? -half[face] : half[face];
@@ -2718,6 +2768,7 @@ static int fsi__incident_face(const fsi__placed *box, fsi_vec3 n, fsi__clipped *
         corner[i].p = fsi__pose_point(&box->pose, fsi_vec_load(p));
         corner[i].id = (uint32_t)i;
     }
+
     return count;
 }
 
@@ -2728,6 +2779,7 @@ static void fsi__box_faces(fsi__manifold *manifold, const fsi__placed *reference
                            fsi_real tolerance) {
     fsi__clipped corner[16];
     int count = fsi__incident_face(incident, n, corner);
+
     for (int k = 0; k < reference->shape->dim; k++) {
         if (k == axis)
             continue;
@@ -2753,6 +2805,7 @@ static void fsi__collide_boxes(fsi__manifold *manifold, const fsi__placed *a,
     fsi__separation axis = fsi__box_axes(a, b, tolerance);
     if (axis.separation >= manifold->reach)
         return;
+
     manifold->limit = 4;
     if (axis.kind == FSI__EDGES)
         fsi__box_edges(manifold, a, b, &axis);
@@ -3044,6 +3097,7 @@ static fsi_vec3 fsi__end_response(const fsi_solids *solids, const fsi_contact_en
                                   const fsi_mat3 *K, fsi_vec3 d) {
     if (fsi__external_of(solids, end->solid))
         return fsi_mat3_mul_vec(K, d);
+
     const fsi__velocity *velocity = solids->work->vel + end->solid;
     if (velocity->inverse_mass == 0)
         return fsi_vec(0, 0, 0);
@@ -3057,6 +3111,7 @@ static void fsi__contact_masses(const fsi_solids *solids, fsi_contact *contact) 
     fsi_vec3 tangent = contact->tangent;
     fsi_vec3 bitangent = fsi__bitangent(contact);
     fsi_vec3 by_normal = fsi_vec(0, 0, 0), by_tangent = by_normal, by_bitangent = by_normal;
+
     for (int i = 0; i < 2; i++) {
         const fsi_external *external = fsi__external_of(solids, end[i]->solid);
         fsi_mat3 K;
@@ -3136,6 +3191,7 @@ static fsi_real fsi__contact_normal(const fsi_solids *solids, fsi_contact *conta
     fsi_real impulse = fsi__max(0, before - contact->mass_n * scale * (velocity + bias) - give);
     if (impulse == before)
         return 0;
+
     contact->impulse = impulse;
     if (impulse > contact->impulse_max)
         contact->impulse_max = impulse;
@@ -3175,6 +3231,7 @@ static int fsi__bounce_sweep(fsi_solids *solids) {
         contact->impulse = impulse;
         fsi__contact_apply(solids, contact, fsi_vec_scale(contact->normal, impulse - before));
     }
+
     return changed;
 }
 
@@ -3189,6 +3246,7 @@ static double fsi__contact_restitution(fsi_solids *solids, fsi_real threshold, d
 
     /* A share s of the impulses gives a s^2 + b s. */
     double a = 0, b = 0, share = 1;
+
     for (int i = 0; i < solids->contact_count; i++) {
         const fsi_contact *contact = solids->contact + i;
         if (!contact->bounced)
@@ -3211,6 +3269,7 @@ static double fsi__contact_restitution(fsi_solids *solids, fsi_real threshold, d
             fsi__contact_apply(solids, contact, fsi_vec_scale(contact->normal, back));
         contact->impulse = contact->impulse_t[0] = contact->impulse_t[1] = 0;
     }
+
     return share * (a * share + b);
 }
 
@@ -3358,6 +3417,7 @@ static fsi_real fsi__row_coupling(const fsi_solids *solids, int p, const fsi__ro
                                   const fsi__row *row_q) {
     if (p != q && (solids->joint[p].limited || solids->joint[q].limited))
         return 0;
+
     int body_p[2] = {solids->joint[p].a, solids->joint[p].b};
     int body_q[2] = {solids->joint[q].a, solids->joint[q].b};
     fsi_vec3 turn_p[2] = {row_p->turn_a, row_p->turn_b};
@@ -3373,6 +3433,7 @@ static fsi_real fsi__row_coupling(const fsi_solids *solids, int p, const fsi__ro
                          + fsi_vec_dot(turn_p[i], turn);
             sum += i == k ? x : -x;
         }
+
     return sum;
 }
 
@@ -3441,6 +3502,7 @@ static void fsi__joint_factor(fsi_solids *solids) {
     for (int j = 0; j < solids->joint_count; j++)
         fsi__joint_geometry(solids, solids->joint + j, all + j);
     fsi__joint_profile(solids);
+
     for (int j = 0; j < solids->joint_count; j++) {
         fsi__joint_rows *rows = all + j;
         const fsi__row *slide = rows->row + FSI__JOINT_FREE;
@@ -3609,6 +3671,7 @@ static int fsi__joint_limit(const fsi_solids *solids, int j, const fsi_real *x, 
     }
     for (int i = 0; i < rows->n; i++)
         next[i] *= keep[fsi__row_is_force(rows->row + i)];
+
     return limited;
 }
 
@@ -3704,6 +3767,7 @@ static int fsi__joint_valid(const fsi_solids *solids, const fsi_joint_desc *desc
     if (!fsi_all_finite((size_t)numbers, number) || !fsi__finite_vec(desc->anchor)
         || !fsi__finite_vec(desc->anchor_b))
         return 0;
+
     for (int i = 0; i < (int)(sizeof positive / sizeof *positive); i++)
         if (!fsi__finite(positive[i]) || positive[i] < 0)
             return 0;
@@ -3731,6 +3795,7 @@ FSI_API fsi_result fsi_solids_join(fsi_solids *solids, const fsi_joint_desc *des
         return FSI_ERR_ARGUMENT;
     if (solids->joint_count >= solids->desc.max_joints)
         return FSI_ERR_SIZE;
+
     const fsi_rigid *body_a = solids->body + desc->a, *body_b = solids->body + desc->b;
     fsi_vec3 axis = fsi__length(desc->axis) > 0 ? fsi__unit(desc->axis) : fsi_vec(0, 0, 1);
     if (solids->desc.dim == 2 && desc->kind == FSI_JOINT_HINGE)
@@ -3771,6 +3836,7 @@ FSI_API fsi_result fsi_solids_join(fsi_solids *solids, const fsi_joint_desc *des
     if (id)
         *id = solids->joint_count;
     solids->joint_count++;
+
     return FSI_OK;
 }
 
@@ -3871,6 +3937,7 @@ static int fsi__solids_desc_valid(const fsi_solids_desc *desc) {
 FSI_API fsi_result fsi_solids_init(fsi_solids *solids, const fsi_solids_desc *desc) {
     if (!solids)
         return FSI_ERR_ARGUMENT;
+
     memset(solids, 0, sizeof *solids);
     if (!fsi__solids_desc_valid(desc))
         return FSI_ERR_ARGUMENT;
@@ -3896,12 +3963,14 @@ FSI_API fsi_result fsi_solids_init(fsi_solids *solids, const fsi_solids_desc *de
         return result;
     }
     fsi__solids_layout(solids, &arena);
+
     return FSI_OK;
 }
 
 FSI_API void fsi_solids_free(fsi_solids *solids) {
     if (!solids)
         return;
+
     const fsi_allocator *allocator = &solids->desc.allocator;
     if (solids->block) {
         struct fsi__solids_work *work = solids->work;
@@ -3948,6 +4017,7 @@ static int fsi__rigid_mass(fsi_rigid *body, const fsi_rigid_desc *desc, int dim)
     body->mass = desc->mass > 0 ? desc->mass : desc->density * unit;
     if (!fsi__positive(body->mass) || !(unit > 0))
         return 0;
+
     fsi_real scale = body->mass / unit;
     for (int i = 0; i < 9; i++)
         inertia[i] = shape->inertia.m[i] * scale;
@@ -3964,6 +4034,7 @@ static int fsi__rigid_mass(fsi_rigid *body, const fsi_rigid_desc *desc, int dim)
         body->inverse_inertia_body.m[8] = 1 / inertia[8];
         return fsi__positive(body->inverse_inertia_body.m[8]);
     }
+
     return fsi__positive(inertia[0]) && fsi__positive(inertia[4])
            && fsi_mat3_inverse(&body->inertia_body, &body->inverse_inertia_body);
 }
@@ -3974,6 +4045,7 @@ static int fsi__rigid_desc_valid(const fsi_solids *solids, const fsi_rigid_desc 
         return 0;
     if (desc->kind < FSI_RIGID_FIXED || desc->kind > FSI_RIGID_DYNAMIC)
         return 0;
+
     const fsi_real positive[] = {desc->density,     desc->mass,           desc->friction,
                                  desc->restitution, desc->linear_damping, desc->angular_damping,
                                  desc->inertia.x,   desc->inertia.y,      desc->inertia.z};
@@ -3989,6 +4061,7 @@ FSI_API fsi_result fsi_solids_add(fsi_solids *solids, const fsi_rigid_desc *desc
         return FSI_ERR_ARGUMENT;
     if (solids->body_count >= solids->desc.max_bodies)
         return FSI_ERR_SIZE;
+
     fsi_rigid body;
     memset(&body, 0, sizeof body);
     body.kind = desc->kind;
@@ -4006,6 +4079,7 @@ FSI_API fsi_result fsi_solids_add(fsi_solids *solids, const fsi_rigid_desc *desc
         && (fsi__shape_static(desc->shape->kind)
             || !fsi__rigid_mass(&body, desc, solids->desc.dim)))
         return FSI_ERR_ARGUMENT;
+
     fsi__rigid_refresh(&body, solids->desc.dim);
     if (body.kind != FSI_RIGID_FIXED) {
         body.v = desc->v;
@@ -4017,12 +4091,14 @@ FSI_API fsi_result fsi_solids_add(fsi_solids *solids, const fsi_rigid_desc *desc
     if (id)
         *id = solids->body_count;
     solids->body_count++;
+
     return FSI_OK;
 }
 
 FSI_API fsi_result fsi_solids_set_pose(fsi_solids *solids, int body, fsi_vec3 x, fsi_quat q) {
     if (!fsi__solids_has(solids, body) || !fsi__pose_valid(solids, x, q))
         return FSI_ERR_ARGUMENT;
+
     fsi_rigid *rigid = solids->body + body;
     rigid->x = x;
     rigid->q = fsi_quat_unit(q);
@@ -4041,6 +4117,7 @@ FSI_API fsi_result fsi_solids_set_velocity(fsi_solids *solids, int body, fsi_vec
     if (!fsi__solids_has(solids, body) || !fsi__motion_valid(solids, v, spin)
         || solids->body[body].kind == FSI_RIGID_FIXED)
         return FSI_ERR_ARGUMENT;
+
     fsi_rigid *rigid = solids->body + body;
     rigid->v = rigid->v_start = v;
     fsi__set_spin(rigid, spin);
@@ -4053,6 +4130,7 @@ FSI_API fsi_result fsi_solids_script(fsi_solids *solids, int body, fsi_vec3 x, f
     if (!fsi__solids_has(solids, body) || !fsi__pose_valid(solids, x, q) || !fsi__positive(dt)
         || solids->body[body].kind != FSI_RIGID_SCRIPTED)
         return FSI_ERR_ARGUMENT;
+
     const fsi_rigid *rigid = solids->body + body;
     fsi_quat turn = fsi__quat_shorter(fsi_quat_mul(fsi_quat_unit(q), fsi__quat_back(rigid->q)));
     fsi_vec3 axis = fsi__quat_axis(turn);
@@ -4077,6 +4155,7 @@ FSI_API fsi_vec3 fsi_solids_velocity(const fsi_solids *solids, int body, fsi_vec
 FSI_API fsi_result fsi_solids_impulse(fsi_solids *solids, int body, fsi_vec3 p, fsi_vec3 j) {
     if (!fsi__solids_has(solids, body) || !fsi__finite_vec(p) || !fsi__finite_vec(j))
         return FSI_ERR_ARGUMENT;
+
     fsi_rigid *rigid = solids->body + body;
     if (rigid->inverse_mass == 0)
         return FSI_OK;
@@ -4094,9 +4173,11 @@ FSI_API fsi_result fsi_solids_closest(const fsi_solids *solids, fsi_vec3 p, fsi_
                                       int group, fsi_solids_hit *hit) {
     if (!solids || !solids->block || !hit || !fsi__finite_vec(p) || !(reach >= 0))
         return FSI_ERR_ARGUMENT;
+
     memset(hit, 0, sizeof *hit);
     hit->body = -1;
     hit->distance = reach;
+
     for (int i = 0; i < solids->body_count; i++) {
         const fsi_rigid *body = solids->body + i;
         fsi_vec3 r = fsi_vec_sub(p, body->x);
@@ -4115,6 +4196,7 @@ FSI_API fsi_result fsi_solids_closest(const fsi_solids *solids, fsi_vec3 p, fsi_
     }
     if (hit->body >= 0)
         hit->velocity = fsi_solids_velocity(solids, hit->body, p);
+
     return FSI_OK;
 }
 
@@ -4180,6 +4262,7 @@ static void fsi__pair_try(fsi_solids *solids, int i, int j) {
         return;
     if (!fsi__boxes_meet(work->lo[low], work->hi[low], 0, work->lo[high], work->hi[high]))
         return;
+
     uint64_t key = fsi__pair_key(low, high);
     size_t at = fsi__lower_bound((size_t)work->jointed_count, work->jointed, key);
     if (at < (size_t)work->jointed_count && work->jointed[at] == key)
@@ -4228,6 +4311,7 @@ static fsi__broad_grid fsi__broad_split(fsi_solids *solids) {
     fsi_vec3 hi;
     fsi__bounds_empty(&grid.lo, &hi);
     work->large_count = 0;
+
     for (int i = 0; i < solids->body_count; i++) {
         if (work->extent[i] > 4 * mean) {
             work->large[work->large_count++] = i;
@@ -4242,6 +4326,7 @@ static fsi__broad_grid fsi__broad_split(fsi_solids *solids) {
     /* A cell's number has 13 bits along each axis. */
     for (int i = 0; i < 3 && grid.count > 0; i++)
         grid.cell = fsi__max(grid.cell, (fsi__get(hi, i) - fsi__get(grid.lo, i)) / 8000);
+
     return grid;
 }
 
@@ -4280,6 +4365,7 @@ static void fsi__broad_cells(fsi_solids *solids, const uint64_t *key, size_t cou
                                       FSI__LAYER + FSI__ROW};
     size_t first[4] = {0, 0, 0, 0}; /* where each row ahead begins in the list */
     int rows = solids->desc.dim == 3 ? 4 : 1;
+
     for (size_t i = 0; i < count; i++) {
         uint64_t cell = key[i] >> FSI__BODY_BITS;
         int body = (int)(key[i] & FSI__BODY_MASK);
@@ -4332,6 +4418,7 @@ static void fsi__external_bounds(const fsi_external *external, fsi_real dt, fsi_
     }
     if (external->point_count == 0)
         return;
+
     fsi_real grow = external->radius + dt * fsi__sqrt(fastest);
     grow += FSI_R(0.01) * fsi__length(fsi_vec_sub(*hi, *lo));
     *lo = fsi_vec_sub(*lo, fsi_vec(grow, grow, grow));
@@ -4467,6 +4554,7 @@ static int fsi__contact_add(fsi__search *search, int a, int point_a, int b, int 
     fsi__material(solids, b, &friction_b, &restitution_b);
     contact->friction = fsi__sqrt(friction_a * friction_b);
     contact->restitution = fsi__max(restitution_a, restitution_b);
+
     return 1;
 }
 
@@ -4474,6 +4562,7 @@ static int fsi__contact_add(fsi__search *search, int a, int point_a, int b, int 
 static void fsi__collide_rigid(fsi__search *search, const uint64_t *pair, size_t count) {
     const fsi_rigid *body = search->solids->body;
     fsi__manifold *batch = search->solids->work->batch;
+
     for (size_t begin = 0; begin < count; begin += FSI__PAIR_BATCH) {
         const uint64_t *key = pair + begin;
         ptrdiff_t n =
@@ -4519,6 +4608,7 @@ static fsi__nearest fsi__nearest_to(const fsi_solids *solids, int solid, fsi_vec
     out.distance =
         fsi_shape_distance(body->shape, fsi_mat3_tmul_vec(&body->rotation, r), &out.normal);
     out.normal = fsi_mat3_mul_vec(&body->rotation, out.normal);
+
     return out;
 }
 
@@ -4565,6 +4655,7 @@ static void fsi__external_point(fsi__search *search, int solid, int i, int other
     fsi_real thickness = fsi__thickness(solids, external, other);
     if (!fsi__may_meet(solids, other, p, p, search->dt * fsi__length(v) + thickness))
         return;
+
     fsi__nearest beside = fsi__nearest_to(solids, other, p);
     fsi_real gap = beside.distance - thickness;
     fsi_real way = search->dt * fsi__length(fsi_vec_sub(v, beside.velocity));
@@ -4605,6 +4696,7 @@ static void fsi__external_edge(fsi__search *search, int solid, int k, int other)
     fsi__grow(&lo, &hi, end);
     if (!fsi__may_meet(solids, other, lo, hi, search->dt * fsi__length(v) + thickness))
         return;
+
     fsi__nearest beside = fsi__nearest_to(solids, other, middle);
     fsi_real length = fsi__length(edge.along);
     fsi_real way = search->dt * fsi__length(fsi_vec_sub(v, beside.velocity));
@@ -4645,6 +4737,7 @@ static void fsi__external_all(fsi__search *search, int solid, int other) {
 static void fsi__external_samples(fsi__search *search, int a, int b) {
     const fsi_external *external = fsi__external_of(search->solids, b);
     const fsi_rigid *body = search->solids->body + a;
+
     for (int part = 0; part < fsi__part_count(body->shape); part++) {
         fsi__placed placed = fsi__placed_part(body, part);
         const fsi_shape *shape = placed.shape;
@@ -4804,6 +4897,7 @@ FSI_API fsi_result fsi_solids_hold(fsi_solids *solids, fsi_real dt) {
         return FSI_ERR_STATE;
     if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
+
     fsi__hold_release(solids);
     solids->work->hold_dt = dt;
     fsi_real last = solids->work->last_h * (fsi_real)solids->desc.substeps;
@@ -4839,6 +4933,7 @@ FSI_API fsi_result fsi_solids_forces(fsi_solids *solids, fsi_real dt) {
         return FSI_ERR_STATE;
     if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
+
     for (int i = 0; i < solids->body_count; i++)
         if (!fsi__finite_vec(solids->body[i].force) || !fsi__finite_vec(solids->body[i].torque))
             return FSI_ERR_NUMERIC;
@@ -4851,6 +4946,7 @@ FSI_API fsi_result fsi_solids_forces(fsi_solids *solids, fsi_real dt) {
             fsi__body_forces(solids, body, dt);
         body->force = body->torque = fsi_vec(0, 0, 0);
     }
+
     return FSI_OK;
 }
 
@@ -4861,6 +4957,7 @@ FSI_API fsi_result fsi_solids_forces(fsi_solids *solids, fsi_real dt) {
 static void fsi__velocity_take(fsi_rigid *body, const fsi__velocity *velocity) {
     if (body->kind != FSI_RIGID_DYNAMIC)
         return;
+
     fsi_vec3 turn = fsi_vec_sub(velocity->spin, body->spin);
     body->v = velocity->v;
     if (turn.x == 0 && turn.y == 0 && turn.z == 0)
@@ -4964,6 +5061,7 @@ static double fsi__springs_energy(const fsi_solids *solids) {
 static double fsi__others_work(const fsi_solids *solids, double *known) {
     double sum = 0;
     *known = 0;
+
     for (int i = 0; i < solids->contact_count; i++) {
         const fsi_contact *contact = solids->contact + i;
         const fsi_contact_end *end[2] = {&contact->a, &contact->b};
@@ -4983,6 +5081,7 @@ static double fsi__others_work(const fsi_solids *solids, double *known) {
                 *known += work;
         }
     }
+
     return sum;
 }
 
@@ -5002,6 +5101,7 @@ static double fsi__drive_work(const fsi_solids *solids, double share) {
             sum -= (double)(fsi_vec_dot(taken->linear, body->v)
                             + fsi_vec_dot(taken->angular, body->spin));
     }
+
     return sum;
 }
 
@@ -5040,6 +5140,7 @@ static double fsi__substep_guard(fsi_solids *solids, const fsi__step *step, doub
     *left = all;
     if (!(all > 4 * (double)FSI_REAL_EPS * fabs(energy)))
         return 1;
+
     fsi__impulses_again(solids, -0.5);
     double half = fsi__substep_balance(solids, step, 0.5) - energy;
     fsi__impulses_again(solids, -0.5);
@@ -5059,6 +5160,7 @@ static double fsi__substep_guard(fsi_solids *solids, const fsi__step *step, doub
         back = 1;
     fsi__impulses_again(solids, 1 - back);
     *left = (a * back + b) * back + all;
+
     return 1 - back;
 }
 
@@ -5074,6 +5176,7 @@ static void fsi__substep_ledger(const fsi_solids *solids, fsi__step *step, doubl
     step->known += share * known;
     step->lost -= left < 0 ? left : 0;
     ledger->work += left > 0 ? left : 0;
+
     for (int i = 0; i < solids->body_count; i++) {
         const fsi_rigid *body = solids->body + i;
         const fsi__velocity *velocity = solids->work->vel + i;
@@ -5112,6 +5215,7 @@ static void fsi__body_move(fsi_solids *solids, int i, const fsi__step *step) {
     fsi_rigid *body = solids->body + i;
     if (body->kind == FSI_RIGID_FIXED)
         return;
+
     fsi__velocity_take(body, solids->work->vel + i);
     body->x = fsi_vec_mad(body->x, body->v, step->h);
 
@@ -5128,6 +5232,7 @@ static void fsi__body_move(fsi_solids *solids, int i, const fsi__step *step) {
 static int fsi__arm_move(const fsi_solids *solids, fsi_contact_end *end, fsi_vec3 at) {
     if (end->solid >= solids->desc.max_bodies)
         return 0;
+
     const fsi_rigid *body = solids->body + end->solid;
     fsi_real bound = body->shape->bound;
     end->arm = fsi_vec_sub(at, body->x);
@@ -5182,6 +5287,7 @@ static int fsi__joint_fights(const fsi_solids *solids, const fsi_joint *joint,
         pull = fsi__max(pull, fsi__abs(joint->impulse_limit) / arm);
         open = fsi__max(open, (joint->impulse_limit > 0 ? -speed : speed) * arm);
     }
+
     return pull * inverse_mass * h > FSI_R(0.01) * size && open * h > FSI_R(1e-4) * size;
 }
 
@@ -5191,6 +5297,7 @@ static int fsi__joint_fights(const fsi_solids *solids, const fsi_joint *joint,
 static void fsi__guess_drop(fsi_solids *solids, const fsi__step *step) {
     int32_t *stuck = solids->work->stuck;
     memset(stuck, 0, (size_t)solids->desc.max_bodies * sizeof *stuck);
+
     for (int i = 0; i < solids->contact_count; i++) {
         fsi_contact *contact = solids->contact + i;
         fsi_real allowed = FSI_R(-0.1) * contact->size - fsi__max(0, contact->gap);
@@ -5299,6 +5406,7 @@ static void fsi__step_prepare(fsi_solids *solids, fsi__step *step, fsi_real dt) 
     step->share = 1 / (fsi_real)step->n;
     step->slop = solids->desc.slop;
     step->spring = fsi__spring_make(10, step->h);
+
     for (int i = 0; i < solids->body_count; i++) {
         fsi_rigid *body = solids->body + i;
         fsi_wrench *change = solids->work->change + i;
@@ -5388,9 +5496,11 @@ static int fsi__step_rescue(fsi_solids *solids) {
     }
     if (!lost)
         return 0;
+
     solids->contact_count = 0;
     for (int i = 0; i < solids->joint_count; i++)
         fsi__joint_forget(solids->joint + i);
+
     return lost;
 }
 
@@ -5399,6 +5509,7 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *solids, fsi_real dt) {
         return FSI_ERR_STATE;
     if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
+
     for (int i = 0; i < solids->body_count; i++)
         if (!fsi__finite_vec(solids->body[i].v) || !fsi__finite_vec(solids->body[i].L))
             return FSI_ERR_NUMERIC;
@@ -5462,6 +5573,7 @@ FSI_API fsi_result fsi_solids_set_externals(fsi_solids *solids, const fsi_extern
                                             int count) {
     if (!solids || !solids->block || count < 0 || (count > 0 && !external))
         return FSI_ERR_ARGUMENT;
+
     for (int i = 0; i < count; i++)
         if (!fsi__external_valid(external + i))
             return FSI_ERR_ARGUMENT;
@@ -5469,6 +5581,7 @@ FSI_API fsi_result fsi_solids_set_externals(fsi_solids *solids, const fsi_extern
     fsi_result result = FSI__LIST_ROOM(work->bound, 2 * count, &solids->desc.allocator);
     if (result < 0)
         return result;
+
     solids->external = external;
     solids->external_count = count;
     return FSI_OK;
@@ -5498,6 +5611,7 @@ FSI_API fsi_result fsi_solids_surface(const fsi_solids *solids, int body, fsi_re
                                       fsi_surface *out) {
     if (!fsi__solids_has(solids, body) || !x || !out)
         return FSI_ERR_ARGUMENT;
+
     const fsi_rigid *rigid = solids->body + body;
     const fsi_surface *surface = &rigid->shape->surface;
     for (size_t i = 0; i < (size_t)surface->vertex_count; i++) {
@@ -5548,6 +5662,7 @@ static void fsi__motion_hold(const fsi__held_motion *motion, const fsi_real *r, 
     }
     if (!(rg > 64 * FSI_REAL_EPS * full))
         return;
+
     for (int i = 0; i < n; i++) {
         motion->v[i] += g[i] * (target - rv) / rg;
         for (int k = 0; k < n; k++)
@@ -5570,6 +5685,7 @@ static void fsi__door_clean(int n, const fsi_real *mass, fsi_real *inverse) {
  * number of all joints of the body. */
 static int fsi__door_joints(const fsi_solids *solids, int body, const fsi__held_motion *motion) {
     int count = 0;
+
     for (int n = 0; n < solids->joint_count; n++) {
         const fsi_joint *joint = solids->joint + n;
         int first = joint->a == body;
@@ -5592,6 +5708,7 @@ static int fsi__door_joints(const fsi_solids *solids, int body, const fsi__held_
                 motion, r, fsi_vec_dot(row->line, other->v) + fsi_vec_dot(other_turn, other->spin));
         }
     }
+
     return count;
 }
 
@@ -5623,6 +5740,7 @@ static int fsi__door_contacts(const fsi_solids *solids, int body, fsi__door_cont
         found->unit.angular = fsi_vec_cross(fsi_vec_sub(contact->at, rigid->x), dir);
         found->target = fsi_vec_dot(dir, fsi_solids_velocity(solids, other, contact->at));
     }
+
     return count;
 }
 
@@ -5631,6 +5749,7 @@ static int fsi__door_press(const fsi_solids *solids, int body, const fsi__held_m
     fsi__door_contact list[FSI__DOOR_CONTACTS];
     if (!fsi__is_held(solids->body + body))
         return 0;
+
     int count = fsi__door_contacts(solids, body, list);
     for (int n = 0; n < count; n++) {
         fsi_real r[6];
@@ -5664,6 +5783,7 @@ static fsi__door *fsi__door_of(fsi_solids *solids, int body) {
     fsi__door *door = solids->work->door[body];
     if (door)
         return door;
+
     size_t vertices = (size_t)solids->body[body].shape->surface.vertex_count;
     size_t size = sizeof *door + 6 * vertices * sizeof(fsi_real);
     door = (fsi__door *)fsi_alloc(&solids->desc.allocator, size);
@@ -5676,6 +5796,7 @@ static fsi__door *fsi__door_of(fsi_solids *solids, int body) {
 FSI_API fsi_result fsi_solids_couple(fsi_solids *solids, int body, fsi_coupled **out) {
     if (!fsi__solids_has(solids, body) || !out)
         return FSI_ERR_ARGUMENT;
+
     const fsi_rigid *rigid = solids->body + body;
     fsi__door *door = fsi__door_of(solids, body);
     if (!door)
@@ -5703,6 +5824,7 @@ FSI_API fsi_result fsi_solids_couple(fsi_solids *solids, int body, fsi_coupled *
 
     /* Less what joints and contacts hold. */
     door->pressed = 0;
+
     if (rigid->kind == FSI_RIGID_DYNAMIC) {
         fsi_real answer[6];
         fsi__held_motion motion = {6, door->v, door->inverse_mass, door->free, answer};
@@ -5714,6 +5836,7 @@ FSI_API fsi_result fsi_solids_couple(fsi_solids *solids, int body, fsi_coupled *
     door->owner = body;
     door->first = 0;
     *out = coupled;
+
     return FSI_OK;
 }
 
@@ -5763,6 +5886,7 @@ static void fsi__joined_labels(fsi_solids *solids) {
 /* Velocity and inverse mass of all obey the rows of the joints between them. */
 static void fsi__joined_hold(const fsi_solids *solids, int owner, const fsi__joined *joined) {
     fsi__held_motion motion = {joined->n, joined->v, joined->inverse, joined->free, joined->answer};
+
     for (int q = 0; q < solids->joint_count; q++) {
         const fsi_joint *joint = solids->joint + q;
         if (!fsi__joint_ties(solids, joint) || solids->work->label[joint->a] != owner)
@@ -5832,6 +5956,7 @@ static void fsi__joined_fill(fsi_solids *solids, int owner) {
     fsi_fill(n * n, 0, joined->mass);
     fsi_fill(n * n, 0, joined->inverse);
     fsi_fill(n, 0, joined->impulse);
+
     for (int i = owner; i < solids->body_count; i++) {
         fsi__door *door = solids->work->door[i];
         if (solids->work->label[i] != owner)
@@ -5861,6 +5986,7 @@ static void fsi__joined_fill(fsi_solids *solids, int owner) {
 FSI_API fsi_result fsi_solids_couple_joined(fsi_solids *solids, int body, fsi_coupled **out) {
     if (!fsi__solids_has(solids, body) || !out)
         return FSI_ERR_ARGUMENT;
+
     *out = NULL;
     fsi__joined_labels(solids);
     if (solids->work->label[body] != body)
@@ -5868,6 +5994,7 @@ FSI_API fsi_result fsi_solids_couple_joined(fsi_solids *solids, int body, fsi_co
 
     /* The doors of all, and how large they are together. */
     int parts = 0, vertices = 0, elements = 0;
+
     for (int i = body; i < solids->body_count; i++) {
         fsi_coupled *part;
         fsi_result result;
@@ -5896,9 +6023,11 @@ FSI_API fsi_result fsi_solids_couple_joined(fsi_solids *solids, int body, fsi_co
     fsi_result result = fsi__arena_reopen(&arena, &own->memory, &solids->desc.allocator);
     if (result < 0)
         return result;
+
     fsi__joined_layout(solids, &own->arrays, &own->joined.surface, &arena);
     fsi__joined_fill(solids, body);
     *out = &own->joined;
+
     return FSI_OK;
 }
 
@@ -5906,9 +6035,11 @@ FSI_API fsi_result fsi_solids_joined_part(const fsi_solids *solids, int body, in
                                           int *first, int *elements) {
     if (!fsi__solids_has(solids, body) || !owner || !first || !elements)
         return FSI_ERR_ARGUMENT;
+
     const fsi__door *door = solids->work->door[body];
     if (!door)
         return FSI_ERR_STATE;
+
     *owner = door->owner;
     *first = door->first;
     *elements = solids->body[body].shape->surface.element_count;
@@ -5964,11 +6095,13 @@ static void fsi__hold_take(fsi_solids *solids, int body, fsi_vec3 v, fsi_vec3 L)
 FSI_API fsi_result fsi_solids_take(fsi_solids *solids, int body) {
     if (!fsi__solids_has(solids, body))
         return FSI_ERR_ARGUMENT;
+
     const fsi__door *door = solids->work->door[body];
     if (!door)
         return FSI_ERR_STATE;
     if (!fsi_all_finite(6, door->from))
         return FSI_ERR_NUMERIC;
+
     fsi__velocity velocity;
     velocity.v = fsi_vec_load(door->from);
     velocity.spin = fsi_vec_load(door->from + 3);
@@ -5982,6 +6115,7 @@ FSI_API fsi_result fsi_solids_take(fsi_solids *solids, int body) {
     fsi__velocity_take(rigid, &velocity);
     if (door->pressed)
         fsi__hold_take(solids, body, v, L);
+
     return FSI_OK;
 }
 
@@ -6017,6 +6151,7 @@ static fsi_result fsi__solids_state(fsi_solids *solids, fsi__state *state) {
                          sizeof(fsi_rigid) - offsetof(fsi_rigid, x));
     fsi__state_field(state, solids->joint, (size_t)desc->max_joints, sizeof *solids->joint);
     fsi__state_field(state, solids->contact, (size_t)desc->max_contacts, sizeof *solids->contact);
+
     return FSI_OK;
 }
 
@@ -6024,6 +6159,7 @@ FSI_API size_t fsi_solids_state_size(const fsi_solids *solids) {
     fsi__state size = {NULL, NULL, 0, 0};
     if (!solids || !solids->block)
         return 0;
+
     fsi_solids copy = *solids;
     fsi__solids_state(&copy, &size);
     return size.used;
@@ -6034,6 +6170,7 @@ FSI_API fsi_result fsi_solids_save(const fsi_solids *solids, void *state) {
         return FSI_ERR_STATE;
     if (!state)
         return FSI_ERR_ARGUMENT;
+
     fsi__state save = {(unsigned char *)state, NULL, 0, 0};
     fsi_solids copy = *solids;
     return fsi__solids_state(&copy, &save);
@@ -6051,14 +6188,17 @@ FSI_API fsi_result fsi_solids_restore(fsi_solids *solids, const void *state) {
 FSI_API fsi_result fsi_solids_measure(const fsi_solids *solids, fsi_solids_report *report) {
     if (!solids || !solids->block || !report)
         return FSI_ERR_ARGUMENT;
+
     const fsi__ledger *ledger = &solids->work->ledger;
     memset(report, 0, sizeof *report);
+
     for (int i = 0; i < solids->body_count; i++) {
         const fsi_rigid *body = solids->body + i;
         if (body->kind != FSI_RIGID_DYNAMIC)
             continue;
         fsi_vec3 momentum = fsi_vec_scale(body->v, body->mass);
         fsi_vec3 angular = fsi_vec_add(fsi_vec_cross(body->x, momentum), body->L);
+
         /* (m v^2 + w . L) / 2 */
         report->kinetic +=
             (double)(fsi_vec_dot(body->v, momentum) + fsi_vec_dot(body->spin, body->L)) / 2;
@@ -6094,6 +6234,7 @@ FSI_API fsi_result fsi_solids_measure(const fsi_solids *solids, fsi_solids_repor
     report->drive = ledger->drive;
     report->others = ledger->others;
     report->applied = ledger->applied;
+
     return FSI_OK;
 }
 
