@@ -503,7 +503,7 @@ typedef struct fsi_couple {
     fsi_mg second; /* V-cycle on A11 (SCHUR, FULL); made when first needed */
 } fsi_couple;
 
-/* Ties a coupling to a grid (which must outlive it). Area fractions or shells need nothing special
+/* Ties a coupling to a grid (which must outlive it). Cut cells or shells need nothing special
    of the grid, shells work best with fsi_grid_desc.shells = 1. desc may be NULL. */
 FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid, const fsi_couple_desc *desc);
 /* Frees everything; safe on a zeroed struct and twice. */
@@ -707,7 +707,7 @@ typedef struct fsi_slip_desc {
     /* [solids] 1 = slip, 0 = no-slip, between: friction (stress above; the same law for any
      * grid, step and viscosity); NULL = all 1. The caller's, read in every solve */
     const fsi_real *coefficient;
-    /* FSI_BOUNDARY_CUT: closed solids by area fractions in place of ghost cells (second order
+    /* FSI_BOUNDARY_CUT: closed solids by cut cells in place of ghost cells (second order
      * field); open shells keep their ghosts. Fixed at init */
     fsi_boundary_kind boundary;
     /* 0: steps are of second order in time (docs/slip.md: half of the last pressure gradient

@@ -103,7 +103,7 @@ static const ex_about about = {
             EX_WORD("scheme", "coupling", "monolithic", "monolithic,xpm"),
             EX_NUMBER("settle", "", "1: run on until at rest, with damping", "0", "0 to 1"),
             EX_NUMBER("dt", "s", "time step", "0.005", "1e-5 to 0.1"),
-            EX_NUMBER("fractions", "", "1: area fractions instead of voxel faces", "0", "0 to 1"),
+            EX_NUMBER("fractions", "", "1: cut cells instead of voxel faces", "0", "0 to 1"),
         },
 };
 

@@ -57,7 +57,7 @@ static const ex_about about = {
             EX_NUMBER("young", "Pa", "stiffness", "2e4", "100 to 1e9"),
             EX_NUMBER("dt", "s", "time step", "0.01", "1e-5 to 0.1"),
             EX_NUMBER("damping", "1/s", "on bodies and fluid", "2", "0 to 100"),
-            EX_NUMBER("fractions", "", "1: area fractions instead of voxel faces", "0", "0 to 1"),
+            EX_NUMBER("fractions", "", "1: cut cells instead of voxel faces", "0", "0 to 1"),
         },
 };
 

@@ -1,7 +1,7 @@
 /* slip_cylinder: speed of an ideal fluid along a cylinder in a channel (Robinson-Mosher et al.
    2009, fig. 7): one projection of the undisturbed stream, compared with potential flow. Five ways
    to treat the wall: slip (ghost cells, repaired form), paper (eq. 10 as printed), noslip (the
-   fluid sticks), voxel (stair steps), fraction (area fractions of fsi_couple).
+   fluid sticks), voxel (stair steps), fraction (cut cells of fsi_couple).
 
        build/slip_cylinder --size 160 --set wall=slip --set radius_cells=10
        build/slip_cylinder --size 160 --set wall=all --set radius_cells=10   all five
@@ -128,7 +128,7 @@ static void measure(channel *c) {
     c->leak = through(c);
 }
 
-/* With area fractions cut faces have samples of their own: velocity at a side from all open faces
+/* With cut cells cut faces have samples of their own: velocity at a side from all open faces
  * of its cell, its tangential part. */
 static void open_faces(channel *c) {
     const fsi_grid *grid = &c->grid;

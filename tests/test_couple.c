@@ -1,4 +1,4 @@
-/* Monolithic coupling: interface, the three kinds of solvers, shells, area fractions, bubbles.
+/* Monolithic coupling: interface, the three kinds of solvers, shells, cut cells, bubbles.
  * Names carry the catalogue's ids. */
 #define FSI_IMPLEMENTATION
 #define FSI_COUPLE_IMPLEMENTATION /* it looks inside, so it compiles this one itself */
@@ -851,7 +851,7 @@ TEST A_07_08_iterations(void) {
             ASSERT(result >= 0);
             int fluid = S.couple.report.iterations;
             close_scene(&S);
-            /* area fractions: columns cut as near as with voxel faces took 168 iterations at 1e-4
+            /* cut cells: columns cut as near as with voxel faces took 168 iterations at 1e-4
              */
             for (k = 0, fractions = 0; fractions < 2; k++, fractions += k / 5, k %= 5) {
                 ASSERT(lift(&S, 64, bodies, density[k], FSI_COUPLE_DEFLATED, open, fractions));
@@ -2123,7 +2123,7 @@ TEST bad_solids_stay_finite_3d(void) {
 }
 
 /* Bodies in one another, light as air, in a closed tank: every solver ends with the same answer.
-   The cut columns of the default solver lost definiteness here, and P(s) with area fractions took
+   The cut columns of the default solver lost definiteness here, and P(s) with cut cells took
    the open share of cut faces for closed. */
 TEST C_15_bodies_in_one_another(void) {
     static const double density[3] = {1e-4, 1, 1e4};

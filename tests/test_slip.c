@@ -1447,8 +1447,8 @@ TEST C_03_falling_disk(void) {
                 fsi_slip_free(&slip);
             fsi_grid_free(&grid);
         }
-        printf("  density ratio %g: acceleration / g = %.4f slip, %.4f slip with area fractions, "
-               "%.4f one solve with area fractions\n",
+        printf("  density ratio %g: acceleration / g = %.4f slip, %.4f slip with cut cells, "
+               "%.4f one solve with cut cells\n",
                ratio[k], a[0], a[2], a[1]);
         CHECK_NEAR(a[1], a[2], TOL(0.01, 0.02) * fabs(a[1]) + 0.002);
         CHECK_NEAR(a[1], a[0], 0.1 * fabs(a[1]) + 0.02);
@@ -1792,7 +1792,7 @@ TEST slip_flow_control(void) {
     PASS();
 }
 
-/* With area fractions: at the faces between a centre outside and one inside, from its own sample or
+/* With cut cells: at the faces between a centre outside and one inside, from its own sample or
  * the open faces of the outer cell, along the circle. */
 static double open_rms(const channel *c) {
     const fsi_grid *grid = &c->g;
@@ -1839,7 +1839,7 @@ TEST C_09_area_fractions(void) {
         CHECK_OK(channel_make(&c, 10 << k, 0.25, &sd));
         CHECK_OK(fsi_slip_solve(&c.s, 1, NULL));
         double rms = open_rms(&c);
-        printf("  slip with area fractions, %d cells per radius: rms %.4f\n", 10 << k, rms);
+        printf("  slip with cut cells, %d cells per radius: rms %.4f\n", 10 << k, rms);
         CHECK_MOST(rms, gate[k]);
         CHECK_MOST(fsi_slip_max_divergence(&c.s), TOL(1e-4, 5e-3));
         channel_free(&c);
