@@ -1312,6 +1312,11 @@ FSI__INLINE int fsi__finite64(double x) {
     return (b & ((uint64_t)0x7ff << 52)) != (uint64_t)0x7ff << 52;
 }
 
+/* What a knob of a desc may be: finite and not negative. */
+FSI__INLINE int fsi__knob(double x) {
+    return x >= 0 && fsi__finite64(x);
+}
+
 FSI__INLINE int fsi__finite(fsi_real x) {
     return fsi__finite64((double)x);
 }
@@ -2129,15 +2134,20 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *matrix, int rows, int cols, si
     fsi_csr out = {0, 0, NULL, NULL, NULL};
     size_t bins = (size_t)fsi__imax(fsi__imax(rows, cols), 0) + 1;
     fsi_result result = FSI_OK;
-    if (!matrix || rows < 0 || cols < 0 || !fsi_allocator_valid(allocator)
-        || (count && (!i || !j || !v)))
+    if (!matrix || rows < 0 || cols < 0)
+        return FSI_ERR_ARGUMENT;
+    if (!fsi_allocator_valid(allocator) || (count && (!i || !j || !v)))
         return FSI_ERR_ARGUMENT;
     if (count > 0x7ffffffe || rows > 0x7ffffffe || cols > 0x7ffffffe)
         return FSI_ERR_SIZE;
 
-    for (size_t k = 0; k < count; k++)
-        if (i[k] < 0 || i[k] >= rows || j[k] < 0 || j[k] >= cols || !fsi__finite(v[k]))
+    for (size_t k = 0; k < count; k++) {
+        int inside = i[k] >= 0 && i[k] < rows && j[k] >= 0 && j[k] < cols;
+        if (!inside || !fsi__finite(v[k]))
             return FSI_ERR_ARGUMENT;
+    }
+
+    /* sorted by rows, in rows by columns */
     int32_t *by_col;
     int32_t *by_row;
     int32_t *head;
@@ -2153,10 +2163,12 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *matrix, int rows, int cols, si
     }
     fsi__bucket_sort(count, j, cols, head, NULL, by_col);
     fsi__bucket_sort(count, i, rows, head, by_col, by_row);
-    result =
-        fsi__csr_make(&out, rows, cols, fsi__csr_gather(count, i, j, v, by_row, &out), allocator);
+
+    /* duplicates are counted first, then summed */
+    size_t used = fsi__csr_gather(count, i, j, v, by_row, &out);
+    result = fsi__csr_make(&out, rows, cols, used, allocator);
     if (result == FSI_OK) {
-        size_t used = fsi__csr_gather(count, i, j, v, by_row, &out);
+        (void)fsi__csr_gather(count, i, j, v, by_row, &out);
         if (fsi_all_finite(used, out.val))
             *matrix = out;
 
@@ -2184,7 +2196,9 @@ FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *allocator) {
 }
 
 FSI_API fsi_result fsi_csr_check(const fsi_csr *matrix) {
-    if (!matrix || matrix->rows < 0 || matrix->cols < 0 || !matrix->row || matrix->row[0] != 0)
+    if (!matrix || matrix->rows < 0 || matrix->cols < 0)
+        return FSI_ERR_ARGUMENT;
+    if (!matrix->row || matrix->row[0] != 0)
         return FSI_ERR_ARGUMENT;
 
     for (int i = 0; i < matrix->rows; i++)
@@ -2203,6 +2217,11 @@ FSI_API fsi_result fsi_csr_check(const fsi_csr *matrix) {
         }
 
     return FSI_OK;
+}
+
+/* A good matrix with as many columns as rows. */
+static int fsi__csr_square(const fsi_csr *matrix) {
+    return fsi_csr_check(matrix) == FSI_OK && matrix->rows == matrix->cols;
 }
 
 FSI_API void fsi_csr_mul(const fsi_csr *matrix, const fsi_real *x, fsi_real *y) {
@@ -2332,12 +2351,9 @@ typedef struct fsi__method {
 static int fsi__krylov_valid(const fsi_krylov_desc *desc) {
     if (!desc || !desc->A.apply_fn || !fsi_allocator_valid(&desc->allocator))
         return 0;
-    if (!fsi__finite64(desc->tolerance) || !fsi__finite64(desc->tolerance_abs)
-        || !fsi__finite64(desc->seconds))
+    if (!fsi__knob(desc->tolerance) || !fsi__knob(desc->tolerance_abs))
         return 0;
-    if (desc->tolerance < 0 || desc->tolerance_abs < 0 || desc->seconds < 0)
-        return 0;
-    if (desc->seconds > 0 && !desc->clock_fn)
+    if (!fsi__knob(desc->seconds) || (desc->seconds > 0 && !desc->clock_fn))
         return 0;
     return desc->max_iterations >= 0 && desc->restart >= 0 && desc->restart < 100000;
 }
@@ -3126,7 +3142,9 @@ static void fsi__swap(fsi_real *a, fsi_real *b) {
 
 FSI_API fsi_result fsi_dense_lu(int n, fsi_real *A, int32_t *pivot) {
     size_t size = (size_t)n;
-    if (n < 0 || (n && (!A || !pivot || !fsi_all_finite(size * size, A))))
+    if (n < 0 || (n && (!A || !pivot)))
+        return FSI_ERR_ARGUMENT;
+    if (!fsi_all_finite(size * size, A))
         return FSI_ERR_ARGUMENT;
 
     for (size_t k = 0; k < size; k++) {
@@ -3210,8 +3228,9 @@ FSI_API fsi_result fsi_qr_factor(int rows, int cols, fsi_real *A, fsi_real *tau,
     size_t width = (size_t)cols;
     size_t least = (size_t)fsi__imin(rows, cols);
     double first = 0;
-    if (rows < 0 || cols < 0 || !rank || (width && (!tau || !pivot)) || !(tolerance >= 0)
-        || !fsi__finite64(tolerance))
+    if (rows < 0 || cols < 0 || !rank || !fsi__knob(tolerance))
+        return FSI_ERR_ARGUMENT;
+    if (width && (!tau || !pivot))
         return FSI_ERR_ARGUMENT;
     if (height && width && (!A || !fsi_all_finite(height * width, A)))
         return FSI_ERR_ARGUMENT;
@@ -3271,7 +3290,9 @@ FSI_API void fsi_qr_solve(int rows, int cols, const fsi_real *A, const fsi_real 
 /* Besides the public arrays: the pattern by columns (start, rows, places in val) so that the
  * factorisation can look to the right. */
 typedef struct fsi__ic_extra {
-    int32_t *start, *row, *at;
+    int32_t *start;
+    int32_t *row;
+    int32_t *at;
     fsi_real *diagonal;
 } fsi__ic_extra;
 
@@ -3343,7 +3364,7 @@ static int fsi__ic_try(fsi_ic *ic, const fsi__ic_extra *extra, const fsi_csr *ma
  * *entries = strictly lower ones. */
 static fsi_result fsi__ic_check(const fsi_csr *matrix, const fsi_ic *ic, size_t *entries) {
     size_t entry = 0;
-    if (fsi_csr_check(matrix) != FSI_OK || matrix->rows != matrix->cols)
+    if (!fsi__csr_square(matrix))
         return FSI_ERR_ARGUMENT;
     if (ic && matrix->rows != ic->n)
         return FSI_ERR_SIZE;
@@ -3410,9 +3431,9 @@ FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *matrix, const fsi_ic_d
     memset(&out, 0, sizeof out);
     if (desc)
         out.desc = *desc;
-    if (!ic || !fsi_allocator_valid(&out.desc.allocator)
-        || !(out.desc.modified >= 0 && out.desc.modified <= 1) || !(out.desc.shift >= 0)
-        || !fsi__finite64(out.desc.shift))
+    if (!ic || !fsi_allocator_valid(&out.desc.allocator))
+        return FSI_ERR_ARGUMENT;
+    if (!fsi__knob(out.desc.shift) || !fsi__knob(out.desc.modified) || out.desc.modified > 1)
         return FSI_ERR_ARGUMENT;
 
     fsi_result result = fsi__ic_check(matrix, NULL, &entries);
@@ -3483,20 +3504,38 @@ FSI_API void fsi_ic_free(fsi_ic *ic) {
    variable p becomes an element: the clique of its neighbours, kept as one list. A variable i then
    has a list of elements and a list of plain neighbours, in place in `list`, where there is always
    room because p replaces something. Variables with equal lists are merged and eliminated together.
-
-     weight     variables merged into i; 0 = gone
-     degree     bound on the outside neighbours of i
-     elements   how many entries of the list of i are elements; length: all entries
-     from       where the members of an element start in pool
-     size       how many members; -1 = absorbed
-     mass       sum of their weights
-     outside    mass of an element outside the new one */
+ */
 typedef struct fsi__amd {
-    int32_t n, pool_used, stamp, lowest;
-    int32_t *start, *length, *elements, *list;
-    int32_t *from, *size, *mass, *outside, *seen_e, *pool;
-    int32_t *weight, *degree, *mark, *head, *next, *prev, *bucket, *chain, *hash, *member, *last,
-        *scratch;
+    int32_t n;
+    int32_t pool_used;
+    int32_t stamp;  /* last tag written to mark */
+    int32_t lowest; /* no variable has a smaller degree */
+
+    /* variables */
+    int32_t *start;    /* of the list of i */
+    int32_t *length;   /* its entries ... */
+    int32_t *elements; /* ... of which the first are elements */
+    int32_t *list;
+    int32_t *weight;  /* variables merged into i; 0 = gone */
+    int32_t *degree;  /* bound on the outside neighbours */
+    int32_t *mark;    /* tag of the last pass that met i */
+    int32_t *head;    /* first variable of each degree */
+    int32_t *next;    /* of the same degree ... */
+    int32_t *prev;    /* ... and before */
+    int32_t *hash;    /* of the list */
+    int32_t *bucket;  /* first variable of each hash */
+    int32_t *chain;   /* next of the same hash */
+    int32_t *member;  /* next of those merged; */
+    int32_t *last;    /* the last of them */
+    int32_t *scratch; /* a list being made */
+
+    /* elements */
+    int32_t *from;    /* where the members start in pool */
+    int32_t *size;    /* how many; -1 = absorbed */
+    int32_t *mass;    /* sum of their weights */
+    int32_t *outside; /* mass outside the new element */
+    int32_t *seen_e;  /* 1 + the new element outside was made for */
+    int32_t *pool;
 } fsi__amd;
 
 static void fsi__amd_layout(fsi__amd *graph, size_t entries, fsi_arena *arena) {
@@ -3851,8 +3890,11 @@ static void fsi__cholesky_postorder(int32_t n, int32_t *order, const int32_t *pa
 
 typedef struct fsi__symbolic {
     fsi__amd g;
-    int32_t *order, *inverse, *parent, *mark, *next;
-    size_t *col;
+    int32_t *order;   /* old number of each new one */
+    int32_t *inverse; /* the other way */
+    int32_t *parent;  /* elimination tree */
+    int32_t *mark, *next;
+    size_t *col; /* entries of each column */
 } fsi__symbolic;
 
 static void fsi__symbolic_layout(fsi__symbolic *symbolic, size_t entries, int degree,
@@ -3914,25 +3956,28 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *factor, const fsi_csr *matrix
     memset(&out, 0, sizeof out);
     if (desc)
         given = *desc;
-    if (!factor || fsi_csr_check(matrix) != FSI_OK || matrix->rows != matrix->cols
-        || matrix->rows > 0x0fffffff || matrix->row[matrix->rows] > 0x2fffffff
-        || !fsi_allocator_valid(&given.allocator)
-        || (given.ordering == FSI_ORDERING_GIVEN && matrix->rows && !given.order))
+    if (!factor || !fsi__csr_square(matrix) || !fsi_allocator_valid(&given.allocator))
+        return FSI_ERR_ARGUMENT;
+    if (matrix->rows > 0x0fffffff || matrix->row[matrix->rows] > 0x2fffffff)
+        return FSI_ERR_ARGUMENT;
+    if (given.ordering == FSI_ORDERING_GIVEN && matrix->rows && !given.order)
         return FSI_ERR_ARGUMENT;
 
     for (int32_t i = 0; i < matrix->rows; i++)
         for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++)
             if (fsi__csr_find(matrix->row, matrix->col, matrix->col[k], i) < 0)
                 return FSI_ERR_ARGUMENT;
+
+    /* order and column counts in temporary memory */
     symbolic.g.n = out.n = matrix->rows;
-    fsi__symbolic_layout(&symbolic, (size_t)matrix->row[matrix->rows],
-                         given.ordering == FSI_ORDERING_DEGREE, &arena);
+    size_t entries = (size_t)matrix->row[matrix->rows];
+    int degree = given.ordering == FSI_ORDERING_DEGREE;
+    fsi__symbolic_layout(&symbolic, entries, degree, &arena);
     fsi_result result = fsi__arena_open(&arena, &given.allocator);
     if (result != FSI_OK)
         return result;
 
-    fsi__symbolic_layout(&symbolic, (size_t)matrix->row[matrix->rows],
-                         given.ordering == FSI_ORDERING_DEGREE, &arena);
+    fsi__symbolic_layout(&symbolic, entries, degree, &arena);
     result = fsi__symbolic_run(&symbolic, matrix, &given);
     if (result == FSI_OK) {
         for (int32_t i = 0; i < out.n; i++)
@@ -3998,8 +4043,9 @@ FSI_API fsi_result fsi_cholesky_factor(fsi_cholesky *factor, const fsi_csr *A, d
         return FSI_ERR_STATE;
     if (fsi_csr_check(A) != FSI_OK || (B && fsi_csr_check(B) != FSI_OK) || !fsi__finite64(shift))
         return FSI_ERR_ARGUMENT;
-    if (A->rows != factor->n || A->cols != factor->n
-        || (B && (B->rows != factor->n || B->cols != factor->n)))
+    if (A->rows != factor->n || A->cols != factor->n)
+        return FSI_ERR_SIZE;
+    if (B && (B->rows != factor->n || B->cols != factor->n))
         return FSI_ERR_SIZE;
 
     int32_t n = factor->n;
@@ -4771,7 +4817,7 @@ static fsi_result fsi__modes_prepare(fsi__modes *modes) {
 
 static fsi_result fsi__modes_check(const fsi_modes_desc *desc, const fsi_real *w,
                                    const fsi_real *V) {
-    if (!desc || !w || !V || fsi_csr_check(desc->K) != FSI_OK || desc->K->rows != desc->K->cols)
+    if (!desc || !w || !V || !fsi__csr_square(desc->K))
         return FSI_ERR_ARGUMENT;
 
     int rows = desc->K->rows;
@@ -4781,8 +4827,7 @@ static fsi_result fsi__modes_check(const fsi_modes_desc *desc, const fsi_real *w
         return FSI_ERR_SIZE;
     if (desc->count < 1 || desc->skip < 0 || desc->null_count < 0 || desc->max_iterations < 0)
         return FSI_ERR_ARGUMENT;
-    if (!(desc->shift >= 0) || !fsi__finite64(desc->shift) || !(desc->tolerance >= 0)
-        || !fsi__finite64(desc->tolerance))
+    if (!fsi__knob(desc->shift) || !fsi__knob(desc->tolerance))
         return FSI_ERR_ARGUMENT;
 
     double all = (double)desc->count + desc->skip + desc->null_count;
@@ -5124,9 +5169,17 @@ FSI__INLINE int fsi__mg_big(const fsi_mg_level *level) {
                  y0, wy0 */
 typedef struct fsi__mg_row {
     float *x;
-    const float *f, *o, *y0, *y1, *z0, *z1, *wx0, *wx1, *wy0, *wy1, *wz0, *wz1, *dir;
+    const float *f;
+    const float *o;
+    const float *y0, *y1;
+    const float *z0, *z1;
+    const float *wx0, *wx1;
+    const float *wy0, *wy1;
+    const float *wz0, *wz1;
+    const float *dir; /* Dirichlet weight that belongs to no face */
     const uint8_t *kind;
-    int n, plain;
+    int n;     /* cells */
+    int plain; /* 1: all weights are 1 */
 } fsi__mg_row;
 
 /* Row (j, k) of a colour from cell h0 on, n cells; zero: the other colour counts as 0 (first sweep
@@ -5623,8 +5676,10 @@ static void fsi__mg_faces(fsi_mg *mg, const uint8_t *cell, int j, int k) {
    ended by -1 unless there are n. A run is named by its first cell: parent leads to the first run
    of its region, where size holds the cells, or -1 once it touches air. */
 typedef struct fsi__mg_runs {
-    int32_t *begin, *end, *parent, *size;
-    ptrdiff_t n;
+    int32_t *begin, *end; /* of each run */
+    int32_t *parent;      /* by first cell */
+    int32_t *size;        /* by first cell */
+    ptrdiff_t n;          /* cells of a row */
 } fsi__mg_runs;
 
 FSI__INLINE int fsi__mg_run_at(const fsi__mg_runs *runs, ptrdiff_t line, ptrdiff_t run) {
@@ -5779,8 +5834,9 @@ static float fsi__mg_w(const fsi_mg *mg, int depth, int axis, fsi__ijk cell) {
 }
 
 FSI__INLINE int fsi__mg_kind(const fsi_mg_level *level, fsi__ijk cell) {
-    if (cell.i < 0 || cell.j < 0 || cell.k < 0 || cell.i >= level->n[0] || cell.j >= level->n[1]
-        || cell.k >= level->n[2])
+    if (cell.i < 0 || cell.j < 0 || cell.k < 0)
+        return 0;
+    if (cell.i >= level->n[0] || cell.j >= level->n[1] || cell.k >= level->n[2])
         return 0;
     return level->kind[fsi__mg_cell_id(level, cell)];
 }
@@ -6032,16 +6088,17 @@ static float fsi__mg_dirichlet(const fsi_mg *mg, int depth, int direction, fsi__
     int at = fsi__ijk_get(block, direction >> 1);
 
     /* a wall */
-    if (solid && !mg->open[direction]
-        && (direction & 1 ? at + 1 == level[1].n[direction >> 1] : at == 0))
+    int up = direction & 1;
+    int axis = direction >> 1;
+    int outer = up ? at + 1 == level[1].n[axis] : at == 0;
+    if (solid && outer && !mg->open[direction])
         return 0;
 
     for (int child = 0; child < 8; child++) {
         fsi__ijk cell = fsi__mg_child(block, child);
         int kind = fsi__mg_kind(level, cell);
-        if ((solid && (child >> (direction >> 1) & 1) != (direction & 1)
-             && level->n[direction >> 1] > 1)
-            || !kind || kind >= FSI__ORPHAN)
+        int inner = (child >> axis & 1) != up && level->n[axis] > 1;
+        if (!kind || kind >= FSI__ORPHAN || (solid && inner))
             continue;
         if (!fsi__mg_airy(mg, depth, cell, kind))
             continue;
@@ -6563,7 +6620,9 @@ typedef struct fsi__mg_local {
     int n[3], three;  /* cells of the box; 1: 3D */
     ptrdiff_t sy, sz; /* strides; sy is not used in 2D */
     size_t cells;     /* with the layer around */
-    float *w[3], *diagonal, *inverse, *x, *f;
+    float *w[3];
+    float *diagonal, *inverse;
+    float *x, *f; /* a pack each */
 } fsi__mg_local;
 
 FSI__INLINE ptrdiff_t fsi__local_at(const fsi__mg_local *local, int i, int j, int k) {
@@ -7678,9 +7737,11 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
     cg->alpha = cg->beta = 0;
 
     while (sqrt(cg->rr) > cg->limit) {
-        if (*iterations >= cap
-            || (desc->seconds > 0 && desc->clock_fn(desc->clock_user) - begin > desc->seconds))
+        double now = desc->seconds > 0 ? desc->clock_fn(desc->clock_user) : begin;
+        if (*iterations >= cap || now - begin > desc->seconds)
             return FSI_NOT_CONVERGED;
+
+        /* z = P r in the split rows of the cycle, or in image */
         double old = rz;
         if (desc->precondition.apply_fn) {
             desc->precondition.apply_fn(mg->residual, mg->image, desc->precondition.user);
@@ -7936,9 +7997,11 @@ static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
 }
 
 static int fsi__mg_desc_valid(const fsi_mg_solve_desc *desc) {
-    return desc->tolerance >= 0 && desc->tolerance <= 1e30 && desc->tolerance_abs >= 0
-           && desc->tolerance_abs <= 1e300 && desc->max_iterations >= 0 && desc->seconds >= 0
-           && desc->seconds <= 1e30 && (desc->seconds <= 0 || desc->clock_fn);
+    if (!fsi__knob(desc->tolerance) || !fsi__knob(desc->tolerance_abs))
+        return 0;
+    if (!fsi__knob(desc->seconds) || (desc->seconds > 0 && !desc->clock_fn))
+        return 0;
+    return desc->max_iterations >= 0;
 }
 
 FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b,
