@@ -682,17 +682,20 @@ typedef struct fsi_mesh {
 /* Frees the block; safe on a zeroed struct and twice. Every maker below writes its mesh only on
  * success: zero it first where it is freed in any case. */
 FSI_API void fsi_mesh_free(fsi_mesh *mesh);
+
 /* Tetrahedra of the inside of sdf in the box [lo, hi]: body-centred cubic lattice with cubes of
    size h, cut at the surface with snapping (isosurface stuffing), and the boundary as surface. The
    form should stay at least h away from the box. FSI_EMPTY: nothing inside. lo < hi, h > 0. a may
    be NULL. */
 FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user, fsi_vec3 lo,
                                      fsi_vec3 hi, fsi_real h, const fsi_allocator *allocator);
+
 /* A box of nx * ny * nz cubes cut into tetrahedra; vertex i + (nx + 1) * (j + (ny + 1) * k).
    alternate 0: six per cube, all alike; 1: five per cube, mirrored from cube to cube (stiffens
    bending less). */
 FSI_API fsi_result fsi_mesh_box(fsi_mesh *mesh, fsi_vec3 lo, fsi_vec3 hi, int nx, int ny, int nz,
                                 int alternate, const fsi_allocator *allocator);
+
 /* A flat sheet of nx * ny squares (two triangles each) spanned by origin, along_x, along_y; vertex
    i + (nx + 1) * j. alternate 1: diagonals mirrored from square to square. keep_fn(centre of a
    square, user) == 0 leaves a hole; NULL = no holes; unused vertices are dropped. */
@@ -700,21 +703,26 @@ FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *mesh, fsi_vec3 origin, fsi_vec3 alon
                                   fsi_vec3 along_y, int nx, int ny, int alternate,
                                   int (*keep_fn)(fsi_vec3 centre, void *user), void *user,
                                   const fsi_allocator *allocator);
+
 /* A chain of n segments (2D strip of cloth). */
 FSI_API fsi_result fsi_mesh_strip(fsi_mesh *mesh, fsi_vec3 from, fsi_vec3 to, int n,
                                   const fsi_allocator *allocator);
+
 /* A closed loop of n >= 3 segments around centre (2D balloon or disk), counter-clockwise. */
 FSI_API fsi_result fsi_mesh_circle(fsi_mesh *mesh, fsi_vec3 centre, fsi_real radius, int n,
                                    const fsi_allocator *allocator);
+
 /* A closed sphere of triangles: an icosahedron with every edge cut into n >= 1 parts. */
 FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *mesh, fsi_vec3 centre, fsi_real radius, int n,
                                    const fsi_allocator *allocator);
+
 /* The faces of tet [4 * tet_count] that belong to one tetrahedron only, oriented outwards. triangle
  *[3 * room] may be NULL to count; count is always set. scratch comes from a. FSI_ERR_SIZE when room
  *is too small, FSI_ERR_GEOMETRY for bad indices. */
 FSI_API fsi_result fsi_mesh_boundary(int vertex_count, int tet_count, const int32_t *tet,
                                      int32_t *triangle, int room, int *count,
                                      const fsi_allocator *allocator);
+
 /* The mesh's surface as a door (at rest). */
 FSI_API fsi_surface fsi_mesh_surface(const fsi_mesh *mesh);
 
@@ -839,57 +847,75 @@ typedef struct fsi_soft {
 } fsi_soft;
 
 /* Copies everything it needs. FSI_ERR_GEOMETRY: degenerate elements, bad indices; FSI_ERR_ARGUMENT:
- * bad numbers. s is written only on success. */
+ * bad numbers. soft is written only on success. */
 FSI_API fsi_result fsi_soft_init(fsi_soft *soft, const fsi_soft_desc *desc);
+
 /* Frees everything; safe on a zeroed struct and twice. */
 FSI_API void fsi_soft_free(fsi_soft *soft);
+
 /* Stage 1: forces over dt > 0 s; afterwards v is v* (implicit kinds: the end velocity without
    fluid; FSI_SOFT_SPLIT: as before). FSI_NOT_CONVERGED: Newton stopped early. FSI_ERR_NUMERIC
    leaves x and v as before. */
 FSI_API fsi_result fsi_soft_forces(fsi_soft *soft, fsi_real dt);
+
 /* Stage 2: what a coupling scheme sees; valid until the object moves. FSI_SOFT_SPLIT hands out
  * implicit = B and push, the others lumped mass only. */
 FSI_API fsi_result fsi_soft_couple(fsi_soft *soft, fsi_coupled *out);
+
 /* Stage 2, after the solve: v is taken as it stands in the door. FSI_ERR_NUMERIC: not finite. */
 FSI_API fsi_result fsi_soft_take(fsi_soft *soft);
+
 /* Stage 2 without a fluid, FSI_SOFT_SPLIT only: v = (M + B^T B)^-1 (M v + push); nothing to do for
  * the others. */
 FSI_API fsi_result fsi_soft_finish(fsi_soft *soft);
+
 /* Stage 3: contact of the vertices with obstacles and of the surface with itself by impulses on v,
    so that after moving by dt no gap is closed. Self-collision keeps linear and angular momentum.
    Overlaps are opened by moving nodes, not through v (contact_work). May be called before or after
    fsi_soft_move. *contacts may be NULL. */
 FSI_API fsi_result fsi_soft_contact(fsi_soft *soft, const fsi_obstacle *obstacle, int count,
                                     fsi_real dt, int *contacts);
+
 /* Stage 4: x += dt v (Newmark: the trapezoidal position); less what the rigid world has moved it
  * already. */
 FSI_API fsi_result fsi_soft_move(fsi_soft *soft, fsi_real dt);
+
 /* All stages for a life without fluid. */
 FSI_API fsi_result fsi_soft_step(fsi_soft *soft, fsi_real dt, const fsi_obstacle *obstacle,
                                  int count);
+
 /* Equilibrium under gravity, force, pressure and pins by Newton with line search; linear = 1: one
    linear solve from the rest shape. max_iterations 0 = 100. v becomes 0. */
 FSI_API fsi_result fsi_soft_static(fsi_soft *soft, int linear, int max_iterations,
                                    fsi_report *report);
+
 /* Elastic (with pressure) and kinetic energy, J; gravity excluded. Either pointer may be NULL. */
 FSI_API void fsi_soft_energy(const fsi_soft *soft, double *elastic, double *kinetic);
+
 /* Largest dt of the explicit integrator, s: 2 / omega_max by power iteration on M^-1 K at the
  * present shape, times 0.9. */
 FSI_API fsi_real fsi_soft_max_dt(fsi_soft *soft);
+
 /* Enclosed volume (area in 2D) of a closed surface, m^3. */
 FSI_API fsi_real fsi_soft_volume(const fsi_soft *soft);
-/* K of the present shape (exact tangent, pins not applied) into s->K, for tests and modal analysis.
+
+/* K of the present shape (exact tangent, pins not applied) into soft->K, for tests and modal
+ * analysis.
  */
 FSI_API fsi_result fsi_soft_stiffness(fsi_soft *soft);
+
 /* Elastic force at the present shape into f [3 * vertex_count], N. */
 FSI_API void fsi_soft_elastic_force(const fsi_soft *soft, fsi_real *f);
+
 /* What the fluid and the contact see. */
 FSI_API fsi_surface fsi_soft_surface(const fsi_soft *soft);
+
 /* Contact in both directions with the rigid world and the other externals: vertices are points, the
    surface is what they collide with; friction is desc.friction, restitution the caller's to set in
-   *out. Call once after init (it points into s). fsi_solids_move then moves s, too, and
+   *out. Call once after init (it points into soft). fsi_solids_move then moves it, too, and
    fsi_soft_move has nothing left to do. */
 FSI_API void fsi_soft_external(fsi_soft *soft, fsi_external *out);
+
 /* State: bytes, copy out, copy in. A restored run continues bit for bit. */
 FSI_API size_t fsi_soft_state_size(const fsi_soft *soft);
 FSI_API fsi_result fsi_soft_save(const fsi_soft *soft, void *out);
@@ -1000,46 +1026,61 @@ typedef struct fsi_reduced {
 FSI_API fsi_result fsi_reduced_init(fsi_reduced *reduced, const fsi_reduced_model *model,
                                     fsi_vec3 position, const fsi_allocator *allocator);
 FSI_API void fsi_reduced_free(fsi_reduced *reduced);
+
 /* Sets pose and rigid velocity (velocity of the centre of mass, angular velocity); deformation and
  * modal velocity become 0. NaN is refused. */
 FSI_API fsi_result fsi_reduced_place(fsi_reduced *reduced, fsi_vec3 position, fsi_quat rotation,
                                      fsi_vec3 velocity, fsi_vec3 spin);
+
 /* World position and velocity of mesh vertex i. */
 FSI_API fsi_vec3 fsi_reduced_point(const fsi_reduced *reduced, int i);
 FSI_API fsi_vec3 fsi_reduced_velocity(const fsi_reduced *reduced, int i);
+
 /* Adds a force, N, at mesh vertex i for the next fsi_reduced_forces (actuation, springs). */
 FSI_API void fsi_reduced_add_force(fsi_reduced *reduced, int i, fsi_vec3 force);
+
 /* Generalised mass and inverse [(6 + modes)^2]: M_rig and M^_r of the running step (dt = 0: M_r).
  * Either may be NULL. */
 FSI_API void fsi_reduced_mass(const fsi_reduced *reduced, fsi_real dt, fsi_real *mass,
                               fsi_real *inverse);
+
 /* Stage 2 of a copy on its own (no joint, no skin: those are a group's), for fsi_couple with at
    most 58 modes: fills out after fsi_reduced_forces. Places and masses are worked out when the
    solve asks for them: beside the door the copy needs no memory. */
 FSI_API fsi_result fsi_reduced_couple(fsi_reduced *reduced, fsi_coupled *out);
-/* Stage 2, after the solve: momenta and q' from b->v. */
+
+/* Stage 2, after the solve: momenta and q' from reduced->v. */
 FSI_API fsi_result fsi_reduced_take(fsi_reduced *reduced);
-/* Stage 1: gravity, push, fictitious and internal forces; dq becomes M^_r^-1 M_r q'*, the answer
- * without fluid. */
+
+/* Stage 1: gravity, added, fictitious and internal forces; dq becomes M^_r^-1 M_r q'*, the answer
+   without fluid. */
 FSI_API fsi_result fsi_reduced_forces(fsi_reduced *reduced, fsi_real dt);
-/* The Newmark step (REDUCED section 6), two coupled solves a step:
-       fsi_reduced_half; couple and solve with dt / 2, take       v^(n+1/2), v^n kept aside
-       fsi_reduced_group_move (or fsi_reduced_move) by dt         x^(n+1)
-       fsi_reduced_rewind; fsi_reduced_contact                    v^n, then without collisions, at
-   x^(n+1) fsi_reduced_forces; couple and solve with dt, take         v^(n+1): elastic force K (q^n
-   + dt q'^(n+1)), rest at x^(n+1) fsi_reduced_half: stage 1 for dt / 2. fsi_reduced_rewind: v^n and
-   the pushes come back, places stay. */
+
+/* The Newmark step of REDUCED, two coupled solves a step (docs/reduced.md):
+
+       fsi_reduced_half; couple and solve with dt / 2, take    v^(n+1/2); v^n is kept aside
+       fsi_reduced_group_move (or fsi_reduced_move) by dt      x^(n+1)
+       fsi_reduced_rewind; fsi_reduced_contact                 v^n without collisions at x^(n+1)
+       fsi_reduced_forces; couple and solve with dt, take      v^(n+1)
+
+   The last one takes the elastic force K (q^n + dt q'^(n+1)), all else at x^(n+1).
+   fsi_reduced_half is stage 1 for dt / 2; fsi_reduced_rewind brings v^n and the forces back, places
+   stay. */
 FSI_API fsi_result fsi_reduced_half(fsi_reduced *reduced, fsi_real dt);
 FSI_API fsi_result fsi_reduced_rewind(fsi_reduced *reduced);
-/* Stage 4: q += dt q', T += dt v, frame turned by its own angular velocity. */
+
+/* Stage 4: q += dt q', position += dt v, the frame turns by its own angular velocity. */
 FSI_API fsi_result fsi_reduced_move(fsi_reduced *reduced, fsi_real dt);
-/* Kinetic and elastic energy, J. */
+
+/* Elastic and kinetic energy, J; either pointer may be NULL. */
 FSI_API void fsi_reduced_energy(const fsi_reduced *reduced, double *elastic, double *kinetic);
+
 /* Contact in both directions with the rigid world and the other externals: the samples are points;
    x is the caller's [3 * model->sample_count], filled by each call: call before every step.
-   Friction and restitution are the caller's to set in *out. fsi_solids_move then moves b, too, and
-   fsi_reduced_move has nothing left to do. */
+   Friction and restitution are the caller's to set in *out. fsi_solids_move then moves the copy,
+   too, and fsi_reduced_move has nothing left to do. */
 FSI_API void fsi_reduced_external(fsi_reduced *reduced, fsi_real *x, fsi_external *out);
+
 /* State: bytes, copy out, copy in. */
 FSI_API size_t fsi_reduced_state_size(const fsi_reduced *reduced);
 FSI_API fsi_result fsi_reduced_save(const fsi_reduced *reduced, void *out);
@@ -1095,17 +1136,22 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *group, fsi_reduced 
                                           int joint_count, const fsi_reduced_skin *skin,
                                           const fsi_allocator *allocator);
 FSI_API void fsi_reduced_group_free(fsi_reduced_group *group);
+
 /* Stage 2: fills out for the coupled solve (after fsi_reduced_forces of all its bodies); v obeys
  * the joints, drift included. */
 FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *group, fsi_real dt,
                                             fsi_coupled *out);
-/* Stage 2, after the solve (or at once without fluid): the bodies take the velocities in g->v. */
+
+/* Stage 2, after the solve (or at once without fluid): the bodies take the velocities in group->v.
+ */
 FSI_API fsi_result fsi_reduced_group_take(fsi_reduced_group *group);
+
 /* Stage 4 for all bodies of the group: impulses in the joints (pre-stabilisation) so that the
    joined points meet at the end of the move. Balanced, at points that meet at its start: momentum
    and angular momentum stay. Points further apart than a quarter of the smaller radius come nearer
    by that much. */
 FSI_API fsi_result fsi_reduced_group_move(fsi_reduced_group *group, fsi_real dt);
+
 /* Surface of bodies or skin at the present state (arrays of the group). */
 FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *group);
 
@@ -1146,11 +1192,12 @@ typedef struct fsi_reduced_contacts {
     fsi_allocator allocator;
 } fsi_reduced_contacts;
 
-/* Stage 3: between fsi_reduced_forces (and the coupling) and fsi_reduced_move. Zero-initialise c,
- * set its knobs. */
+/* Stage 3: between fsi_reduced_forces (and the coupling) and fsi_reduced_move. Zero the
+   contacts first and set their knobs. */
 FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *contacts, fsi_reduced **body,
                                        int body_count, const fsi_obstacle *obstacle,
                                        int obstacle_count, fsi_real dt);
+
 /* Optional, between fsi_reduced_forces and the coupled solve: the contacts of the last call press
    once more as they did for two steps, at the present places, and fsi_reduced_contact takes that
    back before it solves anew. A fluid then sees resting bodies at rest. Without it every solve
@@ -1158,6 +1205,7 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *contacts, fsi_reduc
    the same order as in the last call, else nothing is held. */
 FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *contacts, fsi_reduced **body,
                                             int body_count, fsi_real dt);
+
 /* The impulses that the next call starts from: bytes now, copy out, copy in (may allocate). With
  * the bodies' own states a run continues bit for bit. */
 FSI_API size_t fsi_reduced_contacts_state_size(const fsi_reduced_contacts *contacts);
@@ -7068,8 +7116,10 @@ static int fsi__ico_number(const fsi__ico *ico, int face, int i, int j) {
     const int *corner = fsi__ico_face[face];
     int n = ico->n;
     int k = n - i - j;
-    if (i == n || j == n || k == n)
-        return i == n ? corner[1] : corner[j == n ? 2 : 0];
+    if (k == n)
+        return corner[0];
+    if (i == n || j == n)
+        return corner[i == n ? 1 : 2];
     if (i > 0 && j > 0 && k > 0)
         return 12 + 30 * (n - 1) + face * ((n - 1) * (n - 2) / 2) + (j - 1) * (n - 1)
                - (j - 1) * j / 2 + (i - 1);
@@ -11883,7 +11933,7 @@ static void fsi__group_matrix(fsi_reduced_group *group, fsi_real dt, int inverse
     }
 }
 
-/* The velocities of all bodies to g->v, and back. */
+/* The velocities of all bodies to group->v, and back. */
 static void fsi__group_velocity_out(fsi_reduced_group *group) {
     for (int k = 0; k < group->body_count; k++)
         fsi__reduced_velocity_out(group->body[k], group->v + group->first[k]);
@@ -11935,7 +11985,7 @@ FSI_API fsi_result fsi_reduced_group_take(fsi_reduced_group *group) {
     return FSI_OK;
 }
 
-/* Place, rotation (side by side in the state) and q of all bodies to g->pose, or back. */
+/* Place, rotation (side by side in the state) and q of all bodies to group->pose, or back. */
 static void fsi__group_pose(fsi_reduced_group *group, int back) {
     fsi_real *pose = group->pose;
     for (int k = 0; k < group->body_count; k++) {
