@@ -5463,6 +5463,7 @@ static fsi_result fsi__paper_slip_indefinite(fsi_slip *slip, fsi_krylov_desc *de
 typedef struct fsi__scratch_chunk { /* in the 64 bytes before its memory */
     struct fsi__scratch_chunk *next;
     size_t size, used;
+    size_t most; /* largest `used` so far: pieces that went at once count too */
 } fsi__scratch_chunk;
 
 typedef struct fsi__scratch {
@@ -5487,7 +5488,8 @@ static void *fsi__scratch_alloc(size_t size, size_t align, void *user) {
         at = 0;
     }
     chunk->used = at + size;
-
+    if (chunk->used > chunk->most)
+        chunk->most = chunk->used;
     return (unsigned char *)chunk + 64 + at;
 }
 
@@ -5509,7 +5511,7 @@ static void fsi__scratch_reset(fsi__scratch *scratch, int all) {
     while (scratch->chunk) {
         fsi__scratch_chunk *chunk = scratch->chunk;
         scratch->chunk = chunk->next;
-        total += chunk->used + 64;
+        total += chunk->most + 64;
         fsi_free(&scratch->base, chunk, chunk->size + 64);
     }
     if (all || !total)
