@@ -2021,8 +2021,7 @@ static void fsi__sph_copy_particle(fsi_sph *sph, int to, int from) {
 /* Does particle i leave? Counts why. */
 static int fsi__sph_leaves(fsi_sph *sph, int i) {
     fsi_vec3 point = fsi__sph_position(sph, i);
-    fsi_real end = FSI__CELLS_END / sph->cells.inverse_edge;
-    if (fsi__abs(point.x) >= end || fsi__abs(point.y) >= end || fsi__abs(point.z) >= end) {
+    if (!fsi__sph_within(sph, point)) {
         sph->now.lost++;
         return 1;
     }
@@ -2764,6 +2763,8 @@ typedef struct fsi__sph_law {
     fsi_real laplacian;       /* of the viscosity kernel at r = 0; 0 without the trio */
     fsi_real inverse_support; /* 1 / R */
     fsi_vec3 lift;            /* -g / rho0 */
+    fsi_kernel kernel;        /* whose slope makes pressure forces */
+    fsi_real slope_scale;     /* F = slope_scale w'(q) / q */
 } fsi__sph_law;
 
 static fsi__sph_law fsi__sph_make_law(const fsi_sph_desc *desc) {
@@ -2779,6 +2780,9 @@ static fsi__sph_law fsi__sph_make_law(const fsi_sph_desc *desc) {
     law.eta = FSI_R(0.01) * h * h;
     law.inverse_support = 1 / desc->support;
     law.lift = fsi_vec_scale(desc->gravity, -1 / rest);
+    law.kernel = fsi__sph_slope_kernel(desc);
+    law.slope_scale =
+        fsi__kernel_sigma(law.kernel, desc->dim, desc->support) / (desc->support * desc->support);
 
     return law;
 }
@@ -3025,8 +3029,6 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *sph, int sorted, const fsi__sp
                                    int parts, fsi_real kick) {
     const fsi_real R = sph->desc.support;
     const fsi_real tiny = FSI_R(1e-12) * R * R;
-    const fsi_kernel kernel = fsi__sph_slope_kernel(&sph->desc);
-    const fsi_real scale = fsi__kernel_sigma(kernel, sph->desc.dim, R) / (R * R);
     size_t at = fsi__sph_packed_boundary(sph) + 4 * (size_t)sorted;
     const fsi_real *wall_x = sph->packed_x + at, *wall_v = sph->packed_v + at;
     fsi_vec3 force = fsi_vec(0, 0, 0);
@@ -3049,7 +3051,7 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *sph, int sorted, const fsi__sp
 
             /* Along x_ib: pressure and lift. */
             fsi_real q = fsi__min(fsi__sqrt(r2 + tiny) / R, 1);
-            fsi_real F = scale * fsi__kernel_f(kernel, q, 1 / q);
+            fsi_real F = law->slope_scale * fsi__kernel_f(law->kernel, q, 1 / q);
             fsi_real m = own_x[3] * wall_x[3]; /* m_i Psi_b */
             fsi_real k = sph->stiffness[i];
             if (parts & FSI__REACT_PRESSURE)
@@ -3075,7 +3077,6 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *sph, int sorted, const fsi__sp
 static void fsi__sph_react(fsi_sph *sph, int parts, fsi_real kick) {
     fsi__sph_law law = fsi__sph_make_law(&sph->desc);
     int wanted = 0;
-
     for (int k = 0; k < sph->now.objects; k++)
         wanted |= sph->now.object[k].two_way;
     ptrdiff_t n = wanted ? sph->now.boundary_count : 0;
