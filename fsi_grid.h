@@ -860,16 +860,21 @@ FSI_API fsi_real *fsi_grid_field(const fsi_grid *grid, fsi_field field) {
     switch (field) {
     case FSI_FIELD_PRESSURE:
         return grid->pressure;
+
     case FSI_FIELD_DENSITY:
         return grid->density;
+
     case FSI_FIELD_TEMPERATURE:
         return grid->temperature;
+
     case FSI_FIELD_PHI:
         return grid->phi;
+
     default:
         break;
     }
     int number = (int)field - (int)FSI_FIELD_SCALAR;
+
     return number >= 0 && number < FSI_GRID_SCALARS ? grid->scalar[number] : NULL;
 }
 
@@ -1025,6 +1030,12 @@ static void fsi__grid_defaults(fsi_grid *grid, const fsi_grid_desc *desc) {
         grid->faces[axis] = (size_t)fsi__grid_lattice(grid, axis).count;
 }
 
+/* Places an array for the faces of each axis. */
+static void fsi__take_faces(const fsi_grid *grid, fsi_arena *arena, fsi_real **array) {
+    for (int axis = 0; axis < grid->dim; axis++)
+        FSI__TAKE(array[axis], fsi_real, arena, grid->faces[axis]);
+}
+
 /* Places all arrays in the arena. Run twice, first to count and then to place. The state comes
    first and is contiguous. */
 static void fsi__grid_layout(fsi_grid *grid, fsi_arena *arena) {
@@ -1035,10 +1046,9 @@ static void fsi__grid_layout(fsi_grid *grid, fsi_arena *arena) {
             most = grid->faces[axis];
 
     /* State. */
-    for (int axis = 0; axis < grid->dim; axis++)
-        FSI__TAKE(grid->u[axis], fsi_real, arena, grid->faces[axis]);
-    for (int axis = 0; axis < grid->dim && desc->shells; axis++)
-        FSI__TAKE(grid->u_plus[axis], fsi_real, arena, grid->faces[axis]);
+    fsi__take_faces(grid, arena, grid->u);
+    if (desc->shells)
+        fsi__take_faces(grid, arena, grid->u_plus);
     FSI__TAKE(grid->pressure, fsi_real, arena, grid->cells);
     if (desc->smoke) {
         FSI__TAKE(grid->density, fsi_real, arena, grid->cells);
@@ -1050,8 +1060,7 @@ static void fsi__grid_layout(fsi_grid *grid, fsi_arena *arena) {
 
     /* The system of the pressure. */
     FSI__TAKE(grid->rhs, fsi_real, arena, most);
-    for (int axis = 0; axis < grid->dim; axis++)
-        FSI__TAKE(grid->weight[axis], fsi_real, arena, grid->faces[axis]);
+    fsi__take_faces(grid, arena, grid->weight);
 
     /* Weights and scratch lie side by side: together they are the work space of the viscosity. */
     most = (most + 7) & ~(size_t)7;
@@ -1061,8 +1070,8 @@ static void fsi__grid_layout(fsi_grid *grid, fsi_arena *arena) {
         grid->scratch[part] = scratch ? scratch + (size_t)part * most : NULL;
 
     /* Work space of the advection, marks and cells. */
-    for (int axis = 0; axis < grid->dim && desc->shells; axis++)
-        FSI__TAKE(grid->plus_work[axis], fsi_real, arena, grid->faces[axis]);
+    if (desc->shells)
+        fsi__take_faces(grid, arena, grid->plus_work);
     FSI__TAKE(grid->stencil, int32_t, arena, most);
     for (int axis = 0; axis < grid->dim - 1; axis++)
         FSI__TAKE(grid->way[axis], fsi_real, arena, grid->cells);
@@ -1108,6 +1117,7 @@ static fsi_result fsi__grid_init_parts(fsi_grid *grid) {
     result = fsi_levelset_init(&grid->levelset, &surface);
     if (result >= 0)
         grid->phi = grid->levelset.phi;
+
     return result;
 }
 
@@ -1143,6 +1153,7 @@ FSI_API fsi_result fsi_grid_init(fsi_grid *grid, const fsi_grid_desc *desc) {
     if (grid->temperature)
         fsi_fill(grid->cells, grid->desc.ambient, grid->temperature);
     fsi__set_walls(grid, 1);
+
     return fsi_grid_classify(grid);
 }
 
@@ -1192,6 +1203,7 @@ FSI_API fsi_result fsi_grid_set_velocity(fsi_grid *grid, fsi_vector_fn fn, void 
             fsi_copy(grid->faces[axis], grid->scratch[axis], grid->u_plus[axis]);
     }
     fsi__set_walls(grid, 1);
+
     return FSI_OK;
 }
 
@@ -1208,6 +1220,7 @@ FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scala
 
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     fsi_real *answer = grid->scratch[0];
+
     for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
         int at[3];
         fsi__lattice_place(&cells, cell, at);
@@ -1224,6 +1237,7 @@ FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scala
     int open[6];
     fsi__surface_walls(grid, &walls, open);
     fsi_result result = fsi_levelset_reset(&grid->levelset, &walls);
+
     return result < 0 ? result : fsi__worse(result, fsi_grid_classify(grid));
 }
 
@@ -1273,6 +1287,7 @@ FSI__INLINE fsi__mac_face fsi__face_at(const fsi_grid *grid, int axis, const int
         face.last = grid->nz;
         face.low = face.high - nx * ny;
     }
+
     return face;
 }
 
@@ -1421,6 +1436,7 @@ FSI_API fsi_result fsi_grid_set_occlusion(fsi_grid *grid, const fsi_occlusion *o
     grid->occluded = occlusion != NULL;
     grid->weights_are_one = 0;
     grid->mg_plain = 0;
+
     return FSI_OK;
 }
 
@@ -1493,14 +1509,17 @@ static fsi_result fsi__run_stages(fsi_grid *grid, fsi_real dt, fsi_report *repor
         return result;
     if ((result = fsi_grid_forces(grid, dt)) < 0)
         return result;
+
     *worst = fsi__worse(*worst, result);
 
     /* Where is fluid, air, solid? */
     if ((result = fsi_grid_classify(grid)) < 0)
         return result;
+
     *worst = fsi__worse(*worst, result);
     if ((result = fsi_grid_viscosity(grid, dt, NULL)) < 0)
         return result;
+
     *worst = fsi__worse(*worst, result);
 
     /* The pressure that makes the flow free of divergence. */
@@ -1508,6 +1527,7 @@ static fsi_result fsi__run_stages(fsi_grid *grid, fsi_real dt, fsi_report *repor
         return result;
     if ((result = fsi_grid_solve_pressure(grid, report)) < 0)
         return result;
+
     *worst = fsi__worse(*worst, result);
     if ((result = fsi_grid_apply_pressure(grid)) < 0)
         return result;
@@ -1522,6 +1542,7 @@ static fsi_result fsi__run_stages(fsi_grid *grid, fsi_real dt, fsi_report *repor
     if ((result = fsi_grid_move_surface(grid, dt, report)) < 0)
         return result;
     *worst = fsi__worse(*worst, result);
+
     return FSI_OK;
 }
 
@@ -1546,6 +1567,7 @@ FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report
     out->reason = worst;
     if (worst != FSI_OK)
         fsi_log(&grid->desc.logger, worst < 0 ? 2 : 1, fsi_result_text(worst));
+
     return worst;
 }
 
@@ -1562,6 +1584,7 @@ FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, 
 
     fsi_real left = dt;
     int done = 0, iterations = 0;
+
     while (left > 0 && result >= 0) {
         fsi_real part = fsi_grid_max_dt(grid);
         if (!(part > 0))
@@ -1582,6 +1605,7 @@ FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, 
     out->iterations = iterations;
     if (steps)
         *steps = done;
+
     return worst;
 }
 
@@ -1671,6 +1695,7 @@ FSI__FLAT fsi_vec3 fsi__mac_at(const fsi__mac *mac, int three, fsi_real x, fsi_r
         const fsi_real *u2 = mac->u[2] + cx + nx * (cy + ny * iz);
         velocity.z = fsi__corner_mix(u2, nx, nx * ny, gx, gy, fz, three);
     }
+
     return velocity;
 }
 
@@ -1694,9 +1719,12 @@ typedef struct fsi__sight {
 
 /* The cell of the box that holds X, or the one closest to it. */
 static void fsi__own_cell(const fsi_grid *grid, fsi_vec3 X, int *own) {
-    own[0] = (int)fsi__clamp(fsi__floor(X.x), 0, (fsi_real)(grid->nx - 1));
-    own[1] = (int)fsi__clamp(fsi__floor(X.y), 0, (fsi_real)(grid->ny - 1));
-    own[2] = grid->dim == 3 ? (int)fsi__clamp(fsi__floor(X.z), 0, (fsi_real)(grid->nz - 1)) : 0;
+    const int cells[3] = {grid->nx, grid->ny, grid->nz};
+    own[2] = 0;
+    for (int axis = 0; axis < grid->dim; axis++) {
+        const fsi_real lower = fsi__floor(fsi__get(X, axis));
+        own[axis] = (int)fsi__clamp(lower, 0, (fsi_real)(cells[axis] - 1));
+    }
 }
 
 /* Is cell at[3] solid? */
@@ -1791,6 +1819,7 @@ static unsigned fsi__seen_by_faces(const fsi_grid *grid, const fsi__sight *sight
                 if (outside || !fsi__blocked(grid, &face))
                     seen |= 1u << (bit ^ (1u << axis));
             }
+
     return seen;
 }
 
@@ -1835,6 +1864,7 @@ static int fsi__seen_value(const fsi_grid *grid, const fsi__sight *sight, int fa
 
     fsi_real sum = 0, mean = 0, lost = 0;
     int count = 0;
+
     for (unsigned bit = 0; bit < fsi__block_bits(grid); bit++) {
         if (faces && (bit >> family & 1u) != plane)
             continue;
@@ -1856,6 +1886,7 @@ static int fsi__seen_value(const fsi_grid *grid, const fsi__sight *sight, int fa
     }
     if (count)
         *value = sum + lost * mean / (fsi_real)count;
+
     return count > 0;
 }
 
@@ -1900,6 +1931,7 @@ static fsi_real fsi__walk_cells(const fsi_grid *grid, int *own, fsi_vec3 way, fs
         own[axis] += along[axis] > 0 ? 1 : -1;
         next[axis] += 1 / fsi__abs(along[axis]);
     }
+
     return 1;
 }
 
@@ -1926,6 +1958,7 @@ static fsi_vec3 fsi__reach(const fsi_grid *grid, int *own, fsi_vec3 target, fsi_
         part = fsi__max(t - margin, 0);
     fsi_vec3 end = fsi_vec_mad(from, way, part);
     fsi__own_cell(grid, end, own);
+
     return end;
 }
 
@@ -1949,6 +1982,7 @@ static fsi_vec3 fsi__seen_path(const fsi_grid *grid, fsi_vec3 X, int *own, fsi_r
     hit = zero;
     fsi_vec3 end = fsi__reach(grid, own, fsi_vec_mad(X, velocity, dth), &hit);
     fsi__look(grid, end, own, end, sight);
+
     return hit;
 }
 
@@ -1969,6 +2003,7 @@ FSI_API fsi_vec3 fsi_grid_velocity_at(const fsi_grid *grid, fsi_vec3 x) {
     X = fsi__keep_in_box(grid, X);
     fsi__own_cell(grid, X, own);
     fsi__look(grid, X, own, X, &sight);
+
     return fsi__seen_velocity(grid, &sight, zero);
 }
 
@@ -1991,6 +2026,7 @@ FSI_API fsi_real fsi_grid_field_at(const fsi_grid *grid, fsi_field field, fsi_ve
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     fsi_real value = values[fsi__lattice_at(&cells, own)];
     fsi__seen_value(grid, &sight, FSI__CELLS, values, values, &value);
+
     return value;
 }
 
@@ -2027,6 +2063,7 @@ FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, fsi_real dt, int count, 
         if (grid->dim == 3)
             place[2] = end.z;
     }
+
     return FSI_OK;
 }
 
@@ -2179,6 +2216,7 @@ FSI__FLAT int fsi__cut_parts(int n, int reach, int safe, int start, int first, i
 
     int parts = 1;
     part[0] = fsi__part_of(low, fsi__imin(low + fsi__round_up(high - low), last));
+
     if (low > first) {
         const int whole = (low - first) & ~(FSI__ROUND - 1);
         if (whole)
@@ -2188,6 +2226,7 @@ FSI__FLAT int fsi__cut_parts(int n, int reach, int safe, int start, int first, i
     }
     if (high < last)
         part[parts++] = fsi__part_of(high, last);
+
     return parts;
 }
 
@@ -2263,6 +2302,19 @@ FSI__FLAT void fsi__cut_ends(const fsi__job *job, int three, int edge, const fsi
     }
 }
 
+/* First cells of the rows below and above a row of samples; of faces on the box the one there is.
+ */
+FSI__FLAT void fsi__rows_beside(const fsi__job *job, const fsi__chunk *chunk, ptrdiff_t *low,
+                                ptrdiff_t *high) {
+    const int *n = job->mac.cells;
+    const int low_j = fsi__imax(chunk->j - (job->family == 1), 0);
+    const int low_k = fsi__imax(chunk->k - (job->family == 2), 0);
+    const int high_j = fsi__imin(chunk->j, n[1] - 1);
+    const int high_k = fsi__imin(chunk->k, n[2] - 1);
+    *low = n[0] * (low_j + (ptrdiff_t)n[1] * low_k);
+    *high = n[0] * (high_j + (ptrdiff_t)n[1] * high_k);
+}
+
 /* Ends of the paths of a chunk of the family: by the way of a cell, or the mean of the two cells
    beside a face. Returns 1 when one of them left the box. */
 FSI__FLAT int fsi__find_ends(const fsi__job *job, int three, int back, const fsi__chunk *chunk,
@@ -2270,18 +2322,14 @@ FSI__FLAT int fsi__find_ends(const fsi__job *job, int three, int back, const fsi
     const int *n = job->mac.cells;
     const int family = job->family;
     const int count = chunk->count;
-    const int j = chunk->j;
-    const int k = chunk->k;
     const int safe = fsi__row_safe(job, three, chunk);
 
     /* Rows of the cells above and below the samples. */
-    const int high_j = family == 1 ? fsi__imin(j, n[1] - 1) : j;
-    const int high_k = family == 2 ? fsi__imin(k, n[2] - 1) : k;
-    const int low_j = family == 1 ? fsi__imax(j - 1, 0) : j;
-    const int low_k = family == 2 ? fsi__imax(k - 1, 0) : k;
-    const ptrdiff_t high_row = n[0] * (high_j + (ptrdiff_t)n[1] * high_k);
-    const ptrdiff_t low_row = n[0] * (low_j + (ptrdiff_t)n[1] * low_k) - (family == 0);
+    ptrdiff_t low_row, high_row;
+    fsi__rows_beside(job, chunk, &low_row, &high_row);
+    low_row -= family == 0;
     const fsi_real *above[3], *below[3], *before[3];
+
     for (int axis = 0; axis < 3; axis++) {
         /* 2D: z is not read. */
         const fsi_real *way = (back ? job->back : job->forth)[axis < 2 || three ? axis : 0];
@@ -2304,6 +2352,7 @@ FSI__FLAT int fsi__find_ends(const fsi__job *job, int three, int back, const fsi
         fsi__cut_ends(job, three, 1, chunk, fsi__part_of(0, 1), above, above, ends);
     if (last < count)
         fsi__cut_ends(job, three, 1, chunk, fsi__part_of(last, count), before, before, ends);
+
     return fsi__chunk_most(count, ends->off) > 0;
 }
 
@@ -2562,14 +2611,10 @@ FSI__FLAT void fsi__spare_surface(const fsi__job *job, const fsi__chunk *chunk, 
                                   fsi_real *forth) {
     const int family = job->family;
     const int *n = job->mac.cells;
-    const int j = chunk->j;
-    const int k = chunk->k;
-    const int low_j = family == 1 ? fsi__imax(j - 1, 0) : j;
-    const int low_k = family == 2 ? fsi__imax(k - 1, 0) : k;
-    const int high_j = fsi__imin(j, n[1] - 1);
-    const int high_k = fsi__imin(k, n[2] - 1);
-    const fsi_real *low = job->phi + (ptrdiff_t)n[0] * (low_j + (ptrdiff_t)n[1] * low_k);
-    const fsi_real *high = job->phi + (ptrdiff_t)n[0] * (high_j + (ptrdiff_t)n[1] * high_k);
+    ptrdiff_t low_row, high_row;
+    fsi__rows_beside(job, chunk, &low_row, &high_row);
+    const fsi_real *low = job->phi + low_row;
+    const fsi_real *high = job->phi + high_row;
     for (int i = 0; i < chunk->count; i++) {
         const int x = chunk->start + i;
         const int low_x = family == 0 ? fsi__imax(x - 1, 0) : x;
@@ -2619,6 +2664,7 @@ FSI__FLAT void fsi__advect_row(const fsi__job *job, int pass, ptrdiff_t row) {
     fsi__chunk chunk;
     chunk.j = (int)(row % job->samples[1]);
     chunk.k = (int)(row / job->samples[1]);
+
     for (chunk.start = 0; chunk.start < job->samples[0]; chunk.start += FSI__CHUNK) {
         chunk.count = fsi__imin(FSI__CHUNK, job->samples[0] - chunk.start);
         if (pass == 0 && three)
@@ -2679,6 +2725,7 @@ static void fsi__seen_sample(const fsi_grid *grid, const fsi__job *job, const in
                              fsi_real *value) {
     const int family = job->family;
     int own[3] = {at[0], at[1], at[2]};
+
     if (family != FSI__CELLS) {
         /* The cell of that side; the other one when it is solid or outside the box. */
         const int last = job->mac.cells[family] - 1;
@@ -2693,6 +2740,7 @@ static void fsi__seen_sample(const fsi_grid *grid, const fsi__job *job, const in
     fsi__sight sight;
     fsi_vec3 X = fsi__sample_place(family, at);
     fsi_vec3 hit = fsi__seen_path(grid, X, own, -job->dth, &sight);
+
     for (int which = 0; which < job->count; which++) {
         const fsi_real *old = job->carried[which].old;
         if (family != FSI__CELLS)
@@ -2910,6 +2958,7 @@ static int fsi__find_calm_rows(fsi_grid *grid, fsi__job *job) {
     uint8_t *needed = grid->mark[1];
     fsi_real *stirred = grid->scratch[3];
     memset(may, 0, (size_t)rows);
+
     for (int which = 0; which < job->count; which++) {
         const fsi__carried *carried = &job->carried[which];
         FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
@@ -2928,6 +2977,7 @@ static int fsi__find_calm_rows(fsi_grid *grid, fsi__job *job) {
     for (ptrdiff_t row = 0; row < rows; row++)
         may[row] = (uint8_t)(needed[row] + 2 * may[row]);
     job->rows = may;
+
     return 1;
 }
 
@@ -3020,6 +3070,7 @@ static void fsi__find_ways(fsi_grid *grid, fsi_real dt, const fsi_real *axis_spe
 /* All scalars, two at a time, by the old velocity. */
 static fsi_result fsi__advect_scalars(fsi_grid *grid, fsi_real dt, const fsi_real *longest) {
     const int total = 2 + grid->desc.scalars;
+
     for (int number = 0; number < total;) {
         fsi__job job;
         fsi_real *field[2];
@@ -3042,6 +3093,7 @@ static fsi_result fsi__advect_scalars(fsi_grid *grid, fsi_real dt, const fsi_rea
             return FSI_ERR_NUMERIC;
         fsi__job_run(grid, &job, field);
     }
+
     return FSI_OK;
 }
 
@@ -3089,6 +3141,7 @@ FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
         fsi__advect_velocity(grid, dt, longest);
     fsi__set_walls(grid, 0);
     grid->stats.seconds_advect = fsi__now(grid) - start;
+
     return FSI_OK;
 }
 
@@ -3127,6 +3180,7 @@ static int fsi__source_valid(const fsi_grid *grid, const fsi_grid_source *source
         return 0;
 
     const int cells[3] = {grid->nx, grid->ny, grid->nz};
+
     for (int axis = 0; axis < grid->dim; axis++) {
         const fsi_real origin = fsi__get(grid->origin, axis);
         fsi_real lo, hi;
@@ -3137,6 +3191,7 @@ static int fsi__source_valid(const fsi_grid *grid, const fsi_grid_source *source
         if (hi < origin || lo > origin + (fsi_real)cells[axis] * grid->h)
             return 0;
     }
+
     return 1;
 }
 
@@ -3172,6 +3227,7 @@ static fsi_real fsi__source_distance(fsi_vec3 x, const fsi_grid_source *source, 
             outside += beyond * beyond;
         inside = fsi__max(inside, beyond);
     }
+
     return inside > 0 ? fsi__sqrt(outside) : inside;
 }
 
@@ -3229,6 +3285,7 @@ static int fsi__source_fill(const fsi_grid *grid, const fsi_grid_source *source,
                 else if (distance < 0 && out)
                     out[sample] = value + (add ? out[sample] : 0);
             }
+
     return good;
 }
 
@@ -3251,6 +3308,7 @@ static fsi_result fsi__check_callbacks(const fsi_grid *grid) {
     for (size_t cell = 0; grid->desc.viscosity_cells && cell < grid->cells; cell++)
         if (!fsi__not_negative(grid->desc.viscosity_cells[cell]))
             return FSI_ERR_ARGUMENT;
+
     return FSI_OK;
 }
 
@@ -3275,6 +3333,7 @@ static fsi_result fsi__apply_source(fsi_grid *grid, const fsi_grid_source *sourc
     form.source = source;
     form.dim = grid->dim;
     fsi__surface_walls(grid, &walls, open);
+
     return fsi_levelset_shape(&grid->levelset, fsi__source_shape, &form,
                               (source->set & FSI_SOURCE_LIQUID) != 0, &walls);
 }
@@ -3368,6 +3427,7 @@ static fsi_real fsi__cell_difference(const fsi_grid *grid, int component, int ax
 
     const fsi_real *high = u + fsi__lattice_at(&faces, hi);
     const fsi_real *low = u + fsi__lattice_at(&faces, lo);
+
     return FSI_R(0.5) * ((high[0] + high[next]) - (low[0] + low[next]))
            / ((fsi_real)(hi[axis] - lo[axis]) * grid->h);
 }
@@ -3490,6 +3550,7 @@ FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
     result = fsi__apply_sources(grid);
     fsi__set_walls(grid, 0);
     grid->stats.seconds_forces = fsi__now(grid) - start;
+
     return result;
 }
 
@@ -3563,6 +3624,7 @@ static size_t fsi__flood_beside(fsi_grid *grid, int side, int lo, int hi, const 
         }
         before = found;
     }
+
     return top;
 }
 
@@ -3575,6 +3637,7 @@ static void fsi__flood_air(fsi_grid *grid, ptrdiff_t start, int number, fsi_air_
     memset(region, 0, sizeof *region);
     stack[top++] = (int32_t)start;
     grid->region[start] = number;
+
     while (top) {
         int at[3], lo, hi;
         fsi__lattice_place(&cells, stack[--top], at);
@@ -3684,6 +3747,7 @@ static fsi_result fsi__find_regions(fsi_grid *grid) {
     const int most = grid->desc.max_regions;
     fsi_result result = FSI_OK;
     grid->region_count = 0;
+
     for (ptrdiff_t cell = 0; cell < (ptrdiff_t)grid->cells; cell++) {
         if (!fsi__new_air(grid, cell))
             continue;
@@ -3699,6 +3763,7 @@ static fsi_result fsi__find_regions(fsi_grid *grid) {
             result = FSI_CAPPED;
         }
     }
+
     return result;
 }
 
@@ -3724,6 +3789,7 @@ FSI_API fsi_result fsi_grid_classify(fsi_grid *grid) {
     fsi_result result = fsi__find_regions(grid);
     fsi_grid_air_near(grid, grid->stencil);
     fsi_grid_air_volumes(grid, grid->stencil);
+
     return result;
 }
 
@@ -3871,6 +3937,7 @@ FSI_API fsi_result fsi_grid_build_pressure(fsi_grid *grid, fsi_real dt) {
     fsi__all_outflow(grid, scale, grid->rhs);
     fsi__add_divergence_sources(grid, grid->rhs, -scale * grid->h);
     grid->stats.seconds_project = fsi__now(grid) - start;
+
     return FSI_OK;
 }
 
@@ -3883,6 +3950,7 @@ FSI_API fsi_result fsi_grid_solve_pressure(fsi_grid *grid, fsi_report *report) {
 
     /* A plain box that the solver holds already needs no update. */
     const int plain = grid->weights_are_one;
+
     if (!plain || !grid->mg_plain) {
         const fsi_real *const *weight = (const fsi_real *const *)grid->weight;
         result = fsi_mg_update(grid->mg, plain ? NULL : grid->cell, plain ? NULL : weight);
@@ -3899,6 +3967,7 @@ FSI_API fsi_result fsi_grid_solve_pressure(fsi_grid *grid, fsi_report *report) {
     desc.guess = 1;
     result = fsi_mg_solve(grid->mg, &desc, grid->rhs, grid->pressure, report);
     grid->stats.seconds_project += fsi__now(grid) - start;
+
     return result == FSI_EMPTY ? FSI_OK : result; /* empty: no liquid yet */
 }
 
@@ -3924,6 +3993,7 @@ FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid) {
 
     double start = fsi__now(grid);
     const fsi_real scale = 1 / (grid->desc.rho * grid->h);
+
     for (int axis = 0; axis < grid->dim; axis++) {
         const fsi__lattice faces = fsi__grid_lattice(grid, axis);
         FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
@@ -3937,6 +4007,7 @@ FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid) {
     }
     fsi__set_walls(grid, 1);
     grid->stats.seconds_project += fsi__now(grid) - start;
+
     return FSI_OK;
 }
 
@@ -3975,6 +4046,7 @@ static double fsi__energy_range(size_t begin, size_t end, void *user) {
         double high = (double)grid->u[axis][face + faces.step[axis]];
         sum += low * low + high * high;
     }
+
     return sum;
 }
 
@@ -4043,6 +4115,7 @@ static fsi_real fsi__nu(const fsi__visc *visc, const int *at, int axis, int up) 
 
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     fsi_real sum = 0;
+
     for (int corner = 0; corner < 4; corner++) {
         int cell[3] = {at[0], at[1], at[2]};
         if (axis == visc->axis)
@@ -4055,6 +4128,7 @@ static fsi_real fsi__nu(const fsi__visc *visc, const int *at, int axis, int up) 
             cell[b] = fsi__iclamp(cell[b], 0, cells.n[b] - 1);
         sum += FSI_R(0.25) * nu[fsi__lattice_at(&cells, cell)];
     }
+
     return sum;
 }
 
@@ -4074,6 +4148,7 @@ FSI__INLINE fsi__visc_link fsi__visc_link_of(const fsi__visc *visc, ptrdiff_t fa
     const fsi_real nu = visc->dt_over_h2 * fsi__nu(visc, at, side >> 1, side & 1);
     const ptrdiff_t other = fsi__lattice_beside(&visc->faces, at, face, side >> 1, side & 1);
     fsi__visc_link link = {0, 0, -1};
+
     if (other < 0) {
         /* Outside the box: the wall is half a cell away. */
         const fsi_grid_side *wall = &grid->desc.side[side];
@@ -4107,6 +4182,7 @@ FSI__INLINE fsi__visc_link fsi__visc_link_of(const fsi__visc *visc, ptrdiff_t fa
     default:
         break;
     }
+
     return link;
 }
 
@@ -4201,6 +4277,7 @@ static fsi_result fsi__visc_solve(fsi_grid *grid, int axis, fsi_real dt, fsi_rep
     const ptrdiff_t part = grid->scratch[1] - grid->scratch[0];
     size_t room = (size_t)(grid->scratch[3] - grid->weight[0] + part) * sizeof(fsi_real);
     const int fits = fsi_cg_work_size(&desc) <= room;
+
     return fsi_cg_solve(&desc, grid->rhs, grid->u[axis], fits ? grid->weight[0] : NULL,
                         fits ? room : 0, report);
 }
@@ -4293,6 +4370,7 @@ FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid) {
 
     /* Scalars: cells that a solid uncovers start with sane values. */
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+
     for (int number = 0; number < 2 + grid->desc.scalars && solid; number++) {
         fsi_real *values = fsi__scalar(grid, number);
         if (!values)
@@ -4303,6 +4381,7 @@ FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid) {
     }
     for (int axis = 0; axis < grid->dim && grid->u_plus[axis]; axis++)
         fsi__renew_plus(grid, axis, NULL);
+
     return FSI_OK;
 }
 
@@ -4324,6 +4403,7 @@ static fsi_vec3 fsi__clip_way(fsi_vec3 from, fsi_vec3 to, void *user) {
         return to;
 
     t -= fsi__margin(fsi_vec_sub(end, start));
+
     return fsi_vec_mad(from, fsi_vec_sub(to, from), fsi__max(t, 0));
 }
 
@@ -4358,6 +4438,7 @@ static int fsi__cells_seen(const fsi_grid *grid, const int *at, size_t *seen) {
         else if (!grid->occlusion.solid[other])
             seen[count++] = (size_t)other;
     }
+
     return cut ? count : -1;
 }
 
@@ -4395,7 +4476,8 @@ static void fsi__restore_held(fsi_grid *grid, const uint8_t *mark) {
             continue;
         size_t seen[6];
         fsi_real depth = 0;
-        int at[3], count = 0;
+        int at[3];
+        int count = 0;
         fsi__lattice_place(&cells, cell, at);
         if (!(sign * grid->phi[cell] > 0))
             count = fsi__cells_seen(grid, at, seen);
@@ -4433,6 +4515,7 @@ static fsi_result fsi__move_liquid(fsi_grid *grid, fsi_real dt, fsi_levelset_rep
     grid->stats.liquid_volume = report->volume;
     if (held)
         fsi__restore_held(grid, grid->mark[0]);
+
     return result;
 }
 
@@ -4452,6 +4535,7 @@ FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report
     }
     grid->time += (double)dt;
     grid->steps++;
+
     return result;
 }
 
@@ -4513,6 +4597,7 @@ static fsi__ls_axis fsi__ls_weights(fsi_real x, int n) {
     axis.weight[2] = n > 1 ? t : 0;
     axis.slope[1] = n > 1 ? FSI_R(-1.0) : 0;
     axis.slope[2] = n > 1 ? FSI_R(1.0) : 0;
+
     return axis;
 }
 
@@ -4551,6 +4636,7 @@ static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 place, int limit,
         }
     if (gradient)
         *gradient = fsi_vec(dx, dy, dz);
+
     return limit ? fsi__clamp(value, lo, hi) : value;
 }
 
@@ -4636,6 +4722,7 @@ FSI__FLAT fsi_real fsi__ls_linear(const fsi_levelset *ls, fsi_vec3 place, fsi_ve
     const fsi_real wz = three ? place.z - (fsi_real)k : 0;
     if (gradient)
         *gradient = fsi__ls_slope(corner, three ? corner + step_z : corner, step_y, wx, wy, wz);
+
     return fsi__corner_mix(corner, step_y, step_z, wx, wy, wz, three);
 }
 
@@ -4699,6 +4786,7 @@ FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls
     fsi_vec_store(start, from);
     fsi_vec_store(end, to);
     *beyond = FSI_R(-1e6);
+
     for (int axis = 0; axis < (n[2] > 1 ? 3 : 2); axis++) {
         const fsi_real hi = (fsi_real)n[axis] + lo;
         if (open && end[axis] < start[axis] && open[2 * axis])
@@ -4707,6 +4795,7 @@ FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls
             *beyond = fsi__max(*beyond, end[axis] - hi);
         end[axis] = fsi__clamp(end[axis], lo, hi);
     }
+
     return fsi_vec(end[0], end[1], n[2] > 1 ? end[2] : 0);
 }
 
@@ -4781,6 +4870,7 @@ static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *des
         return FSI_ERR_SIZE;
 
     ls->room = given->particle_room;
+
     return FSI_OK;
 }
 
@@ -4806,6 +4896,7 @@ FSI_API fsi_result fsi_levelset_init(fsi_levelset *ls, const fsi_levelset_desc *
     fresh.state->random = desc->seed;
     fsi_fill(fresh.cells, (fsi_real)fresh.desc.band * fresh.desc.h, fresh.phi);
     *ls = fresh;
+
     return FSI_OK;
 }
 
@@ -4927,6 +5018,7 @@ static int fsi__ls_sharp(const fsi_levelset *ls, ptrdiff_t cell, int all) {
         if (fsi__ls_bent(ls, &cells, other, place))
             return 1;
     }
+
     return 0;
 }
 
@@ -4938,6 +5030,7 @@ static fsi_real fsi__ls_closest(const fsi_levelset *ls, ptrdiff_t cell) {
     const fsi_real per_h = 1 / ls->desc.h;
     fsi_vec3 place = start;
     fsi_real move = 1;
+
     for (int round = 0; round < 6 && move > 16 * FSI_REAL_EPS * FSI_REAL_EPS; round++) {
         fsi_vec3 slope;
         fsi_real value = fsi__ls_cubic(ls, place, 0, &slope) * per_h;
@@ -4956,13 +5049,15 @@ static fsi_real fsi__ls_closest(const fsi_levelset *ls, ptrdiff_t cell) {
             return -1;
         move = fsi_vec_dot(down, down) + fsi_vec_dot(slide, slide);
     }
+
     return move < FSI_R(1e-8) ? fsi__length(fsi_vec_sub(place, start)) : -1;
 }
 
 /* Distance of a cell next to the surface, in cells: the closest point where phi is smooth and the
    answer sane, else from the axis crossings: 1 / d^2 = sum 1 / d_i^2, exact for planes. */
 static fsi_real fsi__ls_near(const fsi_levelset *ls, ptrdiff_t cell) {
-    fsi_real crossing[3], sum = 0;
+    fsi_real crossing[3];
+    fsi_real sum = 0;
     fsi__ls_crossings(ls, cell, crossing);
     const fsi_real least = fsi__min(crossing[0], fsi__min(crossing[1], crossing[2]));
     for (int axis = 0; axis < 3; axis++)
@@ -4975,6 +5070,7 @@ static fsi_real fsi__ls_near(const fsi_levelset *ls, ptrdiff_t cell) {
     const fsi_real closest = fsi__ls_closest(ls, cell);
     const int too_far = closest > least * FSI_R(1.05) + FSI_R(1e-3);
     const int too_close = closest < least * FSI_R(0.55) - FSI_R(0.02);
+
     return closest < 0 || too_far || too_close ? plane : closest;
 }
 
@@ -5071,6 +5167,7 @@ static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, const fsi__lattice *cell
     fsi_real nearest[3];
     int at[3];
     fsi__lattice_place(cells, cell, at);
+
     for (int axis = 0; axis < 3; axis++) {
         nearest[axis] = FSI_REAL_MAX;
         for (int up = 0; up < 2; up++) {
@@ -5086,6 +5183,7 @@ static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, const fsi__lattice *cell
        count T^2 - 2 sum T + square = 0. */
     fsi_real result = nearest[0] + 1;
     fsi_real sum = 0, square = -1;
+
     for (int count = 1; count <= 3 && nearest[count - 1] < result; count++) {
         const fsi_real next = nearest[count - 1];
         sum += next;
@@ -5093,6 +5191,7 @@ static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, const fsi__lattice *cell
         const fsi_real root = sum * sum - (fsi_real)count * square;
         result = root > 0 ? (sum + fsi__sqrt(root)) / (fsi_real)count : result;
     }
+
     return result;
 }
 
@@ -5100,6 +5199,7 @@ static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, const fsi__lattice *cell
 static void fsi__ls_march(fsi_levelset *ls, int count) {
     const fsi__lattice cells = fsi__ls_cells(ls);
     const fsi_real limit = (fsi_real)ls->desc.band;
+
     while (count > 0 && !(ls->next_phi[ls->heap[0]] >= limit)) {
         const ptrdiff_t cell = fsi__ls_pop(ls, &count);
         int at[3];
@@ -5303,6 +5403,7 @@ FSI__INLINE fsi__ls_upwind fsi__ls_lower(const fsi_levelset *ls, const fsi__ls_f
             best.known = best.known && known;
         }
     }
+
     return best;
 }
 
@@ -5327,6 +5428,7 @@ static int fsi__ls_extend(const fsi_levelset *ls, const fsi__ls_faces *mesh, con
     if (!count || (!force && (wait || !(drops > 0))))
         return 0;
     *out = drops > 0 ? sum / drops : mean / (fsi_real)count;
+
     return 1;
 }
 
@@ -5378,6 +5480,7 @@ static int fsi__ls_front(fsi_levelset *ls, const fsi__lattice *faces) {
             ls->slot[face] = 1;
             ls->heap[count++] = (int32_t)face;
         }
+
     return count;
 }
 
@@ -5401,6 +5504,7 @@ static int fsi__ls_next_front(fsi_levelset *ls, const fsi__ls_faces *mesh, int d
             end[-next] = (int32_t)other;
         }
     }
+
     return next;
 }
 
@@ -5410,6 +5514,7 @@ static void fsi__ls_fill(fsi_levelset *ls, const fsi__ls_faces *mesh, fsi_real *
     int32_t *list = ls->heap;
     int32_t *end = ls->heap + mesh->faces.count;
     int count = fsi__ls_front(ls, &mesh->faces);
+
     while (count > 0) {
         FSI__OMP(parallel for schedule(static) if (count > 1024))
         for (ptrdiff_t i = 0; i < count; i++) {
@@ -5475,6 +5580,7 @@ static fsi_real fsi__ls_cut(fsi_real offset, fsi_real sx, fsi_real sy, fsi_real 
         volume = (q * q * (3 - 2 * q) + m1 * m1 * (m1 - 3 * q) + m2 * m2 * (m2 - 3 * q)
                   + m3 * m3 * (m3 - 3 * q))
                  / (6 * m1 * m2 * m3);
+
     return flip ? 1 - volume : volume;
 }
 
@@ -5500,6 +5606,7 @@ static void fsi__ls_patch(const fsi_levelset *ls, ptrdiff_t cell, fsi_real patch
     const int inner_x = at[0] > 0 && at[0] + 1 < cells.n[0];
     const int inner_y = at[1] > 0 && at[1] + 1 < cells.n[1];
     const int inner_z = cells.n[2] == 1 || (at[2] > 0 && at[2] + 1 < cells.n[2]);
+
     if (inner_x && inner_y && inner_z) {
         const ptrdiff_t up = cells.n[2] > 1 ? cells.step[2] : 0;
         for (int row = 0; row < 9; row++) {
@@ -5542,6 +5649,7 @@ static fsi_real fsi__ls_octant(const fsi_real *patch, int sx, int sy, int sz, fs
     const fsi_real y1 = w * (w * v2 + e * v3) + e * (w * v6 + e * v7);
     const fsi_real z0 = w * (w * v0 + e * v1) + e * (w * v2 + e * v3);
     const fsi_real z1 = w * (w * v4 + e * v5) + e * (w * v6 + e * v7);
+
     return fsi__ls_cut(w * x0 + e * x1 - bend, (x1 - x0) / 2, (y1 - y0) / 2, (z1 - z0) / 2);
 }
 
@@ -5582,6 +5690,7 @@ static fsi_real fsi__ls_fraction(const fsi_levelset *ls, ptrdiff_t cell, fsi_rea
         sum +=
             fsi__ls_octant(patch, part & 1 ? 1 : -1, part & 2 ? 3 : -3, parts == 8 ? sz : 0, bend);
     }
+
     return sum / (fsi_real)parts;
 }
 
@@ -5712,6 +5821,7 @@ static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, f
     double volume = first, shift = 0;
     double area = fsi__ls_area(ls, solid);
     fsi_result result = area > 0 ? FSI_OK : FSI_EMPTY;
+
     for (int round = 0; round < 5 && result == FSI_OK; round++) {
         if (!(fabs(target - volume) > 1e-9 * target))
             break;
@@ -5733,6 +5843,7 @@ static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, f
         report->volume_change = volume - first;
         report->shift = shift;
     }
+
     return result;
 }
 
@@ -5864,6 +5975,7 @@ static size_t fsi__ls_repair(fsi_levelset *ls) {
         const fsi_real liquid = ls->other_phi[cell];
         ls->phi[cell] = fsi__abs(air) <= fsi__abs(liquid) ? air : liquid;
     }
+
     return escaped;
 }
 
@@ -5921,6 +6033,7 @@ static int fsi__ls_seed_valid(const fsi_levelset *ls, const fsi_levelset_walls *
         if (fsi__ls_seen(ls, walls, place, centre))
             return 1;
     }
+
     return 0;
 }
 
@@ -5945,6 +6058,7 @@ static int fsi__ls_seed_cell(fsi_levelset *ls, const fsi_levelset_walls *walls, 
     const fsi_real h = ls->desc.h;
     const fsi_vec3 centre = fsi__ls_centre(ls, cell);
     const int full = fsi__ls_full(ls);
+
     for (int number = 0; number < fsi__imin(want, full); number++) {
         const size_t marker = ls->state->count;
         const fsi_vec3 offset = fsi__ls_seed_offset(ls, number, want >= full);
@@ -5961,6 +6075,7 @@ static int fsi__ls_seed_cell(fsi_levelset *ls, const fsi_levelset_walls *walls, 
         ls->marker_flag[marker] = FSI__LS_STAYS;
         ls->state->count++;
     }
+
     return 1;
 }
 
@@ -6123,6 +6238,7 @@ FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const 
     own.volume = fsi_levelset_volume(ls, solid, NULL);
     if (report)
         *report = own;
+
     return own.room_full ? FSI_CAPPED : FSI_OK;
 }
 
@@ -6176,6 +6292,7 @@ FSI_API fsi_result fsi_levelset_shape(fsi_levelset *ls, fsi_shape_fn shape_fn, v
     fsi__ls_compact(ls);
     fsi__ls_reseed(ls, walls, &report);
     ls->state->target += fsi_levelset_volume(ls, solid, NULL) - before;
+
     return report.room_full ? FSI_CAPPED : FSI_OK;
 }
 
@@ -6245,6 +6362,7 @@ FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block) {
     memcpy(grid->state, in + FSI__GRID_HEAD, grid->state_bytes);
     grid->time = head.time;
     grid->steps = head.steps;
+
     return fsi_grid_classify(grid);
 }
 
