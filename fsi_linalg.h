@@ -4963,7 +4963,7 @@ FSI__INLINE ptrdiff_t fsi__mg_stride(const fsi_mg *mg, int axis) {
     return axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
 }
 
-/* The children of a coarse cell, numbered by 3 bits; the cell behind face d. */
+/* The children of a coarse cell, numbered by 3 bits; the cell behind a face. */
 FSI__INLINE fsi__ijk fsi__mg_child(fsi__ijk cell, int child) {
     return fsi__ijk_of(2 * cell.i + (child & 1), 2 * cell.j + (child >> 1 & 1),
                        2 * cell.k + (child >> 2));
@@ -5277,7 +5277,7 @@ FSI__HOT static void fsi__mg_defect(const fsi__mg_row *row, float *FSI__RESTRICT
         fsi__mg_row_kernel(row, 0, 1, sum);
 }
 
-/* even[h] = s a[2h], odd[h] = s a[2h + 1] and back */
+/* even[h] = scale row[2h], odd[h] = scale row[2h + 1] and back */
 FSI__HOT static void fsi__mg_split(int count, const float *FSI__RESTRICT row, float scale,
                                    float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
     int pairs = count / 2;
@@ -5358,7 +5358,7 @@ static void fsi__mg_restrict(const fsi_mg_level *fine, const fsi_mg_level *coars
         }
 }
 
-/* Coarse cell p that fine cell c of this kind belongs to, and its index; -1 if none. */
+/* Coarse cell that a fine cell of this kind belongs to, and its index; -1 if none. */
 static ptrdiff_t fsi__mg_parent(const fsi_mg_level *level, fsi__ijk cell, int kind,
                                 fsi__ijk *parent) {
     int direction = (kind >> 4) - 1;
@@ -5370,7 +5370,7 @@ static ptrdiff_t fsi__mg_parent(const fsi_mg_level *level, fsi__ijk cell, int ki
     return fsi__mg_cell_id(level, *parent);
 }
 
-/* Every orphan of level q, in order. */
+/* Every orphan of a level, in order. */
 typedef void (*fsi__mg_orphan_fn)(const fsi_mg *mg, int q, fsi__ijk c, uint8_t *kind);
 
 static void fsi__mg_orphans(const fsi_mg *mg, int depth, fsi__mg_orphan_fn fn) {
@@ -5544,8 +5544,8 @@ static double fsi__mg_vcycle(fsi_mg *mg) {
 }
 
 /* ---- set-up: faces, regions, coarse levels */
-/* Adds face bit d for a run of cells with neighbours of type t; Neumann neighbours and zero weights
- * do not count. */
+/* Adds the face bit of a direction for a run of cells whose neighbours are of the given types;
+ * Neumann neighbours and zero weights do not count. */
 FSI__HOT static void fsi__mg_face_bits(int count, int direction, const uint8_t *FSI__RESTRICT type,
                                        uint8_t *FSI__RESTRICT face) {
     uint8_t bit = (uint8_t)(1 << direction);
@@ -5595,7 +5595,7 @@ FSI__HOT static int fsi__mg_any(int count, const uint8_t *type) {
     return any;
 }
 
-/* First weight of the faces d of row (j, k); NULL = all 1 (the row of ones where wanted). */
+/* First weight of the faces of row (j, k) in a direction; NULL = all 1 (the row of ones). */
 static const fsi_real *fsi__mg_weights(const fsi_mg *mg, int direction, int j, int k) {
     ptrdiff_t n0 = mg->n[0];
     ptrdiff_t n1 = mg->n[1];
@@ -6032,7 +6032,7 @@ static void fsi__mg_parents(fsi_mg *mg, int depth, int coarse_k) {
         }
 }
 
-/* Weight of face d of a fine cell, and the kind of the cell behind it. */
+/* Weight of one face of a fine cell, and the kind of the cell behind it. */
 static float fsi__mg_face(const fsi_mg *mg, int depth, int direction, fsi__ijk cell, int *behind) {
     fsi__ijk other = fsi__mg_behind(cell, direction);
     *behind = fsi__mg_kind(mg->level + depth, other);
@@ -6273,7 +6273,7 @@ static void fsi__mg_coarse_weights(fsi_mg *mg, int depth, int k) {
         fsi__mg_coarse_weight(mg, depth, 1, fsi__ijk_of(i, -1, k));
 }
 
-/* Adds weight to the coarse face between cells a and b; nothing if they are not neighbours. */
+/* Adds weight to the coarse face between two cells; nothing if they are not neighbours. */
 static void fsi__mg_link(const fsi_mg_level *level, fsi__ijk from, fsi__ijk to, float weight) {
     int x = to.i - from.i;
     int y = to.j - from.j;
@@ -6313,7 +6313,7 @@ static void fsi__mg_coarse_orphan(const fsi_mg *mg, int depth, fsi__ijk cell, ui
     }
 }
 
-/* Whether all weights around the unknown c are 1 or lead nowhere, and how many are 1; -1 if not, or
+/* Whether all weights around an unknown are 1 or lead nowhere, and how many are 1; -1 if not, or
  * where one leads to a Dirichlet value. */
 static int fsi__mg_diagonal(const fsi_mg *mg, int depth, fsi__ijk cell) {
     int count = 0;
