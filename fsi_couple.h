@@ -821,7 +821,8 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
  * measuring other schemes. After fsi_slip_detect. */
 FSI_API fsi_result fsi_slip_surface(fsi_slip *slip);
 /* Moves count tracer points x[3 * count] for dt (midpoint rule); a path ends just before the first
- * surface it meets, so none crosses a solid at rest. */
+ * surface it meets, so none crosses a solid at rest. fsi_grid_trace, which follows what a cell
+ * sees, may let one through a plate (C-12). */
 FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x);
 /* Force of the fluid's pressure (along the face axes) and friction on a solid in the last solve, N
  * (2D: N/m): mean over the step. */
@@ -1510,6 +1511,12 @@ FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *st
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* A vector of n numbers for each of a list of fields that NULL ends. */
+FSI__INLINE void fsi__take_vectors(fsi_arena *arena, size_t n, fsi_real **const *field) {
+    for (; *field; field++)
+        FSI__TAKE(**field, fsi_real, arena, n);
+}
 
 /* A time step that can be taken. */
 FSI__INLINE int fsi__good_dt(fsi_real dt) {
@@ -3455,12 +3462,6 @@ static fsi__list_sizes fsi__couple_sizes(const fsi_couple *couple) {
     }
 
     return sizes;
-}
-
-/* A vector of n numbers for each of a list of fields that NULL ends. */
-static void fsi__take_vectors(fsi_arena *arena, size_t n, fsi_real **const *field) {
-    for (; *field; field++)
-        FSI__TAKE(**field, fsi_real, arena, n);
 }
 
 /* All lists of a solve in one block. */
@@ -8646,11 +8647,8 @@ static void fsi__fluid_box_layout(fsi_fluid_box *box, fsi_arena *arena) {
     FSI__TAKE(box->offset, int, arena, solids);
     FSI__TAKE(box->first_element, int, arena, solids);
     FSI__TAKE(box->rhs0, fsi_real, arena, box->grid->cells);
-    FSI__TAKE(box->u, fsi_real, arena, sides);
-    FSI__TAKE(box->u_star, fsi_real, arena, sides);
-    FSI__TAKE(box->area, fsi_real, arena, sides);
-    FSI__TAKE(box->mass, fsi_real, arena, sides);
-    FSI__TAKE(box->jump, fsi_real, arena, sides);
+    fsi_real **of_sides[] = {&box->u, &box->u_star, &box->area, &box->mass, &box->jump, NULL};
+    fsi__take_vectors(arena, sides, of_sides);
     FSI__TAKE(box->region, int32_t, arena, sides);
     if (!box->swept)
         return;
@@ -9182,25 +9180,22 @@ FSI_API fsi_result fsi_fluid_box_finish(fsi_fluid_box *box) {
    solve it hundreds of times a step, this one once a call. */
 typedef struct fsi__door_work {
     const fsi_coupled *door;
-    fsi_real *b, *x;   /* [dof] */
-    fsi_real *stretch; /* [rows of B] B x */
+    fsi_real *b, *x; /* [dof] */
     void *krylov;
     size_t krylov_size;
 } fsi__door_work;
 
 /* y = (M + B^T B) x, fixed nodes as identity */
 static void fsi__door_apply(const fsi_real *x, fsi_real *y, void *user) {
-    const fsi__door_work *work = (const fsi__door_work *)user;
-    fsi_csr_mul(work->door->implicit, x, work->stretch);
-    fsi_csr_tmul(work->door->implicit, work->stretch, y);
-    for (int i = 0; i < work->door->dof; i++) {
-        fsi_real inverse = work->door->inverse_mass[i / 3];
-        y[i] = inverse > 0 ? y[i] + x[i] / inverse : x[i];
+    const fsi_coupled *door = ((const fsi__door_work *)user)->door;
+    for (int i = 0; i < door->dof; i++) {
+        fsi_real inverse = door->inverse_mass[i / 3];
+        y[i] = inverse > 0 ? x[i] / inverse : x[i];
     }
+    fsi__door_implicit(door, x, 1, y);
 }
 
 static void fsi__door_layout(fsi__door_work *work, fsi_arena *arena) {
-    FSI__TAKE(work->stretch, fsi_real, arena, (size_t)work->door->implicit->rows);
     FSI__TAKE(work->b, fsi_real, arena, (size_t)work->door->dof);
     FSI__TAKE(work->x, fsi_real, arena, (size_t)work->door->dof);
     work->krylov = fsi_arena_take(arena, work->krylov_size, 1);
@@ -9395,19 +9390,14 @@ FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder) {
    measured and volumes need not be linear. */
 static void fsi__compatible_layout(fsi_closed_regions *closed, fsi_arena *arena) {
     size_t n = (size_t)closed->fluid->n, m = (size_t)closed->fluid->regions;
-    FSI__TAKE(closed->load, fsi_real, arena, n);
-    FSI__TAKE(closed->best, fsi_real, arena, n);
-    FSI__TAKE(closed->other, fsi_real, arena, n);
-    FSI__TAKE(closed->at, fsi_real, arena, n);
+    fsi_real **motions[] = {&closed->load, &closed->best, &closed->other, &closed->at, NULL};
+    fsi_real **pressures[] = {&closed->pi,   &closed->step, &closed->more, &closed->told,
+                              &closed->flux, &closed->next, NULL};
+    fsi_real **matrices[] = {&closed->K, &closed->L, NULL};
+    fsi__take_vectors(arena, n, motions);
+    fsi__take_vectors(arena, m, pressures);
+    fsi__take_vectors(arena, m * m, matrices);
     FSI__TAKE(closed->W, fsi_real, arena, n * m);
-    FSI__TAKE(closed->pi, fsi_real, arena, m);
-    FSI__TAKE(closed->step, fsi_real, arena, m);
-    FSI__TAKE(closed->more, fsi_real, arena, m);
-    FSI__TAKE(closed->told, fsi_real, arena, m);
-    FSI__TAKE(closed->flux, fsi_real, arena, m);
-    FSI__TAKE(closed->next, fsi_real, arena, m);
-    FSI__TAKE(closed->K, fsi_real, arena, m * m);
-    FSI__TAKE(closed->L, fsi_real, arena, m * m);
 }
 
 /* C^T v less what is injected, for X. */
@@ -10794,23 +10784,15 @@ FSI_API fsi_result fsi_clamp_advance(void *user, fsi_real dt) {
 #ifndef FSI_COUPLE_NO_SPH
 static void fsi__sph_rigid_layout(fsi_sph_rigid *coupling, fsi_arena *arena) {
     size_t n = (size_t)coupling->n;
+    fsi_real **vectors[] = {&coupling->X,      &coupling->p,       &coupling->answer,
+                            &coupling->X_base, &coupling->p_base,  &coupling->gap_base,
+                            &coupling->gap,    &coupling->p_model, &coupling->step,
+                            &coupling->trial,  &coupling->p_trial, &coupling->gap_trial,
+                            &coupling->dX,     &coupling->dp,      NULL};
+    fsi_real **matrices[] = {&coupling->K, &coupling->J, NULL};
+    fsi__take_vectors(arena, n, vectors);
+    fsi__take_vectors(arena, n * n, matrices);
     FSI__TAKE(coupling->part, fsi__sph_body, arena, (size_t)coupling->desc.count);
-    FSI__TAKE(coupling->X, fsi_real, arena, n);
-    FSI__TAKE(coupling->p, fsi_real, arena, n);
-    FSI__TAKE(coupling->answer, fsi_real, arena, n);
-    FSI__TAKE(coupling->X_base, fsi_real, arena, n);
-    FSI__TAKE(coupling->p_base, fsi_real, arena, n);
-    FSI__TAKE(coupling->gap_base, fsi_real, arena, n);
-    FSI__TAKE(coupling->gap, fsi_real, arena, n);
-    FSI__TAKE(coupling->p_model, fsi_real, arena, n);
-    FSI__TAKE(coupling->step, fsi_real, arena, n);
-    FSI__TAKE(coupling->trial, fsi_real, arena, n);
-    FSI__TAKE(coupling->gap_trial, fsi_real, arena, n);
-    FSI__TAKE(coupling->p_trial, fsi_real, arena, n);
-    FSI__TAKE(coupling->dX, fsi_real, arena, n);
-    FSI__TAKE(coupling->dp, fsi_real, arena, n);
-    FSI__TAKE(coupling->K, fsi_real, arena, n * n);
-    FSI__TAKE(coupling->J, fsi_real, arena, n * n);
     FSI__TAKE(coupling->pivot, int32_t, arena, n);
     coupling->sph_state = fsi_arena_take(arena, fsi_sph_state_size(coupling->desc.sph), 1);
     coupling->world_state = fsi_arena_take(arena, fsi_solids_state_size(coupling->desc.world), 1);
