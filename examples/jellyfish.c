@@ -44,47 +44,62 @@ static fsi_vec3 field(int k, fsi_vec3 x, fsi_real top) {
     }
 }
 
-/* Angular velocity of a body's momentum. */
+/* Angular velocity of a body's momentum: the rotational block of the inverse mass times it. */
 static fsi_vec3 spin(const fsi_reduced *reduced) {
-    fsi_real inverse[26 * 26], w[3];
+    fsi_real inverse[26 * 26], velocity[3];
     int n = 6 + reduced->model->modes;
+    fsi_vec3 momentum = reduced->rigid->angular_momentum;
     fsi_reduced_mass(reduced, 0, NULL, inverse);
+    for (int i = 0; i < 3; i++) {
+        const fsi_real *row = inverse + (3 + i) * n + 3;
+        velocity[i] = row[0] * momentum.x + row[1] * momentum.y + row[2] * momentum.z;
+    }
 
-    for (int i = 0; i < 3; i++)
-        w[i] = inverse[(3 + i) * n + 3] * reduced->rigid->angular_momentum.x
-               + inverse[(3 + i) * n + 4] * reduced->rigid->angular_momentum.y
-               + inverse[(3 + i) * n + 5] * reduced->rigid->angular_momentum.z;
-    return fsi_vec_load(w);
+    return fsi_vec_load(velocity);
+}
+
+/* The axis of a body: its own y direction. */
+static fsi_vec3 body_axis(const fsi_reduced *reduced) {
+    const fsi_real *turn = reduced->axes.m;
+    return fsi_vec(turn[1], turn[4], turn[7]);
+}
+
+/* A torque on a body. */
+static void twist(fsi_reduced *reduced, fsi_vec3 torque) {
+    fsi_real *force = reduced->force + 3;
+    fsi_vec_store(force, fsi_vec_add(fsi_vec_load(force), torque));
 }
 
 /* Contracts during `part` of the period, relaxes during the rest; part 0.5 is the sine. */
+static double contraction(const muscle *m) {
+    const double pi = 3.14159265358979;
+    double phase = fmod(m->time / m->period, 1);
+    if (phase < m->part)
+        return 0.5 - 0.5 * cos(pi * phase / m->part);
+    return 0.5 + 0.5 * cos(pi * (phase - m->part) / (1 - m->part));
+}
+
+/* A joint between bell and arm: friction, and a spring that keeps the arm along the axis of the
+   bell, as opposite torques on both. */
+static void drive_arm(const muscle *m, fsi_reduced *bell, fsi_reduced *arm) {
+    fsi_vec3 torque = fsi_vec_scale(fsi_vec_sub(spin(bell), spin(arm)), m->friction);
+    fsi_vec3 lean = fsi_vec_cross(body_axis(arm), body_axis(bell));
+    torque = fsi_vec_mad(torque, lean, m->spring);
+    twist(arm, torque);
+    twist(bell, fsi_vec_scale(torque, -1));
+}
+
 static void drive(swarm *w, fsi_real dt, void *user) {
     muscle *m = (muscle *)user;
-    double phase = fmod(m->time / m->period, 1);
-    double c = phase < m->part
-                   ? 0.5 - 0.5 * cos(3.14159265358979 * phase / m->part)
-                   : 0.5 + 0.5 * cos(3.14159265358979 * (phase - m->part) / (1 - m->part));
-
+    double strength = m->strength * contraction(m);
     for (int i = 0; i < m->bodies; i++) {
         fsi_reduced *bell = &w->body[i * (ARMS + 1)];
-        fsi_vec3 axis = fsi_vec(bell->axes.m[1], bell->axes.m[4], bell->axes.m[7]);
-        fsi_vec3 right = fsi_vec_scale(fsi_vec_cross(axis, fsi_vec(0, 1, 0)), m->righting);
-        fsi_vec_store(bell->force + 3, fsi_vec_add(fsi_vec_load(bell->force + 3), right));
+        fsi_vec3 lean = fsi_vec_cross(body_axis(bell), fsi_vec(0, 1, 0));
+        twist(bell, fsi_vec_scale(lean, m->righting));
         for (int k = 0; k < BASIS; k++)
-            bell->force[6 + k] += (m->strength * c) * bell->model->omega2[k] * m->target[k];
-
-        /* joints: friction, and a spring that keeps the arm along the bell's axis: opposite torques
-         */
-        for (int k = 1; k <= ARMS; k++) {
-            fsi_vec3 torque = fsi_vec_scale(fsi_vec_sub(spin(bell), spin(bell + k)), m->friction);
-            torque = fsi_vec_mad(
-                torque,
-                fsi_vec_cross(fsi_vec(bell[k].axes.m[1], bell[k].axes.m[4], bell[k].axes.m[7]),
-                              axis),
-                m->spring);
-            fsi_vec_store(bell[k].force + 3, fsi_vec_add(fsi_vec_load(bell[k].force + 3), torque));
-            fsi_vec_store(bell->force + 3, fsi_vec_sub(fsi_vec_load(bell->force + 3), torque));
-        }
+            bell->force[6 + k] += strength * bell->model->omega2[k] * m->target[k];
+        for (int k = 1; k <= ARMS; k++)
+            drive_arm(m, bell, bell + k);
     }
 
     m->time += dt;
@@ -274,16 +289,12 @@ int main(int argc, char **argv) {
         length = hi - lo;
     }
 
-    for (int i = 0; i < 3 * PLANKTON; i++) /* evenly spread */
-        plankton[i] = (fmod(0.5
-                                + (i / 3)
-                                      * (i % 3 == 0   ? 0.8191725134
-                                         : i % 3 == 1 ? 0.6710436067
-                                                      : 0.5497004779),
-                            1)
-                       * (i % 3 == 0   ? width
-                          : i % 3 == 1 ? tall
-                                       : deep));
+    /* Plankton, evenly spread. */
+    const double turn[3] = {0.8191725134, 0.6710436067, 0.5497004779};
+    const double box[3] = {width, tall, deep};
+    for (int i = 0; i < PLANKTON; i++)
+        for (int axis = 0; axis < 3; axis++)
+            plankton[3 * i + axis] = fmod(0.5 + i * turn[axis], 1) * box[axis];
 
     for (int i = 0; i < bodies; i++)
         y0[i] = s.body[i * (ARMS + 1)].rigid->position.y;
