@@ -1518,11 +1518,6 @@ FSI__INLINE void fsi__take_vectors(fsi_arena *arena, size_t n, fsi_real **const 
         FSI__TAKE(**field, fsi_real, arena, n);
 }
 
-/* A time step that can be taken. */
-FSI__INLINE int fsi__good_dt(fsi_real dt) {
-    return dt > 0 && fsi__finite(dt);
-}
-
 /* ------------------------------------------------------------------------------------------------
  * >>interface */
 #ifndef FSI_COUPLE_NO_GRID
@@ -1552,8 +1547,7 @@ FSI_API fsi_result fsi_interface_init(fsi_interface *iface, const fsi_grid *grid
     if (!iface || !grid || !grid->block || (desc && !fsi_allocator_valid(&desc->allocator)))
         return FSI_ERR_ARGUMENT;
 
-    fsi_interface next;
-    memset(&next, 0, sizeof next);
+    fsi_interface next = FSI__ZERO;
     if (desc)
         next.desc = *desc;
     next.nx = next.n[0] = grid->nx;
@@ -2035,8 +2029,7 @@ static fsi__lines fsi__lines_along(const fsi_interface *iface, const fsi_bvh *ro
     fsi_real origin = fsi__get(iface->origin, axis);
     fsi_real lowest = fsi__floor((root->lo[axis] - origin) / iface->h - shift);
     fsi_real highest = fsi__ceil((root->hi[axis] - origin) / iface->h - shift);
-    fsi__lines lines;
-    memset(&lines, 0, sizeof lines);
+    fsi__lines lines = FSI__ZERO;
     lines.axis = axis;
     lines.shift = shift;
     lines.begin = fsi__imin(-1, (int)fsi__max(lowest, -1000000) - 1);
@@ -2556,8 +2549,7 @@ static fsi_result fsi__face_sides(fsi_interface *iface, const fsi_grid *grid,
                                   const fsi_cut *cut) {
     size_t minus, plus;
     fsi__face_cells(iface, first->axis, (size_t)first->face, &minus, &plus);
-    fsi_side kind;
-    memset(&kind, 0, sizeof kind);
+    fsi_side kind = FSI__ZERO;
     if (cut)
         kind.share = cut->share;
     else {
@@ -2805,7 +2797,8 @@ static int fsi__element_passes(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fs
 
     /* When? By bisection; then: does c lie on the element there? Over a seam both elements say so.
      */
-    fsi_real lo = 0, hi = 1;
+    fsi_real lo = 0;
+    fsi_real hi = 1;
     for (int round = 0; round < 30; round++) {
         fsi_real middle = (lo + hi) / 2;
         if ((fsi__element_height(dim, a, b, middle, c, foot) < 0) == below)
@@ -3216,8 +3209,7 @@ static fsi_result fsi__cut_sides(fsi_interface *iface, const fsi_grid *grid) {
         if (!fsi_bvh_closest(bvh, centre, 2 * iface->h, &hit)
             && !fsi_bvh_closest(bvh, centre, FSI_REAL_MAX, &hit))
             continue;
-        fsi_crossing crossing;
-        memset(&crossing, 0, sizeof crossing);
+        fsi_crossing crossing = FSI__ZERO;
         crossing.face = cut->face;
         crossing.solid = cut->solid;
         crossing.axis = (int8_t)cut->axis;
@@ -3271,8 +3263,7 @@ FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
         return FSI_ERR_ARGUMENT;
 
     memset(couple, 0, sizeof *couple);
-    fsi_couple_desc given;
-    memset(&given, 0, sizeof given);
+    fsi_couple_desc given = FSI__ZERO;
     if (desc)
         given = *desc;
 
@@ -3284,8 +3275,7 @@ FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
     if (given.band < 0 || !(given.tolerance >= 0) || !(given.seconds >= 0))
         return FSI_ERR_ARGUMENT;
 
-    fsi_interface_desc face;
-    memset(&face, 0, sizeof face);
+    fsi_interface_desc face = FSI__ZERO;
     face.boundary = given.boundary;
     face.smooth = given.boundary == FSI_BOUNDARY_CUT;
     face.average = given.average;
@@ -3441,8 +3431,7 @@ FSI__INLINE size_t fsi__k_entries(const fsi_coupled *door) {
 /* Counts over solids and sides. */
 static fsi__list_sizes fsi__couple_sizes(const fsi_couple *couple) {
     const fsi_interface *iface = &couple->iface;
-    fsi__list_sizes sizes;
-    memset(&sizes, 0, sizeof sizes);
+    fsi__list_sizes sizes = FSI__ZERO;
     sizes.solids = (size_t)iface->solids;
     sizes.sides = (size_t)iface->sides;
     sizes.cells = iface->cells;
@@ -4290,7 +4279,8 @@ static fsi_result fsi__bubble_settle(fsi_couple *couple) {
             return FSI_ERR_MEMORY;
 
         fsi__bubble_lend(couple, pass);
-        double off = 0, all = 0;
+        double off = 0;
+        double all = 0;
         for (int b = 0; b < couple->bubbles; b++) {
             off += fabs(couple->bubble[b].volume - couple->bubble[b].target);
             all += couple->bubble[b].target;
@@ -4567,8 +4557,7 @@ static fsi_result fsi__sigma_begin(fsi_couple *couple, fsi_mg_solve_desc *desc) 
 /* Sigma p^ = rhs, and all velocities that follow from it. */
 static fsi_result fsi__sigma_solve(fsi_couple *couple, fsi_report *report) {
     fsi_grid *grid = couple->grid;
-    fsi_mg_solve_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_mg_solve_desc desc = FSI__ZERO;
     desc.tolerance = fsi__tolerance(couple);
     desc.max_iterations =
         couple->desc.max_iterations ? couple->desc.max_iterations : grid->desc.max_iterations;
@@ -4720,15 +4709,14 @@ static fsi_result fsi__mono_begin(fsi_couple *couple, fsi_real dt) {
 FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report *report) {
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
-    if (!fsi__good_dt(dt))
+    if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
 
     fsi_couple_solver solver = couple->desc.solver;
     if (couple->desc.boundary == FSI_BOUNDARY_CUT && solver == FSI_COUPLE_FULL)
         return FSI_ERR_ARGUMENT;
 
-    fsi_report rep;
-    memset(&rep, 0, sizeof rep);
+    fsi_report rep = FSI__ZERO;
     couple->regions = 0;
     couple->dt = (double)dt;
 
@@ -4917,19 +4905,17 @@ static fsi_result fsi__couple_flow_stage(void *scheme, fsi_real dt) {
 
 FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt,
                                    fsi_report *report) {
-    if (!couple || !couple->grid || !scene || !fsi__good_dt(dt))
+    if (!couple || !couple->grid || !scene || !fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
 
-    fsi__stages stages;
-    memset(&stages, 0, sizeof stages);
+    fsi__stages stages = FSI__ZERO;
     stages.grid = couple->grid;
     stages.iface = &couple->iface;
     stages.scheme = couple;
     stages.detect_fn = fsi__couple_detect_stage;
     stages.solve_fn = fsi__couple_solve_stage;
     stages.flow_fn = fsi__couple_flow_stage;
-    fsi_report own;
-    memset(&own, 0, sizeof own);
+    fsi_report own = FSI__ZERO;
     fsi_result result = fsi__step_page(&stages, scene, dt, &own);
     if (result >= 0 && report) {
         *report = own;
@@ -4960,8 +4946,7 @@ static void fsi__couple_state(fsi_couple *couple, fsi__state *state) {
 
         /* Places without a bubble are zeros. */
         for (size_t i = 0; i < most; i++) {
-            fsi_bubble none;
-            memset(&none, 0, sizeof none);
+            fsi_bubble none = FSI__ZERO;
             fsi_bubble *bubble = i < (size_t)couple->bubbles ? couple->bubble + i : &none;
             fsi__state_field(state, bubble, 1, sizeof *bubble);
         }
@@ -5015,7 +5000,7 @@ FSI_API fsi_result fsi_couple_half(fsi_couple *couple, fsi_coupled *const *solid
                                    fsi_real dt, fsi_report *report) {
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
-    if (!fsi__good_dt(dt))
+    if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
 
     /* Keep the fluid as it is. */
@@ -5079,7 +5064,7 @@ static fsi_result fsi__body_inverse(const fsi_body *body, int dim, fsi_mat3 *inv
 FSI_API fsi_result fsi_body_couple(fsi_body *body, const fsi_surface *surface, fsi_coupled *out) {
     if (!body || !surface || !out)
         return FSI_ERR_ARGUMENT;
-    if (!(body->mass >= 0) || !fsi__finite(body->mass))
+    if (!fsi__natural(body->mass))
         return FSI_ERR_ARGUMENT;
     if (!fsi__finite_vec(body->centre) || !fsi__finite_vec(body->velocity)
         || !fsi__finite_vec(body->spin))
@@ -5153,8 +5138,7 @@ static fsi_result fsi__world_walls(fsi_world *world, const fsi_grid_desc *desc) 
     fsi_vec3 low = fsi_vec_load(lo);
     fsi_vec3 high = fsi_vec_load(hi);
 
-    fsi_shape_desc shape;
-    memset(&shape, 0, sizeof shape);
+    fsi_shape_desc shape = FSI__ZERO;
     shape.kind = FSI_SHAPE_ROOM;
     shape.dim = world->grid.dim;
     shape.allocator = desc->allocator;
@@ -5163,8 +5147,7 @@ static fsi_result fsi__world_walls(fsi_world *world, const fsi_grid_desc *desc) 
     if (result < 0)
         return result;
 
-    fsi_rigid_desc body;
-    memset(&body, 0, sizeof body);
+    fsi_rigid_desc body = FSI__ZERO;
     body.shape = &world->room;
     body.x = fsi_vec_scale(fsi_vec_add(high, low), FSI_R(0.5));
     if (world->grid.dim == 2)
@@ -5181,8 +5164,7 @@ static fsi_result fsi__world_parts(fsi_world *world, const fsi_world_desc *desc)
     if ((result = fsi_grid_init(&world->grid, &desc->grid)) < 0)
         return result;
 
-    fsi_solids_desc solids;
-    memset(&solids, 0, sizeof solids);
+    fsi_solids_desc solids = FSI__ZERO;
     solids.dim = world->grid.dim;
     solids.max_bodies = desc->max_bodies + 1; /* and the room */
     solids.max_joints = desc->max_joints;
@@ -5221,7 +5203,7 @@ FSI_API fsi_result fsi_world_init(fsi_world *world, const fsi_world_desc *desc) 
         return FSI_ERR_ARGUMENT;
     if (desc->max_guests < 0 || desc->max_guests > most)
         return FSI_ERR_ARGUMENT;
-    if (!(desc->damping >= 0) || !fsi__finite(desc->damping))
+    if (!fsi__natural(desc->damping))
         return FSI_ERR_ARGUMENT;
 
     fsi_result result = fsi__world_parts(world, desc);
@@ -5354,15 +5336,14 @@ static fsi_result fsi__world_move(void *user, fsi_real dt) {
 FSI_API fsi_result fsi_world_step(fsi_world *world, fsi_real dt, fsi_report *report) {
     if (!world || !world->block)
         return FSI_ERR_STATE;
-    if (!fsi__good_dt(dt))
+    if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
 
     fsi_result result = fsi__world_begin(world, dt, 1);
     if (result < 0)
         return result;
 
-    fsi_scene scene;
-    memset(&scene, 0, sizeof scene);
+    fsi_scene scene = FSI__ZERO;
     scene.solid = world->door;
     scene.count = world->door_count;
     scene.move_fn = fsi__world_move;
@@ -5575,13 +5556,11 @@ FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_
     if (!grid || !grid->block || (desc && !fsi__slip_desc_valid(desc)))
         return FSI_ERR_ARGUMENT;
 
-    fsi_slip made;
-    memset(&made, 0, sizeof made);
+    fsi_slip made = FSI__ZERO;
     if (desc)
         made.desc = *desc;
     made.grid = grid;
-    fsi_interface_desc face;
-    memset(&face, 0, sizeof face);
+    fsi_interface_desc face = FSI__ZERO;
     face.average = 1;
     face.boundary = made.desc.boundary;
     face.allocator = made.desc.allocator;
@@ -5674,7 +5653,9 @@ static size_t fsi__slip_location(const fsi_interface *iface, const fsi_side *sid
 
 /* Side of a cell in a direction, or -1. Sides are ordered by axis, face, minus cell first. */
 static int fsi__slip_side(const fsi_interface *iface, size_t cell, int dir) {
-    int lo = 0, hi = iface->sides, axis = dir / 2;
+    int lo = 0;
+    int hi = iface->sides;
+    int axis = dir / 2;
     size_t face;
     (void)fsi__slip_next(iface, cell, dir, &face);
 
@@ -5736,7 +5717,8 @@ static void fsi__slip_ghosts(fsi_slip *slip) {
     slip->spot = fsi__sort_keys((size_t)sides, slip->spot, slip->spot + sides);
     for (int i = 0; i < sides; i++)
         for (int j = i - 1; j >= 0 && slip->spot[j] >> 32 == slip->spot[i] >> 32; j--) {
-            int a = fsi__slip_at(slip, i), b = fsi__slip_at(slip, j);
+            int a = fsi__slip_at(slip, i);
+            int b = fsi__slip_at(slip, j);
             size_t cell = (size_t)iface->side[a].cell;
             if (fsi__slip_near(iface, cell, (size_t)iface->side[b].cell, 2))
                 fsi__slip_join(root, a, b);
@@ -5744,7 +5726,8 @@ static void fsi__slip_ghosts(fsi_slip *slip) {
 
     /* The first side of each ghost numbers it. */
     for (int i = 0; i < sides; i++) {
-        int side = fsi__slip_at(slip, i), first = fsi__root(root, side);
+        int side = fsi__slip_at(slip, i);
+        int first = fsi__root(root, side);
         slip->ghost[side] = first == side ? slip->ghosts++ : slip->ghost[first];
     }
 }
@@ -5937,7 +5920,7 @@ static fsi_real fsi__slip_relative(const fsi_slip *slip, int side, int axis) {
    side: the normal part and what friction ties. */
 static void fsi__slip_estimate(fsi_slip *slip, int start) {
     const fsi_interface *iface = &slip->iface;
-    FSI__OMP(parallel for schedule(static) if (iface->sides > 2000))
+    FSI__PARALLEL(iface->sides > 2000)
     for (ptrdiff_t i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
         fsi_real v[3] = {0, 0, 0};
@@ -6031,8 +6014,7 @@ static fsi_result fsi__slip_matrix(const fsi_slip *slip, int rows, int cols, fsi
 /* The same, and its Cholesky factor. */
 static fsi_result fsi__slip_factor(const fsi_slip *slip, int n, fsi_csr *matrix,
                                    fsi_cholesky *factor) {
-    fsi_cholesky_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_cholesky_desc desc = FSI__ZERO;
     desc.allocator = fsi__slip_memory(slip);
     fsi_result result = fsi__slip_matrix(slip, n, n, matrix);
     if (result == FSI_OK)
@@ -6154,7 +6136,8 @@ static fsi_result fsi__slip_rows_take(const fsi_slip *slip, int rows, const int3
 static void fsi__slip_row(const fsi_slip *slip, const fsi_side *side, fsi_vec3 d, fsi_csr *matrix) {
     const fsi_interface *iface = &slip->iface;
     const fsi_coupled *door = iface->solid[side->solid];
-    int first = slip->offset[side->solid], two_way = fsi__slip_dof(slip, side->solid) > 0;
+    int first = slip->offset[side->solid];
+    int two_way = fsi__slip_dof(slip, side->solid) > 0;
     int32_t n = matrix->row[matrix->rows];
     fsi_real length = fsi__length(d);
 
@@ -6242,7 +6225,8 @@ static void fsi__slip_scatter(const fsi_slip *slip, const fsi_real *v, fsi_real 
  * for the solve, and the ties of friction before it. */
 /* the last solid that begins at or before the column */
 static int fsi__slip_solid_of(const fsi_slip *slip, int column) {
-    int lo = 0, hi = slip->solids;
+    int lo = 0;
+    int hi = slip->solids;
     while (lo + 1 < hi) {
         int mid = (lo + hi) / 2;
         if (slip->offset[mid] <= column)
@@ -6256,7 +6240,8 @@ static int fsi__slip_solid_of(const fsi_slip *slip, int column) {
 /* Entries of M; those of a dense solid stand from K_first on, row by row. */
 static void fsi__slip_put_mass(fsi_slip *slip, int solid) {
     const fsi_coupled *door = slip->iface.solid[solid];
-    int first = slip->offset[solid], n = fsi__slip_dof(slip, solid);
+    int first = slip->offset[solid];
+    int n = fsi__slip_dof(slip, solid);
     slip->K_first[solid] = slip->triplets.count;
     for (int i = 0; i < n; i++) {
         int moves = fsi__slip_movable(door, i);
@@ -6287,7 +6272,8 @@ static void fsi__slip_put_implicit(fsi_slip *slip, int solid) {
 static void fsi__slip_put_row(fsi_slip *slip, const fsi_csr *R, int i, fsi_real m) {
     int solid = fsi__slip_solid_of(slip, R->col[R->row[i]]);
     int nodal = slip->iface.solid[solid]->node != NULL;
-    int first = slip->offset[solid], n = fsi__slip_dof(slip, solid);
+    int first = slip->offset[solid];
+    int n = fsi__slip_dof(slip, solid);
     fsi_real *dense = slip->triplets.val + slip->K_first[solid];
     for (int j = R->row[i]; j < R->row[i + 1]; j++)
         for (int k = R->row[i]; k < R->row[i + 1]; k++) {
@@ -6398,7 +6384,8 @@ static int fsi__tie_open(const fsi_slip *slip, size_t cell, int dir, size_t *fac
 /* The rate at which a side holds the sample in a direction of its cell; 0: it does not. */
 static fsi_real fsi__tie_rate(const fsi_slip *slip, int i, int dir, size_t *face) {
     const fsi_side *side = slip->iface.side + i;
-    size_t cell = (size_t)side->cell, other;
+    size_t cell = (size_t)side->cell;
+    size_t other;
     if (dir / 2 == side->axis || !fsi__tie_open(slip, cell, dir, face))
         return 0;
 
@@ -6488,7 +6475,8 @@ static fsi_result fsi__slip_tie(fsi_slip *slip, fsi_real dt) {
     fsi__tie_gaps(slip, tie, n, gap);
 
     for (int k = 0; k < n; k++) {
-        int axis = tie[k].axis, face = tie[k].face;
+        int axis = tie[k].axis;
+        int face = tie[k].face;
         grid->u[axis][face] -= tie[k].share * gap[k];
         if (grid->u_plus[axis])
             grid->u_plus[axis][face] = grid->u[axis][face];
@@ -6514,7 +6502,8 @@ static void fsi__slip_dense_solid(fsi_slip *slip, int solid, int32_t **cell, fsi
                                   fsi_real **value) {
     const fsi_interface *iface = &slip->iface;
     const fsi_coupled *door = iface->solid[solid];
-    const fsi_csr *K = &slip->K, *Z = &slip->Z;
+    const fsi_csr *K = &slip->K;
+    const fsi_csr *Z = &slip->Z;
     fsi_mg_group *group = slip->dense + solid;
     fsi_real scale = 1 / fsi__slip_cell_mass(slip);
     int first = slip->offset[solid];
@@ -6610,7 +6599,8 @@ static void fsi__slip_walls_moved(fsi_slip *slip) {
 static void fsi__slip_impulses(const fsi_slip *slip) {
     for (int i = 0; i < slip->solids; i++) {
         const fsi_coupled *door = slip->iface.solid[i];
-        int first = slip->offset[i], n = fsi__slip_dof(slip, i);
+        int first = slip->offset[i];
+        int n = fsi__slip_dof(slip, i);
         if (!n || !door->impulse)
             continue;
         const fsi_real *old = slip->v_given + first;
@@ -6671,7 +6661,8 @@ static void fsi__slip_pushed(fsi_slip *slip) {
 static void fsi__slip_regions(fsi_slip *slip) {
     const fsi_interface *iface = &slip->iface;
     const fsi_mg *mg = slip->grid->mg;
-    int32_t *root = slip->root, ghosts = mg->regions;
+    int32_t *root = slip->root;
+    int32_t ghosts = mg->regions;
 
     /* Links and conducting sides join; a given pressure or the outside holds. */
     for (int32_t i = 0; i < ghosts + slip->ghosts; i++)
@@ -6704,7 +6695,8 @@ static void fsi__slip_regions(fsi_slip *slip) {
 static void fsi__slip_project(fsi_real *x, void *user) {
     fsi_slip *slip = (fsi_slip *)user;
     const fsi_mg *mg = slip->grid->mg;
-    double *sum = slip->region_sum, *mean = slip->region_mean;
+    double *sum = slip->region_sum;
+    double *mean = slip->region_mean;
     if (!mg->regions)
         return;
 
@@ -6769,11 +6761,13 @@ static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {
 static void fsi__slip_gains(fsi_slip *slip) {
     const fsi_interface *iface = &slip->iface;
     const fsi_mg *mg = slip->grid->mg;
-    fsi_real *constant = slip->solve_x, *pushed = slip->v_new; /* free until the solve */
+    fsi_real *constant = slip->solve_x;
+    fsi_real *pushed = slip->v_new; /* free until the solve */
     size_t columns = (size_t)slip->columns;
 
     for (int r = 0; r < fsi__imin(mg->regions, 16); r++) {
-        double most = 0, gain = 0;
+        double most = 0;
+        double gain = 0;
         for (int i = 0; i < iface->sides; i++) {
             int32_t cell = iface->side[i].cell;
             constant[cell] = (fsi_real)(fsi_mg_region(mg, (size_t)cell) == r);
@@ -6822,7 +6816,8 @@ static void fsi__slip_forget(fsi_slip *slip) {
 
 /* Arrays with an item for every side. */
 static fsi_result fsi__slip_take_sides(fsi_slip *slip) {
-    int n = slip->iface.sides, longest = 1;
+    int n = slip->iface.sides;
+    int longest = 1;
     for (int i = 0; i < slip->iface.solids; i++)
         longest = fsi__imax(longest, slip->iface.solid[i]->dof);
     FSI__SLIP_TAKE(slip, slip->ghost, int32_t, n);
@@ -6877,7 +6872,8 @@ static fsi_result fsi__slip_sides(fsi_slip *slip) {
 
 /* Arrays of the pressure system. */
 static fsi_result fsi__slip_take_system(fsi_slip *slip) {
-    size_t regions = (size_t)slip->grid->mg->regions, ghosts = (size_t)slip->ghosts;
+    size_t regions = (size_t)slip->grid->mg->regions;
+    size_t ghosts = (size_t)slip->ghosts;
     size_t unknowns = slip->grid->cells + ghosts + (size_t)slip->columns;
     FSI__SLIP_TAKE(slip, slip->link_flux, fsi_real, slip->links);
     FSI__SLIP_TAKE(slip, slip->root, int32_t, regions + ghosts);
@@ -6986,7 +6982,8 @@ static void fsi__slip_rhs(fsi_slip *slip) {
 
 /* u = u* - grad p^ / rho; fluxes likewise. */
 static fsi_result fsi__slip_update(fsi_slip *slip) {
-    const fsi_real *p = slip->pressure, *p_ghost = p + slip->grid->cells;
+    const fsi_real *p = slip->pressure;
+    const fsi_real *p_ghost = p + slip->grid->cells;
     fsi_real scale = 1 / (slip->grid->desc.rho * slip->grid->h);
     fsi_real link_scale = scale / FSI__SLIP_GHOST_MASS;
     fsi_copy(slip->grid->cells, p, slip->grid->pressure);
@@ -7004,10 +7001,10 @@ static fsi_result fsi__slip_update(fsi_slip *slip) {
 /* The pressure for rhs, and the solids' v_new. pass > 0: both hold those of the pass before. */
 static fsi_result fsi__slip_pressure(fsi_slip *slip, int pass, fsi_report *report) {
     fsi_grid *grid = slip->grid;
-    size_t cells = grid->cells, columns = (size_t)slip->columns;
+    size_t cells = grid->cells;
+    size_t columns = (size_t)slip->columns;
     const fsi_real *rhs_ghost = slip->rhs + cells;
-    fsi_krylov_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_krylov_desc desc = FSI__ZERO;
     desc.n = cells;
     desc.A.apply_fn = fsi__slip_apply;
     desc.precondition.apply_fn = fsi__slip_precondition;
@@ -7069,8 +7066,7 @@ static fsi_result fsi__slip_passes(fsi_slip *slip, fsi_report *report) {
         for (int axis = 0; axis < grid->dim; axis++)
             fsi_copy(grid->faces[axis], slip->u[axis], grid->u[axis]);
 
-        fsi_report one;
-        memset(&one, 0, sizeof one);
+        fsi_report one = FSI__ZERO;
         fsi_result result = fsi__slip_pressure(slip, pass, &one);
         if (result < 0)
             return result;
@@ -7105,12 +7101,11 @@ static void fsi__slip_finish(fsi_slip *slip) {
 FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *report) {
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
-    if (!fsi__good_dt(dt) || !fsi__slip_desc_valid(&slip->desc))
+    if (!fsi__positive(dt) || !fsi__slip_desc_valid(&slip->desc))
         return FSI_ERR_ARGUMENT;
 
     int paper = slip->desc.form == FSI_SLIP_PAPER;
-    fsi_report own;
-    memset(&own, 0, sizeof own);
+    fsi_report own = FSI__ZERO;
     slip->dt = dt;
     slip->stepped = 0;
     fsi_result result = fsi__slip_prepare(slip, dt);
@@ -7150,7 +7145,8 @@ static double fsi__slip_outflow(const fsi_slip *slip, size_t cell) {
     double out = 0;
     for (int dir = 0; dir < 2 * iface->dim; dir++) {
         size_t face;
-        int axis = dir / 2, k = fsi__slip_side(iface, cell, dir);
+        int axis = dir / 2;
+        int k = fsi__slip_side(iface, cell, dir);
         ptrdiff_t next = fsi__slip_next(iface, cell, dir, &face);
         int sees = !iface->blocked[axis][face] && (next < 0 || !iface->covered[next]);
         if (sees || iface->desc.boundary == FSI_BOUNDARY_CUT)
@@ -7206,7 +7202,8 @@ static fsi_vec3 fsi__slip_until(const fsi_slip *slip, fsi_vec3 a, fsi_vec3 b) {
     int solid;
     if (!fsi_interface_first_hit(&slip->iface, a, b, &hit, &solid))
         return b;
-    fsi_real h = slip->grid->h, length = fsi__max(fsi__length(way), FSI_R(1e-6) * h);
+    fsi_real h = slip->grid->h;
+    fsi_real length = fsi__max(fsi__length(way), FSI_R(1e-6) * h);
     return fsi_vec_mad(a, way, fsi__max(hit.t - FSI_R(1e-3) * h / length, 0));
 }
 
@@ -7227,9 +7224,10 @@ static fsi_vec3 fsi__slip_drift(const fsi_slip *slip, fsi_vec3 a, fsi_real dt) {
 
 /* count points with the flow; stop: before surfaces as they are now */
 static void fsi__slip_flow(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x, int stop) {
-    FSI__OMP(parallel for schedule(static) if (count > 1000))
+    FSI__PARALLEL(count > 1000)
     for (ptrdiff_t i = 0; i < count; i++) {
-        fsi_vec3 a = fsi_vec_load(x + 3 * i), b = fsi__slip_drift(slip, a, dt);
+        fsi_vec3 a = fsi_vec_load(x + 3 * i);
+        fsi_vec3 b = fsi__slip_drift(slip, a, dt);
         fsi_vec_store(x + 3 * i, stop ? fsi__slip_until(slip, a, b) : b);
     }
 }
@@ -7267,9 +7265,11 @@ static fsi_real fsi__sweep_height(const fsi__sweep_path *path, fsi_real t, fsi_r
 /* 1: all of it is on one side of the point along an axis, all the time. */
 static int fsi__sweep_apart(const fsi__sweep_path *path) {
     for (int axis = 0; axis < path->dim; axis++) {
-        int more = 0, less = 0;
+        int more = 0;
+        int less = 0;
         for (int k = 0; k < path->dim; k++) {
-            fsi_real a = fsi__get(path->before[k], axis), b = fsi__get(path->after[k], axis);
+            fsi_real a = fsi__get(path->before[k], axis);
+            fsi_real b = fsi__get(path->after[k], axis);
             more += a > 0 && b > 0;
             less += a < 0 && b < 0;
         }
@@ -7295,10 +7295,12 @@ static int fsi__sweep_pieces(const fsi__sweep_path *path, fsi_real cut[4]) {
     cut[0] = 0;
 
     if (discriminant > 0) {
-        fsi_real root = fsi__sqrt(discriminant), q = (B < 0 ? root - B : -root - B) / 2;
+        fsi_real root = fsi__sqrt(discriminant);
+        fsi_real q = (B < 0 ? root - B : -root - B) / 2;
         fsi_real one = A < 0 || A > 0 ? q / A : 2;
         fsi_real two = q < 0 || q > 0 ? C / q : 2;
-        fsi_real first = fsi__min(one, two), last = fsi__max(one, two);
+        fsi_real first = fsi__min(one, two);
+        fsi_real last = fsi__max(one, two);
         if (first > 0 && first < 1)
             cut[n++] = first;
         if (last > 0 && last < 1)
@@ -7322,11 +7324,13 @@ static int fsi__sweep_element(int dim, const fsi_vec3 *a, const fsi_vec3 *b, fsi
     if (fsi__sweep_apart(&path))
         return 0;
 
-    fsi_real cut[4], *w = hit->weight;
+    fsi_real cut[4];
+    fsi_real *w = hit->weight;
     int n = fsi__sweep_pieces(&path, cut);
 
     for (int k = 0; k < n; k++) {
-        fsi_real lo = cut[k], hi = cut[k + 1];
+        fsi_real lo = cut[k];
+        fsi_real hi = cut[k + 1];
         int below = fsi__sweep_height(&path, lo, w) < 0;
         if (below == (fsi__sweep_height(&path, hi, w) < 0))
             continue;
@@ -7355,7 +7359,8 @@ static void fsi__sweep_corners(const fsi_surface *surface, int e, const fsi_real
                                fsi_vec3 *x) {
     for (int k = 0; k < surface->dim; k++) {
         int v = 3 * surface->index[surface->dim * e + k];
-        fsi_vec3 a = fsi_vec_load(was + v), b = fsi_vec_load(surface->x + v);
+        fsi_vec3 a = fsi_vec_load(was + v);
+        fsi_vec3 b = fsi_vec_load(surface->x + v);
         x[k] = t < 1 ? fsi_vec_mad(a, fsi_vec_sub(b, a), t) : b;
         if (surface->dim == 2)
             x[k].z = 0;
@@ -7408,7 +7413,8 @@ static fsi_vec3 fsi__sweep_beside(const fsi_slip *slip, const fsi__sweep_hit *hi
         return fsi_vec_mad(to, normal, distance - fsi_vec_dot(normal, fsi_vec_sub(to, x[0])));
 
     fsi_vec3 at = fsi_vec(0, 0, 0);
-    fsi_real sum = 0, weight[3];
+    fsi_real sum = 0;
+    fsi_real weight[3];
     for (int k = 0; k < surface->dim; k++) {
         weight[k] = fsi__max(hit->weight[k], 0);
         sum += weight[k];
@@ -7461,9 +7467,10 @@ static fsi_result fsi__slip_carry(fsi_slip *slip, const fsi_real *from) {
     if (!from)
         from = slip->tracer;
     if ((size_t)slip->was_count == n && slip->was_elements == elements) {
-        FSI__OMP(parallel for schedule(static) if (slip->tracers > 100))
+        FSI__PARALLEL(slip->tracers > 100)
         for (ptrdiff_t p = 0; p < slip->tracers; p++) {
-            fsi_real *x = slip->tracer + 3 * p, z = x[2];
+            fsi_real *x = slip->tracer + 3 * p;
+            fsi_real z = x[2];
             fsi_vec3 start = fsi_vec_load(from + 3 * p);
             fsi_vec_store(x, fsi__sweep(slip, 0, 1, start, fsi_vec_load(x), 5));
             if (iface->dim == 2)
@@ -7626,11 +7633,10 @@ static fsi_result fsi__slip_moved_stage(void *scheme, fsi_real dt) {
 
 FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_real dt,
                                  fsi_report *report) {
-    if (!slip || !slip->memory || !scene || !fsi__good_dt(dt))
+    if (!slip || !slip->memory || !scene || !fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
 
-    fsi__stages stages;
-    memset(&stages, 0, sizeof stages);
+    fsi__stages stages = FSI__ZERO;
     stages.grid = slip->grid;
     stages.iface = &slip->iface;
     stages.scheme = slip;
@@ -7639,8 +7645,7 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
     stages.solve_fn = fsi__slip_solve_stage;
     stages.flow_fn = fsi__slip_flow_stage;
     stages.moved_fn = fsi__slip_moved_stage;
-    fsi_report own;
-    memset(&own, 0, sizeof own);
+    fsi_report own = FSI__ZERO;
     fsi_result result = fsi__step_page(&stages, scene, dt, &own);
     if (result >= 0 && report) {
         *report = own;
@@ -7680,7 +7685,8 @@ static void fsi__model_layout_kept(fsi__model *model, fsi_arena *arena) {
 }
 
 static void fsi__model_layout(fsi__model *model, fsi__model *other, fsi_arena *arena) {
-    size_t room = (size_t)model->room, basis = (size_t)model->basis;
+    size_t room = (size_t)model->room;
+    size_t basis = (size_t)model->basis;
     model->most = room + basis;
     FSI__TAKE(model->q, fsi_real, arena, basis * (size_t)model->in);
     FSI__TAKE(model->y, fsi_real, arena, basis * (size_t)model->out);
@@ -7703,8 +7709,10 @@ static void fsi__exchange_pair_layout(fsi_exchange_pair *pair, size_t n, size_t 
 }
 
 static void fsi__partitioned_layout(fsi_partitioned *scheme, fsi_arena *arena) {
-    size_t n = (size_t)scheme->desc.n, m = (size_t)scheme->desc.m;
-    fsi__model *fluid = &scheme->fluid, *solid = &scheme->solid;
+    size_t n = (size_t)scheme->desc.n;
+    size_t m = (size_t)scheme->desc.m;
+    fsi__model *fluid = &scheme->fluid;
+    fsi__model *solid = &scheme->solid;
 
     /* The state, up to the fluid's q. */
     fsi__model_layout_kept(fluid, arena);
@@ -7779,7 +7787,8 @@ FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *scheme, const fsi_parti
     scheme->desc = given;
 
     /* Old steps keep at most 8 pairs each on average. */
-    int basis = 1, room = 1;
+    int basis = 1;
+    int room = 1;
     if (fsi__reduced_scheme(scheme)) {
         basis = fsi__imin(given.max_iterations + 1, FSI__BASIS);
         room = basis + 8 * given.reuse;
@@ -7789,8 +7798,7 @@ FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *scheme, const fsi_parti
     scheme->fluid.in = scheme->solid.out = given.n;
     scheme->fluid.out = scheme->solid.in = given.m;
 
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
     fsi__partitioned_layout(scheme, &arena);
     fsi_result result = fsi__arena_block(&arena, &given.allocator, &scheme->block, &scheme->size);
     if (result < 0) {
@@ -7845,8 +7853,7 @@ FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *scheme, void *blo
     if (!scheme || !scheme->block || !block)
         return FSI_ERR_STATE;
 
-    fsi__partitioned_head head;
-    memset(&head, 0, sizeof head);
+    fsi__partitioned_head head = FSI__ZERO;
     head.size = scheme->size;
     head.now = scheme->now;
     head.room = scheme->fluid.room;
@@ -7892,7 +7899,8 @@ static fsi_real fsi__node_norm(int n, int group, const fsi_real *r) {
 /* ---- A reduced model. */
 /* 1 when |a - a0| <= share |a| */
 static int fsi__round_off(size_t n, const fsi_real *a, const fsi_real *a0, fsi_real share) {
-    fsi_real gap = 0, size = 0;
+    fsi_real gap = 0;
+    fsi_real size = 0;
     for (size_t i = 0; i < n; i++) {
         gap += (a[i] - a0[i]) * (a[i] - a0[i]);
         size += a[i] * a[i];
@@ -7969,7 +7977,8 @@ static int fsi__model_join(fsi__model *model, int c) {
     if (model->kept == model->basis)
         return 0;
 
-    size_t in = (size_t)model->in, out = (size_t)model->out;
+    size_t in = (size_t)model->in;
+    size_t out = (size_t)model->out;
     fsi_real *q = model->q + (size_t)model->kept * in;
     fsi_real *y = model->y + (size_t)model->kept * out;
     fsi_copy(in, model->d + (size_t)model->slot[c] * in, q);
@@ -8002,7 +8011,9 @@ static int fsi__model_join(fsi__model *model, int c) {
  * others. 0: it says nothing. */
 static int fsi__model_store(fsi__model *model, const fsi_real *a, const fsi_real *a0,
                             const fsi_real *b, const fsi_real *b0) {
-    size_t in = (size_t)model->in, out = (size_t)model->out, room = (size_t)model->room;
+    size_t in = (size_t)model->in;
+    size_t out = (size_t)model->out;
+    size_t room = (size_t)model->room;
 
     /* A difference of round-off says nothing. */
     fsi_real round_off = 256 * FSI_REAL_EPS;
@@ -8071,7 +8082,8 @@ static void fsi__model_learn(fsi__model *model, const fsi_real *a, const fsi_rea
 /* Entry (j, l) of G - C^T C, where j and l are old differences. */
 static fsi_real fsi__model_new_part(fsi__model *model, int j, int l) {
     size_t room = (size_t)model->room;
-    size_t slot_j = (size_t)fsi__old_slot(model, j), slot_l = (size_t)fsi__old_slot(model, l);
+    size_t slot_j = (size_t)fsi__old_slot(model, j);
+    size_t slot_l = (size_t)fsi__old_slot(model, l);
     const fsi_real *d_j = fsi__old_input(model, j);
     fsi_real sum =
         fsi__once(model->G + slot_j * room + slot_l, model->in, d_j, fsi__old_input(model, l));
@@ -8184,13 +8196,17 @@ static void fsi__model_products(const fsi__model *model, const fsi__model *other
    and b = R_B D_B^T d: (R_B^-1 - D_B^T Y_A N) b = D_B^T r, d = r + Y_A N b, N = R_A D_A^T Y_B. */
 static int fsi__reduced_solve(fsi_partitioned *scheme, const fsi__model *A, const fsi__model *B,
                               const fsi_real *r, fsi_real *d) {
-    size_t n = (size_t)A->out, used_a = (size_t)A->used, used_b = (size_t)B->used;
+    size_t n = (size_t)A->out;
+    size_t used_a = (size_t)A->used;
+    size_t used_b = (size_t)B->used;
     fsi_copy(n, r, d);
     if (!used_a || !used_b)
         return 1;
 
-    fsi_real *M = scheme->matrix, *N = M + used_b * used_b;
-    fsi_real *BA = N + used_a * used_b, *b = BA + used_a * used_b;
+    fsi_real *M = scheme->matrix;
+    fsi_real *N = M + used_b * used_b;
+    fsi_real *BA = N + used_a * used_b;
+    fsi_real *b = BA + used_a * used_b;
 
     fsi__model_products(A, B, N);
     fsi__model_products(B, A, BA);
@@ -8264,7 +8280,8 @@ static double fsi__partitioned_clock(const fsi_partitioned *scheme) {
 
 static void fsi__exchange_copy(const fsi_partitioned *scheme, const fsi_exchange_pair *from,
                                fsi_exchange_pair *to) {
-    size_t n = (size_t)scheme->now.n, m = (size_t)scheme->now.m;
+    size_t n = (size_t)scheme->now.n;
+    size_t m = (size_t)scheme->now.m;
     fsi_copy(n, from->x_f, to->x_f);
     fsi_copy(m, from->p_f, to->p_f);
     fsi_copy(m, from->p_s, to->p_s);
@@ -8290,7 +8307,8 @@ static fsi_result fsi__exchange_call(fsi_partitioned *scheme, int which, const f
 
 /* X_S = S(p_S); the model of the solid learns from it (but for the first call of a step). */
 static fsi_result fsi__exchange_solid(fsi_partitioned *scheme, const fsi__exchange *exchange) {
-    fsi_exchange_pair *last = &scheme->last, *before = &scheme->before;
+    fsi_exchange_pair *last = &scheme->last;
+    fsi_exchange_pair *before = &scheme->before;
     int first = exchange->pairs == 0;
     fsi_result result =
         fsi__exchange_call(scheme, 1, exchange->solid, first, last->p_s, last->x_s, scheme->now.n);
@@ -8301,7 +8319,8 @@ static fsi_result fsi__exchange_solid(fsi_partitioned *scheme, const fsi__exchan
 
 /* The load that the solid gets: p_F itself, or what the reduced models make of it. */
 static void fsi__exchange_load(fsi_partitioned *scheme, fsi__exchange *exchange) {
-    fsi_exchange_pair *last = &scheme->last, *nearest = &scheme->nearest;
+    fsi_exchange_pair *last = &scheme->last;
+    fsi_exchange_pair *nearest = &scheme->nearest;
     size_t m = (size_t)scheme->now.m;
     int mild = scheme->now.has_load || scheme->desc.gentle;
     fsi_copy(m, last->p_f, last->p_s);
@@ -8337,7 +8356,8 @@ static void fsi__exchange_load(fsi_partitioned *scheme, fsi__exchange *exchange)
 
 /* One pair of calls: p_F = F(X_F), then the solid with p_F or with the prediction of eq. (7). */
 static fsi_result fsi__exchange_pair_of_calls(fsi_partitioned *scheme, fsi__exchange *exchange) {
-    fsi_exchange_pair *last = &scheme->last, *before = &scheme->before;
+    fsi_exchange_pair *last = &scheme->last;
+    fsi_exchange_pair *before = &scheme->before;
     int learns = exchange->pairs > 0 && fsi__reduced_scheme(scheme);
     fsi_result result = fsi__exchange_call(scheme, 0, exchange->fluid, exchange->pairs == 0,
                                            last->x_f, last->p_f, scheme->now.m);
@@ -8376,7 +8396,8 @@ static void fsi__exchange_residual(fsi_partitioned *scheme, fsi__exchange *excha
 
 /* The solid once more with p_F itself: what the fluid lost is what the solid gets. */
 static fsi_result fsi__exchange_final(fsi_partitioned *scheme, fsi__exchange *exchange) {
-    size_t m = (size_t)scheme->now.m, n = (size_t)scheme->now.n;
+    size_t m = (size_t)scheme->now.m;
+    size_t n = (size_t)scheme->now.n;
     if (exchange->exact || scheme->desc.no_final_solve)
         return FSI_OK;
 
@@ -8394,9 +8415,13 @@ static fsi_result fsi__exchange_final(fsi_partitioned *scheme, fsi__exchange *ex
 
 /* Aitken's factor: omega' = -omega r0 . (r - r0) / |r - r0|^2. */
 static fsi_real fsi__exchange_aitken(const fsi_partitioned *scheme, fsi__exchange *exchange) {
-    double along = 0, square = 0, size = 0, least = 256 * (double)FSI_REAL_EPS;
+    double along = 0;
+    double square = 0;
+    double size = 0;
+    double least = 256 * (double)FSI_REAL_EPS;
     for (int i = 0; i < scheme->now.n; i++) {
-        double r = (double)scheme->residual[i], r0 = (double)scheme->residual_before[i];
+        double r = (double)scheme->residual[i];
+        double r0 = (double)scheme->residual_before[i];
         double change = (double)(scheme->residual[i] - scheme->residual_before[i]);
         along += r0 * change;
         square += change * change;
@@ -8423,7 +8448,8 @@ static void fsi__exchange_keep_nearest(fsi_partitioned *scheme, fsi__exchange *e
 static int fsi__exchange_predict(fsi_partitioned *scheme, fsi__exchange *exchange) {
     const fsi_exchange_pair *nearest = &scheme->nearest;
     size_t n = (size_t)scheme->now.n;
-    fsi_real *X = scheme->last.x_f, *r = scheme->residual_before;
+    fsi_real *X = scheme->last.x_f;
+    fsi_real *r = scheme->residual_before;
     fsi__model_build(&scheme->solid, scheme->desc.filter);
     fsi__model_build(&scheme->fluid, scheme->desc.filter);
     if (exchange->norm > exchange->nearest)
@@ -8548,7 +8574,8 @@ static void fsi__partitioned_age(fsi_partitioned *scheme) {
 
 /* Counters of a step that ended with this result. */
 static void fsi__partitioned_count(fsi_partitioned *scheme, fsi_result result) {
-    const fsi__model *fluid = &scheme->fluid, *solid = &scheme->solid;
+    const fsi__model *fluid = &scheme->fluid;
+    const fsi__model *solid = &scheme->solid;
     fsi_partitioned_now *now = &scheme->now;
     now->steps++;
     now->capped += result == FSI_NOT_CONVERGED;
@@ -8592,8 +8619,7 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *scheme, int n, int m,
     }
 
     /* Exchange until both agree. */
-    fsi__exchange exchange;
-    memset(&exchange, 0, sizeof exchange);
+    fsi__exchange exchange = FSI__ZERO;
     exchange.fluid = fluid;
     exchange.solid = solid;
     exchange.omega = scheme->desc.omega;
@@ -8653,7 +8679,8 @@ static void fsi__fluid_box_layout(fsi_fluid_box *box, fsi_arena *arena) {
     if (!box->swept)
         return;
 
-    size_t elements = 0, vertices = 0;
+    size_t elements = 0;
+    size_t vertices = 0;
     for (int i = 0; i < iface->solids; i++) {
         elements += (size_t)iface->solid[i]->surface.element_count;
         vertices += (size_t)iface->solid[i]->surface.vertex_count;
@@ -8705,7 +8732,8 @@ static const fsi_coupled *fsi__fluid_box_solid(const fsi_fluid_box *box, int i) 
 /* Elements that no line of cell centres meets get their region from neighbours, over shared
  * vertices. */
 static void fsi__spread_regions(const fsi_surface *surface, int32_t *element, int32_t *vertex) {
-    int missing = 1, corners = surface->dim;
+    int missing = 1;
+    int corners = surface->dim;
     for (int v = 0; v < surface->vertex_count; v++)
         vertex[v] = FSI__UNKNOWN;
     for (int round = 0; missing && round < 64; round++) {
@@ -8752,7 +8780,8 @@ static void fsi__fluid_box_elements(fsi_fluid_box *box) {
    the area of a quadrilateral's halves, in 3D the integral over the motion of area . velocity,
    exact for motion along straight lines. */
 static double fsi__swept_volume(int dim, const fsi_vec3 *x, const fsi_vec3 *d) {
-    fsi_vec3 p = fsi_vec_sub(x[1], x[0]), u = fsi_vec_sub(d[1], d[0]);
+    fsi_vec3 p = fsi_vec_sub(x[1], x[0]);
+    fsi_vec3 u = fsi_vec_sub(d[1], d[0]);
 
     /* 2D: mean displacement . normal (y, -x) of the mean edge */
     if (dim == 2) {
@@ -8762,7 +8791,8 @@ static double fsi__swept_volume(int dim, const fsi_vec3 *x, const fsi_vec3 *d) {
     }
 
     /* 3D: mean displacement / 2 . mean of the area normal n0 + t n1 + t^2 n2 */
-    fsi_vec3 q = fsi_vec_sub(x[2], x[0]), w = fsi_vec_sub(d[2], d[0]);
+    fsi_vec3 q = fsi_vec_sub(x[2], x[0]);
+    fsi_vec3 w = fsi_vec_sub(d[2], d[0]);
     fsi_vec3 mean = fsi_vec_scale(fsi_vec_add(fsi_vec_add(d[0], d[1]), d[2]), FSI_R(1) / 6);
     fsi_vec3 n0 = fsi_vec_cross(p, q);
     fsi_vec3 n1 = fsi_vec_add(fsi_vec_cross(p, w), fsi_vec_cross(u, q));
@@ -8878,7 +8908,8 @@ static void fsi__follow_layout(fsi_fluid_box *box, fsi_arena *arena) {
     const fsi_interface *iface = box->face;
     const fsi_grid *grid = box->grid;
     fsi__follow *follow = &box->moved;
-    size_t solids = (size_t)iface->solids + 1, vertices = 0;
+    size_t solids = (size_t)iface->solids + 1;
+    size_t vertices = 0;
     for (int i = 0; i < iface->solids; i++)
         vertices += (size_t)iface->solid[i]->surface.vertex_count;
     FSI__TAKE(follow->list, fsi_coupled *, arena, solids);
@@ -8938,7 +8969,8 @@ FSI_API fsi_result fsi_fluid_box_follow(fsi_fluid_box *box, const fsi_real *X) {
 
     /* Back to u*. Where a face is no longer cut both sides' samples become one: momentum stays. */
     for (int axis = 0; axis < grid->dim; axis++) {
-        const fsi_real *minus = follow->u[axis], *plus = follow->plus[axis];
+        const fsi_real *minus = follow->u[axis];
+        const fsi_real *plus = follow->plus[axis];
         fsi_copy(grid->faces[axis], minus, grid->u[axis]);
         for (size_t i = 0; plus && i < grid->faces[axis]; i++)
             if (iface->blocked[axis][i])
@@ -8951,7 +8983,7 @@ FSI_API fsi_result fsi_fluid_box_follow(fsi_fluid_box *box, const fsi_real *X) {
 }
 
 FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
-    if (!box || !box->grid || !box->face || !fsi__good_dt(dt))
+    if (!box || !box->grid || !box->face || !fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
 
     box->dt = dt;
@@ -8970,7 +9002,8 @@ FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
 /* 1: a flux of a closed region is more than round-off, by the part of a cell that it fills in the
  * step. */
 static int fsi__fluid_box_excess(const fsi_fluid_box *box, fsi_real flux) {
-    fsi_real h = box->grid->h, cell = h * h * (box->grid->dim == 2 ? 1 : h);
+    fsi_real h = box->grid->h;
+    fsi_real cell = h * h * (box->grid->dim == 2 ? 1 : h);
     return fsi__abs(flux) * box->dt > fsi__sqrt(FSI_REAL_EPS) * cell;
 }
 
@@ -8998,7 +9031,8 @@ static fsi_result fsi__fluid_box_project(fsi_fluid_box *box) {
     box->leak = 0;
 
     for (int i = 0; i < box->regions; i++) {
-        fsi_real flux = box->p0[i], stiff = box->stiff[i];
+        fsi_real flux = box->p0[i];
+        fsi_real stiff = box->stiff[i];
         box->leak += (double)((flux + (box->swept ? box->sweep[i] : 0)) * box->dt);
         if (!(stiff > 0) && fsi__fluid_box_excess(box, flux))
             result = FSI_INCOMPATIBLE;
@@ -9044,8 +9078,7 @@ static fsi_result fsi__fluid_box_pressure(fsi_fluid_box *box) {
     }
     fsi_mg_project(grid->mg, grid->rhs); /* round-off of the projection above */
 
-    fsi_mg_solve_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_mg_solve_desc desc = FSI__ZERO;
     desc.tolerance = box->tolerance;
     if (!(desc.tolerance > 0))
         desc.tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-10;
@@ -9126,7 +9159,8 @@ static void fsi__fluid_box_inflate(fsi_fluid_box *box, const fsi_real *pi, fsi_r
     fsi_real unit = fsi__fluid_box_per_region(box);
     for (int s = 0; s < iface->sides; s++) {
         const fsi_side *side = &iface->side[s];
-        int region = box->region[s], by_element = box->swept && iface->solid[side->solid]->node;
+        int region = box->region[s];
+        int by_element = box->swept && iface->solid[side->solid]->node;
         box->jump[s] = 0;
         if (region >= 0 && !by_element)
             box->jump[s] = (fsi_real)side->sign * fsi__fluid_box_area(box, box->pressure_form, s)
@@ -9142,7 +9176,8 @@ static void fsi__fluid_box_inflate(fsi_fluid_box *box, const fsi_real *pi, fsi_r
 static fsi_result fsi__fluid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
     fsi_fluid_box *box = (fsi_fluid_box *)user;
     const fsi_real *regions_in = in + box->dof;
-    fsi_real *regions_out = out + box->dof, unit = fsi__fluid_box_per_region(box);
+    fsi_real *regions_out = out + box->dof;
+    fsi_real unit = fsi__fluid_box_per_region(box);
     fsi_result worst = fsi__fluid_box_sides(box, in);
     fsi_result result = fsi__fluid_box_pressure(box);
     if (result < 0)
@@ -9204,11 +9239,9 @@ static void fsi__door_layout(fsi__door_work *work, fsi_arena *arena) {
 /* v: in v*, out (M + B^T B)^-1 (M v* + push + impulse). */
 static fsi_result fsi__door_solve(fsi_solid_box *box, const fsi_coupled *door,
                                   const fsi_real *impulse, fsi_real *v) {
-    fsi__door_work work;
-    memset(&work, 0, sizeof work);
+    fsi__door_work work = FSI__ZERO;
     work.door = door;
-    fsi_krylov_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_krylov_desc desc = FSI__ZERO;
     desc.n = (size_t)door->dof;
     desc.A.apply_fn = fsi__door_apply;
     desc.A.user = &work;
@@ -9370,8 +9403,7 @@ static fsi_result fsi__soft_guest_move(void *responder, fsi_real dt) {
 }
 
 FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder) {
-    fsi_guest guest;
-    memset(&guest, 0, sizeof guest);
+    fsi_guest guest = FSI__ZERO;
     guest.door = &responder->door;
     guest.begin_fn = fsi__soft_guest_begin;
     guest.move_fn = fsi__soft_guest_move;
@@ -9389,7 +9421,8 @@ FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder) {
    the same with the solids' own matrix (fsi__keep_volumes); here they are a closed solver, so W is
    measured and volumes need not be linear. */
 static void fsi__compatible_layout(fsi_closed_regions *closed, fsi_arena *arena) {
-    size_t n = (size_t)closed->fluid->n, m = (size_t)closed->fluid->regions;
+    size_t n = (size_t)closed->fluid->n;
+    size_t m = (size_t)closed->fluid->regions;
     fsi_real **motions[] = {&closed->load, &closed->best, &closed->other, &closed->at, NULL};
     fsi_real **pressures[] = {&closed->pi,   &closed->step, &closed->more, &closed->told,
                               &closed->flux, &closed->next, NULL};
@@ -9417,7 +9450,8 @@ static void fsi__compatible_sides(const fsi_closed_regions *closed, const fsi_re
 static void fsi__compatible_flux(const fsi_closed_regions *closed, const fsi_real *X,
                                  fsi_real *flux) {
     const fsi_fluid_box *box = closed->fluid;
-    const fsi_real *told = closed->scheme->last.x_f, h = box->grid->h;
+    const fsi_real *told = closed->scheme->last.x_f;
+    const fsi_real h = box->grid->h;
     for (int i = 0; i < box->n; i++)
         closed->at[i] = X[i] - told[i];
     fsi_real twice = 2 * fsi__node_norm(box->dof, closed->scheme->desc.group, closed->at);
@@ -9539,7 +9573,8 @@ static int fsi__compatible_step(fsi_closed_regions *closed) {
 static fsi_result fsi__compatible_correct(fsi_closed_regions *closed, const fsi_real *in,
                                           int *solvable) {
     size_t m = (size_t)closed->fluid->regions;
-    fsi_real enough = closed->scheme->desc.tolerance / 100, share = 1;
+    fsi_real enough = closed->scheme->desc.tolerance / 100;
+    fsi_real share = 1;
     fsi_result result = FSI_OK;
 
     for (int round = 0; round < 4; round++) {
@@ -9574,7 +9609,8 @@ static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real
     fsi_closed_regions *closed = (fsi_closed_regions *)user;
     fsi_fluid_box *box = closed->fluid;
     const fsi_real *told = closed->scheme->last.x_f;
-    size_t dof = (size_t)box->dof, m = (size_t)box->regions;
+    size_t dof = (size_t)box->dof;
+    size_t m = (size_t)box->regions;
     fsi__compatible_sides(closed, told, closed->told);
     fsi_result result;
     if ((result = fsi__compatible_answer(closed, in, closed->best)) < 0)
@@ -9684,7 +9720,8 @@ static fsi_result fsi__scene_room(fsi_partitioned_scene *scene) {
 /* One exchange with the geometry as it is; counts go on from those in report. */
 static fsi_result fsi__scene_exchange_once(fsi_partitioned_scene *scene, fsi_report *report) {
     fsi_partitioned *scheme = scene->scheme;
-    fsi_blackbox fluid = fsi_fluid_box_door(&scene->fluid), solid;
+    fsi_blackbox fluid = fsi_fluid_box_door(&scene->fluid);
+    fsi_blackbox solid;
     int n = scene->fluid.n;
     if (n > scheme->desc.n)
         return FSI_ERR_SIZE;
@@ -9829,8 +9866,7 @@ FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *scene, fsi_
     scene->fluid.grid = scene->grid;
     scene->fluid.face = scene->face;
     fsi_scene callbacks = {NULL, 0, scene->begin_fn, scene->move_fn, scene->user};
-    fsi__stages stages;
-    memset(&stages, 0, sizeof stages);
+    fsi__stages stages = FSI__ZERO;
     stages.grid = scene->grid;
     stages.iface = scene->face;
     stages.scheme = scene;
@@ -9948,7 +9984,7 @@ static fsi_result fsi__proxy_check(const fsi_proxy_desc *desc, int *nodes) {
         return FSI_ERR_ARGUMENT;
     if (!desc->solid || desc->count < 1 || desc->iterations < 0)
         return FSI_ERR_ARGUMENT;
-    if (!(desc->radius >= 0) || !fsi__finite(desc->radius))
+    if (!fsi__natural(desc->radius))
         return FSI_ERR_ARGUMENT;
     *nodes = 0;
     for (int i = 0; i < desc->count; i++) {
@@ -9976,8 +10012,7 @@ FSI_API fsi_result fsi_proxy_init(fsi_proxy *proxy, const fsi_proxy_desc *desc) 
     if (proxy->desc.iterations == 0)
         proxy->desc.iterations = 12;
 
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
     fsi__proxy_layout(proxy, &arena, (size_t)nodes);
     result = fsi__arena_block(&arena, &proxy->desc.allocator, &proxy->block, &proxy->size);
     if (result < 0) {
@@ -10404,7 +10439,7 @@ static fsi_real fsi__proxy_begin(fsi_proxy *proxy) {
 FSI_API fsi_result fsi_proxy_collide(fsi_proxy *proxy, fsi_real dt) {
     if (!proxy || !proxy->block)
         return FSI_ERR_STATE;
-    if (!fsi__good_dt(dt))
+    if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
 
     /* How far can anybody reach in this step? A few particles may be faster than the look-ups are
@@ -10423,7 +10458,7 @@ FSI_API fsi_result fsi_proxy_collide(fsi_proxy *proxy, fsi_real dt) {
         return result;
 
     /* Particles near a surface, close together and in their order. */
-    FSI__OMP(parallel for schedule(static) if (particles > 256))
+    FSI__PARALLEL(particles > 256)
     for (ptrdiff_t i = 0; i < particles; i++)
         fsi__proxy_find(proxy, (int)i, dt, top);
     proxy->stats.nearby = 0;
@@ -10434,11 +10469,11 @@ FSI_API fsi_result fsi_proxy_collide(fsi_proxy *proxy, fsi_real dt) {
     /* Their proxies, and what each node has to share. */
     ptrdiff_t count = proxy->stats.nearby;
     ptrdiff_t nodes = proxy->offset[proxy->desc.count];
-    FSI__OMP(parallel for schedule(static) if (count > 64))
+    FSI__PARALLEL(count > 64)
     for (ptrdiff_t i = 0; i < count; i++)
         fsi__proxy_make(proxy, (int)i, dt);
     fsi__proxy_sort(proxy);
-    FSI__OMP(parallel for schedule(static) if (nodes > 256))
+    FSI__PARALLEL(nodes > 256)
     for (ptrdiff_t i = 0; i < nodes; i++) {
         proxy->load[i] = 0;
         for (int e = proxy->start[i]; e < proxy->start[i + 1]; e++)
@@ -10446,11 +10481,11 @@ FSI_API fsi_result fsi_proxy_collide(fsi_proxy *proxy, fsi_real dt) {
     }
 
     /* Impulses, handed out to nodes and particles. */
-    FSI__OMP(parallel for schedule(static) if (count > 64))
+    FSI__PARALLEL(count > 64)
     for (ptrdiff_t i = 0; i < count; i++)
         if (proxy->nearby[i].nodes)
             fsi__proxy_hit(proxy, (int)i);
-    FSI__OMP(parallel for schedule(static) if (nodes > 256))
+    FSI__PARALLEL(nodes > 256)
     for (ptrdiff_t i = 0; i < nodes; i++)
         fsi__proxy_give(proxy, (int)i);
     fsi__proxy_account(proxy);
@@ -10576,7 +10611,7 @@ FSI_API fsi_result fsi_proxy_correct(fsi_proxy *proxy) {
     proxy->moved = fsi__proxy_moved(proxy);
 
     ptrdiff_t count = proxy->stats.nearby;
-    FSI__OMP(parallel for schedule(static) if (count > 64))
+    FSI__PARALLEL(count > 64)
     for (ptrdiff_t i = 0; i < count; i++)
         fsi__proxy_settle(proxy, &proxy->nearby[i]);
 
@@ -10734,7 +10769,7 @@ FSI_API fsi_result fsi_clamp_advance(void *user, fsi_real dt) {
     fsi_clamp *clamp = (fsi_clamp *)user;
     if (!clamp || !clamp->block)
         return FSI_ERR_STATE;
-    if (!fsi__good_dt(dt))
+    if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
     fsi_tled *tled = clamp->tled;
     fsi_rigid *body = &clamp->world->body[clamp->body];
@@ -10809,7 +10844,8 @@ static int fsi__sph_rigid_valid(const fsi_sph_rigid_desc *desc) {
         return 0;
 
     for (int i = 0; i < desc->count; i++) {
-        int body = desc->body[i], object = desc->object[i];
+        int body = desc->body[i];
+        int object = desc->object[i];
         if (body < 0 || body >= desc->world->body_count)
             return 0;
         if (object < 0 || object >= desc->sph->now.objects
@@ -10832,8 +10868,7 @@ static fsi_real fsi__sph_rigid_tolerance(const fsi_sph_rigid *coupling) {
 
 /* The exchange that RELAXED and AITKEN use. */
 static fsi_result fsi__sph_rigid_scheme(fsi_sph_rigid *coupling) {
-    fsi_partitioned_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_partitioned_desc desc = FSI__ZERO;
     desc.n = desc.m = coupling->n;
     desc.group = 3;
     desc.scheme = FSI_SCHEME_REDUCED;
@@ -10953,7 +10988,8 @@ static fsi_result fsi__sph_rigid_flow_back(void *user) {
 static fsi_result fsi__sph_rigid_move(void *user, const fsi_real *p, fsi_real *X) {
     fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
     fsi_solids *world = coupling->desc.world;
-    fsi_real dt = coupling->dt, substeps = (fsi_real)world->desc.substeps;
+    fsi_real dt = coupling->dt;
+    fsi_real substeps = (fsi_real)world->desc.substeps;
     coupling->solid_calls++;
     for (int i = 0; i < coupling->desc.count; i++) {
         fsi_rigid *body = fsi__sph_rigid_body(coupling, i);
@@ -11021,12 +11057,14 @@ static fsi_result fsi__sph_rigid_gap(fsi_sph_rigid *coupling, const fsi_real *X,
  */
 static fsi_result fsi__sph_rigid_newton(fsi_sph_rigid *coupling, int *good) {
     int n = coupling->n;
-    fsi_real *J = coupling->J, *p = coupling->p_model;
+    fsi_real *J = coupling->J;
+    fsi_real *p = coupling->p_model;
     for (int i = 0; i < n * n; i++)
         J[i] = i % (n + 1) == 0;
     for (int k = 0; k < n; k++) {
         /* A difference of the impulse that moves the body by about 0.02 tolerance. */
-        fsi_real mass = fsi__sph_rigid_body(coupling, k / 6)->mass, was = p[k];
+        fsi_real mass = fsi__sph_rigid_body(coupling, k / 6)->mass;
+        fsi_real was = p[k];
         fsi_real change = FSI_R(0.02) * fsi__sph_rigid_tolerance(coupling) * mass / coupling->dt;
         if (!(change > 0))
             continue;
@@ -11056,7 +11094,10 @@ static fsi_result fsi__sph_rigid_newton(fsi_sph_rigid *coupling, int *good) {
  * the answer. */
 static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *coupling) {
     size_t n = (size_t)coupling->n;
-    fsi_real *X = coupling->X, *trial = coupling->trial, norm, next = 0;
+    fsi_real *X = coupling->X;
+    fsi_real *trial = coupling->trial;
+    fsi_real norm;
+    fsi_real next = 0;
     fsi_real enough = FSI_R(1e-3) * fsi__sph_rigid_tolerance(coupling);
     fsi_result result = fsi__sph_rigid_gap(coupling, X, coupling->p_model, coupling->gap, &norm);
     if (result < 0)
@@ -11092,7 +11133,10 @@ static fsi_result fsi__sph_rigid_meet(fsi_sph_rigid *coupling) {
 /* What the fluid said at X against the base: K dX = dp afterwards (Broyden's update). A passive
  * fluid resists: dp . dX >= 0 is enforced. */
 static void fsi__sph_rigid_learn(fsi_sph_rigid *coupling) {
-    fsi_real square = 0, work = 0, *dX = coupling->dX, *dp = coupling->dp;
+    fsi_real square = 0;
+    fsi_real work = 0;
+    fsi_real *dX = coupling->dX;
+    fsi_real *dp = coupling->dp;
     int n = coupling->n;
     for (int i = 0; i < n; i++) {
         dX[i] = (coupling->X[i] - coupling->X_base[i]) / coupling->dt;
@@ -11148,7 +11192,8 @@ static fsi_result fsi__sph_rigid_pair(fsi_sph_rigid *coupling, int first, fsi_re
 static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *coupling, fsi_report *report) {
     size_t n = (size_t)coupling->n;
     int most = coupling->desc.max_iterations;
-    fsi_real best = FSI_REAL_MAX, norm;
+    fsi_real best = FSI_REAL_MAX;
+    fsi_real norm;
     fsi_result result = fsi__sph_rigid_flow_save(coupling);
     if (result >= 0)
         result = fsi__sph_rigid_move_save(coupling);
@@ -11222,7 +11267,7 @@ static fsi_result fsi__sph_rigid_exchange(fsi_sph_rigid *coupling, fsi_report *r
 FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *coupling, fsi_real dt, fsi_report *report) {
     if (!coupling || !coupling->block)
         return FSI_ERR_STATE;
-    if (!fsi__good_dt(dt))
+    if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
 
     fsi_sph *sph = coupling->desc.sph;
@@ -11671,10 +11716,8 @@ static fsi_result fsi__full_ic(const fsi__full *full, fsi_ic *ic) {
     list.col = (int32_t *)fsi_alloc(allocator, most * sizeof *list.col);
     list.val = (fsi_real *)fsi_alloc(allocator, most * sizeof *list.val);
     list.count = 0;
-    fsi_csr matrix;
-    memset(&matrix, 0, sizeof matrix);
-    fsi_ic_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_csr matrix = FSI__ZERO;
+    fsi_ic_desc desc = FSI__ZERO;
     desc.allocator = *allocator;
 
     fsi_result result = FSI_ERR_MEMORY;
@@ -11750,8 +11793,7 @@ static void fsi__full_finish(const fsi__full *full, const fsi_real *x) {
 /* The whole solve, up to velocities and impulses. */
 static fsi_result fsi__full_solve(fsi_couple *couple, fsi_report *report) {
     const fsi_interface *iface = &couple->iface;
-    fsi__full full;
-    memset(&full, 0, sizeof full);
+    fsi__full full = FSI__ZERO;
     full.couple = couple;
     full.cells = iface->cells;
     full.sides = (size_t)iface->sides;
@@ -11774,8 +11816,7 @@ static fsi_result fsi__full_solve(fsi_couple *couple, fsi_report *report) {
     fsi__full_rhs(&full, lists.b);
     fsi__full_diagonal(&full);
 
-    fsi_ic ic;
-    memset(&ic, 0, sizeof ic);
+    fsi_ic ic = FSI__ZERO;
     fsi_couple_precondition precondition = couple->desc.precondition;
     if (precondition == FSI_PRECONDITION_MULTIGRID) {
         result = fsi__second_build(couple);
@@ -11895,7 +11936,8 @@ static fsi_result fsi__variant_solve(fsi_couple *couple, fsi_report *report) {
 static void fsi__paper_slip_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi_slip *slip = (fsi_slip *)user;
     size_t cells = slip->grid->cells;
-    fsi_real scale = slip->grid->desc.rho * slip->grid->h, *y_v = y + cells;
+    fsi_real scale = slip->grid->desc.rho * slip->grid->h;
+    fsi_real *y_v = y + cells;
     fsi__slip_apply_fluid(x, y, slip);
     fsi__slip_scatter(slip, x + cells, scale, y);
     fsi__slip_gather(slip, x, y_v);
@@ -11906,7 +11948,8 @@ static void fsi__paper_slip_apply(const fsi_real *x, fsi_real *y, void *user) {
 
 static void fsi__paper_slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi_slip *slip = (fsi_slip *)user;
-    size_t cells = slip->grid->cells, columns = (size_t)slip->columns;
+    size_t cells = slip->grid->cells;
+    size_t columns = (size_t)slip->columns;
     fsi__slip_precondition(r, z, slip);
     fsi_copy(columns, r + cells, z + cells);
     fsi__slip_K_solve(slip, z + cells);
@@ -11917,7 +11960,8 @@ static void fsi__paper_slip_precondition(const fsi_real *r, fsi_real *z, void *u
 /* desc: that of the solve with the solids eliminated. v_new becomes v - v_free. */
 static fsi_result fsi__paper_slip_indefinite(fsi_slip *slip, fsi_krylov_desc *desc,
                                              fsi_report *report) {
-    size_t cells = slip->grid->cells, columns = (size_t)slip->columns;
+    size_t cells = slip->grid->cells;
+    size_t columns = (size_t)slip->columns;
     desc->n = cells + columns;
     desc->A.apply_fn = fsi__paper_slip_apply;
     desc->precondition.apply_fn = fsi__paper_slip_precondition;
@@ -11956,8 +12000,10 @@ typedef struct fsi__paper {
  * half of each sample across it), or -1. */
 static ptrdiff_t fsi__paper_sample(const fsi__paper *paper, int side, int dir, fsi_real *weight) {
     const fsi_interface *iface = &paper->slip->iface;
-    size_t cell = (size_t)iface->side[side].cell, face;
-    int axis = dir / 2, along = axis == iface->side[side].axis;
+    size_t cell = (size_t)iface->side[side].cell;
+    size_t face;
+    int axis = dir / 2;
+    int along = axis == iface->side[side].axis;
     int other = fsi__slip_side(iface, cell, dir);
     if (along && other != side)
         return -1;
@@ -12089,7 +12135,8 @@ static void fsi__paper_fill(const fsi__paper *paper, const fsi_csr *by_sample) {
     fsi_slip *slip = paper->slip;
     const fsi_interface *iface = &slip->iface;
     const int32_t *compact = paper->compact;
-    const int32_t ghosts = compact[slip->grid->cells], sides = ghosts + slip->ghosts;
+    const int32_t ghosts = compact[slip->grid->cells];
+    const int32_t sides = ghosts + slip->ghosts;
 
     /* Ghosts. */
     for (int k = 0; k < slip->links; k++) {
@@ -12130,8 +12177,7 @@ static void fsi__paper_fill(const fsi__paper *paper, const fsi_csr *by_sample) {
 
 static fsi_result fsi__paper_assemble(fsi__paper *paper) {
     fsi_slip *slip = paper->slip;
-    fsi_ic_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_ic_desc desc = FSI__ZERO;
     desc.allocator = fsi__slip_memory(slip);
     if (!FSI__SLIP_TAKE(slip, paper->compact, int32_t, slip->grid->cells))
         return FSI_ERR_MEMORY;
@@ -12156,7 +12202,8 @@ static fsi_result fsi__paper_assemble(fsi__paper *paper) {
 /* compact (cells, ghosts, sides) -> p of all cells, mu of the sides. */
 static void fsi__paper_spread(const fsi__paper *paper, const fsi_real *x, fsi_real *p,
                               fsi_real *mu) {
-    size_t cells = paper->slip->grid->cells, sides = (size_t)paper->slip->iface.sides;
+    size_t cells = paper->slip->grid->cells;
+    size_t sides = (size_t)paper->slip->iface.sides;
     for (size_t c = 0; c < cells; c++)
         p[c] = paper->compact[c] >= 0 ? x[paper->compact[c]] : 0;
     fsi_copy(sides, x + (size_t)paper->A.rows - sides, mu);
@@ -12165,8 +12212,11 @@ static void fsi__paper_spread(const fsi__paper *paper, const fsi_real *x, fsi_re
 static void fsi__paper_apply_kept(const fsi_real *x, fsi_real *y, void *user) {
     fsi__paper *paper = (fsi__paper *)user;
     fsi_slip *slip = paper->slip;
-    size_t n = (size_t)paper->A.rows, sides = (size_t)slip->iface.sides;
-    fsi_real *p = slip->solve_x, *mu = paper->change, *y_v = y + n;
+    size_t n = (size_t)paper->A.rows;
+    size_t sides = (size_t)slip->iface.sides;
+    fsi_real *p = slip->solve_x;
+    fsi_real *mu = paper->change;
+    fsi_real *y_v = y + n;
     fsi_csr_mul(&paper->A, x, y);
     fsi__paper_spread(paper, x, p, mu);
     fsi__paper_push(paper, p, mu, y_v);
@@ -12184,7 +12234,8 @@ static void fsi__paper_apply_kept(const fsi_real *x, fsi_real *y, void *user) {
 
 static void fsi__paper_precondition_kept(const fsi_real *r, fsi_real *z, void *user) {
     fsi__paper *paper = (fsi__paper *)user;
-    size_t n = (size_t)paper->A.rows, columns = (size_t)paper->slip->columns;
+    size_t n = (size_t)paper->A.rows;
+    size_t columns = (size_t)paper->slip->columns;
     (void)fsi_ic_solve(&paper->ic, r, z);
     fsi_copy(columns, r + n, z + n);
     fsi__slip_K_solve(paper->slip, z + n);
@@ -12205,7 +12256,8 @@ static void fsi__paper_samples(const fsi__paper *paper) {
 static void fsi__paper_surface(const fsi__paper *paper) {
     const fsi_interface *iface = &paper->slip->iface;
     for (int k = 0; k < iface->sides; k++) {
-        fsi_real v[3] = {0, 0, 0}, weight;
+        fsi_real v[3] = {0, 0, 0};
+        fsi_real weight;
         for (int dir = 0; dir < 2 * iface->dim; dir++) {
             ptrdiff_t at = fsi__paper_sample(paper, k, dir, &weight);
             if (at >= 0)
@@ -12218,7 +12270,8 @@ static void fsi__paper_surface(const fsi__paper *paper) {
 /* Solids eliminated: conjugate gradients. */
 static fsi_result fsi__paper_cg(fsi__paper *paper, fsi_krylov_desc *desc, fsi_report *report) {
     fsi_slip *slip = paper->slip;
-    size_t columns = (size_t)slip->columns, cells = slip->grid->cells;
+    size_t columns = (size_t)slip->columns;
+    size_t cells = slip->grid->cells;
     fsi__slip_eliminate_ghosts(slip, paper->b_ghost, paper->b);
     desc->n = cells + (size_t)slip->iface.sides;
     desc->A.apply_fn = fsi__paper_apply;
@@ -12239,7 +12292,8 @@ static fsi_result fsi__paper_cg(fsi__paper *paper, fsi_krylov_desc *desc, fsi_re
 /* Solids kept: SYMMQMR. */
 static fsi_result fsi__paper_qmr(fsi__paper *paper, fsi_krylov_desc *desc, fsi_report *report) {
     fsi_slip *slip = paper->slip;
-    size_t cells = slip->grid->cells, sides = (size_t)slip->iface.sides;
+    size_t cells = slip->grid->cells;
+    size_t sides = (size_t)slip->iface.sides;
     size_t columns = (size_t)slip->columns;
     fsi_result result = fsi__paper_assemble(paper);
     if (result < 0)
@@ -12307,7 +12361,9 @@ static void fsi__paper_finish(fsi__paper *paper) {
 static fsi_result fsi__paper_begin(fsi__paper *paper) {
     fsi_slip *slip = paper->slip;
     const fsi_grid *grid = slip->grid;
-    size_t cells = grid->cells, sides = (size_t)slip->iface.sides, ghosts = (size_t)slip->ghosts;
+    size_t cells = grid->cells;
+    size_t sides = (size_t)slip->iface.sides;
+    size_t ghosts = (size_t)slip->ghosts;
     for (int axis = 0; axis < grid->dim; axis++) {
         paper->first[axis] = paper->occluded;
         paper->occluded += grid->faces[axis];
@@ -12347,15 +12403,13 @@ static fsi_result fsi__paper_begin(fsi__paper *paper) {
 }
 
 static fsi_result fsi__paper_solve(fsi_slip *slip, fsi_report *report) {
-    fsi__paper paper;
-    memset(&paper, 0, sizeof paper);
+    fsi__paper paper = FSI__ZERO;
     paper.slip = slip;
     fsi_result result = fsi__paper_begin(&paper);
     if (result < 0)
         return result;
 
-    fsi_krylov_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_krylov_desc desc = FSI__ZERO;
     desc.A.user = desc.precondition.user = desc.project_user = &paper;
     desc.tolerance = slip->desc.tolerance > 0 ? slip->desc.tolerance : slip->grid->desc.tolerance;
     desc.max_iterations = slip->desc.max_iterations ? slip->desc.max_iterations : 20000;
@@ -12387,8 +12441,7 @@ static void fsi__paper_operator_apply(const fsi_real *x, fsi_real *y, void *user
 }
 
 static size_t fsi__paper_gmres_size(const fsi_partitioned *scheme) {
-    fsi_krylov_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_krylov_desc desc = FSI__ZERO;
     desc.n = (size_t)fsi__imax(scheme->desc.n, scheme->desc.m);
     desc.A.apply_fn = fsi__paper_operator_apply;
     desc.restart = fsi__imin((int)desc.n, scheme->fluid.room + 2);
@@ -12400,8 +12453,7 @@ static int fsi__paper_gmres(fsi_partitioned *scheme, const fsi__model *A, const 
                             const fsi_real *r, fsi_real *d) {
     size_t n = (size_t)A->out;
     fsi__paper_operator op = {A, B, scheme->change};
-    fsi_krylov_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_krylov_desc desc = FSI__ZERO;
     desc.n = n;
     desc.A.apply_fn = fsi__paper_operator_apply;
     desc.A.user = &op;
@@ -12420,7 +12472,8 @@ static int fsi__paper_gmres(fsi_partitioned *scheme, const fsi__model *A, const 
    surfaces; so divided a constant jump gives its exact force. */
 static void fsi__paper_vertices_layout(fsi_fluid_box *box, fsi_arena *arena) {
     fsi__paper_vertices *paper = &box->vertices;
-    size_t vertices = 0, dof = 1;
+    size_t vertices = 0;
+    size_t dof = 1;
     for (int i = 0; i < box->face->solids; i++) {
         const fsi_coupled *door = box->face->solid[i];
         vertices += (size_t)door->surface.vertex_count;
@@ -12459,10 +12512,12 @@ static int fsi__kernel_add(int element, void *user) {
     fsi_real reach = FSI_R(1.5) * box->face->h;
 
     for (int c = 0; c < surface->dim; c++) {
-        int v = surface->index[surface->dim * element + c], vertex = visit->first_vertex + v;
+        int v = surface->index[surface->dim * element + c];
+        int vertex = visit->first_vertex + v;
         fsi_vec3 normal = fsi_vec_load(paper->normal + 3 * vertex);
         fsi_vec3 gap = fsi_vec_sub(fsi_surface_place(surface, v), visit->centre);
-        fsi_real r = fsi_vec_dot(gap, gap) / (reach * reach), length = fsi__length(normal);
+        fsi_real r = fsi_vec_dot(gap, gap) / (reach * reach);
+        fsi_real length = fsi__length(normal);
         fsi_real along = fsi__get(normal, side->axis);
         if (paper->stamp[vertex] == visit->side || !(r < 1) || !(length > 0))
             continue;
@@ -12527,8 +12582,7 @@ static fsi_result fsi__paper_vertices_build(fsi_fluid_box *box) {
 
     fsi_real reach = FSI_R(1.5) * iface->h;
     fsi_vec3 corner = fsi_vec(reach, reach, reach);
-    fsi__kernel_visit visit;
-    memset(&visit, 0, sizeof visit);
+    fsi__kernel_visit visit = FSI__ZERO;
     visit.box = box;
 
     for (int s = 0; s < iface->sides && !visit.failed; s++) {
@@ -12598,7 +12652,8 @@ static void fsi__paper_vertices_push(fsi_fluid_box *box, const fsi_real *p, fsi_
 
 /* ---- Exchange: embedded points (XPM section 4.4). */
 static void fsi__embedded_layout(fsi_embedded *embedded, fsi_arena *arena) {
-    size_t n = (size_t)embedded->inner->surface.vertex_count, dof = (size_t)embedded->inner->dof;
+    size_t n = (size_t)embedded->inner->surface.vertex_count;
+    size_t dof = (size_t)embedded->inner->dof;
     FSI__TAKE(embedded->J, fsi_real, arena, 3 * n * dof);
     FSI__TAKE(embedded->v, fsi_real, arena, 3 * n);
     FSI__TAKE(embedded->v0, fsi_real, arena, dof);

@@ -641,7 +641,8 @@ typedef struct fsi_grid {
     int mg_plain;           /* 1: the solver holds the plain box (all fluid, all weights one) */
     uint8_t *near_cell;     /* [cells] 1: rays from here may meet a solid */
     void *block, *state;    /* the one allocation, and its part that is state */
-    size_t block_size, state_bytes;
+    size_t block_size;
+    size_t state_bytes;
 } fsi_grid;
 
 /* ------------------------------------------------------------------------------------------------
@@ -901,11 +902,6 @@ static double fsi__now(const fsi_grid *grid) {
     return grid->clock_fn ? grid->clock_fn(grid->clock_user) : 0;
 }
 
-/* A time step is finite and forwards. */
-static int fsi__dt_valid(fsi_real dt) {
-    return fsi__finite(dt) && dt > 0;
-}
-
 /* Finite and not below 0: what most physical quantities have to be. */
 static int fsi__not_negative(fsi_real value) {
     return fsi__finite(value) && value >= 0;
@@ -915,7 +911,7 @@ static int fsi__not_negative(fsi_real value) {
 static fsi_result fsi__stage_check(const fsi_grid *grid, fsi_real dt) {
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
-    return fsi__dt_valid(dt) ? FSI_OK : FSI_ERR_ARGUMENT;
+    return fsi__positive(dt) ? FSI_OK : FSI_ERR_ARGUMENT;
 }
 
 /* The first error, else the first warning, of two results. */
@@ -944,7 +940,7 @@ static fsi_result fsi__grid_check_desc(const fsi_grid_desc *desc) {
 
     const fsi_real positive[] = {desc->h, desc->rho};
     for (int i = 0; i < 2; i++)
-        if (!fsi__finite(positive[i]) || !(positive[i] > 0))
+        if (!fsi__positive(positive[i]))
             return FSI_ERR_ARGUMENT;
 
     for (int side = FSI_LEFT; side <= FSI_FRONT; side++)
@@ -1093,8 +1089,7 @@ static int fsi__side_open(const fsi_grid *grid, int side) {
 
 /* The pressure solver and the level set of a liquid. */
 static fsi_result fsi__grid_init_parts(fsi_grid *grid) {
-    fsi_mg_desc solver;
-    memset(&solver, 0, sizeof solver);
+    fsi_mg_desc solver = FSI__ZERO;
     solver.nx = grid->nx;
     solver.ny = grid->ny;
     solver.nz = grid->nz;
@@ -1105,8 +1100,7 @@ static fsi_result fsi__grid_init_parts(fsi_grid *grid) {
     if (result < 0 || !grid->desc.liquid)
         return result;
 
-    fsi_levelset_desc surface;
-    memset(&surface, 0, sizeof surface);
+    fsi_levelset_desc surface = FSI__ZERO;
     surface.nx = grid->nx;
     surface.ny = grid->ny;
     surface.nz = grid->nz;
@@ -1135,8 +1129,7 @@ FSI_API fsi_result fsi_grid_init(fsi_grid *grid, const fsi_grid_desc *desc) {
     fsi__grid_defaults(grid, desc);
 
     /* One block, whose size the first layout counts. */
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
     fsi__grid_layout(grid, &arena);
     result = fsi__arena_block(&arena, &grid->desc.allocator, &grid->block, &grid->block_size);
     if (result >= 0) {
@@ -1263,7 +1256,9 @@ FSI_API void fsi_grid_take_mean(fsi_grid *grid, size_t cell, int count, const si
            face
 */
 typedef struct fsi__mac_face {
-    int axis, place, last;
+    int axis;
+    int place;
+    int last;
     ptrdiff_t face;      /* number in the arrays of the axis */
     ptrdiff_t low, high; /* numbers of the cells; high is wrong at place last, low at place 0 */
 } fsi__mac_face;
@@ -1403,7 +1398,7 @@ static void fsi__set_walls(fsi_grid *grid, int solids) {
         /* Without solids the sides of the box are enough. */
         const int all = grid->occluded && (solids || grid->u_plus[axis]);
         const int stride = axis == 0 && !all ? last : 1;
-        FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+        FSI__PARALLEL(grid->cells > FSI__MANY)
         for (ptrdiff_t row = 0; row < faces.rows; row++) {
             int at[3];
             fsi__lattice_row(&faces, row, at);
@@ -1583,7 +1578,8 @@ FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, 
         max_steps = 1000;
 
     fsi_real left = dt;
-    int done = 0, iterations = 0;
+    int done = 0;
+    int iterations = 0;
 
     while (left > 0 && result >= 0) {
         fsi_real part = fsi_grid_max_dt(grid);
@@ -1676,8 +1672,12 @@ static fsi__mac fsi__grid_mac(const fsi_grid *grid) {
 FSI__FLAT fsi_vec3 fsi__mac_at(const fsi__mac *mac, int three, fsi_real x, fsi_real y, fsi_real z) {
     const size_t nx = (size_t)mac->cells[0];
     const size_t ny = (size_t)mac->cells[1];
-    fsi_real fx, fy, gx, gy;
-    fsi_real fz = 0, gz = 0;
+    fsi_real fx;
+    fsi_real fy;
+    fsi_real gx;
+    fsi_real gy;
+    fsi_real fz = 0;
+    fsi_real gz = 0;
     const size_t ix = (size_t)fsi__cut(x, mac->cells[0] + 1, &fx);
     const size_t cx = (size_t)fsi__cut(x - FSI_R(0.5), mac->cells[0], &gx);
     const size_t iy = (size_t)fsi__cut(y, mac->cells[1] + 1, &fy);
@@ -1862,7 +1862,9 @@ static int fsi__seen_value(const fsi_grid *grid, const fsi__sight *sight, int fa
         along = fsi__clamp(fsi__get(sight->X, family) - (fsi_real)sight->own[family], 0, 1);
     }
 
-    fsi_real sum = 0, mean = 0, lost = 0;
+    fsi_real sum = 0;
+    fsi_real mean = 0;
+    fsi_real lost = 0;
     int count = 0;
 
     for (unsigned bit = 0; bit < fsi__block_bits(grid); bit++) {
@@ -1907,7 +1909,8 @@ static fsi_vec3 fsi__seen_velocity(const fsi_grid *grid, const fsi__sight *sight
    Returns the part of the way gone. */
 static fsi_real fsi__walk_cells(const fsi_grid *grid, int *own, fsi_vec3 way, fsi_real margin) {
     const int cells[3] = {grid->nx, grid->ny, grid->nz};
-    fsi_real next[3], along[3]; /* next: part of the way at which the next face is met */
+    fsi_real next[3];
+    fsi_real along[3]; /* next: part of the way at which the next face is met */
     fsi_vec_store(along, way);
     for (int axis = 0; axis < 3; axis++) {
         const int moves = along[axis] < 0 || along[axis] > 0;
@@ -1953,7 +1956,8 @@ static fsi_vec3 fsi__reach(const fsi_grid *grid, int *own, fsi_vec3 target, fsi_
     if (!grid->occlusion.hit_fn)
         return fsi_vec_mad(from, way, fsi__walk_cells(grid, own, way, margin));
 
-    fsi_real t, part = 1;
+    fsi_real t;
+    fsi_real part = 1;
     if (fsi__ray_hits(grid, from, target, &t, velocity))
         part = fsi__max(t - margin, 0);
     fsi_vec3 end = fsi_vec_mad(from, way, part);
@@ -2053,7 +2057,7 @@ FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, fsi_real dt, int count, 
     if (!fsi_all_finite(3 * (size_t)count, x))
         return FSI_ERR_ARGUMENT;
 
-    FSI__OMP(parallel for schedule(static) if (count > 1000))
+    FSI__PARALLEL(count > 1000)
     for (ptrdiff_t point = 0; point < count; point++) {
         fsi_real *place = x + 3 * point;
         fsi_vec3 X = fsi__trace_point(grid, fsi_vec_load(place), dt);
@@ -2095,7 +2099,8 @@ FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, fsi_real dt, int count, 
 /* One of the quantities of a job. */
 typedef struct fsi__carried {
     const fsi_real *old;
-    fsi_real *hat, *out;
+    fsi_real *hat;
+    fsi_real *out;
     int correct, limit; /* correct: MacCormack; limit: with limiter */
     fsi_real still;     /* cells: value of fresh air, which comes in through open sides */
 } fsi__carried;
@@ -2128,7 +2133,10 @@ typedef struct fsi__job {
 
 /* Samples start .. start + count - 1 of row (j, k). */
 typedef struct fsi__chunk {
-    int j, k, start, count;
+    int j;
+    int k;
+    int start;
+    int count;
 } fsi__chunk;
 
 /* Ends of the paths of a chunk, cut into stencils. */
@@ -2181,7 +2189,8 @@ FSI__FLAT fsi_real fsi__chunk_most(int count, const fsi_real *a) {
 
 /* A range of the samples of a chunk; edge: their paths may leave the box. */
 typedef struct fsi__part {
-    int from, to;
+    int from;
+    int to;
 } fsi__part;
 
 /* The next multiple of FSI__ROUND. */
@@ -2325,10 +2334,13 @@ FSI__FLAT int fsi__find_ends(const fsi__job *job, int three, int back, const fsi
     const int safe = fsi__row_safe(job, three, chunk);
 
     /* Rows of the cells above and below the samples. */
-    ptrdiff_t low_row, high_row;
+    ptrdiff_t low_row;
+    ptrdiff_t high_row;
     fsi__rows_beside(job, chunk, &low_row, &high_row);
     low_row -= family == 0;
-    const fsi_real *above[3], *below[3], *before[3];
+    const fsi_real *above[3];
+    const fsi_real *below[3];
+    const fsi_real *before[3];
 
     for (int axis = 0; axis < 3; axis++) {
         /* 2D: z is not read. */
@@ -2457,7 +2469,8 @@ FSI__FLAT void fsi__cut_middles(const fsi__job *job, int three, int edge, const 
         const fsi_real fx = fsi__cut_line(edge ? xf[i] : x + half, &xf[i]) - here;
         const fsi_real cy = fsi__cut_line(edge ? yc[i] : y, &yc[i]) - y0;
         const fsi_real fy = fsi__cut_line(edge ? yf[i] : y + half, &yf[i]) - y0;
-        fsi_real cz = 0, fz = 0;
+        fsi_real cz = 0;
+        fsi_real fz = 0;
         if (three) {
             cz = fsi__cut_line(edge ? zc[i] : z, &zc[i]) - z0;
             fz = fsi__cut_line(edge ? zf[i] : z + half, &zf[i]) - z0;
@@ -2611,7 +2624,8 @@ FSI__FLAT void fsi__spare_surface(const fsi__job *job, const fsi__chunk *chunk, 
                                   fsi_real *forth) {
     const int family = job->family;
     const int *n = job->mac.cells;
-    ptrdiff_t low_row, high_row;
+    ptrdiff_t low_row;
+    ptrdiff_t high_row;
     fsi__rows_beside(job, chunk, &low_row, &high_row);
     const fsi_real *low = job->phi + low_row;
     const fsi_real *high = job->phi + high_row;
@@ -2711,7 +2725,7 @@ static int fsi__wide(void) {
 static void fsi__advect_pass(const fsi__job *job, int pass, ptrdiff_t from, ptrdiff_t to) {
     void (*const advect)(const fsi__job *, int, ptrdiff_t) =
         fsi__wide() ? fsi__advect_row_wide : fsi__advect_row_plain;
-    FSI__OMP(parallel for schedule(static) if ((to - from) * job->samples[0] > 8000))
+    FSI__PARALLEL((to - from) * job->samples[0] > 8000)
     for (ptrdiff_t row = from; row < to; row++)
         if (!job->rows || (job->rows[row] & pass))
             advect(job, pass, row);
@@ -2837,7 +2851,7 @@ static void fsi__grow_marks(uint8_t *mark, size_t width, size_t step, int count,
 static void fsi__grow_all(uint8_t *mark, const int *n, const int *reach) {
     const size_t nx = (size_t)n[0];
     const size_t plane = nx * (size_t)n[1];
-    FSI__OMP(parallel for schedule(static) if (plane * (size_t)n[2] > FSI__MANY))
+    FSI__PARALLEL(plane * (size_t)n[2] > FSI__MANY)
     for (ptrdiff_t k = 0; k < n[2]; k++) {
         for (int j = 0; j < n[1]; j++)
             fsi__grow_marks(mark + (size_t)k * plane + (size_t)j * nx, 1, 1, n[0], reach[0]);
@@ -2854,7 +2868,7 @@ static void fsi__mark_near(fsi_grid *grid, fsi_real dt, int shells) {
     const fsi_occlusion *occlusion = &grid->occlusion;
     const uint8_t *solid = occlusion->solid;
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    FSI__PARALLEL(grid->cells > FSI__MANY)
     for (ptrdiff_t row = 0; row < cells.rows; row++) {
         const ptrdiff_t first = row * cells.n[0];
         uint8_t *mark = grid->near_cell + first;
@@ -2961,7 +2975,7 @@ static int fsi__find_calm_rows(fsi_grid *grid, fsi__job *job) {
 
     for (int which = 0; which < job->count; which++) {
         const fsi__carried *carried = &job->carried[which];
-        FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+        FSI__PARALLEL(grid->cells > FSI__MANY)
         for (ptrdiff_t row = 0; row < rows; row++)
             stirred[row] =
                 fsi__row_stirred(grid->nx, carried->old + row * grid->nx, carried->still);
@@ -2986,7 +3000,7 @@ static void fsi__copy_rows(const fsi__job *job, int which, ptrdiff_t from, ptrdi
                            fsi_real *field) {
     const ptrdiff_t width = job->samples[0];
     const fsi_real *out = job->carried[which].out;
-    FSI__OMP(parallel for schedule(static) if ((to - from) * width > 8000))
+    FSI__PARALLEL((to - from) * width > 8000)
     for (ptrdiff_t row = from; row < to; row++)
         if (!job->rows || (job->rows[row] & 2u))
             memcpy(field + row * width, out + (row * width - job->out_base),
@@ -3022,7 +3036,9 @@ static void fsi__job_run(fsi_grid *grid, fsi__job *job, fsi_real *const *field) 
     const ptrdiff_t size = rows * job->samples[0];      /* samples of a layer */
     const int step = (int)(1 + 131072 / size);
     const int room = 2 * reach + 4 * step;
-    int back = 0, forth = 0, copied = 0; /* layers done by each pass */
+    int back = 0;
+    int forth = 0;
+    int copied = 0; /* layers done by each pass */
     while (forth < layers || (field && copied < layers)) {
         /* Room for the next layers. */
         int to = fsi__imin(back + step, layers);
@@ -3123,7 +3139,8 @@ FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
         return result;
 
     double start = fsi__now(grid);
-    fsi_real speed, longest[3];
+    fsi_real speed;
+    fsi_real longest[3];
     fsi_real axis_speed[3] = {0, 0, 0};
     if ((result = fsi__check_state(grid, &speed, axis_speed)) < 0)
         return result;
@@ -3183,7 +3200,8 @@ static int fsi__source_valid(const fsi_grid *grid, const fsi_grid_source *source
 
     for (int axis = 0; axis < grid->dim; axis++) {
         const fsi_real origin = fsi__get(grid->origin, axis);
-        fsi_real lo, hi;
+        fsi_real lo;
+        fsi_real hi;
         if (!fsi__source_extent(source, axis, &lo, &hi))
             break;
         if (!fsi__finite(lo) || !fsi__finite(hi) || !(lo < hi))
@@ -3218,7 +3236,8 @@ static fsi_real fsi__source_distance(fsi_vec3 x, const fsi_grid_source *source, 
             from.z = 0;
         return fsi__length(from) - source->radius;
     }
-    fsi_real outside = 0, inside = -FSI_REAL_MAX;
+    fsi_real outside = 0;
+    fsi_real inside = -FSI_REAL_MAX;
     for (int axis = 0; axis < dim; axis++) {
         fsi_real at = fsi__get(x, axis);
         fsi_real lo = fsi__get(source->lo, axis);
@@ -3255,7 +3274,8 @@ static void fsi__source_range(const fsi_grid *grid, const fsi_grid_source *sourc
     for (int axis = 0; axis < 3; axis++) {
         const fsi_real origin = fsi__get(grid->origin, axis);
         const fsi_real n = (fsi_real)samples->n[axis];
-        fsi_real from, to;
+        fsi_real from;
+        fsi_real to;
         lo[axis] = 0;
         hi[axis] = samples->n[axis];
         if (!fsi__source_extent(source, axis, &from, &to) || axis >= grid->dim)
@@ -3270,7 +3290,8 @@ static void fsi__source_range(const fsi_grid *grid, const fsi_grid_source *sourc
 static int fsi__source_fill(const fsi_grid *grid, const fsi_grid_source *source, int family,
                             fsi_real value, int add, fsi_real *out) {
     const fsi__lattice samples = fsi__grid_lattice(grid, family);
-    int lo[3], hi[3];
+    int lo[3];
+    int hi[3];
     int good = 1;
     fsi__source_range(grid, source, &samples, lo, hi);
     for (int k = lo[2]; k < hi[2]; k++)
@@ -3376,7 +3397,7 @@ static fsi__inner_row fsi__inner_row_at(const fsi_grid *grid, int axis, ptrdiff_
    the two cells beside a face. half: half of the acceleration. */
 static void fsi__push_faces(fsi_grid *grid, int axis, fsi_real dt, const fsi_real *half) {
     const ptrdiff_t below = fsi__grid_lattice(grid, FSI__CELLS).step[axis];
-    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    FSI__PARALLEL(grid->cells > FSI__MANY)
     for (ptrdiff_t number = 0; number < fsi__inner_rows(grid, axis); number++) {
         const fsi__inner_row row = fsi__inner_row_at(grid, axis, number);
         const fsi_real *high = half + row.cell;
@@ -3396,7 +3417,7 @@ static void fsi__buoyancy(fsi_grid *grid, int axis, fsi_real dt) {
     const fsi_real beta = scale * grid->desc.buoyancy_temperature;
     const fsi_real twice_ambient = 2 * grid->desc.ambient;
     const ptrdiff_t below = fsi__grid_lattice(grid, FSI__CELLS).step[axis];
-    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    FSI__PARALLEL(grid->cells > FSI__MANY)
     for (ptrdiff_t number = 0; number < fsi__inner_rows(grid, axis); number++) {
         const fsi__inner_row row = fsi__inner_row_at(grid, axis, number);
         const fsi_real *dense = grid->density + row.cell;
@@ -3440,7 +3461,7 @@ static fsi_real fsi__curl(const fsi_grid *grid, int a, int b, const int *at) {
 /* Vorticity omega at cell centres into scratch[0..2], |omega| into scratch[3]. */
 static void fsi__vorticity(fsi_grid *grid) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    FSI__PARALLEL(grid->cells > FSI__MANY)
     for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
         int at[3];
         fsi__lattice_place(&cells, cell, at);
@@ -3461,9 +3482,10 @@ static void fsi__confine(fsi_grid *grid) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     const fsi_real *size = grid->scratch[3];
     const fsi_real strength = grid->desc.confinement * grid->h;
-    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    FSI__PARALLEL(grid->cells > FSI__MANY)
     for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
-        fsi_real slope[3], omega[3];
+        fsi_real slope[3];
+        fsi_real omega[3];
         int at[3];
         fsi__lattice_place(&cells, cell, at);
         for (int axis = 0; axis < 3; axis++) {
@@ -3505,7 +3527,7 @@ static void fsi__decay(fsi_grid *grid, fsi_real dt) {
 
 /* Adds the same to all values: gravity. */
 static void fsi__add_to_all(size_t count, fsi_real by, fsi_real *values) {
-    FSI__OMP(parallel for schedule(static) if (count > FSI__MANY))
+    FSI__PARALLEL(count > FSI__MANY)
     for (ptrdiff_t i = 0; i < (ptrdiff_t)count; i++)
         values[i] += by;
 }
@@ -3639,7 +3661,9 @@ static void fsi__flood_air(fsi_grid *grid, ptrdiff_t start, int number, fsi_air_
     grid->region[start] = number;
 
     while (top) {
-        int at[3], lo, hi;
+        int at[3];
+        int lo;
+        int hi;
         fsi__lattice_place(&cells, stack[--top], at);
         fsi__flood_run(grid, at, number, &lo, &hi);
         region->cells += hi - lo + 1;
@@ -3772,7 +3796,7 @@ FSI_API fsi_result fsi_grid_classify(fsi_grid *grid) {
         return FSI_ERR_STATE;
 
     const uint8_t *solid = grid->occluded ? grid->occlusion.solid : NULL;
-    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    FSI__PARALLEL(grid->cells > FSI__MANY)
     for (ptrdiff_t cell = 0; cell < (ptrdiff_t)grid->cells; cell++) {
         int kind = FSI_CELL_FLUID;
         if (grid->phi && !(grid->phi[cell] < 0))
@@ -3825,7 +3849,7 @@ static fsi_real fsi__face_weight(const fsi_grid *grid, const fsi__mac_face *face
 static void fsi__build_weights(fsi_grid *grid, int axis) {
     const fsi__lattice faces = fsi__grid_lattice(grid, axis);
     const int last = faces.n[axis] - 1;
-    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    FSI__PARALLEL(grid->cells > FSI__MANY)
     for (ptrdiff_t row = 0; row < faces.rows; row++) {
         int at[3];
         fsi__lattice_row(&faces, row, at);
@@ -3890,7 +3914,7 @@ static void fsi__plain_outflow(const fsi_grid *grid, ptrdiff_t row, fsi_real sca
 /* out = scale * outflow of every fluid cell, 0 elsewhere. */
 static void fsi__all_outflow(const fsi_grid *grid, fsi_real scale, fsi_real *out) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    FSI__PARALLEL(grid->cells > FSI__MANY)
     for (ptrdiff_t row = 0; row < cells.rows; row++) {
         fsi_real *out_row = out + row * cells.n[0];
         const uint8_t *cell = grid->cell + row * cells.n[0];
@@ -3959,8 +3983,7 @@ FSI_API fsi_result fsi_grid_solve_pressure(fsi_grid *grid, fsi_report *report) {
         grid->mg_plain = plain;
     }
 
-    fsi_mg_solve_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_mg_solve_desc desc = FSI__ZERO;
     desc.tolerance = grid->desc.tolerance;
     desc.tolerance_abs = grid->noise;
     desc.max_iterations = grid->desc.max_iterations;
@@ -3996,7 +4019,7 @@ FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid) {
 
     for (int axis = 0; axis < grid->dim; axis++) {
         const fsi__lattice faces = fsi__grid_lattice(grid, axis);
-        FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+        FSI__PARALLEL(grid->cells > FSI__MANY)
         for (ptrdiff_t row = 0; row < faces.rows; row++) {
             int at[3];
             fsi__lattice_row(&faces, row, at);
@@ -4135,7 +4158,8 @@ static fsi_real fsi__nu(const fsi__visc *visc, const int *at, int axis, int up) 
 /* A neighbour in the matrix: its coefficient (0 = none), and either the free face it is, or -1 and
    the prescribed value. */
 typedef struct fsi__visc_link {
-    fsi_real coefficient, value;
+    fsi_real coefficient;
+    fsi_real value;
     ptrdiff_t other;
 } fsi__visc_link;
 
@@ -4193,14 +4217,15 @@ static void fsi__visc_rows(const fsi__visc *visc, const fsi_real *x, fsi_real *y
     const ptrdiff_t step_z = faces->step[2];
     const int dim = visc->grid->dim;
     const fsi_real nu = visc->dt_over_h2 * visc->grid->desc.viscosity;
-    FSI__OMP(parallel for schedule(static) if (faces->count > FSI__MANY))
+    FSI__PARALLEL(faces->count > FSI__MANY)
     for (ptrdiff_t row = 0; row < faces->rows; row++) {
         int at[3];
         fsi__lattice_row(faces, row, at);
         for (; at[0] < faces->n[0]; at[0]++) {
             const ptrdiff_t face = row * faces->n[0] + at[0];
             const fsi_real *p = x + face;
-            fsi_real sum = 0, own = 1;
+            fsi_real sum = 0;
+            fsi_real own = 1;
             if (visc->mark[face] == FSI__PLAIN) {
                 sum =
                     p[-1] + p[1] + p[-step_y] + p[step_y] + (dim == 3 ? p[-step_z] + p[step_z] : 0);
@@ -4262,8 +4287,7 @@ static fsi_result fsi__visc_solve(fsi_grid *grid, int axis, fsi_real dt, fsi_rep
     fsi__visc_marks(&visc);
     fsi__visc_rhs(&visc, grid->rhs);
 
-    fsi_krylov_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_krylov_desc desc = FSI__ZERO;
     desc.n = grid->faces[axis];
     desc.A.apply_fn = fsi__visc_apply;
     desc.A.user = &visc;
@@ -4334,7 +4358,7 @@ static void fsi__spread(const fsi__lattice *samples, int layers, fsi_real *value
    0 = to be filled. */
 static void fsi__velocity_marks(fsi_grid *grid, int axis) {
     const fsi__lattice faces = fsi__grid_lattice(grid, axis);
-    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    FSI__PARALLEL(grid->cells > FSI__MANY)
     for (ptrdiff_t row = 0; row < faces.rows; row++) {
         int at[3];
         fsi__lattice_row(&faces, row, at);
@@ -4425,7 +4449,8 @@ static void fsi__surface_walls(fsi_grid *grid, fsi_levelset_walls *walls, int *o
    no face of it is blocked. */
 static int fsi__cells_seen(const fsi_grid *grid, const int *at, size_t *seen) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    int count = 0, cut = 0;
+    int count = 0;
+    int cut = 0;
     for (int side = 0; side < 2 * grid->dim; side++) {
         if (!fsi__lattice_has(&cells, at, side >> 1, side & 1))
             continue;
@@ -4450,12 +4475,13 @@ enum {
 /* Marks the cells beside thin shells that see only their own kind. */
 static void fsi__hold_beside_shells(const fsi_grid *grid, uint8_t *mark) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    FSI__OMP(parallel for schedule(static) if (grid->cells > FSI__MANY))
+    FSI__PARALLEL(grid->cells > FSI__MANY)
     for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
         const int liquid = grid->phi[cell] < 0;
         size_t seen[6];
         int at[3];
-        int same = 1, count = -1;
+        int same = 1;
+        int count = -1;
         fsi__lattice_place(&cells, cell, at);
         if (!grid->occlusion.solid[cell])
             count = fsi__cells_seen(grid, at, seen);
@@ -4524,8 +4550,7 @@ FSI_API fsi_result fsi_grid_move_surface(fsi_grid *grid, fsi_real dt, fsi_report
     if (result < 0)
         return result;
     if (grid->phi) {
-        fsi_levelset_report liquid;
-        memset(&liquid, 0, sizeof liquid);
+        fsi_levelset_report liquid = FSI__ZERO;
         if ((result = fsi__move_liquid(grid, dt, &liquid)) < 0)
             return result;
         if (report) {
@@ -4569,7 +4594,8 @@ static int fsi__ls_dim(const fsi_levelset *ls) {
    derivatives of these. */
 typedef struct fsi__ls_axis {
     int sample[4];
-    fsi_real weight[4], slope[4];
+    fsi_real weight[4];
+    fsi_real slope[4];
 } fsi__ls_axis;
 
 /* Cubic weights (Catmull-Rom) at lattice coordinate x on n samples where four samples are there,
@@ -4611,13 +4637,20 @@ static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 place, int limit,
     const fsi__ls_axis x = fsi__ls_weights(place.x, nx);
     const fsi__ls_axis y = fsi__ls_weights(place.y, ny);
     const fsi__ls_axis z = fsi__ls_weights(place.z, nz);
-    fsi_real value = 0, lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX, dx = 0, dy = 0, dz = 0;
-    const int first = nz > 1 ? 0 : 1, last = nz > 1 ? 4 : 2; /* 2D: one layer */
+    fsi_real value = 0;
+    fsi_real lo = FSI_REAL_MAX;
+    fsi_real hi = -FSI_REAL_MAX;
+    fsi_real dx = 0;
+    fsi_real dy = 0;
+    fsi_real dz = 0;
+    const int first = nz > 1 ? 0 : 1;
+    const int last = nz > 1 ? 4 : 2; /* 2D: one layer */
     for (int k = first; k < last; k++)
         for (int j = 0; j < 4; j++) {
             const size_t line = (size_t)y.sample[j] + (size_t)ny * (size_t)z.sample[k];
             const fsi_real *row = ls->phi + (size_t)nx * line;
-            fsi_real along = 0, change = 0;
+            fsi_real along = 0;
+            fsi_real change = 0;
             fsi_real across = y.weight[j] * z.weight[k];
             for (int i = 0; i < 4; i++)
                 along += x.weight[i] * row[x.sample[i]];
@@ -4782,7 +4815,8 @@ FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls
     const int n[3] = {ls->desc.nx, ls->desc.ny, ls->desc.nz};
     const int *open = walls ? walls->open : NULL;
     const fsi_real lo = FSI_R(-0.5);
-    fsi_real start[3], end[3];
+    fsi_real start[3];
+    fsi_real end[3];
     fsi_vec_store(start, from);
     fsi_vec_store(end, to);
     *beyond = FSI_R(-1e6);
@@ -4837,7 +4871,7 @@ static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *des
     *given = *desc;
     if (given->nx < 2 || given->ny < 2 || given->nz < 1)
         return FSI_ERR_ARGUMENT;
-    if (!fsi__finite(given->h) || !(given->h > 0) || !fsi__finite_vec(given->origin))
+    if (!fsi__positive(given->h) || !fsi__finite_vec(given->origin))
         return FSI_ERR_ARGUMENT;
     if (given->particles < -1 || given->particles > 8 || given->reseed < -1)
         return FSI_ERR_ARGUMENT;
@@ -4987,7 +5021,8 @@ static void fsi__ls_crossings(const fsi_levelset *ls, ptrdiff_t cell, fsi_real d
 static int fsi__ls_bent(const fsi_levelset *ls, const fsi__lattice *cells, ptrdiff_t cell,
                         const int *at) {
     const fsi_real *phi = ls->phi + cell;
-    fsi_real bend = 0, slope = 0;
+    fsi_real bend = 0;
+    fsi_real slope = 0;
     for (int axis = 0; axis < 3; axis++) {
         const ptrdiff_t step = cells->step[axis];
         const int below = fsi__lattice_has(cells, at, axis, 0);
@@ -5080,7 +5115,7 @@ static void fsi__ls_mark_near(fsi_levelset *ls) {
     const ptrdiff_t ny = ls->desc.ny;
     const ptrdiff_t nz = ls->desc.nz;
     const ptrdiff_t plane = nx * ny;
-    FSI__OMP(parallel for schedule(static) if (ls->cells > FSI__GRAIN))
+    FSI__PARALLEL(ls->cells > FSI__GRAIN)
     for (ptrdiff_t row = 0; row < ny * nz; row++) {
         /* The row and its four neighbours; itself where there is none. */
         const fsi_real *own = ls->phi + row * nx;
@@ -5182,7 +5217,8 @@ static fsi_real fsi__ls_eikonal(const fsi_levelset *ls, const fsi__lattice *cell
     /* One axis after the other, as long as it lies below the result T:
        count T^2 - 2 sum T + square = 0. */
     fsi_real result = nearest[0] + 1;
-    fsi_real sum = 0, square = -1;
+    fsi_real sum = 0;
+    fsi_real square = -1;
 
     for (int count = 1; count <= 3 && nearest[count - 1] < result; count++) {
         const fsi_real next = nearest[count - 1];
@@ -5280,7 +5316,7 @@ static void fsi__ls_redistance(fsi_levelset *ls, const int *open) {
     fsi__ls_march(ls, count);
 
     /* The sign never changes here. */
-    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+    FSI__PARALLEL(cells > FSI__GRAIN)
     for (ptrdiff_t cell = 0; cell < cells; cell++) {
         const fsi_real size = fsi__min(distance[cell], band) * h;
         ls->phi[cell] = ls->phi[cell] < 0 ? -fsi__max(size, FSI_REAL_EPS * h) : size;
@@ -5307,8 +5343,10 @@ FSI_API void fsi_levelset_continue(fsi_levelset *ls, const uint8_t *solid) {
 /* n . grad u = 0, solved outward from the liquid. Marks of faces: 1 known, 0 not, 2 not to be used.
    Slots of faces: 1 to be filled, 2 in the list, 3 filled in this round. */
 typedef struct fsi__ls_faces {
-    fsi__lattice faces, cells;
-    int axis, dim;
+    fsi__lattice faces;
+    fsi__lattice cells;
+    int axis;
+    int dim;
 } fsi__ls_faces;
 
 /* The faces of an axis, and the cells around them. */
@@ -5349,7 +5387,8 @@ static fsi_real fsi__ls_handed(const fsi_levelset *ls, const fsi_real *u, ptrdif
 /* A face, the cell above it, and phi there. */
 typedef struct fsi__ls_spot {
     int at[3];
-    ptrdiff_t face, cell;
+    ptrdiff_t face;
+    ptrdiff_t cell;
     fsi_real phi;
 } fsi__ls_spot;
 
@@ -5412,8 +5451,11 @@ FSI__INLINE fsi__ls_upwind fsi__ls_lower(const fsi_levelset *ls, const fsi__ls_f
    none of that lies lower. */
 static int fsi__ls_extend(const fsi_levelset *ls, const fsi__ls_faces *mesh, const fsi_real *u,
                           ptrdiff_t face, int force, fsi_real *out) {
-    fsi_real drops = 0, sum = 0, mean = 0;
-    int count = 0, wait = 0;
+    fsi_real drops = 0;
+    fsi_real sum = 0;
+    fsi_real mean = 0;
+    int count = 0;
+    int wait = 0;
     fsi__ls_spot spot;
     spot.face = face;
     fsi__lattice_place(&mesh->faces, face, spot.at);
@@ -5439,7 +5481,7 @@ static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *mesh, cons
     const fsi__lattice *faces = &mesh->faces;
     const fsi_real reach = 2 * (fsi_real)layers * ls->desc.h;
     const ptrdiff_t step = mesh->cells.step[mesh->axis];
-    FSI__OMP(parallel for schedule(static) if (faces->count > FSI__GRAIN))
+    FSI__PARALLEL(faces->count > FSI__GRAIN)
     for (ptrdiff_t row = 0; row < faces->rows; row++) {
         int at[3];
         fsi__lattice_row(faces, row, at);
@@ -5464,7 +5506,7 @@ static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *mesh, cons
 /* Lists the faces to be filled that have a known neighbour, in the heap. */
 static int fsi__ls_front(fsi_levelset *ls, const fsi__lattice *faces) {
     int count = 0;
-    FSI__OMP(parallel for schedule(static) if (faces->count > FSI__GRAIN))
+    FSI__PARALLEL(faces->count > FSI__GRAIN)
     for (ptrdiff_t row = 0; row < faces->rows; row++) {
         int at[3];
         fsi__lattice_row(faces, row, at);
@@ -5516,7 +5558,7 @@ static void fsi__ls_fill(fsi_levelset *ls, const fsi__ls_faces *mesh, fsi_real *
     int count = fsi__ls_front(ls, &mesh->faces);
 
     while (count > 0) {
-        FSI__OMP(parallel for schedule(static) if (count > 1024))
+        FSI__PARALLEL(count > 1024)
         for (ptrdiff_t i = 0; i < count; i++) {
             const ptrdiff_t face = list[i];
             ls->slot[face] = fsi__ls_extend(ls, mesh, u, face, force, &u[face]) ? 3 : 1;
@@ -5664,7 +5706,8 @@ static fsi_real fsi__ls_fraction(const fsi_levelset *ls, ptrdiff_t cell, fsi_rea
 
     /* Does the surface come near? The bend below is less than 0.04. */
     fsi_real patch[27];
-    fsi_real lo = value, hi = value;
+    fsi_real lo = value;
+    fsi_real hi = value;
     fsi__ls_patch(ls, cell, patch);
     for (int i = 0; i < 27; i++) {
         patch[i] = (patch[i] - by) * per_h;
@@ -5697,7 +5740,8 @@ static fsi_real fsi__ls_fraction(const fsi_levelset *ls, ptrdiff_t cell, fsi_rea
 typedef struct fsi__ls_sum {
     const fsi_levelset *ls;
     const uint8_t *solid;
-    fsi_real *fraction, by;
+    fsi_real *fraction;
+    fsi_real by;
 } fsi__ls_sum;
 
 /* Sum of the liquid parts of cells begin .. end-1. */
@@ -5786,10 +5830,10 @@ FSI__INLINE void fsi__ls_shift_phi(fsi_levelset *ls, ptrdiff_t cell, fsi_real by
 static void fsi__ls_shift(fsi_levelset *ls, const uint8_t *solid, double by) {
     const ptrdiff_t cells = (ptrdiff_t)ls->cells;
     const ptrdiff_t markers = (ptrdiff_t)ls->state->count;
-    FSI__OMP(parallel for schedule(static) if (markers > 1024))
+    FSI__PARALLEL(markers > 1024)
     for (ptrdiff_t marker = 0; marker < markers; marker++)
         fsi__ls_shift_marker(ls, solid, marker, (fsi_real)by);
-    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+    FSI__PARALLEL(cells > FSI__GRAIN)
     for (ptrdiff_t cell = 0; cell < cells; cell++)
         fsi__ls_shift_phi(ls, cell, (fsi_real)by);
 }
@@ -5818,7 +5862,8 @@ static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, f
     const double h = (double)ls->desc.h;
     const double most = (double)limit * h;
     const double target = ls->state->target;
-    double volume = first, shift = 0;
+    double volume = first;
+    double shift = 0;
     double area = fsi__ls_area(ls, solid);
     fsi_result result = area > 0 ? FSI_OK : FSI_EMPTY;
 
@@ -5849,7 +5894,7 @@ static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, f
 
 FSI_API fsi_result fsi_levelset_correct_volume(fsi_levelset *ls, const uint8_t *solid,
                                                fsi_real limit, fsi_levelset_report *report) {
-    if (!ls || !ls->block || !(limit > 0) || !fsi__finite(limit))
+    if (!ls || !ls->block || !fsi__positive(limit))
         return FSI_ERR_ARGUMENT;
     return fsi__ls_correct_from(ls, solid, limit, fsi_levelset_volume(ls, solid, NULL), report);
 }
@@ -5892,7 +5937,7 @@ FSI_API void fsi_levelset_drop_markers(fsi_levelset *ls, const int8_t *cell, int
 static void fsi__ls_move_markers(fsi_levelset *ls, const fsi__mac *mac, fsi_real dth,
                                  const fsi_levelset_walls *walls) {
     const ptrdiff_t count = (ptrdiff_t)ls->state->count;
-    FSI__OMP(parallel for schedule(static) if (count > 1024))
+    FSI__PARALLEL(count > 1024)
     for (ptrdiff_t marker = 0; marker < count; marker++) {
         const fsi_vec3 start = fsi__ls_place_inside(ls, fsi__ls_marker(ls, marker));
         fsi_vec3 end = fsi__ls_trace(mac, start, fsi__ls_velocity(mac, start), dth);
@@ -5950,7 +5995,7 @@ static size_t fsi__ls_repair(fsi_levelset *ls) {
     const ptrdiff_t count = (ptrdiff_t)ls->state->count;
     const ptrdiff_t cells = (ptrdiff_t)ls->cells;
     const fsi_real deep = -FSI__LS_AIR * ls->desc.h;
-    FSI__OMP(parallel for schedule(static) if (count > 1024))
+    FSI__PARALLEL(count > 1024)
     for (ptrdiff_t marker = 0; marker < count; marker++) {
         const fsi_real phi = fsi__ls_phi(ls, fsi__ls_marker(ls, marker));
         const fsi_real radius = ls->marker_radius[marker];
@@ -5969,7 +6014,7 @@ static size_t fsi__ls_repair(fsi_levelset *ls) {
     for (ptrdiff_t marker = 0; marker < count; marker++)
         if (ls->marker_flag[marker])
             fsi__ls_ball(ls, marker);
-    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+    FSI__PARALLEL(cells > FSI__GRAIN)
     for (ptrdiff_t cell = 0; cell < cells; cell++) {
         const fsi_real air = ls->next_phi[cell];
         const fsi_real liquid = ls->other_phi[cell];
@@ -5987,7 +6032,7 @@ static void fsi__ls_radii(fsi_levelset *ls) {
     const ptrdiff_t count = (ptrdiff_t)ls->state->count;
     const fsi_real h = ls->desc.h;
     const fsi_real least = FSI__LS_RMIN * h;
-    FSI__OMP(parallel for schedule(static) if (count > 1024))
+    FSI__PARALLEL(count > 1024)
     for (ptrdiff_t marker = 0; marker < count; marker++) {
         const fsi_real sign = ls->marker_radius[marker] > 0 ? FSI_R(1.0) : FSI_R(-1.0);
 
@@ -6127,7 +6172,7 @@ static void fsi__ls_mark_moving(fsi_levelset *ls, const fsi_levelset_walls *wall
     const fsi__lattice cells = fsi__ls_cells(ls);
     const fsi_real end = (fsi_real)ls->desc.band * ls->desc.h;
     const int *open = walls ? walls->open : NULL;
-    FSI__OMP(parallel for schedule(static) if (ls->cells > FSI__GRAIN))
+    FSI__PARALLEL(ls->cells > FSI__GRAIN)
     for (ptrdiff_t row = 0; row < cells.rows; row++) {
         int at[3];
         fsi__lattice_row(&cells, row, at);
@@ -6210,8 +6255,7 @@ FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const 
         return result;
 
     const fsi__mac mac = fsi__mac_of(ls->desc.nx, ls->desc.ny, ls->desc.nz, u);
-    fsi_levelset_report own;
-    memset(&own, 0, sizeof own);
+    fsi_levelset_report own = FSI__ZERO;
     ls->state->steps++;
 
     /* Markers and phi move. */
@@ -6249,8 +6293,7 @@ FSI_API fsi_result fsi_levelset_reset(fsi_levelset *ls, const fsi_levelset_walls
         return FSI_ERR_NUMERIC;
 
     const uint8_t *solid = walls ? walls->solid : NULL;
-    fsi_levelset_report report;
-    memset(&report, 0, sizeof report);
+    fsi_levelset_report report = FSI__ZERO;
     fsi_levelset_continue(ls, solid);
     fsi_levelset_redistance(ls);
     ls->state->count = 0;
@@ -6287,8 +6330,7 @@ FSI_API fsi_result fsi_levelset_shape(fsi_levelset *ls, fsi_shape_fn shape_fn, v
         const int wrong = (phi < 0) != (ls->marker_radius[marker] < 0);
         ls->marker_flag[marker] = wrong ? FSI__LS_GOES : FSI__LS_STAYS;
     }
-    fsi_levelset_report report;
-    memset(&report, 0, sizeof report);
+    fsi_levelset_report report = FSI__ZERO;
     fsi__ls_compact(ls);
     fsi__ls_reseed(ls, walls, &report);
     ls->state->target += fsi_levelset_volume(ls, solid, NULL) - before;
@@ -6301,7 +6343,8 @@ FSI_API fsi_result fsi_levelset_shape(fsi_levelset *ls, fsi_shape_fn shape_fn, v
 #define FSI__GRID_HEAD 64 /* bytes of the head of a saved block */
 
 typedef struct fsi__grid_head {
-    uint64_t bytes, levelset_bytes;
+    uint64_t bytes;
+    uint64_t levelset_bytes;
     double time;
     int64_t steps;
 } fsi__grid_head;

@@ -287,10 +287,20 @@ typedef double fsi_real; /* every quantity of the library */
 
 #if defined(_OPENMP) && !defined(FSI_NO_OPENMP)
 #define FSI__PRAGMA(x) _Pragma(#x)
-#define FSI__OMP(x)                                                                                \
-    FSI__PRAGMA(omp x) /* FSI__OMP(parallel for schedule(static)) before a for loop */
+#define FSI__OMP(x) FSI__PRAGMA(omp x)
 #else
 #define FSI__OMP(x)
+#endif
+/* Before a loop whose turns do not touch one another: they share the threads when `large` holds. */
+#define FSI__PARALLEL(large) FSI__OMP(parallel for schedule(static) if (large))
+
+/* Initialiser of a struct: all of it is zero. */
+#ifdef __cplusplus
+#define FSI__ZERO                                                                                  \
+    {}
+#else
+#define FSI__ZERO                                                                                  \
+    { 0 }
 #endif
 
 #ifdef __cplusplus
@@ -407,12 +417,17 @@ FSI__INLINE void fsi_log(const fsi_logger *logger, int level, const char *text) 
 /* ------------------------------------------------------------------------------------------------
  * >>vectors */
 typedef struct fsi_vec3 {
-    fsi_real x, y, z;
+    fsi_real x;
+    fsi_real y;
+    fsi_real z;
 } fsi_vec3; /* z = 0 in 2D */
 
 /* unit quaternion, rotates body to world */
 typedef struct fsi_quat {
-    fsi_real w, x, y, z;
+    fsi_real w;
+    fsi_real x;
+    fsi_real y;
+    fsi_real z;
 } fsi_quat;
 
 typedef struct fsi_mat3 {
@@ -1055,7 +1070,8 @@ typedef struct fsi_mg_group {
 
 /* private: cells lo .. hi - 1 along each of the internal axes */
 typedef struct fsi__box {
-    int lo[3], hi[3];
+    int lo[3];
+    int hi[3];
 } fsi__box;
 
 /* private: where a group lives on one level */
@@ -1080,7 +1096,9 @@ typedef struct fsi_mg_rank {
     size_t cells;               /* of the grid it was built for */
     int *offset;                /* [groups + 1] first column of each group */
     fsi__mg_patch *patch;       /* [levels * groups] */
-    float *data, *work, *local;
+    float *data;
+    float *work;
+    float *local;
     size_t part;     /* floats of local per part */
     fsi_real *E, *c; /* [columns^2] factor of K + Z^T B Z; [columns] */
     double *sum;     /* [columns, each group padded to lanes] */
@@ -1227,7 +1245,8 @@ typedef struct fsi_iso_mesh {
     /* 2: segments a -> b with the inside on the left; 3: triangles, counter-clockwise seen from
      * outside */
     int dim;
-    int vertex_count, element_count;
+    int vertex_count;
+    int element_count;
     int vertex_room, element_room; /* what the arrays hold (caller's buffers) */
     fsi_real *x;                   /* [3 * vertex_room] positions, m */
     fsi_real *normal;              /* [3 * vertex_room] unit normals, outward; may be NULL */
@@ -1319,6 +1338,16 @@ FSI__INLINE int fsi__knob(double x) {
 
 FSI__INLINE int fsi__finite(fsi_real x) {
     return fsi__finite64((double)x);
+}
+
+/* A finite number above zero, as a time step must be. */
+FSI__INLINE int fsi__positive(fsi_real x) {
+    return fsi__finite(x) && x > 0;
+}
+
+/* A finite number that is not negative. */
+FSI__INLINE int fsi__natural(fsi_real x) {
+    return fsi__finite(x) && x >= 0;
 }
 
 FSI__INLINE int fsi__finite_vec(fsi_vec3 a) {
@@ -1578,7 +1607,9 @@ FSI__INLINE void fsi__state_match(fsi__state *state, uint64_t number) {
 
 /* ---- Cells of a lattice. A face is the cell on whose lower side it lies, and an axis. */
 typedef struct fsi__ijk {
-    int i, j, k;
+    int i;
+    int j;
+    int k;
 } fsi__ijk;
 
 FSI__INLINE fsi__ijk fsi__ijk_of(int i, int j, int k) {
@@ -1868,7 +1899,7 @@ FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), 
     if (n < 1024)
         return n ? range_fn(0, n, user) : 0;
 
-    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+    FSI__PARALLEL(n > FSI__GRAIN)
     for (ptrdiff_t number = 0; number < used; number++) {
         size_t begin = (size_t)number * chunk;
         size_t end = begin + chunk < n ? begin + chunk : n;
@@ -1881,7 +1912,8 @@ FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), 
 }
 
 typedef struct fsi__pair {
-    const fsi_real *a, *b;
+    const fsi_real *a;
+    const fsi_real *b;
 } fsi__pair;
 
 static double fsi__dot_range(size_t begin, size_t end, void *user) {
@@ -1978,7 +2010,7 @@ static fsi__bits fsi__max_all(size_t n, const fsi_real *a) {
     if (n < 1024)
         return fsi__max_bits(0, n, a);
 
-    FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+    FSI__PARALLEL(n > FSI__GRAIN)
     for (ptrdiff_t c = 0; c < used; c++)
         part[c] = fsi__max_bits((size_t)c * chunk,
                                 (size_t)c * chunk + chunk < n ? (size_t)c * chunk + chunk : n, a);
@@ -2040,14 +2072,14 @@ FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y) {
 
 FSI_API void fsi_xpay(size_t n, const fsi_real *x, fsi_real s, fsi_real *y) {
     ptrdiff_t count = (ptrdiff_t)n;
-    FSI__OMP(parallel for schedule(static) if (count > FSI__GRAIN))
+    FSI__PARALLEL(count > FSI__GRAIN)
     for (ptrdiff_t i = 0; i < count; i++)
         y[i] = x[i] + s * y[i];
 }
 
 FSI_API void fsi_scale(size_t n, fsi_real s, fsi_real *x) {
     ptrdiff_t count = (ptrdiff_t)n;
-    FSI__OMP(parallel for schedule(static) if (count > FSI__GRAIN))
+    FSI__PARALLEL(count > FSI__GRAIN)
     for (ptrdiff_t i = 0; i < count; i++)
         x[i] *= s;
 }
@@ -2059,7 +2091,7 @@ FSI_API void fsi_copy(size_t n, const fsi_real *x, fsi_real *y) {
 
 FSI_API void fsi_fill(size_t n, fsi_real s, fsi_real *x) {
     ptrdiff_t m = (ptrdiff_t)n;
-    FSI__OMP(parallel for schedule(static) if (m > FSI__GRAIN))
+    FSI__PARALLEL(m > FSI__GRAIN)
     for (ptrdiff_t i = 0; i < m; i++)
         x[i] = s;
 }
@@ -2229,7 +2261,7 @@ FSI_API void fsi_csr_mul(const fsi_csr *matrix, const fsi_real *x, fsi_real *y) 
     const int32_t *col = matrix->col;
     const fsi_real *val = matrix->val;
     ptrdiff_t rows = matrix->rows;
-    FSI__OMP(parallel for schedule(static) if (rows > FSI__GRAIN))
+    FSI__PARALLEL(rows > FSI__GRAIN)
     for (ptrdiff_t i = 0; i < rows; i++) {
         fsi_real sum = 0;
         int32_t end = row[i + 1];
@@ -2331,7 +2363,8 @@ typedef struct fsi__krylov {
     double unit;
     double checked; /* last recomputed residual that missed the target; < 0 = none yet */
     double began;   /* clock at the start */
-    int cap, incompatible;
+    int cap;
+    int incompatible;
     fsi_report report;
     fsi_arena arena;
     int owned;   /* 1: the block came from the allocator */
@@ -2373,8 +2406,7 @@ static void fsi__krylov_layout(fsi__krylov *krylov, const fsi__method *method) {
 static size_t fsi__krylov_size(const fsi_krylov_desc *desc, const fsi__method *method) {
     if (!fsi__krylov_valid(desc) || desc->n == 0)
         return 0;
-    fsi__krylov krylov;
-    memset(&krylov, 0, sizeof krylov);
+    fsi__krylov krylov = FSI__ZERO;
     krylov.n = desc->n;
     fsi__krylov_layout(&krylov, method);
     return krylov.arena.failed ? 0 : krylov.arena.used + 64;
@@ -2674,8 +2706,10 @@ static fsi_result fsi__krylov_solve(const fsi__method *method, const fsi_krylov_
 
 /* ---- conjugate gradients */
 typedef struct fsi__cg_step {
-    fsi_real *x, *r;
-    const fsi_real *p, *q;
+    fsi_real *x;
+    fsi_real *r;
+    const fsi_real *p;
+    const fsi_real *q;
     fsi_real alpha;
 } fsi__cg_step;
 
@@ -2826,7 +2860,9 @@ FSI_API fsi_result fsi_cg_solve(const fsi_krylov_desc *desc, const fsi_real *b, 
      tau, theta  quasi-residual norm and its ratio
      rho, sigma  r.P r, q.A q */
 typedef struct fsi__qmr {
-    double tau, theta, rho;
+    double tau;
+    double theta;
+    double rho;
 } fsi__qmr;
 
 /* One step; FSI_BREAKDOWN when sigma = 0. */
@@ -3893,7 +3929,8 @@ typedef struct fsi__symbolic {
     int32_t *order;   /* old number of each new one */
     int32_t *inverse; /* the other way */
     int32_t *parent;  /* elimination tree */
-    int32_t *mark, *next;
+    int32_t *mark;
+    int32_t *next;
     size_t *col; /* entries of each column */
 } fsi__symbolic;
 
@@ -3948,12 +3985,9 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *factor, const fsi_csr *matrix
                                      const fsi_cholesky_desc *desc) {
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_arena room = {NULL, 0, 0, 0};
-    fsi_cholesky_desc given;
-    memset(&given, 0, sizeof given);
-    fsi__symbolic symbolic;
-    memset(&symbolic, 0, sizeof symbolic);
-    fsi_cholesky out;
-    memset(&out, 0, sizeof out);
+    fsi_cholesky_desc given = FSI__ZERO;
+    fsi__symbolic symbolic = FSI__ZERO;
+    fsi_cholesky out = FSI__ZERO;
     if (desc)
         given = *desc;
     if (!factor || !fsi__csr_square(matrix) || !fsi_allocator_valid(&given.allocator))
@@ -4375,7 +4409,11 @@ static int fsi__widen(size_t n, const fsi_real *A, double *out) {
 }
 
 typedef struct fsi__eigen {
-    double *A, *Z, *L, *d, *work;
+    double *A;
+    double *Z;
+    double *L;
+    double *d;
+    double *work;
 } fsi__eigen;
 
 static void fsi__eigen_layout(fsi__eigen *eigen, size_t n, int pencil, fsi_arena *arena) {
@@ -4457,7 +4495,8 @@ typedef struct fsi__modes {
     /* room: basis vectors kept, most: all there can be */
     size_t n, locked, wanted, block, room, most;
     size_t size, done; /* basis vectors, of which processed */
-    double shift, tolerance;
+    double shift;
+    double tolerance;
     /* theta is multiplied by this power of two near the shift, so that squares neither overflow nor
      * vanish */
     double unit;
@@ -4499,7 +4538,7 @@ static double fsi__modes_mul(const fsi__modes *modes, const fsi_csr *matrix, con
     ptrdiff_t rows = (ptrdiff_t)modes->n;
     if (!matrix)
         memcpy(modes->image, x, modes->n * sizeof *x);
-    FSI__OMP(parallel for schedule(static) if (rows > FSI__GRAIN))
+    FSI__PARALLEL(rows > FSI__GRAIN)
     for (ptrdiff_t i = 0; i < (matrix ? rows : 0); i++) {
         double sum = 0;
         for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++)
@@ -4523,10 +4562,10 @@ static double fsi__modes_orthogonal(fsi__modes *modes, size_t count, double *w, 
         double square = fsi__modes_mul(modes, modes->desc->M, w);
         if (pass == 0)
             *before = sqrt(fabs(square));
-        FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+        FSI__PARALLEL(n > FSI__GRAIN)
         for (ptrdiff_t i = 0; i < rows; i++)
             along[i] = fsi__dot64(modes->n, modes->V + (size_t)(i * n), modes->image);
-        FSI__OMP(parallel for schedule(static) if (n > FSI__GRAIN))
+        FSI__PARALLEL(n > FSI__GRAIN)
         for (ptrdiff_t begin = 0; begin < n; begin += chunk) {
             size_t length = (size_t)(n - begin < chunk ? n - begin : chunk);
             for (ptrdiff_t i = 0; i < rows; i++)
@@ -4629,7 +4668,7 @@ static double fsi__modes_ritz(fsi__modes *modes) {
 /* Y = the best `count` Ritz vectors */
 static void fsi__modes_lift(fsi__modes *modes, size_t count) {
     ptrdiff_t all = (ptrdiff_t)count;
-    FSI__OMP(parallel for schedule(static) if (modes->n > FSI__GRAIN))
+    FSI__PARALLEL(modes->n > FSI__GRAIN)
     for (ptrdiff_t k = 0; k < all; k++) {
         const double *row = fsi__modes_row(modes, (size_t)k);
         double *y = modes->Y + (size_t)k * modes->n;
@@ -4855,8 +4894,7 @@ static fsi_result fsi__modes_open(fsi__modes *modes, const fsi_modes_desc *desc)
     if (!(modes->tolerance > 0))
         modes->tolerance = sizeof(fsi_real) == 4 ? 1e-6 : 1e-10;
     modes->random = 1;
-    fsi_cholesky_desc order;
-    memset(&order, 0, sizeof order);
+    fsi_cholesky_desc order = FSI__ZERO;
     order.allocator = desc->allocator;
     fsi_result result = fsi_cholesky_init(&modes->factor, desc->K, &order);
     if (result != FSI_OK)
@@ -4872,10 +4910,8 @@ static fsi_result fsi__modes_open(fsi__modes *modes, const fsi_modes_desc *desc)
 
 FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_real *V,
                                    fsi_report *report) {
-    fsi__modes modes;
-    memset(&modes, 0, sizeof modes);
-    fsi_report done;
-    memset(&done, 0, sizeof done);
+    fsi__modes modes = FSI__ZERO;
+    fsi_report done = FSI__ZERO;
     fsi_result result = fsi__modes_check(desc, w, V);
     if (result == FSI_OK)
         result = fsi__modes_open(&modes, desc);
@@ -5062,8 +5098,7 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
     if (!mg || !desc || !fsi__mg_desc_good(desc))
         return FSI_ERR_ARGUMENT;
 
-    fsi_mg out;
-    memset(&out, 0, sizeof out);
+    fsi_mg out = FSI__ZERO;
     out.desc = *desc;
 
     /* internal axes: 2D becomes nx, 1, ny */
@@ -5128,7 +5163,7 @@ static void fsi__mg_wave(int planes, int stages, int parallel, fsi__mg_stage fn,
     int room = fsi__imax(32, fsi__imax(2 * stages + 2, planes / 32));
     int chunks = parallel && planes >= 2 * room ? planes / room : 1;
     int pair = (stages - 1) & 1; /* the last stage begins a plane later above a border */
-    FSI__OMP(parallel for schedule(static) if (chunks > 1))
+    FSI__PARALLEL(chunks > 1)
     for (int chunk = 0; chunk < chunks; chunk++) {
         int begin = fsi__mg_border(planes, chunk, chunks);
         int end = fsi__mg_border(planes, chunk + 1, chunks);
@@ -5143,7 +5178,7 @@ static void fsi__mg_wave(int planes, int stages, int parallel, fsi__mg_stage fn,
     }
 
     /* the gaps */
-    FSI__OMP(parallel for schedule(static) if (chunks > 2))
+    FSI__PARALLEL(chunks > 2)
     for (int chunk = 1; chunk < chunks; chunk++) {
         int border = fsi__mg_border(planes, chunk, chunks);
         for (int stage = 1; stage < stages; stage++) {
@@ -5171,11 +5206,16 @@ typedef struct fsi__mg_row {
     float *x;
     const float *f;
     const float *o;
-    const float *y0, *y1;
-    const float *z0, *z1;
-    const float *wx0, *wx1;
-    const float *wy0, *wy1;
-    const float *wz0, *wz1;
+    const float *y0;
+    const float *y1;
+    const float *z0;
+    const float *z1;
+    const float *wx0;
+    const float *wx1;
+    const float *wy0;
+    const float *wy1;
+    const float *wz0;
+    const float *wz1;
     const float *dir; /* Dirichlet weight that belongs to no face */
     const uint8_t *kind;
     int n;     /* cells */
@@ -5242,7 +5282,8 @@ FSI__HOT FSI__FORCE_INLINE void fsi__mg_row_kernel(const fsi__mg_row *row, int p
     FSI__IVDEP
     for (int h = 0; h < n; h++) {
         int unknown = plain ? kind[h] & 7 : kind[h];
-        float diagonal, around;
+        float diagonal;
+        float around;
         if (plain) {
             diagonal = (float)(defect ? unknown : unknown + (unknown == 0));
             around = ((o[h] + o[h + 1]) + (y0[h] + y1[h])) + (z0[h] + z1[h]);
@@ -5445,7 +5486,8 @@ static void fsi__mg_prolong(const fsi_mg_level *fine, const fsi_mg_level *coarse
 /* band: half sweeps along boundaries */
 typedef struct fsi__mg_job {
     const fsi_mg_level *level;
-    int half_sweeps, band;
+    int half_sweeps;
+    int band;
     double *part;
 } fsi__mg_job;
 
@@ -5783,7 +5825,7 @@ static void fsi__mg_regions(fsi_mg *mg) {
     runs.size = label;
     runs.n = mg->n[0];
     mg->regions = mg->large = 0;
-    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
+    FSI__PARALLEL(mg->cells > FSI__GRAIN)
     for (ptrdiff_t line = 0; line < lines; line++)
         fsi__mg_find_runs(mg, &runs, line);
     for (ptrdiff_t line = 0; line < lines; line++) {
@@ -5811,7 +5853,7 @@ static void fsi__mg_regions(fsi_mg *mg) {
                 label[first] = label[first] > 1 ? large++ : single++;
             label[first] = label[root];
         }
-    FSI__OMP(parallel for schedule(static) if (mg->cells > FSI__GRAIN))
+    FSI__PARALLEL(mg->cells > FSI__GRAIN)
     for (ptrdiff_t line = 0; line < lines; line++)
         fsi__mg_label_row(&runs, line, label);
 }
@@ -6290,7 +6332,8 @@ static void fsi__mg_link(const fsi_mg_level *level, fsi__ijk from, fsi__ijk to, 
 static void fsi__mg_coarse_orphan(const fsi_mg *mg, int depth, fsi__ijk cell, uint8_t *kind) {
     const fsi_mg_level *level = mg->level + depth;
     const fsi_mg_level *up = level + 1;
-    fsi__ijk own, to;
+    fsi__ijk own;
+    fsi__ijk to;
     ptrdiff_t at = fsi__mg_parent(up, cell, *kind, &own);
     int behind;
     if (at < 0)
@@ -6378,11 +6421,11 @@ static void fsi__mg_coarsen(fsi_mg *mg, int depth) {
     int j;
     int big = fsi__mg_big(fine);
     (void)big;
-    FSI__OMP(parallel for schedule(static) if (big))
+    FSI__PARALLEL(big)
     for (int k = 0; k < coarse->n[2]; k++)
         fsi__mg_parents(mg, depth, k);
     fsi__mg_orphans(mg, depth, fsi__mg_adopt);
-    FSI__OMP(parallel for schedule(static) if (big))
+    FSI__PARALLEL(big)
     for (int k = -1; k < coarse->n[2]; k++)
         fsi__mg_coarse_weights(mg, depth, k);
     fsi__mg_orphans(mg, depth, fsi__mg_coarse_orphan);
@@ -6621,7 +6664,8 @@ typedef struct fsi__mg_local {
     ptrdiff_t sy, sz; /* strides; sy is not used in 2D */
     size_t cells;     /* with the layer around */
     float *w[3];
-    float *diagonal, *inverse;
+    float *diagonal;
+    float *inverse;
     float *x, *f; /* a pack each */
 } fsi__mg_local;
 
@@ -7144,10 +7188,10 @@ FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg
 
     for (int depth = 0; depth < rank->levels && rank->columns && result == FSI_OK; depth++) {
         int bottom = depth + 1 == rank->levels;
-        FSI__OMP(parallel for schedule(static) if (rank->columns > 12 && !bottom))
+        FSI__PARALLEL(rank->columns > 12 && !bottom)
         for (int part = 0; part < (bottom ? 1 : FSI__RANK_PARTS); part++)
             fsi__mg_rank_part(mg, rank, depth, part);
-        FSI__OMP(parallel for schedule(static) if (rank->columns > 12))
+        FSI__PARALLEL(rank->columns > 12)
         for (int part = 0; part < FSI__RANK_PARTS; part++)
             fsi__mg_rank_pairs(mg, rank, depth, part);
     }
@@ -7205,7 +7249,7 @@ static void fsi__mg_rank_defects(const fsi_mg *mg, const fsi_mg_rank *rank) {
         float *defect = fsi__mg_rank_whole(mg, rank, depth);
         if (!defect)
             continue;
-        FSI__OMP(parallel for schedule(static) if (level->size > 2000))
+        FSI__PARALLEL(level->size > 2000)
         for (int k = 0; k < level->n[2]; k++)
             for (int j = 0; j < level->n[1]; j++)
                 fsi__mg_rank_defect(level, j, k, 0, level->half, defect + fsi__mg_at(level, j, k));
@@ -7496,7 +7540,7 @@ FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x) {
     fsi__mg_region_sums(mg, x, 0, mean, size);
     for (int region = 0; region < mg->large; region++)
         mean[region] = fsi__mg_hidden(mg, region) ? 0 : mean[region] / size[region];
-    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+    FSI__PARALLEL(cells > FSI__GRAIN)
     for (ptrdiff_t cell = 0; cell < cells; cell++) {
         int own = mg->label[cell];
         if (own >= mg->large)
@@ -7633,7 +7677,7 @@ static double fsi__mg_parts(const fsi_mg *mg) {
 }
 
 static double fsi__mg_all_rows(fsi__mg_cg *cg, fsi__mg_pass pass) {
-    FSI__OMP(parallel for schedule(static) if (cg->mg->cells > FSI__GRAIN))
+    FSI__PARALLEL(cg->mg->cells > FSI__GRAIN)
     for (int k = 0; k < cg->mg->n[2]; k++)
         fsi__mg_plane(cg, pass, k);
     return fsi__mg_parts(cg->mg);
@@ -7706,11 +7750,10 @@ FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z) {
     if (!mg->block)
         return;
 
-    fsi__mg_cg cg;
-    memset(&cg, 0, sizeof cg);
+    fsi__mg_cg cg = FSI__ZERO;
     cg.mg = mg;
     cg.p = z;
-    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+    FSI__PARALLEL(cells > FSI__GRAIN)
     for (ptrdiff_t cell = 0; cell < cells; cell++)
         z[cell] = mg->face[cell] & FSI__FLUID ? r[cell] : 0;
     fsi_mg_project(mg, z);
@@ -7844,7 +7887,7 @@ static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *desc) {
     fsi_real *scale = mg->residual;
 
     /* E applied to constants of random size per region */
-    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+    FSI__PARALLEL(cells > FSI__GRAIN)
     for (ptrdiff_t cell = 0; cell < cells; cell++) {
         uint64_t seed = (uint64_t)((int64_t)label[cell] + 1);
         x[cell] = label[cell] < 0 ? 0 : 1 + fsi__random_unit(&seed);
@@ -7853,7 +7896,7 @@ static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *desc) {
     desc->extra.apply_fn(x, image, desc->extra.user);
 
     /* noise of the same size gives the scale of E */
-    FSI__OMP(parallel for schedule(static) if (cells > FSI__GRAIN))
+    FSI__PARALLEL(cells > FSI__GRAIN)
     for (ptrdiff_t cell = 0; cell < cells; cell++) {
         uint64_t seed = (uint64_t)cell + 1;
         x[cell] *= 2 * fsi__random_unit(&seed) - 1;
@@ -8006,12 +8049,9 @@ static int fsi__mg_desc_valid(const fsi_mg_solve_desc *desc) {
 
 FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b,
                                 fsi_real *p, fsi_report *report) {
-    fsi_mg_solve_desc given;
-    memset(&given, 0, sizeof given);
-    fsi__mg_cg cg;
-    memset(&cg, 0, sizeof cg);
-    fsi_report rep;
-    memset(&rep, 0, sizeof rep);
+    fsi_mg_solve_desc given = FSI__ZERO;
+    fsi__mg_cg cg = FSI__ZERO;
+    fsi_report rep = FSI__ZERO;
     if (!mg || !mg->block)
         return FSI_ERR_STATE;
     if (desc)
@@ -8252,7 +8292,8 @@ typedef struct fsi__ray {
     double origin[3];
     double shear_u, shear_v; /* u += shear_u * w, v += shear_v * w */
     double per_w;            /* t = w * per_w */
-    fsi_vec3 from, dir;
+    fsi_vec3 from;
+    fsi_vec3 dir;
     int u, v, w; /* axes: a right-handed frame, also when the segment runs backwards along w */
     int dim;     /* 0: the segment has no direction and hits nothing */
 } fsi__ray;
@@ -8594,7 +8635,9 @@ static int fsi__bvh_split(fsi_bvh *bvh, int begin, int end) {
     int axis = 0;
     int middle = begin + (end - begin) / 2;
     fsi_bvh_node *node = bvh->node + self;
-    fsi_real lo[3], hi[3], x[3];
+    fsi_real lo[3];
+    fsi_real hi[3];
+    fsi_real x[3];
     node->begin = begin;
     node->end = end;
     node->right = 0;
@@ -8689,7 +8732,9 @@ enum fsi__walk_kind {
 
 typedef struct fsi__walk {
     const fsi_bvh *tree;
-    int stack[64], top, dim;
+    int stack[64];
+    int top;
+    int dim;
     enum fsi__walk_kind kind;
     fsi_real lo[3], hi[3];     /* box, or that of the ray's segment; lo = centre of the ball */
     fsi_real from[3], over[3]; /* ray: start, 1 / direction (0: none along this axis) */
@@ -9108,7 +9153,9 @@ static void fsi__iso_face(const fsi_real value[8], int axis, int side, signed ch
     int first = 1 << (axis + 1) % 3;
     int second = 1 << (axis + 2) % 3;
     int base = side << axis;
-    int corner[4], edge[4], kind[4];
+    int corner[4];
+    int edge[4];
+    int kind[4];
     int count = 0;
 
     /* counter-clockwise seen from outside the cell */
@@ -9208,7 +9255,7 @@ FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh)
         return FSI_ERR_ARGUMENT;
     if (desc->nx < 1 || desc->ny < 1 || desc->nz < 1)
         return FSI_ERR_ARGUMENT;
-    if (!fsi__finite(desc->h) || !(desc->h > 0) || !fsi__finite(desc->level))
+    if (!fsi__positive(desc->h) || !fsi__finite(desc->level))
         return FSI_ERR_ARGUMENT;
     if (!fsi__finite_vec(desc->origin) || !fsi_allocator_valid(&desc->allocator))
         return FSI_ERR_ARGUMENT;
@@ -9277,10 +9324,8 @@ FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {
     if (!mesh)
         return FSI_ERR_ARGUMENT;
 
-    fsi_iso_mesh made;
-    memset(&made, 0, sizeof made);
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_iso_mesh made = FSI__ZERO;
+    fsi_arena arena = FSI__ZERO;
     fsi_result result = fsi_iso_extract(desc, &made);
     if (result != FSI_OK)
         return result;

@@ -354,7 +354,8 @@ typedef struct fsi_rigid_desc {
 
 /* An impulse, N s, and its moment about the centre of mass, N m s. */
 typedef struct fsi_wrench {
-    fsi_vec3 linear, angular;
+    fsi_vec3 linear;
+    fsi_vec3 angular;
 } fsi_wrench;
 
 /* A rigid body; world->body[i]. Read freely; write only through the functions below (force and
@@ -376,9 +377,14 @@ typedef struct fsi_rigid {
     fsi_mat3 inverse_inertia; /* world frame, 1/(kg m^2); zero when not dynamic */
     fsi_mat3 inertia_body, inverse_inertia_body; /* body frame, kg m^2 */
     fsi_real mass, inverse_mass;                 /* kg, 1/kg; both 0 when not dynamic */
-    fsi_real friction, restitution, linear_damping, angular_damping;
+    fsi_real friction;
+    fsi_real restitution;
+    fsi_real linear_damping;
+    fsi_real angular_damping;
     fsi_rigid_kind kind;
-    int32_t group, ghost, user;
+    int32_t group;
+    int32_t ghost;
+    int32_t user;
     int32_t touching;       /* contacts and joints of the last step */
     fsi_wrench push;        /* that contact and joints gave in the last move */
     fsi_wrench push_before; /* and in the move before it */
@@ -400,7 +406,8 @@ typedef struct fsi_contact_end {
 /* One contact point; world->contact[i]. a.solid < b.solid. Rigid pairs come first, then pairs with
    externals, each sorted by (a, b). The normal points from b to a. */
 typedef struct fsi_contact {
-    fsi_contact_end a, b;
+    fsi_contact_end a;
+    fsi_contact_end b;
     /* which point of the pair: the same number next step means the same point */
     uint32_t feature;
     /* the solid it moves with during a step: the smaller of two bodies, or whose point it is */
@@ -414,7 +421,8 @@ typedef struct fsi_contact {
     fsi_real impulse_t[2]; /* N s along the tangents; length <= friction * impulse (a cone) */
     fsi_real impulse_max;  /* largest impulse of the step: tells restitution who was hit */
     fsi_real approach;     /* normal velocity before the step, m/s (negative: approaching) */
-    fsi_real friction, restitution;
+    fsi_real friction;
+    fsi_real restitution;
     fsi_real size;   /* bounding radius of the smaller end: the slop's scale, m */
     fsi_real mass_n; /* effective mass along the normal, kg */
     fsi_real mass_t; /* effective mass along the tangents, kg */
@@ -508,7 +516,8 @@ typedef struct fsi_joint_desc {
  * max_force, max_torque. */
 typedef struct fsi_joint {
     fsi_joint_kind kind;
-    int32_t a, b;
+    int32_t a;
+    int32_t b;
     fsi_vec3 anchor_a, anchor_b;         /* anchors in the body frames, m */
     fsi_vec3 axis_a, axis_b;             /* axis in the body frames */
     fsi_quat rest_rotation;              /* rotation of a relative to b at rest */
@@ -541,7 +550,9 @@ typedef struct fsi_solids_desc {
 /* The rigid world. Fields are read only. */
 typedef struct fsi_solids {
     fsi_solids_desc desc; /* defaults filled in */
-    int body_count, joint_count, contact_count;
+    int body_count;
+    int joint_count;
+    int contact_count;
     fsi_rigid *body;  /* [max_bodies] */
     fsi_joint *joint; /* [max_joints] */
     /* [max_contacts] of the last step; kept for warm starts and drawing */
@@ -666,7 +677,9 @@ typedef fsi_real (*fsi_sdf_fn)(fsi_vec3 x, void *user);
 /* Vertices with a surface and, for solids, tetrahedra. All arrays in one block of the allocator. */
 typedef struct fsi_mesh {
     int dim; /* 3: index holds triangles; 2: segments */
-    int vertex_count, element_count, tet_count;
+    int vertex_count;
+    int element_count;
+    int tet_count;
     int closed;     /* 1: the surface encloses its inside */
     fsi_real *x;    /* [3 * vertex_count] m */
     int32_t *index; /* [dim * element_count] surface, oriented outwards */
@@ -768,7 +781,9 @@ typedef struct fsi_soft_desc {
     int dim;           /* 2: z is fixed; 3 */
     int vertex_count;  /* >= 1 */
     const fsi_real *x; /* [3 * vertex_count] rest shape, m; also where it starts */
-    int segment_count, triangle_count, tet_count;
+    int segment_count;
+    int triangle_count;
+    int tet_count;
     /* [2 * segment_count] strips and ropes; bending in 2D where two segments a -> b -> c meet */
     const int32_t *segment;
     const int32_t *triangle; /* [3 * triangle_count] shells; plane-stress membranes, in 2D too */
@@ -843,7 +858,8 @@ typedef struct fsi_soft {
      * the last fsi_soft_contact, J */
     double contact_work;
     void *block;
-    size_t size, state_size;
+    size_t size;
+    size_t state_size;
 } fsi_soft;
 
 /* Copies everything it needs. FSI_ERR_GEOMETRY: degenerate elements, bad indices; FSI_ERR_ARGUMENT:
@@ -949,7 +965,10 @@ typedef struct fsi_reduced_desc {
 
 typedef struct fsi_reduced_model {
     fsi_reduced_desc desc; /* resolved; mesh and basis pointers are NULL */
-    int vertex_count, element_count, modes, dim;
+    int vertex_count;
+    int element_count;
+    int modes;
+    int dim;
     fsi_real mass; /* kg */
     /* of a sphere about the centre of mass that holds the rest shape, m */
     fsi_real radius;
@@ -997,7 +1016,9 @@ typedef struct fsi_reduced {
     fsi_real *q, *dq; /* [modes] modal displacement and velocity */
     /* These follow the state: the rotation as a matrix, inertia about the centre of mass and its
        inverse (body frame), H = sum m r x s_k [modes]. */
-    fsi_mat3 axes, inertia, inverse_inertia;
+    fsi_mat3 axes;
+    fsi_mat3 inertia;
+    fsi_mat3 inverse_inertia;
     fsi_vec3 *H;
     /* [6 + modes] generalised force (force, torque about the centre, modal), cleared by
        fsi_reduced_forces */
@@ -1095,7 +1116,8 @@ typedef struct fsi_reduced_joint {
 } fsi_reduced_joint;
 
 typedef struct fsi_reduced_skin {
-    int vertex_count, element_count;
+    int vertex_count;
+    int element_count;
     const int32_t *index; /* [dim * element_count] */
     int terms;            /* component vertices per skin vertex, 1 .. 16, of at most 4 bodies */
     const int32_t *body, *vertex; /* [terms * vertex_count] */
@@ -1103,7 +1125,9 @@ typedef struct fsi_reduced_skin {
 } fsi_reduced_skin;
 
 typedef struct fsi_reduced_group {
-    int body_count, joint_count, dof;
+    int body_count;
+    int joint_count;
+    int dof;
     fsi_reduced **body;       /* [body_count] */
     fsi_reduced_joint *joint; /* [joint_count] */
     fsi_reduced_skin skin;    /* copied; terms 0 = none */
@@ -1117,11 +1141,16 @@ typedef struct fsi_reduced_group {
     fsi_real *mass, *inverse;        /* [dof * dof] */
     /* private: rows of the joints A and A M^-1 [3 joints * dof], factor of A M^-1 A^T
        [(3 joints)^2], gaps now and what a move leaves of them [3 joints] */
-    fsi_real *joint_row, *joint_answer, *joint_factor, *joint_gap, *joint_left;
+    fsi_real *joint_row;
+    fsi_real *joint_answer;
+    fsi_real *joint_factor;
+    fsi_real *joint_gap;
+    fsi_real *joint_left;
     fsi_real *scratch; /* [dof * dof] for several bodies */
     /* joints: [dof + bodies] place, rotation and q of the bodies before they move */
     fsi_real *pose;
-    int32_t *skin_body, *skin_vertex;
+    int32_t *skin_body;
+    int32_t *skin_vertex;
     fsi_real *skin_weight; /* the copy behind skin */
     fsi_real joint_error;  /* largest distance of joined points when last coupled, m */
     fsi_allocator allocator;
@@ -1248,7 +1277,8 @@ static double fsi__safe_share(double (*excess)(double share, void *user), void *
         t = b > 0 ? -2 * below / (b + sqrt(root)) : (sqrt(root) - b) / (2 * a);
 
     /* Between `lo`, which is safe by `below`, and `hi`, which is not by `above`. */
-    double lo = 0, hi = 1;
+    double lo = 0;
+    double hi = 1;
 
     if (half > 0) {
         hi = 0.5;
@@ -1282,8 +1312,10 @@ static double fsi__safe_share(double (*excess)(double share, void *user), void *
 static fsi_real fsi__golden_section(fsi_real (*fn)(fsi_real t, void *user), void *user, fsi_real a,
                                     fsi_real b, int steps) {
     const fsi_real ratio = FSI_R(0.6180339887498949);
-    fsi_real s = b - ratio * (b - a), t = a + ratio * (b - a);
-    fsi_real at_s = fn(s, user), at_t = fn(t, user);
+    fsi_real s = b - ratio * (b - a);
+    fsi_real t = a + ratio * (b - a);
+    fsi_real at_s = fn(s, user);
+    fsi_real at_t = fn(t, user);
 
     for (int i = 0; i < steps; i++) {
         if (at_s < at_t) {
@@ -1309,7 +1341,8 @@ static fsi_real fsi__golden_section(fsi_real (*fn)(fsi_real t, void *user), void
 /* Is the surface closed? Its directed edges (2D: the ends of its segments) pair up, each with
  * exactly one opposite. */
 static fsi_result fsi__mesh_closed(const fsi_surface *surface, const fsi_allocator *allocator) {
-    size_t dim = (size_t)surface->dim, edges = (size_t)surface->element_count * dim;
+    size_t dim = (size_t)surface->dim;
+    size_t edges = (size_t)surface->element_count * dim;
     size_t bytes = 2 * edges * sizeof(uint64_t);
     uint64_t *key = (uint64_t *)fsi_alloc(allocator, bytes);
     if (!key)
@@ -1324,7 +1357,8 @@ static fsi_result fsi__mesh_closed(const fsi_surface *surface, const fsi_allocat
     fsi_result result = FSI_OK;
 
     for (size_t i = 0; i < edges && result == FSI_OK; i++) {
-        int a = (int)(sorted[i] >> 32), b = (int)(sorted[i] & 0xffffffffu);
+        int a = (int)(sorted[i] >> 32);
+        int b = (int)(sorted[i] & 0xffffffffu);
         uint64_t opposite = dim == 3 ? fsi__pair_key(b, a) : fsi__pair_key(a, 1 - b);
         size_t at = fsi__lower_bound(edges, sorted, opposite);
         int twice = i > 0 && sorted[i] == sorted[i - 1];
@@ -1339,7 +1373,8 @@ static fsi_result fsi__mesh_closed(const fsi_surface *surface, const fsi_allocat
 /* Is an element without area, for its size? */
 static int fsi__element_degenerate(const fsi_surface *surface, int element) {
     const int32_t *id = surface->index + (size_t)surface->dim * (size_t)element;
-    fsi_real area = fsi__length(fsi_surface_normal(surface, element)), longest = 0;
+    fsi_real area = fsi__length(fsi_surface_normal(surface, element));
+    fsi_real longest = 0;
     for (int k = 0; k < surface->dim; k++) {
         fsi_vec3 a = fsi_vec_load(surface->x + 3 * (size_t)id[k]);
         fsi_vec3 b = fsi_vec_load(surface->x + 3 * (size_t)id[(k + 1) % surface->dim]);
@@ -1370,12 +1405,12 @@ static double fsi__cone_volume(const double *a, const double *b, const double *c
 
 /* Moments about `origin`: the sum of the cones from there to every element. */
 static fsi__moments fsi__mesh_moments(const fsi_surface *surface, fsi_vec3 origin) {
-    fsi__moments sum;
-    memset(&sum, 0, sizeof sum);
+    fsi__moments sum = FSI__ZERO;
 
     for (int e = 0; e < surface->element_count; e++) {
         const int32_t *id = surface->index + (size_t)surface->dim * (size_t)e;
-        double p[3][3] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, total[3];
+        double p[3][3] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
+        double total[3];
         for (int k = 0; k < surface->dim; k++)
             for (int i = 0; i < surface->dim; i++)
                 p[k][i] = (double)(surface->x[3 * (size_t)id[k] + (size_t)i] - fsi__get(origin, i));
@@ -1388,7 +1423,8 @@ static fsi__moments fsi__mesh_moments(const fsi_surface *surface, fsi_vec3 origi
 
         /* int x_i x_j = volume / 20 (sum over corners p_i p_j + total_i total_j); 2D: area / 12 */
         for (int k = 0; k < 6; k++) {
-            int i = fsi__second_row[k], j = fsi__second_column[k];
+            int i = fsi__second_row[k];
+            int j = fsi__second_column[k];
             double corners = p[0][i] * p[0][j] + p[1][i] * p[1][j] + p[2][i] * p[2][j];
             sum.second[k] +=
                 volume * (corners + total[i] * total[j]) / (surface->dim == 3 ? 20 : 12);
@@ -1422,7 +1458,8 @@ FSI_API fsi_result fsi_mesh_mass(const fsi_surface *mesh, const fsi_allocator *a
     if (!(sum.volume > 0))
         return FSI_ERR_GEOMETRY; /* inside-out */
 
-    double centre[3], second[6];
+    double centre[3];
+    double second[6];
     for (int i = 0; i < 3; i++)
         centre[i] = sum.first[i] / sum.volume;
     *volume = (fsi_real)sum.volume;
@@ -1441,7 +1478,8 @@ FSI_API fsi_result fsi_mesh_mass(const fsi_surface *mesh, const fsi_allocator *a
     inertia->m[0] = (fsi_real)(second[1] + second[2]);
     inertia->m[4] = (fsi_real)(second[0] + second[2]);
     for (int k = 3; k < 6; k++) {
-        int i = fsi__second_row[k], j = fsi__second_column[k];
+        int i = fsi__second_row[k];
+        int j = fsi__second_column[k];
         inertia->m[3 * i + j] = inertia->m[3 * j + i] = (fsi_real)-second[k];
     }
 
@@ -1463,12 +1501,14 @@ typedef struct fsi__tess {
     int around; /* vertices of a ring */
     int rings;
     int loop; /* 1: the profile is closed and there are no tips */
-    int vertices, elements;
+    int vertices;
+    int elements;
 } fsi__tess;
 
 static fsi__tess fsi__tess_size(const fsi_shape_desc *desc) {
     fsi__tess tess;
-    int capsule = desc->kind == FSI_SHAPE_CAPSULE, half = desc->resolution / 2;
+    int capsule = desc->kind == FSI_SHAPE_CAPSULE;
+    int half = desc->resolution / 2;
     memset(&tess, 0, sizeof tess);
     tess.around = desc->resolution;
     tess.loop = desc->kind == FSI_SHAPE_TORUS;
@@ -1497,12 +1537,15 @@ static fsi__tess fsi__tess_size(const fsi_shape_desc *desc) {
 /* Ring i of the profile: distance from the axis and position along it. */
 static void fsi__tess_profile(const fsi_shape *shape, const fsi__tess *tess, int i, fsi_real radius,
                               fsi_real *distance, fsi_real *along) {
-    fsi_real angle, ring = 0, shift = 0;
+    fsi_real angle;
+    fsi_real ring = 0;
+    fsi_real shift = 0;
     if (tess->loop) {
         angle = 2 * FSI_PI * (fsi_real)i / (fsi_real)tess->rings;
         ring = shape->length;
     } else if (shape->kind == FSI_SHAPE_CAPSULE) { /* both hemispheres end in an equator */
-        int half = tess->rings / 2, first = i < half;
+        int half = tess->rings / 2;
+        int first = i < half;
         angle = FSI_PI / 2 * (fsi_real)(first ? i + 1 : i) / (fsi_real)half;
         shift = first ? shape->length / 2 : -shape->length / 2;
     } else
@@ -1527,15 +1570,20 @@ static int32_t *fsi__triangle(int32_t *id, int a, int b, int c) {
 
 static void fsi__tess_round3(const fsi_shape *shape, const fsi__tess *tess, fsi_real radius,
                              fsi_real *x, int32_t *id) {
-    int n = tess->around, tips = !tess->loop, end = tess->vertices - 1;
+    int n = tess->around;
+    int tips = !tess->loop;
+    int end = tess->vertices - 1;
     fsi_real tip = radius + (shape->kind == FSI_SHAPE_CAPSULE ? shape->length / 2 : 0);
     if (tips)
         x = fsi__put(x, tip, 0, 0);
     for (int i = 0; i < tess->rings; i++)
         for (int j = 0; j < n; j++) {
-            fsi_real distance, along, angle = 2 * FSI_PI * (fsi_real)j / (fsi_real)n;
+            fsi_real distance;
+            fsi_real along;
+            fsi_real angle = 2 * FSI_PI * (fsi_real)j / (fsi_real)n;
             fsi__tess_profile(shape, tess, i, radius, &distance, &along);
-            fsi_real cosine = distance * fsi__cos(angle), sine = distance * fsi__sin(angle);
+            fsi_real cosine = distance * fsi__cos(angle);
+            fsi_real sine = distance * fsi__sin(angle);
 
             /* Axes are swapped cyclically: orientation is kept. */
             x = tips ? fsi__put(x, along, cosine, sine) : fsi__put(x, sine, along, cosine);
@@ -1546,7 +1594,9 @@ static void fsi__tess_round3(const fsi_shape *shape, const fsi__tess *tess, fsi_
     /* Two triangles between neighbouring rings: along the profile x around = outward. */
     for (int i = 0; i < tess->rings - tips; i++)
         for (int j = 0; j < n; j++) {
-            int ring = tips + i * n, next = tips + (i + 1) % tess->rings * n, k = (j + 1) % n;
+            int ring = tips + i * n;
+            int next = tips + (i + 1) % tess->rings * n;
+            int k = (j + 1) % n;
             id = fsi__triangle(id, ring + j, next + j, next + k);
             id = fsi__triangle(id, ring + j, next + k, ring + k);
         }
@@ -1558,7 +1608,8 @@ static void fsi__tess_round3(const fsi_shape *shape, const fsi__tess *tess, fsi_
 
 static void fsi__tess_round2(const fsi_shape *shape, const fsi__tess *tess, fsi_real radius,
                              fsi_real *x, int32_t *id) {
-    int half = tess->around / 2, capsule = shape->kind == FSI_SHAPE_CAPSULE;
+    int half = tess->around / 2;
+    int capsule = shape->kind == FSI_SHAPE_CAPSULE;
     for (int i = 0; i < tess->vertices; i++) {
         int right = i <= half;
         int number = capsule && !right ? i - 1 : i;
@@ -1578,7 +1629,8 @@ static void fsi__tess_box(const fsi_shape *shape, const fsi__tess *tess, fsi_rea
                                     2, 6, 7, 2, 7, 3, 0, 2, 3, 0, 3, 1, 4, 5, 7, 4, 7, 6};
     static const int8_t loop[8] = {0, 1, 1, 3, 3, 2, 2, 0};
     const int8_t *corner = shape->dim == 3 ? face : loop;
-    fsi_vec3 hi = shape->half, lo = fsi_vec_sub(fsi_vec(0, 0, 0), hi);
+    fsi_vec3 hi = shape->half;
+    fsi_vec3 lo = fsi_vec_sub(fsi_vec(0, 0, 0), hi);
     for (int i = 0; i < tess->vertices; i++)
         x = fsi__put(x, i & 1 ? hi.x : lo.x, i & 2 ? hi.y : lo.y, i & 4 ? hi.z : lo.z);
     for (int i = 0; i < shape->dim * tess->elements; i++)
@@ -1631,7 +1683,10 @@ static void fsi__shape_box(fsi_shape *shape) {
 
 /* Symbols: r radius, l length of the straight part. */
 static void fsi__shape_capsule(fsi_shape *shape) {
-    fsi_real r = shape->radius, l = shape->length, rr = r * r, ll = l * l;
+    fsi_real r = shape->radius;
+    fsi_real l = shape->length;
+    fsi_real rr = r * r;
+    fsi_real ll = l * l;
     int solid = shape->dim == 3;
     fsi_real straight = solid ? FSI_PI * rr * l : 2 * r * l;
     fsi_real caps = solid ? 4 * FSI_PI / 3 * rr * r : FSI_PI * rr;
@@ -1654,7 +1709,10 @@ static void fsi__shape_capsule(fsi_shape *shape) {
 
 /* Mass properties and bounds of the analytic kinds. */
 static void fsi__shape_analytic(fsi_shape *shape) {
-    fsi_real r = shape->radius, l = shape->length, rr = r * r, ll = l * l;
+    fsi_real r = shape->radius;
+    fsi_real l = shape->length;
+    fsi_real rr = r * r;
+    fsi_real ll = l * l;
     int solid = shape->dim == 3;
     switch (shape->kind) {
     case FSI_SHAPE_BOX:
@@ -1686,10 +1744,6 @@ static void fsi__shape_analytic(fsi_shape *shape) {
 /* The static world: no volume, no surface, no bounds. */
 static int fsi__shape_static(fsi_shape_kind kind) {
     return kind == FSI_SHAPE_PLANE || kind == FSI_SHAPE_ROOM || kind == FSI_SHAPE_HEIGHT;
-}
-
-static int fsi__positive(fsi_real x) {
-    return fsi__finite(x) && x > 0;
 }
 
 static fsi_vec3 fsi__quat_axis(fsi_quat q) {
@@ -1804,7 +1858,8 @@ static void fsi__inertia_add(fsi_shape *shape, const fsi_shape_part *part) {
     fsi_mat3 turn = fsi_quat_matrix(part->q);
     fsi_mat3 own = fsi_mat3_rotate(&turn, &part->shape->inertia);
     fsi_real mass = part->density * part->shape->volume;
-    fsi_real square = fsi_vec_dot(part->x, part->x), d[3];
+    fsi_real square = fsi_vec_dot(part->x, part->x);
+    fsi_real d[3];
     fsi_vec_store(d, part->x);
     for (int i = shape->dim == 3 ? 0 : 2; i < 3; i++)
         for (int j = shape->dim == 3 ? 0 : 2; j < 3; j++)
@@ -1898,7 +1953,9 @@ static fsi_result fsi__sdf_fill(fsi_shape *shape, fsi_real *grid, const fsi_allo
 
 /* Values of a signed distance on a lattice, node i + nx * (j + ny * k); 2D: nz = 1. */
 typedef struct fsi__sdf {
-    int nx, ny, nz;
+    int nx;
+    int ny;
+    int nz;
     fsi_real spacing;
     fsi_vec3 origin;
     const fsi_real *value;
@@ -2021,7 +2078,9 @@ static fsi_result fsi__shape_plan(fsi_shape *shape, const fsi_shape_desc *desc) 
 
 /* The arrays of a shape while they may still be written. */
 typedef struct fsi__shape_arrays {
-    fsi_real *x, *point, *grid;
+    fsi_real *x;
+    fsi_real *point;
+    fsi_real *grid;
     int32_t *index;
 } fsi__shape_arrays;
 
@@ -2089,8 +2148,7 @@ static fsi_result fsi__shape_fill(fsi_shape *shape, const fsi_shape_desc *desc,
 
 /* Makes a shape of a valid desc without zeros; on error the caller frees what there is. */
 static fsi_result fsi__shape_make(fsi_shape *shape, const fsi_shape_desc *desc) {
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
     fsi__shape_arrays arrays;
     fsi_result result = fsi__shape_plan(shape, desc);
     if (result != FSI_OK)
@@ -2214,12 +2272,17 @@ static int fsi__height_row(const fsi_shape *shape, fsi_real z, fsi_real *fractio
 
 /* Height above the field, bilinear, times the cosine of its slope. */
 static fsi_real fsi__distance_height(const fsi_shape *shape, fsi_vec3 p, fsi_vec3 *n) {
-    fsi_real fx, fz, spacing = shape->spacing;
+    fsi_real fx;
+    fsi_real fz;
+    fsi_real spacing = shape->spacing;
     int i = fsi__height_column(shape, p.x, &fx);
     int k = fsi__height_row(shape, p.z, &fz);
     size_t up = shape->nz > 1 ? (size_t)shape->nx : 0;
     const fsi_real *node = shape->grid + (size_t)k * (size_t)shape->nx + (size_t)i;
-    fsi_real h00 = node[0], h10 = node[1], h01 = node[up], h11 = node[up + 1];
+    fsi_real h00 = node[0];
+    fsi_real h10 = node[1];
+    fsi_real h01 = node[up];
+    fsi_real h11 = node[up + 1];
     fsi_real h = (h00 * (1 - fx) + h10 * fx) * (1 - fz) + (h01 * (1 - fx) + h11 * fx) * fz;
     fsi_real dx = ((h10 - h00) * (1 - fz) + (h11 - h01) * fz) / spacing;
     fsi_real dz = ((h01 - h00) * (1 - fx) + (h11 - h10) * fx) / spacing;
@@ -2229,17 +2292,22 @@ static fsi_real fsi__distance_height(const fsi_shape *shape, fsi_vec3 p, fsi_vec
 
 /* Distance at p, trilinear, p clamped to the lattice: *at; *slope per cell. */
 FSI__INLINE fsi_real fsi__sdf_read(const fsi__sdf *sdf, fsi_vec3 p, fsi_vec3 *slope, fsi_vec3 *at) {
-    fsi_real fx, fy, fz;
+    fsi_real fx;
+    fsi_real fy;
+    fsi_real fz;
     int i = fsi__cell((p.x - sdf->origin.x) / sdf->spacing, sdf->nx, &fx);
     int j = fsi__cell((p.y - sdf->origin.y) / sdf->spacing, sdf->ny, &fy);
     int k = fsi__cell((p.z - sdf->origin.z) / sdf->spacing, sdf->nz, &fz);
-    size_t row = (size_t)sdf->nx, layer = sdf->nz > 1 ? row * (size_t)sdf->ny : 0;
+    size_t row = (size_t)sdf->nx;
+    size_t layer = sdf->nz > 1 ? row * (size_t)sdf->ny : 0;
     const fsi_real *node = sdf->value + ((size_t)k * (size_t)sdf->ny + (size_t)j) * row + (size_t)i;
     fsi_real distance = 0;
     *slope = fsi_vec(0, 0, 0);
 
     for (int c = 0; c < 8; c++) {
-        fsi_real wx = c & 1 ? fx : 1 - fx, wy = c & 2 ? fy : 1 - fy, wz = c & 4 ? fz : 1 - fz;
+        fsi_real wx = c & 1 ? fx : 1 - fx;
+        fsi_real wy = c & 2 ? fy : 1 - fy;
+        fsi_real wz = c & 4 ? fz : 1 - fz;
         fsi_real value = node[(c & 1 ? 1 : 0) + (c & 2 ? row : 0) + (c & 4 ? layer : 0)];
         distance += wx * wy * wz * value;
         slope->x += (c & 1 ? value : -value) * wy * wz;
@@ -2259,7 +2327,8 @@ FSI__INLINE fsi_real fsi__sdf_read(const fsi__sdf *sdf, fsi_vec3 p, fsi_vec3 *sl
  * found from its rim. */
 static fsi_real fsi__distance_grid(const fsi_shape *shape, fsi_vec3 p, fsi_vec3 *n) {
     fsi__sdf sdf = {shape->nx, shape->ny, shape->nz, shape->spacing, shape->origin, shape->grid};
-    fsi_vec3 slope, at;
+    fsi_vec3 slope;
+    fsi_vec3 at;
     fsi_real d = fsi__sdf_read(&sdf, p, &slope, &at);
     *n = fsi__unit(slope);
     if (!(fsi__length(fsi_vec_sub(p, at)) > shape->spacing * FSI_R(1e-3)))
@@ -2290,7 +2359,8 @@ static fsi_real fsi__distance_parts(const fsi_shape *shape, fsi_vec3 p, fsi_vec3
     fsi_real least = FSI_REAL_MAX;
     for (int i = 0; i < shape->part_count; i++) {
         const fsi_shape_part *part = shape->part + i;
-        fsi_vec3 local = fsi_quat_rotate(fsi__quat_back(part->q), fsi_vec_sub(p, part->x)), normal;
+        fsi_vec3 local = fsi_quat_rotate(fsi__quat_back(part->q), fsi_vec_sub(p, part->x));
+        fsi_vec3 normal;
         fsi_real d = fsi_shape_distance(part->shape, local, &normal);
         if (d < least) {
             least = d;
@@ -2427,14 +2497,16 @@ typedef struct fsi__placed {
 
 /* A point of contact. */
 typedef struct fsi__point {
-    fsi_vec3 at, normal;
+    fsi_vec3 at;
+    fsi_vec3 normal;
     fsi_real gap;
     uint32_t feature;
 } fsi__point;
 
 /* The contact points of a pair. */
 typedef struct fsi__manifold {
-    int count, limit;
+    int count;
+    int limit;
     fsi_real reach; /* largest gap kept */
     fsi_real size;  /* length scale of the smaller shape */
     fsi__point point[FSI__CANDIDATES];
@@ -2475,7 +2547,8 @@ static void fsi__manifold_reduce(fsi__manifold *manifold) {
     fsi__point *point = manifold->point;
     fsi_real apart[FSI__CANDIDATES]; /* squared distance from the nearest point kept */
     fsi_real least = manifold->size * manifold->size * FSI_R(1e-4);
-    int best = 0, kept = 0;
+    int best = 0;
+    int kept = 0;
     for (int i = 0; i < manifold->count; i++) {
         apart[i] = FSI_REAL_MAX;
         if (point[i].gap < point[best].gap)
@@ -2532,7 +2605,8 @@ static fsi_vec3 fsi__curve(const fsi_shape *shape, fsi_real t) {
 
 /* The curve of one shape beside another, for the search of its deepest point. */
 typedef struct fsi__curve_beside {
-    const fsi__placed *own, *other;
+    const fsi__placed *own;
+    const fsi__placed *other;
 } fsi__curve_beside;
 
 static fsi_real fsi__curve_distance(fsi_real t, void *user) {
@@ -2560,9 +2634,13 @@ static void fsi__curve_deepest(fsi__manifold *manifold, const fsi__placed *own,
 /* All samples of a shape against the other. */
 static void fsi__collide_samples(fsi__manifold *manifold, const fsi__placed *own,
                                  const fsi__placed *other, int flip, uint32_t feature) {
-    const fsi_shape *shape = own->shape, *form = other->shape;
-    fsi_real r = shape->point_radius, least = FSI_REAL_MAX, room = r + manifold->reach;
-    int best = 0, bounded = !fsi__shape_static(form->kind);
+    const fsi_shape *shape = own->shape;
+    const fsi_shape *form = other->shape;
+    fsi_real r = shape->point_radius;
+    fsi_real least = FSI_REAL_MAX;
+    fsi_real room = r + manifold->reach;
+    int best = 0;
+    int bounded = !fsi__shape_static(form->kind);
     if (form->kind == FSI_SHAPE_PLANE
         && fsi__pose_local(&other->pose, own->pose.x).y > shape->bound + manifold->reach)
         return;
@@ -2593,7 +2671,8 @@ static void fsi__collide_edges(fsi__manifold *manifold, const fsi__placed *box,
     fsi_vec_store(half, box->shape->half);
     for (int e = 0; e < (dim == 3 ? 12 : 4); e++) {
         int axis = dim == 3 ? e / 4 : e / 2;
-        int first = axis == 0 ? 1 : 0, second = axis == 2 ? 1 : 2;
+        int first = axis == 0 ? 1 : 0;
+        int second = axis == 2 ? 1 : 2;
         fsi_real p[3];
         p[first] = (e & 1 ? FSI_R(1.) : FSI_R(-1.)) * half[first];
         p[second] = (e & 2 ? FSI_R(1.) : FSI_R(-1.)) * half[second];
@@ -2619,12 +2698,12 @@ static void fsi__collide_room(fsi__manifold *manifold, const fsi__placed *own,
 
     for (int k = 0; k < 2 * room->shape->dim; k++) {
         int axis = k / 2;
-        fsi_real middle[3] = {0, 0, 0}, sign = k & 1 ? FSI_R(1.) : FSI_R(-1.);
+        fsi_real middle[3] = {0, 0, 0};
+        fsi_real sign = k & 1 ? FSI_R(1.) : FSI_R(-1.);
         middle[axis] = sign * half[axis];
 
         /* The wall's y axis points into the room. */
-        fsi_mat3 turn;
-        memset(&turn, 0, sizeof turn);
+        fsi_mat3 turn = FSI__ZERO;
         turn.m[3 * axis + 1] = -sign;
         turn.m[3 * ((axis + 1) % 3) + (axis == 1 ? 2 : 0)] = 1;
         turn.m[3 * ((axis + 2) % 3) + (axis == 1 ? 0 : 2)] = 1;
@@ -2638,7 +2717,9 @@ static void fsi__collide_room(fsi__manifold *manifold, const fsi__placed *own,
 static void fsi__collide_peaks(fsi__manifold *manifold, const fsi__placed *own,
                                const fsi__placed *field, int flip) {
     const fsi_shape *shape = field->shape;
-    fsi_real spacing = shape->spacing, r = own->shape->bound + manifold->reach, skip;
+    fsi_real spacing = shape->spacing;
+    fsi_real r = own->shape->bound + manifold->reach;
+    fsi_real skip;
     fsi_vec3 c = fsi__pose_local(&field->pose, own->pose.x);
     int i0 = fsi__height_column(shape, c.x - r, &skip);
     int i1 = fsi__height_column(shape, c.x + r, &skip) + 1;
@@ -2708,7 +2789,8 @@ static void fsi__separation_try(fsi__separation *best, const fsi__placed *a, con
  * choice does not flicker. */
 static fsi__separation fsi__box_axes(const fsi__placed *a, const fsi__placed *b,
                                      fsi_real tolerance) {
-    fsi__separation best, axis;
+    fsi__separation best;
+    fsi__separation axis;
     int dim = a->shape->dim;
     memset(&best, 0, sizeof best);
     memset(&axis, 0, sizeof axis);
@@ -2739,7 +2821,8 @@ static fsi__separation fsi__box_axes(const fsi__placed *a, const fsi__placed *b,
 
 /* Middle of the edge along axis `edge` that lies farthest along n. */
 static fsi_vec3 fsi__box_edge(const fsi__placed *box, fsi_vec3 n, int edge) {
-    fsi_real local[3], corner[3];
+    fsi_real local[3];
+    fsi_real corner[3];
     fsi_vec_store(local, fsi_mat3_tmul_vec(&box->pose.rotation, n));
     fsi_vec_store(corner, box->shape->half);
     for (int k = 0; k < 3; k++)
@@ -2754,8 +2837,12 @@ static void fsi__box_edges(fsi__manifold *manifold, const fsi__placed *a, const 
                            const fsi__separation *axis) {
     fsi_vec3 p = fsi__box_edge(a, fsi_vec_scale(axis->normal, -1), axis->i);
     fsi_vec3 q = fsi__box_edge(b, axis->normal, axis->j);
-    fsi_vec3 u = fsi__box_axis(a, axis->i), v = fsi__box_axis(b, axis->j), d = fsi_vec_sub(p, q);
-    fsi_real uv = fsi_vec_dot(u, v), du = fsi_vec_dot(d, u), dv = fsi_vec_dot(d, v);
+    fsi_vec3 u = fsi__box_axis(a, axis->i);
+    fsi_vec3 v = fsi__box_axis(b, axis->j);
+    fsi_vec3 d = fsi_vec_sub(p, q);
+    fsi_real uv = fsi_vec_dot(u, v);
+    fsi_real du = fsi_vec_dot(d, u);
+    fsi_real dv = fsi_vec_dot(d, v);
     fsi_real det = 1 - uv * uv;
     fsi_real half_a = fsi__get(a->shape->half, axis->i);
     fsi_real half_b = fsi__get(b->shape->half, axis->j);
@@ -2778,9 +2865,12 @@ static int fsi__clip(fsi__clipped *corner, int count, fsi_vec3 n, fsi_real d, fs
     fsi__clipped out[16];
     int kept = 0;
     for (int i = 0; i < count && kept < 14; i++) {
-        fsi__clipped a = corner[i], b = corner[(i + 1) % count];
-        fsi_real above_a = fsi_vec_dot(n, a.p) - d, above_b = fsi_vec_dot(n, b.p) - d;
-        int in_a = above_a <= tolerance, in_b = above_b <= tolerance;
+        fsi__clipped a = corner[i];
+        fsi__clipped b = corner[(i + 1) % count];
+        fsi_real above_a = fsi_vec_dot(n, a.p) - d;
+        fsi_real above_b = fsi_vec_dot(n, b.p) - d;
+        int in_a = above_a <= tolerance;
+        int in_b = above_b <= tolerance;
         if (in_a)
             out[kept++] = a;
         if (in_a == in_b)
@@ -2796,8 +2886,11 @@ static int fsi__clip(fsi__clipped *corner, int count, fsi_vec3 n, fsi_real d, fs
 
 /* Corners, in order, of the face of a box that looks most against n. Returns their number. */
 static int fsi__incident_face(const fsi__placed *box, fsi_vec3 n, fsi__clipped *corner) {
-    int dim = box->shape->dim, face = 0, count = dim == 3 ? 4 : 2;
-    fsi_real half[3], local[3];
+    int dim = box->shape->dim;
+    int face = 0;
+    int count = dim == 3 ? 4 : 2;
+    fsi_real half[3];
+    fsi_real local[3];
     fsi_vec_store(half, box->shape->half);
     fsi_vec_store(local, fsi_mat3_tmul_vec(&box->pose.rotation, n));
     for (int i = 1; i < dim; i++)
@@ -2885,7 +2978,8 @@ static void fsi__collide_static(fsi__manifold *manifold, const fsi__placed *own,
 /* Any two shapes without parts. */
 static void fsi__collide_simple(fsi__manifold *manifold, const fsi__placed *a,
                                 const fsi__placed *b) {
-    fsi_shape_kind kind_a = a->shape->kind, kind_b = b->shape->kind;
+    fsi_shape_kind kind_a = a->shape->kind;
+    fsi_shape_kind kind_b = b->shape->kind;
     if (fsi__shape_static(kind_a)) {
         fsi__collide_static(manifold, b, a, 1);
         return;
@@ -2948,7 +3042,8 @@ static void fsi__collide_bodies(fsi__manifold *manifold, const fsi_rigid *body_a
     manifold->reach = FSI_R(0.02) * size + dt * speed;
     for (int i = 0; i < fsi__part_count(body_a->shape); i++)
         for (int j = 0; j < fsi__part_count(body_b->shape); j++) {
-            fsi__placed a = fsi__placed_part(body_a, i), b = fsi__placed_part(body_b, j);
+            fsi__placed a = fsi__placed_part(body_a, i);
+            fsi__placed b = fsi__placed_part(body_b, j);
             int before = manifold->count;
             fsi__collide_simple(manifold, &a, &b);
             for (int k = before; k < manifold->count; k++)
@@ -2979,14 +3074,17 @@ static void fsi__collide_bodies(fsi__manifold *manifold, const fsi_rigid *body_a
 
 /* What the solver touches of a body: 16 reals. */
 typedef struct fsi__velocity {
-    fsi_vec3 v, spin;
+    fsi_vec3 v;
+    fsi_vec3 spin;
     fsi_real inverse_mass;
     fsi_mat3 inverse_inertia; /* in world axes */
 } fsi__velocity;
 
 /* The spring that opens overlaps: rate, 1/s, and scales of the new and of the old impulse. */
 typedef struct fsi__spring {
-    fsi_real rate, mass, impulse;
+    fsi_real rate;
+    fsi_real mass;
+    fsi_real impulse;
 } fsi__spring;
 
 /* A step of n substeps. */
@@ -3001,7 +3099,10 @@ typedef struct fsi__step {
 
 /* Where the energy of a move came from, J: see fsi_solids_report. */
 typedef struct fsi__ledger {
-    double work, drive, others, applied;
+    double work;
+    double drive;
+    double others;
+    double applied;
 } fsi__ledger;
 
 /* What a world has beside bodies, joints and contacts: scratch, doors, and the last move. */
@@ -3029,8 +3130,12 @@ struct fsi__solids_work {
     int direct;                   /* 1: joints are solved directly */
     struct fsi__door **door;      /* [max_bodies] coupled solids made so far */
     fsi_vec3 *bound;              /* list: lower and upper corners of the externals */
-    size_t max_pairs, pairs, rigid_pairs;
-    int large_count, jointed_count, capped;
+    size_t max_pairs;
+    size_t pairs;
+    size_t rigid_pairs;
+    int large_count;
+    int jointed_count;
+    int capped;
     fsi_real hold_dt;   /* of the last fsi_solids_hold, s */
     fsi_real last_h;    /* substep of the last move: impulses are scaled when it changes, s */
     fsi__ledger ledger; /* of the last move */
@@ -3158,7 +3263,9 @@ static void fsi__contact_masses(const fsi_solids *solids, fsi_contact *contact) 
     const fsi_contact_end *end[2] = {&contact->a, &contact->b};
     fsi_vec3 tangent = contact->tangent;
     fsi_vec3 bitangent = fsi__bitangent(contact);
-    fsi_vec3 by_normal = fsi_vec(0, 0, 0), by_tangent = by_normal, by_bitangent = by_normal;
+    fsi_vec3 by_normal = fsi_vec(0, 0, 0);
+    fsi_vec3 by_tangent = by_normal;
+    fsi_vec3 by_bitangent = by_normal;
 
     for (int i = 0; i < 2; i++) {
         const fsi_external *external = fsi__external_of(solids, end[i]->solid);
@@ -3224,9 +3331,13 @@ static void fsi__contact_friction(const fsi_solids *solids, fsi_contact *contact
    Returns by how much of its size the approach was beyond what is allowed. */
 static fsi_real fsi__contact_normal(const fsi_solids *solids, fsi_contact *contact,
                                     const fsi__step *step, int opening) {
-    fsi_real h = step->h, slop = step->slop * contact->size;
+    fsi_real h = step->h;
+    fsi_real slop = step->slop * contact->size;
     fsi_real velocity = fsi__normal_velocity(solids, contact);
-    fsi_real bias = 0, scale = 1, give = 0, before = contact->impulse;
+    fsi_real bias = 0;
+    fsi_real scale = 1;
+    fsi_real give = 0;
+    fsi_real before = contact->impulse;
     if (contact->gap > 0)
         bias = contact->gap / h;
     else if (opening) {
@@ -3293,7 +3404,9 @@ static double fsi__contact_restitution(fsi_solids *solids, fsi_real threshold, d
             break;
 
     /* A share s of the impulses gives a s^2 + b s. */
-    double a = 0, b = 0, share = 1;
+    double a = 0;
+    double b = 0;
+    double share = 1;
 
     for (int i = 0; i < solids->contact_count; i++) {
         const fsi_contact *contact = solids->contact + i;
@@ -3348,7 +3461,9 @@ static double fsi__contact_restitution(fsi_solids *solids, fsi_real threshold, d
 
 /* One row; line is zero where it holds an angle. */
 typedef struct fsi__row {
-    fsi_vec3 line, turn_a, turn_b;
+    fsi_vec3 line;
+    fsi_vec3 turn_a;
+    fsi_vec3 turn_b;
     fsi_real error; /* m or rad */
 } fsi__row;
 
@@ -3409,9 +3524,11 @@ static int fsi__joint_slides(fsi_joint_kind kind) {
 /* Geometry of the joint at the present poses. */
 static void fsi__joint_geometry(const fsi_solids *solids, const fsi_joint *joint,
                                 fsi__joint_rows *rows) {
-    const fsi_rigid *body_a = solids->body + joint->a, *body_b = solids->body + joint->b;
+    const fsi_rigid *body_a = solids->body + joint->a;
+    const fsi_rigid *body_b = solids->body + joint->b;
     fsi_joint_kind kind = joint->kind;
-    fsi__row *row = rows->row, *slide = row + FSI__JOINT_FREE;
+    fsi__row *row = rows->row;
+    fsi__row *slide = row + FSI__JOINT_FREE;
 
     /* Where the anchors are, and the axis with two directions across it. */
     fsi_vec3 arm_a = fsi_mat3_mul_vec(&body_a->rotation, joint->anchor_a);
@@ -3589,7 +3706,8 @@ static void fsi__joint_backsolve(const fsi_solids *solids, int begin, int end, f
 
 static fsi_real fsi__row_velocity(const fsi_solids *solids, const fsi_joint *joint,
                                   const fsi__row *row) {
-    const fsi__velocity *a = solids->work->vel + joint->a, *b = solids->work->vel + joint->b;
+    const fsi__velocity *a = solids->work->vel + joint->a;
+    const fsi__velocity *b = solids->work->vel + joint->b;
     return fsi_vec_dot(row->line, fsi_vec_sub(a->v, b->v)) + fsi_vec_dot(row->turn_a, a->spin)
            - fsi_vec_dot(row->turn_b, b->spin);
 }
@@ -3631,7 +3749,9 @@ static void fsi__joint_forget(fsi_joint *joint) {
 static void fsi__joint_drive(const fsi_solids *solids, fsi_joint *joint,
                              const fsi__joint_rows *rows, fsi_real h) {
     const fsi__row *row = rows->row + FSI__JOINT_FREE;
-    fsi_real mass = rows->mass_free, before = joint->impulse_free, next = before;
+    fsi_real mass = rows->mass_free;
+    fsi_real before = joint->impulse_free;
+    fsi_real next = before;
     fsi_real speed = fsi__row_velocity(solids, joint, row);
     if (joint->motor)
         next = fsi__clamp(before - mass * (speed - joint->motor_speed), -h * joint->motor_limit,
@@ -3650,7 +3770,8 @@ static void fsi__joint_drive(const fsi_solids *solids, fsi_joint *joint,
 static void fsi__joint_stop(const fsi_solids *solids, fsi_joint *joint, const fsi__joint_rows *rows,
                             const fsi__step *step, int opening) {
     const fsi__row *row = rows->row + FSI__JOINT_FREE;
-    fsi_real above = row->error - joint->lower, below = joint->upper - row->error;
+    fsi_real above = row->error - joint->lower;
+    fsi_real below = joint->upper - row->error;
     fsi_real sign = above < below ? FSI_R(1.) : FSI_R(-1.);
     fsi_real gap = above < below ? above : below;
     fsi_real bias = opening ? step->spring.rate * gap : 0;
@@ -3704,7 +3825,8 @@ static int fsi__joint_limit(const fsi_solids *solids, int j, const fsi_real *x, 
     const fsi__joint_rows *rows = solids->work->rows + j;
     const fsi_joint *joint = solids->joint + j;
     fsi_real most[2] = {h * joint->max_torque, h * joint->max_force};
-    fsi_real sum[2] = {0, 0}, keep[2] = {1, 1}; /* torques, forces */
+    fsi_real sum[2] = {0, 0};
+    fsi_real keep[2] = {1, 1}; /* torques, forces */
     int limited = 0;
     for (int i = 0; i < rows->n; i++) {
         next[i] = joint->impulse[i] - x[rows->at + i];
@@ -3747,9 +3869,11 @@ static void fsi__joint_alone(fsi_solids *solids, int j, fsi_real h, int opening)
 /* Solves all joints without a limit at once; 1 where one of them would then pull harder than it
  * may: it is marked as limited and nothing is applied. */
 static int fsi__joints_try(fsi_solids *solids, fsi_real h, int opening) {
-    fsi_real *x = solids->work->joint_x, next[6];
+    fsi_real *x = solids->work->joint_x;
+    fsi_real next[6];
     const fsi__joint_rows *rows = solids->work->rows;
-    int n = solids->joint_count, found = 0;
+    int n = solids->joint_count;
+    int found = 0;
     for (int j = 0; j < n; j++)
         if (solids->joint[j].limited)
             fsi_fill((size_t)rows[j].n, 0, x + rows[j].at);
@@ -3766,7 +3890,8 @@ static int fsi__joints_try(fsi_solids *solids, fsi_real h, int opening) {
    impulse is bounded, and the others are solved with that as it is. (Shortening it after the solve
    would leave its neighbours the impulses of a joint that holds, and energy from nowhere.) */
 static void fsi__joints_direct(fsi_solids *solids, fsi_real h, int opening) {
-    int n = solids->joint_count, again = 1;
+    int n = solids->joint_count;
+    int again = 1;
     while (again) {
         for (int j = 0; j < n; j++)
             if (solids->joint[j].limited)
@@ -3784,7 +3909,8 @@ static void fsi__joints_direct(fsi_solids *solids, fsi_real h, int opening) {
    Where many joints meet in one body and the band is too narrow: joint by joint, sweeping there and
    back. */
 static void fsi__joints_solve(fsi_solids *solids, const fsi__step *step, int opening) {
-    int n = solids->joint_count, direct = solids->work->direct;
+    int n = solids->joint_count;
+    int direct = solids->work->direct;
     int sweeps = direct ? 1 : FSI__JOINT_SWEEPS;
     for (int sweep = 0; sweep < sweeps && n > 0; sweep++) {
         for (int k = 0; k < n; k++) {
@@ -3844,7 +3970,8 @@ FSI_API fsi_result fsi_solids_join(fsi_solids *solids, const fsi_joint_desc *des
     if (solids->joint_count >= solids->desc.max_joints)
         return FSI_ERR_SIZE;
 
-    const fsi_rigid *body_a = solids->body + desc->a, *body_b = solids->body + desc->b;
+    const fsi_rigid *body_a = solids->body + desc->a;
+    const fsi_rigid *body_b = solids->body + desc->b;
     fsi_vec3 axis = fsi__length(desc->axis) > 0 ? fsi__unit(desc->axis) : fsi_vec(0, 0, 1);
     if (solids->desc.dim == 2 && desc->kind == FSI_JOINT_HINGE)
         axis = fsi_vec(0, 0, 1);
@@ -3910,7 +4037,10 @@ typedef struct fsi__joined {
 /* A rigid body as a coupled solid; see >>doors of rigid bodies. */
 struct fsi__door {
     fsi_coupled coupled;
-    fsi_real v[6], impulse[6], mass[36], inverse_mass[36];
+    fsi_real v[6];
+    fsi_real impulse[6];
+    fsi_real mass[36];
+    fsi_real inverse_mass[36];
     fsi_real free[6]; /* diagonal of the inverse mass without joints and contacts */
     fsi_vec3 x;
     size_t size; /* of this struct with its surface behind it, bytes */
@@ -3927,10 +4057,10 @@ typedef struct fsi__door fsi__door;
 /* Lays the world out in its block. */
 static void fsi__solids_layout(fsi_solids *solids, fsi_arena *arena) {
     const fsi_solids_desc *desc = &solids->desc;
-    size_t bodies = (size_t)desc->max_bodies, joints = (size_t)desc->max_joints;
+    size_t bodies = (size_t)desc->max_bodies;
+    size_t joints = (size_t)desc->max_joints;
     size_t contacts = (size_t)desc->max_contacts;
-    struct fsi__solids_work work;
-    memset(&work, 0, sizeof work);
+    struct fsi__solids_work work = FSI__ZERO;
     FSI__TAKE(solids->body, fsi_rigid, arena, bodies);
     FSI__TAKE(solids->joint, fsi_joint, arena, joints);
     FSI__TAKE(solids->contact, fsi_contact, arena, contacts);
@@ -4001,8 +4131,7 @@ FSI_API fsi_result fsi_solids_init(fsi_solids *solids, const fsi_solids_desc *de
     if (desc->slop == 0)
         solids->desc.slop = FSI_R(1e-3);
 
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
     fsi__solids_layout(solids, &arena);
     fsi_result result =
         fsi__arena_block(&arena, &solids->desc.allocator, &solids->block, &solids->block_size);
@@ -4110,8 +4239,7 @@ FSI_API fsi_result fsi_solids_add(fsi_solids *solids, const fsi_rigid_desc *desc
     if (solids->body_count >= solids->desc.max_bodies)
         return FSI_ERR_SIZE;
 
-    fsi_rigid body;
-    memset(&body, 0, sizeof body);
+    fsi_rigid body = FSI__ZERO;
     body.kind = desc->kind;
     body.shape = desc->shape;
     body.x = desc->x;
@@ -4302,8 +4430,10 @@ static int fsi__same_group(int a, int b) {
 /* Adds the pair unless it cannot collide. */
 static void fsi__pair_try(fsi_solids *solids, int i, int j) {
     const struct fsi__solids_work *work = solids->work;
-    int low = fsi__imin(i, j), high = fsi__imax(i, j);
-    const fsi_rigid *first = solids->body + low, *second = solids->body + high;
+    int low = fsi__imin(i, j);
+    int high = fsi__imax(i, j);
+    const fsi_rigid *first = solids->body + low;
+    const fsi_rigid *second = solids->body + high;
     if (first->inverse_mass == 0 && second->inverse_mass == 0)
         return;
     if (first->ghost || second->ghost || fsi__same_group(first->group, second->group))
@@ -4354,8 +4484,7 @@ static fsi__broad_grid fsi__broad_split(fsi_solids *solids) {
         }
     mean = finite > 0 ? mean / (fsi_real)finite : 0;
 
-    fsi__broad_grid grid;
-    memset(&grid, 0, sizeof grid);
+    fsi__broad_grid grid = FSI__ZERO;
     fsi_vec3 hi;
     fsi__bounds_empty(&grid.lo, &hi);
     work->large_count = 0;
@@ -4437,13 +4566,14 @@ static void fsi__broad_phase(fsi_solids *solids, fsi_real dt) {
     ptrdiff_t n = solids->body_count;
     work->pairs = 0;
     work->capped = 0;
-    FSI__OMP(parallel for schedule(static) if (n > 512))
+    FSI__PARALLEL(n > 512)
     for (ptrdiff_t i = 0; i < n; i++)
         fsi__bounds_make(solids, (int)i, dt);
     fsi__broad_grid grid = fsi__broad_split(solids);
     fsi__broad_large(solids);
 
-    int large = 0, count = 0;
+    int large = 0;
+    int count = 0;
     for (int i = 0; i < solids->body_count; i++)
         if (large < work->large_count && work->large[large] == i)
             large++;
@@ -4487,7 +4617,8 @@ static void fsi__external_pairs(fsi_solids *solids, fsi_real dt) {
     }
     for (int i = 0; i < solids->external_count; i++) {
         const fsi_external *external = solids->external + i;
-        fsi_vec3 lo = bound[2 * i], hi = bound[2 * i + 1];
+        fsi_vec3 lo = bound[2 * i];
+        fsi_vec3 hi = bound[2 * i + 1];
         for (int j = 0; j < solids->body_count; j++) {
             const fsi_rigid *body = solids->body + j;
             if (body->ghost || fsi__same_group(external->group, body->group))
@@ -4597,7 +4728,10 @@ static int fsi__contact_add(fsi__search *search, int a, int point_a, int b, int 
     fsi__contact_inherit(search, contact);
 
     /* Friction is the geometric mean of both, restitution the larger. */
-    fsi_real friction_a, friction_b, restitution_a, restitution_b;
+    fsi_real friction_a;
+    fsi_real friction_b;
+    fsi_real restitution_a;
+    fsi_real restitution_b;
     fsi__material(solids, a, &friction_a, &restitution_a);
     fsi__material(solids, b, &friction_b, &restitution_b);
     contact->friction = fsi__sqrt(friction_a * friction_b);
@@ -4615,12 +4749,13 @@ static void fsi__collide_rigid(fsi__search *search, const uint64_t *pair, size_t
         const uint64_t *key = pair + begin;
         ptrdiff_t n =
             (ptrdiff_t)(count - begin < FSI__PAIR_BATCH ? count - begin : FSI__PAIR_BATCH);
-        FSI__OMP(parallel for schedule(static) if (n > 64))
+        FSI__PARALLEL(n > 64)
         for (ptrdiff_t k = 0; k < n; k++)
             fsi__collide_bodies(batch + k, body + (key[k] >> 32), body + (key[k] & 0xffffffffu),
                                 search->dt);
         for (ptrdiff_t k = 0; k < n; k++) {
-            int a = (int)(key[k] >> 32), b = (int)(key[k] & 0xffffffffu);
+            int a = (int)(key[k] >> 32);
+            int b = (int)(key[k] & 0xffffffffu);
             if (batch[k].count == 0)
                 continue;
             fsi__search_pair(search, key[k]);
@@ -4634,7 +4769,8 @@ static void fsi__collide_rigid(fsi__search *search, const uint64_t *pair, size_t
  * point nearest to it. */
 typedef struct fsi__nearest {
     fsi_real distance;
-    fsi_vec3 normal, velocity;
+    fsi_vec3 normal;
+    fsi_vec3 velocity;
     int point;
 } fsi__nearest;
 
@@ -4715,7 +4851,8 @@ static void fsi__external_point(fsi__search *search, int solid, int i, int other
 typedef struct fsi__edge_beside {
     const fsi_solids *solids;
     int other;
-    fsi_vec3 from, along;
+    fsi_vec3 from;
+    fsi_vec3 along;
 } fsi__edge_beside;
 
 static fsi_real fsi__edge_distance(fsi_real t, void *user) {
@@ -4740,7 +4877,9 @@ static void fsi__external_edge(fsi__search *search, int solid, int k, int other)
     /* Quick tests: bounds, then the middle. */
     fsi_vec3 middle = fsi_vec_mad(edge.from, edge.along, FSI_R(0.5));
     fsi_vec3 v = external->velocity_fn(external->user, place[2], middle);
-    fsi_vec3 end = fsi_vec_add(edge.from, edge.along), lo = edge.from, hi = edge.from;
+    fsi_vec3 end = fsi_vec_add(edge.from, edge.along);
+    fsi_vec3 lo = edge.from;
+    fsi_vec3 hi = edge.from;
     fsi__grow(&lo, &hi, end);
     if (!fsi__may_meet(solids, other, lo, hi, search->dt * fsi__length(v) + thickness))
         return;
@@ -4813,7 +4952,8 @@ static void fsi__external_samples(fsi__search *search, int a, int b) {
 /* A pair of which b, or both, are externals. */
 static void fsi__collide_external(fsi__search *search, uint64_t key) {
     const fsi_solids *solids = search->solids;
-    int a = (int)((key >> 32) & 0x7fffffffu), b = (int)(key & 0xffffffffu);
+    int a = (int)((key >> 32) & 0x7fffffffu);
+    int b = (int)(key & 0xffffffffu);
     const fsi_external *external_a = fsi__external_of(solids, a);
     const fsi_external *external_b = fsi__external_of(solids, b);
     fsi__search_pair(search, key);
@@ -4830,8 +4970,7 @@ static void fsi__collide_external(fsi__search *search, uint64_t key) {
 /* Finds all contacts of the coming step; `scale` is that of inherited impulses. */
 static void fsi__collide(fsi_solids *solids, fsi_real dt, fsi_real scale) {
     struct fsi__solids_work *work = solids->work;
-    fsi__search search;
-    memset(&search, 0, sizeof search);
+    fsi__search search = FSI__ZERO;
     search.solids = solids;
     search.dt = dt;
     search.scale = scale;
@@ -5026,7 +5165,7 @@ static void fsi__velocity_give(const fsi_rigid *body, fsi__velocity *velocity) {
 static void fsi__substep_begin(fsi_solids *solids, const fsi__step *step) {
     struct fsi__solids_work *work = solids->work;
     ptrdiff_t n = solids->body_count;
-    FSI__OMP(parallel for schedule(static) if (n > 512))
+    FSI__PARALLEL(n > 512)
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_rigid *body = solids->body + i;
         const fsi_wrench *change = work->change + i;
@@ -5155,7 +5294,8 @@ static double fsi__drive_work(const fsi_solids *solids, double share) {
 
 /* Energy less work with this share of the impulses in the solver's velocities, J. */
 static double fsi__substep_balance(const fsi_solids *solids, const fsi__step *step, double share) {
-    double energy = fsi__touching_energy(solids) - fsi__drive_work(solids, share), known;
+    double energy = fsi__touching_energy(solids) - fsi__drive_work(solids, share);
+    double known;
     if (solids->external_count)
         energy -= share * fsi__others_work(solids, &known);
     for (int i = 0; i < solids->body_count; i++) {
@@ -5298,7 +5438,7 @@ static void fsi__substep_move(fsi_solids *solids, const fsi__step *step) {
             solids->external[k].advance_fn(solids->external[k].user, step->h);
     for (int k = 0; k < solids->contact_count; k++)
         fsi__gap_move(solids, solids->contact + k, step->h);
-    FSI__OMP(parallel for schedule(static) if (n > 512))
+    FSI__PARALLEL(n > 512)
     for (ptrdiff_t i = 0; i < n; i++)
         fsi__body_move(solids, (int)i, step);
     for (int k = 0; k < solids->contact_count; k++) {
@@ -5319,10 +5459,12 @@ static void fsi__substep_move(fsi_solids *solids, const fsi__step *step) {
    substep? */
 static int fsi__joint_fights(const fsi_solids *solids, const fsi_joint *joint,
                              const fsi__joint_rows *rows, fsi_real h) {
-    const fsi_rigid *body_a = solids->body + joint->a, *body_b = solids->body + joint->b;
+    const fsi_rigid *body_a = solids->body + joint->a;
+    const fsi_rigid *body_b = solids->body + joint->b;
     fsi_real size = fsi__min(body_a->shape->bound, body_b->shape->bound);
     fsi_real inverse_mass = fsi__max(body_a->inverse_mass, body_b->inverse_mass);
-    fsi_real pull = 0, open = 0;
+    fsi_real pull = 0;
+    fsi_real open = 0;
     for (int i = 0; i < rows->n; i++) {
         const fsi__row *row = rows->row + i;
         fsi_real arm = fsi__row_is_force(row) ? FSI_R(1.) : size; /* m of a turn, N s of a twist */
@@ -5403,7 +5545,8 @@ static void fsi__substep(fsi_solids *solids, fsi__step *step) {
 static void fsi__contact_order(fsi_solids *solids) {
     struct fsi__solids_work *work = solids->work;
     fsi_vec3 gravity = solids->desc.gravity;
-    fsi_real lo = FSI_REAL_MAX, hi = -FSI_REAL_MAX;
+    fsi_real lo = FSI_REAL_MAX;
+    fsi_real hi = -FSI_REAL_MAX;
     for (int i = 0; i < solids->contact_count; i++) {
         fsi_real height = -fsi_vec_dot(gravity, solids->contact[i].at);
         lo = fsi__min(lo, height);
@@ -5639,7 +5782,8 @@ FSI_API fsi_real fsi_solids_max_dt(const fsi_solids *solids) {
     fsi_real dt = FSI_REAL_MAX;
     for (int i = 0; solids && i < solids->body_count; i++) {
         const fsi_rigid *body = solids->body + i;
-        fsi_real speed = fsi__length(body->v), spin = fsi__length(body->spin);
+        fsi_real speed = fsi__length(body->v);
+        fsi_real spin = fsi__length(body->spin);
         if (speed > 0 && body->shape->thin < FSI_REAL_MAX)
             dt = fsi__min(dt, body->shape->thin / speed);
         if (spin > 0)
@@ -5699,7 +5843,10 @@ typedef struct fsi__held_motion {
  * with g = M^-1 r. Rows taken before stay as they are; one that they imply changes nothing. */
 static void fsi__motion_hold(const fsi__held_motion *motion, const fsi_real *r, fsi_real target) {
     int n = motion->n;
-    fsi_real *g = motion->answer, full = 0, rg = 0, rv = 0;
+    fsi_real *g = motion->answer;
+    fsi_real full = 0;
+    fsi_real rg = 0;
+    fsi_real rv = 0;
     for (int i = 0; i < n; i++) {
         g[i] = 0;
         for (int k = 0; k < n; k++)
@@ -5908,7 +6055,8 @@ static int fsi__is_pushed(const fsi_rigid *body) {
 
 /* Does the joint tie two bodies that the fluid pushes, by rows that always hold? */
 static int fsi__joint_ties(const fsi_solids *solids, const fsi_joint *joint) {
-    const fsi_rigid *body_a = solids->body + joint->a, *body_b = solids->body + joint->b;
+    const fsi_rigid *body_a = solids->body + joint->a;
+    const fsi_rigid *body_b = solids->body + joint->b;
     int holds = joint->rows > 0 && !(joint->max_force > 0) && !(joint->max_torque > 0);
     return holds && fsi__is_pushed(body_a) && fsi__is_pushed(body_b)
            && body_a->shape->surface.closed == body_b->shape->surface.closed;
@@ -5922,7 +6070,8 @@ static void fsi__joined_labels(fsi_solids *solids) {
     for (int more = 1; more;) {
         more = 0;
         for (int i = 0; i < solids->joint_count; i++) {
-            int32_t *a = label + solids->joint[i].a, *b = label + solids->joint[i].b;
+            int32_t *a = label + solids->joint[i].a;
+            int32_t *b = label + solids->joint[i].b;
             if (*a == *b || !fsi__joint_ties(solids, solids->joint + i))
                 continue;
             *a = *b = fsi__imin(*a, *b);
@@ -5957,7 +6106,8 @@ static void fsi__joined_hold(const fsi_solids *solids, int owner, const fsi__joi
 
 static void fsi__joined_layout(fsi_solids *solids, fsi__joined *joined, const fsi_surface *surface,
                                fsi_arena *arena) {
-    size_t n = (size_t)joined->n, vertices = (size_t)surface->vertex_count;
+    size_t n = (size_t)joined->n;
+    size_t vertices = (size_t)surface->vertex_count;
     FSI__TAKE(joined->v, fsi_real, arena, n);
     FSI__TAKE(joined->impulse, fsi_real, arena, n);
     FSI__TAKE(joined->free, fsi_real, arena, n);
@@ -5978,7 +6128,8 @@ static void fsi__joined_add(const fsi__joined *joined, int part, fsi__door *door
                             int element) {
     const fsi_surface *surface = &door->coupled.surface;
     size_t reals = 3 * (size_t)surface->vertex_count;
-    size_t n = (size_t)joined->n, first = 6 * (size_t)part;
+    size_t n = (size_t)joined->n;
+    size_t first = 6 * (size_t)part;
     int32_t *index = joined->index + surface->dim * element;
     door->from = joined->v + first;
     door->first = element;
@@ -6000,7 +6151,9 @@ static void fsi__joined_fill(fsi_solids *solids, int owner) {
     fsi__door *own = solids->work->door[owner];
     fsi__joined *joined = &own->arrays;
     size_t n = (size_t)joined->n;
-    int part = 0, vertex = 0, element = 0;
+    int part = 0;
+    int vertex = 0;
+    int element = 0;
     fsi_fill(n * n, 0, joined->mass);
     fsi_fill(n * n, 0, joined->inverse);
     fsi_fill(n, 0, joined->impulse);
@@ -6041,7 +6194,9 @@ FSI_API fsi_result fsi_solids_couple_joined(fsi_solids *solids, int body, fsi_co
         return FSI_OK;
 
     /* The doors of all, and how large they are together. */
-    int parts = 0, vertices = 0, elements = 0;
+    int parts = 0;
+    int vertices = 0;
+    int elements = 0;
 
     for (int i = body; i < solids->body_count; i++) {
         fsi_coupled *part;
@@ -6060,8 +6215,7 @@ FSI_API fsi_result fsi_solids_couple_joined(fsi_solids *solids, int body, fsi_co
         return FSI_OK;
     }
 
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
     own->joined = own->coupled;
     own->joined.surface.vertex_count = vertices;
     own->joined.surface.element_count = elements;
@@ -6318,8 +6472,7 @@ static fsi_result fsi__mesh_alloc(fsi_mesh *mesh, int dim, int vertices, int ele
     if (!fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
 
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
 
     for (int pass = 0; pass < 2; pass++) {
         FSI__TAKE(mesh->x, fsi_real, &arena, 3 * (size_t)vertices);
@@ -6356,8 +6509,7 @@ FSI_API void fsi_mesh_free(fsi_mesh *mesh) {
 /* A surface at rest. */
 static fsi_surface fsi__surface_of(int dim, int vertices, const fsi_real *x, int elements,
                                    const int32_t *index) {
-    fsi_surface surface;
-    memset(&surface, 0, sizeof surface);
+    fsi_surface surface = FSI__ZERO;
     surface.dim = dim;
     surface.closed = 1;
     surface.vertex_count = vertices;
@@ -6570,7 +6722,8 @@ typedef struct fsi__stuff {
     int32_t *id;
     fsi_real *out_x;
     int32_t *out_tet; /* NULL in the counting pass, as out_x */
-    int vertices, tets;
+    int vertices;
+    int tets;
 } fsi__stuff;
 
 /* Number of the node at a place; -1 outside the lattice. */
@@ -6674,7 +6827,9 @@ static void fsi__stuff_tet(fsi__stuff *stuff, int32_t a, int32_t b, int32_t c, i
 
    Wedge and frustum are prisms from triangle a to triangle b. */
 static void fsi__stuff_clip(fsi__stuff *stuff, const int *node) {
-    int32_t inside[4], on[4], outside[4];
+    int32_t inside[4];
+    int32_t on[4];
+    int32_t outside[4];
     int insides = 0;
     int ons = 0;
     int outsides = 0;
@@ -6693,7 +6848,8 @@ static void fsi__stuff_clip(fsi__stuff *stuff, const int *node) {
 
     fsi__sort_few(insides, inside);
 
-    int32_t a[4], b[3];
+    int32_t a[4];
+    int32_t b[3];
 
     if (outsides == 0 || insides == 1) {
         int count = 0;
@@ -6763,7 +6919,8 @@ static void fsi__stuff_snap(fsi__stuff *stuff, fsi_real *best, fsi_real *goal) {
 static void fsi__stuff_ring(fsi__stuff *stuff, const int cube[3], int axis) {
     static const int ring[4][2] = {{-1, -1}, {1, -1}, {1, 1}, {-1, 1}};
     int place[3] = {2 * cube[0] + 1, 2 * cube[1] + 1, 2 * cube[2] + 1};
-    int node[4], corner[4];
+    int node[4];
+    int corner[4];
     node[0] = fsi__stuff_node(stuff, place);
     place[axis] += 2;
     node[1] = fsi__stuff_node(stuff, place);
@@ -6846,7 +7003,7 @@ FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user,
                                      fsi_vec3 hi, fsi_real h, const fsi_allocator *allocator) {
     if (!mesh || !sdf || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
-    if (!fsi__box_valid(lo, hi) || !fsi__finite(h) || !(h > 0))
+    if (!fsi__box_valid(lo, hi) || !fsi__positive(h))
         return FSI_ERR_ARGUMENT;
 
     fsi_vec3 cells = fsi_vec_sub(hi, lo);
@@ -6855,8 +7012,7 @@ FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user,
         || (cells.x + 2) * (cells.y + 2) * (cells.z + 2) > FSI_R(1e8))
         return FSI_ERR_SIZE;
 
-    fsi__stuff stuff;
-    memset(&stuff, 0, sizeof stuff);
+    fsi__stuff stuff = FSI__ZERO;
     stuff.nodes = 2;
     for (int axis = 0; axis < 3; axis++) {
         stuff.cubes[axis] = (int)fsi__ceil(fsi__get(cells, axis) - FSI_R(1e-4));
@@ -7143,8 +7299,7 @@ FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *out, fsi_vec3 centre, fsi_real radi
         return result;
 
     /* Every edge once: its other face has it the other way round. */
-    fsi__ico ico;
-    memset(&ico, 0, sizeof ico);
+    fsi__ico ico = FSI__ZERO;
     ico.n = n;
     int edges = 0;
     for (int i = 0; i < 60; i++) {
@@ -7261,7 +7416,11 @@ typedef struct fsi__soft_work {
     fsi_real *inertial;  /* where masses would go without elasticity */
     fsi_real *damp_from; /* positions from which damping counts */
     fsi_real *given;     /* change of prescribed coordinates */
-    fsi_real *residual, *step, *trial, *right, *precondition;
+    fsi_real *residual;
+    fsi_real *step;
+    fsi_real *trial;
+    fsi_real *right;
+    fsi_real *precondition;
     fsi_real *volume_gradient;
     fsi_real *volume_answer; /* matrix^-1 volume_gradient */
     /* Of contact: */
@@ -7283,15 +7442,20 @@ typedef struct fsi__soft_work {
     int edge_count; /* edges of the surface in 3D, each once */
     /* [3 edge_count] two nodes and vertices + the element it is taken from, by element; [surface +
        1] */
-    int32_t *edge, *edge_first;
+    int32_t *edge;
+    int32_t *edge_first;
     unsigned char *outside; /* [vertices] 1: node of the surface */
     /* [vertices] another node of the same impact zone, itself: the last */
     int32_t *zone;
 } fsi__soft_work;
 
 typedef struct fsi__elem {
-    fsi_real energy, force[12], row[9][12], geo[12][12];
-    int rows, has_geo;
+    fsi_real energy;
+    fsi_real force[12];
+    fsi_real row[9][12];
+    fsi_real geo[12][12];
+    int rows;
+    int has_geo;
 } fsi__elem;
 
 /* One Jacobi rotation on two numbers. */
@@ -7354,7 +7518,8 @@ static fsi_mat3 fsi__polar(const fsi_mat3 *F) {
             }
 
     /* Their directions at rest, v, and now, u. */
-    fsi_vec3 v[3], u[3];
+    fsi_vec3 v[3];
+    fsi_vec3 u[3];
     for (int i = 0; i < 3; i++)
         v[i] = fsi_vec(V.m[order[i]], V.m[3 + order[i]], V.m[6 + order[i]]);
     v[2] = fsi_vec_cross(v[0], v[1]);
@@ -7501,7 +7666,9 @@ static void fsi__elem_fold(fsi_real rest, fsi_real k, const fsi_vec3 *x, fsi__el
 /* A membrane (dim 2) or a tetrahedron (dim 3): Lame constants, size, gradients. */
 typedef struct fsi__solid {
     int dim;
-    fsi_real lambda, mu, V;
+    fsi_real lambda;
+    fsi_real mu;
+    fsi_real V;
     fsi_real g[4][3];
 } fsi__solid;
 
@@ -7577,7 +7744,8 @@ static void fsi__elem_geo(const fsi__solid *solid, const fsi_mat3 *S, fsi__elem 
 /* Exact stiffness of the Neo-Hookean tetrahedron; f and slope: f(J) and its derivative. */
 static void fsi__neohookean_geo(const fsi__solid *solid, const fsi_mat3 *F, const fsi_mat3 *cof,
                                 fsi_real f, fsi_real slope, fsi__elem *elem) {
-    fsi_vec3 g[4], c[4];
+    fsi_vec3 g[4];
+    fsi_vec3 c[4];
     for (int a = 0; a < 4; a++) {
         g[a] = fsi_vec_load(solid->g[a]);
         c[a] = fsi_mat3_mul_vec(cof, g[a]);
@@ -7625,7 +7793,9 @@ static fsi_mat3 fsi__neohookean(const fsi__solid *solid, const fsi_mat3 *F, int 
         }
 
     /* L and its derivatives. */
-    fsi_real L, dL, ddL;
+    fsi_real L;
+    fsi_real dL;
+    fsi_real ddL;
 
     if (J > J0) {
         L = fsi__log(J);
@@ -7659,7 +7829,9 @@ static fsi_mat3 fsi__neohookean(const fsi__solid *solid, const fsi_mat3 *F, int 
 static fsi_mat3 fsi__hookean(const fsi__solid *solid, fsi_soft_model model, const fsi_mat3 *F,
                              int stiffness, fsi__elem *elem) {
     int dim = solid->dim;
-    fsi_mat3 Q, S, e;
+    fsi_mat3 Q;
+    fsi_mat3 S;
+    fsi_mat3 e;
     memset(&Q, 0, sizeof Q);
     memset(&S, 0, sizeof S);
     memset(&e, 0, sizeof e);
@@ -7701,8 +7873,7 @@ static fsi_mat3 fsi__hookean(const fsi__solid *solid, fsi_soft_model model, cons
 static void fsi__elem_solid(fsi__solid *solid, fsi_soft_model model, const fsi_real *rest,
                             const fsi_vec3 *x, int stiffness, fsi__elem *elem) {
     int dim = solid->dim;
-    fsi_mat3 F;
-    memset(&F, 0, sizeof F);
+    fsi_mat3 F = FSI__ZERO;
     memset(solid->g, 0, sizeof solid->g);
     solid->V = rest[dim * dim];
     for (int a = 1; a <= dim; a++)
@@ -7778,7 +7949,7 @@ static void fsi__soft_eval(const fsi_soft *soft, int e, const fsi_real *x, int s
 static void fsi__soft_gather(const fsi_soft *soft, fsi_real *f) {
     const fsi__soft_work *work = soft->work;
     ptrdiff_t n = soft->desc.vertex_count;
-    FSI__OMP(parallel for schedule(static) if (n > 2000))
+    FSI__PARALLEL(n > 2000)
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_vec3 sum = fsi_vec(0, 0, 0);
         for (int32_t k = work->first[i]; k < work->first[i + 1]; k++)
@@ -7831,7 +8002,7 @@ static fsi_real fsi__soft_volume_stiffness(const fsi_soft *soft) {
 static double fsi__soft_internal(const fsi_soft *soft, const fsi_real *x, fsi_real *f) {
     fsi__soft_work *work = soft->work;
     ptrdiff_t n = soft->element_count;
-    FSI__OMP(parallel for schedule(static) if (n > 4000))
+    FSI__PARALLEL(n > 4000)
     for (ptrdiff_t e = 0; e < n; e++) {
         fsi__elem elem;
         fsi__soft_eval(soft, (int)e, x, 0, &elem);
@@ -7949,13 +8120,13 @@ static void fsi__soft_count_rows(const fsi_soft *soft, size_t *rows, size_t *ent
 /* Memory of K with `blocks` blocks of 3 x 3, and of B. */
 static fsi_result fsi__soft_matrix_block(fsi_soft *soft, size_t blocks) {
     fsi__soft_work *work = soft->work;
-    size_t rows, entries;
+    size_t rows;
+    size_t entries;
     fsi__soft_count_rows(soft, &rows, &entries);
     if (9 * blocks > 0x7fffffff || entries > 0x7fffffff)
         return FSI_ERR_MEMORY;
 
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
 
     for (int pass = 0; pass < 2; pass++) {
         FSI__TAKE(soft->K.val, fsi_real, &arena, 9 * blocks);
@@ -8068,7 +8239,7 @@ static void fsi__soft_assemble(fsi_soft *soft, const fsi_real *x, int stiffness)
     fsi_fill((size_t)soft->K.row[soft->K.rows], 0, soft->K.val);
     for (int begin = 0; begin < soft->element_count; begin += FSI__SOFT_BATCH) {
         ptrdiff_t count = fsi__imin(FSI__SOFT_BATCH, soft->element_count - begin);
-        FSI__OMP(parallel for schedule(static) if (soft->element_count > 4000))
+        FSI__PARALLEL(soft->element_count > 4000)
         for (ptrdiff_t k = 0; k < count; k++)
             fsi__soft_element_matrix(soft, begin + (int)k, x, stiffness, batch + 144 * k);
         for (ptrdiff_t k = 0; k < count; k++)
@@ -8154,7 +8325,10 @@ static void fsi__soft_factor_rows(fsi_soft *soft, fsi_real dt) {
  * >>soft solve */
 /* (mass M + stiff K + damp Kd + volume g g^T) dx = r, dx given on prescribed coordinates. */
 typedef struct fsi__soft_system {
-    fsi_real mass, stiff, damp, volume;
+    fsi_real mass;
+    fsi_real stiff;
+    fsi_real damp;
+    fsi_real volume;
 } fsi__soft_system;
 
 /* M + dt^2 K + dt C */
@@ -8181,7 +8355,7 @@ static void fsi__soft_system_build(fsi_soft *soft, const fsi__soft_system *syste
                                    const fsi_real *given) {
     fsi__soft_work *work = soft->work;
     fsi_csr *matrix = &soft->K;
-    FSI__OMP(parallel for schedule(static) if (matrix->rows > 4000))
+    FSI__PARALLEL(matrix->rows > 4000)
     for (ptrdiff_t i = 0; i < matrix->rows; i++) {
         double shift = 0;
         for (int32_t k = matrix->row[i]; k < matrix->row[i + 1]; k++) {
@@ -8206,8 +8380,7 @@ static fsi_result fsi__soft_symbolic(fsi_soft *soft) {
     if (soft->desc.use_cg || soft->factor.block)
         return FSI_OK;
 
-    fsi_cholesky_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_cholesky_desc desc = FSI__ZERO;
     desc.allocator = soft->desc.allocator;
     return fsi_cholesky_init(&soft->factor, &soft->K, &desc);
 }
@@ -8225,8 +8398,7 @@ static fsi_result fsi__soft_linear(fsi_soft *soft, const fsi_real *b, fsi_real *
     if (!soft->desc.use_cg)
         return fsi_cholesky_solve(&soft->factor, b, x);
 
-    fsi_krylov_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_krylov_desc desc = FSI__ZERO;
     desc.n = work->dof;
     desc.A = fsi_csr_operator(&soft->K);
     desc.precondition.apply_fn = fsi__soft_diagonal;
@@ -8595,8 +8767,7 @@ FSI_API fsi_result fsi_soft_take(fsi_soft *soft) {
 }
 
 FSI_API fsi_surface fsi_soft_surface(const fsi_soft *soft) {
-    fsi_surface surface;
-    memset(&surface, 0, sizeof surface);
+    fsi_surface surface = FSI__ZERO;
     if (!soft || !soft->block)
         return surface;
 
@@ -8633,8 +8804,7 @@ FSI_API fsi_result fsi_soft_static(fsi_soft *soft, int linear, int max_iteration
         return result;
 
     fsi__soft_work *work = soft->work;
-    fsi__soft_system system;
-    memset(&system, 0, sizeof system);
+    fsi__soft_system system = FSI__ZERO;
     system.stiff = 1;
     system.volume = fsi__soft_volume_stiffness(soft);
     fsi_copy(work->dof, linear ? work->rest_x : soft->x, work->guess);
@@ -8708,8 +8878,7 @@ static void fsi__inertia_point(fsi_mat3 *inertia, fsi_vec3 r, fsi_real mass) {
 
 /* Inverse of an inertia; 0 where there is none. 2D: about z only. */
 static fsi_mat3 fsi__inertia_inverse(const fsi_mat3 *inertia, int dim) {
-    fsi_mat3 inverse;
-    memset(&inverse, 0, sizeof inverse);
+    fsi_mat3 inverse = FSI__ZERO;
     if (dim == 2)
         inverse.m[8] = inertia->m[8] > 0 ? 1 / inertia->m[8] : 0;
     else
@@ -8729,8 +8898,7 @@ static fsi_real fsi__closest_on_element(int dim, fsi_vec3 p, const fsi_real *x,
 
 /* The site of a point of fsi_external: vertices first, then elements of the surface. */
 static fsi__site fsi__site_at(const fsi_soft *soft, int point, fsi_vec3 at) {
-    fsi__site site;
-    memset(&site, 0, sizeof site);
+    fsi__site site = FSI__ZERO;
     site.count = 1;
     site.node[0] = point;
     site.weight[0] = 1;
@@ -8747,8 +8915,7 @@ static fsi__site fsi__site_at(const fsi_soft *soft, int point, fsi_vec3 at) {
     }
     fsi__closest_on_element(dim, at, soft->x, site.node, site.weight);
     site.off = at;
-    fsi_mat3 inertia;
-    memset(&inertia, 0, sizeof inertia);
+    fsi_mat3 inertia = FSI__ZERO;
     for (int a = 0; a < dim; a++) {
         site.arm[a] = fsi_vec_sub(x[a], mean);
         site.off = fsi_vec_mad(site.off, x[a], -site.weight[a]);
@@ -8888,8 +9055,7 @@ static int fsi__in_zone(const fsi_soft *soft, int32_t root, int i) {
 }
 
 static fsi__soft_body fsi__soft_gather_body(const fsi_soft *soft, int32_t root) {
-    fsi__soft_body body;
-    memset(&body, 0, sizeof body);
+    fsi__soft_body body = FSI__ZERO;
 
     for (int i = 0; i < soft->desc.vertex_count; i++) {
         if (!fsi__in_zone(soft, root, i))
@@ -8908,8 +9074,7 @@ static fsi__soft_body fsi__soft_gather_body(const fsi_soft *soft, int32_t root) 
     if (body.held)
         body.driven = fsi_vec_scale(body.driven, 1 / (fsi_real)body.held);
 
-    fsi_mat3 inertia;
-    memset(&inertia, 0, sizeof inertia);
+    fsi_mat3 inertia = FSI__ZERO;
 
     for (int i = 0; i < soft->desc.vertex_count; i++) {
         if (!fsi__in_zone(soft, root, i))
@@ -8983,11 +9148,13 @@ static void fsi__patch_flush(fsi_soft *soft) {
 
 /* ---- One contact: site a against site b, or against a wall with a velocity. */
 typedef struct fsi__soft_touch {
-    fsi__site a, b;
+    fsi__site a;
+    fsi__site b;
     int has_b;
     fsi_vec3 normal; /* from b to a */
     fsi_vec3 wall;   /* velocity of what is no site */
-    fsi_real gap, friction;
+    fsi_real gap;
+    fsi_real friction;
 } fsi__soft_touch;
 
 /* Velocity of a against the other. */
@@ -9277,8 +9444,7 @@ static int fsi__soft_visit_all(fsi_soft *soft, const fsi_real *way, fsi_real dt,
                                fsi_real *missing) {
     const fsi__soft_work *work = soft->work;
     int n = soft->desc.vertex_count;
-    fsi__soft_pairs pairs;
-    memset(&pairs, 0, sizeof pairs);
+    fsi__soft_pairs pairs = FSI__ZERO;
     pairs.soft = soft;
     pairs.way = way;
     pairs.dt = dt;
@@ -9407,8 +9573,7 @@ typedef struct fsi__soft_change {
 } fsi__soft_change;
 
 static fsi__soft_change fsi__soft_change_begin(fsi_soft *soft, fsi_real dt) {
-    fsi__soft_change change;
-    memset(&change, 0, sizeof change);
+    fsi__soft_change change = FSI__ZERO;
     change.soft = soft;
     change.dt = dt;
     return change;
@@ -9459,8 +9624,7 @@ static fsi_result fsi__soft_walls(fsi__soft_change *change, const fsi_obstacle *
         for (int i = 0; i < soft->desc.vertex_count; i++) {
             if (soft->inverse_mass[i] == 0)
                 continue;
-            fsi__soft_touch touch;
-            memset(&touch, 0, sizeof touch);
+            fsi__soft_touch touch = FSI__ZERO;
             fsi_vec3 x = fsi__vec_at(soft->x, i);
             fsi_real distance =
                 obstacle[k].distance_fn(x, &touch.normal, &touch.wall, obstacle[k].user);
@@ -9828,8 +9992,7 @@ static void fsi__patch_init(fsi_soft *soft) {
     if (patch->room || soft->desc.integrator == FSI_SOFT_EXPLICIT)
         return;
 
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
     fsi__patch_layout(patch, vertices, room, &arena);
     if (fsi__arena_reopen(&arena, &patch->memory, &soft->desc.allocator) != FSI_OK)
         return;
@@ -9993,7 +10156,8 @@ static int fsi__soft_folds(const fsi_soft_desc *desc, int32_t *out) {
 }
 
 static void fsi__soft_layout(fsi_soft *soft, fsi_arena *arena) {
-    fsi__soft_work *work, none;
+    fsi__soft_work *work;
+    fsi__soft_work none;
     FSI__TAKE(work, fsi__soft_work, arena, 1);
     soft->work = work;
     size_t n = (size_t)soft->desc.vertex_count;
@@ -10043,8 +10207,7 @@ static void fsi__soft_layout(fsi_soft *soft, fsi_arena *arena) {
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
         FSI__TAKE(*vectors[i], fsi_real, arena, dof);
     if (soft->desc.use_cg) {
-        fsi_krylov_desc desc;
-        memset(&desc, 0, sizeof desc);
+        fsi_krylov_desc desc = FSI__ZERO;
         desc.n = dof;
         desc.A.apply_fn = fsi__soft_diagonal;
         work->cg_size = fsi_cg_work_size(&desc);
@@ -10093,7 +10256,8 @@ static fsi_real fsi__soft_rest_triangle(const fsi_vec3 *d, fsi_real *rest) {
 
 /* Tetrahedron: Dm has its edges as columns. Returns its volume, 0 when degenerate. */
 static fsi_real fsi__soft_rest_tet(const fsi_vec3 *d, fsi_real *rest) {
-    fsi_mat3 Dm, inverse;
+    fsi_mat3 Dm;
+    fsi_mat3 inverse;
     for (int i = 0; i < 9; i++)
         Dm.m[i] = fsi__get(d[i % 3], i / 3);
     fsi_real volume = fsi_mat3_det(&Dm) / 6;
@@ -10112,7 +10276,8 @@ static int fsi__soft_rest(fsi_soft *soft, int e, int kind, const unsigned char *
     fsi_real *rest = work->rest + (size_t)FSI__REST * (size_t)e;
     fsi_real size = 0;
     const int32_t *node = work->node + 4 * e;
-    fsi_vec3 p[4], d[3];
+    fsi_vec3 p[4];
+    fsi_vec3 d[3];
     int n = fsi__kind_nodes[kind];
     for (int a = 0; a < n; a++)
         p[a] = fsi__vec_at(work->rest_x, node[a]);
@@ -10301,8 +10466,7 @@ FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
     if (result != FSI_OK)
         return result;
 
-    fsi_soft soft;
-    memset(&soft, 0, sizeof soft);
+    fsi_soft soft = FSI__ZERO;
     soft.desc = *desc;
     if (!soft.desc.newton)
         soft.desc.newton = 1;
@@ -10317,8 +10481,7 @@ FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
     soft.element_count =
         desc->segment_count + desc->triangle_count + desc->tet_count + fsi__soft_most_hinges(desc);
 
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
     fsi__soft_layout(&soft, &arena);
     result = fsi__arena_block(&arena, &desc->allocator, &soft.block, &soft.size);
     if (result != FSI_OK)
@@ -10513,8 +10676,7 @@ static fsi_result fsi__reduced_vibration(const fsi_reduced_model *model,
             fsi__vec_put(build->rigid + (3 + axis) * n, i,
                          fsi_vec_cross(fsi__axis(axis), fsi__vec_at(model->x0, i)));
         }
-    fsi_modes_desc desc;
-    memset(&desc, 0, sizeof desc);
+    fsi_modes_desc desc = FSI__ZERO;
     desc.null_count = 6;
 
     /* 2D: x, y and the turn about z; across the plane it is far stiffer than anything inside. */
@@ -10759,8 +10921,7 @@ static fsi_result fsi__reduced_arrange(fsi_reduced_model *model, fsi__reduced_bu
     fsi__reduced_measure(model, &build->soft, mesh);
     model->sample_count = fsi__imin(model->desc.samples, model->surface_count);
 
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
     fsi__reduced_layout(model, &arena);
     fsi_result result =
         fsi__arena_block(&arena, &model->desc.allocator, &model->block, &model->size);
@@ -10784,8 +10945,7 @@ static fsi_result fsi__reduced_arrange(fsi_reduced_model *model, fsi__reduced_bu
 static fsi_result fsi__reduced_soft(fsi_reduced_model *model, fsi__reduced_build *build,
                                     const fsi_reduced_desc *desc) {
     const fsi_mesh *mesh = desc->mesh;
-    fsi_soft_desc given;
-    memset(&given, 0, sizeof given);
+    fsi_soft_desc given = FSI__ZERO;
     given.dim = model->dim;
     given.vertex_count = model->vertex_count;
     given.x = mesh->x;
@@ -10842,8 +11002,7 @@ static fsi_result fsi__reduced_model_fill(fsi_reduced_model *model, fsi__reduced
     if (result != FSI_OK)
         return result;
 
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
     fsi__reduced_build_layout(model, build, &arena);
     result = fsi__arena_block(&arena, &desc->allocator, &build->block, &build->size);
     if (result != FSI_OK)
@@ -10869,8 +11028,7 @@ FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_redu
     if (!out || !desc || !fsi__reduced_desc_valid(desc))
         return FSI_ERR_ARGUMENT;
 
-    fsi_reduced_model model;
-    memset(&model, 0, sizeof model);
+    fsi_reduced_model model = FSI__ZERO;
     model.desc = *desc;
     model.desc.mesh = NULL;
     model.desc.basis = NULL;
@@ -10883,8 +11041,7 @@ FSI_API fsi_result fsi_reduced_model_init(fsi_reduced_model *out, const fsi_redu
     model.element_count = desc->mesh->element_count;
     model.modes = desc->modes;
 
-    fsi__reduced_build build;
-    memset(&build, 0, sizeof build);
+    fsi__reduced_build build = FSI__ZERO;
     fsi_result result = fsi__reduced_soft(&model, &build, desc);
     if (result == FSI_OK)
         result = fsi__reduced_model_fill(&model, &build, desc);
@@ -11223,7 +11380,8 @@ FSI_API void fsi_reduced_energy(const fsi_reduced *reduced, double *elastic, dou
 
 /* Elastic, kinetic and gravity's energy. */
 static double fsi__reduced_total(const fsi_reduced *reduced) {
-    double elastic, kinetic;
+    double elastic;
+    double kinetic;
     fsi_reduced_energy(reduced, &elastic, &kinetic);
     fsi_real height = fsi_vec_dot(reduced->gravity, reduced->rigid->position);
     return elastic + kinetic - (double)(reduced->model->mass * height);
@@ -11262,7 +11420,7 @@ static fsi_vec3 fsi__reduced_fictitious_turn(const fsi_reduced *reduced, fsi_vec
 FSI_API fsi_result fsi_reduced_forces(fsi_reduced *reduced, fsi_real dt) {
     if (!reduced || !reduced->block)
         return FSI_ERR_STATE;
-    if (!fsi__finite(dt) || !(dt > 0))
+    if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
 
     const fsi_reduced_model *model = reduced->model;
@@ -11385,7 +11543,7 @@ static double fsi__reduced_next(fsi_reduced *reduced) {
 FSI_API fsi_result fsi_reduced_move(fsi_reduced *reduced, fsi_real dt) {
     if (!reduced || !reduced->block)
         return FSI_ERR_STATE;
-    if (!fsi__finite(dt) || !(dt > 0))
+    if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
     if (!fsi_all_finite(fsi__reduced_reals(reduced), reduced->state))
         return FSI_ERR_NUMERIC;
@@ -11666,15 +11824,13 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
     if (joint_count < 0 || (joint_count && !joint) || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
 
-    fsi_reduced_group group;
-    memset(&group, 0, sizeof group);
+    fsi_reduced_group group = FSI__ZERO;
     group.body_count = body_count;
     group.joint_count = joint_count;
     if (!fsi__group_check(&group, body, joint, skin))
         return FSI_ERR_ARGUMENT;
 
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
     fsi__group_layout(&group, &arena);
     fsi_result result = fsi__arena_block(&arena, allocator, &group.block, &group.size);
     if (result != FSI_OK)
@@ -11749,8 +11905,7 @@ static void fsi__group_skin_places(fsi_reduced_group *group) {
 }
 
 FSI_API fsi_surface fsi_reduced_group_surface(fsi_reduced_group *group) {
-    fsi_surface surface;
-    memset(&surface, 0, sizeof surface);
+    fsi_surface surface = FSI__ZERO;
     if (!group || !group->block)
         return surface;
 
@@ -11948,7 +12103,7 @@ FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *group, fsi_real d
                                             fsi_coupled *out) {
     if (!group || !group->block)
         return FSI_ERR_STATE;
-    if (!fsi__finite(dt) || !(dt > 0))
+    if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
 
     fsi__group_velocity_out(group);
@@ -12087,7 +12242,8 @@ static fsi_real fsi__reduced_distance(const fsi_reduced *reduced, fsi_vec3 p, fs
     }
 
     fsi__sdf sdf = {model->nx, model->ny, model->nz, model->h, model->origin, model->phi};
-    fsi_vec3 slope, at;
+    fsi_vec3 slope;
+    fsi_vec3 at;
     fsi_real distance = fsi__sdf_read(&sdf, x, &slope, &at);
     *normal = fsi__to_world(reduced, fsi__unit(slope));
     return distance;
@@ -12137,7 +12293,8 @@ typedef struct fsi__reduced_call {
     /* points that look for contact: places, vertices of body or skin, where each body's begin */
     int points;
     fsi_real *point_x;
-    int32_t *point_vertex, *point_first;
+    int32_t *point_vertex;
+    int32_t *point_first;
     /* largest energy but for the work of obstacles; that work for all of the impulses, J */
     double allowed, work;
 } fsi__reduced_call;
@@ -12242,8 +12399,7 @@ static fsi_result fsi__reduced_call_begin(fsi__reduced_call *call, fsi_reduced_c
         if (!fsi__reduced_hide(contacts, i))
             call->points += body[i]->model->sample_count;
 
-    fsi_arena arena;
-    memset(&arena, 0, sizeof arena);
+    fsi_arena arena = FSI__ZERO;
     fsi__reduced_call_layout(call, &arena);
     result = fsi__arena_reopen(&arena, &contacts->memory, &contacts->allocator);
     if (result != FSI_OK)
@@ -12366,8 +12522,7 @@ static fsi_result fsi__reduced_narrow(fsi__reduced_call *call, int a, int b,
     fsi_reduced_contacts *contacts = call->contacts;
     const fsi_reduced_group *hide = fsi__reduced_hide(contacts, a);
     const fsi_real *bound = call->bound;
-    fsi__reduced_contact contact;
-    memset(&contact, 0, sizeof contact);
+    fsi__reduced_contact contact = FSI__ZERO;
     contact.body[0] = a;
     contact.body[1] = b;
     contact.skin = hide ? contacts->group_of[a] : 0;
@@ -12878,7 +13033,7 @@ static int fsi__reduced_call_valid(const fsi_reduced_contacts *contacts, fsi_red
                                    fsi_real dt) {
     if (!contacts || !fsi_allocator_valid(&contacts->allocator))
         return 0;
-    if (n < 0 || (n && !body) || !fsi__finite(dt) || !(dt > 0))
+    if (n < 0 || (n && !body) || !fsi__positive(dt))
         return 0;
     return contacts->group_count >= 0 && (!contacts->group_count || contacts->group);
 }
@@ -13007,8 +13162,7 @@ static fsi_result fsi__reduced_contacts_state(fsi_reduced_contacts *contacts, fs
 }
 
 FSI_API size_t fsi_reduced_contacts_state_size(const fsi_reduced_contacts *contacts) {
-    fsi_reduced_contacts copy;
-    memset(&copy, 0, sizeof copy);
+    fsi_reduced_contacts copy = FSI__ZERO;
     if (contacts)
         copy = *contacts;
     fsi__state state = {NULL, NULL, 0, 0};

@@ -916,7 +916,7 @@ static void fsi__cells_fill(fsi__cells *cells, int dim, const fsi__points *point
                             int32_t *order) {
     fsi__cells_around(cells, dim, points);
 
-    FSI__OMP(parallel for schedule(static) if (points->n > 4096))
+    FSI__PARALLEL(points->n > 4096)
     for (ptrdiff_t i = 0; i < points->n; i++) {
         ptrdiff_t k = points->stride * i;
         int at[3];
@@ -1091,7 +1091,9 @@ static void fsi__sph_search_test(fsi__sph_search *search) {
    rest has. */
 FSI__INLINE void fsi__sph_search_candidates(fsi__sph_search *search, const fsi__range *range) {
     static const int32_t next[4] = {0, 8, 16, 24};
-    int32_t begin = range->begin, end = range->end, groups;
+    int32_t begin = range->begin;
+    int32_t end = range->end;
+    int32_t groups;
     do {
         int32_t *FSI__RESTRICT at = search->at + search->groups;
         int32_t *FSI__RESTRICT to = search->end + search->groups;
@@ -1687,7 +1689,8 @@ FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi,
         return FSI_ERR_ARGUMENT;
 
     /* Places -wall .. inside + wall - 1 on each axis. */
-    int inside[3] = {1, 1, 1}, wall[3] = {0, 0, 0};
+    int inside[3] = {1, 1, 1};
+    int wall[3] = {0, 0, 0};
 
     for (int d = 0; d < sph->desc.dim; d++) {
         inside[d] = fsi__sph_along(sph, fsi__get(hi, d) - fsi__get(lo, d));
@@ -1696,14 +1699,16 @@ FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi,
             return FSI_ERR_ARGUMENT;
     }
 
-    int at[3], count = 0;
+    int at[3];
+    int count = 0;
 
     for (at[2] = -wall[2]; at[2] < inside[2] + wall[2]; at[2]++)
         for (at[1] = -wall[1]; at[1] < inside[1] + wall[1]; at[1]++)
             for (at[0] = -wall[0]; at[0] < inside[0] + wall[0]; at[0]++) {
                 /* In an edge two walls meet, in a corner three: one that is open opens it. */
                 fsi_real place[3] = {0, 0, 0};
-                int walls = 0, left_open = 0;
+                int walls = 0;
+                int left_open = 0;
                 for (int d = 0; d < sph->desc.dim; d++) {
                     int side = fsi__sph_wall_place(fsi__get(lo, d), fsi__get(hi, d), inside[d],
                                                    at[d], sph->desc.spacing, &place[d]);
@@ -1767,7 +1772,8 @@ typedef struct fsi__darts {
 
 static void fsi__dart(fsi__darts *darts, fsi_vec3 point) {
     const fsi__cells *cells = &darts->cells;
-    int at[3], own = 0;
+    int at[3];
+    int own = 0;
     fsi__cell_of(cells, point, at);
 
     for (int k = -1; k <= 1; k++)
@@ -1887,8 +1893,7 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
     }
     if (most > 1e8)
         return FSI_ERR_SIZE;
-    fsi__darts darts;
-    memset(&darts, 0, sizeof darts);
+    fsi__darts darts = FSI__ZERO;
     darts.room = (int)most + 1;
     darts.least2 = FSI_R(0.49) * spacing * spacing;
     darts.cells.room = darts.room + 4096;
@@ -2171,7 +2176,7 @@ static void fsi__sph_sort(fsi_sph *sph) {
 
     ptrdiff_t n = sph->now.count;
 
-    FSI__OMP(parallel for schedule(static) if (n > 4096))
+    FSI__PARALLEL(n > 4096)
     for (ptrdiff_t i = 0; i < n; i++) {
         int32_t old = sph->order[i];
         for (int k = 0; k < used; k++)
@@ -2179,7 +2184,7 @@ static void fsi__sph_sort(fsi_sph *sph) {
         sph->first[i] = sph->id[old];
     }
 
-    FSI__OMP(parallel for schedule(static) if (n > 4096))
+    FSI__PARALLEL(n > 4096)
     for (ptrdiff_t i = 0; i < n; i++) {
         for (int k = 0; k < used; k++)
             from[k][i] = to[k][i];
@@ -2209,10 +2214,12 @@ static void fsi__sph_sort_boundary(fsi_sph *sph) {
 static void fsi__sph_boundary_volumes(fsi_sph *sph) {
     const fsi_real R = sph->desc.support;
     const fsi_real sigma = fsi__kernel_sigma(sph->desc.kernel, sph->desc.dim, R);
-    const fsi_real *x = sph->sorted_bx, *y = sph->sorted_by, *z = sph->sorted_bz;
+    const fsi_real *x = sph->sorted_bx;
+    const fsi_real *y = sph->sorted_by;
+    const fsi_real *z = sph->sorted_bz;
     int n = sph->now.boundary_count;
 
-    FSI__OMP(parallel for schedule(static) if (n > 512))
+    FSI__PARALLEL(n > 512)
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real sum = 0;
         fsi__ranges around;
@@ -2251,7 +2258,7 @@ static void fsi__sph_pack_boundary(fsi_sph *sph) {
 /* out = (x, y, z, fourth) of n particles; fourth NULL = 0. */
 static void fsi__sph_pack(ptrdiff_t n, const fsi_real *x, const fsi_real *y, const fsi_real *z,
                           const fsi_real *fourth, fsi_real *out) {
-    FSI__OMP(parallel for schedule(static) if (n > 4096))
+    FSI__PARALLEL(n > 4096)
     for (ptrdiff_t i = 0; i < n; i++) {
         out[4 * i] = x[i];
         out[4 * i + 1] = y[i];
@@ -2504,7 +2511,8 @@ FSI__SPH_FORCE_INLINE fsi_real fsi__inverse_root(fsi_real x) {
 #ifdef FSI_SINGLE
     uint32_t bits, magic = 0x5f375a86u;
 #else
-    uint64_t bits, magic = (uint64_t)0x5fe6eb50u << 32 | 0xc7b537a9u;
+    uint64_t bits;
+    uint64_t magic = (uint64_t)0x5fe6eb50u << 32 | 0xc7b537a9u;
 #endif
     memcpy(&bits, &x, sizeof bits);
     bits = magic - (bits >> 1);
@@ -2629,7 +2637,8 @@ FSI__SPH_FORCE_INLINE void fsi__sph_sums_with(fsi_sph *sph, int begin, int end, 
 /* One copy of the loops for each kernel: a kernel that is a constant leaves no choice in them, and
    only then they are vectorised. */
 static void fsi__sph_sums_chunk(fsi_sph *sph, int begin, int end) {
-    const fsi_kernel cubic = FSI_KERNEL_CUBIC, wendland = FSI_KERNEL_WENDLAND;
+    const fsi_kernel cubic = FSI_KERNEL_CUBIC;
+    const fsi_kernel wendland = FSI_KERNEL_WENDLAND;
     int dfsph = sph->desc.solver == FSI_SPH_DFSPH;
     if (sph->desc.kernel == FSI_KERNEL_POLY6)
         fsi__sph_sums_with(sph, begin, end, FSI_KERNEL_POLY6, FSI_KERNEL_SPIKY, dfsph);
@@ -2648,7 +2657,7 @@ static void fsi__sph_sums_chunk(fsi_sph *sph, int begin, int end) {
 static void fsi__sph_sum_all(fsi_sph *sph, int search) {
     ptrdiff_t chunks = fsi__sph_chunks(sph);
 
-    FSI__OMP(parallel for schedule(static) if (chunks > 1))
+    FSI__PARALLEL(chunks > 1)
     for (ptrdiff_t chunk = 0; chunk < chunks; chunk++) {
         int begin = (int)chunk * FSI__SPH_CHUNK;
         if (search)
@@ -2844,8 +2853,12 @@ FSI__SPH_FORCE_INLINE void fsi__sph_force_pairs(const fsi__sph_pairs *pairs,
             FSI__SPH_LANES
             for (int lane = 0; lane < 8; lane++) {
                 int row = j + lane;
-                fsi_real x = apart[row][0], y = apart[row][1], z = apart[row][2];
-                fsi_real vx = relative[row][0], vy = relative[row][1], vz = relative[row][2];
+                fsi_real x = apart[row][0];
+                fsi_real y = apart[row][1];
+                fsi_real z = apart[row][2];
+                fsi_real vx = relative[row][0];
+                fsi_real vy = relative[row][1];
+                fsi_real vz = relative[row][2];
                 fsi_real mF = slope[lane];
                 fsi_real r2 = x * x + y * y + z * z;
 
@@ -2899,7 +2912,8 @@ FSI__SPH_FORCE_INLINE void fsi__sph_forces_with(fsi_sph *sph, const fsi__sph_law
 /* One copy of the loops per set of terms, as for the sums. A term with a zero coefficient adds
    zero, so each set holds the ones before it. */
 static void fsi__sph_forces_chunk(fsi_sph *sph, const fsi__sph_law *law, int begin, int end) {
-    const int artificial = FSI__SPH_ARTIFICIAL, laminar = artificial | FSI__SPH_LAMINAR;
+    const int artificial = FSI__SPH_ARTIFICIAL;
+    const int laminar = artificial | FSI__SPH_LAMINAR;
     int sticky = law->wall > 0;
     int viscous = law->laminar > 0 || sticky;
     if (viscous && law->laplacian > 0)
@@ -2920,7 +2934,7 @@ static void fsi__sph_forces(fsi_sph *sph) {
     const fsi__sph_law law = fsi__sph_make_law(&sph->desc);
     ptrdiff_t chunks = fsi__sph_chunks(sph);
 
-    FSI__OMP(parallel for schedule(static) if (chunks > 1))
+    FSI__PARALLEL(chunks > 1)
     for (ptrdiff_t chunk = 0; chunk < chunks; chunk++) {
         int begin = (int)chunk * FSI__SPH_CHUNK;
         fsi__sph_forces_chunk(sph, &law, begin, fsi__imin(begin + FSI__SPH_CHUNK, sph->now.count));
@@ -2946,7 +2960,7 @@ static void fsi__sph_xsph(fsi_sph *sph) {
     ptrdiff_t n = sph->now.count;
     fsi__sph_pack_velocity(sph, NULL);
 
-    FSI__OMP(parallel for schedule(static) if (n > 256))
+    FSI__PARALLEL(n > 256)
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_vec3 change = fsi_vec(0, 0, 0);
         fsi__sph_pairs pairs = fsi__sph_pairs_of(sph, i, FSI__SPH_FLUID);
@@ -2975,9 +2989,10 @@ static void fsi__sph_guard(fsi_sph *sph) {
     ptrdiff_t n = sph->now.count;
     fsi__sph_pack_velocity(sph, NULL);
 
-    FSI__OMP(parallel for schedule(static) if (n > 4096))
+    FSI__PARALLEL(n > 4096)
     for (ptrdiff_t i = 0; i < n; i++) {
-        fsi_vec3 normal = fsi_vec(0, 0, 0), wall = normal;
+        fsi_vec3 normal = fsi_vec(0, 0, 0);
+        fsi_vec3 wall = normal;
         fsi_real sum = 0;
         sph->guard[i] = 0;
         fsi__sph_pairs pairs = fsi__sph_pairs_of(sph, i, FSI__SPH_WALLS);
@@ -3030,7 +3045,8 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *sph, int sorted, const fsi__sp
     const fsi_real R = sph->desc.support;
     const fsi_real tiny = FSI_R(1e-12) * R * R;
     size_t at = fsi__sph_packed_boundary(sph) + 4 * (size_t)sorted;
-    const fsi_real *wall_x = sph->packed_x + at, *wall_v = sph->packed_v + at;
+    const fsi_real *wall_x = sph->packed_x + at;
+    const fsi_real *wall_v = sph->packed_v + at;
     fsi_vec3 force = fsi_vec(0, 0, 0);
     fsi__ranges around;
     fsi__ranges_around(&sph->cells, fsi_vec_load(wall_x), &around);
@@ -3081,7 +3097,7 @@ static void fsi__sph_react(fsi_sph *sph, int parts, fsi_real kick) {
         wanted |= sph->now.object[k].two_way;
     ptrdiff_t n = wanted ? sph->now.boundary_count : 0;
 
-    FSI__OMP(parallel for schedule(static) if (n > 256))
+    FSI__PARALLEL(n > 256)
     for (ptrdiff_t i = 0; i < n; i++) {
         int b = sph->border[i];
         if (!sph->now.object[sph->bobject[b]].two_way)
@@ -3095,7 +3111,8 @@ static void fsi__sph_react(fsi_sph *sph, int parts, fsi_real kick) {
 static void fsi__sph_sum_objects(fsi_sph *sph) {
     for (int k = 0; k < sph->now.objects; k++) {
         fsi_sph_object *object = &sph->now.object[k];
-        double force[3] = {0, 0, 0}, torque[3] = {0, 0, 0};
+        double force[3] = {0, 0, 0};
+        double torque[3] = {0, 0, 0};
         if (!object->two_way)
             continue;
         object->contact = 0;
@@ -3121,7 +3138,7 @@ static void fsi__wc_pressures(fsi_sph *sph) {
     const fsi_sph_desc *desc = &sph->desc;
     ptrdiff_t n = sph->now.count;
 
-    FSI__OMP(parallel for schedule(static) if (n > 4096))
+    FSI__PARALLEL(n > 4096)
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real rho = sph->rho[i];
         fsi_real p = fsi_sph_tait(rho, desc->density, desc->sound_speed, desc->gamma);
@@ -3173,7 +3190,8 @@ FSI__SPH_FORCE_INLINE void fsi__df_rate_pair(const fsi__sph_pairs *pairs, int k,
 
 /* D of the pairs of one kind. Two sums: one addition need not wait for the other. */
 FSI__SPH_FORCE_INLINE fsi_real fsi__df_rate_pairs(const fsi__sph_pairs *pairs) {
-    fsi_real even[4] = {0, 0, 0, 0}, odd[4] = {0, 0, 0, 0};
+    fsi_real even[4] = {0, 0, 0, 0};
+    fsi_real odd[4] = {0, 0, 0, 0};
     int k;
 
     for (k = 0; k + 1 < pairs->count; k += 2) {
@@ -3210,14 +3228,14 @@ static fsi_real fsi__df_residual(fsi_sph *sph, fsi_real dt, fsi__df_kind kind,
     ptrdiff_t n = sph->now.count;
 
     /* Rates first: their loops read the fourth number of neighbours too, and drop it. */
-    FSI__OMP(parallel for schedule(static) if (n > 256))
+    FSI__PARALLEL(n > 256)
     for (ptrdiff_t i = 0; i < n; i++)
         sph->work[i] = fsi__df_rate(sph, i);
 
     /* With few neighbours the divergence means nothing. */
     int few = sph->desc.dim == 3 ? 20 : 7;
 
-    FSI__OMP(parallel for schedule(static) if (n > 4096))
+    FSI__PARALLEL(n > 4096)
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real residual = sph->work[i];
         if (density)
@@ -3267,7 +3285,7 @@ FSI__SPH_FORCE_INLINE void fsi__df_push_pairs(const fsi__sph_pairs *pairs, fsi_r
 static void fsi__df_push(fsi_sph *sph, fsi_real scale, fsi_real *kappa) {
     ptrdiff_t n = sph->now.count;
 
-    FSI__OMP(parallel for schedule(static) if (n > 256))
+    FSI__PARALLEL(n > 256)
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real *v = sph->packed_v + 4 * i;
         fsi_real sum[4] = {0, 0, 0, 0};
@@ -3307,7 +3325,9 @@ static int fsi__df_solve(fsi_sph *sph, fsi_real dt, fsi__df_kind kind, fsi_real 
         fsi__df_push(sph, scale, NULL);
 
     /* t is Nesterov's sequence. */
-    fsi_real t = 1, last = FSI_REAL_MAX, omega = FSI__DF_OMEGA;
+    fsi_real t = 1;
+    fsi_real last = FSI_REAL_MAX;
+    fsi_real omega = FSI__DF_OMEGA;
 
     for (int iterations = 0;; iterations++) {
         fsi_real t_next = FSI_R(0.5) * (1 + fsi__sqrt(1 + 4 * t * t));
@@ -3334,7 +3354,7 @@ static void fsi__df_project(fsi_sph *sph, fsi_real dt, fsi__df_kind kind, int *i
     fsi__sph_pack_velocity(sph, NULL);
     *iterations = fsi__df_solve(sph, dt, kind, error);
 
-    FSI__OMP(parallel for schedule(static) if (n > 4096))
+    FSI__PARALLEL(n > 4096)
     for (ptrdiff_t i = 0; i < n; i++) {
         sph->vx[i] = sph->packed_v[4 * i];
         sph->vy[i] = sph->packed_v[4 * i + 1];
@@ -3503,7 +3523,7 @@ static void fsi__sph_integrate_density(fsi_sph *sph, fsi_real dt) {
     ptrdiff_t n = sph->now.count;
     fsi__sph_pack_velocity(sph, sph->rho);
 
-    FSI__OMP(parallel for schedule(static) if (n > 256))
+    FSI__PARALLEL(n > 256)
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real rate = 0;
         for (int kind = FSI__SPH_FLUID; kind <= FSI__SPH_WALLS; kind++) {
@@ -3672,7 +3692,8 @@ static void fsi__totals_add(fsi__totals *totals, fsi_real mass, fsi_vec3 at, fsi
     totals->kinetic += 0.5 * m * (v[0] * v[0] + v[1] * v[1] + v[2] * v[2]);
 
     for (int d = 0; d < 3; d++) {
-        int next = (d + 1) % 3, after = (d + 2) % 3;
+        int next = (d + 1) % 3;
+        int after = (d + 2) % 3;
         totals->momentum[d] += m * v[d];
         totals->angular[d] += m * (x[next] * v[after] - x[after] * v[next]);
     }
@@ -3691,8 +3712,7 @@ static void fsi__totals_write(const fsi__totals *totals, double *kinetic, double
 
 FSI_API void fsi_sph_totals(const fsi_sph *sph, double *mass, double momentum[3], double angular[3],
                             double *kinetic) {
-    fsi__totals totals;
-    memset(&totals, 0, sizeof totals);
+    fsi__totals totals = FSI__ZERO;
 
     for (int i = 0; sph && i < sph->now.count; i++) {
         fsi__totals_add(&totals, sph->mass[i], fsi__sph_position(sph, i),
@@ -3742,7 +3762,7 @@ FSI_API fsi_result fsi_sph_level(const fsi_sph *sph, fsi_vec3 origin, fsi_real h
         radius = FSI_R(0.55) * sph->desc.spacing;
     ptrdiff_t rows = (ptrdiff_t)ny * nz;
 
-    FSI__OMP(parallel for schedule(static) if (rows > 8))
+    FSI__PARALLEL(rows > 8)
     for (ptrdiff_t row = 0; row < rows; row++) {
         fsi_vec3 node;
         node.y = origin.y + h * (fsi_real)(row % ny);
@@ -3819,7 +3839,8 @@ static void fsi__lookup_cells(const fsi_lookup *lookup, const fsi_real *lo, cons
     last[2] = 0;
 
     for (int d = 0; d < lookup->surface.dim; d++) {
-        fsi_real from = lo[d] - margin, to = hi[d] + margin;
+        fsi_real from = lo[d] - margin;
+        fsi_real to = hi[d] + margin;
         if (from > to) {
             from = lo[d] / 2 + hi[d] / 2;
             to = from;
@@ -3837,7 +3858,8 @@ static void fsi__lookup_boxes(fsi_lookup *lookup) {
     }
 
     for (int e = 0; e < lookup->surface.element_count; e++) {
-        fsi_real *lo = lookup->box + 6 * (size_t)e, *hi = lo + 3;
+        fsi_real *lo = lookup->box + 6 * (size_t)e;
+        fsi_real *hi = lo + 3;
         fsi_surface_bounds(&lookup->surface, e, lo, hi);
         for (int d = 0; d < 3; d++) {
             /* Room for the round-off of the tests. */
@@ -3998,7 +4020,8 @@ static void fsi__lookup_insert(fsi__lookup_query *query, const fsi_hit *hit) {
 /* Tests one element: its bounds first, then itself. */
 static void fsi__lookup_test(fsi__lookup_query *query, int e) {
     const fsi_surface *surface = &query->lookup->surface;
-    const fsi_real *lo = query->lookup->box + 6 * (size_t)e, *hi = lo + 3;
+    const fsi_real *lo = query->lookup->box + 6 * (size_t)e;
+    const fsi_real *hi = lo + 3;
     fsi_real distance2 = 0;
 
     for (int d = 0; d < 3; d++) {
@@ -4151,7 +4174,8 @@ static void fsi__lookup_clip(const fsi_lookup *lookup, fsi__lookup_segment *segm
     segment->leave = 1;
 
     for (int d = 0; d < lookup->surface.dim; d++) {
-        fsi_real from = segment->p[d], way = segment->q[d] - from;
+        fsi_real from = segment->p[d];
+        fsi_real way = segment->q[d] - from;
         longest = fsi__max(longest, fsi__abs(way));
         if (way == 0 || !fsi__finite(way))
             continue;
@@ -4241,7 +4265,8 @@ static int fsi__tled_live(const fsi_tled *tled) {
 }
 
 static void fsi__tled_layout(fsi_tled *tled, fsi_arena *arena) {
-    size_t nodes = (size_t)tled->nodes, tets = (size_t)tled->tets;
+    size_t nodes = (size_t)tled->nodes;
+    size_t tets = (size_t)tled->tets;
     size_t blocks = (size_t)fsi__tled_blocks(tled);
 
     /* The state. */
@@ -4282,7 +4307,8 @@ static fsi_real *fsi__tled_element(const fsi_tled *tled, int tet) {
 /* Where the x force on a corner (4 * tet + a) stands in corner[]; y and z follow FSI__TLED_LANES
    later. And the way back to the element. */
 static int32_t fsi__tled_corner_place(int corner) {
-    int tet = corner / 4, a = corner % 4;
+    int tet = corner / 4;
+    int a = corner % 4;
     return (tet / FSI__TLED_LANES * 12 + 3 * a) * FSI__TLED_LANES + tet % FSI__TLED_LANES;
 }
 
@@ -4293,7 +4319,8 @@ static int fsi__tled_corner_tet(int32_t place) {
 /* Rest gradients g_1 .. g_3 (rows of g) and volume; 0 when the tetrahedron is flat. Turns a
    negative one round. */
 static int fsi__tled_rest(const fsi_real *X, int32_t *tet, double g[9], double *volume) {
-    double edge[9], size = 0;
+    double edge[9];
+    double size = 0;
 
     for (int a = 0; a < 3; a++)
         for (int i = 0; i < 3; i++) {
@@ -4307,8 +4334,10 @@ static int fsi__tled_rest(const fsi_real *X, int32_t *tet, double g[9], double *
 
     for (int a = 0; a < 3; a++)
         for (int i = 0; i < 3; i++) {
-            const double *u = edge + 3 * ((a + 1) % 3), *w = edge + 3 * ((a + 2) % 3);
-            int next = (i + 1) % 3, after = (i + 2) % 3;
+            const double *u = edge + 3 * ((a + 1) % 3);
+            const double *w = edge + 3 * ((a + 2) % 3);
+            int next = (i + 1) % 3;
+            int after = (i + 2) % 3;
             cofactor[3 * a + i] = u[next] * w[after] - u[after] * w[next];
         }
     double det = edge[0] * cofactor[0] + edge[1] * cofactor[1] + edge[2] * cofactor[2];
@@ -4334,7 +4363,11 @@ static int fsi__tled_rest(const fsi_real *X, int32_t *tet, double g[9], double *
    Rayleigh quotient. Scaled to trace 1, the trace of the square grows until only eigenvalues are
    left that differ by less than 1e-9. (fsi_eigen_dense would allocate.) */
 static double fsi__tled_largest_eigenvalue(const double S[36]) {
-    double power[36], square[36], trace = 0, quotient = 0, last = 0;
+    double power[36];
+    double square[36];
+    double trace = 0;
+    double quotient = 0;
+    double last = 0;
     memcpy(power, S, sizeof power);
 
     for (int i = 0; i < 6; i++)
@@ -4369,7 +4402,8 @@ static double fsi__tled_largest_eigenvalue(const double S[36]) {
    B^T D B has the non-zero eigenvalues of (4 / rho) D^1/2 B B^T D^1/2. Mandel notation: strains xx
    yy zz, sqrt(2) (yz zx xy); D = 2 mu 1 + lambda t t^T, t = (1 1 1 0 0 0), whose root is known. */
 static double fsi__tled_omega2(const double g[9], double mu, double lambda, double rho) {
-    const double half = sqrt(0.5), root = sqrt(2 * mu);
+    const double half = sqrt(0.5);
+    const double root = sqrt(2 * mu);
     const double volumetric = (sqrt(2 * mu + 3 * lambda) - root) / 3;
     double S[36];
     memset(S, 0, sizeof S);
@@ -4380,7 +4414,8 @@ static double fsi__tled_omega2(const double g[9], double mu, double lambda, doub
             n[d] = a ? g[3 * a - 3 + d] : -(g[d] + g[3 + d] + g[6 + d]);
         for (int axis = 0; axis < 3; axis++) {
             /* Column of D^1/2 B: the strain of moving corner a along this axis. */
-            int next = (axis + 1) % 3, after = (axis + 2) % 3;
+            int next = (axis + 1) % 3;
+            int after = (axis + 2) % 3;
             double strain[6] = {0, 0, 0, 0, 0, 0};
             for (int d = 0; d < 3; d++)
                 strain[d] = volumetric * n[axis];
@@ -4451,7 +4486,8 @@ static void fsi__tled_skin(fsi_tled *tled) {
 
 /* Everything that depends on the rest state alone. */
 static fsi_result fsi__tled_precompute(fsi_tled *tled) {
-    double density = (double)tled->desc.density, top = 0;
+    double density = (double)tled->desc.density;
+    double top = 0;
 
     for (int tet = 0; tet < tled->tets; tet++) {
         /* Gradients and volume. */
@@ -4580,7 +4616,8 @@ FSI__INLINE int fsi__tled_ordinary(fsi_real J) {
 static fsi_real fsi__tled_log(fsi_real J) {
     if (!fsi__tled_ordinary(J))
         return fsi__log(J);
-    fsi_real y = (J - 1) / (J + 1), sum = 0;
+    fsi_real y = (J - 1) / (J + 1);
+    fsi_real sum = 0;
     for (int k = FSI__TLED_TERMS; k >= 0; k--)
         sum = sum * (y * y) + 1 / (fsi_real)(2 * k + 1);
     return 2 * y * sum;
@@ -4599,7 +4636,8 @@ static fsi_real fsi__tled_pressure(const fsi_tled *tled, fsi_real J) {
 /* A(J) and A' I1 / 2 + U' of one element, for any J: the plain version of fsi__tled_stress. */
 static void fsi__tled_law(const fsi_tled *tled, fsi_real J, fsi_real I1, fsi_real *of_F,
                           fsi_real *of_C) {
-    fsi_real j = fsi__max(J, tled->desc.min_volume), e = J - j;
+    fsi_real j = fsi__max(J, tled->desc.min_volume);
+    fsi_real e = J - j;
     fsi_real volumetric = fsi__tled_pressure(tled, J);
     if (tled->desc.material == FSI_TLED_NEARLY) {
         fsi_real a = fsi__pow(j, FSI_R(-2.0) / 3);
@@ -4632,7 +4670,8 @@ FSI__INLINE const fsi__tled_lane *fsi__tled_block(const fsi_tled *tled, ptrdiff_
 /* edge = x_to - x_from, in lane k. */
 FSI__SPH_FORCE_INLINE void fsi__tled_edge(const fsi_real *x, int32_t from, int32_t to, int k,
                                           fsi__tled_lane edge[3]) {
-    const fsi_real *a = x + 3 * (size_t)from, *b = x + 3 * (size_t)to;
+    const fsi_real *a = x + 3 * (size_t)from;
+    const fsi_real *b = x + 3 * (size_t)to;
     edge[0][k] = b[0] - a[0];
     edge[1][k] = b[1] - a[1];
     edge[2][k] = b[2] - a[2];
@@ -4666,7 +4705,9 @@ FSI__SPH_FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *tled, int block,
 
     for (int i = 0; i < 3; i++)
         for (int k = 0; k < FSI__TLED_LANES; k++) {
-            fsi_real a = edge[i][k], b = edge[3 + i][k], c = edge[6 + i][k];
+            fsi_real a = edge[i][k];
+            fsi_real b = edge[3 + i][k];
+            fsi_real c = edge[6 + i][k];
             fsi_real x = a * g[0][k] + b * g[3][k] + c * g[6][k];
             fsi_real y = a * g[1][k] + b * g[4][k] + c * g[7][k];
             fsi_real z = a * g[2][k] + b * g[5][k] + c * g[8][k];
@@ -4677,7 +4718,8 @@ FSI__SPH_FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *tled, int block,
         }
 
     /* Each row of C is the cross product of the two other rows of F. */
-    fsi__tled_lane *F = lanes->F, *C = lanes->C;
+    fsi__tled_lane *F = lanes->F;
+    fsi__tled_lane *C = lanes->C;
     fsi__tled_cross(F + 3, F + 6, C);
     fsi__tled_cross(F + 6, F, C + 3);
     fsi__tled_cross(F, F + 3, C + 6);
@@ -4836,7 +4878,7 @@ static void fsi__tled_block_forces(fsi_tled *tled, int block) {
 static void fsi__tled_nodal_pressure(fsi_tled *tled) {
     ptrdiff_t blocks = fsi__tled_blocks(tled);
 
-    FSI__OMP(parallel for schedule(static) if (blocks > 32))
+    FSI__PARALLEL(blocks > 32)
     for (ptrdiff_t block = 0; block < blocks; block++) {
         const fsi_real *V = fsi__tled_block(tled, block)[9];
         fsi__tled_lane *corner = (fsi__tled_lane *)tled->corner + 12 * block;
@@ -4847,7 +4889,7 @@ static void fsi__tled_nodal_pressure(fsi_tled *tled) {
                 corner[3 * a][k] = lanes.J[k] * V[k] / 4;
     }
 
-    FSI__OMP(parallel for schedule(static) if (tled->nodes > 1024))
+    FSI__PARALLEL(tled->nodes > 1024)
     for (ptrdiff_t i = 0; i < tled->nodes; i++) {
         fsi_real sum = 0;
         for (int k = tled->corner_start[i]; k < tled->corner_start[i + 1]; k++)
@@ -4861,7 +4903,7 @@ static void fsi__tled_element_forces(fsi_tled *tled) {
     if (tled->desc.average_pressure)
         fsi__tled_nodal_pressure(tled);
 
-    FSI__OMP(parallel for schedule(static) if (blocks > 32))
+    FSI__PARALLEL(blocks > 32)
     for (ptrdiff_t block = 0; block < blocks; block++)
         fsi__tled_block_forces(tled, (int)block);
 
@@ -4881,7 +4923,7 @@ FSI_API fsi_result fsi_tled_forces(fsi_tled *tled) {
     fsi__tled_element_forces(tled);
 
     /* Each node gathers its own corners: no atomics, one order. */
-    FSI__OMP(parallel for schedule(static) if (tled->nodes > 1024))
+    FSI__PARALLEL(tled->nodes > 1024)
     for (ptrdiff_t i = 0; i < tled->nodes; i++) {
         fsi_vec3 sum = fsi_vec(0, 0, 0);
         for (int k = tled->corner_start[i]; k < tled->corner_start[i + 1]; k++) {
@@ -4920,10 +4962,12 @@ FSI_API fsi_result fsi_tled_accelerate(fsi_tled *tled, fsi_real dt) {
     fsi_real keep = (1 - damping) / (1 + damping);
     fsi_vec3 g = tled->desc.gravity;
 
-    FSI__OMP(parallel for schedule(static) if (tled->nodes > 1024))
+    FSI__PARALLEL(tled->nodes > 1024)
     for (ptrdiff_t i = 0; i < tled->nodes; i++) {
-        fsi_real inverse_mass = tled->inverse_mass[i], *v = tled->v + 3 * i;
-        const fsi_real *inner = tled->force + 3 * i, *outer = tled->fext + 3 * i;
+        fsi_real inverse_mass = tled->inverse_mass[i];
+        fsi_real *v = tled->v + 3 * i;
+        const fsi_real *inner = tled->force + 3 * i;
+        const fsi_real *outer = tled->fext + 3 * i;
         if (inverse_mass > 0) {
             v[0] = keep * v[0] + gain * ((inner[0] + outer[0]) * inverse_mass + g.x);
             v[1] = keep * v[1] + gain * ((inner[1] + outer[1]) * inverse_mass + g.y);
@@ -4967,8 +5011,7 @@ FSI_API fsi_real fsi_tled_max_dt(const fsi_tled *tled) {
 /* ------------------------------------------------------------------------------------------------
  * >>tled looks */
 FSI_API fsi_mat3 fsi_tled_gradient(const fsi_tled *tled, int tet) {
-    fsi_mat3 F;
-    memset(&F, 0, sizeof F);
+    fsi_mat3 F = FSI__ZERO;
     if (!fsi__tled_live(tled) || tet < 0 || tet >= tled->tets)
         return F;
     const fsi_real *g = fsi__tled_element(tled, tet);
@@ -4988,10 +5031,13 @@ FSI_API fsi_mat3 fsi_tled_gradient(const fsi_tled *tled, int tet) {
    belongs to a linear force. */
 static double fsi__tled_volume_energy(const fsi_tled *tled, double J) {
     double m = (double)tled->desc.min_volume;
-    double j = J > m ? J : m, e = J - j, log_j = log(j);
+    double j = J > m ? J : m;
+    double e = J - j;
+    double log_j = log(j);
     if (tled->desc.material == FSI_TLED_NEARLY)
         return (double)tled->bulk / 2 * (J - 1) * (J - 1);
-    double linear = e * log_j / j, quadratic = e * e / 2 * (1 - log_j) / (j * j);
+    double linear = e * log_j / j;
+    double quadratic = e * e / 2 * (1 - log_j) / (j * j);
     return (double)tled->lambda * (log_j * log_j / 2 + linear + quadratic);
 }
 
@@ -5012,15 +5058,18 @@ static double fsi__tled_stvk_energy(const fsi_tled *tled, const fsi_mat3 *F, dou
 
 /* psi of one element; without the energy of its volume where that is averaged. */
 static double fsi__tled_psi(const fsi_tled *tled, const fsi_mat3 *F) {
-    double I1 = 0, J = (double)fsi_mat3_det(F);
+    double I1 = 0;
+    double J = (double)fsi_mat3_det(F);
 
     for (int i = 0; i < 9; i++)
         I1 += (double)F->m[i] * (double)F->m[i];
     if (tled->desc.material == FSI_TLED_STVK)
         return fsi__tled_stvk_energy(tled, F, I1);
 
-    double m = (double)tled->desc.min_volume, mu = (double)tled->mu;
-    double j = J > m ? J : m, e = J - j;
+    double m = (double)tled->desc.min_volume;
+    double mu = (double)tled->mu;
+    double j = J > m ? J : m;
+    double e = J - j;
     double volume = tled->desc.average_pressure ? 0 : fsi__tled_volume_energy(tled, J);
     if (tled->desc.material == FSI_TLED_NEARLY) {
         double a = pow(j, -2.0 / 3);
@@ -5040,7 +5089,8 @@ static double fsi__tled_elastic(const fsi_tled *tled) {
     }
 
     for (int i = 0; tled->desc.average_pressure && i < tled->nodes; i++) {
-        double volume = 0, rest = (double)tled->node_volume[i];
+        double volume = 0;
+        double rest = (double)tled->node_volume[i];
         for (int k = tled->corner_start[i]; k < tled->corner_start[i + 1]; k++) {
             int tet = fsi__tled_corner_tet(tled->corner_at[k]);
             fsi_mat3 F = fsi_tled_gradient(tled, tet);
@@ -5056,8 +5106,7 @@ FSI_API void fsi_tled_totals(const fsi_tled *tled, double *elastic, double *kine
                              double momentum[3], double angular[3]) {
     if (!fsi__tled_live(tled))
         return;
-    fsi__totals totals;
-    memset(&totals, 0, sizeof totals);
+    fsi__totals totals = FSI__ZERO;
 
     for (int i = 0; i < tled->nodes; i++)
         fsi__totals_add(&totals, tled->mass[i], fsi_vec_load(tled->x + 3 * i),
@@ -5068,8 +5117,7 @@ FSI_API void fsi_tled_totals(const fsi_tled *tled, double *elastic, double *kine
 }
 
 FSI_API fsi_surface fsi_tled_surface(const fsi_tled *tled) {
-    fsi_surface surface;
-    memset(&surface, 0, sizeof surface);
+    fsi_surface surface = FSI__ZERO;
     surface.dim = 3;
     if (!fsi__tled_live(tled))
         return surface;
