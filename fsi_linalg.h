@@ -4996,7 +4996,9 @@ FSI__INLINE ptrdiff_t fsi__mg_number(const fsi_mg *mg, int i, int j, int k) {
 
 /* From a cell to the next one along an axis, in the caller's arrays. */
 FSI__INLINE ptrdiff_t fsi__mg_stride(const fsi_mg *mg, int axis) {
-    return axis == 0 ? 1 : axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
+    if (axis == 0)
+        return 1;
+    return axis == 1 ? mg->n[0] : (ptrdiff_t)mg->n[0] * mg->n[1];
 }
 
 /* The children of a coarse cell, numbered by 3 bits; the cell behind a face. */
@@ -5878,7 +5880,8 @@ static float fsi__mg_w(const fsi_mg *mg, int depth, int axis, fsi__ijk cell) {
 FSI__INLINE int fsi__mg_kind(const fsi_mg_level *level, fsi__ijk cell) {
     if (cell.i < 0 || cell.j < 0 || cell.k < 0)
         return 0;
-    if (cell.i >= level->n[0] || cell.j >= level->n[1] || cell.k >= level->n[2])
+    int beyond = cell.i >= level->n[0] || cell.j >= level->n[1];
+    if (beyond || cell.k >= level->n[2])
         return 0;
     return level->kind[fsi__mg_cell_id(level, cell)];
 }
@@ -6476,14 +6479,20 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
         return FSI_ERR_ARGUMENT;
 
     for (int axis = 0; weight && axis < (two ? 2 : 3); axis++) {
-        size_t count = (size_t)(mg->desc.nx + (axis == 0)) * (size_t)(mg->desc.ny + (axis == 1))
-                       * (size_t)(mg->desc.nz + (axis == 2));
+        size_t nx = (size_t)(mg->desc.nx + (axis == 0));
+        size_t ny = (size_t)(mg->desc.ny + (axis == 1));
+        size_t nz = (size_t)(mg->desc.nz + (axis == 2));
+        size_t count = nx * ny * nz;
         if (weight[axis] && !fsi__mg_weights_valid(count, weight[axis]))
             return FSI_ERR_ARGUMENT;
     }
-    mg->weight[0] = weight ? weight[0] : NULL;
-    mg->weight[1] = !weight || two ? NULL : weight[1];
-    mg->weight[2] = !weight ? NULL : two ? weight[1] : weight[2];
+    /* A plane of cells stands upright inside: its y is the multigrid's z. */
+    for (int axis = 0; axis < 3; axis++)
+        mg->weight[axis] = weight ? weight[axis] : NULL;
+    if (two) {
+        mg->weight[2] = mg->weight[1];
+        mg->weight[1] = NULL;
+    }
     mg->weighted = mg->weight[0] || mg->weight[1] || mg->weight[2];
     FSI__OMP(parallel for schedule(static) private(j) if (mg->cells > FSI__GRAIN))
     for (int k = 0; k < mg->n[2]; k++)
@@ -6553,16 +6562,20 @@ FSI__INLINE fsi__mg_patch *fsi__mg_patch_of(const fsi_mg_rank *rank, int depth, 
     return rank->patch + (size_t)depth * (size_t)rank->groups + (size_t)group;
 }
 
+/* Cells of a box along an axis. */
+FSI__INLINE size_t fsi__box_span(const fsi__box *box, int axis) {
+    return (size_t)(box->hi[axis] - box->lo[axis]);
+}
+
 FSI__INLINE size_t fsi__box_cells(const fsi__box *box) {
-    return (size_t)(box->hi[0] - box->lo[0]) * (size_t)(box->hi[1] - box->lo[1])
-           * (size_t)(box->hi[2] - box->lo[2]);
+    return fsi__box_span(box, 0) * fsi__box_span(box, 1) * fsi__box_span(box, 2);
 }
 
 /* Number of a cell in a box. */
 FSI__INLINE size_t fsi__box_at(const fsi__box *box, int i, int j, int k) {
-    size_t rows = (size_t)(box->hi[1] - box->lo[1]);
+    size_t rows = fsi__box_span(box, 1);
     size_t line = (size_t)(j - box->lo[1]) + rows * (size_t)(k - box->lo[2]);
-    return (size_t)(i - box->lo[0]) + (size_t)(box->hi[0] - box->lo[0]) * line;
+    return (size_t)(i - box->lo[0]) + fsi__box_span(box, 0) * line;
 }
 
 /* The box with `by` cells more on all sides, inside the level, in whole pairs of colours along x.
@@ -6608,7 +6621,8 @@ FSI__INLINE float *fsi__pack_m(const fsi_mg_rank *rank, const fsi__mg_patch *pat
 
 /* Indices of a cell of the caller's arrays. */
 FSI__INLINE fsi__ijk fsi__mg_ijk(const fsi_mg *mg, int32_t cell) {
-    return fsi__ijk_of(cell % mg->n[0], cell / mg->n[0] % mg->n[1], cell / (mg->n[0] * mg->n[1]));
+    int line = cell / mg->n[0];
+    return fsi__ijk_of(cell % mg->n[0], line % mg->n[1], line / mg->n[1]);
 }
 
 /* Boxes of a group on all levels, and the places of its columns; data counts floats. */
@@ -6674,8 +6688,9 @@ FSI__INLINE ptrdiff_t fsi__local_at(const fsi__mg_local *local, int i, int j, in
 }
 
 static size_t fsi__mg_local_size(const fsi__box *box, int three) {
-    return (size_t)(box->hi[0] - box->lo[0] + 2) * (size_t)(box->hi[1] - box->lo[1] + 2 * three)
-           * (size_t)(box->hi[2] - box->lo[2] + 2);
+    size_t rim = three ? 2 : 0;
+    size_t plane = (fsi__box_span(box, 0) + 2) * (fsi__box_span(box, 2) + 2);
+    return plane * (fsi__box_span(box, 1) + rim);
 }
 
 /* One row of it. Weights lead from unknown to unknown; what crosses the box's side leaves the
@@ -6734,7 +6749,7 @@ static void fsi__mg_local_set(const fsi_mg *mg, int depth, const fsi__box *box, 
     local->three = mg->n[1] > 1;
     local->cells = fsi__mg_local_size(box, local->three);
     for (int axis = 0; axis < 3; axis++) {
-        local->n[axis] = box->hi[axis] - box->lo[axis];
+        local->n[axis] = (int)fsi__box_span(box, axis);
         local->w[axis] = memory + (size_t)axis * local->cells;
     }
     local->sy = local->n[0] + 2;
@@ -6851,7 +6866,7 @@ static void fsi__mg_rank_pack(const fsi_mg *mg, int depth, const fsi__mg_patch *
     memset(defect, 0, fsi__pack_size(wide) * sizeof(float));
 
     /* t is the right-hand side */
-    size_t row = FSI__LANES * (size_t)(own->hi[0] - own->lo[0]);
+    size_t row = FSI__LANES * fsi__box_span(own, 0);
     for (int k = own->lo[2]; k < own->hi[2]; k++)
         for (int j = own->lo[1]; j < own->hi[1]; j++, t += row) {
             ptrdiff_t at =
@@ -7206,7 +7221,7 @@ FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg
 /* sum[c] += t_c . x of a pack over the box of the columns (both colours). */
 static void fsi__mg_rank_dot_t(const fsi_mg_level *level, const fsi__box *box, const float *t,
                                double *sum) {
-    int pairs = (box->hi[0] - box->lo[0]) / 2;
+    int pairs = (int)fsi__box_span(box, 0) / 2;
     for (int k = box->lo[2]; k < box->hi[2]; k++)
         for (int j = box->lo[1]; j < box->hi[1]; j++, t += 2 * pairs * FSI__LANES) {
             float row[FSI__LANES] = {0};
@@ -7260,7 +7275,7 @@ static void fsi__mg_rank_defects(const fsi_mg *mg, const fsi_mg_rank *rank) {
 static void fsi__mg_rank_dot_m(const fsi_mg_level *level, const fsi__box *box, int packs,
                                const float *m, const float *whole, double *sum) {
     float own[FSI__MG_BLOCK];
-    int half = (box->hi[0] - box->lo[0]) / 2;
+    int half = (int)fsi__box_span(box, 0) / 2;
     int start = box->lo[0] / 2;
     size_t size = fsi__pack_size(box) / 2;
     for (int k = box->lo[2]; k < box->hi[2]; k++)
@@ -7292,7 +7307,7 @@ FSI__INLINE float fsi__lanes_dot(const float *a, const float *c) {
 /* f -= t c on both colours; x -= m c on red cells. */
 static void fsi__mg_rank_sub_t(const fsi_mg_level *level, const fsi__box *box, const float *t,
                                const float *c) {
-    int pairs = (box->hi[0] - box->lo[0]) / 2;
+    int pairs = (int)fsi__box_span(box, 0) / 2;
     for (int k = box->lo[2]; k < box->hi[2]; k++)
         for (int j = box->lo[1]; j < box->hi[1]; j++, t += 2 * pairs * FSI__LANES)
             for (int color = 0; color < 2; color++) {
@@ -7305,7 +7320,7 @@ static void fsi__mg_rank_sub_t(const fsi_mg_level *level, const fsi__box *box, c
 
 static void fsi__mg_rank_sub_m(const fsi_mg_level *level, const fsi__box *box, const float *m,
                                const float *c) {
-    int pairs = (box->hi[0] - box->lo[0]) / 2;
+    int pairs = (int)fsi__box_span(box, 0) / 2;
     for (int k = box->lo[2]; k < box->hi[2]; k++)
         for (int j = box->lo[1]; j < box->hi[1]; j++) {
             float *x = level->x + fsi__mg_at(level, j, k) + box->lo[0] / 2;
@@ -8338,7 +8353,9 @@ FSI__INLINE int fsi__sign_of(double x) {
 /* Twice the signed area of (0, a, b), exactly antisymmetric in a and b. *sign is 0 only if a = b:
    where the area vanishes it is that of the origin moved to (eps, eps^2). */
 static double fsi__edge(const double *a, const double *b, int *sign) {
-    int swap = a[0] > b[0] || (a[0] == b[0] && a[1] > b[1]);
+    int swap = a[0] > b[0];
+    if (a[0] == b[0])
+        swap = a[1] > b[1];
     const double *lo = swap ? b : a;
     const double *hi = swap ? a : b;
     double area = lo[0] * hi[1] - lo[1] * hi[0];
@@ -8363,10 +8380,10 @@ static int fsi__ray_cross(const fsi__ray *ray, const fsi_surface *surface, int e
         fsi_real room[3];
         const fsi_real *x = fsi__surface_corner(surface, e, i, room);
         double w = (double)x[ray->w] - ray->origin[ray->w];
-        corner[i][0] = ((double)x[ray->u] - ray->origin[ray->u]) + ray->shear_u * w;
-        corner[i][1] = 0;
-        if (surface->dim == 3)
-            corner[i][1] = ((double)x[ray->v] - ray->origin[ray->v]) + ray->shear_v * w;
+        double u = (double)x[ray->u] - ray->origin[ray->u];
+        double v = surface->dim == 3 ? (double)x[ray->v] - ray->origin[ray->v] : 0;
+        corner[i][0] = u + ray->shear_u * w;
+        corner[i][1] = v + ray->shear_v * w;
         corner[i][2] = w;
     }
 
@@ -8396,7 +8413,9 @@ static int fsi__ray_cross(const fsi__ray *ray, const fsi_surface *surface, int e
     if (whole == 0)
         return 0;
 
-    double w = area[0] * corner[0][2] + area[1] * corner[1][2] + area[2] * corner[2][2];
+    double w = 0;
+    for (int i = 0; i < 3; i++)
+        w += area[i] * corner[i][2];
     double t = w / whole * ray->per_w;
     if (!(t >= 0 && t < 1))
         return 0;
@@ -8429,8 +8448,10 @@ static int fsi__clip_plane(fsi_real (*polygon)[3], int count, const fsi_real *co
     for (int i = 0; i < count; i++) {
         const fsi_real *a = polygon[i];
         const fsi_real *b = polygon[(i + 1) % count];
-        fsi_real here = sign * (a[0] * corner[0] + a[1] * corner[1] + a[2] * corner[2] - at);
-        fsi_real there = sign * (b[0] * corner[0] + b[1] * corner[1] + b[2] * corner[2] - at);
+        fsi_real here = a[0] * corner[0] + a[1] * corner[1] + a[2] * corner[2];
+        fsi_real there = b[0] * corner[0] + b[1] * corner[1] + b[2] * corner[2];
+        here = sign * (here - at);
+        there = sign * (there - at);
         if (here >= 0) {
             memcpy(out[kept], a, sizeof out[kept]);
             kept++;
@@ -8450,25 +8471,29 @@ static int fsi__clip_plane(fsi_real (*polygon)[3], int count, const fsi_real *co
  * centroid. */
 static fsi_real fsi__clip_moments(fsi_real (*polygon)[3], int count, int dim, fsi_real *centroid) {
     fsi_real total = 0;
-    centroid[0] = centroid[1] = centroid[2] = 0;
+    memset(centroid, 0, 3 * sizeof *centroid);
+    const fsi_real *a = polygon[0];
 
-    /* fan (0, i, i+1), or the one interval (0, 1) */
-    for (int i = 1; i + dim - 2 < count; i++) {
-        const fsi_real *a = polygon[0];
+    /* A fan of triangles (0, i, i + 1); in 2D the one interval (0, 1). */
+    int parts = dim == 2 ? fsi__imin(count - 1, 1) : count - 2;
+    for (int i = 1; i <= parts; i++) {
         const fsi_real *b = polygon[i];
-        const fsi_real *c = dim == 2 ? polygon[0] : polygon[i + 1];
-        fsi_real part =
-            dim == 2 ? fsi__abs(b[1] - a[1])
-                     : fsi__abs((b[1] - a[1]) * (c[2] - a[2]) - (b[2] - a[2]) * (c[1] - a[1]));
-        for (int k = 0; k < 3; k++)
-            centroid[k] += part * (dim == 2 ? (a[k] + b[k]) / 2 : (a[k] + b[k] + c[k]) / 3);
+        const fsi_real *c = polygon[dim == 2 ? 0 : i + 1];
+        fsi_real part = b[1] - a[1];
+        if (dim == 3) {
+            fsi_real height = c[2] - a[2];
+            part = part * height - (b[2] - a[2]) * (c[1] - a[1]);
+        }
+        part = fsi__abs(part);
+        for (int k = 0; k < 3; k++) {
+            fsi_real sum = a[k] + b[k];
+            fsi_real mean = dim == 2 ? sum / 2 : (sum + c[k]) / 3;
+            centroid[k] += part * mean;
+        }
         total += part;
-        if (dim == 2)
-            break;
     }
     for (int k = 0; k < 3; k++)
         centroid[k] = total > 0 ? centroid[k] / total : 0;
-
     return total;
 }
 
@@ -8746,7 +8771,9 @@ static fsi_real fsi__box_distance2(const fsi_bvh_node *node, const fsi_real *poi
                                    fsi_real off) {
     fsi_real sum = 0;
     for (int k = 0; k < dim; k++) {
-        fsi_real gap = fsi__max(fsi__max(node->lo[k] - point[k], point[k] - node->hi[k]) - off, 0);
+        fsi_real below = node->lo[k] - point[k];
+        fsi_real above = point[k] - node->hi[k];
+        fsi_real gap = fsi__max(fsi__max(below, above) - off, 0);
         sum += gap * gap;
     }
     return sum;
@@ -8759,9 +8786,12 @@ static int fsi__walk_test(const fsi__walk *walk, const fsi_bvh_node *node, fsi_r
     if (walk->kind == FSI__WALK_BALL)
         return fsi__box_distance2(node, walk->lo, walk->dim, off) <= walk->reach;
 
-    for (int k = 0; k < walk->dim; k++)
-        if (walk->lo[k] > node->hi[k] + off || walk->hi[k] < node->lo[k] - off)
+    for (int k = 0; k < walk->dim; k++) {
+        if (walk->lo[k] > node->hi[k] + off)
             return 0;
+        if (walk->hi[k] < node->lo[k] - off)
+            return 0;
+    }
     for (int k = 0; k < walk->dim && walk->kind == FSI__WALK_RAY; k++) {
         if (walk->over[k] == 0)
             continue;
@@ -8884,7 +8914,9 @@ static fsi_real fsi__bvh_off(const fsi_bvh *bvh) {
 
 /* Order of hits: by distance, then by element, so that it does not depend on the tree. */
 FSI__INLINE int fsi__hit_before(const fsi_hit *a, const fsi_hit *b) {
-    return a->t < b->t || (a->t == b->t && a->element < b->element);
+    if (a->t == b->t)
+        return a->element < b->element;
+    return a->t < b->t;
 }
 
 FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi_hit *hit) {
@@ -9064,19 +9096,20 @@ static fsi_real fsi__iso_value(const fsi_iso_desc *desc, int i, int j, int k) {
 /* Slope at a sample, by central differences inside the lattice and one-sided ones at its rim. */
 static fsi_vec3 fsi__iso_gradient(const fsi__iso *iso, int i, int j, int k) {
     const fsi_iso_desc *desc = iso->desc;
-    int lid = desc->closed;
-    int x0 = i > 0 || lid;
-    int x1 = i < desc->nx - 1 || lid;
-    int y0 = j > 0 || lid;
-    int y1 = j < desc->ny - 1 || lid;
-    int z0 = desc->nz > 1 && (k > 0 || lid);
-    int z1 = desc->nz > 1 && (k < desc->nz - 1 || lid);
-    return fsi_vec((fsi__iso_value(desc, i + x1, j, k) - fsi__iso_value(desc, i - x0, j, k))
-                       / (fsi_real)fsi__imax(x0 + x1, 1),
-                   (fsi__iso_value(desc, i, j + y1, k) - fsi__iso_value(desc, i, j - y0, k))
-                       / (fsi_real)fsi__imax(y0 + y1, 1),
-                   (fsi__iso_value(desc, i, j, k + z1) - fsi__iso_value(desc, i, j, k - z0))
-                       / (fsi_real)fsi__imax(z0 + z1, 1));
+    const int samples[3] = {desc->nx, desc->ny, desc->nz};
+    fsi__ijk here = fsi__ijk_of(i, j, k);
+    fsi_real slope[3] = {0, 0, 0};
+    for (int axis = 0; axis < iso->mesh->dim; axis++) {
+        int at = fsi__ijk_get(here, axis);
+        int below = at > 0 || desc->closed;
+        int above = at < samples[axis] - 1 || desc->closed;
+        fsi__ijk lo = fsi__ijk_step(here, axis, -below);
+        fsi__ijk hi = fsi__ijk_step(here, axis, above);
+        fsi_real rise = fsi__iso_value(desc, hi.i, hi.j, hi.k);
+        rise -= fsi__iso_value(desc, lo.i, lo.j, lo.k);
+        slope[axis] = rise / (fsi_real)fsi__imax(below + above, 1);
+    }
+    return fsi_vec_load(slope);
 }
 
 /* Counts one more item and returns its number; where it finds no room the mesh is full. A mesh
@@ -9178,8 +9211,9 @@ static void fsi__iso_face(const fsi_real value[8], int axis, int side, signed ch
     }
 
     /* Four crossings: the sign of the mean value says which pairs belong together. */
-    fsi_real mean4 = (value[corner[0]] + value[corner[2]]) + (value[corner[1]] + value[corner[3]]);
-    int step = count == 4 && mean4 < 0 ? 3 : 1;
+    fsi_real even = value[corner[0]] + value[corner[2]];
+    fsi_real odd = value[corner[1]] + value[corner[3]];
+    int step = count == 4 && even + odd < 0 ? 3 : 1;
 
     for (int at = 0; at < 4; at++) {
         if (kind[at] != 1)

@@ -28,7 +28,9 @@ enum {
 
 /* One key of --set KEY=VALUE. Make it with EX_NUMBER or EX_WORD. */
 typedef struct ex_key {
-    const char *name, *unit, *help;
+    const char *name;
+    const char *unit;
+    const char *help;
     const char *value; /* the default, as text */
     const char *range; /* of a number, and of each number of a comma list: "0 to 1" */
     const char *words; /* comma list of the words allowed; NULL = it is a number */
@@ -41,8 +43,10 @@ typedef struct ex_key {
 
 /* What an example is: name, one sentence, and what it does without any options. */
 typedef struct ex_about {
-    const char *name, *what;
-    int size, frames;
+    const char *name;
+    const char *what;
+    int size;
+    int frames;
     ex_key keys[EX_KEYS]; /* the first one without a name ends the list */
 } ex_about;
 
@@ -63,7 +67,8 @@ typedef struct ex_args {
     FILE *movie;         /* the animated picture */
     long movie_count_at; /* where the number of frames stands in it */
     uint32_t movie_serial;
-    int movie_w, movie_h;
+    int movie_w;
+    int movie_h;
 } ex_args;
 
 /* args.out with view=term alone: a folder in which no file can be made. */
@@ -194,7 +199,8 @@ EX void ex_help_key(const ex_key *key) {
     if (key->words)
         printf("one of %s\n", key->words);
     else {
-        double lowest, highest;
+        double lowest;
+        double highest;
         ex_range(key, &lowest, &highest);
         printf("range %g to %g\n", lowest, highest);
     }
@@ -253,7 +259,8 @@ EX void ex_check(const ex_key *key, const char *text) {
         return;
     }
 
-    double lowest, highest;
+    double lowest;
+    double highest;
     ex_range(key, &lowest, &highest);
     const char *rest = text;
     do {

@@ -22,7 +22,8 @@ typedef struct balloon {
     fsi_soft_responder responder;
     stepper run;
     int dim;
-    double h, volume_at_first;
+    double h;
+    double volume_at_first;
 } balloon;
 
 /* Signed distance to the inside of the cap, where fluid=water begins. */

@@ -34,8 +34,12 @@ typedef struct block {
 typedef struct scene {
     fsi_grid grid;
     block block[MOST];
-    fsi_coupled door[MOST], *list[MOST];
-    int count, dim, open, prescribed;
+    fsi_coupled door[MOST];
+    fsi_coupled *list[MOST];
+    int count;
+    int dim;
+    int open;
+    int prescribed;
     uint64_t seed;
     fsi_real g;
 } scene;

@@ -7,7 +7,9 @@ static const double radius = 0.18, middle = 0.5, pi = 3.14159265358979;
 
 /* Nodes about a cell apart: an arc, or rings of so many nodes and a pole. */
 typedef struct cap_mesh {
-    int rings, around, nodes;
+    int rings;
+    int around;
+    int nodes;
     fsi_real *x;
     int32_t *index;
     int corners; /* entries of index */

@@ -126,7 +126,8 @@ int main(int argc, char **argv) {
     }
 
     for (int i = 0; i < soft.desc.vertex_count; i++) {
-        fsi_vec3 n, v;
+        fsi_vec3 n;
+        fsi_vec3 v;
         fsi_vec3 x = fsi_vec_load(soft.x + 3 * i);
         depth = fmax(depth, -fmin(ball(x, &n, &v, NULL), ground(x, &n, &v, NULL)));
     }

@@ -107,7 +107,8 @@ static void make_cloth(scene *s, double mass_ratio, int newton, int arc) {
    docs/xpm.md. */
 static fsi_result carry(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v) {
     scene *s = (scene *)user;
-    fsi_real m[NODES], push[3 * NODES];
+    fsi_real m[NODES];
+    fsi_real push[3 * NODES];
     fsi_real D[3 * NODES] = {0};
 
     for (int i = 0; i < s->face.sides; i++)
@@ -171,7 +172,8 @@ int main(int argc, char **argv) {
     fsi_couple mono = {0};
     fsi_scene solids = {0};
 
-    fsi_coupled *list[1], *list2[1];
+    fsi_coupled *list[1];
+    fsi_coupled *list2[1];
     ex_args args;
     int stable = 1;
     int most = 0;

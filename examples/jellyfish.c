@@ -26,7 +26,13 @@ static swarm s;
 static const double RADIUS = 0.2, HEIGHT = 0.2;
 
 typedef struct muscle {
-    double time, period, strength, part, friction, spring, righting;
+    double time;
+    double period;
+    double strength;
+    double part;
+    double friction;
+    double spring;
+    double righting;
     fsi_real target[BASIS];
     int bodies;
 } muscle;
@@ -46,7 +52,8 @@ static fsi_vec3 field(int k, fsi_vec3 x, fsi_real top) {
 
 /* Angular velocity of a body's momentum: the rotational block of the inverse mass times it. */
 static fsi_vec3 spin(const fsi_reduced *reduced) {
-    fsi_real inverse[26 * 26], velocity[3];
+    fsi_real inverse[26 * 26];
+    fsi_real velocity[3];
     int n = 6 + reduced->model->modes;
     fsi_vec3 momentum = reduced->rigid->angular_momentum;
     fsi_reduced_mass(reduced, 0, NULL, inverse);

@@ -45,8 +45,10 @@ EX int ex_obj_write(const char *path, int vertices, const fsi_real *x, int trian
 typedef struct ex_obj {
     fsi_real *x;
     int32_t *index;
-    int vertices, triangles;
-    int vertex_room, triangle_room;
+    int vertices;
+    int triangles;
+    int vertex_room;
+    int triangle_room;
 } ex_obj;
 
 EX void ex_obj_vertex(ex_obj *mesh, double x, double y, double z) {
@@ -117,7 +119,9 @@ EX int ex_obj_read(const char *path, int *vertices, fsi_real **x, int *triangles
     char line[1024];
     int ok = 1;
     while (ok && fgets(line, sizeof line, file)) {
-        double px, py, pz;
+        double px;
+        double py;
+        double pz;
         if (sscanf(line, "v %lf %lf %lf", &px, &py, &pz) == 3)
             ex_obj_vertex(&mesh, px, py, pz);
         else if (line[0] == 'f' && line[1] == ' ')

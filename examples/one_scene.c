@@ -16,7 +16,8 @@
 typedef struct tank {
     fsi_grid grid;
     fsi_solids solids;
-    fsi_shape ball, room;
+    fsi_shape ball;
+    fsi_shape room;
     fsi_coupled *door;
     int body;
     fsi_real damping;

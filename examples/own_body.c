@@ -13,9 +13,12 @@
  * Your engine: a plank of 0.4 m x 0.2 m. Nothing here knows of the library. In 2D all masses are
  * per metre of depth. */
 typedef struct plank {
-    double mass, inertia;
+    double mass;
+    double inertia;
     double x, y, angle; /* of its centre */
-    double vx, vy, spin;
+    double vx;
+    double vy;
+    double spin;
     double corner[4][2]; /* counter-clockwise */
 } plank;
 

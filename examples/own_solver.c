@@ -24,7 +24,9 @@ static const double spring_length = 0.0234, spring_damping = 0.05; /* m, kg/s */
 typedef struct string {
     double x[MASSES][2], v[MASSES][2];             /* after the last solve */
     double x_start[MASSES][2], v_start[MASSES][2]; /* when the step began */
-    double mass, spring, dt;
+    double mass;
+    double spring;
+    double dt;
     int regions;
 } string;
 
@@ -101,11 +103,15 @@ typedef struct scene {
     fsi_interface cut;   /* where the string cuts the grid */
     fsi_fluid_box fluid; /* the fluid as a box: displacements in, impulses out */
     fsi_partitioned exchange;
-    fsi_blackbox fluid_box, string_box;
+    fsi_blackbox fluid_box;
+    fsi_blackbox string_box;
 
     fsi_coupled door; /* where the grid finds the string */
-    fsi_real x[3 * MASSES], v[3 * MASSES], mass[MASSES];
-    int32_t segment[2 * MASSES], node[MASSES];
+    fsi_real x[3 * MASSES];
+    fsi_real v[3 * MASSES];
+    fsi_real mass[MASSES];
+    int32_t segment[2 * MASSES];
+    int32_t node[MASSES];
     string masses;
 } scene;
 

@@ -10,7 +10,8 @@
 /* Bytes that grow at their end. Bits that do not fill a byte yet wait in pending. */
 typedef struct ex_bytes {
     uint8_t *at;
-    size_t size, room;
+    size_t size;
+    size_t room;
     uint32_t pending;
     int pending_count;
 } ex_bytes;
@@ -99,7 +100,8 @@ enum {
 /* Places that begin with the same three bytes: the last one of each hash, and the one before each
    place. */
 typedef struct ex_chains {
-    int last[EX_HASH], before[EX_WINDOW];
+    int last[EX_HASH];
+    int before[EX_WINDOW];
 } ex_chains;
 
 EX int ex_hash(const uint8_t *data) {
@@ -189,13 +191,16 @@ EX void ex_deflate(ex_bytes *bytes, const uint8_t *data, int size) {
  * images */
 /* Row 0 is the top. depth belongs to the 3D renderer: distance of what is drawn in each pixel. */
 typedef struct ex_image {
-    int w, h;
+    int w;
+    int h;
     uint8_t *rgb;
     float *depth;
 } ex_image;
 
 typedef struct ex_color {
-    uint8_t r, g, b;
+    uint8_t r;
+    uint8_t g;
+    uint8_t b;
 } ex_color;
 
 EX ex_color ex_rgb(int r, int g, int b) {
@@ -524,8 +529,14 @@ EX int ex_end(ex_args *args, long steps, int stable) {
  * 2D drawing */
 /* A window onto the world: [x0, x1] x [y0, y1] fills w x h pixels from (left, top), y upward. */
 typedef struct ex_view {
-    double x0, y0, x1, y1;
-    int left, top, w, h;
+    double x0;
+    double y0;
+    double x1;
+    double y1;
+    int left;
+    int top;
+    int w;
+    int h;
 } ex_view;
 
 EX ex_view ex_view_make(double x0, double y0, double x1, double y1, int left, int top, int w,
@@ -695,7 +706,8 @@ EX void ex_segment(const ex_view *view, const fsi_surface *surface, int e, doubl
 EX int ex_crossings(const ex_view *view, const fsi_surface *surface, double y, double *cross) {
     int count = 0;
     for (int e = 0; e < surface->element_count && count < EX_CROSSINGS; e++) {
-        double a[2], b[2];
+        double a[2];
+        double b[2];
         ex_segment(view, surface, e, a, b);
         if ((a[1] <= y) == (b[1] <= y))
             continue;
@@ -755,7 +767,8 @@ EX void ex_draw_surface(ex_image *image, const ex_view *view, const fsi_surface 
     double width = surface->closed ? 1.2 : 2.5;
     ex_color edge = surface->closed ? ex_darker(color) : color;
     for (int e = 0; e < surface->element_count; e++) {
-        double a[2], b[2];
+        double a[2];
+        double b[2];
         ex_segment(view, surface, e, a, b);
         ex_line(image, a[0], a[1], b[0], b[1], width, edge);
     }
@@ -879,7 +892,8 @@ EX void ex_colorbar(ex_image *image, const ex_view *view, int map, double low, d
 typedef struct ex_curve {
     const char *name;
     int n;
-    const double *x, *y;
+    const double *x;
+    const double *y;
     ex_color color;
 } ex_curve;
 
@@ -890,8 +904,11 @@ enum {
 
 /* Range and ticks of an axis, in what is drawn: log10 of the value where log is set. */
 typedef struct ex_axis {
-    double lo, hi, tick[EX_TICKS];
-    int log, ticks;
+    double lo;
+    double hi;
+    double tick[EX_TICKS];
+    int log;
+    int ticks;
 } ex_axis;
 
 /* What is drawn of a value; 0 when it cannot be drawn. */

@@ -161,7 +161,8 @@ int main(int argc, char **argv) {
     make_pool(&world, args.size);
     fsi_shape_desc round = {.kind = FSI_SHAPE_SPHERE, .dim = 3, .radius = 0.11, .resolution = 20};
     fsi_shape_desc square = {.kind = FSI_SHAPE_BOX, .dim = 3, .half = fsi_vec(0.1, 0.08, 0.1)};
-    fsi_shape ball, box;
+    fsi_shape ball;
+    fsi_shape box;
     ex_need(fsi_shape_init(&ball, &round));
     ex_need(fsi_shape_init(&box, &square));
     drop_bodies(&world, &ball, &box);

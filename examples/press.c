@@ -15,7 +15,11 @@
 /* a box that moves along y: one degree of freedom */
 typedef struct block {
     fsi_coupled door;
-    fsi_real x[12], v, impulse, mass, inverse_mass;
+    fsi_real x[12];
+    fsi_real v;
+    fsi_real impulse;
+    fsi_real mass;
+    fsi_real inverse_mass;
     double lo[2], hi[2], load; /* corners, m; force along y, N */
 } block;
 
@@ -148,7 +152,8 @@ int main(int argc, char **argv) {
     fsi_partitioned scheme = {0};
 
     fsi_guest part[3] = {{0}};
-    fsi_coupled *list[3], *doors[3];
+    fsi_coupled *list[3];
+    fsi_coupled *doors[3];
     fsi_scene solids = {0};
     ex_args args;
     int stable = 1;

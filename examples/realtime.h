@@ -28,7 +28,8 @@ typedef struct rt_scene {
     fsi_world world;
     fsi_shape shape[RT_SHAPES];
     rt_desc desc;
-    int bodies, id[RT_BODIES];
+    int bodies;
+    int id[RT_BODIES];
     double width, level; /* of the tank, of the water, m */
 
     double time; /* simulated, s */

@@ -16,7 +16,8 @@ static void draw(ex_args *args, const rt_scene *scene) {
     const fsi_grid *grid = &scene->world.grid;
     ex_image image = ex_image_make(560, 520);
     ex_camera camera = ex_camera_make(2.7, 2.9, 6, 1, 0.84, 1, 1, 33);
-    double lo[3], hi[3];
+    double lo[3];
+    double hi[3];
     scene_box(grid, lo, hi);
     ex_clear(&image, ex_rgb(245, 248, 250));
     ex_floor(&image, &camera, lo, hi, 1, 0, 0.25);

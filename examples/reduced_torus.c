@@ -17,7 +17,9 @@ typedef struct scene {
     fsi_mesh mesh;
     fsi_reduced_model model;
     swarm_hide hide;
-    double level, seconds, iterations;
+    double level;
+    double seconds;
+    double iterations;
     int steps;
 } scene;
 

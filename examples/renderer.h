@@ -9,7 +9,11 @@
  * camera */
 /* Where the eye is and its three axes; zoom is 1 / tan(half the field of view). */
 typedef struct ex_camera {
-    double eye[3], right[3], up[3], ahead[3], zoom;
+    double eye[3];
+    double right[3];
+    double up[3];
+    double ahead[3];
+    double zoom;
 } ex_camera;
 
 EX double ex_dot3(const double *a, const double *b) {
@@ -70,7 +74,8 @@ EX int ex_project(const ex_image *image, const ex_camera *camera, const double *
 /* A thin line from a to b, hidden by what stands in front of it. */
 EX void ex_line3(ex_image *image, const ex_camera *camera, const double *a, const double *b,
                  ex_color color) {
-    double p[3], q[3];
+    double p[3];
+    double q[3];
     if (!ex_project(image, camera, a, p) || !ex_project(image, camera, b, q))
         return;
     int steps = (int)(fabs(p[0] - q[0]) + fabs(p[1] - q[1])) + 1;
@@ -96,7 +101,8 @@ EX void ex_box3(ex_image *image, const ex_camera *camera, const double *lo, cons
         int along = edge / 4;
         int second = (along + 1) % 3;
         int third = (along + 2) % 3;
-        double from[3], to[3];
+        double from[3];
+        double to[3];
         from[along] = lo[along];
         to[along] = hi[along];
         from[second] = to[second] = edge & 1 ? hi[second] : lo[second];
@@ -108,7 +114,8 @@ EX void ex_box3(ex_image *image, const ex_camera *camera, const double *lo, cons
 /* ------------------------------------------------------------------------------------------------
  * meshes */
 typedef struct ex_mesh {
-    int vertices, triangles;
+    int vertices;
+    int triangles;
     const fsi_real *x;
     const int32_t *index;
     ex_color color;
@@ -121,7 +128,8 @@ EX void ex_face_normal(const ex_mesh *mesh, int triangle, double *normal) {
     const fsi_real *origin = mesh->x + 3 * corner[0];
     const fsi_real *second = mesh->x + 3 * corner[1];
     const fsi_real *third = mesh->x + 3 * corner[2];
-    double a[3], b[3];
+    double a[3];
+    double b[3];
     for (int i = 0; i < 3; i++) {
         a[i] = second[i] - origin[i];
         b[i] = third[i] - origin[i];
@@ -192,7 +200,10 @@ EX ex_color ex_shade(const ex_camera *camera, const double *normal, ex_color bas
 typedef struct ex_flat {
     double corner[3][3]; /* column, row, depth */
     double area;         /* twice, signed, pixels */
-    int left, right, top, bottom;
+    int left;
+    int right;
+    int top;
+    int bottom;
 } ex_flat;
 
 /* Projects triangle t; 0 when it cannot be seen. */

@@ -23,7 +23,8 @@ typedef struct stepper {
     int steps;
     int most_iterations; /* of a step */
     int capped;          /* steps that ended without agreement */
-    double iterations, seconds;
+    double iterations;
+    double seconds;
 } stepper;
 
 /* dof: degrees of freedom of all solids together; desc: what the scheme needs besides. */
@@ -166,7 +167,8 @@ EX void scene_box(const fsi_grid *grid, double lo[3], double hi[3]) {
 
 /* A 3D picture begins with a light sky and a checkered floor ... */
 EX void scene_begin3(ex_image *image, const ex_camera *camera, const fsi_grid *grid) {
-    double lo[3], hi[3];
+    double lo[3];
+    double hi[3];
     scene_box(grid, lo, hi);
     ex_clear(image, ex_rgb(245, 248, 250));
     ex_floor(image, camera, lo, hi, 1, 0, 0.125);
@@ -174,7 +176,8 @@ EX void scene_begin3(ex_image *image, const ex_camera *camera, const fsi_grid *g
 
 /* ... and ends, after the solids, with the clear water and the edges of the tank. */
 EX void scene_end3(ex_image *image, const ex_camera *camera, const fsi_grid *grid) {
-    double lo[3], hi[3];
+    double lo[3];
+    double hi[3];
     scene_box(grid, lo, hi);
     ex_draw_water(image, camera, grid->nx, grid->ny, grid->nz, grid->h, grid->phi,
                   ex_rgb(80, 160, 220), 0.5);

@@ -21,12 +21,14 @@ typedef struct tank {
     fsi_grid grid;
     fsi_slip slip;
     fsi_body body[BODIES];
-    fsi_coupled door[BODIES], *list[BODIES];
+    fsi_coupled door[BODIES];
+    fsi_coupled *list[BODIES];
     fsi_surface surface[BODIES];
     fsi_scene scene;
     fsi_real x[BODIES][3 * ROUND];
     int32_t index[2 * ROUND];
-    double first[BODIES], begin[BODIES];
+    double first[BODIES];
+    double begin[BODIES];
     fsi_real coefficient[BODIES];
     int taken;
 } tank;

@@ -29,11 +29,19 @@ static const char *const names[WALLS] = {"slip", "paper", "noslip", "voxel", "fr
 typedef struct channel {
     fsi_grid grid;
     fsi_slip slip;
-    fsi_coupled door, *list[1];
+    fsi_coupled door;
+    fsi_coupled *list[1];
     fsi_real x[3 * ROUND];
     int32_t index[2 * ROUND];
     slip_exact exact;
-    double cx, cy, rms, most, top, leak, bin[BINS], weight[BINS];
+    double cx;
+    double cy;
+    double rms;
+    double most;
+    double top;
+    double leak;
+    double bin[BINS];
+    double weight[BINS];
 } channel;
 
 static int make(channel *c, int n, double blockage, const fsi_slip_desc *desc) {

@@ -25,7 +25,8 @@ static const double half = 0.15, reach = 0.18, sweep = 0.12;
 typedef struct scene {
     fsi_grid grid;
     fsi_slip slip;
-    fsi_coupled door, *list[1];
+    fsi_coupled door;
+    fsi_coupled *list[1];
     fsi_scene step;
     fsi_real end[6], end_speed[6]; /* the two ends of the plate */
     fsi_real coefficient;          /* 1 slip, 0 no-slip */
@@ -38,7 +39,8 @@ typedef struct scene {
 
     /* When the first slide was over: the smoke, its energy, its speed along the plate. */
     fsi_real *kept;
-    double energy, wall_speed;
+    double energy;
+    double wall_speed;
 } scene;
 
 /* The centre of the plate after so many steps: it slides along itself and then sweeps across. */

@@ -11,7 +11,9 @@
 #define SLIP_TERMS 8
 
 typedef struct slip_exact {
-    double a, H, c[SLIP_TERMS];
+    double a;
+    double H;
+    double c[SLIP_TERMS];
 } slip_exact;
 
 /* G_m (or its derivative) for all m. */
@@ -96,7 +98,8 @@ static void slip_exact_velocity(const slip_exact *e, double x, double y, double 
 /* Speed along the surface at angle t (0 = downstream), in the direction of the stream over the top.
  */
 static double slip_exact_speed(const slip_exact *e, double t) {
-    double u, v;
+    double u;
+    double v;
     slip_exact_velocity(e, e->a * cos(t), e->a * sin(t), &u, &v);
     return u * sin(t) - v * cos(t);
 }

@@ -134,7 +134,9 @@ int main(int argc, char **argv) {
     fsi_grid grid[2];
     fsi_slip slip[2];
     ex_args args;
-    double p[3], outside[2], height[2];
+    double p[3];
+    double outside[2];
+    double height[2];
     double its = 0;
     int frame = 0;
     int stable = 1;

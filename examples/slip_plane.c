@@ -23,9 +23,11 @@ static const double middle_x = 0.503, middle_y = 0.4837; /* a point of the plate
 typedef struct scene {
     fsi_grid grid;
     fsi_slip slip;
-    fsi_coupled door, *list[1];
+    fsi_coupled door;
+    fsi_coupled *list[1];
     fsi_real end[6]; /* the two ends of the plate, far outside the box */
-    fsi_real point[3 * TRACERS], begin[3 * TRACERS];
+    fsi_real point[3 * TRACERS];
+    fsi_real begin[3 * TRACERS];
     double along[2], normal[2]; /* directions of the plate */
     double error;               /* largest difference from the streams, which have speed 1 */
     int mixed;                  /* groups of ghost cells on both sides: must be none */

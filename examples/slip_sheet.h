@@ -26,13 +26,15 @@ typedef struct sheet {
     fsi_grid grid;
     fsi_slip slip;
     fsi_soft cloth;
-    fsi_coupled door, *list[3];
+    fsi_coupled door;
+    fsi_coupled *list[3];
     fsi_scene scene;
     fsi_real coefficient[3]; /* slip of each solid: 1 slip, 0 no-slip */
     fsi_report report;
 
     fsi_obstacle wall[2]; /* what the cloth cannot enter */
-    int walls, hits;
+    int walls;
+    int hits;
 
     int points;       /* tracers */
     fsi_real *point;  /* where they are */
@@ -125,7 +127,9 @@ static double sheet_height(const sheet *self, const fsi_surface *surface, int e,
             corner[i][k] = between(time, self->was[3 * vertex + k], surface->x[3 * vertex + k]);
     }
 
-    double from[3], u[3], v[3];
+    double from[3];
+    double u[3];
+    double v[3];
     for (int k = 0; k < 3; k++) {
         from[k] = between(time, self->before[3 * p + k], self->point[3 * p + k]) - corner[0][k];
         u[k] = corner[1][k] - corner[0][k];
@@ -133,7 +137,9 @@ static double sheet_height(const sheet *self, const fsi_surface *surface, int e,
     }
 
     /* Shares of the second and third corner at the foot. */
-    double normal[3], by_v[3], by_u[3];
+    double normal[3];
+    double by_v[3];
+    double by_u[3];
     ex_cross(u, v, normal);
     ex_cross(from, v, by_v);
     ex_cross(u, from, by_u);

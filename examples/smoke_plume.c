@@ -43,7 +43,9 @@ static int hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal
 static void draw_ball(ex_image *image, const ex_camera *camera, const ball *b) {
     for (int y = 0; y < image->h; y++)
         for (int x = 0; x < image->w; x++) {
-            double d[3], o[3], n[3];
+            double d[3];
+            double o[3];
+            double n[3];
             double px = (x + 0.5 - image->w / 2.0) * 2 / (image->h * camera->zoom);
             double py = (image->h / 2.0 - y - 0.5) * 2 / (image->h * camera->zoom);
             double A = 0;

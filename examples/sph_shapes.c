@@ -19,9 +19,11 @@ enum {
 typedef struct scene {
     fsi_sph sph;
     fsi_solids world;
-    fsi_shape room, shape[SHAPES];
+    fsi_shape room;
+    fsi_shape shape[SHAPES];
     fsi_sph_rigid couple;
-    int body[SHAPES], object[SHAPES];
+    int body[SHAPES];
+    int object[SHAPES];
 } scene;
 
 static void draw(ex_args *args, const scene *s, double top) {

@@ -78,7 +78,8 @@ static void draw(ex_args *args, ex_image *image, const ex_camera *camera,
     for (int i = 0; i < solids->joint_count; i++) { /* the rope */
         fsi_vec3 p = solids->body[solids->joint[i].a].x;
         fsi_vec3 q = solids->body[solids->joint[i].b].x;
-        double u[3], v[3];
+        double u[3];
+        double v[3];
         double from[3] = {p.x, p.y, p.z};
         double to[3] = {q.x, q.y, q.z};
         if (ex_project(image, camera, from, u) && ex_project(image, camera, to, v))

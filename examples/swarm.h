@@ -13,17 +13,22 @@ enum {
 
 typedef struct swarm {
     fsi_world *world;
-    fsi_reduced body[SWARM_BODIES], *list[SWARM_BODIES];
-    fsi_reduced_group group[SWARM_BODIES], *groups_list[SWARM_BODIES];
+    fsi_reduced body[SWARM_BODIES];
+    fsi_reduced *list[SWARM_BODIES];
+    fsi_reduced_group group[SWARM_BODIES];
+    fsi_reduced_group *groups_list[SWARM_BODIES];
     /* in place of a group: a copy on its own */
     fsi_reduced *single[SWARM_BODIES];
-    fsi_coupled door[SWARM_BODIES], *doors_list[SWARM_BODIES];
-    int bodies, groups;
+    fsi_coupled door[SWARM_BODIES];
+    fsi_coupled *doors_list[SWARM_BODIES];
+    int bodies;
+    int groups;
     fsi_reduced_contacts contacts;
     fsi_obstacle wall;
     /* 1/s on momenta; the world's own damping for the fluid */
     fsi_real damping;
-    int no_contact, newmark;
+    int no_contact;
+    int newmark;
     /* pushes before the forces; may be NULL */
     void (*drive_fn)(struct swarm *s, fsi_real dt, void *user);
     void *user;
@@ -198,7 +203,8 @@ static int swarm_group(swarm *s, int count, const fsi_reduced_joint *joint, int 
    groups copy it. */
 typedef struct swarm_hide {
     fsi_iso_mesh mesh;
-    int32_t *body, *vertex;
+    int32_t *body;
+    int32_t *vertex;
     fsi_real *weight;
     fsi_reduced_skin skin;
 } swarm_hide;
@@ -238,7 +244,8 @@ EX int swarm_skin(swarm_hide *hide, const fsi_reduced *body, int count, const fs
     hide->weight = (fsi_real *)calloc((size_t)(terms * n), sizeof(fsi_real));
 
     for (int i = 0; i < n && ok; i++) {
-        fsi_hit hit[2], h;
+        fsi_hit hit[2];
+        fsi_hit h;
         int near_body[2] = {0, 0};
         int found = 0;
         for (int b = 0; b < count; b++) {
@@ -384,11 +391,14 @@ EX double swarm_depth(const swarm *s, double level, double radius) {
 /* A picture of box, bodies, dots (those behind a body do not show) and water (share of it seen, 0 =
  * none). */
 typedef struct swarm_view {
-    int width, height;
+    int width;
+    int height;
     ex_camera camera;
-    ex_color back, edge;
+    ex_color back;
+    ex_color edge;
     ex_color (*color_fn)(const swarm *s, int group);
-    double tile, water;
+    double tile;
+    double water;
     const fsi_real *dots;
     int dot_count;
 } swarm_view;
@@ -396,7 +406,9 @@ typedef struct swarm_view {
 EX void swarm_draw(ex_args *args, swarm *s, const swarm_view *v) {
     const fsi_grid *grid = &s->world->grid;
     ex_image image = ex_image_make(v->width, v->height);
-    double hi[3], p[3], q[3];
+    double hi[3];
+    double p[3];
+    double q[3];
     double lo[3] = {0, 0, 0};
     hi[0] = (grid->h * grid->nx);
     hi[1] = (grid->h * grid->ny);

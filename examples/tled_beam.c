@@ -10,7 +10,8 @@
 #include "common.h"
 
 typedef struct beam {
-    int nodes, tets;
+    int nodes;
+    int tets;
     fsi_real *x;
     int32_t *tet;
 } beam;

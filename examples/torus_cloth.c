@@ -24,7 +24,8 @@ static const double ring = 0.2, tube = 0.08, torus_height = 0.82, cloth_height =
 typedef struct pond {
     sheet sheet;
     fsi_solids rigid;
-    fsi_shape torus, floor;
+    fsi_shape torus;
+    fsi_shape floor;
     fsi_external touch; /* the cloth as the rigid world sees it */
 } pond;
 

@@ -53,7 +53,8 @@ EX int vessel_run(const vessel *v, int argc, char **argv) {
 
     /* the square becomes a disk, the disk is bent */
     for (int i = 0; i < mesh.vertex_count; i++) {
-        double k, y;
+        double k;
+        double y;
         double x = mesh.x[3 * i];
         double z = mesh.x[3 * i + 2];
         double u = x * sqrt(1 - z * z / 2);

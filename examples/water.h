@@ -36,7 +36,8 @@ EX void water_draw_as(ex_image *image, const ex_camera *camera, const fsi_sph *s
                       const double *lo, const double *hi, int clear) {
     double spacing = sph->desc.spacing;
     double h = 0.5 * spacing;
-    double from[3], to[3];
+    double from[3];
+    double to[3];
     if (!water_bounds(sph, lo, hi, 4 * h, from, to))
         return;
 
