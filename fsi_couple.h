@@ -674,8 +674,8 @@ FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block);
    For static closed solids cut cells (FSI_BOUNDARY_CUT) are more accurate; this is for thin shells,
    and for closed solids on voxels. Solids with inverse_mass 0 (or dof 0: surface.v) are static or
    scripted; others are moved by the solve (two-way). */
-#define FSI__SLIP_GHOST_MASS                                                                       \
-    FSI_R(30.0) /* mass of a ghost flux over that of a face (10 .. 10000 do the same) */
+/* mass of a ghost flux over that of a face (10 .. 10000 do the same) */
+#define FSI__SLIP_GHOST_MASS FSI_R(30.0)
 #define FSI_SLIP_STRESS FSI_R(0.05) /* wall stress over rho |V - V_s|^2 at coefficient 1/2 */
 
 typedef enum fsi_slip_form {

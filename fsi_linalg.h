@@ -261,8 +261,8 @@ typedef double fsi_real; /* every quantity of the library */
 #define FSI_REAL_EPS 2.220446049250313e-16
 #define FSI_REAL_MAX 1.797693134862315e308
 #endif
-#define FSI_R(x)                                                                                   \
-    ((fsi_real)(x)) /* a literal in the library's precision: no promotion, no warning */
+/* a literal in the library's precision: no promotion, no warning */
+#define FSI_R(x) ((fsi_real)(x))
 #define FSI_PI FSI_R(3.14159265358979323846)
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -278,8 +278,8 @@ typedef double fsi_real; /* every quantity of the library */
 #define FSI__INLINE static inline FSI__UNUSED
 #ifndef FSI_API
 #ifdef FSI_STATIC
-#define FSI_API                                                                                    \
-    static FSI__UNUSED /* private mode: all implementations in one file, nothing exported */
+/* private mode: all implementations in one file, nothing exported */
+#define FSI_API static FSI__UNUSED
 #else
 #define FSI_API extern
 #endif
@@ -1478,8 +1478,8 @@ FSI__INLINE uint64_t fsi__pair_key(int a, int b) {
     return (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
 }
 
-#define FSI__TAKE(p, T, arena, n)                                                                  \
-    ((p) = (T *)fsi_arena_take(arena, n, sizeof(T))) /* p[n] of the arena */
+/* p[n] of the arena */
+#define FSI__TAKE(p, T, arena, n) ((p) = (T *)fsi_arena_take(arena, n, sizeof(T)))
 
 /* A block of the size the arena has counted; the arena starts again, so that the same layout places
  * its arrays. */
@@ -4949,11 +4949,10 @@ FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_
 #define FSI__ROW_PLAIN 1  /* weights between unknowns are 1, the diagonal is a small integer */
 #define FSI__ROW_CLEAN 2  /* finest level: this row and its four neighbours hold only fluid */
 #define FSI__ROW_ORPHAN 4 /* some cell has a parent next door, or none */
-#define FSI__ROW_BAND                                                                              \
-    8 /* a boundary inside the grid runs through or along the row: extra sweeps                    \
-       */
-#define FSI__ORPHAN                                                                                \
-    16 /* kind >= this: orphan; kind >> 4 is 1 + direction of the adopting block, or 7 */
+/* a boundary inside the grid runs through or along the row: extra sweeps */
+#define FSI__ROW_BAND 8
+/* kind >= this: orphan; kind >> 4 is 1 + direction of the adopting block, or 7 */
+#define FSI__ORPHAN 16
 #define FSI__MG_BLOCK 512 /* row buffers on the stack */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #define FSI__HOT                                                                                   \

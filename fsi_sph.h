@@ -633,15 +633,15 @@ extern "C" {
      poly6      w = (1-q^2)^3                       spiky     w = (1-q)^3
      viscosity  w = -q^3/2 + q^2 + 1/(2q) - 1 */
 #if defined(__GNUC__) || defined(__clang__)
-#define FSI__SPH_FORCE_INLINE                                                                      \
-    static inline __attribute__((always_inline, unused)) /* one copy of a pair loop per kernel */
+/* one copy of a pair loop per kernel */
+#define FSI__SPH_FORCE_INLINE static inline __attribute__((always_inline, unused))
 #else
 #define FSI__SPH_FORCE_INLINE static inline
 #endif
 
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8
-#define FSI__SPH_LANES                                                                             \
-    _Pragma("GCC unroll 1") /* gcc -O3 unrolls short loops before it could vectorise them */
+/* gcc -O3 unrolls short loops before it could vectorise them */
+#define FSI__SPH_LANES _Pragma("GCC unroll 1")
 #else
 #define FSI__SPH_LANES
 #endif
@@ -782,8 +782,8 @@ FSI_API fsi_real fsi_sph_tait(fsi_real density, fsi_real rest_density, fsi_real 
        +--------+--------+--------+--------+
        | . .    |   .    |        | .  . . |         particles start[e] .. start[e + 1] - 1
        +--------+--------+--------+--------+ */
-#define FSI__CELLS_END                                                                             \
-    FSI_R(1e8)          /* particles further than so many cells from the origin are lost */
+/* particles further than so many cells from the origin are lost */
+#define FSI__CELLS_END FSI_R(1e8)
 #define FSI__SPH_FINE 4 /* fluid cells along x per support radius */
 
 /* floor(t) for |t| <= FSI__CELLS_END. */
@@ -1164,11 +1164,11 @@ static void fsi__sph_search_rows(fsi__sph_search *search, const fsi__cells *cell
 
 /* ------------------------------------------------------------------------------------------------
  * >>sph set-up */
-#define FSI__SPH_CHUNK                                                                             \
-    256 /* particles that share one pool of list entries; also the grain of the threads */
+/* particles that share one pool of list entries; also the grain of the threads */
+#define FSI__SPH_CHUNK 256
 #define FSI__SPH_CARRIED 10 /* real numbers that belong to a fluid particle */
-#define FSI__SPH_MIRROR                                                                            \
-    2 /* a boundary particle carries the pressure of the fluid particle it meets: (p_i + p_i) */
+/* a boundary particle carries the pressure of the fluid particle it meets: (p_i + p_i) */
+#define FSI__SPH_MIRROR 2
 
 /* The arrays of the numbers that belong to a fluid particle and move with it. WCSPH uses the first
    7 (with an integrated density 8), DFSPH all. */
@@ -2056,8 +2056,8 @@ static void fsi__sph_remove(fsi_sph *sph) {
     sph->now.count = stay;
 }
 
-#define FSI__SPH_FREE                                                                              \
-    FSI_R(0.75) /* spacings: an emitter puts no particle closer than this to another */
+/* spacings: an emitter puts no particle closer than this to another */
+#define FSI__SPH_FREE FSI_R(0.75)
 
 static int fsi__sph_closer(const fsi_sph *sph, int i, fsi_vec3 point, fsi_real radius) {
     fsi_vec3 apart = fsi_vec_sub(fsi__sph_position(sph, i), point);
@@ -3171,11 +3171,11 @@ static void fsi__wc_accelerate(fsi_sph *sph, fsi_real kick) {
      kappa_i <- max(0, kappa_i + omega residual_i alpha_i)
    Nesterov's momentum is put on top (from 10 to 7 iterations in a dam break of 40,000). kappa and
    kappa_v are kept for the next step. The packed velocities (v, change of kappa) are iterated. */
-#define FSI__DF_EXCESS                                                                             \
-    FSI_R(0.02) /* compression undone in one step of max_dt: all at once would throw particles     \
-                   that hit a wall back at twice their speed */
-#define FSI__DF_OMEGA                                                                              \
-    FSI_R(0.4) /* measured: 0.5 may burst with wide supports, 0.3 costs a third more iterations */
+/* compression undone in one step of max_dt: all at once would throw particles that hit a wall
+ * back at twice their speed */
+#define FSI__DF_EXCESS FSI_R(0.02)
+/* measured: 0.5 may burst with wide supports, 0.3 costs a third more iterations */
+#define FSI__DF_OMEGA FSI_R(0.4)
 
 /* Adds m F x_ij v_ij of pair k, component by component; the fourth is dropped later. */
 FSI__SPH_FORCE_INLINE void fsi__df_rate_pair(const fsi__sph_pairs *pairs, int k,
@@ -4250,8 +4250,8 @@ FSI_API int fsi_lookup_first_hit(const fsi_lookup *lookup, fsi_vec3 p, fsi_vec3 
    The laws with a barrier have psi(F) = A(J) I1 / 2 + U(J), so P = A F + (A' I1 / 2 + U') C: no
    inverse of F is needed, and below J = m A and U' go on linearly, which keeps the force defined
    (and pushing back) through inversion. */
-#define FSI__TLED_LANES                                                                            \
-    8 /* elements worked on together; constant, so that compilers vectorise at -O2 */
+/* elements worked on together; constant, so that compilers vectorise at -O2 */
+#define FSI__TLED_LANES 8
 
 typedef fsi_real fsi__tled_lane[FSI__TLED_LANES]; /* one number of each element of a block */
 

@@ -9,8 +9,9 @@
    int main(int argc, char **argv) { GREATEST_MAIN_BEGIN(); RUN_SUITE(suite); GREATEST_MAIN_END(); }
 
    Difference: near-equality (ASSERT_IN_RANGE) fails on NaN. */
-#ifdef GREATEST_INSTEAD /* make GREATEST=path names another file: tests include it through this    \
-                           one, which they all find first */
+/* make GREATEST=path names another file: tests include it through this one, which they find first
+ */
+#ifdef GREATEST_INSTEAD
 #include GREATEST_INSTEAD
 #elif !defined(GREATEST_H)
 #define GREATEST_H
@@ -439,8 +440,8 @@ static GREATEST_UNUSED int greatest_do_assert_equal_t(const void *exp, const voi
 
 #define GREATEST_RUN_SUITE(S) greatest_run_suite(S, #S)
 #if GREATEST_USE_LONGJMP
-#define GREATEST_SAVE_CONTEXT()                                                                    \
-    ((greatest_test_res)setjmp(greatest_info.jump_dest)) /* 0 at first, -1 from a jump */
+/* 0 at first, -1 from a jump */
+#define GREATEST_SAVE_CONTEXT() ((greatest_test_res)setjmp(greatest_info.jump_dest))
 #else
 #define GREATEST_SAVE_CONTEXT() GREATEST_TEST_RES_PASS
 #endif
