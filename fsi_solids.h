@@ -6635,8 +6635,14 @@ static int fsi__face_run(const fsi__face *face, int i, int count) {
     return end - i;
 }
 
+/* Do two triangles run along the same edge in the same direction? Then they overlap. */
+static int fsi__edge_repeated(const fsi__face *face, int run, const int32_t *triangle) {
+    int32_t first = fsi__face_vertex(3, triangle, face[0].from, 0);
+    return run > 2 || (run == 2 && first == fsi__face_vertex(3, triangle, face[1].from, 0));
+}
+
 /* Faces that belong to one simplex only, [corners - 1] vertices each, at most `room` of them; *used
-   counts all. */
+   counts all. FSI_ERR_GEOMETRY: bad indices, triangles that overlap. */
 static fsi_result fsi__boundary(int corners, int vertex_count, int count, const int32_t *simplex,
                                 int32_t *out, int room, int *used, const fsi_allocator *allocator) {
     *used = 0;
@@ -6657,9 +6663,10 @@ static fsi_result fsi__boundary(int corners, int vertex_count, int count, const 
 
     fsi__faces_sorted(corners, count, simplex, face);
     int run;
-
+    int overlap = 0;
     for (int i = 0; i < faces; i += run) {
         run = fsi__face_run(face, i, faces);
+        overlap |= corners == 3 && fsi__edge_repeated(face + i, run, simplex);
         if (run > 1)
             continue;
         for (int k = 0; out && *used < room && k < corners - 1; k++)
@@ -6667,7 +6674,8 @@ static fsi_result fsi__boundary(int corners, int vertex_count, int count, const 
         ++*used;
     }
     fsi_free(allocator, face, size);
-
+    if (overlap)
+        return FSI_ERR_GEOMETRY;
     return out && *used > room ? FSI_ERR_SIZE : FSI_OK;
 }
 

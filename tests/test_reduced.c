@@ -1455,6 +1455,28 @@ TEST bad_input(void) {
     PASS();
 }
 
+/* Two triangles that run along an edge in the same direction lie on top of each other. */
+TEST overlapping_triangles_are_refused(void) {
+    fsi_real x[12] = {0, 0, 0, 1, 0, 0, 0, 1, 0, 1, 1, 0};
+    int32_t once[6] = {0, 1, 2, 2, 1, 3};
+    int32_t twice[6] = {0, 1, 2, 0, 1, 3};
+    fsi_mesh sheet;
+    memset(&sheet, 0, sizeof sheet);
+    sheet.dim = 3;
+    sheet.vertex_count = 4;
+    sheet.element_count = 2;
+    sheet.x = x;
+    sheet.index = once;
+    fsi_reduced_desc desc = reduced_desc(&sheet, 1);
+    desc.dim = 2;
+    fsi_reduced_model model;
+    CHECK_OK(fsi_reduced_model_init(&model, &desc));
+    fsi_reduced_model_free(&model);
+    sheet.index = twice;
+    CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_reduced_model_init(&model, &desc));
+    PASS();
+}
+
 GREATEST_MAIN_DEFS();
 
 int main(int argc, char **argv) {
@@ -1485,6 +1507,7 @@ int main(int argc, char **argv) {
     RUN_TEST(copy_is_small);
     RUN_TEST(failing_allocator);
     RUN_TEST(bad_input);
+    RUN_TEST(overlapping_triangles_are_refused);
     fsi_mesh_free(&beam);
     fsi_mesh_free(&brick);
     GREATEST_MAIN_END();
