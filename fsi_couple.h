@@ -5482,23 +5482,28 @@ static void fsi__scratch_free(void *ptr, size_t size, void *user) {
         chunk->used -= size;
 }
 
-/* Gives all pieces back. all = 0: several chunks become one, all = 1: none stays. */
-static void fsi__scratch_reset(fsi__scratch *scratch, int all) {
+/* Frees all chunks; returns the bytes that one chunk in their place would need. */
+static size_t fsi__scratch_drop(fsi__scratch *scratch) {
     size_t total = 0;
-    scratch->failed = 0;
-    if (!all && scratch->chunk && !scratch->chunk->next) {
-        scratch->chunk->used = 0;
-        return;
-    }
     while (scratch->chunk) {
         fsi__scratch_chunk *chunk = scratch->chunk;
         scratch->chunk = chunk->next;
         total += chunk->most + 64;
         fsi_free(&scratch->base, chunk, chunk->size + 64);
     }
-    if (all || !total)
-        return;
+    return total;
+}
 
+/* Gives all pieces back; several chunks become one, with a quarter to spare. */
+static void fsi__scratch_reset(fsi__scratch *scratch) {
+    scratch->failed = 0;
+    if (scratch->chunk && !scratch->chunk->next) {
+        scratch->chunk->used = 0;
+        return;
+    }
+    size_t total = fsi__scratch_drop(scratch);
+    if (!total)
+        return;
     total += total / 4;
     scratch->chunk = (fsi__scratch_chunk *)fsi_alloc(&scratch->base, total + 64);
     if (scratch->chunk)
@@ -5587,7 +5592,7 @@ FSI_API void fsi_slip_free(fsi_slip *slip) {
         return;
 
     const fsi_allocator allocator = slip->desc.allocator;
-    fsi__scratch_reset(slip->scratch, 1);
+    fsi__scratch_drop(slip->scratch);
     FSI__LIST_FREE(slip->triplets.row, &allocator);
     FSI__LIST_FREE(slip->triplets.col, &allocator);
     FSI__LIST_FREE(slip->triplets.val, &allocator);
@@ -6811,7 +6816,7 @@ static void fsi__slip_forget(fsi_slip *slip) {
     slip->ghosts = slip->links = slip->groups = slip->columns = slip->solids = 0;
     memset(&slip->start_factor, 0, sizeof slip->start_factor);
     memset(&slip->ghost_factor, 0, sizeof slip->ghost_factor);
-    fsi__scratch_reset(slip->scratch, 0);
+    fsi__scratch_reset(slip->scratch);
 }
 
 /* Arrays with an item for every side. */

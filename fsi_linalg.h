@@ -6478,9 +6478,9 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
         return FSI_ERR_ARGUMENT;
 
     for (int axis = 0; weight && axis < (two ? 2 : 3); axis++) {
-        size_t nx = (size_t)(mg->desc.nx + (axis == 0));
-        size_t ny = (size_t)(mg->desc.ny + (axis == 1));
-        size_t nz = (size_t)(mg->desc.nz + (axis == 2));
+        size_t nx = (size_t)mg->desc.nx + (size_t)(axis == 0);
+        size_t ny = (size_t)mg->desc.ny + (size_t)(axis == 1);
+        size_t nz = (size_t)mg->desc.nz + (size_t)(axis == 2);
         size_t count = nx * ny * nz;
         if (weight[axis] && !fsi__mg_weights_valid(count, weight[axis]))
             return FSI_ERR_ARGUMENT;

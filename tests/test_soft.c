@@ -1704,6 +1704,32 @@ TEST failing_allocator(void) {
         ASSERT_EQ(0, f.live);
     }
     ASSERT(done);
+    /* A string in 2D finds its hinges with memory of its own. */
+    static const fsi_real string_x[9] = {0, 0, 0, 1, 0, 0, 2, 0, 0};
+    static const int32_t string_segment[4] = {0, 1, 1, 2};
+    done = 0;
+    for (long k = 0; k < 60 && !done; k++) {
+        fail_allocator f = fail_begin(k);
+        fsi_soft_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.dim = 2;
+        desc.vertex_count = 3;
+        desc.x = string_x;
+        desc.segment_count = 2;
+        desc.segment = string_segment;
+        desc.area_density = 1;
+        desc.stretch = 100;
+        desc.bend = 1;
+        desc.allocator = fail_make(&f);
+        fsi_soft soft;
+        fsi_result result = fsi_soft_init(&soft, &desc);
+        ASSERT(result == FSI_OK || result == FSI_ERR_MEMORY);
+        done = result == FSI_OK;
+        if (done)
+            fsi_soft_free(&soft);
+        ASSERT_EQ(0, f.live);
+    }
+    ASSERT(done);
     { /* the step loop allocates nothing */
         fail_allocator f = fail_begin(-1);
         fsi_soft_desc desc = scene(&m);
