@@ -2032,8 +2032,16 @@ static fsi__lines fsi__lines_along(const fsi_interface *iface, const fsi_bvh *ro
     fsi__lines lines = FSI__ZERO;
     lines.axis = axis;
     lines.shift = shift;
-    lines.begin = fsi__imin(-1, (int)fsi__max(lowest, -1000000) - 1);
-    lines.segments = fsi__imax(iface->n[axis], (int)fsi__min(highest, 1000000) + 1) - lines.begin;
+    lines.begin = (int)fsi__max(lowest, -1000000) - 1;
+    int end = (int)fsi__min(highest, 1000000) + 2;
+
+    /* Lines of cell centres reach beyond the grid. Those of cut faces end around the solid: the
+     * shorter a line, the less its crossings suffer from single precision. */
+    if (shift > 0) {
+        lines.begin = fsi__imin(-1, lines.begin);
+        end = fsi__imax(iface->n[axis], end - 1);
+    }
+    lines.segments = end - lines.begin;
     return lines;
 }
 

@@ -1524,8 +1524,8 @@ FSI__INLINE void fsi__list_free(void *at, const fsi_allocator *allocator) {
 }
 
 /* Makes room for count items in the list whose pointer stands at `at`. New items are zero; old ones
-   are kept if `keep` says so. The first allocation is exact, later ones leave a quarter to spare.
-   FSI_ERR_MEMORY, FSI_ERR_SIZE: the list is as before. */
+   are kept if `keep` says so. The first allocation is exact, later ones leave half and 64 items to
+   spare. FSI_ERR_MEMORY, FSI_ERR_SIZE: the list is as before. */
 FSI__INLINE fsi_result fsi__list_room(void *at, size_t count, size_t item, int keep,
                                       const fsi_allocator *allocator) {
     void *list;
@@ -1537,7 +1537,7 @@ FSI__INLINE fsi_result fsi__list_room(void *at, size_t count, size_t item, int k
     if (bytes <= room)
         return FSI_OK;
     if (room)
-        bytes += bytes / 4 + 1024;
+        bytes += bytes / 2 + 64 * item;
 
     fsi__list_head *head = (fsi__list_head *)fsi_alloc(allocator, sizeof *head + bytes);
     if (!head)

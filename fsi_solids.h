@@ -2301,20 +2301,23 @@ FSI__INLINE fsi_real fsi__sdf_read(const fsi__sdf *sdf, fsi_vec3 p, fsi_vec3 *sl
     size_t row = (size_t)sdf->nx;
     size_t layer = sdf->nz > 1 ? row * (size_t)sdf->ny : 0;
     const fsi_real *node = sdf->value + ((size_t)k * (size_t)sdf->ny + (size_t)j) * row + (size_t)i;
-    fsi_real distance = 0;
-    *slope = fsi_vec(0, 0, 0);
 
-    for (int c = 0; c < 8; c++) {
-        fsi_real wx = c & 1 ? fx : 1 - fx;
-        fsi_real wy = c & 2 ? fy : 1 - fy;
-        fsi_real wz = c & 4 ? fz : 1 - fz;
-        fsi_real value = node[(c & 1 ? 1 : 0) + (c & 2 ? row : 0) + (c & 4 ? layer : 0)];
-        distance += wx * wy * wz * value;
-        slope->x += (c & 1 ? value : -value) * wy * wz;
-        slope->y += (c & 2 ? value : -value) * wx * wz;
-        slope->z += (c & 4 ? value : -value) * wx * wy;
-    }
-
+    /* Differences of neighbours, then their means: in single precision that keeps the slope. */
+    fsi_real f[8];
+    for (int c = 0; c < 8; c++)
+        f[c] = node[(c & 1 ? 1 : 0) + (c & 2 ? row : 0) + (c & 4 ? layer : 0)];
+    fsi_real ax = 1 - fx;
+    fsi_real ay = 1 - fy;
+    fsi_real az = 1 - fz;
+    slope->x = az * (ay * (f[1] - f[0]) + fy * (f[3] - f[2]))
+               + fz * (ay * (f[5] - f[4]) + fy * (f[7] - f[6]));
+    slope->y = az * (ax * (f[2] - f[0]) + fx * (f[3] - f[1]))
+               + fz * (ax * (f[6] - f[4]) + fx * (f[7] - f[5]));
+    slope->z = ay * (ax * (f[4] - f[0]) + fx * (f[5] - f[1]))
+               + fy * (ax * (f[6] - f[2]) + fx * (f[7] - f[3]));
+    fsi_real lower = ay * (ax * f[0] + fx * f[1]) + fy * (ax * f[2] + fx * f[3]);
+    fsi_real upper = ay * (ax * f[4] + fx * f[5]) + fy * (ax * f[6] + fx * f[7]);
+    fsi_real distance = az * lower + fz * upper;
     if (sdf->nz == 1)
         slope->z = 0;
     fsi_vec3 place = fsi_vec((fsi_real)i + fx, (fsi_real)j + fy, (fsi_real)k + fz);
@@ -6748,7 +6751,8 @@ FSI__INLINE int fsi__stuff_node(const fsi__stuff *stuff, const int place[3]) {
 static void fsi__stuff_place(const fsi__stuff *stuff, int node, int place[3]) {
     int corners = stuff->nodes / 2;
     int centre = node >= corners;
-    node %= corners;
+    if (centre)
+        node -= corners;
     for (int axis = 0; axis < 3; axis++) {
         place[axis] = 2 * (node % (stuff->cubes[axis] + 1)) + centre;
         node /= stuff->cubes[axis] + 1;
@@ -11989,7 +11993,7 @@ static fsi_vec3 fsi__group_closes(const fsi_reduced_group *group, int i) {
 /* A: three rows for each joint. */
 static void fsi__group_joint_rows(fsi_reduced_group *group) {
     int n = group->dof;
-    fsi_fill((size_t)(3 * group->joint_count * n), 0, group->joint_row);
+    fsi_fill(3 * (size_t)group->joint_count * (size_t)n, 0, group->joint_row);
     for (int i = 0; i < 2 * group->joint_count; i++) {
         int end = i % 2;
         int body = group->joint[i / 2].body[end];
@@ -12086,7 +12090,7 @@ static void fsi__group_matrix(fsi_reduced_group *group, fsi_real dt, int inverse
         fsi__reduced_matrix(group->body[0], dt, inverse, out);
         return;
     }
-    fsi_fill((size_t)(n * n), 0, out);
+    fsi_fill((size_t)n * (size_t)n, 0, out);
     for (int k = 0; k < group->body_count; k++) {
         int first = group->first[k];
         int own = 6 + group->body[k]->model->modes;

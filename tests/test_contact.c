@@ -504,8 +504,9 @@ TEST every_allocation_may_fail(void) {
         fsi_result result = fsi_soft_init(&soft, &desc);
         if (result == FSI_OK)
             result = fsi_solids_init(&solids, &wd);
+        /* The solids keep the address: it lives as long as they step. */
+        fsi_external external;
         if (result == FSI_OK) {
-            fsi_external external;
             fsi_soft_external(&soft, &external);
             result = fsi_solids_set_externals(&solids, &external, 1);
         }
