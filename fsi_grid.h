@@ -947,10 +947,10 @@ static fsi_result fsi__grid_check_desc(const fsi_grid_desc *desc) {
         if (!fsi__side_valid(&desc->side[side]))
             return FSI_ERR_ARGUMENT;
 
-    const fsi_vec3 vectors[] = {desc->origin, desc->gravity, desc->up};
-    for (int i = 0; i < 3; i++)
-        if (!fsi__finite_vec(vectors[i]))
-            return FSI_ERR_ARGUMENT;
+    if (!fsi__finite_vec(desc->origin) || !fsi__finite_vec(desc->gravity))
+        return FSI_ERR_ARGUMENT;
+    if (!fsi__finite_vec(desc->up))
+        return FSI_ERR_ARGUMENT;
 
     const fsi_real finite[] = {desc->buoyancy_density, desc->buoyancy_temperature, desc->ambient,
                                desc->confinement};

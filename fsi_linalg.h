@@ -1559,13 +1559,15 @@ FSI__INLINE fsi_result fsi__list_room(void *at, size_t count, size_t item, int k
 #define FSI__LIST_FREE(list, allocator) fsi__list_free(&(list), allocator)
 
 /* fsi__arena_open for a block that is kept from call to call: `block` is a list of bytes. What it
-   held is lost when it grows. */
+   held is lost when it grows, by a quarter more than is asked for. */
 FSI__INLINE fsi_result fsi__arena_reopen(fsi_arena *arena, unsigned char **block,
                                          const fsi_allocator *allocator) {
     if (arena->failed)
         return FSI_ERR_SIZE;
 
-    fsi_result result = fsi__list_room(block, arena->used, 1, 0, allocator);
+    fsi_result result = FSI_OK;
+    if (!*block || arena->used > fsi__list_bytes(*block))
+        result = fsi__list_room(block, arena->used + arena->used / 4, 1, 0, allocator);
     arena->base = *block;
     arena->size = fsi__list_bytes(*block);
     arena->used = 0;
