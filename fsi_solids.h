@@ -4532,7 +4532,7 @@ static void fsi__broad_large(fsi_solids *solids) {
         int i = work->large[k];
         for (int j = 0; j < solids->body_count; j++) {
             int larger = work->extent[i] > work->extent[j];
-            int first = work->extent[i] == work->extent[j] && i < j;
+            int first = i < j && work->extent[i] == work->extent[j];
             if (larger || first)
                 fsi__pair_try(solids, i, j);
         }
