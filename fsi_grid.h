@@ -815,6 +815,12 @@ static fsi__lattice fsi__grid_lattice(const fsi_grid *grid, int family) {
     return fsi__lattice_of(grid->nx, grid->ny, grid->nz, family);
 }
 
+/* The sample beside a sample, which is at[3], towards a side; -1 = there is none. */
+FSI__INLINE ptrdiff_t fsi__sample_beside(const fsi__lattice *samples, const int *at,
+                                         ptrdiff_t sample, int side) {
+    return fsi__lattice_beside(samples, at, sample, side >> 1, side & 1);
+}
+
 /* A point in metres, in cells. */
 static fsi_vec3 fsi__to_cells(const fsi_grid *grid, fsi_vec3 x) {
     return fsi_vec_scale(fsi_vec_sub(x, grid->origin), 1 / grid->h);
@@ -1286,6 +1292,21 @@ FSI__INLINE fsi__mac_face fsi__face_at(const fsi_grid *grid, int axis, const int
     return face;
 }
 
+/* The face of cell at[3] towards a side. */
+FSI__INLINE fsi__mac_face fsi__face_towards(const fsi_grid *grid, const int *at, int side) {
+    int upper[3] = {at[0], at[1], at[2]};
+    upper[side >> 1] += side & 1;
+    return fsi__face_at(grid, side >> 1, upper);
+}
+
+/* The first face of a row of faces of an axis. */
+static fsi__mac_face fsi__first_face(const fsi_grid *grid, int axis, ptrdiff_t row) {
+    const fsi__lattice faces = fsi__grid_lattice(grid, axis);
+    int at[3];
+    fsi__lattice_row(&faces, row, at);
+    return fsi__face_at(grid, axis, at);
+}
+
 /* On to the next face of the row. */
 FSI__INLINE void fsi__next_face(fsi__mac_face *face) {
     face->face++;
@@ -1356,9 +1377,10 @@ FSI__INLINE fsi_real fsi__open_share(const fsi_grid *grid, const fsi__mac_face *
     return fsi__in_shell(grid, face) ? 0 : FSI_R(1.0);
 }
 
-/* Can fluid pass through the lower face of cell at[3] along an axis? */
-static int fsi__passes(const fsi_grid *grid, int axis, const int *at) {
-    const fsi__mac_face face = fsi__face_at(grid, axis, at);
+/* Can fluid pass from cell at[3] towards a side: to the cell there, or out of an open side of the
+   box? */
+FSI__INLINE int fsi__passes(const fsi_grid *grid, const int *at, int side) {
+    const fsi__mac_face face = fsi__face_towards(grid, at, side);
     return fsi__open_share(grid, &face) > 0;
 }
 
@@ -2809,14 +2831,15 @@ static void fsi__advect_seen(const fsi_grid *grid, const fsi__job *job, ptrdiff_
    they are given. */
 static void fsi__renew_plus(fsi_grid *grid, int axis, const fsi_real *given) {
     const fsi__lattice faces = fsi__grid_lattice(grid, axis);
-    for (ptrdiff_t number = 0; number < faces.count; number++) {
-        int at[3];
-        fsi__lattice_place(&faces, number, at);
-        const fsi__mac_face face = fsi__face_at(grid, axis, at);
-        if (!fsi__blocked(grid, &face))
-            grid->u_plus[axis][number] = grid->u[axis][number];
-        else if (given)
-            grid->u_plus[axis][number] = given[number];
+    const fsi_real *u = grid->u[axis];
+    fsi_real *plus = grid->u_plus[axis];
+    for (ptrdiff_t row = 0; row < faces.rows; row++) {
+        fsi__mac_face face = fsi__first_face(grid, axis, row);
+        for (int i = 0; i < faces.n[0]; i++, fsi__next_face(&face))
+            if (!fsi__blocked(grid, &face))
+                plus[face.face] = u[face.face];
+            else if (given)
+                plus[face.face] = given[face.face];
     }
 }
 
@@ -2952,22 +2975,14 @@ static fsi_real fsi__row_stirred(int count, const fsi_real *values, fsi_real sti
     return most;
 }
 
-/* Marks of rows (j, k) of cells grow by the reach of the job. */
-static void fsi__grow_rows(const fsi__job *job, uint8_t *mark) {
-    const int ny = job->samples[1];
-    const int nz = job->samples[2];
-    for (int k = 0; k < nz; k++)
-        fsi__grow_marks(mark + (size_t)k * (size_t)ny, 1, 1, ny, job->reach[1]);
-    if (nz > 1)
-        fsi__grow_marks(mark, (size_t)ny, (size_t)ny, nz, job->reach[2]);
-}
-
 /* Smoke fills a part of the box only. Rows whose values lie within round-off (of the largest) of
    the still value, and whose neighbours within reach do, keep them: no work there. Bit 2 of rows:
    the row may change; bit 1: a row that may change needs its hat. The job carries scalars. Returns
    0 when one of them is not finite. */
 static int fsi__find_calm_rows(fsi_grid *grid, fsi__job *job) {
     const ptrdiff_t rows = (ptrdiff_t)grid->ny * grid->nz;
+    const int lines[3] = {1, grid->ny, grid->nz}; /* a row is one mark wide */
+    const int reach[3] = {0, job->reach[1], job->reach[2]};
     uint8_t *may = grid->mark[0];
     uint8_t *needed = grid->mark[1];
     fsi_real *stirred = grid->scratch[3];
@@ -2985,9 +3000,9 @@ static int fsi__find_calm_rows(fsi_grid *grid, fsi__job *job) {
         for (ptrdiff_t row = 0; row < rows; row++)
             may[row] |= stirred[row] > limit;
     }
-    fsi__grow_rows(job, may);
+    fsi__grow_all(may, lines, reach);
     memcpy(needed, may, (size_t)rows);
-    fsi__grow_rows(job, needed);
+    fsi__grow_all(needed, lines, reach);
     for (ptrdiff_t row = 0; row < rows; row++)
         may[row] = (uint8_t)(needed[row] + 2 * may[row]);
     job->rows = may;
@@ -3372,37 +3387,24 @@ static fsi_result fsi__apply_sources(fsi_grid *grid) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid forces */
-/* The rows of faces of an axis that have two cells each: row `number` of them. */
-typedef struct fsi__inner_row {
-    ptrdiff_t face, cell; /* first face of the row, and the cell above it */
-} fsi__inner_row;
-
-/* How many such rows there are. */
-static ptrdiff_t fsi__inner_rows(const fsi_grid *grid, int axis) {
-    return (ptrdiff_t)(grid->ny - (axis == 1)) * (grid->nz - (axis == 2));
-}
-
-/* One of them, by number. */
-static fsi__inner_row fsi__inner_row_at(const fsi_grid *grid, int axis, ptrdiff_t number) {
-    const int rows = grid->ny - (axis == 1);
-    const int at[3] = {0, (int)(number % rows) + (axis == 1), (int)(number / rows) + (axis == 2)};
-    const fsi__mac_face face = fsi__face_at(grid, axis, at);
-    fsi__inner_row row;
-    row.face = face.face;
-    row.cell = face.high;
-    return row;
+/* The first face of a row whose faces have two cells each (along x: all but the first and the
+   last). Returns 0 where the row lies on the box. */
+static int fsi__inner_row(const fsi_grid *grid, int axis, ptrdiff_t row, fsi__mac_face *face) {
+    *face = fsi__first_face(grid, axis, row);
+    return axis == 0 || !fsi__on_box(face);
 }
 
 /* Adds dt times an acceleration of the cells to the faces of an axis inside the box: the mean of
    the two cells beside a face. half: half of the acceleration. */
 static void fsi__push_faces(fsi_grid *grid, int axis, fsi_real dt, const fsi_real *half) {
-    const ptrdiff_t below = fsi__grid_lattice(grid, FSI__CELLS).step[axis];
     FSI__PARALLEL(grid->cells > FSI__MANY)
-    for (ptrdiff_t number = 0; number < fsi__inner_rows(grid, axis); number++) {
-        const fsi__inner_row row = fsi__inner_row_at(grid, axis, number);
-        const fsi_real *high = half + row.cell;
-        const fsi_real *low = high - below;
-        fsi_real *FSI__RESTRICT u = grid->u[axis] + row.face;
+    for (ptrdiff_t row = 0; row < fsi__grid_lattice(grid, axis).rows; row++) {
+        fsi__mac_face first;
+        if (!fsi__inner_row(grid, axis, row, &first))
+            continue;
+        const fsi_real *high = half + first.high;
+        const fsi_real *low = half + first.low;
+        fsi_real *FSI__RESTRICT u = grid->u[axis] + first.face;
         FSI__OMP(simd)
         for (int i = axis == 0; i < grid->nx; i++)
             u[i] += dt * (low[i] + high[i]);
@@ -3416,15 +3418,16 @@ static void fsi__buoyancy(fsi_grid *grid, int axis, fsi_real dt) {
     const fsi_real alpha = scale * grid->desc.buoyancy_density;
     const fsi_real beta = scale * grid->desc.buoyancy_temperature;
     const fsi_real twice_ambient = 2 * grid->desc.ambient;
-    const ptrdiff_t below = fsi__grid_lattice(grid, FSI__CELLS).step[axis];
     FSI__PARALLEL(grid->cells > FSI__MANY)
-    for (ptrdiff_t number = 0; number < fsi__inner_rows(grid, axis); number++) {
-        const fsi__inner_row row = fsi__inner_row_at(grid, axis, number);
-        const fsi_real *dense = grid->density + row.cell;
-        const fsi_real *dense_low = dense - below;
-        const fsi_real *warm = grid->temperature + row.cell;
-        const fsi_real *warm_low = warm - below;
-        fsi_real *FSI__RESTRICT u = grid->u[axis] + row.face;
+    for (ptrdiff_t row = 0; row < fsi__grid_lattice(grid, axis).rows; row++) {
+        fsi__mac_face first;
+        if (!fsi__inner_row(grid, axis, row, &first))
+            continue;
+        const fsi_real *dense = grid->density + first.high;
+        const fsi_real *dense_low = grid->density + first.low;
+        const fsi_real *warm = grid->temperature + first.high;
+        const fsi_real *warm_low = grid->temperature + first.low;
+        fsi_real *FSI__RESTRICT u = grid->u[axis] + first.face;
         FSI__OMP(simd)
         for (int i = axis == 0; i < grid->nx; i++)
             u[i] +=
@@ -3578,108 +3581,55 @@ FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid cells and air */
-/* Is there a cell beside cell at[3], towards a side, to which fluid can pass? */
-FSI__INLINE int fsi__can_pass(const fsi_grid *grid, const int *at, int side) {
-    const int cells[3] = {grid->nx, grid->ny, grid->nz};
-    const int axis = side >> 1;
-    if (side & 1 ? at[axis] + 1 >= cells[axis] : at[axis] < 1)
-        return 0;
-    if (!grid->occluded)
-        return 1;
-
-    int upper[3] = {at[0], at[1], at[2]};
-    upper[axis] += side & 1;
-    return fsi__passes(grid, axis, upper);
+/* Joins the air cell at[3] to the air cells below it along each axis, where fluid can pass. A set
+   is known by its first cell, to which fsi__root leads. */
+static void fsi__join_air(const fsi_grid *grid, const fsi__lattice *cells, const int *at,
+                          ptrdiff_t cell) {
+    int32_t *parent = grid->stencil;
+    int32_t own = (int32_t)cell; /* the first cell of its set */
+    parent[cell] = own;
+    for (int axis = 0; axis < grid->dim; axis++) {
+        const ptrdiff_t other = fsi__lattice_beside(cells, at, cell, axis, 0);
+        if (other < 0 || grid->cell[other] != FSI_CELL_DIRICHLET)
+            continue;
+        if (grid->occluded && !fsi__passes(grid, at, 2 * axis))
+            continue;
+        const int32_t its = fsi__root(parent, (int32_t)other);
+        parent[own > its ? own : its] = own > its ? its : own;
+        own = parent[own];
+    }
 }
 
-/* Is this an air cell that no region has yet? */
-static int fsi__new_air(const fsi_grid *grid, ptrdiff_t cell) {
-    return grid->cell[cell] == FSI_CELL_DIRICHLET && grid->region[cell] < 0;
-}
-
-/* Numbers the run lo .. hi of air around cell at[] along its row. */
-static void fsi__flood_run(fsi_grid *grid, const int *at, int number, int *lo, int *hi) {
-    const ptrdiff_t row = grid->nx * (at[1] + (ptrdiff_t)grid->ny * at[2]);
-    int place[3] = {at[0], at[1], at[2]};
-    for (; fsi__can_pass(grid, place, FSI_LEFT) && fsi__new_air(grid, row + place[0] - 1);
-         place[0]--)
-        grid->region[row + place[0] - 1] = number;
-    *lo = place[0];
-    place[0] = at[0];
-    for (; fsi__can_pass(grid, place, FSI_RIGHT) && fsi__new_air(grid, row + place[0] + 1);
-         place[0]++)
-        grid->region[row + place[0] + 1] = number;
-    *hi = place[0];
-}
-
-/* Does one of the cells lo .. hi of the row of cell at[3] touch an open side of the box? The row,
-   or its end, lies at that side. */
-static int fsi__run_open(const fsi_grid *grid, int side, int lo, int hi, const int *at) {
-    int upper[3] = {lo, at[1], at[2]};
-    upper[side >> 1] += side & 1;
-    if (!fsi__side_open(grid, side))
-        return 0;
-
-    for (int i = lo; i <= hi; i++, upper[0]++)
-        if (fsi__passes(grid, side >> 1, upper))
+/* Can air leave the box from cell at[3]? */
+static int fsi__leads_out(const fsi_grid *grid, const fsi__lattice *cells, const int *at) {
+    for (int side = 0; side < 2 * grid->dim; side++) {
+        const int within = fsi__lattice_has(cells, at, side >> 1, side & 1);
+        if (!within && fsi__passes(grid, at, side))
             return 1;
+    }
     return 0;
 }
 
-/* Numbers the new air beside the run lo .. hi of the row of cell at[3], towards a side, and puts
-   the first cell of each run of it onto the stack. Returns the new height of the stack. */
-static size_t fsi__flood_beside(fsi_grid *grid, int side, int lo, int hi, const int *at, int number,
-                                size_t top) {
-    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    int own[3] = {lo, at[1], at[2]};
-    int beside[3] = {lo, at[1], at[2]};
-    beside[side >> 1] += side & 1 ? 1 : -1;
-    int before = 0; /* the cell before this one is new air, too */
-    for (; own[0] <= hi; own[0]++, beside[0]++) {
-        const ptrdiff_t other = fsi__lattice_at(&cells, beside);
-        const int found = fsi__new_air(grid, other) && fsi__can_pass(grid, own, side);
+/* The air cell at[3] gets the number of its set, a new one when it is the first cell of it. The
+   last region that fits collects all further ones. */
+static fsi_result fsi__number_air(fsi_grid *grid, const fsi__lattice *cells, const int *at,
+                                  ptrdiff_t cell) {
+    const ptrdiff_t first = fsi__root(grid->stencil, (int32_t)cell);
+    const int full = grid->region_count == grid->desc.max_regions;
+    const int fresh = first == cell;
+    if (fresh && !full)
+        memset(&grid->regions[grid->region_count++], 0, sizeof *grid->regions);
+    if (fresh)
+        grid->region[cell] = grid->region_count - 1;
 
-        /* The run of the cell before reaches this one unless the face between them is closed. */
-        if (found && !(before && fsi__can_pass(grid, beside, FSI_LEFT))) {
-            grid->region[other] = number;
-            grid->stencil[top++] = (int32_t)other;
-        }
-        before = found;
-    }
+    const int32_t number = grid->region[first];
+    fsi_air_region *region = &grid->regions[number];
+    grid->region[cell] = number;
+    region->cells++;
+    if ((fresh && full) || (!region->open && fsi__leads_out(grid, cells, at)))
+        region->open = 1;
 
-    return top;
-}
-
-/* Flood fill of one air region from a cell, run by run (the stencil array is the stack, every cell
-   lies there once at most); passes faces that are not closed. Fills region. */
-static void fsi__flood_air(fsi_grid *grid, ptrdiff_t start, int number, fsi_air_region *region) {
-    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    int32_t *stack = grid->stencil;
-    size_t top = 0;
-    memset(region, 0, sizeof *region);
-    stack[top++] = (int32_t)start;
-    grid->region[start] = number;
-
-    while (top) {
-        int at[3];
-        int lo;
-        int hi;
-        fsi__lattice_place(&cells, stack[--top], at);
-        fsi__flood_run(grid, at, number, &lo, &hi);
-        region->cells += hi - lo + 1;
-        if (lo == 0 && fsi__run_open(grid, FSI_LEFT, 0, 0, at))
-            region->open = 1;
-        if (hi == grid->nx - 1 && fsi__run_open(grid, FSI_RIGHT, hi, hi, at))
-            region->open = 1;
-
-        /* The rows beside the run: below and above, behind and before. */
-        for (int side = FSI_BOTTOM; side < 2 * grid->dim; side++) {
-            if (fsi__lattice_has(&cells, at, side >> 1, side & 1))
-                top = fsi__flood_beside(grid, side, lo, hi, at, number, top);
-            else if (!region->open)
-                region->open = fsi__run_open(grid, side, lo, hi, at);
-        }
-    }
+    return fresh && full ? FSI_CAPPED : FSI_OK;
 }
 
 /* The region of the first neighbour that has one from an earlier layer, coded for this one; 0
@@ -3690,9 +3640,9 @@ static int32_t fsi__air_beside(const fsi_grid *grid, const fsi__lattice *cells,
     int at[3];
     fsi__lattice_place(cells, cell, at);
     for (int side = 0; side < 2 * grid->dim; side++) {
-        const ptrdiff_t other = fsi__lattice_beside(cells, at, cell, side >> 1, side & 1);
+        const ptrdiff_t other = fsi__sample_beside(cells, at, cell, side);
         const int32_t code = other < 0 ? 0 : nearby[other];
-        if (code > 0 && code < layer * codes && fsi__can_pass(grid, at, side))
+        if (code > 0 && code < layer * codes && fsi__passes(grid, at, side))
             return code % codes + layer * codes;
     }
     return 0;
@@ -3731,14 +3681,14 @@ static void fsi__air_share(fsi_grid *grid, const fsi__lattice *cells, const int3
     int at[3];
     fsi__lattice_place(cells, cell, at);
     for (int side = 0; side < 2 * grid->dim; side++) {
-        const ptrdiff_t other = fsi__lattice_beside(cells, at, cell, side >> 1, side & 1);
+        const ptrdiff_t other = fsi__sample_beside(cells, at, cell, side);
         const int air = other >= 0 && nearby[other] > 0 && grid->phi[other] > 0;
-        if (air && fsi__can_pass(grid, at, side))
+        if (air && fsi__passes(grid, at, side))
             weight[side] = (double)grid->phi[other];
         sum += weight[side];
     }
     for (int side = 0; side < 2 * grid->dim; side++) {
-        const ptrdiff_t other = fsi__lattice_beside(cells, at, cell, side >> 1, side & 1);
+        const ptrdiff_t other = fsi__sample_beside(cells, at, cell, side);
         if (weight[side] > 0)
             grid->regions[nearby[other] - 1].volume += share * weight[side] / sum;
     }
@@ -3766,27 +3716,27 @@ FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *nearby) {
     }
 }
 
-/* Finds the connected air regions; the last one that fits collects the rest and counts as open. */
+/* Finds the connected air regions, numbered in the order of their first cells; the last one that
+   fits collects the rest and counts as open. */
 static fsi_result fsi__find_regions(fsi_grid *grid) {
-    const int most = grid->desc.max_regions;
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     fsi_result result = FSI_OK;
     grid->region_count = 0;
 
-    for (ptrdiff_t cell = 0; cell < (ptrdiff_t)grid->cells; cell++) {
-        if (!fsi__new_air(grid, cell))
-            continue;
-        const int number = fsi__imin(grid->region_count, most - 1);
-        fsi_air_region region;
-        fsi__flood_air(grid, cell, number, &region);
-        if (grid->region_count < most) {
-            grid->regions[number] = region;
-            grid->region_count++;
-        } else {
-            grid->regions[number].open = 1;
-            grid->regions[number].cells += region.cells;
-            result = FSI_CAPPED;
+    for (int numbers = 0; numbers < 2; numbers++)
+        for (ptrdiff_t row = 0; row < cells.rows; row++) {
+            int at[3];
+            fsi__lattice_row(&cells, row, at);
+            for (; at[0] < cells.n[0]; at[0]++) {
+                const ptrdiff_t cell = row * cells.n[0] + at[0];
+                if (grid->cell[cell] != FSI_CELL_DIRICHLET)
+                    continue;
+                if (numbers)
+                    result = fsi__worse(result, fsi__number_air(grid, &cells, at, cell));
+                else
+                    fsi__join_air(grid, &cells, at, cell);
+            }
         }
-    }
 
     return result;
 }
@@ -3880,13 +3830,11 @@ static fsi_real fsi__face_flow(const fsi_grid *grid, const fsi__mac_face *face, 
 /* Flow out of cell at[3], the sum over its faces, m/s. */
 static fsi_real fsi__outflow(const fsi_grid *grid, const int *at) {
     fsi_real sum = 0;
-    for (int axis = 0; axis < grid->dim; axis++) {
-        int upper[3] = {at[0], at[1], at[2]};
-        upper[axis]++;
-        const fsi__mac_face low = fsi__face_at(grid, axis, at);
-        const fsi__mac_face high = fsi__face_at(grid, axis, upper);
-        sum += -fsi__face_flow(grid, &low, 1);
-        sum += fsi__face_flow(grid, &high, 0);
+    for (int side = 0; side < 2 * grid->dim; side++) {
+        const int up = side & 1;
+        const fsi__mac_face face = fsi__face_towards(grid, at, side);
+        const fsi_real flow = fsi__face_flow(grid, &face, !up);
+        sum += up ? flow : -flow;
     }
     return sum;
 }
@@ -4021,9 +3969,7 @@ FSI_API fsi_result fsi_grid_apply_pressure(fsi_grid *grid) {
         const fsi__lattice faces = fsi__grid_lattice(grid, axis);
         FSI__PARALLEL(grid->cells > FSI__MANY)
         for (ptrdiff_t row = 0; row < faces.rows; row++) {
-            int at[3];
-            fsi__lattice_row(&faces, row, at);
-            fsi__mac_face face = fsi__face_at(grid, axis, at);
+            fsi__mac_face face = fsi__first_face(grid, axis, row);
             for (int i = 0; i < faces.n[0]; i++, fsi__next_face(&face))
                 fsi__take_gradient(grid, &face, scale);
         }
@@ -4120,11 +4066,10 @@ static int fsi__visc_mark(const fsi_grid *grid, const fsi__mac_face *face) {
 
 /* The marks of all faces of the axis. */
 static void fsi__visc_marks(const fsi__visc *visc) {
-    for (ptrdiff_t number = 0; number < visc->faces.count; number++) {
-        int at[3];
-        fsi__lattice_place(&visc->faces, number, at);
-        const fsi__mac_face face = fsi__face_at(visc->grid, visc->axis, at);
-        visc->mark[number] = (uint8_t)fsi__visc_mark(visc->grid, &face);
+    for (ptrdiff_t row = 0; row < visc->faces.rows; row++) {
+        fsi__mac_face face = fsi__first_face(visc->grid, visc->axis, row);
+        for (int i = 0; i < visc->faces.n[0]; i++, fsi__next_face(&face))
+            visc->mark[face.face] = (uint8_t)fsi__visc_mark(visc->grid, &face);
     }
 }
 
@@ -4170,7 +4115,7 @@ FSI__INLINE fsi__visc_link fsi__visc_link_of(const fsi__visc *visc, ptrdiff_t fa
     const int own = visc->axis;
     const int along = side >> 1 == own;
     const fsi_real nu = visc->dt_over_h2 * fsi__nu(visc, at, side >> 1, side & 1);
-    const ptrdiff_t other = fsi__lattice_beside(&visc->faces, at, face, side >> 1, side & 1);
+    const ptrdiff_t other = fsi__sample_beside(&visc->faces, at, face, side);
     fsi__visc_link link = {0, 0, -1};
 
     if (other < 0) {
@@ -4339,8 +4284,7 @@ static void fsi__spread(const fsi__lattice *samples, int layers, fsi_real *value
                 fsi_real sum = 0;
                 int count = 0;
                 for (int side = 0; side < 6 && !mark[sample]; side++) {
-                    const ptrdiff_t other =
-                        fsi__lattice_beside(samples, at, sample, side >> 1, side & 1);
+                    const ptrdiff_t other = fsi__sample_beside(samples, at, sample, side);
                     if (other >= 0 && mark[other] && mark[other] <= layer) {
                         sum += values[other];
                         count++;
@@ -4360,9 +4304,7 @@ static void fsi__velocity_marks(fsi_grid *grid, int axis) {
     const fsi__lattice faces = fsi__grid_lattice(grid, axis);
     FSI__PARALLEL(grid->cells > FSI__MANY)
     for (ptrdiff_t row = 0; row < faces.rows; row++) {
-        int at[3];
-        fsi__lattice_row(&faces, row, at);
-        fsi__mac_face face = fsi__face_at(grid, axis, at);
+        fsi__mac_face face = fsi__first_face(grid, axis, row);
         for (int i = 0; i < faces.n[0]; i++, fsi__next_face(&face)) {
             const int fluid = fsi__beside_kind(grid, &face, FSI_CELL_FLUID);
             int wall = fluid && !(grid->weight[axis][face.face] > 0);
@@ -4448,16 +4390,13 @@ static void fsi__surface_walls(fsi_grid *grid, fsi_levelset_walls *walls, int *o
 /* What cell at[] can see beside it: the number of cells across open faces (into seen), or -1 when
    no face of it is blocked. */
 static int fsi__cells_seen(const fsi_grid *grid, const int *at, size_t *seen) {
-    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     int count = 0;
     int cut = 0;
     for (int side = 0; side < 2 * grid->dim; side++) {
-        if (!fsi__lattice_has(&cells, at, side >> 1, side & 1))
-            continue;
-        int upper[3] = {at[0], at[1], at[2]};
-        upper[side >> 1] += side & 1;
-        const fsi__mac_face face = fsi__face_at(grid, side >> 1, upper);
+        const fsi__mac_face face = fsi__face_towards(grid, at, side);
         const ptrdiff_t other = side & 1 ? face.high : face.low;
+        if (fsi__on_box(&face))
+            continue;
         if (fsi__in_shell(grid, &face))
             cut = 1;
         else if (!grid->occlusion.solid[other])
@@ -5045,7 +4984,7 @@ static int fsi__ls_sharp(const fsi_levelset *ls, ptrdiff_t cell, int all) {
         return 1;
 
     for (int side = 0; side < 6; side++) {
-        const ptrdiff_t other = fsi__lattice_beside(&cells, at, cell, side >> 1, side & 1);
+        const ptrdiff_t other = fsi__sample_beside(&cells, at, cell, side);
         if (other < 0 || (!all && (ls->phi[other] < 0) == (ls->phi[cell] < 0)))
             continue;
         int place[3] = {at[0], at[1], at[2]};
@@ -5241,7 +5180,7 @@ static void fsi__ls_march(fsi_levelset *ls, int count) {
         int at[3];
         fsi__lattice_place(&cells, cell, at);
         for (int side = 0; side < 6; side++) {
-            const ptrdiff_t other = fsi__lattice_beside(&cells, at, cell, side >> 1, side & 1);
+            const ptrdiff_t other = fsi__sample_beside(&cells, at, cell, side);
             const int same = other >= 0 && (ls->phi[other] < 0) == (ls->phi[cell] < 0);
             if (!same || ls->slot[other] == FSI__LS_SETTLED || ls->mark[other])
                 continue;
@@ -5538,7 +5477,7 @@ static int fsi__ls_next_front(fsi_levelset *ls, const fsi__ls_faces *mesh, int d
         int at[3];
         fsi__lattice_place(faces, face, at);
         for (int side = 0; side < 2 * mesh->dim; side++) {
-            const ptrdiff_t other = fsi__lattice_beside(faces, at, face, side >> 1, side & 1);
+            const ptrdiff_t other = fsi__sample_beside(faces, at, face, side);
             if (other < 0 || ls->mark[other] || ls->slot[other] != 1)
                 continue;
             ls->slot[other] = 2;
@@ -5809,8 +5748,8 @@ FSI__FLAT ptrdiff_t fsi__ls_marker_cell(const fsi_levelset *ls, ptrdiff_t marker
 }
 
 /* Moves a marker outward along the normal by `by` (m), unless that leads into a solid cell. */
-static void fsi__ls_shift_marker(fsi_levelset *ls, const uint8_t *solid, ptrdiff_t marker,
-                                 fsi_real by) {
+FSI__FLAT void fsi__ls_shift_marker(fsi_levelset *ls, const uint8_t *solid, ptrdiff_t marker,
+                                    fsi_real by) {
     const fsi_vec3 x = fsi__ls_marker(ls, marker);
     fsi_vec3 normal;
     fsi__ls_linear(ls, fsi__ls_place_inside(ls, x), &normal);

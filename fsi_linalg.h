@@ -1709,6 +1709,42 @@ FSI__INLINE void fsi__psd_solve(size_t n, const fsi_real *L, fsi_real *x) {
     }
 }
 
+/* ---- Queries on surfaces, for the tree of boxes and for the look-up of the particles' header. */
+/* Bounds with room for the round-off of tests against them. */
+FSI__INLINE void fsi__bounds_pad(fsi_real *lo, fsi_real *hi) {
+    for (int k = 0; k < 3; k++) {
+        fsi_real pad = 8 * FSI_REAL_EPS * fsi__max(fsi__abs(lo[k]), fsi__abs(hi[k]));
+        lo[k] -= pad;
+        hi[k] += pad;
+    }
+}
+
+/* The squared distance at which a box may hold something within radius: a little more than the
+   square, and no infinity. */
+FSI__INLINE fsi_real fsi__ball_square(fsi_real radius) {
+    int fits = radius < fsi__sqrt(FSI_REAL_MAX) / 2;
+    return fits ? radius * radius * (1 + 8 * FSI_REAL_EPS) : FSI_REAL_MAX;
+}
+
+/* Order of hits: by distance, then by element, so that it does not depend on how they were found.
+ */
+FSI__INLINE int fsi__hit_before(const fsi_hit *a, const fsi_hit *b) {
+    if (a->t == b->t)
+        return a->element < b->element;
+    return a->t < b->t;
+}
+
+/* Inserts a hit into the sorted list of the first `room` ones; count says how many there were. */
+FSI__INLINE void fsi__hits_add(fsi_hit *hits, int room, int *count, const fsi_hit *hit) {
+    int at = fsi__imin(*count, room);
+    for (; at > 0 && fsi__hit_before(hit, hits + at - 1); at--)
+        if (at < room)
+            hits[at] = hits[at - 1];
+    if (at < room)
+        hits[at] = *hit;
+    ++*count;
+}
+
 /* Repeatable random numbers (splitmix64): state advances by one per call. */
 FSI__INLINE uint64_t fsi__random(uint64_t *state) {
     uint64_t z = (*state += ((uint64_t)0x9e3779b9u << 32 | 0x7f4a7c15u));
@@ -2383,14 +2419,23 @@ typedef struct fsi__method {
     int symmetric;           /* 1: A is; project_fn counts */
 } fsi__method;
 
+/* When an iteration stops: tolerances and cap; seconds that need a clock. */
+static int fsi__limits_valid(double tolerance, double absolute, int cap) {
+    return fsi__knob(tolerance) && fsi__knob(absolute) && cap >= 0;
+}
+
+static int fsi__budget_valid(double seconds, int has_clock) {
+    return fsi__knob(seconds) && (has_clock || !(seconds > 0));
+}
+
 static int fsi__krylov_valid(const fsi_krylov_desc *desc) {
     if (!desc || !desc->A.apply_fn || !fsi_allocator_valid(&desc->allocator))
         return 0;
-    if (!fsi__knob(desc->tolerance) || !fsi__knob(desc->tolerance_abs))
+    if (!fsi__limits_valid(desc->tolerance, desc->tolerance_abs, desc->max_iterations))
         return 0;
-    if (!fsi__knob(desc->seconds) || (desc->seconds > 0 && !desc->clock_fn))
+    if (!fsi__budget_valid(desc->seconds, desc->clock_fn != NULL))
         return 0;
-    return desc->max_iterations >= 0 && desc->restart >= 0 && desc->restart < 100000;
+    return desc->restart >= 0 && desc->restart < 100000;
 }
 
 static void fsi__krylov_layout(fsi__krylov *krylov, const fsi__method *method) {
@@ -8056,11 +8101,8 @@ static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
 }
 
 static int fsi__mg_desc_valid(const fsi_mg_solve_desc *desc) {
-    if (!fsi__knob(desc->tolerance) || !fsi__knob(desc->tolerance_abs))
-        return 0;
-    if (!fsi__knob(desc->seconds) || (desc->seconds > 0 && !desc->clock_fn))
-        return 0;
-    return desc->max_iterations >= 0;
+    return fsi__limits_valid(desc->tolerance, desc->tolerance_abs, desc->max_iterations)
+           && fsi__budget_valid(desc->seconds, desc->clock_fn != NULL);
 }
 
 FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const fsi_real *b,
@@ -8628,15 +8670,6 @@ static void fsi__bvh_select(fsi_bvh *bvh, int begin, int end, int middle, int ax
     }
 }
 
-/* Room for the round-off of the box tests. */
-static void fsi__bvh_pad(fsi_real *lo, fsi_real *hi) {
-    for (int k = 0; k < 3; k++) {
-        fsi_real pad = 8 * FSI_REAL_EPS * fsi__max(fsi__abs(lo[k]), fsi__abs(hi[k]));
-        lo[k] -= pad;
-        hi[k] += pad;
-    }
-}
-
 /* The box of a node: around its children, or around the elements of a leaf. */
 static void fsi__bvh_fit(fsi_bvh *bvh, fsi_bvh_node *node) {
     const fsi_bvh_node *left = node + 1;
@@ -8651,7 +8684,7 @@ static void fsi__bvh_fit(fsi_bvh *bvh, fsi_bvh_node *node) {
     fsi__bounds_none(bvh->surface.dim, node->lo, node->hi);
     for (int i = node->begin; i < node->end; i++)
         fsi__bounds_element(&bvh->surface, bvh->order[i], node->lo, node->hi);
-    fsi__bvh_pad(node->lo, node->hi);
+    fsi__bounds_pad(node->lo, node->hi);
 }
 
 /* Makes the node of order[begin, end) and all below it, halved along the longest axis; returns its
@@ -8702,7 +8735,7 @@ static void fsi__bvh_bounds(fsi_bvh *bvh) {
     fsi__bounds_none(surface->dim, bvh->lo, bvh->hi);
     for (int i = 0; i < surface->vertex_count; i++)
         fsi__bounds_add(surface->dim, fsi__surface_at(surface, i, room), bvh->lo, bvh->hi);
-    fsi__bvh_pad(bvh->lo, bvh->hi);
+    fsi__bounds_pad(bvh->lo, bvh->hi);
 }
 
 FSI_API fsi_result fsi_bvh_build(fsi_bvh *bvh, const fsi_surface *surface) {
@@ -8913,13 +8946,6 @@ static fsi_real fsi__bvh_off(const fsi_bvh *bvh) {
     return surface->off + 64 * FSI_REAL_EPS * most;
 }
 
-/* Order of hits: by distance, then by element, so that it does not depend on the tree. */
-FSI__INLINE int fsi__hit_before(const fsi_hit *a, const fsi_hit *b) {
-    if (a->t == b->t)
-        return a->element < b->element;
-    return a->t < b->t;
-}
-
 FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi_hit *hit) {
     fsi_hit candidate;
     fsi_real off = fsi__bvh_off(bvh);
@@ -8929,9 +8955,7 @@ FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi
     if (bvh->surface.dim == 2)
         p.z = 0;
     fsi__walk walk;
-    fsi__walk_start(&walk, bvh, FSI__WALK_BALL, p, p,
-                    radius < fsi__sqrt(FSI_REAL_MAX) / 2 ? radius * radius * (1 + 8 * FSI_REAL_EPS)
-                                                         : FSI_REAL_MAX);
+    fsi__walk_start(&walk, bvh, FSI__WALK_BALL, p, p, fsi__ball_square(radius));
     const fsi_bvh_node *node;
     while ((node = fsi__walk_next(&walk, off)) != NULL)
         for (int i = node->begin; i < node->end; i++) {
@@ -8940,7 +8964,7 @@ FSI_API int fsi_bvh_closest(const fsi_bvh *bvh, fsi_vec3 p, fsi_real radius, fsi
                 continue;
             *hit = candidate;
             found = 1;
-            walk.reach = fsi__min(walk.reach, candidate.t * candidate.t * (1 + 8 * FSI_REAL_EPS));
+            walk.reach = fsi__min(walk.reach, fsi__ball_square(candidate.t));
         }
 
     return found;
@@ -8966,14 +8990,7 @@ static int fsi__bvh_hits(const fsi_bvh *bvh, fsi_vec3 p, fsi_vec3 q, fsi_hit *hi
         for (int i = node->begin; i < node->end; i++) {
             if (!fsi__ray_cross(&ray, &bvh->surface, walk.tree->order[i], &hit))
                 continue;
-            /* insertion into the sorted list of the nearest ones */
-            int j = count < room ? count : room;
-            for (; j > 0 && fsi__hit_before(&hit, hits + j - 1); j--)
-                if (j < room)
-                    hits[j] = hits[j - 1];
-            if (j < room)
-                hits[j] = hit;
-            count++;
+            fsi__hits_add(hits, room, &count, &hit);
             *winding += hit.side;
             if (first)
                 walk.reach = hits[0].t;

@@ -1247,14 +1247,6 @@ static int fsi__sph_live(const fsi_sph *sph) {
     return sph && sph->block;
 }
 
-static int fsi__finite_positive(fsi_real x) {
-    return fsi__finite(x) && x > 0;
-}
-
-static int fsi__finite_natural(fsi_real x) {
-    return fsi__finite(x) && x >= 0;
-}
-
 static int fsi__all_true(size_t n, const int *condition) {
     for (size_t k = 0; k < n; k++)
         if (!condition[k])
@@ -1271,7 +1263,7 @@ static int fsi__sph_desc_ok(const fsi_sph_desc *desc) {
                                 desc->divergence_error};
 
     for (size_t k = 0; k < sizeof natural / sizeof *natural; k++)
-        if (!fsi__finite_natural(natural[k]))
+        if (!fsi__natural(natural[k]))
             return 0;
 
     const int known[] = {
@@ -1281,7 +1273,7 @@ static int fsi__sph_desc_ok(const fsi_sph_desc *desc) {
         desc->capacity >= 1 && desc->capacity < 0x1fffff00,
         desc->boundary_capacity >= 0 && desc->boundary_capacity < 0x1fffff00,
         desc->neighbors >= 0 && desc->max_iterations >= 0,
-        fsi__finite_positive(desc->spacing) && fsi__finite_positive(desc->density),
+        fsi__positive(desc->spacing) && fsi__positive(desc->density),
         desc->support >= desc->spacing && desc->support <= 6 * desc->spacing,
         desc->gamma >= 1 && desc->gamma <= 7,
         desc->xsph <= 1 && desc->skin <= desc->support,
@@ -1497,7 +1489,7 @@ FSI_API fsi_result fsi_sph_add(fsi_sph *sph, int n, const fsi_real *x, const fsi
         return FSI_ERR_ARGUMENT;
 
     for (int i = 0; mass && i < n; i++)
-        if (!fsi__finite_positive(mass[i]))
+        if (!fsi__positive(mass[i]))
             return FSI_ERR_ARGUMENT;
 
     for (int i = 0; i < n; i++) {
@@ -1553,7 +1545,7 @@ FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *sph, const fsi_sph_emitter *emit
         return FSI_ERR_STATE;
     if (!emitter || !fsi__sph_within(sph, emitter->centre) || !fsi__finite_vec(emitter->direction))
         return FSI_ERR_ARGUMENT;
-    int sized = fsi__finite_positive(emitter->radius) && fsi__finite_positive(emitter->speed);
+    int sized = fsi__positive(emitter->radius) && fsi__positive(emitter->speed);
     int timed = fsi__finite(emitter->from) && fsi__finite(emitter->until);
     if (!sized || !timed || !(fsi__length(emitter->direction) > 0))
         return FSI_ERR_ARGUMENT;
@@ -1873,7 +1865,7 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
         *count = 0;
     if (fsi_surface_check(surface) != FSI_OK || (surface->vertex_count && !surface->x))
         return FSI_ERR_ARGUMENT;
-    if (!fsi__finite_positive(spacing) || room < 0 || !fsi_allocator_valid(allocator))
+    if (!fsi__positive(spacing) || room < 0 || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
 
     for (int i = 0; i < 3 * surface->vertex_count; i++)
@@ -2720,7 +2712,7 @@ static void fsi__sph_update_boundary(fsi_sph *sph) {
 FSI_API fsi_result fsi_sph_prepare(fsi_sph *sph, fsi_real dt) {
     if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
-    if (!fsi__finite_positive(dt) || (sph->now.boundary_dirty && !fsi__sph_boundary_finite(sph)))
+    if (!fsi__positive(dt) || (sph->now.boundary_dirty && !fsi__sph_boundary_finite(sph)))
         return FSI_ERR_ARGUMENT;
     if (!fsi__sph_finite(sph))
         return FSI_ERR_NUMERIC;
@@ -3473,7 +3465,7 @@ static fsi_result fsi__sph_verdict(const fsi_sph *sph, fsi_real dt, fsi_real saf
 FSI_API fsi_result fsi_sph_accelerate(fsi_sph *sph, fsi_real dt, fsi_report *report) {
     if (!fsi__sph_live(sph) || sph->ready < 1)
         return FSI_ERR_STATE;
-    if (!fsi__finite_positive(dt))
+    if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
     memset(sph->bf, 0, 3 * (size_t)sph->now.boundary_count * sizeof *sph->bf);
     if (sph->now.count == 0) {
@@ -3544,7 +3536,7 @@ static void fsi__sph_integrate_density(fsi_sph *sph, fsi_real dt) {
 FSI_API fsi_result fsi_sph_move(fsi_sph *sph, fsi_real dt) {
     if (!fsi__sph_live(sph) || sph->ready < 1)
         return FSI_ERR_STATE;
-    if (!fsi__finite_positive(dt))
+    if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
     size_t n = (size_t)sph->now.count;
     if (sph->desc.delta > 0 && sph->desc.solver == FSI_SPH_WCSPH)
@@ -3581,7 +3573,7 @@ FSI_API fsi_result fsi_sph_advance(fsi_sph *sph, fsi_real duration, int max_step
         *steps = 0;
     if (!fsi__sph_live(sph))
         return FSI_ERR_STATE;
-    if (!fsi__finite_positive(duration) || max_steps < 0)
+    if (!fsi__positive(duration) || max_steps < 0)
         return FSI_ERR_ARGUMENT;
     fsi_result result = FSI_OK;
     double left = (double)duration;
@@ -3754,7 +3746,7 @@ FSI_API fsi_result fsi_sph_level(const fsi_sph *sph, fsi_vec3 origin, fsi_real h
                                  int nz, fsi_real radius, fsi_real *phi) {
     if (!fsi__sph_live(sph) || sph->cells.size[0] == 0)
         return FSI_ERR_STATE;
-    if (!fsi__finite_vec(origin) || !fsi__finite_positive(h) || !fsi__finite_natural(radius))
+    if (!fsi__finite_vec(origin) || !fsi__positive(h) || !fsi__natural(radius))
         return FSI_ERR_ARGUMENT;
     if (nx < 1 || ny < 1 || nz < 1 || !phi)
         return FSI_ERR_ARGUMENT;
@@ -3861,11 +3853,8 @@ static void fsi__lookup_boxes(fsi_lookup *lookup) {
         fsi_real *lo = lookup->box + 6 * (size_t)e;
         fsi_real *hi = lo + 3;
         fsi_surface_bounds(&lookup->surface, e, lo, hi);
+        fsi__bounds_pad(lo, hi);
         for (int d = 0; d < 3; d++) {
-            /* Room for the round-off of the tests. */
-            fsi_real pad = 8 * FSI_REAL_EPS * fsi__max(fsi__abs(lo[d]), fsi__abs(hi[d]));
-            lo[d] -= pad;
-            hi[d] += pad;
             lookup->lo[d] = fsi__min(lookup->lo[d], lo[d]);
             lookup->hi[d] = fsi__max(lookup->hi[d], hi[d]);
         }
@@ -4001,22 +3990,6 @@ typedef struct fsi__lookup_query {
     int room, count;
 } fsi__lookup_query;
 
-/* Does a stand before b in the answer? */
-static int fsi__lookup_before(const fsi_hit *a, const fsi_hit *b) {
-    return a->t < b->t || (a->t == b->t && a->element < b->element);
-}
-
-/* Inserts into the sorted list of the first hits; those that do not fit are only counted. */
-static void fsi__lookup_insert(fsi__lookup_query *query, const fsi_hit *hit) {
-    fsi_hit *hits = query->hits;
-    int k = fsi__imin(query->count++, query->room);
-    for (; k > 0 && fsi__lookup_before(hit, &hits[k - 1]); k--)
-        if (k < query->room)
-            hits[k] = hits[k - 1];
-    if (k < query->room)
-        hits[k] = *hit;
-}
-
 /* Tests one element: its bounds first, then itself. */
 static void fsi__lookup_test(fsi__lookup_query *query, int e) {
     const fsi_surface *surface = &query->lookup->surface;
@@ -4038,13 +4011,13 @@ static void fsi__lookup_test(fsi__lookup_query *query, int e) {
         fsi_surface_closest(surface, e, query->p, &hit);
     if (!(hit.t <= query->radius))
         return;
-    fsi__lookup_insert(query, &hit);
+    fsi__hits_add(query->hits, query->room, &query->count, &hit);
     if (!query->first)
         return;
 
     /* What is further away need not be looked at any more. */
     query->radius = query->hits[0].t;
-    fsi_real reached = query->ray ? 0 : query->radius * query->radius * (1 + 8 * FSI_REAL_EPS);
+    fsi_real reached = query->ray ? 0 : fsi__ball_square(query->radius);
     query->limit = fsi__min(query->limit, reached);
 }
 
@@ -4118,9 +4091,8 @@ static int fsi__lookup_begin(fsi__lookup_query *query, const fsi_lookup *lookup,
 
 /* Searches the sphere around p; as fsi__lookup_search. */
 static int fsi__lookup_within(fsi__lookup_query *query, fsi_real radius) {
-    int squares = radius < fsi__sqrt(FSI_REAL_MAX) / 2;
     query->radius = radius;
-    query->limit = squares ? radius * radius * (1 + 8 * FSI_REAL_EPS) : FSI_REAL_MAX;
+    query->limit = fsi__ball_square(radius);
     return fsi__lookup_search(query, radius);
 }
 
@@ -4436,9 +4408,9 @@ static int fsi__tled_desc_ok(const fsi_tled_desc *desc) {
     if (!counts || !desc->x || !desc->tet)
         return 0;
     const int known[] = {
-        fsi__finite_positive(desc->density) && fsi__finite_positive(desc->young),
-        fsi__finite_natural(desc->poisson) && desc->poisson <= FSI_R(0.49999),
-        fsi__finite_natural(desc->damping) && fsi__finite_vec(desc->gravity),
+        fsi__positive(desc->density) && fsi__positive(desc->young),
+        fsi__natural(desc->poisson) && desc->poisson <= FSI_R(0.49999),
+        fsi__natural(desc->damping) && fsi__finite_vec(desc->gravity),
         desc->min_volume > 0 && desc->min_volume<1, desc->safety> 0 && desc->safety <= 1,
         (int)desc->material >= 0 && (int)desc->material <= 2,
         !desc->average_pressure || desc->material != FSI_TLED_STVK,
@@ -4945,7 +4917,7 @@ FSI_API fsi_result fsi_tled_forces(fsi_tled *tled) {
 FSI_API fsi_result fsi_tled_accelerate(fsi_tled *tled, fsi_real dt) {
     if (!fsi__tled_live(tled))
         return FSI_ERR_STATE;
-    if (!fsi__finite_positive(dt))
+    if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
     size_t n = 3 * (size_t)tled->nodes;
     if (!fsi_all_finite(n, tled->fext) || !fsi_all_finite(n, tled->v))
@@ -4985,7 +4957,7 @@ FSI_API fsi_result fsi_tled_accelerate(fsi_tled *tled, fsi_real dt) {
 FSI_API fsi_result fsi_tled_move(fsi_tled *tled, fsi_real dt) {
     if (!fsi__tled_live(tled) || !tled->ready)
         return FSI_ERR_STATE;
-    if (!fsi__finite_positive(dt))
+    if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
     fsi_axpy(3 * (size_t)tled->nodes, dt, tled->v, tled->x);
     tled->clock[0] += (double)dt;
