@@ -7,25 +7,122 @@
        build/sph_ball --set scene=fall --set density=0.01
        build/sph_ball --set scene=fall --set scheme=weak
 
+   The scene: a tank, one block of fluid in it, one ball whose surface carries boundary particles,
+   and the coupling between fluid and ball. swim.h holds the tank and the step.
+
    Result: fastest speed, iterations a step, particles lost. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
-#include "water.h"
+#include "swim.h"
 
-static void draw(ex_args *args, const fsi_sph *sph, const fsi_rigid *ball, const double *hi) {
-    ex_image image = ex_image_make(640, 480);
-    ex_camera camera = ex_camera_make(hi[0] * 0.5, 1.05, 4.1, hi[0] / 2, 0.75, hi[2] / 2, 1, 34);
-    double lo[3] = {0, 0, 0};
-    ex_floor(&image, &camera, lo, hi, 1, -0.002, 0.2);
-    fsi_mesh ball_mesh;
-    if (fsi_mesh_sphere(&ball_mesh, ball->x, 0.2, 12, NULL) == FSI_OK) {
-        fsi_surface surface = fsi_mesh_surface(&ball_mesh);
-        ex_draw_surface3(&image, &camera, &surface, ex_rgb(225, 120, 50));
+static const double radius = 0.2, depth = 0.7; /* of the ball and of the block of fluid: m */
+
+/* An empty tank as deep as the block of fluid and twice as long, plus one particle: in the middle
+   is a particle, not a gap. Size 14 makes 14 x 14 x 29 = 5684 particles. */
+static void make_tank(swim *tank, const ex_args *args) {
+    int n = args->size;
+    double h = depth / n;
+    fsi_sph_desc fluid = {
+        .capacity = n * n * (2 * n + 1),
+        .boundary_capacity = 60 * n * n + 4000,
+        .spacing = h,
+        .gravity = fsi_vec(0, -ex_number(args, "gravity"), 0),
+        .viscosity = ex_number(args, "viscosity"),
+        .dt_max = ex_number(args, "dt"),
+    };
+    swim_begin(tank, fluid, fsi_vec((2 * n + 1) * h, 2.2, n * h), 0);
+}
+
+/* The ball, with boundary particles half a spacing inside its surface. */
+static void add_ball(swim *tank, double height, double density) {
+    fsi_shape_desc round = {
+        .kind = FSI_SHAPE_SPHERE,
+        .radius = radius,
+    };
+    ex_need(fsi_shape_init(&tank->shape[0], &round));
+    fsi_rigid_desc ball = {
+        .density = 1000 * density,
+        .x = fsi_vec(tank->corner.x / 2, height, tank->corner.z / 2),
+    };
+
+    fsi_mesh mesh;
+    ex_need(fsi_mesh_sphere(&mesh, ball.x, radius - tank->sph.desc.spacing / 2, 6, NULL));
+    fsi_surface skin = fsi_mesh_surface(&mesh);
+    swim_add(tank, ball, &skin);
+    fsi_mesh_free(&mesh);
+}
+
+/* Tank, fluid, ball and coupling. Either the ball or the fluid starts above the other. */
+static void make_scene(swim *tank, const ex_args *args) {
+    int fall = ex_is(args, "scene", "fall");
+    double bottom = fall ? ex_number(args, "height") : 0;
+    make_tank(tank, args);
+    swim_fill(tank, bottom, bottom + depth, (uint32_t)ex_number(args, "seed"), 0.01);
+    add_ball(tank, fall ? radius + 0.05 : depth + radius + 0.1, ex_number(args, "density"));
+
+    fsi_sph_rigid_desc coupling = {
+        .scheme = swim_scheme(args),
+        .omega = ex_number(args, "omega"),
+        .tolerance = ex_number(args, "tolerance"),
+        .max_iterations = 200,
+    };
+    swim_couple(tank, coupling);
+}
+
+/* ---- results: iterations while it is hard */
+enum {
+    WINDOW = 20 /* steps */
+};
+
+typedef struct hardship {
+    int wet_steps; /* with a wet ball */
+    double wet_iterations;
+    int last[WINDOW]; /* iterations of the last steps, in a ring */
+    double window;    /* their sum */
+    double hardest;   /* the largest mean over a window */
+} hardship;
+
+/* Notes the last step. */
+static void note(hardship *hard, const swim *tank) {
+    int iterations = tank->last_iterations;
+    int *oldest = &hard->last[(tank->steps - 1) % WINDOW];
+    hard->window += iterations - *oldest;
+    hard->hardest = fmax(hard->hardest, hard->window / WINDOW);
+    *oldest = iterations;
+
+    int wet = tank->sph.now.object[tank->object[0]].contact > 20;
+    if (wet) {
+        hard->wet_steps++;
+        hard->wet_iterations += iterations;
     }
+}
 
-    fsi_mesh_free(&ball_mesh);
-    water_draw(&image, &camera, sph, lo, hi);
+static void print_results(const swim *tank, const hardship *hard) {
+    int wet_steps = hard->wet_steps > 0 ? hard->wet_steps : 1;
+    ex_result("particles", "%d", tank->particles);
+    ex_result("mean_iterations", "%.3f", swim_mean_iterations(tank));
+    ex_result("wet_iterations", "%.3f", hard->wet_iterations / wet_steps);
+    ex_result("hard_iterations", "%.3f", hard->hardest);
+    ex_result("max_iterations", "%d", tank->most_iterations);
+    ex_result("capped", "%d", tank->capped);
+    ex_result("max_density_error", "%.5f", tank->error);
+    ex_result("peak_speed", "%.3f", tank->peak);
+    ex_result("height", "%.4f", swim_position(tank, 0).y);
+    ex_result("lost", "%ld", swim_lost(tank));
+    ex_result("momentum_error", "%.3g", tank->momentum);
+}
+
+/* ---- pictures */
+static void draw(ex_args *args, const swim *tank) {
+    ex_image image = ex_image_make(640, 480);
+    double lo[3] = {0, 0, 0};
+    double hi[3] = {tank->corner.x, tank->corner.y, tank->corner.z};
+    ex_camera camera = ex_camera_make(hi[0] / 2, 1.05, 4.1, hi[0] / 2, 0.75, hi[2] / 2, 1, 34);
+
+    ex_floor(&image, &camera, lo, hi, 1, -0.002, 0.2);
+    swim_draw_body(&image, &camera, tank, 0, ex_rgb(225, 120, 50));
+    water_draw(&image, &camera, &tank->sph, lo, hi);
     ex_box3(&image, &camera, lo, hi, ex_grey(120));
     ex_frame(args, &image);
     ex_image_free(&image);
@@ -56,174 +153,25 @@ static const ex_about about = {
 
 int main(int argc, char **argv) {
     ex_args args;
-
-    fsi_report report;
-    int stable = 1;
-    int worst = 0;
-    int capped = 0;
-    int hard = 0;
-    int last[20] = {0};
-    long steps = 0;
-    long lost = 0;
-    double hi[3];
-    double total = 0;
-    double peak = 0;
-    double density = 0;
-    double momentum = 0;
-    double hard_total = 0;
-    double window = 0;
-    double hardest = 0;
-    fsi_real r = 0.2;
-
     ex_begin(&args, argc, argv, &about);
-    double h = 0.7 / args.size;
-    fsi_real fall = ex_is(&args, "scene", "fall") ? ex_number(&args, "height") : 0;
+    static swim tank;
+    make_scene(&tank, &args);
 
-    /* 14 x 14 x 29 = 5684 particles */
-    hi[0] = (2 * args.size + 1) * h;
-    hi[1] = 2.2;
-    hi[2] = args.size * h;
-    int n = args.size * args.size * (2 * args.size + 1);
-
-    fsi_sph_desc desc = {
-        .capacity = n,
-        .boundary_capacity = 60 * args.size * args.size + 4000,
-        .solver = FSI_SPH_DFSPH,
-        .spacing = h,
-        .density = 1000,
-        .gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0),
-        .viscosity = ex_number(&args, "viscosity"),
-        .dt_max = ex_number(&args, "dt"),
-        /* always five: the fluid's answer changes smoothly with the ball's motion */
-        .density_error = 1e-12,
-        .divergence_error = 1e-12,
-        .max_iterations = 5,
-    };
-
-    fsi_solids_desc given = {
-        .dim = 3,
-        .max_bodies = 2,
-        .gravity = desc.gravity,
-        .substeps = 1,
-    };
-
-    fsi_sph sph;
-
-    fsi_solids world;
-    ex_need(fsi_sph_init(&sph, &desc));
-    ex_need(fsi_solids_init(&world, &given));
-
-    fsi_shape_desc sd = {
-        .kind = FSI_SHAPE_ROOM,
-        .half = fsi_vec(hi[0] / 2, hi[1] / 2, hi[2] / 2),
-    };
-
-    fsi_shape room;
-    ex_need(fsi_shape_init(&room, &sd));
-
-    fsi_rigid_desc options = {
-        .shape = &room,
-        .x = sd.half,
-        .kind = FSI_RIGID_FIXED,
-    };
-
-    fsi_solids_add(&world, &options, NULL);
-    sd.kind = FSI_SHAPE_SPHERE;
-    sd.radius = r;
-
-    fsi_shape ball;
-    ex_need(fsi_shape_init(&ball, &sd));
-    options.shape = &ball;
-    options.kind = FSI_RIGID_DYNAMIC;
-    options.density = 1000 * ex_number(&args, "density");
-    options.x = fsi_vec(hi[0] / 2, fall > 0 ? r + 0.05 : 0.7 + r + 0.1, hi[2] / 2);
-    int body;
-    fsi_solids_add(&world, &options, &body);
-    fsi_sph_add_block(&sph, fsi_vec(0, fall, 0), fsi_vec(hi[0], fall + 0.7, hi[2]),
-                      fsi_vec(0, 0, 0), &n);
-    water_disturb(&sph, (uint32_t)ex_number(&args, "seed"), 0.01 * h);
-    fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(hi[0], hi[1], hi[2]), 0, NULL);
-
-    /* particles sit half a spacing inside the surface */
-    fsi_mesh mesh;
-    ex_need(fsi_mesh_sphere(&mesh, options.x, r - h / 2, 6, NULL));
-    fsi_surface skin = fsi_mesh_surface(&mesh);
-    int object;
-    ex_need(fsi_sph_add_surface(&sph, &skin, options.x, 1, &object));
-
-    fsi_sph_rigid_desc d = {
-        .sph = &sph,
-        .world = &world,
-        .count = 1,
-        .body = &body,
-        .object = &object,
-        .scheme = ex_is(&args, "scheme", "weak")     ? FSI_SPH_WEAK
-                  : ex_is(&args, "scheme", "p")      ? FSI_SPH_RELAXED
-                  : ex_is(&args, "scheme", "aitken") ? FSI_SPH_AITKEN
-                                                     : FSI_SPH_XPM,
-        .omega = ex_number(&args, "omega"),
-        .tolerance = ex_number(&args, "tolerance"),
-        .max_iterations = 200,
-    };
-
-    fsi_sph_rigid couple;
-    ex_need(fsi_sph_rigid_init(&couple, &d));
-    int frame;
-    double time;
-
-    for (frame = 0, time = 0; frame < args.frames && stable; frame++) {
-        for (double start = time; time < start + 0.02 - 1e-9 && stable; steps++) {
-            /* equal steps, no sliver at the end */
-            double rest = start + 0.02 - time;
-            double dt = rest / ceil(rest / fsi_sph_max_dt(&sph) - 1e-6);
-            fsi_result result = ex_try(fsi_sph_rigid_step(&couple, dt, &report));
-            double speed = fsi_vec_length(world.body[body].v);
-            stable = result >= 0 && speed < 100;
-            capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
-            time += dt;
-            total += report.iterations;
-            window += report.iterations - last[steps % 20];
-            last[steps % 20] = report.iterations;
-            hardest = fmax(hardest, window / 20);
-            if (report.iterations > worst)
-                worst = report.iterations;
-
-            /* the ball is wet */
-            if (sph.now.object[object].contact > 20) {
-                hard++;
-                hard_total += report.iterations;
-            }
-            peak = fmax(peak, speed);
-            density = fmax(density, sph.stats.density_error);
-            for (int i = 0; i < 3; i++)
-                momentum = fmax(momentum, fabs(report.momentum[i]));
+    hardship hard = {0};
+    for (int frame = 0; frame < args.frames && tank.stable; frame++) {
+        double end = tank.time + 0.02;
+        while (swim_before(&tank, end)) {
+            swim_step(&tank, swim_dt(&tank, end));
+            note(&hard, &tank);
         }
 
         if (args.out)
-            draw(&args, &sph, &world.body[body], hi);
+            draw(&args, &tank);
         ex_progress(&args, frame);
     }
 
-    for (int i = 0; i < sph.now.count; i++)
-        lost += !(sph.x[i] > -h && sph.x[i] < hi[0] + h && sph.y[i] > -h && sph.y[i] < hi[1] + h
-                  && sph.z[i] > -h && sph.z[i] < hi[2] + h);
-
-    ex_result("particles", "%d", n);
-    ex_result("mean_iterations", "%.3f", total / (steps > 0 ? steps : 1));
-    ex_result("wet_iterations", "%.3f", hard_total / (hard > 0 ? hard : 1));
-    ex_result("hard_iterations", "%.3f", hardest); /* mean of the hardest 20 steps */
-    ex_result("max_iterations", "%d", worst);
-    ex_result("capped", "%d", capped);
-    ex_result("max_density_error", "%.5f", density);
-    ex_result("peak_speed", "%.3f", peak);
-    ex_result("height", "%.4f", world.body[body].x.y);
-    ex_result("lost", "%ld", lost + n - sph.now.count);
-    ex_result("momentum_error", "%.3g", momentum);
-    fsi_sph_rigid_free(&couple);
-    fsi_mesh_free(&mesh);
-    fsi_solids_free(&world);
-    fsi_shape_free(&ball);
-    fsi_shape_free(&room);
-    fsi_sph_free(&sph);
-    return ex_end(&args, steps, stable && peak < 10);
+    print_results(&tank, &hard);
+    int stable = tank.stable && tank.peak < 10;
+    swim_end(&tank);
+    return ex_end(&args, tank.steps, stable);
 }

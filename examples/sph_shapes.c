@@ -6,148 +6,194 @@
        build/sph_shapes --set scene=fall
        build/sph_shapes --size 29          the 24,389 particles of the paper
 
+   The scene: a tank of 1 m x 1.6 m x 1 m, half a metre of fluid, three bodies whose surfaces carry
+   boundary particles, and one coupling for all. swim.h holds the tank and the step.
+
    Result: fastest speed, iterations a step, particles lost. */
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
-#include "water.h"
+#include "swim.h"
 
 enum {
-    SHAPES = 3
+    BALL,
+    CYLINDER,
+    TORUS,
+    SHAPES,
+    CORNERS = 24 /* of the cylinder's circles */
 };
 
-typedef struct scene {
-    fsi_sph sph;
-    fsi_solids world;
-    fsi_shape room;
-    fsi_shape shape[SHAPES];
-    fsi_sph_rigid couple;
-    int body[SHAPES];
-    int object[SHAPES];
-} scene;
+/* An empty tank. */
+static void make_tank(swim *tank, const ex_args *args) {
+    int n = args->size;
+    fsi_sph_desc fluid = {
+        .capacity = n * n * (n + 1) / 2 + n * n,
+        .boundary_capacity = 40 * n * n + 8000,
+        .spacing = 1.0 / n,
+        .viscosity = 1,
+        .gravity = fsi_vec(0, -ex_number(args, "gravity"), 0),
+        .dt_max = ex_number(args, "dt"),
+    };
+    swim_begin(tank, fluid, fsi_vec(1, 1.6, 1), 8);
+}
 
-static void draw(ex_args *args, const scene *s, double top) {
-    static const int color[SHAPES][3] = {{225, 120, 50}, {110, 115, 125}, {200, 60, 90}};
+/* A closed cylinder along y: a circle of corners below, one above, and two centres. */
+static fsi_surface cylinder(double radius, double half, fsi_real *x, int32_t *index) {
+    int below = 2 * CORNERS;
+    int above = below + 1;
+    fsi_vec_store(x + 3 * below, fsi_vec(0, -half, 0));
+    fsi_vec_store(x + 3 * above, fsi_vec(0, half, 0));
+    for (int i = 0; i < CORNERS; i++) {
+        double angle = 6.283185307 * i / CORNERS;
+        double along = radius * cos(angle);
+        double across = -radius * sin(angle);
+        fsi_vec_store(x + 3 * i, fsi_vec(along, -half, across));
+        fsi_vec_store(x + 3 * (i + CORNERS), fsi_vec(along, half, across));
+
+        /* Two triangles of the wall, one of the bottom, one of the top. */
+        int j = (i + 1) % CORNERS;
+        const int32_t triangles[12] = {
+            i,     j, j + CORNERS, i,     j + CORNERS, i + CORNERS,
+            below, j, i,           above, i + CORNERS, j + CORNERS,
+        };
+        memcpy(index + 12 * i, triangles, sizeof triangles);
+    }
+
+    return (fsi_surface){
+        .dim = 3,
+        .closed = 1,
+        .vertex_count = 2 * CORNERS + 2,
+        .element_count = 4 * CORNERS,
+        .x = x,
+        .index = index,
+    };
+}
+
+/* The shapes one after another. */
+static void make_shape(swim *tank, int i) {
+    fsi_real x[3 * (2 * CORNERS + 2)];
+    int32_t index[12 * CORNERS];
+    fsi_surface hull = cylinder(0.1, 0.13, x, index);
+    const fsi_shape_desc desc[SHAPES] = {
+        [BALL].kind = FSI_SHAPE_SPHERE,
+        [BALL].radius = 0.14,
+        [CYLINDER].kind = FSI_SHAPE_MESH,
+        [CYLINDER].surface = &hull,
+        [TORUS].kind = FSI_SHAPE_TORUS,
+        [TORUS].radius = 0.065,
+        [TORUS].length = 0.15,
+    };
+    ex_need(fsi_shape_init(&tank->shape[i], &desc[i]));
+}
+
+/* The vertices of a shape, moved inwards along their normals and to where the body is. */
+static void shrink(const fsi_surface *shape, const fsi_rigid_desc *body, double inwards,
+                   fsi_real *x) {
+    ex_mesh mesh = {
+        .vertices = shape->vertex_count,
+        .triangles = shape->element_count,
+        .x = shape->x,
+        .index = shape->index,
+    };
+    double *normals = (double *)ex_alloc((size_t)mesh.vertices, 3 * sizeof *normals);
+    ex_normals(&mesh, normals);
+    for (int i = 0; i < mesh.vertices; i++) {
+        const double *n = normals + 3 * i;
+        fsi_vec3 normal = fsi_vec(n[0], n[1], n[2]);
+        fsi_vec3 inside = fsi_vec_mad(fsi_vec_load(shape->x + 3 * i), normal, -inwards);
+        fsi_vec_store(x + 3 * i, fsi_vec_add(body->x, fsi_quat_rotate(body->q, inside)));
+    }
+
+    free(normals);
+}
+
+/* Shape i as a body, a little apart from the others and tilted. */
+static void add_shape(swim *tank, int i, double height, double density) {
+    static const double place[SHAPES][2] = {{0.25, 0.3}, {0.7, 0.25}, {0.55, 0.7}};
+    static const double tilt[SHAPES] = {0, 0.9, 0.4};
+    make_shape(tank, i);
+    fsi_rigid_desc body = {
+        .density = 1000 * density,
+        .x = fsi_vec(place[i][0], height + 0.02 * i, place[i][1]),
+        .q = fsi_quat_from_rotation(fsi_vec(tilt[i], 0, 0)),
+        .friction = 0.2,
+    };
+
+    /* Its boundary particles lie half a spacing inside its surface. */
+    fsi_surface skin = tank->shape[i].surface;
+    fsi_real *x = (fsi_real *)ex_alloc((size_t)skin.vertex_count, 3 * sizeof *x);
+    shrink(&skin, &body, tank->sph.desc.spacing / 2, x);
+    skin.x = x;
+    skin.v = NULL;
+    swim_add(tank, body, &skin);
+    free(x);
+}
+
+/* Tank, fluid, bodies and coupling. Either the bodies or the fluid start above the others. */
+static void make_scene(swim *tank, const ex_args *args, const double *density) {
+    int fall = ex_is(args, "scene", "fall");
+    make_tank(tank, args);
+    double bottom = fall ? 0.6 : 0;
+    uint32_t seed = (uint32_t)ex_number(args, "seed");
+    swim_fill(tank, bottom, fall ? 1.1 : 0.5, seed, 0.01);
+    for (int i = 0; i < SHAPES; i++)
+        add_shape(tank, i, fall ? 0.2 : 0.72, density[i]);
+
+    fsi_sph_rigid_desc coupling = {
+        .scheme = swim_scheme(args),
+        .omega = ex_number(args, "omega"),
+        .tolerance = ex_number(args, "tolerance"),
+        .max_iterations = 100,
+    };
+    swim_couple(tank, coupling);
+}
+
+/* The densities over the fluid's: one for all, or one each. */
+static void read_densities(const ex_args *args, double *density) {
+    int given = ex_list(args, "density", density, SHAPES);
+    if (given != 1 && given != SHAPES)
+        ex_die("sph_shapes: density takes one or three numbers");
+    for (int i = given; i < SHAPES; i++)
+        density[i] = density[0];
+}
+
+/* ---- results and pictures */
+static void print_results(const swim *tank) {
+    double height[SHAPES];
+    for (int i = 0; i < SHAPES; i++)
+        height[i] = swim_position(tank, i).y;
+
+    ex_result("particles", "%d", tank->particles);
+    ex_result("mean_iterations", "%.3f", swim_mean_iterations(tank));
+    ex_result("max_iterations", "%d", tank->most_iterations);
+    ex_result("capped", "%d", tank->capped);
+    ex_result("max_density_error", "%.5f", tank->error);
+    ex_result("peak_speed", "%.3f", tank->peak);
+    ex_result("height", "%.3f,%.3f,%.3f", height[BALL], height[CYLINDER], height[TORUS]);
+    ex_result("lost", "%ld", swim_lost(tank));
+    ex_result("momentum_error", "%.3g", tank->momentum);
+}
+
+static void draw(ex_args *args, const swim *tank) {
+    const ex_color color[SHAPES] = {
+        [BALL] = ex_rgb(225, 120, 50),
+        [CYLINDER] = ex_rgb(110, 115, 125),
+        [TORUS] = ex_rgb(200, 60, 90),
+    };
     ex_image image = ex_image_make(720, 520);
     ex_camera camera = ex_camera_make(1.9, 1.5, 2.5, 0.5, 0.42, 0.5, 1, 33);
     double lo[3] = {0, 0, 0};
-    double hi[3] = {1, 1, 1};
-    double flo[3] = {-1.2, 0, -1.2};
-    double fhi[3] = {2.2, 0, 2.2};
-    hi[1] = top;
-    ex_floor(&image, &camera, flo, fhi, 1, -0.003, 0.25);
+    double hi[3] = {tank->corner.x, tank->corner.y, tank->corner.z};
+    double floor_lo[3] = {-1.2, 0, -1.2};
+    double floor_hi[3] = {2.2, 0, 2.2};
 
-    for (int k = 0; k < SHAPES; k++) {
-        const fsi_surface *surface = &s->shape[k].surface;
-        fsi_real *x = (fsi_real *)malloc((size_t)(3 * surface->vertex_count) * sizeof *x);
-        fsi_surface out;
-        if (x && fsi_solids_surface(&s->world, s->body[k], x, NULL, &out) == FSI_OK)
-            ex_draw_surface3(&image, &camera, &out, ex_rgb(color[k][0], color[k][1], color[k][2]));
-        free(x);
-    }
-
-    water_draw(&image, &camera, &s->sph, lo, hi);
+    ex_floor(&image, &camera, floor_lo, floor_hi, 1, -0.003, 0.25);
+    for (int i = 0; i < SHAPES; i++)
+        swim_draw_body(&image, &camera, tank, i, color[i]);
+    water_draw(&image, &camera, &tank->sph, lo, hi);
     ex_box3(&image, &camera, lo, hi, ex_grey(110));
     ex_frame(args, &image);
     ex_image_free(&image);
-}
-
-/* A closed cylinder along y: 24 corners below, 24 above, two centres. */
-static fsi_surface cylinder(fsi_real radius, fsi_real half, fsi_real *x, int32_t *index) {
-    fsi_surface surface;
-    int n = 24;
-    int t = 0;
-    memset(&surface, 0, sizeof surface);
-
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < 2; k++)
-            fsi_vec_store(x + 3 * (i + k * n),
-                          fsi_vec(radius * cos(6.283185307 * i / n), k ? half : -half,
-                                  -radius * sin(6.283185307 * i / n)));
-    fsi_vec_store(x + 6 * n, fsi_vec(0, -half, 0));
-    fsi_vec_store(x + 6 * n + 3, fsi_vec(0, half, 0));
-
-    for (int i = 0; i < n; i++) {
-        int q[12];
-        int j = (i + 1) % n;
-        q[0] = i;
-        q[1] = j;
-        q[2] = j + n;
-        q[3] = i;
-        q[4] = j + n;
-        q[5] = i + n;
-        q[6] = 2 * n;
-        q[7] = j;
-        q[8] = i;
-        q[9] = 2 * n + 1;
-        q[10] = i + n;
-        q[11] = j + n;
-        for (int k = 0; k < 12; k++)
-            index[t++] = q[k];
-    }
-
-    surface.dim = 3;
-    surface.closed = 1;
-    surface.vertex_count = 2 * n + 2;
-    surface.element_count = t / 3;
-    surface.x = x;
-    surface.index = index;
-    return surface;
-}
-
-/* Shape k as a body, and its boundary particles half a spacing inside the surface. */
-static int add_shape(scene *s, int k, fsi_vec3 at, double ratio, double h) {
-    fsi_shape_desc desc;
-    fsi_real rod[150];
-    fsi_real half = h / 2;
-    int32_t index[288];
-    memset(&desc, 0, sizeof desc);
-    fsi_rigid_desc given;
-    memset(&given, 0, sizeof given);
-    desc.kind = k == 0 ? FSI_SHAPE_SPHERE : k == 1 ? FSI_SHAPE_MESH : FSI_SHAPE_TORUS;
-    desc.radius = k == 0 ? 0.14 : 0.065;
-    desc.length = 0.15;
-    fsi_surface hull = cylinder(0.1, 0.13, rod, index);
-    desc.surface = &hull;
-
-    if (fsi_shape_init(&s->shape[k], &desc) != FSI_OK)
-        return 0;
-    given.shape = &s->shape[k];
-    given.kind = FSI_RIGID_DYNAMIC;
-    given.density = 1000 * ratio;
-    given.x = at;
-    given.friction = 0.2;
-    given.q = fsi_quat_from_rotation(fsi_vec(k == 1 ? 0.9 : k == 2 ? 0.4 : 0, 0, 0));
-    if (fsi_solids_add(&s->world, &given, &s->body[k]) != FSI_OK)
-        return 0;
-    fsi_surface skin = s->shape[k].surface; /* shrunk along the vertex normals */
-    int i;
-    {
-        fsi_real *x = (fsi_real *)malloc((size_t)(3 * skin.vertex_count) * sizeof *x);
-        double *n = (double *)malloc((size_t)(3 * skin.vertex_count) * sizeof *n);
-        if (!x || !n)
-            return 0;
-        ex_mesh mesh;
-        mesh.vertices = skin.vertex_count;
-        mesh.triangles = skin.element_count;
-        mesh.x = skin.x;
-        mesh.index = skin.index;
-        ex_normals(&mesh, n);
-        for (i = 0; i < skin.vertex_count; i++)
-            fsi_vec_store(
-                x + 3 * i,
-                fsi_vec_add(at, fsi_quat_rotate(given.q, fsi_vec_mad(fsi_vec_load(skin.x + 3 * i),
-                                                                     fsi_vec(n[3 * i], n[3 * i + 1],
-                                                                             n[3 * i + 2]),
-                                                                     -half))));
-        skin.x = x;
-        skin.v = NULL;
-        i = fsi_sph_add_surface(&s->sph, &skin, at, 1, &s->object[k]) == FSI_OK;
-        free(x);
-        free(n);
-    }
-
-    return i && fsi_solids_set_pose(&s->world, s->body[k], at, given.q) == FSI_OK;
 }
 
 static const ex_about about = {
@@ -173,155 +219,23 @@ static const ex_about about = {
 
 int main(int argc, char **argv) {
     ex_args args;
-    static scene s;
-
-    fsi_report report;
-    double ratio[SHAPES] = {0.05, 2, 0.7};
-    double total = 0;
-    double peak = 0;
-    double error = 0;
-    double momentum = 0;
-    double top = 1.6;
-    int n = 0;
-    int stable = 1;
-    int worst = 0;
-    int capped = 0;
-    long steps = 0;
-    long lost = 0;
-
     ex_begin(&args, argc, argv, &about);
-    int k = ex_list(&args, "density", ratio, SHAPES);
-    if (k == 1)
-        ratio[1] = ratio[2] = ratio[0]; /* one for all */
-    else if (k != SHAPES) {
-        fprintf(stderr, "sph_shapes: density takes one or three numbers\n");
-        return 2;
-    }
+    double density[SHAPES];
+    read_densities(&args, density);
+    static swim tank;
+    make_scene(&tank, &args, density);
 
-    double h = 1.0 / args.size;
-    int fall = ex_is(&args, "scene", "fall");
-
-    fsi_sph_desc desc = {
-        .capacity = args.size * args.size * (args.size + 1) / 2 + args.size * args.size,
-        .boundary_capacity = 40 * args.size * args.size + 8000,
-        .solver = FSI_SPH_DFSPH,
-        .spacing = h,
-        .density = 1000,
-        .viscosity = 1,
-        .gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0),
-        .dt_max = ex_number(&args, "dt"),
-        /* always five: the fluid's answer changes smoothly with the bodies' motion */
-        .density_error = 1e-12,
-        .divergence_error = 1e-12,
-        .max_iterations = 5,
-    };
-
-    fsi_solids_desc given = {
-        .dim = 3,
-        .max_bodies = SHAPES + 1,
-        .max_contacts = 2000,
-        .gravity = desc.gravity,
-        .substeps = 1,
-        .iterations = 8,
-    };
-
-    ex_need(fsi_sph_init(&s.sph, &desc));
-    ex_need(fsi_solids_init(&s.world, &given));
-
-    fsi_shape_desc sd = {
-        .kind = FSI_SHAPE_ROOM,
-        .half = fsi_vec(0.5, top / 2, 0.5),
-    };
-
-    ex_need(fsi_shape_init(&s.room, &sd));
-
-    fsi_rigid_desc options = {
-        .shape = &s.room,
-        .x = sd.half,
-        .kind = FSI_RIGID_FIXED,
-    };
-
-    fsi_solids_add(&s.world, &options, NULL);
-    fsi_sph_add_block(&s.sph, fsi_vec(0, fall ? 0.6 : 0, 0), fsi_vec(1, fall ? 1.1 : 0.5, 1),
-                      fsi_vec(0, 0, 0), &n);
-    water_disturb(&s.sph, (uint32_t)ex_number(&args, "seed"), 0.01 * h);
-    fsi_sph_add_box_walls(&s.sph, fsi_vec(0, 0, 0), fsi_vec(1, top, 1), 0, NULL);
-
-    for (k = 0; k < SHAPES; k++)
-        if (!add_shape(&s, k,
-                       fsi_vec(k == 0   ? 0.25
-                               : k == 1 ? 0.7
-                                        : 0.55,
-                               (fall ? 0.2 : 0.72) + 0.02 * (fsi_real)k,
-                               k == 0   ? 0.3
-                               : k == 1 ? 0.25
-                                        : 0.7),
-                       ratio[k], h))
-            return 1;
-
-    fsi_sph_rigid_desc d = {
-        .sph = &s.sph,
-        .world = &s.world,
-        .count = SHAPES,
-        .body = s.body,
-        .object = s.object,
-        .max_iterations = 100,
-        .scheme = ex_is(&args, "scheme", "weak")     ? FSI_SPH_WEAK
-                  : ex_is(&args, "scheme", "p")      ? FSI_SPH_RELAXED
-                  : ex_is(&args, "scheme", "aitken") ? FSI_SPH_AITKEN
-                                                     : FSI_SPH_XPM,
-        .omega = ex_number(&args, "omega"),
-        .tolerance = ex_number(&args, "tolerance"),
-    };
-
-    ex_need(fsi_sph_rigid_init(&s.couple, &d));
-    double time;
-    int frame;
-
-    for (frame = 0, time = 0; frame < args.frames && stable; frame++) {
-        for (double start = time; time < start + 0.03 - 1e-9 && stable; steps++) {
-            /* equal steps, no sliver at the end */
-            double rest = start + 0.03 - time;
-            double dt = rest / ceil(rest / fsi_sph_max_dt(&s.sph) - 1e-6);
-            fsi_result result = ex_try(fsi_sph_rigid_step(&s.couple, dt, &report));
-            time += dt;
-            total += report.iterations;
-            if (report.iterations > worst)
-                worst = report.iterations;
-            capped += result == FSI_NOT_CONVERGED || result == FSI_STALLED;
-            error = fmax(error, s.sph.stats.density_error);
-            for (k = 0; k < SHAPES; k++)
-                peak = fmax(peak, fsi_vec_length(s.world.body[s.body[k]].v));
-            for (int i = 0; i < 3; i++)
-                momentum = fmax(momentum, fabs(report.momentum[i]));
-            stable = result >= 0 && peak < 100;
-        }
+    for (int frame = 0; frame < args.frames && tank.stable; frame++) {
+        double end = tank.time + 0.03;
+        while (swim_before(&tank, end))
+            swim_step(&tank, swim_dt(&tank, end));
 
         if (args.out)
-            draw(&args, &s, top);
+            draw(&args, &tank);
         ex_progress(&args, frame);
     }
 
-    for (int i = 0; i < s.sph.now.count; i++)
-        lost += !(s.sph.x[i] > -h && s.sph.x[i] < 1 + h && s.sph.y[i] > -h && s.sph.y[i] < top + h
-                  && s.sph.z[i] > -h && s.sph.z[i] < 1 + h);
-
-    ex_result("particles", "%d", n);
-    ex_result("mean_iterations", "%.3f", total / (steps > 0 ? (double)steps : 1));
-    ex_result("max_iterations", "%d", worst);
-    ex_result("capped", "%d", capped);
-    ex_result("max_density_error", "%.5f", error);
-    ex_result("peak_speed", "%.3f", peak);
-    ex_result("height", "%.3f,%.3f,%.3f", s.world.body[s.body[0]].x.y, s.world.body[s.body[1]].x.y,
-              s.world.body[s.body[2]].x.y);
-    ex_result("lost", "%ld", lost + n - s.sph.now.count);
-    ex_result("momentum_error", "%.3g", momentum);
-    fsi_sph_rigid_free(&s.couple);
-    fsi_solids_free(&s.world);
-    fsi_shape_free(&s.room);
-    fsi_sph_free(&s.sph);
-
-    for (k = 0; k < SHAPES; k++)
-        fsi_shape_free(&s.shape[k]);
-    return ex_end(&args, steps, stable);
+    print_results(&tank);
+    swim_end(&tank);
+    return ex_end(&args, tank.steps, tank.stable);
 }

@@ -9,6 +9,26 @@ EX fsi_real *water_axis(const fsi_sph *sph, int axis) {
     return coordinates[axis];
 }
 
+/* Where particle i is. */
+EX fsi_vec3 water_point(const fsi_sph *sph, int i) {
+    return fsi_vec(sph->x[i], sph->y[i], sph->z[i]);
+}
+
+/* How many particles are outside lo .. hi by more than a margin. */
+EX long water_outside(const fsi_sph *sph, const double *lo, const double *hi, double margin) {
+    long outside = 0;
+    for (int i = 0; i < sph->now.count; i++) {
+        int inside = 1;
+        for (int axis = 0; axis < 3; axis++) {
+            double x = water_axis(sph, axis)[i];
+            inside = inside && x > lo[axis] - margin && x < hi[axis] + margin;
+        }
+        outside += !inside;
+    }
+
+    return outside;
+}
+
 /* The part of lo .. hi that holds particles, with a margin; 0 when there is none. */
 EX int water_bounds(const fsi_sph *sph, const double *lo, const double *hi, double margin,
                     double from[3], double to[3]) {
