@@ -25,6 +25,7 @@ bunnies||Bodies of any shape with contact|001 fig. 2
 hinged_plank||A plank on a hinge|001 fig. 3
 bubble||A bubble keeps its volume|001 fig. 4
 bubble|--set bubbles=0|Without the constraint it collapses|001 fig. 4
+trapped_air|--set held=0|A cup of trapped air rises|001 eq. 18
 box_lift||A block rises in a fluid|001 fig. 5
 box_lift|--set bodies=12|Twelve blocks of mixed density|001 fig. 6
 slip_helix||Flow control by a helix|002 fig. 1
@@ -51,6 +52,10 @@ funnel||A funnel|004 fig. 9
 board||Four boundary conditions|004 fig. 10
 smoke_plume||A plume of smoke|ours
 dam_break||A dam breaks|ours
+floating||A cylinder is lifted and let go: heave|ours
+floating|--set case=waves|A piston makes waves|ours
+water_entry||A cylinder of half the water's density falls in, beside Greenhow and Lin|ours
+water_entry|--set case=wedge --set cells=64|A wedge falls in, beside Yettou|ours
 stack||A stack of boxes|ours
 cloth_drape||Cloth over a ball|ours
 soft_torus||A soft torus|ours
