@@ -226,6 +226,8 @@ typedef struct fsi_side {
     /* +1: the face is the cell's upper one (outward = +axis); -1: the lower one */
     int8_t sign;
     int8_t shell; /* 1: fluid on the other side too (that side has its own entry) */
+    /* 1: the cell is air of a bubble, which pushes and yields without mass (fsi_couple only) */
+    int8_t air;
     /* 1: its velocity sample is grid.u_plus (where that exists), 0: grid.u */
     int8_t plus;
     /* closed share of the face: 1 (voxel form), or 0 .. 1 with cut cells */
@@ -309,6 +311,10 @@ typedef struct fsi_interface {
     int started; /* 1 after the first detect */
     /* private, set by fsi_couple: 1 = solids may work out places and masses when asked */
     int lean;
+    /* private, set by fsi_couple: [cells] > 0 in bubbles, whose cells get sides as well; NULL =
+     * none
+     */
+    const int32_t *bubble_cell;
     fsi_bvh *bvh; /* [solids] tree over each surface */
     /* private: the box in bins, so that a ray asks only the solids near it; 0 = few solids, asked
      * one after the other */
@@ -391,7 +397,10 @@ typedef struct fsi_couple_desc {
     fsi_boundary_kind boundary;
     /* Nodal solids: 1 = J averages over the dual cell, 0 = J at the crossing. */
     int average;
-    int bubbles;      /* 1: closed air regions of a liquid keep their volume */
+    /* Closed air regions of a liquid keep their volume and push on liquid and solids. 0: in a
+     * liquid with gravity; 1: always; -1: never, closed air yields like open air. FULL and
+     * INDEFINITE have no bubbles. */
+    int bubbles;
     double tolerance; /* relative residual; 0 = the grid's */
     /* Budget; 0 = the grid's cap (FULL, INDEFINITE: 20000). Stopping early is stable: the energy
      * has only fallen. */
@@ -420,12 +429,17 @@ typedef struct fsi__bubble_face {
 
 /* A closed air region that keeps its volume. */
 typedef struct fsi_bubble {
-    int region;           /* number in grid.regions */
-    double volume;        /* now, m^3 (m^2 in 2D) */
-    double target;        /* should be */
-    fsi_real pressure;    /* Pa, from the last solve */
-    int first, last;      /* private: its faces */
-    fsi_real weight, rhs; /* private: sum of face weights, right-hand side of its row */
+    int region;         /* number in grid.regions */
+    double volume;      /* once the solids have moved, m^3 (m^2 in 2D) */
+    double target;      /* should be */
+    fsi_real pressure;  /* Pa, from the last solve */
+    int first, last;    /* private: its liquid faces */
+    int row;            /* private: its row among the kept volumes, -1: none, its pressure is 0 */
+    int component;      /* private: sealed or open part of liquid and bubbles it belongs to */
+    double weight, rhs; /* private: sum of face weights, right-hand side of its row */
+    double start, hat;  /* private: p^ is start + hat, start the part on the right-hand side */
+    double swept;       /* private: volume the solids make room for in this step, m^3 */
+    double bias;        /* private: what the grid counts beyond the volume, m^3 */
     /* private: surface in m^2, correction of the surface and its last part in m, volume before that
      */
     double area, shift, step, before;
@@ -488,9 +502,11 @@ typedef struct fsi_couple {
     /* private: closed regions that solids feel, [regions] of them */
     int regions, region_of[64];
     double *constant; /* [regions of mg] pressure level p^, beside grid.pressure until the end */
-    fsi_real *E;      /* [regions^2] factor of G K^-1 G^T */
-    fsi_real *G, *KG; /* [regions * columns] Z^T 1 of the regions, and K^-1 times that */
-    fsi_real *region_work;       /* [regions] */
+    fsi_real *E;      /* [rows^2] factor of G K^-1 G^T + bubbles' weights */
+    /* [rows * columns] of the regions, then of the bubbles: Z^T 1, and K^-1 times that */
+    fsi_real *G, *KG;
+    int rows;                    /* regions and bubbles together */
+    fsi_real *region_work;       /* [rows] */
     unsigned char *region_lists; /* memory of these */
     /* private: bubbles */
     int32_t *bubble_cell; /* [cells] bubble of the step before + 1; 0 = none, -1 = open air */
@@ -498,6 +514,7 @@ typedef struct fsi_couple {
     int32_t *bubble_near;
     fsi__bubble_face *bubble_face; /* faces between fluid and bubbles, by bubble */
     int *bubble_share;             /* cells that went from bubble to bubble */
+    int settled; /* 1: the bubbles' volumes were measured after the surface moved */
     /* private: state of the fluid during fsi_couple_half; memory of the papers' solvers */
     unsigned char *kept, *paper_lists, *paper_vectors;
     fsi_mg second; /* V-cycle on A11 (SCHUR, FULL); made when first needed */
@@ -635,6 +652,9 @@ FSI_API void fsi_world_free(fsi_world *world);
 FSI_API int fsi_world_add(fsi_world *world, const fsi_rigid_desc *desc);
 /* Where the centre of mass of a rigid body is now, m. */
 FSI_API fsi_vec3 fsi_world_position(const fsi_world *world, int id);
+/* All of its motion: x, q, v, spin and more, read only; NULL for an id that is no body of the
+   world. The pointer is good until the next body is added. */
+FSI_API const fsi_rigid *fsi_world_rigid(const fsi_world *world, int id);
 /* Adds a guest (struct copied). */
 FSI_API fsi_result fsi_world_add_guest(fsi_world *world, const fsi_guest *guest);
 /* One coupled step. report may be NULL. */
@@ -2528,7 +2548,8 @@ static fsi_result fsi__side_row(fsi_interface *iface, fsi_side *side) {
 static fsi_result fsi__side_add(fsi_interface *iface, const fsi_grid *grid,
                                 const fsi_crossing *crossing, size_t cell, int sign,
                                 const fsi_side *kind) {
-    if (grid->cell[cell] != FSI_CELL_FLUID)
+    int air = iface->bubble_cell && iface->bubble_cell[cell] > 0;
+    if (grid->cell[cell] != FSI_CELL_FLUID && !air)
         return FSI_OK;
     fsi_result result = FSI__LIST_ROOM(iface->side, iface->sides + 1, &iface->desc.allocator);
     if (result < 0)
@@ -2542,6 +2563,9 @@ static fsi_result fsi__side_add(fsi_interface *iface, const fsi_grid *grid,
     side->axis = crossing->axis;
     side->sign = (int8_t)sign;
     side->plus = sign < 0;
+    side->air = (int8_t)air;
+    if (air)
+        side->mass = 0;
     side->t = sign > 0 ? crossing->t : 1 - crossing->t;
     memcpy(side->weight, crossing->weight, sizeof side->weight);
     if ((result = fsi__side_row(iface, side)) < 0)
@@ -2557,6 +2581,11 @@ static fsi_result fsi__face_sides(fsi_interface *iface, const fsi_grid *grid,
                                   const fsi_cut *cut) {
     size_t minus, plus;
     fsi__face_cells(iface, first->axis, (size_t)first->face, &minus, &plus);
+
+    /* The same bubble on both sides of one surface pushes it from both. */
+    const int32_t *bubble = iface->bubble_cell;
+    if (bubble && first == last && bubble[minus] > 0 && bubble[minus] == bubble[plus])
+        return FSI_OK;
     fsi_side kind = FSI__ZERO;
     if (cut)
         kind.share = cut->share;
@@ -3207,7 +3236,9 @@ static fsi_result fsi__cut_sides(fsi_interface *iface, const fsi_grid *grid) {
         const fsi_cut *cut = iface->cut + n;
         size_t minus, plus;
         fsi__face_cells(iface, cut->axis, (size_t)cut->face, &minus, &plus);
-        if (grid->cell[minus] != FSI_CELL_FLUID && grid->cell[plus] != FSI_CELL_FLUID)
+        int wet = grid->cell[minus] == FSI_CELL_FLUID || grid->cell[plus] == FSI_CELL_FLUID;
+        const int32_t *bubble = iface->bubble_cell;
+        if (!wet && !(bubble && (bubble[minus] > 0 || bubble[plus] > 0)))
             continue;
 
         /* The surface cuts the face: it is hardly ever farther than two cells. */
@@ -3261,7 +3292,10 @@ static fsi_result fsi__cut_sides(fsi_interface *iface, const fsi_grid *grid) {
 #define FSI__REGIONS 64 /* closed regions whose volume is kept */
 
 /* Of later chapters: bubbles; the variants of the papers. */
-static void fsi__bubble_extra(const fsi_couple *couple, const fsi_real *x, fsi_real *y);
+static double fsi__bubble_sum(const fsi_couple *couple, const fsi_bubble *bubble,
+                              const fsi_real *x);
+static void fsi__bubble_add(const fsi_couple *couple, const fsi_bubble *bubble, double value,
+                            fsi_real *y);
 static fsi_result fsi__schur_begin(fsi_couple *couple, fsi_mg_solve_desc *desc);
 static fsi_result fsi__variant_solve(fsi_couple *couple, fsi_report *report);
 
@@ -3279,6 +3313,8 @@ FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
     if (!fsi_allocator_valid(&given.allocator) || solver < 0 || solver > FSI_COUPLE_INDEFINITE)
         return FSI_ERR_ARGUMENT;
     if (given.terms < -1 || given.terms > 16 || given.max_iterations < 0)
+        return FSI_ERR_ARGUMENT;
+    if (given.bubbles < -1 || given.bubbles > 1)
         return FSI_ERR_ARGUMENT;
     if (given.band < 0 || !(given.tolerance >= 0) || !(given.seconds >= 0))
         return FSI_ERR_ARGUMENT;
@@ -3409,9 +3445,15 @@ FSI__INLINE fsi_real fsi__scale_of(const fsi_couple *couple) {
     return couple->grid->desc.rho / (couple->iface.dim == 3 ? couple->iface.h : 1);
 }
 
-/* -A o share: entry of Z for a row U = 1. */
-FSI__INLINE fsi_real fsi__side_z(const fsi_interface *iface, const fsi_side *side) {
+/* -A o share: what a unit velocity of the solid there does to the divergence of the side's cell. */
+FSI__INLINE fsi_real fsi__side_area(const fsi_interface *iface, const fsi_side *side) {
     return -fsi__area(iface) * side->share * (fsi_real)side->sign;
+}
+
+/* The same as entry of Z for a row U = 1; sides of bubbles stand in the rows of the kept volumes.
+ */
+FSI__INLINE fsi_real fsi__side_z(const fsi_interface *iface, const fsi_side *side) {
+    return side->air ? 0 : fsi__side_area(iface, side);
 }
 
 /* Number i of the sides ordered by solid. */
@@ -3784,20 +3826,29 @@ static void fsi__k_solve(fsi_couple *couple, const fsi__solid_block *block, cons
 
 /* ---- The solids' answer to a pressure. */
 
-/* a -= K^-1 G^T e with e = E^-1 G a: the part of the answer a that changes no closed region's
-   volume. e is left in region_work. See the closed regions below. */
-static void fsi__keep_volumes(fsi_couple *couple, fsi_real *a) {
+/* a -= K^-1 G^T e with e = E^-1 (G a - w^T x): the part of the answer a to the pressure x that
+   changes no kept volume. e is left in region_work. See the kept volumes below. */
+static void fsi__keep_volumes(fsi_couple *couple, const fsi_real *x, fsi_real *a) {
     const size_t columns = (size_t)couple->columns;
-    int n = couple->regions;
+    const double scale = (double)fsi__scale_of(couple);
+    fsi_real *e = couple->region_work;
+    int n = couple->rows;
+    if (!n)
+        return;
+
     for (int r = 0; r < n; r++)
-        couple->region_work[r] = (fsi_real)fsi_dot(columns, couple->G + (size_t)r * columns, a);
-    if (n)
-        fsi__psd_solve((size_t)n, couple->E, couple->region_work);
+        e[r] = (fsi_real)fsi_dot(columns, couple->G + (size_t)r * columns, a);
+    for (int b = 0; b < couple->bubbles; b++) {
+        const fsi_bubble *bubble = couple->bubble + b;
+        if (bubble->row >= 0)
+            e[bubble->row] -= (fsi_real)(fsi__bubble_sum(couple, bubble, x) / scale);
+    }
+    fsi__psd_solve((size_t)n, couple->E, e);
     for (int r = 0; r < n; r++)
-        fsi_axpy(columns, -couple->region_work[r], couple->KG + (size_t)r * columns, a);
+        fsi_axpy(columns, -e[r], couple->KG + (size_t)r * columns, a);
 }
 
-/* reaction = K^-1 Z^T x of all solids, volumes of closed regions kept. */
+/* reaction = K^-1 Z^T x of all solids, volumes kept. */
 static void fsi__respond(fsi_couple *couple, const fsi_real *x) {
     for (int s = 0; s < couple->iface.solids; s++) {
         const fsi__solid_block *block = couple->block + s;
@@ -3807,7 +3858,7 @@ static void fsi__respond(fsi_couple *couple, const fsi_real *x) {
         fsi__z_transposed(couple, block, x, load);
         fsi__k_solve(couple, block, load, couple->reaction + block->offset);
     }
-    fsi__keep_volumes(couple, couple->reaction);
+    fsi__keep_volumes(couple, x, couple->reaction);
 }
 
 /* y += (Sigma - L_N) x. */
@@ -3815,17 +3866,26 @@ static void fsi__extra(const fsi_real *x, fsi_real *y, void *user) {
     fsi_couple *couple = (fsi_couple *)user;
     fsi__respond(couple, x);
     fsi__z_add(couple, couple->reaction, fsi__scale_of(couple), y);
-    fsi__bubble_extra(couple, x, y);
+    for (int b = 0; b < couple->bubbles; b++) {
+        const fsi_bubble *bubble = couple->bubble + b;
+        if (bubble->row >= 0)
+            fsi__bubble_add(couple, bubble, (double)couple->region_work[bubble->row], y);
+    }
 }
 
 /* answer = start - K^-1 Z^T p^ (start NULL: 0; may be the answer itself), and the constants of the
-   closed regions that go with it. */
+   closed regions and pressures of the bubbles that go with it. */
 static void fsi__answer(fsi_couple *couple, const fsi_real *p, const fsi_real *start) {
     fsi__respond(couple, p);
     for (int i = 0; i < couple->columns; i++)
         couple->answer[i] = (start ? start[i] : 0) - couple->reaction[i];
     for (int r = 0; r < couple->regions; r++)
         couple->constant[couple->region_of[r]] -= (double)couple->region_work[r];
+    for (int b = 0; b < couple->bubbles; b++) {
+        fsi_bubble *bubble = couple->bubble + b;
+        if (bubble->row >= 0)
+            bubble->hat -= (double)couple->region_work[bubble->row];
+    }
 }
 
 /* k, the answer without pressure K^-1 k, and the grid's right-hand side completed with Z_0 v*. */
@@ -3835,7 +3895,11 @@ static void fsi__mono_rhs(fsi_couple *couple) {
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
         fsi_real v = fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
-        couple->grid->rhs[side->cell] += scale * fsi__side_z(iface, side) * v;
+        fsi_real change = scale * fsi__side_area(iface, side) * v;
+        if (side->air)
+            couple->bubble[couple->bubble_cell[side->cell] - 1].rhs += (double)change;
+        else
+            couple->grid->rhs[side->cell] += change;
         couple->lambda[i] = side->mass * (couple->side_velocity[i] - v);
     }
     fsi_fill((size_t)couple->columns, 0, couple->k);
@@ -3868,10 +3932,15 @@ static void fsi__solid_add(fsi_couple *couple, const fsi__solid_block *block, co
             door->v[i] += F[i * rank + k] * a[k];
 }
 
-/* The constant of the closed region that the cell belongs to. */
-FSI__INLINE fsi_real fsi__constant_at(const fsi_couple *couple, size_t cell) {
-    int region = couple->regions ? fsi_mg_region(couple->grid->mg, cell) : -1;
-    return region >= 0 ? (fsi_real)couple->constant[region] : 0;
+/* The pressure at a side: p^ and the constant of its closed region, or its bubble's. */
+FSI__INLINE fsi_real fsi__pressure_at(const fsi_couple *couple, const fsi_side *side,
+                                      const fsi_real *p) {
+    if (side->air) {
+        const fsi_bubble *bubble = couple->bubble + (couple->bubble_cell[side->cell] - 1);
+        return (fsi_real)(bubble->start + bubble->hat);
+    }
+    int region = couple->regions ? fsi_mg_region(couple->grid->mg, (size_t)side->cell) : -1;
+    return p[side->cell] + (region >= 0 ? (fsi_real)couple->constant[region] : 0);
 }
 
 /* Velocities and impulses that belong to p^ and the answer to it: momentum is exact for any p^. */
@@ -3889,21 +3958,31 @@ static void fsi__mono_finish(fsi_couple *couple, const fsi_real *p) {
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
         fsi_real v = fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
-        fsi_real pressure = p[side->cell] + fsi__constant_at(couple, (size_t)side->cell);
+        fsi_real pressure = fsi__pressure_at(couple, side, p);
         couple->lambda[i] =
-            side->mass * (v - couple->side_velocity[i]) + fsi__side_z(iface, side) * pressure;
+            side->mass * (v - couple->side_velocity[i]) + fsi__side_area(iface, side) * pressure;
         couple->side_velocity[i] = v;
     }
 }
 
-/* ---- Closed regions. A constant pressure there moves no fluid, it only pushes solids: it is the
-   multiplier of the constraint that their motion keeps the region's volume. With G_r = Z^T 1 on
-   region r and E = G K^-1 G^T, the matrix K^-1 - K^-1 G^T E^-1 G K^-1 takes the place of K^-1 in
-   Sigma (fsi__keep_volumes). All constants are null vectors then, which fsi_mg_solve takes out by
-   itself, and a large one (a heavy solid with no room to fall) costs p^ no digits. */
+/* ---- Kept volumes: closed regions of liquid, and bubbles.
+   A constant pressure in a closed region moves no fluid, it only pushes solids: it is the
+   multiplier of the constraint that their motion keeps the region's volume. The pressure p_b of a
+   bubble is the multiplier of the same constraint, whose row has liquid faces as well (weights w,
+   their sum W), in the grid's units
 
-/* G of one region: Z^T 1. Returns its size if nothing cancelled, squared. */
-static double fsi__region_row(const fsi_couple *couple, int region, fsi_real *out) {
+       W p_b - w^T p^ - scale G_b a = rhs_b,        row of a cell behind a face: ... - w p_b
+
+   With G_r = Z^T 1 over the sides of region or bubble r, and E = G K^-1 G^T + W / scale, all of
+   them are eliminated together: K^-1 - K^-1 G^T E^-1 G K^-1 takes the place of K^-1 in Sigma
+   (fsi__keep_volumes). The constants of closed regions are null vectors then, which fsi_mg_solve
+   takes out by itself, and a large one (a heavy solid with no room to fall) costs p^ no digits. A
+   bubble between solids alone has W = 0 and is a constraint on v; in a rigid hull G = 0, too. */
+
+/* G of one row: Z^T 1 over the sides of the cells with this label. Returns its size if nothing
+   cancelled, squared. */
+static double fsi__volume_row(const fsi_couple *couple, const int32_t *label, int32_t value,
+                              fsi_real *out) {
     const fsi_interface *iface = &couple->iface;
     double size = 0;
     fsi_fill((size_t)couple->columns, 0, out);
@@ -3912,9 +3991,9 @@ static double fsi__region_row(const fsi_couple *couple, int region, fsi_real *ou
         int columns = block->columns;
         for (int i = block->first; columns && i < block->last; i++) {
             const fsi_side *side = fsi__side_of(couple, i);
-            if (fsi_mg_region(couple->grid->mg, (size_t)side->cell) != region)
+            if (label[side->cell] != value)
                 continue;
-            fsi_real z = fsi__side_z(iface, side);
+            fsi_real z = fsi__side_area(iface, side);
             fsi__row_add(couple, block, i, z, out + block->offset);
 
             double row = block->door->node ? 1 : 0;
@@ -3926,6 +4005,16 @@ static double fsi__region_row(const fsi_couple *couple, int region, fsi_real *ou
         }
     }
     return size;
+}
+
+/* Can the solids change the volume of the cells with this label? More than noise is left of the
+   sums; `answer` is used as work space. */
+static int fsi__volume_felt(fsi_couple *couple, const int32_t *label, int32_t value, double noise) {
+    if (!couple->columns)
+        return 0;
+
+    double size = fsi__volume_row(couple, label, value, couple->answer);
+    return fsi_norm((size_t)couple->columns, couple->answer) > noise * sqrt(size);
 }
 
 /* all: closed regions of a multigrid; felt: those that get a row of G. */
@@ -3949,41 +4038,65 @@ static fsi_result fsi__region_lists(fsi_couple *couple, int all, int felt) {
     return FSI_OK;
 }
 
-/* G, K^-1 G^T and the factor of E of the regions that a solid which can move feels. */
+/* K^-1 G^T of row r, whose G is there. */
+static void fsi__volume_reaction(fsi_couple *couple, int r) {
+    const size_t columns = (size_t)couple->columns;
+    const fsi_real *G = couple->G + (size_t)r * columns;
+    fsi_real *KG = couple->KG + (size_t)r * columns;
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi__solid_block *block = couple->block + s;
+        size_t count = (size_t)block->columns;
+        if (fsi_norm(count, G + block->offset) > 0)
+            fsi__k_solve(couple, block, G + block->offset, KG + block->offset);
+        else
+            fsi_fill(count, 0, KG + block->offset);
+    }
+}
+
+/* G, K^-1 G^T and the factor of E of the regions and bubbles that a solid which can move feels,
+   and of the bubbles with liquid around them. */
 static fsi_result fsi__regions_build(fsi_couple *couple) {
     const double noise = sizeof(fsi_real) == 8 ? 1e-6 : 1e-3;
     const size_t columns = (size_t)couple->columns;
+    const int32_t *label = couple->grid->mg->label;
     int all = fsi__imin(couple->grid->mg->regions, FSI__REGIONS);
-    if (!couple->columns || !all)
+    int n = 0;
+    for (int r = 0; r < all; r++)
+        if (fsi__volume_felt(couple, label, r, noise))
+            couple->region_of[n++] = r;
+    int rows = n;
+    for (int b = 0; b < couple->bubbles; b++)
+        if (couple->bubble[b].row >= 0)
+            couple->bubble[b].row = rows++;
+    if (!rows)
         return FSI_OK;
 
-    /* Which ones are felt? More than rounding is left of their sums. */
-    int n = 0;
-    for (int r = 0; r < all; r++) {
-        double size = fsi__region_row(couple, r, couple->answer);
-        if (fsi_norm(columns, couple->answer) > noise * sqrt(size))
-            couple->region_of[n++] = r;
-    }
-    fsi_result result = fsi__region_lists(couple, couple->grid->mg->regions, n);
+    fsi_result result = fsi__region_lists(couple, couple->grid->mg->regions, rows);
     if (result < 0)
         return result;
 
     couple->regions = n;
-    for (int r = 0; r < n; r++) {
-        fsi_real *G = couple->G + (size_t)r * columns;
-        fsi_real *KG = couple->KG + (size_t)r * columns;
-        fsi__region_row(couple, couple->region_of[r], G);
-        for (int s = 0; s < couple->iface.solids; s++) {
-            const fsi__solid_block *block = couple->block + s;
-            if (block->columns)
-                fsi__k_solve(couple, block, G + block->offset, KG + block->offset);
-        }
+    couple->rows = rows;
+    for (int r = 0; r < n; r++)
+        fsi__volume_row(couple, label, couple->region_of[r], couple->G + (size_t)r * columns);
+    for (int b = 0; b < couple->bubbles; b++) {
+        int r = couple->bubble[b].row;
+        if (r >= 0)
+            fsi__volume_row(couple, couple->bubble_cell, b + 1, couple->G + (size_t)r * columns);
     }
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < n; j++)
-            couple->E[i * n + j] = (fsi_real)fsi_dot(columns, couple->G + (size_t)i * columns,
-                                                     couple->KG + (size_t)j * columns);
-    (void)fsi__psd_factor((size_t)n, couple->E, 1e4 * (double)FSI_REAL_EPS);
+    for (int r = 0; r < rows; r++)
+        fsi__volume_reaction(couple, r);
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < rows; j++)
+            couple->E[i * rows + j] = (fsi_real)fsi_dot(columns, couple->G + (size_t)i * columns,
+                                                        couple->KG + (size_t)j * columns);
+    for (int b = 0; b < couple->bubbles; b++) {
+        const fsi_bubble *bubble = couple->bubble + b;
+        if (bubble->row >= 0)
+            couple->E[bubble->row * rows + bubble->row] +=
+                (fsi_real)(bubble->weight / (double)fsi__scale_of(couple));
+    }
+    (void)fsi__psd_factor((size_t)rows, couple->E, 1e4 * (double)FSI_REAL_EPS);
     return FSI_OK;
 }
 
@@ -4005,37 +4118,60 @@ static void fsi__regions_solve(fsi_couple *couple, const fsi_mg *mg, const fsi_r
         constant[couple->region_of[r]] = (double)couple->region_work[r];
 }
 
-/* Constants that make up for the flux into the felt regions, and what they do to the solids'
-   answer and to the right-hand side. */
+/* Constants and bubbles' pressures that make up for the flux into the kept volumes, and what they
+   do to the solids' answer and to the right-hand side. */
 static void fsi__regions_start(fsi_couple *couple) {
     const size_t columns = (size_t)couple->columns;
     fsi_grid *grid = couple->grid;
     fsi_real scale = fsi__scale_of(couple);
-    if (!couple->regions)
+    fsi_real *level = couple->region_work;
+    int rows = couple->rows;
+    if (!rows)
         return;
 
-    fsi__regions_solve(couple, grid->mg, grid->rhs, 1 / scale);
-    fsi_fill(columns, 0, couple->reaction);
+    /* The flux into each; that of the solids without pressure is in rhs for the regions. */
+    size_t all = (size_t)grid->mg->regions;
+    fsi_mg_region_sums(grid->mg, grid->rhs, couple->constant);
     for (int r = 0; r < couple->regions; r++)
-        fsi_axpy(columns, -couple->region_work[r], couple->KG + (size_t)r * columns,
-                 couple->reaction);
+        level[r] = (fsi_real)couple->constant[couple->region_of[r]] / scale;
+    for (int b = 0; b < couple->bubbles; b++) {
+        const fsi_bubble *bubble = couple->bubble + b;
+        if (bubble->row < 0)
+            continue;
+        const fsi_real *G = couple->G + (size_t)bubble->row * columns;
+        double solids = fsi_dot(columns, G, couple->free_answer);
+        level[bubble->row] = (fsi_real)(bubble->rhs / (double)scale + solids);
+    }
+    fsi__psd_solve((size_t)rows, couple->E, level);
+
+    memset(couple->constant, 0, all * sizeof *couple->constant);
+    for (int r = 0; r < couple->regions; r++)
+        couple->constant[couple->region_of[r]] = (double)level[r];
+    fsi_fill(columns, 0, couple->reaction);
+    for (int r = 0; r < rows; r++)
+        fsi_axpy(columns, -level[r], couple->KG + (size_t)r * columns, couple->reaction);
     fsi_axpy(columns, 1, couple->reaction, couple->free_answer);
     fsi__z_add(couple, couple->reaction, scale, grid->rhs);
+    for (int b = 0; b < couple->bubbles; b++) {
+        fsi_bubble *bubble = couple->bubble + b;
+        if (bubble->row < 0)
+            continue;
+        bubble->start = (double)level[bubble->row];
+        fsi__bubble_add(couple, bubble, bubble->start, grid->rhs);
+    }
 }
 #endif
 
 #ifndef FSI_COUPLE_NO_GRID
 /* ------------------------------------------------------------------------------------------------
  * >>bubbles */
-/* A closed air region is one more unknown p_b: sum of w (p_b - p_c) over its faces = rhs_b, w the
-   weight of a face and c the fluid cell behind it. Eliminated, with W = sum of w:
-
-     p_b = (rhs_b + sum w p_c) / W,      row of cell c: ... + w p_c - w (sum w p) / W = rhs_c + w
-   rhs_b / W */
+/* A closed air region is one more unknown p_b, and its row takes in all of its boundary: liquid
+   faces here, sides of solids in G (chapter monolithic, kept volumes). */
 
 /* sum of w x over the faces of a bubble */
-static double fsi__bubble_sum(const fsi_couple *couple, const fsi_bubble *bubble, double sum,
+static double fsi__bubble_sum(const fsi_couple *couple, const fsi_bubble *bubble,
                               const fsi_real *x) {
+    double sum = 0;
     for (int i = bubble->first; i < bubble->last; i++) {
         const fsi__bubble_face *face = couple->bubble_face + i;
         sum += (double)(face->w * x[face->cell]);
@@ -4044,21 +4180,23 @@ static double fsi__bubble_sum(const fsi_couple *couple, const fsi_bubble *bubble
 }
 
 /* y += w value on the faces of a bubble */
-static void fsi__bubble_add(const fsi_couple *couple, const fsi_bubble *bubble, fsi_real value,
+static void fsi__bubble_add(const fsi_couple *couple, const fsi_bubble *bubble, double value,
                             fsi_real *y) {
     for (int i = bubble->first; i < bubble->last; i++) {
         const fsi__bubble_face *face = couple->bubble_face + i;
-        y[face->cell] += face->w * value;
+        y[face->cell] += face->w * (fsi_real)value;
     }
 }
 
-/* y -= w (sum w x) / W: what the bubbles add to L_N. */
-static void fsi__bubble_extra(const fsi_couple *couple, const fsi_real *x, fsi_real *y) {
-    for (int b = 0; b < couple->bubbles; b++) {
-        const fsi_bubble *bubble = couple->bubble + b;
-        double mean = fsi__bubble_sum(couple, bubble, 0, x) / (double)bubble->weight;
-        fsi__bubble_add(couple, bubble, -(fsi_real)mean, y);
-    }
+/* Does this coupling have bubbles? */
+static int fsi__bubbles_on(const fsi_couple *couple) {
+    const fsi_grid *grid = couple->grid;
+    fsi_couple_solver solver = couple->desc.solver;
+    if (!grid->region || solver == FSI_COUPLE_FULL || solver == FSI_COUPLE_INDEFINITE)
+        return 0;
+
+    return couple->desc.bubbles > 0
+           || (couple->desc.bubbles == 0 && fsi__length(grid->desc.gravity) > 0);
 }
 
 /* ---- Which bubble is which: volumes are carried from step to step. */
@@ -4094,7 +4232,7 @@ static fsi_bubble *fsi__bubble_largest(const fsi_couple *couple) {
    opened to the air is gone. Bubbles that have become too small for the grid leave theirs to the
    largest, which also pays for pockets that came off unseen. */
 static void fsi__bubble_targets(fsi_couple *couple, const fsi_bubble *old, int olds,
-                                const int *share) {
+                                const int *share, int moved) {
     int width = couple->bubbles + 1;
     double lost = 0;
     for (int o = 0; o < olds; o++)
@@ -4106,6 +4244,8 @@ static void fsi__bubble_targets(fsi_couple *couple, const fsi_bubble *old, int o
         fsi_bubble *bubble = couple->bubble + b;
         double begin = bubble == largest ? lost : 0;
         double target = begin;
+        double handed = 0;
+        double bias = 0;
         int most = 0;
         for (int o = 0; o < olds; o++) {
             int cells = share[o * width + b];
@@ -4115,9 +4255,21 @@ static void fsi__bubble_targets(fsi_couple *couple, const fsi_bubble *old, int o
             if (cells > most) {
                 most = cells;
                 bubble->pressure = old[o].pressure;
+                bubble->row = old[o].row;
             }
-            target += old[o].target * (double)cells / (double)total;
+            double part = (double)cells / (double)total;
+            target += old[o].target * part;
+            handed += old[o].volume * part;
+            bias += (old[o].bias + (moved ? old[o].swept : 0)) * part;
+            bubble->swept += old[o].swept * part;
         }
+
+        /* The grid counts whole cells of solids. What it counts differently since the solids have
+           moved is no change of volume; what it counts since the surface has moved is. */
+        if (moved && couple->settled && handed > 0)
+            bias = bubble->volume - handed;
+        bubble->bias = bias;
+        bubble->volume -= bias;
 
         /* Without a past: air caught from outside is new, a pocket that came off unseen is not. */
         if (!(target > begin)) {
@@ -4137,8 +4289,8 @@ FSI__INLINE int fsi__bubble_is(const fsi_air_region *region) {
 }
 
 /* Lists the bubbles of the grid's air regions. Returns number[region]: its bubble + 1, or -1 for
-   open air. NULL: no memory. */
-static const int *fsi__bubble_list(fsi_couple *couple) {
+   open air. moved: 1 when the solids have moved since the last solve. NULL: no memory. */
+static const int *fsi__bubble_list(fsi_couple *couple, int moved) {
     const fsi_allocator *allocator = &couple->desc.allocator;
     const fsi_grid *grid = couple->grid;
     int olds = couple->bubbles;
@@ -4169,7 +4321,7 @@ static const int *fsi__bubble_list(fsi_couple *couple) {
         number[r] = couple->bubbles;
     }
     fsi__bubble_count(couple, olds, number, couple->bubble_share);
-    fsi__bubble_targets(couple, old, olds, couple->bubble_share);
+    fsi__bubble_targets(couple, old, olds, couple->bubble_share, moved);
     for (size_t cell = 0; cell < grid->cells; cell++)
         couple->bubble_cell[cell] = grid->region[cell] < 0 ? 0 : number[grid->region[cell]];
 
@@ -4185,8 +4337,10 @@ static const int *fsi__bubble_list(fsi_couple *couple) {
    the surface goes outward). */
 static void fsi__bubble_volumes(fsi_couple *couple) {
     fsi_grid_air_volumes(couple->grid, couple->bubble_near);
-    for (int b = 0; b < couple->bubbles; b++)
-        couple->bubble[b].volume = couple->grid->regions[couple->bubble[b].region].volume;
+    for (int b = 0; b < couple->bubbles; b++) {
+        fsi_bubble *bubble = couple->bubble + b;
+        bubble->volume = couple->grid->regions[bubble->region].volume - bubble->bias;
+    }
     couple->bubble[couple->bubbles].volume = -couple->grid->stats.liquid_volume;
 }
 
@@ -4267,10 +4421,19 @@ static void fsi__bubble_match(fsi_couple *couple, const int *number, int pass) {
     fsi__bubble_shift(couple, number, 1);
 }
 
+/* Is the volume of this bubble kept? One without a row has what the liquid around it leaves, and is
+   left alone unless bubbles are asked for. */
+FSI__INLINE int fsi__bubble_kept(const fsi_couple *couple, const fsi_bubble *bubble) {
+    return bubble->row >= 0 || couple->desc.bubbles > 0;
+}
+
 /* After the surface has moved: all bubbles get their volumes back. */
 static fsi_result fsi__bubble_settle(fsi_couple *couple) {
     fsi_grid *grid = couple->grid;
-    if (!couple->desc.bubbles || !grid->region || !couple->bubbles)
+    int kept = 0;
+    for (int b = 0; b < couple->bubbles; b++)
+        kept += fsi__bubble_kept(couple, couple->bubble + b);
+    if (!kept)
         return FSI_OK;
 
     fsi_result result = FSI__LIST_ROOM(couple->bubble_near, grid->cells, &couple->desc.allocator);
@@ -4278,14 +4441,18 @@ static fsi_result fsi__bubble_settle(fsi_couple *couple) {
         return result;
 
     /* Again where a shift has parted or joined what it moved. */
+    couple->settled = 1;
     for (int pass = 0; pass < 6; pass++) {
         if ((result = fsi_grid_classify(grid)) < 0)
             return result;
 
-        const int *number = fsi__bubble_list(couple);
+        const int *number = fsi__bubble_list(couple, 0);
         if (!number)
             return FSI_ERR_MEMORY;
 
+        for (int b = 0; b < couple->bubbles; b++)
+            if (!fsi__bubble_kept(couple, couple->bubble + b))
+                couple->bubble[b].target = couple->bubble[b].volume;
         fsi__bubble_lend(couple, pass);
         double off = 0;
         double all = 0;
@@ -4354,17 +4521,86 @@ static fsi_result fsi__bubble_faces(fsi_couple *couple) {
     return FSI_OK;
 }
 
-/* The row of every bubble; adds w rhs_b / W to the grid's right-hand side. */
+/* Numbers what is connected by liquid and bubbles from one cell on: bubble_near = number. Returns 1
+   if it touches open air or an open side of the box. */
+static int fsi__component_flood(fsi_couple *couple, size_t start, int32_t number) {
+    const fsi_interface *iface = &couple->iface;
+    const fsi_grid *grid = couple->grid;
+    int32_t *stack = grid->stencil;
+    size_t top = 0;
+    int open = 0;
+    stack[top++] = (int32_t)start;
+    couple->bubble_near[start] = number;
+    while (top) {
+        int at[3];
+        fsi__cell_ijk(iface, (size_t)stack[--top], at);
+        for (int dir = 0; dir < 2 * iface->dim; dir++) {
+            size_t face;
+            ptrdiff_t other = fsi__beside(iface, at, dir, &face);
+            if (other < 0) {
+                open |= grid->desc.side[dir].kind == FSI_SIDE_OPEN;
+                continue;
+            }
+            int wet = grid->cell[other] == FSI_CELL_FLUID || couple->bubble_cell[other] > 0;
+            if (!(iface->open[dir / 2][face] > 0) || couple->bubble_near[other])
+                continue;
+            open |= couple->bubble_cell[other] < 0;
+            if (!wet)
+                continue;
+            couple->bubble_near[other] = number;
+            stack[top++] = (int32_t)other;
+        }
+    }
+    return open;
+}
+
+/* Which bubbles get a row? Those that liquid or solids can change. Where liquid and bubbles are
+   sealed off together and no solid changes the volume of the whole, the rows add up to zero: the
+   largest bubble goes without, and its pressure is zero. */
+static fsi_result fsi__bubble_rows(fsi_couple *couple) {
+    const double noise = 1e-2; /* slivers of faces are left out of the sides */
+    const size_t cells = couple->grid->cells;
+    fsi_result result = FSI__LIST_ROOM(couple->bubble_near, cells, &couple->desc.allocator);
+    if (result < 0)
+        return result;
+
+    int32_t components = 0;
+    int *level = couple->bubble_share; /* by component: -1 or the bubble without a row */
+    memset(couple->bubble_near, 0, cells * sizeof *couple->bubble_near);
+    for (size_t cell = 0; cell < cells; cell++) {
+        if (couple->bubble_cell[cell] <= 0)
+            continue;
+        fsi_bubble *bubble = couple->bubble + (couple->bubble_cell[cell] - 1);
+        if (!couple->bubble_near[cell]) {
+            components++;
+            int free_air = fsi__component_flood(couple, cell, components);
+            int whole =
+                free_air || fsi__volume_felt(couple, couple->bubble_near, components, noise);
+            level[components - 1] = whole ? -1 : couple->bubble_cell[cell] - 1;
+        }
+        bubble->component = couple->bubble_near[cell] - 1;
+    }
+    for (int b = 0; b < couple->bubbles; b++) {
+        int *dropped = level + couple->bubble[b].component;
+        if (*dropped >= 0 && couple->bubble[b].volume > couple->bubble[*dropped].volume)
+            *dropped = b;
+    }
+    for (int b = 0; b < couple->bubbles; b++) {
+        fsi_bubble *bubble = couple->bubble + b;
+        int felt =
+            bubble->weight > 0 || fsi__volume_felt(couple, couple->bubble_cell, b + 1, noise);
+        bubble->row = felt && level[bubble->component] != b ? 0 : -1;
+    }
+    return FSI_OK;
+}
+
+/* The row of every bubble: its liquid faces and their flux. */
 static fsi_result fsi__bubble_build(fsi_couple *couple, fsi_real dt) {
-    fsi_grid *grid = couple->grid;
+    const fsi_grid *grid = couple->grid;
     double h = (double)grid->h;
     double area = (double)fsi__area(&couple->iface);
-    if (!couple->desc.bubbles || !grid->region) {
-        couple->bubbles = 0;
+    if (!couple->bubbles)
         return FSI_OK;
-    }
-    if (!fsi__bubble_list(couple))
-        return FSI_ERR_MEMORY;
 
     fsi_result result = fsi__bubble_faces(couple);
     if (result < 0)
@@ -4376,35 +4612,42 @@ static fsi_result fsi__bubble_build(fsi_couple *couple, fsi_real dt) {
         bubble->weight = 0;
         for (int i = bubble->first; i < bubble->last; i++) {
             const fsi__bubble_face *face = couple->bubble_face + i;
-            flux += face->sign * (double)grid->u[face->axis][face->face];
-            bubble->weight += face->w;
+            double open = (double)couple->iface.open[face->axis][face->face];
+            flux += open * face->sign * (double)grid->u[face->axis][face->face];
+            bubble->weight += (double)face->w;
         }
 
         /* Its volume has to grow by what fsi__bubble_settle could not mend. */
         double most = 0.03 * bubble->volume;
         double growth = fmin(fmax(bubble->target - bubble->volume, -most), most);
-        bubble->rhs = (fsi_real)(-(double)grid->desc.rho * h * (flux - growth / (double)dt / area));
-        for (int i = bubble->first; i < bubble->last; i++) {
-            const fsi__bubble_face *face = couple->bubble_face + i;
-            grid->rhs[face->cell] += face->w * bubble->rhs / bubble->weight;
-        }
+        bubble->rhs = -(double)grid->desc.rho * h * (flux - growth / (double)dt / area);
+        bubble->start = bubble->hat = 0;
     }
-    return FSI_OK;
+    return fsi__bubble_rows(couple);
 }
 
-/* Pressures of the bubbles after the solve. The grid reads them when it takes the gradient. */
+/* Pressures of the bubbles after the solve, which the grid reads when it takes the gradient, and
+   the room that the solids will make for them. */
 static void fsi__bubble_finish(fsi_couple *couple, fsi_real dt) {
     fsi_grid *grid = couple->grid;
+    const fsi_interface *iface = &couple->iface;
     for (int b = 0; b < couple->bubbles; b++) {
         fsi_bubble *bubble = couple->bubble + b;
-        double sum = fsi__bubble_sum(couple, bubble, (double)bubble->rhs, grid->pressure);
-        bubble->pressure = 0;
-        if (bubble->weight > 0)
-            bubble->pressure = (fsi_real)(sum / (double)bubble->weight) / dt;
+        bubble->pressure = (fsi_real)(bubble->start + bubble->hat) / dt;
+        bubble->swept = 0;
     }
+    for (int i = 0; couple->bubbles && i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        if (side->air)
+            couple->bubble[couple->bubble_cell[side->cell] - 1].swept -=
+                (double)(dt * fsi__side_area(iface, side) * couple->side_velocity[i]);
+    }
+    for (int b = 0; b < couple->bubbles; b++)
+        couple->bubble[b].bias -= couple->bubble[b].swept;
     for (size_t cell = 0; couple->bubbles && cell < grid->cells; cell++)
         if (couple->bubble_cell[cell] > 0)
             grid->pressure[cell] = couple->bubble[couple->bubble_cell[cell] - 1].pressure * dt;
+    couple->settled = 0;
 }
 #endif
 
@@ -4490,13 +4733,12 @@ static double fsi__tolerance(const fsi_couple *couple) {
 /* out = rhs - L_N p^ + Z a in the fluid cells, with a the answer: what is left to solve. */
 static void fsi__sigma_residual(fsi_couple *couple, fsi_real *out) {
     const fsi_grid *grid = couple->grid;
-    fsi_real *bubbles = couple->cell_work;
     fsi_mg_apply(grid->mg, grid->pressure, out);
-    fsi_fill(grid->cells, 0, bubbles);
-    fsi__bubble_extra(couple, grid->pressure, bubbles);
     for (size_t i = 0; i < grid->cells; i++)
-        out[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] - out[i] - bubbles[i] : 0;
+        out[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] - out[i] : 0;
     fsi__z_add(couple, couple->answer, fsi__scale_of(couple), out);
+    for (int b = 0; b < couple->bubbles; b++)
+        fsi__bubble_add(couple, couple->bubble + b, couple->bubble[b].hat, out);
 }
 
 /* Single precision: rounding of p times K^-1 Z^T is a large velocity for a light solid. The solids'
@@ -4693,6 +4935,13 @@ static fsi_result fsi__mono_begin(fsi_couple *couple, fsi_real dt) {
     fsi_result result;
     if ((result = fsi_grid_classify(grid)) < 0)
         return result;
+
+    /* The air that pushes back has sides at the solids, too. */
+    if (!fsi__bubbles_on(couple))
+        couple->bubbles = 0;
+    else if (!fsi__bubble_list(couple, 1))
+        return FSI_ERR_MEMORY;
+    iface->bubble_cell = couple->bubbles ? couple->bubble_cell : NULL;
     if ((result = fsi_interface_sides(iface, grid)) < 0)
         return result;
     if ((result = fsi__mono_rows(couple)) < 0)
@@ -4725,7 +4974,7 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
         return FSI_ERR_ARGUMENT;
 
     fsi_report rep = FSI__ZERO;
-    couple->regions = 0;
+    couple->regions = couple->rows = 0;
     couple->dt = (double)dt;
 
     /* 1. The system. */
@@ -4935,6 +5184,7 @@ FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, f
 /* ---- State: what the bubbles were. */
 static void fsi__couple_state(fsi_couple *couple, fsi__state *state) {
     int32_t started = couple->iface.started;
+    int32_t settled = couple->settled;
     int32_t bubbles = couple->bubbles;
     size_t most = (size_t)couple->grid->desc.max_regions;
     int tracked = couple->bubble_cell != NULL;
@@ -4942,11 +5192,13 @@ static void fsi__couple_state(fsi_couple *couple, fsi__state *state) {
     fsi__state_match(state, most);
     fsi__state_match(state, (uint64_t)tracked);
     fsi__state_field(state, &started, 1, sizeof started);
+    fsi__state_field(state, &settled, 1, sizeof settled);
     fsi__state_field(state, &bubbles, 1, sizeof bubbles);
     if (bubbles < 0 || (size_t)bubbles > (tracked ? most : 0))
         state->failed = 1;
     if (!state->failed) {
         couple->iface.started = started;
+        couple->settled = settled;
         couple->bubbles = bubbles;
     }
     if (tracked) {
@@ -5245,11 +5497,14 @@ FSI_API int fsi_world_add(fsi_world *world, const fsi_rigid_desc *desc) {
     return result < 0 ? (int)result : id;
 }
 
-FSI_API fsi_vec3 fsi_world_position(const fsi_world *world, int id) {
-    if (!world || id < 0 || id >= world->solids.body_count)
-        return fsi_vec(0, 0, 0);
+FSI_API const fsi_rigid *fsi_world_rigid(const fsi_world *world, int id) {
+    int known = world && id >= 0 && id < world->solids.body_count;
+    return known ? &world->solids.body[id] : NULL;
+}
 
-    return world->solids.body[id].x;
+FSI_API fsi_vec3 fsi_world_position(const fsi_world *world, int id) {
+    const fsi_rigid *body = fsi_world_rigid(world, id);
+    return body ? body->x : fsi_vec(0, 0, 0);
 }
 
 FSI_API fsi_result fsi_world_add_guest(fsi_world *world, const fsi_guest *guest) {
@@ -11921,7 +12176,7 @@ static fsi_result fsi__indefinite_solve(fsi_couple *couple, fsi_report *report) 
     for (int k = 0; k < couple->columns; k++)
         lists.b[cells + (size_t)k] = -fsi__scale_of(couple) * couple->k[k];
     result = fsi_symmqmr_solve(&desc, lists.b, lists.x, lists.work, lists.work_size, report);
-    couple->regions = 0; /* their constants are in x */
+    couple->regions = couple->rows = 0; /* their constants are in x */
     if (result < 0)
         return result;
 

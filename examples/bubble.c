@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
     desc.grid.liquid = 1;
     desc.grid.volume_correction = 1;
     desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.couple.bubbles = ex_whole(&args, "bubbles");
+    desc.couple.bubbles = ex_whole(&args, "bubbles") ? 1 : -1;
 
     fsi_world world;
     ex_need(fsi_world_init(&world, &desc));

@@ -422,7 +422,7 @@ static void fuzz_world(gene *g) {
     desc.max_bodies = gene_int(g, 0, 4);
     desc.max_joints = gene_int(g, 0, 2);
     desc.couple.boundary = (fsi_boundary_kind)gene_int(g, 0, 1);
-    desc.couple.bubbles = gene_int(g, 0, 1);
+    desc.couple.bubbles = gene_int(g, -1, 1);
     desc.couple.warm_start = gene_int(g, 0, 1);
     desc.couple.max_iterations = gene_int(g, 0, 1) ? gene_int(g, 0, 20) : 0;
     fsi_world world;

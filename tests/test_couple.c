@@ -1085,7 +1085,7 @@ TEST C_26_bubble_keeps_its_volume(void) {
         fsi_scene sc;
         memset(&sc, 0, sizeof sc);
         ASSERT(open_scene(&S, &desc, FSI_COUPLE_DEFLATED, 0));
-        S.couple.desc.bubbles = bubbles;
+        S.couple.desc.bubbles = bubbles ? 1 : -1;
         CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, pool_with_hole, NULL));
         for (int step = 0; step < 60; step++) {
             fsi_result result = fsi_couple_step(&S.couple, &sc, FSI_R(0.25) / (fsi_real)n, NULL);
