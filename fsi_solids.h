@@ -435,7 +435,8 @@ typedef struct fsi_contact {
    go through its callbacks, so contact does not know the kind. Impulses arrive equal and opposite
    at the same world point on both sides. Owned by the caller. */
 typedef struct fsi_external {
-    int point_count;   /* contact points, usually surface vertices */
+    /* contact points, usually surface vertices; without any, distance_fn reaches everywhere */
+    int point_count;
     const fsi_real *x; /* [3 * point_count] world positions at the start of the step, m */
     fsi_real radius;   /* the points are spheres of this radius (half thickness), m, >= 0 */
     fsi_real friction, restitution; /* as for rigid bodies */
@@ -3116,14 +3117,17 @@ struct fsi__solids_work {
     uint64_t *pair, *pair_scratch; /* [max_pairs] */
     /* [contacts] in pair's place: low 32 bits are contacts in solving order */
     uint64_t *order;
-    uint64_t *cell, *cell_scratch;       /* [max_bodies] */
     uint64_t *jointed, *jointed_scratch; /* [max_joints] sorted pairs that do not collide */
-    fsi_vec3 *lo, *hi;                   /* [max_bodies] bounds of the coming step */
+    /* of all solids, by the numbers that ends of contacts have: cells, bounds of the coming step,
+       largest half width of the bounds, solids outside the broad phase grid */
+    uint64_t *cell, *cell_scratch;
+    fsi_vec3 *lo, *hi;
+    fsi_real *extent;
+    int32_t *large;
+    unsigned char *broad; /* list: where these are while there are externals */
     fsi_wrench *taken;    /* [max_bodies] that bodies without inverse mass took in the substep */
     fsi_wrench *change;   /* [max_bodies] of v and L by forces and coupling in this step */
     fsi_rigid *before;    /* [max_bodies] as the move found them */
-    fsi_real *extent;     /* [max_bodies] largest half width of the bounds */
-    int32_t *large;       /* [large_count] bodies outside the broad phase grid */
     int32_t *first_joint; /* [max_bodies] lowest joint of a body */
     int32_t *stuck;       /* [max_bodies] 1: its contacts contradict each other */
     int32_t *label;       /* [max_bodies] lowest number among the bodies tied to it */
@@ -3132,10 +3136,8 @@ struct fsi__solids_work {
     int32_t *joint_begin;         /* [6 max_joints] first column of a row */
     int direct;                   /* 1: joints are solved directly */
     struct fsi__door **door;      /* [max_bodies] coupled solids made so far */
-    fsi_vec3 *bound;              /* list: lower and upper corners of the externals */
     size_t max_pairs;
     size_t pairs;
-    size_t rigid_pairs;
     int large_count;
     int jointed_count;
     int capped;
@@ -4057,6 +4059,16 @@ struct fsi__door {
 };
 typedef struct fsi__door fsi__door;
 
+/* Lays out what the broad phase needs for so many solids. */
+static void fsi__broad_layout(struct fsi__solids_work *work, fsi_arena *arena, size_t solids) {
+    FSI__TAKE(work->cell, uint64_t, arena, solids);
+    FSI__TAKE(work->cell_scratch, uint64_t, arena, solids);
+    FSI__TAKE(work->lo, fsi_vec3, arena, solids);
+    FSI__TAKE(work->hi, fsi_vec3, arena, solids);
+    FSI__TAKE(work->extent, fsi_real, arena, solids);
+    FSI__TAKE(work->large, int32_t, arena, solids);
+}
+
 /* Lays the world out in its block. */
 static void fsi__solids_layout(fsi_solids *solids, fsi_arena *arena) {
     const fsi_solids_desc *desc = &solids->desc;
@@ -4074,17 +4086,11 @@ static void fsi__solids_layout(fsi_solids *solids, fsi_arena *arena) {
     FSI__TAKE(work.batch, fsi__manifold, arena, FSI__PAIR_BATCH);
     FSI__TAKE(work.pair, uint64_t, arena, work.max_pairs);
     FSI__TAKE(work.pair_scratch, uint64_t, arena, work.max_pairs);
-    FSI__TAKE(work.cell, uint64_t, arena, bodies);
-    FSI__TAKE(work.cell_scratch, uint64_t, arena, bodies);
     FSI__TAKE(work.jointed, uint64_t, arena, joints);
     FSI__TAKE(work.jointed_scratch, uint64_t, arena, joints);
-    FSI__TAKE(work.lo, fsi_vec3, arena, bodies);
-    FSI__TAKE(work.hi, fsi_vec3, arena, bodies);
     FSI__TAKE(work.taken, fsi_wrench, arena, bodies);
     FSI__TAKE(work.change, fsi_wrench, arena, bodies);
     FSI__TAKE(work.before, fsi_rigid, arena, bodies);
-    FSI__TAKE(work.extent, fsi_real, arena, bodies);
-    FSI__TAKE(work.large, int32_t, arena, bodies);
     FSI__TAKE(work.first_joint, int32_t, arena, bodies);
     FSI__TAKE(work.stuck, int32_t, arena, bodies);
     FSI__TAKE(work.label, int32_t, arena, bodies);
@@ -4093,6 +4099,7 @@ static void fsi__solids_layout(fsi_solids *solids, fsi_arena *arena) {
     FSI__TAKE(work.joint_x, fsi_real, arena, 6 * joints);
     FSI__TAKE(work.joint_begin, int32_t, arena, 6 * joints);
     FSI__TAKE(work.door, fsi__door *, arena, bodies);
+    fsi__broad_layout(&work, arena, bodies);
     if (solids->work)
         *solids->work = work;
 }
@@ -4159,7 +4166,7 @@ FSI_API void fsi_solids_free(fsi_solids *solids) {
                 FSI__LIST_FREE(work->door[i]->memory, allocator);
                 fsi_free(allocator, work->door[i], work->door[i]->size);
             }
-        FSI__LIST_FREE(work->bound, allocator);
+        FSI__LIST_FREE(work->broad, allocator);
     }
     fsi_free(allocator, solids->block, solids->block_size);
     memset(solids, 0, sizeof *solids);
@@ -4381,9 +4388,9 @@ FSI_API fsi_result fsi_solids_closest(const fsi_solids *solids, fsi_vec3 p, fsi_
 
 /* ------------------------------------------------------------------------------------------------
  * >>broad phase */
-/* Bodies of ordinary size are sorted into the cells of a uniform grid (cell = largest of them);
-   neighbours are found by walking the sorted list with one moving pointer per neighbour row. Large
-   and infinite bodies are tested against all. n log n.
+/* Solids of ordinary size, bodies and externals alike, are sorted into the cells of a uniform grid
+   (cell = largest of them); neighbours are found by walking the sorted list with one moving pointer
+   per neighbour row. Large and infinite solids are tested against all. n log n.
 
        z next   z next   z next        A cell looks at the rest of its own row and at the rows
        row -    row      row +         ahead: one in y, three in z. The rows behind have looked
@@ -4417,12 +4424,37 @@ static void fsi__bounds_make(const fsi_solids *solids, int i, fsi_real dt) {
     work->extent[i] = fsi__max(half.x, fsi__max(half.y, half.z));
 }
 
-static void fsi__pair_add(fsi_solids *solids, uint64_t key) {
-    struct fsi__solids_work *work = solids->work;
-    if (work->pairs < work->max_pairs)
-        work->pair[work->pairs++] = key;
-    else
-        work->capped = 1;
+/* Bounds of external k for the coming step: its points, grown by their motion. One that has a
+ * distance but no points reaches everywhere. */
+static void fsi__external_bounds(const fsi_solids *solids, int k, fsi_real dt) {
+    const fsi_external *external = solids->external + k;
+    fsi_vec3 *lo = solids->work->lo + solids->desc.max_bodies + k;
+    fsi_vec3 *hi = solids->work->hi + solids->desc.max_bodies + k;
+    fsi_real *extent = solids->work->extent + solids->desc.max_bodies + k;
+    if (external->advance_fn)
+        external->advance_fn(external->user, 0);
+    *extent = FSI_REAL_MAX;
+    if (external->point_count == 0 && external->distance_fn) {
+        fsi__bounds_empty(hi, lo);
+        return;
+    }
+    fsi_real fastest = 0;
+    fsi__bounds_empty(lo, hi);
+    for (int i = 0; i < external->point_count; i++) {
+        fsi_vec3 p = fsi_vec_load(external->x + 3 * (size_t)i);
+        fsi_vec3 v = external->velocity_fn(external->user, i, p);
+        fsi__grow(lo, hi, p);
+        fastest = fsi__max(fastest, fsi_vec_dot(v, v));
+    }
+    if (external->point_count == 0)
+        return;
+
+    fsi_real grow = external->radius + dt * fsi__sqrt(fastest);
+    grow += FSI_R(0.01) * fsi__length(fsi_vec_sub(*hi, *lo));
+    *lo = fsi_vec_sub(*lo, fsi_vec(grow, grow, grow));
+    *hi = fsi_vec_add(*hi, fsi_vec(grow, grow, grow));
+    fsi_vec3 width = fsi_vec_sub(*hi, *lo);
+    *extent = FSI_R(0.5) * fsi__max(width.x, fsi__max(width.y, width.z));
 }
 
 /* Do two solids of these groups leave each other alone? */
@@ -4430,25 +4462,50 @@ static int fsi__same_group(int a, int b) {
     return a != 0 && a == b;
 }
 
-/* Adds the pair unless it cannot collide. */
-static void fsi__pair_try(fsi_solids *solids, int i, int j) {
-    const struct fsi__solids_work *work = solids->work;
-    int low = fsi__imin(i, j);
-    int high = fsi__imax(i, j);
+/* Do solids low < high leave each other alone: both immovable, joined, ghosts, of one group?
+ * Externals touch each other where one of the two offers a distance. */
+static int fsi__pair_idle(const fsi_solids *solids, int low, int high) {
+    const fsi_external *external_low = fsi__external_of(solids, low);
+    const fsi_external *external_high = fsi__external_of(solids, high);
+    if (external_low)
+        return fsi__same_group(external_low->group, external_high->group)
+               || (!external_low->distance_fn && !external_high->distance_fn);
+
     const fsi_rigid *first = solids->body + low;
+    if (external_high)
+        return first->ghost || fsi__same_group(first->group, external_high->group);
+
     const fsi_rigid *second = solids->body + high;
     if (first->inverse_mass == 0 && second->inverse_mass == 0)
-        return;
+        return 1;
     if (first->ghost || second->ghost || fsi__same_group(first->group, second->group))
-        return;
-    if (!fsi__boxes_meet(work->lo[low], work->hi[low], 0, work->lo[high], work->hi[high]))
-        return;
+        return 1;
 
+    const struct fsi__solids_work *work = solids->work;
     uint64_t key = fsi__pair_key(low, high);
     size_t at = fsi__lower_bound((size_t)work->jointed_count, work->jointed, key);
-    if (at < (size_t)work->jointed_count && work->jointed[at] == key)
+    return at < (size_t)work->jointed_count && work->jointed[at] == key;
+}
+
+/* Order of pairs in the list of contacts; those with externals carry the top bit. */
+#define FSI__EXTERNAL_PAIR ((uint64_t)1 << 63)
+
+static uint64_t fsi__contact_key(const fsi_solids *solids, int a, int b) {
+    return (b >= solids->desc.max_bodies ? FSI__EXTERNAL_PAIR : 0) | fsi__pair_key(a, b);
+}
+
+/* Adds the pair unless it cannot collide. */
+static void fsi__pair_try(fsi_solids *solids, int i, int j) {
+    struct fsi__solids_work *work = solids->work;
+    int low = fsi__imin(i, j);
+    int high = fsi__imax(i, j);
+    if (!fsi__boxes_meet(work->lo[low], work->hi[low], 0, work->lo[high], work->hi[high])
+        || fsi__pair_idle(solids, low, high))
         return;
-    fsi__pair_add(solids, key);
+    if (work->pairs < work->max_pairs)
+        work->pair[work->pairs++] = fsi__contact_key(solids, low, high);
+    else
+        work->capped = 1;
 }
 
 /* Sorted list of the pairs that a joint keeps from colliding. */
@@ -4467,24 +4524,35 @@ static void fsi__jointed_make(fsi_solids *solids) {
     work->jointed_count = n;
 }
 
-/* The grid of the bodies of ordinary size: lower corner, edge of a cell, how many they are. */
+/* Bodies and externals of the coming step, and the number of the i-th of them. */
+static int fsi__solid_count(const fsi_solids *solids) {
+    return solids->body_count + solids->external_count;
+}
+
+static int fsi__solid_number(const fsi_solids *solids, int i) {
+    return i < solids->body_count ? i : i - solids->body_count + solids->desc.max_bodies;
+}
+
+/* The grid of the solids of ordinary size: lower corner, edge of a cell, how many they are. */
 typedef struct fsi__broad_grid {
     fsi_vec3 lo;
     fsi_real cell;
     int count;
 } fsi__broad_grid;
 
-/* Bodies over four times the mean half extent of the finite ones go to the list of large ones; the
- * grid holds the others. */
+/* Solids over four times the mean half extent of the finite ones go to the list of large ones; the
+ * grid holds the others, their cells in the list `cell`. */
 static fsi__broad_grid fsi__broad_split(fsi_solids *solids) {
     struct fsi__solids_work *work = solids->work;
     fsi_real mean = 0;
     int finite = 0;
-    for (int i = 0; i < solids->body_count; i++)
-        if (work->extent[i] < FSI_REAL_MAX) {
-            mean += work->extent[i];
+    for (int i = 0; i < fsi__solid_count(solids); i++) {
+        fsi_real extent = work->extent[fsi__solid_number(solids, i)];
+        if (extent < FSI_REAL_MAX) {
+            mean += extent;
             finite++;
         }
+    }
     mean = finite > 0 ? mean / (fsi_real)finite : 0;
 
     fsi__broad_grid grid = FSI__ZERO;
@@ -4492,15 +4560,16 @@ static fsi__broad_grid fsi__broad_split(fsi_solids *solids) {
     fsi__bounds_empty(&grid.lo, &hi);
     work->large_count = 0;
 
-    for (int i = 0; i < solids->body_count; i++) {
-        if (work->extent[i] > 4 * mean) {
-            work->large[work->large_count++] = i;
+    for (int i = 0; i < fsi__solid_count(solids); i++) {
+        int solid = fsi__solid_number(solids, i);
+        if (work->extent[solid] > 4 * mean) {
+            work->large[work->large_count++] = solid;
             continue;
         }
-        grid.cell = fsi__max(grid.cell, 2 * work->extent[i]);
-        fsi__grow(&grid.lo, &hi, work->lo[i]);
-        fsi__grow(&grid.lo, &hi, work->hi[i]);
-        grid.count++;
+        grid.cell = fsi__max(grid.cell, 2 * work->extent[solid]);
+        fsi__grow(&grid.lo, &hi, work->lo[solid]);
+        fsi__grow(&grid.lo, &hi, work->hi[solid]);
+        work->cell[grid.count++] = (uint64_t)solid;
     }
 
     /* A cell's number has 13 bits along each axis. */
@@ -4510,27 +4579,28 @@ static fsi__broad_grid fsi__broad_split(fsi_solids *solids) {
     return grid;
 }
 
-#define FSI__BODY_BITS 24
-#define FSI__BODY_MASK 0xffffffu
+#define FSI__SOLID_BITS 24
+#define FSI__SOLID_MASK 0xffffffu
 #define FSI__ROW ((uint64_t)1 << 13) /* from a cell to the next in y and in z */
 #define FSI__LAYER ((uint64_t)1 << 26)
 
-/* Cell of body i, then the body. Cells are numbered from 1, so that neighbours never wrap. */
-static uint64_t fsi__cell_key(const fsi_solids *solids, int i, const fsi__broad_grid *grid) {
+/* Cell of solid i, then the solid. Cells are numbered from 1, so that neighbours never wrap. */
+static uint64_t fsi__cell_key(const fsi_solids *solids, uint64_t i, const fsi__broad_grid *grid) {
     fsi_vec3 centre =
         fsi_vec_scale(fsi_vec_add(solids->work->lo[i], solids->work->hi[i]), FSI_R(0.5));
     uint64_t x = 1 + (uint64_t)((centre.x - grid->lo.x) / grid->cell);
     uint64_t y = 1 + (uint64_t)((centre.y - grid->lo.y) / grid->cell);
     uint64_t z = 1 + (uint64_t)((centre.z - grid->lo.z) / grid->cell);
-    return (z << 26 | y << 13 | x) << FSI__BODY_BITS | (uint64_t)i;
+    return (z << 26 | y << 13 | x) << FSI__SOLID_BITS | i;
 }
 
-/* Large bodies against all smaller ones, and against each other once. */
+/* Large solids against all smaller ones, and against each other once. */
 static void fsi__broad_large(fsi_solids *solids) {
     const struct fsi__solids_work *work = solids->work;
     for (int k = 0; k < work->large_count; k++) {
         int i = work->large[k];
-        for (int j = 0; j < solids->body_count; j++) {
+        for (int n = 0; n < fsi__solid_count(solids); n++) {
+            int j = fsi__solid_number(solids, n);
             int larger = work->extent[i] > work->extent[j];
             int first = i < j && work->extent[i] == work->extent[j];
             if (larger || first)
@@ -4547,23 +4617,23 @@ static void fsi__broad_cells(fsi_solids *solids, const uint64_t *key, size_t cou
     int rows = solids->desc.dim == 3 ? 4 : 1;
 
     for (size_t i = 0; i < count; i++) {
-        uint64_t cell = key[i] >> FSI__BODY_BITS;
-        int body = (int)(key[i] & FSI__BODY_MASK);
-        for (size_t k = i + 1; k < count && (key[k] >> FSI__BODY_BITS) <= cell + 1; k++)
-            fsi__pair_try(solids, body, (int)(key[k] & FSI__BODY_MASK));
+        uint64_t cell = key[i] >> FSI__SOLID_BITS;
+        int body = (int)(key[i] & FSI__SOLID_MASK);
+        for (size_t k = i + 1; k < count && (key[k] >> FSI__SOLID_BITS) <= cell + 1; k++)
+            fsi__pair_try(solids, body, (int)(key[k] & FSI__SOLID_MASK));
         for (int row = 0; row < rows; row++) {
             uint64_t beside = cell + ahead[row];
             size_t k = first[row];
-            while (k < count && (key[k] >> FSI__BODY_BITS) + 1 < beside)
+            while (k < count && (key[k] >> FSI__SOLID_BITS) + 1 < beside)
                 k++;
             first[row] = k;
-            for (; k < count && (key[k] >> FSI__BODY_BITS) <= beside + 1; k++)
-                fsi__pair_try(solids, body, (int)(key[k] & FSI__BODY_MASK));
+            for (; k < count && (key[k] >> FSI__SOLID_BITS) <= beside + 1; k++)
+                fsi__pair_try(solids, body, (int)(key[k] & FSI__SOLID_MASK));
         }
     }
 }
 
-/* All pairs of rigid bodies whose bounds meet. */
+/* All pairs of solids whose bounds meet. */
 static void fsi__broad_phase(fsi_solids *solids, fsi_real dt) {
     struct fsi__solids_work *work = solids->work;
     ptrdiff_t n = solids->body_count;
@@ -4572,72 +4642,14 @@ static void fsi__broad_phase(fsi_solids *solids, fsi_real dt) {
     FSI__PARALLEL(n > 512)
     for (ptrdiff_t i = 0; i < n; i++)
         fsi__bounds_make(solids, (int)i, dt);
+    for (int k = 0; k < solids->external_count; k++)
+        fsi__external_bounds(solids, k, dt);
     fsi__broad_grid grid = fsi__broad_split(solids);
     fsi__broad_large(solids);
-
-    int large = 0;
-    int count = 0;
-    for (int i = 0; i < solids->body_count; i++)
-        if (large < work->large_count && work->large[large] == i)
-            large++;
-        else
-            work->cell[count++] = fsi__cell_key(solids, i, &grid);
-    uint64_t *key = fsi__sort_keys((size_t)count, work->cell, work->cell_scratch);
-    fsi__broad_cells(solids, key, (size_t)count);
-}
-
-/* Bounds of an external for the coming step. */
-static void fsi__external_bounds(const fsi_external *external, fsi_real dt, fsi_vec3 *lo,
-                                 fsi_vec3 *hi) {
-    fsi_real fastest = 0;
-    fsi__bounds_empty(lo, hi);
-    for (int i = 0; i < external->point_count; i++) {
-        fsi_vec3 p = fsi_vec_load(external->x + 3 * (size_t)i);
-        fsi_vec3 v = external->velocity_fn(external->user, i, p);
-        fsi__grow(lo, hi, p);
-        fastest = fsi__max(fastest, fsi_vec_dot(v, v));
-    }
-    if (external->point_count == 0)
-        return;
-
-    fsi_real grow = external->radius + dt * fsi__sqrt(fastest);
-    grow += FSI_R(0.01) * fsi__length(fsi_vec_sub(*hi, *lo));
-    *lo = fsi_vec_sub(*lo, fsi_vec(grow, grow, grow));
-    *hi = fsi_vec_add(*hi, fsi_vec(grow, grow, grow));
-}
-
-/* Pairs with externals whose bounds meet: with bodies, and with each other where one of the two
- * offers a distance. */
-static void fsi__external_pairs(fsi_solids *solids, fsi_real dt) {
-    const uint64_t external_pair = (uint64_t)1 << 63;
-    int bodies = solids->desc.max_bodies;
-    fsi_vec3 *bound = solids->work->bound;
-    for (int i = 0; i < solids->external_count; i++) {
-        const fsi_external *external = solids->external + i;
-        if (external->advance_fn)
-            external->advance_fn(external->user, 0);
-        fsi__external_bounds(external, dt, bound + 2 * i, bound + 2 * i + 1);
-    }
-    for (int i = 0; i < solids->external_count; i++) {
-        const fsi_external *external = solids->external + i;
-        fsi_vec3 lo = bound[2 * i];
-        fsi_vec3 hi = bound[2 * i + 1];
-        for (int j = 0; j < solids->body_count; j++) {
-            const fsi_rigid *body = solids->body + j;
-            if (body->ghost || fsi__same_group(external->group, body->group))
-                continue;
-            if (fsi__boxes_meet(lo, hi, 0, solids->work->lo[j], solids->work->hi[j]))
-                fsi__pair_add(solids, external_pair | fsi__pair_key(j, bodies + i));
-        }
-        for (int j = i + 1; j < solids->external_count; j++) {
-            const fsi_external *other = solids->external + j;
-            if (fsi__same_group(external->group, other->group)
-                || (!external->distance_fn && !other->distance_fn))
-                continue;
-            if (fsi__boxes_meet(lo, hi, 0, bound[2 * j], bound[2 * j + 1]))
-                fsi__pair_add(solids, external_pair | fsi__pair_key(bodies + i, bodies + j));
-        }
-    }
+    for (int k = 0; k < grid.count; k++)
+        work->cell[k] = fsi__cell_key(solids, work->cell[k], &grid);
+    uint64_t *key = fsi__sort_keys((size_t)grid.count, work->cell, work->cell_scratch);
+    fsi__broad_cells(solids, key, (size_t)grid.count);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -4653,12 +4665,6 @@ typedef struct fsi__search {
     int old_count;      /* contacts of the step before */
     int begin, end, at; /* those of the same pair, and the next one to look at */
 } fsi__search;
-
-/* Order of pairs in the list of contacts; those with externals carry the top bit. */
-static uint64_t fsi__contact_key(const fsi_solids *solids, int a, int b) {
-    uint64_t external = (uint64_t)(b >= solids->desc.max_bodies) << 63;
-    return external | fsi__pair_key(a, b);
-}
 
 /* Moves on to the old contacts of the pair with this key; pairs come in ascending order. */
 static void fsi__search_pair(fsi__search *search, uint64_t key) {
@@ -4809,10 +4815,7 @@ static fsi_real fsi__thickness(const fsi_solids *solids, const fsi_external *ext
 static int fsi__may_meet(const fsi_solids *solids, int other, fsi_vec3 lo, fsi_vec3 hi,
                          fsi_real grow) {
     const struct fsi__solids_work *work = solids->work;
-    int external = other - solids->desc.max_bodies;
-    if (external < 0)
-        return fsi__boxes_meet(lo, hi, grow, work->lo[other], work->hi[other]);
-    return fsi__boxes_meet(lo, hi, grow, work->bound[2 * external], work->bound[2 * external + 1]);
+    return fsi__boxes_meet(lo, hi, grow, work->lo[other], work->hi[other]);
 }
 
 /* Contact of place `point` of external `solid` at p with the other solid. It acts at the point
@@ -4990,12 +4993,10 @@ static void fsi__collide(fsi_solids *solids, fsi_real dt, fsi_real scale) {
     /* Pairs by their bounds, sorted; pairs with externals carry the top bit and stay behind. */
     fsi__jointed_make(solids);
     fsi__broad_phase(solids, dt);
-    work->rigid_pairs = work->pairs;
-    fsi__external_pairs(solids, dt);
-    uint64_t *pair = fsi__sort_keys(work->pairs, work->pair, work->pair_scratch);
-
-    fsi__collide_rigid(&search, pair, work->rigid_pairs);
-    for (size_t i = work->rigid_pairs; i < work->pairs; i++)
+    const uint64_t *pair = fsi__sort_keys(work->pairs, work->pair, work->pair_scratch);
+    size_t rigid_pairs = fsi__lower_bound(work->pairs, pair, FSI__EXTERNAL_PAIR);
+    fsi__collide_rigid(&search, pair, rigid_pairs);
+    for (size_t i = rigid_pairs; i < work->pairs; i++)
         fsi__collide_external(&search, pair[i]);
 }
 
@@ -5580,8 +5581,8 @@ static fsi_real fsi__end_size(const fsi_solids *solids, const fsi_contact_end *e
     const fsi_external *external = fsi__external_of(solids, end->solid);
     if (!external)
         return solids->body[end->solid].shape->bound;
-    const fsi_vec3 *bound = solids->work->bound + 2 * (end->solid - solids->desc.max_bodies);
-    return fsi__max(external->radius, FSI_R(0.05) * fsi__length(fsi_vec_sub(bound[1], bound[0])));
+    fsi_vec3 width = fsi_vec_sub(solids->work->hi[end->solid], solids->work->lo[end->solid]);
+    return fsi__max(external->radius, FSI_R(0.05) * fsi__length(width));
 }
 
 /* An external is told of the contact point. */
@@ -5771,11 +5772,18 @@ FSI_API fsi_result fsi_solids_set_externals(fsi_solids *solids, const fsi_extern
     for (int i = 0; i < count; i++)
         if (!fsi__external_valid(external + i))
             return FSI_ERR_ARGUMENT;
+    size_t all = (size_t)solids->desc.max_bodies + (size_t)count;
+    if (all > FSI__SOLID_MASK)
+        return FSI_ERR_SIZE;
     struct fsi__solids_work *work = solids->work;
-    fsi_result result = FSI__LIST_ROOM(work->bound, 2 * count, &solids->desc.allocator);
+    struct fsi__solids_work next = *work;
+    fsi_arena arena = FSI__ZERO;
+    fsi__broad_layout(&next, &arena, all);
+    fsi_result result = fsi__arena_reopen(&arena, &work->broad, &solids->desc.allocator);
     if (result < 0)
         return result;
 
+    fsi__broad_layout(work, &arena, all);
     solids->external = external;
     solids->external_count = count;
     return FSI_OK;
