@@ -2843,9 +2843,25 @@ static void fsi__renew_plus(fsi_grid *grid, int axis, const fsi_real *given) {
     }
 }
 
-/* Marks (0 or 1) grow along one axis by reach: `count` lines of `width` neighbours each, `step`
-   apart. A mark counts down from reach + 1 as it is carried from line to line, forth and back. */
-static void fsi__grow_marks(uint8_t *mark, size_t width, size_t step, int count, int reach) {
+/* Marks (0 or 1) of a row grow by reach to both sides, into the gaps between them. */
+static void fsi__grow_row(uint8_t *mark, int count, int reach) {
+    int gap = 0; /* begins behind the last mark */
+    for (int i = 0; i <= count; i++) {
+        if (i < count && !mark[i])
+            continue;
+        const int size = i - gap;
+        const int grown = fsi__imin(reach, size);
+        if (gap > 0)
+            memset(mark + gap, 1, (size_t)grown);
+        if (i < count)
+            memset(mark + i - grown, 1, (size_t)grown);
+        gap = i + 1;
+    }
+}
+
+/* Marks grow along one axis: `count` lines of `width` neighbours each, `step` apart. A mark counts
+   down from reach + 1 as it is carried from line to line, forth and back. */
+static void fsi__grow_lines(uint8_t *mark, size_t width, size_t step, int count, int reach) {
     const uint8_t full = (uint8_t)(reach + 1);
     if (reach > 250) {
         for (int line = 0; line < count; line++)
@@ -2877,11 +2893,11 @@ static void fsi__grow_all(uint8_t *mark, const int *n, const int *reach) {
     FSI__PARALLEL(plane * (size_t)n[2] > FSI__MANY)
     for (ptrdiff_t k = 0; k < n[2]; k++) {
         for (int j = 0; j < n[1]; j++)
-            fsi__grow_marks(mark + (size_t)k * plane + (size_t)j * nx, 1, 1, n[0], reach[0]);
-        fsi__grow_marks(mark + (size_t)k * plane, nx, nx, n[1], reach[1]);
+            fsi__grow_row(mark + (size_t)k * plane + (size_t)j * nx, n[0], reach[0]);
+        fsi__grow_lines(mark + (size_t)k * plane, nx, nx, n[1], reach[1]);
     }
     if (n[2] > 1)
-        fsi__grow_marks(mark, plane, plane, n[2], reach[2]);
+        fsi__grow_lines(mark, plane, plane, n[2], reach[2]);
 }
 
 /* near_cell: cells within reach of a surface: those that touch one, grown by the longest path and
@@ -3603,8 +3619,9 @@ static void fsi__join_air(const fsi_grid *grid, const fsi__lattice *cells, const
 /* Can air leave the box from cell at[3]? */
 static int fsi__leads_out(const fsi_grid *grid, const fsi__lattice *cells, const int *at) {
     for (int side = 0; side < 2 * grid->dim; side++) {
-        const int within = fsi__lattice_has(cells, at, side >> 1, side & 1);
-        if (!within && fsi__passes(grid, at, side))
+        const int vent = fsi__side_open(grid, side);
+        if (vent && !fsi__lattice_has(cells, at, side >> 1, side & 1)
+            && fsi__passes(grid, at, side))
             return 1;
     }
     return 0;

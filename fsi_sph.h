@@ -838,15 +838,11 @@ FSI__INLINE int fsi__cell_wrapped(const fsi__cells *cells, int d, int at) {
     return place < 0 || place >= cells->size[d] ? -1 : place;
 }
 
-/* The same along z; 2D has one layer for every z. */
-FSI__INLINE int fsi__cell_layer(const fsi__cells *cells, int z) {
-    return cells->size[2] > 1 ? fsi__cell_wrapped(cells, 2, z) : 0;
-}
-
-/* Table entry where the row of cells along x through (y, z) begins, or -1 when it is outside. */
+/* Table entry where the row of cells along x through (y, z) begins, or -1 when it is outside. 2D
+   has one layer for every z. */
 FSI__INLINE int fsi__cell_row(const fsi__cells *cells, int y, int z) {
     int row = fsi__cell_wrapped(cells, 1, y);
-    int layer = fsi__cell_layer(cells, z);
+    int layer = cells->size[2] > 1 ? fsi__cell_wrapped(cells, 2, z) : 0;
     if (row < 0 || layer < 0)
         return -1;
     return cells->size[0] * (row + cells->size[1] * layer);
@@ -940,23 +936,21 @@ static void fsi__rows_around(const fsi__cells *cells, const int at[3], fsi__rows
     const fsi_real slack = FSI_R(1e-4) + 4 * FSI_REAL_EPS * (fsi_real)(abs(at[1]) + abs(at[2]));
     const fsi_real offset[3] = {-slack, 0, 1 - slack};
     const fsi_real sign[3] = {1, 0, -1};
-    int depth = cells->size[2] > 1 ? 1 : 0;
+    const int depth = cells->size[2] > 1;
     memset(rows, 0, sizeof *rows);
 
-    for (int dz = -depth; dz <= depth; dz++) {
-        int layer = fsi__cell_layer(cells, at[2] + dz);
-        for (int dy = -1; dy <= 1 && layer >= 0; dy++) {
-            int row = fsi__cell_wrapped(cells, 1, at[1] + dy);
+    for (int dz = -depth; dz <= depth; dz++)
+        for (int dy = -1; dy <= 1; dy++) {
+            int row = fsi__cell_row(cells, at[1] + dy, at[2] + dz);
             if (row < 0)
                 continue;
             int k = rows->n++;
-            rows->row[k] = cells->size[0] * (row + cells->size[1] * layer);
+            rows->row[k] = row;
             rows->y_offset[k] = offset[dy + 1];
             rows->y_sign[k] = sign[dy + 1];
             rows->z_offset[k] = offset[dz + 1];
             rows->z_sign[k] = sign[dz + 1];
         }
-    }
 }
 
 /* Sorted particles begin .. end - 1. */
@@ -1009,15 +1003,19 @@ typedef struct fsi__ranges {
 } fsi__ranges;
 
 static void fsi__ranges_around(const fsi__cells *cells, fsi_vec3 point, fsi__ranges *ranges) {
+    const int depth = cells->size[2] > 1;
     int at[3];
     fsi__cell_of(cells, point, at);
-    fsi__rows rows;
-    fsi__rows_around(cells, at, &rows);
+    const int from = at[0] - cells->fine;
+    const int to = at[0] + cells->fine;
     ranges->n = 0;
 
-    for (int k = 0; k < rows.n; k++)
-        ranges->n += fsi__row_ranges(cells, rows.row[k], at[0] - cells->fine, at[0] + cells->fine,
-                                     ranges->range + ranges->n);
+    for (int dz = -depth; dz <= depth; dz++)
+        for (int dy = -1; dy <= 1; dy++) {
+            int row = fsi__cell_row(cells, at[1] + dy, at[2] + dz);
+            if (row >= 0)
+                ranges->n += fsi__row_ranges(cells, row, from, to, ranges->range + ranges->n);
+        }
 }
 
 /* Candidates of a search, in groups of eight sorted particles: at = the first, end = where its
@@ -3489,7 +3487,8 @@ FSI_API fsi_result fsi_sph_accelerate(fsi_sph *sph, fsi_real dt, fsi_report *rep
     /* Walls stop what is too close to them. */
     if (sph->now.boundary_count) {
         fsi__sph_guard(sph);
-        fsi__sph_react(sph, FSI__REACT_GUARD, kick);
+        if (fsi_max_abs((size_t)sph->now.count, sph->guard) > 0)
+            fsi__sph_react(sph, FSI__REACT_GUARD, kick);
     }
     fsi__sph_sum_objects(sph);
 
