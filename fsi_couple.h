@@ -4238,6 +4238,7 @@ static void fsi__bubble_targets(fsi_couple *couple, const fsi_bubble *old, int o
     for (int o = 0; o < olds; o++)
         if (!share[o * width + couple->bubbles])
             lost += old[o].target;
+    int known = olds || share[olds * width + couple->bubbles];
     fsi_bubble *largest = fsi__bubble_largest(couple);
     double debt = 0;
     for (int b = 0; b < couple->bubbles; b++) {
@@ -4271,10 +4272,12 @@ static void fsi__bubble_targets(fsi_couple *couple, const fsi_bubble *old, int o
         bubble->bias = bias;
         bubble->volume -= bias;
 
-        /* Without a past: air caught from outside is new, a pocket that came off unseen is not. */
-        if (!(target > begin)) {
+        /* Without a past: air caught from outside is new. What opens within the liquid is a pocket
+           that came off unseen if bubbles are asked for, else a void, which nothing keeps open. */
+        int unseen = known && !share[olds * width + b];
+        if (!(target > begin) && !(unseen && couple->desc.bubbles <= 0)) {
             target += bubble->volume;
-            if (olds && !share[olds * width + b])
+            if (unseen)
                 debt += bubble->volume;
         }
         bubble->target = target;
@@ -4451,7 +4454,7 @@ static fsi_result fsi__bubble_settle(fsi_couple *couple) {
             return FSI_ERR_MEMORY;
 
         for (int b = 0; b < couple->bubbles; b++)
-            if (!fsi__bubble_kept(couple, couple->bubble + b))
+            if (couple->bubble[b].target > 0 && !fsi__bubble_kept(couple, couple->bubble + b))
                 couple->bubble[b].target = couple->bubble[b].volume;
         fsi__bubble_lend(couple, pass);
         double off = 0;
@@ -4554,6 +4557,47 @@ static int fsi__component_flood(fsi_couple *couple, size_t start, int32_t number
     return open;
 }
 
+/* Is a cell outside a part of liquid and bubbles, where there is room to give? A pocket of liquid
+   has none. */
+static int fsi__component_misses(const fsi_couple *couple, size_t cell, int32_t component) {
+    if (couple->iface.covered[cell] || couple->bubble_near[cell] == component)
+        return 0;
+    return fsi_mg_region(couple->grid->mg, cell) < 0;
+}
+
+/* Does this solid bound a part of liquid and bubbles against something else, like a lid? One that
+   lies within the part does not, even where it rests on a wall: what its sides there lack is a film
+   whose volume the grid does not know. The faces it turns to the rest must not add up to zero, as
+   those of a cavity do. */
+static int fsi__solid_divides(const fsi_couple *couple, int solid, int32_t component) {
+    const fsi_interface *iface = &couple->iface;
+    int facing[3] = {0, 0, 0};
+    for (int i = 0; i < iface->crossings; i++) {
+        const fsi_crossing *crossing = iface->crossing + i;
+        if (crossing->solid != solid)
+            continue;
+        size_t minus, plus;
+        fsi__face_cells(iface, crossing->axis, (size_t)crossing->face, &minus, &plus);
+        facing[crossing->axis] += fsi__component_misses(couple, minus, component);
+        facing[crossing->axis] -= fsi__component_misses(couple, plus, component);
+    }
+    return facing[0] || facing[1] || facing[2];
+}
+
+/* Can solids change the volume of a part that they seal off? */
+static int fsi__component_felt(fsi_couple *couple, int32_t component, double noise) {
+    if (!fsi__volume_felt(couple, couple->bubble_near, component, noise))
+        return 0;
+
+    int felt = 0;
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi__solid_block *block = couple->block + s;
+        double row = fsi_norm((size_t)block->columns, couple->answer + block->offset);
+        felt = felt || (row > 0 && fsi__solid_divides(couple, s, component));
+    }
+    return felt;
+}
+
 /* Which bubbles get a row? Those that liquid or solids can change. Where liquid and bubbles are
    sealed off together and no solid changes the volume of the whole, the rows add up to zero: the
    largest bubble goes without, and its pressure is zero. */
@@ -4574,8 +4618,7 @@ static fsi_result fsi__bubble_rows(fsi_couple *couple) {
         if (!couple->bubble_near[cell]) {
             components++;
             int free_air = fsi__component_flood(couple, cell, components);
-            int whole =
-                free_air || fsi__volume_felt(couple, couple->bubble_near, components, noise);
+            int whole = free_air || fsi__component_felt(couple, components, noise);
             level[components - 1] = whole ? -1 : couple->bubble_cell[cell] - 1;
         }
         bubble->component = couple->bubble_near[cell] - 1;
@@ -4589,7 +4632,8 @@ static fsi_result fsi__bubble_rows(fsi_couple *couple) {
         fsi_bubble *bubble = couple->bubble + b;
         int felt =
             bubble->weight > 0 || fsi__volume_felt(couple, couple->bubble_cell, b + 1, noise);
-        bubble->row = felt && level[bubble->component] != b ? 0 : -1;
+        int level_of_all = level[bubble->component] == b;
+        bubble->row = felt && bubble->target > 0 && !level_of_all ? 0 : -1;
     }
     return FSI_OK;
 }
