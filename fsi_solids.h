@@ -1338,39 +1338,115 @@ static fsi_real fsi__golden_section(fsi_real (*fn)(fsi_real t, void *user), void
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>mesh mass */
-/* Is the surface closed? Its directed edges (2D: the ends of its segments) pair up, each with
- * exactly one opposite. */
-static fsi_result fsi__mesh_closed(const fsi_surface *surface, const fsi_allocator *allocator) {
-    size_t dim = (size_t)surface->dim;
-    size_t edges = (size_t)surface->element_count * dim;
-    size_t bytes = 2 * edges * sizeof(uint64_t);
-    uint64_t *key = (uint64_t *)fsi_alloc(allocator, bytes);
-    if (!key)
-        return FSI_ERR_MEMORY;
-
-    for (size_t i = 0; i < edges; i++) {
-        size_t corner = i % dim;
-        int next = dim == 3 ? surface->index[i - corner + (corner + 1) % 3] : (int)corner;
-        key[i] = fsi__pair_key(surface->index[i], next);
-    }
-    uint64_t *sorted = fsi__sort_keys(edges, key, key + edges);
-    fsi_result result = FSI_OK;
-
-    for (size_t i = 0; i < edges && result == FSI_OK; i++) {
-        int a = (int)(sorted[i] >> 32);
-        int b = (int)(sorted[i] & 0xffffffffu);
-        uint64_t opposite = dim == 3 ? fsi__pair_key(b, a) : fsi__pair_key(a, 1 - b);
-        size_t at = fsi__lower_bound(edges, sorted, opposite);
-        int twice = i > 0 && sorted[i] == sorted[i - 1];
-        if (twice || at == edges || sorted[at] != opposite)
-            result = FSI_ERR_GEOMETRY;
-    }
-    fsi_free(allocator, key, bytes);
-
-    return result;
+ * >>boundary */
+/* Sorts a handful of vertex numbers. */
+static void fsi__sort_few(int count, int32_t *list) {
+    for (int i = 1; i < count; i++)
+        for (int j = i; j > 0 && list[j - 1] > list[j]; j--) {
+            int32_t swap = list[j];
+            list[j] = list[j - 1];
+            list[j - 1] = swap;
+        }
 }
 
+/* A face of a simplex: an end of a segment, an edge of a triangle, a face of a tetrahedron. `key`
+   holds its sorted vertices (the rest is 0), `from` counts corners of all simplices: that end of a
+   segment, the edge from that corner of a triangle to the next, the face opposite to that corner of
+   a tetrahedron. */
+typedef struct fsi__face {
+    int32_t key[3];
+    int32_t from;
+} fsi__face;
+
+static int fsi__face_order(const void *pa, const void *pb) {
+    const fsi__face *a = (const fsi__face *)pa;
+    const fsi__face *b = (const fsi__face *)pb;
+    for (int i = 0; i < 3; i++)
+        if (a->key[i] != b->key[i])
+            return a->key[i] < b->key[i] ? -1 : 1;
+    return a->from < b->from ? -1 : a->from > b->from;
+}
+
+/* Faces of a tetrahedron, opposite to each corner; outwards for positive volume. */
+static const int fsi__tet_faces[4][3] = {{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}};
+
+/* Vertex k of face `from` of simplices with 2, 3 or 4 corners; the simplex lies to its left, or
+   behind it. The last k of a segment or triangle is the corner that is not of the face. */
+FSI__INLINE int32_t fsi__face_vertex(int corners, const int32_t *simplex, int from, int k) {
+    int own = from % corners;
+    return simplex[from - own + (corners == 4 ? fsi__tet_faces[own][k] : (own + k) % corners)];
+}
+
+/* All faces of `count` simplices, sorted: the same ones stand side by side. */
+static void fsi__faces_sorted(int corners, int count, const int32_t *simplex, fsi__face *face) {
+    for (int i = 0; i < corners * count; i++) {
+        for (int k = 0; k < corners - 1; k++)
+            face[i].key[k] = fsi__face_vertex(corners, simplex, i, k);
+        fsi__sort_few(corners - 1, face[i].key);
+        face[i].from = i;
+    }
+    qsort(face, (size_t)corners * (size_t)count, sizeof *face, fsi__face_order);
+}
+
+/* How many of the sorted faces from i on are the same. */
+static int fsi__face_run(const fsi__face *face, int i, int count) {
+    int end = i + 1;
+    while (end < count && !memcmp(face[i].key, face[end].key, sizeof face[i].key))
+        end++;
+    return end - i;
+}
+
+/* Do segments or triangles overlap at a face: more than two of them, or two in the same direction?
+ */
+static int fsi__face_repeated(const fsi__face *face, int run, int corners, const int32_t *simplex) {
+    if (run != 2)
+        return run > 2;
+    if (corners == 2)
+        return face[0].from % 2 == face[1].from % 2;
+    return fsi__face_vertex(3, simplex, face[0].from, 0)
+           == fsi__face_vertex(3, simplex, face[1].from, 0);
+}
+
+/* Faces that belong to one simplex only, [corners - 1] vertices each, at most `room` of them; *used
+   counts all. FSI_ERR_GEOMETRY: bad indices, segments or triangles that overlap. */
+static fsi_result fsi__boundary(int corners, int vertex_count, int count, const int32_t *simplex,
+                                int32_t *out, int room, int *used, const fsi_allocator *allocator) {
+    *used = 0;
+    if (!count)
+        return FSI_OK;
+
+    int faces = corners * count;
+    for (int i = 0; i < faces; i++)
+        if (simplex[i] < 0 || simplex[i] >= vertex_count)
+            return FSI_ERR_GEOMETRY;
+    size_t size;
+    if (!fsi_size_mul((size_t)faces, sizeof(fsi__face), &size))
+        return FSI_ERR_SIZE;
+
+    fsi__face *face = (fsi__face *)fsi_alloc(allocator, size);
+    if (!face)
+        return FSI_ERR_MEMORY;
+
+    fsi__faces_sorted(corners, count, simplex, face);
+    int run;
+    int overlap = 0;
+    for (int i = 0; i < faces; i += run) {
+        run = fsi__face_run(face, i, faces);
+        overlap |= corners < 4 && fsi__face_repeated(face + i, run, corners, simplex);
+        if (run > 1)
+            continue;
+        for (int k = 0; out && *used < room && k < corners - 1; k++)
+            out[(corners - 1) * *used + k] = fsi__face_vertex(corners, simplex, face[i].from, k);
+        ++*used;
+    }
+    fsi_free(allocator, face, size);
+    if (overlap)
+        return FSI_ERR_GEOMETRY;
+    return out && *used > room ? FSI_ERR_SIZE : FSI_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * >>mesh mass */
 /* Is an element without area, for its size? */
 static int fsi__element_degenerate(const fsi_surface *surface, int element) {
     const int32_t *id = surface->index + (size_t)surface->dim * (size_t)element;
@@ -1449,9 +1525,13 @@ FSI_API fsi_result fsi_mesh_mass(const fsi_surface *mesh, const fsi_allocator *a
     for (int e = 0; e < mesh->element_count; e++)
         if (fsi__element_degenerate(mesh, e))
             return FSI_ERR_GEOMETRY;
-    result = fsi__mesh_closed(mesh, allocator);
-    if (result != FSI_OK)
-        return result;
+
+    /* Closed: no end or edge belongs to one element alone. */
+    int open;
+    result = fsi__boundary(mesh->dim, mesh->vertex_count, mesh->element_count, mesh->index, NULL, 0,
+                           &open, allocator);
+    if (result != FSI_OK || open)
+        return result != FSI_OK ? result : FSI_ERR_GEOMETRY;
 
     /* About a point of the mesh: nothing cancels where it lies at a distance from the origin. */
     fsi_vec3 origin = fsi_vec_load(mesh->x + 3 * (size_t)mesh->index[0]);
@@ -6466,16 +6546,6 @@ FSI__INLINE void fsi__vec_add_at(fsi_real *list, ptrdiff_t i, fsi_vec3 value) {
     fsi__vec_put(list, i, fsi_vec_add(fsi__vec_at(list, i), value));
 }
 
-/* Sorts a handful of vertex numbers. */
-static void fsi__sort_few(int count, int32_t *list) {
-    for (int i = 1; i < count; i++)
-        for (int j = i; j > 0 && list[j - 1] > list[j]; j--) {
-            int32_t swap = list[j];
-            list[j] = list[j - 1];
-            list[j - 1] = swap;
-        }
-}
-
 /* An empty mesh with room for so many vertices, elements and tetrahedra, in one block. */
 static fsi_result fsi__mesh_alloc(fsi_mesh *mesh, int dim, int vertices, int elements, int tets,
                                   const fsi_allocator *allocator) {
@@ -6598,98 +6668,6 @@ static fsi_result fsi__mesh_finish(fsi_mesh *out, fsi_mesh *mesh, int closed) {
     return FSI_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------
- * >>boundary */
-/* An edge of a triangle or a face of a tetrahedron. `key` holds its sorted vertices (an edge leaves
-   the last at 0), `from` counts corners of all simplices: the edge from that corner of a triangle
-   to the next, the face opposite to that corner of a tetrahedron. */
-typedef struct fsi__face {
-    int32_t key[3];
-    int32_t from;
-} fsi__face;
-
-static int fsi__face_order(const void *pa, const void *pb) {
-    const fsi__face *a = (const fsi__face *)pa;
-    const fsi__face *b = (const fsi__face *)pb;
-    for (int i = 0; i < 3; i++)
-        if (a->key[i] != b->key[i])
-            return a->key[i] < b->key[i] ? -1 : 1;
-    return a->from < b->from ? -1 : a->from > b->from;
-}
-
-/* Faces of a tetrahedron, opposite to each corner; outwards for positive volume. */
-static const int fsi__tet_faces[4][3] = {{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}};
-
-/* Vertex k of face `from` of simplices with 3 or 4 corners; the simplex lies to its left, or behind
-   it. k = 2 of a triangle's edge is the corner opposite to it. */
-FSI__INLINE int32_t fsi__face_vertex(int corners, const int32_t *simplex, int from, int k) {
-    int own = from % corners;
-    return simplex[from - own + (corners == 4 ? fsi__tet_faces[own][k] : (own + k) % 3)];
-}
-
-/* All faces of `count` simplices, sorted: the same ones stand side by side. */
-static void fsi__faces_sorted(int corners, int count, const int32_t *simplex, fsi__face *face) {
-    for (int i = 0; i < corners * count; i++) {
-        for (int k = 0; k < corners - 1; k++)
-            face[i].key[k] = fsi__face_vertex(corners, simplex, i, k);
-        fsi__sort_few(corners - 1, face[i].key);
-        face[i].from = i;
-    }
-    qsort(face, (size_t)corners * (size_t)count, sizeof *face, fsi__face_order);
-}
-
-/* How many of the sorted faces from i on are the same. */
-static int fsi__face_run(const fsi__face *face, int i, int count) {
-    int end = i + 1;
-    while (end < count && !memcmp(face[i].key, face[end].key, sizeof face[i].key))
-        end++;
-    return end - i;
-}
-
-/* Do two triangles run along the same edge in the same direction? Then they overlap. */
-static int fsi__edge_repeated(const fsi__face *face, int run, const int32_t *triangle) {
-    int32_t first = fsi__face_vertex(3, triangle, face[0].from, 0);
-    return run > 2 || (run == 2 && first == fsi__face_vertex(3, triangle, face[1].from, 0));
-}
-
-/* Faces that belong to one simplex only, [corners - 1] vertices each, at most `room` of them; *used
-   counts all. FSI_ERR_GEOMETRY: bad indices, triangles that overlap. */
-static fsi_result fsi__boundary(int corners, int vertex_count, int count, const int32_t *simplex,
-                                int32_t *out, int room, int *used, const fsi_allocator *allocator) {
-    *used = 0;
-    if (!count)
-        return FSI_OK;
-
-    int faces = corners * count;
-    for (int i = 0; i < faces; i++)
-        if (simplex[i] < 0 || simplex[i] >= vertex_count)
-            return FSI_ERR_GEOMETRY;
-    size_t size;
-    if (!fsi_size_mul((size_t)faces, sizeof(fsi__face), &size))
-        return FSI_ERR_SIZE;
-
-    fsi__face *face = (fsi__face *)fsi_alloc(allocator, size);
-    if (!face)
-        return FSI_ERR_MEMORY;
-
-    fsi__faces_sorted(corners, count, simplex, face);
-    int run;
-    int overlap = 0;
-    for (int i = 0; i < faces; i += run) {
-        run = fsi__face_run(face, i, faces);
-        overlap |= corners == 3 && fsi__edge_repeated(face + i, run, simplex);
-        if (run > 1)
-            continue;
-        for (int k = 0; out && *used < room && k < corners - 1; k++)
-            out[(corners - 1) * *used + k] = fsi__face_vertex(corners, simplex, face[i].from, k);
-        ++*used;
-    }
-    fsi_free(allocator, face, size);
-    if (overlap)
-        return FSI_ERR_GEOMETRY;
-    return out && *used > room ? FSI_ERR_SIZE : FSI_OK;
-}
-
 FSI_API fsi_result fsi_mesh_boundary(int vertex_count, int tet_count, const int32_t *tet,
                                      int32_t *triangle, int room, int *count,
                                      const fsi_allocator *allocator) {
@@ -6700,49 +6678,105 @@ FSI_API fsi_result fsi_mesh_boundary(int vertex_count, int tet_count, const int3
     return fsi__boundary(4, vertex_count, tet_count, tet, triangle, room, count, allocator);
 }
 
-/* The mesh of given vertices and tetrahedra with its boundary and quality. */
-static fsi_result fsi__mesh_solid(fsi_mesh *out, int vertices, const fsi_real *x, int tets,
-                                  const int32_t *tet, const fsi_allocator *allocator) {
-    int faces;
-    fsi_result result = fsi_mesh_boundary(vertices, tets, tet, NULL, 0, &faces, allocator);
-    if (result != FSI_OK)
-        return result;
-
-    fsi_mesh mesh;
-    result = fsi__mesh_alloc(&mesh, 3, vertices, faces, tets, allocator);
-    if (result != FSI_OK)
-        return result;
-
-    memcpy(mesh.x, x, (size_t)vertices * 3 * sizeof *x);
-    memcpy(mesh.tet, tet, (size_t)tets * 4 * sizeof *tet);
-    result = fsi_mesh_boundary(vertices, tets, tet, mesh.index, faces, &faces, allocator);
-    if (result != FSI_OK) {
-        fsi_mesh_free(&mesh);
-        return result;
+/* The mesh of given vertices and tetrahedra with its boundary and quality; `solid` is freed. */
+static fsi_result fsi__mesh_solid(fsi_mesh *out, fsi_mesh *solid) {
+    int vertices = solid->vertex_count;
+    int tets = solid->tet_count;
+    const fsi_allocator *allocator = &solid->allocator;
+    for (int i = 0; i < tets; i++) {
+        int32_t *corner = solid->tet + 4 * i;
+        if (fsi__tet_volume6(solid->x, corner) < 0) {
+            int32_t swap = corner[0];
+            corner[0] = corner[1];
+            corner[1] = swap;
+        }
     }
 
-    return fsi__mesh_finish(out, &mesh, 1);
+    int faces;
+    fsi_mesh mesh = FSI__ZERO;
+    fsi_result result = fsi_mesh_boundary(vertices, tets, solid->tet, NULL, 0, &faces, allocator);
+    if (result == FSI_OK)
+        result = fsi__mesh_alloc(&mesh, 3, vertices, faces, tets, allocator);
+    if (result == FSI_OK) {
+        fsi_copy(3 * (size_t)vertices, solid->x, mesh.x);
+        memcpy(mesh.tet, solid->tet, (size_t)tets * 4 * sizeof *mesh.tet);
+        result = fsi_mesh_boundary(vertices, tets, mesh.tet, mesh.index, faces, &faces, allocator);
+    }
+    fsi_mesh_free(solid);
+    if (result == FSI_OK)
+        return fsi__mesh_finish(out, &mesh, 1);
+    fsi_mesh_free(&mesh);
+    return result;
+}
+
+/* ---- Meshes of named corners. A maker lists its triangles or tetrahedra corner by corner. Each
+   corner is a number that tells its place; corners of the same number are one vertex. */
+typedef struct fsi__corners {
+    size_t count;
+    uint64_t *name; /* a list */
+    fsi_result result;
+    const fsi_allocator *allocator;
+} fsi__corners;
+
+/* One more corner; a list that cannot grow says so in the end. */
+static void fsi__corner_add(fsi__corners *corners, uint64_t name) {
+    if (corners->result == FSI_OK)
+        corners->result = FSI__LIST_ROOM(corners->name, corners->count + 1, corners->allocator);
+    if (corners->result == FSI_OK)
+        corners->name[corners->count++] = name;
+}
+
+/* The mesh of listed triangles (per = 3) or tetrahedra (4), vertices in the order of their numbers.
+   Frees the list. FSI_EMPTY: nothing listed. */
+static fsi_result fsi__corners_mesh(fsi__corners *corners, int per, fsi_mesh *mesh,
+                                    fsi_vec3 (*place_fn)(uint64_t name, const void *user),
+                                    const void *user) {
+    size_t n = corners->count;
+    int simplices = (int)(n / (size_t)per);
+    uint64_t *copy = NULL;
+    fsi_result result = corners->result;
+    if (result == FSI_OK)
+        result = n ? FSI__LIST_ROOM(copy, 2 * n, corners->allocator) : FSI_EMPTY;
+
+    /* Each number once. */
+    size_t vertices = 0;
+    uint64_t *sorted = NULL;
+    if (result == FSI_OK) {
+        memcpy(copy, corners->name, n * sizeof *copy);
+        sorted = fsi__sort_keys(n, copy, copy + n);
+        for (size_t i = 0; i < n; i++)
+            if (i == 0 || sorted[i] != sorted[vertices - 1])
+                sorted[vertices++] = sorted[i];
+        result = fsi__mesh_alloc(mesh, 3, (int)vertices, per == 3 ? simplices : 0,
+                                 per == 4 ? simplices : 0, corners->allocator);
+    }
+    if (result == FSI_OK) {
+        int32_t *corner = per == 3 ? mesh->index : mesh->tet;
+        for (size_t i = 0; i < vertices; i++)
+            fsi__vec_put(mesh->x, (ptrdiff_t)i, place_fn(sorted[i], user));
+        for (size_t i = 0; i < n; i++)
+            corner[i] = (int32_t)fsi__lower_bound(vertices, sorted, corners->name[i]);
+    }
+    FSI__LIST_FREE(copy, corners->allocator);
+    FSI__LIST_FREE(corners->name, corners->allocator);
+    return result;
 }
 
 /* ------------------------------------------------------------------------------------------------
  * >>stuffing */
 /* Isosurface stuffing on a body-centred cubic lattice. Places of nodes count halves of h: all even
-   at a corner of a cube, all odd at a centre. Every node owns 7 of its 14 edges:
-
-     edges 0, 1, 2   long, to its own kind along +x, +y, +z
-     edges 3 .. 6    short, to the four nodes of the other kind below it */
+   at a corner of a cube, all odd at a centre. Edges between nodes of one kind are long, the others
+   short. An output vertex is named by the two nodes of the edge that is cut, or twice by its
+   node. */
 typedef struct fsi__stuff {
     int cubes[3];
     /* corners first, then centres, as many (their last layers are not used) */
     int nodes;
     /* position (moved onto the surface where it is close) and distance (then 0) of each node */
     fsi_real *x, *phi;
-    /* [8 nodes] output vertex in the cut of each own edge, then at the node; -1 = none yet */
-    int32_t *id;
-    fsi_real *out_x;
-    int32_t *out_tet; /* NULL in the counting pass, as out_x */
-    int vertices;
-    int tets;
+    /* share of an edge at which the nearest cut of each node lies, and the cut */
+    fsi_real *best, *goal;
+    fsi__corners corners; /* of the output */
 } fsi__stuff;
 
 /* Number of the node at a place; -1 outside the lattice. */
@@ -6767,33 +6801,6 @@ static void fsi__stuff_place(const fsi__stuff *stuff, int node, int place[3]) {
     }
 }
 
-/* Node at the other end of an own edge of the node at a place; -1 outside. */
-static int fsi__stuff_other(const fsi__stuff *stuff, const int place[3], int edge) {
-    int there[3] = {place[0], place[1], place[2]};
-    if (edge < 3)
-        there[edge] += 2;
-    else {
-        int step = place[0] & 1 ? 1 : -1;
-        there[0] += (edge - 3) & 1 ? step : -step;
-        there[1] += (edge - 3) & 2 ? step : -step;
-        there[2]--;
-    }
-    return fsi__stuff_node(stuff, there);
-}
-
-/* Where the vertex in the cut between nodes a and b is noted: with the node that owns the edge. */
-static int32_t *fsi__stuff_cut_id(const fsi__stuff *stuff, int a, int b) {
-    for (int swap = 0; swap < 2; swap++) {
-        int own = swap ? b : a;
-        int place[3];
-        fsi__stuff_place(stuff, own, place);
-        for (int edge = 0; edge < 7; edge++)
-            if (fsi__stuff_other(stuff, place, edge) == (swap ? a : b))
-                return stuff->id + 8 * own + edge;
-    }
-    return NULL;
-}
-
 /* Share of the edge from a to b at which the linear distance is zero. */
 static fsi_real fsi__stuff_share(const fsi__stuff *stuff, int a, int b) {
     return stuff->phi[a] / (stuff->phi[a] - stuff->phi[b]);
@@ -6805,37 +6812,24 @@ static fsi_vec3 fsi__stuff_cut(const fsi__stuff *stuff, int a, int b) {
     return fsi_vec_mad(from, along, fsi__stuff_share(stuff, a, b));
 }
 
-/* Output vertex at a node (other < 0) or in the cut between it and another. */
-static int32_t fsi__stuff_vertex(fsi__stuff *stuff, int node, int other) {
-    int32_t *id = other < 0 ? stuff->id + 8 * node + 7 : fsi__stuff_cut_id(stuff, node, other);
-    if (*id >= 0)
-        return *id;
-
-    *id = stuff->vertices++;
-    if (stuff->out_x)
-        fsi__vec_put(stuff->out_x, *id,
-                     other < 0 ? fsi__vec_at(stuff->x, node) : fsi__stuff_cut(stuff, node, other));
-    return *id;
+/* Place of an output vertex. */
+static fsi_vec3 fsi__stuff_vertex(uint64_t name, const void *user) {
+    const fsi__stuff *stuff = (const fsi__stuff *)user;
+    int a = (int)(name >> 32);
+    int b = (int)(name & 0xffffffffu);
+    return a == b ? fsi__vec_at(stuff->x, a) : fsi__stuff_cut(stuff, a, b);
 }
 
-/* Puts out a tetrahedron with positive volume, unless two of its corners are one. */
-static void fsi__stuff_tet(fsi__stuff *stuff, int32_t a, int32_t b, int32_t c, int32_t d) {
+/* Puts out a tetrahedron, unless two of its corners are one. */
+static void fsi__stuff_tet(fsi__stuff *stuff, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
     if (a == b || a == c || a == d)
         return;
     if (b == c || b == d || c == d)
         return;
-    if (stuff->out_tet) {
-        int32_t *tet = stuff->out_tet + 4 * stuff->tets;
-        tet[0] = a;
-        tet[1] = b;
-        tet[2] = c;
-        tet[3] = d;
-        if (fsi__tet_volume6(stuff->out_x, tet) < 0) {
-            tet[2] = d;
-            tet[3] = c;
-        }
-    }
-    stuff->tets++;
+    fsi__corner_add(&stuff->corners, a);
+    fsi__corner_add(&stuff->corners, b);
+    fsi__corner_add(&stuff->corners, c);
+    fsi__corner_add(&stuff->corners, d);
 }
 
 /* The inside part of one lattice tetrahedron. With its nodes inside, on and outside the surface:
@@ -6868,29 +6862,28 @@ static void fsi__stuff_clip(fsi__stuff *stuff, const int *node) {
 
     fsi__sort_few(insides, inside);
 
-    int32_t a[4];
-    int32_t b[3];
+    uint64_t a[4];
+    uint64_t b[3];
 
     if (outsides == 0 || insides == 1) {
         int count = 0;
         for (int i = 0; i < insides; i++)
-            a[count++] = fsi__stuff_vertex(stuff, inside[i], -1);
+            a[count++] = fsi__pair_key(inside[i], inside[i]);
         for (int i = 0; i < ons; i++)
-            a[count++] = fsi__stuff_vertex(stuff, on[i], -1);
+            a[count++] = fsi__pair_key(on[i], on[i]);
         for (int i = 0; i < outsides; i++)
-            a[count++] = fsi__stuff_vertex(stuff, inside[0], outside[i]);
+            a[count++] = fsi__pair_key(inside[0], outside[i]);
         fsi__stuff_tet(stuff, a[0], a[1], a[2], a[3]);
         return;
     }
-    if (outsides == 2) {
-        for (int i = 0; i < 3; i++)
-            a[i] = fsi__stuff_vertex(stuff, inside[0], i ? outside[i - 1] : -1);
-        for (int i = 0; i < 3; i++)
-            b[i] = fsi__stuff_vertex(stuff, inside[1], i ? outside[i - 1] : -1);
-    } else {
-        for (int i = 0; i < 3; i++) {
-            a[i] = fsi__stuff_vertex(stuff, i < insides ? inside[i] : on[0], -1);
-            b[i] = i < insides ? fsi__stuff_vertex(stuff, inside[i], outside[0]) : a[i];
+    for (int i = 0; i < 3; i++) {
+        if (outsides == 2) {
+            a[i] = fsi__pair_key(inside[0], i ? outside[i - 1] : inside[0]);
+            b[i] = fsi__pair_key(inside[1], i ? outside[i - 1] : inside[1]);
+        } else {
+            int32_t own = i < insides ? inside[i] : on[0];
+            a[i] = fsi__pair_key(own, own);
+            b[i] = i < insides ? fsi__pair_key(own, outside[0]) : a[i];
         }
     }
 
@@ -6900,43 +6893,29 @@ static void fsi__stuff_clip(fsi__stuff *stuff, const int *node) {
     fsi__stuff_tet(stuff, a[0], b[0], b[1], b[2]);
 }
 
-/* Nodes whose surface cut lies close are moved onto it, so that no sliver is cut off (Labelle and
-   Shewchuk's limits for long and short edges). best [nodes] and goal [3 * nodes] are scratch. */
-static void fsi__stuff_snap(fsi__stuff *stuff, fsi_real *best, fsi_real *goal) {
-    for (int node = 0; node < stuff->nodes; node++)
-        best[node] = 1;
-
-    /* The nearest cut on the edges of each node, looked at from both ends. */
-    for (int node = 0; node < stuff->nodes; node++) {
-        int place[3];
-        fsi__stuff_place(stuff, node, place);
-        for (int edge = 0; edge < 7 && fsi__stuff_node(stuff, place) >= 0; edge++) {
-            fsi_real limit = edge < 3 ? FSI_R(0.25) : FSI_R(0.41189);
-            int other = fsi__stuff_other(stuff, place, edge);
-            if (other < 0 || !(stuff->phi[node] * stuff->phi[other] < 0))
+/* The nearest cut of each node on the edges of a tetrahedron, as far as it is close (Labelle and
+   Shewchuk's limits for long and short edges). */
+static void fsi__stuff_near(fsi__stuff *stuff, const int *node) {
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) {
+            int from = node[i];
+            int to = node[j];
+            if (!(stuff->phi[from] * stuff->phi[to] < 0))
                 continue;
-            for (int end = 0; end < 2; end++) {
-                int from = end ? other : node;
-                int to = end ? node : other;
-                fsi_real share = fsi__stuff_share(stuff, from, to);
-                if (share < limit && share < best[from]) {
-                    best[from] = share;
-                    fsi__vec_put(goal, from, fsi__stuff_cut(stuff, from, to));
-                }
+            int corners = stuff->nodes / 2;
+            int is_long = (from < corners) == (to < corners);
+            fsi_real share = fsi__stuff_share(stuff, from, to);
+            if (share < (is_long ? FSI_R(0.25) : FSI_R(0.41189)) && share < stuff->best[from]) {
+                stuff->best[from] = share;
+                fsi__vec_put(stuff->goal, from, fsi__stuff_cut(stuff, from, to));
             }
-        }
-    }
-
-    for (int node = 0; node < stuff->nodes; node++)
-        if (best[node] < 1) {
-            fsi__vec_put(stuff->x, node, fsi__vec_at(goal, node));
-            stuff->phi[node] = 0;
         }
 }
 
 /* The four tetrahedra around the edge from a cube's centre to the next one along an axis: the edge
    and two neighbouring corners of the square between both cubes. */
-static void fsi__stuff_ring(fsi__stuff *stuff, const int cube[3], int axis) {
+static void fsi__stuff_ring(fsi__stuff *stuff, const int cube[3], int axis,
+                            void (*visit_fn)(fsi__stuff *stuff, const int *node)) {
     static const int ring[4][2] = {{-1, -1}, {1, -1}, {1, 1}, {-1, 1}};
     int place[3] = {2 * cube[0] + 1, 2 * cube[1] + 1, 2 * cube[2] + 1};
     int node[4];
@@ -6957,21 +6936,19 @@ static void fsi__stuff_ring(fsi__stuff *stuff, const int cube[3], int axis) {
     for (int i = 0; i < 4; i++) {
         node[2] = corner[i];
         node[3] = corner[(i + 1) % 4];
-        fsi__stuff_clip(stuff, node);
+        visit_fn(stuff, node);
     }
 }
 
-/* All tetrahedra: counts them, and writes them where out_x and out_tet are there. */
-static void fsi__stuff_all(fsi__stuff *stuff) {
-    for (int i = 0; i < 8 * stuff->nodes; i++)
-        stuff->id[i] = -1;
-    stuff->vertices = stuff->tets = 0;
+/* All tetrahedra of the lattice. */
+static void fsi__stuff_visit(fsi__stuff *stuff,
+                             void (*visit_fn)(fsi__stuff *stuff, const int *node)) {
     for (int axis = 0; axis < 3; axis++)
         for (int k = 0; k < stuff->cubes[2]; k++)
             for (int j = 0; j < stuff->cubes[1]; j++)
                 for (int i = 0; i < stuff->cubes[0]; i++) {
                     int cube[3] = {i, j, k};
-                    fsi__stuff_ring(stuff, cube, axis);
+                    fsi__stuff_ring(stuff, cube, axis, visit_fn);
                 }
 }
 
@@ -6992,25 +6969,20 @@ static fsi_result fsi__stuff_sample(fsi__stuff *stuff, fsi_vec3 lo, fsi_real h, 
     return FSI_OK;
 }
 
-/* Counts the tetrahedra of a sampled lattice, then writes them into a mesh. */
-static fsi_result fsi__stuff_mesh(fsi__stuff *stuff, fsi_mesh *mesh,
-                                  const fsi_allocator *allocator) {
-    fsi__stuff_all(stuff);
-    if (!stuff->tets)
-        return FSI_EMPTY;
-
-    size_t size =
-        (size_t)stuff->vertices * 3 * sizeof(fsi_real) + (size_t)stuff->tets * 4 * sizeof(int32_t);
-    stuff->out_x = (fsi_real *)fsi_alloc(allocator, size);
-    if (!stuff->out_x)
-        return FSI_ERR_MEMORY;
-
-    stuff->out_tet = (int32_t *)(void *)(stuff->out_x + 3 * stuff->vertices);
-    fsi__stuff_all(stuff);
-    fsi_result result = fsi__mesh_solid(mesh, stuff->vertices, stuff->out_x, stuff->tets,
-                                        stuff->out_tet, allocator);
-    fsi_free(allocator, stuff->out_x, size);
-    return result;
+/* The tetrahedra of a sampled lattice. Nodes whose surface cut lies close are moved onto it first,
+   so that no sliver is cut off. */
+static fsi_result fsi__stuff_mesh(fsi__stuff *stuff, fsi_mesh *mesh) {
+    fsi_fill((size_t)stuff->nodes, 1, stuff->best);
+    fsi__stuff_visit(stuff, fsi__stuff_near);
+    for (int node = 0; node < stuff->nodes; node++)
+        if (stuff->best[node] < 1) {
+            fsi__vec_put(stuff->x, node, fsi__vec_at(stuff->goal, node));
+            stuff->phi[node] = 0;
+        }
+    fsi__stuff_visit(stuff, fsi__stuff_clip);
+    fsi_mesh solid;
+    fsi_result result = fsi__corners_mesh(&stuff->corners, 4, &solid, fsi__stuff_vertex, stuff);
+    return result == FSI_OK ? fsi__mesh_solid(mesh, &solid) : result;
 }
 
 /* Finite corners with a volume between them. */
@@ -7033,29 +7005,26 @@ FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user,
         return FSI_ERR_SIZE;
 
     fsi__stuff stuff = FSI__ZERO;
+    stuff.corners.allocator = allocator;
     stuff.nodes = 2;
     for (int axis = 0; axis < 3; axis++) {
         stuff.cubes[axis] = (int)fsi__ceil(fsi__get(cells, axis) - FSI_R(1e-4));
         stuff.nodes *= stuff.cubes[axis] + 1;
     }
 
-    /* One block: x, phi, the scratch of snapping, id. */
+    /* One block. */
     size_t n = (size_t)stuff.nodes;
-    size_t size = n * (8 * sizeof(fsi_real) + 8 * sizeof(int32_t));
+    size_t size = 8 * n * sizeof(fsi_real);
     stuff.x = (fsi_real *)fsi_alloc(allocator, size);
     if (!stuff.x)
         return FSI_ERR_MEMORY;
 
-    stuff.phi = stuff.x + 3 * n;
-    fsi_real *best = stuff.phi + n;
-    fsi_real *goal = best + n;
-    stuff.id = (int32_t *)(void *)(goal + 3 * n);
-
+    stuff.goal = stuff.x + 3 * n;
+    stuff.phi = stuff.goal + 3 * n;
+    stuff.best = stuff.phi + n;
     fsi_result result = fsi__stuff_sample(&stuff, lo, h, sdf, user);
-    if (result == FSI_OK) {
-        fsi__stuff_snap(&stuff, best, goal);
-        result = fsi__stuff_mesh(&stuff, mesh, allocator);
-    }
+    if (result == FSI_OK)
+        result = fsi__stuff_mesh(&stuff, mesh);
     fsi_free(allocator, stuff.x, size);
 
     return result;
@@ -7074,38 +7043,29 @@ static fsi_real fsi__share_of(int i, int n) {
     return (fsi_real)i / (fsi_real)n;
 }
 
-/* Vertices and tetrahedra of fsi_mesh_box; returns how many tetrahedra there are. */
-static int fsi__box_fill(fsi_vec3 lo, fsi_vec3 hi, const int n[3], int alternate, fsi_real *x,
-                         int32_t *tet) {
-    fsi_vec3 size = fsi_vec_sub(hi, lo);
-    int row = n[0] + 1;
-    int layer = row * (n[1] + 1);
-    int per_cube = alternate ? 5 : 6;
-    int tets = 0;
-    for (int i = 0; i < layer * (n[2] + 1); i++)
-        fsi__vec_put(x, i,
-                     fsi_vec(lo.x + size.x * (fsi_real)(i % row) / (fsi_real)n[0],
-                             lo.y + size.y * (fsi_real)(i % layer / row) / (fsi_real)n[1],
-                             lo.z + size.z * (fsi_real)(i / layer) / (fsi_real)n[2]));
-    for (int k = 0; k < n[2]; k++)
-        for (int j = 0; j < n[1]; j++)
-            for (int i = 0; i < n[0]; i++)
-                for (int part = 0; part < per_cube; part++) {
-                    int32_t *corner = tet + 4 * tets++;
-                    for (int a = 0; a < 4; a++) {
-                        /* Odd cubes are mirrored in x. */
-                        int c = alternate ? fsi__cube_five[part][a] ^ ((i + j + k) & 1)
-                                          : fsi__cube_six[part][a];
-                        corner[a] = i + (c & 1) + row * (j + (c >> 1 & 1)) + layer * (k + (c >> 2));
-                    }
-                    if (fsi__tet_volume6(x, corner) < 0) {
-                        int32_t swap = corner[0];
-                        corner[0] = corner[1];
-                        corner[1] = swap;
-                    }
-                }
+/* A box or a sheet of equal tiles: n of them along each side; a sheet has no third one, n = 0. Its
+   vertices are named i + (n[0] + 1) * (j + (n[1] + 1) * k). */
+typedef struct fsi__tiles {
+    fsi_vec3 origin, side[3];
+    int n[3];
+} fsi__tiles;
 
-    return tets;
+/* Name of corner c of tile (i, j, k). */
+static uint64_t fsi__tiles_name(const fsi__tiles *tiles, int i, int j, int k, int c) {
+    int row = j + (c >> 1 & 1) + (tiles->n[1] + 1) * (k + (c >> 2));
+    return (uint64_t)(i + (c & 1) + (tiles->n[0] + 1) * row);
+}
+
+static fsi_vec3 fsi__tiles_vertex(uint64_t name, const void *user) {
+    const fsi__tiles *tiles = (const fsi__tiles *)user;
+    fsi_vec3 x = tiles->origin;
+    int rest = (int)name;
+    for (int axis = 0; axis < 3 && rest; axis++) {
+        int count = tiles->n[axis] + 1;
+        x = fsi_vec_mad(x, tiles->side[axis], fsi__share_of(rest % count, tiles->n[axis]));
+        rest /= count;
+    }
+    return x;
 }
 
 FSI_API fsi_result fsi_mesh_box(fsi_mesh *mesh, fsi_vec3 lo, fsi_vec3 hi, int nx, int ny, int nz,
@@ -7117,98 +7077,65 @@ FSI_API fsi_result fsi_mesh_box(fsi_mesh *mesh, fsi_vec3 lo, fsi_vec3 hi, int nx
     if ((double)nx * ny * nz > 1e8 || fsi__imax(nx, fsi__imax(ny, nz)) > 100000)
         return FSI_ERR_SIZE;
 
-    const int n[3] = {nx, ny, nz};
-    int vertices = (nx + 1) * (ny + 1) * (nz + 1);
-    size_t most_tets = 6 * (size_t)(nx * ny * nz);
-    size_t size = (size_t)vertices * 3 * sizeof(fsi_real) + most_tets * 4 * sizeof(int32_t);
-    fsi_real *x = (fsi_real *)fsi_alloc(allocator, size);
-    if (!x)
-        return FSI_ERR_MEMORY;
+    fsi_vec3 size = fsi_vec_sub(hi, lo);
+    fsi__tiles tiles = {
+        lo, {fsi_vec(size.x, 0, 0), fsi_vec(0, size.y, 0), fsi_vec(0, 0, size.z)}, {nx, ny, nz}};
+    fsi__corners corners = {0, NULL, FSI_OK, allocator};
+    for (int k = 0; k < nz; k++)
+        for (int j = 0; j < ny; j++)
+            for (int i = 0; i < nx; i++)
+                for (int c = 0; c < (alternate ? 20 : 24); c++) {
+                    /* Odd cubes are mirrored in x. */
+                    int own = alternate ? fsi__cube_five[c / 4][c % 4] ^ ((i + j + k) & 1)
+                                        : fsi__cube_six[c / 4][c % 4];
+                    fsi__corner_add(&corners, fsi__tiles_name(&tiles, i, j, k, own));
+                }
 
-    int32_t *tet = (int32_t *)(void *)(x + 3 * vertices);
-    int tets = fsi__box_fill(lo, hi, n, alternate, x, tet);
-    fsi_result result = fsi__mesh_solid(mesh, vertices, x, tets, tet, allocator);
-    fsi_free(allocator, x, size);
-
-    return result;
-}
-
-/* Drops vertices that no element uses. */
-static fsi_result fsi__mesh_compact(fsi_mesh *mesh) {
-    int used = 0;
-    int corners = mesh->dim * mesh->element_count;
-    size_t size = (size_t)mesh->vertex_count * sizeof(int32_t);
-
-    /* 0 until used; then the new number + 1 */
-    int32_t *number = (int32_t *)fsi_alloc(&mesh->allocator, size);
-    if (!number)
-        return FSI_ERR_MEMORY;
-
-    for (int i = 0; i < corners; i++)
-        number[mesh->index[i]] = 1;
-    for (int i = 0; i < mesh->vertex_count; i++)
-        if (number[i]) {
-            fsi__vec_put(mesh->x, used, fsi__vec_at(mesh->x, i));
-            number[i] = ++used;
-        }
-    for (int i = 0; i < corners; i++)
-        mesh->index[i] = number[mesh->index[i]] - 1;
-    mesh->vertex_count = used;
-    fsi_free(&mesh->allocator, number, size);
-
-    return FSI_OK;
+    fsi_mesh solid;
+    fsi_result result = fsi__corners_mesh(&corners, 4, &solid, fsi__tiles_vertex, &tiles);
+    return result == FSI_OK ? fsi__mesh_solid(mesh, &solid) : result;
 }
 
 FSI_API fsi_result fsi_mesh_sheet(fsi_mesh *out, fsi_vec3 origin, fsi_vec3 along_x,
                                   fsi_vec3 along_y, int nx, int ny, int alternate,
                                   int (*keep_fn)(fsi_vec3 centre, void *user), void *user,
                                   const fsi_allocator *allocator) {
-    if (!out || nx < 1 || ny < 1)
+    if (!out || nx < 1 || ny < 1 || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
     if ((double)nx * ny > 1e8 || !fsi__finite_vec(origin) || !fsi__finite(fsi__length(along_x)))
         return FSI_ERR_ARGUMENT;
     if (!(fsi__length(fsi_vec_cross(along_x, along_y)) > 0))
         return FSI_ERR_ARGUMENT;
 
-    fsi_mesh mesh;
-    fsi_result result = fsi__mesh_alloc(&mesh, 3, (nx + 1) * (ny + 1), 2 * nx * ny, 0, allocator);
-    if (result != FSI_OK)
-        return result;
-
-    for (int i = 0; i < mesh.vertex_count; i++) {
-        fsi_vec3 x = fsi_vec_mad(origin, along_x, fsi__share_of(i % (nx + 1), nx));
-        fsi__vec_put(mesh.x, i, fsi_vec_mad(x, along_y, fsi__share_of(i / (nx + 1), ny)));
-    }
-
     /* Squares with corners 0 1 / 2 3, cut along the diagonal 0 3 or 1 2. */
     static const int cut[2][6] = {{0, 1, 3, 0, 3, 2}, {0, 1, 2, 1, 3, 2}};
-    int squares = 0;
+    fsi__tiles tiles = {origin, {along_x, along_y, fsi_vec(0, 0, 0)}, {nx, ny, 0}};
+    fsi__corners corners = {0, NULL, FSI_OK, allocator};
     for (int j = 0; j < ny; j++)
         for (int i = 0; i < nx; i++) {
-            int corner[4];
-            int flip = alternate && ((i + j) & 1);
-            for (int c = 0; c < 4; c++)
-                corner[c] = i + (c & 1) + (nx + 1) * (j + (c >> 1));
             fsi_vec3 sum =
-                fsi_vec_add(fsi__vec_at(mesh.x, corner[0]), fsi__vec_at(mesh.x, corner[3]));
+                fsi_vec_add(fsi__tiles_vertex(fsi__tiles_name(&tiles, i, j, 0, 0), &tiles),
+                            fsi__tiles_vertex(fsi__tiles_name(&tiles, i, j, 0, 3), &tiles));
+            int flip = alternate && ((i + j) & 1);
             if (keep_fn && !keep_fn(fsi_vec_scale(sum, FSI_R(0.5)), user))
                 continue;
             for (int c = 0; c < 6; c++)
-                mesh.index[6 * squares + c] = corner[cut[flip][c]];
-            squares++;
+                fsi__corner_add(&corners, fsi__tiles_name(&tiles, i, j, 0, cut[flip][c]));
         }
 
-    mesh.element_count = 2 * squares;
-    if (!squares)
-        result = FSI_EMPTY;
-    else if (keep_fn)
-        result = fsi__mesh_compact(&mesh);
-    if (result != FSI_OK) {
-        fsi_mesh_free(&mesh);
-        return result;
-    }
+    fsi_mesh mesh;
+    fsi_result result = fsi__corners_mesh(&corners, 3, &mesh, fsi__tiles_vertex, &tiles);
+    return result == FSI_OK ? fsi__mesh_finish(out, &mesh, 0) : result;
+}
 
-    return fsi__mesh_finish(out, &mesh, 0);
+/* A chain of n segments through so many vertices, which are still to be placed: one more than
+   segments, or as many where it is closed. */
+static fsi_result fsi__mesh_chain(fsi_mesh *mesh, int vertices, int n,
+                                  const fsi_allocator *allocator) {
+    fsi_result result = fsi__mesh_alloc(mesh, 2, vertices, n, 0, allocator);
+    for (int i = 0; i < 2 * n && result == FSI_OK; i++)
+        mesh->index[i] = (i + 1) / 2 % vertices;
+    return result;
 }
 
 FSI_API fsi_result fsi_mesh_strip(fsi_mesh *out, fsi_vec3 from, fsi_vec3 to, int n,
@@ -7220,20 +7147,18 @@ FSI_API fsi_result fsi_mesh_strip(fsi_mesh *out, fsi_vec3 from, fsi_vec3 to, int
         return FSI_ERR_ARGUMENT;
 
     fsi_mesh mesh;
-    fsi_result result = fsi__mesh_alloc(&mesh, 2, n + 1, n, 0, allocator);
+    fsi_result result = fsi__mesh_chain(&mesh, n + 1, n, allocator);
     if (result != FSI_OK)
         return result;
 
     for (int i = 0; i <= n; i++)
         fsi__vec_put(mesh.x, i, fsi_vec_mad(from, along, fsi__share_of(i, n)));
-    for (int i = 0; i < 2 * n; i++)
-        mesh.index[i] = (i + 1) / 2;
     return fsi__mesh_finish(out, &mesh, 0);
 }
 
 /* A finite centre and a radius. */
 static int fsi__ball_valid(fsi_vec3 centre, fsi_real radius) {
-    return fsi__finite_vec(centre) && fsi__finite(radius) && radius > 0;
+    return fsi__finite_vec(centre) && fsi__positive(radius);
 }
 
 FSI_API fsi_result fsi_mesh_circle(fsi_mesh *out, fsi_vec3 centre, fsi_real radius, int n,
@@ -7242,19 +7167,15 @@ FSI_API fsi_result fsi_mesh_circle(fsi_mesh *out, fsi_vec3 centre, fsi_real radi
         return FSI_ERR_ARGUMENT;
 
     fsi_mesh mesh;
-    fsi_result result = fsi__mesh_alloc(&mesh, 2, n, n, 0, allocator);
+    fsi_result result = fsi__mesh_chain(&mesh, n, n, allocator);
     if (result != FSI_OK)
         return result;
 
     for (int i = 0; i < n; i++) {
         fsi_real angle = 2 * FSI_PI * (fsi_real)i / (fsi_real)n;
-        fsi__vec_put(mesh.x, i,
-                     fsi_vec(centre.x + radius * fsi__cos(angle),
-                             centre.y + radius * fsi__sin(angle), centre.z));
-        mesh.index[2 * i] = i;
-        mesh.index[2 * i + 1] = (i + 1) % n;
+        fsi_vec3 out_to = fsi_vec(fsi__cos(angle), fsi__sin(angle), 0);
+        fsi__vec_put(mesh.x, i, fsi_vec_mad(centre, out_to, radius));
     }
-
     return fsi__mesh_finish(out, &mesh, 1);
 }
 
@@ -7274,87 +7195,63 @@ static fsi_vec3 fsi__ico_vertex(int i) {
     return i < 8 ? fsi_vec(0, u, v) : fsi_vec(v, 0, u);
 }
 
-/* A face whose edges are cut into n parts. Lattice point (i, j) lies i steps towards corner 1 and j
-   towards corner 2:
+/* A face whose edges are cut into n parts. Point (i, j) lies i steps towards corner 1 and j towards
+   corner 2:
 
      2
      | \       i = 0 along the left edge, j = 0 along the bottom,
      |   \     i + j = n along the third
-     0 --- 1                                                              */
-typedef struct fsi__ico {
-    int n;
-    int edge_of[12][12]; /* number of the edge from a corner to a larger one */
-} fsi__ico;
+     0 --- 1
 
-/* Vertex number of a lattice point: first the 12 corners, then the points on edges (counted from
-   the edge's smaller corner, so that both faces agree), then those inside the faces. */
-static int fsi__ico_number(const fsi__ico *ico, int face, int i, int j) {
-    const int *corner = fsi__ico_face[face];
-    int n = ico->n;
-    int k = n - i - j;
-    if (k == n)
-        return corner[0];
-    if (i == n || j == n)
-        return corner[i == n ? 1 : 2];
-    if (i > 0 && j > 0 && k > 0)
-        return 12 + 30 * (n - 1) + face * ((n - 1) * (n - 2) / 2) + (j - 1) * (n - 1)
-               - (j - 1) * j / 2 + (i - 1);
+   It is the mean of the corners with the weights n - i - j, i and j. Its name holds 15 bits for
+   each corner with a weight, smallest first: number << 11 | weight. Neighbouring faces agree. */
+static void fsi__ico_add(fsi__corners *corners, const int *corner, int n, int i, int j) {
+    const int weight[3] = {n - i - j, i, j};
+    int32_t part[3];
+    for (int c = 0; c < 3; c++)
+        part[c] = weight[c] ? corner[c] << 11 | weight[c] : 0;
+    fsi__sort_few(3, part);
+    fsi__corner_add(corners, (uint64_t)part[2] << 30 | (uint64_t)part[1] << 15 | (uint64_t)part[0]);
+}
 
-    int from = corner[k == 0 ? 1 : 0];
-    int to = corner[j == 0 ? 1 : 2];
-    int along = j == 0 ? i : j;
-    if (from < to)
-        return 12 + ico->edge_of[from][to] * (n - 1) + along - 1;
-    return 12 + ico->edge_of[to][from] * (n - 1) + n - along - 1;
+/* Direction of a named point from the centre. */
+static fsi_vec3 fsi__ico_point(uint64_t name, const void *user) {
+    fsi_vec3 x = fsi_vec(0, 0, 0);
+    (void)user;
+    for (; name; name >>= 15)
+        x = fsi_vec_mad(x, fsi__ico_vertex((int)(name >> 11 & 15)), (fsi_real)(name & 2047));
+    return fsi__unit(x);
 }
 
 FSI_API fsi_result fsi_mesh_sphere(fsi_mesh *out, fsi_vec3 centre, fsi_real radius, int n,
                                    const fsi_allocator *allocator) {
     if (!out || n < 1 || n > 2000 || !fsi__ball_valid(centre, radius))
         return FSI_ERR_ARGUMENT;
+    if (!fsi_allocator_valid(allocator))
+        return FSI_ERR_ARGUMENT;
+
+    fsi__corners corners = {0, NULL, FSI_OK, allocator};
+    for (int face = 0; face < 20; face++)
+        for (int j = 0; j < n; j++)
+            for (int i = 0; i + j < n; i++) {
+                const int *corner = fsi__ico_face[face];
+                fsi__ico_add(&corners, corner, n, i, j);
+                fsi__ico_add(&corners, corner, n, i + 1, j);
+                fsi__ico_add(&corners, corner, n, i, j + 1);
+                if (i + j + 1 == n)
+                    continue;
+                fsi__ico_add(&corners, corner, n, i + 1, j);
+                fsi__ico_add(&corners, corner, n, i + 1, j + 1);
+                fsi__ico_add(&corners, corner, n, i, j + 1);
+            }
 
     fsi_mesh mesh;
-    fsi_result result = fsi__mesh_alloc(&mesh, 3, 10 * n * n + 2, 20 * n * n, 0, allocator);
+    fsi_result result = fsi__corners_mesh(&corners, 3, &mesh, fsi__ico_point, NULL);
     if (result != FSI_OK)
         return result;
 
-    /* Every edge once: its other face has it the other way round. */
-    fsi__ico ico = FSI__ZERO;
-    ico.n = n;
-    int edges = 0;
-    for (int i = 0; i < 60; i++) {
-        int from = fsi__ico_face[i / 3][i % 3];
-        int to = fsi__ico_face[i / 3][(i + 1) % 3];
-        if (from < to)
-            ico.edge_of[from][to] = edges++;
-    }
-
-    int32_t *triangle = mesh.index;
-
-    for (int face = 0; face < 20; face++) {
-        fsi_vec3 corner[3];
-        for (int c = 0; c < 3; c++)
-            corner[c] = fsi__ico_vertex(fsi__ico_face[face][c]);
-        for (int j = 0; j <= n; j++)
-            for (int i = 0; i + j <= n; i++) {
-                fsi_vec3 x = fsi_vec_scale(corner[0], (fsi_real)(n - i - j));
-                x = fsi_vec_mad(x, corner[1], (fsi_real)i);
-                x = fsi_vec_mad(x, corner[2], (fsi_real)j);
-                fsi__vec_put(mesh.x, fsi__ico_number(&ico, face, i, j),
-                             fsi_vec_mad(centre, fsi__unit(x), radius));
-            }
-        for (int j = 0; j < n; j++)
-            for (int i = 0; i + j < n; i++) {
-                int here = fsi__ico_number(&ico, face, i, j);
-                int next = fsi__ico_number(&ico, face, i + 1, j);
-                int above = fsi__ico_number(&ico, face, i, j + 1);
-                triangle = fsi__triangle(triangle, here, next, above);
-                if (i + j + 1 < n)
-                    triangle = fsi__triangle(triangle, next,
-                                             fsi__ico_number(&ico, face, i + 1, j + 1), above);
-            }
-    }
-
+    for (int i = 0; i < mesh.vertex_count; i++)
+        fsi__vec_put(mesh.x, i, fsi_vec_mad(centre, fsi__vec_at(mesh.x, i), radius));
     return fsi__mesh_finish(out, &mesh, 1);
 }
 
@@ -10113,62 +10010,44 @@ static fsi_result fsi__soft_check(const fsi_soft_desc *desc) {
     return result;
 }
 
-/* Hinges: the nodes of 2D bends, where two segments a -> b -> c meet, into out [4 each]; returns
-   their number, -1 without memory. */
-static int fsi__soft_bends(const fsi_soft_desc *desc, int32_t *out) {
-    if (desc->dim != 2 || !desc->segment_count || !(desc->bend > 0))
-        return 0;
-
-    /* [vertices] where the segment comes from and goes to, + 1; -1: more than one does */
-    size_t size = 2 * (size_t)desc->vertex_count * sizeof(int32_t);
-    int32_t *before = (int32_t *)fsi_alloc(&desc->allocator, size);
-    if (!before)
-        return -1;
-
-    int32_t *after = before + desc->vertex_count;
-    for (int i = 0; i < desc->segment_count; i++) {
-        int32_t a = desc->segment[2 * i];
-        int32_t b = desc->segment[2 * i + 1];
-        after[a] = after[a] ? -1 : b + 1;
-        before[b] = before[b] ? -1 : a + 1;
-    }
-    int count = 0;
-    for (int i = 0; i < desc->vertex_count; i++)
-        if (before[i] > 0 && after[i] > 0) {
-            int32_t *node = out + 4 * count++;
-            node[0] = before[i] - 1;
-            node[1] = i;
-            node[2] = after[i] - 1;
-        }
-    fsi_free(&desc->allocator, before, size);
-
-    return count;
+/* What bends: segments in 2D, triangles in 3D. The surface is made of them, too, unless another is
+   given. */
+static const int32_t *fsi__soft_shell(const fsi_soft_desc *desc, int *count) {
+    *count = desc->dim == 2 ? desc->segment_count : desc->triangle_count;
+    return desc->dim == 2 ? desc->segment : desc->triangle;
 }
 
-/* The nodes of folds, edges of two triangles, into out [4 each]; returns their number, -1 without
-   memory. */
-static int fsi__soft_folds(const fsi_soft_desc *desc, int32_t *out) {
-    int edges = 3 * desc->triangle_count;
-    int count = 0;
-    if (!edges || !(desc->bend > 0) || desc->dim == 2)
+/* The nodes of hinges into out [4 each]: vertices where two segments a -> b -> c meet, edges of two
+   triangles. Returns their number, -1 without memory. */
+static int fsi__soft_hinges(const fsi_soft_desc *desc, int32_t *out) {
+    int corners = desc->dim;
+    int shells;
+    const int32_t *shell = fsi__soft_shell(desc, &shells);
+    int faces = corners * shells;
+    if (!faces || !(desc->bend > 0))
         return 0;
 
-    size_t size = (size_t)edges * sizeof(fsi__face);
+    size_t size = (size_t)faces * sizeof(fsi__face);
     fsi__face *face = (fsi__face *)fsi_alloc(&desc->allocator, size);
     if (!face)
         return -1;
 
-    fsi__faces_sorted(3, desc->triangle_count, desc->triangle, face);
+    fsi__faces_sorted(corners, shells, shell, face);
+    int count = 0;
     int run;
-
-    for (int i = 0; i < edges; i += run) {
-        run = fsi__face_run(face, i, edges);
-        if (run != 2)
+    for (int i = 0; i < faces; i += run) {
+        run = fsi__face_run(face, i, faces);
+        int overlap = corners == 2 && fsi__face_repeated(face + i, run, 2, shell);
+        if (run != 2 || overlap)
             continue;
+
+        /* All nodes of one shell (of the segment that ends here), the last one of the other. */
+        int one = corners == 2 && face[i].from % 2 == 0 ? i + 1 : i;
+        int other = 2 * i + 1 - one;
         int32_t *node = out + 4 * count++;
-        for (int k = 0; k < 3; k++)
-            node[k] = fsi__face_vertex(3, desc->triangle, face[i].from, k);
-        node[3] = fsi__face_vertex(3, desc->triangle, face[i + 1].from, 2);
+        for (int k = 0; k < corners; k++)
+            node[k] = fsi__face_vertex(corners, shell, face[one].from, corners == 2 ? 1 - k : k);
+        node[corners] = fsi__face_vertex(corners, shell, face[other].from, corners - 1);
     }
     fsi_free(&desc->allocator, face, size);
 
@@ -10382,13 +10261,8 @@ static fsi_result fsi__soft_edges(fsi_soft *soft) {
 /* What others see as far as it is given or made of shells; NULL: the boundary of the tetrahedra. */
 static const int32_t *fsi__soft_skin(const fsi_soft_desc *desc, int *count) {
     *count = desc->surface_count;
-    if (*count)
-        return desc->surface;
-
-    *count = desc->dim == 2 ? desc->segment_count : desc->triangle_count;
-    if (!*count)
-        return NULL;
-    return desc->dim == 2 ? desc->segment : desc->triangle;
+    const int32_t *skin = *count ? desc->surface : fsi__soft_shell(desc, count);
+    return *count ? skin : NULL;
 }
 
 /* All elements, kind after kind, and the masses they give to the nodes. held: fully prescribed
@@ -10404,10 +10278,8 @@ static fsi_result fsi__soft_elements(fsi_soft *soft, const fsi_soft_desc *desc,
     for (int k = 0; k < FSI__KINDS; k++) {
         int nodes = fsi__kind_nodes[k];
         int first = work->begin[k] = e;
-        if (k == FSI__BEND)
-            count[k] = fsi__soft_bends(desc, work->node + 4 * e);
-        if (k == FSI__FOLD)
-            count[k] = fsi__soft_folds(desc, work->node + 4 * e);
+        if (k == (desc->dim == 2 ? FSI__BEND : FSI__FOLD))
+            count[k] = fsi__soft_hinges(desc, work->node + 4 * e);
         if (count[k] < 0)
             return FSI_ERR_MEMORY;
         for (; e < first + count[k]; e++) {
@@ -10469,15 +10341,6 @@ static fsi_result fsi__soft_fill(fsi_soft *soft, const fsi_soft_desc *desc) {
     return fsi__soft_has_pressure(soft) && !(work->rest_volume > 0) ? FSI_ERR_GEOMETRY : FSI_OK;
 }
 
-/* Hinges that there can be at most. */
-static int fsi__soft_most_hinges(const fsi_soft_desc *desc) {
-    if (!(desc->bend > 0))
-        return 0;
-    if (desc->dim == 2)
-        return desc->segment_count ? desc->vertex_count : 0;
-    return 3 * desc->triangle_count / 2;
-}
-
 FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
     if (!out || !desc)
         return FSI_ERR_ARGUMENT;
@@ -10498,8 +10361,10 @@ FSI_API fsi_result fsi_soft_init(fsi_soft *out, const fsi_soft_desc *desc) {
     if (result != FSI_OK)
         return result;
 
-    soft.element_count =
-        desc->segment_count + desc->triangle_count + desc->tet_count + fsi__soft_most_hinges(desc);
+    int shells;
+    fsi__soft_shell(desc, &shells);
+    int most_hinges = desc->bend > 0 ? desc->dim * shells / 2 : 0;
+    soft.element_count = desc->segment_count + desc->triangle_count + desc->tet_count + most_hinges;
 
     fsi_arena arena = FSI__ZERO;
     fsi__soft_layout(&soft, &arena);
