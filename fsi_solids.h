@@ -1134,20 +1134,21 @@ typedef struct fsi_reduced_group {
     fsi_reduced_skin skin;    /* copied; terms 0 = none */
     /* [3 * surface vertices]; velocity NULL for one body without skin: the rows give it */
     fsi_real *x, *velocity;
-    int32_t *index; /* surface elements; one body without skin: the model's */
+    int32_t *index; /* surface elements */
     /* [skin vertices] body it hangs on most; [body_count] first degree of freedom of each body */
     int32_t *owner, *first;
     int vertex_count, element_count; /* of the surface */
     fsi_real *v, *impulse;           /* [dof] */
     fsi_real *mass, *inverse;        /* [dof * dof] */
-    /* private: rows of the joints A and A M^-1 [3 joints * dof], factor of A M^-1 A^T
-       [(3 joints)^2], gaps now and what a move leaves of them [3 joints] */
+    /* private: rows of the joints and what the bodies answer to them [3 joints * dof], what the row
+       itself answers, gaps now and what a move leaves of them [3 joints] */
     fsi_real *joint_row;
     fsi_real *joint_answer;
-    fsi_real *joint_factor;
+    fsi_real *joint_weight;
     fsi_real *joint_gap;
     fsi_real *joint_left;
-    fsi_real *scratch; /* [dof * dof] for several bodies */
+    /* private, [dof]: diagonal of the inverse mass without joints, change of velocity in a move */
+    fsi_real *free, *change;
     /* joints: [dof + bodies] place, rotation and q of the bodies before they move */
     fsi_real *pose;
     int32_t *skin_body;
@@ -5930,30 +5931,42 @@ typedef struct fsi__held_motion {
     fsi_real *answer;           /* [n] scratch */
 } fsi__held_motion;
 
-/* Row r with r . v = target for good: v += g (target - r . v) / r . g and M^-1 -= g g^T / r . g
- * with g = M^-1 r. Rows taken before stay as they are; one that they imply changes nothing. */
-static void fsi__motion_hold(const fsi__held_motion *motion, const fsi_real *r, fsi_real target) {
+/* Takes row r from the motion for good: g = M^-1 r and M^-1 -= g g^T / r . g. Returns r . g, 0
+ * where rows taken before imply this one. */
+static fsi_real fsi__motion_take(const fsi__held_motion *motion, const fsi_real *r, fsi_real *g) {
     int n = motion->n;
-    fsi_real *g = motion->answer;
     fsi_real full = 0;
     fsi_real rg = 0;
-    fsi_real rv = 0;
     for (int i = 0; i < n; i++) {
         g[i] = 0;
         for (int k = 0; k < n; k++)
             g[i] += motion->inverse_mass[n * i + k] * r[k];
         full += r[i] * r[i] * motion->free[i];
         rg += r[i] * g[i];
-        rv += r[i] * motion->v[i];
     }
     if (!(rg > 64 * FSI_REAL_EPS * full))
-        return;
+        return 0;
 
-    for (int i = 0; i < n; i++) {
-        motion->v[i] += g[i] * (target - rv) / rg;
+    for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)
             motion->inverse_mass[n * i + k] -= g[i] * g[k] / rg;
-    }
+    return rg;
+}
+
+/* Row r with its answers g and rg gets r . v = target; rows taken before it keep theirs. */
+static void fsi__motion_meet(int n, fsi_real *v, const fsi_real *r, const fsi_real *g, fsi_real rg,
+                             fsi_real target) {
+    fsi_real rv = 0;
+    for (int i = 0; i < n; i++)
+        rv += r[i] * v[i];
+    for (int i = 0; i < n && rg > 0; i++)
+        v[i] += g[i] * (target - rv) / rg;
+}
+
+/* Row r with r . v = target for good. */
+static void fsi__motion_hold(const fsi__held_motion *motion, const fsi_real *r, fsi_real target) {
+    fsi_real rg = fsi__motion_take(motion, r, motion->answer);
+    fsi__motion_meet(motion->n, motion->v, r, motion->answer, rg, target);
 }
 
 /* Directions that rows have taken are zero, not round-off: who factors M^-1 goes by its own
@@ -11201,12 +11214,10 @@ FSI_API void fsi_reduced_add_force(fsi_reduced *reduced, int i, fsi_vec3 force) 
     fsi__reduced_row_add(reduced, &spot, force, reduced->force);
 }
 
-/* Mass matrix [(6 + modes)^2] or its inverse. */
-static void fsi__reduced_matrix(const fsi_reduced *reduced, fsi_real dt, int inverse,
+/* Mass matrix [(6 + modes)^2] or its inverse, in a matrix of zeros with rows of length n. */
+static void fsi__reduced_matrix(const fsi_reduced *reduced, fsi_real dt, int inverse, int n,
                                 fsi_real *out) {
     const fsi_reduced_model *model = reduced->model;
-    int n = 6 + model->modes;
-    memset(out, 0, (size_t)(n * n) * sizeof *out);
     if (inverse && reduced->fixed)
         return;
 
@@ -11217,7 +11228,7 @@ static void fsi__reduced_matrix(const fsi_reduced *reduced, fsi_real dt, int inv
         for (int j = 0; j < 3; j++)
             out[(3 + i) * n + 3 + j] = (inertia.m[3 * i + j] + inertia.m[3 * j + i]) / 2;
     }
-    for (int i = 6; i < n; i++) {
+    for (int i = 6; i < 6 + model->modes; i++) {
         fsi_real stiff = fsi__reduced_stiff(model, i - 6, dt);
         out[i * (n + 1)] = inverse ? 1 / stiff : stiff;
     }
@@ -11230,10 +11241,14 @@ static void fsi__reduced_matrix(const fsi_reduced *reduced, fsi_real dt, int inv
 
 FSI_API void fsi_reduced_mass(const fsi_reduced *reduced, fsi_real dt, fsi_real *mass,
                               fsi_real *inverse) {
-    if (mass)
-        fsi__reduced_matrix(reduced, dt, 0, mass);
-    if (inverse)
-        fsi__reduced_matrix(reduced, dt, 1, inverse);
+    int n = 6 + reduced->model->modes;
+    for (int inverted = 0; inverted < 2; inverted++) {
+        fsi_real *out = inverted ? inverse : mass;
+        if (!out)
+            continue;
+        fsi_fill((size_t)(n * n), 0, out);
+        fsi__reduced_matrix(reduced, dt, inverted, n, out);
+    }
 }
 
 /* Kinetic energy of q' alone: q' (1 - H^T I^-1 H) q' / 2. */
@@ -11406,22 +11421,27 @@ static void fsi__reduced_advance(void *user, fsi_real dt) {
     reduced->moved += dt;
 }
 
+/* Place with rotation (side by side in the state) and q to pose [7] and q [modes], or back. */
+static void fsi__reduced_pose(fsi_reduced *reduced, fsi_real *pose, fsi_real *q, int back) {
+    size_t modes = (size_t)reduced->model->modes;
+    fsi_copy(7, back ? pose : reduced->state, back ? reduced->state : pose);
+    fsi_copy(modes, back ? q : reduced->q, back ? reduced->q : q);
+    if (back)
+        fsi__reduced_update(reduced);
+}
+
 /* Energy at the end of the running step if nothing else happens: the move is tried out. */
 static double fsi__reduced_next(fsi_reduced *reduced) {
-    if (reduced->fixed || !(reduced->dt > 0))
+    if (!(reduced->dt > 0))
         return fsi__reduced_total(reduced);
 
-    size_t modes = (size_t)reduced->model->modes;
-    fsi_reduced_rigid rigid = *reduced->rigid;
+    fsi_real pose[7];
     fsi_real moved = reduced->moved;
-    fsi_copy(modes, reduced->q, reduced->aside);
+    fsi__reduced_pose(reduced, pose, reduced->aside, 0);
     fsi__reduced_advance(reduced, reduced->dt);
     double energy = fsi__reduced_total(reduced);
-
-    *reduced->rigid = rigid;
-    fsi_copy(modes, reduced->aside, reduced->q);
+    fsi__reduced_pose(reduced, pose, reduced->aside, 1);
     reduced->moved = moved;
-    fsi__reduced_update(reduced);
     return energy;
 }
 
@@ -11577,14 +11597,13 @@ static void fsi__group_layout(fsi_reduced_group *group, fsi_arena *arena) {
     size_t skin = (size_t)group->skin.vertex_count;
     size_t terms = (size_t)group->skin.terms * skin;
 
-    /* One body without skin shares what its model has. */
-    int several = group->body_count > 1;
-    int own = several || group->skin.terms;
+    /* One body without skin: the rows give its velocities. */
+    int rows_do = group->body_count == 1 && !group->skin.terms && group->dof <= FSI__ROW_MOST;
     FSI__TAKE(group->body, fsi_reduced *, arena, bodies);
     FSI__TAKE(group->joint, fsi_reduced_joint, arena, (size_t)group->joint_count);
     FSI__TAKE(group->x, fsi_real, arena, vertices);
-    FSI__TAKE(group->velocity, fsi_real, arena, own || group->dof > FSI__ROW_MOST ? vertices : 0);
-    FSI__TAKE(group->index, int32_t, arena, own ? 3 * (size_t)group->element_count : 0);
+    FSI__TAKE(group->velocity, fsi_real, arena, rows_do ? 0 : vertices);
+    FSI__TAKE(group->index, int32_t, arena, 3 * (size_t)group->element_count);
     FSI__TAKE(group->owner, int32_t, arena, skin);
     FSI__TAKE(group->first, int32_t, arena, bodies);
     FSI__TAKE(group->v, fsi_real, arena, dof);
@@ -11593,15 +11612,16 @@ static void fsi__group_layout(fsi_reduced_group *group, fsi_arena *arena) {
     FSI__TAKE(group->inverse, fsi_real, arena, dof * dof);
     FSI__TAKE(group->joint_row, fsi_real, arena, rows * dof);
     FSI__TAKE(group->joint_answer, fsi_real, arena, rows * dof);
-    FSI__TAKE(group->joint_factor, fsi_real, arena, rows * rows);
+    FSI__TAKE(group->joint_weight, fsi_real, arena, rows);
     FSI__TAKE(group->joint_gap, fsi_real, arena, rows);
     FSI__TAKE(group->joint_left, fsi_real, arena, rows);
-    FSI__TAKE(group->scratch, fsi_real, arena, several ? dof * dof : 0);
+    FSI__TAKE(group->free, fsi_real, arena, dof);
+    FSI__TAKE(group->change, fsi_real, arena, dof);
     FSI__TAKE(group->pose, fsi_real, arena, rows ? dof + bodies : 0);
     FSI__TAKE(group->skin_body, int32_t, arena, terms);
     FSI__TAKE(group->skin_vertex, int32_t, arena, terms);
     FSI__TAKE(group->skin_weight, fsi_real, arena, terms);
-    if (!own && group->dof <= FSI__ROW_MOST)
+    if (rows_do)
         group->velocity = NULL;
 }
 
@@ -11737,11 +11757,7 @@ FSI_API fsi_result fsi_reduced_group_init(fsi_reduced_group *out, fsi_reduced **
         group.body[i] = body[i];
         group.first[i] = dof;
         dof += 6 + model->modes;
-        if (skin)
-            continue;
-        if (body_count == 1)
-            group.index = model->index;
-        for (int k = 0; body_count > 1 && k < model->dim * model->element_count; k++)
+        for (int k = 0; !skin && k < model->dim * model->element_count; k++)
             group.index[corner++] = model->index[k] + vertex;
         vertex += model->surface_count;
     }
@@ -11880,97 +11896,39 @@ static void fsi__group_joint_rows(fsi_reduced_group *group) {
     }
 }
 
-/* v <- v - (A K)^T impulse / dt */
-static void fsi__group_pull(fsi_reduced_group *group, const fsi_real *impulse, fsi_real dt) {
+/* The relative velocities A v become -gap / dt, joint after joint. */
+static void fsi__group_pull(const fsi_reduced_group *group, const fsi_real *gap, fsi_real dt,
+                            fsi_real *v) {
     int n = group->dof;
-    for (int j = 0; j < n; j++)
-        for (int i = 0; i < 3 * group->joint_count; i++)
-            group->v[j] -= group->joint_answer[i * n + j] * impulse[i] / dt;
+    for (int i = 0; i < 3 * group->joint_count; i++)
+        fsi__motion_meet(n, v, group->joint_row + i * n, group->joint_answer + i * n,
+                         group->joint_weight[i], -gap[i] / dt);
 }
 
 /* Joint impulses eliminated: K <- K - K A^T (A K A^T)^-1 A K, v <- v - K A^T (A K A^T)^-1 (A v +
-   gap / dt). */
-static fsi_result fsi__group_joints(fsi_reduced_group *group, fsi_real dt) {
+   gap / dt), one row of A after the other. */
+static void fsi__group_joints(fsi_reduced_group *group, fsi_real dt) {
     int n = group->dof;
-    int rows = 3 * group->joint_count;
-    const fsi_real *A = group->joint_row;
-    fsi_real *AK = group->joint_answer;
-    fsi_real *factor = group->joint_factor;
-    fsi_real *impulse = group->joint_left;
+    fsi__held_motion motion = {n, group->v, group->inverse, group->free, NULL};
+    for (int i = 0; i < n; i++)
+        group->free[i] = group->inverse[i * (n + 1)];
     fsi__group_joint_rows(group);
+    for (int i = 0; i < 3 * group->joint_count; i++)
+        group->joint_weight[i] =
+            fsi__motion_take(&motion, group->joint_row + i * n, group->joint_answer + i * n);
+
     group->joint_error = fsi__group_gaps(group);
     for (int i = 0; i < group->joint_count; i++)
-        fsi__vec_put(impulse, i, fsi_vec_scale(fsi__group_closes(group, i), 1 / dt));
-
-    /* A K and A v, then A K A^T. */
-    for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < n; j++) {
-            fsi_real sum = 0;
-            for (int k = 0; k < n; k++)
-                sum += A[i * n + k] * group->inverse[k * n + j];
-            AK[i * n + j] = sum;
-        }
-        for (int j = 0; j < n; j++)
-            impulse[i] += A[i * n + j] * group->v[j];
-    }
-    fsi_real most = 0;
-
-    for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < rows; j++) {
-            fsi_real sum = 0;
-            for (int k = 0; k < n; k++)
-                sum += AK[i * n + k] * A[j * n + k];
-            factor[i * rows + j] = sum;
-        }
-        most = fsi__max(most, factor[i * rows + i]);
-    }
-
-    /* Joints may be redundant: a trace on the diagonal. */
-    for (int i = 0; i < rows; i++)
-        factor[i * rows + i] += 64 * FSI_REAL_EPS * most;
-    if (fsi_dense_cholesky(rows, factor) != FSI_OK)
-        return FSI_ERR_SINGULAR;
-
-    fsi_dense_cholesky_solve(rows, factor, impulse);
-    fsi__group_pull(group, impulse, 1);
-
-    /* Column j of (A K A^T)^-1 A K, one at a time; K stays symmetric. */
-    for (int j = 0; j < n; j++) {
-        for (int i = 0; i < rows; i++)
-            impulse[i] = AK[i * n + j];
-        fsi_dense_cholesky_solve(rows, factor, impulse);
-        for (int k = 0; k < n; k++) {
-            fsi_real sum = 0;
-            for (int i = 0; i < rows; i++)
-                sum += AK[i * n + k] * impulse[i];
-            group->inverse[k * n + j] -= sum;
-        }
-    }
-    for (int j = 0; j < n; j++)
-        for (int k = 0; k < j; k++) {
-            fsi_real *upper = group->inverse + k * n + j;
-            fsi_real *lower = group->inverse + j * n + k;
-            *upper = *lower = (*upper + *lower) / 2;
-        }
-
-    return FSI_OK;
+        fsi__vec_put(group->joint_gap, i, fsi__group_closes(group, i));
+    fsi__group_pull(group, group->joint_gap, dt, group->v);
 }
 
 /* One matrix of the group, block after block of its bodies. */
 static void fsi__group_matrix(fsi_reduced_group *group, fsi_real dt, int inverse, fsi_real *out) {
     int n = group->dof;
-    if (group->body_count == 1) {
-        fsi__reduced_matrix(group->body[0], dt, inverse, out);
-        return;
-    }
     fsi_fill((size_t)n * (size_t)n, 0, out);
-    for (int k = 0; k < group->body_count; k++) {
-        int first = group->first[k];
-        int own = 6 + group->body[k]->model->modes;
-        fsi__reduced_matrix(group->body[k], dt, inverse, group->scratch);
-        for (int i = 0; i < own; i++)
-            fsi_copy((size_t)own, group->scratch + i * own, out + (first + i) * n + first);
-    }
+    for (int k = 0; k < group->body_count; k++)
+        fsi__reduced_matrix(group->body[k], dt, inverse, n, out + group->first[k] * (n + 1));
 }
 
 /* The velocities of all bodies to group->v, and back. */
@@ -11994,11 +11952,7 @@ FSI_API fsi_result fsi_reduced_group_couple(fsi_reduced_group *group, fsi_real d
     fsi__group_velocity_out(group);
     fsi__group_matrix(group, dt, 0, group->mass);
     fsi__group_matrix(group, dt, 1, group->inverse);
-    if (group->joint_count) {
-        fsi_result result = fsi__group_joints(group, dt);
-        if (result != FSI_OK)
-            return result;
-    }
+    fsi__group_joints(group, dt);
     fsi_fill((size_t)group->dof, 0, group->impulse);
     if (!out)
         return FSI_OK;
@@ -12025,18 +11979,11 @@ FSI_API fsi_result fsi_reduced_group_take(fsi_reduced_group *group) {
     return FSI_OK;
 }
 
-/* Place, rotation (side by side in the state) and q of all bodies to group->pose, or back. */
+/* The poses of all bodies to group->pose, or back. */
 static void fsi__group_pose(fsi_reduced_group *group, int back) {
-    fsi_real *pose = group->pose;
     for (int k = 0; k < group->body_count; k++) {
-        fsi_reduced *reduced = group->body[k];
-        size_t modes = (size_t)reduced->model->modes;
-        fsi_real *q = pose + 7;
-        fsi_copy(7, back ? pose : reduced->state, back ? reduced->state : pose);
-        fsi_copy(modes, back ? q : reduced->q, back ? reduced->q : q);
-        if (back)
-            fsi__reduced_update(reduced);
-        pose = q + modes;
+        fsi_real *pose = group->pose + group->first[k] + k;
+        fsi__reduced_pose(group->body[k], pose, pose + 7, back);
     }
 }
 
@@ -12081,8 +12028,9 @@ FSI_API fsi_result fsi_reduced_group_move(fsi_reduced_group *group, fsi_real dt)
         fsi_axpy(rows, -1, group->joint_left, gap);
         if (pass == 15 || moved || !(fsi_max_abs(rows, gap) > least))
             return FSI_OK;
-        fsi_dense_cholesky_solve((int)rows, group->joint_factor, gap);
-        fsi__group_pull(group, gap, dt);
+        fsi_fill((size_t)group->dof, 0, group->change);
+        fsi__group_pull(group, gap, dt, group->change);
+        fsi_axpy((size_t)group->dof, 1, group->change, group->v);
         fsi__group_pose(group, 1);
         fsi__group_velocity_in(group);
     }
