@@ -1997,42 +1997,6 @@ static void fsi__compound_surface(fsi_shape *shape, fsi_real *x, int32_t *id) {
     }
 }
 
-/* One row of the distance grid. The sign changes only where the surface can be between two nodes:
- * |d| + |d'| <= spacing. */
-static void fsi__sdf_row(const fsi_shape *shape, const fsi_bvh *bvh, fsi_real *out, int j, int k) {
-    fsi_real before = 0;
-    int inside = 0;
-    for (int i = 0; i < shape->nx; i++) {
-        fsi_vec3 node = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
-        fsi_vec3 p = fsi_vec_add(shape->origin, fsi_vec_scale(node, shape->spacing));
-        fsi_hit hit;
-        fsi_real d = fsi_bvh_closest(bvh, p, FSI_REAL_MAX, &hit) ? hit.t : 0;
-        if (i > 0 && before + d <= shape->spacing * FSI_R(1.001))
-            inside = fsi_bvh_inside(bvh, p);
-        out[i] = inside ? -d : d;
-        before = d;
-    }
-}
-
-/* The distance grid of a mesh. */
-static fsi_result fsi__sdf_fill(fsi_shape *shape, fsi_real *grid, const fsi_allocator *allocator) {
-    fsi_bvh bvh;
-    fsi_result result = fsi_bvh_init(&bvh, shape->surface.element_count, allocator);
-    if (result != FSI_OK)
-        return result;
-
-    result = fsi_bvh_build(&bvh, &shape->surface);
-    if (result == FSI_OK) {
-        ptrdiff_t rows = (ptrdiff_t)shape->ny * shape->nz;
-        FSI__OMP(parallel for schedule(static))
-        for (ptrdiff_t row = 0; row < rows; row++)
-            fsi__sdf_row(shape, &bvh, grid + row * shape->nx, (int)(row % shape->ny),
-                         (int)(row / shape->ny));
-    }
-    fsi_bvh_free(&bvh);
-    return result;
-}
-
 /* Values of a signed distance on a lattice, node i + nx * (j + ny * k); 2D: nz = 1. */
 typedef struct fsi__sdf {
     int nx;
@@ -2042,6 +2006,41 @@ typedef struct fsi__sdf {
     fsi_vec3 origin;
     const fsi_real *value;
 } fsi__sdf;
+
+/* One row of a distance grid. The sign changes only where the surface can be between two nodes:
+ * |d| + |d'| <= spacing. nearest (may be NULL): the vertex of the surface nearest to each node. */
+static void fsi__sdf_row(const fsi__sdf *sdf, const fsi_bvh *bvh, ptrdiff_t row, fsi_real *value,
+                         int32_t *nearest) {
+    fsi_real before = 0;
+    int inside = 0;
+    for (int i = 0; i < sdf->nx; i++) {
+        ptrdiff_t at = row * sdf->nx + i;
+        fsi_vec3 node = fsi_vec((fsi_real)i, (fsi_real)(row % sdf->ny), (fsi_real)(row / sdf->ny));
+        fsi_vec3 p = fsi_vec_mad(sdf->origin, node, sdf->spacing);
+        fsi_hit hit;
+        memset(&hit, 0, sizeof hit);
+        fsi_bvh_closest(bvh, p, FSI_REAL_MAX, &hit);
+        if (i > 0 && before + hit.t <= sdf->spacing * FSI_R(1.001))
+            inside = fsi_bvh_inside(bvh, p);
+        value[at] = inside ? -hit.t : hit.t;
+        before = hit.t;
+
+        int corner = hit.weight[1] > hit.weight[0] ? 1 : 0;
+        if (bvh->surface.dim == 3 && hit.weight[2] > hit.weight[corner])
+            corner = 2;
+        if (nearest)
+            nearest[at] = bvh->surface.index[bvh->surface.dim * hit.element + corner];
+    }
+}
+
+/* The distance grid of a surface. */
+static void fsi__sdf_fill(const fsi__sdf *sdf, const fsi_bvh *bvh, fsi_real *value,
+                          int32_t *nearest) {
+    ptrdiff_t rows = (ptrdiff_t)sdf->ny * sdf->nz;
+    FSI__OMP(parallel for schedule(static))
+    for (ptrdiff_t row = 0; row < rows; row++)
+        fsi__sdf_row(sdf, bvh, row, value, nearest);
+}
 
 /* A lattice around a box: two cells of room on every side, so its border is outside; `cells` along
    the longest one. */
@@ -2055,6 +2054,12 @@ static fsi__sdf fsi__sdf_cover(fsi_vec3 lo, fsi_vec3 hi, int dim, int cells) {
     sdf.nz = dim == 3 ? (int)fsi__ceil(extent.z / sdf.spacing) + 5 : 1;
     sdf.origin = fsi_vec_sub(lo, fsi_vec_scale(fsi_vec(1, 1, deep), 2 * sdf.spacing));
     sdf.value = NULL;
+    return sdf;
+}
+
+/* The distance grid of a mesh. */
+static fsi__sdf fsi__shape_sdf(const fsi_shape *shape) {
+    fsi__sdf sdf = {shape->nx, shape->ny, shape->nz, shape->spacing, shape->origin, shape->grid};
     return sdf;
 }
 
@@ -2188,7 +2193,17 @@ static fsi_result fsi__mesh_fill(fsi_shape *shape, const fsi_shape_desc *desc,
     }
     memcpy(arrays->index, desc->surface->index,
            (size_t)shape->dim * (size_t)shape->surface.element_count * sizeof(int32_t));
-    return fsi__sdf_fill(shape, arrays->grid, &desc->allocator);
+    fsi_bvh bvh;
+    fsi_result result = fsi_bvh_init(&bvh, shape->surface.element_count, &desc->allocator);
+    if (result != FSI_OK)
+        return result;
+
+    result = fsi_bvh_build(&bvh, &shape->surface);
+    fsi__sdf sdf = fsi__shape_sdf(shape);
+    if (result == FSI_OK)
+        fsi__sdf_fill(&sdf, &bvh, arrays->grid, NULL);
+    fsi_bvh_free(&bvh);
+    return result;
 }
 
 /* Surface and contact samples of an analytic kind. */
@@ -2411,7 +2426,7 @@ FSI__INLINE fsi_real fsi__sdf_read(const fsi__sdf *sdf, fsi_vec3 p, fsi_vec3 *sl
 /* The distance grid of a mesh, trilinear. Beyond it: the distance to the surface point that is
  * found from its rim. */
 static fsi_real fsi__distance_grid(const fsi_shape *shape, fsi_vec3 p, fsi_vec3 *n) {
-    fsi__sdf sdf = {shape->nx, shape->ny, shape->nz, shape->spacing, shape->origin, shape->grid};
+    fsi__sdf sdf = fsi__shape_sdf(shape);
     fsi_vec3 slope;
     fsi_vec3 at;
     fsi_real d = fsi__sdf_read(&sdf, p, &slope, &at);
@@ -7396,7 +7411,7 @@ FSI__INLINE void fsi__rotate_pair(fsi_real *a, fsi_real *b, fsi_real cosine, fsi
     *b = sine * u + cosine * v;
 }
 
-/* Eigenvalues (any order) and vectors (columns of V) of symmetric 3x3 A by Jacobi rotations. */
+/* Eigenvalues (any order) and vectors (rows of V) of symmetric 3x3 A by Jacobi rotations. */
 static void fsi__eigen3(const fsi_mat3 *A, fsi_real value[3], fsi_mat3 *V) {
     fsi_real a[3][3];
     for (int i = 0; i < 9; i++) {
@@ -7422,7 +7437,7 @@ static void fsi__eigen3(const fsi_mat3 *A, fsi_real value[3], fsi_mat3 *V) {
                 for (int k = 0; k < 3; k++)
                     fsi__rotate_pair(&a[i][k], &a[j][k], cosine, sine);
                 for (int k = 0; k < 3; k++)
-                    fsi__rotate_pair(&V->m[3 * k + i], &V->m[3 * k + j], cosine, sine);
+                    fsi__rotate_pair(&V->m[3 * i + k], &V->m[3 * j + k], cosine, sine);
             }
     }
     for (int i = 0; i < 3; i++)
@@ -7451,7 +7466,7 @@ static fsi_mat3 fsi__polar(const fsi_mat3 *F) {
     fsi_vec3 v[3];
     fsi_vec3 u[3];
     for (int i = 0; i < 3; i++)
-        v[i] = fsi_vec(V.m[order[i]], V.m[3 + order[i]], V.m[6 + order[i]]);
+        v[i] = fsi_mat3_row(&V, order[i]);
     v[2] = fsi_vec_cross(v[0], v[1]);
     u[0] = fsi__unit(fsi_mat3_mul_vec(F, v[0]));
     if (!(fsi_vec_dot(u[0], u[0]) > 0))
@@ -7464,16 +7479,14 @@ static fsi_mat3 fsi__polar(const fsi_mat3 *F) {
     }
     u[2] = fsi_vec_cross(u[0], u[1]);
 
-    fsi_mat3 R; /* sum u v^T */
-    for (int i = 0; i < 9; i++) {
-        int row = i / 3;
-        int col = i % 3;
-        R.m[i] = fsi__get(u[0], row) * fsi__get(v[0], col)
-                 + fsi__get(u[1], row) * fsi__get(v[1], col)
-                 + fsi__get(u[2], row) * fsi__get(v[2], col);
+    /* sum u v^T */
+    fsi_mat3 U;
+    for (int i = 0; i < 3; i++) {
+        fsi_vec_store(U.m + 3 * i, u[i]);
+        fsi_vec_store(V.m + 3 * i, v[i]);
     }
-
-    return R;
+    fsi_mat3 Ut = fsi_mat3_transpose(&U);
+    return fsi_mat3_mul(&Ut, &V);
 }
 
 /* A spring of rest length `rest` and stiffness EA: N = EA strain. */
@@ -7708,19 +7721,11 @@ static fsi_mat3 fsi__neohookean(const fsi__solid *solid, const fsi_mat3 *F, int 
     const fsi_real J0 = FSI_R(0.1);
     const fsi_real lambda = solid->lambda;
     const fsi_real mu = solid->mu;
-    const fsi_real *m = F->m;
     fsi_real J = fsi_mat3_det(F);
-    fsi_real I1 = 0;
     fsi_mat3 cof;
     for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++) {
-            int p = 3 * ((i + 1) % 3);
-            int q = 3 * ((i + 2) % 3);
-            int r = (j + 1) % 3;
-            int s = (j + 2) % 3;
-            cof.m[3 * i + j] = m[p + r] * m[q + s] - m[p + s] * m[q + r];
-            I1 += m[3 * i + j] * m[3 * i + j];
-        }
+        fsi_vec_store(cof.m + 3 * i,
+                      fsi_vec_cross(fsi_mat3_row(F, (i + 1) % 3), fsi_mat3_row(F, (i + 2) % 3)));
 
     /* L and its derivatives. */
     fsi_real L;
@@ -7738,10 +7743,13 @@ static fsi_mat3 fsi__neohookean(const fsi__solid *solid, const fsi_mat3 *F, int 
         ddL = -1 / (J0 * J0);
     }
     fsi_real f = (lambda * L - mu) * dL;
-    elem->energy = solid->V * (mu * (I1 - 3) / 2 - mu * L + lambda * L * L / 2);
+    fsi_real I1 = 0;
     fsi_mat3 P;
-    for (int i = 0; i < 9; i++)
-        P.m[i] = mu * m[i] + f * cof.m[i];
+    for (int i = 0; i < 9; i++) {
+        I1 += F->m[i] * F->m[i];
+        P.m[i] = mu * F->m[i] + f * cof.m[i];
+    }
+    elem->energy = solid->V * (mu * (I1 - 3) / 2 - mu * L + lambda * L * L / 2);
 
     /* The positive part is that of linear elasticity in the turned frame. */
     if (stiffness == FSI__POSITIVE) {
@@ -7892,27 +7900,18 @@ static void fsi__soft_gather(const fsi_soft *soft, fsi_real *f) {
 static fsi_real fsi__soft_volume(const fsi_soft *soft, const fsi_real *x, fsi_real scale,
                                  fsi_real *gradient) {
     int dim = soft->desc.dim;
+    int parts = dim == 2 ? 2 : 6;
     double volume = 0;
 
     for (int e = 0; e < soft->surface_count; e++) {
         const int32_t *corner = soft->surface + dim * e;
-        fsi_vec3 p[3];
+        fsi_vec3 p[3] = {fsi_vec(0, 0, 0), fsi_vec(0, 0, 0), fsi__axis(2)}; /* 2D: per depth */
         for (int a = 0; a < dim; a++)
             p[a] = fsi__vec_at(x, corner[a]);
-        if (dim == 2) {
-            volume += (double)(p[0].x * p[1].y - p[0].y * p[1].x) / 2;
-            if (!gradient)
-                continue;
-            fsi__vec_add_at(gradient, corner[0],
-                            fsi_vec(scale * p[1].y / 2, -(scale * p[1].x / 2), 0));
-            fsi__vec_add_at(gradient, corner[1],
-                            fsi_vec(-(scale * p[0].y / 2), scale * p[0].x / 2, 0));
-        } else {
-            volume += (double)fsi_vec_dot(p[0], fsi_vec_cross(p[1], p[2])) / 6;
-            for (int a = 0; gradient && a < 3; a++) {
-                fsi_vec3 normal = fsi_vec_cross(p[(a + 1) % 3], p[(a + 2) % 3]);
-                fsi__vec_add_at(gradient, corner[a], fsi_vec_scale(normal, scale / 6));
-            }
+        volume += (double)fsi_vec_dot(p[0], fsi_vec_cross(p[1], p[2])) / parts;
+        for (int a = 0; gradient && a < dim; a++) {
+            fsi_vec3 normal = fsi_vec_cross(p[(a + 1) % 3], p[(a + 2) % 3]);
+            fsi__vec_add_at(gradient, corner[a], fsi_vec_scale(normal, scale / (fsi_real)parts));
         }
     }
 
@@ -10715,25 +10714,10 @@ static void fsi__reduced_integrals(fsi_reduced_model *model) {
         }
 }
 
-static int fsi__reduced_node(const fsi_reduced_model *model, int i, int j, int k) {
-    return i + model->nx * (j + model->ny * k);
-}
-
-/* Distance and nearest surface vertex at one node of the field. */
-static fsi_result fsi__reduced_field_node(fsi_reduced_model *model, int i, int j, int k) {
-    fsi_vec3 cell = fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k);
-    fsi_vec3 p = fsi_vec_mad(model->origin, cell, model->h);
-    int at = fsi__reduced_node(model, i, j, k);
-    fsi_hit hit;
-    if (!fsi_bvh_closest(&model->tree, p, FSI_R(1e18), &hit))
-        return FSI_ERR_GEOMETRY;
-
-    int corner = hit.weight[1] > hit.weight[0] ? 1 : 0;
-    if (model->dim == 3 && hit.weight[2] > hit.weight[corner])
-        corner = 2;
-    model->near_vertex[at] = model->surface[model->index[model->dim * hit.element + corner]];
-    model->phi[at] = fsi_bvh_inside(&model->tree, p) ? -hit.t : hit.t;
-    return FSI_OK;
+/* The distance field of the rest shape. */
+static fsi__sdf fsi__reduced_sdf(const fsi_reduced_model *model) {
+    fsi__sdf sdf = {model->nx, model->ny, model->nz, model->h, model->origin, model->phi};
+    return sdf;
 }
 
 /* Tree over the rest surface and distance field of the rest shape. x [3 * surface_count]. */
@@ -10748,10 +10732,11 @@ static fsi_result fsi__reduced_field(fsi_reduced_model *model, fsi_real *x) {
     model->tree.leaf = 1;
     if (result == FSI_OK)
         result = fsi_bvh_build(&model->tree, &surface);
-    for (int k = 0; k < model->nz; k++)
-        for (int j = 0; j < model->ny; j++)
-            for (int i = 0; i < model->nx && result == FSI_OK; i++)
-                result = fsi__reduced_field_node(model, i, j, k);
+    fsi__sdf sdf = fsi__reduced_sdf(model);
+    if (result == FSI_OK)
+        fsi__sdf_fill(&sdf, &model->tree, model->phi, model->near_vertex);
+    for (int i = 0; i < model->nx * model->ny * model->nz && result == FSI_OK; i++)
+        model->near_vertex[i] = model->surface[model->near_vertex[i]];
 
     /* From now on the tree serves copies only, which have places of their own. */
     model->tree.surface.x = NULL;
@@ -12055,7 +12040,7 @@ static int fsi__reduced_nearest_node(const fsi_reduced_model *model, fsi_vec3 x)
             return -1;
         node[axis] = (int)(cell + FSI_R(0.5));
     }
-    return fsi__reduced_node(model, node[0], node[1], node[2]);
+    return node[0] + model->nx * (node[1] + model->ny * node[2]);
 }
 
 /* Signed distance of world point p to the deformed body: the displacement of the nearest surface
@@ -12074,7 +12059,7 @@ static fsi_real fsi__reduced_distance(const fsi_reduced *reduced, fsi_vec3 p, fs
         x = fsi_vec_sub(local, fsi__reduced_deformed(reduced, *vertex));
     }
 
-    fsi__sdf sdf = {model->nx, model->ny, model->nz, model->h, model->origin, model->phi};
+    fsi__sdf sdf = fsi__reduced_sdf(model);
     fsi_vec3 slope;
     fsi_vec3 at;
     fsi_real distance = fsi__sdf_read(&sdf, x, &slope, &at);
