@@ -1420,13 +1420,10 @@ static fsi_result fsi__boundary(int corners, int vertex_count, int count, const 
     for (int i = 0; i < faces; i++)
         if (simplex[i] < 0 || simplex[i] >= vertex_count)
             return FSI_ERR_GEOMETRY;
-    size_t size;
-    if (!fsi_size_mul((size_t)faces, sizeof(fsi__face), &size))
-        return FSI_ERR_SIZE;
-
-    fsi__face *face = (fsi__face *)fsi_alloc(allocator, size);
-    if (!face)
-        return FSI_ERR_MEMORY;
+    fsi__face *face = NULL;
+    fsi_result result = FSI__LIST_ROOM(face, faces, allocator);
+    if (result != FSI_OK)
+        return result;
 
     fsi__faces_sorted(corners, count, simplex, face);
     int run;
@@ -1440,7 +1437,7 @@ static fsi_result fsi__boundary(int corners, int vertex_count, int count, const 
             out[(corners - 1) * *used + k] = fsi__face_vertex(corners, simplex, face[i].from, k);
         ++*used;
     }
-    fsi_free(allocator, face, size);
+    FSI__LIST_FREE(face, allocator);
     if (overlap)
         return FSI_ERR_GEOMETRY;
     return out && *used > room ? FSI_ERR_SIZE : FSI_OK;
@@ -7042,18 +7039,17 @@ FSI_API fsi_result fsi_mesh_from_sdf(fsi_mesh *mesh, fsi_sdf_fn sdf, void *user,
 
     /* One block. */
     size_t n = (size_t)stuff.nodes;
-    size_t size = 8 * n * sizeof(fsi_real);
-    stuff.x = (fsi_real *)fsi_alloc(allocator, size);
-    if (!stuff.x)
-        return FSI_ERR_MEMORY;
+    fsi_result result = FSI__LIST_ROOM(stuff.x, 8 * n, allocator);
+    if (result != FSI_OK)
+        return result;
 
     stuff.goal = stuff.x + 3 * n;
     stuff.phi = stuff.goal + 3 * n;
     stuff.best = stuff.phi + n;
-    fsi_result result = fsi__stuff_sample(&stuff, lo, h, sdf, user);
+    result = fsi__stuff_sample(&stuff, lo, h, sdf, user);
     if (result == FSI_OK)
         result = fsi__stuff_mesh(&stuff, mesh);
-    fsi_free(allocator, stuff.x, size);
+    FSI__LIST_FREE(stuff.x, allocator);
 
     return result;
 }
@@ -8109,18 +8105,18 @@ static fsi_result fsi__soft_matrix(fsi_soft *soft) {
 
     for (int i = 0; i < n; i++)
         most = fsi__imax(most, 4 * (work->first[i + 1] - work->first[i]) + 1);
-    size_t size = (size_t)most * sizeof(int32_t);
-    int32_t *list = (int32_t *)fsi_alloc(&soft->desc.allocator, size);
-    if (!list)
-        return FSI_ERR_MEMORY;
+    int32_t *list = NULL;
+    fsi_result result = FSI__LIST_ROOM(list, most, &soft->desc.allocator);
+    if (result != FSI_OK)
+        return result;
 
     size_t blocks = 0;
     for (int i = 0; i < n; i++)
         blocks += (size_t)fsi__soft_neighbours(work, i, list);
-    fsi_result result = fsi__soft_matrix_block(soft, blocks);
+    result = fsi__soft_matrix_block(soft, blocks);
     for (int i = 0; i < n && result == FSI_OK; i++)
         fsi__soft_pattern(soft, i, fsi__soft_neighbours(work, i, list), list);
-    fsi_free(&soft->desc.allocator, list, size);
+    FSI__LIST_FREE(list, &soft->desc.allocator);
 
     return result;
 }
@@ -8260,18 +8256,6 @@ typedef struct fsi__soft_system {
     fsi_real volume;
 } fsi__soft_system;
 
-/* M + dt^2 K + dt C */
-static fsi__soft_system fsi__soft_velocity_system(const fsi_soft *soft, fsi_real dt) {
-    fsi__soft_system system;
-    system.mass = 1 + dt * soft->desc.damping_mass;
-    system.stiff = dt * (dt + soft->desc.damping_stiffness);
-    system.damp = 0;
-    system.volume = fsi__soft_has_pressure(soft)
-                        ? dt * dt * soft->desc.volume_stiffness / soft->work->rest_volume
-                        : 0;
-    return system;
-}
-
 static void fsi__soft_diagonal(const fsi_real *x, fsi_real *y, void *user) {
     const fsi_soft *soft = (const fsi_soft *)user;
     for (int i = 0; i < soft->K.rows; i++)
@@ -8280,10 +8264,11 @@ static void fsi__soft_diagonal(const fsi_real *x, fsi_real *y, void *user) {
 
 /* K.val becomes the system matrix; prescribed rows and columns are taken out, their dx goes to the
    right-hand side. */
-static void fsi__soft_system_build(fsi_soft *soft, const fsi__soft_system *system, fsi_real *r,
-                                   const fsi_real *given) {
+static void fsi__soft_system_build(fsi_soft *soft, const fsi__soft_system *system) {
     fsi__soft_work *work = soft->work;
     fsi_csr *matrix = &soft->K;
+    fsi_real *r = work->residual;
+    const fsi_real *given = work->given;
     FSI__PARALLEL(matrix->rows > 4000)
     for (ptrdiff_t i = 0; i < matrix->rows; i++) {
         double shift = 0;
@@ -8351,8 +8336,7 @@ static fsi_real *fsi__csr_diagonal(fsi_csr *matrix, int i) {
 
 /* The volume stiffness is a matrix of rank one, added to the solution by Sherman and Morrison's
    formula. */
-static fsi_result fsi__soft_solve_volume(fsi_soft *soft, const fsi_real *x, fsi_real volume,
-                                         fsi_real *step) {
+static fsi_result fsi__soft_solve_volume(fsi_soft *soft, const fsi_real *x, fsi_real volume) {
     fsi__soft_work *work = soft->work;
     fsi_real *gradient = work->volume_gradient;
     fsi_fill(work->dof, 0, gradient);
@@ -8364,28 +8348,28 @@ static fsi_result fsi__soft_solve_volume(fsi_soft *soft, const fsi_real *x, fsi_
     if (result < 0)
         return result;
 
-    double along = fsi_dot(work->dof, gradient, step);
+    double along = fsi_dot(work->dof, gradient, work->step);
     double own = fsi_dot(work->dof, gradient, work->volume_answer);
     double share = -(double)volume * along / (1 + (double)volume * own);
-    fsi_axpy(work->dof, (fsi_real)share, work->volume_answer, step);
+    fsi_axpy(work->dof, (fsi_real)share, work->volume_answer, work->step);
 
     return FSI_OK;
 }
 
-/* Solves for step: r is overwritten. The exact stiffness falls back to the positive one when it is
+/* Solves for work->step with the stiffness at x, work->residual (overwritten) and work->given. The
+   exact stiffness falls back to the positive one when it is
    indefinite, and that to a slight shift: cloth without tension or bending stiffness leaves flat
    directions. */
 static fsi_result fsi__soft_solve(fsi_soft *soft, const fsi_real *x, const fsi__soft_system *system,
-                                  int stiffness, fsi_real *r, const fsi_real *given,
-                                  fsi_real *step) {
+                                  int stiffness) {
     fsi__soft_work *work = soft->work;
     fsi_result result = FSI_ERR_SINGULAR;
-    fsi_copy(work->dof, r, work->right);
+    fsi_copy(work->dof, work->residual, work->right);
 
     for (int shifted = 0; shifted < 2;) {
-        fsi_copy(work->dof, work->right, r);
+        fsi_copy(work->dof, work->right, work->residual);
         fsi__soft_assemble(soft, x, stiffness);
-        fsi__soft_system_build(soft, system, r, given);
+        fsi__soft_system_build(soft, system);
         if (shifted) {
             fsi_real most = fsi_max_abs((size_t)soft->K.row[soft->K.rows], soft->K.val);
             fsi_real shift = fsi__max(FSI_R(1e-9), 16 * FSI_REAL_EPS) * most;
@@ -8394,7 +8378,7 @@ static fsi_result fsi__soft_solve(fsi_soft *soft, const fsi_real *x, const fsi__
         }
         result = fsi__soft_factor(soft);
         if (result == FSI_OK)
-            result = fsi__soft_linear(soft, r, step);
+            result = fsi__soft_linear(soft, work->residual, work->step);
         if (result != FSI_ERR_SINGULAR && result != FSI_BREAKDOWN && result != FSI_ERR_NUMERIC)
             break;
         shifted += stiffness == FSI__POSITIVE;
@@ -8402,7 +8386,17 @@ static fsi_result fsi__soft_solve(fsi_soft *soft, const fsi_real *x, const fsi__
     }
     if (result < 0 || system->volume == 0)
         return result;
-    return fsi__soft_solve_volume(soft, x, system->volume, step);
+    return fsi__soft_solve_volume(soft, x, system->volume);
+}
+
+/* The same for velocities over dt: M + dt^2 K + dt C. */
+static fsi_result fsi__soft_solve_velocity(fsi_soft *soft, fsi_real dt) {
+    fsi__soft_system system = FSI__ZERO;
+    system.mass = 1 + dt * soft->desc.damping_mass;
+    system.stiff = dt * (dt + soft->desc.damping_stiffness);
+    if (fsi__soft_has_pressure(soft))
+        system.volume = dt * dt * soft->desc.volume_stiffness / soft->work->rest_volume;
+    return fsi__soft_solve(soft, soft->x, &system, FSI__POSITIVE);
 }
 
 /* Energy of the implicit step: elastic + mass/2 |x - inertial|_M^2 + damp/2 (x - damp_from) Kd (x -
@@ -8456,15 +8450,15 @@ static int fsi__soft_search(fsi_soft *soft, const fsi_real *x, const fsi__soft_s
     return cut;
 }
 
-/* Newton from x (in place) with halving of the step until the energy falls. given: prescribed
-   change of fixed coordinates, done in the first step, which is taken whole then. */
-static fsi_result fsi__soft_newton(fsi_soft *soft, fsi_real *x, const fsi__soft_system *system,
-                                   int iterations, fsi_real *given) {
+/* Newton from work->guess (in place) with halving of the step until the energy falls. work->given:
+   prescribed change of fixed coordinates, done in the first step, which is taken whole then. */
+static fsi_result fsi__soft_newton(fsi_soft *soft, const fsi__soft_system *system, int iterations) {
     fsi__soft_work *work = soft->work;
+    fsi_real *x = work->guess;
     fsi_report *report = &soft->report;
     size_t n = work->dof;
     int stiffness = iterations > 1 ? FSI__EXACT : FSI__POSITIVE;
-    int whole = iterations == 1 || fsi_max_abs(n, given) > 0;
+    int whole = iterations == 1 || fsi_max_abs(n, work->given) > 0;
     int stalled = 0;
     double energy = fsi__soft_merit(soft, x, system, work->residual);
     memset(report, 0, sizeof *report);
@@ -8474,8 +8468,7 @@ static fsi_result fsi__soft_newton(fsi_soft *soft, fsi_real *x, const fsi__soft_
     double goal = soft->desc.tolerance * (fsi_norm(n, work->trial) + report->residual_start);
 
     for (int k = 0; k < iterations && !stalled && (whole || report->residual > goal); k++) {
-        fsi_result result =
-            fsi__soft_solve(soft, x, system, stiffness, work->residual, given, work->step);
+        fsi_result result = fsi__soft_solve(soft, x, system, stiffness);
         if (result < 0)
             return result;
         if (!fsi_all_finite(n, work->step))
@@ -8494,7 +8487,7 @@ static fsi_result fsi__soft_newton(fsi_soft *soft, fsi_real *x, const fsi__soft_
         stalled = cut >= 30 || (level && residual > report->residual / 2);
         report->residual = residual;
         if (whole)
-            fsi_fill(n, 0, given);
+            fsi_fill(n, 0, work->given);
         whole = 0;
     }
     report->reason = stalled ? FSI_STALLED : FSI_NOT_CONVERGED;
@@ -8592,8 +8585,7 @@ static fsi_result fsi__soft_implicit(fsi_soft *soft, fsi_real dt) {
     system.damp = soft->desc.damping_stiffness / h;
     system.volume = fsi__soft_volume_stiffness(soft);
     fsi__soft_implicit_start(soft, dt, h, &system);
-    fsi_result result =
-        fsi__soft_newton(soft, work->guess, &system, soft->desc.newton, work->given);
+    fsi_result result = fsi__soft_newton(soft, &system, soft->desc.newton);
     if (result < 0)
         return result;
 
@@ -8648,13 +8640,11 @@ FSI_API fsi_result fsi_soft_finish(fsi_soft *soft) {
         return FSI_OK;
 
     fsi__soft_work *work = soft->work;
-    fsi__soft_system system = fsi__soft_velocity_system(soft, soft->dt);
     for (size_t i = 0; i < work->dof; i++) {
         work->residual[i] = soft->mass[i / 3] * soft->v[i] + work->push[i];
         work->given[i] = work->fixed[i] ? soft->drive[i] : 0;
     }
-    fsi_result result = fsi__soft_solve(soft, soft->x, &system, FSI__POSITIVE, work->residual,
-                                        work->given, work->step);
+    fsi_result result = fsi__soft_solve_velocity(soft, soft->dt);
     if (result < 0)
         return result;
     if (!fsi_all_finite(work->dof, work->step))
@@ -8739,7 +8729,7 @@ FSI_API fsi_result fsi_soft_static(fsi_soft *soft, int linear, int max_iteration
     fsi_copy(work->dof, linear ? work->rest_x : soft->x, work->guess);
     fsi_fill(work->dof, 0, work->given);
     int iterations = max_iterations ? max_iterations : 100;
-    result = fsi__soft_newton(soft, work->guess, &system, linear ? 1 : iterations, work->given);
+    result = fsi__soft_newton(soft, &system, linear ? 1 : iterations);
     if (report)
         *report = soft->report;
     if (result < 0)
@@ -9576,15 +9566,13 @@ static fsi_result fsi__soft_walls(fsi__soft_change *change, const fsi_obstacle *
    first layer of elements flat before the next step sees it. */
 static fsi_result fsi__soft_spread(fsi_soft *soft, fsi_real dt) {
     fsi__soft_work *work = soft->work;
-    fsi__soft_system system = fsi__soft_velocity_system(soft, dt);
     for (size_t i = 0; i < work->dof; i++) {
         work->given[i] = soft->v[i] - work->contact_start[i];
         work->residual[i] = 0;
         if (work->given[i] != 0)
             work->fixed[i] |= 2;
     }
-    fsi_result result = fsi__soft_solve(soft, soft->x, &system, FSI__POSITIVE, work->residual,
-                                        work->given, work->step);
+    fsi_result result = fsi__soft_solve_velocity(soft, dt);
     for (size_t i = 0; i < work->dof; i++) {
         if (result >= 0 && !work->fixed[i])
             soft->v[i] += work->step[i];
@@ -9617,13 +9605,19 @@ static double fsi__soft_excess(double share, void *user) {
     return energy - change->work - change->most;
 }
 
-/* Energy when the step began, J; Newmark has added jump to x. */
-static double fsi__soft_began(fsi_soft *soft, int jumped) {
+/* Energy with velocities v and the nodes moved by share * way, J. */
+static double fsi__soft_total_moved(fsi_soft *soft, fsi_real share, const fsi_real *way,
+                                    const fsi_real *v) {
     fsi__soft_work *work = soft->work;
     fsi_copy(work->dof, soft->x, work->trial);
-    if (jumped)
-        fsi_axpy(work->dof, -1, work->jump, work->trial);
-    return fsi__soft_total(soft, work->trial, work->v_before, NULL);
+    fsi_axpy(work->dof, share, way, work->trial);
+    return fsi__soft_total(soft, work->trial, v, NULL);
+}
+
+/* Energy when the step began, J; Newmark has added jump to x. */
+static double fsi__soft_began(fsi_soft *soft, int jumped) {
+    return fsi__soft_total_moved(soft, jumped ? FSI_R(-1.0) : 0, soft->work->jump,
+                                 soft->work->v_before);
 }
 
 /* A bounce, or elasticity that was solved without contact, can give back more than was lost: the
@@ -9651,10 +9645,7 @@ static void fsi__soft_calm(fsi__soft_change *change, double began) {
 
 /* Energy after a move of dt, J. */
 static double fsi__soft_after(fsi_soft *soft, fsi_real dt) {
-    fsi__soft_work *work = soft->work;
-    fsi_copy(work->dof, soft->x, work->trial);
-    fsi_axpy(work->dof, dt, soft->v, work->trial);
-    return fsi__soft_total(soft, work->trial, soft->v, NULL);
+    return fsi__soft_total_moved(soft, dt, soft->v, soft->v);
 }
 
 /* Nodes were moved from work->open_start to open overlaps. Where others would meet on the way, all
@@ -10039,9 +10030,8 @@ static int fsi__soft_hinges(const fsi_soft_desc *desc, int32_t *out) {
     if (!faces || !(desc->bend > 0))
         return 0;
 
-    size_t size = (size_t)faces * sizeof(fsi__face);
-    fsi__face *face = (fsi__face *)fsi_alloc(&desc->allocator, size);
-    if (!face)
+    fsi__face *face = NULL;
+    if (FSI__LIST_ROOM(face, faces, &desc->allocator) != FSI_OK)
         return -1;
 
     fsi__faces_sorted(corners, shells, shell, face);
@@ -10061,7 +10051,7 @@ static int fsi__soft_hinges(const fsi_soft_desc *desc, int32_t *out) {
             node[k] = fsi__face_vertex(corners, shell, face[one].from, corners == 2 ? 1 - k : k);
         node[corners] = fsi__face_vertex(corners, shell, face[other].from, corners - 1);
     }
-    fsi_free(&desc->allocator, face, size);
+    FSI__LIST_FREE(face, &desc->allocator);
 
     return count;
 }
@@ -10245,19 +10235,20 @@ static fsi_result fsi__soft_edges(fsi_soft *soft) {
     if (soft->desc.dim == 2 || !corners)
         return FSI_OK;
 
-    size_t size = (size_t)corners * (sizeof(fsi__face) + 1);
-    fsi__face *face = (fsi__face *)fsi_alloc(&soft->desc.allocator, size);
-    if (!face)
-        return FSI_ERR_MEMORY;
+    fsi__face *face = NULL;
+    fsi_result result = FSI__LIST_ROOM(face, corners, &soft->desc.allocator);
+    if (result != FSI_OK)
+        return result;
 
-    unsigned char *is_first = (unsigned char *)(face + corners);
+    /* The last number of an edge marks the first corner that has it, until edges move up. */
     fsi__faces_sorted(3, soft->surface_count, soft->surface, face);
     for (int i = 0; i < corners; i += fsi__face_run(face, i, corners))
-        is_first[face[i].from] = 1;
+        work->edge[3 * face[i].from + 2] = 1;
+    FSI__LIST_FREE(face, &soft->desc.allocator);
     for (int i = 0; i < corners; i++) {
         if (i % 3 == 0)
             work->edge_first[i / 3] = work->edge_count;
-        if (!is_first[i])
+        if (!work->edge[3 * i + 2])
             continue;
         int32_t *edge = work->edge + 3 * work->edge_count++;
         edge[0] = fsi__face_vertex(3, soft->surface, i, 0);
@@ -10265,7 +10256,6 @@ static fsi_result fsi__soft_edges(fsi_soft *soft) {
         edge[2] = soft->desc.vertex_count + i / 3;
     }
     work->edge_first[soft->surface_count] = work->edge_count;
-    fsi_free(&soft->desc.allocator, face, size);
 
     return FSI_OK;
 }
@@ -10633,12 +10623,12 @@ static fsi_result fsi__reduced_own_basis(const fsi_reduced_model *model, fsi__re
     size_t n = soft->work->dof;
     size_t modes = (size_t)model->modes;
     size_t square = modes * modes;
-    size_t size = (3 * square + n + modes) * sizeof(fsi_real);
     fsi_copy(modes * n, basis, build->V);
     fsi__reduced_centre_basis(model, build);
-    fsi_real *M_r = (fsi_real *)fsi_alloc(allocator, size);
-    if (!M_r)
-        return FSI_ERR_MEMORY;
+    fsi_real *M_r = NULL;
+    fsi_result result = FSI__LIST_ROOM(M_r, 3 * square + n + modes, allocator);
+    if (result != FSI_OK)
+        return result;
 
     fsi_real *K_r = M_r + square;
     fsi_real *Y = K_r + square;
@@ -10656,10 +10646,10 @@ static fsi_result fsi__reduced_own_basis(const fsi_reduced_model *model, fsi__re
         }
     }
 
-    fsi_result result = fsi_eigen_dense(model->modes, K_r, M_r, build->omega2, Y, allocator);
+    result = fsi_eigen_dense(model->modes, K_r, M_r, build->omega2, Y, allocator);
     if (result == FSI_OK)
         fsi__reduced_turn_basis(modes, n, Y, build->V, force + n);
-    fsi_free(allocator, M_r, size);
+    FSI__LIST_FREE(M_r, allocator);
     for (size_t a = 0; a < modes; a++)
         build->omega2[a] = fsi__max(build->omega2[a], 0);
     return result;
@@ -11034,16 +11024,10 @@ FSI_API fsi_result fsi_reduced_init(fsi_reduced *reduced, const fsi_reduced_mode
     return FSI_OK;
 }
 
-/* Bytes of what the Newmark step keeps aside. */
-static size_t fsi__reduced_start_size(const fsi_reduced *reduced) {
-    return (12 + 3 * (size_t)reduced->model->modes) * sizeof(fsi_real);
-}
-
 FSI_API void fsi_reduced_free(fsi_reduced *reduced) {
     if (!reduced)
         return;
-    if (reduced->start)
-        fsi_free(&reduced->allocator, reduced->start, fsi__reduced_start_size(reduced));
+    FSI__LIST_FREE(reduced->start, &reduced->allocator);
     fsi_free(&reduced->allocator, reduced->block, reduced->size);
     memset(reduced, 0, sizeof *reduced);
 }
@@ -11352,17 +11336,15 @@ FSI_API fsi_result fsi_reduced_half(fsi_reduced *reduced, fsi_real dt) {
         return FSI_ERR_STATE;
 
     reduced->half = 0;
-    if (!reduced->start)
-        reduced->start =
-            (fsi_real *)fsi_alloc(&reduced->allocator, fsi__reduced_start_size(reduced));
-    if (!reduced->start)
-        return FSI_ERR_MEMORY;
+    size_t modes = (size_t)reduced->model->modes;
+    fsi_result result = FSI__LIST_ROOM(reduced->start, 12 + 3 * modes, &reduced->allocator);
+    if (result != FSI_OK)
+        return result;
 
     /* Momenta, q and q' lie side by side; the forces follow them. */
-    size_t modes = (size_t)reduced->model->modes;
     fsi_copy(6 + 2 * modes, fsi__reduced_momenta(reduced), reduced->start);
     fsi_copy(6 + modes, reduced->force, reduced->start + 6 + 2 * modes);
-    fsi_result result = fsi_reduced_forces(reduced, dt / 2);
+    result = fsi_reduced_forces(reduced, dt / 2);
     reduced->half = result >= 0;
 
     return result;
