@@ -22,7 +22,7 @@ EXAMPLES := $(patsubst examples/%.c,$(B)/%,$(wildcard examples/*.c))
 BENCHES := $(patsubst bench/%.c,$(B)/%,$(wildcard bench/bench_*.c))
 CONFIG  := $(CC) $(FLAGS) $(GREATEST)
 
-.PHONY: demo test examples gallery picture bench bench-peers check check-full fuzz single format format-check clean FORCE
+.PHONY: demo test examples gallery picture bench bench-peers check check-full fuzz single web web-test format format-check clean FORCE
 demo: $(B)/balls
 	@mkdir -p out
 	$(B)/balls --out out
@@ -96,13 +96,42 @@ check-full:
 fuzz:
 	@if [ -f tests/fuzz.sh ]; then FUZZ_SECONDS=$${FUZZ_SECONDS:-60} sh tests/fuzz.sh; else echo "no fuzzers yet"; fi
 # clang-format over everything written in C; format-check fails where it would change a line.
-FORMATTED := $(HEADERS) $(wildcard examples/*.[ch] tests/*.[ch] bench/*.[ch])
+FORMATTED := $(HEADERS) $(wildcard examples/*.[ch] examples/web/*.[ch] tests/*.[ch] bench/*.[ch])
 format:
 	clang-format -i $(FORMATTED)
 format-check:
 	clang-format --dry-run --Werror $(FORMATTED)
 single:
 	@sh tests/single.sh
+
+# The live page in $(B)/web: the library and the scenes of examples/web as wasm, single precision. web_native: the same C for this machine.
+WEB     := $(B)/web
+PAGE    := $(wildcard examples/web/*.html examples/web/*.css examples/web/*.js)
+SCENES  := $(wildcard examples/web/*.[ch]) $(wildcard examples/*.h)
+WEB_O    = -O2 -msimd128
+WEB_C    = -std=c99 -D_POSIX_C_SOURCE=200809L -ffp-contract=off -DFSI_SINGLE -Wall -Wextra -I. -Iexamples
+web:
+	@command -v emcc >/dev/null 2>&1 || { echo "make web: emcc is missing; on Debian: apt-get install emscripten"; exit 1; }
+	@$(MAKE) --no-print-directory $(WEB)/fsi.wasm $(WEB)/source.html
+	@cp $(PAGE) $(WEB)/
+	@echo "$(WEB)/index.html: $$(for f in $(WEB)/*; do gzip -9c $$f; done | wc -c) bytes gzipped; serve the folder, e.g. python3 -m http.server -d $(WEB)"
+$(B)/wasm/fsi.o: $(HEADERS)
+	@mkdir -p $(B)/wasm
+	@for h in $(HEADERS); do echo "#include \"$$h\""; done > $(B)/wasm/fsi.c
+	emcc $(WEB_C) $(WEB_O) -DFSI_IMPLEMENTATION -c $(B)/wasm/fsi.c -o $(B)/wasm/fsi.o
+$(WEB)/fsi.wasm: $(B)/wasm/fsi.o $(SCENES)
+	@mkdir -p $(WEB)
+	emcc $(WEB_C) $(WEB_O) -DFSI_DECLARATIONS_ONLY examples/web/page.c $(B)/wasm/fsi.o -o $@ --no-entry -sSTANDALONE_WASM -sALLOW_MEMORY_GROWTH -sEXPORTED_FUNCTIONS=_malloc,_free
+$(WEB)/source.html: examples/web/source.sh examples/web/scenes.js $(HEADERS)
+	@mkdir -p $(WEB)
+	@sh examples/web/source.sh > $@
+$(B)/web_native: $(HEADERS) $(SCENES)
+	@mkdir -p $(B)
+	@for h in $(HEADERS); do echo "#include \"$$h\""; done > $(B)/web_native.c
+	$(CC) $(WEB_C) -O2 -DFSI_IMPLEMENTATION -c $(B)/web_native.c -o $(B)/web_native.o
+	$(CC) $(WEB_C) -O2 -DFSI_DECLARATIONS_ONLY examples/web/page.c $(B)/web_native.o -o $@ -lm
+web-test: web $(B)/web_native
+	@B=$(B) sh tests/web.sh
 
 clean:
 	rm -rf $(B) out

@@ -1,7 +1,7 @@
 #!/bin/sh
 # check.sh [GROUP...]: what make check runs. Every row is one command that must succeed; rows run two at a time: what finds a typo first, then the long
 # ones, and many short ones last so that both end together.
-# CHECK_JOBS=1: one at a time. CHECK_STRICT=1 (.ci/run): a tool that could not be installed is a failure, not a skipped row. Groups: hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind commands coverage (all by default; commands, coverage and
+# CHECK_JOBS=1: one at a time. CHECK_STRICT=1 (.ci/run): a tool that could not be installed is a failure, not a skipped row. Groups: hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind web commands coverage (all by default; commands, coverage and
 # the long parts of the others only with CHECK_FULL=1).
 cd "$(dirname "$0")/.." || exit 1
 top=$(pwd) dir=$(mktemp -d) rows=$dir/rows
@@ -11,8 +11,8 @@ CC=${CC:-cc}
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual -Wdouble-promotion -Wundef -Wvla -Werror"
 strict_c="$strict -Wstrict-prototypes -Wmissing-prototypes"
 headers=${HEADERS:-$(ls fsi_*.h)}                               # HEADERS=fsi_linalg.h: only what concerns that one
-groups=${*:-hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind ${CHECK_FULL:+commands coverage}}
-for g in $groups; do case " hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind commands coverage " in *" $g "*) ;; *) echo "check: no group $g"; exit 1 ;; esac; done
+groups=${*:-hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind web ${CHECK_FULL:+commands coverage}}
+for g in $groups; do case " hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind web commands coverage " in *" $g "*) ;; *) echo "check: no group $g"; exit 1 ;; esac; done
 want() { case " $groups " in *" $1 "*) return 0 ;; esac; return 1; }
 row() { printf '%s\t%s\n' "$1" "$2" >>"$rows"; }             # row NAME COMMAND
 # lib NAME FLAGS: the five headers compiled once into $dir/NAME/libfsi.a; prog NAME FLAGS TARGET: a program of the Makefile linked to it
@@ -40,6 +40,7 @@ want tsan && install clang libomp-dev
 want fuzz && install clang libclang-rt-14-dev
 want static && install cppcheck clang-tidy
 want valgrind && install valgrind
+want web && install emscripten nodejs npm chromium
 begin=$(date +%s)
 install_all
 echo "check: packages in $(($(date +%s) - begin)) s"
@@ -262,6 +263,15 @@ if want fuzz; then
     else row "skip: libFuzzer" ""; fi
 fi
 if want allocs; then row "allocs: every line that allocates and every public function that reaches one has failed" "sh tests/allocs.sh"; fi
+if want web; then                                                      # built once for both rows
+    page="flock $dir/web.lock make --no-print-directory B=$dir/web web"
+    row "web: every name of a text is a function of a header, and the page's C has no warning" "make --no-print-directory B=$dir/webc $dir/webc/web/source.html && gcc -std=c99 -D_POSIX_C_SOURCE=200809L -DFSI_SINGLE -Wall -Wextra -Werror -DFSI_DECLARATIONS_ONLY -I. -Iexamples -fsyntax-only examples/web/page.c"
+    if have emcc; then
+        row "web: the page is at most 400 kB gzipped" "$page && [ \$(for f in $dir/web/web/*; do gzip -9c \$f; done | wc -c) -le 409600 ]"
+        if have npm && { have chromium || have chromium-browser; }; then row "web: the page in a real browser" "$page && make --no-print-directory B=$dir/web web-test"
+        else row "skip: chromium" ""; fi
+    else row "skip: emscripten" ""; fi
+fi
 if want commands; then row "commands: what README and docs print runs" "sh tests/commands.sh"; fi
 if want coverage; then row "coverage: lines and public functions" "sh tests/coverage.sh"; fi
 if want valgrind && have valgrind; then                                # every scheme after it has touched, and the quick start of each header
@@ -286,7 +296,7 @@ rm -f "$log"
 X
 : >"$dir/ended"; : >"$dir/passed"; : >"$dir/failed"; : >"$dir/skipped"; : >"$dir/times"; : >"$dir/notes"
 begin=$(date +%s)
-awk -F'\t' '{ w = 5 } /^(hygiene|readme|skip)/ || $1 ~ /^matrix: [a-z_]+ (gcc c99|g\+\+ c\+\+11)$/ { w = 1 } $1 ~ /library$/ || /^fuzz: lib/ { w = 2 } /^(golden|tsan|allocs|static: clang-tidy|fuzz: seeds)/ { w = 3 }
+awk -F'\t' '{ w = 5 } /^(hygiene|readme|skip)/ || $1 ~ /^matrix: [a-z_]+ (gcc c99|g\+\+ c\+\+11)$/ { w = 1 } $1 ~ /library$/ || /^fuzz: lib/ { w = 2 } /^(golden|tsan|allocs|web|static: clang-tidy|fuzz: seeds)/ { w = 3 }
     $1 !~ /library$/ && /^(asan|single|full|threads)/ { w = 4 } { print w "\t" $0 }' "$rows" | sort -s -n -k1,1 | cut -f2- | tr '\n' '\0' | xargs -0 -P "${CHECK_JOBS:-2}" -I{} sh "$dir/one.sh" {} "$dir"
 sort -u "$dir/skipped"
 awk '{ t[$1] += $2; n[$1]++ } END { for (g in t) printf "check: %-9s %3d rows, %5.1f min\n", g, n[g], t[g] / 60 }' "$dir/times" | sort

@@ -1,0 +1,297 @@
+// web.mjs: a file server for one folder, and headless Chromium on the live page. Needs
+// playwright-core beside it in NODE_PATH and a Chromium (CHROMIUM, or the one of the system).
+//
+//     node tests/web.mjs build/web out/web           all tests
+//     node tests/web.mjs build/web out/web shots     only the screenshots
+import { createServer } from 'node:http';
+import { readFile, mkdir } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { extname, join, normalize } from 'node:path';
+
+const [folder, out, only = ''] = process.argv.slice(2);
+const { chromium } = createRequire(process.env.PLAYWRIGHT + '/')('playwright-core');
+// Scenes whose bits are compared with the native program.
+const BITS = ['pool', 'raft', 'boat', 'diver'];
+const TYPES = {
+    '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.wasm': 'application/wasm',
+};
+
+// ---- the server: files of one folder, nothing above it
+async function serve() {
+    const server = createServer(async (request, response) => {
+        const path = normalize(decodeURIComponent(request.url.split('?')[0])).replace(/^(\.\.\/)+/, '');
+        try {
+            const body = await readFile(join(folder, path === '/' ? 'index.html' : path));
+            response.writeHead(200, { 'content-type': TYPES[extname(path)] || 'text/html' });
+            response.end(body);
+        } catch {
+            response.writeHead(404);
+            response.end('not here');
+        }
+    });
+    await new Promise((ready) => server.listen(0, '127.0.0.1', ready));
+    return { server, address: `http://127.0.0.1:${server.address().port}/` };
+}
+
+// ---- counting
+let passed = 0;
+let failed = 0;
+
+function check(name, good, figure = '') {
+    if (good) passed++;
+    else failed++;
+    console.log(`${good ? 'ok  ' : 'FAIL'} ${name}${figure === '' ? '' : `: ${figure}`}`);
+}
+
+// ---- pages
+async function openPage(browser, address, options = {}) {
+    const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, ...options.page });
+    page.problems = [];
+    page.on('pageerror', (error) => page.problems.push(error.message));
+    page.on('console', (line) => line.type() === 'error' && page.problems.push(line.text()));
+    await page.goto(address + (options.query || ''));
+    await page.waitForFunction('window.fsi !== undefined', null, { timeout: 30000 });
+    return page;
+}
+
+// What a test does in the page, as a function of window.fsi and one argument.
+const inPage = (page, work, argument) => page.evaluate(work, argument);
+
+// ---- the tests
+async function testFirstFrame(browser, address) {
+    const page = await openPage(browser, address);
+    const ready = Number(await page.getAttribute('html', 'data-ready'));
+    check('first frame within 2 s of the load', ready < 2000, `${ready} ms`);
+    check('WebGL2 is used', (await inPage(page, () => fsi.renderer)) === 'Renderer');
+    const steps = async () => (await inPage(page, () => fsi.report())).steps;
+    const before = await steps();
+    await page.waitForTimeout(500);
+    check('the scene runs by itself', (await steps()) > before);
+    check('no error on the page', page.problems.length === 0, page.problems.join('; '));
+    await page.close();
+}
+
+async function testEveryScene(browser, address) {
+    const page = await openPage(browser, address, { query: '?paused' });
+    const scenes = await inPage(page, () => fsi.scenes);
+    check('ten scenes and more', scenes.length >= 10, scenes.length);
+    for (const name of scenes) {
+        const report = await inPage(page, async (scene) => {
+            await fsi.load(scene);
+            for (let i = 0; i < 15; i++) fsi.step(20);
+            return fsi.report();
+        }, name);
+        const good = report.steps === 300 && report.stable && report.scene === name;
+        const figure = `${report.ms_per_step.toFixed(2)} ms a step, volume ${(100 * report.volume_error).toFixed(2)} %`;
+        check(`${name}: 300 steps`, good, figure);
+        check(`${name}: bodies at finite places`, report.bodies.every((b) => Number.isFinite(b.x + b.y + b.density)));
+    }
+    check('no error in any scene', page.problems.length === 0, page.problems.join('; '));
+    await page.close();
+}
+
+// One body alone: how much of it is under water, against its density.
+async function testArchimedes(browser, address) {
+    const page = await openPage(browser, address, { query: '?paused' });
+    for (const density of [0.1, 0.3, 0.5, 0.8]) {
+        const submerged = await inPage(page, async (value) => {
+            await fsi.load('pool');
+            fsi.set('bodies', 1);
+            fsi.set('calm', 3);
+            fsi.set('density', value);
+            fsi.step(400);
+            return fsi.report().bodies[0].submerged;
+        }, density);
+        // A face that lies along the cells is known to half a cell: 1/64 m of a crate of 0.28 m.
+        check(`a crate of density ${density} floats at Archimedes`, Math.abs(submerged - density) < 0.056,
+            submerged.toFixed(3));
+    }
+    await page.close();
+}
+
+async function testDrag(browser, address) {
+    const page = await openPage(browser, address, { query: '?paused' });
+    for (const density of [1e-4, 0.01, 0.5, 1, 10, 1e4]) {
+        const moved = await inPage(page, async (value) => {
+            await fsi.load('pool');
+            fsi.set('bodies', 1);
+            fsi.set('density', value);
+            fsi.step(30);
+            const { x, y } = fsi.report().bodies[0];
+            fsi.drag(x, y, 0.8, 0.2);
+            const after = fsi.report();
+            const [body] = after.bodies;
+            fsi.step(200);
+            return { dx: body.x - x, dy: body.y - y, stable: fsi.report().stable };
+        }, density);
+        const off = Math.hypot(moved.dx - 0.8, moved.dy - 0.2);
+        check(`density ${density}: a drag of (0.8, 0.2) m moves it by that`, off < 0.08 && moved.stable,
+            `(${moved.dx.toFixed(3)}, ${moved.dy.toFixed(3)})`);
+    }
+    await page.close();
+}
+
+// The mouse itself: pressed on a body, moved, let go.
+async function testMouse(browser, address) {
+    const page = await openPage(browser, address, { query: '#scene=pool&bodies=1&density=0.5' });
+    await page.waitForTimeout(1200);
+    const place = () => inPage(page, () => fsi.report().bodies[0]);
+    const before = await place();
+    const area = await page.locator('#view').boundingBox();
+    const scale = 0.95 * Math.min(area.width / 4, area.height / 2);
+    const pixel = ({ x, y }) => [
+        area.x + area.width / 2 + scale * (x - 2),
+        area.y + area.height / 2 - scale * (y - 1),
+    ];
+    await page.mouse.move(...pixel(before));
+    await page.mouse.down();
+    await page.mouse.move(...pixel({ x: before.x + 0.7, y: before.y }), { steps: 20 });
+    await page.waitForTimeout(1500);
+    const after = await place();
+    await page.mouse.up();
+    check('the mouse drags a body', Math.abs(after.x - before.x - 0.7) < 0.1, (after.x - before.x).toFixed(3));
+    await page.close();
+}
+
+// Steps, saves, steps on; restores, steps on again: the bits of the native program.
+async function testBits(browser, address, native, scenes) {
+    const page = await openPage(browser, address, { query: '?paused' });
+    for (const name of scenes) {
+        const own = await inPage(page, async (scene) => {
+            await fsi.load(scene);
+            fsi.step(40);
+            const block = fsi.save();
+            const saved = fsi.hash();
+            fsi.step(20);
+            const straight = fsi.hash();
+            fsi.restore(block);
+            fsi.step(20);
+            return { saved, straight, again: fsi.hash() };
+        }, name);
+        const other = execFileSync(native, ['hash', name, '40'], { encoding: 'utf8' }).trim().split(' ').slice(2);
+        check(`${name}: a restored state goes on with the same bits`, own.straight === own.again, own.again);
+        check(`${name}: the bits of the native program`, other.join() === `${own.saved},${own.straight},${own.again}`,
+            other.join(' '));
+    }
+    await page.close();
+}
+
+// Processor time of a step, native program and page in turn.
+async function testSpeed(browser, address, native) {
+    const page = await openPage(browser, address, { query: '?paused' });
+    const steps = 120;
+    const ratios = [];
+    let frame = 0;
+    for (let round = 0; round < 3; round++) {
+        const text = execFileSync(native, ['time', 'pool', String(steps), 'bodies', '20'], { encoding: 'utf8' });
+        const theirs = Number(text.trim().split(' ')[1]);
+        const ours = await inPage(page, async (count) => {
+            await fsi.load('pool');
+            fsi.set('bodies', 20);
+            fsi.step(20);
+            const start = performance.now();
+            fsi.step(count);
+            return (performance.now() - start) / count;
+        }, steps);
+        console.log(`     pool of 128 x 64 with 20 bodies: ${ours.toFixed(2)} ms a step, native ${theirs.toFixed(2)} ms`);
+        ratios.push(ours / theirs);
+        frame = ours;
+    }
+    const ratio = ratios.sort((a, b) => a - b)[1];
+    console.log(`     a step in Chromium over native -O2 single precision: ${ratio.toFixed(2)} (wall over processor time)`);
+    check('a step takes at most 3 times the native one', ratio < 3, ratio.toFixed(2));
+    check('a step was timed', frame > 0);
+    await page.close();
+}
+
+async function testKeysAndAddress(browser, address) {
+    const page = await openPage(browser, address, { query: '#scene=raft&load=3' });
+    const report = () => inPage(page, () => fsi.report());
+    check('the address chooses scene and settings', (await report()).scene === 'raft' && (await report()).bodies.length === 4);
+    await page.keyboard.press('Space');
+    const paused = (await report()).steps;
+    await page.waitForTimeout(200);
+    check('Space pauses', (await report()).steps === paused);
+    await page.keyboard.press('.');
+    check('. is one step', (await report()).steps === paused + 1);
+    await page.keyboard.press('r');
+    check('R starts again', (await report()).steps === 0);
+    await page.keyboard.press('n');
+    check('N is the next scene', (await report()).scene !== 'raft');
+    check('every control has a name', (await inPage(page, () => [...document.querySelectorAll('button, input, select, canvas')]
+        .filter((e) => !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.[0]?.textContent)).length)) === 0);
+    await page.close();
+}
+
+async function testWithout(browser, address) {
+    const flat = await openPage(browser, address, { query: '?paused&renderer=2d' });
+    const drawn = await inPage(flat, async () => {
+        for (const name of fsi.scenes) {
+            await fsi.load(name);
+            fsi.step(3);
+        }
+        return fsi.renderer;
+    });
+    check('Canvas 2D draws every scene', drawn === 'FlatRenderer' && !flat.problems.length, flat.problems.join('; '));
+    await flat.close();
+    const bare = await browser.newPage();
+    await bare.addInitScript(() => delete window.WebAssembly);
+    await bare.goto(address);
+    await bare.waitForTimeout(300);
+    check('without WebAssembly the page says so', (await bare.textContent('#message')).includes('WebAssembly'));
+    await bare.close();
+    const calm = await openPage(browser, address, { page: { reducedMotion: 'reduce' } });
+    await calm.waitForTimeout(300);
+    check('reduced motion: nothing runs by itself', (await inPage(calm, () => fsi.report())).steps === 0);
+    await calm.close();
+}
+
+// ---- screenshots
+async function takeShots(browser, address) {
+    await mkdir(out, { recursive: true });
+    for (const [tag, width, height, theme] of [['wide', 1280, 800, 'light'], ['phone', 390, 844, 'dark']]) {
+        const page = await openPage(browser, address, {
+            query: `?paused&theme=${theme}`,
+            page: { viewport: { width, height } },
+        });
+        for (const name of await inPage(page, () => fsi.scenes)) {
+            await inPage(page, async (scene) => {
+                await fsi.load(scene);
+                for (let i = 0; i < 12; i++) fsi.step(10);
+            }, name);
+            await page.screenshot({ path: `${out}/${name}_${tag}.png` });
+        }
+        check(`screenshots ${width} x ${height}`, page.problems.length === 0, page.problems.join('; '));
+        const wide = await inPage(page, () => document.documentElement.scrollWidth <= window.innerWidth);
+        check(`nothing is wider than ${width}`, wide);
+        await page.close();
+    }
+}
+
+async function run() {
+    const { server, address } = await serve();
+    const browser = await chromium.launch({
+        executablePath: process.env.CHROMIUM || '/usr/bin/chromium',
+        args: ['--no-sandbox', '--use-gl=angle', '--use-angle=swiftshader', '--enable-unsafe-swiftshader'],
+    });
+    const native = process.env.WEB_NATIVE;
+    if (only !== 'shots') {
+        await testFirstFrame(browser, address);
+        await testEveryScene(browser, address);
+        await testArchimedes(browser, address);
+        await testDrag(browser, address);
+        await testMouse(browser, address);
+        await testKeysAndAddress(browser, address);
+        await testWithout(browser, address);
+        await testBits(browser, address, native, BITS);
+        await testSpeed(browser, address, native);
+    }
+    await takeShots(browser, address);
+    await browser.close();
+    server.close();
+    console.log(`${passed} passed, ${failed} failed`);
+    process.exit(failed ? 1 : 0);
+}
+
+run();
