@@ -14,17 +14,18 @@
 #include "fsi_couple.h"
 #include "common.h"
 
-#define MOST 64
-static const int32_t quad[8] = {0, 1, 1, 2, 2, 3, 3, 0};
-static const int32_t cube[36] = {0, 2, 1, 0, 3, 2, 4, 5, 6, 4, 6, 7, 0, 1, 5, 0, 5, 4,
-                                 2, 3, 7, 2, 7, 6, 1, 2, 6, 1, 6, 5, 3, 0, 4, 3, 4, 7};
+enum {
+    MOST = 64 /* blocks */
+};
 
+/* ------------------------------------------------------------------------------------------------
+ * The engine: cubes (in 2D squares) that bump into each other and stop at the box. */
 typedef struct block {
     fsi_body body; /* what the coupling sees */
     fsi_quat turn;
-    fsi_real half, inertia; /* half edge, m; moment of inertia of the cube (square) */
-    /* corners and how fast they move: the advection asks, and v* of a light block is far off */
-    fsi_real x[24], v[24];
+    fsi_real half;  /* half an edge, m */
+    fsi_real x[24]; /* corners */
+    fsi_real v[24]; /* how fast they move: the advection asks */
     fsi_surface surface;
     double density;
     fsi_real before; /* v* of the step, m/s */
@@ -38,215 +39,311 @@ typedef struct scene {
     fsi_coupled *list[MOST];
     int count;
     int dim;
-    int open;
-    int prescribed;
+    int open;       /* sides of the box; the hydrostatic pressure is left out then */
+    int prescribed; /* the blocks' motion is given */
     uint64_t seed;
-    fsi_real g;
+    fsi_real gravity;
 } scene;
 
-static void corners(block *b, int dim) {
-    for (int i = 0; i < (dim == 3 ? 8 : 4); i++) {
-        fsi_vec3 p =
-            fsi_vec(i % 4 == 1 || i % 4 == 2 ? b->half : -b->half, i % 4 >= 2 ? b->half : -b->half,
-                    dim == 2 ? 0
-                    : i >= 4 ? b->half
-                             : -b->half);
-        p = fsi_quat_rotate(b->turn, p);
-        fsi_vec_store(b->x + 3 * i, fsi_vec_add(b->body.centre, p));
-        fsi_vec_store(b->v + 3 * i, fsi_vec_add(b->body.velocity, fsi_vec_cross(b->body.spin, p)));
+/* The corners of a block as it lies now, and their velocities. */
+static void place_corners(block *b, int dim) {
+    for (int i = 0; i < b->surface.vertex_count; i++) {
+        int right = i % 4 == 1 || i % 4 == 2;
+        int upper = i % 4 >= 2;
+        int front = i >= 4;
+        fsi_vec3 arm;
+        arm.x = right ? b->half : -b->half;
+        arm.y = upper ? b->half : -b->half;
+        arm.z = front ? b->half : -b->half;
+        if (dim == 2)
+            arm.z = 0;
+        arm = fsi_quat_rotate(b->turn, arm);
+        fsi_vec3 v = fsi_vec_add(b->body.velocity, fsi_vec_cross(b->body.spin, arm));
+        fsi_vec_store(b->x + 3 * i, fsi_vec_add(b->body.centre, arm));
+        fsi_vec_store(b->v + 3 * i, v);
     }
 }
 
-static void place(scene *s, int bodies, double density) {
-    int per = bodies == 1 ? 1 : bodies <= 12 ? 3 : 5;
-    int rows = (bodies + per - 1) / per;
-    s->count = bodies;
+/* Edges of a square, triangles of a cube. */
+static void make_surface(block *b, int dim) {
+    static const int32_t square[8] = {0, 1, 1, 2, 2, 3, 3, 0};
+    static const int32_t cube[36] = {0, 2, 1, 0, 3, 2, 4, 5, 6, 4, 6, 7, 0, 1, 5, 0, 5, 4,
+                                     2, 3, 7, 2, 7, 6, 1, 2, 6, 1, 6, 5, 3, 0, 4, 3, 4, 7};
+    b->surface = (fsi_surface){
+        .dim = dim,
+        .vertex_count = dim == 3 ? 8 : 4,
+        .element_count = dim == 3 ? 12 : 4,
+        .closed = 1,
+        .x = b->x,
+        .v = b->v,
+        .index = dim == 3 ? cube : square,
+    };
+}
 
-    for (int k = 0; k < bodies; k++) {
+/* Sets mass and inertia. A cube's inertia is the same about every axis. */
+static void weigh(block *b, int dim) {
+    b->body.mass = b->density * pow(2 * b->half, dim);
+    fsi_real inertia = b->body.mass * b->half * b->half * 2.0 / 3.0;
+    for (int axis = 0; axis < 3; axis++)
+        b->body.inertia.m[4 * axis] = inertia;
+}
+
+/* One block in the lower middle, tilted a little. */
+static void place_one(scene *s, double density) {
+    block *b = s->block;
+    b->half = 0.15;
+    b->density = density;
+    b->body.centre = fsi_vec(0.5, 0.5, s->dim == 3 ? 0.5 : 0);
+    b->turn = fsi_quat_from_rotation(fsi_vec(0, 0, 0.1));
+}
+
+/* Rows of smaller blocks, by turns a tenth, once and ten times as dense, each turned its own way.
+ */
+static void place_many(scene *s, double density) {
+    static const double mix[3] = {0.1, 1, 10};
+    int per_row = s->count <= 12 ? 3 : 5;
+    int rows = (s->count + per_row - 1) / per_row;
+    for (int k = 0; k < s->count; k++) {
         block *b = s->block + k;
-        double mix[3] = {0.1, 1, 10};
-        double angle = bodies == 1 ? 0.1 : 0.1 + 0.37 * k;
-        b->half = bodies == 1 ? 0.15 : bodies <= 12 ? 0.08 : 0.045;
-        b->density = bodies == 1 ? density : density * mix[k % 3];
-        double volume = pow(2 * b->half, s->dim);
-        b->body.mass = b->density * volume;
-        b->inertia = b->body.mass * b->half * b->half * 2.0 / 3.0;
-        for (int a = 0; a < 9; a += 4)
-            b->body.inertia.m[a] = b->inertia;
-        b->body.centre = bodies == 1
-                             ? fsi_vec(0.5, 0.5, s->dim == 3 ? 0.5 : 0)
-                             : fsi_vec((k % per + 0.5) / per, 0.2 + 1.6 * (k / per + 0.5) / rows,
-                                       s->dim == 3 ? (0.3 + 0.4 * (k % 2)) : 0);
-        b->turn = fsi_quat_from_rotation(fsi_vec(0, 0, angle));
-        b->surface.dim = s->dim;
-        b->surface.vertex_count = s->dim == 3 ? 8 : 4;
-        b->surface.element_count = s->dim == 3 ? 12 : 4;
-        b->surface.closed = 1;
-        b->surface.x = b->x;
-        b->surface.v = b->v;
-        b->surface.index = s->dim == 3 ? cube : quad;
-        s->list[k] = s->door + k;
-        corners(b, s->dim);
+        double depth = 0.3 + 0.4 * (k % 2);
+        b->half = s->count <= 12 ? 0.08 : 0.045;
+        b->density = density * mix[k % 3];
+        b->body.centre.x = (k % per_row + 0.5) / per_row;
+        b->body.centre.y = 0.2 + 1.6 * (k / per_row + 0.5) / rows;
+        b->body.centre.z = s->dim == 3 ? depth : 0;
+        b->turn = fsi_quat_from_rotation(fsi_vec(0, 0, 0.1 + 0.37 * k));
     }
 }
 
-/* Explicit forces: weight, less the weight of the fluid where the hydrostatic pressure was taken
- * out. */
+static void place(scene *s, int count, double density) {
+    s->count = count;
+    if (count == 1)
+        place_one(s, density);
+    else
+        place_many(s, density);
+    for (int k = 0; k < count; k++) {
+        weigh(s->block + k, s->dim);
+        make_surface(s->block + k, s->dim);
+        place_corners(s->block + k, s->dim);
+        s->list[k] = s->door + k;
+    }
+}
+
+/* First stage of a step: weight, less that of the fluid where the hydrostatic pressure is left
+   out; then every block goes through its door. A block without mass moves as prescribed. */
 static fsi_result begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-    fsi_result result = FSI_OK;
-
-    for (int k = 0; k < s->count && result >= 0; k++) {
+    for (int k = 0; k < s->count; k++) {
         block *b = s->block + k;
-        b->surface.x = b->x;
-        b->surface.v = b->v;
+        fsi_real pull = s->gravity * dt;
+        if (s->open)
+            pull *= 1 - 1 / b->density;
         if (s->prescribed)
             b->body.mass = 0;
         else
-            b->body.velocity.y -= s->g * dt * (s->open ? 1 - 1 / b->density : 1);
+            b->body.velocity.y -= pull;
         b->before = b->body.velocity.y;
-        result = fsi_body_couple(&b->body, &b->surface, s->door + k);
+        b->surface.x = b->x;
+        b->surface.v = b->v;
+        fsi_result result = fsi_body_couple(&b->body, &b->surface, s->door + k);
+        if (result < 0)
+            return result;
     }
 
-    return result;
+    return FSI_OK;
 }
 
 /* Round bumpers: two blocks that come near share their velocity along the line between them. */
 static void bump(block *a, block *b) {
-    fsi_vec3 d = fsi_vec_sub(b->body.centre, a->body.centre);
-    fsi_real l = fsi_vec_length(d);
-    fsi_real gap = 1.25 * (a->half + b->half) - l;
+    fsi_vec3 between = fsi_vec_sub(b->body.centre, a->body.centre);
+    fsi_real distance = fsi_vec_length(between);
+    fsi_real overlap = 1.25 * (a->half + b->half) - distance;
     fsi_real share = a->body.mass / (a->body.mass + b->body.mass);
-    if (!(gap > 0) || !(l > 0))
+    if (!(overlap > 0) || !(distance > 0))
         return;
-    d = fsi_vec_scale(d, 1 / l);
-    fsi_real closing = fsi_vec_dot(fsi_vec_sub(a->body.velocity, b->body.velocity), d);
-    a->body.centre = fsi_vec_mad(a->body.centre, d, (share - 1) * gap);
-    b->body.centre = fsi_vec_mad(b->body.centre, d, share * gap);
+    fsi_vec3 dir = fsi_vec_scale(between, 1 / distance);
+    a->body.centre = fsi_vec_mad(a->body.centre, dir, (share - 1) * overlap);
+    b->body.centre = fsi_vec_mad(b->body.centre, dir, share * overlap);
+
+    fsi_real closing = fsi_vec_dot(fsi_vec_sub(a->body.velocity, b->body.velocity), dir);
     if (!(closing > 0))
         return;
-    a->body.velocity = fsi_vec_mad(a->body.velocity, d, (share - 1) * closing);
-    b->body.velocity = fsi_vec_mad(b->body.velocity, d, share * closing);
+    a->body.velocity = fsi_vec_mad(a->body.velocity, dir, (share - 1) * closing);
+    b->body.velocity = fsi_vec_mad(b->body.velocity, dir, share * closing);
 }
 
-/* The integrator of "your own engine": symplectic Euler; a cube's inertia does not turn. Blocks
- * stop at the box. */
+/* One coordinate between two walls: past one it stops there. */
+static void stop_between(fsi_real lowest, fsi_real highest, fsi_real *x, fsi_real *v) {
+    if (*x < lowest) {
+        *x = lowest;
+        *v = fmax(*v, 0);
+    }
+    if (*x > highest) {
+        *x = highest;
+        *v = fmin(*v, 0);
+    }
+}
+
+/* Symplectic Euler, then the walls of the box, 1 m x 2 m (x 1 m). */
+static void move_block(block *b, int dim, fsi_real dt) {
+    fsi_vec3 *x = &b->body.centre;
+    fsi_vec3 *v = &b->body.velocity;
+    *x = fsi_vec_mad(*x, *v, dt);
+    fsi_quat turn = fsi_quat_from_rotation(fsi_vec_scale(b->body.spin, dt));
+    b->turn = fsi_quat_unit(fsi_quat_mul(turn, b->turn));
+
+    fsi_real radius = b->half * 1.5;
+    stop_between(radius, 1 - radius, &x->x, &v->x);
+    stop_between(radius, 2 - radius, &x->y, &v->y);
+    if (dim == 3)
+        stop_between(radius, 1 - radius, &x->z, &v->z);
+}
+
+/* Last stage of a step: the blocks take what the solve says, move and bump. */
 static fsi_result move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-
     for (int k = 0; k < s->count; k++) {
         block *b = s->block + k;
-        fsi_vec3 *x = &b->body.centre;
-        fsi_vec3 *v = &b->body.velocity;
-        fsi_real r = b->half * 1.5;
         fsi_body_take(&b->body);
-        b->solved = *v;
-        *x = fsi_vec_mad(*x, *v, dt);
-        b->turn = fsi_quat_unit(
-            fsi_quat_mul(fsi_quat_from_rotation(fsi_vec_scale(b->body.spin, dt)), b->turn));
-        if (x->x < r) {
-            x->x = r;
-            if (v->x < 0)
-                v->x = 0;
-        }
-
-        if (x->x > 1 - r) {
-            x->x = 1 - r;
-            if (v->x > 0)
-                v->x = 0;
-        }
-
-        if (x->y < r) {
-            x->y = r;
-            if (v->y < 0)
-                v->y = 0;
-        }
-
-        if (x->y > 2 - r) {
-            x->y = 2 - r;
-            if (v->y > 0)
-                v->y = 0;
-        }
-
-        if (s->dim == 3 && x->z < r) {
-            x->z = r;
-            if (v->z < 0)
-                v->z = 0;
-        }
-
-        if (s->dim == 3 && x->z > 1 - r) {
-            x->z = 1 - r;
-            if (v->z > 0)
-                v->z = 0;
-        }
+        b->solved = b->body.velocity;
+        move_block(b, s->dim, dt);
     }
-
     for (int k = 0; k < s->count; k++)
         for (int l = 0; l < k; l++)
             bump(s->block + k, s->block + l);
-
     for (int k = 0; k < s->count; k++)
-        corners(s->block + k, s->dim);
+        place_corners(s->block + k, s->dim);
     return FSI_OK;
 }
 
-/* The stricter way: a flow that is rough everywhere (random u along y), the same each time a step
- * asks, around blocks that are held (prescribed) or free, at rest before it. */
-static fsi_result rough(fsi_couple *fluid, scene *s, const scene *at, int prescribed, fsi_real dt,
+/* ------------------------------------------------------------------------------------------------
+ * The solvers. */
+/* Solver and preconditioner by the word of the key precond. */
+static void choose_solver(fsi_couple_desc *desc, const ex_args *args) {
+    const char *word = ex_word(args, "precond");
+    int schur = !strncmp(word, "schur", 5);
+    desc->precondition = FSI_PRECONDITION_IC;
+    desc->solver = FSI_COUPLE_DEFLATED;
+    if (!strcmp(word, "none"))
+        desc->precondition = FSI_PRECONDITION_NONE;
+    if (!strcmp(word, "none") || !strcmp(word, "ic"))
+        desc->solver = FSI_COUPLE_FULL;
+    if (!strcmp(word, "neumann"))
+        desc->solver = FSI_COUPLE_NEUMANN;
+    if (!strcmp(word, "woodbury"))
+        desc->solver = FSI_COUPLE_WOODBURY;
+    if (schur) {
+        desc->solver = FSI_COUPLE_SCHUR;
+        desc->terms = word[5] - '0';
+    }
+    desc->max_iterations = ex_whole(args, "budget");
+}
+
+/* A box of fluid, n x 2 n (x n) cells. Open on all sides, or full and closed with gravity. */
+static fsi_grid_desc box_of(const scene *s, int size) {
+    int n = size / 2 > 4 ? size / 2 : 4;
+    fsi_grid_desc desc = {
+        .nx = n,
+        .ny = 2 * n,
+        .nz = s->dim == 3 ? n : 1,
+        .h = 1.0 / n,
+        .rho = 1,
+        .shells = 1,
+        .max_iterations = 20000,
+    };
+    if (!s->open)
+        desc.gravity.y = -s->gravity;
+    for (int side = FSI_LEFT; side <= FSI_FRONT; side++)
+        desc.side[side].kind = s->open ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
+    return desc;
+}
+
+/* A number from -0.5 to 0.5 (linear congruential generator). */
+static double random_number(uint64_t *seed) {
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (double)(*seed >> 40) / 16777216.0 - 0.5;
+}
+
+/* A flow that is rough everywhere: random velocities along y. Returns the seed for another one. */
+static uint64_t make_rough(fsi_grid *grid, uint64_t seed) {
+    for (int axis = 0; axis < grid->dim; axis++)
+        fsi_fill(grid->faces[axis], 0, grid->u[axis]);
+    for (size_t face = 0; face < grid->faces[1]; face++)
+        grid->u[1][face] = random_number(&seed);
+
+    /* Shells have a second velocity on faces they cut. */
+    for (int axis = 0; axis < grid->dim; axis++) {
+        size_t bytes = grid->faces[axis] * sizeof *grid->u[axis];
+        if (grid->u_plus[axis])
+            memcpy(grid->u_plus[axis], grid->u[axis], bytes);
+    }
+    return seed;
+}
+
+/* The stricter comparison: one solve in a rough flow around blocks at rest, held (prescribed) or
+   free. The flow is the same for both. */
+static void solve_rough(fsi_couple *fluid, scene *s, const scene *at, int prescribed, fsi_real dt,
                         fsi_report *report) {
-    fsi_grid *grid = &s->grid;
-    uint64_t seed = s->seed;
     memcpy(s->block, at->block, sizeof s->block);
     s->prescribed = prescribed;
-
-    for (int k = 0; k < s->count; k++)
-        s->block[k].body.velocity = s->block[k].body.spin = fsi_vec(0, 0, 0);
-    fsi_result result = begin(s, dt);
-    if (result >= 0)
-        result = fsi_couple_detect(fluid, s->list, s->count);
-    if (result < 0)
-        return result;
-
-    for (int a = 0; a < s->dim; a++)
-        fsi_fill(grid->faces[a], 0, grid->u[a]);
-
-    for (size_t f = 0; f < grid->faces[1]; f++)
-        grid->u[1][f] = ((double)((seed = seed * 6364136223846793005u + 1442695040888963407u) >> 40)
-                             / 16777216.0
-                         - 0.5);
-
-    for (int a = 0; a < s->dim; a++)
-        if (grid->u_plus[a])
-            memcpy(grid->u_plus[a], grid->u[a], grid->faces[a] * sizeof *grid->u[a]);
+    for (int k = 0; k < s->count; k++) {
+        s->block[k].body.velocity = fsi_vec(0, 0, 0);
+        s->block[k].body.spin = fsi_vec(0, 0, 0);
+    }
+    ex_try(begin(s, dt));
+    ex_try(fsi_couple_detect(fluid, s->list, s->count));
+    if (!ex_fine())
+        return;
+    uint64_t seed = make_rough(&s->grid, s->seed);
     if (!prescribed)
-        s->seed = seed; /* another flow in the next step */
-    return fsi_couple_solve(fluid, dt, report);
+        s->seed = seed;
+    ex_try(fsi_couple_solve(fluid, dt, report));
+}
+
+/* Largest relative difference between the momentum a block gained and the impulse it was given. */
+static double momentum_error(const scene *s) {
+    double worst = 0;
+    for (int k = 0; k < s->count; k++) {
+        const block *b = s->block + k;
+        double given = b->body.impulse.y;
+        double gained = b->body.mass * (b->solved.y - b->before);
+        if (fabs(given) > 0)
+            worst = fmax(worst, fabs(gained - given) / fabs(given));
+    }
+    return worst;
+}
+
+/* ---- pictures: blocks, in 2D with the speed of the fluid */
+static void draw2(ex_image *image, scene *s) {
+    fsi_grid *grid = &s->grid;
+    fsi_real *speed = grid->scratch[0];
+    ex_view view = ex_view_make(0, 0, 1, 2, 15, 30, 280, 560);
+    for (int j = 0; j < grid->ny; j++)
+        for (int i = 0; i < grid->nx; i++) {
+            fsi_vec3 u = fsi_grid_velocity_at(grid, fsi_grid_cell_centre(grid, i, j, 0));
+            speed[i + grid->nx * j] = fsi_vec_length(u);
+        }
+    ex_draw_field(image, &view, grid->nx, grid->ny, speed, 0, 0.5, 0);
+    for (int k = 0; k < s->count; k++)
+        ex_draw_surface(image, &view, &s->block[k].surface, ex_rgb(230, 230, 235));
+    ex_colorbar(image, &view, 0, 0, 0.5, "SPEED M/S");
+}
+
+static void draw3(ex_image *image, const scene *s) {
+    ex_camera camera = ex_camera_make(3.4, 2.2, 4.2, 0.5, 0.95, 0.5, 1, 30);
+    double lo[3] = {0, 0, 0};
+    double hi[3] = {1, 2, 1};
+    for (int k = 0; k < s->count; k++)
+        ex_draw_surface3(image, &camera, &s->block[k].surface, ex_map(0, 0.3 + 0.2 * (k % 3)));
+    ex_box3(image, &camera, lo, hi, ex_rgb(60, 60, 80));
 }
 
 static void draw(ex_args *args, scene *s) {
     ex_image image = ex_image_make(s->dim == 3 ? 420 : 380, 620);
-    if (s->dim == 3) {
-        ex_camera camera = ex_camera_make(3.4, 2.2, 4.2, 0.5, 0.95, 0.5, 1, 30);
-        double lo[3] = {0, 0, 0};
-        double hi[3] = {1, 2, 1};
-        for (int k = 0; k < s->count; k++)
-            ex_draw_surface3(&image, &camera, &s->block[k].surface, ex_map(0, 0.3 + 0.2 * (k % 3)));
-        ex_box3(&image, &camera, lo, hi, ex_rgb(60, 60, 80));
-    } else {
-        ex_view view = ex_view_make(0, 0, 1, 2, 15, 30, 280, 560);
-        for (size_t c = 0; c < s->grid.cells; c++) {
-            int i = (int)(c % (size_t)s->grid.nx);
-            int j = (int)(c / (size_t)s->grid.nx);
-            fsi_vec3 u = fsi_grid_velocity_at(&s->grid, fsi_grid_cell_centre(&s->grid, i, j, 0));
-            s->grid.scratch[0][c] = fsi_vec_length(u);
-        }
-
-        ex_draw_field(&image, &view, s->grid.nx, s->grid.ny, s->grid.scratch[0], 0, 0.5, 0);
-        for (int k = 0; k < s->count; k++)
-            ex_draw_surface(&image, &view, &s->block[k].surface, ex_rgb(230, 230, 235));
-        ex_colorbar(&image, &view, 0, 0, 0.5, "SPEED M/S");
-    }
-
+    if (s->dim == 3)
+        draw3(&image, s);
+    else
+        draw2(&image, s);
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -278,149 +375,108 @@ static const ex_about about = {
 };
 
 int main(int argc, char **argv) {
-    /* as it was before the step; the same blocks with prescribed motion, in a fluid of their own */
-    static scene s, before, alone;
-    static const char *names[9] = {"none",   "ic",      "schur0",   "schur1",  "schur2",
-                                   "schur3", "neumann", "woodbury", "deflated"};
-
-    fsi_couple couple = {0};
-    fsi_couple fluid = {0};
-
     ex_args args;
-    int stable = 1;
-    int which = 8;
-    double total = 0;
-    double total_fluid = 0;
-    double total_random = 0;
-    double acceleration = 0;
-    double momentum = 0;
-
     ex_begin(&args, argc, argv, &about);
-
-    for (int k = 0; k < 9; k++)
-        if (ex_is(&args, "precond", names[k]))
-            which = k;
-    s.dim = ex_whole(&args, "dim");
-    s.open = ex_is(&args, "walls", "open");
-    s.g = ex_number(&args, "gravity");
     fsi_real dt = ex_number(&args, "dt");
     int strict = ex_is(&args, "alone", "held");
-    int n = args.size / 2 > 4 ? args.size / 2 : 4;
 
-    fsi_grid_desc desc = {
-        .nx = n,
-        .ny = 2 * n,
-        .nz = s.dim == 3 ? n : 1,
-        .h = 1.0 / n,
-        .rho = 1,
-        .shells = 1,
-        .max_iterations = 20000,
-    };
-
-    if (!s.open)
-        desc.gravity.y = -s.g;
-
-    for (int k = 0; k < 6; k++)
-        desc.side[k].kind = s.open ? FSI_SIDE_OPEN : FSI_SIDE_SLIP;
-
-    fsi_couple_desc cd = {
-        .solver = which < 2    ? FSI_COUPLE_FULL
-                  : which < 6  ? FSI_COUPLE_SCHUR
-                  : which == 6 ? FSI_COUPLE_NEUMANN
-                  : which == 7 ? FSI_COUPLE_WOODBURY
-                               : FSI_COUPLE_DEFLATED,
-        .precondition = which == 0 ? FSI_PRECONDITION_NONE : FSI_PRECONDITION_IC,
-        .terms = which - 2,
-        .max_iterations = ex_whole(&args, "budget"),
-    };
-
-    if (ex_is(&args, "boundary", "fraction"))
-        cd.boundary = FSI_BOUNDARY_CUT;
+    /* The blocks in their fluid. */
+    static scene s;
+    s.dim = ex_whole(&args, "dim");
+    s.open = ex_is(&args, "walls", "open");
+    s.gravity = ex_number(&args, "gravity");
     place(&s, ex_whole(&args, "bodies"), ex_number(&args, "density"));
-    if (which < 2 && cd.boundary == FSI_BOUNDARY_CUT) {
-        fprintf(stderr, "box_lift: precond none and ic need boundary=voxel\n");
-        return 2;
-    }
 
-    if (which < 2 || which > 5)
-        cd.terms = 0;
+    fsi_grid_desc box = box_of(&s, args.size);
+    fsi_couple_desc desc = {0};
+    choose_solver(&desc, &args);
+    if (ex_is(&args, "boundary", "fraction"))
+        desc.boundary = FSI_BOUNDARY_CUT;
+    if (desc.solver == FSI_COUPLE_FULL && desc.boundary == FSI_BOUNDARY_CUT)
+        ex_die("box_lift: precond none and ic need boundary=voxel");
 
-    if (fsi_grid_init(&s.grid, &desc) != FSI_OK || fsi_couple_init(&couple, &s.grid, &cd) != FSI_OK)
-        return ex_end(&args, 0, 0);
+    /* The same blocks with prescribed motion, in a fluid of their own. */
+    static scene alone;
     alone.dim = s.dim;
-    place(&alone, s.count, 1);
     alone.prescribed = 1;
     alone.seed = 1;
+    place(&alone, s.count, 1);
 
-    if (fsi_grid_init(&alone.grid, &desc) != FSI_OK
-        || fsi_couple_init(&fluid, &alone.grid, NULL) != FSI_OK)
+    static fsi_couple couple;
+    static fsi_couple fluid;
+    ex_try(fsi_grid_init(&s.grid, &box));
+    ex_try(fsi_couple_init(&couple, &s.grid, &desc));
+    ex_try(fsi_grid_init(&alone.grid, &box));
+    ex_try(fsi_couple_init(&fluid, &alone.grid, NULL));
+    if (!ex_fine())
         return ex_end(&args, 0, 0);
 
-    fsi_scene same = {
-        .solid = alone.list,
-        .count = s.count,
-        .begin_fn = begin,
-        .user = &alone,
-    };
-
-    fsi_scene sc = {
+    fsi_scene free_blocks = {
         .solid = s.list,
         .count = s.count,
         .begin_fn = begin,
         .move_fn = move,
         .user = &s,
     };
+    fsi_scene prescribed_blocks = {
+        .solid = alone.list,
+        .count = s.count,
+        .begin_fn = begin,
+        .user = &alone,
+    };
 
-    double y0 = s.block[0].body.centre.y;
+    double start = s.block[0].body.centre.y;
+    double iterations = 0;
+    double iterations_fluid = 0;
+    double iterations_random = 0;
+    double acceleration = 0;
+    double momentum = 0;
     int frame;
-
-    for (frame = 0; frame < args.frames && stable; frame++) {
-        memcpy(before.block, s.block, sizeof s.block); /* where the blocks are now */
+    for (frame = 0; frame < args.frames && ex_fine(); frame++) {
+        static scene before;
+        memcpy(before.block, s.block, sizeof s.block);
         memcpy(alone.block, s.block, sizeof s.block);
-        fsi_report report;
-        if (ex_try(fsi_couple_step(&couple, &sc, dt, &report)) < 0)
-            stable = 0;
-        total += report.iterations;
+
+        fsi_report report = {0};
+        ex_try(fsi_couple_step(&couple, &free_blocks, dt, &report));
+        iterations += report.iterations;
+
+        /* What the fluid alone takes: the same motion prescribed, or a rough flow. */
         for (int k = 0; k < s.count; k++) {
             alone.block[k].body.velocity = s.block[k].solved;
             alone.block[k].body.spin = s.block[k].body.spin;
         }
-
-        if ((strict ? rough(&fluid, &alone, &before, 1, dt, &report)
-                    : ex_try(fsi_couple_step(&fluid, &same, dt, &report)))
-            < 0)
-            stable = 0;
-        total_fluid += report.iterations;
-        if (strict && rough(&fluid, &alone, &before, 0, dt, &report) < 0)
-            stable = 0;
-        total_random += strict ? report.iterations : 0;
-        if (frame == 0)
-            acceleration = s.block[0].solved.y / dt;
-        for (int k = 0; k < s.count; k++) {
-            double speed = fsi_vec_length(s.block[k].body.velocity);
-            double j = s.block[k].body.impulse.y;
-            double gained = s.block[k].body.mass * (s.block[k].solved.y - s.block[k].before);
-            if (!(speed < 100))
-                stable = 0;
-            if (fabs(gained - j) > momentum * fabs(j) && fabs(j) > 0)
-                momentum = fabs(gained - j) / fabs(j);
+        if (strict)
+            solve_rough(&fluid, &alone, &before, 1, dt, &report);
+        else
+            ex_try(fsi_couple_step(&fluid, &prescribed_blocks, dt, &report));
+        iterations_fluid += report.iterations;
+        if (strict) {
+            solve_rough(&fluid, &alone, &before, 0, dt, &report);
+            iterations_random += report.iterations;
         }
 
+        if (frame == 0)
+            acceleration = s.block[0].solved.y / dt;
+        momentum = fmax(momentum, momentum_error(&s));
+        for (int k = 0; k < s.count; k++)
+            ex_check_speed(fsi_vec_length(s.block[k].body.velocity), 100);
         if (args.out)
             draw(&args, &s);
         ex_progress(&args, frame);
     }
 
-    ex_result("iterations", "%.2f", total / (frame > 0 ? frame : 1));
-    ex_result("iterations_fluid", "%.2f", total_fluid / (frame > 0 ? frame : 1));
+    double frames = frame > 0 ? frame : 1;
+    ex_result("iterations", "%.2f", iterations / frames);
+    ex_result("iterations_fluid", "%.2f", iterations_fluid / frames);
     if (strict)
-        ex_result("iterations_random", "%.2f", total_random / (frame > 0 ? frame : 1));
+        ex_result("iterations_random", "%.2f", iterations_random / frames);
     ex_result("acceleration", "%.6f", acceleration);
-    ex_result("rise", "%.6f", s.block[0].body.centre.y - y0);
+    ex_result("rise", "%.6f", s.block[0].body.centre.y - start);
     ex_result("momentum_error", "%.3g", momentum);
     fsi_couple_free(&couple);
     fsi_couple_free(&fluid);
     fsi_grid_free(&s.grid);
     fsi_grid_free(&alone.grid);
-    return ex_end(&args, frame, stable);
+    return ex_end(&args, frame, ex_fine());
 }

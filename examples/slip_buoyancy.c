@@ -9,132 +9,160 @@
 #define FSI_IMPLEMENTATION
 #include "fsi_couple.h"
 #include "common.h"
+#include "slip_sheet.h"
 
 enum {
-    BODIES = 3,
-    ROUND = 120
+    DISKS = 3,
+    ROUND = 120 /* corners of a disk */
 };
 
-static const double radius = 0.1;
+static const double radius = 0.1, gravity = 9.81, pi = 3.14159265358979323846;
 
 typedef struct tank {
     fsi_grid grid;
     fsi_slip slip;
-    fsi_body body[BODIES];
-    fsi_coupled door[BODIES];
-    fsi_coupled *list[BODIES];
-    fsi_surface surface[BODIES];
-    fsi_scene scene;
-    fsi_real x[BODIES][3 * ROUND];
+    fsi_real coefficient[DISKS]; /* 1: slip, 0: no-slip */
+    fsi_body body[DISKS];
+    fsi_surface surface[DISKS];
+    fsi_real x[DISKS][3 * ROUND];
     int32_t index[2 * ROUND];
-    double first[BODIES];
-    double begin[BODIES];
-    fsi_real coefficient[BODIES];
-    int taken;
+    fsi_coupled door[DISKS];
+    fsi_coupled *list[DISKS];
+    fsi_scene scene;
+    double acceleration[DISKS]; /* of the first step, m/s^2 */
+    int moved;
 } tank;
 
+/* The corners of a disk around its centre. */
+static void place_corners(fsi_vec3 centre, fsi_real *x) {
+    for (int i = 0; i < ROUND; i++) {
+        double angle = 2 * pi * i / ROUND;
+        x[3 * i] = centre.x + radius * cos(angle);
+        x[3 * i + 1] = centre.y + radius * sin(angle);
+    }
+}
+
+/* First stage of a step: weight; then every disk goes through its door. */
 static fsi_result begin(void *user, fsi_real dt) {
     tank *t = (tank *)user;
-
-    for (int b = 0; b < BODIES; b++) {
+    for (int b = 0; b < DISKS; b++) {
         fsi_body *body = &t->body[b];
-        body->velocity.y -= 9.81 * dt;
-        for (int i = 0; i < ROUND; i++) {
-            double a = 2 * acos(-1) * i / ROUND;
-            t->x[b][3 * i] = body->centre.x + (radius * cos(a));
-            t->x[b][3 * i + 1] = body->centre.y + (radius * sin(a));
-        }
-
-        if (fsi_body_couple(body, &t->surface[b], &t->door[b]) != FSI_OK)
-            return FSI_ERR_ARGUMENT;
+        body->velocity.y -= gravity * dt;
+        place_corners(body->centre, t->x[b]);
+        fsi_result result = fsi_body_couple(body, &t->surface[b], &t->door[b]);
+        if (result < 0)
+            return result;
     }
-
     return FSI_OK;
 }
 
+/* Last stage: the disks take their velocities and move; floor and lid stop them. */
 static fsi_result move(void *user, fsi_real dt) {
     tank *t = (tank *)user;
-
-    for (int b = 0; b < BODIES; b++) {
+    for (int b = 0; b < DISKS; b++) {
         fsi_body *body = &t->body[b];
         fsi_body_take(body);
-        if (!t->taken)
-            t->first[b] = body->velocity.y / dt;
+        if (!t->moved)
+            t->acceleration[b] = body->velocity.y / dt;
 
-        /* floor and lid */
-        if ((body->centre.y < 0.12 && body->velocity.y < 0)
-            || (body->centre.y > 0.88 && body->velocity.y > 0))
+        int on_floor = body->centre.y < 0.12 && body->velocity.y < 0;
+        int at_lid = body->centre.y > 0.88 && body->velocity.y > 0;
+        if (on_floor || at_lid)
             body->velocity.y = 0;
         body->centre = fsi_vec_mad(body->centre, body->velocity, dt);
     }
-
-    t->taken = 1;
+    t->moved = 1;
     return FSI_OK;
 }
 
-static int make(tank *t, int size, const double *density, double coefficient) {
+/* Disk number b of the row, with its mass and its outline. */
+static void make_disk(tank *t, int b, double density) {
+    fsi_body *body = &t->body[b];
+    body->mass = density * 1000 * pi * radius * radius;
+    for (int axis = 0; axis < 3; axis++)
+        body->inertia.m[4 * axis] = body->mass * radius * radius / 2;
+    body->centre = fsi_vec(0.3 + 0.45 * b, 0.5, 0);
+    t->surface[b] = (fsi_surface){
+        .dim = 2,
+        .closed = 1,
+        .vertex_count = ROUND,
+        .element_count = ROUND,
+        .x = t->x[b],
+        .index = t->index,
+    };
+    t->list[b] = &t->door[b];
+}
+
+/* A closed box of 1.5 m x 1 m, full of water, with the disks in its middle. */
+static void make_tank(tank *t, int size, const double *density, double coefficient) {
+    for (int i = 0; i < ROUND; i++) {
+        t->index[2 * i] = i;
+        t->index[2 * i + 1] = (i + 1) % ROUND;
+    }
+    for (int b = 0; b < DISKS; b++) {
+        make_disk(t, b, density[b]);
+        t->coefficient[b] = coefficient;
+    }
+
     fsi_grid_desc desc = {
         .nx = size,
         .ny = size * 2 / 3,
         .nz = 1,
         .h = 1.5 / size,
         .rho = 1000,
-        .gravity.y = -9.81,
+        .gravity = fsi_vec(0, -gravity, 0),
         .shells = 1,
     };
-
-    fsi_slip_desc given = {
+    fsi_slip_desc walls = {
         .passes = 3,
         .coefficient = t->coefficient,
     };
-
-    for (int i = 0; i < ROUND; i++) {
-        t->index[2 * i] = i;
-        t->index[2 * i + 1] = (i + 1) % ROUND;
-    }
-
-    for (int b = 0; b < BODIES; b++) {
-        double m = density[b] * 1000 * acos(-1) * radius * radius;
-        fsi_body *body = &t->body[b];
-        body->mass = m;
-        body->inertia.m[0] = body->inertia.m[4] = body->inertia.m[8] = m * radius * radius / 2;
-        body->centre = fsi_vec(0.3 + 0.45 * b, 0.5, 0);
-        t->surface[b].dim = 2;
-        t->surface[b].closed = 1;
-        t->surface[b].vertex_count = t->surface[b].element_count = ROUND;
-        t->surface[b].x = t->x[b];
-        t->surface[b].index = t->index;
-        t->list[b] = &t->door[b];
-        t->begin[b] = 0.5;
-        t->coefficient[b] = coefficient;
-    }
-
-    t->scene.solid = t->list;
-    t->scene.count = BODIES;
-    t->scene.begin_fn = begin;
-    t->scene.move_fn = move;
-    t->scene.user = t;
-    return fsi_grid_init(&t->grid, &desc) == FSI_OK
-           && fsi_slip_init(&t->slip, &t->grid, &given) == FSI_OK;
+    ex_need(fsi_grid_init(&t->grid, &desc));
+    ex_need(fsi_slip_init(&t->slip, &t->grid, &walls));
+    t->scene = (fsi_scene){
+        .solid = t->list,
+        .count = DISKS,
+        .begin_fn = begin,
+        .move_fn = move,
+        .user = t,
+    };
 }
 
-static void draw(const tank *t, ex_image *image, int row) {
-    ex_view view = ex_view_make(0, 0, 1.5, 1, 20, 26 + row * 372, 510, 340);
-    fsi_real *speed = (fsi_real *)calloc(t->grid.cells, sizeof *speed);
-
-    for (size_t c = 0; speed && c < t->grid.cells; c++)
-        speed[c] = fsi_vec_length(fsi_grid_velocity_at(
-            &t->grid, fsi_grid_cell_centre(&t->grid, (int)(c % (size_t)t->grid.nx),
-                                           (int)(c / (size_t)t->grid.nx), 0)));
-    if (speed)
-        ex_draw_field(image, &view, t->grid.nx, t->grid.ny, speed, 0, 1, 0);
-
-    for (int b = 0; b < BODIES; b++)
-        ex_disk(image, ex_px(&view, t->body[b].centre.x), ex_py(&view, t->body[b].centre.y),
-                radius * 340, ex_map(2, 0.15 + 0.35 * b));
-    ex_text(image, view.left, view.top - 18, 2, ex_grey(20), row ? "NO-SLIP" : "SLIP");
-    ex_colorbar(image, &view, 0, 0, 1, "SPEED");
+/* ---- pictures */
+static void draw_tank(const tank *t, ex_image *image, int wall) {
+    const fsi_grid *grid = &t->grid;
+    ex_view view = ex_view_make(0, 0, 1.5, 1, 20, 26 + wall * 372, 510, 340);
+    fsi_real *speed = ex_alloc(grid->cells, sizeof *speed);
+    for (int j = 0; j < grid->ny; j++)
+        for (int i = 0; i < grid->nx; i++) {
+            fsi_vec3 u = fsi_grid_velocity_at(grid, fsi_grid_cell_centre(grid, i, j, 0));
+            speed[i + grid->nx * j] = fsi_vec_length(u);
+        }
+    ex_draw_field(image, &view, grid->nx, grid->ny, speed, 0, 1, EX_HEAT);
     free(speed);
+
+    for (int b = 0; b < DISKS; b++) {
+        double x = ex_px(&view, t->body[b].centre.x);
+        double y = ex_py(&view, t->body[b].centre.y);
+        ex_disk(image, x, y, radius * 340, ex_map(EX_SMOKE, 0.15 + 0.35 * b));
+    }
+    ex_text(image, view.left, view.top - 18, 2, ex_grey(20), wall == NOSLIP ? "NO-SLIP" : "SLIP");
+    ex_colorbar(image, &view, EX_HEAT, 0, 1, "SPEED");
+}
+
+static void draw(ex_args *args, const tank *t) {
+    ex_image image = ex_image_make(620, 760);
+    draw_tank(&t[SLIP], &image, SLIP);
+    draw_tank(&t[NOSLIP], &image, NOSLIP);
+    ex_frame(args, &image);
+    ex_image_free(&image);
+}
+
+/* One result line of a disk: its key and number. */
+static void disk_result(const char *key, int disk, double value) {
+    char name[32];
+    snprintf(name, sizeof name, "%s_%d", key, disk);
+    ex_result(name, "%.4f", value);
 }
 
 static const ex_about about = {
@@ -152,61 +180,46 @@ static const ex_about about = {
 };
 
 int main(int argc, char **argv) {
-    static tank t[2];
     ex_args args;
-    double density[BODIES] = {1, 1, 1};
-    double its = 0;
-    int frame = 0;
-    long steps = 0;
-
     ex_begin(&args, argc, argv, &about);
-    ex_list(&args, "density", density, BODIES);
+    double dt = ex_number(&args, "dt");
+    double density[DISKS] = {1, 1, 1};
+    ex_list(&args, "density", density, DISKS);
 
-    /* whose results have the plain names */
-    int main_one = ex_is(&args, "wall", "noslip");
-    int stable = make(&t[0], args.size, density, 1) && make(&t[1], args.size, density, 0);
+    static tank t[WALLS];
+    make_tank(&t[SLIP], args.size, density, 1);
+    make_tank(&t[NOSLIP], args.size, density, 0);
 
-    for (; frame < args.frames && stable; frame++) {
-        for (int w = 0; w < 2 && stable; w++) {
-            fsi_report report = {0};
-            if (ex_is(&args, "wall", w ? "slip" : "noslip"))
+    double iterations = 0;
+    long steps = 0;
+    for (int frame = 0; frame < args.frames && ex_fine(); frame++) {
+        for (int wall = SLIP; wall < WALLS && ex_fine(); wall++) {
+            if (!wall_runs(&args, wall))
                 continue;
-            stable = ex_try(fsi_slip_step(&t[w].slip, &t[w].scene, ex_number(&args, "dt"), &report))
-                     >= 0;
-            its += report.iterations;
+            fsi_report report = {0};
+            ex_try(fsi_slip_step(&t[wall].slip, &t[wall].scene, dt, &report));
+            iterations += report.iterations;
             steps++;
         }
-
-        if (args.out && frame % 3 == 2) {
-            ex_image image = ex_image_make(620, 760);
-            for (int w = 0; w < 2; w++)
-                draw(&t[w], &image, w);
-            ex_frame(&args, &image);
-            ex_image_free(&image);
-        }
-
+        if (args.out && frame % 3 == 2)
+            draw(&args, t);
         ex_progress(&args, frame);
     }
 
-    for (int b = 0; b < BODIES; b++) {
-        char key[32];
-        snprintf(key, sizeof key, "rise_%d", b);
-        ex_result(key, "%.4f", t[main_one].body[b].centre.y - t[main_one].begin[b]);
-        snprintf(key, sizeof key, "rise_noslip_%d", b);
-        ex_result(key, "%.4f", t[1].body[b].centre.y - t[1].begin[b]);
-        snprintf(key, sizeof key, "acceleration_%d", b);
-        ex_result(key, "%.4f", t[main_one].first[b] / 9.81);
-        snprintf(key, sizeof key, "unbounded_%d", b);
-        ex_result(key, "%.4f", (1 - density[b]) / (1 + density[b]));
+    /* The plain keys are those of slip, or of no-slip when it runs alone. */
+    const tank *shown = &t[ex_is(&args, "wall", "noslip") ? NOSLIP : SLIP];
+    for (int b = 0; b < DISKS; b++) {
+        disk_result("rise", b, shown->body[b].centre.y - 0.5);
+        disk_result("rise_noslip", b, t[NOSLIP].body[b].centre.y - 0.5);
+        disk_result("acceleration", b, shown->acceleration[b] / gravity);
+        disk_result("unbounded", b, (1 - density[b]) / (1 + density[b]));
     }
+    ex_result("iterations", "%.2f", iterations / (double)(steps > 0 ? steps : 1));
+    ex_result("leak", "%.3e", fsi_slip_max_divergence(&shown->slip) * shown->grid.h);
 
-    ex_result("iterations", "%.2f", its / (double)(steps > 0 ? steps : 1));
-    ex_result("leak", "%.3e", fsi_slip_max_divergence(&t[main_one].slip) * t[main_one].grid.h);
-
-    for (int w = 0; w < 2; w++) {
-        fsi_slip_free(&t[w].slip);
-        fsi_grid_free(&t[w].grid);
+    for (int wall = SLIP; wall < WALLS; wall++) {
+        fsi_slip_free(&t[wall].slip);
+        fsi_grid_free(&t[wall].grid);
     }
-
-    return ex_end(&args, steps, stable);
+    return ex_end(&args, steps, ex_fine());
 }

@@ -44,14 +44,14 @@ typedef struct sheet {
 } sheet;
 
 /* The stages around the coupled solve: forces before it, contact and motion after it. */
-static fsi_result sheet_begin(void *user, fsi_real dt) {
+EX fsi_result sheet_begin(void *user, fsi_real dt) {
     sheet *self = (sheet *)user;
     fsi_result result = fsi_soft_forces(&self->cloth, dt);
     fsi_soft_couple(&self->cloth, &self->door);
     return result;
 }
 
-static fsi_result sheet_move(void *user, fsi_real dt) {
+EX fsi_result sheet_move(void *user, fsi_real dt) {
     sheet *self = (sheet *)user;
     fsi_result result = FSI_OK;
     if (self->walls)
@@ -60,8 +60,8 @@ static fsi_result sheet_move(void *user, fsi_real dt) {
 }
 
 /* Cloth of the mesh, with the material given, in a grid; coefficient: its slip. */
-static void sheet_make(sheet *self, const fsi_grid_desc *desc, const fsi_soft_desc *given,
-                       const fsi_mesh *mesh, double coefficient, int points) {
+EX void sheet_make(sheet *self, const fsi_grid_desc *desc, const fsi_soft_desc *given,
+                   const fsi_mesh *mesh, double coefficient, int points) {
     ex_need(fsi_grid_init(&self->grid, desc));
     for (int i = 0; i < 3; i++)
         self->coefficient[i] = coefficient;
@@ -101,7 +101,7 @@ static void sheet_make(sheet *self, const fsi_grid_desc *desc, const fsi_soft_de
     self->slip.tracers = points;
 }
 
-static void sheet_free(sheet *self) {
+EX void sheet_free(sheet *self) {
     fsi_slip_free(&self->slip);
     fsi_soft_free(&self->cloth);
     fsi_grid_free(&self->grid);
@@ -117,8 +117,8 @@ static double between(double time, fsi_real a, fsi_real b) {
 
 /* Signed height of tracer p over element e of the cloth, at a time between the begin (0) and the
    end (1) of the step; inside = its foot lies in the element. */
-static double sheet_height(const sheet *self, const fsi_surface *surface, int e, int p, double time,
-                           int *inside) {
+EX double sheet_height(const sheet *self, const fsi_surface *surface, int e, int p, double time,
+                       int *inside) {
     /* Corners of the element; in the plane the third direction is z. */
     double corner[3][3] = {{0}};
     for (int i = 0; i < surface->dim; i++) {
@@ -152,7 +152,7 @@ static double sheet_height(const sheet *self, const fsi_surface *surface, int e,
 
 /* 1 when tracer p got to the other side of element e in this step: its height changed sign, and
    its foot was inside when it was zero (found by halving). */
-static int sheet_passed(const sheet *self, const fsi_surface *surface, int e, int p) {
+EX int sheet_passed(const sheet *self, const fsi_surface *surface, int e, int p) {
     int inside;
     int below = sheet_height(self, surface, e, p, 0, &inside) < 0;
     if (below == (sheet_height(self, surface, e, p, 1, &inside) < 0))
@@ -171,7 +171,7 @@ static int sheet_passed(const sheet *self, const fsi_surface *surface, int e, in
 }
 
 /* One step; counts the tracers that got through the cloth. */
-static fsi_result sheet_step(sheet *self, double dt) {
+EX fsi_result sheet_step(sheet *self, double dt) {
     size_t room = 3 * sizeof(fsi_real);
     memcpy(self->before, self->point, (size_t)self->points * room);
     memcpy(self->was, self->cloth.x, (size_t)self->cloth.desc.vertex_count * room);
@@ -191,7 +191,7 @@ static fsi_result sheet_step(sheet *self, double dt) {
 }
 
 /* Square of the distance of two vertices. */
-static double sheet_distance2(const fsi_real *x, int first, int second) {
+EX double sheet_distance2(const fsi_real *x, int first, int second) {
     const fsi_real *a = x + 3 * first;
     const fsi_real *b = x + 3 * second;
     double square = pow(a[0] - b[0], 2);
@@ -201,7 +201,7 @@ static double sheet_distance2(const fsi_real *x, int first, int second) {
 }
 
 /* The largest stretch of an edge over its length at rest. */
-static double sheet_stretch(const sheet *self, const fsi_mesh *rest) {
+EX double sheet_stretch(const sheet *self, const fsi_mesh *rest) {
     fsi_surface surface = fsi_soft_surface(&self->cloth);
     int edges = surface.dim == 2 ? 1 : 3;
     double most = 0;

@@ -10,31 +10,101 @@
 #include "fsi_sph.h"
 #include "common.h"
 
-static void draw(ex_args *args, const fsi_sph *sph, double H) {
-    int n = 36;
-    int nx = 3 * n;
-    int ny = 2 * n;
-    int nz = n;
-    double h = H / n;
-    double lo[3] = {0, 0, 0};
-    double hi[3] = {3 * H, 2 * H, H};
-    double flo[3] = {-2 * H, 0, -2 * H};
-    double fhi[3] = {5 * H, 0, 3 * H};
-    fsi_real *phi = (fsi_real *)malloc((size_t)(nx * ny * nz) * sizeof *phi);
+/* A cube of water at the left end of a tank three times as long and twice as high. */
+static void make_dam(fsi_sph *sph, const ex_args *args) {
+    int n = args->size;
+    double height = ex_number(args, "height");
+    double gravity = ex_number(args, "gravity");
+    int weakly = ex_is(args, "solver", "wcsph");
+    fsi_sph_desc desc = {
+        .solver = weakly ? FSI_SPH_WCSPH : FSI_SPH_DFSPH,
+        .capacity = n * n * n,
+        .boundary_capacity = 22 * n * n + 60 * n + 100,
+        .spacing = height / n,
+        .density = ex_number(args, "density"),
+        .gravity = fsi_vec(0, -gravity, 0),
+        .viscosity = ex_number(args, "viscosity"),
+        .artificial = weakly ? 0.05 : 0,
+    };
+
+    /* Ten times the speed of a free fall from the top: the water yields by one percent. */
+    desc.sound_speed = 10 * sqrt(2 * gravity * height) + 1e-3;
+    ex_need(fsi_sph_init(sph, &desc));
+
+    fsi_vec3 corner = fsi_vec(0, 0, 0);
+    fsi_vec3 block = fsi_vec(height, height, height);
+    fsi_vec3 tank = fsi_vec(3 * height, 2 * height, height);
+    fsi_vec3 at_rest = fsi_vec(0, 0, 0);
+    ex_need(fsi_sph_add_block(sph, corner, block, at_rest, NULL));
+    ex_need(fsi_sph_add_box_walls(sph, corner, tank, 0, NULL));
+}
+
+/* Sums and extremes over the steps of a run. */
+typedef struct history {
+    long steps;
+    double density_error;
+    double iterations;
+    double top_density;
+    double top_speed;
+} history;
+
+/* Steps as long as the solver advises, up to the time of the next picture. */
+static void run_until(fsi_sph *sph, double until, history *sum) {
+    while (ex_fine() && sph->now.time < until - 1e-9) {
+        double dt = fmin(fsi_sph_max_dt(sph), until - sph->now.time);
+        if (ex_try(fsi_sph_step(sph, dt, NULL)) < 0)
+            return;
+        const fsi_sph_stats *stats = &sph->stats;
+        sum->steps++;
+        sum->density_error += stats->density_error;
+        sum->iterations += stats->density_iterations + stats->divergence_iterations;
+        sum->top_density = fmax(sum->top_density, stats->max_density);
+        sum->top_speed = fmax(sum->top_speed, stats->max_speed);
+    }
+}
+
+/* Particles that have left the tank through its floor or a side. It is open above. */
+static int count_outside(const fsi_sph *sph, double height) {
+    double margin = sph->desc.spacing;
+    int outside = 0;
+    for (int i = 0; i < sph->now.count; i++) {
+        int along = sph->x[i] >= -margin && sph->x[i] <= 3 * height + margin;
+        int above = sph->y[i] >= -margin;
+        int across = sph->z[i] >= -margin && sph->z[i] <= height + margin;
+        outside += !(along && above && across);
+    }
+    return outside;
+}
+
+/* ---- pictures: the particles as one surface, on a grid of 36 cells to the block's height */
+static void draw_water(ex_image *image, const ex_camera *camera, const fsi_sph *sph, double h) {
+    int nx = 108;
+    int ny = 72;
+    int nz = 36;
+    fsi_real *phi = ex_alloc((size_t)(nx * ny * nz), sizeof *phi);
+    fsi_vec3 first_cell = fsi_vec(h / 2, h / 2, h / 2);
+    if (fsi_sph_level(sph, first_cell, h, nx, ny, nz, 0, phi) == FSI_OK)
+        ex_draw_water(image, camera, nx, ny, nz, h, phi, ex_rgb(60, 130, 200), 0.45);
+    free(phi);
+}
+
+static void draw(ex_args *args, const fsi_sph *sph, double height) {
+    double corner[3] = {0, 0, 0};
+    double tank[3] = {3 * height, 2 * height, height};
+    double floor_from[3] = {-2 * height, 0, -2 * height};
+    double floor_to[3] = {5 * height, 0, 3 * height};
     ex_image image = ex_image_make(800, 500);
-    ex_camera camera = ex_camera_make(3.6 * H, 2.3 * H, 4.3 * H, 1.5 * H, 0.75 * H, 0.5 * H, 1, 39);
+    ex_camera camera = ex_camera_make(3.6 * height, 2.3 * height, 4.3 * height, 1.5 * height,
+                                      0.75 * height, 0.5 * height, 1, 39);
+    ex_floor(&image, &camera, floor_from, floor_to, 1, -0.01 * height, height / 2);
+    draw_water(&image, &camera, sph, height / 36);
+    ex_box3(&image, &camera, corner, tank, ex_grey(90));
+
     char text[96];
-    if (!phi)
-        return;
-    ex_floor(&image, &camera, flo, fhi, 1, -0.01 * H, H / 2);
-    if (fsi_sph_level(sph, fsi_vec(h / 2, h / 2, h / 2), h, nx, ny, nz, 0, phi) == FSI_OK)
-        ex_draw_water(&image, &camera, nx, ny, nz, h, phi, ex_rgb(60, 130, 200), 0.45);
-    ex_box3(&image, &camera, lo, hi, ex_grey(90));
     snprintf(text, sizeof text, "%d particles, t = %.2f s", sph->now.count, sph->now.time);
     ex_text(&image, 12, 12, 2, ex_grey(40), text);
     ex_frame(args, &image);
     ex_image_free(&image);
-    free(phi);
 }
 
 static const ex_about about = {
@@ -55,75 +125,35 @@ static const ex_about about = {
 
 int main(int argc, char **argv) {
     ex_args args;
-    double mass = 0;
-    double error = 0;
-    double iterations = 0;
-    double top = 0;
-    double speed = 0;
-    int stable = 1;
-    long steps = 0;
-
     ex_begin(&args, argc, argv, &about);
-    int n = args.size;
-    double H = ex_number(&args, "height");
-    fsi_sph_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.solver = ex_is(&args, "solver", "wcsph") ? FSI_SPH_WCSPH : FSI_SPH_DFSPH;
-    desc.capacity = n * n * n;
-    desc.boundary_capacity = 22 * n * n + 60 * n + 100;
-    desc.spacing = H / n;
-    desc.density = ex_number(&args, "density");
-    desc.gravity = fsi_vec(0, -ex_number(&args, "gravity"), 0);
-
-    /* ten times the top speed: 1 % compression */
-    desc.sound_speed = (10 * sqrt(2 * ex_number(&args, "gravity") * H) + 1e-3);
-    desc.viscosity = ex_number(&args, "viscosity");
-    if (desc.solver == FSI_SPH_WCSPH)
-        desc.artificial = 0.05;
+    double height = ex_number(&args, "height");
+    double interval = ex_number(&args, "frame");
 
     fsi_sph sph;
-    ex_need(fsi_sph_init(&sph, &desc));
-    ex_need(fsi_sph_add_block(&sph, fsi_vec(0, 0, 0), fsi_vec(H, H, H), fsi_vec(0, 0, 0), NULL));
-    ex_need(fsi_sph_add_box_walls(&sph, fsi_vec(0, 0, 0), fsi_vec(3 * H, 2 * H, H), 0, NULL));
-    double mass0;
-    fsi_sph_totals(&sph, &mass0, NULL, NULL, NULL);
+    make_dam(&sph, &args);
+    double mass_at_first;
+    fsi_sph_totals(&sph, &mass_at_first, NULL, NULL, NULL);
 
-    for (int frame = 0; frame < args.frames && stable; frame++) {
-        double until = ex_number(&args, "frame") * (frame + 1);
-        while (stable && sph.now.time < until - 1e-9) {
-            double dt = fmin(fsi_sph_max_dt(&sph), until - sph.now.time);
-            if (ex_try(fsi_sph_step(&sph, dt, NULL)) < 0) {
-                stable = 0;
-                break;
-            }
-            steps++;
-            error += sph.stats.density_error;
-            iterations += sph.stats.density_iterations + sph.stats.divergence_iterations;
-            top = fmax(top, sph.stats.max_density);
-            speed = fmax(speed, sph.stats.max_speed);
-        }
-
+    history sum = {0};
+    for (int frame = 0; frame < args.frames && ex_fine(); frame++) {
+        run_until(&sph, interval * (frame + 1), &sum);
         ex_progress(&args, frame);
         if (args.out)
-            draw(&args, &sph, H);
+            draw(&args, &sph, height);
     }
 
+    double mass;
     fsi_sph_totals(&sph, &mass, NULL, NULL, NULL);
-    int i;
-
-    for (i = 0, n = 0; i < sph.now.count; i++)
-        n += sph.x[i] < -desc.spacing || sph.y[i] < -desc.spacing || sph.z[i] < -desc.spacing
-             || sph.x[i] > (3 * H) + desc.spacing || sph.z[i] > H + desc.spacing;
-    if (!(speed < 100 * sqrt(2 * 9.81 * H) + 10))
-        stable = 0;
+    double steps = (double)(sum.steps ? sum.steps : 1);
+    int in_bounds = sum.top_speed < 100 * sqrt(2 * 9.81 * height) + 10;
 
     ex_result("particles", "%d", sph.now.count);
-    ex_result("iterations", "%.3f", iterations / (double)(steps ? steps : 1));
-    ex_result("density_error", "%.3e", error / (double)(steps ? steps : 1));
-    ex_result("max_density_ratio", "%.4f", top);
-    ex_result("peak_speed", "%.3f", speed);
-    ex_result("lost", "%d", n + (int)sph.now.lost);
-    ex_result("volume_error", "%.3e", fabs(mass / mass0 - 1));
+    ex_result("iterations", "%.3f", sum.iterations / steps);
+    ex_result("density_error", "%.3e", sum.density_error / steps);
+    ex_result("max_density_ratio", "%.4f", sum.top_density);
+    ex_result("peak_speed", "%.3f", sum.top_speed);
+    ex_result("lost", "%d", count_outside(&sph, height) + (int)sph.now.lost);
+    ex_result("volume_error", "%.3e", fabs(mass / mass_at_first - 1));
     fsi_sph_free(&sph);
-    return ex_end(&args, steps, stable);
+    return ex_end(&args, sum.steps, ex_fine() && in_bounds);
 }

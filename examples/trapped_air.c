@@ -26,93 +26,106 @@ static const double RHO = 1000, GRAVITY = 9.81;
 
 typedef struct vessel {
     fsi_world world;
-    fsi_shape shape, wall[4];
+    fsi_shape shape;
+    fsi_shape wall[4];
     fsi_shape_part part[4];
     int id;
-    double x, y;         /* half of the outer sizes, m */
-    double thick;        /* of the walls, m */
-    double centre;       /* height of the middle, m */
-    double level;        /* of the pool, m; below 0: none */
-    double inside;       /* of the water inside, m above the tank's floor */
-    double lift, weight; /* expected force; weight of the solid, N/m */
-    int sealed, lid;
-} vessel;
 
-static const ex_about about = {
-    .name = "trapped_air",
-    .what = "Closed air pushes on a solid.",
-    .size = 40,
-    .frames = 200,
-    .keys =
-        {
-            EX_WORD("scene", "what holds the air", "cup", "cup,bottle,box,lid,bell,hull"),
-            EX_NUMBER("held", "", "1: held, 0: let go", "1", "0 to 1"),
-            EX_NUMBER("width", "m", "of the vessel", "0.4", "0.2 to 0.7"),
-            EX_NUMBER("depth", "m", "of its top under water; lid: of the air", "0.15",
-                      "0.05 to 0.3"),
-            EX_NUMBER("density", "kg/m^3", "of the walls", "1500", "10 to 1e5"),
-            EX_WORD("boundary", "form of the solids", "cut", "cut,voxel,fraction"),
-            EX_NUMBER("bubbles", "", "0: closed air yields", "1", "0 to 1"),
-            EX_NUMBER("dt", "s", "time step", "0.002", "1e-5 to 0.02"),
-        },
-};
+    double half_width;  /* outer sizes, m */
+    double half_height; /* the same upwards */
+    double thick;       /* of the walls, m */
+    double centre;      /* height of the middle, m */
+    double level;       /* of the pool, m; below 0: there is none */
+    double inside;      /* level of the water inside, m above the tank's floor */
+    int sealed;         /* it has a bottom */
+    int lid;            /* it is a plate as wide as the tank */
+
+    double lift;   /* force that is expected, N/m */
+    double weight; /* of the solid, N/m */
+} vessel;
 
 static double whole_cells(double length, double h) {
     return h * floor(length / h + 0.5);
 }
 
-/* Distance to the water, negative in it: pool, and water inside. */
+/* A plate of 0.2 m on air. It is wider than the tank, so that no air escapes beside it. */
+static void measure_lid(vessel *v, double depth, double h) {
+    v->half_width = 0.6;
+    v->half_height = whole_cells(0.1, h);
+    v->level = whole_cells(0.3, h);
+    v->centre = v->level + depth + v->half_height;
+    v->lift = 0;
+}
+
+/* Half full of water, in air: the walls carry the weight of that water. */
+static void measure_dry(vessel *v, double inner_width, double h) {
+    v->level = -1;
+    v->centre = whole_cells(0.65, h);
+    v->inside = v->centre;
+    v->lift = -RHO * GRAVITY * inner_width * (v->half_height - v->thick);
+}
+
+/* Under water: lifted by what the solid and its air displace. */
+static void measure_wet(vessel *v, double depth, double inner_width, double solid, double h) {
+    v->level = whole_cells(0.85, h);
+    v->centre = v->level - depth - v->half_height;
+    if (v->sealed) {
+        v->inside = -1;
+        v->lift = RHO * GRAVITY * 4 * v->half_width * v->half_height;
+        return;
+    }
+    double bottom = v->centre - v->half_height;
+    double ceiling = v->centre + v->half_height - v->thick;
+    v->inside = bottom + whole_cells(0.1, h);
+    double air = inner_width * (ceiling - v->inside);
+    v->lift = RHO * GRAVITY * (solid + air);
+}
+
+/* Sizes of the scene in whole cells, and the force that follows from them. */
+static void measure(vessel *v, const ex_args *args) {
+    double h = 1.0 / args->size;
+    double depth = whole_cells(ex_number(args, "depth"), h);
+    int bottle = ex_is(args, "scene", "bottle");
+    int dry = bottle || ex_is(args, "scene", "box");
+    v->lid = ex_is(args, "scene", "lid");
+    v->sealed = dry || ex_is(args, "scene", "hull");
+    v->half_width = whole_cells(ex_number(args, "width") / 2, h);
+    v->half_height = whole_cells(0.15, h);
+
+    v->thick = whole_cells(bottle ? 0.075 : 0.05, h);
+    if (ex_is(args, "scene", "bell"))
+        v->thick = h;
+
+    /* Walls on two sides and above; below too when it is sealed. */
+    double inner_width = 2 * (v->half_width - v->thick);
+    double inner_height = 2 * v->half_height - (v->sealed ? 2 : 1) * v->thick;
+    double solid = 4 * v->half_width * v->half_height - inner_width * inner_height;
+
+    if (v->lid) {
+        measure_lid(v, depth, h);
+        solid = 4 * v->half_width * v->half_height;
+    } else if (dry)
+        measure_dry(v, inner_width, h);
+    else
+        measure_wet(v, depth, inner_width, solid, h);
+    v->weight = ex_number(args, "density") * GRAVITY * solid;
+}
+
+/* Distance to the water, negative in it: the pool, and the water inside. */
 static fsi_real water(fsi_vec3 at, void *user) {
     const vessel *v = user;
-    double dx = fabs((double)at.x - 0.5);
-    double dy = (double)at.y - v->centre;
+    double beside = fabs((double)at.x - 0.5);
+    double above = (double)at.y - v->centre;
     double wall = v->thick / 2;
-    int below = v->sealed ? dy < -v->y + wall : dy < -v->y;
-    int within = !v->lid && dx < v->x - wall && dy < v->y - wall && !below;
+    double bottom = -v->half_height + (v->sealed ? wall : 0);
+    int between_sides = beside < v->half_width - wall;
+    int between_ends = above >= bottom && above < v->half_height - wall;
+    int within = !v->lid && between_sides && between_ends;
     double surface = within ? v->inside : v->level;
     return (fsi_real)fmin((double)at.y - surface, 0.3);
 }
 
-/* Sizes and what is expected of them. */
-static void measure(vessel *v, const ex_args *args) {
-    double h = 1.0 / args->size;
-    int dry = ex_is(args, "scene", "box") || ex_is(args, "scene", "bottle");
-    int hull = ex_is(args, "scene", "hull");
-    double depth = whole_cells(ex_number(args, "depth"), h);
-    v->lid = ex_is(args, "scene", "lid");
-    v->sealed = dry || hull;
-    v->x = whole_cells(ex_number(args, "width") / 2, h);
-    v->y = whole_cells(0.15, h);
-    v->thick = whole_cells(ex_is(args, "scene", "bell") ? h : 0.05, h);
-    if (ex_is(args, "scene", "bottle"))
-        v->thick = whole_cells(0.075, h);
-    v->level = dry ? -1 : whole_cells(0.85, h);
-    v->centre = dry ? whole_cells(0.65, h) : v->level - depth - v->y;
-    double inner = 2 * (v->x - v->thick);
-    double solid = 4 * v->x * v->y - inner * (2 * v->y - 2 * v->thick);
-    if (dry) {
-        v->inside = v->centre;
-        v->lift = -RHO * GRAVITY * inner * (v->y - v->thick);
-    } else if (hull) {
-        v->inside = -1;
-        v->lift = RHO * GRAVITY * 4 * v->x * v->y;
-    } else {
-        solid = 4 * v->x * v->y - inner * (2 * v->y - v->thick);
-        v->inside = v->centre - v->y + whole_cells(0.1, h);
-        double air = inner * (v->centre + v->y - v->thick - v->inside);
-        v->lift = RHO * GRAVITY * (solid + air);
-    }
-    if (v->lid) {
-        v->x = 0.6;
-        v->y = whole_cells(0.1, h);
-        v->level = whole_cells(0.3, h);
-        v->centre = v->level + depth + v->y;
-        solid = 4 * v->x * v->y;
-        v->lift = 0;
-    }
-    v->weight = ex_number(args, "density") * GRAVITY * solid;
-}
-
+/* ---- the scene */
 static void add_wall(vessel *v, int i, double left, double bottom, double right, double top) {
     fsi_shape_desc desc = {.kind = FSI_SHAPE_BOX, .dim = 2};
     desc.half = fsi_vec((right - left) / 2, (top - bottom) / 2, 0);
@@ -121,25 +134,10 @@ static void add_wall(vessel *v, int i, double left, double bottom, double right,
     v->part[i].x = fsi_vec((left + right) / 2, (bottom + top) / 2, 0);
 }
 
-/* The world with the vessel in it: held, free, or given a speed without gravity (jerk). */
-static void start(vessel *v, const ex_args *args, int held, double gravity) {
-    fsi_world_desc desc = {.grid.nx = args->size, .grid.ny = args->size, .grid.nz = 1};
-    desc.grid.h = 1.0 / args->size;
-    desc.grid.rho = RHO;
-    desc.grid.gravity = fsi_vec(0, -gravity, 0);
-    desc.grid.liquid = 1;
-    desc.grid.tolerance = 1e-8;
-    desc.grid.volume_correction = 1;
-    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    int voxel = ex_is(args, "boundary", "voxel");
-    desc.couple.boundary = voxel ? FSI_BOUNDARY_VOXEL : FSI_BOUNDARY_CUT;
-    desc.couple.bubbles = ex_whole(args, "bubbles") ? 1 : -1;
-    desc.max_bodies = 1;
-    desc.no_walls = v->lid;
-    ex_need(fsi_world_init(&v->world, &desc));
-
-    double x = v->x;
-    double y = v->y;
+/* One solid of up to four boxes: left, right, above, below. */
+static void make_shape(vessel *v) {
+    double x = v->half_width;
+    double y = v->half_height;
     double t = v->thick;
     fsi_shape_desc shape = {.kind = FSI_SHAPE_COMPOUND, .dim = 2, .part = v->part};
     memset(v->part, 0, sizeof v->part);
@@ -154,19 +152,51 @@ static void start(vessel *v, const ex_args *args, int held, double gravity) {
         shape.part_count = v->sealed ? 4 : 3;
     }
     ex_need(fsi_shape_init(&v->shape, &shape));
+}
 
-    fsi_rigid_desc body = {.shape = &v->shape};
-    body.kind = held ? FSI_RIGID_SCRIPTED : FSI_RIGID_DYNAMIC;
-    body.density = ex_number(args, "density");
-    body.x = fsi_vec(0.5, v->centre + v->shape.com.y, 0);
+static void make_tank(vessel *v, const ex_args *args, double gravity) {
+    int voxel = ex_is(args, "boundary", "voxel");
+    fsi_world_desc desc = {
+        .grid.nx = args->size,
+        .grid.ny = args->size,
+        .grid.nz = 1,
+        .grid.h = 1.0 / args->size,
+        .grid.rho = RHO,
+        .grid.gravity = fsi_vec(0, -gravity, 0),
+        .grid.liquid = 1,
+        .grid.tolerance = 1e-8,
+        .grid.volume_correction = 1,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .couple.boundary = voxel ? FSI_BOUNDARY_VOXEL : FSI_BOUNDARY_CUT,
+        .couple.bubbles = ex_whole(args, "bubbles") ? 1 : -1,
+        .max_bodies = 1,
+        .no_walls = v->lid,
+    };
+    ex_need(fsi_world_init(&v->world, &desc));
+}
+
+/* The tank with the vessel in it, held or free. Without gravity it gets a speed of 1 m/s: a jerk.
+ */
+static void start(vessel *v, const ex_args *args, int held, double gravity) {
+    make_tank(v, args, gravity);
+    make_shape(v);
+
+    fsi_rigid_desc body = {
+        .kind = held ? FSI_RIGID_SCRIPTED : FSI_RIGID_DYNAMIC,
+        .shape = &v->shape,
+        .density = ex_number(args, "density"),
+        .x = fsi_vec(0.5, v->centre + v->shape.com.y, 0),
+    };
+
+    /* A lid stays level. A held bell goes down by one cell in the first half of the run. */
+    double half_run = ex_number(args, "dt") * args->frames / 2;
     if (v->lid)
         body.inertia = fsi_vec(1e9, 1e9, 1e9);
     if (!(gravity > 0))
         body.v = fsi_vec(0, 1, 0);
     else if (held && ex_is(args, "scene", "bell"))
-        body.v = fsi_vec(0, -2 / (args->size * ex_number(args, "dt") * args->frames), 0);
-    v->id = fsi_world_add(&v->world, &body);
-    ex_need(v->id < 0 ? (fsi_result)v->id : FSI_OK);
+        body.v = fsi_vec(0, -1 / (args->size * half_run), 0);
+    v->id = ex_need(fsi_world_add(&v->world, &body));
     ex_need(fsi_grid_set_field(&v->world.grid, FSI_FIELD_PHI, water, v));
 }
 
@@ -195,11 +225,15 @@ static double closed_air(const vessel *v) {
     double sum = 0;
     for (int i = 0; i < couple->bubbles; i++)
         sum += couple->bubble[i].volume;
-    for (int i = 0; couple->desc.bubbles < 0 && i < grid->region_count; i++)
-        sum += grid->regions[i].open ? 0 : grid->regions[i].volume;
+    if (couple->desc.bubbles >= 0)
+        return sum;
+    for (int i = 0; i < grid->region_count; i++)
+        if (!grid->regions[i].open)
+            sum += grid->regions[i].volume;
     return sum;
 }
 
+/* ---- pictures */
 static void draw(const vessel *v, ex_args *args) {
     const fsi_grid *grid = &v->world.grid;
     ex_image image = ex_image_make(440, 440);
@@ -211,12 +245,62 @@ static void draw(const vessel *v, ex_args *args) {
     ex_image_free(&image);
 }
 
+static const ex_about about = {
+    .name = "trapped_air",
+    .what = "Closed air pushes on a solid.",
+    .size = 40,
+    .frames = 200,
+    .keys =
+        {
+            EX_WORD("scene", "what holds the air", "cup", "cup,bottle,box,lid,bell,hull"),
+            EX_NUMBER("held", "", "1: held, 0: let go", "1", "0 to 1"),
+            EX_NUMBER("width", "m", "of the vessel", "0.4", "0.2 to 0.7"),
+            EX_NUMBER("depth", "m", "of its top under water; lid: of the air", "0.15",
+                      "0.05 to 0.3"),
+            EX_NUMBER("density", "kg/m^3", "of the walls", "1500", "10 to 1e5"),
+            EX_WORD("boundary", "form of the solids", "cut", "cut,voxel,fraction"),
+            EX_NUMBER("bubbles", "", "0: closed air yields", "1", "0 to 1"),
+            EX_NUMBER("dt", "s", "time step", "0.002", "1e-5 to 0.02"),
+        },
+};
+
+/* What is measured over a run. */
+typedef struct findings {
+    double force_sum; /* over the last quarter of the run */
+    int force_count;
+    double acceleration; /* of the first step */
+    double air_at_first;
+    double air_error;
+    double peak_speed;
+    double iterations;
+} findings;
+
+static void observe(const vessel *v, int frame, int frames, double dt, findings *found) {
+    fsi_body_report body = {0};
+    ex_need(fsi_world_body(&v->world, v->id, &body));
+    double velocity = (double)fsi_world_rigid(&v->world, v->id)->v.y;
+    double air = closed_air(v);
+    if (frame == 0) {
+        found->acceleration = velocity / dt;
+        found->air_at_first = air;
+    }
+    if (4 * frame >= 3 * frames) {
+        found->force_sum += (double)body.force.y;
+        found->force_count++;
+    }
+
+    if (found->air_at_first > 0)
+        found->air_error = fmax(found->air_error, fabs(air / found->air_at_first - 1));
+    double speed = fmax(fabs(velocity), v->world.grid.stats.max_speed);
+    found->peak_speed = fmax(found->peak_speed, speed);
+}
+
 int main(int argc, char **argv) {
     ex_args args;
-    vessel v = {0};
     ex_begin(&args, argc, argv, &about);
     int held = ex_whole(&args, "held");
     double dt = ex_number(&args, "dt");
+    static vessel v;
     measure(&v, &args);
 
     /* A lid on air that cannot yield does not move at all. */
@@ -225,52 +309,35 @@ int main(int argc, char **argv) {
         double mass = v.weight / GRAVITY + added_mass(&v, &args, dt);
         expected_acceleration = (v.lift - v.weight) / mass;
     }
-    start(&v, &args, held, GRAVITY);
 
-    int stable = 1;
+    /* A held solid stands still in the second half of the run. */
+    start(&v, &args, held, GRAVITY);
+    fsi_vec3 still = fsi_vec(0, 0, 0);
+    findings found = {0};
     int frame = 0;
-    int counted = 0;
-    double force = 0;
-    double acceleration = 0;
-    double air = 0;
-    double air_error = 0;
-    double peak = 0;
-    double iterations = 0;
-    for (; frame < args.frames && stable; frame++) {
+    for (; frame < args.frames && ex_fine(); frame++) {
         fsi_report report = {0};
-        fsi_body_report body = {0};
         if (held && 2 * frame >= args.frames)
-            fsi_solids_set_velocity(&v.world.solids, v.id, fsi_vec(0, 0, 0), fsi_vec(0, 0, 0));
-        stable = ex_try(fsi_world_step(&v.world, dt, &report)) >= 0;
-        ex_need(fsi_world_body(&v.world, v.id, &body));
-        iterations += report.iterations;
-        if (4 * frame >= 3 * args.frames) {
-            force += (double)body.force.y;
-            counted++;
-        }
-        double speed = fabs((double)v.world.solids.body[v.id].v.y);
-        if (frame == 0) {
-            acceleration = (double)v.world.solids.body[v.id].v.y / dt;
-            air = closed_air(&v);
-        }
-        if (air > 0)
-            air_error = fmax(air_error, fabs(closed_air(&v) / air - 1));
-        peak = fmax(peak, fmax(speed, v.world.grid.stats.max_speed));
+            fsi_solids_set_velocity(&v.world.solids, v.id, still, still);
+        ex_try(fsi_world_step(&v.world, dt, &report));
+        found.iterations += report.iterations;
+        observe(&v, frame, args.frames, dt, &found);
         if (args.out)
             draw(&v, &args);
         ex_progress(&args, frame);
     }
 
     if (held) {
-        ex_result("force", "%.4f", counted ? force / counted : 0);
+        int count = found.force_count;
+        ex_result("force", "%.4f", count ? found.force_sum / count : 0);
         ex_result("expected", "%.4f", v.lift);
     } else {
-        ex_result("acceleration", "%.5f", acceleration);
+        ex_result("acceleration", "%.5f", found.acceleration);
         ex_result("expected_acceleration", "%.5f", expected_acceleration);
     }
-    ex_result("air_error", "%.6f", air_error);
-    ex_result("peak_speed", "%.4f", peak);
-    ex_result("iterations", "%.2f", iterations / (frame > 0 ? frame : 1));
+    ex_result("air_error", "%.6f", found.air_error);
+    ex_result("peak_speed", "%.4f", found.peak_speed);
+    ex_result("iterations", "%.2f", found.iterations / (frame > 0 ? frame : 1));
     stop(&v);
-    return ex_end(&args, frame, stable);
+    return ex_end(&args, frame, ex_fine());
 }
