@@ -3971,61 +3971,41 @@ static void fsi__cholesky_postorder(int32_t n, int32_t *order, const int32_t *pa
     memcpy(order, out, (size_t)n * sizeof *order);
 }
 
-typedef struct fsi__symbolic {
-    fsi__amd g;
-    int32_t *order;   /* old number of each new one */
-    int32_t *inverse; /* the other way */
-    int32_t *parent;  /* elimination tree */
-    int32_t *mark;
-    int32_t *next;
-    size_t *col; /* entries of each column */
-} fsi__symbolic;
-
-static void fsi__symbolic_layout(fsi__symbolic *symbolic, size_t entries, int degree,
-                                 fsi_arena *arena) {
-    size_t n = (size_t)symbolic->g.n;
-    FSI__TAKE(symbolic->order, int32_t, arena, n);
-    FSI__TAKE(symbolic->inverse, int32_t, arena, n);
-    FSI__TAKE(symbolic->parent, int32_t, arena, n);
-    FSI__TAKE(symbolic->mark, int32_t, arena, n);
-    FSI__TAKE(symbolic->next, int32_t, arena, n);
-    FSI__TAKE(symbolic->col, size_t, arena, n + 1);
-    if (degree)
-        fsi__amd_layout(&symbolic->g, entries, arena);
+/* What follows from draft->order: its inverse, the elimination tree and the entries of each column.
+ * FSI_ERR_ARGUMENT: it is not a permutation. */
+static fsi_result fsi__cholesky_count(fsi_cholesky *draft, const fsi_csr *matrix) {
+    int32_t n = draft->n;
+    for (int32_t i = 0; i < n; i++) {
+        draft->inverse[i] = -1;
+        draft->col[i] = 0;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        int32_t row = draft->order[i];
+        if (row < 0 || row >= n || draft->inverse[row] >= 0)
+            return FSI_ERR_ARGUMENT;
+        draft->inverse[row] = i;
+    }
+    fsi__cholesky_pattern(matrix, draft->order, draft->inverse, draft->parent, draft->mark,
+                          draft->col, NULL);
+    return FSI_OK;
 }
 
-/* Ordering and column counts in temporary memory. */
-static fsi_result fsi__symbolic_run(fsi__symbolic *symbolic, const fsi_csr *matrix,
-                                    const fsi_cholesky_desc *desc) {
-    int32_t n = matrix->rows;
-    if (desc->ordering == FSI_ORDERING_DEGREE)
-        fsi__amd_order(&symbolic->g, matrix, symbolic->order, symbolic->mark);
-    else
-        for (int32_t i = 0; i < n; i++)
-            symbolic->order[i] = desc->ordering == FSI_ORDERING_GIVEN ? desc->order[i] : i;
-    for (int32_t i = 0; i < n; i++)
-        symbolic->inverse[i] = -1;
-    for (int32_t i = 0; i < n; i++) {
-        /* not a permutation */
-        if (symbolic->order[i] < 0 || symbolic->order[i] >= n
-            || symbolic->inverse[symbolic->order[i]] >= 0)
-            return FSI_ERR_ARGUMENT;
-        symbolic->inverse[symbolic->order[i]] = i;
-    }
-    fsi__cholesky_pattern(matrix, symbolic->order, symbolic->inverse, symbolic->parent,
-                          symbolic->mark, symbolic->col, NULL);
-    if (desc->ordering == FSI_ORDERING_DEGREE) {
-        fsi__cholesky_postorder(n, symbolic->order, symbolic->parent, symbolic->mark,
-                                symbolic->next, symbolic->inverse);
-        for (int32_t i = 0; i < n; i++) {
-            symbolic->inverse[symbolic->order[i]] = i;
-            symbolic->col[i] = 0;
-        }
-        fsi__cholesky_pattern(matrix, symbolic->order, symbolic->inverse, symbolic->parent,
-                              symbolic->mark, symbolic->col, NULL);
-    }
+/* Ordering and column counts in temporary memory: a factor without entries. */
+static fsi_result fsi__cholesky_draft(fsi_cholesky *draft, fsi__amd *graph, const fsi_csr *matrix,
+                                      const fsi_cholesky_desc *desc) {
+    int32_t n = draft->n;
+    int degree = desc->ordering == FSI_ORDERING_DEGREE;
+    if (degree)
+        fsi__amd_order(graph, matrix, draft->order, draft->mark);
+    for (int32_t i = 0; i < n && !degree; i++)
+        draft->order[i] = desc->ordering == FSI_ORDERING_GIVEN ? desc->order[i] : i;
+    fsi_result result = fsi__cholesky_count(draft, matrix);
+    if (result != FSI_OK || !degree)
+        return result;
 
-    return FSI_OK;
+    fsi__cholesky_postorder(n, draft->order, draft->parent, draft->mark, draft->mark + n,
+                            draft->inverse);
+    return fsi__cholesky_count(draft, matrix);
 }
 
 FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *factor, const fsi_csr *matrix,
@@ -4033,7 +4013,8 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *factor, const fsi_csr *matrix
     fsi_arena arena = {NULL, 0, 0, 0};
     fsi_arena room = {NULL, 0, 0, 0};
     fsi_cholesky_desc given = FSI__ZERO;
-    fsi__symbolic symbolic = FSI__ZERO;
+    fsi__amd graph = FSI__ZERO;
+    fsi_cholesky draft = FSI__ZERO;
     fsi_cholesky out = FSI__ZERO;
     if (desc)
         given = *desc;
@@ -4050,29 +4031,33 @@ FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *factor, const fsi_csr *matrix
                 return FSI_ERR_ARGUMENT;
 
     /* order and column counts in temporary memory */
-    symbolic.g.n = out.n = matrix->rows;
-    size_t entries = (size_t)matrix->row[matrix->rows];
-    int degree = given.ordering == FSI_ORDERING_DEGREE;
-    fsi__symbolic_layout(&symbolic, entries, degree, &arena);
-    fsi_result result = fsi__arena_open(&arena, &given.allocator);
+    draft.n = out.n = matrix->rows;
+    graph.n = given.ordering == FSI_ORDERING_DEGREE ? matrix->rows : 0;
+    size_t entries = (size_t)matrix->row[graph.n];
+    fsi_result result = FSI_OK;
+    for (int pass = 0; pass < 2 && result == FSI_OK; pass++) {
+        if (pass)
+            result = fsi__arena_open(&arena, &given.allocator);
+        fsi__cholesky_layout(&draft, &arena);
+        fsi__amd_layout(&graph, entries, &arena);
+    }
     if (result != FSI_OK)
         return result;
 
-    fsi__symbolic_layout(&symbolic, entries, degree, &arena);
-    result = fsi__symbolic_run(&symbolic, matrix, &given);
+    result = fsi__cholesky_draft(&draft, &graph, matrix, &given);
     if (result == FSI_OK) {
         for (int32_t i = 0; i < out.n; i++)
-            out.entries += symbolic.col[i];
+            out.entries += draft.col[i];
         fsi__cholesky_layout(&out, &room);
         result = fsi__arena_block(&room, &given.allocator, &out.block, &out.size);
     }
     if (result == FSI_OK) {
         fsi__cholesky_layout(&out, &room);
         for (int32_t i = 0; i < out.n; i++) {
-            out.order[i] = symbolic.order[i];
-            out.inverse[i] = symbolic.inverse[i];
-            out.parent[i] = symbolic.parent[i];
-            out.col[i + 1] = out.col[i] + symbolic.col[i];
+            out.order[i] = draft.order[i];
+            out.inverse[i] = draft.inverse[i];
+            out.parent[i] = draft.parent[i];
+            out.col[i + 1] = out.col[i] + draft.col[i];
         }
         fsi__cholesky_pattern(matrix, out.order, out.inverse, out.parent, out.mark, out.col,
                               out.row);
@@ -4349,11 +4334,11 @@ static void fsi__ql_sweep(size_t n, double *d, double *e, double *Z, size_t firs
     e[last] = 0;
 }
 
-/* Ascending order of d, with the rows of Z. */
-static void fsi__eigen_sort(size_t n, double *d, double *Z) {
-    for (size_t i = 0; i < n; i++) {
+/* Ascending order of d[count], with the rows of Z, which have n entries. */
+static void fsi__eigen_sort(size_t count, size_t n, double *d, double *Z) {
+    for (size_t i = 0; i < count; i++) {
         size_t least = i;
-        for (size_t j = i + 1; j < n; j++)
+        for (size_t j = i + 1; j < count; j++)
             if (d[j] < d[least])
                 least = j;
         if (least == i)
@@ -4408,7 +4393,7 @@ static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *wor
         }
     for (size_t i = 0; i < n; i++)
         d[i] /= unit;
-    fsi__eigen_sort(n, d, Z);
+    fsi__eigen_sort(n, n, d, Z);
 
     return 1;
 }
@@ -4845,17 +4830,10 @@ static int fsi__modes_write(fsi__modes *modes, fsi_real *w, fsi_real *V) {
         if (!fsi__finite((fsi_real)quotient[k]))
             return 0;
     }
-    for (size_t k = 0; k < modes->wanted; k++) {
-        size_t best = modes->wanted;
-        for (size_t i = 0; i < modes->wanted; i++)
-            if (fsi__finite64(quotient[i])
-                && (best == modes->wanted || quotient[i] < quotient[best]))
-                best = i;
-        if (k >= skip) {
-            w[k - skip] = (fsi_real)quotient[best];
-            fsi__modes_write_row(n, modes->Y + best * n, V + (k - skip) * n);
-        }
-        quotient[best] = HUGE_VAL; /* taken */
+    fsi__eigen_sort(modes->wanted, n, quotient, modes->Y);
+    for (size_t k = skip; k < modes->wanted; k++) {
+        w[k - skip] = (fsi_real)quotient[k];
+        fsi__modes_write_row(n, modes->Y + k * n, V + (k - skip) * n);
     }
 
     return 1;
@@ -8178,20 +8156,14 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
 
 /* ------------------------------------------------------------------------------------------------
  * >>geometry */
-/* Place of a vertex: in the surface's array, or asked for and put into room[3]. */
-FSI__INLINE const fsi_real *fsi__surface_at(const fsi_surface *surface, int vertex,
-                                            fsi_real *room) {
+/* Place of a corner of an element: in the surface's array, or asked for and put into room[3]. */
+FSI__INLINE const fsi_real *fsi__surface_corner(const fsi_surface *surface, int e, int corner,
+                                                fsi_real *room) {
+    int vertex = surface->index[(size_t)e * (size_t)surface->dim + (size_t)corner];
     if (surface->x)
         return surface->x + 3 * (size_t)vertex;
     surface->place_fn(surface->user, vertex, room);
     return room;
-}
-
-/* The same for a corner of an element. */
-FSI__INLINE const fsi_real *fsi__surface_corner(const fsi_surface *surface, int e, int corner,
-                                                fsi_real *room) {
-    return fsi__surface_at(surface,
-                           surface->index[(size_t)e * (size_t)surface->dim + (size_t)corner], room);
 }
 
 /* The same as a vector. */
@@ -8733,8 +8705,10 @@ static void fsi__bvh_bounds(fsi_bvh *bvh) {
         return;
 
     fsi__bounds_none(surface->dim, bvh->lo, bvh->hi);
-    for (int i = 0; i < surface->vertex_count; i++)
-        fsi__bounds_add(surface->dim, fsi__surface_at(surface, i, room), bvh->lo, bvh->hi);
+    for (int i = 0; i < surface->vertex_count; i++) {
+        fsi_vec_store(room, fsi_surface_place(surface, i));
+        fsi__bounds_add(surface->dim, room, bvh->lo, bvh->hi);
+    }
     fsi__bounds_pad(bvh->lo, bvh->hi);
 }
 
@@ -8839,33 +8813,23 @@ static int fsi__walk_test(const fsi__walk *walk, const fsi_bvh_node *node, fsi_r
 }
 
 /* A point in the frame of the surface at rest: R^T (x - T). */
-static void fsi__to_rest(const fsi_surface *surface, fsi_real *x) {
-    const fsi_real *R = surface->R;
-    fsi_real arm[3];
-    for (int k = 0; k < 3; k++)
-        arm[k] = k < surface->dim ? x[k] - surface->T[k] : 0;
-    for (int k = 0; k < 3; k++)
-        x[k] = R[k] * arm[0] + R[3 + k] * arm[1] + R[6 + k] * arm[2];
+static fsi_vec3 fsi__to_rest(const fsi_surface *surface, fsi_vec3 x) {
+    fsi_mat3 R;
+    memcpy(R.m, surface->R, sizeof R.m);
+    fsi_vec3 arm = fsi_vec_sub(x, fsi_vec_load(surface->T));
+    if (surface->dim == 2)
+        arm.z = 0;
+    return fsi_mat3_tmul_vec(&R, arm);
 }
 
-/* The box around a box that is seen from the frame at rest. */
-static void fsi__box_to_rest(const fsi_surface *surface, fsi_real *lo, fsi_real *hi) {
-    fsi_real middle[3] = {0, 0, 0};
-    fsi_real half[3] = {0, 0, 0};
-    for (int k = 0; k < surface->dim; k++) {
-        middle[k] = (lo[k] + hi[k]) / 2 - surface->T[k];
-        half[k] = (hi[k] - lo[k]) / 2;
-    }
-    for (int k = 0; k < 3; k++) {
-        fsi_real centre = 0;
-        fsi_real reach = 0;
-        for (int i = 0; i < 3; i++) {
-            centre += surface->R[3 * i + k] * middle[i];
-            reach += fsi__abs(surface->R[3 * i + k]) * half[i];
-        }
-        lo[k] = centre - reach;
-        hi[k] = centre + reach;
-    }
+/* Half the size of the box around a box of this half size that is seen from the frame at rest. */
+static fsi_vec3 fsi__half_to_rest(const fsi_surface *surface, fsi_vec3 half) {
+    fsi_mat3 turn;
+    for (int i = 0; i < 9; i++)
+        turn.m[i] = fsi__abs(surface->R[i]);
+    if (surface->dim == 2)
+        half.z = 0;
+    return fsi_mat3_tmul_vec(&turn, half);
 }
 
 /* Begins a walk: box from .. to, segment from -> to, or ball about from. */
@@ -8881,14 +8845,19 @@ static void fsi__walk_start(fsi__walk *walk, const fsi_bvh *bvh, enum fsi__walk_
     /* What is asked for, in the tree's own frame. */
     fsi_real *lo = walk->lo;
     fsi_real *hi = walk->hi;
+    if (surface->rest && kind == FSI__WALK_BOX) {
+        fsi_vec3 half = fsi_vec_scale(fsi_vec_sub(to, from), FSI_R(0.5));
+        fsi_vec3 middle = fsi_vec_scale(fsi_vec_add(from, to), FSI_R(0.5));
+        half = fsi__half_to_rest(surface, half);
+        middle = fsi__to_rest(surface, middle);
+        from = fsi_vec_sub(middle, half);
+        to = fsi_vec_add(middle, half);
+    } else if (surface->rest) {
+        from = fsi__to_rest(surface, from);
+        to = fsi__to_rest(surface, to);
+    }
     fsi_vec_store(lo, from);
     fsi_vec_store(hi, to);
-    if (surface->rest && kind == FSI__WALK_BOX)
-        fsi__box_to_rest(surface, lo, hi);
-    else if (surface->rest) {
-        fsi__to_rest(surface, lo);
-        fsi__to_rest(surface, hi);
-    }
 
     /* A ray is tested by its box first. Along an axis that it hardly follows that decides alone. */
     for (int k = 0; k < 3 && kind == FSI__WALK_RAY; k++) {
@@ -9013,31 +8982,17 @@ FSI_API int fsi_bvh_overlap(const fsi_bvh *bvh, fsi_vec3 lo, fsi_vec3 hi,
                             int (*visit_fn)(int element, void *user), void *user) {
     fsi__walk walk;
     fsi_real off = fsi__bvh_off(bvh);
-    fsi_real room[3][3];
-    int k;
-    int dim = bvh->surface.dim;
     fsi__walk_start(&walk, bvh, FSI__WALK_BOX, lo, hi, 0);
     const fsi_bvh_node *node;
     while ((node = fsi__walk_next(&walk, off)) != NULL)
         for (int i = node->begin; i < node->end; i++) {
-            const fsi_real *x[3];
-            for (int c = 0; c < dim; c++)
-                x[c] = fsi__surface_corner(&bvh->surface, walk.tree->order[i], c, room[c]);
-            /* bounds of the element, axis by axis: most are out along the first */
-            for (k = 0; k < dim; k++) {
-                fsi_real least = x[0][k];
-                fsi_real most = least;
-                for (int c = 1; c < dim; c++) {
-                    fsi_real y = x[c][k];
-                    least = fsi__min(least, y);
-                    most = fsi__max(most, y);
-                }
-                if (!(least <= fsi__get(hi, k) && most >= fsi__get(lo, k)))
-                    break;
-            }
-            if (k < dim)
-                continue;
-            int stop = visit_fn(walk.tree->order[i], user);
+            fsi_real least[3];
+            fsi_real most[3];
+            fsi_surface_bounds(&bvh->surface, walk.tree->order[i], least, most);
+            int meets = 1;
+            for (int k = 0; k < bvh->surface.dim; k++)
+                meets &= least[k] <= fsi__get(hi, k) && most[k] >= fsi__get(lo, k);
+            int stop = meets ? visit_fn(walk.tree->order[i], user) : 0;
             if (stop)
                 return stop;
         }
