@@ -956,9 +956,10 @@ typedef struct fsi_mg_level {
     int n[3], half;            /* cells; (n[0] + 1) / 2 per row and colour */
     size_t pitch, plane, size; /* row, plane and whole array of one colour */
     float *x, *f;              /* [2 * size] unknown and right-hand side */
-    /* [2 * size] weight of the upper face of each cell along each axis, Dirichlet faces included */
+    /* [2 * size] weight of the upper face of each cell along each axis, Dirichlet faces included;
+     * weight[1] is NULL in 2D */
     float *weight[3];
-    /* [2 * size] Dirichlet weight that belongs to no face; NULL on the finest level in 3D */
+    /* [2 * size] Dirichlet weight that belongs to no face; NULL on the finest level */
     float *dir;
     /* [2 * size] 0 no unknown; bits 0-2: diagonal (plain rows); bits 4-6: where the coarse value
      * comes from */
@@ -1108,8 +1109,8 @@ typedef struct fsi_mg_rank {
     uint32_t whole;
 } fsi_mg_rank;
 
-/* Columns of all groups for the mask and weights mg has now. The V-cycle is used as work space.
-   FSI_ERR_SINGULAR: K + Z^T B Z is not positive definite; the rank has no columns then. */
+/* Columns of all groups for the mask and weights mg has now. FSI_ERR_SINGULAR: K + Z^T B Z is not
+ * positive definite; the rank has no columns then. */
 FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group,
                                      int groups);
 FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank);
@@ -1928,11 +1929,37 @@ FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 a) {
  * >>arrays */
 #define FSI__CHUNKS 256 /* fixed, so that sums do not depend on the number of threads */
 #define FSI__GRAIN 8192 /* below this a loop runs on the caller's thread */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#define FSI__HOT                                                                                   \
+    __attribute__((optimize(                                                                       \
+        "O3", "no-trapping-math"))) /* gcc -O2 leaves these loops scalar: a factor three */
+#else
+#define FSI__HOT
+#endif
+
+/* Sum of a[i] b[i] in double, in eight lanes (a fixed order, and no chain of dependent additions).
+ */
+#define FSI__DOT(name, type)                                                                       \
+    FSI__HOT static double name(size_t n, const type *FSI__RESTRICT a,                             \
+                                const type *FSI__RESTRICT b) {                                     \
+        double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};                                                  \
+        size_t i;                                                                                  \
+        for (i = 0; i + 8 <= n; i += 8)                                                            \
+            for (size_t lane = 0; lane < 8; lane++)                                                \
+                sum[lane] += (double)a[i + lane] * (double)b[i + lane];                            \
+        for (size_t lane = 0; i < n; i++, lane++)                                                  \
+            sum[lane] += (double)a[i] * (double)b[i];                                              \
+        return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));  \
+    }
+FSI__DOT(fsi__dot_real, fsi_real)
+FSI__DOT(fsi__dot_float, float)
+FSI__DOT(fsi__dot_double, double)
+#undef FSI__DOT
 
 FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), void *user) {
     double part[FSI__CHUNKS];
     double total = 0;
-    size_t chunk = n / FSI__CHUNKS + 1;
+    size_t chunk = (n / FSI__CHUNKS + 32) & ~(size_t)31; /* whole groups of eight lanes */
     ptrdiff_t used = (ptrdiff_t)((n + chunk - 1) / chunk);
     if (n < 1024)
         return n ? range_fn(0, n, user) : 0;
@@ -1956,22 +1983,7 @@ typedef struct fsi__pair {
 
 static double fsi__dot_range(size_t begin, size_t end, void *user) {
     const fsi__pair *pair = (const fsi__pair *)user;
-    const fsi_real *FSI__RESTRICT a = pair->a;
-    const fsi_real *FSI__RESTRICT b = pair->b;
-
-    /* four sums: no dependence between neighbours */
-    double sum[4] = {0, 0, 0, 0};
-    size_t i = begin;
-    for (; i + 4 <= end; i += 4) {
-        sum[0] += (double)a[i] * (double)b[i];
-        sum[1] += (double)a[i + 1] * (double)b[i + 1];
-        sum[2] += (double)a[i + 2] * (double)b[i + 2];
-        sum[3] += (double)a[i + 3] * (double)b[i + 3];
-    }
-    for (; i < end; i++)
-        sum[0] += (double)a[i] * (double)b[i];
-
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    return fsi__dot_real(end - begin, pair->a + begin, pair->b + begin);
 }
 
 static double fsi__sum_range(size_t begin, size_t end, void *user) {
@@ -2093,7 +2105,7 @@ FSI_API double fsi_norm(size_t n, const fsi_real *a) {
                : (double)size;
 }
 
-FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y) {
+FSI__HOT FSI_API void fsi_axpy(size_t n, fsi_real s, const fsi_real *x, fsi_real *y) {
     ptrdiff_t count = (ptrdiff_t)n;
 
     /* entering a parallel region costs as much as some hundred entries */
@@ -2752,51 +2764,12 @@ static fsi_result fsi__krylov_solve(const fsi__method *method, const fsi_krylov_
 }
 
 /* ---- conjugate gradients */
-typedef struct fsi__cg_step {
-    fsi_real *x;
-    fsi_real *r;
-    const fsi_real *p;
-    const fsi_real *q;
-    fsi_real alpha;
-} fsi__cg_step;
-
-static double fsi__cg_step_range(size_t begin, size_t end, void *user) {
-    const fsi__cg_step *step = (const fsi__cg_step *)user;
-    fsi_real *FSI__RESTRICT x = step->x;
-    fsi_real *FSI__RESTRICT r = step->r;
-    const fsi_real *FSI__RESTRICT p = step->p;
-    const fsi_real *FSI__RESTRICT q = step->q;
-    fsi_real alpha = step->alpha;
-    double sum[2] = {0, 0};
-    size_t i = begin;
-
-    for (; i + 2 <= end; i += 2) {
-        x[i] += alpha * p[i];
-        x[i + 1] += alpha * p[i + 1];
-        r[i] -= alpha * q[i];
-        r[i + 1] -= alpha * q[i + 1];
-        sum[0] += (double)r[i] * (double)r[i];
-        sum[1] += (double)r[i + 1] * (double)r[i + 1];
-    }
-    for (; i < end; i++) {
-        x[i] += alpha * p[i];
-        r[i] -= alpha * q[i];
-        sum[0] += (double)r[i] * (double)r[i];
-    }
-
-    return sum[0] + sum[1];
-}
-
-/* x += alpha p, r -= alpha q, in one pass; returns |r| */
+/* x += alpha p, r -= alpha q; returns |r| */
 static double fsi__cg_update(const fsi__krylov *krylov, fsi_real alpha, const fsi_real *p,
                              const fsi_real *q, fsi_real *x, fsi_real *r) {
-    fsi__cg_step step;
-    step.x = x;
-    step.r = r;
-    step.p = p;
-    step.q = q;
-    step.alpha = alpha;
-    return sqrt(fsi_reduce(krylov->n, fsi__cg_step_range, &step));
+    fsi_axpy(krylov->n, alpha, p, x);
+    fsi_axpy(krylov->n, -alpha, q, r);
+    return fsi_norm(krylov->n, r);
 }
 
 /* The direction p has no curvature. If A p is nothing against what A does to its own image, p lies
@@ -4220,17 +4193,6 @@ FSI_API void fsi_cholesky_free(fsi_cholesky *factor) {
  * >>eigen */
 /* Symbols: A, B matrices of the pencil A x = w B x; d diagonal and e first off-diagonal of the
    tridiagonal T = Q^T A Q; Z its eigenvectors, one a row; c, s cosine and sine of a rotation. */
-static double fsi__dot64(size_t n, const double *a, const double *b) {
-    double sum[4] = {0, 0, 0, 0};
-    size_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        for (size_t lane = 0; lane < 4; lane++)
-            sum[lane] += a[i + lane] * b[i + lane];
-    for (; i < n; i++)
-        sum[0] += a[i] * b[i];
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
 static void fsi__axpy64(size_t n, double s, const double *FSI__RESTRICT x,
                         double *FSI__RESTRICT y) {
     for (size_t i = 0; i < n; i++)
@@ -4247,19 +4209,19 @@ static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *
         size_t rest = n - k - 1;
         double *v = A + k * n + k + 1;
         double *corner = v + n; /* the matrix of rest x rest below */
-        double norm = sqrt(fsi__dot64(rest, v, v));
+        double norm = sqrt(fsi__dot_double(rest, v, v));
         scale[k] = 0;
         e[k] = v[0];
-        if (sqrt(fsi__dot64(rest - 1, v + 1, v + 1)) <= 0)
+        if (sqrt(fsi__dot_double(rest - 1, v + 1, v + 1)) <= 0)
             continue;
         e[k] = v[0] > 0 ? -norm : norm;
         v[0] -= e[k];
-        scale[k] = 2 / fsi__dot64(rest, v, v); /* H = 1 - scale v v^T */
+        scale[k] = 2 / fsi__dot_double(rest, v, v); /* H = 1 - scale v v^T */
 
         /* corner = H corner H: corner -= v w^T + w v^T */
         for (size_t i = 0; i < rest; i++)
-            work[i] = scale[k] * fsi__dot64(rest, corner + i * n, v);
-        double half = scale[k] / 2 * fsi__dot64(rest, work, v);
+            work[i] = scale[k] * fsi__dot_double(rest, corner + i * n, v);
+        double half = scale[k] / 2 * fsi__dot_double(rest, work, v);
         fsi__axpy64(rest, -half, v, work);
         for (size_t i = 0; i < rest; i++) {
             fsi__axpy64(rest, -v[i], work, corner + i * n);
@@ -4280,7 +4242,7 @@ static void fsi__tridiagonal(size_t n, double *A, double *d, double *e, double *
         const double *v = A + k * n + k + 1;
         double *row = Z + (k + 1) * n + k + 1;
         for (size_t i = 0; scale[k] > 0 && i < rest; i++, row += n)
-            fsi__axpy64(rest, -scale[k] * fsi__dot64(rest, row, v), v, row);
+            fsi__axpy64(rest, -scale[k] * fsi__dot_double(rest, row, v), v, row);
     }
 }
 
@@ -4404,8 +4366,8 @@ static int fsi__eigen_reduce(size_t n, double *A, double *L) {
     for (size_t i = 0; i < n; i++) {
         double *row = L + i * n;
         for (size_t j = 0; j < i; j++)
-            row[j] = (row[j] - fsi__dot64(j, row, L + j * n)) / L[j * n + j];
-        double pivot = row[i] - fsi__dot64(i, row, row);
+            row[j] = (row[j] - fsi__dot_double(j, row, L + j * n)) / L[j * n + j];
+        double pivot = row[i] - fsi__dot_double(i, row, row);
         if (!(pivot > 4e-16 * row[i]))
             return 0;
         row[i] = sqrt(pivot);
@@ -4420,7 +4382,7 @@ static int fsi__eigen_reduce(size_t n, double *A, double *L) {
     for (size_t i = 0; i < n; i++) { /* A = A L^-T: every row solves with L */
         double *row = A + i * n;
         for (size_t j = 0; j < n; j++)
-            row[j] = (row[j] - fsi__dot64(j, row, L + j * n)) / L[j * n + j];
+            row[j] = (row[j] - fsi__dot_double(j, row, L + j * n)) / L[j * n + j];
     }
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < i; j++)
@@ -4577,7 +4539,7 @@ static double fsi__modes_mul(const fsi__modes *modes, const fsi_csr *matrix, con
             sum += (double)matrix->val[k] * x[matrix->col[k]];
         modes->image[i] = sum;
     }
-    return fsi__dot64(modes->n, x, modes->image);
+    return fsi__dot_double(modes->n, x, modes->image);
 }
 
 /* Makes w M-orthogonal to the first `count` rows of V (twice), sets the coefficients c, returns the
@@ -4596,7 +4558,7 @@ static double fsi__modes_orthogonal(fsi__modes *modes, size_t count, double *w, 
             *before = sqrt(fabs(square));
         FSI__PARALLEL(n > FSI__GRAIN)
         for (ptrdiff_t i = 0; i < rows; i++)
-            along[i] = fsi__dot64(modes->n, modes->V + (size_t)(i * n), modes->image);
+            along[i] = fsi__dot_double(modes->n, modes->V + (size_t)(i * n), modes->image);
         FSI__PARALLEL(n > FSI__GRAIN)
         for (ptrdiff_t begin = 0; begin < n; begin += chunk) {
             size_t length = (size_t)(n - begin < chunk ? n - begin : chunk);
@@ -4686,7 +4648,7 @@ static double fsi__modes_ritz(fsi__modes *modes) {
     for (size_t k = 0; k < modes->wanted && k < done; k++) {
         double sum = 0;
         for (size_t i = done; i < modes->size; i++) {
-            double part = fsi__dot64(done, modes->H + i * room, fsi__modes_row(modes, k));
+            double part = fsi__dot_double(done, modes->H + i * room, fsi__modes_row(modes, k));
             sum += part * part;
         }
         sum = sqrt(sum) / fabs(modes->theta[done - 1 - k]);
@@ -4722,7 +4684,8 @@ static void fsi__modes_restart(fsi__modes *modes) {
     for (size_t i = 0; i < fresh; i++) {
         const double *row = modes->H + (modes->done + i) * room;
         for (size_t k = 0; k < keep; k++)
-            modes->square[i * keep + k] = fsi__dot64(modes->done, row, fsi__modes_row(modes, k));
+            modes->square[i * keep + k] =
+                fsi__dot_double(modes->done, row, fsi__modes_row(modes, k));
     }
     memcpy(fsi__modes_vector(modes, 0), modes->Y, keep * n * sizeof(double));
     memmove(fsi__modes_vector(modes, keep), fsi__modes_vector(modes, modes->done),
@@ -4980,22 +4943,15 @@ FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_
 #define FSI__ORPHAN 16
 #define FSI__MG_BLOCK 512 /* row buffers on the stack */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
-#define FSI__HOT                                                                                   \
-    __attribute__((optimize(                                                                       \
-        "O3", "no-trapping-math")))     /* gcc -O2 leaves these loops scalar: a factor three */
 #define FSI__IVDEP _Pragma("GCC ivdep") /* rows of different arrays do not overlap */
 #define FSI__FORCE_INLINE static inline __attribute__((always_inline))
 #else
-#define FSI__HOT
 #define FSI__IVDEP
 #define FSI__FORCE_INLINE static inline
 #endif
 
-/* Offset of cell h = 0 of row (j, k) in an array of one colour. A single row has no neighbours:
- * they are the row of zeros at offset 1. */
+/* Offset of cell h = 0 of row (j, k) in an array of one colour. */
 FSI__INLINE ptrdiff_t fsi__mg_at(const fsi_mg_level *level, int j, int k) {
-    if (level->n[1] == 1)
-        return j ? 1 : 1 + (ptrdiff_t)level->pitch * (k + 1);
     return 1 + (ptrdiff_t)level->pitch * (j + 1) + (ptrdiff_t)level->plane * (k + 1);
 }
 
@@ -5054,18 +5010,20 @@ FSI__INLINE int fsi__mg_flags(const fsi_mg_level *level, int j, int k) {
     return level->row[fsi__mg_line(level, j, k)];
 }
 
-static void fsi__mg_layout_level(fsi_mg_level *level, fsi_arena *arena, int finest) {
+/* flat: a plane of cells, whose rows have no neighbours along y and no room for any. */
+static void fsi__mg_layout_level(fsi_mg_level *level, fsi_arena *arena, int finest, int flat) {
     level->half = (level->n[0] + 1) / 2;
     level->pitch = (size_t)level->half + 1;
-    level->plane = level->n[1] == 1 ? level->pitch : level->pitch * ((size_t)level->n[1] + 2);
-    level->size = (level->plane * ((size_t)level->n[2] + 2) + 2 + 15) & ~(size_t)15;
+    level->plane = flat ? level->pitch : level->pitch * ((size_t)level->n[1] + 2);
+    size_t rows = level->plane * ((size_t)level->n[2] + 2) + level->pitch;
+    level->size = (rows + 2 + 15) & ~(size_t)15;
     size_t both = 2 * level->size;
     FSI__TAKE(level->x, float, arena, both);
     FSI__TAKE(level->f, float, arena, both);
     for (int axis = 0; axis < 3; axis++)
-        if (axis != 1 || level->n[1] > 1)
+        if (axis != 1 || !flat)
             FSI__TAKE(level->weight[axis], float, arena, both);
-    if (!finest || level->n[1] == 1)
+    if (!finest)
         FSI__TAKE(level->dir, float, arena, both);
     FSI__TAKE(level->kind, uint8_t, arena, both);
     FSI__TAKE(level->row, uint8_t, arena, (size_t)level->n[1] * (size_t)level->n[2]);
@@ -5098,7 +5056,7 @@ static void fsi__mg_layout(fsi_mg *mg, fsi_arena *arena, fsi_mg_level *level) {
             if (fresh.n[axis] > 1)
                 children *= 2;
         fresh.scale = 4 / children;
-        fsi__mg_layout_level(&fresh, arena, depth == 0);
+        fsi__mg_layout_level(&fresh, arena, depth == 0, mg->desc.nz == 1);
         *level = fresh;
         if (mg->level)
             mg->level[depth] = fresh;
@@ -5248,17 +5206,14 @@ typedef struct fsi__mg_row {
     int plain; /* 1: all weights are 1 */
 } fsi__mg_row;
 
-/* Row (j, k) of a colour from cell h0 on, n cells; zero: the other colour counts as 0 (first sweep
- * of a cycle). */
+/* Row (j, k) of a colour from cell h0 on, n cells. */
 static fsi__mg_row fsi__mg_row_get(const fsi_mg_level *level, int color, int j, int k, int h0,
-                                   int cells, int zero) {
+                                   int cells) {
     fsi__mg_row row;
     ptrdiff_t other = color ? 0 : (ptrdiff_t)level->size; /* where the other colour begins */
     ptrdiff_t at = fsi__mg_at(level, j, k) + h0;
     ptrdiff_t own = fsi__mg_of(level, color, j, k) + h0;
     ptrdiff_t x0 = other + at + ((j + k + color) & 1) - 1;
-    ptrdiff_t y0 = other + fsi__mg_at(level, j - 1, k) + h0;
-    ptrdiff_t y1 = other + fsi__mg_at(level, j + 1, k) + h0;
     ptrdiff_t z0 = other + fsi__mg_at(level, j, k - 1) + h0;
     ptrdiff_t z1 = other + fsi__mg_at(level, j, k + 1) + h0;
     const float *none = level->x + h0; /* plane -1 of x is zero */
@@ -5267,18 +5222,22 @@ static fsi__mg_row fsi__mg_row_get(const fsi_mg_level *level, int color, int j, 
     row.kind = level->kind + own;
     row.n = cells;
     row.plain = fsi__mg_flags(level, j, k) & FSI__ROW_PLAIN;
-    row.o = zero ? none : level->x + x0;
-    row.y0 = zero ? none : level->x + y0;
-    row.y1 = zero ? none : level->x + y1;
-    row.z0 = zero ? none : level->x + z0;
-    row.z1 = zero ? none : level->x + z1;
+    row.o = level->x + x0;
+    row.y0 = row.y1 = row.wy0 = row.wy1 = none;
+    row.z0 = level->x + z0;
+    row.z1 = level->x + z1;
     row.wx0 = level->weight[0] + x0;
     row.wx1 = level->weight[0] + own;
-    row.wy0 = level->weight[1] ? level->weight[1] + y0 : none;
-    row.wy1 = level->weight[1] ? level->weight[1] + own : none;
     row.wz0 = level->weight[2] + z0;
     row.wz1 = level->weight[2] + own;
     row.dir = level->dir ? level->dir + own : none;
+    if (level->weight[1]) {
+        ptrdiff_t y0 = other + fsi__mg_at(level, j - 1, k) + h0;
+        row.y0 = level->x + y0;
+        row.y1 = level->x + other + fsi__mg_at(level, j + 1, k) + h0;
+        row.wy0 = level->weight[1] + y0;
+        row.wy1 = level->weight[1] + own;
+    }
 
     return row;
 }
@@ -5376,29 +5335,13 @@ FSI__HOT static void fsi__mg_correct(int count, const float *FSI__RESTRICT value
     }
 }
 
-/* Sum of a[i] b[i] in double, in eight lanes (a fixed order, and no chain of dependent additions).
- */
-#define FSI__MG_DOT(name, type)                                                                    \
-    FSI__HOT static double name(int n, const type *FSI__RESTRICT a, const type *FSI__RESTRICT b) { \
-        double s[8] = {0, 0, 0, 0, 0, 0, 0, 0};                                                    \
-        int i, e;                                                                                  \
-        for (i = 0; i + 8 <= n; i += 8)                                                            \
-            for (e = 0; e < 8; e++)                                                                \
-                s[e] += (double)a[i + e] * (double)b[i + e];                                       \
-        for (e = 0; i < n; i++, e++)                                                               \
-            s[e] += (double)a[i] * (double)b[i];                                                   \
-        return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));                  \
-    }
-FSI__MG_DOT(fsi__mg_dot_float, float)
-FSI__MG_DOT(fsi__mg_dot_real, fsi_real)
-#undef FSI__MG_DOT
-
 /* ---- the V-cycle */
-static void fsi__mg_sweep(const fsi_mg_level *level, int color, int k, int zero, int band) {
+/* One colour of a plane; band: only rows along boundaries. */
+static void fsi__mg_sweep(const fsi_mg_level *level, int color, int k, int band) {
     for (int j = 0; j < level->n[1]; j++) {
         if (band && !(fsi__mg_flags(level, j, k) & FSI__ROW_BAND))
             continue;
-        fsi__mg_row row = fsi__mg_row_get(level, color, j, k, 0, level->half, zero);
+        fsi__mg_row row = fsi__mg_row_get(level, color, j, k, 0, level->half);
         fsi__mg_smooth(&row);
     }
 }
@@ -5416,7 +5359,7 @@ static void fsi__mg_restrict(const fsi_mg_level *fine, const fsi_mg_level *coars
                 int k = 2 * coarse_k + (child >> 1);
                 if (j >= fine->n[1] || k >= fine->n[2])
                     continue;
-                fsi__mg_row row = fsi__mg_row_get(fine, 0, j, k, first, count, 0);
+                fsi__mg_row row = fsi__mg_row_get(fine, 0, j, k, first, count);
                 fsi__mg_defect(&row, sum);
             }
             float *f = coarse->f + first / 2;
@@ -5459,7 +5402,7 @@ static void fsi__mg_defect_orphans(const fsi_mg_level *level, int j, int k, int 
         uint8_t own = (uint8_t)(kind & 15); /* without the orphan's mark */
         if (kind < FSI__ORPHAN)
             continue;
-        fsi__mg_row row = fsi__mg_row_get(level, 0, j, k, h0 + cell, 1, 0);
+        fsi__mg_row row = fsi__mg_row_get(level, 0, j, k, h0 + cell, 1);
         row.kind = &own;
         defect[cell] = 0;
         fsi__mg_defect(&row, defect + cell);
@@ -5524,17 +5467,14 @@ static void fsi__mg_clear(const fsi_mg_level *level, int k) {
     memset(level->x + level->size + at, 0, n * sizeof(float));
 }
 
-/* Way down: (zeros and red, black, ... along boundaries,) red, black, ..., black, then the coarse
+/* Way down: zeros, (red, black, ... along boundaries,) red, black, ..., black, then the coarse
  * right-hand side of each pair of planes. */
 static void fsi__mg_down(void *user, int stage, int k) {
     const fsi__mg_job *job = (const fsi__mg_job *)user;
-    int full = stage - job->band - (job->band > 0); /* stage of the full sweeps */
-    if (job->band && stage == 0)
+    if (stage == 0)
         fsi__mg_clear(job->level, k);
-    else if (full < 0)
-        fsi__mg_sweep(job->level, !(stage & 1), k, 0, 1);
-    else if (full < job->half_sweeps)
-        fsi__mg_sweep(job->level, full & 1, k, stage == 0, 0);
+    else if (stage <= job->band + job->half_sweeps)
+        fsi__mg_sweep(job->level, !(stage & 1), k, stage <= job->band);
     else if (k & 1 || k == job->level->n[2] - 1)
         fsi__mg_restrict(job->level, job->level + 1, k >> 1);
 }
@@ -5544,7 +5484,7 @@ static double fsi__mg_plane_dot(const fsi_mg_level *level, int k) {
     for (int j = 0; j < level->n[1]; j++)
         for (int color = 0; color < 2; color++) {
             ptrdiff_t at = fsi__mg_of(level, color, j, k);
-            sum += fsi__mg_dot_float(level->half, level->f + at, level->x + at);
+            sum += fsi__dot_float((size_t)level->half, level->f + at, level->x + at);
         }
     return sum;
 }
@@ -5557,16 +5497,24 @@ static void fsi__mg_up(void *user, int stage, int k) {
         fsi__mg_prolong(job->level, job->level + 1, k);
         return;
     }
-    fsi__mg_sweep(job->level, stage & 1, k, 0, stage > job->half_sweeps);
+    fsi__mg_sweep(job->level, stage & 1, k, stage > job->half_sweeps);
     if (job->part && stage == job->half_sweeps + job->band)
         job->part[k] = fsi__mg_plane_dot(job->level, k);
 }
 
-/* Coarsest level: sweeps, mirrored. */
-static void fsi__mg_bottom(const fsi_mg_level *level, int pairs) {
-    for (int stage = 0; stage < 4 * pairs; stage++)
+/* Coarsest level: half of the sweeps, then the same mirrored. */
+#define FSI__MG_BOTTOM 32
+
+FSI__INLINE int fsi__mg_bottom_color(int stage) {
+    return stage < FSI__MG_BOTTOM / 2 ? stage & 1 : !(stage & 1);
+}
+
+static void fsi__mg_bottom(const fsi_mg_level *level) {
+    for (int k = 0; k < level->n[2]; k++)
+        fsi__mg_clear(level, k);
+    for (int stage = 0; stage < FSI__MG_BOTTOM; stage++)
         for (int k = 0; k < level->n[2]; k++)
-            fsi__mg_sweep(level, stage < 2 * pairs ? stage & 1 : !(stage & 1), k, stage == 0, 0);
+            fsi__mg_sweep(level, fsi__mg_bottom_color(stage), k, 0);
 }
 
 static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *rank);
@@ -5589,14 +5537,14 @@ static double fsi__mg_vcycle(fsi_mg *mg) {
     for (int depth = 0; depth < last; depth++) {
         job.level = mg->level + depth;
         job.half_sweeps = 2 * fsi__mg_sweeps(mg, depth, mg->rank != NULL);
-        fsi__mg_wave(job.level->n[2], job.half_sweeps + job.band + (job.band > 0) + 1,
-                     fsi__mg_big(job.level), fsi__mg_down, &job);
+        fsi__mg_wave(job.level->n[2], job.half_sweeps + job.band + 2, fsi__mg_big(job.level),
+                     fsi__mg_down, &job);
         fsi__mg_orphans(mg, depth, fsi__mg_restrict_orphan);
     }
-    fsi__mg_bottom(mg->level + last, 8);
+    fsi__mg_bottom(mg->level + last);
     if (mg->rank && mg->rank->columns) {
         fsi__mg_rank_correct(mg, mg->rank);
-        fsi__mg_bottom(mg->level + last, 8);
+        fsi__mg_bottom(mg->level + last);
     }
     for (int depth = last - 1; depth >= 0; depth--) {
         job.level = mg->level + depth;
@@ -5890,7 +5838,7 @@ static float fsi__mg_w(const fsi_mg *mg, int depth, int axis, fsi__ijk cell) {
     const fsi_mg_level *level = mg->level + depth;
     ptrdiff_t stride = fsi__mg_stride(mg, axis);
     int at = fsi__ijk_get(cell, axis);
-    if (axis == 1 && level->n[1] == 1)
+    if (!level->weight[axis])
         return 0;
     if (depth || mg->weighted)
         return level->weight[axis][fsi__mg_cell_id(level, cell)];
@@ -5950,17 +5898,6 @@ static void fsi__mg_finest_weights(fsi_mg *mg, int axis, int j, int k) {
     }
 }
 
-/* a single row: its faces along y are all Dirichlet */
-static void fsi__mg_finest_dir(fsi_mg *mg, int k) {
-    const fsi_mg_level *level = mg->level;
-    const fsi_real *lower = fsi__mg_weights(mg, 2, 0, k);
-    const fsi_real *upper = fsi__mg_weights(mg, 3, 0, k);
-    const uint8_t *face = mg->face + fsi__mg_number(mg, 0, 0, k);
-    for (int i = 0; i < level->n[0]; i++)
-        level->dir[fsi__mg_id(level, i, 0, k)] = fsi__mg_open_weight(lower, i, face[i] >> 2 & 1)
-                                                 + fsi__mg_open_weight(upper, i, face[i] >> 3 & 1);
-}
-
 static void fsi__mg_finest(fsi_mg *mg) {
     fsi_mg_level *level = mg->level;
     int j;
@@ -5979,10 +5916,8 @@ static void fsi__mg_finest(fsi_mg *mg) {
                 fsi__mg_finest_weights(mg, 0, j, k);
             fsi__mg_finest_weights(mg, 2, j, k);
         }
-        for (j = -1; j < level->n[1] && level->n[1] > 1 && k >= 0; j++)
+        for (j = -1; j < level->n[1] && level->weight[1] && k >= 0; j++)
             fsi__mg_finest_weights(mg, 1, j, k);
-        if (level->n[1] == 1 && k >= 0)
-            fsi__mg_finest_dir(mg, k);
     }
 }
 
@@ -6082,9 +6017,6 @@ static void fsi__mg_parents(fsi_mg *mg, int depth, int coarse_k) {
     fsi_mg_level *fine = mg->level + depth;
     fsi_mg_level *coarse = fine + 1;
     uint8_t solid[FSI__MG_BLOCK];
-
-    /* Dirichlet faces beside the one coarse row */
-    int beside = depth == 0 && coarse->n[1] == 1 && (mg->open[2] || mg->open[3]);
     for (int coarse_j = 0; coarse_j < coarse->n[1]; coarse_j++)
         for (int first = 0; first < coarse->n[0]; first += FSI__MG_BLOCK) {
             int count = fsi__imin(FSI__MG_BLOCK, coarse->n[0] - first);
@@ -6092,7 +6024,7 @@ static void fsi__mg_parents(fsi_mg *mg, int depth, int coarse_k) {
             for (int i = 0; i < count; i++) {
                 fsi__ijk block = fsi__ijk_of(first + i, coarse_j, coarse_k);
                 int kind = 0;
-                if (solid[i] & 1 && !beside)
+                if (solid[i] & 1)
                     kind = FSI__MG_SOLID;
                 else if (solid[i])
                     kind = fsi__mg_cut(mg, depth, block);
@@ -6230,11 +6162,8 @@ static float fsi__mg_dir(const fsi_mg *mg, int depth, fsi__ijk block) {
         if (!kind || kind >= FSI__ORPHAN)
             continue;
         airy |= fsi__mg_airy(mg, depth, cell, kind);
-        if (level->dir && (depth || mg->weighted))
+        if (level->dir)
             sum += level->dir[fsi__mg_cell_id(level, cell)];
-        else if (level->n[1] == 1)
-            sum += (float)((mg->face[cell.i + (ptrdiff_t)level->n[0] * cell.k] >> 2 & 1)
-                           + (mg->face[cell.i + (ptrdiff_t)level->n[0] * cell.k] >> 3 & 1));
     }
     sum *= level->scale;
 
@@ -6242,7 +6171,7 @@ static float fsi__mg_dir(const fsi_mg *mg, int depth, fsi__ijk block) {
         int next = fsi__mg_kind(level + 1, fsi__mg_behind(block, direction));
         if (next == FSI__MG_SOLID && fsi__mg_kind(level + 1, block) == FSI__MG_SOLID)
             continue;
-        if (next || (direction >> 1 == 1 && level[1].n[1] == 1 && level->n[1] > 1))
+        if (next)
             sum += fsi__mg_dirichlet(mg, depth, direction, block);
     }
 
@@ -6282,25 +6211,29 @@ static void fsi__mg_regular(const fsi_mg *mg, int depth, int color, int j, int k
         fsi__ijk at = fsi__mg_behind(fsi__ijk_of(0, j, k), direction);
         int number = fsi__ijk_get(at, axis);
         int wall = (number < 0 || number == level->n[axis]) && !mg->open[direction];
-        int flat = axis == 1 && level->n[1] == 1;
-        side[direction - 2] = wall || flat ? own : other + fsi__mg_at(level, at.j, at.k);
+        side[direction - 2] =
+            wall || !level->weight[axis] ? own : other + fsi__mg_at(level, at.j, at.k);
     }
     fsi__mg_all_solid(count, own, along, side[0], side[1], side[2], side[3], regular);
 }
 
-/* Weights of coarse row (j, k), one colour; regular cells in bulk. */
+/* Weights of coarse row (j, k), one colour; regular cells in bulk. Their diagonals, and -1 for the
+ * others, go into f, where fsi__mg_classify looks for them. */
 static void fsi__mg_coarse_row(fsi_mg *mg, int depth, int color, int j, int k) {
     fsi_mg_level *level = mg->level + depth + 1;
     ptrdiff_t at = fsi__mg_of(level, color, j, k);
     float *const *weight = level->weight;
     uint8_t regular[FSI__MG_BLOCK];
+    int faces = 2 + (j > 0) + (j + 1 < level->n[1]) + (k > 0) + (k + 1 < level->n[2]);
     for (int h0 = 0; h0 < level->half; h0 += FSI__MG_BLOCK) {
         int count = fsi__imin(FSI__MG_BLOCK, level->half - h0);
         fsi__mg_regular(mg, depth + 1, color, j, k, h0, count, regular);
         for (int h = 0; h < count; h++) {
             ptrdiff_t id = at + h0 + h;
+            level->f[id] = -1;
             if (regular[h]) {
                 float unit = (float)(regular[h] & 1);
+                level->f[id] = unit * (float)faces;
                 level->dir[id] = 0;
                 weight[0][id] = unit;
                 weight[2][id] = k + 1 < level->n[2] ? unit : 0;
@@ -6365,7 +6298,7 @@ static void fsi__mg_coarse_orphan(const fsi_mg *mg, int depth, fsi__ijk cell, ui
     int behind;
     if (at < 0)
         return;
-    if (level->dir && (depth || mg->weighted))
+    if (level->dir)
         up->dir[at] += level->scale * level->dir[fsi__mg_cell_id(level, cell)];
     for (int direction = 0; direction < 6; direction++) {
         float weight = fsi__mg_face(mg, depth, direction, cell, &behind);
@@ -6405,32 +6338,19 @@ static int fsi__mg_diagonal(const fsi_mg *mg, int depth, fsi__ijk cell) {
  * looked at their neighbours. */
 static void fsi__mg_classify(const fsi_mg *mg, int depth, int j, int k) {
     const fsi_mg_level *level = mg->level + depth;
-    uint8_t regular[FSI__MG_BLOCK];
     int plain = 1;
     int band = 0;
-
-    /* faces of a regular cell */
-    int ordinary = 2 + (k > 0) + (k + 1 < level->n[2]);
-    if (level->n[1] > 1)
-        ordinary += (j > 0) + (j + 1 < level->n[1]);
-
     for (int color = 0; color < 2; color++)
-        for (int h0 = 0; h0 < level->half; h0 += FSI__MG_BLOCK) {
-            ptrdiff_t at = fsi__mg_of(level, color, j, k) + h0;
-            int count = fsi__imin(FSI__MG_BLOCK, level->half - h0);
-            fsi__mg_regular(mg, depth, color, j, k, h0, count, regular);
-            for (int h = 0; h < count; h++) {
-                fsi__ijk cell = fsi__ijk_of(2 * (h0 + h) + ((j + k + color) & 1), j, k);
-                int kind = level->kind[at + h];
-                int diagonal = 0;
-                if (regular[h] == 1)
-                    diagonal = ordinary;
-                else if (kind)
-                    diagonal = fsi__mg_diagonal(mg, depth, cell);
-                plain &= diagonal >= 0;
-                band |= diagonal < 0 || (kind && kind != FSI__MG_SOLID);
-                level->f[at + h] = (float)(diagonal < 0 ? 7 : diagonal);
-            }
+        for (int h = 0; h < level->half; h++) {
+            fsi__ijk cell = fsi__ijk_of(2 * h + ((j + k + color) & 1), j, k);
+            ptrdiff_t at = fsi__mg_of(level, color, j, k) + h;
+            int kind = level->kind[at];
+            int diagonal = (int)level->f[at];
+            if (diagonal < 0)
+                diagonal = kind ? fsi__mg_diagonal(mg, depth, cell) : 0;
+            plain &= diagonal >= 0;
+            band |= diagonal < 0 || (kind && kind != FSI__MG_SOLID);
+            level->f[at] = (float)(diagonal < 0 ? 7 : diagonal);
         }
     level->row[fsi__mg_line(level, j, k)] =
         (uint8_t)((plain ? FSI__ROW_PLAIN : 0) | (band ? FSI__ROW_BAND : 0));
@@ -6723,7 +6643,7 @@ FSI__HOT static void fsi__mg_local_line(const fsi_mg_level *level, const fsi__bo
                                         const fsi__mg_local *local, int j, int k) {
     for (int color = 0; color < 2; color++) {
         int odd = (j + k + color) & 1;
-        fsi__mg_row row = fsi__mg_row_get(level, color, j, k, box->lo[0] / 2, local->n[0] / 2, 0);
+        fsi__mg_row row = fsi__mg_row_get(level, color, j, k, box->lo[0] / 2, local->n[0] / 2);
 
         /* kinds of the cells around, at the places of their unknowns */
         const uint8_t *x0 = level->kind + (row.o - level->x);
@@ -6796,19 +6716,15 @@ FSI__HOT FSI__INLINE void fsi__mg_local_sum(const fsi__mg_local *local, ptrdiff_
     float x1 = local->w[0][cell];
     float z0 = local->w[2][cell - local->sz];
     float z1 = local->w[2][cell];
+    float y0 = local->w[1][cell - local->sy];
+    float y1 = local->w[1][cell];
     const float *u = local->x + FSI__LANES * cell;
     const float *f = local->f + FSI__LANES * cell;
     for (int e = 0; e < FSI__LANES; e++)
         sum[e] = f[e]
                  + ((x0 * u[e - FSI__LANES] + x1 * u[e + FSI__LANES])
-                    + (z0 * u[e - sz] + z1 * u[e + sz]));
-    if (!local->three)
-        return;
-
-    float y0 = local->w[1][cell - local->sy];
-    float y1 = local->w[1][cell];
-    for (int e = 0; e < FSI__LANES; e++)
-        sum[e] += y0 * u[e - sy] + y1 * u[e + sy];
+                    + (z0 * u[e - sz] + z1 * u[e + sz]))
+                 + (y0 * u[e - sy] + y1 * u[e + sy]);
 }
 
 /* Cells from, from + 2, ... before to: one half sweep of a row. */
@@ -6834,22 +6750,25 @@ FSI__HOT static void fsi__mg_local_defect(const fsi__mg_local *local, ptrdiff_t 
     }
 }
 
-/* The sweeps of the way down in the box. */
+/* The sweeps of the way down in the box; those of the coarsest level there. */
 static void fsi__mg_local_smooth(const fsi_mg *mg, int depth, const fsi__box *box,
                                  const fsi__mg_local *local) {
     const fsi_mg_level *level = mg->level + depth;
-    int band = 2 * mg->band;
-    int stages = band + 2 * fsi__mg_sweeps(mg, depth, 1);
-    for (int stage = 0; stage < stages; stage++)
+    int bottom = depth + 1 == mg->levels;
+    int band = bottom ? 0 : 2 * mg->band;
+    int stages = bottom ? FSI__MG_BOTTOM : band + 2 * fsi__mg_sweeps(mg, depth, 1);
+    for (int stage = 0; stage < stages; stage++) {
+        /* box->lo[0] is even; sweeps start with red */
+        int color = bottom ? fsi__mg_bottom_color(stage) : stage & 1;
         for (fsi__ijk at = fsi__box_row(box); at.k < box->hi[2]; fsi__box_next(box, &at)) {
             int along = fsi__mg_flags(level, at.j, at.k) & FSI__ROW_BAND;
             if (stage < band && !along)
                 continue;
-            /* box->lo[0] is even; sweeps start with red */
-            int first = (at.j + at.k + stage) & 1;
+            int first = (at.j + at.k + color) & 1;
             ptrdiff_t row = fsi__local_at(local, 0, at.j - box->lo[1], at.k - box->lo[2]);
             fsi__mg_local_row(local, row + first, row + local->n[0]);
         }
+    }
 }
 
 static int fsi__box_holds(const fsi__box *box, fsi__ijk cell) {
@@ -6915,21 +6834,25 @@ static void fsi__mg_rank_pack(const fsi_mg *mg, int depth, const fsi__mg_patch *
         }
 }
 
-/* One group on one level, and its columns t of the next level. */
+/* One group on one level, and its columns t of the next level if there is one. */
 static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *rank, int depth, int group,
-                               float *memory, float *x, float *defect) {
+                               float *memory) {
     const fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, group);
-    const fsi__mg_patch *up = patch + rank->groups;
+    const fsi__mg_patch *up = depth + 1 < rank->levels ? patch + rank->groups : NULL;
     size_t size = fsi__pack_size(&patch->wide);
     int packs = fsi__mg_packs(rank, group);
+    float *x = rank->work + patch->x;
+    float *defect = x + (size_t)packs * size;
     fsi__mg_local local;
     fsi__mg_local_set(mg, depth, &patch->wide, memory, &local);
-    memset(rank->data + up->t, 0, (size_t)packs * fsi__pack_size(&up->own) * sizeof(float));
+    if (up)
+        memset(rank->data + up->t, 0, (size_t)packs * fsi__pack_size(&up->own) * sizeof(float));
     for (int pack = 0; pack < packs; pack++, x += size, defect += size) {
         fsi__mg_rank_pack(mg, depth, patch, &local, fsi__pack_t(rank, patch, pack),
                           fsi__pack_m(rank, patch, pack), x, defect);
-        fsi__mg_rank_restrict(mg->level + depth, &patch->wide, &up->own, defect,
-                              fsi__pack_t(rank, up, pack));
+        if (up)
+            fsi__mg_rank_restrict(mg->level + depth, &patch->wide, &up->own, defect,
+                                  fsi__pack_t(rank, up, pack));
     }
 }
 
@@ -6977,8 +6900,9 @@ static int fsi__box_meets(const fsi__box *a, const fsi__box *b) {
     return 1;
 }
 
-/* E_gh += what a level adds to Z^T B Z for groups g <= h: t_g^T m_h + m_g^T (t_h - A m_h). The
- * other order gives the same, and differs a little only where the columns are cut. */
+/* E_gh += what a level adds to Z^T B Z for groups g <= h: t_g^T m_h + m_g^T (t_h - A m_h), on the
+ * coarsest level, where m is all of the answer, the first of them. The other order gives the same,
+ * and differs a little only where the columns are cut. */
 static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *rank, int depth, int g, int h) {
     const fsi__mg_patch *patch_g = fsi__mg_patch_of(rank, depth, g);
     const fsi__mg_patch *patch_h = fsi__mg_patch_of(rank, depth, h);
@@ -7001,7 +6925,8 @@ static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *rank, int depth, in
             const float *defect_h = m_h + size_h * (size_t)packs_h;
             fsi__mg_rank_outer(&patch_g->own, fsi__pack_t(rank, patch_g, a), &patch_h->wide, m_h, 1,
                                sum);
-            fsi__mg_rank_outer(&patch_g->wide, m_g, &patch_h->wide, defect_h, 2, sum);
+            if (depth + 1 < rank->levels)
+                fsi__mg_rank_outer(&patch_g->wide, m_g, &patch_h->wide, defect_h, 2, sum);
 
             int column_g = rank->offset[g] + FSI__LANES * a;
             int column_h = rank->offset[h] + FSI__LANES * b;
@@ -7014,41 +6939,6 @@ static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *rank, int depth, in
                         (fsi_real)(weight * sum[FSI__LANES * i + j]);
                 }
         }
-}
-
-/* One lane of a pack in a box into an array of the level, or (back) out of it. */
-static void fsi__mg_lane(const fsi_mg_level *level, const fsi__box *box, float *lane, float *array,
-                         int back) {
-    for (fsi__ijk at = fsi__box_row(box); at.k < box->hi[2]; fsi__box_next(box, &at))
-        for (at.i = box->lo[0]; at.i < box->hi[0] && at.i < level->n[0]; at.i++) {
-            float *in_lane = lane + FSI__LANES * fsi__box_at(box, at.i, at.j, at.k);
-            float *in_array = array + fsi__mg_cell_id(level, at);
-            if (back)
-                *in_lane = *in_array;
-            else
-                *in_array = *in_lane;
-        }
-}
-
-/* The coarsest level: x = its sweeps on t, column by column. */
-static void fsi__mg_rank_bottom(const fsi_mg *mg, fsi_mg_rank *rank, int group, float *x) {
-    const fsi_mg_level *level = mg->level + rank->levels - 1;
-    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, rank->levels - 1, group);
-    size_t size = fsi__pack_size(&patch->wide);
-    size_t bytes = 2 * level->size * sizeof *level->f;
-    memset(x, 0, 2 * size * (size_t)fsi__mg_packs(rank, group) * sizeof *x);
-
-    for (int column = 0; column < fsi__mg_columns(rank, group); column++) {
-        int pack = column / FSI__LANES;
-        int lane = column % FSI__LANES;
-        float *t = fsi__pack_t(rank, patch, pack) + lane;
-        float *to = x + size * (size_t)pack + lane;
-        memset(level->f, 0, bytes);
-        fsi__mg_lane(level, &patch->own, t, level->f, 0);
-        fsi__mg_bottom(level, 8);
-        fsi__mg_lane(level, &patch->wide, to, level->x, 1);
-    }
-    memset(level->f, 0, bytes);
 }
 
 /* Entry (i, j), j <= i, of a group's K. */
@@ -7186,22 +7076,12 @@ static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *group) {
                         : fsi_all_finite(columns * (columns + 1) / 2, group->L));
 }
 
-/* Every FSI__RANK_PARTS-th group of one level (all on the coarsest, which works in the level's own
- * arrays), and its pairs with the groups after it. */
+/* Every FSI__RANK_PARTS-th group of one level, and its pairs with the groups after it. */
 static void fsi__mg_rank_part(const fsi_mg *mg, fsi_mg_rank *rank, int depth, int part) {
-    int bottom = depth + 1 == rank->levels;
     float *memory = rank->local + rank->part * (size_t)part;
-    for (int g = part; g < rank->groups; g += bottom ? 1 : FSI__RANK_PARTS) {
-        const fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, g);
-        float *x = rank->work + patch->x;
-        float *defect = x + (size_t)fsi__mg_packs(rank, g) * fsi__pack_size(&patch->wide);
-        if (!fsi__mg_columns(rank, g))
-            continue;
-        if (bottom)
-            fsi__mg_rank_bottom(mg, rank, g, x);
-        else
-            fsi__mg_rank_level(mg, rank, depth, g, memory, x, defect);
-    }
+    for (int g = part; g < rank->groups; g += FSI__RANK_PARTS)
+        if (fsi__mg_columns(rank, g))
+            fsi__mg_rank_level(mg, rank, depth, g, memory);
 }
 
 static void fsi__mg_rank_pairs(const fsi_mg *mg, fsi_mg_rank *rank, int depth, int part) {
@@ -7226,9 +7106,8 @@ FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg
     fsi_result result = fsi__mg_rank_begin(mg, rank, group, groups);
 
     for (int depth = 0; depth < rank->levels && rank->columns && result == FSI_OK; depth++) {
-        int bottom = depth + 1 == rank->levels;
-        FSI__PARALLEL(rank->columns > 12 && !bottom)
-        for (int part = 0; part < (bottom ? 1 : FSI__RANK_PARTS); part++)
+        FSI__PARALLEL(rank->columns > 12)
+        for (int part = 0; part < FSI__RANK_PARTS; part++)
             fsi__mg_rank_part(mg, rank, depth, part);
         FSI__PARALLEL(rank->columns > 12)
         for (int part = 0; part < FSI__RANK_PARTS; part++)
@@ -7264,7 +7143,7 @@ static void fsi__mg_rank_dot_t(const fsi_mg_level *level, const fsi__box *box, c
 /* f - A x of n red cells of a row. */
 static void fsi__mg_rank_defect(const fsi_mg_level *level, int j, int k, int h0, int n,
                                 float *defect) {
-    fsi__mg_row row = fsi__mg_row_get(level, 0, j, k, h0, n, 0);
+    fsi__mg_row row = fsi__mg_row_get(level, 0, j, k, h0, n);
     memset(defect, 0, (size_t)n * sizeof *defect);
     fsi__mg_defect(&row, defect);
     if (fsi__mg_flags(level, j, k) & FSI__ROW_ORPHAN)
@@ -7500,12 +7379,17 @@ static void fsi__mg_apply_row(const fsi_mg *mg, const fsi_real *x, fsi_real *y, 
     }
 }
 
-FSI_API void fsi_mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y) {
+/* All rows of it. */
+static void fsi__mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y, int trusted) {
     int j;
     FSI__OMP(parallel for schedule(static) private(j) if (mg->cells > FSI__GRAIN))
     for (int k = 0; k < mg->n[2]; k++)
         for (j = 0; j < mg->n[1]; j++)
-            fsi__mg_apply_row(mg, x, y, j, k, 0);
+            fsi__mg_apply_row(mg, x, y, j, k, trusted);
+}
+
+FSI_API void fsi_mg_apply(const fsi_mg *mg, const fsi_real *x, fsi_real *y) {
+    fsi__mg_apply(mg, x, y, 0);
 }
 
 /* ---- regions without Dirichlet cells */
@@ -7650,51 +7534,37 @@ typedef struct fsi__mg_cg {
     double unit;
 } fsi__mg_cg;
 
-/* The pending step of p, then the next direction d = z + beta d. */
-FSI__HOT static void fsi__mg_direction(int count, const fsi_real *FSI__RESTRICT z, fsi_real alpha,
-                                       fsi_real beta, fsi_real *FSI__RESTRICT p,
-                                       fsi_real *FSI__RESTRICT d) {
-    for (int i = 0; i < count; i++) {
-        p[i] += alpha * d[i];
-        d[i] = z[i] + beta * d[i];
-    }
-}
-
-/* A row of the caller's order, times s, into a row split by colour; and back. */
-FSI__HOT static void fsi__mg_to_cycle(int cells, const fsi_real *FSI__RESTRICT r, fsi_real scale,
-                                      float *FSI__RESTRICT even, float *FSI__RESTRICT odd) {
-    int pairs = cells / 2;
-    for (int pair = 0; pair < pairs; pair++) {
-        even[pair] = (float)(scale * r[2 * pair]);
-        odd[pair] = (float)(scale * r[2 * pair + 1]);
-    }
-    if (cells & 1)
-        even[pairs] = (float)(scale * r[cells - 1]);
-}
-
-FSI__HOT static void fsi__mg_from_cycle(int cells, const float *FSI__RESTRICT even,
-                                        const float *FSI__RESTRICT odd, fsi_real scale,
-                                        fsi_real *FSI__RESTRICT z) {
-    int pairs = cells / 2;
-    for (int pair = 0; pair < pairs; pair++) {
-        z[2 * pair] = scale * (fsi_real)even[pair];
-        z[2 * pair + 1] = scale * (fsi_real)odd[pair];
-    }
-    if (cells & 1)
-        z[cells - 1] = scale * (fsi_real)even[pairs];
-}
-
-/* f = scale row, and row = x / scale, of row (j, k) of the finest level */
-static void fsi__mg_row_in(const fsi__mg_cg *cg, int j, int k, const fsi_real *row) {
+/* f = scale row: a row of the caller's order into row (j, k) of the finest level, split by colour.
+ */
+FSI__HOT static void fsi__mg_row_in(const fsi__mg_cg *cg, int j, int k,
+                                    const fsi_real *FSI__RESTRICT row) {
     const fsi_mg_level *level = cg->mg->level;
-    fsi__mg_to_cycle(level->n[0], row, (fsi_real)cg->scale, level->f + fsi__mg_even(level, j, k),
-                     level->f + fsi__mg_odd(level, j, k));
+    float *FSI__RESTRICT even = level->f + fsi__mg_even(level, j, k);
+    float *FSI__RESTRICT odd = level->f + fsi__mg_odd(level, j, k);
+    fsi_real scale = (fsi_real)cg->scale;
+    int pairs = level->n[0] / 2;
+    for (int pair = 0; pair < pairs; pair++) {
+        even[pair] = (float)(scale * row[2 * pair]);
+        odd[pair] = (float)(scale * row[2 * pair + 1]);
+    }
+    if (level->n[0] & 1)
+        even[pairs] = (float)(scale * row[2 * pairs]);
 }
 
-static void fsi__mg_row_out(const fsi__mg_cg *cg, int j, int k, fsi_real *row) {
+/* And back: row = x / scale. */
+FSI__HOT static void fsi__mg_row_out(const fsi__mg_cg *cg, int j, int k,
+                                     fsi_real *FSI__RESTRICT row) {
     const fsi_mg_level *level = cg->mg->level;
-    fsi__mg_from_cycle(level->n[0], level->x + fsi__mg_even(level, j, k),
-                       level->x + fsi__mg_odd(level, j, k), (fsi_real)(1 / cg->scale), row);
+    const float *FSI__RESTRICT even = level->x + fsi__mg_even(level, j, k);
+    const float *FSI__RESTRICT odd = level->x + fsi__mg_odd(level, j, k);
+    fsi_real scale = (fsi_real)(1 / cg->scale);
+    int pairs = level->n[0] / 2;
+    for (int pair = 0; pair < pairs; pair++) {
+        row[2 * pair] = scale * (fsi_real)even[pair];
+        row[2 * pair + 1] = scale * (fsi_real)odd[pair];
+    }
+    if (level->n[0] & 1)
+        row[2 * pairs] = scale * (fsi_real)even[pairs];
 }
 
 /* What a pass does to row (j, k), whose cells begin at `at`, and its share of the pass's sum. */
@@ -7722,14 +7592,21 @@ static double fsi__mg_all_rows(fsi__mg_cg *cg, fsi__mg_pass pass) {
     return fsi__mg_parts(cg->mg);
 }
 
-/* p += alpha d, d = z + beta d */
-static double fsi__mg_pass_direction(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
-    const fsi_mg *mg = cg->mg;
+/* The pending step of p, then the next direction: p += alpha d, d = z + beta d */
+FSI__HOT static double fsi__mg_pass_direction(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
+    const fsi_real *FSI__RESTRICT z = cg->mg->image + at;
+    fsi_real *FSI__RESTRICT p = cg->p + at;
+    fsi_real *FSI__RESTRICT d = cg->mg->direction + at;
+    fsi_real alpha = (fsi_real)cg->alpha;
+    fsi_real beta = (fsi_real)cg->beta;
+    int cells = cg->mg->n[0];
     /* z, which the caller's preconditioner has left in image already */
     if (!cg->desc->precondition.apply_fn)
-        fsi__mg_row_out(cg, j, k, mg->image + at);
-    fsi__mg_direction(mg->n[0], mg->image + at, (fsi_real)cg->alpha, (fsi_real)cg->beta, cg->p + at,
-                      mg->direction + at);
+        fsi__mg_row_out(cg, j, k, cg->mg->image + at);
+    for (int i = 0; i < cells; i++) {
+        p[i] += alpha * d[i];
+        d[i] = z[i] + beta * d[i];
+    }
     return 0;
 }
 
@@ -7737,7 +7614,7 @@ static double fsi__mg_pass_direction(fsi__mg_cg *cg, int j, int k, ptrdiff_t at)
 static double fsi__mg_pass_image(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
     fsi__mg_apply_row(mg, mg->direction, mg->image, j, k, 1);
-    return fsi__mg_dot_real(mg->n[0], mg->direction + at, mg->image + at);
+    return fsi__dot_real((size_t)mg->n[0], mg->direction + at, mg->image + at);
 }
 
 static void fsi__mg_step(void *user, int stage, int k) {
@@ -7748,11 +7625,9 @@ static void fsi__mg_step(void *user, int stage, int k) {
 static double fsi__mg_pass_residual(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
     fsi_real *r = mg->residual + at;
-    /* image may hold anything before the first step */
-    if (cg->alpha > 0)
-        fsi_axpy((size_t)mg->n[0], (fsi_real)-cg->alpha, mg->image + at, r);
+    fsi_axpy((size_t)mg->n[0], (fsi_real)-cg->alpha, mg->image + at, r);
     fsi__mg_row_in(cg, j, k, r);
-    return fsi__mg_dot_real(mg->n[0], r, r);
+    return fsi__dot_real((size_t)mg->n[0], r, r);
 }
 
 /* The power of two that brings cells with this sum of squares near 1, for the float cycle. */
@@ -7854,65 +7729,41 @@ static fsi_result fsi__mg_iterate(fsi__mg_cg *cg, int cap, int *iterations, doub
     return FSI_OK;
 }
 
-/* r = unit b - q on the fluid */
-FSI__HOT static void fsi__mg_difference(int count, const uint8_t *FSI__RESTRICT face,
-                                        const fsi_real *FSI__RESTRICT b, fsi_real unit,
-                                        const fsi_real *FSI__RESTRICT q,
-                                        fsi_real *FSI__RESTRICT r) {
-    for (int i = 0; i < count; i++) {
-        fsi_real value = unit * b[i] - q[i];
+/* image = (A + E) x for an x that is 0 in cells that are not fluid */
+static void fsi__mg_image(const fsi__mg_cg *cg, const fsi_real *x) {
+    fsi__mg_apply(cg->mg, x, cg->mg->image, 1);
+    fsi__mg_extra(cg, x, cg->mg->image);
+}
+
+/* r = unit b - image on the fluid; r . r */
+FSI__HOT static double fsi__mg_pass_truth(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
+    const uint8_t *FSI__RESTRICT face = cg->mg->face + at;
+    const fsi_real *FSI__RESTRICT b = cg->b + at;
+    const fsi_real *FSI__RESTRICT image = cg->mg->image + at;
+    fsi_real *FSI__RESTRICT r = cg->mg->residual + at;
+    fsi_real unit = (fsi_real)cg->unit;
+    int cells = cg->mg->n[0];
+    (void)j;
+    (void)k;
+    for (int i = 0; i < cells; i++) {
+        fsi_real value = unit * b[i] - image[i];
         r[i] = face[i] & FSI__FLUID ? value : 0;
     }
+    return fsi__dot_real((size_t)cells, r, r);
 }
 
-/* the last step of p */
-static double fsi__mg_pass_last(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
-    (void)j;
-    (void)k;
-    fsi_axpy((size_t)cg->mg->n[0], (fsi_real)cg->alpha, cg->mg->direction + at, cg->p + at);
-    return 0;
-}
-
-/* r = b; r . r */
-static double fsi__mg_pass_rhs(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
+/* Takes the part of r outside the range of A + E out of it; sets r . r. */
+static void fsi__mg_reachable(fsi__mg_cg *cg) {
     const fsi_mg *mg = cg->mg;
-    (void)j;
-    (void)k;
-    fsi__mg_difference(mg->n[0], mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->zero,
-                       mg->residual + at);
-    return fsi__mg_dot_real(mg->n[0], mg->residual + at, mg->residual + at);
-}
-
-/* r = b - A p; r . r */
-static double fsi__mg_pass_truth(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
-    const fsi_mg *mg = cg->mg;
-    fsi__mg_apply_row(mg, cg->p, mg->image, j, k, 1);
-    fsi__mg_difference(mg->n[0], mg->face + at, cg->b + at, (fsi_real)cg->unit, mg->image + at,
-                       mg->residual + at);
-    return fsi__mg_dot_real(mg->n[0], mg->residual + at, mg->residual + at);
-}
-
-static void fsi__mg_finish(void *user, int stage, int k) {
-    fsi__mg_plane((fsi__mg_cg *)user, stage ? fsi__mg_pass_truth : fsi__mg_pass_last, k);
-}
-
-/* Takes the last step, then the true residual r = b - (A + E) p without its part outside the range;
- * sets r . r. */
-static void fsi__mg_true_residual(fsi__mg_cg *cg) {
-    fsi_mg *mg = cg->mg;
-    ptrdiff_t cells = (ptrdiff_t)mg->cells;
-    fsi__mg_wave(mg->n[2], 2, mg->cells > FSI__GRAIN, fsi__mg_finish, cg);
-    cg->alpha = 0;
-    cg->rr = fsi__mg_parts(mg);
-    if (cg->desc->extra.apply_fn) {
-        memset(mg->image, 0, mg->cells * sizeof *mg->image);
-        fsi__mg_extra(cg, cg->p, mg->image);
-        for (ptrdiff_t cell = 0; cell < cells; cell++)
-            mg->residual[cell] -= mg->face[cell] & FSI__FLUID ? mg->image[cell] : 0;
-    }
     fsi_mg_project(mg, mg->residual);
-    if (mg->regions || cg->desc->extra.apply_fn)
+    if (mg->regions)
         cg->rr = fsi_dot(mg->cells, mg->residual, mg->residual);
+}
+
+/* The true residual b - (A + E) p, whose image is there already, as far as p can reach it. */
+static void fsi__mg_true_residual(fsi__mg_cg *cg) {
+    cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_truth);
+    fsi__mg_reachable(cg);
 }
 
 /* With an extra term a region without Dirichlet cells may have no null vector: E applied to
@@ -7962,7 +7813,6 @@ static void fsi__mg_hide_regular(fsi_mg *mg, const fsi_mg_solve_desc *desc) {
             fsi__mg_hide(mg, label[cell]);
     fsi__mg_room_clear(mg, 0);
     fsi__mg_room_clear(mg, 1);
-    memset(image, 0, mg->cells * sizeof *image);
 }
 
 /* Clears p outside the fluid, everywhere without a guess; 0 (and p untouched) if the guess is not
@@ -7986,13 +7836,14 @@ static int fsi__mg_load(fsi__mg_cg *cg) {
     double tolerance = cg->desc->tolerance > 0 ? cg->desc->tolerance : 1e-6;
     double safe = sizeof(fsi_real) == 8 ? 1e60 : 1e16;
     cg->unit = 1;
-    cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
+    fsi_fill(cg->mg->cells, 0, cg->mg->image);
+    cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_truth);
     if (!(cg->rr >= 1 / safe && cg->rr <= safe)) {
         if (!fsi_all_finite(cg->mg->cells, cg->mg->residual))
             return 0;
         cg->unit = fsi__krylov_unit((double)fsi_max_abs(cg->mg->cells, cg->mg->residual));
         if (cg->unit < 1 || cg->unit > 1)
-            cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_rhs);
+            cg->rr = fsi__mg_all_rows(cg, fsi__mg_pass_truth);
     }
     double absolute = cg->desc->tolerance_abs * cg->unit;
     cg->limit = tolerance * sqrt(cg->rr) > absolute ? tolerance * sqrt(cg->rr) : absolute;
@@ -8000,49 +7851,25 @@ static int fsi__mg_load(fsi__mg_cg *cg) {
 }
 
 /* 1 if the guess in p does not raise the energy q(p) = p . (A + E) p / 2 - b . p above that of p =
- * 0. */
+ * 0. Leaves the image of p. */
 static int fsi__mg_guess_good(fsi__mg_cg *cg) {
     fsi_mg *mg = cg->mg;
-    fsi_mg_apply(mg, cg->p, mg->image);
-    fsi__mg_extra(cg, cg->p, mg->image);
+    fsi__mg_image(cg, cg->p);
     return fsi_dot(mg->cells, cg->p, mg->image) / 2 - fsi_dot(mg->cells, cg->p, mg->residual) <= 0
            && fsi__finite64(fsi_dot(mg->cells, mg->image, mg->image));
 }
 
-/* The residual that rounding of p alone leaves: a few units of |D p|, D the diagonal of A. Below it
-   there is nothing to gain. A applied to one colour of p has D p there, because its neighbours are
-   zero. Overwrites d and q. */
+/* The residual that rounding of p alone leaves: A + E applied to errors of one unit in the last
+   place, of random sign. Below a few of it there is nothing to gain. Overwrites d and q. */
 static double fsi__mg_floor(const fsi__mg_cg *cg) {
-    fsi_mg *mg = cg->mg;
-    double square = 0;
-    int row = mg->n[0];
-    for (int color = 0; color < 2; color++)
-        for (int pass = 0; pass < 2; pass++) {
-            for (int k = 0; k < mg->n[2]; k++)
-                for (int j = 0; j < mg->n[1]; j++) {
-                    ptrdiff_t at = fsi__mg_number(mg, 0, j, k);
-                    ptrdiff_t first = (j + k + color) & 1;
-                    for (ptrdiff_t i = 0; i < row && !pass; i++)
-                        mg->direction[at + i] = (i & 1) == first ? cg->p[at + i] : 0;
-                    for (ptrdiff_t i = first; i < row && pass; i += 2)
-                        square += (double)mg->image[at + i] * (double)mg->image[at + i];
-                }
-            if (!pass)
-                fsi_mg_apply(mg, mg->direction, mg->image);
-        }
-    if (cg->desc->extra.apply_fn) { /* and E applied to such a rounding */
-        uint64_t seed = 1;
-        for (size_t cell = 0; cell < mg->cells; cell++) {
-            mg->direction[cell] =
-                cg->p[cell] * FSI_REAL_EPS * (fsi__random_unit(&seed) < FSI_R(0.5) ? 1 : -1);
-            mg->image[cell] = 0;
-        }
-        fsi__mg_extra(cg, mg->direction, mg->image);
-        square += fsi_dot(mg->cells, mg->image, mg->image)
-                  / ((double)FSI_REAL_EPS * (double)FSI_REAL_EPS);
+    const fsi_mg *mg = cg->mg;
+    uint64_t seed = 1;
+    for (size_t cell = 0; cell < mg->cells; cell++) {
+        fsi_real sign = fsi__random_unit(&seed) < FSI_R(0.5) ? 1 : -1;
+        mg->direction[cell] = sign * FSI_REAL_EPS * cg->p[cell];
     }
-
-    return 2 * (double)FSI_REAL_EPS * sqrt(square);
+    fsi__mg_image(cg, mg->direction);
+    return 1.75 * fsi_norm(mg->cells, mg->image);
 }
 
 /* Conjugate gradients, checked against the true residual: where the recurrence was too hopeful, it
@@ -8055,6 +7882,9 @@ static fsi_result fsi__mg_loop(fsi__mg_cg *cg, fsi_report *rep, int cap) {
         double before = cg->rr;
         (void)fsi__mg_update_residual(cg); /* fills f */
         reason = fsi__mg_iterate(cg, cap, &rep->iterations, begin);
+        fsi_axpy(cg->mg->cells, (fsi_real)cg->alpha, cg->mg->direction, cg->p);
+        cg->alpha = 0;
+        fsi__mg_image(cg, cg->p);
         fsi__mg_true_residual(cg);
         fsi_mg_project(cg->mg, cg->p);
         rep->residual = sqrt(cg->rr);
@@ -8114,9 +7944,7 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
     double least = given.tolerance_abs * cg.unit > 1e-4 * cg.limit ? given.tolerance_abs * cg.unit
                                                                    : 1e-4 * cg.limit;
     double imbalance = fsi__mg_imbalance(mg, mg->residual, least);
-    fsi_mg_project(mg, mg->residual);
-    if (mg->regions)
-        cg.rr = fsi_dot(mg->cells, mg->residual, mg->residual);
+    fsi__mg_reachable(&cg);
     if (given.guess) {
         if (cg.unit < 1 || cg.unit > 1)
             fsi_scale(mg->cells, (fsi_real)cg.unit, p);

@@ -564,7 +564,7 @@ static double smoothing_factor(int dim, int n) {
         }
         for (c = 0; c < 2; c++)
             for (int k = 0; k < mg.n[2]; k++)
-                fsi__mg_sweep(mg.level, c, k, 0, 0);
+                fsi__mg_sweep(mg.level, c, k, 0);
         for (c = 0; c < p.cells; c++)
             v[c] = (double)mg.level[0].x[fsi__mg_id(mg.level, c % n, dim == 3 ? c / n % n : 0,
                                                     dim == 3 ? c / n / n : c / n)];
