@@ -14,26 +14,29 @@
 #include "swarm.h"
 
 enum {
-    BASIS = 3,
+    BASIS = 3, /* contraction fields of the bell */
     ARMS = 4,
+    PARTS = ARMS + 1, /* reduced bodies of a jellyfish: the bell, then its arms */
+    MOST = 3,         /* jellyfish */
     PLANKTON = 1500
 };
 
-static fsi_real plankton[3 * PLANKTON];
-static form_body bell_form = {FORM_BELL, FSI_R(0.2), FSI_R(0.09), FSI_R(0.2), 0, {0, 0, 0}},
-                 arm_form = {FORM_ARM, FSI_R(0.2), FSI_R(0.032), FSI_R(0.026), 0, {0, 0, 0}};
+static const double RADIUS = 0.2, HEIGHT = 0.2; /* of the bell, m */
+static form_body bell_form = {.kind = FORM_BELL, .a = 0.2, .b = 0.09, .c = 0.2};
+static form_body arm_form = {.kind = FORM_ARM, .a = 0.2, .b = 0.032, .c = 0.026};
+
 static swarm s;
-static const double RADIUS = 0.2, HEIGHT = 0.2;
+static fsi_real plankton[3 * PLANKTON];
 
 typedef struct muscle {
     double time;
-    double period;
-    double strength;
-    double part;
-    double friction;
-    double spring;
-    double righting;
-    fsi_real target[BASIS];
+    double period;          /* of a stroke, s */
+    double strength;        /* share of the radius taken in at the rim */
+    double part;            /* of the period in which it contracts */
+    double friction;        /* of the joints, N m s */
+    double spring;          /* of the joints, N m */
+    double righting;        /* couple of weight and buoyancy, N m */
+    fsi_real target[BASIS]; /* the contraction in the bell's own basis */
     int bodies;
 } muscle;
 
@@ -100,7 +103,7 @@ static void drive(swarm *w, fsi_real dt, void *user) {
     muscle *m = (muscle *)user;
     double strength = m->strength * contraction(m);
     for (int i = 0; i < m->bodies; i++) {
-        fsi_reduced *bell = &w->body[i * (ARMS + 1)];
+        fsi_reduced *bell = &w->body[i * PARTS];
         fsi_vec3 lean = fsi_vec_cross(body_axis(bell), fsi_vec(0, 1, 0));
         twist(bell, fsi_vec_scale(lean, m->righting));
         for (int k = 0; k < BASIS; k++)
@@ -112,32 +115,40 @@ static void drive(swarm *w, fsi_real dt, void *user) {
     m->time += dt;
 }
 
-static ex_color color(const swarm *q, int i) {
-    (void)q;
-    return ex_rgb(245 - 60 * (i == 2), 140 + 50 * (i == 1), 150 + 80 * (i == 2));
+/* The highest point of a mesh. */
+static fsi_real mesh_top(const fsi_mesh *mesh) {
+    fsi_real top = -1e30;
+    for (int i = 0; i < mesh->vertex_count; i++)
+        top = fmax(top, mesh->x[3 * i + 1]);
+    return top;
 }
 
-static int make_models(const ex_args *args, fsi_mesh *mesh, fsi_reduced_model *model, muscle *m) {
-    fsi_real top = -1e30;
-    if (!swarm_mesh(&mesh[0], &bell_form, fsi_vec(0.3, 0.3, 0.3), ex_whole(args, "tets")))
-        return 0;
-    if (!swarm_mesh(&mesh[1], &arm_form, fsi_vec(0.06, 0.26, 0.06), ex_whole(args, "tets") / 10))
-        return 0;
-    int n = 3 * mesh[0].vertex_count;
-    fsi_real *basis;
-    basis = (fsi_real *)malloc(sizeof *basis * (size_t)(BASIS * n));
-    int i;
+/* The displacement of every vertex in field k. */
+static void sample_field(const fsi_mesh *mesh, int k, fsi_real *out) {
+    fsi_real top = mesh_top(mesh);
+    for (int i = 0; i < mesh->vertex_count; i++)
+        fsi_vec_store(out + 3 * i, field(k, fsi_vec_load(mesh->x + 3 * i), top));
+}
 
-    for (i = 0; i < n / 3; i++)
-        if (mesh[0].x[3 * i + 1] > top)
-            top = mesh[0].x[3 * i + 1];
+/* The wanted contraction u in the bell's own basis S, with the masses of its nodes: S^T M u. */
+static void aim_muscle(const fsi_reduced_model *bell, const fsi_real *contracted, muscle *m) {
+    for (int k = 0; k < BASIS; k++) {
+        m->target[k] = 0;
+        for (int i = 0; i < 3 * bell->vertex_count; i++)
+            m->target[k] += bell->S[i * BASIS + k] * bell->node_mass[i / 3] * contracted[i];
+    }
+}
 
+/* The bell: a basis of its own instead of vibration modes. */
+static void make_bell(fsi_mesh *mesh, fsi_reduced_model *model, muscle *m, const ex_args *args) {
+    if (!swarm_mesh(mesh, &bell_form, fsi_vec(0.3, 0.3, 0.3), ex_whole(args, "tets")))
+        ex_die("jellyfish: no mesh of the bell");
+    size_t numbers = 3 * (size_t)mesh->vertex_count;
+    fsi_real *basis = ex_alloc(BASIS * numbers, sizeof *basis);
     for (int k = 0; k < BASIS; k++)
-        for (i = 0; i < n / 3; i++)
-            fsi_vec_store(basis + k * n + 3 * i, field(k, fsi_vec_load(mesh[0].x + 3 * i), top));
-
+        sample_field(mesh, k, basis + (size_t)k * numbers);
     fsi_reduced_desc desc = {
-        .mesh = &mesh[0],
+        .mesh = mesh,
         .modes = BASIS,
         .basis = basis,
         .density = 1000,
@@ -147,27 +158,119 @@ static int make_models(const ex_args *args, fsi_mesh *mesh, fsi_reduced_model *m
         .samples = 60,
         .field = 16,
     };
-
-    i = fsi_reduced_model_init(&model[0], &desc);
-
-    /* q = S^T M u of the wanted contraction */
-    for (int k = 0; k < BASIS && i == FSI_OK; k++) {
-        m->target[k] = 0;
-        for (n = 0; n < model[0].vertex_count; n++) {
-            fsi_real u[3];
-            fsi_vec_store(u, field(0, fsi_vec_load(mesh[0].x + 3 * n), top));
-            for (int c = 0; c < 3; c++)
-                m->target[k] += model[0].S[(3 * n + c) * BASIS + k] * model[0].node_mass[n] * u[c];
-        }
-    }
-
+    ex_need(fsi_reduced_model_init(model, &desc));
+    aim_muscle(model, basis, m);
     free(basis);
-    desc.mesh = &mesh[1];
-    desc.modes = ex_whole(args, "modes");
-    desc.basis = NULL;
-    desc.young = 2e4;
-    desc.poisson = 0.4;
-    return i == FSI_OK && fsi_reduced_model_init(&model[1], &desc) == FSI_OK;
+}
+
+/* An arm: vibration modes. */
+static void make_arm(fsi_mesh *mesh, fsi_reduced_model *model, const ex_args *args) {
+    if (!swarm_mesh(mesh, &arm_form, fsi_vec(0.06, 0.26, 0.06), ex_whole(args, "tets") / 10))
+        ex_die("jellyfish: no mesh of an arm");
+    fsi_reduced_desc desc = {
+        .mesh = mesh,
+        .modes = ex_whole(args, "modes"),
+        .density = 1000,
+        .young = 2e4,
+        .poisson = 0.4,
+        .damping_stiffness = 0.01,
+        .samples = 60,
+        .field = 16,
+    };
+    ex_need(fsi_reduced_model_init(model, &desc));
+}
+
+/* Hangs arm number k under a bell: its top end at a vertex of the bell's underside. */
+static fsi_reduced_joint hang_arm(fsi_world *world, fsi_reduced *bell, const fsi_reduced_model *arm,
+                                  int k) {
+    double angle = 1.5707963 * k + 0.785;
+    fsi_vec3 place = fsi_vec(0.05 * cos(angle), 0.1, 0.05 * sin(angle));
+    int under = swarm_nearest(bell->model, place);
+    int top = swarm_nearest(arm, fsi_vec(0, 0, 0));
+    fsi_vec3 shift = fsi_vec_sub(fsi_reduced_point(bell, under), fsi_vec_load(arm->x0 + 3 * top));
+    if (!swarm_add(&s, world, arm, shift, swarm_turn(0, 0, 0)))
+        ex_die("jellyfish: no room for an arm");
+    return (fsi_reduced_joint){.body = {0, k + 1}, .vertex = {under, top}};
+}
+
+/* Jellyfish number i at a place: bell, arms and joints are one group. The first one makes the skin
+   that all of them wear; without a skin fluid and contact see the surfaces of bell and arms. */
+static void add_jellyfish(fsi_world *world, int i, const fsi_reduced_model *model, fsi_vec3 at,
+                          swarm_hide *hide, int with_skin) {
+    form_body *forms[PARTS] = {&bell_form, &arm_form, &arm_form, &arm_form, &arm_form};
+    fsi_reduced_joint joint[ARMS];
+    if (!swarm_add(&s, world, &model[0], at, swarm_turn(0, 0.4 * i, 0)))
+        ex_die("jellyfish: no room for a bell");
+    for (int k = 0; k < ARMS; k++)
+        joint[k] = hang_arm(world, &s.body[i * PARTS], &model[1], k);
+
+    fsi_vec3 middle = fsi_vec_sub(at, fsi_vec(0, 0.04, 0));
+    int first = i == 0 && with_skin;
+    if (first && !swarm_skin_forms(hide, s.body, forms, PARTS, middle, 0.28, 0.04))
+        ex_die("jellyfish: no skin");
+    if (!swarm_group(&s, PARTS, joint, ARMS, with_skin ? &hide->skin : NULL))
+        ex_die("jellyfish: no group of bell and arms");
+}
+
+/* A box of water 1.8 m high, open above. Neither weight nor a free surface: both cancel. */
+static void make_water(fsi_world *world, int size, int bodies) {
+    int deep = size * 4 / 9;
+    fsi_world_desc desc = {
+        .grid.nx = bodies > 1 ? deep * (bodies * 3 + 1) / 4 : deep,
+        .grid.ny = size,
+        .grid.nz = deep,
+        .grid.h = 1.8 / size,
+        .grid.rho = 1000,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .max_guests = bodies,
+    };
+    ex_need(fsi_world_init(world, &desc));
+}
+
+/* From the lowest to the highest point of a surface. */
+static double surface_height(fsi_surface surface) {
+    double lowest = 1e9;
+    double highest = -1e9;
+    for (int i = 0; i < surface.vertex_count; i++) {
+        lowest = fmin(lowest, surface.x[3 * i + 1]);
+        highest = fmax(highest, surface.x[3 * i + 1]);
+    }
+    return highest - lowest;
+}
+
+static double bell_height(int i) {
+    return s.body[i * PARTS].rigid->position.y;
+}
+
+/* ---- pictures */
+static ex_color color(const swarm *q, int i) {
+    (void)q;
+    return ex_rgb(245 - 60 * (i == 2), 140 + 50 * (i == 1), 150 + 80 * (i == 2));
+}
+
+static swarm_view view_of(const double *box, int bodies) {
+    double middle = 0.5 * box[0];
+    double depth = 0.5 * box[2];
+    return (swarm_view){
+        .width = bodies > 1 ? 800 : 480,
+        .height = 600,
+        .camera = ex_camera_make(middle + 0.6, 0.35, depth + 2.3 + middle, middle, 0.5 * box[1],
+                                 depth, 1, 40),
+        .back = ex_rgb(14, 44, 72),
+        .edge = ex_rgb(150, 170, 190),
+        .color_fn = color,
+        .tile = 0.2,
+        .dots = plankton,
+        .dot_count = PLANKTON,
+    };
+}
+
+/* Plankton, evenly spread. */
+static void spread_plankton(const double *box) {
+    const double turn[3] = {0.8191725134, 0.6710436067, 0.5497004779};
+    for (int i = 0; i < PLANKTON; i++)
+        for (int axis = 0; axis < 3; axis++)
+            plankton[3 * i + axis] = fmod(0.5 + i * turn[axis], 1) * box[axis];
 }
 
 static const ex_about about = {
@@ -201,147 +304,81 @@ static const ex_about about = {
 
 int main(int argc, char **argv) {
     ex_args args;
-
-    fsi_mesh mesh[2];
-    fsi_reduced_model model[2];
-    muscle m = {0};
-    swarm_hide hide = {0};
-
-    swarm_view view = {
-        480,      600,     {{0}, {0}, {0}, {0}, 0}, {14, 44, 72}, {150, 170, 190}, color, 0.2, 0,
-        plankton, PLANKTON};
-    form_body *forms[ARMS + 1] = {&bell_form, &arm_form, &arm_form, &arm_form, &arm_form};
-    double y0[3];
-    double total = 0;
-    double length = 0;
-    double swum = 0;
-    int steps = 0;
-    int stable = 1;
-
     ex_begin(&args, argc, argv, &about);
     int bodies = ex_whole(&args, "bodies");
     double dt = ex_number(&args, "dt");
-
-    fsi_world_desc desc = {
-        .grid.ny = args.size,
-        .grid.h = 1.8 / args.size,
-        .grid.nz = args.size * 4 / 9,
+    muscle m = {
+        .period = ex_number(&args, "period"),
+        .strength = ex_number(&args, "actuation"),
+        .part = ex_number(&args, "part"),
+        .friction = ex_number(&args, "friction"),
+        .spring = ex_number(&args, "spring"),
+        .righting = ex_number(&args, "righting"),
+        .bodies = bodies,
     };
 
-    desc.grid.nx = bodies > 1 ? desc.grid.nz * (bodies * 3 + 1) / 4 : desc.grid.nz;
-    desc.grid.rho = 1000;
-    desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-    desc.max_guests = bodies;
-
+    /* The water, models of bell and arm, and jellyfish side by side. */
     fsi_world world;
-    if (fsi_world_init(&world, &desc) != FSI_OK || !make_models(&args, mesh, model, &m))
-        return 1;
-    double width = world.grid.h * world.grid.nx;
-    double tall = world.grid.h * world.grid.ny;
-    double deep = world.grid.h * world.grid.nz;
-    int inner = (int)(0.04 / dt + 0.5);
-    view.camera = ex_camera_make(0.5 * width + 0.6, 0.35, 0.5 * deep + 2.3 + 0.5 * width,
-                                 0.5 * width, 0.5 * tall, 0.5 * deep, 1, 40);
-    if (bodies > 1)
-        view.width = 800;
-    m.period = ex_number(&args, "period");
-    m.part = ex_number(&args, "part");
-    m.strength = ex_number(&args, "actuation");
-    m.bodies = bodies;
-    m.friction = ex_number(&args, "friction");
-    m.righting = ex_number(&args, "righting");
-    m.spring = ex_number(&args, "spring");
-
+    fsi_mesh mesh[2];
+    fsi_reduced_model model[2];
+    swarm_hide hide = {0};
+    make_water(&world, args.size, bodies);
+    make_bell(&mesh[0], &model[0], &m, &args);
+    make_arm(&mesh[1], &model[1], &args);
+    const fsi_grid *grid = &world.grid;
+    const double box[3] = {grid->h * grid->nx, grid->h * grid->ny, grid->h * grid->nz};
+    int with_skin = ex_number(&args, "skin") > 0;
     for (int i = 0; i < bodies; i++) {
-        fsi_reduced_joint joint[ARMS];
-        fsi_vec3 at =
-            fsi_vec((i + 0.5) * width / bodies, 0.5 + 0.05 * (fsi_real)(i % 2), 0.5 * deep);
-        if (!swarm_add(&s, &world, &model[0], at, swarm_turn(0, 0.4 * i, 0)))
-            return 1;
-        for (int k = 0; k < ARMS; k++) {
-            double t = 1.5707963 * k + 0.785;
-            int up = swarm_nearest(&model[1], fsi_vec(0, 0, 0));
-            int under = swarm_nearest(&model[0], fsi_vec(0.05 * cos(t), 0.1, 0.05 * sin(t)));
-            fsi_reduced *bell = &s.body[i * (ARMS + 1)];
-            fsi_vec3 T =
-                fsi_vec_sub(fsi_reduced_point(bell, under), fsi_vec_load(model[1].x0 + 3 * up));
-            joint[k].body[0] = 0;
-            joint[k].body[1] = k + 1;
-            joint[k].vertex[0] = under;
-            joint[k].vertex[1] = up;
-            if (!swarm_add(&s, &world, &model[1], T, swarm_turn(0, 0, 0)))
-                return 1;
-        }
-
-        if (i == 0 && ex_number(&args, "skin") > 0
-            && !swarm_skin_forms(&hide, s.body, forms, ARMS + 1,
-                                 fsi_vec_sub(at, fsi_vec(0, 0.04, 0)), 0.28, 0.04))
-            return 1;
-        if (!swarm_group(&s, ARMS + 1, joint, ARMS, hide.skin.terms ? &hide.skin : NULL))
-            return 1;
+        fsi_vec3 at = fsi_vec((i + 0.5) * box[0] / bodies, 0.5 + 0.05 * (i % 2), 0.5 * box[2]);
+        add_jellyfish(&world, i, model, at, &hide, with_skin);
     }
-
     s.newmark = ex_whole(&args, "newmark");
     s.drive_fn = drive;
     s.user = &m;
-    {
-        double lo = 1e9;
-        double hi = -1e9;
-        fsi_surface surface = fsi_reduced_group_surface(&s.group[0]);
-        for (int i = 0; i < surface.vertex_count; i++) {
-            lo = fmin(lo, surface.x[3 * i + 1]);
-            hi = fmax(hi, surface.x[3 * i + 1]);
-        }
 
-        length = hi - lo;
-    }
-
-    /* Plankton, evenly spread. */
-    const double turn[3] = {0.8191725134, 0.6710436067, 0.5497004779};
-    const double box[3] = {width, tall, deep};
-    for (int i = 0; i < PLANKTON; i++)
-        for (int axis = 0; axis < 3; axis++)
-            plankton[3 * i + axis] = fmod(0.5 + i * turn[axis], 1) * box[axis];
-
+    double length = surface_height(fsi_reduced_group_surface(&s.group[0]));
+    double start[MOST];
     for (int i = 0; i < bodies; i++)
-        y0[i] = s.body[i * (ARMS + 1)].rigid->position.y;
+        start[i] = bell_height(i);
+    swarm_view view = view_of(box, bodies);
+    spread_plankton(box);
 
-    for (int frame = 0; frame < args.frames && stable; frame++) {
-        for (int i = 0; i < inner && stable; i++, steps++) {
-            fsi_report report;
-            stable = ex_try(fsi_world_step(&world, dt, &report)) >= 0;
-            total += report.iterations;
+    /* A frame is 0.04 s. */
+    int per_frame = (int)(0.04 / dt + 0.5);
+    double iterations = 0;
+    int steps = 0;
+    for (int frame = 0; frame < args.frames && ex_fine(); frame++) {
+        for (int i = 0; i < per_frame && ex_fine(); i++) {
+            fsi_report report = {0};
+            ex_try(fsi_world_step(&world, dt, &report));
+            iterations += report.iterations;
+            steps++;
         }
-
-        fsi_grid_trace(&world.grid, dt * inner, PLANKTON, plankton);
+        fsi_grid_trace(&world.grid, dt * per_frame, PLANKTON, plankton);
         if (args.out)
             swarm_draw(&args, &s, &view);
         ex_progress(&args, frame);
     }
 
+    /* Ways upward in body lengths, mean of all; bytes of a bell and its arms; the depth of the
+       first bell under the top over its radius. */
+    double swum = 0;
     for (int i = 0; i < bodies; i++)
-        swum += (s.body[i * (ARMS + 1)].rigid->position.y - y0[i]) / length / bodies;
-
-    ex_result("length", "%.4f", length);      /* m */
-    ex_result("swim_distance", "%.4f", swum); /* body lengths, upwards, mean */
-
-    /* bell and arms */
-    ex_result(
-        "bytes_per_body", "%lu",
-        (unsigned long)(s.body[0].size + ARMS * s.body[1].size + (ARMS + 1) * sizeof(fsi_reduced)));
-
-    /* of the first bell under the top, over its radius */
-    ex_result("depth", "%.4f", (tall - s.body[0].rigid->position.y) / RADIUS);
+        swum += (bell_height(i) - start[i]) / length / bodies;
+    size_t bytes = s.body[0].size + ARMS * s.body[1].size + PARTS * sizeof(fsi_reduced);
+    ex_result("length", "%.4f", length);
+    ex_result("swim_distance", "%.4f", swum);
+    ex_result("bytes_per_body", "%lu", (unsigned long)bytes);
+    ex_result("depth", "%.4f", (box[1] - bell_height(0)) / RADIUS);
     ex_result("joint_error", "%.6f", s.joint_error / length);
-    ex_result("iterations", "%.2f", total / (steps ? steps : 1));
+    ex_result("iterations", "%.2f", iterations / (steps ? steps : 1));
+
     swarm_free(&s);
     swarm_skin_free(&hide);
-
     for (int i = 0; i < 2; i++) {
         fsi_reduced_model_free(&model[i]);
         fsi_mesh_free(&mesh[i]);
     }
-
     fsi_world_free(&world);
-    return ex_end(&args, steps, stable);
+    return ex_end(&args, steps, ex_fine());
 }
