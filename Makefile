@@ -108,7 +108,7 @@ single:
 WEB     := $(B)/web
 PAGE    := $(wildcard examples/web/*.html examples/web/*.css examples/web/*.js)
 SCENES  := $(wildcard examples/web/*.[ch]) $(wildcard examples/*.h)
-WEB_O    = -O2 -msimd128
+WEB_O    = -O2 -fno-unroll-loops -msimd128
 WEB_C    = -std=c99 -D_POSIX_C_SOURCE=200809L -ffp-contract=off -DFSI_SINGLE -Wall -Wextra -I. -Iexamples
 web:
 	@command -v emcc >/dev/null 2>&1 || { echo "make web: emcc is missing; on Debian: apt-get install emscripten"; exit 1; }

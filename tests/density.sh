@@ -31,4 +31,5 @@ count() { # count NAME FILE...
 bad=0
 for h in fsi_*.h; do count "$h" "$h" || bad=1; done
 count examples examples/*.[ch] || bad=1
+count "the live page" examples/web/*.[ch] || bad=1
 exit $bad

@@ -66,7 +66,7 @@ static fsi_result methods_make(void) {
     int which = method_now();
     if (which == METHOD_PARTICLES)
         return method_particles();
-    fsi_result result = water_tank(64, 45, 1.5 / 64, 0.5, 1);
+    fsi_result result = water_tank(64, 45, 1.5 / 64, 0.5, 1, 0);
     fsi_rigid_desc body = method_disk();
     if (result >= 0)
         result = stage_add(&body, value_of("density"));

@@ -344,6 +344,31 @@ function loadState() {
     refresh();
 }
 
+// A file is the scene's name, a line end, and the block.
+function saveToFile() {
+    const name = page.engine.scene;
+    const link = document.createElement('a');
+    const file = new Blob([`${name}\n`, page.engine.save()], { type: 'application/octet-stream' });
+    link.href = URL.createObjectURL(file);
+    link.download = `${name}.fsi`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+}
+
+async function openFile(file) {
+    const bytes = new Uint8Array(await file.arrayBuffer());
+    const end = bytes.indexOf(10);
+    try {
+        loadScene(new TextDecoder().decode(bytes.subarray(0, end)));
+        page.engine.restore(bytes.slice(end + 1));
+        showSettings();
+        refresh();
+    } catch (error) {
+        say(`This file cannot be opened: ${error.message}`);
+    }
+    find('keys').close();
+}
+
 // ---- the hand
 // Where a pointer is in the scene. In space: on the plane through the middle that faces along z.
 function toScene(event) {
@@ -466,6 +491,9 @@ function listen() {
     find('restore').onclick = loadState;
     find('share').onclick = share;
     find('help').onclick = () => find('keys').showModal();
+    find('to-file').onclick = saveToFile;
+    find('from-file').onclick = () => find('file').click();
+    find('file').onchange = (event) => event.target.files[0] && openFile(event.target.files[0]);
 }
 
 // ---- for scripts

@@ -20,7 +20,12 @@ export const TEXTS = {
             'Move the density to 0.0001 and drag a crate under water. It shoots up and does not explode.',
             'Set it to 10000: everything sinks at once, and the level stays where Archimedes wants it.',
         ],
-        settings: { density, bodies: whole('bodies'), calm: number('calming', '1/s') },
+        settings: {
+            density,
+            bodies: whole('bodies'),
+            calm: number('calming', '1/s'),
+            air: choice('closed air', ['yields', 'keeps its volume']),
+        },
     },
     raft: {
         title: 'Loaded raft',
