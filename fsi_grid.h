@@ -263,7 +263,7 @@ typedef struct fsi_levelset {
     size_t block_size, state_size; /* bytes; the state is the head of the block */
 } fsi_levelset;
 
-/* What keeps the liquid out. All members may be NULL. */
+/* What keeps the liquid out. All members may be NULL or 0. */
 typedef struct fsi_levelset_walls {
     /* [cells] not 0: no liquid in this cell; phi there only continues the surface */
     const uint8_t *solid;
@@ -275,9 +275,8 @@ typedef struct fsi_levelset_walls {
      */
     const uint8_t *near_cell;
 
-    /* [6] sides -x +x -y +y -z +z, not 0: markers may leave, and what flows in is air; NULL = all
-     * closed */
-    const int *open;
+    /* sides -x +x -y +y -z +z, not 0: markers may leave, and what flows in is air */
+    int open[6];
 } fsi_levelset_walls;
 
 /* What one advance did. Plain data. */
@@ -323,10 +322,6 @@ FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const 
 /* Makes phi a signed distance; the surface stays where it is (near cells by closest points, the
  * rest by fast marching, second order). */
 FSI_API void fsi_levelset_redistance(fsi_levelset *ls);
-
-/* Continues phi from the free cells into the solid ones next to them, so that the surface meets the
- * wall straight. */
-FSI_API void fsi_levelset_continue(fsi_levelset *ls, const uint8_t *solid);
 
 /* Continues the face velocities from the liquid outward, constant along the normals of the surface.
    valid[axis][face]: 1 = known, 0 = to be filled, 2 = leave alone and do not use (walls); valid or
@@ -802,12 +797,6 @@ extern "C" {
        |          |        p    at (i + 1/2, j + 1/2)
        +-- u[1] --+
 */
-#if defined(__GNUC__) || defined(__clang__)
-/* The compiler must specialise these functions for 2D and 3D. */
-#define FSI__FLAT static inline __attribute__((always_inline, unused))
-#else
-#define FSI__FLAT FSI__INLINE
-#endif
 #define FSI__MANY 20000 /* cells from which on a loop is worth several threads */
 
 /* The samples of a family. */
@@ -885,32 +874,24 @@ FSI_API fsi_real *fsi_grid_field(const fsi_grid *grid, fsi_field field) {
     return number >= 0 && number < FSI_GRID_SCALARS ? grid->scalar[number] : NULL;
 }
 
-/* The advected scalars by number: 0 density, 1 temperature, then the user's. Returns NULL where the
-   grid does not have it. */
-static fsi_real *fsi__scalar(const fsi_grid *grid, int number) {
-    if (number == 0)
-        return grid->density;
-    return number == 1 ? grid->temperature : grid->scalar[number - 2];
-}
+/* All fields: a loop over them meets NULL where the grid does not have one. */
+#define FSI__FIELDS ((int)FSI_FIELD_SCALAR + FSI_GRID_SCALARS)
 
-/* How the scalar of this number is advected. */
-static fsi_advection fsi__scalar_mode(const fsi_grid *grid, int number) {
+/* How a field is advected; phi moves with the level set. */
+static fsi_advection fsi__field_mode(const fsi_grid *grid, int field) {
     fsi_advection mode = grid->desc.advect_scalar;
-    if (number == 0)
+    if (field == FSI_FIELD_DENSITY)
         mode = grid->desc.advect_density;
-    if (number == 1)
+    if (field == FSI_FIELD_TEMPERATURE)
         mode = grid->desc.advect_temperature;
+    if (field == FSI_FIELD_PHI)
+        mode = FSI_ADVECT_NONE;
     return mode == FSI_ADVECT_DEFAULT ? FSI_ADVECT_MACCORMACK : mode;
 }
 
 /* Seconds on the user's clock, 0 without one. */
 static double fsi__now(const fsi_grid *grid) {
     return grid->clock_fn ? grid->clock_fn(grid->clock_user) : 0;
-}
-
-/* Finite and not below 0: what most physical quantities have to be. */
-static int fsi__not_negative(fsi_real value) {
-    return fsi__finite(value) && value >= 0;
 }
 
 /* What every stage asks before it begins: is there a grid, and is dt a step? */
@@ -934,6 +915,20 @@ static int fsi__side_valid(const fsi_grid_side *side) {
            && fsi__finite_vec(side->velocity);
 }
 
+/* Can a box have these cells? Numbers of its samples, and twice of them, are int32. */
+static fsi_result fsi__box_check(int nx, int ny, int nz, fsi_real h, fsi_vec3 origin) {
+    if (nx < 2 || ny < 2 || nz < 1)
+        return FSI_ERR_ARGUMENT;
+    if (!fsi__positive(h) || !fsi__finite_vec(origin))
+        return FSI_ERR_ARGUMENT;
+
+    size_t samples;
+    if (!fsi_size_mul((size_t)nx + 1, (size_t)ny + 1, &samples)
+        || !fsi_size_mul(samples, (size_t)nz + 1, &samples) || samples > 0x7fffffff / 2)
+        return FSI_ERR_SIZE;
+    return FSI_OK;
+}
+
 /* Is this one of the values of fsi_advection? */
 static int fsi__advection_valid(fsi_advection mode) {
     return (int)mode >= 0 && (int)mode <= FSI_ADVECT_NONE;
@@ -941,33 +936,25 @@ static int fsi__advection_valid(fsi_advection mode) {
 
 /* Refuses a description by its values; every group of like fields is checked in one go. */
 static fsi_result fsi__grid_check_desc(const fsi_grid_desc *desc) {
-    if (!desc || desc->nx < 2 || desc->ny < 2 || desc->nz < 1)
+    if (!desc || !fsi__positive(desc->rho))
         return FSI_ERR_ARGUMENT;
-
-    const fsi_real positive[] = {desc->h, desc->rho};
-    for (int i = 0; i < 2; i++)
-        if (!fsi__positive(positive[i]))
-            return FSI_ERR_ARGUMENT;
 
     for (int side = FSI_LEFT; side <= FSI_FRONT; side++)
         if (!fsi__side_valid(&desc->side[side]))
             return FSI_ERR_ARGUMENT;
 
-    if (!fsi__finite_vec(desc->origin) || !fsi__finite_vec(desc->gravity))
-        return FSI_ERR_ARGUMENT;
-    if (!fsi__finite_vec(desc->up))
+    if (!fsi__finite_vec(desc->gravity) || !fsi__finite_vec(desc->up))
         return FSI_ERR_ARGUMENT;
 
     const fsi_real finite[] = {desc->buoyancy_density, desc->buoyancy_temperature, desc->ambient,
                                desc->confinement};
-    for (int i = 0; i < 4; i++)
-        if (!fsi__finite(finite[i]))
-            return FSI_ERR_ARGUMENT;
+    if (!fsi_all_finite(4, finite))
+        return FSI_ERR_ARGUMENT;
 
     const fsi_real not_negative[] = {desc->cooling, desc->dissipation, desc->viscosity, desc->cfl,
                                      desc->theta_min};
     for (int i = 0; i < 5; i++)
-        if (!fsi__not_negative(not_negative[i]))
+        if (!fsi__natural(not_negative[i]))
             return FSI_ERR_ARGUMENT;
 
     const int counts[] = {desc->max_iterations, desc->scalars, desc->extrapolate,
@@ -987,12 +974,7 @@ static fsi_result fsi__grid_check_desc(const fsi_grid_desc *desc) {
     if (desc->scalars > FSI_GRID_SCALARS || !fsi_allocator_valid(&desc->allocator))
         return FSI_ERR_ARGUMENT;
 
-    /* Indices are int32. */
-    size_t samples;
-    if (!fsi_size_mul((size_t)desc->nx + 1, (size_t)desc->ny + 1, &samples)
-        || !fsi_size_mul(samples, (size_t)desc->nz + 1, &samples) || samples > 0x7fffffff / 2)
-        return FSI_ERR_SIZE;
-    return FSI_OK;
+    return fsi__box_check(desc->nx, desc->ny, desc->nz, desc->h, desc->origin);
 }
 
 /* Copies the description and fills in the defaults. */
@@ -1186,6 +1168,19 @@ static int fsi__ask_faces(const fsi_grid *grid, int axis, fsi_vector_fn fn, doub
     return 1;
 }
 
+/* The same of a scalar at the centres of all cells of a box. */
+static int fsi__ask_cells(const fsi__lattice *cells, fsi_vec3 origin, fsi_real h, fsi_scalar_fn fn,
+                          void *user, fsi_real *out) {
+    for (ptrdiff_t cell = 0; cell < cells->count; cell++) {
+        int at[3];
+        fsi__lattice_place(cells, cell, at);
+        out[cell] = fn(fsi_vec_mad(origin, fsi__sample_place(FSI__CELLS, at), h), user);
+        if (!fsi__finite(out[cell]))
+            return 0;
+    }
+    return 1;
+}
+
 /* Sets the velocity at the face centres; nothing changes before all answers are known. */
 FSI_API fsi_result fsi_grid_set_velocity(fsi_grid *grid, fsi_vector_fn fn, void *user) {
     if (!grid || !grid->block)
@@ -1206,7 +1201,7 @@ FSI_API fsi_result fsi_grid_set_velocity(fsi_grid *grid, fsi_vector_fn fn, void 
     return FSI_OK;
 }
 
-static void fsi__surface_walls(fsi_grid *grid, fsi_levelset_walls *walls, int *open);
+static fsi_levelset_walls fsi__surface_walls(fsi_grid *grid);
 
 /* Sets a field at the cell centres; nothing changes before all answers are known. */
 FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scalar_fn fn,
@@ -1218,23 +1213,14 @@ FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scala
         return FSI_ERR_ARGUMENT;
 
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    fsi_real *answer = grid->scratch[0];
-
-    for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
-        int at[3];
-        fsi__lattice_place(&cells, cell, at);
-        answer[cell] = fn(fsi__sample_point(grid, FSI__CELLS, at), user);
-        if (!fsi__finite(answer[cell]))
-            return FSI_ERR_CALLBACK;
-    }
-    fsi_copy(grid->cells, answer, out);
+    if (!fsi__ask_cells(&cells, grid->origin, grid->h, fn, user, grid->scratch[0]))
+        return FSI_ERR_CALLBACK;
+    fsi_copy(grid->cells, grid->scratch[0], out);
     if (field != FSI_FIELD_PHI)
         return FSI_OK;
 
     /* A new surface: a distance again, with new markers and new air regions. */
-    fsi_levelset_walls walls;
-    int open[6];
-    fsi__surface_walls(grid, &walls, open);
+    const fsi_levelset_walls walls = fsi__surface_walls(grid);
     fsi_result result = fsi_levelset_reset(&grid->levelset, &walls);
 
     return result < 0 ? result : fsi__worse(result, fsi_grid_classify(grid));
@@ -1242,7 +1228,7 @@ FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scala
 
 FSI_API void fsi_grid_take_mean(fsi_grid *grid, size_t cell, int count, const size_t *from,
                                 int with_phi) {
-    for (int which = FSI_FIELD_DENSITY; which < FSI_FIELD_SCALAR + FSI_GRID_SCALARS; which++) {
+    for (int which = FSI_FIELD_DENSITY; which < FSI__FIELDS; which++) {
         fsi_real *field = fsi_grid_field(grid, (fsi_field)which);
         fsi_real sum = 0;
         if (!field || !count || (which == FSI_FIELD_PHI && !with_phi))
@@ -1483,14 +1469,12 @@ static fsi_result fsi__check_state(const fsi_grid *grid, fsi_real *most, fsi_rea
     if (!fsi__finite(*most) || !fsi_all_finite(grid->cells, grid->pressure))
         return FSI_ERR_NUMERIC;
 
-    for (int number = 0; number < 2 + grid->desc.scalars; number++) {
-        const fsi_real *values = fsi__scalar(grid, number);
-        const int later = number < 2 && fsi__scalar_mode(grid, number) != FSI_ADVECT_NONE;
+    for (int field = FSI_FIELD_DENSITY; field < FSI__FIELDS; field++) {
+        const fsi_real *values = fsi_grid_field(grid, (fsi_field)field);
+        const int later = field < FSI_FIELD_PHI && fsi__field_mode(grid, field) != FSI_ADVECT_NONE;
         if (values && !later && !fsi_all_finite(grid->cells, values))
             return FSI_ERR_NUMERIC;
     }
-    if (grid->phi && !fsi_all_finite(grid->cells, grid->phi))
-        return FSI_ERR_NUMERIC;
     return FSI_OK;
 }
 
@@ -1516,58 +1500,50 @@ FSI_API fsi_real fsi_grid_max_dt(const fsi_grid *grid) {
  * >>grid step */
 static fsi_result fsi__check_callbacks(const fsi_grid *grid);
 
-/* The stages of a step in order. worst: the first warning; returns the first error. */
-static fsi_result fsi__run_stages(fsi_grid *grid, fsi_real dt, fsi_report *report, int measure,
-                                  fsi_result *worst) {
-    fsi_result result;
+/* Notes the result of a stage: worst becomes the first error, else the first warning. */
+static fsi_result fsi__note(fsi_result result, fsi_result *worst) {
+    *worst = fsi__worse(*worst, result);
+    return *worst;
+}
+
+/* The stages of a step in order. Returns the first error, else the first warning. */
+static fsi_result fsi__run_stages(fsi_grid *grid, fsi_real dt, fsi_report *report, int measure) {
+    fsi_result worst = FSI_OK;
 
     /* The old velocity carries itself and all scalars; forces make it u*. */
-    if ((result = fsi_grid_advect(grid, dt)) < 0)
-        return result;
-    if ((result = fsi_grid_forces(grid, dt)) < 0)
-        return result;
-
-    *worst = fsi__worse(*worst, result);
+    if (fsi__note(fsi_grid_advect(grid, dt), &worst) < 0)
+        return worst;
+    if (fsi__note(fsi_grid_forces(grid, dt), &worst) < 0)
+        return worst;
 
     /* Where is fluid, air, solid? */
-    if ((result = fsi_grid_classify(grid)) < 0)
-        return result;
-
-    *worst = fsi__worse(*worst, result);
-    if ((result = fsi_grid_viscosity(grid, dt, NULL)) < 0)
-        return result;
-
-    *worst = fsi__worse(*worst, result);
+    if (fsi__note(fsi_grid_classify(grid), &worst) < 0)
+        return worst;
+    if (fsi__note(fsi_grid_viscosity(grid, dt, NULL), &worst) < 0)
+        return worst;
 
     /* The pressure that makes the flow free of divergence. */
-    if ((result = fsi_grid_build_pressure(grid, dt)) < 0)
-        return result;
-    if ((result = fsi_grid_solve_pressure(grid, report)) < 0)
-        return result;
-
-    *worst = fsi__worse(*worst, result);
-    if ((result = fsi_grid_apply_pressure(grid)) < 0)
-        return result;
+    if (fsi__note(fsi_grid_build_pressure(grid, dt), &worst) < 0)
+        return worst;
+    if (fsi__note(fsi_grid_solve_pressure(grid, report), &worst) < 0)
+        return worst;
+    if (fsi__note(fsi_grid_apply_pressure(grid), &worst) < 0)
+        return worst;
     if (measure) {
         report->divergence = fsi_grid_max_divergence(grid);
         grid->stats.kinetic_energy = fsi_grid_kinetic_energy(grid);
     }
 
     /* The new velocity reaches beyond the surface, and the surface moves with it. */
-    if ((result = fsi_grid_extrapolate(grid)) < 0)
-        return result;
-    if ((result = fsi_grid_move_surface(grid, dt, report)) < 0)
-        return result;
-    *worst = fsi__worse(*worst, result);
-
-    return FSI_OK;
+    if (fsi__note(fsi_grid_extrapolate(grid), &worst) < 0)
+        return worst;
+    return fsi__note(fsi_grid_move_surface(grid, dt, report), &worst);
 }
 
 FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report) {
     fsi_report local;
     fsi_report *out = report ? report : &local;
     fsi_result result = fsi__stage_check(grid, dt);
-    fsi_result worst = FSI_OK;
     if (result < 0)
         return result;
 
@@ -1577,8 +1553,7 @@ FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report
     if ((result = fsi__check_callbacks(grid)) < 0)
         return result;
 
-    result = fsi__run_stages(grid, dt, out, report != NULL, &worst);
-    worst = fsi__worse(result, worst);
+    fsi_result worst = fsi__run_stages(grid, dt, out, report != NULL);
     if (worst == FSI_OK && grid->stats.cfl > (double)grid->desc.cfl)
         worst = FSI_DT_TOO_LARGE;
     out->reason = worst;
@@ -1638,7 +1613,7 @@ FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, 
      fsi__seen_value next to solids, where samples that the point cannot see are left out */
 
 /* Lower sample and weight of the upper one on a line of n >= 2 samples; x is kept on the line. */
-FSI__FLAT int fsi__cut(fsi_real x, int n, fsi_real *weight) {
+FSI__FORCE_INLINE int fsi__cut(fsi_real x, int n, fsi_real *weight) {
     x = x > 0 ? x : 0;
     x = x < (fsi_real)(n - 1) ? x : (fsi_real)(n - 1);
     int lower = (int)x;
@@ -1648,19 +1623,20 @@ FSI__FLAT int fsi__cut(fsi_real x, int n, fsi_real *weight) {
 }
 
 /* Linear interpolation; weight is that of the upper value. */
-FSI__FLAT fsi_real fsi__mix(fsi_real low, fsi_real high, fsi_real weight) {
+FSI__FORCE_INLINE fsi_real fsi__mix(fsi_real low, fsi_real high, fsi_real weight) {
     return low + weight * (high - low);
 }
 
 /* Linear interpolation in the plane from the lower corner p. */
-FSI__FLAT fsi_real fsi__plane_mix(const fsi_real *p, size_t step_y, fsi_real wx, fsi_real wy) {
+FSI__FORCE_INLINE fsi_real fsi__plane_mix(const fsi_real *p, size_t step_y, fsi_real wx,
+                                          fsi_real wy) {
     return fsi__mix(fsi__mix(p[0], p[1], wx), fsi__mix(p[step_y], p[step_y + 1], wx), wy);
 }
 
 /* Linear interpolation from the lower corner p with the weights of the upper samples; three = 0: in
    the plane. */
-FSI__FLAT fsi_real fsi__corner_mix(const fsi_real *p, size_t step_y, size_t step_z, fsi_real wx,
-                                   fsi_real wy, fsi_real wz, int three) {
+FSI__FORCE_INLINE fsi_real fsi__corner_mix(const fsi_real *p, size_t step_y, size_t step_z,
+                                           fsi_real wx, fsi_real wy, fsi_real wz, int three) {
     fsi_real low = fsi__plane_mix(p, step_y, wx, wy);
     return three ? fsi__mix(low, fsi__plane_mix(p + step_z, step_y, wx, wy), wz) : low;
 }
@@ -1691,7 +1667,8 @@ static fsi__mac fsi__grid_mac(const fsi_grid *grid) {
 
 /* Velocity at X. Each axis is cut twice, at faces (i, with weights f) and at centres (c, with
    weights g), and the three components share the cuts. */
-FSI__FLAT fsi_vec3 fsi__mac_at(const fsi__mac *mac, int three, fsi_real x, fsi_real y, fsi_real z) {
+FSI__FORCE_INLINE fsi_vec3 fsi__mac_at(const fsi__mac *mac, int three, fsi_real x, fsi_real y,
+                                       fsi_real z) {
     const size_t nx = (size_t)mac->cells[0];
     const size_t ny = (size_t)mac->cells[1];
     fsi_real fx;
@@ -2140,10 +2117,6 @@ typedef struct fsi__job {
     int count; /* quantities, 1 or 2 */
     fsi__carried carried[2];
 
-    /* hat and stencil begin with this sample, out with that one: they hold the layers in work only
-     */
-    ptrdiff_t base, out_base;
-
     /* lower corner at the end of the backward path, relative to the sample; FSI__NO_STENCIL: it
      * left the box, no correction */
     int32_t *stencil;
@@ -2169,7 +2142,7 @@ typedef struct fsi__ends {
 } fsi__ends;
 
 /* Coordinate x >= 0: the lower sample, as a real number, and the weight of the upper one. */
-FSI__FLAT fsi_real fsi__cut_line(fsi_real x, fsi_real *weight) {
+FSI__FORCE_INLINE fsi_real fsi__cut_line(fsi_real x, fsi_real *weight) {
     const fsi_real lower = (fsi_real)(int32_t)x;
     *weight = x - lower;
     return lower;
@@ -2177,7 +2150,7 @@ FSI__FLAT fsi_real fsi__cut_line(fsi_real x, fsi_real *weight) {
 
 /* Coordinate kept on a line of n samples, just short of the last one: its stencil must not begin
    there. */
-FSI__FLAT fsi_real fsi__keep_on(fsi_real x, int n) {
+FSI__FORCE_INLINE fsi_real fsi__keep_on(fsi_real x, int n) {
     const fsi_real end = (fsi_real)(n - 1) * (1 - FSI_REAL_EPS);
     x = x > 0 ? x : 0;
     return x < end ? x : end;
@@ -2185,14 +2158,14 @@ FSI__FLAT fsi_real fsi__keep_on(fsi_real x, int n) {
 
 /* How far x lies outside of the box, which ends an offset before the first and one behind the last
    sample. */
-FSI__FLAT fsi_real fsi__beyond(fsi_real x, int n, fsi_real offset) {
+FSI__FORCE_INLINE fsi_real fsi__beyond(fsi_real x, int n, fsi_real offset) {
     fsi_real kept = x > -offset ? x : -offset;
     kept = kept < (fsi_real)(n - 1) + offset ? kept : (fsi_real)(n - 1) + offset;
     return fsi__abs(x - kept);
 }
 
 /* Largest |a| of a chunk, in lanes: vector code. */
-FSI__FLAT fsi_real fsi__chunk_most(int count, const fsi_real *a) {
+FSI__FORCE_INLINE fsi_real fsi__chunk_most(int count, const fsi_real *a) {
     fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     int i;
     for (i = 0; i + 8 <= count; i += 8) {
@@ -2216,12 +2189,12 @@ typedef struct fsi__part {
 } fsi__part;
 
 /* The next multiple of FSI__ROUND. */
-FSI__FLAT int fsi__round_up(int count) {
+FSI__FORCE_INLINE int fsi__round_up(int count) {
     return (count + FSI__ROUND - 1) & ~(FSI__ROUND - 1);
 }
 
 /* Samples from .. to-1. */
-FSI__FLAT fsi__part fsi__part_of(int from, int to) {
+FSI__FORCE_INLINE fsi__part fsi__part_of(int from, int to) {
     fsi__part part;
     part.from = from;
     part.to = to;
@@ -2229,15 +2202,15 @@ FSI__FLAT fsi__part fsi__part_of(int from, int to) {
 }
 
 /* Cuts the samples first .. last-1 of a chunk, of a line of n cells, into parts whose loops are
-   whole vectors wherever the line allows (parts overlap then):
+   whole vectors as far as the line allows (part 0 may reach into the last edge then):
 
        first    low                high    last
-         | edges  | inside: part 0   | edge  |
+         | edge   | inside: part 0   | edge  |
 
    Part 0 holds all samples whose paths surely stay inside, if the row is safe; the parts behind it,
    made after it, all others. Returns the number of parts. */
-FSI__FLAT int fsi__cut_parts(int n, int reach, int safe, int start, int first, int last,
-                             fsi__part *part) {
+FSI__FORCE_INLINE int fsi__cut_parts(int n, int reach, int safe, int start, int first, int last,
+                                     fsi__part *part) {
     const int below = fsi__iclamp(reach - start, first, last) - first;
     const int above = last - fsi__iclamp(n - reach - start, first, last);
     int low = first + fsi__round_up(below);
@@ -2248,13 +2221,8 @@ FSI__FLAT int fsi__cut_parts(int n, int reach, int safe, int start, int first, i
     int parts = 1;
     part[0] = fsi__part_of(low, fsi__imin(low + fsi__round_up(high - low), last));
 
-    if (low > first) {
-        const int whole = (low - first) & ~(FSI__ROUND - 1);
-        if (whole)
-            part[parts++] = fsi__part_of(first, first + whole);
-        if (whole < low - first)
-            part[parts++] = fsi__part_of(whole ? low - FSI__ROUND : first, low);
-    }
+    if (low > first)
+        part[parts++] = fsi__part_of(first, low);
     if (high < last)
         part[parts++] = fsi__part_of(high, last);
 
@@ -2262,7 +2230,7 @@ FSI__FLAT int fsi__cut_parts(int n, int reach, int safe, int start, int first, i
 }
 
 /* Do the paths of row (j, k) stay inside across the row? */
-FSI__FLAT int fsi__row_safe(const fsi__job *job, int three, const fsi__chunk *chunk) {
+FSI__FORCE_INLINE int fsi__row_safe(const fsi__job *job, int three, const fsi__chunk *chunk) {
     const int *n = job->mac.cells;
     const int *reach = job->reach;
     const int safe_y = chunk->j >= reach[1] && chunk->j < n[1] - reach[1];
@@ -2275,9 +2243,10 @@ FSI__FLAT int fsi__row_safe(const fsi__job *job, int three, const fsi__chunk *ch
    of its own (a compiler that sees both at once makes branches of them). No branches: vector code.
    The shift is summed up in doubles: exact, and products of these are vector code where those of
    ints are not. */
-FSI__FLAT void fsi__cut_ends(const fsi__job *job, int three, int edge, const fsi__chunk *chunk,
-                             fsi__part part, const fsi_real *const *above,
-                             const fsi_real *const *below, fsi__ends *ends) {
+FSI__FORCE_INLINE void fsi__cut_ends(const fsi__job *job, int three, int edge,
+                                     const fsi__chunk *chunk, fsi__part part,
+                                     const fsi_real *const *above, const fsi_real *const *below,
+                                     fsi__ends *ends) {
     const int start = chunk->start;
     const int nx = job->samples[0];
     const int ny = job->samples[1];
@@ -2335,8 +2304,8 @@ FSI__FLAT void fsi__cut_ends(const fsi__job *job, int three, int edge, const fsi
 
 /* First cells of the rows below and above a row of samples; of faces on the box the one there is.
  */
-FSI__FLAT void fsi__rows_beside(const fsi__job *job, const fsi__chunk *chunk, ptrdiff_t *low,
-                                ptrdiff_t *high) {
+FSI__FORCE_INLINE void fsi__rows_beside(const fsi__job *job, const fsi__chunk *chunk,
+                                        ptrdiff_t *low, ptrdiff_t *high) {
     const int *n = job->mac.cells;
     const int low_j = fsi__imax(chunk->j - (job->family == 1), 0);
     const int low_k = fsi__imax(chunk->k - (job->family == 2), 0);
@@ -2348,8 +2317,8 @@ FSI__FLAT void fsi__rows_beside(const fsi__job *job, const fsi__chunk *chunk, pt
 
 /* Ends of the paths of a chunk of the family: by the way of a cell, or the mean of the two cells
    beside a face. Returns 1 when one of them left the box. */
-FSI__FLAT int fsi__find_ends(const fsi__job *job, int three, int back, const fsi__chunk *chunk,
-                             fsi__ends *ends) {
+FSI__FORCE_INLINE int fsi__find_ends(const fsi__job *job, int three, int back,
+                                     const fsi__chunk *chunk, fsi__ends *ends) {
     const int *n = job->mac.cells;
     const int family = job->family;
     const int count = chunk->count;
@@ -2375,7 +2344,7 @@ FSI__FLAT int fsi__find_ends(const fsi__job *job, int three, int back, const fsi
     /* The x faces on the box have one cell. */
     const int first = family == 0 && chunk->start == 0;
     const int last = count - (family == 0 && chunk->start + count == job->samples[0]);
-    fsi__part part[5];
+    fsi__part part[3];
     int parts = fsi__cut_parts(n[0], job->reach[0], safe, chunk->start, first, last, part);
     fsi__cut_ends(job, three, 0, chunk, part[0], above, below, ends);
     for (int i = part[0].from; i < part[0].to; i++)
@@ -2392,16 +2361,17 @@ FSI__FLAT int fsi__find_ends(const fsi__job *job, int three, int back, const fsi
 
 /* 1 when all samples of a block have the same shift, as they do where neighbours have gone the same
    number of cells: the loads are contiguous. */
-FSI__FLAT int fsi__side_by_side(const int32_t *shift) {
+FSI__FORCE_INLINE int fsi__side_by_side(const int32_t *shift) {
     uint64_t pair[FSI__BLOCK / 2]; /* two at a time */
     memcpy(pair, shift, sizeof pair);
     return !((pair[0] ^ pair[1]) | (pair[0] ^ (pair[0] << 32 | pair[0] >> 32)));
 }
 
 /* out[i] = interpolated at the cut points; a: the array at the first sample of the chunk. */
-FSI__FLAT void fsi__mix_chunk(const fsi_real *a, size_t step_y, size_t step_z, int three, int count,
-                              const int32_t *shift, const fsi_real *wx, const fsi_real *wy,
-                              const fsi_real *wz, fsi_real *FSI__RESTRICT out) {
+FSI__FORCE_INLINE void fsi__mix_chunk(const fsi_real *a, size_t step_y, size_t step_z, int three,
+                                      int count, const int32_t *shift, const fsi_real *wx,
+                                      const fsi_real *wy, const fsi_real *wz,
+                                      fsi_real *FSI__RESTRICT out) {
     for (int from = 0; from < count; from += FSI__BLOCK) {
         if (from + FSI__BLOCK <= count && fsi__side_by_side(shift + from)) {
             const fsi_real *p = a + (ptrdiff_t)shift[from];
@@ -2416,98 +2386,67 @@ FSI__FLAT void fsi__mix_chunk(const fsi_real *a, size_t step_y, size_t step_z, i
     }
 }
 
-/* The middles of the straight paths back from the cells of a chunk. */
+/* The middles of the straight paths back from the cells of a chunk, cut along each axis among
+   centres [0] and among faces [1]. */
 typedef struct fsi__middles {
     fsi_real velocity[3][FSI__CHUNK];  /* at the cells */
-    fsi_real weight[3][2][FSI__CHUNK]; /* of the upper sample among centres [0], among faces [1] */
-    int32_t shift[3][FSI__CHUNK];      /* of the stencil of each component */
+    fsi_real weight[3][2][FSI__CHUNK]; /* of the upper sample */
+    fsi_real lower[3][2][FSI__CHUNK];  /* the lower sample, relative to the cell */
 } fsi__middles;
 
-/* Cuts the middles of a part of a chunk at the centres and at the faces of each axis; component c
-   uses the faces along c and the centres across. u: the rows of the faces. edge as in
-   fsi__cut_ends. Suffix c: among centres, f: among faces. */
-FSI__FLAT void fsi__cut_middles(const fsi__job *job, int three, int edge, const fsi__chunk *chunk,
-                                fsi__part part, const fsi_real *const *u, fsi__middles *middles) {
+/* Cuts the middles of a part of a chunk along one axis. u: the faces below the cells, those above
+   are step further on; own: number of the first cell along the axis. edge as in fsi__cut_ends. */
+FSI__FORCE_INLINE void fsi__cut_middles(const fsi__job *job, int axis, int edge, int own,
+                                        fsi__part part, const fsi_real *u, ptrdiff_t step,
+                                        fsi__middles *middles) {
     const fsi_real half = FSI_R(0.5);
     const fsi_real back = -half * job->dth;
-    const int start = chunk->start;
-    const int nx = job->samples[0];
-    const int ny = job->samples[1];
-    const int nz = job->samples[2];
-    const fsi_real *u0 = u[0] + start;
-    const fsi_real *u1 = u[1] + start;
-    const fsi_real *u2 = three ? u[2] + start : u1;
-    const fsi_real x0 = (fsi_real)(edge ? start : job->reach[0]);
-    const fsi_real y0 = (fsi_real)(edge ? chunk->j : job->reach[1]);
-    const fsi_real z0 = (fsi_real)(edge ? chunk->k : job->reach[2]);
-    const ptrdiff_t up_y = nx;
-    const ptrdiff_t up_z = (ptrdiff_t)nx * ny;
-
-    /* From row to row and from plane to plane in the arrays of the three components. */
-    const double row = nx;
-    const double plane0 = (row + 1) * ny;
-    const double plane1 = row * (ny + 1);
-    const double plane2 = row * ny;
-    fsi_real *FSI__RESTRICT v0 = middles->velocity[0];
-    fsi_real *FSI__RESTRICT v1 = middles->velocity[1];
-    fsi_real *FSI__RESTRICT v2 = middles->velocity[2];
-    fsi_real *FSI__RESTRICT xc = middles->weight[0][0];
-    fsi_real *FSI__RESTRICT xf = middles->weight[0][1];
-    fsi_real *FSI__RESTRICT yc = middles->weight[1][0];
-    fsi_real *FSI__RESTRICT yf = middles->weight[1][1];
-    fsi_real *FSI__RESTRICT zc = middles->weight[2][0];
-    fsi_real *FSI__RESTRICT zf = middles->weight[2][1];
-    int32_t *FSI__RESTRICT shift0 = middles->shift[0];
-    int32_t *FSI__RESTRICT shift1 = middles->shift[1];
-    int32_t *FSI__RESTRICT shift2 = middles->shift[2];
+    const int n = job->samples[axis];
+    const int moves = edge && axis == 0; /* from sample to sample */
+    const fsi_real first = (fsi_real)(edge ? own : job->reach[axis]);
+    fsi_real *FSI__RESTRICT velocity = middles->velocity[axis];
+    fsi_real *FSI__RESTRICT centre = middles->weight[axis][0];
+    fsi_real *FSI__RESTRICT face = middles->weight[axis][1];
+    fsi_real *FSI__RESTRICT lower_centre = middles->lower[axis][0];
+    fsi_real *FSI__RESTRICT lower_face = middles->lower[axis][1];
 
     /* Velocities at the centres; at an edge the coordinates, kept on the lines. */
     FSI__OMP(simd)
     for (int i = part.from; i < part.to; i++) {
-        v0[i] = half * (u0[i] + u0[i + 1]);
-        v1[i] = half * (u1[i] + u1[i + up_y]);
-        if (three)
-            v2[i] = half * (u2[i] + u2[i + up_z]);
+        velocity[i] = half * (u[i] + u[i + step]);
         if (!edge)
             continue;
-        xc[i] = fsi__keep_on(x0 + (fsi_real)i + back * v0[i], nx);
-        xf[i] = fsi__keep_on(x0 + (fsi_real)i + back * v0[i] + half, nx + 1);
-        yc[i] = fsi__keep_on(y0 + back * v1[i], ny);
-        yf[i] = fsi__keep_on(y0 + back * v1[i] + half, ny + 1);
-        if (three) {
-            zc[i] = fsi__keep_on(z0 + back * v2[i], nz);
-            zf[i] = fsi__keep_on(z0 + back * v2[i] + half, nz + 1);
-        }
+        const fsi_real x = (moves ? first + (fsi_real)i : first) + back * velocity[i];
+        centre[i] = fsi__keep_on(x, n);
+        face[i] = fsi__keep_on(x + half, n + 1);
     }
 
-    /* Lower corners, relative to the sample, and weights. */
+    /* Lower samples and weights. */
     FSI__OMP(simd)
     for (int i = part.from; i < part.to; i++) {
-        const fsi_real here = edge ? x0 + (fsi_real)i : x0;
-        const fsi_real x = here + back * v0[i];
-        const fsi_real y = y0 + back * v1[i];
-        const fsi_real z = three ? z0 + back * v2[i] : 0;
-        const fsi_real cx = fsi__cut_line(edge ? xc[i] : x, &xc[i]) - here;
-        const fsi_real fx = fsi__cut_line(edge ? xf[i] : x + half, &xf[i]) - here;
-        const fsi_real cy = fsi__cut_line(edge ? yc[i] : y, &yc[i]) - y0;
-        const fsi_real fy = fsi__cut_line(edge ? yf[i] : y + half, &yf[i]) - y0;
-        fsi_real cz = 0;
-        fsi_real fz = 0;
-        if (three) {
-            cz = fsi__cut_line(edge ? zc[i] : z, &zc[i]) - z0;
-            fz = fsi__cut_line(edge ? zf[i] : z + half, &zf[i]) - z0;
-        }
-        shift0[i] =
-            (int32_t)((double)fx + (row + 1) * (double)cy + (three ? plane0 * (double)cz : 0));
-        shift1[i] = (int32_t)((double)cx + row * (double)fy + (three ? plane1 * (double)cz : 0));
-        if (three)
-            shift2[i] = (int32_t)((double)cx + row * (double)cy + plane2 * (double)fz);
+        const fsi_real here = moves ? first + (fsi_real)i : first;
+        const fsi_real x = here + back * velocity[i];
+        lower_centre[i] = fsi__cut_line(edge ? centre[i] : x, &centre[i]) - here;
+        lower_face[i] = fsi__cut_line(edge ? face[i] : x + half, &face[i]) - here;
     }
+}
+
+/* The same along all axes. u: the rows of the faces. */
+FSI__FORCE_INLINE void fsi__cut_all_middles(const fsi__job *job, int three, int edge,
+                                            const fsi__chunk *chunk, fsi__part part,
+                                            const fsi_real *const *u, fsi__middles *middles) {
+    const int start = chunk->start;
+    const ptrdiff_t row = job->samples[0];
+    fsi__cut_middles(job, 0, edge, start, part, u[0] + start, 1, middles);
+    fsi__cut_middles(job, 1, edge, chunk->j, part, u[1] + start, row, middles);
+    if (three)
+        fsi__cut_middles(job, 2, edge, chunk->k, part, u[2] + start, row * job->samples[1],
+                         middles);
 }
 
 /* Pass 0. Half the ways of the cells of a chunk: back -dt u(m), forth dt (2 u - u(m)), with m the
    middle of the straight path back. The job is one of cells. */
-FSI__FLAT void fsi__ways_chunk(const fsi__job *job, int three, const fsi__chunk *chunk) {
+FSI__FORCE_INLINE void fsi__ways_chunk(const fsi__job *job, int three, const fsi__chunk *chunk) {
     const ptrdiff_t nx = job->samples[0];
     const ptrdiff_t ny = job->samples[1];
     const ptrdiff_t line = chunk->j + ny * chunk->k;
@@ -2522,12 +2461,12 @@ FSI__FLAT void fsi__ways_chunk(const fsi__job *job, int three, const fsi__chunk 
     }
 
     fsi__middles middles;
-    fsi__part part[5];
+    fsi__part part[3];
     const int safe = fsi__row_safe(job, three, chunk);
     int parts = fsi__cut_parts(job->samples[0], job->reach[0], safe, start, 0, count, part);
-    fsi__cut_middles(job, three, 0, chunk, part[0], u, &middles);
+    fsi__cut_all_middles(job, three, 0, chunk, part[0], u, &middles);
     for (int number = 1; number < parts; number++)
-        fsi__cut_middles(job, three, 1, chunk, part[number], u, &middles);
+        fsi__cut_all_middles(job, three, 1, chunk, part[number], u, &middles);
 
     for (int axis = 0; axis < 2 + three; axis++) {
         const size_t width = (size_t)nx + (axis == 0);
@@ -2536,7 +2475,19 @@ FSI__FLAT void fsi__ways_chunk(const fsi__job *job, int three, const fsi__chunk 
         fsi_real *FSI__RESTRICT back = job->back[axis] + row;
         fsi_real *FSI__RESTRICT forth = job->forth[axis] + row;
         fsi_real at_middle[FSI__CHUNK];
-        fsi__mix_chunk(u[axis] + start, width, width * height, three, count, middles.shift[axis],
+
+        /* The component lies on faces along its axis, and on centres across. */
+        const fsi_real *x = middles.lower[0][axis == 0];
+        const fsi_real *y = middles.lower[1][axis == 1];
+        const fsi_real *z = middles.lower[2][axis == 2];
+        const double step_y = (double)width;
+        const double step_z = step_y * (double)height;
+        int32_t shift[FSI__CHUNK];
+        FSI__OMP(simd)
+        for (int i = 0; i < count; i++)
+            shift[i] = (int32_t)((double)x[i] + step_y * (double)y[i]
+                                 + (three ? step_z * (double)z[i] : 0));
+        fsi__mix_chunk(u[axis] + start, width, width * height, three, count, shift,
                        middles.weight[0][axis == 0], middles.weight[1][axis == 1],
                        middles.weight[2][axis == 2], at_middle);
         FSI__OMP(simd)
@@ -2566,14 +2517,13 @@ static int fsi__enters(const fsi__job *job, int i, int j, int k) {
 }
 
 /* Where pass 1 puts the value of sample `sample`: into hat, when a correction follows. */
-FSI__FLAT fsi_real *fsi__back_value(const fsi__job *job, int which, ptrdiff_t sample) {
+FSI__FORCE_INLINE fsi_real *fsi__back_value(const fsi__job *job, int which, ptrdiff_t sample) {
     const fsi__carried *carried = &job->carried[which];
-    return carried->correct ? carried->hat + (sample - job->base)
-                            : carried->out + (sample - job->out_base);
+    return (carried->correct ? carried->hat : carried->out) + sample;
 }
 
 /* Pass 1. The old values at the ends of the backward paths. */
-FSI__FLAT void fsi__advect_back(const fsi__job *job, int three, const fsi__chunk *chunk) {
+FSI__FORCE_INLINE void fsi__advect_back(const fsi__job *job, int three, const fsi__chunk *chunk) {
     const size_t step_y = (size_t)job->samples[0];
     const size_t step_z = step_y * (size_t)job->samples[1];
     const ptrdiff_t row =
@@ -2596,13 +2546,12 @@ FSI__FLAT void fsi__advect_back(const fsi__job *job, int three, const fsi__chunk
         for (int which = 0; which < job->count; which++)
             *fsi__back_value(job, which, row + i) = job->carried[which].still;
     }
-    memcpy(job->stencil + (row - job->base), ends.shift,
-           (size_t)chunk->count * sizeof ends.shift[0]);
+    memcpy(job->stencil + row, ends.shift, (size_t)chunk->count * sizeof ends.shift[0]);
 }
 
 /* Value kept between the least and the largest of the corners of a stencil. */
-FSI__FLAT fsi_real fsi__limit(const fsi_real *p, size_t step_y, size_t step_z, int three,
-                              fsi_real value) {
+FSI__FORCE_INLINE fsi_real fsi__limit(const fsi_real *p, size_t step_y, size_t step_z, int three,
+                                      fsi_real value) {
     const size_t y = step_y;
     fsi_real lo = fsi__min(fsi__min(p[0], p[1]), fsi__min(p[y], p[y + 1]));
     fsi_real hi = fsi__max(fsi__max(p[0], p[1]), fsi__max(p[y], p[y + 1]));
@@ -2616,9 +2565,10 @@ FSI__FLAT fsi_real fsi__limit(const fsi_real *p, size_t step_y, size_t step_z, i
 
 /* out = MacCormack where both paths stay in the box and away from solids (shift), else hat. limit:
    to the old values around the end of the backward path. */
-FSI__FLAT void fsi__correct_chunk(size_t step_y, size_t step_z, int three, int limit, int count,
-                                  const int32_t *shift, const fsi_real *hat, const fsi_real *old,
-                                  const fsi_real *forth, fsi_real *FSI__RESTRICT out) {
+FSI__FORCE_INLINE void fsi__correct_chunk(size_t step_y, size_t step_z, int three, int limit,
+                                          int count, const int32_t *shift, const fsi_real *hat,
+                                          const fsi_real *old, const fsi_real *forth,
+                                          fsi_real *FSI__RESTRICT out) {
     for (int from = 0; from < count; from += FSI__BLOCK) {
         const int whole = from + FSI__BLOCK <= count;
         if (whole && shift[from] != FSI__NO_STENCIL && fsi__side_by_side(shift + from)) {
@@ -2642,8 +2592,8 @@ FSI__FLAT void fsi__correct_chunk(size_t step_y, size_t step_z, int three, int l
 
 /* Takes the correction, old - forth, away where a face lies within a cell of the liquid's surface
    or above it; two cells deep it is whole. */
-FSI__FLAT void fsi__spare_surface(const fsi__job *job, const fsi__chunk *chunk, const fsi_real *old,
-                                  fsi_real *forth) {
+FSI__FORCE_INLINE void fsi__spare_surface(const fsi__job *job, const fsi__chunk *chunk,
+                                          const fsi_real *old, fsi_real *forth) {
     const int family = job->family;
     const int *n = job->mac.cells;
     ptrdiff_t low_row;
@@ -2660,13 +2610,13 @@ FSI__FLAT void fsi__spare_surface(const fsi__job *job, const fsi__chunk *chunk, 
 }
 
 /* Pass 2. hat is carried forward again, and half of what that misses corrects it. */
-FSI__FLAT void fsi__advect_forth(const fsi__job *job, int three, const fsi__chunk *chunk) {
+FSI__FORCE_INLINE void fsi__advect_forth(const fsi__job *job, int three, const fsi__chunk *chunk) {
     const size_t step_y = (size_t)job->samples[0];
     const size_t step_z = step_y * (size_t)job->samples[1];
     const ptrdiff_t row =
         (ptrdiff_t)((size_t)chunk->start + step_y * (size_t)chunk->j + step_z * (size_t)chunk->k);
     const int count = chunk->count;
-    int32_t *stencil = job->stencil + (row - job->base);
+    int32_t *stencil = job->stencil + row;
     fsi__ends ends;
     int off = fsi__find_ends(job, three, 0, chunk, &ends);
     for (int i = 0; off && i < count; i++)
@@ -2677,10 +2627,10 @@ FSI__FLAT void fsi__advect_forth(const fsi__job *job, int three, const fsi__chun
         const fsi__carried *carried = &job->carried[which];
         if (!carried->correct)
             continue;
-        const fsi_real *hat = carried->hat + (row - job->base);
+        const fsi_real *hat = carried->hat + row;
         const fsi_real *old = carried->old + row;
         fsi_real forth[FSI__CHUNK];
-        fsi_real *out = carried->out + (row - job->out_base);
+        fsi_real *out = carried->out + row;
         fsi__mix_chunk(hat, step_y, step_z, three, count, ends.shift, ends.weight[0],
                        ends.weight[1], ends.weight[2], forth);
         if (job->phi)
@@ -2695,7 +2645,7 @@ FSI__FLAT void fsi__advect_forth(const fsi__job *job, int three, const fsi__chun
 }
 
 /* One row of a pass. The compiler makes one version of each for 2D and one for 3D. */
-FSI__FLAT void fsi__advect_row(const fsi__job *job, int pass, ptrdiff_t row) {
+FSI__FORCE_INLINE void fsi__advect_row(const fsi__job *job, int pass, ptrdiff_t row) {
     const int three = job->mac.three;
     fsi__chunk chunk;
     chunk.j = (int)(row % job->samples[1]);
@@ -2812,7 +2762,7 @@ static void fsi__advect_seen(const fsi_grid *grid, const fsi__job *job, ptrdiff_
             fsi__seen_sample(grid, job, at, 0, value);
             for (int which = 0; which < job->count; which++)
                 *fsi__back_value(job, which, sample) = value[which];
-            job->stencil[sample - job->base] = FSI__NO_STENCIL;
+            job->stencil[sample] = FSI__NO_STENCIL;
             if (family == FSI__CELLS || !grid->u_plus[family])
                 continue;
 
@@ -3034,50 +2984,24 @@ static void fsi__copy_rows(const fsi__job *job, int which, ptrdiff_t from, ptrdi
     FSI__PARALLEL((to - from) * width > 8000)
     for (ptrdiff_t row = from; row < to; row++)
         if (!job->rows || (job->rows[row] & 2u))
-            memcpy(field + row * width, out + (row * width - job->out_base),
-                   (size_t)width * sizeof *field);
-}
-
-/* Moves what is still needed of hat, stencil and (slide_out) out, samples from .. to-1, to the
-   front. */
-static void fsi__job_slide(fsi__job *job, int slide_out, ptrdiff_t from, ptrdiff_t to) {
-    const size_t count = (size_t)(to - from);
-    for (int which = 0; which < job->count; which++) {
-        fsi__carried *carried = &job->carried[which];
-        if (carried->correct)
-            memmove(carried->hat, carried->hat + (from - job->base), count * sizeof(fsi_real));
-        if (slide_out)
-            memmove(carried->out, carried->out + (from - job->out_base), count * sizeof(fsi_real));
-    }
-    memmove(job->stencil, job->stencil + (from - job->base), count * sizeof *job->stencil);
-    job->base = from;
-    if (slide_out)
-        job->out_base = from;
+            memcpy(field + row * width, out + row * width, (size_t)width * sizeof *field);
 }
 
 /* All passes of a job, layer after layer (a plane, in 2D a row), each pass as far behind the one
-   before it as paths reach: what a pass makes is still in the cache when the next one reads it, and
-   hat, stencil and out need room for some layers only. field: where the results go; NULL: they stay
-   in out. */
+   before it as paths reach: what a pass makes is still in the cache when the next one reads it (5 %
+   of the time at 128^3). field: where the results go; NULL: they stay in out. */
 static void fsi__job_run(fsi_grid *grid, fsi__job *job, fsi_real *const *field) {
     const int three = job->mac.three;
     const int layers = job->samples[1 + three];
     const int reach = fsi__imin(job->reach[1 + three], layers);
     const ptrdiff_t rows = three ? job->samples[1] : 1; /* of a layer */
-    const ptrdiff_t size = rows * job->samples[0];      /* samples of a layer */
-    const int step = (int)(1 + 131072 / size);
-    const int room = 2 * reach + 4 * step;
+    const int step = (int)(1 + 131072 / (rows * job->samples[0]));
     int back = 0;
     int forth = 0;
     int copied = 0; /* layers done by each pass */
     while (forth < layers || (field && copied < layers)) {
-        /* Room for the next layers. */
-        int to = fsi__imin(back + step, layers);
-        int from = fsi__imin(copied, forth - reach);
-        if (to * size - job->base > room * size && from * size > job->base)
-            fsi__job_slide(job, field != NULL, from * size, back * size);
-
         /* Backward. */
+        int to = fsi__imin(back + step, layers);
         fsi__advect_pass(job, 1, back * rows, to * rows);
         if (grid->occluded)
             fsi__advect_seen(grid, job, back * rows, to * rows);
@@ -3116,21 +3040,19 @@ static void fsi__find_ways(fsi_grid *grid, fsi_real dt, const fsi_real *axis_spe
 
 /* All scalars, two at a time, by the old velocity. */
 static fsi_result fsi__advect_scalars(fsi_grid *grid, fsi_real dt, const fsi_real *longest) {
-    const int total = 2 + grid->desc.scalars;
-
-    for (int number = 0; number < total;) {
+    for (int which = FSI_FIELD_DENSITY; which < FSI__FIELDS;) {
         fsi__job job;
         fsi_real *field[2];
         fsi__job_begin(grid, FSI__CELLS, dt, longest, &job);
-        for (; number < total && job.count < 2; number++) {
+        for (; which < FSI__FIELDS && job.count < 2; which++) {
             const int place = job.count;
-            const fsi_advection mode = fsi__scalar_mode(grid, number);
-            fsi_real *values = fsi__scalar(grid, number);
+            const fsi_advection mode = fsi__field_mode(grid, which);
+            fsi_real *values = fsi_grid_field(grid, (fsi_field)which);
             if (!values || mode == FSI_ADVECT_NONE)
                 continue;
             field[place] = values;
             fsi__job_add(&job, values, grid->scratch[place], grid->scratch[2 + place], mode,
-                         number == 1 ? grid->desc.ambient : 0);
+                         which == FSI_FIELD_TEMPERATURE ? grid->desc.ambient : 0);
         }
         if (!job.count)
             continue;
@@ -3214,12 +3136,8 @@ static int fsi__source_valid(const fsi_grid *grid, const fsi_grid_source *source
         return 0;
 
     const fsi_real values[] = {source->density, source->temperature, source->divergence};
-    for (int i = 0; i < 3; i++)
-        if (!fsi__finite(values[i]))
-            return 0;
-    for (int i = 0; i < FSI_GRID_SCALARS; i++)
-        if (!fsi__finite(source->scalar[i]))
-            return 0;
+    if (!fsi_all_finite(3, values) || !fsi_all_finite(FSI_GRID_SCALARS, source->scalar))
+        return 0;
 
     /* Times may be infinite, but not no numbers. */
     if (!(source->start <= source->start + 1) || !(source->stop <= source->stop + 1))
@@ -3252,24 +3170,29 @@ FSI_API fsi_result fsi_grid_add_source(fsi_grid *grid, const fsi_grid_source *so
     if (grid->source_count >= FSI_GRID_SOURCES)
         return FSI_ERR_SIZE;
 
-    grid->source[grid->source_count++] = *source;
+    fsi_grid_source *own = &grid->source[grid->source_count++];
+    *own = *source;
+    if (grid->dim == 3)
+        return FSI_OK;
+
+    /* 2D: the cells lie in one plane, in which every shape is cut. */
+    own->centre.z = fsi_grid_cell_centre(grid, 0, 0, 0).z;
+    own->lo.z = -FSI_REAL_MAX;
+    own->hi.z = FSI_REAL_MAX;
+
     return FSI_OK;
 }
 
 /* Signed distance to the source's region at x, negative inside (box: exact outside, by the nearest
    side inside). */
-static fsi_real fsi__source_distance(fsi_vec3 x, const fsi_grid_source *source, int dim) {
+static fsi_real fsi__source_distance(fsi_vec3 x, const fsi_grid_source *source) {
     if (source->shape == FSI_SOURCE_CALLBACK)
         return source->distance_fn(x, source->user);
-    if (source->shape == FSI_SOURCE_SPHERE) {
-        fsi_vec3 from = fsi_vec_sub(x, source->centre);
-        if (dim == 2)
-            from.z = 0;
-        return fsi__length(from) - source->radius;
-    }
+    if (source->shape == FSI_SOURCE_SPHERE)
+        return fsi__length(fsi_vec_sub(x, source->centre)) - source->radius;
     fsi_real outside = 0;
     fsi_real inside = -FSI_REAL_MAX;
-    for (int axis = 0; axis < dim; axis++) {
+    for (int axis = 0; axis < 3; axis++) {
         fsi_real at = fsi__get(x, axis);
         fsi_real lo = fsi__get(source->lo, axis);
         fsi_real beyond = fsi__max(lo - at, at - fsi__get(source->hi, axis));
@@ -3281,16 +3204,9 @@ static fsi_real fsi__source_distance(fsi_vec3 x, const fsi_grid_source *source, 
     return inside > 0 ? fsi__sqrt(outside) : inside;
 }
 
-/* A source as a shape for fsi_levelset_shape. */
-typedef struct fsi__source_form {
-    const fsi_grid_source *source;
-    int dim;
-} fsi__source_form;
-
-/* The signed distance to a source as a callback of the level set. */
+/* The same as a callback of the level set. */
 static fsi_real fsi__source_shape(fsi_vec3 x, void *user) {
-    const fsi__source_form *form = (const fsi__source_form *)user;
-    return fsi__source_distance(x, form->source, form->dim);
+    return fsi__source_distance(x, (const fsi_grid_source *)user);
 }
 
 /* Does the source work at this time? With both times 0 it always does. */
@@ -3331,7 +3247,7 @@ static int fsi__source_fill(const fsi_grid *grid, const fsi_grid_source *source,
                 const int at[3] = {i, j, k};
                 const ptrdiff_t sample = fsi__lattice_at(&samples, at);
                 fsi_vec3 x = fsi__sample_point(grid, family, at);
-                fsi_real distance = fsi__source_distance(x, source, grid->dim);
+                fsi_real distance = fsi__source_distance(x, source);
                 if (!fsi__finite(distance))
                     good = 0;
                 else if (distance < 0 && out)
@@ -3358,14 +3274,14 @@ static fsi_result fsi__check_callbacks(const fsi_grid *grid) {
                             grid->scratch[3]))
             return FSI_ERR_CALLBACK;
     for (size_t cell = 0; grid->desc.viscosity_cells && cell < grid->cells; cell++)
-        if (!fsi__not_negative(grid->desc.viscosity_cells[cell]))
+        if (!fsi__natural(grid->desc.viscosity_cells[cell]))
             return FSI_ERR_ARGUMENT;
 
     return FSI_OK;
 }
 
 /* What one source prescribes in its region. */
-static fsi_result fsi__apply_source(fsi_grid *grid, const fsi_grid_source *source) {
+static fsi_result fsi__apply_source(fsi_grid *grid, fsi_grid_source *source) {
     for (int axis = 0; axis < grid->dim && (source->set & FSI_SOURCE_VELOCITY); axis++)
         fsi__source_fill(grid, source, axis, fsi__get(source->velocity, axis), 0, grid->u[axis]);
     if ((source->set & FSI_SOURCE_DENSITY) && grid->density)
@@ -3379,14 +3295,9 @@ static fsi_result fsi__apply_source(fsi_grid *grid, const fsi_grid_source *sourc
     if (!grid->phi || !(source->set & (FSI_SOURCE_LIQUID | FSI_SOURCE_DRAIN)))
         return FSI_OK;
 
-    fsi__source_form form;
-    fsi_levelset_walls walls;
-    int open[6];
-    form.source = source;
-    form.dim = grid->dim;
-    fsi__surface_walls(grid, &walls, open);
+    const fsi_levelset_walls walls = fsi__surface_walls(grid);
 
-    return fsi_levelset_shape(&grid->levelset, fsi__source_shape, &form,
+    return fsi_levelset_shape(&grid->levelset, fsi__source_shape, source,
                               (source->set & FSI_SOURCE_LIQUID) != 0, &walls);
 }
 
@@ -3394,7 +3305,7 @@ static fsi_result fsi__apply_source(fsi_grid *grid, const fsi_grid_source *sourc
 static fsi_result fsi__apply_sources(fsi_grid *grid) {
     fsi_result result = FSI_OK;
     for (int number = 0; number < grid->source_count && result >= 0; number++) {
-        const fsi_grid_source *source = &grid->source[number];
+        fsi_grid_source *source = &grid->source[number];
         if (fsi__source_active(grid, source))
             result = fsi__worse(result, fsi__apply_source(grid, source));
     }
@@ -3427,28 +3338,14 @@ static void fsi__push_faces(fsi_grid *grid, int axis, fsi_real dt, const fsi_rea
     }
 }
 
-/* Adds dt up (-alpha density + beta (T - T0)) to the faces of an axis inside the box: the mean of
-   the two cells beside a face. */
-static void fsi__buoyancy(fsi_grid *grid, int axis, fsi_real dt) {
-    const fsi_real scale = FSI_R(0.5) * dt * fsi__get(grid->desc.up, axis);
-    const fsi_real alpha = scale * grid->desc.buoyancy_density;
-    const fsi_real beta = scale * grid->desc.buoyancy_temperature;
-    const fsi_real twice_ambient = 2 * grid->desc.ambient;
+/* Half the buoyancy of the cells along `up`, m/s^2: -alpha density + beta (T - T0). */
+static void fsi__buoyancy(const fsi_grid *grid, fsi_real *half) {
+    const fsi_real alpha = FSI_R(0.5) * grid->desc.buoyancy_density;
+    const fsi_real beta = FSI_R(0.5) * grid->desc.buoyancy_temperature;
+    const fsi_real ambient = grid->desc.ambient;
     FSI__PARALLEL(grid->cells > FSI__MANY)
-    for (ptrdiff_t row = 0; row < fsi__grid_lattice(grid, axis).rows; row++) {
-        fsi__mac_face first;
-        if (!fsi__inner_row(grid, axis, row, &first))
-            continue;
-        const fsi_real *dense = grid->density + first.high;
-        const fsi_real *dense_low = grid->density + first.low;
-        const fsi_real *warm = grid->temperature + first.high;
-        const fsi_real *warm_low = grid->temperature + first.low;
-        fsi_real *FSI__RESTRICT u = grid->u[axis] + first.face;
-        FSI__OMP(simd)
-        for (int i = axis == 0; i < grid->nx; i++)
-            u[i] +=
-                beta * (warm[i] + warm_low[i] - twice_ambient) - alpha * (dense[i] + dense_low[i]);
-    }
+    for (ptrdiff_t cell = 0; cell < (ptrdiff_t)grid->cells; cell++)
+        half[cell] = beta * (grid->temperature[cell] - ambient) - alpha * grid->density[cell];
 }
 
 /* d u_component / d x_axis at cell at[3]: central difference of the cell means, one-sided at
@@ -3568,13 +3465,17 @@ FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
         fsi__confine(grid);
     }
 
-    const int buoyant =
-        fsi__abs(desc->buoyancy_density) > 0 || fsi__abs(desc->buoyancy_temperature) > 0;
-    for (int axis = 0; axis < grid->dim && grid->density && buoyant; axis++)
-        if (fsi__abs(fsi__get(desc->up, axis)) > 0)
-            fsi__buoyancy(grid, axis, dt);
+    /* The right-hand side has room until build_pressure makes a new one. */
+    const int heavy = fsi__abs(desc->buoyancy_density) > 0;
+    const int warm = fsi__abs(desc->buoyancy_temperature) > 0;
+    const int buoyant = grid->density && (heavy || warm);
+    if (buoyant)
+        fsi__buoyancy(grid, grid->rhs);
 
     for (int axis = 0; axis < grid->dim; axis++) {
+        const fsi_real up = fsi__get(desc->up, axis);
+        if (buoyant && fsi__abs(up) > 0)
+            fsi__push_faces(grid, axis, dt * up, grid->rhs);
         if (confined)
             fsi__push_faces(grid, axis, dt, grid->scratch[axis]);
         if (desc->force_fn)
@@ -3717,7 +3618,7 @@ FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *nearby) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     const double h = (double)grid->h;
     const double cell_volume = grid->dim == 2 ? h * h : h * h * h;
-    const uint8_t *solid = grid->occluded ? grid->occlusion.solid : NULL;
+    const uint8_t *solid = grid->occlusion.solid;
     fsi_real *liquid = grid->scratch[0];
     grid->stats.liquid_volume = fsi_levelset_volume(&grid->levelset, solid, liquid);
     for (int number = 0; number < grid->region_count; number++)
@@ -3762,7 +3663,7 @@ FSI_API fsi_result fsi_grid_classify(fsi_grid *grid) {
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
 
-    const uint8_t *solid = grid->occluded ? grid->occlusion.solid : NULL;
+    const uint8_t *solid = grid->occlusion.solid;
     FSI__PARALLEL(grid->cells > FSI__MANY)
     for (ptrdiff_t cell = 0; cell < (ptrdiff_t)grid->cells; cell++) {
         int kind = FSI_CELL_FLUID;
@@ -4336,7 +4237,7 @@ FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid) {
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
 
-    const uint8_t *solid = grid->occluded ? grid->occlusion.solid : NULL;
+    const uint8_t *solid = grid->occlusion.solid;
     if (!grid->phi && !solid)
         return FSI_OK;
 
@@ -4354,9 +4255,9 @@ FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid) {
     /* Scalars: cells that a solid uncovers start with sane values. */
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
 
-    for (int number = 0; number < 2 + grid->desc.scalars && solid; number++) {
-        fsi_real *values = fsi__scalar(grid, number);
-        if (!values)
+    for (int field = FSI_FIELD_DENSITY; field < FSI__FIELDS && solid; field++) {
+        fsi_real *values = fsi_grid_field(grid, (fsi_field)field);
+        if (!values || field == FSI_FIELD_PHI)
             continue;
         for (size_t cell = 0; cell < grid->cells; cell++)
             grid->mark[0][cell] = !solid[cell];
@@ -4390,18 +4291,15 @@ static fsi_vec3 fsi__clip_way(fsi_vec3 from, fsi_vec3 to, void *user) {
     return fsi_vec_mad(from, fsi_vec_sub(to, from), fsi__max(t, 0));
 }
 
-/* What the level set has to know of the box and the solids; open[6] is its list of open sides. */
-static void fsi__surface_walls(fsi_grid *grid, fsi_levelset_walls *walls, int *open) {
-    memset(walls, 0, sizeof *walls);
+/* What the level set has to know of the box and the solids. */
+static fsi_levelset_walls fsi__surface_walls(fsi_grid *grid) {
+    fsi_levelset_walls walls = FSI__ZERO;
     for (int side = FSI_LEFT; side <= FSI_FRONT; side++)
-        open[side] = fsi__side_open(grid, side);
-    walls->open = open;
-    if (!grid->occluded)
-        return;
-
-    walls->solid = grid->occlusion.solid;
-    walls->clip_fn = fsi__clip_way;
-    walls->user = grid;
+        walls.open[side] = fsi__side_open(grid, side);
+    walls.solid = grid->occlusion.solid;
+    walls.clip_fn = grid->occluded ? fsi__clip_way : NULL;
+    walls.user = grid;
+    return walls;
 }
 
 /* What cell at[] can see beside it: the number of cells across open faces (into seen), or -1 when
@@ -4476,9 +4374,7 @@ static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, f
 /* The liquid moves with the velocity, keeps to its side of shells, and gets its volume back. */
 static fsi_result fsi__move_liquid(fsi_grid *grid, fsi_real dt, fsi_levelset_report *report) {
     fsi_levelset *ls = &grid->levelset;
-    fsi_levelset_walls walls;
-    int open[6];
-    fsi__surface_walls(grid, &walls, open);
+    fsi_levelset_walls walls = fsi__surface_walls(grid);
     if (grid->occluded) {
         fsi__mark_near(grid, dt, 0);
         walls.near_cell = grid->near_cell;
@@ -4629,38 +4525,39 @@ static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 place, int limit,
     return limit ? fsi__clamp(value, lo, hi) : value;
 }
 
-/* Lattice coordinates of a world point. */
-FSI__FLAT fsi_vec3 fsi__ls_place(const fsi_levelset *ls, fsi_vec3 x) {
-    const fsi_vec3 origin = ls->desc.origin;
-    const fsi_real per_h = 1 / ls->desc.h;
-    const fsi_real half = FSI_R(0.5);
-    return fsi_vec((x.x - origin.x) * per_h - half, (x.y - origin.y) * per_h - half,
-                   ls->desc.nz > 1 ? (x.z - origin.z) * per_h - half : 0);
+/* Half a cell along every axis. */
+FSI__FORCE_INLINE fsi_vec3 fsi__half_cell(void) {
+    return fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5));
+}
+
+/* Lattice coordinates of a world point; 2D: in the plane of the centres. */
+FSI__FORCE_INLINE fsi_vec3 fsi__ls_place(const fsi_levelset *ls, fsi_vec3 x) {
+    const fsi_vec3 cells = fsi_vec_scale(fsi_vec_sub(x, ls->desc.origin), 1 / ls->desc.h);
+    fsi_vec3 place = fsi_vec_sub(cells, fsi__half_cell());
+    if (ls->desc.nz == 1)
+        place.z = 0;
+    return place;
 }
 
 /* Coordinate clipped to a line of n cells. */
-FSI__FLAT fsi_real fsi__ls_clamp(fsi_real coordinate, int n) {
+FSI__FORCE_INLINE fsi_real fsi__ls_clamp(fsi_real coordinate, int n) {
     return fsi__clamp(coordinate, FSI_R(-0.5), (fsi_real)n - FSI_R(0.5));
 }
 
 /* Lattice coordinates of a world point, clipped to the box. */
-FSI__FLAT fsi_vec3 fsi__ls_place_inside(const fsi_levelset *ls, fsi_vec3 x) {
+FSI__FORCE_INLINE fsi_vec3 fsi__ls_place_inside(const fsi_levelset *ls, fsi_vec3 x) {
     const fsi_vec3 place = fsi__ls_place(ls, x);
     return fsi_vec(fsi__ls_clamp(place.x, ls->desc.nx), fsi__ls_clamp(place.y, ls->desc.ny),
                    ls->desc.nz > 1 ? fsi__ls_clamp(place.z, ls->desc.nz) : 0);
 }
 
 /* The world point of a place. */
-FSI__FLAT fsi_vec3 fsi__ls_world(const fsi_levelset *ls, fsi_vec3 place) {
-    const fsi_vec3 origin = ls->desc.origin;
-    const fsi_real h = ls->desc.h;
-    const fsi_real half = FSI_R(0.5);
-    return fsi_vec(origin.x + (place.x + half) * h, origin.y + (place.y + half) * h,
-                   ls->desc.nz > 1 ? origin.z + (place.z + half) * h : 0);
+FSI__FORCE_INLINE fsi_vec3 fsi__ls_world(const fsi_levelset *ls, fsi_vec3 place) {
+    return fsi_vec_mad(ls->desc.origin, fsi_vec_add(place, fsi__half_cell()), ls->desc.h);
 }
 
 /* Cell of a place inside the box. */
-FSI__FLAT ptrdiff_t fsi__ls_cell(const fsi_levelset *ls, fsi_vec3 place) {
+FSI__FORCE_INLINE ptrdiff_t fsi__ls_cell(const fsi_levelset *ls, fsi_vec3 place) {
     const int nx = ls->desc.nx;
     const int ny = ls->desc.ny;
     const int nz = ls->desc.nz;
@@ -4679,8 +4576,8 @@ static fsi_vec3 fsi__ls_centre(const fsi_levelset *ls, ptrdiff_t cell) {
 }
 
 /* Gradient, per cell, of the linear interpolation from the lower corners of two layers. */
-FSI__FLAT fsi_vec3 fsi__ls_slope(const fsi_real *low, const fsi_real *high, size_t step_y,
-                                 fsi_real wx, fsi_real wy, fsi_real wz) {
+FSI__FORCE_INLINE fsi_vec3 fsi__ls_slope(const fsi_real *low, const fsi_real *high, size_t step_y,
+                                         fsi_real wx, fsi_real wy, fsi_real wz) {
     const size_t y = step_y;
 
     /* The four corners of the plane between the layers: a b below, c d above. */
@@ -4695,7 +4592,8 @@ FSI__FLAT fsi_vec3 fsi__ls_slope(const fsi_real *low, const fsi_real *high, size
 }
 
 /* phi at a place, linear, continued to half a cell outside; its gradient per cell if asked for. */
-FSI__FLAT fsi_real fsi__ls_linear(const fsi_levelset *ls, fsi_vec3 place, fsi_vec3 *gradient) {
+FSI__FORCE_INLINE fsi_real fsi__ls_linear(const fsi_levelset *ls, fsi_vec3 place,
+                                          fsi_vec3 *gradient) {
     const int nx = ls->desc.nx;
     const int ny = ls->desc.ny;
     const int nz = ls->desc.nz;
@@ -4722,18 +4620,14 @@ static fsi_real fsi__ls_phi(const fsi_levelset *ls, fsi_vec3 x) {
 
 /* Velocity at a place: linear on the faces of each component, constant beyond the outermost ones.
  */
-FSI__FLAT fsi_vec3 fsi__ls_velocity(const fsi__mac *mac, fsi_vec3 place) {
-    const fsi_real half = FSI_R(0.5);
-    const fsi_real x = place.x + half;
-    const fsi_real y = place.y + half;
-    if (mac->three)
-        return fsi__mac_at(mac, 1, x, y, place.z + half);
-    return fsi__mac_at(mac, 0, x, y, half);
+FSI__FORCE_INLINE fsi_vec3 fsi__ls_velocity(const fsi__mac *mac, fsi_vec3 place) {
+    const fsi_vec3 X = fsi_vec_add(place, fsi__half_cell());
+    return fsi__mac_at(mac, mac->three, X.x, X.y, X.z);
 }
 
 /* Velocity at the centre of cell (i, j, k): the means of its faces. */
-FSI__FLAT fsi_vec3 fsi__ls_centre_velocity(const fsi__mac *mac, ptrdiff_t i, ptrdiff_t j,
-                                           ptrdiff_t k) {
+FSI__FORCE_INLINE fsi_vec3 fsi__ls_centre_velocity(const fsi__mac *mac, ptrdiff_t i, ptrdiff_t j,
+                                                   ptrdiff_t k) {
     const ptrdiff_t nx = mac->cells[0];
     const ptrdiff_t ny = mac->cells[1];
     const fsi_real *u0 = mac->u[0] + i + (nx + 1) * (j + ny * k);
@@ -4745,31 +4639,31 @@ FSI__FLAT fsi_vec3 fsi__ls_centre_velocity(const fsi__mac *mac, ptrdiff_t i, ptr
 
 /* Where a place with this velocity comes to in dth = dt / h (negative: comes from): the midpoint
    rule. */
-FSI__FLAT fsi_vec3 fsi__ls_trace(const fsi__mac *mac, fsi_vec3 place, fsi_vec3 velocity,
-                                 fsi_real dth) {
+FSI__FORCE_INLINE fsi_vec3 fsi__ls_trace(const fsi__mac *mac, fsi_vec3 place, fsi_vec3 velocity,
+                                         fsi_real dth) {
     fsi_vec3 middle = fsi_vec_mad(place, velocity, dth / 2);
     return fsi_vec_mad(place, fsi__ls_velocity(mac, middle), dth);
 }
 
 /* Does clip_fn have to be asked about ways that begin at this place? */
-FSI__FLAT int fsi__ls_guarded(const fsi_levelset *ls, const fsi_levelset_walls *walls,
-                              fsi_vec3 place) {
-    if (!walls || !walls->clip_fn)
+FSI__FORCE_INLINE int fsi__ls_guarded(const fsi_levelset *ls, const fsi_levelset_walls *walls,
+                                      fsi_vec3 place) {
+    if (!walls->clip_fn)
         return 0;
     return !walls->near_cell || walls->near_cell[fsi__ls_cell(ls, place)];
 }
 
 /* The way between two places ends at a solid; *beyond is how far its end lies outside an open side
    to which the way leads, cells (negative: inside, by that much). Closed sides clip. */
-FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls *walls,
-                                fsi_vec3 from, fsi_vec3 to, fsi_real *beyond) {
+FSI__FORCE_INLINE fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls *walls,
+                                        fsi_vec3 from, fsi_vec3 to, fsi_real *beyond) {
     if (fsi__ls_guarded(ls, walls, from)) {
         fsi_vec3 x = walls->clip_fn(fsi__ls_world(ls, from), fsi__ls_world(ls, to), walls->user);
         if (fsi__finite_vec(x))
             to = fsi__ls_place(ls, x);
     }
     const int n[3] = {ls->desc.nx, ls->desc.ny, ls->desc.nz};
-    const int *open = walls ? walls->open : NULL;
+    const int *open = walls->open;
     const fsi_real lo = FSI_R(-0.5);
     fsi_real start[3];
     fsi_real end[3];
@@ -4779,9 +4673,9 @@ FSI__FLAT fsi_vec3 fsi__ls_clip(const fsi_levelset *ls, const fsi_levelset_walls
 
     for (int axis = 0; axis < (n[2] > 1 ? 3 : 2); axis++) {
         const fsi_real hi = (fsi_real)n[axis] + lo;
-        if (open && end[axis] < start[axis] && open[2 * axis])
+        if (open[2 * axis] && end[axis] < start[axis])
             *beyond = fsi__max(*beyond, lo - end[axis]);
-        if (open && end[axis] > start[axis] && open[2 * axis + 1])
+        if (open[2 * axis + 1] && end[axis] > start[axis])
             *beyond = fsi__max(*beyond, end[axis] - hi);
         end[axis] = fsi__clamp(end[axis], lo, hi);
     }
@@ -4825,19 +4719,15 @@ static int fsi__ls_full(const fsi_levelset *ls) {
 static fsi_result fsi__ls_resolve(fsi_levelset *ls, const fsi_levelset_desc *desc) {
     fsi_levelset_desc *given = &ls->desc;
     *given = *desc;
-    if (given->nx < 2 || given->ny < 2 || given->nz < 1)
-        return FSI_ERR_ARGUMENT;
-    if (!fsi__positive(given->h) || !fsi__finite_vec(given->origin))
-        return FSI_ERR_ARGUMENT;
     if (given->particles < -1 || given->particles > 8 || given->reseed < -1)
         return FSI_ERR_ARGUMENT;
     if (given->redistance < -1 || given->band < 0 || !fsi_allocator_valid(&given->allocator))
         return FSI_ERR_ARGUMENT;
 
-    size_t samples;
-    if (!fsi_size_mul((size_t)given->nx + 1, (size_t)given->ny + 1, &samples)
-        || !fsi_size_mul(samples, (size_t)given->nz + 1, &samples) || samples > 0x7fffffffu)
-        return FSI_ERR_SIZE;
+    const fsi_result result =
+        fsi__box_check(given->nx, given->ny, given->nz, given->h, given->origin);
+    if (result < 0)
+        return result;
 
     ls->cells = (size_t)given->nx * (size_t)given->ny * (size_t)given->nz;
     if (!given->particles)
@@ -4941,35 +4831,35 @@ static void fsi__sort3(fsi_real *v) {
     }
 }
 
-/* Has one of the neighbours of the sample at[] this mark? */
-FSI__INLINE int fsi__beside_mark(const fsi__lattice *samples, const int *at, const uint8_t *mark,
-                                 int value) {
-    const ptrdiff_t own = fsi__lattice_at(samples, at);
-    for (int axis = 0; axis < 3; axis++) {
-        const ptrdiff_t step = samples->step[axis];
-        if (at[axis] > 0 && mark[own - step] == value)
-            return 1;
-        if (at[axis] + 1 < samples->n[axis] && mark[own + step] == value)
+/* Is one of the neighbours of a sample marked? */
+static int fsi__ls_beside_mark(const fsi_levelset *ls, const fsi__lattice *samples,
+                               ptrdiff_t sample) {
+    int at[3];
+    fsi__lattice_place(samples, sample, at);
+    for (int side = 0; side < 6; side++) {
+        const ptrdiff_t other = fsi__sample_beside(samples, at, sample, side);
+        if (other >= 0 && ls->mark[other])
             return 1;
     }
     return 0;
 }
 
-/* Distances along the axes to the nearest change of sign, linear between samples: in cells, >= 2
-   where there is none. */
-static void fsi__ls_crossings(const fsi_levelset *ls, ptrdiff_t cell, fsi_real distance[3]) {
-    const fsi__lattice cells = fsi__ls_cells(ls);
+/* Distances along the axes to the nearest change of sign, linear between samples: in cells, 2 where
+   there is none. Returns the smallest one. */
+static fsi_real fsi__ls_crossings(const fsi_levelset *ls, const fsi__lattice *cells, ptrdiff_t cell,
+                                  fsi_real distance[3]) {
     const fsi_real *phi = ls->phi;
     int at[3];
-    fsi__lattice_place(&cells, cell, at);
+    fsi__lattice_place(cells, cell, at);
     for (int axis = 0; axis < 3; axis++) {
         distance[axis] = 2;
         for (int up = 0; up < 2; up++) {
-            const ptrdiff_t other = fsi__lattice_beside(&cells, at, cell, axis, up);
+            const ptrdiff_t other = fsi__lattice_beside(cells, at, cell, axis, up);
             if (other >= 0 && (phi[cell] < 0) != (phi[other] < 0))
                 distance[axis] = fsi__min(distance[axis], phi[cell] / (phi[cell] - phi[other]));
         }
     }
+    return fsi__min(distance[0], fsi__min(distance[1], distance[2]));
 }
 
 /* Does phi bend within less than about two cells at this cell: a corner or a film, where the cubic
@@ -5047,10 +4937,10 @@ static fsi_real fsi__ls_closest(const fsi_levelset *ls, ptrdiff_t cell) {
 /* Distance of a cell next to the surface, in cells: the closest point where phi is smooth and the
    answer sane, else from the axis crossings: 1 / d^2 = sum 1 / d_i^2, exact for planes. */
 static fsi_real fsi__ls_near(const fsi_levelset *ls, ptrdiff_t cell) {
+    const fsi__lattice cells = fsi__ls_cells(ls);
     fsi_real crossing[3];
     fsi_real sum = 0;
-    fsi__ls_crossings(ls, cell, crossing);
-    const fsi_real least = fsi__min(crossing[0], fsi__min(crossing[1], crossing[2]));
+    const fsi_real least = fsi__ls_crossings(ls, &cells, cell, crossing);
     for (int axis = 0; axis < 3; axis++)
         if (crossing[axis] < 2)
             sum += 1 / fsi__max(crossing[axis] * crossing[axis], FSI_R(1e-24));
@@ -5067,27 +4957,11 @@ static fsi_real fsi__ls_near(const fsi_levelset *ls, ptrdiff_t cell) {
 
 /* mark = 1 where phi changes its sign towards a neighbour: the cells next to the surface. */
 static void fsi__ls_mark_near(fsi_levelset *ls) {
-    const ptrdiff_t nx = ls->desc.nx;
-    const ptrdiff_t ny = ls->desc.ny;
-    const ptrdiff_t nz = ls->desc.nz;
-    const ptrdiff_t plane = nx * ny;
+    const fsi__lattice cells = fsi__ls_cells(ls);
     FSI__PARALLEL(ls->cells > FSI__GRAIN)
-    for (ptrdiff_t row = 0; row < ny * nz; row++) {
-        /* The row and its four neighbours; itself where there is none. */
-        const fsi_real *own = ls->phi + row * nx;
-        const fsi_real *south = row % ny > 0 ? own - nx : own;
-        const fsi_real *north = row % ny < ny - 1 ? own + nx : own;
-        const fsi_real *back = row >= ny ? own - plane : own;
-        const fsi_real *front = row < ny * (nz - 1) ? own + plane : own;
-        uint8_t *mark = ls->mark + row * nx;
-        for (ptrdiff_t i = 0; i < nx; i++) {
-            const int wet = own[i] < 0;
-            const int west = own[i > 0 ? i - 1 : i] < 0;
-            const int east = own[i < nx - 1 ? i + 1 : i] < 0;
-            mark[i] = (uint8_t)((wet ^ west) | (wet ^ east) | (wet ^ (south[i] < 0))
-                                | (wet ^ (north[i] < 0)) | (wet ^ (back[i] < 0))
-                                | (wet ^ (front[i] < 0)));
-        }
+    for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
+        fsi_real crossing[3];
+        ls->mark[cell] = fsi__ls_crossings(ls, &cells, cell, crossing) < 2;
     }
 }
 
@@ -5095,9 +4969,7 @@ static void fsi__ls_mark_near(fsi_levelset *ls) {
    the same cubic; negative: leave it to the marching. */
 static fsi_real fsi__ls_second(const fsi_levelset *ls, ptrdiff_t cell) {
     const fsi__lattice cells = fsi__ls_cells(ls);
-    int at[3];
-    fsi__lattice_place(&cells, cell, at);
-    if (!fsi__beside_mark(&cells, at, ls->mark, 1) || fsi__ls_sharp(ls, cell, 1))
+    if (!fsi__ls_beside_mark(ls, &cells, cell) || fsi__ls_sharp(ls, cell, 1))
         return -1;
     return fsi__ls_closest(ls, cell);
 }
@@ -5283,8 +5155,9 @@ FSI_API void fsi_levelset_redistance(fsi_levelset *ls) {
     fsi__ls_redistance(ls, NULL);
 }
 
-/* Three layers of solid cells take the mean of what is known next to them. */
-FSI_API void fsi_levelset_continue(fsi_levelset *ls, const uint8_t *solid) {
+/* Continues phi from the free cells into the solid ones next to them, so that the surface meets the
+   wall straight: three layers of solid cells take the mean of what is known next to them. */
+static void fsi__ls_continue(fsi_levelset *ls, const uint8_t *solid) {
     if (!solid)
         return;
 
@@ -5459,26 +5332,14 @@ static void fsi__ls_mark_faces(fsi_levelset *ls, const fsi__ls_faces *mesh, cons
     }
 }
 
-/* Lists the faces to be filled that have a known neighbour, in the heap. */
+/* Lists the faces to be filled beside marked ones, in the heap. */
 static int fsi__ls_front(fsi_levelset *ls, const fsi__lattice *faces) {
     int count = 0;
-    FSI__PARALLEL(faces->count > FSI__GRAIN)
-    for (ptrdiff_t row = 0; row < faces->rows; row++) {
-        int at[3];
-        fsi__lattice_row(faces, row, at);
-        for (; at[0] < faces->n[0]; at[0]++) {
-            const ptrdiff_t face = row * faces->n[0] + at[0];
-            const int open = ls->slot[face] == 1 && ls->mark[face] == 0;
-            if (open && fsi__beside_mark(faces, at, ls->mark, 1))
-                ls->slot[face] = 2;
-        }
-    }
-    for (ptrdiff_t face = 0; face < faces->count; face++)
-        if (ls->slot[face] == 2) {
-            ls->slot[face] = 1;
+    for (ptrdiff_t face = 0; face < faces->count; face++) {
+        const int unknown = ls->slot[face] == 1 && ls->mark[face] == 0;
+        if (unknown && fsi__ls_beside_mark(ls, faces, face))
             ls->heap[count++] = (int32_t)face;
-        }
-
+    }
     return count;
 }
 
@@ -5626,12 +5487,18 @@ static void fsi__ls_patch(const fsi_levelset *ls, ptrdiff_t cell, fsi_real patch
                 fsi__ls_patch_end(axis, end, patch);
 }
 
-/* Liquid part of the octant (2D: quarter) of a cell towards the corner sx, sy, sz of its patch,
-   values in cells: the plane that fits the linear interpolant there. v0 .. v7: the corners of the
-   octant's cube; x0, x1 ...: its values at a quarter of the way, per axis. */
-static fsi_real fsi__ls_octant(const fsi_real *patch, int sx, int sy, int sz, fsi_real bend) {
+/* The linear interpolant in a square, a quarter of the way from corner a towards b, and towards c.
+ */
+FSI__INLINE fsi_real fsi__ls_quarter(fsi_real a, fsi_real b, fsi_real c, fsi_real d) {
     const fsi_real w = FSI_R(0.75);
     const fsi_real e = FSI_R(0.25);
+    return w * (w * a + e * b) + e * (w * c + e * d);
+}
+
+/* Liquid part of the octant (2D: quarter) of a cell towards the corner sx, sy, sz of its patch,
+   values in cells: the plane that fits the linear interpolant there. v0 .. v7: the corners of the
+   octant's cube; x0, x1 ...: its values at a quarter of the way on opposite sides, per axis. */
+static fsi_real fsi__ls_octant(const fsi_real *patch, int sx, int sy, int sz, fsi_real bend) {
     const fsi_real *p = patch + 13;
     const fsi_real v0 = p[0];
     const fsi_real v1 = p[sx];
@@ -5641,14 +5508,15 @@ static fsi_real fsi__ls_octant(const fsi_real *patch, int sx, int sy, int sz, fs
     const fsi_real v5 = p[sx + sz];
     const fsi_real v6 = p[sy + sz];
     const fsi_real v7 = p[sx + sy + sz];
-    const fsi_real x0 = w * (w * v0 + e * v2) + e * (w * v4 + e * v6);
-    const fsi_real x1 = w * (w * v1 + e * v3) + e * (w * v5 + e * v7);
-    const fsi_real y0 = w * (w * v0 + e * v1) + e * (w * v4 + e * v5);
-    const fsi_real y1 = w * (w * v2 + e * v3) + e * (w * v6 + e * v7);
-    const fsi_real z0 = w * (w * v0 + e * v1) + e * (w * v2 + e * v3);
-    const fsi_real z1 = w * (w * v4 + e * v5) + e * (w * v6 + e * v7);
+    const fsi_real x0 = fsi__ls_quarter(v0, v2, v4, v6);
+    const fsi_real x1 = fsi__ls_quarter(v1, v3, v5, v7);
+    const fsi_real y0 = fsi__ls_quarter(v0, v1, v4, v5);
+    const fsi_real y1 = fsi__ls_quarter(v2, v3, v6, v7);
+    const fsi_real z0 = fsi__ls_quarter(v0, v1, v2, v3);
+    const fsi_real z1 = fsi__ls_quarter(v4, v5, v6, v7);
+    const fsi_real middle = FSI_R(0.75) * x0 + FSI_R(0.25) * x1;
 
-    return fsi__ls_cut(w * x0 + e * x1 - bend, (x1 - x0) / 2, (y1 - y0) / 2, (z1 - z0) / 2);
+    return fsi__ls_cut(middle - bend, (x1 - x0) / 2, (y1 - y0) / 2, (z1 - z0) / 2);
 }
 
 /* Liquid part of a cell with the surface moved outward by `by` (m): the sum over its 2^dim quarters
@@ -5746,13 +5614,13 @@ static double fsi__ls_area(const fsi_levelset *ls, const uint8_t *solid) {
 }
 
 /* Where a marker is, m. */
-FSI__FLAT fsi_vec3 fsi__ls_marker(const fsi_levelset *ls, ptrdiff_t marker) {
+FSI__FORCE_INLINE fsi_vec3 fsi__ls_marker(const fsi_levelset *ls, ptrdiff_t marker) {
     return fsi_vec(ls->marker_x[marker], ls->marker_y[marker],
                    ls->desc.nz > 1 ? ls->marker_z[marker] : 0);
 }
 
 /* Puts a marker at x, m. */
-FSI__FLAT void fsi__ls_set_marker(fsi_levelset *ls, ptrdiff_t marker, fsi_vec3 x) {
+FSI__FORCE_INLINE void fsi__ls_set_marker(fsi_levelset *ls, ptrdiff_t marker, fsi_vec3 x) {
     ls->marker_x[marker] = x.x;
     ls->marker_y[marker] = x.y;
     if (ls->desc.nz > 1)
@@ -5760,13 +5628,13 @@ FSI__FLAT void fsi__ls_set_marker(fsi_levelset *ls, ptrdiff_t marker, fsi_vec3 x
 }
 
 /* The cell in which a marker lies. */
-FSI__FLAT ptrdiff_t fsi__ls_marker_cell(const fsi_levelset *ls, ptrdiff_t marker) {
+FSI__FORCE_INLINE ptrdiff_t fsi__ls_marker_cell(const fsi_levelset *ls, ptrdiff_t marker) {
     return fsi__ls_cell(ls, fsi__ls_place_inside(ls, fsi__ls_marker(ls, marker)));
 }
 
 /* Moves a marker outward along the normal by `by` (m), unless that leads into a solid cell. */
-FSI__FLAT void fsi__ls_shift_marker(fsi_levelset *ls, const uint8_t *solid, ptrdiff_t marker,
-                                    fsi_real by) {
+FSI__FORCE_INLINE void fsi__ls_shift_marker(fsi_levelset *ls, const uint8_t *solid,
+                                            ptrdiff_t marker, fsi_real by) {
     const fsi_vec3 x = fsi__ls_marker(ls, marker);
     fsi_vec3 normal;
     fsi__ls_linear(ls, fsi__ls_place_inside(ls, x), &normal);
@@ -5803,7 +5671,7 @@ FSI_API void fsi_grid_shift_phi(fsi_grid *grid, const int32_t *nearby) {
 
 FSI_API void fsi_grid_shift_markers(fsi_grid *grid, const int32_t *nearby) {
     fsi_levelset *ls = &grid->levelset;
-    const uint8_t *solid = grid->occluded ? grid->occlusion.solid : NULL;
+    const uint8_t *solid = grid->occlusion.solid;
     for (ptrdiff_t marker = 0; marker < (ptrdiff_t)ls->state->count; marker++) {
         const int32_t region = nearby[fsi__ls_marker_cell(ls, marker)] - 1;
         if (region >= 0)
@@ -5900,7 +5768,7 @@ static void fsi__ls_move_markers(fsi_levelset *ls, const fsi__mac *mac, fsi_real
         fsi_real beyond;
         end = fsi__ls_clip(ls, walls, start, end, &beyond);
         ls->marker_flag[marker] = beyond > 0 ? FSI__LS_GOES : FSI__LS_STAYS;
-        if (walls && walls->solid && walls->solid[fsi__ls_cell(ls, end)])
+        if (walls->solid && walls->solid[fsi__ls_cell(ls, end)])
             end = start;
         fsi__ls_set_marker(ls, marker, fsi__ls_world(ls, end));
     }
@@ -6085,7 +5953,7 @@ static int fsi__ls_seed_cell(fsi_levelset *ls, const fsi_levelset_walls *walls, 
    fsi__ls_radii found them) always stay. */
 static void fsi__ls_reseed(fsi_levelset *ls, const fsi_levelset_walls *walls,
                            fsi_levelset_report *report) {
-    const uint8_t *solid = walls ? walls->solid : NULL;
+    const uint8_t *solid = walls->solid;
     const ptrdiff_t count = (ptrdiff_t)ls->state->count;
     const ptrdiff_t cells = (ptrdiff_t)ls->cells;
     const int full = fsi__ls_full(ls);
@@ -6127,20 +5995,20 @@ static void fsi__ls_mark_moving(fsi_levelset *ls, const fsi_levelset_walls *wall
                                 const int *reach) {
     const fsi__lattice cells = fsi__ls_cells(ls);
     const fsi_real end = (fsi_real)ls->desc.band * ls->desc.h;
-    const int *open = walls ? walls->open : NULL;
+    const int *open = walls->open;
     FSI__PARALLEL(ls->cells > FSI__GRAIN)
     for (ptrdiff_t row = 0; row < cells.rows; row++) {
         int at[3];
         fsi__lattice_row(&cells, row, at);
         int all = 0; /* the row lies at an open side */
-        for (int side = FSI_BOTTOM; open && side <= FSI_FRONT; side++)
+        for (int side = FSI_BOTTOM; side <= FSI_FRONT; side++)
             all |= open[side] && !fsi__lattice_has(&cells, at, side >> 1, side & 1);
         uint8_t *mark = ls->mark + row * cells.n[0];
         for (int i = 0; i < cells.n[0]; i++)
             mark[i] = (uint8_t)(all || fsi__abs(ls->phi[row * cells.n[0] + i]) < end);
-        if (open && open[FSI_LEFT])
+        if (open[FSI_LEFT])
             mark[0] = 1;
-        if (open && open[FSI_RIGHT])
+        if (open[FSI_RIGHT])
             mark[cells.n[0] - 1] = 1;
     }
     fsi__grow_all(ls->mark, cells.n, reach);
@@ -6181,6 +6049,9 @@ static void fsi__ls_advect(fsi_levelset *ls, const fsi__mac *mac, fsi_real dth,
     fsi_copy(ls->cells, ls->next_phi, ls->phi);
 }
 
+/* What keeps the liquid out where nobody said so: nothing but the closed box. */
+static const fsi_levelset_walls fsi__ls_no_walls = FSI__ZERO;
+
 /* How many cells phi may be carried along each axis, stencil included. */
 static fsi_result fsi__ls_find_reach(const fsi_levelset *ls, const fsi_real *const u[3],
                                      fsi_real dth, int *reach) {
@@ -6200,10 +6071,10 @@ static fsi_result fsi__ls_find_reach(const fsi_levelset *ls, const fsi_real *con
 FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const u[3], fsi_real dt,
                                         const fsi_levelset_walls *walls,
                                         fsi_levelset_report *report) {
-    if (!ls || !ls->block || !u || !fsi__not_negative(dt))
+    if (!ls || !ls->block || !u || !fsi__natural(dt))
         return FSI_ERR_ARGUMENT;
 
-    const uint8_t *solid = walls ? walls->solid : NULL;
+    walls = walls ? walls : &fsi__ls_no_walls;
     const fsi_real dth = dt / ls->desc.h;
     int reach[3];
     fsi_result result = fsi__ls_find_reach(ls, u, dth, reach);
@@ -6221,9 +6092,9 @@ FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const 
 
     /* Markers repair phi; now and then it is made a distance again. */
     own.escaped = fsi__ls_repair(ls);
-    fsi_levelset_continue(ls, solid);
+    fsi__ls_continue(ls, walls->solid);
     if (ls->desc.redistance > 0 && ls->state->steps % ls->desc.redistance == 0) {
-        fsi__ls_redistance(ls, walls ? walls->open : NULL);
+        fsi__ls_redistance(ls, walls->open);
         fsi__ls_repair(ls);
     }
 
@@ -6235,7 +6106,7 @@ FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const 
         own.deleted += fsi__ls_compact(ls);
 
     own.markers = ls->state->count;
-    own.volume = fsi_levelset_volume(ls, solid, NULL);
+    own.volume = fsi_levelset_volume(ls, walls->solid, NULL);
     if (report)
         *report = own;
 
@@ -6248,13 +6119,13 @@ FSI_API fsi_result fsi_levelset_reset(fsi_levelset *ls, const fsi_levelset_walls
     if (!fsi_all_finite(ls->cells, ls->phi))
         return FSI_ERR_NUMERIC;
 
-    const uint8_t *solid = walls ? walls->solid : NULL;
+    walls = walls ? walls : &fsi__ls_no_walls;
     fsi_levelset_report report = FSI__ZERO;
-    fsi_levelset_continue(ls, solid);
+    fsi__ls_continue(ls, walls->solid);
     fsi_levelset_redistance(ls);
     ls->state->count = 0;
     fsi__ls_reseed(ls, walls, &report);
-    fsi_levelset_keep_volume(ls, solid);
+    fsi_levelset_keep_volume(ls, walls->solid);
     return report.room_full ? FSI_CAPPED : FSI_OK;
 }
 
@@ -6263,18 +6134,15 @@ FSI_API fsi_result fsi_levelset_shape(fsi_levelset *ls, fsi_shape_fn shape_fn, v
     if (!ls || !ls->block || !shape_fn)
         return FSI_ERR_ARGUMENT;
 
-    const uint8_t *solid = walls ? walls->solid : NULL;
-    const ptrdiff_t cells = (ptrdiff_t)ls->cells;
-    const double before = fsi_levelset_volume(ls, solid, NULL);
+    walls = walls ? walls : &fsi__ls_no_walls;
+    const fsi__lattice cells = fsi__ls_cells(ls);
+    const double before = fsi_levelset_volume(ls, walls->solid, NULL);
 
     /* The shape at all cells first: nothing changes when an answer is not finite. */
     fsi_real *shape = ls->other_phi;
-    for (ptrdiff_t cell = 0; cell < cells; cell++) {
-        shape[cell] = shape_fn(fsi__ls_world(ls, fsi__ls_centre(ls, cell)), user);
-        if (!fsi__finite(shape[cell]))
-            return FSI_ERR_CALLBACK;
-    }
-    for (ptrdiff_t cell = 0; cell < cells; cell++) {
+    if (!fsi__ask_cells(&cells, ls->desc.origin, ls->desc.h, shape_fn, user, shape))
+        return FSI_ERR_CALLBACK;
+    for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
         const fsi_real phi = ls->phi[cell];
         ls->phi[cell] = add ? fsi__min(phi, shape[cell]) : fsi__max(phi, -shape[cell]);
     }
@@ -6289,7 +6157,7 @@ FSI_API fsi_result fsi_levelset_shape(fsi_levelset *ls, fsi_shape_fn shape_fn, v
     fsi_levelset_report report = FSI__ZERO;
     fsi__ls_compact(ls);
     fsi__ls_reseed(ls, walls, &report);
-    ls->state->target += fsi_levelset_volume(ls, solid, NULL) - before;
+    ls->state->target += fsi_levelset_volume(ls, walls->solid, NULL) - before;
 
     return report.room_full ? FSI_CAPPED : FSI_OK;
 }

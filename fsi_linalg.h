@@ -1281,6 +1281,12 @@ FSI_API void fsi_iso_free(fsi_iso_mesh *mesh);
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__GNUC__) || defined(__clang__)
+/* One copy of a function for each set of constants it is called with: 2D and 3D, a kernel. */
+#define FSI__FORCE_INLINE static inline __attribute__((always_inline, unused))
+#else
+#define FSI__FORCE_INLINE FSI__INLINE
+#endif
 #ifdef FSI_SINGLE
 #define FSI__MATH(name) name##f
 #else
@@ -4944,10 +4950,8 @@ FSI_API fsi_result fsi_modes_solve(const fsi_modes_desc *desc, fsi_real *w, fsi_
 #define FSI__MG_BLOCK 512 /* row buffers on the stack */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #define FSI__IVDEP _Pragma("GCC ivdep") /* rows of different arrays do not overlap */
-#define FSI__FORCE_INLINE static inline __attribute__((always_inline))
 #else
 #define FSI__IVDEP
-#define FSI__FORCE_INLINE static inline
 #endif
 
 /* Offset of cell h = 0 of row (j, k) in an array of one colour. */
