@@ -454,10 +454,11 @@ FSI_API double fsi_sph_bytes_per_particle(const fsi_sph *sph);
    stands in every cell within `reach` of its bounds, so a query of at most that radius reads one
    cell; larger ones are right too and read more. Cells are counted and sorted on a torus: memory is
    fixed, any positions do, the cost of a build is that of the surface. Elements much larger than
-   the cells stand in a list of their own. Against the tree of the base (fsi_bvh): faster where
-   points come close to the surface, docs/sph.md. Queries are read-only: any number of threads may
-   ask at once; answers do not depend on the cells (as long as distances have squares: from 1e-154
-   m, single 1e-19 m, see fsi_closest_on_triangle). */
+   the cells stand in a list of their own. Against the tree of the base (fsi_bvh): for many points
+   that come close to a surface that moves, two to four times as fast (bench/bench_lookup.c: 38,000
+   points, 9,800 triangles, docs/sph.md); the tree is for far queries and long rays. Queries are
+   read-only: any number of threads may ask at once; answers do not depend on the cells (as long as
+   distances have squares: from 1e-154 m, single 1e-19 m, see fsi_closest_on_triangle). */
 typedef struct fsi_lookup {
     fsi_surface surface; /* of the last build; its arrays are the caller's, read by the queries */
     int capacity;        /* most elements */
@@ -487,7 +488,7 @@ FSI_API fsi_result fsi_lookup_build(fsi_lookup *lookup, const fsi_surface *surfa
 /* Element nearest to p within radius (ties: lowest index). 1 and *hit, or 0. */
 FSI_API int fsi_lookup_closest(const fsi_lookup *lookup, fsi_vec3 p, fsi_real radius, fsi_hit *hit);
 /* First crossing of p -> q (smallest t, ties: lowest index; fsi_surface_cross). 1 and *hit, or
-   0. */
+   0. Looks at all cells of the segment's box: for ways of a few cells. */
 FSI_API int fsi_lookup_first_hit(const fsi_lookup *lookup, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit);
 /* All elements within radius of p, nearest first (ties: lowest index); writes at most room of them
    and returns how many there are. */
@@ -632,13 +633,6 @@ extern "C" {
      cubic      w = 2 (1-q)+^3 - 8 (1/2-q)+^3       wendland  w = (1-q)^4 (4 q + 1)
      poly6      w = (1-q^2)^3                       spiky     w = (1-q)^3
      viscosity  w = -q^3/2 + q^2 + 1/(2q) - 1 */
-#if defined(__GNUC__) || defined(__clang__)
-/* one copy of a pair loop per kernel */
-#define FSI__SPH_FORCE_INLINE static inline __attribute__((always_inline, unused))
-#else
-#define FSI__SPH_FORCE_INLINE static inline
-#endif
-
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8
 /* gcc -O3 unrolls short loops before it could vectorise them */
 #define FSI__SPH_LANES _Pragma("GCC unroll 1")
@@ -659,12 +653,12 @@ static fsi_real fsi__kernel_sigma(fsi_kernel kernel, int dim, fsi_real R) {
 }
 
 /* max(x, 0) without a branch, exact. */
-FSI__SPH_FORCE_INLINE fsi_real fsi__positive_part(fsi_real x) {
+FSI__FORCE_INLINE fsi_real fsi__positive_part(fsi_real x) {
     return FSI_R(0.5) * (x + fsi__abs(x));
 }
 
 /* w(q), q >= 0; 0 from 1 on. */
-FSI__SPH_FORCE_INLINE fsi_real fsi__kernel_w(fsi_kernel kernel, fsi_real q) {
+FSI__FORCE_INLINE fsi_real fsi__kernel_w(fsi_kernel kernel, fsi_real q) {
     fsi_real outer = fsi__positive_part(1 - q);
     fsi_real inner = fsi__positive_part(FSI_R(0.5) - q);
     switch (kernel) {
@@ -685,7 +679,7 @@ FSI__SPH_FORCE_INLINE fsi_real fsi__kernel_w(fsi_kernel kernel, fsi_real q) {
 }
 
 /* w'(q) / q, q > 0. The pair loops know 1 / q already, so they hand it in. */
-FSI__SPH_FORCE_INLINE fsi_real fsi__kernel_f(fsi_kernel kernel, fsi_real q, fsi_real inverse_q) {
+FSI__FORCE_INLINE fsi_real fsi__kernel_f(fsi_kernel kernel, fsi_real q, fsi_real inverse_q) {
     fsi_real outer = fsi__positive_part(1 - q);
     fsi_real inner = fsi__positive_part(FSI_R(0.5) - q);
     switch (kernel) {
@@ -1319,50 +1313,32 @@ static int fsi__sph_layers(const fsi_sph_desc *desc) {
     return fsi__imax(1, (int)fsi__ceil(desc->support / desc->spacing - FSI_R(1.001)));
 }
 
-/* A boundary particle has volume wall_scale / sum W: spacing^dim in the first layer of a flat wall,
-   so that the density beside it is the rest density; larger where a thin sampled surface stands for
-   all the layers. Here the sum of W over the lattice of a flat wall, layer by layer. */
-static fsi_real fsi__sph_wall_scale(const fsi_sph_desc *desc) {
-    int reach = (int)(desc->support / desc->spacing) + 1;
-    int depth = desc->dim == 3 ? reach : 0;
-    double sum = 0;
-
-    for (int layer = 0; layer < fsi__sph_layers(desc); layer++) {
-        fsi_real z = (fsi_real)layer * desc->spacing;
-        double flat = 0;
-        for (int i = -reach; i <= reach; i++)
-            for (int j = -depth; j <= depth; j++) {
-                fsi_real x = (fsi_real)i * desc->spacing;
-                fsi_real y = (fsi_real)j * desc->spacing;
-                fsi_real r = fsi__sqrt(x * x + y * y + z * z);
-                flat += (double)fsi_kernel_value(desc->kernel, desc->dim, desc->support, r);
-            }
-        sum += flat;
-    }
-    fsi_real volume = desc->spacing * desc->spacing * (desc->dim == 3 ? desc->spacing : 1);
-
-    return (fsi_real)((double)volume * sum);
-}
-
-/* sum |m grad W|^2 of a particle on the rest lattice. */
-static double fsi__sph_lattice_stiffness(const fsi_sph_desc *desc) {
-    int reach = (int)(desc->support / desc->spacing) + 1;
-    int depth = desc->dim == 3 ? reach : 0;
-    double mass = (double)fsi__sph_rest_mass(desc);
-    double sum = 0;
+/* Sums over the rest lattice around one of its points:
+     wall_scale   a boundary particle has volume wall_scale / sum W: spacing^dim in the first layer
+   of a flat wall, so that the density beside it is the rest density; larger where a thin sampled
+   surface stands for all the layers. Here the wall is the layers j >= 0 least_alpha  sum |m grad
+   W|^2 of a full neighbourhood */
+static void fsi__sph_calibrate(fsi_sph *sph) {
+    const fsi_sph_desc *desc = &sph->desc;
+    const fsi_kernel kernel = fsi__sph_slope_kernel(desc);
+    const int reach = (int)(desc->support / desc->spacing) + 1;
+    const int depth = desc->dim == 3 ? reach : 0;
+    const double mass = (double)fsi__sph_rest_mass(desc);
+    double wall = 0;
+    double stiffness = 0;
 
     for (int k = -depth; k <= depth; k++)
         for (int j = -reach; j <= reach; j++)
             for (int i = -reach; i <= reach; i++) {
-                if (!i && !j && !k)
-                    continue;
                 fsi_real r = desc->spacing * fsi__sqrt((fsi_real)(i * i + j * j + k * k));
-                double slope = (double)fsi_kernel_slope(fsi__sph_slope_kernel(desc), desc->dim,
-                                                        desc->support, r);
-                sum += mass * mass * slope * slope;
+                double pull = mass * (double)fsi_kernel_slope(kernel, desc->dim, desc->support, r);
+                if (i || j || k)
+                    stiffness += pull * pull;
+                if (j >= 0 && j < fsi__sph_layers(desc))
+                    wall += (double)fsi_kernel_value(desc->kernel, desc->dim, desc->support, r);
             }
-
-    return sum;
+    sph->wall_scale = (fsi_real)(mass / (double)desc->density * wall);
+    sph->least_alpha = (fsi_real)stiffness;
 }
 
 FSI_API fsi_result fsi_sph_init(fsi_sph *sph, const fsi_sph_desc *desc) {
@@ -1397,8 +1373,7 @@ FSI_API fsi_result fsi_sph_init(fsi_sph *sph, const fsi_sph_desc *desc) {
     }
     fsi__sph_layout(sph, &arena);
     sph->state = sph->block;
-    sph->wall_scale = fsi__sph_wall_scale(&given);
-    sph->least_alpha = (fsi_real)fsi__sph_lattice_stiffness(&given);
+    fsi__sph_calibrate(sph);
     sph->now.boundary_dirty = 1;
 
     return FSI_OK;
@@ -1522,15 +1497,14 @@ FSI_API fsi_result fsi_sph_add_block(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi, fsi
     if (nx * ny * nz > (double)fsi__sph_room(sph))
         return FSI_ERR_SIZE;
 
-    fsi_vec3 at;
+    const fsi_vec3 half = fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5));
 
     for (int k = 0; k < (int)nz; k++)
         for (int j = 0; j < (int)ny; j++)
             for (int i = 0; i < (int)nx; i++) {
-                at.x = lo.x + spacing * ((fsi_real)i + FSI_R(0.5));
-                at.y = lo.y + spacing * ((fsi_real)j + FSI_R(0.5));
-                at.z = lo.z + spacing * ((fsi_real)k + FSI_R(0.5));
-                fsi__sph_append(sph, at, v, fsi__sph_rest_mass(&sph->desc));
+                fsi_vec3 at = fsi_vec_add(fsi_vec((fsi_real)i, (fsi_real)j, (fsi_real)k), half);
+                fsi__sph_append(sph, fsi_vec_mad(lo, at, spacing), v,
+                                fsi__sph_rest_mass(&sph->desc));
             }
     if (count)
         *count = (int)(nx * ny * nz);
@@ -2146,40 +2120,25 @@ static void fsi__sph_fill_cells(fsi_sph *sph) {
 static void fsi__sph_sort(fsi_sph *sph) {
     fsi__sph_fill_cells(sph);
 
-    /* What the solver uses of the carried numbers; the packed arrays are scratch at this time. */
+    /* What the solver uses of the carried numbers. */
     int used = sph->desc.delta > 0 ? 8 : 7;
     if (sph->desc.solver == FSI_SPH_DFSPH)
         used = FSI__SPH_CARRIED;
-    fsi_real **carried[FSI__SPH_CARRIED], *from[FSI__SPH_CARRIED], *to[FSI__SPH_CARRIED];
+    fsi_real **carried[FSI__SPH_CARRIED];
     fsi__sph_carried(sph, carried);
-    size_t capacity = (size_t)sph->desc.capacity;
-
-    for (size_t k = 0; k < 4; k++) {
-        to[k] = sph->packed_x + k * capacity;
-        to[4 + k] = sph->packed_v + k * capacity;
-    }
-    to[8] = sph->work;
-    to[9] = sph->alpha;
-
-    for (int k = 0; k < used; k++)
-        from[k] = *carried[k];
-
     ptrdiff_t n = sph->now.count;
 
-    FSI__PARALLEL(n > 4096)
-    for (ptrdiff_t i = 0; i < n; i++) {
-        int32_t old = sph->order[i];
-        for (int k = 0; k < used; k++)
-            to[k][i] = from[k][old];
-        sph->first[i] = sph->id[old];
+    for (int k = 0; k < used; k++) {
+        fsi_real *values = *carried[k];
+        FSI__PARALLEL(n > 4096)
+        for (ptrdiff_t i = 0; i < n; i++)
+            sph->work[i] = values[sph->order[i]];
+        fsi_copy((size_t)n, sph->work, values);
     }
 
-    FSI__PARALLEL(n > 4096)
-    for (ptrdiff_t i = 0; i < n; i++) {
-        for (int k = 0; k < used; k++)
-            from[k][i] = to[k][i];
-        sph->id[i] = sph->first[i];
-    }
+    for (ptrdiff_t i = 0; i < n; i++)
+        sph->first[i] = sph->id[sph->order[i]];
+    memcpy(sph->id, sph->first, (size_t)n * sizeof *sph->id);
 }
 
 /* Copies the boundary positions into sorted order. */
@@ -2429,7 +2388,7 @@ enum {
     FSI__SPH_WALLS
 };
 
-FSI__SPH_FORCE_INLINE fsi__sph_pairs fsi__sph_pairs_of(const fsi_sph *sph, ptrdiff_t i, int kind) {
+FSI__FORCE_INLINE fsi__sph_pairs fsi__sph_pairs_of(const fsi_sph *sph, ptrdiff_t i, int kind) {
     int begin = kind == FSI__SPH_FLUID ? sph->first[i] : sph->middle[i];
     int end = kind == FSI__SPH_FLUID ? sph->middle[i] : sph->last[i];
     size_t others = kind == FSI__SPH_FLUID ? 0 : fsi__sph_packed_boundary(sph);
@@ -2450,11 +2409,11 @@ FSI__INLINE fsi_vec3 fsi__packed_difference(const fsi_real *a, const fsi_real *b
 }
 
 /* The other particle of pair k, packed. */
-FSI__SPH_FORCE_INLINE const fsi_real *fsi__pair_other_x(const fsi__sph_pairs *pairs, int k) {
+FSI__FORCE_INLINE const fsi_real *fsi__pair_other_x(const fsi__sph_pairs *pairs, int k) {
     return pairs->other_x + 4 * (size_t)pairs->list[k];
 }
 
-FSI__SPH_FORCE_INLINE const fsi_real *fsi__pair_other_v(const fsi__sph_pairs *pairs, int k) {
+FSI__FORCE_INLINE const fsi_real *fsi__pair_other_v(const fsi__sph_pairs *pairs, int k) {
     return pairs->other_v + 4 * (size_t)pairs->list[k];
 }
 
@@ -2472,17 +2431,17 @@ FSI__INLINE fsi_vec3 fsi__pair_v(const fsi__sph_pairs *pairs, int k) {
    lanes of vectors. */
 #define FSI__SPH_BATCH 32
 
-FSI__SPH_FORCE_INLINE void fsi__sph_row(const fsi_real *FSI__RESTRICT own,
-                                        const fsi_real *FSI__RESTRICT other,
-                                        fsi_real *FSI__RESTRICT row) {
+FSI__FORCE_INLINE void fsi__sph_row(const fsi_real *FSI__RESTRICT own,
+                                    const fsi_real *FSI__RESTRICT other,
+                                    fsi_real *FSI__RESTRICT row) {
     FSI__SPH_LANES
     for (int d = 0; d < 4; d++)
         row[d] = own[d] - other[d];
 }
 
 /* Rows between n and the next multiple of 8 belong to a particle without mass at the same place. */
-FSI__SPH_FORCE_INLINE void fsi__sph_fill_rows(const fsi_real *own, int n,
-                                              fsi_real table[FSI__SPH_BATCH][4]) {
+FSI__FORCE_INLINE void fsi__sph_fill_rows(const fsi_real *own, int n,
+                                          fsi_real table[FSI__SPH_BATCH][4]) {
     for (; n & 7; n++) {
         table[n][0] = table[n][1] = table[n][2] = 0;
         table[n][3] = own[3];
@@ -2497,7 +2456,7 @@ FSI__INLINE fsi_real fsi__sum_lanes(const fsi_real *lane) {
 
 /* 1 / sqrt(x), x > 0: a guess from the bits, then Newton. A call of sqrt() would keep gcc from
    vectorising (it may set errno). */
-FSI__SPH_FORCE_INLINE fsi_real fsi__inverse_root(fsi_real x) {
+FSI__FORCE_INLINE fsi_real fsi__inverse_root(fsi_real x) {
 #ifdef FSI_SINGLE
     uint32_t bits, magic = 0x5f375a86u;
 #else
@@ -2523,8 +2482,8 @@ typedef struct fsi__sph_kernels {
     fsi_real slope_scale;    /* F = slope_scale w'(q) / q */
 } fsi__sph_kernels;
 
-FSI__SPH_FORCE_INLINE fsi__sph_kernels fsi__sph_make_kernels(const fsi_sph_desc *desc,
-                                                             fsi_kernel value, fsi_kernel slope) {
+FSI__FORCE_INLINE fsi__sph_kernels fsi__sph_make_kernels(const fsi_sph_desc *desc, fsi_kernel value,
+                                                         fsi_kernel slope) {
     fsi__sph_kernels kernels;
     kernels.value = value;
     kernels.slope = slope;
@@ -2544,9 +2503,9 @@ typedef struct fsi__sph_sums {
 /* Sums over the pairs; leaves m F of each in slope for later passes. Writes may pass the end of the
    list: those entries are written later by the same thread, and the pool has room. Pairs beyond R
    (Verlet skin) add 0. */
-FSI__SPH_FORCE_INLINE void fsi__sph_sum_pairs(const fsi__sph_pairs *pairs,
-                                              const fsi__sph_kernels *kernels, int gradients,
-                                              fsi__sph_sums *FSI__RESTRICT sum) {
+FSI__FORCE_INLINE void fsi__sph_sum_pairs(const fsi__sph_pairs *pairs,
+                                          const fsi__sph_kernels *kernels, int gradients,
+                                          fsi__sph_sums *FSI__RESTRICT sum) {
     const fsi_real R = kernels->R;
     const fsi_real inverse_R = 1 / R;
     const fsi_real tiny = FSI_R(1e-12) * R * R;
@@ -2594,8 +2553,8 @@ FSI__INLINE fsi_vec3 fsi__sph_sum_gradient(const fsi__sph_sums *sum) {
 /* Densities and slopes of all pairs of particles begin .. end - 1; DFSPH (gradients = 1): alpha =
    1 / (G . G' + g2), the inverse of -d(rho)/d(k) / dt^2, where G' counts walls FSI__SPH_MIRROR
    times (their pressure mirrors ours). */
-FSI__SPH_FORCE_INLINE void fsi__sph_sums_with(fsi_sph *sph, int begin, int end, fsi_kernel value,
-                                              fsi_kernel slope, int gradients) {
+FSI__FORCE_INLINE void fsi__sph_sums_with(fsi_sph *sph, int begin, int end, fsi_kernel value,
+                                          fsi_kernel slope, int gradients) {
     const fsi__sph_kernels kernels = fsi__sph_make_kernels(&sph->desc, value, slope);
     const fsi_real scale = kernels.value_scale;
     const fsi_real w0 = scale * fsi__kernel_w(value, 0);
@@ -2788,16 +2747,16 @@ static fsi__sph_law fsi__sph_make_law(const fsi_sph_desc *desc) {
 
 /* How fast a velocity difference is evened out: -2 m F r^2 / (r^2 + eta), or (trio) m times the
    viscosity kernel's Laplacian. */
-FSI__SPH_FORCE_INLINE fsi_real fsi__sph_diffusion(const fsi__sph_law *law, int trio, fsi_real m,
-                                                  fsi_real mF, fsi_real r2) {
+FSI__FORCE_INLINE fsi_real fsi__sph_diffusion(const fsi__sph_law *law, int trio, fsi_real m,
+                                              fsi_real mF, fsi_real r2) {
     if (trio)
         return m * law->laplacian * fsi__max(1 - fsi__sqrt(r2) * law->inverse_support, 0);
     return -2 * mF * r2 * (1 / (r2 + law->eta));
 }
 
 /* How much larger the stiffness of a wall particle is: lift . x_ib, bounded. */
-FSI__SPH_FORCE_INLINE fsi_real fsi__sph_lift(const fsi__sph_law *law, fsi_real x, fsi_real y,
-                                             fsi_real z, fsi_real bound) {
+FSI__FORCE_INLINE fsi_real fsi__sph_lift(const fsi__sph_law *law, fsi_real x, fsi_real y,
+                                         fsi_real z, fsi_real bound) {
     fsi_real lift = law->lift.x * x + law->lift.y * y + law->lift.z * z;
     lift = lift < bound ? lift : bound;
     return lift > -bound ? lift : -bound;
@@ -2815,10 +2774,9 @@ enum {
 /* Adds the accelerations of the pairs of one kind, 8 pairs at a time. packed_v holds (v, k). Slopes
    behind the end of a list are finite (the sums wrote them) and meet a zero distance. bound: of the
    lift of walls. */
-FSI__SPH_FORCE_INLINE void fsi__sph_force_pairs(const fsi__sph_pairs *pairs,
-                                                const fsi__sph_law *FSI__RESTRICT law, int terms,
-                                                fsi_real bound,
-                                                fsi_real *FSI__RESTRICT acceleration) {
+FSI__FORCE_INLINE void fsi__sph_force_pairs(const fsi__sph_pairs *pairs,
+                                            const fsi__sph_law *FSI__RESTRICT law, int terms,
+                                            fsi_real bound, fsi_real *FSI__RESTRICT acceleration) {
     const fsi_real mu = terms & FSI__SPH_MIRRORED ? law->wall : law->laminar;
     const fsi_real own_mass = pairs->own_x[3];
     const fsi_real own_k = pairs->own_v[3];
@@ -2884,8 +2842,8 @@ FSI__SPH_FORCE_INLINE void fsi__sph_force_pairs(const fsi__sph_pairs *pairs,
     acceleration[2] += fsi__sum_lanes(az);
 }
 
-FSI__SPH_FORCE_INLINE void fsi__sph_forces_with(fsi_sph *sph, const fsi__sph_law *law, int begin,
-                                                int end, int fluid, int walls) {
+FSI__FORCE_INLINE void fsi__sph_forces_with(fsi_sph *sph, const fsi__sph_law *law, int begin,
+                                            int end, int fluid, int walls) {
     for (ptrdiff_t i = begin; i < end; i++) {
         fsi_real sum[3] = {0, 0, 0};
         fsi__sph_pairs pairs = fsi__sph_pairs_of(sph, i, FSI__SPH_FLUID);
@@ -3168,8 +3126,8 @@ static void fsi__wc_accelerate(fsi_sph *sph, fsi_real kick) {
 #define FSI__DF_OMEGA FSI_R(0.4)
 
 /* Adds m F x_ij v_ij of pair k, component by component; the fourth is dropped later. */
-FSI__SPH_FORCE_INLINE void fsi__df_rate_pair(const fsi__sph_pairs *pairs, int k,
-                                             fsi_real *FSI__RESTRICT sum) {
+FSI__FORCE_INLINE void fsi__df_rate_pair(const fsi__sph_pairs *pairs, int k,
+                                         fsi_real *FSI__RESTRICT sum) {
     const fsi_real *FSI__RESTRICT x = fsi__pair_other_x(pairs, k);
     const fsi_real *FSI__RESTRICT v = fsi__pair_other_v(pairs, k);
     const fsi_real mF = pairs->slope[k];
@@ -3179,7 +3137,7 @@ FSI__SPH_FORCE_INLINE void fsi__df_rate_pair(const fsi__sph_pairs *pairs, int k,
 }
 
 /* D of the pairs of one kind. Two sums: one addition need not wait for the other. */
-FSI__SPH_FORCE_INLINE fsi_real fsi__df_rate_pairs(const fsi__sph_pairs *pairs) {
+FSI__FORCE_INLINE fsi_real fsi__df_rate_pairs(const fsi__sph_pairs *pairs) {
     fsi_real even[4] = {0, 0, 0, 0};
     fsi_real odd[4] = {0, 0, 0, 0};
     int k;
@@ -3254,8 +3212,8 @@ static fsi_real fsi__df_residual(fsi_sph *sph, fsi_real dt, fsi__df_kind kind,
 
 /* sum += sum m (own + other) grad W over the pairs of one kind: own and other are changes of kappa;
    walls have none. */
-FSI__SPH_FORCE_INLINE void fsi__df_push_pairs(const fsi__sph_pairs *pairs, fsi_real own, int walls,
-                                              fsi_real *FSI__RESTRICT sum) {
+FSI__FORCE_INLINE void fsi__df_push_pairs(const fsi__sph_pairs *pairs, fsi_real own, int walls,
+                                          fsi_real *FSI__RESTRICT sum) {
     fsi_real part[4] = {0, 0, 0, 0};
 
     for (int k = 0; k < pairs->count; k++) {
@@ -4126,52 +4084,6 @@ FSI_API int fsi_lookup_sphere(const fsi_lookup *lookup, fsi_vec3 p, fsi_real rad
     return query.count;
 }
 
-/* A segment p -> q on its way through the bounds of a surface: from t = enter to leave, in pieces
-   about a cell long. slack is the round-off of points on it.
-
-                +---------------+
-        p ------|--o--o--o--o---|------> q
-                +---------------+
-              enter           leave        */
-typedef struct fsi__lookup_segment {
-    fsi_real p[3], q[3], slack[3];
-    fsi_real enter, leave;
-    int pieces; /* 0: it passes by */
-} fsi__lookup_segment;
-
-static void fsi__lookup_clip(const fsi_lookup *lookup, fsi__lookup_segment *segment) {
-    fsi_real longest = 0;
-    segment->enter = 0;
-    segment->leave = 1;
-
-    for (int d = 0; d < lookup->surface.dim; d++) {
-        fsi_real from = segment->p[d];
-        fsi_real way = segment->q[d] - from;
-        longest = fsi__max(longest, fsi__abs(way));
-        if (way == 0 || !fsi__finite(way))
-            continue;
-        fsi_real low = (lookup->lo[d] - segment->slack[d] - from) / way;
-        fsi_real high = (lookup->hi[d] + segment->slack[d] - from) / way;
-        segment->enter = fsi__max(segment->enter, fsi__min(low, high));
-        segment->leave = fsi__min(segment->leave, fsi__max(low, high));
-    }
-    segment->pieces = 0;
-    if (!(segment->enter <= segment->leave))
-        return;
-
-    /* More pieces than elements: look at all of them once. */
-    fsi_real inside = segment->leave - segment->enter;
-    fsi_real pieces = fsi__ceil(longest * inside * lookup->cells.inverse_edge);
-    int few = pieces < (fsi_real)lookup->surface.element_count;
-    segment->pieces = few ? fsi__imax(1, (int)pieces) : 1;
-}
-
-/* t where piece k begins. */
-static fsi_real fsi__lookup_piece(const fsi__lookup_segment *segment, int k) {
-    fsi_real inside = segment->leave - segment->enter;
-    return segment->enter + inside * (fsi_real)k / (fsi_real)segment->pieces;
-}
-
 FSI_API int fsi_lookup_first_hit(const fsi_lookup *lookup, fsi_vec3 p, fsi_vec3 q, fsi_hit *hit) {
     fsi__lookup_query query;
     if (!fsi__lookup_begin(&query, lookup, p, hit, 1) || !fsi__finite_vec(q))
@@ -4183,27 +4095,15 @@ FSI_API int fsi_lookup_first_hit(const fsi_lookup *lookup, fsi_vec3 p, fsi_vec3 
     query.first = 1;
     query.radius = 1;
 
-    fsi__lookup_segment segment;
-    fsi_vec_store(segment.p, query.p);
-    fsi_vec_store(segment.q, q);
-
-    for (int d = 0; d < 3; d++)
-        segment.slack[d] = 8 * FSI_REAL_EPS * (fsi__abs(segment.p[d]) + fsi__abs(segment.q[d]));
-    fsi__lookup_clip(lookup, &segment);
-
-    for (int k = 0; k < segment.pieces; k++) {
-        fsi_real begin = fsi__lookup_piece(&segment, k);
-        fsi_real end = fsi__lookup_piece(&segment, k + 1);
-        if (query.count && hit->t < begin - 16 * FSI_REAL_EPS)
-            break; /* what comes now is behind it */
-        for (int d = 0; d < 3; d++) {
-            fsi_real a = (1 - begin) * segment.p[d] + begin * segment.q[d];
-            fsi_real b = (1 - end) * segment.p[d] + end * segment.q[d];
-            query.lo[d] = fsi__min(a, b) - segment.slack[d];
-            query.hi[d] = fsi__max(a, b) + segment.slack[d];
-        }
-        (void)fsi__lookup_search(&query, 0);
+    /* The box of the segment, enlarged by the round-off of points on it. */
+    for (int d = 0; d < 3; d++) {
+        fsi_real from = fsi__get(query.p, d);
+        fsi_real to = fsi__get(q, d);
+        fsi_real slack = 8 * FSI_REAL_EPS * (fsi__abs(from) + fsi__abs(to));
+        query.lo[d] = fsi__min(from, to) - slack;
+        query.hi[d] = fsi__max(from, to) + slack;
     }
+    (void)fsi__lookup_search(&query, 0);
 
     return query.count > 0;
 }
@@ -4410,7 +4310,8 @@ static int fsi__tled_desc_ok(const fsi_tled_desc *desc) {
         fsi__positive(desc->density) && fsi__positive(desc->young),
         fsi__natural(desc->poisson) && desc->poisson <= FSI_R(0.49999),
         fsi__natural(desc->damping) && fsi__finite_vec(desc->gravity),
-        desc->min_volume > 0 && desc->min_volume<1, desc->safety> 0 && desc->safety <= 1,
+        fsi__positive(desc->min_volume) && desc->min_volume < 1,
+        fsi__positive(desc->safety) && desc->safety <= 1,
         (int)desc->material >= 0 && (int)desc->material <= 2,
         !desc->average_pressure || desc->material != FSI_TLED_STVK,
         fsi_allocator_valid(&desc->allocator),
@@ -4576,22 +4477,13 @@ FSI_API fsi_result fsi_tled_unfix(fsi_tled *tled, int node) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>tled forces */
-/* ln J = 2 (y + y^3/3 + y^5/5 ...), y = (J - 1) / (J + 1), for 1/2 <= J <= 2 so many terms. */
+/* In vector loops ln J = 2 (y + y^3/3 + y^5/5 ...), y = (J - 1) / (J + 1), for 1/2 <= J <= 2 so
+   many terms. */
 #define FSI__TLED_TERMS (sizeof(fsi_real) == 4 ? 7 : 16)
 
 /* Is J in the range of the series? (NaN is not.) */
 FSI__INLINE int fsi__tled_ordinary(fsi_real J) {
     return (J >= FSI_R(0.5)) & (J <= 2);
-}
-
-static fsi_real fsi__tled_log(fsi_real J) {
-    if (!fsi__tled_ordinary(J))
-        return fsi__log(J);
-    fsi_real y = (J - 1) / (J + 1);
-    fsi_real sum = 0;
-    for (int k = FSI__TLED_TERMS; k >= 0; k--)
-        sum = sum * (y * y) + 1 / (fsi_real)(2 * k + 1);
-    return 2 * y * sum;
 }
 
 /* The part of U' that resists a change of volume, the one that pressure averaging takes from the
@@ -4600,7 +4492,7 @@ static fsi_real fsi__tled_pressure(const fsi_tled *tled, fsi_real J) {
     if (tled->desc.material == FSI_TLED_NEARLY)
         return tled->bulk * (J - 1);
     fsi_real j = fsi__max(J, tled->desc.min_volume);
-    fsi_real log_j = fsi__tled_log(j);
+    fsi_real log_j = fsi__log(j);
     return tled->lambda * (log_j / j + (J - j) * (1 - log_j) / (j * j));
 }
 
@@ -4639,8 +4531,8 @@ FSI__INLINE const fsi__tled_lane *fsi__tled_block(const fsi_tled *tled, ptrdiff_
 }
 
 /* edge = x_to - x_from, in lane k. */
-FSI__SPH_FORCE_INLINE void fsi__tled_edge(const fsi_real *x, int32_t from, int32_t to, int k,
-                                          fsi__tled_lane edge[3]) {
+FSI__FORCE_INLINE void fsi__tled_edge(const fsi_real *x, int32_t from, int32_t to, int k,
+                                      fsi__tled_lane edge[3]) {
     const fsi_real *a = x + 3 * (size_t)from;
     const fsi_real *b = x + 3 * (size_t)to;
     edge[0][k] = b[0] - a[0];
@@ -4649,8 +4541,8 @@ FSI__SPH_FORCE_INLINE void fsi__tled_edge(const fsi_real *x, int32_t from, int32
 }
 
 /* out = a x b, in all lanes. */
-FSI__SPH_FORCE_INLINE void fsi__tled_cross(fsi__tled_lane a[3], fsi__tled_lane b[3],
-                                           fsi__tled_lane out[3]) {
+FSI__FORCE_INLINE void fsi__tled_cross(fsi__tled_lane a[3], fsi__tled_lane b[3],
+                                       fsi__tled_lane out[3]) {
     for (int k = 0; k < FSI__TLED_LANES; k++) {
         out[0][k] = a[1][k] * b[2][k] - a[2][k] * b[1][k];
         out[1][k] = a[2][k] * b[0][k] - a[0][k] * b[2][k];
@@ -4659,8 +4551,8 @@ FSI__SPH_FORCE_INLINE void fsi__tled_cross(fsi__tled_lane a[3], fsi__tled_lane b
 }
 
 /* F, its cofactors, J and I1 of the 8 elements of a block. */
-FSI__SPH_FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *tled, int block,
-                                                fsi__tled_lanes *lanes) {
+FSI__FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *tled, int block,
+                                            fsi__tled_lanes *lanes) {
     fsi__tled_lane edge[9];
 
     for (int k = 0; k < FSI__TLED_LANES; k++) {
@@ -4701,8 +4593,8 @@ FSI__SPH_FORCE_INLINE void fsi__tled_kinematics(const fsi_tled *tled, int block,
 
 /* Coefficients of P = of_F F + of_C C for all lanes by series and Newton (no libm); lanes outside
    [1/2, 2] by the plain version. */
-FSI__SPH_FORCE_INLINE void fsi__tled_stress(const fsi_tled *tled, const fsi__tled_lanes *lanes,
-                                            int nearly, fsi_real *of_F, fsi_real *of_C) {
+FSI__FORCE_INLINE void fsi__tled_stress(const fsi_tled *tled, const fsi__tled_lanes *lanes,
+                                        int nearly, fsi_real *of_F, fsi_real *of_C) {
     const fsi_real *J = lanes->J;
     fsi__tled_lane sum;
     if (nearly) {
@@ -4721,7 +4613,7 @@ FSI__SPH_FORCE_INLINE void fsi__tled_stress(const fsi_tled *tled, const fsi__tle
             of_C[k] = tled->bulk * (J[k] - 1) - of_F[k] * lanes->I1[k] / (3 * J[k]);
         }
     } else {
-        /* The series of fsi__tled_log. */
+        /* sum = ln J / (2 y) */
         fsi__tled_lane y;
         for (int k = 0; k < FSI__TLED_LANES; k++) {
             y[k] = (J[k] - 1) / (J[k] + 1);
@@ -4761,9 +4653,9 @@ static void fsi__tled_average(const fsi_tled *tled, int block, const fsi__tled_l
 }
 
 /* P of all lanes. St. Venant-Kirchhoff: P = (lambda tr E - mu) F + mu F F^T F. */
-FSI__SPH_FORCE_INLINE void fsi__tled_piola(const fsi_tled *tled, int block,
-                                           const fsi__tled_lanes *lanes, fsi_tled_material kind,
-                                           fsi__tled_lane P[9]) {
+FSI__FORCE_INLINE void fsi__tled_piola(const fsi_tled *tled, int block,
+                                       const fsi__tled_lanes *lanes, fsi_tled_material kind,
+                                       fsi__tled_lane P[9]) {
     const fsi__tled_lane *F = lanes->F;
     if (kind == FSI_TLED_STVK) {
         for (int i = 0; i < 9; i += 3)
@@ -4792,8 +4684,7 @@ FSI__SPH_FORCE_INLINE void fsi__tled_piola(const fsi_tled *tled, int block,
 }
 
 /* Corner forces f_a = -V P g_a of a block, f_0 = -(f_1 + f_2 + f_3). */
-FSI__SPH_FORCE_INLINE void fsi__tled_forces_with(fsi_tled *tled, int block,
-                                                 fsi_tled_material kind) {
+FSI__FORCE_INLINE void fsi__tled_forces_with(fsi_tled *tled, int block, fsi_tled_material kind) {
     fsi__tled_lanes lanes;
     fsi__tled_kinematics(tled, block, &lanes);
     fsi__tled_lane P[9], force[12];
@@ -4931,20 +4822,20 @@ FSI_API fsi_result fsi_tled_accelerate(fsi_tled *tled, fsi_real dt) {
     fsi_real damping = tled->desc.damping * kick / 2;
     fsi_real gain = kick / (1 + damping);
     fsi_real keep = (1 - damping) / (1 + damping);
-    fsi_vec3 g = tled->desc.gravity;
+    fsi_vec3 gravity = tled->desc.gravity;
 
     FSI__PARALLEL(tled->nodes > 1024)
     for (ptrdiff_t i = 0; i < tled->nodes; i++) {
-        fsi_real inverse_mass = tled->inverse_mass[i];
         fsi_real *v = tled->v + 3 * i;
-        const fsi_real *inner = tled->force + 3 * i;
-        const fsi_real *outer = tled->fext + 3 * i;
-        if (inverse_mass > 0) {
-            v[0] = keep * v[0] + gain * ((inner[0] + outer[0]) * inverse_mass + g.x);
-            v[1] = keep * v[1] + gain * ((inner[1] + outer[1]) * inverse_mass + g.y);
-            v[2] = keep * v[2] + gain * ((inner[2] + outer[2]) * inverse_mass + g.z);
-        } else
+        if (!(tled->inverse_mass[i] > 0)) {
             memcpy(v, tled->drive + 3 * i, 3 * sizeof *v);
+            continue;
+        }
+        fsi_vec3 inner = fsi_vec_load(tled->force + 3 * i);
+        fsi_vec3 force = fsi_vec_add(inner, fsi_vec_load(tled->fext + 3 * i));
+        fsi_vec3 rate = fsi_vec_add(fsi_vec_scale(force, tled->inverse_mass[i]), gravity);
+        fsi_vec3 kept = fsi_vec_scale(fsi_vec_load(v), keep);
+        fsi_vec_store(v, fsi_vec_mad(kept, rate, gain));
     }
     tled->ready = 1;
     if (result == FSI_OK && dt > fsi_tled_max_dt(tled) * FSI_R(1.0001))
