@@ -635,7 +635,7 @@ typedef struct fsi_grid {
     fsi_real *plus_work[3]; /* desc.shells: [faces[a]] */
     int mg_plain;           /* 1: the solver holds the plain box (all fluid, all weights one) */
     uint8_t *near_cell;     /* [cells] 1: rays from here may meet a solid */
-    void *block, *state;    /* the one allocation, and its part that is state */
+    void *block;            /* the one allocation; it begins with the state */
     size_t block_size;
     size_t state_bytes;
 } fsi_grid;
@@ -1122,7 +1122,6 @@ FSI_API fsi_result fsi_grid_init(fsi_grid *grid, const fsi_grid_desc *desc) {
     result = fsi__arena_block(&arena, &grid->desc.allocator, &grid->block, &grid->block_size);
     if (result >= 0) {
         fsi__grid_layout(grid, &arena);
-        grid->state = grid->block;
         result = fsi__grid_init_parts(grid);
     }
     if (result < 0) {
@@ -6201,7 +6200,7 @@ FSI_API fsi_result fsi_grid_save(const fsi_grid *grid, void *block) {
     const fsi__grid_head head = fsi__grid_head_of(grid);
     memset(out, 0, FSI__GRID_HEAD);
     memcpy(out, &head, sizeof head);
-    memcpy(out + FSI__GRID_HEAD, grid->state, grid->state_bytes);
+    memcpy(out + FSI__GRID_HEAD, grid->block, grid->state_bytes);
     if (grid->phi)
         fsi_levelset_save(&grid->levelset, out + FSI__GRID_HEAD + grid->state_bytes);
     return FSI_OK;
@@ -6226,7 +6225,7 @@ FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block) {
     if (result < 0)
         return result;
 
-    memcpy(grid->state, in + FSI__GRID_HEAD, grid->state_bytes);
+    memcpy(grid->block, in + FSI__GRID_HEAD, grid->state_bytes);
     grid->time = head.time;
     grid->steps = head.steps;
 

@@ -350,7 +350,7 @@ typedef struct fsi_sph {
     fsi_real excess;      /* DFSPH: compression undone in this step at most, kg/m^3 */
     fsi_real least_alpha; /* DFSPH: 1 / alpha of a full neighbourhood without its own gradient */
     fsi_real wall_scale;  /* calibrates boundary volumes: a flat wall completes the density */
-    void *block, *state;  /* the one allocation, and where the state begins in it */
+    void *block;          /* the one allocation; it begins with the state */
     size_t block_size, state_bytes;
 } fsi_sph;
 
@@ -1372,7 +1372,6 @@ FSI_API fsi_result fsi_sph_init(fsi_sph *sph, const fsi_sph_desc *desc) {
         return result;
     }
     fsi__sph_layout(sph, &arena);
-    sph->state = sph->block;
     fsi__sph_calibrate(sph);
     sph->now.boundary_dirty = 1;
 
@@ -3569,7 +3568,7 @@ FSI_API fsi_result fsi_sph_save(const fsi_sph *sph, void *out) {
     if (!out)
         return FSI_ERR_ARGUMENT;
     memcpy(out, &sph->now, sizeof sph->now);
-    memcpy((unsigned char *)out + sizeof sph->now, sph->state, sph->state_bytes);
+    memcpy((unsigned char *)out + sizeof sph->now, sph->block, sph->state_bytes);
 
     return FSI_OK;
 }
@@ -3611,7 +3610,7 @@ FSI_API fsi_result fsi_sph_restore(fsi_sph *sph, const void *state) {
     if (!fsi__sph_counts_ok(&sph->desc, &now))
         return FSI_ERR_ARGUMENT;
     sph->now = now;
-    memcpy(sph->state, (const unsigned char *)state + sizeof sph->now, sph->state_bytes);
+    memcpy(sph->block, (const unsigned char *)state + sizeof sph->now, sph->state_bytes);
     sph->ready = 0;
 
     for (int k = 0; k < now.objects; k++)
