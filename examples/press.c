@@ -12,23 +12,51 @@
 #include "fsi_couple.h"
 #include "common.h"
 
-/* a box that moves along y: one degree of freedom */
+enum {
+    SMALL_PISTON,
+    LARGE_PISTON,
+    DIVIDER, /* the wall between them, open below */
+    PARTS
+};
+
+/* Sizes in cells. */
+enum {
+    THICK = 4,  /* of pistons and divider */
+    GAP = 12,   /* under the divider */
+    LEVEL = 20, /* of the fluid */
+    HEIGHT = 36
+};
+
+/* A box that moves along y: one degree of freedom. */
 typedef struct block {
     fsi_coupled door;
-    fsi_real x[12];
+    fsi_real x[12]; /* corners */
     fsi_real v;
     fsi_real impulse;
     fsi_real mass;
     fsi_real inverse_mass;
-    double lo[2], hi[2], load; /* corners, m; force along y, N */
+    double lo[2]; /* corners, m */
+    double hi[2];
+    double load; /* force along y, N */
 } block;
 
-/* small piston, large piston, dividing wall */
 typedef struct scene {
-    block part[3];
-    int held;
+    fsi_grid grid;
+    block part[PARTS];
+    int held; /* the large piston */
+
+    int monolithic;
+    fsi_couple couple; /* by one solve */
+    fsi_coupled *list[PARTS];
+
+    fsi_interface face; /* by exchange */
+    fsi_partitioned scheme;
+    fsi_partitioned_scene exchange;
+    fsi_guest guest[PARTS];
+    fsi_coupled *doors[PARTS];
 } scene;
 
+/* How a push along dir at any point moves the block: only its part along y counts. */
 static void row(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point,
                 fsi_vec3 dir, fsi_real *out) {
     (void)self;
@@ -38,84 +66,186 @@ static void row(const fsi_coupled *self, int element, const fsi_real *weight, fs
     out[0] = dir.y;
 }
 
-static void make(block *b, double x0, double y0, double x1, double y1, double mass) {
-    static const int32_t index[8] = {0, 1, 1, 2, 2, 3, 3, 0};
-    fsi_surface *surface = &b->door.surface;
-    b->lo[0] = x0;
-    b->lo[1] = y0;
-    b->hi[0] = x1;
-    b->hi[1] = y1;
-    b->mass = mass > 0 ? mass : 1;
-    b->inverse_mass = mass > 0 ? 1 / mass : 0;
-    surface->dim = 2;
-    surface->vertex_count = surface->element_count = 4;
-    surface->closed = 1;
-    surface->x = b->x;
-    surface->index = index;
-    b->door.dof = 1;
-    b->door.v = &b->v;
-    b->door.impulse = &b->impulse;
-    b->door.mass = &b->mass;
-    b->door.inverse_mass = &b->inverse_mass;
-    b->door.row_fn = row;
-}
-
-static void refresh(block *b) {
+/* The corners as the block is now. */
+static void place_corners(block *b) {
     for (int i = 0; i < 4; i++) {
-        b->x[3 * i] = i == 1 || i == 2 ? b->hi[0] : b->lo[0];
-        b->x[3 * i + 1] = i >= 2 ? b->hi[1] : b->lo[1];
+        int right = i == 1 || i == 2;
+        int upper = i >= 2;
+        b->x[3 * i] = right ? b->hi[0] : b->lo[0];
+        b->x[3 * i + 1] = upper ? b->hi[1] : b->lo[1];
     }
 }
 
+static void make_block(block *b, double left, double bottom, double right, double top,
+                       double mass) {
+    static const int32_t edge[8] = {0, 1, 1, 2, 2, 3, 3, 0};
+    b->lo[0] = left;
+    b->lo[1] = bottom;
+    b->hi[0] = right;
+    b->hi[1] = top;
+    b->mass = mass;
+    b->door = (fsi_coupled){
+        .dof = 1,
+        .v = &b->v,
+        .impulse = &b->impulse,
+        .mass = &b->mass,
+        .inverse_mass = &b->inverse_mass,
+        .row_fn = row,
+        .surface =
+            {
+                .dim = 2,
+                .closed = 1,
+                .vertex_count = 4,
+                .element_count = 4,
+                .x = b->x,
+                .index = edge,
+            },
+    };
+}
+
+/* First stage of a step: loads on what is free. */
 static fsi_result begin(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < PARTS; i++) {
         block *b = &s->part[i];
-        b->inverse_mass = i == 2 || (i == 1 && s->held) ? 0 : 1 / b->mass;
-        if (b->inverse_mass > 0)
-            b->v += dt * b->load * b->inverse_mass;
-        else
-            b->v = 0;
-        refresh(b);
+        int fixed = i == DIVIDER || (i == LARGE_PISTON && s->held);
+        b->inverse_mass = fixed ? 0 : 1 / b->mass;
+        b->v = fixed ? 0 : b->v + dt * b->load * b->inverse_mass;
+        place_corners(b);
     }
-
     return FSI_OK;
 }
 
+/* Last stage: the pistons move. */
 static fsi_result move(void *user, fsi_real dt) {
     scene *s = (scene *)user;
-
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < DIVIDER; i++) {
         s->part[i].lo[1] += dt * s->part[i].v;
         s->part[i].hi[1] += dt * s->part[i].v;
     }
-
     return FSI_OK;
 }
 
-static void draw(ex_args *args, scene *s, const fsi_grid *grid) {
-    int tall = (int)(560.0 * grid->ny / grid->nx);
-    ex_image image = ex_image_make(660, tall + 40);
-    ex_view view = ex_view_make(0, 0, grid->nx * grid->h, grid->ny * grid->h, 20, 20, 560, tall);
+/* Pistons on closed fluid left and right of the divider. */
+static void make_press(scene *s, const ex_args *args) {
+    int ratio = ex_whole(args, "area_ratio");
+    int small_cells = (args->size - THICK) / (1 + ratio);
+    if (small_cells < 1)
+        small_cells = 1;
+    double h = 1.0 / args->size;
+    fsi_grid_desc desc = {
+        .nx = small_cells * (1 + ratio) + THICK,
+        .ny = HEIGHT,
+        .nz = 1,
+        .h = h,
+        .rho = 1000,
+        .side[FSI_TOP].kind = FSI_SIDE_OPEN,
+    };
+    ex_need(fsi_grid_init(&s->grid, &desc));
+
+    double left = small_cells * h;
+    double right = (small_cells + THICK) * h;
+    double bottom = LEVEL * h;
+    double top = (LEVEL + THICK) * h;
+    double mass = ex_number(args, "mass") * 1000 * left * THICK * h;
+    make_block(&s->part[SMALL_PISTON], 0, bottom, left, top, mass);
+    make_block(&s->part[LARGE_PISTON], right, bottom, desc.nx * h, top, mass * ratio);
+    make_block(&s->part[DIVIDER], left, GAP * h, right, HEIGHT * h, 1);
+
+    /* 10 N on the small piston, and half of what would balance on the large one. */
+    s->part[SMALL_PISTON].load = -10;
+    s->part[LARGE_PISTON].load = -5.0 * ratio;
+}
+
+static fsi_scheme scheme_of(const ex_args *args) {
+    if (ex_is(args, "scheme", "aitken"))
+        return FSI_SCHEME_AITKEN;
+    int relaxed = ex_word(args, "scheme")[0] == 'p';
+    return relaxed ? FSI_SCHEME_RELAXED : FSI_SCHEME_REDUCED;
+}
+
+/* One solve, or an exchange between fluid and pistons until they agree. */
+static void make_coupling(scene *s, const ex_args *args) {
+    for (int i = 0; i < PARTS; i++) {
+        s->list[i] = &s->part[i].door;
+        s->guest[i].door = &s->part[i].door;
+    }
+    s->monolithic = ex_is(args, "scheme", "monolithic");
+    if (s->monolithic) {
+        fsi_couple_desc desc = {.tolerance = 1e-10};
+        ex_need(fsi_couple_init(&s->couple, &s->grid, &desc));
+        return;
+    }
+
+    fsi_scheme scheme = scheme_of(args);
+    fsi_partitioned_desc desc = {
+        .n = 16,
+        .m = 16,
+        .tolerance = 1e-10 * s->grid.h,
+        .omega = ex_number(args, "omega"),
+        .scheme = scheme,
+        .max_iterations = scheme == FSI_SCHEME_REDUCED ? 60 : 1000,
+    };
+    ex_need(fsi_partitioned_init(&s->scheme, &desc));
+    ex_need(fsi_interface_init(&s->face, &s->grid, NULL));
+    int pressures = ex_is(args, "scheme", "rmi") || ex_is(args, "scheme", "p");
+    s->exchange = (fsi_partitioned_scene){
+        .grid = &s->grid,
+        .face = &s->face,
+        .scheme = &s->scheme,
+        .list = s->doors,
+        .solids.part = s->guest,
+        .solids.count = PARTS,
+        .fluid.bpp = ex_whole(args, "bpp"),
+        .fluid.pressure_form = pressures,
+        .begin_fn = begin,
+        .move_fn = move,
+        .user = s,
+    };
+}
+
+static void step(scene *s, fsi_real dt, fsi_report *report) {
+    fsi_scene solids = {
+        .solid = s->list,
+        .count = PARTS,
+        .begin_fn = begin,
+        .move_fn = move,
+        .user = s,
+    };
+    if (s->monolithic)
+        ex_try(fsi_couple_step(&s->couple, &solids, dt, report));
+    else
+        ex_try(fsi_partitioned_scene_step(&s->exchange, dt, report));
+}
+
+static void end(scene *s) {
+    fsi_partitioned_scene_free(&s->exchange);
+    fsi_partitioned_free(&s->scheme);
+    fsi_interface_free(&s->face);
+    fsi_couple_free(&s->couple);
+    fsi_grid_free(&s->grid);
+}
+
+/* ---- pictures: the pressure less its mean in the closed chamber */
+static void draw(ex_args *args, scene *s) {
+    const fsi_grid *grid = &s->grid;
     double lo = 0;
     double hi = 1e-9;
-
-    /* less the mean of the closed chamber */
     for (size_t i = 0; i < grid->cells; i++) {
         lo = fmin(lo, grid->pressure[i]);
         hi = fmax(hi, grid->pressure[i]);
     }
 
-    ex_draw_field(&image, &view, grid->nx, grid->ny, grid->pressure, lo, hi, 3);
-
-    for (size_t i = 0; i < 3; i++) {
-        refresh(&s->part[i]);
-        ex_draw_surface(&image, &view, &s->part[i].door.surface,
-                        i == 2 ? ex_grey(150) : ex_rgb(205, 120, 60));
+    int tall = 560 * grid->ny / grid->nx;
+    ex_image image = ex_image_make(660, tall + 40);
+    ex_view view = ex_view_make(0, 0, grid->nx * grid->h, grid->ny * grid->h, 20, 20, 560, tall);
+    ex_draw_field(&image, &view, grid->nx, grid->ny, grid->pressure, lo, hi, EX_DEPTH);
+    for (int i = 0; i < PARTS; i++) {
+        ex_color color = i == DIVIDER ? ex_grey(150) : ex_rgb(205, 120, 60);
+        place_corners(&s->part[i]);
+        ex_draw_surface(&image, &view, &s->part[i].door.surface, color);
     }
-
-    ex_colorbar(&image, &view, 3, lo, hi, "P DT");
+    ex_colorbar(&image, &view, EX_DEPTH, lo, hi, "P DT");
     ex_frame(args, &image);
     ex_image_free(&image);
 }
@@ -137,138 +267,46 @@ static const ex_about about = {
 };
 
 int main(int argc, char **argv) {
-    enum {
-        WALL = 4,
-        PLATE = 4,
-        DEPTH = 12
-    };
-
-    static scene s;
-    static fsi_partitioned_scene p;
-
-    fsi_interface face = {0};
-    fsi_couple mono = {0};
-    fsi_couple_desc cd = {0};
-    fsi_partitioned scheme = {0};
-
-    fsi_guest part[3] = {{0}};
-    fsi_coupled *list[3];
-    fsi_coupled *doors[3];
-    fsi_scene solids = {0};
     ex_args args;
-    int stable = 1;
-    double fall[2];
-    double force[2] = {0, 0};
-    double speed[2] = {0, 0};
-    double total = 0;
-
     ex_begin(&args, argc, argv, &about);
-    int ratio = ex_whole(&args, "area_ratio");
-    int little = (args.size - WALL) / (1 + ratio);
-    if (little < 1)
-        little = 1;
-    int monolithic = ex_is(&args, "scheme", "monolithic");
+    static scene s;
+    make_press(&s, &args);
+    make_coupling(&s, &args);
+    const block *narrow = &s.part[SMALL_PISTON];
+    const block *wide = &s.part[LARGE_PISTON];
+    double h = s.grid.h;
+    double dt = 0.2 * sqrt(narrow->mass * h / 10.0);
 
-    fsi_grid_desc desc = {
-        .nx = little * (1 + ratio) + WALL,
-        .ny = 36,
-        .nz = 1,
-    };
-
-    double h = 1.0 / args.size;
-    desc.h = h;
-    desc.rho = 1000;
-    desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
-
-    fsi_grid grid;
-    ex_need(fsi_grid_init(&grid, &desc));
-    double m1 = ex_number(&args, "mass") * 1000 * little * h * PLATE * h;
-    make(&s.part[0], 0, 20 * h, little * h, (20 + PLATE) * h, m1);
-    make(&s.part[1], (little + WALL) * h, 20 * h, desc.nx * h, (20 + PLATE) * h, m1 * ratio);
-    make(&s.part[2], little * h, DEPTH * h, (little + WALL) * h, 36 * h, 0);
-
-    /* N on the small plate, and half of what would balance on the large one */
-    s.part[0].load = -10;
-    s.part[1].load = -5.0 * ratio;
-    double dt = 0.2 * sqrt(m1 * h / 10.0);
-
-    fsi_partitioned_desc given = {
-        .n = 16,
-        .m = 16,
-        .tolerance = 1e-10 * h,
-        .omega = ex_number(&args, "omega"),
-        .scheme = ex_is(&args, "scheme", "aitken")     ? FSI_SCHEME_AITKEN
-                  : ex_word(&args, "scheme")[0] == 'p' ? FSI_SCHEME_RELAXED
-                                                       : FSI_SCHEME_REDUCED,
-    };
-
-    given.max_iterations = given.scheme == FSI_SCHEME_REDUCED ? 60 : 1000;
-
-    ex_need(fsi_partitioned_init(&scheme, &given));
-    cd.tolerance = 1e-10;
-
-    if ((monolithic ? fsi_couple_init(&mono, &grid, &cd) : fsi_interface_init(&face, &grid, NULL))
-        != FSI_OK)
-        return 1;
-
-    for (int i = 0; i < 3; i++)
-        part[i].door = list[i] = &s.part[i].door;
-    p.grid = &grid;
-    p.face = &face;
-    p.scheme = &scheme;
-    p.list = doors;
-    p.solids.part = part;
-    p.solids.count = 3;
-    p.fluid.bpp = ex_whole(&args, "bpp");
-    p.fluid.pressure_form = ex_is(&args, "scheme", "rmi") || ex_is(&args, "scheme", "p");
-    p.begin_fn = begin;
-    p.move_fn = move;
-    p.user = &s;
-    solids.solid = list;
-    solids.count = 3;
-    solids.begin_fn = begin;
-    solids.move_fn = move;
-    solids.user = &s;
-
-    for (int i = 0; i < 2; i++)
-        fall[i] = s.part[i].lo[1];
+    /* First half: the large piston is held and its force is read. Then it is free, and speeds
+       are. */
+    double start[2] = {narrow->lo[1], wide->lo[1]};
+    double force[2] = {0, 0};
+    double speed_ratio = 0;
+    double iterations = 0;
     int frame;
-
-    for (frame = 0; frame < args.frames && stable; frame++) {
+    for (frame = 0; frame < args.frames && ex_fine(); frame++) {
+        fsi_report report = {0};
         s.held = frame < args.frames / 2;
-        fsi_report report;
-        stable = (monolithic ? ex_try(fsi_couple_step(&mono, &solids, dt, &report))
-                             : ex_try(fsi_partitioned_scene_step(&p, dt, &report)))
-                 >= 0;
-        total += report.iterations;
-        if (s.held)
-            for (int i = 0; i < 2; i++)
-                force[i] = s.part[i].impulse / dt;
-        else
-            for (int i = 0; i < 2; i++)
-                speed[i] = s.part[i].v;
+        step(&s, dt, &report);
+        iterations += report.iterations;
+        if (s.held) {
+            force[0] = narrow->impulse / dt;
+            force[1] = wide->impulse / dt;
+        } else
+            speed_ratio = -narrow->v / wide->v;
         if (args.out)
-            draw(&args, &s, &grid);
+            draw(&args, &s);
         ex_progress(&args, frame);
     }
 
-    for (int i = 0; i < 2; i++)
-        fall[i] -= s.part[i].lo[1];
-
+    /* The share of its load that the fluid bears under the small piston while the large one is
+       held; how many cells both went down, below 0: lifted. */
     ex_result("force_ratio", "%.9f", force[1] / force[0]);
-    ex_result("speed_ratio", "%.9f", -speed[0] / speed[1]);
-
-    /* share of the load that the fluid bears while the large piston is held */
+    ex_result("speed_ratio", "%.9f", speed_ratio);
     ex_result("support", "%.6f", force[0] / 10.0);
-    ex_result("fall", "%.6f", fall[0] / h); /* cells the small plate went down */
-
-    /* and the large one: < 0 = it was lifted */
-    ex_result("fall_large", "%.6f", fall[1] / h);
-    ex_result("mean_iterations", "%.3f", total / (frame > 0 ? frame : 1));
-    fsi_partitioned_scene_free(&p);
-    fsi_partitioned_free(&scheme);
-    fsi_interface_free(&face);
-    fsi_couple_free(&mono);
-    fsi_grid_free(&grid);
-    return ex_end(&args, frame, stable);
+    ex_result("fall", "%.6f", (start[0] - narrow->lo[1]) / h);
+    ex_result("fall_large", "%.6f", (start[1] - wide->lo[1]) / h);
+    ex_result("mean_iterations", "%.3f", iterations / (frame > 0 ? frame : 1));
+    end(&s);
+    return ex_end(&args, frame, ex_fine());
 }

@@ -11,25 +11,70 @@
 #include "swarm.h"
 
 enum {
-    MOST = 8
+    MOST = 8 /* balls */
 };
+
+static const double radius = 0.17, length = 2.5; /* of balls and tank, m */
 
 static swarm s;
 
+/* Signed distance to the surface of the water, negative inside. */
 static fsi_real water(fsi_vec3 x, void *user) {
-    return x.y - *(double *)user;
+    (void)user;
+    return x.y - 0.55;
 }
 
-static ex_color color(const swarm *q, int i) {
-    (void)q;
-    return ex_map(0, 0.85 - 0.13 * i);
+/* A tank of 2.5 m x 1 m x 0.5 m, open above. */
+static void make_tank(fsi_world *world, const ex_args *args, int balls) {
+    int cut = ex_whole(args, "fractions");
+    fsi_world_desc desc = {
+        .grid.nx = args->size,
+        .grid.ny = args->size * 2 / 5,
+        .grid.nz = args->size / 5,
+        .grid.h = length / args->size,
+        .grid.rho = 1000,
+        .grid.gravity = fsi_vec(0, -9.81, 0),
+        .grid.liquid = 1,
+        .grid.volume_correction = 1,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .couple.boundary = cut ? FSI_BOUNDARY_CUT : FSI_BOUNDARY_VOXEL,
+        .max_guests = balls,
+        .damping = ex_number(args, "damping"),
+    };
+    ex_need(fsi_world_init(world, &desc));
+    ex_need(fsi_grid_set_field(&world->grid, FSI_FIELD_PHI, water, NULL));
+    ex_need(fsi_grid_classify(&world->grid));
 }
 
-/* Submerged depth over radius of a ball with density ratio q < 1: y^2 (3 - y) / 4 = q (C-07). */
+/* Balls as dense as water begin in it, all others above. */
+static int is_neutral(double density) {
+    return density >= 1 && density < 1.1;
+}
+
+/* Ball number i of a row: a model of its own density, and one body of it. */
+static void add_ball(fsi_world *world, fsi_reduced_model *model, const fsi_mesh *mesh,
+                     double density, double x, int i, const ex_args *args) {
+    fsi_reduced_desc desc = {
+        .mesh = mesh,
+        .modes = ex_whole(args, "modes"),
+        .density = 1000 * density,
+        .young = ex_number(args, "young"),
+        .poisson = 0.4,
+        .damping_stiffness = 0.01,
+        .samples = 100,
+        .field = 20,
+    };
+    ex_need(fsi_reduced_model_init(model, &desc));
+    fsi_vec3 at = fsi_vec(x, is_neutral(density) ? 0.3 : 0.6, 0.25);
+    int added = swarm_add(&s, world, model, at, swarm_turn(0, 0.3 * i, 0));
+    if (!added || !swarm_group(&s, 1, NULL, 0, NULL))
+        ex_die("reduced_spheres: no room for ball %d", i);
+}
+
+/* Depth under water over radius of a ball with density ratio q < 1: y^2 (3 - y) / 4 = q (C-07). */
 static double archimedes(double q) {
     double lo = 0;
     double hi = 2;
-
     for (int i = 0; i < 60; i++) {
         double y = (lo + hi) / 2;
         if (y * y * (3 - y) / 4 < q)
@@ -37,8 +82,83 @@ static double archimedes(double q) {
         else
             hi = y;
     }
-
     return lo;
+}
+
+static double lowest_point(const fsi_reduced *ball) {
+    double lowest = 1e9;
+    for (int k = 0; k < ball->model->surface_count; k++)
+        lowest = fmin(lowest, fsi_reduced_point(ball, ball->model->surface[k]).y);
+    return lowest;
+}
+
+/* The level of the water at rest around the balls: its volume and what they displace. */
+static double final_level(const fsi_world *world, int balls) {
+    double below = 0;
+    for (int i = 0; i < balls; i++) {
+        fsi_body_report report;
+        if (fsi_couple_body(&world->couple, i, &report) == FSI_OK)
+            below += report.submerged;
+    }
+    const fsi_grid *grid = &world->grid;
+    return (grid->stats.liquid_volume + below) / (length * (grid->h * grid->nz));
+}
+
+/* Appends a number to a comma list. */
+static void append(char list[256], double value) {
+    size_t used = strlen(list);
+    snprintf(list + used, 256 - used, "%s%.4f", used ? "," : "", value);
+}
+
+/* The result lines of the balls' depths. */
+static void tell_depths(const fsi_world *world, int balls, const double *density) {
+    double h = world->grid.h;
+    double level = final_level(world, balls);
+    double worst = 0;
+    double gap = 0;
+    char depths[256] = "";
+    char exact[256] = "";
+    for (int i = 0; i < balls; i++) {
+        double lowest = lowest_point(&s.body[i]);
+        double depth = (level - lowest) / radius;
+        double expected = density[i] < 1 ? archimedes(density[i]) : 2;
+        append(depths, depth);
+        append(exact, expected);
+        if (density[i] < 1)
+            worst = fmax(worst, fabs(depth - expected) * radius / h);
+        if (density[i] > 1)
+            gap = lowest / h;
+        double drift = s.body[i].rigid->position.y - 0.3;
+        if (is_neutral(density[i]))
+            ex_result("drift_neutral_cells", "%.3f", drift / h);
+    }
+    ex_result("depth", "%s", depths);
+    swarm_results(&s, 2 * radius);
+
+    /* What Archimedes says of those that float, just covered for the others; the worst error of
+       those that float; how far above the floor the heavy one lies. */
+    ex_result("depth_exact", "%s", exact);
+    ex_result("depth_error_cells", "%.3f", worst);
+    ex_result("sunk_gap_cells", "%.3f", gap);
+}
+
+/* ---- pictures */
+static ex_color color(const swarm *q, int i) {
+    (void)q;
+    return ex_map(EX_HEAT, 0.85 - 0.13 * i);
+}
+
+static swarm_view make_view(void) {
+    return (swarm_view){
+        .width = 720,
+        .height = 400,
+        .camera = ex_camera_make(1.25, 1.15, 3, 1.25, 0.42, 0.25, 1, 42),
+        .back = ex_rgb(245, 248, 250),
+        .edge = ex_rgb(110, 110, 110),
+        .color_fn = color,
+        .tile = 0.125,
+        .water = 0.5,
+    };
 }
 
 static const ex_about about = {
@@ -61,147 +181,64 @@ static const ex_about about = {
         },
 };
 
+/* The densities of the key, repeated in turn where more balls are asked for. */
+static int list_densities(const ex_args *args, double density[MOST]) {
+    int listed = ex_list(args, "density", density, MOST);
+    int asked = ex_whole(args, "bodies");
+    for (int i = listed; i < asked; i++)
+        density[i] = density[i - listed];
+    return asked > 0 ? asked : listed;
+}
+
 int main(int argc, char **argv) {
     ex_args args;
-
-    form_body form = {FORM_SPHERE, 0, 0, 0, 0, {0, 0, 0}};
-    fsi_reduced_model model[MOST];
-    double density[MOST];
-    double r = 0.17;
-    double level = 0.55;
-    double total = 0;
-    double volume0 = 1;
-    double worst = 0;
-    double below = 0;
-    double out_of = 0;
-    int steps = 0;
-    int stable = 1;
-
-    swarm_view view = {
-        720,  400, {{0}, {0}, {0}, {0}, 0}, {245, 248, 250}, {110, 110, 110}, color, 0.125, 0.5,
-        NULL, 0};
-    char text[256] = "";
-    char exact[256] = "";
-
     ex_begin(&args, argc, argv, &about);
-    int balls = ex_list(&args, "density", density, MOST);
-
-    for (int i = balls; i < ex_whole(&args, "bodies"); i++)
-        density[i] = density[i - balls];
-    if (ex_number(&args, "bodies") > 0)
-        balls = ex_whole(&args, "bodies");
     double dt = ex_number(&args, "dt");
-
-    fsi_world_desc desc = {
-        .grid.nx = args.size,
-        .grid.ny = args.size * 2 / 5,
-        .grid.nz = args.size / 5,
-        .grid.h = 2.5 / args.size,
-        .grid.rho = 1000,
-        .grid.gravity = fsi_vec(0, -9.81, 0),
-        .grid.liquid = 1,
-        .grid.volume_correction = 1,
-        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
-        .max_guests = balls,
-        .damping = ex_number(&args, "damping"),
-        .couple.boundary = (fsi_boundary_kind)ex_number(&args, "fractions"),
-    };
+    double density[MOST];
+    int balls = list_densities(&args, density);
 
     fsi_world world;
-    ex_need(fsi_world_init(&world, &desc));
-    form.a = r;
     fsi_mesh mesh;
-    if (!swarm_mesh(&mesh, &form, fsi_vec(r, r, r), ex_whole(&args, "tets")))
-        return 1;
-
+    fsi_reduced_model model[MOST];
+    form_body form = {.kind = FORM_SPHERE, .a = radius};
+    make_tank(&world, &args, balls);
+    if (!swarm_mesh(&mesh, &form, fsi_vec(radius, radius, radius), ex_whole(&args, "tets")))
+        ex_die("reduced_spheres: no mesh");
     for (int i = 0; i < balls; i++) {
-        fsi_reduced_desc given = {
-            .mesh = &mesh,
-            .modes = ex_whole(&args, "modes"),
-            .density = 1000 * density[i],
-            .young = ex_number(&args, "young"),
-            .poisson = 0.4,
-            .damping_stiffness = 0.01,
-            .samples = 100,
-            .field = 20,
-        };
-
-        ex_need(fsi_reduced_model_init(&model[i], &given));
-        if (!swarm_add(&s, &world, &model[i],
-                       fsi_vec(2.5 * (i + 0.5) / balls,
-                               density[i] >= 1 && density[i] < 1.1 ? 0.3 : 0.6, 0.25),
-                       swarm_turn(0, 0.3 * i, 0)))
-            return 1;
-        if (!swarm_group(&s, 1, NULL, 0, NULL))
-            return 1;
+        double x = length * (i + 0.5) / balls;
+        add_ball(&world, &model[i], &mesh, density[i], x, i, &args);
     }
-
-    s.damping = desc.damping;
-    view.camera = ex_camera_make(1.25, 1.15, 3, 1.25, 0.42, 0.25, 1, 42);
-    fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, water, &level);
-    fsi_grid_classify(&world.grid);
-    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra per ball\n", desc.damping,
+    s.damping = ex_number(&args, "damping");
+    printf("damping=%g 1/s on bodies and fluid, %d tetrahedra per ball\n", s.damping,
            mesh.tet_count);
 
-    for (int frame = 0; frame < args.frames && stable; frame++) {
-        for (int i = 0; i < 2 && stable; i++, steps++) {
-            fsi_report report;
-            stable = ex_try(fsi_world_step(&world, dt, &report)) >= 0;
-            total += report.iterations;
-
-            /* the balls have pushed their place free */
+    /* The volume counts from the first step on: then the balls have pushed their place free. */
+    swarm_view view = make_view();
+    double iterations = 0;
+    double volume_at_first = 1;
+    int steps = 0;
+    for (int frame = 0; frame < args.frames && ex_fine(); frame++) {
+        for (int i = 0; i < 2 && ex_fine(); i++) {
+            fsi_report report = {0};
+            ex_try(fsi_world_step(&world, dt, &report));
+            iterations += report.iterations;
             if (steps == 0)
-                volume0 = world.grid.stats.liquid_volume;
+                volume_at_first = world.grid.stats.liquid_volume;
+            steps++;
         }
-
         if (args.out)
             swarm_draw(&args, &s, &view);
         ex_progress(&args, frame);
     }
 
-    for (int i = 0; i < balls; i++) {
-        fsi_body_report b;
-        if (fsi_couple_body(&world.couple, i, &b) == FSI_OK)
-            below += b.submerged;
-    }
-
-    /* of the water at rest around them */
-    level = (world.grid.stats.liquid_volume + below) / (2.5 * (world.grid.h * world.grid.nz));
-
-    for (int i = 0; i < balls; i++) {
-        const fsi_reduced *reduced = &s.body[i];
-        double low = 1e9;
-        double want = density[i] < 1 ? archimedes(density[i]) : 2;
-        for (int k = 0; k < model[i].surface_count; k++)
-            low = fmin(low, fsi_reduced_point(reduced, model[i].surface[k]).y);
-        double depth = (level - low) / r;
-        if (density[i] < 1)
-            worst = fmax(worst, fabs(depth - want) * r / world.grid.h);
-        if (density[i] > 1)
-            out_of = low / world.grid.h;
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%.4f", i ? "," : "", depth);
-        snprintf(exact + strlen(exact), sizeof exact - strlen(exact), "%s%.4f", i ? "," : "", want);
-        if (density[i] >= 1 && density[i] < 1.1)
-            ex_result("drift_neutral_cells", "%.3f",
-                      (reduced->rigid->position.y - 0.3) / world.grid.h);
-    }
-
-    ex_result("depth", "%s", text);
-    swarm_results(&s, 2 * r);
-
-    /* floating ones; others just covered */
-    ex_result("depth_exact", "%s", exact);
-    ex_result("depth_error_cells", "%.3f", worst); /* of those that float */
-
-    /* lowest point of the heavy one above the floor */
-    ex_result("sunk_gap_cells", "%.3f", out_of);
-    ex_result("iterations", "%.2f", total / (steps ? steps : 1));
-    ex_result("volume_error", "%.6f", (world.grid.stats.liquid_volume - volume0) / volume0);
+    double volume = world.grid.stats.liquid_volume;
+    tell_depths(&world, balls, density);
+    ex_result("iterations", "%.2f", iterations / (steps ? steps : 1));
+    ex_result("volume_error", "%.6f", (volume - volume_at_first) / volume_at_first);
     swarm_free(&s);
-
     for (int i = 0; i < balls; i++)
         fsi_reduced_model_free(&model[i]);
     fsi_mesh_free(&mesh);
     fsi_world_free(&world);
-    return ex_end(&args, steps, stable);
+    return ex_end(&args, steps, ex_fine());
 }
