@@ -1039,6 +1039,7 @@ typedef struct fsi_reduced {
     /* private: J when the step began; the most it may have at its end but for the work of others */
     double energy, reference;
     int touched; /* private: others touch it in this step */
+    int number;  /* private: its place in the list of the last fsi_reduced_contact */
     fsi_allocator allocator;
     void *block;
     size_t size; /* the one allocation */
@@ -1198,25 +1199,23 @@ typedef struct fsi_reduced_contacts {
      * every body on its own */
     fsi_reduced_group *const *group;
     int group_count;
-    fsi_real friction, restitution;       /* between copies */
-    fsi_real slop;                        /* depth that is left alone, m */
-    int iterations;                       /* 0 = 20 */
-    int count;                            /* contacts of the last call */
-    struct fsi__reduced_contact *contact; /* [count] a list */
-    /* private lists: rows of the contacts, memory of a call */
-    fsi_real *row;
+    fsi_real friction, restitution; /* between copies */
+    fsi_real slop;                  /* depth that is left alone, m */
+    int iterations;                 /* 0 = 20 */
+    int count;                      /* contacts of the last call */
+    /* private: a world without bodies, in which the copies and the obstacles are externals;
+       solids.contact [count] are the contacts of the last call */
+    fsi_solids solids;
+    /* private lists: what the world does not know of them, the rows of their ends, memory of a
+       call */
+    struct fsi__reduced_ends *ends;
+    struct fsi__reduced_column *column;
     unsigned char *memory;
-    int parts; /* private: bodies behind one contact at most */
-    /* private: [bodies] group + 1 of each body; the bodies' numbers, group after group */
-    int32_t *group_of, *member;
-    /* private: impulses of the call before, sorted */
-    struct fsi__reduced_past *past;
-    int past_count;
     /* private: [all degrees of freedom] what fsi_reduced_contact_hold gave */
     fsi_real *held;
-    int bodies, holds; /* private: bodies of the last call; 1: held is in their velocities */
-    fsi_real dt;       /* private: of the last call */
-    fsi_real depth;    /* deepest overlap met by the last call, m */
+    int bodies, obstacles; /* private: of the last call */
+    int holds;             /* private: 1: held is in the velocities of the bodies */
+    fsi_real depth;        /* deepest overlap met by the last call, m */
     /* energy that opening overlaps and moving obstacles put in during the last call, J: without it
      * energy never grows */
     double work;
@@ -2669,10 +2668,12 @@ static void fsi__manifold_reduce(fsi__manifold *manifold) {
     manifold->count = kept;
 }
 
-/* Distance of world point p from a shape and the outward normal in world axes. */
-static fsi_real fsi__placed_distance(const fsi__placed *placed, fsi_vec3 p, fsi_vec3 *normal) {
-    fsi_real d = fsi_shape_distance(placed->shape, fsi__pose_local(&placed->pose, p), normal);
-    *normal = fsi_mat3_mul_vec(&placed->pose.rotation, *normal);
+/* Distance of a point from a shape that is turned, r from its origin; the outward normal is in
+ * world axes. */
+static fsi_real fsi__turned_distance(const fsi_shape *shape, const fsi_mat3 *rotation, fsi_vec3 r,
+                                     fsi_vec3 *normal) {
+    fsi_real d = fsi_shape_distance(shape, fsi_mat3_tmul_vec(rotation, r), normal);
+    *normal = fsi_mat3_mul_vec(rotation, *normal);
     return d;
 }
 
@@ -2685,7 +2686,8 @@ static fsi_real fsi__placed_distance(const fsi__placed *placed, fsi_vec3 p, fsi_
 static fsi_real fsi__sample(fsi__manifold *manifold, const fsi__placed *other, fsi_vec3 c,
                             fsi_real r, int flip, uint32_t feature) {
     fsi_vec3 n;
-    fsi_real d = fsi__placed_distance(other, c, &n);
+    fsi_vec3 arm = fsi_vec_sub(c, other->pose.x);
+    fsi_real d = fsi__turned_distance(other->shape, &other->pose.rotation, arm, &n);
     fsi__manifold_add(manifold, fsi_vec_mad(c, n, -(r + d) / 2), flip ? fsi_vec_scale(n, -1) : n,
                       d - r, feature);
     return d;
@@ -3458,6 +3460,12 @@ static fsi_real fsi__contact_normal(const fsi_solids *solids, fsi_contact *conta
     return -h * (velocity + fsi__max(bias, 0)) / contact->size;
 }
 
+/* Approach from which contacts bounce in a step of dt: what rests is never that fast. */
+static fsi_real fsi__bounce_speed(const fsi_solids *solids, fsi_real dt) {
+    fsi_real given = solids->desc.bounce_speed;
+    return given > 0 ? given : 4 * dt * fsi__length(solids->desc.gravity);
+}
+
 /* Marks the contacts that bounce: those hit faster than the threshold. */
 static void fsi__bounce_begin(fsi_solids *solids, fsi_real threshold) {
     for (int i = 0; i < solids->contact_count; i++) {
@@ -4027,22 +4035,27 @@ static void fsi__joints_solve(fsi_solids *solids, const fsi__step *step, int ope
     }
 }
 
+/* Are all of these finite, and none negative? */
+static int fsi__none_negative(size_t n, const fsi_real *value) {
+    for (size_t i = 0; i < n; i++)
+        if (!fsi__finite(value[i]) || value[i] < 0)
+            return 0;
+    return 1;
+}
+
 static int fsi__joint_valid(const fsi_solids *solids, const fsi_joint_desc *desc) {
     const fsi_real number[] = {desc->motor_speed, desc->lower, desc->upper, desc->rest,
                                fsi_vec_dot(desc->axis, desc->axis)};
     const fsi_real positive[] = {desc->motor_limit, desc->stiffness, desc->damping, desc->max_force,
                                  desc->max_torque};
-    const int numbers = (int)(sizeof number / sizeof *number);
     int sprung = desc->stiffness > 0 || desc->damping > 0;
     if (desc->kind < FSI_JOINT_POINT || desc->kind > FSI_JOINT_SPRING)
         return 0;
-    if (!fsi_all_finite((size_t)numbers, number) || !fsi__finite_vec(desc->anchor)
-        || !fsi__finite_vec(desc->anchor_b))
+    if (!fsi_all_finite(sizeof number / sizeof *number, number)
+        || !fsi__none_negative(sizeof positive / sizeof *positive, positive))
         return 0;
-
-    for (int i = 0; i < (int)(sizeof positive / sizeof *positive); i++)
-        if (!fsi__finite(positive[i]) || positive[i] < 0)
-            return 0;
+    if (!fsi__finite_vec(desc->anchor) || !fsi__finite_vec(desc->anchor_b))
+        return 0;
 
     /* Two different bodies, at least one of which moves. */
     if (!fsi__solids_has(solids, desc->a) || !fsi__solids_has(solids, desc->b)
@@ -4210,9 +4223,8 @@ static int fsi__solids_desc_valid(const fsi_solids_desc *desc) {
         return 0;
     if (!fsi__finite_vec(desc->gravity) || (desc->dim == 2 && desc->gravity.z != 0))
         return 0;
-    if (!fsi__finite(desc->bounce_speed) || desc->bounce_speed < 0)
-        return 0;
-    return fsi__finite(desc->slop) && desc->slop >= 0 && fsi_allocator_valid(&desc->allocator);
+    return fsi__none_negative(1, &desc->bounce_speed) && fsi__none_negative(1, &desc->slop)
+           && fsi_allocator_valid(&desc->allocator);
 }
 
 FSI_API fsi_result fsi_solids_init(fsi_solids *solids, const fsi_solids_desc *desc) {
@@ -4329,9 +4341,8 @@ static int fsi__rigid_desc_valid(const fsi_solids *solids, const fsi_rigid_desc 
     const fsi_real positive[] = {desc->density,     desc->mass,           desc->friction,
                                  desc->restitution, desc->linear_damping, desc->angular_damping,
                                  desc->inertia.x,   desc->inertia.y,      desc->inertia.z};
-    for (int i = 0; i < (int)(sizeof positive / sizeof *positive); i++)
-        if (!fsi__finite(positive[i]) || positive[i] < 0)
-            return 0;
+    if (!fsi__none_negative(sizeof positive / sizeof *positive, positive))
+        return 0;
     return desc->restitution <= 1 && fsi__pose_valid(solids, desc->x, desc->q)
            && fsi__motion_valid(solids, desc->v, desc->spin);
 }
@@ -4465,13 +4476,12 @@ FSI_API fsi_result fsi_solids_closest(const fsi_solids *solids, fsi_vec3 p, fsi_
         if (body->ghost || same_group || fsi_vec_dot(r, r) > most * most)
             continue;
         fsi_vec3 normal;
-        fsi_real distance =
-            fsi_shape_distance(body->shape, fsi_mat3_tmul_vec(&body->rotation, r), &normal);
+        fsi_real distance = fsi__turned_distance(body->shape, &body->rotation, r, &normal);
         if (distance >= hit->distance)
             continue;
         hit->body = i;
         hit->distance = distance;
-        hit->normal = fsi_mat3_mul_vec(&body->rotation, normal);
+        hit->normal = normal;
     }
     if (hit->body >= 0)
         hit->velocity = fsi_solids_velocity(solids, hit->body, p);
@@ -4809,13 +4819,13 @@ static void fsi__material(const fsi_solids *solids, int solid, fsi_real *frictio
     *restitution = external ? external->restitution : solids->body[solid].restitution;
 }
 
-/* Adds a contact between solids a < b that moves with `lead`; 0 when there is no room. */
-static int fsi__contact_add(fsi__search *search, int a, int point_a, int b, int point_b, int lead,
-                            const fsi__point *point) {
+/* Adds a contact between solids a < b that moves with `lead`, if there is room. */
+static void fsi__contact_add(fsi__search *search, int a, int point_a, int b, int point_b, int lead,
+                             const fsi__point *point) {
     fsi_solids *solids = search->solids;
     if (solids->contact_count >= solids->desc.max_contacts) {
         solids->work->capped = 1;
-        return 0;
+        return;
     }
     fsi_contact *contact = solids->contact + solids->contact_count++;
     memset(contact, 0, sizeof *contact);
@@ -4838,8 +4848,6 @@ static int fsi__contact_add(fsi__search *search, int a, int point_a, int b, int 
     fsi__material(solids, b, &friction_b, &restitution_b);
     contact->friction = fsi__sqrt(friction_a * friction_b);
     contact->restitution = fsi__max(restitution_a, restitution_b);
-
-    return 1;
 }
 
 /* Pairs of rigid bodies in batches: manifolds in parallel, contacts in order. */
@@ -4891,9 +4899,7 @@ static fsi__nearest fsi__nearest_to(const fsi_solids *solids, int solid, fsi_vec
     const fsi_rigid *body = solids->body + solid;
     fsi_vec3 r = fsi_vec_sub(p, body->x);
     out.velocity = fsi__rigid_velocity(body, r);
-    out.distance =
-        fsi_shape_distance(body->shape, fsi_mat3_tmul_vec(&body->rotation, r), &out.normal);
-    out.normal = fsi_mat3_mul_vec(&body->rotation, out.normal);
+    out.distance = fsi__turned_distance(body->shape, &body->rotation, r, &out.normal);
 
     return out;
 }
@@ -4911,8 +4917,8 @@ static int fsi__may_meet(const fsi_solids *solids, int other, fsi_vec3 lo, fsi_v
     return fsi__boxes_meet(lo, hi, grow, work->lo[other], work->hi[other]);
 }
 
-/* Contact of place `point` of external `solid` at p with the other solid. It acts at the point
- * itself: a node takes no torque. */
+/* Contact of place `point` of `solid` at p with the other solid. That of an external acts at the
+ * point itself: a node takes no torque. */
 static void fsi__external_add(fsi__search *search, int solid, int point, int other, fsi_vec3 p,
                               const fsi__nearest *beside, fsi_real gap, uint32_t feature) {
     fsi__point found;
@@ -5035,15 +5041,11 @@ static void fsi__external_samples(fsi__search *search, int a, int b) {
                 continue;
             fsi_vec3 v = fsi__rigid_velocity(body, fsi_vec_sub(p, body->x));
             fsi_real way = search->dt * fsi__length(fsi_vec_sub(v, beside.velocity));
-            fsi__point point;
-            point.gap = beside.distance - thickness;
-            if (!(point.gap < way + FSI_R(0.02) * body->shape->bound))
-                continue;
-            point.at = fsi_vec_mad(p, beside.normal, -beside.distance);
-            point.normal = beside.normal;
-            point.feature = 1u << 30 | (uint32_t)part << 20 | (uint32_t)i;
-            if (!fsi__contact_add(search, a, -1, b, beside.point, a, &point))
-                return;
+            fsi_real gap = beside.distance - thickness;
+            fsi_vec3 at = fsi_vec_mad(p, beside.normal, -beside.distance);
+            uint32_t feature = 1u << 30 | (uint32_t)part << 20 | (uint32_t)i;
+            if (gap < way + FSI_R(0.02) * body->shape->bound)
+                fsi__external_add(search, a, -1, b, at, &beside, gap, feature);
         }
     }
 }
@@ -5824,10 +5826,7 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *solids, fsi_real dt) {
     for (int k = 0; k < step.n; k++)
         fsi__substep(solids, &step);
 
-    fsi_real threshold = solids->desc.bounce_speed;
-    if (!(threshold > 0))
-        threshold = 4 * dt * fsi__length(solids->desc.gravity);
-    fsi__step_bounce(solids, &step, threshold);
+    fsi__step_bounce(solids, &step, fsi__bounce_speed(solids, dt));
 
     for (int i = 0; i < solids->body_count; i++)
         fsi__body_finish(solids, i);
@@ -5850,11 +5849,8 @@ static int fsi__external_valid(const fsi_external *external) {
         return 0;
     if (external->edge_count < 0 || (external->edge_count > 0 && !external->edge))
         return 0;
-    if (!fsi__finite(external->radius) || external->radius < 0)
-        return 0;
-    if (!fsi__finite(external->friction) || external->friction < 0)
-        return 0;
-    return external->restitution >= 0 && external->restitution <= 1;
+    return fsi__none_negative(1, &external->radius) && fsi__none_negative(1, &external->friction)
+           && external->restitution >= 0 && external->restitution <= 1;
 }
 
 FSI_API fsi_result fsi_solids_set_externals(fsi_solids *solids, const fsi_external *external,
@@ -12005,12 +12001,13 @@ FSI_API fsi_result fsi_reduced_group_move(fsi_reduced_group *group, fsi_real dt)
 
 /* ------------------------------------------------------------------------------------------------
  * >>reduced contact */
-/* The rigid solver takes single reduced bodies as guests (fsi_reduced_external); the contact of
-   many copies has a solver of its own, because it works on velocities only: bodies move later,
-   after coupling and joints, and a fluid sees the held velocities (fsi_reduced_contact_hold).
+/* Copies and obstacles are the externals of a world without bodies, which finds and solves their
+   contacts (fsi__collide, fsi__substep_solve). Here is what differs: the call changes velocities
+   only, because bodies move later, after coupling and joints, and a fluid sees the held velocities
+   (fsi_reduced_contact_hold); overlaps are opened by moving the bodies at once; the energy at the
+   end of the step is bounded as a whole.
 
-   Velocities are kept in coordinates with unit mass, u = (sqrt(m) v, C^T w, sqrt(M^) q') with the
-   world inertia I = C C^T: impulse and velocity then use the same rows. */
+   The velocities of all bodies are one vector u of (v, w, q') after (v, w, q'). */
 
 /* Number of the lattice node nearest to x (body frame); -1 outside the lattice. */
 static int fsi__reduced_nearest_node(const fsi_reduced_model *model, fsi_vec3 x) {
@@ -12049,231 +12046,190 @@ static fsi_real fsi__reduced_distance(const fsi_reduced *reduced, fsi_vec3 p, fs
     return distance;
 }
 
-typedef struct fsi__reduced_contact {
-    int32_t body[2], vertex[2]; /* second body -1 - number of the obstacle */
-    /* group + 1 whose skin vertex is vertex[0]; 0 = a vertex of body[0] */
-    int32_t skin;
-    /* bodies that take part: those behind the first point, then body[1] */
-    int32_t parts, part[FSI__REDUCED_PARTS + 1];
-    fsi_real share[FSI__REDUCED_PARTS + 1]; /* of the impulse; negative for body[1] */
-    /* dir[0] normal, out of the second; velocity of the obstacle */
-    fsi_vec3 at, dir[3], velocity;
-    /* weight: 1 / (row . row) */
-    fsi_real gap, target, friction, restitution, impulse[3], weight[3];
-    /* impulse that opens the overlap; normal impulse of the call before, 0 = new */
-    fsi_real open, before;
-} fsi__reduced_contact;
+/* Velocity of a spot by a unit of q'_k, which the frame does not take part in: R (s - (I^-1 h) x
+ * r).
+ */
+static fsi_vec3 fsi__mode_velocity(const fsi_reduced *reduced, const fsi__spot *spot, int k) {
+    const fsi_reduced_model *model = reduced->model;
+    fsi_vec3 arm = fsi__to_body(reduced, fsi_vec_sub(spot->x, reduced->rigid->position));
+    fsi_vec3 turn = fsi_mat3_mul_vec(&reduced->inverse_inertia, reduced->H[k]);
+    fsi_vec3 v = fsi_vec_cross(arm, turn);
+    for (int c = 0; c < spot->count; c++) {
+        const fsi_real *S = model->S + 3 * spot->vertex[c] * model->modes + k;
+        v = fsi_vec_mad(v, fsi_vec(S[0], S[model->modes], S[2 * model->modes]), spot->weight[c]);
+    }
+    return fsi__to_world(reduced, v);
+}
 
-/* An impulse of the call before and where it acted: body, its vertex, the other; N s, on body. */
-typedef struct fsi__reduced_past {
-    int32_t name[3];
-    fsi_vec3 impulse;
-} fsi__reduced_past;
+/* K += a b^T */
+static void fsi__outer_add(fsi_mat3 *K, fsi_vec3 a, fsi_vec3 b) {
+    for (int i = 0; i < 9; i++)
+        K->m[i] += fsi__get(a, i / 3) * fsi__get(b, i % 3);
+}
 
-/* A body in the order of its lower end along x. */
-typedef struct fsi__reduced_lower {
-    fsi_real x;
-    int32_t body;
-} fsi__reduced_lower;
+/* What the world does not know of a contact. */
+typedef struct fsi__reduced_ends {
+    int32_t point[2];  /* of its ends, as the search numbers them */
+    int32_t column[3]; /* columns of end a: from column[0] on; of end b: column[1] to column[2] */
+    fsi_vec3 velocity; /* of end b, if that is an obstacle, m/s */
+    fsi_real before;   /* normal impulse of the call before; 0: new */
+} fsi__reduced_ends;
+
+/* A degree of freedom behind an end. */
+typedef struct fsi__reduced_column {
+    int32_t dof;     /* in u */
+    fsi_vec3 row;    /* velocity of the end by a unit of it: a column of J */
+    fsi_vec3 answer; /* what unit impulses on the end give it: a row of M^-1 J^T */
+} fsi__reduced_column;
 
 /* One call of contact or hold: who takes part, and its memory. */
 typedef struct fsi__reduced_call {
     fsi_reduced_contacts *contacts;
     fsi_reduced **body;
-    int bodies;
+    const fsi_obstacle *obstacle;
+    int bodies, obstacles;
     fsi_real dt;
-    int dofs;                  /* of all bodies */
-    int stride;                /* most that one body has: reals between the rows of two parts */
-    int32_t *dof;              /* [bodies + 1] first degree of freedom of each */
-    fsi_real *u, *start;       /* [dofs] velocities now and before contact */
-    fsi_real *trial;           /* [dofs] velocities that are tried out */
-    fsi_real *C;               /* [9 * bodies] factor of each inertia */
-    fsi_real *bound;           /* [4 * bodies] centre and radius of what a body can touch */
-    fsi__reduced_lower *lower; /* [bodies] */
-    /* points that look for contact: places, vertices of body or skin, where each body's begin */
+    int dofs;                         /* of all bodies */
+    int32_t *dof;                     /* [bodies + 1] first degree of freedom of each */
+    int32_t *group_of;                /* [bodies] group + 1 of each */
+    fsi_real *u, *start;              /* [dofs] velocities now and before contact */
+    fsi_real *trial;                  /* [dofs] velocities that are tried out */
+    struct fsi__reduced_guest *guest; /* [bodies + obstacles], and what the world knows of them */
+    fsi_external *external;
+    /* points that look for contact: places, velocities, vertices of body or skin, where each
+       body's begin */
     int points;
-    fsi_real *point_x;
+    fsi_real *point_x, *point_v;
     int32_t *point_vertex;
     int32_t *point_first;
+    int columns; /* of the ends so far */
     /* largest energy but for the work of obstacles; that work for all of the impulses, J */
     double allowed, work;
 } fsi__reduced_call;
+
+/* A copy or an obstacle (they follow the copies) as the world sees it. */
+typedef struct fsi__reduced_guest {
+    fsi__reduced_call *call;
+    int number;
+    fsi_vec3 velocity; /* obstacle: at the place last asked for, m/s */
+} fsi__reduced_guest;
 
 static int fsi__reduced_dofs(const fsi_reduced *reduced) {
     return 6 + reduced->model->modes;
 }
 
 /* Group of a body with a skin, which touches others in place of its bodies; else NULL. */
-static fsi_reduced_group *fsi__reduced_hide(const fsi_reduced_contacts *contacts, int body) {
-    int group = contacts->group_of[body];
-    return group && contacts->group[group - 1]->skin.terms ? contacts->group[group - 1] : NULL;
+static fsi_reduced_group *fsi__reduced_hide(const fsi__reduced_call *call, int body) {
+    int group = call->group_of[body];
+    return group && call->contacts->group[group - 1]->skin.terms ? call->contacts->group[group - 1]
+                                                                 : NULL;
 }
 
 /* ---- Memory of a call. */
-/* Which group each body is in, and where the bodies of each group are in the list. FSI_ERR_ARGUMENT
-   when a group's body is not in the list, or in two groups. */
+/* Which group each body is in. FSI_ERR_ARGUMENT when a group's body is not in the list, or in two
+   groups. */
 static fsi_result fsi__reduced_members(fsi__reduced_call *call) {
-    fsi_reduced_contacts *contacts = call->contacts;
-    int members = 0;
-    for (int i = 0; i < contacts->group_count; i++) {
-        if (!contacts->group[i] || !contacts->group[i]->block)
-            return FSI_ERR_ARGUMENT;
-        members += contacts->group[i]->body_count;
+    const fsi_reduced_contacts *contacts = call->contacts;
+    for (int i = 0; i < call->bodies; i++) {
+        call->body[i]->number = i;
+        call->group_of[i] = 0;
     }
-    fsi_result result = FSI__LIST_ROOM(contacts->group_of, call->bodies, &contacts->allocator);
-    if (result == FSI_OK)
-        result = FSI__LIST_ROOM(contacts->member, members, &contacts->allocator);
-    if (result != FSI_OK)
-        return result;
-
-    memset(contacts->group_of, 0, (size_t)call->bodies * sizeof *contacts->group_of);
-    int32_t *member = contacts->member;
     for (int j = 0; j < contacts->group_count; j++)
         for (int k = 0; k < contacts->group[j]->body_count; k++) {
-            int i = 0;
-            while (i < call->bodies && call->body[i] != contacts->group[j]->body[k])
-                i++;
-            if (i == call->bodies || contacts->group_of[i])
+            const fsi_reduced *member = contacts->group[j]->body[k];
+            int i = member->number;
+            if (i >= call->bodies || call->body[i] != member || call->group_of[i])
                 return FSI_ERR_ARGUMENT;
-            contacts->group_of[i] = j + 1;
-            *member++ = i;
+            call->group_of[i] = j + 1;
         }
 
     return FSI_OK;
 }
 
-/* Numbers of a group's bodies in the list of the call. */
-static const int32_t *fsi__reduced_numbers(const fsi_reduced_contacts *contacts, int group) {
-    const int32_t *at = contacts->member;
-    for (int i = 0; i < group; i++)
-        at += contacts->group[i]->body_count;
-    return at;
-}
-
 static void fsi__reduced_call_layout(fsi__reduced_call *call, fsi_arena *arena) {
     size_t n = (size_t)call->bodies;
+    size_t guests = n + (size_t)call->obstacles;
     size_t dofs = (size_t)call->dofs;
     size_t points = (size_t)call->points;
     FSI__TAKE(call->u, fsi_real, arena, dofs);
     FSI__TAKE(call->start, fsi_real, arena, dofs);
     FSI__TAKE(call->trial, fsi_real, arena, dofs);
-    FSI__TAKE(call->C, fsi_real, arena, 9 * n);
-    FSI__TAKE(call->bound, fsi_real, arena, 4 * n);
-    FSI__TAKE(call->lower, fsi__reduced_lower, arena, n);
+    FSI__TAKE(call->guest, fsi__reduced_guest, arena, guests);
+    FSI__TAKE(call->external, fsi_external, arena, guests);
     FSI__TAKE(call->dof, int32_t, arena, n + 1);
+    FSI__TAKE(call->group_of, int32_t, arena, n);
     FSI__TAKE(call->point_first, int32_t, arena, n + 1);
     FSI__TAKE(call->point_x, fsi_real, arena, 3 * points);
+    FSI__TAKE(call->point_v, fsi_real, arena, 3 * points);
     FSI__TAKE(call->point_vertex, int32_t, arena, points);
 }
 
-/* Checks what is given, brings skins up to date and makes room for everything but contacts. */
+/* The velocities of all bodies into u, and back. */
+static void fsi__reduced_velocities_out(const fsi__reduced_call *call) {
+    for (int i = 0; i < call->bodies; i++)
+        fsi__reduced_velocity_out(call->body[i], call->u + call->dof[i]);
+}
+
+static void fsi__reduced_velocities_in(const fsi__reduced_call *call, const fsi_real *u) {
+    for (int i = 0; i < call->bodies; i++)
+        fsi__reduced_velocity_in(call->body[i], u + call->dof[i]);
+}
+
+/* Takes back what fsi_reduced_contact_hold gave. */
+static void fsi__reduced_release(fsi__reduced_call *call) {
+    fsi_reduced_contacts *contacts = call->contacts;
+    if (contacts->holds && call->bodies == contacts->bodies) {
+        fsi__reduced_velocities_out(call);
+        fsi_axpy((size_t)call->dofs, -1, contacts->held, call->u);
+        fsi__reduced_velocities_in(call, call->u);
+    }
+    contacts->holds = 0;
+}
+
+/* Checks what is given and makes room for everything but contacts. What the last call held is given
+   back; u are the velocities, and skins are where they are. */
 static fsi_result fsi__reduced_call_begin(fsi__reduced_call *call, fsi_reduced_contacts *contacts,
-                                          fsi_reduced **body, int n, fsi_real dt) {
+                                          fsi_reduced **body, int n, int obstacles, fsi_real dt) {
     memset(call, 0, sizeof *call);
     call->contacts = contacts;
     call->body = body;
     call->bodies = n;
+    call->obstacles = obstacles;
     call->dt = dt;
-    call->stride = 6;
     for (int i = 0; i < n; i++) {
         if (!body[i] || !body[i]->block)
             return FSI_ERR_ARGUMENT;
-        call->stride = fsi__imax(call->stride, fsi__reduced_dofs(body[i]));
         call->dofs += fsi__reduced_dofs(body[i]);
+        call->points += body[i]->model->sample_count;
     }
-    if (!n)
-        return FSI_OK;
-
-    fsi_result result = fsi__reduced_members(call);
-    if (result != FSI_OK)
-        return result;
-
-    contacts->parts = 2;
-    for (int i = 0; i < contacts->group_count; i++)
-        if (contacts->group[i]->skin.terms) {
-            call->points += contacts->group[i]->skin.vertex_count;
-            contacts->parts = FSI__REDUCED_PARTS + 1;
-            fsi_reduced_group_surface(contacts->group[i]);
-        }
-    for (int i = 0; i < n; i++)
-        if (!fsi__reduced_hide(contacts, i))
-            call->points += body[i]->model->sample_count;
+    for (int i = 0; i < contacts->group_count; i++) {
+        if (!contacts->group[i] || !contacts->group[i]->block)
+            return FSI_ERR_ARGUMENT;
+        call->points += contacts->group[i]->skin.vertex_count;
+    }
 
     fsi_arena arena = FSI__ZERO;
     fsi__reduced_call_layout(call, &arena);
-    result = fsi__arena_reopen(&arena, &contacts->memory, &contacts->allocator);
+    fsi_result result = fsi__arena_reopen(&arena, &contacts->memory, &contacts->allocator);
     if (result != FSI_OK)
         return result;
 
     fsi__reduced_call_layout(call, &arena);
+    result = fsi__reduced_members(call);
+    if (result != FSI_OK)
+        return result;
+
     call->dof[0] = 0;
     for (int i = 0; i < n; i++)
         call->dof[i + 1] = call->dof[i] + fsi__reduced_dofs(body[i]);
+    fsi__reduced_release(call);
+    fsi__reduced_velocities_out(call);
+    fsi_copy((size_t)call->dofs, call->u, call->start);
+    for (int i = 0; i < contacts->group_count; i++)
+        if (contacts->group[i]->skin.terms)
+            fsi_reduced_group_surface(contacts->group[i]);
 
     return FSI_OK;
-}
-
-/* ---- Coordinates with unit mass. */
-/* Velocity of body i into u, and the factor of its inertia. */
-static void fsi__reduced_unit_out(const fsi__reduced_call *call, int i, fsi_real *u) {
-    const fsi_reduced *reduced = call->body[i];
-    fsi_real *C = call->C + 9 * i;
-    fsi_mat3 inertia = fsi_mat3_rotate(&reduced->axes, &reduced->inertia);
-    memcpy(C, inertia.m, sizeof inertia.m);
-    fsi_dense_cholesky(3, C);
-    fsi_vec3 w = fsi__reduced_spin(reduced);
-    fsi_vec_store(u, fsi_vec_scale(fsi__reduced_drift(reduced), fsi__sqrt(reduced->model->mass)));
-    u[3] = C[0] * w.x + C[3] * w.y + C[6] * w.z;
-    u[4] = C[4] * w.y + C[7] * w.z;
-    u[5] = C[8] * w.z;
-    for (int k = 0; k < reduced->model->modes; k++)
-        u[6 + k] = reduced->dq[k] * fsi__sqrt(fsi__reduced_stiff(reduced->model, k, call->dt));
-}
-
-/* And back: the state of body i takes the velocity u. */
-static void fsi__reduced_unit_in(const fsi__reduced_call *call, int i, const fsi_real *u) {
-    fsi_reduced *reduced = call->body[i];
-    const fsi_real *C = call->C + 9 * i;
-    if (reduced->fixed)
-        return;
-
-    fsi_real root = fsi__sqrt(reduced->model->mass);
-    reduced->rigid->momentum = fsi_vec(u[0] * root, u[1] * root, u[2] * root);
-    reduced->rigid->angular_momentum =
-        fsi_vec(C[0] * u[3], C[3] * u[3] + C[4] * u[4], C[6] * u[3] + C[7] * u[4] + C[8] * u[5]);
-    for (int k = 0; k < reduced->model->modes; k++)
-        reduced->dq[k] = u[6 + k] / fsi__sqrt(fsi__reduced_stiff(reduced->model, k, call->dt));
-}
-
-static void fsi__reduced_unit_out_all(fsi__reduced_call *call) {
-    for (int i = 0; i < call->bodies; i++)
-        fsi__reduced_unit_out(call, i, call->u + call->dof[i]);
-}
-
-static void fsi__reduced_unit_in_all(fsi__reduced_call *call) {
-    for (int i = 0; i < call->bodies; i++)
-        fsi__reduced_unit_in(call, i, call->u + call->dof[i]);
-}
-
-/* Row of J of body i along dir. */
-static void fsi__reduced_unit_row(const fsi__reduced_call *call, int i, const fsi__spot *spot,
-                                  fsi_vec3 dir, fsi_real *row) {
-    const fsi_reduced *reduced = call->body[i];
-    const fsi_real *C = call->C + 9 * i;
-    fsi_fill((size_t)fsi__reduced_dofs(reduced), 0, row);
-    if (reduced->fixed)
-        return;
-
-    fsi__reduced_row_add(reduced, spot, dir, row);
-    for (int k = 0; k < 3; k++)
-        row[k] *= 1 / fsi__sqrt(reduced->model->mass);
-
-    /* C^-1 of the angular part */
-    row[3] /= C[0];
-    row[4] = (row[4] - C[3] * row[3]) / C[4];
-    row[5] = (row[5] - C[6] * row[3] - C[7] * row[4]) / C[8];
-    for (int k = 0; k < reduced->model->modes; k++)
-        row[6 + k] /= fsi__sqrt(fsi__reduced_stiff(reduced->model, k, call->dt));
 }
 
 /* ---- Finding contacts. */
@@ -12282,406 +12238,334 @@ static void fsi__reduced_sample(const fsi__reduced_call *call) {
     int at = 0;
     for (int i = 0; i < call->bodies; i++) {
         const fsi_reduced *reduced = call->body[i];
-        const fsi_reduced_group *group = fsi__reduced_hide(call->contacts, i);
+        const fsi_reduced_group *group = fsi__reduced_hide(call, i);
         call->point_first[i] = at;
         for (int k = 0; group && k < group->skin.vertex_count; k++)
             if (group->body[group->owner[k]] == reduced) {
                 call->point_vertex[at] = k;
+                fsi__vec_put(call->point_v, at, fsi__vec_at(group->velocity, k));
                 fsi__vec_put(call->point_x, at++, fsi__vec_at(group->x, k));
             }
         for (int k = 0; !group && k < reduced->model->sample_count; k++) {
             int vertex = reduced->model->sample[k];
             call->point_vertex[at] = vertex;
+            fsi__vec_put(call->point_v, at, fsi_reduced_velocity(reduced, vertex));
             fsi__vec_put(call->point_x, at++, fsi_reduced_point(reduced, vertex));
         }
     }
     call->point_first[call->bodies] = at;
 }
 
-/* Adds a contact whose normal is known. */
-static fsi_result fsi__reduced_add(fsi_reduced_contacts *contacts,
-                                   const fsi__reduced_contact *from) {
-    fsi_result result =
-        FSI__LIST_ROOM(contacts->contact, contacts->count + 1, &contacts->allocator);
+/* Number of a body's points; the numbers behind them are its mesh vertices. */
+static int fsi__reduced_points(const fsi__reduced_call *call, int body) {
+    return call->point_first[body + 1] - call->point_first[body];
+}
+
+/* velocity_fn and distance_fn of a copy while contacts are searched. */
+static fsi_vec3 fsi__guest_velocity(void *user, int point, fsi_vec3 at) {
+    const fsi__reduced_guest *guest = (const fsi__reduced_guest *)user;
+    const fsi__reduced_call *call = guest->call;
+    int points = fsi__reduced_points(call, guest->number);
+    (void)at;
+    if (point < points)
+        return fsi__vec_at(call->point_v, call->point_first[guest->number] + point);
+    return fsi_reduced_velocity(call->body[guest->number], point - points);
+}
+
+static fsi_real fsi__guest_distance(void *user, fsi_vec3 p, fsi_vec3 *normal, int *point) {
+    const fsi__reduced_guest *guest = (const fsi__reduced_guest *)user;
+    int vertex = 0;
+    fsi_real distance = fsi__reduced_distance(guest->call->body[guest->number], p, normal, &vertex);
+    *point = fsi__reduced_points(guest->call, guest->number) + vertex;
+    return distance;
+}
+
+/* The same of an obstacle. */
+static fsi_vec3 fsi__obstacle_velocity(void *user, int point, fsi_vec3 at) {
+    (void)point;
+    (void)at;
+    return ((const fsi__reduced_guest *)user)->velocity;
+}
+
+static fsi_real fsi__obstacle_distance(void *user, fsi_vec3 p, fsi_vec3 *normal, int *point) {
+    fsi__reduced_guest *guest = (fsi__reduced_guest *)user;
+    const fsi_obstacle *obstacle = guest->call->obstacle + guest->number - guest->call->bodies;
+    *point = 0;
+    return obstacle->distance_fn(p, normal, &guest->velocity, obstacle->user);
+}
+
+/* ---- Ends of contacts for the solver: contact i has the points 2 i and 2 i + 1. */
+static fsi_vec3 fsi__rows_velocity(void *user, int point, fsi_vec3 at) {
+    const fsi__reduced_call *call = ((const fsi__reduced_guest *)user)->call;
+    const fsi__reduced_ends *ends = call->contacts->ends + point / 2;
+    int end = point % 2;
+    fsi_vec3 v = end ? ends->velocity : fsi_vec(0, 0, 0);
+    (void)at;
+    for (int i = ends->column[end]; i < ends->column[end + 1]; i++) {
+        const fsi__reduced_column *column = call->contacts->column + i;
+        v = fsi_vec_mad(v, column->row, call->u[column->dof]);
+    }
+    return v;
+}
+
+static void fsi__rows_impulse(void *user, int point, fsi_vec3 at, fsi_vec3 j) {
+    fsi__reduced_call *call = ((const fsi__reduced_guest *)user)->call;
+    const fsi__reduced_ends *ends = call->contacts->ends + point / 2;
+    int end = point % 2;
+    (void)at;
+    if (end)
+        call->work -= (double)fsi_vec_dot(j, ends->velocity);
+    for (int i = ends->column[end]; i < ends->column[end + 1]; i++) {
+        const fsi__reduced_column *column = call->contacts->column + i;
+        call->u[column->dof] += fsi_vec_dot(column->answer, j);
+    }
+}
+
+/* K = J M^-1 J^T */
+static void fsi__rows_inverse(void *user, int point, fsi_vec3 at, fsi_mat3 *K) {
+    const fsi__reduced_call *call = ((const fsi__reduced_guest *)user)->call;
+    const fsi__reduced_ends *ends = call->contacts->ends + point / 2;
+    (void)at;
+    memset(K, 0, sizeof *K);
+    for (int i = ends->column[point % 2]; i < ends->column[point % 2 + 1]; i++) {
+        const fsi__reduced_column *column = call->contacts->column + i;
+        fsi__outer_add(K, column->row, column->answer);
+    }
+}
+
+/* Copies and obstacles become the externals of the world. */
+static fsi_result fsi__reduced_invite(fsi__reduced_call *call) {
+    fsi_reduced_contacts *contacts = call->contacts;
+    int count = call->bodies + call->obstacles;
+    memset(call->external, 0, (size_t)count * sizeof *call->external);
+    for (int i = 0; i < count; i++) {
+        fsi_external *external = call->external + i;
+        call->guest[i].call = call;
+        call->guest[i].number = i;
+        external->user = call->guest + i;
+        external->velocity_fn = fsi__obstacle_velocity;
+        external->distance_fn = fsi__obstacle_distance;
+        external->inverse_mass_fn = fsi__rows_inverse;
+        external->impulse_fn = fsi__rows_impulse;
+        if (i >= call->bodies)
+            continue;
+        external->point_count = fsi__reduced_points(call, i);
+        external->x = call->point_x + 3 * call->point_first[i];
+        external->friction = contacts->friction;
+        external->restitution = contacts->restitution;
+        external->group = call->group_of[i];
+        external->velocity_fn = fsi__guest_velocity;
+        external->distance_fn = fsi__guest_distance;
+    }
+    contacts->obstacles = call->obstacles;
+    return fsi_solids_set_externals(&contacts->solids, call->external, count);
+}
+
+/* A world with room for so many contacts, which begins with those in `known`. */
+static fsi_result fsi__reduced_world(fsi_reduced_contacts *contacts, int room,
+                                     const fsi_contact *known, int count) {
+    fsi_solids world;
+    fsi_solids_desc desc = FSI__ZERO;
+    desc.dim = 3;
+    desc.max_bodies = 1;
+    desc.max_contacts = room;
+    desc.substeps = 1;
+    desc.allocator = contacts->allocator;
+    fsi_result result = fsi_solids_init(&world, &desc);
     if (result != FSI_OK)
         return result;
 
-    fsi__reduced_contact *contact = &contacts->contact[contacts->count++];
-    *contact = *from;
-    fsi_vec3 normal = contact->dir[0];
-    int steep = fsi__abs(normal.x) < FSI_R(0.7);
-    contact->dir[1] = fsi__unit(fsi_vec_cross(normal, fsi__axis(steep ? 0 : 1)));
-    contact->dir[2] = fsi_vec_cross(normal, contact->dir[1]);
-    contacts->depth = fsi__max(contacts->depth, -contact->gap);
+    if (count > 0)
+        memcpy(world.contact, known, (size_t)count * sizeof *known);
+    world.contact_count = count;
+    fsi_solids_free(&contacts->solids);
+    contacts->solids = world;
     return FSI_OK;
 }
 
-/* Points of body a against body b's field, or against an obstacle (b < 0). */
-static fsi_result fsi__reduced_narrow(fsi__reduced_call *call, int a, int b,
-                                      const fsi_obstacle *obstacle) {
+/* All contacts, in a world that grows until it holds them. */
+static fsi_result fsi__reduced_find(fsi__reduced_call *call, fsi_real scale) {
     fsi_reduced_contacts *contacts = call->contacts;
-    const fsi_reduced_group *hide = fsi__reduced_hide(contacts, a);
-    const fsi_real *bound = call->bound;
-    fsi__reduced_contact contact = FSI__ZERO;
-    contact.body[0] = a;
-    contact.body[1] = b;
-    contact.skin = hide ? contacts->group_of[a] : 0;
-    contact.friction = obstacle ? obstacle->friction : contacts->friction;
-    contact.restitution = obstacle ? obstacle->restitution : contacts->restitution;
+    fsi_solids *solids = &contacts->solids;
+    int known = solids->contact_count;
+    fsi_result result = fsi__reduced_invite(call);
+    if (result != FSI_OK)
+        return result;
 
-    for (int i = call->point_first[a]; i < call->point_first[a + 1]; i++) {
-        /* How far is the point from the other? */
-        int vertex = call->point_vertex[i];
-        int nearest = 0;
-        contact.at = fsi__vec_at(call->point_x, i);
-        if (obstacle)
-            contact.gap = obstacle->distance_fn(contact.at, &contact.dir[0], &contact.velocity,
-                                                obstacle->user);
-        else {
-            fsi_vec3 d = fsi_vec_sub(contact.at, fsi_vec_load(bound + 4 * b));
-            if (fsi_vec_dot(d, d) > bound[4 * b + 3] * bound[4 * b + 3])
-                continue;
-            contact.gap =
-                fsi__reduced_distance(call->body[b], contact.at, &contact.dir[0], &nearest);
-        }
-        if (!(contact.gap < bound[4 * a + 3]))
-            continue;
-        if (!fsi__finite_vec(contact.dir[0]))
-            return FSI_ERR_CALLBACK;
-
-        /* Do they touch within this step? */
-        fsi_vec3 own = hide ? fsi__vec_at(hide->velocity, vertex)
-                            : fsi_reduced_velocity(call->body[a], vertex);
-        fsi_vec3 other = obstacle ? contact.velocity : fsi_reduced_velocity(call->body[b], nearest);
-        fsi_real approach = fsi_vec_dot(fsi_vec_sub(own, other), contact.dir[0]);
-        if (contact.gap + call->dt * approach > call->body[a]->model->h / 4)
-            continue;
-        contact.vertex[0] = vertex;
-        contact.vertex[1] = nearest;
-        fsi_result result = fsi__reduced_add(contacts, &contact);
+    fsi__collide(solids, call->dt, scale);
+    while (solids->work->capped) {
+        result =
+            fsi__reduced_world(contacts, 2 * solids->desc.max_contacts, solids->work->old, known);
+        if (result == FSI_OK)
+            result = fsi__reduced_invite(call);
         if (result != FSI_OK)
             return result;
+        fsi__collide(solids, call->dt, scale);
     }
-
-    return FSI_OK;
-}
-
-static int fsi__reduced_lower_order(const void *pa, const void *pb) {
-    const fsi__reduced_lower *a = (const fsi__reduced_lower *)pa;
-    const fsi__reduced_lower *b = (const fsi__reduced_lower *)pb;
-    if (a->x < b->x || a->x > b->x)
-        return a->x < b->x ? -1 : 1;
-    return a->body < b->body ? -1 : a->body > b->body;
-}
-
-/* Spheres around what each body can touch in this step, in order of their lower ends along x. */
-static void fsi__reduced_bounds(fsi__reduced_call *call) {
-    for (int i = 0; i < call->bodies; i++) {
-        const fsi_reduced *reduced = call->body[i];
-        fsi_vec3 centre = reduced->rigid->position;
-        fsi_real reach = 0;
-        for (int k = call->point_first[i]; k < call->point_first[i + 1]; k++)
-            reach =
-                fsi__max(reach, fsi__length(fsi_vec_sub(fsi__vec_at(call->point_x, k), centre)));
-        fsi_real way = call->dt * fsi__length(reduced->rigid->momentum) / reduced->model->mass;
-        fsi_vec_store(call->bound + 4 * i, centre);
-        call->bound[4 * i + 3] = reach + reduced->model->h + way;
-        call->lower[i].x = centre.x - call->bound[4 * i + 3];
-        call->lower[i].body = i;
-    }
-    qsort(call->lower, (size_t)call->bodies, sizeof *call->lower, fsi__reduced_lower_order);
-}
-
-/* Can bodies a and b touch at all? */
-static int fsi__reduced_meets(const fsi__reduced_call *call, int a, int b) {
-    const int32_t *group_of = call->contacts->group_of;
-    const fsi_real *own = call->bound + 4 * a;
-    const fsi_real *other = call->bound + 4 * b;
-    if (call->body[a]->fixed && call->body[b]->fixed)
-        return 0;
-    if (group_of[a] && group_of[a] == group_of[b])
-        return 0;
-
-    fsi_vec3 d = fsi_vec_sub(fsi_vec_load(own), fsi_vec_load(other));
-    fsi_real reach = own[3] + other[3];
-    return !(fsi_vec_dot(d, d) > reach * reach);
-}
-
-/* All contacts: with obstacles, and between bodies whose spheres overlap. */
-static fsi_result fsi__reduced_find(fsi__reduced_call *call, const fsi_obstacle *obstacle,
-                                    int obstacles) {
-    fsi_result result = FSI_OK;
-    fsi__reduced_sample(call);
-    fsi__reduced_bounds(call);
-
-    for (int i = 0; i < call->bodies; i++) {
-        int a = call->lower[i].body;
-        fsi_real upper = call->bound[4 * a] + call->bound[4 * a + 3];
-        for (int k = 0; k < obstacles && result == FSI_OK && !call->body[a]->fixed; k++)
-            result = fsi__reduced_narrow(call, a, -1 - k, obstacle + k);
-        for (int j = i + 1; j < call->bodies && call->lower[j].x < upper; j++) {
-            int b = call->lower[j].body;
-            if (result == FSI_OK && fsi__reduced_meets(call, a, b)) {
-                result = fsi__reduced_narrow(call, a, b, NULL);
-                if (result == FSI_OK)
-                    result = fsi__reduced_narrow(call, b, a, NULL);
-            }
-        }
-        if (result != FSI_OK)
-            return result;
-    }
-
-    return FSI_OK;
+    return FSI__LIST_ROOM(contacts->ends, solids->contact_count, &contacts->allocator);
 }
 
 /* ---- Rows of a contact. */
-/* Row of a part of contact i along direction d; the rows of its parts lie side by side. */
-static fsi_real *fsi__reduced_part_row(const fsi__reduced_call *call, int i, int d, int part) {
-    size_t row = (size_t)(3 * i + d) * (size_t)call->contacts->parts + (size_t)part;
-    return call->contacts->row + row * (size_t)call->stride;
-}
-
-/* Velocity of contact i along direction d, with the velocities u; start: what is added to. */
-static fsi_real fsi__reduced_speed(const fsi__reduced_call *call, int i, int d, fsi_real start) {
-    const fsi__reduced_contact *contact = &call->contacts->contact[i];
-    for (int s = 0; s < contact->parts; s++) {
-        const fsi_real *row = fsi__reduced_part_row(call, i, d, s);
-        const int32_t *dof = call->dof + contact->part[s];
-        const fsi_real *u = call->u + dof[0];
-        fsi_real sum = 0;
-        for (int k = 0; k < dof[1] - dof[0]; k++)
-            sum += row[k] * u[k];
-        start += sum;
-    }
-    return start;
-}
-
-/* Minus the velocity of the obstacle along direction d. */
-static fsi_real fsi__reduced_carried(const fsi__reduced_contact *contact, int d) {
-    return -fsi_vec_dot(contact->velocity, contact->dir[d]);
-}
-
-/* An impulse on contact i along direction d changes u. */
-static void fsi__reduced_press(const fsi__reduced_call *call, int i, int d, fsi_real impulse) {
-    const fsi__reduced_contact *contact = &call->contacts->contact[i];
-    for (int s = 0; s < contact->parts; s++) {
-        const fsi_real *row = fsi__reduced_part_row(call, i, d, s);
-        const int32_t *dof = call->dof + contact->part[s];
-        fsi_real *u = call->u + dof[0];
-        for (int k = 0; k < dof[1] - dof[0]; k++)
-            u[k] += impulse * row[k];
-    }
-}
-
-/* One more part of contact i: body b, which takes `share` of the impulse at a spot. */
-static void fsi__reduced_part_add(fsi__reduced_call *call, int i, int b, const fsi__spot *spot,
-                                  fsi_real share) {
-    fsi__reduced_contact *contact = &call->contacts->contact[i];
-    contact->part[contact->parts] = b;
-    contact->share[contact->parts] = share;
-    for (int d = 0; d < 3; d++)
-        fsi__reduced_unit_row(call, b, spot, fsi_vec_scale(contact->dir[d], share),
-                              fsi__reduced_part_row(call, i, d, contact->parts));
-    contact->parts++;
-}
-
-/* The bodies behind a skin vertex, each once with all its particles. */
-static void fsi__reduced_skin_parts(fsi__reduced_call *call, int i) {
-    fsi__reduced_contact *contact = &call->contacts->contact[i];
-    const fsi_reduced_skin *skin = &call->contacts->group[contact->skin - 1]->skin;
-    const int32_t *number = fsi__reduced_numbers(call->contacts, contact->skin - 1);
-    int first = skin->terms * contact->vertex[0];
-    int end = first + skin->terms;
-
-    for (int k = first; k < end; k++) {
-        int known = first;
-        while (skin->body[known] != skin->body[k])
-            known++;
-        if (known < k)
-            continue;
-
-        int32_t vertex[FSI__SKIN_TERMS];
-        fsi_real weight[FSI__SKIN_TERMS];
-        fsi_real share = 0;
-        fsi_vec3 at = fsi_vec(0, 0, 0);
-        int b = number[skin->body[k]];
-        int count = 0;
-        for (int t = k; t < end; t++)
-            if (skin->body[t] == skin->body[k]) {
-                vertex[count] = skin->vertex[t];
-                weight[count] = skin->weight[t];
-                at =
-                    fsi_vec_mad(at, fsi_reduced_point(call->body[b], vertex[count]), weight[count]);
-                share += weight[count++];
-            }
-        if (!(fsi__abs(share) > 0))
-            continue;
-        for (int t = 0; t < count; t++)
-            weight[t] /= share;
-        fsi__spot spot = fsi__spot_of(fsi_vec_scale(at, 1 / share), count, vertex, weight);
-        fsi__reduced_part_add(call, i, b, &spot, share);
-    }
-}
-
-/* Parts of contact i and their rows: the bodies behind its first point, then the one it touches. */
-static void fsi__reduced_parts(fsi__reduced_call *call, int i) {
-    fsi__reduced_contact *contact = &call->contacts->contact[i];
-    fsi__spot spot = fsi__spot_at(contact->at, contact->vertex);
-    contact->parts = 0;
-    if (contact->skin)
-        fsi__reduced_skin_parts(call, i);
-    else
-        fsi__reduced_part_add(call, i, contact->body[0], &spot, 1);
-    if (contact->body[1] >= 0) {
-        spot.vertex = contact->vertex + 1;
-        fsi__reduced_part_add(call, i, contact->body[1], &spot, -1);
-    }
-}
-
-/* Room for the rows of all contacts. */
-static fsi_result fsi__reduced_row_room(fsi__reduced_call *call) {
+/* Body b takes `share` of the impulses on an end, at a spot. The end has the columns from `first`
+   on; those it has of this body already are added to. */
+static fsi_result fsi__reduced_columns_add(fsi__reduced_call *call, int first, int b,
+                                           const fsi__spot *spot, fsi_real share) {
     fsi_reduced_contacts *contacts = call->contacts;
-    size_t rows = 3 * (size_t)contacts->count * (size_t)contacts->parts;
-    return FSI__LIST_ROOM(contacts->row, rows * (size_t)call->stride, &contacts->allocator);
-}
-
-/* Rows, weights and wanted normal velocities of all contacts. */
-static fsi_result fsi__reduced_prepare(fsi__reduced_call *call) {
-    fsi_reduced_contacts *contacts = call->contacts;
-    fsi_result result = fsi__reduced_row_room(call);
-
-    for (int i = 0; i < contacts->count && result == FSI_OK; i++) {
-        fsi__reduced_contact *contact = &contacts->contact[i];
-        fsi__reduced_parts(call, i);
-        for (int d = 0; d < 3; d++) {
-            double length = 0;
-            for (int s = 0; s < contact->parts; s++) {
-                const fsi_real *row = fsi__reduced_part_row(call, i, d, s);
-                fsi_real sum = 0;
-                for (int k = 0; k < fsi__reduced_dofs(call->body[contact->part[s]]); k++)
-                    sum += row[k] * row[k];
-                length += (double)sum;
-            }
-            contact->weight[d] = length > 0 ? (fsi_real)(1 / length) : 0;
-        }
-
-        /* A gap may close in this step, and who comes fast bounces. */
-        fsi_real speed = fsi__reduced_speed(call, i, 0, fsi__reduced_carried(contact, 0));
-        contact->target = contact->gap > 0 ? -contact->gap / call->dt : 0;
-        if (speed < -call->body[contact->body[0]]->model->radius)
-            contact->target = fsi__max(contact->target, -contact->restitution * speed);
+    const fsi_reduced *reduced = call->body[b];
+    int dofs = fsi__reduced_dofs(reduced);
+    while (first < call->columns && contacts->column[first].dof != call->dof[b])
+        first++;
+    if (first == call->columns) {
+        call->columns += dofs;
+        fsi_result result = FSI__LIST_ROOM(contacts->column, call->columns, &contacts->allocator);
+        if (result != FSI_OK)
+            return result;
+        memset(contacts->column + first, 0, (size_t)dofs * sizeof *contacts->column);
     }
 
-    return result;
-}
-
-/* ---- Impulses of the call before. */
-static int fsi__reduced_past_order(const void *pa, const void *pb) {
-    const fsi__reduced_past *a = (const fsi__reduced_past *)pa;
-    const fsi__reduced_past *b = (const fsi__reduced_past *)pb;
-    int k = 0;
-    while (k < 2 && a->name[k] == b->name[k])
-        k++;
-    return a->name[k] < b->name[k] ? -1 : a->name[k] > b->name[k];
-}
-
-static fsi__reduced_past fsi__reduced_named(const fsi__reduced_contact *contact) {
-    fsi__reduced_past past;
-    past.name[0] = contact->body[0];
-    past.name[1] = contact->vertex[0];
-    past.name[2] = contact->body[1];
-    past.impulse = fsi_vec(0, 0, 0);
-    for (int d = 0; d < 3; d++)
-        past.impulse = fsi_vec_mad(past.impulse, contact->dir[d], contact->impulse[d]);
-    return past;
-}
-
-/* The impulses of the last call, as they would be in a step of dt. */
-static fsi_result fsi__reduced_remember(const fsi__reduced_call *call) {
-    fsi_reduced_contacts *contacts = call->contacts;
-    contacts->past_count = 0;
-    if (call->bodies != contacts->bodies || !(contacts->dt > 0) || !contacts->count)
-        return FSI_OK;
-
-    fsi_result result = FSI__LIST_ROOM(contacts->past, contacts->count, &contacts->allocator);
-    if (result != FSI_OK)
-        return result;
-
-    for (int i = 0; i < contacts->count; i++) {
-        fsi__reduced_past *past = contacts->past + i;
-        *past = fsi__reduced_named(&contacts->contact[i]);
-        past->impulse = fsi_vec_scale(past->impulse, call->dt / contacts->dt);
+    fsi__reduced_column *column = contacts->column + first;
+    fsi_mat3 turning = fsi_mat3_rotate(&reduced->axes, &reduced->inverse_inertia);
+    fsi_vec3 arm = fsi_vec_sub(spot->x, reduced->rigid->position);
+    fsi_real movable = reduced->fixed ? 0 : share;
+    for (int k = 0; k < dofs; k++) {
+        fsi_vec3 row = k < 6 ? fsi__axis(k % 3) : fsi__mode_velocity(reduced, spot, k - 6);
+        fsi_vec3 answer = row;
+        if (k < 3)
+            answer = fsi_vec_scale(row, 1 / reduced->model->mass);
+        else if (k < 6) {
+            answer = fsi_vec_cross(fsi_vec_load(turning.m + 3 * (k - 3)), arm);
+            row = fsi_vec_cross(row, arm);
+        } else
+            answer = fsi_vec_scale(row, 1 / fsi__reduced_stiff(reduced->model, k - 6, call->dt));
+        column[k].dof = call->dof[b] + k;
+        column[k].row = fsi_vec_mad(column[k].row, row, share);
+        column[k].answer = fsi_vec_mad(column[k].answer, answer, movable);
     }
-    contacts->past_count = contacts->count;
-    qsort(contacts->past, (size_t)contacts->count, sizeof *contacts->past, fsi__reduced_past_order);
-
     return FSI_OK;
 }
 
-/* Warm start: a contact of the same vertex with the same body or obstacle begins with what it
-   carried. */
-static void fsi__reduced_inherit(fsi__reduced_call *call) {
+/* The bodies behind a skin vertex of a group. */
+static fsi_result fsi__reduced_skin_columns(fsi__reduced_call *call, const fsi_reduced_group *group,
+                                            int skin_vertex) {
+    int first = call->columns;
+    fsi_result result = FSI_OK;
+    for (int k = 0; k < group->skin.terms && result == FSI_OK; k++) {
+        int term = group->skin.terms * skin_vertex + k;
+        const fsi_reduced *body = group->body[group->skin.body[term]];
+        const int32_t *vertex = group->skin.vertex + term;
+        fsi__spot spot = fsi__spot_at(fsi_reduced_point(body, *vertex), vertex);
+        if (group->skin.weight[term] > 0)
+            result = fsi__reduced_columns_add(call, first, body->number, &spot,
+                                              group->skin.weight[term]);
+    }
+    return result;
+}
+
+/* Number of the body at an end; an obstacle has one from `bodies` on. */
+static int fsi__reduced_number(const fsi__reduced_call *call, int solid) {
+    return solid - call->contacts->solids.desc.max_bodies;
+}
+
+/* The columns of an end. */
+static fsi_result fsi__reduced_end_columns(fsi__reduced_call *call, int solid, int point,
+                                           fsi_vec3 at) {
+    int body = fsi__reduced_number(call, solid);
+    if (body >= call->bodies)
+        return FSI_OK;
+
+    int points = fsi__reduced_points(call, body);
+    int32_t vertex =
+        point < points ? call->point_vertex[call->point_first[body] + point] : point - points;
+    const fsi_reduced_group *group = fsi__reduced_hide(call, body);
+    if (point < points && group)
+        return fsi__reduced_skin_columns(call, group, vertex);
+
+    fsi__spot spot = fsi__spot_at(at, &vertex);
+    return fsi__reduced_columns_add(call, call->columns, body, &spot, 1);
+}
+
+/* Is the point of an old contact still there? The list of bodies may have changed. */
+static int fsi__reduced_knows(const fsi__reduced_call *call, int solid, int point) {
+    int body = fsi__reduced_number(call, solid);
+    return body >= call->bodies
+           || point < fsi__reduced_points(call, body) + call->body[body]->model->vertex_count;
+}
+
+/* Columns of all contacts, which stand where their leading points are now. */
+static fsi_result fsi__reduced_rows(fsi__reduced_call *call) {
     fsi_reduced_contacts *contacts = call->contacts;
+    const fsi_solids *solids = &contacts->solids;
+    fsi_result result = FSI_OK;
 
-    for (int i = 0; i < contacts->count && contacts->past_count; i++) {
-        fsi__reduced_contact *contact = &contacts->contact[i];
-        fsi__reduced_past name = fsi__reduced_named(contact);
-        const fsi__reduced_past *was =
-            (fsi__reduced_past *)bsearch(&name, contacts->past, (size_t)contacts->past_count,
-                                         sizeof name, fsi__reduced_past_order);
-        if (!was || !(fsi_vec_dot(was->impulse, contact->dir[0]) > 0))
+    for (int i = 0; i < solids->contact_count && result == FSI_OK; i++) {
+        fsi_contact *contact = solids->contact + i;
+        fsi__reduced_ends *ends = contacts->ends + i;
+        int lead_b = contact->lead == contact->b.solid;
+        int first = call->point_first[fsi__reduced_number(call, contact->lead)];
+        ends->column[0] = ends->column[1] = ends->column[2] = call->columns;
+        if (!fsi__reduced_knows(call, contact->a.solid, ends->point[0])
+            || !fsi__reduced_knows(call, contact->b.solid, ends->point[1]))
             continue;
-        fsi_real *impulse = contact->impulse;
-        for (int d = 0; d < 3; d++)
-            impulse[d] = fsi_vec_dot(was->impulse, contact->dir[d]);
-        contact->before = impulse[0];
-
-        fsi__coulomb_cone(contact->friction * impulse[0], &impulse[1], &impulse[2]);
-        for (int d = 0; d < 3; d++)
-            fsi__reduced_press(call, i, d, impulse[d]);
+        contact->at = fsi__vec_at(call->point_x, first + ends->point[lead_b]);
+        result = fsi__reduced_end_columns(call, contact->a.solid, ends->point[0], contact->at);
+        ends->column[1] = call->columns;
+        if (result == FSI_OK)
+            result = fsi__reduced_end_columns(call, contact->b.solid, ends->point[1], contact->at);
+        ends->column[2] = call->columns;
     }
+
+    for (int i = 0; i < solids->external_count; i++)
+        call->external[i].velocity_fn = fsi__rows_velocity;
+    return result;
 }
 
-/* ---- The solve. */
-/* Impulse of contact i along direction d after which its velocity would be the target. */
-static fsi_real fsi__reduced_wanted(const fsi__reduced_call *call, int i, int d, fsi_real target) {
-    const fsi__reduced_contact *contact = &call->contacts->contact[i];
-    fsi_real speed = fsi__reduced_speed(call, i, d, fsi__reduced_carried(contact, d));
-    return contact->impulse[d] + contact->weight[d] * (target - speed);
-}
+/* The contacts found get their points for the solver and what only obstacles know. */
+static fsi_result fsi__reduced_meet(fsi__reduced_call *call) {
+    fsi_reduced_contacts *contacts = call->contacts;
+    const fsi_solids *solids = &contacts->solids;
 
-/* The impulse of contact i along direction d becomes `next`. */
-static void fsi__reduced_set(fsi__reduced_call *call, int i, int d, fsi_real next) {
-    fsi_real *impulse = call->contacts->contact[i].impulse;
-    fsi__reduced_press(call, i, d, next - impulse[d]);
-    impulse[d] = next;
-}
-
-/* One sweep of sequential impulses: normal, then friction inside the cone. */
-static void fsi__reduced_sweep(fsi__reduced_call *call) {
-    for (int i = 0; i < call->contacts->count; i++) {
-        const fsi__reduced_contact *contact = &call->contacts->contact[i];
-        fsi__reduced_set(call, i, 0, fsi__max(fsi__reduced_wanted(call, i, 0, contact->target), 0));
-        fsi_real along = fsi__reduced_wanted(call, i, 1, 0);
-        fsi_real across = fsi__reduced_wanted(call, i, 2, 0);
-        fsi__coulomb_cone(contact->friction * contact->impulse[0], &along, &across);
-        fsi__reduced_set(call, i, 1, along);
-        fsi__reduced_set(call, i, 2, across);
+    for (int i = 0; i < solids->contact_count; i++) {
+        fsi_contact *contact = solids->contact + i;
+        fsi__reduced_ends *ends = contacts->ends + i;
+        int obstacle = fsi__reduced_number(call, contact->b.solid) - call->bodies;
+        if (!fsi__finite_vec(contact->normal))
+            return FSI_ERR_CALLBACK;
+        memset(ends, 0, sizeof *ends);
+        ends->point[0] = contact->a.point;
+        ends->point[1] = contact->b.point;
+        ends->before = contact->impulse;
+        contact->a.point = 2 * i;
+        contact->b.point = 2 * i + 1;
+        if (obstacle >= 0) {
+            const fsi_obstacle *wall = call->obstacle + obstacle;
+            fsi_vec3 normal;
+            wall->distance_fn(contact->at, &normal, &ends->velocity, wall->user);
+            contact->friction = wall->friction;
+            contact->restitution = wall->restitution;
+        }
+        contacts->depth = fsi__max(contacts->depth, -contact->gap);
     }
+    contacts->count = solids->contact_count;
+    return fsi__reduced_rows(call);
+}
+
+/* ---- Energy and overlaps. */
+/* Energy of all bodies at the end of the step, J. */
+static double fsi__reduced_next_all(const fsi__reduced_call *call) {
+    double energy = 0;
+    for (int i = 0; i < call->bodies; i++)
+        energy += fsi__reduced_next(call->body[i]);
+    return energy;
 }
 
 /* Energy at the end of the step beyond what is allowed, with `share` of all impulses, J. The bodies
    keep the velocities of the share. */
 static double fsi__reduced_excess(double share, void *user) {
     const fsi__reduced_call *call = (const fsi__reduced_call *)user;
-    double energy = 0;
     for (int k = 0; k < call->dofs; k++)
         call->trial[k] = call->start[k] + (fsi_real)share * (call->u[k] - call->start[k]);
-    for (int i = 0; i < call->bodies; i++) {
-        fsi__reduced_unit_in(call, i, call->trial + call->dof[i]);
-        energy += fsi__reduced_next(call->body[i]);
-    }
-    return energy - call->allowed - share * call->work;
+    fsi__reduced_velocities_in(call, call->trial);
+    return fsi__reduced_next_all(call) - call->allowed - share * call->work;
 }
 
 /* The bodies take the velocities u. Their energy at the end of the step is at most what they had,
@@ -12689,30 +12573,14 @@ static double fsi__reduced_excess(double share, void *user) {
    many points would add some, a share of all impulses is taken back. */
 static void fsi__reduced_settle(fsi__reduced_call *call) {
     fsi_reduced_contacts *contacts = call->contacts;
-    call->work = 0;
-    for (int i = 0; i < contacts->count; i++)
-        for (int d = 0; d < 3; d++) {
-            const fsi__reduced_contact *contact = &contacts->contact[i];
-            fsi_real speed = fsi_vec_dot(contact->velocity, contact->dir[d]);
-            call->work += (double)(contact->impulse[d] * speed);
-        }
     double share = fsi__safe_share(fsi__reduced_excess, call);
     contacts->work += share * call->work;
-    for (int i = 0; i < contacts->count && share < 1; i++)
-        for (int d = 0; d < 3; d++)
-            contacts->contact[i].impulse[d] *= (fsi_real)share;
-}
-
-static int fsi__reduced_passes(const fsi_reduced_contacts *contacts) {
-    return contacts->iterations ? contacts->iterations : 20;
-}
-
-/* Energy of all bodies at the end of the step, J. */
-static double fsi__reduced_next_all(const fsi__reduced_call *call) {
-    double energy = 0;
-    for (int i = 0; i < call->bodies; i++)
-        energy += fsi__reduced_next(call->body[i]);
-    return energy;
+    for (int i = 0; i < contacts->count && share < 1; i++) {
+        fsi_contact *contact = contacts->solids.contact + i;
+        contact->impulse *= (fsi_real)share;
+        contact->impulse_t[0] *= (fsi_real)share;
+        contact->impulse_t[1] *= (fsi_real)share;
+    }
 }
 
 /* The body moves for dt with the velocity u and keeps its own velocity. */
@@ -12725,7 +12593,7 @@ static void fsi__reduced_shift(fsi__reduced_call *call, int i, const fsi_real *u
     fsi_vec3 momentum = reduced->rigid->momentum;
     fsi_vec3 angular_momentum = reduced->rigid->angular_momentum;
     fsi_copy(modes, reduced->dq, reduced->aside);
-    fsi__reduced_unit_in(call, i, u);
+    fsi__reduced_velocity_in(reduced, u);
     fsi__reduced_advance(reduced, call->dt);
     reduced->moved -= call->dt;
     reduced->rigid->momentum = momentum;
@@ -12733,99 +12601,57 @@ static void fsi__reduced_shift(fsi__reduced_call *call, int i, const fsi_real *u
     fsi_copy(modes, reduced->aside, reduced->dq);
 }
 
-/* Moving two bodies that pass each other apart turns them: m dx x v is taken from their spin. */
-static void fsi__reduced_unturn(const fsi__reduced_call *call,
-                                const fsi__reduced_contact *contact) {
-    if (contact->gap > 0 || contact->body[1] < 0)
+/* Moving two bodies that pass each other apart turns them: m dx x v is taken from their spin. u are
+   the velocities of their centres of mass. */
+static void fsi__reduced_unturn(const fsi__reduced_call *call, const fsi_contact *contact) {
+    int a = fsi__reduced_number(call, contact->a.solid);
+    int b = fsi__reduced_number(call, contact->b.solid);
+    if (b >= call->bodies || call->body[a]->fixed || call->body[b]->fixed)
         return;
 
-    fsi_reduced *own = call->body[contact->body[0]];
-    fsi_reduced *other = call->body[contact->body[1]];
-    if (own->fixed || other->fixed)
-        return;
-
-    fsi_vec3 passing = fsi_vec(0, 0, 0);
-    for (int s = 0; s < contact->parts; s++) {
-        const fsi_reduced *part = call->body[contact->part[s]];
-        passing =
-            fsi_vec_mad(passing, part->rigid->momentum, contact->share[s] / part->model->mass);
-    }
+    fsi_vec3 passing = fsi__contact_velocity(&call->contacts->solids, contact);
     fsi_vec3 turn =
-        fsi_vec_scale(fsi_vec_cross(contact->dir[0], passing), -call->dt * contact->open / 2);
-    own->rigid->angular_momentum = fsi_vec_add(own->rigid->angular_momentum, turn);
-    other->rigid->angular_momentum = fsi_vec_add(other->rigid->angular_momentum, turn);
+        fsi_vec_scale(fsi_vec_cross(contact->normal, passing), -call->dt * contact->impulse / 2);
+    fsi__vec_add_at(fsi__reduced_momenta(call->body[a]), 1, turn);
+    fsi__vec_add_at(fsi__reduced_momenta(call->body[b]), 1, turn);
 }
 
-/* A fifth of every overlap is opened by moving the bodies: the same impulses without friction on
-   velocities of their own (u from zero), which move the bodies for dt and are forgotten. Momentum
-   and modal velocity stay. */
-static void fsi__reduced_open(fsi__reduced_call *call) {
+/* A fifth of every overlap is opened by moving the bodies: impulses without friction on velocities
+   of their own (u from zero), which move the bodies for dt and are forgotten. Momentum and modal
+   velocity stay. */
+static void fsi__reduced_open(fsi__reduced_call *call, fsi__step *step) {
     fsi_reduced_contacts *contacts = call->contacts;
-    int any = 0;
-
-    for (int i = 0; i < contacts->count; i++) {
-        fsi__reduced_contact *contact = &contacts->contact[i];
-        fsi_real depth = fsi__max(-contact->gap - contacts->slop, 0);
-        contact->target =
-            fsi__min(depth * FSI_R(0.2) / call->dt, call->body[contact->body[0]]->model->radius);
-        contact->open = 0;
-        any |= contact->target > 0;
-    }
-    if (!any)
+    fsi_solids *solids = &contacts->solids;
+    if (!(contacts->depth > contacts->slop))
         return;
 
+    size_t bytes = (size_t)contacts->count * sizeof *solids->contact;
+    memcpy(solids->work->old, solids->contact, bytes);
+    for (int i = 0; i < contacts->count; i++) {
+        fsi_contact *contact = solids->contact + i;
+        contact->impulse = contact->friction = 0;
+        contact->gap += contacts->slop;
+        contacts->ends[i].velocity = fsi_vec(0, 0, 0);
+    }
+    step->slop = 0;
+    step->spring.rate = FSI_R(0.2) / step->h;
+    step->spring.mass = 1;
+    step->spring.impulse = 0;
     fsi_fill((size_t)call->dofs, 0, call->u);
-    for (int pass = 0; pass < fsi__reduced_passes(contacts); pass++)
-        for (int i = 0; i < contacts->count; i++) {
-            fsi__reduced_contact *contact = &contacts->contact[i];
-            if (contact->gap > 0)
-                continue;
-            fsi_real speed = fsi__reduced_speed(call, i, 0, 0);
-            fsi_real next =
-                fsi__max(contact->open + contact->weight[0] * (contact->target - speed), 0);
-            fsi__reduced_press(call, i, 0, next - contact->open);
-            contact->open = next;
-        }
+    fsi__substep_solve(solids, step, 1);
 
     /* What this puts into elasticity, gravity and rotation by the end of the step is work. */
     contacts->work -= fsi__reduced_next_all(call);
-    for (int i = 0; i < call->bodies; i++)
-        fsi__reduced_shift(call, i, call->u + call->dof[i]);
-    for (int i = 0; i < contacts->count; i++)
-        fsi__reduced_unturn(call, &contacts->contact[i]);
-    contacts->work += fsi__reduced_next_all(call);
-}
-
-/* Takes back what fsi_reduced_contact_hold gave. */
-static void fsi__reduced_release(fsi__reduced_call *call) {
-    fsi_reduced_contacts *contacts = call->contacts;
-    int held = contacts->holds && call->bodies == contacts->bodies;
-    contacts->holds = 0;
-    if (!held)
-        return;
-
-    fsi__reduced_unit_out_all(call);
-    fsi_axpy((size_t)call->dofs, -1, contacts->held, call->u);
-    fsi__reduced_unit_in_all(call);
-    for (int i = 0; i < contacts->group_count; i++)
-        if (contacts->group[i]->skin.terms)
-            fsi_reduced_group_surface(contacts->group[i]);
-}
-
-/* Are the bodies and vertices of an old contact still there? The list may have changed. */
-static int fsi__reduced_knows(const fsi__reduced_call *call, const fsi__reduced_contact *contact) {
-    const fsi_reduced_contacts *contacts = call->contacts;
-    int own = contact->body[0];
-    int other = contact->body[1];
-    int count = call->body[own]->model->vertex_count;
-    if (contact->skin) {
-        if (contact->skin > contacts->group_count || contacts->group_of[own] != contact->skin)
-            return 0;
-        count = contacts->group[contact->skin - 1]->skin.vertex_count;
+    for (int i = 0; i < call->bodies; i++) {
+        fsi_real *u = call->u + call->dof[i];
+        fsi__reduced_shift(call, i, u);
+        fsi_fill((size_t)fsi__reduced_dofs(call->body[i]), 0, u);
+        fsi_vec_store(u, fsi__reduced_drift(call->body[i]));
     }
-    if (contact->vertex[0] >= count)
-        return 0;
-    return other < 0 || contact->vertex[1] < call->body[other]->model->vertex_count;
+    for (int i = 0; i < contacts->count; i++)
+        fsi__reduced_unturn(call, solids->contact + i);
+    contacts->work += fsi__reduced_next_all(call);
+    memcpy(solids->contact, solids->work->old, bytes);
 }
 
 /* Is what both public calls are given valid? */
@@ -12848,39 +12674,58 @@ FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *contacts, fsi_
         return FSI_OK;
 
     fsi__reduced_call call;
-    fsi_result result = fsi__reduced_call_begin(&call, contacts, body, n, dt);
+    fsi_result result = fsi__reduced_call_begin(&call, contacts, body, n, contacts->obstacles, dt);
     if (result == FSI_OK)
         result = FSI__LIST_ROOM(contacts->held, call.dofs, &contacts->allocator);
+    if (result != FSI_OK)
+        return result;
+
+    fsi__reduced_sample(&call);
+    result = fsi__reduced_invite(&call);
     if (result == FSI_OK)
-        result = fsi__reduced_row_room(&call);
+        result = fsi__reduced_rows(&call);
     if (result != FSI_OK)
         return result;
 
     /* The impulses of the last call at the present places, as far as they have lasted for two
        steps: the fluid is not to meet an impact again. */
-    fsi__reduced_unit_out_all(&call);
-    fsi_copy((size_t)call.dofs, call.u, call.start);
-
     for (int i = 0; i < contacts->count; i++) {
-        fsi__reduced_contact *contact = &contacts->contact[i];
-        fsi_real lasting = fsi__min(contact->impulse[0], contact->before);
-        if (!(lasting > 0) || !fsi__reduced_knows(&call, contact))
-            continue;
-        if (!contact->skin)
-            contact->at = fsi_reduced_point(body[contact->body[0]], contact->vertex[0]);
-        fsi__reduced_parts(&call, i);
-        fsi_real share = lasting / contact->impulse[0] * dt / contacts->dt;
-        for (int d = 0; d < 3; d++)
-            fsi__reduced_press(&call, i, d, share * contact->impulse[d]);
+        const fsi_contact *contact = contacts->solids.contact + i;
+        fsi_real lasting = fsi__min(contact->impulse, contacts->ends[i].before);
+        fsi_real scale = dt / contacts->solids.work->last_h;
+        if (lasting > 0)
+            fsi__contact_warm(&contacts->solids, contact, lasting / contact->impulse * scale);
     }
     if (!fsi_all_finite((size_t)call.dofs, call.u))
         return FSI_ERR_NUMERIC;
 
     for (int i = 0; i < call.dofs; i++)
         contacts->held[i] = call.u[i] - call.start[i];
-    fsi__reduced_unit_in_all(&call);
+    fsi__reduced_velocities_in(&call, call.u);
     contacts->holds = 1;
 
+    return FSI_OK;
+}
+
+/* Impulses, the share of them that energy allows, overlaps. */
+static fsi_result fsi__reduced_respond(fsi__reduced_call *call) {
+    fsi_reduced_contacts *contacts = call->contacts;
+    fsi_solids *solids = &contacts->solids;
+    fsi__step step;
+    for (int i = 0; i < call->bodies; i++) {
+        double next = fsi__reduced_next(call->body[i]);
+        call->allowed += next > call->body[i]->energy ? next : call->body[i]->energy;
+    }
+    fsi__contact_order(solids);
+    fsi__step_prepare(solids, &step, call->dt);
+    fsi__impulses_again(solids, 1);
+    fsi__substep_solve(solids, &step, 0);
+    fsi__contact_restitution(solids, fsi__bounce_speed(solids, call->dt), (double)FSI_REAL_MAX);
+    if (!fsi_all_finite((size_t)call->dofs, call->u))
+        return FSI_ERR_NUMERIC;
+
+    fsi__reduced_settle(call);
+    fsi__reduced_open(call, &step);
     return FSI_OK;
 }
 
@@ -12894,70 +12739,63 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *contacts, fsi_reduc
     if (!(contacts->friction >= 0) || !(contacts->restitution >= 0) || !(contacts->slop >= 0))
         return FSI_ERR_ARGUMENT;
 
-    /* The last call: its impulses are remembered, what it held is given back. */
-    fsi__reduced_call call;
-    fsi_result result = fsi__reduced_call_begin(&call, contacts, body, n, dt);
-    if (result == FSI_OK)
-        result = fsi__reduced_remember(&call);
     contacts->count = 0;
     contacts->depth = 0;
     contacts->work = 0;
-    if (result != FSI_OK || !n)
-        return result;
-
-    fsi__reduced_release(&call);
-    contacts->bodies = n;
-    contacts->dt = dt;
-
-    /* Who touches whom? */
-    result = fsi__reduced_find(&call, obstacle, obstacle_count);
-    if (result != FSI_OK)
-        return result;
-
-    fsi__reduced_unit_out_all(&call);
-    if (!fsi_all_finite((size_t)call.dofs, call.u))
-        return FSI_ERR_NUMERIC;
-    if (!contacts->count)
+    if (!n)
         return FSI_OK;
 
-    result = fsi__reduced_prepare(&call);
+    fsi__reduced_call call;
+    fsi_result result = fsi__reduced_call_begin(&call, contacts, body, n, obstacle_count, dt);
+    call.obstacle = obstacle;
+    if (result == FSI_OK && !contacts->solids.block)
+        result = fsi__reduced_world(contacts, 64 + 4 * n, NULL, 0);
     if (result != FSI_OK)
         return result;
 
-    fsi_copy((size_t)call.dofs, call.u, call.start);
-    for (int i = 0; i < n; i++) {
-        double next = fsi__reduced_next(body[i]);
-        call.allowed += next > body[i]->energy ? next : body[i]->energy;
-    }
+    /* The impulses of the last call are where this one starts. */
+    fsi_solids *solids = &contacts->solids;
+    if (n != contacts->bodies)
+        solids->contact_count = 0;
+    contacts->bodies = n;
+    solids->desc.gravity = body[0]->gravity;
+    solids->desc.iterations = contacts->iterations ? contacts->iterations : 20;
+    fsi_real scale = solids->work->last_h > 0 ? dt / solids->work->last_h : 0;
+    solids->work->last_h = dt;
 
-    /* Impulses, the share of them that energy allows, overlaps. */
-    fsi__reduced_inherit(&call);
-    for (int i = 0; i < fsi__reduced_passes(contacts); i++)
-        fsi__reduced_sweep(&call);
+    /* Who touches whom? */
     if (!fsi_all_finite((size_t)call.dofs, call.u))
         return FSI_ERR_NUMERIC;
+    fsi__reduced_sample(&call);
+    result = fsi__reduced_find(&call, scale);
+    if (result != FSI_OK)
+        return result;
 
-    fsi__reduced_settle(&call);
-    fsi__reduced_open(&call);
-
-    return FSI_OK;
+    result = fsi__reduced_meet(&call);
+    return result == FSI_OK && contacts->count ? fsi__reduced_respond(&call) : result;
 }
 
 /* ---- State: the impulses that the next call starts from. */
 static fsi_result fsi__reduced_contacts_state(fsi_reduced_contacts *contacts, fsi__state *state) {
-    double dt = (double)contacts->dt;
-    int32_t counts[2] = {contacts->count, contacts->bodies};
+    double dt = contacts->solids.block ? (double)contacts->solids.work->last_h : 0;
+    int32_t counts[3] = {contacts->count, contacts->bodies, contacts->obstacles};
     fsi__state_field(state, &dt, 1, sizeof dt);
-    fsi__state_field(state, counts, 2, sizeof *counts);
+    fsi__state_field(state, counts, 3, sizeof *counts);
     if (state->from) {
-        fsi_result result = FSI__LIST_ROOM(contacts->contact, counts[0], &contacts->allocator);
+        fsi_result result = FSI__LIST_ROOM(contacts->ends, counts[0], &contacts->allocator);
+        if (result == FSI_OK)
+            result = fsi__reduced_world(contacts, counts[0] + 64, NULL, 0);
         if (result != FSI_OK)
             return result;
+        contacts->solids.work->last_h = (fsi_real)dt;
+        contacts->solids.contact_count = counts[0];
     }
-    contacts->dt = (fsi_real)dt;
     contacts->count = counts[0];
     contacts->bodies = counts[1];
-    fsi__state_field(state, contacts->contact, (size_t)contacts->count, sizeof *contacts->contact);
+    contacts->obstacles = counts[2];
+    fsi__state_field(state, contacts->solids.contact, (size_t)counts[0],
+                     sizeof *contacts->solids.contact);
+    fsi__state_field(state, contacts->ends, (size_t)counts[0], sizeof *contacts->ends);
     return FSI_OK;
 }
 
@@ -12992,14 +12830,12 @@ FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *contacts) {
     if (!contacts)
         return;
 
-    FSI__LIST_FREE(contacts->contact, &contacts->allocator);
-    FSI__LIST_FREE(contacts->row, &contacts->allocator);
+    fsi_solids_free(&contacts->solids);
+    FSI__LIST_FREE(contacts->ends, &contacts->allocator);
+    FSI__LIST_FREE(contacts->column, &contacts->allocator);
     FSI__LIST_FREE(contacts->memory, &contacts->allocator);
-    FSI__LIST_FREE(contacts->group_of, &contacts->allocator);
-    FSI__LIST_FREE(contacts->member, &contacts->allocator);
-    FSI__LIST_FREE(contacts->past, &contacts->allocator);
     FSI__LIST_FREE(contacts->held, &contacts->allocator);
-    contacts->count = contacts->past_count = contacts->bodies = contacts->holds = 0;
+    contacts->count = contacts->bodies = contacts->holds = 0;
 }
 
 /* ---- The rigid world's view: points are the samples. */
@@ -13015,34 +12851,26 @@ static void fsi__reduced_point_impulse(void *user, int point, fsi_vec3 at, fsi_v
     fsi__reduced_impulse(reduced, &spot, j, reduced->dt);
 }
 
-/* J M^-1 J^T of a point, 3 x 3: worked out in the body frame. */
+/* J M^-1 J^T of a point, 3 x 3. */
 static void fsi__reduced_point_inverse(void *user, int point, fsi_vec3 at, fsi_mat3 *K) {
     const fsi_reduced *reduced = (const fsi_reduced *)user;
     const fsi_reduced_model *model = reduced->model;
-    const fsi_mat3 *inverse = &reduced->inverse_inertia;
-    fsi_vec3 arm = fsi__to_body(reduced, fsi_vec_sub(at, reduced->rigid->position));
+    fsi__spot spot = fsi__spot_at(at, model->sample + point);
+    fsi_mat3 turning = fsi_mat3_rotate(&reduced->axes, &reduced->inverse_inertia);
+    fsi_vec3 arm = fsi_vec_sub(at, reduced->rigid->position);
     memset(K, 0, sizeof *K);
     if (reduced->fixed)
         return;
 
     for (int j = 0; j < 3; j++) {
-        fsi_vec3 spin = fsi_mat3_mul_vec(inverse, fsi_vec_cross(arm, fsi__axis(j)));
-        fsi_vec3 column = fsi_vec_cross(spin, arm);
-        for (int i = 0; i < 3; i++)
-            K->m[3 * i + j] = fsi__get(column, i) + (i == j ? 1 / model->mass : 0);
+        fsi_vec3 dir = fsi__axis(j);
+        fsi__outer_add(K, fsi__body_response(1 / model->mass, &turning, arm, dir), dir);
     }
-
-    /* Column of P_d^T S at the point: s - (I^-1 h) x r. */
     for (int k = 0; k < model->modes; k++) {
-        const fsi_real *S = model->S + 3 * model->sample[point] * model->modes + k;
-        fsi_vec3 mode = fsi_vec(S[0], S[model->modes], S[2 * model->modes]);
-        fsi_vec3 turn = fsi_vec_cross(fsi_mat3_mul_vec(inverse, reduced->H[k]), arm);
-        fsi_vec3 u = fsi_vec_sub(mode, turn);
+        fsi_vec3 row = fsi__mode_velocity(reduced, &spot, k);
         fsi_real stiff = fsi__reduced_stiff(model, k, reduced->dt);
-        for (int i = 0; i < 9; i++)
-            K->m[i] += fsi__get(u, i / 3) * fsi__get(u, i % 3) / stiff;
+        fsi__outer_add(K, row, fsi_vec_scale(row, 1 / stiff));
     }
-    *K = fsi_mat3_rotate(&reduced->axes, K);
 }
 
 /* Distance of p; *point: nearest sample, for the functions above. */

@@ -1153,14 +1153,13 @@ static int rest_under_water(int hold, double *water, double *speed, double *bala
             for (momentum_of(&S, p[1]), i = 0; i < 6; i++)
                 p[1][i] -= p[0][i];
             for (i = 0; i < contacts.count && contacts.holds; i++) { /* what the floor pressed */
-                fsi__reduced_contact *contact = &contacts.contact[i];
-                fsi_vec3 J = fsi_vec(0, 0, 0);
-                for (int a = 0; a < 3; a++)
-                    J = fsi_vec_mad(J, contact->dir[a], contact->impulse[a]);
-                if (!(contact->impulse[0] > 0) || contact->body[1] >= 0)
+                const fsi_contact *contact = contacts.solids.contact + i;
+                int floor = contact->b.solid == 3; /* behind body 0 of the world and two bricks */
+                if (!(contact->impulse > 0) || !floor)
                     continue;
-                J = fsi_vec_scale(J, fsi__min(contact->impulse[0], contact->before)
-                                         / contact->impulse[0]);
+                fsi_vec3 J = fsi_vec_scale(fsi__contact_impulse(contact),
+                                           fsi__min(contact->impulse, contacts.ends[i].before)
+                                               / contact->impulse);
                 fsi_vec3 L = fsi_vec_cross(contact->at, J);
                 p[1][0] -= (double)J.x;
                 p[1][1] -= (double)J.y;
