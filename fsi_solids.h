@@ -164,7 +164,7 @@
 
    MEMORY
    One block per shape, one per world (about 0.9 KB per body, 0.5 KB per contact point with its
-   copy, 5.6 KB per joint), one per coupled body on first use.
+   copy, 5.6 KB per joint), two per coupled body on first use.
    Nothing is allocated in a step.
 
    ERRORS
@@ -1581,6 +1581,7 @@ typedef struct fsi__tess {
     int loop; /* 1: the profile is closed and there are no tips */
     int vertices;
     int elements;
+    int samples; /* of contact */
 } fsi__tess;
 
 static fsi__tess fsi__tess_size(const fsi_shape_desc *desc) {
@@ -1591,12 +1592,13 @@ static fsi__tess fsi__tess_size(const fsi_shape_desc *desc) {
     tess.around = desc->resolution;
     tess.loop = desc->kind == FSI_SHAPE_TORUS;
     if (desc->kind == FSI_SHAPE_BOX) {
-        tess.vertices = desc->dim == 3 ? 8 : 4;
+        tess.vertices = tess.samples = desc->dim == 3 ? 8 : 4;
         tess.elements = desc->dim == 3 ? 12 : 4;
         return tess;
     }
     if (!tess.loop && !capsule && desc->kind != FSI_SHAPE_SPHERE)
         return tess;
+    tess.samples = capsule ? 2 : 1;
     if (desc->dim == 2) { /* a capsule has two half circles, each with both its ends */
         if (capsule)
             tess.around += tess.around & 1;
@@ -1604,8 +1606,10 @@ static fsi__tess fsi__tess_size(const fsi_shape_desc *desc) {
         return tess;
     }
     tess.rings = half - 1 + (capsule ? 1 + half % 2 : 0);
-    if (tess.loop)
+    if (tess.loop) {
         tess.rings = fsi__imax(half, 6);
+        tess.samples = FSI__TORUS_POINTS;
+    }
     tess.vertices = tess.around * tess.rings + (tess.loop ? 0 : 2);
     tess.elements = 2 * tess.around * tess.rings;
 
@@ -2099,26 +2103,6 @@ static fsi_result fsi__mesh_plan(fsi_shape *shape, const fsi_shape_desc *desc) {
     return fsi_size_mul(layer, (size_t)shape->nz, &shape->grid_cells) ? FSI_OK : FSI_ERR_SIZE;
 }
 
-/* Number of contact samples of an analytic kind. */
-static int fsi__sample_count(fsi_shape_kind kind, const fsi__tess *tess) {
-    switch (kind) {
-    case FSI_SHAPE_SPHERE:
-        return 1;
-
-    case FSI_SHAPE_BOX:
-        return tess->vertices;
-
-    case FSI_SHAPE_CAPSULE:
-        return 2;
-
-    case FSI_SHAPE_TORUS:
-        return FSI__TORUS_POINTS;
-
-    default:
-        return 0;
-    }
-}
-
 /* Counts of everything the block will hold, and the mass properties of a mesh. */
 static fsi_result fsi__shape_plan(fsi_shape *shape, const fsi_shape_desc *desc) {
     fsi__tess tess = fsi__tess_size(desc);
@@ -2136,7 +2120,7 @@ static fsi_result fsi__shape_plan(fsi_shape *shape, const fsi_shape_desc *desc) 
     shape->surface.vertex_count = tess.vertices;
     shape->surface.element_count = tess.elements;
     shape->point_radius = desc->kind == FSI_SHAPE_BOX ? 0 : shape->radius;
-    shape->point_count = fsi__sample_count(desc->kind, &tess);
+    shape->point_count = tess.samples;
     if (desc->kind == FSI_SHAPE_MESH)
         return fsi__mesh_plan(shape, desc);
     if (desc->kind == FSI_SHAPE_COMPOUND) {
@@ -2512,6 +2496,12 @@ FSI_API fsi_real fsi_shape_distance(const fsi_shape *shape, fsi_vec3 p, fsi_vec3
 static void fsi__rigid_turned(fsi_rigid *body, fsi_vec3 L) {
     body->L = L;
     body->spin = fsi_mat3_mul_vec(&body->inverse_inertia, L);
+}
+
+/* A share of an impulse goes into the velocities. */
+static void fsi__rigid_push(fsi_rigid *body, const fsi_wrench *push, fsi_real share) {
+    body->v = fsi_vec_mad(body->v, push->linear, share * body->inverse_mass);
+    fsi__rigid_turned(body, fsi_vec_mad(body->L, push->angular, share));
 }
 
 /* Rotation, world inverse inertia and spin from q and L. In 2D only zz is kept. */
@@ -2894,15 +2884,11 @@ static fsi__separation fsi__box_axes(const fsi__placed *a, const fsi__placed *b,
     memset(&best, 0, sizeof best);
     memset(&axis, 0, sizeof axis);
     best.separation = -FSI_REAL_MAX;
-    for (axis.i = 0; axis.i < dim; axis.i++) {
-        axis.kind = FSI__FACE_A;
-        axis.normal = fsi__box_axis(a, axis.i);
-        fsi__separation_try(&best, a, b, axis, axis.i ? tolerance : 0);
-    }
-    for (axis.i = 0; axis.i < dim; axis.i++) {
-        axis.kind = FSI__FACE_B;
-        axis.normal = fsi__box_axis(b, axis.i);
-        fsi__separation_try(&best, a, b, axis, tolerance);
+    for (int face = 0; face < 2 * dim; face++) {
+        axis.kind = face < dim ? FSI__FACE_A : FSI__FACE_B;
+        axis.i = face % dim;
+        axis.normal = fsi__box_axis(face < dim ? a : b, axis.i);
+        fsi__separation_try(&best, a, b, axis, face ? tolerance : 0);
     }
     axis.kind = FSI__EDGES;
     for (axis.i = 0; axis.i < 3 && dim == 3; axis.i++)
@@ -4131,37 +4117,26 @@ FSI_API fsi_result fsi_solids_join(fsi_solids *solids, const fsi_joint_desc *des
 #define FSI__PAIR_BATCH 256 /* pairs per round of the narrow phase */
 #define FSI__STATE_TAG 0x52494749u
 
-/* Arrays of the door that joined bodies share, n degrees of freedom. */
-typedef struct fsi__joined {
-    int n;
-    fsi_real *v, *impulse;    /* [n] */
-    fsi_real *free;           /* [n] diagonal of the inverse mass without joints */
-    fsi_real *row, *answer;   /* [n] scratch */
-    fsi_real *mass, *inverse; /* [n * n] */
-    fsi_real *x, *velocity;   /* [3 * vertices] */
-    int *member;              /* [n / 6] bodies */
-    int *place;               /* [body_count] part of a body */
-    int32_t *index;           /* [dim * elements] */
-    struct fsi__door **door;  /* [body_count] doors of all bodies */
-} fsi__joined;
-
 /* A rigid body as a coupled solid; see >>doors of rigid bodies. */
 struct fsi__door {
+    /* the door that it owns, of itself and of the bodies joined to it, and its arrays, for n = 6
+       degrees of freedom of each */
     fsi_coupled coupled;
-    fsi_real v[6];
-    fsi_real impulse[6];
-    fsi_real mass[36];
-    fsi_real inverse_mass[36];
-    fsi_real free[6]; /* diagonal of the inverse mass without joints and contacts */
-    fsi_vec3 x;
-    size_t size; /* of this struct with its surface behind it, bytes */
-    /* where the solve left its velocity: v, or its part of a joined door's */
+    fsi_real *v, *impulse;  /* [n] */
+    fsi_real *free;         /* [n] diagonal of the inverse mass without joints and contacts */
+    fsi_real *row, *answer; /* [n] scratch */
+    fsi_real *mass, *inverse_mass; /* [n * n] */
+    fsi_real *x, *velocity;        /* [3 * vertices] */
+    int32_t *index;                /* [dim * elements] */
+    int *member;                   /* [n / 6] bodies */
+    struct fsi__door **all;        /* [max_bodies] doors of all bodies */
+    unsigned char *memory;         /* list: holds the arrays */
+    /* its place in the door of `owner`: which part, the first element, where the solve leaves its
+       velocity */
+    int owner, part, first;
     const fsi_real *from;
-    int owner, first;   /* body that has the door, and the first element there */
-    int pressed;        /* contacts in it */
-    fsi_coupled joined; /* owner: the door of all */
-    fsi__joined arrays; /* of joined */
-    unsigned char *memory;
+    fsi_vec3 centre;
+    int pressed; /* contacts in it */
 };
 typedef struct fsi__door fsi__door;
 
@@ -4269,7 +4244,7 @@ FSI_API void fsi_solids_free(fsi_solids *solids) {
         for (int i = 0; i < solids->desc.max_bodies; i++)
             if (work->door[i]) {
                 FSI__LIST_FREE(work->door[i]->memory, allocator);
-                fsi_free(allocator, work->door[i], work->door[i]->size);
+                fsi_free(allocator, work->door[i], sizeof *work->door[i]);
             }
         FSI__LIST_FREE(work->broad, allocator);
     }
@@ -4430,6 +4405,14 @@ FSI_API fsi_result fsi_solids_script(fsi_solids *solids, int body, fsi_vec3 x, f
                                    sine > 0 ? fsi_vec_scale(axis, angle / (sine * dt)) : axis);
 }
 
+/* In 2D nothing moves along z or turns about x and y. */
+static void fsi__wrench_flatten(const fsi_solids *solids, fsi_wrench *wrench) {
+    if (solids->desc.dim == 2) {
+        wrench->linear.z = 0;
+        wrench->angular.x = wrench->angular.y = 0;
+    }
+}
+
 /* Velocity of the material point of a body at arm r from its centre of mass. */
 static fsi_vec3 fsi__rigid_velocity(const fsi_rigid *body, fsi_vec3 r) {
     return fsi_vec_add(body->v, fsi_vec_cross(body->spin, r));
@@ -4449,13 +4432,11 @@ FSI_API fsi_result fsi_solids_impulse(fsi_solids *solids, int body, fsi_vec3 p, 
     fsi_rigid *rigid = solids->body + body;
     if (rigid->inverse_mass == 0)
         return FSI_OK;
-    if (solids->desc.dim == 2)
-        j.z = 0;
-    rigid->v = fsi_vec_mad(rigid->v, j, rigid->inverse_mass);
-    fsi_vec3 moment = fsi_vec_cross(fsi_vec_sub(p, rigid->x), j);
-    if (solids->desc.dim == 2)
-        moment.x = moment.y = 0;
-    fsi__rigid_turned(rigid, fsi_vec_add(rigid->L, moment));
+    fsi_wrench push;
+    push.linear = j;
+    push.angular = fsi_vec_cross(fsi_vec_sub(p, rigid->x), j);
+    fsi__wrench_flatten(solids, &push);
+    fsi__rigid_push(rigid, &push, 1);
     return FSI_OK;
 }
 
@@ -4527,6 +4508,13 @@ static void fsi__bounds_make(const fsi_solids *solids, int i, fsi_real dt) {
     work->extent[i] = fsi__max(half.x, fsi__max(half.y, half.z));
 }
 
+/* Calls advance_fn of all externals. */
+static void fsi__externals_advance(const fsi_solids *solids, fsi_real h) {
+    for (int k = 0; k < solids->external_count; k++)
+        if (solids->external[k].advance_fn)
+            solids->external[k].advance_fn(solids->external[k].user, h);
+}
+
 /* Bounds of external k for the coming step: its points, grown by their motion. One that has a
  * distance but no points reaches everywhere. */
 static void fsi__external_bounds(const fsi_solids *solids, int k, fsi_real dt) {
@@ -4534,8 +4522,6 @@ static void fsi__external_bounds(const fsi_solids *solids, int k, fsi_real dt) {
     fsi_vec3 *lo = solids->work->lo + solids->desc.max_bodies + k;
     fsi_vec3 *hi = solids->work->hi + solids->desc.max_bodies + k;
     fsi_real *extent = solids->work->extent + solids->desc.max_bodies + k;
-    if (external->advance_fn)
-        external->advance_fn(external->user, 0);
     *extent = FSI_REAL_MAX;
     if (external->point_count == 0 && external->distance_fn) {
         fsi__bounds_empty(hi, lo);
@@ -4745,6 +4731,7 @@ static void fsi__broad_phase(fsi_solids *solids, fsi_real dt) {
     FSI__PARALLEL(n > 512)
     for (ptrdiff_t i = 0; i < n; i++)
         fsi__bounds_make(solids, (int)i, dt);
+    fsi__externals_advance(solids, 0);
     for (int k = 0; k < solids->external_count; k++)
         fsi__external_bounds(solids, k, dt);
     fsi__broad_grid grid = fsi__broad_split(solids);
@@ -5131,12 +5118,6 @@ static fsi_wrench fsi__wrench_mad(fsi_wrench p, fsi_wrench q, fsi_real scale) {
    stays there. Contacts with bodies that are not pushed go into the door besides
    (fsi__door_contacts), so the error is zero at once where m_a is large. */
 
-/* A share of what is held goes into the velocities. */
-static void fsi__hold_give(fsi_rigid *body, fsi_real share) {
-    body->v = fsi_vec_mad(body->v, body->held.linear, share * body->inverse_mass);
-    fsi__rigid_turned(body, fsi_vec_mad(body->L, body->held.angular, share));
-}
-
 static int fsi__is_held(const fsi_rigid *body) {
     return fsi__load_dot(body, &body->held, &body->held) > 0;
 }
@@ -5146,7 +5127,7 @@ static void fsi__hold_release(fsi_solids *solids) {
     for (int i = 0; i < solids->body_count; i++) {
         fsi_rigid *body = solids->body + i;
         if (fsi__is_held(body))
-            fsi__hold_give(body, -1);
+            fsi__rigid_push(body, &body->held, -1);
         memset(&body->held, 0, sizeof body->held);
     }
 }
@@ -5175,7 +5156,7 @@ static void fsi__hold_body(fsi_rigid *body, fsi_real dt, fsi_real scale) {
     if (!(share > 0))
         return;
     body->held = fsi__wrench_scale(*push, share * scale);
-    fsi__hold_give(body, 1);
+    fsi__rigid_push(body, &body->held, 1);
 }
 
 FSI_API fsi_result fsi_solids_hold(fsi_solids *solids, fsi_real dt) {
@@ -5532,9 +5513,7 @@ static void fsi__substep_move(fsi_solids *solids, const fsi__step *step) {
     ptrdiff_t n = solids->body_count;
 
     /* First the externals: a soft body settles its velocities when it moves. */
-    for (int k = 0; k < solids->external_count; k++)
-        if (solids->external[k].advance_fn)
-            solids->external[k].advance_fn(solids->external[k].user, step->h);
+    fsi__externals_advance(solids, step->h);
     for (int k = 0; k < solids->contact_count; k++)
         fsi__gap_move(solids, solids->contact + k, step->h);
     FSI__PARALLEL(n > 512)
@@ -5747,9 +5726,7 @@ static void fsi__step_bounce(fsi_solids *solids, const fsi__step *step, fsi_real
     double driven = fsi__drive_work(solids, 0);
     ledger->drive += driven;
     ledger->others += kinetic - driven - bounce; /* minus what restitution gave to other solids */
-    for (int i = 0; i < solids->external_count; i++)
-        if (solids->external[i].advance_fn)
-            solids->external[i].advance_fn(solids->external[i].user, -1);
+    fsi__externals_advance(solids, -1);
     if (solids->external_count)
         fsi__step_balance(solids, step->known - step->lost + kinetic - driven);
 }
@@ -5918,38 +5895,30 @@ FSI_API fsi_result fsi_solids_surface(const fsi_solids *solids, int body, fsi_re
     return FSI_OK;
 }
 
-/* The row of a body at a point of its surface. */
-static void fsi__door_row(const fsi__door *door, fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
-    fsi_vec_store(row, dir);
-    fsi_vec_store(row + 3, fsi_vec_cross(fsi_vec_sub(point, door->x), dir));
-}
-
 static void fsi__rigid_row(const fsi_coupled *self, int element, const fsi_real *weight,
                            fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
-    (void)element;
+    const fsi__door *door = (const fsi__door *)self->user;
+    int part = self->dof / 6 - 1;
     (void)weight;
-    fsi__door_row((const fsi__door *)self->user, point, dir, row);
+    while (part > 0 && element < door->all[door->member[part]]->first)
+        part--;
+    fsi_fill((size_t)self->dof, 0, row);
+    fsi_vec3 arm = fsi_vec_sub(point, door->all[door->member[part]]->centre);
+    fsi_vec_store(row + 6 * part, dir);
+    fsi_vec_store(row + 6 * part + 3, fsi_vec_cross(arm, dir));
 }
 
-/* A motion of n degrees of freedom from which rows are taken. */
-typedef struct fsi__held_motion {
-    int n;
-    fsi_real *v, *inverse_mass; /* [n], [n * n] */
-    fsi_real *free;             /* [n] diagonal of inverse_mass before any row */
-    fsi_real *answer;           /* [n] scratch */
-} fsi__held_motion;
-
-/* Takes row r from the motion for good: g = M^-1 r and M^-1 -= g g^T / r . g. Returns r . g, 0
- * where rows taken before imply this one. */
-static fsi_real fsi__motion_take(const fsi__held_motion *motion, const fsi_real *r, fsi_real *g) {
-    int n = motion->n;
+/* Takes row r out of an inverse mass [n * n] for good: g = M^-1 r and M^-1 -= g g^T / r . g. free
+ * is its diagonal before any row. Returns r . g, 0 where rows taken before imply this one. */
+static fsi_real fsi__motion_take(int n, fsi_real *inverse_mass, const fsi_real *free,
+                                 const fsi_real *r, fsi_real *g) {
     fsi_real full = 0;
     fsi_real rg = 0;
     for (int i = 0; i < n; i++) {
         g[i] = 0;
         for (int k = 0; k < n; k++)
-            g[i] += motion->inverse_mass[n * i + k] * r[k];
-        full += r[i] * r[i] * motion->free[i];
+            g[i] += inverse_mass[n * i + k] * r[k];
+        full += r[i] * r[i] * free[i];
         rg += r[i] * g[i];
     }
     if (!(rg > 64 * FSI_REAL_EPS * full))
@@ -5957,7 +5926,7 @@ static fsi_real fsi__motion_take(const fsi__held_motion *motion, const fsi_real 
 
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)
-            motion->inverse_mass[n * i + k] -= g[i] * g[k] / rg;
+            inverse_mass[n * i + k] -= g[i] * g[k] / rg;
     return rg;
 }
 
@@ -5971,51 +5940,65 @@ static void fsi__motion_meet(int n, fsi_real *v, const fsi_real *r, const fsi_re
         v[i] += g[i] * (target - rv) / rg;
 }
 
-/* Row r with r . v = target for good. */
-static void fsi__motion_hold(const fsi__held_motion *motion, const fsi_real *r, fsi_real target) {
-    fsi_real rg = fsi__motion_take(motion, r, motion->answer);
-    fsi__motion_meet(motion->n, motion->v, r, motion->answer, rg, target);
+/* The row of the door gets row . v = target for good. */
+static void fsi__door_hold(const fsi__door *door, fsi_real target) {
+    int n = door->coupled.dof;
+    fsi_real rg = fsi__motion_take(n, door->inverse_mass, door->free, door->row, door->answer);
+    fsi__motion_meet(n, door->v, door->row, door->answer, rg, target);
 }
 
 /* Directions that rows have taken are zero, not round-off: who factors M^-1 goes by its own
  * diagonal. */
-static void fsi__door_clean(int n, const fsi_real *mass, fsi_real *inverse) {
+static void fsi__door_clean(const fsi__door *door) {
+    int n = door->coupled.dof;
+    fsi_real *inverse = door->inverse_mass;
     for (int i = 0; i < n; i++) {
-        if (inverse[i * n + i] * mass[i * n + i] > 64 * FSI_REAL_EPS)
+        if (inverse[i * n + i] * door->mass[i * n + i] > 64 * FSI_REAL_EPS)
             continue;
         for (int k = 0; k < n; k++)
             inverse[i * n + k] = inverse[k * n + i] = 0;
     }
 }
 
-/* Joints with bodies that are not pushed (posts, walls, scripted ones) inside the door. Returns the
- * number of all joints of the body. */
-static int fsi__door_joints(const fsi_solids *solids, int body, const fsi__held_motion *motion) {
-    int count = 0;
+/* A joint inside the door: of two bodies of it, or of one and a body that is not pushed (a post, a
+ * wall, a scripted one), which keeps its velocity. */
+static void fsi__door_joint(const fsi_solids *solids, const fsi__door *door,
+                            const fsi_joint *joint) {
+    const int body[2] = {joint->a, joint->b};
+    fsi__joint_rows rows;
+    fsi__joint_geometry(solids, joint, &rows);
+    for (int j = 0; j < rows.n; j++) {
+        const fsi__row *row = rows.row + j;
+        fsi_real target = 0;
+        fsi_fill((size_t)door->coupled.dof, 0, door->row);
+        for (int k = 0; k < 2; k++) {
+            const fsi_rigid *rigid = solids->body + body[k];
+            fsi_real sign = k ? FSI_R(-1.) : FSI_R(1.);
+            fsi_vec3 line = fsi_vec_scale(row->line, sign);
+            fsi_vec3 turn = fsi_vec_scale(k ? row->turn_b : row->turn_a, sign);
+            if (rigid->kind == FSI_RIGID_DYNAMIC) {
+                fsi_real *r = door->row + 6 * door->all[body[k]]->part;
+                fsi_vec_store(r, line);
+                fsi_vec_store(r + 3, turn);
+            } else
+                target -= fsi_vec_dot(line, rigid->v) + fsi_vec_dot(turn, rigid->spin);
+        }
+        fsi__door_hold(door, target);
+    }
+}
 
+/* Joints of a body with bodies that are not pushed. Returns the number of all its joints. */
+static int fsi__door_joints(const fsi_solids *solids, int body, const fsi__door *door) {
+    int count = 0;
     for (int n = 0; n < solids->joint_count; n++) {
         const fsi_joint *joint = solids->joint + n;
-        int first = joint->a == body;
-        const fsi_rigid *other = solids->body + (first ? joint->b : joint->a);
-        if (!first && joint->b != body)
+        int other = joint->a == body ? joint->b : joint->a;
+        if (joint->a != body && joint->b != body)
             continue;
         count++;
-        if (other->kind == FSI_RIGID_DYNAMIC)
-            continue;
-        fsi__joint_rows rows;
-        fsi__joint_geometry(solids, joint, &rows);
-        for (int j = 0; j < rows.n; j++) {
-            const fsi__row *row = rows.row + j;
-            fsi_vec3 own_turn = first ? row->turn_a : row->turn_b;
-            fsi_vec3 other_turn = first ? row->turn_b : row->turn_a;
-            fsi_real r[6];
-            fsi_vec_store(r, row->line);
-            fsi_vec_store(r + 3, own_turn);
-            fsi__motion_hold(
-                motion, r, fsi_vec_dot(row->line, other->v) + fsi_vec_dot(other_turn, other->spin));
-        }
+        if (solids->body[other].kind != FSI_RIGID_DYNAMIC)
+            fsi__door_joint(solids, door, joint);
     }
-
     return count;
 }
 
@@ -6052,112 +6035,88 @@ static int fsi__door_contacts(const fsi_solids *solids, int body, fsi__door_cont
 }
 
 /* Contacts of a held body inside its door; returns their number. */
-static int fsi__door_press(const fsi_solids *solids, int body, const fsi__held_motion *motion) {
+static int fsi__door_press(const fsi_solids *solids, int body, const fsi__door *door) {
     fsi__door_contact list[FSI__DOOR_CONTACTS];
     if (!fsi__is_held(solids->body + body))
         return 0;
 
     int count = fsi__door_contacts(solids, body, list);
+    fsi_real *r = door->row + 6 * door->all[body]->part;
+    fsi_fill((size_t)door->coupled.dof, 0, door->row);
     for (int n = 0; n < count; n++) {
-        fsi_real r[6];
         fsi_vec_store(r, list[n].unit.linear);
         fsi_vec_store(r + 3, list[n].unit.angular);
-        fsi__motion_hold(motion, r, list[n].target);
+        fsi__door_hold(door, list[n].target);
     }
     return count;
 }
 
-/* Mass and inverse mass of a body as matrices over (v, spin). */
-static void fsi__door_masses(const fsi_solids *solids, const fsi_rigid *rigid, fsi__door *door) {
+/* Mass and inverse mass of a body as matrices over (v, spin), in its part of the door. */
+static void fsi__door_masses(const fsi_solids *solids, const fsi_rigid *rigid,
+                             const fsi__door *door, int part) {
     fsi_mat3 inertia = fsi_mat3_rotate(&rigid->rotation, &rigid->inertia_body);
-    memset(door->mass, 0, sizeof door->mass);
-    memset(door->inverse_mass, 0, sizeof door->inverse_mass);
+    int n = door->coupled.dof;
     for (int i = 0; i < 3; i++) {
-        door->mass[7 * i] = rigid->mass;
+        int line = 6 * part + i;
+        int turn = line + 3;
+        door->mass[line * n + line] = rigid->mass;
         if (i < solids->desc.dim)
-            door->inverse_mass[7 * i] = rigid->inverse_mass;
+            door->inverse_mass[line * n + line] = rigid->inverse_mass;
         for (int k = 0; k < 3; k++) {
-            door->mass[6 * (i + 3) + k + 3] = inertia.m[3 * i + k];
-            door->inverse_mass[6 * (i + 3) + k + 3] = rigid->inverse_inertia.m[3 * i + k];
+            int entry = turn * n + 6 * part + 3 + k;
+            door->mass[entry] = inertia.m[3 * i + k];
+            door->inverse_mass[entry] = rigid->inverse_inertia.m[3 * i + k];
         }
-        door->free[i] = rigid->inverse_mass;
-        door->free[i + 3] = rigid->inverse_inertia.m[4 * i];
+        door->free[line] = rigid->inverse_mass;
+        door->free[turn] = rigid->inverse_inertia.m[4 * i];
     }
 }
 
-/* The door of a body with its surface behind it, made on the first call. */
+/* The door of a body, made on the first call. */
 static fsi__door *fsi__door_of(fsi_solids *solids, int body) {
-    fsi__door *door = solids->work->door[body];
-    if (door)
-        return door;
-
-    size_t vertices = (size_t)solids->body[body].shape->surface.vertex_count;
-    size_t size = sizeof *door + 6 * vertices * sizeof(fsi_real);
-    door = (fsi__door *)fsi_alloc(&solids->desc.allocator, size);
-    if (door)
-        door->size = size;
-    solids->work->door[body] = door;
-    return door;
+    fsi__door **door = solids->work->door + body;
+    if (!*door)
+        *door = (fsi__door *)fsi_alloc(&solids->desc.allocator, sizeof **door);
+    return *door;
 }
 
-FSI_API fsi_result fsi_solids_couple(fsi_solids *solids, int body, fsi_coupled **out) {
-    if (!fsi__solids_has(solids, body) || !out)
-        return FSI_ERR_ARGUMENT;
-
-    const fsi_rigid *rigid = solids->body + body;
-    fsi__door *door = fsi__door_of(solids, body);
-    if (!door)
-        return FSI_ERR_MEMORY;
-
-    /* The free body: surface, masses, velocity. */
-    fsi_real *x = (fsi_real *)(void *)(door + 1);
-    fsi_coupled *coupled = &door->coupled;
-    fsi_solids_surface(solids, body, x, x + 3 * (size_t)rigid->shape->surface.vertex_count,
-                       &coupled->surface);
-    fsi__door_masses(solids, rigid, door);
-    memset(door->impulse, 0, sizeof door->impulse);
-    fsi_vec_store(door->v, rigid->v);
-    fsi_vec_store(door->v + 3, rigid->spin);
-    door->x = rigid->x;
-    coupled->dof = 6;
-    coupled->v = door->v;
-    coupled->impulse = door->impulse;
-    coupled->mass = door->mass;
-    coupled->inverse_mass = door->inverse_mass;
-    coupled->node = NULL;
-    coupled->implicit = NULL;
-    coupled->row_fn = fsi__rigid_row;
-    coupled->user = door;
-
-    /* Less what joints and contacts hold. */
-    door->pressed = 0;
-
-    if (rigid->kind == FSI_RIGID_DYNAMIC) {
-        fsi_real answer[6];
-        fsi__held_motion motion = {6, door->v, door->inverse_mass, door->free, answer};
-        if (!fsi__door_joints(solids, body, &motion))
-            door->pressed = fsi__door_press(solids, body, &motion);
-        fsi__door_clean(6, door->mass, door->inverse_mass);
-    }
-    door->from = door->v;
-    door->owner = body;
-    door->first = 0;
-    *out = coupled;
-
-    return FSI_OK;
+static void fsi__joined_layout(fsi__door *door, fsi_arena *arena) {
+    const fsi_surface *surface = &door->coupled.surface;
+    size_t n = (size_t)door->coupled.dof;
+    size_t vertices = (size_t)surface->vertex_count;
+    FSI__TAKE(door->v, fsi_real, arena, n);
+    FSI__TAKE(door->impulse, fsi_real, arena, n);
+    FSI__TAKE(door->free, fsi_real, arena, n);
+    FSI__TAKE(door->row, fsi_real, arena, n);
+    FSI__TAKE(door->answer, fsi_real, arena, n);
+    FSI__TAKE(door->mass, fsi_real, arena, n * n);
+    FSI__TAKE(door->inverse_mass, fsi_real, arena, n * n);
+    FSI__TAKE(door->x, fsi_real, arena, 3 * vertices);
+    FSI__TAKE(door->velocity, fsi_real, arena, 3 * vertices);
+    FSI__TAKE(door->index, int32_t, arena, (size_t)surface->dim * (size_t)surface->element_count);
+    FSI__TAKE(door->member, int, arena, n / 6);
 }
 
-/* ---- joined bodies as one coupled solid */
-
-static void fsi__joined_row(const fsi_coupled *self, int element, const fsi_real *weight,
-                            fsi_vec3 point, fsi_vec3 dir, fsi_real *row) {
-    const fsi__joined *joined = (const fsi__joined *)self->user;
-    int part = self->dof / 6 - 1;
-    (void)weight;
-    while (part > 0 && element < joined->door[joined->member[part]]->first)
-        part--;
-    fsi_fill((size_t)self->dof, 0, row);
-    fsi__door_row(joined->door[joined->member[part]], point, dir, row + 6 * part);
+/* Body i, free, becomes a part of the door, its surface at the vertex and the element given. */
+static void fsi__joined_add(const fsi_solids *solids, fsi__door *door, int owner, int i, int part,
+                            int vertex, int element) {
+    const fsi_rigid *rigid = solids->body + i;
+    fsi__door *own = solids->work->door[i];
+    fsi_surface surface;
+    fsi_solids_surface(solids, i, door->x + 3 * vertex, door->velocity + 3 * vertex, &surface);
+    int32_t *index = door->index + surface.dim * element;
+    for (int j = 0; j < surface.dim * surface.element_count; j++)
+        index[j] = surface.index[j] + vertex;
+    fsi__door_masses(solids, rigid, door, part);
+    fsi_vec_store(door->v + 6 * part, rigid->v);
+    fsi_vec_store(door->v + 6 * part + 3, rigid->spin);
+    door->member[part] = i;
+    own->owner = owner;
+    own->part = part;
+    own->first = element;
+    own->from = door->v + 6 * part;
+    own->centre = rigid->x;
+    own->pressed = 0;
 }
 
 /* Does the fluid push this body? */
@@ -6172,6 +6131,95 @@ static int fsi__joint_ties(const fsi_solids *solids, const fsi_joint *joint) {
     int holds = joint->rows > 0 && !(joint->max_force > 0) && !(joint->max_torque > 0);
     return holds && fsi__is_pushed(body_a) && fsi__is_pushed(body_b)
            && body_a->shape->surface.closed == body_b->shape->surface.closed;
+}
+
+/* Takes out of the door's velocity and inverse mass what joints and contacts hold. */
+static void fsi__joined_hold(const fsi_solids *solids, int owner) {
+    fsi__door *door = solids->work->door[owner];
+    int parts = door->coupled.dof / 6;
+    for (int part = 0; part < parts; part++) {
+        int i = door->member[part];
+        if (solids->body[i].kind == FSI_RIGID_DYNAMIC && !fsi__door_joints(solids, i, door))
+            door->all[i]->pressed = fsi__door_press(solids, i, door);
+    }
+    if (solids->body[owner].kind == FSI_RIGID_DYNAMIC)
+        fsi__door_clean(door);
+    if (parts == 1)
+        return;
+
+    for (int q = 0; q < solids->joint_count; q++) {
+        const fsi_joint *joint = solids->joint + q;
+        if (solids->work->label[joint->a] == owner && fsi__joint_ties(solids, joint))
+            fsi__door_joint(solids, door, joint);
+    }
+    fsi__door_clean(door);
+}
+
+/* The door of the bodies from `owner` to `end` - 1 with the owner's label. */
+static fsi_result fsi__joined_make(fsi_solids *solids, int owner, int end, fsi_coupled **out) {
+    const int32_t *label = solids->work->label;
+    int parts = 0;
+    int vertices = 0;
+    int elements = 0;
+    for (int i = owner; i < end; i++) {
+        const fsi_surface *surface = &solids->body[i].shape->surface;
+        if (label[i] != owner)
+            continue;
+        if (!fsi__door_of(solids, i))
+            return FSI_ERR_MEMORY;
+        parts++;
+        vertices += surface->vertex_count;
+        elements += surface->element_count;
+    }
+
+    fsi__door *door = solids->work->door[owner];
+    fsi_coupled *coupled = &door->coupled;
+    fsi_arena arena = FSI__ZERO;
+    coupled->surface = solids->body[owner].shape->surface;
+    coupled->surface.vertex_count = vertices;
+    coupled->surface.element_count = elements;
+    coupled->dof = 6 * parts;
+    fsi__joined_layout(door, &arena);
+    fsi_result result = fsi__arena_reopen(&arena, &door->memory, &solids->desc.allocator);
+    if (result < 0)
+        return result;
+
+    fsi__joined_layout(door, &arena);
+    size_t n = (size_t)coupled->dof;
+    fsi_fill(n * n, 0, door->mass);
+    fsi_fill(n * n, 0, door->inverse_mass);
+    fsi_fill(n, 0, door->impulse);
+    coupled->surface.x = door->x;
+    coupled->surface.v = door->velocity;
+    coupled->surface.index = door->index;
+    coupled->v = door->v;
+    coupled->impulse = door->impulse;
+    coupled->mass = door->mass;
+    coupled->inverse_mass = door->inverse_mass;
+    coupled->row_fn = fsi__rigid_row;
+    coupled->user = door;
+    door->all = solids->work->door;
+
+    parts = vertices = elements = 0;
+    for (int i = owner; i < end; i++) {
+        const fsi_surface *surface = &solids->body[i].shape->surface;
+        if (label[i] != owner)
+            continue;
+        fsi__joined_add(solids, door, owner, i, parts++, vertices, elements);
+        vertices += surface->vertex_count;
+        elements += surface->element_count;
+    }
+    fsi__joined_hold(solids, owner);
+    *out = coupled;
+
+    return FSI_OK;
+}
+
+FSI_API fsi_result fsi_solids_couple(fsi_solids *solids, int body, fsi_coupled **out) {
+    if (!fsi__solids_has(solids, body) || !out)
+        return FSI_ERR_ARGUMENT;
+    solids->work->label[body] = body;
+    return fsi__joined_make(solids, body, body + 1, out);
 }
 
 /* work->label[i] = lowest number among the bodies tied to i. */
@@ -6192,110 +6240,6 @@ static void fsi__joined_labels(fsi_solids *solids) {
     }
 }
 
-/* Velocity and inverse mass of all obey the rows of the joints between them. */
-static void fsi__joined_hold(const fsi_solids *solids, int owner, const fsi__joined *joined) {
-    fsi__held_motion motion = {joined->n, joined->v, joined->inverse, joined->free, joined->answer};
-
-    for (int q = 0; q < solids->joint_count; q++) {
-        const fsi_joint *joint = solids->joint + q;
-        if (!fsi__joint_ties(solids, joint) || solids->work->label[joint->a] != owner)
-            continue;
-        fsi__joint_rows rows;
-        fsi__joint_geometry(solids, joint, &rows);
-        fsi_fill((size_t)joined->n, 0, joined->row);
-        fsi_real *row_a = joined->row + 6 * joined->place[joint->a];
-        fsi_real *row_b = joined->row + 6 * joined->place[joint->b];
-        for (int j = 0; j < rows.n; j++) {
-            const fsi__row *row = rows.row + j;
-            fsi_vec_store(row_a, row->line);
-            fsi_vec_store(row_a + 3, row->turn_a);
-            fsi_vec_store(row_b, fsi_vec_scale(row->line, -1));
-            fsi_vec_store(row_b + 3, fsi_vec_scale(row->turn_b, -1));
-            fsi__motion_hold(&motion, joined->row, 0);
-        }
-    }
-}
-
-static void fsi__joined_layout(fsi_solids *solids, fsi__joined *joined, const fsi_surface *surface,
-                               fsi_arena *arena) {
-    size_t n = (size_t)joined->n;
-    size_t vertices = (size_t)surface->vertex_count;
-    FSI__TAKE(joined->v, fsi_real, arena, n);
-    FSI__TAKE(joined->impulse, fsi_real, arena, n);
-    FSI__TAKE(joined->free, fsi_real, arena, n);
-    FSI__TAKE(joined->row, fsi_real, arena, n);
-    FSI__TAKE(joined->answer, fsi_real, arena, n);
-    FSI__TAKE(joined->mass, fsi_real, arena, n * n);
-    FSI__TAKE(joined->inverse, fsi_real, arena, n * n);
-    FSI__TAKE(joined->x, fsi_real, arena, 3 * vertices);
-    FSI__TAKE(joined->velocity, fsi_real, arena, 3 * vertices);
-    FSI__TAKE(joined->member, int, arena, n / 6);
-    FSI__TAKE(joined->place, int, arena, (size_t)solids->body_count);
-    FSI__TAKE(joined->index, int32_t, arena, (size_t)surface->dim * (size_t)surface->element_count);
-}
-
-/* Copies the door of one body into part `part` of the joined one, its surface to the vertex and the
- * element given. */
-static void fsi__joined_add(const fsi__joined *joined, int part, fsi__door *door, int vertex,
-                            int element) {
-    const fsi_surface *surface = &door->coupled.surface;
-    size_t reals = 3 * (size_t)surface->vertex_count;
-    size_t n = (size_t)joined->n;
-    size_t first = 6 * (size_t)part;
-    int32_t *index = joined->index + surface->dim * element;
-    door->from = joined->v + first;
-    door->first = element;
-    fsi_copy(6, door->v, joined->v + first);
-    fsi_copy(6, door->free, joined->free + first);
-    fsi_copy(reals, surface->x, joined->x + 3 * vertex);
-    fsi_copy(reals, surface->v, joined->velocity + 3 * vertex);
-    for (int j = 0; j < surface->dim * surface->element_count; j++)
-        index[j] = surface->index[j] + vertex;
-    for (size_t i = 0; i < 6; i++) {
-        size_t to = (first + i) * n + first;
-        fsi_copy(6, door->mass + 6 * i, joined->mass + to);
-        fsi_copy(6, door->inverse_mass + 6 * i, joined->inverse + to);
-    }
-}
-
-/* Fills the joined door of the bodies with the owner's label. */
-static void fsi__joined_fill(fsi_solids *solids, int owner) {
-    fsi__door *own = solids->work->door[owner];
-    fsi__joined *joined = &own->arrays;
-    size_t n = (size_t)joined->n;
-    int part = 0;
-    int vertex = 0;
-    int element = 0;
-    fsi_fill(n * n, 0, joined->mass);
-    fsi_fill(n * n, 0, joined->inverse);
-    fsi_fill(n, 0, joined->impulse);
-
-    for (int i = owner; i < solids->body_count; i++) {
-        fsi__door *door = solids->work->door[i];
-        if (solids->work->label[i] != owner)
-            continue;
-        joined->member[part] = i;
-        joined->place[i] = part;
-        door->owner = owner;
-        fsi__joined_add(joined, part++, door, vertex, element);
-        vertex += door->coupled.surface.vertex_count;
-        element += door->coupled.surface.element_count;
-    }
-    fsi__joined_hold(solids, owner, joined);
-    fsi__door_clean(joined->n, joined->mass, joined->inverse);
-
-    own->joined.surface.x = joined->x;
-    own->joined.surface.v = joined->velocity;
-    own->joined.surface.index = joined->index;
-    own->joined.dof = joined->n;
-    own->joined.v = joined->v;
-    own->joined.impulse = joined->impulse;
-    own->joined.mass = joined->mass;
-    own->joined.inverse_mass = joined->inverse;
-    own->joined.row_fn = fsi__joined_row;
-    own->joined.user = joined;
-}
-
 FSI_API fsi_result fsi_solids_couple_joined(fsi_solids *solids, int body, fsi_coupled **out) {
     if (!fsi__solids_has(solids, body) || !out)
         return FSI_ERR_ARGUMENT;
@@ -6305,44 +6249,7 @@ FSI_API fsi_result fsi_solids_couple_joined(fsi_solids *solids, int body, fsi_co
     if (solids->work->label[body] != body)
         return FSI_OK;
 
-    /* The doors of all, and how large they are together. */
-    int parts = 0;
-    int vertices = 0;
-    int elements = 0;
-
-    for (int i = body; i < solids->body_count; i++) {
-        fsi_coupled *part;
-        fsi_result result;
-        if (solids->work->label[i] != body)
-            continue;
-        if ((result = fsi_solids_couple(solids, i, &part)) < 0)
-            return result;
-        parts++;
-        vertices += part->surface.vertex_count;
-        elements += part->surface.element_count;
-    }
-    fsi__door *own = solids->work->door[body];
-    if (parts == 1) {
-        *out = &own->coupled;
-        return FSI_OK;
-    }
-
-    fsi_arena arena = FSI__ZERO;
-    own->joined = own->coupled;
-    own->joined.surface.vertex_count = vertices;
-    own->joined.surface.element_count = elements;
-    own->arrays.n = 6 * parts;
-    own->arrays.door = solids->work->door;
-    fsi__joined_layout(solids, &own->arrays, &own->joined.surface, &arena);
-    fsi_result result = fsi__arena_reopen(&arena, &own->memory, &solids->desc.allocator);
-    if (result < 0)
-        return result;
-
-    fsi__joined_layout(solids, &own->arrays, &own->joined.surface, &arena);
-    fsi__joined_fill(solids, body);
-    *out = &own->joined;
-
-    return FSI_OK;
+    return fsi__joined_make(solids, body, solids->body_count, out);
 }
 
 FSI_API fsi_result fsi_solids_joined_part(const fsi_solids *solids, int body, int *owner,
@@ -6389,10 +6296,7 @@ static void fsi__hold_take(fsi_solids *solids, int body, fsi_vec3 v, fsi_vec3 L)
     H.linear = fsi_vec_sub(H.linear, fsi_vec_load(door->impulse));
     H.angular = fsi_vec_add(rigid->held.angular, fsi_vec_sub(rigid->L, L));
     H.angular = fsi_vec_sub(H.angular, fsi_vec_load(door->impulse + 3));
-    if (solids->desc.dim == 2) {
-        H.linear.z = 0;
-        H.angular.x = H.angular.y = 0;
-    }
+    fsi__wrench_flatten(solids, &H);
 
     /* The part that contacts pulled, and of that the part across them: friction that was held. */
     int count = fsi__door_contacts(solids, body, list);
@@ -11872,13 +11776,12 @@ static void fsi__group_pull(const fsi_reduced_group *group, const fsi_real *gap,
    gap / dt), one row of A after the other. */
 static void fsi__group_joints(fsi_reduced_group *group, fsi_real dt) {
     int n = group->dof;
-    fsi__held_motion motion = {n, group->v, group->inverse, group->free, NULL};
     for (int i = 0; i < n; i++)
         group->free[i] = group->inverse[i * (n + 1)];
     fsi__group_joint_rows(group);
     for (int i = 0; i < 3 * group->joint_count; i++)
-        group->joint_weight[i] =
-            fsi__motion_take(&motion, group->joint_row + i * n, group->joint_answer + i * n);
+        group->joint_weight[i] = fsi__motion_take(
+            n, group->inverse, group->free, group->joint_row + i * n, group->joint_answer + i * n);
 
     group->joint_error = fsi__group_gaps(group);
     for (int i = 0; i < group->joint_count; i++)
@@ -12046,9 +11949,7 @@ static fsi_real fsi__reduced_distance(const fsi_reduced *reduced, fsi_vec3 p, fs
     return distance;
 }
 
-/* Velocity of a spot by a unit of q'_k, which the frame does not take part in: R (s - (I^-1 h) x
- * r).
- */
+/* Velocity of a spot by a unit of q'_k while the angular momentum stays: R (s - (I^-1 h) x r). */
 static fsi_vec3 fsi__mode_velocity(const fsi_reduced *reduced, const fsi__spot *spot, int k) {
     const fsi_reduced_model *model = reduced->model;
     fsi_vec3 arm = fsi__to_body(reduced, fsi_vec_sub(spot->x, reduced->rigid->position));
@@ -12590,14 +12491,13 @@ static void fsi__reduced_shift(fsi__reduced_call *call, int i, const fsi_real *u
     if (reduced->fixed || !(fsi_max_abs(6 + modes, u) > 0))
         return;
 
-    fsi_vec3 momentum = reduced->rigid->momentum;
-    fsi_vec3 angular_momentum = reduced->rigid->angular_momentum;
+    fsi_real momenta[6];
+    fsi_copy(6, fsi__reduced_momenta(reduced), momenta);
     fsi_copy(modes, reduced->dq, reduced->aside);
     fsi__reduced_velocity_in(reduced, u);
     fsi__reduced_advance(reduced, call->dt);
     reduced->moved -= call->dt;
-    reduced->rigid->momentum = momentum;
-    reduced->rigid->angular_momentum = angular_momentum;
+    fsi_copy(6, momenta, fsi__reduced_momenta(reduced));
     fsi_copy(modes, reduced->aside, reduced->dq);
 }
 
