@@ -3381,10 +3381,15 @@ static void fsi__contact_prepare(const fsi_solids *solids, fsi_contact *contact)
     contact->bounced = 0;
 }
 
+/* Does the contact carry nothing? */
+FSI__INLINE int fsi__contact_idle(const fsi_contact *contact) {
+    return contact->impulse == 0 && contact->impulse_t[0] == 0 && contact->impulse_t[1] == 0;
+}
+
 /* Applies a share of the impulses so far once more. */
 static void fsi__contact_warm(const fsi_solids *solids, const fsi_contact *contact,
                               fsi_real share) {
-    if (contact->impulse == 0 && contact->impulse_t[0] == 0 && contact->impulse_t[1] == 0)
+    if (fsi__contact_idle(contact))
         return;
     fsi__contact_apply(solids, contact, fsi_vec_scale(fsi__contact_impulse(contact), share));
 }
@@ -3400,6 +3405,9 @@ FSI__INLINE void fsi__coulomb_cone(fsi_real limit, fsi_real *along, fsi_real *ac
 
 /* Friction: the impulse that stops the tangent velocity, as far as Coulomb's cone allows. */
 static void fsi__contact_friction(const fsi_solids *solids, fsi_contact *contact) {
+    if (fsi__contact_idle(contact))
+        return;
+
     fsi_vec3 slip = fsi__contact_velocity(solids, contact);
     fsi_real *old = contact->impulse_t;
     fsi_real along = old[0] - contact->mass_t * fsi_vec_dot(slip, contact->tangent);
@@ -11002,13 +11010,18 @@ FSI_API fsi_vec3 fsi_reduced_point(const fsi_reduced *reduced, int i) {
                        fsi__to_world(reduced, fsi__reduced_lever(reduced, i)));
 }
 
-/* v + frame spin x R r + R S q' */
-FSI_API fsi_vec3 fsi_reduced_velocity(const fsi_reduced *reduced, int i) {
-    fsi_vec3 lever = fsi__to_world(reduced, fsi__reduced_lever(reduced, i));
-    fsi_vec3 turning = fsi_vec_cross(fsi__reduced_frame_spin(reduced), lever);
+/* v + spin x lever + R S q' of mesh vertex i, for the spin of the frame and the lever R r. */
+static fsi_vec3 fsi__reduced_velocity_at(const fsi_reduced *reduced, int i, fsi_vec3 spin,
+                                         fsi_vec3 lever) {
+    fsi_vec3 turning = fsi_vec_cross(spin, lever);
     fsi_vec3 inner = fsi__reduced_blend(reduced->model, i, reduced->dq, NULL);
     return fsi_vec_add(fsi_vec_add(fsi__reduced_drift(reduced), turning),
                        fsi__to_world(reduced, inner));
+}
+
+FSI_API fsi_vec3 fsi_reduced_velocity(const fsi_reduced *reduced, int i) {
+    return fsi__reduced_velocity_at(reduced, i, fsi__reduced_frame_spin(reduced),
+                                    fsi__to_world(reduced, fsi__reduced_lever(reduced, i)));
 }
 
 /* M^_r of mode k: mass, damping and stiffness of an implicit step; 1 for dt = 0. */
@@ -11964,8 +11977,9 @@ static fsi_vec3 fsi__mode_velocity(const fsi_reduced *reduced, const fsi__spot *
 
 /* K += a b^T */
 static void fsi__outer_add(fsi_mat3 *K, fsi_vec3 a, fsi_vec3 b) {
-    for (int i = 0; i < 9; i++)
-        K->m[i] += fsi__get(a, i / 3) * fsi__get(b, i % 3);
+    fsi__vec_add_at(K->m, 0, fsi_vec_scale(b, a.x));
+    fsi__vec_add_at(K->m, 1, fsi_vec_scale(b, a.y));
+    fsi__vec_add_at(K->m, 2, fsi_vec_scale(b, a.z));
 }
 
 /* What the world does not know of a contact. */
@@ -12004,8 +12018,9 @@ typedef struct fsi__reduced_call {
     int32_t *point_vertex;
     int32_t *point_first;
     int columns; /* of the ends so far */
-    /* largest energy but for the work of obstacles; that work for all of the impulses, J */
-    double allowed, work;
+    /* largest energy but for the work of obstacles; that work for all of the impulses; energy at
+       the end of the step with the velocities last tried, J */
+    double allowed, work, next;
 } fsi__reduced_call;
 
 /* A copy or an obstacle (they follow the copies) as the world sees it. */
@@ -12140,6 +12155,7 @@ static void fsi__reduced_sample(const fsi__reduced_call *call) {
     for (int i = 0; i < call->bodies; i++) {
         const fsi_reduced *reduced = call->body[i];
         const fsi_reduced_group *group = fsi__reduced_hide(call, i);
+        fsi_vec3 spin = fsi__reduced_frame_spin(reduced);
         call->point_first[i] = at;
         for (int k = 0; group && k < group->skin.vertex_count; k++)
             if (group->body[group->owner[k]] == reduced) {
@@ -12149,9 +12165,11 @@ static void fsi__reduced_sample(const fsi__reduced_call *call) {
             }
         for (int k = 0; !group && k < reduced->model->sample_count; k++) {
             int vertex = reduced->model->sample[k];
+            fsi_vec3 x = fsi_reduced_point(reduced, vertex);
+            fsi_vec3 lever = fsi_vec_sub(x, reduced->rigid->position);
             call->point_vertex[at] = vertex;
-            fsi__vec_put(call->point_v, at, fsi_reduced_velocity(reduced, vertex));
-            fsi__vec_put(call->point_x, at++, fsi_reduced_point(reduced, vertex));
+            fsi__vec_put(call->point_v, at, fsi__reduced_velocity_at(reduced, vertex, spin, lever));
+            fsi__vec_put(call->point_x, at++, x);
         }
     }
     call->point_first[call->bodies] = at;
@@ -12290,20 +12308,16 @@ static fsi_result fsi__reduced_find(fsi__reduced_call *call, fsi_real scale) {
     fsi_solids *solids = &contacts->solids;
     int known = solids->contact_count;
     fsi_result result = fsi__reduced_invite(call);
-    if (result != FSI_OK)
-        return result;
-
-    fsi__collide(solids, call->dt, scale);
-    while (solids->work->capped) {
+    while (result == FSI_OK) {
+        fsi__collide(solids, call->dt, scale);
+        if (!solids->work->capped)
+            return FSI__LIST_ROOM(contacts->ends, solids->contact_count, &contacts->allocator);
         result =
             fsi__reduced_world(contacts, 2 * solids->desc.max_contacts, solids->work->old, known);
         if (result == FSI_OK)
             result = fsi__reduced_invite(call);
-        if (result != FSI_OK)
-            return result;
-        fsi__collide(solids, call->dt, scale);
     }
-    return FSI__LIST_ROOM(contacts->ends, solids->contact_count, &contacts->allocator);
+    return result;
 }
 
 /* ---- Rows of a contact. */
@@ -12328,6 +12342,8 @@ static fsi_result fsi__reduced_columns_add(fsi__reduced_call *call, int first, i
     fsi_mat3 turning = fsi_mat3_rotate(&reduced->axes, &reduced->inverse_inertia);
     fsi_vec3 arm = fsi_vec_sub(spot->x, reduced->rigid->position);
     fsi_real movable = reduced->fixed ? 0 : share;
+
+    /* Row and answer of v: e and e / m; of w: e x r and I^-1 of it; of q': s and s / M^_r. */
     for (int k = 0; k < dofs; k++) {
         fsi_vec3 row = k < 6 ? fsi__axis(k % 3) : fsi__mode_velocity(reduced, spot, k - 6);
         fsi_vec3 answer = row;
@@ -12385,7 +12401,7 @@ static fsi_result fsi__reduced_end_columns(fsi__reduced_call *call, int solid, i
     return fsi__reduced_columns_add(call, call->columns, body, &spot, 1);
 }
 
-/* Is the point of an old contact still there? The list of bodies may have changed. */
+/* Is what an old contact touched still there? The list of bodies may have changed. */
 static int fsi__reduced_knows(const fsi__reduced_call *call, int solid, int point) {
     int body = fsi__reduced_number(call, solid);
     return body >= call->bodies
@@ -12402,12 +12418,14 @@ static fsi_result fsi__reduced_rows(fsi__reduced_call *call) {
         fsi_contact *contact = solids->contact + i;
         fsi__reduced_ends *ends = contacts->ends + i;
         int lead_b = contact->lead == contact->b.solid;
-        int first = call->point_first[fsi__reduced_number(call, contact->lead)];
+        int other = lead_b ? contact->a.solid : contact->b.solid;
+        int lead = fsi__reduced_number(call, contact->lead);
+        int point = ends->point[lead_b];
         ends->column[0] = ends->column[1] = ends->column[2] = call->columns;
-        if (!fsi__reduced_knows(call, contact->a.solid, ends->point[0])
-            || !fsi__reduced_knows(call, contact->b.solid, ends->point[1]))
+        if (point >= fsi__reduced_points(call, lead)
+            || !fsi__reduced_knows(call, other, ends->point[!lead_b]))
             continue;
-        contact->at = fsi__vec_at(call->point_x, first + ends->point[lead_b]);
+        contact->at = fsi__vec_at(call->point_x, call->point_first[lead] + point);
         result = fsi__reduced_end_columns(call, contact->a.solid, ends->point[0], contact->at);
         ends->column[1] = call->columns;
         if (result == FSI_OK)
@@ -12462,11 +12480,12 @@ static double fsi__reduced_next_all(const fsi__reduced_call *call) {
 /* Energy at the end of the step beyond what is allowed, with `share` of all impulses, J. The bodies
    keep the velocities of the share. */
 static double fsi__reduced_excess(double share, void *user) {
-    const fsi__reduced_call *call = (const fsi__reduced_call *)user;
+    fsi__reduced_call *call = (fsi__reduced_call *)user;
     for (int k = 0; k < call->dofs; k++)
         call->trial[k] = call->start[k] + (fsi_real)share * (call->u[k] - call->start[k]);
     fsi__reduced_velocities_in(call, call->trial);
-    return fsi__reduced_next_all(call) - call->allowed - share * call->work;
+    call->next = fsi__reduced_next_all(call);
+    return call->next - call->allowed - share * call->work;
 }
 
 /* The bodies take the velocities u. Their energy at the end of the step is at most what they had,
@@ -12541,7 +12560,7 @@ static void fsi__reduced_open(fsi__reduced_call *call, fsi__step *step) {
     fsi__substep_solve(solids, step, 1);
 
     /* What this puts into elasticity, gravity and rotation by the end of the step is work. */
-    contacts->work -= fsi__reduced_next_all(call);
+    contacts->work -= call->next;
     for (int i = 0; i < call->bodies; i++) {
         fsi_real *u = call->u + call->dof[i];
         fsi__reduced_shift(call, i, u);
@@ -12661,7 +12680,6 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *contacts, fsi_reduc
     solids->desc.gravity = body[0]->gravity;
     solids->desc.iterations = contacts->iterations ? contacts->iterations : 20;
     fsi_real scale = solids->work->last_h > 0 ? dt / solids->work->last_h : 0;
-    solids->work->last_h = dt;
 
     /* Who touches whom? */
     if (!fsi_all_finite((size_t)call.dofs, call.u))
@@ -12671,6 +12689,7 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *contacts, fsi_reduc
     if (result != FSI_OK)
         return result;
 
+    solids->work->last_h = dt;
     result = fsi__reduced_meet(&call);
     return result == FSI_OK && contacts->count ? fsi__reduced_respond(&call) : result;
 }
