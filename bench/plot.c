@@ -5,42 +5,48 @@
 
 enum {
     CURVES = 8,
-    POINTS = 1000
+    POINTS = 1000,
+    FIRST_CURVE = 7 /* its argument; the six before are named above */
 };
 
-int main(int argc, char **argv) {
+static const int color[CURVES][3] = {
+    {31, 119, 180},  {214, 98, 40},  {44, 140, 60},  {150, 60, 150},
+    {120, 120, 120}, {200, 160, 30}, {30, 150, 160}, {180, 40, 60},
+};
+
+/* Reads NAME=FILE into curve number n. */
+static ex_curve read_curve(char *argument, int n) {
     static double x[CURVES][POINTS], y[CURVES][POINTS];
-    static const int color[CURVES][3] = {{31, 119, 180}, {214, 98, 40},   {44, 140, 60},
-                                         {150, 60, 150}, {120, 120, 120}, {200, 160, 30},
-                                         {30, 150, 160}, {180, 40, 60}};
+    char *path = strchr(argument, '=');
+    FILE *file = path ? fopen(path + 1, "r") : NULL;
+    if (!file)
+        ex_die("plot: cannot read %s", argument);
+    *path = 0;
+
+    int count = 0;
+    while (count < POINTS && fscanf(file, "%lf %lf", &x[n][count], &y[n][count]) == 2)
+        count++;
+    fclose(file);
+    return (ex_curve){
+        .name = argument,
+        .n = count,
+        .x = x[n],
+        .y = y[n],
+        .color = ex_rgb(color[n][0], color[n][1], color[n][2]),
+    };
+}
+
+int main(int argc, char **argv) {
     ex_curve curve[CURVES];
-    int n = 0;
-
-    for (int i = 7; i < argc && n < CURVES; i++, n++) {
-        char *file = strchr(argv[i], '=');
-        FILE *f = file ? fopen(file + 1, "r") : NULL;
-        if (!f) {
-            fprintf(stderr, "plot: cannot read %s\n", argv[i]);
-            return 2;
-        }
-
-        *file = 0;
-        curve[n].name = argv[i];
-        curve[n].x = x[n];
-        curve[n].y = y[n];
-        curve[n].color = ex_rgb(color[n][0], color[n][1], color[n][2]);
-        for (curve[n].n = 0;
-             curve[n].n < POINTS && fscanf(f, "%lf %lf", &x[n][curve[n].n], &y[n][curve[n].n]) == 2;
-             curve[n].n++) {
-        }
-
-        fclose(f);
+    int count = 0;
+    for (int i = FIRST_CURVE; i < argc && count < CURVES; i++) {
+        curve[count] = read_curve(argv[i], count);
+        count++;
     }
+    if (count == 0)
+        ex_die("plot OUT.svg TITLE XNAME YNAME LOGX LOGY NAME=FILE...");
 
-    if (n == 0) {
-        fprintf(stderr, "plot OUT.svg TITLE XNAME YNAME LOGX LOGY NAME=FILE...\n");
-        return 2;
-    }
-
-    return !ex_plot_svg(argv[1], argv[2], argv[3], argv[4], curve, n, atoi(argv[5]), atoi(argv[6]));
+    int log_x = atoi(argv[5]);
+    int log_y = atoi(argv[6]);
+    return !ex_plot_svg(argv[1], argv[2], argv[3], argv[4], curve, count, log_x, log_y);
 }
