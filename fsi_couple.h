@@ -647,8 +647,8 @@ typedef struct fsi_world {
 FSI_API fsi_result fsi_world_init(fsi_world *world, const fsi_world_desc *desc);
 /* Frees everything; safe on a zeroed struct and twice. Shapes given to bodies are the caller's. */
 FSI_API void fsi_world_free(fsi_world *world);
-/* Adds a rigid body and returns its id, or a negative fsi_result. Use the id as it is: it is the
-   number of the body here, in world->solids.body and in every function of world->solids. */
+/* Adds a rigid body and returns its id, 0, 1, 2 ... in the order they are added, or a negative
+   fsi_result. The id is its number in world->solids.body and in every function of world->solids. */
 FSI_API int fsi_world_add(fsi_world *world, const fsi_rigid_desc *desc);
 /* Where the centre of mass of a rigid body is now, m. */
 FSI_API fsi_vec3 fsi_world_position(const fsi_world *world, int id);
@@ -5457,7 +5457,7 @@ static fsi_result fsi__world_walls(fsi_world *world, const fsi_grid_desc *desc) 
     if (world->grid.dim == 2)
         body.x.z = 0;
     body.friction = FSI_R(0.3);
-    return fsi_solids_add(&world->solids, &body, NULL);
+    return fsi_solids_enclose(&world->solids, &body);
 }
 
 /* Grid, rigid bodies, coupling, walls and lists; what there is at a failure, fsi_world_free frees.

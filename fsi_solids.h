@@ -469,14 +469,6 @@ typedef struct fsi_external {
     double (*energy_fn)(void *user, double take);
 } fsi_external;
 
-/* Answer of a distance query. */
-typedef struct fsi_solids_hit {
-    int body;          /* nearest rigid body or -1 */
-    fsi_real distance; /* m, negative inside */
-    fsi_vec3 normal;   /* unit, out of that body */
-    fsi_vec3 velocity; /* of the body at the point, m/s */
-} fsi_solids_hit;
-
 /* ------------------------------------------------------------------------------------------------
  * >>joints */
 typedef enum fsi_joint_kind {
@@ -554,6 +546,7 @@ typedef struct fsi_solids {
     int body_count;
     int joint_count;
     int contact_count;
+    int enclosed;     /* 1: body[max_bodies - 1] is what fsi_solids_enclose was given */
     fsi_rigid *body;  /* [max_bodies] */
     fsi_joint *joint; /* [max_joints] */
     /* [max_contacts] of the last step; kept for warm starts and drawing */
@@ -594,6 +587,10 @@ FSI_API void fsi_solids_free(fsi_solids *solids);
    the id. Bodies are numbered 0, 1, 2 ... in the order they are added; id may be NULL. FSI_ERR_SIZE
    when the world is full, FSI_ERR_ARGUMENT on bad numbers; nothing changes then. */
 FSI_API fsi_result fsi_solids_add(fsi_solids *solids, const fsi_rigid_desc *desc, int *id);
+/* Gives the bodies something fixed to touch that is not one of them: walls, a floor. It takes the
+   last place, max_bodies - 1, which contacts name; body_count and ids leave it out. The shape is a
+   plane, a room or a height field. */
+FSI_API fsi_result fsi_solids_enclose(fsi_solids *solids, const fsi_rigid_desc *desc);
 /* Adds a joint at the present poses; *id may be NULL. */
 FSI_API fsi_result fsi_solids_join(fsi_solids *solids, const fsi_joint_desc *desc, int *id);
 /* One uncoupled step of dt seconds: forces, then move. FSI_CAPPED when contacts were left out for
@@ -629,10 +626,6 @@ FSI_API fsi_result fsi_solids_script(fsi_solids *solids, int body, fsi_vec3 x, f
 FSI_API fsi_vec3 fsi_solids_velocity(const fsi_solids *solids, int body, fsi_vec3 p);
 /* Impulse j, N s, at world position p: changes v and L at once. Ignored unless dynamic. */
 FSI_API fsi_result fsi_solids_impulse(fsi_solids *solids, int body, fsi_vec3 p, fsi_vec3 j);
-/* Nearest colliding rigid body to p within reach metres, bodies of the non-zero group left out;
- * hit->body = -1 when none. */
-FSI_API fsi_result fsi_solids_closest(const fsi_solids *solids, fsi_vec3 p, fsi_real reach,
-                                      int group, fsi_solids_hit *hit);
 
 /* Doors. The surface in world coordinates: x, v are [3 * shape->surface.vertex_count], the caller's
  * (v may be NULL). */
@@ -4333,7 +4326,7 @@ static int fsi__rigid_desc_valid(const fsi_solids *solids, const fsi_rigid_desc 
 FSI_API fsi_result fsi_solids_add(fsi_solids *solids, const fsi_rigid_desc *desc, int *id) {
     if (!solids || !solids->block || !fsi__rigid_desc_valid(solids, desc))
         return FSI_ERR_ARGUMENT;
-    if (solids->body_count >= solids->desc.max_bodies)
+    if (solids->body_count + solids->enclosed >= solids->desc.max_bodies)
         return FSI_ERR_SIZE;
 
     fsi_rigid body = FSI__ZERO;
@@ -4366,6 +4359,23 @@ FSI_API fsi_result fsi_solids_add(fsi_solids *solids, const fsi_rigid_desc *desc
     solids->body_count++;
 
     return FSI_OK;
+}
+
+FSI_API fsi_result fsi_solids_enclose(fsi_solids *solids, const fsi_rigid_desc *desc) {
+    if (!solids || solids->body_count >= solids->desc.max_bodies)
+        return FSI_ERR_SIZE;
+
+    /* It is added as if every other place were taken. */
+    int bodies = solids->body_count;
+    int last = solids->desc.max_bodies - 1;
+    solids->body_count = last;
+    fsi_result result = fsi_solids_add(solids, desc, NULL);
+    solids->body_count = bodies;
+    if (result < 0)
+        return result;
+
+    solids->enclosed = fsi__shape_static(solids->body[last].shape->kind);
+    return solids->enclosed ? FSI_OK : FSI_ERR_ARGUMENT;
 }
 
 FSI_API fsi_result fsi_solids_set_pose(fsi_solids *solids, int body, fsi_vec3 x, fsi_quat q) {
@@ -4445,36 +4455,6 @@ FSI_API fsi_result fsi_solids_impulse(fsi_solids *solids, int body, fsi_vec3 p, 
     push.angular = fsi_vec_cross(fsi_vec_sub(p, rigid->x), j);
     fsi__wrench_flatten(solids, &push);
     fsi__rigid_push(rigid, &push, 1);
-    return FSI_OK;
-}
-
-FSI_API fsi_result fsi_solids_closest(const fsi_solids *solids, fsi_vec3 p, fsi_real reach,
-                                      int group, fsi_solids_hit *hit) {
-    if (!solids || !solids->block || !hit || !fsi__finite_vec(p) || !(reach >= 0))
-        return FSI_ERR_ARGUMENT;
-
-    memset(hit, 0, sizeof *hit);
-    hit->body = -1;
-    hit->distance = reach;
-
-    for (int i = 0; i < solids->body_count; i++) {
-        const fsi_rigid *body = solids->body + i;
-        fsi_vec3 r = fsi_vec_sub(p, body->x);
-        fsi_real most = body->shape->bound + hit->distance;
-        int same_group = group != 0 && body->group == group;
-        if (body->ghost || same_group || fsi_vec_dot(r, r) > most * most)
-            continue;
-        fsi_vec3 normal;
-        fsi_real distance = fsi__turned_distance(body->shape, &body->rotation, r, &normal);
-        if (distance >= hit->distance)
-            continue;
-        hit->body = i;
-        hit->distance = distance;
-        hit->normal = normal;
-    }
-    if (hit->body >= 0)
-        hit->velocity = fsi_solids_velocity(solids, hit->body, p);
-
     return FSI_OK;
 }
 
@@ -4621,13 +4601,15 @@ static void fsi__jointed_make(fsi_solids *solids) {
     work->jointed_count = n;
 }
 
-/* Bodies and externals of the coming step, and the number of the i-th of them. */
+/* Bodies, what encloses them and externals of the coming step, and the number of the i-th of all.
+ */
 static int fsi__solid_count(const fsi_solids *solids) {
-    return solids->body_count + solids->external_count;
+    return solids->body_count + solids->enclosed + solids->external_count;
 }
 
 static int fsi__solid_number(const fsi_solids *solids, int i) {
-    return i < solids->body_count ? i : i - solids->body_count + solids->desc.max_bodies;
+    int behind = i - solids->body_count;
+    return behind < 0 ? i : solids->desc.max_bodies - solids->enclosed + behind;
 }
 
 /* The grid of the solids of ordinary size: lower corner, edge of a cell, how many they are. */
@@ -4733,12 +4715,12 @@ static void fsi__broad_cells(fsi_solids *solids, const uint64_t *key, size_t cou
 /* All pairs of solids whose bounds meet. */
 static void fsi__broad_phase(fsi_solids *solids, fsi_real dt) {
     struct fsi__solids_work *work = solids->work;
-    ptrdiff_t n = solids->body_count;
+    ptrdiff_t n = solids->body_count + solids->enclosed;
     work->pairs = 0;
     work->capped = 0;
     FSI__PARALLEL(n > 512)
     for (ptrdiff_t i = 0; i < n; i++)
-        fsi__bounds_make(solids, (int)i, dt);
+        fsi__bounds_make(solids, fsi__solid_number(solids, (int)i), dt);
     fsi__externals_advance(solids, 0);
     for (int k = 0; k < solids->external_count; k++)
         fsi__external_bounds(solids, k, dt);
@@ -5073,8 +5055,8 @@ static void fsi__collide(fsi_solids *solids, fsi_real dt, fsi_real scale) {
     search.old_count = solids->contact_count;
     memcpy(work->old, solids->contact, (size_t)search.old_count * sizeof *work->old);
     solids->contact_count = 0;
-    for (int i = 0; i < solids->body_count; i++)
-        solids->body[i].touching = 0;
+    for (int i = 0; i < solids->body_count + solids->enclosed; i++)
+        solids->body[fsi__solid_number(solids, i)].touching = 0;
     for (int i = 0; i < solids->joint_count; i++) {
         solids->body[solids->joint[i].a].touching++;
         solids->body[solids->joint[i].b].touching++;
@@ -6029,7 +6011,7 @@ static int fsi__door_contacts(const fsi_solids *solids, int body, fsi__door_cont
         int other = first ? contact->b.solid : contact->a.solid;
         int mine = first || contact->b.solid == body;
         int pushed = contact->impulse > 0 && !contact->bounced;
-        if (!mine || !pushed || other >= solids->body_count
+        if (!mine || !pushed || fsi__external_of(solids, other)
             || solids->body[other].kind == FSI_RIGID_DYNAMIC)
             continue;
         fsi__door_contact *found = list + count++;
@@ -6351,7 +6333,8 @@ FSI_API fsi_result fsi_solids_take(fsi_solids *solids, int body) {
  * addresses and stay with the world. */
 static fsi_result fsi__solids_state(fsi_solids *solids, fsi__state *state) {
     const fsi_solids_desc *desc = &solids->desc;
-    const int size[] = {desc->dim, desc->max_bodies, desc->max_joints, desc->max_contacts};
+    int bodies = desc->max_bodies - solids->enclosed;
+    const int size[] = {desc->dim, bodies, desc->max_joints, desc->max_contacts};
     fsi__state_match(state, FSI__STATE_TAG);
     for (int i = 0; i < 4; i++)
         fsi__state_match(state, (uint64_t)size[i]);
@@ -6372,7 +6355,7 @@ static fsi_result fsi__solids_state(fsi_solids *solids, fsi__state *state) {
     fsi__state_field(state, &solids->time, 1, sizeof solids->time);
     fsi__state_field(state, &solids->work->last_h, 1, sizeof solids->work->last_h);
     fsi__state_field(state, &solids->work->ledger, 1, sizeof solids->work->ledger);
-    for (int i = 0; i < desc->max_bodies; i++)
+    for (int i = 0; i < bodies; i++)
         fsi__state_field(state, (unsigned char *)(solids->body + i) + offsetof(fsi_rigid, x), 1,
                          sizeof(fsi_rigid) - offsetof(fsi_rigid, x));
     fsi__state_field(state, solids->joint, (size_t)desc->max_joints, sizeof *solids->joint);

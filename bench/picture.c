@@ -40,7 +40,7 @@ static void record(const fsi_world *world, int f) {
     }
 
     for (int i = 0; i < BALLS; i++) {
-        const fsi_rigid *body = &world->solids.body[i + 1];
+        const fsi_rigid *body = fsi_world_rigid(world, i);
         at[f][i][0] = (float)body->x.x;
         at[f][i][1] = (float)body->x.y;
         at[f][i][2] = (float)(2 * atan2((double)body->q.z, (double)body->q.w) * -57.29578);

@@ -71,7 +71,7 @@ static void make_solids(tank *t, double density, double gravity) {
         .density = 1000 * density,
         .x = fsi_vec(width / 2, level + 0.04, 0),
     };
-    ex_need(fsi_solids_add(&t->solids, &walls, NULL));
+    ex_need(fsi_solids_enclose(&t->solids, &walls));
     ex_need(fsi_solids_add(&t->solids, &floating, &t->body));
 }
 
