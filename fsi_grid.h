@@ -826,12 +826,16 @@ static fsi_vec3 fsi__keep_in_box(const fsi_grid *grid, fsi_vec3 X) {
                    fsi__clamp(X.z, 0, (fsi_real)grid->nz));
 }
 
-/* Where sample at[3] of a family sits, in cells. */
-static fsi_vec3 fsi__sample_place(int family, const int *at) {
-    fsi_real X[3];
-    for (int axis = 0; axis < 3; axis++)
-        X[axis] = (fsi_real)at[axis] + (family == axis ? 0 : FSI_R(0.5));
-    return fsi_vec_load(X);
+/* Half a cell along every axis. */
+FSI__FORCE_INLINE fsi_vec3 fsi__half_cell(void) {
+    return fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5));
+}
+
+/* Where sample at[3] of a family sits, in cells: faces lie half a cell below the centre. */
+FSI__INLINE fsi_vec3 fsi__sample_place(int family, const int *at) {
+    const fsi_vec3 corner = fsi_vec((fsi_real)at[0], (fsi_real)at[1], (fsi_real)at[2]);
+    const fsi_vec3 centre = fsi_vec_add(corner, fsi__half_cell());
+    return fsi_vec_mad(centre, fsi__axis(family), FSI_R(-0.5));
 }
 
 /* The same in metres. */
@@ -4513,7 +4517,8 @@ static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 place, int limit,
                 dy += along * y.slope[j] * z.weight[k];
                 dz += along * y.weight[j] * z.slope[k];
             }
-            if (limit && (j == 1 || j == 2) && (k == 1 || k == 2)) {
+            const int inner = (j == 1 || j == 2) && (k == 1 || k == 2);
+            if (limit && inner) {
                 lo = fsi__min(lo, fsi__min(row[x.sample[1]], row[x.sample[2]]));
                 hi = fsi__max(hi, fsi__max(row[x.sample[1]], row[x.sample[2]]));
             }
@@ -4522,11 +4527,6 @@ static fsi_real fsi__ls_cubic(const fsi_levelset *ls, fsi_vec3 place, int limit,
         *gradient = fsi_vec(dx, dy, dz);
 
     return limit ? fsi__clamp(value, lo, hi) : value;
-}
-
-/* Half a cell along every axis. */
-FSI__FORCE_INLINE fsi_vec3 fsi__half_cell(void) {
-    return fsi_vec(FSI_R(0.5), FSI_R(0.5), FSI_R(0.5));
 }
 
 /* Lattice coordinates of a world point; 2D: in the plane of the centres. */
@@ -5459,26 +5459,18 @@ static void fsi__ls_patch_end(int axis, int end, fsi_real patch[27]) {
 /* The patch around a cell (2D: the middle layer three times). */
 static void fsi__ls_patch(const fsi_levelset *ls, ptrdiff_t cell, fsi_real patch[27]) {
     const fsi__lattice cells = fsi__ls_cells(ls);
+    ptrdiff_t shift[3][3]; /* along each axis: to the sample below, the own one, the one above */
     int at[3];
     fsi__lattice_place(&cells, cell, at);
-    const int inner_x = at[0] > 0 && at[0] + 1 < cells.n[0];
-    const int inner_y = at[1] > 0 && at[1] + 1 < cells.n[1];
-    const int inner_z = cells.n[2] == 1 || (at[2] > 0 && at[2] + 1 < cells.n[2]);
-
-    if (inner_x && inner_y && inner_z) {
-        const ptrdiff_t up = cells.n[2] > 1 ? cells.step[2] : 0;
-        for (int row = 0; row < 9; row++) {
-            const ptrdiff_t shift = (row % 3 - 1) * cells.step[1] + (row / 3 - 1) * up;
-            memcpy(patch + 3 * row, ls->phi + cell - 1 + shift, 3 * sizeof *patch);
-        }
-        return;
+    for (int axis = 0; axis < 3; axis++) {
+        shift[axis][0] = fsi__lattice_has(&cells, at, axis, 0) ? -cells.step[axis] : 0;
+        shift[axis][1] = 0;
+        shift[axis][2] = fsi__lattice_has(&cells, at, axis, 1) ? cells.step[axis] : 0;
     }
-    for (int i = 0; i < 27; i++) {
-        int place[3];
-        for (int axis = 0; axis < 3; axis++)
-            place[axis] =
-                fsi__iclamp(at[axis] + i / fsi__ls_stride[axis] % 3 - 1, 0, cells.n[axis] - 1);
-        patch[i] = ls->phi[fsi__lattice_at(&cells, place)];
+    for (int row = 0; row < 9; row++) {
+        const fsi_real *middle = ls->phi + cell + shift[1][row % 3] + shift[2][row / 3];
+        for (int i = 0; i < 3; i++)
+            patch[3 * row + i] = middle[shift[0][i]];
     }
     for (int axis = 0; axis < fsi__ls_dim(ls); axis++)
         for (int end = 0; end < 2; end++)
