@@ -461,6 +461,7 @@ typedef struct fsi__solid_block {
     int offset, columns; /* its columns among all: degrees of freedom, fixed directions left out */
     /* dense: L, rows of its lower triangle, L L^T = I + F^T J^T b J F; nodal: diagonal of K */
     fsi_real *K;
+    fsi_cholesky *factor; /* nodal, of K where it pays (fsi_slip); NULL: conjugate gradients */
 } fsi__solid_block;
 
 typedef struct fsi_couple {
@@ -491,10 +492,11 @@ typedef struct fsi_couple {
     /* [columns] conjugate gradients of nodal solids */
     fsi_real *cg_residual, *cg_direction, *cg_image;
     fsi_real *mass_work; /* [3 * dof^2 of the largest dense solid] */
-    /* v* of the dense solids that take impulses, one after the other: for the ledger */
-    fsi_real *v_before;
+    fsi_real *v_before;  /* v* of all solids, one after the other: for the ledger */
     fsi_real *cell_residual, *cell_step, *cell_work; /* [cells] */
-    fsi_mg_group *group;                             /* [solids] columns of the dense solids */
+    double noise;        /* residual that counts as none (fsi_slip: grid.noise); 0: the tolerance */
+    fsi_operator ghosts; /* y += what ghost cells add to L_N x (fsi_slip); none without them */
+    fsi_mg_group *group; /* [solids] columns of the dense solids */
     fsi_mg_rank rank;
     int32_t *side_cell; /* [sides] cell and factor of Z, ordered by solid */
     fsi_real *side_factor;
@@ -744,11 +746,19 @@ typedef struct fsi_slip_link {
     int32_t a, b;
 } fsi_slip_link;
 
+/* A velocity sample that friction at a side holds (private). */
+typedef struct fsi__tie {
+    int32_t side, face;
+    int axis;
+    fsi_real share; /* of the difference that friction takes */
+    fsi_real old;   /* velocity before */
+} fsi__tie;
+
 /* Entries of a sparse matrix in any order (private); row, col and val are lists. */
 typedef struct fsi__slip_entries {
     int32_t *row, *col;
     fsi_real *val;
-    size_t count, room;
+    size_t count;
     int failed;
 } fsi__slip_entries;
 
@@ -770,45 +780,36 @@ typedef struct fsi_slip {
      * and keeps on their side of every surface */
     fsi_real *tracer;
     int tracers;
-    /* private: of one solve, in the scratch */
-    struct fsi__scratch *scratch;
-    fsi_vec3 *body;      /* [sides] velocity of the solid */
-    fsi_real *conduct;   /* [sides] coefficient / ghost mass */
-    fsi_real *rate;      /* [sides] what friction takes in a step: dt stress / (rho h |V - V_s|) */
-    fsi_real *mass;      /* [sides] fluid that follows the solid along Y, kg; paper's form: 0 */
-    fsi_real *wall;      /* [sides] (J v)_s along the axis */
-    fsi_real *stick;     /* [sides] part of u* along the axis that does not slide */
-    fsi_real *side_work; /* [sides] */
-    uint64_t *spot;      /* [2 * sides] location << 32 | side, sorted */
-    fsi_real *row;       /* longest row of J */
-    int32_t *group_size; /* [groups] ghosts */
-    double *group_sum;   /* [groups] work */
-    int32_t *root;       /* [regions + ghosts] joined regions of the pressure */
-    uint8_t *held;       /* [regions + ghosts] at roots: 1 where something fixes the constant */
-    double *region_size; /* [regions] at roots: cells; 0: the constant is fixed */
-    double *region_gain; /* [regions] 1^T A 1 of each region in the preconditioner, 0 none */
-    double *region_sum, *region_mean; /* [regions] work */
-    fsi_real *pressure;               /* [cells + ghosts] p^ */
-    fsi_real *rhs;                    /* [cells + ghosts] */
-    fsi_real *solve_rhs, *solve_x;    /* [cells + ghosts + columns] of the solver; else work */
-    fsi_real *ghost_work;             /* [ghosts] */
-    int solids, columns;              /* degrees of freedom of two-way solids */
-    int *offset;                      /* [solids + 1] first column of each */
-    /* [columns] v* as given, v* after friction, v without pressure, v, work */
-    fsi_real *v_given, *v_star, *v_free, *v_new, *v_work;
-    fsi_real *friction; /* [3 * solids] force of the last solve's friction, N */
-    /* M + Y^T b Y + B^T B of all two-way solids, fixed degrees of freedom as identity */
-    fsi_csr K;
-    fsi_cholesky K_factor;
-    size_t *K_first; /* [solids] first entry of a dense solid while K is made */
-    fsi_csr Z, Y;    /* rows [sides]: what pressure pushes, what the fluid's mass follows */
+    /* private: the monolithic solve that this one is; its interface has our solids and, as sides,
+     * rows of its own (see the implementation's chapter slip) */
+    fsi_couple couple;
+    /* private: of one solve */
+    fsi_vec3 *body;             /* [sides] velocity of the solid */
+    fsi_vec3 *gap;              /* [sides] what the fluid is faster */
+    fsi_real *conduct;          /* [sides] coefficient / ghost mass */
+    fsi_real *rate;             /* [sides] what friction takes: dt stress / (rho h |V - V_s|) */
+    fsi_real *wall;             /* [sides] velocity of the wall along the axis that is not in Z */
+    fsi_real *stick;            /* [sides] part of u* that does not slide, less the solid's */
+    uint64_t *spot;             /* [2 * sides] location << 32 | side, sorted */
+    fsi_real *row;              /* longest row of J */
+    int32_t *root, *group_size; /* [groups] work; ghosts */
+    double *group_sum;          /* [groups] work */
+    fsi_real *ghost_pressure, *ghost_rhs, *ghost_work; /* [ghosts] */
+    fsi_real *v_given, *v_star; /* [dof of all solids] v* as given, v* after friction */
+    int held;                   /* 1: v_given is of this solve */
+    uint8_t *moves;             /* [solids] 1: two-way */
+    fsi_real *friction;         /* [3 * solids] force of the last solve's friction, N */
+    unsigned char *side_lists;  /* memory of these */
+    uint64_t *key;              /* of all links */
+    fsi__tie *tie;
     fsi_cholesky start_factor; /* of the links alone */
     fsi_cholesky ghost_factor; /* of the ghosts' block in the matrix */
-    fsi_mg_group *dense;       /* [solids] columns of the dense solids for the V-cycle */
-    /* private: kept */
+    fsi_cholesky *K_factor;    /* [solids] of K of the nodal ones */
+    unsigned char *factors;    /* memory of all factors */
     fsi__slip_entries triplets;
-    fsi_mg_rank rank; /* what the V-cycle makes of the dense solids, as in the monolithic solve */
-    fsi_real *u[3];   /* [faces] u* */
+    /* private: kept */
+    fsi_real *rhs;  /* [cells] the fluid's, over all passes */
+    fsi_real *u[3]; /* [faces] u* */
     /* second order: [faces] half of the last step's pressure gradient over rho, m/s */
     fsi_real *half[3];
     fsi_real *total; /* second order: [cells] p^ of the whole last step, Pa s */
@@ -3296,7 +3297,8 @@ static double fsi__bubble_sum(const fsi_couple *couple, const fsi_bubble *bubble
                               const fsi_real *x);
 static void fsi__bubble_add(const fsi_couple *couple, const fsi_bubble *bubble, double value,
                             fsi_real *y);
-static fsi_result fsi__schur_begin(fsi_couple *couple, fsi_mg_solve_desc *desc);
+static fsi_result fsi__second_build(fsi_couple *couple);
+static void fsi__schur_apply(const fsi_real *r, fsi_real *z, void *user);
 static fsi_result fsi__variant_solve(fsi_couple *couple, fsi_report *report);
 
 FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
@@ -3773,21 +3775,26 @@ static void fsi__k_apply(const fsi_couple *couple, const fsi__solid_block *block
             y[i] /= door->inverse_mass[i / 3];
     }
     for (int i = block->first; i < block->last; i++) {
-        fsi_real w = fsi__side_of(couple, i)->mass * fsi__row_dot(couple, block, i, x);
-        fsi__row_add(couple, block, i, w, y);
+        fsi_real mass = fsi__side_of(couple, i)->mass;
+        if (mass > 0)
+            fsi__row_add(couple, block, i, mass * fsi__row_dot(couple, block, i, x), y);
     }
     if (door->node)
         fsi__door_implicit(door, x, 1, y);
 }
 
-/* x = K^-1 b of one solid. Dense: by its factor. Nodal: conjugate gradients with the diagonal, to
-   round-off; they touch only the solid, so they are cheap. */
+/* x = K^-1 b of one solid. Dense: by its factor. Nodal: by its factor where there is one, else
+   conjugate gradients with the diagonal, to round-off; they touch only the solid. */
 static void fsi__k_solve(fsi_couple *couple, const fsi__solid_block *block, const fsi_real *b,
                          fsi_real *x) {
     const fsi_real *K = block->K;
     int columns = block->columns;
     if (!block->door->node) {
         fsi__k_back(columns, K, b, x);
+        return;
+    }
+    if (block->factor) {
+        (void)fsi_cholesky_solve(block->factor, b, x);
         return;
     }
     const double enough = sizeof(fsi_real) == 8 ? 1e-28 : 1e-13;
@@ -3861,9 +3868,16 @@ static void fsi__respond(fsi_couple *couple, const fsi_real *x) {
     fsi__keep_volumes(couple, x, couple->reaction);
 }
 
+/* y += what ghost cells add to L_N x. */
+static void fsi__ghosts_add(const fsi_couple *couple, const fsi_real *x, fsi_real *y) {
+    if (couple->ghosts.apply_fn)
+        couple->ghosts.apply_fn(x, y, couple->ghosts.user);
+}
+
 /* y += (Sigma - L_N) x. */
 static void fsi__extra(const fsi_real *x, fsi_real *y, void *user) {
     fsi_couple *couple = (fsi_couple *)user;
+    fsi__ghosts_add(couple, x, y);
     fsi__respond(couple, x);
     fsi__z_add(couple, couple->reaction, fsi__scale_of(couple), y);
     for (int b = 0; b < couple->bubbles; b++) {
@@ -4778,6 +4792,7 @@ static double fsi__tolerance(const fsi_couple *couple) {
 static void fsi__sigma_residual(fsi_couple *couple, fsi_real *out) {
     const fsi_grid *grid = couple->grid;
     fsi_mg_apply(grid->mg, grid->pressure, out);
+    fsi__ghosts_add(couple, grid->pressure, out);
     for (size_t i = 0; i < grid->cells; i++)
         out[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] - out[i] : 0;
     fsi__z_add(couple, couple->answer, fsi__scale_of(couple), out);
@@ -4793,7 +4808,7 @@ static fsi_result fsi__sigma_refine(fsi_couple *couple, fsi_mg_solve_desc *desc,
     fsi_grid *grid = couple->grid;
     fsi_real *residual = couple->cell_residual;
     fsi_real *step = couple->cell_step;
-    double limit = fsi__tolerance(couple) * fsi_norm(grid->cells, grid->rhs);
+    double limit = fmax(fsi__tolerance(couple) * fsi_norm(grid->cells, grid->rhs), couple->noise);
     double last = 0;
     int cap = desc->max_iterations;
     for (int pass = 0; pass < 4; pass++) {
@@ -4824,35 +4839,30 @@ static fsi_result fsi__sigma_refine(fsi_couple *couple, fsi_mg_solve_desc *desc,
     return FSI_OK;
 }
 
-/* What the solve needs when there is more than fluid: the extra term, its preconditioner, the
-   closed regions. */
-static fsi_result fsi__sigma_begin(fsi_couple *couple, fsi_mg_solve_desc *desc) {
-    fsi_grid *grid = couple->grid;
+/* Does the V-cycle take the solids' columns along? */
+static int fsi__ranked(const fsi_couple *couple) {
     fsi_couple_solver solver = couple->desc.solver;
+    int known = solver == FSI_COUPLE_DEFLATED || solver == FSI_COUPLE_WOODBURY;
+    return known && (couple->columns || couple->bubbles);
+}
+
+/* What the solves of one system share: closed regions and the preconditioner. */
+static fsi_result fsi__sigma_build(fsi_couple *couple) {
     fsi_result result;
-    desc->extra.apply_fn = fsi__extra;
-    desc->extra.user = couple;
-    if (solver == FSI_COUPLE_SCHUR && (result = fsi__schur_begin(couple, desc)) < 0)
+    if (couple->desc.solver == FSI_COUPLE_SCHUR && (result = fsi__second_build(couple)) < 0)
         return result;
     if ((result = fsi__regions_build(couple)) < 0)
         return result;
-    if (solver == FSI_COUPLE_DEFLATED || solver == FSI_COUPLE_WOODBURY) {
-        if ((result = fsi__rank_build(couple)) < 0)
-            return result;
 
-        desc->rank = &couple->rank;
-    }
-    for (size_t i = 0; i < grid->cells; i++)
-        grid->rhs[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] : 0;
-    fsi__regions_start(couple);
-    return FSI_OK;
+    return fsi__ranked(couple) ? fsi__rank_build(couple) : FSI_OK;
 }
 
-/* Sigma p^ = rhs, and all velocities that follow from it. */
+/* Sigma p^ = rhs, and all velocities that follow from it; after fsi__sigma_build. */
 static fsi_result fsi__sigma_solve(fsi_couple *couple, fsi_report *report) {
     fsi_grid *grid = couple->grid;
     fsi_mg_solve_desc desc = FSI__ZERO;
     desc.tolerance = fsi__tolerance(couple);
+    desc.tolerance_abs = couple->noise;
     desc.max_iterations =
         couple->desc.max_iterations ? couple->desc.max_iterations : grid->desc.max_iterations;
     desc.clock_fn = couple->desc.clock_fn;
@@ -4865,15 +4875,23 @@ static fsi_result fsi__sigma_solve(fsi_couple *couple, fsi_report *report) {
     /* The solids' v* and k go to the right-hand side. */
     fsi__mono_rhs(couple);
     fsi__z_add(couple, couple->free_answer, fsi__scale_of(couple), grid->rhs);
-    fsi_result result;
-    if ((couple->columns || couple->bubbles) && (result = fsi__sigma_begin(couple, &desc)) < 0)
-        return result;
+    for (size_t i = 0; i < grid->cells; i++)
+        grid->rhs[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] : 0;
+    fsi__regions_start(couple);
+
+    /* What there is beside the fluid. */
+    desc.rank = fsi__ranked(couple) ? &couple->rank : NULL;
+    desc.extra.user = desc.precondition.user = couple;
+    if (couple->columns || couple->bubbles || couple->ghosts.apply_fn)
+        desc.extra.apply_fn = fsi__extra;
+    if (couple->desc.solver == FSI_COUPLE_SCHUR && desc.extra.apply_fn)
+        desc.precondition.apply_fn = fsi__schur_apply;
 
     /* In single precision the last digits come from fsi__sigma_refine. */
     double tolerance = desc.tolerance;
     if (sizeof(fsi_real) == 4 && couple->columns && couple->desc.solver != FSI_COUPLE_SCHUR)
         desc.tolerance = fmax(desc.tolerance, 1e-3);
-    result = fsi_mg_solve(grid->mg, &desc, grid->rhs, grid->pressure, report);
+    fsi_result result = fsi_mg_solve(grid->mg, &desc, grid->rhs, grid->pressure, report);
     if (result < 0)
         return result;
 
@@ -4891,14 +4909,17 @@ static fsi_result fsi__sigma_solve(fsi_couple *couple, fsi_report *report) {
 
 /* ---- The coupled solve. */
 
-/* The solids' generalised impulses -J^T lambda. */
-static void fsi__give_impulses(fsi_couple *couple) {
-    const fsi_interface *iface = &couple->iface;
+static void fsi__clear_impulses(const fsi_interface *iface) {
     for (int s = 0; s < iface->solids; s++) {
         const fsi_coupled *door = iface->solid[s];
         if (door->impulse && door->dof)
             fsi_fill((size_t)door->dof, 0, door->impulse);
     }
+}
+
+/* The solids' generalised impulses gain -J^T lambda. */
+static void fsi__add_impulses(const fsi_couple *couple) {
+    const fsi_interface *iface = &couple->iface;
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
         fsi_real *impulse = iface->solid[side->solid]->impulse;
@@ -4908,36 +4929,30 @@ static void fsi__give_impulses(fsi_couple *couple) {
     }
 }
 
-/* Does the ledger count this solid? Dense ones that take impulses. */
-FSI__INLINE int fsi__in_ledger(const fsi_coupled *door) {
-    return !door->node && door->dof && door->impulse;
-}
-
-/* Keeps v* of the solids in the ledger. */
-static void fsi__ledger_begin(fsi_couple *couple) {
-    const fsi_interface *iface = &couple->iface;
-    fsi_real *before = couple->v_before;
+/* Velocities of all solids, one after the other, into `to`; and back from there. */
+static void fsi__solids_keep(const fsi_interface *iface, fsi_real *to) {
     for (int s = 0; s < iface->solids; s++) {
-        const fsi__solid_block *block = couple->block + s;
-        const fsi_coupled *door = block->door;
-        if (!fsi__in_ledger(door))
-            continue;
-        fsi_copy((size_t)door->dof, door->v, before);
-        before += door->dof;
+        fsi_copy((size_t)iface->solid[s]->dof, iface->solid[s]->v, to);
+        to += iface->solid[s]->dof;
     }
 }
 
-/* What free solids gained less what the fluid gave: M (v - v*) - impulse, linear momentum. */
+static void fsi__solids_return(const fsi_interface *iface, const fsi_real *from) {
+    for (int s = 0; s < iface->solids; s++) {
+        fsi_copy((size_t)iface->solid[s]->dof, from, iface->solid[s]->v);
+        from += iface->solid[s]->dof;
+    }
+}
+
+/* What free rigid and reduced solids gained less what the fluid gave: M (v - v*) - impulse, linear
+   momentum. */
 static void fsi__ledger_end(const fsi_couple *couple, fsi_report *report) {
     const fsi_interface *iface = &couple->iface;
     const fsi_real *before = couple->v_before;
     for (int s = 0; s < iface->solids; s++) {
-        const fsi__solid_block *block = couple->block + s;
-        const fsi_coupled *door = block->door;
-        if (!fsi__in_ledger(door))
-            continue;
-        int rigid = door->dof >= 6 && door->mass;
-        int is_free = block->columns == door->dof - (iface->dim == 2 ? 3 : 0);
+        const fsi_coupled *door = iface->solid[s];
+        int rigid = !door->node && door->dof >= 6 && door->mass && door->impulse;
+        int is_free = couple->block[s].columns == door->dof - (iface->dim == 2 ? 3 : 0);
         for (int k = 0; rigid && is_free && k < iface->dim; k++) {
             double gained = -(double)door->impulse[k];
             for (int i = 0; i < door->dof; i++)
@@ -5027,10 +5042,10 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
         return result;
 
     /* 2. Pressures and velocities. */
-    fsi__ledger_begin(couple);
+    fsi__solids_keep(&couple->iface, couple->v_before);
     if (solver == FSI_COUPLE_FULL || solver == FSI_COUPLE_INDEFINITE)
         result = fsi__variant_solve(couple, &rep);
-    else
+    else if ((result = fsi__sigma_build(couple)) >= 0)
         result = fsi__sigma_solve(couple, &rep);
     if (result < 0)
         return result;
@@ -5038,7 +5053,8 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
         result = FSI_EMPTY;
 
     /* 3. Solids take impulses, the fluid takes pressures. */
-    fsi__give_impulses(couple);
+    fsi__clear_impulses(&couple->iface);
+    fsi__add_impulses(couple);
     fsi__ledger_end(couple, &rep);
     fsi__bubble_finish(couple, dt);
     rep.reason = result;
@@ -5730,118 +5746,27 @@ FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block) {
        v_occ     velocity . axis     sample at the side, not part of any divergence
        J         interface rows      velocity of the solid along the axis of a side
        S, A      sign, area          sign of a side in its cell, area of a face
-       Z, Y      Z, Y                rows of J: what pressure pushes, what the fluid's mass follows
-       K         K                   M + Y^T b Y + B^T B, b = mass: the fluid right at the wall
+       Z, Y      couple.iface        rows of J: what pressure pushes, what the fluid's mass follows
+       K         couple.block        M + Y^T b Y + B^T B, b = mass: the fluid right at the wall
                                      follows it along the normal; B implicit forces
-       v         v_given .. v_new    v* given, v* after friction, v without pressure, v
+       v         v_given, v_star     v* given, v* after friction; v is in the solids
        W, N      fsi__paper.C        N^T W, only in the paper's form
 
-   The K of the monolithic solve does not serve here: its rows are those of J and its nodal part is
-   solved by conjugate gradients, while Y holds only what the wall ties, and K^-1 is applied twice
-   an iteration, so that a sparse factor pays. Its closed regions do not serve either: here they
-   are joined through ghosts, and what a constant pushes is told by Z. */
+   The solve is the monolithic one (chapters monolithic and coupled solvers) with two changes. Ghost
+   cells add S_g = C - B G^-1 B^T to L_N, C the conductances of the sides, G the ghosts' graph: S_g
+   is symmetric and positive semi-definite, and a constant over a closed region is in its null space
+   unless a ghost leads out of the box. And a side has two rows of J, each of which is a side of
+   couple.iface: one with its share and no mass, whose row is Z, and one with its mass and no share,
+   whose row is Y. So Z K^-1 Z^T, volumes of closed regions, impulses and the ledger are the same
+   code. Friction is that solve without pressure: a row with mass for every sample that is tied. */
 #ifndef FSI_COUPLE_NO_GRID
 /* papers: see the last chapter. */
 static fsi_result fsi__paper_solve(fsi_slip *slip, fsi_report *report);
-static fsi_result fsi__paper_slip_indefinite(fsi_slip *slip, fsi_krylov_desc *desc,
-                                             fsi_report *report);
-
-/* ---- Memory of one solve: pieces cut from chunks, all given back when the next solve begins. That
-   one starts with a single chunk that would have held them all, so nothing is allocated once it
-   fits. */
-typedef struct fsi__scratch_chunk { /* in the 64 bytes before its memory */
-    struct fsi__scratch_chunk *next;
-    size_t size, used;
-    size_t most; /* largest `used` so far: pieces that went at once count too */
-} fsi__scratch_chunk;
-
-typedef struct fsi__scratch {
-    fsi_allocator base;
-    fsi__scratch_chunk *chunk; /* the newest, then older ones */
-    int failed;                /* 1: a piece could not be had */
-} fsi__scratch;
-
-static void *fsi__scratch_alloc(size_t size, size_t align, void *user) {
-    fsi__scratch *scratch = (fsi__scratch *)user;
-    fsi__scratch_chunk *chunk = scratch->chunk;
-    size_t at = chunk ? (chunk->used + 63) / 64 * 64 : 0;
-    (void)align;
-    if (!chunk || size > chunk->size || at > chunk->size - size) {
-        size_t room = chunk && size < 2 * chunk->size ? 2 * chunk->size : size;
-        chunk = (fsi__scratch_chunk *)fsi_alloc(&scratch->base, room + 64);
-        if (!chunk)
-            return NULL;
-        chunk->next = scratch->chunk;
-        chunk->size = room;
-        scratch->chunk = chunk;
-        at = 0;
-    }
-    chunk->used = at + size;
-    if (chunk->used > chunk->most)
-        chunk->most = chunk->used;
-    return (unsigned char *)chunk + 64 + at;
-}
-
-/* Only the last piece goes at once. */
-static void fsi__scratch_free(void *ptr, size_t size, void *user) {
-    fsi__scratch_chunk *chunk = ((fsi__scratch *)user)->chunk;
-    if (chunk && (unsigned char *)ptr + size == (unsigned char *)chunk + 64 + chunk->used)
-        chunk->used -= size;
-}
-
-/* Frees all chunks; returns the bytes that one chunk in their place would need. */
-static size_t fsi__scratch_drop(fsi__scratch *scratch) {
-    size_t total = 0;
-    while (scratch->chunk) {
-        fsi__scratch_chunk *chunk = scratch->chunk;
-        scratch->chunk = chunk->next;
-        total += chunk->most + 64;
-        fsi_free(&scratch->base, chunk, chunk->size + 64);
-    }
-    return total;
-}
-
-/* Gives all pieces back; several chunks become one, with a quarter to spare. */
-static void fsi__scratch_reset(fsi__scratch *scratch) {
-    scratch->failed = 0;
-    if (scratch->chunk && !scratch->chunk->next) {
-        scratch->chunk->used = 0;
-        return;
-    }
-    size_t total = fsi__scratch_drop(scratch);
-    if (!total)
-        return;
-    total += total / 4;
-    scratch->chunk = (fsi__scratch_chunk *)fsi_alloc(&scratch->base, total + 64);
-    if (scratch->chunk)
-        scratch->chunk->size = total;
-}
-
-static fsi_allocator fsi__slip_memory(const fsi_slip *slip) {
-    fsi_allocator allocator;
-    allocator.alloc_fn = fsi__scratch_alloc;
-    allocator.free_fn = fsi__scratch_free;
-    allocator.user = slip->scratch;
-    return allocator;
-}
-
-/* count + 1 items, zeroed; NULL: scratch->failed */
-static void *fsi__slip_take(const fsi_slip *slip, size_t count, size_t size) {
-    const fsi_allocator memory = fsi__slip_memory(slip);
-    size_t bytes;
-    void *piece = fsi_size_mul(count + 1, size, &bytes) ? fsi_alloc(&memory, bytes) : NULL;
-    if (!piece)
-        slip->scratch->failed = 1;
-    return piece;
-}
-
-#define FSI__SLIP_TAKE(slip, list, T, count)                                                       \
-    ((list) = (T *)fsi__slip_take(slip, (size_t)(count), sizeof(T)))
 
 /* ---- Init, free, detect. */
 static void fsi__slip_layout(fsi_slip *slip, fsi_arena *arena) {
     const fsi_grid *grid = slip->grid;
-    FSI__TAKE(slip->scratch, fsi__scratch, arena, 1);
+    FSI__TAKE(slip->rhs, fsi_real, arena, grid->cells);
     for (int axis = 0; axis < grid->dim; axis++)
         FSI__TAKE(slip->u[axis], fsi_real, arena, grid->faces[axis]);
     if (slip->desc.first_order)
@@ -5888,7 +5813,8 @@ FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_
         return result;
     }
     fsi__slip_layout(&made, &arena);
-    made.scratch->base = made.rank.allocator = made.desc.allocator;
+    made.couple.grid = grid;
+    made.couple.desc.allocator = made.couple.rank.allocator = made.desc.allocator;
     *slip = made;
 
     return FSI_OK;
@@ -5899,14 +5825,23 @@ FSI_API void fsi_slip_free(fsi_slip *slip) {
         return;
 
     const fsi_allocator allocator = slip->desc.allocator;
-    fsi__scratch_drop(slip->scratch);
+    fsi_interface *rows = &slip->couple.iface;
+    FSI__LIST_FREE(rows->side, &allocator);
+    FSI__LIST_FREE(rows->col, &allocator);
+    FSI__LIST_FREE(rows->val, &allocator);
+    memset(rows, 0, sizeof *rows); /* the rest is that of slip->iface */
+    fsi_couple_free(&slip->couple);
+    FSI__LIST_FREE(slip->side_lists, &allocator);
+    FSI__LIST_FREE(slip->link_flux, &allocator);
+    FSI__LIST_FREE(slip->factors, &allocator);
+    FSI__LIST_FREE(slip->tie, &allocator);
     FSI__LIST_FREE(slip->triplets.row, &allocator);
     FSI__LIST_FREE(slip->triplets.col, &allocator);
     FSI__LIST_FREE(slip->triplets.val, &allocator);
     FSI__LIST_FREE(slip->link, &allocator);
+    FSI__LIST_FREE(slip->key, &allocator);
     FSI__LIST_FREE(slip->was, &allocator);
     FSI__LIST_FREE(slip->from, &allocator);
-    fsi_mg_rank_free(&slip->rank);
     fsi_interface_free(&slip->iface);
     fsi_free(&allocator, slip->memory, slip->size);
     memset(slip, 0, sizeof *slip);
@@ -6109,10 +6044,13 @@ static fsi_result fsi__slip_links(fsi_slip *slip) {
                 return result;
         }
 
-    uint64_t *key;
-    if (!FSI__SLIP_TAKE(slip, key, uint64_t, 2 * slip->links))
-        return FSI_ERR_MEMORY;
+    fsi_result result = FSI__LIST_ROOM(slip->key, 2 * slip->links, &slip->desc.allocator);
+    if (result >= 0)
+        result = FSI__LIST_ROOM(slip->link_flux, slip->links, &slip->desc.allocator);
+    if (result < 0)
+        return result;
 
+    uint64_t *key = slip->key;
     for (int i = 0; i < slip->links; i++)
         key[i] = fsi__pair_key(slip->link[i].a, slip->link[i].b + 1);
     key = fsi__sort_keys((size_t)slip->links, key, key + slip->links);
@@ -6139,7 +6077,11 @@ static void fsi__slip_groups(fsi_slip *slip) {
     slip->groups = 0;
     for (int i = 0; i < slip->ghosts; i++) {
         int32_t first = fsi__root(root, i);
-        slip->group[i] = first == i ? slip->groups++ : slip->group[first];
+        if (first == i) {
+            slip->group_size[slip->groups] = slip->group_open[slip->groups] = 0;
+            slip->group[i] = slip->groups++;
+        }
+        slip->group[i] = slip->group[first];
         slip->group_size[slip->group[i]]++;
     }
     for (int i = 0; i < slip->links; i++)
@@ -6228,9 +6170,8 @@ static fsi_real fsi__slip_relative(const fsi_slip *slip, int side, int axis) {
 
 /* Surface velocity from the regular samples; the relative part slides (not with coefficient 0).
    What friction takes of it is taken from the samples themselves (fsi__slip_tie), so not here a
-   second time. start: also the start of the fluxes, and stick, what the solid feels of u* at the
-   side: the normal part and what friction ties. */
-static void fsi__slip_estimate(fsi_slip *slip, int start) {
+   second time. */
+static void fsi__slip_estimate(fsi_slip *slip) {
     const fsi_interface *iface = &slip->iface;
     FSI__PARALLEL(iface->sides > 2000)
     for (ptrdiff_t i = 0; i < iface->sides; i++) {
@@ -6245,22 +6186,23 @@ static void fsi__slip_estimate(fsi_slip *slip, int start) {
         fsi_real slides = fsi__slip_coefficient(slip, side->solid) > 0 ? 1 : (fsi_real)0;
         slide = fsi_vec_scale(slide, slides);
         slip->velocity[i] = fsi_vec_add(slip->body[i], slide);
-        if (!start)
-            continue;
-        fsi_real along = fsi__get(slide, side->axis);
-        slip->stick[i] =
-            fsi__get(slip->body[i], side->axis) + v[side->axis] - along / (1 + slip->rate[i]);
-        slip->flux[i] = slip->conduct[i] > 0 ? (fsi_real)side->sign * along : 0;
+        slip->gap[i] = gap;
     }
 }
 
-/* Link fluxes of least norm that carry what the sides bring: L q = inflow, flux a -> b = q_a - q_b.
- * In closed groups but for the mean. */
+/* The start of the fluxes: through sides what slides, along links the fluxes of least norm that
+ * carry what the sides bring: L q = inflow, flux a -> b = q_a - q_b. In closed groups but for the
+ * mean. */
 static void fsi__slip_start(fsi_slip *slip) {
-    fsi_real *q = slip->solve_rhs;
+    fsi_real *q = slip->ghost_work;
     fsi_fill((size_t)slip->ghosts, 0, q);
-    for (int i = 0; i < slip->iface.sides; i++)
+    for (int i = 0; i < slip->iface.sides; i++) {
+        const fsi_side *side = slip->iface.side + i;
+        fsi_vec3 slide = fsi_vec_sub(slip->velocity[i], slip->body[i]);
+        int opens = slip->conduct[i] > 0;
+        slip->flux[i] = opens ? (fsi_real)side->sign * fsi__get(slide, side->axis) : 0;
         q[slip->ghost[i]] += slip->flux[i];
+    }
     for (int i = 0; i < slip->groups; i++)
         slip->group_sum[i] = 0;
     for (int i = 0; i < slip->ghosts; i++)
@@ -6279,24 +6221,20 @@ static void fsi__slip_start(fsi_slip *slip) {
 }
 
 /* ---- The matrix: the grid's, and conductances between cells, ghosts and the outside. */
-static fsi__slip_entries *fsi__slip_triplets(fsi_slip *slip) {
+static void fsi__slip_triplets(fsi_slip *slip) {
     slip->triplets.count = 0;
     slip->triplets.failed = 0;
-    return &slip->triplets;
 }
 
 static void fsi__slip_put(fsi_slip *slip, int32_t row, int32_t col, fsi_real value) {
     fsi__slip_entries *list = &slip->triplets;
-    if (list->count == list->room) {
-        const fsi_allocator *allocator = &slip->desc.allocator;
-        size_t room = 2 * list->room + 1024;
-        list->failed |= FSI__LIST_ROOM(list->row, room, allocator) < 0;
-        list->failed |= FSI__LIST_ROOM(list->col, room, allocator) < 0;
-        list->failed |= FSI__LIST_ROOM(list->val, room, allocator) < 0;
-        if (list->failed)
-            return;
-        list->room = room;
-    }
+    const fsi_allocator *allocator = &slip->desc.allocator;
+    size_t room = list->count + 1;
+    list->failed |= FSI__LIST_ROOM(list->row, room, allocator) < 0;
+    list->failed |= FSI__LIST_ROOM(list->col, room, allocator) < 0;
+    list->failed |= FSI__LIST_ROOM(list->val, room, allocator) < 0;
+    if (list->failed)
+        return;
     list->row[list->count] = row;
     list->col[list->count] = col;
     list->val[list->count++] = value;
@@ -6314,34 +6252,33 @@ static void fsi__slip_put_pair(fsi_slip *slip, int32_t i, int32_t j, fsi_real k)
 }
 
 /* The sum of all entries. */
-static fsi_result fsi__slip_matrix(const fsi_slip *slip, int rows, int cols, fsi_csr *matrix) {
-    const fsi_allocator memory = fsi__slip_memory(slip);
+static fsi_result fsi__slip_matrix(const fsi_slip *slip, int rows, int cols,
+                                   const fsi_allocator *allocator, fsi_csr *matrix) {
     const fsi__slip_entries *list = &slip->triplets;
     if (list->failed)
         return FSI_ERR_MEMORY;
     return fsi_csr_from_triplets(matrix, rows, cols, list->count, list->row, list->col, list->val,
-                                 &memory);
+                                 allocator);
 }
 
-/* The same, and its Cholesky factor. */
-static fsi_result fsi__slip_factor(const fsi_slip *slip, int n, fsi_csr *matrix,
+/* The Cholesky factor of the sum of all entries. */
+static fsi_result fsi__slip_factor(const fsi_slip *slip, int n, const fsi_allocator *allocator,
                                    fsi_cholesky *factor) {
     fsi_cholesky_desc desc = FSI__ZERO;
-    desc.allocator = fsi__slip_memory(slip);
-    fsi_result result = fsi__slip_matrix(slip, n, n, matrix);
+    desc.allocator = *allocator;
+    fsi_csr matrix;
+    fsi_result result = fsi__slip_matrix(slip, n, n, allocator, &matrix);
     if (result == FSI_OK)
-        result = fsi_cholesky_init(factor, matrix, &desc);
-    return result == FSI_OK ? fsi_cholesky_factor(factor, matrix, 0, NULL) : result;
+        result = fsi_cholesky_init(factor, &matrix, &desc);
+    return result == FSI_OK ? fsi_cholesky_factor(factor, &matrix, 0, NULL) : result;
 }
 
 /* Factor of the graph of the ghosts. alone: links with conductance one; else: rows of the ghosts in
    the matrix. A group that nothing else holds is pinned at its first ghost. */
-static fsi_result fsi__slip_ghost_factor(fsi_slip *slip, int alone, fsi_cholesky *factor) {
+static fsi_result fsi__slip_ghost_factor(fsi_slip *slip, int alone, const fsi_allocator *allocator,
+                                         fsi_cholesky *factor) {
     double *held = slip->group_sum;
-    if (!slip->ghosts)
-        return FSI_OK;
-
-    (void)fsi__slip_triplets(slip);
+    fsi__slip_triplets(slip);
     for (int i = 0; i < slip->groups; i++)
         held[i] = slip->group_open[i];
     for (int i = 0; i < slip->links; i++)
@@ -6359,292 +6296,188 @@ static fsi_result fsi__slip_ghost_factor(fsi_slip *slip, int alone, fsi_cholesky
         fsi__slip_put(slip, i, i, 1);
         held[slip->group[i]] = 1;
     }
-    fsi_csr matrix;
-
-    return fsi__slip_factor(slip, slip->ghosts, &matrix, factor);
+    return fsi__slip_factor(slip, slip->ghosts, allocator, factor);
 }
 
-/* ---- Two-way solids: K v = M v* + Y^T b u*_stick + A (S Z)^T p^, K = M + Y^T b Y + B^T B.
-   Eliminated, the cells get rho h A S Z K^-1 (S Z)^T p^. Degrees of freedom without inverse mass
-   keep v*. Y^T b Y is not lumped to the nodes: v* of a light sheet holds stiff forces over its own
-   small mass, and lumped fluid would be given that velocity too, also where J sees none of it,
-   which is unstable. */
-static int fsi__slip_movable(const fsi_coupled *door, int k) {
-    return door->inverse_mass[door->node ? k / 3 : k * door->dof + k] > 0;
-}
-
+/* ---- Two-way solids. Degrees of freedom without inverse mass keep v*. Y^T b Y is not lumped to
+   the nodes: v* of a light sheet holds stiff forces over its own small mass, and lumped fluid would
+   be given that velocity too, also where J sees none of it, which is unstable. */
 static int fsi__slip_two_way(const fsi_coupled *door) {
     for (int i = 0; i < door->dof; i++)
-        if (fsi__slip_movable(door, i))
+        if (door->inverse_mass[door->node ? i / 3 : i * door->dof + i] > 0)
             return 1;
     return 0;
 }
 
-/* 0: not two-way */
-static int fsi__slip_dof(const fsi_slip *slip, int solid) {
-    return slip->offset[solid + 1] - slip->offset[solid];
+/* The next solve of the monolithic core has the solids of ours, and rows that are added to it. */
+static void fsi__slip_rows_begin(fsi_slip *slip) {
+    fsi_interface rows = slip->iface;
+    rows.side = slip->couple.iface.side;
+    rows.col = slip->couple.iface.col;
+    rows.val = slip->couple.iface.val;
+    rows.sides = rows.entries = 0;
+    slip->couple.iface = rows;
 }
 
-/* rho h A: mass of the fluid of a cell, and the scale of the solids' part of the matrix. */
-static fsi_real fsi__slip_cell_mass(const fsi_slip *slip) {
-    return slip->grid->desc.rho * slip->grid->h * fsi__area(&slip->iface);
-}
-
-/* Degrees of freedom of the two-way solids, and their v*. */
-static fsi_result fsi__slip_columns(fsi_slip *slip) {
+/* One more row: d^T J at side i, with the share of its face that pressure acts on and the fluid
+ * mass that follows. It is empty for solids that are not two-way. */
+static fsi_result fsi__slip_row_add(fsi_slip *slip, int i, fsi_vec3 d, fsi_real share,
+                                    fsi_real mass) {
+    const fsi_allocator *allocator = &slip->desc.allocator;
     const fsi_interface *iface = &slip->iface;
-    FSI__SLIP_TAKE(slip, slip->K_first, size_t, iface->solids);
-    FSI__SLIP_TAKE(slip, slip->offset, int, iface->solids);
-    FSI__SLIP_TAKE(slip, slip->friction, fsi_real, 3 * iface->solids);
-    if (slip->scratch->failed)
-        return FSI_ERR_MEMORY;
-
-    for (int i = 0; i < iface->solids; i++) {
-        const fsi_coupled *door = iface->solid[i];
-        int dof = fsi__slip_two_way(door) ? door->dof : 0;
-        if (dof && !door->mass)
-            return FSI_ERR_ARGUMENT;
-        slip->offset[i + 1] = slip->offset[i] + dof;
-    }
-    int columns = slip->offset[iface->solids];
-    FSI__SLIP_TAKE(slip, slip->v_given, fsi_real, columns);
-    FSI__SLIP_TAKE(slip, slip->v_star, fsi_real, columns);
-    FSI__SLIP_TAKE(slip, slip->v_free, fsi_real, columns);
-    FSI__SLIP_TAKE(slip, slip->v_new, fsi_real, columns);
-    FSI__SLIP_TAKE(slip, slip->v_work, fsi_real, columns);
-    if (slip->scratch->failed)
-        return FSI_ERR_MEMORY;
-
-    slip->solids = iface->solids;
-    slip->columns = columns;
-    for (int i = 0; i < iface->solids; i++)
-        fsi_copy((size_t)fsi__slip_dof(slip, i), iface->solid[i]->v,
-                 slip->v_given + slip->offset[i]);
-    fsi_copy((size_t)columns, slip->v_given, slip->v_star);
-
-    return FSI_OK;
-}
-
-/* A list of rows R of J for so many sides, to be filled by fsi__slip_row: movable degrees of
- * freedom of two-way solids only, in the order they come. side_of: the side of each row, NULL = its
- * number. */
-static fsi_result fsi__slip_rows_take(const fsi_slip *slip, int rows, const int32_t *side_of,
-                                      fsi_csr *matrix) {
-    size_t entries = 0;
-    for (int i = 0; i < rows; i++) {
-        const fsi_side *side = slip->iface.side + (side_of ? side_of[i] : i);
-        const fsi_coupled *door = slip->iface.solid[side->solid];
-        entries += (size_t)(door->node ? 3 * (side->row_end - side->row) : door->dof);
-    }
-    matrix->rows = 0;
-    matrix->cols = slip->columns;
-    FSI__SLIP_TAKE(slip, matrix->row, int32_t, rows + 1);
-    FSI__SLIP_TAKE(slip, matrix->col, int32_t, entries);
-    FSI__SLIP_TAKE(slip, matrix->val, fsi_real, entries);
-    return slip->scratch->failed ? FSI_ERR_MEMORY : FSI_OK;
-}
-
-/* The next row of R: d^T J at a side. */
-static void fsi__slip_row(const fsi_slip *slip, const fsi_side *side, fsi_vec3 d, fsi_csr *matrix) {
-    const fsi_interface *iface = &slip->iface;
+    fsi_interface *rows = &slip->couple.iface;
+    const fsi_side *side = iface->side + i;
     const fsi_coupled *door = iface->solid[side->solid];
-    int first = slip->offset[side->solid];
-    int two_way = fsi__slip_dof(slip, side->solid) > 0;
-    int32_t n = matrix->row[matrix->rows];
-    fsi_real length = fsi__length(d);
-
-    if (two_way && !door->node && length > 0) {
-        door->row_fn(door, side->element, side->weight, fsi_interface_centre(iface, side),
-                     fsi_vec_scale(d, 1 / length), slip->row);
-        for (int e = 0; e < door->dof; e++) {
-            if (!fsi__slip_movable(door, e))
-                continue;
-            matrix->col[n] = first + e;
-            matrix->val[n++] = length * slip->row[e];
-        }
-    }
-
-    /* The row of J along the axis has the weights of all components. */
-    for (int e = side->row; two_way && door->node && e < side->row_end; e++)
-        for (int axis = 0; axis < iface->dim && fsi__slip_movable(door, iface->col[e]); axis++) {
-            fsi_real value = iface->val[e] * fsi__get(d, axis);
-            if (!(value < 0 || value > 0))
-                continue;
-            matrix->col[n] = first + iface->col[e] + axis - side->axis;
-            matrix->val[n++] = value;
-        }
-    matrix->row[++matrix->rows] = n;
-}
-
-/* Rows Z (what pressure pushes) and Y (what fluid at the side pushes). A shell is pushed along its
-   normal only: the pressures in the two cells of a cut face belong to places h apart, and the
-   difference along the shell must not move it (in water at rest a leaning sheet would rise). The
-   fluid's mass at a side follows the solid along the normal, and across it by what friction ties.
-   Closed solids: Z = J. With k = 1 / (1 + rate), Y = P (k N N^T + (1 - k) I) J. */
-static fsi_result fsi__slip_rows(fsi_slip *slip) {
-    const fsi_interface *iface = &slip->iface;
-    fsi_result result = fsi__slip_rows_take(slip, iface->sides, NULL, &slip->Z);
-    if (result == FSI_OK)
-        result = fsi__slip_rows_take(slip, iface->sides, NULL, &slip->Y);
-    if (result != FSI_OK)
+    int most = door->node ? iface->dim * (side->row_end - side->row) : door->dof;
+    fsi_result result = FSI__LIST_ROOM(rows->side, rows->sides + 1, allocator);
+    if (result >= 0)
+        result = FSI__LIST_ROOM(rows->col, rows->entries + most, allocator);
+    if (result >= 0)
+        result = FSI__LIST_ROOM(rows->val, rows->entries + most, allocator);
+    if (result < 0)
         return result;
 
-    for (int i = 0; i < iface->sides; i++) {
-        const fsi_side *side = iface->side + i;
-        fsi_real k = 1 / (1 + slip->rate[i]);
-        fsi_vec3 axis = fsi__axis(side->axis);
-        fsi_vec3 across = fsi_vec_scale(side->normal, fsi__get(side->normal, side->axis));
-        fsi__slip_row(slip, side, side->shell ? across : axis, &slip->Z);
-        fsi__slip_row(slip, side, fsi_vec_mad(fsi_vec_scale(across, k), axis, 1 - k), &slip->Y);
-    }
+    fsi_side *row = rows->side + rows->sides++;
+    *row = *side;
+    row->share = share;
+    row->mass = mass;
+    row->row = rows->entries;
+    int n = rows->entries;
+    fsi_real length = fsi__length(d);
+    int moves = slip->moves[side->solid] && length > 0;
 
+    /* Nodal: the row of J along the axis has the weights of all components. */
+    for (int e = side->row; moves && door->node && e < side->row_end; e++)
+        for (int axis = 0; axis < iface->dim; axis++) {
+            rows->col[n] = iface->col[e] + axis - side->axis;
+            rows->val[n] = iface->val[e] * fsi__get(d, axis);
+            n += rows->val[n] < 0 || rows->val[n] > 0;
+        }
+    if (moves && !door->node) {
+        door->row_fn(door, side->element, side->weight, fsi_interface_centre(iface, side),
+                     fsi_vec_scale(d, 1 / length), rows->val + n);
+        for (int k = 0; k < door->dof; k++, n++) {
+            rows->col[n] = k;
+            rows->val[n] *= length;
+        }
+    }
+    row->row_end = rows->entries = n;
     return FSI_OK;
 }
 
-/* share * sign of a side: how much of its cell's pressure acts on the solid. */
-FSI__INLINE fsi_real fsi__slip_outward(const fsi_side *side) {
-    return side->share * (fsi_real)side->sign;
+/* Direction in which the fluid's mass at a side follows the solid: along the normal, and across it
+   by what friction ties. With k = 1 / (1 + rate), Y = P (k N N^T + (1 - k) I) J. */
+static fsi_vec3 fsi__slip_follows(const fsi_slip *slip, int i) {
+    const fsi_side *side = slip->iface.side + i;
+    fsi_real k = 1 / (1 + slip->rate[i]);
+    fsi_vec3 across = fsi_vec_scale(side->normal, k * fsi__get(side->normal, side->axis));
+    return fsi_vec_mad(across, fsi__axis(side->axis), 1 - k);
 }
 
-/* out = (S Z)^T cells */
-static void fsi__slip_gather(const fsi_slip *slip, const fsi_real *cells, fsi_real *out) {
+/* Rows 2 i and 2 i + 1 of side i: Z and Y. A shell is pushed along its normal only: the pressures
+   in the two cells of a cut face belong to places h apart, and the difference along the shell must
+   not move it (in water at rest a leaning sheet would rise). Closed solids: Z = J. The paper's form
+   has one row of a side, N^T J, and no mass. */
+static fsi_result fsi__slip_rows(fsi_slip *slip) {
+    const fsi_interface *iface = &slip->iface;
+    fsi_result result = FSI_OK;
+    fsi__slip_rows_begin(slip);
+    for (int i = 0; i < iface->sides && result >= 0; i++) {
+        const fsi_side *side = iface->side + i;
+        fsi_real along = fsi__get(side->normal, side->axis);
+        if (slip->desc.form == FSI_SLIP_PAPER) {
+            result = fsi__slip_row_add(slip, i, side->normal, along, 0);
+            continue;
+        }
+        fsi_vec3 pushed = side->shell ? fsi_vec_scale(side->normal, along) : fsi__axis(side->axis);
+        result = fsi__slip_row_add(slip, i, pushed, side->share, 0);
+        if (result >= 0)
+            result = fsi__slip_row_add(slip, i, fsi__slip_follows(slip, i), 0, side->mass);
+    }
+    return result < 0 ? result : fsi__mono_rows(&slip->couple);
+}
+
+/* Entries of value r^T r for a row r, where nodes move. */
+static void fsi__slip_put_square(fsi_slip *slip, const fsi_coupled *door, const int32_t *col,
+                                 const fsi_real *val, int entries, fsi_real value) {
+    for (int j = 0; j < entries; j++)
+        for (int k = 0; k < entries; k++)
+            if (door->inverse_mass[col[j] / 3] > 0 && door->inverse_mass[col[k] / 3] > 0)
+                fsi__slip_put(slip, col[j], col[k], value * val[j] * val[k]);
+}
+
+/* Factor of a nodal solid's K, fixed degrees of freedom as identity. It pays: with conjugate
+   gradients three frames of cloth_pull take 1189 million instructions, with it 550. */
+static fsi_result fsi__slip_K_factor(fsi_slip *slip, int solid, const fsi_allocator *allocator) {
+    const fsi_interface *rows = &slip->couple.iface;
+    const fsi_coupled *door = rows->solid[solid];
+    const fsi_csr *B = door->implicit;
+    fsi__slip_triplets(slip);
+    for (int i = 0; i < door->dof; i++) {
+        fsi_real inverse = door->inverse_mass[i / 3];
+        fsi__slip_put(slip, i, i, inverse > 0 ? 1 / inverse : 1);
+    }
+    for (int i = 0; B && i < B->rows; i++) {
+        int first = B->row[i];
+        fsi__slip_put_square(slip, door, B->col + first, B->val + first, B->row[i + 1] - first, 1);
+    }
+    for (int i = 0; i < rows->sides; i++) {
+        const fsi_side *row = rows->side + i;
+        if (row->solid == solid && row->mass > 0)
+            fsi__slip_put_square(slip, door, rows->col + row->row, rows->val + row->row,
+                                 row->row_end - row->row, row->mass);
+    }
+    slip->couple.block[solid].factor = slip->K_factor + solid;
+    return fsi__slip_factor(slip, door->dof, allocator, slip->K_factor + solid);
+}
+
+/* An arena as allocator: nothing is given back before the next solve. */
+static void *fsi__slip_arena_alloc(size_t size, size_t align, void *user) {
+    (void)align;
+    return fsi_arena_take((fsi_arena *)user, size, 1);
+}
+
+static void fsi__slip_arena_free(void *ptr, size_t size, void *user) {
+    (void)ptr;
+    (void)size;
+    (void)user;
+}
+
+/* All factors, in a list that is enlarged until they fit: they take memory only when they have
+ * outgrown those of all solves before. */
+static fsi_result fsi__slip_factors(fsi_slip *slip) {
+    size_t room = 4096;
+    for (;;) {
+        fsi_result result = fsi__list_room(&slip->factors, room, 1, 0, &slip->desc.allocator);
+        if (result < 0)
+            return result;
+        fsi_arena arena = {slip->factors, fsi__list_bytes(slip->factors), 0, 0};
+        fsi_allocator allocator = {fsi__slip_arena_alloc, fsi__slip_arena_free, &arena};
+        if (slip->ghosts)
+            result = fsi__slip_ghost_factor(slip, 1, &allocator, &slip->start_factor);
+        if (slip->ghosts && result == FSI_OK)
+            result = fsi__slip_ghost_factor(slip, 0, &allocator, &slip->ghost_factor);
+        for (int s = 0; s < slip->iface.solids && result == FSI_OK; s++)
+            if (slip->moves[s] && slip->iface.solid[s]->node)
+                result = fsi__slip_K_factor(slip, s, &allocator);
+        if (!arena.failed)
+            return result;
+        room = 2 * arena.used;
+    }
+}
+
+/* Velocity of a side's solid along a row. */
+static fsi_real fsi__slip_through(const fsi_slip *slip, int row) {
+    const fsi_interface *rows = &slip->couple.iface;
+    const fsi_side *side = rows->side + row;
+    return fsi_interface_velocity(rows, side, rows->solid[side->solid]->v);
+}
+
+/* What two-way solids are at the sides now. */
+static void fsi__slip_bodies(fsi_slip *slip) {
     const fsi_interface *iface = &slip->iface;
     for (int i = 0; i < iface->sides; i++)
-        slip->side_work[i] = fsi__slip_outward(iface->side + i) * cells[iface->side[i].cell];
-    fsi_csr_tmul(&slip->Z, slip->side_work, out);
-}
-
-/* (Z v)_s */
-static fsi_real fsi__slip_through(const fsi_slip *slip, int side, const fsi_real *v) {
-    const fsi_csr *Z = &slip->Z;
-    fsi_real sum = 0;
-    for (int32_t e = Z->row[side]; e < Z->row[side + 1]; e++)
-        sum += Z->val[e] * v[Z->col[e]];
-    return sum;
-}
-
-/* cells += scale S Z v */
-static void fsi__slip_scatter(const fsi_slip *slip, const fsi_real *v, fsi_real scale,
-                              fsi_real *cells) {
-    for (int i = 0; i < slip->iface.sides; i++) {
-        const fsi_side *side = slip->iface.side + i;
-        cells[side->cell] +=
-            scale * side->share * (fsi_real)side->sign * fsi__slip_through(slip, i, v);
-    }
-}
-
-/* ---- K = M + R^T m R + B^T B of all two-way solids, fixed degrees of freedom as identity. R: Y
- * for the solve, and the ties of friction before it. */
-/* the last solid that begins at or before the column */
-static int fsi__slip_solid_of(const fsi_slip *slip, int column) {
-    int lo = 0;
-    int hi = slip->solids;
-    while (lo + 1 < hi) {
-        int mid = (lo + hi) / 2;
-        if (slip->offset[mid] <= column)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-/* Entries of M; those of a dense solid stand from K_first on, row by row. */
-static void fsi__slip_put_mass(fsi_slip *slip, int solid) {
-    const fsi_coupled *door = slip->iface.solid[solid];
-    int first = slip->offset[solid];
-    int n = fsi__slip_dof(slip, solid);
-    slip->K_first[solid] = slip->triplets.count;
-    for (int i = 0; i < n; i++) {
-        int moves = fsi__slip_movable(door, i);
-        if (door->node)
-            fsi__slip_put(slip, first + i, first + i, moves ? door->mass[i / 3] : 1);
-        for (int j = 0; !door->node && j < n; j++) {
-            int both = moves && fsi__slip_movable(door, j);
-            fsi_real value = both ? door->mass[i * n + j] : (fsi_real)(i == j);
-            fsi__slip_put(slip, first + i, first + j, value);
-        }
-    }
-}
-
-/* Entries of r^T r for the rows r of B, without fixed columns. */
-static void fsi__slip_put_implicit(fsi_slip *slip, int solid) {
-    const fsi_coupled *door = slip->iface.solid[solid];
-    const fsi_csr *B = fsi__slip_dof(slip, solid) ? door->implicit : NULL;
-    int first = slip->offset[solid];
-    for (int i = 0; B && i < B->rows; i++)
-        for (int j = B->row[i]; j < B->row[i + 1]; j++)
-            for (int k = B->row[i]; k < B->row[i + 1]; k++)
-                if (fsi__slip_movable(door, B->col[j]) && fsi__slip_movable(door, B->col[k]))
-                    fsi__slip_put(slip, first + B->col[j], first + B->col[k],
-                                  B->val[j] * B->val[k]);
-}
-
-/* m r^T r, r = row i of R: new entries of a nodal solid, sums onto the mass of a dense one. */
-static void fsi__slip_put_row(fsi_slip *slip, const fsi_csr *R, int i, fsi_real m) {
-    int solid = fsi__slip_solid_of(slip, R->col[R->row[i]]);
-    int nodal = slip->iface.solid[solid]->node != NULL;
-    int first = slip->offset[solid];
-    int n = fsi__slip_dof(slip, solid);
-    fsi_real *dense = slip->triplets.val + slip->K_first[solid];
-    for (int j = R->row[i]; j < R->row[i + 1]; j++)
-        for (int k = R->row[i]; k < R->row[i + 1]; k++) {
-            fsi_real value = m * R->val[j] * R->val[k];
-            if (nodal)
-                fsi__slip_put(slip, R->col[j], R->col[k], value);
-            else
-                dense[(R->col[j] - first) * n + R->col[k] - first] += value;
-        }
-}
-
-static fsi_result fsi__slip_K_factor(fsi_slip *slip, const fsi_csr *R, const fsi_real *mass) {
-    if (!slip->columns)
-        return FSI_OK;
-
-    const fsi__slip_entries *list = fsi__slip_triplets(slip);
-    for (int i = 0; i < slip->solids; i++) {
-        fsi__slip_put_mass(slip, i);
-        fsi__slip_put_implicit(slip, i);
-    }
-    for (int i = 0; i < R->rows && !list->failed; i++)
-        if (mass[i] > 0 && R->row[i] < R->row[i + 1])
-            fsi__slip_put_row(slip, R, i, mass[i]);
-    return fsi__slip_factor(slip, slip->columns, &slip->K, &slip->K_factor);
-}
-
-/* v = K^-1 v */
-static void fsi__slip_K_solve(fsi_slip *slip, fsi_real *v) {
-    if (slip->columns)
-        (void)fsi_cholesky_solve(&slip->K_factor, v, v);
-}
-
-/* Plastic collision of solids at `old` with fluid of mass m at the rows of R, gap = its velocity -
-   R old (spoilt): K v = M old + push + R^T m u, that is v = old + K^-1 (R^T m gap + push - B^T B
-   old). */
-static void fsi__slip_collide(fsi_slip *slip, const fsi_csr *R, const fsi_real *mass, fsi_real *gap,
-                              const fsi_real *old, fsi_real *v) {
-    for (int i = 0; i < R->rows; i++)
-        gap[i] *= mass[i];
-    fsi_csr_tmul(R, gap, v);
-    for (int i = 0; i < slip->solids; i++) {
-        int first = slip->offset[i];
-        if (!fsi__slip_dof(slip, i))
-            continue;
-        fsi__door_implicit(slip->iface.solid[i], old + first, -1, v + first);
-        fsi__door_push(slip->iface.solid[i], 1, v + first);
-    }
-    fsi__slip_K_solve(slip, v);
-    fsi_axpy((size_t)slip->columns, 1, old, v);
-}
-
-/* Velocities v into the solids, and what they are at the sides. */
-static void fsi__slip_give(fsi_slip *slip, const fsi_real *v) {
-    const fsi_interface *iface = &slip->iface;
-    for (int i = 0; i < slip->solids; i++)
-        if (fsi__slip_dof(slip, i) > 0)
-            fsi_copy((size_t)iface->solid[i]->dof, v + slip->offset[i], iface->solid[i]->v);
-    for (int i = 0; slip->columns && i < iface->sides; i++)
-        if (fsi__slip_dof(slip, iface->side[i].solid) > 0)
+        if (slip->moves[iface->side[i].solid])
             slip->body[i] = fsi__slip_body_velocity(slip, iface->side + i);
 }
 
@@ -6668,7 +6501,7 @@ static void fsi__slip_rates(fsi_slip *slip, fsi_real dt) {
     if (!any)
         return;
 
-    fsi__slip_estimate(slip, 0);
+    fsi__slip_estimate(slip);
     for (int i = 0; i < iface->sides; i++) {
         fsi_real c = fsi__slip_coefficient(slip, iface->side[i].solid);
         fsi_real speed = fsi__length(fsi_vec_sub(slip->velocity[i], slip->body[i]));
@@ -6678,14 +6511,6 @@ static void fsi__slip_rates(fsi_slip *slip, fsi_real dt) {
                                      FSI__SLIP_STUCK);
     }
 }
-
-/* A sample that a side holds. */
-typedef struct fsi__tie {
-    int32_t side, face;
-    int axis;
-    fsi_real share; /* of the difference that friction takes */
-    fsi_real old;   /* velocity before */
-} fsi__tie;
 
 /* 1: there is a sample between this cell and another that it sees. */
 static int fsi__tie_open(const fsi_slip *slip, size_t cell, int dir, size_t *face) {
@@ -6707,9 +6532,15 @@ static fsi_real fsi__tie_rate(const fsi_slip *slip, int i, int dir, size_t *face
     return fsi__tie_open(slip, cell, dir ^ 1, &other) ? rate / 2 : rate;
 }
 
+/* rho h A: mass of the fluid of a cell. */
+static fsi_real fsi__slip_cell_mass(const fsi_slip *slip) {
+    return slip->grid->desc.rho * slip->grid->h * fsi__area(&slip->iface);
+}
+
 /* Which samples are held, at most 2 dim a side; a sample that several sides hold is shared by their
  * rates, whose sum stands in slip->u. */
-static int fsi__tie_list(fsi_slip *slip, fsi__tie *tie) {
+static int fsi__tie_list(fsi_slip *slip) {
+    fsi__tie *tie = slip->tie;
     int n = 0;
     for (int i = 0; i < slip->iface.sides; i++)
         for (int dir = 0; slip->rate[i] > 0 && dir < 2 * slip->iface.dim; dir++) {
@@ -6732,299 +6563,89 @@ static int fsi__tie_list(fsi_slip *slip, fsi__tie *tie) {
     return n;
 }
 
-/* fluid before - solid now */
-static void fsi__tie_gaps(const fsi_slip *slip, const fsi__tie *tie, int n, fsi_real *gap) {
+/* A row with mass for every sample that is held, and the solids' collision with it. Doors get their
+   velocity after it, couple.lambda what the fluid gains. */
+static fsi_result fsi__tie_collide(fsi_slip *slip, int n) {
+    fsi_couple *couple = &slip->couple;
+    fsi_real cell = fsi__slip_cell_mass(slip);
+    fsi_result result = FSI_OK;
+    fsi__slip_rows_begin(slip);
+    for (int k = 0; k < n && result >= 0; k++) {
+        const fsi__tie *tie = slip->tie + k;
+        result = fsi__slip_row_add(slip, tie->side, fsi__axis(tie->axis), 0, tie->share * cell);
+    }
+    if (result >= 0)
+        result = fsi__mono_rows(couple);
+    if (result < 0)
+        return result;
+
     for (int k = 0; k < n; k++)
-        gap[k] = tie[k].old - fsi__get(slip->body[tie[k].side], tie[k].axis);
+        couple->side_velocity[k] = slip->tie[k].old;
+    fsi__mono_rhs(couple);
+    fsi_fill((size_t)couple->columns, 0, couple->answer);
+    fsi__mono_finish(couple, slip->grid->pressure);
+    fsi__slip_bodies(slip);
+    for (int k = 0; k < n; k++) {
+        const fsi__tie *tie = slip->tie + k;
+        fsi_real gap = tie->old - fsi__get(slip->body[tie->side], tie->axis);
+        couple->lambda[k] = -tie->share * cell * gap;
+    }
+    return FSI_OK;
 }
 
-/* v_star and the fluid's u* after the collision. Nodal solids get the v* that leads to their
-   velocity once the implicit forces act: M v* = M v*_old + what the fluid lost. */
+/* u* and v* after friction. Nodal solids get the v* that leads to their velocity once the implicit
+   forces act: M v* = M v*_given + what the fluid lost. */
 static fsi_result fsi__slip_tie(fsi_slip *slip, fsi_real dt) {
     const fsi_interface *iface = &slip->iface;
+    fsi_couple *couple = &slip->couple;
     fsi_grid *grid = slip->grid;
-    int sides = 0;
+    int most = 0;
     for (int i = 0; i < iface->sides; i++)
-        sides += slip->rate[i] > 0;
-    if (!sides)
-        return FSI_OK;
+        most += slip->rate[i] > 0 ? 2 * iface->dim : 0;
+    fsi_result result = FSI__LIST_ROOM(slip->tie, most, &slip->desc.allocator);
+    if (result < 0)
+        return result;
 
-    fsi__tie *tie;
-    fsi_real *mass, *gap;
-    int32_t *side_of;
-    int most = 2 * iface->dim * sides;
-    FSI__SLIP_TAKE(slip, tie, fsi__tie, most);
-    FSI__SLIP_TAKE(slip, mass, fsi_real, most);
-    FSI__SLIP_TAKE(slip, gap, fsi_real, most);
-    FSI__SLIP_TAKE(slip, side_of, int32_t, most);
-    if (slip->scratch->failed)
-        return FSI_ERR_MEMORY;
-
-    int n = fsi__tie_list(slip, tie);
+    int n = most ? fsi__tie_list(slip) : 0;
     if (!n)
         return FSI_OK;
-
-    /* Rows of J at the samples, and the fluid's mass that follows the solid there. */
-    for (int k = 0; k < n; k++)
-        side_of[k] = tie[k].side;
-    fsi_csr R;
-    fsi_result result = fsi__slip_rows_take(slip, n, side_of, &R);
-    if (result != FSI_OK)
+    if ((result = fsi__tie_collide(slip, n)) < 0)
         return result;
 
     for (int k = 0; k < n; k++) {
-        fsi__slip_row(slip, iface->side + tie[k].side, fsi__axis(tie[k].axis), &R);
-        mass[k] = tie[k].share * grid->desc.rho * grid->h * fsi__area(iface);
+        const fsi__tie *tie = slip->tie + k;
+        fsi_real *u = grid->u[tie->axis] + tie->face;
+        *u += couple->lambda[k] / fsi__slip_cell_mass(slip);
+        if (grid->u_plus[tie->axis])
+            grid->u_plus[tie->axis][tie->face] = *u;
+        slip->friction[3 * iface->side[tie->side].solid + tie->axis] -= couple->lambda[k] / dt;
     }
-    result = fsi__slip_K_factor(slip, &R, mass);
-    if (result != FSI_OK)
-        return result;
+    fsi__add_impulses(couple);
 
-    /* The collision, and what the fluid loses in it. */
-    fsi__tie_gaps(slip, tie, n, gap);
-    fsi__slip_collide(slip, &R, mass, gap, slip->v_given, slip->v_star);
-    fsi__slip_give(slip, slip->v_star);
-    fsi__tie_gaps(slip, tie, n, gap);
-
-    for (int k = 0; k < n; k++) {
-        int axis = tie[k].axis;
-        int face = tie[k].face;
-        grid->u[axis][face] -= tie[k].share * gap[k];
-        if (grid->u_plus[axis])
-            grid->u_plus[axis][face] = grid->u[axis][face];
-        gap[k] *= mass[k];
-        slip->friction[3 * iface->side[tie[k].side].solid + axis] += gap[k] / dt;
+    const fsi_real *given = slip->v_given;
+    for (int s = 0; s < iface->solids; s++) {
+        const fsi_coupled *door = iface->solid[s];
+        const fsi__solid_block *block = couple->block + s;
+        fsi_real *lost = couple->load + block->offset;
+        if (door->node && slip->moves[s]) {
+            fsi_fill((size_t)door->dof, 0, lost);
+            fsi__ut_add(couple, block, couple->lambda, lost);
+            for (int k = 0; k < door->dof; k++)
+                door->v[k] = given[k] - lost[k] * door->inverse_mass[k / 3];
+        }
+        given += door->dof;
     }
-    fsi_csr_tmul(&R, gap, slip->v_work);
-
-    for (int i = 0; i < slip->solids; i++) {
-        const fsi_coupled *door = iface->solid[i];
-        int first = slip->offset[i];
-        for (int k = 0; door->node && k < fsi__slip_dof(slip, i); k++)
-            slip->v_star[first + k] =
-                slip->v_given[first + k] + slip->v_work[first + k] * door->inverse_mass[k / 3];
-    }
+    fsi__slip_bodies(slip);
 
     return fsi_grid_build_pressure(grid, dt); /* the right-hand side of the new u* */
 }
 
-/* Columns S Z and K / (rho h A) of the dense solids, which the V-cycle takes along (fsi_mg_rank):
- * rho h A S Z K^-1 (S Z)^T is the low-rank part of the matrix. */
-static void fsi__slip_dense_solid(fsi_slip *slip, int solid, int32_t **cell, fsi_real **factor,
-                                  fsi_real **value) {
-    const fsi_interface *iface = &slip->iface;
-    const fsi_coupled *door = iface->solid[solid];
-    const fsi_csr *K = &slip->K;
-    const fsi_csr *Z = &slip->Z;
-    fsi_mg_group *group = slip->dense + solid;
-    fsi_real scale = 1 / fsi__slip_cell_mass(slip);
-    int first = slip->offset[solid];
-
-    /* The movable part of K, full rows. */
-    group->K = *value;
-
-    for (int i = 0; i < fsi__slip_dof(slip, solid); i++) {
-        if (!fsi__slip_movable(door, i))
-            continue;
-        group->columns++;
-        for (int k = K->row[first + i]; k < K->row[first + i + 1]; k++)
-            if (fsi__slip_movable(door, K->col[k] - first))
-                *(*value)++ = scale * K->val[k];
-    }
-
-    /* Its sides. */
-    group->cell = *cell;
-    group->factor = *factor;
-    group->val = *value;
-
-    for (int i = 0; i < iface->sides; i++) {
-        const fsi_side *side = iface->side + i;
-        if (side->solid != solid)
-            continue;
-        *(*cell)++ = side->cell;
-        *(*factor)++ = fsi__slip_outward(side);
-        for (int k = 0; k < group->columns; k++)
-            *(*value)++ = Z->row[i] < Z->row[i + 1] ? Z->val[Z->row[i] + k] : 0;
-        group->entries++;
-    }
+/* share * sign of a side: how much of its cell's pressure acts on the solid. */
+FSI__INLINE fsi_real fsi__slip_outward(const fsi_side *side) {
+    return side->share * (fsi_real)side->sign;
 }
 
-static fsi_result fsi__slip_rank(fsi_slip *slip) {
-    const fsi_interface *iface = &slip->iface;
-    size_t room = 0;
-    for (int i = 0; i < iface->solids; i++)
-        if (!iface->solid[i]->node)
-            room += (size_t)iface->solid[i]->dof * (size_t)iface->solid[i]->dof;
-    for (int i = 0; i < iface->sides; i++)
-        if (!iface->solid[iface->side[i].solid]->node)
-            room += (size_t)iface->solid[iface->side[i].solid]->dof;
-    int32_t *cell;
-    fsi_real *factor, *value;
-    FSI__SLIP_TAKE(slip, slip->dense, fsi_mg_group, iface->solids);
-    FSI__SLIP_TAKE(slip, cell, int32_t, iface->sides);
-    FSI__SLIP_TAKE(slip, factor, fsi_real, iface->sides);
-    FSI__SLIP_TAKE(slip, value, fsi_real, room);
-    if (slip->scratch->failed)
-        return FSI_ERR_MEMORY;
-
-    for (int i = 0; i < iface->solids; i++)
-        if (fsi__slip_dof(slip, i) && !iface->solid[i]->node)
-            fsi__slip_dense_solid(slip, i, &cell, &factor, &value);
-    fsi_result result = fsi_mg_rank_build(&slip->rank, slip->grid->mg, slip->dense, iface->solids);
-
-    return result == FSI_ERR_SINGULAR ? FSI_OK : result; /* then the plain V-cycle has to do */
-}
-
-/* v without pressure, from v*: the fluid at the walls has struck it. First pass only. */
-static void fsi__slip_free_velocity(fsi_slip *slip) {
-    for (int i = 0; i < slip->iface.sides; i++)
-        slip->stick[i] -= slip->wall[i];
-    fsi__slip_collide(slip, &slip->Y, slip->mass, slip->stick, slip->v_star, slip->v_free);
-}
-
-/* (J v)_s of the two-way solids' present velocities. */
-static fsi_real fsi__slip_wall(const fsi_slip *slip, const fsi_side *side) {
-    return fsi_interface_velocity(&slip->iface, side, slip->iface.solid[side->solid]->v);
-}
-
-/* What the walls push before the solve adds Z (v - v_free): closed solids J v_free; shells slide
- * with what the starts of the fluxes were taken for, J v - Z (v - v_free). */
-static void fsi__slip_walls(fsi_slip *slip, const fsi_real *v) {
-    const fsi_interface *iface = &slip->iface;
-    if (!slip->columns)
-        return;
-
-    fsi__slip_give(slip, v);
-    for (int i = 0; i < iface->sides; i++)
-        if (fsi__slip_dof(slip, iface->side[i].solid) > 0)
-            slip->wall[i] = fsi__slip_wall(slip, iface->side + i) - fsi__slip_through(slip, i, v)
-                            + fsi__slip_through(slip, i, slip->v_free);
-}
-
-static void fsi__slip_walls_moved(fsi_slip *slip) {
-    for (int i = 0; slip->columns && i < slip->iface.sides; i++)
-        slip->wall[i] +=
-            fsi__slip_through(slip, i, slip->v_new) - fsi__slip_through(slip, i, slip->v_free);
-}
-
-/* Impulses of the solids: M (v - v*) + B^T B v - push. */
-static void fsi__slip_impulses(const fsi_slip *slip) {
-    for (int i = 0; i < slip->solids; i++) {
-        const fsi_coupled *door = slip->iface.solid[i];
-        int first = slip->offset[i];
-        int n = fsi__slip_dof(slip, i);
-        if (!n || !door->impulse)
-            continue;
-        const fsi_real *old = slip->v_given + first;
-        fsi_real *inner = slip->v_work + first;
-        fsi_fill((size_t)n, 0, inner);
-        fsi__door_implicit(door, slip->v_new + first, 1, inner);
-        fsi__door_push(door, -1, inner);
-        for (int j = 0; j < n; j++) {
-            door->impulse[j] = 0;
-            if (door->node)
-                door->impulse[j] = door->mass[j / 3] * (door->v[j] - old[j]) + inner[j];
-            for (int k = 0; !door->node && k < n; k++)
-                if (fsi__slip_movable(door, j) && fsi__slip_movable(door, k))
-                    door->impulse[j] += door->mass[j * n + k] * (door->v[k] - old[k]);
-        }
-    }
-}
-
-/* ---- Closed regions: those of the multigrid, joined through ghosts. */
-/* Does a constant pressure in these joined regions push a solid? */
-static int fsi__slip_pushes(const fsi_slip *slip, const int32_t *set, int n) {
-    const fsi_interface *iface = &slip->iface;
-    fsi_real *constant = slip->solve_x;
-    int any = 0;
-    for (int i = 0; i < iface->sides; i++) {
-        size_t cell = (size_t)iface->side[i].cell;
-        int32_t region = fsi_mg_region(slip->grid->mg, cell);
-        int inside = 0;
-        for (int k = 0; region >= 0 && k < n; k++)
-            inside |= fsi__root(slip->root, region) == set[k];
-        constant[cell] = (fsi_real)inside;
-        any |= inside;
-    }
-    if (!any)
-        return 0;
-    fsi__slip_gather(slip, constant, slip->v_work);
-
-    return fsi_max_abs((size_t)slip->columns, slip->v_work) > FSI_R(1e-3);
-}
-
-/* Regions whose constant pressure pushes a solid are no null vectors. Several of them (both sides
- * of a plate) may be one together. */
-static void fsi__slip_pushed(fsi_slip *slip) {
-    int32_t pushed[16];
-    int n = 0;
-    for (int32_t r = 0; slip->columns && r < slip->grid->mg->regions && n < 16; r++)
-        if (fsi__root(slip->root, r) == r && !slip->held[r] && fsi__slip_pushes(slip, &r, 1))
-            pushed[n++] = r;
-    int together = n && fsi__slip_pushes(slip, pushed, n);
-    for (int i = 0; i < n; i++)
-        if (together)
-            slip->held[pushed[i]] = 1;
-        else
-            fsi__slip_join(slip->root, pushed[0], pushed[i]);
-}
-
-/* Joined regions, and how many cells each has whose constant nothing fixes. */
-static void fsi__slip_regions(fsi_slip *slip) {
-    const fsi_interface *iface = &slip->iface;
-    const fsi_mg *mg = slip->grid->mg;
-    int32_t *root = slip->root;
-    int32_t ghosts = mg->regions;
-
-    /* Links and conducting sides join; a given pressure or the outside holds. */
-    for (int32_t i = 0; i < ghosts + slip->ghosts; i++)
-        root[i] = i;
-    for (int i = 0; i < slip->links; i++)
-        if (slip->link[i].b >= 0)
-            fsi__slip_join(root, ghosts + slip->link[i].a, ghosts + slip->link[i].b);
-    for (int i = 0; i < iface->sides; i++) {
-        int32_t region = fsi_mg_region(mg, (size_t)iface->side[i].cell);
-        if (slip->conduct[i] > 0 && region >= 0)
-            fsi__slip_join(root, region, ghosts + slip->ghost[i]);
-    }
-    for (int i = 0; i < iface->sides; i++)
-        if (slip->conduct[i] > 0 && fsi_mg_region(mg, (size_t)iface->side[i].cell) < 0)
-            slip->held[fsi__root(root, ghosts + slip->ghost[i])] = 1;
-    for (int i = 0; i < slip->links; i++)
-        if (slip->link[i].b < 0)
-            slip->held[fsi__root(root, ghosts + slip->link[i].a)] = 1;
-    if (slip->desc.form != FSI_SLIP_PAPER)
-        fsi__slip_pushed(slip);
-
-    for (size_t c = 0; c < slip->grid->cells && mg->regions; c++) {
-        int32_t region = fsi_mg_region(mg, c);
-        if (region >= 0 && !slip->held[fsi__root(root, region)])
-            slip->region_size[fsi__root(root, region)] += 1;
-    }
-}
-
-/* Takes the mean out of x over every region without given pressure. */
-static void fsi__slip_project(fsi_real *x, void *user) {
-    fsi_slip *slip = (fsi_slip *)user;
-    const fsi_mg *mg = slip->grid->mg;
-    double *sum = slip->region_sum;
-    double *mean = slip->region_mean;
-    if (!mg->regions)
-        return;
-
-    fsi_mg_region_sums(mg, x, sum);
-    for (int r = 0; r < mg->regions; r++)
-        mean[r] = 0;
-    for (int r = 0; r < mg->regions; r++)
-        mean[fsi__root(slip->root, r)] += sum[r];
-    for (int r = 0; r < mg->regions; r++) {
-        int32_t root = fsi__root(slip->root, r);
-        sum[r] = slip->region_size[root] > 0 ? -mean[root] / slip->region_size[root] : 0;
-    }
-    fsi_mg_region_add(mg, sum, x);
-}
-
-/* ---- The operator and its preconditioner. */
+/* ---- The ghosts' part of the matrix. */
 /* Pressure of the ghosts that goes with the cells' x: G^-1 (b + B^T x), B = conductances. */
 static void fsi__slip_ghost_pressure(fsi_slip *slip, const fsi_real *x, const fsi_real *b,
                                      fsi_real *out) {
@@ -7045,11 +6666,10 @@ static void fsi__slip_eliminate_ghosts(fsi_slip *slip, const fsi_real *b, fsi_re
         cells[slip->iface.side[i].cell] += slip->conduct[i] * slip->ghost_work[slip->ghost[i]];
 }
 
-/* y = S x on the cells, ghosts eliminated: S = A + C - B G^-1 B^T. The correction is at most 1 /
- * ghost mass per side, so the V-cycle of A serves. */
-static void fsi__slip_apply_fluid(const fsi_real *x, fsi_real *y, void *user) {
+/* y += S_g x, S_g = C - B G^-1 B^T: at most 1 / ghost mass per side, so the V-cycle of the grid's
+ * matrix serves. */
+static void fsi__slip_ghosts_add(const fsi_real *x, fsi_real *y, void *user) {
     fsi_slip *slip = (fsi_slip *)user;
-    fsi_mg_apply(slip->grid->mg, x, y);
     fsi__slip_ghost_pressure(slip, x, NULL, slip->ghost_work);
     for (int i = 0; i < slip->iface.sides; i++) {
         int32_t cell = slip->iface.side[i].cell;
@@ -7057,105 +6677,55 @@ static void fsi__slip_apply_fluid(const fsi_real *x, fsi_real *y, void *user) {
     }
 }
 
-/* The same with the solids eliminated. */
-static void fsi__slip_apply(const fsi_real *x, fsi_real *y, void *user) {
-    fsi_slip *slip = (fsi_slip *)user;
-    fsi__slip_apply_fluid(x, y, slip);
-    if (!slip->columns)
-        return;
-
-    fsi__slip_gather(slip, x, slip->v_work);
-    fsi__slip_K_solve(slip, slip->v_work);
-    fsi__slip_scatter(slip, slip->v_work, fsi__slip_cell_mass(slip), y);
-}
-
-/* 1^T A 1 for the constants that the V-cycle leaves out, of at most 16 regions. */
-static void fsi__slip_gains(fsi_slip *slip) {
-    const fsi_interface *iface = &slip->iface;
-    const fsi_mg *mg = slip->grid->mg;
-    fsi_real *constant = slip->solve_x;
-    fsi_real *pushed = slip->v_new; /* free until the solve */
-    size_t columns = (size_t)slip->columns;
-
-    for (int r = 0; r < fsi__imin(mg->regions, 16); r++) {
-        double most = 0;
-        double gain = 0;
-        for (int i = 0; i < iface->sides; i++) {
-            int32_t cell = iface->side[i].cell;
-            constant[cell] = (fsi_real)(fsi_mg_region(mg, (size_t)cell) == r);
-        }
-        fsi__slip_ghost_pressure(slip, constant, NULL, slip->ghost_work);
-        for (int i = 0; i < iface->sides; i++)
-            if (fsi_mg_region(mg, (size_t)iface->side[i].cell) == r) {
-                gain += (double)(slip->conduct[i] * (1 - slip->ghost_work[slip->ghost[i]]));
-                most += (double)slip->conduct[i];
-            }
-        if (!(gain > 1e-6 * most))
-            gain = 0;
-        if (columns) {
-            fsi__slip_gather(slip, constant, slip->v_work);
-            fsi_copy(columns, slip->v_work, pushed);
-            fsi__slip_K_solve(slip, slip->v_work);
-            gain += (double)fsi__slip_cell_mass(slip) * fsi_dot(columns, slip->v_work, pushed);
-        }
-        slip->region_gain[r] = gain;
-    }
-}
-
-/* A V-cycle, and the constants: z += 1 (1.r) / (1.A 1) in every region. */
-static void fsi__slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
-    fsi_slip *slip = (fsi_slip *)user;
-    const fsi_mg *mg = slip->grid->mg;
-    double *sum = slip->region_sum;
-    fsi_mg_cycle(slip->grid->mg, r, z);
-    if (!mg->regions)
-        return;
-
-    fsi_mg_region_sums(mg, r, sum);
-    for (int i = 0; i < mg->regions; i++)
-        sum[i] = slip->region_gain[i] > 0 ? sum[i] / slip->region_gain[i] : 0;
-    fsi_mg_region_add(mg, sum, z);
-}
-
 /* ---- The solve. */
-/* Everything of the last solve away. */
-static void fsi__slip_forget(fsi_slip *slip) {
-    slip->ghosts = slip->links = slip->groups = slip->columns = slip->solids = 0;
-    memset(&slip->start_factor, 0, sizeof slip->start_factor);
-    memset(&slip->ghost_factor, 0, sizeof slip->ghost_factor);
-    fsi__scratch_reset(slip->scratch);
+/* Lists of one solve. Ghosts and groups are never more than sides. */
+static void fsi__slip_side_layout(fsi_slip *slip, fsi_arena *arena) {
+    const fsi_interface *iface = &slip->iface;
+    size_t sides = (size_t)iface->sides;
+    size_t solids = (size_t)iface->solids;
+    size_t dof = 0;
+    size_t longest = 0;
+    for (int i = 0; i < iface->solids; i++) {
+        size_t own = (size_t)iface->solid[i]->dof;
+        dof += own;
+        longest = own > longest ? own : longest;
+    }
+    fsi_real **const of_sides[] = {&slip->flux,      &slip->wall,       &slip->conduct,
+                                   &slip->rate,      &slip->stick,      &slip->ghost_pressure,
+                                   &slip->ghost_rhs, &slip->ghost_work, NULL};
+    fsi_real **const of_solids[] = {&slip->v_given, &slip->v_star, NULL};
+    fsi__take_vectors(arena, sides, of_sides);
+    fsi__take_vectors(arena, dof, of_solids);
+    FSI__TAKE(slip->row, fsi_real, arena, longest);
+    FSI__TAKE(slip->friction, fsi_real, arena, 3 * solids);
+    FSI__TAKE(slip->moves, uint8_t, arena, solids);
+    FSI__TAKE(slip->K_factor, fsi_cholesky, arena, solids);
+    FSI__TAKE(slip->velocity, fsi_vec3, arena, sides);
+    FSI__TAKE(slip->body, fsi_vec3, arena, sides);
+    FSI__TAKE(slip->gap, fsi_vec3, arena, sides);
+    FSI__TAKE(slip->spot, uint64_t, arena, 2 * sides);
+    FSI__TAKE(slip->ghost, int32_t, arena, sides);
+    FSI__TAKE(slip->group, int32_t, arena, sides);
+    FSI__TAKE(slip->root, int32_t, arena, sides);
+    FSI__TAKE(slip->group_size, int32_t, arena, sides);
+    FSI__TAKE(slip->group_open, uint8_t, arena, sides);
+    FSI__TAKE(slip->group_sum, double, arena, sides);
 }
 
-/* Arrays with an item for every side. */
-static fsi_result fsi__slip_take_sides(fsi_slip *slip) {
-    int n = slip->iface.sides;
-    int longest = 1;
-    for (int i = 0; i < slip->iface.solids; i++)
-        longest = fsi__imax(longest, slip->iface.solid[i]->dof);
-    FSI__SLIP_TAKE(slip, slip->ghost, int32_t, n);
-    FSI__SLIP_TAKE(slip, slip->group, int32_t, n);
-    FSI__SLIP_TAKE(slip, slip->group_open, uint8_t, n);
-    FSI__SLIP_TAKE(slip, slip->group_size, int32_t, n);
-    FSI__SLIP_TAKE(slip, slip->group_sum, double, n);
-    FSI__SLIP_TAKE(slip, slip->spot, uint64_t, 2 * n);
-    FSI__SLIP_TAKE(slip, slip->flux, fsi_real, n);
-    FSI__SLIP_TAKE(slip, slip->velocity, fsi_vec3, n);
-    FSI__SLIP_TAKE(slip, slip->body, fsi_vec3, n);
-    FSI__SLIP_TAKE(slip, slip->wall, fsi_real, n);
-    FSI__SLIP_TAKE(slip, slip->conduct, fsi_real, n);
-    FSI__SLIP_TAKE(slip, slip->rate, fsi_real, n);
-    FSI__SLIP_TAKE(slip, slip->mass, fsi_real, n);
-    FSI__SLIP_TAKE(slip, slip->stick, fsi_real, n);
-    FSI__SLIP_TAKE(slip, slip->side_work, fsi_real, n);
-    FSI__SLIP_TAKE(slip, slip->row, fsi_real, longest);
-
-    return slip->scratch->failed ? FSI_ERR_MEMORY : FSI_OK;
+static fsi_result fsi__slip_lists(fsi_slip *slip) {
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_slip next = *slip;
+    fsi__slip_side_layout(&next, &arena);
+    fsi_result result = fsi__arena_reopen(&arena, &slip->side_lists, &slip->desc.allocator);
+    if (result >= 0)
+        fsi__slip_side_layout(slip, &arena);
+    return result;
 }
 
 /* Sides, and what is known of the solids there. */
 static fsi_result fsi__slip_sides(fsi_slip *slip) {
     fsi_interface *iface = &slip->iface;
-    fsi__slip_forget(slip);
+    slip->ghosts = slip->links = slip->groups = 0;
     for (int i = 0; i < iface->solids; i++) {
         fsi_real c = fsi__slip_coefficient(slip, i);
         if (!(c >= 0 && c <= 1))
@@ -7165,76 +6735,37 @@ static fsi_result fsi__slip_sides(fsi_slip *slip) {
     if (result >= 0)
         result = fsi_interface_sides(iface, slip->grid);
     if (result >= 0)
-        result = fsi__slip_take_sides(slip);
+        result = fsi__slip_lists(slip);
     if (result < 0)
         return result;
 
+    slip->held = 1; /* v* is kept */
+    fsi__solids_keep(iface, slip->v_given);
+    fsi_fill((size_t)iface->sides, 0, slip->rate);
+    fsi_fill(3 * (size_t)iface->solids, 0, slip->friction);
+    for (int i = 0; i < iface->solids; i++)
+        slip->moves[i] = (uint8_t)fsi__slip_two_way(iface->solid[i]);
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
-        if (side->mass > 0)
-            slip->conduct[i] = fsi__slip_coefficient(slip, side->solid) / FSI__SLIP_GHOST_MASS;
-        slip->mass[i] = slip->desc.form == FSI_SLIP_PAPER ? 0 : side->mass;
+        fsi_real opens = side->mass > 0 ? fsi__slip_coefficient(slip, side->solid) : 0;
+        slip->conduct[i] = opens / FSI__SLIP_GHOST_MASS;
         slip->body[i] = fsi__slip_body_velocity(slip, side);
-        slip->wall[i] = iface->solid[side->solid]->dof ? fsi__slip_wall(slip, side)
-                                                       : fsi__get(slip->body[i], side->axis);
     }
 
     return FSI_OK;
 }
 
-/* Arrays of the pressure system. */
-static fsi_result fsi__slip_take_system(fsi_slip *slip) {
-    size_t regions = (size_t)slip->grid->mg->regions;
-    size_t ghosts = (size_t)slip->ghosts;
-    size_t unknowns = slip->grid->cells + ghosts + (size_t)slip->columns;
-    FSI__SLIP_TAKE(slip, slip->link_flux, fsi_real, slip->links);
-    FSI__SLIP_TAKE(slip, slip->root, int32_t, regions + ghosts);
-    FSI__SLIP_TAKE(slip, slip->held, uint8_t, regions + ghosts);
-    FSI__SLIP_TAKE(slip, slip->region_size, double, regions);
-    FSI__SLIP_TAKE(slip, slip->region_gain, double, regions);
-    FSI__SLIP_TAKE(slip, slip->region_sum, double, regions);
-    FSI__SLIP_TAKE(slip, slip->region_mean, double, regions);
-    FSI__SLIP_TAKE(slip, slip->ghost_work, fsi_real, ghosts);
-    FSI__SLIP_TAKE(slip, slip->pressure, fsi_real, slip->grid->cells + ghosts);
-    FSI__SLIP_TAKE(slip, slip->rhs, fsi_real, slip->grid->cells + ghosts);
-    FSI__SLIP_TAKE(slip, slip->solve_rhs, fsi_real, unknowns);
-    FSI__SLIP_TAKE(slip, slip->solve_x, fsi_real, unknowns);
-
-    return slip->scratch->failed ? FSI_ERR_MEMORY : FSI_OK;
-}
-
-/* The graph of the ghosts and the solids' K, friction done. */
-static fsi_result fsi__slip_prepare_solids(fsi_slip *slip, fsi_real dt) {
-    const fsi_interface *iface = &slip->iface;
-    fsi__slip_ghosts(slip);
-    fsi_result result = fsi__slip_links(slip);
-    if (result >= 0)
-        result = fsi__slip_columns(slip);
-    if (result >= 0)
-        result = fsi__slip_tie(slip, dt);
-    if (result >= 0)
-        result = fsi__slip_rows(slip);
-    if (result >= 0)
-        result = fsi__slip_K_factor(slip, &slip->Y, slip->mass);
-    if (result < 0)
-        return result;
-
-    fsi__slip_give(slip, slip->v_star);
-    for (int i = 0; i < iface->sides; i++)
-        if (fsi__slip_dof(slip, iface->side[i].solid) > 0)
-            slip->wall[i] = fsi__slip_wall(slip, iface->side + i);
-
-    return FSI_OK;
-}
-
+/* The system: ghosts, friction done, rows and K of the solids, factors. */
 static fsi_result fsi__slip_prepare(fsi_slip *slip, fsi_real dt) {
     fsi_interface *iface = &slip->iface;
+    fsi_couple *couple = &slip->couple;
     fsi_grid *grid = slip->grid;
     fsi_result result = fsi__slip_sides(slip);
     if (result < 0)
         return result;
 
-    /* The grid's matrix with the solids at rest: their flux is in wall. */
+    /* The grid's matrix with the solids at rest: their flux is in wall and in Z. */
+    fsi__clear_impulses(iface);
     fsi__slip_rates(slip, dt);
     for (int i = 0; i < iface->sides; i++)
         iface->velocity[iface->side[i].axis][iface->side[i].face] = 0;
@@ -7247,26 +6778,38 @@ static fsi_result fsi__slip_prepare(fsi_slip *slip, fsi_real dt) {
     if (result < 0)
         return result;
 
-    /* Ghosts, solids, regions; factors of what is eliminated. */
-    if ((result = fsi__slip_prepare_solids(slip, dt)) < 0)
-        return result;
-    if ((result = fsi__slip_take_system(slip)) < 0)
+    fsi__slip_ghosts(slip);
+    if ((result = fsi__slip_links(slip)) < 0)
         return result;
 
     fsi__slip_groups(slip);
-    fsi__slip_regions(slip);
-    result = fsi__slip_ghost_factor(slip, 1, &slip->start_factor);
-    if (result == FSI_OK)
-        result = fsi__slip_ghost_factor(slip, 0, &slip->ghost_factor);
-    if (result != FSI_OK)
+    if ((result = fsi__slip_tie(slip, dt)) < 0)
         return result;
 
-    fsi__slip_gains(slip);
+    fsi__solids_keep(iface, slip->v_star);
+    fsi_copy(grid->cells, grid->rhs, slip->rhs);
+    if ((result = fsi__slip_rows(slip)) < 0)
+        return result;
+    if ((result = fsi__slip_factors(slip)) != FSI_OK)
+        return result;
 
-    slip->rank.columns = 0;
-    int ranked = slip->desc.solver == FSI_SLIP_CG && slip->desc.form == FSI_SLIP_REPAIRED;
+    couple->ghosts.apply_fn = slip->ghosts ? fsi__slip_ghosts_add : NULL;
+    couple->ghosts.user = slip;
+    couple->noise = grid->noise;
+    couple->v_before = slip->v_given;
+    couple->regions = couple->rows = 0;
+    couple->dt = (double)dt;
+    couple->desc.solver = FSI_COUPLE_NEUMANN; /* no columns: the V-cycle has none to take along */
+    for (int i = 0; i < iface->solids; i++)
+        if (slip->moves[i] && !iface->solid[i]->node)
+            couple->desc.solver = FSI_COUPLE_DEFLATED;
+    if (slip->desc.solver == FSI_SLIP_INDEFINITE)
+        couple->desc.solver = FSI_COUPLE_INDEFINITE;
+    couple->desc.tolerance = slip->desc.tolerance;
+    couple->desc.max_iterations = slip->desc.max_iterations ? slip->desc.max_iterations : 2000;
+    int builds = slip->desc.form == FSI_SLIP_REPAIRED && slip->desc.solver == FSI_SLIP_CG;
 
-    return slip->columns && ranked ? fsi__slip_rank(slip) : FSI_OK;
+    return builds ? fsi__sigma_build(couple) : FSI_OK;
 }
 
 /* scale times what flows out of every ghost */
@@ -7284,21 +6827,21 @@ static void fsi__slip_ghost_outflow(const fsi_slip *slip, fsi_real scale, fsi_re
 /* rhs = -rho h * outflow of the starts, in cells and ghosts. */
 static void fsi__slip_rhs(fsi_slip *slip) {
     fsi_real scale = -slip->grid->desc.rho * slip->grid->h;
-    fsi_copy(slip->grid->cells, slip->grid->rhs, slip->rhs);
+    fsi_real *rhs = slip->grid->rhs;
+    fsi_copy(slip->grid->cells, slip->rhs, rhs);
     for (int i = 0; i < slip->iface.sides; i++) {
         const fsi_side *side = slip->iface.side + i;
-        slip->rhs[side->cell] += scale * (slip->flux[i] + fsi__slip_outward(side) * slip->wall[i]);
+        rhs[side->cell] += scale * (slip->flux[i] + fsi__slip_outward(side) * slip->wall[i]);
     }
-    fsi__slip_ghost_outflow(slip, scale, slip->rhs + slip->grid->cells);
+    fsi__slip_ghost_outflow(slip, scale, slip->ghost_rhs);
 }
 
 /* u = u* - grad p^ / rho; fluxes likewise. */
 static fsi_result fsi__slip_update(fsi_slip *slip) {
-    const fsi_real *p = slip->pressure;
-    const fsi_real *p_ghost = p + slip->grid->cells;
+    const fsi_real *p = slip->grid->pressure;
+    const fsi_real *p_ghost = slip->ghost_pressure;
     fsi_real scale = 1 / (slip->grid->desc.rho * slip->grid->h);
     fsi_real link_scale = scale / FSI__SLIP_GHOST_MASS;
-    fsi_copy(slip->grid->cells, p, slip->grid->pressure);
     for (int i = 0; i < slip->iface.sides; i++)
         slip->flux[i] +=
             scale * slip->conduct[i] * (p[slip->iface.side[i].cell] - p_ghost[slip->ghost[i]]);
@@ -7310,88 +6853,87 @@ static fsi_result fsi__slip_update(fsi_slip *slip) {
     return fsi_grid_apply_pressure(slip->grid);
 }
 
-/* The pressure for rhs, and the solids' v_new. pass > 0: both hold those of the pass before. */
-static fsi_result fsi__slip_pressure(fsi_slip *slip, int pass, fsi_report *report) {
-    fsi_grid *grid = slip->grid;
-    size_t cells = grid->cells;
-    size_t columns = (size_t)slip->columns;
-    const fsi_real *rhs_ghost = slip->rhs + cells;
-    fsi_krylov_desc desc = FSI__ZERO;
-    desc.n = cells;
-    desc.A.apply_fn = fsi__slip_apply;
-    desc.precondition.apply_fn = fsi__slip_precondition;
-    desc.project_fn = fsi__slip_project;
-    desc.A.user = desc.precondition.user = desc.project_user = slip;
-    desc.tolerance = slip->desc.tolerance > 0 ? slip->desc.tolerance : grid->desc.tolerance;
-    desc.tolerance_abs = grid->noise;
-    desc.max_iterations = slip->desc.max_iterations ? slip->desc.max_iterations : 2000;
-    desc.allocator = fsi__slip_memory(slip);
-    desc.guess = pass > 0;
-
-    /* Cells alone: ghosts are eliminated, and v = v_free + what the pressure adds. */
-    fsi_copy(cells, slip->rhs, slip->solve_rhs);
-    fsi__slip_eliminate_ghosts(slip, rhs_ghost, slip->solve_rhs);
-    if (desc.guess)
-        fsi_copy(cells, slip->pressure, slip->solve_x);
-    int indefinite = slip->desc.solver == FSI_SLIP_INDEFINITE && columns;
-    fsi_result result;
-    if (indefinite)
-        result = fsi__paper_slip_indefinite(slip, &desc, report);
-    else {
-        grid->mg->rank = slip->rank.columns ? &slip->rank : NULL;
-        result = fsi_cg_solve(&desc, slip->solve_rhs, slip->solve_x, NULL, 0, report);
-        grid->mg->rank = NULL;
+/* v* into the solids, and what they feel of u* at the rows Y. */
+static void fsi__slip_strike(fsi_slip *slip) {
+    fsi_couple *couple = &slip->couple;
+    fsi__solids_return(&slip->iface, slip->v_star);
+    for (int i = 0; i < slip->iface.sides; i++) {
+        couple->side_velocity[2 * i] = 0;
+        couple->side_velocity[2 * i + 1] = slip->stick[i] + fsi__slip_through(slip, 2 * i + 1);
     }
+}
+
+/* The velocity of two-way solids without pressure: the fluid at the walls has struck them. */
+static void fsi__slip_free_velocity(fsi_slip *slip) {
+    fsi_couple *couple = &slip->couple;
+    for (int i = 0; i < slip->iface.sides; i++)
+        slip->stick[i] = fsi_vec_dot(fsi__slip_follows(slip, i), slip->gap[i]);
+    fsi__slip_strike(slip);
+    fsi__mono_rhs(couple);
+    for (int s = 0; s < slip->iface.solids; s++)
+        fsi__solid_add(couple, couple->block + s, couple->free_answer + couple->block[s].offset);
+    fsi__slip_bodies(slip);
+}
+
+/* One solve with fresh starts of the fluxes. Shells slide with what the starts were taken for: the
+   walls push with J v - Z v of the velocities before, and the solve adds Z of the new ones. */
+static fsi_result fsi__slip_pass(fsi_slip *slip, fsi_report *report) {
+    fsi_couple *couple = &slip->couple;
+    fsi_grid *grid = slip->grid;
+    int sides = slip->iface.sides;
+    fsi__slip_start(slip);
+    for (int i = 0; i < sides; i++)
+        slip->wall[i] =
+            fsi__get(slip->body[i], slip->iface.side[i].axis) - fsi__slip_through(slip, 2 * i);
+    fsi__slip_rhs(slip);
+    fsi__slip_eliminate_ghosts(slip, slip->ghost_rhs, grid->rhs);
+    for (int axis = 0; axis < grid->dim; axis++)
+        fsi_copy(grid->faces[axis], slip->u[axis], grid->u[axis]);
+
+    fsi__slip_strike(slip);
+    int indefinite = slip->desc.solver == FSI_SLIP_INDEFINITE;
+    fsi_result result =
+        indefinite ? fsi__variant_solve(couple, report) : fsi__sigma_solve(couple, report);
     if (result < 0)
         return result;
 
-    fsi_copy(cells, slip->solve_x, slip->pressure);
-    fsi__slip_ghost_pressure(slip, slip->pressure, rhs_ghost, slip->pressure + cells);
-    if (!indefinite && columns) {
-        fsi__slip_gather(slip, slip->pressure, slip->v_new);
-        fsi__slip_K_solve(slip, slip->v_new);
-        fsi_scale(columns, fsi__area(&slip->iface), slip->v_new);
-    }
-    fsi_axpy(columns, 1, slip->v_free, slip->v_new);
-
-    return result;
+    fsi__slip_ghost_pressure(slip, grid->pressure, slip->ghost_rhs, slip->ghost_pressure);
+    fsi_result update = fsi__slip_update(slip);
+    fsi__slip_bodies(slip);
+    for (int i = 0; i < sides; i++)
+        slip->wall[i] += fsi__slip_through(slip, 2 * i);
+    return update < 0 ? update : result;
 }
 
 /* The solve, several times from the same u*: each pass starts the ghost fluxes from the velocity of
  * the pass before. */
 static fsi_result fsi__slip_passes(fsi_slip *slip, fsi_report *report) {
+    fsi_couple *couple = &slip->couple;
     fsi_grid *grid = slip->grid;
     fsi_result worst = FSI_OK;
     int passes = slip->desc.passes ? slip->desc.passes : 3;
     for (int axis = 0; axis < grid->dim; axis++)
         fsi_copy(grid->faces[axis], grid->u[axis], slip->u[axis]);
     for (int pass = 0; pass < passes; pass++) {
-        fsi__slip_estimate(slip, 1);
-        if (!pass && slip->columns) {
+        fsi__slip_estimate(slip);
+        if (!pass && couple->columns) {
             fsi__slip_free_velocity(slip);
-            fsi__slip_give(slip, slip->v_free);
-            fsi__slip_estimate(slip, 1);
+            fsi__slip_estimate(slip);
         }
-        fsi__slip_start(slip);
-        fsi__slip_walls(slip, pass ? slip->v_new : slip->v_free);
-        fsi__slip_rhs(slip);
-        for (int axis = 0; axis < grid->dim; axis++)
-            fsi_copy(grid->faces[axis], slip->u[axis], grid->u[axis]);
-
+        couple->desc.warm_start = pass > 0;
         fsi_report one = FSI__ZERO;
-        fsi_result result = fsi__slip_pressure(slip, pass, &one);
+        fsi_result result = fsi__slip_pass(slip, &one);
         if (result < 0)
             return result;
         worst = result > worst ? result : worst;
-        report->iterations += one.iterations;
-        report->residual = one.residual;
-        if (!pass)
-            report->residual_start = one.residual_start;
-        if ((result = fsi__slip_update(slip)) < 0)
-            return result;
-        fsi__slip_give(slip, slip->v_new);
-        fsi__slip_walls_moved(slip);
+        double start = pass ? report->residual_start : one.residual_start;
+        one.iterations += report->iterations;
+        *report = one;
+        report->residual_start = start;
     }
+    if (couple->regions)
+        fsi_mg_region_add(grid->mg, couple->constant, grid->pressure);
+    fsi__slip_estimate(slip);
 
     return worst;
 }
@@ -7419,18 +6961,18 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
     int paper = slip->desc.form == FSI_SLIP_PAPER;
     fsi_report own = FSI__ZERO;
     slip->dt = dt;
-    slip->stepped = 0;
+    slip->stepped = slip->held = 0;
     fsi_result result = fsi__slip_prepare(slip, dt);
     if (result >= 0)
         result = paper ? fsi__paper_solve(slip, &own) : fsi__slip_passes(slip, &own);
     if (result < 0) {
-        fsi__slip_give(slip, slip->v_given); /* v* back */
-        slip->iface.sides = 0;               /* their lists may be missing */
+        if (slip->held)
+            fsi__solids_return(&slip->iface, slip->v_given);
+        slip->iface.sides = 0; /* their lists may be missing */
         return result;
     }
-    fsi__slip_impulses(slip);
-    if (!paper)
-        fsi__slip_estimate(slip, 0);
+    fsi__add_impulses(&slip->couple);
+    fsi__ledger_end(&slip->couple, &own);
     fsi__slip_finish(slip);
     own.reason = result;
     slip->report = own;
@@ -7447,7 +6989,7 @@ FSI_API fsi_result fsi_slip_surface(fsi_slip *slip) {
 
     fsi_result result = fsi__slip_sides(slip);
     if (result >= 0)
-        fsi__slip_estimate(slip, 0);
+        fsi__slip_estimate(slip);
     return result;
 }
 
@@ -7482,9 +7024,9 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
         if (slip->grid->cell[c] == FSI_CELL_FLUID)
             most = fmax(most, fabs(fsi__slip_outflow(slip, c)) / h);
     if (slip->ghosts)
-        fsi__slip_ghost_outflow(slip, 1, slip->solve_rhs);
+        fsi__slip_ghost_outflow(slip, 1, slip->ghost_work);
     for (int i = 0; i < slip->ghosts; i++)
-        most = fmax(most, fabs((double)slip->solve_rhs[i]) / h);
+        most = fmax(most, fabs((double)slip->ghost_work[i]) / h);
     return most;
 }
 
@@ -7501,7 +7043,7 @@ FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
                 fsi__slip_outward(side) * p[side->cell] * fsi__area(&slip->iface) / slip->dt;
     }
     for (int i = 0; i < 3; i++)
-        if (solid >= 0 && solid < slip->solids)
+        if (solid >= 0 && solid < slip->iface.solids)
             F[i] += slip->friction[3 * solid + i];
     return fsi_vec_load(F);
 }
@@ -11759,13 +11301,6 @@ static void fsi__schur_apply(const fsi_real *r, fsi_real *z, void *user) {
     }
 }
 
-/* Makes P(s) the preconditioner of a solve. */
-static fsi_result fsi__schur_begin(fsi_couple *couple, fsi_mg_solve_desc *desc) {
-    desc->precondition.apply_fn = fsi__schur_apply;
-    desc->precondition.user = couple;
-    return fsi__second_build(couple);
-}
-
 /* ---- What FULL and INDEFINITE have in common. */
 
 /* x, right-hand side, more and the work space of a Krylov solver. */
@@ -11799,6 +11334,7 @@ static fsi_result fsi__variant_lists(fsi_couple *couple, size_t n, size_t more, 
 static void fsi__variant_options(const fsi_couple *couple, fsi_krylov_desc *desc) {
     memset(desc, 0, sizeof *desc);
     desc->tolerance = fsi__tolerance(couple);
+    desc->tolerance_abs = couple->noise;
     desc->max_iterations = couple->desc.max_iterations ? couple->desc.max_iterations : 20000;
     desc->clock_fn = couple->desc.clock_fn;
     desc->clock_user = couple->desc.clock_user;
@@ -12164,6 +11700,7 @@ static void fsi__indefinite_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi_real *ya = y + couple->iface.cells;
     fsi_real scale = fsi__scale_of(couple);
     fsi_mg_apply(couple->grid->mg, x, y);
+    fsi__ghosts_add(couple, x, y);
     fsi__z_add(couple, a, -scale, y);
     for (int s = 0; s < couple->iface.solids; s++) {
         const fsi__solid_block *block = couple->block + s;
@@ -12177,7 +11714,7 @@ static void fsi__indefinite_apply(const fsi_real *x, fsi_real *y, void *user) {
     }
 }
 
-/* V-cycle for p; K^-1 (nodal solids: its diagonal) for a. */
+/* V-cycle for p; K^-1 (nodal solids without a factor: its diagonal) for a. */
 static void fsi__indefinite_precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi_couple *couple = (fsi_couple *)user;
     fsi_real scale = fsi__scale_of(couple);
@@ -12189,7 +11726,7 @@ static void fsi__indefinite_precondition(const fsi_real *r, fsi_real *z, void *u
         const fsi_real *ra = r + couple->iface.cells + block->offset;
         fsi_real *za = z + couple->iface.cells + block->offset;
         int columns = block->columns;
-        int nodal = block->door->node != NULL;
+        int nodal = block->door->node && !block->factor;
         if (!nodal)
             fsi__k_solve(couple, block, ra, za);
         for (int k = 0; nodal && k < columns; k++)
@@ -12243,49 +11780,6 @@ static fsi_result fsi__variant_solve(fsi_couple *couple, fsi_report *report) {
 #endif
 
 #ifndef FSI_COUPLE_NO_GRID
-/* ---- Slip with the solids' velocities as unknowns, FSI_SLIP_INDEFINITE: (A, rho h S Z; rho h (S
-   Z)^T, -(rho h / A) K) in (p, v - v_free), symmetric and indefinite. */
-static void fsi__paper_slip_apply(const fsi_real *x, fsi_real *y, void *user) {
-    fsi_slip *slip = (fsi_slip *)user;
-    size_t cells = slip->grid->cells;
-    fsi_real scale = slip->grid->desc.rho * slip->grid->h;
-    fsi_real *y_v = y + cells;
-    fsi__slip_apply_fluid(x, y, slip);
-    fsi__slip_scatter(slip, x + cells, scale, y);
-    fsi__slip_gather(slip, x, y_v);
-    fsi_csr_mul(&slip->K, x + cells, slip->v_work);
-    for (int i = 0; i < slip->columns; i++)
-        y_v[i] = scale * (y_v[i] - slip->v_work[i] / fsi__area(&slip->iface));
-}
-
-static void fsi__paper_slip_precondition(const fsi_real *r, fsi_real *z, void *user) {
-    fsi_slip *slip = (fsi_slip *)user;
-    size_t cells = slip->grid->cells;
-    size_t columns = (size_t)slip->columns;
-    fsi__slip_precondition(r, z, slip);
-    fsi_copy(columns, r + cells, z + cells);
-    fsi__slip_K_solve(slip, z + cells);
-    fsi_scale(columns, -fsi__area(&slip->iface) / (slip->grid->desc.rho * slip->grid->h),
-              z + cells);
-}
-
-/* desc: that of the solve with the solids eliminated. v_new becomes v - v_free. */
-static fsi_result fsi__paper_slip_indefinite(fsi_slip *slip, fsi_krylov_desc *desc,
-                                             fsi_report *report) {
-    size_t cells = slip->grid->cells;
-    size_t columns = (size_t)slip->columns;
-    desc->n = cells + columns;
-    desc->A.apply_fn = fsi__paper_slip_apply;
-    desc->precondition.apply_fn = fsi__paper_slip_precondition;
-    fsi_fill(columns, 0, slip->solve_rhs + cells);
-    for (size_t i = 0; desc->guess && i < columns; i++)
-        slip->solve_x[cells + i] = slip->v_new[i] - slip->v_free[i];
-    fsi_result result = fsi_symmqmr_solve(desc, slip->solve_rhs, slip->solve_x, NULL, 0, report);
-    if (result >= 0)
-        fsi_copy(columns, slip->solve_x + cells, slip->v_new);
-    return result;
-}
-
 /* ---- Slip's printed system, FSI_SLIP_PAPER (eq. 10, 12, 16, top right-hand side with its sign
    corrected). With mu = lambda + S p, S = sign N_axis of a side, its modified divergence becomes x
    = (p, mu), v = v* - D^T p - C^T mu, row s of C = N^T W: own v_occ along the axis, mean of the
@@ -12295,17 +11789,17 @@ static fsi_result fsi__paper_slip_indefinite(fsi_slip *slip, fsi_krylov_desc *de
    (p, mu) block and -K below. */
 typedef struct fsi__paper {
     fsi_slip *slip;
-    fsi_csr C, Q;
+    fsi_csr C; /* Q stands in the rows of slip->couple */
     fsi_csr A; /* SYMMQMR: assembled (p, mu) block with ghosts, compact cells */
     fsi_ic ic;
     int32_t *compact;            /* [cells + 1] compact numbers of fluid cells, -1 */
     fsi_real *sample;            /* [samples] regular faces of all axes, then v_occ of the sides */
     fsi_real *change;            /* [samples] C^T mu; work */
     fsi_real *diagonal, *target; /* [sides] of C C^T; N^T V_s less what prescribed faces give */
+    fsi_real *push;              /* [sides] mu - S p */
     size_t first[3], occluded;   /* where the faces of an axis begin, and v_occ */
     size_t samples;
-    fsi_real *b, *x;   /* [cells + sides] D v* and C v* - target; (p, mu) */
-    fsi_real *b_ghost; /* [ghosts] */
+    fsi_real *b, *x; /* [cells + sides] D v* and C v* - target; (p, mu) */
 } fsi__paper;
 
 /* Row W of a side: the sample in a direction of its cell and its weight (own v_occ along the axis,
@@ -12331,10 +11825,11 @@ static ptrdiff_t fsi__paper_sample(const fsi__paper *paper, int side, int dir, f
 static fsi_result fsi__paper_rows(fsi__paper *paper) {
     fsi_slip *slip = paper->slip;
     const fsi_interface *iface = &slip->iface;
-    (void)fsi__slip_triplets(slip);
+    fsi__slip_triplets(slip);
 
     for (int k = 0; k < iface->sides; k++) {
         fsi_vec3 normal = iface->side[k].normal;
+        paper->diagonal[k] = 0;
         paper->target[k] = fsi_vec_dot(normal, slip->body[k]);
         for (int dir = 0; dir < 2 * iface->dim; dir++) {
             int axis = dir / 2;
@@ -12354,16 +11849,8 @@ static fsi_result fsi__paper_rows(fsi__paper *paper) {
         }
     }
 
-    return fsi__slip_matrix(slip, iface->sides, (int)paper->samples, &paper->C);
-}
-
-/* Q = N^T J */
-static fsi_result fsi__paper_solid_rows(fsi__paper *paper) {
-    const fsi_interface *iface = &paper->slip->iface;
-    fsi_result result = fsi__slip_rows_take(paper->slip, iface->sides, NULL, &paper->Q);
-    for (int k = 0; result == FSI_OK && k < iface->sides; k++)
-        fsi__slip_row(paper->slip, iface->side + k, iface->side[k].normal, &paper->Q);
-    return result;
+    return fsi__slip_matrix(slip, iface->sides, (int)paper->samples, &slip->desc.allocator,
+                            &paper->C);
 }
 
 /* samples += D^T cells on regular faces (up = 0), or cells += D samples (up = 1). */
@@ -12392,53 +11879,75 @@ static fsi_real fsi__paper_sign(const fsi_side *side) {
 /* w = Q^T (mu - S p) */
 static void fsi__paper_push(const fsi__paper *paper, const fsi_real *p, const fsi_real *mu,
                             fsi_real *w) {
-    fsi_real *push = paper->slip->side_work;
-    for (int k = 0; k < paper->slip->iface.sides; k++) {
-        const fsi_side *side = paper->slip->iface.side + k;
-        push[k] = mu[k] - fsi__paper_sign(side) * p[side->cell];
+    const fsi_couple *couple = &paper->slip->couple;
+    for (int k = 0; k < couple->iface.sides; k++) {
+        const fsi_side *side = couple->iface.side + k;
+        paper->push[k] = mu[k] - fsi__paper_sign(side) * p[side->cell];
     }
-    fsi_csr_tmul(&paper->Q, push, w);
+    fsi_fill((size_t)couple->columns, 0, w);
+    for (int s = 0; s < couple->iface.solids; s++)
+        if (couple->block[s].columns)
+            fsi__ut_add(couple, couple->block + s, paper->push, w + couple->block[s].offset);
 }
 
-/* p, mu += scale [-S, 1]^T Q v */
-static void fsi__paper_pull(const fsi__paper *paper, const fsi_real *v, fsi_real scale, fsi_real *p,
+/* p, mu += scale [-S, 1]^T Q a */
+static void fsi__paper_pull(const fsi__paper *paper, const fsi_real *a, fsi_real scale, fsi_real *p,
                             fsi_real *mu) {
-    fsi_real *pull = paper->slip->side_work;
-    fsi_csr_mul(&paper->Q, v, pull);
-    for (int k = 0; k < paper->slip->iface.sides; k++) {
-        const fsi_side *side = paper->slip->iface.side + k;
-        mu[k] += scale * pull[k];
-        p[side->cell] -= scale * fsi__paper_sign(side) * pull[k];
+    const fsi_couple *couple = &paper->slip->couple;
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi__solid_block *block = couple->block + s;
+        for (int i = block->first; block->columns && i < block->last; i++) {
+            const fsi_side *side = fsi__side_of(couple, i);
+            fsi_real pull = scale * fsi__row_dot(couple, block, i, a + block->offset);
+            mu[couple->by_solid[i]] += pull;
+            p[side->cell] -= fsi__paper_sign(side) * pull;
+        }
+    }
+}
+
+/* out = K^-1 w, or K w, of all solids */
+static void fsi__paper_solids(fsi_couple *couple, int inverse, const fsi_real *w, fsi_real *out) {
+    for (int s = 0; s < couple->iface.solids; s++) {
+        const fsi__solid_block *block = couple->block + s;
+        if (!block->columns)
+            continue;
+        if (inverse)
+            fsi__k_solve(couple, block, w + block->offset, out + block->offset);
+        else
+            fsi__k_apply(couple, block, w + block->offset, out + block->offset);
     }
 }
 
 static void fsi__paper_apply(const fsi_real *x, fsi_real *y, void *user) {
     fsi__paper *paper = (fsi__paper *)user;
-    fsi_slip *slip = paper->slip;
-    size_t cells = slip->grid->cells;
-    fsi__slip_apply_fluid(x, y, slip);
+    fsi_couple *couple = &paper->slip->couple;
+    size_t cells = paper->slip->grid->cells;
+    fsi_mg_apply(paper->slip->grid->mg, x, y);
+    fsi__ghosts_add(couple, x, y);
     fsi_csr_tmul(&paper->C, x + cells, paper->sample); /* C^T mu */
     fsi__paper_faces(paper, paper->sample, y, 1);
     fsi__paper_faces(paper, x, paper->sample, 0);
     fsi_csr_mul(&paper->C, paper->sample, y + cells);
-    if (!slip->columns)
+    if (!couple->columns)
         return;
 
-    fsi__paper_push(paper, x, x + cells, slip->v_work);
-    fsi__slip_K_solve(slip, slip->v_work);
-    fsi__paper_pull(paper, slip->v_work, fsi__slip_cell_mass(slip), y, y + cells);
+    fsi__paper_push(paper, x, x + cells, couple->load);
+    fsi__paper_solids(couple, 1, couple->load, couple->reaction);
+    fsi__paper_pull(paper, couple->reaction, fsi__slip_cell_mass(paper->slip), y, y + cells);
 }
 
 static void fsi__paper_precondition(const fsi_real *r, fsi_real *z, void *user) {
     fsi__paper *paper = (fsi__paper *)user;
+    fsi_couple *couple = &paper->slip->couple;
     size_t cells = paper->slip->grid->cells;
-    fsi__slip_precondition(r, z, paper->slip);
+    fsi_mg_cycle(couple->grid->mg, r, z);
+    fsi__regions_add(couple, couple->grid->mg, r, 1 / fsi__scale_of(couple), z);
     for (size_t k = 0; k < (size_t)paper->slip->iface.sides; k++)
         z[cells + k] = r[cells + k] / fsi__max(paper->diagonal[k], FSI_R(1e-3));
 }
 
 static void fsi__paper_project(fsi_real *x, void *user) {
-    fsi__slip_project(x, ((fsi__paper *)user)->slip);
+    fsi_mg_project(((fsi__paper *)user)->slip->grid->mg, x);
 }
 
 /* The (p, mu) block assembled: cells and ghosts as in the matrix above, D C^T and C C^T through the
@@ -12490,10 +11999,7 @@ static void fsi__paper_fill(const fsi__paper *paper, const fsi_csr *by_sample) {
 static fsi_result fsi__paper_assemble(fsi__paper *paper) {
     fsi_slip *slip = paper->slip;
     fsi_ic_desc desc = FSI__ZERO;
-    desc.allocator = fsi__slip_memory(slip);
-    if (!FSI__SLIP_TAKE(slip, paper->compact, int32_t, slip->grid->cells))
-        return FSI_ERR_MEMORY;
-
+    desc.allocator = slip->desc.allocator;
     int fluid = 0;
     for (size_t c = 0; c < slip->grid->cells; c++)
         paper->compact[c] = slip->grid->cell[c] == FSI_CELL_FLUID ? fluid++ : -1;
@@ -12504,9 +12010,10 @@ static fsi_result fsi__paper_assemble(fsi__paper *paper) {
     if (result != FSI_OK)
         return result;
 
-    (void)fsi__slip_triplets(slip);
+    fsi__slip_triplets(slip);
     fsi__paper_fill(paper, &by_sample);
-    result = fsi__slip_matrix(slip, n, n, &paper->A);
+    fsi_csr_free(&by_sample, &desc.allocator);
+    result = fsi__slip_matrix(slip, n, n, &desc.allocator, &paper->A);
 
     return result == FSI_OK ? fsi_ic_init(&paper->ic, &paper->A, &desc) : result;
 }
@@ -12521,23 +12028,25 @@ static void fsi__paper_spread(const fsi__paper *paper, const fsi_real *x, fsi_re
     fsi_copy(sides, x + (size_t)paper->A.rows - sides, mu);
 }
 
+/* The solids' unknowns are their answer over sqrt(m): rounding counts as much there as in p. */
 static void fsi__paper_apply_kept(const fsi_real *x, fsi_real *y, void *user) {
     fsi__paper *paper = (fsi__paper *)user;
     fsi_slip *slip = paper->slip;
+    fsi_couple *couple = &slip->couple;
     size_t n = (size_t)paper->A.rows;
     size_t sides = (size_t)slip->iface.sides;
-    fsi_real *p = slip->solve_x;
+    fsi_real *p = couple->cell_work;
     fsi_real *mu = paper->change;
-    fsi_real *y_v = y + n;
+    fsi_real scale = fsi__sqrt(fsi__slip_cell_mass(slip));
     fsi_csr_mul(&paper->A, x, y);
     fsi__paper_spread(paper, x, p, mu);
-    fsi__paper_push(paper, p, mu, y_v);
-    fsi_csr_mul(&slip->K, x + n, slip->v_work);
-    for (int i = 0; i < slip->columns; i++)
-        y_v[i] -= slip->v_work[i] / fsi__slip_cell_mass(slip);
+    fsi__paper_push(paper, p, mu, couple->load);
+    fsi__paper_solids(couple, 0, x + n, y + n);
+    for (int i = 0; i < couple->columns; i++)
+        y[n + (size_t)i] = scale * couple->load[i] - y[n + (size_t)i];
     fsi_fill(slip->grid->cells, 0, p);
     fsi_fill(sides, 0, mu);
-    fsi__paper_pull(paper, x + n, 1, p, mu);
+    fsi__paper_pull(paper, x + n, scale, p, mu);
     for (size_t i = 0; i < slip->grid->cells; i++)
         if (paper->compact[i] >= 0)
             y[paper->compact[i]] += p[i];
@@ -12546,12 +12055,11 @@ static void fsi__paper_apply_kept(const fsi_real *x, fsi_real *y, void *user) {
 
 static void fsi__paper_precondition_kept(const fsi_real *r, fsi_real *z, void *user) {
     fsi__paper *paper = (fsi__paper *)user;
+    fsi_couple *couple = &paper->slip->couple;
     size_t n = (size_t)paper->A.rows;
-    size_t columns = (size_t)paper->slip->columns;
     (void)fsi_ic_solve(&paper->ic, r, z);
-    fsi_copy(columns, r + n, z + n);
-    fsi__slip_K_solve(paper->slip, z + n);
-    fsi_scale(columns, -fsi__slip_cell_mass(paper->slip), z + n);
+    fsi__paper_solids(couple, 1, r + n, z + n);
+    fsi_scale((size_t)couple->columns, -1, z + n);
 }
 
 /* v* of all samples: regular faces and the starts of v_occ. */
@@ -12579,24 +12087,27 @@ static void fsi__paper_surface(const fsi__paper *paper) {
     }
 }
 
-/* Solids eliminated: conjugate gradients. */
+/* Solids eliminated: conjugate gradients. answer: of the solids to the pressure. */
 static fsi_result fsi__paper_cg(fsi__paper *paper, fsi_krylov_desc *desc, fsi_report *report) {
     fsi_slip *slip = paper->slip;
-    size_t columns = (size_t)slip->columns;
+    fsi_couple *couple = &slip->couple;
     size_t cells = slip->grid->cells;
-    fsi__slip_eliminate_ghosts(slip, paper->b_ghost, paper->b);
+    int open = 0;
+    for (int i = 0; i < slip->groups; i++)
+        open |= slip->group_open[i];
+    fsi__slip_eliminate_ghosts(slip, slip->ghost_rhs, paper->b);
     desc->n = cells + (size_t)slip->iface.sides;
     desc->A.apply_fn = fsi__paper_apply;
     desc->precondition.apply_fn = fsi__paper_precondition;
-    if (!columns)
+    if (!couple->columns && !open)
         desc->project_fn = fsi__paper_project;
     fsi_result result = fsi_cg_solve(desc, paper->b, paper->x, NULL, 0, report);
-    if (result < 0 || !columns)
+    if (result < 0)
         return result;
 
-    fsi__paper_push(paper, paper->x, paper->x + cells, slip->v_new);
-    fsi__slip_K_solve(slip, slip->v_new);
-    fsi_scale(columns, fsi__slip_cell_mass(slip), slip->v_new);
+    fsi__paper_push(paper, paper->x, paper->x + cells, couple->load);
+    fsi__paper_solids(couple, 1, couple->load, couple->answer);
+    fsi_scale((size_t)couple->columns, fsi__slip_cell_mass(slip), couple->answer);
 
     return result;
 }
@@ -12604,42 +12115,46 @@ static fsi_result fsi__paper_cg(fsi__paper *paper, fsi_krylov_desc *desc, fsi_re
 /* Solids kept: SYMMQMR. */
 static fsi_result fsi__paper_qmr(fsi__paper *paper, fsi_krylov_desc *desc, fsi_report *report) {
     fsi_slip *slip = paper->slip;
+    fsi_couple *couple = &slip->couple;
     size_t cells = slip->grid->cells;
     size_t sides = (size_t)slip->iface.sides;
-    size_t columns = (size_t)slip->columns;
     fsi_result result = fsi__paper_assemble(paper);
     if (result < 0)
         return result;
 
     size_t n = (size_t)paper->A.rows;
-    fsi_real *b, *x;
-    FSI__SLIP_TAKE(slip, b, fsi_real, n + columns);
-    FSI__SLIP_TAKE(slip, x, fsi_real, n + columns);
-    if (slip->scratch->failed)
-        return FSI_ERR_MEMORY;
-
-    for (size_t i = 0; i < cells; i++)
-        if (paper->compact[i] >= 0)
-            b[paper->compact[i]] = paper->b[i];
-    fsi_copy((size_t)slip->ghosts, paper->b_ghost, b + paper->compact[cells]);
-    fsi_copy(sides, paper->b + cells, b + n - sides);
-    desc->n = n + columns;
+    desc->n = n + (size_t)couple->columns;
     desc->A.apply_fn = fsi__paper_apply_kept;
     desc->precondition.apply_fn = fsi__paper_precondition_kept;
-    result = fsi_symmqmr_solve(desc, b, x, NULL, 0, report);
+    fsi__variant lists;
+    result = fsi__variant_lists(couple, desc->n, 0, fsi_symmqmr_work_size(desc), &lists);
     if (result < 0)
         return result;
 
-    fsi__paper_spread(paper, x, paper->x, paper->x + cells);
-    fsi_copy(columns, x + n, slip->v_new);
+    fsi_fill(desc->n, 0, lists.b);
+    for (size_t i = 0; i < cells; i++)
+        if (paper->compact[i] >= 0)
+            lists.b[paper->compact[i]] = paper->b[i];
+    fsi_copy((size_t)slip->ghosts, slip->ghost_rhs, lists.b + paper->compact[cells]);
+    fsi_copy(sides, paper->b + cells, lists.b + n - sides);
+    result = fsi_symmqmr_solve(desc, lists.b, lists.x, lists.work, lists.work_size, report);
+    if (result < 0)
+        return result;
+
+    fsi__paper_spread(paper, lists.x, paper->x, paper->x + cells);
+    fsi_copy((size_t)couple->columns, lists.x + n, couple->answer);
+    fsi_scale((size_t)couple->columns, fsi__sqrt(fsi__slip_cell_mass(slip)), couple->answer);
 
     return result;
 }
 
-/* The solids' velocity v, and as the paper has it at the walls. */
-static void fsi__paper_walls(fsi_slip *slip, const fsi_real *v) {
+/* The solids' velocity gains F a; the walls move as the paper has it. */
+static void fsi__paper_walls(fsi_slip *slip, const fsi_real *a) {
     const fsi_interface *iface = &slip->iface;
-    fsi__slip_give(slip, v);
+    fsi_couple *couple = &slip->couple;
+    for (int s = 0; s < iface->solids; s++)
+        fsi__solid_add(couple, couple->block + s, a + couple->block[s].offset);
+    fsi__slip_bodies(slip);
     for (int k = 0; k < iface->sides; k++) {
         const fsi_side *side = iface->side + k;
         slip->wall[k] =
@@ -12647,20 +12162,24 @@ static void fsi__paper_walls(fsi_slip *slip, const fsi_real *v) {
     }
 }
 
-/* v_new (less v_free), p and mu into solids, fluxes and samples. */
+/* The answer, p and mu into solids, fluxes and samples. */
 static void fsi__paper_finish(fsi__paper *paper) {
     fsi_slip *slip = paper->slip;
     fsi_grid *grid = slip->grid;
     size_t cells = grid->cells;
     fsi_real scale = -(grid->desc.rho * grid->h);
-    if (slip->columns) {
-        fsi_axpy((size_t)slip->columns, 1, slip->v_free, slip->v_new);
-        fsi__paper_walls(slip, slip->v_new);
+    const fsi_real *mu = paper->x + cells;
+    fsi__paper_walls(slip, slip->couple.answer);
+    for (int k = 0; k < slip->iface.sides; k++) {
+        const fsi_side *side = slip->iface.side + k;
+        fsi_real push = mu[k] - fsi__paper_sign(side) * paper->x[side->cell];
+        slip->couple.lambda[k] = -fsi__slip_cell_mass(slip) * push;
     }
-    fsi_copy(cells, paper->x, slip->pressure);
-    fsi__slip_ghost_pressure(slip, paper->x, paper->b_ghost, slip->pressure + cells);
-    fsi_scale(cells + (size_t)slip->ghosts, scale, slip->pressure);
-    fsi_csr_tmul(&paper->C, paper->x + cells, paper->change);
+    fsi_copy(cells, paper->x, grid->pressure);
+    fsi__slip_ghost_pressure(slip, paper->x, slip->ghost_rhs, slip->ghost_pressure);
+    fsi_scale(cells, scale, grid->pressure);
+    fsi_scale((size_t)slip->ghosts, scale, slip->ghost_pressure);
+    fsi_csr_tmul(&paper->C, mu, paper->change);
     (void)fsi__slip_update(slip);
     fsi__paper_samples(paper);
     fsi_axpy(paper->samples, -1, paper->change, paper->sample);
@@ -12669,67 +12188,82 @@ static void fsi__paper_finish(fsi__paper *paper) {
     fsi__paper_surface(paper);
 }
 
+static void fsi__paper_layout(fsi__paper *paper, fsi_arena *arena) {
+    size_t cells = paper->slip->grid->cells;
+    size_t sides = (size_t)paper->slip->iface.sides;
+    fsi_real **const of_unknowns[] = {&paper->b, &paper->x, NULL};
+    fsi_real **const of_samples[] = {&paper->sample, &paper->change, NULL};
+    fsi_real **const of_sides[] = {&paper->diagonal, &paper->target, &paper->push, NULL};
+    fsi__take_vectors(arena, cells + sides, of_unknowns);
+    fsi__take_vectors(arena, paper->samples, of_samples);
+    fsi__take_vectors(arena, sides, of_sides);
+    FSI__TAKE(paper->compact, int32_t, arena, cells + 1);
+}
+
 /* Rows of the system and its right-hand side. */
 static fsi_result fsi__paper_begin(fsi__paper *paper) {
     fsi_slip *slip = paper->slip;
+    fsi_couple *couple = &slip->couple;
     const fsi_grid *grid = slip->grid;
     size_t cells = grid->cells;
     size_t sides = (size_t)slip->iface.sides;
-    size_t ghosts = (size_t)slip->ghosts;
     for (int axis = 0; axis < grid->dim; axis++) {
         paper->first[axis] = paper->occluded;
         paper->occluded += grid->faces[axis];
     }
     paper->samples = paper->occluded + sides;
-    FSI__SLIP_TAKE(slip, paper->b, fsi_real, cells + sides);
-    FSI__SLIP_TAKE(slip, paper->x, fsi_real, cells + sides);
-    FSI__SLIP_TAKE(slip, paper->sample, fsi_real, paper->samples);
-    FSI__SLIP_TAKE(slip, paper->change, fsi_real, paper->samples);
-    FSI__SLIP_TAKE(slip, paper->diagonal, fsi_real, sides);
-    FSI__SLIP_TAKE(slip, paper->target, fsi_real, sides);
-    if (slip->scratch->failed)
-        return FSI_ERR_MEMORY;
+    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi__paper_layout(paper, &arena);
+    fsi_result result = fsi__arena_reopen(&arena, &couple->paper_lists, &couple->desc.allocator);
+    if (result < 0)
+        return result;
 
-    fsi__slip_estimate(slip, 1);
-    fsi__slip_free_velocity(slip);
+    fsi__paper_layout(paper, &arena);
+    fsi__slip_estimate(slip);
     fsi__slip_start(slip);
-    fsi__paper_walls(slip, slip->v_free);
-    fsi_result result = fsi__paper_rows(paper);
+    fsi_fill(sides, 0, couple->side_velocity);
+    fsi__mono_rhs(couple);
+    fsi__paper_walls(slip, couple->free_answer);
+    result = fsi__paper_rows(paper);
     if (result >= 0)
-        result = fsi__paper_solid_rows(paper);
+        result = fsi__regions_build(couple);
     if (result < 0)
         return result;
 
     /* D v* in cells and ghosts, C v* - target at the sides */
-    fsi_real scale = -(grid->desc.rho * grid->h);
+    fsi_real scale = -1 / (grid->desc.rho * grid->h);
     fsi__slip_rhs(slip);
-    for (size_t i = 0; i < cells + ghosts; i++)
-        slip->rhs[i] /= scale;
-    fsi_copy(cells, slip->rhs, paper->b);
-    paper->b_ghost = slip->rhs + cells;
+    fsi_copy(cells, grid->rhs, paper->b);
+    fsi_scale(cells, scale, paper->b);
+    fsi_scale((size_t)slip->ghosts, scale, slip->ghost_rhs);
     fsi__paper_samples(paper);
     fsi_csr_mul(&paper->C, paper->sample, paper->b + cells);
     fsi_axpy(sides, -1, paper->target, paper->b + cells);
+    fsi_fill(cells + sides, 0, paper->x);
 
     return FSI_OK;
 }
 
 static fsi_result fsi__paper_solve(fsi_slip *slip, fsi_report *report) {
+    const fsi_allocator *allocator = &slip->desc.allocator;
     fsi__paper paper = FSI__ZERO;
     paper.slip = slip;
-    fsi_result result = fsi__paper_begin(&paper);
-    if (result < 0)
-        return result;
-
-    fsi_krylov_desc desc = FSI__ZERO;
+    fsi_krylov_desc desc;
+    fsi__variant_options(&slip->couple, &desc);
     desc.A.user = desc.precondition.user = desc.project_user = &paper;
-    desc.tolerance = slip->desc.tolerance > 0 ? slip->desc.tolerance : slip->grid->desc.tolerance;
     desc.max_iterations = slip->desc.max_iterations ? slip->desc.max_iterations : 20000;
-    desc.allocator = fsi__slip_memory(slip);
-    int kept = slip->columns && slip->desc.solver == FSI_SLIP_INDEFINITE;
-    result = kept ? fsi__paper_qmr(&paper, &desc, report) : fsi__paper_cg(&paper, &desc, report);
+    desc.allocator = *allocator;
+    int kept = slip->couple.columns && slip->desc.solver == FSI_SLIP_INDEFINITE;
+    fsi_result result = fsi__paper_begin(&paper);
+    if (result >= 0)
+        result =
+            kept ? fsi__paper_qmr(&paper, &desc, report) : fsi__paper_cg(&paper, &desc, report);
     if (result >= 0)
         fsi__paper_finish(&paper);
+    slip->couple.regions = slip->couple.rows = 0; /* their constants are in x */
+    fsi_ic_free(&paper.ic);
+    fsi_csr_free(&paper.A, allocator);
+    fsi_csr_free(&paper.C, allocator);
 
     return result;
 }

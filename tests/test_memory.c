@@ -21,9 +21,7 @@ static int runs_out_cleanly(memory_case run, const char *name) {
         f.once = i % 2 == 0;
         result = run(&allocator);
         all = f.calls <= at;
-        if ((all ? result < 0
-                 : result != FSI_ERR_MEMORY && (result < 0 || strncmp(name, "slip", 4) != 0))
-            || f.live) { /* slip: without its one block the solve takes many */
+        if ((all ? result < 0 : result != FSI_ERR_MEMORY) || f.live) {
             printf("\n  %s: allocation %ld: %s, %ld left\n", name, at, fsi_result_text(result),
                    f.live);
             return 0;

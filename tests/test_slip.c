@@ -2039,7 +2039,7 @@ TEST A_08_two_way_slip_takes_the_low_rank_solve(void) {
             fsi_report report;
             ASSERT(fsi_slip_solve(&slip, FSI_R(0.01), &report) >= 0);
             if (!plain)
-                ASSERT_EQ(3, slip.rank.columns);
+                ASSERT_EQ(3, slip.couple.rank.columns);
             its[k][plain] = report.iterations;
             slip_close(&grid, &slip);
         }
