@@ -1113,8 +1113,8 @@ typedef struct fsi_reduced_joint {
 typedef struct fsi_reduced_skin {
     int vertex_count;
     int element_count;
-    const int32_t *index; /* [dim * element_count] */
-    int terms;            /* component vertices per skin vertex, 1 .. 16, of at most 4 bodies */
+    const int32_t *index;         /* [dim * element_count] */
+    int terms;                    /* component vertices per skin vertex, of one body or several */
     const int32_t *body, *vertex; /* [terms * vertex_count] */
     const fsi_real *weight;       /* [terms * vertex_count] >= 0, sum 1 */
 } fsi_reduced_skin;
@@ -3193,17 +3193,18 @@ struct fsi__solids_work {
     uint64_t *order;
     uint64_t *jointed, *jointed_scratch; /* [max_joints] sorted pairs that do not collide */
     /* of all solids, by the numbers that ends of contacts have: cells, bounds of the coming step,
-       largest half width of the bounds, solids outside the broad phase grid */
+       largest half width of the bounds, solids outside the broad phase grid, 1 where the contacts
+       of one contradict each other */
     uint64_t *cell, *cell_scratch;
     fsi_vec3 *lo, *hi;
     fsi_real *extent;
     int32_t *large;
+    int32_t *stuck;
     unsigned char *broad; /* list: where these are while there are externals */
     fsi_wrench *taken;    /* [max_bodies] that bodies without inverse mass took in the substep */
     fsi_wrench *change;   /* [max_bodies] of v and L by forces and coupling in this step */
     fsi_rigid *before;    /* [max_bodies] as the move found them */
     int32_t *first_joint; /* [max_bodies] lowest joint of a body */
-    int32_t *stuck;       /* [max_bodies] 1: its contacts contradict each other */
     int32_t *label;       /* [max_bodies] lowest number among the bodies tied to it */
     struct fsi__joint_rows *rows; /* [max_joints] */
     fsi_real *joint_k, *joint_x;  /* [6 max_joints * band] factor, [6 max_joints] right-hand side */
@@ -4149,6 +4150,7 @@ static void fsi__broad_layout(struct fsi__solids_work *work, fsi_arena *arena, s
     FSI__TAKE(work->hi, fsi_vec3, arena, solids);
     FSI__TAKE(work->extent, fsi_real, arena, solids);
     FSI__TAKE(work->large, int32_t, arena, solids);
+    FSI__TAKE(work->stuck, int32_t, arena, solids);
 }
 
 /* Lays the world out in its block. */
@@ -4174,7 +4176,6 @@ static void fsi__solids_layout(fsi_solids *solids, fsi_arena *arena) {
     FSI__TAKE(work.change, fsi_wrench, arena, bodies);
     FSI__TAKE(work.before, fsi_rigid, arena, bodies);
     FSI__TAKE(work.first_joint, int32_t, arena, bodies);
-    FSI__TAKE(work.stuck, int32_t, arena, bodies);
     FSI__TAKE(work.label, int32_t, arena, bodies);
     FSI__TAKE(work.rows, fsi__joint_rows, arena, joints);
     FSI__TAKE(work.joint_k, fsi_real, arena, 6 * joints * FSI__BAND);
@@ -5554,7 +5555,8 @@ static int fsi__joint_fights(const fsi_solids *solids, const fsi_joint *joint,
    a tenth of a radius a substep, contact and joints of both bodies start from nothing. */
 static void fsi__guess_drop(fsi_solids *solids, const fsi__step *step) {
     int32_t *stuck = solids->work->stuck;
-    memset(stuck, 0, (size_t)solids->desc.max_bodies * sizeof *stuck);
+    for (int i = 0; i < fsi__solid_count(solids); i++)
+        stuck[fsi__solid_number(solids, i)] = 0;
 
     for (int i = 0; i < solids->contact_count; i++) {
         fsi_contact *contact = solids->contact + i;
@@ -5562,10 +5564,7 @@ static void fsi__guess_drop(fsi_solids *solids, const fsi__step *step) {
         if (fsi__normal_velocity(solids, contact) * step->h >= allowed)
             continue;
         contact->impulse = contact->impulse_t[0] = contact->impulse_t[1] = 0;
-        if (!fsi__external_of(solids, contact->a.solid))
-            stuck[contact->a.solid] = 1;
-        if (!fsi__external_of(solids, contact->b.solid))
-            stuck[contact->b.solid] = 1;
+        stuck[contact->a.solid] = stuck[contact->b.solid] = 1;
     }
     for (int i = 0; i < solids->joint_count; i++) {
         fsi_joint *joint = solids->joint + i;
@@ -11447,10 +11446,6 @@ FSI_API fsi_result fsi_reduced_take(fsi_reduced *reduced) {
  * >>reduced group */
 /* K: inverse mass of all bodies, A = J_0 - J_1: rows of the joints (three each), A v = relative
    velocity of the joined points. */
-enum {
-    FSI__REDUCED_PARTS = 4, /* bodies behind one skin vertex at most */
-    FSI__SKIN_TERMS = 16    /* component vertices per skin vertex at most */
-};
 
 static void fsi__group_layout(fsi_reduced_group *group, fsi_arena *arena) {
     size_t dof = (size_t)group->dof;
@@ -11488,28 +11483,11 @@ static void fsi__group_layout(fsi_reduced_group *group, fsi_arena *arena) {
         group->velocity = NULL;
 }
 
-/* Do the terms from `first` on name valid vertices of at most FSI__REDUCED_PARTS bodies? */
-static int fsi__skin_terms_valid(const fsi_reduced_skin *skin, fsi_reduced **body, int body_count,
-                                 int first) {
-    int bodies = 0;
-    for (int i = first; i < first + skin->terms; i++) {
-        int number = skin->body[i];
-        int known = first;
-        if (number < 0 || number >= body_count || !fsi__finite(skin->weight[i]))
-            return 0;
-        if (skin->vertex[i] < 0 || skin->vertex[i] >= body[number]->model->vertex_count)
-            return 0;
-        while (skin->body[known] != number)
-            known++;
-        bodies += known == i;
-    }
-    return bodies <= FSI__REDUCED_PARTS;
-}
-
+/* Does every term of the skin name a vertex of a body? */
 static int fsi__skin_valid(const fsi_reduced_skin *skin, fsi_reduced **body, int body_count) {
-    if (skin->terms < 1 || skin->terms > FSI__SKIN_TERMS)
-        return 0;
     if (skin->vertex_count < 1 || skin->element_count < 1 || !skin->index)
+        return 0;
+    if (skin->terms < 1 || skin->terms > 0x7fffffff / skin->vertex_count)
         return 0;
     if (!skin->body || !skin->vertex || !skin->weight)
         return 0;
@@ -11517,9 +11495,13 @@ static int fsi__skin_valid(const fsi_reduced_skin *skin, fsi_reduced **body, int
     for (int i = 0; i < body[0]->model->dim * skin->element_count; i++)
         if (skin->index[i] < 0 || skin->index[i] >= skin->vertex_count)
             return 0;
-    for (int i = 0; i < skin->vertex_count; i++)
-        if (!fsi__skin_terms_valid(skin, body, body_count, skin->terms * i))
+    for (int i = 0; i < skin->terms * skin->vertex_count; i++) {
+        int number = skin->body[i];
+        if (number < 0 || number >= body_count || !fsi__finite(skin->weight[i]))
             return 0;
+        if (skin->vertex[i] < 0 || skin->vertex[i] >= body[number]->model->vertex_count)
+            return 0;
+    }
     return 1;
 }
 
@@ -12354,7 +12336,7 @@ static fsi_result fsi__reduced_skin_columns(fsi__reduced_call *call, const fsi_r
         const fsi_reduced *body = group->body[group->skin.body[term]];
         const int32_t *vertex = group->skin.vertex + term;
         fsi__spot spot = fsi__spot_at(fsi_reduced_point(body, *vertex), vertex);
-        if (group->skin.weight[term] > 0)
+        if (group->skin.weight[term] != 0)
             result = fsi__reduced_columns_add(call, first, body->number, &spot,
                                               group->skin.weight[term]);
     }
