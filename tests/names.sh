@@ -4,6 +4,7 @@
 #   functions  fsi_x FSI_X          a token of the headers, or the beginning of one (fsi_grid_..., FSI_SCHEME_*)
 #   tests      C_01_..., -t NAME    the beginning of a test's name
 #   ids        C-01                 a row of docs/catalogue.md
+#   chapters   >>name               the table of docs/architecture.md has all of them, in order
 # Prints what is missing and where; fails when anything is.
 cd "$(dirname "$0")/.." || exit 1
 dir=$(mktemp -d)
@@ -56,6 +57,12 @@ ask '(-t [A-Za-z_0-9]+|(^|[^A-Za-z_0-9])[LMFRSHCPA]_[0-9][0-9][a-z]?[A-Za-z_0-9]
 ask '(^|[^A-Za-z_0-9-])[LMFRSHCPA]-[0-9][0-9][ab]?' | awk -v list=docs/catalogue.md '
         BEGIN { while ((getline t < list) > 0) if (match(t, /^[|] [A-Z]-[0-9]+[ab]?/)) have[substr(t, 3, RLENGTH - 2)] = 1 }
         { name = $NF; sub(/^[^A-Z]*/, "", name) } !(name in have) && !((name "a") in have) { print $1, "not in the catalogue", name }' >>"$dir/missing"
+# Chapters: the table of docs/architecture.md lists those of every header, in their order. A part of a chapter (>>name: part) counts with it.
+for h in fsi_*.h; do
+    sed -n 's/^ \* >>\([^*:]*[^*: ]\).*/\1/p' "$h" | uniq | tr '\n' ',' >"$dir/is"
+    awk -F' *[|] *' -v h="\`$h\`" '$2 == h { printf "%s, %s,", $3, $4 }' docs/architecture.md | sed 's/, */,/g' >"$dir/told"
+    cmp -s "$dir/is" "$dir/told" || echo "docs/architecture.md: other chapters than $h has: $(cat "$dir/is")" >>"$dir/missing"
+done
 sort -u "$dir/missing"
 echo "names: $(wc -l <"$dir/text") lines of text, $(sort -u "$dir/missing" | wc -l) names that lead nowhere"
 [ -s "$dir/tests" ] && [ -s "$dir/code" ] && [ ! -s "$dir/missing" ]
