@@ -112,16 +112,16 @@ WEB_O    = -O2 -fno-unroll-loops -msimd128
 WEB_C    = -std=c99 -D_POSIX_C_SOURCE=200809L -ffp-contract=off -DFSI_SINGLE -Wall -Wextra -I. -Iexamples
 web:
 	@command -v emcc >/dev/null 2>&1 || { echo "make web: emcc is missing; on Debian: apt-get install emscripten"; exit 1; }
-	@$(MAKE) --no-print-directory $(WEB)/fsi.wasm $(WEB)/source.html
+	@$(MAKE) --no-print-directory -j2 $(WEB)/fsi.wasm $(WEB)/source.html
 	@cp $(PAGE) $(WEB)/
 	@echo "$(WEB)/index.html: $$(for f in $(WEB)/*; do gzip -9c $$f; done | wc -c) bytes gzipped; serve the folder, e.g. python3 -m http.server -d $(WEB)"
-$(B)/wasm/fsi.o: $(HEADERS)
+WASM    := $(patsubst %.h,$(B)/wasm/%.o,$(HEADERS))
+$(WASM): $(B)/wasm/%.o: %.h $(HEADERS)
 	@mkdir -p $(B)/wasm
-	@for h in $(HEADERS); do echo "#include \"$$h\""; done > $(B)/wasm/fsi.c
-	emcc $(WEB_C) $(WEB_O) -DFSI_IMPLEMENTATION -c $(B)/wasm/fsi.c -o $(B)/wasm/fsi.o
-$(WEB)/fsi.wasm: $(B)/wasm/fsi.o $(SCENES)
+	emcc $(WEB_C) $(WEB_O) -DFSI_DECLARATIONS_ONLY -D$(shell echo $* | tr a-z A-Z)_IMPLEMENTATION -x c -c $< -o $@
+$(WEB)/fsi.wasm: $(WASM) $(SCENES)
 	@mkdir -p $(WEB)
-	emcc $(WEB_C) $(WEB_O) -DFSI_DECLARATIONS_ONLY examples/web/page.c $(B)/wasm/fsi.o -o $@ --no-entry -sSTANDALONE_WASM -sALLOW_MEMORY_GROWTH -sEXPORTED_FUNCTIONS=_malloc,_free
+	emcc $(WEB_C) $(WEB_O) -DFSI_DECLARATIONS_ONLY examples/web/page.c $(WASM) -o $@ --no-entry -sSTANDALONE_WASM -sALLOW_MEMORY_GROWTH -sEXPORTED_FUNCTIONS=_malloc,_free
 $(WEB)/source.html: examples/web/source.sh examples/web/scenes.js $(HEADERS)
 	@mkdir -p $(WEB)
 	@sh examples/web/source.sh > $@

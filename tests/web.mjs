@@ -2,14 +2,14 @@
 // playwright-core beside it in NODE_PATH and a Chromium (CHROMIUM, or the one of the system).
 //
 //     node tests/web.mjs build/web out/web           all tests
-//     node tests/web.mjs build/web out/web shots     only the screenshots
+//     node tests/web.mjs build/web out/web shots     only the screenshots; names after it: of these scenes
 import { createServer } from 'node:http';
 import { readFile, mkdir } from 'node:fs/promises';
 import { execFileSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { extname, join, normalize } from 'node:path';
 
-const [folder, out, only = ''] = process.argv.slice(2);
+const [folder, out, only = '', ...chosen] = process.argv.slice(2);
 const { chromium } = createRequire(process.env.PLAYWRIGHT + '/')('playwright-core');
 // Scenes whose bits are compared with the native program.
 const BITS = [
@@ -20,12 +20,19 @@ const TYPES = {
     '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.wasm': 'application/wasm',
 };
 
+// The page of docs/web.md with a pool in it.
+async function embedded() {
+    const text = await readFile('docs/web.md', 'utf8');
+    return text.match(/```html\n([^]*?)```/)[1];
+}
+
 // ---- the server: files of one folder, nothing above it
 async function serve() {
     const server = createServer(async (request, response) => {
         const path = normalize(decodeURIComponent(request.url.split('?')[0])).replace(/^(\.\.\/)+/, '');
         try {
-            const body = await readFile(join(folder, path === '/' ? 'index.html' : path));
+            const inside = join(folder, path === '/' ? 'index.html' : path);
+            const body = path === '/embed.html' ? await embedded() : await readFile(inside);
             response.writeHead(200, { 'content-type': TYPES[extname(path)] || 'text/html' });
             response.end(body);
         } catch {
@@ -265,6 +272,22 @@ async function testWithout(browser, address) {
     await calm.close();
 }
 
+// The pool of docs/web.md: water and crates are drawn, and nothing goes wrong.
+async function testEmbedded(browser, address) {
+    const page = await browser.newPage();
+    const problems = [];
+    page.on('pageerror', (error) => problems.push(error.message));
+    await page.goto(`${address}embed.html`);
+    await page.waitForTimeout(1500);
+    const wet = await page.evaluate(() => {
+        const canvas = document.getElementById('pool');
+        const { data } = canvas.getContext('2d').getImageData(400, 380, 1, 1);
+        return data[3] > 0;
+    });
+    check('the pool of docs/web.md works', wet && problems.length === 0, problems.join('; '));
+    await page.close();
+}
+
 // ---- screenshots
 async function takeShots(browser, address) {
     await mkdir(out, { recursive: true });
@@ -273,7 +296,8 @@ async function takeShots(browser, address) {
             query: `?paused&theme=${theme}`,
             page: { viewport: { width, height } },
         });
-        for (const name of await inPage(page, () => fsi.scenes)) {
+        const scenes = chosen.length ? chosen : await inPage(page, () => fsi.scenes);
+        for (const name of scenes) {
             await inPage(page, async (scene) => {
                 await fsi.load(scene);
                 for (let i = 0; i < 12; i++) fsi.step(10);
@@ -302,6 +326,7 @@ async function run() {
         await testMouse(browser, address);
         await testKeysAndAddress(browser, address);
         await testWithout(browser, address);
+        await testEmbedded(browser, address);
         await testBits(browser, address, native, BITS);
         await testSpeed(browser, address, native);
     }

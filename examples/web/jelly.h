@@ -62,7 +62,7 @@ static fsi_result jelly_bell(void) {
     fsi_vec3 far_corner = fsi_vec(0.32, 0.32, 0.32);
     fsi_vec3 corner = fsi_vec_scale(far_corner, -1);
     fsi_result result =
-        fsi_mesh_from_sdf(&mesh, form_distance, &form, corner, far_corner, FSI_R(0.036), NULL);
+        fsi_mesh_from_sdf(&mesh, form_distance, &form, corner, far_corner, FSI_R(0.045), NULL);
     if (result < 0)
         return result;
     size_t numbers = 3 * (size_t)mesh.vertex_count;
@@ -96,7 +96,7 @@ static fsi_result jelly_arm(void) {
     form_body form = {FORM_ARM, FSI_R(0.36), FSI_R(0.032), FSI_R(0.026), 0, {0, 0, 0}};
     fsi_mesh mesh = {0};
     fsi_result result = fsi_mesh_from_sdf(&mesh, form_distance, &form, fsi_vec(-0.1, -0.46, -0.1),
-                                          fsi_vec(0.1, 0.1, 0.1), FSI_R(0.03), NULL);
+                                          fsi_vec(0.1, 0.1, 0.1), FSI_R(0.034), NULL);
     fsi_reduced_desc desc = {
         .mesh = &mesh,
         .modes = 4,
@@ -236,6 +236,8 @@ static fsi_result jelly_make(void) {
         .grid.rho = 1000,
         .grid.tolerance = 1e-4,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .couple.boundary = FSI_BOUNDARY_CUT,
+        .couple.warm_start = 1,
         .max_guests = 1,
         .no_walls = 1,
     };

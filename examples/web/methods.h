@@ -74,6 +74,7 @@ static fsi_result methods_make(void) {
         result = method_exchange(which);
     if (which == METHOD_SCHUR)
         stage.world->couple.desc.solver = FSI_COUPLE_SCHUR;
+    stage.world_desc.couple.solver = stage.world->couple.desc.solver;
     return result;
 }
 

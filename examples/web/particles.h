@@ -116,19 +116,24 @@ static void swim_end(void) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * dam: a column of water collapses onto boxes */
+ * dam: a column of water collapses onto boxes that float in a shallow */
 static fsi_result dam_make(void) {
     double spacing = 0.028;
     fsi_result result = swim_begin(2.24, 1.4, spacing, 2000);
-    fsi_vec3 corner = fsi_vec(0.7, 1.0, 0);
+    double column = 22 * spacing;
+    double bed = 5 * spacing;
     fsi_vec3 rest = fsi_vec(0, 0, 0);
     if (result >= 0)
-        result = fsi_sph_add_block(&swim.sph, rest, corner, rest, NULL);
+        result = fsi_sph_add_block(&swim.sph, rest, fsi_vec(column, 0.95, 0), rest, NULL);
+    if (result >= 0)
+        result = fsi_sph_add_block(&swim.sph, fsi_vec(column, 0, 0), fsi_vec(stage.hi.x, bed, 0),
+                                   rest, NULL);
     int boxes = (int)value_of("boxes");
     const fsi_shape *box = stage_box(0.12, 0.1);
     for (int i = 0; i < boxes && result >= 0; i++) {
         fsi_rigid_desc body = {.kind = FSI_RIGID_DYNAMIC, .shape = box, .friction = FSI_R(0.3)};
-        body.x = fsi_vec(1.35 + 0.27 * (i % 2) + 0.13 * (i / 2), 0.105 + 0.215 * (i / 2), 0);
+        double y = bed + 0.11 + 0.215 * (i / 2);
+        body.x = fsi_vec(1.25 + 0.3 * (i % 2) + 0.15 * (i / 2), y, 0);
         result = swim_add(&body, value_of("density"), 1 - spacing / 0.2);
     }
     return result < 0 ? result : swim_couple(FSI_SPH_XPM);

@@ -167,7 +167,7 @@ export const TEXTS = {
     },
     dam: {
         title: 'Dam break',
-        what: 'A column of particles collapses onto light boxes. Particles and boxes repeat a step until both see the same motion.',
+        what: 'A column of particles collapses into a shallow with floating boxes. Particles and boxes repeat a step until both see the same motion.',
         equation: 'Dρ/Dt = 0 at every particle;  X = S(F(X))',
         why: 'A fluid solve costs a thousand solid solves, so only the fluid gets a reduced model: the added mass seen so far.',
         source: 'fsi_sph_rigid_step',
