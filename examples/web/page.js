@@ -161,7 +161,7 @@ function showTexts() {
     find('what').textContent = text.what;
     find('equation').textContent = text.equation;
     find('why').textContent = text.why;
-    find('hint').textContent = text.hint || 'drag a body, or stir the water';
+    find('hint').textContent = text.hint || 'Drag a body, or stir the water';
     const link = find('source');
     link.href = `source.html#${text.source}`;
     link.innerHTML = `<code>${text.source}</code>`;

@@ -85,7 +85,7 @@ export const TEXTS = {
             'Make the cloth a hundred times lighter and watch the iterations: they hardly grow.',
             'Drag the cloth into the jet and let go.',
         ],
-        hint: 'drag the cloth, or stir the smoke',
+        hint: 'Drag the cloth, or stir the smoke',
         settings: {
             mass: { label: 'mass over a layer of air', scale: 'log', least: 1e-3 },
             speed: number('speed of the jet', 'm/s'),
@@ -102,7 +102,7 @@ export const TEXTS = {
             'Switch the pressure of closed air off: nothing tells the rubber to yield.',
             'Pump harder, then make the rubber ten times stiffer: the volume stays what was pumped.',
         ],
-        hint: 'drag the rubber, or stir the smoke',
+        hint: 'Drag the rubber, or stir the smoke',
         settings: {
             pump: number('pump'),
             stiffness: { label: 'stiffness', scale: 'log', least: 0.2, unit: 'N/m' },
@@ -120,7 +120,7 @@ export const TEXTS = {
             'Push of 60 N and a weight of 240 N at a ratio of 4 balance. A little more wins.',
             'Drag the large piston up: the small one goes down four times as fast.',
         ],
-        hint: 'drag a piston',
+        hint: 'Drag a piston',
         settings: {
             push: number('push on the small piston', 'N'),
             weight: number('weight on the large piston', 'N'),
@@ -138,7 +138,7 @@ export const TEXTS = {
             'Drag a ball out of the plume and back in.',
             'Make the balls lighter: at 0.0001 they follow the smoke, at 100 they stay where they are.',
         ],
-        hint: 'drag a ball; drag beside it to look around',
+        hint: 'Drag a ball; drag beside it to look around',
         settings: {
             density: { ...density, label: 'density over the smoke' },
             speed: number('speed of the plume', 'm/s'),
@@ -156,7 +156,7 @@ export const TEXTS = {
             'Shorten the period: more strokes, but each has less time to push.',
             'Make it heavier until it only just holds its height.',
         ],
-        hint: 'drag the jellyfish; drag beside it to look around',
+        hint: 'Drag the jellyfish; drag beside it to look around',
         settings: {
             stroke: number('contraction of the rim'),
             period: number('period of a stroke', 's'),
@@ -191,7 +191,7 @@ export const TEXTS = {
             'Make the rubber ten times softer: the gate opens wide.',
             'Pull the gate open by hand.',
         ],
-        hint: 'drag the gate; drag beside it to look around',
+        hint: 'Drag the gate; drag beside it to look around',
         settings: {
             young: { label: 'Young\u2019s modulus', scale: 'log', least: 5e4, unit: 'Pa' },
             tap: number('tap', 'm/s'),
@@ -210,7 +210,7 @@ export const TEXTS = {
             'Drag a cylinder: both follow, their wakes differ.',
             'Let the lower one slip, too: the wake closes.',
         ],
-        hint: 'drag a cylinder',
+        hint: 'Drag a cylinder',
         settings: {
             lower: number('slip of the lower cylinder'),
             speed: number('speed of the stream', 'm/s'),
