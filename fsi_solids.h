@@ -1400,6 +1400,14 @@ static int fsi__face_repeated(const fsi__face *face, int run, int corners, const
            == fsi__face_vertex(3, simplex, face[1].from, 0);
 }
 
+/* Does a list of vertex numbers stay within so many vertices? */
+static int fsi__numbers_valid(int count, const int32_t *list, int vertices) {
+    for (int i = 0; i < count; i++)
+        if (list[i] < 0 || list[i] >= vertices)
+            return 0;
+    return 1;
+}
+
 /* Faces that belong to one simplex only, [corners - 1] vertices each, at most `room` of them; *used
    counts all. FSI_ERR_GEOMETRY: bad indices, segments or triangles that overlap. */
 static fsi_result fsi__boundary(int corners, int vertex_count, int count, const int32_t *simplex,
@@ -1409,9 +1417,9 @@ static fsi_result fsi__boundary(int corners, int vertex_count, int count, const 
         return FSI_OK;
 
     int faces = corners * count;
-    for (int i = 0; i < faces; i++)
-        if (simplex[i] < 0 || simplex[i] >= vertex_count)
-            return FSI_ERR_GEOMETRY;
+    if (!fsi__numbers_valid(faces, simplex, vertex_count))
+        return FSI_ERR_GEOMETRY;
+
     fsi__face *face = NULL;
     fsi_result result = FSI__LIST_ROOM(face, faces, allocator);
     if (result != FSI_OK)
@@ -6641,6 +6649,17 @@ static void fsi__corner_add(fsi__corners *corners, uint64_t name) {
         corners->name[corners->count++] = name;
 }
 
+/* Sorts n keys [2 n, the second half is scratch]; returns those that are left when each is kept
+   once, and their number. */
+static uint64_t *fsi__keys_once(size_t n, uint64_t *key, size_t *left) {
+    uint64_t *sorted = fsi__sort_keys(n, key, key + n);
+    *left = 0;
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || sorted[i] != sorted[*left - 1])
+            sorted[(*left)++] = sorted[i];
+    return sorted;
+}
+
 /* The mesh of listed triangles (per = 3) or tetrahedra (4), vertices in the order of their numbers.
    Frees the list. FSI_EMPTY: nothing listed. */
 static fsi_result fsi__corners_mesh(fsi__corners *corners, int per, fsi_mesh *mesh,
@@ -6653,15 +6672,11 @@ static fsi_result fsi__corners_mesh(fsi__corners *corners, int per, fsi_mesh *me
     if (result == FSI_OK)
         result = n ? FSI__LIST_ROOM(copy, 2 * n, corners->allocator) : FSI_EMPTY;
 
-    /* Each number once. */
     size_t vertices = 0;
     uint64_t *sorted = NULL;
     if (result == FSI_OK) {
         memcpy(copy, corners->name, n * sizeof *copy);
-        sorted = fsi__sort_keys(n, copy, copy + n);
-        for (size_t i = 0; i < n; i++)
-            if (i == 0 || sorted[i] != sorted[vertices - 1])
-                sorted[vertices++] = sorted[i];
+        sorted = fsi__keys_once(n, copy, &vertices);
         result = fsi__mesh_alloc(mesh, 3, (int)vertices, per == 3 ? simplices : 0,
                                  per == 4 ? simplices : 0, corners->allocator);
     }
@@ -7889,27 +7904,6 @@ FSI_API fsi_real fsi_soft_volume(const fsi_soft *soft) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>soft matrix */
-/* Sorted neighbours of vertex i (itself included) into list; returns how many. */
-static int fsi__soft_neighbours(const fsi__soft_work *work, int i, int32_t *list) {
-    int count = 0;
-    for (int k = work->first[i]; k < work->first[i + 1]; k++)
-        for (int a = 0; a < 4; a++) {
-            int32_t vertex = work->node[4 * (work->corner[k] / 4) + a];
-            if (vertex < 0)
-                continue;
-            int at = count;
-            while (at > 0 && list[at - 1] > vertex)
-                at--;
-            if (at > 0 && list[at - 1] == vertex)
-                continue;
-            memmove(list + at + 1, list + at, (size_t)(count - at) * sizeof *list);
-            list[at] = vertex;
-            count++;
-        }
-
-    return count;
-}
-
 /* Rows and entries of B: elements, mass damping, volume stiffness. */
 static void fsi__soft_count_rows(const fsi_soft *soft, size_t *rows, size_t *entries) {
     const fsi__soft_work *work = soft->work;
@@ -7969,43 +7963,55 @@ static fsi_result fsi__soft_matrix_block(fsi_soft *soft, size_t blocks) {
     return FSI_OK;
 }
 
-/* Pattern of the three rows of vertex i, and the places of its elements' blocks in them. */
-static void fsi__soft_pattern(fsi_soft *soft, int i, int count, const int32_t *list) {
-    fsi__soft_work *work = soft->work;
-    for (int row = 3 * i; row < 3 * i + 3; row++) {
-        int32_t at = soft->K.row[row];
-        for (int j = 0; j < 3 * count; j++)
-            soft->K.col[at + j] = 3 * list[j / 3] + j % 3;
-        soft->K.row[row + 1] = at + 3 * count;
-    }
-    for (int k = work->first[i]; k < work->first[i + 1]; k++)
-        for (int b = 0; b < 4; b++)
-            for (int j = 0; j < count; j++)
-                if (list[j] == work->node[4 * (work->corner[k] / 4) + b])
-                    work->slot[4 * work->corner[k] + b] = j;
+/* Both nodes of block k of an element, as one number; 0 where there is none. */
+static int fsi__soft_block(const fsi__soft_work *work, size_t k, uint64_t *pair) {
+    const int32_t *node = work->node + 4 * (k / 16);
+    int32_t a = node[k % 16 / 4];
+    int32_t b = node[k % 4];
+    *pair = fsi__pair_key(a, b);
+    return a >= 0 && b >= 0;
 }
 
 /* Memory and pattern of K and B. Once per object. */
 static fsi_result fsi__soft_matrix(fsi_soft *soft) {
     fsi__soft_work *work = soft->work;
-    int n = soft->desc.vertex_count;
-    int most = 1;
     if (work->slot_block)
         return FSI_OK;
 
-    for (int i = 0; i < n; i++)
-        most = fsi__imax(most, 4 * (work->first[i + 1] - work->first[i]) + 1);
-    int32_t *list = NULL;
-    fsi_result result = FSI__LIST_ROOM(list, most, &soft->desc.allocator);
+    /* Blocks of K: nodes that share an element, each pair once. */
+    size_t all = 16 * (size_t)soft->element_count;
+    size_t pairs = 0;
+    size_t blocks;
+    uint64_t *list = NULL;
+    fsi_result result = FSI__LIST_ROOM(list, 2 * all, &soft->desc.allocator);
     if (result != FSI_OK)
         return result;
 
-    size_t blocks = 0;
-    for (int i = 0; i < n; i++)
-        blocks += (size_t)fsi__soft_neighbours(work, i, list);
+    for (size_t k = 0; k < all; k++)
+        pairs += (size_t)fsi__soft_block(work, k, list + pairs);
+    const uint64_t *block = fsi__keys_once(pairs, list, &blocks);
     result = fsi__soft_matrix_block(soft, blocks);
-    for (int i = 0; i < n && result == FSI_OK; i++)
-        fsi__soft_pattern(soft, i, fsi__soft_neighbours(work, i, list), list);
+
+    /* The three rows of each vertex, and the places of its elements' blocks in them. */
+    size_t first = 0;
+    for (int i = 0; i < soft->desc.vertex_count && result == FSI_OK; i++) {
+        size_t end = fsi__lower_bound(blocks, block, fsi__pair_key(i + 1, 0));
+        int32_t width = (int32_t)(3 * (end - first));
+        for (int row = 3 * i; row < 3 * i + 3; row++) {
+            int32_t at = soft->K.row[row];
+            for (int32_t j = 0; j < width; j++)
+                soft->K.col[at + j] =
+                    (int32_t)(3 * (block[first + (size_t)j / 3] & 0xffffffffu)) + j % 3;
+            soft->K.row[row + 1] = at + width;
+        }
+        first = end;
+    }
+    for (size_t k = 0; k < all && result == FSI_OK; k++) {
+        uint64_t pair;
+        if (fsi__soft_block(work, k, &pair))
+            work->slot[k] =
+                (int32_t)fsi__lower_bound(blocks, block, pair) - soft->K.row[3 * (pair >> 32)] / 9;
+    }
     FSI__LIST_FREE(list, &soft->desc.allocator);
 
     return result;
@@ -8958,17 +8964,16 @@ static void fsi__patch_flush(fsi_soft *soft) {
 /* ---- One contact: site a against site b, or against a wall with a velocity. */
 typedef struct fsi__soft_touch {
     fsi__site a;
-    fsi__site b;
-    int has_b;
+    fsi__site b;     /* without nodes: a wall */
     fsi_vec3 normal; /* from b to a */
-    fsi_vec3 wall;   /* velocity of what is no site */
+    fsi_vec3 wall;   /* velocity of a wall */
     fsi_real gap;
     fsi_real friction;
 } fsi__soft_touch;
 
 /* Velocity of a against the other. */
 static fsi_vec3 fsi__touch_velocity(const fsi_soft *soft, const fsi__soft_touch *touch) {
-    fsi_vec3 other = touch->has_b ? fsi__site_velocity(&touch->b, soft->v) : touch->wall;
+    fsi_vec3 other = touch->b.count ? fsi__site_velocity(&touch->b, soft->v) : touch->wall;
     return fsi_vec_sub(fsi__site_velocity(&touch->a, soft->v), other);
 }
 
@@ -8976,14 +8981,14 @@ static fsi_vec3 fsi__touch_velocity(const fsi_soft *soft, const fsi__soft_touch 
 static fsi_real fsi__touch_answer(const fsi_soft *soft, const fsi__soft_touch *touch,
                                   fsi_vec3 dir) {
     fsi_real own = fsi_vec_dot(dir, fsi__site_response(soft, &touch->a, dir));
-    return own + (touch->has_b ? fsi_vec_dot(dir, fsi__site_response(soft, &touch->b, dir)) : 0);
+    return own + (touch->b.count ? fsi_vec_dot(dir, fsi__site_response(soft, &touch->b, dir)) : 0);
 }
 
 /* The impulse on both. v: velocities or positions. */
 static void fsi__touch_impulse(const fsi_soft *soft, const fsi__soft_touch *touch, fsi_vec3 dir,
                                fsi_real impulse, fsi_real *v) {
     fsi__site_impulse(soft, &touch->a, fsi_vec_scale(dir, impulse), v);
-    if (touch->has_b)
+    if (touch->b.count)
         fsi__site_impulse(soft, &touch->b, fsi_vec_scale(dir, -impulse), v);
 }
 
@@ -9005,7 +9010,7 @@ static fsi_real fsi__soft_hit(fsi_soft *soft, const fsi__soft_touch *touch, fsi_
 
     /* Friction against what slips; an element without width takes central impulses only. */
     const fsi_real *turns = touch->b.inverse.m;
-    if (touch->has_b && !(turns[8] + turns[0] + turns[4] > 0))
+    if (touch->b.count && !(turns[8] + turns[0] + turns[4] > 0))
         return missing;
 
     fsi_vec3 v = fsi__touch_velocity(soft, touch);
@@ -9162,7 +9167,6 @@ static void fsi__soft_respond(fsi__soft_pairs *pairs, int site_a, int site_b, fs
     fsi__soft_touch touch;
     touch.a = fsi__site_at(soft, site_a, at);
     touch.b = fsi__site_at(soft, site_b, at);
-    touch.has_b = 1;
     touch.normal = normal;
     touch.gap = gap;
     touch.friction = soft->desc.friction;
@@ -9337,6 +9341,12 @@ static void fsi__zone_stiffen(fsi_soft *soft, int32_t root) {
     }
 }
 
+/* The tree over the surface where it is now. */
+static fsi_result fsi__soft_tree(fsi_soft *soft) {
+    fsi_surface surface = fsi_soft_surface(soft);
+    return fsi_bvh_build(&soft->bvh, &surface);
+}
+
 /* Before every move: nothing passes through itself, whatever has been done to v. Zones grow until
    nobody meets; in the end all are one, and no distance shrinks. */
 #define FSI__ZONE_ROUNDS 12
@@ -9345,8 +9355,7 @@ static void fsi__soft_zones(fsi_soft *soft, fsi_real dt) {
     int32_t n = soft->desc.vertex_count;
     int32_t *zone = soft->work->zone;
     fsi_real *met = soft->work->trial;
-    fsi_surface surface = fsi_soft_surface(soft);
-    if (!soft->desc.self_collision || fsi_bvh_build(&soft->bvh, &surface) != FSI_OK)
+    if (!soft->desc.self_collision || fsi__soft_tree(soft) != FSI_OK)
         return;
 
     int round = 0;
@@ -9602,8 +9611,7 @@ FSI_API fsi_result fsi_soft_contact(fsi_soft *soft, const fsi_obstacle *obstacle
 
     /* With itself, before the walls: only theirs is spread, so momentum of these stays exact. */
     if (soft->desc.self_collision) {
-        fsi_surface surface = fsi_soft_surface(soft);
-        fsi_result result = fsi_bvh_build(&soft->bvh, &surface);
+        fsi_result result = fsi__soft_tree(soft);
         if (result != FSI_OK)
             return result;
         fsi_copy(work->dof, soft->v, work->contact_start);
@@ -9752,9 +9760,8 @@ static void fsi__soft_advance(void *user, fsi_real h) {
 
     if (h == 0) {
         work->touched = 0;
-        fsi_surface surface = fsi_soft_surface(soft);
         /* Positions that are not finite: nobody meets them. */
-        if (fsi_bvh_build(&soft->bvh, &surface) != FSI_OK)
+        if (fsi__soft_tree(soft) != FSI_OK)
             soft->bvh.nodes = 0;
     } else
         fsi__patch_flush(soft);
@@ -9841,11 +9848,8 @@ static fsi_result fsi__soft_check_list(const fsi_soft_desc *desc, int corners, i
                                        const int32_t *list) {
     if (count < 0 || count > 100000000 || (count && !list))
         return FSI_ERR_ARGUMENT;
-
-    for (int i = 0; i < corners * count; i++)
-        if (list[i] < 0 || list[i] >= desc->vertex_count)
-            return FSI_ERR_GEOMETRY;
-    return FSI_OK;
+    return fsi__numbers_valid(corners * count, list, desc->vertex_count) ? FSI_OK
+                                                                         : FSI_ERR_GEOMETRY;
 }
 
 static fsi_result fsi__soft_check(const fsi_soft_desc *desc) {
@@ -9868,7 +9872,7 @@ static fsi_result fsi__soft_check(const fsi_soft_desc *desc) {
                                 desc->thickness,
                                 desc->friction};
     for (int i = 0; i < (int)(sizeof numbers / sizeof *numbers); i++)
-        if (!fsi__finite(numbers[i]) || numbers[i] < 0)
+        if (!fsi__natural(numbers[i]))
             return FSI_ERR_ARGUMENT;
     if (!(desc->poisson > -1) || !(desc->poisson < FSI_R(0.5)))
         return FSI_ERR_ARGUMENT;
@@ -10411,14 +10415,10 @@ static fsi_result fsi__reduced_edges(fsi_reduced_model *model, fsi__reduced_buil
     for (int i = 0; i < mesh->vertex_count; i++)
         if (fsi__abs(mesh->x[3 * i + 2]) > 0)
             return FSI_ERR_GEOMETRY;
-    for (int i = 0; i < mesh->element_count; i++) {
-        const int32_t *corner = mesh->index + 3 * i;
-        fsi_vec3 origin = fsi__vec_at(mesh->x, corner[0]);
-        fsi_vec3 u = fsi_vec_sub(fsi__vec_at(mesh->x, corner[1]), origin);
-        fsi_vec3 v = fsi_vec_sub(fsi__vec_at(mesh->x, corner[2]), origin);
-        if (!(fsi_vec_cross(u, v).z > 0))
+    fsi_surface sheet = fsi_mesh_surface(mesh);
+    for (int i = 0; i < mesh->element_count; i++)
+        if (!(fsi_surface_normal(&sheet, i).z > 0))
             return FSI_ERR_GEOMETRY;
-    }
 
     return FSI_OK;
 }
@@ -10968,9 +10968,7 @@ FSI_API fsi_result fsi_reduced_place(fsi_reduced *reduced, fsi_vec3 position, fs
     if (!reduced || !reduced->block)
         return FSI_ERR_STATE;
 
-    fsi_quat Q = rotation;
-    int finite_pose = fsi__finite_vec(position) && fsi__finite_vec(fsi_vec(Q.x, Q.y, Q.z));
-    if (!finite_pose || !fsi__finite(Q.w))
+    if (!fsi__finite_vec(position) || !fsi__quat_finite(rotation))
         return FSI_ERR_ARGUMENT;
     if (!fsi__finite_vec(velocity) || !fsi__finite_vec(spin))
         return FSI_ERR_ARGUMENT;
@@ -11492,9 +11490,9 @@ static int fsi__skin_valid(const fsi_reduced_skin *skin, fsi_reduced **body, int
     if (!skin->body || !skin->vertex || !skin->weight)
         return 0;
 
-    for (int i = 0; i < body[0]->model->dim * skin->element_count; i++)
-        if (skin->index[i] < 0 || skin->index[i] >= skin->vertex_count)
-            return 0;
+    int corners = body[0]->model->dim * skin->element_count;
+    if (!fsi__numbers_valid(corners, skin->index, skin->vertex_count))
+        return 0;
     for (int i = 0; i < skin->terms * skin->vertex_count; i++) {
         int number = skin->body[i];
         if (number < 0 || number >= body_count || !fsi__finite(skin->weight[i]))
