@@ -19,123 +19,174 @@ typedef struct bench_case {
     fsi_mg mg;
 } bench_case;
 
-static double mix(uint64_t z) { /* splitmix64 to [0, 1) */
+/* A number in [0, 1) from any other (splitmix64). */
+static double mix(uint64_t z) {
     z += (uint64_t)0x9e3779b9u << 32 | 0x7f4a7c15u;
     z = (z ^ (z >> 30)) * ((uint64_t)0xbf58476du << 32 | 0x1ce4e5b9u);
     z = (z ^ (z >> 27)) * ((uint64_t)0x94d049bbu << 32 | 0x133111ebu);
     return (double)((z ^ (z >> 31)) >> 11) / 9007199254740992.0;
 }
 
-static void boxes(double box[8][6]) {
-    uint64_t s = 12345;
+/* The next number in [0, 1) of a sequence (linear congruential generator). */
+static double next_random(uint64_t *seed) {
+    const uint64_t factor = (uint64_t)0x5851f42du << 32 | 0x4c957f2du;
+    const uint64_t term = (uint64_t)0x14057b7eu << 32 | 0xf767814fu;
+    *seed = *seed * factor + term;
+    return (double)(*seed >> 11) / 9007199254740992.0;
+}
 
-    for (int q = 0; q < 8; q++) {
-        double r[6];
-        for (int c = 0; c < 6; c++) {
-            s = s * ((uint64_t)0x5851f42du << 32 | 0x4c957f2du)
-                + ((uint64_t)0x14057b7eu << 32 | 0xf767814fu);
-            r[c] = (double)(s >> 11) / 9007199254740992.0;
-        }
+/* Obstacles of the pool, the same in every run. */
+enum {
+    BOXES = 8
+};
 
-        for (int c = 0; c < 3; c++) {
-            double centre = c < 2 ? 0.1 + 0.8 * r[c] : 0.05 + 0.5 * r[c];
-            double half = 0.03 + 0.07 * r[3 + c];
-            box[q][2 * c] = centre - half;
-            box[q][2 * c + 1] = centre + half;
+typedef struct bench_box {
+    double lo[3];
+    double hi[3];
+} bench_box;
+
+static void make_boxes(bench_box box[BOXES]) {
+    uint64_t seed = 12345;
+    for (int n = 0; n < BOXES; n++) {
+        double random[6];
+        for (int i = 0; i < 6; i++)
+            random[i] = next_random(&seed);
+        for (int axis = 0; axis < 3; axis++) {
+            double across = 0.1 + 0.8 * random[axis];
+            double upward = 0.05 + 0.5 * random[axis];
+            double centre = axis < 2 ? across : upward;
+            double half = 0.03 + 0.07 * random[3 + axis];
+            box[n].lo[axis] = centre - half;
+            box[n].hi[axis] = centre + half;
         }
     }
 }
 
-static int cell_type(const bench_case *t, double x, double y, double z, double box[8][6]) {
-    int f = FSI_CELL_FLUID;
-    if (t->kind == 0)
-        return (x - 0.5) * (x - 0.5) + (y - 0.5) * (y - 0.5) + (z - 0.5) * (z - 0.5) < 0.04
-                   ? FSI_CELL_NEUMANN
-                   : f;
-    if (z >= 0.6)
-        f = FSI_CELL_DIRICHLET;
-
-    for (int q = 0; q < 8; q++)
-        if (x > box[q][0] && x < box[q][1] && y > box[q][2] && y < box[q][3] && z > box[q][4]
-            && z < box[q][5])
-            f = FSI_CELL_NEUMANN;
-    return f;
+static int in_box(const bench_box *box, const double x[3]) {
+    for (int axis = 0; axis < 3; axis++)
+        if (!(x[axis] > box->lo[axis] && x[axis] < box->hi[axis]))
+            return 0;
+    return 1;
 }
 
-static int type_at(const bench_case *t, int i, int j, int k) {
-    int n = t->n;
-    if (k >= n)
-        return i >= 0 && j >= 0 && i < n && j < n ? FSI_CELL_DIRICHLET : FSI_CELL_NEUMANN;
-    if (i < 0 || j < 0 || k < 0 || i >= n || j >= n)
-        return FSI_CELL_NEUMANN;
-    return t->cell[(size_t)i + (size_t)n * ((size_t)j + (size_t)n * (size_t)k)];
+/* Smoke: a solid ball in the middle. */
+static int smoke_cell(const double x[3]) {
+    double squared = 0;
+    for (int axis = 0; axis < 3; axis++)
+        squared += (x[axis] - 0.5) * (x[axis] - 0.5);
+    return squared < 0.04 ? FSI_CELL_NEUMANN : FSI_CELL_FLUID;
 }
 
-/* Divergence of a smooth field with no flux through solids: what a fluid step asks for. */
-static double smooth_rhs(const bench_case *t, int i, int j, int k) {
+/* Pool: boxes, water up to 0.6, air above. */
+static int pool_cell(const double x[3], const bench_box box[BOXES]) {
+    for (int n = 0; n < BOXES; n++)
+        if (in_box(&box[n], x))
+            return FSI_CELL_NEUMANN;
+    return x[2] >= 0.6 ? FSI_CELL_DIRICHLET : FSI_CELL_FLUID;
+}
+
+/* Indices of cell c along the three axes. */
+static void cell_at(const bench_case *t, size_t c, int at[3]) {
+    size_t n = (size_t)t->n;
+    at[0] = (int)(c % n);
+    at[1] = (int)(c / n % n);
+    at[2] = (int)(c / n / n);
+}
+
+static size_t cell_index(const bench_case *t, const int at[3]) {
+    size_t n = (size_t)t->n;
+    return (size_t)at[0] + n * ((size_t)at[1] + n * (size_t)at[2]);
+}
+
+/* Type of a cell that may lie outside the box, which is open above. */
+static int type_at(const bench_case *t, const int at[3]) {
+    for (int axis = 0; axis < 3; axis++) {
+        int above = axis == 2 && at[axis] >= t->n;
+        if (above)
+            return FSI_CELL_DIRICHLET;
+        if (at[axis] < 0 || at[axis] >= t->n)
+            return FSI_CELL_NEUMANN;
+    }
+    return t->cell[cell_index(t, at)];
+}
+
+/* A smooth flow: its component along an axis. */
+static double smooth_flow(int axis, const double x[3]) {
+    const double tau = 6.283185307179586;
+    switch (axis) {
+    case 0:
+        return sin(tau * x[1]) * cos(tau * x[2]);
+    case 1:
+        return 0.3 * cos(tau * x[0]);
+    default:
+        return -1;
+    }
+}
+
+/* Divergence of the smooth flow with no flux through solids: what a fluid step asks for. */
+static double smooth_rhs(const bench_case *t, const int at[3]) {
     double h = 1.0 / t->n;
-    double s = 0;
-    double tau = 6.283185307179586;
-
-    for (int d = 0; d < 6; d++) {
-        int a = d >> 1;
-        int sign = d & 1 ? 1 : -1;
-        int di = a == 0 ? sign : 0;
-        int dj = a == 1 ? sign : 0;
-        int dk = a == 2 ? sign : 0;
-        double x = (i + 0.5 + 0.5 * di) * h;
-        double y = (j + 0.5 + 0.5 * dj) * h;
-        double z = (k + 0.5 + 0.5 * dk) * h;
-        if (type_at(t, i + di, j + dj, k + dk) == FSI_CELL_NEUMANN)
-            continue;
-        s -= sign * (a == 0 ? sin(tau * y) * cos(tau * z) : a == 1 ? 0.3 * cos(tau * x) : -1.0);
+    double sum = 0;
+    for (int face = 0; face < 6; face++) {
+        int axis = face >> 1;
+        int sign = face & 1 ? 1 : -1;
+        int beside[3] = {at[0], at[1], at[2]};
+        double x[3] = {(at[0] + 0.5) * h, (at[1] + 0.5) * h, (at[2] + 0.5) * h};
+        beside[axis] += sign;
+        x[axis] = (at[axis] + 0.5 + 0.5 * sign) * h;
+        if (type_at(t, beside) != FSI_CELL_NEUMANN)
+            sum -= sign * smooth_flow(axis, x);
     }
+    return sum;
+}
 
-    return s;
+/* Types of all cells. Pockets without air become solid, as the peers have it. */
+static void make_cells(bench_case *t) {
+    bench_box box[BOXES];
+    make_boxes(box);
+    for (size_t c = 0; c < t->cells; c++) {
+        int at[3];
+        cell_at(t, c, at);
+        double x[3];
+        for (int axis = 0; axis < 3; axis++)
+            x[axis] = (at[axis] + 0.5) / t->n;
+        t->cell[c] = (uint8_t)(t->kind == 0 ? smoke_cell(x) : pool_cell(x, box));
+    }
+    fsi_mg_update(&t->mg, t->cell, NULL);
+    for (size_t c = 0; c < t->cells; c++)
+        if (t->mg.label[c] >= 0)
+            t->cell[c] = FSI_CELL_NEUMANN;
+    fsi_mg_update(&t->mg, t->cell, NULL);
+}
+
+/* rhs 0: noise, 1: smooth. */
+static void make_rhs(bench_case *t, int rhs) {
+    const uint64_t salt = (uint64_t)0x1234567 * (uint64_t)t->n;
+    for (size_t c = 0; c < t->cells; c++) {
+        int at[3];
+        cell_at(t, c, at);
+        if (t->cell[c] == FSI_CELL_FLUID)
+            t->b[c] = (fsi_real)(rhs ? smooth_rhs(t, at) : 2 * mix(c + salt) - 1);
+    }
 }
 
 static int case_make(bench_case *t, int n, int kind, int rhs) {
-    double box[8][6];
     memset(t, 0, sizeof *t);
-    fsi_mg_desc desc;
-    memset(&desc, 0, sizeof desc);
-    boxes(box);
     t->n = n;
     t->kind = kind;
     t->cells = (size_t)n * (size_t)n * (size_t)n;
     t->cell = (uint8_t *)malloc(t->cells);
     t->b = (fsi_real *)calloc(t->cells, sizeof *t->b);
     t->p = (fsi_real *)calloc(t->cells, sizeof *t->p);
-    desc.nx = desc.ny = desc.nz = n;
-    desc.open[5] = 1;
-
-    if (!t->cell || !t->b || !t->p || fsi_mg_init(&t->mg, &desc) < 0)
+    if (!t->cell || !t->b || !t->p)
         return 0;
 
-    for (size_t c = 0; c < t->cells; c++) {
-        int i = (int)(c % (size_t)n);
-        int j = (int)(c / (size_t)n % (size_t)n);
-        int k = (int)(c / (size_t)n / (size_t)n);
-        t->cell[c] = (uint8_t)cell_type(t, (i + 0.5) / n, (j + 0.5) / n, (k + 0.5) / n, box);
-    }
-
-    fsi_mg_update(&t->mg, t->cell, NULL);
-
-    /* pockets without air, as the peers do */
-    for (size_t c = 0; c < t->cells; c++)
-        if (t->mg.label[c] >= 0)
-            t->cell[c] = FSI_CELL_NEUMANN;
-    fsi_mg_update(&t->mg, t->cell, NULL);
-
-    for (size_t c = 0; c < t->cells; c++) {
-        int i = (int)(c % (size_t)n);
-        int j = (int)(c / (size_t)n % (size_t)n);
-        int k = (int)(c / (size_t)n / (size_t)n);
-        if (t->cell[c] == FSI_CELL_FLUID)
-            t->b[c] = (fsi_real)(rhs ? smooth_rhs(t, i, j, k)
-                                     : 2 * mix(c + (uint64_t)0x1234567 * (uint64_t)n) - 1);
-    }
-
+    fsi_mg_desc desc = {.nx = n, .ny = n, .nz = n};
+    desc.open[5] = 1;
+    if (fsi_mg_init(&t->mg, &desc) < 0)
+        return 0;
+    make_cells(t);
+    make_rhs(t, rhs);
     return 1;
 }
 
@@ -146,37 +197,36 @@ static void case_free(bench_case *t) {
     free(t->p);
 }
 
-/* Residual |b - A p| / |b| cell by cell, without the library. */
-static double residual(const bench_case *t) {
-    double rr = 0;
-    double bb = 0;
-    int n = t->n;
+/* b - A p of a cell, without the library. */
+static double cell_residual(const bench_case *t, size_t c) {
+    int at[3];
+    cell_at(t, c, at);
+    double rest = (double)t->b[c];
+    for (int face = 0; face < 6; face++) {
+        int axis = face >> 1;
+        int beside[3] = {at[0], at[1], at[2]};
+        beside[axis] += face & 1 ? 1 : -1;
+        int type = type_at(t, beside);
+        if (type == FSI_CELL_NEUMANN)
+            continue;
+        double p_beside = type == FSI_CELL_FLUID ? (double)t->p[cell_index(t, beside)] : 0;
+        rest -= (double)t->p[c] - p_beside;
+    }
+    return rest;
+}
 
-    for (int k = 0; k < n; k++)
-        for (int j = 0; j < n; j++)
-            for (int i = 0; i < n; i++) {
-                size_t c = (size_t)i + (size_t)n * ((size_t)j + (size_t)n * (size_t)k);
-                double r = (double)t->b[c];
-                if (t->cell[c] != FSI_CELL_FLUID)
-                    continue;
-                bb += r * r;
-                for (int d = 0; d < 6; d++) {
-                    int s = d & 1 ? 1 : -1;
-                    int x = i + (d < 2 ? s : 0);
-                    int y = j + (d >> 1 == 1 ? s : 0);
-                    int z = k + (d > 3 ? s : 0);
-                    int f = type_at(t, x, y, z);
-                    if (f == FSI_CELL_NEUMANN)
-                        continue;
-                    r -= (double)t->p[c]
-                         - (f == FSI_CELL_FLUID
-                                ? (double)t->p[(size_t)x
-                                               + (size_t)n * ((size_t)y + (size_t)n * (size_t)z)]
-                                : 0);
-                }
-                rr += r * r;
-            }
-    return sqrt(rr / bb);
+/* Residual |b - A p| / |b|. */
+static double residual(const bench_case *t) {
+    double squares = 0;
+    double squares_b = 0;
+    for (size_t c = 0; c < t->cells; c++) {
+        if (t->cell[c] != FSI_CELL_FLUID)
+            continue;
+        double rest = cell_residual(t, c);
+        squares += rest * rest;
+        squares_b += (double)t->b[c] * (double)t->b[c];
+    }
+    return sqrt(squares / squares_b);
 }
 
 /* The yardstick: one 7-point Laplacian without masks, compiled like the library. */
