@@ -266,6 +266,12 @@ typedef enum fsi_boundary_kind {
     FSI_BOUNDARY_FORCE_INT = 0x7fffffff
 } fsi_boundary_kind;
 
+/* A solid in a list of those whose bounds meet a bin (private). */
+typedef struct fsi__binned {
+    int solid, next; /* next: in the list, -1 = the last */
+    int first[3];    /* the first bin that the solid meets */
+} fsi__binned;
+
 typedef struct fsi_interface_desc {
     /* of closed solids; open shells are voxel faces always */
     fsi_boundary_kind boundary;
@@ -319,9 +325,8 @@ typedef struct fsi_interface {
     /* private: the box in bins, so that a ray asks only the solids near it; 0 = few solids, asked
      * one after the other */
     int bins[3];
-    /* [6 * solids] bins of each solid's bounds, then [all bins + 1] where each bin's list begins,
-     * then the lists */
-    int *bin;
+    int *bin; /* [all bins] first of its solids in binned, -1 = none */
+    fsi__binned *binned;
     /* [solids] volume of each solid below the liquid's surface (smoke: inside the box), m^3 (m^2 in
      * 2D) */
     double *submerged;
@@ -1611,6 +1616,7 @@ FSI_API void fsi_interface_free(fsi_interface *iface) {
         fsi_bvh_free(iface->bvh + i);
     FSI__LIST_FREE(iface->bvh, allocator);
     FSI__LIST_FREE(iface->bin, allocator);
+    FSI__LIST_FREE(iface->binned, allocator);
     FSI__LIST_FREE(iface->side, allocator);
     FSI__LIST_FREE(iface->col, allocator);
     FSI__LIST_FREE(iface->val, allocator);
@@ -1815,6 +1821,18 @@ static fsi_result fsi__coupled_check(const fsi_coupled *door, int dim, int lean)
     return FSI_OK;
 }
 
+/* A tree over a surface, with more room where it has outgrown the old one. */
+static fsi_result fsi__tree_build(fsi_bvh *bvh, const fsi_surface *surface,
+                                  const fsi_allocator *allocator) {
+    fsi_result result;
+    if (surface->element_count > bvh->capacity && !surface->rest) {
+        fsi_bvh_free(bvh);
+        if ((result = fsi_bvh_init(bvh, surface->element_count, allocator)) != FSI_OK)
+            return result;
+    }
+    return bvh->block || surface->rest ? fsi_bvh_build(bvh, surface) : FSI_OK;
+}
+
 /* Bins from <= i < to that a box meets; what lies outside the grid counts as its rim. */
 static void fsi__interface_bins(const fsi_interface *iface, fsi_vec3 lo, fsi_vec3 hi, int *from,
                                 int *to) {
@@ -1827,28 +1845,9 @@ static void fsi__interface_bins(const fsi_interface *iface, fsi_vec3 lo, fsi_vec
     }
 }
 
-/* Number of bin i. */
-FSI__INLINE int fsi__bin_index(const fsi_interface *iface, const int *i) {
-    return i[0] + iface->bins[0] * (i[1] + iface->bins[1] * i[2]);
-}
-
-/* Bins of each solid's bounds into the beginning of bin, none for one without a surface; returns
-   the entries of all lists. */
-static size_t fsi__solid_bins(fsi_interface *iface, int count) {
-    size_t entries = 0;
-    for (int s = 0; s < count; s++) {
-        const fsi_bvh *bvh = iface->bvh + s;
-        int *from = iface->bin + 6 * s;
-        int *to = from + 3;
-        memset(from, 0, 6 * sizeof *from);
-        if (!bvh->nodes)
-            continue;
-        fsi__interface_bins(iface, fsi_vec_load(bvh->lo), fsi_vec_load(bvh->hi), from, to);
-        int bins = (to[0] - from[0]) * (to[1] - from[1]) * (to[2] - from[2]);
-        entries += (size_t)bins;
-    }
-
-    return entries;
+/* Where the list of bin i begins. */
+FSI__INLINE int *fsi__bin_of(const fsi_interface *iface, const int *i) {
+    return iface->bin + i[0] + iface->bins[0] * (i[1] + iface->bins[1] * i[2]);
 }
 
 /* Lists of the solids in every bin of about three cells, where there are many solids. */
@@ -1858,38 +1857,38 @@ static fsi_result fsi__interface_sort(fsi_interface *iface, int count) {
     if (count < 8)
         return FSI_OK;
 
-    fsi_result result = FSI__LIST_ROOM(iface->bin, 6 * count, allocator);
+    int bins[3];
+    for (int a = 0; a < 3; a++)
+        bins[a] = fsi__iclamp(iface->n[a] / 3, 1, 64);
+    int all = bins[0] * bins[1] * bins[2];
+    fsi_result result = FSI__LIST_ROOM(iface->bin, all, allocator);
     if (result < 0)
         return result;
 
-    for (int a = 0; a < 3; a++)
-        iface->bins[a] = fsi__imax(1, fsi__imin(iface->n[a] / 3, 64));
-    int all = iface->bins[0] * iface->bins[1] * iface->bins[2];
-    size_t entries = fsi__solid_bins(iface, count);
-    size_t begin = 6 * (size_t)count + (size_t)all + 1;
-    if ((result = FSI__LIST_ROOM(iface->bin, begin + entries, allocator)) < 0) {
-        iface->bins[0] = 0;
-        return result;
-    }
+    memcpy(iface->bins, bins, sizeof bins);
+    for (int i = 0; i < all; i++)
+        iface->bin[i] = -1;
 
-    /* Count, then fill backwards so that lists ascend. */
-    int *first = iface->bin + 6 * count;
-    int *list = iface->bin + begin;
-    memset(first, 0, (size_t)(all + 1) * sizeof *first);
-    for (int filling = 0; filling < 2; filling++) {
-        for (int s = count - 1; s >= 0; s--) {
-            const int *box = iface->bin + 6 * s;
-            int i[3];
-            FSI__EACH_CELL(i, box, box + 3) {
-                int at = fsi__bin_index(iface, i);
-                if (filling)
-                    list[--first[at]] = s;
-                else
-                    first[at]++;
+    /* From the last solid on: what is put in front of a list has the lowest number. */
+    int entries = 0;
+    for (int s = count - 1; s >= 0; s--) {
+        const fsi_bvh *bvh = iface->bvh + s;
+        if (!bvh->nodes)
+            continue;
+        int i[3], from[3], to[3];
+        fsi__interface_bins(iface, fsi_vec_load(bvh->lo), fsi_vec_load(bvh->hi), from, to);
+        FSI__EACH_CELL(i, from, to) {
+            if ((result = FSI__LIST_ROOM(iface->binned, entries + 1, allocator)) < 0) {
+                iface->bins[0] = 0;
+                return result;
             }
+            int *list = fsi__bin_of(iface, i);
+            fsi__binned *entry = iface->binned + entries;
+            entry->solid = s;
+            entry->next = *list;
+            memcpy(entry->first, from, sizeof from);
+            *list = entries++;
         }
-        for (int bin = 1; bin <= all && !filling; bin++)
-            first[bin] += first[bin - 1];
     }
 
     return FSI_OK;
@@ -1908,18 +1907,9 @@ static fsi_result fsi__interface_trees(fsi_interface *iface, fsi_coupled *const 
     if ((result = FSI__LIST_ROOM(iface->submerged, count, allocator)) < 0)
         return result;
 
-    for (int i = 0; i < count; i++) {
-        const fsi_surface *surface = &solid[i]->surface;
-        fsi_bvh *bvh = iface->bvh + i;
-        if (surface->element_count > bvh->capacity && !surface->rest) {
-            fsi_bvh_free(bvh);
-            if ((result = fsi_bvh_init(bvh, surface->element_count, allocator)) != FSI_OK)
-                return result;
-        }
-        int ready = bvh->block || surface->rest;
-        if (ready && (result = fsi_bvh_build(bvh, surface)) != FSI_OK)
+    for (int i = 0; i < count; i++)
+        if ((result = fsi__tree_build(iface->bvh + i, &solid[i]->surface, allocator)) != FSI_OK)
             return result;
-    }
     return fsi__interface_sort(iface, count);
 }
 
@@ -1964,23 +1954,19 @@ FSI_API int fsi_interface_first_hit(const fsi_interface *iface, fsi_vec3 a, fsi_
             fsi__interface_try(iface, i, a, b, hit, solid, &found);
         return found;
     }
-    const int *first = iface->bin + 6 * iface->solids;
-    const int *list = first + iface->bins[0] * iface->bins[1] * iface->bins[2] + 1;
     fsi_vec3 lo = fsi_vec(fsi__min(a.x, b.x), fsi__min(a.y, b.y), fsi__min(a.z, b.z));
     fsi_vec3 hi = fsi_vec(fsi__max(a.x, b.x), fsi__max(a.y, b.y), fsi__max(a.z, b.z));
     int i[3], from[3], to[3];
     fsi__interface_bins(iface, lo, hi, from, to);
-    FSI__EACH_CELL(i, from, to) {
-        int bin = fsi__bin_index(iface, i);
-        for (int e = first[bin]; e < first[bin + 1]; e++) {
-            /* Only in the first bin that ray and solid share. */
-            const int *box = iface->bin + 6 * list[e];
-            int once = 1;
-            for (int k = 0; k < 3; k++)
-                once &= i[k] == fsi__imax(from[k], box[k]);
-            if (once)
-                fsi__interface_try(iface, list[e], a, b, hit, solid, &found);
-        }
+    FSI__EACH_CELL(i, from, to)
+    for (int e = *fsi__bin_of(iface, i); e >= 0; e = iface->binned[e].next) {
+        /* Only in the first bin that ray and solid share. */
+        const fsi__binned *entry = iface->binned + e;
+        int once = 1;
+        for (int k = 0; k < 3; k++)
+            once &= i[k] == fsi__imax(from[k], entry->first[k]);
+        if (once)
+            fsi__interface_try(iface, entry->solid, a, b, hit, solid, &found);
     }
 
     return found;
