@@ -1157,8 +1157,8 @@ typedef struct fsi_solid_box {
     fsi_allocator allocator;
     fsi_result status; /* last positive result of a respond_fn since begin, FSI_OK = none */
     /* private */
-    fsi_real *v0;        /* v* of all solids */
-    unsigned char *work; /* of doors with an implicit part */
+    fsi_real *v0;   /* v* of all solids */
+    fsi_real *work; /* of doors with an implicit part */
 } fsi_solid_box;
 
 /* Remembers v* of all solids. */
@@ -2777,6 +2777,47 @@ FSI_API fsi_vec3 fsi_interface_centre(const fsi_interface *iface, const fsi_side
     return fsi__face_centre(iface, side->axis, (size_t)side->face);
 }
 
+/* Velocity of the solid at one of its sides, along the axis. */
+FSI__INLINE fsi_real fsi__side_velocity(const fsi_interface *iface, const fsi_side *side) {
+    return fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
+}
+
+/* to += J^T impulse of one side; to: of its solid. */
+FSI__INLINE void fsi__side_push(const fsi_interface *iface, const fsi_side *side, fsi_real impulse,
+                                fsi_real *to) {
+    for (int e = side->row; e < side->row_end; e++)
+        to[iface->col[e]] += impulse * iface->val[e];
+}
+
+/* The grid's pressure system with walls at rest at all sides: a scheme adds the solids' motion by
+   itself. u_star: [sides] the fluid's samples there, which are written over. */
+static fsi_result fsi__sides_at_rest(fsi_interface *iface, fsi_grid *grid, fsi_real dt,
+                                     fsi_real *u_star) {
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        u_star[i] = fsi_interface_sample(grid, side);
+        iface->velocity[side->axis][side->face] = 0;
+    }
+    fsi_result result = fsi_grid_build_pressure(grid, dt);
+    if (result < 0)
+        return result;
+
+    const fsi_real *const *weight = (const fsi_real *const *)grid->weight;
+    return fsi_mg_update(grid->mg, grid->cell, grid->weights_are_one ? NULL : weight);
+}
+
+/* Puts an answer into the grid: the pressure's gradient on open faces, u[sides] as the sides' own
+   samples and as solid velocities for whoever asks later. */
+static fsi_result fsi__sides_write(fsi_interface *iface, fsi_grid *grid, const fsi_real *u) {
+    for (int i = 0; i < iface->sides; i++)
+        iface->velocity[iface->side[i].axis][iface->side[i].face] = u[i];
+    fsi_result result = fsi_grid_apply_pressure(grid);
+    for (int i = 0; result >= 0 && i < iface->sides; i++)
+        if (iface->side[i].mass > 0)
+            fsi_interface_set_sample(grid, iface->side + i, u[i]);
+    return result;
+}
+
 /* ---- Cells that a thin surface passes over. */
 
 /* Height of point c over the element at time t of its way from a to b, times its area; foot:
@@ -3894,7 +3935,7 @@ static void fsi__mono_rhs(fsi_couple *couple) {
     fsi_real scale = fsi__scale_of(couple);
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
-        fsi_real v = fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
+        fsi_real v = fsi__side_velocity(iface, side);
         fsi_real change = scale * fsi__side_area(iface, side) * v;
         if (side->air)
             couple->bubble[couple->bubble_cell[side->cell] - 1].rhs += (double)change;
@@ -3957,7 +3998,7 @@ static void fsi__mono_finish(fsi_couple *couple, const fsi_real *p) {
     }
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
-        fsi_real v = fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
+        fsi_real v = fsi__side_velocity(iface, side);
         fsi_real pressure = fsi__pressure_at(couple, side, p);
         couple->lambda[i] =
             side->mass * (v - couple->side_velocity[i]) + fsi__side_area(iface, side) * pressure;
@@ -4774,6 +4815,13 @@ static double fsi__tolerance(const fsi_couple *couple) {
     return couple->desc.tolerance > 0 ? couple->desc.tolerance : couple->grid->desc.tolerance;
 }
 
+/* out = rhs in the fluid cells, 0 elsewhere. */
+static void fsi__fluid_rhs(const fsi_couple *couple, fsi_real *out) {
+    const fsi_grid *grid = couple->grid;
+    for (size_t i = 0; i < grid->cells; i++)
+        out[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] : 0;
+}
+
 /* out = rhs - L_N p^ + Z a in the fluid cells, with a the answer: what is left to solve. */
 static void fsi__sigma_residual(fsi_couple *couple, fsi_real *out) {
     const fsi_grid *grid = couple->grid;
@@ -4861,8 +4909,7 @@ static fsi_result fsi__sigma_solve(fsi_couple *couple, fsi_report *report) {
     /* The solids' v* and k go to the right-hand side. */
     fsi__mono_rhs(couple);
     fsi__z_add(couple, couple->free_answer, fsi__scale_of(couple), grid->rhs);
-    for (size_t i = 0; i < grid->cells; i++)
-        grid->rhs[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] : 0;
+    fsi__fluid_rhs(couple, grid->rhs);
     fsi__regions_start(couple);
 
     /* What there is beside the fluid. */
@@ -4909,9 +4956,8 @@ static void fsi__add_impulses(const fsi_couple *couple) {
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
         fsi_real *impulse = iface->solid[side->solid]->impulse;
-        fsi_real lambda = couple->lambda[i];
-        for (int e = side->row; impulse && e < side->row_end; e++)
-            impulse[iface->col[e]] -= lambda * iface->val[e];
+        if (impulse)
+            fsi__side_push(iface, side, -couple->lambda[i], impulse);
     }
 }
 
@@ -4949,30 +4995,6 @@ static void fsi__ledger_end(const fsi_couple *couple, fsi_report *report) {
     }
 }
 
-/* Puts the answer into the grid: pressure gradient on open faces, the sides' own samples, solid
-   velocities for whoever asks later, the constants of closed regions. */
-static fsi_result fsi__mono_write(fsi_couple *couple) {
-    fsi_interface *iface = &couple->iface;
-    for (int i = 0; i < iface->sides; i++) {
-        const fsi_side *side = iface->side + i;
-        fsi_real v = couple->side_velocity[i];
-        if (!(side->mass > 0))
-            v = fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
-        iface->velocity[side->axis][side->face] = v;
-    }
-    fsi_result result = fsi_grid_apply_pressure(couple->grid);
-    if (result < 0)
-        return result;
-
-    for (int i = 0; i < iface->sides; i++)
-        if (iface->side[i].mass > 0)
-            fsi_interface_set_sample(couple->grid, iface->side + i, couple->side_velocity[i]);
-    if (couple->regions)
-        fsi_mg_region_add(couple->grid->mg, couple->constant, couple->grid->pressure);
-
-    return result;
-}
-
 /* The fluid's matrix and right-hand side, sides and rows of the solids, rows of the bubbles. */
 static fsi_result fsi__mono_begin(fsi_couple *couple, fsi_real dt) {
     fsi_grid *grid = couple->grid;
@@ -4993,16 +5015,7 @@ static fsi_result fsi__mono_begin(fsi_couple *couple, fsi_real dt) {
         return result;
 
     /* The solids' part of the divergence is in Z: the grid sees walls at rest. */
-    for (int i = 0; i < iface->sides; i++) {
-        const fsi_side *side = iface->side + i;
-        couple->side_velocity[i] = fsi_interface_sample(grid, side);
-        iface->velocity[side->axis][side->face] = 0;
-    }
-    if ((result = fsi_grid_build_pressure(grid, dt)) < 0)
-        return result;
-
-    const fsi_real *const *weight = (const fsi_real *const *)grid->weight;
-    if ((result = fsi_mg_update(grid->mg, grid->cell, grid->weights_are_one ? NULL : weight)) < 0)
+    if ((result = fsi__sides_at_rest(iface, grid, dt, couple->side_velocity)) < 0)
         return result;
 
     return fsi__bubble_build(couple, dt);
@@ -5044,8 +5057,10 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
     fsi__ledger_end(couple, &rep);
     fsi__bubble_finish(couple, dt);
     rep.reason = result;
-    if ((result = fsi__mono_write(couple)) < 0)
+    if ((result = fsi__sides_write(&couple->iface, couple->grid, couple->side_velocity)) < 0)
         return result;
+    if (couple->regions)
+        fsi_mg_region_add(couple->grid->mg, couple->constant, couple->grid->pressure);
 
     couple->report = rep;
     if (report)
@@ -8697,20 +8712,9 @@ static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
     if ((result = fsi__fluid_box_place(box, fsi__fluid_box_layout, &box->block)) < 0)
         return result;
 
-    /* The matrix with the solids at rest: their flux is added in every solve. The samples are read
-     * before, because building the matrix writes over them. */
-    for (int s = 0; s < iface->sides; s++) {
-        const fsi_side *side = &iface->side[s];
-        iface->velocity[side->axis][side->face] = 0;
-        box->u_star[s] = fsi_interface_sample(grid, side);
-    }
-    if ((result = fsi_grid_build_pressure(grid, box->dt)) < 0)
+    /* The solids' flux is added in every solve. */
+    if ((result = fsi__sides_at_rest(iface, grid, box->dt, box->u_star)) < 0)
         return result;
-
-    const fsi_real *weight[3] = {grid->weight[0], grid->weight[1], grid->weight[2]};
-    if ((result = fsi_mg_update(grid->mg, grid->cell, weight)) < 0)
-        return result;
-
     fsi_copy(grid->cells, grid->rhs, box->rhs0);
 
     /* Closed regions, and what is pushed into them. */
@@ -8897,10 +8901,7 @@ static fsi_result fsi__fluid_box_sides(fsi_fluid_box *box, const fsi_real *X) {
     for (int s = 0; s < iface->sides; s++) {
         const fsi_side *side = &iface->side[s];
         const fsi_real *x = X + box->offset[side->solid];
-        fsi_real way = 0;
-        for (int e = side->row; e < side->row_end; e++)
-            way += iface->val[e] * x[iface->col[e]];
-        box->u[s] = way / box->dt;
+        box->u[s] = fsi_interface_velocity(iface, side, x) / box->dt;
     }
     if (box->swept && box->regions)
         fsi__fluid_box_sweep(box, X);
@@ -8939,9 +8940,8 @@ static void fsi__fluid_box_hand(fsi_fluid_box *box, fsi_load_form form, fsi_real
         return;
     }
     for (int s = 0; s < iface->sides; s++) {
-        fsi_real *to = out + box->offset[iface->side[s].solid];
-        for (int e = iface->side[s].row; e < iface->side[s].row_end; e++)
-            to[iface->col[e]] += iface->val[e] * box->jump[s];
+        const fsi_side *side = &iface->side[s];
+        fsi__side_push(iface, side, box->jump[s], out + box->offset[side->solid]);
     }
 }
 
@@ -9037,75 +9037,35 @@ FSI_API fsi_blackbox fsi_fluid_box_door(fsi_fluid_box *box) {
 }
 
 FSI_API fsi_result fsi_fluid_box_finish(fsi_fluid_box *box) {
-    fsi_interface *iface = box->face;
-    for (int s = 0; s < iface->sides; s++)
-        iface->velocity[iface->side[s].axis][iface->side[s].face] = box->u[s];
-    fsi_result result = fsi_grid_apply_pressure(box->grid);
-    if (result < 0)
-        return result;
-
-    for (int s = 0; s < iface->sides; s++)
-        fsi_interface_set_sample(box->grid, &iface->side[s], box->u[s]);
-    return result;
+    return fsi__sides_write(box->face, box->grid, box->u);
 }
 
 /* ---- Solids. */
-/* Work of a door with an implicit part: (M + B^T B) x = b by conjugate gradients. The monolithic
-   solve has another K (its own plus the fluid's mass at the sides) and slip a factored one: they
-   solve it hundreds of times a step, this one once a call. */
-typedef struct fsi__door_work {
-    const fsi_coupled *door;
-    fsi_real *b, *x; /* [dof] */
-    void *krylov;
-    size_t krylov_size;
-} fsi__door_work;
-
-/* y = (M + B^T B) x, fixed nodes as identity */
-static void fsi__door_apply(const fsi_real *x, fsi_real *y, void *user) {
-    const fsi_coupled *door = ((const fsi__door_work *)user)->door;
-    for (int i = 0; i < door->dof; i++) {
-        fsi_real inverse = door->inverse_mass[i / 3];
-        y[i] = inverse > 0 ? x[i] / inverse : x[i];
-    }
-    fsi__door_implicit(door, x, 1, y);
-}
-
-static void fsi__door_layout(fsi__door_work *work, fsi_arena *arena) {
-    FSI__TAKE(work->b, fsi_real, arena, (size_t)work->door->dof);
-    FSI__TAKE(work->x, fsi_real, arena, (size_t)work->door->dof);
-    work->krylov = fsi_arena_take(arena, work->krylov_size, 1);
-}
-
-/* v: in v*, out (M + B^T B)^-1 (M v* + push + impulse). */
+/* v: in v*, out v* + (M + B^T B)^-1 (impulse + push - B^T B v*). This is K of the monolithic solve
+   for a nodal solid that meets no fluid. */
 static fsi_result fsi__door_solve(fsi_solid_box *box, const fsi_coupled *door,
                                   const fsi_real *impulse, fsi_real *v) {
-    fsi__door_work work = FSI__ZERO;
-    work.door = door;
-    fsi_krylov_desc desc = FSI__ZERO;
-    desc.n = (size_t)door->dof;
-    desc.A.apply_fn = fsi__door_apply;
-    desc.A.user = &work;
-    desc.tolerance = sizeof(fsi_real) == 4 ? 1e-5 : 1e-12;
-    work.krylov_size = fsi_cg_work_size(&desc);
-    fsi_arena arena = {NULL, 0, 0, 0};
-    fsi__door_layout(&work, &arena);
-    fsi_result result = fsi__arena_reopen(&arena, &box->work, &box->allocator);
+    size_t dof = (size_t)door->dof;
+    fsi_result result = FSI__LIST_ROOM(box->work, 6 * dof, &box->allocator);
     if (result < 0)
         return result;
 
-    fsi__door_layout(&work, &arena);
+    fsi_couple alone = FSI__ZERO;
+    fsi__solid_block block = FSI__ZERO;
+    fsi_real *k = box->work;
+    fsi_real *change = k + dof;
+    block.door = door;
+    block.K = change + dof;
+    alone.cg_residual = block.K + dof;
+    alone.cg_direction = alone.cg_residual + dof;
+    alone.cg_image = alone.cg_direction + dof;
+    fsi__mono_nodal(&alone, &block);
 
-    for (int i = 0; i < door->dof; i++) {
-        fsi_real inverse = door->inverse_mass[i / 3];
-        work.b[i] = v[i];
-        if (inverse > 0)
-            work.b[i] = v[i] / inverse + impulse[i] + (door->push ? door->push[i] : 0);
-    }
-    result = fsi_cg_solve(&desc, work.b, work.x, work.krylov, work.krylov_size, NULL);
-    if (result < 0)
-        return result;
-    fsi_copy(desc.n, work.x, v);
-
+    fsi_copy(dof, impulse, k);
+    fsi__door_push(door, 1, k);
+    fsi__door_implicit(door, v, -1, k);
+    fsi__k_solve(&alone, &block, k, change);
+    fsi_axpy(dof, 1, change, v);
     return FSI_OK;
 }
 
@@ -9730,52 +9690,33 @@ FSI_API void fsi_partitioned_scene_free(fsi_partitioned_scene *scene) {
 }
 
 /* ---- A world by exchange. */
-typedef struct fsi__world_boxes {
-    fsi_world *world;
-    fsi_partitioned_scene *scene;
-} fsi__world_boxes;
-
-static fsi_result fsi__world_boxes_begin(void *user, fsi_real dt) {
-    fsi_world *world = ((fsi__world_boxes *)user)->world;
-    fsi_solid_box *solids = &((fsi__world_boxes *)user)->scene->solids;
-    fsi_result result = fsi__world_begin(world, dt, 0);
-    if (result < 0)
-        return result;
-
-    const fsi_guest *guest = world->guest;
-    for (int i = 0; i < world->door_count; i++) {
-        fsi_guest *part = &solids->part[i];
-        memset(part, 0, sizeof *part);
-        part->door = world->door[i];
-        if (world->door_body[i] >= 0)
-            continue;
-        part->respond_fn = guest->respond_fn;
-        part->user = guest->user;
-        guest++;
-    }
-    solids->count = world->door_count;
-
-    return result;
-}
-
-static fsi_result fsi__world_boxes_move(void *user, fsi_real dt) {
-    return fsi__world_move(((fsi__world_boxes *)user)->world, dt);
-}
-
 FSI_API fsi_result fsi_world_exchange(fsi_world *world, fsi_partitioned_scene *scene, fsi_real dt,
                                       fsi_report *report) {
     if (!world || !world->block || !scene || !scene->solids.part)
         return FSI_ERR_ARGUMENT;
+    if (!fsi__positive(dt))
+        return FSI_ERR_ARGUMENT;
 
-    fsi__world_boxes boxes = {world, scene};
+    fsi_result result = fsi__world_begin(world, dt, 0);
+    if (result < 0)
+        return result;
+
+    /* Bodies answer through their doors, guests as they say. */
+    const fsi_guest *guest = world->guest;
+    for (int i = 0; i < world->door_count; i++) {
+        fsi_guest *part = &scene->solids.part[i];
+        memset(part, 0, sizeof *part);
+        if (world->door_body[i] < 0)
+            *part = *guest++;
+        part->door = world->door[i];
+    }
+    scene->solids.count = world->door_count;
     scene->grid = &world->grid;
     scene->face = &world->couple.iface;
-    scene->begin_fn = fsi__world_boxes_begin;
-    scene->move_fn = fsi__world_boxes_move;
-    scene->user = &boxes;
-    fsi_result result = fsi_partitioned_scene_step(scene, dt, report);
-    scene->user = NULL;
-    return result;
+    scene->begin_fn = NULL;
+    scene->move_fn = fsi__world_move;
+    scene->user = world;
+    return fsi_partitioned_scene_step(scene, dt, report);
 }
 #endif
 
@@ -11327,13 +11268,6 @@ static void fsi__variant_options(const fsi_couple *couple, fsi_krylov_desc *desc
     desc->seconds = couple->desc.seconds;
 }
 
-/* The fluid's part of a right-hand side. */
-static void fsi__variant_rhs(const fsi_couple *couple, fsi_real *b) {
-    const fsi_grid *grid = couple->grid;
-    for (size_t i = 0; i < grid->cells; i++)
-        b[i] = grid->cell[i] == FSI_CELL_FLUID ? grid->rhs[i] : 0;
-}
-
 /* z += 1 (factor E^-1) 1^T r: the constants of closed regions, which a V-cycle leaves out and these
    solvers keep among their unknowns. */
 static void fsi__regions_add(fsi_couple *couple, const fsi_mg *mg, const fsi_real *r,
@@ -11493,81 +11427,69 @@ static fsi_result fsi__full_regions(fsi_couple *couple) {
     return FSI_OK;
 }
 
-/* Entries of a matrix, collected one by one. */
-typedef struct fsi__triplets {
-    int32_t *row, *col;
-    fsi_real *val;
-    size_t count;
-} fsi__triplets;
-
-/* One more entry. */
-FSI__INLINE void fsi__triplet(fsi__triplets *list, size_t row, size_t col, fsi_real value) {
-    list->row[list->count] = (int32_t)row;
-    list->col[list->count] = (int32_t)col;
-    list->val[list->count++] = value;
-}
-
-/* A11: L_N with mu on the diagonal (rows of cells that are not fluid: 1 there). */
-static void fsi__full_matrix(const fsi_couple *couple, fsi__triplets *list) {
+/* Rows of A11, L_N with mu on the diagonal; those of cells that are not fluid have 1 there. Columns
+   ascend: neighbours below from the last axis to the first, the cell itself, neighbours above. */
+static void fsi__full_matrix(const fsi_couple *couple, fsi_csr *matrix) {
     const fsi_interface *iface = &couple->iface;
     const fsi_grid *grid = couple->grid;
+    fsi_real *mu = couple->cell_work;
+    fsi_fill(iface->cells, 0, mu);
+    for (int i = 0; i < iface->sides; i++)
+        mu[iface->side[i].cell] += fsi__side_mu(couple, iface->side + i);
+
+    int entries = 0;
     for (size_t cell = 0; cell < iface->cells; cell++) {
-        if (grid->cell[cell] != FSI_CELL_FLUID) {
-            fsi__triplet(list, cell, cell, 1);
-            continue;
-        }
         int at[3];
-        fsi__cell_ijk(iface, cell, at);
+        int own = 0;
         fsi_real diagonal = 0;
-        for (int dir = 0; dir < 2 * iface->dim; dir++) {
+        fsi__cell_ijk(iface, cell, at);
+        for (int n = 0; n < 2 * iface->dim; n++) {
+            int above = n >= iface->dim;
+            if (n == iface->dim)
+                own = entries++;
             size_t face;
-            ptrdiff_t other = fsi__beside(iface, at, dir, &face);
-            fsi_real weight = grid->weight[dir / 2][face];
-            if (other >= 0 && grid->cell[other] == FSI_CELL_NEUMANN)
-                continue;
-            if (!(weight > 0))
+            int axis = above ? n - iface->dim : iface->dim - 1 - n;
+            ptrdiff_t other = fsi__beside(iface, at, 2 * axis + above, &face);
+            fsi_real weight = grid->weight[axis][face];
+            int kind = other < 0 ? (int)FSI_CELL_DIRICHLET : grid->cell[other];
+            if (grid->cell[cell] != FSI_CELL_FLUID || kind == FSI_CELL_NEUMANN || !(weight > 0))
                 continue;
             diagonal += weight;
-            if (other >= 0 && grid->cell[other] == FSI_CELL_FLUID)
-                fsi__triplet(list, cell, (size_t)other, -weight);
+            if (kind != FSI_CELL_FLUID)
+                continue;
+            matrix->col[entries] = (int32_t)other;
+            matrix->val[entries++] = -weight;
         }
-        fsi__triplet(list, cell, cell, diagonal > 0 ? diagonal : FSI_R(1e-3));
-    }
-    for (int i = 0; i < iface->sides; i++) {
-        const fsi_side *side = iface->side + i;
-        size_t cell = (size_t)side->cell;
-        fsi__triplet(list, cell, cell, fsi__side_mu(couple, side));
+        if (!(diagonal > 0))
+            diagonal = grid->cell[cell] == FSI_CELL_FLUID ? FSI_R(1e-3) : 1;
+        matrix->col[own] = (int32_t)cell;
+        matrix->val[own] = diagonal + mu[cell];
+        matrix->row[cell + 1] = entries;
     }
 }
 
 /* Incomplete Cholesky of A11. */
-static fsi_result fsi__full_ic(const fsi__full *full, fsi_ic *ic) {
-    const fsi_couple *couple = full->couple;
-    const fsi_allocator *allocator = &couple->desc.allocator;
-    size_t most = 7 * full->cells + full->sides;
-    fsi__triplets list;
-    list.row = (int32_t *)fsi_alloc(allocator, most * sizeof *list.row);
-    list.col = (int32_t *)fsi_alloc(allocator, most * sizeof *list.col);
-    list.val = (fsi_real *)fsi_alloc(allocator, most * sizeof *list.val);
-    list.count = 0;
+static fsi_result fsi__full_ic(fsi_couple *couple, fsi_ic *ic) {
+    size_t cells = couple->iface.cells;
     fsi_csr matrix = FSI__ZERO;
-    fsi_ic_desc desc = FSI__ZERO;
-    desc.allocator = *allocator;
-
-    fsi_result result = FSI_ERR_MEMORY;
-    if (list.row && list.col && list.val) {
-        int n = (int)full->cells;
-        fsi__full_matrix(couple, &list);
-        result = fsi_csr_from_triplets(&matrix, n, n, list.count, list.row, list.col, list.val,
-                                       allocator);
+    fsi_arena arena = {NULL, 0, 0, 0};
+    for (int pass = 0; pass < 2; pass++) {
+        FSI__TAKE(matrix.row, int32_t, &arena, cells + 1);
+        FSI__TAKE(matrix.col, int32_t, &arena, 7 * cells);
+        FSI__TAKE(matrix.val, fsi_real, &arena, 7 * cells);
+        if (pass)
+            break;
+        fsi_result result =
+            fsi__arena_reopen(&arena, &couple->paper_lists, &couple->desc.allocator);
+        if (result < 0)
+            return result;
     }
-    if (result == FSI_OK)
-        result = fsi_ic_init(ic, &matrix, &desc);
-    fsi_csr_free(&matrix, allocator);
-    fsi_free(allocator, list.row, most * sizeof *list.row);
-    fsi_free(allocator, list.col, most * sizeof *list.col);
-    fsi_free(allocator, list.val, most * sizeof *list.val);
-    return result < 0 ? result : FSI_OK;
+    matrix.rows = matrix.cols = (int)cells;
+    matrix.row[0] = 0;
+    fsi__full_matrix(couple, &matrix);
+    fsi_ic_desc desc = FSI__ZERO;
+    desc.allocator = couple->desc.allocator;
+    return fsi_ic_init(ic, &matrix, &desc);
 }
 
 /* v* += M^-1 push */
@@ -11586,10 +11508,10 @@ static void fsi__full_rhs(const fsi__full *full, fsi_real *b) {
     const fsi_interface *iface = &couple->iface;
     fsi_real area = fsi__area(iface);
     fsi_real scale = fsi__scale_of(couple);
-    fsi__variant_rhs(couple, b);
+    fsi__fluid_rhs(couple, b);
     for (size_t i = 0; i < full->sides; i++) {
         const fsi_side *side = iface->side + i;
-        fsi_real v = fsi_interface_velocity(iface, side, iface->solid[side->solid]->v);
+        fsi_real v = fsi__side_velocity(iface, side);
 
         /* the side's own u* in place of J v* */
         b[side->cell] += scale * fsi__side_z(iface, side) * (couple->side_velocity[i] - v);
@@ -11658,7 +11580,7 @@ static fsi_result fsi__full_solve(fsi_couple *couple, fsi_report *report) {
             result = fsi__full_regions(couple);
     }
     if (precondition == FSI_PRECONDITION_IC) {
-        result = fsi__full_ic(&full, &ic);
+        result = fsi__full_ic(couple, &ic);
         full.ic = &ic;
     }
     if (precondition != FSI_PRECONDITION_NONE) {
@@ -11739,7 +11661,7 @@ static fsi_result fsi__indefinite_solve(fsi_couple *couple, fsi_report *report) 
     if ((result = fsi__regions_build(couple)) < 0)
         return result;
 
-    fsi__variant_rhs(couple, lists.b);
+    fsi__fluid_rhs(couple, lists.b);
     for (int k = 0; k < couple->columns; k++)
         lists.b[cells + (size_t)k] = -fsi__scale_of(couple) * couple->k[k];
     result = fsi_symmqmr_solve(&desc, lists.b, lists.x, lists.work, lists.work_size, report);
@@ -12567,14 +12489,12 @@ FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_r
     for (int i = 0; i < own->door.dof; i++)
         fsi_axpy(n, impulse[i], own->J + (size_t)i * n, own->load);
     fsi_copy(n, own->v0, inner->v);
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < n; k++)
-            inner->v[i] += inner->inverse_mass[i * n + k] * own->load[k];
+    fsi_result result = fsi__door_respond(NULL, inner, own->load, inner->v);
     if (inner->impulse)
         fsi_copy(n, own->load, inner->impulse);
     fsi__embedded_velocity(own, v);
 
-    return FSI_OK;
+    return result;
 }
 #endif
 
