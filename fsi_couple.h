@@ -1631,11 +1631,15 @@ FSI_API void fsi_interface_free(fsi_interface *iface) {
 
 /* ---- Cells and faces. Face (i, j, k) of an axis is the lower face of cell (i, j, k). */
 
+/* The lattice of the faces of an axis, or of the cells (FSI__CELLS). */
+FSI__INLINE fsi__lattice fsi__interface_lattice(const fsi_interface *iface, int axis) {
+    return fsi__lattice_of(iface->nx, iface->ny, iface->nz, axis);
+}
+
 /* Number of face i of an axis in arrays over faces; FSI__CELLS: of a cell. */
 FSI__INLINE size_t fsi__face_index(const fsi_interface *iface, int axis, const int *i) {
-    size_t nx = (size_t)iface->nx + (axis == 0);
-    size_t ny = (size_t)iface->ny + (axis == 1);
-    return (size_t)i[0] + nx * ((size_t)i[1] + ny * (size_t)i[2]);
+    fsi__lattice lattice = fsi__interface_lattice(iface, axis);
+    return (size_t)fsi__lattice_at(&lattice, i);
 }
 
 /* Number of a cell in arrays over cells. */
@@ -1645,11 +1649,8 @@ FSI__INLINE size_t fsi__cell_index(const fsi_interface *iface, const int *i) {
 
 /* The inverse of fsi__face_index, */
 FSI__INLINE void fsi__face_ijk(const fsi_interface *iface, int axis, size_t face, int *i) {
-    size_t nx = (size_t)iface->nx + (axis == 0);
-    size_t ny = (size_t)iface->ny + (axis == 1);
-    i[0] = (int)(face % nx);
-    i[1] = (int)(face / nx % ny);
-    i[2] = (int)(face / (nx * ny));
+    fsi__lattice lattice = fsi__interface_lattice(iface, axis);
+    fsi__lattice_place(&lattice, (ptrdiff_t)face, i);
 }
 
 /* and of fsi__cell_index. */
@@ -1674,36 +1675,23 @@ static fsi_vec3 fsi__face_centre(const fsi_interface *iface, int axis, size_t fa
     return fsi__centre_of(iface, axis, i);
 }
 
-/* From a cell to the next one along an axis. */
-FSI__INLINE ptrdiff_t fsi__stride(const fsi_interface *iface, int axis) {
-    if (axis == 0)
-        return 1;
-
-    return axis == 1 ? iface->nx : (ptrdiff_t)iface->nx * iface->ny;
-}
-
 /* The cells below and above a face. */
 FSI__INLINE void fsi__face_cells(const fsi_interface *iface, int axis, size_t face, size_t *minus,
                                  size_t *plus) {
+    fsi__lattice cells = fsi__interface_lattice(iface, FSI__CELLS);
     int i[3];
     fsi__face_ijk(iface, axis, face, i);
-    *plus = fsi__cell_index(iface, i);
-    *minus = *plus - (size_t)fsi__stride(iface, axis);
+    *plus = (size_t)fsi__lattice_at(&cells, i);
+    *minus = *plus - (size_t)cells.step[axis];
 }
 
 /* The cell beside cell i in direction dir = 2 axis + up, or -1 outside the box; and the face
    between them. */
 FSI__INLINE ptrdiff_t fsi__beside(const fsi_interface *iface, const int *i, int dir, size_t *face) {
-    int axis = dir / 2;
-    int up = dir & 1;
-    int j[3] = {i[0], i[1], i[2]};
-    j[axis] += up;
-    *face = fsi__face_index(iface, axis, j);
-    if (up ? i[axis] + 1 >= iface->n[axis] : i[axis] < 1)
-        return -1;
-
-    j[axis] = i[axis] + (up ? 1 : -1);
-    return (ptrdiff_t)fsi__cell_index(iface, j);
+    fsi__lattice cells = fsi__interface_lattice(iface, FSI__CELLS);
+    fsi__lattice faces = fsi__interface_lattice(iface, dir / 2);
+    *face = (size_t)(fsi__lattice_at(&faces, i) + (dir & 1) * faces.step[dir / 2]);
+    return fsi__lattice_beside(&cells, i, fsi__lattice_at(&cells, i), dir / 2, dir & 1);
 }
 
 /* i runs over from <= i < to, x first; the range is not empty. */
@@ -1722,6 +1710,11 @@ FSI__INLINE void fsi__range_next(const int *from, const int *to, int *i) {
 #define FSI__EACH_CELL(i, from, to)                                                                \
     for (memcpy(i, from, 3 * sizeof *(i)); (i)[2] < (to)[2]; fsi__range_next(from, to, i))
 
+/* A place along an axis in cells from the origin. */
+FSI__INLINE fsi_real fsi__in_cells(const fsi_interface *iface, int axis, fsi_real place) {
+    return (place - fsi__get(iface->origin, axis)) / iface->h;
+}
+
 /* Cells whose centres lie between lo and hi, one more on each side, clipped to the grid. 0: none.
  */
 static int fsi__cell_range(const fsi_interface *iface, const fsi_real *lo, const fsi_real *hi,
@@ -1729,10 +1722,9 @@ static int fsi__cell_range(const fsi_interface *iface, const fsi_real *lo, const
     from[2] = 0;
     to[2] = 1;
     for (int k = 0; k < iface->dim; k++) {
-        fsi_real begin = fsi__get(iface->origin, k);
         fsi_real n = (fsi_real)iface->n[k];
-        fsi_real first = fsi__floor((lo[k] - begin) / iface->h - FSI_R(0.5)) - 1;
-        fsi_real last = fsi__ceil((hi[k] - begin) / iface->h - FSI_R(0.5)) + 2;
+        fsi_real first = fsi__floor(fsi__in_cells(iface, k, lo[k]) - FSI_R(0.5)) - 1;
+        fsi_real last = fsi__ceil(fsi__in_cells(iface, k, hi[k]) - FSI_R(0.5)) + 2;
         from[k] = (int)fsi__clamp(first, 0, n);
         to[k] = (int)fsi__clamp(last, 0, n);
         if (from[k] >= to[k])
@@ -1752,8 +1744,8 @@ static int fsi__cells_met(const fsi_interface *iface, const fsi_real *lo, const 
         if (hi[k] < begin || lo[k] > begin + iface->h * (last + 1))
             return 0;
 
-        from[k] = (int)fsi__clamp(fsi__floor((lo[k] - begin) / iface->h), 0, last);
-        to[k] = (int)fsi__clamp(fsi__floor((hi[k] - begin) / iface->h), 0, last) + 1;
+        from[k] = (int)fsi__clamp(fsi__floor(fsi__in_cells(iface, k, lo[k])), 0, last);
+        to[k] = (int)fsi__clamp(fsi__floor(fsi__in_cells(iface, k, hi[k])), 0, last) + 1;
     }
     return 1;
 }
@@ -2033,9 +2025,8 @@ typedef struct fsi__lines {
 /* The lines of a surface with these bounds. */
 static fsi__lines fsi__lines_along(const fsi_interface *iface, const fsi_bvh *root, int axis,
                                    fsi_real shift) {
-    fsi_real origin = fsi__get(iface->origin, axis);
-    fsi_real lowest = fsi__floor((root->lo[axis] - origin) / iface->h - shift);
-    fsi_real highest = fsi__ceil((root->hi[axis] - origin) / iface->h - shift);
+    fsi_real lowest = fsi__floor(fsi__in_cells(iface, axis, root->lo[axis]) - shift);
+    fsi_real highest = fsi__ceil(fsi__in_cells(iface, axis, root->hi[axis]) - shift);
     fsi__lines lines = FSI__ZERO;
     lines.axis = axis;
     lines.shift = shift;
@@ -2063,11 +2054,10 @@ static void fsi__lines_near(const fsi_interface *iface, const fsi_surface *surfa
         lines->last[k] = to[k];
         if (k >= iface->dim)
             continue;
-        fsi_real begin = fsi__get(iface->origin, k);
         fsi_real least = (fsi_real)from[k];
         fsi_real most = (fsi_real)to[k];
-        fsi_real first = (lo[k] - begin) / iface->h - lines->shift - margin;
-        fsi_real last = (hi[k] - begin) / iface->h - lines->shift + margin;
+        fsi_real first = fsi__in_cells(iface, k, lo[k]) - lines->shift - margin;
+        fsi_real last = fsi__in_cells(iface, k, hi[k]) - lines->shift + margin;
         lines->first[k] = (int)fsi__clamp(fsi__ceil(first), least, most);
         lines->last[k] = (int)fsi__clamp(fsi__floor(last) + 1, least, most);
     }
@@ -5274,14 +5264,16 @@ static void fsi__couple_state(fsi_couple *couple, fsi__state *state) {
     }
 }
 
-FSI_API size_t fsi_couple_state_size(const fsi_couple *couple) {
-    if (!couple || !couple->grid)
-        return 0;
-
-    fsi__state state = {NULL, NULL, 0, 0};
+/* Copies it to a block, or only counts (NULL); returns the bytes. */
+static size_t fsi__couple_write(const fsi_couple *couple, void *block) {
+    fsi__state state = {(unsigned char *)block, NULL, 0, 0};
     fsi_couple copy = *couple;
     fsi__couple_state(&copy, &state);
     return state.used;
+}
+
+FSI_API size_t fsi_couple_state_size(const fsi_couple *couple) {
+    return couple && couple->grid ? fsi__couple_write(couple, NULL) : 0;
 }
 
 FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block) {
@@ -5290,9 +5282,7 @@ FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block) {
     if (!block)
         return FSI_ERR_ARGUMENT;
 
-    fsi__state state = {(unsigned char *)block, NULL, 0, 0};
-    fsi_couple copy = *couple;
-    fsi__couple_state(&copy, &state);
+    (void)fsi__couple_write(couple, block);
     return FSI_OK;
 }
 
@@ -5896,7 +5886,8 @@ static int fsi__slip_near(const fsi_interface *iface, size_t cell, size_t other,
 
 /* the cell across the side's face */
 static size_t fsi__slip_location(const fsi_interface *iface, const fsi_side *side) {
-    return (size_t)((ptrdiff_t)side->cell + side->sign * fsi__stride(iface, side->axis));
+    fsi__lattice cells = fsi__interface_lattice(iface, FSI__CELLS);
+    return (size_t)(side->cell + side->sign * cells.step[side->axis]);
 }
 
 /* Side of a cell in a direction, or -1. Sides are ordered by axis, face, minus cell first. */
