@@ -1193,10 +1193,9 @@ typedef struct fsi_embedded {
     fsi_coupled door;        /* nodal: 3 per vertex of the surface */
     fsi_allocator allocator; /* zero = malloc */
     /* private */
-    fsi_real *J;             /* [3 vertices * inner->dof] rows */
-    fsi_real *v, *ones;      /* [3 vertices], [vertices] */
-    fsi_real *v0, *load;     /* [inner->dof] v*, impulse */
-    int32_t *node, *element; /* [vertices] */
+    fsi_real *v, *ones;        /* [3 vertices], [vertices] */
+    fsi_real *v0, *load, *row; /* [inner->dof] v*, impulse, work */
+    int32_t *node, *element;   /* [vertices] */
     unsigned char *block;
 } fsi_embedded;
 
@@ -8134,10 +8133,19 @@ static void fsi__exchange_copy(const fsi_partitioned *scheme, const fsi_exchange
     fsi_copy(n, from->x_s, to->x_s);
 }
 
-/* One call of a black box (which: 0 the fluid, 1 the solid) from the state of the last accepted
- * step. */
-static fsi_result fsi__exchange_call(fsi_partitioned *scheme, int which, const fsi_blackbox *box,
-                                     int first, const fsi_real *in, fsi_real *out, int out_count) {
+/* One call of a solver from the state of the last accepted step: F(x_f) = p_f (which = 0) or S(p_s)
+ * = x_s (1). Its model learns what this says against the call before, but for the first of a step.
+ */
+static fsi_result fsi__exchange_call(fsi_partitioned *scheme, const fsi__exchange *exchange,
+                                     int which) {
+    const fsi_exchange_pair *last = &scheme->last;
+    const fsi_exchange_pair *before = &scheme->before;
+    const fsi_blackbox *box = which ? exchange->solid : exchange->fluid;
+    const fsi_real *in = which ? last->p_s : last->x_f;
+    fsi_real *out = which ? last->x_s : last->p_f;
+    fsi__model *model = which ? &scheme->solid : &scheme->fluid;
+    int first = exchange->pairs == 0;
+
     double start = fsi__partitioned_clock(scheme);
     fsi_result result = !first && box->restore_fn ? box->restore_fn(box->user) : FSI_OK;
     if (result >= 0)
@@ -8147,20 +8155,14 @@ static fsi_result fsi__exchange_call(fsi_partitioned *scheme, int which, const f
     scheme->seconds[2] -= took;
     if (result < 0)
         return result;
-    scheme->told[which] = result;
-    return fsi_all_finite((size_t)out_count, out) ? FSI_OK : FSI_ERR_NUMERIC;
-}
 
-/* X_S = S(p_S); the model of the solid learns from it (but for the first call of a step). */
-static fsi_result fsi__exchange_solid(fsi_partitioned *scheme, const fsi__exchange *exchange) {
-    fsi_exchange_pair *last = &scheme->last;
-    fsi_exchange_pair *before = &scheme->before;
-    int first = exchange->pairs == 0;
-    fsi_result result =
-        fsi__exchange_call(scheme, 1, exchange->solid, first, last->p_s, last->x_s, scheme->now.n);
-    if (result >= 0 && !first && fsi__reduced_scheme(scheme))
-        fsi__model_learn(&scheme->solid, last->p_s, before->p_s, last->x_s, before->x_s);
-    return result;
+    scheme->told[which] = result;
+    if (!fsi_all_finite((size_t)model->out, out))
+        return FSI_ERR_NUMERIC;
+    if (!first && fsi__reduced_scheme(scheme))
+        fsi__model_learn(model, in, which ? before->p_s : before->x_f, out,
+                         which ? before->x_s : before->p_f);
+    return FSI_OK;
 }
 
 /* The load that the solid gets: p_F itself, or what the reduced models make of it. */
@@ -8202,22 +8204,17 @@ static void fsi__exchange_load(fsi_partitioned *scheme, fsi__exchange *exchange)
 
 /* One pair of calls: p_F = F(X_F), then the solid with p_F or with the prediction of eq. (7). */
 static fsi_result fsi__exchange_pair_of_calls(fsi_partitioned *scheme, fsi__exchange *exchange) {
-    fsi_exchange_pair *last = &scheme->last;
-    fsi_exchange_pair *before = &scheme->before;
     int learns = exchange->pairs > 0 && fsi__reduced_scheme(scheme);
-    fsi_result result = fsi__exchange_call(scheme, 0, exchange->fluid, exchange->pairs == 0,
-                                           last->x_f, last->p_f, scheme->now.m);
+    fsi_result result = fsi__exchange_call(scheme, exchange, 0);
     if (result < 0)
         return result;
 
     scheme->now.fluid_calls++;
-    if (learns) {
-        fsi__model_learn(&scheme->fluid, last->x_f, before->x_f, last->p_f, before->p_f);
+    if (learns)
         fsi__model_build(&scheme->fluid, scheme->desc.filter);
-    }
 
     fsi__exchange_load(scheme, exchange);
-    if ((result = fsi__exchange_solid(scheme, exchange)) < 0)
+    if ((result = fsi__exchange_call(scheme, exchange, 1)) < 0)
         return result;
 
     scheme->now.solid_calls++;
@@ -8250,7 +8247,7 @@ static fsi_result fsi__exchange_final(fsi_partitioned *scheme, fsi__exchange *ex
     fsi_copy(m, scheme->last.p_s, scheme->before.p_s);
     fsi_copy(n, scheme->last.x_s, scheme->before.x_s);
     fsi_copy(m, scheme->last.p_f, scheme->last.p_s);
-    fsi_result result = fsi__exchange_solid(scheme, exchange);
+    fsi_result result = fsi__exchange_call(scheme, exchange, 1);
     if (result < 0)
         return result;
 
@@ -12354,12 +12351,15 @@ static fsi_result fsi__paper_vertices_build(fsi_fluid_box *box) {
     return FSI_OK;
 }
 
-/* 1 at this vertex, 0 at the element's others: where row_fn takes the point. */
-static void fsi__vertex_weight(const fsi_surface *surface, int element, int vertex,
-                               fsi_real weight[3]) {
-    weight[0] = weight[1] = weight[2] = 0;
+/* The row of a dense solid at a vertex of its surface, which element has among its corners. */
+static void fsi__vertex_row(const fsi_coupled *door, int element, int vertex, int axis,
+                            fsi_real *row) {
+    const fsi_surface *surface = &door->surface;
+    fsi_real weight[3] = {0, 0, 0};
     for (int k = 0; k < surface->dim; k++)
         weight[k] = (fsi_real)(surface->index[surface->dim * element + k] == vertex);
+    door->row_fn(door, element, weight, fsi_vec_load(surface->x + 3 * vertex), fsi__axis(axis),
+                 row);
 }
 
 /* out += the impulses of the sides' signed pressures p, Pa s, at the vertices. */
@@ -12376,19 +12376,15 @@ static void fsi__paper_vertices_push(fsi_fluid_box *box, const fsi_real *p, fsi_
         const fsi_coupled *door = iface->solid[i];
         fsi_real *to = out + box->offset[i];
         for (int v = 0; v < door->surface.vertex_count; v++, vertex++) {
-            int element = paper->corner[vertex];
-            fsi_real weight[3];
             if (!(paper->push[vertex] < 0 || paper->push[vertex] > 0))
                 continue;
-            fsi__vertex_weight(&door->surface, element, v, weight);
             for (int axis = 0; axis < iface->dim; axis++) {
                 fsi_real push = paper->push[vertex] * paper->normal[3 * vertex + axis];
                 if (door->node) {
                     to[3 * door->node[v] + axis] += push;
                     continue;
                 }
-                door->row_fn(door, element, weight, fsi_vec_load(door->surface.x + 3 * v),
-                             fsi__axis(axis), paper->row);
+                fsi__vertex_row(door, paper->corner[vertex], v, axis, paper->row);
                 fsi_axpy((size_t)door->dof, push, paper->row, to);
             }
         }
@@ -12399,11 +12395,10 @@ static void fsi__paper_vertices_push(fsi_fluid_box *box, const fsi_real *p, fsi_
 static void fsi__embedded_layout(fsi_embedded *embedded, fsi_arena *arena) {
     size_t n = (size_t)embedded->inner->surface.vertex_count;
     size_t dof = (size_t)embedded->inner->dof;
-    FSI__TAKE(embedded->J, fsi_real, arena, 3 * n * dof);
+    fsi_real **const of_solid[] = {&embedded->v0, &embedded->load, &embedded->row, NULL};
+    fsi__take_vectors(arena, dof, of_solid);
     FSI__TAKE(embedded->v, fsi_real, arena, 3 * n);
-    FSI__TAKE(embedded->v0, fsi_real, arena, dof);
     FSI__TAKE(embedded->ones, fsi_real, arena, n);
-    FSI__TAKE(embedded->load, fsi_real, arena, dof);
     FSI__TAKE(embedded->node, int32_t, arena, n);
     FSI__TAKE(embedded->element, int32_t, arena, n);
 }
@@ -12413,15 +12408,17 @@ FSI_API void fsi_embedded_free(fsi_embedded *embedded) {
         FSI__LIST_FREE(embedded->block, &embedded->allocator);
 }
 
+/* Row i of J: component i % 3 of the velocity of point i / 3; in embedded->row. */
+static const fsi_real *fsi__embedded_row(const fsi_embedded *embedded, int i) {
+    fsi__vertex_row(embedded->inner, embedded->element[i / 3], i / 3, i % 3, embedded->row);
+    return embedded->row;
+}
+
 /* v = J v of the solid */
 static void fsi__embedded_velocity(const fsi_embedded *embedded, fsi_real *v) {
-    int dof = embedded->inner->dof;
-    const fsi_real *row = embedded->J;
-    for (int i = 0; i < embedded->door.dof; i++) {
-        v[i] = 0;
-        for (int k = 0; k < dof; k++)
-            v[i] += *row++ * embedded->inner->v[k];
-    }
+    const fsi_coupled *inner = embedded->inner;
+    for (int i = 0; i < embedded->door.dof; i++)
+        v[i] = (fsi_real)fsi_dot((size_t)inner->dof, fsi__embedded_row(embedded, i), inner->v);
 }
 
 FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded) {
@@ -12438,21 +12435,11 @@ FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded) {
 
     fsi__embedded_layout(embedded, &arena);
 
-    /* Rows of J: velocity of each vertex along each axis. */
     for (int i = 0; i < surface->element_count * surface->dim; i++)
         embedded->element[surface->index[i]] = i / surface->dim;
-    fsi_real *row = embedded->J;
-
     for (int i = 0; i < surface->vertex_count; i++) {
-        fsi_real weight[3];
         embedded->node[i] = i;
         embedded->ones[i] = 1;
-        fsi__vertex_weight(surface, embedded->element[i], i, weight);
-        for (int axis = 0; axis < 3; axis++) {
-            inner->row_fn(inner, embedded->element[i], weight, fsi_vec_load(surface->x + 3 * i),
-                          fsi__axis(axis), row);
-            row += inner->dof;
-        }
     }
 
     /* The door of the points. */
@@ -12478,7 +12465,7 @@ FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_r
     /* force and torque of all points */
     fsi_fill(n, 0, own->load);
     for (int i = 0; i < own->door.dof; i++)
-        fsi_axpy(n, impulse[i], own->J + (size_t)i * n, own->load);
+        fsi_axpy(n, impulse[i], fsi__embedded_row(own, i), own->load);
     fsi_copy(n, own->v0, inner->v);
     fsi_result result = fsi__door_respond(NULL, inner, own->load, inner->v);
     if (inner->impulse)
