@@ -4047,25 +4047,20 @@ static int fsi__volume_felt(fsi_couple *couple, const int32_t *label, int32_t va
     return fsi_norm((size_t)couple->columns, couple->answer) > noise * sqrt(size);
 }
 
-/* all: closed regions of a multigrid; felt: those that get a row of G. */
-static void fsi__region_layout(fsi_couple *couple, size_t all, size_t felt, fsi_arena *arena) {
-    FSI__TAKE(couple->constant, double, arena, all);
-    FSI__TAKE(couple->E, fsi_real, arena, felt * felt);
-    FSI__TAKE(couple->region_work, fsi_real, arena, felt);
-    FSI__TAKE(couple->G, fsi_real, arena, felt * (size_t)couple->columns);
-    FSI__TAKE(couple->KG, fsi_real, arena, felt * (size_t)couple->columns);
-}
-
-/* Room for closed regions; contents are lost. */
-static fsi_result fsi__region_lists(fsi_couple *couple, int all, int felt) {
-    fsi_arena arena = {NULL, 0, 0, 0};
-    fsi__region_layout(couple, (size_t)all, (size_t)felt, &arena);
-    fsi_result result = fsi__arena_reopen(&arena, &couple->region_lists, &couple->desc.allocator);
-    if (result < 0)
-        return result;
-
-    fsi__region_layout(couple, (size_t)all, (size_t)felt, &arena);
-    return FSI_OK;
+/* Room for closed regions, all of a multigrid, and rows of G; contents are lost. */
+static fsi_result fsi__region_lists(fsi_couple *couple, int all, int rows) {
+    size_t n = (size_t)rows;
+    size_t entries = n * (size_t)couple->columns;
+    const fsi_allocator *allocator = &couple->desc.allocator;
+    fsi_arena arena = FSI__ZERO;
+    for (int turn = 0; fsi__arena_turn(&arena, turn, &couple->region_lists, allocator); turn++) {
+        FSI__TAKE(couple->constant, double, &arena, (size_t)all);
+        FSI__TAKE(couple->E, fsi_real, &arena, n * n);
+        FSI__TAKE(couple->region_work, fsi_real, &arena, n);
+        FSI__TAKE(couple->G, fsi_real, &arena, entries);
+        FSI__TAKE(couple->KG, fsi_real, &arena, entries);
+    }
+    return arena.failed ? FSI_ERR_MEMORY : FSI_OK;
 }
 
 /* K^-1 G^T of row r, whose G is there. */
@@ -4130,22 +4125,29 @@ static fsi_result fsi__regions_build(fsi_couple *couple) {
     return FSI_OK;
 }
 
-/* region_work = factor E^-1 (sums of x over the felt regions); constant: the same by the number of
-   the region in mg. */
-static void fsi__regions_solve(fsi_couple *couple, const fsi_mg *mg, const fsi_real *x,
-                               fsi_real factor) {
-    int n = couple->regions;
-    if (!n)
-        return;
-
+/* region_work: levels of pressure that make up for a flux into the kept volumes, E^-1 (sums of x
+   over the felt regions / scale; what the bubbles' rows have without pressure). constant: the same
+   by the number of the region in mg. */
+static void fsi__regions_level(fsi_couple *couple, const fsi_mg *mg, const fsi_real *x,
+                               fsi_real scale) {
+    const size_t columns = (size_t)couple->columns;
     double *constant = couple->constant;
+    fsi_real *level = couple->region_work;
     fsi_mg_region_sums(mg, x, constant);
-    for (int r = 0; r < n; r++)
-        couple->region_work[r] = factor * (fsi_real)constant[couple->region_of[r]];
-    fsi__psd_solve((size_t)n, couple->E, couple->region_work);
+    for (int r = 0; r < couple->regions; r++)
+        level[r] = (fsi_real)constant[couple->region_of[r]] / scale;
+    for (int b = 0; b < couple->bubbles; b++) {
+        const fsi_bubble *bubble = couple->bubble + b;
+        if (bubble->row < 0)
+            continue;
+        const fsi_real *G = couple->G + (size_t)bubble->row * columns;
+        double solids = fsi_dot(columns, G, couple->free_answer);
+        level[bubble->row] = (fsi_real)(bubble->rhs / (double)scale + solids);
+    }
+    fsi__psd_solve((size_t)couple->rows, couple->E, level);
     memset(constant, 0, (size_t)mg->regions * sizeof *constant);
-    for (int r = 0; r < n; r++)
-        constant[couple->region_of[r]] = (double)couple->region_work[r];
+    for (int r = 0; r < couple->regions; r++)
+        constant[couple->region_of[r]] = (double)level[r];
 }
 
 /* Constants and bubbles' pressures that make up for the flux into the kept volumes, and what they
@@ -4159,24 +4161,8 @@ static void fsi__regions_start(fsi_couple *couple) {
     if (!rows)
         return;
 
-    /* The flux into each; that of the solids without pressure is in rhs for the regions. */
-    size_t all = (size_t)grid->mg->regions;
-    fsi_mg_region_sums(grid->mg, grid->rhs, couple->constant);
-    for (int r = 0; r < couple->regions; r++)
-        level[r] = (fsi_real)couple->constant[couple->region_of[r]] / scale;
-    for (int b = 0; b < couple->bubbles; b++) {
-        const fsi_bubble *bubble = couple->bubble + b;
-        if (bubble->row < 0)
-            continue;
-        const fsi_real *G = couple->G + (size_t)bubble->row * columns;
-        double solids = fsi_dot(columns, G, couple->free_answer);
-        level[bubble->row] = (fsi_real)(bubble->rhs / (double)scale + solids);
-    }
-    fsi__psd_solve((size_t)rows, couple->E, level);
-
-    memset(couple->constant, 0, all * sizeof *couple->constant);
-    for (int r = 0; r < couple->regions; r++)
-        couple->constant[couple->region_of[r]] = (double)level[r];
+    /* The flux of the solids without pressure is in rhs for the regions. */
+    fsi__regions_level(couple, grid->mg, grid->rhs, scale);
     fsi_fill(columns, 0, couple->reaction);
     for (int r = 0; r < rows; r++)
         fsi_axpy(columns, -level[r], couple->KG + (size_t)r * columns, couple->reaction);
@@ -9208,19 +9194,6 @@ FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder) {
    motion is then compatible, and the scheme has only that to agree on. The monolithic solve does
    the same with the solids' own matrix (fsi__keep_volumes); here they are a closed solver, so W is
    measured and volumes need not be linear. */
-static void fsi__compatible_layout(fsi_closed_regions *closed, fsi_arena *arena) {
-    size_t n = (size_t)closed->fluid->n;
-    size_t m = (size_t)closed->fluid->regions;
-    fsi_real **motions[] = {&closed->load, &closed->best, &closed->other, &closed->at, NULL};
-    fsi_real **pressures[] = {&closed->pi,   &closed->step, &closed->more, &closed->told,
-                              &closed->flux, &closed->next, NULL};
-    fsi_real **matrices[] = {&closed->K, &closed->L, NULL};
-    fsi__take_vectors(arena, n, motions);
-    fsi__take_vectors(arena, m, pressures);
-    fsi__take_vectors(arena, m * m, matrices);
-    FSI__TAKE(closed->W, fsi_real, arena, n * m);
-}
-
 /* C^T v less what is injected, for X. */
 static void fsi__compatible_sides(const fsi_closed_regions *closed, const fsi_real *X,
                                   fsi_real *flux) {
@@ -9444,14 +9417,23 @@ FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *closed, fsi_blac
     if (!fsi__compatible_needed(closed))
         return FSI_OK;
 
-    fsi_arena arena = {NULL, 0, 0, 0};
-    fsi__compatible_layout(closed, &arena);
-    fsi_result result = fsi__arena_reopen(&arena, &closed->block, &closed->allocator);
-    if (result < 0)
-        return result;
+    size_t n = (size_t)closed->fluid->n;
+    size_t m = (size_t)closed->fluid->regions;
+    fsi_real **motions[] = {&closed->load, &closed->best, &closed->other, &closed->at, NULL};
+    fsi_real **pressures[] = {&closed->pi,   &closed->step, &closed->more, &closed->told,
+                              &closed->flux, &closed->next, NULL};
+    fsi_real **matrices[] = {&closed->K, &closed->L, NULL};
+    fsi_arena arena = FSI__ZERO;
+    for (int turn = 0; fsi__arena_turn(&arena, turn, &closed->block, &closed->allocator); turn++) {
+        fsi__take_vectors(&arena, n, motions);
+        fsi__take_vectors(&arena, m, pressures);
+        fsi__take_vectors(&arena, m * m, matrices);
+        FSI__TAKE(closed->W, fsi_real, &arena, n * m);
+    }
+    if (arena.failed)
+        return FSI_ERR_MEMORY;
 
-    fsi__compatible_layout(closed, &arena);
-    fsi_fill((size_t)closed->fluid->regions, 0, closed->pi);
+    fsi_fill(m, 0, closed->pi);
     closed->measured = 0;
     *door = fsi__plain_box(fsi__compatible_solve, closed);
     door->save_fn = fsi__compatible_save;
@@ -11157,17 +11139,14 @@ static fsi_result fsi__second_build(fsi_couple *couple) {
     }
 
     /* Weights and kinds of cells: the grid's, */
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     fsi_real *weight[3] = {NULL, NULL, NULL};
-    for (int pass = 0; pass < 2; pass++) {
+    const fsi_allocator *allocator = &couple->desc.allocator;
+    for (int turn = 0; fsi__arena_turn(&arena, turn, &couple->paper_lists, allocator); turn++)
         for (int axis = 0; axis < iface->dim; axis++)
             FSI__TAKE(weight[axis], fsi_real, &arena, iface->faces[axis]);
-        if (pass)
-            break;
-        result = fsi__arena_reopen(&arena, &couple->paper_lists, &couple->desc.allocator);
-        if (result < 0)
-            return result;
-    }
+    if (arena.failed)
+        return FSI_ERR_MEMORY;
     for (int axis = 0; axis < iface->dim; axis++)
         fsi_copy(iface->faces[axis], grid->weight[axis], weight[axis]);
     uint8_t *cell = (uint8_t *)couple->cell_work;
@@ -11228,21 +11207,16 @@ typedef struct fsi__variant {
 /* Room for n unknowns, for `more` numbers and for the solver's work. */
 static fsi_result fsi__variant_lists(fsi_couple *couple, size_t n, size_t more, size_t work,
                                      fsi__variant *out) {
-    fsi_arena arena = {NULL, 0, 0, 0};
-    for (int pass = 0; pass < 2; pass++) {
+    fsi_arena arena = FSI__ZERO;
+    const fsi_allocator *allocator = &couple->desc.allocator;
+    out->work_size = work;
+    for (int turn = 0; fsi__arena_turn(&arena, turn, &couple->paper_vectors, allocator); turn++) {
         FSI__TAKE(out->x, fsi_real, &arena, n);
         FSI__TAKE(out->b, fsi_real, &arena, n);
         FSI__TAKE(out->more, fsi_real, &arena, more);
         out->work = fsi_arena_take(&arena, work, 1);
-        out->work_size = work;
-        if (pass)
-            break;
-        fsi_result result =
-            fsi__arena_reopen(&arena, &couple->paper_vectors, &couple->desc.allocator);
-        if (result < 0)
-            return result;
     }
-    return FSI_OK;
+    return arena.failed ? FSI_ERR_MEMORY : FSI_OK;
 }
 
 /* Tolerance and budgets as the user gave them. */
@@ -11256,14 +11230,14 @@ static void fsi__variant_options(const fsi_couple *couple, fsi_krylov_desc *desc
     desc->seconds = couple->desc.seconds;
 }
 
-/* z += 1 (factor E^-1) 1^T r: the constants of closed regions, which a V-cycle leaves out and these
+/* z += 1 E^-1 1^T r / scale: the constants of closed regions, which a V-cycle leaves out and these
    solvers keep among their unknowns. */
 static void fsi__regions_add(fsi_couple *couple, const fsi_mg *mg, const fsi_real *r,
-                             fsi_real factor, fsi_real *z) {
+                             fsi_real scale, fsi_real *z) {
     if (!couple->regions)
         return;
 
-    fsi__regions_solve(couple, mg, r, factor);
+    fsi__regions_level(couple, mg, r, scale);
     fsi_mg_region_add(mg, couple->constant, z);
 }
 
@@ -11401,7 +11375,7 @@ static fsi_result fsi__full_regions(fsi_couple *couple) {
     if (result < 0)
         return result;
 
-    couple->regions = n;
+    couple->regions = couple->rows = n;
     fsi_fill((size_t)n * (size_t)n, 0, couple->E);
     for (int i = 0; i < n; i++)
         couple->region_of[i] = i;
@@ -11460,23 +11434,21 @@ static void fsi__full_matrix(const fsi_couple *couple, fsi_csr *matrix) {
 static fsi_result fsi__full_ic(fsi_couple *couple, fsi_ic *ic) {
     size_t cells = couple->iface.cells;
     fsi_csr matrix = FSI__ZERO;
-    fsi_arena arena = {NULL, 0, 0, 0};
-    for (int pass = 0; pass < 2; pass++) {
+    const fsi_allocator *allocator = &couple->desc.allocator;
+    fsi_arena arena = FSI__ZERO;
+    for (int turn = 0; fsi__arena_turn(&arena, turn, &couple->paper_lists, allocator); turn++) {
         FSI__TAKE(matrix.row, int32_t, &arena, cells + 1);
         FSI__TAKE(matrix.col, int32_t, &arena, 7 * cells);
         FSI__TAKE(matrix.val, fsi_real, &arena, 7 * cells);
-        if (pass)
-            break;
-        fsi_result result =
-            fsi__arena_reopen(&arena, &couple->paper_lists, &couple->desc.allocator);
-        if (result < 0)
-            return result;
     }
+    if (arena.failed)
+        return FSI_ERR_MEMORY;
+
     matrix.rows = matrix.cols = (int)cells;
     matrix.row[0] = 0;
     fsi__full_matrix(couple, &matrix);
     fsi_ic_desc desc = FSI__ZERO;
-    desc.allocator = couple->desc.allocator;
+    desc.allocator = *allocator;
     return fsi_ic_init(ic, &matrix, &desc);
 }
 
@@ -11578,7 +11550,7 @@ static fsi_result fsi__full_solve(fsi_couple *couple, fsi_report *report) {
     if (result == FSI_OK)
         result = fsi_cg_solve(&desc, lists.b, lists.x, lists.work, lists.work_size, report);
     fsi_ic_free(&ic);
-    couple->regions = 0;
+    couple->regions = couple->rows = 0;
     if (result < 0)
         return result;
 
@@ -11615,7 +11587,7 @@ static void fsi__indefinite_precondition(const fsi_real *r, fsi_real *z, void *u
     fsi_couple *couple = (fsi_couple *)user;
     fsi_real scale = fsi__scale_of(couple);
     fsi_mg_cycle(couple->grid->mg, r, z);
-    fsi__regions_add(couple, couple->grid->mg, r, 1 / scale, z);
+    fsi__regions_add(couple, couple->grid->mg, r, scale, z);
     for (int s = 0; s < couple->iface.solids; s++) {
         const fsi__solid_block *block = couple->block + s;
         const fsi_real *K = block->K;
@@ -12392,17 +12364,6 @@ static void fsi__paper_vertices_push(fsi_fluid_box *box, const fsi_real *p, fsi_
 }
 
 /* ---- Exchange: embedded points (XPM section 4.4). */
-static void fsi__embedded_layout(fsi_embedded *embedded, fsi_arena *arena) {
-    size_t n = (size_t)embedded->inner->surface.vertex_count;
-    size_t dof = (size_t)embedded->inner->dof;
-    fsi_real **const of_solid[] = {&embedded->v0, &embedded->load, &embedded->row, NULL};
-    fsi__take_vectors(arena, dof, of_solid);
-    FSI__TAKE(embedded->v, fsi_real, arena, 3 * n);
-    FSI__TAKE(embedded->ones, fsi_real, arena, n);
-    FSI__TAKE(embedded->node, int32_t, arena, n);
-    FSI__TAKE(embedded->element, int32_t, arena, n);
-}
-
 FSI_API void fsi_embedded_free(fsi_embedded *embedded) {
     if (embedded)
         FSI__LIST_FREE(embedded->block, &embedded->allocator);
@@ -12427,13 +12388,19 @@ FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded) {
 
     const fsi_coupled *inner = embedded->inner;
     const fsi_surface *surface = &inner->surface;
-    fsi_arena arena = {NULL, 0, 0, 0};
-    fsi__embedded_layout(embedded, &arena);
-    fsi_result result = fsi__arena_reopen(&arena, &embedded->block, &embedded->allocator);
-    if (result < 0)
-        return result;
-
-    fsi__embedded_layout(embedded, &arena);
+    size_t n = (size_t)surface->vertex_count;
+    fsi_real **const of_solid[] = {&embedded->v0, &embedded->load, &embedded->row, NULL};
+    const fsi_allocator *allocator = &embedded->allocator;
+    fsi_arena arena = FSI__ZERO;
+    for (int turn = 0; fsi__arena_turn(&arena, turn, &embedded->block, allocator); turn++) {
+        fsi__take_vectors(&arena, (size_t)inner->dof, of_solid);
+        FSI__TAKE(embedded->v, fsi_real, &arena, 3 * n);
+        FSI__TAKE(embedded->ones, fsi_real, &arena, n);
+        FSI__TAKE(embedded->node, int32_t, &arena, n);
+        FSI__TAKE(embedded->element, int32_t, &arena, n);
+    }
+    if (arena.failed)
+        return FSI_ERR_MEMORY;
 
     for (int i = 0; i < surface->element_count * surface->dim; i++)
         embedded->element[surface->index[i]] = i / surface->dim;

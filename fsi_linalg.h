@@ -1582,6 +1582,19 @@ FSI__INLINE fsi_result fsi__arena_reopen(fsi_arena *arena, unsigned char **block
     return result;
 }
 
+/* The same as a loop whose body takes the arrays, once to count and once to place them:
+       fsi_arena arena = FSI__ZERO;
+       for (int turn = 0; fsi__arena_turn(&arena, turn, &block, allocator); turn++)
+           FSI__TAKE(...);
+       if (arena.failed)
+           return FSI_ERR_MEMORY; */
+FSI__INLINE int fsi__arena_turn(fsi_arena *arena, int turn, unsigned char **block,
+                                const fsi_allocator *allocator) {
+    if (turn == 1 && fsi__arena_reopen(arena, block, allocator) < 0)
+        arena->failed = 1;
+    return turn < 2 && !arena->failed;
+}
+
 /* ---- State in one block without pointers. Each object lists its fields once, in one function
    that calls fsi__state_match and fsi__state_field; the cursor says what that list is for:
        fsi__state size = {NULL, NULL, 0, 0};     counts bytes: size.used
