@@ -1004,6 +1004,9 @@ typedef struct fsi_partitioned {
     int32_t *pivot;
     void *gmres; /* work of FSI_SCHEME_PAPER_GMRES */
     size_t gmres_size;
+    /* set by fsi_sph_rigid: writes the next x_f of `last` in place of the scheme; NULL = none */
+    fsi_result (*next_fn)(void *user, int pairs);
+    void *next_user;
     void *block;
     size_t size; /* the one allocation */
 } fsi_partitioned;
@@ -1484,18 +1487,18 @@ typedef struct fsi__sph_body {
 
 typedef struct fsi_sph_rigid {
     fsi_sph_rigid_desc desc; /* defaults filled in; body and object: NULL */
-    fsi_partitioned scheme;  /* of RELAXED and AITKEN; its counters count */
+    fsi_partitioned scheme;  /* but for WEAK; its counters count */
     fsi_report fluid;        /* of the last fluid solve */
     /* impulse the fluid gave less impulse the bodies took in the last step, N s; 0 but for the
      * residual of RELAXED */
     double momentum[3];
-    int64_t fluid_calls, solid_calls; /* XPM and WEAK: since init */
+    int64_t fluid_calls, solid_calls; /* since init */
     /* private; all vectors have n = 6 count entries */
     int n;
     fsi__sph_body *part;                   /* [count] */
     fsi_real *X, *p;                       /* what the fluid sees, its impulses */
-    fsi_real *answer;                      /* the solid's answer to them */
-    fsi_real *X_base, *p_base, *gap_base;  /* the best pair so far, and its residual */
+    fsi_real *X_base, *p_base, *gap_base;  /* the best pair so far, and its residual, */
+    fsi_real best;                         /* whose norm is this, m */
     fsi_real *gap, *p_model, *step;        /* Newton: residual, impulses of the model, step */
     fsi_real *trial, *gap_trial, *p_trial; /* a point along the step, its residual and impulses */
     fsi_real *dX, *dp;                     /* differences that K learns from */
@@ -8294,9 +8297,11 @@ static int fsi__exchange_predict(fsi_partitioned *scheme, fsi__exchange *exchang
 }
 
 /* The next X_F: eq. (6), or X + omega R with a fixed omega or Aitken's. */
-static void fsi__exchange_next(fsi_partitioned *scheme, fsi__exchange *exchange) {
+static fsi_result fsi__exchange_next(fsi_partitioned *scheme, fsi__exchange *exchange) {
     size_t n = (size_t)scheme->now.n;
     fsi_real omega = scheme->desc.omega;
+    if (scheme->next_fn)
+        return scheme->next_fn(scheme->next_user, exchange->pairs);
     if (scheme->desc.scheme == FSI_SCHEME_AITKEN && exchange->pairs > 1)
         omega = fsi__exchange_aitken(scheme, exchange);
     fsi_copy(n, scheme->residual, scheme->residual_before);
@@ -8306,10 +8311,11 @@ static void fsi__exchange_next(fsi_partitioned *scheme, fsi__exchange *exchange)
         fsi__exchange_keep_nearest(scheme, exchange);
         int nothing_known = exchange->pairs == 1 && scheme->fluid.old == 0;
         if (!nothing_known && fsi__exchange_predict(scheme, exchange))
-            return;
+            return FSI_OK;
         omega = scheme->desc.start;
     }
     fsi_axpy(n, omega, scheme->residual, scheme->last.x_f);
+    return FSI_OK;
 }
 
 /* Counts pairs without progress. After five of them pairs of earlier steps mislead: the exchange
@@ -8377,7 +8383,8 @@ static fsi_result fsi__exchange_loop(fsi_partitioned *scheme, fsi__exchange *exc
             if (exchange->pairs >= scheme->desc.max_iterations)
                 return FSI_NOT_CONVERGED;
         }
-        fsi__exchange_next(scheme, exchange);
+        if ((result = fsi__exchange_next(scheme, exchange)) < 0)
+            return result;
         if (!fsi_all_finite((size_t)scheme->now.n, scheme->last.x_f))
             return FSI_ERR_NUMERIC;
     }
@@ -10570,11 +10577,13 @@ FSI_API fsi_result fsi_clamp_advance(void *user, fsi_real dt) {
 #ifndef FSI_COUPLE_NO_SPH
 static void fsi__sph_rigid_layout(fsi_sph_rigid *coupling, fsi_arena *arena) {
     size_t n = (size_t)coupling->n;
-    fsi_real **vectors[] = {&coupling->X,      &coupling->p,       &coupling->answer,
-                            &coupling->X_base, &coupling->p_base,  &coupling->gap_base,
-                            &coupling->gap,    &coupling->p_model, &coupling->step,
-                            &coupling->trial,  &coupling->p_trial, &coupling->gap_trial,
-                            &coupling->dX,     &coupling->dp,      NULL};
+    fsi_real **vectors[] = {&coupling->X,        &coupling->p,
+                            &coupling->X_base,   &coupling->p_base,
+                            &coupling->gap_base, &coupling->gap,
+                            &coupling->p_model,  &coupling->step,
+                            &coupling->trial,    &coupling->gap_trial,
+                            &coupling->p_trial,  &coupling->dX,
+                            &coupling->dp,       NULL};
     fsi_real **matrices[] = {&coupling->K, &coupling->J, NULL};
     fsi__take_vectors(arena, n, vectors);
     fsi__take_vectors(arena, n * n, matrices);
@@ -10617,19 +10626,15 @@ static fsi_real fsi__sph_rigid_tolerance(const fsi_sph_rigid *coupling) {
     return coupling->desc.tolerance * coupling->desc.sph->desc.spacing / 2;
 }
 
-/* The exchange that RELAXED and AITKEN use. */
+/* The exchange. XPM finds every next X by itself, and ends with a call more: the best one again. */
 static fsi_result fsi__sph_rigid_scheme(fsi_sph_rigid *coupling) {
     fsi_partitioned_desc desc = FSI__ZERO;
     desc.n = desc.m = coupling->n;
     desc.group = 3;
-    desc.scheme = FSI_SCHEME_REDUCED;
-    if (coupling->desc.scheme == FSI_SPH_RELAXED)
-        desc.scheme = FSI_SCHEME_RELAXED;
-    if (coupling->desc.scheme == FSI_SPH_AITKEN)
-        desc.scheme = FSI_SCHEME_AITKEN;
+    desc.scheme = coupling->desc.scheme == FSI_SPH_AITKEN ? FSI_SCHEME_AITKEN : FSI_SCHEME_RELAXED;
     desc.omega = coupling->desc.omega;
     desc.tolerance = fsi__sph_rigid_tolerance(coupling);
-    desc.max_iterations = coupling->desc.max_iterations;
+    desc.max_iterations = coupling->desc.max_iterations + (coupling->desc.scheme == FSI_SPH_XPM);
     desc.allocator = coupling->desc.allocator;
     return fsi_partitioned_init(&coupling->scheme, &desc);
 }
@@ -10924,63 +10929,33 @@ static void fsi__sph_rigid_relax(fsi_sph_rigid *coupling, int round) {
     }
 }
 
-/* One call of each solver at X; the residual's norm. */
-static fsi_result fsi__sph_rigid_pair(fsi_sph_rigid *coupling, int first, fsi_real *norm) {
-    fsi_result result = first ? FSI_OK : fsi__sph_rigid_flow_back(coupling);
-    if (result >= 0)
-        result = fsi__sph_rigid_flow(coupling, coupling->X, coupling->p);
-    if (result >= 0)
-        result = fsi__sph_rigid_answer(coupling, coupling->p, coupling->answer);
-    if (result < 0)
-        return result;
-
-    for (int i = 0; i < coupling->n; i++)
-        coupling->gap[i] = coupling->answer[i] - coupling->X[i];
-    *norm = fsi__node_norm(coupling->n, 3, coupling->gap);
-    return fsi__finite(*norm) ? FSI_OK : FSI_ERR_NUMERIC;
-}
-
-static fsi_result fsi__sph_rigid_xpm(fsi_sph_rigid *coupling, fsi_report *report) {
+/* After a pair of calls: the model learns, the best pair is its base, and the next X is where model
+   and solid agree; in the end the best one again. */
+static fsi_result fsi__sph_rigid_next(void *user, int pairs) {
+    fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
+    const fsi_partitioned *scheme = &coupling->scheme;
     size_t n = (size_t)coupling->n;
-    int most = coupling->desc.max_iterations;
-    fsi_real best = FSI_REAL_MAX;
-    fsi_real norm;
-    fsi_result result = fsi__sph_rigid_flow_save(coupling);
-    if (result >= 0)
-        result = fsi__sph_rigid_move_save(coupling);
-    if (result < 0)
-        return result;
-
-    for (int round = 1;; round++) {
-        if ((result = fsi__sph_rigid_pair(coupling, round == 1, &norm)) < 0)
-            return result;
-        report->iterations = round;
-        report->residual = (double)norm;
-        if (round == 1)
-            report->residual_start = (double)norm;
-        if (norm <= fsi__sph_rigid_tolerance(coupling))
-            return report->reason = FSI_OK;
-        if (round > most) /* this was the best one again */
-            return report->reason = FSI_NOT_CONVERGED;
-
-        /* The model learns; the best pair is its base. */
-        if (round > 1)
-            fsi__sph_rigid_learn(coupling);
-        if (norm < best) {
-            best = norm;
-            fsi_copy(n, coupling->X, coupling->X_base);
-            fsi_copy(n, coupling->p, coupling->p_base);
-            fsi_copy(n, coupling->gap, coupling->gap_base);
-        }
-
-        /* The next X: where model and solid agree; in the end the best one again. */
-        fsi_copy(n, coupling->X_base, coupling->X);
-        if (round == most)
-            continue;
-        if ((result = fsi__sph_rigid_meet(coupling)) < 0)
-            return result;
-        fsi__sph_rigid_relax(coupling, round);
+    fsi_copy(n, scheme->last.x_f, coupling->X);
+    fsi_copy(n, scheme->last.p_f, coupling->p);
+    if (pairs > 1)
+        fsi__sph_rigid_learn(coupling);
+    fsi_real norm = fsi__node_norm(coupling->n, 3, scheme->residual);
+    if (pairs == 1 || norm < coupling->best) {
+        coupling->best = norm;
+        fsi_copy(n, coupling->X, coupling->X_base);
+        fsi_copy(n, coupling->p, coupling->p_base);
+        fsi_copy(n, scheme->residual, coupling->gap_base);
     }
+
+    fsi_copy(n, coupling->X_base, coupling->X);
+    if (pairs < coupling->desc.max_iterations) {
+        fsi_result result = fsi__sph_rigid_meet(coupling);
+        if (result < 0)
+            return result;
+        fsi__sph_rigid_relax(coupling, pairs);
+    }
+    fsi_copy(n, coupling->X, scheme->last.x_f);
+    return FSI_OK;
 }
 
 /* ---- The step. */
@@ -11000,8 +10975,6 @@ static void fsi__sph_rigid_begin(fsi_sph_rigid *coupling) {
 
 /* Fluid and solids agree on X and p, by the chosen scheme. */
 static fsi_result fsi__sph_rigid_exchange(fsi_sph_rigid *coupling, fsi_report *report) {
-    if (coupling->desc.scheme == FSI_SPH_XPM)
-        return fsi__sph_rigid_xpm(coupling, report);
     if (coupling->desc.scheme == FSI_SPH_WEAK) {
         report->iterations = 1;
         fsi_result result = fsi__sph_rigid_flow(coupling, coupling->X, coupling->p);
@@ -11011,6 +10984,10 @@ static fsi_result fsi__sph_rigid_exchange(fsi_sph_rigid *coupling, fsi_report *r
                           coupling};
     fsi_blackbox solid = {fsi__sph_rigid_move, fsi__sph_rigid_move_save, fsi__sph_rigid_move_back,
                           coupling};
+    if (coupling->desc.scheme == FSI_SPH_XPM) {
+        coupling->scheme.next_fn = fsi__sph_rigid_next;
+        coupling->scheme.next_user = coupling;
+    }
     return fsi_partitioned_step(&coupling->scheme, coupling->n, coupling->n, &fluid, &solid,
                                 coupling->X, coupling->p, report);
 }
