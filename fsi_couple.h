@@ -266,12 +266,6 @@ typedef enum fsi_boundary_kind {
     FSI_BOUNDARY_FORCE_INT = 0x7fffffff
 } fsi_boundary_kind;
 
-/* A solid in a list of those whose bounds meet a bin (private). */
-typedef struct fsi__binned {
-    int solid, next; /* next: in the list, -1 = the last */
-    int first[3];    /* the first bin that the solid meets */
-} fsi__binned;
-
 typedef struct fsi_interface_desc {
     /* of closed solids; open shells are voxel faces always */
     fsi_boundary_kind boundary;
@@ -322,11 +316,9 @@ typedef struct fsi_interface {
      */
     const int32_t *bubble_cell;
     fsi_bvh *bvh; /* [solids] tree over each surface */
-    /* private: the box in bins, so that a ray asks only the solids near it; 0 = few solids, asked
-     * one after the other */
+    /* private: the box in bins, so that a ray asks only the solids near it */
     int bins[3];
-    int *bin; /* [all bins] first of its solids in binned, -1 = none */
-    fsi__binned *binned;
+    uint32_t *bin; /* [all bins] bit s % 32 is set where the bounds of solid s meet it */
     /* [solids] volume of each solid below the liquid's surface (smoke: inside the box), m^3 (m^2 in
      * 2D) */
     double *submerged;
@@ -1618,7 +1610,6 @@ FSI_API void fsi_interface_free(fsi_interface *iface) {
         fsi_bvh_free(iface->bvh + i);
     FSI__LIST_FREE(iface->bvh, allocator);
     FSI__LIST_FREE(iface->bin, allocator);
-    FSI__LIST_FREE(iface->binned, allocator);
     FSI__LIST_FREE(iface->side, allocator);
     FSI__LIST_FREE(iface->col, allocator);
     FSI__LIST_FREE(iface->val, allocator);
@@ -1839,52 +1830,34 @@ static void fsi__interface_bins(const fsi_interface *iface, fsi_vec3 lo, fsi_vec
     }
 }
 
-/* Where the list of bin i begins. */
-FSI__INLINE int *fsi__bin_of(const fsi_interface *iface, const int *i) {
+/* Bin i. */
+FSI__INLINE uint32_t *fsi__bin_of(const fsi_interface *iface, const int *i) {
     return iface->bin + i[0] + iface->bins[0] * (i[1] + iface->bins[1] * i[2]);
 }
 
-/* Lists of the solids in every bin of about three cells, where there are many solids. */
+/* Which solids are in every bin of about three cells. */
 static fsi_result fsi__interface_sort(fsi_interface *iface, int count) {
-    const fsi_allocator *allocator = &iface->desc.allocator;
-    iface->bins[0] = 0;
-    if (count < 8)
-        return FSI_OK;
-
-    int bins[3];
-    for (int a = 0; a < 3; a++)
-        bins[a] = fsi__iclamp(iface->n[a] / 3, 1, 64);
-    int all = bins[0] * bins[1] * bins[2];
-    fsi_result result = FSI__LIST_ROOM(iface->bin, all, allocator);
+    size_t all = 1;
+    for (int a = 0; a < 3; a++) {
+        iface->bins[a] = fsi__iclamp(iface->n[a] / 3, 1, 64);
+        all *= (size_t)iface->bins[a];
+    }
+    fsi_result result = FSI__LIST_ROOM(iface->bin, all, &iface->desc.allocator);
     if (result < 0)
         return result;
 
-    memcpy(iface->bins, bins, sizeof bins);
-    for (int i = 0; i < all; i++)
-        iface->bin[i] = -1;
-
-    /* From the last solid on: what is put in front of a list has the lowest number. */
-    int entries = 0;
-    for (int s = count - 1; s >= 0; s--) {
+    memset(iface->bin, 0, all * sizeof *iface->bin);
+    for (int s = 0; s < count; s++) {
         const fsi_bvh *bvh = iface->bvh + s;
+        int i[3], from[3], to[3];
         if (!bvh->nodes)
             continue;
-        int i[3], from[3], to[3];
+
         fsi__interface_bins(iface, fsi_vec_load(bvh->lo), fsi_vec_load(bvh->hi), from, to);
         FSI__EACH_CELL(i, from, to) {
-            if ((result = FSI__LIST_ROOM(iface->binned, entries + 1, allocator)) < 0) {
-                iface->bins[0] = 0;
-                return result;
-            }
-            int *list = fsi__bin_of(iface, i);
-            fsi__binned *entry = iface->binned + entries;
-            entry->solid = s;
-            entry->next = *list;
-            memcpy(entry->first, from, sizeof from);
-            *list = entries++;
+            *fsi__bin_of(iface, i) |= (uint32_t)1 << s % 32;
         }
     }
-
     return FSI_OK;
 }
 
@@ -1941,26 +1914,24 @@ static void fsi__interface_try(const fsi_interface *iface, int i, fsi_vec3 a, fs
 
 FSI_API int fsi_interface_first_hit(const fsi_interface *iface, fsi_vec3 a, fsi_vec3 b,
                                     fsi_hit *hit, int *solid) {
+    /* Who is near? Looking costs as much as asking three. */
+    uint32_t nearby = iface->solids <= 3 ? 7 : 0;
+    if (!nearby) {
+        fsi_vec3 lo = fsi_vec(fsi__min(a.x, b.x), fsi__min(a.y, b.y), fsi__min(a.z, b.z));
+        fsi_vec3 hi = fsi_vec(fsi__max(a.x, b.x), fsi__max(a.y, b.y), fsi__max(a.z, b.z));
+        int i[3], from[3], to[3];
+        fsi__interface_bins(iface, lo, hi, from, to);
+        FSI__EACH_CELL(i, from, to) {
+            nearby |= *fsi__bin_of(iface, i);
+        }
+    }
+
     int found = 0;
     hit->t = FSI_REAL_MAX;
-    if (!iface->bins[0]) {
-        for (int i = 0; i < iface->solids; i++)
-            fsi__interface_try(iface, i, a, b, hit, solid, &found);
-        return found;
-    }
-    fsi_vec3 lo = fsi_vec(fsi__min(a.x, b.x), fsi__min(a.y, b.y), fsi__min(a.z, b.z));
-    fsi_vec3 hi = fsi_vec(fsi__max(a.x, b.x), fsi__max(a.y, b.y), fsi__max(a.z, b.z));
-    int i[3], from[3], to[3];
-    fsi__interface_bins(iface, lo, hi, from, to);
-    FSI__EACH_CELL(i, from, to)
-    for (int e = *fsi__bin_of(iface, i); e >= 0; e = iface->binned[e].next) {
-        /* Only in the first bin that ray and solid share. */
-        const fsi__binned *entry = iface->binned + e;
-        int once = 1;
-        for (int k = 0; k < 3; k++)
-            once &= i[k] == fsi__imax(from[k], entry->first[k]);
-        if (once)
-            fsi__interface_try(iface, entry->solid, a, b, hit, solid, &found);
+    for (int bit = 0; nearby; bit++) {
+        for (int s = bit; nearby & 1 && s < iface->solids; s += 32)
+            fsi__interface_try(iface, s, a, b, hit, solid, &found);
+        nearby >>= 1;
     }
 
     return found;
@@ -2807,6 +2778,7 @@ static fsi_result fsi__sides_write(fsi_interface *iface, fsi_grid *grid, const f
     for (int i = 0; result >= 0 && i < iface->sides; i++)
         if (iface->side[i].mass > 0)
             fsi_interface_set_sample(grid, iface->side + i, u[i]);
+
     return result;
 }
 
@@ -4147,7 +4119,9 @@ static void fsi__regions_level(fsi_couple *couple, const fsi_mg *mg, const fsi_r
         double solids = fsi_dot(columns, G, couple->free_answer);
         level[bubble->row] = (fsi_real)(bubble->rhs / (double)scale + solids);
     }
+
     fsi__psd_solve((size_t)couple->rows, couple->E, level);
+
     memset(constant, 0, (size_t)mg->regions * sizeof *constant);
     for (int r = 0; r < couple->regions; r++)
         constant[couple->region_of[r]] = (double)level[r];
@@ -10939,6 +10913,7 @@ static fsi_result fsi__sph_rigid_next(void *user, int pairs) {
     fsi_copy(n, scheme->last.p_f, coupling->p);
     if (pairs > 1)
         fsi__sph_rigid_learn(coupling);
+
     fsi_real norm = fsi__node_norm(coupling->n, 3, scheme->residual);
     if (pairs == 1 || norm < coupling->best) {
         coupling->best = norm;
@@ -10952,8 +10927,10 @@ static fsi_result fsi__sph_rigid_next(void *user, int pairs) {
         fsi_result result = fsi__sph_rigid_meet(coupling);
         if (result < 0)
             return result;
+
         fsi__sph_rigid_relax(coupling, pairs);
     }
+
     fsi_copy(n, coupling->X, scheme->last.x_f);
     return FSI_OK;
 }

@@ -658,8 +658,9 @@ static void ledger(const scene *s, const fsi_real *side_u, double *out) {
                     continue;
                 mass = m;
             } else {
-                size_t c = fsi__cell_index(iface, at);
-                if (iface->covered[c] || iface->covered[c - (size_t)fsi__stride(iface, a)])
+                size_t minus, plus;
+                fsi__face_cells(iface, a, n, &minus, &plus);
+                if (iface->covered[minus] || iface->covered[plus])
                     continue;
             }
             double x = (double)s->grid.h * (at[0] + (a == 0 ? 0 : 0.5));

@@ -1215,10 +1215,14 @@ TEST at_rest_under_water(void) {
 
 /* ---- Many solids: a ray asks those near it only and finds what asking all of them finds. */
 TEST rays_of_many_solids(void) {
-    static fsi_body rigid[12];
-    static fsi_coupled door[12];
-    fsi_coupled *list[12];
-    static fsi_real x[12][3 * 64];
+    enum {
+        BODIES = 40 /* more than a bin has bits */
+    };
+
+    static fsi_body rigid[BODIES];
+    static fsi_coupled door[BODIES];
+    fsi_coupled *list[BODIES];
+    static fsi_real x[BODIES][3 * 64];
     fsi_shape_desc sd;
     int hits = 0;
     memset(&sd, 0, sizeof sd);
@@ -1232,7 +1236,7 @@ TEST rays_of_many_solids(void) {
     ASSERT(open_scene(&S, 12, 16, 10, FSI_COUPLE_DEFLATED));
     seed = 8;
     /* some reach out of the box, two are the same */
-    for (int k = 0; k < 12; k++) {
+    for (int k = 0; k < BODIES; k++) {
         fsi_surface surface = shape.surface;
         fsi_vec3 c = fsi_vec(FSI_R(0.75) + FSI_R(0.8) * rnd(), 1 + FSI_R(1.1) * rnd(),
                              FSI_R(0.6) + FSI_R(0.7) * rnd());
@@ -1245,18 +1249,19 @@ TEST rays_of_many_solids(void) {
         CHECK_OK(fsi_body_couple(&rigid[k], &surface, &door[k]));
         list[k] = &door[k];
     }
-    CHECK_OK(fsi_couple_detect(&S.couple, list, 12));
+    CHECK_OK(fsi_couple_detect(&S.couple, list, BODIES));
     ASSERT(S.couple.iface.bins[0] > 1);
     for (int i = 0; i < 2000; i++) {
         fsi_interface *iface = &S.couple.iface;
         fsi_vec3 a = fsi_vec(FSI_R(0.75) + rnd(), 1 + FSI_R(1.3) * rnd(), FSI_R(0.6) + rnd());
         fsi_vec3 b = fsi_vec_mad(a, fsi_vec(rnd(), rnd(), rnd()), i % 3 ? FSI_R(0.4) : 3);
         fsi_hit hit[2];
-        int solid[2] = {-1, -1}, found = fsi_interface_first_hit(iface, a, b, &hit[0], &solid[0]),
-            keep = iface->bins[0];
-        iface->bins[0] = 0;
-        int all = fsi_interface_first_hit(iface, a, b, &hit[1], &solid[1]);
-        iface->bins[0] = keep;
+        int solid[2] = {-1, -1};
+        int found = fsi_interface_first_hit(iface, a, b, &hit[0], &solid[0]);
+        int all = 0;
+        hit[1].t = FSI_REAL_MAX;
+        for (int k = 0; k < BODIES; k++)
+            fsi__interface_try(iface, k, a, b, &hit[1], &solid[1], &all);
         ASSERT_EQ(all, found);
         ASSERT_EQ(solid[1], solid[0]);
         if (found) {
