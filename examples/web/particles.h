@@ -16,9 +16,8 @@ static struct swim {
     int count;
 } swim;
 
-/* An empty tank from the origin to (width, height): walls for particles and for bodies. The
-   pressure always takes five iterations: then the fluid's answer changes smoothly with the motion
-   of the bodies, which is what the coupling needs. */
+/* An empty tank from the origin to (width, height): walls for particles and for bodies. Compression
+   to a thousandth is what a moving picture needs. */
 static fsi_result swim_begin(double width, double height, double spacing, int capacity) {
     fsi_vec3 gravity = fsi_vec(0, FSI_R(-9.81), 0);
     fsi_sph_desc fluid = {
@@ -28,9 +27,8 @@ static fsi_result swim_begin(double width, double height, double spacing, int ca
         .boundary_capacity = 4000,
         .solver = FSI_SPH_DFSPH,
         .density = 1000,
-        .density_error = FSI_R(1e-12),
-        .divergence_error = FSI_R(1e-12),
-        .max_iterations = 5,
+        .density_error = FSI_R(1e-3),
+        .divergence_error = FSI_R(1e-3),
         .viscosity = FSI_R(0.5),
         .gravity = gravity,
         .dt_max = FSI_R(1.0) / 240,
