@@ -1957,19 +1957,19 @@ FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 a) {
 #define FSI__HOT
 #endif
 
-/* Sum of a[i] b[i] in double, in eight lanes (a fixed order, and no chain of dependent additions).
+/* Sum of a[i] b[i] in double, in four lanes (a fixed order, and no chain of dependent additions).
  */
 #define FSI__DOT(name, type)                                                                       \
     FSI__HOT static double name(size_t n, const type *FSI__RESTRICT a,                             \
                                 const type *FSI__RESTRICT b) {                                     \
-        double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};                                                  \
+        double sum[4] = {0, 0, 0, 0};                                                              \
         size_t i;                                                                                  \
-        for (i = 0; i + 8 <= n; i += 8)                                                            \
-            for (size_t lane = 0; lane < 8; lane++)                                                \
+        for (i = 0; i + 4 <= n; i += 4)                                                            \
+            for (size_t lane = 0; lane < 4; lane++)                                                \
                 sum[lane] += (double)a[i + lane] * (double)b[i + lane];                            \
-        for (size_t lane = 0; i < n; i++, lane++)                                                  \
-            sum[lane] += (double)a[i] * (double)b[i];                                              \
-        return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));  \
+        for (; i < n; i++)                                                                         \
+            sum[0] += (double)a[i] * (double)b[i];                                                 \
+        return (sum[0] + sum[1]) + (sum[2] + sum[3]);                                              \
     }
 FSI__DOT(fsi__dot_real, fsi_real)
 FSI__DOT(fsi__dot_float, float)
@@ -1979,7 +1979,7 @@ FSI__DOT(fsi__dot_double, double)
 FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), void *user) {
     double part[FSI__CHUNKS];
     double total = 0;
-    size_t chunk = (n / FSI__CHUNKS + 32) & ~(size_t)31; /* whole groups of eight lanes */
+    size_t chunk = (n / FSI__CHUNKS + 32) & ~(size_t)31; /* whole groups of lanes */
     ptrdiff_t used = (ptrdiff_t)((n + chunk - 1) / chunk);
     if (n < 1024)
         return n ? range_fn(0, n, user) : 0;
