@@ -513,6 +513,7 @@ typedef struct fsi_couple {
     int32_t *bubble_near;
     fsi__bubble_face *bubble_face; /* faces between fluid and bubbles, by bubble */
     int *bubble_share;             /* cells that went from bubble to bubble */
+    int32_t *component_stack;      /* [cells] a flood's cells whose neighbours wait */
     int settled; /* 1: the bubbles' volumes were measured after the surface moved */
     /* private: state of the fluid during fsi_couple_half; memory of the papers' solvers */
     unsigned char *kept, *paper_lists, *paper_vectors;
@@ -3350,6 +3351,7 @@ FSI_API void fsi_couple_free(fsi_couple *couple) {
     FSI__LIST_FREE(couple->kept, allocator);
     FSI__LIST_FREE(couple->bubble, allocator);
     FSI__LIST_FREE(couple->bubble_cell, allocator);
+    FSI__LIST_FREE(couple->component_stack, allocator);
     FSI__LIST_FREE(couple->bubble_near, allocator);
     FSI__LIST_FREE(couple->bubble_face, allocator);
     FSI__LIST_FREE(couple->bubble_share, allocator);
@@ -4522,7 +4524,7 @@ static fsi_result fsi__bubble_faces(fsi_couple *couple) {
 static int fsi__component_flood(fsi_couple *couple, size_t start, int32_t number) {
     const fsi_interface *iface = &couple->iface;
     const fsi_grid *grid = couple->grid;
-    int32_t *stack = grid->stencil;
+    int32_t *stack = couple->component_stack;
     size_t top = 0;
     int open = 0;
     stack[top++] = (int32_t)start;
@@ -4597,8 +4599,11 @@ static int fsi__component_felt(fsi_couple *couple, int32_t component, double noi
 static fsi_result fsi__bubble_rows(fsi_couple *couple) {
     const double noise = 1e-2; /* slivers of faces are left out of the sides */
     const size_t cells = couple->grid->cells;
-    fsi_result result = FSI__LIST_ROOM(couple->bubble_near, cells, &couple->desc.allocator);
+    const fsi_allocator *allocator = &couple->desc.allocator;
+    fsi_result result = FSI__LIST_ROOM(couple->bubble_near, cells, allocator);
     if (result < 0)
+        return result;
+    if ((result = FSI__LIST_ROOM(couple->component_stack, cells, allocator)) < 0)
         return result;
 
     int32_t components = 0;
