@@ -288,26 +288,33 @@ async function testEmbedded(browser, address) {
 }
 
 // ---- screenshots
+// Every scene once, light on a desk and dark on a phone.
+const SHOTS = [
+    { tag: 'wide', size: { width: 1280, height: 800 }, theme: 'light' },
+    { tag: 'phone', size: { width: 390, height: 844 }, theme: 'dark' },
+];
+
 async function takeShots(browser, address) {
     await mkdir(out, { recursive: true });
-    for (const [tag, width, height, theme] of [['wide', 1280, 800, 'light'], ['phone', 390, 844, 'dark']]) {
-        const page = await openPage(browser, address, {
-            query: `?paused&theme=${theme}`,
-            page: { viewport: { width, height } },
-        });
-        const scenes = chosen.length ? chosen : await inPage(page, () => fsi.scenes);
-        for (const name of scenes) {
-            await inPage(page, async (scene) => {
-                await fsi.load(scene);
-                for (let i = 0; i < 12; i++) fsi.step(10);
-            }, name);
+    const page = await openPage(browser, address, { query: '?paused&theme=light' });
+    const scenes = chosen.length ? chosen : await inPage(page, () => fsi.scenes);
+    for (const name of scenes) {
+        await inPage(page, async (scene) => {
+            await fsi.load(scene);
+            fsi.step(120);
+        }, name);
+        for (const { tag, size, theme } of SHOTS) {
+            await page.setViewportSize(size);
+            const now = await page.getAttribute('html', 'data-theme');
+            if (now !== theme) await page.click('#theme');
+            await page.waitForTimeout(100);
             await page.screenshot({ path: `${out}/${name}_${tag}.png` });
+            const fits = await inPage(page, () => document.documentElement.scrollWidth <= window.innerWidth);
+            if (!fits) page.problems.push(`${name} is wider than ${size.width}`);
         }
-        check(`screenshots ${width} x ${height}`, page.problems.length === 0, page.problems.join('; '));
-        const wide = await inPage(page, () => document.documentElement.scrollWidth <= window.innerWidth);
-        check(`nothing is wider than ${width}`, wide);
-        await page.close();
     }
+    check('screenshots of both sizes, nothing wider than them', page.problems.length === 0, page.problems.join('; '));
+    await page.close();
 }
 
 async function run() {
