@@ -50,6 +50,7 @@ function themeName() {
 function chooseTheme(name) {
     document.documentElement.dataset.theme = name;
     drawFrame();
+    if (page.plots) page.plots.draw();
 }
 
 function startTheme() {
@@ -482,7 +483,7 @@ function listen() {
     canvas.addEventListener('pointerup', pointerUp);
     canvas.addEventListener('pointercancel', pointerUp);
     window.addEventListener('keydown', keyDown);
-    window.addEventListener('resize', () => !page.running && drawFrame());
+    window.addEventListener('resize', () => !page.running && refresh());
     window.addEventListener('hashchange', loadFromAddress);
     find('pause').onclick = () => setRunning(!page.running);
     find('step').onclick = stepOnce;
