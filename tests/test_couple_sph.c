@@ -119,25 +119,25 @@ TEST H_13_hand_out_is_a_partition_of_unity(void) {
     for (int d = 0; d < 3; d++)
         CHECK_NEAR(before[d] - after[d], taken[d], TOL(1e-13, 1e-5) * scale);
     for (int k = 0; k < r.proxy.stats.nearby; k++) {
-        const fsi__proxy_near *near = &r.proxy.nearby[k];
+        const fsi__proxy_near *spot = &r.proxy.nearby[k];
         double w = 0, power = 0;
         fsi_vec3 v = fsi_vec(0, 0, 0);
-        if (!near->nodes)
+        if (!spot->nodes)
             continue;
-        for (int m = 0; m < near->nodes; m++) {
+        for (int m = 0; m < spot->nodes; m++) {
             fsi_real weight = r.proxy.weight[k * FSI_PROXY_NODES + m];
             fsi_vec3 vj = fsi_vec_load(r.plate.v + 3 * r.proxy.node[k * FSI_PROXY_NODES + m]);
             w += (double)weight;
             v = fsi_vec_mad(v, vj, weight);
-            power += (double)fsi_vec_dot(fsi_vec_scale(near->impulse, weight), vj);
+            power += (double)fsi_vec_dot(fsi_vec_scale(spot->impulse, weight), vj);
         }
         CHECK_NEAR(1, w, TOL(1e-13, 1e-6));
-        CHECK_NEAR(power, (double)fsi_vec_dot(near->impulse, v),
+        CHECK_NEAR(power, (double)fsi_vec_dot(spot->impulse, v),
                    TOL(1e-12, 1e-4) * (1 + fabs(power)));
         for (int d = 0; d < 3; d++)
-            sum[d] += (double)(d == 0   ? near->impulse.x
-                               : d == 1 ? near->impulse.y
-                                        : near->impulse.z);
+            sum[d] += (double)(d == 0   ? spot->impulse.x
+                               : d == 1 ? spot->impulse.y
+                                        : spot->impulse.z);
     }
     for (int d = 0; d < 3; d++)
         CHECK_NEAR(sum[d], taken[d], TOL(1e-13, 1e-5) * scale);
@@ -232,21 +232,21 @@ TEST H_15_torque_defect_is_reported(void) {
         r.sph.y[k] = FSI_R(0.041);
     CHECK_OK(fsi_proxy_collide(&r.proxy, FSI_R(2e-3)));
     for (int k = 0; k < r.proxy.stats.nearby; k++) {
-        const fsi__proxy_near *near = &r.proxy.nearby[k];
+        const fsi__proxy_near *spot = &r.proxy.nearby[k];
         fsi_vec3 t = fsi_vec(0, 0, 0);
-        if (!near->nodes)
+        if (!spot->nodes)
             continue;
-        for (int m = 0; m < near->nodes; m++) /* sum of w_j (x_j - x_p) x J */
+        for (int m = 0; m < spot->nodes; m++) /* sum of w_j (x_j - x_p) x J */
             t = fsi_vec_mad(
                 t,
                 fsi_vec_cross(
                     fsi_vec_sub(fsi_vec_load(r.plate.x + 3 * r.proxy.node[k * FSI_PROXY_NODES + m]),
-                                near->at),
-                    near->impulse),
+                                spot->at),
+                    spot->impulse),
                 r.proxy.weight[k * FSI_PROXY_NODES + m]);
         if ((double)fsi_vec_length(t) > worst)
             worst = (double)fsi_vec_length(t),
-            arm = worst / ((double)fsi_vec_length(near->impulse) + 1e-300);
+            arm = worst / ((double)fsi_vec_length(spot->impulse) + 1e-300);
     }
     CHECK_NEAR(worst, r.proxy.stats.torque_defect, TOL(1e-12, 1e-5));
     CHECK_MOST(arm, r.proxy.stats.arm * 1.0001);

@@ -1190,7 +1190,7 @@ static void poison(const fsi_real *x, fsi_real *y, void *user) {
 }
 
 TEST L_15_trivial_and_refused(void) {
-    fsi_real one[1] = {4}, b[2] = {0, 0}, x[2] = {1, 2}, huge = (fsi_real)HUGE_VAL;
+    fsi_real one[1] = {4}, b[2] = {0, 0}, x[2] = {1, 2}, endless = (fsi_real)HUGE_VAL;
     dense d;
     double sign = 1;
     fsi_report report;
@@ -1215,7 +1215,7 @@ TEST L_15_trivial_and_refused(void) {
         desc.n = 0;
         CHECK_OK(solvers[k](&desc, b, x, NULL, 0, &report)); /* n = 0 */
         desc.n = 1;
-        b[0] = huge;
+        b[0] = endless;
         x[0] = 3;
         CHECK_RESULT(FSI_ERR_ARGUMENT, solvers[k](&desc, b, x, NULL, 0, &report));
         b[0] = 1;

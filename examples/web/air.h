@@ -344,12 +344,12 @@ static fsi_result press_make(void) {
     if (result < 0)
         return result;
     int wall = 4;
-    int small = (int)floor((PRESS_NX - wall) / (1 + value_of("ratio")) + 0.5);
+    int narrow = (int)floor((PRESS_NX - wall) / (1 + value_of("ratio")) + 0.5);
     memset(&press, 0, sizeof press);
-    press.area_ratio = (double)(PRESS_NX - wall - small) / small;
-    press_block_make(0, 0, small * h, 0.36, 0.08);
-    press_block_make(1, (small + wall) * h, 1.2, 0.36, 0.08);
-    press_block_make(2, small * h, (small + wall) * h, 0.2, PRESS_NY * h - 0.2);
+    press.area_ratio = (double)(PRESS_NX - wall - narrow) / narrow;
+    press_block_make(0, 0, narrow * h, 0.36, 0.08);
+    press_block_make(1, (narrow + wall) * h, 1.2, 0.36, 0.08);
+    press_block_make(2, narrow * h, (narrow + wall) * h, 0.2, PRESS_NY * h - 0.2);
     stage_keep(PART_NUMBERS, press.state, sizeof press.state);
     for (int i = 0; i < PRESS_BLOCKS && result >= 0; i++) {
         fsi_guest guest = {.door = &press.block[i].door, .user = &press.block[i]};
