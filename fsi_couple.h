@@ -1180,26 +1180,6 @@ FSI_API void fsi_soft_responder_free(fsi_soft_responder *responder);
  * FSI_SOFT_SPLIT for fsi_world_step too. */
 FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder);
 
-/* papers: embedded points (XPM section 4.4), any dense solid (rigid, reduced, your own) that the
-   schemes see by the points of its surface instead of its degrees of freedom. The surface should
-   have its vertices 1 to 1.5 cells apart. begin after the solid's v* stands; then use door,
-   fsi_embedded_respond and the struct as user in fsi_guest. The answer is in inner->v. */
-typedef struct fsi_embedded {
-    fsi_coupled *inner;      /* the caller's, dense */
-    fsi_coupled door;        /* nodal: 3 per vertex of the surface */
-    fsi_allocator allocator; /* zero = malloc */
-    /* private */
-    fsi_real *v, *ones;        /* [3 vertices], [vertices] */
-    fsi_real *v0, *load, *row; /* [inner->dof] v*, impulse, work */
-    int32_t *node, *element;   /* [vertices] */
-    unsigned char *block;
-} fsi_embedded;
-
-FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded);
-FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_real *impulse,
-                                        fsi_real *v);
-FSI_API void fsi_embedded_free(fsi_embedded *embedded);
-
 /* Closed regions for every scheme: a door around the solids' door, ours or anybody's with the same
    X and p, that answers with compatible motion. fsi_closed_regions_begin after fsi_fluid_box_begin;
    then the fluid's door and this one go to fsi_partitioned_step. An iteration calls the solids
@@ -1519,6 +1499,30 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *coupling, fsi_real dt, fsi_
 FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *coupling);
 FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *coupling, void *state);
 FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *state);
+#endif
+
+/* ------------------------------------------------------------------------------------------------
+ * >>papers */
+#ifndef FSI_COUPLE_NO_GRID
+/* Embedded points (XPM section 4.4): any dense solid (rigid, reduced, your own) that the
+   schemes see by the points of its surface instead of its degrees of freedom. The surface should
+   have its vertices 1 to 1.5 cells apart. begin after the solid's v* stands; then use door,
+   fsi_embedded_respond and the struct as user in fsi_guest. The answer is in inner->v. */
+typedef struct fsi_embedded {
+    fsi_coupled *inner;      /* the caller's, dense */
+    fsi_coupled door;        /* nodal: 3 per vertex of the surface */
+    fsi_allocator allocator; /* zero = malloc */
+    /* private */
+    fsi_real *v, *ones;        /* [3 vertices], [vertices] */
+    fsi_real *v0, *load, *row; /* [inner->dof] v*, impulse, work */
+    int32_t *node, *element;   /* [vertices] */
+    unsigned char *block;
+} fsi_embedded;
+
+FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded);
+FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_real *impulse,
+                                        fsi_real *v);
+FSI_API void fsi_embedded_free(fsi_embedded *embedded);
 #endif
 
 #ifdef __cplusplus

@@ -8529,6 +8529,9 @@ FSI_API fsi_result fsi_soft_forces(fsi_soft *soft, fsi_real dt) {
     return result;
 }
 
+/* B^T B is dt^2 K + dt C, so without a fluid this is the velocity solve of the implicit kinds, with
+   their matrix, preconditioner and prescribed nodes. The coupling, which knows only the door, has
+   the rows of B and conjugate gradients (fsi__k_solve in fsi_couple.h). */
 FSI_API fsi_result fsi_soft_finish(fsi_soft *soft) {
     if (!soft || !soft->block || !(soft->dt > 0))
         return FSI_ERR_STATE;

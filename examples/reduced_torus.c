@@ -154,7 +154,9 @@ static fsi_result soft_begin(void *user, fsi_real dt) {
 
 static fsi_result soft_move(void *user, fsi_real dt) {
     soft_door *q = (soft_door *)user;
-    fsi_result result = fsi_soft_contact(&q->soft, &q->wall, 1, dt, NULL);
+    fsi_result result = fsi_soft_take(&q->soft);
+    if (result >= 0)
+        result = fsi_soft_contact(&q->soft, &q->wall, 1, dt, NULL);
     return result < 0 ? result : fsi_soft_move(&q->soft, dt);
 }
 

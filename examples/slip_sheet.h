@@ -53,8 +53,8 @@ EX fsi_result sheet_begin(void *user, fsi_real dt) {
 
 EX fsi_result sheet_move(void *user, fsi_real dt) {
     sheet *self = (sheet *)user;
-    fsi_result result = FSI_OK;
-    if (self->walls)
+    fsi_result result = fsi_soft_take(&self->cloth);
+    if (result >= 0 && self->walls)
         result = fsi_soft_contact(&self->cloth, self->wall, self->walls, dt, &self->hits);
     return result < 0 ? result : fsi_soft_move(&self->cloth, dt);
 }
