@@ -667,6 +667,23 @@ FSI_API fsi_result fsi_world_body(const fsi_world *world, int body, fsi_body_rep
 FSI_API size_t fsi_world_state_size(const fsi_world *world);
 FSI_API fsi_result fsi_world_save(const fsi_world *world, void *block);
 FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block);
+
+/* respond_fn of fsi_soft (any integrator, nonlinear too). The step begins with
+ * fsi_soft_responder_begin, which keeps the soft body's state. */
+typedef struct fsi_soft_responder {
+    fsi_soft *soft;
+    fsi_coupled door; /* of fsi_soft_guest */
+    fsi_allocator allocator;
+    unsigned char *state; /* private */
+} fsi_soft_responder;
+
+FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *responder);
+FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse,
+                                    fsi_real *v);
+FSI_API void fsi_soft_responder_free(fsi_soft_responder *responder);
+/* The soft body as a guest of a world, its door in the responder: for fsi_world_exchange, and with
+ * FSI_SOFT_SPLIT for fsi_world_step too. */
+FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder);
 #endif
 
 /* ------------------------------------------------------------------------------------------------
@@ -1162,23 +1179,6 @@ FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regi
 /* The door: p -> X; leaves the answer in every solid's v. */
 FSI_API fsi_blackbox fsi_solid_box_door(fsi_solid_box *box);
 FSI_API void fsi_solid_box_free(fsi_solid_box *box);
-
-/* respond_fn of fsi_soft (any integrator, nonlinear too). The step begins with
- * fsi_soft_responder_begin, which keeps the soft body's state. */
-typedef struct fsi_soft_responder {
-    fsi_soft *soft;
-    fsi_coupled door; /* of fsi_soft_guest */
-    fsi_allocator allocator;
-    unsigned char *state; /* private */
-} fsi_soft_responder;
-
-FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *responder);
-FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse,
-                                    fsi_real *v);
-FSI_API void fsi_soft_responder_free(fsi_soft_responder *responder);
-/* The soft body as a guest of a world, its door in the responder: for fsi_world_exchange, and with
- * FSI_SOFT_SPLIT for fsi_world_step too. */
-FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder);
 
 /* Closed regions for every scheme: a door around the solids' door, ours or anybody's with the same
    X and p, that answers with compatible motion. fsi_closed_regions_begin after fsi_fluid_box_begin;
@@ -5696,6 +5696,67 @@ FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block) {
 
     return fsi_couple_restore(&world->couple, from + fsi__world_couple_at(world));
 }
+
+/* ---- A soft body as a guest. */
+FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *responder) {
+    size_t need = fsi_soft_state_size(responder->soft);
+    fsi_result result = FSI__LIST_ROOM(responder->state, need, &responder->allocator);
+    return result < 0 ? result : fsi_soft_save(responder->soft, responder->state);
+}
+
+/* A whole step of the soft body from the kept state, the impulse as a force. */
+FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse,
+                                    fsi_real *v) {
+    fsi_soft_responder *own = (fsi_soft_responder *)responder;
+    fsi_soft *soft = own->soft;
+    int n = 3 * soft->desc.vertex_count;
+    fsi_result result = fsi_soft_restore(soft, own->state);
+    if (result < 0)
+        return result;
+
+    for (int i = 0; i < n; i++)
+        soft->force[i] += impulse[i] / dt;
+    result = fsi_soft_forces(soft, dt);
+    for (int i = 0; i < n; i++)
+        soft->force[i] -= impulse[i] / dt;
+    if (result >= 0)
+        result = fsi_soft_finish(soft);
+    if (result >= 0)
+        fsi_copy((size_t)n, soft->v, v);
+
+    return result;
+}
+
+FSI_API void fsi_soft_responder_free(fsi_soft_responder *responder) {
+    if (responder)
+        FSI__LIST_FREE(responder->state, &responder->allocator);
+}
+
+static fsi_result fsi__soft_guest_begin(void *responder, fsi_real dt) {
+    fsi_soft_responder *own = (fsi_soft_responder *)responder;
+    fsi_result result = FSI_OK;
+    if (own->soft->desc.integrator == FSI_SOFT_SPLIT)
+        result = fsi_soft_forces(own->soft, dt);
+    if (result < 0)
+        return result;
+    fsi_soft_couple(own->soft, &own->door);
+    return fsi_soft_responder_begin(own);
+}
+
+static fsi_result fsi__soft_guest_move(void *responder, fsi_real dt) {
+    return fsi_soft_move(((fsi_soft_responder *)responder)->soft, dt);
+}
+
+FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder) {
+    fsi_guest guest = FSI__ZERO;
+    guest.door = &responder->door;
+    guest.begin_fn = fsi__soft_guest_begin;
+    guest.move_fn = fsi__soft_guest_move;
+    guest.user = responder;
+    if (responder->soft->desc.integrator != FSI_SOFT_SPLIT)
+        guest.respond_fn = fsi_soft_respond;
+    return guest;
+}
 #endif
 
 /* ------------------------------------------------------------------------------------------------
@@ -9115,66 +9176,6 @@ static fsi_result fsi__solid_box_solve(void *user, const fsi_real *in, fsi_real 
 
 FSI_API fsi_blackbox fsi_solid_box_door(fsi_solid_box *box) {
     return fsi__plain_box(fsi__solid_box_solve, box);
-}
-
-FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *responder) {
-    size_t need = fsi_soft_state_size(responder->soft);
-    fsi_result result = FSI__LIST_ROOM(responder->state, need, &responder->allocator);
-    return result < 0 ? result : fsi_soft_save(responder->soft, responder->state);
-}
-
-/* A whole step of the soft body from the kept state, the impulse as a force. */
-FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse,
-                                    fsi_real *v) {
-    fsi_soft_responder *own = (fsi_soft_responder *)responder;
-    fsi_soft *soft = own->soft;
-    int n = 3 * soft->desc.vertex_count;
-    fsi_result result = fsi_soft_restore(soft, own->state);
-    if (result < 0)
-        return result;
-
-    for (int i = 0; i < n; i++)
-        soft->force[i] += impulse[i] / dt;
-    result = fsi_soft_forces(soft, dt);
-    for (int i = 0; i < n; i++)
-        soft->force[i] -= impulse[i] / dt;
-    if (result >= 0)
-        result = fsi_soft_finish(soft);
-    if (result >= 0)
-        fsi_copy((size_t)n, soft->v, v);
-
-    return result;
-}
-
-FSI_API void fsi_soft_responder_free(fsi_soft_responder *responder) {
-    if (responder)
-        FSI__LIST_FREE(responder->state, &responder->allocator);
-}
-
-static fsi_result fsi__soft_guest_begin(void *responder, fsi_real dt) {
-    fsi_soft_responder *own = (fsi_soft_responder *)responder;
-    fsi_result result = FSI_OK;
-    if (own->soft->desc.integrator == FSI_SOFT_SPLIT)
-        result = fsi_soft_forces(own->soft, dt);
-    if (result < 0)
-        return result;
-    fsi_soft_couple(own->soft, &own->door);
-    return fsi_soft_responder_begin(own);
-}
-
-static fsi_result fsi__soft_guest_move(void *responder, fsi_real dt) {
-    return fsi_soft_move(((fsi_soft_responder *)responder)->soft, dt);
-}
-
-FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder) {
-    fsi_guest guest = FSI__ZERO;
-    guest.door = &responder->door;
-    guest.begin_fn = fsi__soft_guest_begin;
-    guest.move_fn = fsi__soft_guest_move;
-    guest.user = responder;
-    if (responder->soft->desc.integrator != FSI_SOFT_SPLIT)
-        guest.respond_fn = fsi_soft_respond;
-    return guest;
 }
 
 /* ---- Closed regions. Handed to and fro like the rest, a region's pressure is slow to find: the
