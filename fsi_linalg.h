@@ -1957,23 +1957,27 @@ FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 a) {
 #define FSI__HOT
 #endif
 
-/* Sum of a[i] b[i] in double, in four lanes (a fixed order, and no chain of dependent additions).
- */
-#define FSI__DOT(name, type)                                                                       \
+/* Sum of a[i] b[i] in double, in lanes: a fixed order, and no chain of dependent additions. Eight
+   suit the rows of multigrid, four the short vectors of dense algebra. */
+#define FSI__DOT(name, type, lanes)                                                                \
     FSI__HOT static double name(size_t n, const type *FSI__RESTRICT a,                             \
                                 const type *FSI__RESTRICT b) {                                     \
-        double sum[4] = {0, 0, 0, 0};                                                              \
+        double sum[lanes] = {0};                                                                   \
         size_t i;                                                                                  \
-        for (i = 0; i + 4 <= n; i += 4)                                                            \
-            for (size_t lane = 0; lane < 4; lane++)                                                \
+        for (i = 0; i + lanes <= n; i += lanes)                                                    \
+            for (size_t lane = 0; lane < lanes; lane++)                                            \
                 sum[lane] += (double)a[i + lane] * (double)b[i + lane];                            \
-        for (; i < n; i++)                                                                         \
-            sum[0] += (double)a[i] * (double)b[i];                                                 \
-        return (sum[0] + sum[1]) + (sum[2] + sum[3]);                                              \
+        for (size_t lane = 0; i < n; i++, lane++)                                                  \
+            sum[lane] += (double)a[i] * (double)b[i];                                              \
+        for (size_t half = lanes / 2; half; half /= 2)                                             \
+            for (size_t lane = 0; lane < half; lane++)                                             \
+                sum[lane] += sum[lane + half];                                                     \
+        return sum[0];                                                                             \
     }
-FSI__DOT(fsi__dot_real, fsi_real)
-FSI__DOT(fsi__dot_float, float)
-FSI__DOT(fsi__dot_double, double)
+FSI__DOT(fsi__dot_real, fsi_real, 4)
+FSI__DOT(fsi__dot_row, fsi_real, 8)
+FSI__DOT(fsi__dot_float, float, 8)
+FSI__DOT(fsi__dot_double, double, 4)
 #undef FSI__DOT
 
 FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), void *user) {
@@ -7601,7 +7605,7 @@ FSI__HOT static double fsi__mg_pass_direction(fsi__mg_cg *cg, int j, int k, ptrd
 static double fsi__mg_pass_image(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) {
     const fsi_mg *mg = cg->mg;
     fsi__mg_apply_row(mg, mg->direction, mg->image, j, k, 1);
-    return fsi__dot_real((size_t)mg->n[0], mg->direction + at, mg->image + at);
+    return fsi__dot_row((size_t)mg->n[0], mg->direction + at, mg->image + at);
 }
 
 static void fsi__mg_step(void *user, int stage, int k) {
@@ -7614,7 +7618,7 @@ static double fsi__mg_pass_residual(fsi__mg_cg *cg, int j, int k, ptrdiff_t at) 
     fsi_real *r = mg->residual + at;
     fsi_axpy((size_t)mg->n[0], (fsi_real)-cg->alpha, mg->image + at, r);
     fsi__mg_row_in(cg, j, k, r);
-    return fsi__dot_real((size_t)mg->n[0], r, r);
+    return fsi__dot_row((size_t)mg->n[0], r, r);
 }
 
 /* The power of two that brings cells with this sum of squares near 1, for the float cycle. */
@@ -7736,7 +7740,7 @@ FSI__HOT static double fsi__mg_pass_truth(fsi__mg_cg *cg, int j, int k, ptrdiff_
         fsi_real value = unit * b[i] - image[i];
         r[i] = face[i] & FSI__FLUID ? value : 0;
     }
-    return fsi__dot_real((size_t)cells, r, r);
+    return fsi__dot_row((size_t)cells, r, r);
 }
 
 /* Takes the part of r outside the range of A + E out of it; sets r . r. */
