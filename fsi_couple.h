@@ -547,10 +547,10 @@ typedef struct fsi_scene {
     int count;
     /* Explicit forces on the solids, v* into solid[i]->v, surfaces up to date. NULL = nothing to
      * do. Not FSI_OK (negative): the step stops. */
-    fsi_result (*begin_fn)(void *user, fsi_real dt);
+    fsi_result (*begin_fn)(fsi_real dt, void *user);
     /* Takes the new velocities, moves, resolves contact and joints, refreshes surfaces. NULL =
      * nothing to do. */
-    fsi_result (*move_fn)(void *user, fsi_real dt);
+    fsi_result (*move_fn)(fsi_real dt, void *user);
     void *user;
 } fsi_scene;
 
@@ -615,12 +615,12 @@ typedef struct fsi_world_desc {
 typedef struct fsi_guest {
     fsi_coupled *door; /* the caller's; v = v* when the solve begins, the answer when it ends */
     /* Explicit forces, v* and surface into the door; may be NULL. */
-    fsi_result (*begin_fn)(void *user, fsi_real dt);
+    fsi_result (*begin_fn)(fsi_real dt, void *user);
     /* Takes the door's velocity, moves; may be NULL. */
-    fsi_result (*move_fn)(void *user, fsi_real dt);
+    fsi_result (*move_fn)(fsi_real dt, void *user);
     /* By exchange only: v[dof] of the end of the step under impulse[dof], from the state at the
        start of the step. NULL: v = v* + (M + B^T B)^-1 impulse. */
-    fsi_result (*respond_fn)(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v);
+    fsi_result (*respond_fn)(fsi_real dt, const fsi_real *impulse, fsi_real *v, void *user);
     void *user; /* handed to all three */
 } fsi_guest;
 
@@ -678,8 +678,8 @@ typedef struct fsi_soft_responder {
 } fsi_soft_responder;
 
 FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *responder);
-FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse,
-                                    fsi_real *v);
+FSI_API fsi_result fsi_soft_respond(fsi_real dt, const fsi_real *impulse, fsi_real *v,
+                                    void *responder);
 FSI_API void fsi_soft_responder_free(fsi_soft_responder *responder);
 /* The soft body as a guest of a world, its door in the responder: for fsi_world_exchange, and with
  * FSI_SOFT_SPLIT for fsi_world_step too. */
@@ -890,7 +890,7 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip);
  */
 typedef struct fsi_blackbox {
     /* required: one step of this solver with boundary values in */
-    fsi_result (*solve_fn)(void *user, const fsi_real *in, fsi_real *out);
+    fsi_result (*solve_fn)(const fsi_real *in, fsi_real *out, void *user);
     /* once at the start of a step; NULL = no memory to save */
     fsi_result (*save_fn)(void *user);
     /* before every solve but the first; NULL = no memory to restore */
@@ -1015,7 +1015,7 @@ typedef struct fsi_partitioned {
     void *gmres; /* work of FSI_SCHEME_PAPER_GMRES */
     size_t gmres_size;
     /* set by fsi_sph_rigid: writes the next x_f of `last` in place of the scheme; NULL = none */
-    fsi_result (*next_fn)(void *user, int pairs);
+    fsi_result (*next_fn)(int pairs, void *user);
     void *next_user;
     void *block;
     size_t size; /* the one allocation */
@@ -1224,8 +1224,8 @@ typedef struct fsi_partitioned_scene {
     fsi_coupled **list; /* [count] room for the doors */
     /* As in fsi_scene: explicit forces and v* into the doors, surfaces up to date; and motion after
      * the exchange. */
-    fsi_result (*begin_fn)(void *user, fsi_real dt);
-    fsi_result (*move_fn)(void *user, fsi_real dt);
+    fsi_result (*begin_fn)(fsi_real dt, void *user);
+    fsi_result (*move_fn)(fsi_real dt, void *user);
     void *user;
     fsi_allocator allocator;
     /* private: [n] X, load, X that the geometry was found at */
@@ -1280,7 +1280,7 @@ typedef struct fsi_proxy_solid {
      */
     fsi_coupled door;
     /* own solids: takes the velocities in door.v through a step of dt s */
-    fsi_result (*advance_fn)(void *user, fsi_real dt);
+    fsi_result (*advance_fn)(fsi_real dt, void *user);
     void *user;
     fsi_real restitution; /* e in [0, 1]; 0 = inelastic */
     fsi_real slip;        /* delta in [0, 1]; 0 = no slip, 1 = free slip */
@@ -1406,7 +1406,7 @@ FSI_API void fsi_clamp_free(fsi_clamp *clamp);
 /* Takes the solid through dt s in as many steps as it needs, its clamped nodes with the body's
    motion; what they feel (and what a collide before handed to them) becomes force and torque on the
    body, for the next step of world. An advance_fn with user = the clamp. */
-FSI_API fsi_result fsi_clamp_advance(void *user, fsi_real dt);
+FSI_API fsi_result fsi_clamp_advance(fsi_real dt, void *user);
 #endif
 
 /* ------------------------------------------------------------------------------------------------
@@ -1520,8 +1520,8 @@ typedef struct fsi_embedded {
 } fsi_embedded;
 
 FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded);
-FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_real *impulse,
-                                        fsi_real *v);
+FSI_API fsi_result fsi_embedded_respond(fsi_real dt, const fsi_real *impulse, fsi_real *v,
+                                        void *embedded);
 FSI_API void fsi_embedded_free(fsi_embedded *embedded);
 #endif
 
@@ -1968,8 +1968,8 @@ static fsi_vec3 fsi__hit_velocity(const fsi_coupled *door, const fsi_hit *hit, f
 }
 
 /* The grid's question (fsi_occlusion): what is met first between a and b? */
-static int fsi__occlusion_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal,
-                              fsi_vec3 *velocity) {
+static int fsi__occlusion_hit(fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal,
+                              fsi_vec3 *velocity, void *user) {
     const fsi_interface *iface = (const fsi_interface *)user;
     fsi_hit hit;
     int solid;
@@ -5123,7 +5123,7 @@ static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *sce
 
     /* 1. Solids: explicit forces, v*. */
     if (scene->begin_fn)
-        result = scene->begin_fn(scene->user, dt);
+        result = scene->begin_fn(dt, scene->user);
 
     /* 2. Surfaces -> interface (the fluid's rays need it). */
     if (result >= 0)
@@ -5156,7 +5156,7 @@ static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *sce
     if (result >= 0 && stages->flow_fn)
         result = stages->flow_fn(scheme, dt);
     if (result >= 0 && scene->move_fn)
-        result = scene->move_fn(scene->user, dt);
+        result = scene->move_fn(dt, scene->user);
     if (result >= 0)
         result = fsi_interface_moved(stages->iface, grid, NULL);
     if (result >= 0 && stages->moved_fn)
@@ -5587,7 +5587,7 @@ static fsi_result fsi__world_begin(fsi_world *world, fsi_real dt, int joined) {
     }
     for (int i = 0; i < world->guest_count; i++) {
         const fsi_guest *guest = world->guest + i;
-        if (guest->begin_fn && (result = guest->begin_fn(guest->user, dt)) < 0)
+        if (guest->begin_fn && (result = guest->begin_fn(dt, guest->user)) < 0)
             return result;
 
         world->door[world->door_count] = guest->door;
@@ -5597,7 +5597,7 @@ static fsi_result fsi__world_begin(fsi_world *world, fsi_real dt, int joined) {
 }
 
 /* Velocities back, contact and joints, new positions. */
-static fsi_result fsi__world_move(void *user, fsi_real dt) {
+static fsi_result fsi__world_move(fsi_real dt, void *user) {
     fsi_world *world = (fsi_world *)user;
     fsi_result result;
     for (int i = 0; i < world->solids.body_count; i++) {
@@ -5612,7 +5612,7 @@ static fsi_result fsi__world_move(void *user, fsi_real dt) {
 
     for (int i = 0; i < world->guest_count; i++) {
         const fsi_guest *guest = world->guest + i;
-        if (guest->move_fn && (result = guest->move_fn(guest->user, dt)) < 0)
+        if (guest->move_fn && (result = guest->move_fn(dt, guest->user)) < 0)
             return result;
     }
     return result;
@@ -5705,8 +5705,8 @@ FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *responder) {
 }
 
 /* A whole step of the soft body from the kept state, the impulse as a force. */
-FSI_API fsi_result fsi_soft_respond(void *responder, fsi_real dt, const fsi_real *impulse,
-                                    fsi_real *v) {
+FSI_API fsi_result fsi_soft_respond(fsi_real dt, const fsi_real *impulse, fsi_real *v,
+                                    void *responder) {
     fsi_soft_responder *own = (fsi_soft_responder *)responder;
     fsi_soft *soft = own->soft;
     int n = 3 * soft->desc.vertex_count;
@@ -5732,7 +5732,7 @@ FSI_API void fsi_soft_responder_free(fsi_soft_responder *responder) {
         FSI__LIST_FREE(responder->state, &responder->allocator);
 }
 
-static fsi_result fsi__soft_guest_begin(void *responder, fsi_real dt) {
+static fsi_result fsi__soft_guest_begin(fsi_real dt, void *responder) {
     fsi_soft_responder *own = (fsi_soft_responder *)responder;
     fsi_result result = FSI_OK;
     if (own->soft->desc.integrator == FSI_SOFT_SPLIT)
@@ -5743,7 +5743,7 @@ static fsi_result fsi__soft_guest_begin(void *responder, fsi_real dt) {
     return fsi_soft_responder_begin(own);
 }
 
-static fsi_result fsi__soft_guest_move(void *responder, fsi_real dt) {
+static fsi_result fsi__soft_guest_move(fsi_real dt, void *responder) {
     return fsi_soft_move(((fsi_soft_responder *)responder)->soft, dt);
 }
 
@@ -8182,7 +8182,7 @@ static fsi_result fsi__exchange_call(fsi_partitioned *scheme, const fsi__exchang
     double start = fsi__partitioned_clock(scheme);
     fsi_result result = !first && box->restore_fn ? box->restore_fn(box->user) : FSI_OK;
     if (result >= 0)
-        result = box->solve_fn(box->user, in, out);
+        result = box->solve_fn(in, out, box->user);
     double took = fsi__partitioned_clock(scheme) - start;
     scheme->seconds[which] += took;
     scheme->seconds[2] -= took;
@@ -8345,7 +8345,7 @@ static fsi_result fsi__exchange_next(fsi_partitioned *scheme, fsi__exchange *exc
     size_t n = (size_t)scheme->now.n;
     fsi_real omega = scheme->desc.omega;
     if (scheme->next_fn)
-        return scheme->next_fn(scheme->next_user, exchange->pairs);
+        return scheme->next_fn(exchange->pairs, scheme->next_user);
     if (scheme->desc.scheme == FSI_SCHEME_AITKEN && exchange->pairs > 1)
         omega = fsi__exchange_aitken(scheme, exchange);
     fsi_copy(n, scheme->residual, scheme->residual_before);
@@ -8539,7 +8539,7 @@ static void fsi__paper_vertices_push(fsi_fluid_box *box, const fsi_real *p, fsi_
 static void fsi__paper_vertices_free(fsi_fluid_box *box);
 
 /* A black box that has no memory inside a step. */
-static fsi_blackbox fsi__plain_box(fsi_result (*solve_fn)(void *, const fsi_real *, fsi_real *),
+static fsi_blackbox fsi__plain_box(fsi_result (*solve_fn)(const fsi_real *, fsi_real *, void *),
                                    void *user) {
     fsi_blackbox box = {solve_fn, NULL, NULL, user};
     return box;
@@ -9038,7 +9038,7 @@ static void fsi__fluid_box_inflate(fsi_fluid_box *box, const fsi_real *pi, fsi_r
 }
 
 /* X -> p. */
-static fsi_result fsi__fluid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result fsi__fluid_box_solve(const fsi_real *in, fsi_real *out, void *user) {
     fsi_fluid_box *box = (fsi_fluid_box *)user;
     const fsi_real *regions_in = in + box->dof;
     fsi_real *regions_out = out + box->dof;
@@ -9145,7 +9145,7 @@ FSI_API void fsi_solid_box_free(fsi_solid_box *box) {
 }
 
 /* p -> X: every solid's answer to its impulses, from v*. */
-static fsi_result fsi__solid_box_solve(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result fsi__solid_box_solve(const fsi_real *in, fsi_real *out, void *user) {
     fsi_solid_box *box = (fsi_solid_box *)user;
     const fsi_real *v0 = box->v0;
     fsi_result worst = FSI_OK;
@@ -9155,7 +9155,7 @@ static fsi_result fsi__solid_box_solve(void *user, const fsi_real *in, fsi_real 
         const fsi_coupled *door = part->door;
         size_t dof = (size_t)door->dof;
         fsi_copy(dof, v0, door->v);
-        fsi_result result = part->respond_fn ? part->respond_fn(part->user, box->dt, in, door->v)
+        fsi_result result = part->respond_fn ? part->respond_fn(box->dt, in, door->v, part->user)
                                              : fsi__door_respond(box, door, in, door->v);
         if (result < 0)
             return result;
@@ -9234,7 +9234,7 @@ static fsi_result fsi__compatible_answer(const fsi_closed_regions *closed, const
     fsi__fluid_box_inflate(closed->fluid, closed->pi, closed->load);
     fsi_result result = solid->restore_fn ? solid->restore_fn(solid->user) : FSI_OK;
     if (result >= 0)
-        result = solid->solve_fn(solid->user, closed->load, out);
+        result = solid->solve_fn(closed->load, out, solid->user);
     if (result < 0)
         return result;
     return fsi_all_finite(n, out) ? result : FSI_ERR_NUMERIC;
@@ -9357,7 +9357,7 @@ static fsi_result fsi__compatible_correct(fsi_closed_regions *closed, const fsi_
 }
 
 /* The door: the solids' answer, made compatible. */
-static fsi_result fsi__compatible_solve(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result fsi__compatible_solve(const fsi_real *in, fsi_real *out, void *user) {
     fsi_closed_regions *closed = (fsi_closed_regions *)user;
     fsi_fluid_box *box = closed->fluid;
     const fsi_real *told = closed->scheme->last.x_f;
@@ -9487,7 +9487,7 @@ static fsi_result fsi__scene_exchange_once(fsi_partitioned_scene *scene, fsi_rep
     if (n > scheme->desc.n)
         return FSI_ERR_SIZE;
     if (!n) /* nobody to exchange with */
-        return fluid.solve_fn(fluid.user, scene->x, scene->p);
+        return fluid.solve_fn(scene->x, scene->p, fluid.user);
 
     fsi_result result = fsi_closed_regions_begin(&scene->closed, &solid);
     if (result < 0)
@@ -10390,7 +10390,7 @@ static fsi_result fsi__proxy_advance(fsi_proxy_solid *solid, fsi_real dt) {
     if (solid->soft)
         return fsi_soft_step(solid->soft, dt, NULL, 0);
     if (!solid->tled)
-        return solid->advance_fn(solid->user, dt);
+        return solid->advance_fn(dt, solid->user);
     solid->substeps = fsi__tled_substeps(solid->tled, dt);
     fsi_result result = FSI_OK;
     fsi_result worst = FSI_OK;
@@ -10507,7 +10507,7 @@ static void fsi__clamp_give(fsi_clamp *clamp, fsi_vec3 place, fsi_vec3 impulse) 
     clamp->angular = fsi_vec_add(clamp->angular, fsi_vec_cross(arm, impulse));
 }
 
-FSI_API fsi_result fsi_clamp_advance(void *user, fsi_real dt) {
+FSI_API fsi_result fsi_clamp_advance(fsi_real dt, void *user) {
     fsi_clamp *clamp = (fsi_clamp *)user;
     if (!clamp || !clamp->block)
         return FSI_ERR_STATE;
@@ -10679,7 +10679,7 @@ FSI_API void fsi_sph_rigid_free(fsi_sph_rigid *coupling) {
 /* ---- Fluid and solid as black boxes. */
 /* The fluid: boundary particles stay where the bodies are and move with X / dt; out come the
  * impulses on the bodies. */
-static fsi_result fsi__sph_rigid_flow(void *user, const fsi_real *X, fsi_real *p) {
+static fsi_result fsi__sph_rigid_flow(const fsi_real *X, fsi_real *p, void *user) {
     fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
     fsi_sph *sph = coupling->desc.sph;
     fsi_real dt = coupling->dt;
@@ -10725,7 +10725,7 @@ static fsi_result fsi__sph_rigid_flow_back(void *user) {
    parabola). Without contact this is the end velocity; where a contact stops the body it is the way
    to the contact, which changes continuously with the impulse, while the end velocity jumps from
    its value on arrival to 0. */
-static fsi_result fsi__sph_rigid_move(void *user, const fsi_real *p, fsi_real *X) {
+static fsi_result fsi__sph_rigid_move(const fsi_real *p, fsi_real *X, void *user) {
     fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
     fsi_solids *world = coupling->desc.world;
     fsi_real dt = coupling->dt;
@@ -10771,7 +10771,7 @@ static fsi_result fsi__sph_rigid_move_back(void *user) {
 /* X = S(p) from the start of the step. */
 static fsi_result fsi__sph_rigid_answer(fsi_sph_rigid *coupling, const fsi_real *p, fsi_real *X) {
     fsi_result result = fsi__sph_rigid_move_back(coupling);
-    return result < 0 ? result : fsi__sph_rigid_move(coupling, p, X);
+    return result < 0 ? result : fsi__sph_rigid_move(p, X, coupling);
 }
 
 /* Residual of the reduced system at X: p = p(X), gap = S(p) - X. */
@@ -10915,7 +10915,7 @@ static void fsi__sph_rigid_relax(fsi_sph_rigid *coupling, int round) {
 
 /* After a pair of calls: the model learns, the best pair is its base, and the next X is where model
    and solid agree; in the end the best one again. */
-static fsi_result fsi__sph_rigid_next(void *user, int pairs) {
+static fsi_result fsi__sph_rigid_next(int pairs, void *user) {
     fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
     const fsi_partitioned *scheme = &coupling->scheme;
     size_t n = (size_t)coupling->n;
@@ -10964,8 +10964,8 @@ static void fsi__sph_rigid_begin(fsi_sph_rigid *coupling) {
 static fsi_result fsi__sph_rigid_exchange(fsi_sph_rigid *coupling, fsi_report *report) {
     if (coupling->desc.scheme == FSI_SPH_WEAK) {
         report->iterations = 1;
-        fsi_result result = fsi__sph_rigid_flow(coupling, coupling->X, coupling->p);
-        return result < 0 ? result : fsi__sph_rigid_move(coupling, coupling->p, coupling->X);
+        fsi_result result = fsi__sph_rigid_flow(coupling->X, coupling->p, coupling);
+        return result < 0 ? result : fsi__sph_rigid_move(coupling->p, coupling->X, coupling);
     }
     fsi_blackbox fluid = {fsi__sph_rigid_flow, fsi__sph_rigid_flow_save, fsi__sph_rigid_flow_back,
                           coupling};
@@ -12386,8 +12386,8 @@ FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded) {
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_embedded_respond(void *embedded, fsi_real dt, const fsi_real *impulse,
-                                        fsi_real *v) {
+FSI_API fsi_result fsi_embedded_respond(fsi_real dt, const fsi_real *impulse, fsi_real *v,
+                                        void *embedded) {
     fsi_embedded *own = (fsi_embedded *)embedded;
     fsi_coupled *inner = own->inner;
     size_t n = (size_t)inner->dof;

@@ -469,8 +469,8 @@ typedef struct fsi_occlusion {
        surface velocity, else 0. Must be safe to call from several threads; numbers that are none
        count as a wall at rest at a. Without it rays stop at blocked faces. Also answers "does b see
        a". */
-    int (*hit_fn)(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal,
-                  fsi_vec3 *velocity);
+    int (*hit_fn)(fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal, fsi_vec3 *velocity,
+                  void *user);
     void *user;
 
     /* 1: the velocity inside solid cells continues the flow outside (slip walls): only shells hide
@@ -1759,7 +1759,7 @@ static int fsi__ray_hits(const fsi_grid *grid, fsi_vec3 from, fsi_vec3 to, fsi_r
     fsi_vec3 a = fsi__grid_point(grid, from);
     fsi_vec3 b = fsi__grid_point(grid, to);
     *t = 1;
-    if (!occlusion->hit_fn(occlusion->user, a, b, t, &normal, velocity))
+    if (!occlusion->hit_fn(a, b, t, &normal, velocity, occlusion->user))
         return 0;
     if (!(*t >= 0 && *t <= 1))
         *t = 0;

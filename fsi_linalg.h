@@ -615,7 +615,7 @@ typedef struct fsi_surface {
     /* Copies of one shape need not store their places (x NULL); with rest they share a tree of
      * boxes, too. */
     /* x[3]: place of a vertex now, m; any thread may ask */
-    void (*place_fn)(const void *user, int vertex, fsi_real *x);
+    void (*place_fn)(int vertex, fsi_real *x, const void *user);
     const void *user; /* for place_fn */
     /* tree over the same elements at rest (its own surface is not read); NULL = none; only without
      * x */
@@ -1151,7 +1151,7 @@ FSI__INLINE fsi_vec3 fsi_surface_place(const fsi_surface *surface, int vertex) {
     fsi_real x[3];
     if (surface->x)
         return fsi_vec_load(surface->x + 3 * (size_t)vertex);
-    surface->place_fn(surface->user, vertex, x);
+    surface->place_fn(vertex, x, surface->user);
     return fsi_vec_load(x);
 }
 
@@ -7976,7 +7976,7 @@ FSI__INLINE const fsi_real *fsi__surface_corner(const fsi_surface *surface, int 
     int vertex = surface->index[(size_t)e * (size_t)surface->dim + (size_t)corner];
     if (surface->x)
         return surface->x + 3 * (size_t)vertex;
-    surface->place_fn(surface->user, vertex, room);
+    surface->place_fn(vertex, room, surface->user);
     return room;
 }
 
@@ -8119,7 +8119,7 @@ FSI_API fsi_result fsi_surface_check(const fsi_surface *surface) {
 
     for (int i = 0; i < surface->vertex_count; i++) {
         fsi_real x[3];
-        surface->place_fn(surface->user, i, x);
+        surface->place_fn(i, x, surface->user);
         if (!fsi__places_fine(3, x))
             return FSI_ERR_GEOMETRY;
     }

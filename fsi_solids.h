@@ -446,27 +446,27 @@ typedef struct fsi_external {
     const int32_t *edge;
     void *user; /* handed to the callbacks */
     /* m/s of point at world position at */
-    fsi_vec3 (*velocity_fn)(void *user, int point, fsi_vec3 at);
+    fsi_vec3 (*velocity_fn)(int point, fsi_vec3 at, void *user);
     /* K j = velocity change there by impulse j, 1/kg */
-    void (*inverse_mass_fn)(void *user, int point, fsi_vec3 at, fsi_mat3 *K);
+    void (*inverse_mass_fn)(int point, fsi_vec3 at, fsi_mat3 *K, void *user);
     /* takes impulse j, N s */
-    void (*impulse_fn)(void *user, int point, fsi_vec3 at, fsi_vec3 j);
+    void (*impulse_fn)(int point, fsi_vec3 at, fsi_vec3 j, void *user);
     /* NULL, or: signed distance of world point p, outward unit normal, and the own point nearest to
        it (for the callbacks above). Then samples of rigid bodies and points of other externals
        collide with this one too. */
-    fsi_real (*distance_fn)(void *user, fsi_vec3 p, fsi_vec3 *normal, int *point);
+    fsi_real (*distance_fn)(fsi_vec3 p, fsi_vec3 *normal, int *point, void *user);
     /* NULL: it moves itself after fsi_solids_move. Or: h = 0 gets it ready for distance_fn, h > 0
        moves it for h seconds at its present velocity, h < 0 ends the step: contact then sees it
        move in every substep, opens its overlaps without leaving a velocity behind, and angular
        momentum is exact. */
-    void (*advance_fn)(void *user, fsi_real h);
+    void (*advance_fn)(fsi_real h, void *user);
     /* NULL, or: told of every contact point before the other calls */
-    void (*touch_fn)(void *user, int point, fsi_vec3 at);
+    void (*touch_fn)(int point, fsi_vec3 at, void *user);
     /* NULL, or, called when a step ends. take = 0: J that contact has brought it beyond what it
        had, or would have without contact. take > 0: takes up to so many J out of the motion inside
        it, momentum unchanged, and returns what it took. With it the energy of all together never
        grows without work. */
-    double (*energy_fn)(void *user, double take);
+    double (*energy_fn)(double take, void *user);
 } fsi_external;
 
 /* ------------------------------------------------------------------------------------------------
@@ -3258,7 +3258,7 @@ FSI__INLINE fsi_vec3 fsi__end_velocity(const fsi_solids *solids, const fsi_conta
                                        fsi_vec3 at) {
     const fsi_external *external = fsi__external_of(solids, end->solid);
     if (external)
-        return external->velocity_fn(external->user, end->point, at);
+        return external->velocity_fn(end->point, at, external->user);
     const fsi__velocity *velocity = solids->work->vel + end->solid;
     return fsi_vec_add(velocity->v, fsi_vec_cross(velocity->spin, end->arm)); /* v + w x r */
 }
@@ -3284,7 +3284,7 @@ FSI__INLINE void fsi__end_impulse(const fsi_solids *solids, const fsi_contact_en
                                   fsi_vec3 impulse) {
     const fsi_external *external = fsi__external_of(solids, end->solid);
     if (external)
-        external->impulse_fn(external->user, end->point, at, impulse);
+        external->impulse_fn(end->point, at, impulse, external->user);
     else
         fsi__body_impulse(solids, end->solid, impulse, fsi_vec_cross(end->arm, impulse));
 }
@@ -3359,7 +3359,7 @@ static void fsi__contact_masses(const fsi_solids *solids, fsi_contact *contact) 
         const fsi_external *external = fsi__external_of(solids, end[i]->solid);
         fsi_mat3 K;
         if (external)
-            external->inverse_mass_fn(external->user, end[i]->point, contact->at, &K);
+            external->inverse_mass_fn(end[i]->point, contact->at, &K, external->user);
         by_normal = fsi_vec_add(by_normal, fsi__end_response(solids, end[i], &K, contact->normal));
         by_tangent = fsi_vec_add(by_tangent, fsi__end_response(solids, end[i], &K, tangent));
         by_bitangent = fsi_vec_add(by_bitangent, fsi__end_response(solids, end[i], &K, bitangent));
@@ -4509,7 +4509,7 @@ static void fsi__bounds_make(const fsi_solids *solids, int i, fsi_real dt) {
 static void fsi__externals_advance(const fsi_solids *solids, fsi_real h) {
     for (int k = 0; k < solids->external_count; k++)
         if (solids->external[k].advance_fn)
-            solids->external[k].advance_fn(solids->external[k].user, h);
+            solids->external[k].advance_fn(h, solids->external[k].user);
 }
 
 /* Bounds of external k for the coming step: its points, grown by their motion. One that has a
@@ -4528,7 +4528,7 @@ static void fsi__external_bounds(const fsi_solids *solids, int k, fsi_real dt) {
     fsi__bounds_empty(lo, hi);
     for (int i = 0; i < external->point_count; i++) {
         fsi_vec3 p = fsi_vec_load(external->x + 3 * (size_t)i);
-        fsi_vec3 v = external->velocity_fn(external->user, i, p);
+        fsi_vec3 v = external->velocity_fn(i, p, external->user);
         fsi__grow(lo, hi, p);
         fastest = fsi__max(fastest, fsi_vec_dot(v, v));
     }
@@ -4877,9 +4877,9 @@ static fsi__nearest fsi__nearest_to(const fsi_solids *solids, int solid, fsi_vec
     out.point = -1;
     out.velocity = fsi_vec(0, 0, 0);
     if (external) {
-        out.distance = external->distance_fn(external->user, p, &out.normal, &out.point);
+        out.distance = external->distance_fn(p, &out.normal, &out.point, external->user);
         if (out.distance < FSI_REAL_MAX && out.point >= 0)
-            out.velocity = external->velocity_fn(external->user, out.point, p);
+            out.velocity = external->velocity_fn(out.point, p, external->user);
         return out;
     }
     const fsi_rigid *body = solids->body + solid;
@@ -4926,7 +4926,7 @@ static void fsi__external_point(fsi__search *search, int solid, int i, int other
     const fsi_solids *solids = search->solids;
     const fsi_external *external = fsi__external_of(solids, solid);
     fsi_vec3 p = fsi_vec_load(external->x + 3 * (size_t)i);
-    fsi_vec3 v = external->velocity_fn(external->user, i, p);
+    fsi_vec3 v = external->velocity_fn(i, p, external->user);
     fsi_real thickness = fsi__thickness(solids, external, other);
     if (!fsi__may_meet(solids, other, p, p, search->dt * fsi__length(v) + thickness))
         return;
@@ -4967,7 +4967,7 @@ static void fsi__external_edge(fsi__search *search, int solid, int k, int other)
 
     /* Quick tests: bounds, then the middle. */
     fsi_vec3 middle = fsi_vec_mad(edge.from, edge.along, FSI_R(0.5));
-    fsi_vec3 v = external->velocity_fn(external->user, place[2], middle);
+    fsi_vec3 v = external->velocity_fn(place[2], middle, external->user);
     fsi_vec3 end = fsi_vec_add(edge.from, edge.along);
     fsi_vec3 lo = edge.from;
     fsi_vec3 hi = edge.from;
@@ -5660,7 +5660,7 @@ static fsi_real fsi__end_size(const fsi_solids *solids, const fsi_contact_end *e
 static void fsi__end_touch(const fsi_solids *solids, const fsi_contact_end *end, fsi_vec3 at) {
     const fsi_external *external = fsi__external_of(solids, end->solid);
     if (external && external->touch_fn)
-        external->touch_fn(external->user, end->point, at);
+        external->touch_fn(end->point, at, external->user);
 }
 
 /* Rates and masses of the step. Bodies go back to the velocities before the forces: approach speeds
@@ -5705,10 +5705,10 @@ static void fsi__step_prepare(fsi_solids *solids, fsi__step *step, fsi_real dt) 
 static void fsi__step_balance(fsi_solids *solids, double gained) {
     for (int i = 0; i < solids->external_count; i++)
         if (solids->external[i].energy_fn)
-            gained += solids->external[i].energy_fn(solids->external[i].user, 0);
+            gained += solids->external[i].energy_fn(0, solids->external[i].user);
     for (int i = 0; i < solids->external_count && gained > 0; i++)
         if (solids->external[i].energy_fn)
-            gained -= solids->external[i].energy_fn(solids->external[i].user, gained);
+            gained -= solids->external[i].energy_fn(gained, solids->external[i].user);
     if (gained > 0)
         solids->work->ledger.work += gained;
 }
@@ -9650,7 +9650,7 @@ FSI_API fsi_result fsi_soft_contact(fsi_soft *soft, const fsi_obstacle *obstacle
    them elements of the surface. */
 /* First touch in a step: what the body would have without contact, or had, bounds its energy. Every
    touch: its nodes belong to the patch. */
-static void fsi__soft_touched(void *user, int point, fsi_vec3 at) {
+static void fsi__soft_touched(int point, fsi_vec3 at, void *user) {
     fsi_soft *soft = (fsi_soft *)user;
     fsi__soft_work *work = soft->work;
     fsi__patch *patch = &work->patch;
@@ -9678,7 +9678,7 @@ static void fsi__soft_touched(void *user, int point, fsi_vec3 at) {
 
 /* energy_fn of fsi_external. The motion inside is what is left of v without the rigid motion of the
    same momenta (a body that is held: all of v). */
-static double fsi__soft_surplus(void *user, double take) {
+static double fsi__soft_surplus(double take, void *user) {
     fsi_soft *soft = (fsi_soft *)user;
     if (!soft->work->touched)
         return 0;
@@ -9713,13 +9713,13 @@ static double fsi__soft_surplus(void *user, double take) {
     return take;
 }
 
-static fsi_vec3 fsi__soft_point_velocity(void *user, int point, fsi_vec3 at) {
+static fsi_vec3 fsi__soft_point_velocity(int point, fsi_vec3 at, void *user) {
     const fsi_soft *soft = (const fsi_soft *)user;
     fsi__site site = fsi__site_at(soft, point, at);
     return fsi__site_velocity(&site, soft->v);
 }
 
-static void fsi__soft_point_inverse(void *user, int point, fsi_vec3 at, fsi_mat3 *K) {
+static void fsi__soft_point_inverse(int point, fsi_vec3 at, fsi_mat3 *K, void *user) {
     fsi_soft *soft = (fsi_soft *)user;
     const fsi__patch *patch = &soft->work->patch;
     if (!patch->ready && patch->count > 0 && patch->count <= patch->room)
@@ -9732,14 +9732,14 @@ static void fsi__soft_point_inverse(void *user, int point, fsi_vec3 at, fsi_mat3
     }
 }
 
-static void fsi__soft_point_impulse(void *user, int point, fsi_vec3 at, fsi_vec3 j) {
+static void fsi__soft_point_impulse(int point, fsi_vec3 at, fsi_vec3 j, void *user) {
     fsi_soft *soft = (fsi_soft *)user;
     fsi__site site = fsi__site_at(soft, point, at);
     fsi__site_impulse(soft, &site, j, soft->v);
 }
 
 /* Tetrahedra: signed. Shells: both sides are outside. */
-static fsi_real fsi__soft_point_distance(void *user, fsi_vec3 p, fsi_vec3 *normal, int *point) {
+static fsi_real fsi__soft_point_distance(fsi_vec3 p, fsi_vec3 *normal, int *point, void *user) {
     const fsi_soft *soft = (const fsi_soft *)user;
     fsi_hit hit;
     if (!fsi_bvh_closest(&soft->bvh, p, FSI_REAL_MAX, &hit))
@@ -9756,7 +9756,7 @@ static fsi_real fsi__soft_point_distance(void *user, fsi_vec3 p, fsi_vec3 *norma
 
 /* advance_fn of fsi_external: h > 0 moves for h; h = 0 begins a step of the rigid world, h < 0 ends
    it, and neither leaves a patch. */
-static void fsi__soft_advance(void *user, fsi_real h) {
+static void fsi__soft_advance(fsi_real h, void *user) {
     fsi_soft *soft = (fsi_soft *)user;
     fsi__soft_work *work = soft->work;
     fsi__soft_jump(soft);
@@ -9791,7 +9791,7 @@ FSI_API fsi_result fsi_soft_move(fsi_soft *soft, fsi_real dt) {
 
     dt -= soft->moved;
     if (dt > 16 * FSI_REAL_EPS * soft->moved)
-        fsi__soft_advance(soft, dt);
+        fsi__soft_advance(dt, soft);
     soft->moved = 0;
     return fsi_all_finite(soft->work->dof, soft->x) ? FSI_OK : FSI_ERR_NUMERIC;
 }
@@ -11265,7 +11265,7 @@ static void fsi__reduced_turn(fsi_reduced *reduced, fsi_quat from, fsi_vec3 rota
 
 /* Moves for dt with the present momenta and q', by the midpoint rule: the angular momentum stays,
    the frame's spin follows the shape. dt = 0 begins a step of the rigid world. */
-static void fsi__reduced_advance(void *user, fsi_real dt) {
+static void fsi__reduced_advance(fsi_real dt, void *user) {
     fsi_reduced *reduced = (fsi_reduced *)user;
     if (dt == 0)
         reduced->touched = 0;
@@ -11301,7 +11301,7 @@ static double fsi__reduced_next(fsi_reduced *reduced) {
     fsi_real pose[7];
     fsi_real moved = reduced->moved;
     fsi__reduced_pose(reduced, pose, reduced->aside, 0);
-    fsi__reduced_advance(reduced, reduced->dt);
+    fsi__reduced_advance(reduced->dt, reduced);
     double energy = fsi__reduced_total(reduced);
     fsi__reduced_pose(reduced, pose, reduced->aside, 1);
     reduced->moved = moved;
@@ -11318,7 +11318,7 @@ FSI_API fsi_result fsi_reduced_move(fsi_reduced *reduced, fsi_real dt) {
 
     dt -= reduced->moved;
     if (dt > 16 * FSI_REAL_EPS * reduced->moved)
-        fsi__reduced_advance(reduced, dt);
+        fsi__reduced_advance(dt, reduced);
     reduced->moved = 0;
     return FSI_OK;
 }
@@ -11365,7 +11365,7 @@ static void fsi__reduced_velocity_in(fsi_reduced *reduced, const fsi_real *v) {
 }
 
 /* Place of a surface vertex. */
-static void fsi__reduced_at(const void *user, int vertex, fsi_real *x) {
+static void fsi__reduced_at(int vertex, fsi_real *x, const void *user) {
     const fsi_reduced *reduced = (const fsi_reduced *)user;
     fsi_vec_store(x, fsi_reduced_point(reduced, reduced->model->surface[vertex]));
 }
@@ -12147,7 +12147,7 @@ static int fsi__reduced_points(const fsi__reduced_call *call, int body) {
 }
 
 /* velocity_fn and distance_fn of a copy while contacts are searched. */
-static fsi_vec3 fsi__guest_velocity(void *user, int point, fsi_vec3 at) {
+static fsi_vec3 fsi__guest_velocity(int point, fsi_vec3 at, void *user) {
     const fsi__reduced_guest *guest = (const fsi__reduced_guest *)user;
     const fsi__reduced_call *call = guest->call;
     int points = fsi__reduced_points(call, guest->number);
@@ -12157,7 +12157,7 @@ static fsi_vec3 fsi__guest_velocity(void *user, int point, fsi_vec3 at) {
     return fsi_reduced_velocity(call->body[guest->number], point - points);
 }
 
-static fsi_real fsi__guest_distance(void *user, fsi_vec3 p, fsi_vec3 *normal, int *point) {
+static fsi_real fsi__guest_distance(fsi_vec3 p, fsi_vec3 *normal, int *point, void *user) {
     const fsi__reduced_guest *guest = (const fsi__reduced_guest *)user;
     int vertex = 0;
     fsi_real distance = fsi__reduced_distance(guest->call->body[guest->number], p, normal, &vertex);
@@ -12166,13 +12166,13 @@ static fsi_real fsi__guest_distance(void *user, fsi_vec3 p, fsi_vec3 *normal, in
 }
 
 /* The same of an obstacle. */
-static fsi_vec3 fsi__obstacle_velocity(void *user, int point, fsi_vec3 at) {
+static fsi_vec3 fsi__obstacle_velocity(int point, fsi_vec3 at, void *user) {
     (void)point;
     (void)at;
     return ((const fsi__reduced_guest *)user)->velocity;
 }
 
-static fsi_real fsi__obstacle_distance(void *user, fsi_vec3 p, fsi_vec3 *normal, int *point) {
+static fsi_real fsi__obstacle_distance(fsi_vec3 p, fsi_vec3 *normal, int *point, void *user) {
     fsi__reduced_guest *guest = (fsi__reduced_guest *)user;
     const fsi_obstacle *obstacle = guest->call->obstacle + guest->number - guest->call->bodies;
     *point = 0;
@@ -12180,7 +12180,7 @@ static fsi_real fsi__obstacle_distance(void *user, fsi_vec3 p, fsi_vec3 *normal,
 }
 
 /* ---- Ends of contacts for the solver: contact i has the points 2 i and 2 i + 1. */
-static fsi_vec3 fsi__rows_velocity(void *user, int point, fsi_vec3 at) {
+static fsi_vec3 fsi__rows_velocity(int point, fsi_vec3 at, void *user) {
     const fsi__reduced_call *call = ((const fsi__reduced_guest *)user)->call;
     const fsi__reduced_ends *ends = call->contacts->ends + point / 2;
     int end = point % 2;
@@ -12193,7 +12193,7 @@ static fsi_vec3 fsi__rows_velocity(void *user, int point, fsi_vec3 at) {
     return v;
 }
 
-static void fsi__rows_impulse(void *user, int point, fsi_vec3 at, fsi_vec3 j) {
+static void fsi__rows_impulse(int point, fsi_vec3 at, fsi_vec3 j, void *user) {
     fsi__reduced_call *call = ((const fsi__reduced_guest *)user)->call;
     const fsi__reduced_ends *ends = call->contacts->ends + point / 2;
     int end = point % 2;
@@ -12207,7 +12207,7 @@ static void fsi__rows_impulse(void *user, int point, fsi_vec3 at, fsi_vec3 j) {
 }
 
 /* K = J M^-1 J^T */
-static void fsi__rows_inverse(void *user, int point, fsi_vec3 at, fsi_mat3 *K) {
+static void fsi__rows_inverse(int point, fsi_vec3 at, fsi_mat3 *K, void *user) {
     const fsi__reduced_call *call = ((const fsi__reduced_guest *)user)->call;
     const fsi__reduced_ends *ends = call->contacts->ends + point / 2;
     (void)at;
@@ -12480,7 +12480,7 @@ static void fsi__reduced_shift(fsi__reduced_call *call, int i, const fsi_real *u
     fsi_copy(6, fsi__reduced_momenta(reduced), momenta);
     fsi_copy(modes, reduced->dq, reduced->aside);
     fsi__reduced_velocity_in(reduced, u);
-    fsi__reduced_advance(reduced, call->dt);
+    fsi__reduced_advance(call->dt, reduced);
     reduced->moved -= call->dt;
     fsi_copy(6, momenta, fsi__reduced_momenta(reduced));
     fsi_copy(modes, reduced->aside, reduced->dq);
@@ -12724,20 +12724,20 @@ FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *contacts) {
 }
 
 /* ---- The rigid world's view: points are the samples. */
-static fsi_vec3 fsi__reduced_point_velocity(void *user, int point, fsi_vec3 at) {
+static fsi_vec3 fsi__reduced_point_velocity(int point, fsi_vec3 at, void *user) {
     const fsi_reduced *reduced = (const fsi_reduced *)user;
     (void)at;
     return fsi_reduced_velocity(reduced, reduced->model->sample[point]);
 }
 
-static void fsi__reduced_point_impulse(void *user, int point, fsi_vec3 at, fsi_vec3 j) {
+static void fsi__reduced_point_impulse(int point, fsi_vec3 at, fsi_vec3 j, void *user) {
     fsi_reduced *reduced = (fsi_reduced *)user;
     fsi__spot spot = fsi__spot_at(at, reduced->model->sample + point);
     fsi__reduced_impulse(reduced, &spot, j, reduced->dt);
 }
 
 /* J M^-1 J^T of a point, 3 x 3. */
-static void fsi__reduced_point_inverse(void *user, int point, fsi_vec3 at, fsi_mat3 *K) {
+static void fsi__reduced_point_inverse(int point, fsi_vec3 at, fsi_mat3 *K, void *user) {
     const fsi_reduced *reduced = (const fsi_reduced *)user;
     const fsi_reduced_model *model = reduced->model;
     fsi__spot spot = fsi__spot_at(at, model->sample + point);
@@ -12759,7 +12759,7 @@ static void fsi__reduced_point_inverse(void *user, int point, fsi_vec3 at, fsi_m
 }
 
 /* Distance of p; *point: nearest sample, for the functions above. */
-static fsi_real fsi__reduced_point_distance(void *user, fsi_vec3 p, fsi_vec3 *normal, int *point) {
+static fsi_real fsi__reduced_point_distance(fsi_vec3 p, fsi_vec3 *normal, int *point, void *user) {
     const fsi_reduced *reduced = (const fsi_reduced *)user;
     const fsi_reduced_model *model = reduced->model;
     fsi_real least = FSI_REAL_MAX;
@@ -12779,7 +12779,7 @@ static fsi_real fsi__reduced_point_distance(void *user, fsi_vec3 p, fsi_vec3 *no
 }
 
 /* First touch in a step: what the body would have without contact, or had, bounds its energy. */
-static void fsi__reduced_touch(void *user, int point, fsi_vec3 at) {
+static void fsi__reduced_touch(int point, fsi_vec3 at, void *user) {
     fsi_reduced *reduced = (fsi_reduced *)user;
     (void)point;
     (void)at;
@@ -12793,7 +12793,7 @@ static void fsi__reduced_touch(void *user, int point, fsi_vec3 at) {
 }
 
 /* energy_fn of fsi_external: the motion inside is q'. */
-static double fsi__reduced_surplus(void *user, double take) {
+static double fsi__reduced_surplus(double take, void *user) {
     fsi_reduced *reduced = (fsi_reduced *)user;
     if (!reduced->touched || reduced->fixed)
         return 0;

@@ -12,7 +12,7 @@
 #include "water.h"
 #include "pour.h"
 
-static fsi_result stay(void *user, fsi_real dt) {
+static fsi_result stay(fsi_real dt, void *user) {
     (void)user;
     (void)dt;
     return FSI_OK;

@@ -131,7 +131,7 @@ static void place(scene *s, int count, double density) {
 
 /* First stage of a step: weight, less that of the fluid where the hydrostatic pressure is left
    out; then every block goes through its door. A block without mass moves as prescribed. */
-static fsi_result begin(void *user, fsi_real dt) {
+static fsi_result begin(fsi_real dt, void *user) {
     scene *s = (scene *)user;
     for (int k = 0; k < s->count; k++) {
         block *b = s->block + k;
@@ -200,7 +200,7 @@ static void move_block(block *b, int dim, fsi_real dt) {
 }
 
 /* Last stage of a step: the blocks take what the solve says, move and bump. */
-static fsi_result move(void *user, fsi_real dt) {
+static fsi_result move(fsi_real dt, void *user) {
     scene *s = (scene *)user;
     for (int k = 0; k < s->count; k++) {
         block *b = s->block + k;
@@ -290,7 +290,7 @@ static void solve_rough(fsi_couple *fluid, scene *s, const scene *at, int prescr
         s->block[k].body.velocity = fsi_vec(0, 0, 0);
         s->block[k].body.spin = fsi_vec(0, 0, 0);
     }
-    ex_try(begin(s, dt));
+    ex_try(begin(dt, s));
     ex_try(fsi_couple_detect(fluid, s->list, s->count));
     if (!ex_fine())
         return;

@@ -111,7 +111,7 @@ static void press_into_arc(fsi_soft *cloth) {
 /* Scheme pcm: pc, and the cloth carries the mass D of the fluid in the dual cells it cuts:
        (m + D) v = m v* + impulse + D v_F,   v_F what the fluid was told.
    The answer is the same when both agree; see docs/xpm.md. */
-static fsi_result carry(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v) {
+static fsi_result carry(fsi_real dt, const fsi_real *impulse, fsi_real *v, void *user) {
     scene *s = (scene *)user;
     fsi_real carried[3 * NODES] = {0};
     for (int i = 0; i < s->face.sides; i++) {
@@ -130,7 +130,7 @@ static fsi_result carry(void *user, fsi_real dt, const fsi_real *impulse, fsi_re
         s->cloth.mass[i] += most;
     }
 
-    fsi_result result = fsi_soft_respond(&s->responder, dt, push, v);
+    fsi_result result = fsi_soft_respond(dt, push, v, &s->responder);
     for (int i = 0; i < NODES; i++)
         s->cloth.mass[i] = mass[i];
     return result;

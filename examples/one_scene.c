@@ -82,7 +82,7 @@ static const fsi_rigid *disk_of(const tank *t) {
 /* ------------------------------------------------------------------------------------------------
  * On the grid: one solve, or an exchange between the two solvers. */
 /* First stage of a step: forces, damped so that the disk comes to rest. */
-static fsi_result begin(void *user, fsi_real dt) {
+static fsi_result begin(fsi_real dt, void *user) {
     tank *t = (tank *)user;
     fsi_real keep = 1 / (1 + dt * t->damping);
     for (int axis = 0; axis < 2; axis++)
@@ -101,7 +101,7 @@ static fsi_result begin(void *user, fsi_real dt) {
 }
 
 /* Last stage: the disk takes its new velocity and moves. */
-static fsi_result move(void *user, fsi_real dt) {
+static fsi_result move(fsi_real dt, void *user) {
     tank *t = (tank *)user;
     fsi_result result = fsi_solids_take(&t->solids, t->body);
     return result < 0 ? result : fsi_solids_move(&t->solids, dt);
@@ -158,7 +158,7 @@ static void run_grid(ex_args *args, tank *t, double dt, findings *found) {
     }
 
     /* Called once before the first step, so that the door exists. */
-    ex_need(begin(t, dt));
+    ex_need(begin(dt, t));
     fsi_guest part = {.door = t->door};
     fsi_coupled *list[1] = {t->door};
     fsi_scene together = {

@@ -48,7 +48,7 @@ static void string_forces(const string *self, double force[MASSES][2]) {
 
 /* The black box. It begins from the same start every time it is asked, so there is nothing to save
    or to restore. */
-static fsi_result string_solve(void *user, const fsi_real *impulse, fsi_real *move) {
+static fsi_result string_solve(const fsi_real *impulse, fsi_real *move, void *user) {
     string *self = (string *)user;
     double h = self->dt / SUBSTEPS;
     memcpy(self->x, self->x_start, sizeof self->x);

@@ -104,7 +104,7 @@ static void make_block(block *b, double left, double bottom, double right, doubl
 }
 
 /* First stage of a step: loads on what is free. */
-static fsi_result begin(void *user, fsi_real dt) {
+static fsi_result begin(fsi_real dt, void *user) {
     scene *s = (scene *)user;
     for (int i = 0; i < PARTS; i++) {
         block *b = &s->part[i];
@@ -117,7 +117,7 @@ static fsi_result begin(void *user, fsi_real dt) {
 }
 
 /* Last stage: the pistons move. */
-static fsi_result move(void *user, fsi_real dt) {
+static fsi_result move(fsi_real dt, void *user) {
     scene *s = (scene *)user;
     for (int i = 0; i < DIVIDER; i++) {
         s->part[i].lo[1] += dt * s->part[i].v;

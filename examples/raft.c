@@ -141,7 +141,7 @@ static void step(scene *s, double dt) {
 
     /* Fluid hits the flag; the flag moves and pulls at the raft; fluid and raft move. */
     ex_try(fsi_proxy_collide(&s->proxy, dt));
-    ex_try(fsi_clamp_advance(&s->clamp, dt));
+    ex_try(fsi_clamp_advance(dt, &s->clamp));
     swim_step(tank, dt);
 
     /* No particle stays in the flag. */

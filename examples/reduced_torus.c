@@ -144,7 +144,7 @@ typedef struct soft_door {
     fsi_obstacle wall;
 } soft_door;
 
-static fsi_result soft_begin(void *user, fsi_real dt) {
+static fsi_result soft_begin(fsi_real dt, void *user) {
     soft_door *q = (soft_door *)user;
     fsi_result result = fsi_soft_forces(&q->soft, dt);
     if (result >= 0)
@@ -152,7 +152,7 @@ static fsi_result soft_begin(void *user, fsi_real dt) {
     return result;
 }
 
-static fsi_result soft_move(void *user, fsi_real dt) {
+static fsi_result soft_move(fsi_real dt, void *user) {
     soft_door *q = (soft_door *)user;
     fsi_result result = fsi_soft_take(&q->soft);
     if (result >= 0)

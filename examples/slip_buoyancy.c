@@ -43,7 +43,7 @@ static void place_corners(fsi_vec3 centre, fsi_real *x) {
 }
 
 /* First stage of a step: weight; then every disk goes through its door. */
-static fsi_result begin(void *user, fsi_real dt) {
+static fsi_result begin(fsi_real dt, void *user) {
     tank *t = (tank *)user;
     for (int b = 0; b < DISKS; b++) {
         fsi_body *body = &t->body[b];
@@ -57,7 +57,7 @@ static fsi_result begin(void *user, fsi_real dt) {
 }
 
 /* Last stage: the disks take their velocities and move; floor and lid stop them. */
-static fsi_result move(void *user, fsi_real dt) {
+static fsi_result move(fsi_real dt, void *user) {
     tank *t = (tank *)user;
     for (int b = 0; b < DISKS; b++) {
         fsi_body *body = &t->body[b];

@@ -56,7 +56,7 @@ static void place(const scene *plate, int frame, double *centre) {
 }
 
 /* Before the solve: where the plate is, and its velocity in this step. */
-static fsi_result begin(void *user, fsi_real dt) {
+static fsi_result begin(fsi_real dt, void *user) {
     scene *plate = (scene *)user;
     double next[2];
     place(plate, plate->frame + 1, next);
@@ -71,7 +71,7 @@ static fsi_result begin(void *user, fsi_real dt) {
 }
 
 /* After the solve: the plate moves. */
-static fsi_result move(void *user, fsi_real dt) {
+static fsi_result move(fsi_real dt, void *user) {
     scene *plate = (scene *)user;
     place(plate, ++plate->frame, plate->centre);
     for (int i = 0; i < 6; i++)

@@ -44,14 +44,14 @@ typedef struct sheet {
 } sheet;
 
 /* The stages around the coupled solve: forces before it, contact and motion after it. */
-EX fsi_result sheet_begin(void *user, fsi_real dt) {
+EX fsi_result sheet_begin(fsi_real dt, void *user) {
     sheet *self = (sheet *)user;
     fsi_result result = fsi_soft_forces(&self->cloth, dt);
     fsi_soft_couple(&self->cloth, &self->door);
     return result;
 }
 
-EX fsi_result sheet_move(void *user, fsi_real dt) {
+EX fsi_result sheet_move(fsi_real dt, void *user) {
     sheet *self = (sheet *)user;
     fsi_result result = fsi_soft_take(&self->cloth);
     if (result >= 0 && self->walls)

@@ -62,8 +62,8 @@ static fsi_vec3 from_centre(const ball *b, fsi_vec3 x) {
 
 /* The grid asks: where does the way from a to b first meet the ball? |arm + t way| = radius is a
    quadratic equation for t. */
-static int hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal,
-               fsi_vec3 *velocity) {
+static int hit(fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal, fsi_vec3 *velocity,
+               void *user) {
     const ball *s = (const ball *)user;
     fsi_vec3 arm = from_centre(s, a);
     fsi_vec3 way = fsi_vec_sub(b, a);

@@ -110,7 +110,7 @@ static fsi_result swarm_go(swarm *s, fsi_real dt) {
     return result;
 }
 
-static fsi_result swarm_begin(void *user, fsi_real dt) {
+static fsi_result swarm_begin(fsi_real dt, void *user) {
     swarm *s = (swarm *)user;
     clock_t t = clock();
     fsi_result result = FSI_OK;
@@ -146,7 +146,7 @@ static fsi_result swarm_begin(void *user, fsi_real dt) {
     return result;
 }
 
-static fsi_result swarm_move(void *user, fsi_real dt) {
+static fsi_result swarm_move(fsi_real dt, void *user) {
     swarm *s = (swarm *)user;
     clock_t t = clock();
     fsi_result result = swarm_take(s);

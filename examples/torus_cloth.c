@@ -30,25 +30,25 @@ typedef struct pond {
 } pond;
 
 /* Before the solve: forces on both, and the velocity of the torus for the coupling. */
-static fsi_result begin(void *user, fsi_real dt) {
+static fsi_result begin(fsi_real dt, void *user) {
     pond *self = (pond *)user;
     fsi_result result;
     if ((result = fsi_solids_forces(&self->rigid, dt)) < 0)
         return result;
-    if ((result = sheet_begin(&self->sheet, dt)) < 0)
+    if ((result = sheet_begin(dt, &self->sheet)) < 0)
         return result;
     return fsi_solids_couple(&self->rigid, TORUS, &self->sheet.list[1]);
 }
 
 /* After it: contact of both and motion of the torus, then motion of the cloth. */
-static fsi_result move(void *user, fsi_real dt) {
+static fsi_result move(fsi_real dt, void *user) {
     pond *self = (pond *)user;
     fsi_result result;
     if ((result = fsi_solids_take(&self->rigid, TORUS)) < 0)
         return result;
     if ((result = fsi_solids_move(&self->rigid, dt)) < 0)
         return result;
-    return sheet_move(&self->sheet, dt);
+    return sheet_move(dt, &self->sheet);
 }
 
 /* How deep a point is inside the torus, m; negative: outside. */

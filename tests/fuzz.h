@@ -476,7 +476,7 @@ typedef struct fuzz_box {
     fsi_real gain;
 } fuzz_box;
 
-static fsi_result fuzz_solve(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result fuzz_solve(const fsi_real *in, fsi_real *out, void *user) {
     fuzz_box *b = (fuzz_box *)user;
     int odd = gene_int(b->g, 0, 63);
     for (int i = 0; i < b->n; i++)

@@ -632,7 +632,7 @@ typedef struct scene_strip {
     fsi_soft_responder responder;
 } scene_strip;
 
-static fsi_result strip_begin(void *user, fsi_real dt) {
+static fsi_result strip_begin(fsi_real dt, void *user) {
     scene_strip *s = (scene_strip *)user;
     fsi_result result = s->mono.count ? fsi_soft_forces(&s->cloth, dt) : FSI_OK;
     if (result < 0)
@@ -641,7 +641,7 @@ static fsi_result strip_begin(void *user, fsi_real dt) {
     return s->mono.count ? FSI_OK : fsi_soft_responder_begin(&s->responder);
 }
 
-static fsi_result strip_move(void *user, fsi_real dt) {
+static fsi_result strip_move(fsi_real dt, void *user) {
     scene_strip *s = (scene_strip *)user;
     fsi_result result = s->mono.count ? fsi_soft_finish(&s->cloth) : FSI_OK;
     return result < 0 ? result : fsi_soft_move(&s->cloth, dt);
@@ -842,7 +842,7 @@ typedef struct scene_square {
     scene_own own;
 } scene_square;
 
-static fsi_result square_begin(void *user, fsi_real dt) {
+static fsi_result square_begin(fsi_real dt, void *user) {
     scene_square *s = (scene_square *)user;
     (void)dt;
     s->body.centre = fsi_vec_load(s->own.centre);
@@ -853,7 +853,7 @@ static fsi_result square_begin(void *user, fsi_real dt) {
     return fsi_body_couple(&s->body, &s->surface, &s->door);
 }
 
-static fsi_result square_move(void *user, fsi_real dt) {
+static fsi_result square_move(fsi_real dt, void *user) {
     scene_square *s = (scene_square *)user;
     fsi_vec_store(s->own.centre, fsi_vec_mad(s->body.centre, s->body.velocity, dt));
     return FSI_OK;

@@ -195,13 +195,13 @@ TEST C_01_archimedes_exact(void) {
     PASS();
 }
 
-static fsi_result neutral_begin(void *user, fsi_real dt) {
+static fsi_result neutral_begin(fsi_real dt, void *user) {
     scene *s = (scene *)user;
     s->body[0].velocity.y += s->grid.desc.gravity.y * dt;
     return fsi_body_couple(s->body, s->surface, s->door);
 }
 
-static fsi_result neutral_move(void *user, fsi_real dt) {
+static fsi_result neutral_move(fsi_real dt, void *user) {
     (void)dt;
     fsi_body_take(((scene *)user)->body);
     return FSI_OK;
@@ -1195,7 +1195,7 @@ TEST C_26_bubble_breaks_up(void) {
     PASS();
 }
 
-static fsi_result float_begin(void *user, fsi_real dt) {
+static fsi_result float_begin(fsi_real dt, void *user) {
     scene *s = (scene *)user;
     int n = s->surface[0].vertex_count;
     fsi_body *body = s->body;
@@ -1208,7 +1208,7 @@ static fsi_result float_begin(void *user, fsi_real dt) {
     return fsi_body_couple(body, s->surface, s->door);
 }
 
-static fsi_result float_move(void *user, fsi_real dt) {
+static fsi_result float_move(fsi_real dt, void *user) {
     scene *s = (scene *)user;
     fsi_real damp = 1 / (1 + 4 * dt);
     fsi_body_take(s->body);
@@ -1263,7 +1263,7 @@ TEST C_07_floating_depth(void) {
 static fsi_real before[BODIES];
 static double drag; /* 1/s, to come to rest */
 
-static fsi_result free_begin(void *user, fsi_real dt) {
+static fsi_result free_begin(fsi_real dt, void *user) {
     scene *s = (scene *)user;
     for (int k = 0; k < s->count; k++) {
         fsi_body *body = s->body + k;
@@ -1280,7 +1280,7 @@ static fsi_result free_begin(void *user, fsi_real dt) {
     return FSI_OK;
 }
 
-static fsi_result free_move(void *user, fsi_real dt) {
+static fsi_result free_move(fsi_real dt, void *user) {
     scene *s = (scene *)user;
     take(s);
     for (int k = 0; k < s->count; k++) {
@@ -1683,14 +1683,14 @@ TEST bad_input(void) {
  * gets wet, none of the water is lost. */
 static fsi_soft bag;
 
-static fsi_result bag_begin(void *user, fsi_real dt) {
+static fsi_result bag_begin(fsi_real dt, void *user) {
     scene *s = (scene *)user;
     fsi_result result = fsi_soft_forces(&bag, dt);
     fsi_soft_couple(&bag, s->door);
     return result;
 }
 
-static fsi_result bag_move(void *user, fsi_real dt) {
+static fsi_result bag_move(fsi_real dt, void *user) {
     (void)user;
     return fsi_soft_move(&bag, dt);
 }
@@ -1811,13 +1811,13 @@ static fsi_real right_water(fsi_vec3 x, void *user) {
     return a > b ? a : b;
 }
 
-static fsi_result plate_begin(void *user, fsi_real dt) {
+static fsi_result plate_begin(fsi_real dt, void *user) {
     scene *s = (scene *)user;
     (void)dt;
     return fsi_body_couple(s->body, s->surface, s->door);
 }
 
-static fsi_result plate_move(void *user, fsi_real dt) {
+static fsi_result plate_move(fsi_real dt, void *user) {
     scene *s = (scene *)user;
     s->body[0].centre.x += s->body[0].velocity.x * dt;
     for (int i = 0; i < 2; i++)
@@ -2041,7 +2041,7 @@ static void add_cube(scene *s, double cx, double cy, double half, double density
     s->list[k] = s->door + k;
 }
 
-static fsi_result cubes_begin(void *user, fsi_real dt) {
+static fsi_result cubes_begin(fsi_real dt, void *user) {
     scene *s = (scene *)user;
     fsi_result result = FSI_OK;
     for (int k = 0; k < s->count && result >= 0; k++) {
@@ -2052,7 +2052,7 @@ static fsi_result cubes_begin(void *user, fsi_real dt) {
     return result;
 }
 
-static fsi_result cubes_move(void *user, fsi_real dt) {
+static fsi_result cubes_move(fsi_real dt, void *user) {
     (void)dt;
     take((scene *)user);
     return FSI_OK;

@@ -1428,7 +1428,7 @@ static fsi_real pool(fsi_vec3 x, void *user) {
     return x.y - pool_level;
 }
 
-static fsi_result stars_begin(void *user, fsi_real dt) {
+static fsi_result stars_begin(fsi_real dt, void *user) {
     fsi_result result = FSI_OK;
     fsi_scene *scene = (fsi_scene *)user;
     for (int i = 0; i < scene->count && result == FSI_OK; i++) {

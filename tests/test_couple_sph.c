@@ -417,7 +417,7 @@ typedef struct patch {
     int32_t index[6], node[4];
 } patch;
 
-static fsi_result patch_stay(void *user, fsi_real dt) {
+static fsi_result patch_stay(fsi_real dt, void *user) {
     (void)user;
     (void)dt;
     return FSI_OK;
@@ -891,7 +891,7 @@ TEST clamp_keeps_momentum_and_place(void) {
                        (double)fsi_vec_length(fsi_vec_sub(to, fsi_vec_load(flap.x + 3 * node[i]))));
         }
         bend = fmax(bend, fabs((double)world.body[body].spin.z));
-        CHECK_OK(fsi_clamp_advance(&clamp, FSI_R(1e-3)));
+        CHECK_OK(fsi_clamp_advance(FSI_R(1e-3), &clamp));
         CHECK_OK(fsi_solids_step(&world, FSI_R(1e-3)));
     }
     CHECK_MOST(most, TOL(1e-12, 1e-4) * fabs(first[1]));

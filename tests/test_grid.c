@@ -1373,8 +1373,8 @@ TEST sources_fill_and_drain(void) {
 
 /* A ray callback that answers with garbage: its wall is at rest and right here; everything stays
  * finite. */
-static int bad_hit(void *user, fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal,
-                   fsi_vec3 *velocity) {
+static int bad_hit(fsi_vec3 a, fsi_vec3 b, fsi_real *t, fsi_vec3 *normal, fsi_vec3 *velocity,
+                   void *user) {
     (void)user;
     (void)a;
     (void)b;

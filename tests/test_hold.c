@@ -79,7 +79,7 @@ static void tank_close(tank *t) {
 }
 
 /* The step by its stages, for comparison: without hold, which is how it was. */
-static fsi_result plain_move(void *user, fsi_real dt) {
+static fsi_result plain_move(fsi_real dt, void *user) {
     fsi_solids *solids = &((tank *)user)->w.solids;
     for (int i = 0; i < solids->body_count; i++)
         if (solids->body[i].kind == FSI_RIGID_DYNAMIC && fsi_solids_take(solids, i) != FSI_OK)

@@ -258,7 +258,7 @@ static fsi_result couple_full(const fsi_allocator *allocator) {
     if (result >= 0)
         result = fsi_couple_init(&fresh, &s->grid, &desc);
     if (result >= 0)
-        result = strip_begin(s, FSI_R(0.02));
+        result = strip_begin(FSI_R(0.02), s);
     if (result >= 0)
         result = fsi_couple_half(&fresh, s->list, 1, FSI_R(0.02), NULL);
     if (result >= 0)
@@ -308,7 +308,7 @@ static fsi_result slip_solvers(const fsi_allocator *allocator, int form, int sol
     if (result >= 0)
         result = fsi_slip_init(&slip, &s->grid, &desc);
     if (result >= 0)
-        result = cloth ? strip_begin(s, FSI_R(0.02)) : fsi_body_couple(&body, &plate, &s->door);
+        result = cloth ? strip_begin(FSI_R(0.02), s) : fsi_body_couple(&body, &plate, &s->door);
     one.solid = s->list;
     one.count = 1;
     if (result >= 0)

@@ -13,7 +13,7 @@ typedef struct linear_box {
     double mean;
 } linear_box;
 
-static fsi_result linear_solve(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result linear_solve(const fsi_real *in, fsi_real *out, void *user) {
     linear_box *l = (linear_box *)user;
     for (int i = 0; i < l->out; i++) {
         double s = l->b[i];
@@ -172,13 +172,13 @@ typedef struct lagging {
     double mu, fluid, solid;
 } lagging;
 
-static fsi_result lagging_fluid(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result lagging_fluid(const fsi_real *in, fsi_real *out, void *user) {
     lagging *l = (lagging *)user;
     out[0] = (fsi_real)(-l->mu * ((double)in[0] - l->fluid));
     return FSI_OK;
 }
 
-static fsi_result lagging_solid(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result lagging_solid(const fsi_real *in, fsi_real *out, void *user) {
     lagging *l = (lagging *)user;
     out[0] = (fsi_real)(l->solid + (double)in[0]);
     return FSI_OK;
@@ -319,13 +319,13 @@ typedef struct spring {
     double m, k, ma, dt, x0, v0;
 } spring;
 
-static fsi_result spring_fluid(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result spring_fluid(const fsi_real *in, fsi_real *out, void *user) {
     spring *s = (spring *)user;
     out[0] = (fsi_real)(s->ma * (((double)in[0] - s->x0) / s->dt - s->v0) / s->dt);
     return FSI_OK;
 }
 
-static fsi_result spring_solid(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result spring_solid(const fsi_real *in, fsi_real *out, void *user) {
     spring *s = (spring *)user;
     out[0] = (fsi_real)((s->m * (s->x0 / (s->dt * s->dt) + s->v0 / s->dt) - (double)in[0])
                         / (s->m / (s->dt * s->dt) + s->k));
@@ -379,7 +379,7 @@ typedef struct drift {
     int restores, saves;
 } drift;
 
-static fsi_result drift_solve(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result drift_solve(const fsi_real *in, fsi_real *out, void *user) {
     drift *d = (drift *)user;
     d->state += 1;
     out[0] = (fsi_real)(3 * (double)in[0] + d->state);
@@ -540,7 +540,7 @@ typedef struct odd {
     uint64_t seed;
 } odd;
 
-static fsi_result odd_solve(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result odd_solve(const fsi_real *in, fsi_real *out, void *user) {
     odd *o = (odd *)user;
     /* gives up */
     if (++o->calls == o->fail_at && o->kind == 0)
@@ -563,7 +563,7 @@ static fsi_result odd_back(void *user) {
     return ((odd *)user)->kind == 5 ? FSI_ERR_STATE : FSI_OK;
 }
 
-static fsi_result same_solve(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result same_solve(const fsi_real *in, fsi_real *out, void *user) {
     (void)user;
     out[0] = in[0];
     out[1] = in[1];
@@ -733,8 +733,8 @@ TEST P_capped_step_leaves_solid_near_fluid(void) {
         CHECK_RESULT(FSI_NOT_CONVERGED,
                      fsi_partitioned_step(&partitioned, 8, 8, &box, &blackbox, x, p, NULL));
         for (int k = 0; k < 2; k++) {
-            CHECK_OK(box.solve_fn(box.user, x, pf));
-            CHECK_OK(blackbox.solve_fn(blackbox.user, k ? pf : p, xs));
+            CHECK_OK(box.solve_fn(x, pf, box.user));
+            CHECK_OK(blackbox.solve_fn(k ? pf : p, xs, blackbox.user));
             for (int i = 0; i < 8; i++)
                 *(k ? &residual : &gap) =
                     fmax(*(k ? &residual : &gap), fabs((double)(xs[i] - x[i])));

@@ -1165,18 +1165,18 @@ TEST external_callbacks(void) {
     fsi_external ext;
     fsi_reduced_external(&reduced, x, &ext);
     fsi_mat3 K;
-    ext.inverse_mass_fn(ext.user, 5, fsi_vec_load(x + 15), &K);
+    ext.inverse_mass_fn(5, fsi_vec_load(x + 15), &K, ext.user);
     for (int j = 0; j < 3; j++) {
-        fsi_vec3 v0 = ext.velocity_fn(ext.user, 5, fsi_vec_load(x + 15));
-        ext.impulse_fn(ext.user, 5, fsi_vec_load(x + 15), fsi_vec(j == 0, j == 1, j == 2));
-        fsi_vec3 v1 = fsi_vec_sub(ext.velocity_fn(ext.user, 5, fsi_vec_load(x + 15)), v0);
+        fsi_vec3 v0 = ext.velocity_fn(5, fsi_vec_load(x + 15), ext.user);
+        ext.impulse_fn(5, fsi_vec_load(x + 15), fsi_vec(j == 0, j == 1, j == 2), ext.user);
+        fsi_vec3 v1 = fsi_vec_sub(ext.velocity_fn(5, fsi_vec_load(x + 15), ext.user), v0);
         for (int i = 0; i < 3; i++)
             CHECK_NEAR(K.m[3 * i + j], fsi__get(v1, i), TOL(1e-10, 1e-3));
     }
     {
         fsi_vec3 n;
         int point = -1;
-        CHECK_NEAR(0, ext.distance_fn(ext.user, fsi_vec_load(x + 15), &n, &point), 0.01);
+        CHECK_NEAR(0, ext.distance_fn(fsi_vec_load(x + 15), &n, &point, ext.user), 0.01);
         ASSERT_EQ(5, point);
     }
     free(x);

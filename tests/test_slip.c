@@ -2069,7 +2069,7 @@ static void flap_place(flapping *w, double t, fsi_real *x) {
     }
 }
 
-static fsi_result flap_begin(void *user, fsi_real dt) {
+static fsi_result flap_begin(fsi_real dt, void *user) {
     flapping *w = (flapping *)user;
     fsi_real next[3 * 64];
     flap_place(w, w->t + (double)dt, next);
@@ -2078,7 +2078,7 @@ static fsi_result flap_begin(void *user, fsi_real dt) {
     return FSI_OK;
 }
 
-static fsi_result flap(void *user, fsi_real dt) {
+static fsi_result flap(fsi_real dt, void *user) {
     flapping *w = (flapping *)user;
     w->t += (double)dt;
     flap_place(w, w->t, w->x);
@@ -2178,7 +2178,7 @@ TEST C_12_tracers_never_cross_a_moving_shell(void) {
                                                : 0.5 + 0.3 * check_random(&seed));
         slip.tracer = x;
         slip.tracers = POINTS;
-        (void)flap(&w, 0);
+        (void)flap(0, &w);
         for (int k = 0; k < steps; k++) {
             memcpy(old, x, sizeof old);
             memcpy(was, w.x, sizeof was);

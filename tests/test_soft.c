@@ -1663,7 +1663,7 @@ TEST restore_forgets_a_step_begun(void) {
     for (int i = 0; i < 2; i++) {
         ASSERT(fsi_soft_forces(&soft, FSI_R(0.01)) >= 0);
         if (i)
-            external.advance_fn(external.user, FSI_R(0.004));
+            external.advance_fn(FSI_R(0.004), external.user);
         CHECK_OK(fsi_soft_restore(&soft, keep));
         CHECK_OK(fsi_soft_move(&soft, FSI_R(0.01)));
         ASSERT_EQ(0, memcmp(x, soft.x, (size_t)n * sizeof *x));

@@ -1317,19 +1317,19 @@ typedef struct net {
     fsi_real x[9], v[9], mass;
 } net;
 
-static fsi_vec3 net_velocity(void *user, int point, fsi_vec3 at) {
+static fsi_vec3 net_velocity(int point, fsi_vec3 at, void *user) {
     (void)at;
     return fsi_vec_load(((net *)user)->v + 3 * point);
 }
 
-static void net_inverse_mass(void *user, int point, fsi_vec3 at, fsi_mat3 *K) {
+static void net_inverse_mass(int point, fsi_vec3 at, fsi_mat3 *K, void *user) {
     (void)point;
     (void)at;
     memset(K, 0, sizeof *K);
     K->m[0] = K->m[4] = K->m[8] = 1 / ((net *)user)->mass;
 }
 
-static void net_impulse(void *user, int point, fsi_vec3 at, fsi_vec3 j) {
+static void net_impulse(int point, fsi_vec3 at, fsi_vec3 j, void *user) {
     net *n = (net *)user;
     (void)at;
     fsi_vec_store(n->v + 3 * point, fsi_vec_mad(fsi_vec_load(n->v + 3 * point), j, 1 / n->mass));

@@ -428,9 +428,9 @@ static fsi_result forgetful_restore(void *user) {
     return FSI_OK;
 }
 
-static fsi_result forgetful_solve(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result forgetful_solve(const fsi_real *in, fsi_real *out, void *user) {
     forgetful *f = (forgetful *)user;
-    fsi_result result = f->inner.solve_fn(f->inner.user, in, out);
+    fsi_result result = f->inner.solve_fn(in, out, f->inner.user);
     out[0] += (fsi_real)f->dirty++;
     return result;
 }
@@ -650,7 +650,7 @@ TEST P_06_membrane_added_mass(void) {
         fsi_blackbox box = fsi_fluid_box_door(&fluid);
         for (int i = 0; i < fluid.n; i++)
             x[i] = i == 0;
-        ASSERT(box.solve_fn(box.user, x, p) >= 0);
+        ASSERT(box.solve_fn(x, p, box.user) >= 0);
         /* impulse = -m_a integral of cos^2 */
         double ma = -2 * (double)p[0];
         CHECK_NEAR(table[k], ma, TOL(1e-6, 1e-3));
@@ -673,7 +673,7 @@ typedef struct wave {
     double mass, stiff, x, v, dt;
 } wave;
 
-static fsi_result wave_solve(void *user, const fsi_real *in, fsi_real *out) {
+static fsi_result wave_solve(const fsi_real *in, fsi_real *out, void *user) {
     wave *w = (wave *)user;
     double v = (w->mass * w->v + (double)in[0] - w->dt * w->stiff * w->x)
                / (w->mass + w->dt * w->dt * w->stiff);
@@ -807,7 +807,7 @@ typedef struct strip {
 
 /* The cloth carries the mass D of the fluid in the dual cells that it cuts: (m + D) v = m v* +
  * impulse + D v_F, as in cloth_jet's scheme pcm. */
-static fsi_result strip_carry(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v) {
+static fsi_result strip_carry(fsi_real dt, const fsi_real *impulse, fsi_real *v, void *user) {
     strip *s = (strip *)user;
     fsi_real D[3 * 17], m[17], push[3 * 17];
     memset(D, 0, sizeof D);
@@ -821,7 +821,7 @@ static fsi_result strip_carry(void *user, fsi_real dt, const fsi_real *impulse, 
         m[i] = s->cloth.mass[i];
         s->cloth.mass[i] += most;
     }
-    fsi_result result = fsi_soft_respond(&s->responder, dt, push, v);
+    fsi_result result = fsi_soft_respond(dt, push, v, &s->responder);
     for (int i = 0; i < 17; i++)
         s->cloth.mass[i] = m[i];
     return result;
@@ -832,7 +832,7 @@ static fsi_result strip_carry(void *user, fsi_real dt, const fsi_real *impulse, 
 static double strip_mu(fsi_partitioned_scene *scene, fsi_real dt) {
     fsi_real x[80], x0[80], q[80], y[80], y0[80];
     double a = 0, b = 1;
-    if (scene->begin_fn(scene->user, dt) < 0
+    if (scene->begin_fn(dt, scene->user) < 0
         || fsi_interface_detect(scene->face, scene->grid, scene->list, 1) < 0
         || fsi_fluid_box_begin(&scene->fluid, dt) < 0)
         return 0;
@@ -844,11 +844,11 @@ static double strip_mu(fsi_partitioned_scene *scene, fsi_real dt) {
     int i;
     for (i = 0; i < n; i++)
         x0[i] = 0, x[i] = i < 51 && i % 3 == 1 ? (fsi_real)(1e-3 * sin(3.14159 * (i / 3) / 16)) : 0;
-    box.solve_fn(box.user, x0, q);
-    blackbox.solve_fn(blackbox.user, q, y0);
+    box.solve_fn(x0, q, box.user);
+    blackbox.solve_fn(q, y0, blackbox.user);
     for (int k = 0; k < 20; k++) {
-        box.solve_fn(box.user, x, q);
-        blackbox.solve_fn(blackbox.user, q, y);
+        box.solve_fn(x, q, box.user);
+        blackbox.solve_fn(q, y, blackbox.user);
         for (a = b = 0, i = 0; i < n; i++)
             y[i] -= y0[i], a += (double)(y[i] * x[i]), b += (double)(x[i] * x[i]);
         for (i = 0; i < n; i++)
@@ -1154,13 +1154,13 @@ TEST A_01_added_mass_and_impulses(void) {
 /* A light float, 5 by 3 cells, that slides on a vertical rod in air at rest, pushed a little; every
    step takes exactly so many iterations of P or P-C. Returns its last speed over the first. mu: its
    added mass over its own, as the form sees it. */
-static fsi_result float_begin(void *user, fsi_real dt) {
+static fsi_result float_begin(fsi_real dt, void *user) {
     (void)user;
     (void)dt;
     return FSI_OK;
 }
 
-static fsi_result float_move(void *user, fsi_real dt) {
+static fsi_result float_move(fsi_real dt, void *user) {
     piston *p = (piston *)user;
     for (int i = 0; i < 4; i++)
         p->x[3 * i + 1] += dt * p->v;
@@ -1218,10 +1218,10 @@ static double float_run(double M, int form, double omega, int iterations, int st
         && fsi_fluid_box_begin(&scene.fluid, (fsi_real)h) >= 0) {
         fsi_blackbox box = fsi_fluid_box_door(&scene.fluid);
         fsi_real x = 0, q0;
-        box.solve_fn(box.user, &x, &q0);
+        box.solve_fn(&x, &q0, box.user);
         x = (fsi_real)h;
         fsi_real q;
-        box.solve_fn(box.user, &x, &q);
+        box.solve_fn(&x, &q, box.user);
         *mu = (double)((q0 - q) * p.inverse);
     }
     fsi_partitioned_scene_free(&scene);
@@ -1904,7 +1904,7 @@ TEST P_09_our_boxes_have_no_memory(void) {
         for (int k = 0; k < 2; k++) {
             for (int i = 0; i < 3; i++)
                 ASSERT(
-                    box[k].solve_fn(box[k].user, i == 1 ? other : T1.x, i == 1 ? T1.p : out[i / 2])
+                    box[k].solve_fn(i == 1 ? other : T1.x, i == 1 ? T1.p : out[i / 2], box[k].user)
                     >= 0);
             ASSERT_EQ(0, memcmp(out[0], out[1], (size_t)T1.fluid.n * sizeof(fsi_real)));
         }
@@ -1989,7 +1989,7 @@ typedef struct moody {
     int kind, calls;
 } moody;
 
-static fsi_result moody_respond(void *user, fsi_real dt, const fsi_real *impulse, fsi_real *v) {
+static fsi_result moody_respond(fsi_real dt, const fsi_real *impulse, fsi_real *v, void *user) {
     moody *m = (moody *)user;
     (void)dt;
     for (int i = 0; i < 3; i++)
@@ -2002,7 +2002,7 @@ static fsi_result moody_respond(void *user, fsi_real dt, const fsi_real *impulse
     return m->kind == 2 ? FSI_CAPPED : FSI_OK;
 }
 
-static fsi_result moody_begin(void *user, fsi_real dt) {
+static fsi_result moody_begin(fsi_real dt, void *user) {
     (void)user;
     (void)dt;
     return FSI_OK;

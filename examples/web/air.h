@@ -306,7 +306,7 @@ static int press_stopped(int i) {
     return down || up;
 }
 
-static fsi_result press_begin(void *user, fsi_real dt) {
+static fsi_result press_begin(fsi_real dt, void *user) {
     press_block *block = user;
     int i = (int)(block - press.block);
     int fixed = i == 2 || press_stopped(i);
@@ -318,7 +318,7 @@ static fsi_result press_begin(void *user, fsi_real dt) {
     return FSI_OK;
 }
 
-static fsi_result press_move(void *user, fsi_real dt) {
+static fsi_result press_move(fsi_real dt, void *user) {
     press_block *block = user;
     int i = (int)(block - press.block);
     press.state[2 * i + 1] = block->velocity;

@@ -193,7 +193,7 @@ static fsi_vec3 jelly_weight(const fsi_reduced *bell) {
     return fsi_vec_add(back, fsi_vec(0, -value_of("weight"), 0));
 }
 
-static fsi_result jelly_begin(void *user, fsi_real dt) {
+static fsi_result jelly_begin(fsi_real dt, void *user) {
     fsi_reduced *bell = &jelly.body[0];
     double strength = value_of("stroke") * jelly_contraction();
     fsi_result result = FSI_OK;
@@ -211,7 +211,7 @@ static fsi_result jelly_begin(void *user, fsi_real dt) {
     return result < 0 ? result : fsi_reduced_group_couple(&jelly.group, dt, &jelly.door);
 }
 
-static fsi_result jelly_move(void *user, fsi_real dt) {
+static fsi_result jelly_move(fsi_real dt, void *user) {
     fsi_result result = fsi_reduced_group_take(&jelly.group);
     (void)user;
     return result < 0 ? result : fsi_reduced_group_move(&jelly.group, dt);
