@@ -3293,7 +3293,7 @@ static double fsi__bubble_sum(const fsi_couple *couple, const fsi_bubble *bubble
                               const fsi_real *x);
 static void fsi__bubble_add(const fsi_couple *couple, const fsi_bubble *bubble, double value,
                             fsi_real *y);
-static fsi_result fsi__second_build(fsi_couple *couple);
+static fsi_result fsi__schur_cycle_build(fsi_couple *couple);
 static void fsi__schur_apply(const fsi_real *r, fsi_real *z, void *user);
 static fsi_result fsi__variant_solve(fsi_couple *couple, fsi_report *report);
 
@@ -4841,10 +4841,11 @@ static int fsi__ranked(const fsi_couple *couple) {
     return known && (couple->columns || couple->bubbles);
 }
 
-/* What the solves of one system share: closed regions and the preconditioner. */
+/* What the solves of one system share: kept volumes (closed regions, bubbles) and what the
+   preconditioner needs beside the grid's V-cycle. regions and rows are 0 before. */
 static fsi_result fsi__sigma_build(fsi_couple *couple) {
     fsi_result result;
-    if (couple->desc.solver == FSI_COUPLE_SCHUR && (result = fsi__second_build(couple)) < 0)
+    if (couple->desc.solver == FSI_COUPLE_SCHUR && (result = fsi__schur_cycle_build(couple)) < 0)
         return result;
     if ((result = fsi__regions_build(couple)) < 0)
         return result;
@@ -11090,8 +11091,8 @@ FSI__INLINE fsi_real fsi__side_mu(const fsi_couple *couple, const fsi_side *side
 }
 
 /* A V-cycle for A11: solids become Dirichlet cells behind faces of weight mu. Shells stay closed
-   (the cycle only preconditions), and so do the open shares of cut cells stay open. */
-static fsi_result fsi__second_build(fsi_couple *couple) {
+   (the cycle only preconditions), and open shares of cut cells stay open. */
+static fsi_result fsi__schur_cycle_build(fsi_couple *couple) {
     const fsi_interface *iface = &couple->iface;
     const fsi_grid *grid = couple->grid;
     fsi_result result;
@@ -11499,7 +11500,7 @@ static fsi_result fsi__full_solve(fsi_couple *couple, fsi_report *report) {
     fsi_ic ic = FSI__ZERO;
     fsi_couple_precondition precondition = couple->desc.precondition;
     if (precondition == FSI_PRECONDITION_MULTIGRID) {
-        result = fsi__second_build(couple);
+        result = fsi__schur_cycle_build(couple);
         if (result >= 0)
             result = fsi__full_regions(couple);
     }

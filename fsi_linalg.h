@@ -1964,12 +1964,12 @@ FSI_API fsi_quat fsi_quat_from_rotation(fsi_vec3 a) {
                                 const type *FSI__RESTRICT b) {                                     \
         double sum[lanes] = {0};                                                                   \
         size_t i;                                                                                  \
-        for (i = 0; i + lanes <= n; i += lanes)                                                    \
-            for (size_t lane = 0; lane < lanes; lane++)                                            \
+        for (i = 0; i + (lanes) <= n; i += (lanes))                                                \
+            for (size_t lane = 0; lane < (lanes); lane++)                                          \
                 sum[lane] += (double)a[i + lane] * (double)b[i + lane];                            \
         for (size_t lane = 0; i < n; i++, lane++)                                                  \
             sum[lane] += (double)a[i] * (double)b[i];                                              \
-        for (size_t half = lanes / 2; half; half /= 2)                                             \
+        for (size_t half = (lanes) / 2; half; half /= 2)                                           \
             for (size_t lane = 0; lane < half; lane++)                                             \
                 sum[lane] += sum[lane + half];                                                     \
         return sum[0];                                                                             \
@@ -2422,7 +2422,7 @@ FSI_API fsi_operator fsi_csr_operator(const fsi_csr *matrix) {
 /* ------------------------------------------------------------------------------------------------
  * >>krylov */
 
-/* What the three iterations share: the description with defaults, the target, the workspace and the
+/* What the three iterations share: the caller's description, the target, the workspace and the
  * report. */
 typedef struct fsi__krylov {
     const fsi_krylov_desc *desc;
@@ -2431,7 +2431,7 @@ typedef struct fsi__krylov {
     fsi_real **vector; /* work vectors of length n */
     double *doubles;   /* GMRES: Hessenberg matrix and rotations */
     double target;     /* stop when |b - A x| <= target */
-    double size;       /* |b| */
+    double size;       /* |b|, in the unit */
     /* b and x are multiplied by this power of two where their squares would overflow or vanish; 1
      * elsewhere */
     double unit;
@@ -2537,7 +2537,8 @@ static void fsi__krylov_rhs(const fsi__krylov *krylov, fsi_real *r) {
         fsi_scale(krylov->n, (fsi_real)krylov->unit, r);
 }
 
-/* Checks, workspace, target. FSI_EMPTY: n = 0, nothing to do. */
+/* Checks, workspace, unit, target, cap and clock; vector[0] is scratch here. FSI_EMPTY: n = 0,
+   nothing to do. */
 static fsi_result fsi__krylov_open(fsi__krylov *krylov, const fsi__method *method,
                                    const fsi_krylov_desc *desc, const fsi_real *b,
                                    const fsi_real *x, void *work, size_t work_size) {
@@ -4378,8 +4379,9 @@ static int fsi__eigen_all(size_t n, double *A, double *d, double *Z, double *wor
     return 1;
 }
 
-/* B = L L^T (L in place of B) and A = L^-1 A L^-T; 0 when B is not positive definite. The dense
- * Cholesky of the base works in fsi_real; here all is double in both precisions. */
+/* Makes A x = w B x an ordinary problem: B = L L^T (L in place of B), A = L^-1 A L^-T; 0 when B is
+ * not positive definite. The dense Cholesky of the base works in fsi_real; here all is double in
+ * both precisions. */
 static int fsi__eigen_reduce(size_t n, double *A, double *L) {
     for (size_t i = 0; i < n; i++) {
         double *row = L + i * n;
@@ -5932,7 +5934,7 @@ static void fsi__mg_finest(fsi_mg *mg) {
 /* Coarse kinds while weights are made: SOME holds unknowns, SOLID has unknowns with unit weights in
  * all its children. */
 #define FSI__MG_SOME 7
-#define FSI__MG_SOLID 11
+#define FSI__MG_FULL 11
 
 /* solid[h] loses bit 0 unless both cells of a pair are unknowns with unit weights around, and gets
  * bit 1 if one is an unknown */
@@ -6033,7 +6035,7 @@ static void fsi__mg_parents(fsi_mg *mg, int depth, int coarse_k) {
                 fsi__ijk block = fsi__ijk_of(first + i, coarse_j, coarse_k);
                 int kind = 0;
                 if (solid[i] & 1)
-                    kind = FSI__MG_SOLID;
+                    kind = FSI__MG_FULL;
                 else if (solid[i])
                     kind = fsi__mg_cut(mg, depth, block);
                 coarse->kind[fsi__mg_cell_id(coarse, block)] = (uint8_t)kind;
@@ -6063,8 +6065,8 @@ static void fsi__mg_adopt(const fsi_mg *mg, int depth, fsi__ijk cell, uint8_t *k
     *kind = (uint8_t)((*kind & 15) | to << 4);
 }
 
-/* Conductance from the middle of fine cell's block through its face d, as far as this side goes:
-   1/w and half of the inner face. Returns the resistance, or 0 if the face is closed. */
+/* Resistance from the middle of the fine cell's block through its face in this direction, as far as
+   this side goes: 1/w and half of the inner face; 0 if the face is closed. */
 static float fsi__mg_resistance(const fsi_mg *mg, int depth, int direction, fsi__ijk cell,
                                 int *behind) {
     float weight = fsi__mg_face(mg, depth, direction, cell, behind);
@@ -6096,7 +6098,7 @@ static float fsi__mg_dirichlet(const fsi_mg *mg, int depth, int direction, fsi__
     int axis = direction >> 1;
     int at = fsi__ijk_get(block, axis);
     int outer = at == (direction & 1 ? level[1].n[axis] - 1 : 0);
-    if (outer && !mg->open[direction] && fsi__mg_kind(level + 1, block) == FSI__MG_SOLID)
+    if (outer && !mg->open[direction] && fsi__mg_kind(level + 1, block) == FSI__MG_FULL)
         return 0;
 
     for (int child = 0; child < 8; child++) {
@@ -6123,7 +6125,7 @@ static float fsi__mg_slot(const fsi_mg *mg, int depth, int axis, fsi__ijk block)
     int lower = fsi__mg_kind(level + 1, block);
     int upper = fsi__mg_kind(level + 1, next);
     float sum = 0;
-    if (lower == FSI__MG_SOLID && upper == FSI__MG_SOLID)
+    if (lower == FSI__MG_FULL && upper == FSI__MG_FULL)
         return 1;
     if (!lower && !upper)
         return 0;
@@ -6171,8 +6173,8 @@ static float fsi__mg_dir(const fsi_mg *mg, int depth, fsi__ijk block) {
 
     for (int direction = 0; direction < 6 && airy; direction++) {
         int next = fsi__mg_kind(level + 1, fsi__mg_behind(block, direction));
-        /* none between two solid blocks; to look saves 4 % of a solve in set-up */
-        if (next == FSI__MG_SOLID && fsi__mg_kind(level + 1, block) == FSI__MG_SOLID)
+        /* none between two full blocks; to look saves 4 % of a solve in set-up */
+        if (next == FSI__MG_FULL && fsi__mg_kind(level + 1, block) == FSI__MG_FULL)
             continue;
         if (next)
             sum += fsi__mg_dirichlet(mg, depth, direction, block);
@@ -6194,7 +6196,7 @@ fsi__mg_all_solid(int count, const uint8_t *FSI__RESTRICT own, const uint8_t *FS
         uint8_t any = (uint8_t)(own[cell] | along[cell] | along[cell + 1] | y0[cell] | y1[cell]
                                 | z0[cell] | z1[cell]);
         regular[cell] =
-            (uint8_t)((all == FSI__MG_SOLID) & (any == FSI__MG_SOLID)) | (uint8_t)((any == 0) << 1);
+            (uint8_t)((all == FSI__MG_FULL) & (any == FSI__MG_FULL)) | (uint8_t)((any == 0) << 1);
     }
 }
 
@@ -6348,7 +6350,7 @@ static void fsi__mg_classify(const fsi_mg *mg, int depth, int j, int k) {
             if (diagonal < 0)
                 diagonal = kind ? fsi__mg_diagonal(mg, depth, cell) : 0;
             plain &= diagonal >= 0;
-            band |= diagonal < 0 || (kind && kind != FSI__MG_SOLID);
+            band |= diagonal < 0 || (kind && kind != FSI__MG_FULL);
             level->f[at] = (float)(diagonal < 0 ? 7 : diagonal);
         }
     level->row[fsi__mg_line(level, j, k)] =

@@ -2043,13 +2043,15 @@ static void fsi__sdf_fill(const fsi__sdf *sdf, const fsi_bvh *bvh, fsi_real *val
         fsi__sdf_row(sdf, bvh, row, value, nearest);
 }
 
-/* A lattice around a box: two cells of room on every side, so its border is outside; `cells` along
-   the longest one. */
+/* A lattice around a box: `cells` cells along the box's longest side, and two more on every side,
+   so that all nodes of its border are outside, as fsi__sdf_row expects. */
 static fsi__sdf fsi__sdf_cover(fsi_vec3 lo, fsi_vec3 hi, int dim, int cells) {
     fsi_vec3 extent = fsi_vec_sub(hi, lo);
     fsi_real deep = dim == 3 ? FSI_R(1.) : FSI_R(0.);
     fsi__sdf sdf;
     sdf.spacing = fsi__max(extent.x, fsi__max(extent.y, extent.z)) / (fsi_real)cells;
+
+    /* Two cells on each side, and one more node than cells. */
     sdf.nx = (int)fsi__ceil(extent.x / sdf.spacing) + 5;
     sdf.ny = (int)fsi__ceil(extent.y / sdf.spacing) + 5;
     sdf.nz = dim == 3 ? (int)fsi__ceil(extent.z / sdf.spacing) + 5 : 1;
@@ -3462,7 +3464,8 @@ static fsi_real fsi__bounce_speed(const fsi_solids *solids, fsi_real dt) {
     return given > 0 ? given : 4 * dt * fsi__length(solids->desc.gravity);
 }
 
-/* Marks the contacts that bounce: those hit faster than the threshold. */
+/* Marks the contacts that bounce: those with restitution that approached at the threshold or faster
+   and were pressed in this step. Impulse and velocity are kept for the balance of energy. */
 static void fsi__bounce_begin(fsi_solids *solids, fsi_real threshold) {
     for (int i = 0; i < solids->contact_count; i++) {
         fsi_contact *contact = solids->contact + i;
@@ -3475,8 +3478,8 @@ static void fsi__bounce_begin(fsi_solids *solids, fsi_real threshold) {
     }
 }
 
-/* One sweep over them: the normal velocity becomes minus restitution times the approach. Returns 1
- * while impulses still change. */
+/* One sweep over the contacts that bounce: the normal velocity becomes minus restitution times the
+ * approach. Returns 1 while impulses still change. */
 static int fsi__bounce_sweep(fsi_solids *solids) {
     int changed = 0;
     for (int i = 0; i < solids->contact_count; i++) {
@@ -9062,13 +9065,14 @@ typedef struct fsi__soft_pairs {
     /* s of the move; largest velocity that was missing in a pass, m/s */
     fsi_real dt, missing;
     fsi_vec3 lo, hi;     /* box of the query: who is outside cannot be met */
-    const fsi_real *way; /* of every node, m per dt */
+    const fsi_real *way; /* how every node moves, m/s */
 } fsi__soft_pairs;
 
 /* Two edges p + s u and q + t v, each parameter in 0 .. 1. */
 typedef struct fsi__pair_points {
     fsi_vec3 a, b; /* nearest points of both */
-    int inside;    /* 0: at an end, a vertex, which looks for itself */
+    /* 1: both lie within their edges; 0: one is an end, which is found as a vertex */
+    int inside;
 } fsi__pair_points;
 
 /* Where edges e and f come closest, and their distance. */
@@ -9086,7 +9090,8 @@ static fsi_real fsi__edges_distance(const fsi_real *x, const int32_t *e, const i
     fsi_real dv = fsi_vec_dot(d, v);
     fsi_real det = uu * vv - uv * uv;
 
-    /* Parallel edges: any s will do. */
+    /* Edges within 0.6 degrees of each other count as parallel: any s will do, and where they cross
+       the distance comes out too large by at most a hundredth of an edge. */
     fsi_real s = 0;
     if (det > FSI_R(1e-4) * uu * vv)
         s = fsi__clamp((uv * dv - vv * du) / det, 0, 1);
@@ -9254,8 +9259,8 @@ static int fsi__soft_visit_edges(int element, void *user) {
 }
 
 /* All pairs of the own surface that may meet within dt, vertices against elements and edges against
-   edges. way: of the nodes, m per dt. Returns how many changed something; *missing grows to the
-   largest velocity that was missing. */
+   edges. way: velocities of the nodes, m/s. Returns how many changed something; *missing grows to
+   the largest velocity that was missing. */
 static int fsi__soft_visit_all(fsi_soft *soft, const fsi_real *way, fsi_real dt, int what,
                                fsi_real *missing) {
     const fsi__soft_work *work = soft->work;
@@ -10739,6 +10744,8 @@ static fsi_result fsi__reduced_soft(fsi_reduced_model *model, fsi__reduced_build
     return fsi_soft_init(&build->soft, &given);
 }
 
+/* What set-up needs before the elastic body exists; fsi_soft_init checks Poisson's ratio and
+   damping, fsi__reduced_edges that a sheet is flat. */
 static int fsi__reduced_desc_valid(const fsi_reduced_desc *desc) {
     const fsi_mesh *mesh = desc->mesh;
     if (!mesh || !fsi_allocator_valid(&desc->allocator))

@@ -163,7 +163,8 @@ FSI_API fsi_real fsi_kernel_slope(fsi_kernel kernel, int dim, fsi_real R, fsi_re
 /* Laplacian of W, 1/m^(dim+2); for the viscosity kernel the positive, linear one it was made
    for. */
 FSI_API fsi_real fsi_kernel_laplacian(fsi_kernel kernel, int dim, fsi_real R, fsi_real r);
-/* Tait: p = rho0 c^2 / gamma ((rho / rho0)^gamma - 1), Pa (paper 004, eq. 4). */
+/* Tait: p = rho0 c^2 / gamma ((rho / rho0)^gamma - 1), Pa, negative below rest
+   density; arguments are not checked. */
 FSI_API fsi_real fsi_sph_tait(fsi_real density, fsi_real rest_density, fsi_real sound_speed,
                               fsi_real gamma);
 
@@ -3867,8 +3868,9 @@ static int fsi__lookup_put(fsi_lookup *lookup, int e, int pass) {
     return (int)n;
 }
 
-/* Counts with cells of this edge; 0 when the items do not fit. */
-static int fsi__lookup_count(fsi_lookup *lookup, fsi_real edge) {
+/* Tries cells of this edge: fits the table, counts the elements of each cell, lists the large ones;
+   0 when they do not fit. */
+static int fsi__lookup_try(fsi_lookup *lookup, fsi_real edge) {
     int first[3], last[3];
     lookup->cells.inverse_edge = 1 / edge;
     fsi__lookup_cells(lookup, lookup->lo, lookup->hi, lookup->reach, first, last);
@@ -3914,7 +3916,7 @@ FSI_API fsi_result fsi_lookup_build(fsi_lookup *lookup, const fsi_surface *surfa
     /* Wider cells until the items fit. This ends: an element no larger than a cell is in at most
        8. */
     fsi_real edge = fsi__lookup_edge(lookup);
-    while (!fsi__lookup_count(lookup, edge))
+    while (!fsi__lookup_try(lookup, edge))
         edge *= FSI_R(1.5);
 
     /* Counts become places, then the elements go there. */

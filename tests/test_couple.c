@@ -377,7 +377,7 @@ TEST C_14_symmetric_positive(void) {
             ASSERT(S.couple.rank.columns > 0);
         }
         S.couple.desc.terms = what - 3;
-        ASSERT(fsi__second_build(&S.couple) == FSI_OK);
+        ASSERT(fsi__schur_cycle_build(&S.couple) == FSI_OK);
         for (int trial = 0; trial < 20; trial++) {
             for (size_t i = 0; i < n; i++) {
                 x[i] = rnd();
