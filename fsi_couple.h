@@ -859,7 +859,7 @@ FSI_API fsi_result fsi_slip_surface(fsi_slip *slip);
 /* Moves count tracer points x[3 * count] for dt (midpoint rule); a path ends just before the first
  * surface it meets, so none crosses a solid at rest. fsi_grid_trace, which follows what a cell
  * sees, may let one through a plate (C-12). */
-FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x);
+FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, int count, fsi_real *x, fsi_real dt);
 /* Force of the fluid's pressure (along the face axes) and friction on a solid in the last solve, N
  * (2D: N/m): mean over the step. */
 FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid);
@@ -1175,7 +1175,7 @@ typedef struct fsi_solid_box {
 } fsi_solid_box;
 
 /* Remembers v* of all solids. */
-FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regions);
+FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, int regions, fsi_real dt);
 /* The door: p -> X; leaves the answer in every solid's v. */
 FSI_API fsi_blackbox fsi_solid_box_door(fsi_solid_box *box);
 FSI_API void fsi_solid_box_free(fsi_solid_box *box);
@@ -7111,7 +7111,7 @@ static void fsi__slip_flow(const fsi_slip *slip, fsi_real dt, int count, fsi_rea
     }
 }
 
-FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x) {
+FSI_API fsi_result fsi_slip_trace(const fsi_slip *slip, int count, fsi_real *x, fsi_real dt) {
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
     if (!fsi__finite(dt) || count < 0 || (count && !x) || !fsi_all_finite(3 * (size_t)count, x))
@@ -9111,7 +9111,7 @@ static fsi_result fsi__door_respond(fsi_solid_box *box, const fsi_coupled *door,
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, fsi_real dt, int regions) {
+FSI_API fsi_result fsi_solid_box_begin(fsi_solid_box *box, int regions, fsi_real dt) {
     size_t n = 0;
     if (!box || (!box->part && box->count) || box->count < 0 || regions < 0 || !(dt > 0))
         return FSI_ERR_ARGUMENT;
@@ -9584,7 +9584,7 @@ static fsi_result fsi__scene_solve(void *user, fsi_real dt, fsi_report *report) 
     fsi_partitioned_scene *scene = (fsi_partitioned_scene *)user;
     fsi_result result = fsi_fluid_box_begin(&scene->fluid, dt);
     if (result >= 0)
-        result = fsi_solid_box_begin(&scene->solids, dt, scene->fluid.regions);
+        result = fsi_solid_box_begin(&scene->solids, scene->fluid.regions, dt);
     if (result >= 0)
         result = fsi__scene_room(scene);
     if (result < 0)
@@ -10389,7 +10389,7 @@ static int fsi__tled_substeps(const fsi_tled *tled, fsi_real dt) {
 static fsi_result fsi__proxy_advance(fsi_proxy_solid *solid, fsi_real dt) {
     solid->substeps = 1;
     if (solid->soft)
-        return fsi_soft_step(solid->soft, dt, NULL, 0);
+        return fsi_soft_step(solid->soft, NULL, 0, dt);
     if (!solid->tled)
         return solid->advance_fn(dt, solid->user);
     solid->substeps = fsi__tled_substeps(solid->tled, dt);

@@ -315,8 +315,8 @@ FSI_API fsi_result fsi_levelset_reset(fsi_levelset *ls, const fsi_levelset_walls
    surface (fsi_levelset_extrapolate). FSI_ERR_ARGUMENT on dt not finite or negative,
    FSI_ERR_NUMERIC when u is not finite (nothing changed); FSI_CAPPED when markers found no room.
    walls, report may be NULL. */
-FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const u[3], fsi_real dt,
-                                        const fsi_levelset_walls *walls,
+FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const u[3],
+                                        const fsi_levelset_walls *walls, fsi_real dt,
                                         fsi_levelset_report *report);
 
 /* Makes phi a signed distance; the surface stays where it is (near cells by closest points, the
@@ -653,10 +653,10 @@ FSI_API void fsi_grid_free(fsi_grid *grid);
  * FSI_DT_TOO_LARGE when max |u| dt / h > desc.cfl (done all the same). */
 FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report);
 
-/* Sub-steps of at most fsi_grid_max_dt until dt is used up, at most max_steps (0 = 1000; FSI_CAPPED
-   when the last one had to be longer). report: of the last sub-step, iterations summed; may be
-   NULL. steps: how many, may be NULL. */
-FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, int *steps,
+/* Sub-steps of at most fsi_grid_max_dt until duration is over, at most max_steps (0 = 1000;
+   FSI_CAPPED when the last one had to be longer). report: of the last sub-step, iterations summed;
+   may be NULL. steps: how many, may be NULL. */
+FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real duration, int max_steps, int *steps,
                                     fsi_report *report);
 
 /* Longest advised step, s: cfl h / (max |u| + sqrt(cfl h |g|)) with g of gravity; FSI_REAL_MAX when
@@ -737,7 +737,7 @@ FSI_API fsi_real fsi_grid_field_at(const fsi_grid *grid, fsi_field field, fsi_ve
 
 /* Moves count tracer points x[3 * count] for dt (either sign) with the velocity, midpoint rule,
  * stopping at solids and at the box. */
-FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, fsi_real dt, int count, fsi_real *x);
+FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, int count, fsi_real *x, fsi_real dt);
 
 /* Position of a cell centre or of a face centre of an axis, m. */
 FSI_API fsi_vec3 fsi_grid_cell_centre(const fsi_grid *grid, int i, int j, int k);
@@ -1566,18 +1566,18 @@ FSI_API fsi_result fsi_grid_step(fsi_grid *grid, fsi_real dt, fsi_report *report
     return worst;
 }
 
-FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real dt, int max_steps, int *steps,
+FSI_API fsi_result fsi_grid_advance(fsi_grid *grid, fsi_real duration, int max_steps, int *steps,
                                     fsi_report *report) {
     fsi_report local;
     fsi_report *out = report ? report : &local;
-    fsi_result result = fsi__stage_check(grid, dt);
+    fsi_result result = fsi__stage_check(grid, duration);
     fsi_result worst = FSI_OK;
     if (result < 0 || max_steps < 0)
         return result < 0 ? result : FSI_ERR_ARGUMENT;
     if (max_steps == 0)
         max_steps = 1000;
 
-    fsi_real left = dt;
+    fsi_real left = duration;
     int done = 0;
     int iterations = 0;
 
@@ -2051,7 +2051,7 @@ static fsi_vec3 fsi__trace_point(const fsi_grid *grid, fsi_vec3 x, fsi_real dt) 
     return sight.X;
 }
 
-FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, fsi_real dt, int count, fsi_real *x) {
+FSI_API fsi_result fsi_grid_trace(const fsi_grid *grid, int count, fsi_real *x, fsi_real dt) {
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
     if (!fsi__finite(dt) || count < 0 || (count > 0 && !x))
@@ -4388,7 +4388,7 @@ static fsi_result fsi__move_liquid(fsi_grid *grid, fsi_real dt, fsi_levelset_rep
 
     ls->desc.settle = fsi_vec_dot(grid->desc.gravity, grid->desc.gravity) > 0;
     fsi_result result =
-        fsi_levelset_advance(ls, (const fsi_real *const *)grid->u, dt, &walls, report);
+        fsi_levelset_advance(ls, (const fsi_real *const *)grid->u, &walls, dt, report);
     if (result < 0)
         return result;
     if (grid->desc.volume_correction)
@@ -6059,8 +6059,8 @@ static fsi_result fsi__ls_find_reach(const fsi_levelset *ls, const fsi_real *con
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const u[3], fsi_real dt,
-                                        const fsi_levelset_walls *walls,
+FSI_API fsi_result fsi_levelset_advance(fsi_levelset *ls, const fsi_real *const u[3],
+                                        const fsi_levelset_walls *walls, fsi_real dt,
                                         fsi_levelset_report *report) {
     if (!ls || !ls->block || !u || !fsi__natural(dt))
         return FSI_ERR_ARGUMENT;

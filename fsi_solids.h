@@ -891,8 +891,8 @@ FSI_API fsi_result fsi_soft_contact(fsi_soft *soft, const fsi_obstacle *obstacle
 FSI_API fsi_result fsi_soft_move(fsi_soft *soft, fsi_real dt);
 
 /* All stages for a life without fluid. */
-FSI_API fsi_result fsi_soft_step(fsi_soft *soft, fsi_real dt, const fsi_obstacle *obstacle,
-                                 int count);
+FSI_API fsi_result fsi_soft_step(fsi_soft *soft, const fsi_obstacle *obstacle, int count,
+                                 fsi_real dt);
 
 /* Equilibrium under gravity, force, pressure and pins by Newton with line search; linear = 1: one
    linear solve from the rest shape. max_iterations 0 = 100. v becomes 0. */
@@ -8599,8 +8599,8 @@ FSI_API fsi_surface fsi_soft_surface(const fsi_soft *soft) {
     return surface;
 }
 
-FSI_API fsi_result fsi_soft_step(fsi_soft *soft, fsi_real dt, const fsi_obstacle *obstacle,
-                                 int count) {
+FSI_API fsi_result fsi_soft_step(fsi_soft *soft, const fsi_obstacle *obstacle, int count,
+                                 fsi_real dt) {
     fsi_result forces = fsi_soft_forces(soft, dt);
     if (forces < 0)
         return forces;

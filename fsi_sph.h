@@ -438,8 +438,8 @@ FSI_API fsi_result fsi_sph_restore(fsi_sph *sph, const void *state);
 
 /* Sums over fluid particles: mass kg, momentum N s, angular momentum about the origin N m s,
    kinetic energy J; any pointer may be NULL. */
-FSI_API void fsi_sph_totals(const fsi_sph *sph, double *mass, double momentum[3], double angular[3],
-                            double *kinetic);
+FSI_API void fsi_sph_totals(const fsi_sph *sph, double *mass, double momentum[3],
+                            double angular_momentum[3], double *kinetic);
 /* Signed distance of the fluid for drawing, at nodes origin + h (i, j, k), phi [nx ny nz], negative
    inside; smoothing radius = support (weighted mean of centres, Zhu and Bridson 2005); radius of a
    particle, m (0 = spacing * 0.55). Uses the cells of the last prepare. */
@@ -598,7 +598,7 @@ FSI_API fsi_result fsi_tled_forces(fsi_tled *tled);
 /* Energies, J, of the current positions and velocities; momentum, N s, and angular momentum about
    the origin, N m s; any pointer may be NULL. */
 FSI_API void fsi_tled_totals(const fsi_tled *tled, double *elastic, double *kinetic,
-                             double momentum[3], double angular[3]);
+                             double momentum[3], double angular_momentum[3]);
 /* Deformation gradient of an element now. */
 FSI_API fsi_mat3 fsi_tled_gradient(const fsi_tled *tled, int tet);
 /* What the fluid sees: a closed surface on all nodes with velocities; points into tled. */
@@ -3629,8 +3629,8 @@ FSI_API fsi_result fsi_sph_restore(fsi_sph *sph, const void *state) {
 
 /* Sums over point masses, in double. */
 typedef struct fsi__totals {
-    double mass, kinetic;           /* kg, J */
-    double momentum[3], angular[3]; /* N s, N m s about the origin */
+    double mass, kinetic;                    /* kg, J */
+    double momentum[3], angular_momentum[3]; /* N s, N m s about the origin */
 } fsi__totals;
 
 static void fsi__totals_add(fsi__totals *totals, fsi_real mass, fsi_vec3 at, fsi_vec3 velocity) {
@@ -3644,23 +3644,23 @@ static void fsi__totals_add(fsi__totals *totals, fsi_real mass, fsi_vec3 at, fsi
         int next = (d + 1) % 3;
         int after = (d + 2) % 3;
         totals->momentum[d] += m * v[d];
-        totals->angular[d] += m * (x[next] * v[after] - x[after] * v[next]);
+        totals->angular_momentum[d] += m * (x[next] * v[after] - x[after] * v[next]);
     }
 }
 
 /* Writes what is wanted (not NULL). */
 static void fsi__totals_write(const fsi__totals *totals, double *kinetic, double momentum[3],
-                              double angular[3]) {
+                              double angular_momentum[3]) {
     if (kinetic)
         *kinetic = totals->kinetic;
     if (momentum)
         memcpy(momentum, totals->momentum, sizeof totals->momentum);
-    if (angular)
-        memcpy(angular, totals->angular, sizeof totals->angular);
+    if (angular_momentum)
+        memcpy(angular_momentum, totals->angular_momentum, sizeof totals->angular_momentum);
 }
 
-FSI_API void fsi_sph_totals(const fsi_sph *sph, double *mass, double momentum[3], double angular[3],
-                            double *kinetic) {
+FSI_API void fsi_sph_totals(const fsi_sph *sph, double *mass, double momentum[3],
+                            double angular_momentum[3], double *kinetic) {
     fsi__totals totals = FSI__ZERO;
 
     for (int i = 0; sph && i < sph->now.count; i++) {
@@ -3669,7 +3669,7 @@ FSI_API void fsi_sph_totals(const fsi_sph *sph, double *mass, double momentum[3]
     }
     if (mass)
         *mass = totals.mass;
-    fsi__totals_write(&totals, kinetic, momentum, angular);
+    fsi__totals_write(&totals, kinetic, momentum, angular_momentum);
 }
 
 /* Distance of the weighted mean of the centres around a point, less the particles' radius; the
@@ -4966,7 +4966,7 @@ static double fsi__tled_elastic(const fsi_tled *tled) {
 }
 
 FSI_API void fsi_tled_totals(const fsi_tled *tled, double *elastic, double *kinetic,
-                             double momentum[3], double angular[3]) {
+                             double momentum[3], double angular_momentum[3]) {
     if (!fsi__tled_live(tled))
         return;
     fsi__totals totals = FSI__ZERO;
@@ -4974,7 +4974,7 @@ FSI_API void fsi_tled_totals(const fsi_tled *tled, double *elastic, double *kine
     for (int i = 0; i < tled->nodes; i++)
         fsi__totals_add(&totals, tled->mass[i], fsi_vec_load(tled->x + 3 * i),
                         fsi_vec_load(tled->v + 3 * i));
-    fsi__totals_write(&totals, kinetic, momentum, angular);
+    fsi__totals_write(&totals, kinetic, momentum, angular_momentum);
     if (elastic)
         *elastic = fsi__tled_elastic(tled);
 }

@@ -354,7 +354,7 @@ int main(int argc, char **argv) {
             iterations += report.iterations;
             steps++;
         }
-        fsi_grid_trace(&world.grid, dt * per_frame, PLANKTON, plankton);
+        fsi_grid_trace(&world.grid, PLANKTON, plankton, dt * per_frame);
         if (args.out)
             swarm_draw(&args, &s, &view);
         ex_progress(&args, frame);

@@ -255,7 +255,7 @@ int main(int argc, char **argv) {
     int frame;
     for (frame = 0; frame < args.frames && ex_fine(); frame++) {
         for (int wall = SLIP; wall < WALLS; wall++)
-            ex_try(fsi_slip_trace(&walls[wall].slip, 0.5 / args.size, TRACERS, walls[wall].point));
+            ex_try(fsi_slip_trace(&walls[wall].slip, TRACERS, walls[wall].point, 0.5 / args.size));
         if (args.out) {
             ex_image image = ex_image_make(640, 350);
             for (int wall = SLIP; wall < WALLS; wall++)

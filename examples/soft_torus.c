@@ -173,7 +173,7 @@ int main(int argc, char **argv) {
     long steps = 0;
     for (int frame = 0; frame < args.frames && ex_fine(); frame++) {
         for (int i = 0; i < per_frame && ex_fine(); i++) {
-            ex_try(fsi_soft_step(&torus, 0.02 / per_frame, &obstacle, 1));
+            ex_try(fsi_soft_step(&torus, &obstacle, 1, 0.02 / per_frame));
             steps++;
         }
         ex_progress(&args, frame);

@@ -342,7 +342,7 @@ static void fuzz_soft(gene *g) {
     if (fsi_soft_init(&soft, &desc) != FSI_OK)
         return;
     for (int steps = gene_int(g, 1, 8); steps > 0; steps--)
-        if (fsi_soft_step(&soft, gene_real(g, 0.0001, 0.02), &ground, 1) >= 0) {
+        if (fsi_soft_step(&soft, &ground, 1, gene_real(g, 0.0001, 0.02)) >= 0) {
             fuzz_finite((size_t)(3 * vertices), soft.x, "soft positions");
             fuzz_finite((size_t)(3 * vertices), soft.v, "soft velocities");
         } else

@@ -468,7 +468,7 @@ static fsi_result tets_make(void *scene, const fsi_allocator *allocator) {
 
 static fsi_result soft_step(void *scene) {
     scene_soft *s = (scene_soft *)scene;
-    return fsi_soft_step(&s->soft, scene_hurry * FSI_R(0.005), &s->ground, 1);
+    return fsi_soft_step(&s->soft, &s->ground, 1, scene_hurry * FSI_R(0.005));
 }
 
 static int soft_parts(void *scene, scene_part *p) {

@@ -1036,7 +1036,7 @@ TEST thin_wall_does_not_leak(void) {
         x[2] = 0;
         for (int i = 0; i < 40; i++) {
             ASSERT(fsi_grid_step(&grid, FSI_R(.1), NULL) >= 0);
-            CHECK_OK(fsi_grid_trace(&grid, FSI_R(.1), 1, x));
+            CHECK_OK(fsi_grid_trace(&grid, 1, x, FSI_R(.1)));
         }
         for (int j = 0; j < n; j++)
             for (int i = 0; i < n; i++)
@@ -1277,7 +1277,7 @@ TEST garbage_changes_nothing(void) {
         CHECK_RESULT(FSI_ERR_NUMERIC, fsi_grid_set_occlusion(&grid, &occlusion));
         ASSERT_EQ(0, grid.occluded);
         x[1] = (fsi_real)NAN;
-        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_trace(&grid, FSI_R(.1), 1, x));
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_grid_trace(&grid, 1, x, FSI_R(.1)));
         for (int k = 0; k < 20 * 20; k++)
             bad_nu[k] = k == 77 ? -1 : 1;
         grid.desc.viscosity_cells = bad_nu;
@@ -1401,7 +1401,7 @@ TEST garbage_from_rays(void) {
         CHECK_OK(fsi_grid_set_occlusion(&grid, &occlusion));
         for (int i = 0; i < 4; i++)
             ASSERT(fsi_grid_step(&grid, FSI_R(.02), NULL) >= 0);
-        CHECK_OK(fsi_grid_trace(&grid, FSI_R(.1), 1, x));
+        CHECK_OK(fsi_grid_trace(&grid, 1, x, FSI_R(.1)));
         ASSERT(fsi_all_finite(3, x) && fsi_all_finite(grid.faces[0], grid.u[0])
                && fsi_all_finite(grid.faces[1], grid.u[1])
                && fsi_all_finite(grid.cells, liquid ? grid.phi : grid.density));
@@ -1484,7 +1484,7 @@ static enum greatest_test_res all_calls(fsi_grid *grid, const fsi_occlusion *occ
     ASSERT(fsi_grid_build_pressure(grid, dt) >= 0 && fsi_grid_solve_pressure(grid, &rep) >= 0
            && fsi_grid_apply_pressure(grid) >= 0);
     ASSERT(fsi_grid_extrapolate(grid) >= 0 && fsi_grid_move_surface(grid, dt, &rep) >= 0);
-    CHECK_OK(fsi_grid_trace(grid, dt, 2, x));
+    CHECK_OK(fsi_grid_trace(grid, 2, x, dt));
     fsi_grid_velocity_at(grid, fsi_vec(x[0], x[1], x[2]));
     fsi_grid_field_at(grid, FSI_FIELD_PRESSURE, fsi_vec(x[0], x[1], x[2]));
     fsi_grid_max_divergence(grid);

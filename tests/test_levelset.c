@@ -131,7 +131,7 @@ static double go_round(int kind, int n, double cfl, int particles, double *moved
         u[0] = w.u[0];
         u[1] = w.u[1];
         u[2] = w.u[2];
-        if (fsi_levelset_advance(&ls, u, (fsi_real)(T / steps), NULL, NULL) < 0)
+        if (fsi_levelset_advance(&ls, u, NULL, (fsi_real)(T / steps), NULL) < 0)
             break;
     }
     for (size_t c = 0; c < ls.cells; c++)
@@ -380,7 +380,7 @@ TEST V_04_markers_follow_the_correction(void) {
             /* more than the smallest radius of a marker */
             ASSERT(fabs(rep.shift) * n > 0.15);
             for (int s = 0; s < 12; s++) {
-                CHECK_OK(fsi_levelset_advance(&ls, u, FSI_R(0.1), NULL, &rep));
+                CHECK_OK(fsi_levelset_advance(&ls, u, NULL, FSI_R(0.1), &rep));
                 CHECK_MOST((double)rep.escaped, 0.002 * (double)rep.markers);
             }
             CHECK_REL(target, rep.volume, 0.004);
@@ -471,7 +471,7 @@ TEST E_02_solid_cells_continue_the_surface(void) {
     u[1] = u1;
     u[2] = NULL;
     for (int s = 0; s < 20; s++)
-        CHECK_OK(fsi_levelset_advance(&ls, u, FSI_R(0.1), &walls, NULL));
+        CHECK_OK(fsi_levelset_advance(&ls, u, &walls, FSI_R(0.1), NULL));
     CHECK_NEAR(v, fsi_levelset_volume(&ls, solid, NULL), TOL(1e-10, 1e-6));
     for (int c = 0; c < 400; c++)
         ASSERT((ls.phi[c] < 0) == (c / 20 < 8));
@@ -549,7 +549,7 @@ static uint64_t short_run(int threads, int dim, int steps, void *save_at, int re
         u[0] = w.u[0];
         u[1] = w.u[1];
         u[2] = w.u[2];
-        if (fsi_levelset_advance(&ls, u, (fsi_real)(0.7 / n), NULL, NULL) < 0)
+        if (fsi_levelset_advance(&ls, u, NULL, (fsi_real)(0.7 / n), NULL) < 0)
             return 0;
     }
     uint64_t hash = check_hash(ls.block, ls.state_size, 1);
@@ -614,10 +614,10 @@ TEST G_03_bad_input_and_failing_allocator(void) {
     u[2] = NULL;
     CHECK_OK(fsi_levelset_shape(&ls, ball_fn, &b, 1, NULL));
     uint64_t before = check_hash(ls.block, ls.state_size, 3);
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_advance(&ls, u, FSI_R(-0.1), NULL, NULL));
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_advance(&ls, u, (fsi_real)NAN, NULL, NULL));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_advance(&ls, u, NULL, FSI_R(-0.1), NULL));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_levelset_advance(&ls, u, NULL, (fsi_real)NAN, NULL));
     u1[50] = (fsi_real)INFINITY;
-    CHECK_RESULT(FSI_ERR_NUMERIC, fsi_levelset_advance(&ls, u, FSI_R(0.1), NULL, NULL));
+    CHECK_RESULT(FSI_ERR_NUMERIC, fsi_levelset_advance(&ls, u, NULL, FSI_R(0.1), NULL));
     ASSERT(before == check_hash(ls.block, ls.state_size, 3));
     /* nothing allocated on the way */
     ASSERT_EQ(1, f.calls);

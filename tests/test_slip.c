@@ -1487,7 +1487,7 @@ TEST C_12_tracers_never_cross_a_plate(void) {
         ASSERT(fsi_slip_step(&slip, &scene, FSI_R(0.04), &report) >= 0);
         CHECK_MOST(report.divergence, 1e-2);
         memcpy(old, x, sizeof old);
-        CHECK_OK(fsi_slip_trace(&slip, FSI_R(0.04), POINTS, x));
+        CHECK_OK(fsi_slip_trace(&slip, POINTS, x, FSI_R(0.04)));
         for (int p = 0; p < POINTS; p++) {
             fsi_hit hit;
             int solid;

@@ -677,7 +677,7 @@ TEST inverted_elements_recover(void) {
         CHECK_OK(fsi_soft_init(&soft, &desc));
         soft.x[3 * 13] += FSI_R(1.2); /* the middle vertex far outside */
         for (int step = 0; step < 200; step++)
-            ASSERT(fsi_soft_step(&soft, FSI_R(0.01), NULL, 0) >= 0);
+            ASSERT(fsi_soft_step(&soft, NULL, 0, FSI_R(0.01)) >= 0);
         fsi_soft_energy(&soft, &e, NULL);
         CHECK_NEAR(0, e, 1.0);
         for (int i = 0; i < mesh.tet_count; i++)
@@ -812,7 +812,7 @@ TEST S_08_turek_hron_csm3(void) {
     fsi_mesh mesh;
     ASSERT(csm(n, .5e6, FSI_SOFT_NEWMARK, &soft, &mesh, &tip));
     for (int i = 1; i * dt < 1.0; i++) {
-        ASSERT(fsi_soft_step(&soft, (fsi_real)dt, NULL, 0) >= 0);
+        ASSERT(fsi_soft_step(&soft, NULL, 0, (fsi_real)dt) >= 0);
         for (int k = 0; k < 2; k++) {
             double u = (double)(soft.x[3 * tip + k] - mesh.x[3 * tip + k]);
             lo[k] = fmin(lo[k], u);
@@ -909,7 +909,7 @@ TEST S_13_cloth_two_corners(void) { /* the sag converges with n */
         fsi_soft soft;
         CHECK_OK(fsi_soft_init(&soft, &desc));
         for (int i = 0; i < 400; i++)
-            CHECK_OK(fsi_soft_step(&soft, FSI_R(0.02), NULL, 0));
+            CHECK_OK(fsi_soft_step(&soft, NULL, 0, FSI_R(0.02)));
         sag[k] = 0;
         for (int i = 0; i < mesh.vertex_count; i++)
             sag[k] = fmin(sag[k], (double)soft.x[3 * i + 1]);
@@ -971,7 +971,7 @@ TEST free_flight_energy_and_momentum(void) {
             double e;
             double k;
             for (int step = 0; step < 200; step++) {
-                ASSERT(fsi_soft_step(&soft, FSI_R(0.004), NULL, 0) >= 0);
+                ASSERT(fsi_soft_step(&soft, NULL, 0, FSI_R(0.004)) >= 0);
                 fsi_soft_energy(&soft, &e, &k);
                 worst = fmax(worst, (e + k) / (e0 + k0));
             }
@@ -1082,7 +1082,7 @@ TEST cg_matches_cholesky(void) {
         desc.gravity = fsi_vec(0, -10, 0);
         CHECK_OK(fsi_soft_init(&soft[k], &desc));
         for (int i = 0; i < 20; i++)
-            CHECK_OK(fsi_soft_step(&soft[k], FSI_R(0.01), NULL, 0));
+            CHECK_OK(fsi_soft_step(&soft[k], NULL, 0, FSI_R(0.01)));
     }
     int n = 3 * mesh.vertex_count;
     for (int i = 0; i < n; i++)
@@ -1114,7 +1114,7 @@ TEST driven_pins(void) {
         CHECK_OK(fsi_soft_init(&soft, &desc));
         soft.drive[0] = 1;
         for (int i = 0; i < 2000; i++)
-            ASSERT(fsi_soft_step(&soft, FSI_R(0.001), NULL, 0) >= 0);
+            ASSERT(fsi_soft_step(&soft, NULL, 0, FSI_R(0.001)) >= 0);
         CHECK_NEAR(k == FSI_SOFT_NEWMARK ? 2.0 - 0.0005 : 2.0, soft.x[0], 1e-3);
         for (int i = 0; i <= 10; i++)
             mean += (double)soft.v[3 * i] / 11;
@@ -1141,7 +1141,7 @@ TEST balloon(void) {
     fsi_soft soft;
     CHECK_OK(fsi_soft_init(&soft, &desc));
     for (int i = 0; i < 200; i++)
-        CHECK_OK(fsi_soft_step(&soft, FSI_R(0.05), NULL, 0));
+        CHECK_OK(fsi_soft_step(&soft, NULL, 0, FSI_R(0.05)));
     R = pow((double)fsi_soft_volume(&soft) * 3 / 12.566370614, 1.0 / 3);
     /* StVK membrane: sigma h = (l / l^2) l S, S = Eh/(1-nu) (l^2-1)/2; p = 2 S / R0 R ... in l = R
      * / R0 */
@@ -1158,7 +1158,7 @@ TEST balloon(void) {
     double V0 = (double)fsi_soft_volume(&soft);
     soft.volume_target[0] *= FSI_R(1.5);
     for (int i = 0; i < 100; i++)
-        CHECK_OK(fsi_soft_step(&soft, FSI_R(0.02), NULL, 0));
+        CHECK_OK(fsi_soft_step(&soft, NULL, 0, FSI_R(0.02)));
     CHECK_REL(1.5 * V0, fsi_soft_volume(&soft), 0.02);
     fsi_soft_free(&soft);
     fsi_mesh_free(&mesh);
@@ -1171,7 +1171,7 @@ TEST balloon(void) {
     desc.area_density = 1;
     CHECK_OK(fsi_soft_init(&soft, &desc));
     for (int i = 0; i < 300; i++)
-        CHECK_OK(fsi_soft_step(&soft, FSI_R(0.05), NULL, 0));
+        CHECK_OK(fsi_soft_step(&soft, NULL, 0, FSI_R(0.05)));
     R = sqrt((double)fsi_soft_volume(&soft) / 3.14159265);
     CHECK_REL(100 * (R - 1), 20 * R, 0.02); /* T = p R, T = EA (R / R0 - 1) */
     fsi_soft_free(&soft);
@@ -1266,7 +1266,7 @@ TEST fold_on_itself(void) {
     fsi_soft soft;
     CHECK_OK(fsi_soft_init(&soft, &desc));
     for (int i = 0; i < 400; i++)
-        ASSERT(fsi_soft_step(&soft, FSI_R(0.002), &obstacle, 1) >= 0);
+        ASSERT(fsi_soft_step(&soft, &obstacle, 1, FSI_R(0.002)) >= 0);
     for (int i = 0; i < 60; i++)
         for (int j = i + 2; j < 60; j++) {
             double ax = (double)soft.x[3 * i], ay = (double)soft.x[3 * i + 1],
@@ -1347,7 +1347,7 @@ TEST falling_bodies_never_gain_energy(void) {
         double e;
         double t;
         for (int i = 0; i < 200; i++) {
-            CHECK_OK(fsi_soft_step(&soft, FSI_R(0.01), &obstacle, 1));
+            CHECK_OK(fsi_soft_step(&soft, &obstacle, 1, FSI_R(0.01)));
             now += .01;
             fsi_soft_energy(&soft, &e, &t);
             for (int n = 0; n < mesh.vertex_count; n++)
@@ -1528,7 +1528,7 @@ TEST crumpled_sheet_does_not_pass(void) {
                                               + .3 * check_random(&seed)));
         }
         for (step = 0; step < steps; step++) {
-            ASSERT(fsi_soft_step(&soft, FSI_R(0.005), NULL, 0) >= 0);
+            ASSERT(fsi_soft_step(&soft, NULL, 0, FSI_R(0.005)) >= 0);
             through = crossings(&soft);
             if (through)
                 break;
@@ -1598,12 +1598,12 @@ static int state_hash(const fsi_soft_desc *desc, int threads, int restart, uint6
     for (int i = 0; i < 8; i++) {
         if (restart && i == 4) {
             fsi_soft_save(&soft, keep);
-            fsi_soft_step(&soft, FSI_R(0.02), &obstacle, 1);
+            fsi_soft_step(&soft, &obstacle, 1, FSI_R(0.02));
             fsi_soft_free(&soft);
             if (fsi_soft_init(&soft, desc) != FSI_OK || fsi_soft_restore(&soft, keep) != FSI_OK)
                 return 0;
         }
-        if (fsi_soft_step(&soft, FSI_R(0.01), &obstacle, 1) < 0)
+        if (fsi_soft_step(&soft, &obstacle, 1, FSI_R(0.01)) < 0)
             return 0;
     }
     fsi_soft_save(&soft, keep);
@@ -1656,7 +1656,7 @@ TEST restore_forgets_a_step_begun(void) {
     x = (fsi_real *)malloc((size_t)n * sizeof *x);
     fsi_real *keep = (fsi_real *)malloc(fsi_soft_state_size(&soft));
     for (int i = 0; i < 3; i++)
-        ASSERT(fsi_soft_step(&soft, FSI_R(0.01), NULL, 0) >= 0);
+        ASSERT(fsi_soft_step(&soft, NULL, 0, FSI_R(0.01)) >= 0);
     CHECK_OK(fsi_soft_save(&soft, keep));
     fsi_copy((size_t)n, soft.x, x);
     fsi_axpy((size_t)n, FSI_R(0.01), soft.v, x);
@@ -1696,7 +1696,7 @@ TEST failing_allocator(void) {
         if (result == FSI_OK)
             result = fsi_soft_init(&soft, &desc);
         if (result == FSI_OK)
-            result = fsi_soft_step(&soft, FSI_R(0.01), NULL, 0);
+            result = fsi_soft_step(&soft, NULL, 0, FSI_R(0.01));
         ASSERT(result >= 0 || result == FSI_ERR_MEMORY);
         done = result >= 0;
         fsi_soft_free(&soft);
@@ -1736,10 +1736,10 @@ TEST failing_allocator(void) {
         desc.allocator = fail_make(&f);
         fsi_soft soft;
         CHECK_OK(fsi_soft_init(&soft, &desc));
-        ASSERT(fsi_soft_step(&soft, FSI_R(0.01), NULL, 0) >= 0);
+        ASSERT(fsi_soft_step(&soft, NULL, 0, FSI_R(0.01)) >= 0);
         long calls = f.calls;
         for (long k = 0; k < 5; k++)
-            ASSERT(fsi_soft_step(&soft, FSI_R(0.01), NULL, 0) >= 0);
+            ASSERT(fsi_soft_step(&soft, NULL, 0, FSI_R(0.01)) >= 0);
         ASSERT_EQ(calls, f.calls);
         fsi_soft_free(&soft);
         fsi_soft_free(&soft);
@@ -1881,12 +1881,12 @@ TEST bad_input(void) {
     desc.x = nan_x;
     CHECK_RESULT(FSI_ERR_GEOMETRY, fsi_soft_init(&soft, &desc));
     ASSERT(soft.block == NULL);
-    CHECK_RESULT(FSI_ERR_STATE, fsi_soft_step(&soft, FSI_R(0.01), NULL, 0));
+    CHECK_RESULT(FSI_ERR_STATE, fsi_soft_step(&soft, NULL, 0, FSI_R(0.01)));
     CHECK_OK(fsi_soft_init(&soft, &good));
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_soft_step(&soft, -1, NULL, 0));
-    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_soft_step(&soft, zero / zero, NULL, 0));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_soft_step(&soft, NULL, 0, -1));
+    CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_soft_step(&soft, NULL, 0, zero / zero));
     soft.v[0] = zero / zero;
-    CHECK_RESULT(FSI_ERR_NUMERIC, fsi_soft_step(&soft, FSI_R(0.01), NULL, 0));
+    CHECK_RESULT(FSI_ERR_NUMERIC, fsi_soft_step(&soft, NULL, 0, FSI_R(0.01)));
     fsi_soft_free(&soft);
     fsi_mesh_free(&mesh);
     PASS();

@@ -111,7 +111,7 @@ TEST P_05a_partitioned_equals_monolithic(void) {
             part.door = &t.door;
             solids.part = &part;
             solids.count = 1;
-            CHECK_OK(fsi_solid_box_begin(&solids, dt, fluid.regions));
+            CHECK_OK(fsi_solid_box_begin(&solids, fluid.regions, dt));
             fsi_blackbox box = fsi_fluid_box_door(&fluid);
             fsi_blackbox blackbox = fsi_solid_box_door(&solids);
             for (int i = 0; i < 8; i++)
@@ -546,7 +546,7 @@ TEST C_23_coupled_regions_by_hand(void) {
         CHECK_OK(fsi_fluid_box_begin(&fluid, dt));
         ASSERT_EQ_FMT(2, fluid.regions, "%d");
         CHECK_MOST(projection_error(&fluid), TOL(1e-12, 1e-4));
-        CHECK_OK(fsi_solid_box_begin(&solids, dt, fluid.regions));
+        CHECK_OK(fsi_solid_box_begin(&solids, fluid.regions, dt));
         fsi_blackbox box = fsi_fluid_box_door(&fluid);
         fsi_blackbox blackbox = fsi_solid_box_door(&solids);
         if (keeps) {
@@ -836,7 +836,7 @@ static double strip_mu(fsi_partitioned_scene *scene, fsi_real dt) {
         || fsi_interface_detect(scene->face, scene->grid, scene->list, 1) < 0
         || fsi_fluid_box_begin(&scene->fluid, dt) < 0)
         return 0;
-    if (fsi_solid_box_begin(&scene->solids, dt, scene->fluid.regions) < 0)
+    if (fsi_solid_box_begin(&scene->solids, scene->fluid.regions, dt) < 0)
         return 0;
     fsi_blackbox box = fsi_fluid_box_door(&scene->fluid);
     fsi_blackbox blackbox = fsi_solid_box_door(&scene->solids);
@@ -1722,7 +1722,7 @@ static fsi_result trial_begin(trial *t) {
         return result;
     for (int k = 0; k < t->fluid.dof; k++)
         t->x[k] = trial_dt * t->part.door->v[k];
-    return fsi_solid_box_begin(&t->solids, trial_dt, t->fluid.regions);
+    return fsi_solid_box_begin(&t->solids, t->fluid.regions, trial_dt);
 }
 
 static fsi_result trial_exchange(trial *t) {

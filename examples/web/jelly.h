@@ -261,7 +261,7 @@ static fsi_result jelly_make(void) {
 
 static fsi_result jelly_step(fsi_real dt, fsi_report *report) {
     fsi_result result = fsi_world_step(stage.world, dt, report);
-    fsi_grid_trace(&stage.world->grid, dt, JELLY_DOTS, jelly.dot);
+    fsi_grid_trace(&stage.world->grid, JELLY_DOTS, jelly.dot, dt);
     return result;
 }
 

@@ -234,7 +234,7 @@ static fsi_result slip_step(fsi_real dt, fsi_report *report) {
         slip_place(own);
         result = fsi_slip_step(&own->slip, &scene, dt, report);
         if (result >= 0)
-            fsi_grid_trace(&own->grid, dt, SLIP_DOTS, own->dot);
+            fsi_grid_trace(&own->grid, SLIP_DOTS, own->dot, dt);
         slip_dots(own);
     }
     for (int axis = 0; axis < 2; axis++)
