@@ -627,8 +627,11 @@ typedef struct fsi_grid {
     void *clock_user;
 
     /* private */
-    /* [largest faces] work space between stages: free for the caller inside a stage boundary */
-    fsi_real *scratch[4];
+    /* [largest faces] work space of single stages, free for the caller between them: a vector's
+     * components, and one value, for each cell or each face of an axis */
+    fsi_real *vector_work[3];
+    fsi_real *scalar_work;
+    size_t lent_bytes;      /* from weight[0] to the end of scalar_work */
     int32_t *stencil;       /* [largest faces] lower corner of the back-traced stencil */
     fsi_real *way[2];       /* [cells] ways of the forward paths along y and z */
     uint8_t *mark[3];       /* [faces[a]] */
@@ -1048,14 +1051,17 @@ static void fsi__grid_layout(fsi_grid *grid, fsi_arena *arena) {
 
     /* The system of the pressure. */
     FSI__TAKE(grid->rhs, fsi_real, arena, most);
+    const size_t lent_from = arena->used;
     fsi__take_faces(grid, arena, grid->weight);
 
-    /* Weights and scratch lie side by side: together they are the work space of the viscosity. */
+    /* Weights and work space lie side by side: together they are lent to the viscosity's solver. */
     most = (most + 7) & ~(size_t)7;
-    fsi_real *scratch;
-    FSI__TAKE(scratch, fsi_real, arena, 4 * (most + 16));
-    for (int part = 0; part < 4; part++)
-        grid->scratch[part] = scratch ? scratch + (size_t)part * most : NULL;
+    grid->lent_bytes = arena->used - lent_from + 4 * most * sizeof(fsi_real);
+    fsi_real *work;
+    FSI__TAKE(work, fsi_real, arena, 4 * (most + 16));
+    for (int axis = 0; axis < 3; axis++)
+        grid->vector_work[axis] = work ? work + (size_t)axis * most : NULL;
+    grid->scalar_work = work ? work + 3 * most : NULL;
 
     /* Work space of the advection, marks and cells. */
     if (desc->shells)
@@ -1191,13 +1197,14 @@ FSI_API fsi_result fsi_grid_set_velocity(fsi_grid *grid, fsi_vector_fn fn, void 
     if (!fn)
         return FSI_ERR_ARGUMENT;
 
+    fsi_real *const *answer = grid->vector_work;
     for (int axis = 0; axis < grid->dim; axis++)
-        if (!fsi__ask_faces(grid, axis, fn, 0, user, grid->scratch[axis]))
+        if (!fsi__ask_faces(grid, axis, fn, 0, user, answer[axis]))
             return FSI_ERR_CALLBACK;
     for (int axis = 0; axis < grid->dim; axis++) {
-        fsi_copy(grid->faces[axis], grid->scratch[axis], grid->u[axis]);
+        fsi_copy(grid->faces[axis], answer[axis], grid->u[axis]);
         if (grid->u_plus[axis])
-            fsi_copy(grid->faces[axis], grid->scratch[axis], grid->u_plus[axis]);
+            fsi_copy(grid->faces[axis], answer[axis], grid->u_plus[axis]);
     }
     fsi__set_walls(grid, 1);
 
@@ -1216,9 +1223,10 @@ FSI_API fsi_result fsi_grid_set_field(fsi_grid *grid, fsi_field field, fsi_scala
         return FSI_ERR_ARGUMENT;
 
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    if (!fsi__ask_cells(&cells, grid->origin, grid->h, fn, user, grid->scratch[0]))
+    fsi_real *answer = grid->scalar_work;
+    if (!fsi__ask_cells(&cells, grid->origin, grid->h, fn, user, answer))
         return FSI_ERR_CALLBACK;
-    fsi_copy(grid->cells, grid->scratch[0], out);
+    fsi_copy(grid->cells, answer, out);
     if (field != FSI_FIELD_PHI)
         return FSI_OK;
 
@@ -2954,7 +2962,7 @@ static int fsi__find_calm_rows(fsi_grid *grid, fsi__job *job) {
     const int reach[3] = {0, job->reach[1], job->reach[2]};
     uint8_t *may = grid->mark[0];
     uint8_t *needed = grid->mark[1];
-    fsi_real *stirred = grid->scratch[3];
+    fsi_real *stirred = grid->scalar_work;
     memset(may, 0, (size_t)rows);
 
     for (int which = 0; which < job->count; which++) {
@@ -3032,7 +3040,7 @@ static void fsi__find_ways(fsi_grid *grid, fsi_real dt, const fsi_real *axis_spe
         longest[axis] = FSI_R(0.5) * (dt / grid->h * axis_speed[axis] + 1);
     fsi__job job;
     fsi__job_begin(grid, FSI__CELLS, dt, longest, &job);
-    job.most = grid->scratch[0];
+    job.most = grid->scalar_work;
     fsi__advect_pass(&job, 0, 0, rows);
     for (int axis = 0; axis < 3; axis++) {
         longest[axis] = dt / grid->h * axis_speed[axis]; /* back */
@@ -3043,6 +3051,8 @@ static void fsi__find_ways(fsi_grid *grid, fsi_real dt, const fsi_real *axis_spe
 
 /* All scalars, two at a time, by the old velocity. */
 static fsi_result fsi__advect_scalars(fsi_grid *grid, fsi_real dt, const fsi_real *longest) {
+    fsi_real *const hat[2] = {grid->vector_work[0], grid->vector_work[1]};
+    fsi_real *const out[2] = {grid->vector_work[2], grid->scalar_work};
     for (int which = FSI_FIELD_DENSITY; which < FSI__FIELDS;) {
         fsi__job job;
         fsi_real *field[2];
@@ -3054,7 +3064,7 @@ static fsi_result fsi__advect_scalars(fsi_grid *grid, fsi_real dt, const fsi_rea
             if (!values || mode == FSI_ADVECT_NONE)
                 continue;
             field[place] = values;
-            fsi__job_add(&job, values, grid->scratch[place], grid->scratch[2 + place], mode,
+            fsi__job_add(&job, values, hat[place], out[place], mode,
                          which == FSI_FIELD_TEMPERATURE ? grid->desc.ambient : 0);
         }
         if (!job.count)
@@ -3070,19 +3080,20 @@ static fsi_result fsi__advect_scalars(fsi_grid *grid, fsi_real dt, const fsi_rea
 }
 
 /* The velocity by itself, axis by axis. Next to solids all components of the old velocity are
-   looked at again: there the new ones wait in scratch. */
+   looked at again: there the new ones wait until all are known. */
 static void fsi__advect_velocity(fsi_grid *grid, fsi_real dt, const fsi_real *longest) {
+    fsi_real *const *moved = grid->vector_work;
+    fsi_real *hat = grid->scalar_work;
     for (int axis = 0; axis < grid->dim; axis++) {
         const fsi_real *carried = grid->carried[axis] ? grid->carried[axis] : grid->u[axis];
         fsi__job job;
         fsi__job_begin(grid, axis, dt, longest, &job);
-        fsi__job_add(&job, carried, grid->scratch[3], grid->scratch[axis],
-                     grid->desc.advect_velocity, 0);
+        fsi__job_add(&job, carried, hat, moved[axis], grid->desc.advect_velocity, 0);
         fsi__job_run(grid, &job, grid->occluded ? NULL : &grid->u[axis]);
     }
     for (int axis = 0; axis < grid->dim; axis++) {
         if (grid->occluded)
-            fsi_copy(grid->faces[axis], grid->scratch[axis], grid->u[axis]);
+            fsi_copy(grid->faces[axis], moved[axis], grid->u[axis]);
         grid->carried[axis] = NULL;
         if (grid->u_plus[axis])
             fsi__renew_plus(grid, axis, grid->plus_work[axis]);
@@ -3274,7 +3285,7 @@ static fsi_result fsi__check_callbacks(const fsi_grid *grid) {
     }
     for (int axis = 0; axis < grid->dim && grid->desc.force_fn; axis++)
         if (!fsi__ask_faces(grid, axis, grid->desc.force_fn, grid->time, grid->desc.force_user,
-                            grid->scratch[3]))
+                            grid->scalar_work))
             return FSI_ERR_CALLBACK;
     for (size_t cell = 0; grid->desc.viscosity_cells && cell < grid->cells; cell++)
         if (!fsi__natural(grid->desc.viscosity_cells[cell]))
@@ -3377,7 +3388,7 @@ static fsi_real fsi__curl(const fsi_grid *grid, int a, int b, const int *at) {
     return fsi__cell_difference(grid, b, a, at) - fsi__cell_difference(grid, a, b, at);
 }
 
-/* Vorticity omega at cell centres into scratch[0..2], |omega| into scratch[3]. */
+/* Vorticity omega at cell centres into vector_work, |omega| into scalar_work. */
 static void fsi__vorticity(fsi_grid *grid) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     FSI__PARALLEL(grid->cells > FSI__MANY)
@@ -3390,8 +3401,8 @@ static void fsi__vorticity(fsi_grid *grid) {
             omega.y = fsi__curl(grid, 2, 0, at);
         }
         for (int axis = 0; axis < 3; axis++)
-            grid->scratch[axis][cell] = fsi__get(omega, axis);
-        grid->scratch[3][cell] = fsi__length(omega);
+            grid->vector_work[axis][cell] = fsi__get(omega, axis);
+        grid->scalar_work[cell] = fsi__length(omega);
     }
 }
 
@@ -3399,7 +3410,9 @@ static void fsi__vorticity(fsi_grid *grid) {
    it takes the place of omega. */
 static void fsi__confine(fsi_grid *grid) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
-    const fsi_real *size = grid->scratch[3];
+    const fsi_real *const *vorticity = (const fsi_real *const *)grid->vector_work;
+    const fsi_real *size = grid->scalar_work;
+    fsi_real *const *half_force = grid->vector_work;
     const fsi_real strength = grid->desc.confinement * grid->h;
     FSI__PARALLEL(grid->cells > FSI__MANY)
     for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
@@ -3412,19 +3425,19 @@ static void fsi__confine(fsi_grid *grid) {
             const ptrdiff_t high = fsi__lattice_has(&cells, at, axis, 1) ? step : 0;
             const ptrdiff_t low = fsi__lattice_has(&cells, at, axis, 0) ? step : 0;
             slope[axis] = size[cell + high] - size[cell - low];
-            omega[axis] = grid->scratch[axis][cell];
+            omega[axis] = vorticity[axis][cell];
         }
         const fsi_vec3 normal = fsi__unit(fsi_vec_load(slope));
         const fsi_vec3 force = fsi_vec_cross(normal, fsi_vec_load(omega));
         for (int axis = 0; axis < 3; axis++)
-            grid->scratch[axis][cell] = FSI_R(0.5) * (strength * fsi__get(force, axis));
+            half_force[axis][cell] = FSI_R(0.5) * (strength * fsi__get(force, axis));
     }
 }
 
 /* Adds dt times the user's force to the faces of an axis. */
 static void fsi__user_force(fsi_grid *grid, int axis, fsi_real dt) {
     const fsi_grid_desc *desc = &grid->desc;
-    fsi_real *force = grid->scratch[3];
+    fsi_real *force = grid->scalar_work;
     if (!fsi__ask_faces(grid, axis, desc->force_fn, grid->time, desc->force_user, force))
         return;
     for (size_t face = 0; face < grid->faces[axis]; face++)
@@ -3463,6 +3476,7 @@ FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
 
     /* The vorticity is that of the velocity before any force. */
     const int confined = fsi__abs(desc->confinement) > 0;
+    fsi_real *const *half_force = grid->vector_work;
     if (confined) {
         fsi__vorticity(grid);
         fsi__confine(grid);
@@ -3480,7 +3494,7 @@ FSI_API fsi_result fsi_grid_forces(fsi_grid *grid, fsi_real dt) {
         if (buoyant && fsi__abs(up) > 0)
             fsi__push_faces(grid, axis, dt * up, grid->rhs);
         if (confined)
-            fsi__push_faces(grid, axis, dt, grid->scratch[axis]);
+            fsi__push_faces(grid, axis, dt, half_force[axis]);
         if (desc->force_fn)
             fsi__user_force(grid, axis, dt);
         fsi_real gravity = dt * fsi__get(desc->gravity, axis);
@@ -3622,7 +3636,7 @@ FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *nearby) {
     const double h = (double)grid->h;
     const double cell_volume = grid->dim == 2 ? h * h : h * h * h;
     const uint8_t *solid = grid->occlusion.solid;
-    fsi_real *liquid = grid->scratch[0];
+    fsi_real *liquid = grid->scalar_work;
     grid->stats.liquid_volume = fsi_levelset_volume(&grid->levelset, solid, liquid);
     for (int number = 0; number < grid->region_count; number++)
         grid->regions[number].volume = 0;
@@ -3905,10 +3919,10 @@ FSI_API double fsi_grid_max_divergence(const fsi_grid *grid) {
     if (!grid || !grid->block)
         return 0;
 
-    fsi_real *out = grid->scratch[0];
-    fsi__all_outflow(grid, 1 / grid->h, out);
-    fsi__add_divergence_sources(grid, out, -1);
-    return (double)fsi_max_abs(grid->cells, out);
+    fsi_real *divergence = grid->scalar_work;
+    fsi__all_outflow(grid, 1 / grid->h, divergence);
+    fsi__add_divergence_sources(grid, divergence, -1);
+    return (double)fsi_max_abs(grid->cells, divergence);
 }
 
 /* The faces of one axis for the kinetic energy. */
@@ -4142,7 +4156,7 @@ static void fsi__visc_rhs(const fsi__visc *visc, fsi_real *rhs) {
     }
 }
 
-/* One component. The weights and scratch lie side by side and are lent to the solver. */
+/* One component. The weights and the work space behind them are lent to the solver. */
 static fsi_result fsi__visc_solve(fsi_grid *grid, int axis, fsi_real dt, fsi_report *report) {
     fsi__visc visc;
     visc.grid = grid;
@@ -4164,12 +4178,10 @@ static fsi_result fsi__visc_solve(fsi_grid *grid, int axis, fsi_real dt, fsi_rep
     desc.guess = 1;
     desc.allocator = grid->desc.allocator;
 
-    const ptrdiff_t part = grid->scratch[1] - grid->scratch[0];
-    size_t room = (size_t)(grid->scratch[3] - grid->weight[0] + part) * sizeof(fsi_real);
-    const int fits = fsi_cg_work_size(&desc) <= room;
+    const int fits = fsi_cg_work_size(&desc) <= grid->lent_bytes;
 
     return fsi_cg_solve(&desc, grid->rhs, grid->u[axis], fits ? grid->weight[0] : NULL,
-                        fits ? room : 0, report);
+                        fits ? grid->lent_bytes : 0, report);
 }
 
 FSI_API fsi_result fsi_grid_viscosity(fsi_grid *grid, fsi_real dt, fsi_report *report) {

@@ -316,7 +316,7 @@ static double momentum_error(const scene *s) {
 /* ---- pictures: blocks, in 2D with the speed of the fluid */
 static void draw2(ex_image *image, scene *s) {
     fsi_grid *grid = &s->grid;
-    fsi_real *speed = grid->scratch[0];
+    fsi_real *speed = grid->scalar_work;
     ex_view view = ex_view_make(0, 0, 1, 2, 15, 30, 280, 560);
     for (int j = 0; j < grid->ny; j++)
         for (int i = 0; i < grid->nx; i++) {
