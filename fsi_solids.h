@@ -10018,22 +10018,29 @@ static void fsi__soft_layout(fsi_soft *soft, fsi_arena *arena) {
     }
 }
 
+/* 1: every coordinate of vertex i is prescribed. */
+static int fsi__soft_is_held(const fsi_soft *soft, int i) {
+    const unsigned char *fixed = soft->work->fixed + 3 * i;
+    return fixed[0] && fixed[1] && fixed[2];
+}
+
 /* Stiffness of a 2D bend: EI / half the length around it that is not held. */
 static fsi_real fsi__soft_bend_stiffness(const fsi_soft *soft, const int32_t *node,
-                                         const fsi_vec3 *p, const unsigned char *held) {
+                                         const fsi_vec3 *p) {
     fsi_real length = 0;
     for (int a = 0; a < 2; a++)
-        if (!held[node[a]] || !held[node[a + 1]])
+        if (!fsi__soft_is_held(soft, node[a]) || !fsi__soft_is_held(soft, node[a + 1]))
             length += fsi__length(fsi_vec_sub(p[a + 1], p[a]));
     return length > 0 ? 2 * soft->desc.bend / length : 0;
 }
 
 /* Stiffness of a fold: D |edge|^2 / the area of both triangles that is not held. */
 static fsi_real fsi__soft_fold_stiffness(const fsi_soft *soft, const int32_t *node,
-                                         const fsi_vec3 *d, const unsigned char *held) {
+                                         const fsi_vec3 *d) {
+    const int edge_held = fsi__soft_is_held(soft, node[0]) && fsi__soft_is_held(soft, node[1]);
     fsi_real area = 0;
     for (int a = 2; a < 4; a++)
-        if (!held[node[0]] || !held[node[1]] || !held[node[a]])
+        if (!edge_held || !fsi__soft_is_held(soft, node[a]))
             area += fsi__length(fsi_vec_cross(d[0], d[a - 1])) / 2;
     return area > 0 ? soft->desc.bend * fsi_vec_dot(d[0], d[0]) / area : 0;
 }
@@ -10074,7 +10081,7 @@ static fsi_real fsi__soft_rest_tet(const fsi_vec3 *d, fsi_real *rest) {
 }
 
 /* Rest data of element e; adds its mass to the nodes. 0 when degenerate. */
-static int fsi__soft_rest(fsi_soft *soft, int e, int kind, const unsigned char *held) {
+static int fsi__soft_rest(fsi_soft *soft, int e, int kind) {
     fsi__soft_work *work = soft->work;
     fsi_real *rest = work->rest + (size_t)FSI__REST * (size_t)e;
     fsi_real size = 0;
@@ -10088,12 +10095,12 @@ static int fsi__soft_rest(fsi_soft *soft, int e, int kind, const unsigned char *
         d[a - 1] = fsi_vec_sub(p[a], p[0]);
     if (kind == FSI__BEND) {
         rest[0] = fsi__bend_angle(p);
-        rest[1] = fsi__soft_bend_stiffness(soft, node, p, held);
+        rest[1] = fsi__soft_bend_stiffness(soft, node, p);
         return 1;
     }
     if (kind == FSI__FOLD) {
         rest[0] = fsi__fold_angle(p, NULL);
-        rest[1] = fsi__soft_fold_stiffness(soft, node, d, held);
+        rest[1] = fsi__soft_fold_stiffness(soft, node, d);
         return 1;
     }
     if (kind == FSI__SEG)
@@ -10169,10 +10176,8 @@ static const int32_t *fsi__soft_skin(const fsi_soft_desc *desc, int *count) {
     return *count ? skin : NULL;
 }
 
-/* All elements, kind after kind, and the masses they give to the nodes. held: fully prescribed
-   vertices. */
-static fsi_result fsi__soft_elements(fsi_soft *soft, const fsi_soft_desc *desc,
-                                     const unsigned char *held) {
+/* All elements, kind after kind, and the masses they give to the nodes. */
+static fsi_result fsi__soft_elements(fsi_soft *soft, const fsi_soft_desc *desc) {
     fsi__soft_work *work = soft->work;
     const int32_t *list[FSI__KINDS] = {desc->segment, NULL, desc->triangle, NULL, desc->tet};
     int count[FSI__KINDS] = {desc->segment_count, 0, desc->triangle_count, 0, desc->tet_count};
@@ -10189,7 +10194,7 @@ static fsi_result fsi__soft_elements(fsi_soft *soft, const fsi_soft_desc *desc,
         for (; e < first + count[k]; e++) {
             for (int i = 0; list[k] && i < nodes; i++)
                 work->node[4 * e + i] = list[k][nodes * (e - first) + i];
-            if (!fsi__soft_rest(soft, e, k, held))
+            if (!fsi__soft_rest(soft, e, k))
                 return FSI_ERR_GEOMETRY;
         }
     }
@@ -10202,8 +10207,6 @@ static fsi_result fsi__soft_elements(fsi_soft *soft, const fsi_soft_desc *desc,
 static fsi_result fsi__soft_fill(fsi_soft *soft, const fsi_soft_desc *desc) {
     fsi__soft_work *work = soft->work;
     int n = desc->vertex_count;
-    int moving = desc->dim == 2 ? 3 : 7;
-    unsigned char *held = (unsigned char *)work->zone; /* scratch */
     fsi_copy(work->dof, desc->x, soft->x);
     fsi_copy(work->dof, desc->x, work->rest_x);
 
@@ -10211,17 +10214,16 @@ static fsi_result fsi__soft_fill(fsi_soft *soft, const fsi_soft_desc *desc) {
         int pin = (desc->pin ? desc->pin[i] : 0) | (desc->dim == 2 ? 4 : 0);
         for (int axis = 0; axis < 3; axis++)
             work->fixed[3 * i + axis] = (unsigned char)(pin >> axis & 1);
-        held[i] = (unsigned char)((pin & moving) == moving);
         soft->surface_node[i] = i;
     }
-    fsi_result result = fsi__soft_elements(soft, desc, held);
+    fsi_result result = fsi__soft_elements(soft, desc);
     if (result != FSI_OK)
         return result;
 
     for (int i = 0; i < n; i++) {
         if (!(soft->mass[i] > 0))
             return FSI_ERR_GEOMETRY;
-        soft->inverse_mass[i] = held[i] ? 0 : 1 / soft->mass[i];
+        soft->inverse_mass[i] = fsi__soft_is_held(soft, i) ? 0 : 1 / soft->mass[i];
     }
     fsi__soft_corners(soft);
 
