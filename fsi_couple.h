@@ -493,7 +493,7 @@ typedef struct fsi_couple {
     fsi_real *cell_residual, *cell_step, *cell_work; /* [cells] */
     double noise;        /* residual that counts as none (fsi_slip: grid.noise); 0: the tolerance */
     fsi_operator ghosts; /* y += what ghost cells add to L_N x (fsi_slip); none without them */
-    fsi_mg_group *group; /* [solids] columns of the dense solids */
+    fsi_mg_bundle *bundle; /* [solids] columns of the dense solids */
     fsi_mg_rank rank;
     int32_t *side_cell; /* [sides] cell and factor of Z, ordered by solid */
     fsi_real *side_factor;
@@ -783,14 +783,14 @@ typedef struct fsi_slip {
     fsi_grid *grid; /* the caller's */
     fsi_interface iface;
     fsi_report report; /* of the last solve, iterations of all passes */
-    int ghosts, links, groups;
-    int32_t *ghost;      /* [sides] ghost of each side */
-    fsi_real *flux;      /* [sides] relative flux out of the fluid cell into the ghost, m/s */
-    fsi_vec3 *velocity;  /* [sides] fluid velocity at the surface, m/s */
-    fsi_slip_link *link; /* [links] sorted */
-    fsi_real *link_flux; /* [links] m/s */
-    int32_t *group;      /* [ghosts] number of the connected set of linked ghosts */
-    uint8_t *group_open; /* [groups] 1: it reaches an open or inflow side of the box */
+    int ghosts, links, islands;
+    int32_t *ghost;       /* [sides] ghost of each side */
+    fsi_real *flux;       /* [sides] relative flux out of the fluid cell into the ghost, m/s */
+    fsi_vec3 *velocity;   /* [sides] fluid velocity at the surface, m/s */
+    fsi_slip_link *link;  /* [links] sorted */
+    fsi_real *link_flux;  /* [links] m/s */
+    int32_t *island;      /* [ghosts] number of the connected set of linked ghosts */
+    uint8_t *island_open; /* [islands] 1: it reaches an open or inflow side of the box */
     /* the caller's, may be NULL: [3 * tracers] points, m, that fsi_slip_step moves with the fluid
      * and keeps on their side of every surface */
     fsi_real *tracer;
@@ -799,16 +799,16 @@ typedef struct fsi_slip {
      * rows of its own (see the implementation's chapter slip) */
     fsi_couple couple;
     /* private: of one solve */
-    fsi_vec3 *body;             /* [sides] velocity of the solid */
-    fsi_vec3 *gap;              /* [sides] what the fluid is faster */
-    fsi_real *conduct;          /* [sides] coefficient / ghost mass */
-    fsi_real *rate;             /* [sides] what friction takes: dt stress / (rho h |V - V_s|) */
-    fsi_real *wall;             /* [sides] velocity of the wall along the axis that is not in Z */
-    fsi_real *stick;            /* [sides] part of u* that does not slide, less the solid's */
-    uint64_t *spot;             /* [2 * sides] location << 32 | side, sorted */
-    fsi_real *row;              /* longest row of J */
-    int32_t *root, *group_size; /* [groups] work; ghosts */
-    double *group_sum;          /* [groups] work */
+    fsi_vec3 *body;              /* [sides] velocity of the solid */
+    fsi_vec3 *gap;               /* [sides] what the fluid is faster */
+    fsi_real *conduct;           /* [sides] coefficient / ghost mass */
+    fsi_real *rate;              /* [sides] what friction takes: dt stress / (rho h |V - V_s|) */
+    fsi_real *wall;              /* [sides] velocity of the wall along the axis that is not in Z */
+    fsi_real *stick;             /* [sides] part of u* that does not slide, less the solid's */
+    uint64_t *spot;              /* [2 * sides] location << 32 | side, sorted */
+    fsi_real *row;               /* longest row of J */
+    int32_t *root, *island_size; /* [islands] work; ghosts */
+    double *island_sum;          /* [islands] work */
     fsi_real *ghost_pressure, *ghost_rhs, *ghost_work; /* [ghosts] */
     fsi_real *v_given, *v_star; /* [dof of all solids] v* as given, v* after friction */
     int held;                   /* 1: v_given is of this solve */
@@ -914,7 +914,7 @@ typedef enum fsi_scheme {
 typedef struct fsi_partitioned_desc {
     int n, m; /* largest lengths of X and p, >= 1 */
     /* components per node for the norm: largest length of a node's residual; 0 = 1 */
-    int group;
+    int per_node;
     fsi_scheme scheme;  /* 0 = REDUCED */
     fsi_real omega;     /* RELAXED, and AITKEN's first: in (0, 2); 0 = 0.5 */
     fsi_real tolerance; /* |R| <= tolerance, unit of X, > 0 */
@@ -3514,7 +3514,7 @@ static void fsi__couple_layout(fsi_couple *couple, const fsi__list_sizes *sizes,
     fsi_real **const of_cells[] = {&couple->cell_residual, &couple->cell_step, &couple->cell_work,
                                    NULL};
     FSI__TAKE(couple->block, fsi__solid_block, arena, sizes->solids);
-    FSI__TAKE(couple->group, fsi_mg_group, arena, sizes->solids);
+    FSI__TAKE(couple->bundle, fsi_mg_bundle, arena, sizes->solids);
     FSI__TAKE(couple->by_solid, int32_t, arena, sizes->sides);
     FSI__TAKE(couple->side_cell, int32_t, arena, sizes->sides);
     FSI__TAKE(couple->row, size_t, arena, sizes->sides);
@@ -4742,18 +4742,18 @@ static fsi_result fsi__rank_build(fsi_couple *couple) {
     }
     for (int s = 0; s < iface->solids; s++) {
         const fsi__solid_block *block = couple->block + s;
-        fsi_mg_group *group = couple->group + s;
-        memset(group, 0, sizeof *group);
+        fsi_mg_bundle *bundle = couple->bundle + s;
+        memset(bundle, 0, sizeof *bundle);
         if (block->door->node)
             continue;
         int first = block->first;
-        group->columns = block->columns;
-        group->entries = group->columns ? block->last - first : 0;
-        group->cell = couple->side_cell + first;
-        group->factor = couple->side_factor + first;
-        group->val = group->entries ? couple->q + couple->row[first] : NULL;
-        group->L = block->K;
-        group->unit = 1 / fsi__scale_of(couple);
+        bundle->columns = block->columns;
+        bundle->entries = bundle->columns ? block->last - first : 0;
+        bundle->cell = couple->side_cell + first;
+        bundle->factor = couple->side_factor + first;
+        bundle->val = bundle->entries ? couple->q + couple->row[first] : NULL;
+        bundle->L = block->K;
+        bundle->unit = 1 / fsi__scale_of(couple);
     }
 
     /* As far as a V-cycle can spread anything: nothing is cut off. */
@@ -4765,7 +4765,7 @@ static fsi_result fsi__rank_build(fsi_couple *couple) {
     else
         couple->rank.reach = fsi__imin(fsi__rank_reach(couple), full);
     fsi_result result =
-        fsi_mg_rank_build(&couple->rank, couple->grid->mg, couple->group, iface->solids);
+        fsi_mg_rank_build(&couple->rank, couple->grid->mg, couple->bundle, iface->solids);
 
     /* Columns that have lost definiteness: the plain V-cycle has to do. */
     return result == FSI_ERR_SINGULAR ? FSI_OK : result;
@@ -5980,7 +5980,7 @@ static void fsi__slip_join(int32_t *root, int32_t a, int32_t b) {
  * unoccluded steps apart. */
 static void fsi__slip_ghosts(fsi_slip *slip) {
     const fsi_interface *iface = &slip->iface;
-    int32_t *root = slip->group; /* free until the groups are made */
+    int32_t *root = slip->island; /* free until the islands are made */
     int sides = iface->sides;
     for (int i = 0; i < sides; i++) {
         slip->spot[i] = fsi__pair_key((int)fsi__slip_location(iface, iface->side + i), i);
@@ -6092,26 +6092,26 @@ static fsi_result fsi__slip_links(fsi_slip *slip) {
 }
 
 /* Connected sets of linked ghosts. */
-static void fsi__slip_groups(fsi_slip *slip) {
+static void fsi__slip_islands(fsi_slip *slip) {
     int32_t *root = slip->root;
     for (int i = 0; i < slip->ghosts; i++)
         root[i] = i;
     for (int i = 0; i < slip->links; i++)
         if (slip->link[i].b >= 0)
             fsi__slip_join(root, slip->link[i].a, slip->link[i].b);
-    slip->groups = 0;
+    slip->islands = 0;
     for (int i = 0; i < slip->ghosts; i++) {
         int32_t first = fsi__root(root, i);
         if (first == i) {
-            slip->group_size[slip->groups] = slip->group_open[slip->groups] = 0;
-            slip->group[i] = slip->groups++;
+            slip->island_size[slip->islands] = slip->island_open[slip->islands] = 0;
+            slip->island[i] = slip->islands++;
         }
-        slip->group[i] = slip->group[first];
-        slip->group_size[slip->group[i]]++;
+        slip->island[i] = slip->island[first];
+        slip->island_size[slip->island[i]]++;
     }
     for (int i = 0; i < slip->links; i++)
         if (slip->link[i].b < 0)
-            slip->group_open[slip->group[slip->link[i].a]] = 1;
+            slip->island_open[slip->island[slip->link[i].a]] = 1;
 }
 
 /* ---- Velocities at the sides. */
@@ -6216,7 +6216,7 @@ static void fsi__slip_estimate(fsi_slip *slip) {
 }
 
 /* The start of the fluxes: through sides what slides, along links the fluxes of least norm that
- * carry what the sides bring: L q = inflow, flux a -> b = q_a - q_b. In closed groups but for the
+ * carry what the sides bring: L q = inflow, flux a -> b = q_a - q_b. In closed islands but for the
  * mean. */
 static void fsi__slip_start(fsi_slip *slip) {
     fsi_real *q = slip->ghost_work;
@@ -6228,14 +6228,14 @@ static void fsi__slip_start(fsi_slip *slip) {
         slip->flux[i] = opens ? (fsi_real)side->sign * fsi__get(slide, side->axis) : 0;
         q[slip->ghost[i]] += slip->flux[i];
     }
-    for (int i = 0; i < slip->groups; i++)
-        slip->group_sum[i] = 0;
+    for (int i = 0; i < slip->islands; i++)
+        slip->island_sum[i] = 0;
     for (int i = 0; i < slip->ghosts; i++)
-        slip->group_sum[slip->group[i]] += (double)q[i];
+        slip->island_sum[slip->island[i]] += (double)q[i];
     for (int i = 0; i < slip->ghosts; i++) {
-        int group = slip->group[i];
-        if (!slip->group_open[group])
-            q[i] -= (fsi_real)(slip->group_sum[group] / (double)slip->group_size[group]);
+        int island = slip->island[i];
+        if (!slip->island_open[island])
+            q[i] -= (fsi_real)(slip->island_sum[island] / (double)slip->island_size[island]);
     }
     if (slip->ghosts)
         (void)fsi_cholesky_solve(&slip->start_factor, q, q);
@@ -6299,13 +6299,13 @@ static fsi_result fsi__slip_factor(const fsi_slip *slip, int n, const fsi_alloca
 }
 
 /* Factor of the graph of the ghosts. alone: links with conductance one; else: rows of the ghosts in
-   the matrix. A group that nothing else holds is pinned at its first ghost. */
+   the matrix. An island that nothing else holds is pinned at its first ghost. */
 static fsi_result fsi__slip_ghost_factor(fsi_slip *slip, int alone, const fsi_allocator *allocator,
                                          fsi_cholesky *factor) {
-    double *held = slip->group_sum;
+    double *held = slip->island_sum;
     fsi__slip_triplets(slip);
-    for (int i = 0; i < slip->groups; i++)
-        held[i] = slip->group_open[i];
+    for (int i = 0; i < slip->islands; i++)
+        held[i] = slip->island_open[i];
     for (int i = 0; i < slip->links; i++)
         fsi__slip_put_pair(slip, slip->link[i].a, slip->link[i].b,
                            alone ? 1 : 1 / FSI__SLIP_GHOST_MASS);
@@ -6313,13 +6313,13 @@ static fsi_result fsi__slip_ghost_factor(fsi_slip *slip, int alone, const fsi_al
         int ghost = slip->ghost[i];
         fsi__slip_put(slip, ghost, ghost, alone ? 0 : slip->conduct[i]);
         if (!alone && slip->conduct[i] > 0)
-            held[slip->group[ghost]] = 1;
+            held[slip->island[ghost]] = 1;
     }
     for (int i = 0; i < slip->ghosts; i++) {
-        if (held[slip->group[i]] > 0)
+        if (held[slip->island[i]] > 0)
             continue;
         fsi__slip_put(slip, i, i, 1);
-        held[slip->group[i]] = 1;
+        held[slip->island[i]] = 1;
     }
     return fsi__slip_factor(slip, slip->ghosts, allocator, factor);
 }
@@ -6703,7 +6703,7 @@ static void fsi__slip_ghosts_add(const fsi_real *x, fsi_real *y, void *user) {
 }
 
 /* ---- The solve. */
-/* Lists of one solve. Ghosts and groups are never more than sides. */
+/* Lists of one solve. Ghosts and islands are never more than sides. */
 static void fsi__slip_side_layout(fsi_slip *slip, fsi_arena *arena) {
     const fsi_interface *iface = &slip->iface;
     size_t sides = (size_t)iface->sides;
@@ -6730,11 +6730,11 @@ static void fsi__slip_side_layout(fsi_slip *slip, fsi_arena *arena) {
     FSI__TAKE(slip->gap, fsi_vec3, arena, sides);
     FSI__TAKE(slip->spot, uint64_t, arena, 2 * sides);
     FSI__TAKE(slip->ghost, int32_t, arena, sides);
-    FSI__TAKE(slip->group, int32_t, arena, sides);
+    FSI__TAKE(slip->island, int32_t, arena, sides);
     FSI__TAKE(slip->root, int32_t, arena, sides);
-    FSI__TAKE(slip->group_size, int32_t, arena, sides);
-    FSI__TAKE(slip->group_open, uint8_t, arena, sides);
-    FSI__TAKE(slip->group_sum, double, arena, sides);
+    FSI__TAKE(slip->island_size, int32_t, arena, sides);
+    FSI__TAKE(slip->island_open, uint8_t, arena, sides);
+    FSI__TAKE(slip->island_sum, double, arena, sides);
 }
 
 static fsi_result fsi__slip_lists(fsi_slip *slip) {
@@ -6750,7 +6750,7 @@ static fsi_result fsi__slip_lists(fsi_slip *slip) {
 /* Sides, and what is known of the solids there. */
 static fsi_result fsi__slip_sides(fsi_slip *slip) {
     fsi_interface *iface = &slip->iface;
-    slip->ghosts = slip->links = slip->groups = 0;
+    slip->ghosts = slip->links = slip->islands = 0;
     for (int i = 0; i < iface->solids; i++) {
         fsi_real c = fsi__slip_coefficient(slip, i);
         if (!(c >= 0 && c <= 1))
@@ -6807,7 +6807,7 @@ static fsi_result fsi__slip_prepare(fsi_slip *slip, fsi_real dt) {
     if ((result = fsi__slip_links(slip)) < 0)
         return result;
 
-    fsi__slip_groups(slip);
+    fsi__slip_islands(slip);
     if ((result = fsi__slip_tie(slip, dt)) < 0)
         return result;
 
@@ -7626,8 +7626,8 @@ static void fsi__model_unknown(fsi__model *model) {
 
 /* The description with its defaults; 0: it is not valid. */
 static int fsi__partitioned_defaults(fsi_partitioned_desc *desc) {
-    if (desc->group == 0)
-        desc->group = 1;
+    if (desc->per_node == 0)
+        desc->per_node = 1;
     if (desc->omega == 0)
         desc->omega = FSI_R(0.5);
     if (desc->max_iterations == 0)
@@ -7643,7 +7643,7 @@ static int fsi__partitioned_defaults(fsi_partitioned_desc *desc) {
     if (desc->filter == 0)
         desc->filter = FSI_R(0.1);
 
-    int lengths = desc->n >= 1 && desc->m >= 1 && desc->group >= 1;
+    int lengths = desc->n >= 1 && desc->m >= 1 && desc->per_node >= 1;
     int counts = desc->max_iterations >= 1 && desc->max_iterations <= 10000 && desc->reuse <= 16;
     int shares = desc->omega > 0 && desc->omega < 2 && desc->filter > 0 && desc->filter < 1;
     int start = desc->start > 0 && desc->start <= 1;
@@ -7763,11 +7763,11 @@ FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *scheme, const void *
 }
 
 /* Largest length of a node's part of r. */
-static fsi_real fsi__node_norm(int n, int group, const fsi_real *r) {
+static fsi_real fsi__node_norm(int n, int per_node, const fsi_real *r) {
     fsi_real most = 0;
-    for (int i = 0; i < n; i += group) {
+    for (int i = 0; i < n; i += per_node) {
         fsi_real sum = 0;
-        for (int j = i; j < i + group && j < n; j++)
+        for (int j = i; j < i + per_node && j < n; j++)
             sum += r[j] * r[j];
         if (!(sum <= most))
             most = sum;
@@ -8268,7 +8268,7 @@ static void fsi__exchange_residual(fsi_partitioned *scheme, fsi__exchange *excha
     else
         fsi__reduced_residual(scheme, &scheme->solid, last->x_f, last->p_f, last->p_s, last->x_s,
                               scheme->residual);
-    exchange->norm = fsi__node_norm(scheme->now.n, scheme->desc.group, scheme->residual);
+    exchange->norm = fsi__node_norm(scheme->now.n, scheme->desc.per_node, scheme->residual);
 }
 
 /* The solid once more with p_F itself: what the fluid lost is what the solid gets. */
@@ -9207,7 +9207,7 @@ static void fsi__compatible_flux(const fsi_closed_regions *closed, const fsi_rea
     const fsi_real h = box->grid->h;
     for (int i = 0; i < box->n; i++)
         closed->at[i] = X[i] - told[i];
-    fsi_real twice = 2 * fsi__node_norm(box->dof, closed->scheme->desc.group, closed->at);
+    fsi_real twice = 2 * fsi__node_norm(box->dof, closed->scheme->desc.per_node, closed->at);
     fsi_real theta = twice > h ? h / twice : 1;
     for (int i = 0; i < box->n; i++)
         closed->at[i] = told[i] + theta * closed->at[i];
@@ -9533,7 +9533,7 @@ static fsi_result fsi__scene_exchange(fsi_partitioned_scene *scene, fsi_report *
             return result;
         for (int i = 0; i < fluid->dof; i++)
             scene->p[i] = scene->x[i] - scene->seen[i];
-        fluid->lag = (double)fsi__node_norm(fluid->dof, scene->scheme->desc.group, scene->p);
+        fluid->lag = (double)fsi__node_norm(fluid->dof, scene->scheme->desc.per_node, scene->p);
         int stays = fluid->lag <= (double)scene->scheme->desc.tolerance;
         if (result != FSI_OK || stays || round + 1 >= fluid->follow)
             return result;
@@ -10615,7 +10615,7 @@ static fsi_real fsi__sph_rigid_tolerance(const fsi_sph_rigid *coupling) {
 static fsi_result fsi__sph_rigid_scheme(fsi_sph_rigid *coupling) {
     fsi_partitioned_desc desc = FSI__ZERO;
     desc.n = desc.m = coupling->n;
-    desc.group = 3;
+    desc.per_node = 3;
     desc.scheme = coupling->desc.scheme == FSI_SPH_AITKEN ? FSI_SCHEME_AITKEN : FSI_SCHEME_RELAXED;
     desc.omega = coupling->desc.omega;
     desc.tolerance = fsi__sph_rigid_tolerance(coupling);
@@ -11926,8 +11926,8 @@ static fsi_result fsi__paper_cg(fsi__paper *paper, fsi_krylov_desc *desc, fsi_re
     fsi_couple *couple = &slip->couple;
     size_t cells = slip->grid->cells;
     int open = 0;
-    for (int i = 0; i < slip->groups; i++)
-        open |= slip->group_open[i];
+    for (int i = 0; i < slip->islands; i++)
+        open |= slip->island_open[i];
     fsi__slip_eliminate_ghosts(slip, slip->ghost_rhs, paper->b);
     desc->n = cells + (size_t)slip->iface.sides;
     desc->A.apply_fn = fsi__paper_apply;

@@ -941,7 +941,7 @@ static int fsi__advection_valid(fsi_advection mode) {
     return (int)mode >= 0 && (int)mode <= FSI_ADVECT_NONE;
 }
 
-/* Refuses a description by its values; every group of like fields is checked in one go. */
+/* Refuses a description by its values; like fields are checked in one go. */
 static fsi_result fsi__grid_check_desc(const fsi_grid_desc *desc) {
     if (!desc || !fsi__positive(desc->rho))
         return FSI_ERR_ARGUMENT;

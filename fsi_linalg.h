@@ -131,7 +131,7 @@
       block.
    6. Modes. A free body has 3 (2D) or 6 (3D) rigid modes at w = 0: pass them as null_vectors
       (exact, cheapest), or compute them too and set skip. Multiple and clustered modes come out
-      complete; inside such a group the choice of basis is ours but repeatable.
+      complete; inside such a cluster the choice of basis is ours but repeatable.
    7. Incomplete Cholesky needs no M-matrix: when a pivot fails the diagonal is enlarged step by
       step (FSI_SHIFTED, ic.shift). MIC(0) on a closed box: use modified = 0.97.
 
@@ -1055,9 +1055,9 @@ FSI_API fsi_result fsi_mg_solve(fsi_mg *mg, const fsi_mg_solve_desc *desc, const
                                 fsi_real *p, fsi_report *report);
 
 /* Low-rank terms through the V-cycle: P = (B^-1 + Z K^-1 Z^T)^-1 for B the V-cycle, in one V-cycle
-   (Woodbury on all levels at once). Columns of Z come in groups (the degrees of freedom of one
+   (Woodbury on all levels at once). Columns of Z come in bundles (the degrees of freedom of one
    solid), K is block diagonal. Set-up and cost grow with the cells the columns touch. */
-typedef struct fsi_mg_group {
+typedef struct fsi_mg_bundle {
     int columns, entries;   /* >= 0 */
     const int32_t *cell;    /* [entries] fluid cells; may repeat */
     const fsi_real *factor; /* [entries] */
@@ -1067,7 +1067,7 @@ typedef struct fsi_mg_group {
     /* [columns (columns + 1) / 2] rows of a lower triangle, K = unit L L^T */
     const fsi_real *L;
     fsi_real unit; /* > 0 */
-} fsi_mg_group;
+} fsi_mg_bundle;
 
 /* private: cells lo .. hi - 1 along each of the internal axes */
 typedef struct fsi__box {
@@ -1075,7 +1075,7 @@ typedef struct fsi__box {
     int hi[3];
 } fsi__box;
 
-/* private: where a group lives on one level */
+/* private: where a bundle lives on one level */
 typedef struct fsi__mg_patch {
     fsi__box own;  /* of its columns t */
     fsi__box wide; /* of the smoothed columns m */
@@ -1087,22 +1087,22 @@ typedef struct fsi_mg_rank {
     /* cells a smoothed column may spread on each level, >= 1; 0 = 3, with many columns 2. 2 *
      * (sweeps + band sweeps) + 3 = exact */
     int reach;
-    /* groups beyond are left out whole: with a part of its columns a group costs more iterations
+    /* bundles beyond are left out whole: with a part of its columns a bundle costs more iterations
      * than with none; 0 = 1000 */
     int max_columns;
     fsi_allocator allocator; /* set before the first build; zero = malloc */
-    int columns;             /* taken, of all groups */
+    int columns;             /* taken, of all bundles */
     /* private */
-    int groups, levels, spread; /* spread: reach as used */
-    size_t cells;               /* of the grid it was built for */
-    int *offset;                /* [groups + 1] first column of each group */
-    fsi__mg_patch *patch;       /* [levels * groups] */
+    int bundles, levels, spread; /* spread: reach as used */
+    size_t cells;                /* of the grid it was built for */
+    int *offset;                 /* [bundles + 1] first column of each bundle */
+    fsi__mg_patch *patch;        /* [levels * bundles] */
     float *data;
     float *work;
     float *local;
     size_t part;     /* floats of local per part */
     fsi_real *E, *c; /* [columns^2] factor of K + Z^T B Z; [columns] */
-    double *sum;     /* [columns, each group padded to lanes] */
+    double *sum;     /* [columns, each bundle padded to lanes] */
     /* [cells of one colour, levels after each other] for levels in `whole` */
     float *defect;
     /* bit q: on level q the boxes cover so much that the defect is taken everywhere, once; this
@@ -1110,10 +1110,10 @@ typedef struct fsi_mg_rank {
     uint32_t whole;
 } fsi_mg_rank;
 
-/* Columns of all groups for the mask and weights mg has now. FSI_ERR_SINGULAR: K + Z^T B Z is not
+/* Columns of all bundles for the mask and weights mg has now. FSI_ERR_SINGULAR: K + Z^T B Z is not
  * positive definite; the rank has no columns then. */
-FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group,
-                                     int groups);
+FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_bundle *bundle,
+                                     int bundles);
 FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank);
 
 /* ------------------------------------------------------------------------------------------------
@@ -1983,7 +1983,7 @@ FSI__DOT(fsi__dot_double, double, 4)
 FSI_API double fsi_reduce(size_t n, double (*range_fn)(size_t, size_t, void *), void *user) {
     double part[FSI__CHUNKS];
     double total = 0;
-    size_t chunk = (n / FSI__CHUNKS + 32) & ~(size_t)31; /* whole groups of lanes */
+    size_t chunk = (n / FSI__CHUNKS + 32) & ~(size_t)31; /* a multiple of the lanes */
     ptrdiff_t used = (ptrdiff_t)((n + chunk - 1) / chunk);
     if (n < 1024)
         return n ? range_fn(0, n, user) : 0;
@@ -6472,10 +6472,10 @@ FSI_API fsi_result fsi_mg_update(fsi_mg *mg, const uint8_t *cell, const fsi_real
    around t, closed so that no level gains a constant. Black cells have no defect and are
    overwritten by the first sweep up: m is kept on red cells.
 
-   Columns of a group stand in packs of FSI__LANES: a pack holds FSI__LANES numbers for each cell.
+   Columns of a bundle stand in packs of FSI__LANES: a pack holds FSI__LANES numbers for each cell.
  */
 #define FSI__LANES 4
-#define FSI__RANK_PARTS 4 /* groups are built in so many parts, each with work space of its own */
+#define FSI__RANK_PARTS 4 /* bundles are built in so many parts, each with its own work space */
 
 FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank) {
     if (!rank)
@@ -6491,16 +6491,16 @@ FSI_API void fsi_mg_rank_free(fsi_mg_rank *rank) {
     memset(rank, 0, sizeof *rank);
 }
 
-FSI__INLINE int fsi__mg_columns(const fsi_mg_rank *rank, int group) {
-    return rank->offset[group + 1] - rank->offset[group];
+FSI__INLINE int fsi__mg_columns(const fsi_mg_rank *rank, int bundle) {
+    return rank->offset[bundle + 1] - rank->offset[bundle];
 }
 
-FSI__INLINE int fsi__mg_packs(const fsi_mg_rank *rank, int group) {
-    return (fsi__mg_columns(rank, group) + FSI__LANES - 1) / FSI__LANES;
+FSI__INLINE int fsi__mg_packs(const fsi_mg_rank *rank, int bundle) {
+    return (fsi__mg_columns(rank, bundle) + FSI__LANES - 1) / FSI__LANES;
 }
 
-FSI__INLINE fsi__mg_patch *fsi__mg_patch_of(const fsi_mg_rank *rank, int depth, int group) {
-    return rank->patch + (size_t)depth * (size_t)rank->groups + (size_t)group;
+FSI__INLINE fsi__mg_patch *fsi__mg_patch_of(const fsi_mg_rank *rank, int depth, int bundle) {
+    return rank->patch + (size_t)depth * (size_t)rank->bundles + (size_t)bundle;
 }
 
 /* Cells of a box along an axis. */
@@ -6566,17 +6566,17 @@ FSI__INLINE fsi__ijk fsi__mg_ijk(const fsi_mg *mg, int32_t cell) {
     return fsi__ijk_of(cell % mg->n[0], line % mg->n[1], line / mg->n[1]);
 }
 
-/* Boxes of a group on all levels, and the places of its columns; data counts floats. */
-static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg_group *group,
+/* Boxes of a bundle on all levels, and the places of its columns; data counts floats. */
+static void fsi__mg_rank_boxes(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg_bundle *bundle,
                                int number, size_t *data) {
-    /* the cells the group touches */
+    /* the cells the bundle touches */
     fsi__box touched;
     for (int axis = 0; axis < 3; axis++) {
         touched.lo[axis] = mg->n[axis];
         touched.hi[axis] = 0;
     }
-    for (int entry = 0; entry < group->entries; entry++) {
-        fsi__ijk cell = fsi__mg_ijk(mg, group->cell[entry]);
+    for (int entry = 0; entry < bundle->entries; entry++) {
+        fsi__ijk cell = fsi__mg_ijk(mg, bundle->cell[entry]);
         for (int axis = 0; axis < 3; axis++) {
             int at = fsi__ijk_get(cell, axis);
             touched.lo[axis] = fsi__imin(touched.lo[axis], at);
@@ -6795,7 +6795,7 @@ static void fsi__mg_rank_restrict(const fsi_mg_level *fine, const fsi__box *box,
             }
 }
 
-/* One pack of a group on one level: smooths t; x = m on all cells, defect = t - A m (for E), m of
+/* One pack of a bundle on one level: smooths t; x = m on all cells, defect = t - A m (for E), m of
  * red cells. */
 static void fsi__mg_rank_pack(const fsi_mg *mg, int depth, const fsi__mg_patch *patch,
                               const fsi__mg_local *local, const float *t, float *m, float *x,
@@ -6831,13 +6831,13 @@ static void fsi__mg_rank_pack(const fsi_mg *mg, int depth, const fsi__mg_patch *
         }
 }
 
-/* One group on one level, and its columns t of the next level if there is one. */
-static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *rank, int depth, int group,
+/* One bundle on one level, and its columns t of the next level if there is one. */
+static void fsi__mg_rank_level(const fsi_mg *mg, fsi_mg_rank *rank, int depth, int bundle,
                                float *memory) {
-    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, group);
-    const fsi__mg_patch *up = depth + 1 < rank->levels ? patch + rank->groups : NULL;
+    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, bundle);
+    const fsi__mg_patch *up = depth + 1 < rank->levels ? patch + rank->bundles : NULL;
     size_t size = fsi__pack_size(&patch->wide);
-    int packs = fsi__mg_packs(rank, group);
+    int packs = fsi__mg_packs(rank, bundle);
     float *x = rank->work + patch->x;
     float *defect = x + (size_t)packs * size;
     fsi__mg_local local;
@@ -6897,7 +6897,7 @@ static int fsi__box_meets(const fsi__box *a, const fsi__box *b) {
     return 1;
 }
 
-/* E_gh += what a level adds to Z^T B Z for groups g <= h: t_g^T m_h + m_g^T (t_h - A m_h), on the
+/* E_gh += what a level adds to Z^T B Z for bundles g <= h: t_g^T m_h + m_g^T (t_h - A m_h), on the
  * coarsest level, where m is all of the answer, the first of them. The other order gives the same,
  * and differs a little only where the columns are cut. */
 static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *rank, int depth, int g, int h) {
@@ -6938,75 +6938,75 @@ static void fsi__mg_rank_pair(const fsi_mg *mg, fsi_mg_rank *rank, int depth, in
         }
 }
 
-/* Entry (i, j), j <= i, of a group's K. */
-static fsi_real fsi__mg_group_K(const fsi_mg_group *group, int i, int j) {
-    if (group->K)
-        return group->K[i * group->columns + j];
+/* Entry (i, j), j <= i, of a bundle's K. */
+static fsi_real fsi__mg_bundle_K(const fsi_mg_bundle *bundle, int i, int j) {
+    if (bundle->K)
+        return bundle->K[i * bundle->columns + j];
 
     fsi_real sum = 0;
     for (int k = 0; k <= j; k++)
-        sum += group->L[i * (i + 1) / 2 + k] * group->L[j * (j + 1) / 2 + k];
-    return group->unit * sum;
+        sum += bundle->L[i * (i + 1) / 2 + k] * bundle->L[j * (j + 1) / 2 + k];
+    return bundle->unit * sum;
 }
 
-/* Which groups are taken, and where their columns begin. */
+/* Which bundles are taken, and where their columns begin. */
 static fsi_result fsi__mg_rank_choose(const fsi_mg *mg, fsi_mg_rank *rank,
-                                      const fsi_mg_group *group, int groups) {
-    if (FSI__LIST_ROOM(rank->offset, groups + 1, &rank->allocator) < 0
-        || FSI__LIST_ROOM(rank->patch, (size_t)groups * (size_t)mg->levels, &rank->allocator) < 0)
+                                      const fsi_mg_bundle *bundle, int bundles) {
+    if (FSI__LIST_ROOM(rank->offset, bundles + 1, &rank->allocator) < 0
+        || FSI__LIST_ROOM(rank->patch, (size_t)bundles * (size_t)mg->levels, &rank->allocator) < 0)
         return FSI_ERR_MEMORY;
 
     int most = rank->max_columns ? rank->max_columns : 1000;
     int columns = 0;
-    for (int g = 0; g < groups; g++) {
+    for (int g = 0; g < bundles; g++) {
         rank->offset[g] = columns;
-        if (group[g].entries > 0 && columns + group[g].columns <= most)
-            columns += group[g].columns;
+        if (bundle[g].entries > 0 && columns + bundle[g].columns <= most)
+            columns += bundle[g].columns;
     }
-    rank->groups = groups;
+    rank->bundles = bundles;
     rank->levels = mg->levels;
-    rank->offset[groups] = rank->columns = columns;
+    rank->offset[bundles] = rank->columns = columns;
     rank->spread = rank->reach ? rank->reach : columns > 80 ? 2 : 3;
 
     return FSI_OK;
 }
 
-/* The columns of a group on the finest level, and its K as the start of E. */
-static void fsi__mg_rank_load(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg_group *group,
+/* The columns of a bundle on the finest level, and its K as the start of E. */
+static void fsi__mg_rank_load(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg_bundle *bundle,
                               int number) {
     const fsi__mg_patch *patch = rank->patch + number;
     int columns = fsi__mg_columns(rank, number);
     size_t packs = (size_t)fsi__mg_packs(rank, number);
     memset(rank->data + patch->t, 0, packs * fsi__pack_size(&patch->own) * sizeof(float));
-    for (int entry = 0; entry < group->entries && columns; entry++) {
-        fsi__ijk cell = fsi__mg_ijk(mg, group->cell[entry]);
+    for (int entry = 0; entry < bundle->entries && columns; entry++) {
+        fsi__ijk cell = fsi__mg_ijk(mg, bundle->cell[entry]);
         size_t at = FSI__LANES * fsi__box_at(&patch->own, cell.i, cell.j, cell.k);
-        const fsi_real *val = group->val + (size_t)entry * (size_t)columns;
+        const fsi_real *val = bundle->val + (size_t)entry * (size_t)columns;
         for (int column = 0; column < columns; column++) {
             float *t = fsi__pack_t(rank, patch, column / FSI__LANES) + at;
-            t[column % FSI__LANES] += (float)(group->factor[entry] * val[column]);
+            t[column % FSI__LANES] += (float)(bundle->factor[entry] * val[column]);
         }
     }
     for (int i = 0; i < columns; i++)
         for (int j = 0; j <= i; j++) {
             size_t row = (size_t)(rank->offset[number] + i) * (size_t)rank->columns;
-            rank->E[row + (size_t)(rank->offset[number] + j)] = fsi__mg_group_K(group, i, j);
+            rank->E[row + (size_t)(rank->offset[number] + j)] = fsi__mg_bundle_K(bundle, i, j);
         }
 }
 
 /* Sizes, places and the columns on the finest level. */
-static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank, const fsi_mg_group *group,
-                                     int groups) {
-    fsi_result result = fsi__mg_rank_choose(mg, rank, group, groups);
+static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank,
+                                     const fsi_mg_bundle *bundle, int bundles) {
+    fsi_result result = fsi__mg_rank_choose(mg, rank, bundle, bundles);
     if (result < 0)
         return result;
 
-    /* boxes; x and defect of all groups on one level share the work space */
+    /* boxes; x and defect of all bundles on one level share the work space */
     size_t data = 0;
-    memset(rank->patch, 0, (size_t)groups * (size_t)mg->levels * sizeof *rank->patch);
-    for (int g = 0; g < groups; g++)
+    memset(rank->patch, 0, (size_t)bundles * (size_t)mg->levels * sizeof *rank->patch);
+    for (int g = 0; g < bundles; g++)
         if (fsi__mg_columns(rank, g))
-            fsi__mg_rank_boxes(mg, rank, group + g, g, &data);
+            fsi__mg_rank_boxes(mg, rank, bundle + g, g, &data);
     size_t work = 0;    /* floats for x and defect of a level */
     size_t biggest = 0; /* cells of the largest box with its layer */
     size_t all = 0;     /* cells of one colour on all levels */
@@ -7015,7 +7015,7 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank, const 
     for (int depth = 0; depth < rank->levels; depth++) {
         size_t used = 0;
         size_t covered = 0;
-        for (int g = 0; g < groups; g++) {
+        for (int g = 0; g < bundles; g++) {
             fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, g);
             size_t local = fsi__mg_local_size(&patch->wide, mg->n[1] > 1);
             patch->x = used;
@@ -7031,7 +7031,7 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank, const 
 
     /* memory */
     size_t columns = (size_t)rank->columns;
-    size_t sums = columns + FSI__LANES * ((size_t)groups + 1);
+    size_t sums = columns + FSI__LANES * ((size_t)bundles + 1);
     const fsi_allocator *allocator = &rank->allocator;
     rank->part = (5 + 2 * FSI__LANES) * biggest;
     if (FSI__LIST_ROOM(rank->data, data, allocator) < 0
@@ -7045,62 +7045,62 @@ static fsi_result fsi__mg_rank_begin(const fsi_mg *mg, fsi_mg_rank *rank, const 
     rank->local = rank->work + work;
 
     memset(rank->E, 0, columns * columns * sizeof *rank->E);
-    for (int g = 0; g < groups; g++)
-        fsi__mg_rank_load(mg, rank, group + g, g);
+    for (int g = 0; g < bundles; g++)
+        fsi__mg_rank_load(mg, rank, bundle + g, g);
 
     return FSI_OK;
 }
 
-static int fsi__mg_group_valid(const fsi_mg *mg, const fsi_mg_group *group) {
-    if (group->columns < 0 || group->entries < 0 || group->columns > 30000)
+static int fsi__mg_bundle_valid(const fsi_mg *mg, const fsi_mg_bundle *bundle) {
+    if (bundle->columns < 0 || bundle->entries < 0 || bundle->columns > 30000)
         return 0;
 
-    size_t columns = (size_t)group->columns;
-    size_t entries = (size_t)group->entries;
+    size_t columns = (size_t)bundle->columns;
+    size_t entries = (size_t)bundle->entries;
     if (!columns || !entries)
         return 1;
 
-    int has_K = group->K || (group->L && group->unit > 0);
-    if (!group->cell || !group->factor || !group->val || !has_K)
+    int has_K = bundle->K || (bundle->L && bundle->unit > 0);
+    if (!bundle->cell || !bundle->factor || !bundle->val || !has_K)
         return 0;
 
     for (size_t entry = 0; entry < entries; entry++)
-        if (group->cell[entry] < 0 || (size_t)group->cell[entry] >= mg->cells)
+        if (bundle->cell[entry] < 0 || (size_t)bundle->cell[entry] >= mg->cells)
             return 0;
 
-    return fsi_all_finite(entries, group->factor) && fsi_all_finite(entries * columns, group->val)
-           && (group->K ? fsi_all_finite(columns * columns, group->K)
-                        : fsi_all_finite(columns * (columns + 1) / 2, group->L));
+    return fsi_all_finite(entries, bundle->factor) && fsi_all_finite(entries * columns, bundle->val)
+           && (bundle->K ? fsi_all_finite(columns * columns, bundle->K)
+                         : fsi_all_finite(columns * (columns + 1) / 2, bundle->L));
 }
 
-/* Every FSI__RANK_PARTS-th group of one level, and its pairs with the groups after it. */
+/* Every FSI__RANK_PARTS-th bundle of one level, and its pairs with the bundles after it. */
 static void fsi__mg_rank_part(const fsi_mg *mg, fsi_mg_rank *rank, int depth, int part) {
     float *memory = rank->local + rank->part * (size_t)part;
-    for (int g = part; g < rank->groups; g += FSI__RANK_PARTS)
+    for (int g = part; g < rank->bundles; g += FSI__RANK_PARTS)
         if (fsi__mg_columns(rank, g))
             fsi__mg_rank_level(mg, rank, depth, g, memory);
 }
 
 static void fsi__mg_rank_pairs(const fsi_mg *mg, fsi_mg_rank *rank, int depth, int part) {
-    for (int g = part; g < rank->groups; g += FSI__RANK_PARTS)
-        for (int h = g; h < rank->groups; h++)
+    for (int g = part; g < rank->bundles; g += FSI__RANK_PARTS)
+        for (int h = g; h < rank->bundles; h++)
             if (fsi__mg_columns(rank, g) && fsi__mg_columns(rank, h))
                 fsi__mg_rank_pair(mg, rank, depth, g, h);
 }
 
-FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_group *group,
-                                     int groups) {
-    if (!rank || !mg || !mg->block || groups < 0 || (groups && !group))
+FSI_API fsi_result fsi_mg_rank_build(fsi_mg_rank *rank, fsi_mg *mg, const fsi_mg_bundle *bundle,
+                                     int bundles) {
+    if (!rank || !mg || !mg->block || bundles < 0 || (bundles && !bundle))
         return FSI_ERR_ARGUMENT;
     if (rank->reach < 0 || rank->max_columns < 0 || !fsi_allocator_valid(&rank->allocator))
         return FSI_ERR_ARGUMENT;
 
     rank->columns = 0;
     rank->cells = mg->cells;
-    for (int g = 0; g < groups; g++)
-        if (!fsi__mg_group_valid(mg, group + g))
+    for (int g = 0; g < bundles; g++)
+        if (!fsi__mg_bundle_valid(mg, bundle + g))
             return FSI_ERR_ARGUMENT;
-    fsi_result result = fsi__mg_rank_begin(mg, rank, group, groups);
+    fsi_result result = fsi__mg_rank_begin(mg, rank, bundle, bundles);
 
     for (int depth = 0; depth < rank->levels && rank->columns && result == FSI_OK; depth++) {
         FSI__PARALLEL(rank->columns > 12)
@@ -7224,13 +7224,13 @@ static void fsi__mg_rank_sub(const fsi_mg_level *level, const fsi__box *box, int
             }
 }
 
-/* t^T x of one level (and m^T of the defect above the coarsest one) for a group, added to
+/* t^T x of one level (and m^T of the defect above the coarsest one) for a bundle, added to
  * sum[padded columns]. Called from coarse to fine. */
-static void fsi__mg_rank_gather(const fsi_mg *mg, const fsi_mg_rank *rank, int depth, int group,
+static void fsi__mg_rank_gather(const fsi_mg *mg, const fsi_mg_rank *rank, int depth, int bundle,
                                 double *sum) {
     const fsi_mg_level *level = mg->level + depth;
-    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, group);
-    int packs = fsi__mg_packs(rank, group);
+    const fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, bundle);
+    int packs = fsi__mg_packs(rank, bundle);
     for (int i = 0; i < FSI__LANES * packs; i++)
         sum[i] /= (double)level->scale;
     for (int pack = 0; pack < packs; pack++)
@@ -7241,10 +7241,10 @@ static void fsi__mg_rank_gather(const fsi_mg *mg, const fsi_mg_rank *rank, int d
                            fsi__mg_rank_whole(mg, rank, depth), sum);
 }
 
-/* Sums of a group's columns, padded to lanes, as zeros. */
-static double *fsi__mg_rank_sums(const fsi_mg_rank *rank, int group) {
-    double *sum = rank->sum + rank->offset[group] + FSI__LANES * group;
-    memset(sum, 0, (size_t)(fsi__mg_columns(rank, group) + FSI__LANES - 1) * sizeof *sum);
+/* Sums of a bundle's columns, padded to lanes, as zeros. */
+static double *fsi__mg_rank_sums(const fsi_mg_rank *rank, int bundle) {
+    double *sum = rank->sum + rank->offset[bundle] + FSI__LANES * bundle;
+    memset(sum, 0, (size_t)(fsi__mg_columns(rank, bundle) + FSI__LANES - 1) * sizeof *sum);
     return sum;
 }
 
@@ -7253,7 +7253,7 @@ static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *rank) {
     int depth;
     fsi__mg_rank_defects(mg, rank);
     FSI__OMP(parallel for schedule(static) private(depth) if (rank->columns > 12))
-    for (int g = 0; g < rank->groups; g++) {
+    for (int g = 0; g < rank->bundles; g++) {
         double *sum = fsi__mg_rank_sums(rank, g);
         int columns = fsi__mg_columns(rank, g);
         for (depth = rank->levels - 1; depth >= 0 && columns; depth--)
@@ -7264,7 +7264,7 @@ static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *rank) {
     fsi_dense_cholesky_solve(rank->columns, rank->E, rank->c);
 
     for (depth = 0; depth < rank->levels; depth++)
-        for (int g = 0; g < rank->groups; g++) {
+        for (int g = 0; g < rank->bundles; g++) {
             const fsi_mg_level *level = mg->level + depth;
             const fsi__mg_patch *patch = fsi__mg_patch_of(rank, depth, g);
             for (int pack = 0; pack < fsi__mg_packs(rank, g); pack++) {
@@ -7284,7 +7284,7 @@ static void fsi__mg_rank_correct(const fsi_mg *mg, const fsi_mg_rank *rank) {
 /* What f . x lacks of r . z on the finest level: c . t^T x. */
 static double fsi__mg_rank_energy(const fsi_mg *mg, const fsi_mg_rank *rank) {
     double energy = 0;
-    for (int g = 0; g < rank->groups; g++) {
+    for (int g = 0; g < rank->bundles; g++) {
         const fsi__mg_patch *patch = rank->patch + g;
         double *sum = fsi__mg_rank_sums(rank, g);
         for (int pack = 0; pack < fsi__mg_packs(rank, g); pack++)

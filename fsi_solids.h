@@ -347,7 +347,7 @@ typedef struct fsi_rigid_desc {
     fsi_real restitution;     /* 0 .. 1; a pair uses the larger */
     fsi_real linear_damping;  /* 1/s, >= 0: dv/dt = -d v */
     fsi_real angular_damping; /* 1/s, >= 0 */
-    int group;                /* bodies of the same non-zero group do not collide */
+    int team;                 /* bodies of the same non-zero team do not collide */
     int ghost;                /* 1: takes no part in contact */
     int user;                 /* free for the caller */
 } fsi_rigid_desc;
@@ -382,7 +382,7 @@ typedef struct fsi_rigid {
     fsi_real linear_damping;
     fsi_real angular_damping;
     fsi_rigid_kind kind;
-    int32_t group;
+    int32_t team;
     int32_t ghost;
     int32_t user;
     int32_t touching;       /* contacts and joints of the last step */
@@ -440,7 +440,7 @@ typedef struct fsi_external {
     const fsi_real *x; /* [3 * point_count] world positions at the start of the step, m */
     fsi_real radius;   /* the points are spheres of this radius (half thickness), m, >= 0 */
     fsi_real friction, restitution; /* as for rigid bodies */
-    int group;                      /* as for rigid bodies */
+    int team;                       /* as for rigid bodies */
     int edge_count;                 /* edges between points that look for contact, too; 0 = none */
     /* [3 * edge_count] two points, and what the callbacks take for a place between them */
     const int32_t *edge;
@@ -4350,7 +4350,7 @@ FSI_API fsi_result fsi_solids_add(fsi_solids *solids, const fsi_rigid_desc *desc
     body.restitution = desc->restitution;
     body.linear_damping = desc->linear_damping;
     body.angular_damping = desc->angular_damping;
-    body.group = desc->group;
+    body.team = desc->team;
     body.ghost = desc->ghost != 0;
     body.user = desc->user;
     if (body.kind == FSI_RIGID_DYNAMIC
@@ -4546,28 +4546,28 @@ static void fsi__external_bounds(const fsi_solids *solids, int k, fsi_real dt) {
     *extent = FSI_R(0.5) * fsi__max(width.x, fsi__max(width.y, width.z));
 }
 
-/* Do two solids of these groups leave each other alone? */
-static int fsi__same_group(int a, int b) {
+/* Do two solids of these teams leave each other alone? */
+static int fsi__same_team(int a, int b) {
     return a != 0 && a == b;
 }
 
-/* Do solids low < high leave each other alone: both immovable, joined, ghosts, of one group?
+/* Do solids low < high leave each other alone: both immovable, joined, ghosts, of one team?
  * Externals touch each other where one of the two offers a distance. */
 static int fsi__pair_idle(const fsi_solids *solids, int low, int high) {
     const fsi_external *external_low = fsi__external_of(solids, low);
     const fsi_external *external_high = fsi__external_of(solids, high);
     if (external_low)
-        return fsi__same_group(external_low->group, external_high->group)
+        return fsi__same_team(external_low->team, external_high->team)
                || (!external_low->distance_fn && !external_high->distance_fn);
 
     const fsi_rigid *first = solids->body + low;
     if (external_high)
-        return first->ghost || fsi__same_group(first->group, external_high->group);
+        return first->ghost || fsi__same_team(first->team, external_high->team);
 
     const fsi_rigid *second = solids->body + high;
     if (first->inverse_mass == 0 && second->inverse_mass == 0)
         return 1;
-    if (first->ghost || second->ghost || fsi__same_group(first->group, second->group))
+    if (first->ghost || second->ghost || fsi__same_team(first->team, second->team))
         return 1;
 
     const struct fsi__solids_work *work = solids->work;
@@ -12247,7 +12247,7 @@ static fsi_result fsi__reduced_invite(fsi__reduced_call *call) {
         external->x = call->point_x + 3 * call->point_first[i];
         external->friction = contacts->friction;
         external->restitution = contacts->restitution;
-        external->group = call->group_of[i];
+        external->team = call->group_of[i];
         external->velocity_fn = fsi__guest_velocity;
         external->distance_fn = fsi__guest_distance;
     }

@@ -1013,10 +1013,10 @@ static void fsi__ranges_around(const fsi__cells *cells, fsi_vec3 point, fsi__ran
         }
 }
 
-/* Candidates of a search, in groups of eight sorted particles: at = the first, end = where its
-   range ends. Groups of all ranges stand in one row, so that one loop tests them: a loop for each
+/* Candidates of a search, in octets, eight sorted particles each: at = the first, end = where its
+   range ends. Octets of all ranges stand in one row, so that one loop tests them: a loop for each
    short range would end where the processor does not expect it. */
-#define FSI__SPH_GROUPS 64
+#define FSI__SPH_OCTETS 64
 
 typedef struct fsi__sph_search {
     const fsi_real *x, *y, *z; /* sorted particles to search among */
@@ -1026,11 +1026,11 @@ typedef struct fsi__sph_search {
     int32_t *out;              /* list to append to: n entries so far, at most room */
     int n, room;
     int full;   /* the room ended */
-    int groups; /* waiting to be tested */
-    int32_t at[FSI__SPH_GROUPS + 4], end[FSI__SPH_GROUPS + 4];
+    int octets; /* waiting to be tested */
+    int32_t at[FSI__SPH_OCTETS + 4], end[FSI__SPH_OCTETS + 4];
 } fsi__sph_search;
 
-/* Tests the groups and appends the hits in order, without a branch: four tests make a number 0 ..
+/* Tests the octets and appends the hits in order, without a branch: four tests make a number 0 ..
    15 that looks up how many hits there are and which lanes they move up from. */
 static void fsi__sph_search_test(fsi__sph_search *search) {
     static const int32_t lane[8] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -1046,11 +1046,11 @@ static void fsi__sph_search_test(fsi__sph_search *search) {
     const fsi_real radius2 = search->radius2;
     int32_t *FSI__RESTRICT out = search->out;
     ptrdiff_t n = search->n;
-    int group;
+    int octet;
 
-    for (group = 0; group < search->groups && n + 8 <= search->room; group++) {
-        int32_t first = search->at[group];
-        int32_t left = search->end[group] - first;
+    for (octet = 0; octet < search->octets && n + 8 <= search->room; octet++) {
+        int32_t first = search->at[octet];
+        int32_t left = search->end[octet] - first;
         int32_t self = search->self - first;
         int32_t hits = 0;
         const fsi_real *FSI__RESTRICT x = search->x + first;
@@ -1075,32 +1075,32 @@ static void fsi__sph_search_test(fsi__sph_search *search) {
             out[n + k] = first + 4 + from[hits >> 4][k];
         n += count[hits >> 4];
     }
-    search->full |= group < search->groups;
+    search->full |= octet < search->octets;
     search->n = (int)n;
-    search->groups = 0;
+    search->octets = 0;
 }
 
-/* Makes groups of a range. Four are written whether needed or not: more than a row of a fluid at
+/* Makes octets of a range. Four are written whether needed or not: more than a row of a fluid at
    rest has. */
 FSI__INLINE void fsi__sph_search_candidates(fsi__sph_search *search, const fsi__range *range) {
     static const int32_t next[4] = {0, 8, 16, 24};
     int32_t begin = range->begin;
     int32_t end = range->end;
-    int32_t groups;
+    int32_t octets;
     do {
-        int32_t *FSI__RESTRICT at = search->at + search->groups;
-        int32_t *FSI__RESTRICT to = search->end + search->groups;
+        int32_t *FSI__RESTRICT at = search->at + search->octets;
+        int32_t *FSI__RESTRICT to = search->end + search->octets;
         FSI__SPH_LANES
         for (int32_t k = 0; k < 4; k++) {
             at[k] = begin + next[k];
             to[k] = end;
         }
-        groups = (end - begin + 7) >> 3;
-        search->groups += fsi__imin(groups, 4);
+        octets = (end - begin + 7) >> 3;
+        search->octets += fsi__imin(octets, 4);
         begin += 32;
-        if (search->groups > FSI__SPH_GROUPS - 4)
+        if (search->octets > FSI__SPH_OCTETS - 4)
             fsi__sph_search_test(search);
-    } while (groups > 4);
+    } while (octets > 4);
 }
 
 /* Finds the neighbours within radius R of search->point among the rows around its cell at: of each
@@ -2236,7 +2236,7 @@ static void fsi__sph_list_chunk(fsi_sph *sph, int chunk) {
     search.radius2 = R * R;
     search.out = sph->list + base;
     search.n = 0;
-    search.groups = 0;
+    search.octets = 0;
     fsi__rows rows;
     fsi__ranges walls;
     walls.n = 0;

@@ -251,7 +251,7 @@ static void share_lines(void) {
     fsi_world_add_guest(&world, &guest);
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, pool_water, NULL);
     pd.n = pd.m = 6 * 4 + 3 * SHEET * SHEET + 64;
-    pd.group = 3;
+    pd.per_node = 3;
     pd.tolerance = FSI_R(0.05) * desc.grid.h;
     pd.clock_fn = now_fn;
 

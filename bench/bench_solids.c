@@ -116,7 +116,7 @@ static double chain(int links) {
         given.kind = i ? FSI_RIGID_DYNAMIC : FSI_RIGID_FIXED;
         given.shape = &rod;
         given.density = 1000;
-        given.group = 1;
+        given.team = 1;
         given.x = fsi_vec((fsi_real)i - FSI_R(0.5), 0, 0);
         fsi_solids_add(&solids, &given, NULL);
         options.kind = FSI_JOINT_POINT;

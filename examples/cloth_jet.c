@@ -149,7 +149,7 @@ static void make_exchange(scene *s, const ex_args *args) {
     fsi_partitioned_desc desc = {
         .n = unknowns,
         .m = unknowns,
-        .group = 3,
+        .per_node = 3,
         .tolerance = 0.05 * s->grid.h,
         .min_iterations = 2,
         .scheme = scheme_of(args),

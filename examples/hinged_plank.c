@@ -67,7 +67,7 @@ static int hang_plank(fsi_world *world, const fsi_shape *post, const fsi_shape *
         .shape = plank,
         .density = density,
         .x = fsi_vec(pin.x + 0.14, pin.y, 0),
-        .group = 1, /* planks pass each other */
+        .team = 1, /* planks pass each other */
     };
     fsi_joint_desc hinge = {
         .kind = FSI_JOINT_HINGE,

@@ -167,7 +167,7 @@ static void make_exchange(scene *rig) {
     fsi_partitioned_desc desc = {
         .n = 3 * MASSES + REGIONS,
         .m = 3 * MASSES + REGIONS,
-        .group = 3,
+        .per_node = 3,
         .tolerance = 0.05 * rig->grid.h,
     };
     ex_need(fsi_partitioned_init(&rig->exchange, &desc));

@@ -39,7 +39,7 @@ EX void stepper_begin(stepper *run, fsi_world *world, int monolithic, int dof,
     /* Closed regions of fluid exchange their pressures too: room for 64. */
     desc.n = dof + 64;
     desc.m = dof + 64;
-    desc.group = 3;
+    desc.per_node = 3;
     desc.clock_fn = ex_clock;
     ex_need(fsi_partitioned_init(&run->scheme, &desc));
     run->exchange.scheme = &run->scheme;

@@ -30,7 +30,7 @@ typedef struct scene {
     fsi_real begin[3 * TRACERS];
     double along[2], normal[2]; /* directions of the plate */
     double error;               /* largest difference from the streams, which have speed 1 */
-    int mixed;                  /* groups of ghost cells on both sides: must be none */
+    int mixed;                  /* islands of ghost cells on both sides: must be none */
 } scene;
 
 /* Signed distance to the plate. */
@@ -79,13 +79,13 @@ static double streams(scene *plate, int set) {
 static int count_mixed(const scene *plate) {
     int size = plate->grid.nx;
     int mixed = 0;
-    int *side_of = (int *)ex_alloc((size_t)plate->slip.groups + 1, sizeof *side_of);
+    int *side_of = (int *)ex_alloc((size_t)plate->slip.islands + 1, sizeof *side_of);
     for (int i = 0; i < plate->slip.iface.sides; i++) {
         int cell = plate->slip.iface.side[i].cell;
         double x = (cell % size + 0.5) / size;
         double y = (cell / size + 0.5) / size;
         int side = height(plate, x, y) > 0 ? 1 : -1;
-        int *known = &side_of[plate->slip.group[plate->slip.ghost[i]]];
+        int *known = &side_of[plate->slip.island[plate->slip.ghost[i]]];
         mixed += *known && *known != side;
         *known = side;
     }
@@ -272,7 +272,7 @@ int main(int argc, char **argv) {
     ex_result("leak", "%.5f", (double)crossed / TRACERS);
     ex_result("error_slip", "%.3e", error[SLIP]);
     ex_result("error_voxel", "%.3e", error[VOXEL]);
-    ex_result("groups_on_both_sides", "%d", mixed);
+    ex_result("islands_on_both_sides", "%d", mixed);
     ex_result("tracers_crossed", "%d", crossed);
     end(&walls[SLIP]);
     end(&walls[VOXEL]);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# check.sh [GROUP...]: what make check runs. Every row is one command that must succeed; rows run two at a time: what finds a typo first, then the long
+# check.sh [SECTION...]: what make check runs. Every row is one command that must succeed; rows run two at a time: what finds a typo first, then the long
 # ones, and many short ones last so that both end together.
-# CHECK_JOBS=1: one at a time. CHECK_STRICT=1 (.ci/run): a tool that could not be installed is a failure, not a skipped row. Groups: hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind web commands coverage (all by default; commands, coverage and
+# CHECK_JOBS=1: one at a time. CHECK_STRICT=1 (.ci/run): a tool that could not be installed is a failure, not a skipped row. Sections: hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind web commands coverage (all by default; commands, coverage and
 # the long parts of the others only with CHECK_FULL=1).
 cd "$(dirname "$0")/.." || exit 1
 top=$(pwd) dir=$(mktemp -d) rows=$dir/rows
@@ -11,9 +11,9 @@ CC=${CC:-cc}
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual -Wdouble-promotion -Wundef -Wvla -Werror"
 strict_c="$strict -Wstrict-prototypes -Wmissing-prototypes"
 headers=${HEADERS:-$(ls fsi_*.h)}                               # HEADERS=fsi_linalg.h: only what concerns that one
-groups=${*:-hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind web ${CHECK_FULL:+commands coverage}}
-for g in $groups; do case " hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind web commands coverage " in *" $g "*) ;; *) echo "check: no group $g"; exit 1 ;; esac; done
-want() { case " $groups " in *" $1 "*) return 0 ;; esac; return 1; }
+sections=${*:-hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind web ${CHECK_FULL:+commands coverage}}
+for s in $sections; do case " hygiene readme beside matrix subsets ports link folded symbols static single asan threads full tsan golden fuzz allocs valgrind web commands coverage " in *" $s "*) ;; *) echo "check: no section $s"; exit 1 ;; esac; done
+want() { case " $sections " in *" $1 "*) return 0 ;; esac; return 1; }
 row() { printf '%s\t%s\n' "$1" "$2" >>"$rows"; }             # row NAME COMMAND
 # lib NAME FLAGS: the five headers compiled once into $dir/NAME/libfsi.a; prog NAME FLAGS TARGET: a program of the Makefile linked to it
 lib() { echo "flock $dir/$1.lock make --no-print-directory B=$dir/$1 $2 $dir/$1/libfsi.a"; }

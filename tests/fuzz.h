@@ -509,7 +509,7 @@ static void fuzz_parted(gene *g) {
     if (gene_int(g, 0, 1) && desc.scheme == FSI_SCHEME_REDUCED)
         desc.scheme = FSI_SCHEME_PAPER_GMRES;
     desc.start = gene_real(g, 0.05, 1);
-    desc.group = gene_int(g, 0, 3);
+    desc.per_node = gene_int(g, 0, 3);
     desc.no_final_solve = gene_int(g, 0, 1);
     fsi_partitioned partitioned;
     if (fsi_partitioned_init(&partitioned, &desc) != FSI_OK)

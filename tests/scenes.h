@@ -713,7 +713,7 @@ static fsi_result xpm_make(void *scene, const fsi_allocator *allocator) {
         desc.allocator = given.allocator = s->responder.allocator = s->parted.allocator =
             s->parted.fluid.allocator = s->parted.solids.allocator = *allocator;
     desc.n = desc.m = 27 + 16;
-    desc.group = 3;
+    desc.per_node = 3;
     desc.tolerance = FSI_R(0.01) * s->grid.h;
     s->responder.soft = &s->cloth;
     s->part.door = &s->door;

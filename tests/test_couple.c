@@ -423,11 +423,11 @@ TEST C_14_symmetric_positive(void) {
 
 /* The V-cycle that takes the columns along is Woodbury's formula, B - B Z (K + Z^T B Z)^-1 Z^T B,
  * and cut-off columns change it little. */
-static fsi_real group_K(const fsi_mg_group *group, int i, int j) { /* unit L L^T */
+static fsi_real bundle_K(const fsi_mg_bundle *bundle, int i, int j) { /* unit L L^T */
     fsi_real sum = 0;
     for (int k = 0; k <= i && k <= j; k++)
-        sum += group->L[i * (i + 1) / 2 + k] * group->L[j * (j + 1) / 2 + k];
-    return group->unit * sum;
+        sum += bundle->L[i * (i + 1) / 2 + k] * bundle->L[j * (j + 1) / 2 + k];
+    return bundle->unit * sum;
 }
 
 TEST L_20_columns_through_the_cycle_are_woodbury(void) {
@@ -454,15 +454,16 @@ TEST L_20_columns_through_the_cycle_are_woodbury(void) {
             fsi_real *w = z + cells;
             fsi_real *E = w + cells;
             for (int s = 0; s < S.couple.iface.solids; s++) {
-                const fsi_mg_group *group = S.couple.group + s;
-                for (int j = 0; j < group->entries; j++)
-                    for (int k = 0; k < group->columns; k++)
-                        Z[(size_t)(S.couple.rank.offset[s] + k) * cells + (size_t)group->cell[j]] +=
-                            group->factor[j] * group->val[j * group->columns + k];
-                for (int j = 0; j < group->columns * group->columns; j++)
-                    E[(S.couple.rank.offset[s] + j / group->columns) * n + S.couple.rank.offset[s]
-                      + j % group->columns] =
-                        group_K(group, j / group->columns, j % group->columns);
+                const fsi_mg_bundle *bundle = S.couple.bundle + s;
+                for (int j = 0; j < bundle->entries; j++)
+                    for (int k = 0; k < bundle->columns; k++)
+                        Z[(size_t)(S.couple.rank.offset[s] + k) * cells
+                          + (size_t)bundle->cell[j]] +=
+                            bundle->factor[j] * bundle->val[j * bundle->columns + k];
+                for (int j = 0; j < bundle->columns * bundle->columns; j++)
+                    E[(S.couple.rank.offset[s] + j / bundle->columns) * n + S.couple.rank.offset[s]
+                      + j % bundle->columns] =
+                        bundle_K(bundle, j / bundle->columns, j % bundle->columns);
             }
             fsi_mg_rank none;
             memset(&none, 0, sizeof none);
@@ -1515,7 +1516,7 @@ TEST hinged_body_sees_its_hinge(void) {
     given.density = 3;
     given.x.x += FSI_R(0.15);
     given.ghost = 0;
-    given.group = 1;
+    given.team = 1;
     options.a = fsi_world_add(&world, &given);
     ASSERT(options.a >= 0);
     options.kind = FSI_JOINT_HINGE;
@@ -1574,7 +1575,7 @@ TEST jointed_bodies_see_their_joint(void) {
     CHECK_OK(fsi_shape_init(&bar, &sd));
     given.kind = FSI_RIGID_DYNAMIC;
     given.shape = &bar;
-    given.group = 1;
+    given.team = 1;
     for (int i = 0; i < 2; i++) {
         given.density = i ? FSI_R(0.2) : 3;
         given.x = fsi_vec(i ? FSI_R(0.63) : FSI_R(0.37), FSI_R(0.8), 0);

@@ -206,7 +206,7 @@ static fsi_result world_jointed(const fsi_allocator *allocator) {
         options.kind = FSI_RIGID_DYNAMIC;
         options.shape = &w->ball;
         options.density = 300;
-        options.group = 1;
+        options.team = 1;
         for (int i = 0; i < 2 && result >= 0; i++) {
             options.x = fsi_vec(i ? FSI_R(0.62) : FSI_R(0.38), FSI_R(0.5), 0);
             int *id = i ? &j.b : &j.a;
@@ -390,7 +390,7 @@ static fsi_result exchange(const fsi_allocator *allocator) {
     given.v.y = -1;
     s->responder.soft = &s->cloth;
     pd.n = pd.m = 60;
-    pd.group = 3;
+    pd.per_node = 3;
     pd.tolerance = FSI_R(0.01);
     pd.max_iterations = 4;
     pd.allocator = *allocator;

@@ -899,18 +899,18 @@ TEST extra_and_precondition(void) {
     PASS();
 }
 
-/* Two groups of two columns, heavy: the cycle that takes them along needs no more iterations than
+/* Two bundles of two columns, heavy: the cycle that takes them along needs no more iterations than
  * the fluid alone; the answer is the same. */
 enum {
     COLUMNS = 2,
-    GROUPS = 2,
+    BUNDLES = 2,
     ENTRIES = 60
 };
 
 typedef struct columns {
-    int32_t cell[GROUPS][ENTRIES];
-    fsi_real factor[ENTRIES], val[GROUPS][ENTRIES * COLUMNS], K[COLUMNS * COLUMNS];
-    fsi_mg_group group[GROUPS];
+    int32_t cell[BUNDLES][ENTRIES];
+    fsi_real factor[ENTRIES], val[BUNDLES][ENTRIES * COLUMNS], K[COLUMNS * COLUMNS];
+    fsi_mg_bundle bundle[BUNDLES];
     int cells;
 } columns;
 
@@ -919,19 +919,19 @@ static void columns_fill(columns *z, const problem *p) {
     z->cells = p->cells;
     z->K[0] = z->K[3] = FSI_R(0.01);
     z->K[1] = z->K[2] = FSI_R(0.002);
-    for (int g = 0; g < GROUPS; g++) {
+    for (int g = 0; g < BUNDLES; g++) {
         for (int e = 0; e < ENTRIES; e++) {
             z->cell[g][e] = index_of(p, 4 + 9 * g + e % 4, 5 + e / 4 % 5, 6 + e / 20);
             z->factor[e] = e % 4 < 2 ? 1 : -1;
             z->val[g][COLUMNS * e] = 1;
             z->val[g][COLUMNS * e + 1] = (fsi_real)(e / 4 % 5 - 2);
         }
-        z->group[g].columns = COLUMNS;
-        z->group[g].entries = ENTRIES;
-        z->group[g].cell = z->cell[g];
-        z->group[g].factor = z->factor;
-        z->group[g].val = z->val[g];
-        z->group[g].K = z->K;
+        z->bundle[g].columns = COLUMNS;
+        z->bundle[g].entries = ENTRIES;
+        z->bundle[g].cell = z->cell[g];
+        z->bundle[g].factor = z->factor;
+        z->bundle[g].val = z->val[g];
+        z->bundle[g].K = z->K;
     }
 }
 
@@ -939,7 +939,7 @@ static void columns_add(const fsi_real *x, fsi_real *y, void *user) { /* y += Z 
     const columns *z = (const columns *)user;
     double det = (double)z->K[0] * (double)z->K[3] - (double)z->K[1] * (double)z->K[2], t[2], u[2];
     int e;
-    for (int g = 0; g < GROUPS; g++) {
+    for (int g = 0; g < BUNDLES; g++) {
         for (t[0] = t[1] = 0, e = 0; e < ENTRIES; e++) {
             t[0] += (double)z->factor[e] * (double)z->val[g][2 * e] * (double)x[z->cell[g][e]];
             t[1] += (double)z->factor[e] * (double)z->val[g][2 * e + 1] * (double)x[z->cell[g][e]];
@@ -979,11 +979,11 @@ TEST low_rank_through_the_cycle(void) {
         fail_allocator f = fail_begin(k);
         memset(&rank, 0, sizeof rank);
         rank.allocator = fail_make(&f);
-        fsi_result result = fsi_mg_rank_build(&rank, &mg, z.group, GROUPS);
+        fsi_result result = fsi_mg_rank_build(&rank, &mg, z.bundle, BUNDLES);
         if (result == FSI_OK) {
             long calls = f.calls;
             done = 1;
-            CHECK_OK(fsi_mg_rank_build(&rank, &mg, z.group, GROUPS));
+            CHECK_OK(fsi_mg_rank_build(&rank, &mg, z.bundle, BUNDLES));
             ASSERT_EQ_FMT(calls, f.calls, "%ld");
         } else
             CHECK_RESULT(FSI_ERR_MEMORY, result);
@@ -996,7 +996,7 @@ TEST low_rank_through_the_cycle(void) {
     fsi_report with;
     for (int k = 0; k < 4; k++) {
         check_threads(threads[k]);
-        CHECK_OK(fsi_mg_rank_build(&rank, &mg, z.group, GROUPS));
+        CHECK_OK(fsi_mg_rank_build(&rank, &mg, z.bundle, BUNDLES));
         desc.rank = &rank;
         CHECK_OK(fsi_mg_solve(&mg, &desc, b, y, &with));
         uint64_t now = check_hash(y, (size_t)p.cells * sizeof *y, 0);
@@ -1005,7 +1005,7 @@ TEST low_rank_through_the_cycle(void) {
         ASSERT(now == hash);
     }
     check_threads(1);
-    ASSERT_EQ(GROUPS * COLUMNS, rank.columns);
+    ASSERT_EQ(BUNDLES * COLUMNS, rank.columns);
     CHECK_MOST(with.iterations, alone.iterations + 2);
     ASSERT(without.iterations > with.iterations);
     for (int c = 0; c < p.cells; c++)
@@ -1269,27 +1269,27 @@ TEST bad_input_is_refused(void) {
         int32_t cell = p.cells;
         fsi_real value = 1, K = 1;
         memset(&rank, 0, sizeof rank);
-        fsi_mg_group group;
-        group.columns = group.entries = 1;
-        group.cell = &cell;
-        group.factor = group.val = &value;
-        group.K = &K;
+        fsi_mg_bundle bundle;
+        bundle.columns = bundle.entries = 1;
+        bundle.cell = &cell;
+        bundle.factor = bundle.val = &value;
+        bundle.K = &K;
         /* outside the grid */
-        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &group, 1));
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &bundle, 1));
         cell = 100;
         value = (fsi_real)NAN;
-        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &group, 1));
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &bundle, 1));
         value = 1;
         K = -1000;
-        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_mg_rank_build(&rank, &mg, &group, 1));
+        CHECK_RESULT(FSI_ERR_SINGULAR, fsi_mg_rank_build(&rank, &mg, &bundle, 1));
         K = 1;
-        group.entries = -1;
-        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &group, 1));
-        group.entries = 1;
-        group.val = NULL;
-        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &group, 1));
-        group.val = &value;
-        CHECK_OK(fsi_mg_rank_build(&rank, &mg, &group, 1));
+        bundle.entries = -1;
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &bundle, 1));
+        bundle.entries = 1;
+        bundle.val = NULL;
+        CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_mg_rank_build(&rank, &mg, &bundle, 1));
+        bundle.val = &value;
+        CHECK_OK(fsi_mg_rank_build(&rank, &mg, &bundle, 1));
         /* of another grid */
         rank.cells--;
         desc.rank = &rank;

@@ -113,11 +113,11 @@ static double shear(fsi_grid *grid, const fsi_interface *iface, const plane *q, 
     return worst;
 }
 
-/* number of groups whose fluid cells lie on both sides of the plane */
+/* number of islands whose fluid cells lie on both sides of the plane */
 static int leaks(const fsi_slip *slip, const plane *q) {
-    int n = 0, *sign = (int *)calloc((size_t)slip->groups + 1, sizeof(int));
+    int n = 0, *sign = (int *)calloc((size_t)slip->islands + 1, sizeof(int));
     for (int i = 0; i < slip->iface.sides; i++) {
-        int c = slip->iface.side[i].cell, g = slip->group[slip->ghost[i]];
+        int c = slip->iface.side[i].cell, g = slip->island[slip->ghost[i]];
         fsi_vec3 x = fsi_grid_cell_centre(slip->grid, c % slip->grid->nx,
                                           c / slip->grid->nx % slip->grid->ny,
                                           c / (slip->grid->nx * slip->grid->ny));
@@ -132,13 +132,13 @@ static int leaks(const fsi_slip *slip, const plane *q) {
     return n;
 }
 
-/* largest |net flux of the sides into a closed group| */
-static double group_flux(const fsi_slip *slip) {
-    double worst = 0, *sum = (double *)calloc((size_t)slip->groups + 1, sizeof(double));
+/* largest |net flux of the sides into a closed island| */
+static double island_flux(const fsi_slip *slip) {
+    double worst = 0, *sum = (double *)calloc((size_t)slip->islands + 1, sizeof(double));
     for (int i = 0; i < slip->iface.sides; i++)
-        sum[slip->group[slip->ghost[i]]] += (double)slip->flux[i];
-    for (int i = 0; i < slip->groups; i++)
-        if (!slip->group_open[i] && !(fabs(sum[i]) <= worst))
+        sum[slip->island[slip->ghost[i]]] += (double)slip->flux[i];
+    for (int i = 0; i < slip->islands; i++)
+        if (!slip->island_open[i] && !(fabs(sum[i]) <= worst))
             worst = fabs(sum[i]);
     free(sum);
     return worst;
@@ -215,9 +215,9 @@ TEST C_11_opposite_flow_along_a_plane_3d(void) {
     PASS();
 }
 
-/* random u* around a plate with its tips in the fluid of a closed box: every closed group keeps its
- * mass, nothing crosses */
-TEST C_12_closed_groups_keep_their_mass(void) {
+/* random u* around a plate with its tips in the fluid of a closed box: every closed island keeps
+ * its mass, nothing crosses */
+TEST C_12_closed_islands_keep_their_mass(void) {
     uint64_t seed = 3;
     for (int k = 0; k < 3; k++) {
         fsi_grid_desc gd = box(24, 24, k == 2 ? 12 : 1, FSI_SIDE_SLIP);
@@ -233,9 +233,9 @@ TEST C_12_closed_groups_keep_their_mass(void) {
             for (size_t i = 0; i < grid.faces[a]; i++)
                 grid.u[a][i] = (fsi_real)check_random(&seed);
         CHECK_OK(fsi_slip_solve(&slip, FSI_R(0.01), NULL));
-        ASSERT(slip.groups > 0);
-        ASSERT(!slip.group_open[0]);
-        CHECK_MOST(group_flux(&slip), TOL(1e-11, 1e-4));
+        ASSERT(slip.islands > 0);
+        ASSERT(!slip.island_open[0]);
+        CHECK_MOST(island_flux(&slip), TOL(1e-11, 1e-4));
         CHECK_MOST(fsi_slip_max_divergence(&slip) / gd.nx, TOL(1e-11, 1e-4));
         slip_close(&grid, &slip);
     }
@@ -871,7 +871,7 @@ typedef struct twin {
     const fsi_interface *f;
     fsi_coupled *const *solid;
     const fsi_real *coefficient;
-    int cells, sides, ghosts, links, dof, at[3], *ghost, (*link)[2], *group, groups, *open;
+    int cells, sides, ghosts, links, dof, at[3], *ghost, (*link)[2], *island, islands, *open;
     double *v, *flux, *link_flux; /* v: v*; then v without pressure */
 } twin;
 
@@ -946,7 +946,7 @@ static void twin_link(twin *t, int a, int b) {
     t->link[t->links++][1] = hi;
 }
 
-static void twin_graph(twin *t) { /* ghosts, links, groups */
+static void twin_graph(twin *t) { /* ghosts, links, islands */
     double *near2 = (double *)calloc((size_t)t->cells, sizeof *near2);
     int *of = (int *)calloc((size_t)t->sides + 1, sizeof *of);
     const fsi_side *side = t->f->side;
@@ -983,13 +983,13 @@ static void twin_graph(twin *t) { /* ghosts, links, groups */
                 twin_link(t, t->ghost[i], t->ghost[j]);
     }
     for (int i = 0; i < t->ghosts; i++)
-        t->group[i] = i;
+        t->island[i] = i;
     for (int i = 0; i < t->links; i++)
         if (t->link[i][1] >= 0)
-            twin_same(t->ghosts, t->group, t->link[i][0], t->link[i][1]);
+            twin_same(t->ghosts, t->island, t->link[i][0], t->link[i][1]);
     for (int i = 0; i < t->links; i++)
         if (t->link[i][1] < 0)
-            t->open[t->group[t->link[i][0]]] = 1;
+            t->open[t->island[t->link[i][0]]] = 1;
     free(near2);
     free(of);
 }
@@ -1119,17 +1119,17 @@ static int twin_start(twin *t, double *row) {
             L[b * t->ghosts + a] -= 1;
         }
     }
-    /* closed groups: without the mean, and one value given */
+    /* closed islands: without the mean, and one value given */
     for (int k = 0; k < t->ghosts; k++) {
-        if (t->group[k] != k || t->open[k])
+        if (t->island[k] != k || t->open[k])
             continue;
         for (sum = n = 0, i = 0; i < t->ghosts; i++)
-            if (t->group[i] == k) {
+            if (t->island[i] == k) {
                 sum += q[i];
                 n++;
             }
         for (i = 0; i < t->ghosts; i++)
-            if (t->group[i] == k)
+            if (t->island[i] == k)
                 q[i] -= sum / n;
         L[k * t->ghosts + k] += 1;
     }
@@ -1233,7 +1233,7 @@ static double twin_compare(any_solid *before, const any_solid *solved,
     t.cells = (int)before->g.cells;
     t.sides = t.f->sides;
     t.ghost = (int *)calloc((size_t)t.sides + 1, sizeof *t.ghost);
-    t.group = (int *)calloc((size_t)t.sides + 1, sizeof *t.group);
+    t.island = (int *)calloc((size_t)t.sides + 1, sizeof *t.island);
     t.open = (int *)calloc((size_t)t.sides + 1, sizeof *t.open);
     t.link = (int(*)[2])calloc(16 * (size_t)t.sides + 1, sizeof *t.link);
     t.flux = (double *)calloc((size_t)t.sides + 1, sizeof *t.flux);
@@ -1265,7 +1265,7 @@ static double twin_compare(any_solid *before, const any_solid *solved,
                           - (double)solved->s.flux[i]));
     }
     free(t.ghost);
-    free(t.group);
+    free(t.island);
     free(t.open);
     free(t.link);
     free(t.flux);
@@ -2219,7 +2219,7 @@ int main(int argc, char **argv) {
     RUN_TEST(C_11_opposite_flow_along_a_plane);
     RUN_TEST(C_11_opposite_flow_along_a_plane_3d);
     RUN_TEST(C_11_plate_tips);
-    RUN_TEST(C_12_closed_groups_keep_their_mass);
+    RUN_TEST(C_12_closed_islands_keep_their_mass);
     RUN_TEST(slip_moving_with_the_fluid);
     RUN_TEST(slip_coefficient_zero_is_no_slip);
     RUN_TEST(slip_same_bits_for_any_number_of_threads);

@@ -143,7 +143,7 @@ TEST R_04_conservation_in_free_flight(void) {
     uint64_t seed = 4;
     for (int i = 0; i < 8; i++) {
         fsi_rigid_desc desc = body_at(FSI_RIGID_DYNAMIC, &shape, 2 * i, 0, 0);
-        desc.group = 1;
+        desc.team = 1;
         desc.v = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                          (fsi_real)check_random(&seed));
         desc.spin = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
@@ -646,11 +646,11 @@ TEST R_09_pendulum_of_ten_links(void) {
     fsi_solids solids = make_world(3, 11, 10, fsi_vec(0, -G, 0));
     fsi_rigid_desc desc = body_at(FSI_RIGID_FIXED, &ball, 0, 0, 0);
     double worst = 0, high = 0;
-    desc.group = 1; /* links pass the pin freely */
+    desc.team = 1; /* links pass the pin freely */
     fsi_solids_add(&solids, &desc, NULL);
     for (int i = 0; i < 10; i++) {
         fsi_rigid_desc given = body_at(FSI_RIGID_DYNAMIC, &rod, .5 + i, 0, 0);
-        given.group = 1;
+        given.team = 1;
         fsi_solids_add(&solids, &given, NULL);
         fsi_joint_desc options;
         memset(&options, 0, sizeof options);
@@ -922,7 +922,7 @@ TEST joints_keep_momentum(void) {
                          (fsi_real)check_random(&seed));
         desc.spin = fsi_vec((fsi_real)check_random(&seed), (fsi_real)check_random(&seed),
                             (fsi_real)check_random(&seed));
-        desc.group = 1;
+        desc.team = 1;
         fsi_solids_add(&solids, &desc, NULL);
         if (i > 0) {
             fsi_joint_desc given = joint_of(
@@ -1414,7 +1414,7 @@ TEST inverse_mass_room_compound_and_hub(void) {
     for (int i = 0; i < 21; i++) {
         fsi_rigid_desc desc =
             body_at(FSI_RIGID_DYNAMIC, z.s, i ? cos(.3 * i) : 0, i ? sin(.3 * i) : 0, 0);
-        desc.group = 1;
+        desc.team = 1;
         desc.spin = fsi_vec(0, 0, i ? FSI_R(0.) : FSI_R(5.));
         fsi_solids_add(&solids, &desc, NULL);
         fsi_joint_desc given = joint_of(

@@ -970,7 +970,7 @@ static void strip_go(strip_run *q) {
                 (fsi_real)(14.3 * h + .2 * L * i * (NODES - 1 - i) / ((NODES - 1) * (NODES - 1)));
     double v0 = strip_area(&s.cloth);
     pd.n = pd.m = 3 * NODES + 16;
-    pd.group = 3;
+    pd.per_node = 3;
     pd.tolerance = (fsi_real)((q->tolerance > 0 ? q->tolerance : q->balloon ? .002 : .05) * h);
     pd.clock_fn = strip_clock;
     pd.min_iterations = 2;
@@ -1692,7 +1692,7 @@ static fsi_result trial_make(trial *t, int kind, double density, int scheme, int
         || (result = trial_solid(t, density)) < 0)
         return result;
     given.n = given.m = 512;
-    given.group = 3;
+    given.per_node = 3;
     given.tolerance = (fsi_real)tolerance;
     given.scheme = (fsi_scheme)scheme;
     given.omega = FSI_R(.2);
@@ -2096,7 +2096,7 @@ TEST A_04_floating_depths_by_exchange(void) {
     fsi_grid_set_field(&world.grid, FSI_FIELD_PHI, a04_water, NULL);
     fsi_grid_classify(&world.grid);
     pd.n = pd.m = 64;
-    pd.group = 3;
+    pd.per_node = 3;
     pd.tolerance = FSI_R(0.05) * world.grid.h;
     fsi_partitioned scheme;
     CHECK_OK(fsi_partitioned_init(&scheme, &pd));

@@ -26,7 +26,7 @@ static fsi_result exchange_begin(int dof, double tolerance, int closed) {
     fsi_partitioned_desc desc = {
         .n = dof + 16,
         .m = dof + 16,
-        .group = 3,
+        .per_node = 3,
         .tolerance = tolerance,
         .min_iterations = 2,
         .max_iterations = 20,
