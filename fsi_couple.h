@@ -807,8 +807,9 @@ typedef struct fsi_slip {
     fsi_real *stick;             /* [sides] part of u* that does not slide, less the solid's */
     uint64_t *spot;              /* [2 * sides] location << 32 | side, sorted */
     fsi_real *row;               /* longest row of J */
-    int32_t *root, *island_size; /* [islands] work; ghosts */
+    int32_t *root, *island_size; /* [sides] of sets being joined; [islands] ghosts */
     double *island_sum;          /* [islands] work */
+    uint8_t *island_held;        /* [islands] 1: something holds it, it needs no pin */
     fsi_real *ghost_pressure, *ghost_rhs, *ghost_work; /* [ghosts] */
     fsi_real *v_given, *v_star; /* [dof of all solids] v* as given, v* after friction */
     int held;                   /* 1: v_given is of this solve */
@@ -5980,7 +5981,7 @@ static void fsi__slip_join(int32_t *root, int32_t a, int32_t b) {
  * unoccluded steps apart. */
 static void fsi__slip_ghosts(fsi_slip *slip) {
     const fsi_interface *iface = &slip->iface;
-    int32_t *root = slip->island; /* free until the islands are made */
+    int32_t *root = slip->root;
     int sides = iface->sides;
     for (int i = 0; i < sides; i++) {
         slip->spot[i] = fsi__pair_key((int)fsi__slip_location(iface, iface->side + i), i);
@@ -6302,7 +6303,7 @@ static fsi_result fsi__slip_factor(const fsi_slip *slip, int n, const fsi_alloca
    the matrix. An island that nothing else holds is pinned at its first ghost. */
 static fsi_result fsi__slip_ghost_factor(fsi_slip *slip, int alone, const fsi_allocator *allocator,
                                          fsi_cholesky *factor) {
-    double *held = slip->island_sum;
+    uint8_t *held = slip->island_held;
     fsi__slip_triplets(slip);
     for (int i = 0; i < slip->islands; i++)
         held[i] = slip->island_open[i];
@@ -6316,7 +6317,7 @@ static fsi_result fsi__slip_ghost_factor(fsi_slip *slip, int alone, const fsi_al
             held[slip->island[ghost]] = 1;
     }
     for (int i = 0; i < slip->ghosts; i++) {
-        if (held[slip->island[i]] > 0)
+        if (held[slip->island[i]])
             continue;
         fsi__slip_put(slip, i, i, 1);
         held[slip->island[i]] = 1;
@@ -6735,6 +6736,7 @@ static void fsi__slip_side_layout(fsi_slip *slip, fsi_arena *arena) {
     FSI__TAKE(slip->island_size, int32_t, arena, sides);
     FSI__TAKE(slip->island_open, uint8_t, arena, sides);
     FSI__TAKE(slip->island_sum, double, arena, sides);
+    FSI__TAKE(slip->island_held, uint8_t, arena, sides);
 }
 
 static fsi_result fsi__slip_lists(fsi_slip *slip) {
