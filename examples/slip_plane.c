@@ -272,7 +272,7 @@ int main(int argc, char **argv) {
     ex_result("leak", "%.5f", (double)crossed / TRACERS);
     ex_result("error_slip", "%.3e", error[SLIP]);
     ex_result("error_voxel", "%.3e", error[VOXEL]);
-    ex_result("islands_on_both_sides", "%d", mixed);
+    ex_result("groups_on_both_sides", "%d", mixed);
     ex_result("tracers_crossed", "%d", crossed);
     end(&walls[SLIP]);
     end(&walls[VOXEL]);

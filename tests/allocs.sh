@@ -4,8 +4,8 @@
 # fail_begin, which demand FSI_ERR_MEMORY and nothing left behind. Fails when something needed was not seen.
 cd "$(dirname "$0")/.." || exit 1
 # These reach it in the call graph only: a solver without a work block would take one, and theirs was made at init; a save lists its fields in one function
-# with the restore, which may grow a list. Seen allocating is as bad as not seen failing.
-reserved="fsi_reduced_contacts_save fsi_reduced_contacts_state_size fsi_slip_save fsi_slip_state_size fsi_grid_advance fsi_grid_step fsi_grid_viscosity fsi_partitioned_step fsi_proxy_step fsi_soft_contact fsi_soft_finish fsi_soft_forces fsi_soft_move fsi_soft_respond fsi_soft_step fsi_sph_rigid_step"
+# with the restore, which may grow a list; a dense door answers without the solver of a nodal one. Seen allocating is as bad as not seen failing.
+reserved="fsi_embedded_respond fsi_reduced_contacts_save fsi_reduced_contacts_state_size fsi_slip_save fsi_slip_state_size fsi_grid_advance fsi_grid_step fsi_grid_viscosity fsi_partitioned_step fsi_proxy_step fsi_soft_contact fsi_soft_finish fsi_soft_forces fsi_soft_move fsi_soft_respond fsi_soft_step fsi_sph_rigid_step"
 top=$(pwd) dir=$(mktemp -d) bad=0
 trap 'rm -rf "$dir"' EXIT
 for h in fsi_*.h; do echo "#include \"$h\""; done >"$dir/all.c"
