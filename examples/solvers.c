@@ -6,7 +6,8 @@
 
    Result: iterations and error of each way. The answer is known: p = x (1 - x) y (1 - y), for
    which differences of neighbours are exact. Every error is 0 but for the tolerance; the complete
-   factor needs 1 iteration; the parabola's curvature is -y (1 - y) of its row. */
+   factor needs 1 iteration (in single precision rounding may ask for a few more); the parabola's
+   curvature is -y (1 - y) of its row. */
 #define FSI_IMPLEMENTATION
 #include "fsi_linalg.h"
 #include "common.h"
