@@ -70,11 +70,12 @@ typedef struct beam {
 static void make_beam(beam *b, int cubes) {
     fsi_mesh mesh;
     int across = cubes / 10 > 1 ? cubes / 10 : 1;
-    fsi_vec3 end = fsi_vec(1, 0.1, 0.1);
-    ex_need(fsi_mesh_box(&mesh, fsi_vec(0, 0, 0), end, cubes, across, across, 1, NULL));
+    fsi_vec3 clamp = fsi_vec(2, 2, 0);
+    fsi_vec3 end = fsi_vec(3, 2.1, 0.1);
+    ex_need(fsi_mesh_box(&mesh, clamp, end, cubes, across, across, 1, NULL));
     unsigned char *pin = ex_alloc((size_t)mesh.vertex_count, 1);
     for (int i = 0; i < mesh.vertex_count; i++)
-        pin[i] = mesh.x[3 * i] < FSI_R(0.001) ? 7 : 0;
+        pin[i] = mesh.x[3 * i] < FSI_R(2.001) ? 7 : 0;
 
     fsi_soft_desc desc = {
         .dim = 3,
