@@ -6985,16 +6985,19 @@ typedef struct fsi__tiles {
 /* Name of corner c of tile (i, j, k). */
 static uint64_t fsi__tiles_name(const fsi__tiles *tiles, int i, int j, int k, int c) {
     int row = j + (c >> 1 & 1) + (tiles->n[1] + 1) * (k + (c >> 2));
-    return (uint64_t)(i + (c & 1) + (tiles->n[0] + 1) * row);
+    int vertex = i + (c & 1) + (tiles->n[0] + 1) * row;
+    return (uint64_t)vertex;
 }
 
 static fsi_vec3 fsi__tiles_vertex(uint64_t name, const void *user) {
     const fsi__tiles *tiles = (const fsi__tiles *)user;
     fsi_vec3 x = tiles->origin;
     int rest = (int)name;
-    for (int axis = 0; axis < 3 && rest; axis++) {
+    for (int axis = 0; axis < 3; axis++) {
         int count = tiles->n[axis] + 1;
-        x = fsi_vec_mad(x, tiles->side[axis], fsi__share_of(rest % count, tiles->n[axis]));
+        int at = rest % count;
+        if (at)
+            x = fsi_vec_mad(x, tiles->side[axis], fsi__share_of(at, tiles->n[axis]));
         rest /= count;
     }
     return x;
@@ -11120,7 +11123,7 @@ FSI_API void fsi_reduced_mass(const fsi_reduced *reduced, fsi_real dt, fsi_real 
         fsi_real *out = inverted ? inverse : mass;
         if (!out)
             continue;
-        fsi_fill((size_t)(n * n), 0, out);
+        fsi_fill((size_t)n * (size_t)n, 0, out);
         fsi__reduced_matrix(reduced, dt, inverted, n, out);
     }
 }
@@ -12321,7 +12324,7 @@ static fsi_result fsi__reduced_columns_add(fsi__reduced_call *call, int first, i
     /* Row and answer of v: e and e / m; of w: e x r and I^-1 of it; of q': s and s / M^_r. */
     for (int k = 0; k < dofs; k++) {
         fsi_vec3 row = k < 6 ? fsi__axis(k % 3) : fsi__mode_velocity(reduced, spot, k - 6);
-        fsi_vec3 answer = row;
+        fsi_vec3 answer;
         if (k < 3)
             answer = fsi_vec_scale(row, 1 / reduced->model->mass);
         else if (k < 6) {
