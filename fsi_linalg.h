@@ -2880,15 +2880,20 @@ static fsi_result fsi__cg_run(fsi__krylov *krylov, fsi_real *x) {
     }
 }
 
-static const fsi__method fsi__cg_method = {fsi__cg_run, 5, 0, 0, 1, -1, 0, 1};
+static fsi__method fsi__cg_method(void) {
+    fsi__method method = {fsi__cg_run, 5, 0, 0, 1, -1, 0, 1};
+    return method;
+}
 
 FSI_API size_t fsi_cg_work_size(const fsi_krylov_desc *desc) {
-    return fsi__krylov_size(desc, &fsi__cg_method);
+    fsi__method method = fsi__cg_method();
+    return fsi__krylov_size(desc, &method);
 }
 
 FSI_API fsi_result fsi_cg_solve(const fsi_krylov_desc *desc, const fsi_real *b, fsi_real *x,
                                 void *work, size_t work_size, fsi_report *report) {
-    return fsi__krylov_solve(&fsi__cg_method, desc, b, x, work, work_size, report);
+    fsi__method method = fsi__cg_method();
+    return fsi__krylov_solve(&method, desc, b, x, work, work_size, report);
 }
 
 /* ---- SYMMQMR, by coupled two-term recurrences
