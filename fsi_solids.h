@@ -1360,8 +1360,9 @@ static int fsi__face_order(const void *pa, const void *pb) {
     return a->from < b->from ? -1 : a->from > b->from;
 }
 
-/* Faces of a tetrahedron, opposite to each corner; outwards for positive volume. */
-static const int fsi__tet_faces[4][3] = {{1, 2, 3}, {0, 3, 2}, {0, 1, 3}, {0, 2, 1}};
+/* Faces of a tetrahedron, opposite to each corner, which is the last of its row; outwards for
+   positive volume. */
+static const int fsi__tet_faces[4][4] = {{1, 2, 3, 0}, {0, 3, 2, 1}, {0, 1, 3, 2}, {0, 2, 1, 3}};
 
 /* Vertex k of face `from` of simplices with 2, 3 or 4 corners; the simplex lies to its left, or
    behind it. The last k of a segment or triangle is the corner that is not of the face. */
