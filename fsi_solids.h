@@ -8831,6 +8831,15 @@ static fsi_vec3 fsi__site_response(const fsi_soft *soft, const fsi__site *site, 
     return fsi__site_gather(site, u);
 }
 
+/* All of it: K j is the response to j. */
+static void fsi__site_inverse(const fsi_soft *soft, const fsi__site *site, fsi_mat3 *K) {
+    for (int j = 0; j < 3; j++) {
+        fsi_vec3 u = fsi__site_response(soft, site, fsi__axis(j));
+        for (int i = 0; i < 3; i++)
+            K->m[3 * i + j] = fsi__get(u, i);
+    }
+}
+
 /* work->step = A^-1 f; prescribed coordinates stay. */
 static fsi_result fsi__patch_solve(fsi_soft *soft, const fsi_real *f) {
     fsi__soft_work *work = soft->work;
@@ -8971,84 +8980,89 @@ static void fsi__patch_flush(fsi_soft *soft) {
     fsi__patch_base(soft);
 }
 
-/* ---- One contact: site a against site b, or against a wall with a velocity. */
+/* ---- One contact: a site against another site or against a wall. It goes through >>contact solver
+   as the only contact of a world whose only external has two points, the ends a and b. */
 typedef struct fsi__soft_touch {
-    fsi__site a;
-    fsi__site b;     /* without nodes: a wall */
-    fsi_vec3 normal; /* from b to a */
-    fsi_vec3 wall;   /* velocity of a wall */
-    fsi_real gap;
-    fsi_real friction;
+    fsi_soft *soft;
+    fsi__site site[2];   /* of both ends; b without nodes: a wall */
+    fsi_vec3 wall;       /* its velocity */
+    fsi_real *moves;     /* what impulses change: v, or x by impulses in kg m */
+    fsi_contact contact; /* normal from b to a */
+    fsi_external external;
+    fsi_solids world;
 } fsi__soft_touch;
 
-/* Velocity of a against the other. */
-static fsi_vec3 fsi__touch_velocity(const fsi_soft *soft, const fsi__soft_touch *touch) {
-    fsi_vec3 other = touch->b.count ? fsi__site_velocity(&touch->b, soft->v) : touch->wall;
-    return fsi_vec_sub(fsi__site_velocity(&touch->a, soft->v), other);
+static fsi_vec3 fsi__touch_velocity(int end, fsi_vec3 at, void *user) {
+    const fsi__soft_touch *touch = (const fsi__soft_touch *)user;
+    const fsi__site *site = touch->site + end;
+    (void)at;
+    return site->count ? fsi__site_velocity(site, touch->soft->v) : touch->wall;
 }
 
-/* Relative velocity along dir that a unit impulse along dir gives. */
-static fsi_real fsi__touch_answer(const fsi_soft *soft, const fsi__soft_touch *touch,
-                                  fsi_vec3 dir) {
-    fsi_real own = fsi_vec_dot(dir, fsi__site_response(soft, &touch->a, dir));
-    return own + (touch->b.count ? fsi_vec_dot(dir, fsi__site_response(soft, &touch->b, dir)) : 0);
+static void fsi__touch_inverse(int end, fsi_vec3 at, fsi_mat3 *K, void *user) {
+    const fsi__soft_touch *touch = (const fsi__soft_touch *)user;
+    (void)at;
+    fsi__site_inverse(touch->soft, touch->site + end, K);
 }
 
-/* The impulse on both. v: velocities or positions. */
-static void fsi__touch_impulse(const fsi_soft *soft, const fsi__soft_touch *touch, fsi_vec3 dir,
-                               fsi_real impulse, fsi_real *v) {
-    fsi__site_impulse(soft, &touch->a, fsi_vec_scale(dir, impulse), v);
-    if (touch->b.count)
-        fsi__site_impulse(soft, &touch->b, fsi_vec_scale(dir, -impulse), v);
+static void fsi__touch_impulse(int end, fsi_vec3 at, fsi_vec3 j, void *user) {
+    fsi__soft_touch *touch = (fsi__soft_touch *)user;
+    (void)at;
+    fsi__site_impulse(touch->soft, touch->site + end, j, touch->moves);
 }
 
-/* The normal velocity becomes at least target, then Coulomb friction. Returns what was missing,
-   m/s. */
-static fsi_real fsi__soft_hit(fsi_soft *soft, const fsi__soft_touch *touch, fsi_real target) {
-    fsi_vec3 n = touch->normal;
-    fsi_real speed = fsi_vec_dot(fsi__touch_velocity(soft, touch), n);
-    fsi_real missing = target - speed;
-    if (!(speed < target))
+static void fsi__touch_begin(fsi__soft_touch *touch, fsi_soft *soft, fsi_real *moves) {
+    memset(touch, 0, sizeof *touch);
+    touch->soft = soft;
+    touch->moves = moves;
+    touch->external.user = touch;
+    touch->external.velocity_fn = fsi__touch_velocity;
+    touch->external.inverse_mass_fn = fsi__touch_inverse;
+    touch->external.impulse_fn = fsi__touch_impulse;
+    touch->contact.b.point = 1;
+    touch->contact.bounced = 1;
+    touch->world.external = &touch->external;
+    touch->world.contact = &touch->contact;
+    touch->world.contact_count = 1;
+}
+
+/* The normal velocity becomes at least target, as if bouncing with it, then Coulomb friction.
+   Returns what was missing, m/s. */
+static fsi_real fsi__soft_hit(fsi__soft_touch *touch, fsi_real target) {
+    fsi_contact *contact = &touch->contact;
+    fsi_vec3 v = fsi__contact_velocity(&touch->world, contact);
+    fsi_real missing = target - fsi_vec_dot(v, contact->normal);
+    if (!(missing > 0))
         return 0;
 
-    fsi_real answer = fsi__touch_answer(soft, touch, n);
-    if (!(answer > 0))
+    contact->tangent = fsi__any_tangent(contact->normal);
+    fsi__contact_masses(&touch->world, contact);
+    if (contact->mass_n == 0)
         return 0;
 
-    fsi_real pressing = missing / answer;
-    fsi__touch_impulse(soft, touch, n, pressing, soft->v);
+    contact->impulse = contact->impulse_t[0] = contact->impulse_t[1] = 0;
+    contact->restitution = 1;
+    contact->approach = -target;
+    fsi__bounce_sweep(&touch->world);
 
-    /* Friction against what slips; an element without width takes central impulses only. */
-    const fsi_real *turns = touch->b.inverse.m;
-    if (touch->b.count && !(turns[8] + turns[0] + turns[4] > 0))
-        return missing;
-
-    fsi_vec3 v = fsi__touch_velocity(soft, touch);
-    fsi_vec3 slip = fsi_vec_mad(v, n, -fsi_vec_dot(v, n));
-    fsi_real slips = fsi__length(slip);
-    if (!(slips > 0))
-        return missing;
-
-    fsi_vec3 back = fsi_vec_scale(slip, -1 / slips);
-    answer = fsi__touch_answer(soft, touch, back);
-    if (answer > 0)
-        fsi__touch_impulse(soft, touch, back, fsi__min(touch->friction * pressing, slips / answer),
-                           soft->v);
-
+    /* An element without width takes central impulses only. */
+    const fsi_real *turns = touch->site[1].inverse.m;
+    if (!touch->site[1].count || turns[8] + turns[0] + turns[4] > 0)
+        fsi__contact_friction(&touch->world, contact);
     return missing;
 }
 
 /* A quarter of an overlap is opened by moving nodes; velocities do not know. */
-static int fsi__soft_open(fsi_soft *soft, const fsi__soft_touch *touch) {
-    fsi_real depth = -touch->gap - FSI_R(0.01) * soft->desc.thickness;
+static int fsi__soft_open(fsi__soft_touch *touch) {
+    fsi_contact *contact = &touch->contact;
+    fsi_real depth = -contact->gap - FSI_R(0.01) * touch->soft->desc.thickness;
     if (!(depth > 0))
         return 0;
 
-    fsi_real answer = fsi__touch_answer(soft, touch, touch->normal);
-    if (!(answer > 0))
-        return 0;
-    fsi__touch_impulse(soft, touch, touch->normal, depth / (4 * answer), soft->x);
-    return 1;
+    fsi__contact_masses(&touch->world, contact);
+    fsi_real impulse = depth / 4 * contact->mass_n;
+    fsi__contact_apply(&touch->world, contact, fsi_vec_scale(contact->normal, impulse));
+    return impulse > 0;
 }
 
 /* Smallest normal velocity with which a gap is not closed within dt. */
@@ -9070,6 +9084,7 @@ typedef struct fsi__soft_pairs {
     fsi_real dt, missing;
     fsi_vec3 lo, hi;     /* box of the query: who is outside cannot be met */
     const fsi_real *way; /* how every node moves, m/s */
+    fsi__soft_touch touch;
 } fsi__soft_pairs;
 
 /* Two edges p + s u and q + t v, each parameter in 0 .. 1. */
@@ -9175,18 +9190,16 @@ static void fsi__soft_collides(fsi__soft_pairs *pairs, int first, const int32_t 
    opened. */
 static void fsi__soft_respond(fsi__soft_pairs *pairs, int site_a, int site_b, fsi_vec3 at,
                               fsi_vec3 normal, fsi_real gap) {
-    fsi_soft *soft = pairs->soft;
-    fsi__soft_touch touch;
-    touch.a = fsi__site_at(soft, site_a, at);
-    touch.b = fsi__site_at(soft, site_b, at);
-    touch.normal = normal;
-    touch.gap = gap;
-    touch.friction = soft->desc.friction;
+    fsi__soft_touch *touch = &pairs->touch;
+    touch->site[0] = fsi__site_at(pairs->soft, site_a, at);
+    touch->site[1] = fsi__site_at(pairs->soft, site_b, at);
+    touch->contact.normal = normal;
+    touch->contact.gap = gap;
     if (pairs->what == FSI__SELF_OPEN) {
-        pairs->hits += fsi__soft_open(soft, &touch);
+        pairs->hits += fsi__soft_open(touch);
         return;
     }
-    fsi_real missing = fsi__soft_hit(soft, &touch, fsi__soft_target(gap, pairs->dt));
+    fsi_real missing = fsi__soft_hit(touch, fsi__soft_target(gap, pairs->dt));
     pairs->hits += missing > 0;
     pairs->missing = fsi__max(pairs->missing, missing);
 }
@@ -9274,6 +9287,8 @@ static int fsi__soft_visit_all(fsi_soft *soft, const fsi_real *way, fsi_real dt,
     pairs.way = way;
     pairs.dt = dt;
     pairs.what = what;
+    fsi__touch_begin(&pairs.touch, soft, what == FSI__SELF_OPEN ? soft->x : soft->v);
+    pairs.touch.contact.friction = soft->desc.friction;
 
     /* Ways are counted from their mean: what all do together brings nobody closer. */
     fsi_vec3 mean = fsi_vec(0, 0, 0);
@@ -9419,19 +9434,19 @@ static fsi_real fsi__soft_bounce(fsi_real restitution, fsi_real before, fsi_real
 }
 
 /* Vertex i against a wall: a velocity with which the gap is not closed, and the work of it. */
-static void fsi__soft_wall_hit(fsi__soft_change *change, const fsi__soft_touch *touch,
+static void fsi__soft_wall_hit(fsi__soft_change *change, fsi__soft_touch *touch,
                                fsi_real restitution, int i) {
     fsi_soft *soft = change->soft;
     fsi__soft_work *work = soft->work;
     fsi_vec3 before = fsi__vec_at(soft->v, i);
-    fsi_real speed = fsi_vec_dot(fsi_vec_sub(before, touch->wall), touch->normal);
-    fsi_real target = fsi__soft_target(touch->gap, change->dt);
+    fsi_real speed = fsi_vec_dot(fsi_vec_sub(before, touch->wall), touch->contact.normal);
+    fsi_real target = fsi__soft_target(touch->contact.gap, change->dt);
     if (speed < target) {
         fsi_vec3 came = fsi_vec_sub(fsi__vec_at(work->v_before, i), touch->wall);
-        target = fsi__max(target,
-                          fsi__soft_bounce(restitution, fsi_vec_dot(came, touch->normal), speed));
+        target = fsi__max(
+            target, fsi__soft_bounce(restitution, fsi_vec_dot(came, touch->contact.normal), speed));
     }
-    fsi_real missing = fsi__soft_hit(soft, touch, target);
+    fsi_real missing = fsi__soft_hit(touch, target);
     if (!(missing > 0))
         return;
 
@@ -9450,21 +9465,24 @@ static void fsi__soft_wall_hit(fsi__soft_change *change, const fsi__soft_touch *
 static fsi_result fsi__soft_walls(fsi__soft_change *change, const fsi_obstacle *obstacle, int count,
                                   int open) {
     fsi_soft *soft = change->soft;
+    fsi__soft_touch touch;
+    fsi__touch_begin(&touch, soft, open ? soft->x : soft->v);
+
     for (int k = 0; k < count; k++)
         for (int i = 0; i < soft->desc.vertex_count; i++) {
             if (soft->inverse_mass[i] == 0)
                 continue;
-            fsi__soft_touch touch = FSI__ZERO;
+            fsi_contact *contact = &touch.contact;
             fsi_vec3 x = fsi__vec_at(soft->x, i);
             fsi_real distance =
-                obstacle[k].distance_fn(x, &touch.normal, &touch.wall, obstacle[k].user);
-            touch.gap = distance - soft->desc.thickness / 2;
-            touch.friction = obstacle[k].friction;
-            if (!fsi__finite(touch.gap) || !fsi__finite_vec(touch.normal))
+                obstacle[k].distance_fn(x, &contact->normal, &touch.wall, obstacle[k].user);
+            contact->gap = distance - soft->desc.thickness / 2;
+            contact->friction = obstacle[k].friction;
+            if (!fsi__finite(contact->gap) || !fsi__finite_vec(contact->normal))
                 return FSI_ERR_CALLBACK;
-            touch.a = fsi__site_at(soft, i, x);
+            touch.site[0] = fsi__site_at(soft, i, x);
             if (open)
-                change->hits += fsi__soft_open(soft, &touch);
+                change->hits += fsi__soft_open(&touch);
             else
                 fsi__soft_wall_hit(change, &touch, obstacle[k].restitution, i);
         }
@@ -9734,11 +9752,7 @@ static void fsi__soft_point_inverse(int point, fsi_vec3 at, fsi_mat3 *K, void *u
     if (!patch->ready && patch->count > 0 && patch->count <= patch->room)
         fsi__patch_make(soft);
     fsi__site site = fsi__site_at(soft, point, at);
-    for (int j = 0; j < 3; j++) {
-        fsi_vec3 u = fsi__site_response(soft, &site, fsi__axis(j));
-        for (int i = 0; i < 3; i++)
-            K->m[3 * i + j] = fsi__get(u, i);
-    }
+    fsi__site_inverse(soft, &site, K);
 }
 
 static void fsi__soft_point_impulse(int point, fsi_vec3 at, fsi_vec3 j, void *user) {
