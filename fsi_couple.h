@@ -541,17 +541,24 @@ FSI_API size_t fsi_couple_state_size(const fsi_couple *couple);
 FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block);
 FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block);
 
+/* What a solid, or several together, do in a step. NULL = nothing to do. Negative: the step stops.
+ */
+typedef struct fsi_solid_stages {
+    /* Explicit forces, v* into the doors' v, surfaces up to date. */
+    fsi_result (*begin_fn)(fsi_real dt, void *user);
+    /* Takes the new velocities, moves, resolves contact and joints, refreshes surfaces. */
+    fsi_result (*move_fn)(fsi_real dt, void *user);
+    /* By exchange only, of one solid: v[dof] of the end of the step under impulse[dof], from the
+       state at the start of the step. NULL: v = v* + (M + B^T B)^-1 impulse. */
+    fsi_result (*respond_fn)(const fsi_real *impulse, fsi_real *v, fsi_real dt, void *user);
+    void *user; /* handed to all three */
+} fsi_solid_stages;
+
 /* A coupled scene and its solids, which may come from any engine. */
 typedef struct fsi_scene {
     fsi_coupled *const *solid; /* [count] */
     int count;
-    /* Explicit forces on the solids, v* into solid[i]->v, surfaces up to date. NULL = nothing to
-     * do. Not FSI_OK (negative): the step stops. */
-    fsi_result (*begin_fn)(fsi_real dt, void *user);
-    /* Takes the new velocities, moves, resolves contact and joints, refreshes surfaces. NULL =
-     * nothing to do. */
-    fsi_result (*move_fn)(fsi_real dt, void *user);
-    void *user;
+    fsi_solid_stages stages; /* of all of them */
 } fsi_scene;
 
 /* One coupled step, in the order of docs/architecture.md. report: of the solve plus ledger; may be
@@ -614,14 +621,7 @@ typedef struct fsi_world_desc {
 /* A solid with its stages: one that is no rigid body of the world, or one part of an exchange. */
 typedef struct fsi_guest {
     fsi_coupled *door; /* the caller's; v = v* when the solve begins, the answer when it ends */
-    /* Explicit forces, v* and surface into the door; may be NULL. */
-    fsi_result (*begin_fn)(fsi_real dt, void *user);
-    /* Takes the door's velocity, moves; may be NULL. */
-    fsi_result (*move_fn)(fsi_real dt, void *user);
-    /* By exchange only: v[dof] of the end of the step under impulse[dof], from the state at the
-       start of the step. NULL: v = v* + (M + B^T B)^-1 impulse. */
-    fsi_result (*respond_fn)(fsi_real dt, const fsi_real *impulse, fsi_real *v, void *user);
-    void *user; /* handed to all three */
+    fsi_solid_stages stages;
 } fsi_guest;
 
 typedef struct fsi_world {
@@ -678,7 +678,7 @@ typedef struct fsi_soft_responder {
 } fsi_soft_responder;
 
 FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *responder);
-FSI_API fsi_result fsi_soft_respond(fsi_real dt, const fsi_real *impulse, fsi_real *v,
+FSI_API fsi_result fsi_soft_respond(const fsi_real *impulse, fsi_real *v, fsi_real dt,
                                     void *responder);
 FSI_API void fsi_soft_responder_free(fsi_soft_responder *responder);
 /* The soft body as a guest of a world, its door in the responder: for fsi_world_exchange, and with
@@ -1222,12 +1222,8 @@ typedef struct fsi_partitioned_scene {
     fsi_fluid_box fluid;  /* zero, with options set; grid and face are filled in */
     fsi_solid_box solids; /* part, count set */
     fsi_partitioned *scheme;
-    fsi_coupled **list; /* [count] room for the doors */
-    /* As in fsi_scene: explicit forces and v* into the doors, surfaces up to date; and motion after
-     * the exchange. */
-    fsi_result (*begin_fn)(fsi_real dt, void *user);
-    fsi_result (*move_fn)(fsi_real dt, void *user);
-    void *user;
+    fsi_coupled **list;      /* [count] room for the doors */
+    fsi_solid_stages stages; /* of all solids: as in fsi_scene; those of the parts are not called */
     fsi_allocator allocator;
     /* private: [n] X, load, X that the geometry was found at */
     fsi_real *x, *p, *seen;
@@ -1508,7 +1504,8 @@ FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *st
 /* Embedded points (XPM section 4.4): any dense solid (rigid, reduced, your own) that the
    schemes see by the points of its surface instead of its degrees of freedom. The surface should
    have its vertices 1 to 1.5 cells apart. begin after the solid's v* stands; then use door,
-   fsi_embedded_respond and the struct as user in fsi_guest. The answer is in inner->v. */
+   fsi_embedded_respond and the struct as user in the stages of an fsi_guest. The answer is in
+   inner->v. */
 typedef struct fsi_embedded {
     fsi_coupled *inner;      /* the caller's, dense */
     fsi_coupled door;        /* nodal: 3 per vertex of the surface */
@@ -1521,7 +1518,7 @@ typedef struct fsi_embedded {
 } fsi_embedded;
 
 FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded);
-FSI_API fsi_result fsi_embedded_respond(fsi_real dt, const fsi_real *impulse, fsi_real *v,
+FSI_API fsi_result fsi_embedded_respond(const fsi_real *impulse, fsi_real *v, fsi_real dt,
                                         void *embedded);
 FSI_API void fsi_embedded_free(fsi_embedded *embedded);
 #endif
@@ -5108,30 +5105,35 @@ typedef struct fsi__stages {
     fsi_grid *grid;
     fsi_interface *iface;
     void *scheme; /* handed to the stages */
-    fsi_result (*detect_fn)(void *scheme, fsi_coupled *const *solid, int count);
-    fsi_result (*start_fn)(void *scheme, fsi_real dt); /* before the fluid is advected */
-    fsi_result (*solve_fn)(void *scheme, fsi_real dt, fsi_report *report);
-    fsi_result (*settle_fn)(void *scheme, fsi_real dt); /* before the surface moves */
-    fsi_result (*flow_fn)(void *scheme, fsi_real dt);   /* what the fluid carries moves */
-    fsi_result (*moved_fn)(void *scheme, fsi_real dt);  /* after the solids moved */
+    fsi_result (*detect_fn)(fsi_coupled *const *solid, int count, void *scheme);
+    fsi_result (*start_fn)(fsi_real dt, void *scheme); /* before the fluid is advected */
+    fsi_result (*solve_fn)(fsi_real dt, fsi_report *report, void *scheme);
+    fsi_result (*settle_fn)(fsi_real dt, void *scheme); /* before the surface moves */
+    fsi_result (*flow_fn)(fsi_real dt, void *scheme);   /* what the fluid carries moves */
+    fsi_result (*moved_fn)(fsi_real dt, void *scheme);  /* after the solids moved */
 } fsi__stages;
+
+/* Calls a stage that may be missing. */
+static fsi_result fsi__stage(fsi_result (*stage_fn)(fsi_real dt, void *user), fsi_real dt,
+                             void *user) {
+    return stage_fn ? stage_fn(dt, user) : FSI_OK;
+}
 
 /* One coupled step of any scheme. report (required) is the solve's, with volume and reason. */
 static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *scene, fsi_real dt,
                                  fsi_report *report) {
     fsi_grid *grid = stages->grid;
     void *scheme = stages->scheme;
-    fsi_result result = FSI_OK;
+    const fsi_solid_stages *solids = &scene->stages;
 
     /* 1. Solids: explicit forces, v*. */
-    if (scene->begin_fn)
-        result = scene->begin_fn(dt, scene->user);
+    fsi_result result = fsi__stage(solids->begin_fn, dt, solids->user);
 
     /* 2. Surfaces -> interface (the fluid's rays need it). */
     if (result >= 0)
-        result = stages->detect_fn(scheme, scene->solid, scene->count);
-    if (result >= 0 && stages->start_fn)
-        result = stages->start_fn(scheme, dt);
+        result = stages->detect_fn(scene->solid, scene->count, scheme);
+    if (result >= 0)
+        result = fsi__stage(stages->start_fn, dt, scheme);
 
     /* 3. Fluid: u*. */
     if (result >= 0)
@@ -5144,25 +5146,25 @@ static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *sce
         return result;
 
     /* 4., 5. The solve: pressures and impulses, taken by both. */
-    fsi_result solve = stages->solve_fn(scheme, dt, report);
+    fsi_result solve = stages->solve_fn(dt, report, scheme);
     if (solve < 0)
         return solve;
 
     result = fsi_grid_extrapolate(grid);
-    if (result >= 0 && stages->settle_fn)
-        result = stages->settle_fn(scheme, dt);
+    if (result >= 0)
+        result = fsi__stage(stages->settle_fn, dt, scheme);
 
     /* 6. The liquid's surface and the solids move. */
     if (result >= 0)
         result = fsi_grid_move_surface(grid, dt, report);
-    if (result >= 0 && stages->flow_fn)
-        result = stages->flow_fn(scheme, dt);
-    if (result >= 0 && scene->move_fn)
-        result = scene->move_fn(dt, scene->user);
+    if (result >= 0)
+        result = fsi__stage(stages->flow_fn, dt, scheme);
+    if (result >= 0)
+        result = fsi__stage(solids->move_fn, dt, solids->user);
     if (result >= 0)
         result = fsi_interface_moved(stages->iface, grid, NULL);
-    if (result >= 0 && stages->moved_fn)
-        result = stages->moved_fn(scheme, dt);
+    if (result >= 0)
+        result = fsi__stage(stages->moved_fn, dt, scheme);
     if (result < 0)
         return result;
 
@@ -5171,15 +5173,15 @@ static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *sce
 }
 
 /* Stages of fsi__step_page: sides; the one solve; bubbles get their volumes back. */
-static fsi_result fsi__couple_detect_stage(void *scheme, fsi_coupled *const *solid, int count) {
+static fsi_result fsi__couple_detect_stage(fsi_coupled *const *solid, int count, void *scheme) {
     return fsi_couple_detect((fsi_couple *)scheme, solid, count);
 }
 
-static fsi_result fsi__couple_solve_stage(void *scheme, fsi_real dt, fsi_report *report) {
+static fsi_result fsi__couple_solve_stage(fsi_real dt, fsi_report *report, void *scheme) {
     return fsi_couple_solve((fsi_couple *)scheme, dt, report);
 }
 
-static fsi_result fsi__couple_flow_stage(void *scheme, fsi_real dt) {
+static fsi_result fsi__couple_flow_stage(fsi_real dt, void *scheme) {
     (void)dt;
     return fsi__bubble_settle((fsi_couple *)scheme);
 }
@@ -5589,7 +5591,7 @@ static fsi_result fsi__world_begin(fsi_world *world, fsi_real dt, int joined) {
     }
     for (int i = 0; i < world->guest_count; i++) {
         const fsi_guest *guest = world->guest + i;
-        if (guest->begin_fn && (result = guest->begin_fn(dt, guest->user)) < 0)
+        if ((result = fsi__stage(guest->stages.begin_fn, dt, guest->stages.user)) < 0)
             return result;
 
         world->door[world->door_count] = guest->door;
@@ -5614,7 +5616,7 @@ static fsi_result fsi__world_move(fsi_real dt, void *user) {
 
     for (int i = 0; i < world->guest_count; i++) {
         const fsi_guest *guest = world->guest + i;
-        if (guest->move_fn && (result = guest->move_fn(dt, guest->user)) < 0)
+        if ((result = fsi__stage(guest->stages.move_fn, dt, guest->stages.user)) < 0)
             return result;
     }
     return result;
@@ -5633,8 +5635,8 @@ FSI_API fsi_result fsi_world_step(fsi_world *world, fsi_real dt, fsi_report *rep
     fsi_scene scene = FSI__ZERO;
     scene.solid = world->door;
     scene.count = world->door_count;
-    scene.move_fn = fsi__world_move;
-    scene.user = world;
+    scene.stages.move_fn = fsi__world_move;
+    scene.stages.user = world;
     return fsi_couple_step(&world->couple, &scene, dt, report);
 }
 
@@ -5707,7 +5709,7 @@ FSI_API fsi_result fsi_soft_responder_begin(fsi_soft_responder *responder) {
 }
 
 /* A whole step of the soft body from the kept state, the impulse as a force. */
-FSI_API fsi_result fsi_soft_respond(fsi_real dt, const fsi_real *impulse, fsi_real *v,
+FSI_API fsi_result fsi_soft_respond(const fsi_real *impulse, fsi_real *v, fsi_real dt,
                                     void *responder) {
     fsi_soft_responder *own = (fsi_soft_responder *)responder;
     fsi_soft *soft = own->soft;
@@ -5752,11 +5754,11 @@ static fsi_result fsi__soft_guest_move(fsi_real dt, void *responder) {
 FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder) {
     fsi_guest guest = FSI__ZERO;
     guest.door = &responder->door;
-    guest.begin_fn = fsi__soft_guest_begin;
-    guest.move_fn = fsi__soft_guest_move;
-    guest.user = responder;
+    guest.stages.begin_fn = fsi__soft_guest_begin;
+    guest.stages.move_fn = fsi__soft_guest_move;
+    guest.stages.user = responder;
     if (responder->soft->desc.integrator != FSI_SOFT_SPLIT)
-        guest.respond_fn = fsi_soft_respond;
+        guest.stages.respond_fn = fsi_soft_respond;
     return guest;
 }
 #endif
@@ -7461,12 +7463,12 @@ static void fsi__slip_reflected(fsi_slip *slip) {
     slip->stepped = 1;
 }
 
-static fsi_result fsi__slip_detect_stage(void *scheme, fsi_coupled *const *solid, int count) {
+static fsi_result fsi__slip_detect_stage(fsi_coupled *const *solid, int count, void *scheme) {
     return fsi_slip_detect((fsi_slip *)scheme, solid, count);
 }
 
 /* Tracers past the surfaces that begin_fn may have moved; second order where it holds. */
-static fsi_result fsi__slip_start_stage(void *scheme, fsi_real dt) {
+static fsi_result fsi__slip_start_stage(fsi_real dt, void *scheme) {
     fsi_slip *slip = (fsi_slip *)scheme;
     int plain = !slip->iface.shells && !slip->grid->phi && fsi_grid_cfl(slip->grid, dt) <= 2;
     slip->reflecting = slip->total && slip->desc.form == FSI_SLIP_REPAIRED && plain;
@@ -7479,7 +7481,7 @@ static fsi_result fsi__slip_start_stage(void *scheme, fsi_real dt) {
     return result;
 }
 
-static fsi_result fsi__slip_solve_stage(void *scheme, fsi_real dt, fsi_report *report) {
+static fsi_result fsi__slip_solve_stage(fsi_real dt, fsi_report *report, void *scheme) {
     fsi_slip *slip = (fsi_slip *)scheme;
     fsi_result result = fsi_slip_solve(slip, dt, report);
     if (result >= 0 && slip->total)
@@ -7489,7 +7491,7 @@ static fsi_result fsi__slip_solve_stage(void *scheme, fsi_real dt, fsi_report *r
 
 /* Tracers with the flow, past surfaces: fsi__slip_carry brings them back when those have moved too.
  */
-static fsi_result fsi__slip_flow_stage(void *scheme, fsi_real dt) {
+static fsi_result fsi__slip_flow_stage(fsi_real dt, void *scheme) {
     fsi_slip *slip = (fsi_slip *)scheme;
     size_t n = 3 * (size_t)slip->tracers;
     if (!slip->tracer)
@@ -7506,7 +7508,7 @@ static fsi_result fsi__slip_flow_stage(void *scheme, fsi_real dt) {
     return FSI_OK;
 }
 
-static fsi_result fsi__slip_moved_stage(void *scheme, fsi_real dt) {
+static fsi_result fsi__slip_moved_stage(fsi_real dt, void *scheme) {
     fsi_slip *slip = (fsi_slip *)scheme;
     (void)dt;
     return fsi__slip_carry(slip, slip->from);
@@ -9158,8 +9160,9 @@ static fsi_result fsi__solid_box_solve(const fsi_real *in, fsi_real *out, void *
         const fsi_coupled *door = part->door;
         size_t dof = (size_t)door->dof;
         fsi_copy(dof, v0, door->v);
-        fsi_result result = part->respond_fn ? part->respond_fn(box->dt, in, door->v, part->user)
-                                             : fsi__door_respond(box, door, in, door->v);
+        fsi_result result = part->stages.respond_fn
+                                ? part->stages.respond_fn(in, door->v, box->dt, part->stages.user)
+                                : fsi__door_respond(box, door, in, door->v);
         if (result < 0)
             return result;
         if (result > 0)
@@ -9573,7 +9576,7 @@ static void fsi__scene_ledger(fsi_partitioned_scene *scene, fsi_report *report) 
 }
 
 /* Stages of a scene on the page of the step (fsi__step_page). */
-static fsi_result fsi__scene_detect(void *user, fsi_coupled *const *solid, int count) {
+static fsi_result fsi__scene_detect(fsi_coupled *const *solid, int count, void *user) {
     fsi_partitioned_scene *scene = (fsi_partitioned_scene *)user;
     (void)solid;
     (void)count;
@@ -9582,7 +9585,7 @@ static fsi_result fsi__scene_detect(void *user, fsi_coupled *const *solid, int c
     return fsi_interface_detect(scene->face, scene->grid, scene->list, scene->solids.count);
 }
 
-static fsi_result fsi__scene_solve(void *user, fsi_real dt, fsi_report *report) {
+static fsi_result fsi__scene_solve(fsi_real dt, fsi_report *report, void *user) {
     fsi_partitioned_scene *scene = (fsi_partitioned_scene *)user;
     fsi_result result = fsi_fluid_box_begin(&scene->fluid, dt);
     if (result >= 0)
@@ -9611,11 +9614,11 @@ static fsi_result fsi__scene_solve(void *user, fsi_real dt, fsi_report *report) 
 }
 
 /* The leak by the solids' own motion; the interface where the step began. */
-static fsi_result fsi__scene_settle(void *user, fsi_real dt) {
+static fsi_result fsi__scene_settle(fsi_real dt, void *user) {
     fsi_partitioned_scene *scene = (fsi_partitioned_scene *)user;
     fsi__scene_motion(scene, dt);
     (void)fsi__fluid_box_sides(&scene->fluid, scene->x);
-    return scene->fluid.follow ? fsi__scene_detect(scene, NULL, 0) : FSI_OK;
+    return scene->fluid.follow ? fsi__scene_detect(NULL, 0, scene) : FSI_OK;
 }
 
 FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *scene, fsi_real dt,
@@ -9629,7 +9632,7 @@ FSI_API fsi_result fsi_partitioned_scene_step(fsi_partitioned_scene *scene, fsi_
 
     scene->fluid.grid = scene->grid;
     scene->fluid.face = scene->face;
-    fsi_scene callbacks = {NULL, 0, scene->begin_fn, scene->move_fn, scene->user};
+    fsi_scene callbacks = {NULL, 0, scene->stages};
     fsi__stages stages = FSI__ZERO;
     stages.grid = scene->grid;
     stages.iface = scene->face;
@@ -9677,9 +9680,9 @@ FSI_API fsi_result fsi_world_exchange(fsi_world *world, fsi_partitioned_scene *s
     scene->solids.count = world->door_count;
     scene->grid = &world->grid;
     scene->face = &world->couple.iface;
-    scene->begin_fn = NULL;
-    scene->move_fn = fsi__world_move;
-    scene->user = world;
+    scene->stages.begin_fn = NULL;
+    scene->stages.move_fn = fsi__world_move;
+    scene->stages.user = world;
     return fsi_partitioned_scene_step(scene, dt, report);
 }
 #endif
@@ -12389,7 +12392,7 @@ FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded) {
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_embedded_respond(fsi_real dt, const fsi_real *impulse, fsi_real *v,
+FSI_API fsi_result fsi_embedded_respond(const fsi_real *impulse, fsi_real *v, fsi_real dt,
                                         void *embedded) {
     fsi_embedded *own = (fsi_embedded *)embedded;
     fsi_coupled *inner = own->inner;

@@ -414,15 +414,12 @@ int main(int argc, char **argv) {
     fsi_scene free_blocks = {
         .solid = s.list,
         .count = s.count,
-        .begin_fn = begin,
-        .move_fn = move,
-        .user = &s,
+        .stages = {.begin_fn = begin, .move_fn = move, .user = &s},
     };
     fsi_scene prescribed_blocks = {
         .solid = alone.list,
         .count = s.count,
-        .begin_fn = begin,
-        .user = &alone,
+        .stages = {.begin_fn = begin, .user = &alone},
     };
 
     double start = s.block[0].body.centre.y;

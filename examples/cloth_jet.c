@@ -111,7 +111,7 @@ static void press_into_arc(fsi_soft *cloth) {
 /* Scheme pcm: pc, and the cloth carries the mass D of the fluid in the dual cells it cuts:
        (m + D) v = m v* + impulse + D v_F,   v_F what the fluid was told.
    The answer is the same when both agree; see docs/xpm.md. */
-static fsi_result carry(fsi_real dt, const fsi_real *impulse, fsi_real *v, void *user) {
+static fsi_result carry(const fsi_real *impulse, fsi_real *v, fsi_real dt, void *user) {
     scene *s = (scene *)user;
     fsi_real carried[3 * NODES] = {0};
     for (int i = 0; i < s->face.sides; i++) {
@@ -130,7 +130,7 @@ static fsi_result carry(fsi_real dt, const fsi_real *impulse, fsi_real *v, void 
         s->cloth.mass[i] += most;
     }
 
-    fsi_result result = fsi_soft_respond(dt, push, v, &s->responder);
+    fsi_result result = fsi_soft_respond(push, v, dt, &s->responder);
     for (int i = 0; i < NODES; i++)
         s->cloth.mass[i] = mass[i];
     return result;
@@ -170,8 +170,8 @@ static void make_exchange(scene *s, const ex_args *args) {
 
     s->part = s->guest;
     if (ex_is(args, "scheme", "pcm")) {
-        s->part.respond_fn = carry;
-        s->part.user = s;
+        s->part.stages.respond_fn = carry;
+        s->part.stages.user = s;
     }
     int pressures = ex_is(args, "scheme", "p") || ex_is(args, "scheme", "rmi");
     s->exchange = (fsi_partitioned_scene){
@@ -184,9 +184,7 @@ static void make_exchange(scene *s, const ex_args *args) {
         .fluid.pressure_form = pressures,
         .fluid.bpp = 1,
         .fluid.follow = ex_whole(args, "follow"),
-        .begin_fn = s->guest.begin_fn,
-        .move_fn = s->guest.move_fn,
-        .user = s->guest.user,
+        .stages = s->guest.stages,
     };
 }
 
@@ -199,9 +197,7 @@ static fsi_result step(scene *s, fsi_real dt, fsi_report *report) {
     fsi_scene solids = {
         .solid = s->door,
         .count = 1,
-        .begin_fn = s->guest.begin_fn,
-        .move_fn = s->guest.move_fn,
-        .user = s->guest.user,
+        .stages = s->guest.stages,
     };
     return ex_try(fsi_couple_step(&s->couple, &solids, dt, report));
 }

@@ -164,9 +164,7 @@ static void run_grid(ex_args *args, tank *t, double dt, findings *found) {
     fsi_scene together = {
         .solid = list,
         .count = 1,
-        .begin_fn = begin,
-        .move_fn = move,
-        .user = t,
+        .stages = {.begin_fn = begin, .move_fn = move, .user = t},
     };
     fsi_partitioned_scene apart = {
         .grid = &t->grid,
@@ -175,9 +173,7 @@ static void run_grid(ex_args *args, tank *t, double dt, findings *found) {
         .list = list,
         .solids.part = &part,
         .solids.count = 1,
-        .begin_fn = begin,
-        .move_fn = move,
-        .user = t,
+        .stages = {.begin_fn = begin, .move_fn = move, .user = t},
     };
 
     for (int frame = 0; frame < args->frames && ex_fine(); frame++) {

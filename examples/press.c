@@ -198,9 +198,7 @@ static void make_coupling(scene *s, const ex_args *args) {
         .solids.count = PARTS,
         .fluid.bpp = ex_whole(args, "bpp"),
         .fluid.pressure_form = pressures,
-        .begin_fn = begin,
-        .move_fn = move,
-        .user = s,
+        .stages = {.begin_fn = begin, .move_fn = move, .user = s},
     };
 }
 
@@ -208,9 +206,7 @@ static void step(scene *s, fsi_real dt, fsi_report *report) {
     fsi_scene solids = {
         .solid = s->list,
         .count = PARTS,
-        .begin_fn = begin,
-        .move_fn = move,
-        .user = s,
+        .stages = {.begin_fn = begin, .move_fn = move, .user = s},
     };
     if (s->monolithic)
         ex_try(fsi_couple_step(&s->couple, &solids, dt, report));

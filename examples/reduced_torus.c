@@ -194,9 +194,7 @@ static double run_full(ex_args *args, int tets, int bodies, int steps, double *i
         q[i].wall.user = &world.grid;
         fsi_guest guest = {
             .door = &q[i].door,
-            .begin_fn = soft_begin,
-            .move_fn = soft_move,
-            .user = &q[i],
+            .stages = {.begin_fn = soft_begin, .move_fn = soft_move, .user = &q[i]},
         };
 
         fsi_world_add_guest(&world, &guest);

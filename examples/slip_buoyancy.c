@@ -122,9 +122,7 @@ static void make_tank(tank *t, int size, const double *density, double coefficie
     t->scene = (fsi_scene){
         .solid = t->list,
         .count = DISKS,
-        .begin_fn = begin,
-        .move_fn = move,
-        .user = t,
+        .stages = {.begin_fn = begin, .move_fn = move, .user = t},
     };
 }
 

@@ -130,9 +130,7 @@ static void make(scene *plate, int size, double angle, double coefficient) {
     plate->step = (fsi_scene){
         .solid = plate->list,
         .count = 1,
-        .begin_fn = begin,
-        .move_fn = move,
-        .user = plate,
+        .stages = {.begin_fn = begin, .move_fn = move, .user = plate},
     };
     plate->kept = (fsi_real *)ex_alloc(plate->grid.cells, sizeof *plate->kept);
     fill(plate);

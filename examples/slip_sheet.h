@@ -87,9 +87,7 @@ EX void sheet_make(sheet *self, const fsi_grid_desc *desc, const fsi_soft_desc *
     self->scene = (fsi_scene){
         .solid = self->list,
         .count = 1,
-        .begin_fn = sheet_begin,
-        .move_fn = sheet_move,
-        .user = self,
+        .stages = {.begin_fn = sheet_begin, .move_fn = sheet_move, .user = self},
     };
 
     size_t room = 3 * sizeof(fsi_real);

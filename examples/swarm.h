@@ -189,9 +189,9 @@ static int swarm_group(swarm *s, int count, const fsi_reduced_joint *joint, int 
     guest.door = s->doors_list[k] = &s->door[k];
     s->groups_list[k] = &s->group[k];
     if (k == 0) {
-        guest.begin_fn = swarm_begin;
-        guest.move_fn = swarm_move;
-        guest.user = s;
+        guest.stages.begin_fn = swarm_begin;
+        guest.stages.move_fn = swarm_move;
+        guest.stages.user = s;
     }
 
     return fsi_world_add_guest(s->world, &guest) == FSI_OK;

@@ -145,9 +145,9 @@ static void make(pond *self, const fsi_mesh *mesh, const ex_args *args, double c
     ex_need(fsi_solids_set_externals(&self->rigid, &self->touch, 1));
     ex_need(fsi_solids_couple(&self->rigid, TORUS, &self->sheet.list[1]));
     self->sheet.scene.count = 2;
-    self->sheet.scene.begin_fn = begin;
-    self->sheet.scene.move_fn = move;
-    self->sheet.scene.user = self;
+    self->sheet.scene.stages.begin_fn = begin;
+    self->sheet.scene.stages.move_fn = move;
+    self->sheet.scene.stages.user = self;
     seed(self);
 }
 

@@ -696,9 +696,9 @@ static fsi_result mono_make(void *scene, const fsi_allocator *allocator) {
         desc.allocator = *allocator;
     s->mono.solid = s->list;
     s->mono.count = 1;
-    s->mono.begin_fn = strip_begin;
-    s->mono.move_fn = strip_move;
-    s->mono.user = s;
+    s->mono.stages.begin_fn = strip_begin;
+    s->mono.stages.move_fn = strip_move;
+    s->mono.stages.user = s;
     return result < 0 ? result : fsi_couple_init(&s->couple, &s->grid, &desc);
 }
 
@@ -717,8 +717,8 @@ static fsi_result xpm_make(void *scene, const fsi_allocator *allocator) {
     desc.tolerance = FSI_R(0.01) * s->grid.h;
     s->responder.soft = &s->cloth;
     s->part.door = &s->door;
-    s->part.respond_fn = fsi_soft_respond;
-    s->part.user = &s->responder;
+    s->part.stages.respond_fn = fsi_soft_respond;
+    s->part.stages.user = &s->responder;
     s->parted.grid = &s->grid;
     s->parted.face = &s->face;
     s->parted.scheme = &s->scheme;
@@ -726,9 +726,9 @@ static fsi_result xpm_make(void *scene, const fsi_allocator *allocator) {
     s->parted.solids.part = &s->part;
     s->parted.solids.count = 1;
     s->parted.fluid.bpp = 1;
-    s->parted.begin_fn = strip_begin;
-    s->parted.move_fn = strip_move;
-    s->parted.user = s;
+    s->parted.stages.begin_fn = strip_begin;
+    s->parted.stages.move_fn = strip_move;
+    s->parted.stages.user = s;
     if (result >= 0)
         result = fsi_interface_init(&s->face, &s->grid, &given);
     return result < 0 ? result : fsi_partitioned_init(&s->scheme, &desc);
@@ -884,9 +884,9 @@ static fsi_result square_make(void *scene, const fsi_allocator *allocator) {
     s->list[0] = &s->door;
     s->step.solid = s->list;
     s->step.count = 1;
-    s->step.begin_fn = square_begin;
-    s->step.move_fn = square_move;
-    s->step.user = s;
+    s->step.stages.begin_fn = square_begin;
+    s->step.stages.move_fn = square_move;
+    s->step.stages.user = s;
     if (result >= 0)
         result = fsi_slip_init(&s->slip, &s->grid, &given);
     s->slip.tracer = s->own.tracer;

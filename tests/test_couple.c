@@ -215,9 +215,9 @@ TEST C_02_neutral_body_stays(void) {
     add_polygon(&S, 4, 0.5, 0.625, 0.125, 0.125, 0, 1);
     sc.solid = S.list;
     sc.count = 1;
-    sc.begin_fn = neutral_begin;
-    sc.move_fn = neutral_move;
-    sc.user = &S;
+    sc.stages.begin_fn = neutral_begin;
+    sc.stages.move_fn = neutral_move;
+    sc.stages.user = &S;
     for (int step = 0; step < 100; step++) {
         fsi_result result = fsi_couple_step(&S.couple, &sc, FSI_R(0.01), NULL);
         ASSERT(result >= 0);
@@ -1237,9 +1237,9 @@ TEST C_07_floating_depth(void) {
             add_polygon(&S, 40, 0.5, 0.8 - expect + 0.15, 0.15, 0.15, 0, density[k]);
             sc.solid = S.list;
             sc.count = 1;
-            sc.begin_fn = float_begin;
-            sc.move_fn = float_move;
-            sc.user = &S;
+            sc.stages.begin_fn = float_begin;
+            sc.stages.move_fn = float_move;
+            sc.stages.user = &S;
             for (int step = 0; step < 200; step++) {
                 fsi_result result =
                     fsi_couple_step(&S.couple, &sc, FSI_R(0.25) / (fsi_real)n, NULL);
@@ -1304,9 +1304,9 @@ static fsi_scene moving(scene *s) {
     memset(&sc, 0, sizeof sc);
     sc.solid = s->list;
     sc.count = s->count;
-    sc.begin_fn = free_begin;
-    sc.move_fn = free_move;
-    sc.user = s;
+    sc.stages.begin_fn = free_begin;
+    sc.stages.move_fn = free_move;
+    sc.stages.user = s;
     drag = 0;
     return sc;
 }
@@ -1765,9 +1765,9 @@ TEST C_12_a_cup_of_cloth_holds_water(void) {
     S.count = 1;
     sc.solid = S.list;
     sc.count = 1;
-    sc.begin_fn = bag_begin;
-    sc.move_fn = bag_move;
-    sc.user = &S;
+    sc.stages.begin_fn = bag_begin;
+    sc.stages.move_fn = bag_move;
+    sc.stages.user = &S;
     CHECK_OK(fsi_grid_set_field(&S.grid, FSI_FIELD_PHI, bag_water, NULL));
     for (int step = 0; step < 500; step++) {
         /* swings the rim */
@@ -1862,9 +1862,9 @@ TEST C_12_a_swept_plate_lets_nothing_through(void) {
         S.body[0].velocity.x = liquid ? FSI_R(0.75) : FSI_R(7.5);
         sc.solid = S.list;
         sc.count = 1;
-        sc.begin_fn = plate_begin;
-        sc.move_fn = plate_move;
-        sc.user = &S;
+        sc.stages.begin_fn = plate_begin;
+        sc.stages.move_fn = plate_move;
+        sc.stages.user = &S;
         CHECK_OK(fsi_grid_set_field(&S.grid, liquid ? FSI_FIELD_PHI : FSI_FIELD_DENSITY,
                                     liquid ? right_water : right_smoke, NULL));
         for (int step = 0; step < (liquid ? 6 : 15); step++) {
@@ -2099,9 +2099,9 @@ TEST bad_solids_stay_finite_3d(void) {
                 S.x[0][4] = (fsi_real)NAN;
             sc.solid = S.list;
             sc.count = S.count;
-            sc.begin_fn = cubes_begin;
-            sc.move_fn = cubes_move;
-            sc.user = &S;
+            sc.stages.begin_fn = cubes_begin;
+            sc.stages.move_fn = cubes_move;
+            sc.stages.user = &S;
             for (int step = 0; step < 3; step++) {
                 fsi_result result = fsi_couple_step(&S.couple, &sc, FSI_R(0.01), NULL);
                 if (kind == 5) {
@@ -2353,9 +2353,9 @@ TEST restore_continues_bit_for_bit(void) {
     add_polygon(&S, 40, 0.5, 0.83, 0.15, 0.15, 0, 0.5);
     sc.solid = S.list;
     sc.count = 1;
-    sc.begin_fn = float_begin;
-    sc.move_fn = float_move;
-    sc.user = &S;
+    sc.stages.begin_fn = float_begin;
+    sc.stages.move_fn = float_move;
+    sc.stages.user = &S;
     for (int step = 0; step < 5; step++)
         ASSERT(fsi_couple_step(&S.couple, &sc, FSI_R(0.008), NULL) >= 0);
     void *grid_state = malloc(fsi_grid_state_size(&S.grid));

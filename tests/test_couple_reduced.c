@@ -1480,8 +1480,8 @@ static size_t stars(const fsi_reduced_model *model, int count, double aside, int
     }
     scene.solid = list;
     scene.count = count;
-    scene.begin_fn = stars_begin;
-    scene.user = &scene;
+    scene.stages.begin_fn = stars_begin;
+    scene.stages.user = &scene;
     for (int k = 0; k < 2; k++)
         ok = ok && fsi_couple_step(&couple, &scene, FSI_R(0.005), NULL) >= 0;
     *sides = couple.iface.sides;

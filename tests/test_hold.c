@@ -105,8 +105,8 @@ static fsi_result tank_step(tank *t, int hold) {
             && fsi_solids_couple(solids, i, &list[sc.count++]) != FSI_OK)
             return FSI_ERR_STATE;
     sc.solid = list;
-    sc.move_fn = plain_move;
-    sc.user = t;
+    sc.stages.move_fn = plain_move;
+    sc.stages.user = t;
     return fsi_couple_step(&t->w.couple, &sc, DT, NULL);
 }
 

@@ -2164,9 +2164,9 @@ TEST C_12_tracers_never_cross_a_moving_shell(void) {
         list[0] = &door;
         scene.solid = list;
         scene.count = 1;
-        scene.begin_fn = flap_begin;
-        scene.move_fn = flap;
-        scene.user = &w;
+        scene.stages.begin_fn = flap_begin;
+        scene.stages.move_fn = flap;
+        scene.stages.user = &w;
         fsi_grid grid;
         CHECK_OK(fsi_grid_init(&grid, &gd));
         fsi_slip slip;

@@ -696,9 +696,9 @@ TEST guest_of_a_world(void) {
     fsi_world world;
     CHECK_OK(fsi_world_init(&world, &desc));
     CHECK_OK(scene_jet(&world.grid));
-    guest.begin_fn = strip_begin;
-    guest.move_fn = strip_move;
-    guest.user = &own;
+    guest.stages.begin_fn = strip_begin;
+    guest.stages.move_fn = strip_move;
+    guest.stages.user = &own;
     CHECK_RESULT(FSI_ERR_ARGUMENT, fsi_world_add_guest(&world, &guest)); /* no door */
     guest.door = &own.door;
     CHECK_OK(fsi_world_add_guest(&world, &guest));

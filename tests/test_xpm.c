@@ -807,7 +807,7 @@ typedef struct strip {
 
 /* The cloth carries the mass D of the fluid in the dual cells that it cuts: (m + D) v = m v* +
  * impulse + D v_F, as in cloth_jet's scheme pcm. */
-static fsi_result strip_carry(fsi_real dt, const fsi_real *impulse, fsi_real *v, void *user) {
+static fsi_result strip_carry(const fsi_real *impulse, fsi_real *v, fsi_real dt, void *user) {
     strip *s = (strip *)user;
     fsi_real D[3 * 17], m[17], push[3 * 17];
     memset(D, 0, sizeof D);
@@ -821,7 +821,7 @@ static fsi_result strip_carry(fsi_real dt, const fsi_real *impulse, fsi_real *v,
         m[i] = s->cloth.mass[i];
         s->cloth.mass[i] += most;
     }
-    fsi_result result = fsi_soft_respond(dt, push, v, &s->responder);
+    fsi_result result = fsi_soft_respond(push, v, dt, &s->responder);
     for (int i = 0; i < 17; i++)
         s->cloth.mass[i] = m[i];
     return result;
@@ -832,7 +832,7 @@ static fsi_result strip_carry(fsi_real dt, const fsi_real *impulse, fsi_real *v,
 static double strip_mu(fsi_partitioned_scene *scene, fsi_real dt) {
     fsi_real x[80], x0[80], q[80], y[80], y0[80];
     double a = 0, b = 1;
-    if (scene->begin_fn(dt, scene->user) < 0
+    if (scene->stages.begin_fn(dt, scene->stages.user) < 0
         || fsi_interface_detect(scene->face, scene->grid, scene->list, 1) < 0
         || fsi_fluid_box_begin(&scene->fluid, dt) < 0)
         return 0;
@@ -985,10 +985,9 @@ static void strip_go(strip_run *q) {
     s.responder.soft = &s.cloth;
     fsi_guest guest = fsi_soft_guest(&s.responder);
     part.door = guest.door;
-    part.respond_fn = guest.respond_fn;
-    part.user = guest.user;
+    part.stages = guest.stages;
     if (q->carry)
-        part.respond_fn = strip_carry, part.user = &s;
+        part.stages.respond_fn = strip_carry, part.stages.user = &s;
     scene.grid = &s.grid;
     scene.face = &s.face;
     scene.scheme = &s.scheme;
@@ -998,12 +997,7 @@ static void strip_go(strip_run *q) {
     scene.fluid.bpp = scene.fluid.swept = q->bpp;
     scene.fluid.pressure_form = q->form;
     scene.fluid.follow = q->follow;
-    scene.begin_fn = guest.begin_fn;
-    scene.move_fn = guest.move_fn;
-    scene.user = guest.user;
-    whole.begin_fn = guest.begin_fn;
-    whole.move_fn = guest.move_fn;
-    whole.user = guest.user;
+    scene.stages = whole.stages = guest.stages;
     whole.solid = list;
     whole.count = 1;
     list[0] = guest.door;
@@ -1208,9 +1202,9 @@ static double float_run(double M, int form, double omega, int iterations, int st
     scene.solids.count = 1;
     scene.fluid.bpp = 1;
     scene.fluid.pressure_form = form;
-    scene.begin_fn = float_begin;
-    scene.move_fn = float_move;
-    scene.user = &p;
+    scene.stages.begin_fn = float_begin;
+    scene.stages.move_fn = float_move;
+    scene.stages.user = &p;
     for (int i = 0; i < steps && speed < 1e3 * kick; i++)
         speed =
             fsi_partitioned_scene_step(&scene, (fsi_real)h, NULL) < 0 ? 1e30 : fabs((double)p.v);
@@ -1701,7 +1695,7 @@ static fsi_result trial_make(trial *t, int kind, double density, int scheme, int
         return result;
     t->list[0] = t->part.door = kind == EMBEDDED ? &t->points.door : &t->door;
     if (kind == EMBEDDED)
-        t->part.respond_fn = fsi_embedded_respond, t->part.user = &t->points;
+        t->part.stages.respond_fn = fsi_embedded_respond, t->part.stages.user = &t->points;
     t->solids.part = &t->part;
     t->solids.count = 1;
     t->fluid.grid = &t->grid;
@@ -1989,7 +1983,7 @@ typedef struct moody {
     int kind, calls;
 } moody;
 
-static fsi_result moody_respond(fsi_real dt, const fsi_real *impulse, fsi_real *v, void *user) {
+static fsi_result moody_respond(const fsi_real *impulse, fsi_real *v, fsi_real dt, void *user) {
     moody *m = (moody *)user;
     (void)dt;
     for (int i = 0; i < 3; i++)
@@ -2018,8 +2012,8 @@ TEST P_strangers_solver_in_a_whole_step(void) {
         m.kind = kind;
         m.calls = 0;
         ASSERT(trial_make(&T1, RIGID, .3, FSI_SCHEME_REDUCED, 0, .001) >= 0);
-        T1.part.respond_fn = moody_respond;
-        T1.part.user = &m;
+        T1.part.stages.respond_fn = moody_respond;
+        T1.part.stages.user = &m;
         scene.grid = &T1.grid;
         scene.face = &T1.face;
         scene.scheme = &T1.scheme;
@@ -2027,7 +2021,7 @@ TEST P_strangers_solver_in_a_whole_step(void) {
         scene.solids.part = &T1.part;
         scene.solids.count = 1;
         scene.fluid.bpp = 1;
-        scene.begin_fn = scene.move_fn = moody_begin;
+        scene.stages.begin_fn = scene.stages.move_fn = moody_begin;
         CHECK_RESULT(expected[kind], fsi_partitioned_scene_step(&scene, trial_dt, NULL));
         if (kind == 2)
             ASSERT(scene.solids.status == FSI_CAPPED && T1.scheme.told[1] == FSI_CAPPED);

@@ -352,9 +352,10 @@ static fsi_result press_make(void) {
     press_block_make(2, narrow * h, (narrow + wall) * h, 0.2, PRESS_NY * h - 0.2);
     stage_keep(PART_NUMBERS, press.state, sizeof press.state);
     for (int i = 0; i < PRESS_BLOCKS && result >= 0; i++) {
-        fsi_guest guest = {.door = &press.block[i].door, .user = &press.block[i]};
-        guest.begin_fn = press_begin;
-        guest.move_fn = press_move;
+        fsi_guest guest = {
+            .door = &press.block[i].door,
+            .stages = {.begin_fn = press_begin, .move_fn = press_move, .user = &press.block[i]},
+        };
         result = fsi_world_add_guest(stage.world, &guest);
     }
     return result;

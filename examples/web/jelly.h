@@ -255,7 +255,10 @@ static fsi_result jelly_make(void) {
     jelly_plankton();
     stage_keep(PART_NUMBERS, jelly.dot, sizeof jelly.dot);
     stage_keep(PART_NUMBERS, &jelly.phase, sizeof jelly.phase);
-    fsi_guest guest = {.door = &jelly.door, .begin_fn = jelly_begin, .move_fn = jelly_move};
+    fsi_guest guest = {
+        .door = &jelly.door,
+        .stages = {.begin_fn = jelly_begin, .move_fn = jelly_move},
+    };
     return fsi_world_add_guest(stage.world, &guest);
 }
 
