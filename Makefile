@@ -105,10 +105,11 @@ single:
 	@sh tests/single.sh
 
 # The live page in $(B)/web: the library and the scenes of examples/web as wasm, single precision. web_native: the same C for this machine.
+# One wasm serves one thread and several: its loops go through examples/web/omp.c, its memory is shared where the page may share it (engine.js).
 WEB     := $(B)/web
 PAGE    := $(wildcard examples/web/*.html examples/web/*.css examples/web/*.js)
 SCENES  := $(wildcard examples/web/*.[ch]) $(wildcard examples/*.h)
-WEB_O    = -O2 -fno-unroll-loops -msimd128
+WEB_O    = -O2 -fno-unroll-loops -msimd128 -matomics -mbulk-memory
 WEB_C    = -std=c99 -D_POSIX_C_SOURCE=200809L -ffp-contract=off -DFSI_SINGLE -Wall -Wextra -I. -Iexamples
 web:
 	@command -v emcc >/dev/null 2>&1 || { echo "make web: emcc is missing; on Debian: apt-get install emscripten"; exit 1; }
@@ -118,10 +119,11 @@ web:
 WASM    := $(patsubst %.h,$(B)/wasm/%.o,$(HEADERS))
 $(WASM): $(B)/wasm/%.o: %.h $(HEADERS)
 	@mkdir -p $(B)/wasm
-	emcc $(WEB_C) $(WEB_O) -DFSI_DECLARATIONS_ONLY -D$(shell echo $* | tr a-z A-Z)_IMPLEMENTATION -x c -c $< -o $@
+	emcc $(WEB_C) $(WEB_O) -fopenmp -DFSI_DECLARATIONS_ONLY -D$(shell echo $* | tr a-z A-Z)_IMPLEMENTATION -x c -c $< -o $@
 $(WEB)/fsi.wasm: $(WASM) $(SCENES)
 	@mkdir -p $(WEB)
-	emcc $(WEB_C) $(WEB_O) -DFSI_DECLARATIONS_ONLY examples/web/page.c $(WASM) -o $@ --no-entry -sSTANDALONE_WASM -sALLOW_MEMORY_GROWTH -sEXPORTED_FUNCTIONS=_malloc,_free
+	emcc $(WEB_C) $(WEB_O) -DFSI_DECLARATIONS_ONLY examples/web/page.c examples/web/omp.c $(WASM) -o $@ --no-entry -sSTANDALONE_WASM -sALLOW_MEMORY_GROWTH \
+	    -sIMPORTED_MEMORY -sMAXIMUM_MEMORY=256MB -Wl,--shared-memory,--no-check-features -sEXPORTED_FUNCTIONS=_malloc,_free
 $(WEB)/source.html: examples/web/source.sh examples/web/scenes.js $(HEADERS)
 	@mkdir -p $(WEB)
 	@sh examples/web/source.sh > $@

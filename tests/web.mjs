@@ -2,8 +2,7 @@
 // playwright-core beside it in NODE_PATH and a Chromium (CHROMIUM, or the one of the system).
 //
 //     node tests/web.mjs build/web out/web           all tests
-//     node tests/web.mjs build/web out/web speed     only the times
-//     node tests/web.mjs build/web out/web shots     only the screenshots; names after it: of these scenes
+//     node tests/web.mjs build/web out/web speed     one of them (see TESTS); names after it: only these scenes
 import { createServer } from 'node:http';
 import { readFile, mkdir } from 'node:fs/promises';
 import { execFileSync } from 'node:child_process';
@@ -25,14 +24,17 @@ async function embedded() {
     return text.match(/```html\n([^]*?)```/)[1];
 }
 
-// ---- the server: files of one folder, nothing above it
-async function serve() {
+// ---- the server: files of one folder, nothing above it. Isolated: with the headers without which no
+// browser lets threads share memory.
+const ISOLATED = { 'cross-origin-opener-policy': 'same-origin', 'cross-origin-embedder-policy': 'require-corp' };
+
+async function serve(headers = {}) {
     const server = createServer(async (request, response) => {
         const path = normalize(decodeURIComponent(request.url.split('?')[0])).replace(/^(\.\.\/)+/, '');
         try {
             const inside = join(folder, path === '/' ? 'index.html' : path);
             const body = path === '/embed.html' ? await embedded() : await readFile(inside);
-            response.writeHead(200, { 'content-type': TYPES[extname(path)] || 'text/html' });
+            response.writeHead(200, { 'content-type': TYPES[extname(path)] || 'text/html', ...headers });
             response.end(body);
         } catch {
             response.writeHead(404);
@@ -66,6 +68,9 @@ async function openPage(browser, address, options = {}) {
 
 // What a test does in the page, as a function of window.fsi and one argument.
 const inPage = (page, work, argument) => page.evaluate(work, argument);
+
+// All scenes, or those that were named.
+const scenesOf = async (page) => (chosen.length ? chosen : inPage(page, () => fsi.scenes));
 
 // ---- the tests
 // The best of three loads: other programs may be in the way of one.
@@ -172,7 +177,7 @@ async function testMouse(browser, address) {
 // Steps, saves, steps on; restores, steps on again: the bits of the native program.
 async function testBits(browser, address, native) {
     const page = await openPage(browser, address, { query: '?paused' });
-    for (const name of await inPage(page, () => fsi.scenes)) {
+    for (const name of await scenesOf(page)) {
         const own = await inPage(page, async (scene) => {
             await fsi.load(scene);
             fsi.step(40);
@@ -191,6 +196,35 @@ async function testBits(browser, address, native) {
             other.join(' '));
     }
     await page.close();
+}
+
+// Three threads where the page may share memory, one where not; in every scene the same bits.
+async function testThreads(browser, address) {
+    const plain = await openPage(browser, address, { query: '?paused&threads=3' });
+    await plain.waitForTimeout(500);
+    check('without the headers one thread computes', (await inPage(plain, () => fsi.threads())) === 1);
+    await plain.close();
+    const isolated = await serve(ISOLATED);
+    const page = await openPage(browser, isolated.address, { query: '?paused&threads=3' });
+    await page.waitForFunction('fsi.threads() === 3', null, { timeout: 20000 });
+    for (const name of await scenesOf(page)) {
+        const [alone, together] = await inPage(page, async (scene) => {
+            const bits = [];
+            for (const threads of [1, 3]) {
+                await fsi.load(scene);
+                fsi.threads(threads);
+                fsi.step(50);
+                bits.push(fsi.hash());
+            }
+            return bits;
+        }, name);
+        check(`${name}: the same bits with three threads`, alone === together, together);
+    }
+    const helped = await inPage(page, () => fsi.helped());
+    check('the other threads did their parts', helped > 100, helped);
+    check('no error with threads', page.problems.length === 0, page.problems.join('; '));
+    await page.close();
+    isolated.server.close();
 }
 
 // Processor time of all pages so far, s.
@@ -297,7 +331,7 @@ const SHOTS = [
 async function takeShots(browser, address) {
     await mkdir(out, { recursive: true });
     const page = await openPage(browser, address, { query: '?paused&theme=light' });
-    const scenes = chosen.length ? chosen : await inPage(page, () => fsi.scenes);
+    const scenes = await scenesOf(page);
     for (const name of scenes) {
         await inPage(page, async (scene) => {
             await fsi.load(scene);
@@ -317,27 +351,30 @@ async function takeShots(browser, address) {
     await page.close();
 }
 
+const TESTS = {
+    first: testFirstFrame,
+    scenes: testEveryScene,
+    archimedes: testArchimedes,
+    drag: testDrag,
+    mouse: testMouse,
+    keys: testKeysAndAddress,
+    without: testWithout,
+    embedded: testEmbedded,
+    bits: testBits,
+    threads: testThreads,
+    speed: testSpeed,
+    shots: takeShots,
+};
+
 async function run() {
+    if (only && !TESTS[only]) throw new Error(`no test ${only}; there are ${Object.keys(TESTS).join(', ')}`);
     const { server, address } = await serve();
     const browser = await chromium.launch({
         executablePath: process.env.CHROMIUM || '/usr/bin/chromium',
         args: ['--no-sandbox', '--use-gl=angle', '--use-angle=swiftshader', '--enable-unsafe-swiftshader'],
     });
-    const native = process.env.WEB_NATIVE;
-    if (only === 'speed') await testSpeed(browser, address, native);
-    if (!only) {
-        await testFirstFrame(browser, address);
-        await testEveryScene(browser, address);
-        await testArchimedes(browser, address);
-        await testDrag(browser, address);
-        await testMouse(browser, address);
-        await testKeysAndAddress(browser, address);
-        await testWithout(browser, address);
-        await testEmbedded(browser, address);
-        await testBits(browser, address, native);
-        await testSpeed(browser, address, native);
-    }
-    if (only !== 'speed') await takeShots(browser, address);
+    for (const [name, test] of Object.entries(TESTS))
+        if (!only || only === name) await test(browser, address, process.env.WEB_NATIVE);
     await browser.close();
     server.close();
     console.log(`${passed} passed, ${failed} failed`);

@@ -564,6 +564,8 @@ function openToScripts() {
         },
         hash: () => page.engine.hash(),
         renderer: page.renderer.constructor.name,
+        threads: (most) => page.engine.useThreads(most),
+        helped: () => page.engine.helped(),
     };
 }
 
@@ -593,7 +595,7 @@ async function start() {
         return;
     }
     try {
-        page.engine = await openEngine('fsi.wasm');
+        page.engine = await openEngine('fsi.wasm', asked.has('threads') ? Number(asked.get('threads')) : undefined);
     } catch (error) {
         const local = location.protocol === 'file:' ? ' Open the page through a file server.' : '';
         say(`The simulation did not load (it needs WebAssembly with SIMD).${local} ${error.message}`);
