@@ -461,6 +461,16 @@ typedef struct fsi__solid_block {
     fsi_cholesky *factor; /* nodal, of K where it pays (fsi_slip); NULL: conjugate gradients */
 } fsi__solid_block;
 
+struct fsi_couple;
+
+/* What a paper's solver changes (private); all NULL for the others. */
+typedef struct fsi__paper_hooks {
+    fsi_result (*build_fn)(struct fsi_couple *couple); /* before the solves of a system */
+    void (*cycle_fn)(const fsi_real *r, fsi_real *z, void *couple); /* in place of the V-cycle */
+    /* in place of Sigma; it knows no bubbles */
+    fsi_result (*solve_fn)(struct fsi_couple *couple, fsi_report *report);
+} fsi__paper_hooks;
+
 typedef struct fsi_couple {
     /* as given; solver, terms, tolerance, budgets, warm_start may be changed between solves */
     fsi_couple_desc desc;
@@ -515,7 +525,8 @@ typedef struct fsi_couple {
     int *bubble_share;             /* cells that went from bubble to bubble */
     int32_t *component_stack;      /* [cells] a flood's cells whose neighbours wait */
     int settled; /* 1: the bubbles' volumes were measured after the surface moved */
-    /* private: state of the fluid during fsi_couple_half; memory of the papers' solvers */
+    /* private: state of the fluid during fsi_couple_half; the papers' solvers and their memory */
+    fsi__paper_hooks paper;
     unsigned char *kept, *paper_lists, *paper_vectors;
     fsi_mg second; /* V-cycle on A11 (SCHUR, FULL); made when first needed */
 } fsi_couple;
@@ -795,6 +806,9 @@ typedef struct fsi_slip {
      * and keeps on their side of every surface */
     fsi_real *tracer;
     int tracers;
+    /* private: the rows of J of a side, and all passes, of the form of this solve */
+    fsi_result (*rows_fn)(struct fsi_slip *slip, int side);
+    fsi_result (*solve_fn)(struct fsi_slip *slip, fsi_report *report);
     /* private: the monolithic solve that this one is; its interface has our solids and, as sides,
      * rows of its own (see the implementation's chapter slip) */
     fsi_couple couple;
@@ -1013,8 +1027,12 @@ typedef struct fsi_partitioned {
     fsi_real *gap, *change, *step;        /* [n + m] work of the predictions */
     fsi_real *matrix;                     /* their small system and its two factors */
     int32_t *pivot;
-    void *gmres; /* work of FSI_SCHEME_PAPER_GMRES */
-    size_t gmres_size;
+    /* d solves (I - A B) d = r with two reduced models; 0: it does not. NULL: no models */
+    int (*predict_fn)(struct fsi_partitioned *scheme, const fsi__model *A, const fsi__model *B,
+                      const fsi_real *r, fsi_real *d);
+    fsi_real enough;    /* residual at which an exchange ends */
+    void *papers;       /* memory of a paper's variant */
+    size_t papers_size; /* 0 = it needs none */
     /* set by fsi_sph_rigid: writes the next x_f of `last` in place of the scheme; NULL = none */
     fsi_result (*next_fn)(int pairs, void *user);
     void *next_user;
@@ -3291,9 +3309,7 @@ static double fsi__bubble_sum(const fsi_couple *couple, const fsi_bubble *bubble
                               const fsi_real *x);
 static void fsi__bubble_add(const fsi_couple *couple, const fsi_bubble *bubble, double value,
                             fsi_real *y);
-static fsi_result fsi__schur_cycle_build(fsi_couple *couple);
-static void fsi__schur_apply(const fsi_real *r, fsi_real *z, void *user);
-static fsi_result fsi__variant_solve(fsi_couple *couple, fsi_report *report);
+static fsi_result fsi__paper_solver(fsi_couple *couple);
 
 FSI_API fsi_result fsi_couple_init(fsi_couple *couple, fsi_grid *grid,
                                    const fsi_couple_desc *desc) {
@@ -4188,8 +4204,7 @@ static void fsi__bubble_add(const fsi_couple *couple, const fsi_bubble *bubble, 
 /* Does this coupling have bubbles? */
 static int fsi__bubbles_on(const fsi_couple *couple) {
     const fsi_grid *grid = couple->grid;
-    fsi_couple_solver solver = couple->desc.solver;
-    if (!grid->region || solver == FSI_COUPLE_FULL || solver == FSI_COUPLE_INDEFINITE)
+    if (!grid->region || couple->paper.solve_fn)
         return 0;
 
     return couple->desc.bubbles > 0
@@ -4843,7 +4858,9 @@ static int fsi__ranked(const fsi_couple *couple) {
    preconditioner needs beside the grid's V-cycle. regions and rows are 0 before. */
 static fsi_result fsi__sigma_build(fsi_couple *couple) {
     fsi_result result;
-    if (couple->desc.solver == FSI_COUPLE_SCHUR && (result = fsi__schur_cycle_build(couple)) < 0)
+    if (couple->paper.solve_fn)
+        return FSI_OK;
+    if (couple->paper.build_fn && (result = couple->paper.build_fn(couple)) < 0)
         return result;
     if ((result = fsi__regions_build(couple)) < 0)
         return result;
@@ -4853,6 +4870,9 @@ static fsi_result fsi__sigma_build(fsi_couple *couple) {
 
 /* Sigma p^ = rhs, and all velocities that follow from it; after fsi__sigma_build. */
 static fsi_result fsi__sigma_solve(fsi_couple *couple, fsi_report *report) {
+    if (couple->paper.solve_fn)
+        return couple->paper.solve_fn(couple, report);
+
     fsi_grid *grid = couple->grid;
     fsi_mg_solve_desc desc = FSI__ZERO;
     desc.tolerance = fsi__tolerance(couple);
@@ -4875,14 +4895,14 @@ static fsi_result fsi__sigma_solve(fsi_couple *couple, fsi_report *report) {
     /* What there is beside the fluid. */
     desc.rank = fsi__ranked(couple) ? &couple->rank : NULL;
     desc.extra.user = desc.precondition.user = couple;
-    if (couple->columns || couple->bubbles || couple->ghosts.apply_fn)
+    if (couple->columns || couple->bubbles || couple->ghosts.apply_fn) {
         desc.extra.apply_fn = fsi__extra;
-    if (couple->desc.solver == FSI_COUPLE_SCHUR && desc.extra.apply_fn)
-        desc.precondition.apply_fn = fsi__schur_apply;
+        desc.precondition.apply_fn = couple->paper.cycle_fn;
+    }
 
     /* In single precision the last digits come from fsi__sigma_refine. */
     double tolerance = desc.tolerance;
-    if (sizeof(fsi_real) == 4 && couple->columns && couple->desc.solver != FSI_COUPLE_SCHUR)
+    if (sizeof(fsi_real) == 4 && couple->columns && !couple->paper.cycle_fn)
         desc.tolerance = fmax(desc.tolerance, 1e-3);
     fsi_result result = fsi_mg_solve(grid->mg, &desc, grid->rhs, grid->pressure, report);
     if (result < 0)
@@ -4987,24 +5007,21 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
     if (!fsi__positive(dt))
         return FSI_ERR_ARGUMENT;
 
-    fsi_couple_solver solver = couple->desc.solver;
-    if (couple->desc.boundary == FSI_BOUNDARY_CUT && solver == FSI_COUPLE_FULL)
-        return FSI_ERR_ARGUMENT;
+    fsi_result result = fsi__paper_solver(couple);
+    if (result < 0)
+        return result;
 
     fsi_report rep = FSI__ZERO;
     couple->regions = couple->rows = 0;
     couple->dt = (double)dt;
 
     /* 1. The system. */
-    fsi_result result = fsi__mono_begin(couple, dt);
-    if (result < 0)
+    if ((result = fsi__mono_begin(couple, dt)) < 0)
         return result;
 
     /* 2. Pressures and velocities. */
     fsi__solids_keep(&couple->iface, couple->v_before);
-    if (solver == FSI_COUPLE_FULL || solver == FSI_COUPLE_INDEFINITE)
-        result = fsi__variant_solve(couple, &rep);
-    else if ((result = fsi__sigma_build(couple)) >= 0)
+    if ((result = fsi__sigma_build(couple)) >= 0)
         result = fsi__sigma_solve(couple, &rep);
     if (result < 0)
         return result;
@@ -5787,8 +5804,9 @@ FSI_API fsi_guest fsi_soft_guest(fsi_soft_responder *responder) {
    whose row is Y. So Z K^-1 Z^T, volumes of closed regions, impulses and the ledger are the same
    code. Friction is that solve without pressure: a row with mass for every sample that is tied. */
 #ifndef FSI_COUPLE_NO_GRID
-/* papers: see the last chapter. */
-static fsi_result fsi__paper_solve(fsi_slip *slip, fsi_report *report);
+/* papers: a printed form changes rows_fn, solve_fn and the solver, see the last chapter. */
+static void fsi__paper_form(fsi_slip *slip);
+static fsi_result fsi__slip_passes(fsi_slip *slip, fsi_report *report);
 
 /* ---- Init, free, detect. */
 static void fsi__slip_layout(fsi_slip *slip, fsi_arena *arena) {
@@ -6404,24 +6422,22 @@ static fsi_vec3 fsi__slip_follows(const fsi_slip *slip, int i) {
 
 /* Rows 2 i and 2 i + 1 of side i: Z and Y. A shell is pushed along its normal only: the pressures
    in the two cells of a cut face belong to places h apart, and the difference along the shell must
-   not move it (in water at rest a leaning sheet would rise). Closed solids: Z = J. The paper's form
-   has one row of a side, N^T J, and no mass. */
+   not move it (in water at rest a leaning sheet would rise). Closed solids: Z = J. */
+static fsi_result fsi__slip_side_rows(fsi_slip *slip, int i) {
+    const fsi_side *side = slip->iface.side + i;
+    fsi_real along = fsi__get(side->normal, side->axis);
+    fsi_vec3 pushed = side->shell ? fsi_vec_scale(side->normal, along) : fsi__axis(side->axis);
+    fsi_result result = fsi__slip_row_add(slip, i, pushed, side->share, 0);
+    if (result < 0)
+        return result;
+    return fsi__slip_row_add(slip, i, fsi__slip_follows(slip, i), 0, side->mass);
+}
+
 static fsi_result fsi__slip_rows(fsi_slip *slip) {
-    const fsi_interface *iface = &slip->iface;
     fsi_result result = FSI_OK;
     fsi__slip_rows_begin(slip);
-    for (int i = 0; i < iface->sides && result >= 0; i++) {
-        const fsi_side *side = iface->side + i;
-        fsi_real along = fsi__get(side->normal, side->axis);
-        if (slip->desc.form == FSI_SLIP_PAPER) {
-            result = fsi__slip_row_add(slip, i, side->normal, along, 0);
-            continue;
-        }
-        fsi_vec3 pushed = side->shell ? fsi_vec_scale(side->normal, along) : fsi__axis(side->axis);
-        result = fsi__slip_row_add(slip, i, pushed, side->share, 0);
-        if (result >= 0)
-            result = fsi__slip_row_add(slip, i, fsi__slip_follows(slip, i), 0, side->mass);
-    }
+    for (int i = 0; i < slip->iface.sides && result >= 0; i++)
+        result = slip->rows_fn(slip, i);
     return result < 0 ? result : fsi__mono_rows(&slip->couple);
 }
 
@@ -6817,28 +6833,27 @@ static fsi_result fsi__slip_prepare(fsi_slip *slip, fsi_real dt) {
 
     fsi__solids_keep(iface, slip->v_star);
     fsi_copy(grid->cells, grid->rhs, slip->rhs);
-    if ((result = fsi__slip_rows(slip)) < 0)
-        return result;
-    if ((result = fsi__slip_factors(slip)) != FSI_OK)
-        return result;
-
     couple->ghosts.apply_fn = slip->ghosts ? fsi__slip_ghosts_add : NULL;
     couple->ghosts.user = slip;
     couple->noise = grid->noise;
     couple->v_before = slip->v_given;
     couple->regions = couple->rows = 0;
     couple->dt = (double)dt;
+    couple->desc.tolerance = slip->desc.tolerance;
+    couple->desc.max_iterations = slip->desc.max_iterations ? slip->desc.max_iterations : 2000;
     couple->desc.solver = FSI_COUPLE_NEUMANN; /* no columns: the V-cycle has none to take along */
     for (int i = 0; i < iface->solids; i++)
         if (slip->moves[i] && !iface->solid[i]->node)
             couple->desc.solver = FSI_COUPLE_DEFLATED;
-    if (slip->desc.solver == FSI_SLIP_INDEFINITE)
-        couple->desc.solver = FSI_COUPLE_INDEFINITE;
-    couple->desc.tolerance = slip->desc.tolerance;
-    couple->desc.max_iterations = slip->desc.max_iterations ? slip->desc.max_iterations : 2000;
-    int builds = slip->desc.form == FSI_SLIP_REPAIRED && slip->desc.solver == FSI_SLIP_CG;
+    slip->rows_fn = fsi__slip_side_rows;
+    slip->solve_fn = fsi__slip_passes;
+    fsi__paper_form(slip);
 
-    return builds ? fsi__sigma_build(couple) : FSI_OK;
+    if ((result = fsi__slip_rows(slip)) < 0)
+        return result;
+    if ((result = fsi__slip_factors(slip)) != FSI_OK)
+        return result;
+    return fsi__sigma_build(couple);
 }
 
 /* scale times what flows out of every ghost */
@@ -6920,9 +6935,7 @@ static fsi_result fsi__slip_pass(fsi_slip *slip, fsi_report *report) {
         fsi_copy(grid->faces[axis], slip->u[axis], grid->u[axis]);
 
     fsi__slip_strike(slip);
-    int indefinite = slip->desc.solver == FSI_SLIP_INDEFINITE;
-    fsi_result result =
-        indefinite ? fsi__variant_solve(couple, report) : fsi__sigma_solve(couple, report);
+    fsi_result result = fsi__sigma_solve(couple, report);
     if (result < 0)
         return result;
 
@@ -6987,13 +7000,12 @@ FSI_API fsi_result fsi_slip_solve(fsi_slip *slip, fsi_real dt, fsi_report *repor
     if (!fsi__positive(dt) || !fsi__slip_desc_valid(&slip->desc))
         return FSI_ERR_ARGUMENT;
 
-    int paper = slip->desc.form == FSI_SLIP_PAPER;
     fsi_report own = FSI__ZERO;
     slip->dt = dt;
     slip->stepped = slip->held = 0;
     fsi_result result = fsi__slip_prepare(slip, dt);
     if (result >= 0)
-        result = paper ? fsi__paper_solve(slip, &own) : fsi__slip_passes(slip, &own);
+        result = slip->solve_fn(slip, &own);
     if (result < 0) {
         if (slip->held)
             fsi__solids_return(&slip->iface, slip->v_given);
@@ -7546,16 +7558,11 @@ FSI_API fsi_result fsi_slip_step(fsi_slip *slip, const fsi_scene *scene, fsi_rea
 /* A difference of this step joins the model unless it depends on newer ones to this share. */
 #define FSI__KEEP (sizeof(fsi_real) == 4 ? 2e-4 : 1e-9)
 
-/* papers: the prediction by GMRES, see the last chapter. */
-static size_t fsi__paper_gmres_size(const fsi_partitioned *scheme);
-static int fsi__paper_gmres(fsi_partitioned *scheme, const fsi__model *other, const fsi__model *own,
-                            const fsi_real *r, fsi_real *d);
-
-/* 1: the scheme predicts with reduced models. */
-static int fsi__reduced_scheme(const fsi_partitioned *scheme) {
-    return scheme->desc.scheme == FSI_SCHEME_REDUCED
-           || scheme->desc.scheme == FSI_SCHEME_PAPER_GMRES;
-}
+/* papers: a printed variant changes predict_fn or enough, see the last chapter. room: differences
+ * that a model can store. */
+static void fsi__paper_exchange(fsi_partitioned *scheme, int room);
+static int fsi__reduced_solve(fsi_partitioned *scheme, const fsi__model *A, const fsi__model *B,
+                              const fsi_real *r, fsi_real *d);
 
 /* ---- Memory and state. */
 /* What a model keeps from step to step; this stands first in the block, because a state is a copy
@@ -7616,10 +7623,7 @@ static void fsi__partitioned_layout(fsi_partitioned *scheme, fsi_arena *arena) {
     size_t most = fluid->most;
     FSI__TAKE(scheme->matrix, fsi_real, arena, 3 * most * most + most);
     FSI__TAKE(scheme->pivot, int32_t, arena, most);
-    if (scheme->desc.scheme == FSI_SCHEME_PAPER_GMRES) {
-        scheme->gmres_size = fsi__paper_gmres_size(scheme);
-        scheme->gmres = fsi_arena_take(arena, scheme->gmres_size, 1);
-    }
+    scheme->papers = fsi_arena_take(arena, scheme->papers_size, 1);
 }
 
 /* No product of two columns is known. */
@@ -7668,14 +7672,15 @@ FSI_API fsi_result fsi_partitioned_init(fsi_partitioned *scheme, const fsi_parti
         return FSI_ERR_ARGUMENT;
 
     scheme->desc = given;
+    scheme->enough = given.tolerance;
+    scheme->predict_fn = given.scheme == FSI_SCHEME_REDUCED ? fsi__reduced_solve : NULL;
 
     /* Old steps keep at most 8 pairs each on average. */
-    int basis = 1;
-    int room = 1;
-    if (fsi__reduced_scheme(scheme)) {
-        basis = fsi__imin(given.max_iterations + 1, FSI__BASIS);
-        room = basis + 8 * given.reuse;
-    }
+    int basis = fsi__imin(given.max_iterations + 1, FSI__BASIS);
+    int room = basis + 8 * given.reuse;
+    fsi__paper_exchange(scheme, room);
+    if (!scheme->predict_fn)
+        basis = room = 1;
     scheme->fluid.basis = scheme->solid.basis = basis;
     scheme->fluid.room = scheme->solid.room = room;
     scheme->fluid.in = scheme->solid.out = given.n;
@@ -8135,9 +8140,7 @@ static void fsi__reduced_residual(fsi_partitioned *scheme, const fsi__model *oth
 static int fsi__reduced_predict(fsi_partitioned *scheme, const fsi__model *own,
                                 const fsi__model *other, const fsi_real *r, fsi_real *in) {
     fsi_real *d = scheme->step;
-    int done = scheme->desc.scheme == FSI_SCHEME_PAPER_GMRES
-                   ? fsi__paper_gmres(scheme, other, own, r, d)
-                   : fsi__reduced_solve(scheme, other, own, r, d);
+    int done = scheme->predict_fn(scheme, other, own, r, d);
     if (done)
         fsi_axpy((size_t)own->in, 1, d, in);
     return done;
@@ -8197,7 +8200,7 @@ static fsi_result fsi__exchange_call(fsi_partitioned *scheme, const fsi__exchang
     scheme->told[which] = result;
     if (!fsi_all_finite((size_t)model->out, out))
         return FSI_ERR_NUMERIC;
-    if (!first && fsi__reduced_scheme(scheme))
+    if (!first && scheme->predict_fn)
         fsi__model_learn(model, in, which ? before->p_s : before->x_f, out,
                          which ? before->x_s : before->p_f);
     return FSI_OK;
@@ -8211,7 +8214,7 @@ static void fsi__exchange_load(fsi_partitioned *scheme, fsi__exchange *exchange)
     int mild = scheme->now.has_load || scheme->desc.gentle;
     fsi_copy(m, last->p_f, last->p_s);
     exchange->exact = 1;
-    if (!fsi__reduced_scheme(scheme))
+    if (!scheme->predict_fn)
         return;
 
     /* First call: from the load of the last step, or from none, a share of the way to p_F. */
@@ -8242,7 +8245,7 @@ static void fsi__exchange_load(fsi_partitioned *scheme, fsi__exchange *exchange)
 
 /* One pair of calls: p_F = F(X_F), then the solid with p_F or with the prediction of eq. (7). */
 static fsi_result fsi__exchange_pair_of_calls(fsi_partitioned *scheme, fsi__exchange *exchange) {
-    int learns = exchange->pairs > 0 && fsi__reduced_scheme(scheme);
+    int learns = exchange->pairs > 0 && scheme->predict_fn;
     fsi_result result = fsi__exchange_call(scheme, exchange, 0);
     if (result < 0)
         return result;
@@ -8356,7 +8359,7 @@ static fsi_result fsi__exchange_next(fsi_partitioned *scheme, fsi__exchange *exc
     fsi_copy(n, scheme->residual, scheme->residual_before);
     fsi__exchange_copy(scheme, &scheme->last, &scheme->before);
 
-    if (fsi__reduced_scheme(scheme)) {
+    if (scheme->predict_fn) {
         fsi__exchange_keep_nearest(scheme, exchange);
         int nothing_known = exchange->pairs == 1 && scheme->fluid.old == 0;
         if (!nothing_known && fsi__exchange_predict(scheme, exchange))
@@ -8392,11 +8395,8 @@ static void fsi__exchange_progress(fsi_partitioned *scheme, fsi__exchange *excha
 static int fsi__exchange_finished(fsi_partitioned *scheme, fsi__exchange *exchange,
                                   fsi_result *why) {
     int most = scheme->desc.max_iterations;
-    fsi_real norm = exchange->norm;
-    if (scheme->desc.scheme == FSI_SCHEME_PAPER_RELAXED)
-        norm *= scheme->desc.omega;
     *why = FSI_OK;
-    if (norm <= scheme->desc.tolerance && exchange->pairs >= scheme->desc.min_iterations)
+    if (exchange->norm <= scheme->enough && exchange->pairs >= scheme->desc.min_iterations)
         return 1;
 
     fsi__exchange_progress(scheme, exchange);
@@ -8405,12 +8405,11 @@ static int fsi__exchange_finished(fsi_partitioned *scheme, fsi__exchange *exchan
     int patience = fsi__imin(24, fsi__imax(12, 2 * most / 5));
     int capped = exchange->pairs >= most;
     *why = capped ? FSI_NOT_CONVERGED : FSI_STALLED;
-    return capped || (fsi__reduced_scheme(scheme) && exchange->lean >= patience);
+    return capped || (scheme->predict_fn && exchange->lean >= patience);
 }
 
 static fsi_result fsi__exchange_loop(fsi_partitioned *scheme, fsi__exchange *exchange) {
     fsi_result why = FSI_OK;
-    int estimate_ends = scheme->desc.scheme == FSI_SCHEME_PAPER_RELAXED;
 
     for (;;) {
         fsi_result result = fsi__exchange_pair_of_calls(scheme, exchange);
@@ -8427,7 +8426,7 @@ static fsi_result fsi__exchange_loop(fsi_partitioned *scheme, fsi__exchange *exc
             /* The true residual decides. */
             if ((result = fsi__exchange_final(scheme, exchange)) < 0)
                 return result;
-            if (exchange->norm <= scheme->desc.tolerance || estimate_ends)
+            if (exchange->norm <= scheme->enough)
                 return FSI_OK;
             if (exchange->pairs >= scheme->desc.max_iterations)
                 return FSI_NOT_CONVERGED;
@@ -8498,7 +8497,7 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *scheme, int n, int m,
         result = solid->save_fn(solid->user);
     if (result < 0)
         return result;
-    if (fsi__reduced_scheme(scheme)) {
+    if (scheme->predict_fn) {
         fsi__model_build(&scheme->fluid, scheme->desc.filter);
         fsi__model_build(&scheme->solid, scheme->desc.filter);
     }
@@ -11479,6 +11478,8 @@ static void fsi__full_finish(const fsi__full *full, const fsi_real *x) {
 /* The whole solve, up to velocities and impulses. */
 static fsi_result fsi__full_solve(fsi_couple *couple, fsi_report *report) {
     const fsi_interface *iface = &couple->iface;
+    fsi__full_star(couple);
+    fsi__mono_rhs(couple);
     fsi__full full = FSI__ZERO;
     full.couple = couple;
     full.cells = iface->cells;
@@ -11584,6 +11585,7 @@ static fsi_result fsi__indefinite_solve(fsi_couple *couple, fsi_report *report) 
     desc.A.user = couple;
     desc.precondition.apply_fn = fsi__indefinite_precondition;
     desc.precondition.user = couple;
+    fsi__mono_rhs(couple);
     fsi__variant lists;
     fsi_result result = fsi__variant_lists(couple, desc.n, 0, fsi_symmqmr_work_size(&desc), &lists);
     if (result < 0)
@@ -11605,15 +11607,23 @@ static fsi_result fsi__indefinite_solve(fsi_couple *couple, fsi_report *report) 
     return result;
 }
 
-/* FULL or INDEFINITE, up to the velocities of the solids and the impulses of the sides. */
-static fsi_result fsi__variant_solve(fsi_couple *couple, fsi_report *report) {
-    if (couple->desc.solver == FSI_COUPLE_FULL)
-        fsi__full_star(couple);
-    fsi__mono_rhs(couple);
-    if (couple->desc.solver == FSI_COUPLE_FULL)
-        return fsi__full_solve(couple, report);
-
-    return fsi__indefinite_solve(couple, report);
+/* The hook of chapter coupled solvers: what the solver of the desc changes. */
+static fsi_result fsi__paper_solver(fsi_couple *couple) {
+    memset(&couple->paper, 0, sizeof couple->paper);
+    switch (couple->desc.solver) {
+    case FSI_COUPLE_SCHUR:
+        couple->paper.build_fn = fsi__schur_cycle_build;
+        couple->paper.cycle_fn = fsi__schur_apply;
+        return FSI_OK;
+    case FSI_COUPLE_FULL:
+        couple->paper.solve_fn = fsi__full_solve;
+        return couple->desc.boundary == FSI_BOUNDARY_CUT ? FSI_ERR_ARGUMENT : FSI_OK;
+    case FSI_COUPLE_INDEFINITE:
+        couple->paper.solve_fn = fsi__indefinite_solve;
+        return FSI_OK;
+    default:
+        return FSI_OK;
+    }
 }
 #endif
 
@@ -12082,6 +12092,12 @@ static fsi_result fsi__paper_begin(fsi__paper *paper) {
     return FSI_OK;
 }
 
+/* The one row of a side is N^T J, without mass. */
+static fsi_result fsi__paper_side_row(fsi_slip *slip, int i) {
+    const fsi_side *side = slip->iface.side + i;
+    return fsi__slip_row_add(slip, i, side->normal, fsi__get(side->normal, side->axis), 0);
+}
+
 static fsi_result fsi__paper_solve(fsi_slip *slip, fsi_report *report) {
     const fsi_allocator *allocator = &slip->desc.allocator;
     fsi__paper paper = FSI__ZERO;
@@ -12105,6 +12121,18 @@ static fsi_result fsi__paper_solve(fsi_slip *slip, fsi_report *report) {
 
     return result;
 }
+
+/* FSI_SLIP_PAPER, and FSI_SLIP_INDEFINITE of the repaired form. */
+static void fsi__paper_form(fsi_slip *slip) {
+    int printed = slip->desc.form == FSI_SLIP_PAPER;
+    if (printed || slip->desc.solver == FSI_SLIP_INDEFINITE)
+        slip->couple.desc.solver = FSI_COUPLE_INDEFINITE;
+    fsi__paper_solver(&slip->couple);
+    if (!printed)
+        return;
+    slip->rows_fn = fsi__paper_side_row;
+    slip->solve_fn = fsi__paper_solve;
+}
 #endif
 
 /* ---- Exchange: eq. (6), (7) of XPM by GMRES, FSI_SCHEME_PAPER_GMRES. */
@@ -12124,14 +12152,6 @@ static void fsi__paper_operator_apply(const fsi_real *x, fsi_real *y, void *user
         y[i] = x[i] - y[i];
 }
 
-static size_t fsi__paper_gmres_size(const fsi_partitioned *scheme) {
-    fsi_krylov_desc desc = FSI__ZERO;
-    desc.n = (size_t)fsi__imax(scheme->desc.n, scheme->desc.m);
-    desc.A.apply_fn = fsi__paper_operator_apply;
-    desc.restart = fsi__imin((int)desc.n, scheme->fluid.room + 2);
-    return fsi_gmres_work_size(&desc);
-}
-
 /* d solves (I - A B) d = r in at most rank + 1 iterations, as fsi__reduced_solve does exactly. */
 static int fsi__paper_gmres(fsi_partitioned *scheme, const fsi__model *A, const fsi__model *B,
                             const fsi_real *r, fsi_real *d) {
@@ -12145,8 +12165,24 @@ static int fsi__paper_gmres(fsi_partitioned *scheme, const fsi__model *A, const 
     desc.tolerance = sizeof(fsi_real) == 4 ? 1e-6 : 1e-12;
     desc.allocator = scheme->desc.allocator;
     fsi_copy(n, r, d);
-    fsi_result result = fsi_gmres_solve(&desc, r, d, scheme->gmres, scheme->gmres_size, NULL);
+    fsi_result result = fsi_gmres_solve(&desc, r, d, scheme->papers, scheme->papers_size, NULL);
     return result >= 0 && result != FSI_BREAKDOWN && fsi_all_finite(n, d);
+}
+
+/* The variants of the exchange: FSI_SCHEME_PAPER_RELAXED ends on omega |R|, FSI_SCHEME_PAPER_GMRES
+   solves for predictions as above. */
+static void fsi__paper_exchange(fsi_partitioned *scheme, int room) {
+    if (scheme->desc.scheme == FSI_SCHEME_PAPER_RELAXED)
+        scheme->enough = scheme->desc.tolerance / scheme->desc.omega;
+    if (scheme->desc.scheme != FSI_SCHEME_PAPER_GMRES)
+        return;
+
+    fsi_krylov_desc desc = FSI__ZERO;
+    desc.n = (size_t)fsi__imax(scheme->desc.n, scheme->desc.m);
+    desc.A.apply_fn = fsi__paper_operator_apply;
+    desc.restart = fsi__imin((int)desc.n, room + 2);
+    scheme->papers_size = fsi_gmres_work_size(&desc);
+    scheme->predict_fn = fsi__paper_gmres;
 }
 
 #ifndef FSI_COUPLE_NO_GRID
