@@ -114,7 +114,8 @@
       face keep their own velocity (u: cell on the minus side, u_plus: plus side). hit_fn makes
       sight exact.
    3. Liquid. desc.liquid = 1, then fsi_grid_set_field(FSI_FIELD_PHI) with a signed distance.
-      desc.volume_correction = 1 keeps the volume and reports by how much (report.volume_change).
+      The volume is kept, and report.volume_change says by how much the surface was off; what
+      sources and open sides do is no drift. desc.volume_correction = -1 leaves it alone.
    4. Own fields. Write any state array between steps; after writing phi by hand call
       fsi_levelset_reset(&grid.levelset, ...).
    5. Tracers. fsi_grid_trace moves your points; they belong to you and are not part of the saved
@@ -527,7 +528,8 @@ typedef struct fsi_grid_desc {
      */
     int particles;
 
-    /* liquid: 1 = drift of the volume is corrected and reported, 0 = never touched */
+    /* liquid: 0 = drift of the volume is corrected and reported, -1 = never. What sources and the
+     * sides of the box give or take is no drift */
     int volume_correction;
     fsi_allocator allocator; /* zero = malloc */
     fsi_logger logger;       /* zero = silent */
@@ -4386,6 +4388,30 @@ static void fsi__restore_held(fsi_grid *grid, const uint8_t *mark) {
 static fsi_result fsi__ls_correct_from(fsi_levelset *ls, const uint8_t *solid, fsi_real limit,
                                        double first, fsi_levelset_report *report);
 
+/* Volume that sources and the sides of the box give the liquid in dt, m^3: no drift. What flows in
+   at an open side is air. */
+static double fsi__liquid_inflow(const fsi_grid *grid, fsi_real dt) {
+    const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
+    fsi_real *inflow = grid->scalar_work;
+    fsi_fill(grid->cells, 0, inflow);
+    fsi__add_divergence_sources(grid, inflow, grid->h);
+    double sum = 0;
+    for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
+        int at[3];
+        fsi__lattice_place(&cells, cell, at);
+        for (int side = 0; side < 2 * grid->dim; side++) {
+            const fsi__mac_face face = fsi__face_towards(grid, at, side);
+            const fsi_real u = grid->u[face.axis][face.face] * (side & 1 ? -1 : 1);
+            if (fsi__on_box(&face) && !(u > 0 && fsi__side_open(grid, side)))
+                inflow[cell] += u;
+        }
+        const fsi_real wet = fsi__clamp(FSI_R(0.5) - grid->phi[cell] / grid->h, 0, 1);
+        sum += (double)(wet * inflow[cell]);
+    }
+
+    return sum * (double)(dt * grid->h * (grid->dim == 3 ? grid->h : 1));
+}
+
 /* The liquid moves with the velocity, keeps to its side of shells, and gets its volume back. */
 static fsi_result fsi__move_liquid(fsi_grid *grid, fsi_real dt, fsi_levelset_report *report) {
     fsi_levelset *ls = &grid->levelset;
@@ -4398,12 +4424,13 @@ static fsi_result fsi__move_liquid(fsi_grid *grid, fsi_real dt, fsi_levelset_rep
     if (held)
         fsi__hold_beside_shells(grid, grid->mark[0]);
 
+    ls->state->target += fsi__liquid_inflow(grid, dt);
     ls->desc.settle = fsi_vec_dot(grid->desc.gravity, grid->desc.gravity) > 0;
     fsi_result result =
         fsi_levelset_advance(ls, (const fsi_real *const *)grid->u, &walls, dt, report);
     if (result < 0)
         return result;
-    if (grid->desc.volume_correction)
+    if (grid->desc.volume_correction >= 0)
         fsi__ls_correct_from(ls, walls.solid, FSI_R(0.1), report->volume, report);
     grid->stats.liquid_volume = report->volume;
     if (held)

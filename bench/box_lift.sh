@@ -8,9 +8,9 @@ for dim in ${1:-2 3}; do
     if [ "$dim" = 2 ]; then size=256 frames=10; else size=128 frames=4; fi
     for walls in open closed; do
         for bodies in 1 12 50; do
-            held=$(build/box_lift --size $size --frames 1 --set dim=$dim --set walls=$walls --set bodies=$bodies --set alone=held | sed -n 's/^result iterations_fluid=//p')
+            held=$(build/box_lift --size $size --frames 1 --set boundary=voxel --set dim=$dim --set walls=$walls --set bodies=$bodies --set alone=held | sed -n 's/^result iterations_fluid=//p')
             for density in 1e-4 1e-2 1 1e2 1e4; do
-                build/box_lift --size $size --frames $frames --set dim=$dim --set walls=$walls --set bodies=$bodies --set density=$density |
+                build/box_lift --size $size --frames $frames --set boundary=voxel --set dim=$dim --set walls=$walls --set bodies=$bodies --set density=$density |
                 awk -F= -v name="${dim}D $walls $bodies blocks density $density" -v h="$held" '
                     $1 == "result iterations" { i = $2 } $1 == "result iterations_fluid" { f = $2 } $1 == "result stable" { s = $2 }
                     END { bar = 1.2 * f + 1; strict = 1.2 * h + 1; over = i > strict ? sprintf("above by %.2f", i - strict) : "ok"

@@ -97,7 +97,7 @@ curve() { # curve FILE RESULT KEY VALUES COMMAND...
 }
 if [ -z "$GALLERY" ]; then
     densities="0.0001 0.01 0.1 1 10 100 10000"
-    curve out/deflated iterations density "$densities" build/box_lift --size 128 --frames 2
+    curve out/deflated iterations density "$densities" build/box_lift --size 128 --frames 2 --set boundary=voxel
     curve out/schur0 iterations density "$densities" build/box_lift --size 128 --frames 2 --set precond=schur0
     curve out/ic iterations density "$densities" build/box_lift --size 128 --frames 2 --set precond=ic
     build/plot out/iterations.svg 'One block, 64 x 128: iterations by density' 'solid / fluid density' 'iterations to 1e-6' 1 1 'default'=out/deflated 'P(0) of paper 001'=out/schur0 IC=out/ic

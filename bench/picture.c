@@ -82,7 +82,6 @@ int main(int argc, char **argv) {
         .grid.rho = 1000,
         .grid.gravity = fsi_vec(0, FSI_R(-9.81), 0),
         .grid.liquid = 1,
-        .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
         .max_bodies = BALLS,
     };

@@ -41,6 +41,10 @@ typedef struct ex_key {
 #define EX_WORD(name, help, value, words)                                                          \
     { name, "", help, value, "", words }
 
+/* How the grid sees closed solids: the key that all examples with a choice have. */
+#define EX_BOUNDARY                                                                                \
+    EX_WORD("boundary", "how the grid sees closed solids", "cut", "cut,voxel,fraction")
+
 /* What an example is: name, one sentence, and what it does without any options. */
 typedef struct ex_about {
     const char *name;

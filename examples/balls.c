@@ -35,9 +35,8 @@ static void make_pool(fsi_world *world, const ex_args *args, int balls) {
         .grid.rho = 1000,
         .grid.gravity = fsi_vec(0, -9.81, 0),
         .grid.liquid = 1,
-        .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
-        .couple.boundary = ex_whole(args, "fractions") ? FSI_BOUNDARY_CUT : FSI_BOUNDARY_VOXEL,
+        .couple.boundary = ex_is(args, "boundary", "voxel") ? FSI_BOUNDARY_VOXEL : FSI_BOUNDARY_CUT,
         .max_bodies = balls,
         .damping = ex_whole(args, "settle") ? 2 : 0,
     };
@@ -103,7 +102,7 @@ static const ex_about about = {
             EX_WORD("scheme", "coupling", "monolithic", "monolithic,xpm"),
             EX_NUMBER("settle", "", "1: run on until at rest, with damping", "0", "0 to 1"),
             EX_NUMBER("dt", "s", "time step", "0.005", "1e-5 to 0.1"),
-            EX_NUMBER("fractions", "", "1: cut cells instead of voxel faces", "0", "0 to 1"),
+            EX_BOUNDARY,
         },
 };
 

@@ -363,7 +363,9 @@ static const ex_about about = {
                     "none,ic,schur0,schur1,schur2,schur3,neumann,woodbury,deflated"),
             EX_NUMBER("budget", "iterations", "cap of the solve, 0 = none", "0", "0 to 1e6"),
             EX_WORD("walls", "the box", "open", "open,closed"),
-            EX_WORD("boundary", "form of the solids", "voxel", "voxel,fraction"),
+            EX_WORD("boundary",
+                    "form of the solids; cut: the paper's none, ic and schur have voxels", "cut",
+                    "cut,voxel,fraction"),
             EX_NUMBER("dt", "s", "time step", "0.01", "1e-6 to 1"),
             EX_NUMBER("gravity", "m/s^2", "downward", "1", "0 to 100"),
             EX_WORD("alone",
@@ -390,10 +392,12 @@ int main(int argc, char **argv) {
     fsi_grid_desc box = box_of(&s, args.size);
     fsi_couple_desc desc = {0};
     choose_solver(&desc, &args);
+    if (ex_is(&args, "boundary", "voxel"))
+        desc.boundary = FSI_BOUNDARY_VOXEL;
     if (ex_is(&args, "boundary", "fraction"))
         desc.boundary = FSI_BOUNDARY_CUT;
     if (desc.solver == FSI_COUPLE_FULL && desc.boundary == FSI_BOUNDARY_CUT)
-        ex_die("box_lift: precond none and ic need boundary=voxel");
+        ex_die("box_lift: precond none and ic have no cut cells");
 
     /* The same blocks with prescribed motion, in a fluid of their own. */
     static scene alone;
@@ -407,7 +411,8 @@ int main(int argc, char **argv) {
     ex_try(fsi_grid_init(&s.grid, &box));
     ex_try(fsi_couple_init(&couple, &s.grid, &desc));
     ex_try(fsi_grid_init(&alone.grid, &box));
-    ex_try(fsi_couple_init(&fluid, &alone.grid, NULL));
+    fsi_couple_desc same = {.boundary = couple.desc.boundary};
+    ex_try(fsi_couple_init(&fluid, &alone.grid, &same));
     if (!ex_fine())
         return ex_end(&args, 0, 0);
 

@@ -34,7 +34,6 @@ static void make_tank(fsi_world *world, const ex_args *args) {
         .grid.rho = 1000,
         .grid.gravity = fsi_vec(0, -9.81, 0),
         .grid.liquid = 1,
-        .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
         .couple.bubbles = ex_whole(args, "bubbles") ? 1 : -1,
     };

@@ -44,7 +44,6 @@ static void make(pool *self, const fsi_mesh *mesh, const ex_args *args, double c
         .gravity = fsi_vec(0, -9.81, 0),
         .liquid = 1,
         .shells = 1,
-        .volume_correction = 1,
         .side[FSI_TOP].kind = FSI_SIDE_OPEN,
     };
     fsi_soft_desc cloth = {

@@ -42,7 +42,7 @@ static void make_tank(fsi_grid *grid, const ex_args *args) {
         .liquid = 1,
         .cfl = ex_number(args, "cfl"),
         .particles = ex_whole(args, "particles"),
-        .volume_correction = ex_is(args, "volume", "1"),
+        .volume_correction = ex_is(args, "volume", "1") ? 1 : -1,
     };
     if (desc.ny < 3) {
         fprintf(stderr, "dam_break: cannot set up this size\n");
@@ -234,7 +234,7 @@ static const ex_about about = {
             EX_NUMBER("density", "kg/m^3", "of the water", "1000", "1e-3 to 1e5"),
             EX_NUMBER("cfl", "cells", "longest way in a step", "1", "0.05 to 5"),
             EX_NUMBER("particles", "", "markers per cell side, -1 = none", "0", "-1 to 8"),
-            EX_WORD("volume", "1: correct the volume", "0", "0,1"),
+            EX_WORD("volume", "1: correct the volume", "1", "0,1"),
             EX_WORD("export", "1: VTK and OBJ files too", "0", "0,1"),
         },
 };

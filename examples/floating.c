@@ -133,7 +133,6 @@ static void make_tank(tank *t, scene *s, int voxel) {
         .grid.rho = 1000,
         .grid.gravity = fsi_vec(0, -gravity, 0),
         .grid.liquid = 1,
-        .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
         .couple.boundary = voxel ? FSI_BOUNDARY_VOXEL : FSI_BOUNDARY_CUT,
         .max_bodies = 1,
@@ -346,7 +345,7 @@ static const ex_about about = {
         {
             EX_WORD("case", "what floats", "heave", "heave,roll,waves,stability"),
             EX_NUMBER("cells", "", "across the body (waves: in 0.4 m)", "20", "4 to 200"),
-            EX_WORD("boundary", "how the grid sees the body", "cut", "cut,voxel,fraction"),
+            EX_BOUNDARY,
             EX_NUMBER("breadth", "", "stability: breadth over height", "1.3", "0.5 to 4"),
         },
 };

@@ -116,7 +116,6 @@ static void make_water(tank *t, int size) {
         .rho = 1000,
         .gravity = t->solids.desc.gravity,
         .liquid = 1,
-        .volume_correction = 1,
         .side[FSI_TOP].kind = FSI_SIDE_OPEN,
     };
     ex_need(fsi_grid_init(&t->grid, &desc));

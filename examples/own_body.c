@@ -148,7 +148,6 @@ static void pool_make(pool *tank, int size) {
         .rho = 1000,
         .gravity = fsi_vec(0, -9.81, 0),
         .liquid = 1,
-        .volume_correction = 1,
         .side[FSI_TOP].kind = FSI_SIDE_OPEN,
     };
     ex_need(fsi_grid_init(&tank->grid, &desc));

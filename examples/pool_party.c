@@ -35,7 +35,6 @@ static void make_pool(fsi_world *world, int size) {
         .grid.gravity = fsi_vec(0, -9.81, 0),
         .grid.liquid = 1,
         .grid.shells = 1,
-        .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
         .max_bodies = BODIES,
         .max_guests = 1,

@@ -53,9 +53,7 @@ static void rt_end(rt_scene *scene) {
 }
 
 /* The tank. What a user who wants speed chooses: pressure to 1e-3, started from the step before,
-   few markers; the volume correction takes back what that lets drift. Area fractions are not only
-   smoother but cheaper than voxel faces: the flow goes on into closed solids, and no ray has to be
-   sent past them. */
+   few markers; the volume correction takes back what that lets drift. */
 static fsi_result rt_tank(rt_scene *scene) {
     const rt_desc *given = &scene->desc;
     fsi_world_desc desc = {
@@ -66,10 +64,8 @@ static fsi_result rt_tank(rt_scene *scene) {
         .grid.rho = 1000,
         .grid.gravity = fsi_vec(0, -9.81, 0),
         .grid.liquid = 1,
-        .grid.volume_correction = 1,
         .grid.particles = given->particles,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
-        .couple.boundary = FSI_BOUNDARY_CUT,
         .couple.tolerance = given->tolerance,
         .couple.warm_start = 1,
         .couple.clock_fn = given->clock_fn,

@@ -26,7 +26,6 @@ static fsi_real water(fsi_vec3 x, void *user) {
 
 /* A tank of 2.5 m x 1 m x 0.5 m, open above. */
 static void make_tank(fsi_world *world, const ex_args *args, int balls) {
-    int cut = ex_whole(args, "fractions");
     fsi_world_desc desc = {
         .grid.nx = args->size,
         .grid.ny = args->size * 2 / 5,
@@ -35,9 +34,8 @@ static void make_tank(fsi_world *world, const ex_args *args, int balls) {
         .grid.rho = 1000,
         .grid.gravity = fsi_vec(0, -9.81, 0),
         .grid.liquid = 1,
-        .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
-        .couple.boundary = cut ? FSI_BOUNDARY_CUT : FSI_BOUNDARY_VOXEL,
+        .couple.boundary = ex_is(args, "boundary", "voxel") ? FSI_BOUNDARY_VOXEL : FSI_BOUNDARY_CUT,
         .max_guests = balls,
         .damping = ex_number(args, "damping"),
     };
@@ -177,7 +175,7 @@ static const ex_about about = {
             EX_NUMBER("young", "Pa", "stiffness", "2e4", "100 to 1e9"),
             EX_NUMBER("dt", "s", "time step", "0.01", "1e-5 to 0.1"),
             EX_NUMBER("damping", "1/s", "on bodies and fluid", "2", "0 to 100"),
-            EX_NUMBER("fractions", "", "1: cut cells instead of voxel faces", "0", "0 to 1"),
+            EX_BOUNDARY,
         },
 };
 

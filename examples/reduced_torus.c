@@ -65,7 +65,6 @@ static int make_world(fsi_world *world, const ex_args *args, int guests, double 
         .grid.rho = 1000,
         .grid.gravity = fsi_vec(0, -9.81, 0),
         .grid.liquid = 1,
-        .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
         .max_guests = guests,
     };

@@ -32,7 +32,6 @@ static fsi_world_desc tank_of(const ex_args *args) {
         .grid.rho = 1000,
         .grid.gravity = fsi_vec(0, -9.81, 0),
         .grid.liquid = 1,
-        .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
         .max_guests = ex_whole(args, "bodies"),
         .damping = ex_number(args, "damping"),

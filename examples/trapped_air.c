@@ -165,7 +165,6 @@ static void make_tank(vessel *v, const ex_args *args, double gravity) {
         .grid.gravity = fsi_vec(0, -gravity, 0),
         .grid.liquid = 1,
         .grid.tolerance = 1e-8,
-        .grid.volume_correction = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
         .couple.boundary = voxel ? FSI_BOUNDARY_VOXEL : FSI_BOUNDARY_CUT,
         .couple.bubbles = ex_whole(args, "bubbles") ? 1 : -1,

@@ -59,7 +59,7 @@ static int open_scene(scene *s, const fsi_grid_desc *desc, fsi_couple_solver sol
     fsi_couple_desc given;
     memset(&given, 0, sizeof given);
     given.solver = solver;
-    given.boundary = (fsi_boundary_kind)fractions;
+    given.boundary = fractions ? FSI_BOUNDARY_CUT : FSI_BOUNDARY_VOXEL;
     return fsi_grid_init(&s->grid, desc) == FSI_OK
            && fsi_couple_init(&s->couple, &s->grid, &given) == FSI_OK;
 }

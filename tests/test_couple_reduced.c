@@ -53,6 +53,8 @@ static int open_scene(scene *s, int nx, int ny, int nz, fsi_couple_solver solver
     desc.tolerance = TOL(1e-13, 1e-5);
     desc.max_iterations = 2000;
     given.solver = solver;
+    given.boundary =
+        FSI_BOUNDARY_VOXEL; /* the dense twins count half cells of fluid at the sides */
     return fsi_grid_init(&s->grid, &desc) == FSI_OK
            && fsi_couple_init(&s->couple, &s->grid, &given) == FSI_OK;
 }
@@ -891,8 +893,9 @@ static int open_flat(scene *s, int modes) {
     desc.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.tolerance = TOL(1e-13, 1e-5);
     desc.max_iterations = 2000;
+    fsi_couple_desc solver = {.boundary = FSI_BOUNDARY_VOXEL};
     if (fsi_grid_init(&s->grid, &desc) != FSI_OK
-        || fsi_couple_init(&s->couple, &s->grid, NULL) != FSI_OK)
+        || fsi_couple_init(&s->couple, &s->grid, &solver) != FSI_OK)
         return 0;
     if (fsi_mesh_sheet(&s->mesh[0], fsi_vec(-FSI_R(0.4), -FSI_R(0.25), 0),
                        fsi_vec(FSI_R(0.8), 0, 0), fsi_vec(0, FSI_R(0.5), 0), 8, 5, 1, NULL, NULL,
@@ -1315,8 +1318,8 @@ static int twins(int fractions) { /* S: groups, T: copies on their own */
         seed = 21;
         if (!open_scene(s[k], 12, 14, 10, FSI_COUPLE_DEFLATED))
             return 0;
-        s[k]->couple.desc.boundary = (fsi_boundary_kind)fractions;
-        s[k]->couple.iface.desc.boundary = (fsi_boundary_kind)fractions;
+        fsi_boundary_kind kind = fractions ? FSI_BOUNDARY_CUT : FSI_BOUNDARY_VOXEL;
+        s[k]->couple.desc.boundary = s[k]->couple.iface.desc.boundary = kind;
         s[k]->couple.iface.desc.smooth = fractions;
         if (!add_brick(s[k], 2, 2, 2, 6, 0.45, 0.7, 0.6, 0.6)
             || !add_brick(s[k], 3, 2, 2, 4, 1.03, 0.8, 0.63, 2))

@@ -418,7 +418,6 @@ static fsi_result smoke_make(void) {
         .grid.dissipation = FSI_R(0.05),
         .grid.tolerance = 1e-3,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
-        .couple.boundary = FSI_BOUNDARY_CUT,
         .couple.warm_start = 1,
         .max_bodies = 4,
     };

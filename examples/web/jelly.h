@@ -236,7 +236,6 @@ static fsi_result jelly_make(void) {
         .grid.rho = 1000,
         .grid.tolerance = 1e-4,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
-        .couple.boundary = FSI_BOUNDARY_CUT,
         .couple.warm_start = 1,
         .max_guests = 1,
         .no_walls = 1,
