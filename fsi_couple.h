@@ -1155,7 +1155,10 @@ typedef struct fsi_fluid_box {
     /* volume that the closed regions gain too much in this step, m^3: by the last solve; after a
      * scene's step by the solids' motion */
     double leak;
-    /* private */
+    /* private: adds a share of the load of the last solve to out; hands the sides' impulses (jump)
+     * to the solids */
+    void (*give_fn)(struct fsi_fluid_box *box, fsi_real share, fsi_real *out);
+    void (*hand_fn)(struct fsi_fluid_box *box, fsi_real *out);
     int *offset;           /* [solids + 1] first degree of freedom of each solid */
     int *first_element;    /* [solids + 1] first element of each solid's surface */
     fsi_real *rhs0;        /* [cells] right-hand side with the solids at rest */
@@ -8562,9 +8565,10 @@ FSI_API fsi_result fsi_partitioned_step(fsi_partitioned *scheme, int n, int m,
  * >>boxes */
 #ifndef FSI_COUPLE_NO_GRID
 /* papers: pressure forces at the vertices, see the last chapter. */
-static fsi_result fsi__paper_vertices_build(fsi_fluid_box *box);
-static void fsi__paper_vertices_push(fsi_fluid_box *box, const fsi_real *p, fsi_real *out);
+static fsi_result fsi__paper_load(fsi_fluid_box *box);
 static void fsi__paper_vertices_free(fsi_fluid_box *box);
+static void fsi__fluid_box_hand(fsi_fluid_box *box, fsi_real *out);
+static void fsi__fluid_box_give(fsi_fluid_box *box, fsi_real share, fsi_real *out);
 
 /* A black box that has no memory inside a step. */
 static fsi_blackbox fsi__plain_box(fsi_result (*solve_fn)(const fsi_real *, fsi_real *, void *),
@@ -8795,9 +8799,9 @@ static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
     }
     if (box->swept && box->regions)
         fsi__fluid_box_elements(box);
-    if (box->pressure_form == FSI_LOAD_PAPER_VERTICES)
-        return fsi__paper_vertices_build(box);
-    return FSI_OK;
+    box->give_fn = fsi__fluid_box_give;
+    box->hand_fn = fsi__fluid_box_hand;
+    return fsi__paper_load(box);
 }
 
 /* ---- Geometry that follows: doubles of the solids whose open nodal surfaces go where X says. */
@@ -8986,37 +8990,28 @@ static fsi_result fsi__fluid_box_pressure(fsi_fluid_box *box) {
     return result;
 }
 
-/* What the sides take in box->jump, handed to the solids: out += J^T jump, or the means around the
- * vertices. */
-static void fsi__fluid_box_hand(fsi_fluid_box *box, fsi_load_form form, fsi_real *out) {
+/* What the sides take in box->jump, handed to the solids: out += J^T jump. */
+static void fsi__fluid_box_hand(fsi_fluid_box *box, fsi_real *out) {
     const fsi_interface *iface = box->face;
-    if (form == FSI_LOAD_PAPER_VERTICES) {
-        fsi__paper_vertices_push(box, box->jump, out);
-        return;
-    }
     for (int s = 0; s < iface->sides; s++) {
         const fsi_side *side = &iface->side[s];
         fsi__side_push(iface, side, box->jump[s], out + box->offset[side->solid]);
     }
 }
 
-/* A pressure's share of the jump at a side: over its area, or as it is for the vertices. */
-static fsi_real fsi__fluid_box_area(const fsi_fluid_box *box, fsi_load_form form, int side) {
-    return form == FSI_LOAD_PAPER_VERTICES ? 1 : box->area[side];
+/* Signed impulse of a pressure p dt at a side, N s. */
+static fsi_real fsi__fluid_box_push(const fsi_fluid_box *box, int side, fsi_real p) {
+    return (fsi_real)box->face->side[side].sign * box->area[side] * p;
 }
 
-/* out += share of what the last solve gives the solids in this form: -lambda = sign A p dt - beta
- * (u - u*), or pressure alone. */
-static void fsi__fluid_box_give(fsi_fluid_box *box, fsi_load_form form, fsi_real share,
-                                fsi_real *out) {
+/* out += share of what the last solve gives the solids: -lambda = sign A p dt - beta (u - u*). */
+static void fsi__fluid_box_give(fsi_fluid_box *box, fsi_real share, fsi_real *out) {
     for (int s = 0; s < box->face->sides; s++) {
         const fsi_side *side = &box->face->side[s];
-        box->jump[s] = share * (fsi_real)side->sign * fsi__fluid_box_area(box, form, s)
-                       * box->grid->pressure[side->cell];
-        if (form == FSI_LOAD_IMPULSES)
-            box->jump[s] -= share * side->mass * (box->u[s] - box->u_star[s]);
+        fsi_real push = fsi__fluid_box_push(box, s, box->grid->pressure[side->cell]);
+        box->jump[s] = share * (push - side->mass * (box->u[s] - box->u_star[s]));
     }
-    fsi__fluid_box_hand(box, form, out);
+    fsi__fluid_box_hand(box, out);
 }
 
 /* X entry of a region: its p dt over this. A displacement: that of half a dual cell under p. */
@@ -9058,10 +9053,9 @@ static void fsi__fluid_box_inflate(fsi_fluid_box *box, const fsi_real *pi, fsi_r
         int by_element = box->swept && iface->solid[side->solid]->node;
         box->jump[s] = 0;
         if (region >= 0 && !by_element)
-            box->jump[s] = (fsi_real)side->sign * fsi__fluid_box_area(box, box->pressure_form, s)
-                           * pi[region] * unit;
+            box->jump[s] = fsi__fluid_box_push(box, s, pi[region] * unit);
     }
-    fsi__fluid_box_hand(box, box->pressure_form, out);
+    box->hand_fn(box, out);
     for (int i = 0; box->swept && i < iface->solids; i++)
         if (iface->solid[i]->node)
             fsi__fluid_box_inflate_elements(box, i, pi, out + box->offset[i]);
@@ -9081,7 +9075,7 @@ static fsi_result fsi__fluid_box_solve(const fsi_real *in, fsi_real *out, void *
     fsi_fill((size_t)box->n, 0, out);
     for (int i = 0; i < box->regions; i++)
         regions_out[i] = regions_in[i] + (box->bpp ? box->p0[i] / unit : 0);
-    fsi__fluid_box_give(box, box->pressure_form, 1, out);
+    box->give_fn(box, 1, out);
     if (box->bpp && box->regions)
         fsi__fluid_box_inflate(box, regions_out, out);
     return worst ? worst : result;
@@ -9585,9 +9579,9 @@ static void fsi__scene_ledger(fsi_partitioned_scene *scene, fsi_report *report) 
     fsi_fluid_box *box = &scene->fluid;
     for (int k = 0; k < box->n; k++)
         scene->seen[k] = last->p_s[k] - last->p_f[k];
-    if (box->pressure_form != FSI_LOAD_IMPULSES) {
-        fsi__fluid_box_give(box, box->pressure_form, 1, scene->seen);
-        fsi__fluid_box_give(box, FSI_LOAD_IMPULSES, -1, scene->seen);
+    if (box->give_fn != fsi__fluid_box_give) {
+        box->give_fn(box, 1, scene->seen);
+        fsi__fluid_box_give(box, -1, scene->seen);
     }
     for (int i = 0; i < scene->solids.count; i++) {
         const fsi_coupled *door = scene->list[i];
@@ -12366,13 +12360,19 @@ static void fsi__vertex_row(const fsi_coupled *door, int element, int vertex, in
                  row);
 }
 
-/* out += the impulses of the sides' signed pressures p, Pa s, at the vertices. */
-static void fsi__paper_vertices_push(fsi_fluid_box *box, const fsi_real *p, fsi_real *out) {
+/* out += the impulses at the vertices: of the sides' pressures, which are jump over area, N s /
+ * m^2.
+ */
+static void fsi__paper_vertices_hand(fsi_fluid_box *box, fsi_real *out) {
     const fsi_interface *iface = box->face;
     const fsi__paper_vertices *paper = &box->vertices;
     fsi_fill((size_t)paper->vertices, 0, paper->push);
-    for (int k = 0; k < paper->kernels; k++)
-        paper->push[paper->kernel[k].vertex] += paper->kernel[k].weight * p[paper->kernel[k].side];
+    for (int k = 0; k < paper->kernels; k++) {
+        const fsi__kernel_entry *entry = paper->kernel + k;
+        fsi_real area = box->area[entry->side];
+        if (area > 0)
+            paper->push[entry->vertex] += entry->weight * box->jump[entry->side] / area;
+    }
 
     int vertex = 0;
 
@@ -12393,6 +12393,25 @@ static void fsi__paper_vertices_push(fsi_fluid_box *box, const fsi_real *p, fsi_
             }
         }
     }
+}
+
+/* ---- Exchange: the forms of fsi_load_form. */
+/* Pressure forces alone: what slows the fluid at the walls pushes nobody. */
+static void fsi__paper_give(fsi_fluid_box *box, fsi_real share, fsi_real *out) {
+    for (int s = 0; s < box->face->sides; s++) {
+        fsi_real p = box->grid->pressure[box->face->side[s].cell];
+        box->jump[s] = share * fsi__fluid_box_push(box, s, p);
+    }
+    box->hand_fn(box, out);
+}
+
+static fsi_result fsi__paper_load(fsi_fluid_box *box) {
+    if (box->pressure_form != FSI_LOAD_IMPULSES)
+        box->give_fn = fsi__paper_give;
+    if (box->pressure_form != FSI_LOAD_PAPER_VERTICES)
+        return FSI_OK;
+    box->hand_fn = fsi__paper_vertices_hand;
+    return fsi__paper_vertices_build(box);
 }
 
 /* ---- Exchange: embedded points (XPM section 4.4). */
