@@ -582,7 +582,10 @@ typedef struct fsi_scene {
 } fsi_scene;
 
 /* One coupled step, in the order of docs/architecture.md. report: of the solve plus ledger; may be
- * NULL. */
+   NULL. FSI_GAINED: contact, solve and advection together have added more energy than FSI_GAIN of
+   what there was and was put in (report.energy_change and its parts); it is not asked where
+   sources, inflows, buoyancy, confinement or a force_fn do work of their own. */
+#define FSI_GAIN 0.05
 FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt,
                                    fsi_report *report);
 /* First half of the Newmark step (REDUCED section 6, see fsi_reduced_half): explicit forces on the
@@ -658,6 +661,8 @@ typedef struct fsi_world {
     int *door_body;
     int door_count;
     fsi_shape room; /* the walls */
+    /* private: of the bodies when the last step began, potential of springs alone */
+    fsi_solids_report before;
     void *block;
     size_t size;
 } fsi_world;
@@ -5146,6 +5151,32 @@ static fsi_result fsi__step_result(const fsi_grid *grid, fsi_result solve) {
     return solve == FSI_OK && grid->stats.cfl > (double)grid->desc.cfl ? FSI_DT_TOO_LARGE : solve;
 }
 
+/* Does something beside gravity and solids push the fluid? Its work is not in the account. */
+static int fsi__others_push(const fsi_grid *grid) {
+    const fsi_grid_desc *desc = &grid->desc;
+    int inflow = 0;
+    for (int side = 0; side < 2 * grid->dim; side++)
+        inflow |= desc->side[side].kind == FSI_SIDE_INFLOW;
+    int buoyant = desc->buoyancy_density != 0 || desc->buoyancy_temperature != 0;
+    return inflow || buoyant || desc->force_fn || desc->confinement != 0 || grid->source_count;
+}
+
+/* FSI_GAINED in place of a milder result when more energy came from nowhere than FSI_GAIN of what
+   there was and what was put in, and than all fluid has that moves a thousandth of a cell a step.
+ */
+static fsi_result fsi__gain_result(const fsi_grid *grid, fsi_real dt, fsi_report *report) {
+    double speed = 1e-3 * (double)(grid->h / dt);
+    double cell = (double)(grid->h * grid->h * (grid->dim == 3 ? grid->h : 1));
+    double least = (double)grid->desc.rho * cell * (double)grid->cells * speed * speed / 2;
+    double gained = report->energy_contact + report->energy_solve + report->energy_advection;
+    double had = report->energy - report->energy_change;
+    double given = fabs(report->energy_gravity) + fabs(report->energy_driven);
+    int mild = report->reason == FSI_OK || report->reason == FSI_DT_TOO_LARGE;
+    if (mild && gained > FSI_GAIN * (had + given) + least && !fsi__others_push(grid))
+        report->reason = FSI_GAINED;
+    return report->reason;
+}
+
 /* What a scheme does on the page of the step. Stages but detect and solve may be NULL. */
 typedef struct fsi__stages {
     fsi_grid *grid;
@@ -5165,6 +5196,28 @@ static fsi_result fsi__stage(fsi_result (*stage_fn)(fsi_real dt, void *user), fs
     return stage_fn ? stage_fn(dt, user) : FSI_OK;
 }
 
+/* J that the fluid gave to a solid in the solve: its impulses times the velocity they end with. */
+static double fsi__door_work(const fsi_coupled *door) {
+    return door->impulse ? fsi_dot((size_t)door->dof, door->impulse, door->v) : 0;
+}
+
+/* The fluid's energy account of a step. With u* = u_a + dt g the solve leaves
+       K(u) - K(u_a) = dt g . m u - work on the solids - K(u - u_a):
+   gravity counts with the velocity at the end, and what is over is the solve's own, a loss. */
+static void fsi__account(const fsi_interface *iface, const fsi_grid_energy *before,
+                         const fsi_grid_energy *star, const fsi_grid_energy *after, double dt,
+                         fsi_report *report) {
+    double carried = star->kinetic - dt * star->power + dt * dt * star->fall;
+    report->energy_advection = carried - before->kinetic;
+    report->energy_gravity = dt * after->power;
+    for (int s = 0; s < iface->solids; s++)
+        report->energy_driven -= fsi__door_work(iface->solid[s]);
+    report->energy = after->kinetic;
+    report->energy_change = after->kinetic - before->kinetic;
+    report->energy_solve =
+        after->kinetic - carried - report->energy_gravity - report->energy_driven;
+}
+
 /* One coupled step of any scheme. report (required) is the solve's, with volume and reason. */
 static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *scene, fsi_real dt,
                                  fsi_report *report) {
@@ -5182,6 +5235,8 @@ static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *sce
         result = fsi__stage(stages->start_fn, dt, scheme);
 
     /* 3. Fluid: u*. */
+    fsi_grid_energy before, star, after;
+    fsi_grid_measure(grid, &before);
     if (result >= 0)
         result = fsi_grid_advect(grid, dt);
     if (result >= 0)
@@ -5192,10 +5247,13 @@ static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *sce
         return result;
 
     /* 4., 5. The solve: pressures and impulses, taken by both. */
+    fsi_grid_measure(grid, &star);
     fsi_result solve = stages->solve_fn(dt, report, scheme);
     if (solve < 0)
         return solve;
 
+    fsi_grid_measure(grid, &after);
+    fsi__account(stages->iface, &before, &star, &after, (double)dt, report);
     result = fsi_grid_extrapolate(grid);
     if (result >= 0)
         result = fsi__stage(stages->settle_fn, dt, scheme);
@@ -5232,11 +5290,9 @@ static fsi_result fsi__couple_flow_stage(fsi_real dt, void *scheme) {
     return fsi__bubble_settle((fsi_couple *)scheme);
 }
 
-FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt,
+/* The step without its last word on energy. */
+static fsi_result fsi__couple_page(fsi_couple *couple, const fsi_scene *scene, fsi_real dt,
                                    fsi_report *report) {
-    if (!couple || !couple->grid || !scene || !fsi__positive(dt))
-        return FSI_ERR_ARGUMENT;
-
     fsi__stages stages = FSI__ZERO;
     stages.grid = couple->grid;
     stages.iface = &couple->iface;
@@ -5244,13 +5300,28 @@ FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, f
     stages.detect_fn = fsi__couple_detect_stage;
     stages.solve_fn = fsi__couple_solve_stage;
     stages.flow_fn = fsi__couple_flow_stage;
-    fsi_report own = FSI__ZERO;
-    fsi_result result = fsi__step_page(&stages, scene, dt, &own);
-    if (result >= 0 && report) {
-        *report = own;
-        report->divergence = fsi_grid_max_divergence(couple->grid);
+    return fsi__step_page(&stages, scene, dt, report);
+}
+
+/* The end of a step: its result, and the report as the caller gets it. */
+static fsi_result fsi__couple_end(const fsi_grid *grid, fsi_real dt, fsi_report *own,
+                                  fsi_report *report) {
+    fsi_result result = fsi__gain_result(grid, dt, own);
+    if (report) {
+        own->divergence = fsi_grid_max_divergence(grid);
+        *report = *own;
     }
     return result;
+}
+
+FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, fsi_real dt,
+                                   fsi_report *report) {
+    if (!couple || !couple->grid || !scene || !fsi__positive(dt))
+        return FSI_ERR_ARGUMENT;
+
+    fsi_report own = FSI__ZERO;
+    fsi_result result = fsi__couple_page(couple, scene, dt, &own);
+    return result < 0 ? result : fsi__couple_end(couple->grid, dt, &own, report);
 }
 
 /* ---- State: what the bubbles were. */
@@ -5611,12 +5682,25 @@ static fsi_result fsi__world_damp(fsi_world *world, fsi_real dt) {
     return FSI_OK;
 }
 
+/* What the bodies have; potential is that of springs alone. */
+static void fsi__world_measure(const fsi_world *world, fsi_solids_report *now) {
+    const fsi_solids *solids = &world->solids;
+    fsi_solids_measure(solids, now);
+    for (int i = 0; i < solids->body_count; i++) {
+        const fsi_rigid *body = solids->body + i;
+        if (body->kind == FSI_RIGID_DYNAMIC)
+            now->potential +=
+                (double)body->mass * (double)fsi_vec_dot(solids->desc.gravity, body->x);
+    }
+}
+
 /* v* of all solids, and their doors. joined: bodies on joints have one door together. */
 static fsi_result fsi__world_begin(fsi_world *world, fsi_real dt, int joined) {
     fsi_solids *solids = &world->solids;
     fsi_result result;
     if ((result = fsi__world_damp(world, dt)) < 0)
         return result;
+    fsi__world_measure(world, &world->before);
     if ((result = fsi_solids_forces(solids, dt)) < 0)
         return result;
     if ((result = fsi_solids_hold(solids, dt)) < 0)
@@ -5668,6 +5752,36 @@ static fsi_result fsi__world_move(fsi_real dt, void *user) {
     return result;
 }
 
+/* The bodies' part of the energy account. What the fluid gave to dynamic bodies is inside the
+   whole; forces count with the velocity at the end, as for the fluid. */
+static void fsi__world_account(const fsi_world *world, fsi_real dt, fsi_report *report) {
+    const fsi_solids *solids = &world->solids;
+    fsi_solids_report now;
+    fsi__world_measure(world, &now);
+    double weight = 0;
+    double given = now.drive + world->before.potential - now.potential;
+    for (int i = 0; i < solids->body_count; i++) {
+        const fsi_rigid *body = solids->body + i;
+        if (body->kind != FSI_RIGID_DYNAMIC)
+            continue;
+        double fall = (double)(dt * body->mass * fsi_vec_dot(solids->desc.gravity, body->v));
+        weight += fall;
+        given += (double)fsi_vec_dot(body->load.linear, body->v) - fall
+                 + (double)fsi_vec_dot(body->load.angular, body->spin);
+    }
+    for (int i = 0; i < world->door_count; i++) {
+        int body = world->door_body[i];
+        if (body >= 0 && solids->body[body].kind == FSI_RIGID_DYNAMIC)
+            given += fsi__door_work(world->door[i]);
+    }
+    double gained = now.kinetic - world->before.kinetic;
+    report->energy += now.kinetic;
+    report->energy_change += gained;
+    report->energy_gravity += weight;
+    report->energy_driven += given;
+    report->energy_contact = gained - weight - given;
+}
+
 FSI_API fsi_result fsi_world_step(fsi_world *world, fsi_real dt, fsi_report *report) {
     if (!world || !world->block)
         return FSI_ERR_STATE;
@@ -5683,7 +5797,12 @@ FSI_API fsi_result fsi_world_step(fsi_world *world, fsi_real dt, fsi_report *rep
     scene.count = world->door_count;
     scene.stages.move_fn = fsi__world_move;
     scene.stages.user = world;
-    return fsi_couple_step(&world->couple, &scene, dt, report);
+    fsi_report own = FSI__ZERO;
+    if ((result = fsi__couple_page(&world->couple, &scene, dt, &own)) < 0)
+        return result;
+
+    fsi__world_account(world, dt, &own);
+    return fsi__couple_end(&world->grid, dt, &own, report);
 }
 
 FSI_API fsi_result fsi_world_body(const fsi_world *world, int body, fsi_body_report *out) {

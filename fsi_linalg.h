@@ -330,7 +330,8 @@ extern "C" {
     X(FSI_SHIFTED, 6, "an incomplete factorisation needed a diagonal shift")                       \
     X(FSI_DT_TOO_LARGE, 7, "the time step exceeds the advised maximum")                            \
     X(FSI_CAPPED, 8, "a physical limit was enforced and reported (room, speed, inversion)")        \
-    X(FSI_EMPTY, 9, "there was nothing to do")
+    X(FSI_EMPTY, 9, "there was nothing to do")                                                     \
+    X(FSI_GAINED, 10, "energy appeared that nobody put in; the report's account says where")
 #define FSI__RESULT_ENUM(name, value, text) name = value,
 
 typedef enum fsi_result {
@@ -352,7 +353,15 @@ typedef struct fsi_report {
     double residual_start; /* norm of the first residual */
     double residual;       /* norm of the last residual, in the same norm */
     double divergence;     /* largest |div u| after the step, 1/s */
-    double energy_change;  /* kinetic energy after minus before the solve, J */
+    double energy;         /* kinetic, after the step, J: of all that energy_change counts */
+    /* Kinetic energy after minus before, J, of the fluid and, in a world, of rigid bodies; it is
+     * the sum of these five. */
+    double energy_change;
+    double energy_gravity;   /* work of gravity */
+    double energy_driven;    /* of scripted bodies, motors, springs, guests, applied forces */
+    double energy_contact;   /* of contact and joints: positive is energy from nowhere */
+    double energy_solve;     /* what the solve itself changed: positive is energy from nowhere */
+    double energy_advection; /* of advection, viscosity and the fluid's other forces */
     /* ledger: momentum of fluid plus solids after minus before minus wall impulse, N s */
     double momentum[3];
     double volume;        /* ledger: fluid volume, m^3 (m^2 per unit depth in 2D) */

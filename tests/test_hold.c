@@ -45,6 +45,7 @@ static int tank_open(tank *t, int n, int dim, int full, double rho, double dampi
     if (full)
         desc.grid.side[FSI_TOP].kind = FSI_SIDE_OPEN;
     desc.max_bodies = BODIES;
+    desc.max_guests = 1;
     desc.damping = (fsi_real)damping;
     desc.couple.boundary = tank_boundary;
     if (fsi_world_init(&t->w, &desc) != FSI_OK)
@@ -583,6 +584,98 @@ TEST restore_and_threads(void) {
     PASS();
 }
 
+/* ---- The energy account. */
+
+static double account_sum(const fsi_report *r) {
+    return r->energy_gravity + r->energy_driven + r->energy_contact + r->energy_solve
+           + r->energy_advection;
+}
+
+/* A paddle that starts at once in water at rest: its impulse p gives it the work p v, of which one
+   half is the water's kinetic energy and the solve takes the other. */
+TEST C_40_account_of_a_sudden_start(void) {
+    for (int form = 0; form < 2; form++) {
+        tank_boundary = form ? FSI_BOUNDARY_CUT : FSI_BOUNDARY_VOXEL;
+        ASSERT(tank_open(&T, 24, 2, 0, RHO, 0));
+        T.w.grid.desc.gravity = T.w.solids.desc.gravity = fsi_vec(0, 0, 0);
+        int paddle = tank_add(&T, 0.13, 0.11, 0.52, 0.4, 0.2, 0, 0.3);
+        ASSERT(paddle >= 0);
+        T.w.solids.body[paddle].kind = FSI_RIGID_SCRIPTED;
+        fsi_quat turn = T.w.solids.body[paddle].q;
+        fsi_vec3 to = fsi_vec_add(T.w.solids.body[paddle].x, fsi_vec(FSI_R(0.004), 0, 0));
+        CHECK_OK(fsi_solids_script(&T.w.solids, paddle, to, turn, DT));
+        fsi_report r;
+        CHECK_OK(fsi_world_step(&T.w, DT, &r));
+        ASSERT(r.energy > 1);
+        CHECK_REL(r.energy, r.energy_change, 1e-12);
+        CHECK_REL(2 * r.energy_change, r.energy_driven, TOL(1e-5, 1e-3));
+        CHECK_REL(-r.energy_change, r.energy_solve, TOL(1e-5, 1e-3));
+        CHECK_NEAR(0, r.energy_advection, 1e-9);
+        CHECK_NEAR(0, r.energy_contact, 1e-9);
+        CHECK_REL(r.energy_change, account_sum(&r), TOL(1e-12, 1e-6));
+        tank_close(&T);
+    }
+    tank_boundary = FSI_BOUNDARY_DEFAULT;
+    PASS();
+}
+
+/* Boxes fall onto each other: the parts add up in every step, and the solve never gives. */
+TEST C_40_account_of_falling_boxes(void) {
+    for (int form = 0; form < 2; form++) {
+        tank_boundary = form ? FSI_BOUNDARY_CUT : FSI_BOUNDARY_VOXEL;
+        ASSERT(tank_open(&T, 32, 2, 0, RHO, 0));
+        ASSERT(tank_add(&T, 0.1, 0.06, 0.5, 0.2, 0.1, 3, 0.3) >= 0);
+        ASSERT(tank_add(&T, 0.1, 0.06, 0.53, 0.45, 0.4, 0.3, 0.3) >= 0);
+        double weight = 0;
+        for (int i = 0; i < 100; i++) {
+            fsi_solids_report before, after;
+            fsi_report r;
+            CHECK_OK(fsi_solids_measure(&T.w.solids, &before));
+            ASSERT(fsi_world_step(&T.w, DT, &r) >= 0);
+            CHECK_OK(fsi_solids_measure(&T.w.solids, &after));
+            CHECK_NEAR(r.energy_change, account_sum(&r), TOL(1e-9, 1e-3) * (1 + r.energy));
+            CHECK_MOST(r.energy_solve, TOL(1e-6, 1e-3) * (1 + r.energy));
+            CHECK_NEAR(0, r.energy_driven, TOL(1e-9, 1e-3) * (1 + r.energy));
+            ASSERT(r.energy >= after.kinetic);
+            weight += before.potential - after.potential;
+        }
+        ASSERT(weight > 10);
+        tank_close(&T);
+    }
+    tank_boundary = FSI_BOUNDARY_DEFAULT;
+    PASS();
+}
+
+/* Somebody kicks a body in the middle of a step. */
+static fsi_result kick(fsi_real dt, void *user) {
+    fsi_solids *solids = &((tank *)user)->w.solids;
+    (void)dt;
+    fsi_vec3 push = fsi_vec(0, 3 * solids->body[0].mass, 0);
+    return fsi_solids_impulse(solids, 0, solids->body[0].x, push);
+}
+
+TEST C_40_energy_from_nowhere_is_told(void) {
+    fsi_coupled nothing;
+    memset(&nothing, 0, sizeof nothing);
+    nothing.surface.dim = 2;
+    fsi_guest guest;
+    memset(&guest, 0, sizeof guest);
+    guest.door = &nothing;
+    guest.stages.move_fn = kick;
+    guest.stages.user = &T;
+    ASSERT(tank_open(&T, 24, 2, 0, RHO, 0));
+    ASSERT(tank_add(&T, 0.1, 0.06, 0.5, 0.3, 0, 1, 0.3) >= 0);
+    fsi_report r;
+    for (int i = 0; i < 5; i++)
+        CHECK_OK(fsi_world_step(&T.w, DT, &r));
+    CHECK_OK(fsi_world_add_guest(&T.w, &guest));
+    CHECK_RESULT(FSI_GAINED, fsi_world_step(&T.w, DT, &r));
+    CHECK_RESULT(FSI_GAINED, r.reason);
+    ASSERT(r.energy_contact > 0.9 * 4.5 * (double)T.w.solids.body[0].mass);
+    tank_close(&T);
+    PASS();
+}
+
 SUITE(hold) {
     RUN_TEST(at_rest_on_the_floor);
     RUN_TEST(heap_comes_to_rest);
@@ -597,6 +690,9 @@ SUITE(hold) {
     RUN_TEST(C_16_ledger_of_pressed_boxes);
     RUN_TEST(hold_alone_changes_nothing);
     RUN_TEST(restore_and_threads);
+    RUN_TEST(C_40_account_of_a_sudden_start);
+    RUN_TEST(C_40_account_of_falling_boxes);
+    RUN_TEST(C_40_energy_from_nowhere_is_told);
 }
 
 GREATEST_MAIN_DEFS();
