@@ -295,7 +295,7 @@ typedef struct fsi_interface {
     int solids;
     uint8_t *covered; /* [cells] 1: the cell is solid */
     int8_t *mark;     /* [cells] private: marks of one pass, zero between calls */
-    /* [cells] number of the solid that covers the cell; undefined elsewhere */
+    /* [cells] number of the solid that covers the cell or its centre; -1: none */
     int32_t *owner;
     /* [faces] 1: a surface cuts the segment between the two cell centres */
     uint8_t *blocked[3];
@@ -527,7 +527,8 @@ typedef struct fsi_couple {
     fsi_real *region_work;       /* [rows] */
     unsigned char *region_lists; /* memory of these */
     /* private: bubbles */
-    int32_t *bubble_cell; /* [cells] bubble of the step before + 1; 0 = none, -1 = open air */
+    /* [cells] bubble of the step before + 1; 0 = none, -1 = open air, -2 = solid */
+    int32_t *bubble_cell;
     /* [cells] 1 + the air region whose surface is next; 0 = far from all */
     int32_t *bubble_near;
     fsi__bubble_face *bubble_face; /* faces between fluid and bubbles, by bubble */
@@ -2289,6 +2290,7 @@ static void fsi__interface_clear(fsi_interface *iface) {
         iface->velocity[cut->axis][cut->face] = 0;
     }
     memset(iface->covered, 0, iface->cells);
+    memset(iface->owner, 0xff, iface->cells * sizeof *iface->owner); /* -1 */
     iface->crossings = iface->cuts = iface->sides = iface->entries = 0;
     iface->shells = 0;
 }
@@ -3335,7 +3337,13 @@ static fsi_result fsi__cut_sides(fsi_interface *iface, const fsi_grid *grid) {
    grid's matrix and right-hand side are rho h^(2-dim) times these: fsi__scale_of. */
 #define FSI__REGIONS 64 /* closed regions whose volume is kept */
 
+enum { /* in bubble_cell, where there is no bubble */
+    FSI__BUBBLE_OPEN = -1,
+    FSI__BUBBLE_SOLID = -2
+};
+
 /* Of later chapters: bubbles; the variants of the papers. */
+static int fsi__bubbles_on(const fsi_couple *couple);
 static double fsi__bubble_sum(const fsi_couple *couple, const fsi_bubble *bubble,
                               const fsi_real *x);
 static void fsi__bubble_add(const fsi_couple *couple, const fsi_bubble *bubble, double value,
@@ -3413,12 +3421,56 @@ FSI_API void fsi_couple_free(fsi_couple *couple) {
     memset(couple, 0, sizeof *couple);
 }
 
+/* Has the fluid not been seen at a cell's centre? It has come out of a solid, or lies in one while
+   a part of its cell is open. */
+FSI__INLINE int fsi__centre_unseen(const fsi_couple *couple, size_t cell) {
+    return couple->iface.owner[cell] >= 0 || couple->bubble_cell[cell] == FSI__BUBBLE_SOLID;
+}
+
+/* In a thin wall phi has liquid on one side and air on the other, and what was continued there may
+   be of the wrong one: a cell that is open only to liquid is liquid, and likewise air. */
+static void fsi__couple_unveil(fsi_couple *couple) {
+    fsi_interface *iface = &couple->iface;
+    fsi_grid *grid = couple->grid;
+    int changed = 0;
+    for (size_t cell = 0; cell < iface->cells; cell++) {
+        if (iface->covered[cell] || !fsi__centre_unseen(couple, cell))
+            continue;
+        size_t seen[6];
+        int count = 0;
+        int alike = 0;
+        int i[3];
+        fsi__cell_ijk(iface, cell, i);
+        for (int dir = 0; dir < 2 * iface->dim; dir++) {
+            size_t face;
+            ptrdiff_t other = fsi__beside(iface, i, dir, &face);
+            if (other < 0 || !(iface->open[dir / 2][face] > 0)
+                || fsi__centre_unseen(couple, (size_t)other))
+                continue;
+            alike += (grid->phi[other] < 0) == (grid->phi[cell] < 0);
+            seen[count++] = (size_t)other;
+        }
+        if (!count || alike)
+            continue;
+        fsi_grid_take_mean(grid, cell, count, seen, 1);
+        iface->mark[cell] = 1;
+        changed = 1;
+    }
+    if (changed)
+        fsi_levelset_drop_markers(&grid->levelset, iface->mark, 1);
+    memset(iface->mark, 0, iface->cells);
+}
+
 FSI_API fsi_result fsi_couple_detect(fsi_couple *couple, fsi_coupled *const *solid, int count) {
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
 
     couple->iface.lean = 1;
-    return fsi_interface_detect(&couple->iface, couple->grid, solid, count);
+    int started = couple->iface.started;
+    fsi_result result = fsi_interface_detect(&couple->iface, couple->grid, solid, count);
+    if (result >= 0 && started && fsi__bubbles_on(couple))
+        fsi__couple_unveil(couple);
+    return result;
 }
 
 /* ---- Small dense pieces. */
@@ -4254,7 +4306,8 @@ static void fsi__bubble_count(const fsi_couple *couple, int olds, const int *num
     int width = couple->bubbles + 1;
     memset(share, 0, (size_t)((olds + 1) * width) * sizeof *share);
     for (size_t cell = 0; cell < grid->cells; cell++) {
-        int old = couple->bubble_cell[cell] < 0 ? olds : couple->bubble_cell[cell] - 1;
+        int open = couple->bubble_cell[cell] == FSI__BUBBLE_OPEN;
+        int old = open ? olds : couple->bubble_cell[cell] - 1;
         if (old < 0 || old > olds || grid->region[cell] < 0)
             continue;
         int b = number[grid->region[cell]] - 1;
@@ -4303,6 +4356,7 @@ static void fsi__bubble_targets(fsi_couple *couple, const fsi_bubble *old, int o
                 most = cells;
                 bubble->pressure = old[o].pressure;
                 bubble->row = old[o].row;
+                bubble->weight = old[o].weight;
             }
             double part = (double)cells / (double)total;
             target += old[o].target * part;
@@ -4312,8 +4366,10 @@ static void fsi__bubble_targets(fsi_couple *couple, const fsi_bubble *old, int o
         }
 
         /* The grid counts whole cells of solids. What it counts differently since the solids have
-           moved is no change of volume; what it counts since the surface has moved is. */
-        if (moved && couple->settled && handed > 0)
+           moved is no change of volume, nor is anything between solids alone; what it counts since
+           the surface has moved is. */
+        int solids = (moved && couple->settled) || !(bubble->weight > 0);
+        if (solids && handed > 0)
             bias = bubble->volume - handed;
         bubble->bias = bias;
         bubble->volume -= bias;
@@ -4371,8 +4427,10 @@ static const int *fsi__bubble_list(fsi_couple *couple, int moved) {
     }
     fsi__bubble_count(couple, olds, number, couple->bubble_share);
     fsi__bubble_targets(couple, old, olds, couple->bubble_share, moved);
-    for (size_t cell = 0; cell < grid->cells; cell++)
-        couple->bubble_cell[cell] = grid->region[cell] < 0 ? 0 : number[grid->region[cell]];
+    for (size_t cell = 0; cell < grid->cells; cell++) {
+        int none = grid->cell[cell] == FSI_CELL_NEUMANN ? FSI__BUBBLE_SOLID : 0;
+        couple->bubble_cell[cell] = grid->region[cell] < 0 ? none : number[grid->region[cell]];
+    }
 
     return number;
 }
@@ -4452,8 +4510,12 @@ static void fsi__bubble_match(fsi_couple *couple, const int *number, int pass) {
     fsi_bubble *open = couple->bubble + couple->bubbles;
     memset(open, 0, sizeof *open);
     open->target = -grid->levelset.state->target;
-    for (int b = 0; b < couple->bubbles; b++)
+    for (int b = 0; b < couple->bubbles; b++) {
         couple->bubble[b].area = couple->bubble[b].shift = couple->bubble[b].step = 0;
+
+        /* What the grid counts beyond a bubble's volume it counts less of the liquid. */
+        open->target += couple->bubble[b].bias;
+    }
     for (size_t cell = 0; cell < grid->cells; cell++) {
         int region = couple->bubble_near[cell] - 1;
         if (fsi__abs(grid->phi[cell]) < 2 * grid->h && region >= 0)
@@ -4471,9 +4533,9 @@ static void fsi__bubble_match(fsi_couple *couple, const int *number, int pass) {
 }
 
 /* Is the volume of this bubble kept? One without a row has what the liquid around it leaves, and is
-   left alone unless bubbles are asked for. */
+   left alone unless bubbles are asked for; one between solids alone has no surface to move. */
 FSI__INLINE int fsi__bubble_kept(const fsi_couple *couple, const fsi_bubble *bubble) {
-    return bubble->row >= 0 || couple->desc.bubbles > 0;
+    return bubble->weight > 0 && (bubble->row >= 0 || couple->desc.bubbles > 0);
 }
 
 /* After the surface has moved: all bubbles get their volumes back. */
@@ -4593,7 +4655,7 @@ static int fsi__component_flood(fsi_couple *couple, size_t start, int32_t number
             int wet = grid->cell[other] == FSI_CELL_FLUID || couple->bubble_cell[other] > 0;
             if (!(iface->open[dir / 2][face] > 0) || couple->bubble_near[other])
                 continue;
-            open |= couple->bubble_cell[other] < 0;
+            open |= couple->bubble_cell[other] == FSI__BUBBLE_OPEN;
             if (!wet)
                 continue;
             couple->bubble_near[other] = number;
@@ -4611,23 +4673,35 @@ static int fsi__component_misses(const fsi_couple *couple, size_t cell, int32_t 
     return fsi_mg_region(couple->grid->mg, cell) < 0;
 }
 
+/* The part of one face that a solid turns to what is outside a part of liquid and bubbles. */
+static void fsi__facing_add(const fsi_couple *couple, int32_t component, int axis, int32_t face,
+                            fsi_real share, fsi_real *facing) {
+    size_t minus, plus;
+    fsi__face_cells(&couple->iface, axis, (size_t)face, &minus, &plus);
+    facing[axis] += share * (fsi_real)fsi__component_misses(couple, minus, component);
+    facing[axis] -= share * (fsi_real)fsi__component_misses(couple, plus, component);
+}
+
 /* Does this solid bound a part of liquid and bubbles against something else, like a lid? One that
    lies within the part does not, even where it rests on a wall: what its sides there lack is a film
    whose volume the grid does not know. The faces it turns to the rest must not add up to zero, as
    those of a cavity do. */
 static int fsi__solid_divides(const fsi_couple *couple, int solid, int32_t component) {
     const fsi_interface *iface = &couple->iface;
-    int facing[3] = {0, 0, 0};
-    for (int i = 0; i < iface->crossings; i++) {
-        const fsi_crossing *crossing = iface->crossing + i;
-        if (crossing->solid != solid)
-            continue;
-        size_t minus, plus;
-        fsi__face_cells(iface, crossing->axis, (size_t)crossing->face, &minus, &plus);
-        facing[crossing->axis] += fsi__component_misses(couple, minus, component);
-        facing[crossing->axis] -= fsi__component_misses(couple, plus, component);
+    int cut = iface->desc.boundary == FSI_BOUNDARY_CUT && iface->solid[solid]->surface.closed;
+    fsi_real facing[3] = {0, 0, 0}; /* in faces */
+    for (int i = 0; cut && i < iface->cuts; i++) {
+        const fsi_cut *face = iface->cut + i;
+        if (face->solid == solid)
+            fsi__facing_add(couple, component, face->axis, face->face, face->share, facing);
     }
-    return facing[0] || facing[1] || facing[2];
+    for (int i = 0; !cut && i < iface->crossings; i++) {
+        const fsi_crossing *face = iface->crossing + i;
+        if (face->solid == solid)
+            fsi__facing_add(couple, component, face->axis, face->face, 1, facing);
+    }
+    const fsi_real slivers = FSI_R(0.1);
+    return fsi__abs(facing[0]) + fsi__abs(facing[1]) + fsi__abs(facing[2]) > slivers;
 }
 
 /* Can solids change the volume of a part that they seal off? */

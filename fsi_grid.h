@@ -4364,22 +4364,28 @@ static fsi_levelset_walls fsi__surface_walls(fsi_grid *grid) {
 }
 
 /* What cell at[] can see beside it: the number of cells across open faces (into seen), or -1 when
-   no face of it is blocked. */
+   no shell is there: a closed face, or a wall of one solid cell with a free one behind it. */
 static int fsi__cells_seen(const fsi_grid *grid, const int *at, size_t *seen) {
+    const uint8_t *solid = grid->occlusion.solid;
     int count = 0;
-    int cut = 0;
+    int shell = 0;
     for (int side = 0; side < 2 * grid->dim; side++) {
         const fsi__mac_face face = fsi__face_towards(grid, at, side);
+        const ptrdiff_t own = side & 1 ? face.low : face.high;
         const ptrdiff_t other = side & 1 ? face.high : face.low;
         if (fsi__on_box(&face))
             continue;
-        if (fsi__in_shell(grid, &face))
-            cut = 1;
-        else if (!grid->occlusion.solid[other])
+        if (fsi__open_share(grid, &face) > 0)
             seen[count++] = (size_t)other;
+        else if (!solid[other])
+            shell = 1;
+        else {
+            const int place = face.place + (side & 1 ? 1 : -1);
+            shell |= place > 0 && place < face.last && !solid[2 * other - own];
+        }
     }
 
-    return cut ? count : -1;
+    return shell ? count : -1;
 }
 
 enum {
@@ -4456,7 +4462,7 @@ static double fsi__liquid_inflow(const fsi_grid *grid, fsi_real dt) {
     return sum * (double)(dt * grid->h * (grid->dim == 3 ? grid->h : 1));
 }
 
-/* The liquid moves with the velocity, keeps to its side of shells, and gets its volume back. */
+/* The liquid moves with the velocity, keeps to its side of thin walls, and gets its volume back. */
 static fsi_result fsi__move_liquid(fsi_grid *grid, fsi_real dt, fsi_levelset_report *report) {
     fsi_levelset *ls = &grid->levelset;
     fsi_levelset_walls walls = fsi__surface_walls(grid);
@@ -4464,7 +4470,7 @@ static fsi_result fsi__move_liquid(fsi_grid *grid, fsi_real dt, fsi_levelset_rep
         fsi__mark_near(grid, dt, 0);
         walls.near_cell = grid->near_cell;
     }
-    const int held = grid->occluded && grid->occlusion.shells;
+    const int held = grid->occluded && grid->occlusion.solid;
     if (held)
         fsi__hold_beside_shells(grid, grid->mark[0]);
 
