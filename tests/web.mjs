@@ -105,7 +105,8 @@ async function testEveryScene(browser, address) {
         const good = report.steps === 300 && report.stable && report.scene === name;
         const figure = `${report.ms_per_step.toFixed(2)} ms a step, volume ${(100 * report.volume_error).toFixed(2)} %`;
         check(`${name}: 300 steps`, good, figure);
-        check(`${name}: bodies at finite places`, report.bodies.every((b) => Number.isFinite(b.x + b.y + b.density)));
+        const finite = report.bodies.every((b) => Number.isFinite(b.x + b.y + b.density + b.submerged));
+        check(`${name}: its solids are listed, at finite places`, finite && report.bodies.length > 0, report.bodies.length);
     }
     check('no error in any scene', page.problems.length === 0, page.problems.join('; '));
     await page.close();
@@ -126,6 +127,68 @@ async function testArchimedes(browser, address) {
         // A face that lies along the cells is known to half a cell: 1/64 m of a crate of 0.28 m.
         check(`a crate of density ${density} floats at Archimedes`, Math.abs(submerged - density) < 0.056,
             submerged.toFixed(3));
+    }
+    await page.close();
+}
+
+// The raft alone, and with three boxes on it: what it displaces weighs what it carries. Its sides are
+// 0.18 m high and lie along cells of 1/32 m: half a cell is 0.087 of them.
+async function testRaft(browser, address) {
+    const page = await openPage(browser, address, { query: '?paused' });
+    for (const [density, boxes] of [[0.2, 0], [0.5, 0], [0.8, 0], [0.2, 3]]) {
+        const { mean, carried } = await inPage(page, async ([own, load]) => {
+            await fsi.load('raft');
+            fsi.set('load', load);
+            fsi.set('density', own);
+            fsi.step(300);
+            let sum = 0;
+            for (let i = 0; i < 30; i++) {
+                fsi.step(5);
+                sum += fsi.report().bodies[0].submerged / 30;
+            }
+            // Box over raft: 0.24 x 0.2 m of density 0.4 on 1.5 x 0.18 m.
+            return { mean: sum, carried: own + (load * 0.4 * 0.24 * 0.2) / (1.5 * 0.18) };
+        }, [density, boxes]);
+        check(`a raft of density ${density} with ${boxes} boxes floats at Archimedes`, Math.abs(mean - carried) < 0.087,
+            `${mean.toFixed(3)}, asked ${carried.toFixed(3)}`);
+    }
+    await page.close();
+}
+
+// In every scene: a solid is grabbed where the report says it is, and follows the hand. Way and what
+// may be missing in the end, m; settings first.
+const DRAGS = {
+    pool: { way: [0.5, 0.2], off: 0.06 },
+    raft: { way: [0.3, 0], off: 0.06 },
+    boat: { way: [0.6, 0.1], off: 0.06 },
+    diver: { way: [0.15, -0.2], off: 0.05 },
+    cloth: { way: [0, 0.08], off: 0.02 },
+    balloon: { way: [0.05, 0.05], off: 0.015 },
+    press: { way: [0, -0.06], off: 0.012 },
+    smoke: { way: [0.2, 0.2], off: 0.03 },
+    jellyfish: { way: [0, 0.2], off: 0.03 },
+    dam: { way: [0.2, 0.3], off: 0.1 },
+    gate: { way: [0.04, 0], off: 0.01 },
+    slip: { way: [0.3, 0.05], off: 0.01 },
+    methods: { way: [0.2, 0.1], off: 0.02 },
+};
+
+async function testDragEverywhere(browser, address) {
+    const page = await openPage(browser, address, { query: '?paused' });
+    for (const name of await scenesOf(page)) {
+        const { way, off } = DRAGS[name];
+        const moved = await inPage(page, async ([scene, dx, dy]) => {
+            await fsi.load(scene);
+            fsi.step(30);
+            const before = fsi.report().bodies[0];
+            const solid = fsi.drag(before.x, before.y, dx, dy);
+            const after = fsi.report().bodies[0];
+            fsi.step(30);
+            return { solid, stable: fsi.report().stable, dx: after.x - before.x, dy: after.y - before.y };
+        }, [name, ...way]);
+        const missing = Math.hypot(moved.dx - way[0], moved.dy - way[1]);
+        check(`${name}: a drag of (${way}) m moves a solid by that`, moved.solid && moved.stable && missing < off,
+            `(${moved.dx.toFixed(3)}, ${moved.dy.toFixed(3)})`);
     }
     await page.close();
 }
@@ -172,6 +235,45 @@ async function testMouse(browser, address) {
     await page.mouse.up();
     check('the mouse drags a body', Math.abs(after.x - before.x - 0.7) < 0.1, (after.x - before.x).toFixed(3));
     await page.close();
+}
+
+// A finger, and keys alone: the same hand.
+async function testTouchAndKeys(browser, address) {
+    const phone = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
+    const page = await openPage(browser, address, { query: '#scene=pool&bodies=1&density=0.5', page: phone });
+    await page.waitForTimeout(1500);
+    const place = () => inPage(page, () => fsi.report().bodies[0]);
+    const before = await place();
+    const area = await page.locator('#view').boundingBox();
+    const scale = 0.95 * Math.min(area.width / 4, area.height / 2);
+    const finger = (dx) => [{ x: area.x + area.width / 2 + scale * (before.x + dx - 2), y: area.y + area.height / 2 - scale * (before.y - 1) }];
+    const session = await page.context().newCDPSession(page);
+    const touch = (type, touchPoints) => session.send('Input.dispatchTouchEvent', { type, touchPoints });
+    await touch('touchStart', finger(0));
+    for (let i = 1; i <= 10; i++) await touch('touchMove', finger(0.06 * i));
+    await page.waitForTimeout(1500);
+    const held = await place();
+    await touch('touchEnd', []);
+    check('a finger drags a body', Math.abs(held.x - before.x - 0.6) < 0.1, (held.x - before.x).toFixed(3));
+    await page.close();
+
+    const desk = await openPage(browser, address, { query: '?paused' });
+    for (const name of await scenesOf(desk)) {
+        await inPage(desk, (scene) => fsi.load(scene), name);
+        await inPage(desk, () => fsi.step(20));
+        const [x, y] = await inPage(desk, () => [fsi.report().bodies[0].x, fsi.report().bodies[0].y]);
+        await desk.focus('#view');
+        await desk.keyboard.press('g');
+        await desk.keyboard.press(name === 'press' ? 'ArrowDown' : 'ArrowRight');
+        await inPage(desk, () => fsi.step(Math.round(0.6 / (fsi.report().time / fsi.report().steps))));
+        const way = await inPage(desk, ([fromX, fromY]) => {
+            const [body] = fsi.report().bodies;
+            return Math.hypot(body.x - fromX, body.y - fromY);
+        }, [x, y]);
+        await desk.keyboard.press('Escape');
+        check(`${name}: G and an arrow move a solid`, way > 0.01, way.toFixed(3));
+    }
+    await desk.close();
 }
 
 // Steps, saves, steps on; restores, steps on again: the bits of the native program.
@@ -355,8 +457,11 @@ const TESTS = {
     first: testFirstFrame,
     scenes: testEveryScene,
     archimedes: testArchimedes,
+    raft: testRaft,
     drag: testDrag,
+    drags: testDragEverywhere,
     mouse: testMouse,
+    touch: testTouchAndKeys,
     keys: testKeysAndAddress,
     without: testWithout,
     embedded: testEmbedded,

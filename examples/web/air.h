@@ -232,6 +232,8 @@ enum {
     PRESS_NY = 40
 };
 
+static const double press_density = 500; /* of a piston, kg/m^3 */
+
 /* A box that moves along y: a solid of our own with one degree of freedom. */
 typedef struct press_block {
     fsi_coupled door;
@@ -245,6 +247,7 @@ static struct press {
     press_block block[PRESS_BLOCKS];
     double state[2 * PRESS_BLOCKS]; /* bottoms and velocities */
     double area_ratio;
+    double pull; /* of the hand, N */
 } press;
 
 static void press_row(const fsi_coupled *self, int element, const fsi_real *weight, fsi_vec3 point,
@@ -271,7 +274,7 @@ static void press_block_make(int i, double left, double right, double bottom, do
     block->bottom = &press.state[2 * i];
     *block->bottom = bottom;
     block->height = height;
-    block->mass = 500 * (right - left) * height;
+    block->mass = press_density * (right - left) * height;
     fsi_coupled *door = &block->door;
     door->surface.dim = 2;
     door->surface.closed = 1;
@@ -291,18 +294,50 @@ static void press_block_make(int i, double left, double right, double bottom, do
    large one, and the hand. */
 static double press_load(int i) {
     double load = i == 0 ? -value_of("push") : -value_of("weight");
-    if (stage.hand.kind == HAND_SCENE && stage.hand.index == i) {
-        double way = stage.hand.target.y - *press.block[i].bottom;
-        load += 3000 * way - 300 * press.state[2 * i + 1];
-    }
+    if (stage.hand.kind == HAND_SCENE && stage.hand.index == i)
+        load += press.pull;
     return load;
+}
+
+/* The hand feels a piston and the water that every piston moves. */
+static void press_before(fsi_real dt) {
+    const double moved = 200; /* kg */
+    int i = stage.hand.index;
+    press.pull = 0;
+    if (stage.hand.kind != HAND_SCENE)
+        return;
+    fsi_vec3 place = fsi_vec(stage.hand.target.x, *press.block[i].bottom, 0);
+    fsi_vec3 velocity = fsi_vec(0, press.state[2 * i + 1], 0);
+    press.pull = moved * (double)hand_hold_at(place, velocity, 12, dt).y;
+}
+
+/* Both pistons; the wall does not move. */
+static int press_solids(stage_solid *list) {
+    for (int i = 0; i < 2; i++) {
+        const press_block *block = &press.block[i];
+        list[i].x =
+            fsi_vec(0.5 * (block->left + block->right), *block->bottom + 0.5 * block->height, 0);
+        list[i].v = fsi_vec(0, press.state[2 * i + 1], 0);
+        list[i].density = press_density / stage.fluid_density;
+        list[i].submerged = 0;
+    }
+    return 2;
+}
+
+/* Where a piston wants to go, N: what pushes it up, less what pushes the other one up and reaches
+   it through the water. */
+static double press_lift(int i) {
+    const press_block *own = &press.block[i];
+    const press_block *other = &press.block[1 - i];
+    double areas = (own->right - own->left) / (other->right - other->left);
+    return press_load(i) - areas * press_load(1 - i);
 }
 
 /* A piston at the end of its way cannot go on; then the other one cannot either. */
 static int press_stopped(int i) {
     const double bottom = *press.block[i].bottom;
-    int down = bottom < 0.24 && press_load(i) < 0;
-    int up = bottom > 0.5 && press_load(i) > 0;
+    int down = bottom < 0.24 && press_lift(i) < 0;
+    int up = bottom > 0.5 && press_lift(i) > 0;
     return down || up;
 }
 
@@ -485,8 +520,10 @@ static scene press_scene = {
                 {"ratio", 1, 8, 4, 1, 0}},
     .dt = 1.0 / 60,
     .make = press_make,
+    .before = press_before,
     .draw = press_draw,
     .grab = press_grab,
+    .solids = press_solids,
 };
 
 static scene smoke_scene = {

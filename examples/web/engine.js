@@ -13,6 +13,7 @@ const REPORT = [
     'iterations', 'residual', 'broken', 'bodyCount', 'loX', 'loY', 'hiX', 'hiY', 'hiZ',
 ];
 const PER_BODY = 6;
+const MOST_BODIES = 64;
 
 // Places in the table of addresses that page_picture fills.
 const PICTURE = [
@@ -184,7 +185,7 @@ class Engine {
 
     report() {
         const address = this.wasm.page_report();
-        const count = REPORT.length + PER_BODY * 32;
+        const count = REPORT.length + PER_BODY * MOST_BODIES;
         const numbers = new Float64Array(this.memory.buffer, address, count);
         const report = {};
         REPORT.forEach((name, i) => (report[name] = numbers[i]));

@@ -66,7 +66,7 @@ static fsi_result methods_make(void) {
     int which = method_now();
     if (which == METHOD_PARTICLES)
         return method_particles();
-    fsi_result result = water_tank(64, 45, 1.5 / 64, 0.5, 1, 0);
+    fsi_result result = water_tank(64, 45, 1.5 / 64, 0.5, 1, 1);
     fsi_rigid_desc body = method_disk();
     if (result >= 0)
         result = stage_add(&body, value_of("density"));
@@ -251,6 +251,17 @@ static int slip_grab(fsi_vec3 at) {
     return 1;
 }
 
+/* The lower cylinder and the upper one, which the scene moves alike. */
+static int slip_solids(stage_solid *list) {
+    for (int i = 0; i < 2; i++) {
+        list[i].x = fsi_vec(streams.centre[0], streams.centre[1] + slip_lift(i), 0);
+        list[i].v = fsi_vec(streams.velocity[0], streams.velocity[1], 0);
+        list[i].density = 1;
+        list[i].submerged = 1;
+    }
+    return 2;
+}
+
 /* The cylinders stay off the walls. */
 static void slip_keep_inside(void) {
     const fsi_real room = slip_radius + 2 * slip_h;
@@ -334,6 +345,7 @@ static scene slip_scene = {
     .before = slip_hold,
     .draw = slip_draw,
     .grab = slip_grab,
+    .solids = slip_solids,
     .end = slip_end,
 };
 #endif

@@ -151,17 +151,7 @@ enum {
     REPORT_PER_BODY = 6
 };
 
-static double report[REPORT_FIRST_BODY + REPORT_PER_BODY * STAGE_BODIES];
-
-static void report_body(double *out, const stage_body *own) {
-    const fsi_rigid *body = &stage.solids->body[own->id];
-    out[0] = body->x.x;
-    out[1] = body->x.y;
-    out[2] = own->density;
-    out[3] = body->v.x;
-    out[4] = body->v.y;
-    out[5] = displaced_mass(own->id) / (stage.fluid_density * body->shape->volume);
-}
+static double report[REPORT_FIRST_BODY + REPORT_PER_BODY * STAGE_SOLIDS];
 
 EXPORT double *page_report(void) {
     stage_totals sum = stage_measure();
@@ -177,14 +167,24 @@ EXPORT double *page_report(void) {
     report[REPORT_ITERATIONS] = stage.report.iterations;
     report[REPORT_RESIDUAL] = stage.report.residual;
     report[REPORT_BROKEN] = stage.broken;
-    report[REPORT_BODIES] = stage.bodies;
     report[REPORT_LO_X] = stage.lo.x;
     report[REPORT_LO_Y] = stage.lo.y;
     report[REPORT_HI_X] = stage.hi.x;
     report[REPORT_HI_Y] = stage.hi.y;
     report[REPORT_HI_Z] = stage.hi.z;
-    for (int i = 0; i < stage.bodies; i++)
-        report_body(report + REPORT_FIRST_BODY + REPORT_PER_BODY * i, &stage.body[i]);
+
+    stage_solid list[STAGE_SOLIDS];
+    int count = stage_list_solids(list);
+    report[REPORT_BODIES] = count;
+    for (int i = 0; i < count; i++) {
+        double *out = report + REPORT_FIRST_BODY + REPORT_PER_BODY * i;
+        out[0] = list[i].x.x;
+        out[1] = list[i].x.y;
+        out[2] = list[i].density;
+        out[3] = list[i].v.x;
+        out[4] = list[i].v.y;
+        out[5] = list[i].submerged;
+    }
     return report;
 }
 

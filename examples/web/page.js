@@ -526,10 +526,11 @@ function scriptReport() {
     };
 }
 
-// Half a second of moving and as long of holding, in simulated time; then it lets go. True where
-// something solid was grabbed.
+// Half a second of moving and as long of holding, in simulated time (half of that where the page
+// shows slow motion); then it lets go. True where something solid was grabbed.
 function scriptDrag(x, y, dx, dy) {
-    const steps = Math.max(20, Math.round(0.5 / page.engine.dt()));
+    const seconds = TEXTS[page.engine.scene].pace < 1 ? 0.25 : 0.5;
+    const steps = Math.max(20, Math.round(seconds / page.engine.dt()));
     const solid = page.engine.grab(x, y);
     for (let i = 1; i <= 2 * steps; i++) {
         const share = Math.min(i / steps, 1);

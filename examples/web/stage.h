@@ -5,6 +5,7 @@
        setting   a number that a user may change: a slider, or a choice
        part      one solver with a state
        body      a rigid body that can be seen, weighed and grabbed
+       solid     anything solid that moves, as a script sees it: where, how dense, how deep
        hand      the mouse, finger or script that pulls */
 #ifndef STAGE_H
 #define STAGE_H
@@ -29,21 +30,6 @@ typedef struct setting {
     double value; /* now */
 } setting;
 
-typedef struct scene {
-    const char *name;
-    setting setting[STAGE_SETTINGS]; /* the first without a key ends the list */
-    double dt;                       /* of one step, s */
-    double most_speed;               /* of a body, m/s: above it the scene is broken; 0 = 200 */
-    fsi_result (*make)(void);
-    /* One step; NULL: fsi_world_step of the stage's world. */
-    fsi_result (*step)(fsi_real dt, fsi_report *report);
-    void (*before)(fsi_real dt);  /* motors and muscles, before each step; may be NULL */
-    void (*change)(setting *own); /* a setting that acts at once was changed; may be NULL */
-    void (*end)(void);            /* frees what is no part of the stage; may be NULL */
-    void (*draw)(void);           /* adds what the stage does not know; may be NULL */
-    int (*grab)(fsi_vec3 at);     /* 1: it has put a solid of its own into the hand; may be NULL */
-} scene;
-
 typedef enum part_kind {
     PART_WORLD,
     PART_GRID,
@@ -63,6 +49,31 @@ typedef struct part {
     void *object;
     size_t size; /* PART_NUMBERS: bytes */
 } part;
+
+/* A solid as a script sees it. */
+typedef struct stage_solid {
+    fsi_vec3 x, v;    /* of its centre of mass */
+    double density;   /* over the fluid's; 1 where a scene moves it itself */
+    double submerged; /* share of it that is in the fluid */
+    part *part;       /* what a hand at its centre holds; NULL: a body, or of the scene's own */
+    int body;         /* among the bodies of the stage; -1: it is none */
+} stage_solid;
+
+typedef struct scene {
+    const char *name;
+    setting setting[STAGE_SETTINGS]; /* the first without a key ends the list */
+    double dt;                       /* of one step, s */
+    double most_speed;               /* of a body, m/s: above it the scene is broken; 0 = 200 */
+    fsi_result (*make)(void);
+    /* One step; NULL: fsi_world_step of the stage's world. */
+    fsi_result (*step)(fsi_real dt, fsi_report *report);
+    void (*before)(fsi_real dt);  /* motors and muscles, before each step; may be NULL */
+    void (*change)(setting *own); /* a setting that acts at once was changed; may be NULL */
+    void (*end)(void);            /* frees what is no part of the stage; may be NULL */
+    void (*draw)(void);           /* adds what the stage does not know; may be NULL */
+    int (*grab)(fsi_vec3 at);     /* 1: it has put a solid of its own into the hand; may be NULL */
+    int (*solids)(stage_solid *); /* lists its own solids and says how many; may be NULL */
+} scene;
 
 /* A rigid body of the stage. */
 typedef struct stage_body {
@@ -85,7 +96,8 @@ typedef enum hand_kind {
 typedef struct stage_hand {
     hand_kind kind;
     void *object;
-    int index;           /* body, or node */
+    int index;           /* body, or node; -1: all of it, by its centre */
+    fsi_vec3 learned;    /* what it takes to stay where the hand wants it, m s */
     fsi_vec3 offset;     /* from the pointer to what is held */
     fsi_vec3 target;     /* where that should be */
     fsi_vec3 at, before; /* of the pointer, now and at the last step */
@@ -476,17 +488,159 @@ static double distance_to(fsi_vec3 from, fsi_vec3 to) {
     return sqrt((double)fsi_vec_dot(way, way));
 }
 
+/* How high the particles between two places would stand as still water, m. */
+static double water_between(const fsi_sph *sph, double left, double right) {
+    double spacing = sph->desc.spacing;
+    double depth = sph->desc.dim == 2 ? spacing : (double)(stage.hi.z - stage.lo.z);
+    int inside = 0;
+    left = fmax(left, (double)stage.lo.x);
+    right = fmin(right, (double)stage.hi.x);
+    for (int i = 0; i < sph->now.count; i++)
+        inside += (double)sph->x[i] > left && (double)sph->x[i] < right;
+    double volume = inside * pow(spacing, 3);
+    return right > left ? (double)stage.lo.y + volume / ((right - left) * depth)
+                        : (double)stage.lo.y;
+}
+
+/* Share of points that are lower than the water beside them: its level runs straight from the left
+   of the solid to its right. */
+static double share_under_water(const fsi_real *x, int count) {
+    double left = stage.hi.x;
+    double right = stage.lo.x;
+    for (int i = 0; i < count; i++) {
+        left = fmin(left, (double)x[3 * i]);
+        right = fmax(right, (double)x[3 * i]);
+    }
+    double beside = 4 * (double)stage.sph->desc.spacing;
+    double level_left = water_between(stage.sph, left - beside, left);
+    double level_right = water_between(stage.sph, right, right + beside);
+    int under = 0;
+    for (int i = 0; i < count; i++) {
+        double along = ((double)x[3 * i] - left) / (right - left);
+        double level = level_left + along * (level_right - level_left);
+        under += (double)x[3 * i + 1] < level;
+    }
+    return (double)under / count;
+}
+
+/* The same of a flat body among particles, by points all over it. */
+static double body_under_water(const fsi_rigid *body) {
+    enum {
+        ACROSS = 16
+    };
+
+    fsi_real point[3 * ACROSS * ACROSS];
+    int count = 0;
+    for (int k = 0; k < ACROSS * ACROSS; k++) {
+        double along = 2 * (k % ACROSS + 0.5) / ACROSS - 1;
+        double up = 2 * (k / ACROSS + 0.5) / ACROSS - 1;
+        fsi_vec3 arm = fsi_vec_scale(fsi_vec(along, up, 0), body->shape->bound);
+        if (fsi_shape_distance(body->shape, arm, NULL) > 0)
+            continue;
+        fsi_vec3 place = fsi_vec_add(body->x, fsi_mat3_mul_vec(&body->rotation, arm));
+        fsi_vec_store(point + 3 * count++, place);
+    }
+    return share_under_water(point, count);
+}
+
 /* What a body displaces of the fluid, kg: as deep as it was in the last step. */
 static double displaced_mass(int id) {
     const fsi_world *world = stage.world;
     for (int i = 0; world && i < world->door_count; i++)
         if (world->door_body[i] == id)
             return stage.fluid_density * (double)world->couple.iface.submerged[i];
-    if (!world && stage.sph)
-        return 0.5 * stage.fluid_density * (double)stage.solids->body[id].shape->volume;
-    return 0;
+    if (world || !stage.sph)
+        return 0;
+    const fsi_rigid *body = &stage.solids->body[id];
+    return body_under_water(body) * stage.fluid_density * (double)body->shape->volume;
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * all solids, as a script sees them */
+enum {
+    STAGE_SOLIDS = STAGE_BODIES + STAGE_PARTS
+};
+
+/* Centre of mass of nodes and its velocity. */
+static void nodes_centre(const fsi_real *x, const fsi_real *v, const fsi_real *mass, int count,
+                         stage_solid *out) {
+    fsi_real sum = 0;
+    out->x = out->v = fsi_vec(0, 0, 0);
+    for (int i = 0; i < count; i++) {
+        out->x = fsi_vec_mad(out->x, fsi_vec_load(x + 3 * i), mass[i]);
+        out->v = fsi_vec_mad(out->v, fsi_vec_load(v + 3 * i), mass[i]);
+        sum += mass[i];
+    }
+    out->x = fsi_vec_scale(out->x, 1 / sum);
+    out->v = fsi_vec_scale(out->v, 1 / sum);
+}
+
+static void solid_of_body(const stage_body *own, stage_solid *out) {
+    const fsi_rigid *body = &stage.solids->body[own->id];
+    double volume = body->shape->volume;
+    out->x = body->x;
+    out->v = body->v;
+    out->density = own->density;
+    int fills_the_box = stage.grid && !stage.grid->phi;
+    double displaced = displaced_mass(own->id);
+    out->submerged = fills_the_box ? 1 : displaced / (stage.fluid_density * volume);
+}
+
+/* A thin solid is as dense as a layer of two cells of fluid that weighs the same. */
+static void solid_of_soft(const fsi_soft *soft, stage_solid *out) {
+    double layer = 2 * (double)stage.grid->h * stage.fluid_density;
+    nodes_centre(soft->x, soft->v, soft->mass, soft->desc.vertex_count, out);
+    out->density = (double)soft->desc.area_density / layer;
+}
+
+static void solid_of_tled(const fsi_tled *tled, stage_solid *out) {
+    nodes_centre(tled->x, tled->v, tled->mass, tled->nodes, out);
+    out->density = (double)tled->desc.density / stage.fluid_density;
+    if (stage.sph)
+        out->submerged = share_under_water(tled->x, tled->nodes);
+}
+
+static void solid_of_reduced(const fsi_reduced *reduced, stage_solid *out) {
+    const fsi_reduced_model *model = reduced->model;
+    out->x = reduced->rigid->position;
+    out->v = fsi_vec_scale(reduced->rigid->momentum, 1 / model->mass);
+    out->density = (double)model->desc.density / stage.fluid_density;
+}
+
+/* Rigid bodies first, in the order in which they were added; not those that follow a script. */
+static int stage_list_solids(stage_solid *list) {
+    int count = 0;
+    memset(list, 0, STAGE_SOLIDS * sizeof *list);
+    for (int i = 0; i < STAGE_SOLIDS; i++)
+        list[i].body = -1;
+    for (int i = 0; i < stage.bodies; i++) {
+        if (stage.body[i].desc.kind != FSI_RIGID_DYNAMIC)
+            continue;
+        list[count].body = i;
+        solid_of_body(&stage.body[i], &list[count++]);
+    }
+    for (int i = 0; i < stage.parts; i++) {
+        part *own = &stage.part[i];
+        stage_solid *out = &list[count];
+        out->part = own;
+        out->submerged = 1;
+        if (own->kind == PART_SOFT)
+            solid_of_soft(own->object, out);
+        else if (own->kind == PART_TLED)
+            solid_of_tled(own->object, out);
+        else if (own->kind == PART_REDUCED)
+            solid_of_reduced(own->object, out);
+        else
+            continue;
+        count++;
+    }
+    if (stage.scene->solids)
+        count += stage.scene->solids(list + count);
+    return count;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * how the hand pulls */
 /* A spring and its damper towards where the hand wants the point to be, as an acceleration: that of
    backward Euler, so that no step is too long for it. */
 static fsi_vec3 hand_acceleration(fsi_vec3 x, fsi_vec3 v, fsi_real rate, fsi_real dt) {
@@ -499,10 +653,13 @@ static fsi_vec3 hand_acceleration(fsi_vec3 x, fsi_vec3 v, fsi_real rate, fsi_rea
 }
 
 /* The hand pulls at the centre, feels body and the water that moves with it, and carries both. A
-   body in air weighs only itself: with more the spring would throw a light one. */
+   body in air weighs only itself: with more the spring would throw a light one. Among particles the
+   depth is an estimate, and a body is not thrown where it is wrong. */
 static void hand_pull_body(fsi_real dt) {
     fsi_rigid *body = &stage.solids->body[stage.hand.index];
     fsi_real displaced = displaced_mass(stage.hand.index);
+    if (stage.sph && displaced > 4 * body->mass)
+        displaced = 4 * body->mass;
     fsi_vec3 gravity = stage.world ? stage.grid->desc.gravity : stage.solids->desc.gravity;
     fsi_vec3 acceleration = hand_acceleration(body->x, body->v, 16, dt);
     fsi_vec3 force = fsi_vec_scale(acceleration, body->mass + displaced / 2);
@@ -510,44 +667,59 @@ static void hand_pull_body(fsi_real dt) {
     body->force = fsi_vec_add(body->force, force);
 }
 
+/* The same for what is fastened or pushed otherwise: the hand learns what it takes to hold it
+   where it should be. The sum is bounded: what cannot come does not let it grow. */
+static fsi_vec3 hand_hold_at(fsi_vec3 x, fsi_vec3 v, fsi_real rate, fsi_real dt) {
+    fsi_vec3 way = fsi_vec_sub(stage.hand.target, x);
+    fsi_vec3 learned = fsi_vec_mad(stage.hand.learned, way, dt);
+    fsi_real size = fsi_vec_length(learned);
+    fsi_real most = 4 * (stage.hi.y - stage.lo.y) / rate;
+    stage.hand.learned = size > most ? fsi_vec_scale(learned, most / size) : learned;
+    fsi_vec3 acceleration = hand_acceleration(x, v, rate, dt);
+    return fsi_vec_mad(acceleration, stage.hand.learned, rate * rate * rate / 2);
+}
+
+/* Each node feels the pull on itself and on the fluid that moves with it. */
 static void hand_pull_soft(fsi_real dt) {
     fsi_soft *soft = stage.hand.object;
     int node = stage.hand.index;
-    fsi_vec3 x = fsi_vec_load(soft->x + 3 * node);
-    fsi_vec3 v = fsi_vec_load(soft->v + 3 * node);
     fsi_real layer = stage.fluid_density * stage.grid->h * stage.grid->h;
-    fsi_vec3 acceleration = hand_acceleration(x, v, 12, dt);
-    fsi_vec_store(soft->force + 3 * node,
-                  fsi_vec_scale(acceleration, 3 * (soft->mass[node] + layer)));
+    stage_solid held = {0};
+    if (node < 0)
+        solid_of_soft(soft, &held);
+    else
+        nodes_centre(soft->x + 3 * node, soft->v + 3 * node, soft->mass + node, 1, &held);
+    fsi_vec3 acceleration = hand_hold_at(held.x, held.v, 12, dt);
+    for (int i = 0; i < soft->desc.vertex_count; i++)
+        if (i == node || (node < 0 && soft->inverse_mass[i] > 0))
+            fsi_vec_store(soft->force + 3 * i,
+                          fsi_vec_scale(acceleration, soft->mass[i] + 6 * layer));
 }
 
 /* All nodes near the grabbed one share the pull. */
 static void hand_pull_tled(fsi_real dt) {
     fsi_tled *tled = stage.hand.object;
-    fsi_vec3 middle = fsi_vec_load(tled->x + 3 * stage.hand.index);
-    fsi_real reach = FSI_R(0.1) * (stage.hi.y - stage.lo.y);
+    int node = stage.hand.index;
+    stage_solid held = {0};
+    if (node < 0)
+        solid_of_tled(tled, &held);
+    else
+        nodes_centre(tled->x + 3 * node, tled->v + 3 * node, tled->mass + node, 1, &held);
+    double reach = node < 0 ? 1e9 : 0.1 * (double)(stage.hi.y - stage.lo.y);
+    fsi_vec3 acceleration = hand_hold_at(held.x, held.v, 40, dt);
     for (int i = 0; i < tled->nodes; i++) {
-        fsi_vec3 x = fsi_vec_load(tled->x + 3 * i);
-        fsi_vec3 force = fsi_vec(0, 0, 0);
-        if (distance_to(middle, x) < (double)reach) {
-            fsi_vec3 v = fsi_vec_load(tled->v + 3 * i);
-            fsi_vec3 goal = fsi_vec_add(stage.hand.target, fsi_vec_sub(x, middle));
-            fsi_vec3 way = fsi_vec_sub(goal, x);
-            fsi_vec3 pull = fsi_vec_mad(fsi_vec_scale(way, 400), v, -40);
-            force = fsi_vec_scale(pull, 4 * tled->mass[i]);
-        }
-        fsi_vec_store(tled->fext + 3 * i, force);
+        int pulled = distance_to(held.x, fsi_vec_load(tled->x + 3 * i)) < reach;
+        fsi_real share = pulled ? 6 * tled->mass[i] : 0;
+        fsi_vec_store(tled->fext + 3 * i, fsi_vec_scale(acceleration, share));
     }
-    (void)dt;
 }
 
 static void hand_pull_reduced(fsi_real dt) {
     fsi_reduced *reduced = stage.hand.object;
-    fsi_reduced_rigid *rigid = reduced->rigid;
-    fsi_real mass = reduced->model->mass;
-    fsi_vec3 v = fsi_vec_scale(rigid->momentum, 1 / mass);
-    fsi_vec3 acceleration = hand_acceleration(rigid->position, v, 8, dt);
-    fsi_vec3 force = fsi_vec_scale(acceleration, FSI_R(1.5) * mass);
+    stage_solid held = {0};
+    solid_of_reduced(reduced, &held);
+    fsi_vec3 acceleration = hand_hold_at(held.x, held.v, 8, dt);
+    fsi_vec3 force = fsi_vec_scale(acceleration, FSI_R(1.5) * reduced->model->mass);
     fsi_vec_store(reduced->force, fsi_vec_add(fsi_vec_load(reduced->force), force));
 }
 
@@ -628,6 +800,13 @@ static void hand_hold(hand_kind kind, void *object, int index, fsi_vec3 place) {
     stage.hand.index = index;
     stage.hand.target = place;
     stage.hand.offset = fsi_vec_sub(place, stage.hand.at);
+    stage.hand.learned = fsi_vec(0, 0, 0);
+}
+
+static int hand_take_body(int id) {
+    hand_hold(HAND_BODY, NULL, id, stage.solids->body[id].x);
+    stage_weigh_in_hand();
+    return 1;
 }
 
 /* A rigid body under the pointer; in 3D the ray goes along z. */
@@ -648,11 +827,7 @@ static int hand_grab_body(fsi_vec3 at, double reach) {
             best = stage.body[i].id;
         }
     }
-    if (best < 0)
-        return 0;
-    hand_hold(HAND_BODY, NULL, best, stage.solids->body[best].x);
-    stage_weigh_in_hand();
-    return 1;
+    return best >= 0 && hand_take_body(best);
 }
 
 static int hand_grab_part(const part *own, fsi_vec3 at, double reach) {
@@ -676,12 +851,38 @@ static int hand_grab_part(const part *own, fsi_vec3 at, double reach) {
     return stage.hand.kind != HAND_EMPTY;
 }
 
+/* The centre that is reported of a solid is a handle for all of it, even where it lies beside it:
+   scripts and the keyboard take hold of it there. A mouse next to it by chance does the same. */
+static int hand_grab_centre(fsi_vec3 at, double reach) {
+    stage_solid list[STAGE_SOLIDS];
+    const stage_solid *best = NULL;
+    int count = stage_list_solids(list);
+    for (int i = 0; i < count; i++) {
+        double away = hypot((double)(list[i].x.x - at.x), (double)(list[i].x.y - at.y));
+        int ours = list[i].part || list[i].body >= 0;
+        if (!ours || away >= reach)
+            continue;
+        reach = away;
+        best = &list[i];
+    }
+    if (!best)
+        return 0;
+    if (best->body >= 0)
+        return hand_take_body(stage.body[best->body].id);
+    part_kind kind = best->part->kind;
+    hand_kind hand = kind == PART_SOFT ? HAND_SOFT : kind == PART_TLED ? HAND_TLED : HAND_REDUCED;
+    hand_hold(hand, best->part->object, -1, best->x);
+    return 1;
+}
+
 /* 1: something solid was grabbed; 0: the hand is in the fluid. */
 static int stage_grab(fsi_vec3 at) {
     double reach = 0.04 * (double)(stage.hi.x - stage.lo.x);
     stage.hand.kind = HAND_EMPTY;
     stage.hand.at = stage.hand.before = at;
     if (stage.scene->grab && stage.scene->grab(at))
+        return 1;
+    if (hand_grab_centre(at, reach / 8))
         return 1;
     if (stage.solids && hand_grab_body(at, reach / 2))
         return 1;
@@ -725,7 +926,7 @@ static void stage_release(void) {
         stage_weigh_in_hand();
     } else if (kind == HAND_SOFT) {
         fsi_soft *soft = stage.hand.object;
-        fsi_vec_store(soft->force + 3 * stage.hand.index, fsi_vec(0, 0, 0));
+        memset(soft->force, 0, 3 * (size_t)soft->desc.vertex_count * sizeof *soft->force);
     } else if (kind == HAND_TLED) {
         fsi_tled *tled = stage.hand.object;
         memset(tled->fext, 0, 3 * (size_t)tled->nodes * sizeof *tled->fext);

@@ -13,7 +13,7 @@ static fsi_real water_below_level(fsi_vec3 x, void *user) {
 
 /* A tank of nx x ny cells, open above, filled up to `level`. What a user who wants speed chooses:
    pressure to 1e-3, started from that of the step before; the volume correction takes back what
-   that lets drift. air = 1: closed air keeps its volume, which costs half as much again. */
+   that lets drift. air = 0: closed air yields like open air, which saves a third of the time. */
 static fsi_result water_tank(int nx, int ny, double h, double level, int bodies, int air) {
     fsi_world_desc desc = {
         .grid.nx = nx,
@@ -27,7 +27,7 @@ static fsi_result water_tank(int nx, int ny, double h, double level, int bodies,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
         .couple.tolerance = 1e-3,
         .couple.warm_start = 1,
-        .couple.bubbles = air ? 1 : -1,
+        .couple.bubbles = air ? 0 : -1,
         .max_bodies = bodies,
     };
     fsi_result result = stage_world(&desc);
@@ -100,7 +100,7 @@ static void pool_before(fsi_real dt) {
  * raft: a plank that carries boxes */
 static fsi_result raft_make(void) {
     int load = (int)value_of("load");
-    fsi_result result = water_tank(96, 56, 1.0 / 32, 0.8, 12, 0);
+    fsi_result result = water_tank(96, 56, 1.0 / 32, 0.8, 12, 1);
     if (result < 0)
         return result;
     const fsi_shape *plank = stage_box(0.75, 0.09);
@@ -157,7 +157,7 @@ static const fsi_shape *boat_hull(void) {
 }
 
 static fsi_result boat_make(void) {
-    fsi_result result = water_tank(160, 56, 1.0 / 32, 0.8, 2, 0);
+    fsi_result result = water_tank(160, 56, 1.0 / 32, 0.8, 2, 1);
     if (result < 0)
         return result;
     boat_phase = 0;
@@ -284,7 +284,7 @@ static scene pool_scene = {
     .setting = {{"density", 0, 1e4, 0, 0, 0},
                 {"bodies", 1, POOL_BODIES, 14, 1, 0},
                 {"calm", 0, 4, 0, 0, 0},
-                {"air", 0, 1, 0, 1, 0}},
+                {"air", 0, 1, 1, 1, 0}},
     .dt = 1.0 / 60,
     .make = pool_make,
     .before = pool_before,
