@@ -560,7 +560,7 @@ FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body
  * and solids save themselves. */
 FSI_API size_t fsi_couple_state_size(const fsi_couple *couple);
 FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block);
-FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block);
+FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block, size_t size);
 
 /* What a solid, or several together, do in a step. NULL = nothing to do. Negative: the step stops.
  */
@@ -692,7 +692,7 @@ FSI_API fsi_result fsi_world_body(const fsi_world *world, int body, fsi_body_rep
  * restored run continues bit for bit. */
 FSI_API size_t fsi_world_state_size(const fsi_world *world);
 FSI_API fsi_result fsi_world_save(const fsi_world *world, void *block);
-FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block);
+FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block, size_t size);
 
 /* respond_fn of fsi_soft (any integrator, nonlinear too). The step begins with
  * fsi_soft_responder_begin, which keeps the soft body's state. */
@@ -898,7 +898,7 @@ FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid);
    back. */
 FSI_API size_t fsi_slip_state_size(const fsi_slip *slip);
 FSI_API fsi_result fsi_slip_save(const fsi_slip *slip, void *block);
-FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block);
+FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block, size_t size);
 /* Largest |net outflow| / h over fluid cells and over ghosts after a solve, 1/s. */
 FSI_API double fsi_slip_max_divergence(const fsi_slip *slip);
 #endif
@@ -1076,7 +1076,7 @@ FSI_API void fsi_partitioned_forget(fsi_partitioned *scheme);
  * gives identical bits. */
 FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *scheme);
 FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *scheme, void *block);
-FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *scheme, const void *block);
+FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *scheme, const void *block, size_t size);
 
 /* ------------------------------------------------------------------------------------------------
  * >>boxes */
@@ -1530,8 +1530,8 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *coupling, fsi_real dt, fsi_
 /* Everything that decides the next step: fluid, world and what the coupling remembers; bytes, copy
  * out, copy in. A restored run gives identical bits. */
 FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *coupling);
-FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *coupling, void *state);
-FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *state);
+FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *coupling, void *block);
+FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *block, size_t size);
 #endif
 
 /* ------------------------------------------------------------------------------------------------
@@ -5399,78 +5399,70 @@ FSI_API fsi_result fsi_couple_step(fsi_couple *couple, const fsi_scene *scene, f
 }
 
 /* ---- State: what the bubbles were. */
-static void fsi__couple_state(fsi_couple *couple, fsi__state *state) {
-    int32_t started = couple->iface.started;
-    int32_t settled = couple->settled;
-    int32_t bubbles = couple->bubbles;
-    size_t most = (size_t)couple->grid->desc.max_regions;
+static void fsi__bubble_state(fsi_bubble *bubble, int regions, fsi__state *state) {
+    fsi_bubble copy = *bubble;
+
+    /* Places in lists that every solve makes anew. */
+    copy.first = copy.last = copy.component = 0;
+    fsi__state_copy(state, &copy, 1, sizeof copy);
+    fsi__state_require(state, copy.region >= 0 && copy.region < regions);
+    fsi__state_require(state, copy.row >= -1 && copy.row < regions);
+    fsi__state_require(state, copy.first == 0 && copy.last == 0 && copy.component == 0);
+    const double number[] = {copy.volume, copy.target, (double)copy.pressure,
+                             copy.weight, copy.rhs,    copy.start,
+                             copy.hat,    copy.swept,  copy.bias,
+                             copy.area,   copy.shift,  copy.step,
+                             copy.before};
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        fsi__state_require(state, fsi__finite64(number[i]));
+    if (fsi__state_loads(state))
+        *bubble = copy;
+}
+
+static void fsi__couple_state(void *object, fsi__state *state) {
+    fsi_couple *couple = (fsi_couple *)object;
+    int most = couple->grid->desc.max_regions;
     int tracked = couple->bubble_cell != NULL;
     fsi__state_match(state, couple->iface.cells);
-    fsi__state_match(state, most);
-    fsi__state_match(state, (uint64_t)tracked);
-    fsi__state_field(state, &started, 1, sizeof started);
-    fsi__state_field(state, &settled, 1, sizeof settled);
-    fsi__state_field(state, &bubbles, 1, sizeof bubbles);
-    if (bubbles < 0 || (size_t)bubbles > (tracked ? most : 0))
-        state->failed = 1;
-    if (!state->failed) {
-        couple->iface.started = started;
+    fsi__state_match(state, (size_t)most);
+    fsi__state_match(state, (size_t)tracked);
+    int started = (int)fsi__state_integer(state, couple->iface.started, 0, 1);
+    int settled = (int)fsi__state_integer(state, couple->settled, 0, 1);
+    int bubbles = (int)fsi__state_integer(state, couple->bubbles, 0, tracked ? most : 0);
+    if (tracked)
+        fsi__state_integers(state, couple->bubble_cell, couple->iface.cells, -2, bubbles);
+
+    /* Places without a bubble are zeros. */
+    for (int i = 0; i < most && tracked; i++) {
+        fsi_bubble none = FSI__ZERO;
+        fsi__bubble_state(i < bubbles ? couple->bubble + i : &none, most, state);
+    }
+    if (fsi__state_loads(state)) {
         couple->settled = settled;
         couple->bubbles = bubbles;
-    }
-    if (tracked) {
-        fsi__state_field(state, couple->bubble_cell, couple->iface.cells, sizeof(int32_t));
 
-        /* Places without a bubble are zeros. */
-        for (size_t i = 0; i < most; i++) {
-            fsi_bubble none = FSI__ZERO;
-            fsi_bubble *bubble = i < (size_t)couple->bubbles ? couple->bubble + i : &none;
-            fsi__state_field(state, bubble, 1, sizeof *bubble);
-        }
+        /* What is covered and cut is found again by the next detect. */
+        fsi__interface_clear(&couple->iface);
+        couple->iface.started = started;
     }
 }
 
-/* Copies it to a block, or only counts (NULL); returns the bytes. */
-static size_t fsi__couple_write(const fsi_couple *couple, void *block) {
-    fsi__state state = {(unsigned char *)block, NULL, 0, 0};
-    fsi_couple copy = *couple;
-    fsi__couple_state(&copy, &state);
-    return state.used;
-}
+#define FSI__STATE_COUPLE FSI__STATE_OF('c', 'o', 'u', 'p')
 
 FSI_API size_t fsi_couple_state_size(const fsi_couple *couple) {
-    return couple && couple->grid ? fsi__couple_write(couple, NULL) : 0;
+    return couple && couple->grid ? fsi__state_size(fsi__couple_state, couple) : 0;
 }
 
 FSI_API fsi_result fsi_couple_save(const fsi_couple *couple, void *block) {
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
-    if (!block)
-        return FSI_ERR_ARGUMENT;
-
-    (void)fsi__couple_write(couple, block);
-    return FSI_OK;
+    return fsi__state_save(fsi__couple_state, FSI__STATE_COUPLE, couple, block);
 }
 
-FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block) {
+FSI_API fsi_result fsi_couple_restore(fsi_couple *couple, const void *block, size_t size) {
     if (!couple || !couple->grid)
         return FSI_ERR_STATE;
-    if (!block)
-        return FSI_ERR_ARGUMENT;
-
-    fsi__state state = {NULL, (const unsigned char *)block, 0, 0};
-    fsi__couple_state(couple, &state);
-    if (state.failed)
-        return FSI_ERR_SIZE;
-
-    /* What is covered and cut is found again by the next detect. */
-    fsi__interface_clear(&couple->iface);
-    return FSI_OK;
-}
-
-/* A multiple of 64 bytes. */
-FSI__INLINE size_t fsi__rounded(size_t bytes) {
-    return (bytes + 63) & ~(size_t)63;
+    return fsi__state_restore(fsi__couple_state, FSI__STATE_COUPLE, couple, block, size);
 }
 
 FSI_API fsi_result fsi_couple_half(fsi_couple *couple, fsi_coupled *const *solid, int count,
@@ -5481,9 +5473,9 @@ FSI_API fsi_result fsi_couple_half(fsi_couple *couple, fsi_coupled *const *solid
         return FSI_ERR_ARGUMENT;
 
     /* Keep the fluid as it is. */
-    size_t fluid = fsi__rounded(fsi_grid_state_size(couple->grid));
-    fsi_result result = FSI__LIST_ROOM(couple->kept, fluid + fsi_couple_state_size(couple),
-                                       &couple->desc.allocator);
+    size_t fluid = fsi_grid_state_size(couple->grid);
+    size_t own = fsi_couple_state_size(couple);
+    fsi_result result = FSI__LIST_ROOM(couple->kept, fluid + own, &couple->desc.allocator);
     if (result < 0)
         return result;
     if ((result = fsi_grid_save(couple->grid, couple->kept)) < 0)
@@ -5501,9 +5493,9 @@ FSI_API fsi_result fsi_couple_half(fsi_couple *couple, fsi_coupled *const *solid
         result = fsi_couple_solve(couple, dt / 2, report);
 
     /* The fluid goes back, also after a failure. */
-    fsi_result back = fsi_grid_restore(couple->grid, couple->kept);
+    fsi_result back = fsi_grid_restore(couple->grid, couple->kept, fluid);
     if (back >= 0)
-        back = fsi_couple_restore(couple, couple->kept + fluid);
+        back = fsi_couple_restore(couple, couple->kept + fluid, own);
 
     return result >= 0 && back < 0 ? back : result;
 }
@@ -5895,49 +5887,63 @@ FSI_API fsi_result fsi_world_body(const fsi_world *world, int body, fsi_body_rep
     return FSI_ERR_ARGUMENT;
 }
 
-/* State: grid, rigid bodies, coupling, each on a multiple of 64 bytes. Where the second and the
-   third begin: */
-static size_t fsi__world_solids_at(const fsi_world *world) {
-    return fsi__rounded(fsi_grid_state_size(&world->grid));
-}
-
-static size_t fsi__world_couple_at(const fsi_world *world) {
-    return fsi__world_solids_at(world) + fsi__rounded(fsi_solids_state_size(&world->solids));
+/* State: those of grid, rigid bodies and coupling. Where each begins, and the end: */
+static void fsi__world_blocks(const fsi_world *world, size_t at[4]) {
+    at[0] = 0;
+    at[1] = fsi_grid_state_size(&world->grid);
+    at[2] = at[1] + fsi_solids_state_size(&world->solids);
+    at[3] = at[2] + fsi_couple_state_size(&world->couple);
 }
 
 FSI_API size_t fsi_world_state_size(const fsi_world *world) {
-    if (!world || !world->block)
-        return 0;
-
-    return fsi__world_couple_at(world) + fsi_couple_state_size(&world->couple);
+    size_t at[4] = {0, 0, 0, 0};
+    if (world && world->block)
+        fsi__world_blocks(world, at);
+    return at[3];
 }
 
 FSI_API fsi_result fsi_world_save(const fsi_world *world, void *block) {
     unsigned char *to = (unsigned char *)block;
-    if (!world || !world->block || !block)
+    if (!world || !world->block)
         return FSI_ERR_STATE;
+    if (!block)
+        return FSI_ERR_ARGUMENT;
 
+    size_t at[4];
+    fsi__world_blocks(world, at);
     fsi_result result;
     if ((result = fsi_grid_save(&world->grid, to)) < 0)
         return result;
-    if ((result = fsi_solids_save(&world->solids, to + fsi__world_solids_at(world))) < 0)
+    if ((result = fsi_solids_save(&world->solids, to + at[1])) < 0)
         return result;
-
-    return fsi_couple_save(&world->couple, to + fsi__world_couple_at(world));
+    return fsi_couple_save(&world->couple, to + at[2]);
 }
 
-FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block) {
+FSI_API fsi_result fsi_world_restore(fsi_world *world, const void *block, size_t size) {
     const unsigned char *from = (const unsigned char *)block;
-    if (!world || !world->block || !block)
+    if (!world || !world->block)
         return FSI_ERR_STATE;
+    if (!block)
+        return FSI_ERR_ARGUMENT;
+    if (size != fsi_world_state_size(world))
+        return FSI_ERR_SIZE;
 
-    fsi_result result;
-    if ((result = fsi_grid_restore(&world->grid, from)) < 0)
-        return result;
-    if ((result = fsi_solids_restore(&world->solids, from + fsi__world_solids_at(world))) < 0)
-        return result;
-
-    return fsi_couple_restore(&world->couple, from + fsi__world_couple_at(world));
+    /* All parts are checked before the first is restored. */
+    size_t at[4];
+    fsi__world_blocks(world, at);
+    fsi_result result = fsi_grid_check(&world->grid, from, at[1]);
+    if (result >= 0)
+        result = fsi_solids_check(&world->solids, from + at[1], at[2] - at[1]);
+    if (result >= 0)
+        result = fsi__state_check(fsi__couple_state, FSI__STATE_COUPLE, &world->couple,
+                                  from + at[2], at[3] - at[2]);
+    if (result >= 0)
+        result = fsi_grid_restore(&world->grid, from, at[1]);
+    if (result >= 0)
+        result = fsi_solids_restore(&world->solids, from + at[1], at[2] - at[1]);
+    if (result >= 0)
+        result = fsi_couple_restore(&world->couple, from + at[2], at[3] - at[2]);
+    return result;
 }
 
 /* ---- A soft body as a guest. */
@@ -5953,7 +5959,7 @@ FSI_API fsi_result fsi_soft_respond(const fsi_real *impulse, fsi_real *v, fsi_re
     fsi_soft_responder *own = (fsi_soft_responder *)responder;
     fsi_soft *soft = own->soft;
     int n = 3 * soft->desc.vertex_count;
-    fsi_result result = fsi_soft_restore(soft, own->state);
+    fsi_result result = fsi_soft_restore(soft, own->state, fsi_soft_state_size(soft));
     if (result < 0)
         return result;
 
@@ -7609,64 +7615,50 @@ static fsi_result fsi__slip_carry(fsi_slip *slip, const fsi_real *from) {
 }
 
 /* ---- State. */
-static void fsi__slip_state(fsi_slip *slip, fsi__state *state) {
+static void fsi__slip_state(void *object, fsi__state *state) {
+    fsi_slip *slip = (fsi_slip *)object;
     const fsi_grid *grid = slip->grid;
-    int32_t head[4] = {slip->iface.started, slip->was_count, slip->was_elements, 0};
     fsi__state_match(state, grid->cells);
-    fsi__state_field(state, head, 4, sizeof head[0]);
-    if (state->from && !state->failed) {
-        if (head[1] < 0)
-            state->failed = 1;
-        else if (FSI__LIST_ROOM(slip->was, head[1] + 1, &slip->desc.allocator) < 0)
-            state->failed = 2;
-    }
-    if (state->failed)
-        return;
-    if (state->from)
-        fsi__interface_clear(&slip->iface); /* the next detect finds what is covered and cut */
-    slip->iface.started = head[0] != 0;
-    slip->was_count = head[1];
-    slip->was_elements = head[2];
+    fsi__state_match(state, slip->total != NULL);
     for (int axis = 0; slip->total && axis < grid->dim; axis++)
-        fsi__state_field(state, slip->half[axis], grid->faces[axis], sizeof(fsi_real));
+        fsi__state_reals(state, slip->half[axis], grid->faces[axis]);
     if (slip->total)
-        fsi__state_field(state, slip->total, grid->cells, sizeof(fsi_real));
-    fsi__state_field(state, slip->was, (size_t)slip->was_count, sizeof(fsi_real));
+        fsi__state_reals(state, slip->total, grid->cells);
+    int started = (int)fsi__state_integer(state, slip->iface.started, 0, 1);
+
+    /* Where the surfaces were; a block has the bytes of as many numbers as it claims. */
+    int64_t most = state->from ? (int64_t)(state->size / sizeof(fsi_real)) : INT32_MAX;
+    int elements = (int)fsi__state_integer(state, slip->was_elements, 0, INT32_MAX);
+    int count = (int)fsi__state_integer(state, slip->was_count, 0, most);
+    if (fsi__state_loads(state))
+        state->result = FSI__LIST_ROOM(slip->was, count + 1, &slip->desc.allocator);
+    fsi__state_reals(state, slip->was, (size_t)count);
+    if (fsi__state_loads(state)) {
+        slip->was_count = count;
+        slip->was_elements = elements;
+
+        /* What is covered and cut is found again by the next detect. */
+        fsi__interface_clear(&slip->iface);
+        slip->iface.started = started;
+    }
 }
 
-FSI_API size_t fsi_slip_state_size(const fsi_slip *slip) {
-    if (!slip || !slip->memory)
-        return 0;
+#define FSI__STATE_SLIP FSI__STATE_OF('s', 'l', 'i', 'p')
 
-    fsi__state state = {NULL, NULL, 0, 0};
-    fsi_slip copy = *slip;
-    fsi__slip_state(&copy, &state);
-    return state.used;
+FSI_API size_t fsi_slip_state_size(const fsi_slip *slip) {
+    return slip && slip->memory ? fsi__state_size(fsi__slip_state, slip) : 0;
 }
 
 FSI_API fsi_result fsi_slip_save(const fsi_slip *slip, void *block) {
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
-    if (!block)
-        return FSI_ERR_ARGUMENT;
-
-    fsi__state state = {(unsigned char *)block, NULL, 0, 0};
-    fsi_slip copy = *slip;
-    fsi__slip_state(&copy, &state);
-    return FSI_OK;
+    return fsi__state_save(fsi__slip_state, FSI__STATE_SLIP, slip, block);
 }
 
-FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block) {
+FSI_API fsi_result fsi_slip_restore(fsi_slip *slip, const void *block, size_t size) {
     if (!slip || !slip->memory)
         return FSI_ERR_STATE;
-    if (!block)
-        return FSI_ERR_ARGUMENT;
-
-    fsi__state state = {NULL, (const unsigned char *)block, 0, 0};
-    fsi__slip_state(slip, &state);
-    if (state.failed)
-        return state.failed == 2 ? FSI_ERR_MEMORY : FSI_ERR_SIZE;
-    return FSI_OK;
+    return fsi__state_restore(fsi__slip_state, FSI__STATE_SLIP, slip, block, size);
 }
 
 /* ---- The step. */
@@ -7939,56 +7931,58 @@ FSI_API void fsi_partitioned_forget(fsi_partitioned *scheme) {
         fsi_fill((size_t)scheme->desc.m, 0, scheme->p_last);
 }
 
-/* A state is this head, then the block up to the fluid's q. Between steps no difference belongs to
- * the current one, so the numbers of old ones are enough. */
-typedef struct fsi__partitioned_head {
-    uint64_t size;
-    fsi_partitioned_now now;
-    int32_t room, fluid_old, solid_old, unused;
-} fsi__partitioned_head;
+/* State. Between steps no difference belongs to the current one, so the old ones are enough. */
+static void fsi__model_state(fsi__model *model, int in, int out, fsi__state *state) {
+    size_t room = (size_t)model->room;
+    fsi__state_match(state, room);
+    fsi__state_reals(state, model->d, room * (size_t)in);
+    fsi__state_reals(state, model->e, room * (size_t)out);
+    fsi__state_integers(state, model->slot, room, 0, model->room - 1);
 
-static size_t fsi__partitioned_kept(const fsi_partitioned *scheme) {
-    return (size_t)((const unsigned char *)scheme->fluid.q - (const unsigned char *)scheme->block);
+    /* The rest of the room is for the differences of a step. */
+    int old = (int)fsi__state_integer(state, model->old, 0, model->room - model->basis);
+    if (fsi__state_loads(state)) {
+        model->old = old;
+        fsi__model_unknown(model);
+    }
 }
 
+static void fsi__partitioned_state(void *object, fsi__state *state) {
+    fsi_partitioned *scheme = (fsi_partitioned *)object;
+    const fsi_partitioned_desc *desc = &scheme->desc;
+    fsi_partitioned_now now = scheme->now;
+    const int steps = sizeof now.step_columns / sizeof *now.step_columns;
+    fsi__state_match(state, (size_t)desc->n);
+    fsi__state_match(state, (size_t)desc->m);
+    fsi__state_copy(state, &now, 1, sizeof now);
+    fsi__state_require(state, now.n >= 0 && now.n <= desc->n && now.m >= 0 && now.m <= desc->m);
+    fsi__state_require(state, now.kept_steps >= 0 && now.kept_steps <= steps);
+    for (int i = 0; i < steps; i++)
+        fsi__state_require(state, now.step_columns[i] >= 0 && now.step_columns[i] <= FSI__BASIS);
+    fsi__model_state(&scheme->fluid, desc->n, desc->m, state);
+    fsi__model_state(&scheme->solid, desc->m, desc->n, state);
+    fsi__state_reals(state, scheme->p_last, (size_t)desc->m);
+    if (fsi__state_loads(state))
+        scheme->now = now;
+}
+
+#define FSI__STATE_PARTITIONED FSI__STATE_OF('p', 'a', 'r', 't')
+
 FSI_API size_t fsi_partitioned_state_size(const fsi_partitioned *scheme) {
-    if (!scheme || !scheme->block)
-        return 0;
-    return sizeof(fsi__partitioned_head) + fsi__partitioned_kept(scheme);
+    return scheme && scheme->block ? fsi__state_size(fsi__partitioned_state, scheme) : 0;
 }
 
 FSI_API fsi_result fsi_partitioned_save(const fsi_partitioned *scheme, void *block) {
-    if (!scheme || !scheme->block || !block)
+    if (!scheme || !scheme->block)
         return FSI_ERR_STATE;
-
-    fsi__partitioned_head head = FSI__ZERO;
-    head.size = scheme->size;
-    head.now = scheme->now;
-    head.room = scheme->fluid.room;
-    head.fluid_old = scheme->fluid.old;
-    head.solid_old = scheme->solid.old;
-    memcpy(block, &head, sizeof head);
-    memcpy((unsigned char *)block + sizeof head, scheme->block, fsi__partitioned_kept(scheme));
-    return FSI_OK;
+    return fsi__state_save(fsi__partitioned_state, FSI__STATE_PARTITIONED, scheme, block);
 }
 
-FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *scheme, const void *block) {
-    if (!scheme || !scheme->block || !block)
+FSI_API fsi_result fsi_partitioned_restore(fsi_partitioned *scheme, const void *block,
+                                           size_t size) {
+    if (!scheme || !scheme->block)
         return FSI_ERR_STATE;
-
-    fsi__partitioned_head head;
-    memcpy(&head, block, sizeof head);
-    if (head.size != scheme->size || head.room != scheme->fluid.room)
-        return FSI_ERR_SIZE;
-
-    scheme->now = head.now;
-    scheme->fluid.old = head.fluid_old;
-    scheme->solid.old = head.solid_old;
-    memcpy(scheme->block, (const unsigned char *)block + sizeof head,
-           fsi__partitioned_kept(scheme));
-    fsi__model_unknown(&scheme->fluid);
-    fsi__model_unknown(&scheme->solid);
-    return FSI_OK;
+    return fsi__state_restore(fsi__partitioned_state, FSI__STATE_PARTITIONED, scheme, block, size);
 }
 
 /* Largest length of a node's part of r. */
@@ -10934,7 +10928,8 @@ static fsi_result fsi__sph_rigid_flow_save(void *user) {
 
 static fsi_result fsi__sph_rigid_flow_back(void *user) {
     fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
-    return fsi_sph_restore(coupling->desc.sph, coupling->sph_state);
+    return fsi_sph_restore(coupling->desc.sph, coupling->sph_state,
+                           fsi_sph_state_size(coupling->desc.sph));
 }
 
 /* The solid: a whole step of the world, contacts and joints included, with the impulses as forces;
@@ -10982,7 +10977,8 @@ static fsi_result fsi__sph_rigid_move_save(void *user) {
 
 static fsi_result fsi__sph_rigid_move_back(void *user) {
     fsi_sph_rigid *coupling = (fsi_sph_rigid *)user;
-    return fsi_solids_restore(coupling->desc.world, coupling->world_state);
+    return fsi_solids_restore(coupling->desc.world, coupling->world_state,
+                              fsi_solids_state_size(coupling->desc.world));
 }
 
 /* ---- XPM. The model is p(X) = p_b - K (X - X_b) / dt about the base b; X in m, K in kg. */
@@ -11239,57 +11235,72 @@ FSI_API fsi_result fsi_sph_rigid_step(fsi_sph_rigid *coupling, fsi_real dt, fsi_
     return result < 0 ? result : exchange;
 }
 
-/* Where world, K and the scheme's pairs begin in the state, after the fluid; its end. */
-typedef struct fsi__sph_rigid_places {
-    size_t world, K, scheme, end;
-} fsi__sph_rigid_places;
-
-static fsi__sph_rigid_places fsi__sph_rigid_state(const fsi_sph_rigid *coupling) {
+/* State: that of the particles, that of the world, then this one. */
+static void fsi__sph_rigid_state(void *object, fsi__state *state) {
+    fsi_sph_rigid *coupling = (fsi_sph_rigid *)object;
     size_t n = (size_t)coupling->n;
-    fsi__sph_rigid_places at;
-    at.world = fsi_sph_state_size(coupling->desc.sph);
-    at.K = at.world + fsi_solids_state_size(coupling->desc.world);
-    at.scheme = at.K + n * n * sizeof *coupling->K;
-    at.end = at.scheme + fsi_partitioned_state_size(&coupling->scheme);
-    return at;
+    fsi__state_match(state, n);
+    fsi__state_reals(state, coupling->K, n * n);
+    fsi__partitioned_state(&coupling->scheme, state);
+}
+
+#define FSI__STATE_SPH_RIGID FSI__STATE_OF('s', 'p', 'h', 'r')
+
+/* Where the three begin, and the end. */
+static void fsi__sph_rigid_blocks(const fsi_sph_rigid *coupling, size_t at[4]) {
+    at[0] = 0;
+    at[1] = fsi_sph_state_size(coupling->desc.sph);
+    at[2] = at[1] + fsi_solids_state_size(coupling->desc.world);
+    at[3] = at[2] + fsi__state_size(fsi__sph_rigid_state, coupling);
 }
 
 FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *coupling) {
-    return coupling && coupling->block ? fsi__sph_rigid_state(coupling).end : 0;
+    size_t at[4] = {0, 0, 0, 0};
+    if (coupling && coupling->block)
+        fsi__sph_rigid_blocks(coupling, at);
+    return at[3];
 }
 
-FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *coupling, void *state) {
-    unsigned char *to = (unsigned char *)state;
+FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *coupling, void *block) {
+    unsigned char *to = (unsigned char *)block;
     if (!coupling || !coupling->block)
         return FSI_ERR_STATE;
-    if (!state)
+    if (!block)
         return FSI_ERR_ARGUMENT;
 
-    fsi__sph_rigid_places at = fsi__sph_rigid_state(coupling);
+    size_t at[4];
+    fsi__sph_rigid_blocks(coupling, at);
     fsi_result result = fsi_sph_save(coupling->desc.sph, to);
     if (result >= 0)
-        result = fsi_solids_save(coupling->desc.world, to + at.world);
-    if (result < 0)
-        return result;
-    memcpy(to + at.K, coupling->K, at.scheme - at.K);
-    return fsi_partitioned_save(&coupling->scheme, to + at.scheme);
+        result = fsi_solids_save(coupling->desc.world, to + at[1]);
+    if (result >= 0)
+        result = fsi__state_save(fsi__sph_rigid_state, FSI__STATE_SPH_RIGID, coupling, to + at[2]);
+    return result;
 }
 
-FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *state) {
-    const unsigned char *from = (const unsigned char *)state;
+FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *block, size_t size) {
+    const unsigned char *from = (const unsigned char *)block;
     if (!coupling || !coupling->block)
         return FSI_ERR_STATE;
-    if (!state)
+    if (!block)
         return FSI_ERR_ARGUMENT;
+    if (size != fsi_sph_rigid_state_size(coupling))
+        return FSI_ERR_SIZE;
 
-    fsi__sph_rigid_places at = fsi__sph_rigid_state(coupling);
-    fsi_result result = fsi_sph_restore(coupling->desc.sph, from);
+    /* All parts are checked before the first is restored; this one's restore checks it. */
+    size_t at[4];
+    fsi__sph_rigid_blocks(coupling, at);
+    fsi_result result = fsi_sph_check(coupling->desc.sph, from, at[1]);
     if (result >= 0)
-        result = fsi_solids_restore(coupling->desc.world, from + at.world);
-    if (result < 0)
-        return result;
-    memcpy(coupling->K, from + at.K, at.scheme - at.K);
-    return fsi_partitioned_restore(&coupling->scheme, from + at.scheme);
+        result = fsi_solids_check(coupling->desc.world, from + at[1], at[2] - at[1]);
+    if (result >= 0)
+        result = fsi__state_restore(fsi__sph_rigid_state, FSI__STATE_SPH_RIGID, coupling,
+                                    from + at[2], at[3] - at[2]);
+    if (result >= 0)
+        result = fsi_sph_restore(coupling->desc.sph, from, at[1]);
+    if (result >= 0)
+        result = fsi_solids_restore(coupling->desc.world, from + at[1], at[2] - at[1]);
+    return result;
 }
 #endif
 

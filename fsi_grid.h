@@ -261,7 +261,7 @@ typedef struct fsi_levelset {
     uint8_t *mark;        /* [most faces of an axis] scratch flags */
     uint8_t *marker_flag; /* [room] scratch: 1 = escaped, 2 = to be deleted */
     void *block;          /* the one allocation */
-    size_t block_size, state_size; /* bytes; the state is the head of the block */
+    size_t block_size;    /* bytes */
 } fsi_levelset;
 
 /* What keeps the liquid out. All members may be NULL or 0. */
@@ -348,11 +348,11 @@ FSI_API void fsi_levelset_keep_volume(fsi_levelset *ls, const uint8_t *solid);
 /* Takes out the markers of all cells c in which cell[c] has one of the bits set. */
 FSI_API void fsi_levelset_drop_markers(fsi_levelset *ls, const int8_t *cell, int bits);
 
-/* Bytes of the dynamic state; save copies it out, restore back in. A restored run continues bit for
- * bit. */
+/* Bytes of the dynamic state; save copies it out, restore back in, see fsi_grid_restore. A restored
+ * run continues bit for bit. */
 FSI_API size_t fsi_levelset_state_size(const fsi_levelset *ls);
-FSI_API void fsi_levelset_save(const fsi_levelset *ls, void *out);
-FSI_API fsi_result fsi_levelset_restore(fsi_levelset *ls, const void *in);
+FSI_API fsi_result fsi_levelset_save(const fsi_levelset *ls, void *block);
+FSI_API fsi_result fsi_levelset_restore(fsi_levelset *ls, const void *block, size_t size);
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid types */
@@ -769,11 +769,15 @@ FSI_API double fsi_grid_kinetic_energy(const fsi_grid *grid);
 FSI_API void fsi_grid_take_mean(fsi_grid *grid, size_t cell, int count, const size_t *from,
                                 int with_phi);
 
-/* Bytes a save needs; save copies the state there; restore takes it back (FSI_ERR_SIZE when it is
- * from another kind of grid). */
+/* Bytes a save needs; save copies the state there; restore takes it back. size is that of the
+   block, which may come from anywhere: all of it is checked before anything changes. FSI_ERR_SIZE:
+   of a grid of another size, or cut off; FSI_ERR_DATA: damaged, of another kind of object,
+   precision or version, or with numbers that no grid has. So it is with every fsi_X_restore. */
 FSI_API size_t fsi_grid_state_size(const fsi_grid *grid);
 FSI_API fsi_result fsi_grid_save(const fsi_grid *grid, void *block);
-FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block);
+FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block, size_t size);
+/* What restore would say, without restoring. */
+FSI_API fsi_result fsi_grid_check(const fsi_grid *grid, const void *block, size_t size);
 
 /* Bytes the grid holds with all its parts. */
 FSI_API size_t fsi_grid_memory(const fsi_grid *grid);
@@ -4788,7 +4792,6 @@ static void fsi__ls_layout(fsi_levelset *ls, fsi_arena *arena) {
     FSI__TAKE(ls->marker_y, fsi_real, arena, ls->room);
     FSI__TAKE(ls->marker_z, fsi_real, arena, nz > 1 ? ls->room : 0);
     FSI__TAKE(ls->marker_radius, fsi_real, arena, ls->room);
-    ls->state_size = arena->used;
     FSI__TAKE(ls->next_phi, fsi_real, arena, ls->cells);
     FSI__TAKE(ls->other_phi, fsi_real, arena, ls->cells);
     FSI__TAKE(ls->heap, int32_t, arena, faces);
@@ -4876,25 +4879,45 @@ FSI_API void fsi_levelset_free(fsi_levelset *ls) {
     memset(ls, 0, sizeof *ls);
 }
 
+/* Everything that a step changes, listed once; see fsi__state in the base. */
+static void fsi__ls_state(void *object, fsi__state *state) {
+    fsi_levelset *ls = (fsi_levelset *)object;
+    fsi_levelset_state own = *ls->state;
+    fsi__state_match(state, ls->cells);
+    fsi__state_match(state, ls->room);
+    own.count = (size_t)fsi__state_integer(state, (int64_t)own.count, 0, (int64_t)ls->room);
+    own.steps = fsi__state_integer(state, own.steps, 0, INT64_MAX);
+    fsi__state_copy(state, &own.random, 1, sizeof own.random);
+    fsi__state_copy(state, &own.target, 1, sizeof own.target);
+    fsi__state_require(state, fsi__finite64(own.target));
+    if (fsi__state_loads(state))
+        *ls->state = own;
+
+    fsi__state_reals(state, ls->phi, ls->cells);
+    fsi_real *place[3] = {ls->marker_x, ls->marker_y, ls->marker_z};
+    const int n[3] = {ls->desc.nx, ls->desc.ny, ls->desc.nz};
+    for (int axis = 0; axis < fsi__ls_dim(ls); axis++) {
+        fsi_real lo = fsi__get(ls->desc.origin, axis);
+        fsi_real hi = lo + (fsi_real)n[axis] * ls->desc.h;
+        fsi__state_within(state, place[axis], ls->room, own.count, lo, hi);
+    }
+    fsi__state_within(state, ls->marker_radius, ls->room, own.count, -ls->desc.h, ls->desc.h);
+}
+
 FSI_API size_t fsi_levelset_state_size(const fsi_levelset *ls) {
-    return ls->state_size;
+    return ls && ls->block ? fsi__state_size(fsi__ls_state, ls) : 0;
 }
 
-FSI_API void fsi_levelset_save(const fsi_levelset *ls, void *out) {
-    memcpy(out, ls->block, ls->state_size);
+FSI_API fsi_result fsi_levelset_save(const fsi_levelset *ls, void *block) {
+    if (!ls || !ls->block)
+        return FSI_ERR_STATE;
+    return fsi__state_save(fsi__ls_state, FSI__STATE_OF('l', 'e', 'v', 'l'), ls, block);
 }
 
-FSI_API fsi_result fsi_levelset_restore(fsi_levelset *ls, const void *in) {
-    if (!ls || !ls->block || !in)
-        return FSI_ERR_ARGUMENT;
-
-    fsi_levelset_state head;
-    memcpy(&head, in, sizeof head);
-    if (head.count > ls->room)
-        return FSI_ERR_SIZE;
-
-    memcpy(ls->block, in, ls->state_size);
-    return FSI_OK;
+FSI_API fsi_result fsi_levelset_restore(fsi_levelset *ls, const void *block, size_t size) {
+    if (!ls || !ls->block)
+        return FSI_ERR_STATE;
+    return fsi__state_restore(fsi__ls_state, FSI__STATE_OF('l', 'e', 'v', 'l'), ls, block, size);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -6244,73 +6267,48 @@ FSI_API fsi_result fsi_levelset_shape(fsi_levelset *ls, fsi_shape_fn shape_fn, v
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid state */
-#define FSI__GRID_HEAD 64 /* bytes of the head of a saved block */
+/* Everything that a step changes, listed once; see fsi__state in the base. */
+static void fsi__grid_state(void *object, fsi__state *state) {
+    fsi_grid *grid = (fsi_grid *)object;
+    int64_t steps = fsi__state_integer(state, grid->steps, 0, INT64_MAX);
+    double time = grid->time;
+    fsi__state_copy(state, &time, 1, sizeof time);
+    fsi__state_require(state, fsi__finite64(time));
+    fsi__state_match(state, grid->state_bytes);
+    fsi__state_reals(state, (fsi_real *)grid->block, grid->state_bytes / sizeof(fsi_real));
+    fsi__state_match(state, grid->phi != NULL);
+    if (grid->phi)
+        fsi__ls_state(&grid->levelset, state);
 
-typedef struct fsi__grid_head {
-    uint64_t bytes;
-    uint64_t levelset_bytes;
-    double time;
-    int64_t steps;
-} fsi__grid_head;
-
-/* The head that a saved block of this grid has. */
-static fsi__grid_head fsi__grid_head_of(const fsi_grid *grid) {
-    fsi__grid_head head;
-    head.bytes = grid->state_bytes;
-    head.levelset_bytes = grid->phi ? fsi_levelset_state_size(&grid->levelset) : 0;
-    head.time = grid->time;
-    head.steps = grid->steps;
-    return head;
+    if (fsi__state_loads(state)) {
+        grid->time = time;
+        grid->steps = steps;
+        state->result = fsi_grid_classify(grid);
+    }
 }
 
-FSI_API size_t fsi_grid_state_size(const fsi_grid *grid) {
-    if (!grid || !grid->block)
-        return 0;
+#define FSI__STATE_GRID FSI__STATE_OF('g', 'r', 'i', 'd')
 
-    const fsi__grid_head head = fsi__grid_head_of(grid);
-    return FSI__GRID_HEAD + (size_t)head.bytes + (size_t)head.levelset_bytes;
+FSI_API size_t fsi_grid_state_size(const fsi_grid *grid) {
+    return grid && grid->block ? fsi__state_size(fsi__grid_state, grid) : 0;
 }
 
 FSI_API fsi_result fsi_grid_save(const fsi_grid *grid, void *block) {
-    unsigned char *out = (unsigned char *)block;
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
-    if (!block)
-        return FSI_ERR_ARGUMENT;
-
-    const fsi__grid_head head = fsi__grid_head_of(grid);
-    memset(out, 0, FSI__GRID_HEAD);
-    memcpy(out, &head, sizeof head);
-    memcpy(out + FSI__GRID_HEAD, grid->block, grid->state_bytes);
-    if (grid->phi)
-        fsi_levelset_save(&grid->levelset, out + FSI__GRID_HEAD + grid->state_bytes);
-    return FSI_OK;
+    return fsi__state_save(fsi__grid_state, FSI__STATE_GRID, grid, block);
 }
 
-FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block) {
-    const unsigned char *in = (const unsigned char *)block;
+FSI_API fsi_result fsi_grid_check(const fsi_grid *grid, const void *block, size_t size) {
     if (!grid || !grid->block)
         return FSI_ERR_STATE;
-    if (!block)
-        return FSI_ERR_ARGUMENT;
+    return fsi__state_check(fsi__grid_state, FSI__STATE_GRID, grid, block, size);
+}
 
-    const fsi__grid_head own = fsi__grid_head_of(grid);
-    fsi__grid_head head;
-    memcpy(&head, in, sizeof head);
-    if (head.bytes != own.bytes || head.levelset_bytes != own.levelset_bytes)
-        return FSI_ERR_SIZE;
-
-    fsi_result result = FSI_OK;
-    if (grid->phi)
-        result = fsi_levelset_restore(&grid->levelset, in + FSI__GRID_HEAD + grid->state_bytes);
-    if (result < 0)
-        return result;
-
-    memcpy(grid->block, in + FSI__GRID_HEAD, grid->state_bytes);
-    grid->time = head.time;
-    grid->steps = head.steps;
-
-    return fsi_grid_classify(grid);
+FSI_API fsi_result fsi_grid_restore(fsi_grid *grid, const void *block, size_t size) {
+    if (!grid || !grid->block)
+        return FSI_ERR_STATE;
+    return fsi__state_restore(fsi__grid_state, FSI__STATE_GRID, grid, block, size);
 }
 
 #ifdef __cplusplus

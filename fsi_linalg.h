@@ -322,6 +322,7 @@ extern "C" {
     X(FSI_ERR_CALLBACK, -7, "a user callback failed")                                              \
     X(FSI_ERR_GEOMETRY, -8,                                                                        \
       "a mesh is degenerate, open where it must be closed, or has bad indices")                    \
+    X(FSI_ERR_DATA, -9, "a block of state is damaged or belongs to another object or version")     \
     X(FSI_NOT_CONVERGED, 1, "the iteration cap or time budget was reached")                        \
     X(FSI_INCOMPATIBLE, 2, "the right-hand side is not in the range of a singular matrix")         \
     X(FSI_BREAKDOWN, 3, "the Krylov recurrence broke down; the last good iterate is returned")     \
@@ -1605,36 +1606,239 @@ FSI__INLINE int fsi__arena_turn(fsi_arena *arena, int turn, unsigned char **bloc
 }
 
 /* ---- State in one block without pointers. Each object lists its fields once, in one function
-   that calls fsi__state_match and fsi__state_field; the cursor says what that list is for:
-       fsi__state size = {NULL, NULL, 0, 0};     counts bytes: size.used
-       fsi__state save = {block, NULL, 0, 0};    object -> block
-       fsi__state load = {NULL, block, 0, 0};    block -> object */
+   of this type, which runs for four purposes; nothing but a LOAD changes the object. A block may
+   come from a stranger: a CHECK reads all of it, and only then a LOAD begins. */
+typedef enum fsi__state_purpose {
+    FSI__STATE_SIZE = 0, /* counts bytes */
+    FSI__STATE_SAVE,     /* object -> block */
+    FSI__STATE_CHECK,    /* is the block a state that this object can have? */
+    FSI__STATE_LOAD      /* block -> object */
+} fsi__state_purpose;
+
 typedef struct fsi__state {
-    unsigned char *to;         /* block to write; NULL: none */
-    const unsigned char *from; /* block to read; NULL: none */
+    fsi__state_purpose purpose;
+    unsigned char *to;         /* SAVE: the block */
+    const unsigned char *from; /* CHECK, LOAD: the block */
     size_t used;               /* bytes passed so far */
-    int failed;                /* 1: the block is not of this object; nothing more is read */
+    size_t size;               /* bytes of the block */
+    fsi_result result;         /* negative: the block is refused; nothing more is read */
 } fsi__state;
 
-/* A field: count items of size bytes, rounded up to 8 bytes with zeros. */
-FSI__INLINE void fsi__state_field(fsi__state *state, void *field, size_t count, size_t size) {
-    size_t bytes = count * size;
-    size_t whole = (bytes + 7) & ~(size_t)7;
-    if (bytes && state->from && !state->failed)
-        memcpy(field, state->from + state->used, bytes);
-    if (bytes && state->to) {
-        memcpy(state->to + state->used, field, bytes);
-        memset(state->to + state->used + bytes, 0, whole - bytes);
-    }
-    state->used += whole;
+typedef void fsi__state_fn(void *object, fsi__state *state);
+
+/* The block is refused unless the condition holds. */
+FSI__INLINE void fsi__state_require(fsi__state *state, int condition) {
+    if (!condition && state->result >= 0)
+        state->result = FSI_ERR_DATA;
 }
 
-/* A number that object and block must agree on (a size, a count): stands before all fields. */
-FSI__INLINE void fsi__state_match(fsi__state *state, uint64_t number) {
+/* Does this pass change the object? */
+FSI__INLINE int fsi__state_loads(const fsi__state *state) {
+    return state->purpose == FSI__STATE_LOAD && state->result >= 0;
+}
+
+/* Passes count items of size bytes, rounded up to 8 bytes; returns where they begin. */
+FSI__INLINE size_t fsi__state_pass(fsi__state *state, size_t count, size_t size) {
+    size_t at = state->used;
+    size_t whole = (count * size + 7) & ~(size_t)7;
+    if (state->from && whole > state->size - at)
+        fsi__state_require(state, 0);
+    else
+        state->used += whole;
+    return at;
+}
+
+/* A copy of count items. CHECK reads it as LOAD does: it is for a variable of the list, which is
+ * tested there and goes to the object where fsi__state_loads. */
+FSI__INLINE void fsi__state_copy(fsi__state *state, void *copy, size_t count, size_t size) {
+    size_t bytes = count * size;
+    size_t at = fsi__state_pass(state, count, size);
+    if (!bytes || state->result < 0)
+        return;
+    if (state->from)
+        memcpy(copy, state->from + at, bytes);
+    if (state->to) {
+        memcpy(state->to + at, copy, bytes);
+        memset(state->to + at + bytes, 0, state->used - at - bytes);
+    }
+}
+
+/* An array of the object in which any bytes will do. */
+FSI__INLINE void fsi__state_field(fsi__state *state, void *field, size_t count, size_t size) {
+    if (state->purpose == FSI__STATE_CHECK)
+        fsi__state_pass(state, count, size);
+    else
+        fsi__state_copy(state, field, count, size);
+}
+
+/* An array of `room` numbers of the object, of which the first `count` lie within lo .. hi. */
+FSI__INLINE void fsi__state_within(fsi__state *state, fsi_real *field, size_t room, size_t count,
+                                   fsi_real lo, fsi_real hi) {
+    size_t at = state->used;
+    fsi__state_field(state, field, room, sizeof *field);
+    if (state->purpose != FSI__STATE_CHECK || state->result < 0)
+        return;
+    int within = 1;
+    for (size_t i = 0; i < count; i++) {
+        fsi_real number;
+        memcpy(&number, state->from + at + i * sizeof number, sizeof number);
+        within &= number >= lo && number <= hi;
+    }
+    fsi__state_require(state, within);
+}
+
+/* An array of the object whose numbers are finite. */
+FSI__INLINE void fsi__state_reals(fsi__state *state, fsi_real *field, size_t count) {
+    fsi__state_within(state, field, count, count, -FSI_REAL_MAX, FSI_REAL_MAX);
+}
+
+/* An array of the object whose whole numbers lie within lo .. hi. */
+FSI__INLINE void fsi__state_integers(fsi__state *state, int32_t *field, size_t count, int lo,
+                                     int hi) {
+    size_t at = state->used;
+    fsi__state_field(state, field, count, sizeof *field);
+    if (state->purpose != FSI__STATE_CHECK || state->result < 0)
+        return;
+    int within = 1;
+    for (size_t i = 0; i < count; i++) {
+        int32_t number;
+        memcpy(&number, state->from + at + i * sizeof number, sizeof number);
+        within &= number >= lo && number <= hi;
+    }
+    fsi__state_require(state, within);
+}
+
+/* Are the numbers from byte `begin` to byte `end` of a struct that was copied finite? */
+FSI__INLINE void fsi__state_finite(fsi__state *state, const void *from, size_t begin, size_t end) {
+    int finite = 1;
+    for (size_t at = begin; at < end; at += sizeof(fsi_real)) {
+        fsi_real number;
+        memcpy(&number, (const unsigned char *)from + at, sizeof number);
+        finite &= fsi__finite(number);
+    }
+    fsi__state_require(state, finite);
+}
+
+/* A whole number from lowest to highest; returns the block's where one is read, and the lowest
+ * where that is refused: a list goes on to its end all the same. */
+FSI__INLINE int64_t fsi__state_integer(fsi__state *state, int64_t number, int64_t lowest,
+                                       int64_t highest) {
+    fsi__state_copy(state, &number, 1, sizeof number);
+    fsi__state_require(state, number >= lowest && number <= highest);
+    return state->result < 0 ? lowest : number;
+}
+
+/* A number that object and block must agree on (a size, a count). */
+FSI__INLINE void fsi__state_match(fsi__state *state, size_t number) {
     uint64_t found = number;
-    fsi__state_field(state, &found, 1, sizeof found);
-    if (found != number)
-        state->failed = 1;
+    fsi__state_copy(state, &found, 1, sizeof found);
+    if (found != number && state->result >= 0)
+        state->result = FSI_ERR_SIZE;
+}
+
+/* Every block begins with this. */
+typedef struct fsi__state_head {
+    uint32_t magic;      /* FSI__STATE_MAGIC, which also tells the order of bytes */
+    uint32_t version;    /* of the lists of fields: FSI__STATE_VERSION */
+    uint32_t real_bytes; /* 4 or 8 */
+    uint32_t kind;       /* of the object, FSI__STATE_OF */
+    uint64_t bytes;      /* of the block, this head included */
+    uint64_t sum;        /* fsi__state_sum of what follows */
+} fsi__state_head;
+
+#define FSI__STATE_MAGIC 0x31495346u
+#define FSI__STATE_VERSION 2u
+
+/* Four letters that name a kind of object. */
+#define FSI__STATE_OF(a, b, c, d)                                                                  \
+    ((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
+
+/* Tells damage from chance, not from malice: a stranger can make the sum fit. Bytes are a multiple
+ * of 8; four sums side by side, because a multiplication waits for the one before it. */
+FSI__INLINE uint64_t fsi__state_sum(const unsigned char *from, size_t bytes) {
+    uint64_t lane[4] = {1, 2, 3, 4};
+    for (size_t at = 0; at < bytes; at += 8) {
+        uint64_t word;
+        memcpy(&word, from + at, sizeof word);
+        uint64_t *sum = lane + at / 8 % 4;
+        *sum = (*sum ^ word) * 0x9e3779b97f4a7c15u;
+        *sum ^= *sum >> 29;
+    }
+    uint64_t sum = bytes;
+    for (int i = 0; i < 4; i++)
+        sum = (sum ^ lane[i]) * 0x9e3779b97f4a7c15u;
+    return sum;
+}
+
+/* Runs a list over a block behind its head. Only a LOAD changes the object, which is why the
+ * others may have a constant one. */
+FSI__INLINE fsi_result fsi__state_run(fsi__state_fn *list, const void *object, fsi__state *state) {
+    void *own;
+    memcpy(&own, &object, sizeof own);
+    state->used = sizeof(fsi__state_head);
+    list(own, state);
+    return state->result;
+}
+
+/* Bytes of a block. */
+FSI__INLINE size_t fsi__state_size(fsi__state_fn *list, const void *object) {
+    fsi__state state = FSI__ZERO;
+    fsi__state_run(list, object, &state);
+    return state.used;
+}
+
+FSI__INLINE fsi_result fsi__state_save(fsi__state_fn *list, uint32_t kind, const void *object,
+                                       void *block) {
+    if (!block)
+        return FSI_ERR_ARGUMENT;
+    fsi__state state = FSI__ZERO;
+    state.purpose = FSI__STATE_SAVE;
+    state.to = (unsigned char *)block;
+    fsi_result result = fsi__state_run(list, object, &state);
+    fsi__state_head head = {FSI__STATE_MAGIC, FSI__STATE_VERSION, sizeof(fsi_real), kind, 0, 0};
+    head.bytes = state.used;
+    head.sum = fsi__state_sum(state.to + sizeof head, state.used - sizeof head);
+    memcpy(block, &head, sizeof head);
+    return result;
+}
+
+/* Would fsi__state_restore take this block? */
+FSI__INLINE fsi_result fsi__state_check(fsi__state_fn *list, uint32_t kind, const void *object,
+                                        const void *block, size_t size) {
+    fsi__state_head head;
+    if (!block)
+        return FSI_ERR_ARGUMENT;
+    if (size < sizeof head || size % 8)
+        return FSI_ERR_SIZE;
+    memcpy(&head, block, sizeof head);
+    if (head.magic != FSI__STATE_MAGIC || head.version != FSI__STATE_VERSION)
+        return FSI_ERR_DATA;
+    if (head.real_bytes != sizeof(fsi_real) || head.kind != kind)
+        return FSI_ERR_DATA;
+    if (head.bytes != size)
+        return FSI_ERR_SIZE;
+
+    fsi__state state = FSI__ZERO;
+    state.purpose = FSI__STATE_CHECK;
+    state.from = (const unsigned char *)block;
+    state.size = size;
+    if (head.sum != fsi__state_sum(state.from + sizeof head, size - sizeof head))
+        return FSI_ERR_DATA;
+    fsi_result result = fsi__state_run(list, object, &state);
+    return result >= 0 && state.used != size ? FSI_ERR_SIZE : result;
+}
+
+/* Refused blocks leave the object as it was. */
+FSI__INLINE fsi_result fsi__state_restore(fsi__state_fn *list, uint32_t kind, void *object,
+                                          const void *block, size_t size) {
+    fsi_result result = fsi__state_check(list, kind, object, block, size);
+    if (result < 0)
+        return result;
+    fsi__state state = FSI__ZERO;
+    state.purpose = FSI__STATE_LOAD;
+    state.from = (const unsigned char *)block;
+    state.size = size;
+    return fsi__state_run(list, object, &state);
 }
 
 /* ---- Cells of a lattice. A face is the cell on whose lower side it lies, and an axis. */

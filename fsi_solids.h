@@ -651,11 +651,14 @@ FSI_API fsi_result fsi_solids_take(fsi_solids *solids, int body);
 /* Save, restore, look. */
 FSI_API size_t fsi_solids_state_size(const fsi_solids *solids); /* bytes */
 /* copies the dynamic state out */
-FSI_API fsi_result fsi_solids_save(const fsi_solids *solids, void *state);
+FSI_API fsi_result fsi_solids_save(const fsi_solids *solids, void *block);
 /* Copies it back into a world with the same desc and the same bodies added in the same order (each
-   keeps its own shape); continues bit for bit. FSI_ERR_SIZE: made by another desc; FSI_ERR_STATE:
-   it has bodies this world never had. */
-FSI_API fsi_result fsi_solids_restore(fsi_solids *solids, const void *state);
+   keeps its own shape); continues bit for bit. size: bytes of the block, which may come from
+   anywhere (FSI_ERR_DATA: refused). FSI_ERR_SIZE: made by another desc; FSI_ERR_STATE: it has
+   bodies this world never had. Nothing changes then. */
+FSI_API fsi_result fsi_solids_restore(fsi_solids *solids, const void *block, size_t size);
+/* What restore would say, without restoring. */
+FSI_API fsi_result fsi_solids_check(const fsi_solids *solids, const void *block, size_t size);
 /* Energies, momenta, overlap; contacts are those of the last step. */
 FSI_API fsi_result fsi_solids_measure(const fsi_solids *solids, fsi_solids_report *report);
 /* Largest advised step, s: no body moves more than its thinnest extent or turns more than a radian
@@ -853,7 +856,6 @@ typedef struct fsi_soft {
     double contact_work;
     void *block;
     size_t size;
-    size_t state_size;
 } fsi_soft;
 
 /* Copies everything it needs. FSI_ERR_GEOMETRY: degenerate elements, bad indices; FSI_ERR_ARGUMENT:
@@ -928,8 +930,8 @@ FSI_API void fsi_soft_external(fsi_soft *soft, fsi_external *out);
 
 /* State: bytes, copy out, copy in. A restored run continues bit for bit. */
 FSI_API size_t fsi_soft_state_size(const fsi_soft *soft);
-FSI_API fsi_result fsi_soft_save(const fsi_soft *soft, void *out);
-FSI_API fsi_result fsi_soft_restore(fsi_soft *soft, const void *in);
+FSI_API fsi_result fsi_soft_save(const fsi_soft *soft, void *block);
+FSI_API fsi_result fsi_soft_restore(fsi_soft *soft, const void *block, size_t size);
 
 /* ------------------------------------------------------------------------------------------------
  * >>reduced */
@@ -1099,8 +1101,8 @@ FSI_API void fsi_reduced_external(fsi_reduced *reduced, fsi_real *x, fsi_externa
 
 /* State: bytes, copy out, copy in. */
 FSI_API size_t fsi_reduced_state_size(const fsi_reduced *reduced);
-FSI_API fsi_result fsi_reduced_save(const fsi_reduced *reduced, void *out);
-FSI_API fsi_result fsi_reduced_restore(fsi_reduced *reduced, const void *in);
+FSI_API fsi_result fsi_reduced_save(const fsi_reduced *reduced, void *block);
+FSI_API fsi_result fsi_reduced_restore(fsi_reduced *reduced, const void *block, size_t size);
 
 /* A group: one or more copies, joined at points, seen by the fluid as one dense coupled solid
    (joint impulses eliminated from the inverse mass). A skin replaces the copies' own surfaces.
@@ -1232,8 +1234,9 @@ FSI_API fsi_result fsi_reduced_contact_hold(fsi_reduced_contacts *contacts, fsi_
 /* The impulses that the next call starts from: bytes now, copy out, copy in (may allocate). With
  * the bodies' own states a run continues bit for bit. */
 FSI_API size_t fsi_reduced_contacts_state_size(const fsi_reduced_contacts *contacts);
-FSI_API fsi_result fsi_reduced_contacts_save(const fsi_reduced_contacts *contacts, void *out);
-FSI_API fsi_result fsi_reduced_contacts_restore(fsi_reduced_contacts *contacts, const void *in);
+FSI_API fsi_result fsi_reduced_contacts_save(const fsi_reduced_contacts *contacts, void *block);
+FSI_API fsi_result fsi_reduced_contacts_restore(fsi_reduced_contacts *contacts, const void *block,
+                                                size_t size);
 FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *contacts);
 
 #ifdef __cplusplus
@@ -4129,7 +4132,6 @@ FSI_API fsi_result fsi_solids_join(fsi_solids *solids, const fsi_joint_desc *des
 /* ------------------------------------------------------------------------------------------------
  * >>world */
 #define FSI__PAIR_BATCH 256 /* pairs per round of the narrow phase */
-#define FSI__STATE_TAG 0x52494749u
 
 /* A rigid body as a coupled solid; see >>doors of rigid bodies. */
 struct fsi__door {
@@ -6340,69 +6342,121 @@ FSI_API fsi_result fsi_solids_take(fsi_solids *solids, int body) {
 
 /* ------------------------------------------------------------------------------------------------
  * >>state and measures of the world */
-/* Everything that a step changes, listed once; see fsi__state in the base. The shapes of bodies are
- * addresses and stay with the world. */
-static fsi_result fsi__solids_state(fsi_solids *solids, fsi__state *state) {
-    const fsi_solids_desc *desc = &solids->desc;
-    int bodies = desc->max_bodies - solids->enclosed;
-    const int size[] = {desc->dim, bodies, desc->max_joints, desc->max_contacts};
-    fsi__state_match(state, FSI__STATE_TAG);
-    for (int i = 0; i < 4; i++)
-        fsi__state_match(state, (uint64_t)size[i]);
-
-    /* How many there are: a block that claims more than there is room for is not ours. */
-    int32_t count[3] = {solids->body_count, solids->joint_count, solids->contact_count};
-    fsi__state_field(state, count, 3, sizeof *count);
-    for (int i = 0; i < 3; i++)
-        if (state->failed || count[i] < 0 || count[i] > size[i + 1])
-            return FSI_ERR_SIZE;
-    for (int i = 0; i < count[0]; i++)
-        if (!solids->body[i].shape)
-            return FSI_ERR_STATE;
-    solids->body_count = count[0];
-    solids->joint_count = count[1];
-    solids->contact_count = count[2];
-
-    fsi__state_field(state, &solids->time, 1, sizeof solids->time);
-    fsi__state_field(state, &solids->work->last_h, 1, sizeof solids->work->last_h);
-    fsi__state_field(state, &solids->work->ledger, 1, sizeof solids->work->ledger);
-    for (int i = 0; i < bodies; i++)
-        fsi__state_field(state, (unsigned char *)(solids->body + i) + offsetof(fsi_rigid, x), 1,
-                         sizeof(fsi_rigid) - offsetof(fsi_rigid, x));
-    fsi__state_field(state, solids->joint, (size_t)desc->max_joints, sizeof *solids->joint);
-    fsi__state_field(state, solids->contact, (size_t)desc->max_contacts, sizeof *solids->contact);
-
-    return FSI_OK;
+/* One body; its shape is an address and stays with the world. */
+static void fsi__rigid_state(fsi_rigid *body, int alive, fsi__state *state) {
+    fsi_rigid copy = *body;
+    fsi__state_copy(state, (unsigned char *)&copy + offsetof(fsi_rigid, x), 1,
+                    sizeof copy - offsetof(fsi_rigid, x));
+    if (alive) {
+        fsi__state_require(state, copy.kind >= FSI_RIGID_FIXED && copy.kind <= FSI_RIGID_DYNAMIC);
+        fsi__state_finite(state, &copy, offsetof(fsi_rigid, x), offsetof(fsi_rigid, kind));
+        fsi__state_finite(state, &copy, offsetof(fsi_rigid, push), sizeof copy);
+        fsi_real length =
+            copy.q.w * copy.q.w + copy.q.x * copy.q.x + copy.q.y * copy.q.y + copy.q.z * copy.q.z;
+        fsi__state_require(state, fsi__abs(length - 1) < FSI_R(1e-3));
+        fsi__state_require(state, copy.mass >= 0 && copy.inverse_mass >= 0);
+    }
+    if (fsi__state_loads(state))
+        *body = copy;
 }
+
+/* Between bodies below `bodies`. */
+static void fsi__joint_state(fsi_joint *joint, int bodies, fsi__state *state) {
+    fsi_joint copy = *joint;
+    fsi__state_copy(state, &copy, 1, sizeof copy);
+    fsi__state_require(state, copy.kind >= FSI_JOINT_POINT && copy.kind <= FSI_JOINT_SPRING);
+    fsi__state_require(state, copy.a >= 0 && copy.a < bodies && copy.a != copy.b);
+    fsi__state_require(state, copy.b >= 0 && copy.b < bodies);
+    fsi__state_require(state, copy.rows >= 0 && copy.rows <= 6);
+    fsi__state_finite(state, &copy, offsetof(fsi_joint, anchor_a), offsetof(fsi_joint, motor));
+    fsi__state_finite(state, &copy, offsetof(fsi_joint, motor_speed), sizeof copy);
+    if (fsi__state_loads(state))
+        *joint = copy;
+}
+
+/* A copy of a contact between solids from `first` to `last` - 1. */
+static void fsi__contact_state(fsi_contact *copy, int first, int last, fsi__state *state) {
+    fsi__state_copy(state, copy, 1, sizeof *copy);
+    const int32_t solid[] = {copy->a.solid, copy->b.solid, copy->lead};
+    for (int i = 0; i < 3; i++)
+        fsi__state_require(state, solid[i] >= first && solid[i] < last);
+    fsi__state_finite(state, &copy->a, offsetof(fsi_contact_end, arm), sizeof copy->a);
+    fsi__state_finite(state, &copy->b, offsetof(fsi_contact_end, arm), sizeof copy->b);
+    fsi__state_finite(state, copy, offsetof(fsi_contact, at), sizeof *copy);
+}
+
+/* Everything that a step changes, listed once; see fsi__state in the base. */
+static void fsi__solids_state(void *object, fsi__state *state) {
+    fsi_solids *solids = (fsi_solids *)object;
+    const fsi_solids_desc *desc = &solids->desc;
+    const int room = desc->max_bodies - solids->enclosed;
+    fsi__state_match(state, (size_t)desc->dim);
+    fsi__state_match(state, (size_t)room);
+    fsi__state_match(state, (size_t)desc->max_joints);
+    fsi__state_match(state, (size_t)desc->max_contacts);
+
+    /* The world knows the shapes of the bodies it has now, or had. */
+    int bodies = (int)fsi__state_integer(state, solids->body_count, 0, room);
+    int joints = (int)fsi__state_integer(state, solids->joint_count, 0, desc->max_joints);
+    int contacts = (int)fsi__state_integer(state, solids->contact_count, 0, desc->max_contacts);
+    for (int i = 0; i < bodies && state->result >= 0; i++)
+        if (!solids->body[i].shape)
+            state->result = FSI_ERR_STATE;
+
+    double numbers[] = {solids->time, (double)solids->work->last_h};
+    fsi__ledger ledger = solids->work->ledger;
+    fsi__state_copy(state, numbers, 2, sizeof *numbers);
+    fsi__state_copy(state, &ledger, 1, sizeof ledger);
+    fsi__state_require(state, fsi__finite64(numbers[0]) && fsi__finite64(numbers[1]));
+    if (fsi__state_loads(state)) {
+        solids->body_count = bodies;
+        solids->joint_count = joints;
+        solids->contact_count = contacts;
+        solids->time = numbers[0];
+        solids->work->last_h = (fsi_real)numbers[1];
+        solids->work->ledger = ledger;
+    }
+
+    /* Then what is alive, and places without a body, joint or contact, so that the size of a state
+       never changes. */
+    for (int i = 0; i < room; i++)
+        fsi__rigid_state(solids->body + i, i < bodies, state);
+    for (int i = 0; i < joints; i++)
+        fsi__joint_state(solids->joint + i, desc->max_bodies, state);
+    for (int i = joints; i < desc->max_joints; i++)
+        fsi__state_field(state, solids->joint + i, 1, sizeof *solids->joint);
+    for (int i = 0; i < contacts; i++) {
+        fsi_contact copy = solids->contact[i];
+        fsi__contact_state(&copy, 0, INT32_MAX, state);
+        if (fsi__state_loads(state))
+            solids->contact[i] = copy;
+    }
+    for (int i = contacts; i < desc->max_contacts; i++)
+        fsi__state_field(state, solids->contact + i, 1, sizeof *solids->contact);
+}
+
+#define FSI__STATE_SOLIDS FSI__STATE_OF('s', 'o', 'l', 'i')
 
 FSI_API size_t fsi_solids_state_size(const fsi_solids *solids) {
-    fsi__state size = {NULL, NULL, 0, 0};
-    if (!solids || !solids->block)
-        return 0;
-
-    fsi_solids copy = *solids;
-    fsi__solids_state(&copy, &size);
-    return size.used;
+    return solids && solids->block ? fsi__state_size(fsi__solids_state, solids) : 0;
 }
 
-FSI_API fsi_result fsi_solids_save(const fsi_solids *solids, void *state) {
+FSI_API fsi_result fsi_solids_save(const fsi_solids *solids, void *block) {
     if (!solids || !solids->block)
         return FSI_ERR_STATE;
-    if (!state)
-        return FSI_ERR_ARGUMENT;
-
-    fsi__state save = {(unsigned char *)state, NULL, 0, 0};
-    fsi_solids copy = *solids;
-    return fsi__solids_state(&copy, &save);
+    return fsi__state_save(fsi__solids_state, FSI__STATE_SOLIDS, solids, block);
 }
 
-FSI_API fsi_result fsi_solids_restore(fsi_solids *solids, const void *state) {
+FSI_API fsi_result fsi_solids_check(const fsi_solids *solids, const void *block, size_t size) {
     if (!solids || !solids->block)
         return FSI_ERR_STATE;
-    if (!state)
-        return FSI_ERR_ARGUMENT;
-    fsi__state load = {NULL, (const unsigned char *)state, 0, 0};
-    return fsi__solids_state(solids, &load);
+    return fsi__state_check(fsi__solids_state, FSI__STATE_SOLIDS, solids, block, size);
+}
+
+FSI_API fsi_result fsi_solids_restore(fsi_solids *solids, const void *block, size_t size) {
+    if (!solids || !solids->block)
+        return FSI_ERR_STATE;
+    return fsi__state_restore(fsi__solids_state, FSI__STATE_SOLIDS, solids, block, size);
 }
 
 FSI_API fsi_result fsi_solids_measure(const fsi_solids *solids, fsi_solids_report *report) {
@@ -9987,7 +10041,6 @@ static void fsi__soft_layout(fsi_soft *soft, fsi_arena *arena) {
     size_t dof = 3 * n;
 
     /* State, side by side: x, v, drive, force, volume_target. */
-    soft->state_size = (4 * dof + 1) * sizeof(fsi_real);
     FSI__TAKE(soft->x, fsi_real, arena, 4 * dof + 1);
     if (soft->x) {
         soft->v = soft->x + dof;
@@ -10329,27 +10382,34 @@ FSI_API void fsi_soft_free(fsi_soft *soft) {
     memset(soft, 0, sizeof *soft);
 }
 
-FSI_API size_t fsi_soft_state_size(const fsi_soft *soft) {
-    return soft ? soft->state_size : 0;
-}
-
-FSI_API fsi_result fsi_soft_save(const fsi_soft *soft, void *out) {
-    if (!soft || !soft->block || !out)
-        return FSI_ERR_ARGUMENT;
-    memcpy(out, soft->x, soft->state_size);
-    return FSI_OK;
-}
-
-FSI_API fsi_result fsi_soft_restore(fsi_soft *soft, const void *in) {
-    if (!soft || !soft->block || !in)
-        return FSI_ERR_ARGUMENT;
-
-    memcpy(soft->x, in, soft->state_size);
+static void fsi__soft_state(void *object, fsi__state *state) {
+    fsi_soft *soft = (fsi_soft *)object;
+    size_t reals = 12 * (size_t)soft->desc.vertex_count + 1;
+    fsi__state_match(state, reals);
+    fsi__state_reals(state, soft->x, reals);
 
     /* Stages of a step that another life began. */
-    soft->moved = 0;
-    soft->work->jumps = 0;
-    return FSI_OK;
+    if (fsi__state_loads(state)) {
+        soft->moved = 0;
+        soft->work->jumps = 0;
+    }
+}
+
+FSI_API size_t fsi_soft_state_size(const fsi_soft *soft) {
+    return soft && soft->block ? fsi__state_size(fsi__soft_state, soft) : 0;
+}
+
+FSI_API fsi_result fsi_soft_save(const fsi_soft *soft, void *block) {
+    if (!soft || !soft->block)
+        return FSI_ERR_STATE;
+    return fsi__state_save(fsi__soft_state, FSI__STATE_OF('s', 'o', 'f', 't'), soft, block);
+}
+
+FSI_API fsi_result fsi_soft_restore(fsi_soft *soft, const void *block, size_t size) {
+    if (!soft || !soft->block)
+        return FSI_ERR_STATE;
+    return fsi__state_restore(fsi__soft_state, FSI__STATE_OF('s', 'o', 'f', 't'), soft, block,
+                              size);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -11350,26 +11410,33 @@ FSI_API fsi_result fsi_reduced_move(fsi_reduced *reduced, fsi_real dt) {
     return FSI_OK;
 }
 
+static void fsi__reduced_state(void *object, fsi__state *state) {
+    fsi_reduced *reduced = (fsi_reduced *)object;
+    size_t reals = fsi__reduced_reals(reduced);
+    fsi__state_match(state, reals);
+    fsi__state_reals(state, reduced->state, reals);
+    if (fsi__state_loads(state)) {
+        reduced->half = 0;
+        reduced->moved = 0;
+        fsi__reduced_update(reduced);
+    }
+}
+
 FSI_API size_t fsi_reduced_state_size(const fsi_reduced *reduced) {
-    return reduced && reduced->model ? fsi__reduced_reals(reduced) * sizeof(fsi_real) : 0;
+    return reduced && reduced->block ? fsi__state_size(fsi__reduced_state, reduced) : 0;
 }
 
-FSI_API fsi_result fsi_reduced_save(const fsi_reduced *reduced, void *out) {
-    if (!reduced || !reduced->block || !out)
-        return FSI_ERR_ARGUMENT;
-    memcpy(out, reduced->state, fsi_reduced_state_size(reduced));
-    return FSI_OK;
+FSI_API fsi_result fsi_reduced_save(const fsi_reduced *reduced, void *block) {
+    if (!reduced || !reduced->block)
+        return FSI_ERR_STATE;
+    return fsi__state_save(fsi__reduced_state, FSI__STATE_OF('r', 'e', 'd', 'u'), reduced, block);
 }
 
-FSI_API fsi_result fsi_reduced_restore(fsi_reduced *reduced, const void *in) {
-    if (!reduced || !reduced->block || !in)
-        return FSI_ERR_ARGUMENT;
-
-    memcpy(reduced->state, in, fsi_reduced_state_size(reduced));
-    reduced->half = 0;
-    reduced->moved = 0;
-    fsi__reduced_update(reduced);
-    return FSI_OK;
+FSI_API fsi_result fsi_reduced_restore(fsi_reduced *reduced, const void *block, size_t size) {
+    if (!reduced || !reduced->block)
+        return FSI_ERR_STATE;
+    return fsi__state_restore(fsi__reduced_state, FSI__STATE_OF('r', 'e', 'd', 'u'), reduced, block,
+                              size);
 }
 
 /* ---- A copy on its own as a coupled solid. */
@@ -12688,54 +12755,75 @@ FSI_API fsi_result fsi_reduced_contact(fsi_reduced_contacts *contacts, fsi_reduc
 }
 
 /* ---- State: the impulses that the next call starts from. */
-static fsi_result fsi__reduced_contacts_state(fsi_reduced_contacts *contacts, fsi__state *state) {
-    double dt = contacts->solids.block ? (double)contacts->solids.work->last_h : 0;
-    int32_t counts[3] = {contacts->count, contacts->bodies, contacts->obstacles};
-    fsi__state_field(state, &dt, 1, sizeof dt);
-    fsi__state_field(state, counts, 3, sizeof *counts);
-    if (state->from) {
-        fsi_result result = FSI__LIST_ROOM(contacts->ends, counts[0], &contacts->allocator);
-        if (result == FSI_OK)
-            result = fsi__reduced_world(contacts, counts[0] + 64, NULL, 0);
-        if (result != FSI_OK)
-            return result;
-        contacts->solids.work->last_h = (fsi_real)dt;
-        contacts->solids.contact_count = counts[0];
+static void fsi__reduced_contact_state(fsi_contact *contact, fsi__reduced_ends *ends, int bodies,
+                                       int obstacles, fsi__state *state) {
+    fsi_contact copy = FSI__ZERO;
+    fsi__reduced_ends copied = FSI__ZERO;
+    if (contact) {
+        copy = *contact;
+        copied = *ends;
     }
-    contacts->count = counts[0];
-    contacts->bodies = counts[1];
-    contacts->obstacles = counts[2];
-    fsi__state_field(state, contacts->solids.contact, (size_t)counts[0],
-                     sizeof *contacts->solids.contact);
-    fsi__state_field(state, contacts->ends, (size_t)counts[0], sizeof *contacts->ends);
-    return FSI_OK;
+    fsi__state_copy(state, &copied, 1, sizeof copied);
+    fsi__state_finite(state, &copied, offsetof(fsi__reduced_ends, velocity), sizeof copied);
+    fsi__state_require(state, copied.point[0] >= 0 && copied.point[1] >= 0);
+    fsi__contact_state(&copy, 1, 1 + bodies + obstacles, state);
+
+    /* The world of the contacts has one body, and numbers begin behind it. */
+    fsi__state_require(state, copy.lead <= bodies);
+    if (fsi__state_loads(state)) {
+        *contact = copy;
+        *ends = copied;
+    }
+}
+
+static void fsi__reduced_contacts_state(void *object, fsi__state *state) {
+    fsi_reduced_contacts *contacts = (fsi_reduced_contacts *)object;
+    double dt = contacts->solids.block ? (double)contacts->solids.work->last_h : 0;
+    fsi__state_copy(state, &dt, 1, sizeof dt);
+    fsi__state_require(state, dt >= 0 && fsi__finite64(dt));
+    int bodies = (int)fsi__state_integer(state, contacts->bodies, 0, 1 << 24);
+    int obstacles = (int)fsi__state_integer(state, contacts->obstacles, 0, 1 << 24);
+
+    /* A block has the bytes of as many contacts as it claims, else it is refused. */
+    int64_t most = state->from ? (int64_t)(state->size / sizeof(fsi_contact)) : INT32_MAX;
+    int count = (int)fsi__state_integer(state, contacts->count, 0, most);
+    if (fsi__state_loads(state)) {
+        state->result = FSI__LIST_ROOM(contacts->ends, count, &contacts->allocator);
+        if (state->result >= 0)
+            state->result = fsi__reduced_world(contacts, count + 64, NULL, 0);
+    }
+    if (fsi__state_loads(state)) {
+        contacts->solids.work->last_h = (fsi_real)dt;
+        contacts->solids.contact_count = count;
+        contacts->count = count;
+        contacts->bodies = bodies;
+        contacts->obstacles = obstacles;
+        contacts->holds = 0;
+    }
+    int checks = state->purpose == FSI__STATE_CHECK;
+    for (int i = 0; i < count && state->result >= 0; i++)
+        fsi__reduced_contact_state(checks ? NULL : contacts->solids.contact + i,
+                                   checks ? NULL : contacts->ends + i, bodies, obstacles, state);
 }
 
 FSI_API size_t fsi_reduced_contacts_state_size(const fsi_reduced_contacts *contacts) {
-    fsi_reduced_contacts copy = FSI__ZERO;
-    if (contacts)
-        copy = *contacts;
-    fsi__state state = {NULL, NULL, 0, 0};
-    fsi__reduced_contacts_state(&copy, &state);
-    return state.used;
+    return contacts ? fsi__state_size(fsi__reduced_contacts_state, contacts) : 0;
 }
 
-FSI_API fsi_result fsi_reduced_contacts_save(const fsi_reduced_contacts *contacts, void *out) {
-    if (!contacts || !out)
-        return FSI_ERR_ARGUMENT;
+#define FSI__STATE_CONTACTS FSI__STATE_OF('c', 'o', 'n', 't')
 
-    fsi_reduced_contacts copy = *contacts;
-    fsi__state state = {(unsigned char *)out, NULL, 0, 0};
-    return fsi__reduced_contacts_state(&copy, &state);
+FSI_API fsi_result fsi_reduced_contacts_save(const fsi_reduced_contacts *contacts, void *block) {
+    if (!contacts)
+        return FSI_ERR_ARGUMENT;
+    return fsi__state_save(fsi__reduced_contacts_state, FSI__STATE_CONTACTS, contacts, block);
 }
 
-FSI_API fsi_result fsi_reduced_contacts_restore(fsi_reduced_contacts *contacts, const void *in) {
-    if (!contacts || !in || !fsi_allocator_valid(&contacts->allocator))
+FSI_API fsi_result fsi_reduced_contacts_restore(fsi_reduced_contacts *contacts, const void *block,
+                                                size_t size) {
+    if (!contacts || !fsi_allocator_valid(&contacts->allocator))
         return FSI_ERR_ARGUMENT;
-
-    contacts->holds = 0;
-    fsi__state state = {NULL, (const unsigned char *)in, 0, 0};
-    return fsi__reduced_contacts_state(contacts, &state);
+    return fsi__state_restore(fsi__reduced_contacts_state, FSI__STATE_CONTACTS, contacts, block,
+                              size);
 }
 
 FSI_API void fsi_reduced_contacts_free(fsi_reduced_contacts *contacts) {

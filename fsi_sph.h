@@ -352,7 +352,7 @@ typedef struct fsi_sph {
     fsi_real least_alpha; /* DFSPH: 1 / alpha of a full neighbourhood without its own gradient */
     fsi_real wall_scale;  /* calibrates boundary volumes: a flat wall completes the density */
     void *block;          /* the one allocation; it begins with the state */
-    size_t block_size, state_bytes;
+    size_t block_size;
 } fsi_sph;
 
 /* Checks the desc and makes the one allocation. FSI_ERR_ARGUMENT, FSI_ERR_SIZE, FSI_ERR_MEMORY. */
@@ -431,10 +431,13 @@ FSI_API fsi_real fsi_sph_max_dt(const fsi_sph *sph);
 FSI_API size_t fsi_sph_state_size(const fsi_sph *sph);
 /* Copies the whole dynamic state out (between steps or between stages; after restore the next stage
    is prepare). */
-FSI_API fsi_result fsi_sph_save(const fsi_sph *sph, void *out);
-/* Copies it back; a restored run gives identical bits. The state must come from this object or one
-   with an equal desc. */
-FSI_API fsi_result fsi_sph_restore(fsi_sph *sph, const void *state);
+FSI_API fsi_result fsi_sph_save(const fsi_sph *sph, void *block);
+/* Copies it back; a restored run gives identical bits. The block, of size bytes, may come from
+   anywhere: FSI_ERR_SIZE or FSI_ERR_DATA where it is not a state of this object or one with an
+   equal desc; nothing changes then. */
+FSI_API fsi_result fsi_sph_restore(fsi_sph *sph, const void *block, size_t size);
+/* What restore would say, without restoring. */
+FSI_API fsi_result fsi_sph_check(const fsi_sph *sph, const void *block, size_t size);
 
 /* Sums over fluid particles: mass kg, momentum N s, angular momentum about the origin N m s,
    kinetic energy J; any pointer may be NULL. */
@@ -570,7 +573,7 @@ typedef struct fsi_tled {
     fsi_real mu, lambda, bulk;         /* Lame constants and bulk modulus, Pa */
     int ready;                         /* 1 after accelerate */
     void *block;                       /* the one allocation; the state begins in it */
-    size_t block_size, state_bytes;
+    size_t block_size;
 } fsi_tled;
 
 /* Checks everything (indices, finite, no tetrahedron of zero volume: FSI_ERR_GEOMETRY), computes
@@ -608,8 +611,8 @@ FSI_API fsi_surface fsi_tled_surface(const fsi_tled *tled);
 FSI_API fsi_result fsi_tled_couple(fsi_tled *tled, fsi_coupled *out);
 /* State in one block: positions, velocities, drives, external forces, fixed nodes, clock. */
 FSI_API size_t fsi_tled_state_size(const fsi_tled *tled);
-FSI_API fsi_result fsi_tled_save(const fsi_tled *tled, void *out);
-FSI_API fsi_result fsi_tled_restore(fsi_tled *tled, const void *state);
+FSI_API fsi_result fsi_tled_save(const fsi_tled *tled, void *block);
+FSI_API fsi_result fsi_tled_restore(fsi_tled *tled, const void *block, size_t size);
 
 #ifdef __cplusplus
 }
@@ -781,9 +784,9 @@ FSI_API fsi_real fsi_sph_tait(fsi_real density, fsi_real rest_density, fsi_real 
 #define FSI__CELLS_END FSI_R(1e8)
 #define FSI__SPH_FINE 4 /* fluid cells along x per support radius */
 
-/* floor(t) for |t| <= FSI__CELLS_END. */
+/* floor(t), for anything farther than the end the end. */
 FSI__INLINE int fsi__cell_floor(fsi_real t) {
-    int whole = (int)t;
+    int whole = (int)fsi__max(fsi__min(t, FSI__CELLS_END), -FSI__CELLS_END);
     return whole - (t < (fsi_real)whole);
 }
 
@@ -1203,7 +1206,6 @@ static void fsi__sph_layout(fsi_sph *sph, fsi_arena *arena) {
     FSI__TAKE(sph->listed_at, fsi_real, arena, sph->desc.skin > 0 ? 3 * (fluid + walls) : 0);
     fsi__take_reals(arena, 3 * walls, 3, boundary);
     FSI__TAKE(sph->bobject, int32_t, arena, walls);
-    sph->state_bytes = arena->used;
 
     /* Results and scratch of fluid particles. */
     fsi_real **result[] = {&sph->p,         &sph->ax,    &sph->ay,       &sph->az,   &sph->work,
@@ -1512,10 +1514,9 @@ FSI_API fsi_result fsi_sph_add_block(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi, fsi
     return FSI_OK;
 }
 
-FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *sph, const fsi_sph_emitter *emitter) {
-    if (!fsi__sph_live(sph))
-        return FSI_ERR_STATE;
-    if (!emitter || !fsi__sph_within(sph, emitter->centre) || !fsi__finite_vec(emitter->direction))
+/* FSI_OK, or why this fluid cannot have the emitter. */
+static fsi_result fsi__sph_emitter_check(const fsi_sph *sph, const fsi_sph_emitter *emitter) {
+    if (!fsi__sph_within(sph, emitter->centre) || !fsi__finite_vec(emitter->direction))
         return FSI_ERR_ARGUMENT;
     int sized = fsi__positive(emitter->radius) && fsi__positive(emitter->speed);
     int timed = fsi__finite(emitter->from) && fsi__finite(emitter->until);
@@ -1525,7 +1526,18 @@ FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *sph, const fsi_sph_emitter *emit
     /* A layer that could never fit is refused. */
     double across = (double)emitter->radius / (double)sph->desc.spacing;
     double layer = across * (sph->desc.dim == 3 ? across : 1);
-    if (sph->now.emitters == FSI_SPH_EMITTERS || layer > (double)sph->desc.capacity)
+    return layer > (double)sph->desc.capacity ? FSI_ERR_SIZE : FSI_OK;
+}
+
+FSI_API fsi_result fsi_sph_add_emitter(fsi_sph *sph, const fsi_sph_emitter *emitter) {
+    if (!fsi__sph_live(sph))
+        return FSI_ERR_STATE;
+    if (!emitter)
+        return FSI_ERR_ARGUMENT;
+    fsi_result result = fsi__sph_emitter_check(sph, emitter);
+    if (result < 0)
+        return result;
+    if (sph->now.emitters == FSI_SPH_EMITTERS)
         return FSI_ERR_SIZE;
 
     fsi_sph_emitter *own = &sph->now.emitter[sph->now.emitters++];
@@ -3559,27 +3571,13 @@ FSI_API fsi_result fsi_sph_advance(fsi_sph *sph, fsi_real duration, int max_step
 
 /* ------------------------------------------------------------------------------------------------
  * >>sph state */
-FSI_API size_t fsi_sph_state_size(const fsi_sph *sph) {
-    return fsi__sph_live(sph) ? sizeof sph->now + sph->state_bytes : 0;
-}
-
-FSI_API fsi_result fsi_sph_save(const fsi_sph *sph, void *out) {
-    if (!fsi__sph_live(sph))
-        return FSI_ERR_STATE;
-    if (!out)
-        return FSI_ERR_ARGUMENT;
-    memcpy(out, &sph->now, sizeof sph->now);
-    memcpy((unsigned char *)out + sizeof sph->now, sph->block, sph->state_bytes);
-
-    return FSI_OK;
-}
-
 static int fsi__fits(int count, int most) {
     return count >= 0 && count <= most;
 }
 
-/* Do the counts of a saved state fit this fluid? */
-static int fsi__sph_counts_ok(const fsi_sph_desc *desc, const fsi_sph_scalars *now) {
+/* Can this fluid have these scalars? */
+static int fsi__sph_scalars_fit(const fsi_sph *sph, const fsi_sph_scalars *now) {
+    const fsi_sph_desc *desc = &sph->desc;
     const int fits[] = {
         fsi__fits(now->count, desc->capacity),
         fsi__fits(now->boundary_count, desc->boundary_capacity),
@@ -3587,6 +3585,8 @@ static int fsi__sph_counts_ok(const fsi_sph_desc *desc, const fsi_sph_scalars *n
         fsi__fits(now->emitters, FSI_SPH_EMITTERS),
         fsi__fits(now->boxes, FSI_SPH_EMITTERS),
         now->next_id >= 0,
+        fsi__finite64(now->time),
+        now->dt_old >= 0,
     };
     if (!fsi__all_true(sizeof fits / sizeof *fits, fits))
         return 0;
@@ -3597,34 +3597,82 @@ static int fsi__sph_counts_ok(const fsi_sph_desc *desc, const fsi_sph_scalars *n
             || !fsi__fits(object->count, now->boundary_count - object->first))
             return 0;
     }
+    for (int k = 0; k < now->emitters; k++)
+        if (fsi__sph_emitter_check(sph, &now->emitter[k]) < 0
+            || !fsi__finite64(now->emitter[k].due))
+            return 0;
 
     return 1;
 }
 
-FSI_API fsi_result fsi_sph_restore(fsi_sph *sph, const void *state) {
-    if (!fsi__sph_live(sph))
-        return FSI_ERR_STATE;
-    if (!state)
-        return FSI_ERR_ARGUMENT;
-    fsi_sph_scalars now;
-    memcpy(&now, state, sizeof now);
-    if (!fsi__sph_counts_ok(&sph->desc, &now))
-        return FSI_ERR_ARGUMENT;
-    sph->now = now;
-    memcpy(sph->block, (const unsigned char *)state + sizeof sph->now, sph->state_bytes);
+/* What hangs on the restored arrays. */
+static void fsi__sph_restored(fsi_sph *sph) {
+    const fsi_sph_scalars *now = &sph->now;
     sph->ready = 0;
-
-    for (int k = 0; k < now.objects; k++)
-        for (int i = 0; i < now.object[k].count; i++)
-            sph->bobject[now.object[k].first + i] = k;
-    sph->now.list_valid = now.list_valid && fsi__sph_listed_within(sph);
-    if (sph->now.list_valid && now.count)
+    for (int k = 0; k < now->objects; k++)
+        for (int i = 0; i < now->object[k].count; i++)
+            sph->bobject[now->object[k].first + i] = k;
+    sph->now.list_valid = now->list_valid && fsi__sph_listed_within(sph);
+    if (now->list_valid && now->count)
         fsi__sph_recall(sph);
 
     /* The sorted copies of the boundary may be of another time. */
     sph->now.boundary_dirty = 1;
+}
 
-    return FSI_OK;
+/* Everything that a step changes, listed once; see fsi__state in the base. */
+static void fsi__sph_state(void *object, fsi__state *state) {
+    fsi_sph *sph = (fsi_sph *)object;
+    fsi_sph_scalars now = sph->now;
+    fsi__state_match(state, (size_t)sph->desc.capacity);
+    fsi__state_match(state, (size_t)sph->desc.boundary_capacity);
+    fsi__state_match(state, sph->desc.skin > 0);
+    fsi__state_copy(state, &now, 1, sizeof now);
+    fsi__state_require(state, fsi__sph_scalars_fit(sph, &now));
+    if (fsi__state_loads(state))
+        sph->now = now;
+
+    /* The arrays lie side by side. Places without a particle may hold anything. */
+    fsi_real **carried[FSI__SPH_CARRIED];
+    fsi_real **boundary[] = {&sph->bx, &sph->bv, &sph->blocal};
+    fsi__sph_carried(sph, carried);
+    size_t fluid = (size_t)sph->desc.capacity + 16;
+    size_t walls = (size_t)sph->desc.boundary_capacity + 16;
+    for (int k = 0; k < FSI__SPH_CARRIED; k++)
+        fsi__state_within(state, *carried[k], fluid, (size_t)now.count, -FSI_REAL_MAX,
+                          FSI_REAL_MAX);
+    fsi__state_field(state, sph->id, fluid, sizeof *sph->id);
+    fsi__state_field(state, sph->listed_at, sph->desc.skin > 0 ? 3 * (fluid + walls) : 0,
+                     sizeof *sph->listed_at);
+    for (int k = 0; k < 3; k++)
+        fsi__state_within(state, *boundary[k], 3 * walls, 3 * (size_t)now.boundary_count,
+                          -FSI_REAL_MAX, FSI_REAL_MAX);
+    if (fsi__state_loads(state))
+        fsi__sph_restored(sph);
+}
+
+#define FSI__STATE_SPH FSI__STATE_OF('s', 'p', 'h', ' ')
+
+FSI_API size_t fsi_sph_state_size(const fsi_sph *sph) {
+    return fsi__sph_live(sph) ? fsi__state_size(fsi__sph_state, sph) : 0;
+}
+
+FSI_API fsi_result fsi_sph_save(const fsi_sph *sph, void *block) {
+    if (!fsi__sph_live(sph))
+        return FSI_ERR_STATE;
+    return fsi__state_save(fsi__sph_state, FSI__STATE_SPH, sph, block);
+}
+
+FSI_API fsi_result fsi_sph_check(const fsi_sph *sph, const void *block, size_t size) {
+    if (!fsi__sph_live(sph))
+        return FSI_ERR_STATE;
+    return fsi__state_check(fsi__sph_state, FSI__STATE_SPH, sph, block, size);
+}
+
+FSI_API fsi_result fsi_sph_restore(fsi_sph *sph, const void *block, size_t size) {
+    if (!fsi__sph_live(sph))
+        return FSI_ERR_STATE;
+    return fsi__state_restore(fsi__sph_state, FSI__STATE_SPH, sph, block, size);
 }
 
 /* Sums over point masses, in double. */
@@ -4146,7 +4194,6 @@ static void fsi__tled_layout(fsi_tled *tled, fsi_arena *arena) {
     fsi__take_reals(arena, 3 * nodes, 4, state);
     FSI__TAKE(tled->inverse_mass, fsi_real, arena, nodes);
     FSI__TAKE(tled->clock, double, arena, 2);
-    tled->state_bytes = arena->used;
 
     /* Nodes. */
     fsi_real **vectors[] = {&tled->x0, &tled->impulse, &tled->force};
@@ -5011,28 +5058,39 @@ FSI_API fsi_result fsi_tled_couple(fsi_tled *tled, fsi_coupled *out) {
     return FSI_OK;
 }
 
+static void fsi__tled_state(void *object, fsi__state *state) {
+    fsi_tled *tled = (fsi_tled *)object;
+    size_t nodes = (size_t)tled->nodes;
+    fsi_real *const array[] = {tled->x, tled->v, tled->drive, tled->fext};
+    fsi__state_match(state, nodes);
+    for (int k = 0; k < 4; k++)
+        fsi__state_reals(state, array[k], 3 * nodes);
+    fsi__state_within(state, tled->inverse_mass, nodes, nodes, 0, FSI_REAL_MAX);
+
+    double clock[2] = {tled->clock[0], tled->clock[1]};
+    fsi__state_copy(state, clock, 2, sizeof *clock);
+    fsi__state_require(state, fsi__finite64(clock[0]) && fsi__finite64(clock[1]));
+    if (fsi__state_loads(state)) {
+        memcpy(tled->clock, clock, sizeof clock);
+        tled->ready = 0;
+    }
+}
+
 FSI_API size_t fsi_tled_state_size(const fsi_tled *tled) {
-    return fsi__tled_live(tled) ? tled->state_bytes : 0;
+    return fsi__tled_live(tled) ? fsi__state_size(fsi__tled_state, tled) : 0;
 }
 
-FSI_API fsi_result fsi_tled_save(const fsi_tled *tled, void *out) {
+FSI_API fsi_result fsi_tled_save(const fsi_tled *tled, void *block) {
     if (!fsi__tled_live(tled))
         return FSI_ERR_STATE;
-    if (!out)
-        return FSI_ERR_ARGUMENT;
-    memcpy(out, tled->block, tled->state_bytes);
-    return FSI_OK;
+    return fsi__state_save(fsi__tled_state, FSI__STATE_OF('t', 'l', 'e', 'd'), tled, block);
 }
 
-FSI_API fsi_result fsi_tled_restore(fsi_tled *tled, const void *state) {
+FSI_API fsi_result fsi_tled_restore(fsi_tled *tled, const void *block, size_t size) {
     if (!fsi__tled_live(tled))
         return FSI_ERR_STATE;
-    if (!state)
-        return FSI_ERR_ARGUMENT;
-    memcpy(tled->block, state, tled->state_bytes);
-    tled->ready = 0;
-
-    return FSI_OK;
+    return fsi__state_restore(fsi__tled_state, FSI__STATE_OF('t', 'l', 'e', 'd'), tled, block,
+                              size);
 }
 
 #ifdef __cplusplus

@@ -200,16 +200,18 @@ static void step_lying(bricks *b, double dt) {
 /* The state of a brick and of its contacts are saved, 20 steps are taken, both are restored, and
    the same 20 steps are taken again. Difference of the two ends: 0 to the last bit. */
 static double live_twice(bricks *b, double dt) {
-    void *body = ex_alloc(fsi_reduced_state_size(&b->lying), 1);
-    void *contacts = ex_alloc(fsi_reduced_contacts_state_size(&b->contacts), 1);
+    size_t body_size = fsi_reduced_state_size(&b->lying);
+    size_t contacts_size = fsi_reduced_contacts_state_size(&b->contacts);
+    void *body = ex_alloc(body_size, 1);
+    void *contacts = ex_alloc(contacts_size, 1);
     ex_need(fsi_reduced_save(&b->lying, body));
     ex_need(fsi_reduced_contacts_save(&b->contacts, contacts));
     for (int i = 0; i < 20; i++)
         step_lying(b, dt);
     fsi_vec3 first = fsi_reduced_point(&b->lying, 0);
 
-    ex_need(fsi_reduced_restore(&b->lying, body));
-    ex_need(fsi_reduced_contacts_restore(&b->contacts, contacts));
+    ex_need(fsi_reduced_restore(&b->lying, body, body_size));
+    ex_need(fsi_reduced_contacts_restore(&b->contacts, contacts, contacts_size));
     for (int i = 0; i < 20; i++)
         step_lying(b, dt);
     fsi_vec3 second = fsi_reduced_point(&b->lying, 0);

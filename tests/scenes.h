@@ -122,37 +122,53 @@ static fsi_result scene_part_save(const scene_part *p, void *out) {
     return FSI_ERR_ARGUMENT;
 }
 
-static fsi_result scene_part_restore(const scene_part *p, const void *in) {
+/* Bytes of a block, which its head knows. */
+static size_t scene_block_size(const void *block) {
+    uint64_t bytes;
+    memcpy(&bytes, (const unsigned char *)block + 16, sizeof bytes);
+    return (size_t)bytes;
+}
+
+static size_t scene_part_restored_size(const scene_part *p, const void *in) {
+    return p->what == PART_SLIP || p->what == PART_CONTACTS ? scene_block_size(in)
+                                                            : scene_part_size(p);
+}
+
+static fsi_result scene_part_restore_sized(const scene_part *p, const void *in, size_t size) {
     switch (p->what) {
     case PART_GRID:
-        return fsi_grid_restore((fsi_grid *)p->object, in);
+        return fsi_grid_restore((fsi_grid *)p->object, in, size);
     case PART_SOLIDS:
-        return fsi_solids_restore((fsi_solids *)p->object, in);
+        return fsi_solids_restore((fsi_solids *)p->object, in, size);
     case PART_SOFT:
-        return fsi_soft_restore((fsi_soft *)p->object, in);
+        return fsi_soft_restore((fsi_soft *)p->object, in, size);
     case PART_REDUCED:
-        return fsi_reduced_restore((fsi_reduced *)p->object, in);
+        return fsi_reduced_restore((fsi_reduced *)p->object, in, size);
     case PART_WORLD:
-        return fsi_world_restore((fsi_world *)p->object, in);
+        return fsi_world_restore((fsi_world *)p->object, in, size);
     case PART_COUPLE:
-        return fsi_couple_restore((fsi_couple *)p->object, in);
+        return fsi_couple_restore((fsi_couple *)p->object, in, size);
     case PART_SLIP:
-        return fsi_slip_restore((fsi_slip *)p->object, in);
+        return fsi_slip_restore((fsi_slip *)p->object, in, size);
     case PART_SCHEME:
-        return fsi_partitioned_restore((fsi_partitioned *)p->object, in);
+        return fsi_partitioned_restore((fsi_partitioned *)p->object, in, size);
     case PART_SPH:
-        return fsi_sph_restore((fsi_sph *)p->object, in);
+        return fsi_sph_restore((fsi_sph *)p->object, in, size);
     case PART_TLED:
-        return fsi_tled_restore((fsi_tled *)p->object, in);
+        return fsi_tled_restore((fsi_tled *)p->object, in, size);
     case PART_CONTACTS:
-        return fsi_reduced_contacts_restore((fsi_reduced_contacts *)p->object, in);
+        return fsi_reduced_contacts_restore((fsi_reduced_contacts *)p->object, in, size);
     case PART_SPH_RIGID:
-        return fsi_sph_rigid_restore((fsi_sph_rigid *)p->object, in);
+        return fsi_sph_rigid_restore((fsi_sph_rigid *)p->object, in, size);
     case PART_OWN:
         memcpy(p->object, in, sizeof(scene_own));
         return FSI_OK;
     }
     return FSI_ERR_ARGUMENT;
+}
+
+static fsi_result scene_part_restore(const scene_part *p, const void *in) {
+    return scene_part_restore_sized(p, in, scene_part_restored_size(p, in));
 }
 
 static size_t scene_round(size_t n) {

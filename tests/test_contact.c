@@ -764,19 +764,19 @@ static size_t mixed_size(const mixed *s) {
 
 static void mixed_state(mixed *s, unsigned char *at, int restore) {
     if (restore)
-        fsi_solids_restore(&s->w, at);
+        fsi_solids_restore(&s->w, at, fsi_solids_state_size(&s->w));
     else
         fsi_solids_save(&s->w, at);
     at += fsi_solids_state_size(&s->w);
     for (int k = 0; k < 2; k++) {
         fsi_soft *soft = k ? &s->cube : &s->cloth;
         if (restore)
-            fsi_soft_restore(soft, at);
+            fsi_soft_restore(soft, at, fsi_soft_state_size(soft));
         else
             fsi_soft_save(soft, at);
         at += fsi_soft_state_size(soft);
         if (restore)
-            fsi_reduced_restore(s->star + k, at);
+            fsi_reduced_restore(s->star + k, at, fsi_reduced_state_size(s->star + k));
         else
             fsi_reduced_save(s->star + k, at);
         at += fsi_reduced_state_size(s->star + k);

@@ -2371,8 +2371,8 @@ TEST restore_continues_bit_for_bit(void) {
         h[run] = check_hash(&S.body[0].velocity, sizeof(fsi_vec3), h[run]);
         if (run == 1)
             break;
-        CHECK_OK(fsi_grid_restore(&S.grid, grid_state));
-        CHECK_OK(fsi_couple_restore(&S.couple, couple_state));
+        CHECK_OK(fsi_grid_restore(&S.grid, grid_state, fsi_grid_state_size(&S.grid)));
+        CHECK_OK(fsi_couple_restore(&S.couple, couple_state, fsi_couple_state_size(&S.couple)));
         S.body[0] = body;
     }
     free(grid_state);

@@ -620,8 +620,8 @@ TEST proxy_same_bits_for_any_threads_and_after_restore(void) {
         uint64_t hash =
             check_hash(r.sph.y, sizeof(fsi_real) * (size_t)r.sph.now.count,
                        check_hash(r.plate.x, 3 * sizeof(fsi_real) * (size_t)r.plate.nodes, 1));
-        fsi_sph_restore(&r.sph, a);
-        fsi_tled_restore(&r.plate, b);
+        fsi_sph_restore(&r.sph, a, fsi_sph_state_size(&r.sph));
+        fsi_tled_restore(&r.plate, b, fsi_tled_state_size(&r.plate));
         for (int i = 0; i < 20; i++)
             ASSERT(fsi_proxy_step(&r.proxy, FSI_R(1e-3), NULL) >= 0);
         ASSERT(
@@ -807,7 +807,7 @@ TEST rigid_same_bits_for_any_threads_and_after_restore(void) {
             uint64_t hash = check_hash(p.sph.y, sizeof(fsi_real) * (size_t)p.sph.now.count,
                                        check_hash(&p.world.body[p.body].x, sizeof(fsi_vec3), 1));
             ASSERTm("the ball should be wet", p.sph.now.object[p.object].contact > 0);
-            CHECK_OK(fsi_sph_rigid_restore(&p.couple, a));
+            CHECK_OK(fsi_sph_rigid_restore(&p.couple, a, fsi_sph_rigid_state_size(&p.couple)));
             for (int i = 0; i < 40; i++)
                 ASSERT(fsi_sph_rigid_step(&p.couple, FSI_R(2e-3), NULL) >= 0);
             ASSERT(hash

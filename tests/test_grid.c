@@ -1489,7 +1489,7 @@ static enum greatest_test_res all_calls(fsi_grid *grid, const fsi_occlusion *occ
     fsi_grid_field_at(grid, FSI_FIELD_PRESSURE, fsi_vec(x[0], x[1], x[2]));
     fsi_grid_max_divergence(grid);
     fsi_grid_kinetic_energy(grid);
-    ASSERT(fsi_grid_restore(grid, b) >= 0);
+    ASSERT(fsi_grid_restore(grid, b, fsi_grid_state_size(grid)) >= 0);
     ASSERT(fsi_grid_max_dt(grid) > 0 && fsi_grid_cfl(grid, dt) >= 0 && fsi_grid_memory(grid) > 0);
     if (grid->phi)
         ASSERT(fsi_levelset_reset(&grid->levelset, NULL) >= 0
@@ -1615,7 +1615,7 @@ TEST restored_run_continues_bit_for_bit(void) {
         CHECK_OK(fsi_grid_save(&grid, b));
         ASSERT(run(&grid, .01, 10));
         uint64_t h = state_hash(&grid);
-        ASSERT(fsi_grid_restore(&grid, b) >= 0);
+        ASSERT(fsi_grid_restore(&grid, b, fsi_grid_state_size(&grid)) >= 0);
         ASSERT(run(&grid, .01, 10));
         ASSERT(h == state_hash(&grid));
         fsi_grid other;
@@ -1623,18 +1623,18 @@ TEST restored_run_continues_bit_for_bit(void) {
             ASSERT(make_tank(&other, 20, 1, FSI_R(.3), 1e-5));
         else
             ASSERT(make_plume(&other, 24, 1, no_allocator()));
-        ASSERT(fsi_grid_restore(&other, b) >= 0);
+        ASSERT(fsi_grid_restore(&other, b, fsi_grid_state_size(&other)) >= 0);
         ASSERT(run(&other, .01, 10));
         ASSERT(h == state_hash(&other));
         fsi_grid_free(&other);
         ASSERT(make_plume(&other, 16, 1, no_allocator()));
-        CHECK_RESULT(FSI_ERR_SIZE, fsi_grid_restore(&other, b));
+        CHECK_RESULT(FSI_ERR_SIZE, fsi_grid_restore(&other, b, fsi_grid_state_size(&other)));
         fsi_grid_free(&other);
         if (liquid) { /* the same cells, other markers */
             fsi_grid_desc desc = grid.desc;
             desc.particles = -1;
             CHECK_OK(fsi_grid_init(&other, &desc));
-            CHECK_RESULT(FSI_ERR_SIZE, fsi_grid_restore(&other, b));
+            CHECK_RESULT(FSI_ERR_SIZE, fsi_grid_restore(&other, b, fsi_grid_state_size(&other)));
             fsi_grid_free(&other);
         }
         fsi_grid_free(&grid);

@@ -571,7 +571,7 @@ TEST restore_and_threads(void) {
                 ASSERT(tank_step(&T, 1) >= 0);
             h[run] = tank_hash(&T);
             if (run == 0)
-                CHECK_OK(fsi_world_restore(&T.w, state));
+                CHECK_OK(fsi_world_restore(&T.w, state, fsi_world_state_size(&T.w)));
         }
         ASSERT(h[0] == h[1]);
         if (k == 0)

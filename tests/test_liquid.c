@@ -526,7 +526,7 @@ static uint64_t short_liquid(int threads, int dim, void *block, int restore) {
     if (fsi_grid_init(&grid, &desc) < 0
         || fsi_grid_set_field(&grid, FSI_FIELD_PHI, column_fn, &c) < 0)
         return 0;
-    if (restore && fsi_grid_restore(&grid, block) < 0)
+    if (restore && fsi_grid_restore(&grid, block, fsi_grid_state_size(&grid)) < 0)
         return 0;
     for (int s = restore ? steps / 2 : 0; s < steps; s++) {
         if (block && !restore && s == steps / 2)

@@ -167,7 +167,8 @@ static fsi_result reduced_contacts(const fsi_allocator *allocator) {
         result = fsi_reduced_contacts_save(&s->contacts, past);
     }
     if (result >= 0)
-        result = fsi_reduced_contacts_restore(&fresh, past);
+        result = fsi_reduced_contacts_restore(&fresh, past,
+                                              fsi_reduced_contacts_state_size(&s->contacts));
     fsi_reduced_contacts_free(&fresh);
     reduced_drop(s);
     free(past);
@@ -227,7 +228,7 @@ static fsi_result world_jointed(const fsi_allocator *allocator) {
         }
     }
     if (result >= 0)
-        result = fsi_world_restore(&t->world, past);
+        result = fsi_world_restore(&t->world, past, fsi_world_state_size(&t->world));
     if (result >= 0)
         result = fsi_world_step(&t->world, FSI_R(0.005), NULL);
     world_drop(s);
@@ -264,7 +265,7 @@ static fsi_result couple_full(const fsi_allocator *allocator) {
     if (result >= 0)
         result = fsi_couple_step(&fresh, &s->mono, FSI_R(0.02), NULL);
     if (result >= 0)
-        result = fsi_couple_restore(&fresh, past);
+        result = fsi_couple_restore(&fresh, past, fsi_couple_state_size(&fresh));
     fsi_couple_free(&fresh);
     strip_drop(s);
     free(s);
@@ -322,7 +323,7 @@ static fsi_result slip_solvers(const fsi_allocator *allocator, int form, int sol
     if (result >= 0)
         result = fsi_slip_init(&fresh, &s->grid, &desc);
     if (result >= 0)
-        result = fsi_slip_restore(&fresh, past);
+        result = fsi_slip_restore(&fresh, past, fsi_slip_state_size(&slip));
     if (result >= 0)
         result = fsi_slip_detect(&fresh, s->list, 1);
     if (result >= 0)

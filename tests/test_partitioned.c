@@ -431,7 +431,7 @@ TEST P_09_roll_back(void) {
     ASSERT_EQ(1, d.saves);
     void *saved = malloc(fsi_partitioned_state_size(&partitioned));
     CHECK_OK(fsi_partitioned_save(&partitioned, saved));
-    CHECK_OK(fsi_partitioned_restore(&c2, saved));
+    CHECK_OK(fsi_partitioned_restore(&c2, saved, fsi_partitioned_state_size(&c2)));
     {
         fsi_real x1 = x, x2 = x;
         drift_save(&d);

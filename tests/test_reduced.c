@@ -907,7 +907,8 @@ static int pile(int count, int steps, int threads, int restart, uint64_t *hash, 
     *growth = *worked = *depth = *out = 0;
     for (int n = 0; n < steps && ok; n++) {
         if (restart && n == steps / 2) {
-            void *past = malloc(fsi_reduced_contacts_state_size(&contacts));
+            size_t size = fsi_reduced_contacts_state_size(&contacts);
+            void *past = malloc(size);
             ok &= contacts.count > 0 && fsi_reduced_contacts_save(&contacts, past) == FSI_OK;
             for (int i = 0; i < count; i++)
                 fsi_reduced_save(&reduced[i], keep + bytes * (size_t)i);
@@ -917,8 +918,8 @@ static int pile(int count, int steps, int threads, int restart, uint64_t *hash, 
             for (int i = 0; i < count; i++)
                 fsi_reduced_move(&reduced[i], dt);
             for (int i = 0; i < count; i++)
-                fsi_reduced_restore(&reduced[i], keep + bytes * (size_t)i);
-            ok &= fsi_reduced_contacts_restore(&contacts, past) == FSI_OK;
+                fsi_reduced_restore(&reduced[i], keep + bytes * (size_t)i, bytes);
+            ok &= fsi_reduced_contacts_restore(&contacts, past, size) == FSI_OK;
             free(past);
         }
         for (int i = 0; i < count; i++)

@@ -1600,7 +1600,8 @@ static int state_hash(const fsi_soft_desc *desc, int threads, int restart, uint6
             fsi_soft_save(&soft, keep);
             fsi_soft_step(&soft, &obstacle, 1, FSI_R(0.02));
             fsi_soft_free(&soft);
-            if (fsi_soft_init(&soft, desc) != FSI_OK || fsi_soft_restore(&soft, keep) != FSI_OK)
+            if (fsi_soft_init(&soft, desc) != FSI_OK
+                || fsi_soft_restore(&soft, keep, fsi_soft_state_size(&soft)) != FSI_OK)
                 return 0;
         }
         if (fsi_soft_step(&soft, &obstacle, 1, FSI_R(0.01)) < 0)
@@ -1664,7 +1665,7 @@ TEST restore_forgets_a_step_begun(void) {
         ASSERT(fsi_soft_forces(&soft, FSI_R(0.01)) >= 0);
         if (i)
             external.advance_fn(FSI_R(0.004), external.user);
-        CHECK_OK(fsi_soft_restore(&soft, keep));
+        CHECK_OK(fsi_soft_restore(&soft, keep, fsi_soft_state_size(&soft)));
         CHECK_OK(fsi_soft_move(&soft, FSI_R(0.01)));
         ASSERT_EQ(0, memcmp(x, soft.x, (size_t)n * sizeof *x));
     }

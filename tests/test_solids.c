@@ -1574,7 +1574,7 @@ TEST refusals_change_nothing(void) {
            && fsi_solids_step(&z.w, 0) < 0);
     ASSERT(fsi_solids_couple(&z.w, 99, &door) < 0 && fsi_solids_take(&z.w, 99) < 0
            && fsi_solids_set_externals(&z.w, NULL, 1) < 0);
-    ASSERT(fsi_solids_restore(&z.w, NULL) < 0 && fsi_solids_save(&z.w, NULL) < 0);
+    ASSERT(fsi_solids_restore(&z.w, NULL, 0) < 0 && fsi_solids_save(&z.w, NULL) < 0);
     fsi_solids_save(&z.w, after);
     ASSERTm("not a byte changed", !memcmp(before, after, fsi_solids_state_size(&z.w)));
     free(before);
@@ -1634,11 +1634,11 @@ TEST what_encloses_is_no_body(void) {
     CHECK_OK(fsi_solids_save(&solids, two));
 
     /* Back to one body and forth to two: the walls hold both times. */
-    CHECK_OK(fsi_solids_restore(&solids, one));
+    CHECK_OK(fsi_solids_restore(&solids, one, fsi_solids_state_size(&solids)));
     ASSERT_EQ(1, solids.body_count);
     CHECK_OK(fsi_solids_step(&solids, FSI_R(0.01)));
     CHECK_NEAR(-1.75, solids.body[0].x.y, 2e-3);
-    CHECK_OK(fsi_solids_restore(&solids, two));
+    CHECK_OK(fsi_solids_restore(&solids, two, fsi_solids_state_size(&solids)));
     CHECK_OK(fsi_solids_step(&solids, FSI_R(0.01)));
     CHECK_NEAR(-1.25, solids.body[1].x.y, 4e-3);
 
@@ -1786,13 +1786,13 @@ TEST restore_continues_bit_for_bit(void) {
     uint64_t h1 = check_hash(z.w.body, (size_t)z.w.body_count * sizeof *z.w.body, 0);
     for (int i = 0; i < 30; i++)
         fsi_solids_step(&z.w, FSI_R(1.) / 100);
-    CHECK_OK(fsi_solids_restore(&z.w, state));
+    CHECK_OK(fsi_solids_restore(&z.w, state, fsi_solids_state_size(&z.w)));
     for (int i = 0; i < 50; i++)
         fsi_solids_step(&z.w, FSI_R(1.) / 120);
     uint64_t h2 = check_hash(z.w.body, (size_t)z.w.body_count * sizeof *z.w.body, 0);
     ASSERTm("same bits", h1 == h2);
     memset(state, 0, 16);
-    CHECK_RESULT(FSI_ERR_SIZE, fsi_solids_restore(&z.w, state));
+    CHECK_RESULT(FSI_ERR_DATA, fsi_solids_restore(&z.w, state, fsi_solids_state_size(&z.w)));
     free(state);
     zoo_free(&z);
     PASS();

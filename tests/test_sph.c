@@ -770,11 +770,12 @@ TEST saved_runs_continue_bit_for_bit(void) {
         for (int k = 0; k < 40; k++)
             ASSERT(fsi_sph_step(&sph, fsi_sph_max_dt(&sph), NULL) >= 0);
         uint64_t h = state_hash(&sph);
-        CHECK_OK(fsi_sph_restore(&sph, state));
+        CHECK_OK(fsi_sph_restore(&sph, state, fsi_sph_state_size(&sph)));
         for (int k = 0; k < 40; k++)
             ASSERT(fsi_sph_step(&sph, fsi_sph_max_dt(&sph), NULL) >= 0);
         ASSERT(state_hash(&sph) == h);
-        CHECK_OK(fsi_sph_restore(&other, state)); /* into another object too */
+        CHECK_OK(fsi_sph_restore(&other, state,
+                                 fsi_sph_state_size(&other))); /* into another object too */
         for (int k = 0; k < 40; k++)
             ASSERT(fsi_sph_step(&other, fsi_sph_max_dt(&other), NULL) >= 0);
         ASSERT(state_hash(&other) == h);

@@ -648,7 +648,7 @@ TEST saved_runs_continue_bit_for_bit(void) {
     for (int k = 0; k < 10; k++)
         CHECK_OK(fsi_tled_step(&tled, fsi_tled_max_dt(&tled)));
     uint64_t h = check_hash(tled.x, 3 * (size_t)tled.nodes * sizeof *tled.x, 1);
-    CHECK_OK(fsi_tled_restore(&tled, state));
+    CHECK_OK(fsi_tled_restore(&tled, state, fsi_tled_state_size(&tled)));
     for (int k = 0; k < 10; k++)
         CHECK_OK(fsi_tled_step(&tled, fsi_tled_max_dt(&tled)));
     ASSERT(check_hash(tled.x, 3 * (size_t)tled.nodes * sizeof *tled.x, 1) == h);

@@ -99,6 +99,48 @@ TEST snapshot_into_a_new_object(void) {
     PASS();
 }
 
+/* Blocks that are cut off, damaged, of another object, precision or version are refused, and the
+ * object is as it was. */
+TEST state_from_strangers(void) {
+    unsigned char *block = (unsigned char *)malloc(1 << 22);
+    unsigned char *other = (unsigned char *)malloc(1 << 22);
+    void *hash = malloc(1 << 22);
+    for (int i = 0; i < SCENES; i++) {
+        const scene_kind *k = &scene_list[i];
+        scene_part part[SCENE_PARTS];
+        void *scene = run(k, NULL, 2);
+        ASSERTm(k->name, scene && scene_size(k, scene) <= 1 << 22);
+        int n = k->parts(scene, part);
+        uint64_t before = scene_hash(k, scene, hash);
+        for (int j = 0; j < n; j++) {
+            if (part[j].what == PART_OWN)
+                continue;
+            ASSERTm(k->name, scene_part_save(&part[j], block) >= 0);
+            size_t size = scene_part_restored_size(&part[j], block);
+            memcpy(other, block, size);
+            for (size_t cut = 0; cut < 16; cut++)
+                ASSERTm(k->name, scene_part_restore_sized(&part[j], block, cut * size / 16) < 0);
+            ASSERTm(k->name, scene_part_restore_sized(&part[j], block, size + 8) < 0);
+
+            /* Every 16th of the head and of the rest, one bit. */
+            for (size_t at = 0; at < size; at += at < 32 ? 2 : size / 16 + 1) {
+                other[at] = (unsigned char)(other[at] ^ 4);
+                ASSERTm(k->name, scene_part_restore_sized(&part[j], other, size) < 0);
+                other[at] = block[at];
+            }
+            for (int m = 0; m < n; m++)
+                if (part[m].what != part[j].what && part[m].what != PART_OWN)
+                    ASSERTm(k->name, scene_part_restore_sized(&part[m], block, size) < 0);
+        }
+        ASSERTm(k->name, scene_hash(k, scene, hash) == before);
+        drop(k, scene);
+    }
+    free(block);
+    free(other);
+    free(hash);
+    PASS();
+}
+
 /* What lies between the stages of a step is not state: after a restore the next stage must be asked
  * for from the first one on, and nothing of the other life shows. */
 static fsi_result begin_step(const scene_part *p, scene_reduced *heap) {
@@ -638,7 +680,8 @@ TEST slip_in_water_restored(void) {
     fsi_grid_desc narrow = scene_grid(8, 2, 1, NULL);
     CHECK_OK(fsi_grid_init(&s[1].grid, &narrow));
     CHECK_OK(fsi_slip_init(&s[1].slip, &s[1].grid, &sd));
-    CHECK_RESULT(FSI_ERR_SIZE, fsi_slip_restore(&s[1].slip, block[1]));
+    CHECK_RESULT(FSI_ERR_SIZE,
+                 fsi_slip_restore(&s[1].slip, block[1], fsi_slip_state_size(&s[1].slip)));
     for (int i = 0; i < 2; i++) {
         slip_drop(&s[i]);
         free(block[i]);
@@ -773,6 +816,7 @@ SUITE(trust) {
     RUN_TEST(plane_of_boundary_particles);
     RUN_TEST(same_bits_for_any_number_of_threads);
     RUN_TEST(snapshot_into_a_new_object);
+    RUN_TEST(state_from_strangers);
     RUN_TEST(restore_forgets_stages);
     RUN_TEST(rollback_loop);
     RUN_TEST(allocation_failure_at_any_point);

@@ -223,25 +223,25 @@ static fsi_result part_save(const part *own, void *block) {
 static fsi_result part_restore(const part *own, const void *block) {
     switch (own->kind) {
     case PART_WORLD:
-        return fsi_world_restore(own->object, block);
+        return fsi_world_restore(own->object, block, fsi_world_state_size(own->object));
     case PART_GRID:
-        return fsi_grid_restore(own->object, block);
+        return fsi_grid_restore(own->object, block, fsi_grid_state_size(own->object));
     case PART_SOLIDS:
-        return fsi_solids_restore(own->object, block);
+        return fsi_solids_restore(own->object, block, fsi_solids_state_size(own->object));
     case PART_SOFT:
-        return fsi_soft_restore(own->object, block);
+        return fsi_soft_restore(own->object, block, fsi_soft_state_size(own->object));
     case PART_SPH:
-        return fsi_sph_restore(own->object, block);
+        return fsi_sph_restore(own->object, block, fsi_sph_state_size(own->object));
     case PART_SPH_RIGID:
-        return fsi_sph_rigid_restore(own->object, block);
+        return fsi_sph_rigid_restore(own->object, block, fsi_sph_rigid_state_size(own->object));
     case PART_TLED:
-        return fsi_tled_restore(own->object, block);
+        return fsi_tled_restore(own->object, block, fsi_tled_state_size(own->object));
     case PART_REDUCED:
-        return fsi_reduced_restore(own->object, block);
+        return fsi_reduced_restore(own->object, block, fsi_reduced_state_size(own->object));
     case PART_SCHEME:
-        return fsi_partitioned_restore(own->object, block);
+        return fsi_partitioned_restore(own->object, block, fsi_partitioned_state_size(own->object));
     case PART_SLIP:
-        return fsi_slip_restore(own->object, block);
+        return fsi_slip_restore(own->object, block, fsi_slip_state_size(own->object));
     default:
         memcpy(own->object, block, own->size);
         return FSI_OK;
@@ -467,9 +467,10 @@ static fsi_result stage_weigh(void) {
         result = stage.body[i].id < 0 ? FSI_ERR_SIZE : FSI_OK;
     }
     if (result >= 0)
-        result = fsi_grid_restore(&world->grid, block);
+        result = fsi_grid_restore(&world->grid, block, fsi_grid_state_size(&world->grid));
     if (result >= 0)
-        result = fsi_couple_restore(&world->couple, block + stage_padded(grid_size));
+        result = fsi_couple_restore(&world->couple, block + stage_padded(grid_size),
+                                    fsi_couple_state_size(&world->couple));
     free(block);
     return result;
 }
