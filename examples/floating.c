@@ -135,7 +135,7 @@ static void make_tank(tank *t, scene *s, int voxel) {
         .grid.liquid = 1,
         .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
         .couple.boundary = voxel ? FSI_BOUNDARY_VOXEL : FSI_BOUNDARY_CUT,
-        .max_bodies = 1,
+        .max_bodies = 2,
         .max_joints = 1,
         .damping = s->damping,
     };
@@ -149,9 +149,12 @@ static void make_tank(tank *t, scene *s, int voxel) {
     if (!s->pinned)
         return;
 
+    /* What it hangs on stands outside the tank. */
+    fsi_rigid_desc post = {.shape = &t->shape, .x = fsi_vec(-1, 0, 0), .ghost = 1};
     fsi_joint_desc hinge = {
         .kind = FSI_JOINT_HINGE,
         .a = t->id,
+        .b = ex_need(fsi_world_add(&t->world, &post)),
         .anchor = s->body.x,
         .axis = fsi_vec(0, 0, 1),
     };

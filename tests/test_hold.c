@@ -27,8 +27,10 @@ static fsi_real surface_at(fsi_vec3 x, void *user) {
     return x.y - FSI_R(0.8);
 }
 
-/* Of the tanks to come. */
+/* Of the tanks to come. Cut cells stir thin films of water between bodies in single precision. */
 static fsi_boundary_kind tank_boundary = FSI_BOUNDARY_DEFAULT;
+static const fsi_boundary_kind for_films =
+    sizeof(fsi_real) == 4 ? FSI_BOUNDARY_VOXEL : FSI_BOUNDARY_DEFAULT;
 
 static int tank_open(tank *t, int n, int dim, int full, double rho, double damping) {
     memset(t, 0, sizeof *t);
@@ -220,7 +222,10 @@ TEST at_rest_on_the_floor(void) {
  * long): damping has left 2 % of the currents (e^-2t), 14 % of waves (e^-t). */
 TEST heap_comes_to_rest(void) {
     still s[2];
-    ASSERT(lie_both("heap of 12", 40, 2, 3, 800, s));
+    tank_boundary = for_films;
+    int opened = lie_both("heap of 12", 40, 2, 3, 800, s);
+    tank_boundary = FSI_BOUNDARY_DEFAULT;
+    ASSERT(opened);
     CHECK_MOST(s[1].steps, 799);
     CHECK_MOST(s[1].water, 0.2 * s[0].water);
     CHECK_MOST(s[1].water, 0.03);
@@ -369,7 +374,10 @@ TEST any_mass_ratio(void) {
     for (int k = 0; k < 8; k++) {
         double side = density[k] < 1 ? 1 : -1, water[2];
         for (int hold = 0; hold < 2; hold++) {
-            ASSERT(tank_open(&T, 40, 2, 0, RHO, 2));
+            tank_boundary = for_films;
+            int opened = tank_open(&T, 40, 2, 0, RHO, 2);
+            tank_boundary = FSI_BOUNDARY_DEFAULT;
+            ASSERT(opened);
             ASSERT(tank_add(&T, 0, 0, 0.5, 0.4, side > 0 ? 3.14159265358979 : 0, 0, 0.3) >= 0);
             int id = tank_add(&T, 0.08, 0, 0.5, 0.4 - side * 0.08, 0, density[k], 0.3);
             ASSERT(id >= 0);

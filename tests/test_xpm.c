@@ -151,6 +151,120 @@ TEST P_05a_partitioned_equals_monolithic(void) {
     PASS();
 }
 
+enum {
+    BY_ONE_SOLVE,
+    BY_EXCHANGE,
+    BY_SLIP,
+    WAYS
+};
+
+/* One step of a tank of gas in which a square moves as it is told, as a body of infinite mass or as
+   a surface without degrees of freedom. */
+static fsi_result scripted_step(fsi_grid *grid, int way, fsi_boundary_kind boundary, int surface) {
+    const fsi_real dt = FSI_R(0.01);
+    static fsi_real v[12];
+    for (int i = 0; i < 12; i++)
+        v[i] = i % 3 == 0 ? FSI_R(0.3) : i % 3 == 1 ? FSI_R(-0.2) : 0;
+    tank(grid, 16);
+    square s;
+    square_make(&s, .52, .9, .2, .3, 0);
+    s.body.velocity = fsi_vec(v[0], v[1], 0);
+    fsi_result result = fsi_body_couple(&s.body, &s.surface, &s.door);
+    if (surface) {
+        memset(&s.door, 0, sizeof s.door);
+        s.door.surface = s.surface;
+        s.door.surface.v = v;
+    }
+    fsi_coupled *list[1] = {&s.door};
+    if (result == FSI_OK && way == BY_ONE_SOLVE) {
+        fsi_couple_desc desc = {.boundary = boundary, .tolerance = TOL(1e-12, 1e-5)};
+        fsi_couple couple;
+        if ((result = fsi_couple_init(&couple, grid, &desc)) >= 0
+            && (result = fsi_couple_detect(&couple, list, 1)) >= 0)
+            result = fsi_couple_solve(&couple, dt, NULL);
+        fsi_couple_free(&couple);
+    } else if (result == FSI_OK && way == BY_SLIP) {
+        fsi_slip_desc desc = {.boundary = boundary, .tolerance = TOL(1e-12, 1e-5)};
+        fsi_slip slip;
+        if ((result = fsi_slip_init(&slip, grid, &desc)) >= 0
+            && (result = fsi_slip_detect(&slip, list, 1)) >= 0)
+            result = fsi_slip_solve(&slip, dt, NULL);
+        fsi_slip_free(&slip);
+    } else if (result == FSI_OK) {
+        fsi_interface_desc desc = {.boundary = boundary};
+        fsi_interface face;
+        fsi_real x[8] = {v[0] * dt, v[1] * dt, 0, 0, 0, 0, 0, 0};
+        fsi_real p[8];
+        fsi_fluid_box fluid;
+        memset(&fluid, 0, sizeof fluid);
+        fluid.grid = grid;
+        fluid.face = &face;
+        fluid.tolerance = TOL(1e-12, 1e-5);
+        if ((result = fsi_interface_init(&face, grid, &desc)) >= 0
+            && (result = fsi_interface_detect(&face, grid, list, 1)) >= 0
+            && (result = fsi_fluid_box_begin(&fluid, dt)) >= 0) {
+            fsi_blackbox box = fsi_fluid_box_door(&fluid);
+            if ((result = box.solve_fn(x, p, box.user)) >= 0)
+                result = fsi_fluid_box_finish(&fluid);
+        }
+        fsi_fluid_box_free(&fluid);
+        fsi_interface_free(&face);
+    }
+    return result;
+}
+
+/* C-44: a surface without degrees of freedom pushes the fluid as a scripted body does, in every
+   scheme and form. */
+TEST C_44_scripted_surface_pushes(void) {
+    for (int i = 0; i < 2 * WAYS; i++) {
+        fsi_boundary_kind boundary = i % 2 ? FSI_BOUNDARY_CUT : FSI_BOUNDARY_VOXEL;
+        fsi_grid grid[2];
+        double worst = 0, fastest = 0;
+        for (int k = 0; k < 2; k++)
+            ASSERT(scripted_step(&grid[k], i / 2, boundary, k) >= 0);
+        for (int a = 0; a < 2; a++)
+            for (size_t f = 0; f < grid[0].faces[a]; f++) {
+                worst = fmax(worst, fabs((double)(grid[0].u[a][f] - grid[1].u[a][f])));
+                fastest = fmax(fastest, fabs((double)grid[1].u[a][f]));
+            }
+        CHECK_MOST(worst, TOL(1e-9, 1e-3));
+        CHECK_MOST(0.2, fastest);
+        for (int k = 0; k < 2; k++)
+            fsi_grid_free(&grid[k]);
+    }
+    PASS();
+}
+
+/* C-45: closed solids are cut cells where nothing is named, in every scheme; the papers' solvers
+   have voxel faces. */
+TEST C_45_cut_cells_by_default(void) {
+    fsi_grid grid;
+    tank(&grid, 8);
+    for (int solver = FSI_COUPLE_DEFLATED; solver <= FSI_COUPLE_INDEFINITE; solver++) {
+        int paper = solver == FSI_COUPLE_SCHUR || solver == FSI_COUPLE_FULL;
+        fsi_couple_desc desc = {.solver = (fsi_couple_solver)solver};
+        fsi_couple couple;
+        CHECK_OK(fsi_couple_init(&couple, &grid, &desc));
+        ASSERT_EQ(paper ? FSI_BOUNDARY_VOXEL : FSI_BOUNDARY_CUT, couple.desc.boundary);
+        ASSERT_EQ(couple.desc.boundary, couple.iface.desc.boundary);
+        fsi_couple_free(&couple);
+    }
+    for (int form = FSI_SLIP_REPAIRED; form <= FSI_SLIP_PAPER; form++) {
+        fsi_slip_desc desc = {.form = (fsi_slip_form)form};
+        fsi_slip slip;
+        CHECK_OK(fsi_slip_init(&slip, &grid, &desc));
+        ASSERT_EQ(form ? FSI_BOUNDARY_VOXEL : FSI_BOUNDARY_CUT, slip.iface.desc.boundary);
+        fsi_slip_free(&slip);
+    }
+    fsi_interface face;
+    CHECK_OK(fsi_interface_init(&face, &grid, NULL));
+    ASSERT_EQ(FSI_BOUNDARY_CUT, face.desc.boundary);
+    ASSERT_EQ(1, face.desc.smooth);
+    fsi_interface_free(&face);
+    fsi_grid_free(&grid);
+    PASS();
+}
+
 /* Two pistons over a closed chamber: press.c in small. */
 typedef struct piston {
     fsi_coupled door;
@@ -2178,6 +2292,8 @@ SUITE(xpm) {
     RUN_TEST(P_07_wet_beam);
     RUN_TEST(P_06_membrane_added_mass);
     RUN_TEST(P_05a_partitioned_equals_monolithic);
+    RUN_TEST(C_44_scripted_surface_pushes);
+    RUN_TEST(C_45_cut_cells_by_default);
     RUN_TEST(C_22_hydraulic_press);
     RUN_TEST(C_24_sources_nobody_makes_room_for);
     RUN_TEST(C_23_coupled_regions_in_a_step);
