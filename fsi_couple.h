@@ -1574,7 +1574,7 @@ extern "C" {
 /* A vector of n numbers for each of a list of fields that NULL ends. */
 FSI__INLINE void fsi__take_vectors(fsi_arena *arena, size_t n, fsi_real **const *field) {
     for (; *field; field++)
-        FSI__TAKE(**field, fsi_real, arena, n);
+        FSI__TAKE(**field, arena, n);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -1590,14 +1590,14 @@ static fsi_result fsi__cut_sides(fsi_interface *iface, const fsi_grid *grid);
 
 /* Cell and face arrays in one block. */
 static void fsi__interface_layout(fsi_interface *iface, fsi_arena *arena) {
-    FSI__TAKE(iface->covered, uint8_t, arena, iface->cells);
-    FSI__TAKE(iface->mark, int8_t, arena, iface->cells);
-    FSI__TAKE(iface->winding, int8_t, arena, iface->cells);
-    FSI__TAKE(iface->owner, int32_t, arena, iface->cells);
+    FSI__TAKE(iface->covered, arena, iface->cells);
+    FSI__TAKE(iface->mark, arena, iface->cells);
+    FSI__TAKE(iface->winding, arena, iface->cells);
+    FSI__TAKE(iface->owner, arena, iface->cells);
     for (int a = 0; a < iface->dim; a++) {
-        FSI__TAKE(iface->blocked[a], uint8_t, arena, iface->faces[a]);
-        FSI__TAKE(iface->open[a], fsi_real, arena, iface->faces[a]);
-        FSI__TAKE(iface->velocity[a], fsi_real, arena, iface->faces[a]);
+        FSI__TAKE(iface->blocked[a], arena, iface->faces[a]);
+        FSI__TAKE(iface->open[a], arena, iface->faces[a]);
+        FSI__TAKE(iface->velocity[a], arena, iface->faces[a]);
     }
 }
 
@@ -3613,14 +3613,14 @@ static void fsi__couple_layout(fsi_couple *couple, const fsi__list_sizes *sizes,
                                    NULL};
     fsi_real **const of_cells[] = {&couple->cell_residual, &couple->cell_step, &couple->cell_work,
                                    NULL};
-    FSI__TAKE(couple->block, fsi__solid_block, arena, sizes->solids);
-    FSI__TAKE(couple->bundle, fsi_mg_bundle, arena, sizes->solids);
-    FSI__TAKE(couple->by_solid, int32_t, arena, sizes->sides);
-    FSI__TAKE(couple->side_cell, int32_t, arena, sizes->sides);
-    FSI__TAKE(couple->row, size_t, arena, sizes->sides);
-    FSI__TAKE(couple->K, fsi_real, arena, sizes->factors);
-    FSI__TAKE(couple->q, fsi_real, arena, sizes->products);
-    FSI__TAKE(couple->mass_work, fsi_real, arena, 3 * sizes->square);
+    FSI__TAKE(couple->block, arena, sizes->solids);
+    FSI__TAKE(couple->bundle, arena, sizes->solids);
+    FSI__TAKE(couple->by_solid, arena, sizes->sides);
+    FSI__TAKE(couple->side_cell, arena, sizes->sides);
+    FSI__TAKE(couple->row, arena, sizes->sides);
+    FSI__TAKE(couple->K, arena, sizes->factors);
+    FSI__TAKE(couple->q, arena, sizes->products);
+    FSI__TAKE(couple->mass_work, arena, 3 * sizes->square);
     fsi__take_vectors(arena, sizes->sides, of_sides);
     fsi__take_vectors(arena, sizes->columns, of_columns);
     fsi__take_vectors(arena, sizes->nodal ? sizes->columns : 0, of_nodes);
@@ -4135,11 +4135,11 @@ static fsi_result fsi__region_lists(fsi_couple *couple, int all, int rows) {
     const fsi_allocator *allocator = &couple->desc.allocator;
     fsi_arena arena = FSI__ZERO;
     for (int turn = 0; fsi__arena_turn(&arena, turn, &couple->region_lists, allocator); turn++) {
-        FSI__TAKE(couple->constant, double, &arena, (size_t)all);
-        FSI__TAKE(couple->E, fsi_real, &arena, n * n);
-        FSI__TAKE(couple->region_work, fsi_real, &arena, n);
-        FSI__TAKE(couple->G, fsi_real, &arena, entries);
-        FSI__TAKE(couple->KG, fsi_real, &arena, entries);
+        FSI__TAKE(couple->constant, &arena, (size_t)all);
+        FSI__TAKE(couple->E, &arena, n * n);
+        FSI__TAKE(couple->region_work, &arena, n);
+        FSI__TAKE(couple->G, &arena, entries);
+        FSI__TAKE(couple->KG, &arena, entries);
     }
     return arena.failed ? FSI_ERR_MEMORY : FSI_OK;
 }
@@ -5583,9 +5583,9 @@ FSI_API void fsi_body_take(fsi_body *body) {
 #ifndef FSI_COUPLE_NO_GRID
 /* Lists of guests and doors in one block. */
 static void fsi__world_layout(fsi_world *world, size_t bodies, size_t guests, fsi_arena *arena) {
-    FSI__TAKE(world->guest, fsi_guest, arena, guests);
-    FSI__TAKE(world->door, fsi_coupled *, arena, bodies + guests);
-    FSI__TAKE(world->door_body, int, arena, bodies + guests);
+    FSI__TAKE(world->guest, arena, guests);
+    FSI__TAKE(world->door, arena, bodies + guests);
+    FSI__TAKE(world->door_body, arena, bodies + guests);
 }
 
 /* The room: a fixed body around the grid's box, moved far out at open sides. */
@@ -6039,15 +6039,15 @@ static fsi_result fsi__slip_passes(fsi_slip *slip, fsi_report *report);
 /* ---- Init, free, detect. */
 static void fsi__slip_layout(fsi_slip *slip, fsi_arena *arena) {
     const fsi_grid *grid = slip->grid;
-    FSI__TAKE(slip->rhs, fsi_real, arena, grid->cells);
+    FSI__TAKE(slip->rhs, arena, grid->cells);
     for (int axis = 0; axis < grid->dim; axis++)
-        FSI__TAKE(slip->u[axis], fsi_real, arena, grid->faces[axis]);
+        FSI__TAKE(slip->u[axis], arena, grid->faces[axis]);
     if (slip->desc.first_order)
         return;
 
     for (int axis = 0; axis < grid->dim; axis++)
-        FSI__TAKE(slip->half[axis], fsi_real, arena, grid->faces[axis]);
-    FSI__TAKE(slip->total, fsi_real, arena, grid->cells);
+        FSI__TAKE(slip->half[axis], arena, grid->faces[axis]);
+    FSI__TAKE(slip->total, arena, grid->cells);
 }
 
 static int fsi__slip_desc_valid(const fsi_slip_desc *desc) {
@@ -6966,21 +6966,21 @@ static void fsi__slip_side_layout(fsi_slip *slip, fsi_arena *arena) {
     fsi_real **const of_solids[] = {&slip->v_given, &slip->v_star, NULL};
     fsi__take_vectors(arena, sides, of_sides);
     fsi__take_vectors(arena, dof, of_solids);
-    FSI__TAKE(slip->row, fsi_real, arena, longest);
-    FSI__TAKE(slip->friction, fsi_real, arena, 3 * solids);
-    FSI__TAKE(slip->moves, uint8_t, arena, solids);
-    FSI__TAKE(slip->K_factor, fsi_cholesky, arena, solids);
-    FSI__TAKE(slip->velocity, fsi_vec3, arena, sides);
-    FSI__TAKE(slip->body, fsi_vec3, arena, sides);
-    FSI__TAKE(slip->gap, fsi_vec3, arena, sides);
-    FSI__TAKE(slip->spot, uint64_t, arena, 2 * sides);
-    FSI__TAKE(slip->ghost, int32_t, arena, sides);
-    FSI__TAKE(slip->island, int32_t, arena, sides);
-    FSI__TAKE(slip->root, int32_t, arena, sides);
-    FSI__TAKE(slip->island_size, int32_t, arena, sides);
-    FSI__TAKE(slip->island_open, uint8_t, arena, sides);
-    FSI__TAKE(slip->island_sum, double, arena, sides);
-    FSI__TAKE(slip->island_held, uint8_t, arena, sides);
+    FSI__TAKE(slip->row, arena, longest);
+    FSI__TAKE(slip->friction, arena, 3 * solids);
+    FSI__TAKE(slip->moves, arena, solids);
+    FSI__TAKE(slip->K_factor, arena, solids);
+    FSI__TAKE(slip->velocity, arena, sides);
+    FSI__TAKE(slip->body, arena, sides);
+    FSI__TAKE(slip->gap, arena, sides);
+    FSI__TAKE(slip->spot, arena, 2 * sides);
+    FSI__TAKE(slip->ghost, arena, sides);
+    FSI__TAKE(slip->island, arena, sides);
+    FSI__TAKE(slip->root, arena, sides);
+    FSI__TAKE(slip->island_size, arena, sides);
+    FSI__TAKE(slip->island_open, arena, sides);
+    FSI__TAKE(slip->island_sum, arena, sides);
+    FSI__TAKE(slip->island_held, arena, sides);
 }
 
 static fsi_result fsi__slip_lists(fsi_slip *slip) {
@@ -7781,33 +7781,33 @@ static int fsi__reduced_solve(fsi_partitioned *scheme, const fsi__model *A, cons
  * of its beginning. */
 static void fsi__model_layout_kept(fsi__model *model, fsi_arena *arena) {
     size_t room = (size_t)model->room;
-    FSI__TAKE(model->d, fsi_real, arena, room * (size_t)model->in);
-    FSI__TAKE(model->e, fsi_real, arena, room * (size_t)model->out);
-    FSI__TAKE(model->slot, int32_t, arena, room);
+    FSI__TAKE(model->d, arena, room * (size_t)model->in);
+    FSI__TAKE(model->e, arena, room * (size_t)model->out);
+    FSI__TAKE(model->slot, arena, room);
 }
 
 static void fsi__model_layout(fsi__model *model, fsi__model *other, fsi_arena *arena) {
     size_t room = (size_t)model->room;
     size_t basis = (size_t)model->basis;
     model->most = room + basis;
-    FSI__TAKE(model->q, fsi_real, arena, basis * (size_t)model->in);
-    FSI__TAKE(model->y, fsi_real, arena, basis * (size_t)model->out);
-    FSI__TAKE(model->C, fsi_real, arena, basis * room);
-    FSI__TAKE(model->G, fsi_real, arena, room * room);
-    FSI__TAKE(model->L, fsi_real, arena, room * room);
-    FSI__TAKE(model->weight, fsi_real, arena, model->most);
-    FSI__TAKE(model->choice, int32_t, arena, room);
-    FSI__TAKE(model->dropped, uint8_t, arena, room);
-    FSI__TAKE(model->with_other, fsi_real, arena, model->most * model->most);
+    FSI__TAKE(model->q, arena, basis * (size_t)model->in);
+    FSI__TAKE(model->y, arena, basis * (size_t)model->out);
+    FSI__TAKE(model->C, arena, basis * room);
+    FSI__TAKE(model->G, arena, room * room);
+    FSI__TAKE(model->L, arena, room * room);
+    FSI__TAKE(model->weight, arena, model->most);
+    FSI__TAKE(model->choice, arena, room);
+    FSI__TAKE(model->dropped, arena, room);
+    FSI__TAKE(model->with_other, arena, model->most * model->most);
     other->of_other = model->with_other;
 }
 
 static void fsi__exchange_pair_layout(fsi_exchange_pair *pair, size_t n, size_t m,
                                       fsi_arena *arena) {
-    FSI__TAKE(pair->x_f, fsi_real, arena, n);
-    FSI__TAKE(pair->p_f, fsi_real, arena, m);
-    FSI__TAKE(pair->p_s, fsi_real, arena, m);
-    FSI__TAKE(pair->x_s, fsi_real, arena, n);
+    FSI__TAKE(pair->x_f, arena, n);
+    FSI__TAKE(pair->p_f, arena, m);
+    FSI__TAKE(pair->p_s, arena, m);
+    FSI__TAKE(pair->x_s, arena, n);
 }
 
 static void fsi__partitioned_layout(fsi_partitioned *scheme, fsi_arena *arena) {
@@ -7819,22 +7819,22 @@ static void fsi__partitioned_layout(fsi_partitioned *scheme, fsi_arena *arena) {
     /* The state, up to the fluid's q. */
     fsi__model_layout_kept(fluid, arena);
     fsi__model_layout_kept(solid, arena);
-    FSI__TAKE(scheme->p_last, fsi_real, arena, m);
+    FSI__TAKE(scheme->p_last, arena, m);
 
     fsi__model_layout(fluid, solid, arena);
     fsi__model_layout(solid, fluid, arena);
     fsi__exchange_pair_layout(&scheme->last, n, m, arena);
     fsi__exchange_pair_layout(&scheme->before, n, m, arena);
     fsi__exchange_pair_layout(&scheme->nearest, n, m, arena);
-    FSI__TAKE(scheme->residual, fsi_real, arena, n);
-    FSI__TAKE(scheme->residual_before, fsi_real, arena, n);
-    FSI__TAKE(scheme->gap, fsi_real, arena, n + m);
-    FSI__TAKE(scheme->change, fsi_real, arena, n + m);
-    FSI__TAKE(scheme->step, fsi_real, arena, n + m);
+    FSI__TAKE(scheme->residual, arena, n);
+    FSI__TAKE(scheme->residual_before, arena, n);
+    FSI__TAKE(scheme->gap, arena, n + m);
+    FSI__TAKE(scheme->change, arena, n + m);
+    FSI__TAKE(scheme->step, arena, n + m);
 
     size_t most = fluid->most;
-    FSI__TAKE(scheme->matrix, fsi_real, arena, 3 * most * most + most);
-    FSI__TAKE(scheme->pivot, int32_t, arena, most);
+    FSI__TAKE(scheme->matrix, arena, 3 * most * most + most);
+    FSI__TAKE(scheme->pivot, arena, most);
     scheme->papers = fsi_arena_take(arena, scheme->papers_size, 1);
 }
 
@@ -8769,12 +8769,12 @@ static void fsi__fluid_box_layout(fsi_fluid_box *box, fsi_arena *arena) {
     const fsi_interface *iface = box->face;
     size_t sides = (size_t)fsi__imax(iface->sides, 1);
     size_t solids = (size_t)iface->solids + 1;
-    FSI__TAKE(box->offset, int, arena, solids);
-    FSI__TAKE(box->first_element, int, arena, solids);
-    FSI__TAKE(box->rhs0, fsi_real, arena, box->grid->cells);
+    FSI__TAKE(box->offset, arena, solids);
+    FSI__TAKE(box->first_element, arena, solids);
+    FSI__TAKE(box->rhs0, arena, box->grid->cells);
     fsi_real **of_sides[] = {&box->u, &box->u_star, &box->area, &box->mass, &box->jump, NULL};
     fsi__take_vectors(arena, sides, of_sides);
-    FSI__TAKE(box->region, int32_t, arena, sides);
+    FSI__TAKE(box->region, arena, sides);
     if (!box->swept)
         return;
 
@@ -8784,18 +8784,18 @@ static void fsi__fluid_box_layout(fsi_fluid_box *box, fsi_arena *arena) {
         elements += (size_t)iface->solid[i]->surface.element_count;
         vertices += (size_t)iface->solid[i]->surface.vertex_count;
     }
-    FSI__TAKE(box->behind, int32_t, arena, elements);
-    FSI__TAKE(box->before, int32_t, arena, elements);
-    FSI__TAKE(box->vertex, int32_t, arena, vertices);
+    FSI__TAKE(box->behind, arena, elements);
+    FSI__TAKE(box->before, arena, elements);
+    FSI__TAKE(box->vertex, arena, vertices);
 }
 
 /* Closed regions are known only when the pressure system stands. */
 static void fsi__fluid_box_region_layout(fsi_fluid_box *box, fsi_arena *arena) {
     size_t regions = (size_t)box->regions;
-    FSI__TAKE(box->p0, fsi_real, arena, regions);
-    FSI__TAKE(box->stiff, fsi_real, arena, regions);
-    FSI__TAKE(box->sweep, fsi_real, arena, regions);
-    FSI__TAKE(box->source, double, arena, regions);
+    FSI__TAKE(box->p0, arena, regions);
+    FSI__TAKE(box->stiff, arena, regions);
+    FSI__TAKE(box->sweep, arena, regions);
+    FSI__TAKE(box->source, arena, regions);
 }
 
 /* Places the arrays of a layout in a block that is kept while it is large enough. */
@@ -9000,14 +9000,14 @@ static void fsi__follow_layout(fsi_fluid_box *box, fsi_arena *arena) {
     size_t vertices = 0;
     for (int i = 0; i < iface->solids; i++)
         vertices += (size_t)iface->solid[i]->surface.vertex_count;
-    FSI__TAKE(follow->list, fsi_coupled *, arena, solids);
-    FSI__TAKE(follow->copy, fsi_coupled, arena, solids);
-    FSI__TAKE(follow->x, fsi_real, arena, 3 * vertices + 1);
+    FSI__TAKE(follow->list, arena, solids);
+    FSI__TAKE(follow->copy, arena, solids);
+    FSI__TAKE(follow->x, arena, 3 * vertices + 1);
     for (int axis = 0; axis < grid->dim; axis++) {
-        FSI__TAKE(follow->u[axis], fsi_real, arena, grid->faces[axis]);
+        FSI__TAKE(follow->u[axis], arena, grid->faces[axis]);
         follow->plus[axis] = NULL;
         if (grid->u_plus[axis])
-            FSI__TAKE(follow->plus[axis], fsi_real, arena, grid->faces[axis]);
+            FSI__TAKE(follow->plus[axis], arena, grid->faces[axis]);
     }
 }
 
@@ -9631,7 +9631,7 @@ FSI_API fsi_result fsi_closed_regions_begin(fsi_closed_regions *closed, fsi_blac
         fsi__take_vectors(&arena, n, motions);
         fsi__take_vectors(&arena, m, pressures);
         fsi__take_vectors(&arena, m * m, matrices);
-        FSI__TAKE(closed->W, fsi_real, &arena, n * m);
+        FSI__TAKE(closed->W, &arena, n * m);
     }
     if (arena.failed)
         return FSI_ERR_MEMORY;
@@ -9910,17 +9910,17 @@ static void fsi__proxy_layout(fsi_proxy *proxy, fsi_arena *arena, size_t nodes) 
     size_t particles = (size_t)proxy->desc.sph->desc.capacity;
     size_t entries = particles * FSI_PROXY_NODES;
     size_t solids = (size_t)proxy->desc.count;
-    FSI__TAKE(proxy->lookup, fsi_lookup, arena, solids);
-    FSI__TAKE(proxy->offset, int, arena, solids + 1);
-    FSI__TAKE(proxy->nearby, fsi__proxy_near, arena, particles);
-    FSI__TAKE(proxy->mark, int32_t, arena, particles);
-    FSI__TAKE(proxy->node, int32_t, arena, entries);
-    FSI__TAKE(proxy->weight, fsi_real, arena, entries);
-    FSI__TAKE(proxy->order, int32_t, arena, entries);
-    FSI__TAKE(proxy->start, int32_t, arena, nodes + 2);
-    FSI__TAKE(proxy->load, fsi_real, arena, nodes);
-    FSI__TAKE(proxy->energy, double, arena, nodes);
-    FSI__TAKE(proxy->x_old, fsi_real, arena, 3 * nodes);
+    FSI__TAKE(proxy->lookup, arena, solids);
+    FSI__TAKE(proxy->offset, arena, solids + 1);
+    FSI__TAKE(proxy->nearby, arena, particles);
+    FSI__TAKE(proxy->mark, arena, particles);
+    FSI__TAKE(proxy->node, arena, entries);
+    FSI__TAKE(proxy->weight, arena, entries);
+    FSI__TAKE(proxy->order, arena, entries);
+    FSI__TAKE(proxy->start, arena, nodes + 2);
+    FSI__TAKE(proxy->load, arena, nodes);
+    FSI__TAKE(proxy->energy, arena, nodes);
+    FSI__TAKE(proxy->x_old, arena, 3 * nodes);
 }
 
 /* May this solid be touched by proxies? Its door must be nodal, with masses, in 3D. */
@@ -10783,8 +10783,8 @@ static void fsi__sph_rigid_layout(fsi_sph_rigid *coupling, fsi_arena *arena) {
     fsi_real **matrices[] = {&coupling->K, &coupling->J, NULL};
     fsi__take_vectors(arena, n, vectors);
     fsi__take_vectors(arena, n * n, matrices);
-    FSI__TAKE(coupling->part, fsi__sph_body, arena, (size_t)coupling->desc.count);
-    FSI__TAKE(coupling->pivot, int32_t, arena, n);
+    FSI__TAKE(coupling->part, arena, (size_t)coupling->desc.count);
+    FSI__TAKE(coupling->pivot, arena, n);
     coupling->sph_state = fsi_arena_take(arena, fsi_sph_state_size(coupling->desc.sph), 1);
     coupling->world_state = fsi_arena_take(arena, fsi_solids_state_size(coupling->desc.world), 1);
 }
@@ -11337,7 +11337,7 @@ static fsi_result fsi__schur_cycle_build(fsi_couple *couple) {
     const fsi_allocator *allocator = &couple->desc.allocator;
     for (int turn = 0; fsi__arena_turn(&arena, turn, &couple->paper_lists, allocator); turn++)
         for (int axis = 0; axis < iface->dim; axis++)
-            FSI__TAKE(weight[axis], fsi_real, &arena, iface->faces[axis]);
+            FSI__TAKE(weight[axis], &arena, iface->faces[axis]);
     if (arena.failed)
         return FSI_ERR_MEMORY;
     for (int axis = 0; axis < iface->dim; axis++)
@@ -11404,9 +11404,9 @@ static fsi_result fsi__variant_lists(fsi_couple *couple, size_t n, size_t more, 
     const fsi_allocator *allocator = &couple->desc.allocator;
     out->work_size = work;
     for (int turn = 0; fsi__arena_turn(&arena, turn, &couple->paper_vectors, allocator); turn++) {
-        FSI__TAKE(out->x, fsi_real, &arena, n);
-        FSI__TAKE(out->b, fsi_real, &arena, n);
-        FSI__TAKE(out->more, fsi_real, &arena, more);
+        FSI__TAKE(out->x, &arena, n);
+        FSI__TAKE(out->b, &arena, n);
+        FSI__TAKE(out->more, &arena, more);
         out->work = fsi_arena_take(&arena, work, 1);
     }
     return arena.failed ? FSI_ERR_MEMORY : FSI_OK;
@@ -11630,9 +11630,9 @@ static fsi_result fsi__full_ic(fsi_couple *couple, fsi_ic *ic) {
     const fsi_allocator *allocator = &couple->desc.allocator;
     fsi_arena arena = FSI__ZERO;
     for (int turn = 0; fsi__arena_turn(&arena, turn, &couple->paper_lists, allocator); turn++) {
-        FSI__TAKE(matrix.row, int32_t, &arena, cells + 1);
-        FSI__TAKE(matrix.col, int32_t, &arena, 7 * cells);
-        FSI__TAKE(matrix.val, fsi_real, &arena, 7 * cells);
+        FSI__TAKE(matrix.row, &arena, cells + 1);
+        FSI__TAKE(matrix.col, &arena, 7 * cells);
+        FSI__TAKE(matrix.val, &arena, 7 * cells);
     }
     if (arena.failed)
         return FSI_ERR_MEMORY;
@@ -12269,7 +12269,7 @@ static void fsi__paper_layout(fsi__paper *paper, fsi_arena *arena) {
     fsi__take_vectors(arena, cells + sides, of_unknowns);
     fsi__take_vectors(arena, paper->samples, of_samples);
     fsi__take_vectors(arena, sides, of_sides);
-    FSI__TAKE(paper->compact, int32_t, arena, cells + 1);
+    FSI__TAKE(paper->compact, arena, cells + 1);
 }
 
 /* Rows of the system and its right-hand side. */
@@ -12425,11 +12425,11 @@ static void fsi__paper_vertices_layout(fsi_fluid_box *box, fsi_arena *arena) {
             dof = (size_t)door->dof;
     }
     paper->vertices = (int)vertices;
-    FSI__TAKE(paper->push, fsi_real, arena, vertices);
-    FSI__TAKE(paper->normal, fsi_real, arena, 3 * vertices);
-    FSI__TAKE(paper->stamp, int32_t, arena, vertices);
-    FSI__TAKE(paper->corner, int32_t, arena, vertices);
-    FSI__TAKE(paper->row, fsi_real, arena, dof);
+    FSI__TAKE(paper->push, arena, vertices);
+    FSI__TAKE(paper->normal, arena, 3 * vertices);
+    FSI__TAKE(paper->stamp, arena, vertices);
+    FSI__TAKE(paper->corner, arena, vertices);
+    FSI__TAKE(paper->row, arena, dof);
 }
 
 static void fsi__paper_vertices_free(fsi_fluid_box *box) {
@@ -12649,10 +12649,10 @@ FSI_API fsi_result fsi_embedded_begin(fsi_embedded *embedded) {
     fsi_arena arena = FSI__ZERO;
     for (int turn = 0; fsi__arena_turn(&arena, turn, &embedded->block, allocator); turn++) {
         fsi__take_vectors(&arena, (size_t)inner->dof, of_solid);
-        FSI__TAKE(embedded->v, fsi_real, &arena, 3 * n);
-        FSI__TAKE(embedded->ones, fsi_real, &arena, n);
-        FSI__TAKE(embedded->node, int32_t, &arena, n);
-        FSI__TAKE(embedded->element, int32_t, &arena, n);
+        FSI__TAKE(embedded->v, &arena, 3 * n);
+        FSI__TAKE(embedded->ones, &arena, n);
+        FSI__TAKE(embedded->node, &arena, n);
+        FSI__TAKE(embedded->element, &arena, n);
     }
     if (arena.failed)
         return FSI_ERR_MEMORY;

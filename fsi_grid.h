@@ -1038,7 +1038,7 @@ static void fsi__grid_defaults(fsi_grid *grid, const fsi_grid_desc *desc) {
 /* Places an array for the faces of each axis. */
 static void fsi__take_faces(const fsi_grid *grid, fsi_arena *arena, fsi_real **array) {
     for (int axis = 0; axis < grid->dim; axis++)
-        FSI__TAKE(array[axis], fsi_real, arena, grid->faces[axis]);
+        FSI__TAKE(array[axis], arena, grid->faces[axis]);
 }
 
 /* Places all arrays in the arena. Run twice, first to count and then to place. The state comes
@@ -1054,17 +1054,17 @@ static void fsi__grid_layout(fsi_grid *grid, fsi_arena *arena) {
     fsi__take_faces(grid, arena, grid->u);
     if (desc->shells)
         fsi__take_faces(grid, arena, grid->u_plus);
-    FSI__TAKE(grid->pressure, fsi_real, arena, grid->cells);
+    FSI__TAKE(grid->pressure, arena, grid->cells);
     if (desc->smoke) {
-        FSI__TAKE(grid->density, fsi_real, arena, grid->cells);
-        FSI__TAKE(grid->temperature, fsi_real, arena, grid->cells);
+        FSI__TAKE(grid->density, arena, grid->cells);
+        FSI__TAKE(grid->temperature, arena, grid->cells);
     }
     for (int number = 0; number < desc->scalars; number++)
-        FSI__TAKE(grid->scalar[number], fsi_real, arena, grid->cells);
+        FSI__TAKE(grid->scalar[number], arena, grid->cells);
     grid->state_bytes = arena->used;
 
     /* The system of the pressure. */
-    FSI__TAKE(grid->rhs, fsi_real, arena, most);
+    FSI__TAKE(grid->rhs, arena, most);
     const size_t lent_from = arena->used;
     fsi__take_faces(grid, arena, grid->weight);
 
@@ -1072,7 +1072,7 @@ static void fsi__grid_layout(fsi_grid *grid, fsi_arena *arena) {
     most = (most + 7) & ~(size_t)7;
     grid->lent_bytes = arena->used - lent_from + 4 * most * sizeof(fsi_real);
     fsi_real *work;
-    FSI__TAKE(work, fsi_real, arena, 4 * (most + 16));
+    FSI__TAKE(work, arena, 4 * (most + 16));
     for (int axis = 0; axis < 3; axis++)
         grid->vector_work[axis] = work ? work + (size_t)axis * most : NULL;
     grid->scalar_work = work ? work + 3 * most : NULL;
@@ -1080,18 +1080,18 @@ static void fsi__grid_layout(fsi_grid *grid, fsi_arena *arena) {
     /* Work space of the advection, marks and cells. */
     if (desc->shells)
         fsi__take_faces(grid, arena, grid->plus_work);
-    FSI__TAKE(grid->stencil, int32_t, arena, most);
+    FSI__TAKE(grid->stencil, arena, most);
     for (int axis = 0; axis < grid->dim - 1; axis++)
-        FSI__TAKE(grid->way[axis], fsi_real, arena, grid->cells);
+        FSI__TAKE(grid->way[axis], arena, grid->cells);
     for (int axis = 0; axis < grid->dim; axis++)
-        FSI__TAKE(grid->mark[axis], uint8_t, arena, grid->faces[axis]);
-    FSI__TAKE(grid->cell, uint8_t, arena, grid->cells);
-    FSI__TAKE(grid->near_cell, uint8_t, arena, grid->cells);
+        FSI__TAKE(grid->mark[axis], arena, grid->faces[axis]);
+    FSI__TAKE(grid->cell, arena, grid->cells);
+    FSI__TAKE(grid->near_cell, arena, grid->cells);
     if (desc->liquid) {
-        FSI__TAKE(grid->region, int32_t, arena, grid->cells);
-        FSI__TAKE(grid->regions, fsi_air_region, arena, (size_t)desc->max_regions);
+        FSI__TAKE(grid->region, arena, grid->cells);
+        FSI__TAKE(grid->regions, arena, (size_t)desc->max_regions);
     }
-    FSI__TAKE(grid->mg, fsi_mg, arena, 1);
+    FSI__TAKE(grid->mg, arena, 1);
 }
 
 /* Is this side of the box open? In 2D the box has four sides. */
@@ -4786,18 +4786,18 @@ static void fsi__ls_layout(fsi_levelset *ls, fsi_arena *arena) {
         const size_t count = (size_t)fsi__lattice_of(nx, ny, nz, axis).count;
         faces = count > faces ? count : faces;
     }
-    FSI__TAKE(ls->state, fsi_levelset_state, arena, 1);
-    FSI__TAKE(ls->phi, fsi_real, arena, ls->cells);
-    FSI__TAKE(ls->marker_x, fsi_real, arena, ls->room);
-    FSI__TAKE(ls->marker_y, fsi_real, arena, ls->room);
-    FSI__TAKE(ls->marker_z, fsi_real, arena, nz > 1 ? ls->room : 0);
-    FSI__TAKE(ls->marker_radius, fsi_real, arena, ls->room);
-    FSI__TAKE(ls->next_phi, fsi_real, arena, ls->cells);
-    FSI__TAKE(ls->other_phi, fsi_real, arena, ls->cells);
-    FSI__TAKE(ls->heap, int32_t, arena, faces);
-    FSI__TAKE(ls->slot, int32_t, arena, faces);
-    FSI__TAKE(ls->mark, uint8_t, arena, faces);
-    FSI__TAKE(ls->marker_flag, uint8_t, arena, ls->room);
+    FSI__TAKE(ls->state, arena, 1);
+    FSI__TAKE(ls->phi, arena, ls->cells);
+    FSI__TAKE(ls->marker_x, arena, ls->room);
+    FSI__TAKE(ls->marker_y, arena, ls->room);
+    FSI__TAKE(ls->marker_z, arena, nz > 1 ? ls->room : 0);
+    FSI__TAKE(ls->marker_radius, arena, ls->room);
+    FSI__TAKE(ls->next_phi, arena, ls->cells);
+    FSI__TAKE(ls->other_phi, arena, ls->cells);
+    FSI__TAKE(ls->heap, arena, faces);
+    FSI__TAKE(ls->slot, arena, faces);
+    FSI__TAKE(ls->mark, arena, faces);
+    FSI__TAKE(ls->marker_flag, arena, ls->room);
 }
 
 /* Markers of a cell that is full. */

@@ -1496,8 +1496,13 @@ FSI__INLINE uint64_t fsi__pair_key(int a, int b) {
     return (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
 }
 
-/* p[n] of the arena */
-#define FSI__TAKE(p, T, arena, n) ((p) = (T *)fsi_arena_take(arena, n, sizeof(T)))
+/* For a typed pointer `array`: it becomes array[count] of the arena. */
+#define FSI__TAKE(array, arena, count) fsi__arena_give(&(array), arena, count, sizeof *(array))
+
+FSI__INLINE void fsi__arena_give(void *array, fsi_arena *arena, size_t count, size_t size) {
+    void *memory = fsi_arena_take(arena, count, size);
+    memcpy(array, &memory, sizeof memory);
+}
 
 /* A block of the size the arena has counted; the arena starts again, so that the same layout places
  * its arrays. */
@@ -2386,9 +2391,9 @@ FSI_API void fsi_fill(size_t n, fsi_real s, fsi_real *x) {
 /* ------------------------------------------------------------------------------------------------
  * >>csr */
 static void fsi__csr_layout(fsi_csr *matrix, size_t entries, fsi_arena *arena) {
-    FSI__TAKE(matrix->row, int32_t, arena, (size_t)matrix->rows + 1);
-    FSI__TAKE(matrix->col, int32_t, arena, entries);
-    FSI__TAKE(matrix->val, fsi_real, arena, entries);
+    FSI__TAKE(matrix->row, arena, (size_t)matrix->rows + 1);
+    FSI__TAKE(matrix->col, arena, entries);
+    FSI__TAKE(matrix->val, arena, entries);
 }
 
 static fsi_result fsi__csr_make(fsi_csr *matrix, int rows, int cols, size_t entries,
@@ -2476,9 +2481,9 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *matrix, int rows, int cols, si
             result = fsi__arena_open(&arena, allocator);
         if (result != FSI_OK)
             return result;
-        FSI__TAKE(by_col, int32_t, &arena, count);
-        FSI__TAKE(by_row, int32_t, &arena, count);
-        FSI__TAKE(head, int32_t, &arena, bins);
+        FSI__TAKE(by_col, &arena, count);
+        FSI__TAKE(by_row, &arena, count);
+        FSI__TAKE(head, &arena, bins);
     }
     fsi__bucket_sort(count, j, cols, head, NULL, by_col);
     fsi__bucket_sort(count, i, rows, head, by_col, by_row);
@@ -2688,11 +2693,11 @@ static int fsi__krylov_valid(const fsi_krylov_desc *desc) {
 }
 
 static void fsi__krylov_layout(fsi__krylov *krylov, const fsi__method *method) {
-    FSI__TAKE(krylov->vector, fsi_real *, &krylov->arena, method->vectors);
-    FSI__TAKE(krylov->doubles, double, &krylov->arena, method->doubles);
+    FSI__TAKE(krylov->vector, &krylov->arena, method->vectors);
+    FSI__TAKE(krylov->doubles, &krylov->arena, method->doubles);
     for (size_t i = 0; i < method->vectors; i++) {
         fsi_real *vector;
-        FSI__TAKE(vector, fsi_real, &krylov->arena, krylov->n);
+        FSI__TAKE(vector, &krylov->arena, krylov->n);
         if (krylov->vector)
             krylov->vector[i] = vector;
     }
@@ -3591,14 +3596,14 @@ typedef struct fsi__ic_extra {
 
 static void fsi__ic_layout(fsi_ic *ic, fsi__ic_extra *extra, size_t entries, fsi_arena *arena) {
     size_t n = (size_t)ic->n;
-    FSI__TAKE(ic->row, int32_t, arena, n + 1);
-    FSI__TAKE(ic->col, int32_t, arena, entries);
-    FSI__TAKE(ic->val, fsi_real, arena, entries);
-    FSI__TAKE(ic->diagonal_inv, fsi_real, arena, n);
-    FSI__TAKE(extra->start, int32_t, arena, n + 1);
-    FSI__TAKE(extra->row, int32_t, arena, entries);
-    FSI__TAKE(extra->at, int32_t, arena, entries);
-    FSI__TAKE(extra->diagonal, fsi_real, arena, n);
+    FSI__TAKE(ic->row, arena, n + 1);
+    FSI__TAKE(ic->col, arena, entries);
+    FSI__TAKE(ic->val, arena, entries);
+    FSI__TAKE(ic->diagonal_inv, arena, n);
+    FSI__TAKE(extra->start, arena, n + 1);
+    FSI__TAKE(extra->row, arena, entries);
+    FSI__TAKE(extra->at, arena, entries);
+    FSI__TAKE(extra->diagonal, arena, n);
 }
 
 /* Finished column k: d_j -= l_jk^2 d_k, s_ij -= l_ik s_jk where (i, j) is in the pattern; where it
@@ -3838,10 +3843,10 @@ static void fsi__amd_layout(fsi__amd *graph, size_t entries, fsi_arena *arena) {
                        &graph->next,   &graph->prev,   &graph->bucket,   &graph->chain,
                        &graph->hash,   &graph->member, &graph->last};
     for (size_t i = 0; i < sizeof one / sizeof *one; i++)
-        FSI__TAKE(*one[i], int32_t, arena, (size_t)graph->n);
-    FSI__TAKE(graph->list, int32_t, arena, entries);
-    FSI__TAKE(graph->pool, int32_t, arena, entries + (size_t)graph->n);
-    FSI__TAKE(graph->scratch, int32_t, arena, (size_t)graph->n + 1);
+        FSI__TAKE(*one[i], arena, (size_t)graph->n);
+    FSI__TAKE(graph->list, arena, entries);
+    FSI__TAKE(graph->pool, arena, entries + (size_t)graph->n);
+    FSI__TAKE(graph->scratch, arena, (size_t)graph->n + 1);
 }
 
 /* Member number a of an element. */
@@ -4110,14 +4115,14 @@ static void fsi__amd_order(fsi__amd *graph, const fsi_csr *matrix, int32_t *orde
  * >>cholesky */
 static void fsi__cholesky_layout(fsi_cholesky *factor, fsi_arena *arena) {
     size_t n = (size_t)factor->n;
-    FSI__TAKE(factor->order, int32_t, arena, n);
-    FSI__TAKE(factor->inverse, int32_t, arena, n);
-    FSI__TAKE(factor->parent, int32_t, arena, n);
-    FSI__TAKE(factor->mark, int32_t, arena, 3 * n);
-    FSI__TAKE(factor->col, size_t, arena, n + 1);
-    FSI__TAKE(factor->work, double, arena, 2 * n);
-    FSI__TAKE(factor->row, int32_t, arena, factor->entries);
-    FSI__TAKE(factor->val, double, arena, factor->entries);
+    FSI__TAKE(factor->order, arena, n);
+    FSI__TAKE(factor->inverse, arena, n);
+    FSI__TAKE(factor->parent, arena, n);
+    FSI__TAKE(factor->mark, arena, 3 * n);
+    FSI__TAKE(factor->col, arena, n + 1);
+    FSI__TAKE(factor->work, arena, 2 * n);
+    FSI__TAKE(factor->row, arena, factor->entries);
+    FSI__TAKE(factor->val, arena, factor->entries);
 }
 
 /* Row i of L is the part of the elimination tree reached from the entries of row i of A. Counts the
@@ -4649,11 +4654,11 @@ typedef struct fsi__eigen {
 } fsi__eigen;
 
 static void fsi__eigen_layout(fsi__eigen *eigen, size_t n, int pencil, fsi_arena *arena) {
-    FSI__TAKE(eigen->A, double, arena, n *n);
-    FSI__TAKE(eigen->Z, double, arena, n *n);
-    FSI__TAKE(eigen->L, double, arena, pencil ? n *n : 0);
-    FSI__TAKE(eigen->d, double, arena, n);
-    FSI__TAKE(eigen->work, double, arena, 3 * n);
+    FSI__TAKE(eigen->A, arena, n * n);
+    FSI__TAKE(eigen->Z, arena, n * n);
+    FSI__TAKE(eigen->L, arena, pencil ? n * n : 0);
+    FSI__TAKE(eigen->d, arena, n);
+    FSI__TAKE(eigen->work, arena, 3 * n);
 }
 
 /* Solves in doubles; eigenvectors of the pencil are L^-T y. */
@@ -4749,15 +4754,15 @@ static void fsi__modes_layout(fsi__modes *modes) {
     fsi_arena *arena = &modes->arena;
     size_t all = modes->locked + modes->room + 1;
     size_t square = modes->room * modes->room;
-    FSI__TAKE(modes->V, double, arena, all * modes->n);
-    FSI__TAKE(modes->Y, double, arena, (modes->wanted + modes->block) * modes->n);
-    FSI__TAKE(modes->image, double, arena, modes->n);
-    FSI__TAKE(modes->H, double, arena, square);
-    FSI__TAKE(modes->S, double, arena, square);
-    FSI__TAKE(modes->square, double, arena, square + all);
-    FSI__TAKE(modes->theta, double, arena, modes->room);
-    FSI__TAKE(modes->scratch, double, arena, 3 * modes->room);
-    FSI__TAKE(modes->along, double, arena, all);
+    FSI__TAKE(modes->V, arena, all * modes->n);
+    FSI__TAKE(modes->Y, arena, (modes->wanted + modes->block) * modes->n);
+    FSI__TAKE(modes->image, arena, modes->n);
+    FSI__TAKE(modes->H, arena, square);
+    FSI__TAKE(modes->S, arena, square);
+    FSI__TAKE(modes->square, arena, square + all);
+    FSI__TAKE(modes->theta, arena, modes->room);
+    FSI__TAKE(modes->scratch, arena, 3 * modes->room);
+    FSI__TAKE(modes->along, arena, all);
 }
 
 /* Basis vector number i after the null vectors. */
@@ -5256,33 +5261,33 @@ static void fsi__mg_layout_level(fsi_mg_level *level, fsi_arena *arena, int fine
     size_t rows = level->plane * ((size_t)level->n[2] + 2) + level->pitch;
     level->size = (rows + 2 + 15) & ~(size_t)15;
     size_t both = 2 * level->size;
-    FSI__TAKE(level->x, float, arena, both);
-    FSI__TAKE(level->f, float, arena, both);
+    FSI__TAKE(level->x, arena, both);
+    FSI__TAKE(level->f, arena, both);
     for (int axis = 0; axis < 3; axis++)
         if (axis != 1 || !flat)
-            FSI__TAKE(level->weight[axis], float, arena, both);
+            FSI__TAKE(level->weight[axis], arena, both);
     if (!finest)
-        FSI__TAKE(level->dir, float, arena, both);
-    FSI__TAKE(level->kind, uint8_t, arena, both);
-    FSI__TAKE(level->row, uint8_t, arena, (size_t)level->n[1] * (size_t)level->n[2]);
+        FSI__TAKE(level->dir, arena, both);
+    FSI__TAKE(level->kind, arena, both);
+    FSI__TAKE(level->row, arena, (size_t)level->n[1] * (size_t)level->n[2]);
 }
 
 /* Takes all arrays; level sizes are known from n and levels. The level structs themselves come
  * first. */
 static void fsi__mg_layout(fsi_mg *mg, fsi_arena *arena, fsi_mg_level *level) {
     size_t row = (size_t)mg->n[0];
-    FSI__TAKE(mg->level, fsi_mg_level, arena, (size_t)mg->levels);
-    FSI__TAKE(mg->face, uint8_t, arena, mg->cells);
-    FSI__TAKE(mg->count, uint8_t, arena, mg->cells);
-    FSI__TAKE(mg->label, int32_t, arena, mg->cells);
-    FSI__TAKE(mg->regular, uint8_t, arena, mg->cells / 8 + 1);
-    FSI__TAKE(mg->residual, fsi_real, arena, mg->cells);
-    FSI__TAKE(mg->direction, fsi_real, arena, mg->cells);
-    FSI__TAKE(mg->image, fsi_real, arena, mg->cells);
-    FSI__TAKE(mg->zero, fsi_real, arena, row);
-    FSI__TAKE(mg->one, fsi_real, arena, row + 1);
-    FSI__TAKE(mg->edge, uint8_t, arena, 2 * row);
-    FSI__TAKE(mg->part, double, arena, (size_t)mg->n[2]);
+    FSI__TAKE(mg->level, arena, (size_t)mg->levels);
+    FSI__TAKE(mg->face, arena, mg->cells);
+    FSI__TAKE(mg->count, arena, mg->cells);
+    FSI__TAKE(mg->label, arena, mg->cells);
+    FSI__TAKE(mg->regular, arena, mg->cells / 8 + 1);
+    FSI__TAKE(mg->residual, arena, mg->cells);
+    FSI__TAKE(mg->direction, arena, mg->cells);
+    FSI__TAKE(mg->image, arena, mg->cells);
+    FSI__TAKE(mg->zero, arena, row);
+    FSI__TAKE(mg->one, arena, row + 1);
+    FSI__TAKE(mg->edge, arena, 2 * row);
+    FSI__TAKE(mg->part, arena, (size_t)mg->n[2]);
 
     for (int depth = 0; depth < mg->levels; depth++) {
         fsi_mg_level fresh;
@@ -8571,8 +8576,8 @@ FSI_API int fsi_surface_clip(const fsi_surface *surface, int e, fsi_vec3 lo, fsi
 /* ---- Tree of boxes, depth first: the first child follows its parent, so children have larger
  * numbers (refit runs backwards). */
 static void fsi__bvh_layout(fsi_bvh *bvh, fsi_arena *arena) {
-    FSI__TAKE(bvh->node, fsi_bvh_node, arena, 2 * (size_t)bvh->capacity);
-    FSI__TAKE(bvh->order, int32_t, arena, (size_t)bvh->capacity);
+    FSI__TAKE(bvh->node, arena, 2 * (size_t)bvh->capacity);
+    FSI__TAKE(bvh->order, arena, (size_t)bvh->capacity);
 }
 
 FSI_API fsi_result fsi_bvh_init(fsi_bvh *bvh, int capacity, const fsi_allocator *allocator) {
@@ -9356,9 +9361,9 @@ FSI_API fsi_result fsi_iso_extract(const fsi_iso_desc *desc, fsi_iso_mesh *mesh)
 
 /* The arrays of a mesh whose sizes are known. */
 static void fsi__iso_place(fsi_iso_mesh *mesh, fsi_arena *arena) {
-    FSI__TAKE(mesh->x, fsi_real, arena, 3 * (size_t)mesh->vertex_room);
-    FSI__TAKE(mesh->normal, fsi_real, arena, 3 * (size_t)mesh->vertex_room);
-    FSI__TAKE(mesh->index, int32_t, arena, (size_t)mesh->dim * (size_t)mesh->element_room);
+    FSI__TAKE(mesh->x, arena, 3 * (size_t)mesh->vertex_room);
+    FSI__TAKE(mesh->normal, arena, 3 * (size_t)mesh->vertex_room);
+    FSI__TAKE(mesh->index, arena, (size_t)mesh->dim * (size_t)mesh->element_room);
 }
 
 FSI_API fsi_result fsi_iso_build(const fsi_iso_desc *desc, fsi_iso_mesh *mesh) {

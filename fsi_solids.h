@@ -2160,11 +2160,11 @@ typedef struct fsi__shape_arrays {
 
 static void fsi__shape_layout(fsi_shape *shape, fsi__shape_arrays *arrays, fsi_arena *arena) {
     size_t entries = (size_t)shape->dim * (size_t)shape->surface.element_count;
-    FSI__TAKE(shape->part, fsi_shape_part, arena, (size_t)shape->part_count);
-    FSI__TAKE(arrays->x, fsi_real, arena, 3 * (size_t)shape->surface.vertex_count);
-    FSI__TAKE(arrays->index, int32_t, arena, entries);
-    FSI__TAKE(arrays->point, fsi_real, arena, 3 * (size_t)shape->point_count);
-    FSI__TAKE(arrays->grid, fsi_real, arena, shape->grid_cells);
+    FSI__TAKE(shape->part, arena, (size_t)shape->part_count);
+    FSI__TAKE(arrays->x, arena, 3 * (size_t)shape->surface.vertex_count);
+    FSI__TAKE(arrays->index, arena, entries);
+    FSI__TAKE(arrays->point, arena, 3 * (size_t)shape->point_count);
+    FSI__TAKE(arrays->grid, arena, shape->grid_cells);
     shape->surface.x = arrays->x;
     shape->surface.index = arrays->index;
     shape->point = arrays->point;
@@ -4158,13 +4158,13 @@ typedef struct fsi__door fsi__door;
 
 /* Lays out what the broad phase needs for so many solids. */
 static void fsi__broad_layout(struct fsi__solids_work *work, fsi_arena *arena, size_t solids) {
-    FSI__TAKE(work->cell, uint64_t, arena, solids);
-    FSI__TAKE(work->cell_scratch, uint64_t, arena, solids);
-    FSI__TAKE(work->lo, fsi_vec3, arena, solids);
-    FSI__TAKE(work->hi, fsi_vec3, arena, solids);
-    FSI__TAKE(work->extent, fsi_real, arena, solids);
-    FSI__TAKE(work->large, int32_t, arena, solids);
-    FSI__TAKE(work->stuck, int32_t, arena, solids);
+    FSI__TAKE(work->cell, arena, solids);
+    FSI__TAKE(work->cell_scratch, arena, solids);
+    FSI__TAKE(work->lo, arena, solids);
+    FSI__TAKE(work->hi, arena, solids);
+    FSI__TAKE(work->extent, arena, solids);
+    FSI__TAKE(work->large, arena, solids);
+    FSI__TAKE(work->stuck, arena, solids);
 }
 
 /* Lays the world out in its block. */
@@ -4174,28 +4174,28 @@ static void fsi__solids_layout(fsi_solids *solids, fsi_arena *arena) {
     size_t joints = (size_t)desc->max_joints;
     size_t contacts = (size_t)desc->max_contacts;
     struct fsi__solids_work work = FSI__ZERO;
-    FSI__TAKE(solids->body, fsi_rigid, arena, bodies);
-    FSI__TAKE(solids->joint, fsi_joint, arena, joints);
-    FSI__TAKE(solids->contact, fsi_contact, arena, contacts);
+    FSI__TAKE(solids->body, arena, bodies);
+    FSI__TAKE(solids->joint, arena, joints);
+    FSI__TAKE(solids->contact, arena, contacts);
     solids->work = (struct fsi__solids_work *)fsi_arena_take(arena, 1, sizeof *solids->work);
     work.max_pairs = contacts + 64;
-    FSI__TAKE(work.vel, fsi__velocity, arena, bodies);
-    FSI__TAKE(work.old, fsi_contact, arena, contacts);
-    FSI__TAKE(work.batch, fsi__manifold, arena, FSI__PAIR_BATCH);
-    FSI__TAKE(work.pair, uint64_t, arena, work.max_pairs);
-    FSI__TAKE(work.pair_scratch, uint64_t, arena, work.max_pairs);
-    FSI__TAKE(work.jointed, uint64_t, arena, joints);
-    FSI__TAKE(work.jointed_scratch, uint64_t, arena, joints);
-    FSI__TAKE(work.taken, fsi_wrench, arena, bodies);
-    FSI__TAKE(work.change, fsi_wrench, arena, bodies);
-    FSI__TAKE(work.before, fsi_rigid, arena, bodies);
-    FSI__TAKE(work.first_joint, int32_t, arena, bodies);
-    FSI__TAKE(work.label, int32_t, arena, bodies);
-    FSI__TAKE(work.rows, fsi__joint_rows, arena, joints);
-    FSI__TAKE(work.joint_k, fsi_real, arena, 6 * joints * FSI__BAND);
-    FSI__TAKE(work.joint_x, fsi_real, arena, 6 * joints);
-    FSI__TAKE(work.joint_begin, int32_t, arena, 6 * joints);
-    FSI__TAKE(work.door, fsi__door *, arena, bodies);
+    FSI__TAKE(work.vel, arena, bodies);
+    FSI__TAKE(work.old, arena, contacts);
+    FSI__TAKE(work.batch, arena, FSI__PAIR_BATCH);
+    FSI__TAKE(work.pair, arena, work.max_pairs);
+    FSI__TAKE(work.pair_scratch, arena, work.max_pairs);
+    FSI__TAKE(work.jointed, arena, joints);
+    FSI__TAKE(work.jointed_scratch, arena, joints);
+    FSI__TAKE(work.taken, arena, bodies);
+    FSI__TAKE(work.change, arena, bodies);
+    FSI__TAKE(work.before, arena, bodies);
+    FSI__TAKE(work.first_joint, arena, bodies);
+    FSI__TAKE(work.label, arena, bodies);
+    FSI__TAKE(work.rows, arena, joints);
+    FSI__TAKE(work.joint_k, arena, 6 * joints * FSI__BAND);
+    FSI__TAKE(work.joint_x, arena, 6 * joints);
+    FSI__TAKE(work.joint_begin, arena, 6 * joints);
+    FSI__TAKE(work.door, arena, bodies);
     fsi__broad_layout(&work, arena, bodies);
     if (solids->work)
         *solids->work = work;
@@ -6087,17 +6087,17 @@ static void fsi__joined_layout(fsi__door *door, fsi_arena *arena) {
     const fsi_surface *surface = &door->coupled.surface;
     size_t n = (size_t)door->coupled.dof;
     size_t vertices = (size_t)surface->vertex_count;
-    FSI__TAKE(door->v, fsi_real, arena, n);
-    FSI__TAKE(door->impulse, fsi_real, arena, n);
-    FSI__TAKE(door->free, fsi_real, arena, n);
-    FSI__TAKE(door->row, fsi_real, arena, n);
-    FSI__TAKE(door->answer, fsi_real, arena, n);
-    FSI__TAKE(door->mass, fsi_real, arena, n * n);
-    FSI__TAKE(door->inverse_mass, fsi_real, arena, n * n);
-    FSI__TAKE(door->x, fsi_real, arena, 3 * vertices);
-    FSI__TAKE(door->velocity, fsi_real, arena, 3 * vertices);
-    FSI__TAKE(door->index, int32_t, arena, (size_t)surface->dim * (size_t)surface->element_count);
-    FSI__TAKE(door->member, int, arena, n / 6);
+    FSI__TAKE(door->v, arena, n);
+    FSI__TAKE(door->impulse, arena, n);
+    FSI__TAKE(door->free, arena, n);
+    FSI__TAKE(door->row, arena, n);
+    FSI__TAKE(door->answer, arena, n);
+    FSI__TAKE(door->mass, arena, n * n);
+    FSI__TAKE(door->inverse_mass, arena, n * n);
+    FSI__TAKE(door->x, arena, 3 * vertices);
+    FSI__TAKE(door->velocity, arena, 3 * vertices);
+    FSI__TAKE(door->index, arena, (size_t)surface->dim * (size_t)surface->element_count);
+    FSI__TAKE(door->member, arena, n / 6);
 }
 
 /* Body i, free, becomes a part of the door, its surface at the vertex and the element given. */
@@ -6537,9 +6537,9 @@ static fsi_result fsi__mesh_alloc(fsi_mesh *mesh, int dim, int vertices, int ele
     fsi_arena arena = FSI__ZERO;
 
     for (int pass = 0; pass < 2; pass++) {
-        FSI__TAKE(mesh->x, fsi_real, &arena, 3 * (size_t)vertices);
-        FSI__TAKE(mesh->index, int32_t, &arena, (size_t)dim * (size_t)elements);
-        FSI__TAKE(mesh->tet, int32_t, &arena, 4 * (size_t)tets);
+        FSI__TAKE(mesh->x, &arena, 3 * (size_t)vertices);
+        FSI__TAKE(mesh->index, &arena, (size_t)dim * (size_t)elements);
+        FSI__TAKE(mesh->tet, &arena, 4 * (size_t)tets);
         if (pass)
             break;
         fsi_result result = fsi__arena_block(&arena, allocator, &mesh->block, &mesh->size);
@@ -7999,15 +7999,15 @@ static fsi_result fsi__soft_matrix_block(fsi_soft *soft, size_t blocks) {
     fsi_arena arena = FSI__ZERO;
 
     for (int pass = 0; pass < 2; pass++) {
-        FSI__TAKE(soft->K.val, fsi_real, &arena, 9 * blocks);
+        FSI__TAKE(soft->K.val, &arena, 9 * blocks);
         if (soft->desc.damping_stiffness > 0)
-            FSI__TAKE(work->kd, fsi_real, &arena, 9 * blocks);
-        FSI__TAKE(soft->K.col, int32_t, &arena, 9 * blocks);
-        FSI__TAKE(soft->K.row, int32_t, &arena, work->dof + 1);
-        FSI__TAKE(work->slot, int32_t, &arena, 16 * (size_t)soft->element_count);
-        FSI__TAKE(soft->B.val, fsi_real, &arena, entries);
-        FSI__TAKE(soft->B.col, int32_t, &arena, entries);
-        FSI__TAKE(soft->B.row, int32_t, &arena, rows + 1);
+            FSI__TAKE(work->kd, &arena, 9 * blocks);
+        FSI__TAKE(soft->K.col, &arena, 9 * blocks);
+        FSI__TAKE(soft->K.row, &arena, work->dof + 1);
+        FSI__TAKE(work->slot, &arena, 16 * (size_t)soft->element_count);
+        FSI__TAKE(soft->B.val, &arena, entries);
+        FSI__TAKE(soft->B.col, &arena, entries);
+        FSI__TAKE(soft->B.row, &arena, rows + 1);
         if (pass)
             break;
         if (fsi__arena_block(&arena, &soft->desc.allocator, &work->slot_block, &work->slot_size)
@@ -9874,11 +9874,11 @@ FSI_API fsi_result fsi_soft_move(fsi_soft *soft, fsi_real dt) {
 }
 
 static void fsi__patch_layout(fsi__patch *patch, size_t vertices, size_t room, fsi_arena *arena) {
-    FSI__TAKE(patch->C, fsi_real, arena, 9 * room * room);
-    FSI__TAKE(patch->impulse, fsi_real, arena, 3 * vertices);
-    FSI__TAKE(patch->base, fsi_real, arena, 3 * room);
-    FSI__TAKE(patch->place, int32_t, arena, vertices);
-    FSI__TAKE(patch->node, int32_t, arena, room);
+    FSI__TAKE(patch->C, arena, 9 * room * room);
+    FSI__TAKE(patch->impulse, arena, 3 * vertices);
+    FSI__TAKE(patch->base, arena, 3 * room);
+    FSI__TAKE(patch->place, arena, vertices);
+    FSI__TAKE(patch->node, arena, room);
 }
 
 /* Memory of the patch; without it lumped masses answer. */
@@ -10033,7 +10033,7 @@ static int fsi__soft_hinges(const fsi_soft_desc *desc, int32_t *out) {
 static void fsi__soft_layout(fsi_soft *soft, fsi_arena *arena) {
     fsi__soft_work *work;
     fsi__soft_work none;
-    FSI__TAKE(work, fsi__soft_work, arena, 1);
+    FSI__TAKE(work, arena, 1);
     soft->work = work;
     size_t n = (size_t)soft->desc.vertex_count;
     size_t e = (size_t)soft->element_count;
@@ -10041,36 +10041,36 @@ static void fsi__soft_layout(fsi_soft *soft, fsi_arena *arena) {
     size_t dof = 3 * n;
 
     /* State, side by side: x, v, drive, force, volume_target. */
-    FSI__TAKE(soft->x, fsi_real, arena, 4 * dof + 1);
+    FSI__TAKE(soft->x, arena, 4 * dof + 1);
     if (soft->x) {
         soft->v = soft->x + dof;
         soft->drive = soft->v + dof;
         soft->force = soft->drive + dof;
         soft->volume_target = soft->force + dof;
     }
-    FSI__TAKE(soft->mass, fsi_real, arena, n);
-    FSI__TAKE(soft->inverse_mass, fsi_real, arena, n);
-    FSI__TAKE(soft->impulse, fsi_real, arena, dof);
-    FSI__TAKE(soft->surface, int32_t, arena, surface * (size_t)soft->desc.dim);
-    FSI__TAKE(soft->surface_node, int32_t, arena, n);
+    FSI__TAKE(soft->mass, arena, n);
+    FSI__TAKE(soft->inverse_mass, arena, n);
+    FSI__TAKE(soft->impulse, arena, dof);
+    FSI__TAKE(soft->surface, arena, surface * (size_t)soft->desc.dim);
+    FSI__TAKE(soft->surface_node, arena, n);
 
     if (!work)
         work = &none;
     work->dof = dof;
-    FSI__TAKE(work->node, int32_t, arena, 4 * e);
-    FSI__TAKE(work->rest, fsi_real, arena, FSI__REST * e);
-    FSI__TAKE(work->element_force, fsi_real, arena, 12 * e);
-    FSI__TAKE(work->element_energy, fsi_real, arena, e);
-    FSI__TAKE(work->first, int32_t, arena, n + 1);
-    FSI__TAKE(work->corner, int32_t, arena, 4 * e);
-    FSI__TAKE(work->fixed, unsigned char, arena, dof);
-    FSI__TAKE(work->outside, unsigned char, arena, n);
-    FSI__TAKE(work->zone, int32_t, arena, n);
-    FSI__TAKE(work->edge, int32_t, arena, soft->desc.dim == 3 ? 9 * surface : 0);
-    FSI__TAKE(work->edge_first, int32_t, arena, surface + 1);
+    FSI__TAKE(work->node, arena, 4 * e);
+    FSI__TAKE(work->rest, arena, FSI__REST * e);
+    FSI__TAKE(work->element_force, arena, 12 * e);
+    FSI__TAKE(work->element_energy, arena, e);
+    FSI__TAKE(work->first, arena, n + 1);
+    FSI__TAKE(work->corner, arena, 4 * e);
+    FSI__TAKE(work->fixed, arena, dof);
+    FSI__TAKE(work->outside, arena, n);
+    FSI__TAKE(work->zone, arena, n);
+    FSI__TAKE(work->edge, arena, soft->desc.dim == 3 ? 9 * surface : 0);
+    FSI__TAKE(work->edge_first, arena, surface + 1);
     int batch = fsi__imin(soft->element_count, FSI__SOFT_BATCH);
-    FSI__TAKE(work->batch, fsi_real, arena, 144 * (size_t)batch);
-    FSI__TAKE(work->wall_weight, fsi_real, arena, n);
+    FSI__TAKE(work->batch, arena, 144 * (size_t)batch);
+    FSI__TAKE(work->wall_weight, arena, n);
     fsi_real **vectors[] = {&work->rest_x,        &work->v_before,      &work->push,
                             &work->jump,          &work->guess,         &work->inertial,
                             &work->damp_from,     &work->given,         &work->residual,
@@ -10079,7 +10079,7 @@ static void fsi__soft_layout(fsi_soft *soft, fsi_arena *arena) {
                             &work->wall_velocity, &work->force_without, &work->volume_gradient,
                             &work->volume_answer};
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
-        FSI__TAKE(*vectors[i], fsi_real, arena, dof);
+        FSI__TAKE(*vectors[i], arena, dof);
     if (soft->desc.use_cg) {
         fsi_krylov_desc desc = FSI__ZERO;
         desc.n = dof;
@@ -10447,28 +10447,28 @@ static void fsi__reduced_layout(fsi_reduced_model *model, fsi_arena *arena) {
     size_t n = (size_t)model->vertex_count;
     size_t k = (size_t)model->modes;
     size_t nodes = (size_t)model->nx * (size_t)model->ny * (size_t)model->nz;
-    FSI__TAKE(model->x0, fsi_real, arena, 3 * n);
-    FSI__TAKE(model->node_mass, fsi_real, arena, n);
-    FSI__TAKE(model->S, fsi_real, arena, 3 * n * k);
-    FSI__TAKE(model->omega2, fsi_real, arena, k);
-    FSI__TAKE(model->C0, fsi_real, arena, 9);
-    FSI__TAKE(model->G0, fsi_real, arena, 9 * k);
-    FSI__TAKE(model->G, fsi_real, arena, 9 * k * k);
-    FSI__TAKE(model->surface, int32_t, arena, (size_t)model->surface_count);
-    FSI__TAKE(model->index, int32_t, arena, (size_t)model->dim * (size_t)model->element_count);
-    FSI__TAKE(model->sample, int32_t, arena, (size_t)model->sample_count);
-    FSI__TAKE(model->phi, fsi_real, arena, nodes);
-    FSI__TAKE(model->near_vertex, int32_t, arena, nodes);
+    FSI__TAKE(model->x0, arena, 3 * n);
+    FSI__TAKE(model->node_mass, arena, n);
+    FSI__TAKE(model->S, arena, 3 * n * k);
+    FSI__TAKE(model->omega2, arena, k);
+    FSI__TAKE(model->C0, arena, 9);
+    FSI__TAKE(model->G0, arena, 9 * k);
+    FSI__TAKE(model->G, arena, 9 * k * k);
+    FSI__TAKE(model->surface, arena, (size_t)model->surface_count);
+    FSI__TAKE(model->index, arena, (size_t)model->dim * (size_t)model->element_count);
+    FSI__TAKE(model->sample, arena, (size_t)model->sample_count);
+    FSI__TAKE(model->phi, arena, nodes);
+    FSI__TAKE(model->near_vertex, arena, nodes);
 }
 
 static void fsi__reduced_build_layout(const fsi_reduced_model *model, fsi__reduced_build *build,
                                       fsi_arena *arena) {
     size_t n = 3 * (size_t)model->vertex_count;
     size_t k = (size_t)model->modes;
-    FSI__TAKE(build->V, fsi_real, arena, k * n);
-    FSI__TAKE(build->omega2, fsi_real, arena, k);
-    FSI__TAKE(build->rigid, fsi_real, arena, 6 * n);
-    FSI__TAKE(build->map, int32_t, arena, n);
+    FSI__TAKE(build->V, arena, k * n);
+    FSI__TAKE(build->omega2, arena, k);
+    FSI__TAKE(build->rigid, arena, 6 * n);
+    FSI__TAKE(build->map, arena, n);
 }
 
 /* K of a flat sheet has nothing across its plane: a spring on every vertex, above all its own
@@ -11552,28 +11552,28 @@ static void fsi__group_layout(fsi_reduced_group *group, fsi_arena *arena) {
 
     /* One body without skin: the rows give its velocities. */
     int rows_do = group->body_count == 1 && !group->skin.terms && group->dof <= FSI__ROW_MOST;
-    FSI__TAKE(group->body, fsi_reduced *, arena, bodies);
-    FSI__TAKE(group->joint, fsi_reduced_joint, arena, (size_t)group->joint_count);
-    FSI__TAKE(group->x, fsi_real, arena, vertices);
-    FSI__TAKE(group->velocity, fsi_real, arena, rows_do ? 0 : vertices);
-    FSI__TAKE(group->index, int32_t, arena, 3 * (size_t)group->element_count);
-    FSI__TAKE(group->owner, int32_t, arena, skin);
-    FSI__TAKE(group->first, int32_t, arena, bodies);
-    FSI__TAKE(group->v, fsi_real, arena, dof);
-    FSI__TAKE(group->impulse, fsi_real, arena, dof);
-    FSI__TAKE(group->mass, fsi_real, arena, dof * dof);
-    FSI__TAKE(group->inverse, fsi_real, arena, dof * dof);
-    FSI__TAKE(group->joint_row, fsi_real, arena, rows * dof);
-    FSI__TAKE(group->joint_answer, fsi_real, arena, rows * dof);
-    FSI__TAKE(group->joint_weight, fsi_real, arena, rows);
-    FSI__TAKE(group->joint_gap, fsi_real, arena, rows);
-    FSI__TAKE(group->joint_left, fsi_real, arena, rows);
-    FSI__TAKE(group->free, fsi_real, arena, dof);
-    FSI__TAKE(group->change, fsi_real, arena, dof);
-    FSI__TAKE(group->pose, fsi_real, arena, rows ? dof + bodies : 0);
-    FSI__TAKE(group->skin_body, int32_t, arena, terms);
-    FSI__TAKE(group->skin_vertex, int32_t, arena, terms);
-    FSI__TAKE(group->skin_weight, fsi_real, arena, terms);
+    FSI__TAKE(group->body, arena, bodies);
+    FSI__TAKE(group->joint, arena, (size_t)group->joint_count);
+    FSI__TAKE(group->x, arena, vertices);
+    FSI__TAKE(group->velocity, arena, rows_do ? 0 : vertices);
+    FSI__TAKE(group->index, arena, 3 * (size_t)group->element_count);
+    FSI__TAKE(group->owner, arena, skin);
+    FSI__TAKE(group->first, arena, bodies);
+    FSI__TAKE(group->v, arena, dof);
+    FSI__TAKE(group->impulse, arena, dof);
+    FSI__TAKE(group->mass, arena, dof * dof);
+    FSI__TAKE(group->inverse, arena, dof * dof);
+    FSI__TAKE(group->joint_row, arena, rows * dof);
+    FSI__TAKE(group->joint_answer, arena, rows * dof);
+    FSI__TAKE(group->joint_weight, arena, rows);
+    FSI__TAKE(group->joint_gap, arena, rows);
+    FSI__TAKE(group->joint_left, arena, rows);
+    FSI__TAKE(group->free, arena, dof);
+    FSI__TAKE(group->change, arena, dof);
+    FSI__TAKE(group->pose, arena, rows ? dof + bodies : 0);
+    FSI__TAKE(group->skin_body, arena, terms);
+    FSI__TAKE(group->skin_vertex, arena, terms);
+    FSI__TAKE(group->skin_weight, arena, terms);
     if (rows_do)
         group->velocity = NULL;
 }
@@ -12127,17 +12127,17 @@ static void fsi__reduced_call_layout(fsi__reduced_call *call, fsi_arena *arena) 
     size_t guests = n + (size_t)call->obstacles;
     size_t dofs = (size_t)call->dofs;
     size_t points = (size_t)call->points;
-    FSI__TAKE(call->u, fsi_real, arena, dofs);
-    FSI__TAKE(call->start, fsi_real, arena, dofs);
-    FSI__TAKE(call->trial, fsi_real, arena, dofs);
-    FSI__TAKE(call->guest, fsi__reduced_guest, arena, guests);
-    FSI__TAKE(call->external, fsi_external, arena, guests);
-    FSI__TAKE(call->dof, int32_t, arena, n + 1);
-    FSI__TAKE(call->group_of, int32_t, arena, n);
-    FSI__TAKE(call->point_first, int32_t, arena, n + 1);
-    FSI__TAKE(call->point_x, fsi_real, arena, 3 * points);
-    FSI__TAKE(call->point_v, fsi_real, arena, 3 * points);
-    FSI__TAKE(call->point_vertex, int32_t, arena, points);
+    FSI__TAKE(call->u, arena, dofs);
+    FSI__TAKE(call->start, arena, dofs);
+    FSI__TAKE(call->trial, arena, dofs);
+    FSI__TAKE(call->guest, arena, guests);
+    FSI__TAKE(call->external, arena, guests);
+    FSI__TAKE(call->dof, arena, n + 1);
+    FSI__TAKE(call->group_of, arena, n);
+    FSI__TAKE(call->point_first, arena, n + 1);
+    FSI__TAKE(call->point_x, arena, 3 * points);
+    FSI__TAKE(call->point_v, arena, 3 * points);
+    FSI__TAKE(call->point_vertex, arena, points);
 }
 
 /* The velocities of all bodies into u, and back. */

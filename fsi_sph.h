@@ -1184,12 +1184,12 @@ static void fsi__sph_carried(fsi_sph *sph, fsi_real **array[FSI__SPH_CARRIED]) {
 /* Arrays of n items each. */
 static void fsi__take_reals(fsi_arena *arena, size_t n, size_t arrays, fsi_real **const *array) {
     for (size_t k = 0; k < arrays; k++)
-        FSI__TAKE(*array[k], fsi_real, arena, n);
+        FSI__TAKE(*array[k], arena, n);
 }
 
 static void fsi__take_ints(fsi_arena *arena, size_t n, size_t arrays, int32_t **const *array) {
     for (size_t k = 0; k < arrays; k++)
-        FSI__TAKE(*array[k], int32_t, arena, n);
+        FSI__TAKE(*array[k], arena, n);
 }
 
 /* Places all arrays; the first ones are the state. Vector loops may read a little past the end. */
@@ -1202,10 +1202,10 @@ static void fsi__sph_layout(fsi_sph *sph, fsi_arena *arena) {
     fsi_real **boundary[] = {&sph->bx, &sph->bv, &sph->blocal};
     fsi__sph_carried(sph, carried);
     fsi__take_reals(arena, fluid, FSI__SPH_CARRIED, carried);
-    FSI__TAKE(sph->id, int32_t, arena, fluid);
-    FSI__TAKE(sph->listed_at, fsi_real, arena, sph->desc.skin > 0 ? 3 * (fluid + walls) : 0);
+    FSI__TAKE(sph->id, arena, fluid);
+    FSI__TAKE(sph->listed_at, arena, sph->desc.skin > 0 ? 3 * (fluid + walls) : 0);
     fsi__take_reals(arena, 3 * walls, 3, boundary);
-    FSI__TAKE(sph->bobject, int32_t, arena, walls);
+    FSI__TAKE(sph->bobject, arena, walls);
 
     /* Results and scratch of fluid particles. */
     fsi_real **result[] = {&sph->p,         &sph->ax,    &sph->ay,       &sph->az,   &sph->work,
@@ -1217,24 +1217,24 @@ static void fsi__sph_layout(fsi_sph *sph, fsi_arena *arena) {
     /* Of boundary particles. */
     fsi_real **wall[] = {&sph->bvolume, &sph->sorted_bx, &sph->sorted_by, &sph->sorted_bz};
     fsi__take_reals(arena, walls, 4, wall);
-    FSI__TAKE(sph->bf, fsi_real, arena, 3 * walls);
-    FSI__TAKE(sph->border, int32_t, arena, walls);
+    FSI__TAKE(sph->bf, arena, 3 * walls);
+    FSI__TAKE(sph->border, arena, walls);
 
     /* Of both: sorting and packed copies. */
     int32_t **sorting[] = {&sph->key, &sph->order};
     fsi_real **packed[] = {&sph->packed_x, &sph->packed_v};
     fsi__take_ints(arena, fluid > walls ? fluid : walls, 2, sorting);
     fsi__take_reals(arena, 4 * (fluid + walls), 2, packed);
-    FSI__TAKE(sph->cells.start, int32_t, arena, (size_t)sph->cells.room + 1);
-    FSI__TAKE(sph->bcells.start, int32_t, arena, (size_t)sph->bcells.room + 1);
+    FSI__TAKE(sph->cells.start, arena, (size_t)sph->cells.room + 1);
+    FSI__TAKE(sph->bcells.start, arena, (size_t)sph->bcells.room + 1);
 
     /* Neighbour lists: a pool for each chunk. Their indices have 31 bits. */
     size_t chunks = ((size_t)sph->desc.capacity + FSI__SPH_CHUNK - 1) / FSI__SPH_CHUNK;
     size_t pool = 0;
     if (!fsi_size_mul(chunks, (size_t)sph->list_room, &pool) || pool > 0x7fffff00u)
         arena->failed = 1;
-    FSI__TAKE(sph->list, int32_t, arena, pool + 16);
-    FSI__TAKE(sph->slope, fsi_real, arena, pool + 16);
+    FSI__TAKE(sph->list, arena, pool + 16);
+    FSI__TAKE(sph->slope, arena, pool + 16);
 }
 
 /* Was it made by fsi_sph_init? */
@@ -1885,9 +1885,9 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
         fsi_result result = pass ? fsi__arena_open(&arena, allocator) : FSI_OK;
         if (result != FSI_OK)
             return result;
-        FSI__TAKE(darts.x, fsi_real, &arena, 3 * (size_t)darts.room);
-        FSI__TAKE(darts.next, int32_t, &arena, (size_t)darts.room);
-        FSI__TAKE(darts.cells.start, int32_t, &arena, (size_t)fsi__cells_count(&darts.cells));
+        FSI__TAKE(darts.x, &arena, 3 * (size_t)darts.room);
+        FSI__TAKE(darts.next, &arena, (size_t)darts.room);
+        FSI__TAKE(darts.cells.start, &arena, (size_t)fsi__cells_count(&darts.cells));
     }
 
     for (int i = 0; i < fsi__cells_count(&darts.cells); i++)
@@ -3781,9 +3781,9 @@ FSI_API fsi_result fsi_sph_level(const fsi_sph *sph, fsi_vec3 origin, fsi_real h
 
 static void fsi__lookup_layout(fsi_lookup *lookup, fsi_arena *arena) {
     size_t n = (size_t)lookup->capacity;
-    FSI__TAKE(lookup->box, fsi_real, arena, 6 * n);
-    FSI__TAKE(lookup->item, int32_t, arena, n * (FSI__LOOKUP_ITEMS + 1) + FSI__LOOKUP_LARGE);
-    FSI__TAKE(lookup->cells.start, int32_t, arena, (size_t)lookup->cells.room + 2);
+    FSI__TAKE(lookup->box, arena, 6 * n);
+    FSI__TAKE(lookup->item, arena, n * (FSI__LOOKUP_ITEMS + 1) + FSI__LOOKUP_LARGE);
+    FSI__TAKE(lookup->cells.start, arena, (size_t)lookup->cells.room + 2);
 }
 
 FSI_API fsi_result fsi_lookup_init(fsi_lookup *lookup, int capacity,
@@ -4192,29 +4192,29 @@ static void fsi__tled_layout(fsi_tled *tled, fsi_arena *arena) {
     /* The state. */
     fsi_real **state[] = {&tled->x, &tled->v, &tled->drive, &tled->fext};
     fsi__take_reals(arena, 3 * nodes, 4, state);
-    FSI__TAKE(tled->inverse_mass, fsi_real, arena, nodes);
-    FSI__TAKE(tled->clock, double, arena, 2);
+    FSI__TAKE(tled->inverse_mass, arena, nodes);
+    FSI__TAKE(tled->clock, arena, 2);
 
     /* Nodes. */
     fsi_real **vectors[] = {&tled->x0, &tled->impulse, &tled->force};
     fsi_real **numbers[] = {&tled->mass, &tled->node_pressure, &tled->node_volume};
     fsi__take_reals(arena, 3 * nodes, 3, vectors);
     fsi__take_reals(arena, nodes, 3, numbers);
-    FSI__TAKE(tled->identity, int32_t, arena, nodes);
-    FSI__TAKE(tled->corner_start, int32_t, arena, nodes + 1);
+    FSI__TAKE(tled->identity, arena, nodes);
+    FSI__TAKE(tled->corner_start, arena, nodes + 1);
 
     /* Elements. */
-    FSI__TAKE(tled->tet, int32_t, arena, 4 * tets);
-    FSI__TAKE(tled->volume, fsi_real, arena, tets);
-    FSI__TAKE(tled->dt_element, fsi_real, arena, tets);
-    FSI__TAKE(tled->triangle, int32_t, arena, 12 * tets);
-    FSI__TAKE(tled->corner_at, int32_t, arena, 4 * tets);
+    FSI__TAKE(tled->tet, arena, 4 * tets);
+    FSI__TAKE(tled->volume, arena, tets);
+    FSI__TAKE(tled->dt_element, arena, tets);
+    FSI__TAKE(tled->triangle, arena, 12 * tets);
+    FSI__TAKE(tled->corner_at, arena, 4 * tets);
 
     /* Blocks of elements. */
-    FSI__TAKE(tled->grad, fsi_real, arena, 10 * FSI__TLED_LANES * blocks);
-    FSI__TAKE(tled->corner, fsi_real, arena, 12 * FSI__TLED_LANES * blocks);
-    FSI__TAKE(tled->block_j, fsi_real, arena, blocks);
-    FSI__TAKE(tled->block_inverted, int32_t, arena, blocks);
+    FSI__TAKE(tled->grad, arena, 10 * FSI__TLED_LANES * blocks);
+    FSI__TAKE(tled->corner, arena, 12 * FSI__TLED_LANES * blocks);
+    FSI__TAKE(tled->block_j, arena, blocks);
+    FSI__TAKE(tled->block_inverted, arena, blocks);
 }
 
 /* The first of the ten numbers (g_1, g_2, g_3, V) of an element; they are FSI__TLED_LANES apart. */

@@ -50,12 +50,12 @@ typedef struct woodbury {
 static void woodbury_layout(woodbury *wood, fsi_arena *arena) {
     size_t k = (size_t)wood->k;
     size_t n = wood->desc.n;
-    FSI__TAKE(wood->F, fsi_real, arena, k * k);
-    FSI__TAKE(wood->S, fsi_real, arena, k * k);
-    FSI__TAKE(wood->t, fsi_real, arena, k);
-    FSI__TAKE(wood->s, fsi_real, arena, k);
-    FSI__TAKE(wood->y, fsi_real, arena, n);
-    FSI__TAKE(wood->z, fsi_real, arena, n);
+    FSI__TAKE(wood->F, arena, k * k);
+    FSI__TAKE(wood->S, arena, k * k);
+    FSI__TAKE(wood->t, arena, k);
+    FSI__TAKE(wood->s, arena, k);
+    FSI__TAKE(wood->y, arena, n);
+    FSI__TAKE(wood->z, arena, n);
 }
 
 /* y = D^-1 x */
