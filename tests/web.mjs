@@ -300,6 +300,25 @@ async function testBits(browser, address, native) {
     await page.close();
 }
 
+// In the page: the best of several runs of five steps on one thread and on two, ms a step. The same
+// steps each time: the scene is made again.
+async function timeThreads(scene) {
+    const least = [Infinity, Infinity];
+    for (let round = 0; round < 6; round++)
+        for (const threads of [1, 2]) {
+            await fsi.load(scene);
+            fsi.threads(threads);
+            fsi.step(10);
+            for (let run = 0; run < 4; run++) {
+                const start = performance.now();
+                fsi.step(5);
+                const each = (performance.now() - start) / 5;
+                least[threads - 1] = Math.min(least[threads - 1], each);
+            }
+        }
+    return least;
+}
+
 // Three threads where the page may share memory, one where not; in every scene the same bits.
 async function testThreads(browser, address) {
     const plain = await openPage(browser, address, { query: '?paused&threads=3' });
@@ -321,6 +340,10 @@ async function testThreads(browser, address) {
             return bits;
         }, name);
         check(`${name}: the same bits with three threads`, alone === together, together);
+    }
+    for (const name of chosen.length ? chosen : ['smoke', 'jellyfish', 'dam']) {
+        const [one, two] = await inPage(page, timeThreads, name);
+        console.log(`     ${name}: ${one.toFixed(2)} ms a step on one thread, ${two.toFixed(2)} on two`);
     }
     const helped = await inPage(page, () => fsi.helped());
     check('the other threads did their parts', helped > 100, helped);
@@ -382,6 +405,55 @@ async function testKeysAndAddress(browser, address) {
     check('every control has a name', (await inPage(page, () => [...document.querySelectorAll('button, input, select, canvas')]
         .filter((e) => !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.[0]?.textContent)).length)) === 0);
     await page.close();
+}
+
+// Every button, a state as a file, and addresses that make no sense.
+async function testButtons(browser, address) {
+    const page = await openPage(browser, address, { query: '#scene=pool&bodies=3' });
+    const report = () => inPage(page, () => fsi.report());
+    await page.click('#pause');
+    await page.click('#step');
+    const { steps } = await report();
+    await page.click('#step');
+    check('Step is one step', (await report()).steps === steps + 1);
+    await page.click('#save');
+    const saved = await inPage(page, () => fsi.hash());
+    await inPage(page, () => fsi.step(30));
+    await page.click('#restore');
+    check('Load brings back what Save kept', (await inPage(page, () => fsi.hash())) === saved);
+    await page.click('#help');
+    const [download] = await Promise.all([page.waitForEvent('download'), page.click('#to-file')]);
+    const file = await download.path();
+    await page.keyboard.press('Escape');
+    await inPage(page, () => fsi.load('boat'));
+    await page.setInputFiles('#file', file);
+    await page.waitForTimeout(300);
+    const opened = await report();
+    check('a file opens its scene and state', opened.scene === 'pool' && (await inPage(page, () => fsi.hash())) === saved, opened.scene);
+    await page.setInputFiles('#file', { name: 'no.fsi', mimeType: 'text/plain', buffer: Buffer.from('pool\nnothing') });
+    await page.waitForTimeout(300);
+    check('a file that is none is refused', (await page.textContent('#message')).includes('cannot be opened'));
+    await page.click('#reset');
+    check('Reset starts again', (await report()).steps === 0);
+    await page.close();
+
+    for (const query of ['#scene=nothing&density=many', '#scene=pool&density=1e999&bodies=-4&x=1', '#%E0%A4%A', '#density=0.5']) {
+        const odd = await openPage(browser, address, { query: `?paused${query}` });
+        const now = await inPage(odd, () => ({ ...fsi.report(), last: fsi.step(5) }));
+        check(`the address ${query} still opens a scene`, now.last === 'ok' && odd.problems.length === 0, odd.problems.join('; '));
+        await odd.close();
+    }
+    const blind = await browser.newPage();
+    await blind.addInitScript(() => {
+        const open = HTMLCanvasElement.prototype.getContext;
+        HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
+            return kind === 'webgl2' ? null : open.call(this, kind, ...more);
+        };
+    });
+    await blind.goto(`${address}?paused`);
+    await blind.waitForFunction('window.fsi !== undefined');
+    check('without WebGL2 it draws with Canvas 2D', (await inPage(blind, () => fsi.renderer)) === 'FlatRenderer');
+    await blind.close();
 }
 
 async function testWithout(browser, address) {
@@ -463,6 +535,7 @@ const TESTS = {
     mouse: testMouse,
     touch: testTouchAndKeys,
     keys: testKeysAndAddress,
+    buttons: testButtons,
     without: testWithout,
     embedded: testEmbedded,
     bits: testBits,

@@ -66,6 +66,25 @@ static fsi_result exchange_soft(const fsi_soft_desc *desc) {
     return fsi_world_add_guest(stage.world, &guest);
 }
 
+/* A flat room of smoke for one thin solid, open above. */
+static fsi_result smoke_room(int nx, int ny, double h, double dissipation) {
+    fsi_world_desc desc = {
+        .grid.nx = nx,
+        .grid.ny = ny,
+        .grid.nz = 1,
+        .grid.h = h,
+        .grid.rho = 1,
+        .grid.smoke = 1,
+        .grid.shells = 1,
+        .grid.dissipation = dissipation,
+        .grid.advect_velocity = FSI_ADVECT_LINEAR,
+        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
+        .max_guests = 1,
+        .no_walls = 1,
+    };
+    return stage_world(&desc);
+}
+
 /* A chain of nodes, the first and the last one pinned. */
 static fsi_result exchange_strip(int nodes, const fsi_real *x, fsi_soft_desc *desc) {
     int32_t segment[2 * RUBBER_NODES];
@@ -122,21 +141,7 @@ static fsi_result cloth_strip(double mass_ratio) {
 }
 
 static fsi_result cloth_make(void) {
-    fsi_world_desc desc = {
-        .grid.nx = 60,
-        .grid.ny = 60,
-        .grid.nz = 1,
-        .grid.h = cloth_width / 60,
-        .grid.rho = 1,
-        .grid.smoke = 1,
-        .grid.shells = 1,
-        .grid.dissipation = FSI_R(0.15),
-        .grid.advect_velocity = FSI_ADVECT_LINEAR,
-        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
-        .max_guests = 1,
-        .no_walls = 1,
-    };
-    fsi_result result = stage_world(&desc);
+    fsi_result result = smoke_room(60, 60, cloth_width / 60, 0.15);
     if (result < 0)
         return result;
     fsi_grid_source jet = cloth_jet(value_of("speed"));
@@ -191,20 +196,7 @@ static fsi_result balloon_rubber(double stiffness) {
 }
 
 static fsi_result balloon_make(void) {
-    fsi_world_desc desc = {
-        .grid.nx = 60,
-        .grid.ny = 45,
-        .grid.nz = 1,
-        .grid.h = FSI_R(1.2) / 60,
-        .grid.rho = 1,
-        .grid.smoke = 1,
-        .grid.shells = 1,
-        .grid.advect_velocity = FSI_ADVECT_LINEAR,
-        .grid.side[FSI_TOP].kind = FSI_SIDE_OPEN,
-        .max_guests = 1,
-        .no_walls = 1,
-    };
-    fsi_result result = stage_world(&desc);
+    fsi_result result = smoke_room(60, 45, 1.2 / 60, 0);
     if (result < 0)
         return result;
     double h = stage.grid->h;
@@ -481,6 +473,19 @@ static fsi_result smoke_make(void) {
     return result;
 }
 
+/* The box is open above, for the smoke alone: a soft ceiling turns the balls back. */
+static void smoke_before(fsi_real dt) {
+    const fsi_real ceiling = FSI_R(1.25);
+    (void)dt;
+    for (int i = 0; i < stage.bodies; i++) {
+        fsi_rigid *body = &stage.solids->body[stage.body[i].id];
+        fsi_real above = body->x.y - ceiling;
+        fsi_real moved = body->mass + stage.fluid_density * body->shape->volume;
+        if (above > 0)
+            body->force.y -= moved * (40 * above + 4 * body->v.y);
+    }
+}
+
 static void smoke_change(setting *own) {
     if (strcmp(own->key, "density") != 0)
         return;
@@ -531,6 +536,7 @@ static scene smoke_scene = {
     .setting = {{"density", 1e-4, 1e4, 0.2, 0, 0}, {"speed", 0.1, 1, 0.6, 1, 0}},
     .dt = 1.0 / 30,
     .make = smoke_make,
+    .before = smoke_before,
     .change = smoke_change,
 };
 #endif

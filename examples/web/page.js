@@ -89,6 +89,7 @@ function showFigures() {
     find('figure-iterations').textContent = report.iterations;
     find('figure-volume').textContent = `${(100 * report.volumeError).toFixed(2)} %`;
     find('figure-frames').textContent = page.frameTime ? `${(1000 / page.frameTime).toFixed(0)} a second` : '–';
+    find('figure-threads').textContent = page.engine.threads;
     sayBroken();
 }
 
@@ -186,8 +187,14 @@ function loadScene(name) {
     showSettings();
     refresh();
     shareInAddress();
-    const current = find('scenes').querySelector('[aria-current="true"]');
-    if (current) current.scrollIntoView({ block: 'nearest', inline: 'center' });
+    showCurrentScene();
+}
+
+// Its button, where the list is longer than the page is wide.
+function showCurrentScene() {
+    const list = find('scenes');
+    const current = list.querySelector('[aria-current="true"]');
+    if (current) list.scrollLeft = current.offsetLeft - (list.clientWidth - current.clientWidth) / 2;
 }
 
 function listScenes() {
@@ -483,7 +490,10 @@ function listen() {
     canvas.addEventListener('pointerup', pointerUp);
     canvas.addEventListener('pointercancel', pointerUp);
     window.addEventListener('keydown', keyDown);
-    window.addEventListener('resize', () => !page.running && refresh());
+    window.addEventListener('resize', () => {
+        showCurrentScene();
+        if (!page.running) refresh();
+    });
     window.addEventListener('hashchange', loadFromAddress);
     find('pause').onclick = () => setRunning(!page.running);
     find('step').onclick = stepOnce;

@@ -73,7 +73,8 @@ class Plot {
             x += 24 + pen.measureText(name).width;
         });
         const label = `${shortNumber(hi)} ${this.unit}`;
-        pen.fillText(label, width - 8 - pen.measureText(label).width, 14);
+        const left = width - 8 - pen.measureText(label).width;
+        pen.fillText(label, left, left > x ? 14 : 27); // below the names where there is no room
     }
 }
 
