@@ -2952,8 +2952,8 @@ static void fsi__interface_sweep(fsi_interface *iface) {
             fsi_vec3 a[3], b[3];
             for (int k = 0; k < surface->dim; k++) {
                 int vertex = surface->index[surface->dim * e + k];
-                a[k] = fsi_vec_load(was + 3 * vertex);
-                b[k] = fsi_vec_load(surface->x + 3 * vertex);
+                a[k] = fsi__vec_at(was, vertex);
+                b[k] = fsi__vec_at(surface->x, vertex);
             }
             fsi__element_sweep(iface, a, b);
         }
@@ -7347,9 +7347,9 @@ static fsi_vec3 fsi__slip_drift(const fsi_slip *slip, fsi_vec3 a, fsi_real dt) {
 static void fsi__slip_flow(const fsi_slip *slip, fsi_real dt, int count, fsi_real *x, int stop) {
     FSI__PARALLEL(count > 1000)
     for (ptrdiff_t i = 0; i < count; i++) {
-        fsi_vec3 a = fsi_vec_load(x + 3 * i);
+        fsi_vec3 a = fsi__vec_at(x, i);
         fsi_vec3 b = fsi__slip_drift(slip, a, dt);
-        fsi_vec_store(x + 3 * i, stop ? fsi__slip_until(slip, a, b) : b);
+        fsi__vec_put(x, i, stop ? fsi__slip_until(slip, a, b) : b);
     }
 }
 
@@ -7592,7 +7592,7 @@ static fsi_result fsi__slip_carry(fsi_slip *slip, const fsi_real *from) {
         for (ptrdiff_t p = 0; p < slip->tracers; p++) {
             fsi_real *x = slip->tracer + 3 * p;
             fsi_real z = x[2];
-            fsi_vec3 start = fsi_vec_load(from + 3 * p);
+            fsi_vec3 start = fsi__vec_at(from, p);
             fsi_vec_store(x, fsi__sweep(slip, 0, 1, start, fsi_vec_load(x), 5));
             if (iface->dim == 2)
                 x[2] = z;
@@ -8918,7 +8918,7 @@ static void fsi__fluid_box_sweep(fsi_fluid_box *box, const fsi_real *X) {
             fsi_vec3 x[3], d[3];
             for (int k = 0; k < surface->dim; k++) {
                 int v = surface->index[surface->dim * e + k];
-                x[k] = fsi_vec_load(surface->x + 3 * v);
+                x[k] = fsi__vec_at(surface->x, v);
                 d[k] = fsi_vec_load(X + box->offset[i] + 3 * door->node[v]);
             }
             double volume = fsi__swept_volume(surface->dim, x, d) / (double)box->dt;
@@ -10035,7 +10035,7 @@ FSI__INLINE fsi_vec3 fsi__particle_velocity(const fsi_sph *sph, int i) {
 /* A node of the common numbering: its solid's door and its number there. */
 typedef struct fsi__proxy_node {
     const fsi_coupled *door;
-    size_t node;
+    int node;
 } fsi__proxy_node;
 
 static fsi__proxy_node fsi__proxy_node_of(const fsi_proxy *proxy, int number) {
@@ -10044,7 +10044,7 @@ static fsi__proxy_node fsi__proxy_node_of(const fsi_proxy *proxy, int number) {
         solid++;
     fsi__proxy_node found;
     found.door = &proxy->desc.solid[solid].door;
-    found.node = (size_t)(number - proxy->offset[solid]);
+    found.node = number - proxy->offset[solid];
     return found;
 }
 
@@ -10165,8 +10165,8 @@ static fsi_vec3 fsi__proxy_mean(const fsi_coupled *door, const fsi__proxy_near *
     const int32_t *corner = door->surface.index + 3 * (size_t)nearby->element;
     fsi_vec3 sum = fsi_vec(0, 0, 0);
     for (int k = 0; k < 3; k++) {
-        size_t place = (size_t)(node ? node[corner[k]] : corner[k]);
-        sum = fsi_vec_mad(sum, fsi_vec_load(at + 3 * place), nearby->weight[k]);
+        int32_t place = node ? node[corner[k]] : corner[k];
+        sum = fsi_vec_mad(sum, fsi__vec_at(at, place), nearby->weight[k]);
     }
     return sum;
 }
@@ -10189,7 +10189,7 @@ static void fsi__proxy_sample(fsi_proxy *proxy, const fsi__proxy_touch *touch,
             k++;
         if (k < used || k == FSI_PROXY_NODES)
             continue;
-        fsi_vec3 gap = fsi_vec_sub(fsi_vec_load(door->surface.x + 3 * (size_t)vertex), nearby->at);
+        fsi_vec3 gap = fsi_vec_sub(fsi__vec_at(door->surface.x, vertex), nearby->at);
         node[k] = number;
         weight[k] = door->mass[door->node[vertex]] / fsi__max(fsi_vec_dot(gap, gap), least);
         sum += weight[k];
@@ -10283,7 +10283,7 @@ static void fsi__proxy_hit(fsi_proxy *proxy, int k) {
         int number = proxy->node[k * FSI_PROXY_NODES + m];
         fsi__proxy_node at = fsi__proxy_node_of(proxy, number);
         fsi_real weight = proxy->weight[k * FSI_PROXY_NODES + m];
-        v = fsi_vec_mad(v, fsi_vec_load(at.door->v + 3 * at.node), weight);
+        v = fsi_vec_mad(v, fsi__vec_at(at.door->v, at.node), weight);
         inverse += weight * proxy->load[number] * at.door->inverse_mass[at.node];
     }
     fsi_real size = 2 * proxy->desc.radius;
@@ -10299,7 +10299,7 @@ static void fsi__proxy_hit(fsi_proxy *proxy, int k) {
 static void fsi__proxy_give(fsi_proxy *proxy, int number) {
     fsi__proxy_node at = fsi__proxy_node_of(proxy, number);
     fsi_real inverse_mass = at.door->inverse_mass[at.node];
-    fsi_vec3 v = fsi_vec_load(at.door->v + 3 * at.node);
+    fsi_vec3 v = fsi__vec_at(at.door->v, at.node);
     fsi_vec3 sum = fsi_vec(0, 0, 0);
     for (int e = proxy->start[number]; e < proxy->start[number + 1]; e++) {
         int entry = proxy->order[e];
@@ -10308,9 +10308,9 @@ static void fsi__proxy_give(fsi_proxy *proxy, int number) {
     }
     fsi_vec3 half = fsi_vec_mad(v, sum, inverse_mass / 2);
     proxy->energy[number] = inverse_mass > 0 ? (double)fsi_vec_dot(half, sum) : 0;
-    fsi_vec_store(at.door->v + 3 * at.node, fsi_vec_mad(v, sum, inverse_mass));
+    fsi__vec_put(at.door->v, at.node, fsi_vec_mad(v, sum, inverse_mass));
     if (at.door->impulse)
-        fsi_vec_store(at.door->impulse + 3 * at.node, sum);
+        fsi__vec_put(at.door->impulse, at.node, sum);
 }
 
 /* total += share * J */
@@ -10354,7 +10354,7 @@ static void fsi__proxy_account(fsi_proxy *proxy) {
         for (int m = 0; m < nearby->nodes; m++) {
             int entry = k * FSI_PROXY_NODES + m;
             fsi__proxy_node at = fsi__proxy_node_of(proxy, proxy->node[entry]);
-            fsi_vec3 place = fsi_vec_load(at.door->surface.x + 3 * at.node);
+            fsi_vec3 place = fsi__vec_at(at.door->surface.x, at.node);
             mean = fsi_vec_mad(mean, place, proxy->weight[entry]);
             if (!(at.door->inverse_mass[at.node] > 0))
                 fsi__ledger_add(held, J, proxy->weight[entry]);
@@ -10382,10 +10382,10 @@ static fsi_real fsi__proxy_begin(fsi_proxy *proxy) {
         proxy->desc.solid[k].door = fsi__proxy_door(&proxy->desc.solid[k]);
         const fsi_coupled *door = &proxy->desc.solid[k].door;
         for (int i = 0; i < door->dof / 3; i++)
-            top = fsi__max(top, fsi__length(fsi_vec_load(door->v + 3 * i)));
+            top = fsi__max(top, fsi__length(fsi__vec_at(door->v, i)));
         for (int i = 0; i < door->surface.vertex_count; i++)
-            fsi_vec_store(proxy->x_old + 3 * (proxy->offset[k] + door->node[i]),
-                          fsi_vec_load(door->surface.x + 3 * i));
+            fsi__vec_put(proxy->x_old, proxy->offset[k] + door->node[i],
+                         fsi__vec_at(door->surface.x, i));
     }
     return top;
 }
@@ -10546,8 +10546,8 @@ static fsi_real fsi__proxy_moved(fsi_proxy *proxy) {
     for (int k = 0; k < proxy->desc.count; k++) {
         const fsi_coupled *door = &proxy->desc.solid[k].door;
         for (int i = 0; i < door->surface.vertex_count; i++) {
-            fsi_vec3 old = fsi_vec_load(proxy->x_old + 3 * (proxy->offset[k] + door->node[i]));
-            fsi_vec3 now = fsi_vec_load(door->surface.x + 3 * i);
+            fsi_vec3 old = fsi__vec_at(proxy->x_old, proxy->offset[k] + door->node[i]);
+            fsi_vec3 now = fsi__vec_at(door->surface.x, i);
             most = fsi__max(most, fsi__length(fsi_vec_sub(old, now)));
         }
     }
@@ -10697,9 +10697,9 @@ FSI_API fsi_result fsi_clamp_init(fsi_clamp *clamp, fsi_tled *tled, fsi_solids *
     /* Places in the body's frame; the nodes follow from now on. */
     const fsi_rigid *rigid = &world->body[body];
     for (int i = 0; i < count; i++) {
-        fsi_vec3 arm = fsi_vec_sub(fsi_vec_load(tled->x + 3 * node[i]), rigid->x);
+        fsi_vec3 arm = fsi_vec_sub(fsi__vec_at(tled->x, node[i]), rigid->x);
         clamp->node[i] = node[i];
-        fsi_vec_store(clamp->local + 3 * i, fsi_mat3_tmul_vec(&rigid->rotation, arm));
+        fsi__vec_put(clamp->local, i, fsi_mat3_tmul_vec(&rigid->rotation, arm));
         fsi_tled_fix(tled, node[i], fsi_vec(0, 0, 0));
     }
     return FSI_OK;
@@ -10734,7 +10734,7 @@ FSI_API fsi_result fsi_clamp_advance(fsi_real dt, void *user) {
     for (int i = 0; i < clamp->count; i++) {
         size_t at = 3 * (size_t)clamp->node[i];
         fsi_vec3 x = fsi_vec_load(tled->x + at);
-        fsi_vec3 arm = fsi_quat_rotate(turn, fsi_vec_load(clamp->local + 3 * i));
+        fsi_vec3 arm = fsi_quat_rotate(turn, fsi__vec_at(clamp->local, i));
         fsi_vec3 to = fsi_vec_mad(fsi_vec_add(body->x, arm), body->v, dt);
         fsi__clamp_give(clamp, x, fsi_vec_load(tled->impulse + at));
         fsi_vec_store(tled->drive + at, fsi_vec_scale(fsi_vec_sub(to, x), 1 / dt));
@@ -12458,7 +12458,7 @@ static int fsi__kernel_add(int element, void *user) {
     for (int c = 0; c < surface->dim; c++) {
         int v = surface->index[surface->dim * element + c];
         int vertex = visit->first_vertex + v;
-        fsi_vec3 normal = fsi_vec_load(paper->normal + 3 * vertex);
+        fsi_vec3 normal = fsi__vec_at(paper->normal, vertex);
         fsi_vec3 gap = fsi_vec_sub(fsi_surface_place(surface, v), visit->centre);
         fsi_real r = fsi_vec_dot(gap, gap) / (reach * reach);
         fsi_real length = fsi__length(normal);
@@ -12496,8 +12496,7 @@ static void fsi__paper_vertices_normals(fsi_fluid_box *box) {
                 fsi_vec_scale(fsi_surface_normal(surface, e), 1 / (fsi_real)surface->dim);
             for (int c = 0; c < surface->dim; c++) {
                 int vertex = first + surface->index[surface->dim * e + c];
-                fsi_real *sum = paper->normal + 3 * vertex;
-                fsi_vec_store(sum, fsi_vec_add(fsi_vec_load(sum), share));
+                fsi__vec_add_at(paper->normal, vertex, share);
                 paper->corner[vertex] = e;
             }
         }
@@ -12560,8 +12559,7 @@ static void fsi__vertex_row(const fsi_coupled *door, int element, int vertex, in
     fsi_real weight[3] = {0, 0, 0};
     for (int k = 0; k < surface->dim; k++)
         weight[k] = (fsi_real)(surface->index[surface->dim * element + k] == vertex);
-    door->row_fn(door, element, weight, fsi_vec_load(surface->x + 3 * vertex), fsi__axis(axis),
-                 row);
+    door->row_fn(door, element, weight, fsi__vec_at(surface->x, vertex), fsi__axis(axis), row);
 }
 
 /* out += the impulses at the vertices: of the sides' pressures, which are jump over area, N s /

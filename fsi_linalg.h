@@ -1389,6 +1389,19 @@ FSI__INLINE fsi_vec3 fsi__axis(int axis) {
     return fsi_vec((fsi_real)(axis == 0), (fsi_real)(axis == 1), (fsi_real)(axis == 2));
 }
 
+/* Vector i of an array [3 * n], and the ways to change it. */
+FSI__INLINE fsi_vec3 fsi__vec_at(const fsi_real *list, ptrdiff_t i) {
+    return fsi_vec_load(list + 3 * i);
+}
+
+FSI__INLINE void fsi__vec_put(fsi_real *list, ptrdiff_t i, fsi_vec3 value) {
+    fsi_vec_store(list + 3 * i, value);
+}
+
+FSI__INLINE void fsi__vec_add_at(fsi_real *list, ptrdiff_t i, fsi_vec3 value) {
+    fsi__vec_put(list, i, fsi_vec_add(fsi__vec_at(list, i), value));
+}
+
 /* A box of samples: cell centres, or the faces of one axis. Sample (i, j, k) has the number
    i + step[1] j + step[2] k; the upper neighbour along an axis is step[axis] further on. */
 #define FSI__CELLS 3 /* as axis: cell centres */
@@ -9148,10 +9161,10 @@ static int fsi__iso_vertex(fsi__iso *iso, fsi_vec3 x, fsi_vec3 normal) {
     if (vertex >= mesh->vertex_room)
         return 0;
 
-    fsi_vec_store(mesh->x + 3 * (size_t)vertex, x);
+    fsi__vec_put(mesh->x, vertex, x);
     if (mesh->normal)
-        fsi_vec_store(mesh->normal + 3 * (size_t)vertex,
-                      fsi__finite_vec(normal) ? fsi_vec_unit(normal) : fsi_vec(0, 0, 0));
+        fsi__vec_put(mesh->normal, vertex,
+                     fsi__finite_vec(normal) ? fsi_vec_unit(normal) : fsi_vec(0, 0, 0));
     return vertex;
 }
 
@@ -9249,9 +9262,9 @@ static void fsi__iso_loop(fsi__iso *iso, const int *vertex, int count) {
     fsi_vec3 x = fsi_vec(0, 0, 0);
     fsi_vec3 normal = x;
     for (int at = 0; at < count && mesh->x && !iso->full; at++) {
-        x = fsi_vec_mad(x, fsi_vec_load(mesh->x + 3 * (size_t)vertex[at]), 1 / (fsi_real)count);
+        x = fsi_vec_mad(x, fsi__vec_at(mesh->x, vertex[at]), 1 / (fsi_real)count);
         if (mesh->normal)
-            normal = fsi_vec_add(normal, fsi_vec_load(mesh->normal + 3 * (size_t)vertex[at]));
+            normal = fsi_vec_add(normal, fsi__vec_at(mesh->normal, vertex[at]));
     }
     int centre = fsi__iso_vertex(iso, x, normal);
     for (int at = 0; at < count; at++)

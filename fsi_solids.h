@@ -1455,8 +1455,8 @@ static int fsi__element_degenerate(const fsi_surface *surface, int element) {
     fsi_real area = fsi__length(fsi_surface_normal(surface, element));
     fsi_real longest = 0;
     for (int k = 0; k < surface->dim; k++) {
-        fsi_vec3 a = fsi_vec_load(surface->x + 3 * (size_t)id[k]);
-        fsi_vec3 b = fsi_vec_load(surface->x + 3 * (size_t)id[(k + 1) % surface->dim]);
+        fsi_vec3 a = fsi__vec_at(surface->x, id[k]);
+        fsi_vec3 b = fsi__vec_at(surface->x, id[(k + 1) % surface->dim]);
         fsi_vec3 edge = fsi_vec_sub(a, b);
         longest = fsi__max(longest, fsi_vec_dot(edge, edge));
     }
@@ -1536,7 +1536,7 @@ FSI_API fsi_result fsi_mesh_mass(const fsi_surface *mesh, const fsi_allocator *a
         return result != FSI_OK ? result : FSI_ERR_GEOMETRY;
 
     /* About a point of the mesh: nothing cancels where it lies at a distance from the origin. */
-    fsi_vec3 origin = fsi_vec_load(mesh->x + 3 * (size_t)mesh->index[0]);
+    fsi_vec3 origin = fsi__vec_at(mesh->x, mesh->index[0]);
     fsi__moments sum = fsi__mesh_moments(mesh, origin);
     if (!(sum.volume > 0))
         return FSI_ERR_GEOMETRY; /* inside-out */
@@ -1991,7 +1991,7 @@ static void fsi__compound_surface(fsi_shape *shape, fsi_real *x, int32_t *id) {
         const fsi_shape_part *part = shape->part + i;
         const fsi_surface *surface = &part->shape->surface;
         for (int j = 0; j < surface->vertex_count; j++, x += 3) {
-            fsi_vec3 turned = fsi_quat_rotate(part->q, fsi_vec_load(surface->x + 3 * (size_t)j));
+            fsi_vec3 turned = fsi_quat_rotate(part->q, fsi__vec_at(surface->x, j));
             fsi_vec3 p = fsi_vec_add(part->x, turned);
             fsi_vec_store(x, p);
             fsi__grow(&shape->lo, &shape->hi, p);
@@ -2082,7 +2082,7 @@ static void fsi__sdf_size(fsi_shape *shape, const fsi_shape_desc *desc) {
 
 /* Vertex i of the desc's mesh, seen from the centre of mass. */
 static fsi_vec3 fsi__mesh_vertex(const fsi_shape *shape, const fsi_shape_desc *desc, int i) {
-    fsi_vec3 p = fsi_vec_sub(fsi_vec_load(desc->surface->x + 3 * (size_t)i), shape->com);
+    fsi_vec3 p = fsi_vec_sub(fsi__vec_at(desc->surface->x, i), shape->com);
     if (shape->dim == 2)
         p.z = 0;
     return p;
@@ -2175,8 +2175,8 @@ static fsi_result fsi__mesh_fill(fsi_shape *shape, const fsi_shape_desc *desc,
                                  const fsi__shape_arrays *arrays) {
     for (int i = 0; i < shape->point_count; i++) {
         fsi_vec3 p = fsi__mesh_vertex(shape, desc, i);
-        fsi_vec_store(arrays->x + 3 * (size_t)i, p);
-        fsi_vec_store(arrays->point + 3 * (size_t)i, p);
+        fsi__vec_put(arrays->x, i, p);
+        fsi__vec_put(arrays->point, i, p);
     }
     memcpy(arrays->index, desc->surface->index,
            (size_t)shape->dim * (size_t)shape->surface.element_count * sizeof(int32_t));
@@ -2742,7 +2742,7 @@ static void fsi__collide_samples(fsi__manifold *manifold, const fsi__placed *own
         return;
 
     for (int i = 0; i < shape->point_count; i++) {
-        fsi_vec3 c = fsi__pose_point(&own->pose, fsi_vec_load(shape->point + 3 * (size_t)i));
+        fsi_vec3 c = fsi__pose_point(&own->pose, fsi__vec_at(shape->point, i));
         fsi_vec3 local = fsi__pose_local(&other->pose, c);
         if (bounded && !fsi__boxes_meet(form->lo, form->hi, room, local, local))
             continue;
@@ -4533,7 +4533,7 @@ static void fsi__external_bounds(const fsi_solids *solids, int k, fsi_real dt) {
     fsi_real fastest = 0;
     fsi__bounds_empty(lo, hi);
     for (int i = 0; i < external->point_count; i++) {
-        fsi_vec3 p = fsi_vec_load(external->x + 3 * (size_t)i);
+        fsi_vec3 p = fsi__vec_at(external->x, i);
         fsi_vec3 v = external->velocity_fn(i, p, external->user);
         fsi__grow(lo, hi, p);
         fastest = fsi__max(fastest, fsi_vec_dot(v, v));
@@ -4931,7 +4931,7 @@ static void fsi__external_add(fsi__search *search, int solid, int point, int oth
 static void fsi__external_point(fsi__search *search, int solid, int i, int other) {
     const fsi_solids *solids = search->solids;
     const fsi_external *external = fsi__external_of(solids, solid);
-    fsi_vec3 p = fsi_vec_load(external->x + 3 * (size_t)i);
+    fsi_vec3 p = fsi__vec_at(external->x, i);
     fsi_vec3 v = external->velocity_fn(i, p, external->user);
     fsi_real thickness = fsi__thickness(solids, external, other);
     if (!fsi__may_meet(solids, other, p, p, search->dt * fsi__length(v) + thickness))
@@ -4968,8 +4968,8 @@ static void fsi__external_edge(fsi__search *search, int solid, int k, int other)
     fsi__edge_beside edge;
     edge.solids = solids;
     edge.other = other;
-    edge.from = fsi_vec_load(external->x + 3 * (size_t)place[0]);
-    edge.along = fsi_vec_sub(fsi_vec_load(external->x + 3 * (size_t)place[1]), edge.from);
+    edge.from = fsi__vec_at(external->x, place[0]);
+    edge.along = fsi_vec_sub(fsi__vec_at(external->x, place[1]), edge.from);
 
     /* Quick tests: bounds, then the middle. */
     fsi_vec3 middle = fsi_vec_mad(edge.from, edge.along, FSI_R(0.5));
@@ -5027,7 +5027,7 @@ static void fsi__external_samples(fsi__search *search, int a, int b) {
         const fsi_shape *shape = placed.shape;
         fsi_real thickness = shape->point_radius + external->radius;
         for (int i = 0; i < shape->point_count; i++) {
-            fsi_vec3 p = fsi__pose_point(&placed.pose, fsi_vec_load(shape->point + 3 * (size_t)i));
+            fsi_vec3 p = fsi__pose_point(&placed.pose, fsi__vec_at(shape->point, i));
             fsi__nearest beside = fsi__nearest_to(search->solids, b, p);
             if (beside.point < 0 || !(beside.distance < FSI_REAL_MAX))
                 continue;
@@ -5886,11 +5886,11 @@ FSI_API fsi_result fsi_solids_surface(const fsi_solids *solids, int body, fsi_re
 
     const fsi_rigid *rigid = solids->body + body;
     const fsi_surface *surface = &rigid->shape->surface;
-    for (size_t i = 0; i < (size_t)surface->vertex_count; i++) {
-        fsi_vec3 r = fsi_mat3_mul_vec(&rigid->rotation, fsi_vec_load(surface->x + 3 * i));
-        fsi_vec_store(x + 3 * i, fsi_vec_add(rigid->x, r));
+    for (int i = 0; i < surface->vertex_count; i++) {
+        fsi_vec3 r = fsi_mat3_mul_vec(&rigid->rotation, fsi__vec_at(surface->x, i));
+        fsi__vec_put(x, i, fsi_vec_add(rigid->x, r));
         if (v)
-            fsi_vec_store(v + 3 * i, fsi__rigid_velocity(rigid, r));
+            fsi__vec_put(v, i, fsi__rigid_velocity(rigid, r));
     }
     *out = *surface;
     out->x = x;
@@ -6514,19 +6514,6 @@ FSI_API fsi_result fsi_solids_measure(const fsi_solids *solids, fsi_solids_repor
 
 /* ------------------------------------------------------------------------------------------------
  * >>mesh memory */
-/* Vector i of an array [3 * n], and the ways to change it. */
-FSI__INLINE fsi_vec3 fsi__vec_at(const fsi_real *list, ptrdiff_t i) {
-    return fsi_vec_load(list + 3 * i);
-}
-
-FSI__INLINE void fsi__vec_put(fsi_real *list, ptrdiff_t i, fsi_vec3 value) {
-    fsi_vec_store(list + 3 * i, value);
-}
-
-FSI__INLINE void fsi__vec_add_at(fsi_real *list, ptrdiff_t i, fsi_vec3 value) {
-    fsi__vec_put(list, i, fsi_vec_add(fsi__vec_at(list, i), value));
-}
-
 /* An empty mesh with room for so many vertices, elements and tetrahedra, in one block. */
 static fsi_result fsi__mesh_alloc(fsi_mesh *mesh, int dim, int vertices, int elements, int tets,
                                   const fsi_allocator *allocator) {
@@ -7444,8 +7431,8 @@ static fsi_mat3 fsi__polar(const fsi_mat3 *F) {
     /* sum u v^T */
     fsi_mat3 U;
     for (int i = 0; i < 3; i++) {
-        fsi_vec_store(U.m + 3 * i, u[i]);
-        fsi_vec_store(V.m + 3 * i, v[i]);
+        fsi__vec_put(U.m, i, u[i]);
+        fsi__vec_put(V.m, i, v[i]);
     }
     fsi_mat3 Ut = fsi_mat3_transpose(&U);
     return fsi_mat3_mul(&Ut, &V);
@@ -7686,8 +7673,8 @@ static fsi_mat3 fsi__neohookean(const fsi__solid *solid, const fsi_mat3 *F, int 
     fsi_real J = fsi_mat3_det(F);
     fsi_mat3 cof;
     for (int i = 0; i < 3; i++)
-        fsi_vec_store(cof.m + 3 * i,
-                      fsi_vec_cross(fsi_mat3_row(F, (i + 1) % 3), fsi_mat3_row(F, (i + 2) % 3)));
+        fsi__vec_put(cof.m, i,
+                     fsi_vec_cross(fsi_mat3_row(F, (i + 1) % 3), fsi_mat3_row(F, (i + 2) % 3)));
 
     /* L and its derivatives. */
     fsi_real L;
@@ -12410,7 +12397,7 @@ static fsi_result fsi__reduced_columns_add(fsi__reduced_call *call, int first, i
         if (k < 3)
             answer = fsi_vec_scale(row, 1 / reduced->model->mass);
         else if (k < 6) {
-            answer = fsi_vec_cross(fsi_vec_load(turning.m + 3 * (k - 3)), arm);
+            answer = fsi_vec_cross(fsi__vec_at(turning.m, k - 3), arm);
             row = fsi_vec_cross(row, arm);
         } else
             answer = fsi_vec_scale(row, 1 / fsi__reduced_stiff(reduced->model, k - 6, call->dt));

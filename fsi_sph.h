@@ -1403,7 +1403,7 @@ static int fsi__sph_within(const fsi_sph *sph, fsi_vec3 point) {
 /* The same for n points, 3 numbers each. */
 static int fsi__sph_all_within(const fsi_sph *sph, int n, const fsi_real *x) {
     for (int i = 0; i < n; i++)
-        if (!fsi__sph_within(sph, fsi_vec_load(x + 3 * i)))
+        if (!fsi__sph_within(sph, fsi__vec_at(x, i)))
             return 0;
     return 1;
 }
@@ -1468,9 +1468,9 @@ FSI_API fsi_result fsi_sph_add(fsi_sph *sph, int n, const fsi_real *x, const fsi
             return FSI_ERR_ARGUMENT;
 
     for (int i = 0; i < n; i++) {
-        fsi_vec3 velocity = v ? fsi_vec_load(v + 3 * i) : fsi_vec(0, 0, 0);
+        fsi_vec3 velocity = v ? fsi__vec_at(v, i) : fsi_vec(0, 0, 0);
         fsi_real own = mass ? mass[i] : fsi__sph_rest_mass(&sph->desc);
-        fsi__sph_append(sph, fsi_vec_load(x + 3 * i), velocity, own);
+        fsi__sph_append(sph, fsi__vec_at(x, i), velocity, own);
     }
 
     return FSI_OK;
@@ -1589,12 +1589,12 @@ FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *sph, int n, const fsi_real *x, 
 
     for (int i = 0; i < n; i++) {
         int b = added->first + i;
-        fsi_vec3 place = fsi_vec_load(x + 3 * i);
+        fsi_vec3 place = fsi__vec_at(x, i);
         if (sph->desc.dim == 2)
             place.z = 0;
-        fsi_vec_store(sph->bx + 3 * b, place);
-        fsi_vec_store(sph->blocal + 3 * b, fsi_vec_sub(place, centre));
-        fsi_vec_store(sph->bv + 3 * b, fsi_vec(0, 0, 0));
+        fsi__vec_put(sph->bx, b, place);
+        fsi__vec_put(sph->blocal, b, fsi_vec_sub(place, centre));
+        fsi__vec_put(sph->bv, b, fsi_vec(0, 0, 0));
         sph->bobject[b] = sph->now.objects;
     }
     sph->now.boundary_count += n;
@@ -1611,7 +1611,7 @@ FSI_API fsi_result fsi_sph_add_boundary(fsi_sph *sph, int n, const fsi_real *x, 
    does not fit is only counted. */
 static void fsi__sph_put_point(fsi_sph *sph, int *count, fsi_vec3 place) {
     if (*count < fsi__sph_boundary_room(sph))
-        fsi_vec_store(sph->bx + 3 * (sph->now.boundary_count + *count), place);
+        fsi__vec_put(sph->bx, sph->now.boundary_count + *count, place);
     (*count)++;
 }
 
@@ -1763,14 +1763,14 @@ static void fsi__dart(fsi__darts *darts, fsi_vec3 point) {
                 if (!i && !j && !k)
                     own = cell;
                 for (int32_t e = cells->start[cell]; e >= 0; e = darts->next[e]) {
-                    fsi_vec3 apart = fsi_vec_sub(point, fsi_vec_load(darts->x + 3 * e));
+                    fsi_vec3 apart = fsi_vec_sub(point, fsi__vec_at(darts->x, e));
                     if (fsi_vec_dot(apart, apart) < darts->least2)
                         return;
                 }
             }
     if (darts->n == darts->room)
         return;
-    fsi_vec_store(darts->x + 3 * darts->n, point);
+    fsi__vec_put(darts->x, darts->n, point);
     darts->next[darts->n] = darts->cells.start[own];
     darts->cells.start[own] = darts->n++;
 }
@@ -1972,9 +1972,9 @@ FSI_API fsi_result fsi_sph_object_pose(fsi_sph *sph, int object, fsi_vec3 centre
     moved->centre = centre;
 
     for (int i = moved->first; i < moved->first + moved->count; i++) {
-        fsi_vec3 arm = fsi_quat_rotate(q, fsi_vec_load(sph->blocal + 3 * i));
-        fsi_vec_store(sph->bx + 3 * i, fsi_vec_add(centre, arm));
-        fsi_vec_store(sph->bv + 3 * i, fsi_vec_add(v, fsi_vec_cross(spin, arm)));
+        fsi_vec3 arm = fsi_quat_rotate(q, fsi__vec_at(sph->blocal, i));
+        fsi__vec_put(sph->bx, i, fsi_vec_add(centre, arm));
+        fsi__vec_put(sph->bv, i, fsi_vec_add(v, fsi_vec_cross(spin, arm)));
     }
     fsi__sph_object_moved(sph, moved);
 
@@ -2332,7 +2332,7 @@ static int fsi__sph_list_serves(const fsi_sph *sph) {
             return 0;
 
     for (int i = 0; sph->now.boundary_dirty && i < sph->now.boundary_count; i++) {
-        fsi_vec3 moved = fsi_vec_sub(fsi_vec_load(sph->bx + 3 * i), fsi_vec_load(old.bx + 3 * i));
+        fsi_vec3 moved = fsi_vec_sub(fsi__vec_at(sph->bx, i), fsi__vec_at(old.bx, i));
         if (!(fsi_vec_dot(moved, moved) < limit * limit))
             return 0;
     }
@@ -3063,7 +3063,7 @@ static void fsi__sph_react(fsi_sph *sph, int parts, fsi_real kick) {
         if (!sph->now.object[sph->bobject[b]].two_way)
             continue;
         fsi_vec3 more = fsi__sph_react_one(sph, (int)i, &law, parts, kick);
-        fsi_vec_store(sph->bf + 3 * b, fsi_vec_add(fsi_vec_load(sph->bf + 3 * b), more));
+        fsi__vec_add_at(sph->bf, b, more);
     }
 }
 
@@ -3077,8 +3077,8 @@ static void fsi__sph_sum_objects(fsi_sph *sph) {
             continue;
         object->contact = 0;
         for (int i = object->first; i < object->first + object->count; i++) {
-            fsi_vec3 push = fsi_vec_load(sph->bf + 3 * i);
-            fsi_vec3 arm = fsi_vec_sub(fsi_vec_load(sph->bx + 3 * i), object->centre);
+            fsi_vec3 push = fsi__vec_at(sph->bf, i);
+            fsi_vec3 arm = fsi_vec_sub(fsi__vec_at(sph->bx, i), object->centre);
             fsi_vec3 turn = fsi_vec_cross(arm, push);
             for (int d = 0; d < 3; d++) {
                 force[d] += (double)fsi__get(push, d);
@@ -4510,7 +4510,7 @@ static fsi_result fsi__tled_set_node(fsi_tled *tled, int node, int fixed, fsi_ve
     if (node < 0 || node >= tled->nodes || !fsi__finite_vec(drive))
         return FSI_ERR_ARGUMENT;
     tled->inverse_mass[node] = fixed ? 0 : 1 / tled->mass[node];
-    fsi_vec_store(tled->drive + 3 * node, drive);
+    fsi__vec_put(tled->drive, node, drive);
 
     return FSI_OK;
 }
@@ -4842,7 +4842,7 @@ FSI_API fsi_result fsi_tled_forces(fsi_tled *tled) {
             sum.y += force[FSI__TLED_LANES];
             sum.z += force[2 * FSI__TLED_LANES];
         }
-        fsi_vec_store(tled->force + 3 * i, sum);
+        fsi__vec_put(tled->force, i, sum);
     }
     if (!fsi_all_finite(3 * (size_t)tled->nodes, tled->force))
         return FSI_ERR_NUMERIC;
@@ -4879,8 +4879,8 @@ FSI_API fsi_result fsi_tled_accelerate(fsi_tled *tled, fsi_real dt) {
             memcpy(v, tled->drive + 3 * i, 3 * sizeof *v);
             continue;
         }
-        fsi_vec3 inner = fsi_vec_load(tled->force + 3 * i);
-        fsi_vec3 force = fsi_vec_add(inner, fsi_vec_load(tled->fext + 3 * i));
+        fsi_vec3 inner = fsi__vec_at(tled->force, i);
+        fsi_vec3 force = fsi_vec_add(inner, fsi__vec_at(tled->fext, i));
         fsi_vec3 rate = fsi_vec_add(fsi_vec_scale(force, tled->inverse_mass[i]), gravity);
         fsi_vec3 kept = fsi_vec_scale(fsi_vec_load(v), keep);
         fsi_vec_store(v, fsi_vec_mad(kept, rate, gain));
@@ -5019,8 +5019,7 @@ FSI_API void fsi_tled_totals(const fsi_tled *tled, double *elastic, double *kine
     fsi__totals totals = FSI__ZERO;
 
     for (int i = 0; i < tled->nodes; i++)
-        fsi__totals_add(&totals, tled->mass[i], fsi_vec_load(tled->x + 3 * i),
-                        fsi_vec_load(tled->v + 3 * i));
+        fsi__totals_add(&totals, tled->mass[i], fsi__vec_at(tled->x, i), fsi__vec_at(tled->v, i));
     fsi__totals_write(&totals, kinetic, momentum, angular_momentum);
     if (elastic)
         *elastic = fsi__tled_elastic(tled);
