@@ -683,8 +683,13 @@ FSI_API fsi_vec3 fsi_world_position(const fsi_world *world, int id);
 FSI_API const fsi_rigid *fsi_world_rigid(const fsi_world *world, int id);
 /* Adds a guest (struct copied). */
 FSI_API fsi_result fsi_world_add_guest(fsi_world *world, const fsi_guest *guest);
-/* One coupled step. report may be NULL. */
+/* One coupled step. report may be NULL. Beside the results of the solve and of fsi_solids_move:
+   FSI_DT_TOO_LARGE when a body has moved more than half its size, FSI_INFEASIBLE when contacts
+   contradict each other (a body between closing walls is held, not thrown), FSI_GAINED. */
 FSI_API fsi_result fsi_world_step(fsi_world *world, fsi_real dt, fsi_report *report);
+/* Advised step, s: fsi_grid_max_dt for the fluid, and no body moves more than half its thinnest
+   extent. */
+FSI_API fsi_real fsi_world_max_dt(const fsi_world *world);
 /* Force, torque, submerged volume of a rigid body in the last step; FSI_ERR_ARGUMENT when it was
  * not coupled. */
 FSI_API fsi_result fsi_world_body(const fsi_world *world, int body, fsi_body_report *out);
@@ -5220,9 +5225,13 @@ FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body
     return FSI_OK;
 }
 
-/* The result of a step: what the solve says, else whether the fluid moved further than advised. */
-static fsi_result fsi__step_result(const fsi_grid *grid, fsi_result solve) {
-    return solve == FSI_OK && grid->stats.cfl > (double)grid->desc.cfl ? FSI_DT_TOO_LARGE : solve;
+/* The result of a step: what the solve says, else the solids' move, else whether the fluid moved
+   further than advised. */
+static fsi_result fsi__step_result(const fsi_grid *grid, fsi_result solve, fsi_result move) {
+    int solved = solve == FSI_OK || (solve == FSI_EMPTY && move != FSI_OK);
+    fsi_result result = solved ? move : solve;
+    int too_long = grid->stats.cfl > (double)grid->desc.cfl;
+    return result == FSI_OK && too_long ? FSI_DT_TOO_LARGE : result;
 }
 
 /* Does something beside gravity and solids push the fluid? Its work is not in the account. */
@@ -5337,8 +5346,9 @@ static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *sce
         result = fsi_grid_move_surface(grid, dt, report);
     if (result >= 0)
         result = fsi__stage(stages->flow_fn, dt, scheme);
+    fsi_result move = FSI_OK;
     if (result >= 0)
-        result = fsi__stage(solids->move_fn, dt, solids->user);
+        result = move = fsi__stage(solids->move_fn, dt, solids->user);
     if (result >= 0)
         result = fsi_interface_moved(stages->iface, grid, NULL);
     if (result >= 0)
@@ -5346,7 +5356,7 @@ static fsi_result fsi__step_page(const fsi__stages *stages, const fsi_scene *sce
     if (result < 0)
         return result;
 
-    report->reason = fsi__step_result(grid, solve);
+    report->reason = fsi__step_result(grid, solve, move);
     return report->reason;
 }
 
@@ -5807,15 +5817,24 @@ static fsi_result fsi__world_move(fsi_real dt, void *user) {
         if ((result = fsi_solids_take(&world->solids, i)) < 0)
             return result;
     }
-    if ((result = fsi_solids_move(&world->solids, dt)) < 0)
-        return result;
+    fsi_result told = fsi_solids_move(&world->solids, dt);
+    if (told < 0)
+        return told;
 
     for (int i = 0; i < world->guest_count; i++) {
         const fsi_guest *guest = world->guest + i;
         if ((result = fsi__stage(guest->stages.move_fn, dt, guest->stages.user)) < 0)
             return result;
+        if (told == FSI_OK)
+            told = result;
     }
-    return result;
+    for (int i = 0; i < world->solids.body_count && told == FSI_OK; i++) {
+        const fsi_rigid *body = &world->solids.body[i];
+        int moves = body->kind == FSI_RIGID_DYNAMIC && body->shape->surface.vertex_count > 0;
+        if (moves && dt * fsi__length(body->v) > body->shape->bound)
+            told = FSI_DT_TOO_LARGE;
+    }
+    return told;
 }
 
 /* The bodies' part of the energy account. What the fluid gave to dynamic bodies is inside the
@@ -5869,6 +5888,13 @@ FSI_API fsi_result fsi_world_step(fsi_world *world, fsi_real dt, fsi_report *rep
 
     fsi__world_account(world, dt, &own);
     return fsi__couple_end(&world->grid, dt, &own, report);
+}
+
+FSI_API fsi_real fsi_world_max_dt(const fsi_world *world) {
+    if (!world || !world->block)
+        return 0;
+
+    return fsi__min(fsi_grid_max_dt(&world->grid), fsi_solids_max_dt(&world->solids) / 2);
 }
 
 FSI_API fsi_result fsi_world_body(const fsi_world *world, int body, fsi_body_report *out) {

@@ -332,7 +332,8 @@ extern "C" {
     X(FSI_DT_TOO_LARGE, 7, "the time step exceeds the advised maximum")                            \
     X(FSI_CAPPED, 8, "a physical limit was enforced and reported (room, speed, inversion)")        \
     X(FSI_EMPTY, 9, "there was nothing to do")                                                     \
-    X(FSI_GAINED, 10, "energy appeared that nobody put in; the report's account says where")
+    X(FSI_GAINED, 10, "energy appeared that nobody put in; the report's account says where")       \
+    X(FSI_INFEASIBLE, 11, "contacts contradict each other; they are met as well as possible")
 #define FSI__RESULT_ENUM(name, value, text) name = value,
 
 typedef enum fsi_result {

@@ -594,8 +594,10 @@ FSI_API fsi_result fsi_solids_enclose(fsi_solids *solids, const fsi_rigid_desc *
 /* Adds a joint at the present poses; *id may be NULL. */
 FSI_API fsi_result fsi_solids_join(fsi_solids *solids, const fsi_joint_desc *desc, int *id);
 /* One uncoupled step of dt seconds: forces, then move. FSI_CAPPED when contacts were left out for
-   lack of room or overflowing bodies were stopped, FSI_DT_TOO_LARGE when forces alone carry a
-   touching body half its radius in a substep; the step is done. */
+   lack of room or overflowing bodies were stopped, FSI_INFEASIBLE when no velocities
+   fit (contacts push without end, which is let go, or a body is pressed a tenth of the smaller
+   one's size into a scripted one), FSI_DT_TOO_LARGE when forces alone carry a touching body half
+   its radius in a substep; the step is done. */
 FSI_API fsi_result fsi_solids_step(fsi_solids *solids, fsi_real dt);
 
 /* The stages of a step, in order: forces (v*), [coupling changes velocities], move (contact, joints
@@ -3219,7 +3221,10 @@ struct fsi__solids_work {
     fsi_wrench *change;   /* [max_bodies] of v and L by forces and coupling in this step */
     fsi_rigid *before;    /* [max_bodies] as the move found them */
     int32_t *first_joint; /* [max_bodies] lowest joint of a body */
-    int32_t *label;       /* [max_bodies] lowest number among the bodies tied to it */
+    /* [max_bodies] lowest number among the bodies tied to it: by joints for a door, by contacts in
+       a move */
+    int32_t *label;
+    fsi_real *most; /* [max_bodies] by label: N s that a contact of the pile can have to carry */
     struct fsi__joint_rows *rows; /* [max_joints] */
     fsi_real *joint_k, *joint_x;  /* [6 max_joints * band] factor, [6 max_joints] right-hand side */
     int32_t *joint_begin;         /* [6 max_joints] first column of a row */
@@ -3230,6 +3235,7 @@ struct fsi__solids_work {
     int large_count;
     int jointed_count;
     int capped;
+    int infeasible;     /* 1: contacts contradicted each other in the last move */
     fsi_real hold_dt;   /* of the last fsi_solids_hold, s */
     fsi_real last_h;    /* substep of the last move: impulses are scaled when it changes, s */
     fsi__ledger ledger; /* of the last move */
@@ -4190,6 +4196,7 @@ static void fsi__solids_layout(fsi_solids *solids, fsi_arena *arena) {
     FSI__TAKE(work.change, arena, bodies);
     FSI__TAKE(work.before, arena, bodies);
     FSI__TAKE(work.first_joint, arena, bodies);
+    FSI__TAKE(work.most, arena, bodies);
     FSI__TAKE(work.label, arena, bodies);
     FSI__TAKE(work.rows, arena, joints);
     FSI__TAKE(work.joint_k, arena, 6 * joints * FSI__BAND);
@@ -5564,9 +5571,77 @@ static int fsi__joint_fights(const fsi_solids *solids, const fsi_joint *joint,
     return pull * inverse_mass * h > FSI_R(0.01) * size && open * h > FSI_R(1e-4) * size;
 }
 
+/* The number of the pile that a body is in. */
+static int fsi__pile_of(const fsi_solids *solids, int body) {
+    int32_t *label = solids->work->label;
+    while (label[body] != body) {
+        label[body] = label[label[body]];
+        body = label[body];
+    }
+    return body;
+}
+
+/* Bodies tied by contacts become one pile with lower number; an end that is no dynamic body ties
+   nothing. */
+static void fsi__pile_join(const fsi_solids *solids, int a, int b) {
+    int bodies = solids->body_count;
+    if (a >= bodies || b >= bodies || !(solids->body[a].inverse_mass > 0)
+        || !(solids->body[b].inverse_mass > 0))
+        return;
+    a = fsi__pile_of(solids, a);
+    b = fsi__pile_of(solids, b);
+    solids->work->label[fsi__imax(a, b)] = fsi__imin(a, b);
+}
+
+/* What one contact of a pile can have to carry: a few times the momentum that all of it has, gets
+   in this step, or would have at the speed of the fastest body that pushes it and is not pushed.
+   Joints and other solids may press harder. */
+static void fsi__pile_limits(fsi_solids *solids) {
+    struct fsi__solids_work *work = solids->work;
+    fsi_real fastest = 0;
+    for (int i = 0; i < solids->body_count; i++) {
+        work->label[i] = i;
+        work->most[i] = 0;
+    }
+    for (int i = 0; i < solids->contact_count; i++) {
+        const fsi_contact *contact = solids->contact + i;
+        fsi__pile_join(solids, contact->a.solid, contact->b.solid);
+    }
+    for (int i = 0; i < solids->body_count; i++)
+        if (solids->body[i].kind == FSI_RIGID_SCRIPTED && solids->body[i].touching)
+            fastest = fsi__max(fastest, fsi__length(solids->body[i].v)
+                                            + fsi__length(solids->body[i].spin)
+                                                  * solids->body[i].shape->bound);
+    for (int i = 0; i < solids->body_count; i++) {
+        const fsi_rigid *body = solids->body + i;
+        fsi_real speed = fastest + fsi__length(body->v) + fsi__length(work->change[i].linear)
+                         + body->shape->bound * fsi__length(body->spin);
+        if (body->inverse_mass > 0)
+            work->most[fsi__pile_of(solids, i)] += 8 * body->mass * speed;
+    }
+    for (int i = 0; i < solids->joint_count; i++) {
+        work->most[fsi__pile_of(solids, solids->joint[i].a)] = FSI_REAL_MAX;
+        work->most[fsi__pile_of(solids, solids->joint[i].b)] = FSI_REAL_MAX;
+    }
+}
+
+/* Does the contact carry more than its pile can ask for? */
+static int fsi__contact_fights(const fsi_solids *solids, const fsi_contact *contact) {
+    int end[2] = {contact->a.solid, contact->b.solid};
+    fsi_real most = 0;
+    for (int k = 0; k < 2; k++) {
+        if (fsi__external_of(solids, end[k]))
+            return 0;
+        if (end[k] < solids->body_count)
+            most = fsi__max(most, solids->work->most[fsi__pile_of(solids, end[k])]);
+    }
+    return contact->impulse > most;
+}
+
 /* Where contacts and joints contradict each other (a body between closing walls) no impulses fit,
    and the guess for the next substep would grow without bound: where the sweep left an approach of
-   a tenth of a radius a substep, contact and joints of both bodies start from nothing. */
+   a tenth of a radius a substep, or a contact carries more than its pile can ask for, contact and
+   joints of both bodies start from nothing. */
 static void fsi__guess_drop(fsi_solids *solids, const fsi__step *step) {
     int32_t *stuck = solids->work->stuck;
     for (int i = 0; i < fsi__solid_count(solids); i++)
@@ -5575,8 +5650,10 @@ static void fsi__guess_drop(fsi_solids *solids, const fsi__step *step) {
     for (int i = 0; i < solids->contact_count; i++) {
         fsi_contact *contact = solids->contact + i;
         fsi_real allowed = FSI_R(-0.1) * contact->size - fsi__max(0, contact->gap);
-        if (fsi__normal_velocity(solids, contact) * step->h >= allowed)
+        int fights = fsi__contact_fights(solids, contact);
+        if (!fights && fsi__normal_velocity(solids, contact) * step->h >= allowed)
             continue;
+        solids->work->infeasible |= fights;
         contact->impulse = contact->impulse_t[0] = contact->impulse_t[1] = 0;
         stuck[contact->a.solid] = stuck[contact->b.solid] = 1;
     }
@@ -5774,6 +5851,21 @@ static int fsi__step_rescue(fsi_solids *solids) {
     return lost;
 }
 
+/* Is a body pressed into a scripted one by a tenth of the smaller one's size or more? */
+static int fsi__any_crushed(const fsi_solids *solids) {
+    for (int i = 0; i < solids->contact_count; i++) {
+        const fsi_contact *contact = solids->contact + i;
+        int end[2] = {contact->a.solid, contact->b.solid};
+        int scripted = 0;
+        for (int k = 0; k < 2; k++)
+            scripted |=
+                end[k] < solids->body_count && solids->body[end[k]].kind == FSI_RIGID_SCRIPTED;
+        if (scripted && contact->impulse > 0 && contact->gap < FSI_R(-0.1) * contact->size)
+            return 1;
+    }
+    return 0;
+}
+
 FSI_API fsi_result fsi_solids_move(fsi_solids *solids, fsi_real dt) {
     if (!solids || !solids->block)
         return FSI_ERR_STATE;
@@ -5798,6 +5890,8 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *solids, fsi_real dt) {
     fsi__step step;
     fsi__step_prepare(solids, &step, dt);
     int too_long = fsi__step_long(solids, &step);
+    fsi__pile_limits(solids);
+    solids->work->infeasible = 0;
     for (int i = 0; i < solids->joint_count; i++) {
         fsi__joint_scale(solids->joint + i, scale);
         solids->joint[i].limited = 0;
@@ -5814,7 +5908,9 @@ FSI_API fsi_result fsi_solids_move(fsi_solids *solids, fsi_real dt) {
     solids->time += (double)dt;
     if (fsi__step_rescue(solids) || solids->work->capped)
         return FSI_CAPPED;
-    return too_long ? FSI_DT_TOO_LARGE : FSI_OK;
+    if (too_long)
+        return FSI_DT_TOO_LARGE;
+    return solids->work->infeasible || fsi__any_crushed(solids) ? FSI_INFEASIBLE : FSI_OK;
 }
 
 FSI_API fsi_result fsi_solids_step(fsi_solids *solids, fsi_real dt) {

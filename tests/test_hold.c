@@ -684,6 +684,76 @@ TEST C_40_energy_from_nowhere_is_told(void) {
     PASS();
 }
 
+/* ---- Crushing: a box between a scripted paddle and the wall, with nowhere to go. */
+
+typedef struct crushed {
+    double speed; /* largest of the box, m/s */
+    int told;     /* steps that did not return FSI_OK */
+    int outside;  /* 1: the box has left the tank */
+    int escaped;  /* 1: it went past the paddle and is not crushed */
+} crushed;
+
+static int crush(double density, double speed, crushed *out) {
+    memset(out, 0, sizeof *out);
+    if (!tank_open(&T, 32, 2, 0, RHO, 0))
+        return 0;
+    int paddle = tank_add(&T, 0.05, 0.3, 0.5, 0.35, 0, 0, 0.3);
+    int box = tank_add(&T, 0.12, 0.07, 0.15, 0.4, 0, density, 0.4);
+    if (paddle < 0 || box < 0)
+        return 0;
+    fsi_rigid *body = T.w.solids.body;
+    body[paddle].kind = FSI_RIGID_SCRIPTED;
+    double stop = 0.12;
+    int steps = (int)(0.4 / speed / (double)DT) + 60;
+    for (int i = 0; i < steps; i++) {
+        double x = fmax(stop, 0.5 - speed * (i + 1) * (double)DT);
+        fsi_vec3 to = fsi_vec((fsi_real)x, FSI_R(0.35), 0);
+        if (fsi_solids_script(&T.w.solids, paddle, to, body[paddle].q, DT) != FSI_OK)
+            return 0;
+        fsi_result result = fsi_world_step(&T.w, DT, NULL);
+        if (result < 0)
+            return 0;
+        out->told += result == FSI_INFEASIBLE;
+        out->speed = fmax(out->speed, (double)fsi_vec_length(body[box].v));
+    }
+    fsi_vec3 end = body[box].x;
+    out->outside = end.x < 0 || end.x > 1 || end.y < 0 || end.y > 1;
+    out->escaped = end.x > FSI_R(0.17) || end.y > FSI_R(0.65);
+    tank_close(&T);
+    return 1;
+}
+
+TEST C_41_crushed_boxes_are_held_not_thrown(void) {
+    static const double density[3] = {0.1, 0.3, 3};
+    for (int form = 0; form < 2; form++)
+        for (int k = 0; k < 3; k++) {
+            crushed out;
+            tank_boundary = form ? FSI_BOUNDARY_CUT : FSI_BOUNDARY_VOXEL;
+            ASSERT(crush(density[k], 0.4, &out));
+            if (verbose())
+                printf("crushed, form %d, density %g: %.3f m/s, told %d, outside %d, escaped %d\n",
+                       form, density[k], out.speed, out.told, out.outside, out.escaped);
+            CHECK_MOST(out.speed, 3 * 0.4 + sqrt(2 * 10 * 0.8));
+            ASSERT(out.told > 30 || out.escaped);
+            ASSERT_FALSE(out.outside);
+        }
+    tank_boundary = FSI_BOUNDARY_DEFAULT;
+    PASS();
+}
+
+/* A body that is faster than half its size a step is told in that very step, and max_dt knows. */
+TEST C_43_too_fast_a_body_is_told_at_once(void) {
+    ASSERT(tank_open(&T, 24, 2, 0, RHO, 0));
+    int box = tank_add(&T, 0.1, 0.06, 0.5, 0.3, 0, 5, 0.3);
+    ASSERT(box >= 0);
+    CHECK_OK(fsi_world_step(&T.w, DT, NULL));
+    CHECK_OK(fsi_solids_set_velocity(&T.w.solids, box, fsi_vec(30, 0, 0), fsi_vec(0, 0, 0)));
+    ASSERT(fsi_world_max_dt(&T.w) < FSI_R(0.1) / 30);
+    CHECK_RESULT(FSI_DT_TOO_LARGE, fsi_world_step(&T.w, DT, NULL));
+    tank_close(&T);
+    PASS();
+}
+
 SUITE(hold) {
     RUN_TEST(at_rest_on_the_floor);
     RUN_TEST(heap_comes_to_rest);
@@ -701,6 +771,8 @@ SUITE(hold) {
     RUN_TEST(C_40_account_of_a_sudden_start);
     RUN_TEST(C_40_account_of_falling_boxes);
     RUN_TEST(C_40_energy_from_nowhere_is_told);
+    RUN_TEST(C_41_crushed_boxes_are_held_not_thrown);
+    RUN_TEST(C_43_too_fast_a_body_is_told_at_once);
 }
 
 GREATEST_MAIN_DEFS();
