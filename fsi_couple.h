@@ -6162,6 +6162,7 @@ FSI_API fsi_result fsi_slip_detect(fsi_slip *slip, fsi_coupled *const *solid, in
     for (int i = 0; i < count; i++)
         if (!(fsi__slip_coefficient(slip, i) > 0))
             slip->iface.desc.smooth = 0;
+
     return fsi_interface_detect(&slip->iface, slip->grid, solid, count);
 }
 
@@ -6192,6 +6193,7 @@ static int fsi__slip_near(const fsi_interface *iface, size_t cell, size_t other,
         if (next >= 0 && fsi__slip_near(iface, (size_t)next, other, steps - 1))
             return 1;
     }
+
     return 0;
 }
 
@@ -6294,6 +6296,7 @@ static fsi_result fsi__slip_link_add(fsi_slip *slip, int32_t a, int32_t b) {
     int swap = b >= 0 && b < a;
     link->a = swap ? b : a;
     link->b = swap ? a : b;
+
     return FSI_OK;
 }
 
@@ -6595,6 +6598,7 @@ static fsi_result fsi__slip_ghost_factor(fsi_slip *slip, int alone, const fsi_al
         fsi__slip_put(slip, i, i, 1);
         held[slip->island[i]] = 1;
     }
+
     return fsi__slip_factor(slip, slip->ghosts, allocator, factor);
 }
 
@@ -6661,6 +6665,7 @@ static fsi_result fsi__slip_row_add(fsi_slip *slip, int i, fsi_vec3 d, fsi_real 
         }
     }
     row->row_end = rows->entries = n;
+
     return FSI_OK;
 }
 
@@ -6725,6 +6730,7 @@ static fsi_result fsi__slip_K_factor(fsi_slip *slip, int solid, const fsi_alloca
                                  row->row_end - row->row, row->mass);
     }
     slip->couple.block[solid].factor = slip->K_factor + solid;
+
     return fsi__slip_factor(slip, door->dof, allocator, slip->K_factor + solid);
 }
 
@@ -6825,6 +6831,7 @@ static fsi_real fsi__tie_rate(const fsi_slip *slip, int i, int dir, size_t *face
     fsi_real across = fsi__get(side->normal, dir / 2);
     fsi_real rate = slip->rate[i] * fsi__abs(fsi__get(side->normal, side->axis))
                     / fsi__max(1 - across * across, FSI_R(0.25));
+
     return fsi__tie_open(slip, cell, dir ^ 1, &other) ? rate / 2 : rate;
 }
 
@@ -6886,6 +6893,7 @@ static fsi_result fsi__tie_collide(fsi_slip *slip, int n) {
         fsi_real gap = tie->old - fsi__get(slip->body[tie->side], tie->axis);
         couple->lambda[k] = -tie->share * cell * gap;
     }
+
     return FSI_OK;
 }
 
@@ -7105,6 +7113,7 @@ static fsi_result fsi__slip_prepare(fsi_slip *slip, fsi_real dt) {
         return result;
     if ((result = fsi__slip_factors(slip)) != FSI_OK)
         return result;
+
     return fsi__sigma_build(couple);
 }
 
@@ -7146,6 +7155,7 @@ static fsi_result fsi__slip_update(fsi_slip *slip) {
         slip->link_flux[i] +=
             link_scale * (p_ghost[link->a] - (link->b >= 0 ? p_ghost[link->b] : 0));
     }
+
     return fsi_grid_apply_pressure(slip->grid);
 }
 
@@ -7196,6 +7206,7 @@ static fsi_result fsi__slip_pass(fsi_slip *slip, fsi_report *report) {
     fsi__slip_bodies(slip);
     for (int i = 0; i < sides; i++)
         slip->wall[i] += fsi__slip_through(slip, 2 * i);
+
     return update < 0 ? update : result;
 }
 
@@ -7320,6 +7331,7 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
         fsi__slip_ghost_outflow(slip, 1, slip->ghost_work);
     for (int i = 0; i < slip->ghosts; i++)
         most = fmax(most, fabs((double)slip->ghost_work[i]) / h);
+
     return most;
 }
 
@@ -7338,6 +7350,7 @@ FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
     for (int i = 0; i < 3; i++)
         if (solid >= 0 && solid < slip->iface.solids)
             F[i] += slip->friction[3 * solid + i];
+
     return fsi_vec_load(F);
 }
 
@@ -7366,6 +7379,7 @@ static fsi_vec3 fsi__slip_drift(const fsi_slip *slip, fsi_vec3 a, fsi_real dt) {
         fsi_real first = fsi__get(grid->origin, k);
         x[k] = fsi__clamp(x[k], first, first + grid->h * (fsi_real)slip->iface.n[k]);
     }
+
     return fsi_vec_load(x);
 }
 
@@ -7423,6 +7437,7 @@ static int fsi__sweep_apart(const fsi__sweep_path *path) {
         if (more == path->dim || less == path->dim)
             return 1;
     }
+
     return 0;
 }
 
@@ -7728,6 +7743,7 @@ static fsi_result fsi__slip_start_stage(fsi_real dt, void *scheme) {
     fsi_result result = fsi__slip_carry(slip, NULL);
     if (result >= 0 && slip->reflecting)
         fsi__slip_reflect(slip);
+
     return result;
 }
 
@@ -7755,6 +7771,7 @@ static fsi_result fsi__slip_flow_stage(fsi_real dt, void *scheme) {
 
     fsi_copy(n, slip->tracer, slip->from);
     fsi__slip_flow(slip, dt, slip->tracers, slip->tracer, 0);
+
     return FSI_OK;
 }
 
@@ -7897,6 +7914,7 @@ static int fsi__partitioned_defaults(fsi_partitioned_desc *desc) {
     int named = (int)desc->scheme >= 0 && desc->scheme <= FSI_SCHEME_PAPER_RELAXED;
     if (!lengths || !counts || desc->min_iterations > desc->max_iterations)
         return 0;
+
     return shares && start && tolerance && named && fsi_allocator_valid(&desc->allocator);
 }
 
@@ -8021,6 +8039,7 @@ static fsi_real fsi__node_norm(int n, int per_node, const fsi_real *r) {
         if (!(sum <= most))
             most = sum;
     }
+
     return fsi__sqrt(most);
 }
 
@@ -8220,6 +8239,7 @@ static fsi_real fsi__model_new_part(fsi__model *model, int j, int l) {
         const fsi_real *q_i = model->q + (size_t)i * (size_t)model->in;
         sum -= fsi__once(C_i + slot_j, model->in, q_i, d_j) * C_i[slot_l];
     }
+
     return sum;
 }
 
@@ -8443,6 +8463,7 @@ static fsi_result fsi__exchange_call(fsi_partitioned *scheme, const fsi__exchang
     if (!first && scheme->predict_fn)
         fsi__model_learn(model, in, which ? before->p_s : before->x_f, out,
                          which ? before->x_s : before->p_f);
+
     return FSI_OK;
 }
 
@@ -8534,6 +8555,7 @@ static fsi_result fsi__exchange_final(fsi_partitioned *scheme, fsi__exchange *ex
 
     exchange->exact = 1;
     fsi__exchange_residual(scheme, exchange);
+
     return FSI_OK;
 }
 
@@ -8553,6 +8575,7 @@ static fsi_real fsi__exchange_aitken(const fsi_partitioned *scheme, fsi__exchang
     }
     if (square > least * least * size)
         exchange->omega = -exchange->omega * (fsi_real)(along / square);
+
     return exchange->omega;
 }
 
@@ -8585,6 +8608,7 @@ static int fsi__exchange_predict(fsi_partitioned *scheme, fsi__exchange *exchang
 
     fsi_copy(n, scheme->before.x_f, X);
     exchange->dropped++;
+
     return 0;
 }
 
@@ -8607,6 +8631,7 @@ static fsi_result fsi__exchange_next(fsi_partitioned *scheme, fsi__exchange *exc
         omega = scheme->desc.start;
     }
     fsi_axpy(n, omega, scheme->residual, scheme->last.x_f);
+
     return FSI_OK;
 }
 
@@ -8645,6 +8670,7 @@ static int fsi__exchange_finished(fsi_partitioned *scheme, fsi__exchange *exchan
     int patience = fsi__imin(24, fsi__imax(12, 2 * most / 5));
     int capped = exchange->pairs >= most;
     *why = capped ? FSI_NOT_CONVERGED : FSI_STALLED;
+
     return capped || (scheme->predict_fn && exchange->lean >= patience);
 }
 
@@ -9014,6 +9040,7 @@ static fsi_result fsi__fluid_box_system(fsi_fluid_box *box) {
         fsi__fluid_box_elements(box);
     box->give_fn = fsi__fluid_box_give;
     box->hand_fn = fsi__fluid_box_hand;
+
     return fsi__paper_load(box);
 }
 
@@ -9053,6 +9080,7 @@ static fsi_result fsi__follow_begin(fsi_fluid_box *box) {
         if (follow->plus[axis])
             fsi_copy(grid->faces[axis], grid->u_plus[axis], follow->plus[axis]);
     }
+
     return FSI_OK;
 }
 
@@ -9109,6 +9137,7 @@ FSI_API fsi_result fsi_fluid_box_begin(fsi_fluid_box *box, fsi_real dt) {
     if (result < 0)
         return result;
     box->solves = box->iterations = 0;
+
     return FSI_OK;
 }
 
@@ -9177,6 +9206,7 @@ static fsi_result fsi__fluid_box_sides(fsi_fluid_box *box, const fsi_real *X) {
     }
     if (box->swept && box->regions)
         fsi__fluid_box_sweep(box, X);
+
     return fsi__fluid_box_project(box);
 }
 
@@ -9291,6 +9321,7 @@ static fsi_result fsi__fluid_box_solve(const fsi_real *in, fsi_real *out, void *
     box->give_fn(box, 1, out);
     if (box->bpp && box->regions)
         fsi__fluid_box_inflate(box, regions_out, out);
+
     return worst ? worst : result;
 }
 
@@ -9328,6 +9359,7 @@ static fsi_result fsi__door_solve(fsi_solid_box *box, const fsi_coupled *door,
     fsi__door_implicit(door, v, -1, k);
     fsi__k_solve(&alone, &block, k, change);
     fsi_axpy(dof, 1, change, v);
+
     return FSI_OK;
 }
 
@@ -9344,6 +9376,7 @@ static fsi_result fsi__door_respond(fsi_solid_box *box, const fsi_coupled *door,
         for (int j = 0; !door->node && j < n; j++)
             v[i] += door->inverse_mass[i * n + j] * impulse[j];
     }
+
     return FSI_OK;
 }
 
@@ -9475,6 +9508,7 @@ static fsi_result fsi__compatible_answer(const fsi_closed_regions *closed, const
         result = solid->solve_fn(closed->load, out, solid->user);
     if (result < 0)
         return result;
+
     return fsi_all_finite(n, out) ? result : FSI_ERR_NUMERIC;
 }
 
@@ -9493,6 +9527,7 @@ static fsi_result fsi__compatible_measure(fsi_closed_regions *closed, const fsi_
             answer[i] = (answer[i] - closed->best[i]) / unit;
     }
     closed->measured = 1;
+
     return FSI_OK;
 }
 
@@ -9915,6 +9950,7 @@ FSI_API fsi_result fsi_world_exchange(fsi_world *world, fsi_partitioned_scene *s
     scene->stages.begin_fn = NULL;
     scene->stages.move_fn = fsi__world_move;
     scene->stages.user = world;
+
     return fsi_partitioned_scene_step(scene, dt, report);
 }
 #endif
@@ -9975,6 +10011,7 @@ static fsi_result fsi__proxy_check(const fsi_proxy_desc *desc, int *nodes) {
             return FSI_ERR_SIZE;
         *nodes += door.dof / 3;
     }
+
     return FSI_OK;
 }
 
@@ -10012,6 +10049,7 @@ FSI_API fsi_result fsi_proxy_init(fsi_proxy *proxy, const fsi_proxy_desc *desc) 
     }
     if (result < 0)
         fsi_proxy_free(proxy);
+
     return result;
 }
 
@@ -10046,6 +10084,7 @@ FSI_API int fsi_proxy_closest(const fsi_proxy *proxy, fsi_vec3 p, fsi_real reach
         if (hit)
             *hit = candidate;
     }
+
     return found;
 }
 
@@ -10128,6 +10167,7 @@ static int fsi__proxy_cross(const fsi_proxy *proxy, fsi_vec3 from, fsi_vec3 *x) 
     if (best > 1)
         return 0;
     *x = fsi_vec_mad(fsi_vec_mad(from, way, best), normal, FSI_R(0.01) * proxy->desc.radius);
+
     return 1;
 }
 
@@ -10159,6 +10199,7 @@ static fsi_vec3 fsi__proxy_normal(const fsi__proxy_touch *touch, fsi_real r0) {
         if (touch->distance[j] < touch->distance[nearest])
             nearest = j;
     }
+
     return fsi__length(sum) > FSI_R(1e-3) * all ? fsi__unit(sum) : touch->normal[nearest];
 }
 
@@ -10413,6 +10454,7 @@ static fsi_real fsi__proxy_begin(fsi_proxy *proxy) {
             fsi__vec_put(proxy->x_old, proxy->offset[k] + door->node[i],
                          fsi__vec_at(door->surface.x, i));
     }
+
     return top;
 }
 
@@ -10470,6 +10512,7 @@ FSI_API fsi_result fsi_proxy_collide(fsi_proxy *proxy, fsi_real dt) {
         fsi__proxy_give(proxy, (int)i);
     fsi__proxy_account(proxy);
     proxy->ready = 1;
+
     return FSI_OK;
 }
 
@@ -10504,6 +10547,7 @@ static fsi_vec3 fsi__proxy_way(const fsi__proxy_touch *touch, fsi_real r0) {
             moved |= fsi__abs(more) > FSI_R(1e-4) * r0;
         }
     }
+
     return u;
 }
 
@@ -10577,6 +10621,7 @@ static fsi_real fsi__proxy_moved(fsi_proxy *proxy) {
             most = fsi__max(most, fsi__length(fsi_vec_sub(old, now)));
         }
     }
+
     return most;
 }
 
@@ -10613,6 +10658,7 @@ FSI_API fsi_result fsi_proxy_correct(fsi_proxy *proxy) {
     stats->all_crossed += stats->crossed;
     stats->all_skipped += stats->skipped;
     proxy->ready = 0;
+
     return FSI_OK;
 }
 
@@ -10637,6 +10683,7 @@ static fsi_result fsi__proxy_advance(fsi_proxy_solid *solid, fsi_real dt) {
         if (result != FSI_OK)
             worst = result;
     }
+
     return worst;
 }
 
@@ -10688,6 +10735,7 @@ FSI_API fsi_result fsi_proxy_step(fsi_proxy *proxy, fsi_real dt, fsi_report *rep
     fsi__proxy_clock(proxy, &last, &stats->seconds_coupling);
     if (report)
         report->energy_change = stats->energy_change;
+
     return worst;
 }
 
@@ -10728,6 +10776,7 @@ FSI_API fsi_result fsi_clamp_init(fsi_clamp *clamp, fsi_tled *tled, fsi_solids *
         fsi__vec_put(clamp->local, i, fsi_mat3_tmul_vec(&rigid->rotation, arm));
         fsi_tled_fix(tled, node[i], fsi_vec(0, 0, 0));
     }
+
     return FSI_OK;
 }
 
@@ -10790,6 +10839,7 @@ FSI_API fsi_result fsi_clamp_advance(fsi_real dt, void *user) {
     }
     body->force = fsi_vec_mad(body->force, clamp->impulse, 1 / dt);
     body->torque = fsi_vec_mad(body->torque, clamp->angular, 1 / dt);
+
     return worst;
 }
 #endif
@@ -10858,6 +10908,7 @@ static fsi_result fsi__sph_rigid_scheme(fsi_sph_rigid *coupling) {
     desc.tolerance = fsi__sph_rigid_tolerance(coupling);
     desc.max_iterations = coupling->desc.max_iterations + (coupling->desc.scheme == FSI_SPH_XPM);
     desc.allocator = coupling->desc.allocator;
+
     return fsi_partitioned_init(&coupling->scheme, &desc);
 }
 
@@ -11030,6 +11081,7 @@ static fsi_result fsi__sph_rigid_gap(fsi_sph_rigid *coupling, const fsi_real *X,
 
     fsi_axpy((size_t)n, -1, X, gap);
     *norm = fsi__node_norm(n, 3, gap);
+
     return FSI_OK;
 }
 
@@ -11182,6 +11234,7 @@ static fsi_result fsi__sph_rigid_next(int pairs, void *user) {
     }
 
     fsi_copy(n, coupling->X, scheme->last.x_f);
+
     return FSI_OK;
 }
 
@@ -11301,6 +11354,7 @@ FSI_API fsi_result fsi_sph_rigid_save(const fsi_sph_rigid *coupling, void *block
         result = fsi_solids_save(coupling->desc.world, to + at[1]);
     if (result >= 0)
         result = fsi__state_save(fsi__sph_rigid_state, FSI__STATE_SPH_RIGID, coupling, to + at[2]);
+
     return result;
 }
 
@@ -11326,6 +11380,7 @@ FSI_API fsi_result fsi_sph_rigid_restore(fsi_sph_rigid *coupling, const void *bl
         result = fsi_sph_restore(coupling->desc.sph, from, at[1]);
     if (result >= 0)
         result = fsi_solids_restore(coupling->desc.world, from + at[1], at[2] - at[1]);
+
     return result;
 }
 #endif
@@ -11382,6 +11437,7 @@ static fsi_result fsi__schur_cycle_build(fsi_couple *couple) {
     }
     const fsi_real *const *given = (const fsi_real *const *)weight;
     result = fsi_mg_update(&couple->second, cell, given);
+
     return result < 0 ? result : FSI_OK;
 }
 
@@ -11435,6 +11491,7 @@ static fsi_result fsi__variant_lists(fsi_couple *couple, size_t n, size_t more, 
         FSI__TAKE(out->more, &arena, more);
         out->work = fsi_arena_take(&arena, work, 1);
     }
+
     return arena.failed ? FSI_ERR_MEMORY : FSI_OK;
 }
 
@@ -11605,6 +11662,7 @@ static fsi_result fsi__full_regions(fsi_couple *couple) {
             couple->E[region * n + region] += fsi__side_mu(couple, side);
     }
     (void)fsi__psd_factor((size_t)n, couple->E, 1e4 * (double)FSI_REAL_EPS);
+
     return FSI_OK;
 }
 
@@ -11668,6 +11726,7 @@ static fsi_result fsi__full_ic(fsi_couple *couple, fsi_ic *ic) {
     fsi__full_matrix(couple, &matrix);
     fsi_ic_desc desc = FSI__ZERO;
     desc.allocator = *allocator;
+
     return fsi_ic_init(ic, &matrix, &desc);
 }
 
@@ -11777,6 +11836,7 @@ static fsi_result fsi__full_solve(fsi_couple *couple, fsi_report *report) {
 
     fsi_copy(full.cells, lists.x, couple->grid->pressure);
     fsi__full_finish(&full, lists.x);
+
     return result;
 }
 

@@ -1,15 +1,15 @@
 #!/bin/sh
-# make bench-peers: the Poisson problems of ../shared/peers/problem.h through hypre (PFMG, BoomerAMG) and Eigen, ours beside them in one run.
-# PEERS=dir names another folder with the peer programs, N=128 the cells per side, THREADS="1 2" the thread counts.
+# make bench-peers PEERS=folder: the Poisson problems of problem.h there through hypre (PFMG, BoomerAMG) and Eigen, ours beside them in one run.
+# PEERS names the folder with the peer programs (they are no part of this repository), N=128 the cells per side, THREADS="1 2" the thread counts.
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
-peers=${PEERS:-$here/../shared/peers}
+peers=${PEERS:-}
 cc=${CC:-cc}
 n=${N:-128}
 threads=${THREADS:-"1 2"}
 out=${TMPDIR:-/tmp}/fsi-peers.$$
 if [ ! -f "$peers/problem.h" ]; then
-    echo "bench-peers: no peer programs at $peers (problem.h, peer_hypre_struct.c ...); set PEERS=folder. Nothing was measured."
+    echo "bench-peers: no peer programs in the folder '$peers' (problem.h, peer_hypre_struct.c ...); set PEERS=folder. Nothing was measured."
     exit 0
 fi
 mkdir -p "$out" || exit 1
@@ -62,7 +62,7 @@ pfmg() {
 echo "peer,problem,N,unknowns,threads,tolerance,set-up s,solve s,iterations,residual,MB,ns/unknown/digit[,solve in applies,new mask / solve,bytes per cell]"
 for t in $threads; do
     for kind in 0 1; do
-        problem=smoke solve=3.5 all=2.5 most=8 amgcl=1.47 over=8            # amgcl: its solve over PFMG's in shared/peers/README.md, 1.0 / 0.68 s
+        problem=smoke solve=3.5 all=2.5 most=8 amgcl=1.47 over=8            # amgcl: its solve over PFMG's in one run, 1.0 / 0.68 s
         [ $kind = 1 ] && problem=pool solve=2.5 all=2 most=10 amgcl=1.41 over=5   # 0.69 / 0.49 s
         name=${problem}_${n}_t$t
         best=; [ $hypre = 1 ] && { best=$(pfmg "$t" $kind); echo "$best"; }

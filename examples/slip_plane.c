@@ -58,10 +58,9 @@ static double streams(scene *plate, int set) {
         int rows = grid->ny + (axis == 1);
         for (int face = 0; face < columns * rows; face++) {
             /* The middle of the face, moved into the box. */
-            double x = (face % columns + (axis ? 0.5 : 0)) * h;
-            double y = (face / columns + (axis ? 0 : 0.5)) * h;
-            x = ex_clamp(x, h / 2, 1 - h / 2);
-            y = ex_clamp(y, h / 2, 1 - h / 2);
+            fsi_vec3 middle = fsi_grid_face_centre(grid, axis, face % columns, face / columns, 0);
+            double x = ex_clamp(middle.x, h / 2, 1 - h / 2);
+            double y = ex_clamp(middle.y, h / 2, 1 - h / 2);
 
             double want = stream(plate, axis, x, y);
             int counts = !plate->slip.iface.blocked[axis][face] && distance_to_box(x, y) > 4 * h;
