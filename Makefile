@@ -78,9 +78,10 @@ bench:
 	@for b in $(filter-out %/bench_sph %/bench_proxy,$(BENCHES)); do $$b || exit 1; done
 	@$(B)/bench_sph "" quick && $(B)/bench_proxy "" 0 && $(B)/single_sph single_ quick && $(B)/native_sph native_ && $(B)/native_proxy native_
 	@$(B)/reduced_torus --frames 3 --set bodies=50 --set tets=5000 --set compare=1 --set tets_many=60000 | awk -F'[ =]' '$$1 == "result" { print "bench reduced_torus_50_" $$2, $$3, $$2 ~ /seconds/ ? "s" : $$2 ~ /ratio/ ? "x" : $$2 ~ /bytes/ ? "B" : "1" }'
+	@sh bench/many_bodies.sh quick
 	@echo "bench seconds_in_all $$(($$(date +%s) - $$(cat $(B)/bench.begin))) s"
 .PHONY: bench-programs
-bench-programs: $(BENCHES) $(B)/reduced_torus $(B)/single_sph $(B)/native_sph $(B)/native_proxy
+bench-programs: $(BENCHES) $(B)/reduced_torus $(B)/many_bodies $(B)/single_sph $(B)/native_sph $(B)/native_proxy
 $(B)/single_%: bench/bench_%.c bench/bench.h $(HEADERS) $(B)/config
 	$(PEER) -O2 $< -o $@ -lm
 $(B)/native_%: bench/bench_%.c bench/bench.h $(HEADERS) $(B)/config

@@ -373,9 +373,12 @@ FSI_API int fsi_interface_first_hit(const fsi_interface *iface, fsi_vec3 a, fsi_
    matrix and what the solids add to it (docs/mathematics.md, monolithic system). Take the default;
    the others are here to compare with. */
 typedef enum fsi_couple_solver {
-    /* Sigma by CG with a V-cycle on L_N that takes the solids' columns Z along (fsi_mg_rank). Any
-     * number of bodies. */
-    FSI_COUPLE_DEFLATED = 0,
+    /* DEFLATED or NEUMANN, whichever is estimated to be done first, set-up included;
+     * fsi_couple.solver says which it took. */
+    FSI_COUPLE_AUTO = 0,
+    /* Sigma by CG with a V-cycle on L_N that takes the solids' columns Z along (fsi_mg_rank). The
+     * fewest iterations; set-up grows with the columns squared. */
+    FSI_COUPLE_DEFLATED,
     /* The same with columns that are not cut off: (B^-1 + Z K^-1 Z^T)^-1 exactly; more set-up. */
     FSI_COUPLE_WOODBURY,
     /* Sigma by CG with a V-cycle on L_N only. */
@@ -413,7 +416,7 @@ typedef struct fsi_couple_desc {
     int max_iterations;
     double (*clock_fn)(void *user); /* optional: seconds, for the budget and reports */
     void *clock_user;
-    double seconds; /* time budget of the solve; 0 = none; needs clock_fn */
+    double seconds; /* time budget of the solve, set-up included; 0 = none; needs clock_fn */
     /* 1: start from the last pressure when that passes the energy test; 0: from zero. */
     int warm_start;
     /* DEFLATED: cells by which a solid's columns may spread on each level, see fsi_mg_rank; 0 = 3,
@@ -485,10 +488,12 @@ typedef struct fsi_couple {
     fsi_couple_desc desc;
     fsi_grid *grid; /* the caller's */
     fsi_interface iface;
-    fsi_report report;  /* of the last solve */
-    fsi_bubble *bubble; /* [bubbles] of the last solve */
+    fsi_report report;        /* of the last solve */
+    fsi_couple_solver solver; /* that it took */
+    fsi_bubble *bubble;       /* [bubbles] of the last solve */
     int bubbles;
     double dt;        /* of the last solve, s */
+    double begun;     /* private: when it began, by clock_fn */
     fsi_real *lambda; /* [sides] impulse of the last solve on the fluid side, N s */
     /* [sides] fluid velocity along the axis at the side: u* before the solve, u after, m/s */
     fsi_real *side_velocity;
@@ -3661,8 +3666,13 @@ static void fsi__sides_by_solid(fsi_couple *couple) {
         block->first = block->last = first;
         first += sides;
     }
-    for (int i = 0; i < iface->sides; i++)
-        couple->by_solid[couple->block[iface->side[i].solid].last++] = i;
+    for (int i = 0; i < iface->sides; i++) {
+        const fsi_side *side = iface->side + i;
+        int at = couple->block[side->solid].last++;
+        couple->by_solid[at] = i;
+        couple->side_cell[at] = side->cell;
+        couple->side_factor[at] = fsi__side_z(iface, side);
+    }
 }
 
 /* ---- Rows of U and K of every solid. */
@@ -3823,24 +3833,22 @@ static void fsi__ut_add(const fsi_couple *couple, const fsi__solid_block *block,
    around a light body nearly cancel. */
 static void fsi__z_transposed(const fsi_couple *couple, const fsi__solid_block *block,
                               const fsi_real *x, fsi_real *out) {
-    const fsi_interface *iface = &couple->iface;
+    const int32_t *cell = couple->side_cell;
+    const fsi_real *factor = couple->side_factor;
     int columns = block->columns;
     if (block->door->node) {
         for (int k = 0; k < columns; k++)
             out[k] = 0;
-        for (int i = block->first; i < block->last; i++) {
-            const fsi_side *side = fsi__side_of(couple, i);
-            fsi__row_add(couple, block, i, fsi__side_z(iface, side) * x[side->cell], out);
-        }
+        for (int i = block->first; i < block->last; i++)
+            fsi__row_add(couple, block, i, factor[i] * x[cell[i]], out);
         return;
     }
     for (int begin = 0; begin < columns; begin += 8) {
         double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         int n = fsi__imin(columns - begin, 8);
         for (int i = block->first; i < block->last; i++) {
-            const fsi_side *side = fsi__side_of(couple, i);
             const fsi_real *q = couple->q + couple->row[i] + begin;
-            double w = (double)fsi__side_z(iface, side) * (double)x[side->cell];
+            double w = (double)factor[i] * (double)x[cell[i]];
             for (int k = 0; k < n; k++)
                 sum[k] += w * (double)q[k];
         }
@@ -3857,9 +3865,8 @@ static void fsi__z_add(const fsi_couple *couple, const fsi_real *a, fsi_real fac
         if (!block->columns)
             continue;
         for (int i = block->first; i < block->last; i++) {
-            const fsi_side *side = fsi__side_of(couple, i);
             fsi_real change = fsi__row_dot(couple, block, i, a + block->offset);
-            y[side->cell] += factor * fsi__side_z(iface, side) * change;
+            y[couple->side_cell[i]] += factor * couple->side_factor[i] * change;
         }
     }
 }
@@ -4829,11 +4836,9 @@ static void fsi__bubble_finish(fsi_couple *couple, fsi_real dt) {
 /* Sigma p^ = rhs by conjugate gradients. The default takes the columns Z of the dense solids
    through the V-cycle (fsi_mg_rank), so that it needs as many iterations as the fluid alone. */
 
-/* How far columns have to spread: what is cut off falls by about ten with every cell, and K^-1
-   multiplies it. The largest diagonal entry of K^-1 Z^T Z against a face's weight is at most 2 with
-   voxel faces, whose mass is in K; with cut cells it is the mass of the fluid at the surface over
-   the body's. */
-static int fsi__rank_reach(const fsi_couple *couple) {
+/* The largest diagonal entry of K^-1 Z^T Z against a face's weight: at most 2 with voxel faces,
+   whose mass is in K; with cut cells it is the mass of the fluid at the surface over the body's. */
+static double fsi__stiffness(const fsi_couple *couple) {
     double most = 0;
     for (int s = 0; s < couple->iface.solids; s++) {
         const fsi__solid_block *block = couple->block + s;
@@ -4855,17 +4860,19 @@ static int fsi__rank_reach(const fsi_couple *couple) {
             most = fmax(most, (double)fsi__scale_of(couple) * z2 / K);
         }
     }
+    return most;
+}
+
+/* How far columns have to spread: what is cut off falls by about ten with every cell, and K^-1
+   multiplies it. */
+static int fsi__rank_reach(const fsi_couple *couple) {
+    double most = fsi__stiffness(couple);
     return most > 2.5 ? 3 + (int)fmin(log10(most), 30) : 0;
 }
 
 /* The columns of the dense solids for the V-cycle. */
 static fsi_result fsi__rank_build(fsi_couple *couple) {
     const fsi_interface *iface = &couple->iface;
-    for (int i = 0; i < iface->sides; i++) {
-        const fsi_side *side = fsi__side_of(couple, i);
-        couple->side_cell[i] = side->cell;
-        couple->side_factor[i] = fsi__side_z(iface, side);
-    }
     for (int s = 0; s < iface->solids; s++) {
         const fsi__solid_block *block = couple->block + s;
         fsi_mg_bundle *bundle = couple->bundle + s;
@@ -4884,7 +4891,7 @@ static fsi_result fsi__rank_build(fsi_couple *couple) {
 
     /* As far as a V-cycle can spread anything: nothing is cut off. */
     int full = 2 * (couple->grid->mg->sweeps + couple->grid->mg->band) + 3;
-    if (couple->desc.solver == FSI_COUPLE_WOODBURY)
+    if (couple->solver == FSI_COUPLE_WOODBURY)
         couple->rank.reach = full;
     else if (couple->desc.band)
         couple->rank.reach = couple->desc.band;
@@ -4962,15 +4969,42 @@ static fsi_result fsi__sigma_refine(fsi_couple *couple, fsi_mg_solve_desc *desc,
 
 /* Does the V-cycle take the solids' columns along? */
 static int fsi__ranked(const fsi_couple *couple) {
-    fsi_couple_solver solver = couple->desc.solver;
+    fsi_couple_solver solver = couple->solver;
     int known = solver == FSI_COUPLE_DEFLATED || solver == FSI_COUPLE_WOODBURY;
     return known && (couple->columns || couple->bubbles);
+}
+
+/* AUTO. Prices in ns on one core, measured once (docs/performance.md): only their ratios count.
+   Columns through the V-cycle: each of them, and each pair. Without them: iterations, which grow
+   with the square root of the stiffness. A budget must not go into set-up. A few columns always
+   pay. */
+static fsi_couple_solver fsi__solver_choose(const fsi_couple *couple) {
+    const fsi_couple_desc *desc = &couple->desc;
+    if (desc->solver != FSI_COUPLE_AUTO)
+        return desc->solver;
+
+    double columns = 0;
+    for (int s = 0; s < couple->iface.solids; s++)
+        columns += couple->block[s].door->node ? 0 : couple->block[s].columns;
+    if (columns < 100)
+        return FSI_COUPLE_DEFLATED;
+
+    double each = couple->iface.dim == 3 ? 6e5 : 6e4;
+    double set_up = columns * (each + 220 * columns);
+    double iteration = 18 * (double)couple->grid->cells;
+    double plain = iteration * (12 * sqrt(1 + fsi__stiffness(couple)) - 6);
+    if (desc->max_iterations)
+        plain = fmin(plain, iteration * desc->max_iterations);
+    if (desc->seconds > 0)
+        plain = fmin(plain, 5e8 * desc->seconds);
+    return set_up > plain ? FSI_COUPLE_NEUMANN : FSI_COUPLE_DEFLATED;
 }
 
 /* What the solves of one system share: kept volumes (closed regions, bubbles) and what the
    preconditioner needs beside the grid's V-cycle. regions and rows are 0 before. */
 static fsi_result fsi__sigma_build(fsi_couple *couple) {
     fsi_result result;
+    couple->solver = fsi__solver_choose(couple);
     if (couple->paper.solve_fn)
         return FSI_OK;
     if (couple->paper.build_fn && (result = couple->paper.build_fn(couple)) < 0)
@@ -4995,6 +5029,8 @@ static fsi_result fsi__sigma_solve(fsi_couple *couple, fsi_report *report) {
     desc.clock_fn = couple->desc.clock_fn;
     desc.clock_user = couple->desc.clock_user;
     desc.seconds = couple->desc.seconds;
+    if (desc.seconds > 0 && desc.clock_fn)
+        desc.seconds = fmax(desc.seconds + couple->begun - desc.clock_fn(desc.clock_user), 1e-9);
     desc.guess = couple->desc.warm_start;
     if (!couple->desc.warm_start)
         fsi_fill(grid->cells, 0, grid->pressure);
@@ -5127,6 +5163,8 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
     fsi_report rep = FSI__ZERO;
     couple->regions = couple->rows = 0;
     couple->dt = (double)dt;
+    if (couple->desc.seconds > 0 && couple->desc.clock_fn)
+        couple->begun = couple->desc.clock_fn(couple->desc.clock_user);
 
     /* 1. The system. */
     if ((result = fsi__mono_begin(couple, dt)) < 0)

@@ -28,6 +28,7 @@ bubble|--set bubbles=0|Without the constraint it collapses|001 fig. 4
 trapped_air|--set held=0|A cup of trapped air rises|001 eq. 18
 box_lift||A block rises in a fluid|001 fig. 5
 box_lift|--set bodies=12|Twelve blocks of mixed density|001 fig. 6
+many_bodies|--frames 1|Two hundred boxes in one solve|ours
 slip_helix||Flow control by a helix|002 fig. 1
 slip_plane||Flow along a plane, opposite on its two sides|002 fig. 5
 slip_cylinder||Flow around a cylinder|002 fig. 7

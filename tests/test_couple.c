@@ -349,6 +349,99 @@ static int crowd(scene *s, int n, fsi_couple_solver solver, int strip, int close
     return fsi_grid_set_velocity(&s->grid, random_velocity, NULL) == FSI_OK && give(s) == FSI_OK;
 }
 
+/* Squares on a lattice in a full tank, all free; the scene has no room for so many. */
+enum {
+    MANY = 64
+};
+
+static fsi_body many_body[MANY];
+static fsi_real many_x[MANY][12];
+static fsi_coupled many_door[MANY];
+static fsi_coupled *many_list[MANY];
+
+static int many_begin(int count, double density) {
+    static const int32_t index[8] = {0, 1, 1, 2, 2, 3, 3, 0};
+    for (int k = 0; k < count; k++) {
+        fsi_body *body = many_body + k;
+        const double half = 0.035;
+        memset(body, 0, sizeof *body);
+        body->mass = (fsi_real)(4 * half * half * density);
+        body->inertia.m[8] = body->mass * (fsi_real)(half * half * 2 / 3);
+        body->centre = fsi_vec((fsi_real)((k % 8 + 0.5) / 8), (fsi_real)((k / 8 + 0.5) / 8), 0);
+        body->velocity = fsi_vec((fsi_real)cos(2.4 * k), (fsi_real)sin(2.4 * k), 0);
+        fsi_surface surface;
+        memset(&surface, 0, sizeof surface);
+        surface.dim = 2;
+        surface.vertex_count = surface.element_count = 4;
+        surface.closed = 1;
+        surface.x = many_x[k];
+        surface.index = index;
+        for (int i = 0; i < 4; i++) {
+            double angle = 0.1 + 0.37 * k + 1.5707963 * i;
+            fsi_vec3 arm = fsi_vec((fsi_real)(1.41 * half * cos(angle)),
+                                   (fsi_real)(1.41 * half * sin(angle)), 0);
+            fsi_vec_store(many_x[k] + 3 * i, fsi_vec_add(body->centre, arm));
+        }
+        if (fsi_body_couple(body, &surface, many_door + k) != FSI_OK)
+            return 0;
+        many_list[k] = many_door + k;
+    }
+    return 1;
+}
+
+/* A clock that goes on by a second whenever somebody looks. */
+static double many_clock(void *user) {
+    double *now = (double *)user;
+    return *now += 1;
+}
+
+/* The default solver is chosen by what it costs, says which it took, and all give one answer; the
+   time that set-up takes counts. */
+TEST C_46_the_solver_is_chosen_by_its_price(void) {
+    static fsi_grid grid;
+    static fsi_couple couple;
+    fsi_grid_desc desc = tank(64, 2);
+    desc.ny = 64;
+    desc.tolerance = TOL(1e-10, 1e-4);
+    for (int voxel = 0; voxel < 2; voxel++)
+        for (int count = 1; count <= MANY; count *= 64) {
+            fsi_couple_desc given;
+            memset(&given, 0, sizeof given);
+            given.boundary = voxel ? FSI_BOUNDARY_VOXEL : FSI_BOUNDARY_CUT;
+            fsi_vec3 answer[MANY];
+            for (int run = 0; run < 3; run++) {
+                double now = 0;
+                fsi_report report;
+                given.solver = run == 1 ? FSI_COUPLE_DEFLATED : FSI_COUPLE_AUTO;
+                given.clock_fn = run == 2 ? many_clock : NULL;
+                given.clock_user = &now;
+                given.seconds = run == 2 ? 1 : 0;
+                CHECK_OK(fsi_grid_init(&grid, &desc));
+                CHECK_OK(fsi_couple_init(&couple, &grid, &given));
+                ASSERT(many_begin(count, 1));
+                CHECK_OK(fsi_couple_detect(&couple, many_list, count));
+                fsi_result result = fsi_couple_solve(&couple, FSI_R(0.01), &report);
+                fsi_couple_solver dear = count == 1 ? FSI_COUPLE_DEFLATED : FSI_COUPLE_NEUMANN;
+                ASSERT(couple.solver == (run == 1 ? FSI_COUPLE_DEFLATED : dear));
+                CHECK_RESULT(run == 2 ? FSI_NOT_CONVERGED : FSI_OK, result);
+                if (run == 2)
+                    ASSERT(report.iterations == 0);
+                else
+                    CHECK_MOST(report.iterations, 60);
+                for (int k = 0; k < count && run < 2; k++) {
+                    fsi_body_take(many_body + k);
+                    fsi_vec3 v = many_body[k].velocity;
+                    if (run)
+                        CHECK_MOST(fsi_vec_length(fsi_vec_sub(v, answer[k])), TOL(1e-8, 1e-3));
+                    answer[k] = v;
+                }
+                fsi_couple_free(&couple);
+                fsi_grid_free(&grid);
+            }
+        }
+    PASS();
+}
+
 TEST C_14_symmetric_positive(void) {
     ASSERT(crowd(&S, 16, FSI_COUPLE_FULL, 1, 0));
     CHECK_OK(fsi_couple_solve(&S.couple, FSI_R(0.01), NULL));
@@ -524,7 +617,7 @@ TEST C_15_formulations_agree(void) {
         for (int closed = 0; closed < 2; closed++) {
             ASSERT(crowd(&T, 20, FSI_COUPLE_INDEFINITE, strip, closed));
             ASSERT(fsi_couple_solve(&T.couple, FSI_R(0.01), NULL) >= 0);
-            for (int s = 0; s < 5; s++) {
+            for (int s = 0; s <= FSI_COUPLE_FULL; s++) {
                 ASSERT(crowd(&S, 20, (fsi_couple_solver)s, strip, closed));
                 S.couple.desc.terms = strip;
                 S.couple.desc.precondition = (fsi_couple_precondition)(strip);
@@ -741,7 +834,7 @@ static void wall_impulse(const scene *s, double *out) {
 TEST C_16_17_momentum_at_any_budget(void) { /* C-16, C-17 */
     static fsi_real before_u[4000];
     for (int strip = 0; strip < 2; strip++)
-        for (int solver = 0; solver < 5; solver++)
+        for (int solver = 0; solver <= FSI_COUPLE_FULL; solver++)
             for (int cap = 1; cap <= 6; cap += 5) {
                 double a[4], b[4], w[3];
                 ASSERT(crowd(&S, 24, (fsi_couple_solver)solver, strip, 0));
@@ -2426,6 +2519,7 @@ SUITE(couple) {
     RUN_TEST(C_05_06_buoyancy_trajectory);
     RUN_TEST(C_08_metacentric_tilt);
     RUN_TEST(C_19_density_sweep);
+    RUN_TEST(C_46_the_solver_is_chosen_by_its_price);
     RUN_TEST(A_09_same_count_in_2d_and_3d);
     RUN_TEST(A_10_fixed_budget);
     RUN_TEST(hinged_body_sees_its_hinge);
