@@ -1633,7 +1633,7 @@ FSI_API fsi_result fsi_interface_init(fsi_interface *iface, const fsi_grid *grid
     for (int a = 0; a < next.dim; a++)
         next.faces[a] = grid->faces[a];
 
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     fsi__interface_layout(&next, &arena);
     fsi_result result = fsi__arena_block(&arena, &next.desc.allocator, &next.block, &next.size);
     if (result != FSI_OK)
@@ -1706,7 +1706,7 @@ FSI__INLINE void fsi__cell_ijk(const fsi_interface *iface, size_t cell, int *i) 
 
 /* Centre of face i of an axis, or of a cell (FSI__CELLS); z = 0 in 2D. */
 static fsi_vec3 fsi__centre_of(const fsi_interface *iface, int axis, const int *i) {
-    fsi_real x[3] = {0, 0, 0};
+    fsi_real x[3] = FSI__ZERO;
     for (int k = 0; k < iface->dim; k++) {
         fsi_real half = axis == k ? 0 : FSI_R(0.5);
         x[k] = fsi__get(iface->origin, k) + iface->h * ((fsi_real)i[k] + half);
@@ -1994,7 +1994,7 @@ FSI_API int fsi_interface_first_hit(const fsi_interface *iface, fsi_vec3 a, fsi_
 static fsi_vec3 fsi__surface_velocity(const fsi_coupled *door, int element,
                                       const fsi_real *weight) {
     const fsi_surface *surface = &door->surface;
-    fsi_vec3 sum = {0, 0, 0};
+    fsi_vec3 sum = FSI__ZERO;
     for (int k = 0; (surface->v || door->node) && k < surface->dim; k++) {
         int vertex = surface->index[surface->dim * element + k];
         const fsi_real *v = surface->v ? surface->v + 3 * vertex : door->v + 3 * door->node[vertex];
@@ -2010,7 +2010,7 @@ static fsi_vec3 fsi__hit_velocity(const fsi_coupled *door, const fsi_hit *hit, f
     if (surface->v || door->node)
         return fsi__surface_velocity(door, hit->element, hit->weight);
 
-    fsi_real out[3] = {0, 0, 0};
+    fsi_real out[3] = FSI__ZERO;
     fsi_real row[FSI__ROW_MOST];
     for (int k = 0; k < surface->dim && door->dof <= FSI__ROW_MOST; k++) {
         if (door->dof > 0)
@@ -3641,7 +3641,7 @@ static void fsi__couple_layout(fsi_couple *couple, const fsi__list_sizes *sizes,
 static fsi_result fsi__couple_lists(fsi_couple *couple) {
     fsi__list_sizes sizes = fsi__couple_sizes(couple);
     fsi_couple next = *couple;
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     fsi__couple_layout(&next, &sizes, &arena);
     fsi_result result = fsi__arena_reopen(&arena, &next.lists, &couple->desc.allocator);
     if (result < 0)
@@ -3844,7 +3844,7 @@ static void fsi__z_transposed(const fsi_couple *couple, const fsi__solid_block *
         return;
     }
     for (int begin = 0; begin < columns; begin += 8) {
-        double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        double sum[8] = FSI__ZERO;
         int n = fsi__imin(columns - begin, 8);
         for (int i = block->first; i < block->last; i++) {
             const fsi_real *q = couple->q + couple->row[i] + begin;
@@ -4701,7 +4701,7 @@ static void fsi__facing_add(const fsi_couple *couple, int32_t component, int axi
 static int fsi__solid_divides(const fsi_couple *couple, int solid, int32_t component) {
     const fsi_interface *iface = &couple->iface;
     int cut = iface->desc.boundary == FSI_BOUNDARY_CUT && iface->solid[solid]->surface.closed;
-    fsi_real facing[3] = {0, 0, 0}; /* in faces */
+    fsi_real facing[3] = FSI__ZERO; /* in faces */
     for (int i = 0; cut && i < iface->cuts; i++) {
         const fsi_cut *face = iface->cut + i;
         if (face->solid == solid)
@@ -5201,7 +5201,7 @@ FSI_API fsi_result fsi_couple_solve(fsi_couple *couple, fsi_real dt, fsi_report 
 
 /* Mean of the vertices of a surface, or of the corners of elements first .. last - 1 of it. */
 static fsi_vec3 fsi__surface_middle(const fsi_surface *surface, int first, int last) {
-    fsi_vec3 sum = {0, 0, 0};
+    fsi_vec3 sum = FSI__ZERO;
     int all = first == 0 && last == surface->element_count;
     int count = all ? surface->vertex_count : surface->dim * (last - first);
     for (int i = 0; i < count; i++) {
@@ -5700,7 +5700,7 @@ static fsi_result fsi__world_parts(fsi_world *world, const fsi_world_desc *desc)
     if (!desc->no_walls && (result = fsi__world_walls(world, &world->grid.desc)) < 0)
         return result;
 
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     size_t bodies = (size_t)solids.max_bodies;
     fsi__world_layout(world, bodies, (size_t)desc->max_guests, &arena);
     if ((result = fsi__arena_block(&arena, allocator, &world->block, &world->size)) < 0)
@@ -5960,7 +5960,7 @@ static void fsi__world_blocks(const fsi_world *world, size_t at[4]) {
 }
 
 FSI_API size_t fsi_world_state_size(const fsi_world *world) {
-    size_t at[4] = {0, 0, 0, 0};
+    size_t at[4] = FSI__ZERO;
     if (world && world->block)
         fsi__world_blocks(world, at);
     return at[3];
@@ -6145,7 +6145,7 @@ FSI_API fsi_result fsi_slip_init(fsi_slip *slip, fsi_grid *grid, const fsi_slip_
     if (result != FSI_OK)
         return result;
 
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     fsi__slip_layout(&made, &arena);
     result = fsi__arena_block(&arena, &made.desc.allocator, &made.memory, &made.size);
     if (result != FSI_OK) {
@@ -6439,7 +6439,7 @@ static void fsi__slip_islands(fsi_slip *slip) {
 static fsi_vec3 fsi__slip_body_velocity(const fsi_slip *slip, const fsi_side *side) {
     const fsi_interface *iface = &slip->iface;
     const fsi_coupled *door = iface->solid[side->solid];
-    fsi_real v[3] = {0, 0, 0};
+    fsi_real v[3] = FSI__ZERO;
     if (!door->dof)
         return fsi__surface_velocity(door, side->element, side->weight);
 
@@ -6516,7 +6516,7 @@ static void fsi__slip_estimate(fsi_slip *slip) {
     FSI__PARALLEL(iface->sides > 2000)
     for (ptrdiff_t i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
-        fsi_real v[3] = {0, 0, 0};
+        fsi_real v[3] = FSI__ZERO;
         for (int axis = 0; axis < iface->dim; axis++)
             v[axis] = fsi__slip_relative(slip, (int)i, axis);
 
@@ -7056,7 +7056,7 @@ static void fsi__slip_side_layout(fsi_slip *slip, fsi_arena *arena) {
 }
 
 static fsi_result fsi__slip_lists(fsi_slip *slip) {
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     fsi_slip next = *slip;
     fsi__slip_side_layout(&next, &arena);
     fsi_result result = fsi__arena_reopen(&arena, &slip->side_lists, &slip->desc.allocator);
@@ -7374,7 +7374,7 @@ FSI_API double fsi_slip_max_divergence(const fsi_slip *slip) {
 }
 
 FSI_API fsi_vec3 fsi_slip_force(const fsi_slip *slip, int solid) {
-    fsi_real F[3] = {0, 0, 0};
+    fsi_real F[3] = FSI__ZERO;
     if (!slip || !slip->memory || !(slip->dt > 0))
         return fsi_vec(0, 0, 0);
 
@@ -7457,7 +7457,7 @@ typedef struct fsi__sweep_path {
 
 /* Height of the point over the element at time t of the way. */
 static fsi_real fsi__sweep_height(const fsi__sweep_path *path, fsi_real t, fsi_real *weight) {
-    const fsi_vec3 zero = {0, 0, 0};
+    const fsi_vec3 zero = FSI__ZERO;
     return fsi__element_height(path->dim, path->before, path->after, t, zero, weight);
 }
 
@@ -7612,7 +7612,7 @@ static fsi_vec3 fsi__sweep_beside(const fsi_slip *slip, const fsi__sweep_hit *hi
     if (!stuck)
         return fsi_vec_mad(to, normal, distance - fsi_vec_dot(normal, fsi_vec_sub(to, x[0])));
 
-    fsi_vec3 at = fsi_vec(0, 0, 0);
+    fsi_vec3 at = FSI__ZERO;
     fsi_real sum = 0;
     fsi_real weight[3];
     for (int k = 0; k < surface->dim; k++) {
@@ -8892,7 +8892,7 @@ static void fsi__fluid_box_region_layout(fsi_fluid_box *box, fsi_arena *arena) {
 static fsi_result fsi__fluid_box_place(fsi_fluid_box *box,
                                        void (*layout)(fsi_fluid_box *box, fsi_arena *arena),
                                        unsigned char **block) {
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     layout(box, &arena);
     fsi_result result = fsi__arena_reopen(&arena, block, &box->allocator);
     if (result >= 0)
@@ -10227,7 +10227,7 @@ static void fsi__proxy_gather(const fsi_proxy *proxy, fsi_vec3 from, fsi_vec3 x,
 
 /* n_c of eq. (6), (7); where the normals cancel, that of the nearest triangle. */
 static fsi_vec3 fsi__proxy_normal(const fsi__proxy_touch *touch, fsi_real r0) {
-    fsi_vec3 sum = fsi_vec(0, 0, 0);
+    fsi_vec3 sum = FSI__ZERO;
     fsi_real all = 0;
     int nearest = 0;
     for (int j = 0; j < touch->count; j++) {
@@ -10268,7 +10268,7 @@ static void fsi__proxy_find(fsi_proxy *proxy, int i, fsi_real dt, fsi_real top) 
 static fsi_vec3 fsi__proxy_mean(const fsi_coupled *door, const fsi__proxy_near *nearby,
                                 const fsi_real *at, const int32_t *node) {
     const int32_t *corner = door->surface.index + 3 * (size_t)nearby->element;
-    fsi_vec3 sum = fsi_vec(0, 0, 0);
+    fsi_vec3 sum = FSI__ZERO;
     for (int k = 0; k < 3; k++) {
         int32_t place = node ? node[corner[k]] : corner[k];
         sum = fsi_vec_mad(sum, fsi__vec_at(at, place), nearby->weight[k]);
@@ -10382,7 +10382,7 @@ static void fsi__proxy_hit(fsi_proxy *proxy, int k) {
     fsi__proxy_near *nearby = &proxy->nearby[k];
     const fsi_sph *sph = proxy->desc.sph;
     const fsi_proxy_solid *own = &proxy->desc.solid[nearby->solid];
-    fsi_vec3 v = fsi_vec(0, 0, 0);
+    fsi_vec3 v = FSI__ZERO;
     fsi_real inverse = 0;
     for (int m = 0; m < nearby->nodes; m++) {
         int number = proxy->node[k * FSI_PROXY_NODES + m];
@@ -10405,7 +10405,7 @@ static void fsi__proxy_give(fsi_proxy *proxy, int number) {
     fsi__proxy_node at = fsi__proxy_node_of(proxy, number);
     fsi_real inverse_mass = at.door->inverse_mass[at.node];
     fsi_vec3 v = fsi__vec_at(at.door->v, at.node);
-    fsi_vec3 sum = fsi_vec(0, 0, 0);
+    fsi_vec3 sum = FSI__ZERO;
     for (int e = proxy->start[number]; e < proxy->start[number + 1]; e++) {
         int entry = proxy->order[e];
         sum =
@@ -10433,8 +10433,8 @@ FSI__INLINE fsi_vec3 fsi__ledger_vec(const double total[3]) {
 static void fsi__proxy_account(fsi_proxy *proxy) {
     fsi_sph *sph = proxy->desc.sph;
     fsi_proxy_stats *stats = &proxy->stats;
-    double total[3] = {0, 0, 0};
-    double held[3] = {0, 0, 0};
+    double total[3] = FSI__ZERO;
+    double held[3] = FSI__ZERO;
     double energy = 0;
     stats->contacts = 0;
     stats->torque_defect = stats->arm = 0;
@@ -10455,7 +10455,7 @@ static void fsi__proxy_account(fsi_proxy *proxy) {
         sph->vz[i] -= inverse * J.z;
 
         /* The nodes: where their mean is, and what fixed ones took. */
-        fsi_vec3 mean = fsi_vec(0, 0, 0);
+        fsi_vec3 mean = FSI__ZERO;
         for (int m = 0; m < nearby->nodes; m++) {
             int entry = k * FSI_PROXY_NODES + m;
             fsi__proxy_node at = fsi__proxy_node_of(proxy, proxy->node[entry]);
@@ -10572,7 +10572,7 @@ static fsi_vec3 fsi__proxy_way(const fsi__proxy_touch *touch, fsi_real r0) {
         return fsi_vec_scale(dir, way);
     }
 
-    fsi_vec3 u = fsi_vec(0, 0, 0);
+    fsi_vec3 u = FSI__ZERO;
     fsi_real part[FSI_PROXY_TRIANGLES] = {0}; /* l_j */
     int moved = 1;
     for (int sweep = 0; sweep < 100 && moved; sweep++) {
@@ -10968,7 +10968,7 @@ FSI_API fsi_result fsi_sph_rigid_init(fsi_sph_rigid *coupling, const fsi_sph_rig
     if (coupling->desc.max_iterations == 0)
         coupling->desc.max_iterations = 60;
 
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     fsi__sph_rigid_layout(coupling, &arena);
     fsi_result result =
         fsi__arena_block(&arena, &coupling->desc.allocator, &coupling->block, &coupling->size);
@@ -11372,7 +11372,7 @@ static void fsi__sph_rigid_blocks(const fsi_sph_rigid *coupling, size_t at[4]) {
 }
 
 FSI_API size_t fsi_sph_rigid_state_size(const fsi_sph_rigid *coupling) {
-    size_t at[4] = {0, 0, 0, 0};
+    size_t at[4] = FSI__ZERO;
     if (coupling && coupling->block)
         fsi__sph_rigid_blocks(coupling, at);
     return at[3];
@@ -11452,7 +11452,7 @@ static fsi_result fsi__schur_cycle_build(fsi_couple *couple) {
 
     /* Weights and kinds of cells: the grid's, */
     fsi_arena arena = FSI__ZERO;
-    fsi_real *weight[3] = {NULL, NULL, NULL};
+    fsi_real *weight[3] = FSI__ZERO;
     const fsi_allocator *allocator = &couple->desc.allocator;
     for (int turn = 0; fsi__arena_turn(&arena, turn, &couple->paper_lists, allocator); turn++)
         for (int axis = 0; axis < iface->dim; axis++)
@@ -12272,7 +12272,7 @@ static void fsi__paper_samples(const fsi__paper *paper) {
 static void fsi__paper_surface(const fsi__paper *paper) {
     const fsi_interface *iface = &paper->slip->iface;
     for (int k = 0; k < iface->sides; k++) {
-        fsi_real v[3] = {0, 0, 0};
+        fsi_real v[3] = FSI__ZERO;
         fsi_real weight;
         for (int dir = 0; dir < 2 * iface->dim; dir++) {
             ptrdiff_t at = fsi__paper_sample(paper, k, dir, &weight);
@@ -12408,7 +12408,7 @@ static fsi_result fsi__paper_begin(fsi__paper *paper) {
         paper->occluded += grid->faces[axis];
     }
     paper->samples = paper->occluded + sides;
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     fsi__paper_layout(paper, &arena);
     fsi_result result = fsi__arena_reopen(&arena, &couple->paper_lists, &couple->desc.allocator);
     if (result < 0)
@@ -12680,7 +12680,7 @@ static fsi_result fsi__paper_vertices_build(fsi_fluid_box *box) {
 static void fsi__vertex_row(const fsi_coupled *door, int element, int vertex, int axis,
                             fsi_real *row) {
     const fsi_surface *surface = &door->surface;
-    fsi_real weight[3] = {0, 0, 0};
+    fsi_real weight[3] = FSI__ZERO;
     for (int k = 0; k < surface->dim; k++)
         weight[k] = (fsi_real)(surface->index[surface->dim * element + k] == vertex);
     door->row_fn(door, element, weight, fsi__vec_at(surface->x, vertex), fsi__axis(axis), row);

@@ -1994,7 +1994,7 @@ static fsi_vec3 fsi__reach(const fsi_grid *grid, int *own, fsi_vec3 target, fsi_
    at surfaces; own and sight follow. Returns the velocity of the surface that was hit, or 0. */
 static fsi_vec3 fsi__seen_path(const fsi_grid *grid, fsi_vec3 X, int *own, fsi_real dth,
                                fsi__sight *sight) {
-    const fsi_vec3 zero = fsi_vec(0, 0, 0);
+    const fsi_vec3 zero = FSI__ZERO;
     fsi_vec3 hit = zero;
 
     /* Half a step with the velocity at the start. */
@@ -2017,7 +2017,7 @@ static fsi_vec3 fsi__seen_path(const fsi_grid *grid, fsi_vec3 X, int *own, fsi_r
 /* ------------------------------------------------------------------------------------------------
  * >>grid queries */
 FSI_API fsi_vec3 fsi_grid_velocity_at(const fsi_grid *grid, fsi_vec3 x) {
-    const fsi_vec3 zero = fsi_vec(0, 0, 0);
+    const fsi_vec3 zero = FSI__ZERO;
     if (!grid || !grid->block || !fsi__finite_vec(x))
         return zero;
 
@@ -2191,7 +2191,7 @@ FSI__FORCE_INLINE fsi_real fsi__beyond(fsi_real x, int n, fsi_real offset) {
 
 /* Largest |a| of a chunk, in lanes: vector code. */
 FSI__FORCE_INLINE fsi_real fsi__chunk_most(int count, const fsi_real *a) {
-    fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    fsi_real lane[8] = FSI__ZERO;
     int i;
     for (i = 0; i + 8 <= count; i += 8) {
         FSI__OMP(simd)
@@ -2781,7 +2781,7 @@ static void fsi__advect_seen(const fsi_grid *grid, const fsi__job *job, ptrdiff_
 
             /* The common sample, or that of the cell below a shell. */
             const ptrdiff_t sample = fsi__lattice_at(&samples, at);
-            fsi_real value[2] = {0, 0};
+            fsi_real value[2] = FSI__ZERO;
             for (int which = 0; which < job->count; which++)
                 value[which] = job->carried[which].old[sample];
             fsi__seen_sample(grid, job, at, 0, value);
@@ -3122,7 +3122,7 @@ FSI_API fsi_result fsi_grid_advect(fsi_grid *grid, fsi_real dt) {
     double start = fsi__now(grid);
     fsi_real speed;
     fsi_real longest[3];
-    fsi_real axis_speed[3] = {0, 0, 0};
+    fsi_real axis_speed[3] = FSI__ZERO;
     if ((result = fsi__check_state(grid, &speed, axis_speed)) < 0)
         return result;
 

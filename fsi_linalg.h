@@ -294,7 +294,7 @@ typedef double fsi_real; /* every quantity of the library */
 /* Before a loop whose turns do not touch one another: they share the threads when `large` holds. */
 #define FSI__PARALLEL(large) FSI__OMP(parallel for schedule(static) if (large))
 
-/* Initialiser of a struct: all of it is zero. */
+/* Initialiser of a struct, a vector or an array: all of it is zero. */
 #ifdef __cplusplus
 #define FSI__ZERO                                                                                  \
     {}
@@ -2284,8 +2284,8 @@ static fsi__bits fsi__max_bits(size_t begin, size_t end, const fsi_real *a) {
     /* no sign; the lowest bit of the exponent */
     const fsi__bits all = (fsi__bits)-1 >> 1;
     const fsi__bits one = FSI__INF_BITS & (~FSI__INF_BITS + 1);
-    fsi_real lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    fsi__bits wrong[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    fsi_real lane[8] = FSI__ZERO;
+    fsi__bits wrong[8] = FSI__ZERO;
     fsi__bits most = 0;
 
     /* eight lanes: vector code */
@@ -2412,7 +2412,7 @@ static void fsi__csr_layout(fsi_csr *matrix, size_t entries, fsi_arena *arena) {
 
 static fsi_result fsi__csr_make(fsi_csr *matrix, int rows, int cols, size_t entries,
                                 const fsi_allocator *allocator) {
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     matrix->rows = rows;
     matrix->cols = cols;
     fsi__csr_layout(matrix, entries, &arena);
@@ -2468,8 +2468,8 @@ static size_t fsi__csr_gather(size_t count, const int32_t *i, const int32_t *j, 
 FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *matrix, int rows, int cols, size_t count,
                                          const int32_t *i, const int32_t *j, const fsi_real *v,
                                          const fsi_allocator *allocator) {
-    fsi_arena arena = {NULL, 0, 0, 0};
-    fsi_csr out = {0, 0, NULL, NULL, NULL};
+    fsi_arena arena = FSI__ZERO;
+    fsi_csr out = FSI__ZERO;
     size_t bins = (size_t)fsi__imax(fsi__imax(rows, cols), 0) + 1;
     fsi_result result = FSI_OK;
     if (!matrix || rows < 0 || cols < 0)
@@ -2522,7 +2522,7 @@ FSI_API fsi_result fsi_csr_from_triplets(fsi_csr *matrix, int rows, int cols, si
 }
 
 FSI_API void fsi_csr_free(fsi_csr *A, const fsi_allocator *allocator) {
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     if (!A || !A->row)
         return;
 
@@ -2609,7 +2609,7 @@ static void fsi__csr_turn(const fsi_csr *matrix, int32_t *start, int32_t *row, i
 }
 
 FSI_API fsi_result fsi_csr_transpose(const fsi_csr *A, fsi_csr *T, const fsi_allocator *allocator) {
-    fsi_csr out = {0, 0, NULL, NULL, NULL};
+    fsi_csr out = FSI__ZERO;
     if (!T || !fsi_allocator_valid(allocator) || fsi_csr_check(A) != FSI_OK)
         return FSI_ERR_ARGUMENT;
 
@@ -3213,7 +3213,7 @@ static fsi_result fsi__symmqmr_begin(fsi__krylov *krylov, fsi__qmr *qmr, double 
 
 static fsi_result fsi__symmqmr_run(fsi__krylov *krylov, fsi_real *x) {
     fsi_real *s = krylov->vector[5];
-    fsi__qmr qmr = {0, 0, 0};
+    fsi__qmr qmr = FSI__ZERO;
     double norm = fsi__krylov_start(krylov, x, s, krylov->vector[2], 0);
     int steps = 0;
     if (krylov->desc->guess)
@@ -3703,7 +3703,7 @@ static fsi_result fsi__ic_check(const fsi_csr *matrix, const fsi_ic *ic, size_t 
 }
 
 FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *matrix) {
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     size_t entries = 0;
     if (!ic || !ic->block)
         return FSI_ERR_STATE;
@@ -3736,7 +3736,7 @@ FSI_API fsi_result fsi_ic_update(fsi_ic *ic, const fsi_csr *matrix) {
 }
 
 FSI_API fsi_result fsi_ic_init(fsi_ic *ic, const fsi_csr *matrix, const fsi_ic_desc *desc) {
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     fsi_ic out;
     size_t entries = 0;
     int32_t entry = 0;
@@ -4239,8 +4239,8 @@ static fsi_result fsi__cholesky_draft(fsi_cholesky *draft, fsi__amd *graph, cons
 
 FSI_API fsi_result fsi_cholesky_init(fsi_cholesky *factor, const fsi_csr *matrix,
                                      const fsi_cholesky_desc *desc) {
-    fsi_arena arena = {NULL, 0, 0, 0};
-    fsi_arena room = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
+    fsi_arena room = FSI__ZERO;
     fsi_cholesky_desc given = FSI__ZERO;
     fsi__amd graph = FSI__ZERO;
     fsi_cholesky draft = FSI__ZERO;
@@ -4716,7 +4716,7 @@ FSI_API fsi_result fsi_eigen_dense(int n, const fsi_real *A, const fsi_real *B, 
 
     size_t size = (size_t)n;
     fsi__eigen eigen;
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     fsi__eigen_layout(&eigen, size, B != NULL, &arena);
     fsi_result result = fsi__arena_open(&arena, allocator);
     if (result != FSI_OK)
@@ -5363,7 +5363,7 @@ FSI_API fsi_result fsi_mg_init(fsi_mg *mg, const fsi_mg_desc *desc) {
     out.sweeps = desc->sweeps ? desc->sweeps : 2;
     out.band = desc->band_sweeps ? fsi__imax(desc->band_sweeps, 0) : 1;
     fsi_mg_level scratch;
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     fsi__mg_layout(&out, &arena, &scratch);
     fsi_result result = fsi__arena_block(&arena, &desc->allocator, &out.block, &out.bytes);
     if (result != FSI_OK)
@@ -8292,7 +8292,7 @@ FSI_API fsi_real fsi_closest_on_triangle(fsi_vec3 p, fsi_vec3 a, fsi_vec3 b, fsi
 FSI_API void fsi_surface_closest(const fsi_surface *surface, int e, fsi_vec3 p, fsi_hit *hit) {
     fsi_vec3 a = fsi__surface_vertex(surface, e, 0);
     fsi_vec3 b = fsi__surface_vertex(surface, e, 1);
-    fsi_vec3 c = fsi_vec(0, 0, 0);
+    fsi_vec3 c = FSI__ZERO;
     fsi_real d2;
     if (surface->dim == 2) {
         a.z = b.z = p.z = 0;
@@ -8595,7 +8595,7 @@ static void fsi__bvh_layout(fsi_bvh *bvh, fsi_arena *arena) {
 }
 
 FSI_API fsi_result fsi_bvh_init(fsi_bvh *bvh, int capacity, const fsi_allocator *allocator) {
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     if (!bvh || capacity < 1 || !fsi_allocator_valid(allocator))
         return FSI_ERR_ARGUMENT;
 
@@ -9128,7 +9128,7 @@ FSI__INLINE fsi__ijk fsi__iso_corner(fsi__ijk cell, int corner) {
 static fsi_vec3 fsi__iso_gradient(const fsi__iso *iso, fsi__ijk here) {
     const fsi_iso_desc *desc = iso->desc;
     const int samples[3] = {desc->nx, desc->ny, desc->nz};
-    fsi_real slope[3] = {0, 0, 0};
+    fsi_real slope[3] = FSI__ZERO;
     for (int axis = 0; axis < iso->mesh->dim; axis++) {
         int at = fsi__ijk_get(here, axis);
         int below = at > 0 || desc->closed;
@@ -9260,7 +9260,7 @@ static void fsi__iso_loop(fsi__iso *iso, const int *vertex, int count) {
             fsi__iso_element(iso, vertex[0], vertex[at], vertex[at + 1]);
         return;
     }
-    fsi_vec3 x = fsi_vec(0, 0, 0);
+    fsi_vec3 x = FSI__ZERO;
     fsi_vec3 normal = x;
     for (int at = 0; at < count && mesh->x && !iso->full; at++) {
         x = fsi_vec_mad(x, fsi__vec_at(mesh->x, vertex[at]), 1 / (fsi_real)count);

@@ -1959,7 +1959,7 @@ static void fsi__inertia_add(fsi_shape *shape, const fsi_shape_part *part) {
 /* Parts are copied, their poses moved to the common centre of mass; mass properties of parts are
  * added. */
 static void fsi__compound_mass(fsi_shape *shape, const fsi_shape_desc *desc) {
-    fsi_vec3 moment = fsi_vec(0, 0, 0);
+    fsi_vec3 moment = FSI__ZERO;
     fsi_real mass = 0;
 
     for (int i = 0; i < desc->part_count; i++) {
@@ -2796,7 +2796,7 @@ static void fsi__collide_room(fsi__manifold *manifold, const fsi__placed *own,
 
     for (int k = 0; k < 2 * room->shape->dim; k++) {
         int axis = k / 2;
-        fsi_real middle[3] = {0, 0, 0};
+        fsi_real middle[3] = FSI__ZERO;
         fsi_real sign = k & 1 ? FSI_R(1.) : FSI_R(-1.);
         middle[axis] = sign * half[axis];
 
@@ -3363,7 +3363,7 @@ static void fsi__contact_masses(const fsi_solids *solids, fsi_contact *contact) 
     const fsi_contact_end *end[2] = {&contact->a, &contact->b};
     fsi_vec3 tangent = contact->tangent;
     fsi_vec3 bitangent = fsi__bitangent(contact);
-    fsi_vec3 by_normal = fsi_vec(0, 0, 0);
+    fsi_vec3 by_normal = FSI__ZERO;
     fsi_vec3 by_tangent = by_normal;
     fsi_vec3 by_bitangent = by_normal;
 
@@ -3916,7 +3916,7 @@ static void fsi__joint_residual(const fsi_solids *solids, int j, fsi_real h, int
                                 fsi_real *x) {
     const fsi__joint_rows *rows = solids->work->rows + j;
     const fsi_joint *joint = solids->joint + j;
-    fsi_vec3 bend = fsi_vec(0, 0, 0);
+    fsi_vec3 bend = FSI__ZERO;
     if (opening)
         bend = fsi_vec_sub(fsi__arc(solids->work->vel[joint->a].spin, rows->arm_a, h),
                            fsi__arc(solids->work->vel[joint->b].spin, rows->arm_b, h));
@@ -3940,7 +3940,7 @@ static int fsi__joint_limit(const fsi_solids *solids, int j, const fsi_real *x, 
     const fsi__joint_rows *rows = solids->work->rows + j;
     const fsi_joint *joint = solids->joint + j;
     fsi_real most[2] = {h * joint->max_torque, h * joint->max_force};
-    fsi_real sum[2] = {0, 0};
+    fsi_real sum[2] = FSI__ZERO;
     fsi_real keep[2] = {1, 1}; /* torques, forces */
     int limited = 0;
     for (int i = 0; i < rows->n; i++) {
@@ -4714,7 +4714,7 @@ static void fsi__broad_large(fsi_solids *solids) {
 static void fsi__broad_cells(fsi_solids *solids, const uint64_t *key, size_t count) {
     static const uint64_t ahead[4] = {FSI__ROW, FSI__LAYER - FSI__ROW, FSI__LAYER,
                                       FSI__LAYER + FSI__ROW};
-    size_t first[4] = {0, 0, 0, 0}; /* where each row ahead begins in the list */
+    size_t first[4] = FSI__ZERO; /* where each row ahead begins in the list */
     int rows = solids->desc.dim == 3 ? 4 : 1;
 
     for (size_t i = 0; i < count; i++) {
@@ -7289,7 +7289,7 @@ static void fsi__ico_add(fsi__corners *corners, const int *corner, int n, int i,
 
 /* Direction of a named point from the centre. */
 static fsi_vec3 fsi__ico_point(uint64_t name, const void *user) {
-    fsi_vec3 x = fsi_vec(0, 0, 0);
+    fsi_vec3 x = FSI__ZERO;
     (void)user;
     for (; name; name >>= 15)
         x = fsi_vec_mad(x, fsi__ico_vertex((int)(name >> 11 & 15)), (fsi_real)(name & 2047));
@@ -7934,7 +7934,7 @@ static void fsi__soft_gather(const fsi_soft *soft, fsi_real *f) {
     ptrdiff_t n = soft->desc.vertex_count;
     FSI__PARALLEL(n > 2000)
     for (ptrdiff_t i = 0; i < n; i++) {
-        fsi_vec3 sum = fsi_vec(0, 0, 0);
+        fsi_vec3 sum = FSI__ZERO;
         for (int32_t k = work->first[i]; k < work->first[i + 1]; k++)
             sum = fsi_vec_add(sum, fsi__vec_at(work->element_force, work->corner[k]));
         fsi__vec_put(f, i, sum);
@@ -8869,7 +8869,7 @@ static fsi__site fsi__site_at(const fsi_soft *soft, int point, fsi_vec3 at) {
 
     int dim = site.count = soft->desc.dim;
     fsi_vec3 x[3];
-    fsi_vec3 mean = fsi_vec(0, 0, 0);
+    fsi_vec3 mean = FSI__ZERO;
     for (int a = 0; a < dim; a++) {
         site.node[a] = soft->surface[dim * (point - soft->desc.vertex_count) + a];
         x[a] = fsi__vec_at(soft->x, site.node[a]);
@@ -8892,7 +8892,7 @@ static fsi__site fsi__site_at(const fsi_soft *soft, int point, fsi_vec3 at) {
 
 /* u from the velocities of its nodes. */
 static fsi_vec3 fsi__site_gather(const fsi__site *site, const fsi_vec3 *v) {
-    fsi_vec3 u = fsi_vec(0, 0, 0);
+    fsi_vec3 u = FSI__ZERO;
     fsi_vec3 spin = u;
     for (int a = 0; a < site->count; a++) {
         u = fsi_vec_mad(u, v[a], site->weight[a]);
@@ -8930,7 +8930,7 @@ static fsi__patch *fsi__patch_of(const fsi_soft *soft) {
 static fsi_vec3 fsi__node_answer(const fsi_soft *soft, const fsi__site *site, int node, int own,
                                  fsi_vec3 j) {
     const fsi__patch *patch = fsi__patch_of(soft);
-    fsi_vec3 u = fsi_vec(0, 0, 0);
+    fsi_vec3 u = FSI__ZERO;
     if (!patch) {
         const unsigned char *fixed = soft->work->fixed + 3 * node;
         u = fsi_vec_scale(fsi__site_force(site, own, j), soft->inverse_mass[node]);
@@ -9102,7 +9102,7 @@ static void fsi__patch_flush(fsi_soft *soft) {
 
     /* What the tangent matrix of a strained body has lost of the impulses comes back. */
     fsi__soft_body body = fsi__soft_gather_body(soft, -1);
-    fsi_vec3 lost = fsi_vec(0, 0, 0);
+    fsi_vec3 lost = FSI__ZERO;
     fsi_vec3 turn = lost;
 
     for (int i = 0; i < soft->desc.vertex_count; i++) {
@@ -9428,7 +9428,7 @@ static int fsi__soft_visit_all(fsi_soft *soft, const fsi_real *way, fsi_real dt,
     pairs.touch.contact.friction = soft->desc.friction;
 
     /* Ways are counted from their mean: what all do together brings nobody closer. */
-    fsi_vec3 mean = fsi_vec(0, 0, 0);
+    fsi_vec3 mean = FSI__ZERO;
     for (int i = 0; i < n; i++)
         mean = fsi_vec_mad(mean, fsi__vec_at(way, i), 1 / (fsi_real)n);
     fsi_real fast = 0;
@@ -9729,7 +9729,7 @@ static int fsi__soft_keep_open(fsi_soft *soft) {
     fsi_axpy(work->dof, 1, work->trial, soft->x);
 
     fsi__soft_body body = fsi__soft_gather_body(soft, -1);
-    fsi_vec3 turn = fsi_vec(0, 0, 0);
+    fsi_vec3 turn = FSI__ZERO;
     for (int i = 0; i < soft->desc.vertex_count; i++) {
         fsi_vec3 moved = fsi_vec_sub(fsi__vec_at(soft->x, i), fsi__vec_at(work->open_start, i));
         turn = fsi_vec_mad(turn, fsi_vec_cross(moved, fsi__vec_at(soft->v, i)), -soft->mass[i]);
@@ -10816,7 +10816,7 @@ static void fsi__reduced_samples(fsi_reduced_model *model, fsi_real *apart) {
 /* Mass, centre of mass, radius and the lattice of the distance field. */
 static void fsi__reduced_measure(fsi_reduced_model *model, const fsi_soft *soft,
                                  const fsi_mesh *mesh) {
-    double sum[3] = {0, 0, 0};
+    double sum[3] = FSI__ZERO;
     for (int i = 0; i < mesh->vertex_count; i++) {
         model->mass += soft->mass[i];
         for (int axis = 0; axis < 3; axis++)
@@ -11288,7 +11288,7 @@ FSI_API void fsi_reduced_mass(const fsi_reduced *reduced, fsi_real dt, fsi_real 
 
 /* Kinetic energy of q' alone: q' (1 - H^T I^-1 H) q' / 2. */
 static double fsi__reduced_inside(const fsi_reduced *reduced) {
-    fsi_vec3 carried = fsi_vec(0, 0, 0);
+    fsi_vec3 carried = FSI__ZERO;
     double energy = 0;
     for (int k = 0; k < reduced->model->modes; k++) {
         energy += 0.5 * (double)(reduced->dq[k] * reduced->dq[k]);
@@ -11816,7 +11816,7 @@ static void fsi__group_places(fsi_reduced_group *group) {
 static void fsi__group_skin_places(fsi_reduced_group *group) {
     const fsi_reduced_skin *skin = &group->skin;
     for (int i = 0; i < skin->vertex_count; i++) {
-        fsi_vec3 x = fsi_vec(0, 0, 0);
+        fsi_vec3 x = FSI__ZERO;
         fsi_vec3 v = x;
         for (int t = skin->terms * i; t < skin->terms * (i + 1); t++) {
             const fsi_reduced *reduced = group->body[skin->body[t]];
@@ -12071,7 +12071,7 @@ FSI_API fsi_result fsi_reduced_group_move(fsi_reduced_group *group, fsi_real dt)
 /* Number of the lattice node nearest to x (body frame); -1 outside the lattice. */
 static int fsi__reduced_nearest_node(const fsi_reduced_model *model, fsi_vec3 x) {
     const int size[3] = {model->nx, model->ny, model->nz};
-    int node[3] = {0, 0, 0};
+    int node[3] = FSI__ZERO;
     for (int axis = 0; axis < model->dim; axis++) {
         fsi_real cell = (fsi__get(x, axis) - fsi__get(model->origin, axis)) / model->h;
         if (!(cell >= 0 && cell < (fsi_real)(size[axis] - 1)))

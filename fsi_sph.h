@@ -23,8 +23,8 @@
                return 1;
 
            // A cube of 1 m at rest in the corner of a tank of 3 m x 2 m x 1 m.
-           fsi_vec3 corner = fsi_vec(0, 0, 0);
-           fsi_vec3 at_rest = fsi_vec(0, 0, 0);
+           fsi_vec3 corner = FSI__ZERO;
+           fsi_vec3 at_rest = FSI__ZERO;
            fsi_sph_add_block(&sph, corner, fsi_vec(1, 1, 1), at_rest, NULL);
            fsi_sph_add_box_walls(&sph, corner, fsi_vec(3, 2, 1), 0, NULL);
 
@@ -1367,7 +1367,7 @@ FSI_API fsi_result fsi_sph_init(fsi_sph *sph, const fsi_sph_desc *desc) {
     sph->list_room = given.neighbors * FSI__SPH_CHUNK + 64;
 
     /* The first layout counts, the second one places. */
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     fsi__sph_layout(sph, &arena);
     fsi_result result = fsi__arena_block(&arena, &given.allocator, &sph->block, &sph->block_size);
     if (result != FSI_OK) {
@@ -1666,7 +1666,7 @@ FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi,
 
     /* Places -wall .. inside + wall - 1 on each axis. */
     int inside[3] = {1, 1, 1};
-    int wall[3] = {0, 0, 0};
+    int wall[3] = FSI__ZERO;
 
     for (int d = 0; d < sph->desc.dim; d++) {
         inside[d] = fsi__sph_along(sph, fsi__get(hi, d) - fsi__get(lo, d));
@@ -1682,7 +1682,7 @@ FSI_API fsi_result fsi_sph_add_box_walls(fsi_sph *sph, fsi_vec3 lo, fsi_vec3 hi,
         for (at[1] = -wall[1]; at[1] < inside[1] + wall[1]; at[1]++)
             for (at[0] = -wall[0]; at[0] < inside[0] + wall[0]; at[0]++) {
                 /* In an edge two walls meet, in a corner three: one that is open opens it. */
-                fsi_real place[3] = {0, 0, 0};
+                fsi_real place[3] = FSI__ZERO;
                 int walls = 0;
                 int left_open = 0;
                 for (int d = 0; d < sph->desc.dim; d++) {
@@ -1879,7 +1879,7 @@ FSI_API fsi_result fsi_sph_sample_surface(const fsi_surface *surface, fsi_real s
     fsi__cells_around(&darts.cells, 3, &vertices);
 
     /* The first pass counts the memory, the second one places it. */
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
 
     for (int pass = 0; pass < 2; pass++) {
         fsi_result result = pass ? fsi__arena_open(&arena, allocator) : FSI_OK;
@@ -2252,7 +2252,7 @@ static void fsi__sph_list_chunk(fsi_sph *sph, int chunk) {
     fsi__rows rows;
     fsi__ranges walls;
     walls.n = 0;
-    int cell[3] = {0, 0, 0};
+    int cell[3] = FSI__ZERO;
 
     for (int i = begin; i < end; i++) {
         search.point = fsi__sph_position(sph, i);
@@ -2857,7 +2857,7 @@ FSI__FORCE_INLINE void fsi__sph_force_pairs(const fsi__sph_pairs *pairs,
 FSI__FORCE_INLINE void fsi__sph_forces_with(fsi_sph *sph, const fsi__sph_law *law, int begin,
                                             int end, int fluid, int walls) {
     for (ptrdiff_t i = begin; i < end; i++) {
-        fsi_real sum[3] = {0, 0, 0};
+        fsi_real sum[3] = FSI__ZERO;
         fsi__sph_pairs pairs = fsi__sph_pairs_of(sph, i, FSI__SPH_FLUID);
         fsi__sph_force_pairs(&pairs, law, fluid, 0, sum);
         pairs = fsi__sph_pairs_of(sph, i, FSI__SPH_WALLS);
@@ -2922,7 +2922,7 @@ static void fsi__sph_xsph(fsi_sph *sph) {
 
     FSI__PARALLEL(n > 256)
     for (ptrdiff_t i = 0; i < n; i++) {
-        fsi_vec3 change = fsi_vec(0, 0, 0);
+        fsi_vec3 change = FSI__ZERO;
         fsi__sph_pairs pairs = fsi__sph_pairs_of(sph, i, FSI__SPH_FLUID);
         for (int k = 0; k < pairs.count; k++) {
             fsi_real m = fsi__pair_other_x(&pairs, k)[3];
@@ -2951,7 +2951,7 @@ static void fsi__sph_guard(fsi_sph *sph) {
 
     FSI__PARALLEL(n > 4096)
     for (ptrdiff_t i = 0; i < n; i++) {
-        fsi_vec3 normal = fsi_vec(0, 0, 0);
+        fsi_vec3 normal = FSI__ZERO;
         fsi_vec3 wall = normal;
         fsi_real sum = 0;
         sph->guard[i] = 0;
@@ -3007,7 +3007,7 @@ static fsi_vec3 fsi__sph_react_one(const fsi_sph *sph, int sorted, const fsi__sp
     size_t at = fsi__sph_packed_boundary(sph) + 4 * (size_t)sorted;
     const fsi_real *wall_x = sph->packed_x + at;
     const fsi_real *wall_v = sph->packed_v + at;
-    fsi_vec3 force = fsi_vec(0, 0, 0);
+    fsi_vec3 force = FSI__ZERO;
     fsi__ranges around;
     fsi__ranges_around(&sph->cells, fsi_vec_load(wall_x), &around);
 
@@ -3071,8 +3071,8 @@ static void fsi__sph_react(fsi_sph *sph, int parts, fsi_real kick) {
 static void fsi__sph_sum_objects(fsi_sph *sph) {
     for (int k = 0; k < sph->now.objects; k++) {
         fsi_sph_object *object = &sph->now.object[k];
-        double force[3] = {0, 0, 0};
-        double torque[3] = {0, 0, 0};
+        double force[3] = FSI__ZERO;
+        double torque[3] = FSI__ZERO;
         if (!object->two_way)
             continue;
         object->contact = 0;
@@ -3150,8 +3150,8 @@ FSI__FORCE_INLINE void fsi__df_rate_pair(const fsi__sph_pairs *pairs, int k,
 
 /* D of the pairs of one kind. Two sums: one addition need not wait for the other. */
 FSI__FORCE_INLINE fsi_real fsi__df_rate_pairs(const fsi__sph_pairs *pairs) {
-    fsi_real even[4] = {0, 0, 0, 0};
-    fsi_real odd[4] = {0, 0, 0, 0};
+    fsi_real even[4] = FSI__ZERO;
+    fsi_real odd[4] = FSI__ZERO;
     int k;
 
     for (k = 0; k + 1 < pairs->count; k += 2) {
@@ -3226,7 +3226,7 @@ static fsi_real fsi__df_residual(fsi_sph *sph, fsi_real dt, fsi__df_kind kind,
    walls have none. */
 FSI__FORCE_INLINE void fsi__df_push_pairs(const fsi__sph_pairs *pairs, fsi_real own, int walls,
                                           fsi_real *FSI__RESTRICT sum) {
-    fsi_real part[4] = {0, 0, 0, 0};
+    fsi_real part[4] = FSI__ZERO;
 
     for (int k = 0; k < pairs->count; k++) {
         const fsi_real *x = fsi__pair_other_x(pairs, k);
@@ -3248,7 +3248,7 @@ static void fsi__df_push(fsi_sph *sph, fsi_real scale, fsi_real *kappa) {
     FSI__PARALLEL(n > 256)
     for (ptrdiff_t i = 0; i < n; i++) {
         fsi_real *v = sph->packed_v + 4 * i;
-        fsi_real sum[4] = {0, 0, 0, 0};
+        fsi_real sum[4] = FSI__ZERO;
         fsi__sph_pairs pairs = fsi__sph_pairs_of(sph, i, FSI__SPH_FLUID);
         fsi__df_push_pairs(&pairs, v[3], 0, sum);
         pairs = fsi__sph_pairs_of(sph, i, FSI__SPH_WALLS);
@@ -3727,7 +3727,7 @@ static fsi_real fsi__sph_level_at(const fsi_sph *sph, fsi_vec3 point, fsi_real r
     if (!fsi__sph_within(sph, point))
         return R;
     fsi_real sum = 0;
-    fsi_vec3 mean = fsi_vec(0, 0, 0); /* seen from the point */
+    fsi_vec3 mean = FSI__ZERO; /* seen from the point */
     fsi__ranges around;
     fsi__ranges_around(&sph->cells, point, &around);
 
@@ -3800,7 +3800,7 @@ FSI_API fsi_result fsi_lookup_init(fsi_lookup *lookup, int capacity,
     if (allocator)
         lookup->allocator = *allocator;
 
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     fsi__lookup_layout(lookup, &arena);
     fsi_result result = fsi__arena_block(&arena, &lookup->allocator, &lookup->block, &lookup->size);
     if (result != FSI_OK) {
@@ -4335,7 +4335,7 @@ static double fsi__tled_omega2(const double g[9], double mu, double lambda, doub
             /* Column of D^1/2 B: the strain of moving corner a along this axis. */
             int next = (axis + 1) % 3;
             int after = (axis + 2) % 3;
-            double strain[6] = {0, 0, 0, 0, 0, 0};
+            double strain[6] = FSI__ZERO;
             for (int d = 0; d < 3; d++)
                 strain[d] = volumetric * n[axis];
             strain[axis] = root * n[axis] + volumetric * n[axis];
@@ -4475,7 +4475,7 @@ FSI_API fsi_result fsi_tled_init(fsi_tled *tled, const fsi_tled_desc *desc) {
     tled->bulk = given.young / (3 * (1 - 2 * given.poisson));
 
     /* The first layout counts, the second one places. */
-    fsi_arena arena = {NULL, 0, 0, 0};
+    fsi_arena arena = FSI__ZERO;
     fsi__tled_layout(tled, &arena);
     fsi_result result = fsi__arena_block(&arena, &given.allocator, &tled->block, &tled->block_size);
     if (result != FSI_OK) {
@@ -4835,7 +4835,7 @@ FSI_API fsi_result fsi_tled_forces(fsi_tled *tled) {
     /* Each node gathers its own corners: no atomics, one order. */
     FSI__PARALLEL(tled->nodes > 1024)
     for (ptrdiff_t i = 0; i < tled->nodes; i++) {
-        fsi_vec3 sum = fsi_vec(0, 0, 0);
+        fsi_vec3 sum = FSI__ZERO;
         for (int k = tled->corner_start[i]; k < tled->corner_start[i + 1]; k++) {
             const fsi_real *force = tled->corner + tled->corner_at[k];
             sum.x += force[0];
