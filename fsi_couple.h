@@ -300,6 +300,7 @@ typedef struct fsi_interface {
     /* [faces] 1: a surface cuts the segment between the two cell centres */
     uint8_t *blocked[3];
     fsi_real *open[3];     /* [faces] open share */
+    fsi_real *free_share;  /* [cells] share that no closed solid fills (cut cells), about */
     fsi_real *velocity[3]; /* [faces] solid velocity along the axis where closed, m/s */
     int shells;            /* 1: some cut face has fluid on both sides */
     fsi_side *side;        /* [sides] ordered by axis, face, minus cell first */
@@ -1604,6 +1605,7 @@ static void fsi__interface_layout(fsi_interface *iface, fsi_arena *arena) {
     FSI__TAKE(iface->mark, arena, iface->cells);
     FSI__TAKE(iface->winding, arena, iface->cells);
     FSI__TAKE(iface->owner, arena, iface->cells);
+    FSI__TAKE(iface->free_share, arena, iface->cells);
     for (int a = 0; a < iface->dim; a++) {
         FSI__TAKE(iface->blocked[a], arena, iface->faces[a]);
         FSI__TAKE(iface->open[a], arena, iface->faces[a]);
@@ -1640,6 +1642,7 @@ FSI_API fsi_result fsi_interface_init(fsi_interface *iface, const fsi_grid *grid
         return result;
 
     fsi__interface_layout(&next, &arena);
+    fsi_fill(next.cells, 1, next.free_share);
     for (int a = 0; a < next.dim; a++)
         fsi_fill(next.faces[a], 1, next.open[a]);
     *iface = next;
@@ -2296,6 +2299,9 @@ static void fsi__interface_clear(fsi_interface *iface) {
     }
     for (int i = 0; i < iface->cuts; i++) {
         const fsi_cut *cut = iface->cut + i;
+        size_t minus, plus;
+        fsi__face_cells(iface, cut->axis, (size_t)cut->face, &minus, &plus);
+        iface->free_share[minus] = iface->free_share[plus] = 1;
         iface->open[cut->axis][cut->face] = 1;
         iface->velocity[cut->axis][cut->face] = 0;
     }
@@ -2374,6 +2380,8 @@ static fsi_result fsi__interface_occlude(fsi_interface *iface, fsi_grid *grid) {
     fsi_occlusion *occlusion = &iface->occlusion;
     memset(occlusion, 0, sizeof *occlusion);
     occlusion->solid = iface->covered;
+    if (iface->desc.boundary == FSI_BOUNDARY_CUT)
+        occlusion->free_share = iface->free_share;
     for (int axis = 0; axis < iface->dim; axis++) {
         if (iface->shells || iface->desc.boundary == FSI_BOUNDARY_CUT)
             occlusion->open[axis] = iface->open[axis];
@@ -2409,14 +2417,16 @@ FSI_API fsi_result fsi_interface_detect(fsi_interface *iface, fsi_grid *grid,
     if (iface->desc.boundary == FSI_BOUNDARY_CUT && (result = fsi__cut_faces(iface)) < 0)
         return result;
 
+    if (iface->desc.smooth)
+        fsi__interface_continue(iface, grid);
+    if ((result = fsi__interface_occlude(iface, grid)) < 0)
+        return result;
+
     /* Bodies inside the liquid at the start displace it. */
     if (!iface->started && grid->phi)
         fsi_levelset_keep_volume(&grid->levelset, iface->covered);
     iface->started = 1;
-    if (iface->desc.smooth)
-        fsi__interface_continue(iface, grid);
-
-    return fsi__interface_occlude(iface, grid);
+    return result;
 }
 
 /* ---- Sides and rows of J. */
@@ -3253,6 +3263,27 @@ static void fsi__share_cover(fsi_interface *iface, int solid, const int *from, c
     }
 }
 
+/* Share of a cell that is not solid: the mean of two opposite faces, of the pair that differs
+   least. Exact where the surface is flat and cuts neither face of the other pairs. */
+static fsi_real fsi__cell_share(const fsi_interface *iface, size_t cell) {
+    fsi_real least = 2;
+    fsi_real share = 1;
+    int i[3];
+    fsi__cell_ijk(iface, cell, i);
+    for (int axis = 0; axis < iface->dim; axis++) {
+        size_t lower, upper;
+        ptrdiff_t before = fsi__beside(iface, i, 2 * axis, &lower);
+        ptrdiff_t after = fsi__beside(iface, i, 2 * axis + 1, &upper);
+        fsi_real low = iface->open[axis][before < 0 ? upper : lower];
+        fsi_real high = iface->open[axis][after < 0 ? lower : upper];
+        if (fsi__abs(high - low) < least) {
+            least = fsi__abs(high - low);
+            share = (low + high) / 2;
+        }
+    }
+    return share;
+}
+
 /* Shares of all closed solids. */
 static fsi_result fsi__cut_faces(fsi_interface *iface) {
     int from[3], to[3];
@@ -3276,6 +3307,13 @@ static fsi_result fsi__cut_faces(fsi_interface *iface) {
     for (int s = 0; s < iface->solids; s++)
         if (fsi__closed_range(iface, s, from, to))
             fsi__share_cover(iface, s, from, to);
+    for (int i = 0; i < iface->cuts; i++) {
+        const fsi_cut *cut = iface->cut + i;
+        size_t minus, plus;
+        fsi__face_cells(iface, cut->axis, (size_t)cut->face, &minus, &plus);
+        iface->free_share[minus] = fsi__cell_share(iface, minus);
+        iface->free_share[plus] = fsi__cell_share(iface, plus);
+    }
 
     /* Where the flow goes on into closed solids, only shells hide. */
     for (int i = 0; i < iface->crossings && iface->desc.smooth; i++) {
@@ -4482,13 +4520,16 @@ static void fsi__bubble_shift(fsi_couple *couple, const int *number, int markers
         fsi_grid_shift_phi(grid, couple->bubble_near);
 }
 
+/* The least volume that the grid can hold, m^3. */
+static double fsi__bubble_least(const fsi_couple *couple) {
+    double cell = (double)couple->grid->h * (double)fsi__area(&couple->iface);
+    return (couple->iface.dim == 3 ? 8 : 4) * cell;
+}
+
 /* Pieces too small for the grid to hold, and from the third pass on all that are still off, are
    left alone; the largest bubble makes up for them. */
 static void fsi__bubble_lend(fsi_couple *couple, int pass) {
-    double cell = (double)couple->grid->h * (double)fsi__area(&couple->iface);
-    double least = (couple->iface.dim == 3 ? 8 : 4) * cell;
-    if (pass > 1)
-        least = (double)FSI_REAL_MAX;
+    double least = pass > 1 ? (double)FSI_REAL_MAX : fsi__bubble_least(couple);
     fsi_bubble *largest = fsi__bubble_largest(couple);
     for (int b = 0; b < couple->bubbles; b++) {
         fsi_bubble *bubble = couple->bubble + b;
@@ -4797,7 +4838,7 @@ static fsi_result fsi__bubble_build(fsi_couple *couple, fsi_real dt) {
         }
 
         /* Its volume has to grow by what fsi__bubble_settle could not mend. */
-        double most = 0.03 * bubble->volume;
+        double most = bubble->volume < fsi__bubble_least(couple) ? 0 : 0.03 * bubble->volume;
         double growth = fmin(fmax(bubble->target - bubble->volume, -most), most);
         bubble->rhs = -(double)grid->desc.rho * h * (flux - growth / (double)dt / area);
         bubble->start = bubble->hat = 0;

@@ -260,8 +260,10 @@ typedef struct fsi_levelset {
     int32_t *heap, *slot; /* [most faces of an axis] scratch of the marching */
     uint8_t *mark;        /* [most faces of an axis] scratch flags */
     uint8_t *marker_flag; /* [room] scratch: 1 = escaped, 2 = to be deleted */
-    void *block;          /* the one allocation */
-    size_t block_size;    /* bytes */
+    /* [cells] share that is not solid, of the grid's occlusion; NULL: all of it */
+    const fsi_real *free_share;
+    void *block;       /* the one allocation */
+    size_t block_size; /* bytes */
 } fsi_levelset;
 
 /* What keeps the liquid out. All members may be NULL or 0. */
@@ -453,6 +455,9 @@ typedef struct fsi_grid_source {
 typedef struct fsi_occlusion {
     /* [cells] 1: the cell centre lies in a solid; no fluid lives there. NULL: no cell */
     const uint8_t *solid;
+
+    /* [cells] share of the cell that is not solid, for volumes; NULL: 1 where solid[] is 0 */
+    const fsi_real *free_share;
 
     /* [faces] open fraction of the face, 0..1; NULL: 0 where blocked, else 1. Beside solid cells it
      * counts as 0 */
@@ -1461,6 +1466,7 @@ FSI_API fsi_result fsi_grid_set_occlusion(fsi_grid *grid, const fsi_occlusion *o
     memset(&grid->occlusion, 0, sizeof grid->occlusion);
     if (occlusion)
         grid->occlusion = *occlusion;
+    grid->levelset.free_share = grid->occlusion.free_share;
     grid->occluded = occlusion != NULL;
     grid->weights_are_one = 0;
     grid->mg_plain = 0;
@@ -3655,9 +3661,11 @@ FSI_API void fsi_grid_air_volumes(fsi_grid *grid, const int32_t *nearby) {
     for (int number = 0; number < grid->region_count; number++)
         grid->regions[number].volume = 0;
     for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
-        if (!(liquid[cell] < 1) || grid->cell[cell] == FSI_CELL_NEUMANN)
+        const fsi_real *share = grid->occlusion.free_share;
+        const fsi_real whole = share ? share[cell] : FSI_R(1.0);
+        if (!(liquid[cell] < whole) || grid->cell[cell] == FSI_CELL_NEUMANN)
             continue;
-        const double air = cell_volume * (1 - (double)liquid[cell]);
+        const double air = cell_volume * (double)(whole - liquid[cell]);
         if (grid->phi[cell] < 0)
             fsi__air_share(grid, &cells, nearby, cell, air);
         else if (nearby[cell] > 0)
@@ -5679,6 +5687,8 @@ static double fsi__ls_volume_range(size_t begin, size_t end, void *user) {
         fsi_real part = 0;
         if (!sum->solid || !sum->solid[cell])
             part = fsi__ls_fraction(sum->ls, (ptrdiff_t)cell, sum->by);
+        if (sum->solid && sum->ls->free_share)
+            part *= sum->ls->free_share[cell];
         if (sum->fraction)
             sum->fraction[cell] = part;
         total += (double)part;
