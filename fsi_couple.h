@@ -3516,8 +3516,12 @@ FSI_API fsi_result fsi_couple_detect(fsi_couple *couple, fsi_coupled *const *sol
     couple->iface.lean = 1;
     int started = couple->iface.started;
     fsi_result result = fsi_interface_detect(&couple->iface, couple->grid, solid, count);
-    if (result >= 0 && started && fsi__bubbles_on(couple))
-        fsi__couple_unveil(couple);
+    if (result < 0 || !fsi__bubbles_on(couple))
+        return result;
+
+    fsi__couple_unveil(couple);
+    if (!started)
+        fsi_levelset_keep_volume(&couple->grid->levelset, couple->iface.covered);
     return result;
 }
 
