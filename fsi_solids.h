@@ -6008,9 +6008,10 @@ static void fsi__rigid_row(const fsi_coupled *self, int element, const fsi_real 
 }
 
 /* Takes row r out of an inverse mass [n * n] for good: g = M^-1 r and M^-1 -= g g^T / r . g. free
- * is its diagonal before any row. Returns r . g, 0 where rows taken before imply this one. */
+ * is its diagonal before any row. Returns r . g, 0 where rows taken before leave less than `least`
+ * of this one. */
 static fsi_real fsi__motion_take(int n, fsi_real *inverse_mass, const fsi_real *free,
-                                 const fsi_real *r, fsi_real *g) {
+                                 const fsi_real *r, fsi_real least, fsi_real *g) {
     fsi_real full = 0;
     fsi_real rg = 0;
     for (int i = 0; i < n; i++) {
@@ -6020,7 +6021,7 @@ static fsi_real fsi__motion_take(int n, fsi_real *inverse_mass, const fsi_real *
         full += r[i] * r[i] * free[i];
         rg += r[i] * g[i];
     }
-    if (!(rg > 64 * FSI_REAL_EPS * full))
+    if (!(rg > least * full))
         return 0;
 
     for (int i = 0; i < n; i++)
@@ -6040,9 +6041,10 @@ static void fsi__motion_meet(int n, fsi_real *v, const fsi_real *r, const fsi_re
 }
 
 /* The row of the door gets row . v = target for good. */
-static void fsi__door_hold(const fsi__door *door, fsi_real target) {
+static void fsi__door_hold(const fsi__door *door, fsi_real target, fsi_real least) {
     int n = door->coupled.dof;
-    fsi_real rg = fsi__motion_take(n, door->inverse_mass, door->free, door->row, door->answer);
+    fsi_real rg =
+        fsi__motion_take(n, door->inverse_mass, door->free, door->row, least, door->answer);
     fsi__motion_meet(n, door->v, door->row, door->answer, rg, target);
 }
 
@@ -6082,7 +6084,7 @@ static void fsi__door_joint(const fsi_solids *solids, const fsi__door *door,
             } else
                 target -= fsi_vec_dot(line, rigid->v) + fsi_vec_dot(turn, rigid->spin);
         }
-        fsi__door_hold(door, target);
+        fsi__door_hold(door, target, 64 * FSI_REAL_EPS);
     }
 }
 
@@ -6104,6 +6106,10 @@ static int fsi__door_joints(const fsi_solids *solids, int body, const fsi__door 
 /* A contact of a held body with one that is not pushed: a hold alone repeats the last push, and for
  * a body much lighter than the fluid around it that settles too slowly (see >>step). */
 #define FSI__DOOR_CONTACTS 24
+/* Share of a contact's row that must be new: walls that close on a body from two sides ask for
+   different velocities by rows that are nearly the same, and a small difference would carry all of
+   it, many times over. */
+#define FSI__DOOR_NEW FSI_R(0.05)
 
 typedef struct fsi__door_contact {
     fsi_wrench unit; /* unit push on the body and its moment */
@@ -6145,7 +6151,7 @@ static int fsi__door_press(const fsi_solids *solids, int body, const fsi__door *
     for (int n = 0; n < count; n++) {
         fsi_vec_store(r, list[n].unit.linear);
         fsi_vec_store(r + 3, list[n].unit.angular);
-        fsi__door_hold(door, list[n].target);
+        fsi__door_hold(door, list[n].target, FSI__DOOR_NEW);
     }
     return count;
 }
@@ -11936,8 +11942,9 @@ static void fsi__group_joints(fsi_reduced_group *group, fsi_real dt) {
         group->free[i] = group->inverse[i * (n + 1)];
     fsi__group_joint_rows(group);
     for (int i = 0; i < 3 * group->joint_count; i++)
-        group->joint_weight[i] = fsi__motion_take(
-            n, group->inverse, group->free, group->joint_row + i * n, group->joint_answer + i * n);
+        group->joint_weight[i] =
+            fsi__motion_take(n, group->inverse, group->free, group->joint_row + i * n,
+                             64 * FSI_REAL_EPS, group->joint_answer + i * n);
 
     group->joint_error = fsi__group_gaps(group);
     for (int i = 0; i < group->joint_count; i++)
