@@ -3498,8 +3498,7 @@ FSI__INLINE int fsi__centre_unseen(const fsi_couple *couple, size_t cell) {
 }
 
 /* In a thin wall phi has liquid on one side and air on the other, and what was continued there may
-   be of the wrong one: a cell that is open only to liquid is liquid, and likewise air, unless phi
-   is the distance to a surface between them. */
+   be of the wrong one: a cell that is open only to liquid is liquid, and likewise air. */
 static void fsi__couple_unveil(fsi_couple *couple) {
     fsi_interface *iface = &couple->iface;
     fsi_grid *grid = couple->grid;
@@ -3518,9 +3517,7 @@ static void fsi__couple_unveil(fsi_couple *couple) {
             if (other < 0 || !(iface->open[dir / 2][face] > 0)
                 || fsi__centre_unseen(couple, (size_t)other))
                 continue;
-            fsi_real rise = fsi__abs(grid->phi[other] - grid->phi[cell]);
-            int same = (grid->phi[other] < 0) == (grid->phi[cell] < 0);
-            alike += same || rise <= FSI_R(1.001) * iface->h;
+            alike += (grid->phi[other] < 0) == (grid->phi[cell] < 0);
             seen[count++] = (size_t)other;
         }
         if (!count || alike)

@@ -4300,7 +4300,7 @@ static void fsi__spread(const fsi__lattice *samples, int layers, fsi_real most, 
                 int count = 0;
                 int best = 1; /* a line that goes on counts more than any that ends */
                 for (int side = 0; side < 6 && !mark[sample]; side++) {
-                    fsi_real value = 0;
+                    fsi_real value;
                     const int kind =
                         fsi__handed(samples, at, side, layer, most, values, mark, &value);
                     if (kind < best)

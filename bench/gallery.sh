@@ -26,7 +26,6 @@ hinged_plank||A plank on a hinge|001 fig. 3
 bubble||A bubble keeps its volume|001 fig. 4
 bubble|--set bubbles=0|Without the constraint it collapses|001 fig. 4
 trapped_air|--set held=0|A cup of trapped air rises|001 eq. 18
-still_water|--set shape=star --set sink=0.6 --set angle=0.3 --frames 20|Still water pushes any shape exactly|ours
 crush|--size 60 --frames 240|A box between a paddle and a wall is held, not thrown|
 box_lift||A block rises in a fluid|001 fig. 5
 box_lift|--set bodies=12|Twelve blocks of mixed density|001 fig. 6

@@ -1,8 +1,8 @@
 /* still_water: water at rest pushes a body of any shape exactly as Archimedes says.
 
-     box     0.25 m x 0.09 m, a barge        wedge   a triangle, in 3D a prism
+     box     0.4 m x 0.15 m, a barge         wedge   a triangle, in 3D a prism
      ball    a polygon or polyhedron         star    five points
-     mesh    an L; or any closed mesh: --set file=PATH.obj, scaled to 0.25 m
+     mesh    an L; or any closed mesh: --set file=PATH.obj, scaled to 0.4 m
 
        build/still_water --set shape=star --set angle=0.3 --set sink=0.5
        build/still_water --set shape=box --set density=500 --set held=0 --out out
@@ -134,41 +134,41 @@ static mesh extrude(int dim, int count, double (*outline)[2], double depth, int 
 }
 
 static mesh make_box(int dim) {
-    double outline[4][2] = {{-0.125, -0.045}, {0.125, -0.045}, {0.125, 0.045}, {-0.125, 0.045}};
-    return extrude(dim, 4, outline, 0.2, 0);
+    double outline[4][2] = {{-0.2, -0.075}, {0.2, -0.075}, {0.2, 0.075}, {-0.2, 0.075}};
+    return extrude(dim, 4, outline, 0.3, 0);
 }
 
 static mesh make_wedge(int dim) {
-    double outline[3][2] = {{0, -0.09}, {0.125, 0.06}, {-0.125, 0.06}};
-    return extrude(dim, 3, outline, 0.2, 0);
+    double outline[3][2] = {{0, -0.15}, {0.2, 0.1}, {-0.2, 0.1}};
+    return extrude(dim, 3, outline, 0.3, 0);
 }
 
 static mesh make_star(int dim) {
     double outline[10][2];
     for (int i = 0; i < 10; i++) {
-        double radius = i % 2 ? 0.05 : 0.125;
+        double radius = i % 2 ? 0.08 : 0.2;
         double angle = 3.14159265358979 * (0.5 + i / 5.0);
         outline[i][0] = radius * cos(angle);
         outline[i][1] = radius * sin(angle);
     }
-    return extrude(dim, 10, outline, 0.16, 1);
+    return extrude(dim, 10, outline, 0.25, 1);
 }
 
 /* An L. Its corners are seen from the middle of the inner one, so a fan of triangles closes it. */
 static mesh make_bracket(int dim) {
-    double outline[6][2] = {{-0.12, -0.09}, {0.12, -0.09}, {0.12, -0.03},
-                            {-0.06, -0.03}, {-0.06, 0.09}, {-0.12, 0.09}};
-    mesh m = extrude(dim, 6, outline, 0.16, 0);
+    double outline[6][2] = {{-0.2, -0.15}, {0.2, -0.15}, {0.2, -0.05},
+                            {-0.1, -0.05}, {-0.1, 0.15}, {-0.2, 0.15}};
+    mesh m = extrude(dim, 6, outline, 0.25, 0);
     for (int side = 0; dim == 3 && side < 2; side++) {
-        m.x[3 * (12 + side)] = FSI_R(-0.09);
-        m.x[3 * (12 + side) + 1] = FSI_R(-0.06);
+        m.x[3 * (12 + side)] = FSI_R(-0.15);
+        m.x[3 * (12 + side) + 1] = FSI_R(-0.1);
     }
     return m;
 }
 
 static mesh make_ball(int dim) {
     fsi_shape_desc desc = {
-        .kind = FSI_SHAPE_SPHERE, .dim = dim, .radius = FSI_R(0.12), .resolution = 24};
+        .kind = FSI_SHAPE_SPHERE, .dim = dim, .radius = FSI_R(0.15), .resolution = 24};
     fsi_shape ball;
     ex_need(fsi_shape_init(&ball, &desc));
     mesh m = {dim, ball.surface.vertex_count, ball.surface.element_count, NULL, NULL};
@@ -182,7 +182,7 @@ static mesh make_ball(int dim) {
     return m;
 }
 
-/* A mesh from a file, scaled to 0.25 m. */
+/* A mesh from a file, scaled to 0.4 m. */
 static mesh read_mesh(const char *path, int dim) {
     mesh m = {.dim = 3};
     if (dim != 3)
@@ -202,7 +202,7 @@ static mesh read_mesh(const char *path, int dim) {
         size = fmax(size, hi - lo);
     }
     for (int i = 0; i < 3 * m.vertices; i++)
-        m.x[i] *= (fsi_real)(0.25 / size);
+        m.x[i] *= (fsi_real)(0.4 / size);
     return m;
 }
 
@@ -314,7 +314,7 @@ static void start(pool *p, const ex_args *args) {
     };
     ex_need(fsi_world_init(&p->world, &desc));
 
-    p->level = 0.7431 + offset; /* for no offset in tenths through centres of cells */
+    p->level = 0.65 + offset;
     make_form(p, args);
     int floats = !held && density < RHO;
     double sink = floats ? floating_sink(p, density) : ex_number(args, "sink");
@@ -390,7 +390,7 @@ static const ex_about about = {
             EX_NUMBER("density", "kg/m^3", "of a free body", "1000", "1 to 1000"),
             EX_NUMBER("angle", "rad", "by which it is turned", "0", "-7 to 7"),
             EX_NUMBER("offset", "", "of body and surface, in cells", "0", "0 to 1"),
-            EX_NUMBER("sink", "", "share of its height under water", "1.5", "0.01 to 2"),
+            EX_NUMBER("sink", "", "share of its height under water", "1.5", "0.01 to 3"),
             EX_WORD("boundary", "form of the solids", "cut", "cut,voxel,fraction"),
             EX_NUMBER("held", "", "1: held, 0: free for 10 s", "1", "0 to 1"),
             EX_NUMBER("dt", "s", "time step", "0.01", "1e-4 to 0.05"),
