@@ -285,15 +285,6 @@ typedef struct fsi_interface_desc {
     fsi_allocator allocator; /* zero = malloc */
 } fsi_interface_desc;
 
-/* private: the load of still water on one solid */
-typedef struct fsi__still_solid {
-    double part[6]; /* force, N, and torque about the origin of the grid */
-    double base;    /* Pa: the pressure counts from here */
-    int32_t first;  /* of its generalised forces; -1: it has no load */
-    int32_t medium; /* a liquid region that it meets, -1: none */
-    int32_t alone;  /* the one region around it when nothing else is near, else -1 */
-} fsi__still_solid;
-
 typedef struct fsi_interface {
     fsi_interface_desc desc;
     int nx, ny, nz, n[3], dim; /* of the grid */
@@ -340,14 +331,7 @@ typedef struct fsi_interface {
     /* [solids] volume of each solid below the liquid's surface (smoke: inside the box), m^3 (m^2 in
      * 2D) */
     double *submerged;
-    /* private: loads that make water at rest exact (chapter still water); 0: there are none */
-    int still_loads;
-    fsi__still_solid *still_solid;  /* [solids] */
-    double *still_load;             /* [dof of solids with a load] generalised force, N */
-    struct fsi__level *still_level; /* [liquid regions and bubbles] */
-    fsi_real *still_row;            /* work: a row of J */
-    unsigned char *still_lists;     /* memory of these */
-    fsi_occlusion occlusion;        /* what the grid is given */
+    fsi_occlusion occlusion; /* what the grid is given */
     /* cell and face arrays; the lists grow on their own when they run out of room */
     void *block;
     size_t size;
@@ -1614,9 +1598,6 @@ FSI__INLINE void fsi__take_vectors(fsi_arena *arena, size_t n, fsi_real **const 
      moved    cells that a thin surface has passed over change side */
 static fsi_result fsi__cut_faces(fsi_interface *iface);
 static fsi_result fsi__cut_sides(fsi_interface *iface, const fsi_grid *grid);
-static fsi_result fsi__still_water(fsi_interface *iface, const fsi_grid *grid);
-static const double *fsi__still_load(const fsi_interface *iface, int solid);
-static void fsi__still_give(const fsi_interface *iface, int solid, fsi_real scale, fsi_real *out);
 
 /* Cell and face arrays in one block. */
 static void fsi__interface_layout(fsi_interface *iface, fsi_arena *arena) {
@@ -1693,8 +1674,6 @@ FSI_API void fsi_interface_free(fsi_interface *iface) {
     FSI__LIST_FREE(iface->cut, allocator);
     FSI__LIST_FREE(iface->was, allocator);
     FSI__LIST_FREE(iface->submerged, allocator);
-    FSI__LIST_FREE(iface->still_solid, allocator);
-    FSI__LIST_FREE(iface->still_lists, allocator);
     fsi_free(allocator, iface->block, iface->size);
     memset(iface, 0, sizeof *iface);
 }
@@ -2861,8 +2840,7 @@ static fsi_result fsi__sides_at_rest(fsi_interface *iface, fsi_grid *grid, fsi_r
         return result;
 
     const fsi_real *const *weight = (const fsi_real *const *)grid->weight;
-    result = fsi_mg_update(grid->mg, grid->cell, grid->weights_are_one ? NULL : weight);
-    return result < 0 ? result : fsi__still_water(iface, grid);
+    return fsi_mg_update(grid->mg, grid->cell, grid->weights_are_one ? NULL : weight);
 }
 
 /* Puts an answer into the grid: the pressure's gradient on open faces, u[sides] as the sides' own
@@ -4075,25 +4053,6 @@ static void fsi__answer(fsi_couple *couple, const fsi_real *p, const fsi_real *s
     }
 }
 
-/* out += F^T of the load of still water over the step, of one solid; fixed nodes get nothing. */
-static void fsi__still_add(const fsi_couple *couple, int solid, fsi_real *out) {
-    const fsi__solid_block *block = couple->block + solid;
-    const fsi_coupled *door = block->door;
-    const double *load = fsi__still_load(&couple->iface, solid);
-    const fsi_real *F = NULL;
-    if (!load)
-        return;
-
-    int rank = door->node ? 0 : fsi__mono_factor(couple, block, &F);
-    for (int i = 0; i < door->dof; i++) {
-        double impulse = load[i] * couple->dt;
-        if (door->node && block->K[i] > 0)
-            out[i] += (fsi_real)impulse;
-        for (int k = 0; k < rank; k++)
-            out[k] += (fsi_real)((double)F[i * rank + k] * impulse);
-    }
-}
-
 /* k, the answer without pressure K^-1 k, and the grid's right-hand side completed with Z_0 v*. */
 static void fsi__mono_rhs(fsi_couple *couple) {
     const fsi_interface *iface = &couple->iface;
@@ -4119,7 +4078,6 @@ static void fsi__mono_rhs(fsi_couple *couple) {
         if (door->node)
             fsi__door_implicit(door, door->v, -1, k);
         fsi__door_push(door, 1, k);
-        fsi__still_add(couple, s, k);
         fsi__k_solve(couple, block, k, couple->free_answer + block->offset);
     }
 }
@@ -4354,555 +4312,6 @@ static void fsi__regions_start(fsi_couple *couple) {
         bubble->start = (double)level[bubble->row];
         fsi__bubble_add(couple, bubble, bubble->start, grid->rhs);
     }
-}
-#endif
-
-#ifndef FSI_COUPLE_NO_GRID
-/* ------------------------------------------------------------------------------------------------
- * >>still water */
-/* Water at rest has the pressure p_h = rho g . (x - x_0), x_0 on its surface. The fluid's rows hold
-   for it: the difference of a linear pressure is exact on every open face, and so is the ghost
-   value where phi is linear. A solid, however, is pushed at sides, by the sum of
-
-       f_s = b g + A o share p_h(x_c)           along the axis: -lambda / dt at rest
-
-   in place of the integral of p_h over its wet surface. The difference is given to the solid as a
-   load beside v*, through the same rows of J:
-
-       load = int_wet J^T (-p_h n) dA - sum_s J^T f_s
-
-   Then u = 0, v = 0, p = p_h solves the coupled system for a solid in equilibrium, whatever its
-   shape, place and form; what moves keeps its own error. The walls of the tank, which carry the
-   water, carry minus this load.
-
-   Every connected liquid region has its own x_0, the mean height of its surface; closed air has the
-   pressure of the liquid at its surface. A piece of a solid's surface feels what the nearest cell
-   that it looks at holds, up to a surface which goes on level from that cell. A piece that looks at
-   another solid or out of the box feels nothing: a box sealed to the floor has no lift from below,
-   one with an open cell below it has all of it. Two cases have no load: open shells, which have no
-   inside, and what a free solid seals in, which moves with it. */
-
-/* Height of a surface in pascal, rho g . x there; of a bubble: its pressure. */
-typedef struct fsi__level {
-    int rank; /* what it was taken from: 1 cells, 2 faces to bubbles, 3 faces to open air */
-    int seal; /* the solid that encloses the medium; -1 none yet, -2 open, walls or several */
-    double weight;
-    double exact; /* mean over the surface */
-    double faces; /* the same with the shares theta that the matrix has */
-} fsi__level;
-
-typedef struct fsi__still {
-    const fsi_interface *iface;
-    const fsi_grid *grid;
-    fsi__level *level; /* of liquid regions, then of bubbles */
-    int regions;       /* of liquid */
-    int solid;
-    double *load; /* of the solid; NULL: only its part is asked for */
-    double *part; /* force and torque */
-    /* the element that is looked at */
-    int element;
-    fsi_vec3 x[3];   /* corners */
-    fsi_vec3 inward; /* unit normal */
-    double area;
-    double psi[3]; /* rho g . x at the corners */
-} fsi__still;
-
-/* rho g . (x - origin), Pa */
-static double fsi__still_psi(const fsi__still *still, fsi_vec3 x) {
-    fsi_vec3 arm = fsi_vec_sub(x, still->iface->origin);
-    double sum = 0;
-    for (int k = 0; k < still->iface->dim; k++)
-        sum += (double)fsi__get(still->grid->desc.gravity, k) * (double)fsi__get(arm, k);
-    return (double)still->grid->desc.rho * sum;
-}
-
-/* The same at the centre of cell i. */
-static double fsi__still_centre(const fsi__still *still, const int *i) {
-    return fsi__still_psi(still, fsi__centre_of(still->iface, FSI__CELLS, i));
-}
-
-/* Number of what a cell holds among the levels: its region, its bubble, or -1. */
-static int fsi__still_medium(const fsi__still *still, size_t cell) {
-    const int32_t *bubble = still->iface->bubble_cell;
-    int label = still->grid->mg->label[cell];
-    if (still->grid->cell[cell] == FSI_CELL_FLUID)
-        return label >= 0 ? label : still->grid->mg->regions - 2 - label;
-    return bubble && bubble[cell] > 0 ? still->regions + bubble[cell] - 1 : -1;
-}
-
-/* Takes a value into a mean; the highest rank counts alone. */
-static void fsi__level_add(fsi__level *level, int rank, double weight, double exact, double faces) {
-    if (rank < level->rank || !(weight > 0))
-        return;
-    if (rank > level->rank)
-        level->weight = 0;
-    level->rank = rank;
-    level->weight += weight;
-    level->exact += (exact - level->exact) * weight / level->weight;
-    level->faces += (faces - level->faces) * weight / level->weight;
-}
-
-/* One more that bounds a medium: a solid, or -2; -1 changes nothing. */
-static void fsi__level_seal(fsi__level *level, int by) {
-    if (by != -1)
-        level->seal = level->seal == -1 || level->seal == by ? by : -2;
-}
-
-/* What fluid cell i has beside it in a direction. The surface to air counts for the cell's region,
-   or, once the levels of the regions are known, for the bubble. */
-static void fsi__still_surface(fsi__still *still, const int *i, int dir, int bubbles) {
-    const fsi_interface *iface = still->iface;
-    const fsi_grid *grid = still->grid;
-    size_t cell = fsi__cell_index(iface, i);
-    size_t face;
-    ptrdiff_t air = fsi__beside(iface, i, dir, &face);
-    fsi__level *own = still->level + fsi__still_medium(still, cell);
-    if (air < 0)
-        fsi__level_seal(own, -2);
-    if (air < 0 || grid->cell[air] != FSI_CELL_DIRICHLET || !(grid->weight[dir / 2][face] > 0))
-        return;
-
-    int medium = fsi__still_medium(still, (size_t)air);
-    double psi = fsi__still_centre(still, i);
-    double step = (double)(grid->desc.rho * fsi__get(grid->desc.gravity, dir / 2) * iface->h);
-    double open = (double)iface->open[dir / 2][face];
-    double weight = open * fabs(step);
-    if (!(dir & 1))
-        step = -step;
-    double inside = (double)grid->phi[cell];
-    double exact = psi + step * inside / (inside - (double)grid->phi[air]);
-    double faces = psi + step * open / (double)grid->weight[dir / 2][face];
-    if (!bubbles) {
-        fsi__level_add(own, medium < 0 ? 3 : 2, weight, exact, faces);
-        fsi__level_seal(own, medium < 0 ? -2 : -1);
-    } else if (medium >= 0) {
-        fsi__level *bubble = still->level + medium;
-        fsi__level_add(bubble, 3, weight, exact - own->exact, faces - own->faces);
-        fsi__level_seal(own, bubble->seal);
-        fsi__level_seal(bubble, own->seal);
-    }
-}
-
-/* Levels of all regions, and then the bubbles' pressures. */
-static void fsi__still_levels(fsi__still *still, int bubbles) {
-    const fsi_interface *iface = still->iface;
-    const int from[3] = {0, 0, 0};
-    int i[3];
-    FSI__EACH_CELL(i, from, iface->n) {
-        size_t cell = fsi__cell_index(iface, i);
-        int medium = fsi__still_medium(still, cell);
-        if (medium < 0)
-            continue;
-        int fluid = still->grid->cell[cell] == FSI_CELL_FLUID;
-        double psi = fsi__still_centre(still, i);
-        if (!bubbles && fluid)
-            fsi__level_add(still->level + medium, 1, 1, psi, psi);
-        for (int dir = 0; dir < 2 * iface->dim; dir++) {
-            size_t face;
-            if (fluid)
-                fsi__still_surface(still, i, dir, bubbles);
-            else if (fsi__beside(iface, i, dir, &face) < 0)
-                fsi__level_seal(still->level + medium, -2);
-        }
-    }
-}
-
-/* Does the medium push the solid by a load? Not where it is sealed in and moves along. */
-static int fsi__still_pushes(const fsi__still *still, int medium) {
-    const fsi_coupled *door = still->iface->solid[still->solid];
-    int is_free = door->dof && (!door->inverse_mass || door->inverse_mass[0] > 0);
-    return medium >= 0 && !(is_free && still->level[medium].seal == still->solid);
-}
-
-/* A force along dir at x goes to force and torque. */
-static void fsi__still_force(const fsi__still *still, fsi_vec3 x, fsi_vec3 dir, double size) {
-    fsi_vec3 moment = fsi_vec_cross(fsi_vec_sub(x, still->iface->origin), dir);
-    for (int k = 0; k < 3; k++) {
-        still->part[k] += size * (double)fsi__get(dir, k);
-        still->part[3 + k] += size * (double)fsi__get(moment, k);
-    }
-}
-
-/* A push inward at the point of the element with these weights, and J^T of it to the load. */
-static void fsi__still_push(const fsi__still *still, const fsi_real *weight, double size) {
-    const fsi_coupled *door = still->iface->solid[still->solid];
-    const int dim = still->iface->dim;
-    fsi_vec3 x = {0, 0, 0};
-    for (int k = 0; k < dim; k++)
-        x = fsi_vec_mad(x, still->x[k], weight[k]);
-    fsi__still_force(still, x, still->inward, size);
-    if (!still->load || !door->dof)
-        return;
-
-    for (int k = 0; door->node && k < dim * dim; k++) {
-        int vertex = door->surface.index[dim * still->element + k / dim];
-        double along = (double)(weight[k / dim] * fsi__get(still->inward, k % dim));
-        still->load[3 * door->node[vertex] + k % dim] += size * along;
-    }
-    fsi_real *row = still->iface->still_row;
-    if (!door->node)
-        door->row_fn(door, still->element, weight, x, still->inward, row);
-    for (int k = 0; !door->node && k < door->dof; k++)
-        still->load[k] += size * (double)row[k];
-}
-
-/* The pressure of a medium on a polygon of the element: a fan of triangles (2D: one segment), by
-   their corners and centres. That is exact for p_h times the arm of a torque. */
-static void fsi__still_press(const fsi__still *still, fsi_real (*polygon)[3], int count,
-                             int medium) {
-    const int dim = still->iface->dim;
-    if (!fsi__still_pushes(still, medium))
-        return;
-
-    double level = still->level[medium].exact;
-    double base = still->iface->still_solid[still->solid].base;
-    int parts = dim == 2 ? fsi__imin(count - 1, 1) : count - 2;
-    for (int i = 1; i <= parts; i++) {
-        const fsi_real *a = polygon[0];
-        const fsi_real *b = polygon[i];
-        const fsi_real *c = polygon[dim == 2 ? 0 : i + 1];
-        double share = (double)(b[1] - a[1]);
-        if (dim == 3)
-            share = share * (double)(c[2] - a[2]) - (double)(b[2] - a[2]) * (double)(c[1] - a[1]);
-        for (int point = 0; point <= dim; point++) {
-            const fsi_real *corner[3] = {a, b, c};
-            double factor = point < dim ? 1.0 / (dim * (dim + 1)) : (double)dim / (dim + 1);
-            fsi_real weight[3];
-            double psi = 0;
-            for (int k = 0; k < 3; k++) {
-                fsi_real sum = a[k] + b[k] + (dim == 3 ? c[k] : 0);
-                weight[k] = point < dim ? corner[point][k] : sum / (fsi_real)dim;
-                psi += (double)weight[k] * still->psi[k];
-            }
-            double pressure = (medium < still->regions ? psi - level : level) - base;
-            fsi__still_push(still, weight, pressure * still->area * fabs(share) * factor);
-        }
-    }
-}
-
-/* The cell that a piece of the surface looks at from x: the first one outward that no solid covers.
-   0: another solid or the end of the box comes before it; -1: it is in a corner of the solid. */
-static int fsi__still_look(const fsi__still *still, fsi_vec3 x, int *i) {
-    const fsi_interface *iface = still->iface;
-    x = fsi_vec_mad(x, still->inward, FSI_R(-1e-3) * iface->h);
-    for (int step = 0; step < 5; step++) {
-        i[2] = 0;
-        for (int k = 0; k < iface->dim; k++) {
-            fsi_real place = fsi__floor(fsi__in_cells(iface, k, fsi__get(x, k)));
-            if (!(place >= 0 && place < (fsi_real)iface->n[k]))
-                return 0;
-            i[k] = (int)place;
-        }
-        size_t cell = fsi__cell_index(iface, i);
-        if (!iface->covered[cell])
-            return 1;
-        if (iface->owner[cell] != still->solid)
-            return 0;
-        x = fsi_vec_mad(x, still->inward, -iface->h / 2);
-    }
-    return -1;
-}
-
-/* The media on a piece that looks at cell i, and the height of the surface between them in pascal.
-   The medium of the other kind than the cell's is that of a cell beside it. */
-static double fsi__still_media(const fsi__still *still, const int *i, int *liquid, int *air) {
-    const fsi_interface *iface = still->iface;
-    const fsi_grid *grid = still->grid;
-    size_t cell = fsi__cell_index(iface, i);
-    int own = fsi__still_medium(still, cell);
-    int wet = grid->cell[cell] == FSI_CELL_FLUID;
-    *air = wet ? -1 : own;
-    if (!grid->phi || wet)
-        *liquid = own;
-    else if (own >= 0 || grid->phi[cell] > 2 * iface->h) /* there is no film below it */
-        *liquid = -1;
-    if (!grid->phi)
-        return -(double)FSI_REAL_MAX;
-
-    for (int dir = 0; dir < 2 * iface->dim; dir++) {
-        size_t face;
-        ptrdiff_t other = fsi__beside(iface, i, dir, &face);
-        if (other < 0 || iface->covered[other] || !(iface->open[dir / 2][face] > 0))
-            continue;
-        int fluid = grid->cell[other] == FSI_CELL_FLUID;
-        if (fluid != wet)
-            *(fluid ? liquid : air) = fsi__still_medium(still, (size_t)other);
-    }
-    double weight = (double)(grid->desc.rho * fsi__length(grid->desc.gravity));
-    double centre = fsi__still_centre(still, i);
-    return centre + weight * (double)grid->phi[cell];
-}
-
-/* What presses on a piece within one cell: liquid below the surface that goes on level from the
-   cell it looks at, air above. */
-static void fsi__still_piece(const fsi__still *still, fsi_real (*polygon)[3], int count) {
-    fsi_vec3 middle = {0, 0, 0};
-    for (int k = 0; k < count; k++)
-        for (int v = 0; v < 3; v++)
-            middle = fsi_vec_mad(middle, still->x[v], polygon[k][v] / (fsi_real)count);
-    int i[3];
-    int air = -1;
-    int liquid = still->iface->still_solid[still->solid].medium;
-    double surface = liquid < 0 ? 0 : still->level[liquid].exact;
-    int found = fsi__still_look(still, middle, i);
-    if (!found)
-        return;
-    if (found > 0)
-        surface = fsi__still_media(still, i, &liquid, &air);
-
-    fsi_real dry[12][3];
-    fsi_real above[3];
-    for (int k = 0; k < 3; k++)
-        above[k] = (fsi_real)fmax(surface - still->psi[k], -(double)FSI_REAL_MAX);
-    memcpy(dry, polygon, (size_t)count * sizeof *dry);
-    fsi__still_press(still, dry, fsi__clip_plane(dry, count, above, 0, 1), air);
-    fsi__still_press(still, polygon, fsi__clip_plane(polygon, count, above, 0, -1), liquid);
-}
-
-/* Cuts a polygon of the element along the cells of the grid, one axis after the other; what lies
-   outside of the box falls off. */
-static void fsi__still_split(const fsi__still *still, fsi_real (*polygon)[3], int count, int axis) {
-    const fsi_interface *iface = still->iface;
-    if (count < iface->dim)
-        return;
-    if (axis == iface->dim) {
-        fsi__still_piece(still, polygon, count);
-        return;
-    }
-
-    fsi_real place[3];
-    fsi_real lo = FSI_REAL_MAX;
-    fsi_real hi = -FSI_REAL_MAX;
-    for (int k = 0; k < 3; k++)
-        place[k] = fsi__in_cells(iface, axis, fsi__get(still->x[k], axis));
-    for (int k = 0; k < count; k++) {
-        const fsi_real *weight = polygon[k];
-        fsi_real at = weight[0] * place[0] + weight[1] * place[1] + weight[2] * place[2];
-        lo = fsi__min(lo, at);
-        hi = fsi__max(hi, at);
-    }
-    fsi_real end = (fsi_real)iface->n[axis];
-    int first = (int)fsi__clamp(fsi__floor(lo), 0, end);
-    int last = (int)fsi__clamp(fsi__floor(hi), 0, end - 1);
-    for (int i = first; i <= last; i++) {
-        fsi_real part[12][3];
-        memcpy(part, polygon, (size_t)count * sizeof *part);
-        int kept = fsi__clip_plane(part, count, place, (fsi_real)i, 1);
-        if (kept)
-            kept = fsi__clip_plane(part, kept, place, (fsi_real)(i + 1), -1);
-        fsi__still_split(still, part, iface->dim == 2 ? fsi__imin(kept, 2) : kept, axis + 1);
-    }
-}
-
-/* What is around a solid. Alone in one region its elements need not be cut. Without air near it the
-   pressure counts from its middle: a constant has no force on a closed surface, and must not get
-   one where walls or other solids take a part of it from the sides or from the integral. */
-static void fsi__still_around(const fsi__still *still, fsi__still_solid *out) {
-    const fsi_interface *iface = still->iface;
-    const fsi_bvh *root = iface->bvh + still->solid;
-    int i[3], from[3], to[3];
-    int alone = 1;
-    int air = 0;
-    if (!fsi__solid_range(iface, still->solid, from, to))
-        return;
-    FSI__EACH_CELL(i, from, to) {
-        size_t cell = fsi__cell_index(iface, i);
-        int own = iface->covered[cell] && iface->owner[cell] == still->solid;
-        int fluid = still->grid->cell[cell] == FSI_CELL_FLUID;
-        air |= !fluid && !iface->covered[cell];
-        alone &= own || (fluid && fsi__still_medium(still, cell) == out->medium);
-    }
-    for (int k = 0; k < iface->dim; k++) {
-        fsi_real end = (fsi_real)iface->n[k];
-        alone &= fsi__in_cells(iface, k, root->lo[k]) >= 0;
-        alone &= fsi__in_cells(iface, k, root->hi[k]) <= end;
-    }
-    out->alone = alone ? out->medium : -1;
-    if (!air && out->medium >= 0) {
-        fsi_vec3 ends = fsi_vec_add(fsi_vec_load(root->lo), fsi_vec_load(root->hi));
-        double middle = fsi__still_psi(still, fsi_vec_scale(ends, FSI_R(0.5)));
-        out->base = middle - still->level[out->medium].exact;
-    }
-}
-
-/* The integral over the wet part of elements first .. last - 1 of a closed solid. */
-static void fsi__still_integrate(fsi__still *still, int first, int last) {
-    const fsi_surface *surface = &still->iface->solid[still->solid]->surface;
-    int medium = still->iface->still_solid[still->solid].alone;
-
-    /* Either orientation is solid: the volume that the normals enclose tells which one it is. */
-    double volume = 0;
-    for (int e = 0; e < surface->element_count; e++) {
-        fsi_vec3 x = fsi_surface_place(surface, surface->index[surface->dim * e]);
-        fsi_vec3 arm = fsi_vec_sub(x, still->iface->origin);
-        volume += (double)fsi_vec_dot(fsi_surface_normal(surface, e), arm);
-    }
-    for (int e = first; e < last; e++) {
-        fsi_real polygon[12][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}};
-        fsi_vec3 normal = fsi_surface_normal(surface, e);
-        still->element = e;
-        still->area = (double)fsi__length(normal);
-        if (!(still->area > 0))
-            continue;
-        still->inward = fsi_vec_scale(normal, (fsi_real)((volume > 0 ? -1 : 1) / still->area));
-        for (int k = 0; k < 3; k++) {
-            int corner = fsi__imin(k, surface->dim - 1);
-            still->x[k] = fsi_surface_place(surface, surface->index[surface->dim * e + corner]);
-            still->psi[k] = fsi__still_psi(still, still->x[k]);
-        }
-        if (medium >= 0)
-            fsi__still_press(still, polygon, surface->dim, medium);
-        else
-            fsi__still_split(still, polygon, surface->dim, 0);
-    }
-}
-
-/* Takes away what a side of the solid pushes by itself. */
-static void fsi__still_side(const fsi__still *still, const fsi_side *side) {
-    const fsi_interface *iface = still->iface;
-    int medium = fsi__still_medium(still, (size_t)side->cell);
-    if (!fsi__still_pushes(still, medium))
-        return;
-
-    int i[3];
-    fsi__cell_ijk(iface, (size_t)side->cell, i);
-    double level = still->level[medium].faces;
-    double pressure = side->air ? level : fsi__still_centre(still, i) - level;
-    pressure -= iface->still_solid[still->solid].base;
-    double force = (double)(side->mass * fsi__get(still->grid->desc.gravity, side->axis))
-                   - (double)fsi__side_area(iface, side) * pressure;
-    fsi__still_force(still, fsi_interface_centre(iface, side), fsi__axis(side->axis), -force);
-    for (int e = side->row; still->load && e < side->row_end; e++)
-        still->load[iface->col[e]] -= force * (double)iface->val[e];
-}
-
-/* Room for the loads of the closed solids with sides, all zero. still_loads stays 0 without
-   gravity. first is -1 for the others. */
-static fsi_result fsi__still_lists(fsi_interface *iface, const fsi_grid *grid, int levels) {
-    const fsi_allocator *allocator = &iface->desc.allocator;
-    iface->still_loads = 0;
-    fsi_result result = FSI__LIST_ROOM(iface->still_solid, iface->solids, allocator);
-    if (result < 0 || !(fsi__length(grid->desc.gravity) > 0))
-        return result;
-
-    for (int s = 0; s < iface->solids; s++) {
-        fsi__still_solid none = {{0, 0, 0, 0, 0, 0}, 0, -1, -1, -1};
-        iface->still_solid[s] = none;
-    }
-    int dof = 0;
-    int most = 0;
-    for (int i = 0; i < iface->sides; i++) {
-        const fsi_coupled *door = iface->solid[iface->side[i].solid];
-        fsi__still_solid *still = iface->still_solid + iface->side[i].solid;
-        if (still->first >= 0 || !door->surface.closed)
-            continue;
-        still->first = dof;
-        dof += door->dof;
-        most = fsi__imax(most, door->dof);
-        iface->still_loads = 1;
-    }
-
-    fsi_arena arena = FSI__ZERO;
-    for (int turn = 0; fsi__arena_turn(&arena, turn, &iface->still_lists, allocator); turn++) {
-        FSI__TAKE(iface->still_load, &arena, (size_t)dof);
-        FSI__TAKE(iface->still_level, &arena, (size_t)levels);
-        FSI__TAKE(iface->still_row, &arena, (size_t)most);
-    }
-    if (arena.failed)
-        return FSI_ERR_MEMORY;
-    memset(iface->still_load, 0, (size_t)dof * sizeof *iface->still_load);
-    for (int m = 0; m < levels; m++) {
-        fsi__level none = {0, -1, 0, 0, 0};
-        iface->still_level[m] = none;
-    }
-    return FSI_OK;
-}
-
-/* The generalised load of a solid, [dof] N; NULL: it has none. */
-static const double *fsi__still_load(const fsi_interface *iface, int solid) {
-    int has = iface->still_loads && iface->still_solid[solid].first >= 0;
-    return has ? iface->still_load + iface->still_solid[solid].first : NULL;
-}
-
-/* To work on the load of one solid, or (part given) on a part of it. */
-static fsi__still fsi__still_of(const fsi_interface *iface, const fsi_grid *grid, int solid,
-                                double *part) {
-    fsi__still still = FSI__ZERO;
-    still.iface = iface;
-    still.grid = grid;
-    still.solid = solid;
-    still.level = iface->still_level;
-    still.regions = grid->mg->regions + grid->mg->vented;
-    still.part = part ? part : iface->still_solid[solid].part;
-    still.load = part ? NULL : iface->still_load + fsi__imax(iface->still_solid[solid].first, 0);
-    return still;
-}
-
-/* The loads of all closed solids, once matrix and multigrid of the grid are those of this step. */
-static fsi_result fsi__still_water(fsi_interface *iface, const fsi_grid *grid) {
-    int bubbles = 0;
-    for (size_t cell = 0; iface->bubble_cell && cell < iface->cells; cell++)
-        bubbles = fsi__imax(bubbles, iface->bubble_cell[cell]);
-    int levels = grid->mg->regions + grid->mg->vented + bubbles;
-    fsi_result result = fsi__still_lists(iface, grid, levels);
-    if (result < 0 || !iface->still_loads)
-        return result;
-
-    /* What is where, and who encloses it. */
-    fsi__still still = fsi__still_of(iface, grid, 0, NULL);
-    fsi__still_levels(&still, 0);
-    for (int i = 0; i < iface->sides; i++) {
-        const fsi_side *side = iface->side + i;
-        int medium = fsi__still_medium(&still, (size_t)side->cell);
-        fsi__level_seal(still.level + medium, side->solid);
-        if (!side->air)
-            iface->still_solid[side->solid].medium = medium;
-    }
-    if (bubbles)
-        fsi__still_levels(&still, 1);
-    for (int s = 0; s < iface->solids; s++) {
-        still = fsi__still_of(iface, grid, s, NULL);
-        if (iface->still_solid[s].first < 0)
-            continue;
-        fsi__still_around(&still, iface->still_solid + s);
-        fsi__still_integrate(&still, 0, iface->solid[s]->surface.element_count);
-    }
-    for (int i = 0; i < iface->sides; i++) {
-        still = fsi__still_of(iface, grid, iface->side[i].solid, NULL);
-        if (iface->still_solid[still.solid].first >= 0)
-            fsi__still_side(&still, iface->side + i);
-    }
-    return FSI_OK;
-}
-
-/* Force and torque of the load on elements first .. last - 1 of a solid: as it was in the solve for
-   all of them, else for the places they have now. */
-static void fsi__still_part(const fsi_couple *couple, int solid, int first, int last,
-                            double *part) {
-    const fsi_interface *iface = &couple->iface;
-    const fsi_surface *surface = &iface->solid[solid]->surface;
-    memset(part, 0, 6 * sizeof *part);
-    if (!fsi__still_load(iface, solid))
-        return;
-    if (first == 0 && last == surface->element_count) {
-        memcpy(part, iface->still_solid[solid].part, 6 * sizeof *part);
-        return;
-    }
-
-    fsi__still still = fsi__still_of(iface, couple->grid, solid, part);
-    fsi__still_integrate(&still, first, last);
-    for (int i = couple->block[solid].first; i < couple->block[solid].last; i++) {
-        const fsi_side *side = fsi__side_of(couple, i);
-        if (side->element >= first && side->element < last)
-            fsi__still_side(&still, side);
-    }
-}
-
-/* out += scale load of one solid, by its degrees of freedom. */
-static void fsi__still_give(const fsi_interface *iface, int solid, fsi_real scale, fsi_real *out) {
-    const double *load = fsi__still_load(iface, solid);
-    for (int k = 0; load && k < iface->solid[solid]->dof; k++)
-        out[k] += (fsi_real)load[k] * scale;
 }
 #endif
 
@@ -5715,12 +5124,9 @@ static void fsi__clear_impulses(const fsi_interface *iface) {
     }
 }
 
-/* The solids' generalised impulses gain -J^T lambda and the loads of still water. */
+/* The solids' generalised impulses gain -J^T lambda. */
 static void fsi__add_impulses(const fsi_couple *couple) {
     const fsi_interface *iface = &couple->iface;
-    for (int s = 0; s < iface->solids; s++)
-        if (iface->solid[s]->impulse)
-            fsi__still_give(iface, s, (fsi_real)couple->dt, iface->solid[s]->impulse);
     for (int i = 0; i < iface->sides; i++) {
         const fsi_side *side = iface->side + i;
         fsi_real *impulse = iface->solid[side->solid]->impulse;
@@ -5890,14 +5296,6 @@ static void fsi__body_part(const fsi_couple *couple, int solid, int first, int l
         out->torque = fsi_vec_add(out->torque, fsi_vec_cross(arm, force));
         out->sides++;
     }
-
-    double part[6];
-    fsi__still_part(couple, solid, first, last, part);
-    fsi_vec3 force = fsi_vec((fsi_real)part[0], (fsi_real)part[1], (fsi_real)part[2]);
-    fsi_vec3 torque = fsi_vec((fsi_real)part[3], (fsi_real)part[4], (fsi_real)part[5]);
-    fsi_vec3 arm = fsi_vec_sub(iface->origin, out->about);
-    out->force = fsi_vec_add(out->force, force);
-    out->torque = fsi_vec_add(out->torque, fsi_vec_add(torque, fsi_vec_cross(arm, force)));
 }
 
 FSI_API fsi_result fsi_couple_body(const fsi_couple *couple, int solid, fsi_body_report *out) {
@@ -5969,16 +5367,6 @@ static double fsi__door_work(const fsi_coupled *door) {
     return door->impulse ? fsi_dot((size_t)door->dof, door->impulse, door->v) : 0;
 }
 
-/* J of these by the load of still water, which is the weight of water that the sides leave out. */
-static double fsi__still_work(const fsi_interface *iface, int solid, double dt) {
-    const fsi_coupled *door = iface->solid[solid];
-    const double *load = fsi__still_load(iface, solid);
-    double work = 0;
-    for (int k = 0; load && door->impulse && k < door->dof; k++)
-        work += load[k] * (double)door->v[k];
-    return dt * work;
-}
-
 /* The fluid's energy account of a step. With u* = u_a + dt g the solve leaves
        K(u) - K(u_a) = dt g . m u - work on the solids - K(u - u_a):
    gravity counts with the velocity at the end, and what is over is the solve's own, a loss. */
@@ -5988,10 +5376,8 @@ static void fsi__account(const fsi_interface *iface, const fsi_grid_energy *befo
     double carried = star->kinetic - dt * star->power + dt * dt * star->fall;
     report->energy_advection = carried - before->kinetic;
     report->energy_gravity = dt * after->power;
-    for (int s = 0; s < iface->solids; s++) {
+    for (int s = 0; s < iface->solids; s++)
         report->energy_driven -= fsi__door_work(iface->solid[s]);
-        report->energy_gravity += fsi__still_work(iface, s, dt);
-    }
     report->energy = after->kinetic;
     report->energy_change = after->kinetic - before->kinetic;
     report->energy_solve =
@@ -10016,8 +9402,6 @@ static fsi_result fsi__fluid_box_solve(const fsi_real *in, fsi_real *out, void *
     for (int i = 0; i < box->regions; i++)
         regions_out[i] = regions_in[i] + (box->bpp ? box->p0[i] / unit : 0);
     box->give_fn(box, 1, out);
-    for (int s = 0; s < box->face->solids; s++)
-        fsi__still_give(box->face, s, box->dt, out + box->offset[s]);
     if (box->bpp && box->regions)
         fsi__fluid_box_inflate(box, regions_out, out);
 
@@ -12434,13 +11818,8 @@ static void fsi__full_star(fsi_couple *couple) {
     for (int s = 0; s < couple->iface.solids; s++) {
         const fsi__solid_block *block = couple->block + s;
         const fsi_coupled *door = block->door;
-        fsi_real *change = couple->load + block->offset;
-        fsi_fill((size_t)block->columns, 0, change);
-        fsi__still_add(couple, s, change);
-        fsi__door_push(door, 1, change);
-        for (int i = 0; door->node && i < door->dof; i++)
-            change[i] *= door->inverse_mass[i / 3];
-        fsi__solid_add(couple, block, change);
+        for (int i = 0; door->node && door->push && i < door->dof; i++)
+            door->v[i] += door->inverse_mass[i / 3] * door->push[i];
     }
 }
 

@@ -4260,33 +4260,9 @@ FSI_API fsi_result fsi_grid_viscosity(fsi_grid *grid, fsi_real dt, fsi_report *r
 
 /* ------------------------------------------------------------------------------------------------
  * >>grid extrapolation */
-/* What a neighbour on some side hands on to a sample: its value, continued along the line by at
-   most so much. Returns 1, 2 where the line goes on behind it, or 0: it was not filled before the
-   layer. */
-static int fsi__handed(const fsi__lattice *samples, const int *at, int side, int layer,
-                       fsi_real most, const fsi_real *values, const uint8_t *mark,
-                       fsi_real *value) {
-    const ptrdiff_t sample = fsi__lattice_at(samples, at);
-    const ptrdiff_t other = fsi__sample_beside(samples, at, sample, side);
-    if (other < 0 || !mark[other] || mark[other] > layer)
-        return 0;
-
-    *value = values[other];
-    int next[3] = {at[0], at[1], at[2]};
-    next[side >> 1] += side & 1 ? 1 : -1;
-    const ptrdiff_t behind = fsi__sample_beside(samples, next, other, side);
-    if (!(most > 0) || behind < 0 || !mark[behind] || mark[behind] > layer)
-        return 1;
-
-    *value += fsi__clamp(values[other] - values[behind], -most, most);
-    return 2;
-}
-
 /* Carries values outward layer by layer: a sample with mark 0 takes the mean of its neighbours that
-   have one from an earlier layer. most: by how much they go on rising or falling from sample to
-   sample; 0: not at all. */
-static void fsi__spread(const fsi__lattice *samples, int layers, fsi_real most, fsi_real *values,
-                        uint8_t *mark) {
+   have one from an earlier layer. */
+static void fsi__spread(const fsi__lattice *samples, int layers, fsi_real *values, uint8_t *mark) {
     const size_t width = (size_t)samples->n[0];
     for (int layer = 1; layer <= layers && layer < 250; layer++)
         for (ptrdiff_t first = 0; first < samples->count; first += samples->n[0]) {
@@ -4298,16 +4274,12 @@ static void fsi__spread(const fsi__lattice *samples, int layers, fsi_real most, 
                 const ptrdiff_t sample = first + at[0];
                 fsi_real sum = 0;
                 int count = 0;
-                int best = 1; /* a line that goes on counts more than any that ends */
                 for (int side = 0; side < 6 && !mark[sample]; side++) {
-                    fsi_real value;
-                    const int kind =
-                        fsi__handed(samples, at, side, layer, most, values, mark, &value);
-                    if (kind < best)
-                        continue;
-                    sum = kind > best ? value : sum + value;
-                    count = kind > best ? 1 : count + 1;
-                    best = kind;
+                    const ptrdiff_t other = fsi__sample_beside(samples, at, sample, side);
+                    if (other >= 0 && mark[other] && mark[other] <= layer) {
+                        sum += values[other];
+                        count++;
+                    }
                 }
                 if (count) {
                     values[sample] = sum / (fsi_real)count;
@@ -4347,7 +4319,7 @@ FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid) {
         fsi__velocity_marks(grid, axis);
         const fsi__lattice faces = fsi__grid_lattice(grid, axis);
         if (!grid->phi)
-            fsi__spread(&faces, grid->desc.extrapolate, 0, grid->u[axis], grid->mark[axis]);
+            fsi__spread(&faces, grid->desc.extrapolate, grid->u[axis], grid->mark[axis]);
     }
     if (grid->phi)
         fsi_levelset_extrapolate(&grid->levelset, grid->u, (const uint8_t *const *)grid->mark,
@@ -4362,7 +4334,7 @@ FSI_API fsi_result fsi_grid_extrapolate(fsi_grid *grid) {
             continue;
         for (size_t cell = 0; cell < grid->cells; cell++)
             grid->mark[0][cell] = !solid[cell];
-        fsi__spread(&cells, 3, 0, values, grid->mark[0]);
+        fsi__spread(&cells, 3, values, grid->mark[0]);
     }
     for (int axis = 0; axis < grid->dim && grid->u_plus[axis]; axis++)
         fsi__renew_plus(grid, axis, NULL);
@@ -4430,11 +4402,8 @@ static int fsi__cells_seen(const fsi_grid *grid, const int *at, size_t *seen) {
 
 enum {
     FSI__LIQUID = 1, /* marks of cells before the surface moves */
-    FSI__HELD = 2,   /* beside a shell and among its own kind: stays liquid, or air */
-    FSI__DEPTH = 4   /* times the distance from the surface, in parts of a cell, up to half of it */
+    FSI__HELD = 2    /* beside a shell and among its own kind: stays liquid, or air */
 };
-
-#define FSI__DEPTH_PARTS 64
 
 /* Marks the cells beside thin shells that see only their own kind. */
 static void fsi__hold_beside_shells(const fsi_grid *grid, uint8_t *mark) {
@@ -4451,22 +4420,18 @@ static void fsi__hold_beside_shells(const fsi_grid *grid, uint8_t *mark) {
             count = fsi__cells_seen(grid, at, seen);
         for (int i = 0; i < count; i++)
             same &= (grid->phi[seen[i]] < 0) == liquid;
-        const fsi_real depth = FSI__DEPTH_PARTS * fsi__abs(grid->phi[cell]) / grid->h;
-        mark[cell] = (uint8_t)((liquid ? FSI__LIQUID : 0) | (count >= 0 && same ? FSI__HELD : 0)
-                               | FSI__DEPTH * (int)fsi__min(depth, FSI__DEPTH_PARTS / 2));
+        mark[cell] = (uint8_t)((liquid ? FSI__LIQUID : 0) | (count >= 0 && same ? FSI__HELD : 0));
     }
 }
 
-/* What the other side of a shell put nearer to 0 than it was comes back to half a cell at least:
-   all that a held cell sees is far from a surface. */
+/* What the other side of a shell put near 0 comes back to half a cell at least: all that a held
+   cell sees is far from a surface. */
 static void fsi__restore_held(fsi_grid *grid, const uint8_t *mark) {
     const fsi__lattice cells = fsi__grid_lattice(grid, FSI__CELLS);
     for (ptrdiff_t cell = 0; cell < cells.count; cell++) {
         const int liquid = mark[cell] & FSI__LIQUID;
         const fsi_real sign = liquid ? FSI_R(-1.0) : FSI_R(1.0);
-        const fsi_real parts = (fsi_real)(mark[cell] / FSI__DEPTH - 1);
-        const int kept = sign * grid->phi[cell] >= parts * grid->h / FSI__DEPTH_PARTS;
-        if (!(mark[cell] & FSI__HELD) || (kept && sign * grid->phi[cell] > 0))
+        if (!(mark[cell] & FSI__HELD) || sign * grid->phi[cell] >= grid->h / 2)
             continue;
         size_t seen[6];
         fsi_real depth = 0;
@@ -5309,9 +5274,8 @@ FSI_API void fsi_levelset_redistance(fsi_levelset *ls) {
     fsi__ls_redistance(ls, NULL);
 }
 
-/* Continues phi from the free cells into the solid ones next to them, so that the surface goes
-   straight on to the wall: three layers of solid cells take the mean of the lines that end there.
- */
+/* Continues phi from the free cells into the solid ones next to them, so that the surface meets the
+   wall straight: three layers of solid cells take the mean of what is known next to them. */
 static void fsi__ls_continue(fsi_levelset *ls, const uint8_t *solid) {
     if (!solid)
         return;
@@ -5319,7 +5283,7 @@ static void fsi__ls_continue(fsi_levelset *ls, const uint8_t *solid) {
     const fsi__lattice cells = fsi__ls_cells(ls);
     for (ptrdiff_t cell = 0; cell < cells.count; cell++)
         ls->mark[cell] = !solid[cell];
-    fsi__spread(&cells, 3, ls->desc.h, ls->phi, ls->mark);
+    fsi__spread(&cells, 3, ls->phi, ls->mark);
 }
 
 /* ------------------------------------------------------------------------------------------------

@@ -984,7 +984,6 @@ typedef struct fsi_mg_level {
 typedef struct fsi_mg {
     fsi_mg_desc desc; /* as given */
     int regions;      /* connected regions without Dirichlet cells (null vectors of A) */
-    int vented;       /* connected regions with Dirichlet cells */
     size_t fluid;     /* fluid cells */
     size_t bytes;     /* size of the block */
     void *block;      /* owner of all arrays below */
@@ -1001,8 +1000,7 @@ typedef struct fsi_mg {
     /* [cells] bits 0-5: face -x +x -y +y -z +z enters A; bit 6: fluid; bit 7: a Dirichlet face */
     uint8_t *face;
     uint8_t *count; /* [cells] number of those faces */
-    /* [cells] number of the region if it has no Dirichlet cells (single cells last), else -2 and
-     * down, one number for each; -1 where there is no fluid */
+    /* [cells] number of the region if it has no Dirichlet cells (single cells last), else -1 */
     int32_t *label;
     uint8_t *regular; /* [cells / 8 + 1] a bit per region: hidden now */
     /* [cells] conjugate gradients: r = b - A p, the direction d, and A d */
@@ -1052,7 +1050,7 @@ FSI_API void fsi_mg_cycle(fsi_mg *mg, const fsi_real *r, fsi_real *z);
 FSI_API void fsi_mg_project(const fsi_mg *mg, fsi_real *x);
 
 /* Closed regions (without Dirichlet cells) are numbered 0 .. mg->regions - 1. Number of the region
-   of a cell, negative = none. */
+   of a cell, -1 = none. */
 FSI__INLINE int32_t fsi_mg_region(const fsi_mg *mg, size_t cell) {
     return mg->label[cell];
 }
@@ -1914,36 +1912,6 @@ FSI__INLINE double fsi__minus_dot(double start, size_t n, const fsi_real *a, con
     for (size_t i = 0; i < n; i++)
         start -= (double)a[i] * (double)b[i];
     return start;
-}
-
-/* A polygon in an element, kept in barycentric weights of its corners, clipped by a plane: what
-   stays has sign (x - at) >= 0, x a linear function with these values at the corners. Returns how
-   many corners are left; there is room for 12. */
-FSI__INLINE int fsi__clip_plane(fsi_real (*polygon)[3], int count, const fsi_real *corner,
-                                fsi_real at, fsi_real sign) {
-    fsi_real out[12][3];
-    int kept = 0;
-
-    for (int i = 0; i < count; i++) {
-        const fsi_real *a = polygon[i];
-        const fsi_real *b = polygon[(i + 1) % count];
-        fsi_real here = a[0] * corner[0] + a[1] * corner[1] + a[2] * corner[2];
-        fsi_real there = b[0] * corner[0] + b[1] * corner[1] + b[2] * corner[2];
-        here = sign * (here - at);
-        there = sign * (there - at);
-        if (here >= 0) {
-            memcpy(out[kept], a, sizeof out[kept]);
-            kept++;
-        }
-        if ((here >= 0) == (there >= 0))
-            continue;
-        for (int k = 0; k < 3; k++)
-            out[kept][k] = (a[k] * there - b[k] * here) / (there - here);
-        kept++;
-    }
-    memcpy(polygon, out, (size_t)kept * sizeof out[0]);
-
-    return kept;
 }
 
 /* ---- Dense symmetric positive semi-definite matrices, row major [n * n], lower triangle.
@@ -6068,8 +6036,7 @@ static void fsi__mg_label_row(const fsi__mg_runs *runs, ptrdiff_t line, int32_t 
     fsi__mg_fill(label, done, (line + 1) * runs->n, -1);
 }
 
-/* Connected regions; those without a Dirichlet face get numbers, the ones of a single cell last,
-   the others negative ones.
+/* Connected regions; those without a Dirichlet face get numbers, the ones of a single cell last.
    Only the union of runs is serial: their number is that of the rows, and the order of the numbers
    must not depend on threads. Sizes live in label until the numbers replace them. */
 static void fsi__mg_regions(fsi_mg *mg) {
@@ -6082,7 +6049,7 @@ static void fsi__mg_regions(fsi_mg *mg) {
     runs.parent = (int32_t *)(void *)mg->image;
     runs.size = label;
     runs.n = mg->n[0];
-    mg->regions = mg->large = mg->vented = 0;
+    mg->regions = mg->large = 0;
     FSI__PARALLEL(mg->cells > FSI__GRAIN)
     for (ptrdiff_t line = 0; line < lines; line++)
         fsi__mg_find_runs(mg, &runs, line);
@@ -6109,8 +6076,6 @@ static void fsi__mg_regions(fsi_mg *mg) {
             int32_t root = fsi__root(runs.parent, first);
             if (root == first && label[first] >= 0)
                 label[first] = label[first] > 1 ? large++ : single++;
-            else if (root == first)
-                label[first] = -2 - mg->vented++;
             label[first] = label[root];
         }
     FSI__PARALLEL(mg->cells > FSI__GRAIN)
@@ -8540,7 +8505,35 @@ FSI_API int fsi_surface_cross(const fsi_surface *surface, int e, fsi_vec3 p, fsi
     return fsi__ray_cross(&ray, surface, e, hit);
 }
 
-/* ---- Clipping (fsi__clip_plane): areas and centroids are sums over weights. */
+/* ---- Clipping: the polygon is kept in barycentric weights, so areas and centroids are sums over
+ * weights. */
+static int fsi__clip_plane(fsi_real (*polygon)[3], int count, const fsi_real *corner, fsi_real at,
+                           fsi_real sign) {
+    /* x: coordinate of the three corners along the axis; keep sign (x - at) >= 0 */
+    fsi_real out[12][3];
+    int kept = 0;
+
+    for (int i = 0; i < count; i++) {
+        const fsi_real *a = polygon[i];
+        const fsi_real *b = polygon[(i + 1) % count];
+        fsi_real here = a[0] * corner[0] + a[1] * corner[1] + a[2] * corner[2];
+        fsi_real there = b[0] * corner[0] + b[1] * corner[1] + b[2] * corner[2];
+        here = sign * (here - at);
+        there = sign * (there - at);
+        if (here >= 0) {
+            memcpy(out[kept], a, sizeof out[kept]);
+            kept++;
+        }
+        if ((here >= 0) == (there >= 0))
+            continue;
+        for (int k = 0; k < 3; k++)
+            out[kept][k] = (a[k] * there - b[k] * here) / (there - here);
+        kept++;
+    }
+    memcpy(polygon, out, (size_t)kept * sizeof out[0]);
+
+    return kept;
+}
 
 /* Share of the polygon in the triangle (2D: of the interval in the segment) and the weights of its
  * centroid. */

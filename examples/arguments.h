@@ -26,22 +26,20 @@ enum {
     EX_KEYS = 24 /* most keys of one example */
 };
 
-/* One key of --set KEY=VALUE. Make it with EX_NUMBER, EX_WORD or EX_TEXT. */
+/* One key of --set KEY=VALUE. Make it with EX_NUMBER or EX_WORD. */
 typedef struct ex_key {
     const char *name;
     const char *unit;
     const char *help;
     const char *value; /* the default, as text */
     const char *range; /* of a number, and of each number of a comma list: "0 to 1" */
-    const char *words; /* comma list of the words allowed; "" = any text; NULL = it is a number */
+    const char *words; /* comma list of the words allowed; NULL = it is a number */
 } ex_key;
 
 #define EX_NUMBER(name, unit, help, value, range)                                                  \
     { name, unit, help, value, range, NULL }
 #define EX_WORD(name, help, value, words)                                                          \
     { name, "", help, value, "", words }
-#define EX_TEXT(name, help)                                                                        \
-    { name, "", help, "", "", "" }
 
 /* How the grid sees closed solids: the key that all examples with a choice have. */
 #define EX_BOUNDARY                                                                                \
@@ -203,7 +201,7 @@ EX void ex_help_key(const ex_key *key) {
     printf(", default %s, ", key->value);
 
     if (key->words)
-        printf("%s%s\n", *key->words ? "one of " : "any text", key->words);
+        printf("one of %s\n", key->words);
     else {
         double lowest;
         double highest;
@@ -260,7 +258,7 @@ EX void ex_folder(const char *path) {
 /* Checks one value against its key; ends with one line and status 2 when it does not fit. */
 EX void ex_check(const ex_key *key, const char *text) {
     if (key->words) {
-        if (*key->words && !ex_has_word(key->words, text))
+        if (!ex_has_word(key->words, text))
             ex_die("%s takes one of %s", key->name, key->words);
         return;
     }

@@ -707,9 +707,6 @@ TEST C_15_dense_reference(void) {
                    mass = inv > 0 ? 1 / inv : 1e12;
             A[v * n + v] -= (fsi_real)mass;
             b[v] -= (fsi_real)(mass * (double)T.door[k].v[i]);
-            /* the load of still water stands beside v* */
-            if (inv > 0 && iface->still_solid[k].first >= 0)
-                b[v] -= (fsi_real)(0.01 * iface->still_load[iface->still_solid[k].first + i]);
         }
     int up;
     for (i = 0; i < springs.rows; i++)
@@ -824,13 +821,6 @@ static void wall_impulse(const scene *s, double *out) {
             out[1] += p;
             out[2] += x * p;
         }
-    /* the walls carry minus the loads of still water on what moves */
-    for (int k = 0; k < iface->solids; k++) {
-        const double *part = iface->still_solid[k].part;
-        if (s->door[k].node || s->body[k].mass > 0)
-            for (int i = 0; i < 3; i++)
-                out[i] += s->couple.dt * part[i < 2 ? i : 5];
-    }
     /* a held body takes -lambda and does not move */
     for (int i = 0; i < iface->sides; i++)
         if (!s->door[iface->side[i].solid].node && !(s->body[iface->side[i].solid].mass > 0)) {

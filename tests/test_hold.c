@@ -210,7 +210,7 @@ TEST at_rest_on_the_floor(void) {
     for (int kind = 0; kind < 3; kind++)
         for (int dim = 2; dim < 4; dim++) {
             ASSERT(lie_both(name[kind], dim == 3 ? 16 : 32, dim, kind, 150, s));
-            CHECK_MOST(0.04, s[0].water);
+            CHECK_MOST(0.05, s[0].water);
             CHECK_MOST(s[1].water, 2e-3);
             CHECK_MOST(s[1].body, 1e-3);
             CHECK_MOST(fabs(s[1].sunk), 2e-3);
@@ -425,18 +425,15 @@ TEST contacts_do_not_pull(void) {
     CHECK_MOST(most, 0.03);
     CHECK_MOST(off, 1e-3);
     ASSERT(fsi_vec_length(body->v) > FSI_R(0.2));
-    /* wrung by three times what its buoyancy can hold, in every step */
-    most = 0;
-    for (int i = 0; i < 10; i++) {
-        T.w.solids.body[id].torque.z =
-            3 * (4 * FSI_R(0.08) * FSI_R(0.06) * FSI_R(RHO) * 10) * FSI_R(0.08);
+    /* three times what its buoyancy can hold */
+    T.w.solids.body[id].torque.z =
+        3 * (4 * FSI_R(0.08) * FSI_R(0.06) * FSI_R(RHO) * 10) * FSI_R(0.08);
+    for (int i = 0; i < 10; i++)
         ASSERT(tank_step(&T, 1) >= 0);
-        double now = 2 * atan2((double)body->q.z, (double)body->q.w) - turned;
-        most = fmax(most, fabs(sin(now / 2)));
-    }
     if (verbose())
-        printf("  wrung off: sine of half its turn at most %.3f\n", most);
-    CHECK_MOST(0.05, most);
+        printf("  wrung off: turned by %.3f rad\n",
+               2 * atan2((double)body->q.z, (double)body->q.w) - turned);
+    CHECK_MOST(0.1, 2 * atan2((double)body->q.z, (double)body->q.w) - turned);
     tank_close(&T);
     PASS();
 }
