@@ -27,7 +27,8 @@ static fsi_real surface_at(fsi_vec3 x, void *user) {
     return x.y - FSI_R(0.8);
 }
 
-/* Of the tanks to come. Cut cells stir thin films of water between bodies in single precision. */
+/* Of the tanks to come. In single precision cut cells and the kept volume stir thin films of water
+ * between bodies: the bars there are those of the older form, voxels without it. */
 static fsi_boundary_kind tank_boundary = FSI_BOUNDARY_DEFAULT;
 static const fsi_boundary_kind for_films =
     sizeof(fsi_real) == 4 ? FSI_BOUNDARY_VOXEL : FSI_BOUNDARY_DEFAULT;
@@ -50,6 +51,8 @@ static int tank_open(tank *t, int n, int dim, int full, double rho, double dampi
     desc.max_guests = 1;
     desc.damping = (fsi_real)damping;
     desc.couple.boundary = tank_boundary;
+    desc.grid.volume_correction =
+        tank_boundary == FSI_BOUNDARY_VOXEL && tank_boundary == for_films ? -1 : 0;
     if (fsi_world_init(&t->w, &desc) != FSI_OK)
         return 0;
     return full || fsi_grid_set_field(&t->w.grid, FSI_FIELD_PHI, surface_at, NULL) == FSI_OK;
@@ -223,14 +226,14 @@ TEST at_rest_on_the_floor(void) {
 TEST heap_comes_to_rest(void) {
     still s[2];
     tank_boundary = for_films;
-    int opened = lie_both("heap of 12", 40, 2, 3, 800, s);
-    tank_boundary = FSI_BOUNDARY_DEFAULT;
-    ASSERT(opened);
+    ASSERT(lie_both("heap of 12", 40, 2, 3, 800, s));
     CHECK_MOST(s[1].steps, 799);
     CHECK_MOST(s[1].water, 0.2 * s[0].water);
     CHECK_MOST(s[1].water, 0.03);
     CHECK_MOST(s[1].body, 0.02);
-    ASSERT(lie(16, 3, 3, 1, 800, s));
+    int opened = lie(16, 3, 3, 1, 800, s);
+    tank_boundary = FSI_BOUNDARY_DEFAULT;
+    ASSERT(opened);
     if (verbose())
         printf("  heap of 12, 3D: fastest water %.1e m/s, body %.1e m/s after %d steps\n",
                s[0].water, s[0].body, s[0].steps);
